@@ -1,0 +1,111 @@
+package xds
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"math/bits"
+	"sync/atomic"
+	"time"
+)
+
+// A Sum is a 128-bit hash of content. Sums of resources add up to the sum of
+// their table, in any order.
+type Sum struct{ hi, lo uint64 }
+
+func (s Sum) plus(o Sum) Sum {
+	lo, carry := bits.Add64(s.lo, o.lo, 0)
+	hi, _ := bits.Add64(s.hi, o.hi, carry)
+	return Sum{hi, lo}
+}
+
+func (s Sum) minus(o Sum) Sum {
+	lo, borrow := bits.Sub64(s.lo, o.lo, 0)
+	hi, _ := bits.Sub64(s.hi, o.hi, borrow)
+	return Sum{hi, lo}
+}
+
+// String returns 16 hexadecimal digits.
+func (s Sum) String() string {
+	var b [8]byte
+	binary.BigEndian.PutUint64(b[:], s.hi)
+	return hex.EncodeToString(b[:])
+}
+
+// A Stamp is a resource without its body: what a client may hold. It is
+// immutable.
+type Stamp struct {
+	Name    string
+	Version string // told to delta clients; by default the hash of the content
+	Sum     Sum    // of name, body, aliases and TTL: decides whether two differ
+}
+
+// A Ref says that a resource refers to another.
+type Ref struct {
+	Type *Type
+	Name string
+}
+
+// A Resource is an encoded, immutable configuration object.
+type Resource struct {
+	*Stamp
+	Body    []byte        // the encoded message, exactly as stored
+	Aliases []string      // other names that find it (delta)
+	TTL     time.Duration // zero: never expires
+
+	// Refs are the resources this one refers to. They are no part of the
+	// version. Nil means "not known", and then ordering assumes the worst; a
+	// resource known to refer to nothing has an empty, non-nil list.
+	Refs []Ref
+
+	frames [2]atomic.Pointer[[]byte]
+}
+
+// NewResource returns a resource whose version is the hash of its content. The
+// caller must not change body afterwards. To set more than name and body, see
+// [Resource.Seal].
+func NewResource(name string, body []byte) *Resource {
+	r := &Resource{Stamp: &Stamp{Name: name}, Body: body}
+	r.Seal("")
+	return r
+}
+
+// Seal computes the sum after Body, Aliases or TTL were set, and the version
+// unless the source supplies one. It must be called before the resource is
+// shared.
+func (r *Resource) Seal(version string) {
+	h := sha256.New()
+	field := func(b []byte) {
+		var n [8]byte
+		binary.BigEndian.PutUint64(n[:], uint64(len(b)))
+		h.Write(n[:])
+		h.Write(b)
+	}
+	field([]byte(r.Name))
+	field(r.Body)
+	if len(r.Aliases) > 0 || r.TTL != 0 {
+		var ttl [8]byte
+		binary.BigEndian.PutUint64(ttl[:], uint64(r.TTL))
+		field(ttl[:])
+		for _, a := range r.Aliases {
+			field([]byte(a))
+		}
+	}
+	sum := h.Sum(nil)
+	s := Sum{binary.BigEndian.Uint64(sum), binary.BigEndian.Uint64(sum[8:])}
+	if version == "" {
+		version = s.String()
+	}
+	r.Stamp = &Stamp{Name: r.Name, Version: version, Sum: s}
+}
+
+// Frame returns the resource's encoding in a response of the variant, made by
+// encode on first use and kept with the resource.
+func (r *Resource) Frame(v Variant, encode func(*Resource) []byte) []byte {
+	if p := r.frames[v].Load(); p != nil {
+		return *p
+	}
+	b := encode(r)
+	r.frames[v].Store(&b)
+	return b
+}

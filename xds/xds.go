@@ -1,0 +1,113 @@
+// Package xds is the vocabulary of the xDS transport protocol: resource types,
+// resources, tables of them, requests and responses. It knows neither gRPC nor
+// generated Envoy code, performs no I/O, reads no clock and starts no
+// goroutine.
+package xds
+
+import "iter"
+
+// Variant is the first dimension of the transport protocol ("Four Variants").
+type Variant uint8
+
+const (
+	SotW  Variant = iota // state of the world
+	Delta                // incremental
+)
+
+// String returns "sotw" or "delta".
+func (v Variant) String() string {
+	if v == Delta {
+		return "delta"
+	}
+	return "sotw"
+}
+
+// Wildcard is the resource name that subscribes to whatever the server
+// considers relevant to the node.
+const Wildcard = "*"
+
+// A Node is what a client says of itself. Only the first request of a stream
+// is guaranteed to carry it.
+type Node struct {
+	ID               string
+	Cluster          string
+	UserAgentName    string // "envoy", "gRPC Go", …
+	UserAgentVersion string // "1.40.0"; empty if not told
+	Region           string
+	Zone             string
+	SubZone          string
+	ClientFeatures   []string
+	Metadata         []byte // encoded google.protobuf.Struct, or nil
+}
+
+// A Status is the error_detail of a NACK.
+type Status struct {
+	Code    int32
+	Message string
+}
+
+// A Version pairs a resource's name with a version the client states.
+type Version struct {
+	Name    string
+	Version string
+}
+
+// A Request is a DiscoveryRequest or a DeltaDiscoveryRequest. Receivers must
+// not keep its strings without cloning them: they may share one buffer.
+type Request struct {
+	Type  *Type   // nil: the type of a per-type stream
+	Node  *Node   // nil if absent
+	Nonce string  // of the response this request answers; empty if none
+	Error *Status // non-nil: the response with this nonce was rejected (NACK)
+
+	// SotW only.
+	Version string   // the last version the client accepted
+	Names   []string // the complete subscription
+
+	// Delta only.
+	Subscribe   []string
+	Unsubscribe []string
+	Initial     []Version // retained from a previous stream
+}
+
+// A Response is a DiscoveryResponse or a DeltaDiscoveryResponse. It is
+// immutable; its Changes may be shared with other streams.
+type Response struct {
+	Type    *Type
+	Version string // version_info or system_version_info
+	Nonce   string
+	*Changes
+}
+
+// A View is what one node may see. It is immutable and safe for concurrent
+// use.
+type View interface {
+	// Table returns the resources of a type; never nil.
+	Table(t *Type) *Table
+}
+
+// Names says which resources may differ between two views: names by type URL.
+// It is a hint that may only save work.
+type Names map[string][]string
+
+// Tables is the simplest View: a table by type URL. A missing type is empty.
+type Tables map[string]*Table
+
+// Table returns the table of a type; never nil.
+func (v Tables) Table(t *Type) *Table {
+	if tab := v[t.URL]; tab != nil {
+		return tab
+	}
+	return &empty
+}
+
+// All yields the tables by type URL, in no particular order.
+func (v Tables) All() iter.Seq2[string, *Table] {
+	return func(yield func(string, *Table) bool) {
+		for url, t := range v {
+			if !yield(url, t) {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,69 @@
+# The repository's commands; `make help` lists them. They need Go, a C compiler
+# (race detector) and python3 with pip (e2e, coverage). All else is installed by
+# the targets, at versions pinned in go.mod, tools/go.mod and e2e/install.sh.
+
+SHELL := /usr/bin/env bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := build
+
+STAGES   := build lint unit race sim fuzz e2e bench-smoke examples coverage
+WORLDS   ?= 20000
+FUZZTIME ?= 20s
+
+TOOL    := go tool -modfile=$(CURDIR)/tools/go.mod
+RESULTS := $(CURDIR)/.cache/test
+# Runs tests, prints a line per package and the output of what fails, and keeps
+# the results of stage $@ for `make coverage`.
+GOTEST  = mkdir -p $(RESULTS) && $(TOOL) gotestsum --format pkgname --hide-summary skipped --jsonfile $(RESULTS)/$@.json --
+
+.PHONY: help test $(STAGES) mutants bench clean
+
+help: ## List the targets
+	@sed -n 's/^\([a-z0-9-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | column -t -s '|'
+
+test: ## Run everything, stage by stage, as CI does
+	@rm -rf $(RESULTS)
+	@tools/stages $(STAGES)
+
+build: ## Compile and vet, and put the program into bin/
+	go build ./...
+	go vet ./...
+	go build -o bin/ ./cmd/...
+
+lint: ## golangci-lint, formatting included
+	$(TOOL) golangci-lint run ./...
+
+unit: ## Unit tests of the packages that link Envoy's messages
+	@packages=$$(tools/packages heavy); $(GOTEST) $$packages
+
+race: ## Unit tests of all other packages, under the race detector
+	@packages=$$(tools/packages light); $(GOTEST) -race $$packages
+
+sim: ## The simulation of both halves of the protocol, WORLDS worlds each
+	@$(GOTEST) -run Simulation ./protocol
+
+fuzz: ## Each fuzz target for FUZZTIME
+	tools/fuzz $(FUZZTIME)
+
+e2e: ## Real clients as judges; installs them into .cache
+	cd e2e && ./install.sh
+	@cd e2e && $(GOTEST) ./...
+
+coverage: ## Requirements that no passed test names
+	tools/spec-coverage $(RESULTS)/*.json
+
+mutants: ## Break one rule of the protocol after the other: docs/mutants.md
+	go run ./tools/mutants
+
+bench-smoke: ## Does the benchmark run?
+	cd bench && go vet ./... && go build -o bin/ ./cmd/...
+	cd bench && bin/bench -only chancery,limit -scenario S1 -n 100 -reps 1 -out results/smoke.jsonl
+
+bench: ## The whole benchmark, about an hour
+	cd bench && ./run-all.sh
+
+examples: ## Compile what people copy
+	for m in $$(find examples -name go.mod); do (cd $$(dirname $$m) && go vet ./...); done
+
+clean: ## Remove what the other targets made
+	rm -rf .cache bin bench/bin bench/results

@@ -1,90 +1,268 @@
 package protocol
 
 import (
+	"errors"
+	"fmt"
 	"iter"
+	"slices"
 	"time"
 
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// API SKETCH; the implementation is being written.
-
 // Options of a session. The zero value is ready to use.
 type Options struct {
 	// MaxTypes is how many resource types one stream may open; 64 if zero.
 	MaxTypes int
-	// MaxNames is how many names of one type a stream may subscribe to; 100,000 if zero.
+
+	// MaxNames is how many names of one type a stream may subscribe to; 100,000
+	// if zero.
 	MaxNames int
-	// MaxNameLen is the longest accepted resource name in bytes; 4,096 if zero.
+
+	// MaxNameLen is the longest resource name in bytes; 4,096 if zero.
 	MaxNameLen int
-	// MaxResponse is the size in bytes above which a delta answer, or a SotW
-	// answer of a type without full state, is split; 3 MiB if zero.
+
+	// MaxResponse is the size in bytes above which a response is split, save
+	// where a SotW type is told whole; 3 MiB if zero.
 	MaxResponse int
-	// Refused lists the types of which this node has refused a response and
-	// accepted none since (on an earlier stream): SOTW-18.
+
+	// Refused reports whether this node refused a response of the type on an
+	// earlier stream and has accepted none since. Nil: it did not.
 	Refused func(*xds.Type) bool
 }
 
-type Session struct{}
+// A Session is the server's half of one stream. It is not safe for concurrent
+// use: the goroutine that serves the stream owns it.
+type Session struct {
+	variant xds.Variant
+	only    *xds.Type // nil on an aggregated stream
+	opts    Options
+	agent   string // the client's user agent name
+
+	view   xds.View // nil between Release and Change
+	seq    uint64   // counts views
+	now    time.Time
+	nonces uint64          // counts responses
+	subs   []*subscription // by rank
+	events []Event
+}
 
 // NewSession returns the session of a stream that serves view. If only is
-// non-nil, the stream carries that type alone (a per-type service).
-func NewSession(v xds.Variant, only *xds.Type, view xds.View, opts Options) *Session { return nil }
+// non-nil, the stream carries that type alone.
+func NewSession(v xds.Variant, only *xds.Type, view xds.View, opts Options) *Session {
+	if opts.MaxTypes == 0 {
+		opts.MaxTypes = 64
+	}
+	if opts.MaxNames == 0 {
+		opts.MaxNames = 100_000
+	}
+	if opts.MaxNameLen == 0 {
+		opts.MaxNameLen = 4096
+	}
+	if opts.MaxResponse == 0 {
+		opts.MaxResponse = 3 << 20
+	}
+	return &Session{variant: v, only: only, view: view, opts: opts, seq: 1}
+}
 
-// Advance tells the session what time it is. Call it before each other input.
-func (s *Session) Advance(now time.Time) {}
+// Receive applies a request. An error ends the stream; it wraps ErrLimit if a
+// limit was exceeded. The session keeps none of the request's memory.
+func (s *Session) Receive(req xds.Request) error {
+	if req.Node != nil && s.agent == "" {
+		s.agent = req.Node.UserAgentName
+	}
+	switch {
+	case req.Type == nil && s.only == nil:
+		return errors.New("type_url is missing, which an aggregated stream needs in each request")
+	case req.Type == nil:
+		req.Type = s.only
+	case s.only != nil && !req.Type.Is(s.only):
+		return fmt.Errorf("type_url %.200q does not belong on this stream, which carries %s", req.Type.URL, s.only.URL)
+	}
+	u := s.sub(req.Type)
+	first := u == nil
+	if first {
+		if len(s.subs) >= s.opts.MaxTypes {
+			return fmt.Errorf("%w: more than %d resource types on one stream", ErrLimit, s.opts.MaxTypes)
+		}
+		u = &subscription{typ: req.Type, implicit: true}
+	}
+	if err := s.check(u, req); err != nil {
+		return err
+	}
+	if first {
+		i := len(s.subs)
+		for i > 0 && s.subs[i-1].typ.Rank() > u.typ.Rank() {
+			i--
+		}
+		s.subs = slices.Insert(s.subs, i, u)
+		s.event(Event{Kind: Opened, Type: u.typ, Version: req.Version})
+	}
 
-// Receive applies a request. An error ends the stream; errors.Is(err, ErrLimit)
-// tells limits (RESOURCE_EXHAUSTED) from malformed requests (INVALID_ARGUMENT).
-func (s *Session) Receive(req xds.Request) error { return nil }
+	// The names count whatever the nonce, for the stream keeps its order; the
+	// nonce only pairs an answer with its response.
+	t := s.table(u.typ)
+	if d := s.muteFor(u.typ); d > 0 && len(req.Subscribe) > 0 {
+		u.muteUntil = s.now.Add(d)
+	}
+	if s.variant == xds.SotW {
+		u.replace(req.Names, t)
+	} else {
+		u.subscribe(req.Subscribe, t)
+		u.unsubscribe(req.Unsubscribe)
+	}
+	if first {
+		u.begin(s, req, t)
+		s.warming(u)
+	} else if req.Nonce != "" {
+		u.settle(s, req)
+	}
+	if u.moved {
+		s.event(Event{Kind: Subscribed, Type: u.typ, Count: u.count, Wildcard: u.wildcard})
+	}
+	return nil
+}
 
-// Change replaces the view. touched lists what may differ since the last view
-// in one or several steps; nil: anything may.
-func (s *Session) Change(view xds.View, touched []xds.Names) {}
+// check enforces the limits on names.
+func (s *Session) check(u *subscription, req xds.Request) error {
+	count := len(req.Names)
+	if s.variant == xds.Delta {
+		count = u.count + len(req.Subscribe)
+	}
+	if count > s.opts.MaxNames {
+		return fmt.Errorf("%w: %d names of %s, more than %d", ErrLimit, count, u.typ, s.opts.MaxNames)
+	}
+	for _, names := range [][]string{req.Names, req.Subscribe} {
+		for _, n := range names {
+			if len(n) > s.opts.MaxNameLen {
+				return fmt.Errorf("%w: a %s name of %d bytes, more than %d", ErrLimit, u.typ, len(n), s.opts.MaxNameLen)
+			}
+		}
+	}
+	return nil
+}
 
-// Responses yields the responses that are due, in make-before-break order.
-func (s *Session) Responses() iter.Seq[*xds.Response] { return nil }
+// Change replaces the view. touched lists what may differ since the last view,
+// in one or several steps; nil: anything may. A hint only saves work.
+func (s *Session) Change(view xds.View, touched []xds.Names) {
+	s.view = view
+	if touched != nil && len(touched) == 0 {
+		return
+	}
+	s.seq++
+	for _, u := range s.subs {
+		s.linger(u, s.table(u.typ), touched)
+		if touched == nil {
+			u.all = true
+			continue
+		}
+		for _, names := range touched {
+			for _, n := range names[u.typ.URL] {
+				if e := u.entry(n); e != nil {
+					u.mark(e)
+				}
+			}
+		}
+	}
+}
 
-// Deadline is when Advance is wanted next (then look at Responses again); zero: never.
-func (s *Session) Deadline() time.Time { return time.Time{} }
+// Release lets go of the view, which an idle stream must not keep alive. The
+// next input must be Change.
+func (s *Session) Release() { s.view = nil }
+
+// Advance tells the session what time it is. Call it before each other input,
+// and at the Deadline.
+func (s *Session) Advance(now time.Time) {
+	s.now = now
+	for _, u := range s.subs {
+		if u.muted && !now.Before(u.muteUntil) {
+			u.muted, u.all = false, true
+		}
+	}
+}
+
+// Deadline returns when Advance is wanted next, the zero time if never.
+// Responses may be due then.
+func (s *Session) Deadline() (next time.Time) {
+	at := func(t time.Time) {
+		if t.After(s.now) && (next.IsZero() || t.Before(next)) {
+			next = t
+		}
+	}
+	for _, u := range s.subs {
+		if u.stalled && u.open {
+			at(u.flights[len(u.flights)-1].sent.Add(patience))
+		}
+		if !u.waiting.IsZero() {
+			at(u.waiting.Add(silence))
+		}
+		if u.muted {
+			at(u.muteUntil)
+		}
+		for _, l := range u.leaving {
+			at(l.until)
+		}
+	}
+	return next
+}
+
+// Responses yields the responses that are due, "make before break": in push
+// order, removals of what others may refer to last.
+func (s *Session) Responses() iter.Seq[*xds.Response] {
+	return func(yield func(*xds.Response) bool) {
+		for again := true; again; again = s.depart() {
+			for _, u := range s.subs {
+				for _, r := range s.respond(u) {
+					if !yield(r) {
+						return
+					}
+				}
+			}
+		}
+	}
+}
 
 // Interests yields how the subscriptions have moved since it was last called.
-func (s *Session) Interests() iter.Seq[Interest] { return nil }
+func (s *Session) Interests() iter.Seq[Interest] {
+	return func(yield func(Interest) bool) {
+		for _, u := range s.subs {
+			if !u.moved {
+				continue
+			}
+			i := Interest{u.typ, u.wildcard, u.added, u.removed}
+			u.moved, u.added, u.removed = false, nil, nil
+			if !yield(i) {
+				return
+			}
+		}
+	}
+}
 
 // Events yields what happened since it was last called.
-func (s *Session) Events() iter.Seq[Event] { return nil }
-
-// An Interest is a change of what a stream subscribes to of one type.
-type Interest struct {
-	Type     *xds.Type
-	Wildcard bool // after the change
-	Added    []string
-	Removed  []string
+func (s *Session) Events() iter.Seq[Event] {
+	return func(yield func(Event) bool) {
+		events := s.events
+		s.events = s.events[:0]
+		for _, e := range events {
+			if !yield(e) {
+				return
+			}
+		}
+	}
 }
 
-type EventKind uint8
+func (s *Session) event(e Event) { s.events = append(s.events, e) }
 
-const (
-	Opened     EventKind = iota // first request of a type
-	Subscribed                  // the subscription changed; Names is its new size
-	Sent                        // a response left
-	Acked
-	Nacked
-	Stale    // a request with a nonce that is not the newest
-	Departed // a lingering resource was withdrawn
-	Waived   // a deadline ended a wait
-)
+func (s *Session) table(t *xds.Type) *xds.Table { return s.view.Table(t) }
 
-type Event struct {
-	Kind     EventKind
-	Type     *xds.Type
-	Nonce    string
-	Version  string
-	Count    int           // Sent: resources; Subscribed: names
-	Removed  int           // Sent
-	Error    *xds.Status   // Nacked
-	Name     string        // Departed, Waived: the resource
-	Took     time.Duration // Acked, Nacked: since it was sent
-	Settled  bool          // Acked, Nacked: the response was the newest of its type
-	InUse    string        // Nacked: the version the client says it still uses
+// sub returns the subscription of a type, or nil.
+func (s *Session) sub(t *xds.Type) *subscription {
+	for _, u := range s.subs {
+		if u.typ.Is(t) {
+			return u
+		}
+	}
+	return nil
 }
+
+func (s *Session) refusedBefore(t *xds.Type) bool { return s.opts.Refused != nil && s.opts.Refused(t) }

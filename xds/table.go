@@ -85,7 +85,7 @@ type Table struct {
 var empty Table
 
 // keepDeparted is how many removed resources a table remembers.
-const keepDeparted = 1024
+const keepDeparted = 16384
 
 // With returns a table with the resources set and the names removed. A
 // resource set at the content it has stays as it is, so the result is t itself
@@ -249,6 +249,8 @@ type Changes struct {
 		once sync.Once
 		body any
 	}
+	split sync.Once
+	parts []*Changes
 }
 
 // Encoded returns the changes' encoding in a response of the variant, made by
@@ -294,3 +296,30 @@ func (t *Table) changes(old *Versions) *Changes {
 	slices.SortFunc(c.Upserts, func(a, b *Resource) int { return cmp.Compare(a.Name, b.Name) })
 	return c
 }
+
+// Split returns the changes in parts of about limit bytes at most, each with
+// one resource at least; the removals are in the last. The parts of shared
+// changes are shared, too; all callers must use the same limit.
+func (c *Changes) Split(limit int) []*Changes {
+	c.split.Do(func() {
+		size, from := 0, 0
+		for i, r := range c.Upserts {
+			n := len(r.Body) + len(r.Name) + overhead
+			if size+n > limit && i > from {
+				c.parts = append(c.parts, &Changes{Upserts: c.Upserts[from:i:i]})
+				size, from = 0, i
+			}
+			size += n
+		}
+		if from > 0 {
+			c.parts = append(c.parts, &Changes{Upserts: c.Upserts[from:], Removed: c.Removed})
+		}
+	})
+	if c.parts == nil {
+		return []*Changes{c}
+	}
+	return c.parts
+}
+
+// overhead is about what a resource costs in a message besides name and body.
+const overhead = 128

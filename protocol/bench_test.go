@@ -1,0 +1,60 @@
+package protocol
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// One resource of 10,000 changes; the client ACKs.
+func BenchmarkOneChange(b *testing.B) {
+	for _, typ := range []*xds.Type{xds.Endpoint, xds.Cluster} {
+		for _, v := range []xds.Variant{xds.SotW, xds.Delta} {
+			b.Run(fmt.Sprintf("%s/%v", typ, v), func(b *testing.B) {
+				var set []*xds.Resource
+				var names []string
+				for i := range 10_000 {
+					names = append(names, fmt.Sprintf("cluster-%05d", i))
+					set = append(set, xds.NewResource(names[i], []byte{1}))
+				}
+				base := (&xds.Table{}).With(set)
+				next := base.With([]*xds.Resource{xds.NewResource("cluster-00042", []byte{2})})
+				views := []xds.View{xds.Tables{typ.URL: next}, xds.Tables{typ.URL: base}}
+				s := NewSession(v, nil, views[1], Options{})
+				req := xds.Request{Type: typ}
+				if !typ.Implicit {
+					req.Names, req.Subscribe = names[:100], names[:100]
+				}
+				if err := s.Receive(req); err != nil {
+					b.Fatal(err)
+				}
+				req.Subscribe = nil
+				drain := func() {
+					n := 0
+					for r := range s.Responses() {
+						req.Nonce = r.Nonce
+						n++
+					}
+					if n != 1 {
+						b.Fatalf("%d responses", n)
+					}
+					if err := s.Receive(req); err != nil {
+						b.Fatal(err)
+					}
+					for range s.Events() {
+					}
+				}
+				drain()
+				i := 0
+				touched := []xds.Names{{typ.URL: {"cluster-00042"}}}
+				b.ReportAllocs()
+				for b.Loop() {
+					s.Change(views[i&1], touched)
+					drain()
+					i++
+				}
+			})
+		}
+	}
+}

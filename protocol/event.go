@@ -1,0 +1,54 @@
+package protocol
+
+import (
+	"errors"
+	"time"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// ErrLimit is wrapped by the errors of Receive that tell of a limit; all others
+// tell of a malformed request.
+var ErrLimit = errors.New("limit exceeded")
+
+// An Interest is a change of what a stream subscribes to of one type.
+type Interest struct {
+	Type     *xds.Type
+	Wildcard bool // after the change
+	Added    []string
+	Removed  []string
+}
+
+// EventKind says what happened on a stream.
+type EventKind uint8
+
+const (
+	Opened     EventKind = iota // the first request of a type came
+	Subscribed                  // the subscription changed; Count is its number of names
+	Sent                        // a response left
+	Acked
+	Nacked
+	Stale    // a request answered none of the responses in flight
+	Departed // a lingering resource was withdrawn
+	Waived   // a deadline ended a wait: Departed follows, or a response leaves
+)
+
+var kinds = [...]string{"opened", "subscribed", "sent", "acked", "nacked", "stale", "departed", "waived"}
+
+func (k EventKind) String() string { return kinds[k] }
+
+// An Event tells one step of a stream's conversation.
+type Event struct {
+	Kind     EventKind
+	Type     *xds.Type
+	Nonce    string
+	Version  string        // of the response
+	Count    int           // Sent: resources; Subscribed: names
+	Removed  int           // Sent: removed names
+	Error    *xds.Status   // Nacked
+	Name     string        // Departed, Waived: the resource, if one
+	Took     time.Duration // Acked, Nacked: since it was sent
+	Settled  bool          // Acked, Nacked: the response was the newest of its type
+	InUse    string        // Nacked: the version the client says it still uses
+	Wildcard bool          // Subscribed
+}

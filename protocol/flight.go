@@ -1,0 +1,234 @@
+package protocol
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+const (
+	// patience is how long a response may stay unanswered before the newest
+	// state goes out all the same.
+	patience = 5 * time.Second
+
+	// maxFlights is how many unanswered responses of a type stay listed, so
+	// that late answers find theirs.
+	maxFlights = 4
+
+	// maxGroups bounds what is remembered of refused responses; beyond it the
+	// two oldest become one.
+	maxGroups = 16
+)
+
+// An item is what a response said of one name: its stamp, or absent.
+type item struct {
+	name  string
+	stamp *xds.Stamp
+}
+
+// A cargo is what a response carried, in the size of two pointers for a
+// wildcard: the names in which from and to differ, and items, which override.
+type cargo struct {
+	from, to *xds.Versions
+	items    []item // by name
+}
+
+// carries returns what the cargo said of a name, or nil.
+func (c *cargo) carries(name string) *xds.Stamp {
+	if i, ok := slices.BinarySearchFunc(c.items, name, func(it item, name string) int { return cmp.Compare(it.name, name) }); ok {
+		return c.items[i].stamp
+	}
+	if c.from == c.to {
+		return nil
+	}
+	old, is := c.from.Get(name), c.to.Get(name)
+	switch {
+	case old == is || old != nil && is != nil && old.Sum == is.Sum:
+		return nil
+	case is == nil:
+		return absent
+	}
+	return is
+}
+
+// all yields every name of the cargo with its stamp or absent.
+func (c *cargo) all(yield func(string, *xds.Stamp) bool) {
+	for _, it := range c.items {
+		if !yield(it.name, it.stamp) {
+			return
+		}
+	}
+	for old, is := range c.to.Since(c.from) {
+		name, stamp := "", is
+		if is == nil {
+			name, stamp = old.Name, absent
+		} else {
+			name = is.Name
+		}
+		if _, ok := slices.BinarySearchFunc(c.items, name, func(it item, name string) int { return cmp.Compare(it.name, name) }); ok {
+			continue
+		}
+		if !yield(name, stamp) {
+			return
+		}
+	}
+}
+
+// A part is one message of a flight: the upserts from lo to hi, by name.
+type part struct {
+	nonce   uint64
+	lo, hi  string
+	removed bool // it carried the removals
+	settled bool
+}
+
+// A flight is a response that the client has not answered yet: one message, or
+// several if it was split.
+type flight struct {
+	cargo
+	parts   []part
+	version string
+	sent    time.Time
+	seq     uint64 // the client is up to this change once it ACKs
+	stuck   bool   // a cluster in it has no assignment to give: no ACK is to be expected
+	nacked  bool
+}
+
+func (f *flight) settled() bool {
+	return !slices.ContainsFunc(f.parts, func(p part) bool { return !p.settled })
+}
+
+// A group is what one refused response carried. "No version update after
+// NACK": while all of it stays as it is, none of it is sent again; when one
+// name changes, vanishes or is asked for again, all of it is, for the client
+// may have applied none or some.
+type group struct {
+	cargo
+	part
+}
+
+// has reports whether the refused response carried the name.
+func (g *group) has(name string) bool {
+	s := g.carries(name)
+	return s != nil && g.within(name, s)
+}
+
+func (g *group) within(name string, s *xds.Stamp) bool {
+	if s == absent {
+		return g.removed
+	}
+	return g.lo <= name && name <= g.hi
+}
+
+// members yields the names of the group.
+func (g *group) members(yield func(string) bool) {
+	for name, s := range g.all {
+		if g.within(name, s) && !yield(name) {
+			return
+		}
+	}
+}
+
+// merge returns one group with the members of two.
+func merge(a, b group) group {
+	m := group{part: part{removed: true}}
+	for _, g := range []group{a, b} {
+		for name, s := range g.all {
+			if g.within(name, s) {
+				m.items = append(m.items, item{name, s})
+				m.hi = max(m.hi, name)
+			}
+		}
+	}
+	slices.SortStableFunc(m.items, func(a, b item) int { return cmp.Compare(a.name, b.name) })
+	m.items = slices.CompactFunc(m.items, func(a, b item) bool { return a.name == b.name })
+	return m
+}
+
+// settle pairs an answer with its response.
+func (u *subscription) settle(s *Session, req xds.Request) {
+	n, err := strconv.ParseUint(req.Nonce, 10, 64)
+	at, p := -1, (*part)(nil)
+	for i := range u.flights {
+		for j := range u.flights[i].parts {
+			if q := &u.flights[i].parts[j]; err == nil && q.nonce == n && !q.settled {
+				at, p = i, q
+			}
+		}
+	}
+	if p == nil {
+		s.event(Event{Kind: Stale, Type: u.typ, Nonce: req.Nonce})
+		return
+	}
+	f := &u.flights[at]
+	newest := at == len(u.flights)-1
+	p.settled = true
+	e := Event{Kind: Acked, Type: u.typ, Nonce: req.Nonce, Version: f.version, Took: s.now.Sub(f.sent), Settled: newest}
+	// "NACK [...] is indicated by the presence of the error_detail field."
+	if req.Error != nil {
+		e.Kind, e.Error, e.InUse = Nacked, req.Error, req.Version
+		f.nacked = true
+		if newest {
+			u.refuse(s.variant, f, *p)
+		}
+	}
+	s.event(e)
+	if !f.settled() {
+		return
+	}
+	if !f.nacked {
+		u.acked = max(u.acked, f.seq)
+		u.spurned = u.spurned && !newest
+	}
+	// What was sent before was answered or never will be.
+	u.open = u.open && !newest
+	u.flights = slices.Delete(u.flights, at, at+1)
+}
+
+// refuse notes that the client has not taken what a message carried.
+func (u *subscription) refuse(v xds.Variant, f *flight, p part) {
+	if v == xds.SotW && u.typ.FullState {
+		u.spurned = true // the world is one group
+		return
+	}
+	u.refused = append(u.refused, group{f.cargo, p})
+	if len(u.refused) > maxGroups {
+		u.refused = append([]group{merge(u.refused[0], u.refused[1])}, u.refused[2:]...)
+	}
+}
+
+// dissolve ends the groups of which one of the names has moved, and reports
+// whether there were any: all their names are to be told again.
+func (u *subscription) dissolve(names func(func(string) bool)) (any bool) {
+	for i := 0; i < len(u.refused); i++ {
+		g := u.refused[i]
+		moved := false
+		for n := range names {
+			if g.has(n) {
+				moved = true
+				break
+			}
+		}
+		if moved {
+			u.refused = slices.Delete(u.refused, i, i+1)
+			i, any = i-1, true
+			u.touch(g.members)
+		}
+	}
+	return any
+}
+
+// abandon forgets the groups of which nothing is subscribed any more.
+func (u *subscription) abandon() {
+	u.refused = slices.DeleteFunc(u.refused, func(g group) bool {
+		for n := range g.members {
+			if u.covers(n) {
+				return false
+			}
+		}
+		return true
+	})
+}

@@ -1,0 +1,138 @@
+package protocol
+
+import (
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// silence is how long a referring type may stay unanswered before what it
+// might refer to is withdrawn all the same. A NACK is no silence.
+const silence = 15 * time.Second
+
+// A leaver is a resource that the view has no more and the client still has:
+// "Stale CDS clusters and related EDS endpoints (ones no longer being
+// referenced) can then be removed", then being after the types that may refer
+// to them have moved on.
+type leaver struct {
+	*xds.Resource
+	seq   uint64 // the change that dropped it
+	until time.Time
+}
+
+// linger notes what the client has of u and the view has lost. It looks at the
+// names touched, or at all if any may differ.
+func (s *Session) linger(u *subscription, t *xds.Table, touched []xds.Names) {
+	if s.only != nil || len(u.typ.ReferredBy()) == 0 {
+		return
+	}
+	u.leaving = slices.DeleteFunc(u.leaving, func(l leaver) bool { return t.Lookup(l.Name) != nil })
+	var extra []entry
+	note := func(name string, told *xds.Stamp, listed bool) {
+		if told == nil || told == absent || t.Lookup(name) != nil || u.lingers(name) != nil {
+			return
+		}
+		r := t.Departed(name)
+		if r == nil {
+			return // too long ago: it leaves at once
+		}
+		u.leaving = append(u.leaving, leaver{r, s.seq, s.now.Add(silence)})
+		if !listed {
+			extra = append(extra, entry{name: name, told: told, sent: true})
+		}
+	}
+	if u.wildcard {
+		for old, is := range t.Versions().Since(u.base) {
+			if is == nil && u.entry(old.Name) == nil {
+				note(old.Name, old, false)
+			}
+		}
+	}
+	u.insert(extra)
+	if touched == nil {
+		for i := range u.entries {
+			note(u.entries[i].name, u.entries[i].told, true)
+		}
+		return
+	}
+	for _, names := range touched {
+		for _, n := range names[u.typ.URL] {
+			if e := u.entry(n); e != nil {
+				note(n, e.told, true)
+			}
+		}
+	}
+}
+
+// lingers returns the resource of a name that is about to leave, or nil.
+func (u *subscription) lingers(name string) *xds.Resource {
+	for i := range u.leaving {
+		if u.leaving[i].Name == name {
+			return u.leaving[i].Resource
+		}
+	}
+	return nil
+}
+
+func (u *subscription) leavingStamps() iter.Seq[*xds.Stamp] {
+	return func(yield func(*xds.Stamp) bool) {
+		for _, l := range u.leaving {
+			if !yield(l.Stamp) {
+				return
+			}
+		}
+	}
+}
+
+// forgetLeaving drops what is no longer subscribed.
+func (u *subscription) forgetLeaving() {
+	u.leaving = slices.DeleteFunc(u.leaving, func(l leaver) bool { return !u.covers(l.Name) })
+}
+
+// depart withdraws what nothing can refer to any more.
+func (s *Session) depart() (progress bool) {
+	for _, u := range s.subs {
+		u.leaving = slices.DeleteFunc(u.leaving, func(l leaver) bool {
+			if !s.released(u.typ, l) {
+				return false
+			}
+			if e := u.entry(l.Name); e != nil {
+				u.mark(e)
+			}
+			s.event(Event{Kind: Departed, Type: u.typ, Name: l.Name, Version: l.Version})
+			progress = true
+			return true
+		})
+	}
+	return progress
+}
+
+// released reports whether every type that may refer to l has moved on: ACKed
+// at or after the change that dropped it, or kept silent for too long.
+func (s *Session) released(t *xds.Type, l leaver) bool {
+	for _, by := range t.ReferredBy() {
+		u := s.sub(by)
+		switch {
+		case u == nil || u.acked >= l.seq:
+		case u.refuses() || s.now.Before(l.until):
+			return false
+		default:
+			s.event(Event{Kind: Waived, Type: by, Name: l.Name})
+		}
+	}
+	return true
+}
+
+// refuses reports whether the client has refused what it was sent last. "Held-
+// back names are not settled": nothing is withdrawn behind a NACK.
+func (u *subscription) refuses() bool { return u.spurned || len(u.refused) > 0 }
+
+// reached is the change up to which a client is that holds what u shows now.
+func (u *subscription) reached(seq uint64) uint64 {
+	for _, l := range u.leaving {
+		seq = min(seq, l.seq-1)
+	}
+	return seq
+}

@@ -1,0 +1,290 @@
+package protocol
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// current returns what the client should have of a name now, or nil.
+func (u *subscription) current(t *xds.Table, name string) *xds.Resource {
+	if r := t.Lookup(name); r != nil || len(u.leaving) == 0 {
+		return r
+	}
+	return u.lingers(name)
+}
+
+func differs(told *xds.Stamp, r *xds.Resource) bool { return told == nil || told.Sum != r.Sum }
+
+// pending reports whether there may be something to say.
+func (u *subscription) pending(t *xds.Table) bool {
+	return u.due || u.all || len(u.dirty) > 0 || u.wildcard && u.base != t.Versions()
+}
+
+// blocked reports whether the newest response must be answered first: changes
+// coalesce behind a slow client. "The management server should not send a
+// DiscoveryResponse for any DiscoveryRequest that has a stale nonce."
+func (s *Session) blocked(u *subscription) bool {
+	if !u.open {
+		return false
+	}
+	f := &u.flights[len(u.flights)-1]
+	if !s.now.Before(f.sent.Add(patience)) || f.stuck {
+		return false
+	}
+	// Delta: "the server must honor changes to the subscription state even if
+	// the nonce is stale".
+	return s.variant == xds.SotW || !u.asked || len(u.flights) >= maxFlights
+}
+
+// diff returns what the client is to be told, by name, and the entries looked
+// at. An upsert that waits for another type is counted, not returned.
+type diff struct {
+	upserts []*xds.Resource
+	removed []string
+	waiting []string // upserts kept back until another type is answered
+	shared  *xds.Changes
+}
+
+// diff looks only at names that may differ.
+func (s *Session) diff(u *subscription, t *xds.Table) (d diff) {
+	ordered := s.only == nil && u.typ.After != nil && s.sub(u.typ.After) != nil
+	upsert := func(r *xds.Resource) {
+		if ordered && s.waits(u, r) {
+			d.waiting = append(d.waiting, r.Name)
+		} else {
+			d.upserts = append(d.upserts, r)
+		}
+	}
+	if u.wildcard && u.base != t.Versions() {
+		c := t.Since(u.base)
+		if len(u.entries) == 0 && !ordered {
+			return diff{upserts: c.Upserts, removed: c.Removed, shared: c}
+		}
+		for _, r := range c.Upserts {
+			if e := u.entry(r.Name); e != nil {
+				u.mark(e)
+			} else {
+				upsert(r)
+			}
+		}
+		for _, n := range c.Removed {
+			if e := u.entry(n); e != nil {
+				u.mark(e)
+			} else {
+				d.removed = append(d.removed, n)
+			}
+		}
+	}
+	look := func(e *entry) {
+		r := u.current(t, e.name)
+		switch {
+		case !e.named && !u.wildcard:
+		case r != nil && differs(e.told, r):
+			upsert(r)
+		case r == nil && e.told != absent && s.mutes(u, e):
+			u.muted = true
+		case r == nil && e.told != absent:
+			d.removed = append(d.removed, e.name)
+		}
+	}
+	if u.all {
+		for i := range u.entries {
+			look(&u.entries[i])
+		}
+	} else {
+		for _, n := range u.dirty {
+			if e := u.entry(n); e != nil && e.dirty {
+				look(e)
+			}
+		}
+	}
+	slices.SortFunc(d.upserts, func(a, b *xds.Resource) int { return cmp.Compare(a.Name, b.Name) })
+	slices.Sort(d.removed)
+	return d
+}
+
+// names yields the names that the diff mentions.
+func (d *diff) names(yield func(string) bool) {
+	for _, r := range d.upserts {
+		if !yield(r.Name) {
+			return
+		}
+	}
+	for _, n := range append(d.waiting, d.removed...) {
+		if !yield(n) {
+			return
+		}
+	}
+}
+
+// respond returns the messages that bring the client up to date, if there is
+// anything to say now.
+func (s *Session) respond(u *subscription) []*xds.Response {
+	t := s.table(u.typ)
+	if !u.pending(t) {
+		u.waiting = time.Time{}
+		if !u.open && !u.refuses() {
+			u.acked = max(u.acked, u.reached(s.seq))
+		}
+		return nil
+	}
+	if u.stalled = s.blocked(u); u.stalled {
+		return nil
+	}
+	d := s.diff(u, t)
+	for len(u.refused) > 0 && u.dissolve(d.names) {
+		d = s.diff(u, t)
+	}
+	world := s.variant == xds.SotW && u.typ.FullState
+	if len(d.waiting) == 0 {
+		u.waiting = time.Time{}
+	} else {
+		if u.waiting.IsZero() {
+			u.waiting = s.now
+		}
+		if world || u.due {
+			return nil // a world is told whole, or not yet
+		}
+	}
+	send := u.due || len(d.upserts) > 0
+	switch {
+	case s.variant == xds.Delta || world:
+		send = send || len(d.removed) > 0
+	default: // "the API provides no mechanism for the server to tell the client"
+	}
+	old := u.base
+	u.due, u.asked = false, false
+	if !send {
+		u.tell(t, &d)
+		u.acked = max(u.acked, s.settledAt(u))
+		return nil
+	}
+	f := flight{version: t.VersionWith(u.leavingStamps()), sent: s.now, stuck: u.typ.Is(xds.Cluster) && s.warm(d.upserts)}
+	f.items = u.tell(t, &d)
+	f.seq = u.reached(s.seq)
+	if u.wildcard {
+		f.from, f.to = old, u.base
+	}
+	changes := d.shared
+	switch {
+	case world:
+		changes = u.world(t)
+	case s.variant == xds.SotW:
+		changes = &xds.Changes{Upserts: d.upserts}
+	case changes == nil:
+		changes = &xds.Changes{Upserts: d.upserts, Removed: d.removed}
+	}
+	parts := []*xds.Changes{changes}
+	if !world {
+		parts = changes.Split(s.opts.MaxResponse)
+	}
+	var out []*xds.Response
+	for i, c := range parts {
+		s.nonces++
+		p := part{nonce: s.nonces, removed: i == len(parts)-1}
+		if n := len(c.Upserts); n > 0 {
+			p.lo, p.hi = c.Upserts[0].Name, c.Upserts[n-1].Name
+		}
+		f.parts = append(f.parts, p)
+		r := &xds.Response{Type: u.typ, Version: f.version, Nonce: strconv.FormatUint(s.nonces, 10), Changes: c}
+		s.event(Event{Kind: Sent, Type: u.typ, Nonce: r.Nonce, Version: r.Version, Count: len(c.Upserts), Removed: len(c.Removed)})
+		out = append(out, r)
+	}
+	if len(u.flights) == maxFlights {
+		u.flights = slices.Delete(u.flights, 0, 1)
+	}
+	u.flights, u.open = append(u.flights, f), true
+	return out
+}
+
+// settledAt is the change that the client is up to if nothing is left to say.
+func (s *Session) settledAt(u *subscription) uint64 {
+	if u.open || u.refuses() || len(u.dirty) > 0 {
+		return 0
+	}
+	return u.reached(s.seq)
+}
+
+// tell counts the diff as told and returns what it said of entries.
+func (u *subscription) tell(t *xds.Table, d *diff) (items []item) {
+	// What waits keeps what it was told before as an exception to the base.
+	var extra []entry
+	for _, n := range d.waiting {
+		if u.entry(n) == nil {
+			extra = append(extra, entry{name: n, told: u.told(n), sent: u.base.Get(n) != nil})
+		}
+	}
+	for _, r := range d.upserts {
+		if len(u.entries) == 0 {
+			break
+		}
+		if e := u.entry(r.Name); e != nil {
+			e.told, e.sent = r.Stamp, true
+			items = append(items, item{e.name, e.told})
+		}
+	}
+	for _, n := range d.removed {
+		if e := u.entry(n); e != nil {
+			e.told, e.sent = absent, true
+			items = append(items, item{e.name, absent})
+		}
+	}
+	slices.SortFunc(items, func(a, b item) int { return cmp.Compare(a.name, b.name) })
+	if u.all {
+		for i := range u.entries {
+			u.entries[i].dirty = false
+		}
+	}
+	for _, n := range u.dirty {
+		if e := u.entry(n); e != nil {
+			e.dirty = false
+		}
+	}
+	u.all, u.dirty = false, nil
+	if u.wildcard {
+		u.base = t.Versions()
+		u.insert(extra)
+	}
+	for _, n := range d.waiting {
+		if e := u.entry(n); e != nil {
+			u.mark(e)
+		}
+	}
+	if u.wildcard && len(u.entries) > 0 { // forget exceptions that are none
+		u.entries = slices.DeleteFunc(u.entries, func(e entry) bool {
+			if e.named || e.dirty || u.lingers(e.name) != nil {
+				return false
+			}
+			is := u.base.Get(e.name)
+			return e.told == absent && is == nil || e.told != nil && is != nil && e.told.Sum == is.Sum
+		})
+	}
+	return items
+}
+
+// world is everything the subscription covers: "the server must include the
+// complete state of the world".
+func (u *subscription) world(t *xds.Table) *xds.Changes {
+	if u.wildcard && len(u.leaving) == 0 {
+		return t.Since(nil)
+	}
+	c := &xds.Changes{}
+	if u.wildcard {
+		c.Upserts = slices.Collect(t.All())
+		for _, l := range u.leaving {
+			c.Upserts = append(c.Upserts, l.Resource)
+		}
+	} else {
+		for _, e := range u.entries {
+			if r := u.current(t, e.name); r != nil {
+				c.Upserts = append(c.Upserts, r)
+			}
+		}
+	}
+	slices.SortFunc(c.Upserts, func(a, b *xds.Resource) int { return cmp.Compare(a.Name, b.Name) })
+	return c
+}

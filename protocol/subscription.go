@@ -1,0 +1,305 @@
+package protocol
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// A subscription is the state of one resource type on one stream.
+type subscription struct {
+	typ *xds.Type
+	held
+
+	wildcard bool // subscribed to "*"
+	implicit bool // no name was ever subscribed, so that "*" may be implied
+	count    int  // of entries that are named
+
+	dirty []string // names of entries that may differ from the view
+	all   bool     // any entry may
+	due   bool     // answer even if nothing differs
+	asked bool     // names were subscribed since the last response
+
+	flights []flight // unanswered responses, oldest first
+	open    bool     // the newest response is unanswered: nothing is sent behind it
+	refused []group  // what the client refused and has not been told anew
+	spurned bool     // SotW, full state: it refused the last world
+
+	acked   uint64   // the client is known to be up to this change
+	leaving []leaver // gone from the view, still shown
+
+	stalled   bool      // something is to be said, but the newest response is unanswered
+	waiting   time.Time // since when something waits for another type; zero: nothing does
+	muted     bool      // an absence is kept back until muteUntil
+	muteUntil time.Time
+
+	moved          bool // the subscription changed since Interests was called
+	added, removed []string
+}
+
+func (u *subscription) covers(name string) bool {
+	if u.wildcard {
+		return true
+	}
+	e := u.entry(name)
+	return e != nil && e.named
+}
+
+// mark notes that an entry may differ from the view.
+func (u *subscription) mark(e *entry) {
+	if !e.dirty {
+		e.dirty = true
+		u.dirty = append(u.dirty, e.name)
+	}
+}
+
+// touch makes names unknown: they are told again if they are still wanted.
+func (u *subscription) touch(names func(func(string) bool)) {
+	var extra []entry
+	for name := range names {
+		if e := u.entry(name); e != nil {
+			e.told = nil
+			u.mark(e)
+		} else if u.wildcard {
+			extra = append(extra, entry{name: name, sent: true, dirty: true})
+			u.dirty = append(u.dirty, name)
+		}
+	}
+	u.insert(extra)
+}
+
+// replace makes names the complete subscription (SotW).
+func (u *subscription) replace(names []string, t *xds.Table) {
+	if len(names) == 0 && u.implicit {
+		return // still the legacy spelling of "*", or nothing at all
+	}
+	u.implicit = false
+	star := false
+	keep := make([]bool, len(u.entries))
+	var fresh []string
+	for _, n := range names {
+		if n == xds.Wildcard {
+			star = true
+		} else if i, ok := u.find(n); ok && u.entries[i].named {
+			keep[i] = true
+		} else if n != "" {
+			fresh = append(fresh, n)
+		}
+	}
+	// What is dropped goes first, for the indices in keep hold only until then.
+	u.drop(func(i int, e *entry) bool { return e.named && !keep[i] }, xds.SotW)
+	if u.wildcard && !star {
+		u.unsubscribeAll()
+	}
+	if star && !u.wildcard {
+		u.subscribeAll()
+	}
+	// "When the client sends a new request that changes the set of resources
+	// being requested, the server must resend any newly requested resources,
+	// even if it previously sent those resources without having been asked".
+	u.subscribe(fresh, t)
+}
+
+// subscribe adds names; each is told again, whatever the client holds: "the
+// client may have 'forgotten' those resources despite apparently remaining
+// subscribed".
+func (u *subscription) subscribe(names []string, t *xds.Table) {
+	var extra []entry
+	for _, n := range names {
+		u.implicit = false
+		if n == "" {
+			continue // a name like any other, but of nothing
+		}
+		u.asked = true
+		if n == xds.Wildcard {
+			u.subscribeAll()
+			continue
+		}
+		if e := u.entry(n); e != nil {
+			if !e.named {
+				e.named = true
+				u.count++
+				u.notice(e.name, true)
+			}
+			e.told = nil
+			u.mark(e)
+			continue
+		}
+		known := u.base.Get(n) != nil
+		if r := t.Lookup(n); r != nil {
+			n = r.Name // the table's string is shared by all streams
+		} else {
+			n = strings.Clone(n)
+		}
+		extra = append(extra, entry{name: n, named: true, sent: known})
+	}
+	slices.SortFunc(extra, func(a, b entry) int { return strings.Compare(a.name, b.name) })
+	extra = slices.CompactFunc(extra, func(a, b entry) bool { return a.name == b.name })
+	for i := range extra {
+		u.notice(extra[i].name, true)
+		u.mark(&extra[i])
+	}
+	u.count += len(extra)
+	u.insert(extra)
+	if len(names) > 0 && u.typ.FullState {
+		u.due = true // delta answers each name anyway
+	}
+}
+
+func (u *subscription) subscribeAll() {
+	u.wildcard, u.base, u.all, u.due, u.moved = true, nil, true, true, true
+	for i := range u.entries {
+		u.entries[i].told = nil
+	}
+}
+
+func (u *subscription) unsubscribeAll() {
+	u.wildcard, u.implicit, u.base, u.moved = false, false, nil, true
+	u.entries = slices.DeleteFunc(u.entries, func(e entry) bool { return !e.named })
+	u.forgetLeaving()
+	u.abandon()
+	u.quiet()
+}
+
+// unsubscribe drops names (delta).
+func (u *subscription) unsubscribe(names []string) {
+	if len(names) == 0 {
+		return
+	}
+	if slices.Contains(names, xds.Wildcard) {
+		u.implicit = false
+		if u.wildcard {
+			u.unsubscribeAll()
+		}
+	}
+	gone := map[int]bool{}
+	for _, n := range names {
+		// "It can simply ignore these phantom unsubscriptions."
+		if i, ok := u.find(n); ok && u.entries[i].named {
+			gone[i] = true
+		}
+	}
+	u.drop(func(i int, _ *entry) bool { return gone[i] }, xds.Delta)
+}
+
+// drop ends the subscription to the named entries that which selects.
+func (u *subscription) drop(which func(int, *entry) bool, v xds.Variant) {
+	var removed []bool
+	for i := range u.entries {
+		e := &u.entries[i]
+		if !which(i, e) {
+			continue
+		}
+		e.named = false
+		u.count--
+		u.notice(e.name, false)
+		switch {
+		case !u.wildcard:
+			if removed == nil {
+				removed = make([]bool, len(u.entries))
+			}
+			removed[i] = true
+		case v == xds.Delta:
+			// "The server must send a response that includes the specific
+			// resource in either the removed_resources field (if it is not
+			// included in the wildcard) or in the resources field".
+			e.told = nil
+			u.mark(e)
+		}
+	}
+	if removed == nil {
+		return
+	}
+	i := -1
+	u.entries = slices.DeleteFunc(u.entries, func(entry) bool { i++; return removed[i] })
+	u.forgetLeaving()
+	u.abandon()
+	u.quiet()
+}
+
+// quiet ends the wait for an answer when nothing is subscribed any more: a
+// client may drop unanswered what it no longer wants.
+func (u *subscription) quiet() {
+	if !u.wildcard && u.count == 0 {
+		u.open, u.stalled = false, false
+	}
+}
+
+func (u *subscription) notice(name string, added bool) {
+	u.moved = true
+	if added {
+		u.added = append(u.added, name)
+	} else {
+		u.removed = append(u.removed, name)
+	}
+}
+
+// begin completes the first request of the type on the stream.
+func (u *subscription) begin(s *Session, req xds.Request, t *xds.Table) {
+	// "(legacy behavior) the request must have no resources in both
+	// resource_names_subscribe and resource_names_unsubscribe".
+	if u.implicit && u.typ.Implicit && len(req.Unsubscribe) == 0 {
+		u.wildcard, u.moved = true, true
+	}
+	u.implicit = u.implicit && u.wildcard
+	// Clients wait for an answer to these even when there is nothing to say.
+	u.due = u.wildcard || s.variant == xds.SotW && u.typ.FullState
+	if s.variant == xds.Delta {
+		u.resume(req.Initial, t)
+		return
+	}
+	// "It is generally safe for servers to do this optimization for LDS and CDS
+	// when the only subscription is a wildcard subscription."
+	if u.typ.FullState && u.wildcard && u.count == 0 && req.Version != "" &&
+		t.Hashed() && req.Version == t.Version() && !s.refusedBefore(u.typ) {
+		u.base, u.due = t.Versions(), false
+	}
+}
+
+// resume takes over what a delta client retains: "the Incremental xDS client
+// may tell the server of its known resources to avoid resending them".
+func (u *subscription) resume(initial []xds.Version, t *xds.Table) {
+	if len(initial) == 0 {
+		return
+	}
+	u.due = false
+	matched := 0
+	var extra []entry
+	for _, v := range initial {
+		e := u.entry(v.Name)
+		if !u.wildcard && (e == nil || !e.named) {
+			continue
+		}
+		told := &xds.Stamp{Name: v.Name, Version: v.Version} // some other content
+		if r := t.Lookup(v.Name); r != nil && r.Version == v.Version {
+			told = r.Stamp
+			matched++
+		}
+		switch {
+		case e != nil:
+			e.told, e.sent = told, true
+			u.mark(e)
+		case told.Sum == xds.Sum{}:
+			name := strings.Clone(v.Name)
+			extra = append(extra, entry{name: name, told: &xds.Stamp{Name: name}, sent: true})
+		}
+	}
+	if u.wildcard {
+		u.base, u.all = t.Versions(), true
+		if matched < t.Len() { // what the client does not state it does not have
+			stated := make(map[string]bool, len(initial))
+			for _, v := range initial {
+				stated[v.Name] = true
+			}
+			for s := range t.Versions().All() {
+				if !stated[s.Name] && u.entry(s.Name) == nil {
+					extra = append(extra, entry{name: s.Name})
+				}
+			}
+		}
+	}
+	slices.SortFunc(extra, func(a, b entry) int { return strings.Compare(a.name, b.name) })
+	u.insert(slices.CompactFunc(extra, func(a, b entry) bool { return a.name == b.name }))
+}

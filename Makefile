@@ -53,7 +53,7 @@ coverage: ## Requirements that no passed test names
 	tools/spec-coverage $(RESULTS)/*.json
 
 mutants: ## Break one rule of the protocol after the other: docs/mutants.md
-	go run ./tools/mutants
+	go run ./internal/mutants
 
 bench-smoke: ## Does the benchmark run?
 	cd bench && go vet ./... && go build -o bin/ ./cmd/...

@@ -1,0 +1,82 @@
+// Package deps holds tests of the repository's shape: who imports whom, and
+// where effects are allowed.
+package deps
+
+import (
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const (
+	module = "github.com/chancery-xds/chancery/"
+	envoy  = "github.com/envoyproxy/go-control-plane/envoy/"
+)
+
+// A row says what a package may link of ours, directly or not, and of others.
+type row struct {
+	ours string // packages it may import; "*": all
+	why  string
+
+	std   bool // the standard library and ours only
+	light bool // of Envoy's messages, the discovery service's only
+}
+
+// The direction of the imports. Everything flows towards the vocabulary; a new
+// package needs a row here.
+var direction = map[string]row{
+	"xds":                  {std: true, light: true, why: "the vocabulary knows neither gRPC nor generated code"},
+	"protocol":             {ours: "xds", std: true, light: true, why: "the protocol is a value: request, view and time in, responses out"},
+	"store":                {ours: "xds", light: true, why: "a store holds encoded resources and looks into none"},
+	"wire":                 {ours: "xds", light: true, why: "the only place that knows bytes, for server and client alike"},
+	"server":               {ours: "xds protocol wire", light: true, why: "the store comes in as an interface"},
+	"check":                {ours: "xds wire", why: "reports on resources wherever they come from"},
+	"status":               {ours: "xds protocol", light: true, why: "folds events of sessions, whoever runs them"},
+	"internal/envoyprotos": {why: "a list of imports"},
+	"internal/deps":        {why: "tests only"},
+	"internal/mutants":     {why: "runs the tests, links nothing"},
+	"cmd/chancery":         {ours: "*", why: "flags and wiring"},
+}
+
+func list(t *testing.T, args ...string) []string {
+	t.Helper()
+	cmd := exec.Command("go", append([]string{"list"}, args...)...)
+	cmd.Dir = "../.."
+	out, err := cmd.Output()
+	if err != nil {
+		if e, ok := err.(*exec.ExitError); ok {
+			t.Fatalf("go list %s: %s", strings.Join(args, " "), e.Stderr)
+		}
+		t.Fatal(err)
+	}
+	return strings.Fields(string(out))
+}
+
+func TestDirection(t *testing.T) {
+	discovery := list(t, "-deps", envoy+"service/discovery/v3")
+	for _, path := range list(t, "./...") {
+		name := strings.TrimPrefix(path, module)
+		t.Run(name, func(t *testing.T) {
+			r, ok := direction[name]
+			if !ok {
+				t.Fatal("no row in the table: say what the package may import, and why")
+			}
+			ours := strings.Fields(r.ours)
+			for _, dep := range list(t, "-deps", path) {
+				short, own := strings.CutPrefix(dep, module)
+				switch {
+				case dep == path || slices.Equal(ours, []string{"*"}) && own:
+				case own && !slices.Contains(ours, short):
+					t.Errorf("links %s (%s)", short, r.why)
+				case !own && r.std && strings.Contains(strings.Split(dep, "/")[0], "."):
+					t.Errorf("links %s (%s)", dep, r.why)
+				case r.light && strings.HasPrefix(dep, envoy) && !slices.Contains(discovery, dep):
+					t.Errorf("links %s: Envoy's messages add 25 MiB and belong to the daemon", dep)
+				case strings.HasPrefix(dep, "github.com/envoyproxy/go-control-plane/") && !strings.HasPrefix(dep, envoy):
+					t.Errorf("links %s: generated messages are all we take from there", dep)
+				}
+			}
+		})
+	}
+}

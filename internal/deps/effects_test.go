@@ -1,0 +1,118 @@
+package deps
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// The packages whose effects are listed, and every effect they have: the
+// declaration it stands in and the reason it is there.
+var (
+	pure = []string{"xds", "protocol", "store", "wire", "server", "status"}
+
+	effects = map[string]string{
+		"xds Table mutex":  "shares Changes between streams; held for memory only",
+		"xds Changes once": "a body is encoded once for all streams",
+	}
+)
+
+// Uses of other packages that are effects.
+var effectOf = map[string]string{
+	"time.Now": "clock", "time.Since": "clock", "time.Until": "clock", "time.Sleep": "timer",
+	"time.After": "timer", "time.AfterFunc": "timer", "time.NewTimer": "timer", "time.NewTicker": "timer", "time.Tick": "timer",
+	"sync.Mutex": "mutex", "sync.RWMutex": "mutex", "sync.Once": "once", "sync.Map": "mutex", "sync.WaitGroup": "goroutine",
+}
+
+// Goroutines, clocks and locks are few, and each is known with its reason.
+func TestEffects(t *testing.T) {
+	found := map[string][]string{}
+	for _, pkg := range pure {
+		files, err := filepath.Glob(filepath.Join("../..", pkg, "*.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			if !strings.HasSuffix(file, "_test.go") {
+				effectsIn(t, pkg, file, found)
+			}
+		}
+	}
+	for _, effect := range slices.Sorted(maps.Keys(found)) {
+		if effects[effect] == "" {
+			t.Errorf("%s: %q is not listed; if it must be, list it with its reason", strings.Join(found[effect], ", "), effect)
+		}
+	}
+	for effect := range effects {
+		if found[effect] == nil {
+			t.Errorf("%q is listed but is no more", effect)
+		}
+	}
+}
+
+// effectsIn adds the effects in a file to found: where they stand, by package,
+// declaration and kind.
+func effectsIn(t *testing.T, pkg, file string, found map[string][]string) {
+	fset := token.NewFileSet()
+	f, err := parser.ParseFile(fset, file, nil, parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, decl := range f.Decls {
+		for name, node := range declared(decl) {
+			ast.Inspect(node, func(n ast.Node) bool {
+				kind := ""
+				switch n := n.(type) {
+				case *ast.GoStmt:
+					kind = "goroutine"
+				case *ast.SelectorExpr:
+					if x, ok := n.X.(*ast.Ident); ok {
+						kind = effectOf[x.Name+"."+n.Sel.Name]
+					}
+				}
+				if kind != "" {
+					key := strings.Join([]string{pkg, name, kind}, " ")
+					found[key] = append(found[key], fset.Position(n.Pos()).String())
+				}
+				return true
+			})
+		}
+	}
+}
+
+// declared returns the names that a declaration declares and where each stands.
+func declared(decl ast.Decl) map[string]ast.Node {
+	names := map[string]ast.Node{}
+	switch d := decl.(type) {
+	case *ast.FuncDecl:
+		name := d.Name.Name
+		if d.Recv != nil {
+			typ := d.Recv.List[0].Type
+			if star, ok := typ.(*ast.StarExpr); ok {
+				typ = star.X
+			}
+			if index, ok := typ.(*ast.IndexExpr); ok {
+				typ = index.X
+			}
+			if id, ok := typ.(*ast.Ident); ok {
+				name = id.Name + "." + name
+			}
+		}
+		names[name] = d
+	case *ast.GenDecl:
+		for _, spec := range d.Specs {
+			switch s := spec.(type) {
+			case *ast.TypeSpec:
+				names[s.Name.Name] = s
+			case *ast.ValueSpec:
+				names[s.Names[0].Name] = s
+			}
+		}
+	}
+	return names
+}

@@ -171,9 +171,7 @@ func (u *subscription) settle(s *Session, req xds.Request) {
 	if req.Error != nil {
 		e.Kind, e.Error, e.InUse = Nacked, req.Error, req.Version
 		f.nacked = true
-		if newest {
-			u.refuse(s.variant, f, *p)
-		}
+		u.refuse(s.variant, group{f.cargo, *p}, newest)
 	}
 	s.event(e)
 	if !f.settled() {
@@ -189,15 +187,37 @@ func (u *subscription) settle(s *Session, req xds.Request) {
 }
 
 // refuse notes that the client has not taken what a message carried.
-func (u *subscription) refuse(v xds.Variant, f *flight, p part) {
+func (u *subscription) refuse(v xds.Variant, g group, newest bool) {
 	if v == xds.SotW && u.typ.FullState {
-		u.spurned = true // the world is one group
+		u.spurned = u.spurned || newest // the world is one group
 		return
 	}
-	u.refused = append(u.refused, group{f.cargo, p})
+	if !newest && u.surpassed(&g) {
+		// One of the names was told anew already. The others, which the client
+		// may not have applied, would otherwise stay refused with it.
+		u.touch(func(yield func(string) bool) {
+			for name, s := range g.all {
+				if g.within(name, s) && same(u.told(name), s) && !yield(name) {
+					return
+				}
+			}
+		})
+		return
+	}
+	u.refused = append(u.refused, g)
 	if len(u.refused) > maxGroups {
 		u.refused = append([]group{merge(u.refused[0], u.refused[1])}, u.refused[2:]...)
 	}
+}
+
+// surpassed reports whether the client was told something else of a name since.
+func (u *subscription) surpassed(g *group) bool {
+	for name, s := range g.all {
+		if g.within(name, s) && !same(u.told(name), s) {
+			return true
+		}
+	}
+	return false
 }
 
 // dissolve ends the groups of which one of the names has moved, and reports

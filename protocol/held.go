@@ -10,6 +10,9 @@ import (
 // absent is what a client holds of a name that it was told does not exist.
 var absent = &xds.Stamp{}
 
+// same reports whether two stamps say the same of a name.
+func same(a, b *xds.Stamp) bool { return a == b || a != nil && b != nil && a.Sum == b.Sum }
+
 // An entry is what the session knows of one name, where that is more than the
 // wildcard's base says: a subscription by name, or an exception to base.
 type entry struct {

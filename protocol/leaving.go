@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"iter"
+	"maps"
 	"slices"
 	"time"
 
@@ -28,7 +29,7 @@ func (s *Session) linger(u *subscription, t *xds.Table, touched []xds.Names) {
 	if s.only != nil || len(u.typ.ReferredBy()) == 0 {
 		return
 	}
-	u.leaving = slices.DeleteFunc(u.leaving, func(l leaver) bool { return t.Lookup(l.Name) != nil })
+	maps.DeleteFunc(u.leaving, func(name string, _ leaver) bool { return t.Lookup(name) != nil })
 	var extra []entry
 	note := func(name string, told *xds.Stamp, listed bool) {
 		if told == nil || told == absent || t.Lookup(name) != nil || u.lingers(name) != nil {
@@ -38,7 +39,10 @@ func (s *Session) linger(u *subscription, t *xds.Table, touched []xds.Names) {
 		if r == nil {
 			return // too long ago: it leaves at once
 		}
-		u.leaving = append(u.leaving, leaver{r, s.seq, s.now.Add(silence)})
+		if u.leaving == nil {
+			u.leaving = map[string]leaver{}
+		}
+		u.leaving[name] = leaver{r, s.seq, s.now.Add(silence)}
 		if !listed {
 			extra = append(extra, entry{name: name, told: told, sent: true})
 		}
@@ -67,14 +71,7 @@ func (s *Session) linger(u *subscription, t *xds.Table, touched []xds.Names) {
 }
 
 // lingers returns the resource of a name that is about to leave, or nil.
-func (u *subscription) lingers(name string) *xds.Resource {
-	for i := range u.leaving {
-		if u.leaving[i].Name == name {
-			return u.leaving[i].Resource
-		}
-	}
-	return nil
-}
+func (u *subscription) lingers(name string) *xds.Resource { return u.leaving[name].Resource }
 
 func (u *subscription) leavingStamps() iter.Seq[*xds.Stamp] {
 	return func(yield func(*xds.Stamp) bool) {
@@ -88,23 +85,24 @@ func (u *subscription) leavingStamps() iter.Seq[*xds.Stamp] {
 
 // forgetLeaving drops what is no longer subscribed.
 func (u *subscription) forgetLeaving() {
-	u.leaving = slices.DeleteFunc(u.leaving, func(l leaver) bool { return !u.covers(l.Name) })
+	maps.DeleteFunc(u.leaving, func(name string, _ leaver) bool { return !u.covers(name) })
 }
 
 // depart withdraws what nothing can refer to any more.
 func (s *Session) depart() (progress bool) {
 	for _, u := range s.subs {
-		u.leaving = slices.DeleteFunc(u.leaving, func(l leaver) bool {
+		for _, name := range slices.Sorted(maps.Keys(u.leaving)) {
+			l := u.leaving[name]
 			if !s.released(u.typ, l) {
-				return false
+				continue
 			}
-			if e := u.entry(l.Name); e != nil {
+			delete(u.leaving, name)
+			if e := u.entry(name); e != nil {
 				u.mark(e)
 			}
-			s.event(Event{Kind: Departed, Type: u.typ, Name: l.Name, Version: l.Version})
+			s.event(Event{Kind: Departed, Type: u.typ, Name: name, Version: l.Version})
 			progress = true
-			return true
-		})
+		}
 	}
 	return progress
 }

@@ -11,11 +11,20 @@ import (
 // Envoy ACKs a CDS response when its clusters are warm, which takes EDS: so
 // EDS waits for nothing, and what refers to a cluster waits for that ACK.
 
+// ordered reports whether resources of u may have to wait for another type.
+func (s *Session) ordered(u *subscription) bool {
+	if s.only != nil || u.typ.After == nil {
+		return false
+	}
+	first := s.sub(u.typ.After)
+	return first != nil && (len(first.flights) > 0 || first.pending(s.table(first.typ)))
+}
+
 // waits reports whether r must not be sent before the client has answered for
 // the clusters it refers to.
 func (s *Session) waits(u *subscription, r *xds.Resource) bool {
 	first := s.sub(u.typ.After)
-	if first == nil || !u.waiting.IsZero() && !s.now.Before(u.waiting.Add(silence)) {
+	if !u.waiting.IsZero() && !s.now.Before(u.waiting.Add(silence)) {
 		return false
 	}
 	for i := range first.flights {

@@ -51,7 +51,7 @@ type diff struct {
 
 // diff looks only at names that may differ.
 func (s *Session) diff(u *subscription, t *xds.Table) (d diff) {
-	ordered := s.only == nil && u.typ.After != nil && s.sub(u.typ.After) != nil
+	ordered := s.ordered(u)
 	upsert := func(r *xds.Resource) {
 		if ordered && s.waits(u, r) {
 			d.waiting = append(d.waiting, r.Name)

@@ -27,8 +27,8 @@ type subscription struct {
 	refused []group  // what the client refused and has not been told anew
 	spurned bool     // SotW, full state: it refused the last world
 
-	acked   uint64   // the client is known to be up to this change
-	leaving []leaver // gone from the view, still shown
+	acked   uint64            // the client is known to be up to this change
+	leaving map[string]leaver // gone from the view, still shown; each has an entry
 
 	stalled   bool      // something is to be said, but the newest response is unanswered
 	waiting   time.Time // since when something waits for another type; zero: nothing does

@@ -204,7 +204,7 @@ func newFleet(o fleetOpts) *fleet {
 	if nc > 1000 {
 		rb = 8 << 10
 	}
-	for i := 0; i < nc; i++ {
+	for i := range nc {
 		cc, err := grpc.NewClient("passthrough:///"+o.addr,
 			grpc.WithTransportCredentials(insecure.NewCredentials()),
 			grpc.WithInitialWindowSize(16<<20), grpc.WithInitialConnWindowSize(64<<20),
@@ -219,7 +219,7 @@ func newFleet(o fleetOpts) *fleet {
 	}
 	f.firstLeft.Store(int64(o.n))
 	f.target.Store(1 << 60)
-	for i := 0; i < o.n; i++ {
+	for i := range o.n {
 		c := &client{f: f, id: i}
 		if o.track > 0 {
 			c.recv = make([]int64, o.track)

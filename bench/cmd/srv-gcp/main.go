@@ -122,7 +122,7 @@ func (a *adapter) seen(n *corev3.Node) error {
 	}
 	sn, err := a.snap.GetSnapshot("all")
 	if err != nil {
-		return nil
+		return nil //nolint:nilerr // nothing was set yet
 	}
 	return a.snap.SetSnapshot(context.Background(), id, sn)
 }

@@ -74,7 +74,6 @@ type adapter struct {
 	vers    []string
 	ver     int
 	full    [2]*out // lazily encoded whole state, by delta
-	fullP   [2]*out
 }
 
 func anyOf(t string, m proto.Message) *anypb.Any {

@@ -1,0 +1,65 @@
+package wire
+
+import (
+	"errors"
+	"strings"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+var errUTF8 = errors.New("invalid UTF-8")
+
+// A field is one record of a protobuf message.
+type field struct {
+	num    protowire.Number
+	typ    protowire.Type
+	varint uint64 // of VarintType
+	data   []byte // of BytesType; a part of the message
+}
+
+// next splits the first field off a message.
+func next(b []byte) (f field, rest []byte, err error) {
+	num, typ, n := protowire.ConsumeTag(b)
+	if n < 0 {
+		return f, nil, protowire.ParseError(n)
+	}
+	f.num, f.typ, b = num, typ, b[n:]
+	switch typ {
+	case protowire.BytesType:
+		f.data, n = protowire.ConsumeBytes(b)
+	case protowire.VarintType:
+		f.varint, n = protowire.ConsumeVarint(b)
+	default:
+		n = protowire.ConsumeFieldValue(num, typ, b)
+	}
+	if n < 0 {
+		return f, nil, protowire.ParseError(n)
+	}
+	return f, b[n:], nil
+}
+
+// An arena holds the bytes of many strings in one allocation.
+type arena struct{ b strings.Builder }
+
+// newArena returns an arena with room for n bytes.
+func newArena(n int) *arena {
+	var a arena
+	a.b.Grow(n)
+	return &a
+}
+
+// add returns b as a string. The arena must have room for it: then the string
+// stays where it is.
+func (a *arena) add(b []byte) string {
+	n := a.b.Len()
+	a.b.Write(b)
+	return a.b.String()[n:]
+}
+
+// grown returns an empty slice with room for n, nil if n is zero.
+func grown[T any](n int) []T {
+	if n == 0 {
+		return nil
+	}
+	return make([]T, 0, n)
+}

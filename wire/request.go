@@ -1,0 +1,229 @@
+// Package wire translates between the protocol's protobuf encoding and the
+// vocabulary of package xds. It never looks inside a resource beyond the few
+// fields that ordering needs, links no generated Envoy code, performs no I/O
+// and starts no goroutine.
+package wire
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// ErrLimit is wrapped by errors that tell of a request that is well-formed but
+// larger than the server takes.
+var ErrLimit = errors.New("limit exceeded")
+
+// A Decoder decodes the requests of one stream, in their order. It is not safe
+// for concurrent use; the zero value decodes SotW requests without a limit.
+//
+// The strings of a request share one copy of their bytes, so that a request
+// with 1,000 names costs two allocations. Whoever keeps one of them must clone
+// it, or keeps all.
+type Decoder struct {
+	Variant xds.Variant
+
+	// MaxNames is how many entries each list of names in one request may have;
+	// more is ErrLimit. Zero: no limit but the message's size.
+	MaxNames int
+
+	node *xds.Node // of the first request; nil until then
+}
+
+// Decode decodes a DiscoveryRequest or a DeltaDiscoveryRequest. It keeps no
+// reference to b.
+//
+// "Only the first message on a stream is guaranteed to carry the node
+// identifier." The node of later messages, which Envoy repeats in each (61 KB),
+// is not decoded: their Node is nil, unless its id is another than that of the
+// first; then Node has the id alone.
+//
+// A type that is not set is nil. A key that initial_resource_versions has twice
+// is listed twice; the later holds.
+func (d *Decoder) Decode(b []byte) (req xds.Request, err error) {
+	l := &layouts[d.Variant]
+	c, err := scan(l, b)
+	if err != nil {
+		return req, fmt.Errorf("malformed %s: %w", l.message, err)
+	}
+	if n := max(c.names, c.subscribe, c.unsubscribe, c.initial); d.MaxNames > 0 && n > d.MaxNames {
+		return req, fmt.Errorf("%s with %d names, more than %d: %w", l.message, n, d.MaxNames, ErrLimit)
+	}
+
+	first := d.node == nil
+	if first {
+		d.node = &xds.Node{}
+	}
+	req.Names = grown[string](c.names)
+	req.Subscribe = grown[string](c.subscribe)
+	req.Unsubscribe = grown[string](c.unsubscribe)
+	req.Initial = grown[xds.Version](c.initial)
+	a := newArena(c.bytes)
+	var version build
+	for len(b) > 0 {
+		var f field
+		f, b, _ = next(b) // scan has seen it
+		if f.typ != protowire.BytesType {
+			continue // "wrong" wire types are unknown fields
+		}
+		switch f.num {
+		case l.version:
+			req.Version = a.add(f.data)
+		case l.nonce:
+			req.Nonce = a.add(f.data)
+		case l.typeURL:
+			req.Type = typeOf(f.data)
+		case l.names:
+			req.Names = append(req.Names, a.add(f.data))
+		case l.subscribe:
+			req.Subscribe = append(req.Subscribe, a.add(f.data))
+		case l.unsubscribe:
+			req.Unsubscribe = append(req.Unsubscribe, a.add(f.data))
+		case l.initial:
+			key, value, _ := entry(f.data)
+			req.Initial = append(req.Initial, xds.Version{Name: a.add(key), Version: a.add(value)})
+		case l.failure:
+			// "Presence of error_detail" makes it a NACK, even if empty.
+			if req.Error == nil {
+				req.Error = &xds.Status{}
+			}
+			err = decodeStatus(f.data, req.Error)
+		case l.node:
+			if first {
+				req.Node = d.node
+				err = decodeNode(f.data, d.node, &version)
+			} else if id, ok := nodeID(f.data); ok && string(id) != d.node.ID {
+				req.Node = &xds.Node{ID: strings.ToValidUTF8(string(id), "\uFFFD")}
+			}
+		}
+		if err != nil {
+			return xds.Request{}, fmt.Errorf("malformed %s: field %d: %w", l.message, f.num, err)
+		}
+	}
+	return req, nil
+}
+
+// A layout gives the field numbers of a request message; zero: no such field.
+type layout struct {
+	message                         string
+	node, typeURL, nonce, failure   protowire.Number
+	version, names                  protowire.Number // SotW
+	subscribe, unsubscribe, initial protowire.Number // delta
+}
+
+var layouts = [...]layout{
+	xds.SotW:  {message: "DiscoveryRequest", node: 2, typeURL: 4, nonce: 5, failure: 6, version: 1, names: 3},
+	xds.Delta: {message: "DeltaDiscoveryRequest", node: 1, typeURL: 2, nonce: 6, failure: 7, subscribe: 3, unsubscribe: 4, initial: 5},
+}
+
+// counts says how much room the strings of a request need.
+type counts struct {
+	bytes                                  int
+	names, subscribe, unsubscribe, initial int
+}
+
+// scan checks the top level of a request and measures it.
+func scan(l *layout, b []byte) (c counts, err error) {
+	for len(b) > 0 {
+		var f field
+		if f, b, err = next(b); err != nil {
+			return c, err
+		}
+		if f.typ != protowire.BytesType {
+			continue
+		}
+		text := f.data
+		switch f.num {
+		case l.version, l.nonce:
+			c.bytes += len(text)
+		case l.typeURL:
+		case l.names:
+			c.names++
+			c.bytes += len(text)
+		case l.subscribe:
+			c.subscribe++
+			c.bytes += len(text)
+		case l.unsubscribe:
+			c.unsubscribe++
+			c.bytes += len(text)
+		case l.initial:
+			c.initial++
+			var key, value []byte
+			key, value, err = entry(text)
+			c.bytes += len(key) + len(value)
+			text = nil
+		default:
+			text = nil
+		}
+		if err == nil && !utf8.Valid(text) {
+			err = errUTF8
+		}
+		if err != nil {
+			return c, fmt.Errorf("field %d: %w", f.num, err)
+		}
+	}
+	return c, nil
+}
+
+// entry returns the key and the value of an entry of a map<string, string>.
+func entry(b []byte) (key, value []byte, err error) {
+	for len(b) > 0 {
+		var f field
+		if f, b, err = next(b); err != nil {
+			return nil, nil, err
+		}
+		if f.typ != protowire.BytesType || f.num > 2 {
+			continue
+		}
+		if !utf8.Valid(f.data) {
+			return nil, nil, errUTF8
+		}
+		if f.num == 1 {
+			key = f.data
+		} else {
+			value = f.data
+		}
+	}
+	return key, value, nil
+}
+
+// decodeStatus merges an encoded google.rpc.Status into s.
+func decodeStatus(b []byte, s *xds.Status) error {
+	for len(b) > 0 {
+		f, rest, err := next(b)
+		if err != nil {
+			return err
+		}
+		b = rest
+		switch {
+		case f.num == 1 && f.typ == protowire.VarintType:
+			s.Code = int32(f.varint)
+		case f.num == 2 && f.typ == protowire.BytesType:
+			// Envoy cuts its message after 4,096 bytes, if need be within a
+			// character. Breaking the stream for that would repeat for ever.
+			s.Message = strings.ToValidUTF8(string(f.data), "\uFFFD")
+		}
+	}
+	return nil
+}
+
+var types = func() map[string]*xds.Type {
+	m := map[string]*xds.Type{}
+	for _, t := range xds.Types() {
+		m[t.URL] = t
+	}
+	return m
+}()
+
+// typeOf is xds.TypeOf without an allocation for the types of the table.
+func typeOf(url []byte) *xds.Type {
+	if t := types[string(url)]; t != nil || len(url) == 0 {
+		return t
+	}
+	return xds.TypeOf(string(url))
+}

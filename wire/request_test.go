@@ -1,0 +1,286 @@
+package wire
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+func marshal(t testing.TB, m proto.Message) []byte {
+	t.Helper()
+	b, err := proto.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// canonical brings requests into a form in which equal ones are equal.
+func canonical(r xds.Request) xds.Request {
+	initial := map[string]string{}
+	for _, v := range r.Initial {
+		initial[v.Name] = v.Version
+	}
+	r.Initial = nil
+	for k, v := range initial {
+		r.Initial = append(r.Initial, xds.Version{Name: k, Version: v})
+	}
+	slices.SortFunc(r.Initial, func(a, b xds.Version) int { return strings.Compare(a.Name, b.Name) })
+	return r
+}
+
+func diff(want, got xds.Request) string {
+	return cmp.Diff(canonical(want), canonical(got), cmpopts.EquateEmpty(),
+		cmp.Comparer(func(a, b *xds.Type) bool { return a.Is(b) }))
+}
+
+// check compares one decoding with the protobuf library's.
+func check(t *testing.T, v xds.Variant, b []byte) {
+	t.Helper()
+	got, err := (&Decoder{Variant: v}).Decode(slices.Clone(b))
+	want, werr := oracle(v, b)
+	if (err == nil) != (werr == nil) {
+		t.Fatalf("decoder: %v, protobuf: %v\n%x", err, werr, b)
+	}
+	if err != nil {
+		return
+	}
+	if d := diff(want, got); d != "" {
+		t.Fatalf("%x\n(-protobuf +ours)\n%s", b, d)
+	}
+	// The generated code also looks into what we leave alone.
+	if real, err := generated(v, b); err == nil {
+		if real.Node != nil {
+			// Maps have no order, so metadata is compared as a message.
+			var a, b structpb.Struct
+			if proto.Unmarshal(real.Node.Metadata, &a) != nil || proto.Unmarshal(got.Node.Metadata, &b) != nil || !proto.Equal(&a, &b) {
+				t.Fatal("metadata differs")
+			}
+			real.Node.Metadata = got.Node.Metadata
+		}
+		if d := diff(real, got); d != "" {
+			t.Fatalf("%x\n(-generated +ours)\n%s", b, d)
+		}
+	}
+}
+
+// random returns requests with everything a request can have.
+func random(t testing.TB, v xds.Variant, rnd *rand.Rand) []byte {
+	word := func() string {
+		return []string{"", "a", "b", "*", "héllo", "xdstp://x/y?z=1", strings.Repeat("n", rnd.IntN(300))}[rnd.IntN(7)]
+	}
+	words := func() (s []string) {
+		for range rnd.IntN(5) {
+			s = append(s, word())
+		}
+		return s
+	}
+	some := func() bool { return rnd.IntN(2) == 0 }
+	var node *corev3.Node
+	if some() {
+		node = &corev3.Node{Id: word(), Cluster: word(), UserAgentName: word(), ClientFeatures: words(),
+			Extensions: []*corev3.Extension{{Name: word(), TypeUrls: words()}}}
+		if some() {
+			node.Locality = &corev3.Locality{Region: word(), Zone: word(), SubZone: word()}
+		}
+		if some() {
+			node.Metadata = &structpb.Struct{Fields: map[string]*structpb.Value{"role": structpb.NewStringValue(word()), "n": structpb.NewNumberValue(rnd.Float64())}}
+		}
+		switch rnd.IntN(3) {
+		case 0:
+			node.UserAgentVersionType = &corev3.Node_UserAgentVersion{UserAgentVersion: word()}
+		case 1:
+			node.UserAgentVersionType = &corev3.Node_UserAgentBuildVersion{UserAgentBuildVersion: &corev3.BuildVersion{
+				Version: &typev3.SemanticVersion{MajorNumber: 1, MinorNumber: rnd.Uint32N(99), Patch: rnd.Uint32()}}}
+		}
+	}
+	var failure *rpcstatus.Status
+	if some() {
+		failure = &rpcstatus.Status{Code: rnd.Int32N(20) - 2, Message: word()}
+	}
+	url := []string{"", xds.Cluster.URL, xds.Secret.URL, "type.googleapis.com/my.Own"}[rnd.IntN(4)]
+	if v == xds.SotW {
+		return marshal(t, &discovery.DiscoveryRequest{VersionInfo: word(), Node: node, ResourceNames: words(), TypeUrl: url, ResponseNonce: word(), ErrorDetail: failure,
+			ResourceLocators: []*discovery.ResourceLocator{{Name: word()}}})
+	}
+	m := &discovery.DeltaDiscoveryRequest{Node: node, TypeUrl: url, ResourceNamesSubscribe: words(), ResourceNamesUnsubscribe: words(), ResponseNonce: word(), ErrorDetail: failure,
+		InitialResourceVersions: map[string]string{}}
+	for range rnd.IntN(4) {
+		m.InitialResourceVersions[word()] = word()
+	}
+	return marshal(t, m)
+}
+
+func TestDecode(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(1, 2))
+	for range 2000 {
+		for _, v := range []xds.Variant{xds.SotW, xds.Delta} {
+			b := random(t, v, rnd)
+			check(t, v, b)
+			// Merged: singular fields occur twice, maps have keys twice.
+			check(t, v, append(b, random(t, v, rnd)...))
+			// Torn and twisted.
+			check(t, v, b[:rnd.IntN(len(b)+1)])
+			if len(b) > 0 {
+				b[rnd.IntN(len(b))] = byte(rnd.Uint32())
+				check(t, v, b)
+			}
+		}
+	}
+}
+
+func fuzz(f *testing.F, v xds.Variant) {
+	rnd := rand.New(rand.NewPCG(3, uint64(v)))
+	for range 40 {
+		f.Add(random(f, v, rnd))
+	}
+	f.Add([]byte{})
+	f.Add(protowire.AppendVarint(protowire.AppendTag(nil, 3, protowire.VarintType), 7))                            // wrong wire type
+	f.Add(protowire.AppendTag(protowire.AppendTag(nil, 99, protowire.StartGroupType), 99, protowire.EndGroupType)) // a group
+	f.Add(protowire.AppendTag(nil, 99, protowire.EndGroupType))
+	f.Add(protowire.AppendBytes(protowire.AppendTag(nil, 3, protowire.BytesType), []byte{0xff})) // no UTF-8
+	f.Add([]byte{0x1a, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01})              // a length beyond the end
+	f.Fuzz(func(t *testing.T, b []byte) { check(t, v, b) })
+}
+
+func FuzzDecodeSotW(f *testing.F)  { fuzz(f, xds.SotW) }
+func FuzzDecodeDelta(f *testing.F) { fuzz(f, xds.Delta) }
+
+func TestDecodeErrors(t *testing.T) {
+	bad := string([]byte{'a', 0xff})
+	raw := func(num protowire.Number, s string) []byte {
+		return protowire.AppendString(protowire.AppendTag(nil, num, protowire.BytesType), s)
+	}
+	for _, c := range []struct {
+		name string
+		v    xds.Variant
+		b    []byte
+		want string
+	}{
+		{"name", xds.SotW, raw(3, bad), "malformed DiscoveryRequest: field 3: invalid UTF-8"},
+		{"version", xds.SotW, raw(1, bad), "malformed DiscoveryRequest: field 1: invalid UTF-8"},
+		{"type", xds.Delta, raw(2, bad), "malformed DeltaDiscoveryRequest: field 2: invalid UTF-8"},
+		{"key", xds.Delta, raw(5, string(raw(1, bad))), "malformed DeltaDiscoveryRequest: field 5: invalid UTF-8"},
+		{"node", xds.Delta, raw(1, string(raw(1, bad))), "malformed DeltaDiscoveryRequest: field 1: node: field 1: invalid UTF-8"},
+		{"torn", xds.SotW, raw(3, "abc")[:3], "malformed DiscoveryRequest: unexpected EOF"},
+		{"garbage", xds.SotW, []byte("\x07hello"), "malformed DiscoveryRequest: "},
+	} {
+		t.Run("SAFE-1 malformed "+c.name, func(t *testing.T) {
+			_, err := (&Decoder{Variant: c.v}).Decode(c.b)
+			if err == nil || !strings.HasPrefix(err.Error(), c.want) {
+				t.Errorf("got %v, want %q", err, c.want)
+			}
+		})
+	}
+	t.Run("SAFE-1 more names than the limit", func(t *testing.T) {
+		d := Decoder{Variant: xds.Delta, MaxNames: 2}
+		_, err := d.Decode(marshal(t, &discovery.DeltaDiscoveryRequest{ResourceNamesSubscribe: []string{"a", "b", "c"}}))
+		if !errors.Is(err, ErrLimit) {
+			t.Errorf("got %v", err)
+		}
+		if _, err := d.Decode(marshal(t, &discovery.DeltaDiscoveryRequest{ResourceNamesSubscribe: []string{"a", "b"}, ResourceNamesUnsubscribe: []string{"c", "d"}})); err != nil {
+			t.Errorf("the limit is for each list, but: %v", err)
+		}
+	})
+}
+
+func TestDecodeOddities(t *testing.T) {
+	t.Run("SOTW-4 an empty error_detail is a NACK", func(t *testing.T) {
+		r, err := (&Decoder{}).Decode(marshal(t, &discovery.DiscoveryRequest{ErrorDetail: &rpcstatus.Status{}}))
+		if err != nil || r.Error == nil {
+			t.Errorf("got %v, %v", r.Error, err)
+		}
+	})
+	t.Run("SAFE-1 an error text cut within a character is no malformed request", func(t *testing.T) {
+		status := protowire.AppendString(protowire.AppendTag(nil, 2, protowire.BytesType), "caf\xc3...(truncated)")
+		r, err := (&Decoder{}).Decode(protowire.AppendBytes(protowire.AppendTag(nil, 6, protowire.BytesType), status))
+		if err != nil || r.Error.Message != "caf\uFFFD...(truncated)" {
+			t.Errorf("got %v, %v", r.Error, err)
+		}
+	})
+	t.Run("NAME-3 resource locators are no error", func(t *testing.T) {
+		if _, err := (&Decoder{}).Decode(marshal(t, &discovery.DiscoveryRequest{ResourceLocators: []*discovery.ResourceLocator{{Name: "x"}}})); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestDecodeNodeOnce(t *testing.T) {
+	with := func(n *corev3.Node) []byte {
+		return marshal(t, &discovery.DiscoveryRequest{Node: n, ResponseNonce: "1"})
+	}
+	var d Decoder
+	r, err := d.Decode(with(&corev3.Node{Id: "a", Cluster: "c"}))
+	if err != nil || r.Node == nil || r.Node.Cluster != "c" {
+		t.Fatal(r.Node, err)
+	}
+	t.Run("SUB-5 a repeated node is not decoded", func(t *testing.T) {
+		if r, err := d.Decode(with(&corev3.Node{Id: "a", Cluster: "other"})); err != nil || r.Node != nil {
+			t.Error(r.Node, err)
+		}
+		if r, err := d.Decode(with(nil)); err != nil || r.Node != nil {
+			t.Error(r.Node, err)
+		}
+	})
+	t.Run("SUB-5 another id is noticed", func(t *testing.T) {
+		if r, err := d.Decode(with(&corev3.Node{Id: "b", Cluster: "other"})); err != nil || r.Node == nil || r.Node.ID != "b" || r.Node.Cluster != "" {
+			t.Error(r.Node, err)
+		}
+	})
+	t.Run("SUB-5 no node at first", func(t *testing.T) {
+		var d Decoder
+		if r, err := d.Decode(with(nil)); err != nil || r.Node != nil {
+			t.Error(r.Node, err)
+		}
+		if r, err := d.Decode(with(&corev3.Node{Id: "late"})); err != nil || r.Node == nil || r.Node.ID != "late" {
+			t.Error(r.Node, err)
+		}
+	})
+	t.Run("SUB-5 a repeated 61 KB node costs no allocation", func(t *testing.T) {
+		big := &corev3.Node{Id: "a"}
+		for i := range 700 {
+			big.Extensions = append(big.Extensions, &corev3.Extension{Name: fmt.Sprintf("envoy.filters.http.something_%d", i), Category: "envoy.filters.http",
+				TypeUrls: []string{"envoy.extensions.something"}})
+		}
+		b := with(big)
+		if n := testing.AllocsPerRun(100, func() { d.Decode(b) }); n > 1 { // the nonce
+			t.Errorf("%v allocations", n)
+		}
+	})
+}
+
+func TestDecodeAllocs(t *testing.T) {
+	m := &discovery.DeltaDiscoveryRequest{TypeUrl: xds.Endpoint.URL, InitialResourceVersions: map[string]string{}}
+	for i := range 1000 {
+		m.InitialResourceVersions[fmt.Sprint("cluster-", i)] = "0123456789abcdef"
+	}
+	b := marshal(t, m)
+	d := Decoder{Variant: xds.Delta, node: &xds.Node{}}
+	if n := testing.AllocsPerRun(20, func() { d.Decode(b) }); n > 2 {
+		t.Errorf("%v allocations for 1,000 initial versions", n)
+	}
+}
+
+func BenchmarkDecodeACK(b *testing.B) {
+	d := Decoder{node: &xds.Node{}}
+	req := marshal(b, &discovery.DiscoveryRequest{TypeUrl: xds.Cluster.URL, VersionInfo: "0123456789abcdef", ResponseNonce: "17"})
+	b.ReportAllocs()
+	for b.Loop() {
+		d.Decode(req)
+	}
+}

@@ -1,0 +1,97 @@
+package wire
+
+import (
+	"strings"
+	"testing"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+func pack(t *testing.T, m proto.Message) *anypb.Any {
+	t.Helper()
+	a, err := anypb.New(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func TestNewResource(t *testing.T) {
+	c := &clusterv3.Cluster{Name: "backend"}
+	for _, tc := range []struct {
+		name     string
+		typ      *xds.Type
+		given    string
+		m        proto.Message
+		want, no string
+	}{
+		{name: "named by the message", typ: xds.Cluster, m: c, want: "backend"},
+		{name: "named by the caller", typ: xds.Cluster, given: "other", m: c, want: "other"},
+		{name: "another name field", typ: xds.Endpoint, m: &endpointv3.ClusterLoadAssignment{ClusterName: "eds"}, want: "eds"},
+		{name: "packed", typ: xds.Cluster, m: pack(t, c), want: "backend"},
+		{name: "packed and opaque", typ: xds.TypeOf("type.googleapis.com/my.Own"), given: "x", m: &anypb.Any{TypeUrl: "type.googleapis.com/my.Own", Value: []byte("any")}, want: "x"},
+		{name: "packed, opaque, nameless", typ: xds.TypeOf("type.googleapis.com/my.Own"), m: &anypb.Any{TypeUrl: "type.googleapis.com/my.Own"}, no: "Own resource: "},
+		{name: "nameless type", typ: xds.VirtualHost, m: &routev3.VirtualHost{Name: "v"}, no: "VHDS resource without a name"},
+		{name: "nameless", typ: xds.Cluster, m: &clusterv3.Cluster{}, no: "CDS resource without a name"},
+		{name: "wrong type", typ: xds.Listener, given: "l", m: c, no: `LDS resource "l": type is type.googleapis.com/envoy.config.cluster.v3.Cluster, not type.googleapis.com/envoy.config.listener.v3.Listener`},
+		{name: "wrong type, packed", typ: xds.Cluster, given: "l", m: pack(t, &listenerv3.Listener{}), no: `CDS resource "l": type is type.googleapis.com/envoy.config.listener.v3.Listener, not type.googleapis.com/envoy.config.cluster.v3.Cluster`},
+	} {
+		t.Run("TYP-7 "+tc.name, func(t *testing.T) {
+			r, err := NewResource(tc.typ, tc.given, tc.m)
+			if tc.no != "" {
+				if err == nil || !strings.HasPrefix(err.Error(), tc.no) {
+					t.Fatalf("got %v, want %s", err, tc.no)
+				}
+				return
+			}
+			if err != nil || r.Name != tc.want {
+				t.Fatal(r, err)
+			}
+		})
+	}
+	a, _ := NewResource(xds.Cluster, "", c)
+	b, _ := NewResource(xds.Cluster, "", pack(t, c))
+	if a.Version != b.Version || a.Version == "" {
+		t.Errorf("versions %q and %q of one message", a.Version, b.Version)
+	}
+}
+
+func TestRefs(t *testing.T) {
+	eds := &clusterv3.Cluster_Type{Type: clusterv3.Cluster_EDS}
+	none := []xds.Ref{}
+	for _, tc := range []struct {
+		name string
+		typ  *xds.Type
+		m    proto.Message
+		want []xds.Ref
+	}{
+		{"WARM-2 by the cluster's name", xds.Cluster, &clusterv3.Cluster{Name: "a", ClusterDiscoveryType: eds}, []xds.Ref{{Type: xds.Endpoint, Name: "a"}}},
+		{"WARM-2 by service_name", xds.Cluster, &clusterv3.Cluster{Name: "a", ClusterDiscoveryType: eds, EdsClusterConfig: &clusterv3.Cluster_EdsClusterConfig{ServiceName: "s"}}, []xds.Ref{{Type: xds.Endpoint, Name: "s"}}},
+		{"static", xds.Cluster, &clusterv3.Cluster{Name: "a"}, none},
+		{"DNS with a left-over EDS config", xds.Cluster, &clusterv3.Cluster{Name: "a", ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STRICT_DNS},
+			EdsClusterConfig: &clusterv3.Cluster_EdsClusterConfig{ServiceName: "s"}}, none},
+		{"custom", xds.Cluster, &clusterv3.Cluster{Name: "a", ClusterDiscoveryType: &clusterv3.Cluster_ClusterType{ClusterType: &clusterv3.Cluster_CustomClusterType{Name: "c"}}}, none},
+		{"another type is not known", xds.Listener, &listenerv3.Listener{Name: "l"}, nil},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r, err := NewResource(tc.typ, "", tc.m)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d := cmp.Diff(tc.want, r.Refs, cmp.Comparer(func(a, b *xds.Type) bool { return a.Is(b) })); d != "" {
+				t.Error(d)
+			}
+		})
+	}
+	if refs := Refs(xds.Cluster, "a", []byte{0xff}); refs != nil {
+		t.Errorf("a body that cannot be read has the references %v", refs)
+	}
+}

@@ -1,0 +1,352 @@
+package protofile
+
+import (
+	"fmt"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+)
+
+const (
+	maxNesting  = 200 // of messages, lists and maps
+	maxProblems = 100 // told of one file
+
+	// Aliases may multiply a file: this much more than it has bytes is taken
+	// for anchors of anchors that are made to be slow.
+	slack, expansion = 100_000, 10
+)
+
+// A Resolver finds message types by type URL. *protoregistry.Types is one.
+type Resolver interface {
+	FindMessageByURL(url string) (protoreflect.MessageType, error)
+}
+
+// A Decoder decodes the nodes of one file and collects what is wrong with
+// them. It is not safe for concurrent use.
+type Decoder struct {
+	File     string
+	Source   []byte
+	Resolver Resolver // nil: all linked types
+
+	Problems []Problem // errors and warnings, in the order they were found
+
+	visited int
+	failed  bool // one of Problems is an error
+}
+
+// Failed reports whether one of the problems is an error.
+func (d *Decoder) Failed() bool { return d.failed }
+
+// Report adds an error at a node.
+func (d *Decoder) Report(n *yaml.Node, path, hint, format string, args ...any) {
+	d.failed = true
+	d.add(n, Problem{Path: path, Hint: hint, Message: fmt.Sprintf(format, args...)})
+}
+
+// Warn adds a warning at a node.
+func (d *Decoder) Warn(n *yaml.Node, path, hint, format string, args ...any) {
+	d.add(n, Problem{Path: path, Hint: hint, Message: fmt.Sprintf(format, args...), Warning: true})
+}
+
+func (d *Decoder) add(n *yaml.Node, p Problem) {
+	if len(d.Problems) > maxProblems {
+		return
+	}
+	if len(d.Problems) == maxProblems {
+		p = Problem{Message: "and more", Warning: p.Warning}
+	}
+	p.File, p.Pos = d.File, Pos{n.Line, n.Column}
+	p.Excerpt = excerpt(d.Source, n.Line)
+	d.Problems = append(d.Problems, p)
+}
+
+// Any decodes a mapping that says its type under "@type". It returns nil if
+// that cannot be told; mistakes further inside are only collected.
+func (d *Decoder) Any(n *yaml.Node, path string) proto.Message {
+	n = d.resolve(n, path)
+	if n == nil || !d.enter(n, path, 0) {
+		return nil
+	}
+	m := d.any(n, path, 0)
+	if m == nil {
+		return nil
+	}
+	return m.Interface()
+}
+
+// Message decodes a mapping into a message.
+func (d *Decoder) Message(n *yaml.Node, m proto.Message, path string) {
+	if n = d.resolve(n, path); n != nil {
+		d.message(n, m.ProtoReflect(), path, 0)
+	}
+}
+
+// Get returns the node under a key of a mapping, with aliases and merge keys
+// followed; nil if there is none.
+func Get(n *yaml.Node, key string) *yaml.Node {
+	for n != nil && n.Kind == yaml.AliasNode {
+		n = n.Alias
+	}
+	if n == nil || n.Kind != yaml.MappingNode {
+		return nil
+	}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if n.Content[i].Value == key {
+			v := n.Content[i+1]
+			for v.Kind == yaml.AliasNode {
+				v = v.Alias
+			}
+			return v
+		}
+	}
+	return nil
+}
+
+// resolve follows aliases.
+func (d *Decoder) resolve(n *yaml.Node, path string) *yaml.Node {
+	for n.Kind == yaml.AliasNode {
+		n = n.Alias
+	}
+	return n
+}
+
+// enter counts a node and bounds depth and number.
+func (d *Decoder) enter(n *yaml.Node, path string, depth int) bool {
+	d.visited++
+	switch limit := slack + expansion*len(d.Source); {
+	case d.visited == limit:
+		d.Report(n, path, "", "more than %d values, aliases expanded", limit)
+	case d.visited > limit:
+	case depth > maxNesting:
+		d.Report(n, path, "", "nested more than %d deep", maxNesting)
+	default:
+		return true
+	}
+	return false
+}
+
+// A pair is a key of a mapping and its value.
+type pair struct{ key, value *yaml.Node }
+
+// pairs returns the keys and values of a mapping. Duplicate keys are errors;
+// merge keys are followed.
+func (d *Decoder) pairs(n *yaml.Node, path string, depth int) []pair {
+	var out []pair
+	seen := map[string]*yaml.Node{}
+	var merges []*yaml.Node
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		k, v := d.resolve(n.Content[i], path), n.Content[i+1]
+		if k.Kind != yaml.ScalarNode {
+			d.Report(k, path, "", "a key must be a word")
+			continue
+		}
+		if k.Tag == "!!merge" {
+			d.Warn(k, path, "Envoy's own reader refuses merge keys", "merge key")
+			merges = append(merges, v)
+			continue
+		}
+		if first := seen[k.Value]; first != nil {
+			d.Report(k, path, "", "duplicate key %q, first on line %d", k.Value, first.Line)
+			continue
+		}
+		seen[k.Value] = k
+		out = append(out, pair{k, v})
+	}
+	for _, m := range merges {
+		for _, p := range d.merged(m, path, depth+1) {
+			if seen[p.key.Value] == nil {
+				seen[p.key.Value] = p.key
+				out = append(out, p)
+			}
+		}
+	}
+	return out
+}
+
+// merged returns what a merge key brings in: a mapping or a list of them, of
+// which the earlier wins.
+func (d *Decoder) merged(n *yaml.Node, path string, depth int) (out []pair) {
+	n = d.resolve(n, path)
+	if !d.enter(n, path, depth) {
+		return nil
+	}
+	switch n.Kind {
+	case yaml.MappingNode:
+		return d.pairs(n, path, depth)
+	case yaml.SequenceNode:
+		for _, c := range n.Content {
+			out = append(out, d.merged(c, path, depth+1)...)
+		}
+		return out
+	}
+	d.Report(n, path, "", "a merge key needs a mapping")
+	return nil
+}
+
+// message decodes n into m, which may be a well-known type.
+func (d *Decoder) message(n *yaml.Node, m protoreflect.Message, path string, depth int) {
+	n = d.resolve(n, path)
+	if !d.enter(n, path, depth) || d.wellKnown(n, m, path, depth) {
+		return
+	}
+	if n.Kind != yaml.MappingNode {
+		d.Report(n, path, "", "%s is a message and needs a mapping, not %s", m.Descriptor().Name(), kind(n))
+		return
+	}
+	d.fields(d.pairs(n, path, depth), m, path, depth)
+}
+
+// fields decodes a message's fields.
+func (d *Decoder) fields(pairs []pair, m protoreflect.Message, path string, depth int) {
+	set := map[protoreflect.FieldNumber]string{}
+	oneofs := map[protoreflect.FullName]string{}
+	for _, p := range pairs {
+		fd := field(m.Descriptor(), p.key.Value)
+		if fd == nil {
+			if p.key.Value == "@type" {
+				d.Report(p.key, path, "", `"@type" belongs into a google.protobuf.Any, and this is a %s`, m.Descriptor().Name())
+				continue
+			}
+			hint := ""
+			if s := nearest(p.key.Value, fieldNames(m.Descriptor())); s != "" {
+				hint = fmt.Sprintf("did you mean %q?", s)
+			}
+			d.Report(p.key, path, hint, "unknown field %q in %s", p.key.Value, m.Descriptor().Name())
+			continue
+		}
+		if other, ok := set[fd.Number()]; ok {
+			d.Report(p.key, path, "", "field %q again, first as %q", p.key.Value, other)
+			continue
+		}
+		set[fd.Number()] = p.key.Value
+		value := d.resolve(p.value, path)
+		if isNull(value) && !takesNull(fd) {
+			continue // as in protobuf's JSON mapping: not set
+		}
+		if o := fd.ContainingOneof(); o != nil && !o.IsSynthetic() {
+			if other, ok := oneofs[o.FullName()]; ok {
+				d.Report(p.key, path, "", "%q and %q exclude each other", other, p.key.Value)
+				continue
+			}
+			oneofs[o.FullName()] = p.key.Value
+		}
+		d.field(value, m, fd, join(path, string(fd.Name())), depth+1)
+	}
+}
+
+// field decodes the value of one field.
+func (d *Decoder) field(n *yaml.Node, m protoreflect.Message, fd protoreflect.FieldDescriptor, path string, depth int) {
+	switch {
+	case fd.IsMap():
+		d.mapField(n, m, fd, path, depth)
+	case fd.IsList():
+		if n.Kind != yaml.SequenceNode {
+			d.Report(n, path, "", "a list is needed, not %s", kind(n))
+			return
+		}
+		l := m.Mutable(fd).List()
+		for i, c := range n.Content {
+			c = d.resolve(c, path)
+			at := fmt.Sprintf("%s[%d]", path, i)
+			if isNull(c) && !takesNull(fd) {
+				d.Report(c, at, "", "a list cannot hold null")
+				continue
+			}
+			if fd.Message() != nil {
+				d.message(c, l.AppendMutable().Message(), at, depth+1)
+			} else if v, ok := d.scalar(c, fd, at); ok {
+				l.Append(v)
+			}
+		}
+	case fd.Message() != nil:
+		d.message(n, m.Mutable(fd).Message(), path, depth)
+	default:
+		if v, ok := d.scalar(n, fd, path); ok {
+			m.Set(fd, v)
+		}
+	}
+}
+
+func (d *Decoder) mapField(n *yaml.Node, m protoreflect.Message, fd protoreflect.FieldDescriptor, path string, depth int) {
+	if n.Kind != yaml.MappingNode {
+		d.Report(n, path, "", "a mapping is needed, not %s", kind(n))
+		return
+	}
+	out := m.Mutable(fd).Map()
+	for _, p := range d.pairs(n, path, depth) {
+		at := fmt.Sprintf("%s[%q]", path, p.key.Value)
+		key := *p.key // keys are words; protobuf wants some of them as numbers
+		if fd.MapKey().Kind() == protoreflect.StringKind {
+			key.Tag, key.Style = "!!str", yaml.DoubleQuotedStyle
+		}
+		k, ok := d.scalar(&key, fd.MapKey(), at)
+		if !ok {
+			continue
+		}
+		v := d.resolve(p.value, at)
+		if fd.MapValue().Message() != nil {
+			mv := out.NewValue()
+			d.message(v, mv.Message(), at, depth+1)
+			out.Set(k.MapKey(), mv)
+		} else if sv, ok := d.scalar(v, fd.MapValue(), at); ok {
+			out.Set(k.MapKey(), sv)
+		}
+	}
+}
+
+// field returns the field with the name of either spelling.
+func field(md protoreflect.MessageDescriptor, name string) protoreflect.FieldDescriptor {
+	if fd := md.Fields().ByTextName(name); fd != nil {
+		return fd
+	}
+	return md.Fields().ByJSONName(name)
+}
+
+func fieldNames(md protoreflect.MessageDescriptor) func(func(string) bool) {
+	return func(yield func(string) bool) {
+		for i := range md.Fields().Len() {
+			if !yield(md.Fields().Get(i).TextName()) {
+				return
+			}
+		}
+	}
+}
+
+func (d *Decoder) types() Resolver {
+	if d.Resolver != nil {
+		return d.Resolver
+	}
+	return protoregistry.GlobalTypes
+}
+
+func join(path, name string) string {
+	if path == "" {
+		return name
+	}
+	return path + "." + name
+}
+
+// kind names what stands there, for people.
+func kind(n *yaml.Node) string {
+	switch {
+	case n.Kind == yaml.MappingNode:
+		return "a mapping"
+	case n.Kind == yaml.SequenceNode:
+		return "a list"
+	case isNull(n):
+		return "null"
+	case n.Tag == "!!str":
+		return fmt.Sprintf("the string %q", shorten(n.Value))
+	}
+	return strings.TrimPrefix(n.Tag, "!!") + " " + shorten(n.Value)
+}
+
+func shorten(s string) string {
+	if len(s) > 60 {
+		return strings.ToValidUTF8(s[:57], "") + "..."
+	}
+	return s
+}

@@ -1,0 +1,222 @@
+package protofile
+
+import (
+	"strings"
+	"testing"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	_ "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	_ "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	_ "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	"github.com/google/go-cmp/cmp"
+	"go.yaml.in/yaml/v3"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/testing/protocmp"
+	"google.golang.org/protobuf/types/known/anypb"
+)
+
+func decode(t testing.TB, file, src string) (proto.Message, *Decoder) {
+	t.Helper()
+	d := &Decoder{File: file, Source: []byte(src)}
+	var n *yaml.Node
+	var err error
+	if strings.HasSuffix(file, ".json") {
+		n, err = ParseJSON(file, d.Source)
+	} else {
+		var docs []*yaml.Node
+		if docs, err = ParseYAML(file, d.Source); len(docs) > 0 {
+			n = docs[0]
+		}
+	}
+	if err != nil {
+		d.Problems, d.failed = append(d.Problems, err.(Problem)), true
+		return nil, d
+	}
+	if n == nil {
+		return nil, d
+	}
+	return d.Any(n, ""), d
+}
+
+const listener = `
+"@type": type.googleapis.com/envoy.config.listener.v3.Listener
+name: edge
+address: {socket_address: {address: 127.0.0.1, port_value: 10000}}
+per_connection_buffer_limit_bytes: 32768
+metadata: {filter_metadata: {a: {b: [1, x, null, true, {c: 1.5}]}}}
+filter_chains:
+- filters:
+  - name: hcm
+    typed_config:
+      "@type": type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager
+      statPrefix: ingress
+      codec_type: HTTP2
+      stream_idle_timeout: 300s
+      request_timeout: 0.25s
+      route_config:
+        name: r
+        virtual_hosts:
+        - name: v
+          domains: ["*"]
+          routes:
+          - match: {prefix: /}
+            route: {cluster: c, max_grpc_timeout: 1s}
+`
+
+// What protobuf's own JSON reader makes of a file, this one does too.
+func TestAgreesWithProtojson(t *testing.T) {
+	m, d := decode(t, "l.yaml", listener)
+	if len(d.Problems) > 0 {
+		t.Fatal(d.Problems)
+	}
+	js, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(mustAny(t, m))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &anypb.Any{}
+	if err := protojson.Unmarshal(js, want); err != nil {
+		t.Fatal(err)
+	}
+	again, d := decode(t, "l.json", string(js))
+	if len(d.Problems) > 0 {
+		t.Fatal(d.Problems)
+	}
+	if diff := cmp.Diff(mustAny(t, m), mustAny(t, again), protocmp.Transform()); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(want, mustAny(t, again), protocmp.Transform()); diff != "" {
+		t.Error(diff)
+	}
+	if !strings.Contains(string(js), `"stream_idle_timeout":"300s"`) && !strings.Contains(string(js), `"stream_idle_timeout": "300s"`) {
+		t.Error("a field is lost:", string(js))
+	}
+}
+
+func mustAny(t testing.TB, m proto.Message) *anypb.Any {
+	t.Helper()
+	a := &anypb.Any{}
+	if err := anypb.MarshalFrom(a, m, proto.MarshalOptions{Deterministic: true}); err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func TestProblems(t *testing.T) {
+	const cluster = "\"@type\": type.googleapis.com/envoy.config.cluster.v3.Cluster\nname: c\n"
+	for _, c := range []struct{ name, file, src, want string }{
+		{"unknown field", "c.yaml", cluster + "conect_timeout: 1s", `c.yaml:3:1: unknown field "conect_timeout" in Cluster (did you mean "connect_timeout"?)`},
+		{"all at once", "c.yaml", cluster + "connect_timeout: x\ntype: STATC\nlb_policy: [1]",
+			"c.yaml:3:18: connect_timeout: a duration is needed, not the string \"x\" (write seconds: \"0.25s\", \"300s\")\n" +
+				"c.yaml:4:7: type: DiscoveryType has no value \"STATC\" (did you mean STATIC?)\n" +
+				"c.yaml:5:12: lb_policy: a LbPolicy is needed, not a list"},
+		{"inside an Any", "l.yaml", strings.Replace(listener, "statPrefix", "stat_prefx", 1),
+			`l.yaml:12:7: filter_chains[0].filters[0].typed_config: unknown field "stat_prefx" in HttpConnectionManager (did you mean "stat_prefix"?)`},
+		{"duplicate key", "c.yaml", cluster + "name: d", `c.yaml:3:1: duplicate key "name", first on line 2`},
+		{"two spellings", "c.yaml", cluster + "connect_timeout: 1s\nconnectTimeout: 2s", `c.yaml:4:1: field "connectTimeout" again, first as "connect_timeout"`},
+		{"oneof", "c.yaml", cluster + "type: STATIC\ncluster_type: {name: x}", `c.yaml:4:1: "type" and "cluster_type" exclude each other`},
+		{"no type", "c.yaml", "name: c", `c.yaml:1:1: "@type" is missing (such as "@type": type.googleapis.com/envoy.config.cluster.v3.Cluster)`},
+		{"unknown type", "c.yaml", `"@type": type.googleapis.com/envoy.config.cluster.v3.Clustr`, `c.yaml:1:10: no message type is known as "envoy.config.cluster.v3.Clustr"`},
+		{"nested type key", "c.yaml", cluster + "eds_cluster_config: {\"@type\": a/b}", `c.yaml:3:22: eds_cluster_config: "@type" belongs into a google.protobuf.Any, and this is a EdsClusterConfig`},
+		{"syntax", "c.yaml", cluster + "a: [1", `c.yaml:3: did not find expected ',' or ']'`},
+		{"tabs", "c.yaml", cluster + "a:\n\tb: 1", `c.yaml:4: found character that cannot start any token (YAML is not indented with tabs)`},
+		{"json syntax", "c.json", "{\n \"name\" \"c\"}", `c.json:2:9: invalid character '"' after object key`},
+		{"json cut", "c.json", `{"name": "c"`, `c.json:1:13: the file ends in the middle of a value`},
+		{"json duplicate", "c.json", "{\"@type\":\"type.googleapis.com/envoy.config.cluster.v3.Cluster\",\n\"name\":\"a\",\"name\":\"b\"}", `c.json:2:12: duplicate key "name", first on line 2`},
+		{"merge key", "c.yaml", cluster + "<<: {connect_timeout: 1s}", `c.yaml:3:1: warning: merge key (Envoy's own reader refuses merge keys)`},
+		{"minutes", "c.yaml", cluster + "connect_timeout: 5m", `c.yaml:3:18: warning: connect_timeout: the duration "5m" (Envoy's own reader takes seconds only)`},
+		{"bare number", "c.yaml", cluster + "alt_stat_name: 5", `c.yaml:3:16: warning: alt_stat_name: int 5 for a string (Envoy's own reader refuses a bare number or word for a string)`},
+		{"range", "c.yaml", cluster + "per_connection_buffer_limit_bytes: -1", `c.yaml:3:36: per_connection_buffer_limit_bytes: a whole number from 0 (uint32) is needed, not int -1`},
+		{"fraction", "c.yaml", cluster + "per_connection_buffer_limit_bytes: 1.5", `c.yaml:3:36: per_connection_buffer_limit_bytes: a whole number from 0 (uint32) is needed, not float 1.5`},
+		{"list of null", "c.yaml", cluster + "health_checks: [null]", `c.yaml:3:17: health_checks[0]: a list cannot hold null`},
+		{"scalar for message", "c.yaml", cluster + "eds_cluster_config: x", `c.yaml:3:21: eds_cluster_config: EdsClusterConfig is a message and needs a mapping, not the string "x"`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, d := decode(t, c.file, c.src)
+			var got []string
+			for _, p := range d.Problems {
+				got = append(got, p.Error())
+			}
+			if s := strings.Join(got, "\n"); s != c.want {
+				t.Errorf("got  %s\nwant %s", s, c.want)
+			}
+		})
+	}
+}
+
+func TestAnchorsAndMergeKeys(t *testing.T) {
+	m, d := decode(t, "c.yaml", `
+"@type": type.googleapis.com/envoy.config.cluster.v3.Cluster
+name: &n c
+alt_stat_name: *n
+<<: [{connect_timeout: 1s, type: EDS}, {type: STATIC}]
+`)
+	c, ok := m.(*clusterv3.Cluster)
+	if d.Failed() || !ok || c.AltStatName != "c" || c.GetType() != clusterv3.Cluster_EDS || c.ConnectTimeout.AsDuration().String() != "1s" {
+		t.Fatal(d.Problems, c)
+	}
+}
+
+// A file of anchors of anchors must not take more than its bound.
+func TestAnchorsOfAnchors(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("\"@type\": type.googleapis.com/google.protobuf.Struct\nvalue:\n  a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n")
+	for i := 1; i < 12; i++ {
+		prev := "*a" + string(rune('a'+i-2))
+		if i == 1 {
+			prev = "*a0"
+		}
+		name := string(rune('a' + i - 1))
+		b.WriteString("  a" + name + ": &a" + name + " [" + strings.TrimSuffix(strings.Repeat(prev+",", 10), ",") + "]\n")
+	}
+	_, d := decode(t, "bomb.yaml", b.String())
+	if !d.Failed() {
+		t.Fatal("accepted")
+	}
+	if len(d.Problems) > 10 {
+		t.Fatalf("%d problems", len(d.Problems))
+	}
+}
+
+func TestExcerpt(t *testing.T) {
+	_, d := decode(t, "c.yaml", "\"@type\": type.googleapis.com/envoy.config.cluster.v3.Cluster\nname: c\nconnect_timeout: x\n")
+	want := "c.yaml:3:18: connect_timeout: a duration is needed, not the string \"x\" (write seconds: \"0.25s\", \"300s\")\n" +
+		"    3 | connect_timeout: x\n" +
+		"                         ^"
+	if got := d.Problems[0].Text(); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	f.Add([]byte(listener), false)
+	f.Add([]byte(`{"@type":"type.googleapis.com/envoy.config.cluster.v3.Cluster","name":"a"}`), true)
+	f.Add([]byte("\"@type\": type.googleapis.com/google.protobuf.Any\nvalue: {\"@type\": type.googleapis.com/google.protobuf.Duration, value: 1s}"), false)
+	f.Add([]byte("a: &a [*a]"), false)
+	f.Fuzz(func(t *testing.T, src []byte, js bool) {
+		file := "f.yaml"
+		if js {
+			file = "f.json"
+		}
+		m, d := decode(t, file, string(src))
+		for _, p := range d.Problems {
+			_ = p.Text()
+		}
+		if m == nil || d.Failed() {
+			return
+		}
+		// What is accepted can be written down and read back.
+		out, err := protojson.Marshal(mustAny(t, m))
+		if err != nil {
+			t.Skip()
+		}
+		again, d := decode(t, "again.json", string(out))
+		if d.Failed() {
+			t.Fatalf("%s: %v", out, d.Problems)
+		}
+		if !proto.Equal(m, again) {
+			t.Fatalf("%s\n%v\n%v", out, m, again)
+		}
+	})
+}

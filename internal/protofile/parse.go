@@ -1,0 +1,157 @@
+package protofile
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// ParseYAML returns the documents of a YAML file. Its error is a Problem.
+func ParseYAML(file string, src []byte) ([]*yaml.Node, error) {
+	var docs []*yaml.Node
+	dec := yaml.NewDecoder(bytes.NewReader(src))
+	for {
+		var n yaml.Node
+		err := dec.Decode(&n)
+		if errors.Is(err, io.EOF) {
+			return docs, nil
+		}
+		if err != nil {
+			return nil, syntax(file, src, err)
+		}
+		if len(n.Content) > 0 && !isNull(n.Content[0]) {
+			docs = append(docs, n.Content[0])
+		}
+	}
+}
+
+var yamlLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
+
+// syntax makes a Problem of a YAML reader's error, which says its line in words.
+func syntax(file string, src []byte, err error) Problem {
+	msg, p := err.Error(), Problem{File: file}
+	if m := yamlLine.FindStringSubmatch(msg); m != nil {
+		msg = msg[len(m[0]):]
+		p.Pos.Line, _ = strconv.Atoi(m[1])
+		if strings.HasPrefix(msg, "did not find") {
+			p.Pos.Line++ // the reader counts the lines of these from 0
+		}
+		p.Excerpt = excerpt(src, p.Pos.Line)
+	}
+	p.Message = msg
+	if bytes.ContainsRune(src, '\t') && p.Pos.Line > 0 && bytes.ContainsRune([]byte(p.Excerpt), '\t') {
+		p.Hint = "YAML is not indented with tabs"
+	}
+	return p
+}
+
+// ParseJSON returns a JSON file as the tree that ParseYAML makes. Its error is
+// a Problem.
+func ParseJSON(file string, src []byte) (*yaml.Node, error) {
+	p := jsonParser{dec: json.NewDecoder(bytes.NewReader(src)), src: src, line: 1}
+	p.dec.UseNumber()
+	n, err := p.value(0)
+	if err == nil {
+		if _, more := p.dec.Token(); !errors.Is(more, io.EOF) {
+			err = errors.New("more after the end of the value")
+		}
+	}
+	if err == nil {
+		return n, nil
+	}
+	at := p.dec.InputOffset()
+	var s *json.SyntaxError
+	if errors.As(err, &s) {
+		at = max(s.Offset-1, 0) // of the offending character, or of white space before it
+		for at+1 < int64(len(src)) && bytes.IndexByte([]byte(" \t\r\n"), src[at]) >= 0 {
+			at++
+		}
+	}
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		err = errors.New("the file ends in the middle of a value")
+		at = int64(len(src))
+	}
+	pos := p.pos(at)
+	return nil, Problem{File: file, Pos: pos, Message: err.Error(), Excerpt: excerpt(src, pos.Line)}
+}
+
+type jsonParser struct {
+	dec *json.Decoder
+	src []byte
+
+	// where the last position was computed, so that all take one pass
+	offset int64
+	line   int
+	start  int64 // of the line
+}
+
+func (p *jsonParser) pos(at int64) Pos {
+	at = min(at, int64(len(p.src)))
+	if at < p.offset {
+		p.offset, p.line, p.start = 0, 1, 0
+	}
+	for ; p.offset < at; p.offset++ {
+		if p.src[p.offset] == '\n' {
+			p.line, p.start = p.line+1, p.offset+1
+		}
+	}
+	return Pos{p.line, len([]rune(string(p.src[p.start:at]))) + 1}
+}
+
+// next returns the position of the token that is read next.
+func (p *jsonParser) next() Pos {
+	at := p.dec.InputOffset()
+	for at < int64(len(p.src)) && bytes.IndexByte([]byte(" \t\r\n:,"), p.src[at]) >= 0 {
+		at++
+	}
+	return p.pos(at)
+}
+
+func (p *jsonParser) value(depth int) (*yaml.Node, error) {
+	if depth > maxNesting {
+		return nil, fmt.Errorf("nested more than %d deep", maxNesting)
+	}
+	pos := p.next()
+	n := &yaml.Node{Line: pos.Line, Column: pos.Column}
+	tok, err := p.dec.Token()
+	if err != nil {
+		return nil, err
+	}
+	switch v := tok.(type) {
+	case json.Delim:
+		n.Kind, n.Tag = yaml.MappingNode, "!!map"
+		if v == '[' {
+			n.Kind, n.Tag = yaml.SequenceNode, "!!seq"
+		}
+		for p.dec.More() {
+			c, err := p.value(depth + 1)
+			if err != nil {
+				return nil, err
+			}
+			n.Content = append(n.Content, c)
+		}
+		_, err = p.dec.Token()
+		return n, err
+	case string:
+		n.Kind, n.Tag, n.Style, n.Value = yaml.ScalarNode, "!!str", yaml.DoubleQuotedStyle, v
+	case json.Number:
+		n.Kind, n.Tag, n.Value = yaml.ScalarNode, "!!int", v.String()
+		if _, err := v.Int64(); err != nil {
+			n.Tag = "!!float"
+		}
+	case bool:
+		n.Kind, n.Tag, n.Value = yaml.ScalarNode, "!!bool", strconv.FormatBool(v)
+	case nil:
+		n.Kind, n.Tag, n.Value = yaml.ScalarNode, "!!null", "null"
+	}
+	return n, nil
+}
+
+func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.Tag == "!!null" }

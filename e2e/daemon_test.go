@@ -1,0 +1,162 @@
+package e2e
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// A daemon is the server under test with its directory of configuration. It
+// keeps its address when it is killed and started again.
+type daemon struct {
+	t    *testing.T
+	dir  string
+	port int
+	log  string // path
+
+	layout  layout
+	written int // how often
+
+	cmd   *exec.Cmd
+	ended chan error
+}
+
+func newDaemon(t *testing.T, w world, l layout) *daemon {
+	t.Helper()
+	dir := t.TempDir()
+	d := &daemon{t: t, layout: l, dir: filepath.Join(dir, "config"), port: freePort(t), log: filepath.Join(dir, "chancery.log")}
+	if err := os.Mkdir(d.dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	d.write(w)
+	d.start()
+	t.Cleanup(d.stop)
+	return d
+}
+
+func (d *daemon) addr() string { return fmt.Sprintf("127.0.0.1:%d", d.port) }
+
+// write puts a whole world in the place of the last, in one step.
+func (d *daemon) write(w world) {
+	d.t.Helper()
+	d.written++
+	if err := d.layout(d.dir, d.written, w); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+// A layout is a way to lay a world into a directory for the nth time.
+type layout func(dir string, n int, w world) error
+
+// renamed is one file that is replaced by another.
+func renamed(dir string, _ int, w world) error {
+	next := filepath.Join(filepath.Dir(dir), "next.yaml")
+	if err := os.WriteFile(next, w.documents(""), 0o644); err != nil {
+		return err
+	}
+	return os.Rename(next, filepath.Join(dir, "world.yaml"))
+}
+
+// mounted is a file for each type, as Kubernetes mounts a ConfigMap: the files
+// are links through the link ..data, which is swapped.
+func mounted(dir string, n int, w world) error {
+	revision := fmt.Sprintf("..%d", n)
+	if err := os.Mkdir(filepath.Join(dir, revision), 0o755); err != nil {
+		return err
+	}
+	for _, typ := range []string{"Cluster", "ClusterLoadAssignment", "Listener", "RouteConfiguration"} {
+		file := typ + ".yaml"
+		if err := os.WriteFile(filepath.Join(dir, revision, file), w.documents(typ), 0o644); err != nil {
+			return err
+		}
+		if n == 1 {
+			if err := os.Symlink(filepath.Join("..data", file), filepath.Join(dir, file)); err != nil {
+				return err
+			}
+		}
+	}
+	next := filepath.Join(dir, "..data_tmp")
+	if err := os.Symlink(revision, next); err != nil {
+		return err
+	}
+	if err := os.Rename(next, filepath.Join(dir, "..data")); err != nil {
+		return err
+	}
+	return os.RemoveAll(filepath.Join(dir, fmt.Sprintf("..%d", n-1)))
+}
+
+// start runs the daemon and waits until it takes connections.
+func (d *daemon) start() {
+	d.t.Helper()
+	log, err := os.OpenFile(d.log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	defer log.Close()
+	d.cmd = exec.Command(binary, "serve", d.dir, "--listen", d.addr())
+	d.cmd.Stdout, d.cmd.Stderr = log, log
+	dieWithParent(d.cmd)
+	if err := d.cmd.Start(); err != nil {
+		d.t.Fatal(err)
+	}
+	cmd, ended := d.cmd, make(chan error, 1)
+	d.ended = ended
+	go func() { ended <- cmd.Wait(); close(ended) }()
+	eventually(d.t, 20*time.Second, "the daemon takes connections", func() error {
+		select {
+		case err := <-ended:
+			d.t.Fatalf("the daemon ended: %v\n%s", err, tail(d.log, 40))
+		default:
+		}
+		c, err := net.Dial("tcp", d.addr())
+		if err == nil {
+			c.Close()
+		}
+		return err
+	})
+}
+
+// kill ends the daemon without a chance to say goodbye.
+func (d *daemon) kill() {
+	d.t.Helper()
+	if err := d.cmd.Process.Kill(); err != nil {
+		d.t.Fatal(err)
+	}
+	<-d.ended
+	d.cmd = nil
+}
+
+// stop ends the daemon as an operator does. Its clients are gone by now.
+func (d *daemon) stop() {
+	if d.cmd != nil {
+		select {
+		case err := <-d.ended:
+			d.t.Errorf("the daemon ended by itself: %v", err)
+		default:
+			d.cmd.Process.Signal(syscall.SIGTERM)
+			select {
+			case err := <-d.ended:
+				if err != nil {
+					d.t.Errorf("the daemon on SIGTERM: %v", err)
+				}
+			case <-time.After(10 * time.Second):
+				d.t.Error("the daemon does not end on SIGTERM")
+				d.cmd.Process.Kill()
+				<-d.ended
+			}
+		}
+	}
+	log := tail(d.log, 60)
+	if bytes.Contains(log, []byte("DATA RACE")) {
+		d.t.Error("a data race in the daemon")
+	}
+	if d.t.Failed() {
+		d.t.Logf("the daemon's log:\n%s", log)
+	}
+}

@@ -1,0 +1,130 @@
+package e2e
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/chancery-xds/chancery/e2e/tap"
+)
+
+func TestListenerDeletedAndBack(t *testing.T) {
+	t.Parallel()
+	each(t, "SOTW-8 DELTA-8 listener goes and returns", func(t *testing.T, variant string) {
+		s := startSite(t, variant)
+		l := loaded(t, s.side, nil)
+		gone := s.world[key(httpListener("ingress", 0, ""))]
+		p := s.commit("ingress deleted", func(w world) { w.drop(gone) })
+		eventually(t, soon, "ingress closes", refused(s.ingressPort))
+		eventually(t, soon, "it is no longer in force", s.envoy.hasListeners("side"))
+		s.quiet()
+		exactly(t, 1, "LDS response", s.Since(p).Responses("LDS"))
+		if variant == delta {
+			carries(t, "LDS -ingress", s.Since(p).Responses("LDS"))
+		} else {
+			carries(t, "LDS side", s.Since(p).Responses("LDS"))
+		}
+		s.commit("ingress back", func(w world) { w.set(gone) })
+		eventually(t, soon, "ingress serves again", s.ingress.gets(answer{"a", "1"}))
+
+		l.unharmed(t) // the next answers are refusals
+		s.commit("all listeners deleted", func(w world) {
+			w.drop(httpListener("ingress", 0, ""), httpListener("side", 0, ""))
+		})
+		eventually(t, soon, "none is in force", s.envoy.hasListeners())
+		s.commit("both back", func(w world) {
+			w.set(httpListener("ingress", s.ingressPort, "ingress"), httpListener("side", s.sidePort, "side"))
+		})
+		eventually(t, soon, "ingress serves again", s.ingress.gets(answer{"a", "1"}))
+		eventually(t, soon, "side serves again", s.side.gets(answer{"b", "1"}))
+		s.quiet()
+		exactly(t, 0, "NACK", s.Since(0).NACKs())
+	})
+}
+
+// Envoy keeps routes that its listeners name, told of the deletion or not.
+func TestRoutesDeletedAndBack(t *testing.T) {
+	t.Parallel()
+	each(t, "SOTW-9 SOTW-11 DELTA-8 routes go and return", func(t *testing.T, variant string) {
+		s := startSite(t, variant)
+		l := loaded(t, s.ingress, nil)
+		p := s.commit("ingress' routes deleted", func(w world) { w.drop(routes("ingress", "", "")) })
+		s.nextChange()
+		if variant == sotw {
+			exactly(t, 0, "RDS response", s.Since(p).Responses("RDS"))
+		} else {
+			carries(t, "RDS -ingress", s.Since(p).Responses("RDS"))
+		}
+		s.commit("ingress' routes back, leading to other", func(w world) { w.set(routes("ingress", "2", "other")) })
+		eventually(t, soon, "the routes are in force", s.ingress.gets(answer{s.sideAt.name, "2"}))
+		s.quiet()
+		l.unharmed(t)
+		exactly(t, 0, "NACK", s.Since(0).NACKs())
+	})
+}
+
+func TestClusterDeletedAndBack(t *testing.T) {
+	t.Parallel()
+	each(t, "SOTW-8 DELTA-8 WARM-1 cluster goes and returns", func(t *testing.T, variant string) {
+		s := startSite(t, variant)
+		l := loaded(t, s.side, nil)
+		s.commit("backend deleted, though routes lead there", func(w world) {
+			w.drop(edsCluster("backend", 0), assignment("backend"))
+		})
+		eventually(t, soon, "there is no cluster for the routes", s.ingress.fails("503"))
+		eventually(t, soon, "the cluster is gone", s.envoy.hasClusters("other"))
+		s.commit("backend back, elsewhere", func(w world) {
+			w.set(edsCluster("backend", time.Second), assignment("backend", s.b.port))
+		})
+		eventually(t, soon, "ingress serves again", s.ingress.gets(answer{"b", "1"}))
+		s.quiet()
+		l.unharmed(t)
+		exactly(t, 0, "NACK", s.Since(0).NACKs())
+	})
+
+	each(t, "ADS-3 a cluster that its routes moved away from", func(t *testing.T, variant string) {
+		s := startSite(t, variant)
+		l := loaded(t, s.ingress, nil)
+		for i := range 5 {
+			gen := fmt.Sprint(2 + 2*i)
+			p := s.commit("routes lead to other, backend deleted", func(w world) {
+				w.set(routes("ingress", gen, "other"))
+				w.drop(edsCluster("backend", 0), assignment("backend"))
+			})
+			eventually(t, soon, "traffic moves", s.ingress.gets(answer{"b", gen}))
+			eventually(t, soon, "the cluster goes", s.envoy.hasClusters("other"))
+			inOrder(t, s.Since(p),
+				"RDS", func(r tap.Record) bool { return r.Type == "RDS" && r.Has("ingress") },
+				"CDS without backend", func(r tap.Record) bool {
+					return r.Type == "CDS" && (slices.Contains(r.Removed, "backend") || variant == sotw && !r.Has("backend"))
+				})
+			gen = fmt.Sprint(3 + 2*i)
+			s.commit("and back", func(w world) {
+				w.set(edsCluster("backend", time.Second), assignment("backend", s.a.port), routes("ingress", gen, "backend"))
+			})
+			eventually(t, soon, "traffic moves back", s.ingress.gets(answer{"a", gen}))
+		}
+		s.quiet()
+		l.unharmed(t)
+		exactly(t, 0, "NACK", s.Since(0).NACKs())
+	})
+
+	each(t, "ADS-3 listener, routes and cluster go together and return", func(t *testing.T, variant string) {
+		s := startSite(t, variant)
+		l := loaded(t, s.side, nil)
+		s.commit("all of ingress deleted", func(w world) {
+			w.drop(httpListener("ingress", 0, ""), routes("ingress", "", ""), edsCluster("backend", 0), assignment("backend"))
+		})
+		eventually(t, soon, "the listener goes", s.envoy.hasListeners("side"))
+		eventually(t, soon, "the cluster goes", s.envoy.hasClusters("other"))
+		s.commit("all of it back", func(w world) {
+			w.set(httpListener("ingress", s.ingressPort, "ingress"), routes("ingress", "2", "backend"),
+				edsCluster("backend", time.Second), assignment("backend", s.b.port))
+		})
+		eventually(t, soon, "ingress serves again", s.ingress.gets(answer{"b", "2"}))
+		s.quiet()
+		l.unharmed(t)
+		exactly(t, 0, "NACK", s.Since(0).NACKs())
+	})
+}

@@ -1,0 +1,291 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// The variants of ADS that Envoy speaks, by the api_type of its bootstrap.
+const (
+	sotw  = "GRPC"
+	delta = "DELTA_GRPC"
+)
+
+const envoyPath = "../.cache/envoy/envoy-1.40.0"
+
+// An envoy is a running Envoy.
+type envoy struct {
+	t     *testing.T
+	admin string // host:port
+	log   string // path
+}
+
+// startEnvoy runs an Envoy with that node id whose management server is on the
+// loopback's port. It is killed when the test ends.
+func startEnvoy(t *testing.T, id, variant string, port int) *envoy {
+	t.Helper()
+	needs(t, envoyPath)
+	dir := t.TempDir()
+	config, address := filepath.Join(dir, "bootstrap.json"), filepath.Join(dir, "admin")
+	e := &envoy{t: t, log: filepath.Join(dir, "envoy.log")}
+	if err := os.WriteFile(config, bootstrap(id, variant, port), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	log, err := os.Create(e.log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	cmd := exec.Command(envoyPath, "--config-path", config, "--admin-address-path", address,
+		"--concurrency", "1", "--disable-hot-restart", "--drain-time-s", "1",
+		"--log-level", "info", "--log-format", "%E.%e %l %n] %v")
+	cmd.Stdout, cmd.Stderr = log, log
+	dieWithParent(cmd)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	t.Cleanup(func() {
+		select {
+		case err := <-ended:
+			t.Errorf("envoy ended by itself: %v", err)
+		default:
+			cmd.Process.Kill()
+			<-ended
+		}
+		if t.Failed() {
+			t.Logf("envoy's log:\n%s", tail(e.log, 30))
+		}
+	})
+	eventually(t, 20*time.Second, "envoy's admin address", func() error {
+		b, err := os.ReadFile(address)
+		if err == nil && len(b) == 0 {
+			err = errors.New("empty")
+		}
+		e.admin = string(b)
+		return err
+	})
+	return e
+}
+
+func bootstrap(id, variant string, port int) []byte {
+	type m map[string]any
+	type l []any
+	ads := m{"resource_api_version": "V3", "ads": m{}}
+	b, err := json.MarshalIndent(m{
+		"node":  m{"id": id, "cluster": "e2e"},
+		"admin": m{"address": m{"socket_address": m{"address": "127.0.0.1", "port_value": 0}}},
+		"dynamic_resources": m{
+			"cds_config": ads,
+			"lds_config": ads,
+			"ads_config": m{
+				"api_type":              variant,
+				"transport_api_version": "V3",
+				"grpc_services":         l{m{"envoy_grpc": m{"cluster_name": "xds"}}},
+			},
+		},
+		"static_resources": m{"clusters": l{m{
+			"name":            "xds",
+			"type":            "STATIC",
+			"connect_timeout": "1s",
+			"load_assignment": m{"cluster_name": "xds", "endpoints": l{m{"lb_endpoints": l{m{"endpoint": m{
+				"address": m{"socket_address": m{"address": "127.0.0.1", "port_value": port}},
+			}}}}}},
+			"typed_extension_protocol_options": m{"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": m{
+				"@type": "type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions",
+				"explicit_http_config": m{"http2_protocol_options": m{
+					"connection_keepalive": m{"interval": "30s", "timeout": "5s"},
+				}},
+			}},
+		}}},
+	}, "", "  ")
+	if err != nil {
+		panic(err)
+	}
+	return b
+}
+
+// get asks Envoy's admin interface.
+func (e *envoy) get(path string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+e.admin+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s %s", path, resp.Status, b)
+	}
+	return b, err
+}
+
+// live is a condition: Envoy has finished initialising.
+func (e *envoy) live() error {
+	b, err := e.get("/ready")
+	if err == nil && strings.TrimSpace(string(b)) != "LIVE" {
+		err = errors.New(string(b))
+	}
+	return err
+}
+
+// stat returns a counter or gauge.
+func (e *envoy) stat(name string) int {
+	e.t.Helper()
+	b, err := e.get("/stats?format=json&filter=^" + strings.ReplaceAll(name, ".", `\.`) + "$")
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	var out struct {
+		Stats []struct {
+			Name  string
+			Value int
+		}
+	}
+	if err := json.Unmarshal(b, &out); err != nil {
+		e.t.Fatal(err)
+	}
+	for _, s := range out.Stats {
+		if s.Name == name {
+			return s.Value
+		}
+	}
+	return 0
+}
+
+// dump returns one part of /config_dump, as JSON.
+func (e *envoy) dump(resource string, into any) error {
+	b, err := e.get("/config_dump?resource=" + resource)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(b, into)
+}
+
+// dumps is a condition: a part of /config_dump contains the text.
+func (e *envoy) dumps(resource, text string) func() error {
+	return func() error {
+		b, err := e.get("/config_dump?resource=" + resource)
+		if err == nil && !bytes.Contains(b, []byte(text)) {
+			err = fmt.Errorf("no %s in %s", text, resource)
+		}
+		return err
+	}
+}
+
+type dumpedCluster struct {
+	Name    string
+	Timeout string `json:"connect_timeout"`
+}
+
+// clusters returns the clusters that are in force and those still warming.
+func (e *envoy) clusters() (active, warming map[string]dumpedCluster, err error) {
+	read := func(part string) (map[string]dumpedCluster, error) {
+		var d struct {
+			Configs []struct{ Cluster dumpedCluster }
+		}
+		err := e.dump(part, &d)
+		m := map[string]dumpedCluster{}
+		for _, c := range d.Configs {
+			m[c.Cluster.Name] = c.Cluster
+		}
+		return m, err
+	}
+	active, err = read("dynamic_active_clusters")
+	if err == nil {
+		warming, err = read("dynamic_warming_clusters")
+	}
+	return active, warming, err
+}
+
+// hasClusters is a condition: exactly these clusters are in force and none is
+// warming.
+func (e *envoy) hasClusters(names ...string) func() error {
+	return func() error {
+		active, warming, err := e.clusters()
+		if err == nil && (!sameNames(active, names) || len(warming) > 0) {
+			err = fmt.Errorf("active: %v, warming: %v", active, warming)
+		}
+		return err
+	}
+}
+
+// inForce is a condition: the cluster's new timeout is.
+func (e *envoy) inForce(name, timeout string) func() error {
+	return func() error {
+		active, warming, err := e.clusters()
+		if err == nil && (active[name].Timeout != timeout || len(warming) > 0) {
+			err = fmt.Errorf("active: %v, warming: %v", active, warming)
+		}
+		return err
+	}
+}
+
+// hasListeners is a condition: exactly these listeners are in force.
+func (e *envoy) hasListeners(names ...string) func() error {
+	return func() error {
+		var d struct {
+			Configs []struct {
+				Name        string
+				ActiveState json.RawMessage `json:"active_state"`
+			}
+		}
+		if err := e.dump("dynamic_listeners", &d); err != nil {
+			return err
+		}
+		active := map[string]bool{}
+		for _, l := range d.Configs {
+			if l.ActiveState != nil {
+				active[l.Name] = true
+			}
+		}
+		if !sameNames(active, names) {
+			return fmt.Errorf("active: %v", active)
+		}
+		return nil
+	}
+}
+
+func sameNames[V any](m map[string]V, names []string) bool {
+	for _, n := range names {
+		if _, ok := m[n]; !ok {
+			return false
+		}
+	}
+	return len(m) == len(names)
+}
+
+// tail returns the last lines of a file.
+func tail(path string, lines int) []byte {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return []byte(err.Error())
+	}
+	all := bytes.Split(bytes.TrimSpace(b), []byte("\n"))
+	if len(all) > lines {
+		all = all[len(all)-lines:]
+	}
+	for i, line := range all {
+		if len(line) > 300 {
+			all[i] = append(bytes.Clone(line[:300]), "…"...)
+		}
+	}
+	return bytes.Join(all, []byte("\n"))
+}

@@ -1,0 +1,67 @@
+package e2e
+
+import (
+	"testing"
+	"time"
+
+	"github.com/chancery-xds/chancery/e2e/tap"
+)
+
+// The server dies and comes back. What a client has must not be sent again:
+// versions depend on the content alone.
+func TestRestart(t *testing.T) {
+	t.Parallel()
+	each(t, "SOTW-12 SOTW-13 DELTA-9 the same content is not sent again", func(t *testing.T, variant string) {
+		s := startSite(t, variant)
+		l := loaded(t, s.ingress, nil)
+		for range 2 {
+			s.kill()
+			p := s.restart()
+			s.back(p)
+			s.nextChange()
+			rs := s.Since(p)
+			if variant == delta {
+				carries(t, "EDS other", rs.Responses())
+				exactly(t, 1, "response", rs.Responses())
+			} else {
+				exactly(t, 0, "CDS or LDS response", rs.Responses("CDS", "LDS"))
+				exactly(t, 1, "RDS response", rs.Responses("RDS"))
+				exactly(t, 2, "EDS response, one of them the next change,", rs.Responses("EDS"))
+			}
+			exactly(t, 0, "NACK", rs.NACKs())
+		}
+		l.unharmed(t)
+	})
+
+	each(t, "SOTW-12 DELTA-8 DELTA-9 what changed meanwhile is sent", func(t *testing.T, variant string) {
+		s := startSite(t, variant)
+		l := loaded(t, s.ingress, nil)
+		s.kill()
+		s.commit("everything changes", func(w world) {
+			w.drop(edsCluster("other", 0), assignment("other"), httpListener("side", 0, ""), routes("side", "", ""))
+			w.set(edsCluster("third", time.Second), assignment("third", s.b.port), routes("ingress", "2", "third"),
+				assignment("backend", s.b.port))
+		})
+		p := s.restart()
+		s.back(p)
+		eventually(t, soon, "traffic moves", s.ingress.gets(answer{"b", "2"}))
+		eventually(t, soon, "the new clusters are in force", s.envoy.hasClusters("backend", "third"))
+		eventually(t, soon, "the deleted listener goes", s.envoy.hasListeners("ingress"))
+		s.quiet()
+		l.unharmed(t)
+		exactly(t, 0, "NACK", s.Since(p).NACKs())
+	})
+}
+
+// back waits until the client has asked for all that it asked for before.
+func (s *site) back(p tap.Point) {
+	s.t.Helper()
+	s.sees(p, 30*time.Second, "Envoy asks for all types again", func(rs tap.Records) bool {
+		for _, typ := range []string{"CDS", "EDS", "LDS", "RDS"} {
+			if len(rs.Requests(typ)) == 0 {
+				return false
+			}
+		}
+		return true
+	})
+}

@@ -1,0 +1,84 @@
+package e2e
+
+import (
+	"fmt"
+	"testing"
+	"time"
+)
+
+// A site is an Envoy with two listeners: ingress leads to the cluster backend,
+// side to the cluster other, which most tests leave alone.
+type site struct {
+	*rig
+	t       *testing.T
+	envoy   *envoy
+	a, b    upstream
+	sideAt  upstream // where the cluster other is; backend is at a
+	ingress caller
+	side    caller
+
+	ingressPort, sidePort int
+}
+
+// soon is how long a change may take from the files to the traffic.
+const soon = time.Second
+
+// newSite prepares the daemon, and starts no Envoy yet.
+func newSite(t *testing.T, l layout) *site {
+	t.Helper()
+	s := &site{t: t, a: newUpstream(t, "a"), b: newUpstream(t, "b"), ingressPort: freePort(t), sidePort: freePort(t)}
+	s.ingress, s.side = via(t, s.ingressPort), via(t, s.sidePort)
+	s.sideAt = s.b
+	s.rig = newRig(t, newWorld(
+		edsCluster("backend", time.Second), assignment("backend", s.a.port),
+		edsCluster("other", time.Second), assignment("other", s.b.port),
+		httpListener("ingress", s.ingressPort, "ingress"), routes("ingress", "1", "backend"),
+		httpListener("side", s.sidePort, "side"), routes("side", "1", "other"),
+	), l)
+	return s
+}
+
+// startSite starts an Envoy of the variant and waits until it serves and all
+// is quiet.
+func startSite(t *testing.T, variant string) *site {
+	t.Helper()
+	s := newSite(t, renamed)
+	s.start(variant)
+	return s
+}
+
+func (s *site) start(variant string) {
+	s.t.Helper()
+	s.Mark("envoy started: %s", variant)
+	s.envoy = startEnvoy(s.t, "e2e", variant, s.Addr().Port)
+	eventually(s.t, 10*time.Second, "envoy is live", s.envoy.live)
+	eventually(s.t, 5*time.Second, "ingress serves", s.ingress.gets(answer{"a", "1"}))
+	eventually(s.t, 5*time.Second, "side serves", s.side.gets(answer{"b", "1"}))
+	s.quiet()
+}
+
+// nextChange moves the cluster other and waits until traffic follows and all is
+// quiet. What was not said until then was not going to be said.
+func (s *site) nextChange() {
+	s.t.Helper()
+	if s.sideAt == s.a {
+		s.sideAt = s.b
+	} else {
+		s.sideAt = s.a
+	}
+	s.commit("other moves to "+s.sideAt.name, func(w world) { w.set(assignment("other", s.sideAt.port)) })
+	eventually(s.t, soon, "the next change arrives", func() error {
+		got, err := s.side.once()
+		if err == nil && got.from != s.sideAt.name {
+			err = fmt.Errorf("answered by %s", got.from)
+		}
+		return err
+	})
+	s.quiet()
+}
+
+// each runs a test once with an Envoy of each variant of ADS.
+func each(t *testing.T, name string, f func(t *testing.T, variant string)) {
+	t.Run(name+" sotw", func(t *testing.T) { t.Parallel(); f(t, sotw) })
+	t.Run(name+" delta", func(t *testing.T) { t.Parallel(); f(t, delta) })
+}

@@ -1,0 +1,161 @@
+package tap
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Records are what happened, in order.
+type Records []Record
+
+// A Log collects records. It is safe for concurrent use.
+type Log struct {
+	start time.Time
+
+	mu      sync.Mutex
+	records Records
+	streams int
+	changed chan struct{} // closed and replaced with every record
+}
+
+func newLog() *Log {
+	return &Log{start: time.Now(), changed: make(chan struct{})}
+}
+
+func (l *Log) add(r Record) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	r.At = time.Since(l.start)
+	l.records = append(l.records, r)
+	close(l.changed)
+	l.changed = make(chan struct{})
+}
+
+func (l *Log) open(method string) int {
+	l.mu.Lock()
+	l.streams++
+	n := l.streams
+	l.mu.Unlock()
+	l.add(Record{Stream: n, Kind: Open, Text: method})
+	return n
+}
+
+// A Point is a place in the log.
+type Point int
+
+// Mark writes a remark into the log and returns the place behind it.
+func (l *Log) Mark(format string, args ...any) Point {
+	l.add(Record{Kind: Mark, Text: fmt.Sprintf(format, args...)})
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return Point(len(l.records))
+}
+
+// Since returns what happened after a point; the zero Point is the start.
+func (l *Log) Since(p Point) Records {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.records[p:])
+}
+
+// Await waits until what happened since the point satisfies ok, and returns
+// it. It reports false when ctx ends first.
+func (l *Log) Await(ctx context.Context, p Point, ok func(Records) bool) (Records, bool) {
+	for {
+		l.mu.Lock()
+		changed := l.changed
+		l.mu.Unlock()
+		if rs := l.Since(p); ok(rs) {
+			return rs, true
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return l.Since(p), false
+		}
+	}
+}
+
+// Where returns the records that satisfy f.
+func (rs Records) Where(f func(Record) bool) Records {
+	var out Records
+	for _, r := range rs {
+		if f(r) {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// Requests returns the requests of the types; of all types if none is given.
+func (rs Records) Requests(types ...string) Records { return rs.of(Request, types) }
+
+// Responses returns the responses of the types; of all types if none is given.
+func (rs Records) Responses(types ...string) Records { return rs.of(Response, types) }
+
+// NACKs returns the requests that reject a response.
+func (rs Records) NACKs(types ...string) Records {
+	return rs.of(Request, types).Where(Record.IsNACK)
+}
+
+// ACKs returns the requests that answer a response and do not reject it.
+func (rs Records) ACKs(types ...string) Records {
+	return rs.of(Request, types).Where(func(r Record) bool { return r.Nonce != "" && !r.IsNACK() })
+}
+
+// Carrying returns the responses that bring at least one resource.
+func (rs Records) Carrying(types ...string) Records {
+	return rs.of(Response, types).Where(func(r Record) bool { return len(r.Resources) > 0 })
+}
+
+// Opened returns the streams opened.
+func (rs Records) Opened() Records { return rs.of(Open, nil) }
+
+func (rs Records) of(kind Kind, types []string) Records {
+	return rs.Where(func(r Record) bool {
+		return r.Kind == kind && (len(types) == 0 || slices.Contains(types, r.Type))
+	})
+}
+
+// Quiet reports whether every response was answered.
+func (rs Records) Quiet() bool {
+	open := map[string]bool{}
+	for _, r := range rs {
+		key := fmt.Sprint(r.Stream, " ", r.Type, " ", r.Nonce)
+		switch {
+		case r.Kind == Response:
+			open[key] = true
+		case r.Kind == Request && r.Nonce != "":
+			delete(open, key)
+		case r.Kind == Close:
+			for k := range open {
+				if strings.HasPrefix(k, fmt.Sprint(r.Stream, " ")) {
+					delete(open, k)
+				}
+			}
+		}
+	}
+	return len(open) == 0
+}
+
+// longest is how many records [Records.String] prints of one stretch.
+const longest = 400
+
+// String prints the conversation, one record a line.
+func (rs Records) String() string {
+	var b strings.Builder
+	for i, r := range rs {
+		if i == longest/2 && len(rs) > longest {
+			fmt.Fprintf(&b, "          … %d more …\n", len(rs)-longest)
+		}
+		if i < longest/2 || i >= len(rs)-longest/2 {
+			b.WriteString(r.String())
+			b.WriteByte('\n')
+		}
+	}
+	return b.String()
+}

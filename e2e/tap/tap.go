@@ -1,0 +1,209 @@
+// Package tap stands between an xDS client and a management server, passes on
+// what they say byte by byte and writes it down. It knows nothing of the
+// server it watches and changes nothing.
+package tap
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+)
+
+// A Tap is a gRPC proxy for any method, with a log.
+type Tap struct {
+	*Log
+	listener *gate
+	server   *grpc.Server
+	conn     *grpc.ClientConn
+}
+
+// New starts a tap on a free port of the loopback in front of the server at
+// addr, which need not be up yet.
+func New(addr string) (*Tap, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	conn, err := grpc.NewClient("passthrough:///"+addr,
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(raw{}), grpc.MaxCallRecvMsgSize(1<<30)),
+		// A server that was restarted is found again at once: the pace of the
+		// client behind the tap is what counts.
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: 10 * time.Millisecond, Multiplier: 1, MaxDelay: 10 * time.Millisecond}}))
+	if err != nil {
+		return nil, err
+	}
+	t := &Tap{Log: newLog(), listener: &gate{Listener: l, conns: map[net.Conn]bool{}}, conn: conn}
+	t.server = grpc.NewServer(grpc.ForceServerCodecV2(raw{}), grpc.UnknownServiceHandler(t.handle), grpc.MaxRecvMsgSize(1<<30))
+	go t.server.Serve(t.listener)
+	return t, nil
+}
+
+// Addr is where clients dial.
+func (t *Tap) Addr() *net.TCPAddr { return t.listener.Addr().(*net.TCPAddr) }
+
+// Cut closes all connections of clients and every new one at once, as if the
+// server's machine had lost its process.
+func (t *Tap) Cut() { t.listener.shut(true) }
+
+// Restore lets clients connect again.
+func (t *Tap) Restore() { t.listener.shut(false) }
+
+// Close ends the tap.
+func (t *Tap) Close() {
+	t.Cut()
+	t.server.Stop()
+	t.conn.Close()
+}
+
+// handle is one stream: two loops that pass frames on until either side ends.
+func (t *Tap) handle(_ any, client grpc.ServerStream) error {
+	method, _ := grpc.MethodFromServerStream(client)
+	id := t.open(method)
+	err := t.pass(id, method, client)
+	s, _ := status.FromError(err)
+	text := s.Code().String()
+	if s.Message() != "" {
+		text += ": " + s.Message()
+	}
+	t.add(Record{Stream: id, Kind: Close, Text: text})
+	return err
+}
+
+func (t *Tap) pass(id int, method string, client grpc.ServerStream) error {
+	ctx, cancel := context.WithCancel(client.Context())
+	defer cancel()
+	if md, ok := metadata.FromIncomingContext(ctx); ok {
+		ctx = metadata.NewOutgoingContext(ctx, md.Copy())
+	}
+	server, err := t.conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, method)
+	if err != nil {
+		return err
+	}
+	go func() {
+		for {
+			var f []byte
+			if err := client.RecvMsg(&f); err != nil {
+				server.CloseSend()
+				if !errors.Is(err, io.EOF) {
+					cancel()
+				}
+				return
+			}
+			r := decode(method, Request, f)
+			r.Stream = id
+			t.add(r)
+			if server.SendMsg(&f) != nil {
+				return // the other loop learns why
+			}
+		}
+	}()
+	for {
+		var f []byte
+		err := server.RecvMsg(&f)
+		if errors.Is(err, io.EOF) {
+			client.SetTrailer(server.Trailer())
+			return nil
+		}
+		if err != nil {
+			if client.Context().Err() != nil {
+				return status.Error(codes.Canceled, "client gone")
+			}
+			client.SetTrailer(server.Trailer())
+			return err
+		}
+		r := decode(method, Response, f)
+		r.Stream = id
+		t.add(r) // before it is sent, so that no answer can come before it
+		if err := client.SendMsg(&f); err != nil {
+			return err
+		}
+	}
+}
+
+// raw is the codec of bytes as they are.
+type raw struct{}
+
+func (raw) Name() string { return "proto" }
+
+func (raw) Marshal(v any) (mem.BufferSlice, error) {
+	b, ok := v.(*[]byte)
+	if !ok {
+		return nil, fmt.Errorf("marshal %T", v)
+	}
+	return mem.BufferSlice{mem.SliceBuffer(*b)}, nil
+}
+
+func (raw) Unmarshal(data mem.BufferSlice, v any) error {
+	b, ok := v.(*[]byte)
+	if !ok {
+		return fmt.Errorf("unmarshal %T", v)
+	}
+	*b = data.Materialize()
+	return nil
+}
+
+// gate is a listener that can be shut without giving up its port.
+type gate struct {
+	net.Listener
+
+	mu     sync.Mutex
+	closed bool
+	conns  map[net.Conn]bool
+}
+
+func (g *gate) Accept() (net.Conn, error) {
+	for {
+		c, err := g.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		g.mu.Lock()
+		closed := g.closed
+		if !closed {
+			g.conns[c] = true
+		}
+		g.mu.Unlock()
+		if !closed {
+			return &gated{Conn: c, gate: g}, nil
+		}
+		c.Close()
+	}
+}
+
+func (g *gate) shut(closed bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.closed = closed
+	if closed {
+		for c := range g.conns {
+			c.Close()
+		}
+		clear(g.conns)
+	}
+}
+
+// gated is a connection that the gate knows until it is closed.
+type gated struct {
+	net.Conn
+	gate *gate
+}
+
+func (c *gated) Close() error {
+	c.gate.mu.Lock()
+	delete(c.gate.conns, c.Conn)
+	c.gate.mu.Unlock()
+	return c.Conn.Close()
+}

@@ -70,15 +70,245 @@ func TestTableAgreesWithMap(t *testing.T) {
 	}
 }
 
-func TestTreeCollisions(t *testing.T) {
-	var n *node[int]
-	for i := range 5 {
-		n = n.with(42, 0, slot[int]{name: fmt.Sprint(i), value: i})
+func named(name, body string, aliases ...string) *Resource {
+	r := &Resource{Stamp: &Stamp{Name: name}, Body: []byte(body), Aliases: aliases}
+	r.Seal("")
+	return r
+}
+
+// A name that is absent is not found, whatever else hashes near it.
+func TestTableLookupAbsent(t *testing.T) {
+	tab := (&Table{}).With([]*Resource{named("a", "1")}).With([]*Resource{named("b", "1")}, "a")
+	for i := range 1000 {
+		name := fmt.Sprint("absent", i)
+		if r := tab.Lookup(name); r != nil {
+			t.Fatalf("Lookup(%s) = %s", name, r.Name)
+		}
+		if r := tab.Departed(name); r != nil {
+			t.Fatalf("Departed(%s) = %s", name, r.Name)
+		}
+		if s := tab.Versions().Get(name); s != nil {
+			t.Fatalf("Get(%s) = %s", name, s.Name)
+		}
 	}
-	count := 0
-	n.walk(func(string, int) bool { count++; return true })
-	if count != 5 {
-		t.Fatalf("%d of 5 names whose hashes are equal", count)
+	if tab.Lookup("b") == nil || tab.Departed("a") == nil || tab.Versions().Get("b") == nil {
+		t.Error("what is there is not found")
+	}
+}
+
+func TestTableZero(t *testing.T) {
+	var tab Table
+	if tab.Len() != 0 || tab.Lookup("a") != nil || tab.Departed("a") != nil || tab.Aliased("a") != nil || tab.Versions().Get("a") != nil {
+		t.Error("the zero table is not empty")
+	}
+	if c := tab.Since(nil); len(c.Upserts)+len(c.Removed) != 0 {
+		t.Errorf("the zero table differs from nothing by %v", c)
+	}
+	for range tab.All() {
+		t.Error("the zero table has a resource")
+	}
+	if got, want := tab.Version(), (&Table{}).With([]*Resource{named("a", "1")}).With(nil, "a").Version(); got != want {
+		t.Errorf("SOTW-13 empty tables have versions %s and %s", got, want)
+	}
+}
+
+func TestTableWithNothing(t *testing.T) {
+	refs := func(r *Resource, refs ...Ref) *Resource {
+		r.Refs = append([]Ref{}, refs...)
+		return r
+	}
+	unlisted := func() *Type { return TypeOf("type.googleapis.com/example.Unlisted") }
+	a := refs(named("a", "1", "alias"), Ref{unlisted(), "x"})
+	tab, none := (&Table{}).With([]*Resource{a}), (&Table{}).With([]*Resource{named("b", "1")})
+	same := refs(named("a", "1", "alias"), Ref{unlisted(), "x"})
+	for name, got := range map[string]*Table{
+		"nothing":                           tab.With(nil),
+		"the same":                          tab.With([]*Resource{a}),
+		"equal content":                     tab.With([]*Resource{same}),
+		"equal content after another":       tab.With([]*Resource{named("a", "2"), same}),
+		"equal content of a removed name":   tab.With([]*Resource{same}, "a"),
+		"a removal of what is not there":    tab.With(nil, "b", "b"),
+		"the version that it has":           tab.WithVersion(""),
+		"a memory that is empty, forgotten": tab.Forget(),
+	} {
+		if got != tab {
+			t.Errorf("%s makes another table", name)
+		}
+	}
+	for name, got := range map[string]*Table{
+		"another body":                   tab.With([]*Resource{refs(named("a", "2", "alias"), a.Refs...)}),
+		"another alias":                  tab.With([]*Resource{refs(named("a", "1"), a.Refs...)}),
+		"other references":               tab.With([]*Resource{refs(named("a", "1", "alias"))}),
+		"references no longer known":     tab.With([]*Resource{named("a", "1", "alias")}),
+		"a version that a source says":   tab.WithVersion("v1"),
+		"no references, and it is known": none.With([]*Resource{refs(named("b", "1"))}),
+	} {
+		if got == tab || got == none {
+			t.Errorf("%s makes no other table", name)
+		}
+	}
+	if r := tab.With([]*Resource{same}).Lookup("a"); r != a {
+		t.Error("a resource set at the content it has is another object")
+	}
+}
+
+func TestTableLastOneCounts(t *testing.T) {
+	tab := (&Table{}).With([]*Resource{named("a", "1", "x"), named("b", "1"), named("a", "2", "y")}, "a")
+	if got := string(tab.Lookup("a").Body); got != "2" || tab.Len() != 2 {
+		t.Errorf("body %q of %d resources", got, tab.Len())
+	}
+	if tab.Aliased("x") != nil || !slices.Equal(tab.Aliased("y"), []string{"a"}) {
+		t.Errorf("aliases: x %v, y %v", tab.Aliased("x"), tab.Aliased("y"))
+	}
+	want := (&Table{}).With([]*Resource{named("b", "1")}).With([]*Resource{named("a", "2", "y")})
+	if tab.Version() != want.Version() {
+		t.Errorf("SOTW-13 version %s, want %s", tab.Version(), want.Version())
+	}
+}
+
+// DELTA-11 "aliases": an alias finds every resource that has it, and no other.
+func TestTableAliases(t *testing.T) {
+	for seed := range uint64(50) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		tab, m := &Table{}, map[string]*Resource{}
+		for range 30 {
+			var set []*Resource
+			var remove []string
+			for range 1 + rng.IntN(5) {
+				name := fmt.Sprint("n", rng.IntN(10))
+				if rng.IntN(3) == 0 {
+					remove = append(remove, name)
+					continue
+				}
+				var aliases []string
+				for range rng.IntN(4) { // the same one may come twice
+					aliases = append(aliases, fmt.Sprint("a", rng.IntN(6)))
+				}
+				set = append(set, named(name, "", aliases...))
+			}
+			tab = tab.With(set, remove...)
+			for _, name := range remove {
+				delete(m, name)
+			}
+			for _, r := range set {
+				m[r.Name] = r
+			}
+			for i := range 6 {
+				alias := fmt.Sprint("a", i)
+				var want []string
+				for name, r := range m {
+					if slices.Contains(r.Aliases, alias) {
+						want = append(want, name)
+					}
+				}
+				slices.Sort(want)
+				if got := tab.Aliased(alias); !slices.Equal(got, want) {
+					t.Fatalf("seed %d: %s finds %v, want %v", seed, alias, got, want)
+				}
+			}
+		}
+	}
+}
+
+func TestTableDeparted(t *testing.T) {
+	many := func(from, to int) (out []*Resource) {
+		for i := from; i < to; i++ {
+			out = append(out, named(fmt.Sprint("n", i), ""))
+		}
+		return out
+	}
+	names := func(rs []*Resource) (out []string) {
+		for _, r := range rs {
+			out = append(out, r.Name)
+		}
+		return out
+	}
+	remembered := func(tab *Table, rs []*Resource) (n int) {
+		for _, r := range rs {
+			if d := tab.Departed(r.Name); d != nil {
+				if d != r {
+					t.Fatalf("%s departed as another object", r.Name)
+				}
+				n++
+			}
+		}
+		return n
+	}
+	t.Run("as it was last", func(t *testing.T) {
+		a, b := named("a", "1"), named("a", "2")
+		tab := (&Table{}).With([]*Resource{a}).With([]*Resource{b}).With(nil, "a")
+		if tab.Departed("a") != b || tab.Lookup("a") != nil {
+			t.Errorf("departed: %v", tab.Departed("a"))
+		}
+		if tab.Forget().Departed("a") != nil || tab.Forget().Version() != tab.Version() {
+			t.Error("Forget remembers, or changes the content")
+		}
+		if tab.With([]*Resource{b}).Departed("a") != nil {
+			t.Error("what came back is still departed")
+		}
+	})
+	t.Run("one commit is remembered whole", func(t *testing.T) {
+		rs := many(0, 3*keepDeparted)
+		tab := (&Table{}).With(rs).With(nil, names(rs)...)
+		if n := remembered(tab, rs); n != len(rs) {
+			t.Errorf("%d of %d", n, len(rs))
+		}
+	})
+	t.Run("bounded", func(t *testing.T) {
+		rs := many(0, 5*keepDeparted)
+		tab := (&Table{}).With(rs)
+		for part := range slices.Chunk(rs, 100) {
+			tab = tab.With(nil, names(part)...)
+		}
+		if n := remembered(tab, rs); n < keepDeparted || n > 2*keepDeparted+100 {
+			t.Errorf("%d are remembered, want %d to %d", n, keepDeparted, 2*keepDeparted)
+		}
+		if n := remembered(tab, rs[len(rs)-keepDeparted:]); n != keepDeparted {
+			t.Errorf("%d of the last %d are remembered", n, keepDeparted)
+		}
+	})
+	t.Run("what came back after long is not departed", func(t *testing.T) {
+		a, rs := named("a", ""), many(0, keepDeparted+1)
+		tab := (&Table{}).With(rs).With([]*Resource{a}).With(nil, "a")
+		tab = tab.With(nil, names(rs[1:])...).With(nil, "n0") // a is of the older generation
+		if tab.Departed("a") != a {
+			t.Fatal("forgotten")
+		}
+		if tab.With([]*Resource{a}).Departed("a") != nil {
+			t.Error("what came back is still departed")
+		}
+	})
+	t.Run("what comes and goes drives nothing out", func(t *testing.T) {
+		a, b := named("a", ""), named("b", "")
+		tab := (&Table{}).With([]*Resource{a, b}).With(nil, "a")
+		for range 3 * keepDeparted {
+			tab = tab.With(nil, "b").With([]*Resource{b})
+		}
+		if tab.Departed("a") != a {
+			t.Error("forgotten")
+		}
+	})
+}
+
+func TestTableVersion(t *testing.T) {
+	a, b := named("a", "1"), named("b", "1")
+	tab := (&Table{}).With([]*Resource{a})
+	v := tab.WithVersion("v1")
+	if v.Version() != "v1" || v.Hashed() || v.Lookup("a") != a {
+		t.Errorf("version %s", v.Version())
+	}
+	if !tab.Hashed() || v.WithVersion("").Version() != tab.Version() {
+		t.Error("the hash is not restored")
+	}
+	if n := v.With([]*Resource{b}); !n.Hashed() {
+		t.Errorf("other content keeps the version %s", n.Version())
+	}
+	both := tab.With([]*Resource{b})
+	if got := tab.VersionWith(slices.Values([]*Stamp{b.Stamp})); got != both.Version() {
+		t.Errorf("version with b is %s, want %s", got, both.Version())
+	}
+	if got := v.VersionWith(slices.Values([]*Stamp{})); got != "v1" {
+		t.Errorf("version with nothing is %s", got)
 	}
 }
 
@@ -100,4 +330,29 @@ func BenchmarkSet(b *testing.B) {
 			}
 		})
 	}
+}
+
+func BenchmarkBuild(b *testing.B) {
+	set := make([]*Resource, 100_000)
+	names := make([]string, len(set))
+	for i := range set {
+		set[i] = NewResource(fmt.Sprint("cluster-", i), []byte("x"))
+		names[i] = set[i].Name
+	}
+	full := (&Table{}).With(set)
+	b.Run("100000 set", func(b *testing.B) {
+		for b.Loop() {
+			(&Table{}).With(set)
+		}
+	})
+	b.Run("100000 set again", func(b *testing.B) {
+		for b.Loop() {
+			full.With(set)
+		}
+	})
+	b.Run("100000 removed", func(b *testing.B) {
+		for b.Loop() {
+			full.With(nil, names...)
+		}
+	})
 }

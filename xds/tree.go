@@ -1,14 +1,19 @@
 package xds
 
 import (
+	"cmp"
 	"hash/maphash"
-	"iter"
 	"math/bits"
+	"slices"
 )
 
 // A tree is an immutable map from names to values: a hash trie of 16-way
 // nodes. Trees share structure, so that a change copies one path and two trees
 // can be compared in the size of their difference. The zero value is empty.
+//
+// Invariant: the shape is canonical. It depends on the names alone, not on how
+// they came: a subtree holds two names or more, and the root is nil if there
+// are none.
 type tree[V any] struct{ root *node[V] }
 
 type node[V any] struct {
@@ -23,156 +28,206 @@ type slot[V any] struct {
 	sub   *node[V] // non-nil: a subtree, name and value are unused
 }
 
+// An edit sets the value of a name, or removes the name.
+type edit[V any] struct {
+	hash  uint64
+	name  string
+	value V
+	gone  bool
+	order int32 // of edits of the same name, the last one counts
+}
+
 const maxDepth = 16 // of 4 bits each; below, names whose hashes are equal are listed
 
 var seed = maphash.MakeSeed()
 
-func hash(name string) uint64 { return maphash.String(seed, name) }
+// hash is a variable for tests of names whose hashes are equal.
+var hash = func(name string) uint64 { return maphash.String(seed, name) }
 
-func nibble(h uint64, depth int) uint16 { return 1 << (h >> (4 * depth) & 15) }
+// nibble is the slot of a hash at a depth. It takes the highest bits first, so
+// that hashes in order are in the order of the slots at every depth.
+func nibble(h uint64, depth int) int { return int(h >> (60 - 4*depth) & 15) }
 
-func (n *node[V]) index(bit uint16) int { return bits.OnesCount16(n.bitmap & (bit - 1)) }
+func (t tree[V]) get(name string) (V, bool) { return t.find(hash(name), name) }
 
-func (t tree[V]) get(name string) (v V, ok bool) {
-	h := hash(name)
+func (t tree[V]) find(h uint64, name string) (v V, ok bool) {
 	n := t.root
-	for depth := 0; n != nil; depth++ {
-		if depth == maxDepth {
-			for i := range n.slots {
-				if n.slots[i].name == name {
-					return n.slots[i].value, true
-				}
-			}
-			return v, false
-		}
-		bit := nibble(h, depth)
+	for depth := 0; n != nil && depth < maxDepth; depth++ {
+		bit := uint16(1) << nibble(h, depth)
 		if n.bitmap&bit == 0 {
 			return v, false
 		}
-		s := &n.slots[n.index(bit)]
+		s := &n.slots[bits.OnesCount16(n.bitmap&(bit-1))]
 		if s.sub == nil {
-			return s.value, s.name == name
+			if s.name != name {
+				return v, false
+			}
+			return s.value, true
 		}
 		n = s.sub
+	}
+	if n != nil {
+		if i := n.index(name); i >= 0 {
+			return n.slots[i].value, true
+		}
 	}
 	return v, false
 }
 
-func (t tree[V]) with(name string, v V) tree[V] {
-	return tree[V]{t.root.with(hash(name), 0, slot[V]{name: name, value: v})}
+// index finds a name in a list of names whose hashes are equal.
+func (n *node[V]) index(name string) int {
+	return slices.IndexFunc(n.slots, func(s slot[V]) bool { return s.name == name })
 }
 
-func (n *node[V]) with(h uint64, depth int, leaf slot[V]) *node[V] {
-	if n == nil {
-		n = &node[V]{}
-	}
-	if depth == maxDepth {
-		for i := range n.slots {
-			if n.slots[i].name == leaf.name {
-				return n.replace(i, leaf)
-			}
-		}
-		return n.insert(len(n.slots), leaf)
-	}
-	bit := nibble(h, depth)
-	i := n.index(bit)
-	if n.bitmap&bit == 0 {
-		c := n.insert(i, leaf)
-		c.bitmap |= bit
-		return c
-	}
-	switch s := n.slots[i]; {
-	case s.sub != nil:
-		return n.replace(i, slot[V]{sub: s.sub.with(h, depth+1, leaf)})
-	case s.name == leaf.name:
-		return n.replace(i, leaf)
-	default: // two names share this prefix
-		var sub *node[V]
-		sub = sub.with(hash(s.name), depth+1, s)
-		return n.replace(i, slot[V]{sub: sub.with(h, depth+1, leaf)})
-	}
+func (t tree[V]) with(name string, v V) tree[V] {
+	return t.apply([]edit[V]{{hash: hash(name), name: name, value: v}})
 }
 
 func (t tree[V]) without(name string) tree[V] {
-	return tree[V]{t.root.without(hash(name), 0, name)}
+	return t.apply([]edit[V]{{hash: hash(name), name: name, gone: true}})
 }
 
-// without keeps the shape canonical: a node that is left with one value is
-// folded into its parent, so that equal sets have equal shapes.
-func (n *node[V]) without(h uint64, depth int, name string) *node[V] {
-	if n == nil {
-		return nil
+// apply makes edits that are in order (see [ordered]). It copies each node that
+// changes once, however many edits meet in it; a tree in which nothing changes
+// stays the same tree.
+func (t tree[V]) apply(edits []edit[V]) tree[V] {
+	if len(edits) == 0 {
+		return t
 	}
+	return tree[V]{t.root.apply(0, edits)}
+}
+
+// ordered sorts edits by hash and keeps the last one of each name.
+func ordered[V any](edits []edit[V]) []edit[V] {
+	if len(edits) < 2 {
+		return edits
+	}
+	for i := range edits {
+		edits[i].order = int32(i)
+	}
+	slices.SortFunc(edits, func(a, b edit[V]) int {
+		if a.hash != b.hash {
+			return cmp.Compare(a.hash, b.hash)
+		}
+		return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.order, b.order))
+	})
+	kept := edits[:0]
+	for i, e := range edits {
+		if i+1 == len(edits) || edits[i+1].name != e.name {
+			kept = append(kept, e)
+		}
+	}
+	clear(edits[len(kept):])
+	return kept
+}
+
+func (n *node[V]) apply(depth int, edits []edit[V]) *node[V] {
 	if depth == maxDepth {
-		for i := range n.slots {
-			if n.slots[i].name == name {
-				return n.remove(i)
-			}
-		}
-		return n
+		return n.list(edits)
 	}
-	bit := nibble(h, depth)
-	if n.bitmap&bit == 0 {
-		return n
+	var old node[V]
+	if n != nil {
+		old = *n
 	}
-	i := n.index(bit)
-	s := n.slots[i]
-	if s.sub == nil {
-		if s.name != name {
-			return n
+	var c node[V]
+	var room [16]slot[V]
+	changed := false
+	c.slots = room[:0]
+	for i := range 16 {
+		var s slot[V]
+		bit := uint16(1) << i
+		has := old.bitmap&bit != 0
+		if has {
+			s, old.slots = old.slots[0], old.slots[1:]
 		}
-		c := n.remove(i)
-		if c != nil {
-			c.bitmap &^= bit
+		here := 0
+		for here < len(edits) && nibble(edits[here].hash, depth) == i {
+			here++
 		}
-		return c
+		if here > 0 {
+			var moved bool
+			s, has, moved = s.apply(has, depth+1, edits[:here])
+			changed = changed || moved
+			edits = edits[here:]
+		}
+		if has {
+			c.bitmap |= bit
+			c.slots = append(c.slots, s)
+		}
 	}
-	sub := s.sub.without(h, depth+1, name)
 	switch {
-	case sub == s.sub:
+	case !changed:
 		return n
-	case sub == nil: // cannot happen in a canonical tree, and is harmless
-		c := n.remove(i)
-		if c != nil {
-			c.bitmap &^= bit
-		}
-		return c
-	case len(sub.slots) == 1 && sub.slots[0].sub == nil:
-		return n.replace(i, sub.slots[0])
-	}
-	return n.replace(i, slot[V]{sub: sub})
-}
-
-func (n *node[V]) replace(i int, s slot[V]) *node[V] {
-	c := &node[V]{n.bitmap, make([]slot[V], len(n.slots))}
-	copy(c.slots, n.slots)
-	c.slots[i] = s
-	return c
-}
-
-func (n *node[V]) insert(i int, s slot[V]) *node[V] {
-	c := &node[V]{n.bitmap, make([]slot[V], len(n.slots)+1)}
-	copy(c.slots, n.slots[:i])
-	c.slots[i] = s
-	copy(c.slots[i+1:], n.slots[i:])
-	return c
-}
-
-func (n *node[V]) remove(i int) *node[V] {
-	if len(n.slots) == 1 {
+	case c.bitmap == 0:
 		return nil
 	}
-	c := &node[V]{n.bitmap, make([]slot[V], len(n.slots)-1)}
-	copy(c.slots, n.slots[:i])
-	copy(c.slots[i:], n.slots[i+1:])
+	return &node[V]{c.bitmap, slices.Clone(c.slots)}
+}
+
+// apply returns what the edits make of a slot, which has a value or subtree or
+// not, and whether that is something else.
+func (s slot[V]) apply(has bool, depth int, edits []edit[V]) (_ slot[V], has2, changed bool) {
+	if e := &edits[0]; len(edits) == 1 && s.sub == nil && (!has || s.name == e.name) {
+		if e.gone {
+			return slot[V]{}, false, has
+		}
+		return slot[V]{name: e.name, value: e.value}, true, true
+	}
+	n := s.node(has, depth)
+	c := n.apply(depth, edits)
+	switch {
+	case c == n:
+		return s, has, false
+	case c == nil:
+		return slot[V]{}, false, true
+	case len(c.slots) == 1 && c.slots[0].sub == nil:
+		return c.slots[0], true, true // one name needs no subtree
+	}
+	return slot[V]{sub: c}, true, true
+}
+
+// node returns the content of a slot as a node at the depth below it.
+func (s slot[V]) node(has bool, depth int) *node[V] {
+	switch {
+	case !has || s.sub != nil:
+		return s.sub
+	case depth == maxDepth:
+		return &node[V]{slots: []slot[V]{s}}
+	}
+	return &node[V]{1 << nibble(hash(s.name), depth), []slot[V]{s}}
+}
+
+// list applies edits to a list of names whose hashes are equal.
+func (n *node[V]) list(edits []edit[V]) *node[V] {
+	c, changed := &node[V]{}, false
+	if n != nil {
+		c.slots = slices.Clone(n.slots)
+	}
+	for _, e := range edits {
+		i := c.index(e.name)
+		switch {
+		case i < 0 && e.gone:
+			continue
+		case i < 0:
+			c.slots = append(c.slots, slot[V]{name: e.name, value: e.value})
+		case e.gone:
+			c.slots = slices.Delete(c.slots, i, i+1)
+		default:
+			c.slots[i].value = e.value
+		}
+		changed = true
+	}
+	switch {
+	case !changed:
+		return n
+	case len(c.slots) == 0:
+		return nil
+	}
 	return c
 }
 
-// all yields every name and value, in no particular order.
-func (t tree[V]) all() iter.Seq2[string, V] {
-	return func(yield func(string, V) bool) { t.root.walk(yield) }
-}
-
+// walk yields every name and value, in no particular order, and reports
+// whether it came to the end.
 func (n *node[V]) walk(yield func(string, V) bool) bool {
 	if n == nil {
 		return true
@@ -190,50 +245,37 @@ func (n *node[V]) walk(yield func(string, V) bool) bool {
 	return true
 }
 
-// diff calls f with each name whose value may differ between a and b, as told
-// by same; shared structure is skipped. has tells on which side it exists.
-func diff[V any](a, b *node[V], depth int, same func(V, V) bool, f func(name string, old, new V, inOld, inNew bool) bool) bool {
-	if a == b {
-		return true
-	}
+// diff calls f with the values that are not the same in a and b, and with the
+// zero value for a name that one of them does not have, until f returns false.
+// Structure that both share is skipped.
+func diff[V any](a, b *node[V], depth int, same, f func(old, new V) bool) bool {
 	var zero V
-	only := func(n *node[V], old bool) bool {
-		return n.walk(func(name string, v V) bool {
-			if old {
-				return f(name, v, zero, true, false)
-			}
-			return f(name, zero, v, false, true)
-		})
+	switch {
+	case a == b:
+		return true
+	case b == nil:
+		return a.walk(func(_ string, v V) bool { return f(v, zero) })
+	case a == nil:
+		return b.walk(func(_ string, v V) bool { return f(zero, v) })
+	case depth == maxDepth:
+		return diffLists(a, b, same, f)
 	}
-	if a == nil || b == nil {
-		return only(a, true) && only(b, false)
-	}
-	if depth == maxDepth {
-		return diffLists(a.slots, b.slots, same, f)
-	}
+	x, y := a.slots, b.slots
 	for rest := a.bitmap | b.bitmap; rest != 0; rest &= rest - 1 {
+		var s, u slot[V]
 		bit := rest & -rest
-		var x, y slot[V]
 		inA, inB := a.bitmap&bit != 0, b.bitmap&bit != 0
 		if inA {
-			x = a.slots[a.index(bit)]
+			s, x = x[0], x[1:]
 		}
 		if inB {
-			y = b.slots[b.index(bit)]
+			u, y = y[0], y[1:]
 		}
 		ok := true
-		switch {
-		case x.sub != nil && y.sub != nil:
-			ok = diff(x.sub, y.sub, depth+1, same, f)
-		case x.sub == nil && y.sub == nil:
-			switch {
-			case inA && inB && x.name == y.name:
-				ok = same(x.value, y.value) || f(x.name, x.value, y.value, true, true)
-			default:
-				ok = (!inA || f(x.name, x.value, zero, true, false)) && (!inB || f(y.name, zero, y.value, false, true))
-			}
-		default: // a value on one side, a subtree (or nothing) on the other
-			ok = diffLists(flatten(x, inA), flatten(y, inB), same, f)
+		if inA && inB && s.sub == nil && u.sub == nil && s.name == u.name {
+			ok = same(s.value, u.value) || f(s.value, u.value)
+		} else {
+			ok = diff(s.node(inA, depth+1), u.node(inB, depth+1), depth+1, same, f)
 		}
 		if !ok {
 			return false
@@ -242,39 +284,20 @@ func diff[V any](a, b *node[V], depth int, same func(V, V) bool, f func(name str
 	return true
 }
 
-func flatten[V any](s slot[V], in bool) (out []slot[V]) {
-	if !in {
-		return nil
-	}
-	if s.sub == nil {
-		return []slot[V]{s}
-	}
-	s.sub.walk(func(name string, v V) bool { out = append(out, slot[V]{name: name, value: v}); return true })
-	return out
-}
-
-// diffLists compares short lists; one of them has at most a handful of slots.
-func diffLists[V any](a, b []slot[V], same func(V, V) bool, f func(name string, old, new V, inOld, inNew bool) bool) bool {
+// diffLists is diff of two lists of names whose hashes are equal.
+func diffLists[V any](a, b *node[V], same, f func(old, new V) bool) bool {
 	var zero V
-	find := func(l []slot[V], name string) *slot[V] {
-		for i := range l {
-			if l[i].name == name {
-				return &l[i]
-			}
-		}
-		return nil
-	}
-	for i := range a {
-		if y := find(b, a[i].name); y == nil {
-			if !f(a[i].name, a[i].value, zero, true, false) {
+	for _, s := range a.slots {
+		if i := b.index(s.name); i < 0 {
+			if !f(s.value, zero) {
 				return false
 			}
-		} else if !same(a[i].value, y.value) && !f(a[i].name, a[i].value, y.value, true, true) {
+		} else if v := b.slots[i].value; !same(s.value, v) && !f(s.value, v) {
 			return false
 		}
 	}
-	for i := range b {
-		if find(a, b[i].name) == nil && !f(b[i].name, zero, b[i].value, false, true) {
+	for _, u := range b.slots {
+		if a.index(u.name) < 0 && !f(zero, u.value) {
 			return false
 		}
 	}

@@ -1,0 +1,89 @@
+package xds
+
+import (
+	"fmt"
+	"runtime"
+	"sync"
+	"testing"
+)
+
+func TestSinceIsShared(t *testing.T) {
+	old := (&Table{}).With([]*Resource{named("a", "1"), named("b", "1")})
+	tab := old.With([]*Resource{named("a", "2")}, "b")
+	got := make([]*Changes, 8)
+	var wg sync.WaitGroup
+	for i := range got {
+		wg.Go(func() { got[i] = tab.Since(old.Versions()) })
+	}
+	wg.Wait()
+	for _, c := range got {
+		if c != got[0] {
+			t.Fatal("two streams that ask for the same get two objects")
+		}
+	}
+	if c := got[0]; len(c.Upserts) != 1 || c.Upserts[0] != tab.Lookup("a") || len(c.Removed) != 1 || c.Removed[0] != "b" {
+		t.Errorf("changes: %v, %v", c.Upserts, c.Removed)
+	}
+	if tab.Since(nil) == got[0] {
+		t.Error("another question has the same answer")
+	}
+}
+
+// A table does not keep the changes that nobody holds, and few of the old
+// versions that it was asked about.
+func TestSinceIsForgotten(t *testing.T) {
+	tab := (&Table{}).With([]*Resource{named("a", "1")})
+	gone := make(chan bool, 1)
+	func() {
+		c := tab.Since(nil)
+		runtime.AddCleanup(c, func(gone chan bool) { gone <- true }, gone)
+	}()
+	runtime.GC()
+	<-gone
+	if c := tab.Since(nil); len(c.Upserts) != 1 {
+		t.Errorf("asked again: %v", c.Upserts)
+	}
+	old := &Table{}
+	for i := range 500 {
+		old = old.With([]*Resource{named("a", fmt.Sprint(i))})
+		tab.Since(old.Versions())
+	}
+	if n := len(tab.since); n > 65 {
+		t.Errorf("%d old versions are kept", n)
+	}
+}
+
+// DELTA-13 "parts": they have everything once, in order, and are shared.
+func TestSplit(t *testing.T) {
+	var set []*Resource
+	for i := range 10 {
+		set = append(set, named(fmt.Sprint("n", i), "0123456789"))
+	}
+	old := (&Table{}).With([]*Resource{named("gone", "")})
+	c := old.With(set, "gone").Since(old.Versions())
+	for _, limit := range []int{0, 1, 500, 1 << 20} {
+		c := &Changes{Upserts: c.Upserts, Removed: c.Removed}
+		parts := c.Split(limit)
+		n := 0
+		for i, p := range parts {
+			if len(p.Upserts) == 0 {
+				t.Errorf("limit %d: part %d is empty", limit, i)
+			}
+			for _, r := range p.Upserts {
+				if r != c.Upserts[n] {
+					t.Errorf("limit %d: part %d has %s, want %s", limit, i, r.Name, c.Upserts[n].Name)
+				}
+				n++
+			}
+			if last := i == len(parts)-1; last != (len(p.Removed) == 1) {
+				t.Errorf("limit %d: part %d of %d has the removals %v", limit, i, len(parts), p.Removed)
+			}
+		}
+		if n != len(set) {
+			t.Errorf("limit %d: %d of %d resources", limit, n, len(set))
+		}
+		if again := c.Split(limit); again[0] != parts[0] {
+			t.Errorf("limit %d: parts are not shared", limit)
+		}
+	}
+}

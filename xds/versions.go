@@ -1,0 +1,62 @@
+package xds
+
+import "iter"
+
+// Versions is an immutable set of stamps: a table without its bodies. It is
+// what a client may hold, so keeping one does not keep old bodies alive. The
+// nil *Versions is empty.
+type Versions struct {
+	stamps tree[*Stamp]
+	sum    Sum
+	len    int
+}
+
+// Get returns the stamp of a name, or nil.
+func (v *Versions) Get(name string) *Stamp {
+	if v == nil {
+		return nil
+	}
+	s, _ := v.stamps.get(name)
+	return s
+}
+
+// Len returns the number of names.
+func (v *Versions) Len() int {
+	if v == nil {
+		return 0
+	}
+	return v.len
+}
+
+// Sum returns the sum of the content.
+func (v *Versions) Sum() Sum {
+	if v == nil {
+		return Sum{}
+	}
+	return v.sum
+}
+
+// All yields the stamps in no particular order.
+func (v *Versions) All() iter.Seq[*Stamp] {
+	return func(yield func(*Stamp) bool) {
+		if v != nil {
+			v.stamps.root.walk(func(_ string, s *Stamp) bool { return yield(s) })
+		}
+	}
+}
+
+// Since yields the stamps in which v differs from old, as (old, new) with nil
+// for "absent", in no particular order. It costs the difference, not the size,
+// when one was made from the other.
+func (v *Versions) Since(old *Versions) iter.Seq2[*Stamp, *Stamp] {
+	return func(yield func(*Stamp, *Stamp) bool) {
+		var a, b *node[*Stamp]
+		if old != nil {
+			a = old.stamps.root
+		}
+		if v != nil {
+			b = v.stamps.root
+		}
+		diff(a, b, 0, func(x, y *Stamp) bool { return x == y || x.Sum == y.Sum }, yield)
+	}
+}

@@ -2,14 +2,18 @@ package e2e
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"syscall"
 	"testing"
 	"time"
+
+	"google.golang.org/protobuf/encoding/protojson"
 )
 
 // A daemon is the server under test with its directory of configuration. It
@@ -61,6 +65,34 @@ func renamed(dir string, _ int, w world) error {
 		return err
 	}
 	return os.Rename(next, filepath.Join(dir, "world.yaml"))
+}
+
+// sourcedBy is a layout whose resources come as the variant says, and not by
+// ADS, where it has streams of its own.
+func sourcedBy(v variant, l layout) layout {
+	if !v.own {
+		return l
+	}
+	source, err := json.Marshal(v.apiConfigSource())
+	if err != nil {
+		panic(err)
+	}
+	ads := regexp.MustCompile(`"ads": *\{\}`)
+	return func(dir string, n int, w world) error {
+		moved := newWorld()
+		for k, m := range w {
+			b, err := protojson.Marshal(m)
+			if err != nil {
+				return err
+			}
+			b = ads.ReplaceAllLiteral(b, append([]byte(`"api_config_source":`), source...))
+			moved[k] = m.ProtoReflect().New().Interface()
+			if err := protojson.Unmarshal(b, moved[k]); err != nil {
+				return err
+			}
+		}
+		return l(dir, n, moved)
+	}
 }
 
 // mounted is a file for each type, as Kubernetes mounts a ConfigMap: the files

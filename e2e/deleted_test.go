@@ -11,8 +11,8 @@ import (
 
 func TestListenerDeletedAndBack(t *testing.T) {
 	t.Parallel()
-	each(t, "SOTW-8 DELTA-8 listener goes and returns", func(t *testing.T, variant string) {
-		s := startSite(t, variant)
+	each(t, "SOTW-8 DELTA-8 listener goes and returns", func(t *testing.T, v variant) {
+		s := startSite(t, v)
 		l := loaded(t, s.side, nil)
 		gone := s.world[key(httpListener("ingress", 0, ""))]
 		p := s.commit("ingress deleted", func(w world) { w.drop(gone) })
@@ -20,7 +20,7 @@ func TestListenerDeletedAndBack(t *testing.T) {
 		eventually(t, soon, "it is no longer in force", s.envoy.hasListeners("side"))
 		s.quiet()
 		exactly(t, 1, "LDS response", s.Since(p).Responses("LDS"))
-		if variant == delta {
+		if v == delta {
 			carries(t, "LDS -ingress", s.Since(p).Responses("LDS"))
 		} else {
 			carries(t, "LDS side", s.Since(p).Responses("LDS"))
@@ -46,12 +46,12 @@ func TestListenerDeletedAndBack(t *testing.T) {
 // Envoy keeps routes that its listeners name, told of the deletion or not.
 func TestRoutesDeletedAndBack(t *testing.T) {
 	t.Parallel()
-	each(t, "SOTW-9 SOTW-11 DELTA-8 routes go and return", func(t *testing.T, variant string) {
-		s := startSite(t, variant)
+	each(t, "SOTW-9 SOTW-11 DELTA-8 routes go and return", func(t *testing.T, v variant) {
+		s := startSite(t, v)
 		l := loaded(t, s.ingress, nil)
 		p := s.commit("ingress' routes deleted", func(w world) { w.drop(routes("ingress", "", "")) })
 		s.nextChange()
-		if variant == sotw {
+		if v == sotw {
 			exactly(t, 0, "RDS response", s.Since(p).Responses("RDS"))
 		} else {
 			carries(t, "RDS -ingress", s.Since(p).Responses("RDS"))
@@ -66,8 +66,8 @@ func TestRoutesDeletedAndBack(t *testing.T) {
 
 func TestClusterDeletedAndBack(t *testing.T) {
 	t.Parallel()
-	each(t, "SOTW-8 DELTA-8 WARM-1 cluster goes and returns", func(t *testing.T, variant string) {
-		s := startSite(t, variant)
+	each(t, "SOTW-8 DELTA-8 WARM-1 cluster goes and returns", func(t *testing.T, v variant) {
+		s := startSite(t, v)
 		l := loaded(t, s.side, nil)
 		s.commit("backend deleted, though routes lead there", func(w world) {
 			w.drop(edsCluster("backend", 0), assignment("backend"))
@@ -83,8 +83,8 @@ func TestClusterDeletedAndBack(t *testing.T) {
 		exactly(t, 0, "NACK", s.Since(0).NACKs())
 	})
 
-	each(t, "ADS-3 a cluster that its routes moved away from", func(t *testing.T, variant string) {
-		s := startSite(t, variant)
+	each(t, "ADS-3 a cluster that its routes moved away from", func(t *testing.T, v variant) {
+		s := startSite(t, v)
 		l := loaded(t, s.ingress, nil)
 		for i := range 5 {
 			gen := fmt.Sprint(2 + 2*i)
@@ -97,7 +97,7 @@ func TestClusterDeletedAndBack(t *testing.T) {
 			inOrder(t, s.Since(p),
 				"RDS", func(r tap.Record) bool { return r.Type == "RDS" && r.Has("ingress") },
 				"CDS without backend", func(r tap.Record) bool {
-					return r.Type == "CDS" && (slices.Contains(r.Removed, "backend") || variant == sotw && !r.Has("backend"))
+					return r.Type == "CDS" && (slices.Contains(r.Removed, "backend") || v == sotw && !r.Has("backend"))
 				})
 			gen = fmt.Sprint(3 + 2*i)
 			s.commit("and back", func(w world) {
@@ -110,8 +110,8 @@ func TestClusterDeletedAndBack(t *testing.T) {
 		exactly(t, 0, "NACK", s.Since(0).NACKs())
 	})
 
-	each(t, "ADS-3 listener, routes and cluster go together and return", func(t *testing.T, variant string) {
-		s := startSite(t, variant)
+	each(t, "ADS-3 listener, routes and cluster go together and return", func(t *testing.T, v variant) {
+		s := startSite(t, v)
 		l := loaded(t, s.side, nil)
 		s.commit("all of ingress deleted", func(w world) {
 			w.drop(httpListener("ingress", 0, ""), routes("ingress", "", ""), edsCluster("backend", 0), assignment("backend"))

@@ -16,11 +16,38 @@ import (
 	"time"
 )
 
-// The variants of ADS that Envoy speaks, by the api_type of its bootstrap.
-const (
-	sotw  = "GRPC"
-	delta = "DELTA_GRPC"
+// A variant is how Envoy talks to its management server.
+type variant struct {
+	api string // the api_type of its bootstrap
+	own bool   // a stream of its own for each subscription, instead of ADS
+}
+
+var (
+	sotw     = variant{api: "GRPC"}
+	delta    = variant{api: "DELTA_GRPC"}
+	ownSotw  = variant{api: "GRPC", own: true}
+	ownDelta = variant{api: "DELTA_GRPC", own: true}
 )
+
+func (v variant) String() string {
+	s := "sotw"
+	if v.api == delta.api {
+		s = "delta"
+	}
+	if v.own {
+		s += " on own streams"
+	}
+	return s
+}
+
+// apiConfigSource is where resources come from, in a bootstrap or in resources.
+func (v variant) apiConfigSource() map[string]any {
+	return map[string]any{
+		"api_type":              v.api,
+		"transport_api_version": "V3",
+		"grpc_services":         []any{map[string]any{"envoy_grpc": map[string]any{"cluster_name": "xds"}}},
+	}
+}
 
 const envoyPath = "../.cache/envoy/envoy-1.40.0"
 
@@ -33,13 +60,13 @@ type envoy struct {
 
 // startEnvoy runs an Envoy with that node id whose management server is on the
 // loopback's port. It is killed when the test ends.
-func startEnvoy(t *testing.T, id, variant string, port int) *envoy {
+func startEnvoy(t *testing.T, id string, v variant, port int) *envoy {
 	t.Helper()
 	needs(t, envoyPath)
 	dir := t.TempDir()
 	config, address := filepath.Join(dir, "bootstrap.json"), filepath.Join(dir, "admin")
 	e := &envoy{t: t, log: filepath.Join(dir, "envoy.log")}
-	if err := os.WriteFile(config, bootstrap(id, variant, port), 0o600); err != nil {
+	if err := os.WriteFile(config, bootstrap(id, v, port), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	log, err := os.Create(e.log)
@@ -80,22 +107,21 @@ func startEnvoy(t *testing.T, id, variant string, port int) *envoy {
 	return e
 }
 
-func bootstrap(id, variant string, port int) []byte {
+func bootstrap(id string, v variant, port int) []byte {
 	type m map[string]any
 	type l []any
-	ads := m{"resource_api_version": "V3", "ads": m{}}
+	source := m{"resource_api_version": "V3", "ads": m{}}
+	dynamic := m{"cds_config": source, "lds_config": source}
+	if v.own {
+		delete(source, "ads")
+		source["api_config_source"] = v.apiConfigSource()
+	} else {
+		dynamic["ads_config"] = v.apiConfigSource()
+	}
 	b, err := json.MarshalIndent(m{
-		"node":  m{"id": id, "cluster": "e2e"},
-		"admin": m{"address": m{"socket_address": m{"address": "127.0.0.1", "port_value": 0}}},
-		"dynamic_resources": m{
-			"cds_config": ads,
-			"lds_config": ads,
-			"ads_config": m{
-				"api_type":              variant,
-				"transport_api_version": "V3",
-				"grpc_services":         l{m{"envoy_grpc": m{"cluster_name": "xds"}}},
-			},
-		},
+		"node":              m{"id": id, "cluster": "e2e"},
+		"admin":             m{"address": m{"socket_address": m{"address": "127.0.0.1", "port_value": 0}}},
+		"dynamic_resources": dynamic,
 		"static_resources": m{"clusters": l{m{
 			"name":            "xds",
 			"type":            "STATIC",

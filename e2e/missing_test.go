@@ -12,14 +12,14 @@ import (
 // must not hold back what has nothing to do with it.
 func TestStuckCluster(t *testing.T) {
 	t.Parallel()
-	each(t, "ADS-6 unrelated changes arrive", func(t *testing.T, variant string) {
-		s := startSite(t, variant)
+	each(t, "ADS-6 unrelated changes arrive", func(t *testing.T, v variant) {
+		s := startSite(t, v)
 		l := loaded(t, s.ingress, nil)
 		p := s.commit("a cluster without assignment, and routes change", func(w world) {
 			w.set(edsCluster("stuck", time.Second), routes("side", "2", "other"))
 		})
 		eventually(t, soon, "the routes of the same commit", s.side.gets(answer{"b", "2"}))
-		if variant == sotw {
+		if v == sotw {
 			exactly(t, 0, "ACK of CDS, so the cluster is not stuck", s.Since(p).ACKs("CDS"))
 		}
 		s.commit("routes change again", func(w world) { w.set(routes("ingress", "3", "other")) })
@@ -27,7 +27,7 @@ func TestStuckCluster(t *testing.T) {
 		third := freePort(t)
 		s.commit("a listener is new", func(w world) { w.set(httpListener("third", third, "side")) })
 		eventually(t, soon, "it is in force", via(t, third).gets(answer{"b", "2"}))
-		if variant == sotw {
+		if v == sotw {
 			exactly(t, 0, "ACK of CDS, so the cluster is not stuck", s.Since(p).ACKs("CDS"))
 		}
 		s.commit("the assignment is there", func(w world) { w.set(assignment("stuck", s.a.port)) })
@@ -57,19 +57,19 @@ func TestMissingAtStart(t *testing.T) {
 	// Told at its start that a route configuration does not exist, Envoy 1.40
 	// initialises for ever, and none of its listeners serves. Left without an
 	// answer, it goes on after 15 s. So the answer comes later than that.
-	each(t, "DELTA-7 missing routes do not keep Envoy from starting", func(t *testing.T, variant string) {
+	each(t, "DELTA-7 missing routes do not keep Envoy from starting", func(t *testing.T, v variant) {
 		s := newSite(t, renamed)
 		port := freePort(t)
 		broken := via(t, port)
 		s.commit("a listener without routes", func(w world) { w.set(httpListener("broken", port, "missing")) })
-		s.Mark("envoy started: %s", variant)
-		s.envoy = startEnvoy(t, "e2e", variant, s.Addr().Port)
+		s.Mark("envoy started: %s", v)
+		s.envoy = startEnvoy(t, "e2e", v, s.Addr().Port)
 		eventually(t, 20*time.Second, "envoy is live", s.envoy.live)
 		eventually(t, soon, "the other listeners serve", s.ingress.gets(answer{"a", "1"}))
 		l := loaded(t, s.ingress, nil)
 		missing := func(r tap.Record) bool { return slices.Contains(r.Removed, "missing") }
 		exactly(t, 0, "response that says so", s.Since(0).Where(missing))
-		if variant == delta {
+		if v == delta {
 			s.sees(0, 15*time.Second, "told in the end", func(rs tap.Records) bool { return len(rs.Where(missing)) == 1 })
 		}
 		s.commit("the routes are there", func(w world) { w.set(routes("missing", "2", "other")) })

@@ -11,8 +11,8 @@ import (
 // is on no version it states, and going back must be told.
 func TestRefusedListener(t *testing.T) {
 	t.Parallel()
-	each(t, "SOTW-4 SOTW-5 SOTW-21 DELTA-15 refused once, fixed, reverted", func(t *testing.T, variant string) {
-		s := startSite(t, variant)
+	each(t, "SOTW-4 SOTW-5 SOTW-21 DELTA-15 refused once, fixed, reverted", func(t *testing.T, v variant) {
+		s := startSite(t, v)
 		l := loaded(t, s.ingress, nil)
 		good, bad := freePort(t), freePort(t)
 		goods, bads := via(t, good), via(t, bad)
@@ -46,8 +46,8 @@ func TestRefusedListener(t *testing.T) {
 
 func TestRefusedCluster(t *testing.T) {
 	t.Parallel()
-	each(t, "SOTW-5 SOTW-21 DELTA-15 refused once, reverted", func(t *testing.T, variant string) {
-		s := startSite(t, variant)
+	each(t, "SOTW-5 SOTW-21 DELTA-15 refused once, reverted", func(t *testing.T, v variant) {
+		s := startSite(t, v)
 		l := loaded(t, s.ingress, nil)
 		p := s.refuseCluster()
 		nack := s.refusedOnce(p, "CDS")
@@ -86,8 +86,8 @@ func TestRefusedCluster(t *testing.T) {
 
 func TestRefusedRoutes(t *testing.T) {
 	t.Parallel()
-	each(t, "SOTW-5 DELTA-15 refused once, the others go on", func(t *testing.T, variant string) {
-		s := startSite(t, variant)
+	each(t, "SOTW-5 DELTA-15 refused once, the others go on", func(t *testing.T, v variant) {
+		s := startSite(t, v)
 		l := loaded(t, s.ingress, nil)
 		p := s.commit("ingress' routes are bad", func(w world) { w.set(brokenRoutes("ingress")) })
 		s.refusedOnce(p, "RDS")

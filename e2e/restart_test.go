@@ -11,8 +11,8 @@ import (
 // versions depend on the content alone.
 func TestRestart(t *testing.T) {
 	t.Parallel()
-	each(t, "SOTW-12 SOTW-13 DELTA-9 the same content is not sent again", func(t *testing.T, variant string) {
-		s := startSite(t, variant)
+	each(t, "SOTW-12 SOTW-13 DELTA-9 the same content is not sent again", func(t *testing.T, v variant) {
+		s := startSite(t, v)
 		l := loaded(t, s.ingress, nil)
 		for range 2 {
 			s.kill()
@@ -20,7 +20,7 @@ func TestRestart(t *testing.T) {
 			s.back(p)
 			s.nextChange()
 			rs := s.Since(p)
-			if variant == delta {
+			if v == delta {
 				carries(t, "EDS other", rs.Responses())
 				exactly(t, 1, "response", rs.Responses())
 			} else {
@@ -33,8 +33,8 @@ func TestRestart(t *testing.T) {
 		l.unharmed(t)
 	})
 
-	each(t, "SOTW-12 DELTA-8 DELTA-9 what changed meanwhile is sent", func(t *testing.T, variant string) {
-		s := startSite(t, variant)
+	each(t, "SOTW-12 DELTA-8 DELTA-9 what changed meanwhile is sent", func(t *testing.T, v variant) {
+		s := startSite(t, v)
 		l := loaded(t, s.ingress, nil)
 		s.kill()
 		s.commit("everything changes", func(w world) {

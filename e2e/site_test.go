@@ -40,17 +40,17 @@ func newSite(t *testing.T, l layout) *site {
 
 // startSite starts an Envoy of the variant and waits until it serves and all
 // is quiet.
-func startSite(t *testing.T, variant string) *site {
+func startSite(t *testing.T, v variant) *site {
 	t.Helper()
-	s := newSite(t, renamed)
-	s.start(variant)
+	s := newSite(t, sourcedBy(v, renamed))
+	s.start(v)
 	return s
 }
 
-func (s *site) start(variant string) {
+func (s *site) start(v variant) {
 	s.t.Helper()
-	s.Mark("envoy started: %s", variant)
-	s.envoy = startEnvoy(s.t, "e2e", variant, s.Addr().Port)
+	s.Mark("envoy started: %s", v)
+	s.envoy = startEnvoy(s.t, "e2e", v, s.Addr().Port)
 	eventually(s.t, 10*time.Second, "envoy is live", s.envoy.live)
 	eventually(s.t, 5*time.Second, "ingress serves", s.ingress.gets(answer{"a", "1"}))
 	eventually(s.t, 5*time.Second, "side serves", s.side.gets(answer{"b", "1"}))
@@ -78,7 +78,12 @@ func (s *site) nextChange() {
 }
 
 // each runs a test once with an Envoy of each variant of ADS.
-func each(t *testing.T, name string, f func(t *testing.T, variant string)) {
-	t.Run(name+" sotw", func(t *testing.T) { t.Parallel(); f(t, sotw) })
-	t.Run(name+" delta", func(t *testing.T) { t.Parallel(); f(t, delta) })
+func each(t *testing.T, name string, f func(t *testing.T, v variant)) {
+	among(t, name, f, sotw, delta)
+}
+
+func among(t *testing.T, name string, f func(t *testing.T, v variant), variants ...variant) {
+	for _, v := range variants {
+		t.Run(fmt.Sprint(name, " ", v), func(t *testing.T) { t.Parallel(); f(t, v) })
+	}
 }

@@ -38,10 +38,18 @@ type answer struct {
 // A caller sends one request through the data plane.
 type caller func(context.Context) (answer, error)
 
-// via is a caller of Envoy's listener on the port, with connections of its own.
+// via is a caller of Envoy's listener on the port, which keeps its connections.
 func via(t *testing.T, port int) caller {
 	tr := &http.Transport{MaxIdleConnsPerHost: 100}
 	t.Cleanup(tr.CloseIdleConnections)
+	return calls(tr, port)
+}
+
+// anew is a caller that connects for each request. When a listener changes,
+// Envoy lets connections that stand end under the old one.
+func anew(port int) caller { return calls(&http.Transport{DisableKeepAlives: true}, port) }
+
+func calls(tr *http.Transport, port int) caller {
 	return func(ctx context.Context) (answer, error) {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d/", port), nil)
 		if err != nil {

@@ -12,8 +12,8 @@ import (
 
 func TestStart(t *testing.T) {
 	t.Parallel()
-	each(t, "TYP-3 ADS-1 SOTW-6 one answer for each type", func(t *testing.T, variant string) {
-		s := startSite(t, variant)
+	each(t, "TYP-3 ADS-1 SOTW-6 one answer for each type", func(t *testing.T, v variant) {
+		s := startSite(t, v)
 		p := s.Mark("what was not said until the next change was not going to be said")
 		s.nextChange()
 		carries(t, "EDS other", s.Since(p).Responses())
@@ -29,8 +29,8 @@ func TestStart(t *testing.T) {
 
 func TestEndpointMoved(t *testing.T) {
 	t.Parallel()
-	each(t, "SOTW-9 DELTA-12 only the changed assignment is sent", func(t *testing.T, variant string) {
-		s := startSite(t, variant)
+	each(t, "SOTW-9 DELTA-12 only the changed assignment is sent", func(t *testing.T, v variant) {
+		s := startSite(t, v)
 		l := loaded(t, s.ingress, nil)
 		p := s.commit("backend moves from a to b", func(w world) { w.set(assignment("backend", s.b.port)) })
 		eventually(t, soon, "traffic moves", s.ingress.gets(answer{"b", "1"}))
@@ -42,8 +42,8 @@ func TestEndpointMoved(t *testing.T) {
 
 func TestRouteChanged(t *testing.T) {
 	t.Parallel()
-	each(t, "SOTW-9 DELTA-12 only the changed routes are sent", func(t *testing.T, variant string) {
-		s := startSite(t, variant)
+	each(t, "SOTW-9 DELTA-12 only the changed routes are sent", func(t *testing.T, v variant) {
+		s := startSite(t, v)
 		l := loaded(t, s.ingress, nil)
 		p := s.commit("ingress leads to other", func(w world) { w.set(routes("ingress", "2", "other")) })
 		eventually(t, soon, "traffic moves", s.ingress.gets(answer{"b", "2"}))
@@ -55,8 +55,8 @@ func TestRouteChanged(t *testing.T) {
 
 func TestListenerChanged(t *testing.T) {
 	t.Parallel()
-	each(t, "WARM-3 routes are not sent again", func(t *testing.T, variant string) {
-		s := startSite(t, variant)
+	each(t, "WARM-3 routes are not sent again", func(t *testing.T, v variant) {
+		s := startSite(t, v)
 		l := loaded(t, s.ingress, nil)
 		p := s.commit("ingress gets a name", func(w world) { w.set(namedListener("ingress", s.ingressPort, "ingress", "second")) })
 		eventually(t, soon, "the new listener is in force", s.envoy.dumps("dynamic_listeners", `"server_name": "second"`))
@@ -71,8 +71,8 @@ func TestListenerChanged(t *testing.T) {
 // comes again. A server that does not send it stalls Envoy for 15 s.
 func TestClusterChangedInPlace(t *testing.T) {
 	t.Parallel()
-	each(t, "WARM-1 WARM-2 ADS-7 in force within a second", func(t *testing.T, variant string) {
-		s := startSite(t, variant)
+	each(t, "WARM-1 WARM-2 ADS-7 in force within a second", func(t *testing.T, v variant) {
+		s := startSite(t, v)
 		l := loaded(t, s.ingress, nil)
 		p := s.commit("backend's timeout becomes 2 s", func(w world) { w.set(edsCluster("backend", 2*time.Second)) })
 		eventually(t, soon, "the new cluster is in force", s.envoy.inForce("backend", "2s"))
@@ -111,8 +111,8 @@ func TestClusterChangedInPlace(t *testing.T) {
 // routes there: new things first, then the routes, then the end of the old.
 func TestClusterReplaced(t *testing.T) {
 	t.Parallel()
-	each(t, "ADS-2 ADS-3 ADS-4 make before break under load", func(t *testing.T, variant string) {
-		s := startSite(t, variant)
+	each(t, "ADS-2 ADS-3 ADS-4 make before break under load", func(t *testing.T, v variant) {
+		s := startSite(t, v)
 		l := loaded(t, s.ingress, nil)
 		old := "backend"
 		replace := func(i int) (p tap.Point) {
@@ -134,9 +134,9 @@ func TestClusterReplaced(t *testing.T) {
 			"EDS with its assignment", func(r tap.Record) bool { return r.Type == "EDS" && r.Has(old) },
 			"RDS", func(r tap.Record) bool { return r.Type == "RDS" && r.Has("ingress") },
 			"CDS without the old cluster", func(r tap.Record) bool {
-				return r.Type == "CDS" && (slices.Contains(r.Removed, "backend") || variant == sotw && !r.Has("backend"))
+				return r.Type == "CDS" && (slices.Contains(r.Removed, "backend") || v == sotw && !r.Has("backend"))
 			})
-		if variant == sotw {
+		if v == sotw {
 			first := rs.Responses("CDS")[0]
 			if !first.Has("backend") {
 				t.Errorf("the old cluster left before the routes: %v", first)

@@ -160,6 +160,9 @@ func (u *subscription) settle(s *Session, req xds.Request) {
 		}
 	}
 	if p == nil {
+		if err == nil && n == u.nonce {
+			return // a repeat at the newest nonce
+		}
 		s.event(Event{Kind: Stale, Type: u.typ, Nonce: req.Nonce})
 		return
 	}

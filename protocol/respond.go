@@ -185,6 +185,7 @@ func (s *Session) respond(u *subscription) []*xds.Response {
 	var out []*xds.Response
 	for i, c := range parts {
 		s.nonces++
+		u.nonce = s.nonces
 		p := part{nonce: s.nonces, removed: i == len(parts)-1}
 		if n := len(c.Upserts); n > 0 {
 			p.lo, p.hi = c.Upserts[0].Name, c.Upserts[n-1].Name

@@ -114,8 +114,12 @@ func (s *Session) Receive(req xds.Request) error {
 	if first {
 		u.begin(s, req, t)
 		s.warming(u)
-	} else if req.Nonce != "" {
+	} else if req.Nonce != "" || s.variant == xds.SotW && u.nonce != 0 {
 		u.settle(s, req)
+	}
+	if !u.wildcard && u.count == 0 {
+		// A client may drop unanswered what it no longer wants.
+		u.open, u.stalled = false, false
 	}
 	if u.moved {
 		s.event(Event{Kind: Subscribed, Type: u.typ, Count: u.count, Wildcard: u.wildcard})
@@ -128,6 +132,15 @@ func (s *Session) check(u *subscription, req xds.Request) error {
 	count := len(req.Names)
 	if s.variant == xds.Delta {
 		count = u.count + len(req.Subscribe)
+	}
+	if count > s.opts.MaxNames {
+		leaving := map[string]bool{}
+		for _, n := range req.Unsubscribe {
+			if e := u.entry(n); e != nil && e.named {
+				leaving[n] = true
+			}
+		}
+		count -= len(leaving)
 	}
 	if count > s.opts.MaxNames {
 		return fmt.Errorf("%w: %d names of %s, more than %d", ErrLimit, count, u.typ, s.opts.MaxNames)

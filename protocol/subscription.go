@@ -24,6 +24,7 @@ type subscription struct {
 
 	flights []flight // unanswered responses, oldest first
 	open    bool     // the newest response is unanswered: nothing is sent behind it
+	nonce   uint64   // of the newest message; zero: none was sent
 	refused []group  // what the client refused and has not been told anew
 	spurned bool     // SotW, full state: it refused the last world
 
@@ -143,9 +144,6 @@ func (u *subscription) subscribe(names []string, t *xds.Table) {
 	}
 	u.count += len(extra)
 	u.insert(extra)
-	if len(names) > 0 && u.typ.FullState {
-		u.due = true // delta answers each name anyway
-	}
 }
 
 func (u *subscription) subscribeAll() {
@@ -156,11 +154,10 @@ func (u *subscription) subscribeAll() {
 }
 
 func (u *subscription) unsubscribeAll() {
-	u.wildcard, u.implicit, u.base, u.moved = false, false, nil, true
+	u.wildcard, u.implicit, u.base, u.due, u.moved = false, false, nil, false, true
 	u.entries = slices.DeleteFunc(u.entries, func(e entry) bool { return !e.named })
 	u.forgetLeaving()
 	u.abandon()
-	u.quiet()
 }
 
 // unsubscribe drops names (delta).
@@ -216,15 +213,6 @@ func (u *subscription) drop(which func(int, *entry) bool, v xds.Variant) {
 	u.entries = slices.DeleteFunc(u.entries, func(entry) bool { i++; return removed[i] })
 	u.forgetLeaving()
 	u.abandon()
-	u.quiet()
-}
-
-// quiet ends the wait for an answer when nothing is subscribed any more: a
-// client may drop unanswered what it no longer wants.
-func (u *subscription) quiet() {
-	if !u.wildcard && u.count == 0 {
-		u.open, u.stalled = false, false
-	}
 }
 
 func (u *subscription) notice(name string, added bool) {

@@ -1,0 +1,62 @@
+// srv-chancery serves Chancery the way an embedder does: a store, resources
+// made from messages, and the server's services on the caller's grpc.Server.
+package main
+
+import (
+	"flag"
+
+	"google.golang.org/grpc"
+
+	"github.com/chancery-xds/chancery/bench/ctl"
+	"github.com/chancery-xds/chancery/server"
+	"github.com/chancery-xds/chancery/store"
+	"github.com/chancery-xds/chancery/wire"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+type adapter struct {
+	store  *store.Store
+	server *server.Server
+}
+
+func resources(t *xds.Type, from []ctl.Resource) ([]*xds.Resource, error) {
+	to := make([]*xds.Resource, len(from))
+	for i, r := range from {
+		var err error
+		if to[i], err = wire.NewResource(t, r.Name, r.Msg); err != nil {
+			return nil, err
+		}
+	}
+	return to, nil
+}
+
+func (a *adapter) Set(url string, rs []ctl.Resource) error {
+	t := xds.TypeOf(url)
+	to, err := resources(t, rs)
+	if err != nil {
+		return err
+	}
+	_, err = a.store.Update(func(tx *store.Tx) error { tx.Replace(t, to...); return nil })
+	return err
+}
+
+func (a *adapter) Update(url string, rs []ctl.Resource) error {
+	t := xds.TypeOf(url)
+	to, err := resources(t, rs)
+	if err != nil {
+		return err
+	}
+	_, err = a.store.Update(func(tx *store.Tx) error { tx.Set(t, to...); return nil })
+	return err
+}
+
+func (a *adapter) Register(s *grpc.Server) { a.server.Register(s) }
+
+func (a *adapter) ServerOptions() []grpc.ServerOption { return server.GRPCOptions() }
+
+func main() {
+	ctl.Flags()
+	flag.Parse()
+	st := store.New()
+	ctl.Main(&adapter{store: st, server: server.New(st)})
+}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"sync"
@@ -147,9 +148,10 @@ type fleetOpts struct {
 	delta    bool
 	typ      string
 	names    []string          // nil: wildcard
+	want     int               // resources that make the first state complete, in one message or several
 	initial  map[string]string // delta initial_resource_versions
 	noack    bool
-	versions bool // keep name→version of the first response
+	versions bool // keep name→version of the first state
 	track    int  // how many sequences to keep receipt times of
 	seq0     int64
 }
@@ -308,7 +310,10 @@ func (c *client) loop(cc *grpc.ClientConn) error {
 		c.f.msgs.Add(1)
 		c.f.bytes.Add(int64(len(m.b)))
 		if want {
-			c.versions = r.versions
+			if c.versions == nil {
+				c.versions = r.versions
+			}
+			maps.Copy(c.versions, r.versions)
 		}
 		var ack []byte
 		if !o.noack {
@@ -329,8 +334,10 @@ func (c *client) loop(cc *grpc.ClientConn) error {
 		}
 		m.free()
 		if c.first == 0 {
+			c.resources += r.resources
+		}
+		if c.first == 0 && c.resources >= o.want {
 			c.first = now
-			c.resources = r.resources
 			if c.f.firstLeft.Add(-1) == 0 {
 				close(c.f.firstDone)
 			}

@@ -31,7 +31,7 @@ build: ## Compile and vet, and put the program into bin/
 	go build -o bin/ ./cmd/...
 
 lint: ## golangci-lint, formatting included
-	$(TOOL) golangci-lint run ./...
+	for m in . bench e2e; do (cd $$m && $(TOOL) golangci-lint run ./...); done
 
 unit: ## Unit tests of the packages that link Envoy's messages
 	@packages=$$(tools/packages heavy); $(GOTEST) $$packages

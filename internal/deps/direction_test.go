@@ -31,7 +31,7 @@ var direction = map[string]row{
 	"protocol/protocoltest": {ours: "xds protocol", std: true, why: "judges any implementation of a half, in memory"},
 	"store":                 {ours: "xds", light: true, why: "a store holds encoded resources and looks into none"},
 	"wire":                  {ours: "xds", light: true, why: "the only place that knows the bytes of requests and responses"},
-	"server":                {ours: "xds protocol store wire", light: true, why: "serves what a store has, wherever it came from"},
+	"server":                {ours: "xds protocol wire", light: true, why: "a store comes in as an interface"},
 	"internal/refs":         {ours: "xds", light: true, why: "knows messages by their descriptors only"},
 	"internal/protofile":    {light: true, why: "reads text, knows no resource types"},
 	"internal/source/dir":   {ours: "xds store wire internal/refs internal/protofile", why: "a source fills a store and knows no stream"},

@@ -18,7 +18,26 @@ var watched = []string{"xds", "protocol", "protocol/protocoltest", "store", "wir
 var effects = map[string]string{
 	"xds Table mutex":  "shares Changes between streams; held for memory only",
 	"xds Changes once": "a response's body is encoded once for all streams",
-	"wire body once":   "pieces are joined once, when a second stream sends them",
+
+	"wire body once": "pieces are joined once, when a second stream sends them",
+
+	"store New clock":            "the default clock, which WithClock replaces: when a commit was made",
+	"store Store mutex":          "writers take turns; readers wait for none of them",
+	"store index mutex":          "who wants to hear of a name; held for a batch at a time",
+	"store Store.ring goroutine": "rings doorbells so that no writer waits for streams; ends when all are rung",
+
+	"server Server mutex":            "which warnings were given; off every hot path",
+	"server drain mutex":             "counts open streams",
+	"server refusals mutex":          "what nodes refused, for all streams",
+	"server Server.serve goroutine":  "reads a stream's requests",
+	"server stream.settle goroutine": "writes a response, so that its stream's goroutine stays awake",
+	"server stream.settle clock":     "when a write has taken too long",
+	"server stream.loop clock":       "when a deadline has passed, and when a draining stream leaves",
+	"server stream.refresh clock":    "the time a session is told",
+	"server stream.alarm clock":      "arms the stream's one timer",
+	"server stream.alarm timer":      "the stream's one timer",
+	"server Stream.open clock":       "since when a stream is open",
+	"server Server.fetch clock":      "the time a session is told",
 }
 
 // Uses of other packages that are effects.

@@ -1,0 +1,163 @@
+package protocoltest
+
+import (
+	"cmp"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/chancery-xds/chancery/protocol"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// drain prints what the sessions answer.
+func (p *play) drain() {
+	if p.held {
+		return
+	}
+	for _, s := range p.streams {
+		if s.over || p.hints == Idle && !s.awake {
+			continue
+		}
+		for r := range s.Responses() {
+			p.response(s, r)
+		}
+		for r := range s.Responses() {
+			p.response(s, r)
+			fmt.Fprintf(&p.out, "error: the last response was withheld at first\n")
+		}
+		for e := range s.Events() {
+			p.event(s, e)
+		}
+		p.release(s)
+	}
+}
+
+func (p *play) response(s *stream, r *xds.Response) {
+	fmt.Fprintf(&p.out, "%s< %s nonce=%s", s.label, nameOf(r.Type), r.Nonce)
+	if s.variant == xds.SotW || s.versions {
+		fmt.Fprintf(&p.out, " v=%s", p.symbol(r.Type, r.Version))
+	}
+	upserts := slices.SortedFunc(slices.Values(r.Upserts), func(a, b *xds.Resource) int { return cmp.Compare(a.Name, b.Name) })
+	for _, u := range upserts {
+		fmt.Fprintf(&p.out, " %s@%s", quote(u.Name), quote(u.Version))
+		for i, a := range u.Aliases {
+			fmt.Fprintf(&p.out, "%c%s", "(,"[min(i, 1)], quote(a))
+		}
+		if len(u.Aliases) > 0 {
+			p.out.WriteByte(')')
+		}
+	}
+	for _, name := range slices.Sorted(slices.Values(r.Removed)) {
+		fmt.Fprintf(&p.out, " -%s", quote(name))
+	}
+	p.out.WriteByte('\n')
+	p.check(s, r)
+}
+
+// check judges what holds of every response.
+func (p *play) check(s *stream, r *xds.Response) {
+	fail := func(format string, args ...any) { fmt.Fprintf(&p.out, "error: "+format+"\n", args...) }
+	// "All server responses will contain a nonce"; on one stream they differ.
+	if r.Nonce == "" || s.nonces[r.Nonce] {
+		fail("the nonce is empty or was used before")
+	}
+	s.nonces[r.Nonce] = true
+	if r.Version == "" && s.variant == xds.SotW {
+		fail("no version_info")
+	}
+	if s.only != nil && !r.Type.Is(s.only) {
+		fail("the stream does not carry this type")
+	}
+	if !s.opened[r.Type.URL] {
+		fail("no request asked for this type")
+	}
+	if s.variant == xds.SotW && len(r.Removed) > 0 {
+		fail("removed names in a sotw response")
+	}
+	// "It is an error for a server to send a single response that contains the
+	// same resource name twice."
+	seen := map[string]bool{}
+	once := func(name string) {
+		if seen[name] {
+			fail("%s is there twice", quote(name))
+		}
+		seen[name] = true
+	}
+	for _, u := range r.Upserts {
+		once(u.Name)
+		tab := p.view.Table(r.Type)
+		if now := tab.Lookup(u.Name); now != u && tab.Departed(u.Name) != u {
+			fail("%s is neither in the view nor departed", quote(u.Name))
+		}
+	}
+	for _, name := range r.Removed {
+		once(name)
+	}
+}
+
+func (p *play) event(s *stream, e protocol.Event) {
+	if !p.kinds[e.Kind.String()] {
+		return
+	}
+	fmt.Fprintf(&p.out, "%s! %s %s", s.label, e.Kind, nameOf(e.Type))
+	if e.Name != "" {
+		fmt.Fprintf(&p.out, " %s", quote(e.Name))
+	}
+	if e.Nonce != "" {
+		fmt.Fprintf(&p.out, " nonce=%s", quote(e.Nonce))
+	}
+	version := func(key, v string) {
+		if v != "" && s.variant == xds.SotW {
+			fmt.Fprintf(&p.out, " %s=%s", key, p.symbol(e.Type, v))
+		}
+	}
+	switch e.Kind {
+	case protocol.Acked, protocol.Nacked:
+		version("v", e.Version)
+		version("in-use", e.InUse)
+		if !e.Settled {
+			p.out.WriteString(" late")
+		}
+	case protocol.Subscribed:
+		fmt.Fprintf(&p.out, " %d", e.Count)
+		if e.Wildcard {
+			p.out.WriteString(" *")
+		}
+	default: // has neither versions nor numbers that a transcript could foretell
+	}
+	if e.Error != nil {
+		fmt.Fprintf(&p.out, " error=%q", e.Error.Message)
+	}
+	p.out.WriteByte('\n')
+}
+
+// symbol is how a version of a type is written: hashes by their number.
+func (p *play) symbol(t *xds.Type, version string) string {
+	if b, err := hex.DecodeString(version); err != nil || len(b) != 8 {
+		return quote(version)
+	}
+	seen := p.symbols[t.URL]
+	if seen == nil {
+		seen = map[string]string{}
+		p.symbols[t.URL] = seen
+	}
+	if seen[version] == "" {
+		seen[version] = fmt.Sprint("v", len(seen)+1)
+	}
+	return seen[version]
+}
+
+// hash is the inverse of symbol.
+func (p *play) hash(t *xds.Type, symbol string) (string, error) {
+	if t == nil || !strings.HasPrefix(symbol, "v") || strings.Trim(symbol[1:], "0123456789") != "" {
+		return symbol, nil
+	}
+	for hash, sym := range p.symbols[t.URL] {
+		if sym == symbol {
+			return hash, nil
+		}
+	}
+	return "", fmt.Errorf("%s has not had version %s yet", nameOf(t), symbol)
+}

@@ -1,0 +1,471 @@
+package protocoltest
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/chancery-xds/chancery/protocol"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// start is when every story begins.
+var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// Replay plays a transcript against sessions and returns it with the lines that
+// they answered in place of the expected ones. The error tells of a transcript
+// that cannot be understood.
+func Replay(script string, open Open, hints Hints) (transcript string, err error) {
+	p := &play{open: open, hints: hints, now: start, view: xds.Tables{}, supplied: map[string]string{}, touched: xds.Names{},
+		symbols: map[string]map[string]string{}, kinds: map[string]bool{}}
+	n := 0
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("line %d: panic: %v\n%s", n, r, debug.Stack())
+		}
+	}()
+	for s := range strings.Lines(script) {
+		n++
+		if expected(s) {
+			continue
+		}
+		p.out.WriteString(s)
+		if s = strings.TrimSpace(s); s == "" || s[0] == '#' {
+			continue
+		}
+		l, err := parse(s)
+		if err == nil {
+			err = p.step(l)
+		}
+		if err != nil {
+			return "", fmt.Errorf("line %d: %w: %s", n, err, s)
+		}
+	}
+	if p.committing || p.held {
+		return "", errors.New("begin without commit, or hold without release")
+	}
+	return p.out.String(), nil
+}
+
+// expected reports whether the line is what a session should answer.
+func expected(s string) bool {
+	word, _, _ := strings.Cut(strings.TrimSpace(s), " ")
+	return word != "" && word[0] != '#' && strings.ContainsRune("<!", rune(word[len(word)-1])) || word == "error:"
+}
+
+// A play is a transcript being replayed.
+type play struct {
+	open    Open
+	hints   Hints
+	out     strings.Builder
+	now     time.Time
+	streams []*stream
+
+	view       xds.Tables
+	supplied   map[string]string // versions that the source supplies, by type URL
+	touched    xds.Names         // since the last commit
+	committing bool              // between begin and commit
+	held       bool              // between hold and release
+
+	symbols map[string]map[string]string // type URL → hash → "v1"
+	kinds   map[string]bool              // of events to print
+}
+
+// A stream is a session and what the judge knows of it.
+type stream struct {
+	Session
+	label     string
+	variant   xds.Variant
+	only      *xds.Type
+	awake     bool      // has a view: it was not released since its last input
+	node      *xds.Node // of the first request, unless it names one
+	versions  bool      // print versions in delta too
+	nonces    map[string]bool
+	opened    map[string]bool // type URLs that a request asked for
+	over      bool
+	interests map[string]*interest
+	missed    []xds.Names // commits it was not told of
+}
+
+type interest struct {
+	wildcard bool
+	names    map[string]bool
+}
+
+func (p *play) step(l line) error {
+	switch l.verb {
+	case "set", "remove", "version", "commit":
+	default:
+		if p.committing {
+			return errors.New("begin wants changes and commit")
+		}
+	}
+	switch l.verb {
+	case "set", "remove", "version":
+		if err := p.edit(l); err != nil {
+			return err
+		}
+		if p.committing {
+			return nil
+		}
+		p.commit()
+	case "begin":
+		p.committing = true
+		return nil
+	case "commit":
+		p.committing = false
+		p.commit()
+	case "hold", "release":
+		p.held = l.verb == "hold"
+	case "wait":
+		d, err := time.ParseDuration(strings.Join(l.words, " "))
+		if err != nil {
+			return err
+		}
+		if p.held {
+			return errors.New("a held stream cannot wait")
+		}
+		p.wait(d)
+		return nil
+	case "events":
+		for _, k := range l.words {
+			p.kinds[k] = true
+		}
+		return nil
+	case "stream":
+		if err := p.begin(l); err != nil {
+			return err
+		}
+	case "close":
+		label := strings.Join(l.words, " ")
+		i := slices.IndexFunc(p.streams, func(s *stream) bool { return s.label == label })
+		if i < 0 {
+			return errors.New("no such stream")
+		}
+		p.streams = slices.Delete(p.streams, i, i+1)
+	case ">":
+		if err := p.request(l, ""); err != nil {
+			return err
+		}
+	case "expect-error", "expect-limit":
+		if len(l.words) == 0 || !strings.HasSuffix(l.words[0], ">") {
+			return errors.New("expects a request")
+		}
+		verb := l.verb
+		l.verb, l.label, l.words = ">", strings.TrimSuffix(l.words[0], ">"), l.words[1:]
+		if err := p.request(l, verb); err != nil {
+			return err
+		}
+	default:
+		return errors.New("unknown verb")
+	}
+	p.drain()
+	return nil
+}
+
+// edit applies set, remove or version to the view.
+func (p *play) edit(l line) error {
+	if len(l.words) == 0 {
+		return errors.New("no type")
+	}
+	t, err := typeOf(l.words[0])
+	if err != nil {
+		return err
+	}
+	var set []*xds.Resource
+	var remove []string
+	touch := func(names ...string) { p.touched[t.URL] = append(p.touched[t.URL], names...) }
+	tab := p.view.Table(t)
+	switch l.verb {
+	case "set":
+		if len(l.words) > 1 {
+			return fmt.Errorf("%s has no version", l.words[1])
+		}
+		refs, err := refsOf(l)
+		if err != nil {
+			return err
+		}
+		for _, a := range l.args {
+			if !a.quoted && (a.key == "refs" || a.key == "aliases") {
+				continue
+			}
+			if len(a.items) != 1 {
+				return fmt.Errorf("%s has no version", a.key)
+			}
+			r := &xds.Resource{Stamp: &xds.Stamp{Name: a.key}, Body: []byte(a.items[0].text), Refs: refs, Aliases: l.texts("aliases")}
+			r.Seal(a.items[0].text)
+			set = append(set, r)
+			touch(a.key)
+			touch(r.Aliases...)
+		}
+	case "remove":
+		for _, name := range l.words[1:] {
+			if r := tab.Lookup(name); r == nil {
+				return fmt.Errorf("%s is not there", name)
+			} else {
+				touch(r.Aliases...)
+			}
+			remove = append(remove, name)
+			touch(name)
+		}
+	case "version":
+		p.supplied[t.URL] = strings.Join(l.words[1:], " ")
+	}
+	p.view = maps.Clone(p.view)
+	p.view[t.URL] = tab.With(set, remove...).WithVersion(p.supplied[t.URL])
+	return nil
+}
+
+func refsOf(l line) ([]xds.Ref, error) {
+	if !l.has("refs") {
+		return nil, nil
+	}
+	refs := []xds.Ref{}
+	for _, s := range l.texts("refs") {
+		if s == "-" {
+			continue
+		}
+		short, name, _ := strings.Cut(s, "/")
+		t, err := typeOf(short)
+		if err != nil || name == "" {
+			return nil, fmt.Errorf("%s is no reference", s)
+		}
+		refs = append(refs, xds.Ref{Type: t, Name: name})
+	}
+	return refs, nil
+}
+
+// begin opens a stream.
+func (p *play) begin(l line) error {
+	if err := l.only("only agent refused max maxtypes maxnames maxnamelen"); err != nil {
+		return err
+	}
+	s := &stream{nonces: map[string]bool{}, opened: map[string]bool{}, interests: map[string]*interest{}}
+	spelled := false
+	for i, w := range l.words {
+		switch {
+		case w == "sotw" || w == "delta":
+			spelled = true
+			if w == "delta" {
+				s.variant = xds.Delta
+			}
+		case w == "versions":
+			s.versions = true
+		case i == 0:
+			s.label = w
+		default:
+			return fmt.Errorf("what is %s?", w)
+		}
+	}
+	if !spelled {
+		return errors.New("sotw or delta?")
+	}
+	opts := protocol.Options{MaxResponse: l.number("max"), MaxTypes: l.number("maxtypes"),
+		MaxNames: l.number("maxnames"), MaxNameLen: l.number("maxnamelen")}
+	if l.has("only") {
+		t, err := typeOf(l.text("only"))
+		if err != nil {
+			return err
+		}
+		s.only = t
+	}
+	if agent := l.text("agent"); agent != "" {
+		s.node = &xds.Node{ID: "node", UserAgentName: agent}
+	}
+	if refused := l.texts("refused"); refused != nil {
+		opts.Refused = func(t *xds.Type) bool { return slices.Contains(refused, nameOf(t)) }
+	}
+	s.Session = p.open(s.variant, s.only, p.view, opts)
+	s.Advance(p.now)
+	s.awake = true
+	p.release(s)
+	if i := slices.IndexFunc(p.streams, func(o *stream) bool { return o.label == s.label }); i >= 0 {
+		p.streams[i] = s
+	} else {
+		p.streams = append(p.streams, s)
+	}
+	return nil
+}
+
+// request sends a request. want is what it must end in, "" if it must not.
+func (p *play) request(l line, want string) error {
+	if err := l.only("names version nonce error node agent sub unsub initial"); err != nil {
+		return err
+	}
+	i := slices.IndexFunc(p.streams, func(s *stream) bool { return s.label == l.label })
+	if i < 0 {
+		return errors.New("no such stream")
+	}
+	s := p.streams[i]
+	if s.over {
+		fmt.Fprintf(&p.out, "error: the stream has ended\n")
+		return nil
+	}
+	if len(l.words) != 1 {
+		return errors.New("wants one type")
+	}
+	t, err := typeOf(l.words[0])
+	if err != nil {
+		return err
+	}
+	req := xds.Request{Type: t, Nonce: l.text("nonce"), Node: s.node, Names: l.texts("names"),
+		Subscribe: l.texts("sub"), Unsubscribe: l.texts("unsub")}
+	s.node = nil
+	if l.has("node") || l.has("agent") {
+		req.Node = &xds.Node{ID: l.text("node"), UserAgentName: l.text("agent")}
+	}
+	if l.has("error") {
+		req.Error = &xds.Status{Message: l.text("error")}
+		if req.Error.Message != "" {
+			req.Error.Code = 13
+		}
+	}
+	for _, it := range l.items("initial") {
+		req.Initial = append(req.Initial, xds.Version{Name: it.text, Version: it.at})
+	}
+	if t == nil {
+		t = s.only
+	}
+	if s.variant == xds.SotW && (l.has("sub") || l.has("unsub") || l.has("initial")) ||
+		s.variant == xds.Delta && (l.has("names") || l.has("version")) {
+		return fmt.Errorf("no request of a %s stream", s.variant)
+	}
+	if req.Version, err = p.hash(t, l.text("version")); err != nil {
+		return err
+	}
+	p.wake(s)
+	err = s.Receive(req)
+	switch {
+	case err == nil && want != "":
+		fmt.Fprintf(&p.out, "error: accepted\n")
+	case err != nil && want == "":
+		fmt.Fprintf(&p.out, "error: %v\n", err)
+	case err != nil && errors.Is(err, protocol.ErrLimit) != (want == "expect-limit"):
+		fmt.Fprintf(&p.out, "error: of the other kind: %v\n", err)
+	}
+	if s.over = err != nil; s.over {
+		return nil
+	}
+	s.opened[t.URL] = true
+	p.note(s)
+	return nil
+}
+
+// commit tells the streams of the new view.
+func (p *play) commit() {
+	for _, s := range p.streams {
+		if s.over {
+			continue
+		}
+		s.missed = append(s.missed, p.touched)
+		if p.hints != Idle || s.interested(p.touched) {
+			p.wake(s)
+		}
+	}
+	p.touched = xds.Names{}
+}
+
+// wake tells a session the time, and of the commits that it missed.
+func (p *play) wake(s *stream) {
+	s.Advance(p.now)
+	_, idle := s.Session.(idler)
+	switch {
+	case p.hints == None && len(s.missed) > 0:
+		s.Change(p.view, nil)
+	case p.hints == Idle && idle:
+		s.Change(p.view, append([]xds.Names{}, s.missed...))
+	case len(s.missed) > 0:
+		s.Change(p.view, s.missed)
+	}
+	s.missed, s.awake = nil, true
+}
+
+// release lets an idle session go of its view.
+func (p *play) release(s *stream) {
+	if i, ok := s.Session.(idler); ok && p.hints == Idle && !s.over && !p.held {
+		i.Release()
+		s.awake = false
+	}
+}
+
+// note follows the interests of a session.
+func (p *play) note(s *stream) {
+	i, ok := s.Session.(idler)
+	if !ok {
+		return
+	}
+	for moved := range i.Interests() {
+		in := s.interests[moved.Type.URL]
+		if in == nil {
+			in = &interest{names: map[string]bool{}}
+			s.interests[moved.Type.URL] = in
+		}
+		in.wildcard = moved.Wildcard
+		for _, n := range moved.Added {
+			in.names[n] = true
+		}
+		for _, n := range moved.Removed {
+			delete(in.names, n)
+		}
+	}
+}
+
+func (s *stream) interested(touched xds.Names) bool {
+	if _, ok := s.Session.(idler); !ok {
+		return true
+	}
+	for url, names := range touched {
+		in := s.interests[url]
+		if in != nil && slices.ContainsFunc(names, func(n string) bool { return in.wildcard || in.names[n] }) {
+			return true
+		}
+	}
+	return false
+}
+
+// wait lets time pass. Sessions are advanced at their deadlines, as a shell
+// would, and once at the end, where nothing may happen that no deadline told.
+func (p *play) wait(d time.Duration) {
+	end := p.now.Add(d)
+	for {
+		var next time.Time
+		for _, s := range p.streams {
+			if t := s.Deadline(); !s.over && !t.IsZero() && (next.IsZero() || t.Before(next)) {
+				next = t
+			}
+		}
+		if next.IsZero() || next.After(end) {
+			break
+		}
+		if p.now.Before(next) {
+			p.now = next
+		}
+		p.advance(func(s *stream) bool { t := s.Deadline(); return !t.IsZero() && !t.After(p.now) })
+		for _, s := range p.streams {
+			if t := s.Deadline(); !s.over && !p.held && !t.IsZero() && !t.After(p.now) {
+				fmt.Fprintf(&p.out, "error: the deadline %v does not pass\n", t.Sub(start))
+				s.over = true
+			}
+		}
+	}
+	p.now = end
+	before := p.out.Len()
+	p.advance(func(*stream) bool { return true })
+	if p.out.Len() > before {
+		fmt.Fprintf(&p.out, "error: no deadline told of this\n")
+	}
+}
+
+// advance wakes the streams and sends what is due.
+func (p *play) advance(which func(*stream) bool) {
+	for _, s := range p.streams {
+		if !s.over && which(s) {
+			p.wake(s)
+		}
+	}
+	p.drain()
+}

@@ -1,0 +1,204 @@
+package protocoltest
+
+import (
+	"iter"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chancery-xds/chancery/protocol"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// A faulty session is a good one with one fault.
+type faulty struct {
+	*protocol.Session
+	respond  func(*xds.Response)
+	double   bool
+	deadline func(time.Time) time.Time
+}
+
+func (b *faulty) Responses() iter.Seq[*xds.Response] {
+	return func(yield func(*xds.Response) bool) {
+		for r := range b.Session.Responses() {
+			c := *r
+			changes := xds.Changes{Upserts: r.Upserts, Removed: r.Removed}
+			c.Changes = &changes
+			if b.respond != nil {
+				b.respond(&c)
+			}
+			if !yield(&c) || b.double && !yield(&c) {
+				return
+			}
+		}
+	}
+}
+
+func (b *faulty) Deadline() time.Time {
+	if b.deadline != nil {
+		return b.deadline(b.Session.Deadline())
+	}
+	return b.Session.Deadline()
+}
+
+func opens(fault faulty) Open {
+	return func(v xds.Variant, only *xds.Type, view xds.View, opts protocol.Options) Session {
+		b := fault
+		b.Session = protocol.NewSession(v, only, view, opts)
+		return &b
+	}
+}
+
+const story = `set CDS a=1 b=1
+stream sotw only=CDS
+> CDS
+< CDS nonce=1 v=v1 a@1 b@1
+set CDS a=2
+wait 5s
+< CDS nonce=2 v=v2 a@2 b@1
+`
+
+func TestReplay(t *testing.T) {
+	for _, hints := range []Hints{Exact, None, Idle} {
+		got, err := Replay(story, opens(faulty{}), hints)
+		if err != nil || got != story {
+			t.Errorf("%s: %v\n%s", hints, err, difference(story, got))
+		}
+	}
+}
+
+// The judge speaks without being told what to expect.
+func TestReplayChecksEveryResponse(t *testing.T) {
+	foreign := xds.NewResource("foreign", nil)
+	for _, test := range []struct {
+		name  string
+		fault faulty
+		want  string
+	}{
+		{"SOTW-2 nonce repeated", faulty{respond: func(r *xds.Response) { r.Nonce = "1" }}, "error: the nonce is empty or was used before"},
+		{"SOTW-2 no nonce", faulty{respond: func(r *xds.Response) { r.Nonce = "" }}, "error: the nonce is empty or was used before"},
+		{"SOTW-1 no version", faulty{respond: func(r *xds.Response) { r.Version = "" }}, "error: no version_info"},
+		{"SOTW-14 name twice", faulty{respond: func(r *xds.Response) { r.Upserts = append(r.Upserts[:2:2], r.Upserts[0]) }}, "error: a is there twice"},
+		{"DELTA-1 name in both lists", faulty{respond: func(r *xds.Response) { r.Removed = []string{"b"} }}, "error: b is there twice"},
+		{"removed in sotw", faulty{respond: func(r *xds.Response) { r.Removed = []string{"c"} }}, "error: removed names in a sotw response"},
+		{"TYP-7 another type", faulty{respond: func(r *xds.Response) { r.Type = xds.Route }}, "error: the stream does not carry this type"},
+		{"unasked type", faulty{respond: func(r *xds.Response) { r.Type = xds.Route }}, "error: no request asked for this type"},
+		{"not in the view", faulty{respond: func(r *xds.Response) { r.Upserts = []*xds.Resource{foreign} }}, "error: foreign is neither in the view nor departed"},
+		{"sent twice", faulty{double: true}, "error: the nonce is empty or was used before"},
+		{"deadline untold", faulty{deadline: func(time.Time) time.Time { return time.Time{} }}, "error: no deadline told of this"},
+		{"deadline stands", faulty{deadline: func(time.Time) time.Time { return start }}, "error: the deadline 0s does not pass"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			got, err := Replay(story, opens(test.fault), Exact)
+			if err != nil || !strings.Contains(got, test.want+"\n") {
+				t.Errorf("%v: does not say %q:\n%s", err, test.want, got)
+			}
+		})
+	}
+}
+
+func TestReplayShowsTheDifference(t *testing.T) {
+	got, err := Replay(story, opens(faulty{respond: func(r *xds.Response) {
+		if len(r.Upserts) == 2 && r.Upserts[0].Version == "2" {
+			r.Upserts = r.Upserts[:1]
+		}
+	}}), Exact)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `the story:
+    set CDS a=1 b=1
+    stream sotw only=CDS
+    > CDS
+    < CDS nonce=1 v=v1 a@1 b@1
+    set CDS a=2
+    wait 5s
+the difference (- wanted, + got):
+  - < CDS nonce=2 v=v2 a@2 b@1
+  + < CDS nonce=2 v=v2 a@2
+`
+	if d := difference(story, got); d != want {
+		t.Errorf("got:\n%s", d)
+	}
+}
+
+func TestReplayEndsAStreamOnError(t *testing.T) {
+	const script = `stream sotw maxnamelen=1
+expect-limit > EDS names=ok
+expect-error > EDS names=ok
+> EDS names=a
+`
+	got, err := Replay(script, opens(faulty{}), Exact)
+	if err != nil || strings.Count(got, "error: the stream has ended\n") != 2 {
+		t.Errorf("%v\n%s", err, got)
+	}
+	got, err = Replay("stream sotw\nexpect-error > EDS names=a\n", opens(faulty{}), Exact)
+	if err != nil || !strings.Contains(got, "error: accepted\n") {
+		t.Errorf("%v\n%s", err, got)
+	}
+	got, err = Replay("stream sotw maxnamelen=1\nexpect-error > EDS names=ok\n", opens(faulty{}), Exact)
+	if err != nil || !strings.Contains(got, "error: of the other kind") {
+		t.Errorf("%v\n%s", err, got)
+	}
+}
+
+// A transcript that cannot be understood is no transcript.
+func TestReplayRefusesNonsense(t *testing.T) {
+	for _, script := range []string{
+		"jump",
+		"set",
+		"set XDS a=1",
+		"set CDS a",
+		"set CDS a=1 refs=EDS",
+		"remove CDS a",
+		"wait long",
+		"> CDS",
+		"stream rest",
+		"stream sotw colour=red",
+		"stream sotw\n> CDS sub=a",
+		"stream delta\n> CDS names=a",
+		"stream sotw\n> CDS CDS",
+		"stream sotw\n> CDS version=v9",
+		"stream sotw\n> CDS name=a",
+		`stream sotw` + "\n" + `> CDS names="a`,
+		"expect-error CDS",
+		"begin\nstream sotw\ncommit",
+		"begin",
+		"hold",
+		"hold\nwait 1s\nrelease",
+		"close A",
+	} {
+		if got, err := Replay(script+"\n", opens(faulty{}), Exact); err == nil {
+			t.Errorf("%q is understood:\n%s", script, got)
+		}
+	}
+}
+
+// Expected lines are not read: a transcript can be written without them.
+func TestReplayFillsIn(t *testing.T) {
+	bare := ""
+	for s := range strings.Lines(story) {
+		if s[0] != '<' {
+			bare += s
+		}
+	}
+	if got, err := Replay(bare, opens(faulty{}), Exact); err != nil || got != story {
+		t.Errorf("%v\n%s", err, got)
+	}
+}
+
+func FuzzQuote(f *testing.F) {
+	for _, s := range []string{"", "a", "-a", "a b", `"`, "a,b", "a=b", "a@b", "\x00\xff", "世界", "\u2028"} {
+		f.Add(s, "1")
+	}
+	f.Fuzz(func(t *testing.T, name, version string) {
+		l, err := parse("> CDS names=" + quote(name) + "@" + quote(version) + ",x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		it := l.items("names")
+		if len(it) != 2 || it[0].text != name || it[0].at != version || it[1].text != "x" {
+			t.Errorf("%q@%q became %q", name, version, it)
+		}
+	})
+}

@@ -1,0 +1,179 @@
+// Package protocoltest judges implementations of the protocol's halves: it
+// replays conversations written down as text and compares what was answered.
+// It performs no I/O but reading (and, when told to, rewriting) transcripts.
+package protocoltest
+
+import (
+	"flag"
+	"fmt"
+	"iter"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chancery-xds/chancery/protocol"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// A Session is the server half of one stream: what [protocol.Session] promises.
+type Session interface {
+	Advance(now time.Time)
+	Receive(req xds.Request) error
+	Change(view xds.View, touched []xds.Names)
+	Responses() iter.Seq[*xds.Response]
+	Deadline() time.Time
+	Events() iter.Seq[protocol.Event]
+}
+
+// An idler is a session that can be woken by what it is interested in and lets
+// go of its view in between. Sessions that are not are not judged by it.
+type idler interface {
+	Interests() iter.Seq[protocol.Interest]
+	Release()
+}
+
+// An Open makes the session of a new stream; its parameters are those of
+// [protocol.NewSession].
+type Open func(v xds.Variant, only *xds.Type, view xds.View, opts protocol.Options) Session
+
+// Hints says what a session is told of a commit.
+type Hints int
+
+const (
+	Exact Hints = iota // the names that were touched
+	None               // nothing: anything may differ
+	Idle               // nothing at all unless it is interested; its view is released after each input
+)
+
+func (h Hints) String() string {
+	return [...]string{"told the names that changed", "told nothing of what changed", "woken by its interests"}[h]
+}
+
+// RunTranscripts replays the transcripts that the pattern matches, each as a
+// subtest named after its file, with exact hints, without hints, and woken by
+// interests: a hint may only save work. Boolean flag -update of the test binary, if there is one
+// and it is set, rewrites the expected lines instead.
+//
+// A transcript is a conversation, a line per step:
+//
+//	# comment: the sentence of the document, the requirement
+//	set CDS a=1 b=2 refs=EDS/x,SDS/y aliases=n   resources name=version; the version is the content.
+//	                                     refs=- refers to nothing; without refs it is not known
+//	remove CDS a b
+//	version CDS r7                       the source supplies the type's version; none: the hash again
+//	begin … commit                       one commit of all changes in between
+//	stream [A] sotw|delta [only=CDS] [agent=envoy] [refused=CDS,LDS] [max=1] [maxtypes= maxnames= maxnamelen=]
+//	                                     opens a stream (A: its label), in place of the one with that label.
+//	                                     "versions" prints the version of delta responses too
+//	close [A]                            the stream ends
+//	[A]> CDS names=a,b version=v1 nonce=1 error="text" node=ID agent=envoy
+//	[A]> CDS sub=a unsub=b initial=a@1,b@2 nonce=1
+//	                                     a request; "-" is a request without type. names= is the empty list,
+//	                                     names="" one empty name; error= is a NACK without a message
+//	expect-error [A]> …                  a request that must end the stream as malformed
+//	expect-limit [A]> …                  a request that must end the stream because of a limit
+//	hold … release                       the stream is busy: nothing is sent in between
+//	wait 5s                              time passes; sessions are advanced at their deadlines
+//	events nacked stale …                print events of these kinds from here on
+//	[A]< CDS nonce=1 v=v1 a@1 b@2 -gone  a response, resources sorted by name
+//	[A]! nacked CDS nonce=1 v=v1 in-use=v2 error="text"
+//
+// Names with odd characters are quoted as in Go. Types are written by their
+// short name, unknown ones by URL. Versions of a type that are hashes are
+// written v1, v2, … in the order in which the transcript sees them first, in
+// requests too.
+//
+// Rules that need no expectation are checked on every response; a response
+// that breaks one is followed by a line "error: …".
+func RunTranscripts(t *testing.T, pattern string, open Open) {
+	files, err := filepath.Glob(pattern)
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no transcript matches %s (%v)", pattern, err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := string(text)
+			if updating() {
+				got, err := Replay(want, open, Exact)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				want = got
+			}
+			for _, hints := range []Hints{Exact, None, Idle} {
+				got, err := Replay(want, open, hints)
+				if err != nil {
+					t.Fatalf("%s: %v", file, err)
+				}
+				if got != want {
+					t.Errorf("the session was %s\n%s", hints, difference(want, got))
+					return // the other ways fail alike
+				}
+			}
+		})
+	}
+}
+
+func updating() bool {
+	f := flag.Lookup("update")
+	return f != nil && f.Value.String() == "true"
+}
+
+// difference prints the story up to where it went wrong, then both ways on.
+func difference(want, got string) string {
+	w, g := strings.SplitAfter(want, "\n"), strings.SplitAfter(got, "\n")
+	var out strings.Builder
+	out.WriteString("the story:\n")
+	i := 0
+	for ; i < len(w) && i < len(g) && w[i] == g[i]; i++ {
+		out.WriteString("    " + w[i])
+	}
+	out.WriteString("the difference (- wanted, + got):\n")
+	merge(w[i:], g[i:], func(mark byte, line string) {
+		if line != "" {
+			fmt.Fprintf(&out, "  %c %s\n", mark, strings.TrimSuffix(line, "\n"))
+		}
+	})
+	return out.String()
+}
+
+// merge yields a shortest edit from a to b.
+func merge(a, b []string, yield func(mark byte, line string)) {
+	// common[i][j] is the length of what a[i:] and b[j:] have in common.
+	common := make([][]int, len(a)+1)
+	for i := range common {
+		common[i] = make([]int, len(b)+1)
+	}
+	for i := len(a) - 1; i >= 0; i-- {
+		for j := len(b) - 1; j >= 0; j-- {
+			if a[i] == b[j] {
+				common[i][j] = common[i+1][j+1] + 1
+			} else {
+				common[i][j] = max(common[i+1][j], common[i][j+1])
+			}
+		}
+	}
+	i, j := 0, 0
+	for i < len(a) || j < len(b) {
+		switch {
+		case i < len(a) && j < len(b) && a[i] == b[j]:
+			yield(' ', a[i])
+			i, j = i+1, j+1
+		case j == len(b) || i < len(a) && common[i+1][j] >= common[i][j+1]:
+			yield('-', a[i])
+			i++
+		default:
+			yield('+', b[j])
+			j++
+		}
+	}
+}

@@ -81,6 +81,7 @@ func TestOf(t *testing.T) {
 		{"EDS by the cluster's name", eds("c", "", ads), "EDS c"},
 		{"EDS by service name", eds("c", "s", ads), "EDS s"},
 		{"EDS from a file", eds("c", "s", file), ""},
+		{"EDS from a file, the old way", eds("c", "s", &corev3.ConfigSource{ConfigSourceSpecifier: &corev3.ConfigSource_Path{Path: "x.yaml"}}), ""},
 		{"EDS without a source", &clusterv3.Cluster{Name: "c", ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_EDS}}, "EDS c"},
 		{"EDS settings of a cluster of another type", &clusterv3.Cluster{Name: "c", EdsClusterConfig: &clusterv3.Cluster_EdsClusterConfig{ServiceName: "s", EdsConfig: ads}}, ""},
 		{"aggregate cluster", &clusterv3.Cluster{Name: "c", ClusterDiscoveryType: &clusterv3.Cluster_ClusterType{ClusterType: &clusterv3.Cluster_CustomClusterType{

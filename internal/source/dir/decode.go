@@ -7,6 +7,7 @@ import (
 	"io"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -173,6 +174,9 @@ func (d *decoder) resource(n *yaml.Node) (Loaded, error) {
 			return Loaded{}, at(n, "a ttl of %v: want more than zero", l.TTL)
 		}
 	}
+	if slices.Contains(w.Aliases, "") || slices.Contains(w.Aliases, xds.Wildcard) {
+		return Loaded{}, at(n, `an alias that is empty or "*"`)
+	}
 	l.Aliases = w.Aliases
 	l.Seal(w.Version)
 	return l, nil
@@ -217,6 +221,9 @@ func (d *decoder) single(n *yaml.Node, fields fields, name string) (Loaded, erro
 	r, err := wire.NewResource(t, name, m)
 	if err != nil {
 		return Loaded{}, at(n, "%v", err)
+	}
+	if r.Name == xds.Wildcard {
+		return Loaded{}, at(n, `the name "*" is reserved: it subscribes to all resources`)
 	}
 	r.Refs = refs.Of(m)
 	return Loaded{Resource: r, Type: t}, nil

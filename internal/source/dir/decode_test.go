@@ -137,6 +137,8 @@ filter_chains:
 			"c.yaml:1:1: cache_control of a Resource is not supported\n"},
 		{"a TTL of nothing", "c.yaml", "\"@type\": type.googleapis.com/envoy.service.discovery.v3.Resource\nttl: 0s\nresource: {" + clusterURL + ", name: a}\n",
 			"c.yaml:1:1: a ttl of 0s: want more than zero\n"},
+		{"names that mean something else", "c.yaml", clusterURL + "\nname: \"*\"\n---\n\"@type\": type.googleapis.com/envoy.service.discovery.v3.Resource\naliases: [\"*\"]\nresource: {" + clusterURL + ", name: a}\n",
+			"c.yaml:1:1: the name \"*\" is reserved: it subscribes to all resources\nc.yaml:4:1: an alias that is empty or \"*\"\n"},
 		{"TYP-7 another type than the response's", "c.yaml", "type_url: type.googleapis.com/envoy.config.listener.v3.Listener\nresources:\n- {" + clusterURL + ", name: a}\n",
 			"c.yaml:3:3: type.googleapis.com/envoy.config.cluster.v3.Cluster, in a response whose type_url is type.googleapis.com/envoy.config.listener.v3.Listener\n"},
 		{"an unknown field of a response", "c.yaml", "version: x\nresources: []\n", "c.yaml:1:1: unknown field \"version\"\n"},

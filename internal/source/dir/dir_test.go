@@ -1,0 +1,467 @@
+package dir
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/chancery-xds/chancery/store"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// A bench is a directory, a store, and a source between the two.
+type bench struct {
+	*testing.T
+	dir string
+	st  *store.Store
+	src *Source
+}
+
+// newBench returns a bench whose directory holds the files: a name, what is in
+// it, and so on.
+func newBench(t *testing.T, files ...string) *bench {
+	b := &bench{T: t, dir: t.TempDir(), st: store.New()}
+	b.src = New(b.dir, b.st, Options{Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	b.write(files...)
+	return b
+}
+
+// write writes files, replacing each at once as careful writers do.
+func (b *bench) write(files ...string) {
+	b.Helper()
+	for i := 0; i < len(files); i += 2 {
+		path := filepath.Join(b.dir, files[i])
+		if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+			b.Fatal(err)
+		}
+		temp := filepath.Join(filepath.Dir(path), ".new")
+		if err := os.WriteFile(temp, []byte(files[i+1]), 0o666); err != nil {
+			b.Fatal(err)
+		}
+		if err := os.Rename(temp, path); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func (b *bench) remove(name string) {
+	b.Helper()
+	if err := os.RemoveAll(filepath.Join(b.dir, name)); err != nil {
+		b.Fatal(err)
+	}
+}
+
+func (b *bench) link(target, name string) {
+	b.Helper()
+	temp := filepath.Join(b.dir, ".link")
+	if err := os.Symlink(target, temp); err != nil {
+		b.Fatal(err)
+	}
+	if err := os.Rename(temp, filepath.Join(b.dir, name)); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// load loads and compares what the store has, or the errors, with want: "CDS
+// a@timeout b". File names in errors are relative.
+func (b *bench) load(want string) {
+	b.Helper()
+	got := ""
+	if _, err := b.src.Load(); err != nil {
+		got = strings.ReplaceAll(err.Error(), b.dir+"/", "")
+	} else {
+		got = b.content()
+	}
+	if got != want {
+		b.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+func (b *bench) content() string {
+	var types []string
+	view := b.st.Snapshot().View(store.DefaultGroup)
+	for _, t := range xds.Types() {
+		var names []string
+		for _, r := range view.Table(t).Since(nil).Upserts {
+			names = append(names, r.Name)
+		}
+		if len(names) > 0 {
+			types = append(types, t.Short+" "+strings.Join(names, " "))
+		}
+	}
+	return strings.Join(types, ", ")
+}
+
+func clusters(names ...string) string {
+	var b strings.Builder
+	b.WriteString("resources:\n")
+	for _, n := range names {
+		fmt.Fprintf(&b, "- {%s, name: %s}\n", clusterURL, n)
+	}
+	return b.String()
+}
+
+const endpointsE = `{"@type": "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment", "cluster_name": "e"}`
+
+func TestLoad(t *testing.T) {
+	t.Run("files at any depth, by their extension", func(t *testing.T) {
+		b := newBench(t, "a.yaml", clusters("a"), "x/y/b.YML", clusters("b"), "x/e.json", endpointsE,
+			".c.yaml", "{", "_d.yaml", "{", "_shared/d.yaml", "{", ".git/d.yaml", "{", "README.md", "{", "f.yaml~", "{", "g.yaml.tmp", "{")
+		b.load("CDS a b, EDS e")
+	})
+	t.Run("an empty directory", func(t *testing.T) { newBench(t).load("") })
+	t.Run("no directory", func(t *testing.T) {
+		b := newBench(t)
+		b.src.root += "/none"
+		b.load("none: no such file or directory")
+	})
+	t.Run("a file instead of a directory", func(t *testing.T) {
+		b := newBench(t, "a.yaml", "")
+		b.src.root += "/a.yaml"
+		b.load("a.yaml: not a directory")
+	})
+	t.Run("all mistakes of all files at once, and nothing changes", func(t *testing.T) {
+		b := newBench(t, "a.yaml", clusters("a"))
+		b.load("CDS a")
+		b.write("b.yaml", "nonsense: 1", "c/c.yaml", clusters("c", "d")+"- {"+clusterURL+", x: 1}\n", "d.yaml", clusters("a", "d"))
+		b.load("b.yaml:1:1: neither \"@type\" nor \"resources\": want a resource, a DiscoveryResponse or the protocol's Resource\n" +
+			"c/c.yaml:4:66: unknown field \"x\"\n" +
+			"d.yaml:2:3: CDS \"a\" is already at a.yaml:2:3\n" +
+			"d.yaml:3:3: CDS \"d\" is already at c/c.yaml:3:3")
+		if got := b.content(); got != "CDS a" {
+			t.Errorf("the store has %q", got)
+		}
+		b.write("b.yaml", "", "c/c.yaml", clusters("c"), "d.yaml", clusters("d"))
+		b.load("CDS a c d")
+	})
+	t.Run("a type that is no more", func(t *testing.T) {
+		b := newBench(t, "a.yaml", clusters("a"), "e.json", endpointsE)
+		b.load("CDS a, EDS e")
+		b.remove("e.json")
+		b.load("CDS a")
+	})
+	t.Run("nothing changed, no commit", func(t *testing.T) {
+		b := newBench(t, "a.yaml", clusters("a"))
+		b.load("CDS a")
+		b.write("a.yaml", clusters("a"))
+		b.load("CDS a")
+		if seq := b.st.Snapshot().Seq(); seq != 1 {
+			t.Errorf("%d commits", seq)
+		}
+	})
+	t.Run("the same content elsewhere", func(t *testing.T) {
+		b := newBench(t, "a.yaml", clusters("a"))
+		b.load("CDS a")
+		b.remove("a.yaml")
+		b.write("b.yaml", clusters("a"))
+		b.load("CDS a")
+		if seq := b.st.Snapshot().Seq(); seq != 1 {
+			t.Errorf("%d commits", seq)
+		}
+	})
+	t.Run("SOTW-13 a version supplied by the source", func(t *testing.T) {
+		version := func(b *bench) string { return b.st.Snapshot().View(store.DefaultGroup).Table(xds.Cluster).Version() }
+		b := newBench(t, "a.yaml", "version_info: v1\n"+clusters("a", "b"))
+		b.load("CDS a b")
+		if got := version(b); got != "v1" {
+			t.Errorf("version %q", got)
+		}
+		b.write("a.yaml", "version_info: v2\n"+clusters("a", "b"))
+		b.load("CDS a b")
+		if got := version(b); got != "v2" {
+			t.Errorf("then version %q", got)
+		}
+		b.write("b.yaml", clusters("c"))
+		b.load("CDS a b c")
+		hash := version(b)
+		if len(hash) != 16 {
+			t.Errorf("version %q of resources from two files", hash)
+		}
+		b.write("a.yaml", clusters("a", "b"))
+		b.load("CDS a b c")
+		if got := version(b); got != hash {
+			t.Errorf("version %q, was %q", got, hash)
+		}
+	})
+}
+
+// Files that are no files, or too many: an error, and never a wait.
+func TestOddFiles(t *testing.T) {
+	t.Run("a named pipe", func(t *testing.T) {
+		b := newBench(t)
+		if err := syscall.Mkfifo(filepath.Join(b.dir, "p.yaml"), 0o666); err != nil {
+			t.Skip(err)
+		}
+		b.load("p.yaml: a named pipe, not a regular file")
+	})
+	t.Run("a file that became a named pipe", func(t *testing.T) {
+		b := newBench(t)
+		path := filepath.Join(b.dir, "p.yaml")
+		if err := syscall.Mkfifo(path, 0o666); err != nil {
+			t.Skip(err)
+		}
+		if _, _, err := read(path, 1); err == nil || err.Error() != "a named pipe, not a regular file" {
+			t.Error(err)
+		}
+	})
+	t.Run("a device", func(t *testing.T) {
+		b := newBench(t)
+		b.link("/dev/zero", "z.yaml")
+		b.load("z.yaml: a device, not a regular file")
+	})
+	t.Run("a link to nothing", func(t *testing.T) {
+		b := newBench(t)
+		b.link("nothing", "x.yaml")
+		b.load("x.yaml: no such file or directory")
+	})
+	t.Run("a link to itself", func(t *testing.T) {
+		b := newBench(t)
+		b.link("x.yaml", "x.yaml")
+		b.load("x.yaml: too many levels of symbolic links")
+	})
+	t.Run("a link to a directory above", func(t *testing.T) {
+		b := newBench(t, "x/a.yaml", clusters("a"))
+		b.link("..", "x/up")
+		b.load("x/up: the same directory as " + b.dir + ", through a symbolic link")
+	})
+	t.Run("two ways to one directory", func(t *testing.T) {
+		b := newBench(t, "x/a.yaml", clusters("a"))
+		b.link("x", "y")
+		b.load("y: the same directory as x, through a symbolic link")
+	})
+	t.Run("links to a file and a directory outside", func(t *testing.T) {
+		other := newBench(t, "a", clusters("a"), "d/b.yaml", clusters("b"))
+		b := newBench(t)
+		b.link(other.dir+"/a", "a.yaml")
+		b.link(other.dir+"/d", "d")
+		b.load("CDS a b")
+	})
+	t.Run("a directory with a file's name", func(t *testing.T) {
+		newBench(t, "d.yaml/a.yaml", clusters("a")).load("CDS a")
+	})
+	t.Run("a large file", func(t *testing.T) {
+		b := newBench(t, "a.yaml", clusters("a"))
+		b.src.MaxFile = 10
+		b.load(fmt.Sprintf("a.yaml: %d bytes, more than the limit of 10", len(clusters("a"))))
+	})
+	t.Run("what may not be read", func(t *testing.T) {
+		if os.Getuid() == 0 {
+			t.Skip("root may read everything")
+		}
+		b := newBench(t, "a.yaml", "", "d/b.yaml", "")
+		for _, name := range []string{"a.yaml", "d"} {
+			if err := os.Chmod(filepath.Join(b.dir, name), 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		b.load("a.yaml: permission denied\nd: permission denied")
+	})
+	t.Run("deeper than anyone means", func(t *testing.T) {
+		b := newBench(t, strings.Repeat("d/", 70)+"a.yaml", clusters("a"))
+		b.load(strings.Repeat("d/", 64) + "d: more than 64 directories deep")
+	})
+}
+
+// What was read stays as it is until the file says otherwise.
+func TestUnchangedFiles(t *testing.T) {
+	old := time.Now().Add(-time.Hour)
+	date := func(b *bench, at time.Time) {
+		if err := os.Chtimes(filepath.Join(b.dir, "a.yaml"), at, at); err != nil {
+			b.Fatal(err)
+		}
+	}
+	// overwrite keeps size and inode.
+	overwrite := func(b *bench, s string) {
+		if err := os.WriteFile(filepath.Join(b.dir, "a.yaml"), []byte(s), 0o666); err != nil {
+			b.Fatal(err)
+		}
+	}
+	t.Run("same stamp: not read", func(t *testing.T) {
+		b := newBench(t, "a.yaml", clusters("a"))
+		date(b, old)
+		b.load("CDS a")
+		overwrite(b, clusters("b"))
+		date(b, old)
+		b.load("CDS a")
+		if _, err := b.src.load(true, &scanner{}); err != nil || b.content() != "CDS b" {
+			t.Errorf("forced: %v, %s", err, b.content())
+		}
+	})
+	t.Run("another date: read", func(t *testing.T) {
+		b := newBench(t, "a.yaml", clusters("a"))
+		date(b, old)
+		b.load("CDS a")
+		overwrite(b, clusters("b"))
+		date(b, old.Add(time.Nanosecond))
+		b.load("CDS b")
+	})
+	t.Run("written just now: the stamp proves nothing", func(t *testing.T) {
+		b := newBench(t, "a.yaml", clusters("a"))
+		now := time.Now()
+		date(b, now)
+		b.load("CDS a")
+		overwrite(b, clusters("b"))
+		date(b, now)
+		b.load("CDS b")
+	})
+	t.Run("a file emptied is half a write", func(t *testing.T) {
+		b := newBench(t, "a.yaml", clusters("a"), "b.yaml", "")
+		b.load("CDS a")
+		const want = "a.yaml: has become empty, which is what half a write looks like: delete it, or leave a comment in it"
+		overwrite(b, "")
+		b.load(want)
+		b.load(want)
+		overwrite(b, "# nothing\n")
+		b.load("")
+	})
+}
+
+func names(prefix string, n int) []string {
+	var list []string
+	for i := range n {
+		list = append(list, fmt.Sprint(prefix, i))
+	}
+	return list
+}
+
+func TestMassDeletion(t *testing.T) {
+	some := names("c", 20)
+	kept := func(b *bench, n int) {
+		b.Helper()
+		if got := b.st.Snapshot().View(store.DefaultGroup).Table(xds.Cluster).Len(); got != n {
+			b.Errorf("%d clusters, want %d", got, n)
+		}
+	}
+	load := func(b *bench, refused string) {
+		b.Helper()
+		_, err := b.src.Load()
+		if got := fmt.Sprint(err); !strings.Contains(got, cmp.Or(refused, "<nil>")) {
+			b.Errorf("error %q, want %q", got, refused)
+		}
+	}
+	t.Run("half of 20", func(t *testing.T) {
+		b := newBench(t, "a.yaml", clusters(some...))
+		load(b, "")
+		b.write("a.yaml", clusters(some[10:]...))
+		load(b, "")
+		kept(b, 10)
+	})
+	t.Run("more than half of 20", func(t *testing.T) {
+		b := newBench(t, "a.yaml", clusters(some...), "e.json", endpointsE)
+		load(b, "")
+		b.write("a.yaml", clusters(some[11:]...))
+		load(b, "this would remove 11 of 20 CDS resources")
+		load(b, "this would remove 11 of 20 CDS resources") // also when nothing changes
+		kept(b, 20)
+		b.write("a.yaml", clusters(some[1:]...))
+		load(b, "")
+		kept(b, 19)
+	})
+	t.Run("all of 20", func(t *testing.T) {
+		b := newBench(t, "a.yaml", clusters(some...), "e.json", endpointsE)
+		load(b, "")
+		b.remove("a.yaml")
+		load(b, "this would remove 20 of 20 CDS resources")
+		kept(b, 20)
+	})
+	t.Run("other names are other resources", func(t *testing.T) {
+		b := newBench(t, "a.yaml", clusters(some...))
+		load(b, "")
+		b.write("a.yaml", clusters(names("d", 20)...))
+		load(b, "this would remove 20 of 20 CDS resources")
+	})
+	t.Run("all of 19", func(t *testing.T) {
+		b := newBench(t, "a.yaml", clusters(some[1:]...), "e.json", endpointsE)
+		load(b, "")
+		b.remove("a.yaml")
+		load(b, "")
+		kept(b, 0)
+	})
+	t.Run("the last file", func(t *testing.T) {
+		b := newBench(t, "a.yaml", clusters("a"))
+		load(b, "")
+		b.remove("a.yaml")
+		load(b, "there are no files any more")
+		kept(b, 1)
+	})
+	t.Run("allowed", func(t *testing.T) {
+		b := newBench(t, "a.yaml", clusters(some...))
+		b.src.AllowMassDelete = true
+		load(b, "")
+		b.remove("a.yaml")
+		load(b, "")
+		kept(b, 0)
+	})
+}
+
+// large writes n resources in files of their own, and returns the directory.
+func large(tb testing.TB, n int) string {
+	dir := tb.TempDir()
+	for i := range n {
+		path := filepath.Join(dir, fmt.Sprint(i%100), fmt.Sprint("c", i, ".yaml"))
+		if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+			tb.Fatal(err)
+		}
+		if err := os.WriteFile(path, fmt.Appendf(nil, `"@type": type.googleapis.com/envoy.config.cluster.v3.Cluster
+name: cluster-%d
+type: EDS
+connect_timeout: 1s
+lb_policy: ROUND_ROBIN
+eds_cluster_config:
+  eds_config: {ads: {}, resource_api_version: V3}
+common_lb_config:
+  healthy_panic_threshold: {value: 50}
+typed_extension_protocol_options:
+  envoy.extensions.upstreams.http.v3.HttpProtocolOptions:
+    "@type": type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions
+    explicit_http_config:
+      http2_protocol_options: {max_concurrent_streams: 100}
+`, i), 0o666); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func BenchmarkLoad10k(b *testing.B) {
+	dir := large(b, 10_000)
+	b.Run("first", func(b *testing.B) {
+		for b.Loop() {
+			if _, err := New(dir, store.New(), Options{}).Load(); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("unchanged", func(b *testing.B) {
+		src := New(dir, store.New(), Options{})
+		for b.Loop() {
+			if _, err := src.Load(); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("one changed", func(b *testing.B) {
+		src := New(dir, store.New(), Options{})
+		i := 0
+		for b.Loop() {
+			i++
+			if err := os.WriteFile(filepath.Join(dir, "x.yaml"), fmt.Appendf(nil, "%s\nname: x\naltStatName: x%d\n", clusterURL, i), 0o666); err != nil {
+				b.Fatal(err)
+			}
+			if _, err := src.Load(); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}

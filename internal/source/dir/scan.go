@@ -1,0 +1,209 @@
+package dir
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A stamp tells two states of a file apart without reading it.
+type stamp struct {
+	size  int64
+	mtime time.Time
+	id    fileID
+}
+
+func stampOf(info fs.FileInfo) stamp {
+	return stamp{info.Size(), info.ModTime(), idOf(info)}
+}
+
+// A found file is one whose name says that it holds resources.
+type found struct {
+	path string // under the root as it was given
+	stamp
+}
+
+// A scanner finds the files under a directory. It follows symbolic links, reads
+// each directory once and opens no file.
+type scanner struct {
+	// enter, if set, is called with the real path of each directory before it is
+	// read, so that what appears in it later is not missed. touch is called with
+	// each path whose replacement changes what a symbolic link leads to.
+	enter func(dir string)
+	touch func(path string)
+
+	files []found
+	errs  Errors
+	seen  map[fileID]string
+}
+
+// extensions are the names' ends of files that are read.
+var extensions = []string{".yaml", ".yml", ".json"}
+
+// Each link of a chain may be read again and again through another one.
+const maxNesting = 64
+
+func (s *scanner) scan(root string) {
+	s.seen = map[fileID]string{}
+	info, err := os.Stat(root)
+	switch {
+	case err != nil:
+		s.follow(root)
+		s.fail(root, err)
+	case !info.IsDir():
+		s.fail(root, errors.New("not a directory"))
+	default:
+		s.dir(root, s.follow(root), info, 0)
+	}
+}
+
+// dir finds the files in a directory whose path without links is real.
+func (s *scanner) dir(path, real string, info fs.FileInfo, nesting int) {
+	if id := idOf(info); id.known() {
+		if first, ok := s.seen[id]; ok {
+			s.fail(path, fmt.Errorf("the same directory as %s, through a symbolic link", first))
+			return
+		}
+		s.seen[id] = path
+	}
+	if nesting > maxNesting {
+		s.fail(path, fmt.Errorf("more than %d directories deep", maxNesting))
+		return
+	}
+	if s.enter != nil {
+		s.enter(real)
+	}
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		s.fail(path, err)
+		return
+	}
+	for _, e := range entries {
+		if name := e.Name(); name[0] != '.' && name[0] != '_' {
+			s.entry(e, filepath.Join(path, name), filepath.Join(real, name), nesting)
+		}
+	}
+}
+
+func (s *scanner) entry(e fs.DirEntry, path, real string, nesting int) {
+	wanted := slices.Contains(extensions, strings.ToLower(filepath.Ext(path)))
+	link := e.Type()&fs.ModeSymlink != 0
+	if !e.IsDir() && !link && !wanted {
+		return
+	}
+	info, err := os.Stat(path)
+	if link {
+		real = s.follow(path)
+	}
+	switch {
+	case !link && errors.Is(err, fs.ErrNotExist): // deleted a moment ago
+	case err != nil:
+		s.fail(path, err)
+	case info.IsDir():
+		s.dir(path, real, info, nesting+1)
+	case wanted && !info.Mode().IsRegular():
+		s.fail(path, notRegular(info.Mode()))
+	case wanted:
+		s.files = append(s.files, found{path, stampOf(info)})
+	}
+}
+
+func (s *scanner) fail(path string, err error) {
+	s.errs = append(s.errs, unread(path, err))
+}
+
+// unread is the Error of a path that cannot be read.
+func unread(path string, err error) Error {
+	var p *fs.PathError
+	if errors.As(err, &p) {
+		err = p.Err // the path is told already
+	}
+	return Error{Pos{File: path}, err.Error()}
+}
+
+// follow touches every link on the way to a path and where it ends, and returns
+// that.
+func (s *scanner) follow(path string) string {
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return path
+	}
+	volume := filepath.VolumeName(abs)
+	root := volume + string(filepath.Separator)
+	at, rest := root, split(abs[len(volume):])
+	for steps := 0; len(rest) > 0 && steps < 1000; steps++ {
+		next := filepath.Join(at, rest[0])
+		rest = rest[1:]
+		target, err := os.Readlink(next)
+		if err != nil { // not a link
+			at = next
+			continue
+		}
+		if s.touch != nil {
+			s.touch(next)
+		}
+		if filepath.IsAbs(target) {
+			at = root
+		}
+		rest = append(split(target), rest...)
+	}
+	if s.touch != nil {
+		s.touch(at)
+	}
+	return at
+}
+
+func split(path string) []string {
+	return strings.FieldsFunc(path, func(r rune) bool { return r < 0x80 && os.IsPathSeparator(uint8(r)) })
+}
+
+func notRegular(m fs.FileMode) error {
+	kind := "special file"
+	switch {
+	case m&fs.ModeNamedPipe != 0:
+		kind = "named pipe"
+	case m&fs.ModeSocket != 0:
+		kind = "socket"
+	case m&fs.ModeDevice != 0:
+		kind = "device"
+	}
+	return fmt.Errorf("a %s, not a regular file", kind)
+}
+
+// read returns the content of a file and its stamp.
+func read(path string, limit int64) ([]byte, stamp, error) {
+	// The file found may have become a pipe, whose opening would wait for a writer.
+	f, err := os.OpenFile(path, os.O_RDONLY|nonblock, 0)
+	if err != nil {
+		return nil, stamp{}, err
+	}
+	defer f.Close()
+	before, err := f.Stat()
+	if err != nil {
+		return nil, stamp{}, err
+	}
+	if !before.Mode().IsRegular() {
+		return nil, stamp{}, notRegular(before.Mode())
+	}
+	if before.Size() > limit {
+		return nil, stamp{}, fmt.Errorf("%d bytes, more than the limit of %d", before.Size(), limit)
+	}
+	data, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err != nil {
+		return nil, stamp{}, err
+	}
+	after, err := f.Stat()
+	if err != nil {
+		return nil, stamp{}, err
+	}
+	if stampOf(before) != stampOf(after) || int64(len(data)) != after.Size() {
+		return nil, stamp{}, errors.New("is being written")
+	}
+	return data, stampOf(after), nil
+}

@@ -1,0 +1,231 @@
+package dir
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// lines is a log that keeps its lines, without their time.
+type lines chan string
+
+func (l lines) Write(b []byte) (int, error) {
+	_, line, _ := strings.Cut(strings.TrimSpace(string(b)), " ")
+	l <- line
+	return len(b), nil
+}
+
+// run loads, and then runs the source with real events of the file system. No
+// poll helps it.
+func (b *bench) run() lines {
+	b.Helper()
+	log := make(lines, 100)
+	b.src = New(b.src.root, b.st, Options{Log: slog.New(slog.NewTextHandler(log, nil)), Poll: time.Hour})
+	if _, err := b.src.Load(); err != nil {
+		b.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(b.Context())
+	done, began := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		close(began)
+		b.src.Run(ctx)
+	}()
+	<-began
+	b.Cleanup(func() { cancel(); <-done })
+	return log
+}
+
+// follow returns a function that waits for the store to hold what it is told.
+func (b *bench) follow() func(string) {
+	w := b.st.Watch(nil)
+	b.Cleanup(w.Close)
+	for _, t := range xds.Types() {
+		w.Interested(t, true, nil, nil)
+	}
+	return func(want string) {
+		b.Helper()
+		for late := time.After(10 * time.Second); b.content() != want; {
+			w.Next()
+			select {
+			case <-w.C():
+			case <-late:
+				b.Fatalf("the store has %q, want %q", b.content(), want)
+			}
+		}
+	}
+}
+
+// wait waits for a line of the log.
+func (b *bench) wait(log lines, part string) {
+	b.Helper()
+	for late := time.After(10 * time.Second); ; {
+		select {
+		case line := <-log:
+			if strings.Contains(line, part) {
+				return
+			}
+		case <-late:
+			b.Fatalf("no line with %q", part)
+		}
+	}
+}
+
+func TestRun(t *testing.T) {
+	t.Run("FILE-2 a file replaced, written in place, removed, made again", func(t *testing.T) {
+		b := newBench(t, "a.yaml", clusters("a"), "z.json", endpointsE)
+		want := b.follow()
+		b.run()
+		b.write("a.yaml", clusters("b"))
+		want("CDS b, EDS e")
+		if err := os.WriteFile(filepath.Join(b.dir, "a.yaml"), []byte(clusters("c")), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		want("CDS c, EDS e")
+		b.remove("a.yaml")
+		want("EDS e")
+		b.write("a.yaml", clusters("d"))
+		want("CDS d, EDS e")
+	})
+	t.Run("FILE-3 a bad file changes nothing, a good one does", func(t *testing.T) {
+		b := newBench(t, "a.yaml", clusters("a"))
+		want := b.follow()
+		log := b.run()
+		b.write("a.yaml", clusters("b")+"- {x: y}\n", "b.yaml", "{")
+		b.wait(log, `level=ERROR msg="not loaded, what was good before stays" mistakes=2`)
+		b.wait(log, `level=ERROR msg=mistake at=`+b.dir+`/a.yaml:3:3 error="no \"@type\""`)
+		b.wait(log, `level=ERROR msg=mistake at=`+b.dir+`/b.yaml:1`)
+		want("CDS a")
+		b.write("a.yaml", clusters("b"), "b.yaml", "")
+		want("CDS b")
+		b.wait(log, `level=INFO msg=loaded files=2 resources=1 types.CDS=1 set=1 removed=1`)
+	})
+	t.Run("the same mistake is told once, unless asked", func(t *testing.T) {
+		b := newBench(t, "a.yaml", clusters("a"))
+		log := b.run()
+		b.write("a.yaml", "{")
+		b.wait(log, "msg=mistake")
+		b.write("a.yaml", "{")
+		b.src.Reload() // the second telling is this one's
+		b.wait(log, "msg=mistake")
+		select {
+		case line := <-log:
+			t.Error(line)
+		case <-time.After(300 * time.Millisecond):
+		}
+	})
+	t.Run("FILE-2 new directories, and directories in them", func(t *testing.T) {
+		b := newBench(t)
+		want := b.follow()
+		b.run()
+		b.write("x/y/z/a.yaml", clusters("a"))
+		want("CDS a")
+		b.write("x/y/z/b.yaml", clusters("b"))
+		want("CDS a b")
+		b.remove("x/y")
+		b.write("c.yaml", clusters("c"))
+		want("CDS c")
+		b.write("x/y/a.yaml", clusters("a"))
+		want("CDS a c")
+		if err := os.Rename(filepath.Join(b.dir, "x"), filepath.Join(b.dir, "w")); err != nil {
+			t.Fatal(err)
+		}
+		b.write("w/y/d.yaml", clusters("d"))
+		want("CDS a c d")
+		b.write("w/y/e.yaml", clusters("e"))
+		want("CDS a c d e")
+	})
+	t.Run("FILE-2 a ConfigMap of Kubernetes", func(t *testing.T) {
+		b := newBench(t, "..1/a.yaml", clusters("a"))
+		b.link("..1", "..data")
+		b.link("..data/a.yaml", "a.yaml")
+		want := b.follow()
+		b.run()
+		want("CDS a")
+		for _, next := range []string{"b", "c", "d"} {
+			b.write(".."+next+"/a.yaml", clusters(next))
+			b.link(".."+next, "..data")
+			want("CDS " + next)
+		}
+	})
+	t.Run("FILE-2 a directory behind a link that is swapped", func(t *testing.T) {
+		// As git-sync does: what is served lies below the link.
+		b := newBench(t, "1/config/a.yaml", clusters("a"), "2/config/a.yaml", clusters("b"), "3/config/a.yaml", clusters("c"))
+		b.link("1", "current")
+		b.src.root = b.dir + "/current/config"
+		want := b.follow()
+		b.run()
+		want("CDS a")
+		b.link("2", "current")
+		want("CDS b")
+		b.link("3", "current")
+		want("CDS c")
+		b.write("3/config/a.yaml", clusters("d"))
+		want("CDS d")
+	})
+	t.Run("FILE-2 the directory itself is replaced", func(t *testing.T) {
+		b := newBench(t, "x/a.yaml", clusters("a"), "y/a.yaml", clusters("b"))
+		b.src.root = b.dir + "/x"
+		want := b.follow()
+		log := b.run()
+		b.remove("x")
+		b.wait(log, b.dir+"/x")
+		want("CDS a")
+		if err := os.Rename(b.dir+"/y", b.dir+"/x"); err != nil {
+			t.Fatal(err)
+		}
+		want("CDS b")
+		b.write("x/a.yaml", clusters("c"))
+		want("CDS c")
+	})
+	t.Run("a link to a file elsewhere", func(t *testing.T) {
+		other := newBench(t, "a", clusters("a"))
+		b := newBench(t)
+		b.link(other.dir+"/a", "a.yaml")
+		want := b.follow()
+		b.run()
+		other.write("a", clusters("b"))
+		want("CDS b")
+		other.write("c", clusters("c"))
+		b.link(other.dir+"/c", "a.yaml")
+		want("CDS c")
+	})
+	t.Run("forced", func(t *testing.T) {
+		b := newBench(t, "a.yaml", clusters("a"))
+		log := b.run()
+		b.src.Reload()
+		b.wait(log, "msg=loaded files=1 resources=1 types.CDS=1 set=0 removed=0")
+	})
+}
+
+// What happens beside a link's way does not lead to a scan.
+func TestWatchedInPart(t *testing.T) {
+	other := newBench(t, "a", clusters("a"))
+	b := newBench(t)
+	b.link(other.dir+"/a", "a.yaml")
+	w := newWatcher(b.src.Log, time.Hour)
+	defer w.close()
+	w.begin()
+	if _, err := b.src.load(false, &scanner{enter: w.enter, touch: w.touch}); err != nil {
+		t.Fatal(err)
+	}
+	w.end()
+	other.write("b", "")
+	select {
+	case <-w.bell:
+		t.Error("rang for a file that no link leads to")
+	case <-time.After(200 * time.Millisecond):
+	}
+	other.write("a", "")
+	select {
+	case <-w.bell:
+	case <-time.After(10 * time.Second):
+		t.Error("silent when the file changed that a link leads to")
+	}
+}

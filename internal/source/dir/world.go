@@ -1,0 +1,111 @@
+package dir
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/chancery-xds/chancery/store"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// A world is what all files together say. It is not changed once assembled.
+type world struct {
+	files int
+	types map[string]*content // by URL
+}
+
+// A content is all resources of a type.
+type content struct {
+	typ       *xds.Type
+	resources []*xds.Resource
+	at        map[string]Pos // by name
+	version   string         // "": by the content
+
+	source    string // the document of all so far
+	scattered bool   // there are several
+}
+
+// assemble puts what stands in the files together, in their order. A name that
+// a type has twice is an error that tells both places.
+func assemble(order []found, files map[string]*file) (world, Errors) {
+	w := world{files: len(order), types: map[string]*content{}}
+	var errs Errors
+	for _, f := range order {
+		for _, l := range files[f.path].loaded {
+			if first, twice := w.add(l); twice {
+				errs = append(errs, Error{l.Pos, fmt.Sprintf("%s %q is already at %s", l.Type, l.Name, first)})
+			}
+		}
+	}
+	return w, errs
+}
+
+func (w world) add(l Loaded) (first Pos, twice bool) {
+	c := w.types[l.Type.URL]
+	source := fmt.Sprint(l.doc, l.File)
+	if c == nil {
+		c = &content{typ: l.Type, at: map[string]Pos{}, version: l.version, source: source}
+		w.types[l.Type.URL] = c
+	}
+	if first, twice = c.at[l.Name]; twice {
+		return first, true
+	}
+	c.at[l.Name] = l.Pos
+	c.resources = append(c.resources, l.Resource)
+	// The version_info of a response is that of the type only if the response
+	// has all of the type.
+	if c.source != source {
+		c.version = ""
+	}
+	return Pos{}, false
+}
+
+// replace makes next of the default group, where it was w.
+func (w world) replace(tx *store.Tx, next world) {
+	for url, c := range w.types {
+		if next.types[url] == nil {
+			tx.Replace(c.typ)
+		}
+	}
+	for _, c := range next.types {
+		tx.Replace(c.typ, c.resources...)
+		tx.Version(c.typ, c.version)
+	}
+}
+
+// Reloads are refused that remove more than half of this many resources of a
+// type, or more.
+const guarded = 20
+
+// guard returns an error if next looks like a part of what the files should
+// say: an unmounted volume, half a checkout.
+func (w world) guard(next world, allow bool) error {
+	if allow {
+		return nil
+	}
+	if next.files == 0 && len(w.types) > 0 {
+		return fmt.Errorf("there are no files any more: if that is meant, restart%s", orAllow)
+	}
+	var why []string
+	for url, c := range w.types {
+		removed := len(c.at)
+		if n := next.types[url]; n != nil {
+			for name := range c.at {
+				if _, stays := n.at[name]; stays {
+					removed--
+				}
+			}
+		}
+		if len(c.at) >= guarded && 2*removed > len(c.at) {
+			why = append(why, fmt.Sprintf("%d of %d %s resources", removed, len(c.at), c.typ))
+		}
+	}
+	if why == nil {
+		return nil
+	}
+	slices.Sort(why)
+	return fmt.Errorf("this would remove %s: if that is meant, restart%s", strings.Join(why, " and "), orAllow)
+}
+
+const orAllow = ", or allow mass deletion (--allow-mass-delete)"

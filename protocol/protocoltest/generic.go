@@ -1,0 +1,152 @@
+package protocoltest
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/chancery-xds/chancery/protocol"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// generic is a correct client with an application that wants anything. It is
+// [protocol.Client], with the oddities on the wire that a server must bear.
+type generic struct {
+	*protocol.Client
+	*world
+	taste
+	kinds []kind
+	odd   bool
+	lone  bool // all the stream carries is one type
+	first map[string]bool
+}
+
+func newGeneric(w *world, ks []kind) *generic {
+	g := &generic{world: w, kinds: ks, taste: newTaste(w), odd: w.chance.IntN(3) == 0, lone: len(ks) == 1}
+	g.Client = protocol.NewClient(w.cfg.Variant, protocol.ClientOptions{Node: agent(w), Legacy: w.plan.IntN(2) == 0})
+	if w.content.whole && !g.lone {
+		// Whoever has all clusters must never see a route without its own.
+		g.Subscribe(xds.Cluster, xds.Wildcard)
+		g.Subscribe(xds.Endpoint, xds.Wildcard)
+		g.Subscribe(xds.Listener, xds.Wildcard)
+		g.Subscribe(xds.Route, kinds[4].names...)
+		g.kinds = ks[2:]
+	}
+	return g
+}
+
+func (g *generic) connected() {
+	g.first = map[string]bool{}
+	g.Connected()
+}
+
+func (g *generic) act() string {
+	k := g.kinds[g.plan.IntN(len(g.kinds))]
+	t := k.typ()
+	name := k.names[g.plan.IntN(len(k.names))]
+	if g.plan.IntN(4) == 0 {
+		name = xds.Wildcard
+	}
+	if g.plan.IntN(3) == 0 {
+		g.Unsubscribe(t, name)
+		return fmt.Sprintf("unsubscribes %s %s", t, name)
+	}
+	g.Subscribe(t, name)
+	return fmt.Sprintf("subscribes %s %s", t, name)
+}
+
+func (g *generic) receive(r *xds.Response) { _ = g.Receive(r, g.refuse) }
+
+func (g *generic) requests() (out []xds.Request) {
+	for r := range g.Requests() {
+		if g.odd {
+			g.mangle(&r)
+		}
+		g.first[r.Type.URL] = true
+		if g.lone && g.chance.IntN(4) == 0 {
+			r.Type = nil // "on a per-type service the type URL is implicit"
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
+// mangle does to a request what changes nothing of what it means: names twice
+// or in another order, names of nothing, phantoms, and the same asked again.
+func (g *generic) mangle(r *xds.Request) {
+	first := !g.first[r.Type.URL]
+	if len(r.Names) > 0 {
+		if g.chance.IntN(4) == 0 {
+			r.Names = append(r.Names, r.Names[0], "")
+		}
+		r.Names = shuffle(g.chance, r.Names)
+	}
+	if g.cfg.Variant == xds.SotW || first {
+		return
+	}
+	wants := g.Wants(r.Type)
+	switch g.chance.IntN(6) {
+	case 0: // "the client may have forgotten those resources"
+		if len(wants) > 0 {
+			r.Subscribe = append(r.Subscribe, wants[g.chance.IntN(len(wants))])
+		}
+	case 1:
+		r.Unsubscribe = append(r.Unsubscribe, "phantom")
+	case 2:
+		r.Subscribe = append(r.Subscribe, r.Subscribe...)
+		r.Unsubscribe = append(r.Unsubscribe, r.Unsubscribe...)
+	case 3: // both at once: it ends not subscribed
+		r.Subscribe = append(r.Subscribe, r.Unsubscribe...)
+	case 4: // ignored on any but the first
+		r.Initial = []xds.Version{{Name: "c0", Version: "1"}, {Name: "r0", Version: "1"}}
+	}
+}
+
+func (g *generic) advance(time.Time)   {}
+func (g *generic) deadline() time.Time { return time.Time{} }
+func (g *generic) calm()               { g.taste.off = true }
+
+func (g *generic) held(t *xds.Type) map[string]*xds.Resource {
+	out := map[string]*xds.Resource{}
+	for r := range g.Held(t) {
+		out[r.Name] = r
+	}
+	return out
+}
+
+func (g *generic) broken() string {
+	if g.lone {
+		return ""
+	}
+	clusters := g.held(xds.Cluster)
+	for _, t := range []*xds.Type{xds.Listener, xds.Route} {
+		for r := range g.Held(t) {
+			if g.cfg.Variant == xds.SotW && g.content.dead[r.Sum] {
+				continue // there was no way to tell that it is gone
+			}
+			for _, ref := range r.Refs {
+				if ref.Type.Is(xds.Cluster) && clusters[ref.Name] == nil {
+					return fmt.Sprintf("%s is held without %s", show(r), ref.Name)
+				}
+			}
+		}
+	}
+	return ""
+}
+
+func (g *generic) idle(l *ledger) error {
+	for _, a := range l.accounts {
+		var names []string
+		if a.wildcard {
+			names = append(names, xds.Wildcard)
+		}
+		for n := range a.names {
+			names = append(names, n)
+		}
+		slices.Sort(names)
+		if want := g.Wants(a.typ); !slices.Equal(names, want) {
+			return fmt.Errorf("%s: the client wants %v, the server was told %v", a.typ, want, names)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,186 @@
+package protocoltest
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// grpc walks from the listeners its channels name to routes, clusters and
+// endpoints, all by name, in SotW over ADS. It sends the node in the first
+// request only, uses the good part of what it refuses, asks twice on one nonce
+// when a route moves, and unsubscribes from everything with an empty list.
+type grpc struct {
+	*world
+	taste
+	targets map[string]bool
+	steps   [4]*step // LDS, RDS, CDS, EDS
+	out     []xds.Request
+	greeted bool
+}
+
+// A step is the subscription to one type.
+type step struct {
+	typ     *xds.Type
+	names   []string
+	opened  bool
+	nonce   string
+	version string
+	cache   map[string]*xds.Resource
+}
+
+func newGRPC(w *world) *grpc {
+	g := &grpc{world: w, taste: newTaste(w), targets: map[string]bool{}}
+	for i, t := range []*xds.Type{xds.Listener, xds.Route, xds.Cluster, xds.Endpoint} {
+		g.steps[i] = &step{typ: t, cache: map[string]*xds.Resource{}}
+	}
+	g.targets["l0"] = true
+	g.walk()
+	return g
+}
+
+func (g *grpc) connected() {
+	g.out, g.greeted = nil, false
+	for _, s := range g.steps {
+		s.opened, s.nonce = false, ""
+	}
+	for _, s := range g.steps {
+		if len(s.names) > 0 {
+			g.send(s, s.names, nil)
+		}
+	}
+}
+
+func (g *grpc) act() string {
+	l := kinds[3].names[g.plan.IntN(3)]
+	if g.plan.IntN(3) == 0 {
+		delete(g.targets, l)
+	} else {
+		g.targets[l] = true
+	}
+	g.walk()
+	return fmt.Sprintf("dials %v", slices.Sorted(maps.Keys(g.targets)))
+}
+
+// walk derives from each step what the next one needs.
+func (g *grpc) walk() {
+	want := maps.Clone(g.targets)
+	for i, s := range g.steps {
+		g.subscribe(s, slices.Sorted(maps.Keys(want)))
+		want = map[string]bool{}
+		for _, n := range s.names {
+			if r := s.cache[n]; r != nil && i+1 < len(g.steps) {
+				for _, ref := range r.Refs {
+					if ref.Type.Is(g.steps[i+1].typ) {
+						want[ref.Name] = true
+					}
+				}
+			}
+		}
+	}
+}
+
+func (g *grpc) subscribe(s *step, names []string) {
+	if slices.Equal(names, s.names) {
+		return
+	}
+	old := s.names
+	s.names = names
+	maps.DeleteFunc(s.cache, func(n string, _ *xds.Resource) bool { return !slices.Contains(names, n) })
+	if !s.opened && len(names) == 0 {
+		return
+	}
+	if s.opened && len(old) > 0 && len(names) > 0 {
+		// The new and the old together, then the new alone, on one nonce.
+		both := append(slices.Clone(old), names...)
+		slices.Sort(both)
+		if both = slices.Compact(both); !slices.Equal(both, names) {
+			g.send(s, both, nil)
+		}
+	}
+	g.send(s, names, nil)
+	if len(names) == 0 {
+		s.version = "" // asks again with the old nonce and no version
+	}
+}
+
+func (g *grpc) send(s *step, names []string, err error) {
+	s.opened = true
+	r := xds.Request{Type: s.typ, Names: slices.Clone(names), Nonce: s.nonce, Version: s.version}
+	if !g.greeted {
+		r.Node, g.greeted = &xds.Node{ID: "g", UserAgentName: "gRPC Go"}, true
+	}
+	if err != nil {
+		r.Error = &xds.Status{Code: 3, Message: err.Error()}
+	}
+	g.out = append(g.out, r)
+}
+
+func (g *grpc) receive(r *xds.Response) {
+	i := slices.IndexFunc(g.steps[:], func(s *step) bool { return s.typ.Is(r.Type) })
+	if i < 0 || !g.steps[i].opened {
+		return
+	}
+	s := g.steps[i]
+	s.nonce = r.Nonce
+	var refused error
+	seen := map[string]bool{}
+	for _, x := range r.Upserts {
+		seen[x.Name] = true
+		if !slices.Contains(s.names, x.Name) {
+			continue
+		}
+		if err := g.refuse(x); err != nil {
+			refused = err
+			continue
+		}
+		s.cache[x.Name] = x
+	}
+	if s.typ.FullState {
+		maps.DeleteFunc(s.cache, func(n string, _ *xds.Resource) bool { return !seen[n] })
+	}
+	if refused == nil {
+		s.version = r.Version
+	}
+	g.send(s, s.names, refused)
+	g.walk()
+}
+
+func (g *grpc) requests() []xds.Request {
+	out := g.out
+	g.out = nil
+	return out
+}
+
+func (g *grpc) advance(time.Time)   {}
+func (g *grpc) deadline() time.Time { return time.Time{} }
+func (g *grpc) calm()               { g.off = true }
+func (g *grpc) broken() string      { return "" }
+
+func (g *grpc) held(t *xds.Type) map[string]*xds.Resource {
+	for _, s := range g.steps {
+		if s.typ.Is(t) {
+			return maps.Clone(s.cache)
+		}
+	}
+	return nil
+}
+
+func (g *grpc) idle(l *ledger) error {
+	for _, s := range g.steps {
+		a := l.account(s.typ)
+		if a == nil {
+			if len(s.names) > 0 {
+				return fmt.Errorf("%s: the client wants %v, the server was told nothing", s.typ, s.names)
+			}
+			continue
+		}
+		if names := slices.Sorted(maps.Keys(a.names)); !slices.Equal(names, s.names) || a.wildcard {
+			return fmt.Errorf("%s: the client wants %v, the server was told %v (all %v)", s.typ, s.names, names, a.wildcard)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,548 @@
+package protocoltest
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/chancery-xds/chancery/protocol"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+const (
+	// patience: a response unanswered for this long no longer holds back the
+	// newest state of its type.
+	patience = 5 * time.Second
+
+	// silence: what waits for the answer of another type waits no longer.
+	silence = 15 * time.Second
+
+	// listed: an answer to one of the last so many responses finds its own.
+	listed = 4
+)
+
+// A ledger is the second opinion on one stream: it sees what the session sees
+// and what the session says, and keeps, without any thought of cost, what was
+// told, what is owed and what may be said at all. It shares no code with the
+// implementation.
+type ledger struct {
+	variant xds.Variant
+	only    *xds.Type
+	agent   string
+	view    xds.View
+	now     time.Time
+	refused func(*xds.Type) bool // before this stream
+
+	accounts []*account // by rank
+	nonces   map[string]bool
+	// warm: assignments that may be sent again because a response carried a
+	// cluster that refers to them.
+	warm map[string]bool
+
+	drain int // counts drains
+	rank  int // of the newest response that told something new, in this drain
+
+	tardy bool // somebody was silent for so long that order was given up
+}
+
+// An account is the ledger of one type.
+type account struct {
+	typ      *xds.Type
+	names    map[string]bool // without "*"
+	wildcard bool
+	implicit bool // nothing was ever named
+
+	told  map[string]fact
+	acked map[string]fact
+	owe   map[string]bool      // must be told, whatever the client holds
+	may   map[string]bool      // may be told, whatever the client holds
+	since map[string]time.Time // it was asked for
+	tied  map[string]time.Time // it waits for clusters since
+	ever  map[string]bool      // was told, or claimed to be held
+
+	mutedUntil time.Time // absences may be kept back until then
+
+	answer bool // an answer is owed even if it says nothing
+	lax    bool // an answer may say nothing
+	asked  bool // something was asked for since the last response
+
+	flights []*flight // unanswered, oldest first
+	newest  *flight   // the last one, answered or not
+	groups  []*group
+
+	leaving map[string]leaver // the view had it and may still be shown it
+	world   bool              // SotW, full state: each response is everything
+
+	// as told by the session
+	interest     map[string]bool
+	interestStar bool
+}
+
+// A fact is what the client was told of a name: a resource, its absence, or
+// (resuming) a version it claims to have.
+type fact struct {
+	res     *xds.Resource
+	version string
+	seq     int
+}
+
+// is reports whether the fact says what r is; nil: that it does not exist.
+func (f fact) is(r *xds.Resource) bool {
+	switch {
+	case r == nil:
+		return f.res == nil && f.version == ""
+	case f.res != nil:
+		return f.res.Sum == r.Sum
+	}
+	return f.version == r.Version
+}
+
+func (f fact) absent() bool { return f.res == nil && f.version == "" }
+
+// A flight is one response that may still be answered.
+type flight struct {
+	nonce   string
+	at      time.Time
+	drain   int
+	seq     int
+	carried map[string]fact
+	news    map[string]bool // of which the client was told something new
+	fresh   map[string]bool // or what it had asked for
+	stuck   bool            // one of its clusters had no assignment
+	lacks   []string        // assignments that did not exist, of clusters that are news
+
+	done       bool // answered
+	superseded bool // SotW: a later one was
+	excused    bool // nothing was subscribed any more
+}
+
+// A group is what one refused response carried and is not told again while
+// none of it moves.
+type group struct {
+	was   map[string]*xds.Resource // nil: a removal
+	rest  map[string]bool          // not told since
+	moved bool                     // may be told again
+}
+
+type leaver struct {
+	res  *xds.Resource
+	at   time.Time
+	last []*xds.Resource // other contents it may be shown with
+
+	resumed bool // the client brought it along: it may leave at once
+}
+
+func newLedger(v xds.Variant, only *xds.Type, agent string, view xds.View, now time.Time, refused func(*xds.Type) bool) *ledger {
+	return &ledger{variant: v, only: only, agent: agent, view: view, now: now, refused: refused,
+		nonces: map[string]bool{}, warm: map[string]bool{}}
+}
+
+func (l *ledger) account(t *xds.Type) *account {
+	for _, a := range l.accounts {
+		if a.typ.Is(t) {
+			return a
+		}
+	}
+	return nil
+}
+
+func (l *ledger) open(t *xds.Type) *account {
+	a := &account{typ: t, implicit: true, names: map[string]bool{}, told: map[string]fact{}, acked: map[string]fact{},
+		owe: map[string]bool{}, may: map[string]bool{}, since: map[string]time.Time{}, tied: map[string]time.Time{}, ever: map[string]bool{},
+		leaving: map[string]leaver{}, interest: map[string]bool{}, world: l.variant == xds.SotW && t.FullState}
+	l.accounts = append(l.accounts, a)
+	slices.SortStableFunc(l.accounts, func(a, b *account) int { return cmp.Compare(a.typ.Rank(), b.typ.Rank()) })
+	return a
+}
+
+func (a *account) covers(name string) bool { return a.wildcard || a.names[name] }
+
+func (l *ledger) lookup(a *account, name string) *xds.Resource {
+	return l.view.Table(a.typ).Lookup(name)
+}
+
+// lingers reports whether resources of the type may outstay the view.
+func (l *ledger) lingers(a *account) bool { return l.only == nil && len(a.typ.ReferredBy()) > 0 }
+
+// advance notes the time.
+func (l *ledger) advance(now time.Time) {
+	l.now = now
+	for _, a := range l.accounts {
+		for _, f := range a.flights {
+			l.tardy = l.tardy || now.Sub(f.at) >= silence
+		}
+		for _, v := range a.leaving {
+			l.tardy = l.tardy || now.Sub(v.at) >= silence
+		}
+	}
+}
+
+// change notes the session's next view.
+func (l *ledger) change(view xds.View) {
+	old := l.view
+	l.view = view
+	for _, a := range l.accounts {
+		is := view.Table(a.typ)
+		for r := range old.Table(a.typ).All() {
+			if is.Lookup(r.Name) == nil && l.lingers(a) {
+				a.leaving[r.Name] = leaver{res: r, at: l.now}
+			}
+		}
+		for n := range a.leaving {
+			if is.Lookup(n) != nil {
+				delete(a.leaving, n)
+			}
+		}
+		for n, f := range a.told {
+			// A state that came and went between two views may be the one shown.
+			if r := is.Departed(n); r != nil && l.lingers(a) && is.Lookup(n) == nil && !f.absent() {
+				v, ok := a.leaving[n]
+				if !ok {
+					v = leaver{res: r, at: l.now}
+				}
+				v.last = append(v.last, r)
+				a.leaving[n] = v
+			}
+		}
+		if l.variant == xds.SotW && !a.world {
+			for n := range a.told {
+				if is.Lookup(n) == nil {
+					a.may[n] = true // it could not be told; should it return, it is told anew
+				}
+			}
+		}
+		for _, g := range a.groups {
+			for n, was := range g.was {
+				g.moved = g.moved || !same(was, is.Lookup(n))
+			}
+		}
+	}
+}
+
+func same(a, b *xds.Resource) bool { return a == b || a != nil && b != nil && a.Sum == b.Sum }
+
+// receive notes a request; stale tells that the session found nothing that it
+// answers. "Names of a request apply before its ACK settles."
+// It returns the response that the request answers, or nil.
+func (l *ledger) receive(req xds.Request, stale bool) *flight {
+	t := req.Type
+	if t == nil {
+		t = l.only
+	}
+	a := l.account(t)
+	first := a == nil
+	if first {
+		a = l.open(t)
+	}
+	if req.Node != nil && l.agent == "" {
+		l.agent = req.Node.UserAgentName
+	}
+	if l.variant == xds.SotW {
+		l.replace(a, req.Names)
+	} else {
+		l.subscribe(a, req.Subscribe)
+		l.unsubscribe(a, req.Unsubscribe)
+	}
+	if first {
+		l.begin(a, req)
+		return nil
+	}
+	return l.settle(a, req, stale)
+}
+
+func (l *ledger) replace(a *account, names []string) {
+	if len(names) == 0 && a.implicit {
+		return
+	}
+	a.implicit = false
+	want := map[string]bool{}
+	for _, n := range names {
+		want[n] = n != ""
+	}
+	star := want[xds.Wildcard]
+	for n := range a.names {
+		if !want[n] {
+			delete(a.names, n)
+		}
+	}
+	if star != a.wildcard {
+		a.wildcard = star
+		if star {
+			l.askAll(a)
+		}
+	}
+	for n := range want {
+		if want[n] && n != xds.Wildcard && !a.names[n] {
+			a.names[n] = true
+			l.ask(a, n)
+		}
+	}
+	a.trim()
+}
+
+func (l *ledger) subscribe(a *account, names []string) {
+	if len(names) > 0 {
+		a.mutedUntil = l.now.Add(a.typ.Mute[l.agent])
+	}
+	for _, n := range names {
+		a.implicit = false
+		switch n {
+		case "":
+		case xds.Wildcard:
+			if !a.wildcard && l.variant == xds.Delta {
+				a.answer = true
+			}
+			a.wildcard = true
+			l.askAll(a)
+		default:
+			a.names[n] = true
+			l.ask(a, n)
+		}
+	}
+}
+
+func (l *ledger) unsubscribe(a *account, names []string) {
+	if slices.Contains(names, xds.Wildcard) {
+		a.wildcard, a.implicit = false, false
+	}
+	for _, n := range names {
+		if !a.names[n] {
+			continue // "It can simply ignore these phantom unsubscriptions."
+		}
+		delete(a.names, n)
+		if a.wildcard {
+			a.owe[n], a.may[n], a.asked = true, true, true
+			a.release(n)
+		}
+	}
+	a.trim()
+}
+
+// ask notes that a name was asked for: it is told whatever the client holds.
+func (l *ledger) ask(a *account, n string) {
+	a.owe[n], a.may[n], a.asked = true, true, true
+	if _, ok := a.since[n]; !ok {
+		a.since[n] = l.now
+	}
+	a.lax = a.lax || a.world
+	a.release(n)
+}
+
+func (l *ledger) askAll(a *account) {
+	a.lax, a.asked = true, true
+	for r := range l.view.Table(a.typ).All() {
+		named := a.owe[r.Name]
+		l.ask(a, r.Name)
+		a.owe[r.Name] = named
+	}
+	for n := range a.told {
+		a.may[n] = true
+		a.release(n)
+	}
+	for n := range a.names {
+		a.may[n] = true
+	}
+	for n := range a.leaving {
+		a.may[n] = true
+	}
+}
+
+// release lets the refused names that were refused together with n be told.
+func (a *account) release(n string) {
+	for _, g := range a.groups {
+		if _, ok := g.was[n]; ok {
+			g.moved = true
+		}
+	}
+}
+
+// trim forgets what is not subscribed any more, as the client does.
+func (a *account) trim() {
+	if a.wildcard {
+		return
+	}
+	a.answer = a.answer && a.world
+	gone := func(n string) bool { return !a.names[n] }
+	maps.DeleteFunc(a.told, func(n string, _ fact) bool { return gone(n) })
+	maps.DeleteFunc(a.acked, func(n string, _ fact) bool { return gone(n) })
+	maps.DeleteFunc(a.owe, func(n string, _ bool) bool { return gone(n) })
+	maps.DeleteFunc(a.may, func(n string, _ bool) bool { return gone(n) })
+	maps.DeleteFunc(a.since, func(n string, _ time.Time) bool { return gone(n) })
+	for _, g := range a.groups {
+		maps.DeleteFunc(g.rest, func(n string, _ bool) bool { return gone(n) })
+		for n := range g.was {
+			g.moved = g.moved || gone(n)
+		}
+	}
+	if len(a.names) == 0 {
+		// A client may drop unanswered what it no longer wants.
+		for _, f := range a.flights {
+			f.excused = true
+		}
+		a.answer = false
+	}
+}
+
+// begin completes the first request of a type.
+func (l *ledger) begin(a *account, req xds.Request) {
+	if a.implicit && a.typ.Implicit && len(req.Unsubscribe) == 0 {
+		a.wildcard = true
+		l.askAll(a)
+	}
+	a.implicit = a.implicit && a.wildcard
+	if cds := l.account(xds.Cluster); a.typ.Is(xds.Endpoint) && cds != nil {
+		// "DELTA-9 [...] WARM-2 overrides": clusters are on their way.
+		for c := range l.view.Table(xds.Cluster).All() {
+			for _, ref := range c.Refs {
+				l.warm[ref.Name] = l.warm[ref.Name] || len(cds.flights) > 0
+			}
+		}
+	}
+	// "The first request of a full-state type or of any wildcard is answered
+	// even when there is nothing to send."
+	a.answer = a.wildcard || a.world
+	a.lax = a.answer
+	table := l.view.Table(a.typ)
+	if l.variant == xds.SotW {
+		if a.world && a.wildcard && len(a.names) == 0 && table.Hashed() && req.Version == table.Version() && !l.refused(a.typ) {
+			a.answer, a.lax = false, false
+			clear(a.owe)
+			clear(a.may)
+			for r := range table.All() {
+				a.told[r.Name] = fact{res: r}
+				a.acked[r.Name] = a.told[r.Name]
+			}
+		}
+		return
+	}
+	if len(req.Initial) > 0 {
+		a.answer, a.lax = false, false
+	}
+	for _, v := range req.Initial {
+		if !a.covers(v.Name) {
+			continue
+		}
+		a.told[v.Name] = fact{version: v.Version}
+		r := table.Lookup(v.Name)
+		if r == nil && l.lingers(a) {
+			if r = table.Departed(v.Name); r != nil {
+				a.leaving[v.Name] = leaver{res: r, at: l.now, resumed: true}
+			}
+		}
+		if r != nil && r.Version == v.Version {
+			a.told[v.Name] = fact{res: r}
+		}
+		a.acked[v.Name], a.ever[v.Name] = a.told[v.Name], true
+		delete(a.owe, v.Name)
+		delete(a.may, v.Name)
+	}
+}
+
+// settle pairs an answer with its response.
+func (l *ledger) settle(a *account, req xds.Request, stale bool) *flight {
+	i := slices.IndexFunc(a.flights, func(f *flight) bool { return !f.done && f.nonce == req.Nonce })
+	if i < 0 {
+		return nil
+	}
+	f := a.flights[i]
+	f.done = true
+	// The parts of a split response are one flight, settled by all.
+	if !slices.ContainsFunc(a.flights, func(o *flight) bool { return o.drain == f.drain && !o.done }) {
+		a.flights = slices.DeleteFunc(a.flights, func(o *flight) bool { return o.drain == f.drain })
+	}
+	if stale && f != a.newest && len(l.nonces)-f.seq > listed {
+		return nil // it need not be listed any more
+	}
+	if req.Error == nil {
+		a.ack(f)
+	}
+	if l.variant == xds.SotW {
+		for _, o := range a.flights {
+			if o.seq < f.seq {
+				o.superseded = true
+				a.ack(o)
+			}
+		}
+	}
+	if req.Error == nil {
+		return f
+	}
+	g := &group{was: map[string]*xds.Resource{}, rest: map[string]bool{}}
+	for n, k := range f.carried {
+		g.was[n] = k.res
+		g.rest[n] = a.covers(n) && a.told[n].seq == k.seq
+		// What was asked for while it flew is owed all the same, and so is
+		// what goes with something that has moved since.
+		if _, owed := a.owe[n]; !g.rest[n] || owed || !same(k.res, l.lookup(a, n)) {
+			g.moved = true
+		}
+	}
+	maps.DeleteFunc(g.rest, func(_ string, in bool) bool { return !in })
+	if len(g.rest) > 0 {
+		a.groups = append(a.groups, g)
+	}
+	return f
+}
+
+// ack notes that the client has what a response carried.
+func (a *account) ack(f *flight) {
+	for n, k := range f.carried {
+		if a.covers(n) && a.acked[n].seq <= k.seq {
+			a.acked[n] = k
+		}
+	}
+}
+
+// standing reports whether a name is rightly held back: it was refused, and
+// nothing that was refused with it is another today.
+func (l *ledger) standing(a *account, name string) bool {
+	for _, g := range a.groups {
+		if g.rest[name] && l.unmoved(a, g) {
+			return true
+		}
+	}
+	return false
+}
+
+func (l *ledger) unmoved(a *account, g *group) bool {
+	for n, was := range g.was {
+		if a.covers(n) && !same(was, l.lookup(a, n)) && a.leaving[n].res == nil {
+			return false
+		}
+	}
+	return true
+}
+
+// interests checks what the session says it is interested in.
+func (l *ledger) interests(i protocol.Interest) {
+	a := l.account(i.Type)
+	a.interestStar = i.Wildcard
+	for _, n := range i.Added {
+		a.interest[n] = true
+	}
+	for _, n := range i.Removed {
+		delete(a.interest, n)
+	}
+}
+
+// names lists every name that matters to the account, sorted.
+func (l *ledger) known(a *account) []string {
+	all := map[string]bool{}
+	for n := range a.names {
+		all[n] = true
+	}
+	for n := range a.told {
+		all[n] = true
+	}
+	for n := range a.owe {
+		all[n] = true
+	}
+	if a.wildcard {
+		for r := range l.view.Table(a.typ).All() {
+			all[r.Name] = true
+		}
+	}
+	return slices.SortedFunc(maps.Keys(all), strings.Compare)
+}

@@ -1,0 +1,120 @@
+package protocoltest
+
+import (
+	"slices"
+	"time"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// wild says whatever can be said. What it holds is not compared: what the
+// session told it is (see [ledger.settled]).
+type wild struct {
+	*world
+	node   *xds.Node
+	nonces []string            // all of this stream
+	last   map[string][]string // newest names by type; SotW
+	due    []xds.Request       // answers owed once calm
+	quiet  bool
+	greets bool
+}
+
+func newWild(w *world) *wild {
+	n := agent(w)
+	return &wild{world: w, node: n}
+}
+
+func (c *wild) connected() {
+	c.nonces, c.last, c.due, c.greets = nil, map[string][]string{}, nil, true
+}
+
+func (c *wild) act() string { return "" }
+
+func (c *wild) receive(r *xds.Response) {
+	c.nonces = append(c.nonces, r.Nonce)
+	c.due = append(c.due, xds.Request{Type: r.Type, Nonce: r.Nonce, Version: r.Version})
+}
+
+func (c *wild) requests() (out []xds.Request) {
+	if c.quiet {
+		for _, r := range c.due {
+			r.Names = c.last[r.Type.URL]
+			out = append(out, r)
+		}
+		c.due = nil
+		return out
+	}
+	for range 1 + c.chance.IntN(2) {
+		out = append(out, c.invent())
+	}
+	return out
+}
+
+func (c *wild) invent() xds.Request {
+	k := kinds[c.chance.IntN(len(kinds))]
+	r := xds.Request{Type: k.typ()}
+	if c.greets || c.chance.IntN(8) == 0 {
+		r.Node, c.greets = c.node, false
+	}
+	pick := func() (names []string) {
+		for range c.chance.IntN(4) {
+			switch n := c.chance.IntN(len(k.names) + 3); {
+			case n < len(k.names):
+				names = append(names, k.names[n])
+			case n == len(k.names):
+				names = append(names, "")
+			case n == len(k.names)+1:
+				names = append(names, "nope")
+			default:
+				names = append(names, xds.Wildcard)
+			}
+		}
+		return names
+	}
+	switch c.chance.IntN(4) {
+	case 0:
+	case 1:
+		r.Nonce = []string{"bogus", "0", "-1", "999999", "+1"}[c.chance.IntN(5)]
+	default:
+		if len(c.nonces) > 0 {
+			r.Nonce = c.nonces[len(c.nonces)-1-c.chance.IntN(min(len(c.nonces), 4))]
+		}
+	}
+	if c.chance.IntN(4) == 0 {
+		r.Error = &xds.Status{Code: 3, Message: "wild"}
+	}
+	if c.chance.IntN(4) == 0 {
+		r.Version = c.content.view.Table(r.Type).Version()
+	}
+	if c.cfg.Variant == xds.SotW {
+		r.Names = pick()
+		c.last[k.url] = r.Names
+		return r
+	}
+	r.Subscribe, r.Unsubscribe = pick(), pick()
+	if c.chance.IntN(2) == 0 {
+		r.Unsubscribe = nil
+	}
+	if c.chance.IntN(3) == 0 {
+		names := pick()
+		slices.Sort(names)
+		for _, n := range slices.Compact(names) {
+			if n == "" || n == xds.Wildcard {
+				continue
+			}
+			v := xds.Version{Name: n, Version: "stale"}
+			if x := c.content.view.Table(r.Type).Lookup(n); x != nil && c.chance.IntN(2) == 0 {
+				v.Version = x.Version
+			}
+			r.Initial = append(r.Initial, v)
+		}
+	}
+	return r
+}
+
+func (c *wild) advance(time.Time)                       {}
+func (c *wild) deadline() time.Time                     { return time.Time{} }
+func (c *wild) calm()                                   { c.quiet = true }
+func (c *wild) held(*xds.Type) map[string]*xds.Resource { return nil }
+func (c *wild) broken() string                          { return "" }
+func (c *wild) idle(*ledger) error                      { return nil }

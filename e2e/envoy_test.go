@@ -76,7 +76,7 @@ func startEnvoy(t *testing.T, id string, v variant, port int) *envoy {
 	defer log.Close()
 	cmd := exec.Command(envoyPath, "--config-path", config, "--admin-address-path", address,
 		"--concurrency", "1", "--disable-hot-restart", "--drain-time-s", "1",
-		"--log-level", "info", "--log-format", "%E.%e %l %n] %v")
+		"--log-level", "info", "--component-log-level", "main:warning", "--log-format", "%E.%e %l %n] %v")
 	cmd.Stdout, cmd.Stderr = log, log
 	dieWithParent(cmd)
 	if err := cmd.Start(); err != nil {

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	testpb "google.golang.org/grpc/interop/grpc_testing"
 	"google.golang.org/grpc/xds"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/chancery-xds/chancery/e2e/tap"
 )
@@ -33,15 +34,18 @@ func startGRPC(t *testing.T) *gsite {
 	return s
 }
 
-func newGRPC(t *testing.T) *gsite {
+// newGRPC starts the daemon without some of its resources, and no client yet.
+func newGRPC(t *testing.T, without ...proto.Message) *gsite {
 	t.Helper()
 	s := &gsite{t: t, a: newGreeter(t, "a"), b: newGreeter(t, "b")}
-	s.rig = newRig(t, newWorld(
+	w := newWorld(
 		apiListener("greeter.local", "greeter_route"), routes("greeter_route", "1", "greeter"),
 		edsCluster("greeter", time.Second), assignment("greeter", s.a.port),
 		apiListener("else.local", "else_route"), routes("else_route", "1", "else"),
 		edsCluster("else", time.Second), assignment("else", s.b.port),
-	), mounted)
+	)
+	w.drop(without...)
+	s.rig = newRig(t, w, mounted)
 	return s
 }
 
@@ -213,15 +217,9 @@ func TestGRPC(t *testing.T) {
 
 	t.Run("SOTW-11 everything comes after the client", func(t *testing.T) {
 		t.Parallel()
-		s := newGRPC(t)
-		all := []string{"Listener/greeter.local", "RouteConfiguration/greeter_route", "Cluster/greeter", "ClusterLoadAssignment/greeter"}
-		kept := newWorld()
-		s.commit("nothing is there", func(w world) {
-			for _, k := range all {
-				kept[k] = w[k]
-				delete(w, k)
-			}
-		})
+		listener, routes, cluster := apiListener("greeter.local", "greeter_route"), routes("greeter_route", "1", "greeter"), edsCluster("greeter", time.Second)
+		s := newGRPC(t, listener, routes, cluster, assignment("greeter"))
+		all := []proto.Message{listener, routes, cluster, assignment("greeter", s.a.port)}
 		call := dialXDS(t, "late", s.Addr().Port)
 		first := make(chan error, 1)
 		go func() {
@@ -233,7 +231,7 @@ func TestGRPC(t *testing.T) {
 		}()
 		for i, typ := range []string{"LDS", "RDS", "CDS", "EDS"} {
 			s.sees(0, 2*soon, "the client asks for "+typ, func(rs tap.Records) bool { return len(rs.Requests(typ)) > 0 })
-			s.commit(all[i]+" comes", func(w world) { w[all[i]] = kept[all[i]] })
+			s.commit(key(all[i])+" comes", func(w world) { w.set(all[i]) })
 		}
 		eventually(t, soon, "calls succeed", call.gets(answer{"a", ""}))
 		if err := <-first; err != nil {

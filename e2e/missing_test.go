@@ -42,8 +42,7 @@ func TestMissingAtStart(t *testing.T) {
 	t.Parallel()
 	t.Run("DELTA-7 a missing assignment is told at once", func(t *testing.T) {
 		t.Parallel()
-		s := newSite(t, renamed)
-		s.commit("a cluster without assignment", func(w world) { w.set(edsCluster("stuck", time.Second)) })
+		s := newSite(t, renamed, edsCluster("stuck", time.Second))
 		// Silence would hold Envoy's start for 15 s.
 		s.start(delta)
 		told := s.Since(0).Where(func(r tap.Record) bool { return slices.Contains(r.Removed, "stuck") })
@@ -58,13 +57,14 @@ func TestMissingAtStart(t *testing.T) {
 	// initialises for ever, and none of its listeners serves. Left without an
 	// answer, it goes on after 15 s. So the answer comes later than that.
 	each(t, "DELTA-7 missing routes do not keep Envoy from starting", func(t *testing.T, v variant) {
-		s := newSite(t, renamed)
 		port := freePort(t)
 		broken := via(t, port)
-		s.commit("a listener without routes", func(w world) { w.set(httpListener("broken", port, "missing")) })
+		s := newSite(t, renamed, httpListener("broken", port, "missing"))
 		s.Mark("envoy started: %s", v)
 		s.envoy = startEnvoy(t, "e2e", v, s.Addr().Port)
-		eventually(t, 20*time.Second, "envoy is live", s.envoy.live)
+		if took := eventually(t, 20*time.Second, "envoy is live", s.envoy.live); took < 10*time.Second {
+			t.Errorf("envoy was live after %v: it did not wait for the missing routes", took)
+		}
 		eventually(t, soon, "the other listeners serve", s.ingress.gets(answer{"a", "1"}))
 		l := loaded(t, s.ingress, nil)
 		missing := func(r tap.Record) bool { return slices.Contains(r.Removed, "missing") }

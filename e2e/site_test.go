@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"google.golang.org/protobuf/proto"
 )
 
 // A site is an Envoy with two listeners: ingress leads to the cluster backend,
@@ -23,18 +25,20 @@ type site struct {
 // soon is how long a change may take from the files to the traffic.
 const soon = time.Second
 
-// newSite prepares the daemon, and starts no Envoy yet.
-func newSite(t *testing.T, l layout) *site {
+// newSite starts the daemon with that much more in its world, and no Envoy yet.
+func newSite(t *testing.T, l layout, more ...proto.Message) *site {
 	t.Helper()
 	s := &site{t: t, a: newUpstream(t, "a"), b: newUpstream(t, "b"), ingressPort: freePort(t), sidePort: freePort(t)}
 	s.ingress, s.side = via(t, s.ingressPort), via(t, s.sidePort)
 	s.sideAt = s.b
-	s.rig = newRig(t, newWorld(
+	w := newWorld(
 		edsCluster("backend", time.Second), assignment("backend", s.a.port),
 		edsCluster("other", time.Second), assignment("other", s.b.port),
 		httpListener("ingress", s.ingressPort, "ingress"), routes("ingress", "1", "backend"),
 		httpListener("side", s.sidePort, "side"), routes("side", "1", "other"),
-	), l)
+	)
+	w.set(more...)
+	s.rig = newRig(t, w, l)
 	return s
 }
 

@@ -204,13 +204,13 @@ func (p *play) edit(l line) error {
 		}
 	case "remove":
 		for _, name := range l.words[1:] {
-			if r := tab.Lookup(name); r == nil {
+			r := tab.Lookup(name)
+			if r == nil {
 				return fmt.Errorf("%s is not there", name)
-			} else {
-				touch(r.Aliases...)
 			}
 			remove = append(remove, name)
 			touch(name)
+			touch(r.Aliases...)
 		}
 	case "version":
 		p.supplied[t.URL] = strings.Join(l.words[1:], " ")

@@ -9,6 +9,7 @@ import (
 	"iter"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -52,9 +53,9 @@ func (h Hints) String() string {
 }
 
 // RunTranscripts replays the transcripts that the pattern matches, each as a
-// subtest named after its file, with exact hints, without hints, and woken by
-// interests: a hint may only save work. Boolean flag -update of the test binary, if there is one
-// and it is set, rewrites the expected lines instead.
+// subtest named after its file, in three ways: with exact hints, without hints,
+// and woken by interests, for a hint may only save work. If the test binary has
+// a boolean flag -update and it is set, the expected lines are rewritten first.
 //
 // A transcript is a conversation, a line per step:
 //
@@ -153,9 +154,9 @@ func merge(a, b []string, yield func(mark byte, line string)) {
 	for i := range common {
 		common[i] = make([]int, len(b)+1)
 	}
-	for i := len(a) - 1; i >= 0; i-- {
-		for j := len(b) - 1; j >= 0; j-- {
-			if a[i] == b[j] {
+	for i, x := range slices.Backward(a) {
+		for j, y := range slices.Backward(b) {
+			if x == y {
 				common[i][j] = common[i+1][j+1] + 1
 			} else {
 				common[i][j] = max(common[i+1][j], common[i][j+1])

@@ -1,0 +1,61 @@
+package metrics
+
+import (
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// MaxGroups is how many groups have series of their own: those seen first.
+// Names of groups may come from clients, so that there may be any number.
+const MaxGroups = 100
+
+// other is the label of what has none of its own.
+const other = "other"
+
+// rows are the table of types, by rank; what has no row comes after them.
+var rows = xds.Types()
+
+// labels are the types' labels: of rows, and other.
+var labels = func() []string {
+	all := make([]string, 0, len(rows)+1)
+	for _, t := range rows {
+		all = append(all, strings.ToLower(t.Short))
+	}
+	return append(all, other)
+}()
+
+// index is a type's place in labels.
+func index(t *xds.Type) int {
+	if i := t.Rank(); i < len(rows) && rows[i] == t {
+		return i
+	}
+	if i := slices.IndexFunc(rows, t.Is); i >= 0 {
+		return i
+	}
+	return len(rows)
+}
+
+// groups are the groups that have a label of their own.
+type groups struct {
+	mu    sync.Mutex
+	known map[string]bool
+}
+
+func newGroups() *groups { return &groups{known: map[string]bool{}} }
+
+// label returns the label of a group. It keeps none of name's memory.
+func (g *groups) label(name string) string {
+	name = strings.Clone(strings.ToValidUTF8(name, "\uFFFD"))
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.known[name] {
+		if len(g.known) >= MaxGroups {
+			return other
+		}
+		g.known[name] = true
+	}
+	return name
+}

@@ -1,0 +1,54 @@
+package metrics
+
+import (
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/chancery-xds/chancery/protocol"
+	"github.com/chancery-xds/chancery/server"
+)
+
+var _ server.Observer = (*Metrics)(nil)
+
+// Opened implements [server.Observer].
+func (m *Metrics) Opened(s *server.Stream) {
+	m.streams.open[s.Variant].Inc()
+	m.streams.opened[s.Variant].Inc()
+}
+
+// Closed implements [server.Observer].
+func (m *Metrics) Closed(s *server.Stream, err error) {
+	m.streams.open[s.Variant].Dec()
+	c := status.Code(err)
+	if int(c) >= len(m.streams.closed) {
+		c = codes.Unknown
+	}
+	m.streams.closed[c].Inc()
+	m.streams.refusals.forget(s)
+}
+
+// Event implements [server.Observer].
+func (m *Metrics) Event(s *server.Stream, e protocol.Event) {
+	t := &m.streams.byType[index(e.Type)]
+	if int(e.Kind) < len(kinds) && kinds[e.Kind] != "" {
+		t.requests[s.Variant][e.Kind].Inc()
+	}
+	switch e.Kind {
+	case protocol.Sent:
+		t.responses[s.Variant].Inc()
+		t.sent.Add(float64(e.Count))
+		t.removed.Add(float64(e.Removed))
+	case protocol.Nacked:
+		t.answered.Observe(e.Took.Seconds())
+		m.streams.refusals.refused(s, e.Type)
+	case protocol.Acked:
+		t.answered.Observe(e.Took.Seconds())
+		if e.Settled {
+			m.streams.refusals.accepted(s, e.Type)
+		}
+	case protocol.Subscribed:
+		if e.Count == 0 && !e.Wildcard {
+			m.streams.refusals.accepted(s, e.Type) // it no longer matters
+		}
+	}
+}

@@ -1,0 +1,260 @@
+package protocol_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/chancery-xds/chancery/protocol"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// A talk is a conversation with a client; the test is the server.
+type talk struct {
+	*testing.T
+	*protocol.Client
+}
+
+func newTalk(t *testing.T, v xds.Variant, opts protocol.ClientOptions) talk {
+	c := talk{t, protocol.NewClient(v, opts)}
+	c.Connected()
+	return c
+}
+
+// want compares the requests that are due.
+func (c talk) want(want ...string) {
+	c.Helper()
+	var got []string
+	for r := range c.Requests() {
+		s := fmt.Sprintf("%s nonce=%s", r.Type, r.Nonce)
+		add := func(key string, value any) { s += fmt.Sprintf(" %s=%v", key, value) }
+		if r.Version != "" {
+			add("version", r.Version)
+		}
+		if r.Names != nil {
+			add("names", r.Names)
+		}
+		if r.Subscribe != nil {
+			add("sub", r.Subscribe)
+		}
+		if r.Unsubscribe != nil {
+			add("unsub", r.Unsubscribe)
+		}
+		if r.Initial != nil {
+			add("initial", r.Initial)
+		}
+		if r.Error != nil {
+			add("error", r.Error.Message)
+		}
+		if r.Node != nil {
+			add("node", r.Node.ID)
+		}
+		got = append(got, s)
+	}
+	if !slices.Equal(got, want) {
+		c.Fatalf("requests\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// respond lets the server answer: "a=1" is a resource, "-a" a removal.
+func (c talk) respond(t *xds.Type, nonce, version string, content ...string) error {
+	resp := &xds.Response{Type: t, Nonce: nonce, Version: version, Changes: &xds.Changes{}}
+	for _, s := range content {
+		if name, ok := strings.CutPrefix(s, "-"); ok {
+			resp.Removed = append(resp.Removed, name)
+			continue
+		}
+		name, body, _ := strings.Cut(s, "=")
+		r := xds.NewResource(name, []byte(body))
+		r.Seal(body)
+		resp.Upserts = append(resp.Upserts, r)
+	}
+	return c.Receive(resp, func(r *xds.Resource) error {
+		if string(r.Body) == "bad" {
+			return errors.New("it is bad")
+		}
+		return nil
+	})
+}
+
+// holds compares the cache.
+func (c talk) holds(t *xds.Type, want string) {
+	c.Helper()
+	var got []string
+	for r := range c.Held(t) {
+		got = append(got, r.Name+"="+string(r.Body))
+	}
+	slices.Sort(got)
+	if s := strings.Join(got, " "); s != want {
+		c.Fatalf("holds %q, want %q", s, want)
+	}
+}
+
+func TestClient(t *testing.T) {
+	t.Run("CLI-14 delta: a nonce only on ACK and NACK", func(t *testing.T) {
+		c := newTalk(t, xds.Delta, protocol.ClientOptions{})
+		c.Subscribe(xds.Endpoint, "a")
+		c.want("EDS nonce= sub=[a]")
+		_ = c.respond(xds.Endpoint, "1", "", "a=1")
+		c.want("EDS nonce=1")
+		c.Subscribe(xds.Endpoint, "b")
+		c.want("EDS nonce= sub=[b]")
+		_ = c.respond(xds.Endpoint, "2", "", "b=bad")
+		c.Unsubscribe(xds.Endpoint, "a")
+		c.want("EDS nonce=2 unsub=[a] error=b: it is bad")
+		c.Unsubscribe(xds.Endpoint, "b")
+		c.want("EDS nonce= unsub=[b]")
+		c.want()
+	})
+
+	t.Run("CLI-14 SotW: always the newest nonce of the type", func(t *testing.T) {
+		c := newTalk(t, xds.SotW, protocol.ClientOptions{})
+		c.Subscribe(xds.Endpoint, "a")
+		c.Subscribe(xds.Route, "r")
+		c.want("EDS nonce= names=[a]", "RDS nonce= names=[r]")
+		_ = c.respond(xds.Endpoint, "1", "v1", "a=1")
+		_ = c.respond(xds.Route, "2", "w1", "r=1")
+		c.want("EDS nonce=1 version=v1 names=[a]", "RDS nonce=2 version=w1 names=[r]")
+		c.Subscribe(xds.Endpoint, "b")
+		c.want("EDS nonce=1 version=v1 names=[a b]")
+		// "Responses v1, v2 back to back are ACKed each in turn."
+		_ = c.respond(xds.Endpoint, "3", "v2", "a=2")
+		_ = c.respond(xds.Endpoint, "4", "v3", "b=1")
+		c.want("EDS nonce=3 version=v2 names=[a b]", "EDS nonce=4 version=v3 names=[a b]")
+	})
+
+	t.Run("CLI-2 SotW: a NACK says the version in use and uses what is good", func(t *testing.T) {
+		c := newTalk(t, xds.SotW, protocol.ClientOptions{})
+		c.Subscribe(xds.Cluster, xds.Wildcard)
+		c.want("CDS nonce= names=[*]")
+		_ = c.respond(xds.Cluster, "1", "v1", "a=1", "b=1")
+		c.want("CDS nonce=1 version=v1 names=[*]")
+		if err := c.respond(xds.Cluster, "2", "v2", "a=bad", "c=bad", "d=2"); err == nil {
+			t.Fatal("accepted")
+		}
+		c.want("CDS nonce=2 version=v1 names=[*] error=a: it is bad\nc: it is bad")
+		c.holds(xds.Cluster, "a=1 d=2")
+	})
+
+	t.Run("CLI-5 duplicate names", func(t *testing.T) {
+		c := newTalk(t, xds.Delta, protocol.ClientOptions{})
+		c.Subscribe(xds.Endpoint, "a", "b")
+		c.want("EDS nonce= sub=[a b]")
+		_ = c.respond(xds.Endpoint, "1", "", "a=1", "a=2", "b=1")
+		c.want(`EDS nonce=1 error=duplicate resource "a"`)
+		_ = c.respond(xds.Endpoint, "2", "", "a=1", "-a")
+		c.want(`EDS nonce=2 error=resource "a" is both present and removed`)
+		c.holds(xds.Endpoint, "")
+	})
+
+	t.Run("CLI-6 unrequested resources are ignored and no reason to NACK", func(t *testing.T) {
+		c := newTalk(t, xds.SotW, protocol.ClientOptions{})
+		c.Subscribe(xds.Endpoint, "a")
+		c.want("EDS nonce= names=[a]")
+		_ = c.respond(xds.Endpoint, "1", "v1", "a=1", "x=bad")
+		_ = c.respond(xds.Cluster, "2", "v1", "c=1") // nobody opened the type
+		c.want("EDS nonce=1 version=v1 names=[a]")
+		c.holds(xds.Endpoint, "a=1")
+		c.holds(xds.Cluster, "")
+	})
+
+	t.Run("CLI-7 the full state deletes, the others do not", func(t *testing.T) {
+		c := newTalk(t, xds.SotW, protocol.ClientOptions{})
+		c.Subscribe(xds.Cluster, "a", "b")
+		c.Subscribe(xds.Endpoint, "a", "b")
+		c.want("CDS nonce= names=[a b]", "EDS nonce= names=[a b]")
+		for i, typ := range []*xds.Type{xds.Cluster, xds.Endpoint} {
+			_ = c.respond(typ, fmt.Sprint(2*i), "v1", "a=1", "b=1")
+			_ = c.respond(typ, fmt.Sprint(2*i+1), "v2", "b=2")
+		}
+		c.holds(xds.Cluster, "b=2")
+		c.holds(xds.Endpoint, "a=1 b=2")
+	})
+
+	t.Run("CLI-7 what is dropped is held until the server is told", func(t *testing.T) {
+		c := newTalk(t, xds.Delta, protocol.ClientOptions{})
+		c.Subscribe(xds.Endpoint, "a")
+		c.want("EDS nonce= sub=[a]")
+		_ = c.respond(xds.Endpoint, "1", "", "a=1")
+		c.Unsubscribe(xds.Endpoint, "a")
+		c.holds(xds.Endpoint, "a=1")
+		c.want("EDS nonce=1 unsub=[a]")
+		c.holds(xds.Endpoint, "")
+		c.Subscribe(xds.Endpoint, "a")
+		c.Unsubscribe(xds.Endpoint, "a")
+		c.want() // nothing the server would have to know
+	})
+
+	t.Run("CLI-4 SotW: resume by version_info, without nonce, node first", func(t *testing.T) {
+		c := newTalk(t, xds.SotW, protocol.ClientOptions{Node: &xds.Node{ID: "n"}, Legacy: true})
+		c.Subscribe(xds.Cluster, xds.Wildcard)
+		c.Subscribe(xds.Endpoint, "a")
+		c.want("CDS nonce= node=n", "EDS nonce= names=[a]")
+		_ = c.respond(xds.Cluster, "1", "v1", "a=1")
+		_ = c.respond(xds.Endpoint, "2", "w1", "a=1")
+		c.Connected()
+		c.want("CDS nonce= version=v1 node=n", "EDS nonce= version=w1 names=[a]")
+	})
+
+	t.Run("SOTW-12 the client states no version of what it holds in part", func(t *testing.T) {
+		// Whoever states it is sent nothing: after it changed its mind, or
+		// refused a part, the client would miss something for ever.
+		c := newTalk(t, xds.SotW, protocol.ClientOptions{})
+		c.Subscribe(xds.Cluster, "a")
+		c.want("CDS nonce= names=[a]")
+		c.Subscribe(xds.Cluster, xds.Wildcard)
+		c.want("CDS nonce= names=[* a]")
+		_ = c.respond(xds.Cluster, "1", "v1", "a=1") // the answer to which of the two?
+		c.want("CDS nonce=1 version=v1 names=[* a]")
+		c.Connected()
+		c.want("CDS nonce= names=[* a]")
+		_ = c.respond(xds.Cluster, "1", "v1", "a=1", "b=1")
+		c.want("CDS nonce=1 version=v1 names=[* a]")
+		_ = c.respond(xds.Cluster, "2", "v2", "a=bad", "b=2")
+		c.want("CDS nonce=2 version=v1 names=[* a] error=a: it is bad")
+		c.Connected()
+		c.want("CDS nonce= names=[* a]")
+	})
+
+	t.Run("CLI-4 delta: resume by initial_resource_versions", func(t *testing.T) {
+		c := newTalk(t, xds.Delta, protocol.ClientOptions{Legacy: true})
+		c.Subscribe(xds.Cluster, xds.Wildcard)
+		c.Subscribe(xds.Endpoint, "a", "b")
+		c.want("CDS nonce=", "EDS nonce= sub=[a b]")
+		_ = c.respond(xds.Cluster, "1", "", "x=1", "y=2")
+		_ = c.respond(xds.Endpoint, "2", "", "a=3", "-b")
+		c.Connected()
+		c.want("CDS nonce= initial=[{x 1} {y 2}]", "EDS nonce= sub=[a b] initial=[{a 3}]")
+		c.want()
+	})
+
+	t.Run("SUB-3 an empty list never opens a type, and leaves the legacy wildcard in two steps", func(t *testing.T) {
+		c := newTalk(t, xds.SotW, protocol.ClientOptions{Legacy: true})
+		c.Subscribe(xds.Cluster, "a")
+		c.Unsubscribe(xds.Cluster, "a")
+		c.want()
+		c.Subscribe(xds.Cluster, xds.Wildcard)
+		c.Subscribe(xds.Endpoint, xds.Wildcard) // an empty list would mean nothing there
+		c.want("CDS nonce=", "EDS nonce= names=[*]")
+		_ = c.respond(xds.Cluster, "1", "v1", "a=1")
+		c.Unsubscribe(xds.Cluster, xds.Wildcard)
+		c.want("CDS nonce=1 version=v1 names=[*]", "CDS nonce=1 version=v1")
+		c.holds(xds.Cluster, "")
+	})
+
+	t.Run("CLI-12 an alias is as good as the name", func(t *testing.T) {
+		c := newTalk(t, xds.Delta, protocol.ClientOptions{})
+		c.Subscribe(xds.VirtualHost, "r/host")
+		c.want("VHDS nonce= sub=[r/host]")
+		r := &xds.Resource{Stamp: &xds.Stamp{Name: "r/vhost"}, Body: []byte("1"), Aliases: []string{"r/host"}}
+		r.Seal("1")
+		_ = c.Receive(&xds.Response{Type: xds.VirtualHost, Nonce: "1", Changes: &xds.Changes{Upserts: []*xds.Resource{r}}}, nil)
+		c.want("VHDS nonce=1")
+		c.holds(xds.VirtualHost, "r/vhost=1")
+		c.Unsubscribe(xds.VirtualHost, "r/host")
+		c.want("VHDS nonce= unsub=[r/host]")
+		c.holds(xds.VirtualHost, "")
+	})
+}

@@ -1,0 +1,182 @@
+package protocol_test
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/chancery-xds/chancery/protocol"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// A stream of the memory test: a session, and whether its client answers.
+type memoryStream struct {
+	*protocol.Session
+	variant xds.Variant
+	stuck   bool
+	names   map[string][]string
+}
+
+// wake does what a server does when a doorbell rings: tell the session, send,
+// take the answers, and let go of the view.
+func (m *memoryStream) wake(view xds.View, touched []xds.Names, now time.Time) (sent int) {
+	m.Advance(now)
+	m.Change(view, touched)
+	for again := true; again; {
+		again = false
+		var answers []xds.Request
+		for r := range m.Responses() {
+			sent++
+			answers = append(answers, xds.Request{Type: r.Type, Nonce: r.Nonce, Version: r.Version, Names: m.names[r.Type.URL]})
+		}
+		for _, a := range answers {
+			if m.stuck {
+				continue
+			}
+			if m.variant == xds.Delta {
+				a.Names, a.Version = nil, ""
+			}
+			again = true
+			if err := m.Receive(a); err != nil {
+				panic(err)
+			}
+		}
+	}
+	for range m.Events() {
+	}
+	for range m.Interests() {
+	}
+	m.Release()
+	return sent
+}
+
+func (m *memoryStream) subscribe(view xds.View, t *xds.Type, names ...string) {
+	m.Change(view, []xds.Names{})
+	req := xds.Request{Type: t, Names: names}
+	if m.variant == xds.Delta {
+		req.Names, req.Subscribe = nil, names
+	}
+	m.names[t.URL] = names
+	if err := m.Receive(req); err != nil {
+		panic(err)
+	}
+}
+
+func liveHeap() uint64 {
+	var s runtime.MemStats
+	runtime.GC()
+	runtime.GC()
+	runtime.ReadMemStats(&s)
+	return s.HeapAlloc
+}
+
+// The memory test of the design: "10,000 commits with 1,000 idle named and 10
+// stuck streams grow the heap by 10 % at most". Every body is replaced several
+// times; whatever keeps one of the old ones alive shows.
+func TestMemory(t *testing.T) {
+	t.Run("sent once", func(t *testing.T) { memory(t, 0, 0) })
+	if testing.Short() {
+		return
+	}
+	// Each stuck stream keeps the stamps of the last few tables it was sent,
+	// each stream of other ones; once these are full, nothing may grow.
+	t.Run("sent anew every 5 s", func(t *testing.T) { memory(t, 10*time.Millisecond, 2500) })
+}
+
+// memory compares the heap after warm and after all commits; with each, time
+// passes by tick.
+func memory(t *testing.T, tick time.Duration, warm int) {
+	const (
+		resources, rare = 1000, 10 // clusters; the first few change seldom
+		endpoints       = 1000
+		commits         = 10_000
+		idle, stuck     = 1000, 10
+	)
+	body := func(i, gen int) []byte {
+		return append(bytes.Repeat([]byte{byte(i)}, 1000), fmt.Sprintf("%d/%d", i, gen)...)
+	}
+	cluster := func(i, gen int) *xds.Resource {
+		r := xds.NewResource(fmt.Sprint("cluster-", i), body(i, gen))
+		r.Refs = []xds.Ref{}
+		return r
+	}
+	view := xds.Tables{}
+	var cs, es []*xds.Resource
+	for i := range resources {
+		cs = append(cs, cluster(i, 0))
+	}
+	for i := range endpoints {
+		es = append(es, xds.NewResource(fmt.Sprint("endpoint-", i), body(i, 0)))
+	}
+	view[xds.Cluster.URL], view[xds.Endpoint.URL] = view.Table(xds.Cluster).With(cs), view.Table(xds.Endpoint).With(es)
+	cs, es = nil, nil
+
+	now := time.Unix(1_700_000_000, 0)
+	var streams []*memoryStream
+	byName := map[string][]*memoryStream{} // who is rung for a cluster
+	open := func(stuck bool, v xds.Variant) *memoryStream {
+		m := &memoryStream{Session: protocol.NewSession(v, nil, view, protocol.Options{}), variant: v, stuck: stuck, names: map[string][]string{}}
+		m.Advance(now)
+		streams = append(streams, m)
+		return m
+	}
+	for i := range idle {
+		m := open(false, xds.Variant(i%2))
+		var names []string
+		for k := range 20 {
+			names = append(names, fmt.Sprint("endpoint-", (i*7+k*13)%endpoints))
+		}
+		m.subscribe(view, xds.Endpoint, names...)
+		c := fmt.Sprint("cluster-", i%rare)
+		m.subscribe(view, xds.Cluster, c)
+		byName[c] = append(byName[c], m)
+		if m.wake(view, []xds.Names{}, now) == 0 {
+			t.Fatal("an idle stream was sent nothing")
+		}
+	}
+	var deaf []*memoryStream
+	for i := range stuck {
+		m := open(true, xds.Variant(i%2))
+		m.subscribe(view, xds.Cluster, xds.Wildcard)
+		if m.wake(view, []xds.Names{}, now) == 0 {
+			t.Fatal("a stuck stream was sent nothing")
+		}
+		deaf = append(deaf, m)
+	}
+
+	var before uint64
+	woken := 0
+	for n := range commits {
+		if n == warm {
+			before = liveHeap()
+		}
+		i := rare + n%(resources-rare)
+		if n%(commits/(3*rare)) == 0 { // 30 changes of what the idle ones hold
+			i = n / (commits / (3 * rare)) % rare
+		}
+		r := cluster(i, n+1)
+		next := maps.Clone(view)
+		next[xds.Cluster.URL] = view.Table(xds.Cluster).With([]*xds.Resource{r})
+		view = next
+		touched := []xds.Names{{xds.Cluster.URL: {r.Name}}}
+		now = now.Add(tick)
+		for _, m := range byName[r.Name] {
+			m.wake(view, touched, now)
+		}
+		for k, m := range deaf {
+			m.wake(view, touched, now.Add(time.Duration(k)*50*tick))
+		}
+		woken += len(byName[r.Name]) + len(deaf)
+	}
+	after := liveHeap()
+	grown := 100 * (float64(after) - float64(before)) / float64(before)
+	t.Logf("live heap %d KiB before, %d KiB after %d commits (%+.1f %%); streams woken %d times", before>>10, after>>10, commits, grown, woken)
+	if grown > 10 {
+		t.Errorf("the live heap grew by %.1f %%", grown)
+	}
+	runtime.KeepAlive(view)
+	runtime.KeepAlive(streams)
+}

@@ -84,8 +84,8 @@ func at(n *yaml.Node, format string, args ...any) error {
 }
 
 func (d *decoder) fail(err error) {
-	var m mistake
-	if !errors.As(err, &m) {
+	m, ok := errors.AsType[mistake](err)
+	if !ok {
 		m.text = err.Error()
 	}
 	d.errs = append(d.errs, Error{Pos{d.path, m.line, m.col}, m.text})

@@ -193,8 +193,8 @@ func (s *Source) reload(force bool, w *watcher) {
 // tell logs why nothing was loaded, mistake by mistake.
 func (s *Source) tell(err error) {
 	const most = 20
-	var errs Errors
-	if !errors.As(err, &errs) {
+	errs, ok := errors.AsType[Errors](err)
+	if !ok {
 		s.Log.Error("not loaded, what was good before stays", "error", err)
 		return
 	}
@@ -204,7 +204,7 @@ func (s *Source) tell(err error) {
 			s.Log.Error("and more", "mistakes", len(errs)-most)
 			break
 		}
-		s.Log.Error("mistake", "at", e.Pos.String(), "error", e.Text)
+		s.Log.Error("mistake", "at", e.String(), "error", e.Text)
 	}
 }
 

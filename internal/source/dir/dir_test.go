@@ -3,7 +3,6 @@ package dir
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -32,7 +31,7 @@ type bench struct {
 // it, and so on.
 func newBench(t *testing.T, files ...string) *bench {
 	b := &bench{T: t, dir: t.TempDir(), st: store.New()}
-	b.src = New(b.dir, b.st, Options{Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	b.src = New(b.dir, b.st, Options{Log: slog.New(slog.DiscardHandler)})
 	b.write(files...)
 	return b
 }
@@ -77,15 +76,17 @@ func (b *bench) link(target, name string) {
 // a@timeout b". File names in errors are relative.
 func (b *bench) load(want string) {
 	b.Helper()
-	got := ""
-	if _, err := b.src.Load(); err != nil {
-		got = strings.ReplaceAll(err.Error(), b.dir+"/", "")
-	} else {
-		got = b.content()
-	}
+	got := b.try()
 	if got != want {
 		b.Errorf("got\n%s\nwant\n%s", got, want)
 	}
+}
+
+func (b *bench) try() string {
+	if _, err := b.src.Load(); err != nil {
+		return strings.ReplaceAll(err.Error(), b.dir+"/", "")
+	}
+	return b.content()
 }
 
 func (b *bench) content() string {

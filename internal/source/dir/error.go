@@ -32,7 +32,7 @@ type Error struct {
 }
 
 // Error returns the place and the text.
-func (e Error) Error() string { return e.Pos.String() + ": " + e.Text }
+func (e Error) Error() string { return e.String() + ": " + e.Text }
 
 // Errors is all that keeps a directory from being loaded, by place.
 type Errors []Error

@@ -120,8 +120,7 @@ func (s *scanner) fail(path string, err error) {
 
 // unread is the Error of a path that cannot be read.
 func unread(path string, err error) Error {
-	var p *fs.PathError
-	if errors.As(err, &p) {
+	if p, ok := errors.AsType[*fs.PathError](err); ok {
 		err = p.Err // the path is told already
 	}
 	return Error{Pos{File: path}, err.Error()}

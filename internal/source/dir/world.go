@@ -21,9 +21,7 @@ type content struct {
 	resources []*xds.Resource
 	at        map[string]Pos // by name
 	version   string         // "": by the content
-
-	source    string // the document of all so far
-	scattered bool   // there are several
+	source    string         // the document that the first of them stands in
 }
 
 // assemble puts what stands in the files together, in their order. A name that

@@ -1,0 +1,80 @@
+package store_test
+
+import (
+	"fmt"
+
+	"github.com/chancery-xds/chancery/store"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// An embedder fills a store, and a stream follows it. The server does the
+// second half for each of its streams.
+func Example() {
+	st := store.New(store.WithSelect(func(n *xds.Node) string { return n.Cluster }))
+
+	w := st.Watch(&xds.Node{ID: "envoy-1", Cluster: "edge"})
+	defer w.Close()
+	view, _ := w.Next() // all there is, which is nothing yet
+	w.Interested(xds.Cluster, true, nil, nil)
+	fmt.Println(view.Table(xds.Cluster).Len(), "clusters")
+
+	// All of it becomes visible at once, or, if the function returns an error,
+	// nothing of it.
+	c, err := st.Update(func(tx *store.Tx) error {
+		edge := tx.Group("edge")
+		edge.Set(xds.Cluster, xds.NewResource("backend", []byte("an encoded Cluster")))
+		edge.Set(xds.Endpoint, xds.NewResource("backend", []byte("an encoded ClusterLoadAssignment")))
+		return nil
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, change := range c.Changes {
+		fmt.Println("commit", c.Seq, "sets", change.Set, change.Type, "in", change.Group)
+	}
+
+	<-w.C()
+	view, touched := w.Next()
+	for _, names := range touched {
+		for _, name := range names[xds.Cluster.URL] {
+			fmt.Println(name, "is", string(view.Table(xds.Cluster).Lookup(name).Body))
+		}
+	}
+	// Output:
+	// 0 clusters
+	// commit 1 sets 1 CDS in edge
+	// commit 1 sets 1 EDS in edge
+	// backend is an encoded Cluster
+}
+
+func ExampleTx_Replace() {
+	st := store.New()
+	load := func(names ...string) {
+		c, err := st.Update(func(tx *store.Tx) error {
+			var all []*xds.Resource
+			for _, name := range names {
+				all = append(all, xds.NewResource(name, nil))
+			}
+			tx.Replace(xds.Cluster, all...)
+			return nil
+		})
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		if len(c.Changes) == 0 {
+			fmt.Println("nothing changed since commit", c.Seq)
+		}
+		for _, change := range c.Changes {
+			fmt.Printf("commit %d: +%d -%d\n", c.Seq, change.Set, change.Removed)
+		}
+	}
+	load("a", "b")
+	load("b", "a")
+	load("b", "c", "d")
+	// Output:
+	// commit 1: +2 -0
+	// nothing changed since commit 1
+	// commit 2: +2 -1
+}

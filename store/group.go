@@ -1,0 +1,108 @@
+package store
+
+import (
+	"slices"
+	"sort"
+	"sync/atomic"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// A group is a set of resources that the same nodes see, and the watches of
+// these nodes.
+type group struct {
+	name    string
+	head    atomic.Pointer[head] // never nil
+	index   index
+	watches int // open ones; guarded by Store.mu
+}
+
+// group returns the group with the name, new if there is none. The store is
+// locked.
+func (st *Store) group(name string) *group {
+	g := st.groups[name]
+	if g == nil {
+		g = &group{name: name}
+		g.head.Store(&head{})
+		st.groups[name] = g
+	}
+	return g
+}
+
+// tidy drops a group that has neither content nor watches: names of groups may
+// come from clients. The store is locked.
+func (st *Store) tidy(g *group) {
+	if g.watches == 0 && st.groups[g.name] == g && bare(g.head.Load().view) {
+		delete(st.groups, g.name)
+	}
+}
+
+// bare reports whether there is nothing in a view that a source put there.
+func bare(view xds.Tables) bool {
+	for _, t := range view {
+		if t.Len() > 0 || !t.Hashed() {
+			return false
+		}
+	}
+	return true
+}
+
+// A head is a group after a commit: what is in it, and how it came to that. It
+// is immutable, and one pointer to it is all that readers load, so that nobody
+// sees a commit's names without its resources, or the reverse.
+type head struct {
+	seq     uint64     // of the newest commit that touched the group; 0: none did
+	view    xds.Tables // nil: nothing was ever in it
+	forgot  uint64     // the log tells about commits after this one
+	entries []entry
+	names   []xds.Names // touched by entries, index by index
+	total   int         // of all names touched, ever
+}
+
+// An entry of a group's log.
+type entry struct {
+	seq    uint64
+	before int // names touched by all commits before this one
+}
+
+// maxNames is how many touched names a group's log remembers. Whoever missed
+// more compares tables, which is then as cheap.
+const maxNames = 16384
+
+// next returns the head after a commit that touched count names; keep is how
+// many commits to remember. It may be called once only: both heads share the
+// memory of the log.
+func (h *head) next(seq uint64, view xds.Tables, names xds.Names, count, keep int) *head {
+	n := &head{
+		seq: seq, view: view, forgot: h.forgot,
+		entries: append(h.entries, entry{seq, h.total}),
+		names:   append(h.names, names),
+		total:   h.total + count,
+	}
+	drop := max(len(n.entries)-keep, 0)
+	for drop < len(n.entries) && n.total-n.entries[drop].before > maxNames {
+		drop++
+	}
+	if drop > 0 {
+		n.forgot = n.entries[drop-1].seq
+		n.entries, n.names = n.entries[drop:], n.names[drop:]
+		if len(n.entries) == 0 {
+			n.entries, n.names = nil, nil // keep none of it alive
+		}
+	}
+	return n
+}
+
+var none = []xds.Names{}
+
+// since returns what was touched after the commit seq: nil if that is forgotten.
+func (h *head) since(seq uint64) []xds.Names {
+	switch {
+	case seq >= h.seq:
+		return none
+	case seq < h.forgot:
+		return nil
+	}
+	i := sort.Search(len(h.entries), func(i int) bool { return h.entries[i].seq > seq })
+	return slices.Clip(h.names[i:])
+}

@@ -1,0 +1,32 @@
+package store
+
+import (
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// res returns a resource, sealed.
+func res(name, body string, aliases ...string) *xds.Resource {
+	r := &xds.Resource{Stamp: &xds.Stamp{Name: name}, Body: []byte(body), Aliases: aliases}
+	r.Seal("")
+	return r
+}
+
+// update commits and expects no error.
+func update(t testing.TB, st *Store, f func(tx *Tx)) Commit {
+	t.Helper()
+	c, err := st.Update(func(tx *Tx) error { f(tx); return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// unlisted returns a type that the table of types does not list: a row of its
+// own each time.
+func unlisted() *xds.Type { return xds.TypeOf("type.googleapis.com/example.Unlisted") }

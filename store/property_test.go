@@ -1,0 +1,362 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"testing/synctest"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// A model is the naive store: maps, copied whole.
+type model map[slot]cell
+
+type slot struct {
+	group string
+	url   string
+}
+
+type cell struct {
+	resources map[string]*xds.Resource
+	version   string // said by the source
+}
+
+func (m model) clone() model {
+	c := model{}
+	for k, v := range m {
+		c[k] = cell{maps.Clone(v.resources), v.version}
+	}
+	return c
+}
+
+func same(a, b map[string]*xds.Resource) bool {
+	return maps.EqualFunc(a, b, func(r, s *xds.Resource) bool {
+		return r.Sum == s.Sum && r.Version == s.Version && slices.Equal(r.Refs, s.Refs)
+	})
+}
+
+var (
+	modelGroups = []string{DefaultGroup, "edge", "far"}
+	modelTypes  = []*xds.Type{xds.Cluster, xds.VirtualHost, unlisted()}
+)
+
+func randomName(rng *rand.Rand) string { return fmt.Sprint("n", rng.IntN(12)) }
+
+func randomResource(rng *rand.Rand) *xds.Resource {
+	r := &xds.Resource{Stamp: &xds.Stamp{Name: randomName(rng)}, Body: fmt.Append(nil, rng.IntN(3))}
+	for range rng.IntN(3) - 1 {
+		r.Aliases = append(r.Aliases, randomName(rng), fmt.Sprint("a", rng.IntN(4)))
+	}
+	version := ""
+	if rng.IntN(8) == 0 {
+		version = fmt.Sprint("v", rng.IntN(3))
+	}
+	r.Seal(version)
+	if rng.IntN(8) == 0 {
+		r.Refs = []xds.Ref{{Type: xds.Cluster, Name: randomName(rng)}}
+	}
+	return r
+}
+
+var errChanged = errors.New("changed my mind")
+
+// transact makes a random transaction in the store and in the model.
+func transact(t *testing.T, rng *rand.Rand, st *Store, m model) (model, Commit) {
+	next := m.clone()
+	said := map[slot]bool{}
+	var fail error
+	c, err := st.Update(func(root *Tx) error {
+		for range rng.IntN(6) {
+			group, typ := modelGroups[rng.IntN(3)], modelTypes[rng.IntN(3)]
+			tx, k := root, slot{group, typ.URL}
+			if group != DefaultGroup || rng.IntN(2) == 0 {
+				tx = root.Group(group)
+			}
+			in := func() cell {
+				v, ok := next[k]
+				if !ok {
+					v.resources = map[string]*xds.Resource{}
+					next[k] = v
+				}
+				return v
+			}
+			var rs []*xds.Resource
+			for range rng.IntN(4) {
+				rs = append(rs, randomResource(rng))
+			}
+			switch rng.IntN(12) {
+			case 0:
+				tx.Replace(typ, rs...)
+				clear(in().resources)
+				for _, r := range rs {
+					in().resources[r.Name] = r
+				}
+			case 1, 2, 3:
+				for _, r := range rs {
+					tx.Delete(typ, r.Name)
+					delete(in().resources, r.Name)
+				}
+			case 4:
+				tx.Clear()
+				for k, v := range next {
+					if k.group == group {
+						clear(v.resources)
+					}
+				}
+			case 5:
+				version := fmt.Sprint("", rng.IntN(3))
+				tx.Version(typ, version)
+				v := in()
+				v.version = version
+				next[k], said[k] = v, true
+			default:
+				tx.Set(typ, rs...)
+				for _, r := range rs {
+					in().resources[r.Name] = r
+				}
+			}
+			name := randomName(rng)
+			if got, want := tx.Lookup(typ, name), in().resources[name]; (got == nil) != (want == nil) || got != nil && got.Sum != want.Sum {
+				t.Fatalf("in the transaction %s is %v, want %v", name, got, want)
+			}
+		}
+		if rng.IntN(10) == 0 {
+			fail = errChanged
+		}
+		return fail
+	})
+	if err != fail {
+		t.Fatalf("error %v, want %v", err, fail)
+	}
+	if fail != nil {
+		return m, c
+	}
+	for k, v := range next {
+		if !said[k] && !same(v.resources, m[k].resources) {
+			v.version = "" // of other content
+			next[k] = v
+		}
+	}
+	return next, c
+}
+
+// check compares a snapshot with the model.
+func (m model) check(t *testing.T, s *Snapshot) {
+	t.Helper()
+	for _, group := range modelGroups {
+		for _, typ := range modelTypes {
+			table, want := s.View(group).Table(typ), m[slot{group, typ.URL}]
+			got := map[string]*xds.Resource{}
+			for r := range table.All() {
+				got[r.Name] = r
+			}
+			if !same(got, want.resources) {
+				t.Fatalf("%s %s: got %v, want %v", group, typ, got, want.resources)
+			}
+			version := want.version
+			if version == "" {
+				version = (&xds.Table{}).With(slices.Collect(maps.Values(want.resources))).Version()
+			}
+			if table.Version() != version || table.Len() != len(got) {
+				t.Fatalf("%s %s: version %s, want %s; %d resources", group, typ, table.Version(), version, table.Len())
+			}
+		}
+	}
+}
+
+func (m model) equal(n model) bool {
+	for _, k := range slices.Concat(slices.Collect(maps.Keys(m)), slices.Collect(maps.Keys(n))) {
+		if !same(m[k].resources, n[k].resources) || m[k].version != n[k].version {
+			return false
+		}
+	}
+	return true
+}
+
+// finds is what a stream learns that subscribes to a name: the content of the
+// resource with that name, and of those with that alias.
+func finds(v xds.View, t *xds.Type, name string) string {
+	tell := func(r *xds.Resource) string { return fmt.Sprint(r.Name, r.Sum, r.Version, r.Refs) }
+	out, table := "", v.Table(t)
+	if r := table.Lookup(name); r != nil {
+		out = tell(r)
+	}
+	for _, n := range table.Aliased(name) {
+		out += " alias of " + tell(table.Lookup(n))
+	}
+	return out
+}
+
+// A stream as the server would have it: it looks at names only when the doorbell
+// rings, and only at those that are said to be touched.
+type follower struct {
+	w        *Watch
+	group    string
+	wants    map[string]map[string]bool   // by type URL; "*" is the wildcard
+	has      map[string]map[string]string // what finds told, by type URL and name
+	previous xds.View
+	forgot   int // times it was told that anything may differ
+}
+
+func follow(st *Store, group string) *follower {
+	f := &follower{w: st.Watch(&xds.Node{ID: group}), group: group, wants: map[string]map[string]bool{}, has: map[string]map[string]string{}}
+	for _, typ := range modelTypes {
+		f.wants[typ.URL], f.has[typ.URL] = map[string]bool{}, map[string]string{}
+	}
+	return f
+}
+
+// everyName is all names that there are to ask for.
+var everyName = func() (names []string) {
+	for i := range 12 {
+		names = append(names, fmt.Sprint("n", i))
+	}
+	for i := range 4 {
+		names = append(names, fmt.Sprint("a", i))
+	}
+	return names
+}()
+
+// interest changes what the follower wants. What it newly wants it looks up in
+// the view that it has.
+func (f *follower) interest(rng *rand.Rand) {
+	typ := modelTypes[rng.IntN(3)]
+	wants := f.wants[typ.URL]
+	var added, removed []string
+	for range rng.IntN(4) {
+		name := everyName[rng.IntN(len(everyName))]
+		if wants[name] {
+			removed = append(removed, name)
+			delete(wants, name)
+		} else if !slices.Contains(removed, name) {
+			added = append(added, name)
+			wants[name] = true
+		}
+	}
+	if wants["*"] = rng.IntN(3) == 0; !wants["*"] {
+		delete(wants, "*")
+	}
+	added = slices.DeleteFunc(added, func(n string) bool { return !wants[n] })
+	f.w.Interested(typ, wants["*"], added, removed)
+	if f.previous != nil {
+		f.look(f.previous, typ, everyName)
+	}
+}
+
+func (f *follower) look(v xds.View, typ *xds.Type, names []string) {
+	for _, name := range names {
+		f.has[typ.URL][name] = finds(v, typ, name)
+	}
+}
+
+// next takes the newest view, and checks that what was touched covers every
+// difference from the view before.
+func (f *follower) next(t *testing.T) {
+	view, touched := f.w.Next()
+	if (f.previous == nil) != (touched == nil) {
+		f.forgot++
+	}
+	for _, typ := range modelTypes {
+		if touched == nil {
+			f.look(view, typ, everyName)
+			continue
+		}
+		var names []string
+		for _, n := range touched {
+			names = append(names, n[typ.URL]...)
+		}
+		f.look(view, typ, names)
+		for _, name := range everyName {
+			if was, is := finds(f.previous, typ, name), finds(view, typ, name); was != is && !slices.Contains(names, name) {
+				t.Fatalf("%s %s %s was %q and is %q, but was not touched", f.group, typ, name, was, is)
+			}
+		}
+	}
+	f.previous = view
+}
+
+// check says what the follower has missed: if its doorbell does not ring, it has
+// the newest of all that it wants.
+func (f *follower) check(t *testing.T, st *Store) {
+	t.Helper()
+	newest := st.Snapshot().View(f.group)
+	for _, typ := range modelTypes {
+		for _, name := range everyName {
+			if f.wants[typ.URL][name] || f.wants[typ.URL]["*"] {
+				if got, want := f.has[typ.URL][name], finds(newest, typ, name); got != want {
+					t.Fatalf("%s %s: a stream that wants %v has %s as %q; it is %q and nothing rings",
+						f.group, typ, f.wants[typ.URL], name, got, want)
+				}
+			}
+		}
+	}
+}
+
+// Through random transactions the store agrees with the naive one, and streams
+// that look only at what rings and is touched miss nothing.
+func TestStoreAgreesWithModel(t *testing.T) {
+	forgot, silent := 0, 0
+	for seed := range uint64(150) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				rng := rand.New(rand.NewPCG(seed, 0))
+				st := New(WithLog(1+rng.IntN(6)), WithSelect(func(n *xds.Node) string { return n.ID }))
+				m := model{}
+				var fs []*follower
+				var seq uint64
+				for range 80 {
+					if len(fs) == 0 || rng.IntN(10) == 0 {
+						fs = append(fs, follow(st, modelGroups[rng.IntN(3)]))
+					}
+					next, c := transact(t, rng, st, m)
+					if changed := !next.equal(m); changed != (len(c.Changes) > 0) {
+						t.Fatalf("changed: %v, but the commit says %+v", changed, c.Changes)
+					} else if changed {
+						if seq++; c.Seq != seq {
+							t.Fatalf("commit %d, want %d", c.Seq, seq)
+						}
+					}
+					m = next
+					m.check(t, st.Snapshot())
+					for _, f := range fs {
+						if rng.IntN(6) == 0 {
+							f.interest(rng)
+						}
+					}
+					if rng.IntN(3) > 0 {
+						continue // streams are slow
+					}
+					synctest.Wait()
+					for _, f := range fs {
+						select {
+						case <-f.w.C():
+							f.next(t)
+						default:
+							if f.previous == nil {
+								f.next(t)
+							} else if f.w.seen.Load() < seq {
+								silent++
+							}
+						}
+						f.check(t, st)
+						forgot += f.forgot
+					}
+					if i := rng.IntN(len(fs)); rng.IntN(8) == 0 {
+						fs[i].w.Close()
+						fs = slices.Delete(fs, i, i+1)
+					}
+				}
+				for _, f := range fs {
+					f.w.Close()
+				}
+			})
+		})
+	}
+	if !t.Failed() && (forgot == 0 || silent == 0) {
+		t.Errorf("the worlds are dull: %d logs were too short, %d doorbells stayed silent for a commit", forgot, silent)
+	}
+}

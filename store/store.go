@@ -1,0 +1,115 @@
+package store
+
+import (
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// DefaultGroup is the group of whoever names no other.
+const DefaultGroup = "default"
+
+// A Store holds resources by group and type. It is safe for concurrent use;
+// create it with [New].
+type Store struct {
+	pick func(*xds.Node) string
+	now  func() time.Time
+	keep int // commits in a log
+
+	writing sync.Mutex // held by the transaction whose turn it is
+
+	mu       sync.Mutex // guards what follows; held for memory only
+	seq      uint64     // of the newest commit
+	groups   map[string]*group
+	log      []Commit          // the newest ones, oldest first
+	snapshot *Snapshot         // of seq, if anyone has asked for it
+	unrung   map[*group]uint64 // groups whose doorbells are due, since the commit after this one
+	ringing  bool              // the goroutine that rings is running
+}
+
+// An Option changes what [New] makes.
+type Option func(*Store)
+
+// WithSelect says which group a node sees. The node is never nil and must not
+// be kept or changed; the name "" is [DefaultGroup]. A stream whose first
+// request has no node gets the default group without asking. By default every
+// node gets it.
+//
+// The function is called once per stream, from the stream's goroutine.
+func WithSelect(group func(*xds.Node) string) Option {
+	return func(st *Store) { st.pick = group }
+}
+
+// WithClock says what time it is when something is committed; by default
+// [time.Now].
+func WithClock(now func() time.Time) Option {
+	return func(st *Store) { st.now = now }
+}
+
+// WithLog sets how many commits are remembered; 1,024 by default, at least 1. A
+// watch that missed more is told that anything may have changed.
+func WithLog(commits int) Option {
+	return func(st *Store) { st.keep = max(commits, 1) }
+}
+
+// New returns an empty store.
+func New(opts ...Option) *Store {
+	st := &Store{
+		now:    time.Now,
+		keep:   1024,
+		groups: map[string]*group{},
+		unrung: map[*group]uint64{},
+	}
+	for _, o := range opts {
+		o(st)
+	}
+	return st
+}
+
+// Log returns the newest commits, oldest first. They tell counts, no names.
+func (st *Store) Log() []Commit {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return slices.Clone(st.log)
+}
+
+// Snapshot returns what the newest commit left, of all groups at once. It costs
+// the number of groups if something was committed since it was last called, and
+// nothing otherwise.
+func (st *Store) Snapshot() *Snapshot {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.snapshot == nil {
+		s := &Snapshot{seq: st.seq, views: make(map[string]xds.Tables, len(st.groups))}
+		for name, g := range st.groups {
+			if view := g.head.Load().view; view != nil {
+				s.views[name] = view
+			}
+		}
+		st.snapshot = s
+	}
+	return st.snapshot
+}
+
+// A Snapshot is the content of a store after a commit. It is immutable and safe
+// for concurrent use. Keeping one keeps all of its resources alive.
+type Snapshot struct {
+	seq   uint64
+	views map[string]xds.Tables
+}
+
+// Seq is the number of the commit; 0 before the first.
+func (s *Snapshot) Seq() uint64 { return s.seq }
+
+// Groups returns the names of the groups that have content, in order.
+func (s *Snapshot) Groups() []string {
+	names := slices.Sorted(maps.Keys(s.views))
+	return slices.DeleteFunc(names, func(name string) bool { return bare(s.views[name]) })
+}
+
+// View returns what the nodes of a group see, which is nothing in a group that
+// does not exist. It must not be changed.
+func (s *Snapshot) View(group string) xds.Tables { return s.views[group] }

@@ -1,0 +1,315 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// what writes down a group's resources of a type.
+func what(st *Store, group string, t *xds.Type) string {
+	var out []string
+	for r := range st.Snapshot().View(group).Table(t).All() {
+		out = append(out, r.Name+"="+string(r.Body))
+	}
+	slices.Sort(out)
+	return strings.Join(out, " ")
+}
+
+func TestUpdate(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		f    func(tx *Tx)
+		want string // clusters of the default group, at first "a=1 b=1"
+		set  int
+		gone int
+	}{
+		{"nothing", func(*Tx) {}, "a=1 b=1", 0, 0},
+		{"set", func(tx *Tx) { tx.Set(xds.Cluster, res("c", "1"), res("a", "2")) }, "a=2 b=1 c=1", 2, 0},
+		{"set equal content", func(tx *Tx) { tx.Set(xds.Cluster, res("a", "1"), res("b", "1")) }, "a=1 b=1", 0, 0},
+		{"set none", func(tx *Tx) { tx.Set(xds.Cluster) }, "a=1 b=1", 0, 0},
+		{"set twice", func(tx *Tx) { tx.Set(xds.Cluster, res("a", "2"), res("a", "3")) }, "a=3 b=1", 1, 0},
+		{"set away and back", func(tx *Tx) { tx.Set(xds.Cluster, res("a", "2")); tx.Set(xds.Cluster, res("a", "1")) }, "a=1 b=1", 0, 0},
+		{"delete", func(tx *Tx) { tx.Delete(xds.Cluster, "a") }, "b=1", 0, 1},
+		{"delete what is not there", func(tx *Tx) { tx.Delete(xds.Cluster, "x", "y") }, "a=1 b=1", 0, 0},
+		{"delete, then set", func(tx *Tx) { tx.Delete(xds.Cluster, "a"); tx.Set(xds.Cluster, res("a", "1")) }, "a=1 b=1", 0, 0},
+		{"set, then delete", func(tx *Tx) { tx.Set(xds.Cluster, res("c", "1")); tx.Delete(xds.Cluster, "c") }, "a=1 b=1", 0, 0},
+		{"replace", func(tx *Tx) { tx.Replace(xds.Cluster, res("b", "1"), res("c", "1")) }, "b=1 c=1", 1, 1},
+		{"replace by the same", func(tx *Tx) { tx.Replace(xds.Cluster, res("b", "1"), res("a", "1")) }, "a=1 b=1", 0, 0},
+		{"replace by none", func(tx *Tx) { tx.Replace(xds.Cluster) }, "", 0, 2},
+		{"set, then replace", func(tx *Tx) { tx.Set(xds.Cluster, res("c", "1")); tx.Replace(xds.Cluster, res("a", "1")) }, "a=1", 0, 1},
+		{"replace, then set and delete", func(tx *Tx) {
+			tx.Replace(xds.Cluster, res("a", "2"))
+			tx.Set(xds.Cluster, res("b", "2"))
+			tx.Delete(xds.Cluster, "a")
+		}, "b=2", 1, 1},
+		{"clear", func(tx *Tx) { tx.Clear() }, "", 0, 2},
+		{"clear, then set", func(tx *Tx) { tx.Clear(); tx.Set(xds.Cluster, res("b", "1")) }, "b=1", 0, 1},
+		{"set, then clear", func(tx *Tx) { tx.Set(xds.Route, res("r", "1")); tx.Clear() }, "", 0, 2},
+		{"another group", func(tx *Tx) { tx.Group("edge").Replace(xds.Cluster); tx.Group("edge").Clear() }, "a=1 b=1", 0, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			st := New()
+			update(t, st, func(tx *Tx) { tx.Set(xds.Cluster, res("a", "1"), res("b", "1")) })
+			before := st.Snapshot()
+			b := before.View(DefaultGroup).Table(xds.Cluster).Lookup("b")
+			c := update(t, st, tt.f)
+			if got := what(st, DefaultGroup, xds.Cluster); got != tt.want {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+			if tt.set+tt.gone == 0 {
+				if c.Seq != 1 || len(c.Changes) != 0 || st.Snapshot() != before {
+					t.Errorf("nothing changed, but there is a commit %+v", c)
+				}
+				return
+			}
+			if len(c.Changes) != 1 || c.Seq != 2 {
+				t.Fatalf("commit %+v", c)
+			}
+			ch := c.Changes[0]
+			if ch.Group != DefaultGroup || !ch.Type.Is(xds.Cluster) || ch.Set != tt.set || ch.Removed != tt.gone {
+				t.Errorf("change %+v, want %d set and %d removed", ch, tt.set, tt.gone)
+			}
+			table := st.Snapshot().View(DefaultGroup).Table(xds.Cluster)
+			if ch.Version != table.Version() {
+				t.Errorf("version %s, want %s", ch.Version, table.Version())
+			}
+			if now := table.Lookup("b"); now != nil && now.Sum == b.Sum && now != b {
+				t.Error("a resource set at the content it has is another object")
+			}
+			if got := before.View(DefaultGroup).Table(xds.Cluster).Len(); got != 2 {
+				t.Errorf("the snapshot before has %d resources now", got)
+			}
+		})
+	}
+}
+
+// One commit changes several types and groups, and tells them in push order.
+func TestUpdateIsOneCommit(t *testing.T) {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	st := New(WithClock(func() time.Time { return at }))
+	update(t, st, func(tx *Tx) {
+		tx.Set(xds.Route, res("r", "1"))
+		tx.Set(unlisted(), res("u", "1"))
+		edge := tx.Group("edge")
+		edge.Set(xds.Listener, res("l", "1"))
+		edge.Group(DefaultGroup).Set(xds.Cluster, res("c", "1"))
+		edge.Set(unlisted(), res("u", "1"))
+		tx.Set(unlisted(), res("v", "1"))
+	})
+	if got := st.Snapshot().Groups(); !slices.Equal(got, []string{"default", "edge"}) {
+		t.Errorf("groups %v", got)
+	}
+	if got := what(st, "edge", unlisted()); got != "u=1" {
+		t.Errorf("edge has %q", got)
+	}
+	log := st.Log()
+	if len(log) != 1 || log[0].Seq != 1 || !log[0].Time.Equal(at) || st.Snapshot().Seq() != 1 {
+		t.Fatalf("log %+v", log)
+	}
+	var got []string
+	for _, c := range log[0].Changes {
+		got = append(got, fmt.Sprintf("%s %s +%d -%d", c.Group, c.Type, c.Set, c.Removed))
+	}
+	want := []string{"default CDS +1 -0", "default RDS +1 -0", "default Unlisted +2 -0", "edge LDS +1 -0", "edge Unlisted +1 -0"}
+	if !slices.Equal(got, want) {
+		t.Errorf("changes %q", got)
+	}
+	if v := st.Snapshot().View("nowhere").Table(xds.Cluster); v.Len() != 0 {
+		t.Error("a group that does not exist has content")
+	}
+}
+
+func TestLog(t *testing.T) {
+	st := New(WithLog(3))
+	for i := range 10 {
+		update(t, st, func(tx *Tx) { tx.Set(xds.Cluster, res("c", fmt.Sprint(i))) })
+	}
+	var got []uint64
+	for _, c := range st.Log() {
+		got = append(got, c.Seq)
+	}
+	if !slices.Equal(got, []uint64{8, 9, 10}) {
+		t.Errorf("the log has %v", got)
+	}
+}
+
+// What is not valid changes nothing at all, and the error says what it is.
+func TestUpdateRefuses(t *testing.T) {
+	unsealed := &xds.Resource{Stamp: &xds.Stamp{Name: "x"}, Body: []byte("1")}
+	ttl := &xds.Resource{Stamp: &xds.Stamp{Name: "x"}, TTL: -1}
+	ttl.Seal("")
+	binary := &xds.Resource{Stamp: &xds.Stamp{Name: "x"}}
+	binary.Seal("\xff")
+	mine := errors.New("mine")
+	for _, tt := range []struct {
+		name string
+		f    func(tx *Tx) error
+		want string
+	}{
+		{"error", func(*Tx) error { return mine }, "mine"},
+		{"nil resource", func(tx *Tx) error { tx.Set(xds.Cluster, res("b", ""), nil); return nil },
+			`group "default": CDS: a resource is nil (number 2 of 2)`},
+		{"no stamp", func(tx *Tx) error { tx.Set(xds.Cluster, &xds.Resource{}); return nil }, "a resource has no name"},
+		{"no name", func(tx *Tx) error { tx.Replace(xds.Cluster, res("", "")); return nil }, "a resource has no name"},
+		{"reserved name", func(tx *Tx) error { tx.Set(xds.Cluster, res("*", "")); return nil }, `the name "*" is reserved`},
+		{"name not UTF-8", func(tx *Tx) error { tx.Set(xds.Cluster, res("\xff", "")); return nil }, `name "\xff" is not UTF-8`},
+		{"not sealed", func(tx *Tx) error { tx.Group("edge").Set(xds.Route, unsealed); return nil },
+			`group "edge": RDS: resource "x" is not sealed`},
+		{"version not UTF-8", func(tx *Tx) error { tx.Set(xds.Route, binary); return nil }, `version "\xff" is not UTF-8`},
+		{"negative TTL", func(tx *Tx) error { tx.Set(xds.Route, ttl); return nil }, "TTL -1ns is negative"},
+		{"empty alias", func(tx *Tx) error { tx.Set(xds.Route, res("x", "", "")); return nil }, `resource "x": "" cannot be an alias`},
+		{"reserved alias", func(tx *Tx) error { tx.Set(xds.Route, res("x", "", "*")); return nil }, `resource "x": "*" cannot be an alias`},
+		{"delete all by *", func(tx *Tx) error { tx.Delete(xds.Route, "*"); return nil }, `"*" is not the name of a resource`},
+		{"delete nothing", func(tx *Tx) error { tx.Delete(xds.Route, ""); return nil }, `"" is not the name of a resource`},
+		{"nil type", func(tx *Tx) error { tx.Set(nil, res("x", "")); return nil }, "a type has no URL"},
+		{"type without URL", func(tx *Tx) error { tx.Version(&xds.Type{}, "x"); return nil }, "a type has no URL"},
+		{"type version not UTF-8", func(tx *Tx) error { tx.Version(xds.Cluster, "\xff"); return nil }, `version "\xff" is not UTF-8`},
+		{"no group", func(tx *Tx) error { tx.Group("").Set(xds.Cluster, res("x", "")); return nil }, "a group has no name"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			st := New()
+			update(t, st, func(tx *Tx) { tx.Set(xds.Cluster, res("a", "1")) })
+			before := st.Snapshot()
+			c, err := st.Update(func(tx *Tx) error {
+				tx.Set(xds.Cluster, res("a", "2"))
+				err := tt.f(tx)
+				tx.Set(xds.Listener, res("a", "2"))
+				return err
+			})
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("error %v, want %s", err, tt.want)
+			}
+			if tt.name == "error" && !errors.Is(err, mine) {
+				t.Error("it is another error")
+			}
+			if st.Snapshot() != before || c.Seq != 0 {
+				t.Errorf("something changed: %+v", c)
+			}
+			update(t, st, func(tx *Tx) { tx.Set(xds.Cluster, res("a", "3")) }) // others have their turn
+		})
+	}
+}
+
+func TestUpdatePanics(t *testing.T) {
+	st := New()
+	var kept *Tx
+	panics := func(what string, f func()) {
+		t.Helper()
+		defer func() {
+			if recover() == nil {
+				t.Errorf("%s: no panic", what)
+			}
+		}()
+		f()
+	}
+	panics("in Update", func() {
+		st.Update(func(tx *Tx) error { kept = tx; tx.Set(xds.Cluster, res("a", "1")); panic("mine") })
+	})
+	panics("after Update", func() { kept.Set(xds.Cluster, res("a", "1")) })
+	update(t, st, func(tx *Tx) {
+		if tx.Lookup(xds.Cluster, "a") != nil {
+			t.Error("what panicked was committed")
+		}
+	})
+}
+
+func TestLookup(t *testing.T) {
+	st := New()
+	a := res("a", "1")
+	update(t, st, func(tx *Tx) { tx.Set(xds.Cluster, a, res("b", "1")) })
+	update(t, st, func(tx *Tx) {
+		see := func(name, want string) {
+			t.Helper()
+			got := ""
+			if r := tx.Lookup(xds.Cluster, name); r != nil {
+				got = string(r.Body)
+			}
+			if got != want {
+				t.Errorf("%s is %q, want %q", name, got, want)
+			}
+		}
+		if tx.Lookup(xds.Cluster, "a") != a || tx.Group("edge").Lookup(xds.Cluster, "a") != nil || tx.Lookup(xds.Route, "a") != nil {
+			t.Error("Lookup finds something else")
+		}
+		see("x", "")
+		tx.Set(xds.Cluster, res("a", "2"))
+		see("a", "2")
+		see("b", "1")
+		tx.Delete(xds.Cluster, "a")
+		see("a", "")
+		tx.Replace(xds.Cluster, res("c", "1"))
+		see("b", "")
+		see("c", "1")
+		tx.Clear()
+		see("c", "")
+	})
+}
+
+// SOTW-13 "(+) A source may supply the string itself".
+func TestVersion(t *testing.T) {
+	st := New()
+	version := func() string { return st.Snapshot().View(DefaultGroup).Table(xds.Cluster).Version() }
+	update(t, st, func(tx *Tx) { tx.Set(xds.Cluster, res("a", "1")) })
+	hash := version()
+	for i, step := range []struct {
+		f       func(tx *Tx)
+		want    string
+		changes bool
+	}{
+		{func(tx *Tx) { tx.Version(xds.Cluster, "v1") }, "v1", true},
+		{func(tx *Tx) { tx.Version(xds.Cluster, "v1") }, "v1", false},
+		{func(tx *Tx) { tx.Set(xds.Cluster, res("a", "1")) }, "v1", false},
+		{func(tx *Tx) { tx.Version(xds.Cluster, "v2"); tx.Set(xds.Cluster, res("a", "2")) }, "v2", true},
+		{func(tx *Tx) { tx.Set(xds.Cluster, res("a", "3")); tx.Version(xds.Cluster, "v2") }, "v2", true},
+		{func(tx *Tx) { tx.Set(xds.Cluster, res("a", "1")) }, hash, true},
+		{func(tx *Tx) { tx.Version(xds.Cluster, "v3"); tx.Version(xds.Cluster, "v4") }, "v4", true},
+		{func(tx *Tx) { tx.Version(xds.Cluster, "") }, hash, true},
+	} {
+		c := update(t, st, step.f)
+		if version() != step.want || (len(c.Changes) > 0) != step.changes {
+			t.Errorf("step %d: version %s, want %s; changes %v", i, version(), step.want, c.Changes)
+		}
+	}
+}
+
+// Groups that nobody fills and nobody watches take no memory.
+func TestGroupsGo(t *testing.T) {
+	st := New(WithSelect(func(n *xds.Node) string { return n.ID }))
+	for i := range 100 {
+		w := st.Watch(&xds.Node{ID: fmt.Sprint("node", i)})
+		w.Interested(xds.Cluster, true, nil, nil)
+		w.Close()
+	}
+	if n := len(st.groups); n != 0 {
+		t.Errorf("%d groups after their watches closed", n)
+	}
+	for i := range 100 {
+		name := fmt.Sprint("group", i)
+		update(t, st, func(tx *Tx) { tx.Group(name).Set(xds.Cluster, res("a", "1")) })
+		update(t, st, func(tx *Tx) { tx.Group(name).Delete(xds.Cluster, "a") })
+	}
+	if n := len(st.groups); n != 0 {
+		t.Errorf("%d groups after their resources were deleted", n)
+	}
+	w := st.Watch(&xds.Node{ID: "g"})
+	update(t, st, func(tx *Tx) { tx.Group("g").Set(xds.Cluster, res("a", "1")) })
+	if w.Close(); st.groups["g"] == nil {
+		t.Error("a group with content is gone with its watch")
+	}
+	w = st.Watch(&xds.Node{ID: "g"})
+	update(t, st, func(tx *Tx) { tx.Group("g").Clear() })
+	if got := st.Snapshot().Groups(); len(got) != 0 {
+		t.Errorf("groups %v", got)
+	}
+	update(t, st, func(tx *Tx) { tx.Group("g").Set(xds.Cluster, res("a", "2")) })
+	if view, _ := w.Next(); view.Table(xds.Cluster).Len() != 1 {
+		t.Error("a watch of a group that was empty for a while does not see it")
+	}
+	w.Close()
+}

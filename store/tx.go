@@ -1,0 +1,165 @@
+package store
+
+import (
+	"fmt"
+	"unicode/utf8"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// A Tx is a transaction: changes that are seen all at once or not at all. Its
+// methods apply to one group, at first the default group. Within a transaction
+// the last write of a name counts, and the order of names and types does not
+// matter.
+//
+// What is not valid makes [Store.Update] return an error and change nothing. A
+// Tx is valid until the function that it was given to returns, and not safe for
+// concurrent use.
+type Tx struct {
+	*txn
+	group string
+}
+
+// A txn is what the Txs of one transaction have in common.
+type txn struct {
+	st     *Store
+	drafts map[string]map[string]*draft // by group and type URL
+	err    error                        // the first thing that was not valid
+	done   bool
+}
+
+// A draft is what a transaction wants of one type in one group.
+type draft struct {
+	typ     *xds.Type
+	base    *xds.Table
+	all     bool                     // what is not written is removed
+	writes  map[string]*xds.Resource // by name; nil: delete
+	version *string                  // nil: none was said
+}
+
+// Group returns the transaction's methods for another group.
+func (tx *Tx) Group(name string) *Tx {
+	if name == "" {
+		tx.fail("a group has no name")
+	}
+	return &Tx{tx.txn, name}
+}
+
+// Set adds resources, or replaces those with the same names. One that is set at
+// the content it has stays as it is. The resources must be sealed
+// ([xds.Resource.Seal]) and must not be changed any more.
+func (tx *Tx) Set(t *xds.Type, resources ...*xds.Resource) {
+	d := tx.draft(t)
+	for i, r := range resources {
+		if why := invalid(r); why != "" {
+			tx.fail("group %q: %s: %s (number %d of %d)", tx.group, t, why, i+1, len(resources))
+			return
+		}
+		d.writes[r.Name] = r
+	}
+}
+
+// Delete removes resources by name. A name that does not exist is no error.
+func (tx *Tx) Delete(t *xds.Type, names ...string) {
+	d := tx.draft(t)
+	for _, name := range names {
+		if name == "" || name == xds.Wildcard {
+			tx.fail("group %q: %s: %q is not the name of a resource", tx.group, t, name)
+			return
+		}
+		d.writes[name] = nil
+	}
+}
+
+// Replace makes the resources the only ones of their type, as if all others
+// were deleted first. What differs is what changes.
+func (tx *Tx) Replace(t *xds.Type, resources ...*xds.Resource) {
+	d := tx.draft(t)
+	d.all, d.writes = true, make(map[string]*xds.Resource, len(resources))
+	tx.Set(t, resources...)
+}
+
+// Clear deletes all resources of all types of the group, so that with what is
+// set after it the transaction says the group's whole content.
+func (tx *Tx) Clear() {
+	for url, table := range tx.st.view(tx.group) {
+		if table.Len() > 0 {
+			tx.Replace(xds.TypeOf(url))
+		}
+	}
+	for _, d := range tx.drafts[tx.group] {
+		tx.Replace(d.typ)
+	}
+}
+
+// Version says the version of a type as its source knows it; clients are told
+// it as version_info. It holds until the type's content changes without a
+// version being said. The empty string restores the default: a hash of the
+// content, equal for equal content.
+func (tx *Tx) Version(t *xds.Type, version string) {
+	if !utf8.ValidString(version) {
+		tx.fail("group %q: %s: version %q is not UTF-8", tx.group, t, version)
+	}
+	tx.draft(t).version = &version
+}
+
+// Lookup returns a resource as the transaction would leave it, or nil.
+func (tx *Tx) Lookup(t *xds.Type, name string) *xds.Resource {
+	d := tx.draft(t)
+	if r, ok := d.writes[name]; ok || d.all {
+		return r
+	}
+	return d.base.Lookup(name)
+}
+
+// draft returns the draft of a type, new if there is none.
+func (tx *Tx) draft(t *xds.Type) *draft {
+	if tx.done {
+		panic("store: a transaction is used after its end")
+	}
+	if t == nil || t.URL == "" {
+		tx.fail("group %q: a type has no URL", tx.group)
+		t = &xds.Type{}
+	}
+	d := tx.drafts[tx.group][t.URL]
+	if d == nil {
+		d = &draft{typ: t, base: tx.st.view(tx.group).Table(t), writes: map[string]*xds.Resource{}}
+		if tx.drafts[tx.group] == nil {
+			tx.drafts[tx.group] = map[string]*draft{}
+		}
+		tx.drafts[tx.group][t.URL] = d
+	}
+	return d
+}
+
+func (tx *Tx) fail(format string, args ...any) {
+	if tx.err == nil {
+		tx.err = fmt.Errorf(format, args...)
+	}
+}
+
+// invalid says why a resource cannot be stored; "" if it can.
+func invalid(r *xds.Resource) string {
+	switch {
+	case r == nil:
+		return "a resource is nil"
+	case r.Stamp == nil || r.Name == "":
+		return "a resource has no name"
+	case r.Name == xds.Wildcard:
+		return `the name "*" is reserved: it subscribes to all resources`
+	case !utf8.ValidString(r.Name):
+		return fmt.Sprintf("name %q is not UTF-8", r.Name)
+	case r.Sum == xds.Sum{} || r.Version == "":
+		return fmt.Sprintf("resource %q is not sealed", r.Name)
+	case !utf8.ValidString(r.Version):
+		return fmt.Sprintf("resource %q: version %q is not UTF-8", r.Name, r.Version)
+	case r.TTL < 0:
+		return fmt.Sprintf("resource %q: TTL %s is negative", r.Name, r.TTL)
+	}
+	for _, a := range r.Aliases {
+		if a == "" || a == xds.Wildcard || !utf8.ValidString(a) {
+			return fmt.Sprintf("resource %q: %q cannot be an alias", r.Name, a)
+		}
+	}
+	return ""
+}

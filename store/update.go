@@ -1,0 +1,166 @@
+package store
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// Update runs f and commits what it wrote, if f returns nil and all of it is
+// valid. It returns what changed; a transaction that changes nothing makes no
+// commit, wakes nobody, and is answered with the number of the newest commit.
+//
+// Transactions take turns: f must not call Update, and others wait while it
+// runs. Readers do not.
+func (st *Store) Update(f func(*Tx) error) (Commit, error) {
+	st.writing.Lock()
+	defer st.writing.Unlock()
+	tx := &txn{st: st, drafts: map[string]map[string]*draft{}}
+	defer func() { tx.done = true }()
+	if err := f(&Tx{tx, DefaultGroup}); err != nil {
+		return Commit{}, err
+	}
+	if tx.err != nil {
+		return Commit{}, tx.err
+	}
+	var all []revision
+	var c Commit
+	for name, drafts := range tx.drafts {
+		if r := st.revise(name, drafts); r != nil {
+			all = append(all, *r)
+			c.Changes = append(c.Changes, r.changes...)
+		}
+	}
+	slices.SortFunc(c.Changes, func(a, b Change) int {
+		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Type.Rank(), b.Type.Rank()), cmp.Compare(a.Type.URL, b.Type.URL))
+	})
+	return st.commit(c, all), nil
+}
+
+// A revision is a group as a commit leaves it.
+type revision struct {
+	group   string
+	view    xds.Tables
+	touched xds.Names
+	count   int // of touched
+	changes []Change
+}
+
+// revise carries out the drafts of a group, and returns nil if nothing changes.
+// It costs what the drafts write, or the type's size where they replace it.
+func (st *Store) revise(group string, drafts map[string]*draft) *revision {
+	r := &revision{group: group, touched: xds.Names{}}
+	for url, d := range drafts {
+		table, touched, c := d.table()
+		if d.version != nil {
+			table = table.WithVersion(*d.version)
+		}
+		if table == d.base {
+			continue
+		}
+		if r.view == nil {
+			if r.view = maps.Clone(st.view(group)); r.view == nil {
+				r.view = xds.Tables{}
+			}
+		}
+		r.view[url] = table
+		if len(touched) > 0 {
+			r.touched[url] = touched
+			r.count += len(touched)
+		}
+		c.Group, c.Version = group, table.Version()
+		r.changes = append(r.changes, c)
+	}
+	if r.view == nil {
+		return nil
+	}
+	return r
+}
+
+// table returns what a draft makes of its type, and the names that may find
+// something else in it than before: of resources, and their aliases before and
+// after.
+func (d *draft) table() (*xds.Table, []string, Change) {
+	set := make([]*xds.Resource, 0, len(d.writes))
+	var remove []string
+	for name, r := range d.writes {
+		if r != nil {
+			set = append(set, r)
+		} else if d.base.Lookup(name) != nil {
+			remove = append(remove, name)
+		}
+	}
+	if d.all {
+		for s := range d.base.Versions().All() {
+			if _, written := d.writes[s.Name]; !written {
+				remove = append(remove, s.Name)
+			}
+		}
+	}
+	table, c := d.base.With(set, remove...), Change{Type: d.typ}
+	if table == d.base {
+		return table, nil, c
+	}
+	var touched []string
+	touch := func(r *xds.Resource) {
+		touched = append(append(touched, r.Name), r.Aliases...)
+	}
+	for _, name := range remove {
+		touch(d.base.Lookup(name))
+		c.Removed++
+	}
+	for _, r := range set {
+		old := d.base.Lookup(r.Name)
+		if table.Lookup(r.Name) == old {
+			continue
+		}
+		if touch(r); old != nil {
+			touch(old)
+		}
+		c.Set++
+	}
+	slices.Sort(touched)
+	return table, slices.Compact(touched), c
+}
+
+// view returns a group's view after the newest commit.
+func (st *Store) view(group string) xds.Tables {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if g := st.groups[group]; g != nil {
+		return g.head.Load().view
+	}
+	return nil
+}
+
+// commit publishes the revisions together and returns the commit with its
+// number and time.
+func (st *Store) commit(c Commit, all []revision) Commit {
+	if len(all) > 0 {
+		c.Time = st.now()
+	}
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if len(all) == 0 {
+		c.Seq = st.seq
+		return c
+	}
+	st.seq++
+	c.Seq = st.seq
+	st.snapshot = nil
+	for _, r := range all {
+		g := st.group(r.group)
+		old := g.head.Load()
+		g.head.Store(old.next(c.Seq, r.view, r.touched, r.count, st.keep))
+		if g.watches > 0 && r.count > 0 {
+			st.ring(g, old.seq)
+		}
+		st.tidy(g)
+	}
+	if st.log = append(st.log, c); len(st.log) > st.keep {
+		st.log = st.log[1:]
+	}
+	return c
+}

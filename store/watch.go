@@ -1,0 +1,137 @@
+package store
+
+import (
+	"slices"
+	"sync/atomic"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// A Watch follows the store for one stream. It belongs to the stream's
+// goroutine; only the channel that C returns may be used by others. It keeps no
+// resource alive.
+type Watch struct {
+	st    *Store
+	group *group
+	id    uint32 // in the group's index
+	bell  chan struct{}
+	seen  atomic.Uint64 // the newest commit that Next told about
+
+	opened bool // Next was called
+	closed bool
+	keys   []uint64 // of the index: all that the watch has there, and a few it has no more
+	live   int      // keys that it has
+}
+
+// Watch returns a watch of what the node may see. Close it when the stream
+// ends. The node may be nil.
+func (st *Store) Watch(node *xds.Node) *Watch {
+	name := ""
+	if st.pick != nil && node != nil {
+		name = st.pick(node)
+	}
+	if name == "" {
+		name = DefaultGroup
+	}
+	w := &Watch{st: st, bell: make(chan struct{}, 1)}
+	st.mu.Lock()
+	w.group = st.group(name)
+	w.group.watches++
+	st.mu.Unlock()
+	w.group.index.enter(w)
+	w.seen.Store(w.group.head.Load().seq)
+	return w
+}
+
+// Group returns the name of the group that the watch sees.
+func (w *Watch) Group() string { return w.group.name }
+
+// C returns the doorbell, a channel with one slot. It rings after a commit that
+// touches what the watch is interested in, unless Next has told of it already.
+// It is never closed.
+func (w *Watch) C() <-chan struct{} { return w.bell }
+
+// Next returns the newest view, and the names that may differ between it and
+// the view that Next returned before, as the commits in between touched them.
+// Nil means that anything may: so it is the first time, and after more commits
+// or names than the store remembers. An empty list means that no name does.
+//
+// It takes back what rang before, waits for nobody, and may be called when
+// nothing rang.
+func (w *Watch) Next() (xds.View, []xds.Names) {
+	select {
+	case <-w.bell:
+	default:
+	}
+	h, seen := w.group.head.Load(), w.seen.Load()
+	w.seen.Store(h.seq)
+	if !w.opened {
+		w.opened = true
+		return h.view, nil
+	}
+	return h.view, h.since(seen)
+}
+
+// Interested says how the stream's interest in a type has moved: whether it
+// wants to hear of all names, and which names it wants to hear of from now on
+// or no more. Names match resources and aliases; they may exist or not. A name
+// both removed and added is added. The strings are not kept.
+//
+// If something new is added and there were commits since Next, the doorbell
+// rings at once: they may have touched it.
+func (w *Watch) Interested(t *xds.Type, wildcard bool, added, removed []string) {
+	if w.closed {
+		return
+	}
+	typ := typeKey(t.URL)
+	adds := make([]uint64, 0, len(added)+1)
+	removes := make([]uint64, 0, len(removed)+1)
+	if all := key(typ, xds.Wildcard); wildcard {
+		adds = append(adds, all)
+	} else {
+		removes = append(removes, all)
+	}
+	for _, name := range removed {
+		removes = append(removes, key(typ, name))
+	}
+	for _, name := range added {
+		adds = append(adds, key(typ, name))
+	}
+	x := &w.group.index
+	w.live -= x.remove(w, removes)
+	adds = x.add(w, adds)
+	w.live += len(adds)
+	w.keys = append(w.keys, adds...)
+	if len(w.keys) > 2*w.live+16 {
+		slices.Sort(w.keys)
+		w.keys = slices.Clip(x.keep(w, slices.Compact(w.keys)))
+	}
+	// A commit puts its head in place before it looks into the index. So either
+	// it is seen here, or it sees what was added.
+	if len(adds) > 0 && w.group.head.Load().seq > w.seen.Load() {
+		w.ring()
+	}
+}
+
+// Close ends the watch. Its doorbell may still ring once. Closing it again does
+// nothing.
+func (w *Watch) Close() {
+	if w.closed {
+		return
+	}
+	w.closed = true
+	w.group.index.remove(w, w.keys)
+	w.keys = nil
+	w.group.index.leave(w)
+	w.st.mu.Lock()
+	defer w.st.mu.Unlock()
+	w.group.watches--
+	w.st.tidy(w.group)
+}
+
+func (w *Watch) ring() {
+	select {
+	case w.bell <- struct{}{}:
+	default: // it rings already
+	}
+}

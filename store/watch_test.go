@@ -1,0 +1,270 @@
+package store
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// rang reports whether the doorbell rang, once all that is to ring has. Call it
+// in a synctest bubble.
+func rang(w *Watch) bool {
+	synctest.Wait()
+	select {
+	case <-w.C():
+		return true
+	default:
+		return false
+	}
+}
+
+func TestWatch(t *testing.T) {
+	set := func(typ *xds.Type, name, body string, aliases ...string) func(*Tx) {
+		return func(tx *Tx) { tx.Set(typ, res(name, body, aliases...)) }
+	}
+	for _, tt := range []struct {
+		name string
+		in   func(w *Watch)
+		f    func(tx *Tx)
+		want bool
+	}{
+		{"a name that changes", func(w *Watch) { w.Interested(xds.Cluster, false, []string{"a"}, nil) }, set(xds.Cluster, "a", "2"), true},
+		{"a name that comes", func(w *Watch) { w.Interested(xds.Cluster, false, []string{"new"}, nil) }, set(xds.Cluster, "new", "1"), true},
+		{"a name that goes", func(w *Watch) { w.Interested(xds.Cluster, false, []string{"a"}, nil) }, func(tx *Tx) { tx.Delete(xds.Cluster, "a") }, true},
+		{"a name replaced away", func(w *Watch) { w.Interested(xds.Cluster, false, []string{"a"}, nil) }, func(tx *Tx) { tx.Replace(xds.Cluster) }, true},
+		{"another name", func(w *Watch) { w.Interested(xds.Cluster, false, []string{"a"}, nil) }, set(xds.Cluster, "b", "2"), false},
+		{"another type", func(w *Watch) { w.Interested(xds.Cluster, true, []string{"a"}, nil) }, set(xds.Endpoint, "a", "2"), false},
+		{"another group", func(w *Watch) { w.Interested(xds.Cluster, true, []string{"a"}, nil) },
+			func(tx *Tx) { tx.Group("edge").Set(xds.Cluster, res("a", "2")) }, false},
+		{"the content it has", func(w *Watch) { w.Interested(xds.Cluster, true, []string{"a"}, nil) }, set(xds.Cluster, "a", "1"), false},
+		{"a version only", func(w *Watch) { w.Interested(xds.Cluster, true, []string{"a"}, nil) }, func(tx *Tx) { tx.Version(xds.Cluster, "v") }, false},
+		{"no interest", func(w *Watch) {}, set(xds.Cluster, "a", "2"), false},
+		{"SUB-1 wildcard", func(w *Watch) { w.Interested(xds.Cluster, true, nil, nil) }, set(xds.Cluster, "b", "2"), true},
+		{"SUB-1 wildcard by name", func(w *Watch) { w.Interested(xds.Cluster, true, []string{"*"}, nil) }, set(xds.Cluster, "b", "2"), true},
+		{"wildcard no more", func(w *Watch) {
+			w.Interested(xds.Cluster, true, nil, nil)
+			w.Interested(xds.Cluster, false, nil, nil)
+		}, set(xds.Cluster, "b", "2"), false},
+		{"a name no more", func(w *Watch) {
+			w.Interested(xds.Cluster, false, []string{"a", "b"}, nil)
+			w.Interested(xds.Cluster, false, nil, []string{"a"})
+		}, set(xds.Cluster, "a", "2"), false},
+		{"a name still", func(w *Watch) {
+			w.Interested(xds.Cluster, false, []string{"a", "b", "a"}, nil)
+			w.Interested(xds.Cluster, false, nil, []string{"a", "x", "a"})
+		}, set(xds.Cluster, "b", "2"), true},
+		{"a name added and removed at once", func(w *Watch) { w.Interested(xds.Cluster, false, []string{"a"}, []string{"a"}) }, set(xds.Cluster, "a", "2"), true},
+		{"DELTA-11 an alias that comes", func(w *Watch) { w.Interested(xds.VirtualHost, false, []string{"alias"}, nil) },
+			set(xds.VirtualHost, "v", "1", "other", "alias"), true},
+		{"DELTA-11 an alias that goes", func(w *Watch) { w.Interested(xds.VirtualHost, false, []string{"old"}, nil) },
+			set(xds.VirtualHost, "vhost", "1"), true},
+		{"DELTA-11 a resource with an alias that goes", func(w *Watch) { w.Interested(xds.VirtualHost, false, []string{"old"}, nil) },
+			func(tx *Tx) { tx.Delete(xds.VirtualHost, "vhost") }, true},
+		{"closed", func(w *Watch) {
+			w.Interested(xds.Cluster, true, []string{"a"}, nil)
+			w.Close()
+			w.Close()
+			w.Interested(xds.Cluster, true, []string{"a"}, nil)
+		}, set(xds.Cluster, "a", "2"), false},
+		{"a type that is not listed", func(w *Watch) { w.Interested(unlisted(), false, []string{"a"}, nil) }, set(unlisted(), "a", "1"), true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				st := New()
+				update(t, st, func(tx *Tx) {
+					tx.Set(xds.Cluster, res("a", "1"), res("b", "1"))
+					tx.Set(xds.VirtualHost, res("vhost", "1", "old"))
+				})
+				w := st.Watch(nil)
+				if _, touched := w.Next(); touched != nil {
+					t.Errorf("the first view comes with the hint %v", touched)
+				}
+				tt.in(w)
+				if rang(w) {
+					t.Fatal("it rings before anything happens")
+				}
+				update(t, st, tt.f)
+				if got := rang(w); got != tt.want {
+					t.Errorf("rang: %v", got)
+				}
+				w.Next()
+				if rang(w) {
+					t.Error("it rings though Next was called")
+				}
+				w.Close()
+				if n := len(st.groups[DefaultGroup].index.wanted); n != 0 {
+					t.Errorf("%d names are wanted by nobody", n)
+				}
+			})
+		})
+	}
+}
+
+func TestNext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := New(WithLog(8))
+		w := st.Watch(nil)
+		w.Interested(xds.Cluster, true, nil, nil)
+		defer w.Close()
+		next := func() (*xds.Table, []xds.Names) {
+			view, touched := w.Next()
+			return view.Table(xds.Cluster), touched
+		}
+		if table, touched := next(); table.Len() != 0 || touched != nil {
+			t.Errorf("first: %d resources, touched %v", table.Len(), touched)
+		}
+		if _, touched := next(); touched == nil || len(touched) != 0 {
+			t.Errorf("nothing happened: touched %v", touched)
+		}
+		update(t, st, func(tx *Tx) { tx.Set(xds.Cluster, res("b", "1"), res("a", "1", "z", "b")) })
+		update(t, st, func(tx *Tx) { tx.Group("edge").Set(xds.Cluster, res("a", "1")) })
+		update(t, st, func(tx *Tx) { tx.Set(xds.Route, res("r", "1")); tx.Delete(xds.Cluster, "a", "x") })
+		synctest.Wait()
+		table, touched := next()
+		if table.Len() != 1 || table.Departed("a") == nil || len(touched) != 2 {
+			t.Fatalf("%d resources, touched %v", table.Len(), touched)
+		}
+		if got := touched[0][xds.Cluster.URL]; !slices.Equal(got, []string{"a", "b", "z"}) {
+			t.Errorf("first commit touched %v", got)
+		}
+		if got := touched[1]; len(got) != 2 || !slices.Equal(got[xds.Cluster.URL], []string{"a", "b", "z"}) || !slices.Equal(got[xds.Route.URL], []string{"r"}) {
+			t.Errorf("second commit touched %v", got)
+		}
+		if rang(w) {
+			t.Error("Next does not take back what rang")
+		}
+		// A version is a change of the view, and touches no name.
+		update(t, st, func(tx *Tx) { tx.Version(xds.Cluster, "v") })
+		if table, touched := next(); table.Version() != "v" || len(touched) != 1 || len(touched[0]) != 0 {
+			t.Errorf("version %s, touched %v", table.Version(), touched)
+		}
+		// Commits to other groups do not push out what this one did.
+		for i := range 100 {
+			update(t, st, func(tx *Tx) { tx.Group("edge").Set(xds.Cluster, res("a", fmt.Sprint("body", i))) })
+		}
+		for i := range 8 {
+			update(t, st, func(tx *Tx) { tx.Set(xds.Cluster, res("a", fmt.Sprint(i))) })
+		}
+		if _, touched := next(); len(touched) != 8 {
+			t.Errorf("8 commits of 8 that are remembered: touched %v", touched)
+		}
+		for i := range 9 {
+			update(t, st, func(tx *Tx) { tx.Set(xds.Cluster, res("a", fmt.Sprint(9+i))) })
+		}
+		if _, touched := next(); touched != nil {
+			t.Errorf("9 commits of 8 that are remembered: touched %v", touched)
+		}
+		// So many names are not remembered; but the next ones are.
+		update(t, st, func(tx *Tx) {
+			for i := range maxNames + 1 {
+				tx.Set(xds.Cluster, res(fmt.Sprint("n", i), ""))
+			}
+		})
+		if !rang(w) {
+			t.Error("a large commit does not ring")
+		}
+		if table, touched := next(); touched != nil || table.Len() != maxNames+3 {
+			t.Errorf("%d resources, %d commits", table.Len(), len(touched))
+		}
+		update(t, st, func(tx *Tx) { tx.Set(xds.Cluster, res("a", "")) })
+		if _, touched := next(); len(touched) != 1 {
+			t.Errorf("after a large commit: touched %v", touched)
+		}
+	})
+}
+
+// A large commit, whose names are not remembered, rings for everyone.
+func TestLargeCommitRings(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := New()
+		w, idle := st.Watch(nil), st.Watch(nil)
+		defer w.Close()
+		defer idle.Close()
+		w.Interested(xds.Cluster, false, []string{"n7"}, nil)
+		update(t, st, func(tx *Tx) {
+			for i := range 2 * maxNames {
+				tx.Set(xds.Cluster, res(fmt.Sprint("n", i), ""))
+			}
+		})
+		if !rang(w) {
+			t.Error("it does not ring")
+		}
+	})
+}
+
+// What is committed between Next and Interested is not missed.
+func TestInterestedLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := New()
+		w := st.Watch(nil)
+		defer w.Close()
+		w.Next()
+		update(t, st, func(tx *Tx) { tx.Set(xds.Cluster, res("a", "1")) })
+		if rang(w) {
+			t.Error("it rings for what nobody asked for")
+		}
+		w.Interested(xds.Cluster, false, []string{"a"}, nil)
+		if !rang(w) {
+			t.Error("the commit before is missed")
+		}
+		w.Next()
+		w.Interested(xds.Cluster, false, []string{"a", "b"}, nil)
+		if rang(w) {
+			t.Error("it rings though nothing was committed since Next")
+		}
+	})
+}
+
+func TestSelect(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := New(WithSelect(func(n *xds.Node) string { return n.Cluster }))
+		for _, tt := range []struct {
+			node *xds.Node
+			want string
+		}{{nil, DefaultGroup}, {&xds.Node{}, DefaultGroup}, {&xds.Node{Cluster: "edge"}, "edge"}} {
+			w := st.Watch(tt.node)
+			if w.Group() != tt.want {
+				t.Errorf("SUB-5 group %s, want %s", w.Group(), tt.want)
+			}
+			w.Close()
+		}
+		w := st.Watch(&xds.Node{Cluster: "edge"}) // a group that is not there yet
+		defer w.Close()
+		if view, _ := w.Next(); view == nil || view.Table(xds.Cluster).Len() != 0 {
+			t.Error("a group that does not exist is not empty")
+		}
+		w.Interested(xds.Cluster, true, nil, nil)
+		update(t, st, func(tx *Tx) { tx.Group("edge").Set(xds.Cluster, res("a", "1")) })
+		if !rang(w) {
+			t.Error("a group that comes into being does not ring")
+		}
+		if view, touched := w.Next(); view.Table(xds.Cluster).Len() != 1 || len(touched) != 1 {
+			t.Errorf("touched %v", touched)
+		}
+	})
+}
+
+// A reader waits for no writer.
+func TestReadersDoNotWait(t *testing.T) {
+	st := New()
+	update(t, st, func(tx *Tx) { tx.Set(xds.Cluster, res("a", "1")) })
+	update(t, st, func(tx *Tx) {
+		tx.Set(xds.Cluster, res("a", "2"))
+		done := make(chan bool)
+		go func() { // while this transaction runs
+			defer close(done)
+			w := st.Watch(nil)
+			defer w.Close()
+			w.Interested(xds.Cluster, true, []string{"a"}, nil)
+			view, _ := w.Next()
+			if got := string(view.Table(xds.Cluster).Lookup("a").Body); got != "1" || what(st, DefaultGroup, xds.Cluster) != "a=1" {
+				t.Errorf("a reader sees %q before the commit", got)
+			}
+			st.Log()
+		}()
+		<-done
+	})
+}

@@ -169,6 +169,7 @@ func (u *subscription) settle(s *Session, req xds.Request) {
 	f := &u.flights[at]
 	newest := at == len(u.flights)-1
 	p.settled = true
+	u.silent = s.now
 	e := Event{Kind: Acked, Type: u.typ, Nonce: req.Nonce, Version: f.version, Took: s.now.Sub(f.sent), Settled: newest}
 	// "NACK [...] is indicated by the presence of the error_detail field."
 	if req.Error != nil {
@@ -181,8 +182,10 @@ func (u *subscription) settle(s *Session, req xds.Request) {
 		return
 	}
 	if !f.nacked {
-		u.acked = max(u.acked, f.seq)
 		u.spurned = u.spurned && !newest
+		if !u.refuses() {
+			u.acked = max(u.acked, f.seq)
+		}
 	}
 	// What was sent before was answered or never will be.
 	u.open = u.open && !newest

@@ -9,8 +9,9 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// silence is how long a referring type may stay unanswered before what it
-// might refer to is withdrawn all the same. A NACK is no silence.
+// silence is how long a client may leave a type unanswered before others stop
+// waiting for it: what it might refer to is withdrawn, what refers to it is
+// sent. A NACK is no silence.
 const silence = 15 * time.Second
 
 // A leaver is a resource that the view has no more and the client still has:
@@ -19,8 +20,7 @@ const silence = 15 * time.Second
 // to them have moved on.
 type leaver struct {
 	*xds.Resource
-	seq   uint64 // the change that dropped it
-	until time.Time
+	seq uint64 // the change that dropped it
 }
 
 // linger notes what the client has of u and the view has lost. It looks at the
@@ -32,7 +32,7 @@ func (s *Session) linger(u *subscription, t *xds.Table, touched []xds.Names) {
 	maps.DeleteFunc(u.leaving, func(name string, _ leaver) bool { return t.Lookup(name) != nil })
 	var extra []entry
 	note := func(name string, told *xds.Stamp, listed bool) {
-		if told == nil || told == absent || t.Lookup(name) != nil || u.lingers(name) != nil {
+		if told == nil || told.Sum == (xds.Sum{}) || t.Lookup(name) != nil || u.lingers(name) != nil {
 			return
 		}
 		r := t.Departed(name)
@@ -42,7 +42,7 @@ func (s *Session) linger(u *subscription, t *xds.Table, touched []xds.Names) {
 		if u.leaving == nil {
 			u.leaving = map[string]leaver{}
 		}
-		u.leaving[name] = leaver{r, s.seq, s.now.Add(silence)}
+		u.leaving[name] = leaver{r, s.seq}
 		if !listed {
 			extra = append(extra, entry{name: name, told: told, sent: true})
 		}
@@ -114,7 +114,7 @@ func (s *Session) released(t *xds.Type, l leaver) bool {
 		u := s.sub(by)
 		switch {
 		case u == nil || u.acked >= l.seq:
-		case u.refuses() || s.now.Before(l.until):
+		case u.refuses() || !u.open || s.now.Before(u.silent.Add(silence)):
 			return false
 		default:
 			s.event(Event{Kind: Waived, Type: by, Name: l.Name})

@@ -24,7 +24,7 @@ func (s *Session) ordered(u *subscription) bool {
 // the clusters it refers to.
 func (s *Session) waits(u *subscription, r *xds.Resource) bool {
 	first := s.sub(u.typ.After)
-	if !u.waiting.IsZero() && !s.now.Before(u.waiting.Add(silence)) {
+	if s.overdue(u) {
 		return false
 	}
 	for i := range first.flights {
@@ -44,6 +44,11 @@ func (s *Session) waits(u *subscription, r *xds.Resource) bool {
 		}
 	}
 	return false
+}
+
+// overdue reports whether something has waited for another type long enough.
+func (s *Session) overdue(u *subscription) bool {
+	return !u.waiting.IsZero() && !s.now.Before(u.waiting.Add(silence))
 }
 
 // unanswered reports whether the client has yet to be told of name, or to

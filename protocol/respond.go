@@ -96,8 +96,10 @@ func (s *Session) diff(u *subscription, t *xds.Table) (d diff) {
 			look(&u.entries[i])
 		}
 	} else {
+		slices.Sort(u.dirty)
+		u.dirty = slices.Compact(u.dirty) // a name may have gone and come back
 		for _, n := range u.dirty {
-			if e := u.entry(n); e != nil && e.dirty {
+			if e := u.entry(n); e != nil {
 				look(e)
 			}
 		}
@@ -122,8 +124,8 @@ func (d *diff) names(yield func(string) bool) {
 }
 
 // respond returns the messages that bring the client up to date, if there is
-// anything to say now.
-func (s *Session) respond(u *subscription) []*xds.Response {
+// anything to say now. Removals alone are told only if last is set.
+func (s *Session) respond(u *subscription, last bool) []*xds.Response {
 	t := s.table(u.typ)
 	if !u.pending(t) {
 		u.waiting = time.Time{}
@@ -140,21 +142,24 @@ func (s *Session) respond(u *subscription) []*xds.Response {
 		d = s.diff(u, t)
 	}
 	world := s.variant == xds.SotW && u.typ.FullState
-	if len(d.waiting) == 0 {
+	switch {
+	case len(d.waiting) == 0 && !u.waiting.IsZero():
+		if s.overdue(u) {
+			s.event(Event{Kind: Waived, Type: u.typ})
+		}
 		u.waiting = time.Time{}
-	} else {
-		if u.waiting.IsZero() {
-			u.waiting = s.now
-		}
-		if world || u.due {
-			return nil // a world is told whole, or not yet
-		}
+	case len(d.waiting) > 0 && u.waiting.IsZero():
+		u.waiting = s.now
+	}
+	if len(d.waiting) > 0 && (world || u.due) {
+		return nil // a world is told whole, or not yet
 	}
 	send := u.due || len(d.upserts) > 0
-	switch {
-	case s.variant == xds.Delta || world:
+	if s.variant == xds.Delta || world { // else "the API provides no mechanism" for it
+		if !last && !send && len(d.removed) > 0 {
+			return nil
+		}
 		send = send || len(d.removed) > 0
-	default: // "the API provides no mechanism for the server to tell the client"
 	}
 	old := u.base
 	u.due, u.asked = false, false
@@ -165,7 +170,9 @@ func (s *Session) respond(u *subscription) []*xds.Response {
 	}
 	f := flight{version: t.VersionWith(u.leavingStamps()), sent: s.now, stuck: u.typ.Is(xds.Cluster) && s.warm(d.upserts)}
 	f.items = u.tell(t, &d)
-	f.seq = u.reached(s.seq)
+	if f.seq = u.reached(s.seq); len(d.waiting) > 0 {
+		f.seq = u.acked
+	}
 	if u.wildcard {
 		f.from, f.to = old, u.base
 	}
@@ -197,6 +204,9 @@ func (s *Session) respond(u *subscription) []*xds.Response {
 	}
 	if len(u.flights) == maxFlights {
 		u.flights = slices.Delete(u.flights, 0, 1)
+	}
+	if !u.open {
+		u.silent = s.now
 	}
 	u.flights, u.open = append(u.flights, f), true
 	return out

@@ -212,23 +212,38 @@ func (s *Session) Deadline() (next time.Time) {
 		if u.muted {
 			at(u.muteUntil)
 		}
-		for _, l := range u.leaving {
-			at(l.until)
+		if len(u.leaving) > 0 {
+			for _, by := range u.typ.ReferredBy() {
+				if r := s.sub(by); r != nil && r.open && !r.refuses() {
+					at(r.silent.Add(silence))
+				}
+			}
 		}
 	}
 	return next
 }
 
 // Responses yields the responses that are due, "make before break": in push
-// order, removals of what others may refer to last.
+// order, removals last and in reverse.
 func (s *Session) Responses() iter.Seq[*xds.Response] {
 	return func(yield func(*xds.Response) bool) {
+		tell := func(u *subscription, last bool) bool {
+			for _, r := range s.respond(u, last) {
+				if !yield(r) {
+					return false
+				}
+			}
+			return true
+		}
 		for again := true; again; again = s.depart() {
 			for _, u := range s.subs {
-				for _, r := range s.respond(u) {
-					if !yield(r) {
-						return
-					}
+				if !tell(u, false) {
+					return
+				}
+			}
+			for _, u := range slices.Backward(s.subs) {
+				if !tell(u, true) {
+					return
 				}
 			}
 		}

@@ -22,11 +22,12 @@ type subscription struct {
 	due   bool     // answer even if nothing differs
 	asked bool     // names were subscribed since the last response
 
-	flights []flight // unanswered responses, oldest first
-	open    bool     // the newest response is unanswered: nothing is sent behind it
-	nonce   uint64   // of the newest message; zero: none was sent
-	refused []group  // what the client refused and has not been told anew
-	spurned bool     // SotW, full state: it refused the last world
+	flights []flight  // unanswered responses, oldest first
+	open    bool      // the newest response is unanswered: nothing is sent behind it
+	nonce   uint64    // of the newest message; zero: none was sent
+	silent  time.Time // since when the client has answered nothing; meaningful while open
+	refused []group   // what the client refused and has not been told anew
+	spurned bool      // SotW, full state: it refused the last world
 
 	acked   uint64            // the client is known to be up to this change
 	leaving map[string]leaver // gone from the view, still shown; each has an entry
@@ -85,7 +86,7 @@ func (u *subscription) replace(names []string, t *xds.Table) {
 			star = true
 		} else if i, ok := u.find(n); ok && u.entries[i].named {
 			keep[i] = true
-		} else if n != "" {
+		} else {
 			fresh = append(fresh, n)
 		}
 	}
@@ -110,9 +111,6 @@ func (u *subscription) subscribe(names []string, t *xds.Table) {
 	var extra []entry
 	for _, n := range names {
 		u.implicit = false
-		if n == "" {
-			continue // a name like any other, but of nothing
-		}
 		u.asked = true
 		if n == xds.Wildcard {
 			u.subscribeAll()

@@ -1,0 +1,126 @@
+// Package listen opens what the daemon listens on, and knows how many clients
+// the system lets it have. It starts no goroutine and serves nothing.
+package listen
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// An Address is where to listen or to dial. The zero value is none.
+type Address struct {
+	Network string // "tcp" or "unix"
+	Host    string // tcp: an IP address, which may have a zone, or a name; "": all addresses of the machine
+	Port    uint16 // tcp; 0: the system chooses one
+	Path    string // unix
+}
+
+// maxPath is how long the path of a socket may be on this system.
+const maxPath = len(syscall.RawSockaddrUnix{}.Path) - 1
+
+// Parse understands
+//
+//	host:port  192.0.2.1:port  [2001:db8::1]:port  :port
+//	unix:///path  unix:path
+//
+// Ports are numbers. The names of unix sockets are those of gRPC.
+func Parse(s string) (Address, error) {
+	a, err := parse(s)
+	if err != nil {
+		return Address{}, fmt.Errorf("address %q: %w", s, err)
+	}
+	return a, nil
+}
+
+func parse(s string) (Address, error) {
+	if path, ok := strings.CutPrefix(s, "unix:"); ok {
+		return unix(path)
+	}
+	host, port, err := net.SplitHostPort(s)
+	if err != nil {
+		if e, ok := errors.AsType[*net.AddrError](err); ok {
+			err = errors.New(e.Err)
+		}
+		return Address{}, fmt.Errorf("%w; want host:port, [ipv6]:port, :port or unix:///path", err)
+	}
+	n, err := strconv.ParseUint(port, 10, 16)
+	if err != nil {
+		return Address{}, fmt.Errorf("port %q is no number from 0 to 65535", port)
+	}
+	switch {
+	case strings.Contains(host, ":") && net.ParseIP(zoneless(host)) == nil:
+		return Address{}, fmt.Errorf("%q is no IPv6 address", host)
+	case strings.ContainsAny(host, "/ "):
+		return Address{}, fmt.Errorf("%q is no host; want host:port, without a scheme", host)
+	}
+	return Address{Network: "tcp", Host: host, Port: uint16(n)}, nil
+}
+
+func unix(path string) (Address, error) {
+	if rest, ok := strings.CutPrefix(path, "//"); ok {
+		if !strings.HasPrefix(rest, "/") {
+			return Address{}, fmt.Errorf("unix:// is followed by an absolute path: unix:///%s, or unix:%s for one below the working directory", rest, rest)
+		}
+		path = rest
+	}
+	switch {
+	case path == "":
+		return Address{}, errors.New("a path is missing; want unix:///path")
+	case strings.HasPrefix(path, "@"), strings.Contains(path, "\x00"):
+		return Address{}, errors.New("a socket without a file is not supported")
+	case len(path) > maxPath:
+		return Address{}, fmt.Errorf("the path has %d bytes, and a socket's may have %d", len(path), maxPath)
+	}
+	return Address{Network: "unix", Path: path}, nil
+}
+
+// String returns what Parse understands as the address.
+func (a Address) String() string {
+	switch {
+	case a.Network == "":
+		return ""
+	case a.Network != "unix":
+		return net.JoinHostPort(a.Host, strconv.Itoa(int(a.Port)))
+	case strings.HasPrefix(a.Path, "/"):
+		return "unix://" + a.Path
+	}
+	return "unix:" + a.Path
+}
+
+// IP returns the host's IP address, without its zone; nil if it is a name or
+// there is none.
+func (a Address) IP() net.IP { return net.ParseIP(zoneless(a.Host)) }
+
+// Any reports whether the address stands for all addresses of the machine: one
+// to listen on and not to dial.
+func (a Address) Any() bool {
+	return a.Network == "tcp" && (a.Host == "" || a.IP().IsUnspecified())
+}
+
+// Loopback reports whether only this machine can reach who listens on the
+// address. Of names, localhost alone is known to be so; what a listener was
+// opened on tells [Loopback].
+func (a Address) Loopback() bool {
+	return a.Network == "unix" || strings.EqualFold(strings.TrimSuffix(a.Host, "."), "localhost") || a.IP().IsLoopback()
+}
+
+// Loopback reports whether an address of a listener or of a peer is of this
+// machine.
+func Loopback(a net.Addr) bool {
+	switch a := a.(type) {
+	case *net.TCPAddr:
+		return a.IP.IsLoopback()
+	case *net.UnixAddr:
+		return true
+	}
+	return false
+}
+
+func zoneless(host string) string {
+	host, _, _ = strings.Cut(host, "%")
+	return host
+}

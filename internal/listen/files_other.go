@@ -1,0 +1,6 @@
+//go:build !unix
+
+package listen
+
+// RaiseFiles does nothing: this system has no such limit, or it is not known.
+func RaiseFiles() (Files, error) { return Files{}, nil }

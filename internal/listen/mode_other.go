@@ -1,0 +1,7 @@
+//go:build !unix
+
+package listen
+
+import "io/fs"
+
+func restrict(uintptr, fs.FileMode) {}

@@ -1,0 +1,12 @@
+//go:build unix
+
+package listen
+
+import (
+	"io/fs"
+	"syscall"
+)
+
+// restrict sets the mode of a socket that has no file yet. Systems that cannot
+// are no worse off.
+func restrict(fd uintptr, mode fs.FileMode) { _ = syscall.Fchmod(int(fd), uint32(mode)) }

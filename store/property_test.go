@@ -129,7 +129,7 @@ func transact(t *testing.T, rng *rand.Rand, st *Store, m model) (model, Commit) 
 		}
 		return fail
 	})
-	if err != fail {
+	if !errors.Is(err, fail) {
 		t.Fatalf("error %v, want %v", err, fail)
 	}
 	if fail != nil {

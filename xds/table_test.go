@@ -2,6 +2,7 @@ package xds
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -14,7 +15,7 @@ func TestTableAgreesWithMap(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 0))
 		tab, m := &Table{}, map[string]string{}
 		var tabs []*Table
-		var maps []map[string]string
+		var copies []map[string]string
 		for range 100 {
 			name := fmt.Sprint("n", rng.IntN(60))
 			if rng.IntN(3) == 0 {
@@ -25,11 +26,7 @@ func TestTableAgreesWithMap(t *testing.T) {
 				tab = tab.With([]*Resource{NewResource(name, []byte(body))})
 				m[name] = body
 			}
-			c := map[string]string{}
-			for k, v := range m {
-				c[k] = v
-			}
-			tabs, maps = append(tabs, tab), append(maps, c)
+			tabs, copies = append(tabs, tab), append(copies, maps.Clone(m))
 		}
 		for range 200 {
 			i, j := rng.IntN(len(tabs)), rng.IntN(len(tabs))
@@ -41,13 +38,13 @@ func TestTableAgreesWithMap(t *testing.T) {
 			for _, n := range b.Since(a.Versions()).Removed {
 				got = append(got, "-"+n)
 			}
-			for k, v := range maps[j] {
-				if old, ok := maps[i][k]; !ok || old != v {
+			for k, v := range copies[j] {
+				if old, ok := copies[i][k]; !ok || old != v {
 					want = append(want, "+"+k+v)
 				}
 			}
-			for k := range maps[i] {
-				if _, ok := maps[j][k]; !ok {
+			for k := range copies[i] {
+				if _, ok := copies[j][k]; !ok {
 					want = append(want, "-"+k)
 				}
 			}
@@ -56,8 +53,8 @@ func TestTableAgreesWithMap(t *testing.T) {
 			if !slices.Equal(got, want) {
 				t.Fatalf("seed %d: %d→%d: got %v want %v", seed, i, j, got, want)
 			}
-			if a.Len() != len(maps[i]) {
-				t.Fatalf("len %d, want %d", a.Len(), len(maps[i]))
+			if a.Len() != len(copies[i]) {
+				t.Fatalf("len %d, want %d", a.Len(), len(copies[i]))
 			}
 		}
 		rebuilt := &Table{}

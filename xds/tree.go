@@ -271,7 +271,7 @@ func diff[V any](a, b *node[V], depth int, same, f func(old, new V) bool) bool {
 		if inB {
 			u, y = y[0], y[1:]
 		}
-		ok := true
+		var ok bool
 		if inA && inB && s.sub == nil && u.sub == nil && s.name == u.name {
 			ok = same(s.value, u.value) || f(s.value, u.value)
 		} else {

@@ -162,7 +162,7 @@ func TestTreeDiff(t *testing.T) {
 				if !slices.Equal(got, want) {
 					t.Fatalf("seed %d: got %v, want %v", seed, got, want)
 				}
-				for stop := range len(want) {
+				for stop := range want {
 					n := 0
 					diff(x.root, y.root, 0, func(v, w int) bool { return v == w }, func(int, int) bool { n++; return n <= stop })
 					if n != stop+1 {

@@ -222,5 +222,5 @@ func (r Report) Attrs() []any {
 		set += c.Set
 		removed += c.Removed
 	}
-	return append(attrs, "set", set, "removed", removed, "took", r.Took.Round(time.Millisecond))
+	return append(attrs, "set", set, "removed", removed, "took", r.Took.Round(time.Millisecond).String())
 }

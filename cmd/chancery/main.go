@@ -1,0 +1,62 @@
+// Command chancery is an xDS management server: it gives Envoy, gRPC and other
+// xDS clients their configuration, out of a directory of files.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+)
+
+// Exit codes.
+const (
+	ok     = 0
+	failed = 1 // it was asked for rightly and could not be done
+	misuse = 2 // unknown flags, missing arguments
+)
+
+func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
+
+// run runs the command line and returns the exit code.
+func run(args []string, stdout, stderr io.Writer) int {
+	root := &cobra.Command{
+		Use:   "chancery",
+		Short: "An xDS management server",
+		Long: `Chancery gives Envoy, gRPC and other xDS clients their configuration: listeners,
+routes, clusters, endpoints, secrets and whatever else there is, out of a
+directory of files in Envoy's own format, and again whenever a file changes.`,
+		Example:       "  chancery serve ./config",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	root.AddCommand(serveCommand(), versionCommand())
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	cmd, err := root.ExecuteC()
+	if err == nil {
+		return ok
+	}
+	fmt.Fprintln(stderr, "chancery: error:", err)
+	f, is := errors.AsType[failure](err)
+	if !is {
+		fmt.Fprintf(stderr, "chancery: hint: %s --help tells more\n", cmd.CommandPath())
+		return misuse
+	}
+	if f.hint != "" {
+		fmt.Fprintln(stderr, "chancery: hint:", f.hint)
+	}
+	return failed
+}
+
+// A failure is an error of doing what was asked, as opposed to an error in how
+// it was asked.
+type failure struct {
+	error
+	hint string
+}
+
+func (f failure) Unwrap() error { return f.error }

@@ -1,0 +1,113 @@
+// Command embedded is a management server of one's own: a program that knows
+// where its services run and tells its xDS clients, with Chancery as a library.
+// Here the knowledge is a line of addresses typed at the terminal.
+//
+//	go run . 127.0.0.1:8080
+//	envoy -c ../quickstart-envoy.yaml   # gets the cluster "backend"
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"log"
+	"net"
+	"net/netip"
+	"os"
+	"os/signal"
+	"strings"
+	"time"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	"google.golang.org/grpc"
+
+	"github.com/chancery-xds/chancery/server"
+	"github.com/chancery-xds/chancery/store"
+	"github.com/chancery-xds/chancery/wire"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+func main() {
+	// What matters: a store, a server of what it holds, and updates.
+	st := store.New()
+	if err := update(st, os.Args[1:]); err != nil {
+		log.Fatal(err)
+	}
+	xds := server.New(st)
+	g := grpc.NewServer(server.GRPCOptions()...)
+	xds.Register(g)
+	l, err := net.Listen("tcp", "127.0.0.1:18000")
+	if err != nil {
+		log.Fatal(err)
+	}
+	go follow(st)
+	go func() {
+		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+		defer stop()
+		<-ctx.Done()
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		_ = xds.Drain(ctx) // streams that are left are cut
+		g.Stop()
+	}()
+	log.Printf("serving at %v; type addresses to change the endpoints", l.Addr())
+	if err := g.Serve(l); err != nil {
+		log.Fatal(err)
+	}
+}
+
+// update makes the addresses the endpoints of the cluster "backend". The
+// cluster is the same each time, so only the endpoints are sent again.
+func update(st *store.Store, addresses []string) error {
+	cluster, err := wire.NewResource(xds.Cluster, "", &clusterv3.Cluster{
+		Name:                 "backend",
+		ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_EDS},
+		EdsClusterConfig: &clusterv3.Cluster_EdsClusterConfig{EdsConfig: &corev3.ConfigSource{
+			ConfigSourceSpecifier: &corev3.ConfigSource_Ads{Ads: &corev3.AggregatedConfigSource{}},
+			ResourceApiVersion:    corev3.ApiVersion_V3,
+		}},
+	})
+	if err != nil {
+		return err
+	}
+	locality := &endpointv3.LocalityLbEndpoints{}
+	for _, s := range addresses {
+		a, err := netip.ParseAddrPort(s)
+		if err != nil {
+			return err
+		}
+		locality.LbEndpoints = append(locality.LbEndpoints, endpoint(a))
+	}
+	endpoints, err := wire.NewResource(xds.Endpoint, "", &endpointv3.ClusterLoadAssignment{
+		ClusterName: "backend", Endpoints: []*endpointv3.LocalityLbEndpoints{locality},
+	})
+	if err != nil {
+		return err
+	}
+	// All types change at once: no client sees one without the other.
+	_, err = st.Update(func(tx *store.Tx) error {
+		tx.Set(xds.Cluster, cluster)
+		tx.Set(xds.Endpoint, endpoints)
+		return nil
+	})
+	return err
+}
+
+func endpoint(a netip.AddrPort) *endpointv3.LbEndpoint {
+	return &endpointv3.LbEndpoint{HostIdentifier: &endpointv3.LbEndpoint_Endpoint{Endpoint: &endpointv3.Endpoint{
+		Address: &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{
+			Address: a.Addr().String(), PortSpecifier: &corev3.SocketAddress_PortValue{PortValue: uint32(a.Port())},
+		}}},
+	}}}
+}
+
+// follow updates the store with each line of standard input.
+func follow(st *store.Store) {
+	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+		if err := update(st, strings.Fields(lines.Text())); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+	}
+}

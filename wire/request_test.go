@@ -13,7 +13,8 @@ import (
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
@@ -109,16 +110,16 @@ func random(t testing.TB, v xds.Variant, rnd *rand.Rand) []byte {
 				Version: &typev3.SemanticVersion{MajorNumber: 1, MinorNumber: rnd.Uint32N(99), Patch: rnd.Uint32()}}}
 		}
 	}
-	var failure *rpcstatus.Status
+	var failure *status.Status
 	if some() {
-		failure = &rpcstatus.Status{Code: rnd.Int32N(20) - 2, Message: word()}
+		failure = status.New(codes.Code(rnd.Uint32N(20)), word())
 	}
 	url := []string{"", xds.Cluster.URL, xds.Secret.URL, "type.googleapis.com/my.Own"}[rnd.IntN(4)]
 	if v == xds.SotW {
-		return marshal(t, &discovery.DiscoveryRequest{VersionInfo: word(), Node: node, ResourceNames: words(), TypeUrl: url, ResponseNonce: word(), ErrorDetail: failure,
+		return marshal(t, &discovery.DiscoveryRequest{VersionInfo: word(), Node: node, ResourceNames: words(), TypeUrl: url, ResponseNonce: word(), ErrorDetail: failure.Proto(),
 			ResourceLocators: []*discovery.ResourceLocator{{Name: word()}}})
 	}
-	m := &discovery.DeltaDiscoveryRequest{Node: node, TypeUrl: url, ResourceNamesSubscribe: words(), ResourceNamesUnsubscribe: words(), ResponseNonce: word(), ErrorDetail: failure,
+	m := &discovery.DeltaDiscoveryRequest{Node: node, TypeUrl: url, ResourceNamesSubscribe: words(), ResourceNamesUnsubscribe: words(), ResponseNonce: word(), ErrorDetail: failure.Proto(),
 		InitialResourceVersions: map[string]string{}}
 	for range rnd.IntN(4) {
 		m.InitialResourceVersions[word()] = word()
@@ -201,14 +202,14 @@ func TestDecodeErrors(t *testing.T) {
 
 func TestDecodeOddities(t *testing.T) {
 	t.Run("SOTW-4 an empty error_detail is a NACK", func(t *testing.T) {
-		r, err := (&Decoder{}).Decode(marshal(t, &discovery.DiscoveryRequest{ErrorDetail: &rpcstatus.Status{}}))
+		r, err := (&Decoder{}).Decode(marshal(t, &discovery.DiscoveryRequest{ErrorDetail: status.New(codes.OK, "").Proto()}))
 		if err != nil || r.Error == nil {
 			t.Errorf("got %v, %v", r.Error, err)
 		}
 	})
 	t.Run("SAFE-1 an error text cut within a character is no malformed request", func(t *testing.T) {
-		status := protowire.AppendString(protowire.AppendTag(nil, 2, protowire.BytesType), "caf\xc3...(truncated)")
-		r, err := (&Decoder{}).Decode(protowire.AppendBytes(protowire.AppendTag(nil, 6, protowire.BytesType), status))
+		text := protowire.AppendString(protowire.AppendTag(nil, 2, protowire.BytesType), "caf\xc3...(truncated)")
+		r, err := (&Decoder{}).Decode(protowire.AppendBytes(protowire.AppendTag(nil, 6, protowire.BytesType), text))
 		if err != nil || r.Error.Message != "caf\uFFFD...(truncated)" {
 			t.Errorf("got %v, %v", r.Error, err)
 		}

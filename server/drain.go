@@ -1,0 +1,73 @@
+package server
+
+import (
+	"context"
+	"sync"
+)
+
+// Drain ends all streams with UNAVAILABLE, each at a moment of its own within
+// the drain time, and returns when the last has ended or ctx is done. From its
+// first moment on health is NOT_SERVING and new streams are refused, for good.
+//
+// Afterwards call grpc.Server.Stop: GracefulStop would wait for streams that
+// never end by themselves, and without Drain cut nobody's connection.
+func (s *Server) Drain(ctx context.Context) error {
+	s.health.Shutdown()
+	s.drain.begin()
+	select {
+	case <-s.drain.empty:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// A drain counts the open streams and tells them when to leave.
+type drain struct {
+	began chan struct{} // closed when draining has begun
+	empty chan struct{} // closed when, after that, no stream is left
+
+	mu    sync.Mutex
+	open  int
+	begun bool
+}
+
+func newDrain() drain { return drain{began: make(chan struct{}), empty: make(chan struct{})} }
+
+// enter counts a stream; it returns false when draining has begun.
+func (d *drain) enter() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.begun {
+		return false
+	}
+	d.open++
+	return true
+}
+
+func (d *drain) leave() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.open--; d.begun && d.open == 0 {
+		close(d.empty)
+	}
+}
+
+func (d *drain) begin() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.begun {
+		return
+	}
+	d.begun = true
+	close(d.began)
+	if d.open == 0 {
+		close(d.empty)
+	}
+}
+
+func (d *drain) count() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.open
+}

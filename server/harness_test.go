@@ -1,0 +1,214 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"maps"
+	"net"
+	"sync"
+	"testing"
+
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/reflection"
+	"google.golang.org/grpc/test/bufconn"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// A source is the smallest Source: one view for all, and every change rings
+// every bell.
+type source struct {
+	mu      sync.Mutex
+	view    xds.Tables
+	watches map[*watch]bool
+	nodes   []*xds.Node // of Watch
+}
+
+func newSource() *source { return &source{view: xds.Tables{}, watches: map[*watch]bool{}} }
+
+func (s *source) set(t *xds.Type, rs ...*xds.Resource) { s.update(t, rs) }
+
+func (s *source) update(t *xds.Type, rs []*xds.Resource, remove ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	next := xds.Tables{}
+	maps.Insert(next, s.view.All())
+	next[t.URL] = s.view.Table(t).With(rs, remove...)
+	s.view = next
+	for w := range s.watches {
+		select {
+		case w.c <- struct{}{}:
+		default:
+		}
+	}
+}
+
+func (s *source) Watch(n *xds.Node) *watch {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	w := &watch{source: s, c: make(chan struct{}, 1), interests: map[string][]string{}}
+	s.watches[w] = true
+	s.nodes = append(s.nodes, n)
+	return w
+}
+
+type watch struct {
+	source    *source
+	c         chan struct{}
+	seen      xds.Tables
+	interests map[string][]string
+}
+
+func (w *watch) C() <-chan struct{} { return w.c }
+
+func (w *watch) Next() (xds.View, []xds.Names) {
+	w.source.mu.Lock()
+	defer w.source.mu.Unlock()
+	names := []xds.Names{}
+	for url, tab := range w.source.view.All() {
+		if w.seen == nil || w.seen[url] != tab {
+			names = nil
+		}
+	}
+	w.seen = w.source.view
+	return w.seen, names
+}
+
+func (w *watch) Interested(t *xds.Type, _ bool, added, _ []string) {
+	w.source.mu.Lock()
+	defer w.source.mu.Unlock()
+	w.interests[t.URL] = append(w.interests[t.URL], added...)
+}
+
+func (w *watch) Close() {
+	w.source.mu.Lock()
+	defer w.source.mu.Unlock()
+	delete(w.source.watches, w)
+}
+
+// A logbook keeps what a server logs.
+type logbook struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *logbook) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *logbook) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+func (l *logbook) at(level slog.Level) Option {
+	return WithLogger(slog.New(slog.NewTextHandler(l, &slog.HandlerOptions{Level: level})))
+}
+
+// A world is a server in memory with what it serves and what it logs.
+type world struct {
+	*source
+	*Server
+	grpc *grpc.Server
+	lis  *bufconn.Listener
+	log  *logbook
+}
+
+func serve(t testing.TB, opts ...Option) *world {
+	t.Helper()
+	w := &world{source: newSource(), log: &logbook{}, lis: bufconn.Listen(64 << 10)}
+	w.Server = New(w.source, append([]Option{w.log.at(slog.LevelWarn)}, opts...)...)
+	w.grpc = grpc.NewServer(append(GRPCOptions(), grpc.WaitForHandlers(true))...)
+	w.Register(w.grpc)
+	reflection.RegisterV1(w.grpc)
+	done := make(chan struct{})
+	go func() { defer close(done); w.grpc.Serve(w.lis) }()
+	t.Cleanup(func() { w.grpc.Stop(); <-done })
+	return w
+}
+
+func (w *world) dial(t testing.TB, opts ...grpc.DialOption) *grpc.ClientConn {
+	t.Helper()
+	conn, err := grpc.NewClient("passthrough:///server", append([]grpc.DialOption{
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return w.lis.DialContext(ctx) }),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(1 << 30)),
+	}, opts...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return conn
+}
+
+// A client is the peer of one stream.
+type client[Req, Res any] struct {
+	t testing.TB
+	s grpc.BidiStreamingClient[Req, Res]
+}
+
+type (
+	sotwClient  = client[discovery.DiscoveryRequest, discovery.DiscoveryResponse]
+	deltaClient = client[discovery.DeltaDiscoveryRequest, discovery.DeltaDiscoveryResponse]
+)
+
+func (w *world) sotw(t testing.TB, conn *grpc.ClientConn) *sotwClient {
+	t.Helper()
+	s, err := discovery.NewAggregatedDiscoveryServiceClient(conn).StreamAggregatedResources(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &sotwClient{t, s}
+}
+
+func (w *world) delta(t testing.TB, conn *grpc.ClientConn) *deltaClient {
+	t.Helper()
+	s, err := discovery.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &deltaClient{t, s}
+}
+
+func (c *client[Req, Res]) send(r *Req) {
+	c.t.Helper()
+	if err := c.s.Send(r); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+func (c *client[Req, Res]) want() *Res {
+	c.t.Helper()
+	r, err := c.s.Recv()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return r
+}
+
+// end returns the error that ends the stream.
+func (c *client[Req, Res]) end() error {
+	for {
+		if _, err := c.s.Recv(); err != nil {
+			return err
+		}
+	}
+}
+
+// rawCodec lets a client send any bytes.
+var rawCodec = grpc.ForceCodecV2(codec{encoding.GetCodecV2("proto")})
+
+func raw(s string) *message { return &message{mem.BufferSlice{mem.SliceBuffer(s)}} }
+
+func res(name, body string) *xds.Resource { return xds.NewResource(name, []byte(body)) }

@@ -1,0 +1,117 @@
+package server
+
+import (
+	"context"
+	"log/slog"
+	"regexp"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/chancery-xds/chancery/protocol"
+	"github.com/chancery-xds/chancery/wire"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// maxLogged is how many bytes of a client's text go into a line of the log.
+const maxLogged = 512
+
+func (s *Server) logNack(st *Stream, e protocol.Event) {
+	var failure xds.Status
+	if e.Error != nil {
+		failure = *e.Error
+	}
+	s.log.LogAttrs(context.Background(), slog.LevelWarn, "client refused a response",
+		slog.String("node", clip(st.Node.ID)), slog.String("type", e.Type.Short), slog.String("version", e.Version),
+		slog.String("in_use", clip(e.InUse)), slog.String("nonce", e.Nonce), slog.Uint64("stream", st.ID),
+		slog.Int("code", int(failure.Code)), slog.String("error", clip(failure.Message)))
+}
+
+func (s *Server) logAck(st *Stream, e protocol.Event) {
+	if !s.log.Enabled(context.Background(), slog.LevelDebug) {
+		return
+	}
+	s.log.LogAttrs(context.Background(), slog.LevelDebug, "client accepted a response",
+		slog.String("node", clip(st.Node.ID)), slog.String("type", e.Type.Short), slog.String("version", e.Version),
+		slog.Duration("took", e.Took), slog.Uint64("stream", st.ID))
+}
+
+// nodeChange notes that a client says it is another node than before. What a
+// stream may see was decided by its first request.
+func (s *stream) nodeChange(node *xds.Node) {
+	if s.nodeChanged {
+		return
+	}
+	s.nodeChanged = true
+	s.server.nodeChanges.Add(1)
+	s.server.log.LogAttrs(context.Background(), slog.LevelWarn, "client changed its node id on a stream: ignored",
+		slog.String("node", clip(s.info.Node.ID)), slog.String("now", clip(node.ID)), slog.Uint64("stream", s.info.ID))
+}
+
+// warnAt is gRPC's default limit for a message that a client receives.
+const warnAt = 4 << 20
+
+// encode encodes a response, and warns of the first of each type that clients
+// with default settings cannot receive.
+func (s *Server) encode(v xds.Variant, r *xds.Response) *message {
+	m := &message{wire.Encode(v, r, s.identifier())}
+	if n := m.data.Len(); n > warnAt {
+		s.mu.Lock()
+		told := s.large[r.Type.URL]
+		s.large[r.Type.URL] = true
+		s.mu.Unlock()
+		if !told {
+			s.log.Warn("a response is larger than clients accept by default: raise their limit, or split the configuration",
+				"type", r.Type.Short, "bytes", n, "resources", len(r.Upserts), "default", warnAt)
+		}
+	}
+	return m
+}
+
+// presentable returns the text of a NACK in a form fit for logs and pages.
+//
+// Envoy's texts hold dumps of the message refused, which may contain keys and
+// passwords. They stand behind a marker made to be different in each build, and
+// end before the cause:
+//
+//	goo.gle/debugonly   \nname: "a"\n…}\n: Proto constraint validation failed (…)
+func presentable(t *xds.Type, text string) string {
+	if t.Is(xds.Secret) && text != "" {
+		return "(withheld)"
+	}
+	if i := strings.Index(text, marker); i >= 0 {
+		text = text[:i] + "… " + cause(text[i:])
+	}
+	text = data.ReplaceAllString(text, `$1"…"`)
+	if i := strings.Index(text, "-----BEGIN "); i >= 0 {
+		text = text[:i] + "…"
+	}
+	return strings.Join(strings.Fields(text), " ")
+}
+
+const marker = "goo.gle/debug"
+
+// data is a DataSource in text or JSON: what Envoy's API has for keys.
+var data = regexp.MustCompile(`(inline_?(?:string|bytes|String|Bytes)"?\s*:\s*)"(?:[^"\\]|\\.)*"?`)
+
+// cause returns what follows a dump; "" if the text was cut within it.
+func cause(text string) string {
+	if i := strings.LastIndex(text, "\n: "); i >= 0 {
+		return text[i+1:]
+	}
+	if i := strings.LastIndex(text, ": Proto constraint validation failed"); i >= 0 {
+		return text[i:]
+	}
+	return ""
+}
+
+// clip cuts a client's text to what a line of the log may hold.
+func clip(s string) string {
+	if len(s) <= maxLogged {
+		return s
+	}
+	n := maxLogged
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n] + "…"
+}

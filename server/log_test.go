@@ -1,0 +1,110 @@
+package server
+
+import (
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"unicode/utf8"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+func TestPresentable(t *testing.T) {
+	for _, c := range []struct {
+		name, text, want string
+		typ              *xds.Type
+	}{
+		{name: "plain", text: "Only a single wildcard domain is permitted in route rt", want: "Only a single wildcard domain is permitted in route rt"},
+		{name: "secret", typ: xds.Secret, text: "bad key MIIE", want: "(withheld)"},
+		{name: "secret, empty", typ: xds.Secret},
+		{name: "dump of many lines",
+			text: "goo.gle/debugonly    \nname: \"r\"\nvirtual_hosts {\n  name: \"v\"\n}\n: Proto constraint validation failed (RouteConfigurationValidationError.X: value)",
+			want: "… : Proto constraint validation failed (RouteConfigurationValidationError.X: value)"},
+		{name: "dump in the middle",
+			text: "Error adding/updating listener(s) ingress: goo.gle/debugproto  \nrds {\n  password: \"pw\"\n}\n: Didn't find a registered implementation",
+			want: "Error adding/updating listener(s) ingress: … : Didn't find a registered implementation"},
+		{name: "dump of one line", text: `goo.gle/debugstr  name: "x" key: "pw": Proto constraint validation failed (E)`, want: "… : Proto constraint validation failed (E)"},
+		{name: "cut within the dump", text: "Error: goo.gle/debugonly  \nname: \"x\"\nkey: \"pw", want: "Error: …"},
+		{name: "old Envoy, no marker", text: `failed (E): private_key { inline_string: "pw \" pw" } password { inline_bytes: "pw`, want: `failed (E): private_key { inline_string: "…" } password { inline_bytes: "…"`},
+		{name: "JSON", text: `{"inlineString": "pw", "inline_bytes":"pw"}`, want: `{"inlineString": "…", "inline_bytes":"…"}`},
+		{name: "PEM", text: "cannot load -----BEGIN PRIVATE KEY-----\npw", want: "cannot load …"},
+	} {
+		t.Run("SAFE-6 "+c.name, func(t *testing.T) {
+			typ := c.typ
+			if typ == nil {
+				typ = xds.Listener
+			}
+			if got := presentable(typ, c.text); got != c.want {
+				t.Errorf("got  %s\nwant %s", got, c.want)
+			}
+		})
+	}
+}
+
+func TestClip(t *testing.T) {
+	for n := range 5 {
+		s := strings.Repeat("x", maxLogged-n) + strings.Repeat("ä", 10)
+		if got := clip(s); len(got) > maxLogged+len("…") || !utf8.ValidString(got) || !strings.HasSuffix(got, "…") {
+			t.Errorf("%d: %d bytes, %q", n, len(got), got[maxLogged-6:])
+		}
+	}
+}
+
+func TestLog(t *testing.T) {
+	within(t, "SOTW-5 SAFE-6 a NACK is a line", func(t *testing.T) {
+		w := serve(t)
+		for _, typ := range []*xds.Type{xds.Cluster, xds.Secret} {
+			w.set(typ, res("a", "1"))
+		}
+		c := w.sotw(t, w.dial(t))
+		for _, typ := range []*xds.Type{xds.Cluster, xds.Secret} {
+			c.send(&discovery.DiscoveryRequest{TypeUrl: typ.URL, ResourceNames: []string{"a"}, Node: &corev3.Node{Id: "the-node"}})
+			r := c.want()
+			c.send(nack(r, "first\n   cause "+strings.Repeat("long ", 1000), "a"))
+			synctest.Wait()
+			log := w.log.String()
+			if typ == xds.Secret {
+				if strings.Count(log, "\n") != 2 || !strings.Contains(log, "(withheld)") || strings.Count(log, "first cause") != 1 {
+					t.Error(log)
+				}
+				continue
+			}
+			if strings.Count(log, "\n") != 1 || !strings.Contains(log, "level=WARN") || !strings.Contains(log, "node=the-node type=CDS version="+r.VersionInfo) ||
+				!strings.Contains(log, "first cause long") || len(log) > 900 {
+				t.Error(log)
+			}
+		}
+	})
+	within(t, "an ACK is a line for those who debug", func(t *testing.T) {
+		for _, level := range []slog.Level{slog.LevelInfo, slog.LevelDebug} {
+			var book logbook
+			w := serve(t, book.at(level))
+			c := w.sotw(t, w.dial(t))
+			c.send(&discovery.DiscoveryRequest{TypeUrl: xds.Cluster.URL})
+			c.send(ack(c.want()))
+			synctest.Wait()
+			if got := strings.Contains(book.String(), "accepted"); got != (level == slog.LevelDebug) {
+				t.Errorf("at %v: %s", level, &book)
+			}
+		}
+	})
+	within(t, "SAFE-4 a response above 4 MiB is warned of once per type", func(t *testing.T) {
+		w := serve(t)
+		c := w.sotw(t, w.dial(t))
+		for i := range 3 {
+			w.set(xds.Cluster, res("a", strings.Repeat("x", 5<<20)+fmt.Sprint(i)))
+			if i == 0 {
+				c.send(&discovery.DiscoveryRequest{TypeUrl: xds.Cluster.URL})
+			}
+			c.send(ack(c.want()))
+		}
+		if log := w.log.String(); strings.Count(log, "\n") != 1 || !strings.Contains(log, "larger than clients accept") || !strings.Contains(log, "type=CDS") {
+			t.Error(log)
+		}
+	})
+}

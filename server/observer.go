@@ -1,0 +1,69 @@
+package server
+
+import (
+	"context"
+	"net"
+	"time"
+
+	"google.golang.org/grpc/peer"
+
+	"github.com/chancery-xds/chancery/protocol"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// A Stream says whose stream an event is of. It does not change and is the same
+// pointer in all events of the stream.
+type Stream struct {
+	ID      uint64 // unique in the server, from 1 in the order of arrival
+	Node    *xds.Node
+	Variant xds.Variant
+	Type    *xds.Type // nil: aggregated
+	Peer    net.Addr  // nil if not known
+	Since   time.Time // when its first request came
+}
+
+func (s *Stream) open(ctx context.Context, node *xds.Node) {
+	s.Node, s.Since = node, time.Now()
+	if p, ok := peer.FromContext(ctx); ok {
+		s.Peer = p.Addr
+	}
+}
+
+// noNode is what a client is that does not say.
+var noNode xds.Node
+
+// An Observer is told what happens on the streams. Its methods are called by
+// the goroutines of the streams, for each stream in order: they must be safe
+// for concurrent use, and a slow one holds up its stream.
+type Observer interface {
+	// Opened is called when the first request of a stream has come.
+	Opened(*Stream)
+
+	// Event is called for each step. The text of a NACK is in its presentable
+	// form: without dumps of resources, and withheld for secrets.
+	Event(*Stream, protocol.Event)
+
+	// Closed is called when the stream has ended; err is what the client was
+	// told, nil if it ended the stream in order.
+	Closed(s *Stream, err error)
+}
+
+// event records what a session tells.
+func (s *Server) event(st *Stream, e protocol.Event) {
+	switch e.Kind {
+	case protocol.Nacked:
+		s.refused.add(st.Node.ID, e.Type.URL)
+		if e.Error != nil {
+			e.Error = &xds.Status{Code: e.Error.Code, Message: presentable(e.Type, e.Error.Message)}
+		}
+		s.logNack(st, e)
+	case protocol.Acked:
+		if e.Settled {
+			s.refused.remove(st.Node.ID, e.Type.URL)
+		}
+		s.logAck(st, e)
+	}
+	if s.observer != nil {
+		s.observer.Event(st, e)
+	}
+}

@@ -1,0 +1,115 @@
+// Package server serves the xDS transport protocol over gRPC: the aggregated
+// service and one per row of the table of types. It decides nothing about
+// resources and little about the protocol. What a node may see comes from a
+// [Source], what is said about it from a [protocol.Session], how it looks on
+// the wire from package wire; the server moves messages between them, one
+// goroutine owning each stream.
+package server
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/health"
+	healthgrpc "google.golang.org/grpc/health/grpc_health_v1"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// A Source tells streams what they may see. *store.Store is one.
+type Source[W Watch] interface {
+	// Watch is called with the node of a stream's first request, nil if it has
+	// none. The server closes the watch when the stream ends.
+	Watch(node *xds.Node) W
+}
+
+// A Watch is one stream's view of a source. The stream's goroutine is the only
+// one to use it.
+type Watch interface {
+	// C rings when Next is worth calling: a channel with one slot.
+	C() <-chan struct{}
+
+	// Next returns the newest view, and which names may differ from the view
+	// before it: nil if any may, an empty list if none does.
+	Next() (xds.View, []xds.Names)
+
+	// Interested says how the subscription to a type has moved: what C rings
+	// for. It rings at once if the names added were touched since Next.
+	Interested(t *xds.Type, wildcard bool, added, removed []string)
+
+	Close()
+}
+
+// A Server answers xDS clients out of a source. It is safe for concurrent use.
+// To serve, register it with a grpc.Server that has [GRPCOptions].
+type Server struct {
+	options
+	watch   func(*xds.Node) Watch
+	health  *health.Server
+	refused *refusals
+	drain   drain
+
+	streams     atomic.Uint64 // ever opened; numbers them
+	nodeChanges atomic.Uint64
+	blocked     atomic.Uint64
+
+	mu    sync.Mutex
+	large map[string]bool // type URLs of which a too large response was told
+}
+
+// New returns a server of what src holds.
+func New[W Watch](src Source[W], opts ...Option) *Server {
+	s := &Server{
+		options: defaults(),
+		watch:   func(n *xds.Node) Watch { return src.Watch(n) },
+		health:  health.NewServer(),
+		refused: newRefusals(10_000),
+		drain:   newDrain(),
+		large:   map[string]bool{},
+	}
+	for _, o := range opts {
+		o(&s.options)
+	}
+	return s
+}
+
+// Register adds the aggregated discovery service, the service of each type that
+// has one, and the health service to a gRPC server, which must have been made
+// with [GRPCOptions]. A health service that it has already is left alone.
+func (s *Server) Register(g grpc.ServiceRegistrar) {
+	for _, d := range s.services() {
+		g.RegisterService(d, s)
+		s.health.SetServingStatus(d.ServiceName, healthgrpc.HealthCheckResponse_SERVING)
+	}
+	if i, ok := g.(interface {
+		GetServiceInfo() map[string]grpc.ServiceInfo
+	}); ok {
+		if _, taken := i.GetServiceInfo()[healthgrpc.Health_ServiceDesc.ServiceName]; taken {
+			return
+		}
+	}
+	healthgrpc.RegisterHealthServer(g, s.health)
+}
+
+// Health returns the health service. The server ("") and each discovery service
+// are SERVING until [Server.Drain].
+func (s *Server) Health() *health.Server { return s.health }
+
+// Stats counts what happened since the server was made.
+type Stats struct {
+	Open        int    // streams open now
+	Streams     uint64 // streams opened
+	NodeChanges uint64 // streams whose client changed its node id, which is ignored
+	Blocked     uint64 // streams ended because their client did not read
+}
+
+// Stats returns the counters.
+func (s *Server) Stats() Stats {
+	return Stats{
+		Open:        s.drain.count(),
+		Streams:     s.streams.Load(),
+		NodeChanges: s.nodeChanges.Load(),
+		Blocked:     s.blocked.Load(),
+	}
+}

@@ -1,0 +1,58 @@
+package server
+
+import (
+	"context"
+
+	"google.golang.org/grpc"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// services returns the gRPC services: one per row of the table of types that
+// has one, and the aggregated one.
+func (s *Server) services() []*grpc.ServiceDesc {
+	all := []*grpc.ServiceDesc{s.service(&xds.Type{
+		Service: "envoy.service.discovery.v3.AggregatedDiscoveryService", Proto: "envoy/service/discovery/v3/ads.proto",
+		Stream: "StreamAggregatedResources", Delta: "DeltaAggregatedResources",
+	}, nil)}
+	for _, t := range xds.Types() {
+		if t.Service != "" {
+			all = append(all, s.service(t, t))
+		}
+	}
+	return all
+}
+
+// service makes the service of one row. only is nil for the aggregated one.
+func (s *Server) service(row, only *xds.Type) *grpc.ServiceDesc {
+	d := &grpc.ServiceDesc{ServiceName: row.Service, HandlerType: (*any)(nil), Metadata: row.Proto}
+	stream := func(name string, v xds.Variant) {
+		if name == "" {
+			return
+		}
+		d.Streams = append(d.Streams, grpc.StreamDesc{
+			StreamName: name, ServerStreams: true, ClientStreams: true,
+			Handler: func(_ any, g grpc.ServerStream) error { return s.serve(g, v, only) },
+		})
+	}
+	stream(row.Stream, xds.SotW)
+	stream(row.Delta, xds.Delta)
+	if row.Fetch != "" {
+		full := "/" + row.Service + "/" + row.Fetch
+		d.Methods = append(d.Methods, grpc.MethodDesc{
+			MethodName: row.Fetch,
+			Handler: func(_ any, ctx context.Context, decode func(any) error, intercept grpc.UnaryServerInterceptor) (any, error) {
+				var m message
+				if err := decode(&m); err != nil {
+					return nil, err
+				}
+				handle := func(_ context.Context, req any) (any, error) { return s.fetch(req.(*message), only) }
+				if intercept == nil {
+					return handle(ctx, &m)
+				}
+				return intercept(ctx, &m, &grpc.UnaryServerInfo{Server: s, FullMethod: full}, handle)
+			},
+		})
+	}
+	return d
+}

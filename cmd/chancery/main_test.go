@@ -1,0 +1,112 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// binary is the program itself, built once.
+var binary string
+
+func TestMain(m *testing.M) { os.Exit(testMain(m)) }
+
+func testMain(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "chancery")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	binary = filepath.Join(dir, "chancery")
+	if out, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "go build: %v\n%s", err, out)
+		return 1
+	}
+	return m.Run()
+}
+
+// write writes files into a directory, each at once: a name, what is in it, and
+// so on.
+func write(t *testing.T, dir string, files ...string) {
+	t.Helper()
+	for i := 0; i < len(files); i += 2 {
+		path := filepath.Join(dir, files[i])
+		if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+			t.Fatal(err)
+		}
+		temp := filepath.Join(filepath.Dir(path), ".new")
+		if err := os.WriteFile(temp, []byte(files[i+1]), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(temp, path); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func cluster(name string) string {
+	return `"@type": type.googleapis.com/envoy.config.cluster.v3.Cluster` + "\nname: " + name + "\n"
+}
+
+// Commands that end by themselves: what they print, and their exit codes.
+func TestCommands(t *testing.T) {
+	busy, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer busy.Close()
+	_, port, _ := net.SplitHostPort(busy.Addr().String())
+
+	dir := t.TempDir()
+	write(t, dir, "good/a.yaml", cluster("a"), "one/a.yaml", cluster("a")+"nam: b\n",
+		"many/a.yaml", cluster("a")+"nam: b\n", "many/b.yaml", cluster("b"), "many/c/c.yml", "# c\n"+cluster("b"), "many/d.json", "{")
+
+	for _, tt := range []struct {
+		args string
+		code int
+		want []string // lines or parts of them, in order
+	}{
+		{"version", 0, []string{"chancery ", "Envoy API v1.", "go1."}},
+		{"--help", 0, []string{"xDS clients", "chancery serve ./config", "Serve the configuration in a directory"}},
+		{"serve --help", 0, []string{"chancery serve ./config", "--listen HOST:PORT", `(default "127.0.0.1:18000")`, "--allow-mass-delete"}},
+		{"serve", 2, []string{"chancery: error: serve wants one directory, not 0\n", "chancery: hint: chancery serve --help tells more\n"}},
+		{"serve a b", 2, []string{"serve wants one directory, not 2"}},
+		{"serve good --lisen x", 2, []string{"unknown flag: --lisen"}},
+		{"serve good --listen x", 2, []string{`--listen: address "x": missing port`}},
+		{"serve good --drain x", 2, []string{`invalid argument "x" for "--drain"`}},
+		{"sevre good", 2, []string{`unknown command "sevre"`, "Did you mean this?", "serve"}},
+		{"serve good --listen 127.0.0.1:" + port, 1, []string{"chancery: error: listen on 127.0.0.1:" + port, "in use", "chancery: hint: --listen"}},
+		{"serve none", 1, []string{"chancery: error: none: no such file or directory\n"}},
+		{"serve good/a.yaml", 1, []string{"chancery: error: good/a.yaml: not a directory\n"}},
+		{"serve good --max-file 5", 1, []string{"chancery: error: good/a.yaml: ", "more than the limit of 5\n"}},
+		{"serve one", 1, []string{"chancery: error: one/a.yaml:3:1: unknown field \"nam\"\n"}},
+		{"serve ./many", 1, []string{"many/a.yaml:3:1: unknown field \"nam\"\n", "many/c/c.yml:2:1: CDS \"b\" is already at many/b.yaml:1:1\n", "many/d.json:1:", "unexpected EOF\n",
+			"chancery: error: 3 mistakes in ./many: nothing is served\n"}},
+	} {
+		t.Run(tt.args, func(t *testing.T) {
+			cmd := exec.CommandContext(t.Context(), binary, strings.Fields(tt.args)...)
+			cmd.Dir = dir
+			var out bytes.Buffer
+			cmd.Stdout, cmd.Stderr = &out, &out
+			_ = cmd.Run() // the code tells
+			if code := cmd.ProcessState.ExitCode(); code != tt.code {
+				t.Errorf("exit code %d, want %d", code, tt.code)
+			}
+			rest := out.String()
+			for _, part := range tt.want {
+				_, after, found := strings.Cut(rest, part)
+				if !found {
+					t.Errorf("no %q in its place in\n%s", part, out.String())
+					break
+				}
+				rest = after
+			}
+		})
+	}
+}

@@ -1,0 +1,334 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	clusterservice "github.com/envoyproxy/go-control-plane/envoy/service/cluster/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	healthgrpc "google.golang.org/grpc/health/grpc_health_v1"
+	reflectgrpc "google.golang.org/grpc/reflection/grpc_reflection_v1"
+	"google.golang.org/grpc/status"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// A daemon is a chancery serve that runs.
+type daemon struct {
+	*testing.T
+	ctx  context.Context // of the test, with a deadline
+	dir  string
+	cmd  *exec.Cmd
+	log  chan map[string]any
+	conn *grpc.ClientConn
+}
+
+// serve runs chancery serve for a directory that holds the files.
+func serve(t *testing.T, flags []string, files ...string) *daemon {
+	t.Helper()
+	dir := t.TempDir()
+	write(t, dir, files...)
+	return serveDir(t, dir, flags...)
+}
+
+func serveDir(t *testing.T, dir string, flags ...string) *daemon {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	d := &daemon{T: t, ctx: ctx, dir: dir, log: make(chan map[string]any, 1000)}
+	d.cmd = exec.CommandContext(ctx, binary, append([]string{"serve", dir, "--listen", "127.0.0.1:0"}, flags...)...)
+	stderr, err := d.cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go d.read(stderr)
+	address, _ := d.logged("serving")["xds"].(string)
+	d.conn, err = grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		d.conn.Close()
+		cancel() // kills it, if it runs
+		_ = d.cmd.Wait()
+	})
+	return d
+}
+
+func (d *daemon) read(stderr io.Reader) {
+	defer close(d.log)
+	for lines := bufio.NewScanner(stderr); lines.Scan(); {
+		var line map[string]any
+		if json.Unmarshal(lines.Bytes(), &line) != nil {
+			line = map[string]any{"msg": lines.Text()}
+		}
+		d.log <- line
+	}
+}
+
+// logged waits for a line of the log.
+func (d *daemon) logged(msg string) map[string]any {
+	d.Helper()
+	var before []any
+	for line := range d.log {
+		if line["msg"] == msg {
+			return line
+		}
+		before = append(before, line)
+	}
+	d.Fatalf("the log ended without %q: %v", msg, before)
+	return nil
+}
+
+func (d *daemon) signal(s os.Signal) {
+	d.Helper()
+	if err := d.cmd.Process.Signal(s); err != nil {
+		d.Fatal(err)
+	}
+}
+
+// exits waits for the exit code.
+func (d *daemon) exits(code int) {
+	d.Helper()
+	for range d.log { // to its end: Wait closes it
+	}
+	_ = d.cmd.Wait()
+	if got := d.cmd.ProcessState.ExitCode(); got != code {
+		d.Errorf("exit code %d, want %d", got, code)
+	}
+}
+
+var node = &corev3.Node{Id: "test"}
+
+// A subscriber is a SotW stream that accepts whatever comes.
+type subscriber struct {
+	*daemon
+	stream grpc.BidiStreamingClient[discoveryv3.DiscoveryRequest, discoveryv3.DiscoveryResponse]
+}
+
+// subscribe opens an aggregated stream for all resources of a type.
+func (d *daemon) subscribe(typ *xds.Type) subscriber {
+	d.Helper()
+	stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(d.conn).StreamAggregatedResources(d.ctx)
+	if err != nil {
+		d.Fatal(err)
+	}
+	s := subscriber{d, stream}
+	s.send(&discoveryv3.DiscoveryRequest{Node: node, TypeUrl: typ.URL, ResourceNames: []string{xds.Wildcard}})
+	return s
+}
+
+// clusters opens a stream of CDS alone, where nothing has to wait for anything.
+func (d *daemon) clusters() subscriber {
+	d.Helper()
+	stream, err := clusterservice.NewClusterDiscoveryServiceClient(d.conn).StreamClusters(d.ctx)
+	if err != nil {
+		d.Fatal(err)
+	}
+	s := subscriber{d, stream}
+	s.send(&discoveryv3.DiscoveryRequest{Node: node})
+	return s
+}
+
+func (s subscriber) send(r *discoveryv3.DiscoveryRequest) {
+	s.Helper()
+	if err := s.stream.Send(r); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// gets receives the next response, acknowledges it, and compares its resources.
+func (s subscriber) gets(want ...string) {
+	s.Helper()
+	r, err := s.stream.Recv()
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.send(&discoveryv3.DiscoveryRequest{TypeUrl: r.TypeUrl, VersionInfo: r.VersionInfo, ResponseNonce: r.Nonce})
+	var names []string
+	for _, a := range r.Resources {
+		m, err := a.UnmarshalNew()
+		if err != nil {
+			s.Fatal(err)
+		}
+		named, ok := m.(interface{ GetName() string })
+		if !ok {
+			s.Fatalf("%T has no name", m)
+		}
+		names = append(names, named.GetName())
+	}
+	if slices.Sort(names); !slices.Equal(names, want) {
+		s.Errorf("got %v, want %v", names, want)
+	}
+}
+
+func TestServe(t *testing.T) {
+	t.Run("FILE-3 an edit reaches a stream, a mistake does not, mended it does", func(t *testing.T) {
+		t.Parallel()
+		d := serve(t, nil, "a.yaml", cluster("a"), "sub/b.yaml", cluster("b"))
+		s := d.clusters()
+		s.gets("a", "b")
+
+		write(t, d.dir, "sub/b.yaml", cluster("c"))
+		s.gets("a", "c")
+
+		write(t, d.dir, "a.yaml", cluster("a")+"connect_timeout: 5m\n", "sub/b.yaml", cluster("d"))
+		d.logged("not loaded, what was good before stays")
+		if at := d.logged("mistake")["at"]; at != filepath.Join(d.dir, "a.yaml")+":3:18" {
+			t.Errorf("a mistake at %v", at)
+		}
+
+		write(t, d.dir, "a.yaml", cluster("e"))
+		s.gets("d", "e") // and nothing in between
+		d.logged("loaded")
+	})
+	t.Run("a directory without resources", func(t *testing.T) {
+		t.Parallel()
+		d := serve(t, nil)
+		s := d.clusters()
+		s.gets()
+		write(t, d.dir, "deep/er/a.yaml", cluster("a"))
+		s.gets("a")
+	})
+	t.Run("SIGHUP loads at once", func(t *testing.T) {
+		t.Parallel()
+		d := serve(t, nil, "a.yaml", cluster("a"))
+		d.signal(syscall.SIGHUP)
+		if line := d.logged("loaded"); fmt.Sprint(line["files"], line["set"]) != "1 0" {
+			t.Errorf("loaded %v", line)
+		}
+	})
+	t.Run("a mass deletion is refused unless allowed", func(t *testing.T) {
+		t.Parallel()
+		var many strings.Builder
+		for i := range 20 {
+			many.WriteString("---\n" + cluster(fmt.Sprint("c", i)))
+		}
+		d := serve(t, nil, "a.yaml", many.String())
+		write(t, d.dir, "a.yaml", cluster("a"))
+		if why := d.logged("not loaded, what was good before stays")["error"]; !strings.Contains(fmt.Sprint(why), "20 of 20 CDS resources") {
+			t.Error(why)
+		}
+		d = serve(t, []string{"--allow-mass-delete"}, "a.yaml", many.String())
+		s := d.clusters()
+		s.gets("c0", "c1", "c10", "c11", "c12", "c13", "c14", "c15", "c16", "c17", "c18", "c19", "c2", "c3", "c4", "c5", "c6", "c7", "c8", "c9")
+		write(t, d.dir, "a.yaml", cluster("a"))
+		s.gets("a")
+	})
+	t.Run("a service of its own, delta", func(t *testing.T) {
+		t.Parallel()
+		d := serve(t, nil, "a.yaml", cluster("a"))
+		stream, err := clusterservice.NewClusterDiscoveryServiceClient(d.conn).DeltaClusters(d.ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := stream.Send(&discoveryv3.DeltaDiscoveryRequest{Node: node}); err != nil {
+			t.Fatal(err)
+		}
+		r, err := stream.Recv()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(r.Resources) != 1 || r.Resources[0].Name != "a" {
+			t.Errorf("got %v", r)
+		}
+		host, _ := os.Hostname()
+		if id := r.GetControlPlane().GetIdentifier(); id != host {
+			t.Errorf("control plane %q, want %q", id, host)
+		}
+	})
+	t.Run("the quick start", func(t *testing.T) {
+		t.Parallel()
+		d := serveDir(t, "../../examples/quickstart")
+		d.subscribe(xds.Cluster).gets("backend")
+		d.subscribe(xds.Listener).gets("http")
+		d.subscribe(xds.Route).gets("local")
+	})
+	t.Run("reflection", func(t *testing.T) {
+		t.Parallel()
+		d := serve(t, nil)
+		stream, err := reflectgrpc.NewServerReflectionClient(d.conn).ServerReflectionInfo(d.ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, typ := range append(xds.Types(), &xds.Type{Service: "envoy.service.discovery.v3.AggregatedDiscoveryService"}) {
+			if typ.Service == "" {
+				continue
+			}
+			if err := stream.Send(&reflectgrpc.ServerReflectionRequest{MessageRequest: &reflectgrpc.ServerReflectionRequest_FileContainingSymbol{FileContainingSymbol: typ.Service}}); err != nil {
+				t.Fatal(err)
+			}
+			r, err := stream.Recv()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r.GetFileDescriptorResponse() == nil {
+				t.Errorf("%s: %v", typ.Service, r)
+			}
+		}
+	})
+}
+
+func TestSignals(t *testing.T) {
+	t.Run("SIGTERM: health, streams, the end", func(t *testing.T) {
+		t.Parallel()
+		d := serve(t, []string{"--drain", "300ms"}, "a.yaml", cluster("a"))
+		s := d.clusters()
+		s.gets("a")
+		health, err := healthgrpc.NewHealthClient(d.conn).Watch(d.ctx, &healthgrpc.HealthCheckRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []healthgrpc.HealthCheckResponse_ServingStatus{healthgrpc.HealthCheckResponse_SERVING, healthgrpc.HealthCheckResponse_NOT_SERVING} {
+			r, err := health.Recv()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r.Status != want {
+				t.Errorf("health %v, want %v", r.Status, want)
+			}
+			if want == healthgrpc.HealthCheckResponse_SERVING {
+				d.signal(syscall.SIGTERM)
+			}
+		}
+		if _, err := s.stream.Recv(); status.Code(err) != codes.Unavailable {
+			t.Errorf("the stream ended with %v", err)
+		}
+		d.logged("ended")
+		d.exits(0)
+	})
+	t.Run("SIGINT without clients", func(t *testing.T) {
+		t.Parallel()
+		d := serve(t, []string{"--drain", "1h"})
+		d.signal(syscall.SIGINT)
+		d.exits(0)
+	})
+	t.Run("a second signal ends it at once", func(t *testing.T) {
+		t.Parallel()
+		d := serve(t, []string{"--drain", "1000h"}, "a.yaml", cluster("a"))
+		s := d.clusters()
+		s.gets("a")
+		d.signal(syscall.SIGTERM)
+		d.logged("ending streams")
+		d.signal(syscall.SIGTERM)
+		d.logged("chancery: error: ended at once, with streams open: second signal: terminated")
+		d.exits(1)
+	})
+}

@@ -53,6 +53,23 @@ func TestRestart(t *testing.T) {
 	})
 }
 
+// Envoy states that it has the assignment, and needs it all the same: its
+// cluster comes anew.
+func TestRestartWithChangedCluster(t *testing.T) {
+	t.Parallel()
+	each(t, "WARM-2 SOTW-12 DELTA-9 the assignment comes again", func(t *testing.T, v variant) {
+		s := startSite(t, v)
+		l := loaded(t, s.ingress, nil)
+		s.kill()
+		s.commit("backend's timeout becomes 2 s", func(w world) { w.set(edsCluster("backend", 2*time.Second)) })
+		s.back(s.restart())
+		eventually(t, soon, "the new cluster is in force", s.envoy.inForce("backend", "2s"))
+		s.quiet()
+		l.unharmed(t)
+		exactly(t, 0, "NACK", s.Since(0).NACKs())
+	})
+}
+
 // back waits until the client has asked for all that it asked for before.
 func (s *site) back(p tap.Point) {
 	s.t.Helper()

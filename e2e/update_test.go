@@ -160,6 +160,31 @@ func TestClusterReplaced(t *testing.T) {
 	})
 }
 
+// Envoy goes on with the routes it had when it refuses new ones, and with the
+// cluster that they lead to.
+func TestClusterOfRefusedRoutes(t *testing.T) {
+	t.Parallel()
+	each(t, "ADS-3 a cluster stays until its routes are replaced", func(t *testing.T, v variant) {
+		s := startSite(t, v)
+		l := loaded(t, s.ingress, nil)
+		p := s.commit("ingress' new routes are bad, and backend deleted", func(w world) {
+			w.set(brokenRoutes("ingress"))
+			w.drop(edsCluster("backend", 0), assignment("backend"))
+		})
+		s.sees(p, soon, "a NACK", func(rs tap.Records) bool { return len(rs.NACKs("RDS")) == 1 })
+		s.nextChange()
+		if err := s.envoy.hasClusters("backend", "other")(); err != nil {
+			t.Error("the cluster of the routes in force is gone:", err)
+		}
+		s.commit("the routes fixed", func(w world) { w.set(routes("ingress", "2", "other")) })
+		eventually(t, soon, "they are in force", s.ingress.gets(answer{s.sideAt.name, "2"}))
+		eventually(t, soon, "the cluster goes", s.envoy.hasClusters("other"))
+		s.quiet()
+		l.unharmed(t)
+		exactly(t, 1, "NACK", s.Since(0).NACKs())
+	})
+}
+
 // carries fails the test if the responses did not bring exactly that.
 func carries(t *testing.T, want string, rs tap.Records) {
 	t.Helper()

@@ -185,6 +185,24 @@ func TestGRPC(t *testing.T) {
 		exactly(t, 0, "NACK", s.Since(0).NACKs())
 	})
 
+	t.Run("ADS-2 responses leave in their order", func(t *testing.T) {
+		t.Parallel()
+		s := startGRPC(t)
+		for i := range 5 {
+			gen, ports := fmt.Sprint(2+i), []int{s.a.port, s.b.port}
+			l := apiListener("greeter.local", "greeter_route")
+			l.StatPrefix = gen
+			p := s.commit("all that it asks for changes", func(w world) {
+				w.set(l, routes("greeter_route", gen, "greeter"),
+					edsCluster("greeter", time.Duration(2+i)*time.Second), assignment("greeter", ports[:2-i%2]...))
+			})
+			rs := s.sees(p, soon, "the routes", func(rs tap.Records) bool { return len(rs.ACKs("RDS")) > 0 })
+			s.quiet()
+			carries(t, "CDS greeter, EDS greeter, LDS greeter.local, RDS greeter_route", rs.Responses())
+		}
+		exactly(t, 0, "NACK", s.Since(0).NACKs())
+	})
+
 	t.Run("SOTW-8 SOTW-11 listener goes and returns", func(t *testing.T) {
 		t.Parallel()
 		s := startGRPC(t)

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -38,11 +39,46 @@ func TestStuckCluster(t *testing.T) {
 	})
 }
 
+// Nor while it waits for the endpoints to prove healthy. What does refer to the
+// cluster waits for it.
+func TestSlowCluster(t *testing.T) {
+	t.Parallel()
+	each(t, "ADS-6 ADS-7 only what refers to it waits", func(t *testing.T, v variant) {
+		s := startSite(t, v)
+		ready := make(chan struct{})
+		slow := newSlowUpstream(t, "slow", ready)
+		l := loaded(t, s.ingress, nil)
+		p := s.commit("ingress leads to a new cluster, and side's routes change", func(w world) {
+			w.set(checkedCluster("slow"), assignment("slow", slow.port), routes("ingress", "2", "slow"), routes("side", "2", "other"))
+			w.drop(edsCluster("backend", 0), assignment("backend"))
+		})
+		eventually(t, soon, "side's routes are in force", s.side.gets(answer{"b", "2"}))
+		s.commit("side's routes change again", func(w world) { w.set(routes("side", "3", "other")) })
+		eventually(t, soon, "side's routes are in force", s.side.gets(answer{"b", "3"}))
+		exactly(t, 0, "ACK of CDS, so the cluster is not slow", s.Since(p).ACKs("CDS"))
+		for _, r := range s.Since(p).Responses("RDS") {
+			if r.Has("ingress") {
+				t.Errorf("the routes did not wait for their cluster: %v", r)
+			}
+		}
+		if err := s.ingress.gets(answer{"a", "1"})(); err != nil {
+			t.Error("ingress:", err)
+		}
+		s.Mark("the new cluster's endpoint is ready")
+		close(ready)
+		eventually(t, soon, "traffic moves", s.ingress.gets(answer{"slow", "2"}))
+		eventually(t, soon, "the old cluster goes", s.envoy.hasClusters("slow", "other"))
+		s.quiet()
+		l.unharmed(t)
+		exactly(t, 0, "NACK", s.Since(0).NACKs())
+	})
+}
+
 func TestMissingAtStart(t *testing.T) {
 	t.Parallel()
 	t.Run("DELTA-7 a missing assignment is told at once", func(t *testing.T) {
 		t.Parallel()
-		s := newSite(t, renamed, edsCluster("stuck", time.Second))
+		s := newSite(t, renamed, func(w world) { w.set(edsCluster("stuck", time.Second)) })
 		// Silence would hold Envoy's start for 15 s.
 		s.start(delta)
 		told := s.Since(0).Where(func(r tap.Record) bool { return slices.Contains(r.Removed, "stuck") })
@@ -53,13 +89,29 @@ func TestMissingAtStart(t *testing.T) {
 		eventually(t, soon, "it is in force", s.ingress.gets(answer{"a", "2"}))
 	})
 
+	// Envoy asks for clusters and listeners before anything else, and waits 15 s
+	// for each answer, be it empty.
+	each(t, "SOTW-8 DELTA-9 nothing is said at once, too", func(t *testing.T, v variant) {
+		all := newWorld()
+		s := newSite(t, renamed, func(w world) {
+			maps.Copy(all, w)
+			clear(w)
+			w.set(routes("unused", "1", "none")) // a directory without any resource is a mistake
+		})
+		s.envoy = startEnvoy(t, "e2e", v, s.Addr().Port)
+		eventually(t, 5*time.Second, "envoy is live", s.envoy.live)
+		s.commit("everything comes", func(w world) { maps.Copy(w, all) })
+		eventually(t, soon, "ingress serves", s.ingress.gets(answer{"a", "1"}))
+		eventually(t, soon, "side serves", s.side.gets(answer{"b", "1"}))
+	})
+
 	// Told at its start that a route configuration does not exist, Envoy 1.40
 	// initialises for ever, and none of its listeners serves. Left without an
 	// answer, it goes on after 15 s. So the answer comes later than that.
 	each(t, "DELTA-7 missing routes do not keep Envoy from starting", func(t *testing.T, v variant) {
 		port := freePort(t)
 		broken := via(t, port)
-		s := newSite(t, renamed, httpListener("broken", port, "missing"))
+		s := newSite(t, renamed, func(w world) { w.set(httpListener("broken", port, "missing")) })
 		s.Mark("envoy started: %s", v)
 		s.envoy = startEnvoy(t, "e2e", v, s.Addr().Port)
 		if took := eventually(t, 20*time.Second, "envoy is live", s.envoy.live); took < 10*time.Second {

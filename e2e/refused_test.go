@@ -89,7 +89,7 @@ func TestRefusedRoutes(t *testing.T) {
 	each(t, "SOTW-5 DELTA-15 refused once, the others go on", func(t *testing.T, v variant) {
 		s := startSite(t, v)
 		l := loaded(t, s.ingress, nil)
-		p := s.commit("ingress' routes are bad", func(w world) { w.set(brokenRoutes("ingress")) })
+		p := s.commit("ingress' routes are bad", func(w world) { w.set(brokenRoutes("ingress", "backend")) })
 		s.refusedOnce(p, "RDS")
 		s.commit("side's routes change", func(w world) { w.set(routes("side", "2", "other")) })
 		eventually(t, soon, "they are in force", s.side.gets(answer{s.sideAt.name, "2"}))
@@ -99,7 +99,7 @@ func TestRefusedRoutes(t *testing.T) {
 		exactly(t, 0, "NACK", s.Since(p).NACKs())
 
 		p = s.commit("ingress' routes are bad, side's are good", func(w world) {
-			w.set(brokenRoutes("ingress"), routes("side", "3", "other"))
+			w.set(brokenRoutes("ingress", "backend"), routes("side", "3", "other"))
 		})
 		s.refusedOnce(p, "RDS")
 		p = s.commit("ingress' routes fixed", func(w world) { w.set(routes("ingress", "3", "backend")) })

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"testing"
 	"time"
-
-	"google.golang.org/protobuf/proto"
 )
 
 // A site is an Envoy with two listeners: ingress leads to the cluster backend,
@@ -25,8 +23,8 @@ type site struct {
 // soon is how long a change may take from the files to the traffic.
 const soon = time.Second
 
-// newSite starts the daemon with that much more in its world, and no Envoy yet.
-func newSite(t *testing.T, l layout, more ...proto.Message) *site {
+// newSite starts the daemon, with changes to its world, and no Envoy yet.
+func newSite(t *testing.T, l layout, changes ...func(world)) *site {
 	t.Helper()
 	s := &site{t: t, a: newUpstream(t, "a"), b: newUpstream(t, "b"), ingressPort: freePort(t), sidePort: freePort(t)}
 	s.ingress, s.side = via(t, s.ingressPort), via(t, s.sidePort)
@@ -37,7 +35,9 @@ func newSite(t *testing.T, l layout, more ...proto.Message) *site {
 		httpListener("ingress", s.ingressPort, "ingress"), routes("ingress", "1", "backend"),
 		httpListener("side", s.sidePort, "side"), routes("side", "1", "other"),
 	)
-	w.set(more...)
+	for _, change := range changes {
+		change(w)
+	}
 	s.rig = newRig(t, w, l)
 	return s
 }

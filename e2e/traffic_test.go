@@ -24,7 +24,23 @@ type upstream struct {
 
 func newUpstream(t *testing.T, name string) upstream {
 	t.Helper()
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, name) }))
+	ready := make(chan struct{})
+	close(ready)
+	return newSlowUpstream(t, name, ready)
+}
+
+// newSlowUpstream is healthy only when ready is closed.
+func newSlowUpstream(t *testing.T, name string, ready <-chan struct{}) upstream {
+	t.Helper()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/health" {
+			select {
+			case <-ready:
+			case <-r.Context().Done():
+			}
+		}
+		io.WriteString(w, name)
+	}))
 	t.Cleanup(s.Close)
 	return upstream{name, s.Listener.Addr().(*net.TCPAddr).Port}
 }

@@ -168,7 +168,7 @@ func TestClusterOfRefusedRoutes(t *testing.T) {
 		s := startSite(t, v)
 		l := loaded(t, s.ingress, nil)
 		p := s.commit("ingress' new routes are bad, and backend deleted", func(w world) {
-			w.set(brokenRoutes("ingress"))
+			w.set(brokenRoutes("ingress", "other"))
 			w.drop(edsCluster("backend", 0), assignment("backend"))
 		})
 		s.sees(p, soon, "a NACK", func(rs tap.Records) bool { return len(rs.NACKs("RDS")) == 1 })

@@ -75,6 +75,20 @@ func edsCluster(name string, timeout time.Duration) *cluster.Cluster {
 	}
 }
 
+// checkedCluster is an edsCluster that Envoy does not use before its endpoints
+// have answered at /health.
+func checkedCluster(name string) *cluster.Cluster {
+	c := edsCluster(name, time.Second)
+	c.HealthChecks = []*core.HealthCheck{{
+		Timeout:            durationpb.New(10 * time.Second),
+		Interval:           durationpb.New(10 * time.Second),
+		UnhealthyThreshold: wrapperspb.UInt32(1),
+		HealthyThreshold:   wrapperspb.UInt32(1),
+		HealthChecker:      &core.HealthCheck_HttpHealthCheck_{HttpHealthCheck: &core.HealthCheck_HttpHealthCheck{Path: "/health"}},
+	}}
+	return c
+}
+
 // brokenCluster is refused by Envoy: "cannot create an EDS cluster without an
 // EDS config".
 func brokenCluster(name string) *cluster.Cluster {
@@ -114,10 +128,11 @@ func routes(name, generation, to string) *route.RouteConfiguration {
 	}
 }
 
-// brokenRoutes is refused by Envoy: two of its virtual hosts have all domains.
-func brokenRoutes(name string) *route.RouteConfiguration {
-	r := routes(name, "broken", "backend")
-	r.VirtualHosts = append(r.VirtualHosts, &route.VirtualHost{Name: "again", Domains: []string{"*"}})
+// brokenRoutes is refused by Envoy, and all that comes in the same response: a
+// virtual host must have a name.
+func brokenRoutes(name, to string) *route.RouteConfiguration {
+	r := routes(name, "broken", to)
+	r.VirtualHosts[0].Name = ""
 	return r
 }
 

@@ -20,7 +20,9 @@ type entry struct {
 	told  *xds.Stamp // what the client was last told; absent; or nil: unknown, tell it (again)
 	named bool       // explicitly subscribed
 	sent  bool       // something was told of it, on this stream or an earlier one
+	again bool       // tell it again, changed or not
 	dirty bool       // told may differ from the view; the name is listed in subscription.dirty
+	gone  bool       // it has lingered: its removal is due, though not told yet
 }
 
 // held is what a client was told of one type: for a wildcard, the table it was

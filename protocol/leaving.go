@@ -20,7 +20,8 @@ const silence = 15 * time.Second
 // to them have moved on.
 type leaver struct {
 	*xds.Resource
-	seq uint64 // the change that dropped it
+	seq   uint64 // the change that dropped it
+	since time.Time
 }
 
 // linger notes what the client has of u and the view has lost. It looks at the
@@ -30,41 +31,42 @@ func (s *Session) linger(u *subscription, t *xds.Table, touched []xds.Names) {
 		return
 	}
 	maps.DeleteFunc(u.leaving, func(name string, _ leaver) bool { return t.Lookup(name) != nil })
-	var extra []entry
-	note := func(name string, told *xds.Stamp, listed bool) {
-		if told == nil || told.Sum == (xds.Sum{}) || t.Lookup(name) != nil || u.lingers(name) != nil {
-			return
-		}
+	stay := func(name string, held bool) bool {
 		r := t.Departed(name)
-		if r == nil {
-			return // too long ago: it leaves at once
+		if r == nil || !held || u.lingers(name) != nil {
+			return false // too long ago, or not with the client: it leaves at once
 		}
 		if u.leaving == nil {
 			u.leaving = map[string]leaver{}
 		}
-		u.leaving[name] = leaver{r, s.seq}
-		if !listed {
-			extra = append(extra, entry{name: name, told: told, sent: true})
-		}
+		u.leaving[name] = leaver{r, s.seq, s.now}
+		return true
 	}
 	if u.wildcard {
+		var extra []entry
 		for old, is := range t.Versions().Since(u.base) {
-			if is == nil && u.entry(old.Name) == nil {
-				note(old.Name, old, false)
+			if is == nil && u.entry(old.Name) == nil && stay(old.Name, true) {
+				extra = append(extra, entry{name: old.Name, told: old, sent: true})
 			}
 		}
+		u.insert(extra)
 	}
-	u.insert(extra)
+	look := func(e *entry) {
+		if t.Lookup(e.name) != nil {
+			e.gone = false
+		} else if !e.gone {
+			stay(e.name, e.told != nil && e.told.Sum != xds.Sum{})
+		}
+	}
 	if touched == nil {
 		for i := range u.entries {
-			note(u.entries[i].name, u.entries[i].told, true)
+			look(&u.entries[i])
 		}
-		return
 	}
 	for _, names := range touched {
 		for _, n := range names[u.typ.URL] {
 			if e := u.entry(n); e != nil {
-				note(n, e.told, true)
+				look(e)
 			}
 		}
 	}
@@ -98,6 +100,7 @@ func (s *Session) depart() (progress bool) {
 			}
 			delete(u.leaving, name)
 			if e := u.entry(name); e != nil {
+				e.gone = true
 				u.mark(e)
 			}
 			s.event(Event{Kind: Departed, Type: u.typ, Name: name, Version: l.Version})
@@ -114,13 +117,22 @@ func (s *Session) released(t *xds.Type, l leaver) bool {
 		u := s.sub(by)
 		switch {
 		case u == nil || u.acked >= l.seq:
-		case u.refuses() || !u.open || s.now.Before(u.silent.Add(silence)):
+		case u.refuses() || !u.open || s.now.Before(u.until(l.since)):
 			return false
 		default:
 			s.event(Event{Kind: Waived, Type: by, Name: l.Name})
 		}
 	}
 	return true
+}
+
+// until is when the wait for an answer that began at since ends: the client
+// has then answered nothing for as long as silence, before and since.
+func (u *subscription) until(since time.Time) time.Time {
+	if u.silent.After(since) {
+		since = u.silent
+	}
+	return since.Add(silence)
 }
 
 // refuses reports whether the client has refused what it was sent last. "Held-

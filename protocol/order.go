@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"slices"
 	"time"
 
 	"github.com/chancery-xds/chancery/xds"
@@ -24,37 +25,40 @@ func (s *Session) ordered(u *subscription) bool {
 // the clusters it refers to.
 func (s *Session) waits(u *subscription, r *xds.Resource) bool {
 	first := s.sub(u.typ.After)
-	if s.overdue(u) {
+	if s.overdue(u, first) {
 		return false
-	}
-	for i := range first.flights {
-		// Envoy withholds the ACK while any cluster warms: one that has no
-		// assignment to give says nothing about the others.
-		if first.flights[i].stuck {
-			return false
-		}
 	}
 	t := s.table(first.typ)
 	if r.Refs == nil {
-		return first.open && s.fresh(&first.flights[len(first.flights)-1]) || first.pending(t)
+		return first.pending(t) || first.open && !first.stuck() && s.fresh(&first.flights[len(first.flights)-1])
 	}
 	for _, ref := range r.Refs {
-		if ref.Type.Is(first.typ) && s.unanswered(first, t, ref.Name) {
+		if ref.Type.Is(first.typ) && first.covers(ref.Name) && s.unanswered(first, t, ref.Name) {
 			return true
 		}
 	}
 	return false
 }
 
-// overdue reports whether something has waited for another type long enough.
-func (s *Session) overdue(u *subscription) bool {
-	return !u.waiting.IsZero() && !s.now.Before(u.waiting.Add(silence))
+// stuck reports whether no answer is to be expected: Envoy withholds the ACK
+// while any cluster warms, and one has no assignment to give.
+func (u *subscription) stuck() bool {
+	return slices.ContainsFunc(u.flights, func(f flight) bool { return f.stuck })
+}
+
+// overdue reports whether something of u has waited long enough for a client
+// that does not answer first.
+func (s *Session) overdue(u, first *subscription) bool {
+	return !u.waiting.IsZero() && first.open && !s.now.Before(first.until(u.waiting))
 }
 
 // unanswered reports whether the client has yet to be told of name, or to
 // answer for it.
 func (s *Session) unanswered(u *subscription, t *xds.Table, name string) bool {
-	if !u.covers(name) {
+	if r := u.current(t, name); r != nil && differs(u.told(name), r) {
+		return true
+	}
+	if u.stuck() {
 		return false
 	}
 	for i := range u.flights {
@@ -62,8 +66,7 @@ func (s *Session) unanswered(u *subscription, t *xds.Table, name string) bool {
 			return true
 		}
 	}
-	r := u.current(t, name)
-	return r != nil && differs(u.told(name), r)
+	return false
 }
 
 // fresh reports whether a response is young enough for others to wait for it.
@@ -83,10 +86,12 @@ func (s *Session) warm(clusters []*xds.Resource) (stuck bool) {
 			if !ref.Type.Is(xds.Endpoint) {
 				continue
 			}
-			stuck = stuck || t.Lookup(ref.Name) == nil
-			if eds != nil && eds.covers(ref.Name) {
-				eds.touch(func(yield func(string) bool) { yield(ref.Name) })
+			if eds == nil {
+				stuck = stuck || t.Lookup(ref.Name) == nil
+				continue
 			}
+			stuck = stuck || eds.current(t, ref.Name) == nil
+			eds.repeat(ref.Name)
 		}
 	}
 	return stuck
@@ -107,8 +112,8 @@ func (s *Session) warming(u *subscription) {
 				continue
 			}
 			for _, ref := range r.Refs {
-				if ref.Type.Is(u.typ) && u.covers(ref.Name) {
-					u.touch(func(yield func(string) bool) { yield(ref.Name) })
+				if ref.Type.Is(u.typ) {
+					u.repeat(ref.Name)
 				}
 			}
 		}

@@ -83,7 +83,7 @@ func (s *Session) diff(u *subscription, t *xds.Table) (d diff) {
 		r := u.current(t, e.name)
 		switch {
 		case !e.named && !u.wildcard:
-		case r != nil && differs(e.told, r):
+		case r != nil && (e.again || differs(e.told, r)):
 			upsert(r)
 		case r == nil && e.told != absent && s.mutes(u, e):
 			u.muted = true
@@ -134,9 +134,14 @@ func (s *Session) respond(u *subscription, last bool) []*xds.Response {
 		}
 		return nil
 	}
-	if u.stalled = s.blocked(u); u.stalled {
+	if s.blocked(u) {
+		if u.all && !u.due {
+			s.narrow(u, t)
+		}
+		u.stalled = u.pending(t)
 		return nil
 	}
+	u.stalled = false
 	d := s.diff(u, t)
 	for len(u.refused) > 0 && u.dissolve(d.names) {
 		d = s.diff(u, t)
@@ -144,7 +149,7 @@ func (s *Session) respond(u *subscription, last bool) []*xds.Response {
 	world := s.variant == xds.SotW && u.typ.FullState
 	switch {
 	case len(d.waiting) == 0 && !u.waiting.IsZero():
-		if s.overdue(u) {
+		if first := s.sub(u.typ.After); first != nil && s.overdue(u, first) {
 			s.event(Event{Kind: Waived, Type: u.typ})
 		}
 		u.waiting = time.Time{}
@@ -212,6 +217,17 @@ func (s *Session) respond(u *subscription, last bool) []*xds.Response {
 	return out
 }
 
+// narrow turns "any name may differ" into the names that do.
+func (s *Session) narrow(u *subscription, t *xds.Table) {
+	d := s.diff(u, t)
+	u.all = false
+	for n := range d.names {
+		if e := u.entry(n); e != nil {
+			u.mark(e)
+		}
+	}
+}
+
 // settledAt is the change that the client is up to if nothing is left to say.
 func (s *Session) settledAt(u *subscription) uint64 {
 	if u.open || u.refuses() || len(u.dirty) > 0 {
@@ -234,13 +250,13 @@ func (u *subscription) tell(t *xds.Table, d *diff) (items []item) {
 			break
 		}
 		if e := u.entry(r.Name); e != nil {
-			e.told, e.sent = r.Stamp, true
+			e.told, e.sent, e.again = r.Stamp, true, false
 			items = append(items, item{e.name, e.told})
 		}
 	}
 	for _, n := range d.removed {
 		if e := u.entry(n); e != nil {
-			e.told, e.sent = absent, true
+			e.told, e.sent, e.again = absent, true, false
 			items = append(items, item{e.name, absent})
 		}
 	}

@@ -207,15 +207,22 @@ func (s *Session) Deadline() (next time.Time) {
 			at(u.flights[len(u.flights)-1].sent.Add(patience))
 		}
 		if !u.waiting.IsZero() {
-			at(u.waiting.Add(silence))
+			if first := s.sub(u.typ.After); first != nil {
+				if first.open {
+					at(first.until(u.waiting))
+				}
+				for i := range first.flights {
+					at(first.flights[i].sent.Add(silence))
+				}
+			}
 		}
 		if u.muted {
 			at(u.muteUntil)
 		}
-		if len(u.leaving) > 0 {
+		for _, l := range u.leaving {
 			for _, by := range u.typ.ReferredBy() {
-				if r := s.sub(by); r != nil && r.open && !r.refuses() {
-					at(r.silent.Add(silence))
+				if r := s.sub(by); r != nil && r.open && !r.refuses() && r.acked < l.seq {
+					at(r.until(l.since))
 				}
 			}
 		}

@@ -72,6 +72,19 @@ func (u *subscription) touch(names func(func(string) bool)) {
 	u.insert(extra)
 }
 
+// repeat makes the server tell a name again, though the client has it.
+func (u *subscription) repeat(name string) {
+	if !u.covers(name) {
+		return
+	}
+	if u.entry(name) == nil {
+		u.insert([]entry{{name: name, told: u.told(name), sent: true}})
+	}
+	e := u.entry(name)
+	e.again = true
+	u.mark(e)
+}
+
 // replace makes names the complete subscription (SotW).
 func (u *subscription) replace(names []string, t *xds.Table) {
 	if len(names) == 0 && u.implicit {

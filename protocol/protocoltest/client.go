@@ -45,7 +45,7 @@ func newTaste(w *world) taste {
 	if w.chance.IntN(2) == 0 {
 		salt = "0123456789abcdef"[w.chance.IntN(16)]
 	}
-	return taste{dice: w.chance, salt: salt, off: w.content.whole || w.chance.IntN(3) == 0}
+	return taste{dice: w.chance, salt: salt, off: w.content.whole || w.cfg.Accept || w.chance.IntN(3) == 0}
 }
 
 func (t *taste) refuse(r *xds.Resource) error {

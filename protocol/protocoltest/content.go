@@ -39,15 +39,16 @@ type content struct {
 	whole bool
 	gen   int
 
-	targets  map[string]string // whole: route → cluster
-	routes   map[string]string // whole: listener → route
-	services map[string]string // whole: cluster → assignment; "": it needs none
-	dead     map[xds.Sum]bool  // whole: what left the view; it never returns
+	targets  map[string]string    // whole: route → cluster
+	routes   map[string]string    // whole: listener → route
+	services map[string]string    // whole: cluster → assignment; "": it needs none
+	past     map[string][]xds.Sum // whole: what a route or listener was, since it is there
+	dead     map[xds.Sum]bool     // whole: what was before it left; it never returns
 }
 
 func newContent(d dice, whole bool) *content {
 	c := &content{dice: d, view: xds.Tables{}, whole: whole,
-		targets: map[string]string{}, routes: map[string]string{}, services: map[string]string{}, dead: map[xds.Sum]bool{}}
+		targets: map[string]string{}, routes: map[string]string{}, services: map[string]string{}, past: map[string][]xds.Sum{}, dead: map[xds.Sum]bool{}}
 	if whole {
 		c.commit()
 	} else {
@@ -94,11 +95,20 @@ func (e *edit) drop(url, name string) {
 // apply makes the next view and returns the names touched.
 func (c *content) apply(e *edit) xds.Names {
 	next := maps.Clone(c.view)
-	for url, names := range e.remove {
+	for _, names := range e.remove {
 		for _, n := range names {
-			if r := c.view.Table(xds.TypeOf(url)).Lookup(n); r != nil {
-				c.dead[r.Sum] = true
+			for _, sum := range c.past[n] {
+				c.dead[sum] = true
 			}
+			delete(c.past, n)
+		}
+	}
+	if c.whole {
+		for _, r := range e.set[xds.Route.URL] {
+			c.past[r.Name] = append(c.past[r.Name], r.Sum)
+		}
+		for _, r := range e.set[xds.Listener.URL] {
+			c.past[r.Name] = append(c.past[r.Name], r.Sum)
 		}
 	}
 	for url := range e.touched {

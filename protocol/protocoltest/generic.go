@@ -59,7 +59,7 @@ func (g *generic) receive(r *xds.Response) { _ = g.Receive(r, g.refuse) }
 
 func (g *generic) requests() (out []xds.Request) {
 	for r := range g.Requests() {
-		if g.odd {
+		if g.odd && !g.world.calm {
 			g.mangle(&r)
 		}
 		g.first[r.Type.URL] = true
@@ -140,7 +140,7 @@ func (g *generic) idle(l *ledger) error {
 		if a.wildcard {
 			names = append(names, xds.Wildcard)
 		}
-		for n := range a.names {
+		for n := range real(a.names) {
 			names = append(names, n)
 		}
 		slices.Sort(names)

@@ -60,9 +60,11 @@ type account struct {
 	may   map[string]bool      // may be told, whatever the client holds
 	since map[string]time.Time // it was asked for
 	tied  map[string]time.Time // it waits for clusters since
-	ever  map[string]bool      // was told, or claimed to be held
+	ever  map[string]bool      // was told or claimed to be held, since it was subscribed
+	heard map[string]bool      // was told, even as absent, since the stream began
 
 	mutedUntil time.Time // absences may be kept back until then
+	quiet      time.Time // unanswered since
 
 	answer bool // an answer is owed even if it says nothing
 	lax    bool // an answer may say nothing
@@ -113,6 +115,7 @@ type flight struct {
 	stuck   bool            // one of its clusters had no assignment
 	lacks   []string        // assignments that did not exist, of clusters that are news
 
+	forward    bool // it tells something new, or what was asked for
 	done       bool // answered
 	superseded bool // SotW: a later one was
 	excused    bool // nothing was subscribed any more
@@ -150,7 +153,7 @@ func (l *ledger) account(t *xds.Type) *account {
 
 func (l *ledger) open(t *xds.Type) *account {
 	a := &account{typ: t, implicit: true, names: map[string]bool{}, told: map[string]fact{}, acked: map[string]fact{},
-		owe: map[string]bool{}, may: map[string]bool{}, since: map[string]time.Time{}, tied: map[string]time.Time{}, ever: map[string]bool{},
+		owe: map[string]bool{}, may: map[string]bool{}, since: map[string]time.Time{}, tied: map[string]time.Time{}, ever: map[string]bool{}, heard: map[string]bool{},
 		leaving: map[string]leaver{}, interest: map[string]bool{}, world: l.variant == xds.SotW && t.FullState}
 	l.accounts = append(l.accounts, a)
 	slices.SortStableFunc(l.accounts, func(a, b *account) int { return cmp.Compare(a.typ.Rank(), b.typ.Rank()) })
@@ -259,7 +262,7 @@ func (l *ledger) replace(a *account, names []string) {
 	a.implicit = false
 	want := map[string]bool{}
 	for _, n := range names {
-		want[n] = n != ""
+		want[n] = true
 	}
 	star := want[xds.Wildcard]
 	for n := range a.names {
@@ -274,7 +277,7 @@ func (l *ledger) replace(a *account, names []string) {
 		}
 	}
 	for n := range want {
-		if want[n] && n != xds.Wildcard && !a.names[n] {
+		if n != xds.Wildcard && !a.names[n] {
 			a.names[n] = true
 			l.ask(a, n)
 		}
@@ -289,7 +292,6 @@ func (l *ledger) subscribe(a *account, names []string) {
 	for _, n := range names {
 		a.implicit = false
 		switch n {
-		case "":
 		case xds.Wildcard:
 			if !a.wildcard && l.variant == xds.Delta {
 				a.answer = true
@@ -370,6 +372,7 @@ func (a *account) trim() {
 	maps.DeleteFunc(a.owe, func(n string, _ bool) bool { return gone(n) })
 	maps.DeleteFunc(a.may, func(n string, _ bool) bool { return gone(n) })
 	maps.DeleteFunc(a.since, func(n string, _ time.Time) bool { return gone(n) })
+	maps.DeleteFunc(a.ever, func(n string, _ bool) bool { return gone(n) })
 	for _, g := range a.groups {
 		maps.DeleteFunc(g.rest, func(n string, _ bool) bool { return gone(n) })
 		for n := range g.was {
@@ -434,7 +437,7 @@ func (l *ledger) begin(a *account, req xds.Request) {
 		if r != nil && r.Version == v.Version {
 			a.told[v.Name] = fact{res: r}
 		}
-		a.acked[v.Name], a.ever[v.Name] = a.told[v.Name], true
+		a.acked[v.Name], a.ever[v.Name], a.heard[v.Name] = a.told[v.Name], true, true
 		delete(a.owe, v.Name)
 		delete(a.may, v.Name)
 	}
@@ -447,12 +450,12 @@ func (l *ledger) settle(a *account, req xds.Request, stale bool) *flight {
 		return nil
 	}
 	f := a.flights[i]
-	f.done = true
+	f.done, a.quiet = true, l.now
 	// The parts of a split response are one flight, settled by all.
 	if !slices.ContainsFunc(a.flights, func(o *flight) bool { return o.drain == f.drain && !o.done }) {
 		a.flights = slices.DeleteFunc(a.flights, func(o *flight) bool { return o.drain == f.drain })
 	}
-	if stale && f != a.newest && len(l.nonces)-f.seq > listed {
+	if stale && f != a.newest && len(l.nonces)-f.seq >= listed {
 		return nil // it need not be listed any more
 	}
 	if req.Error == nil {
@@ -469,12 +472,16 @@ func (l *ledger) settle(a *account, req xds.Request, stale bool) *flight {
 	if req.Error == nil {
 		return f
 	}
+	late := f != a.newest
 	g := &group{was: map[string]*xds.Resource{}, rest: map[string]bool{}}
 	for n, k := range f.carried {
 		g.was[n] = k.res
 		g.rest[n] = a.covers(n) && a.told[n].seq == k.seq
 		// What was asked for while it flew is owed all the same, and so is
 		// what goes with something that has moved since.
+		if late && a.covers(n) {
+			a.may[n] = true // nobody can tell what the client made of both
+		}
 		if _, owed := a.owe[n]; !g.rest[n] || owed || !same(k.res, l.lookup(a, n)) {
 			g.moved = true
 		}
@@ -520,14 +527,14 @@ func (l *ledger) interests(i protocol.Interest) {
 	a := l.account(i.Type)
 	a.interestStar = i.Wildcard
 	for _, n := range i.Added {
-		a.interest[n] = true
+		a.interest[n] = n != ""
 	}
 	for _, n := range i.Removed {
 		delete(a.interest, n)
 	}
 }
 
-// names lists every name that matters to the account, sorted.
+// known lists every name that matters to the account, sorted.
 func (l *ledger) known(a *account) []string {
 	all := map[string]bool{}
 	for n := range a.names {

@@ -18,6 +18,14 @@ type Config struct {
 	// "envoy", "grpc" or "wild". Empty: the seed decides.
 	Client string
 
+	// Whole makes each commit atomic and each reference resolve. Then no client
+	// that answers in time may ever hold a route without its cluster. If not
+	// set, the seed decides.
+	Whole bool
+
+	// Accept lets nobody refuse anything.
+	Accept bool
+
 	// Choices, if not nil, replaces the seed: every choice of the world is read
 	// from these bytes, one step for each.
 	Choices []byte
@@ -39,10 +47,10 @@ func (f *Failure) Unwrap() error { return f.Err }
 // A Result is the end of a world.
 type Result struct {
 	Messages int
-	// Held is what each client holds in the end, by type URL and name, as
-	// far as the variant can express it; empty for clients of which it depends
-	// on the variant what they ask for.
-	Held []map[string]map[string]string
+	// Held is what each client holds in the end of what exists: "CDS c0" and
+	// its content. Nil for clients that fell silent, and for those of which it
+	// depends on the variant what they ask for.
+	Held []map[string]string
 }
 
 // Simulate runs a world twice, with hints of what changed and without, and
@@ -113,16 +121,16 @@ func equalResponse(a, b *xds.Response) bool {
 func (w *world) result() Result {
 	res := Result{Messages: len(w.sent)}
 	for _, n := range w.lanes {
-		out := map[string]map[string]string{}
+		var out map[string]string
 		if _, ok := n.client.(*generic); ok && !n.forever {
+			out = map[string]string{}
 			for _, k := range kinds {
-				names := map[string]string{}
-				for name, r := range n.client.held(k.typ()) {
-					if w.content.view.Table(k.typ()).Lookup(name) != nil {
-						names[name] = string(r.Body)
+				t := k.typ()
+				for name, r := range n.client.held(t) {
+					if w.content.view.Table(t).Lookup(name) != nil {
+						out[t.Short+" "+name] = string(r.Body)
 					}
 				}
-				out[k.url] = names
 			}
 		}
 		res.Held = append(res.Held, out)

@@ -24,11 +24,10 @@ func (l *ledger) sent(r *xds.Response) error {
 		return fmt.Errorf("SOTW-3: nonce %s is unanswered since %v, and another response left", f.nonce, l.now.Sub(f.at))
 	}
 	f := &flight{nonce: r.Nonce, at: l.now, drain: l.drain, seq: len(l.nonces), carried: map[string]fact{}, news: map[string]bool{}, fresh: map[string]bool{}}
-	asked, err := l.needed(a, r, f)
-	if err != nil {
+	if err := l.needed(a, r, f); err != nil {
 		return err
 	}
-	if err := l.ordered(a, r, f, asked); err != nil {
+	if err := l.ordered(a, r, f); err != nil {
 		return err
 	}
 	if err := l.named(a, r); err != nil {
@@ -43,8 +42,7 @@ func (l *ledger) sent(r *xds.Response) error {
 // client has asked for more since ("the server must honor changes to the
 // subscription state even if the nonce is stale").
 func (l *ledger) overtakes(a *account, f *flight) bool {
-	stuck := slices.ContainsFunc(a.flights, func(o *flight) bool { return o.drain == f.drain && o.stuck })
-	return f.done || f.excused || stuck || l.now.Sub(f.at) >= patience || l.variant == xds.Delta && a.asked
+	return f.done || f.excused || l.assignless(a) || l.now.Sub(f.at) >= patience || l.variant == xds.Delta && a.asked
 }
 
 // wellFormed checks what needs no memory.
@@ -95,45 +93,58 @@ func (l *ledger) wellFormed(a *account, r *xds.Response) error {
 	return nil
 }
 
-// may reports whether a name may be told again though nothing differs.
+// again reports whether a name may be told again though nothing differs.
 func (l *ledger) again(a *account, n string) bool {
 	_, owed := a.owe[n]
 	if a.may[n] || owed || a.typ.Is(xds.Endpoint) && l.warm[n] {
 		return true
 	}
-	return slices.ContainsFunc(a.groups, func(g *group) bool { return g.rest[n] && g.moved })
+	return slices.ContainsFunc(a.groups, func(g *group) bool { return g.rest[n] && (g.moved || l.warms(a, g)) })
 }
 
-// needed checks that the response says something that had to be said, and
-// lists what it was asked for. "The management server should only send updates
+// warms reports whether something of a refused response is sent again with its
+// cluster; then all of it may be.
+func (l *ledger) warms(a *account, g *group) bool {
+	if a.typ.Is(xds.Endpoint) {
+		for n := range g.was {
+			if l.warm[n] {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// needed checks that the response says something that had to be said. "The management server should only send updates
 // to the Envoy client when the resources in the DiscoveryResponse have changed."
-func (l *ledger) needed(a *account, r *xds.Response, f *flight) (asked bool, err error) {
+func (l *ledger) needed(a *account, r *xds.Response, f *flight) error {
 	reason := a.answer || a.lax
-	asked = reason
 	for _, x := range r.Upserts {
 		f.carried[x.Name] = fact{res: x, seq: f.seq}
 		k, told := a.told[x.Name]
 		switch {
 		case !told || !k.is(x):
-			f.news[x.Name], f.fresh[x.Name], reason = true, true, true
+			f.news[x.Name], f.fresh[x.Name], f.forward, reason = true, true, true, true
 		case l.again(a, x.Name):
-			f.fresh[x.Name] = true
-			reason, asked = true, true
+			f.fresh[x.Name], reason = true, true
+			if _, owed := a.owe[x.Name]; owed {
+				f.forward = true
+			}
 		case a.world:
 		default:
-			return asked, fmt.Errorf("DELTA-12, DELTA-15: %s was told before, unchanged and unasked", x.Name)
+			return fmt.Errorf("DELTA-12, DELTA-15: %s was told before, unchanged and unasked", x.Name)
 		}
 	}
 	for _, n := range r.Removed {
 		f.carried[n] = fact{seq: f.seq}
 		k, told := a.told[n]
 		switch d := a.typ.Mute[l.agent]; {
-		case d > 0 && !a.ever[n] && l.now.Sub(a.since[n]) < d:
-			return asked, fmt.Errorf("DELTA-7: %s was never told, and this client must not hear that it is gone", n)
+		case d > 0 && !a.heard[n] && l.now.Sub(a.since[n]) < d:
+			return fmt.Errorf("DELTA-7: %s was never told, and this client must not hear that it is gone", n)
 		case told && !k.absent() || l.again(a, n):
 			reason = true
 		default:
-			return asked, fmt.Errorf("DELTA-8: removes %s, which the client does not have and did not ask for", n)
+			return fmt.Errorf("DELTA-8: removes %s, which the client does not have and did not ask for", n)
 		}
 	}
 	if a.world {
@@ -150,17 +161,16 @@ func (l *ledger) needed(a *account, r *xds.Response, f *flight) (asked bool, err
 		}
 	}
 	if !reason {
-		return asked, fmt.Errorf("SOTW-6, SOTW-9, DELTA-15: nothing differs from what was told, and nothing was asked")
+		return fmt.Errorf("SOTW-6, SOTW-9, DELTA-15: nothing differs from what was told, and nothing was asked")
 	}
-	return asked, nil
+	return nil
 }
 
 // ordered checks make before break.
-func (l *ledger) ordered(a *account, r *xds.Response, f *flight, asked bool) error {
+func (l *ledger) ordered(a *account, r *xds.Response, f *flight) error {
 	if l.only != nil {
 		return nil
 	}
-	forward := len(f.news) > 0 || asked
 	var gone []string
 	for _, n := range r.Removed {
 		if k, told := a.told[n]; told && !k.absent() {
@@ -174,7 +184,7 @@ func (l *ledger) ordered(a *account, r *xds.Response, f *flight, asked bool) err
 			}
 		}
 	}
-	if forward {
+	if f.forward {
 		if a.typ.Rank() < l.rank {
 			return fmt.Errorf("ADS-2: %s follows a type of rank %d", a.typ, l.rank)
 		}
@@ -208,7 +218,7 @@ func (l *ledger) early(a *account, r *xds.Resource) error {
 			return fmt.Errorf("ADS-3: %s refers to %s, which was not told yet", show(r), ref.Name)
 		}
 		for _, f := range first.flights {
-			late := l.now.Sub(f.at) >= silence || !a.tied[r.Name].IsZero() && l.now.Sub(a.tied[r.Name]) >= silence
+			late := l.silent(first) || l.now.Sub(f.at) >= silence || !a.tied[r.Name].IsZero() && l.now.Sub(a.tied[r.Name]) >= silence
 			if f.news[ref.Name] && first.acked[ref.Name].absent() && !f.done && !f.superseded && !late && !l.assignless(first) {
 				return fmt.Errorf("ADS-3: %s refers to %s, which nonce %s brought and the client did not answer yet", show(r), ref.Name, f.nonce)
 			}
@@ -235,14 +245,14 @@ func (l *ledger) hasty(a *account, name string) error {
 	if !ok || !l.lingers(a) || v.resumed {
 		return nil
 	}
-	late := l.now.Sub(v.at) >= silence
 	for _, by := range a.typ.ReferredBy() {
 		b := l.account(by)
 		if b == nil {
 			continue
 		}
-		for n, last := range b.told {
-			is := l.lookup(b, n)
+		late := l.now.Sub(v.at) >= silence || l.silent(b)
+		for _, n := range slices.Sorted(maps.Keys(b.told)) {
+			last, is := b.told[n], l.lookup(b, n)
 			if is == nil && l.variant == xds.SotW && !b.world || late && !l.standing(b, n) {
 				continue // it cannot be told, or kept silent for long enough
 			}
@@ -259,6 +269,12 @@ func (l *ledger) hasty(a *account, name string) error {
 		}
 	}
 	return nil
+}
+
+// silent reports whether the client has left a type unanswered for so long that
+// nothing waits for it.
+func (l *ledger) silent(a *account) bool {
+	return a.newest != nil && !a.newest.done && l.now.Sub(a.quiet) >= silence
 }
 
 // held lists what the client may hold of a name that it was last told last.
@@ -302,7 +318,8 @@ func (l *ledger) book(a *account, r *xds.Response, f *flight) {
 	for n, k := range f.carried {
 		a.told[n] = k
 		delete(a.tied, n)
-		a.ever[n] = true
+		a.heard[n] = true
+		a.ever[n] = a.ever[n] || !k.absent()
 		delete(a.owe, n)
 		delete(a.may, n)
 		if k.absent() {
@@ -338,6 +355,9 @@ func (l *ledger) book(a *account, r *xds.Response, f *flight) {
 				}
 			}
 		}
+	}
+	if a.newest == nil || a.newest.done {
+		a.quiet = l.now
 	}
 	a.flights, a.newest = append(a.flights, f), f
 }
@@ -380,7 +400,7 @@ func (l *ledger) waiting() string {
 
 // missing says what is still to be said of a name, or "".
 func (l *ledger) missing(a *account, n string) string {
-	if !a.covers(n) || l.standing(a, n) {
+	if !a.covers(n) || n == "" || l.standing(a, n) {
 		return ""
 	}
 	is := l.lookup(a, n)
@@ -440,11 +460,11 @@ func (l *ledger) settled(answered, interests bool) error {
 		if f := a.newest; answered && f != nil && !f.done && !f.excused {
 			return fmt.Errorf("%s: nonce %s was never answered", a.typ, a.newest.nonce)
 		}
-		if interests && (!maps.Equal(a.interest, a.names) || a.interestStar != a.wildcard) {
+		if interests && (!maps.Equal(real(a.interest), real(a.names)) || a.interestStar != a.wildcard) {
 			return fmt.Errorf("%s: interested in %v (all %v), subscribed are %v (all %v)", a.typ, a.interest, a.interestStar, a.names, a.wildcard)
 		}
 		for _, n := range l.known(a) {
-			if l.standing(a, n) || l.tiedToRefused(a, n) {
+			if l.standing(a, n) || l.tiedToRefused(a, n) || a.leaving[n].res != nil && l.spurned(a) {
 				continue
 			}
 			k := a.told[n]
@@ -458,6 +478,26 @@ func (l *ledger) settled(answered, interests bool) error {
 		}
 	}
 	return nil
+}
+
+// real drops the name of nothing, which whoever asks for it may be told is gone.
+func real(names map[string]bool) map[string]bool {
+	out := map[string]bool{}
+	for n := range names {
+		if n != "" {
+			out[n] = true
+		}
+	}
+	return out
+}
+
+// spurned reports whether a type that may refer to the account's was refused:
+// "a NACK holds it until a later ACK".
+func (l *ledger) spurned(a *account) bool {
+	return slices.ContainsFunc(a.typ.ReferredBy(), func(t *xds.Type) bool {
+		by := l.account(t)
+		return by != nil && len(by.groups) > 0
+	})
 }
 
 // tiedToRefused reports whether a name waits for a cluster that was refused.

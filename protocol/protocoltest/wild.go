@@ -11,6 +11,7 @@ import (
 // session told it is (see [ledger.settled]).
 type wild struct {
 	*world
+	kinds  []kind
 	node   *xds.Node
 	nonces []string            // all of this stream
 	last   map[string][]string // newest names by type; SotW
@@ -19,10 +20,7 @@ type wild struct {
 	greets bool
 }
 
-func newWild(w *world) *wild {
-	n := agent(w)
-	return &wild{world: w, node: n}
-}
+func newWild(w *world, ks []kind) *wild { return &wild{world: w, kinds: ks, node: agent(w)} }
 
 func (c *wild) connected() {
 	c.nonces, c.last, c.due, c.greets = nil, map[string][]string{}, nil, true
@@ -51,8 +49,11 @@ func (c *wild) requests() (out []xds.Request) {
 }
 
 func (c *wild) invent() xds.Request {
-	k := kinds[c.chance.IntN(len(kinds))]
+	k := c.kinds[c.chance.IntN(len(c.kinds))]
 	r := xds.Request{Type: k.typ()}
+	if c.chance.IntN(100) == 0 {
+		r.Type = []*xds.Type{nil, xds.Runtime}[c.chance.IntN(2)]
+	}
 	if c.greets || c.chance.IntN(8) == 0 {
 		r.Node, c.greets = c.node, false
 	}
@@ -84,11 +85,15 @@ func (c *wild) invent() xds.Request {
 		r.Error = &xds.Status{Code: 3, Message: "wild"}
 	}
 	if c.chance.IntN(4) == 0 {
-		r.Version = c.content.view.Table(r.Type).Version()
+		r.Version = c.content.view.Table(k.typ()).Version()
 	}
 	if c.cfg.Variant == xds.SotW {
 		r.Names = pick()
-		c.last[k.url] = r.Names
+		if r.Type != nil {
+			c.last[r.Type.URL] = r.Names
+		} else {
+			c.last[k.url] = r.Names
+		}
 		return r
 	}
 	r.Subscribe, r.Unsubscribe = pick(), pick()
@@ -103,7 +108,7 @@ func (c *wild) invent() xds.Request {
 				continue
 			}
 			v := xds.Version{Name: n, Version: "stale"}
-			if x := c.content.view.Table(r.Type).Lookup(n); x != nil && c.chance.IntN(2) == 0 {
+			if x := c.content.view.Table(k.typ()).Lookup(n); x != nil && c.chance.IntN(2) == 0 {
 				v.Version = x.Version
 			}
 			r.Initial = append(r.Initial, v)

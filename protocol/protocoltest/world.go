@@ -24,6 +24,7 @@ type world struct {
 	hints  bool
 
 	content *content
+	ops     int // that the plan has left
 	lanes   []*lane
 	now     time.Time
 	eager   bool // responses leave after each input, as a server does
@@ -80,7 +81,7 @@ func newWorld(open Open, cfg Config, hints bool, story *[]string) *world {
 	if who == "" {
 		who = []string{"generic", "generic", "generic", "separate", "envoy", "envoy", "grpc", "wild"}[w.plan.IntN(8)]
 	}
-	whole := w.plan.IntN(3) == 0 && who != "wild"
+	whole := (cfg.Whole || w.plan.IntN(3) == 0) && who != "wild"
 	w.content = newContent(w.plan, whole)
 	w.eager, w.timed = w.plan.IntN(4) > 0, w.plan.IntN(3) > 0
 	clients := 1
@@ -118,7 +119,11 @@ func newWorld(open Open, cfg Config, hints bool, story *[]string) *world {
 				add(newGRPC(w), nil)
 			}
 		case "wild":
-			add(newWild(w), nil)
+			if k := kinds[w.plan.IntN(len(kinds)-1)]; w.plan.IntN(4) == 0 {
+				add(newWild(w, []kind{k}), k.typ())
+			} else {
+				add(newWild(w, kinds), nil)
+			}
 		}
 		who = []string{who, "generic"}[w.plan.IntN(2)]
 	}
@@ -163,7 +168,9 @@ func (w *world) step() {
 			w.pass(w.duration())
 		}
 	case k < 20:
-		w.op()
+		if w.ops > 0 {
+			w.op()
+		}
 	case k < 32:
 		n.tell()
 	case k < 50:
@@ -183,6 +190,7 @@ func (w *world) step() {
 
 // op does the next thing of the plan: a commit or a client's whim.
 func (w *world) op() {
+	w.ops--
 	if w.plan.IntN(5) < 3 {
 		w.commit(w.content.commit())
 		return
@@ -359,7 +367,15 @@ func (n *lane) deliverUp() bool {
 	if t == nil {
 		t = n.only
 	}
-	if err := n.session.Receive(req); err != nil {
+	err := n.session.Receive(req)
+	if t == nil || n.only != nil && !t.Is(n.only) {
+		if err == nil {
+			n.fail(errors.New("TYP-5: a request of no type, or of one that does not belong here, is accepted"))
+		}
+		n.connect()
+		return true
+	}
+	if err != nil {
 		n.fail(fmt.Errorf("receive: %w", err))
 	}
 	settled := protocol.Stale
@@ -565,7 +581,7 @@ func (n *lane) converged() {
 		for _, name := range n.ledger.known(a) {
 			is, has := table.Lookup(name), held[name]
 			switch {
-			case n.ledger.standing(a, name) || n.ledger.tiedToRefused(a, name):
+			case n.ledger.standing(a, name) || n.ledger.tiedToRefused(a, name) || is == nil && n.ledger.spurned(a):
 			case !a.covers(name):
 			case is == nil && n.cfg.Variant == xds.SotW && !a.world: // removal cannot be expressed
 			case !same(is, has):
@@ -574,7 +590,7 @@ func (n *lane) converged() {
 			delete(held, name)
 		}
 		for name, r := range held {
-			if table.Lookup(name) == nil && (n.cfg.Variant == xds.Delta || a.world) && !n.ledger.standing(a, name) {
+			if table.Lookup(name) == nil && (n.cfg.Variant == xds.Delta || a.world) && !n.ledger.standing(a, name) && !n.ledger.spurned(a) {
 				n.fail(fmt.Errorf("%s: the client holds %s, which is gone", a.typ, show(r)))
 			}
 			if !a.covers(name) {
@@ -593,8 +609,13 @@ func textOf(r *xds.Resource) string {
 
 // run lives a whole world.
 func (w *world) run() {
-	for range w.steps() {
+	steps := w.steps()
+	w.ops = steps / 8
+	for range steps {
 		w.step()
+	}
+	for w.ops > 0 {
+		w.op()
 	}
 	w.settle()
 	refused := map[string][]string{}

@@ -49,8 +49,9 @@ func WithClock(now func() time.Time) Option {
 	return func(st *Store) { st.now = now }
 }
 
-// WithLog sets how many commits are remembered; 1,024 by default, at least 1. A
-// watch that missed more is told that anything may have changed.
+// WithLog sets how many commits each group and [Store.Log] remember; 1,024 by
+// default, at least 1. A watch that missed more commits of its group is told
+// that anything may have changed.
 func WithLog(commits int) Option {
 	return func(st *Store) { st.keep = max(commits, 1) }
 }

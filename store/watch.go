@@ -54,7 +54,8 @@ func (w *Watch) C() <-chan struct{} { return w.bell }
 // Next returns the newest view, and the names that may differ between it and
 // the view that Next returned before, as the commits in between touched them.
 // Nil means that anything may: so it is the first time, and after more commits
-// or names than the store remembers. An empty list means that no name does.
+// or names than the store remembers. An empty list means that no name does. View
+// and names are shared and must not be changed.
 //
 // It takes back what rang before, waits for nobody, and may be called when
 // nothing rang.

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	_ "github.com/chancery-xds/chancery/internal/envoyprotos"
 )
@@ -165,13 +164,9 @@ func TestDecodeAliasBomb(t *testing.T) {
 	for i := range 20 {
 		fmt.Fprintf(&b, "  a%d: &a%d [%s]\n", i+1, i+1, strings.Repeat(fmt.Sprintf("*a%d, ", i), 10))
 	}
-	start := time.Now()
 	_, errs := decode("bomb.yaml", []byte(b.String()))
 	if len(errs) != 1 || !strings.Contains(errs[0].Text, "repeat too much") {
 		t.Errorf("got %v", errs)
-	}
-	if took := time.Since(start); took > 20*time.Second {
-		t.Errorf("took %v", took)
 	}
 }
 

@@ -1,0 +1,130 @@
+// Package tlsfiles is TLS for a server out of files that may change while it
+// runs. There is no goroutine and no watch: a handshake looks whether the files
+// have changed, if none did so within the last second.
+package tlsfiles
+
+import (
+	"crypto/sha256"
+	"crypto/tls"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Files are the paths of PEM files.
+type Files struct {
+	Cert string // the server's certificate, and what leads from it to a root
+	Key  string // its private key
+
+	// ClientCA holds the certificates that those of clients must lead to. ""
+	// asks clients for none.
+	ClientCA string
+}
+
+// Configured reports whether any file is named.
+func (f Files) Configured() bool { return f != Files{} }
+
+// paths are the files that are named.
+func (f Files) paths() []string {
+	if f.ClientCA == "" {
+		return []string{f.Cert, f.Key}
+	}
+	return []string{f.Cert, f.Key, f.ClientCA}
+}
+
+// every is how often files are looked at, at most.
+const every = time.Second
+
+// A Source holds the last good content of the files. It is safe for concurrent
+// use; open it with [Open].
+type Source struct {
+	files Files
+	log   *slog.Logger
+	now   func() time.Time // replaced by tests
+
+	current atomic.Pointer[tls.Config]
+
+	checking sync.Mutex // held by the handshake that looks at the files; the others do not wait
+	checked  time.Time
+	read     time.Time
+	stamps   []fs.FileInfo // from just before read
+	sum      sum           // of the content read, good or bad
+}
+
+// Open reads the files. What becomes of them later is told to the log: one line
+// for each new content.
+func Open(f Files, log *slog.Logger) (*Source, error) {
+	switch {
+	case f.Cert == "":
+		return nil, errors.New("TLS: a certificate is missing")
+	case f.Key == "":
+		return nil, errors.New("TLS: the certificate's private key is missing")
+	}
+	s := &Source{files: f, log: log, now: time.Now}
+	s.checked = s.now()
+	s.read = s.checked
+	s.stamps = stampsOf(f.paths())
+	content, sum, err := read(f)
+	if err != nil {
+		return nil, err
+	}
+	c, err := content.config()
+	if err != nil {
+		return nil, err
+	}
+	s.sum = sum
+	s.current.Store(c)
+	return s, nil
+}
+
+// Config returns the configuration of a server: TLS 1.2 or newer and HTTP/2,
+// with client certificates required and verified if there is a CA for them.
+func (s *Source) Config() *tls.Config {
+	c := s.current.Load().Clone()
+	c.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		s.refresh()
+		return s.current.Load(), nil
+	}
+	return c
+}
+
+// refresh takes over what is new in the files.
+func (s *Source) refresh() {
+	if !s.checking.TryLock() {
+		return
+	}
+	defer s.checking.Unlock()
+	now := s.now()
+	if since := now.Sub(s.checked); since >= 0 && since < every {
+		return
+	}
+	s.checked = now
+	stamps := stampsOf(s.files.paths())
+	if same(stamps, s.stamps, s.read) {
+		return
+	}
+	s.read, s.stamps = now, stamps
+	content, sum, err := read(s.files)
+	if err != nil {
+		// What cannot be read is content too: told once, until it changes.
+		sum = sha256.Sum256([]byte(err.Error()))
+	}
+	if sum == s.sum {
+		return
+	}
+	s.sum = sum
+	var c *tls.Config
+	if err == nil {
+		c, err = content.config()
+	}
+	if err != nil {
+		s.log.Error("TLS files changed and are of no use: the last good ones stay", "err", err)
+		return
+	}
+	s.current.Store(c)
+	leaf := c.Certificates[0].Leaf
+	s.log.Info("TLS files changed", "subject", leaf.Subject.String(), "not_after", leaf.NotAfter)
+}

@@ -4,6 +4,7 @@ package deps
 
 import (
 	"cmp"
+	"errors"
 	"os/exec"
 	"slices"
 	"strings"
@@ -46,7 +47,7 @@ func list(t *testing.T, args ...string) []string {
 	cmd.Dir = "../.."
 	out, err := cmd.Output()
 	if err != nil {
-		if e, ok := err.(*exec.ExitError); ok {
+		if e, ok := errors.AsType[*exec.ExitError](err); ok {
 			t.Fatalf("go list %s: %s", strings.Join(args, " "), e.Stderr)
 		}
 		t.Fatal(err)

@@ -47,9 +47,11 @@ func TestConcurrency(t *testing.T) {
 			return nil
 		})
 	}
-	var writing, reading sync.WaitGroup
+	var writing, reading, following sync.WaitGroup
+	following.Add(streams)
 	for i := range writers {
 		writing.Go(func() {
+			following.Wait() // or all could be written before anyone looks
 			for j := range rounds {
 				commit(fmt.Sprint("mark", (i+j)%5))
 			}
@@ -62,6 +64,7 @@ func TestConcurrency(t *testing.T) {
 			w.Next()
 			last := 0
 			w.Interested(xds.Cluster, i%4 == 0, []string{"end", fmt.Sprint("mark", i%5)}, nil)
+			following.Done()
 			for j := 0; ; j++ {
 				<-w.C()
 				view, _ := w.Next()

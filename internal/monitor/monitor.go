@@ -101,7 +101,7 @@ func (s *Server) Handler(at net.Addr) http.Handler {
 		return mux
 	}
 	mux.HandleFunc("/debug/pprof/", func(w http.ResponseWriter, r *http.Request) {
-		if peer, err := netip.ParseAddrPort(r.RemoteAddr); err != nil || !peer.Addr().Unmap().IsLoopback() {
+		if peer, err := netip.ParseAddrPort(r.RemoteAddr); err != nil || !peer.Addr().IsLoopback() {
 			http.NotFound(w, r)
 			return
 		}

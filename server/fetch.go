@@ -15,7 +15,7 @@ func (s *Server) fetch(m *message, t *xds.Type) (*message, error) {
 	d := wire.Decoder{MaxNames: s.limits.MaxNames}
 	req, err := decode(&d, m)
 	if err != nil {
-		return nil, err
+		return nil, rejected(err)
 	}
 	w := s.watch(req.Node)
 	view, _ := w.Next()

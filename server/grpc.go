@@ -39,9 +39,8 @@ func GRPCOptions() []grpc.ServerOption {
 		// bandwidth of requests, which is of no interest here.
 		grpc.StaticStreamWindowSize(window),
 		grpc.StaticConnWindowSize(window),
-		// An idle connection costs its read buffer; the other one is shared.
-		grpc.ReadBufferSize(8 << 10),
-		grpc.WriteBufferSize(16 << 10),
+		// An idle connection keeps its read buffer; the other one is shared.
+		grpc.ReadBufferSize(4 << 10),
 	}
 }
 

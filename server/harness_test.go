@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"maps"
 	"net"
+	"os"
 	"sync"
 	"testing"
 
@@ -21,7 +22,13 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if os.Getenv("IDLE_SERVER") != "" {
+		idleClients()
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // A source is the smallest Source: one view for all, and every change rings
 // every bell.
@@ -127,8 +134,15 @@ type world struct {
 
 func serve(t testing.TB, opts ...Option) *world {
 	t.Helper()
-	w := &world{source: newSource(), log: &logbook{}, lis: bufconn.Listen(64 << 10)}
-	w.Server = New(w.source, append([]Option{w.log.at(slog.LevelWarn)}, opts...)...)
+	src, log := newSource(), &logbook{}
+	w := serveFrom(t, New(src, append([]Option{log.at(slog.LevelWarn)}, opts...)...))
+	w.source, w.log = src, log
+	return w
+}
+
+func serveFrom(t testing.TB, s *Server) *world {
+	t.Helper()
+	w := &world{Server: s, lis: bufconn.Listen(64 << 10)}
 	w.grpc = grpc.NewServer(append(GRPCOptions(), grpc.WaitForHandlers(true))...)
 	w.Register(w.grpc)
 	reflection.RegisterV1(w.grpc)

@@ -19,40 +19,37 @@ import (
 // A stream joins a client's requests and a watch's changes in a session.
 // Except where noted, its goroutine (the gRPC handler's) owns it.
 type stream struct {
-	server *Server
-	rpc    grpc.ServerStream
-	info   Stream
-	only   *xds.Type // nil: aggregated
+	server  *Server
+	rpc     grpc.ServerStream
+	info    Stream
+	only    *xds.Type // nil: aggregated
+	decoder wire.Decoder
+
+	inbox   chan *message // from read, which closes it
+	failure error         // of read; set before it closes inbox
+	ended   bool          // the client sends no more
 
 	// From the first request on; nil before.
 	session *protocol.Session
 	watch   Watch
 	bell    <-chan struct{}
 
-	decoder wire.Decoder // owned by read
-	inbox   chan input   // from read
-	ended   bool         // the client sends no more
-
 	// One response is sent at a time, by a goroutine of its own that lives as
 	// long as the write. While it is blocked, changes coalesce in the session.
 	queue   []*xds.Response // taken from the session, not yet sent
-	sending bool
-	sent    chan error // one slot, so that send never waits
-	writeBy time.Time  // when the running send has taken too long
+	sent    chan error      // from send, with one slot, so that it never waits; nil: nothing is being sent
+	writeBy time.Time       // when the running send has taken too long
+	missed  bool            // the session may have more to say
 
-	drain   <-chan struct{}
-	leaveBy time.Time // when draining: the end
+	drain   <-chan struct{} // nil when draining
+	leaveBy time.Time       // when draining: the end
 
-	timer *time.Timer // nil until a deadline is known
-	armed time.Time   // when timer fires; zero: stopped
+	timer *time.Timer // nil: no deadline
+	armed time.Time   // when timer fires
+
+	stepped chan error // from step
 
 	nodeChanged bool
-}
-
-// input is a request or the error that ends them.
-type input struct {
-	req xds.Request
-	err error
 }
 
 // serve runs a stream until it ends.
@@ -62,10 +59,9 @@ func (s *Server) serve(rpc grpc.ServerStream, v xds.Variant, only *xds.Type) err
 	}
 	defer s.drain.leave()
 	st := &stream{
-		server: s, rpc: rpc, only: only, drain: s.drain.began,
+		server: s, rpc: rpc, only: only, drain: s.drain.began, inbox: make(chan *message), stepped: make(chan error),
 		info:    Stream{ID: s.streams.Add(1), Variant: v, Type: only},
 		decoder: wire.Decoder{Variant: v, MaxNames: s.limits.MaxNames},
-		inbox:   make(chan input), sent: make(chan error, 1),
 	}
 	go st.read()
 	err := st.loop()
@@ -75,45 +71,72 @@ func (s *Server) serve(rpc grpc.ServerStream, v xds.Variant, only *xds.Type) err
 
 // loop handles one event after the other. When it returns, gRPC cancels the
 // stream's context, which ends read and send.
-func (s *stream) loop() (err error) {
-	gone := s.rpc.Context().Done()
+//
+// The work is done by a goroutine that ends with it, and so does its deep
+// stack: an idle stream keeps two small ones, this and read's.
+func (s *stream) loop() error {
 	for {
-		s.settle()
-		if s.ended && !s.sending {
-			return nil // after what was due has left
+		var req *message
+		var fires <-chan time.Time
+		if s.timer != nil {
+			fires = s.timer.C
 		}
+		more := true
 		select {
-		case in := <-s.inbox:
-			err = s.receive(in)
+		case req, more = <-s.inbox:
 		case <-s.bell:
-		case err = <-s.sent:
-			s.sending = false
-		case <-s.alarm():
+		case err := <-s.sent:
+			if s.sent = nil; err != nil {
+				return err
+			}
+			if !s.missed && len(s.queue) == 0 && !s.ended {
+				continue // nothing happened meanwhile
+			}
+		case <-fires:
 			s.armed = time.Time{}
-			err = s.expired(time.Now())
+			if err := s.expired(time.Now()); err != nil {
+				return err
+			}
 		case <-s.drain:
-			s.drain = nil
-			s.leaveBy = time.Now().Add(jitter(s.server.drainTime))
-		case <-gone:
-			err = status.FromContextError(s.rpc.Context().Err()).Err()
+			s.drain, s.leaveBy = nil, time.Now().Add(jitter(s.server.drainTime))
 		}
-		if err != nil {
+		if !more {
+			if !errors.Is(s.failure, io.EOF) {
+				return s.failure
+			}
+			s.inbox, s.ended = nil, true
+		}
+		go s.step(req)
+		if err := <-s.stepped; err != nil {
 			return err
 		}
+		if s.ended && s.sent == nil {
+			return nil // after what was due has left
+		}
 	}
+}
+
+// step handles a request, if there is one, and does whatever is due.
+func (s *stream) step(req *message) {
+	var err error
+	if req != nil {
+		err = s.receive(req)
+	}
+	if err == nil && s.session != nil {
+		s.settle()
+	}
+	s.alarm()
+	s.stepped <- err
 }
 
 // settle brings the session up to date, carries out what it wants done and
 // lets go of what an idle stream must not hold.
 func (s *stream) settle() {
-	if s.session == nil {
-		return
-	}
 	s.refresh()
 	for i := range s.session.Interests() {
 		s.watch.Interested(i.Type, i.Wildcard, i.Added, i.Removed)
 	}
-	if !s.sending && len(s.queue) == 0 {
+	if s.missed = s.sent != nil || len(s.queue) > 0; !s.missed {
 		for r := range s.session.Responses() {
 			s.queue = append(s.queue, r)
 		}
@@ -122,13 +145,13 @@ func (s *stream) settle() {
 		s.server.event(&s.info, e)
 	}
 	s.session.Release()
-	if !s.sending && len(s.queue) > 0 {
+	if s.sent == nil && len(s.queue) > 0 {
 		r := s.queue[0]
 		if s.queue = s.queue[1:]; len(s.queue) == 0 {
 			s.queue = nil
 		}
-		s.sending, s.writeBy = true, time.Now().Add(s.server.writeTimeout)
-		go s.send(r)
+		s.sent, s.writeBy = make(chan error, 1), time.Now().Add(s.server.writeTimeout)
+		go s.send(r, s.sent)
 	}
 }
 
@@ -140,20 +163,18 @@ func (s *stream) refresh() {
 }
 
 // receive hands a request to the session.
-func (s *stream) receive(in input) error {
-	switch {
-	case errors.Is(in.err, io.EOF):
-		s.inbox, s.ended = nil, true
-		return nil
-	case in.err != nil:
-		return in.err
-	case s.session == nil:
-		s.open(in.req.Node)
-	case in.req.Node != nil:
-		s.nodeChange(in.req.Node)
+func (s *stream) receive(m *message) error {
+	req, err := decode(&s.decoder, m)
+	if err != nil {
+		return rejected(err)
+	}
+	if s.session == nil {
+		s.open(req.Node)
+	} else if req.Node != nil {
+		s.nodeChange(req.Node)
 	}
 	s.refresh()
-	if err := s.session.Receive(in.req); err != nil {
+	if err := s.session.Receive(req); err != nil {
 		return rejected(err)
 	}
 	return nil
@@ -190,8 +211,8 @@ func (s *stream) close(err error) {
 	}
 }
 
-// alarm returns a channel that is ready when a deadline has come.
-func (s *stream) alarm() <-chan time.Time {
+// alarm sets the timer to the next deadline.
+func (s *stream) alarm() {
 	next := s.leaveBy
 	earlier := func(t time.Time) {
 		if !t.IsZero() && (next.IsZero() || t.Before(next)) {
@@ -201,29 +222,28 @@ func (s *stream) alarm() <-chan time.Time {
 	if s.session != nil {
 		earlier(s.session.Deadline())
 	}
-	if s.sending {
+	if s.sent != nil {
 		earlier(s.writeBy)
 	}
 	switch {
-	case next.Equal(s.armed):
 	case next.IsZero():
-		s.timer.Stop()
+		if s.timer != nil {
+			s.timer.Stop()
+		}
+		s.timer = nil
 	case s.timer == nil:
 		s.timer = time.NewTimer(time.Until(next))
-	default:
+	case !next.Equal(s.armed):
 		s.timer.Reset(time.Until(next))
 	}
-	if s.armed = next; next.IsZero() {
-		return nil
-	}
-	return s.timer.C
+	s.armed = next
 }
 
 // expired returns the error that ends the stream if one of its own deadlines
 // has passed. Those of the session are its business.
 func (s *stream) expired(now time.Time) error {
 	switch {
-	case s.sending && !now.Before(s.writeBy):
+	case s.sent != nil && !now.Before(s.writeBy):
 		s.server.blocked.Add(1)
 		return status.Errorf(codes.DeadlineExceeded, "the client has read nothing for %v", s.server.writeTimeout)
 	case !s.leaveBy.IsZero() && !now.Before(s.leaveBy):
@@ -236,18 +256,16 @@ func (s *stream) expired(now time.Time) error {
 // own; a request is handed over before the next is read, so that a flood stays
 // with the client.
 func (s *stream) read() {
-	var m message
+	defer close(s.inbox)
 	for {
-		var in input
-		if in.err = s.rpc.RecvMsg(&m); in.err == nil {
-			in.req, in.err = decode(&s.decoder, &m)
-		}
-		select {
-		case s.inbox <- in:
-		case <-s.rpc.Context().Done():
+		m := new(message)
+		if s.failure = s.rpc.RecvMsg(m); s.failure != nil {
 			return
 		}
-		if in.err != nil {
+		select {
+		case s.inbox <- m:
+		case <-s.rpc.Context().Done():
+			s.failure = status.FromContextError(s.rpc.Context().Err()).Err()
 			return
 		}
 	}
@@ -256,20 +274,15 @@ func (s *stream) read() {
 // decode consumes m.
 func decode(d *wire.Decoder, m *message) (xds.Request, error) {
 	b := m.data.MaterializeToBuffer(mem.DefaultBufferPool())
-	req, err := d.Decode(b.ReadOnlyData())
-	b.Free()
+	defer b.Free()
 	m.data.Free()
-	m.data = nil
-	if err != nil {
-		return req, rejected(err)
-	}
-	return req, nil
+	return d.Decode(b.ReadOnlyData())
 }
 
 // send writes a response. It runs in a goroutine of its own and touches nothing
 // that changes.
-func (s *stream) send(r *xds.Response) {
-	s.sent <- s.rpc.SendMsg(s.server.encode(s.info.Variant, r))
+func (s *stream) send(r *xds.Response, sent chan<- error) {
+	sent <- s.rpc.SendMsg(s.server.encode(s.info.Variant, r))
 }
 
 func jitter(d time.Duration) time.Duration { return time.Duration(rand.Int64N(int64(max(d, 1)))) }

@@ -22,9 +22,9 @@ var ErrLimit = errors.New("limit exceeded")
 // A Decoder decodes the requests of one stream, in their order. It is not safe
 // for concurrent use; the zero value decodes SotW requests without a limit.
 //
-// The strings of a request share one copy of their bytes, so that a request
-// with 1,000 names costs two allocations. Whoever keeps one of them must clone
-// it, or keeps all.
+// The names of a request, and the versions listed with them, share one copy of
+// their bytes, so that a request with 1,000 names costs two allocations. Whoever
+// keeps one of them must clone it, or keeps all.
 type Decoder struct {
 	Variant xds.Variant
 
@@ -63,7 +63,7 @@ func (d *Decoder) Decode(b []byte) (req xds.Request, err error) {
 	req.Subscribe = grown[string](c.subscribe)
 	req.Unsubscribe = grown[string](c.unsubscribe)
 	req.Initial = grown[xds.Version](c.initial)
-	a := newArena(c.bytes)
+	a, own := newArena(c.listed), newArena(c.own)
 	var version build
 	for len(b) > 0 {
 		var f field
@@ -73,9 +73,9 @@ func (d *Decoder) Decode(b []byte) (req xds.Request, err error) {
 		}
 		switch f.num {
 		case l.version:
-			req.Version = a.add(f.data)
+			req.Version = own.add(f.data)
 		case l.nonce:
-			req.Nonce = a.add(f.data)
+			req.Nonce = own.add(f.data)
 		case l.typeURL:
 			req.Type = typeOf(f.data)
 		case l.names:
@@ -123,7 +123,7 @@ var layouts = [...]layout{
 
 // counts says how much room the strings of a request need.
 type counts struct {
-	bytes                                  int
+	own, listed                            int // bytes of version and nonce, and of all lists
 	names, subscribe, unsubscribe, initial int
 }
 
@@ -140,22 +140,22 @@ func scan(l *layout, b []byte) (c counts, err error) {
 		text := f.data
 		switch f.num {
 		case l.version, l.nonce:
-			c.bytes += len(text)
+			c.own += len(text)
 		case l.typeURL:
 		case l.names:
 			c.names++
-			c.bytes += len(text)
+			c.listed += len(text)
 		case l.subscribe:
 			c.subscribe++
-			c.bytes += len(text)
+			c.listed += len(text)
 		case l.unsubscribe:
 			c.unsubscribe++
-			c.bytes += len(text)
+			c.listed += len(text)
 		case l.initial:
 			c.initial++
 			var key, value []byte
 			key, value, err = entry(text)
-			c.bytes += len(key) + len(value)
+			c.listed += len(key) + len(value)
 			text = nil
 		default:
 			text = nil

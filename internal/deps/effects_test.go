@@ -31,6 +31,7 @@ var effects = map[string]string{
 	"server refusals mutex":          "what nodes refused, for all streams",
 	"server Server.serve goroutine":  "reads a stream's requests",
 	"server stream.settle goroutine": "writes a response, so that its stream's goroutine stays awake",
+	"server stream.loop goroutine":   "handles one event; its deep stack ends with it",
 	"server stream.settle clock":     "when a write has taken too long",
 	"server stream.loop clock":       "when a deadline has passed, and when a draining stream leaves",
 	"server stream.refresh clock":    "the time a session is told",

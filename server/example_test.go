@@ -1,0 +1,38 @@
+package server_test
+
+import (
+	"fmt"
+	"net"
+
+	"google.golang.org/grpc"
+
+	"github.com/chancery-xds/chancery/server"
+	"github.com/chancery-xds/chancery/store"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// A program of one's own serves what it puts into a store.
+func Example() {
+	st := store.New()
+	_, err := st.Update(func(tx *store.Tx) error {
+		tx.Set(xds.Cluster, xds.NewResource("backend", []byte("an encoded Cluster")))
+		return nil
+	})
+	if err != nil {
+		panic(err)
+	}
+
+	srv := server.New(st, server.WithIdentifier(func() string { return "replica-1" }))
+	g := grpc.NewServer(server.GRPCOptions()...)
+	srv.Register(g)
+
+	lis, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		panic(err)
+	}
+	go g.Serve(lis)
+	defer g.Stop() // after srv.Drain, where clients shall not notice
+
+	fmt.Println(len(g.GetServiceInfo()), "services")
+	// Output: 12 services
+}

@@ -95,6 +95,7 @@ type flight struct {
 	seq     uint64 // the client is up to this change once it ACKs
 	stuck   bool   // a cluster in it has no assignment to give: no ACK is to be expected
 	nacked  bool
+	passed  bool // a later response was answered: nothing waits for this one
 }
 
 func (f *flight) settled() bool {
@@ -187,7 +188,9 @@ func (u *subscription) settle(s *Session, req xds.Request) {
 			u.acked = max(u.acked, f.seq)
 		}
 	}
-	// What was sent before was answered or never will be.
+	for i := range at { // what was sent before has been dealt with
+		u.flights[i].passed = true
+	}
 	u.open = u.open && !newest
 	u.flights = slices.Delete(u.flights, at, at+1)
 }

@@ -43,7 +43,7 @@ func (s *Session) waits(u *subscription, r *xds.Resource) bool {
 // stuck reports whether no answer is to be expected: Envoy withholds the ACK
 // while any cluster warms, and one has no assignment to give.
 func (u *subscription) stuck() bool {
-	return slices.ContainsFunc(u.flights, func(f flight) bool { return f.stuck })
+	return slices.ContainsFunc(u.flights, func(f flight) bool { return f.stuck && !f.passed })
 }
 
 // overdue reports whether something of u has waited long enough for a client
@@ -69,8 +69,8 @@ func (s *Session) unanswered(u *subscription, t *xds.Table, name string) bool {
 	return false
 }
 
-// fresh reports whether a response is young enough for others to wait for it.
-func (s *Session) fresh(f *flight) bool { return s.now.Before(f.sent.Add(silence)) }
+// fresh reports whether a response is one that others wait for.
+func (s *Session) fresh(f *flight) bool { return !f.passed && s.now.Before(f.sent.Add(silence)) }
 
 // warm sees to it that the client gets the assignments of the clusters it is
 // sent, changed or not: "Warming of Cluster is completed only when a new

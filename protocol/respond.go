@@ -127,17 +127,10 @@ func (d *diff) names(yield func(string) bool) {
 // anything to say now. Removals alone are told only if last is set.
 func (s *Session) respond(u *subscription, last bool) []*xds.Response {
 	t := s.table(u.typ)
-	if !u.pending(t) {
-		u.waiting = time.Time{}
-		if !u.open && !u.refuses() {
-			u.acked = max(u.acked, u.reached(s.seq))
-		}
+	if s.settled(u) {
 		return nil
 	}
 	if s.blocked(u) {
-		if u.all && !u.due {
-			s.narrow(u, t)
-		}
 		u.stalled = u.pending(t)
 		return nil
 	}
@@ -170,7 +163,7 @@ func (s *Session) respond(u *subscription, last bool) []*xds.Response {
 	u.due, u.asked = false, false
 	if !send {
 		u.tell(t, &d)
-		u.acked = max(u.acked, s.settledAt(u))
+		s.settled(u)
 		return nil
 	}
 	f := flight{version: t.VersionWith(u.leavingStamps()), sent: s.now, stuck: u.typ.Is(xds.Cluster) && s.warm(d.upserts)}
@@ -218,8 +211,8 @@ func (s *Session) respond(u *subscription, last bool) []*xds.Response {
 }
 
 // narrow turns "any name may differ" into the names that do.
-func (s *Session) narrow(u *subscription, t *xds.Table) {
-	d := s.diff(u, t)
+func (s *Session) narrow(u *subscription) {
+	d := s.diff(u, s.table(u.typ))
 	u.all = false
 	for n := range d.names {
 		if e := u.entry(n); e != nil {
@@ -228,12 +221,17 @@ func (s *Session) narrow(u *subscription, t *xds.Table) {
 	}
 }
 
-// settledAt is the change that the client is up to if nothing is left to say.
-func (s *Session) settledAt(u *subscription) uint64 {
-	if u.open || u.refuses() || len(u.dirty) > 0 {
-		return 0
+// settled reports whether there is nothing to say. If nothing is unanswered or
+// refused either, the client is up to the present.
+func (s *Session) settled(u *subscription) bool {
+	if u.pending(s.table(u.typ)) {
+		return false
 	}
-	return u.reached(s.seq)
+	u.waiting = time.Time{}
+	if !u.open && !u.refuses() {
+		u.acked = max(u.acked, u.reached(s.seq))
+	}
+	return true
 }
 
 // tell counts the diff as told and returns what it said of entries.

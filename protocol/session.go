@@ -242,6 +242,13 @@ func (s *Session) Responses() iter.Seq[*xds.Response] {
 			}
 			return true
 		}
+		for _, u := range s.subs {
+			if u.all && !u.due {
+				s.narrow(u)
+			}
+			s.settled(u)
+		}
+		s.depart() // what nothing refers to goes with the first response
 		for again := true; again; again = s.depart() {
 			for _, u := range s.subs {
 				if !tell(u, false) {

@@ -80,17 +80,18 @@ func (s *Session) warm(clusters []*xds.Resource) (stuck bool) {
 	if s.only != nil {
 		return false
 	}
-	eds, t := s.sub(xds.Endpoint), s.table(xds.Endpoint)
+	eds, t, current := s.sub(xds.Endpoint), s.table(xds.Endpoint), s.table(xds.Cluster)
 	for _, c := range clusters {
+		leaves := current.Lookup(c.Name) == nil // then nothing that is sent now refers to it
 		for _, ref := range c.Refs {
 			if !ref.Type.Is(xds.Endpoint) {
 				continue
 			}
 			if eds == nil {
-				stuck = stuck || t.Lookup(ref.Name) == nil
+				stuck = stuck || !leaves && t.Lookup(ref.Name) == nil
 				continue
 			}
-			stuck = stuck || eds.current(t, ref.Name) == nil
+			stuck = stuck || !leaves && eds.current(t, ref.Name) == nil
 			eds.repeat(ref.Name)
 		}
 	}

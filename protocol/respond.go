@@ -21,7 +21,7 @@ func differs(told *xds.Stamp, r *xds.Resource) bool { return told == nil || told
 
 // pending reports whether there may be something to say.
 func (u *subscription) pending(t *xds.Table) bool {
-	return u.due || u.all || len(u.dirty) > 0 || u.wildcard && u.base != t.Versions()
+	return u.due || u.all || len(u.dirty) > 0 || u.anew || u.wildcard && u.base != t.Versions()
 }
 
 // blocked reports whether the newest response must be answered first: changes
@@ -59,8 +59,11 @@ func (s *Session) diff(u *subscription, t *xds.Table) (d diff) {
 			d.upserts = append(d.upserts, r)
 		}
 	}
-	if u.wildcard && u.base != t.Versions() {
+	if u.wildcard && (u.anew || u.base != t.Versions()) {
 		c := t.Since(u.base)
+		if u.anew && u.base.Len() > 0 {
+			c = &xds.Changes{Upserts: t.Since(nil).Upserts, Removed: c.Removed}
+		}
 		if len(u.entries) == 0 && !ordered {
 			return diff{upserts: c.Upserts, removed: c.Removed, shared: c}
 		}
@@ -160,6 +163,9 @@ func (s *Session) respond(u *subscription, last bool) []*xds.Response {
 		send = send || len(d.removed) > 0
 	}
 	old := u.base
+	if u.anew {
+		old = nil
+	}
 	u.due, u.asked = false, false
 	if !send {
 		u.tell(t, &d)
@@ -178,6 +184,9 @@ func (s *Session) respond(u *subscription, last bool) []*xds.Response {
 	switch {
 	case world:
 		changes = u.world(t)
+		for name, l := range u.leaving {
+			u.entry(name).told = l.Stamp
+		}
 	case s.variant == xds.SotW:
 		changes = &xds.Changes{Upserts: d.upserts}
 	case changes == nil:
@@ -256,6 +265,8 @@ func (u *subscription) tell(t *xds.Table, d *diff) (items []item) {
 		if e := u.entry(n); e != nil {
 			e.told, e.sent, e.again = absent, true, false
 			items = append(items, item{e.name, absent})
+		} else if u.anew {
+			items = append(items, item{n, absent})
 		}
 	}
 	slices.SortFunc(items, func(a, b item) int { return cmp.Compare(a.name, b.name) })
@@ -269,7 +280,7 @@ func (u *subscription) tell(t *xds.Table, d *diff) (items []item) {
 			e.dirty = false
 		}
 	}
-	u.all, u.dirty = false, nil
+	u.all, u.anew, u.dirty = false, false, nil
 	if u.wildcard {
 		u.base = t.Versions()
 		u.insert(extra)

@@ -19,6 +19,7 @@ type subscription struct {
 
 	dirty []string // names of entries that may differ from the view
 	all   bool     // any entry may
+	anew  bool     // all that the wildcard covers is to be told again
 	due   bool     // answer even if nothing differs
 	asked bool     // names were subscribed since the last response
 
@@ -158,14 +159,14 @@ func (u *subscription) subscribe(names []string, t *xds.Table) {
 }
 
 func (u *subscription) subscribeAll() {
-	u.wildcard, u.base, u.all, u.due, u.moved = true, nil, true, true, true
+	u.wildcard, u.anew, u.all, u.due, u.moved = true, true, true, true, true
 	for i := range u.entries {
 		u.entries[i].told = nil
 	}
 }
 
 func (u *subscription) unsubscribeAll() {
-	u.wildcard, u.implicit, u.base, u.due, u.moved = false, false, nil, false, true
+	u.wildcard, u.implicit, u.base, u.anew, u.due, u.moved = false, false, nil, false, false, true
 	u.entries = slices.DeleteFunc(u.entries, func(e entry) bool { return !e.named })
 	u.forgetLeaving()
 	u.abandon()
@@ -253,7 +254,7 @@ func (u *subscription) begin(s *Session, req xds.Request, t *xds.Table) {
 	// when the only subscription is a wildcard subscription."
 	if u.typ.FullState && u.wildcard && u.count == 0 && req.Version != "" &&
 		t.Hashed() && req.Version == t.Version() && !s.refusedBefore(u.typ) {
-		u.base, u.due = t.Versions(), false
+		u.base, u.anew, u.due = t.Versions(), false, false
 	}
 }
 
@@ -286,7 +287,7 @@ func (u *subscription) resume(initial []xds.Version, t *xds.Table) {
 		}
 	}
 	if u.wildcard {
-		u.base, u.all = t.Versions(), true
+		u.base, u.anew, u.all = t.Versions(), false, true
 		if matched < t.Len() { // what the client does not state it does not have
 			stated := make(map[string]bool, len(initial))
 			for _, v := range initial {

@@ -7,6 +7,7 @@ SHELL := /usr/bin/env bash
 .DEFAULT_GOAL := build
 
 STAGES   := build lint unit race sim fuzz e2e bench-smoke examples coverage
+MODULES  := . bench e2e examples/embedded
 WORLDS   ?= 20000
 FUZZTIME ?= 20s
 
@@ -31,7 +32,7 @@ build: ## Compile and vet, and put the program into bin/
 	go build -o bin/ ./cmd/...
 
 lint: ## golangci-lint, formatting included
-	for m in . bench e2e; do (cd $$m && $(TOOL) golangci-lint run ./...); done
+	for m in $(MODULES); do (cd $$m && $(TOOL) golangci-lint run ./...); done
 
 unit: ## Unit tests of the packages that link Envoy's messages
 	@packages=$$(tools/packages heavy); $(GOTEST) $$packages

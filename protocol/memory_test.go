@@ -77,6 +77,9 @@ func liveHeap() uint64 {
 // stuck streams grow the heap by 10 % at most". Every body is replaced several
 // times; whatever keeps one of the old ones alive shows.
 func TestMemory(t *testing.T) {
+	if raceEnabled {
+		t.Skip("slow, and nothing here is concurrent")
+	}
 	t.Run("sent once", func(t *testing.T) { memory(t, 0, 0) })
 	if testing.Short() {
 		return
@@ -103,16 +106,17 @@ func memory(t *testing.T, tick time.Duration, warm int) {
 		r.Refs = []xds.Ref{}
 		return r
 	}
-	view := xds.Tables{}
-	var cs, es []*xds.Resource
-	for i := range resources {
-		cs = append(cs, cluster(i, 0))
+	table := func(n int, f func(i int) *xds.Resource) *xds.Table {
+		var rs []*xds.Resource
+		for i := range n {
+			rs = append(rs, f(i))
+		}
+		return new(xds.Table).With(rs)
 	}
-	for i := range endpoints {
-		es = append(es, xds.NewResource(fmt.Sprint("endpoint-", i), body(i, 0)))
+	view := xds.Tables{
+		xds.Cluster.URL:  table(resources, func(i int) *xds.Resource { return cluster(i, 0) }),
+		xds.Endpoint.URL: table(endpoints, func(i int) *xds.Resource { return xds.NewResource(fmt.Sprint("endpoint-", i), body(i, 0)) }),
 	}
-	view[xds.Cluster.URL], view[xds.Endpoint.URL] = view.Table(xds.Cluster).With(cs), view.Table(xds.Endpoint).With(es)
-	cs, es = nil, nil
 
 	now := time.Unix(1_700_000_000, 0)
 	var streams []*memoryStream

@@ -39,6 +39,8 @@ type content struct {
 	whole bool
 	gen   int
 
+	versioned bool // the source supplies the types' versions
+
 	targets  map[string]string    // whole: route → cluster
 	routes   map[string]string    // whole: listener → route
 	services map[string]string    // whole: cluster → assignment; "": it needs none
@@ -47,7 +49,7 @@ type content struct {
 }
 
 func newContent(d dice, whole bool) *content {
-	c := &content{dice: d, view: xds.Tables{}, whole: whole,
+	c := &content{dice: d, view: xds.Tables{}, whole: whole, versioned: d.IntN(10) == 0,
 		targets: map[string]string{}, routes: map[string]string{}, services: map[string]string{}, past: map[string][]xds.Sum{}, dead: map[xds.Sum]bool{}}
 	if whole {
 		c.commit()
@@ -113,6 +115,12 @@ func (c *content) apply(e *edit) xds.Names {
 	}
 	for url := range e.touched {
 		next[url] = next.Table(xds.TypeOf(url)).With(e.set[url], e.remove[url]...)
+	}
+	if c.versioned {
+		// The source says what the version is, whether something changed or not.
+		for _, k := range kinds {
+			next[k.url] = next.Table(k.typ()).WithVersion("v" + strconv.Itoa(c.dice.IntN(3)))
+		}
 	}
 	c.view = next
 	return e.touched
@@ -205,13 +213,13 @@ func (c *content) move() *edit {
 		used[r] = true
 	}
 	for _, r := range kinds[4].names {
-		target, has := c.targets[r]
+		_, has := c.targets[r]
 		switch {
 		case !used[r] && has:
 			delete(c.targets, r)
 			e.drop(xds.Route.URL, r)
 		case used[r] && (!has || c.dice.IntN(3) == 0):
-			target = pick(0)
+			target := pick(0)
 			c.targets[r] = target
 			e.put(xds.Route.URL, resource(r, c.gen, []xds.Ref{{Type: xds.Cluster, Name: target}}))
 		}

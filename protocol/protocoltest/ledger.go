@@ -41,8 +41,9 @@ type ledger struct {
 	// cluster that refers to them.
 	warm map[string]bool
 
-	drain int // counts drains
-	rank  int // of the newest response that told something new, in this drain
+	changes int // counts views
+	drain   int // counts drains
+	rank    int // of the newest response that told something new, in this drain
 
 	tardy bool // somebody was silent for so long that order was given up
 }
@@ -50,21 +51,24 @@ type ledger struct {
 // An account is the ledger of one type.
 type account struct {
 	typ      *xds.Type
+	born     int             // changes before it was opened
 	names    map[string]bool // without "*"
 	wildcard bool
 	implicit bool // nothing was ever named
 
-	told  map[string]fact
-	acked map[string]fact
-	owe   map[string]bool      // must be told, whatever the client holds
-	may   map[string]bool      // may be told, whatever the client holds
-	since map[string]time.Time // it was asked for
-	tied  map[string]time.Time // it waits for clusters since
-	ever  map[string]bool      // was told or claimed to be held, since it was subscribed
-	heard map[string]bool      // was told, even as absent, since the stream began
+	told   map[string]fact
+	acked  map[string]fact
+	owe    map[string]bool      // must be told, whatever the client holds
+	may    map[string]bool      // may be told, whatever the client holds
+	since  map[string]time.Time // it was asked for
+	tied   map[string]time.Time // it waits for clusters since
+	heard  map[string]bool      // was told, or claimed to be held
+	orphan map[string]bool      // SotW: it was gone for a while, which could not be told
 
 	mutedUntil time.Time // absences may be kept back until then
 	quiet      time.Time // unanswered since
+
+	version string // last told, or stated and up to date
 
 	answer bool // an answer is owed even if it says nothing
 	lax    bool // an answer may say nothing
@@ -130,9 +134,10 @@ type group struct {
 }
 
 type leaver struct {
-	res  *xds.Resource
-	at   time.Time
-	last []*xds.Resource // other contents it may be shown with
+	res    *xds.Resource
+	at     time.Time
+	change int
+	last   []*xds.Resource // other contents it may be shown with
 
 	resumed bool // the client brought it along: it may leave at once
 }
@@ -152,8 +157,8 @@ func (l *ledger) account(t *xds.Type) *account {
 }
 
 func (l *ledger) open(t *xds.Type) *account {
-	a := &account{typ: t, implicit: true, names: map[string]bool{}, told: map[string]fact{}, acked: map[string]fact{},
-		owe: map[string]bool{}, may: map[string]bool{}, since: map[string]time.Time{}, tied: map[string]time.Time{}, ever: map[string]bool{}, heard: map[string]bool{},
+	a := &account{typ: t, born: l.changes, implicit: true, names: map[string]bool{}, told: map[string]fact{}, acked: map[string]fact{},
+		owe: map[string]bool{}, may: map[string]bool{}, since: map[string]time.Time{}, tied: map[string]time.Time{}, heard: map[string]bool{}, orphan: map[string]bool{},
 		leaving: map[string]leaver{}, interest: map[string]bool{}, world: l.variant == xds.SotW && t.FullState}
 	l.accounts = append(l.accounts, a)
 	slices.SortStableFunc(l.accounts, func(a, b *account) int { return cmp.Compare(a.typ.Rank(), b.typ.Rank()) })
@@ -186,11 +191,12 @@ func (l *ledger) advance(now time.Time) {
 func (l *ledger) change(view xds.View) {
 	old := l.view
 	l.view = view
+	l.changes++
 	for _, a := range l.accounts {
 		is := view.Table(a.typ)
 		for r := range old.Table(a.typ).All() {
 			if is.Lookup(r.Name) == nil && l.lingers(a) {
-				a.leaving[r.Name] = leaver{res: r, at: l.now}
+				a.leaving[r.Name] = leaver{res: r, at: l.now, change: l.changes}
 			}
 		}
 		for n := range a.leaving {
@@ -203,7 +209,7 @@ func (l *ledger) change(view xds.View) {
 			if r := is.Departed(n); r != nil && l.lingers(a) && is.Lookup(n) == nil && !f.absent() {
 				v, ok := a.leaving[n]
 				if !ok {
-					v = leaver{res: r, at: l.now}
+					v = leaver{res: r, at: l.now, change: l.changes}
 				}
 				v.last = append(v.last, r)
 				a.leaving[n] = v
@@ -212,7 +218,8 @@ func (l *ledger) change(view xds.View) {
 		if l.variant == xds.SotW && !a.world {
 			for n := range a.told {
 				if is.Lookup(n) == nil {
-					a.may[n] = true // it could not be told; should it return, it is told anew
+					// It cannot be told; should it return, it is told anew.
+					a.may[n], a.orphan[n] = true, true
 				}
 			}
 		}
@@ -372,7 +379,6 @@ func (a *account) trim() {
 	maps.DeleteFunc(a.owe, func(n string, _ bool) bool { return gone(n) })
 	maps.DeleteFunc(a.may, func(n string, _ bool) bool { return gone(n) })
 	maps.DeleteFunc(a.since, func(n string, _ time.Time) bool { return gone(n) })
-	maps.DeleteFunc(a.ever, func(n string, _ bool) bool { return gone(n) })
 	for _, g := range a.groups {
 		maps.DeleteFunc(g.rest, func(n string, _ bool) bool { return gone(n) })
 		for n := range g.was {
@@ -410,7 +416,7 @@ func (l *ledger) begin(a *account, req xds.Request) {
 	table := l.view.Table(a.typ)
 	if l.variant == xds.SotW {
 		if a.world && a.wildcard && len(a.names) == 0 && table.Hashed() && req.Version == table.Version() && !l.refused(a.typ) {
-			a.answer, a.lax = false, false
+			a.answer, a.lax, a.version = false, false, req.Version
 			clear(a.owe)
 			clear(a.may)
 			for r := range table.All() {
@@ -428,18 +434,20 @@ func (l *ledger) begin(a *account, req xds.Request) {
 			continue
 		}
 		a.told[v.Name] = fact{version: v.Version}
+		delete(a.may, v.Name)
 		r := table.Lookup(v.Name)
 		if r == nil && l.lingers(a) {
 			if r = table.Departed(v.Name); r != nil {
-				a.leaving[v.Name] = leaver{res: r, at: l.now, resumed: true}
+				a.leaving[v.Name] = leaver{res: r, at: l.now, change: l.changes, resumed: true}
 			}
 		}
 		if r != nil && r.Version == v.Version {
 			a.told[v.Name] = fact{res: r}
+		} else {
+			a.may[v.Name] = true // should the view return to it, who could know
 		}
-		a.acked[v.Name], a.ever[v.Name], a.heard[v.Name] = a.told[v.Name], true, true
+		a.acked[v.Name], a.heard[v.Name] = a.told[v.Name], true
 		delete(a.owe, v.Name)
-		delete(a.may, v.Name)
 	}
 }
 

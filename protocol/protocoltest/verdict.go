@@ -124,7 +124,8 @@ func (l *ledger) needed(a *account, r *xds.Response, f *flight) error {
 		k, told := a.told[x.Name]
 		switch {
 		case !told || !k.is(x):
-			f.news[x.Name], f.fresh[x.Name], f.forward, reason = true, true, true, true
+			f.news[x.Name], f.fresh[x.Name], reason = true, true, true
+			f.forward = f.forward || l.lookup(a, x.Name) != nil
 		case l.again(a, x.Name):
 			f.fresh[x.Name], reason = true, true
 			if _, owed := a.owe[x.Name]; owed {
@@ -236,24 +237,30 @@ func (l *ledger) assignless(a *account) bool {
 // stuck reports whether a cluster that a response brought has no assignment
 // now, as when it left: then nothing may wait for its ACK.
 func (l *ledger) stuck(f *flight) bool {
-	return slices.ContainsFunc(f.lacks, func(e string) bool { return l.view.Table(xds.Endpoint).Lookup(e) == nil })
+	return slices.ContainsFunc(f.lacks, func(e string) bool { return !l.given(e) })
+}
+
+// given reports whether there is an assignment of the name to give.
+func (l *ledger) given(name string) bool {
+	eds := l.account(xds.Endpoint)
+	return l.view.Table(xds.Endpoint).Lookup(name) != nil || eds != nil && eds.leaving[name].res != nil
 }
 
 // hasty checks that nobody may still hold something that refers to what leaves.
 func (l *ledger) hasty(a *account, name string) error {
 	v, ok := a.leaving[name]
-	if !ok || !l.lingers(a) || v.resumed {
+	if !ok || !l.lingers(a) || v.resumed || a.told[name].res == nil {
 		return nil
 	}
 	for _, by := range a.typ.ReferredBy() {
 		b := l.account(by)
-		if b == nil {
-			continue
+		if b == nil || b.born >= v.change {
+			continue // not on the stream when it left
 		}
 		late := l.now.Sub(v.at) >= silence || l.silent(b)
 		for _, n := range slices.Sorted(maps.Keys(b.told)) {
 			last, is := b.told[n], l.lookup(b, n)
-			if is == nil && l.variant == xds.SotW && !b.world || late && !l.standing(b, n) {
+			if b.orphan[n] || is == nil && l.variant == xds.SotW && !b.world || late && !l.standing(b, n) {
 				continue // it cannot be told, or kept silent for long enough
 			}
 			for _, k := range b.held(n, last) {
@@ -314,12 +321,12 @@ func (l *ledger) named(a *account, r *xds.Response) error {
 
 // book takes a response into account.
 func (l *ledger) book(a *account, r *xds.Response, f *flight) {
-	a.answer, a.lax, a.asked = false, false, false
+	a.answer, a.lax, a.asked, a.version = false, false, false, r.Version
 	for n, k := range f.carried {
 		a.told[n] = k
 		delete(a.tied, n)
+		delete(a.orphan, n)
 		a.heard[n] = true
-		a.ever[n] = a.ever[n] || !k.absent()
 		delete(a.owe, n)
 		delete(a.may, n)
 		if k.absent() {
@@ -346,7 +353,7 @@ func (l *ledger) book(a *account, r *xds.Response, f *flight) {
 				}
 				exists := l.view.Table(xds.Endpoint).Lookup(ref.Name) != nil
 				f.stuck = f.stuck || !exists
-				if !exists && f.news[x.Name] {
+				if f.news[x.Name] && !l.given(ref.Name) && l.view.Table(xds.Cluster).Lookup(x.Name) != nil {
 					f.lacks = append(f.lacks, ref.Name)
 				}
 				l.warm[ref.Name] = true
@@ -420,7 +427,7 @@ func (l *ledger) missing(a *account, n string) string {
 		return "" // it may linger; see settled
 	case told && !k.absent():
 		return "is gone"
-	case l.variant == xds.Delta && named && (a.ever[n] || !l.now.Before(a.mutedUntil)):
+	case l.variant == xds.Delta && named && !l.now.Before(a.mutedUntil):
 		return "is owed, if only its absence"
 	}
 	return ""
@@ -439,8 +446,7 @@ func (l *ledger) tied(a *account, r *xds.Resource) bool {
 			return false
 		}
 		for _, f := range first.flights {
-			k, carried := f.carried[c]
-			if (f.fresh[c] || carried && k.absent()) && l.now.Sub(f.at) < silence && !l.stuck(f) {
+			if (f.fresh[c] || l.lookup(first, c) == nil) && l.now.Sub(f.at) < silence && !l.stuck(f) {
 				return true
 			}
 		}
@@ -462,6 +468,9 @@ func (l *ledger) settled(answered, interests bool) error {
 		}
 		if interests && (!maps.Equal(real(a.interest), real(a.names)) || a.interestStar != a.wildcard) {
 			return fmt.Errorf("%s: interested in %v (all %v), subscribed are %v (all %v)", a.typ, a.interest, a.interestStar, a.names, a.wildcard)
+		}
+		if table := l.view.Table(a.typ); a.world && a.wildcard && table.Hashed() && len(a.groups) == 0 && !l.spurned(a) && a.version != table.Version() {
+			return fmt.Errorf("%s: the client was last told version %q, the view has %q", a.typ, a.version, table.Version())
 		}
 		for _, n := range l.known(a) {
 			if l.standing(a, n) || l.tiedToRefused(a, n) || a.leaving[n].res != nil && l.spurned(a) {

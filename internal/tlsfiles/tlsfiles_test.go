@@ -137,7 +137,7 @@ func TestServes(t *testing.T) {
 
 func TestClientCertificates(t *testing.T) {
 	servers, clients, others := newAuthority(t, "servers"), newAuthority(t, "clients"), newAuthority(t, "others")
-	f := filesIn(t, t.TempDir(), servers.issue("one"), clients.pem)
+	f := filesIn(t, t.TempDir(), servers.issue("one"), clients.PEM)
 	w := newWorld(t, f)
 	refused := func(why string, client *tls.Config, want string) {
 		t.Helper()
@@ -154,13 +154,13 @@ func TestClientCertificates(t *testing.T) {
 	kept := servers.client(clients.issue("envoy"))
 	kept.ClientSessionCache = tls.NewLRUClientSessionCache(10)
 	w.serves(kept, "one")
-	write(t, f.ClientCA, others.pem)
+	write(t, f.ClientCA, others.PEM)
 	w.sleep(every)
 	w.serves(servers.client(others.issue("envoy")), "one")
 	refused("verified before", kept, "unknown authority")
 
 	// Both, while clients move from one to the other.
-	write(t, f.ClientCA, append(bytes.Clone(others.pem), clients.pem...))
+	write(t, f.ClientCA, append(bytes.Clone(others.PEM), clients.PEM...))
 	w.sleep(every)
 	w.serves(servers.client(others.issue("envoy")), "one")
 	w.serves(kept, "one")
@@ -175,11 +175,11 @@ func TestRotation(t *testing.T) {
 	w.serves(client, "one")
 
 	// The certificate comes before its key.
-	write(t, f.Cert, two.cert)
+	write(t, f.Cert, two.Cert)
 	w.sleep(every)
 	w.serves(client, "one")
 	w.logged("private key does not match public key")
-	write(t, f.Key, two.key)
+	write(t, f.Key, two.Key)
 	w.serves(client, "one") // looked less than a second ago
 	w.sleep(every)
 	w.serves(client, "two")
@@ -195,7 +195,7 @@ func TestSameTimeAndSize(t *testing.T) {
 	ca := newAuthority(t, "ca")
 	one := ca.issue("one")
 	two := ca.issue("two")
-	for len(two.cert) != len(one.cert) || len(two.key) != len(one.key) {
+	for len(two.Cert) != len(one.Cert) || len(two.Key) != len(one.Key) {
 		two = ca.issue("two")
 	}
 	f := filesIn(t, t.TempDir(), one, nil)
@@ -210,7 +210,7 @@ func TestSameTimeAndSize(t *testing.T) {
 	touch()
 	w := newWorld(t, f)
 	w.source.read = at.Add(time.Millisecond)
-	for path, b := range map[string][]byte{f.Cert: two.cert, f.Key: two.key} {
+	for path, b := range map[string][]byte{f.Cert: two.Cert, f.Key: two.Key} {
 		if err := os.WriteFile(path, b, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -232,7 +232,7 @@ func TestSymlinkSwap(t *testing.T) {
 		if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		filesIn(t, filepath.Join(dir, name), ca.issue(name), ca.pem)
+		filesIn(t, filepath.Join(dir, name), ca.issue(name), ca.PEM)
 		if err := os.Symlink(name, filepath.Join(dir, "data.new")); err != nil {
 			t.Fatal(err)
 		}
@@ -281,10 +281,10 @@ func TestRotationUnderUse(t *testing.T) {
 	}
 	for _, name := range strings.Fields("1 2 3 4 5 6 7 8 9") {
 		p := ca.issue(name)
-		write(t, f.Cert, p.cert)
+		write(t, f.Cert, p.Cert)
 		w.sleep(every)
 		shake(w.config, ca.client()) // meets half of the change, as others may
-		write(t, f.Key, p.key)
+		write(t, f.Key, p.Key)
 		w.sleep(every)
 	}
 	close(stop)
@@ -296,7 +296,7 @@ func TestRotationUnderUse(t *testing.T) {
 func TestBrokenFiles(t *testing.T) {
 	ca := newAuthority(t, "ca")
 	one := ca.issue("one")
-	f := filesIn(t, t.TempDir(), one, ca.pem)
+	f := filesIn(t, t.TempDir(), one, ca.PEM)
 	w := newWorld(t, f)
 	client := ca.client(ca.issue("envoy"))
 	check := func(log string) {
@@ -321,11 +321,11 @@ func TestBrokenFiles(t *testing.T) {
 	for range 3 {
 		check("")
 	}
-	write(t, f.Cert, one.cert)
+	write(t, f.Cert, one.Cert)
 	check(`msg="TLS files changed"`)
-	write(t, f.ClientCA, append(bytes.Clone(ca.pem), "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"...))
+	write(t, f.ClientCA, append(bytes.Clone(ca.PEM), "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"...))
 	check(f.ClientCA + ": certificate 2: x509")
-	write(t, f.ClientCA, one.key)
+	write(t, f.ClientCA, one.Key)
 	check("holds a PRIVATE KEY, not only certificates")
 	write(t, f.ClientCA, nil)
 	check("holds no certificate")
@@ -333,7 +333,7 @@ func TestBrokenFiles(t *testing.T) {
 
 func TestOpenErrors(t *testing.T) {
 	ca := newAuthority(t, "ca")
-	good := filesIn(t, t.TempDir(), ca.issue("one"), ca.pem)
+	good := filesIn(t, t.TempDir(), ca.issue("one"), ca.PEM)
 	none := filepath.Join(t.TempDir(), "none")
 	for _, c := range []struct {
 		files Files

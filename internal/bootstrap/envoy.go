@@ -1,0 +1,149 @@
+package bootstrap
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/chancery-xds/chancery/internal/listen"
+)
+
+// xds is the name of the cluster that the server is in.
+const xds = "xds"
+
+// Envoy returns Envoy's bootstrap (envoy.config.bootstrap.v3.Bootstrap) in JSON:
+// listeners and clusters come from the server, and all that they refer to. Equal
+// options give equal bytes.
+func Envoy(o Options) ([]byte, error) {
+	server, err := o.check()
+	if err != nil {
+		return nil, err
+	}
+	if o.Cluster == "" {
+		o.Cluster = DefaultCluster
+	}
+	if o.Admin == "" {
+		o.Admin = DefaultAdmin
+	}
+	admin, err := listen.Parse(o.Admin)
+	if err != nil {
+		return nil, fmt.Errorf("admin: %w", err)
+	}
+	if admin.Network == "tcp" && admin.IP() == nil {
+		return nil, fmt.Errorf("admin: %s: Envoy listens on IP addresses, such as 127.0.0.1", admin)
+	}
+	cluster, err := o.cluster(server)
+	if err != nil {
+		return nil, err
+	}
+	return encode(object{
+		{"node", object{{"id", o.Node}, {"cluster", o.Cluster}}},
+		{"static_resources", object{{"clusters", list{cluster}}}},
+		{"dynamic_resources", o.dynamic()},
+		{"admin", object{{"address", address(admin)}}},
+	}, "  ")
+}
+
+// dynamic says by what protocol resources come.
+func (o Options) dynamic() object {
+	api := "GRPC"
+	if o.Delta {
+		api = "DELTA_GRPC"
+	}
+	stream := object{
+		{"api_type", api},
+		{"transport_api_version", "V3"},
+		{"grpc_services", list{object{{"envoy_grpc", object{{"cluster_name", xds}}}}}},
+		// "Only the first request on a stream is guaranteed to carry the node
+		// identifier."
+		{"set_node_on_first_message_only", true},
+	}
+	source := object{{"resource_api_version", "V3"}, {"ads", object{}}}
+	if o.PerType {
+		source[1] = field{"api_config_source", stream}
+		return object{{"cds_config", source}, {"lds_config", source}}
+	}
+	return object{{"ads_config", stream}, {"cds_config", source}, {"lds_config", source}}
+}
+
+// cluster is the one that the server is in.
+func (o Options) cluster(server listen.Address) (object, error) {
+	tls, err := o.envoyTLS(server)
+	if err != nil {
+		return nil, err
+	}
+	c := object{{"name", xds}, {"type", "STATIC"}}
+	if server.Network == "tcp" && server.IP() == nil {
+		// With the default, localhost is ::1, where a server that listens on
+		// 127.0.0.1 is not.
+		c = object{{"name", xds}, {"type", "STRICT_DNS"}, {"dns_lookup_family", "V4_PREFERRED"}}
+	}
+	c = append(c,
+		field{"connect_timeout", "5s"},
+		field{"load_assignment", object{
+			{"cluster_name", xds},
+			{"endpoints", list{object{{"lb_endpoints", list{object{{"endpoint", object{{"address", address(server)}}}}}}}}},
+		}},
+		field{"typed_extension_protocol_options", object{{"envoy.extensions.upstreams.http.v3.HttpProtocolOptions", object{
+			{"@type", "type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions"},
+			{"explicit_http_config", object{{"http2_protocol_options", object{
+				// A server that is gone without a word is noticed.
+				{"connection_keepalive", object{{"interval", "30s"}, {"timeout", "5s"}}},
+			}}}},
+		}}}},
+	)
+	if server.Network == "tcp" {
+		c = append(c, field{"upstream_connection_options", object{
+			{"tcp_keepalive", object{{"keepalive_probes", 3}, {"keepalive_time", 30}, {"keepalive_interval", 5}}},
+		}})
+	}
+	return append(c, field{"transport_socket", tls}), nil
+}
+
+// envoyTLS is the transport socket of the cluster; nil for plain text.
+func (o Options) envoyTLS(server listen.Address) (any, error) {
+	t := o.TLS
+	if t == nil {
+		return nil, nil
+	}
+	if t.CA == "" {
+		return nil, errors.New("TLS: the CA of the server's certificate is missing: without one Envoy trusts any server")
+	}
+	name := t.ServerName
+	if name == "" {
+		name = server.Host
+	}
+	if name == "" {
+		return nil, errors.New("TLS: on a unix socket the name in the server's certificate must be said")
+	}
+	sni, kind := name, "DNS"
+	if (listen.Address{Host: name}).IP() != nil {
+		sni, kind = "", "IP_ADDRESS" // SNI has no addresses
+	}
+	common := object{{"alpn_protocols", list{"h2"}}} // gRPC servers insist
+	if t.Cert != "" {
+		common = append(common, field{"tls_certificates", list{object{
+			{"certificate_chain", object{{"filename", t.Cert}}},
+			{"private_key", object{{"filename", t.Key}}},
+		}}})
+	}
+	common = append(common, field{"validation_context", object{
+		{"trusted_ca", object{{"filename", t.CA}}},
+		{"match_typed_subject_alt_names", list{object{{"san_type", kind}, {"matcher", object{{"exact", name}}}}}},
+	}})
+	return object{
+		{"name", "envoy.transport_sockets.tls"},
+		{"typed_config", object{
+			{"@type", "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext"},
+			{"sni", sni},
+			{"common_tls_context", common},
+		}},
+	}, nil
+}
+
+// address is an envoy.config.core.v3.Address.
+func address(a listen.Address) object {
+	if a.Network == "unix" {
+		return object{{"pipe", object{{"path", a.Path}}}}
+	}
+	return object{{"socket_address", object{{"address", a.Host}, {"port_value", a.Port}}}}
+}

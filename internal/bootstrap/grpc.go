@@ -1,0 +1,45 @@
+package bootstrap
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// GRPC returns gRPC's bootstrap in JSON, for GRPC_XDS_BOOTSTRAP: gRFC A27, with
+// TLS as in A65. Equal options give equal bytes.
+func GRPC(o Options) ([]byte, error) {
+	server, err := o.check()
+	switch {
+	case err != nil:
+		return nil, err
+	case o.Delta:
+		return nil, errors.New("gRPC clients know state of the world only, not delta")
+	case o.PerType:
+		return nil, errors.New("gRPC clients know the aggregated service only, not one for each type")
+	case o.Admin != "":
+		return nil, errors.New("gRPC clients have no admin interface")
+	}
+	creds := object{{"type", "insecure"}}
+	if t := o.TLS; t != nil {
+		if server.Network == "unix" {
+			return nil, errors.New("TLS: gRPC clients expect a certificate for the host they dial, and a unix socket has none")
+		}
+		if t.ServerName != "" && !strings.EqualFold(t.ServerName, server.Host) {
+			return nil, fmt.Errorf("TLS: gRPC clients expect a certificate for the host they dial, %q, and cannot be told to expect %q", server.Host, t.ServerName)
+		}
+		creds = object{{"type", "tls"}, {"config", object{
+			{"ca_certificate_file", t.CA},
+			{"certificate_file", t.Cert},
+			{"private_key_file", t.Key},
+		}}}
+	}
+	return encode(object{
+		{"xds_servers", list{object{
+			{"server_uri", server.String()},
+			{"channel_creds", list{creds}},
+			{"server_features", list{"xds_v3"}},
+		}}},
+		{"node", object{{"id", o.Node}, {"cluster", o.Cluster}}},
+	}, "  ")
+}

@@ -226,6 +226,13 @@ func TestFetch(t *testing.T) {
 			t.Error(r)
 		}
 	})
+	t.Run("REST-6 one answer, however large", func(t *testing.T) {
+		big := strings.Repeat("x", 2<<20)
+		w.set(xds.Endpoint, res("a", big), res("b", big))
+		if r := fetch(t, xds.Endpoint, &discovery.DiscoveryRequest{ResourceNames: []string{"a", "b"}}); len(r.Resources) != 2 {
+			t.Errorf("%d resources", len(r.Resources))
+		}
+	})
 	t.Run("SAFE-1 REST-6 malformed", func(t *testing.T) {
 		err := conn.Invoke(t.Context(), "/"+xds.Route.Service+"/"+xds.Route.Fetch, raw("\x0a\xff"), &discovery.DiscoveryResponse{}, rawCodec)
 		if status.Code(err) != codes.InvalidArgument {

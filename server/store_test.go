@@ -2,7 +2,11 @@ package server
 
 import (
 	"fmt"
+	"runtime"
+	"strings"
 	"testing"
+	"testing/synctest"
+	"weak"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
@@ -30,6 +34,29 @@ func TestStore(t *testing.T) {
 			if r := c.want(); len(r.Resources) != 1 || r.Resources[0].Name != group {
 				t.Errorf("%s: got %v", group, r)
 			}
+		}
+	})
+	within(t, "an idle stream keeps no old body alive", func(t *testing.T) {
+		st := store.New(store.WithLog(1))
+		w := serveFrom(t, New(st))
+		set := func(name, body string) weak.Pointer[byte] {
+			b := []byte(body)
+			if _, err := st.Update(func(tx *store.Tx) error { tx.Set(xds.Endpoint, xds.NewResource(name, b)); return nil }); err != nil {
+				t.Fatal(err)
+			}
+			return weak.Make(&b[0])
+		}
+		old := set("other", strings.Repeat("x", 1000))
+		set("mine", "1")
+		c := w.sotw(t, w.dial(t))
+		c.send(&discovery.DiscoveryRequest{TypeUrl: xds.Endpoint.URL, ResourceNames: []string{"mine"}})
+		c.send(ack(c.want(), "mine"))
+		synctest.Wait()
+		set("other", "new") // is of no interest to the stream, which sleeps on
+		synctest.Wait()
+		runtime.GC()
+		if old.Value() != nil {
+			t.Error("the old body lives")
 		}
 	})
 	within(t, "SAFE-2 DELTA-12 one change of many", func(t *testing.T) {

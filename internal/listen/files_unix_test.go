@@ -26,7 +26,8 @@ func TestRaiseFiles(t *testing.T) {
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &after); err != nil {
 		t.Fatal(err)
 	}
-	if got.Soft != uint64(before.Max) || got.Hard != uint64(before.Max) || after.Cur != before.Max {
+	most := uint64(before.Max) //nolint:unconvert // signed elsewhere
+	if got.Soft != most || got.Hard != most || after.Cur != before.Max {
 		t.Errorf("%+v, now %+v, before %+v", got, after, before)
 	}
 }

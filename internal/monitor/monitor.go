@@ -63,7 +63,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
 		defer cancel()
 		if h.Shutdown(last) != nil {
-			h.Close()
+			_ = h.Close() // cuts off what is left
 		}
 	})
 	err := h.Serve(l)

@@ -171,7 +171,7 @@ func TestServe(t *testing.T) {
 				t.Fatal(err)
 			}
 			resp.Body.Close()
-			if resp.StatusCode != 200 {
+			if resp.StatusCode != http.StatusOK {
 				t.Errorf("%s: %s: %s", at, path, resp.Status)
 			}
 		}

@@ -279,7 +279,7 @@ func TestRotationUnderUse(t *testing.T) {
 			}
 		})
 	}
-	for _, name := range strings.Fields("1 2 3 4 5 6 7 8 9") {
+	for name := range strings.FieldsSeq("1 2 3 4 5 6 7 8 9") {
 		p := ca.issue(name)
 		write(t, f.Cert, p.Cert)
 		w.sleep(every)

@@ -58,7 +58,7 @@ func run() error {
 	mutants = slices.DeleteFunc(mutants, func(m mutant) bool {
 		return !strings.Contains(m.name+" "+m.rule, *only)
 	})
-	if out, err := exec.Command("go", tests()...).CombinedOutput(); err != nil {
+	if out, err := test(); err != nil {
 		return fmt.Errorf("the tests fail without a mutant:\n%s", out)
 	}
 	verdicts := make([]verdict, len(mutants))
@@ -91,10 +91,13 @@ func run() error {
 	return nil
 }
 
-// tests is the command line that a mutant has to survive.
-func tests(more ...string) []string {
+// test runs what a mutant has to survive.
+func test(more ...string) (output string, err error) {
 	args := append([]string{"test", "-timeout", "5m"}, more...)
-	return append(args, "./protocol/...")
+	cmd := exec.Command("go", append(args, "./protocol")...)
+	cmd.Env = append(os.Environ(), fmt.Sprint("WORLDS=", *worlds))
+	out, err := cmd.CombinedOutput()
+	return string(out), err
 }
 
 var failure = regexp.MustCompile(`(?m)^--- FAIL: (\w+)|^(panic: test timed out)|^(panic: )`)
@@ -124,11 +127,11 @@ func try(m mutant) (v verdict) {
 		v.err = err
 		return v
 	}
-	out, err := exec.Command("go", tests("-overlay", overlay)...).CombinedOutput()
+	out, err := test("-overlay", overlay)
 	if err == nil {
 		return v
 	}
-	for _, f := range failure.FindAllStringSubmatch(string(out), -1) {
+	for _, f := range failure.FindAllStringSubmatch(out, -1) {
 		name := strings.TrimPrefix(strings.TrimSuffix(f[1]+f[2]+f[3], ": "), "panic: ")
 		if !slices.Contains(v.failed, name) {
 			v.failed = append(v.failed, name)

@@ -7,17 +7,23 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// absent is what a client holds of a name that it was told does not exist.
-var absent = &xds.Stamp{}
+// What a client may have been told of a name besides a resource.
+var (
+	absent = &xds.Stamp{}          // that it does not exist; or nothing yet
+	unsure = &xds.Stamp{Name: "?"} // something that it may have applied or not
+)
+
+// real reports whether a stamp is that of a resource the server knows.
+func real(s *xds.Stamp) bool { return s.Sum != xds.Sum{} }
 
 // same reports whether two stamps say the same of a name.
-func same(a, b *xds.Stamp) bool { return a == b || a != nil && b != nil && a.Sum == b.Sum }
+func same(a, b *xds.Stamp) bool { return a == b || real(a) && a.Sum == b.Sum }
 
 // An entry is what the session knows of one name, where that is more than the
 // wildcard's base says: a subscription by name, or an exception to base.
 type entry struct {
 	name  string
-	told  *xds.Stamp // what the client was last told; absent; or nil: unknown, tell it (again)
+	told  *xds.Stamp // what the client was last told; never nil
 	named bool       // explicitly subscribed
 	sent  bool       // something was told of it, on this stream or an earlier one
 	again bool       // tell it again, changed or not
@@ -45,7 +51,7 @@ func (h *held) entry(name string) *entry {
 	return nil
 }
 
-// told returns what the client was last told of a name; nil if unknown.
+// told returns what the client was last told of a name.
 func (h *held) told(name string) *xds.Stamp {
 	if e := h.entry(name); e != nil {
 		return e.told

@@ -21,6 +21,7 @@ const silence = 15 * time.Second
 type leaver struct {
 	*xds.Resource
 	seq   uint64 // the change that dropped it
+	from  uint64 // the first change that the client may not be up to because of it
 	since time.Time
 }
 
@@ -31,21 +32,25 @@ func (s *Session) linger(u *subscription, t *xds.Table, touched []xds.Names) {
 		return
 	}
 	maps.DeleteFunc(u.leaving, func(name string, _ leaver) bool { return t.Lookup(name) != nil })
-	stay := func(name string, held bool) bool {
+	stay := func(name string, told *xds.Stamp) bool {
 		r := t.Departed(name)
-		if r == nil || !held || u.lingers(name) != nil {
+		if r == nil || !real(told) || u.lingers(name) != nil {
 			return false // too long ago, or not with the client: it leaves at once
 		}
 		if u.leaving == nil {
 			u.leaving = map[string]leaver{}
 		}
-		u.leaving[name] = leaver{r, s.seq, s.now}
+		l := leaver{r, s.seq, s.seq, s.now}
+		if told.Sum != r.Sum {
+			l.from = u.acked + 1 // it was not told the last of it
+		}
+		u.leaving[name] = l
 		return true
 	}
 	if u.wildcard {
 		var extra []entry
 		for old, is := range t.Versions().Since(u.base) {
-			if is == nil && u.entry(old.Name) == nil && stay(old.Name, true) {
+			if is == nil && u.entry(old.Name) == nil && stay(old.Name, old) {
 				extra = append(extra, entry{name: old.Name, told: old, sent: true})
 			}
 		}
@@ -55,7 +60,7 @@ func (s *Session) linger(u *subscription, t *xds.Table, touched []xds.Names) {
 		if t.Lookup(e.name) != nil {
 			e.gone = false
 		} else if !e.gone {
-			stay(e.name, e.told != nil && e.told.Sum != xds.Sum{})
+			stay(e.name, e.told)
 		}
 	}
 	if touched == nil {
@@ -142,7 +147,7 @@ func (u *subscription) refuses() bool { return u.spurned || len(u.refused) > 0 }
 // reached is the change up to which a client is that holds what u shows now.
 func (u *subscription) reached(seq uint64) uint64 {
 	for _, l := range u.leaving {
-		seq = min(seq, l.seq-1)
+		seq = min(seq, l.from-1)
 	}
 	return seq
 }

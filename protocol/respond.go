@@ -17,11 +17,11 @@ func (u *subscription) current(t *xds.Table, name string) *xds.Resource {
 	return u.lingers(name)
 }
 
-func differs(told *xds.Stamp, r *xds.Resource) bool { return told == nil || told.Sum != r.Sum }
+func differs(told *xds.Stamp, r *xds.Resource) bool { return told.Sum != r.Sum }
 
 // pending reports whether there may be something to say.
 func (u *subscription) pending(t *xds.Table) bool {
-	return u.due || u.all || len(u.dirty) > 0 || u.anew || u.wildcard && u.base != t.Versions()
+	return u.due || len(u.dirty) > 0 || u.anew || u.wildcard && u.base != t.Versions()
 }
 
 // blocked reports whether the newest response must be answered first: changes
@@ -83,28 +83,15 @@ func (s *Session) diff(u *subscription, t *xds.Table) (d diff) {
 		}
 	}
 	look := func(e *entry) {
-		r := u.current(t, e.name)
-		switch {
-		case !e.named && !u.wildcard:
-		case r != nil && (e.again || differs(e.told, r)):
-			upsert(r)
-		case r == nil && e.told != absent && s.mutes(u, e):
-			u.muted = true
-		case r == nil && e.told != absent:
+		if r, removed := s.owed(u, t, e); removed {
 			d.removed = append(d.removed, e.name)
+		} else if r != nil {
+			upsert(r)
 		}
 	}
-	if u.all {
-		for i := range u.entries {
-			look(&u.entries[i])
-		}
-	} else {
-		slices.Sort(u.dirty)
-		u.dirty = slices.Compact(u.dirty) // a name may have gone and come back
-		for _, n := range u.dirty {
-			if e := u.entry(n); e != nil {
-				look(e)
-			}
+	for _, n := range u.dirty {
+		if e := u.entry(n); e != nil {
+			look(e)
 		}
 	}
 	slices.SortFunc(d.upserts, func(a, b *xds.Resource) int { return cmp.Compare(a.Name, b.Name) })
@@ -219,13 +206,46 @@ func (s *Session) respond(u *subscription, last bool) []*xds.Response {
 	return out
 }
 
-// narrow turns "any name may differ" into the names that do.
+// owed returns what the client is to be told of an entry's name: a resource, or
+// that it is gone, or nothing.
+func (s *Session) owed(u *subscription, t *xds.Table, e *entry) (r *xds.Resource, removed bool) {
+	switch r = u.current(t, e.name); {
+	case !e.named && !u.wildcard:
+	case !e.again && u.lingers(e.name) != nil:
+		// It is about to leave: what the client has of it will do.
+	case r != nil && (e.again || differs(e.told, r)):
+		return r, false
+	case r != nil || !e.again && e.told == absent:
+	case s.mutes(u, e):
+		u.muted = true
+	default:
+		return nil, true
+	}
+	return nil, false
+}
+
+// narrow leaves dirty only the entries of which there is something to say.
 func (s *Session) narrow(u *subscription) {
-	d := s.diff(u, s.table(u.typ))
-	u.all = false
-	for n := range d.names {
+	t := s.table(u.typ)
+	look := func(e *entry) {
+		r, removed := s.owed(u, t, e)
+		if e.dirty = r != nil || removed; e.dirty {
+			u.dirty = append(u.dirty, e.name)
+		}
+	}
+	names := u.dirty
+	u.dirty = nil
+	if u.all {
+		u.all = false
+		for i := range u.entries {
+			look(&u.entries[i])
+		}
+		return
+	}
+	slices.Sort(names)
+	for _, n := range slices.Compact(names) { // a name may have gone and come back
 		if e := u.entry(n); e != nil {
-			u.mark(e)
+			look(e)
 		}
 	}
 }
@@ -249,7 +269,7 @@ func (u *subscription) tell(t *xds.Table, d *diff) (items []item) {
 	var extra []entry
 	for _, n := range d.waiting {
 		if u.entry(n) == nil {
-			extra = append(extra, entry{name: n, told: u.told(n), sent: u.base.Get(n) != nil})
+			extra = append(extra, entry{name: n, told: u.told(n), sent: u.base.Get(n) != nil, again: u.anew})
 		}
 	}
 	for _, r := range d.upserts {
@@ -270,17 +290,12 @@ func (u *subscription) tell(t *xds.Table, d *diff) (items []item) {
 		}
 	}
 	slices.SortFunc(items, func(a, b item) int { return cmp.Compare(a.name, b.name) })
-	if u.all {
-		for i := range u.entries {
-			u.entries[i].dirty = false
-		}
-	}
 	for _, n := range u.dirty {
 		if e := u.entry(n); e != nil {
 			e.dirty = false
 		}
 	}
-	u.all, u.anew, u.dirty = false, false, nil
+	u.anew, u.dirty = false, nil
 	if u.wildcard {
 		u.base = t.Versions()
 		u.insert(extra)
@@ -292,11 +307,11 @@ func (u *subscription) tell(t *xds.Table, d *diff) (items []item) {
 	}
 	if u.wildcard && len(u.entries) > 0 { // forget exceptions that are none
 		u.entries = slices.DeleteFunc(u.entries, func(e entry) bool {
-			if e.named || e.dirty || u.lingers(e.name) != nil {
+			if e.named || e.dirty || e.again || u.lingers(e.name) != nil {
 				return false
 			}
 			is := u.base.Get(e.name)
-			return e.told == absent && is == nil || e.told != nil && is != nil && e.told.Sum == is.Sum
+			return e.told == absent && is == nil || is != nil && e.told.Sum == is.Sum
 		})
 	}
 	return items

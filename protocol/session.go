@@ -243,9 +243,7 @@ func (s *Session) Responses() iter.Seq[*xds.Response] {
 			return true
 		}
 		for _, u := range s.subs {
-			if u.all && !u.due {
-				s.narrow(u)
-			}
+			s.narrow(u)
 			s.settled(u)
 		}
 		s.depart() // what nothing refers to goes with the first response

@@ -58,15 +58,16 @@ func (u *subscription) mark(e *entry) {
 	}
 }
 
-// touch makes names unknown: they are told again if they are still wanted.
+// touch notes that the client may have anything of the names: they are told
+// again if they are still wanted.
 func (u *subscription) touch(names func(func(string) bool)) {
 	var extra []entry
 	for name := range names {
 		if e := u.entry(name); e != nil {
-			e.told = nil
+			e.told = unsure
 			u.mark(e)
 		} else if u.wildcard {
-			extra = append(extra, entry{name: name, sent: true, dirty: true})
+			extra = append(extra, entry{name: name, told: unsure, sent: true, dirty: true})
 			u.dirty = append(u.dirty, name)
 		}
 	}
@@ -136,17 +137,17 @@ func (u *subscription) subscribe(names []string, t *xds.Table) {
 				u.count++
 				u.notice(e.name, true)
 			}
-			e.told = nil
+			e.again = true
 			u.mark(e)
 			continue
 		}
-		known := u.base.Get(n) != nil
+		told := u.told(n)
 		if r := t.Lookup(n); r != nil {
 			n = r.Name // the table's string is shared by all streams
 		} else {
 			n = strings.Clone(n)
 		}
-		extra = append(extra, entry{name: n, named: true, sent: known})
+		extra = append(extra, entry{name: n, told: told, named: true, sent: told != absent, again: true})
 	}
 	slices.SortFunc(extra, func(a, b entry) int { return strings.Compare(a.name, b.name) })
 	extra = slices.CompactFunc(extra, func(a, b entry) bool { return a.name == b.name })
@@ -161,7 +162,7 @@ func (u *subscription) subscribe(names []string, t *xds.Table) {
 func (u *subscription) subscribeAll() {
 	u.wildcard, u.anew, u.all, u.due, u.moved = true, true, true, true, true
 	for i := range u.entries {
-		u.entries[i].told = nil
+		u.entries[i].again = u.entries[i].again || u.entries[i].told != absent
 	}
 }
 
@@ -214,7 +215,7 @@ func (u *subscription) drop(which func(int, *entry) bool, v xds.Variant) {
 			// "The server must send a response that includes the specific
 			// resource in either the removed_resources field (if it is not
 			// included in the wildcard) or in the resources field".
-			e.told = nil
+			e.again = true
 			u.mark(e)
 		}
 	}
@@ -272,18 +273,17 @@ func (u *subscription) resume(initial []xds.Version, t *xds.Table) {
 		if !u.wildcard && (e == nil || !e.named) {
 			continue
 		}
-		told := &xds.Stamp{Name: v.Name, Version: v.Version} // some other content
+		told := unsure
 		if r := t.Lookup(v.Name); r != nil && r.Version == v.Version {
 			told = r.Stamp
 			matched++
 		}
 		switch {
 		case e != nil:
-			e.told, e.sent = told, true
+			e.told, e.sent, e.again = told, true, false
 			u.mark(e)
-		case told.Sum == xds.Sum{}:
-			name := strings.Clone(v.Name)
-			extra = append(extra, entry{name: name, told: &xds.Stamp{Name: name}, sent: true})
+		case !real(told):
+			extra = append(extra, entry{name: strings.Clone(v.Name), told: unsure, sent: true})
 		}
 	}
 	if u.wildcard {
@@ -295,7 +295,7 @@ func (u *subscription) resume(initial []xds.Version, t *xds.Table) {
 			}
 			for s := range t.Versions().All() {
 				if !stated[s.Name] && u.entry(s.Name) == nil {
-					extra = append(extra, entry{name: s.Name})
+					extra = append(extra, entry{name: s.Name, told: absent})
 				}
 			}
 		}

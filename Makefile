@@ -8,7 +8,7 @@ SHELL := /usr/bin/env bash
 
 STAGES   := build lint unit race sim fuzz e2e bench-smoke examples coverage
 MODULES  := . bench e2e examples/embedded
-WORLDS   ?= 20000
+WORLDS   ?= 50000
 FUZZTIME ?= 20s
 
 TOOL    := go tool -modfile=$(CURDIR)/tools/go.mod
@@ -41,7 +41,7 @@ race: ## Unit tests of all other packages, under the race detector
 	@packages=$$(tools/packages light); $(GOTEST) -race $$packages
 
 sim: ## The simulation of both halves of the protocol, WORLDS worlds each
-	@$(GOTEST) -run Simulation ./protocol
+	@export WORLDS=$(WORLDS); $(GOTEST) -run Simulation ./protocol
 
 fuzz: ## Each fuzz target for FUZZTIME
 	tools/fuzz $(FUZZTIME)

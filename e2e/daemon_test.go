@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -13,6 +14,12 @@ import (
 	"testing"
 	"time"
 
+	cluster "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	clusterservice "github.com/envoyproxy/go-control-plane/envoy/service/cluster/v3"
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/encoding/protojson"
 )
 
@@ -152,6 +159,42 @@ func (d *daemon) start() {
 		}
 		return err
 	})
+}
+
+// serves is a condition: a client that comes now gets exactly these clusters.
+func (d *daemon) serves(clusters ...string) func() error {
+	return func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		conn, err := grpc.NewClient(d.addr(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		stream, err := clusterservice.NewClusterDiscoveryServiceClient(conn).StreamClusters(ctx)
+		if err != nil {
+			return err
+		}
+		if err := stream.Send(&discovery.DiscoveryRequest{Node: &core.Node{Id: "probe"}}); err != nil {
+			return err
+		}
+		r, err := stream.Recv()
+		if err != nil {
+			return err
+		}
+		got := map[string]bool{}
+		for _, a := range r.GetResources() {
+			var c cluster.Cluster
+			if err := a.UnmarshalTo(&c); err != nil {
+				return err
+			}
+			got[c.GetName()] = true
+		}
+		if !sameNames(got, clusters) {
+			return fmt.Errorf("serves %v", got)
+		}
+		return nil
+	}
 }
 
 // kill ends the daemon without a chance to say goodbye.

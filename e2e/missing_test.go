@@ -31,8 +31,42 @@ func TestStuckCluster(t *testing.T) {
 		if v == sotw {
 			exactly(t, 0, "ACK of CDS, so the cluster is not stuck", s.Since(p).ACKs("CDS"))
 		}
+		s.commit("another cluster is new, and routes lead there", func(w world) {
+			w.set(edsCluster("fourth", time.Second), assignment("fourth", s.a.port), routes("ingress", "4", "fourth"))
+		})
+		eventually(t, soon, "traffic moves", s.ingress.gets(answer{"a", "4"}))
 		s.commit("the assignment is there", func(w world) { w.set(assignment("stuck", s.a.port)) })
-		eventually(t, soon, "the cluster is in force", s.envoy.hasClusters("backend", "other", "stuck"))
+		eventually(t, soon, "the cluster is in force", s.envoy.hasClusters("backend", "other", "stuck", "fourth"))
+		s.quiet()
+		l.unharmed(t)
+		exactly(t, 0, "NACK", s.Since(0).NACKs())
+	})
+}
+
+// A cluster may be stuck because it has gone: replaced before Envoy could ask for
+// its assignment.
+func TestOvertakenCluster(t *testing.T) {
+	t.Parallel()
+	each(t, "ADS-3 ADS-6 WARM-1 replaced before its assignment is asked for", func(t *testing.T, v variant) {
+		s := startSite(t, v)
+		l := loaded(t, s.ingress, nil)
+		release := s.Hold(func(r tap.Record) bool {
+			return r.Type == "EDS" && slices.Contains(slices.Concat(r.Names, r.Subscribe), "second")
+		})
+		replace := func(old, next string) tap.Point {
+			return s.commit(next+" takes the place of "+old, func(w world) {
+				w.drop(edsCluster(old, 0), assignment(old))
+				w.set(edsCluster(next, time.Second), assignment(next, s.b.port), routes("ingress", next, next))
+			})
+		}
+		p := replace("backend", "second")
+		s.sees(p, soon, "the second cluster", func(rs tap.Records) bool { return len(rs.Responses("CDS")) > 0 })
+		replace("second", "third")
+		eventually(t, soon, "the daemon has read the files", s.daemon.serves("third", "other"))
+		s.Mark("the request for the second one's assignment arrives")
+		release()
+		eventually(t, soon, "traffic moves", s.ingress.gets(answer{"b", "third"}))
+		eventually(t, soon, "the old clusters go", s.envoy.hasClusters("third", "other"))
 		s.quiet()
 		l.unharmed(t)
 		exactly(t, 0, "NACK", s.Since(0).NACKs())

@@ -74,9 +74,7 @@ func TestRefusedCluster(t *testing.T) {
 		s.Mark("connection cut")
 		s.Cut()
 		s.revertCluster()
-		// A second client is told when the daemon has read the files.
-		other := startEnvoy(t, "another", delta, s.daemon.port)
-		eventually(t, 10*time.Second, "the daemon has read the files", other.hasClusters("backend", "other"))
+		eventually(t, 2*soon, "the daemon has read the files", s.daemon.serves("backend", "other"))
 		p := s.Mark("connection restored")
 		s.Restore()
 		s.sees(p, 30*time.Second, "Envoy is back", func(rs tap.Records) bool { return len(rs.Requests("CDS")) > 0 })

@@ -3,6 +3,7 @@ package tap
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -121,22 +122,24 @@ func (rs Records) of(kind Kind, types []string) Records {
 	})
 }
 
-// Quiet reports whether every response was answered.
+// Quiet reports whether the newest response of each type on each stream was
+// answered, if the stream still stands. A client need not answer the older ones:
+// Envoy answers the last of several that came while it was warming.
 func (rs Records) Quiet() bool {
-	open := map[string]bool{}
+	type key struct {
+		stream int
+		typ    string
+	}
+	open := map[key]string{} // nonce
 	for _, r := range rs {
-		key := fmt.Sprint(r.Stream, " ", r.Type, " ", r.Nonce)
+		k := key{r.Stream, r.Type}
 		switch {
 		case r.Kind == Response:
-			open[key] = true
-		case r.Kind == Request && r.Nonce != "":
-			delete(open, key)
+			open[k] = r.Nonce
+		case r.Kind == Request && r.Nonce != "" && open[k] == r.Nonce:
+			delete(open, k)
 		case r.Kind == Close:
-			for k := range open {
-				if strings.HasPrefix(k, fmt.Sprint(r.Stream, " ")) {
-					delete(open, k)
-				}
-			}
+			maps.DeleteFunc(open, func(k key, _ string) bool { return k.stream == r.Stream })
 		}
 	}
 	return len(open) == 0

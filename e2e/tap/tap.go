@@ -27,6 +27,15 @@ type Tap struct {
 	listener *gate
 	server   *grpc.Server
 	conn     *grpc.ClientConn
+
+	mu    sync.Mutex
+	holds []hold
+}
+
+// A hold keeps requests that match from the server until it is released.
+type hold struct {
+	match    func(Record) bool
+	released chan struct{}
 }
 
 // New starts a tap on a free port of the loopback in front of the server at
@@ -63,6 +72,30 @@ func (t *Tap) Cut() { t.listener.shut(true) }
 
 // Restore lets clients connect again.
 func (t *Tap) Restore() { t.listener.shut(false) }
+
+// Hold keeps requests that match, and what follows on their streams, from the
+// server until release is called. They are written down when they are passed on.
+func (t *Tap) Hold(match func(Record) bool) (release func()) {
+	h := hold{match, make(chan struct{})}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.holds = append(t.holds, h)
+	return sync.OnceFunc(func() { close(h.released) })
+}
+
+func (t *Tap) wait(ctx context.Context, r Record) {
+	t.mu.Lock()
+	holds := t.holds
+	t.mu.Unlock()
+	for _, h := range holds {
+		if h.match(r) {
+			select {
+			case <-h.released:
+			case <-ctx.Done():
+			}
+		}
+	}
+}
 
 // Close ends the tap.
 func (t *Tap) Close() {
@@ -107,6 +140,7 @@ func (t *Tap) pass(id int, method string, client grpc.ServerStream) error {
 			}
 			r := decode(method, Request, f)
 			r.Stream = id
+			t.wait(ctx, r)
 			t.add(r)
 			if server.SendMsg(&f) != nil {
 				return // the other loop learns why

@@ -119,6 +119,24 @@ func TestTap(t *testing.T) {
 	}
 }
 
+func TestHold(t *testing.T) {
+	tp := &Tap{}
+	release := tp.Hold(func(r Record) bool { return r.Type == "EDS" })
+	tp.wait(t.Context(), Record{Type: "CDS"})
+	done, cancel := context.WithCancel(t.Context())
+	cancel()
+	tp.wait(done, Record{Type: "EDS"}) // the stream is gone
+	passed := make(chan struct{})
+	go func() { tp.wait(t.Context(), Record{Type: "EDS"}); close(passed) }()
+	select {
+	case <-passed:
+		t.Error("passed while held")
+	case <-time.After(20 * time.Millisecond):
+	}
+	release()
+	<-passed
+}
+
 func TestViolations(t *testing.T) {
 	resp := func(nonce string, names ...string) Record {
 		r := Record{Stream: 1, Kind: Response, Type: "CDS", Nonce: nonce}
@@ -156,6 +174,7 @@ func TestViolations(t *testing.T) {
 
 func TestQuiet(t *testing.T) {
 	sent := Record{Stream: 1, Kind: Response, Type: "CDS", Nonce: "1"}
+	again := Record{Stream: 1, Kind: Response, Type: "CDS", Nonce: "2"}
 	for _, tt := range []struct {
 		name string
 		rs   Records
@@ -164,6 +183,8 @@ func TestQuiet(t *testing.T) {
 		{"nothing", nil, true},
 		{"unanswered", Records{sent}, false},
 		{"answered", Records{sent, {Stream: 1, Kind: Request, Type: "CDS", Nonce: "1"}}, true},
+		{"the older answered", Records{sent, again, {Stream: 1, Kind: Request, Type: "CDS", Nonce: "1"}}, false},
+		{"the newer answered", Records{sent, again, {Stream: 1, Kind: Request, Type: "CDS", Nonce: "2"}}, true},
 		{"answered elsewhere", Records{sent, {Stream: 2, Kind: Request, Type: "CDS", Nonce: "1"}}, false},
 		{"another type", Records{sent, {Stream: 1, Kind: Request, Type: "EDS", Nonce: "1"}}, false},
 		{"stream gone", Records{sent, {Stream: 1, Kind: Close}}, true},

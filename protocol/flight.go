@@ -192,6 +192,9 @@ func (u *subscription) settle(s *Session, req xds.Request) {
 		u.flights[i].passed = true
 	}
 	u.open = u.open && !newest
+	if !u.open && !u.wildcard {
+		u.base = nil
+	}
 	u.flights = slices.Delete(u.flights, at, at+1)
 }
 
@@ -201,7 +204,7 @@ func (u *subscription) refuse(v xds.Variant, g group, newest bool) {
 		u.spurned = u.spurned || newest // the world is one group
 		return
 	}
-	if !newest && u.surpassed(&g) {
+	if u.surpassed(&g) {
 		// One of the names was told anew already. The others, which the client
 		// may not have applied, would otherwise stay refused with it.
 		u.touch(func(yield func(string) bool) {

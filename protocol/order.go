@@ -25,7 +25,7 @@ func (s *Session) ordered(u *subscription) bool {
 // the clusters it refers to.
 func (s *Session) waits(u *subscription, r *xds.Resource) bool {
 	first := s.sub(u.typ.After)
-	if s.overdue(u, first) {
+	if s.overdue(u, first, r.Name) {
 		return false
 	}
 	t := s.table(first.typ)
@@ -46,10 +46,34 @@ func (u *subscription) stuck() bool {
 	return slices.ContainsFunc(u.flights, func(f flight) bool { return f.stuck && !f.passed })
 }
 
-// overdue reports whether something of u has waited long enough for a client
-// that does not answer first.
-func (s *Session) overdue(u, first *subscription) bool {
-	return !u.waiting.IsZero() && first.open && !s.now.Before(first.until(u.waiting))
+// overdue reports whether a name of u has waited long enough for a client that
+// does not answer first.
+func (s *Session) overdue(u, first *subscription, name string) bool {
+	since, ok := u.waiting[name]
+	return ok && first.open && !s.now.Before(first.until(since))
+}
+
+// wait notes which names of u wait, and since when.
+func (s *Session) wait(u *subscription, names []string) {
+	was := u.waiting
+	u.waiting = nil
+	for _, n := range names {
+		if u.waiting == nil {
+			u.waiting = map[string]time.Time{}
+		}
+		since, ok := was[n]
+		if !ok {
+			since = s.now
+		}
+		u.waiting[n] = since
+	}
+	if first := s.sub(u.typ.After); first != nil {
+		for n := range was {
+			if _, still := u.waiting[n]; !still && !s.now.Before(first.until(was[n])) && first.open {
+				s.event(Event{Kind: Waived, Type: u.typ, Name: n})
+			}
+		}
+	}
 }
 
 // unanswered reports whether the client has yet to be told of name, or to

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"slices"
 	"strconv"
-	"time"
 
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -130,15 +129,7 @@ func (s *Session) respond(u *subscription, last bool) []*xds.Response {
 		d = s.diff(u, t)
 	}
 	world := s.variant == xds.SotW && u.typ.FullState
-	switch {
-	case len(d.waiting) == 0 && !u.waiting.IsZero():
-		if first := s.sub(u.typ.After); first != nil && s.overdue(u, first) {
-			s.event(Event{Kind: Waived, Type: u.typ})
-		}
-		u.waiting = time.Time{}
-	case len(d.waiting) > 0 && u.waiting.IsZero():
-		u.waiting = s.now
-	}
+	s.wait(u, d.waiting)
 	if len(d.waiting) > 0 && (world || u.due) {
 		return nil // a world is told whole, or not yet
 	}
@@ -211,7 +202,7 @@ func (s *Session) respond(u *subscription, last bool) []*xds.Response {
 func (s *Session) owed(u *subscription, t *xds.Table, e *entry) (r *xds.Resource, removed bool) {
 	switch r = u.current(t, e.name); {
 	case !e.named && !u.wildcard:
-	case !e.again && u.lingers(e.name) != nil:
+	case r != nil && u.lingers(e.name) == r && (!e.again || real(e.told) && differs(e.told, r)):
 		// It is about to leave: what the client has of it will do.
 	case r != nil && (e.again || differs(e.told, r)):
 		return r, false
@@ -256,7 +247,7 @@ func (s *Session) settled(u *subscription) bool {
 	if u.pending(s.table(u.typ)) {
 		return false
 	}
-	u.waiting = time.Time{}
+	u.waiting = nil
 	if !u.open && !u.refuses() {
 		u.acked = max(u.acked, u.reached(s.seq))
 	}

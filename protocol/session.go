@@ -206,10 +206,10 @@ func (s *Session) Deadline() (next time.Time) {
 		if u.stalled && u.open {
 			at(u.flights[len(u.flights)-1].sent.Add(patience))
 		}
-		if !u.waiting.IsZero() {
+		for _, since := range u.waiting {
 			if first := s.sub(u.typ.After); first != nil {
 				if first.open {
-					at(first.until(u.waiting))
+					at(first.until(since))
 				}
 				for i := range first.flights {
 					at(first.flights[i].sent.Add(silence))

@@ -33,9 +33,9 @@ type subscription struct {
 	acked   uint64            // the client is known to be up to this change
 	leaving map[string]leaver // gone from the view, still shown; each has an entry
 
-	stalled   bool      // something is to be said, but the newest response is unanswered
-	waiting   time.Time // since when something waits for another type; zero: nothing does
-	muted     bool      // an absence is kept back until muteUntil
+	stalled   bool                 // something is to be said, but the newest response is unanswered
+	waiting   map[string]time.Time // since when a name waits for another type
+	muted     bool                 // an absence is kept back until muteUntil
 	muteUntil time.Time
 
 	moved          bool // the subscription changed since Interests was called
@@ -167,7 +167,10 @@ func (u *subscription) subscribeAll() {
 }
 
 func (u *subscription) unsubscribeAll() {
-	u.wildcard, u.implicit, u.base, u.anew, u.due, u.moved = false, false, nil, false, false, true
+	u.wildcard, u.implicit, u.anew, u.due, u.moved = false, false, false, false, true
+	if !u.open {
+		u.base = nil // else the client may come to hold what is on its way
+	}
 	u.entries = slices.DeleteFunc(u.entries, func(e entry) bool { return !e.named })
 	u.forgetLeaving()
 	u.abandon()

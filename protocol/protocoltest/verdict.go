@@ -144,6 +144,8 @@ func (l *ledger) needed(a *account, r *xds.Response, f *flight) error {
 			return fmt.Errorf("DELTA-7: %s was never told, and this client must not hear that it is gone", n)
 		case told && !k.absent() || l.again(a, n):
 			reason = true
+		case !told && a.heard[n]:
+			reason = true // it was dropped while something of it was under way
 		default:
 			return fmt.Errorf("DELTA-8: removes %s, which the client does not have and did not ask for", n)
 		}
@@ -505,7 +507,7 @@ func real(names map[string]bool) map[string]bool {
 func (l *ledger) spurned(a *account) bool {
 	return slices.ContainsFunc(a.typ.ReferredBy(), func(t *xds.Type) bool {
 		by := l.account(t)
-		return by != nil && len(by.groups) > 0
+		return by != nil && (by.nacked || len(by.groups) > 0)
 	})
 }
 

@@ -172,30 +172,6 @@ func (e *envoy) live() error {
 	return err
 }
 
-// stat returns a counter or gauge.
-func (e *envoy) stat(name string) int {
-	e.t.Helper()
-	b, err := e.get("/stats?format=json&filter=^" + strings.ReplaceAll(name, ".", `\.`) + "$")
-	if err != nil {
-		e.t.Fatal(err)
-	}
-	var out struct {
-		Stats []struct {
-			Name  string
-			Value int
-		}
-	}
-	if err := json.Unmarshal(b, &out); err != nil {
-		e.t.Fatal(err)
-	}
-	for _, s := range out.Stats {
-		if s.Name == name {
-			return s.Value
-		}
-	}
-	return 0
-}
-
 // dump returns one part of /config_dump, as JSON.
 func (e *envoy) dump(resource string, into any) error {
 	b, err := e.get("/config_dump?resource=" + resource)

@@ -77,6 +77,7 @@ type account struct {
 	flights []*flight // unanswered, oldest first
 	newest  *flight   // the last one, answered or not
 	groups  []*group
+	nacked  bool // the client refused a response and has accepted none since
 
 	leaving map[string]leaver // the view had it and may still be shown it
 	world   bool              // SotW, full state: each response is everything
@@ -459,6 +460,7 @@ func (l *ledger) settle(a *account, req xds.Request, stale bool) *flight {
 	}
 	f := a.flights[i]
 	f.done, a.quiet = true, l.now
+	a.nacked = req.Error != nil || a.nacked && f != a.newest
 	// The parts of a split response are one flight, settled by all.
 	if !slices.ContainsFunc(a.flights, func(o *flight) bool { return o.drain == f.drain && !o.done }) {
 		a.flights = slices.DeleteFunc(a.flights, func(o *flight) bool { return o.drain == f.drain })

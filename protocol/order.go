@@ -25,15 +25,19 @@ func (s *Session) ordered(u *subscription) bool {
 // the clusters it refers to.
 func (s *Session) waits(u *subscription, r *xds.Resource) bool {
 	first := s.sub(u.typ.After)
-	if s.overdue(u, first, r.Name) {
-		return false
-	}
 	t := s.table(first.typ)
+	overdue := s.overdue(u, first, r.Name)
 	if r.Refs == nil {
-		return first.pending(t) || first.open && !first.stuck() && s.fresh(&first.flights[len(first.flights)-1])
+		return !overdue && (first.pending(t) || first.open && !first.stuck() && s.fresh(&first.flights[len(first.flights)-1]))
 	}
 	for _, ref := range r.Refs {
-		if ref.Type.Is(first.typ) && first.covers(ref.Name) && s.unanswered(first, t, ref.Name) {
+		if !ref.Type.Is(first.typ) || !first.covers(ref.Name) {
+			continue
+		}
+		if c := first.current(t, ref.Name); c != nil && !real(first.told(ref.Name)) {
+			return true // it leaves within the patience of its type
+		}
+		if !overdue && s.unanswered(first, t, ref.Name) {
 			return true
 		}
 	}

@@ -409,12 +409,12 @@ func (l *ledger) waiting() string {
 
 // missing says what is still to be said of a name, or "".
 func (l *ledger) missing(a *account, n string) string {
-	if !a.covers(n) || n == "" || l.standing(a, n) {
+	named, owed := a.owe[n]
+	if !a.covers(n) || n == "" || !owed && l.standing(a, n) {
 		return ""
 	}
 	is := l.lookup(a, n)
 	k, told := a.told[n]
-	named, owed := a.owe[n]
 	again := owed || slices.ContainsFunc(a.groups, func(g *group) bool { return g.rest[n] && !l.unmoved(a, g) })
 	switch {
 	case is != nil && (!told || !k.is(is)):
@@ -502,12 +502,12 @@ func real(names map[string]bool) map[string]bool {
 	return out
 }
 
-// spurned reports whether a type that may refer to the account's was refused:
-// "a NACK holds it until a later ACK".
+// spurned reports whether a type that may refer to the account's was refused,
+// "a NACK holds it until a later ACK", or is held so itself.
 func (l *ledger) spurned(a *account) bool {
 	return slices.ContainsFunc(a.typ.ReferredBy(), func(t *xds.Type) bool {
 		by := l.account(t)
-		return by != nil && (by.nacked || len(by.groups) > 0)
+		return by != nil && (by.nacked || len(by.groups) > 0 || len(by.leaving) > 0 && l.spurned(by))
 	})
 }
 

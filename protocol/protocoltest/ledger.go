@@ -140,7 +140,8 @@ type leaver struct {
 	change int
 	last   []*xds.Resource // other contents it may be shown with
 
-	resumed bool // the client brought it along: it may leave at once
+	resumed  bool             // the client brought it along: it may leave at once
+	dangling map[xds.Sum]bool // what referred to it even in the view that lost it
 }
 
 func newLedger(v xds.Variant, only *xds.Type, agent string, view xds.View, now time.Time, refused func(*xds.Type) bool) *ledger {
@@ -197,7 +198,7 @@ func (l *ledger) change(view xds.View) {
 		is := view.Table(a.typ)
 		for r := range old.Table(a.typ).All() {
 			if is.Lookup(r.Name) == nil && l.lingers(a) {
-				a.leaving[r.Name] = leaver{res: r, at: l.now, change: l.changes}
+				a.leaving[r.Name] = leaver{res: r, at: l.now, change: l.changes, dangling: l.dangling(a.typ, r.Name)}
 			}
 		}
 		for n := range a.leaving {
@@ -230,6 +231,19 @@ func (l *ledger) change(view xds.View) {
 			}
 		}
 	}
+}
+
+// dangling lists what refers to a resource that the view does not have.
+func (l *ledger) dangling(t *xds.Type, name string) map[xds.Sum]bool {
+	out := map[xds.Sum]bool{}
+	for _, by := range t.ReferredBy() {
+		for r := range l.view.Table(by).All() {
+			if slices.ContainsFunc(r.Refs, func(ref xds.Ref) bool { return ref.Type.Is(t) && ref.Name == name }) {
+				out[r.Sum] = true
+			}
+		}
+	}
+	return out
 }
 
 func same(a, b *xds.Resource) bool { return a == b || a != nil && b != nil && a.Sum == b.Sum }

@@ -266,7 +266,7 @@ func (l *ledger) hasty(a *account, name string) error {
 				continue // it cannot be told, or kept silent for long enough
 			}
 			for _, k := range b.held(n, last) {
-				if k.res == nil || k.is(is) {
+				if k.res == nil || k.is(is) || v.dangling[k.res.Sum] {
 					continue
 				}
 				for _, ref := range k.res.Refs {

@@ -168,11 +168,21 @@ func TestGRPC(t *testing.T) {
 		old, from := "greeter", s.b
 		for i := range 10 {
 			next := fmt.Sprint("greeter-", i)
-			s.commit(next+" takes the place of "+old, func(w world) {
+			p := s.commit(next+" takes the place of "+old, func(w world) {
 				w.drop(edsCluster(old, 0), assignment(old))
 				w.set(edsCluster(next, time.Second), assignment(next, from.port), routes("greeter_route", next, next))
 			})
 			eventually(t, soon, "traffic moves", s.call.gets(answer{from.name, ""}))
+			// The client ACKs its routes, then asks for the cluster they lead
+			// to, and stays with the old one until it has the new.
+			for _, r := range s.Since(p).Responses("CDS") {
+				if r.Has(next) {
+					break
+				}
+				if !r.Has(old) {
+					t.Errorf("%s is withdrawn before the client has %s:\n%v", old, next, r)
+				}
+			}
 			old = next
 			if from == s.a {
 				from = s.b

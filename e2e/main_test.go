@@ -23,7 +23,7 @@ func run(m *testing.M) int {
 	flag.Parse()
 	// Tests mostly wait, so more of them than processors run at a time.
 	if !isSet("test.parallel") {
-		flag.Set("test.parallel", "6")
+		flag.Set("test.parallel", "4")
 	}
 	if binary = os.Getenv("E2E_SERVER"); binary != "" {
 		return m.Run()

@@ -23,7 +23,7 @@ const (
 	maxGroups = 16
 )
 
-// An item is what a response said of one name: its stamp, or absent.
+// An item is what a response said of one name: its stamp, absent, or nothing.
 type item struct {
 	name  string
 	stamp *xds.Stamp
@@ -57,7 +57,7 @@ func (c *cargo) carries(name string) *xds.Stamp {
 // all yields every name of the cargo with its stamp or absent.
 func (c *cargo) all(yield func(string, *xds.Stamp) bool) {
 	for _, it := range c.items {
-		if !yield(it.name, it.stamp) {
+		if it.stamp != nil && !yield(it.name, it.stamp) {
 			return
 		}
 	}

@@ -28,7 +28,7 @@ type entry struct {
 	sent  bool       // something was told of it, on this stream or an earlier one
 	again bool       // tell it again, changed or not
 	dirty bool       // told may differ from the view; the name is listed in subscription.dirty
-	gone  bool       // it has lingered: its removal is due, though not told yet
+	gone  bool       // the view has lost it for good: it does not linger, or no more
 }
 
 // held is what a client was told of one type: for a wildcard, the table it was

@@ -34,7 +34,7 @@ func (s *Session) linger(u *subscription, t *xds.Table, touched []xds.Names) {
 	maps.DeleteFunc(u.leaving, func(name string, _ leaver) bool { return t.Lookup(name) != nil })
 	stay := func(name string, told *xds.Stamp) bool {
 		r := t.Departed(name)
-		if r == nil || !real(told) || u.lingers(name) != nil {
+		if r == nil || !real(told) {
 			return false // too long ago, or not with the client: it leaves at once
 		}
 		if u.leaving == nil {
@@ -59,8 +59,8 @@ func (s *Session) linger(u *subscription, t *xds.Table, touched []xds.Names) {
 	look := func(e *entry) {
 		if t.Lookup(e.name) != nil {
 			e.gone = false
-		} else if !e.gone {
-			stay(e.name, e.told)
+		} else if !e.gone && u.lingers(e.name) == nil {
+			e.gone = !stay(e.name, e.told)
 		}
 	}
 	if touched == nil {

@@ -34,7 +34,7 @@ func (s *Session) waits(u *subscription, r *xds.Resource) bool {
 		if !ref.Type.Is(first.typ) || !first.covers(ref.Name) {
 			continue
 		}
-		if c := first.current(t, ref.Name); c != nil && !real(first.told(ref.Name)) {
+		if t.Lookup(ref.Name) != nil && first.told(ref.Name) == absent {
 			return true // it leaves within the patience of its type
 		}
 		if !overdue && s.unanswered(first, t, ref.Name) {
@@ -83,7 +83,7 @@ func (s *Session) wait(u *subscription, names []string) {
 // unanswered reports whether the client has yet to be told of name, or to
 // answer for it.
 func (s *Session) unanswered(u *subscription, t *xds.Table, name string) bool {
-	if r := u.current(t, name); r != nil && differs(u.told(name), r) {
+	if r := t.Lookup(name); r != nil && differs(u.told(name), r) {
 		return true
 	}
 	if u.stuck() {
@@ -104,9 +104,16 @@ func (s *Session) fresh(f *flight) bool { return !f.passed && s.now.Before(f.sen
 // sent, changed or not: "Warming of Cluster is completed only when a new
 // ClusterLoadAssignment response is supplied by management server even if
 // there is no change in endpoints." It reports whether one does not exist.
-func (s *Session) warm(clusters []*xds.Resource) (stuck bool) {
-	if s.only != nil {
+func (s *Session) warm(u *subscription, clusters []*xds.Resource, world bool) (stuck bool) {
+	if s.only != nil || !u.typ.Is(xds.Cluster) {
 		return false
+	}
+	if world {
+		for name, l := range u.leaving {
+			if differs(u.told(name), l.Resource) {
+				clusters = append(slices.Clip(clusters), l.Resource)
+			}
+		}
 	}
 	eds, t, current := s.sub(xds.Endpoint), s.table(xds.Endpoint), s.table(xds.Cluster)
 	for _, c := range clusters {

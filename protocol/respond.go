@@ -130,8 +130,8 @@ func (s *Session) respond(u *subscription, last bool) []*xds.Response {
 	}
 	world := s.variant == xds.SotW && u.typ.FullState
 	s.wait(u, d.waiting)
-	if len(d.waiting) > 0 && (world || u.due) {
-		return nil // a world is told whole, or not yet
+	if len(d.waiting) > 0 && (world || len(d.upserts)+len(d.removed) == 0) {
+		return nil // a world is told whole, or not yet; an empty one would mislead
 	}
 	send := u.due || len(d.upserts) > 0
 	if s.variant == xds.Delta || world { // else "the API provides no mechanism" for it
@@ -150,7 +150,7 @@ func (s *Session) respond(u *subscription, last bool) []*xds.Response {
 		s.settled(u)
 		return nil
 	}
-	f := flight{version: t.VersionWith(u.leavingStamps()), sent: s.now, stuck: u.typ.Is(xds.Cluster) && s.warm(d.upserts)}
+	f := flight{version: t.VersionWith(u.leavingStamps()), sent: s.now, stuck: s.warm(u, d.upserts, world)}
 	f.items = u.tell(t, &d)
 	if f.seq = u.reached(s.seq); len(d.waiting) > 0 {
 		f.seq = u.acked
@@ -163,7 +163,7 @@ func (s *Session) respond(u *subscription, last bool) []*xds.Response {
 	case world:
 		changes = u.world(t)
 		for name, l := range u.leaving {
-			u.entry(name).told = l.Stamp
+			u.entry(name).told = l.Stamp // the last it was, news or not
 		}
 	case s.variant == xds.SotW:
 		changes = &xds.Changes{Upserts: d.upserts}
@@ -280,7 +280,8 @@ func (u *subscription) tell(t *xds.Table, d *diff) (items []item) {
 			items = append(items, item{n, absent})
 		}
 	}
-	slices.SortFunc(items, func(a, b item) int { return cmp.Compare(a.name, b.name) })
+	byName := func(a, b item) int { return cmp.Compare(a.name, b.name) }
+	slices.SortFunc(items, byName)
 	for _, n := range u.dirty {
 		if e := u.entry(n); e != nil {
 			e.dirty = false
@@ -295,6 +296,15 @@ func (u *subscription) tell(t *xds.Table, d *diff) (items []item) {
 		if e := u.entry(n); e != nil {
 			u.mark(e)
 		}
+	}
+	if u.wildcard { // of what else has an entry nothing was said
+		said := items
+		for i := range u.entries {
+			if _, ok := slices.BinarySearchFunc(said, item{name: u.entries[i].name}, byName); !ok {
+				items = append(items, item{name: u.entries[i].name})
+			}
+		}
+		slices.SortFunc(items, byName)
 	}
 	if u.wildcard && len(u.entries) > 0 { // forget exceptions that are none
 		u.entries = slices.DeleteFunc(u.entries, func(e entry) bool {

@@ -141,7 +141,10 @@ func (u *subscription) subscribe(names []string, t *xds.Table) {
 			u.mark(e)
 			continue
 		}
-		told := u.told(n)
+		told := absent
+		if u.wildcard {
+			told = u.told(n)
+		}
 		if r := t.Lookup(n); r != nil {
 			n = r.Name // the table's string is shared by all streams
 		} else {

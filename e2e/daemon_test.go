@@ -227,11 +227,10 @@ func (d *daemon) stop() {
 			}
 		}
 	}
-	log := tail(d.log, 60)
-	if bytes.Contains(log, []byte("DATA RACE")) {
-		d.t.Error("a data race in the daemon")
+	if log, err := os.ReadFile(d.log); err != nil || bytes.Contains(log, []byte("DATA RACE")) {
+		d.t.Error("a data race in the daemon", err)
 	}
 	if d.t.Failed() {
-		d.t.Logf("the daemon's log:\n%s", log)
+		d.t.Logf("the daemon's log:\n%s", tail(d.log, 60))
 	}
 }

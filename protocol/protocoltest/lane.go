@@ -1,0 +1,228 @@
+package protocoltest
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/chancery-xds/chancery/protocol"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// A lane is one stream after the other between a client and its sessions.
+type lane struct {
+	*world
+	id      int
+	only    *xds.Type
+	client  client
+	session Session
+	ledger  *ledger
+	up      []xds.Request
+	down    []*xds.Response
+	pending []xds.Names // touched and not yet told to the session
+	behind  bool        // the view has moved on
+	mute    bool        // the client says nothing any more, or not yet
+	forever bool        // it never will
+	release bool        // the session lets go of its view when idle
+	refused map[string]bool
+	limit   int
+	rejoins bool // it is not the first stream, and not all was told and answered yet
+}
+
+func (n *lane) connect() {
+	n.rejoins = n.session != nil
+	n.up, n.down, n.pending, n.behind = nil, nil, nil, false
+	refused := map[string]bool{}
+	for url := range n.refused {
+		refused[url] = true
+	}
+	before := func(t *xds.Type) bool { return refused[t.URL] }
+	n.session = n.open(n.cfg.Variant, n.only, n.content.view, protocol.Options{Refused: before, MaxResponse: n.limit})
+	n.ledger = newLedger(n.cfg.Variant, n.only, "", n.content.view, n.now, before)
+	n.session.Advance(n.now)
+	n.client.connected()
+	if n.story != nil {
+		n.logf("%d connects", n.id)
+	}
+}
+
+// tell tells the session of a new view.
+func (n *lane) tell() {
+	if !n.behind && !n.release {
+		return
+	}
+	n.ledger.change(n.content.view)
+	n.session.Advance(n.now)
+	var touched []xds.Names
+	if n.hints {
+		touched = n.hint()
+	}
+	n.session.Change(n.content.view, touched)
+	if n.story != nil && n.behind {
+		n.logf("%d sees the view", n.id)
+	}
+	n.pending, n.behind = nil, false
+	if n.eager {
+		n.respond()
+	}
+}
+
+// hint is what may have changed, in one step or several, and at times more.
+func (n *lane) hint() []xds.Names {
+	touched := slices.Clone(n.pending)
+	if touched == nil {
+		touched = []xds.Names{}
+	}
+	if n.noise.IntN(4) == 0 {
+		k := kinds[n.noise.IntN(len(kinds))]
+		touched = append(touched, xds.Names{k.url: {k.names[n.noise.IntN(len(k.names))]}})
+	}
+	return touched
+}
+
+// wake gives a session that let go of its view the newest, as it must have
+// before any other input.
+func (n *lane) wake() {
+	n.session.Advance(n.now)
+	if !n.release {
+		return
+	}
+	eager := n.eager
+	n.world.eager = false
+	n.tell()
+	n.world.eager = eager
+}
+
+// request lets the client say what it has to say.
+func (n *lane) request() (progress bool) {
+	if n.mute {
+		return false
+	}
+	for _, r := range n.client.requests() {
+		if n.story != nil {
+			n.logf("%d > %s", n.id, describeRequest(r))
+		}
+		n.up, progress = append(n.up, r), true
+	}
+	return progress
+}
+
+// deliverUp gives the oldest request on its way to the session.
+func (n *lane) deliverUp() bool {
+	if len(n.up) == 0 {
+		return false
+	}
+	req := n.up[0]
+	n.up = n.up[1:]
+	n.wake()
+	if n.story != nil {
+		n.logf("%d arrives: %s", n.id, describeRequest(req))
+	}
+	t := req.Type
+	if t == nil {
+		t = n.only
+	}
+	err := n.session.Receive(req)
+	if t == nil || n.only != nil && !t.Is(n.only) {
+		if err == nil {
+			n.fail(errors.New("TYP-5: a request of no type, or of one that does not belong here, is accepted"))
+		}
+		n.connect()
+		return true
+	}
+	if err != nil {
+		n.fail(fmt.Errorf("receive: %w", err))
+	}
+	settled := protocol.Stale
+	for e := range n.session.Events() {
+		if (e.Kind == protocol.Acked || e.Kind == protocol.Nacked) && e.Nonce == req.Nonce && e.Type.Is(t) && e.Error == req.Error {
+			settled = e.Kind
+		}
+	}
+	n.heard(t, req, settled, n.ledger.receive(req, settled == protocol.Stale))
+	if s, ok := n.session.(idler); ok {
+		for i := range s.Interests() {
+			n.ledger.interests(i)
+		}
+	}
+	if n.eager {
+		n.respond()
+	}
+	return true
+}
+
+// heard checks what the session made of a request that answers a response (nil:
+// none), and remembers refusals beyond the stream.
+func (n *lane) heard(t *xds.Type, req xds.Request, settled protocol.EventKind, answered *flight) {
+	want := protocol.Acked
+	switch {
+	case answered == nil:
+		want = protocol.Stale
+	case req.Error != nil:
+		want = protocol.Nacked
+		n.refused[t.URL] = true
+	case answered == n.ledger.account(t).newest:
+		delete(n.refused, t.URL)
+	}
+	if settled != want {
+		n.fail(fmt.Errorf("SOTW-3, SOTW-4: nonce %q is taken as %v, want %v", req.Nonce, settled, want))
+	}
+}
+
+// respond lets the session say what it has to say, and judges it.
+func (n *lane) respond() (progress bool) {
+	n.wake()
+	n.ledger.begun()
+	sent := 0
+	for r := range n.session.Responses() {
+		if n.story != nil {
+			n.logf("%d < %s", n.id, describeResponse(r))
+		}
+		if err := n.ledger.sent(r); err != nil {
+			n.fail(err)
+		}
+		sent++
+		n.sent = append(n.sent, r)
+		n.down, progress = append(n.down, r), true
+	}
+	if left := n.ledger.waiting(); left != "" {
+		n.fail(fmt.Errorf("should have left: %s", left))
+	}
+	if d := n.session.Deadline(); !d.IsZero() && !d.After(n.now) {
+		n.fail(fmt.Errorf("the deadline %v is not in the future, after all responses have left", d.Sub(epoch)))
+	}
+	if s, ok := n.session.(idler); ok && n.release {
+		s.Release()
+	}
+	for e := range n.session.Events() {
+		if e.Kind == protocol.Sent {
+			sent--
+		}
+	}
+	if sent != 0 {
+		n.fail(fmt.Errorf("%d responses without an event", sent))
+	}
+	return progress
+}
+
+// deliverDown gives the oldest response on its way to the client.
+func (n *lane) deliverDown() bool {
+	if len(n.down) == 0 {
+		return false
+	}
+	r := n.down[0]
+	n.down = n.down[1:]
+	if n.story != nil {
+		n.logf("%d gets %s nonce=%s", n.id, r.Type, r.Nonce)
+	}
+	n.client.receive(r)
+	// What changed between two streams is told type by type, in the order in
+	// which the client opens them again.
+	n.rejoins = n.rejoins && !n.ledger.even()
+	if n.content.whole && !n.ledger.tardy && !n.rejoins {
+		if what := n.client.broken(); what != "" {
+			n.fail(fmt.Errorf("never breaks: %s", what))
+		}
+	}
+	return true
+}

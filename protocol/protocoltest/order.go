@@ -1,0 +1,166 @@
+package protocoltest
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// ordered checks make before break.
+func (l *ledger) ordered(a *account, r *xds.Response, f *flight) error {
+	if l.only != nil {
+		return nil
+	}
+	var gone []string
+	for _, n := range r.Removed {
+		if k, told := a.told[n]; told && !k.absent() {
+			gone = append(gone, n)
+		}
+	}
+	if a.world {
+		for n, k := range a.told {
+			if !k.absent() && a.covers(n) && f.carried[n].absent() {
+				gone = append(gone, n)
+			}
+		}
+	}
+	if f.forward {
+		if a.typ.Rank() < l.rank {
+			return fmt.Errorf("ADS-2: %s follows a type of rank %d", a.typ, l.rank)
+		}
+		l.rank = a.typ.Rank()
+	}
+	for _, n := range slices.Sorted(maps.Keys(f.news)) {
+		if err := l.early(a, l.lookup(a, n)); err != nil {
+			return err
+		}
+	}
+	for _, n := range gone {
+		if err := l.hasty(a, n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// early checks that the clusters a resource refers to are with the client:
+// "CDS updates (if any) must always be pushed first."
+func (l *ledger) early(a *account, r *xds.Resource) error {
+	first := l.account(a.typ.After)
+	if r == nil || first == nil {
+		return nil
+	}
+	for _, ref := range r.Refs {
+		if !ref.Type.Is(first.typ) || !first.covers(ref.Name) || l.lookup(first, ref.Name) == nil {
+			continue
+		}
+		if k, ok := first.told[ref.Name]; !ok || k.absent() {
+			return fmt.Errorf("ADS-3: %s refers to %s, which was not told yet", show(r), ref.Name)
+		}
+		for _, f := range first.flights {
+			late := l.silent(first) || l.now.Sub(f.at) >= silence || !a.tied[r.Name].IsZero() && l.now.Sub(a.tied[r.Name]) >= silence
+			if f.news[ref.Name] && first.acked[ref.Name].absent() && !f.done && !f.superseded && !late && !l.assignless(first) {
+				return fmt.Errorf("ADS-3: %s refers to %s, which nonce %s brought and the client did not answer yet", show(r), ref.Name, f.nonce)
+			}
+		}
+	}
+	return nil
+}
+
+// assignless reports whether an unanswered response has a cluster without an
+// assignment, so that its ACK may never come.
+func (l *ledger) assignless(a *account) bool {
+	return slices.ContainsFunc(a.flights, func(f *flight) bool { return f.stuck })
+}
+
+// stuck reports whether a cluster that a response brought has no assignment
+// now, as when it left: then nothing may wait for its ACK.
+func (l *ledger) stuck(f *flight) bool {
+	return slices.ContainsFunc(f.lacks, func(e string) bool { return !l.given(e) })
+}
+
+// given reports whether there is an assignment of the name to give.
+func (l *ledger) given(name string) bool {
+	eds := l.account(xds.Endpoint)
+	return l.view.Table(xds.Endpoint).Lookup(name) != nil || eds != nil && eds.leaving[name].res != nil
+}
+
+// hasty checks that nobody may still hold something that refers to what leaves.
+func (l *ledger) hasty(a *account, name string) error {
+	v, ok := a.leaving[name]
+	if !ok || !l.lingers(a) || v.resumed || a.told[name].res == nil {
+		return nil
+	}
+	for _, by := range a.typ.ReferredBy() {
+		b := l.account(by)
+		if b == nil || b.born >= v.change {
+			continue // not on the stream when it left
+		}
+		late := l.now.Sub(v.at) >= silence || l.silent(b)
+		for _, n := range slices.Sorted(maps.Keys(b.told)) {
+			last, is := b.told[n], l.lookup(b, n)
+			if b.orphan[n] || is == nil && l.variant == xds.SotW && !b.world || late && !l.standing(b, n) {
+				continue // it cannot be told, or kept silent for long enough
+			}
+			for _, k := range b.held(n, last) {
+				if k.res == nil || k.is(is) || v.dangling[k.res.Sum] {
+					continue
+				}
+				for _, ref := range k.res.Refs {
+					if ref.Type.Is(a.typ) && ref.Name == name {
+						return fmt.Errorf("ADS-3: %s leaves while the client may hold %s, which refers to it", name, show(k.res))
+					}
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// silent reports whether the client has left a type unanswered for so long that
+// nothing waits for it.
+func (l *ledger) silent(a *account) bool {
+	return a.newest != nil && !a.newest.done && l.now.Sub(a.quiet) >= silence
+}
+
+// held lists what the client may hold of a name that it was last told last.
+func (a *account) held(n string, last fact) []fact {
+	if a.acked[n].seq == last.seq {
+		return []fact{last}
+	}
+	out := []fact{a.acked[n], last}
+	for _, f := range a.flights {
+		if k, ok := f.carried[n]; ok {
+			out = append(out, k)
+		}
+	}
+	return out
+}
+
+// tied reports whether a resource rightly waits for clusters on their way. The
+// first of the two bounds is what ADS-6 allows; what is not known to refer to
+// anything else waits for all of them.
+func (l *ledger) tied(a *account, r *xds.Resource) bool {
+	first := l.account(a.typ.After)
+	if r == nil || first == nil || l.only != nil {
+		return false
+	}
+	on := func(c string) bool {
+		if !first.covers(c) {
+			return false
+		}
+		for _, f := range first.flights {
+			if (f.fresh[c] || l.lookup(first, c) == nil) && l.now.Sub(f.at) < silence && !l.stuck(f) {
+				return true
+			}
+		}
+		return l.missing(first, c) != "" || l.standing(first, c)
+	}
+	if r.Refs != nil {
+		return slices.ContainsFunc(r.Refs, func(ref xds.Ref) bool { return ref.Type.Is(first.typ) && on(ref.Name) })
+	}
+	return slices.ContainsFunc(first.flights, func(f *flight) bool { return l.now.Sub(f.at) < silence && !l.stuck(f) }) ||
+		slices.ContainsFunc(l.known(first), on)
+}

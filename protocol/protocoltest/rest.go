@@ -1,0 +1,168 @@
+package protocoltest
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// waiting names what should have left in this drain and did not, or "".
+func (l *ledger) waiting() string {
+	for _, a := range l.accounts {
+		tied := false
+		var left []string
+		for _, n := range l.known(a) {
+			what := l.missing(a, n)
+			if what == "" {
+				continue
+			}
+			if l.tied(a, l.lookup(a, n)) {
+				if _, ok := a.tied[n]; !ok {
+					a.tied[n] = l.now
+				}
+				tied = true
+				continue
+			}
+			delete(a.tied, n)
+			left = append(left, fmt.Sprintf("%s: %s %s", a.typ, n, what))
+		}
+		if slices.ContainsFunc(a.flights, func(f *flight) bool { return l.now.Sub(f.at) < patience }) {
+			continue // one in flight
+		}
+		if tied && (a.world || a.answer || a.lax) {
+			continue // it is told whole, or not yet
+		}
+		if a.answer && !tied {
+			left = append(left, fmt.Sprintf("%s: an answer, if need be empty", a.typ))
+		}
+		if len(left) > 0 {
+			return left[0]
+		}
+	}
+	return ""
+}
+
+// missing says what is still to be said of a name, or "".
+func (l *ledger) missing(a *account, n string) string {
+	named, owed := a.owe[n]
+	if !a.covers(n) || n == "" || !owed && l.standing(a, n) {
+		return ""
+	}
+	is := l.lookup(a, n)
+	k, told := a.told[n]
+	again := owed || slices.ContainsFunc(a.groups, func(g *group) bool { return g.rest[n] && !l.unmoved(a, g) })
+	switch {
+	case is != nil && (!told || !k.is(is)):
+		return "differs"
+	case is != nil && again:
+		return "is owed"
+	case is != nil:
+		return ""
+	case l.variant == xds.SotW && !a.world:
+		return "" // there is no way to say it
+	case a.leaving[n].res != nil:
+		return "" // it may linger; see settled
+	case told && !k.absent():
+		return "is gone"
+	case l.variant == xds.Delta && named && !l.now.Before(a.mutedUntil):
+		return "is owed, if only its absence"
+	}
+	return ""
+}
+
+// settled checks the account when all is quiet. Names held back by a refusal
+// are excused.
+func (l *ledger) settled(answered, interests bool) error {
+	for _, a := range l.accounts {
+		if f := a.newest; answered && f != nil && !f.done && !f.excused {
+			return fmt.Errorf("%s: nonce %s was never answered", a.typ, a.newest.nonce)
+		}
+		if interests && (!maps.Equal(real(a.interest), real(a.names)) || a.interestStar != a.wildcard) {
+			return fmt.Errorf("%s: interested in %v (all %v), subscribed are %v (all %v)", a.typ, a.interest, a.interestStar, a.names, a.wildcard)
+		}
+		if table := l.view.Table(a.typ); a.world && a.wildcard && table.Hashed() && len(a.groups) == 0 && !l.spurned(a) && a.version != table.Version() {
+			return fmt.Errorf("%s: the client was last told version %q, the view has %q", a.typ, a.version, table.Version())
+		}
+		for _, n := range l.known(a) {
+			if l.standing(a, n) || l.tiedToRefused(a, n) || a.leaving[n].res != nil && l.spurned(a) {
+				continue
+			}
+			k := a.told[n]
+			is := l.lookup(a, n)
+			if l.variant == xds.SotW && !a.world && is == nil {
+				continue
+			}
+			if a.covers(n) && !k.is(is) {
+				return fmt.Errorf("%s: told is %s of %s, the view has %s", a.typ, textOf(k.res)+k.version, n, textOf(is))
+			}
+		}
+	}
+	return nil
+}
+
+// real drops the name of nothing, which whoever asks for it may be told is gone.
+func real(names map[string]bool) map[string]bool {
+	out := map[string]bool{}
+	for n := range names {
+		if n != "" {
+			out[n] = true
+		}
+	}
+	return out
+}
+
+// spurned reports whether a type that may refer to the account's was refused,
+// "a NACK holds it until a later ACK", or is held so itself.
+func (l *ledger) spurned(a *account) bool {
+	return slices.ContainsFunc(a.typ.ReferredBy(), func(t *xds.Type) bool {
+		by := l.account(t)
+		return by != nil && (by.nacked || len(by.groups) > 0 || len(by.leaving) > 0 && l.spurned(by))
+	})
+}
+
+// tiedToRefused reports whether a name waits for a cluster that was refused.
+func (l *ledger) tiedToRefused(a *account, n string) bool {
+	first := l.account(a.typ.After)
+	r := l.lookup(a, n)
+	if first == nil || r == nil {
+		return false
+	}
+	return slices.ContainsFunc(r.Refs, func(ref xds.Ref) bool { return ref.Type.Is(first.typ) && l.standing(first, ref.Name) })
+}
+
+// even reports whether clusters, listeners and routes were asked for, and all
+// was told and answered.
+func (l *ledger) even() bool {
+	if l.account(xds.Cluster) == nil || l.account(xds.Listener) == nil || l.account(xds.Route) == nil {
+		return false
+	}
+	for _, a := range l.accounts {
+		if len(a.flights) > 0 {
+			return false
+		}
+		for _, n := range l.known(a) {
+			if a.covers(n) && !a.told[n].is(l.lookup(a, n)) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// outstanding are the names still held back by a refusal, by type.
+func (l *ledger) outstanding() map[string][]string {
+	out := map[string][]string{}
+	for _, a := range l.accounts {
+		for _, g := range a.groups {
+			for n := range g.rest {
+				if !slices.Contains(out[a.typ.URL], n) {
+					out[a.typ.URL] = append(out[a.typ.URL], n)
+				}
+			}
+		}
+		slices.Sort(out[a.typ.URL])
+	}
+	return out
+}

@@ -1,0 +1,173 @@
+package protocoltest
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// settle ends the chaos: everybody answers, and all must fall silent within a
+// minute of the world's time.
+func (w *world) settle() {
+	w.calm = true
+	for _, n := range w.lanes {
+		n.mute = n.forever
+		n.client.calm()
+		n.tell()
+		n.respond()
+	}
+	until := w.now.Add(time.Minute)
+	for range 40 {
+		w.quiet()
+		w.cold()
+		next := time.Time{}
+		for _, n := range w.lanes {
+			for _, d := range []time.Time{n.session.Deadline(), n.client.deadline()} {
+				if !d.IsZero() && (next.IsZero() || d.Before(next)) {
+					next = d
+				}
+			}
+		}
+		if next.IsZero() {
+			w.rest()
+			return
+		}
+		if next.After(until) {
+			w.fail("not silent after a minute: something waits until %v", next.Sub(epoch))
+		}
+		w.pass(max(next.Sub(w.now), 0))
+	}
+	w.fail("never falls silent: deadlanes follow each other")
+}
+
+// cold checks that no cluster warms in vain.
+func (w *world) cold() {
+	for _, n := range w.lanes {
+		if e, ok := n.client.(*envoy); ok && !n.forever {
+			if what := e.cold(n.ledger); what != "" {
+				n.fail(errors.New(what))
+			}
+		}
+	}
+}
+
+// quiet lets everybody speak until nobody has anything to say.
+func (w *world) quiet() {
+	for range 400 {
+		progress := false
+		for _, n := range w.lanes {
+			progress = n.request() || progress
+			progress = n.deliverUp() || progress
+			progress = n.respond() || progress
+			progress = n.deliverDown() || progress
+		}
+		if !progress {
+			return
+		}
+	}
+	w.fail("never falls silent: messages follow each other")
+}
+
+// rest checks what must hold when all is silent.
+func (w *world) rest() {
+	w.pass(time.Minute)
+	for _, n := range w.lanes {
+		if len(n.down) > 0 {
+			n.fail(fmt.Errorf("%s was sent by time alone, and no deadline told of it", describeResponse(n.down[0])))
+		}
+		_, idles := n.session.(idler)
+		if err := n.ledger.settled(!n.forever, idles); err != nil {
+			n.fail(err)
+		}
+		if !n.forever { // what it refused it did not say
+			n.converged()
+		}
+		if err := n.client.idle(n.ledger); !n.forever && err != nil {
+			n.fail(err)
+		}
+	}
+}
+
+// converged compares the client with the view.
+func (n *lane) converged() {
+	for _, a := range n.ledger.accounts {
+		held := n.client.held(a.typ)
+		if held == nil {
+			continue
+		}
+		table := n.content.view.Table(a.typ)
+		for _, name := range n.ledger.known(a) {
+			is, has := table.Lookup(name), held[name]
+			switch {
+			case n.ledger.standing(a, name) || n.ledger.tiedToRefused(a, name) || is == nil && n.ledger.spurned(a):
+			case !a.covers(name):
+			case is == nil && n.cfg.Variant == xds.SotW && !a.world: // removal cannot be expressed
+			case !same(is, has):
+				n.fail(fmt.Errorf("%s: the client holds %v of %s, the view has %v", a.typ, textOf(has), name, textOf(is)))
+			}
+			delete(held, name)
+		}
+		for name, r := range held {
+			if table.Lookup(name) == nil && (n.cfg.Variant == xds.Delta || a.world) && !n.ledger.standing(a, name) && !n.ledger.spurned(a) {
+				n.fail(fmt.Errorf("%s: the client holds %s, which is gone", a.typ, show(r)))
+			}
+			if !a.covers(name) {
+				n.fail(fmt.Errorf("%s: the client holds %s, which it did not subscribe to", a.typ, show(r)))
+			}
+		}
+	}
+}
+
+func textOf(r *xds.Resource) string {
+	if r == nil {
+		return "nothing"
+	}
+	return show(r)
+}
+
+// run lives a whole world.
+func (w *world) run() {
+	steps := w.steps()
+	w.ops = steps / 8
+	for range steps {
+		w.step()
+	}
+	for w.ops > 0 {
+		w.op()
+	}
+	w.settle()
+	refused := map[string][]string{}
+	for _, n := range w.lanes {
+		for url, names := range n.ledger.outstanding() {
+			for _, name := range names {
+				if !slices.Contains(refused[url], name) {
+					refused[url] = append(refused[url], name)
+				}
+			}
+		}
+	}
+	if len(refused) == 0 {
+		return
+	}
+	// Whatever was refused is mended: now everybody must have everything.
+	for url := range refused {
+		slices.Sort(refused[url])
+	}
+	w.commit(w.content.freshen(refused))
+	w.settle()
+	for _, n := range w.lanes {
+		if left := n.ledger.outstanding(); len(left) > 0 {
+			n.fail(fmt.Errorf("still held back after all of it changed: %v", left))
+		}
+	}
+}
+
+func (w *world) steps() int {
+	if w.cfg.Choices != nil {
+		return len(w.cfg.Choices)
+	}
+	return 20 + w.plan.IntN(20)*w.plan.IntN(20)
+}

@@ -29,7 +29,7 @@ func parse(text string) ([]mutant, error) {
 	var all []mutant
 	for block := range strings.SplitSeq(text, "\n\n") {
 		var m mutant
-		for line := range strings.Lines(block) {
+		for line := range strings.Lines(strings.TrimRight(block, "\n") + "\n") {
 			rest := line[1:]
 			switch {
 			case line[0] == '#' || line[0] == '\n':

@@ -93,7 +93,7 @@ func run() error {
 
 // test runs what a mutant has to survive.
 func test(more ...string) (output string, err error) {
-	args := append([]string{"test", "-timeout", "5m"}, more...)
+	args := append([]string{"test", "-timeout", "5m", "-skip", "Memory"}, more...)
 	cmd := exec.Command("go", append(args, "./protocol")...)
 	cmd.Env = append(os.Environ(), fmt.Sprint("WORLDS=", *worlds))
 	out, err := cmd.CombinedOutput()

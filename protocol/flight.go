@@ -89,13 +89,14 @@ type part struct {
 // several if it was split.
 type flight struct {
 	cargo
-	parts   []part
-	version string
-	sent    time.Time
-	seq     uint64 // the client is up to this change once it ACKs
-	stuck   bool   // a cluster in it has no assignment to give: no ACK is to be expected
-	nacked  bool
-	passed  bool // a later response was answered: nothing waits for this one
+	parts     []part
+	version   string
+	sent      time.Time
+	seq       uint64 // the client is up to this change once it ACKs
+	stuck     bool   // a cluster in it has no assignment to give: no ACK is to be expected
+	overtaken bool   // something in it is gone again
+	nacked    bool
+	passed    bool // a later response was answered: nothing waits for this one
 }
 
 func (f *flight) settled() bool {

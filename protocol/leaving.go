@@ -23,6 +23,7 @@ type leaver struct {
 	seq   uint64 // the change that dropped it
 	from  uint64 // the first change that the client may not be up to because of it
 	since time.Time
+	moved bool // something that might refer to it has moved since
 }
 
 // linger notes what the client has of u and the view has lost. It looks at the
@@ -34,13 +35,13 @@ func (s *Session) linger(u *subscription, t *xds.Table, touched []xds.Names) {
 	maps.DeleteFunc(u.leaving, func(name string, _ leaver) bool { return t.Lookup(name) != nil })
 	stay := func(name string, told *xds.Stamp) bool {
 		r := t.Departed(name)
-		if r == nil || !real(told) {
+		if r == nil || !real(told) || s.overtakes(u, name) {
 			return false // too long ago, or not with the client: it leaves at once
 		}
 		if u.leaving == nil {
 			u.leaving = map[string]leaver{}
 		}
-		l := leaver{r, s.seq, s.seq, s.now}
+		l := leaver{Resource: r, seq: s.seq, from: s.seq, since: s.now}
 		if told.Sum != r.Sum {
 			l.from = u.acked + 1 // it was not told the last of it
 		}
@@ -50,8 +51,8 @@ func (s *Session) linger(u *subscription, t *xds.Table, touched []xds.Names) {
 	if u.wildcard {
 		var extra []entry
 		for old, is := range t.Versions().Since(u.base) {
-			if is == nil && u.entry(old.Name) == nil && stay(old.Name, old) {
-				extra = append(extra, entry{name: old.Name, told: old, sent: true})
+			if is == nil && u.entry(old.Name) == nil {
+				extra = append(extra, entry{name: old.Name, told: old, sent: true, gone: !stay(old.Name, old)})
 			}
 		}
 		u.insert(extra)
@@ -75,6 +76,27 @@ func (s *Session) linger(u *subscription, t *xds.Table, touched []xds.Names) {
 			}
 		}
 	}
+}
+
+// overtakes reports whether a cluster is lost before the client has answered
+// for it, so that nothing that it was sent refers to it. It leaves at once, and
+// what says so need not wait: Envoy may never acknowledge the response that
+// brought it, for its assignment is lost, too.
+func (s *Session) overtakes(u *subscription, name string) bool {
+	if !u.typ.Is(xds.Cluster) || !u.open || u.stuck() {
+		return false
+	}
+	f := &u.flights[len(u.flights)-1]
+	if f.from == nil || f.from.Get(name) != nil || f.carries(name) == nil || !s.fresh(f) {
+		return false
+	}
+	for _, by := range u.typ.ReferredBy() {
+		if r := s.sub(by); r != nil && (r.open || r.refuses()) {
+			return false // it may hold something from before
+		}
+	}
+	f.overtaken = true
+	return true
 }
 
 // lingers returns the resource of a name that is about to leave, or nil.
@@ -101,6 +123,11 @@ func (s *Session) depart() (progress bool) {
 		for _, name := range slices.Sorted(maps.Keys(u.leaving)) {
 			l := u.leaving[name]
 			if !s.released(u.typ, l) {
+				l.moved = true
+				u.leaving[name] = l
+				continue
+			}
+			if l.moved && u.walked() && s.now.Before(l.since.Add(silence)) {
 				continue
 			}
 			delete(u.leaving, name)
@@ -114,6 +141,11 @@ func (s *Session) depart() (progress bool) {
 	}
 	return progress
 }
+
+// walked reports whether the client walks from routes to clusters by name, as
+// gRPC does: it acknowledges the routes first, then asks for the new cluster,
+// and drops the old one by itself when it has it.
+func (u *subscription) walked() bool { return u.typ.FullState && !u.wildcard }
 
 // released reports whether every type that may refer to l has moved on: ACKed
 // at or after the change that dropped it, or kept silent for too long.

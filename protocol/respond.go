@@ -31,7 +31,7 @@ func (s *Session) blocked(u *subscription) bool {
 		return false
 	}
 	f := &u.flights[len(u.flights)-1]
-	if !s.now.Before(f.sent.Add(patience)) || f.stuck {
+	if !s.now.Before(f.sent.Add(patience)) || f.stuck || f.overtaken {
 		return false
 	}
 	// Delta: "the server must honor changes to the subscription state even if
@@ -39,8 +39,7 @@ func (s *Session) blocked(u *subscription) bool {
 	return s.variant == xds.SotW || !u.asked || len(u.flights) >= maxFlights
 }
 
-// diff returns what the client is to be told, by name, and the entries looked
-// at. An upsert that waits for another type is counted, not returned.
+// A diff is what the client is to be told, by name.
 type diff struct {
 	upserts []*xds.Resource
 	removed []string
@@ -48,7 +47,7 @@ type diff struct {
 	shared  *xds.Changes
 }
 
-// diff looks only at names that may differ.
+// diff compares the view with what was told, where they may differ.
 func (s *Session) diff(u *subscription, t *xds.Table) (d diff) {
 	ordered := s.ordered(u)
 	upsert := func(r *xds.Resource) {

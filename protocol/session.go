@@ -220,6 +220,9 @@ func (s *Session) Deadline() (next time.Time) {
 			at(u.muteUntil)
 		}
 		for _, l := range u.leaving {
+			if l.moved && u.walked() {
+				at(l.since.Add(silence))
+			}
 			for _, by := range u.typ.ReferredBy() {
 				if r := s.sub(by); r != nil && r.open && !r.refuses() && r.acked < l.seq {
 					at(r.until(l.since))

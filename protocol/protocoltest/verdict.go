@@ -41,7 +41,8 @@ func (l *ledger) sent(r *xds.Response) error {
 // client has asked for more since ("the server must honor changes to the
 // subscription state even if the nonce is stale").
 func (l *ledger) overtakes(a *account, f *flight) bool {
-	return f.done || f.excused || l.assignless(a) || l.now.Sub(f.at) >= patience || l.variant == xds.Delta && a.asked
+	overtaken := slices.ContainsFunc(a.flights, func(f *flight) bool { return f.overtaken })
+	return f.done || f.excused || overtaken || l.assignless(a) || l.now.Sub(f.at) >= patience || l.variant == xds.Delta && a.asked
 }
 
 // wellFormed checks what needs no memory.

@@ -174,10 +174,10 @@ func (s *Session) respond(u *subscription, last bool) []*xds.Response {
 		parts = changes.Split(s.opts.MaxResponse)
 	}
 	var out []*xds.Response
-	for i, c := range parts {
+	for _, c := range parts {
 		s.nonces++
 		u.nonce = s.nonces
-		p := part{nonce: s.nonces, removed: i == len(parts)-1}
+		p := part{nonce: s.nonces, removed: len(c.Removed) > 0}
 		if n := len(c.Upserts); n > 0 {
 			p.lo, p.hi = c.Upserts[0].Name, c.Upserts[n-1].Name
 		}

@@ -34,10 +34,10 @@ build: ## Compile and vet, and put the program into bin/
 lint: ## golangci-lint, formatting included
 	for m in $(MODULES); do (cd $$m && $(TOOL) golangci-lint run ./...); done
 
-unit: ## Unit tests of the packages that link Envoy's messages
+unit: .cache/envoy ## Unit tests of the packages that link Envoy's messages
 	@packages=$$(tools/packages heavy); $(GOTEST) $$packages
 
-race: ## Unit tests of all other packages, under the race detector
+race: .cache/envoy ## Unit tests of all other packages, under the race detector
 	@packages=$$(tools/packages light); $(GOTEST) -race $$packages
 
 sim: ## The simulation of both halves of the protocol, WORLDS worlds each
@@ -45,6 +45,9 @@ sim: ## The simulation of both halves of the protocol, WORLDS worlds each
 
 fuzz: ## Each fuzz target for FUZZTIME
 	tools/fuzz $(FUZZTIME)
+
+.cache/envoy: e2e/install.sh
+	cd e2e && ./install.sh
 
 e2e: ## Real clients as judges; installs them into .cache
 	cd e2e && ./install.sh

@@ -62,12 +62,11 @@ func (c *cargo) all(yield func(string, *xds.Stamp) bool) {
 		}
 	}
 	for old, is := range c.to.Since(c.from) {
-		name, stamp := "", is
+		stamp := is
 		if is == nil {
-			name, stamp = old.Name, absent
-		} else {
-			name = is.Name
+			stamp = absent
 		}
+		name := cmp.Or(is, old).Name
 		if _, ok := slices.BinarySearchFunc(c.items, name, func(it item, name string) int { return cmp.Compare(it.name, name) }); ok {
 			continue
 		}

@@ -34,7 +34,7 @@ func (s *Session) waits(u *subscription, r *xds.Resource) bool {
 		if !ref.Type.Is(first.typ) || !first.covers(ref.Name) {
 			continue
 		}
-		if t.Lookup(ref.Name) != nil && first.told(ref.Name) == absent {
+		if first.shows(t.Lookup(ref.Name)) && first.told(ref.Name) == absent {
 			return true // it leaves within the patience of its type
 		}
 		if !overdue && s.unanswered(first, t, ref.Name) {
@@ -83,7 +83,7 @@ func (s *Session) wait(u *subscription, names []string) {
 // unanswered reports whether the client has yet to be told of name, or to
 // answer for it.
 func (s *Session) unanswered(u *subscription, t *xds.Table, name string) bool {
-	if r := t.Lookup(name); r != nil && differs(u.told(name), r) {
+	if r := t.Lookup(name); u.shows(r) && differs(u.told(name), r) {
 		return true
 	}
 	if u.stuck() {

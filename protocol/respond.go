@@ -16,6 +16,16 @@ func (u *subscription) current(t *xds.Table, name string) *xds.Resource {
 	return u.lingers(name)
 }
 
+// shows reports whether the subscription covers a resource of the view: those
+// on demand are part of no wildcard.
+func (u *subscription) shows(r *xds.Resource) bool {
+	if r == nil || !r.OnDemand {
+		return r != nil
+	}
+	e := u.entry(r.Name)
+	return e != nil && e.named
+}
+
 func differs(told *xds.Stamp, r *xds.Resource) bool { return told.Sum != r.Sum }
 
 // pending reports whether there may be something to say.
@@ -199,7 +209,10 @@ func (s *Session) respond(u *subscription, last bool) []*xds.Response {
 // owed returns what the client is to be told of an entry's name: a resource, or
 // that it is gone, or nothing.
 func (s *Session) owed(u *subscription, t *xds.Table, e *entry) (r *xds.Resource, removed bool) {
-	switch r = u.current(t, e.name); {
+	if r = u.current(t, e.name); r != nil && r.OnDemand && !e.named {
+		r = nil
+	}
+	switch {
 	case !e.named && !u.wildcard:
 	case r != nil && u.lingers(e.name) == r && (!e.again || real(e.told) && differs(e.told, r)):
 		// It is about to leave: what the client has of it will do.
@@ -320,20 +333,19 @@ func (u *subscription) tell(t *xds.Table, d *diff) (items []item) {
 // world is everything the subscription covers: "the server must include the
 // complete state of the world".
 func (u *subscription) world(t *xds.Table) *xds.Changes {
-	if u.wildcard && len(u.leaving) == 0 {
-		return t.Since(nil)
-	}
 	c := &xds.Changes{}
+	for _, e := range u.entries { // of a wildcard, what it does not cover itself
+		if r := u.current(t, e.name); u.shows(r) && (!u.wildcard || r.OnDemand && u.lingers(e.name) == nil) {
+			c.Upserts = append(c.Upserts, r)
+		}
+	}
 	if u.wildcard {
-		c.Upserts = slices.Collect(t.All())
+		if len(c.Upserts)+len(u.leaving) == 0 {
+			return t.Since(nil)
+		}
+		c.Upserts = append(c.Upserts, t.Since(nil).Upserts...)
 		for _, l := range u.leaving {
 			c.Upserts = append(c.Upserts, l.Resource)
-		}
-	} else {
-		for _, e := range u.entries {
-			if r := u.current(t, e.name); r != nil {
-				c.Upserts = append(c.Upserts, r)
-			}
 		}
 	}
 	slices.SortFunc(c.Upserts, func(a, b *xds.Resource) int { return cmp.Compare(a.Name, b.Name) })

@@ -280,9 +280,11 @@ func (u *subscription) resume(initial []xds.Version, t *xds.Table) {
 			continue
 		}
 		told := unsure
-		if r := t.Lookup(v.Name); r != nil && r.Version == v.Version {
+		if r := t.Lookup(v.Name); u.shows(r) && r.Version == v.Version {
 			told = r.Stamp
-			matched++
+			if !r.OnDemand {
+				matched++
+			}
 		}
 		switch {
 		case e != nil:

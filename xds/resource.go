@@ -53,6 +53,9 @@ type Resource struct {
 	Aliases []string      // other names that find it (delta)
 	TTL     time.Duration // zero: never expires
 
+	// OnDemand marks a resource that is found by name and part of no wildcard.
+	OnDemand bool
+
 	// Refs are the resources this one refers to. They are no part of the
 	// version. Nil means "not known", and then ordering assumes the worst; a
 	// resource known to refer to nothing has an empty, non-nil list.

@@ -58,11 +58,11 @@ func (t *Table) apply(edits []edit[*Resource]) *Table {
 			continue
 		}
 		if has {
-			v.sum, v.len = v.sum.minus(old.Sum), v.len-1
+			v.sum, v.len = v.sum.minus(old.Sum), v.len-old.count()
 			moved.remove(old)
 		}
 		if !e.gone {
-			v.sum, v.len = v.sum.plus(e.value.Sum), v.len+1
+			v.sum, v.len = v.sum.plus(e.value.Sum), v.len+e.value.count()
 			moved.add(e.value)
 		}
 		changes = append(changes, e)
@@ -74,8 +74,8 @@ func (t *Table) apply(edits []edit[*Resource]) *Table {
 	n.aliases = moved.done()
 	stamps := make([]edit[*Stamp], len(changes))
 	for i, e := range changes {
-		stamps[i] = edit[*Stamp]{hash: e.hash, name: e.name, gone: e.gone}
-		if !e.gone {
+		stamps[i] = edit[*Stamp]{hash: e.hash, name: e.name, gone: e.gone || e.value.OnDemand}
+		if !stamps[i].gone {
 			stamps[i].value = e.value.Stamp
 		}
 	}
@@ -88,8 +88,16 @@ func (t *Table) apply(edits []edit[*Resource]) *Table {
 // equal reports whether setting o instead of r changes nothing: neither what
 // clients get nor when.
 func (r *Resource) equal(o *Resource) bool {
-	return r.Sum == o.Sum && r.Version == o.Version && (r.Refs == nil) == (o.Refs == nil) &&
+	return r.Sum == o.Sum && r.Version == o.Version && r.OnDemand == o.OnDemand && (r.Refs == nil) == (o.Refs == nil) &&
 		slices.EqualFunc(r.Refs, o.Refs, func(a, b Ref) bool { return a.Name == b.Name && a.Type.Is(b.Type) })
+}
+
+// count is what a resource adds to the number of those a wildcard covers.
+func (r *Resource) count() int {
+	if r.OnDemand {
+		return 0
+	}
+	return 1
 }
 
 // depart remembers what the changes remove from t, and forgets what they set.
@@ -172,10 +180,11 @@ func (t *Table) VersionWith(extra iter.Seq[*Stamp]) string {
 	return sum.String()
 }
 
-// Versions returns the table without its bodies; nil if it never had any.
+// Versions returns what a wildcard covers, without the bodies; nil if the table
+// never had any.
 func (t *Table) Versions() *Versions { return t.versions }
 
-// Len returns the number of resources.
+// Len returns the number of resources that a wildcard covers.
 func (t *Table) Len() int { return t.versions.Len() }
 
 // Lookup returns the resource with the name, or nil.

@@ -1,6 +1,7 @@
 package protofile
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -31,7 +32,11 @@ func decode(t testing.TB, file, src string) (proto.Message, *Decoder) {
 		}
 	}
 	if err != nil {
-		d.Problems, d.failed = append(d.Problems, err.(Problem)), true
+		p, ok := errors.AsType[Problem](err)
+		if !ok {
+			t.Fatal(err)
+		}
+		d.Problems, d.failed = append(d.Problems, p), true
 		return nil, d
 	}
 	if n == nil {

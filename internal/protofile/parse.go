@@ -67,8 +67,7 @@ func ParseJSON(file string, src []byte) (*yaml.Node, error) {
 		return n, nil
 	}
 	at := p.dec.InputOffset()
-	var s *json.SyntaxError
-	if errors.As(err, &s) {
+	if s, ok := errors.AsType[*json.SyntaxError](err); ok {
 		at = max(s.Offset-1, 0) // of the offending character, or of white space before it
 		for at+1 < int64(len(src)) && bytes.IndexByte([]byte(" \t\r\n"), src[at]) >= 0 {
 			at++

@@ -32,6 +32,14 @@ type Options struct {
 	// Poll is how often the directory is looked at when nothing hints at a
 	// change; 30 s if zero.
 	Poll time.Duration
+
+	// Review, if set, is shown all resources of a load, in the order of the
+	// files, before they are committed. What it returns is added; with an error,
+	// such as [Errors], nothing is committed.
+	Review func([]Loaded) ([]Loaded, error)
+	// Done, if set, is told of each attempt to load that committed something,
+	// or failed.
+	Done func(at time.Time, err error)
 }
 
 // A Source loads a directory into the default group of a store. It is made by
@@ -81,7 +89,17 @@ type Count struct {
 
 // Load reads what has changed since the last load and commits it. If anything
 // is wrong it commits nothing; mistakes in files are [Errors], all of them.
-func (s *Source) Load() (Report, error) { return s.load(false, &scanner{}) }
+func (s *Source) Load() (Report, error) {
+	report, err := s.load(false, &scanner{})
+	s.done(report, err)
+	return report, err
+}
+
+func (s *Source) done(r Report, err error) {
+	if s.Done != nil && (err != nil || len(r.Commit.Changes) > 0) {
+		s.Done(time.Now(), err)
+	}
+}
 
 func (s *Source) load(force bool, sc *scanner) (Report, error) {
 	start := time.Now()
@@ -110,6 +128,9 @@ func (s *Source) load(force bool, sc *scanner) (Report, error) {
 		s.err = errs
 		return Report{}, s.err
 	}
+	if s.err = s.review(sc.files, next); s.err != nil {
+		return Report{}, s.err
+	}
 	if s.err = s.world.guard(next, s.AllowMassDelete); s.err != nil {
 		return Report{}, s.err
 	}
@@ -119,6 +140,22 @@ func (s *Source) load(force bool, sc *scanner) (Report, error) {
 	}
 	s.world = next
 	return s.report(commit, start), nil
+}
+
+// review shows Review what is about to be committed, and adds what it adds.
+func (s *Source) review(order []found, next world) error {
+	if s.Review == nil {
+		return nil
+	}
+	var all []Loaded
+	for _, f := range order {
+		all = append(all, s.files[f.path].loaded...)
+	}
+	more, err := s.Review(all)
+	for _, l := range more {
+		next.add(l)
+	}
+	return err
 }
 
 func (s *Source) report(c store.Commit, start time.Time) Report {
@@ -182,6 +219,7 @@ func (s *Source) reload(force bool, w *watcher) {
 	w.begin()
 	report, err := s.load(force, &scanner{enter: w.enter, touch: w.touch})
 	w.end()
+	s.done(report, err)
 	switch {
 	case err == nil && (force || was != nil || len(report.Commit.Changes) > 0):
 		s.Log.Info("loaded", report.Attrs()...)

@@ -74,7 +74,7 @@ func TestCommands(t *testing.T) {
 	}{
 		{"version", 0, []string{"chancery ", "Envoy API v1.", "go1."}},
 		{"--help", 0, []string{"xDS clients", "chancery serve ./config", "Serve the configuration in a directory"}},
-		{"serve --help", 0, []string{"chancery serve ./config", "--listen HOST:PORT", `(default "127.0.0.1:18000")`, "--allow-mass-delete"}},
+		{"serve --help", 0, []string{"chancery serve ./config", "--listen HOST:PORT", "(default 127.0.0.1:18000)", "--allow-mass-delete"}},
 		{"serve", 2, []string{"chancery: error: serve wants one directory, not 0\n", "chancery: hint: chancery serve --help tells more\n"}},
 		{"serve a b", 2, []string{"serve wants one directory, not 2"}},
 		{"serve good --lisen x", 2, []string{"unknown flag: --lisen"}},

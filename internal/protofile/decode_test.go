@@ -31,7 +31,7 @@ func decode(t testing.TB, file, src string) (proto.Message, *Decoder) {
 		}
 	}
 	if err != nil {
-		d.Problems, d.failed = append(d.Problems, err.(Problem)), true
+		d.Problems, d.errors = append(d.Problems, err.(Problem)), 1
 		return nil, d
 	}
 	if n == nil {

@@ -5,14 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"strings"
+	"slices"
 
 	"github.com/spf13/cobra"
 
 	"github.com/chancery-xds/chancery/internal/protofile"
 	"github.com/chancery-xds/chancery/internal/source/dir"
-	"github.com/chancery-xds/chancery/store"
 )
 
 // errFindings ends a check that has found something, which is told already.
@@ -21,12 +19,16 @@ var errFindings = errors.New("there are findings")
 func checkCommand() *cobra.Command {
 	var output string
 	var strict bool
+	var maxFile int64
 	cmd := &cobra.Command{
 		Use:   "check DIR",
 		Short: "Check the configuration in a directory",
 		Long: `Check loads a directory as serve does, and tells every mistake with its place.
 Nothing is served, no other program is asked. See "chancery serve --help" for
 what a directory may hold.
+
+Warnings tell what is doubtful, such as a reference to a resource that no file
+has.
 
 What Envoy alone can know, such as whether a filter accepts its settings, it
 finds out when it is told: see the log of the server for what clients refuse.
@@ -49,11 +51,12 @@ Exit codes: 0 nothing found; 1 something is; 2 wrong use.`,
 			default:
 				return fmt.Errorf("--output: %q is none of text and json", output)
 			}
-			c := check(args[0])
-			if err := print(cmd.OutOrStdout(), c); err != nil {
+			c := dir.Check(args[0], dir.Options{MaxFile: maxFile})
+			bad := len(c.Errors) > 0 || strict && len(c.Warnings) > 0
+			if err := print(cmd.OutOrStdout(), c, bad); err != nil {
 				return failure{err, ""}
 			}
-			if c.errors() > 0 || strict && len(c.findings) > 0 {
+			if bad {
 				return errFindings
 			}
 			return nil
@@ -63,56 +66,34 @@ Exit codes: 0 nothing found; 1 something is; 2 wrong use.`,
 	f.SortFlags = false
 	f.StringVarP(&output, "output", "o", "text", "`FORMAT` of what is found: text or json")
 	f.BoolVar(&strict, "strict", false, "warnings are findings too")
+	f.Int64Var(&maxFile, "max-file", 64<<20, "largest file in `bytes`")
 	return cmd
 }
 
-// A checked directory.
-type checked struct {
-	files    int
-	counts   []dir.Count // none if there are mistakes
-	findings []protofile.Problem
-}
-
-func (c checked) errors() int {
-	n := 0
-	for _, p := range c.findings {
-		if !p.Warning {
-			n++
-		}
-	}
-	return n
-}
-
-func printText(w io.Writer, c checked) error {
-	for _, p := range c.findings {
+func printText(w io.Writer, c dir.Checked, bad bool) error {
+	for _, p := range findings(c) {
 		if _, err := fmt.Fprintln(w, p.Text()); err != nil {
 			return err
 		}
 	}
-	bad := c.errors()
-	doubtful := len(c.findings) - bad
-	var err error
-	switch {
-	case bad > 0:
-		_, err = fmt.Fprintf(w, "%s, %s\n", count(bad, "error"), count(doubtful, "warning"))
-	default:
-		var types []string
-		n := 0
-		for _, c := range c.counts {
-			n += c.N
-			types = append(types, fmt.Sprint(c.Type, " ", c.N))
-		}
-		if doubtful > 0 {
-			types = append(types, count(doubtful, "warning"))
-		}
-		all := ""
-		if len(types) > 0 {
-			all = ": " + strings.Join(types, ", ")
-		}
-		_, err = fmt.Fprintf(w, "ok: %s in %s%s\n", count(n, "resource"), count(c.files, "file"), all)
+	if bad {
+		_, err := fmt.Fprintf(w, "%s, %s\n", count(len(c.Errors), "error"), count(len(c.Warnings), "warning"))
+		return err
 	}
+	line, n := "", 0
+	for i, t := range c.Counts {
+		n += t.N
+		line += []string{": ", ", "}[min(i, 1)] + fmt.Sprint(t.Type, " ", t.N)
+	}
+	if len(c.Warnings) > 0 {
+		line += "; " + count(len(c.Warnings), "warning")
+	}
+	_, err := fmt.Fprintf(w, "ok: %s in %s%s\n", count(n, "resource"), count(c.Files, "file"), line)
 	return err
 }
+
+// findings are the errors and after them the warnings.
+func findings(c dir.Checked) []protofile.Problem { return slices.Concat(c.Errors, c.Warnings) }
 
 func count(n int, what string) string {
 	if n == 1 {
@@ -121,7 +102,7 @@ func count(n int, what string) string {
 	return fmt.Sprint(n, " ", what, "s")
 }
 
-func printJSON(w io.Writer, c checked) error {
+func printJSON(w io.Writer, c dir.Checked, _ bool) error {
 	type finding struct {
 		Severity string `json:"severity"`
 		File     string `json:"file"`
@@ -135,11 +116,11 @@ func printJSON(w io.Writer, c checked) error {
 		Files     int            `json:"files"`
 		Resources map[string]int `json:"resources"`
 		Findings  []finding      `json:"findings"`
-	}{c.files, map[string]int{}, []finding{}}
-	for _, n := range c.counts {
+	}{c.Files, map[string]int{}, []finding{}}
+	for _, n := range c.Counts {
 		out.Resources[n.Type.String()] = n.N
 	}
-	for _, p := range c.findings {
+	for _, p := range findings(c) {
 		severity := "error"
 		if p.Warning {
 			severity = "warning"
@@ -150,34 +131,4 @@ func printJSON(w io.Writer, c checked) error {
 	e.SetEscapeHTML(false)
 	e.SetIndent("", "  ")
 	return e.Encode(out)
-}
-
-// check loads a directory into a store that nobody asks.
-func check(root string) checked {
-	r, err := dir.New(root, store.New(), dir.Options{}).Load()
-	c := checked{files: r.Files, counts: r.Counts}
-	if err == nil {
-		return c
-	}
-	errs, ok := errors.AsType[dir.Errors](err)
-	if !ok {
-		c.findings = append(c.findings, protofile.Problem{File: root, Message: err.Error()})
-	}
-	for _, e := range errs {
-		c.findings = append(c.findings, protofile.Problem{File: e.File, Pos: protofile.Pos{Line: e.Line, Column: e.Col}, Message: e.Text, Excerpt: line(e.File, e.Line)})
-	}
-	return c
-}
-
-// line returns a line of a file, "" if there is none.
-func line(path string, n int) string {
-	b, err := os.ReadFile(path)
-	if err != nil {
-		return ""
-	}
-	lines := strings.Split(string(b), "\n")
-	if n < 1 || n > len(lines) {
-		return ""
-	}
-	return strings.TrimRight(lines[n-1], "\r")
 }

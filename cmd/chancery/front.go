@@ -73,7 +73,7 @@ func (f *front) plain() string {
 // that clients who came together do not come back together.
 var ages = []float64{0.6, 0.8, 1, 1.2, 1.4}
 
-// open listens on all addresses. The servers of one listener share it.
+// open listens on all addresses. The servers of one listener take turns.
 func (f *front) open(log *slog.Logger, xds *server.Server) error {
 	options := server.GRPCOptions()
 	var secured []grpc.ServerOption
@@ -127,9 +127,11 @@ func (f *front) aging(n int) []grpc.ServerOption {
 // serve serves until a listener fails, which it tells, or the front is closed.
 func (f *front) serve() <-chan error {
 	failed := make(chan error, len(f.servers))
-	for i, g := range f.servers {
-		l := f.listeners[i/f.perListener()]
-		go func() { failed <- g.Serve(l) }()
+	n := f.perListener()
+	for i, l := range f.listeners {
+		for j, l := range turns(l, n) {
+			go func() { failed <- f.servers[i*n+j].Serve(l) }()
+		}
 	}
 	return failed
 }

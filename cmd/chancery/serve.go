@@ -45,9 +45,9 @@ func serveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve DIR",
 		Short: "Serve the configuration in a directory",
-		Long: `Serve loads every file *.yaml, *.yml and *.json in DIR and the directories below,
-and serves what is in them to xDS clients over gRPC: SotW and delta, aggregated
-(ADS) and per type.
+		Long: `Serve loads every file of resources in DIR and the directories below, and serves
+what is in them to xDS clients over gRPC: SotW and delta, aggregated (ADS) and
+per type.
 
 A file holds resources as Envoy's own configuration files do:
 
@@ -55,8 +55,10 @@ A file holds resources as Envoy's own configuration files do:
   - a DiscoveryResponse: a list under "resources:", types mixed as you like;
   - the protocol's Resource, where name, aliases, ttl or version are wanted.
 
-YAML files may hold several documents. Names that begin with "." or "_" are
-skipped. Unknown fields are errors.
+Files are YAML (.yaml, .yml; several documents if wanted), JSON (.json), or
+protobuf in text (.txtpb, .textproto, .pb_text) or binary (.pb), which hold a
+DiscoveryResponse. Names that begin with "." or "_" are skipped. Unknown fields
+are errors.
 
 Files are loaded again when they change, all of them or none: any mistake is
 logged with file, line and column, and what was loaded before stays. At start a
@@ -180,7 +182,7 @@ func (s *serving) run() error {
 	}
 	s.log.Info("loaded", report.Attrs()...)
 	if len(report.Counts) == 0 {
-		s.log.Warn("there is nothing to serve yet: no resource in any *.yaml, *.yml or *.json", "dir", s.dir, "files", report.Files)
+		s.log.Warn("there is nothing to serve yet: no file has a resource", "dir", s.dir, "files", report.Files)
 	}
 	if err := s.front.open(s.log, xds); err != nil {
 		return err

@@ -226,6 +226,28 @@ resources:
 	})
 }
 
+// What a wrapper says is part of the resource: its version is told, and by the
+// sum a change of it is one of the resource.
+func TestDecodeWrapped(t *testing.T) {
+	decoded := func(says string) Loaded {
+		t.Helper()
+		d := decode("x.yaml", []byte("\"@type\": type.googleapis.com/envoy.service.discovery.v3.Resource\n"+says+"\nresource: {"+clusterURL+", name: a}\n"))
+		if d.Failed() {
+			t.Fatal(d.Problems)
+		}
+		return d.loaded[0]
+	}
+	plain, versioned := decoded(""), decoded("version: v9")
+	if versioned.Version != "v9" || versioned.Sum != plain.Sum {
+		t.Errorf("version %q", versioned.Version)
+	}
+	for _, says := range []string{"ttl: 1s", "aliases: [b]", "name: b"} {
+		if l := decoded(says); l.Sum == plain.Sum || l.Version == plain.Version {
+			t.Errorf("%s: the same version %s", says, l.Version)
+		}
+	}
+}
+
 // Whatever the file, decode returns, places are inside of it, and a reader that
 // panics is a mistake of ours.
 func FuzzDecode(f *testing.F) {

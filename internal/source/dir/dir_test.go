@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"go.uber.org/goleak"
 
@@ -375,6 +376,46 @@ func TestOddFiles(t *testing.T) {
 	})
 }
 
+// A reload costs what has changed: other files are neither read nor decoded,
+// and their resources not written.
+func TestReloadOfOne(t *testing.T) {
+	b := &bench{T: t, dir: large(t, 300), st: store.New()}
+	b.src = New(b.dir, b.st, Options{Log: slog.New(slog.DiscardHandler)})
+	if _, err := b.src.Load(); err != nil {
+		t.Fatal(err)
+	}
+	was, before := b.src.files, b.src.world
+	one := filepath.Join(b.dir, "7/c7.yaml")
+	b.write("7/c7.yaml", clusterURL+"\nname: cluster-7\n")
+	report, err := b.src.Load()
+	if err != nil || len(report.Commit.Changes) != 1 || report.Commit.Changes[0].Set != 1 || report.Commit.Changes[0].Removed != 0 {
+		t.Errorf("got %+v, %v", report.Commit, err)
+	}
+	for path, f := range b.src.files {
+		if same := f == was[path]; same == (path == one) {
+			t.Errorf("%s: the same is %v", path, same)
+		}
+	}
+	set, gone := b.src.world.types[xds.Cluster.URL].since(before.types[xds.Cluster.URL])
+	if len(set) != 1 || len(gone) != 0 {
+		t.Errorf("%d written, %v removed", len(set), gone)
+	}
+}
+
+// Generated JSON is often one line. Places in it must not cost its length each.
+func TestOneLongLine(t *testing.T) {
+	var in strings.Builder
+	in.WriteString(`{"resources":[`)
+	for i := range 20_000 {
+		fmt.Fprintf(&in, `{"@type":"type.googleapis.com/envoy.config.cluster.v3.Cluster","name":"é%d"},`, i)
+	}
+	in.WriteString(`{}]}`)
+	d := decode("x.json", []byte(in.String()))
+	if len(d.loaded) != 20_000 || d.Errors() != 1 || d.Problems[0].Pos.Column != utf8.RuneCountInString(in.String())-3 {
+		t.Errorf("%d resources, %v", len(d.loaded), d.Problems)
+	}
+}
+
 // What was read stays as it is until the file says otherwise.
 func TestUnchangedFiles(t *testing.T) {
 	old := time.Now().Add(-time.Hour)
@@ -538,6 +579,29 @@ typed_extension_protocol_options:
 		}
 	}
 	return dir
+}
+
+func BenchmarkLoad10kInOneFile(b *testing.B) {
+	list := clusters(names("c", 10_000)...)
+	for _, file := range []string{"x.yaml", "x.json"} {
+		b.Run(file, func(b *testing.B) {
+			in := list
+			if file == "x.json" {
+				in = strings.NewReplacer("resources:\n", `{"resources":[{}`, "- {", ",{", clusterURL, `"@type":"type.googleapis.com/envoy.config.cluster.v3.Cluster"`,
+					"name: ", `"name":"`, "}\n", `"}`).Replace(list) + "]}"
+				in = strings.Replace(in, "[{},", "[", 1)
+			}
+			path := filepath.Join(b.TempDir(), file)
+			if err := os.WriteFile(path, []byte(in), 0o666); err != nil {
+				b.Fatal(err)
+			}
+			for b.Loop() {
+				if _, err := New(filepath.Dir(path), store.New(), Options{}).Load(); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
 }
 
 func BenchmarkLoad10k(b *testing.B) {

@@ -62,29 +62,35 @@ func (w world) add(l Loaded) (first Pos, twice bool) {
 // resource as before.
 func (w world) replace(tx *store.Tx, next world) {
 	for url, c := range w.types {
-		var gone []string
-		for name := range c.at {
-			if n := next.types[url]; n == nil || n.at[name].Resource == nil {
-				gone = append(gone, name)
-			}
-		}
-		if gone != nil {
-			tx.Delete(c.typ, gone...)
+		if next.types[url] == nil {
+			tx.Replace(c.typ)
 		}
 	}
 	for url, c := range next.types {
-		was := w.types[url]
-		var set []*xds.Resource
-		for name, l := range c.at {
-			if was == nil || was.at[name].Resource != l.Resource {
-				set = append(set, l.Resource)
-			}
-		}
-		if set != nil {
-			tx.Set(c.typ, set...)
-		}
+		set, gone := c.since(w.types[url])
+		tx.Set(c.typ, set...)
+		tx.Delete(c.typ, gone...)
 		tx.Version(c.typ, c.version)
 	}
+}
+
+// since returns what is new and what is gone since there was another content,
+// nil for none.
+func (c *content) since(was *content) (set []*xds.Resource, gone []string) {
+	if was == nil {
+		was = &content{}
+	}
+	for name, l := range c.at {
+		if was.at[name].Resource != l.Resource {
+			set = append(set, l.Resource)
+		}
+	}
+	for name := range was.at {
+		if c.at[name].Resource == nil {
+			gone = append(gone, name)
+		}
+	}
+	return set, gone
 }
 
 // Reloads are refused that remove more than half of this many resources of a

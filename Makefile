@@ -71,3 +71,8 @@ examples: ## Compile what people copy
 
 clean: ## Remove what the other targets made
 	rm -rf .cache bin bench/bin bench/results
+
+.PHONY: demo
+demo: ## Chancery and a real Envoy on this machine, step by step; Ctrl-C ends it
+	cd e2e && ./install.sh
+	go run ./internal/demo $(DEMO)

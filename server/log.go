@@ -15,15 +15,26 @@ import (
 // maxLogged is how many bytes of a client's text go into a line of the log.
 const maxLogged = 512
 
+// logNack logs a NACK, unless the same was said a moment ago: then it is counted
+// and a line for those who debug.
 func (s *Server) logNack(st *Stream, e protocol.Event) {
 	var failure xds.Status
 	if e.Error != nil {
 		failure = *e.Error
 	}
-	s.log.LogAttrs(context.Background(), slog.LevelWarn, "client refused a response",
+	attrs := []slog.Attr{
 		slog.String("node", clip(st.Node.ID)), slog.String("type", e.Type.Short), slog.String("version", e.Version),
 		slog.String("in_use", clip(e.InUse)), slog.String("nonce", e.Nonce), slog.Uint64("stream", st.ID),
-		slog.Int("code", int(failure.Code)), slog.String("error", clip(failure.Message)))
+		slog.Int("code", int(failure.Code)), slog.String("error", clip(failure.Message)),
+	}
+	tell := func(level slog.Level, more ...slog.Attr) {
+		s.log.LogAttrs(context.Background(), level, "client refused a response", append(attrs, more...)...)
+	}
+	if s.repeats.first(reasonOf(e.Type, failure.Message), func(n int) { tell(slog.LevelWarn, slog.Int("repeated", n)) }) {
+		tell(slog.LevelWarn)
+		return
+	}
+	tell(slog.LevelDebug)
 }
 
 func (s *Server) logAck(st *Stream, e protocol.Event) {

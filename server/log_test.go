@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 	"unicode/utf8"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -78,6 +79,29 @@ func TestLog(t *testing.T) {
 				!strings.Contains(log, "first cause long") || len(log) > 900 {
 				t.Error(log)
 			}
+		}
+	})
+	within(t, "SAFE-6 NACKs that say the same are counted", func(t *testing.T) {
+		w := serve(t)
+		w.set(xds.Cluster, res("a", "1"))
+		for i := range 5 {
+			c := w.sotw(t, w.dial(t))
+			c.send(&discovery.DiscoveryRequest{TypeUrl: xds.Cluster.URL, ResourceNames: []string{"a"}, Node: &corev3.Node{Id: fmt.Sprint("node-", i)}})
+			c.send(nack(c.want(), fmt.Sprint("no good, says ", i), "a"))
+			synctest.Wait()
+		}
+		if log := w.log.String(); strings.Count(log, "\n") != 1 || !strings.Contains(log, "node=node-0") {
+			t.Error(log)
+		}
+		time.Sleep(repeatsWithin)
+		synctest.Wait()
+		if log := w.log.String(); strings.Count(log, "\n") != 2 || !strings.Contains(log, "node=node-4") || !strings.Contains(log, "repeated=4") {
+			t.Error(log)
+		}
+		time.Sleep(10 * repeatsWithin)
+		synctest.Wait()
+		if log := w.log.String(); strings.Count(log, "\n") != 2 {
+			t.Error(log)
 		}
 	})
 	within(t, "an ACK is a line for those who debug", func(t *testing.T) {

@@ -48,8 +48,10 @@ func WithLimits(l protocol.Options) Option {
 // several goroutines. By default nothing is said.
 func WithIdentifier(f func() string) Option { return func(o *options) { o.identifier = f } }
 
-// WithLogger sets where the server logs; slog.Default() unless set. Each NACK
-// is one line of level WARN, each ACK one of level DEBUG.
+// WithLogger sets where the server logs; slog.Default() unless set. A NACK is
+// one line of level WARN; those that give the same reason within 10 s after it
+// are lines of level DEBUG, and together one of level WARN that counts them
+// ("repeated"). An ACK is one line of level DEBUG.
 func WithLogger(l *slog.Logger) Option { return func(o *options) { o.log = l } }
 
 // WithObserver sets who is told what happens on the streams. By default nobody

@@ -48,6 +48,7 @@ type Server struct {
 	watch   func(*xds.Node) Watch
 	health  *health.Server
 	refused *refusals
+	repeats repeats
 	drain   drain
 
 	streams     atomic.Uint64 // ever opened; numbers them

@@ -27,18 +27,27 @@ func run(args []string, stdout, stderr io.Writer) int {
 		Short: "An xDS management server",
 		Long: `Chancery gives Envoy, gRPC and other xDS clients their configuration: listeners,
 routes, clusters, endpoints, secrets and whatever else there is, out of a
-directory of files in Envoy's own format, and again whenever a file changes.`,
-		Example:       "  chancery serve ./config",
-		SilenceErrors: true,
-		SilenceUsage:  true,
+directory of files in Envoy's own format, and again whenever a file changes.
+
+Each flag may be given as an environment variable instead: CHANCERY_LISTEN for
+--listen. The flag wins.`,
+		Example: `  chancery check ./config
+  chancery serve ./config
+  chancery bootstrap envoy | envoy -c /dev/fd/0`,
+		PersistentPreRunE: bind,
+		SilenceErrors:     true,
+		SilenceUsage:      true,
 	}
-	root.AddCommand(serveCommand(), versionCommand())
+	root.AddCommand(serveCommand(), checkCommand(), bootstrapCommand(), versionCommand())
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	cmd, err := root.ExecuteC()
 	if err == nil {
 		return ok
+	}
+	if errors.Is(err, errFindings) {
+		return failed
 	}
 	fmt.Fprintln(stderr, "chancery: error:", err)
 	f, is := errors.AsType[failure](err)

@@ -8,15 +8,17 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/reflection"
 
 	_ "github.com/chancery-xds/chancery/internal/envoyprotos" // what files may hold
 	"github.com/chancery-xds/chancery/internal/listen"
+	"github.com/chancery-xds/chancery/internal/metrics"
+	"github.com/chancery-xds/chancery/internal/monitor"
 	"github.com/chancery-xds/chancery/internal/source/dir"
 	"github.com/chancery-xds/chancery/server"
 	"github.com/chancery-xds/chancery/store"
@@ -25,11 +27,15 @@ import (
 // A serving is what chancery serve is told by its flags.
 type serving struct {
 	dir             string
-	listen          string
-	address         listen.Address // listen, parsed
+	front           front
+	monitor         string
+	monitorAt       listen.Address // monitor, parsed
+	insecureSecrets bool
+	emptyMissing    bool
 	drain           time.Duration
 	maxFile         int64
 	allowMassDelete bool
+	logging         logging
 	log             *slog.Logger
 	stderr          io.Writer
 }
@@ -39,9 +45,9 @@ func serveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve DIR",
 		Short: "Serve the configuration in a directory",
-		Long: `Serve loads every file *.yaml, *.yml and *.json in DIR and the directories below,
-and serves what is in them to xDS clients over gRPC: SotW and delta, aggregated
-(ADS) and per type.
+		Long: `Serve loads every file of resources in DIR and the directories below, and serves
+what is in them to xDS clients over gRPC: SotW and delta, aggregated (ADS) and
+per type.
 
 A file holds resources as Envoy's own configuration files do:
 
@@ -49,8 +55,10 @@ A file holds resources as Envoy's own configuration files do:
   - a DiscoveryResponse: a list under "resources:", types mixed as you like;
   - the protocol's Resource, where name, aliases, ttl or version are wanted.
 
-YAML files may hold several documents. Names that begin with "." or "_" are
-skipped. Unknown fields are errors.
+Files are YAML (.yaml, .yml; several documents if wanted), JSON (.json), or
+protobuf in text (.txtpb, .textproto, .pb_text) or binary (.pb), which hold a
+DiscoveryResponse. Names that begin with "." or "_" are skipped. Unknown fields
+are errors.
 
 Files are loaded again when they change, all of them or none: any mistake is
 logged with file, line and column, and what was loaded before stays. At start a
@@ -58,13 +66,21 @@ mistake ends the program. A reload that removes more than half of a type's
 resources (of 20 or more), or the last file, is refused, since it is what an
 unmounted volume looks like.
 
+TLS files are read again when they change. Unix sockets are never TLS: the mode
+of the file, 0660, says who may connect. Secrets are not sent in plain text to
+other machines, unless that is allowed.
+
+Each flag may be given as an environment variable instead: CHANCERY_LISTEN for
+--listen, CHANCERY_MAX_FILE for --max-file. The flag wins.
+
 Signals: SIGHUP reloads at once. SIGTERM and SIGINT end the streams within the
 drain time, then the program; a second one ends it at once.
 
-Exit codes: 0 ended by a signal; 1 the files cannot be loaded, or the address
+Exit codes: 0 ended by a signal; 1 the files cannot be loaded, or an address
 cannot be listened on; 2 wrong use.`,
 		Example: `  chancery serve ./config
-  chancery serve /etc/chancery --listen 0.0.0.0:18000`,
+  chancery serve /etc/chancery --listen 0.0.0.0:18000 --tls-cert tls.crt --tls-key tls.key --client-ca ca.crt
+  chancery serve /etc/chancery --listen unix:///run/chancery/xds.sock --metrics-listen 127.0.0.1:9090`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return fmt.Errorf("serve wants one directory, not %d", len(args))
@@ -72,22 +88,45 @@ cannot be listened on; 2 wrong use.`,
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			var err error
-			if s.address, err = listen.Parse(s.listen); err != nil {
-				return fmt.Errorf("--listen: %w", err)
+			if err := s.check(); err != nil {
+				return err
 			}
+			var err error
 			s.dir, s.stderr = args[0], cmd.ErrOrStderr()
-			s.log = newLog(s.stderr)
+			if s.log, err = s.logging.open(s.stderr); err != nil {
+				return err
+			}
 			return s.run()
 		},
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.StringVar(&s.listen, "listen", "127.0.0.1:18000", "`HOST:PORT` or unix:PATH to serve xDS at; 0.0.0.0 is all interfaces, port 0 any free port")
+	f.StringSliceVar(&s.front.addresses, "listen", []string{"127.0.0.1:18000"}, "`HOST:PORT` or unix:///PATH to serve xDS at, more than once if wanted; 0.0.0.0 is all interfaces, port 0 any free port")
+	f.Lookup("listen").DefValue = "127.0.0.1:18000" // without brackets
+	f.StringVar(&s.front.tls.Cert, "tls-cert", "", "`FILE` with the server's certificate, in PEM: serve TLS")
+	f.StringVar(&s.front.tls.Key, "tls-key", "", "`FILE` with its private key")
+	f.StringVar(&s.front.tls.ClientCA, "client-ca", "", "`FILE` with the CA that certificates of clients must be of (mutual TLS)")
+	f.BoolVar(&s.insecureSecrets, "insecure-secrets", false, "send secrets (SDS) to other machines in plain text")
+	f.DurationVar(&s.front.age, "max-connection-age", 0, "`time`, ± 50 %, after which a connection is ended so that clients spread over replicas; 0: never")
+	f.DurationVar(&s.front.grace, "max-connection-age-grace", 10*time.Second, "`time` that clients have to leave a connection that is too old")
+	f.StringVar(&s.monitor, "metrics-listen", "", "`HOST:PORT` for /metrics, /healthz and /readyz, and profiles if only this machine can reach it; none if empty")
+	f.BoolVar(&s.emptyMissing, "empty-assignments", false, "give clusters of type EDS whose endpoints are in no file an empty assignment, so that Envoy does not wait for one")
 	f.BoolVar(&s.allowMassDelete, "allow-mass-delete", false, "let a reload remove more than half of a type, or everything")
 	f.DurationVar(&s.drain, "drain", 5*time.Second, "`time` over which streams are ended at the end")
 	f.Int64Var(&s.maxFile, "max-file", 64<<20, "largest file in `bytes`")
+	s.logging.flags(f)
 	return cmd
+}
+
+// check parses the addresses; an error is one of usage.
+func (s *serving) check() error {
+	if s.monitor != "" {
+		var err error
+		if s.monitorAt, err = listen.Parse(s.monitor); err != nil {
+			return fmt.Errorf("--metrics-listen: %w", err)
+		}
+	}
+	return s.front.check()
 }
 
 // run serves until a signal ends it.
@@ -100,38 +139,59 @@ func (s *serving) run() error {
 	signal.Notify(hangups, syscall.SIGHUP)
 	defer signal.Stop(hangups)
 
+	s.raiseFiles()
 	st := store.New()
-	src := dir.New(s.dir, st, dir.Options{Log: s.log, MaxFile: s.maxFile, AllowMassDelete: s.allowMassDelete})
+	m := metrics.New(metrics.Options{Version: version(), Revision: revision(), Snapshot: st.Snapshot})
+	host, _ := os.Hostname()
+	xds := server.New(st, server.WithLogger(s.log), server.WithObserver(m), server.WithDrainTime(s.drain), server.WithIdentifier(func() string { return host }))
+	m.Server(xds.Stats)
+
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	defer func() { cancel(); running.Wait() }()
+	var state atomic.Pointer[string] // why it is not ready
+	state.Store(new("the configuration is not loaded yet"))
+	if s.monitor != "" {
+		l, err := s.monitorAt.Open(ctx)
+		if err != nil {
+			return failure{err, "--metrics-listen chooses another address"}
+		}
+		h := &monitor.Server{Metrics: m.Handler(), Log: s.log}
+		h.Check("serving", func() error {
+			if why := state.Load(); why != nil {
+				return errors.New(*why)
+			}
+			return nil
+		})
+		running.Go(func() {
+			if err := h.Serve(ctx, l); err != nil {
+				s.log.Error("no metrics any more", "error", err)
+			}
+		})
+		s.log.Info("metrics and health", "http", l.Addr().String(), "profiles", listen.Loopback(l.Addr()))
+	}
+
+	r := &review{log: s.log, empty: s.emptyMissing}
+	if !s.insecureSecrets {
+		r.plain = s.front.plain()
+	}
+	src := dir.New(s.dir, st, dir.Options{Log: s.log, MaxFile: s.maxFile, AllowMassDelete: s.allowMassDelete, Review: r.load, Done: m.Loaded})
 	report, err := src.Load()
 	if err != nil {
 		return s.notLoaded(err)
 	}
 	s.log.Info("loaded", report.Attrs()...)
 	if len(report.Counts) == 0 {
-		s.log.Warn("there is nothing to serve yet: no resource in any *.yaml, *.yml or *.json", "dir", s.dir, "files", report.Files)
+		s.log.Warn("there is nothing to serve yet: no file has a resource", "dir", s.dir, "files", report.Files)
 	}
-
-	l, err := s.address.Open(context.Background())
-	if err != nil {
-		return failure{err, "--listen chooses another address"}
+	if err := s.front.open(s.log, xds); err != nil {
+		return err
 	}
-	host, _ := os.Hostname()
-	xds := server.New(st, server.WithLogger(s.log), server.WithDrainTime(s.drain), server.WithIdentifier(func() string { return host }))
-	g := grpc.NewServer(server.GRPCOptions()...)
-	xds.Register(g)
-	reflection.RegisterV1(g)
-
-	ctx, cancel := context.WithCancel(context.Background())
-	reloads := make(chan struct{})
-	go func() {
-		defer close(reloads)
-		src.Run(ctx)
-	}()
-	defer func() { cancel(); <-reloads }()
-	served := make(chan error, 1)
-	go func() { served <- g.Serve(l) }()
-	defer g.Stop()
-	s.log.Info("serving", "xds", l.Addr().String(), "dir", s.dir)
+	defer s.front.close()
+	running.Go(func() { src.Run(ctx) })
+	served := s.front.serve()
+	state.Store(nil)
+	s.log.Info("serving", "xds", s.front.at(), "tls", s.front.tls.Configured(), "client_certificates", s.front.tls.ClientCA != "", "dir", s.dir)
 
 	for {
 		select {
@@ -140,9 +200,26 @@ func (s *serving) run() error {
 		case err := <-served:
 			return failure{fmt.Errorf("serve: %w", err), ""}
 		case sig := <-signals:
+			state.Store(new("it is ending"))
 			s.log.Info("ending streams", "signal", sig.String(), "streams", xds.Stats().Open, "within", s.drain.String())
 			return s.end(xds, signals)
 		}
+	}
+}
+
+// raiseFiles makes room for as many clients as the system allows, and says how
+// many that is.
+func (s *serving) raiseFiles() {
+	files, err := listen.RaiseFiles()
+	if err != nil {
+		s.log.Warn("the limit of open files stays", "error", err)
+	}
+	level := slog.LevelInfo
+	if files.Few() {
+		level = slog.LevelWarn
+	}
+	if files.Soft != 0 {
+		s.log.Log(context.Background(), level, "limit of open files", "files", files.Soft, "clients", files.Clients())
 	}
 }
 
@@ -173,14 +250,4 @@ func (s *serving) notLoaded(err error) error {
 		fmt.Fprintln(s.stderr, e)
 	}
 	return failure{fmt.Errorf("%d mistakes in %s: nothing is served", len(errs), s.dir), ""}
-}
-
-// newLog returns a log for people if w is a terminal, else for machines.
-func newLog(w io.Writer) *slog.Logger {
-	if f, ok := w.(*os.File); ok {
-		if info, err := f.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
-			return slog.New(slog.NewTextHandler(w, nil))
-		}
-	}
-	return slog.New(slog.NewJSONHandler(w, nil))
 }

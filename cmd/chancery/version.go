@@ -21,17 +21,36 @@ func versionCommand() *cobra.Command {
 	}
 }
 
-func printVersion(w io.Writer) {
-	version, api := release, "unknown"
-	if info, ok := debug.ReadBuildInfo(); ok {
-		if version == "" {
-			version = info.Main.Version
+// version returns the program's version.
+func version() string {
+	if info, ok := debug.ReadBuildInfo(); ok && release == "" {
+		return info.Main.Version
+	}
+	return release
+}
+
+// revision returns the commit that the program was built from, "" if not known.
+func revision() string {
+	info, _ := debug.ReadBuildInfo()
+	if info == nil {
+		return ""
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			return s.Value
 		}
+	}
+	return ""
+}
+
+func printVersion(w io.Writer) {
+	api := "unknown"
+	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, m := range info.Deps {
 			if m.Path == "github.com/envoyproxy/go-control-plane/envoy" {
 				api = m.Version
 			}
 		}
 	}
-	fmt.Fprintf(w, "chancery %s (Envoy API %s, %s %s/%s)\n", version, api, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	fmt.Fprintf(w, "chancery %s (Envoy API %s, %s %s/%s)\n", version(), api, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }

@@ -12,7 +12,7 @@ import (
 
 const (
 	maxNesting  = 200 // of messages, lists and maps
-	maxProblems = 100 // told of one file
+	maxProblems = 100 // errors, and as many warnings, told of one file
 
 	// Aliases may multiply a file: this much more than it has bytes is taken
 	// for anchors of anchors that are made to be slow.
@@ -31,33 +31,37 @@ type Decoder struct {
 	Source   []byte
 	Resolver Resolver // nil: all linked types
 
-	Problems []Problem // errors and warnings, in the order they were found
+	// Problems are errors and warnings in the order they were found, the first
+	// hundred of each.
+	Problems []Problem
 
-	visited int
-	failed  bool // one of Problems is an error
+	visited, errors, warnings int
+
+	full   bool                // visited is beyond its limit
+	merges map[*yaml.Node]bool // merge keys that were told
 }
 
-// Failed reports whether one of the problems is an error.
-func (d *Decoder) Failed() bool { return d.failed }
+// Failed reports whether there were errors.
+func (d *Decoder) Failed() bool { return d.errors > 0 }
+
+// Errors returns the number of errors, those that Problems leaves out included.
+func (d *Decoder) Errors() int { return d.errors }
 
 // Report adds an error at a node.
 func (d *Decoder) Report(n *yaml.Node, path, hint, format string, args ...any) {
-	d.failed = true
-	d.add(n, Problem{Path: path, Hint: hint, Message: fmt.Sprintf(format, args...)})
+	if d.errors++; d.errors <= maxProblems {
+		d.add(n, Problem{Path: path, Hint: hint, Message: fmt.Sprintf(format, args...)})
+	}
 }
 
 // Warn adds a warning at a node.
 func (d *Decoder) Warn(n *yaml.Node, path, hint, format string, args ...any) {
-	d.add(n, Problem{Path: path, Hint: hint, Message: fmt.Sprintf(format, args...), Warning: true})
+	if d.warnings++; d.warnings <= maxProblems {
+		d.add(n, Problem{Path: path, Hint: hint, Message: fmt.Sprintf(format, args...), Warning: true})
+	}
 }
 
 func (d *Decoder) add(n *yaml.Node, p Problem) {
-	if len(d.Problems) > maxProblems {
-		return
-	}
-	if len(d.Problems) == maxProblems {
-		p = Problem{Message: "and more", Warning: p.Warning}
-	}
 	p.File, p.Pos = d.File, Pos{n.Line, n.Column}
 	p.Excerpt = excerpt(d.Source, n.Line)
 	d.Problems = append(d.Problems, p)
@@ -84,8 +88,23 @@ func (d *Decoder) Message(n *yaml.Node, m proto.Message, path string) {
 	}
 }
 
-// Get returns the node under a key of a mapping, with aliases and merge keys
-// followed; nil if there is none.
+// Flat returns a mapping as one that has each of its fields once, in place of
+// aliases and merge keys. What is no mapping is reported, and nil returned.
+func (d *Decoder) Flat(n *yaml.Node, path string) *yaml.Node {
+	m := d.resolve(n, path)
+	if m.Kind != yaml.MappingNode {
+		d.Report(n, path, "", "a mapping is needed, not %s", kind(m))
+		return nil
+	}
+	flat := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map", Line: n.Line, Column: n.Column}
+	for _, p := range d.pairs(m, path, 0) {
+		flat.Content = append(flat.Content, p.key, p.value)
+	}
+	return flat
+}
+
+// Get returns the node under a key of a mapping, with aliases followed; nil if
+// there is none. It does not look behind merge keys: see [Decoder.Flat].
 func Get(n *yaml.Node, key string) *yaml.Node {
 	for n != nil && n.Kind == yaml.AliasNode {
 		n = n.Alias
@@ -117,11 +136,12 @@ func (d *Decoder) resolve(n *yaml.Node, path string) *yaml.Node {
 func (d *Decoder) enter(n *yaml.Node, path string, depth int) bool {
 	d.visited++
 	switch limit := slack + expansion*len(d.Source); {
-	case d.visited == limit:
-		d.Report(n, path, "", "more than %d values, aliases expanded", limit)
+	case d.full:
 	case d.visited > limit:
+		d.full = true
+		d.Report(n, path, "", "more than %d values, aliases expanded", limit)
 	case depth > maxNesting:
-		d.Report(n, path, "", "nested more than %d deep", maxNesting)
+		d.Report(n, shorten(path), "", "nested more than %d deep", maxNesting)
 	default:
 		return true
 	}
@@ -134,8 +154,9 @@ type pair struct{ key, value *yaml.Node }
 // pairs returns the keys and values of a mapping. Duplicate keys are errors;
 // merge keys are followed.
 func (d *Decoder) pairs(n *yaml.Node, path string, depth int) []pair {
+	d.visited += len(n.Content) / 2 // merge keys come by again and again
 	var out []pair
-	seen := map[string]*yaml.Node{}
+	seen := make(map[string]*yaml.Node, len(n.Content)/2)
 	var merges []*yaml.Node
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		k, v := d.resolve(n.Content[i], path), n.Content[i+1]
@@ -144,7 +165,13 @@ func (d *Decoder) pairs(n *yaml.Node, path string, depth int) []pair {
 			continue
 		}
 		if k.Tag == "!!merge" {
-			d.Warn(k, path, "Envoy's own reader refuses merge keys", "merge key")
+			if !d.merges[k] {
+				if d.merges == nil {
+					d.merges = map[*yaml.Node]bool{}
+				}
+				d.merges[k] = true
+				d.Warn(k, path, "Envoy's own reader refuses merge keys", "merge key")
+			}
 			merges = append(merges, v)
 			continue
 		}

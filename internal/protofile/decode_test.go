@@ -36,7 +36,7 @@ func decode(t testing.TB, file, src string) (proto.Message, *Decoder) {
 		if !ok {
 			t.Fatal(err)
 		}
-		d.Problems, d.failed = append(d.Problems, p), true
+		d.Problems, d.errors = append(d.Problems, p), 1
 		return nil, d
 	}
 	if n == nil {

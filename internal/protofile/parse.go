@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -26,10 +27,29 @@ func ParseYAML(file string, src []byte) ([]*yaml.Node, error) {
 		if err != nil {
 			return nil, syntax(file, src, err)
 		}
+		if bad := tagged(&n); bad != nil {
+			return nil, Problem{File: file, Pos: Pos{bad.Line, bad.Column}, Excerpt: excerpt(src, bad.Line),
+				Message: fmt.Sprintf("the tag %s has no meaning here", shorten(bad.Tag))}
+		}
 		if len(n.Content) > 0 && !isNull(n.Content[0]) {
 			docs = append(docs, n.Content[0])
 		}
 	}
+}
+
+// tagged returns a node with a tag that YAML itself does not know, or nil.
+func tagged(n *yaml.Node) *yaml.Node {
+	switch n.ShortTag() {
+	case "", "!!null", "!!bool", "!!int", "!!float", "!!str", "!!timestamp", "!!binary", "!!map", "!!seq", "!!merge":
+	default:
+		return n
+	}
+	for _, c := range n.Content {
+		if bad := tagged(c); bad != nil {
+			return bad
+		}
+	}
+	return nil
 }
 
 var yamlLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
@@ -43,6 +63,7 @@ func syntax(file string, src []byte, err error) Problem {
 		if strings.HasPrefix(msg, "did not find") {
 			p.Pos.Line++ // the reader counts the lines of these from 0
 		}
+		p.Pos.Line = min(p.Pos.Line, 1+bytes.Count(src, []byte("\n")))
 		p.Excerpt = excerpt(src, p.Pos.Line)
 	}
 	p.Message = msg
@@ -68,8 +89,15 @@ func ParseJSON(file string, src []byte) (*yaml.Node, error) {
 	}
 	at := p.dec.InputOffset()
 	if s, ok := errors.AsType[*json.SyntaxError](err); ok {
-		at = max(s.Offset-1, 0) // of the offending character, or of white space before it
-		for at+1 < int64(len(src)) && bytes.IndexByte([]byte(" \t\r\n"), src[at]) >= 0 {
+		// Of the offending character, or of white space before it; inside a word
+		// it may count from anywhere.
+		space := " \t\r\n"
+		if s.Offset-1 >= at {
+			at = s.Offset - 1
+		} else {
+			space += ":,"
+		}
+		for at+1 < int64(len(src)) && strings.IndexByte(space, src[at]) >= 0 {
 			at++
 		}
 	}
@@ -86,22 +114,24 @@ type jsonParser struct {
 	src []byte
 
 	// where the last position was computed, so that all take one pass
-	offset int64
-	line   int
-	start  int64 // of the line
+	offset    int64
+	line, col int // from 1 and from 0
 }
 
 func (p *jsonParser) pos(at int64) Pos {
 	at = min(at, int64(len(p.src)))
 	if at < p.offset {
-		p.offset, p.line, p.start = 0, 1, 0
+		p.offset, p.line, p.col = 0, 1, 0
 	}
 	for ; p.offset < at; p.offset++ {
-		if p.src[p.offset] == '\n' {
-			p.line, p.start = p.line+1, p.offset+1
+		switch c := p.src[p.offset]; {
+		case c == '\n':
+			p.line, p.col = p.line+1, 0
+		case utf8.RuneStart(c):
+			p.col++
 		}
 	}
-	return Pos{p.line, len([]rune(string(p.src[p.start:at]))) + 1}
+	return Pos{p.line, p.col + 1}
 }
 
 // next returns the position of the token that is read next.

@@ -68,6 +68,9 @@ func (p Problem) Text() string {
 
 // excerpt returns a line of a source, cut to what fits a terminal.
 func excerpt(src []byte, line int) string {
+	if line < 1 {
+		return ""
+	}
 	for i := 1; i < line; i++ {
 		n := bytes.IndexByte(src, '\n')
 		if n < 0 {

@@ -20,7 +20,7 @@ func (d *Decoder) scalar(n *yaml.Node, fd protoreflect.FieldDescriptor, path str
 		d.Report(n, path, "", "%s is needed, not %s", article(fd), kind(n))
 		return v, false
 	}
-	quoted := n.Tag == "!!str"
+	quoted := n.Tag == "!!str" || n.Tag == "!!timestamp"
 	fail := func(hint string) (protoreflect.Value, bool) {
 		d.Report(n, path, hint, "%s is needed, not %s", article(fd), kind(n))
 		return v, false
@@ -114,6 +114,11 @@ func float(n *yaml.Node) (float64, bool) {
 		return math.Inf(1), true
 	case "-Infinity", "-.inf", "-.Inf", "-.INF":
 		return math.Inf(-1), true
+	}
+	if n.Tag == "!!int" { // YAML's own 0x10 and 0o10
+		if i, err := strconv.ParseInt(n.Value, 0, 64); err == nil && strings.TrimLeft(n.Value, "+-0123456789_") != "" {
+			return float64(i), true
+		}
 	}
 	f, err := strconv.ParseFloat(strings.ReplaceAll(n.Value, "_", ""), 64)
 	return f, err == nil && n.Tag != "!!bool" && n.Tag != "!!null" && !math.IsInf(f, 0) && !math.IsNaN(f)

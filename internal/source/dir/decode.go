@@ -4,20 +4,17 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"path/filepath"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"go.yaml.in/yaml/v3"
-	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
-	"google.golang.org/protobuf/reflect/protoregistry"
 
+	"github.com/chancery-xds/chancery/internal/protofile"
 	"github.com/chancery-xds/chancery/internal/refs"
 	"github.com/chancery-xds/chancery/wire"
 	"github.com/chancery-xds/chancery/xds"
@@ -39,217 +36,275 @@ const (
 	wrapper  = apis + "envoy.service.discovery.v3.Resource"
 )
 
-// decode returns the resources in a file and all its mistakes, one per resource
-// at most. The name tells JSON from YAML.
-func decode(path string, data []byte) ([]Loaded, []Error) {
-	d := decoder{path: path, text: text{left: growth*len(data) + spare}}
-	var docs interface{ Decode(any) error } = yaml.NewDecoder(bytes.NewReader(data))
-	if strings.EqualFold(filepath.Ext(path), ".json") {
-		docs = newJSON(data)
-	}
-	for ; ; d.doc++ {
-		var n yaml.Node
-		err := docs.Decode(&n)
-		if errors.Is(err, io.EOF) {
-			return d.loaded, d.errs
-		}
-		if err != nil {
-			d.fail(syntax(err))
-			return d.loaded, d.errs
-		}
-		if root := n.Content[0]; root.ShortTag() != "!!null" { // else nothing but comments
-			d.document(root)
-		}
-	}
+// forms are the ways to write a file, by the end of its name.
+var forms = map[string]func(*decoder){
+	".yaml":      (*decoder).yaml,
+	".yml":       (*decoder).yaml,
+	".json":      (*decoder).json,
+	".txtpb":     (*decoder).text,
+	".textproto": (*decoder).text,
+	".pb_text":   (*decoder).text,
+	".pb":        (*decoder).binary,
 }
 
+// form returns how a file is written; nil if its name says that it holds no
+// resources.
+func form(path string) func(*decoder) { return forms[strings.ToLower(filepath.Ext(path))] }
+
+// A decoder turns a file into resources, and collects all its mistakes.
 type decoder struct {
-	path   string
-	text   text
+	protofile.Decoder
 	doc    int
 	loaded []Loaded
-	errs   []Error
 }
 
-// A mistake is an error at a line and column of the file at hand.
-type mistake struct {
-	line, col int
-	text      string
-}
-
-func (m mistake) Error() string { return m.text }
-
-func at(n *yaml.Node, format string, args ...any) error {
-	return mistake{n.Line, n.Column, fmt.Sprintf(format, args...)}
-}
-
-func (d *decoder) fail(err error) {
-	m, ok := errors.AsType[mistake](err)
-	if !ok {
-		m.text = err.Error()
+// decode returns a decoder that is done with a file.
+func decode(path string, data []byte) (d *decoder) {
+	d = &decoder{Decoder: protofile.Decoder{File: path, Source: data}}
+	// A file must not end the program, whatever it finds in its readers.
+	defer func() {
+		if p := recover(); p != nil {
+			d.Report(&yaml.Node{}, "", "", "%s: %v", gaveUp, p)
+		}
+	}()
+	if len(bytes.TrimSpace(data)) == 0 {
+		d.Warn(&yaml.Node{}, "", "", "the file is empty")
+		return d
 	}
-	d.errs = append(d.errs, Error{Pos{d.path, m.line, m.col}, m.text})
+	form(path)(d)
+	return d
+}
+
+const gaveUp = "the reader gave up"
+
+// isText reports the first byte that no text file has.
+func (d *decoder) isText() bool {
+	line, col := 1, 1
+	for i := 0; i < len(d.Source); {
+		r, w := utf8.DecodeRune(d.Source[i:])
+		switch {
+		case r == utf8.RuneError && w == 1 || r == 0:
+			d.Report(&yaml.Node{Line: line, Column: col}, "", "", "this is no text: byte %#02x", d.Source[i])
+			return false
+		case r == '\n':
+			line, col = line+1, 1
+		default:
+			col++
+		}
+		i += w
+	}
+	return true
+}
+
+func (d *decoder) yaml() {
+	if !d.isText() {
+		return
+	}
+	docs, err := protofile.ParseYAML(d.File, d.Source)
+	d.syntax(err)
+	for _, n := range docs {
+		d.document(n)
+		d.doc++
+	}
+}
+
+func (d *decoder) json() {
+	if !d.isText() {
+		return
+	}
+	n, err := protofile.ParseJSON(d.File, d.Source)
+	if err != nil {
+		d.syntax(err)
+		return
+	}
+	d.document(n)
+}
+
+func (d *decoder) syntax(err error) {
+	if p, ok := errors.AsType[protofile.Problem](err); ok {
+		d.Report(&yaml.Node{Line: p.Pos.Line, Column: p.Pos.Column}, p.Path, p.Hint, "%s", p.Message)
+	}
 }
 
 // document reads a single resource, a response or a wrapper.
 func (d *decoder) document(n *yaml.Node) {
-	fields, err := d.text.pairs(n)
-	if err != nil {
-		d.fail(err)
+	flat := d.Flat(n, "")
+	if flat == nil {
 		return
 	}
-	switch url := fields.get("@type"); {
-	case fields.get("resources") != nil && (url == nil || url.Value == response):
-		d.response(fields)
+	has := func(key string) bool { return protofile.Get(flat, key) != nil }
+	url := protofile.Get(flat, "@type")
+	switch {
+	case url != nil && url.Value == response, url == nil && has("resources"):
+		d.response(flat)
 	case url != nil:
-		d.entry(n, "", "")
-	case fields.get("static_resources") != nil || fields.get("dynamic_resources") != nil:
-		d.fail(at(n, `this is Envoy's bootstrap, not a resource: it belongs outside of this directory`))
+		d.entry(n, flat, "", &discoveryv3.DiscoveryResponse{})
+	case has("static_resources"), has("dynamic_resources"), has("staticResources"), has("dynamicResources"):
+		d.Report(n, "", "it belongs outside of this directory", "this is Envoy's bootstrap, not a resource")
 	default:
-		d.fail(at(n, `neither "@type" nor "resources": want a resource, a DiscoveryResponse or the protocol's Resource`))
+		d.Report(n, "", "want a resource, a DiscoveryResponse or the protocol's Resource", `neither "@type" nor "resources"`)
 	}
 }
 
 // response reads Envoy's DiscoveryResponse, as in the files Envoy itself reads.
-func (d *decoder) response(fields fields) {
+func (d *decoder) response(flat *yaml.Node) {
 	var m discoveryv3.DiscoveryResponse
-	if err := d.message(fields.without("@type", "resources"), &m); err != nil {
-		d.fail(err)
-		return
-	}
-	list := resolve(fields.get("resources"))
-	if list.Kind != yaml.SequenceNode && list.ShortTag() != "!!null" {
-		d.fail(at(list, "resources is not a list"))
-		return
-	}
-	for _, n := range list.Content {
-		d.entry(n, m.VersionInfo, m.TypeUrl)
-	}
-}
-
-// entry reads a resource, wrapped or not. A non-empty only is the type that its
-// response says it has.
-func (d *decoder) entry(n *yaml.Node, version, only string) {
-	l, err := d.resource(n)
+	d.Message(without(flat, "@type", "resources"), &m, "")
+	list := protofile.Get(flat, "resources")
 	switch {
-	case err != nil:
-		d.fail(err)
-	case only != "" && l.Type.URL != only:
-		d.fail(at(n, "%s, in a response whose type_url is %s", l.Type.URL, only))
+	case list == nil || list.ShortTag() == "!!null":
+	case list.Kind != yaml.SequenceNode:
+		d.Report(list, "resources", "", "a list is needed")
 	default:
-		l.Pos, l.version, l.doc = Pos{d.path, n.Line, n.Column}, version, d.doc
-		d.loaded = append(d.loaded, l)
-	}
-}
-
-func (d *decoder) resource(n *yaml.Node) (Loaded, error) {
-	fields, err := d.text.pairs(n)
-	if err != nil {
-		return Loaded{}, err
-	}
-	url := fields.get("@type")
-	if url == nil || url.Value != wrapper {
-		return d.single(n, fields, "")
-	}
-	var w discoveryv3.Resource
-	if err := d.message(fields.without("@type", "resource"), &w); err != nil {
-		return Loaded{}, err
-	}
-	inner := fields.get("resource")
-	if inner == nil {
-		return Loaded{}, at(n, "a Resource without its resource")
-	}
-	if u := unsupported(&w); u != "" {
-		return Loaded{}, at(n, "%s of a Resource is not supported", u)
-	}
-	if fields, err = d.text.pairs(inner); err != nil {
-		return Loaded{}, err
-	}
-	l, err := d.single(inner, fields, w.Name)
-	if err != nil {
-		return Loaded{}, err
-	}
-	if w.Ttl != nil {
-		if l.TTL = w.Ttl.AsDuration(); l.TTL <= 0 {
-			return Loaded{}, at(n, "a ttl of %v: want more than zero", l.TTL)
+		for i, n := range list.Content {
+			path := fmt.Sprintf("resources[%d]", i)
+			if flat := d.Flat(n, path); flat != nil {
+				d.entry(n, flat, path, &m)
+			}
 		}
 	}
-	if slices.Contains(w.Aliases, "") || slices.Contains(w.Aliases, xds.Wildcard) {
-		return Loaded{}, at(n, `an alias that is empty or "*"`)
+}
+
+// entry reads a resource, wrapped or not, that stands in a response.
+func (d *decoder) entry(n, flat *yaml.Node, path string, in *discoveryv3.DiscoveryResponse) {
+	before := d.Errors()
+	w := &discoveryv3.Resource{}
+	inner, at := flat, path
+	if url := protofile.Get(flat, "@type"); url != nil && url.Value == wrapper {
+		d.Message(without(d.extras(flat, path), "@type", "resource"), w, path)
+		at = strings.TrimPrefix(path+".resource", ".")
+		r := protofile.Get(flat, "resource")
+		if r == nil || r.ShortTag() == "!!null" {
+			d.Report(n, path, "", "a Resource without its resource")
+			return
+		}
+		if inner = d.Flat(r, at); inner == nil {
+			return
+		}
 	}
-	l.Aliases = w.Aliases
-	l.Seal(w.Version)
-	return l, nil
+	if m := d.single(inner, at); m != nil && d.Errors() == before {
+		d.add(n, path, m, w, in)
+	}
+}
+
+// single reads a resource that is not wrapped.
+func (d *decoder) single(flat *yaml.Node, path string) proto.Message {
+	flat = d.extras(flat, path)
+	const hint = `such as "@type": ` + apis + "envoy.config.cluster.v3.Cluster"
+	switch url := protofile.Get(flat, "@type"); {
+	case url == nil:
+		d.Report(flat, path, hint, `no "@type"`)
+	case url.Kind != yaml.ScalarNode || !strings.HasPrefix(url.Value, apis):
+		d.Report(url, path, hint, `"@type" is no type URL that begins with %s`, apis)
+	default:
+		return d.Any(flat, path)
+	}
+	return nil
+}
+
+// extension is the key beside "@type" of what is said to the server and is no
+// part of the resource.
+const extension = "x-chancery"
+
+// extras reads the extension and returns the mapping without it.
+func (d *decoder) extras(flat *yaml.Node, path string) *yaml.Node {
+	n := protofile.Get(flat, extension)
+	if n == nil {
+		return flat
+	}
+	rest := without(flat, extension)
+	path = strings.TrimPrefix(path+"."+extension, ".")
+	known := d.Flat(n, path)
+	if known == nil {
+		return rest
+	}
+	for i := 0; i < len(known.Content); i += 2 {
+		k, v := known.Content[i], known.Content[i+1]
+		switch {
+		case k.Value != "on_demand":
+			d.Warn(k, path, "", "unknown key %q is ignored", k.Value)
+		case v.ShortTag() != "!!bool":
+			d.Report(v, path+".on_demand", "", "true or false is needed")
+		case strings.EqualFold(v.Value, "true"):
+			d.Report(v, path+".on_demand", "", "not supported yet")
+		}
+	}
+	return rest
+}
+
+// without returns a flat mapping without some keys.
+func without(flat *yaml.Node, keys ...string) *yaml.Node {
+	rest := *flat
+	rest.Content = nil
+	for i := 0; i < len(flat.Content); i += 2 {
+		if !slices.Contains(keys, flat.Content[i].Value) {
+			rest.Content = append(rest.Content, flat.Content[i], flat.Content[i+1])
+		}
+	}
+	return &rest
+}
+
+// add adds a resource that a wrapper and a response say more of.
+func (d *decoder) add(n *yaml.Node, path string, m proto.Message, w *discoveryv3.Resource, in *discoveryv3.DiscoveryResponse) {
+	fail := func(hint, format string, args ...any) { d.Report(n, path, hint, format, args...) }
+	name := m.ProtoReflect().Descriptor().FullName()
+	t := xds.TypeOf(apis + string(name))
+	switch {
+	case in.TypeUrl != "" && in.TypeUrl != t.URL:
+		fail("", "%s, in a response whose type_url is %s", t.URL, in.TypeUrl)
+		return
+	case t.Is(xds.VirtualHost) && w.Name == "":
+		fail(`put it into a Resource ("@type": `+wrapper+") with name and resource",
+			"a VHDS resource needs the wrapper's name, route/host: a VirtualHost does not say which route configuration it belongs to")
+		return
+	case t.Is(xds.VirtualHost) && !strings.Contains(w.Name, "/"):
+		fail("", "the name %q of a VHDS resource: want route/host, the route configuration's name and the host", w.Name)
+		return
+	case w.Name == "" && t.Name == "":
+		fail(`put it into a Resource ("@type": `+wrapper+") with name and resource",
+			"a %s is known to the protocol by a name that is none of its fields", name.Name())
+		return
+	}
+	if u := unsupported(w); u != "" {
+		fail("", "%s of a Resource is not supported", u)
+		return
+	}
+	if slices.Contains(w.Aliases, "") || slices.Contains(w.Aliases, xds.Wildcard) {
+		fail("", `an alias that is empty or "*"`)
+		return
+	}
+	r, err := wire.NewResource(t, w.Name, m)
+	if err != nil {
+		fail("", "%v", err)
+		return
+	}
+	if r.Name == xds.Wildcard {
+		fail("", `the name "*" is reserved: it subscribes to all resources`)
+		return
+	}
+	if w.Ttl != nil {
+		if r.TTL = w.Ttl.AsDuration(); r.TTL <= 0 {
+			fail("", "a ttl of %v: want more than zero", r.TTL)
+			return
+		}
+	}
+	if r.Aliases = w.Aliases; w.Aliases != nil || w.Ttl != nil || w.Version != "" {
+		r.Seal(w.Version)
+	}
+	r.Refs = refs.Of(m)
+	at := Pos{d.File, n.Line, n.Column, path}
+	d.loaded = append(d.loaded, Loaded{r, t, at, in.VersionInfo, d.doc})
 }
 
 // unsupported returns a field of a wrapper that would be lost, or "".
 func unsupported(w *discoveryv3.Resource) (name protoreflect.Name) {
 	w.ProtoReflect().Range(func(f protoreflect.FieldDescriptor, _ protoreflect.Value) bool {
 		switch f.Name() {
-		case "name", "aliases", "version", "ttl":
+		case "name", "aliases", "version", "ttl", "resource":
 		default:
 			name = f.Name()
 		}
 		return true
 	})
 	return name
-}
-
-// single reads a resource that is not wrapped. An empty name means the one it
-// has itself.
-func (d *decoder) single(n *yaml.Node, fields fields, name string) (Loaded, error) {
-	url := fields.get("@type")
-	if url == nil {
-		return Loaded{}, at(n, `no "@type"`)
-	}
-	if !strings.HasPrefix(url.Value, apis) {
-		return Loaded{}, at(url, `type %q: want a URL that begins with %q`, url.Value, apis)
-	}
-	typ, err := protoregistry.GlobalTypes.FindMessageByURL(url.Value)
-	if err != nil {
-		return Loaded{}, at(url, "unknown type %q", url.Value)
-	}
-	m := typ.New().Interface()
-	if err := d.message(fields.without("@type"), m); err != nil {
-		return Loaded{}, err
-	}
-	t := xds.TypeOf(url.Value)
-	if name == "" && t.Name == "" {
-		return Loaded{}, at(n, `a %s is known to the protocol by a name that is none of its fields: put it into a Resource ("@type": %s) with name and resource`,
-			m.ProtoReflect().Descriptor().Name(), wrapper)
-	}
-	r, err := wire.NewResource(t, name, m)
-	if err != nil {
-		return Loaded{}, at(n, "%v", err)
-	}
-	if r.Name == xds.Wildcard {
-		return Loaded{}, at(n, `the name "*" is reserved: it subscribes to all resources`)
-	}
-	r.Refs = refs.Of(m)
-	return Loaded{Resource: r, Type: t}, nil
-}
-
-// message reads fields into m. Unknown fields are errors: Envoy's own reader
-// drops them silently, and a typo with them.
-func (d *decoder) message(fields fields, m proto.Message) error {
-	if err := d.text.mapping(fields); err != nil {
-		return err
-	}
-	if err := protojson.Unmarshal(d.text.buf, m); err != nil {
-		return d.text.locate(err)
-	}
-	return nil
-}
-
-var yamlLine = regexp.MustCompile(`^yaml: (?:line (\d+)(?:, column (\d+))?: )?`)
-
-// syntax puts an error of the YAML reader at its place.
-func syntax(err error) error {
-	found := yamlLine.FindStringSubmatch(err.Error())
-	if found == nil {
-		return err
-	}
-	line, _ := strconv.Atoi(found[1])
-	col, _ := strconv.Atoi(found[2])
-	return mistake{line, col, err.Error()[len(found[0]):]}
 }

@@ -12,9 +12,13 @@ import (
 	"crypto/sha256"
 	"errors"
 	"log/slog"
+	"runtime"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/chancery-xds/chancery/internal/protofile"
 	"github.com/chancery-xds/chancery/store"
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -32,6 +36,14 @@ type Options struct {
 	// Poll is how often the directory is looked at when nothing hints at a
 	// change; 30 s if zero.
 	Poll time.Duration
+
+	// Review, if set, is shown all resources of a load, in the order of the
+	// files, before they are committed. What it returns is added; with an error,
+	// such as [Errors], nothing is committed.
+	Review func([]Loaded) ([]Loaded, error)
+	// Done, if set, is told of each attempt to load that committed something,
+	// or failed.
+	Done func(at time.Time, err error)
 }
 
 // A Source loads a directory into the default group of a store. It is made by
@@ -45,6 +57,9 @@ type Source struct {
 	files map[string]*file // as last seen
 	world world            // as last committed
 	err   error            // why the world is not what the files say
+
+	warnings []protofile.Problem // of the files as last seen
+	told     map[string]bool     // those that were logged
 }
 
 // A file is what was found in a file when it was last read.
@@ -54,7 +69,10 @@ type file struct {
 	sum     [sha256.Size]byte
 	emptied bool
 	loaded  []Loaded
-	errs    []Error
+
+	errs, warnings []protofile.Problem
+
+	more int // errors that errs leaves out
 }
 
 // New returns a source that loads the directory into st.
@@ -71,6 +89,10 @@ type Report struct {
 	Counts []Count // in push order
 	Commit store.Commit
 	Took   time.Duration
+
+	// Warnings tell what is doubtful in the files, sorted by place; of more than
+	// a hundred the first. Run logs each once.
+	Warnings []protofile.Problem
 }
 
 // A Count is the number of resources of a type.
@@ -81,33 +103,29 @@ type Count struct {
 
 // Load reads what has changed since the last load and commits it. If anything
 // is wrong it commits nothing; mistakes in files are [Errors], all of them.
-func (s *Source) Load() (Report, error) { return s.load(false, &scanner{}) }
+func (s *Source) Load() (Report, error) {
+	report, err := s.load(false, &scanner{})
+	s.done(report, err)
+	return report, err
+}
+
+func (s *Source) done(r Report, err error) {
+	if s.Done != nil && (err != nil || len(r.Commit.Changes) > 0) {
+		s.Done(time.Now(), err)
+	}
+}
 
 func (s *Source) load(force bool, sc *scanner) (Report, error) {
 	start := time.Now()
-	sc.scan(s.root)
-	files := make(map[string]*file, len(sc.files))
-	errs := sc.errs
-	changed := len(sc.files) != len(s.files)
-	for _, f := range sc.files {
-		old := s.files[f.path]
-		now, err := s.file(f, old, force)
-		if err != nil {
-			errs = append(errs, unread(f.path, err))
-			now = &file{emptied: old != nil && (old.emptied || len(old.loaded) > 0)}
-		}
-		files[f.path] = now
-		changed = changed || old == nil || old.sum != now.sum
-		errs = append(errs, now.errs...)
-	}
-	s.files = files
-	if !changed && len(errs) == 0 && s.err == nil {
+	next, changed, errs := s.look(force, sc)
+	if !changed && errs == nil && s.err == nil {
 		return s.report(store.Commit{}, start), nil
 	}
-	next, more := assemble(sc.files, files)
-	if errs = append(errs, more...); len(errs) > 0 {
-		errs.sort()
+	if errs != nil {
 		s.err = errs
+		return Report{}, s.err
+	}
+	if s.err = s.review(sc.files, next); s.err != nil {
 		return Report{}, s.err
 	}
 	if s.err = s.world.guard(next, s.AllowMassDelete); s.err != nil {
@@ -121,26 +139,99 @@ func (s *Source) load(force bool, sc *scanner) (Report, error) {
 	return s.report(commit, start), nil
 }
 
-func (s *Source) report(c store.Commit, start time.Time) Report {
-	r := Report{Files: len(s.files), Commit: c, Took: time.Since(start)}
-	for _, t := range s.world.types {
-		r.Counts = append(r.Counts, Count{t.typ, len(t.resources)})
+// look reads what has changed and returns what the files say now. It returns
+// nothing of it if nothing has changed.
+func (s *Source) look(force bool, sc *scanner) (next world, changed bool, _ Errors) {
+	sc.scan(s.root)
+	errs, more := sc.errs, 0
+	files := s.read(sc.files, force)
+	changed = len(files) != len(s.files) || len(errs) > 0
+	var warnings []protofile.Problem
+	for path, f := range files {
+		changed = changed || f != s.files[path]
+		errs = append(errs, f.errs...)
+		warnings = append(warnings, f.warnings...)
+		more += f.more
 	}
-	slices.SortFunc(r.Counts, func(a, b Count) int {
-		return cmp.Or(cmp.Compare(a.Type.Rank(), b.Type.Rank()), cmp.Compare(a.Type.URL, b.Type.URL))
-	})
-	return r
+	s.files = files
+	s.warnings = summary(s.root, "warnings", warnings, 0)
+	if !changed && len(errs) == 0 && s.err == nil {
+		return world{}, false, nil
+	}
+	next, twice := assemble(sc.files, files)
+	return next, true, summary(s.root, "mistakes", append(errs, twice...), more)
 }
 
-// file returns what is in a file; old is what was in it, or nil.
-func (s *Source) file(f found, old *file, force bool) (*file, error) {
-	if old != nil && old.settled && old.stamp == f.stamp && !force {
-		return old, nil
+// read returns what is in files, by path: several at a time, since decoding is
+// most of the work.
+func (s *Source) read(order []found, force bool) map[string]*file {
+	files := make([]*file, len(order))
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		wg.Go(func() {
+			for {
+				i := int(next.Add(1)) - 1
+				if i >= len(order) {
+					return
+				}
+				files[i] = s.file(order[i], s.files[order[i].path], force)
+			}
+		})
 	}
+	wg.Wait()
+	byPath := make(map[string]*file, len(order))
+	for i, f := range order {
+		byPath[f.path] = files[i]
+	}
+	return byPath
+}
+
+// review shows Review what is about to be committed, and adds what it adds.
+func (s *Source) review(order []found, next world) error {
+	if s.Review == nil {
+		return nil
+	}
+	var all []Loaded
+	for _, f := range order {
+		all = append(all, s.files[f.path].loaded...)
+	}
+	more, err := s.Review(all)
+	for _, l := range more {
+		next.add(l)
+	}
+	return err
+}
+
+func (s *Source) report(c store.Commit, start time.Time) Report {
+	return Report{Files: len(s.files), Counts: s.world.counts(), Commit: c, Took: time.Since(start), Warnings: s.warnings}
+}
+
+func (w world) counts() []Count {
+	var counts []Count
+	for _, c := range w.types {
+		counts = append(counts, Count{c.typ, len(c.at)})
+	}
+	slices.SortFunc(counts, func(a, b Count) int {
+		return cmp.Or(cmp.Compare(a.Type.Rank(), b.Type.Rank()), cmp.Compare(a.Type.URL, b.Type.URL))
+	})
+	return counts
+}
+
+// file returns what is in a file, which is old if that has not changed; old is
+// what was in it, or nil.
+func (s *Source) file(f found, old *file, force bool) *file {
+	if old != nil && old.settled && old.stamp == f.stamp && !force {
+		return old
+	}
+	had := old != nil && (old.emptied || len(old.loaded) > 0)
 	at := time.Now()
 	data, stamp, err := read(f.path, s.MaxFile)
+	if err == nil && len(data) == 0 && had {
+		err = errors.New("has become empty, which is what half a write looks like: delete it, or leave a comment in it")
+	}
 	if err != nil {
-		return nil, err
+		return &file{emptied: had, errs: []protofile.Problem{unread(f.path, err)}}
 	}
 	// Clocks of file systems tick slowly: what was written just before it was
 	// read may be written again under the same stamp.
@@ -148,15 +239,19 @@ func (s *Source) file(f found, old *file, force bool) (*file, error) {
 	sum := sha256.Sum256(data)
 	if old != nil && old.sum == sum {
 		old.stamp, old.settled = stamp, settled
-		return old, nil
+		return old
 	}
 	now := &file{stamp: stamp, settled: settled, sum: sum}
-	if len(data) == 0 && old != nil && (old.emptied || len(old.loaded) > 0) {
-		now.emptied = true
-		return nil, errors.New("has become empty, which is what half a write looks like: delete it, or leave a comment in it")
+	d := decode(f.path, data)
+	for _, p := range d.Problems {
+		if p.Warning {
+			now.warnings = append(now.warnings, p)
+		} else {
+			now.errs = append(now.errs, p)
+		}
 	}
-	now.loaded, now.errs = decode(f.path, data)
-	return now, nil
+	now.loaded, now.more = d.loaded, d.Errors()-len(now.errs)
+	return now
 }
 
 // Reload makes Run load at once, and look into each file whatever its date.
@@ -182,6 +277,8 @@ func (s *Source) reload(force bool, w *watcher) {
 	w.begin()
 	report, err := s.load(force, &scanner{enter: w.enter, touch: w.touch})
 	w.end()
+	s.done(report, err)
+	s.warn()
 	switch {
 	case err == nil && (force || was != nil || len(report.Commit.Changes) > 0):
 		s.Log.Info("loaded", report.Attrs()...)
@@ -190,21 +287,29 @@ func (s *Source) reload(force bool, w *watcher) {
 	}
 }
 
+// warn logs the warnings that it has not logged yet.
+func (s *Source) warn() {
+	now := make(map[string]bool, len(s.warnings))
+	for _, p := range s.warnings {
+		line := p.Error()
+		if now[line] = true; !s.told[line] {
+			p.Warning = false // the level says it
+			s.Log.Warn("accepted, but doubtful", "problem", p.Error())
+		}
+	}
+	s.told = now
+}
+
 // tell logs why nothing was loaded, mistake by mistake.
 func (s *Source) tell(err error) {
-	const most = 20
 	errs, ok := errors.AsType[Errors](err)
 	if !ok {
 		s.Log.Error("not loaded, what was good before stays", "error", err)
 		return
 	}
 	s.Log.Error("not loaded, what was good before stays", "mistakes", len(errs))
-	for i, e := range errs {
-		if i == most {
-			s.Log.Error("and more", "mistakes", len(errs)-most)
-			break
-		}
-		s.Log.Error("mistake", "at", e.String(), "error", e.Text)
+	for _, e := range errs {
+		s.Log.Error("mistake", "error", e.Error())
 	}
 }
 

@@ -2,14 +2,17 @@ package dir
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"go.uber.org/goleak"
 
@@ -136,8 +139,8 @@ func TestLoad(t *testing.T) {
 		b := newBench(t, "a.yaml", clusters("a"))
 		b.load("CDS a")
 		b.write("b.yaml", "nonsense: 1", "c/c.yaml", clusters("c", "d")+"- {"+clusterURL+", x: 1}\n", "d.yaml", clusters("a", "d"))
-		b.load("b.yaml:1:1: neither \"@type\" nor \"resources\": want a resource, a DiscoveryResponse or the protocol's Resource\n" +
-			"c/c.yaml:4:66: unknown field \"x\"\n" +
+		b.load("b.yaml:1:1: neither \"@type\" nor \"resources\" (want a resource, a DiscoveryResponse or the protocol's Resource)\n" +
+			"c/c.yaml:4:66: resources[2]: unknown field \"x\" in Cluster\n" +
 			"d.yaml:2:3: CDS \"a\" is already at a.yaml:2:3\n" +
 			"d.yaml:3:3: CDS \"d\" is already at c/c.yaml:3:3")
 		if got := b.content(); got != "CDS a" {
@@ -145,6 +148,40 @@ func TestLoad(t *testing.T) {
 		}
 		b.write("b.yaml", "", "c/c.yaml", clusters("c"), "d.yaml", clusters("d"))
 		b.load("CDS a c d")
+	})
+	t.Run("FILE-1 every form, and a name told with both its places", func(t *testing.T) {
+		b := newBench(t, "a.yaml", clusters("a2"), "b.txtpb", textResponse, "c.json", endpointsE,
+			"d.textproto", "# proto-message: envoy.config.cluster.v3.Cluster\nname: 'd'")
+		b.load("CDS a a2 d, EDS e, VHDS r/v")
+		b.write("e.pb", string(encoded(t, textResponse)))
+		b.load("e.pb: resources[0]: CDS \"a\" is already at b.txtpb (resources[0])\n" +
+			"e.pb: resources[1]: VHDS \"r/v\" is already at b.txtpb (resources[1])")
+	})
+	t.Run("an excerpt for a terminal", func(t *testing.T) {
+		b := newBench(t, "a.yaml", clusterURL+"\nnam: a\n")
+		_, err := b.src.Load()
+		errs, _ := errors.AsType[Errors](err)
+		if len(errs) != 1 || !strings.HasSuffix(errs[0].Text(), "    2 | nam: a\n        ^") {
+			t.Errorf("got %v", err)
+		}
+	})
+	t.Run("hundreds of mistakes are counted", func(t *testing.T) {
+		b := newBench(t, "a.yaml", "resources:\n"+strings.Repeat("- {}\n", 130), "b.yaml", "x: y")
+		_, err := b.src.Load()
+		errs, _ := errors.AsType[Errors](err)
+		if len(errs) != 101 || errs[100].Error() != b.dir+": and 31 more mistakes" || errs[99].Pos.Line != 101 {
+			t.Errorf("got %v", err)
+		}
+	})
+	t.Run("warnings are returned, and change nothing", func(t *testing.T) {
+		b := newBench(t, "b.yaml", clusterURL+"\nname: 12\n", "a.yaml", "")
+		report, err := b.src.Load()
+		if err != nil || len(report.Warnings) != 2 || report.Warnings[0].Message != "the file is empty" || report.Warnings[1].Pos.Line != 2 || b.content() != "CDS 12" {
+			t.Errorf("got %v, %v", report.Warnings, err)
+		}
+		if again, _ := b.src.Load(); len(again.Warnings) != 2 {
+			t.Errorf("then %v", again.Warnings)
+		}
 	})
 	t.Run("a type that is no more", func(t *testing.T) {
 		b := newBench(t, "a.yaml", clusters("a"), "e.json", endpointsE)
@@ -256,15 +293,80 @@ func TestOddFiles(t *testing.T) {
 		b.src.MaxFile = 10
 		b.load(fmt.Sprintf("a.yaml: %d bytes, more than the limit of 10", len(clusters("a"))))
 	})
+	t.Run("a file of a gigabyte is not read", func(t *testing.T) {
+		b := newBench(t, "a.yaml", "")
+		if err := os.Truncate(filepath.Join(b.dir, "a.yaml"), 1<<30); err != nil {
+			t.Skip(err)
+		}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		b.load("a.yaml: 1073741824 bytes, more than the limit of 67108864")
+		runtime.ReadMemStats(&after)
+		if n := after.TotalAlloc - before.TotalAlloc; n > 1<<20 {
+			t.Errorf("%d bytes allocated", n)
+		}
+	})
+	t.Run("FILE-3 whatever becomes of a good file, what was good stays", func(t *testing.T) {
+		b := newBench(t, "a.yaml", clusters("a"), "b.yaml", clusters("b"), "p.pb", string(encoded(t, textResponse[:strings.LastIndex(textResponse, "resources {")])))
+		b.remove("a.yaml") // p.pb has another
+		b.load("CDS a b")
+		for _, tt := range []struct{ file, in, want string }{
+			{"b.yaml", clusters("b", "c")[:70], "b.yaml:2: did not find expected ',' or '}'"},
+			{"b.yaml", "resources:\n- {" + clusterURL + ", name: \"b", "b.yaml:2: found unexpected end of stream"},
+			{"b.yaml", "", "b.yaml: has become empty, which is what half a write looks like: delete it, or leave a comment in it"},
+			{"b.yaml", "\x7fELF\x02\x00", "b.yaml:1:6: this is no text: byte 0x00"},
+			{"b.yaml", "\xff\xfea\x00", "b.yaml:1:1: this is no text: byte 0xff"},
+			{"b.yaml", "resources: [x]", "b.yaml:1:13: resources[0]: a mapping is needed, not the string \"x\""},
+			{"p.pb", clusters("c"), "p.pb: not an encoded DiscoveryResponse: cannot parse invalid wire-format data"},
+		} {
+			was, err := os.ReadFile(filepath.Join(b.dir, tt.file))
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.write(tt.file, tt.in, "new.yaml", clusters("new"))
+			b.load(tt.want)
+			if got := b.content(); got != "CDS a b" {
+				t.Errorf("the store has %q", got)
+			}
+			b.remove("new.yaml")
+			b.write(tt.file, string(was))
+			b.load("CDS a b")
+		}
+		b.remove("b.yaml")
+		b.link("b.yaml", "b.yaml")
+		b.load("b.yaml: too many levels of symbolic links")
+	})
+	t.Run("FILE-3 a file that may not be read any more", func(t *testing.T) {
+		if os.Getuid() == 0 {
+			t.Skip("root may read everything")
+		}
+		b := newBench(t, "a.yaml", clusters("a"))
+		path, old := filepath.Join(b.dir, "a.yaml"), time.Now().Add(-time.Hour)
+		if err := os.Chtimes(path, old, old); err != nil {
+			t.Fatal(err)
+		}
+		b.load("CDS a")
+		for _, tt := range []struct {
+			mode os.FileMode
+			want string
+		}{{0, "a.yaml: permission denied"}, {0o600, "CDS a"}} {
+			if err := os.Chmod(path, tt.mode); err != nil {
+				t.Fatal(err)
+			}
+			b.load(tt.want)
+		}
+	})
 	t.Run("what may not be read", func(t *testing.T) {
 		if os.Getuid() == 0 {
 			t.Skip("root may read everything")
 		}
 		b := newBench(t, "a.yaml", "", "d/b.yaml", "")
 		for _, name := range []string{"a.yaml", "d"} {
-			if err := os.Chmod(filepath.Join(b.dir, name), 0); err != nil {
+			path := filepath.Join(b.dir, name)
+			if err := os.Chmod(path, 0); err != nil {
 				t.Fatal(err)
 			}
+			t.Cleanup(func() { _ = os.Chmod(path, 0o700) })
 		}
 		b.load("a.yaml: permission denied\nd: permission denied")
 	})
@@ -272,6 +374,46 @@ func TestOddFiles(t *testing.T) {
 		b := newBench(t, strings.Repeat("d/", 70)+"a.yaml", clusters("a"))
 		b.load(strings.Repeat("d/", 64) + "d: more than 64 directories deep")
 	})
+}
+
+// A reload costs what has changed: other files are neither read nor decoded,
+// and their resources not written.
+func TestReloadOfOne(t *testing.T) {
+	b := &bench{T: t, dir: large(t, 300), st: store.New()}
+	b.src = New(b.dir, b.st, Options{Log: slog.New(slog.DiscardHandler)})
+	if _, err := b.src.Load(); err != nil {
+		t.Fatal(err)
+	}
+	was, before := b.src.files, b.src.world
+	one := filepath.Join(b.dir, "7/c7.yaml")
+	b.write("7/c7.yaml", clusterURL+"\nname: cluster-7\n")
+	report, err := b.src.Load()
+	if err != nil || len(report.Commit.Changes) != 1 || report.Commit.Changes[0].Set != 1 || report.Commit.Changes[0].Removed != 0 {
+		t.Errorf("got %+v, %v", report.Commit, err)
+	}
+	for path, f := range b.src.files {
+		if same := f == was[path]; same == (path == one) {
+			t.Errorf("%s: the same is %v", path, same)
+		}
+	}
+	set, gone := b.src.world.types[xds.Cluster.URL].since(before.types[xds.Cluster.URL])
+	if len(set) != 1 || len(gone) != 0 {
+		t.Errorf("%d written, %v removed", len(set), gone)
+	}
+}
+
+// Generated JSON is often one line. Places in it must not cost its length each.
+func TestOneLongLine(t *testing.T) {
+	var in strings.Builder
+	in.WriteString(`{"resources":[`)
+	for i := range 20_000 {
+		fmt.Fprintf(&in, `{"@type":"type.googleapis.com/envoy.config.cluster.v3.Cluster","name":"é%d"},`, i)
+	}
+	in.WriteString(`{}]}`)
+	d := decode("x.json", []byte(in.String()))
+	if len(d.loaded) != 20_000 || d.Errors() != 1 || d.Problems[0].Pos.Column != utf8.RuneCountInString(in.String())-3 {
+		t.Errorf("%d resources, %v", len(d.loaded), d.Problems)
+	}
 }
 
 // What was read stays as it is until the file says otherwise.
@@ -431,8 +573,35 @@ typed_extension_protocol_options:
 `, i), 0o666); err != nil {
 			tb.Fatal(err)
 		}
+		old := time.Now().Add(-time.Hour)
+		if err := os.Chtimes(path, old, old); err != nil {
+			tb.Fatal(err)
+		}
 	}
 	return dir
+}
+
+func BenchmarkLoad10kInOneFile(b *testing.B) {
+	list := clusters(names("c", 10_000)...)
+	for _, file := range []string{"x.yaml", "x.json"} {
+		b.Run(file, func(b *testing.B) {
+			in := list
+			if file == "x.json" {
+				in = strings.NewReplacer("resources:\n", `{"resources":[{}`, "- {", ",{", clusterURL, `"@type":"type.googleapis.com/envoy.config.cluster.v3.Cluster"`,
+					"name: ", `"name":"`, "}\n", `"}`).Replace(list) + "]}"
+				in = strings.Replace(in, "[{},", "[", 1)
+			}
+			path := filepath.Join(b.TempDir(), file)
+			if err := os.WriteFile(path, []byte(in), 0o666); err != nil {
+				b.Fatal(err)
+			}
+			for b.Loop() {
+				if _, err := New(filepath.Dir(path), store.New(), Options{}).Load(); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
 }
 
 func BenchmarkLoad10k(b *testing.B) {
@@ -446,6 +615,9 @@ func BenchmarkLoad10k(b *testing.B) {
 	})
 	b.Run("unchanged", func(b *testing.B) {
 		src := New(dir, store.New(), Options{})
+		if _, err := src.Load(); err != nil {
+			b.Fatal(err)
+		}
 		for b.Loop() {
 			if _, err := src.Load(); err != nil {
 				b.Fatal(err)
@@ -454,6 +626,9 @@ func BenchmarkLoad10k(b *testing.B) {
 	})
 	b.Run("one changed", func(b *testing.B) {
 		src := New(dir, store.New(), Options{})
+		if _, err := src.Load(); err != nil {
+			b.Fatal(err)
+		}
 		i := 0
 		for b.Loop() {
 			i++

@@ -2,40 +2,19 @@ package dir
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
+
+	"github.com/chancery-xds/chancery/internal/protofile"
 )
 
-// A Pos is a place in a file. Lines and columns count from 1; zero means not
-// known.
-type Pos struct {
-	File      string
-	Line, Col int
-}
-
-// String returns "file:line:col", as far as known.
-func (p Pos) String() string {
-	switch {
-	case p.Line == 0:
-		return p.File
-	case p.Col == 0:
-		return fmt.Sprintf("%s:%d", p.File, p.Line)
-	}
-	return fmt.Sprintf("%s:%d:%d", p.File, p.Line, p.Col)
-}
-
-// An Error is a mistake in a file, or a file that cannot be read.
-type Error struct {
-	Pos
-	Text string
-}
-
-// Error returns the place and the text.
-func (e Error) Error() string { return e.String() + ": " + e.Text }
-
-// Errors is all that keeps a directory from being loaded, by place.
-type Errors []Error
+// Errors is what keeps a directory from being loaded, sorted by place. Of more
+// than a hundred mistakes the first hundred are told, and last how many more
+// there are.
+type Errors []protofile.Problem
 
 // Error returns the errors, one on a line.
 func (e Errors) Error() string {
@@ -46,8 +25,58 @@ func (e Errors) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-func (e Errors) sort() {
-	slices.SortStableFunc(e, func(a, b Error) int {
-		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Col, b.Col))
+const most = 100
+
+// summary sorts problems and leaves the first of them, with a last one that
+// counts the others: these, and more that nobody kept.
+func summary(root, what string, problems []protofile.Problem, more int) []protofile.Problem {
+	slices.SortStableFunc(problems, func(a, b protofile.Problem) int {
+		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Pos.Line, b.Pos.Line), cmp.Compare(a.Pos.Column, b.Pos.Column))
 	})
+	if len(problems) > most {
+		more += len(problems) - most
+		problems = problems[:most:most]
+	}
+	if more > 0 {
+		last := problems[len(problems)-1]
+		problems = append(problems, protofile.Problem{File: root, Message: fmt.Sprintf("and %d more %s", more, what), Warning: last.Warning})
+	}
+	return problems
+}
+
+// unread is the problem of a path that cannot be read.
+func unread(path string, err error) protofile.Problem {
+	if p, ok := errors.AsType[*fs.PathError](err); ok {
+		err = p.Err // the path is told already
+	}
+	return protofile.Problem{File: path, Message: err.Error()}
+}
+
+// A Pos is where a resource stands in a file: its line and column, counted from
+// 1, in a file that people write in YAML or JSON, else its path.
+type Pos struct {
+	File      string
+	Line, Col int
+	Path      string // such as "resources[3]"; may be empty
+}
+
+// String returns "file:line:col" or "file (path)".
+func (p Pos) String() string {
+	switch {
+	case p.Line > 0:
+		return fmt.Sprintf("%s:%d:%d", p.File, p.Line, p.Col)
+	case p.Path != "":
+		return fmt.Sprintf("%s (%s)", p.File, p.Path)
+	}
+	return p.File
+}
+
+// problem returns what is wrong at the place with something that is good by
+// itself.
+func (p Pos) problem(format string, args ...any) protofile.Problem {
+	q := protofile.Problem{File: p.File, Pos: protofile.Pos{Line: p.Line, Column: p.Col}, Message: fmt.Sprintf(format, args...)}
+	if p.Line == 0 {
+		q.Path = p.Path
+	}
+	return q
 }

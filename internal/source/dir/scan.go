@@ -7,20 +7,22 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
+
+	"github.com/chancery-xds/chancery/internal/protofile"
 )
 
 // A stamp tells two states of a file apart without reading it.
 type stamp struct {
 	size  int64
+	mode  fs.FileMode // who may read it
 	mtime time.Time
 	id    fileID
 }
 
 func stampOf(info fs.FileInfo) stamp {
-	return stamp{info.Size(), info.ModTime(), idOf(info)}
+	return stamp{info.Size(), info.Mode(), info.ModTime(), idOf(info)}
 }
 
 // A found file is one whose name says that it holds resources.
@@ -39,12 +41,9 @@ type scanner struct {
 	touch func(path string)
 
 	files []found
-	errs  Errors
+	errs  []protofile.Problem
 	seen  map[fileID]string
 }
-
-// extensions are the names' ends of files that are read.
-var extensions = []string{".yaml", ".yml", ".json"}
 
 // Each link of a chain may be read again and again through another one.
 const maxNesting = 64
@@ -92,7 +91,7 @@ func (s *scanner) dir(path, real string, info fs.FileInfo, nesting int) {
 }
 
 func (s *scanner) entry(e fs.DirEntry, path, real string, nesting int) {
-	wanted := slices.Contains(extensions, strings.ToLower(filepath.Ext(path)))
+	wanted := form(path) != nil
 	link := e.Type()&fs.ModeSymlink != 0
 	if !e.IsDir() && !link && !wanted {
 		return
@@ -116,14 +115,6 @@ func (s *scanner) entry(e fs.DirEntry, path, real string, nesting int) {
 
 func (s *scanner) fail(path string, err error) {
 	s.errs = append(s.errs, unread(path, err))
-}
-
-// unread is the Error of a path that cannot be read.
-func unread(path string, err error) Error {
-	if p, ok := errors.AsType[*fs.PathError](err); ok {
-		err = p.Err // the path is told already
-	}
-	return Error{Pos{File: path}, err.Error()}
 }
 
 // follow touches every link on the way to a path and where it ends, and returns

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/chancery-xds/chancery/internal/protofile"
 	"github.com/chancery-xds/chancery/store"
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -17,22 +18,21 @@ type world struct {
 
 // A content is all resources of a type.
 type content struct {
-	typ       *xds.Type
-	resources []*xds.Resource
-	at        map[string]Pos // by name
-	version   string         // "": by the content
-	source    string         // the document that the first of them stands in
+	typ     *xds.Type
+	at      map[string]Loaded // by name
+	version string            // "": by the content
+	first   Loaded
 }
 
 // assemble puts what stands in the files together, in their order. A name that
 // a type has twice is an error that tells both places.
-func assemble(order []found, files map[string]*file) (world, Errors) {
+func assemble(order []found, files map[string]*file) (world, []protofile.Problem) {
 	w := world{files: len(order), types: map[string]*content{}}
-	var errs Errors
+	var errs []protofile.Problem
 	for _, f := range order {
 		for _, l := range files[f.path].loaded {
 			if first, twice := w.add(l); twice {
-				errs = append(errs, Error{l.Pos, fmt.Sprintf("%s %q is already at %s", l.Type, l.Name, first)})
+				errs = append(errs, l.Pos.problem("%s %q is already at %s", l.Type, l.Name, first))
 			}
 		}
 	}
@@ -41,35 +41,56 @@ func assemble(order []found, files map[string]*file) (world, Errors) {
 
 func (w world) add(l Loaded) (first Pos, twice bool) {
 	c := w.types[l.Type.URL]
-	source := fmt.Sprint(l.doc, l.File)
 	if c == nil {
-		c = &content{typ: l.Type, at: map[string]Pos{}, version: l.version, source: source}
+		c = &content{typ: l.Type, at: map[string]Loaded{}, version: l.version, first: l}
 		w.types[l.Type.URL] = c
 	}
-	if first, twice = c.at[l.Name]; twice {
-		return first, true
+	if other, twice := c.at[l.Name]; twice {
+		return other.Pos, true
 	}
-	c.at[l.Name] = l.Pos
-	c.resources = append(c.resources, l.Resource)
+	c.at[l.Name] = l
 	// The version_info of a response is that of the type only if the response
 	// has all of the type.
-	if c.source != source {
+	if c.first.File != l.File || c.first.doc != l.doc {
 		c.version = ""
 	}
 	return Pos{}, false
 }
 
-// replace makes next of the default group, where it was w.
+// replace makes next of the default group, where it was w. It writes the
+// difference only: what stands in files that have not changed is the same
+// resource as before.
 func (w world) replace(tx *store.Tx, next world) {
 	for url, c := range w.types {
 		if next.types[url] == nil {
 			tx.Replace(c.typ)
 		}
 	}
-	for _, c := range next.types {
-		tx.Replace(c.typ, c.resources...)
+	for url, c := range next.types {
+		set, gone := c.since(w.types[url])
+		tx.Set(c.typ, set...)
+		tx.Delete(c.typ, gone...)
 		tx.Version(c.typ, c.version)
 	}
+}
+
+// since returns what is new and what is gone since there was another content,
+// nil for none.
+func (c *content) since(was *content) (set []*xds.Resource, gone []string) {
+	if was == nil {
+		was = &content{}
+	}
+	for name, l := range c.at {
+		if was.at[name].Resource != l.Resource {
+			set = append(set, l.Resource)
+		}
+	}
+	for name := range was.at {
+		if c.at[name].Resource == nil {
+			gone = append(gone, name)
+		}
+	}
+	return set, gone
 }
 
 // Reloads are refused that remove more than half of this many resources of a

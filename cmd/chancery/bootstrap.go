@@ -1,0 +1,74 @@
+package main
+
+import (
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/chancery-xds/chancery/internal/bootstrap"
+)
+
+func bootstrapCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "bootstrap",
+		Short: "Print the configuration that a client starts with",
+		Long: `Bootstrap prints what a client needs to find the server, in the client's own
+format. It asks no server and checks nothing but the options.`,
+		Example: `  chancery bootstrap envoy | envoy -c /dev/fd/0
+  chancery bootstrap grpc >xds.json && GRPC_XDS_BOOTSTRAP=xds.json ./client`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(
+		client("envoy", "Print Envoy's bootstrap", `Envoy prints Envoy's bootstrap in JSON: listeners and clusters come from the
+server, and all that they refer to.`, "  chancery bootstrap envoy --node edge-1 --cluster edge | envoy -c /dev/fd/0", bootstrap.Envoy),
+		client("grpc", "Print gRPC's bootstrap", `Grpc prints the bootstrap that gRPC's xds resolver reads from the file named by
+GRPC_XDS_BOOTSTRAP.`, "  chancery bootstrap grpc --node client-1 >xds.json\n  GRPC_XDS_BOOTSTRAP=xds.json ./client", bootstrap.GRPC),
+	)
+	return cmd
+}
+
+// client is the command for one kind of client.
+func client(name, short, long, example string, write func(bootstrap.Options) ([]byte, error)) *cobra.Command {
+	var o bootstrap.Options
+	var tls bootstrap.TLS
+	var secure bool
+	cmd := &cobra.Command{
+		Use:     name,
+		Short:   short,
+		Long:    long,
+		Example: example,
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if secure || tls != (bootstrap.TLS{}) {
+				o.TLS = &tls
+			}
+			b, err := write(o)
+			if err != nil {
+				return err
+			}
+			if _, err := cmd.OutOrStdout().Write(b); err != nil {
+				return failure{err, ""}
+			}
+			return nil
+		},
+	}
+	host, _ := os.Hostname()
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.StringVar(&o.Node, "node", host, "`ID` of the client; by default the name of this machine")
+	f.Lookup("node").DefValue = "" // the same help everywhere
+	f.StringVar(&o.Cluster, "cluster", "", "`NAME` of the service that the client belongs to")
+	f.StringVar(&o.Server, "server", "127.0.0.1:18000", "`HOST:PORT` or unix:///PATH where the server is")
+	f.BoolVar(&secure, "tls", false, "TLS, with the system's CAs unless --tls-ca says others")
+	f.StringVar(&tls.CA, "tls-ca", "", "`FILE` with the CA of the server's certificate, on the client's machine: TLS")
+	f.StringVar(&tls.Cert, "tls-cert", "", "`FILE` with the client's certificate (mutual TLS)")
+	f.StringVar(&tls.Key, "tls-key", "", "`FILE` with its private key")
+	f.StringVar(&tls.ServerName, "tls-server-name", "", "`NAME` in the server's certificate, if it is not that of --server")
+	if name == "envoy" {
+		f.BoolVar(&o.Delta, "delta", false, "incremental xDS instead of state of the world")
+		f.BoolVar(&o.PerType, "per-type", false, "a stream for each type instead of one for all (ADS)")
+		f.StringVar(&o.Admin, "admin", bootstrap.DefaultAdmin, "`IP:PORT` or unix:///PATH of Envoy's admin interface")
+	}
+	return cmd
+}

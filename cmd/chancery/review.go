@@ -1,0 +1,91 @@
+package main
+
+import (
+	"fmt"
+	"log/slog"
+
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+
+	"github.com/chancery-xds/chancery/internal/source/dir"
+	"github.com/chancery-xds/chancery/wire"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// A review looks at what is loaded before it is served.
+type review struct {
+	log   *slog.Logger
+	plain string // a listener that others may overhear; "": there is none, or it is allowed
+	empty bool   // answer assignments that are missing with empty ones
+
+	told map[string]bool // assignments whose absence was told
+}
+
+func (r *review) load(all []dir.Loaded) ([]dir.Loaded, error) {
+	if err := r.secrets(all); err != nil {
+		return nil, err
+	}
+	return r.assignments(all)
+}
+
+// secrets refuses to send secrets where others may read them.
+func (r *review) secrets(all []dir.Loaded) error {
+	if r.plain == "" {
+		return nil
+	}
+	for _, l := range all {
+		if l.Type.Is(xds.Secret) {
+			return fmt.Errorf("%v: secret %q would be sent over the network in plain text, by %s: give --tls-cert and --tls-key, listen on this machine only, or allow it with --insecure-secrets",
+				l.Pos, l.Name, r.plain)
+		}
+	}
+	return nil
+}
+
+// assignments finds the clusters whose endpoints are to come from here and do
+// not. Envoy waits 15 s for them before it uses such a cluster, at each start.
+func (r *review) assignments(all []dir.Loaded) ([]dir.Loaded, error) {
+	have := map[string]bool{}
+	for _, l := range all {
+		if l.Type.Is(xds.Endpoint) {
+			have[l.Name] = true
+			for _, alias := range l.Aliases {
+				have[alias] = true
+			}
+		}
+	}
+	told, n := map[string]bool{}, 0
+	var more []dir.Loaded
+	for _, l := range all {
+		if !l.Type.Is(xds.Cluster) {
+			continue
+		}
+		for _, ref := range l.Refs {
+			if !ref.Type.Is(xds.Endpoint) || have[ref.Name] {
+				continue
+			}
+			if r.empty {
+				have[ref.Name] = true
+				a, err := wire.NewResource(xds.Endpoint, "", &endpointv3.ClusterLoadAssignment{ClusterName: ref.Name})
+				if err != nil {
+					return nil, fmt.Errorf("%v: %w", l.Pos, err)
+				}
+				a.Refs = []xds.Ref{}
+				more = append(more, dir.Loaded{Resource: a, Type: xds.Endpoint, Pos: l.Pos})
+				continue
+			}
+			if told[ref.Name] = true; !r.told[ref.Name] {
+				if n++; n <= most {
+					r.log.Warn("a cluster has no endpoints: its ClusterLoadAssignment is missing", "cluster", l.Name, "assignment", ref.Name, "at", l.Pos.String())
+				}
+			}
+		}
+	}
+	if n > most {
+		r.log.Warn("and more clusters without endpoints", "clusters", n-most)
+	}
+	r.told = told
+	return more, nil
+}
+
+// most is how many lines of the log a load may have of one kind.
+const most = 20

@@ -1,0 +1,75 @@
+package dir
+
+import (
+	"testing"
+
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/protobuf/encoding/prototext"
+	"google.golang.org/protobuf/proto"
+)
+
+const textResponse = `# Envoy's own
+version_info: "v7"
+resources {
+  [type.googleapis.com/envoy.config.cluster.v3.Cluster] { name: "a" connect_timeout { seconds: 1 } }
+}
+resources {
+  [type.googleapis.com/envoy.service.discovery.v3.Resource] {
+    name: "r/v"
+    aliases: "r/w"
+    ttl { seconds: 30 }
+    resource { [type.googleapis.com/envoy.config.route.v3.VirtualHost] { name: "v" domains: "*" } }
+  }
+}
+`
+
+// encoded returns a response in text as binary.
+func encoded(tb testing.TB, text string) []byte {
+	var m discoveryv3.DiscoveryResponse
+	if err := prototext.Unmarshal([]byte(text), &m); err != nil {
+		tb.Fatal(err)
+	}
+	b, err := proto.Marshal(&m)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return b
+}
+
+func TestDecodeMessages(t *testing.T) {
+	const head = "# proto-message: "
+	for _, tt := range []struct{ name, file, in, want string }{
+		{"FILE-1 a response in text", "x.txtpb", textResponse,
+			"CDS a at x.txtpb (resources[0]) in v7\nVHDS r/v at x.txtpb (resources[1]) aliases [r/w] ttl 30s in v7\n"},
+		{"FILE-1 a response in binary", "x.pb", string(encoded(t, textResponse)),
+			"CDS a at x.pb (resources[0]) in v7\nVHDS r/v at x.pb (resources[1]) aliases [r/w] ttl 30s in v7\n"},
+		{"one resource", "x.pb_text", "\n# about it\n" + head + "envoy.config.cluster.v3.Cluster\n\nname: 'a'\n", "CDS a at x.pb_text\n"},
+		{"one wrapper", "x.textproto", head + "envoy.service.discovery.v3.Resource\nname: 'b' resource { [type.googleapis.com/envoy.config.cluster.v3.Cluster] { name: 'a' } }",
+			"CDS b at x.textproto\n"},
+		{"a response that says so", "x.textproto", head + "envoy.service.discovery.v3.DiscoveryResponse\n" + textResponse[:len(textResponse)-1],
+			"CDS a at x.textproto (resources[0]) in v7\nVHDS r/v at x.textproto (resources[1]) aliases [r/w] ttl 30s in v7\n"},
+		{"a resource without a header", "x.txtpb", "name: 'a'\n",
+			"x.txtpb:1:1: unknown field: name (read as a DiscoveryResponse: for another message, begin with a line \"# proto-message: envoy.config.cluster.v3.Cluster\")\n"},
+		{"an unknown field", "x.txtpb", head + "envoy.config.cluster.v3.Cluster\nname: 'a'\n  nam: 'b'\n", "x.txtpb:3:3: unknown field: nam\n"},
+		{"half a file", "x.txtpb", head + "envoy.config.cluster.v3.Cluster\nmetadata {", "x.txtpb:2: the file ends in the middle of a value\n"},
+		{"a header of nothing", "x.txtpb", "#\n" + head + "envoy.Cluster\n", "x.txtpb:2:1: no message type is known as \"envoy.Cluster\"\n"},
+		{"an unknown type", "x.txtpb", "resources { type_url: 'type.googleapis.com/x.Y' }", "x.txtpb: resources[0]: no message type is known as \"x.Y\"\n"},
+		{"a foreign URL", "x.txtpb", "resources { type_url: 'x.Y' }", "x.txtpb: resources[0]: type \"x.Y\" is no type URL that begins with type.googleapis.com/\n"},
+		{"a bad encoding inside", "x.txtpb", "resources { type_url: 'type.googleapis.com/envoy.config.cluster.v3.Cluster' value: '\\xff' }",
+			"x.txtpb: resources[0]: no Cluster is in there: cannot parse invalid wire-format data\n"},
+		{"a wrapper around nothing", "x.txtpb", "resources { [type.googleapis.com/envoy.service.discovery.v3.Resource] { name: 'a' } }",
+			"x.txtpb: resources[0]: a Resource without its resource\n"},
+		{"a name that is missing", "x.txtpb", "resources { [type.googleapis.com/envoy.config.cluster.v3.Cluster] { } }", "x.txtpb: resources[0]: CDS resource without a name\n"},
+		{"no resources", "x.txtpb", "version_info: '7'", "x.txtpb: warning: a DiscoveryResponse without resources\n"},
+		{"binary that is none", "x.pb", "name: a\n", "x.pb: not an encoded DiscoveryResponse: cannot parse invalid wire-format data\n"},
+		{"another message in binary", "x.pb", "\x0a\x01a\x10\x03", "x.pb: not an encoded DiscoveryResponse: it has fields that a DiscoveryResponse does not have\n"},
+		{"half a response in binary", "x.pb", string(encoded(t, textResponse)[:40]), "x.pb: not an encoded DiscoveryResponse: cannot parse invalid wire-format data\n"},
+		{"text that is binary", "x.txtpb", "name: \xff", "x.txtpb:1:7: this is no text: byte 0xff\n"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := story(decode(tt.file, []byte(tt.in))); got != tt.want {
+				t.Errorf("got\n%swant\n%s", got, tt.want)
+			}
+		})
+	}
+}

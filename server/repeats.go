@@ -1,0 +1,76 @@
+package server
+
+import (
+	"regexp"
+	"sync"
+	"time"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// One mistake in the configuration is refused by a whole fleet. What is refused
+// for the same reason within this time is one line of the log, and one more that
+// counts.
+const repeatsWithin = 10 * time.Second
+
+// maxReasons bounds what is remembered: reasons are clients' texts. Beyond it
+// each NACK is a line.
+const maxReasons = 1000
+
+// repeats counts NACKs that say the same. The zero value is ready to use.
+type repeats struct {
+	mu   sync.Mutex
+	open map[reason]*repeated
+}
+
+// A reason is what NACKs have in common that are summarised.
+type reason struct{ url, text string }
+
+type repeated struct {
+	n    int
+	tell func(n int) // logs the last of them
+}
+
+// digits differ between clients that mean the same: ports, lengths, addresses.
+var digits = regexp.MustCompile(`[0-9]+`)
+
+func reasonOf(t *xds.Type, text string) reason {
+	return reason{t.URL, clip(digits.ReplaceAllLiteralString(text, "0"))}
+}
+
+// first reports whether nobody gave the reason lately. If somebody did, tell is
+// called with the number of times it was given since, when the time is over.
+func (r *repeats) first(why reason, tell func(n int)) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if e := r.open[why]; e != nil {
+		e.n, e.tell = e.n+1, tell
+		return false
+	}
+	if len(r.open) >= maxReasons {
+		return true
+	}
+	if r.open == nil {
+		r.open = map[reason]*repeated{}
+	}
+	r.open[why] = &repeated{}
+	time.AfterFunc(repeatsWithin, func() { r.over(why) })
+	return true
+}
+
+// over tells what was repeated, and keeps counting while it is.
+func (r *repeats) over(why reason) {
+	r.mu.Lock()
+	e := r.open[why]
+	n, tell := e.n, e.tell
+	if n == 0 {
+		delete(r.open, why)
+	} else {
+		e.n, e.tell = 0, nil
+		time.AfterFunc(repeatsWithin, func() { r.over(why) })
+	}
+	r.mu.Unlock()
+	if n > 0 {
+		tell(n)
+	}
+}

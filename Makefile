@@ -66,8 +66,9 @@ bench-smoke: ## Does the benchmark run?
 bench: ## The whole benchmark, about an hour
 	cd bench && ./run-all.sh
 
-examples: ## Compile what people copy
+examples: .cache/envoy ## Compile what people copy, and go through the demo once
 	for m in $$(find examples -name go.mod); do (cd $$(dirname $$m) && go vet ./...); done
+	go run ./internal/demo --once
 
 clean: ## Remove what the other targets made
 	rm -rf .cache bin bench/bin bench/results

@@ -120,6 +120,9 @@ func (u *subscription) forgetLeaving() {
 // depart withdraws what nothing can refer to any more.
 func (s *Session) depart() (progress bool) {
 	for _, u := range s.subs {
+		if len(u.leaving) == 0 {
+			continue
+		}
 		for _, name := range slices.Sorted(maps.Keys(u.leaving)) {
 			l := u.leaving[name]
 			if !s.released(u.typ, l) {

@@ -36,9 +36,14 @@ type cargo struct {
 	items    []item // by name
 }
 
+// item returns the place of a name in items, and whether it is there.
+func (c *cargo) item(name string) (int, bool) {
+	return slices.BinarySearchFunc(c.items, name, func(it item, name string) int { return cmp.Compare(it.name, name) })
+}
+
 // carries returns what the cargo said of a name, or nil.
 func (c *cargo) carries(name string) *xds.Stamp {
-	if i, ok := slices.BinarySearchFunc(c.items, name, func(it item, name string) int { return cmp.Compare(it.name, name) }); ok {
+	if i, ok := c.item(name); ok {
 		return c.items[i].stamp
 	}
 	if c.from == c.to {
@@ -67,7 +72,7 @@ func (c *cargo) all(yield func(string, *xds.Stamp) bool) {
 			stamp = absent
 		}
 		name := cmp.Or(is, old).Name
-		if _, ok := slices.BinarySearchFunc(c.items, name, func(it item, name string) int { return cmp.Compare(it.name, name) }); ok {
+		if _, ok := c.item(name); ok {
 			continue
 		}
 		if !yield(name, stamp) {
@@ -124,10 +129,10 @@ func (g *group) within(name string, s *xds.Stamp) bool {
 	return g.lo <= name && name <= g.hi
 }
 
-// members yields the names of the group.
-func (g *group) members(yield func(string) bool) {
+// members yields the names of the group, and what was said of them.
+func (g *group) members(yield func(string, *xds.Stamp) bool) {
 	for name, s := range g.all {
-		if g.within(name, s) && !yield(name) {
+		if g.within(name, s) && !yield(name, s) {
 			return
 		}
 	}
@@ -137,11 +142,9 @@ func (g *group) members(yield func(string) bool) {
 func merge(a, b group) group {
 	m := group{part: part{removed: true}}
 	for _, g := range []group{a, b} {
-		for name, s := range g.all {
-			if g.within(name, s) {
-				m.items = append(m.items, item{name, s})
-				m.hi = max(m.hi, name)
-			}
+		for name, s := range g.members {
+			m.items = append(m.items, item{name, s})
+			m.hi = max(m.hi, name)
 		}
 	}
 	slices.SortStableFunc(m.items, func(a, b item) int { return cmp.Compare(a.name, b.name) })
@@ -207,9 +210,9 @@ func (u *subscription) refuse(v xds.Variant, g group, newest bool) {
 	if u.surpassed(&g) {
 		// One of the names was told anew already. The others, which the client
 		// may not have applied, would otherwise stay refused with it.
-		u.touch(func(yield func(string) bool) {
-			for name, s := range g.all {
-				if g.within(name, s) && same(u.told(name), s) && !yield(name) {
+		u.touch(func(yield func(string, *xds.Stamp) bool) {
+			for name, s := range g.members {
+				if same(u.told(name), s) && !yield(name, s) {
 					return
 				}
 			}
@@ -224,8 +227,8 @@ func (u *subscription) refuse(v xds.Variant, g group, newest bool) {
 
 // surpassed reports whether the client was told something else of a name since.
 func (u *subscription) surpassed(g *group) bool {
-	for name, s := range g.all {
-		if g.within(name, s) && !same(u.told(name), s) {
+	for name, s := range g.members {
+		if !same(u.told(name), s) {
 			return true
 		}
 	}

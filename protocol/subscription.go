@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"iter"
 	"slices"
 	"strings"
 	"time"
@@ -60,7 +61,7 @@ func (u *subscription) mark(e *entry) {
 
 // touch notes that the client may have anything of the names: they are told
 // again if they are still wanted.
-func (u *subscription) touch(names func(func(string) bool)) {
+func (u *subscription) touch(names iter.Seq2[string, *xds.Stamp]) {
 	var extra []entry
 	for name := range names {
 		if e := u.entry(name); e != nil {

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -22,6 +23,9 @@ func next(b []byte) (f field, rest []byte, err error) {
 	num, typ, n := protowire.ConsumeTag(b)
 	if n < 0 {
 		return f, nil, protowire.ParseError(n)
+	}
+	if num > protowire.MaxValidNumber { // which ConsumeTag lets pass
+		return f, nil, fmt.Errorf("invalid field number %d", num)
 	}
 	f.num, f.typ, b = num, typ, b[n:]
 	switch typ {

@@ -155,6 +155,7 @@ func fuzz(f *testing.F, v xds.Variant) {
 	f.Add(protowire.AppendTag(protowire.AppendTag(nil, 99, protowire.StartGroupType), 99, protowire.EndGroupType)) // a group
 	f.Add(protowire.AppendTag(nil, 99, protowire.EndGroupType))
 	f.Add(protowire.AppendBytes(protowire.AppendTag(nil, 3, protowire.BytesType), []byte{0xff})) // no UTF-8
+	f.Add([]byte{0xf0, 0xf0, 0xf0, 0xf0, 0x30, 0xf0, 0xf0, 0xf0, 0xf0, 0x30})                    // a field number too large
 	f.Add([]byte{0x1a, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01})              // a length beyond the end
 	f.Fuzz(func(t *testing.T, b []byte) { check(t, v, b) })
 }

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -185,10 +186,12 @@ func finds(v xds.View, t *xds.Type, name string) string {
 	if r := table.Lookup(name); r != nil {
 		out = tell(r)
 	}
-	for _, n := range table.Aliased(name) {
-		out += " alias of " + tell(table.Lookup(n))
+	var members []string
+	for r := range table.Aliased(name).All() {
+		members = append(members, " alias of "+tell(table.Lookup(r.Name)))
 	}
-	return out
+	slices.Sort(members)
+	return out + strings.Join(members, "")
 }
 
 // A stream as the server would have it: it looks at names only when the doorbell

@@ -123,7 +123,10 @@ func (tx *Tx) draft(t *xds.Type) *draft {
 	}
 	d := tx.drafts[tx.group][t.URL]
 	if d == nil {
-		d = &draft{typ: t, base: tx.st.view(tx.group).Table(t), writes: map[string]*xds.Resource{}}
+		d = &draft{typ: t, base: tx.st.view(tx.group)[t.URL], writes: map[string]*xds.Resource{}}
+		if d.base == nil {
+			d.base = xds.NewTable(t)
+		}
 		if tx.drafts[tx.group] == nil {
 			tx.drafts[tx.group] = map[string]*draft{}
 		}

@@ -81,7 +81,7 @@ func (st *Store) revise(group string, drafts map[string]*draft) *revision {
 
 // table returns what a draft makes of its type, and the names that may find
 // something else in it than before: of resources, and their aliases before and
-// after.
+// after, and of their collections.
 func (d *draft) table() (*xds.Table, []string, Change) {
 	set := make([]*xds.Resource, 0, len(d.writes))
 	var remove []string
@@ -106,6 +106,9 @@ func (d *draft) table() (*xds.Table, []string, Change) {
 	var touched []string
 	touch := func(r *xds.Resource) {
 		touched = append(append(touched, r.Name), r.Aliases...)
+		if c := d.typ.Collection(r.Name); c != "" {
+			touched = append(touched, c)
+		}
 	}
 	for _, name := range remove {
 		touch(d.base.Lookup(name))

@@ -17,7 +17,7 @@ import (
 // own is the tail with version, type, nonce and identifier. The result is
 // read-only and needs no Free.
 func Encode(v xds.Variant, r *xds.Response, identifier string) mem.BufferSlice {
-	b := r.Encoded(v, func(c *xds.Changes) any { return newBody(v, r.Type, c) }).(*body)
+	b := r.Encoded(v, r.TTL, func(c *xds.Changes) any { return newBody(v, r.Type, c) }).(*body)
 	tail := mem.SliceBuffer(appendTail(v, r, identifier))
 	parts := b.parts()
 	s := make(mem.BufferSlice, 0, len(parts)+1)

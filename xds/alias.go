@@ -1,49 +1,106 @@
 package xds
 
-import "slices"
+import "iter"
 
-// aliasing collects how the names of aliases change.
+// Members are the resources that a name finds besides the one that is called
+// so: those that have it as an alias, or that belong to the collection of that
+// name. It is immutable; the nil *Members has none.
+type Members struct {
+	bodies tree[*Resource]
+	len    int
+}
+
+// Len returns the number of members.
+func (m *Members) Len() int {
+	if m == nil {
+		return 0
+	}
+	return m.len
+}
+
+// Has reports whether a resource is a member.
+func (m *Members) Has(name string) bool {
+	if m == nil {
+		return false
+	}
+	_, ok := m.bodies.get(name)
+	return ok
+}
+
+// All yields the members in no particular order.
+func (m *Members) All() iter.Seq[*Resource] {
+	return func(yield func(*Resource) bool) {
+		if m != nil {
+			m.bodies.root.walk(func(_ string, r *Resource) bool { return yield(r) })
+		}
+	}
+}
+
+// Since yields the names that are members of one of m and old only, and whether
+// it is m. It costs the difference, not the size, when one was made from the
+// other.
+func (m *Members) Since(old *Members) iter.Seq2[string, bool] {
+	return func(yield func(string, bool) bool) {
+		var a, b *node[*Resource]
+		if old != nil {
+			a = old.bodies.root
+		}
+		if m != nil {
+			b = m.bodies.root
+		}
+		both := func(x, y *Resource) bool { return true }
+		diff(a, b, 0, both, func(x, y *Resource) bool {
+			if y != nil {
+				return yield(y.Name, true)
+			}
+			return yield(x.Name, false)
+		})
+	}
+}
+
+// aliasing collects how the members of names change.
 type aliasing struct {
-	from  tree[[]string]
-	names map[string][]string // of the aliases that change
+	typ   *Type
+	from  tree[*Members]
+	edits map[string][]edit[*Resource] // by the name that finds them
 }
 
-func (m *aliasing) add(r *Resource) {
-	for _, a := range r.Aliases {
-		names := m.of(a)
-		if i, has := slices.BinarySearch(names, r.Name); !has {
-			m.names[a] = slices.Insert(names, i, r.Name)
+func (a *aliasing) add(r *Resource)    { a.note(r, false) }
+func (a *aliasing) remove(r *Resource) { a.note(r, true) }
+
+func (a *aliasing) note(r *Resource, gone bool) {
+	for _, name := range r.Aliases {
+		a.edit(name, r, gone)
+	}
+	if c := a.typ.Collection(r.Name); c != "" && !r.OnDemand {
+		a.edit(c, r, gone)
+	}
+}
+
+func (a *aliasing) edit(name string, r *Resource, gone bool) {
+	if a.edits == nil {
+		a.edits = map[string][]edit[*Resource]{}
+	}
+	a.edits[name] = append(a.edits[name], edit[*Resource]{hash: hash(r.Name), name: r.Name, value: r, gone: gone})
+}
+
+func (a *aliasing) done() tree[*Members] {
+	var edits []edit[*Members]
+	for name, changes := range a.edits {
+		var m Members
+		if old, _ := a.from.get(name); old != nil {
+			m = *old
 		}
-	}
-}
-
-func (m *aliasing) remove(r *Resource) {
-	for _, a := range r.Aliases {
-		names := m.of(a)
-		if i, has := slices.BinarySearch(names, r.Name); has {
-			m.names[a] = slices.Delete(names, i, i+1)
+		changes = ordered(changes)
+		for _, e := range changes {
+			if _, has := m.bodies.find(e.hash, e.name); has && e.gone {
+				m.len--
+			} else if !has && !e.gone {
+				m.len++
+			}
 		}
+		m.bodies = m.bodies.apply(changes)
+		edits = append(edits, edit[*Members]{hash: hash(name), name: name, value: &m, gone: m.len == 0})
 	}
-}
-
-// of returns the names of an alias for changing.
-func (m *aliasing) of(alias string) []string {
-	names, ok := m.names[alias]
-	if !ok {
-		names, _ = m.from.get(alias)
-		names = slices.Clone(names)
-		if m.names == nil {
-			m.names = map[string][]string{}
-		}
-		m.names[alias] = names
-	}
-	return names
-}
-
-func (m *aliasing) done() tree[[]string] {
-	var edits []edit[[]string]
-	for a, names := range m.names {
-		edits = append(edits, edit[[]string]{hash: hash(a), name: a, value: names, gone: len(names) == 0})
-	}
-	return m.from.apply(ordered(edits))
+	return a.from.apply(ordered(edits))
 }

@@ -13,7 +13,18 @@ type Changes struct {
 	Upserts []*Resource // by name
 	Removed []string    // by name; delta only
 
-	frames [2]struct {
+	// Beats are told again without their body, so that their TTL begins anew.
+	Beats []*Resource
+
+	// Absent are names that do not exist, told as a Resource with the name as
+	// its alias and no body, to clients that take this for "does not exist".
+	// They are no part of Removed. Delta only.
+	Absent []string
+
+	// Missing are names of which resource_errors say that they do not exist.
+	Missing []string
+
+	frames [4]struct {
 		once sync.Once
 		body any
 	}
@@ -22,10 +33,13 @@ type Changes struct {
 	parts []*Changes
 }
 
-// Encoded returns the changes' encoding in a response of the variant, made by
-// encode on first use and kept with the changes.
-func (c *Changes) Encoded(v Variant, encode func(*Changes) any) any {
+// Encoded returns the changes' encoding in a response of the variant, with TTLs
+// or without, made by encode on first use and kept with the changes.
+func (c *Changes) Encoded(v Variant, ttl bool, encode func(*Changes) any) any {
 	f := &c.frames[v]
+	if ttl {
+		f = &c.frames[2+v]
+	}
 	f.once.Do(func() { f.body = encode(c) })
 	return f.body
 }
@@ -76,7 +90,7 @@ func (c *Changes) Split(limit int) []*Changes {
 			size += n
 		}
 		if from > 0 {
-			c.parts = append(c.parts, &Changes{Upserts: c.Upserts[from:], Removed: c.Removed})
+			c.parts = append(c.parts, &Changes{Upserts: c.Upserts[from:], Removed: c.Removed, Beats: c.Beats, Absent: c.Absent, Missing: c.Missing})
 		}
 	})
 	if c.parts == nil {

@@ -10,16 +10,23 @@ import (
 // A Table is the immutable set of resources of one type in a view. It is safe
 // for concurrent use; the zero value is empty.
 type Table struct {
+	typ      *Type // nil: not known
 	versions *Versions
 	bodies   tree[*Resource]
-	aliases  tree[[]string]     // alias → names that have it
+	aliases  tree[*Members]     // by alias or collection
+	expiring tree[*Resource]    // those with a TTL
 	departed [2]tree[*Resource] // lately, and before that
 	young    int                // names in departed[0]
 	version  string             // supplied by the source; empty: the sum
 
 	mu    sync.Mutex // guards what follows; held for memory only
 	since map[*Versions]weak.Pointer[Changes]
+	beats []Beat
 }
+
+// NewTable returns an empty table of resources of type t, which decides what
+// collections there are ([Type.Collection]).
+func NewTable(t *Type) *Table { return &Table{typ: t} }
 
 var empty Table
 
@@ -47,7 +54,7 @@ func (t *Table) With(set []*Resource, remove ...string) *Table {
 // apply makes edits that are in order. It keeps those that change something in
 // the same place.
 func (t *Table) apply(edits []edit[*Resource]) *Table {
-	n, v, moved := t.clone(), Versions{}, aliasing{from: t.aliases}
+	n, v, moved := t.clone(), Versions{}, aliasing{typ: t.typ, from: t.aliases}
 	if t.versions != nil {
 		v = *t.versions
 	}
@@ -81,6 +88,7 @@ func (t *Table) apply(edits []edit[*Resource]) *Table {
 	}
 	v.stamps = v.stamps.apply(stamps)
 	n.bodies = n.bodies.apply(changes)
+	n.expire(changes)
 	n.versions, n.version = &v, ""
 	return n
 }
@@ -129,7 +137,10 @@ func (t *Table) depart(from *Table, changes []edit[*Resource]) {
 
 // clone returns a copy that shares all but the memory of Since.
 func (t *Table) clone() *Table {
-	return &Table{versions: t.versions, bodies: t.bodies, aliases: t.aliases, departed: t.departed, young: t.young, version: t.version}
+	return &Table{
+		typ: t.typ, versions: t.versions, bodies: t.bodies, aliases: t.aliases, expiring: t.expiring,
+		departed: t.departed, young: t.young, version: t.version,
+	}
 }
 
 // Forget returns the table without its memory of departed resources.
@@ -193,11 +204,11 @@ func (t *Table) Lookup(name string) *Resource {
 	return r
 }
 
-// Aliased returns the names of the resources that have the alias, in order.
-// It must not be changed.
-func (t *Table) Aliased(alias string) []string {
-	names, _ := t.aliases.get(alias)
-	return names
+// Aliased returns the resources that have the name as an alias, or that belong
+// to the collection of that name.
+func (t *Table) Aliased(name string) *Members {
+	m, _ := t.aliases.get(name)
+	return m
 }
 
 // Departed returns a resource that the table had lately and has no more, or

@@ -46,6 +46,11 @@ type Type struct {
 	// stays initialising for ever).
 	Mute map[string]time.Duration
 
+	// Under is the type whose names are the first part of names of this type:
+	// "route/host". On an aggregated stream a wildcard covers what is under the
+	// names that the stream subscribes to of that type. Nil for most.
+	Under *Type
+
 	rank       int     // push order: the index in the table
 	referredBy []*Type // who may refer to resources of this type
 }
@@ -103,7 +108,7 @@ var (
 	VirtualHost = &Type{
 		URL: apis + "envoy.config.route.v3.VirtualHost", Short: "VHDS",
 		Service: "envoy.service.route.v3.VirtualHostDiscoveryService", Proto: "envoy/service/route/v3/rds.proto",
-		Delta: "DeltaVirtualHosts", Implicit: true, After: Cluster,
+		Delta: "DeltaVirtualHosts", Implicit: true, After: Cluster, Under: Route,
 	}
 	Runtime = &Type{
 		URL: apis + "envoy.service.runtime.v3.Runtime", Short: "RTDS", Name: "name",

@@ -76,6 +76,7 @@ type Response struct {
 	Type    *Type
 	Version string // version_info or system_version_info
 	Nonce   string
+	TTL     bool // tell TTLs; SotW: of resources wrapped in the protocol's Resource
 	*Changes
 }
 

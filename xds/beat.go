@@ -1,0 +1,55 @@
+package xds
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// A Beat is the heartbeat of the resources with one TTL.
+type Beat struct {
+	TTL     time.Duration
+	Changes *Changes // tells all of them again, without bodies; those on demand, too
+}
+
+// expire keeps up what has a TTL.
+func (t *Table) expire(changes []edit[*Resource]) {
+	var edits []edit[*Resource]
+	for _, e := range changes {
+		if !e.gone && e.value.TTL > 0 {
+			edits = append(edits, e)
+		} else if _, has := t.expiring.find(e.hash, e.name); has {
+			e.gone = true
+			edits = append(edits, e)
+		}
+	}
+	t.expiring = t.expiring.apply(edits)
+}
+
+// Beats returns the resources that have a TTL, by TTL, the shortest first. All
+// streams get the same, which must not be changed.
+func (t *Table) Beats() []Beat {
+	if t.expiring.root == nil {
+		return nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.beats == nil {
+		byTTL := map[time.Duration]*Changes{}
+		t.expiring.root.walk(func(_ string, r *Resource) bool {
+			c := byTTL[r.TTL]
+			if c == nil {
+				c = &Changes{}
+				byTTL[r.TTL] = c
+				t.beats = append(t.beats, Beat{r.TTL, c})
+			}
+			c.Beats = append(c.Beats, r)
+			return true
+		})
+		for _, c := range byTTL {
+			slices.SortFunc(c.Beats, func(a, b *Resource) int { return cmp.Compare(a.Name, b.Name) })
+		}
+		slices.SortFunc(t.beats, func(a, b Beat) int { return cmp.Compare(a.TTL, b.TTL) })
+	}
+	return t.beats
+}

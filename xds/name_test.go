@@ -1,0 +1,111 @@
+package xds
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+)
+
+func TestCanonicalName(t *testing.T) {
+	for in, want := range map[string]string{
+		"":                              "",
+		"plain?b=1&a=2":                 "plain?b=1&a=2", // no URN: any UTF-8 string is a name
+		"xdstp://a/t/x":                 "xdstp://a/t/x",
+		"xdstp://a/t/x?b=1&a=2":         "xdstp://a/t/x?a=2&b=1",
+		"xdstp://a/t/x?a=2&b=1":         "xdstp://a/t/x?a=2&b=1",
+		"xdstp://a/t/*?b=1&a=2#alt=b&a": "xdstp://a/t/*?a=2&b=1#alt=b&a",
+		"xdstp:///t/x?":                 "xdstp:///t/x?",
+		"xdstp:":                        "xdstp:",
+	} {
+		t.Run("NAME-2 "+in, func(t *testing.T) {
+			if got := CanonicalName(in); got != want {
+				t.Errorf("got %q, want %q", got, want)
+			}
+		})
+	}
+}
+
+func TestCollection(t *testing.T) {
+	for _, c := range []struct {
+		typ        *Type
+		name, want string
+	}{
+		{Cluster, "a/b", ""},
+		{VirtualHost, "route/host", "route/*"},
+		{VirtualHost, "ns/route/host:80", "ns/route/*"},
+		{VirtualHost, "route", ""},
+		{Endpoint, "xdstp://a/t/x/y", "xdstp://a/t/x/*"},
+		{Endpoint, "xdstp://a/t/x/y?a=1&b=2", "xdstp://a/t/x/*?a=1&b=2"},
+		{Endpoint, "xdstp://a/t/x/*", ""}, // a collection is in none
+		{VirtualHost, "xdstp://a/t/x/y", "xdstp://a/t/x/*"},
+		{Endpoint, "xdstp:", ""},
+		{Endpoint, "xdstp://a", ""},
+		{Endpoint, "xdstp://a?x=1", ""},
+	} {
+		t.Run("NAME-2 "+c.typ.Short+" "+c.name, func(t *testing.T) {
+			if got := c.typ.Collection(c.name); got != c.want {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+// A change of one member is found in the size of the change, and what is on
+// demand belongs to no collection.
+func TestMembers(t *testing.T) {
+	tab := NewTable(VirtualHost)
+	var set []*Resource
+	for i := range 50 {
+		set = append(set, NewResource(fmt.Sprintf("r/%02d", i), nil))
+	}
+	lazy := NewResource("r/lazy", nil)
+	lazy.OnDemand = true
+	tab = tab.With(append(set, lazy, NewResource("other/x", nil)))
+	old := tab.Aliased("r/*")
+	if old.Len() != 50 || old.Has("r/lazy") || !old.Has("r/07") {
+		t.Fatalf("%d members: %v", old.Len(), finds(tab, "r/*"))
+	}
+	tab = tab.With([]*Resource{NewResource("r/99", nil), NewResource("r/01", []byte("new"))}, "r/07")
+	var got []string
+	for name, in := range tab.Aliased("r/*").Since(old) {
+		got = append(got, fmt.Sprint(name, in))
+	}
+	slices.Sort(got)
+	if want := []string{"r/07false", "r/99true"}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+func TestBeats(t *testing.T) {
+	ttl := func(name string, seconds time.Duration) *Resource {
+		r := NewResource(name, nil)
+		r.TTL = seconds * time.Second
+		r.Seal("")
+		return r
+	}
+	tell := func(t *Table) (s string) {
+		for _, b := range t.Beats() {
+			s += fmt.Sprint(b.TTL, ":")
+			for _, r := range b.Changes.Beats {
+				s += " " + r.Name
+			}
+			s += "; "
+		}
+		return s
+	}
+	tab := NewTable(Cluster).With([]*Resource{ttl("b", 1), ttl("a", 1), ttl("c", 5), ttl("d", 0)})
+	for _, step := range []struct {
+		tab  *Table
+		want string
+	}{
+		{tab, "1s: a b; 5s: c; "},
+		{tab.With(nil, "b", "c"), "1s: a; "},
+		{tab.With([]*Resource{ttl("a", 0), ttl("d", 5)}), "1s: b; 5s: c d; "},
+		{tab.With(nil, "a", "b", "c"), ""},
+	} {
+		if got := tell(step.tab); got != step.want {
+			t.Errorf("TTL-3 got %q, want %q", got, step.want)
+		}
+	}
+}

@@ -29,6 +29,33 @@ type Options struct {
 	// Refused reports whether this node refused a response of the type on an
 	// earlier stream and has accepted none since. Nil: it did not.
 	Refused func(*xds.Type) bool
+
+	// Recent returns the tables that a type had lately in this view, the newest
+	// first. By them a session knows what a SotW client holds that reconnects,
+	// and the bodies of what changed and vanished behind its back. Nil: it does
+	// not.
+	Recent func(*xds.Type) []*xds.Table
+
+	// Grace is how long a stream of one type keeps what resources of other
+	// types may refer to after the view has lost it, and how long a stream that
+	// resumes waits for types that are not open yet; 5 s if zero, none if
+	// negative.
+	Grace time.Duration
+
+	// ForceTTL tells delta clients TTLs that do not say that they support them.
+	ForceTTL bool
+
+	// Bodyless tells delta clients of a name that does not exist by a Resource
+	// without body instead of removed_resources.
+	Bodyless bool
+
+	// ResourceErrors tells of names that do not exist in resource_errors, too
+	// (gRFC A88).
+	ResourceErrors bool
+
+	// Spread is any number that differs from stream to stream: it spreads their
+	// heartbeats over time.
+	Spread uint64
 }
 
 // A Session is the server's half of one stream. It is not safe for concurrent

@@ -87,6 +87,17 @@ type View interface {
 	Table(t *Type) *Table
 }
 
+// An Undecided is a View that is still looking for some names, as one that
+// finds resources when they are asked for. Nothing is said of them until the
+// view has decided and the names are touched.
+type Undecided interface {
+	View
+
+	// Undecided reports whether it is not known yet if the name exists, which
+	// no table has.
+	Undecided(t *Type, name string) bool
+}
+
 // Names says which resources may differ between two views: names by type URL.
 // It is a hint that may only save work.
 type Names map[string][]string

@@ -9,7 +9,10 @@ import (
 	"strings"
 	"time"
 
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 )
@@ -39,12 +42,13 @@ type Record struct {
 	Nonce   string
 
 	// Of a request.
-	Names       []string // SotW
-	Subscribe   []string // delta
-	Unsubscribe []string // delta
-	Initial     []string // delta: name@version, sorted
-	Node        bool
-	NACK        string // the message of error_detail
+	Names       []string   // SotW
+	Subscribe   []string   // delta
+	Unsubscribe []string   // delta
+	Initial     []string   // delta: name@version, sorted
+	Node        *core.Node // nil if it has none
+	NACK        string     // the message of error_detail
+	Code        codes.Code // of error_detail
 	nacked      bool
 
 	// Of a response.
@@ -136,7 +140,7 @@ func (r Record) String() string {
 	}
 	list("resources", names)
 	list("removed", r.Removed)
-	if r.Node {
+	if r.Node != nil {
 		b.WriteString(" +node")
 	}
 	if r.nacked {
@@ -144,7 +148,10 @@ func (r Record) String() string {
 		if len(msg) > 200 {
 			msg = msg[:200] + "…"
 		}
-		fmt.Fprintf(&b, " err=%q", msg)
+		fmt.Fprintf(&b, " code=%d", r.Code)
+		if msg != "" {
+			fmt.Fprintf(&b, " err=%q", msg)
+		}
 	}
 	return b.String()
 }
@@ -171,7 +178,8 @@ func decode(method string, kind Kind, b []byte) Record {
 		var m discovery.DiscoveryRequest
 		err = proto.Unmarshal(b, &m)
 		r.Type, r.Version, r.Nonce, r.Names = short(m.GetTypeUrl()), m.GetVersionInfo(), m.GetResponseNonce(), m.GetResourceNames()
-		r.Node, r.nacked, r.NACK = m.GetNode() != nil, m.GetErrorDetail() != nil, m.GetErrorDetail().GetMessage()
+		r.refusal(m.GetErrorDetail())
+		r.Node = m.GetNode()
 	case kind == Request:
 		var m discovery.DeltaDiscoveryRequest
 		err = proto.Unmarshal(b, &m)
@@ -181,7 +189,8 @@ func decode(method string, kind Kind, b []byte) Record {
 			r.Initial = append(r.Initial, name+"@"+version)
 		}
 		slices.Sort(r.Initial)
-		r.Node, r.nacked, r.NACK = m.GetNode() != nil, m.GetErrorDetail() != nil, m.GetErrorDetail().GetMessage()
+		r.refusal(m.GetErrorDetail())
+		r.Node = m.GetNode()
 	case !delta:
 		var m discovery.DiscoveryResponse
 		err = proto.Unmarshal(b, &m)
@@ -206,6 +215,10 @@ func decode(method string, kind Kind, b []byte) Record {
 		r.Type = fmt.Sprintf("UNREADABLE %d bytes: %v", len(b), err)
 	}
 	return r
+}
+
+func (r *Record) refusal(s *status.Status) {
+	r.nacked, r.NACK, r.Code = s != nil, s.GetMessage(), codes.Code(uint32(s.GetCode()))
 }
 
 func wrapped(w *discovery.Resource) Resource {
@@ -245,6 +258,7 @@ func firstString(b []byte) string {
 var urls = map[string]string{
 	"CDS":  "type.googleapis.com/envoy.config.cluster.v3.Cluster",
 	"EDS":  "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment",
+	"LEDS": "type.googleapis.com/envoy.config.endpoint.v3.LbEndpoint",
 	"LDS":  "type.googleapis.com/envoy.config.listener.v3.Listener",
 	"RDS":  "type.googleapis.com/envoy.config.route.v3.RouteConfiguration",
 	"SRDS": "type.googleapis.com/envoy.config.route.v3.ScopedRouteConfiguration",

@@ -76,7 +76,7 @@ func TestTap(t *testing.T) {
 	if r, err := s.Recv(); err != nil || r.GetNonce() != "1" || len(r.GetResources()) != 1 {
 		t.Fatal("passed on:", r, err)
 	}
-	s.Send(&discovery.DiscoveryRequest{TypeUrl: urls["CDS"], ResponseNonce: "1", ErrorDetail: &status.Status{Message: "no\nway"}})
+	s.Send(&discovery.DiscoveryRequest{TypeUrl: urls["CDS"], ResponseNonce: "1", ErrorDetail: &status.Status{Code: 3, Message: "no\nway"}})
 	if _, err := s.Recv(); grpcstatus.Code(err) != codes.ResourceExhausted {
 		t.Fatal("the server's status:", err)
 	}
@@ -87,7 +87,7 @@ func TestTap(t *testing.T) {
 	want := `#1 OPEN /envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources
 #1 C> CDS +node
 #1    <S CDS version_info="v" nonce="1" resources=["c"]
-#1 C> CDS NACK response_nonce="1" err="no\nway"
+#1 C> CDS NACK response_nonce="1" code=3 err="no\nway"
 #1 CLOSE ResourceExhausted: enough
 `
 	var got strings.Builder

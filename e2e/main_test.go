@@ -67,6 +67,7 @@ type rig struct {
 	*tap.Tap
 	t      *testing.T
 	world  world
+	write  func(world) // makes the server serve it, in one step
 	daemon *daemon
 }
 
@@ -76,7 +77,15 @@ type rig struct {
 func newRig(t *testing.T, w world, l layout) *rig {
 	t.Helper()
 	d := newDaemon(t, w, l)
-	tp, err := tap.New(d.addr())
+	r := tapped(t, w, d.addr())
+	r.daemon, r.write = d, d.write
+	return r
+}
+
+// tapped is a rig with its tap before the server at an address.
+func tapped(t *testing.T, w world, addr string) *rig {
+	t.Helper()
+	tp, err := tap.New(addr)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +99,7 @@ func newRig(t *testing.T, w world, l layout) *rig {
 			t.Logf("between client and server:\n%s", all)
 		}
 	})
-	return &rig{Tap: tp, t: t, world: w, daemon: d}
+	return &rig{Tap: tp, t: t, world: w}
 }
 
 // commit changes the world in one step and returns the point in the
@@ -99,7 +108,7 @@ func (r *rig) commit(what string, change func(world)) tap.Point {
 	r.t.Helper()
 	change(r.world)
 	p := r.Mark("%s", what)
-	r.daemon.write(r.world)
+	r.write(r.world)
 	return p
 }
 

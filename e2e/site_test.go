@@ -26,6 +26,12 @@ const soon = time.Second
 // newSite starts the daemon, with changes to its world, and no Envoy yet.
 func newSite(t *testing.T, l layout, changes ...func(world)) *site {
 	t.Helper()
+	return siteOf(t, func(w world) *rig { return newRig(t, w, l) }, changes...)
+}
+
+// siteOf is newSite with a rig that serve makes.
+func siteOf(t *testing.T, serve func(world) *rig, changes ...func(world)) *site {
+	t.Helper()
 	s := &site{t: t, a: newUpstream(t, "a"), b: newUpstream(t, "b"), ingressPort: freePort(t), sidePort: freePort(t)}
 	s.ingress, s.side = via(t, s.ingressPort), via(t, s.sidePort)
 	s.sideAt = s.b
@@ -38,7 +44,7 @@ func newSite(t *testing.T, l layout, changes ...func(world)) *site {
 	for _, change := range changes {
 		change(w)
 	}
-	s.rig = newRig(t, w, l)
+	s.rig = serve(w)
 	return s
 }
 
@@ -51,10 +57,10 @@ func startSite(t *testing.T, v variant) *site {
 	return s
 }
 
-func (s *site) start(v variant) {
+func (s *site) start(v variant, edits ...func(bootstrap)) {
 	s.t.Helper()
 	s.Mark("envoy started: %s", v)
-	s.envoy = startEnvoy(s.t, "e2e", v, s.Addr().Port)
+	s.envoy = startEnvoy(s.t, "e2e", v, s.Addr().Port, edits...)
 	eventually(s.t, 10*time.Second, "envoy is live", s.envoy.live)
 	eventually(s.t, 5*time.Second, "ingress serves", s.ingress.gets(answer{"a", "1"}))
 	eventually(s.t, 5*time.Second, "side serves", s.side.gets(answer{"b", "1"}))

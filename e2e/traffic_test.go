@@ -16,7 +16,8 @@ import (
 	"time"
 )
 
-// An upstream is an HTTP server that says who it is.
+// An upstream is an HTTP server that says who it is, after the time that a
+// request asks for: /?after=5ms.
 type upstream struct {
 	name string
 	port int
@@ -38,6 +39,9 @@ func newSlowUpstream(t *testing.T, name string, ready <-chan struct{}) upstream 
 			case <-ready:
 			case <-r.Context().Done():
 			}
+		}
+		if d, err := time.ParseDuration(r.URL.Query().Get("after")); err == nil {
+			time.Sleep(d)
 		}
 		io.WriteString(w, name)
 	}))
@@ -65,7 +69,7 @@ func via(t *testing.T, port int) caller {
 // Envoy lets connections that stand end under the old one.
 func anew(port int) caller { return calls(&http.Transport{DisableKeepAlives: true}, port) }
 
-func calls(tr *http.Transport, port int) caller {
+func calls(tr http.RoundTripper, port int) caller {
 	return func(ctx context.Context) (answer, error) {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d/", port), nil)
 		if err != nil {
@@ -145,9 +149,16 @@ type load struct {
 // perSecond is the rate of a load.
 const perSecond = 200
 
-// loaded sends steady traffic until the test ends, and fails the test if a
-// single request failed. forgive, if not nil, may excuse an error.
+// loaded sends steady traffic until the test ends. forgive, if not nil, may
+// excuse an error.
 func loaded(t *testing.T, call caller, forgive func(error) bool) *load {
+	t.Helper()
+	return loadedAt(t, perSecond, call, forgive)
+}
+
+// loadedAt is loaded at that many requests a second. It makes up for those that
+// a busy machine delayed.
+func loadedAt(t *testing.T, perSecond int, call caller, forgive func(error) bool) *load {
 	t.Helper()
 	l := &load{}
 	start := time.Now()
@@ -157,14 +168,15 @@ func loaded(t *testing.T, call caller, forgive func(error) bool) *load {
 		defer close(done)
 		var calls sync.WaitGroup
 		defer calls.Wait()
-		tick := time.NewTicker(time.Second / perSecond)
-		defer tick.Stop()
-		for {
+		due := time.NewTimer(0)
+		defer due.Stop()
+		for n := time.Duration(1); ; n++ {
 			select {
 			case <-quit:
 				return
-			case <-tick.C:
+			case <-due.C:
 			}
+			due.Reset(time.Until(start.Add(n * time.Second / time.Duration(perSecond))))
 			calls.Go(func() {
 				ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 				defer cancel()

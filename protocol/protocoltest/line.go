@@ -84,7 +84,7 @@ func quote(s string) string {
 	odd := func(r rune) bool {
 		return unicode.IsSpace(r) || !unicode.IsPrint(r) || strings.ContainsRune(`",=@`, r)
 	}
-	if s == "" || s[0] == '-' || strings.ContainsFunc(s, odd) {
+	if s == "" || strings.ContainsRune("-~?!", rune(s[0])) || strings.ContainsFunc(s, odd) {
 		return strconv.Quote(s)
 	}
 	return s

@@ -39,21 +39,42 @@ func (p *play) response(s *stream, r *xds.Response) {
 	if s.variant == xds.SotW || s.versions {
 		fmt.Fprintf(&p.out, " v=%s", p.symbol(r.Type, r.Version))
 	}
-	upserts := slices.SortedFunc(slices.Values(r.Upserts), func(a, b *xds.Resource) int { return cmp.Compare(a.Name, b.Name) })
-	for _, u := range upserts {
-		fmt.Fprintf(&p.out, " %s@%s", quote(u.Name), quote(u.Version))
-		for i, a := range u.Aliases {
-			fmt.Fprintf(&p.out, "%c%s", "(,"[min(i, 1)], quote(a))
-		}
-		if len(u.Aliases) > 0 {
-			p.out.WriteByte(')')
-		}
+	for _, u := range byName(r.Upserts) {
+		fmt.Fprintf(&p.out, " %s", textOfUpsert(r, u))
 	}
-	for _, name := range slices.Sorted(slices.Values(r.Removed)) {
-		fmt.Fprintf(&p.out, " -%s", quote(name))
+	for _, b := range byName(r.Beats) {
+		fmt.Fprintf(&p.out, " ~%s", textOfUpsert(r, b))
+	}
+	for _, list := range []struct {
+		mark  string
+		names []string
+	}{{"-", r.Removed}, {"?", r.Absent}, {"!", r.Missing}} {
+		for _, name := range slices.Sorted(slices.Values(list.names)) {
+			fmt.Fprintf(&p.out, " %s%s", list.mark, quote(name))
+		}
 	}
 	p.out.WriteByte('\n')
 	p.check(s, r)
+}
+
+func byName(rs []*xds.Resource) []*xds.Resource {
+	return slices.SortedFunc(slices.Values(rs), func(a, b *xds.Resource) int { return cmp.Compare(a.Name, b.Name) })
+}
+
+// textOfUpsert is name@version/TTL(aliases).
+func textOfUpsert(r *xds.Response, u *xds.Resource) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s@%s", quote(u.Name), quote(u.Version))
+	if r.TTL && u.TTL > 0 {
+		fmt.Fprintf(&b, "/%s", u.TTL)
+	}
+	for i, a := range u.Aliases {
+		fmt.Fprintf(&b, "%c%s", "(,"[min(i, 1)], quote(a))
+	}
+	if len(u.Aliases) > 0 {
+		b.WriteByte(')')
+	}
+	return b.String()
 }
 
 // check judges what holds of every response.
@@ -73,8 +94,11 @@ func (p *play) check(s *stream, r *xds.Response) {
 	if !s.opened[r.Type.URL] {
 		fail("no request asked for this type")
 	}
-	if s.variant == xds.SotW && len(r.Removed) > 0 {
+	if s.variant == xds.SotW && len(r.Removed)+len(r.Absent) > 0 {
 		fail("removed names in a sotw response")
+	}
+	if len(r.Beats) > 0 && (!r.TTL || s.variant == xds.SotW && r.Type.FullState) {
+		fail("heartbeats without TTLs, or where a world is wanted")
 	}
 	// "It is an error for a server to send a single response that contains the
 	// same resource name twice."
@@ -85,16 +109,42 @@ func (p *play) check(s *stream, r *xds.Response) {
 		}
 		seen[name] = true
 	}
+	tab := p.view.Table(r.Type)
 	for _, u := range r.Upserts {
 		once(u.Name)
-		tab := p.view.Table(r.Type)
-		if now := tab.Lookup(u.Name); now != u && tab.Departed(u.Name) != u {
+		if now := tab.Lookup(u.Name); now != u && (now != nil || !p.had(r.Type, u)) {
 			fail("%s is neither in the view nor departed", quote(u.Name))
 		}
 	}
-	for _, name := range r.Removed {
-		once(name)
+	for _, b := range r.Beats {
+		once(b.Name)
+		// "version matching the most recently sent version"
+		if tab.Lookup(b.Name) != b || b.TTL == 0 {
+			fail("the heartbeat of %s is of nothing in the view that expires", quote(b.Name))
+		}
 	}
+	gone := slices.Concat(r.Removed, r.Absent)
+	for _, name := range gone {
+		once(name)
+		if p.seen().(xds.Undecided).Undecided(r.Type, name) {
+			fail("%s is not decided", quote(name))
+		}
+	}
+	for _, name := range r.Absent {
+		if tab.Lookup(name) != nil || tab.Aliased(name).Len() > 0 {
+			fail("%s exists", quote(name))
+		}
+	}
+	for _, name := range r.Missing {
+		if tab.Lookup(name) != nil || s.variant == xds.Delta && !slices.Contains(gone, name) || p.seen().(xds.Undecided).Undecided(r.Type, name) {
+			fail("%s is not missing", quote(name))
+		}
+	}
+}
+
+// had reports whether the view had the resource lately.
+func (p *play) had(t *xds.Type, r *xds.Resource) bool {
+	return slices.ContainsFunc(p.recent[t.URL], func(old *xds.Table) bool { return old.Lookup(r.Name) == r })
 }
 
 func (p *play) event(s *stream, e protocol.Event) {

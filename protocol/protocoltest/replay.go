@@ -3,7 +3,6 @@ package protocoltest
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -20,7 +19,7 @@ var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 // they answered in place of the expected ones. The error tells of a transcript
 // that cannot be understood.
 func Replay(script string, open Open, hints Hints) (transcript string, err error) {
-	p := &play{open: open, hints: hints, now: start, view: xds.Tables{}, supplied: map[string]string{}, touched: xds.Names{},
+	p := &play{open: open, hints: hints, now: start, view: xds.Tables{}, recent: map[string][]*xds.Table{}, supplied: map[string]string{}, touched: xds.Names{},
 		symbols: map[string]map[string]string{}, kinds: map[string]bool{}}
 	n := 0
 	defer func() {
@@ -66,10 +65,12 @@ type play struct {
 	streams []*stream
 
 	view       xds.Tables
-	supplied   map[string]string // versions that the source supplies, by type URL
-	touched    xds.Names         // since the last commit
-	committing bool              // between begin and commit
-	held       bool              // between hold and release
+	unknown    xds.Names               // names that the view has not decided yet
+	recent     map[string][]*xds.Table // by type URL, the newest first
+	supplied   map[string]string       // versions that the source supplies, by type URL
+	touched    xds.Names               // since the last commit
+	committing bool                    // between begin and commit
+	held       bool                    // between hold and release
 
 	symbols map[string]map[string]string // type URL → hash → "v1"
 	kinds   map[string]bool              // of events to print
@@ -98,14 +99,14 @@ type interest struct {
 
 func (p *play) step(l line) error {
 	switch l.verb {
-	case "set", "remove", "version", "commit":
+	case "set", "remove", "version", "undecided", "decided", "commit":
 	default:
 		if p.committing {
 			return errors.New("begin wants changes and commit")
 		}
 	}
 	switch l.verb {
-	case "set", "remove", "version":
+	case "set", "remove", "version", "undecided", "decided":
 		if err := p.edit(l); err != nil {
 			return err
 		}
@@ -167,84 +168,14 @@ func (p *play) step(l line) error {
 	return nil
 }
 
-// edit applies set, remove or version to the view.
-func (p *play) edit(l line) error {
-	if len(l.words) == 0 {
-		return errors.New("no type")
-	}
-	t, err := typeOf(l.words[0])
-	if err != nil {
-		return err
-	}
-	var set []*xds.Resource
-	var remove []string
-	touch := func(names ...string) { p.touched[t.URL] = append(p.touched[t.URL], names...) }
-	tab := p.view.Table(t)
-	switch l.verb {
-	case "set":
-		if len(l.words) > 1 {
-			return fmt.Errorf("%s has no version", l.words[1])
-		}
-		refs, err := refsOf(l)
-		if err != nil {
-			return err
-		}
-		for _, a := range l.args {
-			if !a.quoted && (a.key == "refs" || a.key == "aliases") {
-				continue
-			}
-			if len(a.items) != 1 {
-				return fmt.Errorf("%s has no version", a.key)
-			}
-			r := &xds.Resource{Stamp: &xds.Stamp{Name: a.key}, Body: []byte(a.items[0].text), Refs: refs, Aliases: l.texts("aliases")}
-			r.Seal(a.items[0].text)
-			set = append(set, r)
-			touch(a.key)
-			touch(r.Aliases...)
-		}
-	case "remove":
-		for _, name := range l.words[1:] {
-			r := tab.Lookup(name)
-			if r == nil {
-				return fmt.Errorf("%s is not there", name)
-			}
-			remove = append(remove, name)
-			touch(name)
-			touch(r.Aliases...)
-		}
-	case "version":
-		p.supplied[t.URL] = strings.Join(l.words[1:], " ")
-	}
-	p.view = maps.Clone(p.view)
-	p.view[t.URL] = tab.With(set, remove...).WithVersion(p.supplied[t.URL])
-	return nil
-}
-
-func refsOf(l line) ([]xds.Ref, error) {
-	if !l.has("refs") {
-		return nil, nil
-	}
-	refs := []xds.Ref{}
-	for _, s := range l.texts("refs") {
-		if s == "-" {
-			continue
-		}
-		short, name, _ := strings.Cut(s, "/")
-		t, err := typeOf(short)
-		if err != nil || name == "" {
-			return nil, fmt.Errorf("%s is no reference", s)
-		}
-		refs = append(refs, xds.Ref{Type: t, Name: name})
-	}
-	return refs, nil
-}
-
 // begin opens a stream.
 func (p *play) begin(l line) error {
-	if err := l.only("only agent refused max maxtypes maxnames maxnamelen"); err != nil {
+	if err := l.only("only agent features refused max maxtypes maxnames maxnamelen grace spread"); err != nil {
 		return err
 	}
 	s := &stream{nonces: map[string]bool{}, opened: map[string]bool{}, interests: map[string]*interest{}}
+	opts := protocol.Options{MaxResponse: l.number("max"), MaxTypes: l.number("maxtypes"),
+		MaxNames: l.number("maxnames"), MaxNameLen: l.number("maxnamelen"), Spread: uint64(l.number("spread")), Recent: p.tables}
 	spelled := false
 	for i, w := range l.words {
 		switch {
@@ -255,6 +186,12 @@ func (p *play) begin(l line) error {
 			}
 		case w == "versions":
 			s.versions = true
+		case w == "forcettl":
+			opts.ForceTTL = true
+		case w == "bodyless":
+			opts.Bodyless = true
+		case w == "errors":
+			opts.ResourceErrors = true
 		case i == 0:
 			s.label = w
 		default:
@@ -264,8 +201,13 @@ func (p *play) begin(l line) error {
 	if !spelled {
 		return errors.New("sotw or delta?")
 	}
-	opts := protocol.Options{MaxResponse: l.number("max"), MaxTypes: l.number("maxtypes"),
-		MaxNames: l.number("maxnames"), MaxNameLen: l.number("maxnamelen")}
+	if l.has("grace") {
+		d, err := time.ParseDuration(l.text("grace"))
+		if err != nil {
+			return err
+		}
+		opts.Grace = d
+	}
 	if l.has("only") {
 		t, err := typeOf(l.text("only"))
 		if err != nil {
@@ -273,13 +215,13 @@ func (p *play) begin(l line) error {
 		}
 		s.only = t
 	}
-	if agent := l.text("agent"); agent != "" {
-		s.node = &xds.Node{ID: "node", UserAgentName: agent}
+	if l.has("agent") || l.has("features") {
+		s.node = &xds.Node{ID: "node", UserAgentName: l.text("agent"), ClientFeatures: l.texts("features")}
 	}
 	if refused := l.texts("refused"); refused != nil {
 		opts.Refused = func(t *xds.Type) bool { return slices.Contains(refused, nameOf(t)) }
 	}
-	s.Session = p.open(s.variant, s.only, p.view, opts)
+	s.Session = p.open(s.variant, s.only, p.seen(), opts)
 	s.Advance(p.now)
 	s.awake = true
 	p.release(s)
@@ -293,7 +235,7 @@ func (p *play) begin(l line) error {
 
 // request sends a request. want is what it must end in, "" if it must not.
 func (p *play) request(l line, want string) error {
-	if err := l.only("names version nonce error node agent sub unsub initial"); err != nil {
+	if err := l.only("names version nonce error node agent features sub unsub initial"); err != nil {
 		return err
 	}
 	i := slices.IndexFunc(p.streams, func(s *stream) bool { return s.label == l.label })
@@ -315,8 +257,8 @@ func (p *play) request(l line, want string) error {
 	req := xds.Request{Type: t, Nonce: l.text("nonce"), Node: s.node, Names: l.texts("names"),
 		Subscribe: l.texts("sub"), Unsubscribe: l.texts("unsub")}
 	s.node = nil
-	if l.has("node") || l.has("agent") {
-		req.Node = &xds.Node{ID: l.text("node"), UserAgentName: l.text("agent")}
+	if l.has("node") || l.has("agent") || l.has("features") {
+		req.Node = &xds.Node{ID: l.text("node"), UserAgentName: l.text("agent"), ClientFeatures: l.texts("features")}
 	}
 	if l.has("error") {
 		req.Error = &xds.Status{Message: l.text("error")}
@@ -357,6 +299,7 @@ func (p *play) request(l line, want string) error {
 
 // commit tells the streams of the new view.
 func (p *play) commit() {
+	p.remember()
 	for _, s := range p.streams {
 		if s.over {
 			continue
@@ -375,11 +318,11 @@ func (p *play) wake(s *stream) {
 	_, idle := s.Session.(idler)
 	switch {
 	case p.hints == None && len(s.missed) > 0:
-		s.Change(p.view, nil)
+		s.Change(p.seen(), nil)
 	case p.hints == Idle && idle:
-		s.Change(p.view, append([]xds.Names{}, s.missed...))
+		s.Change(p.seen(), append([]xds.Names{}, s.missed...))
 	case len(s.missed) > 0:
-		s.Change(p.view, s.missed)
+		s.Change(p.seen(), s.missed)
 	}
 	s.missed, s.awake = nil, true
 }

@@ -22,7 +22,7 @@ func (b *faulty) Responses() iter.Seq[*xds.Response] {
 	return func(yield func(*xds.Response) bool) {
 		for r := range b.Session.Responses() {
 			c := *r
-			changes := xds.Changes{Upserts: r.Upserts, Removed: r.Removed}
+			changes := xds.Changes{Upserts: r.Upserts, Removed: r.Removed, Beats: r.Beats, Absent: r.Absent, Missing: r.Missing}
 			c.Changes = &changes
 			if b.respond != nil {
 				b.respond(&c)
@@ -81,6 +81,11 @@ func TestReplayChecksEveryResponse(t *testing.T) {
 		{"SOTW-14 name twice", faulty{respond: func(r *xds.Response) { r.Upserts = append(r.Upserts[:2:2], r.Upserts[0]) }}, "error: a is there twice"},
 		{"DELTA-1 name in both lists", faulty{respond: func(r *xds.Response) { r.Removed = []string{"b"} }}, "error: b is there twice"},
 		{"removed in sotw", faulty{respond: func(r *xds.Response) { r.Removed = []string{"c"} }}, "error: removed names in a sotw response"},
+		{"absent in sotw", faulty{respond: func(r *xds.Response) { r.Absent = []string{"c"} }}, "error: removed names in a sotw response"},
+		{"absent but there", faulty{respond: func(r *xds.Response) { r.Absent = []string{"a"} }}, "error: a exists"},
+		{"missing but there", faulty{respond: func(r *xds.Response) { r.Missing = []string{"a"} }}, "error: a is not missing"},
+		{"TTL-4 heartbeat where a world is wanted", faulty{respond: func(r *xds.Response) { r.TTL, r.Beats = true, r.Upserts[:1] }}, "error: heartbeats without TTLs, or where a world is wanted"},
+		{"TTL-3 heartbeat of what never expires", faulty{respond: func(r *xds.Response) { r.Beats = r.Upserts[:1] }}, "error: the heartbeat of a is of nothing in the view that expires"},
 		{"TYP-7 another type", faulty{respond: func(r *xds.Response) { r.Type = xds.Route }}, "error: the stream does not carry this type"},
 		{"unasked type", faulty{respond: func(r *xds.Response) { r.Type = xds.Route }}, "error: no request asked for this type"},
 		{"not in the view", faulty{respond: func(r *xds.Response) { r.Upserts = []*xds.Resource{foreign} }}, "error: foreign is neither in the view nor departed"},
@@ -94,6 +99,28 @@ func TestReplayChecksEveryResponse(t *testing.T) {
 				t.Errorf("%v: does not say %q:\n%s", err, test.want, got)
 			}
 		})
+	}
+}
+
+// Everything that a response can say is printed.
+func TestReplayPrints(t *testing.T) {
+	const script = `set EDS ondemand a=1 aliases=x,y ttl=30s
+set EDS b=1
+undecided EDS u
+stream delta features=xds.config.supports-resource-ttl grace=1s spread=7 forcettl bodyless errors
+> EDS sub=a
+`
+	got, err := Replay(script, opens(faulty{respond: func(r *xds.Response) {
+		a := r.Upserts[0]
+		b := &xds.Resource{Stamp: &xds.Stamp{Name: "~b", Version: "2"}, Aliases: a.Aliases, TTL: a.TTL}
+		r.TTL, r.Beats, r.Removed, r.Absent, r.Missing = true, []*xds.Resource{b}, []string{"u", "gone"}, []string{"none"}, []string{"none"}
+	}}), Exact)
+	want := script + `< EDS nonce=1 a@1/30s(x,y) ~"~b"@2/30s(x,y) -gone -u ?none !none
+error: the heartbeat of "~b" is of nothing in the view that expires
+error: u is not decided
+`
+	if err != nil || got != want {
+		t.Errorf("%v\n%s", err, difference(want, got))
 	}
 }
 
@@ -152,6 +179,9 @@ func TestReplayRefusesNonsense(t *testing.T) {
 		"set CDS a=1 refs=EDS",
 		"remove CDS a",
 		"wait long",
+		"set CDS later a=1",
+		"set CDS a=1 ttl=long",
+		"stream delta grace=long",
 		"> CDS",
 		"stream rest",
 		"stream sotw colour=red",

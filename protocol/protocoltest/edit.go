@@ -1,0 +1,169 @@
+package protocoltest
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// edit applies a step that changes the view.
+func (p *play) edit(l line) error {
+	if len(l.words) == 0 {
+		return fmt.Errorf("no type")
+	}
+	t, err := typeOf(l.words[0])
+	if err != nil {
+		return err
+	}
+	tab := p.view[t.URL]
+	if tab == nil {
+		tab = xds.NewTable(t)
+	}
+	var set []*xds.Resource
+	var remove []string
+	switch l.verb {
+	case "set":
+		if set, err = resourcesOf(l); err != nil {
+			return err
+		}
+		for _, r := range set {
+			p.decide(t, r.Name)
+			p.touch(t, r)
+		}
+	case "remove":
+		remove = l.words[1:]
+	case "version":
+		p.supplied[t.URL] = strings.Join(l.words[1:], " ")
+	case "undecided":
+		if p.unknown = maps.Clone(p.unknown); p.unknown == nil {
+			p.unknown = xds.Names{}
+		}
+		p.unknown[t.URL] = append(slices.Clip(p.unknown[t.URL]), l.words[1:]...)
+		p.touched[t.URL] = append(p.touched[t.URL], l.words[1:]...)
+	case "decided":
+		for _, name := range l.words[1:] {
+			p.decide(t, name)
+		}
+		p.touched[t.URL] = append(p.touched[t.URL], l.words[1:]...)
+	}
+	for _, name := range remove {
+		if tab.Lookup(name) == nil {
+			return fmt.Errorf("%s is not there", name)
+		}
+		p.touch(t, tab.Lookup(name))
+	}
+	for _, r := range set {
+		if old := tab.Lookup(r.Name); old != nil {
+			p.touch(t, old)
+		}
+	}
+	p.view = maps.Clone(p.view)
+	p.view[t.URL] = tab.With(set, remove...).WithVersion(p.supplied[t.URL])
+	return nil
+}
+
+// touch notes the names by which a resource is found, as a store does.
+func (p *play) touch(t *xds.Type, r *xds.Resource) {
+	names := append(p.touched[t.URL], r.Name)
+	names = append(names, r.Aliases...)
+	if c := t.Collection(r.Name); c != "" {
+		names = append(names, c)
+	}
+	p.touched[t.URL] = names
+}
+
+// decide notes that it is known whether a name exists.
+func (p *play) decide(t *xds.Type, name string) {
+	if !slices.Contains(p.unknown[t.URL], name) {
+		return
+	}
+	p.unknown = maps.Clone(p.unknown)
+	p.unknown[t.URL] = slices.DeleteFunc(slices.Clone(p.unknown[t.URL]), func(n string) bool { return n == name })
+}
+
+// remember keeps the tables that a commit made, as [protocol.Options.Recent]
+// wants them.
+func (p *play) remember() {
+	for url, t := range p.view {
+		if r := p.recent[url]; len(r) == 0 || r[0] != t {
+			p.recent[url] = append([]*xds.Table{t}, r...)
+		}
+	}
+}
+
+// tables returns what a type was lately. The present table may be among them:
+// it does in one way of replaying, and does not in another.
+func (p *play) tables(t *xds.Type) []*xds.Table {
+	r := p.recent[t.URL]
+	if p.hints == None && len(r) > 0 && r[0] == p.view[t.URL] {
+		return r[1:]
+	}
+	return r
+}
+
+// A searching view has not decided some names.
+type searching struct {
+	xds.Tables
+	unknown xds.Names
+}
+
+func (v searching) Undecided(t *xds.Type, name string) bool {
+	return slices.Contains(v.unknown[t.URL], name)
+}
+
+// seen is the view that sessions are given.
+func (p *play) seen() xds.View { return searching{p.view, p.unknown} }
+
+// resourcesOf reads the resources of a line.
+func resourcesOf(l line) (set []*xds.Resource, err error) {
+	demand := len(l.words) == 2 && l.words[1] == "ondemand"
+	if len(l.words) > 1 && !demand {
+		return nil, fmt.Errorf("%s has no version", l.words[1])
+	}
+	refs, err := refsOf(l)
+	if err != nil {
+		return nil, err
+	}
+	var ttl time.Duration
+	if l.has("ttl") {
+		if ttl, err = time.ParseDuration(l.text("ttl")); err != nil {
+			return nil, err
+		}
+	}
+	for _, a := range l.args {
+		if !a.quoted && (a.key == "refs" || a.key == "aliases" || a.key == "ttl") {
+			continue
+		}
+		if len(a.items) != 1 {
+			return nil, fmt.Errorf("%s has no version", a.key)
+		}
+		r := &xds.Resource{Stamp: &xds.Stamp{Name: a.key}, Body: []byte(a.items[0].text),
+			Refs: refs, Aliases: l.texts("aliases"), TTL: ttl, OnDemand: demand}
+		r.Seal(a.items[0].text)
+		set = append(set, r)
+	}
+	return set, nil
+}
+
+func refsOf(l line) ([]xds.Ref, error) {
+	if !l.has("refs") {
+		return nil, nil
+	}
+	refs := []xds.Ref{}
+	for _, s := range l.texts("refs") {
+		if s == "-" {
+			continue
+		}
+		short, name, _ := strings.Cut(s, "/")
+		t, err := typeOf(short)
+		if err != nil || name == "" {
+			return nil, fmt.Errorf("%s is no reference", s)
+		}
+		refs = append(refs, xds.Ref{Type: t, Name: name})
+	}
+	return refs, nil
+}

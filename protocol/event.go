@@ -44,7 +44,8 @@ type Event struct {
 	Nonce    string
 	Version  string        // of the response
 	Count    int           // Sent: resources; Subscribed: names
-	Removed  int           // Sent: removed names
+	Removed  int           // Sent: names that are told not to exist
+	Beats    int           // Sent: heartbeats
 	Error    *xds.Status   // Nacked
 	Name     string        // Departed, Waived: the resource, if one
 	Took     time.Duration // Acked, Nacked: since it was sent

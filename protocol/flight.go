@@ -96,9 +96,10 @@ type flight struct {
 	parts     []part
 	version   string
 	sent      time.Time
-	seq       uint64 // the client is up to this change once it ACKs
-	stuck     bool   // a cluster in it has no assignment to give: no ACK is to be expected
-	overtaken bool   // something in it is gone again
+	seq       uint64          // the client is up to this change once it ACKs
+	beats     []*xds.Resource // a heartbeat of these; nil: it is none
+	stuck     bool            // a cluster in it has no assignment to give: no ACK is to be expected
+	overtaken bool            // something in it is gone again
 	nacked    bool
 	passed    bool // a later response was answered: nothing waits for this one
 }
@@ -179,7 +180,11 @@ func (u *subscription) settle(s *Session, req xds.Request) {
 	if req.Error != nil {
 		e.Kind, e.Error, e.InUse = Nacked, req.Error, req.Version
 		f.nacked = true
-		u.refuse(s.variant, group{f.cargo, *p}, newest)
+		g := group{f.cargo, *p}
+		if f.beats != nil {
+			g.cargo = beaten(f.beats)
+		}
+		u.refuse(s.variant, g, newest)
 	}
 	s.event(e)
 	if !f.settled() {

@@ -134,6 +134,7 @@ func (s *Session) depart() (progress bool) {
 				continue
 			}
 			delete(u.leaving, name)
+			u.vanished(s.table(u.typ), name)
 			if e := u.entry(name); e != nil {
 				e.gone = true
 				u.mark(e)

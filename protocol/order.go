@@ -98,7 +98,9 @@ func (s *Session) unanswered(u *subscription, t *xds.Table, name string) bool {
 }
 
 // fresh reports whether a response is one that others wait for.
-func (s *Session) fresh(f *flight) bool { return !f.passed && s.now.Before(f.sent.Add(silence)) }
+func (s *Session) fresh(f *flight) bool {
+	return !f.passed && f.beats == nil && s.now.Before(f.sent.Add(silence))
+}
 
 // warm sees to it that the client gets the assignments of the clusters it is
 // sent, changed or not: "Warming of Cluster is completed only when a new
@@ -154,6 +156,18 @@ func (s *Session) warming(u *subscription) {
 			}
 		}
 	}
+}
+
+// undecided reports whether the view is still looking for a name.
+func (s *Session) undecided(t *xds.Type, name string) bool {
+	v, ok := s.view.(xds.Undecided)
+	return ok && v.Undecided(t, name)
+}
+
+// bodyless reports whether the client is to be told of a name that does not
+// exist by a Resource without body.
+func (s *Session) bodyless(u *subscription) bool {
+	return s.variant == xds.Delta && (s.opts.Bodyless || slices.Contains(u.typ.Bodyless, s.agent))
 }
 
 // mutes reports whether the absence of a name is to be kept from the client

@@ -23,7 +23,7 @@ func (u *subscription) shows(r *xds.Resource) bool {
 		return r != nil
 	}
 	e := u.entry(r.Name)
-	return e != nil && e.named
+	return e != nil && u.wants(e)
 }
 
 func differs(told *xds.Stamp, r *xds.Resource) bool { return told.Sum != r.Sum }
@@ -52,7 +52,9 @@ func (s *Session) blocked(u *subscription) bool {
 // A diff is what the client is to be told, by name.
 type diff struct {
 	upserts []*xds.Resource
-	removed []string
+	removed []string // of which absent are told otherwise
+	absent  []string
+	missing []string
 	waiting []string // upserts kept back until another type is answered
 	shared  *xds.Changes
 }
@@ -93,6 +95,12 @@ func (s *Session) diff(u *subscription, t *xds.Table) (d diff) {
 	look := func(e *entry) {
 		if r, removed := s.owed(u, t, e); removed {
 			d.removed = append(d.removed, e.name)
+			if e.told == absent && s.bodyless(u) && !u.scopes[e.name] {
+				d.absent = append(d.absent, e.name)
+			}
+			if s.opts.ResourceErrors && e.named && e.name != "" && !u.scopes[e.name] {
+				d.missing = append(d.missing, e.name)
+			}
 		} else if r != nil {
 			upsert(r)
 		}
@@ -104,7 +112,17 @@ func (s *Session) diff(u *subscription, t *xds.Table) (d diff) {
 	}
 	slices.SortFunc(d.upserts, func(a, b *xds.Resource) int { return cmp.Compare(a.Name, b.Name) })
 	slices.Sort(d.removed)
+	slices.Sort(d.absent)
+	slices.Sort(d.missing)
 	return d
+}
+
+// minus returns the names that are not in the second list; both are sorted.
+func minus(names, others []string) []string {
+	if len(others) == 0 {
+		return names
+	}
+	return slices.DeleteFunc(slices.Clone(names), func(n string) bool { _, has := slices.BinarySearch(others, n); return has })
 }
 
 // names yields the names that the diff mentions.
@@ -142,7 +160,7 @@ func (s *Session) respond(u *subscription, last bool) []*xds.Response {
 	if len(d.waiting) > 0 && (world || len(d.upserts)+len(d.removed) == 0) {
 		return nil // a world is told whole, or not yet; an empty one would mislead
 	}
-	send := u.due || len(d.upserts) > 0
+	send := u.due || len(d.upserts)+len(d.missing) > 0
 	if s.variant == xds.Delta || world { // else "the API provides no mechanism" for it
 		if !last && !send && len(d.removed) > 0 {
 			return nil
@@ -177,23 +195,33 @@ func (s *Session) respond(u *subscription, last bool) []*xds.Response {
 	case s.variant == xds.SotW:
 		changes = &xds.Changes{Upserts: d.upserts}
 	case changes == nil:
-		changes = &xds.Changes{Upserts: d.upserts, Removed: d.removed}
+		changes = &xds.Changes{Upserts: d.upserts, Removed: minus(d.removed, d.absent), Absent: d.absent}
+	}
+	if len(d.missing) > 0 {
+		changes = &xds.Changes{Upserts: changes.Upserts, Removed: changes.Removed, Absent: changes.Absent, Missing: d.missing}
 	}
 	parts := []*xds.Changes{changes}
 	if !world {
 		parts = changes.Split(s.opts.MaxResponse)
 	}
-	var out []*xds.Response
+	return s.send(u, f, parts)
+}
+
+// send makes the messages of a flight.
+func (s *Session) send(u *subscription, f flight, parts []*xds.Changes) (out []*xds.Response) {
 	for _, c := range parts {
 		s.nonces++
 		u.nonce = s.nonces
-		p := part{nonce: s.nonces, removed: len(c.Removed) > 0}
+		p := part{nonce: s.nonces, removed: len(c.Removed)+len(c.Absent) > 0}
 		if n := len(c.Upserts); n > 0 {
 			p.lo, p.hi = c.Upserts[0].Name, c.Upserts[n-1].Name
 		}
+		if n := len(c.Beats); n > 0 {
+			p.lo, p.hi = c.Beats[0].Name, c.Beats[n-1].Name
+		}
 		f.parts = append(f.parts, p)
-		r := &xds.Response{Type: u.typ, Version: f.version, Nonce: strconv.FormatUint(s.nonces, 10), Changes: c}
-		s.event(Event{Kind: Sent, Type: u.typ, Nonce: r.Nonce, Version: r.Version, Count: len(c.Upserts), Removed: len(c.Removed)})
+		r := &xds.Response{Type: u.typ, Version: f.version, Nonce: strconv.FormatUint(s.nonces, 10), TTL: s.ttl, Changes: c}
+		s.event(Event{Kind: Sent, Type: u.typ, Nonce: r.Nonce, Version: r.Version, Count: len(c.Upserts), Removed: len(c.Removed) + len(c.Absent), Beats: len(c.Beats)})
 		out = append(out, r)
 	}
 	if len(u.flights) == maxFlights {
@@ -209,11 +237,15 @@ func (s *Session) respond(u *subscription, last bool) []*xds.Response {
 // owed returns what the client is to be told of an entry's name: a resource, or
 // that it is gone, or nothing.
 func (s *Session) owed(u *subscription, t *xds.Table, e *entry) (r *xds.Resource, removed bool) {
-	if r = u.current(t, e.name); r != nil && r.OnDemand && !e.named {
+	wanted := u.wants(e)
+	if r = u.current(t, e.name); r != nil && r.OnDemand && !wanted {
 		r = nil
 	}
 	switch {
-	case !e.named && !u.wildcard:
+	case u.via[e.name] != nil: // it finds others, which have entries of their own
+	case !wanted && !u.wildcard:
+		// No name finds it any more.
+		return nil, e.told != absent && u.lingers(e.name) == nil
 	case r != nil && u.lingers(e.name) == r && (!e.again || real(e.told) && differs(e.told, r)):
 		// It is about to leave: what the client has of it will do.
 	case r != nil && (e.again || differs(e.told, r)):
@@ -221,6 +253,7 @@ func (s *Session) owed(u *subscription, t *xds.Table, e *entry) (r *xds.Resource
 	case r != nil || !e.again && e.told == absent:
 	case s.mutes(u, e):
 		u.muted = true
+	case s.undecided(u.typ, e.name):
 	default:
 		return nil, true
 	}
@@ -234,6 +267,11 @@ func (s *Session) narrow(u *subscription) {
 		r, removed := s.owed(u, t, e)
 		if e.dirty = r != nil || removed; e.dirty {
 			u.dirty = append(u.dirty, e.name)
+		}
+	}
+	if s.variant == xds.Delta && (t.Finds() || len(u.via) > 0) {
+		for _, n := range u.suspects() {
+			u.look(t, n)
 		}
 	}
 	names := u.dirty
@@ -284,8 +322,10 @@ func (u *subscription) tell(t *xds.Table, d *diff) (items []item) {
 			items = append(items, item{e.name, e.told})
 		}
 	}
+	stray := false
 	for _, n := range d.removed {
 		if e := u.entry(n); e != nil {
+			stray = stray || !u.wildcard && !u.wants(e)
 			e.told, e.sent, e.again = absent, true, false
 			items = append(items, item{e.name, absent})
 		} else if u.anew {
@@ -318,9 +358,12 @@ func (u *subscription) tell(t *xds.Table, d *diff) (items []item) {
 		}
 		slices.SortFunc(items, byName)
 	}
+	if stray { // forget what no name finds
+		u.entries = slices.DeleteFunc(u.entries, func(e entry) bool { return e.told == absent && !u.wants(&e) })
+	}
 	if u.wildcard && len(u.entries) > 0 { // forget exceptions that are none
 		u.entries = slices.DeleteFunc(u.entries, func(e entry) bool {
-			if e.named || e.dirty || e.again || u.lingers(e.name) != nil {
+			if u.wants(&e) || e.dirty || e.again || u.lingers(e.name) != nil {
 				return false
 			}
 			is := u.base.Get(e.name)

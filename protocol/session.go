@@ -64,7 +64,9 @@ type Session struct {
 	variant xds.Variant
 	only    *xds.Type // nil on an aggregated stream
 	opts    Options
-	agent   string // the client's user agent name
+	met     bool   // the client has said who it is
+	agent   string // its user agent name
+	ttl     bool   // the client is told TTLs
 
 	view   xds.View // nil between Release and Change
 	seq    uint64   // counts views
@@ -95,8 +97,8 @@ func NewSession(v xds.Variant, only *xds.Type, view xds.View, opts Options) *Ses
 // Receive applies a request. An error ends the stream; it wraps ErrLimit if a
 // limit was exceeded. The session keeps none of the request's memory.
 func (s *Session) Receive(req xds.Request) error {
-	if req.Node != nil && s.agent == "" {
-		s.agent = req.Node.UserAgentName
+	if req.Node != nil && !s.met {
+		s.meet(req.Node)
 	}
 	switch {
 	case req.Type == nil && s.only == nil:
@@ -136,7 +138,18 @@ func (s *Session) Receive(req xds.Request) error {
 		u.replace(req.Names, t)
 	} else {
 		u.subscribe(req.Subscribe, t)
-		u.unsubscribe(req.Unsubscribe)
+		for _, n := range req.Subscribe {
+			u.look(t, n)
+		}
+		u.unsubscribe(req.Unsubscribe, t)
+		if !first {
+			s.scope(u)
+		}
+		for _, under := range s.subs {
+			if u.moved && u.typ.Is(under.typ.Under) {
+				s.scope(under)
+			}
+		}
 	}
 	if first {
 		u.begin(s, req, t)
@@ -230,7 +243,9 @@ func (s *Session) Deadline() (next time.Time) {
 		}
 	}
 	for _, u := range s.subs {
-		if u.stalled && u.open {
+		at(u.beatAt)
+		overdue := !u.beatAt.IsZero() && !s.now.Before(u.beatAt)
+		if (u.stalled || overdue) && u.open {
 			at(u.flights[len(u.flights)-1].sent.Add(patience))
 		}
 		for _, since := range u.waiting {
@@ -285,6 +300,13 @@ func (s *Session) Responses() iter.Seq[*xds.Response] {
 			}
 			for _, u := range slices.Backward(s.subs) {
 				if !tell(u, true) {
+					return
+				}
+			}
+		}
+		for _, u := range s.subs {
+			for _, r := range s.beat(u) {
+				if !yield(r) {
 					return
 				}
 			}

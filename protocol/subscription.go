@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"iter"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -13,10 +14,12 @@ import (
 type subscription struct {
 	typ *xds.Type
 	held
+	finding
 
-	wildcard bool // subscribed to "*"
-	implicit bool // no name was ever subscribed, so that "*" may be implied
-	count    int  // of entries that are named
+	wildcard bool            // subscribed to "*"
+	scopes   map[string]bool // a wildcard of these collections; nil: of all
+	implicit bool            // no name was ever subscribed, so that "*" may be implied
+	count    int             // of entries that are named
 
 	dirty []string // names of entries that may differ from the view
 	all   bool     // any entry may
@@ -39,6 +42,9 @@ type subscription struct {
 	muted     bool                 // an absence is kept back until muteUntil
 	muteUntil time.Time
 
+	beats  map[time.Duration]time.Time // when resources with a TTL are told next, by TTL
+	beatAt time.Time                   // the first of these; zero: never
+
 	moved          bool // the subscription changed since Interests was called
 	added, removed []string
 }
@@ -48,7 +54,7 @@ func (u *subscription) covers(name string) bool {
 		return true
 	}
 	e := u.entry(name)
-	return e != nil && e.named
+	return e != nil && u.wants(e)
 }
 
 // mark notes that an entry may differ from the view.
@@ -175,13 +181,13 @@ func (u *subscription) unsubscribeAll() {
 	if !u.open {
 		u.base = nil // else the client may come to hold what is on its way
 	}
-	u.entries = slices.DeleteFunc(u.entries, func(e entry) bool { return !e.named })
+	u.entries = slices.DeleteFunc(u.entries, func(e entry) bool { return !u.wants(&e) })
 	u.forgetLeaving()
 	u.abandon()
 }
 
 // unsubscribe drops names (delta).
-func (u *subscription) unsubscribe(names []string) {
+func (u *subscription) unsubscribe(names []string, t *xds.Table) {
 	if len(names) == 0 {
 		return
 	}
@@ -190,15 +196,30 @@ func (u *subscription) unsubscribe(names []string) {
 		if u.wildcard {
 			u.unsubscribeAll()
 		}
+		names = slices.AppendSeq(slices.Clone(names), maps.Keys(u.scopes))
+		u.scopes = nil
 	}
 	gone := map[int]bool{}
+	var found []string
 	for _, n := range names {
 		// "It can simply ignore these phantom unsubscriptions."
-		if i, ok := u.find(n); ok && u.entries[i].named {
-			gone[i] = true
+		for _, n := range u.meant(t, n) {
+			if i, ok := u.find(n); ok {
+				gone[i] = true
+			}
+			if u.via[n] != nil {
+				found = append(found, n)
+			}
 		}
 	}
 	u.drop(func(i int, _ *entry) bool { return gone[i] }, xds.Delta)
+	for _, n := range found {
+		u.lose(n)
+	}
+	if len(found) > 0 {
+		u.forgetLeaving()
+		u.abandon()
+	}
 }
 
 // drop ends the subscription to the named entries that which selects.
@@ -213,7 +234,7 @@ func (u *subscription) drop(which func(int, *entry) bool, v xds.Variant) {
 		u.count--
 		u.notice(e.name, false)
 		switch {
-		case !u.wildcard:
+		case !u.wildcard && u.refs[e.name] == 0:
 			if removed == nil {
 				removed = make([]bool, len(u.entries))
 			}
@@ -254,6 +275,7 @@ func (u *subscription) begin(s *Session, req xds.Request, t *xds.Table) {
 	u.implicit = u.implicit && u.wildcard
 	// Clients wait for an answer to these even when there is nothing to say.
 	u.due = u.wildcard || s.variant == xds.SotW && u.typ.FullState
+	s.scope(u)
 	if s.variant == xds.Delta {
 		u.resume(req.Initial, t)
 		return
@@ -277,7 +299,7 @@ func (u *subscription) resume(initial []xds.Version, t *xds.Table) {
 	var extra []entry
 	for _, v := range initial {
 		e := u.entry(v.Name)
-		if !u.wildcard && (e == nil || !e.named) {
+		if !u.wildcard && (e == nil || !u.wants(e)) && (t.Lookup(v.Name) != nil || !u.found(t, v.Name)) {
 			continue
 		}
 		told := unsure
@@ -311,4 +333,5 @@ func (u *subscription) resume(initial []xds.Version, t *xds.Table) {
 	}
 	slices.SortFunc(extra, func(a, b entry) int { return strings.Compare(a.name, b.name) })
 	u.insert(slices.CompactFunc(extra, func(a, b entry) bool { return a.name == b.name }))
+	u.all = u.all || len(extra) > 0
 }

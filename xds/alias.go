@@ -18,13 +18,13 @@ func (m *Members) Len() int {
 	return m.len
 }
 
-// Has reports whether a resource is a member.
-func (m *Members) Has(name string) bool {
+// Get returns the member with the name, or nil.
+func (m *Members) Get(name string) *Resource {
 	if m == nil {
-		return false
+		return nil
 	}
-	_, ok := m.bodies.get(name)
-	return ok
+	r, _ := m.bodies.get(name)
+	return r
 }
 
 // All yields the members in no particular order.

@@ -14,6 +14,7 @@ type Changes struct {
 	Removed []string    // by name; delta only
 
 	// Beats are told again without their body, so that their TTL begins anew.
+	// Then there is nothing else.
 	Beats []*Resource
 
 	// Absent are names that do not exist, told as a Resource with the name as
@@ -89,8 +90,18 @@ func (c *Changes) Split(limit int) []*Changes {
 			}
 			size += n
 		}
-		if from > 0 {
-			c.parts = append(c.parts, &Changes{Upserts: c.Upserts[from:], Removed: c.Removed, Beats: c.Beats, Absent: c.Absent, Missing: c.Missing})
+		for i, r := range c.Beats { // which come without anything else
+			n := len(r.Name) + overhead
+			if size+n > limit && i > from {
+				c.parts = append(c.parts, &Changes{Beats: c.Beats[from:i:i]})
+				size, from = 0, i
+			}
+			size += n
+		}
+		if from > 0 && len(c.Beats) > 0 {
+			c.parts = append(c.parts, &Changes{Beats: c.Beats[from:]})
+		} else if from > 0 {
+			c.parts = append(c.parts, &Changes{Upserts: c.Upserts[from:], Removed: c.Removed, Absent: c.Absent, Missing: c.Missing})
 		}
 	})
 	if c.parts == nil {

@@ -211,6 +211,9 @@ func (t *Table) Aliased(name string) *Members {
 	return m
 }
 
+// Finds reports whether any name finds resources that are not called so.
+func (t *Table) Finds() bool { return t.aliases.root != nil }
+
 // Departed returns a resource that the table had lately and has no more, or
 // nil. It lets a stream withdraw late what others may still refer to.
 func (t *Table) Departed(name string) *Resource {

@@ -51,6 +51,10 @@ type Type struct {
 	// names that the stream subscribes to of that type. Nil for most.
 	Under *Type
 
+	// Bodyless are the user agents that, on delta streams, take a Resource
+	// without body for "does not exist" and are harmed by removed_resources.
+	Bodyless []string
+
 	rank       int     // push order: the index in the table
 	referredBy []*Type // who may refer to resources of this type
 }
@@ -109,6 +113,9 @@ var (
 		URL: apis + "envoy.config.route.v3.VirtualHost", Short: "VHDS",
 		Service: "envoy.service.route.v3.VirtualHostDiscoveryService", Proto: "envoy/service/route/v3/rds.proto",
 		Delta: "DeltaVirtualHosts", Implicit: true, After: Cluster, Under: Route,
+		// Seen with Envoy 1.40: a request that waits for a virtual host hangs when
+		// told removed_resources, and is answered 404 at once by the other.
+		Bodyless: []string{"envoy"},
 	}
 	Runtime = &Type{
 		URL: apis + "envoy.service.runtime.v3.Runtime", Short: "RTDS", Name: "name",

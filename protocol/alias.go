@@ -1,0 +1,210 @@
+package protocol
+
+import (
+	"slices"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// "Resource names and aliases": a subscribed name that no resource has finds
+// the resources that have it as an alias, or that belong to the collection of
+// that name. The client is told of these, by their own names. Delta only.
+
+// A finding is what the subscribed names of a type find in this way.
+type finding struct {
+	via  map[string]*xds.Members // by subscribed name, where there are any
+	refs map[string]int          // by resource: how many subscribed names find it
+}
+
+// wants reports whether an entry is subscribed by its name, or found by another.
+func (u *subscription) wants(e *entry) bool { return e.named || u.refs[e.name] > 0 }
+
+// look finds anew what a subscribed name stands for.
+func (u *subscription) look(t *xds.Table, name string) {
+	e := u.entry(name)
+	if e == nil || !e.named {
+		return
+	}
+	var is *xds.Members
+	if t.Lookup(name) == nil {
+		is = t.Aliased(name)
+	}
+	was, again := u.via[name], e.again
+	if is.Len() > 0 {
+		if u.via == nil {
+			u.via, u.refs = map[string]*xds.Members{}, map[string]int{}
+		}
+		u.via[name] = is
+		e.told, e.again = unsure, false
+	} else if was != nil {
+		for r := range was.All() {
+			if u.lingers(r.Name) != nil {
+				return // what it found is about to leave: until then it is found
+			}
+		}
+		delete(u.via, name)
+		u.mark(e)
+	}
+	for n, found := range is.Since(was) {
+		if found {
+			u.refer(n)
+		} else {
+			u.unrefer(n)
+		}
+	}
+	if again {
+		for r := range is.All() {
+			e := u.entry(r.Name)
+			e.again = true
+			u.mark(e)
+		}
+	}
+}
+
+// refer counts a name that finds a resource.
+func (u *subscription) refer(name string) {
+	u.refs[name]++
+	if u.entry(name) == nil {
+		told := u.told(name)
+		u.insert([]entry{{name: name, told: told, sent: told != absent}})
+	}
+	u.mark(u.entry(name))
+}
+
+// unrefer is its reverse.
+func (u *subscription) unrefer(name string) {
+	if u.refs[name]--; u.refs[name] == 0 {
+		delete(u.refs, name)
+	}
+	if e := u.entry(name); u.wildcard || u.wants(e) || e.told != absent {
+		u.mark(e)
+	} else {
+		u.forget(name)
+	}
+}
+
+// lose ends what a subscribed name, which the client has dropped, has found.
+func (u *subscription) lose(name string) {
+	was := u.via[name]
+	delete(u.via, name)
+	for r := range was.All() {
+		e := u.entry(r.Name)
+		if u.refs[r.Name]--; u.refs[r.Name] > 0 {
+			continue
+		}
+		delete(u.refs, r.Name)
+		switch {
+		case e.named:
+		case u.wildcard: // DELTA-6, as for the name itself
+			e.again = true
+			u.mark(e)
+		default:
+			u.forget(r.Name)
+		}
+	}
+}
+
+// forget drops an entry of which nothing needs to be said any more.
+func (u *subscription) forget(name string) {
+	if i, ok := u.find(name); ok {
+		u.entries = append(u.entries[:i], u.entries[i+1:]...)
+	}
+}
+
+// meant returns the subscribed names that a client drops by unsubscribing from
+// a name: "resource names and aliases" both match. A collection is not dropped
+// with one of its members.
+func (u *subscription) meant(t *xds.Table, name string) (names []string) {
+	if e := u.entry(name); e != nil && e.named {
+		return []string{name}
+	}
+	for by, found := range u.via {
+		if r := found.Get(name); r != nil && slices.Contains(r.Aliases, by) {
+			names = append(names, by)
+		}
+	}
+	for r := range t.Aliased(name).All() {
+		if e := u.entry(r.Name); e != nil && e.named && slices.Contains(r.Aliases, name) {
+			names = append(names, r.Name)
+		}
+	}
+	return names
+}
+
+// suspects returns the subscribed names that may find something else now.
+func (u *subscription) suspects() []string {
+	if !u.all {
+		return slices.Clone(u.dirty)
+	}
+	names := make([]string, 0, u.count)
+	for i := range u.entries {
+		if u.entries[i].named {
+			names = append(names, u.entries[i].name)
+		}
+	}
+	return names
+}
+
+// found reports whether a subscribed name would have found a resource that is
+// gone.
+func (u *subscription) found(t *xds.Table, name string) bool {
+	var by []string
+	if c := u.typ.Collection(name); c != "" {
+		by = append(by, c)
+	}
+	if r := t.Departed(name); r != nil {
+		by = append(by, r.Aliases...)
+	}
+	return slices.ContainsFunc(by, func(n string) bool { e := u.entry(n); return e != nil && e.named })
+}
+
+// vanished notes that a resource that lingered is gone: what found it looks
+// anew.
+func (u *subscription) vanished(t *xds.Table, name string) {
+	for by, found := range u.via {
+		if found.Get(name) != nil {
+			u.look(t, by)
+		}
+	}
+}
+
+// scope makes a wildcard that comes after the type above it on an aggregated
+// stream cover what is under the names that the stream subscribes to of that
+// type: a collection for each.
+func (s *Session) scope(u *subscription) {
+	if s.only != nil || u.typ.Under == nil || s.variant == xds.SotW {
+		return
+	}
+	over := s.sub(u.typ.Under)
+	if over == nil || over.wildcard {
+		return
+	}
+	if u.wildcard && u.nonce == 0 {
+		u.wildcard, u.anew, u.base = false, false, nil
+		u.due = over.count == 0
+		if u.scopes == nil {
+			u.scopes = map[string]bool{}
+		}
+	}
+	if u.scopes == nil {
+		return
+	}
+	t, was := s.table(u.typ), u.scopes
+	u.scopes = map[string]bool{}
+	for i := range over.entries {
+		if e := &over.entries[i]; e.named {
+			u.scopes[e.name+"/*"] = true
+		}
+	}
+	for c := range u.scopes {
+		if !was[c] {
+			u.subscribe([]string{c}, t)
+			u.look(t, c)
+		}
+	}
+	for c := range was {
+		if !u.scopes[c] {
+			u.unsubscribe([]string{c}, t)
+		}
+	}
+}

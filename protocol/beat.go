@@ -1,0 +1,127 @@
+package protocol
+
+import (
+	"slices"
+	"time"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// What a client says of the TTL support it has. "Clients that support TTL in
+// SotW" are told it in the protocol's Resource, which not all of these know.
+const (
+	featureTTL     = "xds.config.supports-resource-ttl"
+	featureWrapped = "xds.config.supports-resource-in-sotw"
+	featureGRPC    = "xds.config.resource-in-sotw" // as gRPC spells it
+)
+
+// beatsPerTTL is how often a TTL begins anew before it would end.
+const beatsPerTTL = 3
+
+// meet takes over what the first request says of the client.
+func (s *Session) meet(n *xds.Node) {
+	s.met, s.agent = true, n.UserAgentName
+	has := func(feature string) bool { return slices.Contains(n.ClientFeatures, feature) }
+	if s.variant == xds.Delta {
+		s.ttl = has(featureTTL) || s.opts.ForceTTL
+	} else {
+		s.ttl = has(featureTTL) && (has(featureWrapped) || has(featureGRPC))
+	}
+}
+
+// beat returns the heartbeats that are due: "the server can send a Resource
+// with the resource unset, and the TTL reset". They are no updates.
+func (s *Session) beat(u *subscription) []*xds.Response {
+	u.beatAt = time.Time{}
+	if !s.ttl {
+		return nil
+	}
+	t := s.table(u.typ)
+	var out []*xds.Response
+	due := map[time.Duration]time.Time{}
+	for _, b := range t.Beats() {
+		c := s.beating(u, t, b.Changes)
+		if c == nil {
+			continue
+		}
+		at, ok := u.beats[b.TTL]
+		if !ok {
+			at = s.nextBeat(b.TTL)
+		}
+		if !s.now.Before(at) && !s.blocked(u) {
+			out = append(out, s.sendBeat(u, t, c)...)
+			at = s.nextBeat(b.TTL)
+		}
+		due[b.TTL] = at
+		if u.beatAt.IsZero() || at.Before(u.beatAt) {
+			u.beatAt = at
+		}
+	}
+	u.beats = due
+	return out
+}
+
+// nextBeat is when resources with a TTL are told next. All streams with the
+// same Spread beat at the same time.
+func (s *Session) nextBeat(ttl time.Duration) time.Time {
+	period := max(ttl/beatsPerTTL, 1)
+	// A multiplication by the golden ratio spreads numbers that follow each other.
+	offset := time.Duration((s.opts.Spread * 0x9e3779b97f4a7c15 >> 1) % uint64(period))
+	past := time.Duration((s.now.UnixNano() - int64(offset)) % int64(period))
+	if past < 0 {
+		past += period
+	}
+	return s.now.Add(period - past)
+}
+
+// beating returns what the client is to be told again of the resources: "not
+// of a resource which the client has not ACKed at that version". Nil: nothing.
+func (s *Session) beating(u *subscription, t *xds.Table, all *xds.Changes) *xds.Changes {
+	if u.spurned {
+		return nil
+	}
+	var some []*xds.Resource
+	for _, r := range all.Beats {
+		if u.shows(r) && u.covers(r.Name) && same(u.told(r.Name), r.Stamp) && u.accepted(r.Name) {
+			some = append(some, r)
+		}
+	}
+	switch len(some) {
+	case 0:
+		return nil
+	case len(all.Beats):
+		return all // as other streams
+	}
+	return &xds.Changes{Beats: some}
+}
+
+// accepted reports whether the client has taken what it was told of a name.
+func (u *subscription) accepted(name string) bool {
+	for i := range u.flights {
+		if f := &u.flights[i]; f.beats == nil && f.carries(name) != nil {
+			return false
+		}
+	}
+	for i := range u.refused {
+		if u.refused[i].has(name) {
+			return false
+		}
+	}
+	return true
+}
+
+func (s *Session) sendBeat(u *subscription, t *xds.Table, c *xds.Changes) []*xds.Response {
+	f := flight{version: t.VersionWith(u.leavingStamps()), sent: s.now, seq: u.reached(s.seq), beats: c.Beats}
+	if s.variant == xds.SotW && u.typ.FullState {
+		return s.send(u, f, []*xds.Changes{u.world(t)}) // without a body a resource would be gone
+	}
+	return s.send(u, f, c.Split(s.opts.MaxResponse))
+}
+
+// beaten is the cargo of a heartbeat, should it be refused.
+func beaten(beats []*xds.Resource) (c cargo) {
+	for _, r := range beats {
+		c.items = append(c.items, item{r.Name, r.Stamp})
+	}
+	return c
+}

@@ -76,3 +76,24 @@ var rules = map[protoreflect.FullName]rule{
 	"envoy.extensions.filters.network.http_connection_manager.v3.HttpFilter.name": {to: xds.ExtensionConfig, from: "config_discovery"},
 	"envoy.extensions.filters.udp.udp_proxy.v3.UdpProxyConfig.SessionFilter.name": {to: xds.ExtensionConfig, from: "config_discovery"},
 }
+
+// beside has the field with the name for each field with the source.
+var beside = map[protoreflect.FullName]protoreflect.FullName{}
+
+func init() {
+	for name, r := range rules {
+		if r.from != "" {
+			beside[name.Parent().Append(r.from)] = name
+		}
+	}
+}
+
+// Sources with no name beside them: the type of which they bring all, or nil if
+// they are read with the message around them, or bring none.
+var sources = map[protoreflect.FullName]*xds.Type{
+	"envoy.extensions.filters.network.http_connection_manager.v3.ScopedRds.scoped_rds_config_source": xds.ScopedRoute,
+
+	"envoy.config.core.v3.ExtensionConfigSource.config_source":    nil,
+	"envoy.config.cluster.v3.Cluster.EdsClusterConfig.eds_config": nil,
+	"envoy.config.cluster.v3.Cluster.lrs_server":                  nil, // where Envoy reports load to
+}

@@ -1,0 +1,107 @@
+package refs
+
+import (
+	"cmp"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// A Source says where resources come from that a resource refers to.
+type Source struct {
+	// Config is the envoy.config.core.v3.ConfigSource. It may be changed.
+	Config protoreflect.Message
+	Field  protoreflect.Name // in the message that was asked
+
+	// Type and Name say what is subscribed to: the resource of that name, or all
+	// of the type if the name is [xds.Wildcard]. A nil Type means that the type
+	// is none that xds lists, or that not one name goes with the source.
+	Type *xds.Type
+	Name string
+}
+
+// Sources returns the sources in the fields of a message that can lead to a
+// management server: files do not. They are not looked for in the messages
+// below, for which there is [Edit]; but the ConfigSource in an
+// ExtensionConfigSource, and an EDS cluster's, are where the name is that goes
+// with them.
+func Sources(m protoreflect.Message) []Source {
+	var found []Source
+	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		if f.Message() == nil || f.IsList() || f.IsMap() {
+			return true
+		}
+		s := Source{Field: f.Name()}
+		switch t, listed := sources[f.FullName()]; {
+		case f.FullName() == clusterEDS:
+			if s.Name = assignment(m); s.Name == "" || !served(v.Message(), "eds_config") {
+				return true
+			}
+			s.Type, s.Config = xds.Endpoint, get(v.Message(), "eds_config").Message()
+		case listed && t == nil, !isSource(f.Message()), !served(m, f.Name()):
+			return true
+		default:
+			s.Type, s.Config = t, v.Message()
+			if t != nil {
+				s.Name = xds.Wildcard
+			}
+			if name := m.Descriptor().Fields().ByName(beside[f.FullName()].Name()); name != nil && !name.IsList() {
+				s.Type, s.Name = rules[name.FullName()].to, m.Get(name).String()
+			}
+			if f.Message().FullName() == extensionSource {
+				s.Config = get(s.Config, "config_source").Message()
+			}
+		}
+		found = append(found, s)
+		return true
+	})
+	return found
+}
+
+const (
+	configSource    = "envoy.config.core.v3.ConfigSource"
+	extensionSource = "envoy.config.core.v3.ExtensionConfigSource"
+	clusterEDS      = "envoy.config.cluster.v3.Cluster.eds_cluster_config"
+	clusterType     = "envoy.config.cluster.v3.Cluster.type"
+)
+
+func isSource(d protoreflect.MessageDescriptor) bool {
+	return d.FullName() == configSource || d.FullName() == extensionSource
+}
+
+// assignment returns the name of the ClusterLoadAssignment that a cluster of
+// type EDS has, whatever the source; "" for clusters of other types. "Optional
+// alternative to cluster name to present to EDS."
+func assignment(cluster protoreflect.Message) string {
+	const eds = 3 // envoy.config.cluster.v3.Cluster.EDS
+	fields := cluster.Descriptor().Fields()
+	if cluster.Get(fields.ByName("type")).Enum() != eds {
+		return ""
+	}
+	name := cluster.Get(fields.ByName("name")).String()
+	if config := fields.ByName("eds_cluster_config"); cluster.Has(config) {
+		name = cmp.Or(get(cluster.Get(config).Message(), "service_name").String(), name)
+	}
+	return name
+}
+
+// served reports whether the ConfigSource in a field, or in the
+// ExtensionConfigSource there, is set and can lead to a management server: a
+// file does not.
+func served(m protoreflect.Message, field protoreflect.Name) bool {
+	f := m.Descriptor().Fields().ByName(field)
+	if !m.Has(f) {
+		return false
+	}
+	source := m.Get(f).Message()
+	fields := source.Descriptor().Fields()
+	if f := fields.ByName("config_source"); f != nil {
+		return served(source, "config_source")
+	}
+	return !source.Has(fields.ByName("path")) && !source.Has(fields.ByName("path_config_source"))
+}
+
+func get(m protoreflect.Message, field protoreflect.Name) protoreflect.Value {
+	return m.Get(m.Descriptor().Fields().ByName(field))
+}

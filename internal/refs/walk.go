@@ -1,0 +1,123 @@
+package refs
+
+import (
+	"strconv"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+)
+
+// Edit calls edit with m and each message in it, an outer one before the ones
+// inside. It follows every google.protobuf.Any whose type is registered, and
+// packs it again if edit says that it changed something in there. It reports
+// whether anything was changed at all.
+//
+// edit may change the message it is given, and what is below it.
+func Edit(m proto.Message, edit func(m protoreflect.Message, at Path) (changed bool)) (changed bool) {
+	w := walk{enter: edit}
+	return w.message(m.ProtoReflect())
+}
+
+// A Path leads from a resource to a message inside it. It is of use during the
+// call it is given to.
+type Path []step
+
+type step struct {
+	field protoreflect.FieldDescriptor
+	index int
+	key   protoreflect.MapKey
+}
+
+// String returns a path such as "filter_chains[0].filters[1].typed_config.rds":
+// what is inside an Any stands below the field that has the Any.
+func (p Path) String() string {
+	var b strings.Builder
+	for i, s := range p {
+		if i > 0 {
+			b.WriteByte('.')
+		}
+		b.WriteString(string(s.field.Name()))
+		switch {
+		case s.field.IsList():
+			b.WriteString("[" + strconv.Itoa(s.index) + "]")
+		case s.field.IsMap():
+			b.WriteString("[" + strconv.Quote(s.key.String()) + "]")
+		}
+	}
+	return b.String()
+}
+
+// A walk goes through a message and all that are in it.
+type walk struct {
+	enter func(m protoreflect.Message, at Path) (changed bool)                               // may be nil
+	field func(m protoreflect.Message, f protoreflect.FieldDescriptor, v protoreflect.Value) // may be nil
+	at    Path
+}
+
+func (w *walk) message(m protoreflect.Message) (changed bool) {
+	switch name := m.Descriptor().FullName(); {
+	case name == "google.protobuf.Any":
+		return w.any(m)
+	case name.Parent() == "google.protobuf":
+		return false // values: nothing in there refers to a resource
+	}
+	if w.enter != nil {
+		changed = w.enter(m, w.at)
+	}
+	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		if w.field != nil {
+			w.field(m, f, v)
+		}
+		if f.Message() != nil && w.below(f, v) {
+			changed = true
+		}
+		return true
+	})
+	return changed
+}
+
+// below goes through the messages in a field.
+func (w *walk) below(f protoreflect.FieldDescriptor, v protoreflect.Value) (changed bool) {
+	last := len(w.at)
+	w.at = append(w.at, step{field: f})
+	switch {
+	case f.IsMap():
+		if f.MapValue().Message() == nil {
+			break
+		}
+		v.Map().Range(func(k protoreflect.MapKey, v protoreflect.Value) bool {
+			w.at[last].key = k
+			changed = w.message(v.Message()) || changed
+			return true
+		})
+	case f.IsList():
+		for i := range v.List().Len() {
+			w.at[last].index = i
+			changed = w.message(v.List().Get(i).Message()) || changed
+		}
+	default:
+		changed = w.message(v.Message())
+	}
+	w.at = w.at[:last]
+	return changed
+}
+
+func (w *walk) any(m protoreflect.Message) (changed bool) {
+	fields := m.Descriptor().Fields()
+	typ, err := protoregistry.GlobalTypes.FindMessageByURL(m.Get(fields.ByName("type_url")).String())
+	if err != nil {
+		return false
+	}
+	inner, value := typ.New(), fields.ByName("value")
+	if proto.Unmarshal(m.Get(value).Bytes(), inner.Interface()) != nil || !w.message(inner) {
+		return false
+	}
+	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(inner.Interface())
+	if err != nil {
+		panic("refs: a message that was read cannot be written: " + err.Error())
+	}
+	m.Set(value, protoreflect.ValueOfBytes(b))
+	return true
+}

@@ -1,6 +1,8 @@
 package wire
 
 import (
+	"time"
+
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/chancery-xds/chancery/xds"
@@ -16,22 +18,57 @@ const (
 	big = 16 << 10
 )
 
-// FrameSize is how many bytes a resource adds to a response of the variant.
+// FrameSize is how many bytes a resource adds to a response of the variant that
+// tells no TTL.
 func FrameSize(v xds.Variant, t *xds.Type, r *xds.Resource) int {
-	n := payload(v, t, r)
-	return 1 + protowire.SizeBytes(n)
+	return form{variant: v}.size(t, r)
 }
 
-// payload is the size of one entry of the response's field resources: an Any,
-// or a Resource with an Any in it.
-func payload(v xds.Variant, t *xds.Type, r *xds.Resource) int {
-	n := sizeAny(t, r)
-	if v == xds.SotW {
-		return n
+// A form is how a response tells of a resource.
+type form struct {
+	variant xds.Variant
+	ttl     bool   // with its TTL
+	beat    bool   // without the resource
+	version string // SotW: of the response
+}
+
+// wrapped reports whether a SotW response has the resource in the protocol's
+// Resource: "the relevant resources must be wrapped in a Resource".
+func (f form) wrapped(r *xds.Resource) bool {
+	return f.variant == xds.SotW && (f.beat || f.ttl && r.TTL > 0)
+}
+
+// size is the size of an entry of the response's field resources.
+func (f form) size(t *xds.Type, r *xds.Resource) int { return 1 + protowire.SizeBytes(f.payload(t, r)) }
+
+// payload is the size of an entry without tag and length: an Any, a Resource
+// with an Any in it, or an Any with such a Resource in it.
+func (f form) payload(t *xds.Type, r *xds.Resource) int {
+	switch {
+	case f.variant == xds.Delta:
+		return f.resource(t, r)
+	case f.wrapped(r):
+		return sizeString(resourceURL) + 1 + protowire.SizeBytes(f.resource(t, r))
 	}
-	n = 1 + protowire.SizeBytes(n) + sizeString(r.Name) + sizeString(r.Version)
-	for _, a := range r.Aliases {
-		n += 1 + protowire.SizeBytes(len(a))
+	return sizeAny(t, r)
+}
+
+// resource is the size of the protocol's Resource.
+func (f form) resource(t *xds.Type, r *xds.Resource) int {
+	n := sizeString(r.Name)
+	if f.variant == xds.SotW {
+		n += sizeString(f.version)
+	} else {
+		n += sizeString(r.Version)
+		for _, a := range r.Aliases {
+			n += 1 + protowire.SizeBytes(len(a))
+		}
+	}
+	if f.ttl && r.TTL > 0 {
+		n += 1 + protowire.SizeBytes(sizeDuration(r.TTL))
+	}
+	if !f.beat {
+		n += 1 + protowire.SizeBytes(sizeAny(t, r))
 	}
 	return n
 }
@@ -44,15 +81,16 @@ func sizeAny(t *xds.Type, r *xds.Resource) int {
 	return n
 }
 
-// cached returns the frame of a resource, which is kept with it.
+// cached returns the frame of a resource without TTL, which is kept with it.
 //
 // "[type_url] must be consistent with the type_url in the 'resources' repeated
 // Any". A resource that is served under two types has a frame of the one that
 // came first; for the other it is made anew.
 func cached(v xds.Variant, t *xds.Type, r *xds.Resource) []byte {
-	b := r.Frame(v, func(r *xds.Resource) []byte { return frame(v, t, r) })
+	f := form{variant: v}
+	b := r.Frame(v, func(r *xds.Resource) []byte { return f.frame(t, r) })
 	if !framesType(b, t, r) {
-		b = frame(v, t, r)
+		b = f.frame(t, r)
 	}
 	return b
 }
@@ -70,22 +108,28 @@ func framesType(b []byte, t *xds.Type, r *xds.Resource) bool {
 }
 
 // frame encodes a resource as an entry of the response's field resources. It
-// ends with the type URL and the body; a body larger than inline is missing
-// and has to follow.
-func frame(v xds.Variant, t *xds.Type, r *xds.Resource) []byte {
-	size := FrameSize(v, t, r)
+// ends with the type URL and the body, if these are told; a body larger than
+// inline is missing and has to follow.
+func (f form) frame(t *xds.Type, r *xds.Resource) []byte {
+	size := f.size(t, r)
 	if len(r.Body) > inline {
 		size -= len(r.Body)
 	}
-	b := make([]byte, 0, size)
+	return f.append(make([]byte, 0, size), t, r)
+}
+
+// append appends the frame of a resource.
+func (f form) append(b []byte, t *xds.Type, r *xds.Resource) []byte {
 	b = protowire.AppendTag(b, fieldResources, protowire.BytesType)
-	b = protowire.AppendVarint(b, uint64(payload(v, t, r)))
-	if v == xds.Delta {
-		b = appendString(b, resourceName, r.Name)
-		b = appendString(b, resourceVersion, r.Version)
-		for _, a := range r.Aliases {
-			b = protowire.AppendTag(b, resourceAliases, protowire.BytesType)
-			b = protowire.AppendString(b, a)
+	b = protowire.AppendVarint(b, uint64(f.payload(t, r)))
+	if f.wrapped(r) {
+		b = appendString(b, anyTypeURL, resourceURL)
+		b = protowire.AppendTag(b, anyValue, protowire.BytesType)
+		b = protowire.AppendVarint(b, uint64(f.resource(t, r)))
+	}
+	if f.variant == xds.Delta || f.wrapped(r) {
+		if b = f.appendOwn(b, r); f.beat {
+			return b
 		}
 		b = protowire.AppendTag(b, resourceAny, protowire.BytesType)
 		b = protowire.AppendVarint(b, uint64(sizeAny(t, r)))
@@ -99,6 +143,58 @@ func frame(v xds.Variant, t *xds.Type, r *xds.Resource) []byte {
 		b = append(b, r.Body...)
 	}
 	return b
+}
+
+// appendOwn appends what the protocol's Resource says itself of a resource.
+func (f form) appendOwn(b []byte, r *xds.Resource) []byte {
+	b = appendString(b, resourceName, r.Name)
+	if f.variant == xds.SotW {
+		b = appendString(b, resourceVersion, f.version)
+	} else {
+		b = appendString(b, resourceVersion, r.Version)
+		for _, a := range r.Aliases {
+			b = protowire.AppendTag(b, resourceAliases, protowire.BytesType)
+			b = protowire.AppendString(b, a)
+		}
+	}
+	if f.ttl && r.TTL > 0 {
+		b = protowire.AppendTag(b, resourceTTL, protowire.BytesType)
+		b = protowire.AppendVarint(b, uint64(sizeDuration(r.TTL)))
+		b = appendDuration(b, r.TTL)
+	}
+	return b
+}
+
+// Fields of google.protobuf.Duration.
+const (
+	durationSeconds = 1
+	durationNanos   = 2
+)
+
+// sizeDuration is the size of a google.protobuf.Duration that is not negative.
+func sizeDuration(d time.Duration) int {
+	return sizeVarint(uint64(d/time.Second)) + sizeVarint(uint64(d%time.Second))
+}
+
+func appendDuration(b []byte, d time.Duration) []byte {
+	b = appendVarint(b, durationSeconds, uint64(d/time.Second))
+	return appendVarint(b, durationNanos, uint64(d%time.Second))
+}
+
+// sizeVarint is the size of a number in a field with a number below 16.
+func sizeVarint(n uint64) int {
+	if n == 0 {
+		return 0
+	}
+	return 1 + protowire.SizeVarint(n)
+}
+
+func appendVarint(b []byte, num protowire.Number, n uint64) []byte {
+	if n == 0 {
+		return b
+	}
+	b = protowire.AppendTag(b, num, protowire.VarintType)
+	return protowire.AppendVarint(b, n)
 }
 
 // sizeString is the size of a string field with a number below 16.

@@ -27,7 +27,8 @@ message_type { name: "DiscoveryRequest"
   field { name: "resource_names" number: 3 type: TYPE_STRING label: LABEL_REPEATED }
   field { name: "type_url" number: 4 type: TYPE_STRING label: LABEL_OPTIONAL }
   field { name: "response_nonce" number: 5 type: TYPE_STRING label: LABEL_OPTIONAL }
-  field { name: "error_detail" number: 6 type: TYPE_MESSAGE type_name: ".oracle.Status" label: LABEL_OPTIONAL } }
+  field { name: "error_detail" number: 6 type: TYPE_MESSAGE type_name: ".oracle.Status" label: LABEL_OPTIONAL }
+  field { name: "resource_locators" number: 7 type: TYPE_MESSAGE type_name: ".oracle.ResourceLocator" label: LABEL_REPEATED } }
 message_type { name: "DeltaDiscoveryRequest"
   field { name: "node" number: 1 type: TYPE_MESSAGE type_name: ".oracle.Node" label: LABEL_OPTIONAL }
   field { name: "type_url" number: 2 type: TYPE_STRING label: LABEL_OPTIONAL }
@@ -36,9 +37,13 @@ message_type { name: "DeltaDiscoveryRequest"
   field { name: "initial_resource_versions" number: 5 type: TYPE_MESSAGE type_name: ".oracle.DeltaDiscoveryRequest.Entry" label: LABEL_REPEATED }
   field { name: "response_nonce" number: 6 type: TYPE_STRING label: LABEL_OPTIONAL }
   field { name: "error_detail" number: 7 type: TYPE_MESSAGE type_name: ".oracle.Status" label: LABEL_OPTIONAL }
+  field { name: "resource_locators_subscribe" number: 8 type: TYPE_MESSAGE type_name: ".oracle.ResourceLocator" label: LABEL_REPEATED }
+  field { name: "resource_locators_unsubscribe" number: 9 type: TYPE_MESSAGE type_name: ".oracle.ResourceLocator" label: LABEL_REPEATED }
   nested_type { name: "Entry"
     field { name: "key" number: 1 type: TYPE_STRING label: LABEL_OPTIONAL }
     field { name: "value" number: 2 type: TYPE_STRING label: LABEL_OPTIONAL } } }
+message_type { name: "ResourceLocator"
+  field { name: "name" number: 1 type: TYPE_STRING label: LABEL_OPTIONAL } }
 message_type { name: "Status"
   field { name: "code" number: 1 type: TYPE_INT32 label: LABEL_OPTIONAL }
   field { name: "message" number: 2 type: TYPE_BYTES label: LABEL_OPTIONAL } }
@@ -116,11 +121,22 @@ func fromMessage(m protoreflect.Message) (r xds.Request) {
 		}
 		return s
 	}
+	located := func(name string) (s []string) {
+		if v, ok := field(m, name); ok {
+			for i := range v.List().Len() {
+				if name := str(v.List().Get(i).Message(), "name"); name != "" {
+					s = append(s, name)
+				}
+			}
+		}
+		return s
+	}
 	if url := str(m, "type_url"); url != "" {
 		r.Type = xds.TypeOf(url)
 	}
-	r.Nonce, r.Version, r.Names = str(m, "response_nonce"), str(m, "version_info"), list(m, "resource_names")
-	r.Subscribe, r.Unsubscribe = list(m, "resource_names_subscribe"), list(m, "resource_names_unsubscribe")
+	r.Nonce, r.Version, r.Names = str(m, "response_nonce"), str(m, "version_info"), append(list(m, "resource_names"), located("resource_locators")...)
+	r.Subscribe = append(list(m, "resource_names_subscribe"), located("resource_locators_subscribe")...)
+	r.Unsubscribe = append(list(m, "resource_names_unsubscribe"), located("resource_locators_unsubscribe")...)
 	if v, ok := field(m, "initial_resource_versions"); ok {
 		if f := m.Descriptor().Fields().ByName("initial_resource_versions"); f.IsMap() {
 			v.Map().Range(func(k protoreflect.MapKey, v protoreflect.Value) bool {
@@ -185,6 +201,7 @@ func TestOracleSchema(t *testing.T) {
 	real := map[string]protoreflect.MessageDescriptor{
 		"DiscoveryRequest":      (&discovery.DiscoveryRequest{}).ProtoReflect().Descriptor(),
 		"DeltaDiscoveryRequest": (&discovery.DeltaDiscoveryRequest{}).ProtoReflect().Descriptor(),
+		"ResourceLocator":       (&discovery.ResourceLocator{}).ProtoReflect().Descriptor(),
 		"Node":                  (&corev3.Node{}).ProtoReflect().Descriptor(),
 		"Locality":              (&corev3.Locality{}).ProtoReflect().Descriptor(),
 		"Build":                 (&corev3.BuildVersion{}).ProtoReflect().Descriptor(),

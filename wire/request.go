@@ -43,6 +43,11 @@ type Decoder struct {
 // is not decoded: their Node is nil, unless its id is another than that of the
 // first; then Node has the id alone.
 //
+// Names in resource locators ("alternative to resource_names") count as names,
+// or a request that has its names there would subscribe to everything. Their
+// dynamic parameters choose "between multiple variants of the same resource";
+// ours have one, which has no constraints and so goes with any parameters.
+//
 // A type that is not set is nil. A key that initial_resource_versions has twice
 // is listed twice; the later holds.
 func (d *Decoder) Decode(b []byte) (req xds.Request, err error) {
@@ -84,6 +89,12 @@ func (d *Decoder) Decode(b []byte) (req xds.Request, err error) {
 			req.Subscribe = append(req.Subscribe, a.add(f.data))
 		case l.unsubscribe:
 			req.Unsubscribe = append(req.Unsubscribe, a.add(f.data))
+		case l.locators:
+			req.Names = a.addLocated(req.Names, f.data)
+		case l.locate:
+			req.Subscribe = a.addLocated(req.Subscribe, f.data)
+		case l.unlocate:
+			req.Unsubscribe = a.addLocated(req.Unsubscribe, f.data)
 		case l.initial:
 			key, value, _ := entry(f.data)
 			req.Initial = append(req.Initial, xds.Version{Name: a.add(key), Version: a.add(value)})
@@ -112,13 +123,14 @@ func (d *Decoder) Decode(b []byte) (req xds.Request, err error) {
 type layout struct {
 	message                         string
 	node, typeURL, nonce, failure   protowire.Number
-	version, names                  protowire.Number // SotW
+	version, names, locators        protowire.Number // SotW
 	subscribe, unsubscribe, initial protowire.Number // delta
+	locate, unlocate                protowire.Number // delta: resource_locators_subscribe and _unsubscribe
 }
 
 var layouts = [...]layout{
-	xds.SotW:  {message: "DiscoveryRequest", node: 2, typeURL: 4, nonce: 5, failure: 6, version: 1, names: 3},
-	xds.Delta: {message: "DeltaDiscoveryRequest", node: 1, typeURL: 2, nonce: 6, failure: 7, subscribe: 3, unsubscribe: 4, initial: 5},
+	xds.SotW:  {message: "DiscoveryRequest", node: 2, typeURL: 4, nonce: 5, failure: 6, version: 1, names: 3, locators: 7},
+	xds.Delta: {message: "DeltaDiscoveryRequest", node: 1, typeURL: 2, nonce: 6, failure: 7, subscribe: 3, unsubscribe: 4, initial: 5, locate: 8, unlocate: 9},
 }
 
 // counts says how much room the strings of a request need.
@@ -151,6 +163,12 @@ func scan(l *layout, b []byte) (c counts, err error) {
 		case l.unsubscribe:
 			c.unsubscribe++
 			c.listed += len(text)
+		case l.locators:
+			text, err = c.located(&c.names, text)
+		case l.locate:
+			text, err = c.located(&c.subscribe, text)
+		case l.unlocate:
+			text, err = c.located(&c.unsubscribe, text)
 		case l.initial:
 			c.initial++
 			var key, value []byte
@@ -168,6 +186,41 @@ func scan(l *layout, b []byte) (c counts, err error) {
 		}
 	}
 	return c, nil
+}
+
+// located counts the name of a resource locator.
+func (c *counts) located(names *int, locator []byte) (name []byte, err error) {
+	if name, err = located(locator); len(name) > 0 {
+		*names++
+		c.listed += len(name)
+	}
+	return name, err
+}
+
+// located returns the name of a resource locator. Those of old clients, of type
+// udpa.core.v1.ResourceLocator, have a number in its place, and so no name.
+func located(b []byte) (name []byte, err error) {
+	for len(b) > 0 {
+		var f field
+		if f, b, err = next(b); err != nil {
+			return nil, err
+		}
+		if f.num != 1 || f.typ != protowire.BytesType {
+			continue
+		}
+		if name = f.data; !utf8.Valid(name) {
+			return nil, errUTF8
+		}
+	}
+	return name, nil
+}
+
+// addLocated appends the name of a resource locator, if it has one.
+func (a *arena) addLocated(names []string, locator []byte) []string {
+	if name, _ := located(locator); len(name) > 0 {
+		names = append(names, a.add(name))
+	}
+	return names
 }
 
 // entry returns the key and the value of an entry of a map<string, string>.

@@ -42,6 +42,8 @@ func canonical(r xds.Request) xds.Request {
 		r.Initial = append(r.Initial, xds.Version{Name: k, Version: v})
 	}
 	slices.SortFunc(r.Initial, func(a, b xds.Version) int { return strings.Compare(a.Name, b.Name) })
+	// Names and locators come in any order.
+	r.Names, r.Subscribe, r.Unsubscribe = slices.Sorted(slices.Values(r.Names)), slices.Sorted(slices.Values(r.Subscribe)), slices.Sorted(slices.Values(r.Unsubscribe))
 	return r
 }
 
@@ -91,6 +93,12 @@ func random(t testing.TB, v xds.Variant, rnd *rand.Rand) []byte {
 		}
 		return s
 	}
+	locators := func() (l []*discovery.ResourceLocator) {
+		for _, name := range words() {
+			l = append(l, &discovery.ResourceLocator{Name: name, DynamicParameters: map[string]string{word(): word()}})
+		}
+		return l
+	}
 	some := func() bool { return rnd.IntN(2) == 0 }
 	var node *corev3.Node
 	if some() {
@@ -117,10 +125,10 @@ func random(t testing.TB, v xds.Variant, rnd *rand.Rand) []byte {
 	url := []string{"", xds.Cluster.URL, xds.Secret.URL, "type.googleapis.com/my.Own"}[rnd.IntN(4)]
 	if v == xds.SotW {
 		return marshal(t, &discovery.DiscoveryRequest{VersionInfo: word(), Node: node, ResourceNames: words(), TypeUrl: url, ResponseNonce: word(), ErrorDetail: failure.Proto(),
-			ResourceLocators: []*discovery.ResourceLocator{{Name: word()}}})
+			ResourceLocators: locators()})
 	}
 	m := &discovery.DeltaDiscoveryRequest{Node: node, TypeUrl: url, ResourceNamesSubscribe: words(), ResourceNamesUnsubscribe: words(), ResponseNonce: word(), ErrorDetail: failure.Proto(),
-		InitialResourceVersions: map[string]string{}}
+		InitialResourceVersions: map[string]string{}, ResourceLocatorsSubscribe: locators(), ResourceLocatorsUnsubscribe: locators()}
 	for range rnd.IntN(4) {
 		m.InitialResourceVersions[word()] = word()
 	}
@@ -215,9 +223,51 @@ func TestDecodeOddities(t *testing.T) {
 			t.Errorf("got %v, %v", r.Error, err)
 		}
 	})
-	t.Run("NAME-3 resource locators are no error", func(t *testing.T) {
-		if _, err := (&Decoder{}).Decode(marshal(t, &discovery.DiscoveryRequest{ResourceLocators: []*discovery.ResourceLocator{{Name: "x"}}})); err != nil {
-			t.Error(err)
+}
+
+func TestDecodeLocators(t *testing.T) {
+	decode := func(v xds.Variant, b []byte) xds.Request {
+		t.Helper()
+		r, err := (&Decoder{Variant: v}).Decode(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	t.Run("NAME-1 names in locators are names", func(t *testing.T) {
+		with := func(name string) []*discovery.ResourceLocator {
+			return []*discovery.ResourceLocator{{Name: name, DynamicParameters: map[string]string{"env": "prod"}}}
+		}
+		if r := decode(xds.SotW, marshal(t, &discovery.DiscoveryRequest{ResourceNames: []string{"a"}, ResourceLocators: with("b")})); !slices.Equal(r.Names, []string{"a", "b"}) {
+			t.Error(r.Names)
+		}
+		r := decode(xds.Delta, marshal(t, &discovery.DeltaDiscoveryRequest{ResourceLocatorsSubscribe: with("b"), ResourceLocatorsUnsubscribe: with("c")}))
+		if !slices.Equal(r.Subscribe, []string{"b"}) || !slices.Equal(r.Unsubscribe, []string{"c"}) {
+			t.Error(r.Subscribe, r.Unsubscribe)
+		}
+	})
+	t.Run("SAFE-1 names in locators count", func(t *testing.T) {
+		d := Decoder{MaxNames: 1}
+		_, err := d.Decode(marshal(t, &discovery.DiscoveryRequest{ResourceNames: []string{"a"}, ResourceLocators: []*discovery.ResourceLocator{{Name: "b"}}}))
+		if !errors.Is(err, ErrLimit) {
+			t.Errorf("got %v", err)
+		}
+	})
+	// udpa.core.v1.ResourceLocator in udpa_resources_subscribe (8) and
+	// udpa_resources_unsubscribe (9): an enum scheme, the parts of the id, the
+	// authority, the type, and a map of context parameters.
+	t.Run("NAME-3 old udpa fields are no error", func(t *testing.T) {
+		var l []byte
+		l = protowire.AppendVarint(protowire.AppendTag(l, 1, protowire.VarintType), 1)
+		for num, s := range map[protowire.Number]string{2: "id", 3: "authority", 4: "type", 5: "\x0a\x04\x0a\x02ab"} {
+			l = protowire.AppendString(protowire.AppendTag(l, num, protowire.BytesType), s)
+		}
+		b := marshal(t, &discovery.DeltaDiscoveryRequest{ResourceNamesSubscribe: []string{"a"}})
+		for _, num := range []protowire.Number{8, 9} {
+			b = protowire.AppendBytes(protowire.AppendTag(b, num, protowire.BytesType), l)
+		}
+		if r := decode(xds.Delta, b); !slices.Equal(r.Subscribe, []string{"a"}) || len(r.Unsubscribe) > 0 {
+			t.Error(r.Subscribe, r.Unsubscribe)
 		}
 	})
 }

@@ -18,8 +18,9 @@ import (
 //
 // An empty name means the one in the message, where the type has such a field
 // ([xds.Type.Name]); taking it out of an Any needs the generated code of its
-// message to be linked. The references of a Cluster are set ([Refs]), those of
-// other types are not known.
+// message to be linked. An xdstp name becomes canonical ([xds.CanonicalName]).
+// The references of a Cluster are set ([Refs]), those of other types are not
+// known.
 func NewResource(t *xds.Type, name string, m proto.Message) (*xds.Resource, error) {
 	a, packed := m.(*anypb.Any)
 	url := a.GetTypeUrl()
@@ -40,6 +41,7 @@ func NewResource(t *xds.Type, name string, m proto.Message) (*xds.Resource, erro
 			return nil, fmt.Errorf("%s resource without a name", t)
 		}
 	}
+	name = xds.CanonicalName(name)
 	body := a.GetValue()
 	if !packed {
 		var err error
@@ -111,5 +113,5 @@ func Refs(t *xds.Type, name string, body []byte) []xds.Ref {
 	if service == "" {
 		service = name
 	}
-	return []xds.Ref{{Type: xds.Endpoint, Name: service}}
+	return []xds.Ref{{Type: xds.Endpoint, Name: xds.CanonicalName(service)}}
 }

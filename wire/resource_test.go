@@ -57,6 +57,15 @@ func TestNewResource(t *testing.T) {
 			}
 		})
 	}
+	t.Run("NAME-2 a canonical name", func(t *testing.T) {
+		const given, want = "xdstp://a/t/x?b=1&a=2", "xdstp://a/t/x?a=2&b=1"
+		for _, name := range []string{"", given, want} {
+			r, err := NewResource(xds.Endpoint, name, &endpointv3.ClusterLoadAssignment{ClusterName: given})
+			if err != nil || r.Name != want {
+				t.Error(r, err)
+			}
+		}
+	})
 	a, _ := NewResource(xds.Cluster, "", c)
 	b, _ := NewResource(xds.Cluster, "", pack(t, c))
 	if a.Version != b.Version || a.Version == "" {
@@ -75,6 +84,8 @@ func TestRefs(t *testing.T) {
 	}{
 		{"WARM-2 by the cluster's name", xds.Cluster, &clusterv3.Cluster{Name: "a", ClusterDiscoveryType: eds}, []xds.Ref{{Type: xds.Endpoint, Name: "a"}}},
 		{"WARM-2 by service_name", xds.Cluster, &clusterv3.Cluster{Name: "a", ClusterDiscoveryType: eds, EdsClusterConfig: &clusterv3.Cluster_EdsClusterConfig{ServiceName: "s"}}, []xds.Ref{{Type: xds.Endpoint, Name: "s"}}},
+		{"NAME-2 by a canonical name", xds.Cluster, &clusterv3.Cluster{Name: "a", ClusterDiscoveryType: eds, EdsClusterConfig: &clusterv3.Cluster_EdsClusterConfig{
+			ServiceName: "xdstp://a/t/x?b=1&a=2"}}, []xds.Ref{{Type: xds.Endpoint, Name: "xdstp://a/t/x?a=2&b=1"}}},
 		{"static", xds.Cluster, &clusterv3.Cluster{Name: "a"}, none},
 		{"DNS with a left-over EDS config", xds.Cluster, &clusterv3.Cluster{Name: "a", ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STRICT_DNS},
 			EdsClusterConfig: &clusterv3.Cluster_EdsClusterConfig{ServiceName: "s"}}, none},

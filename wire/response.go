@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -11,17 +12,31 @@ import (
 )
 
 // Encode encodes a DiscoveryResponse or a DeltaDiscoveryResponse. identifier
-// says which control plane answered; empty: it is not sent.
+// says which control plane answered; empty: it is not sent. A response that
+// tells no TTLs has no beats either, and a SotW one no absent names.
 //
 // The resources are encoded once for all streams; what each stream has of its
 // own is the tail with version, type, nonce and identifier. The result is
 // read-only and needs no Free.
 func Encode(v xds.Variant, r *xds.Response, identifier string) mem.BufferSlice {
-	b := r.Encoded(v, r.TTL, func(c *xds.Changes) any { return newBody(v, r.Type, c) }).(*body)
+	b := r.Encoded(v, r.TTL, func(c *xds.Changes) any {
+		if r.TTL && !tellsTTL(c) {
+			return c.Encoded(v, false, func(c *xds.Changes) any { return newBody(v, r, c) })
+		}
+		return newBody(v, r, c)
+	}).(*body)
+	if b.version != "" && b.version != r.Version {
+		b = newBody(v, r, r.Changes) // of a stream at another version
+	}
 	tail := mem.SliceBuffer(appendTail(v, r, identifier))
 	parts := b.parts()
 	s := make(mem.BufferSlice, 0, len(parts)+1)
 	return append(append(s, parts...), tail)
+}
+
+// tellsTTL reports whether a response with TTLs differs from one without.
+func tellsTTL(c *xds.Changes) bool {
+	return len(c.Beats) > 0 || slices.ContainsFunc(c.Upserts, func(r *xds.Resource) bool { return r.TTL > 0 })
 }
 
 // Fields of the response messages and of envoy.service.discovery.v3.Resource.
@@ -32,15 +47,20 @@ const (
 	fieldNonce     = 5
 	fieldRemoved   = 6 // delta
 	fieldControl   = 6 // SotW; delta: 7
+	fieldErrors    = 7 // SotW; delta: 9
 
 	resourceVersion = 1
 	resourceAny     = 2
 	resourceName    = 3
 	resourceAliases = 4
+	resourceTTL     = 6
 
 	anyTypeURL = 1
 	anyValue   = 2
 )
+
+// resourceURL is the type of the protocol's Resource in an Any.
+const resourceURL = "type.googleapis.com/envoy.service.discovery.v3.Resource"
 
 func appendTail(v xds.Variant, r *xds.Response, identifier string) []byte {
 	n := sizeString(r.Version) + sizeString(r.Type.URL) + sizeString(r.Nonce) + 1 + protowire.SizeBytes(sizeString(identifier))
@@ -59,34 +79,47 @@ func appendTail(v xds.Variant, r *xds.Response, identifier string) []byte {
 // A body is the encoding of Changes: everything in a response that is the same
 // for all streams.
 type body struct {
-	uses   atomic.Int32
-	pieces mem.BufferSlice // frames, shared with other bodies
-
-	pack   sync.Once
-	packed mem.BufferSlice
+	version string // of the response that it is for; "": of any
+	uses    atomic.Int32
+	pieces  mem.BufferSlice // frames, shared with other bodies
+	pack    sync.Once
+	packed  mem.BufferSlice
 }
 
-func newBody(v xds.Variant, t *xds.Type, c *xds.Changes) *body {
+func newBody(v xds.Variant, r *xds.Response, c *xds.Changes) *body {
 	b := &body{pieces: make(mem.BufferSlice, 0, len(c.Upserts)+1)}
-	for _, r := range c.Upserts {
-		b.pieces = append(b.pieces, mem.SliceBuffer(cached(v, t, r)))
-		if len(r.Body) > inline {
-			b.pieces = append(b.pieces, mem.SliceBuffer(r.Body))
+	t, f := r.Type, form{variant: v, ttl: r.TTL, version: r.Version}
+	for _, u := range c.Upserts {
+		if f.ttl && u.TTL > 0 {
+			b.add(f.frame(t, u))
+		} else {
+			b.add(cached(v, t, u))
+		}
+		if len(u.Body) > inline {
+			b.add(u.Body)
+		}
+		if f.wrapped(u) {
+			b.version = r.Version
 		}
 	}
-	if v == xds.Delta && len(c.Removed) > 0 {
-		n := 0
-		for _, name := range c.Removed {
-			n += 1 + protowire.SizeBytes(len(name))
+	if f.ttl {
+		b.add(f.beats(t, c.Beats))
+		if v == xds.SotW && len(c.Beats) > 0 {
+			b.version = r.Version
 		}
-		removed := make([]byte, 0, n)
-		for _, name := range c.Removed {
-			removed = protowire.AppendTag(removed, fieldRemoved, protowire.BytesType)
-			removed = protowire.AppendString(removed, name)
-		}
-		b.pieces = append(b.pieces, mem.SliceBuffer(removed))
 	}
+	if v == xds.Delta {
+		b.add(f.absent(t, c.Absent))
+		b.add(removed(c.Removed))
+	}
+	b.add(missing(v, c.Missing))
 	return b
+}
+
+func (b *body) add(piece []byte) {
+	if len(piece) > 0 {
+		b.pieces = append(b.pieces, mem.SliceBuffer(piece))
+	}
 }
 
 // parts returns the body for one response. For the first it is a list of

@@ -5,17 +5,22 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// resource returns a resource with a body of n bytes, with aliases sometimes.
+// resource returns a resource with a body of n bytes, with aliases and a TTL
+// sometimes.
 func resource(rnd *rand.Rand, name string, n int) *xds.Resource {
 	body := make([]byte, n)
 	for i := range body {
@@ -25,40 +30,98 @@ func resource(rnd *rand.Rand, name string, n int) *xds.Resource {
 	for range rnd.IntN(3) {
 		r.Aliases = append(r.Aliases, fmt.Sprint("alias-", rnd.IntN(100)))
 	}
+	if rnd.IntN(3) == 0 {
+		r.TTL = []time.Duration{1, time.Second - 1, time.Second, 90 * time.Second, 100*24*time.Hour + 1500*time.Millisecond}[rnd.IntN(5)]
+	}
 	r.Seal("")
 	return r
 }
 
 // expected is the response as the generated code would have it.
-func expected(v xds.Variant, r *xds.Response, identifier string) proto.Message {
+func expected(t *testing.T, v xds.Variant, r *xds.Response, identifier string) proto.Message {
 	var cp *corev3.ControlPlane
 	if identifier != "" {
 		cp = &corev3.ControlPlane{Identifier: identifier}
 	}
 	any := func(u *xds.Resource) *anypb.Any { return &anypb.Any{TypeUrl: r.Type.URL, Value: u.Body} }
+	ttl := func(u *xds.Resource) *durationpb.Duration {
+		if !r.TTL || u.TTL == 0 {
+			return nil
+		}
+		return durationpb.New(u.TTL)
+	}
+	beats := r.Beats
+	if !r.TTL {
+		beats = nil
+	}
+	var missing []*discovery.ResourceError
+	for _, name := range r.Missing {
+		missing = append(missing, &discovery.ResourceError{ResourceName: &discovery.ResourceName{Name: name},
+			ErrorDetail: status.New(codes.NotFound, "does not exist, or this node may not see it").Proto()})
+	}
 	if v == xds.SotW {
-		m := &discovery.DiscoveryResponse{VersionInfo: r.Version, TypeUrl: r.Type.URL, Nonce: r.Nonce, ControlPlane: cp}
+		m := &discovery.DiscoveryResponse{VersionInfo: r.Version, TypeUrl: r.Type.URL, Nonce: r.Nonce, ControlPlane: cp, ResourceErrors: missing}
+		wrap := func(w *discovery.Resource) {
+			a, err := anypb.New(w)
+			if err != nil {
+				t.Fatal(err)
+			}
+			m.Resources = append(m.Resources, a)
+		}
 		for _, u := range r.Upserts {
-			m.Resources = append(m.Resources, any(u))
+			if d := ttl(u); d != nil {
+				wrap(&discovery.Resource{Name: u.Name, Version: r.Version, Ttl: d, Resource: any(u)})
+			} else {
+				m.Resources = append(m.Resources, any(u))
+			}
+		}
+		for _, u := range beats {
+			wrap(&discovery.Resource{Name: u.Name, Version: r.Version, Ttl: ttl(u)})
 		}
 		return m
 	}
-	m := &discovery.DeltaDiscoveryResponse{SystemVersionInfo: r.Version, TypeUrl: r.Type.URL, Nonce: r.Nonce, ControlPlane: cp, RemovedResources: r.Removed}
+	m := &discovery.DeltaDiscoveryResponse{SystemVersionInfo: r.Version, TypeUrl: r.Type.URL, Nonce: r.Nonce, ControlPlane: cp, RemovedResources: r.Removed, ResourceErrors: missing}
 	for _, u := range r.Upserts {
-		m.Resources = append(m.Resources, &discovery.Resource{Name: u.Name, Version: u.Version, Aliases: u.Aliases, Resource: any(u)})
+		m.Resources = append(m.Resources, &discovery.Resource{Name: u.Name, Version: u.Version, Aliases: u.Aliases, Ttl: ttl(u), Resource: any(u)})
+	}
+	for _, u := range beats {
+		m.Resources = append(m.Resources, &discovery.Resource{Name: u.Name, Version: u.Version, Ttl: ttl(u)})
+	}
+	for _, name := range r.Absent {
+		m.Resources = append(m.Resources, &discovery.Resource{Name: name, Aliases: []string{name}})
+	}
+	return m
+}
+
+// unwrapped brings the Resources in the Anys of a SotW response into one form:
+// the order of their fields is not ours to choose.
+func unwrapped(t *testing.T, m proto.Message) proto.Message {
+	if m, ok := m.(*discovery.DiscoveryResponse); ok {
+		for _, a := range m.Resources {
+			if a.MessageIs((*discovery.Resource)(nil)) {
+				var w discovery.Resource
+				err := a.UnmarshalTo(&w)
+				if err == nil {
+					a.Value, err = proto.MarshalOptions{Deterministic: true}.Marshal(&w)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
 	}
 	return m
 }
 
 func checkEncode(t *testing.T, v xds.Variant, r *xds.Response, identifier string) {
 	t.Helper()
-	want := expected(v, r, identifier)
+	want := expected(t, v, r, identifier)
 	got := want.ProtoReflect().New().Interface()
 	b := Encode(v, r, identifier)
 	if err := proto.Unmarshal(b.Materialize(), got); err != nil {
 		t.Fatal(err)
 	}
-	if !proto.Equal(want, got) {
+	if !proto.Equal(unwrapped(t, want), unwrapped(t, got)) {
 		t.Fatalf("want %v\ngot  %v", want, got)
 	}
 	if n := proto.Size(want); n != b.Len() {
@@ -84,6 +147,11 @@ func TestEncode(t *testing.T) {
 		}
 		for i := range rnd.IntN(3) {
 			c.Removed = append(c.Removed, fmt.Sprint("gone-", i))
+			c.Absent = append(c.Absent, fmt.Sprint("absent-", i))
+			c.Missing = append(c.Missing, strings.Repeat("missing", 1+rnd.IntN(30)))
+			r := resource(rnd, fmt.Sprint("beat-", i), sizes[rnd.IntN(len(sizes))])
+			r.TTL = time.Duration(i+1) * time.Second
+			c.Beats = append(c.Beats, r)
 		}
 		typ := []*xds.Type{xds.Cluster, xds.Secret, xds.TypeOf("type.googleapis.com/my.Own")}[rnd.IntN(3)]
 		for _, v := range []xds.Variant{xds.SotW, xds.Delta} {
@@ -91,8 +159,9 @@ func TestEncode(t *testing.T) {
 				continue
 			}
 			// The first use is a list of frames, the second may be one piece.
-			for use := range 3 {
-				checkEncode(t, v, &xds.Response{Type: typ, Version: "v", Nonce: fmt.Sprint(use), Changes: c}, []string{"", "chancery-1"}[rnd.IntN(2)])
+			for use := range 6 {
+				r := &xds.Response{Type: typ, Version: "v", Nonce: fmt.Sprint(use), TTL: use%2 > 0, Changes: c}
+				checkEncode(t, v, r, []string{"", "chancery-1"}[rnd.IntN(2)])
 			}
 			for _, r := range c.Upserts {
 				one := &xds.Changes{Upserts: []*xds.Resource{r}}

@@ -18,8 +18,9 @@ import (
 
 // A variant is how Envoy talks to its management server.
 type variant struct {
-	api string // the api_type of its bootstrap
-	own bool   // a stream of its own for each subscription, instead of ADS
+	api  string // the api_type of its bootstrap
+	own  bool   // a stream of its own for each subscription, instead of ADS
+	once bool   // says who it is in the first message of a stream, and not in each
 }
 
 var (
@@ -31,22 +32,39 @@ var (
 
 func (v variant) String() string {
 	s := "sotw"
-	if v.api == delta.api {
+	if v.delta() {
 		s = "delta"
 	}
 	if v.own {
 		s += " on own streams"
 	}
+	if v.once {
+		s += ", node once"
+	}
 	return s
 }
+
+func (v variant) delta() bool { return v.api == delta.api }
 
 // apiConfigSource is where resources come from, in a bootstrap or in resources.
 func (v variant) apiConfigSource() map[string]any {
 	return map[string]any{
-		"api_type":              v.api,
-		"transport_api_version": "V3",
-		"grpc_services":         []any{map[string]any{"envoy_grpc": map[string]any{"cluster_name": "xds"}}},
+		"api_type":                       v.api,
+		"transport_api_version":          "V3",
+		"grpc_services":                  []any{map[string]any{"envoy_grpc": map[string]any{"cluster_name": "xds"}}},
+		"set_node_on_first_message_only": v.once,
 	}
+}
+
+// source is a ConfigSource of the bootstrap.
+func (v variant) source() map[string]any {
+	s := map[string]any{"resource_api_version": "V3"}
+	if v.own {
+		s["api_config_source"] = v.apiConfigSource()
+	} else {
+		s["ads"] = map[string]any{}
+	}
+	return s
 }
 
 const envoyPath = "../.cache/envoy/envoy-1.40.0"
@@ -59,14 +77,22 @@ type envoy struct {
 }
 
 // startEnvoy runs an Envoy with that node id whose management server is on the
-// loopback's port. It is killed when the test ends.
-func startEnvoy(t *testing.T, id string, v variant, port int) *envoy {
+// loopback's port. It is killed when the test ends. edits change its bootstrap.
+func startEnvoy(t *testing.T, id string, v variant, port int, edits ...func(bootstrap)) *envoy {
 	t.Helper()
 	needs(t, envoyPath)
 	dir := t.TempDir()
 	config, address := filepath.Join(dir, "bootstrap.json"), filepath.Join(dir, "admin")
 	e := &envoy{t: t, log: filepath.Join(dir, "envoy.log")}
-	if err := os.WriteFile(config, bootstrap(id, v, port), 0o600); err != nil {
+	b := newBootstrap(id, v, port)
+	for _, edit := range edits {
+		edit(b)
+	}
+	text, err := json.MarshalIndent(b, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(config, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	log, err := os.Create(e.log)
@@ -107,18 +133,17 @@ func startEnvoy(t *testing.T, id string, v variant, port int) *envoy {
 	return e
 }
 
-func bootstrap(id string, v variant, port int) []byte {
-	type m map[string]any
-	type l []any
-	source := m{"resource_api_version": "V3", "ads": m{}}
-	dynamic := m{"cds_config": source, "lds_config": source}
-	if v.own {
-		delete(source, "ads")
-		source["api_config_source"] = v.apiConfigSource()
-	} else {
+// A bootstrap is what Envoy starts with.
+type bootstrap map[string]any
+
+func newBootstrap(id string, v variant, port int) bootstrap {
+	type m = map[string]any
+	type l = []any
+	dynamic := m{"cds_config": v.source(), "lds_config": v.source()}
+	if !v.own {
 		dynamic["ads_config"] = v.apiConfigSource()
 	}
-	b, err := json.MarshalIndent(m{
+	return bootstrap{
 		"node":              m{"id": id, "cluster": "e2e"},
 		"admin":             m{"address": m{"socket_address": m{"address": "127.0.0.1", "port_value": 0}}},
 		"dynamic_resources": dynamic,
@@ -136,11 +161,7 @@ func bootstrap(id string, v variant, port int) []byte {
 				}},
 			}},
 		}}},
-	}, "", "  ")
-	if err != nil {
-		panic(err)
 	}
-	return b
 }
 
 // get asks Envoy's admin interface.

@@ -138,7 +138,7 @@ func (r *rig) quiet() tap.Point {
 		}
 		return nil
 	})
-	return r.Mark("quiet")
+	return r.Here()
 }
 
 // sees waits until the conversation since p fulfils a condition, and returns it.

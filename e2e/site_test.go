@@ -20,8 +20,9 @@ type site struct {
 	ingressPort, sidePort int
 }
 
-// soon is how long a change may take from the files to the traffic.
-const soon = time.Second
+// soon is how long a change may take from the files to the traffic on a busy
+// machine. What Envoy waits for in vain takes 15 s.
+const soon = 5 * time.Second
 
 // newSite starts the daemon, with changes to its world, and no Envoy yet.
 func newSite(t *testing.T, l layout, changes ...func(world)) *site {

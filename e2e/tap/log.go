@@ -51,6 +51,11 @@ type Point int
 // Mark writes a remark into the log and returns the place behind it.
 func (l *Log) Mark(format string, args ...any) Point {
 	l.add(Record{Kind: Mark, Text: fmt.Sprintf(format, args...)})
+	return l.Here()
+}
+
+// Here returns the place behind what has happened.
+func (l *Log) Here() Point {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return Point(len(l.records))

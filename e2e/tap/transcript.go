@@ -11,8 +11,10 @@ import (
 // Transcript is the conversation in a form that comes out the same whenever both
 // sides behave the same. A line "--" begins what was said after a [Mark]. Below
 // it stand the streams, by method and the names they asked for first; in a
-// stream the types, in the order of [types]; of a type what was said of it, as
-// it was said. How types and streams overlapped is left out, for that is chance.
+// stream the types, in the order of [types]; of a type the requests as they came,
+// and each response before the first request that answers it or a later one.
+// How types, streams and messages on their way overlapped is left out, and when
+// streams ended, for that is chance.
 //
 // Nonces and versions are counted by stream and type, versions of resources by
 // name, in the order in which they came up: equal ones are equal, and nothing
@@ -46,7 +48,7 @@ type transcript struct {
 type stream struct {
 	method string   // "DeltaClusters"
 	names  []string // of the first request, if there is one type
-	asked  bool
+	asked  bool     // anything: streams that were opened in vain are left out
 }
 
 func (s *stream) String() string { return strings.Join(append([]string{s.method}, s.names...), " ") }
@@ -57,8 +59,11 @@ func (w *transcript) meet(r Record) {
 	case Open:
 		w.streams[r.Stream] = &stream{method: r.Text[strings.LastIndexByte(r.Text, '/')+1:]}
 	case Request:
-		if s := w.streams[r.Stream]; !s.asked && !strings.Contains(s.method, "Aggregated") {
-			s.names, s.asked = sorted(r.Names, r.Subscribe), true
+		if s := w.streams[r.Stream]; !s.asked {
+			s.asked = true
+			if !strings.Contains(s.method, "Aggregated") {
+				s.names = sorted(r.Names, r.Subscribe)
+			}
 		}
 	case Response:
 		// A stream that comes back is sent versions of the stream before.
@@ -105,21 +110,39 @@ func (w *transcript) step(b *strings.Builder, rs Records) {
 	})
 	for _, id := range order {
 		rs := byStream[id]
+		if !w.streams[id].asked {
+			continue
+		}
 		heading := w.streams[id].String()
 		if rs[0].Kind == Open {
 			heading += " opened"
-		}
-		if rs[len(rs)-1].Kind == Close {
-			heading += " closed"
+		} else if rs[0].Kind == Close {
+			continue
 		}
 		fmt.Fprintln(b, heading)
 		slices.SortStableFunc(rs, func(x, y Record) int { return cmp.Compare(place(x), place(y)) })
-		for _, r := range rs {
-			if r.Kind == Request || r.Kind == Response {
+		for len(rs) > 0 {
+			end := 1 + slices.IndexFunc(rs[1:], func(r Record) bool { return r.Type != rs[0].Type })
+			if end == 0 {
+				end = len(rs)
+			}
+			for _, r := range paired(rs[:end]) {
 				fmt.Fprintln(b, w.line(r))
 			}
+			rs = rs[end:]
 		}
 	}
+}
+
+// paired puts the responses of one type on one stream before their answers.
+func paired(rs Records) (out Records) {
+	responses := rs.Responses()
+	for _, r := range rs.Requests() {
+		n := 1 + slices.IndexFunc(responses, func(x Record) bool { return x.Nonce == r.Nonce })
+		out = append(append(out, responses[:n]...), r)
+		responses = responses[n:]
+	}
+	return append(out, responses...)
 }
 
 func place(r Record) int {

@@ -21,6 +21,7 @@ func TestTranscript(t *testing.T) {
 		{Kind: Mark, Text: "nothing"},
 		{Kind: Mark, Text: "more"},
 		{Kind: Response, Stream: 1, Delta: true, Type: "CDS", Version: "f11", Nonce: "20", Resources: []Resource{body("a", "88"), body("b", "99")}},
+		{Kind: Request, Stream: 1, Delta: true, Type: "CDS", Unsubscribe: []string{"c"}},
 		{Kind: Request, Stream: 1, Delta: true, Type: "CDS", Nonce: "20", nacked: true, NACK: "0x7f32", Code: 13},
 		{Kind: Request, Stream: 3, Type: "EDS", Names: []string{"z"}, Nonce: "9"},
 		{Kind: Close, Stream: 3, Text: "OK"},
@@ -40,6 +41,7 @@ func TestTranscript(t *testing.T) {
 		{Kind: Mark, Text: "more"},
 		{Kind: Request, Stream: 1, Type: "EDS", Names: []string{"z"}, Nonce: "unknown"},
 		{Kind: Close, Stream: 1, Text: "Canceled"},
+		{Kind: Request, Stream: 2, Delta: true, Type: "CDS", Unsubscribe: []string{"c"}},
 		{Kind: Response, Stream: 2, Delta: true, Type: "CDS", Version: "e11", Nonce: "4", Resources: []Resource{body("b", "2b"), body("a", "1a")}},
 		{Kind: Request, Stream: 2, Delta: true, Type: "CDS", Nonce: "4", nacked: true, NACK: "0x7f33", Code: 13},
 	}
@@ -56,9 +58,10 @@ C> EDS names=["b"]
 -- nothing
 -- more
 DeltaAggregatedResources
+C> CDS names_unsubscribe=["c"]
    <S CDS system_version_info="2" nonce="2" resources=["a@1", "b@2"]
 C> CDS NACK response_nonce="2" code=13
-StreamEndpoints a closed
+StreamEndpoints a
 C> EDS names=["z"] response_nonce="?"
 `
 	for name, rs := range map[string]Records{"one": one, "other": other} {

@@ -272,9 +272,11 @@ type a27 struct {
 		Features []string `json:"server_features"`
 	} `json:"xds_servers"`
 	Node struct {
-		ID      string `json:"id"`
-		Cluster string `json:"cluster"`
+		ID       string    `json:"id"`
+		Cluster  string    `json:"cluster"`
+		Locality *struct{} `json:"locality"`
 	} `json:"node"`
+	Listener string `json:"server_listener_resource_name_template"`
 }
 
 func TestGRPC(t *testing.T) {
@@ -284,20 +286,20 @@ func TestGRPC(t *testing.T) {
 	}{
 		{
 			Options{Node: "a", Server: "127.0.0.1:18000"},
-			`{"xds_servers": [{"server_uri": "127.0.0.1:18000", "channel_creds": [{"type": "insecure"}], "server_features": ["xds_v3"]}], "node": {"id": "a"}}`,
+			`{"xds_servers": [{"server_uri": "127.0.0.1:18000", "channel_creds": [{"type": "insecure"}], "server_features": ["xds_v3"]}], "node": {"id": "a", "locality": {}}}`,
 		},
 		{
 			Options{Node: "a", Cluster: "c", Server: "unix:///run/xds.sock"},
-			`{"xds_servers": [{"server_uri": "unix:///run/xds.sock", "channel_creds": [{"type": "insecure"}], "server_features": ["xds_v3"]}], "node": {"id": "a", "cluster": "c"}}`,
+			`{"xds_servers": [{"server_uri": "unix:///run/xds.sock", "channel_creds": [{"type": "insecure"}], "server_features": ["xds_v3"]}], "node": {"id": "a", "cluster": "c", "locality": {}}}`,
 		},
 		{
 			Options{Node: "a", Server: "[::1]:1", TLS: &TLS{}},
-			`{"xds_servers": [{"server_uri": "[::1]:1", "channel_creds": [{"type": "tls", "config": {}}], "server_features": ["xds_v3"]}], "node": {"id": "a"}}`,
+			`{"xds_servers": [{"server_uri": "[::1]:1", "channel_creds": [{"type": "tls", "config": {}}], "server_features": ["xds_v3"]}], "node": {"id": "a", "locality": {}}}`,
 		},
 		{
 			Options{Node: "a", Server: "xds.example:1", TLS: &TLS{CA: "ca", Cert: "cert", Key: "key", ServerName: "XDS.example"}},
 			`{"xds_servers": [{"server_uri": "xds.example:1", "channel_creds": [{"type": "tls", "config":
-				{"ca_certificate_file": "ca", "certificate_file": "cert", "private_key_file": "key"}}], "server_features": ["xds_v3"]}], "node": {"id": "a"}}`,
+				{"ca_certificate_file": "ca", "certificate_file": "cert", "private_key_file": "key"}}], "server_features": ["xds_v3"]}], "node": {"id": "a", "locality": {}}}`,
 		},
 	} {
 		b, err := GRPC(c.o)
@@ -314,6 +316,7 @@ func TestGRPC(t *testing.T) {
 		if err := json.Unmarshal([]byte(c.want), &want); err != nil {
 			t.Fatal(err)
 		}
+		want.Listener = "grpc/server?xds.resource.listening_address=%s"
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%+v: (-want +got)\n%s", c.o, diff)
 		}

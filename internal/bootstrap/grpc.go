@@ -40,6 +40,10 @@ func GRPC(o Options) ([]byte, error) {
 			{"channel_creds", list{creds}},
 			{"server_features", list{"xds_v3"}},
 		}}},
-		{"node", object{{"id", o.Node}, {"cluster", o.Cluster}}},
+		// grpc-js refuses a node without a locality.
+		{"node", object{{"id", o.Node}, {"cluster", o.Cluster}, {"locality", object{}}}},
+		// For servers, which have no default: "if it is not present in the
+		// bootstrap then server creation or start will fail" (gRFC A36).
+		{"server_listener_resource_name_template", "grpc/server?xds.resource.listening_address=%s"},
 	}, "  ")
 }

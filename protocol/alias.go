@@ -102,6 +102,7 @@ func (u *subscription) lose(name string) {
 			u.forget(r.Name)
 		}
 	}
+	u.forget(name)
 }
 
 // forget drops an entry of which nothing needs to be said any more.
@@ -204,7 +205,20 @@ func (s *Session) scope(u *subscription) {
 	}
 	for c := range was {
 		if !u.scopes[c] {
-			u.unsubscribe([]string{c}, t)
+			u.leaveScope(c)
 		}
+	}
+}
+
+// leaveScope ends a collection of the wildcard. The client has not asked for
+// that, so it is told what it loses.
+func (u *subscription) leaveScope(c string) {
+	members := u.via[c]
+	delete(u.via, c)
+	u.count--
+	u.notice(c, false)
+	u.forget(c)
+	for r := range members.All() {
+		u.unrefer(r.Name)
 	}
 }

@@ -29,21 +29,23 @@ type leaver struct {
 // linger notes what the client has of u and the view has lost. It looks at the
 // names touched, or at all if any may differ.
 func (s *Session) linger(u *subscription, t *xds.Table, touched []xds.Names) {
-	if s.only != nil || len(u.typ.ReferredBy()) == 0 {
+	if !s.lingering(u) {
 		return
 	}
 	maps.DeleteFunc(u.leaving, func(name string, _ leaver) bool { return t.Lookup(name) != nil })
 	stay := func(name string, told *xds.Stamp) bool {
-		r := t.Departed(name)
-		if r == nil || !real(told) || s.overtakes(u, name) {
-			return false // too long ago, or not with the client: it leaves at once
+		if !real(told) || s.overtakes(u, name) {
+			return false // not with the client: it leaves at once
+		}
+		l := leaver{seq: s.seq, from: s.seq, since: s.now}
+		if l.Resource = s.body(u.typ, name, func(stamp *xds.Stamp) bool { return stamp.Sum == told.Sum }); l.Resource == nil {
+			if l.Resource = t.Departed(name); l.Resource == nil {
+				return false // too long ago
+			}
+			l.from = u.acked + 1 // it was not told the last of it
 		}
 		if u.leaving == nil {
 			u.leaving = map[string]leaver{}
-		}
-		l := leaver{Resource: r, seq: s.seq, from: s.seq, since: s.now}
-		if told.Sum != r.Sum {
-			l.from = u.acked + 1 // it was not told the last of it
 		}
 		u.leaving[name] = l
 		return true
@@ -76,6 +78,13 @@ func (s *Session) linger(u *subscription, t *xds.Table, touched []xds.Names) {
 			}
 		}
 	}
+}
+
+// lingering reports whether resources of u stay for a while when they are lost.
+func (s *Session) lingering(u *subscription) bool {
+	// On a stream of its own a type without full state has no removals in SotW.
+	told := s.variant == xds.Delta || u.typ.FullState
+	return len(u.typ.ReferredBy()) > 0 && (s.only == nil || told && s.opts.Grace > 0)
 }
 
 // overtakes reports whether a cluster is lost before the client has answered
@@ -130,7 +139,7 @@ func (s *Session) depart() (progress bool) {
 				u.leaving[name] = l
 				continue
 			}
-			if l.moved && u.walked() && s.now.Before(l.since.Add(silence)) {
+			if l.moved && s.only == nil && u.walked() && s.now.Before(l.since.Add(silence)) {
 				continue
 			}
 			delete(u.leaving, name)
@@ -152,12 +161,20 @@ func (s *Session) depart() (progress bool) {
 func (u *subscription) walked() bool { return u.typ.FullState && !u.wildcard }
 
 // released reports whether every type that may refer to l has moved on: ACKed
-// at or after the change that dropped it, or kept silent for too long.
+// at or after the change that dropped it, or kept silent for too long. A stream
+// of one type hears nothing of the others: "eventual consistency" has to do.
 func (s *Session) released(t *xds.Type, l leaver) bool {
+	if s.only != nil {
+		return !s.now.Before(l.since.Add(s.opts.Grace))
+	}
 	for _, by := range t.ReferredBy() {
 		u := s.sub(by)
 		switch {
-		case u == nil || u.acked >= l.seq:
+		case u == nil:
+			if s.unopened() {
+				return false
+			}
+		case u.acked >= l.seq:
 		case u.refuses() || !u.open || s.now.Before(u.until(l.since)):
 			return false
 		default:
@@ -166,6 +183,10 @@ func (s *Session) released(t *xds.Type, l leaver) bool {
 	}
 	return true
 }
+
+// unopened reports whether a client that resumes may still open types: it has
+// what it had of them, and refers to what it had.
+func (s *Session) unopened() bool { return s.resumes && s.now.Before(s.began.Add(s.opts.Grace)) }
 
 // until is when the wait for an answer that began at since ends: the client
 // has then answered nothing for as long as silence, before and since.

@@ -68,6 +68,9 @@ type Session struct {
 	agent   string // its user agent name
 	ttl     bool   // the client is told TTLs
 
+	began   time.Time // when the first request came
+	resumes bool      // the client has state of an earlier stream
+
 	view   xds.View // nil between Release and Change
 	seq    uint64   // counts views
 	now    time.Time
@@ -90,6 +93,9 @@ func NewSession(v xds.Variant, only *xds.Type, view xds.View, opts Options) *Ses
 	}
 	if opts.MaxResponse == 0 {
 		opts.MaxResponse = 3 << 20
+	}
+	if opts.Grace == 0 {
+		opts.Grace = 5 * time.Second
 	}
 	return &Session{variant: v, only: only, view: view, opts: opts, seq: 1}
 }
@@ -152,6 +158,9 @@ func (s *Session) Receive(req xds.Request) error {
 		}
 	}
 	if first {
+		if s.began.IsZero() {
+			s.began = s.now
+		}
 		u.begin(s, req, t)
 		s.warming(u)
 	} else if req.Nonce != "" || s.variant == xds.SotW && u.nonce != 0 {
@@ -265,7 +274,14 @@ func (s *Session) Deadline() (next time.Time) {
 			if l.moved && u.walked() {
 				at(l.since.Add(silence))
 			}
+			if s.only != nil {
+				at(l.since.Add(s.opts.Grace))
+				continue
+			}
 			for _, by := range u.typ.ReferredBy() {
+				if s.resumes && s.sub(by) == nil {
+					at(s.began.Add(s.opts.Grace))
+				}
 				if r := s.sub(by); r != nil && r.open && !r.refuses() && r.acked < l.seq {
 					at(r.until(l.since))
 				}

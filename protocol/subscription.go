@@ -239,7 +239,7 @@ func (u *subscription) drop(which func(int, *entry) bool, v xds.Variant) {
 				removed = make([]bool, len(u.entries))
 			}
 			removed[i] = true
-		case v == xds.Delta:
+		case v == xds.Delta && (u.wildcard || u.scopes != nil) && u.via[e.name] == nil:
 			// "The server must send a response that includes the specific
 			// resource in either the removed_resources field (if it is not
 			// included in the wildcard) or in the resources field".
@@ -263,75 +263,4 @@ func (u *subscription) notice(name string, added bool) {
 	} else {
 		u.removed = append(u.removed, name)
 	}
-}
-
-// begin completes the first request of the type on the stream.
-func (u *subscription) begin(s *Session, req xds.Request, t *xds.Table) {
-	// "(legacy behavior) the request must have no resources in both
-	// resource_names_subscribe and resource_names_unsubscribe".
-	if u.implicit && u.typ.Implicit && len(req.Unsubscribe) == 0 {
-		u.wildcard, u.moved = true, true
-	}
-	u.implicit = u.implicit && u.wildcard
-	// Clients wait for an answer to these even when there is nothing to say.
-	u.due = u.wildcard || s.variant == xds.SotW && u.typ.FullState
-	s.scope(u)
-	if s.variant == xds.Delta {
-		u.resume(req.Initial, t)
-		return
-	}
-	// "It is generally safe for servers to do this optimization for LDS and CDS
-	// when the only subscription is a wildcard subscription."
-	if u.typ.FullState && u.wildcard && u.count == 0 && req.Version != "" &&
-		t.Hashed() && req.Version == t.Version() && !s.refusedBefore(u.typ) {
-		u.base, u.anew, u.due = t.Versions(), false, false
-	}
-}
-
-// resume takes over what a delta client retains: "the Incremental xDS client
-// may tell the server of its known resources to avoid resending them".
-func (u *subscription) resume(initial []xds.Version, t *xds.Table) {
-	if len(initial) == 0 {
-		return
-	}
-	u.due = false
-	matched := 0
-	var extra []entry
-	for _, v := range initial {
-		e := u.entry(v.Name)
-		if !u.wildcard && (e == nil || !u.wants(e)) && (t.Lookup(v.Name) != nil || !u.found(t, v.Name)) {
-			continue
-		}
-		told := unsure
-		if r := t.Lookup(v.Name); u.shows(r) && r.Version == v.Version {
-			told = r.Stamp
-			if !r.OnDemand {
-				matched++
-			}
-		}
-		switch {
-		case e != nil:
-			e.told, e.sent, e.again = told, true, false
-			u.mark(e)
-		case !real(told):
-			extra = append(extra, entry{name: strings.Clone(v.Name), told: unsure, sent: true})
-		}
-	}
-	if u.wildcard {
-		u.base, u.anew, u.all = t.Versions(), false, true
-		if matched < t.Len() { // what the client does not state it does not have
-			stated := make(map[string]bool, len(initial))
-			for _, v := range initial {
-				stated[v.Name] = true
-			}
-			for s := range t.Versions().All() {
-				if !stated[s.Name] && u.entry(s.Name) == nil {
-					extra = append(extra, entry{name: s.Name, told: absent})
-				}
-			}
-		}
-	}
-	slices.SortFunc(extra, func(a, b entry) int { return strings.Compare(a.name, b.name) })
-	u.insert(slices.CompactFunc(extra, func(a, b entry) bool { return a.name == b.name }))
-	u.all = u.all || len(extra) > 0
 }

@@ -47,7 +47,8 @@ type Event struct {
 	Removed  int           // Sent: names that are told not to exist
 	Beats    int           // Sent: heartbeats
 	Error    *xds.Status   // Nacked
-	Name     string        // Departed, Waived: the resource, if one
+	Name     string        // Departed: the resource; Waived: the one that waited
+	By       *xds.Type     // Waived: the type that the client did not answer
 	Took     time.Duration // Acked, Nacked: since it was sent
 	Settled  bool          // Acked, Nacked: the response was the newest of its type
 	InUse    string        // Nacked: the version the client says it still uses

@@ -178,7 +178,7 @@ func (s *Session) released(t *xds.Type, l leaver) bool {
 		case u.refuses() || !u.open || s.now.Before(u.until(l.since)):
 			return false
 		default:
-			s.event(Event{Kind: Waived, Type: by, Name: l.Name})
+			s.event(Event{Kind: Waived, Type: t, By: by, Name: l.Name})
 		}
 	}
 	return true

@@ -74,7 +74,7 @@ func (s *Session) wait(u *subscription, names []string) {
 	if first := s.sub(u.typ.After); first != nil {
 		for n := range was {
 			if _, still := u.waiting[n]; !still && !s.now.Before(first.until(was[n])) && first.open {
-				s.event(Event{Kind: Waived, Type: u.typ, Name: n})
+				s.event(Event{Kind: Waived, Type: u.typ, By: first.typ, Name: n})
 			}
 		}
 	}

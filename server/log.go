@@ -37,6 +37,23 @@ func (s *Server) logNack(st *Stream, e protocol.Event) {
 	tell(slog.LevelDebug)
 }
 
+// logWaived logs that something went on without an answer that it waited for:
+// which client is silent, of which type. Of many names it is one line, and one
+// that counts.
+func (s *Server) logWaived(st *Stream, e protocol.Event) {
+	tell := func(level slog.Level, more ...slog.Attr) {
+		s.log.LogAttrs(context.Background(), level, "client did not answer: what waited for it goes on", append([]slog.Attr{
+			slog.String("node", clip(st.Node.ID)), slog.String("unanswered", e.By.Short), slog.String("type", e.Type.Short),
+			slog.String("name", clip(e.Name)), slog.Uint64("stream", st.ID),
+		}, more...)...)
+	}
+	if s.repeats.first(reason{e.By.URL, "silent: " + st.Node.ID}, func(n int) { tell(slog.LevelWarn, slog.Int("repeated", n)) }) {
+		tell(slog.LevelWarn)
+		return
+	}
+	tell(slog.LevelDebug)
+}
+
 func (s *Server) logAck(st *Stream, e protocol.Event) {
 	if !s.log.Enabled(context.Background(), slog.LevelDebug) {
 		return

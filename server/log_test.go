@@ -104,6 +104,30 @@ func TestLog(t *testing.T) {
 			t.Error(log)
 		}
 	})
+	within(t, "ADS-3 ADS-6 what went on without an answer is a line", func(t *testing.T) {
+		w := serve(t)
+		w.set(xds.Cluster, res("x", "1"), res("y", "1"))
+		w.set(xds.Route, res("r", "1"))
+		c := w.sotw(t, w.dial(t))
+		for _, typ := range []*xds.Type{xds.Cluster, xds.Route} {
+			c.send(&discovery.DiscoveryRequest{TypeUrl: typ.URL, ResourceNames: map[*xds.Type][]string{xds.Route: {"r"}}[typ], Node: &corev3.Node{Id: "the-node"}})
+			c.send(ack(c.want(), map[*xds.Type][]string{xds.Route: {"r"}}[typ]...))
+		}
+		w.source.update(xds.Cluster, nil, "x", "y")
+		w.set(xds.Route, res("r", "2"))
+		c.want() // the route, which is not answered
+		time.Sleep(16 * time.Second)
+		synctest.Wait()
+		log := w.log.String()
+		if strings.Count(log, "\n") != 1 || !strings.Contains(log, "level=WARN") || !strings.Contains(log, "node=the-node unanswered=RDS type=CDS name=x") {
+			t.Error(log)
+		}
+		time.Sleep(repeatsWithin)
+		synctest.Wait()
+		if log := w.log.String(); strings.Count(log, "\n") != 2 || !strings.Contains(log, "repeated=1") {
+			t.Error(log)
+		}
+	})
 	within(t, "an ACK is a line for those who debug", func(t *testing.T) {
 		for _, level := range []slog.Level{slog.LevelInfo, slog.LevelDebug} {
 			var book logbook

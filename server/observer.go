@@ -62,6 +62,8 @@ func (s *Server) event(st *Stream, e protocol.Event) {
 			s.refused.remove(st.Node.ID, e.Type.URL)
 		}
 		s.logAck(st, e)
+	case protocol.Waived:
+		s.logWaived(st, e)
 	}
 	if s.observer != nil {
 		s.observer.Event(st, e)

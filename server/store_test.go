@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 	"weak"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -52,7 +53,9 @@ func TestStore(t *testing.T) {
 		c.send(&discovery.DiscoveryRequest{TypeUrl: xds.Endpoint.URL, ResourceNames: []string{"mine"}})
 		c.send(ack(c.want(), "mine"))
 		synctest.Wait()
-		set("other", "new") // is of no interest to the stream, which sleeps on
+		set("other", "new")         // is of no interest to the stream, which sleeps on
+		time.Sleep(6 * time.Minute) // what was lately is kept for those who come back
+		set("other", "newer")
 		synctest.Wait()
 		runtime.GC()
 		if old.Value() != nil {

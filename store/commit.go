@@ -10,7 +10,7 @@ import (
 type Commit struct {
 	Seq     uint64    // 1 for the first commit of a store; no number is left out
 	Time    time.Time // when it was committed
-	Changes []Change  // by group, and by type in push order; empty if nothing changed
+	Changes []Change  // by group, and by type in push order; empty if no table changed
 }
 
 // A Change is what a commit changed of one type in one group.

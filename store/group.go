@@ -14,7 +14,8 @@ type group struct {
 	name    string
 	head    atomic.Pointer[head] // never nil
 	index   index
-	watches int // open ones; guarded by Store.mu
+	watches int              // open ones; guarded by Store.mu, as is past
+	past    map[string]*past // by type URL
 }
 
 // group returns the group with the name, new if there is none. The store is
@@ -40,9 +41,17 @@ func (st *Store) tidy(g *group) {
 // bare reports whether there is nothing in a view that a source put there.
 func bare(view xds.Tables) bool {
 	for _, t := range view {
-		if t.Len() > 0 || !t.Hashed() {
+		if !vacant(t) || !t.Hashed() {
 			return false
 		}
+	}
+	return true
+}
+
+// vacant reports whether a table has no resources, not even on demand.
+func vacant(t *xds.Table) bool {
+	for range t.All() {
+		return false
 	}
 	return true
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"runtime"
 	"testing"
+	"time"
 
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -20,7 +21,8 @@ func heap() int {
 // keeps old bodies, and the log is bounded.
 func TestMemory(t *testing.T) {
 	body := func(i int) *xds.Resource { return res(fmt.Sprint("n", i%2000), fmt.Sprintf("%08192d", i)) }
-	st := New()
+	now := time.Now()
+	st := New(WithClock(func() time.Time { return now }))
 	watches := make([]*Watch, 1000)
 	for i := range 2000 {
 		update(t, st, func(tx *Tx) { tx.Set(xds.Cluster, body(i)) })
@@ -41,8 +43,21 @@ func TestMemory(t *testing.T) {
 	}
 	after := heap()
 	t.Logf("heap %d → %d KiB", before>>10, after>>10)
-	if after > before+before/10 {
+	if after > before+before/10 || after > before+maxPast*8192*5/4 {
 		t.Errorf("the heap grew from %d to %d KiB", before>>10, after>>10)
+	}
+	// What it remembers of the last minutes it lets go of after them.
+	if n := len(watches[0].Recent(xds.Cluster)); n != maxPast {
+		t.Errorf("%d recent tables", n)
+	}
+	now = now.Add(pastTime + 1)
+	if n := len(watches[0].Recent(xds.Cluster)); n != 0 {
+		t.Errorf("%d recent tables after %v", n, pastTime)
+	}
+	later := heap()
+	t.Logf("five minutes later %d KiB", later>>10)
+	if later > after-maxPast*8192*9/10 {
+		t.Errorf("the heap shrank from %d to %d KiB, less than the bodies of %d resources", after>>10, later>>10, maxPast)
 	}
 	for _, w := range watches {
 		w.Close()

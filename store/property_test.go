@@ -49,8 +49,13 @@ func randomName(rng *rand.Rand) string { return fmt.Sprint("n", rng.IntN(12)) }
 
 func randomResource(rng *rand.Rand) *xds.Resource {
 	r := &xds.Resource{Stamp: &xds.Stamp{Name: randomName(rng)}, Body: fmt.Append(nil, rng.IntN(3))}
-	for range rng.IntN(3) - 1 {
-		r.Aliases = append(r.Aliases, randomName(rng), fmt.Sprint("a", rng.IntN(4)))
+	switch rng.IntN(16) {
+	case 0:
+		r.Aliases = []string{randomName(rng)}
+	case 1:
+		r.Aliases = []string{fmt.Sprint("a", rng.IntN(4))}
+	case 2:
+		r.Aliases = []string{fmt.Sprint("a", rng.IntN(4)), r.Name, fmt.Sprint("a", rng.IntN(4))}
 	}
 	version := ""
 	if rng.IntN(8) == 0 {
@@ -63,10 +68,26 @@ func randomResource(rng *rand.Rand) *xds.Resource {
 	return r
 }
 
+// clash reports whether a name finds two resources of a type.
+func (m model) clash() bool {
+	for _, c := range m {
+		finds := map[string]string{} // resources by name and alias
+		for _, r := range c.resources {
+			for _, name := range append([]string{r.Name}, r.Aliases...) {
+				if other, ok := finds[name]; ok && other != r.Name {
+					return true
+				}
+				finds[name] = r.Name
+			}
+		}
+	}
+	return false
+}
+
 var errChanged = errors.New("changed my mind")
 
 // transact makes a random transaction in the store and in the model.
-func transact(t *testing.T, rng *rand.Rand, st *Store, m model) (model, Commit) {
+func transact(t *testing.T, rng *rand.Rand, st *Store, m model) (_ model, _ Commit, clashed int) {
 	next := m.clone()
 	said := map[slot]bool{}
 	var fail error
@@ -130,11 +151,17 @@ func transact(t *testing.T, rng *rand.Rand, st *Store, m model) (model, Commit) 
 		}
 		return fail
 	})
+	if fail == nil && next.clash() {
+		if err == nil || !strings.Contains(err.Error(), "is an alias of") {
+			t.Fatalf("error %v of a name that finds two resources", err)
+		}
+		return m, c, 1
+	}
 	if !errors.Is(err, fail) {
 		t.Fatalf("error %v, want %v", err, fail)
 	}
 	if fail != nil {
-		return m, c
+		return m, c, 0
 	}
 	for k, v := range next {
 		if !said[k] && !same(v.resources, m[k].resources) {
@@ -142,7 +169,7 @@ func transact(t *testing.T, rng *rand.Rand, st *Store, m model) (model, Commit) 
 			next[k] = v
 		}
 	}
-	return next, c
+	return next, c, 0
 }
 
 // check compares a snapshot with the model.
@@ -302,7 +329,7 @@ func (f *follower) check(t *testing.T, st *Store) {
 // Through random transactions the store agrees with the naive one, and streams
 // that look only at what rings and is touched miss nothing.
 func TestStoreAgreesWithModel(t *testing.T) {
-	forgot, silent := 0, 0
+	forgot, silent, clashes := 0, 0, 0
 	for seed := range uint64(150) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -315,7 +342,8 @@ func TestStoreAgreesWithModel(t *testing.T) {
 					if len(fs) == 0 || rng.IntN(10) == 0 {
 						fs = append(fs, follow(st, modelGroups[rng.IntN(3)]))
 					}
-					next, c := transact(t, rng, st, m)
+					next, c, clashed := transact(t, rng, st, m)
+					clashes += clashed
 					if changed := !next.equal(m); changed != (len(c.Changes) > 0) {
 						t.Fatalf("changed: %v, but the commit says %+v", changed, c.Changes)
 					} else if changed {
@@ -359,7 +387,8 @@ func TestStoreAgreesWithModel(t *testing.T) {
 			})
 		})
 	}
-	if !t.Failed() && (forgot == 0 || silent == 0) {
-		t.Errorf("the worlds are dull: %d logs were too short, %d doorbells stayed silent for a commit", forgot, silent)
+	t.Log(forgot, "logs were too short,", silent, "doorbells stayed silent,", clashes, "commits clashed")
+	if !t.Failed() && (forgot == 0 || silent == 0 || clashes == 0) {
+		t.Errorf("the worlds are dull: %d logs were too short, %d doorbells stayed silent for a commit, %d commits clashed", forgot, silent, clashes)
 	}
 }

@@ -43,8 +43,8 @@ func WithSelect(group func(*xds.Node) string) Option {
 	return func(st *Store) { st.pick = group }
 }
 
-// WithClock says what time it is when something is committed; by default
-// [time.Now].
+// WithClock says what time it is: when something was committed, and how old it
+// is. It is [time.Now] by default.
 func WithClock(now func() time.Time) Option {
 	return func(st *Store) { st.now = now }
 }

@@ -167,6 +167,17 @@ func TestUpdateRefuses(t *testing.T) {
 		{"reserved alias", func(tx *Tx) error { tx.Set(xds.Route, res("x", "", "*")); return nil }, `resource "x": "*" cannot be an alias`},
 		{"delete all by *", func(tx *Tx) error { tx.Delete(xds.Route, "*"); return nil }, `"*" is not the name of a resource`},
 		{"delete nothing", func(tx *Tx) error { tx.Delete(xds.Route, ""); return nil }, `"" is not the name of a resource`},
+		{"NAME-2 not canonical", func(tx *Tx) error { tx.Set(xds.Endpoint, res("xdstp://a/t/x?b=1&a=2", "")); return nil },
+			`group "default": EDS: name "xdstp://a/t/x?b=1&a=2" is not canonical: want "xdstp://a/t/x?a=2&b=1"`},
+		{"NAME-2 an alias that is not canonical", func(tx *Tx) error { tx.Set(xds.Endpoint, res("x", "", "xdstp://a/t/x?b=1&a=2")); return nil },
+			`resource "x": alias "xdstp://a/t/x?b=1&a=2" is not canonical`},
+		{"NAME-2 delete what is not canonical", func(tx *Tx) error { tx.Delete(xds.Endpoint, "xdstp://a/t/x?b=1&a=2"); return nil }, "is not canonical"},
+		{"DELTA-11 an alias of two", func(tx *Tx) error { tx.Set(xds.Route, res("z", "", "x"), res("y", "", "x")); return nil },
+			`group "default": RDS: "x" is an alias of both "y" and "z"`},
+		{"DELTA-11 an alias that is a name", func(tx *Tx) error { tx.Set(xds.Cluster, res("z", "", "a")); return nil },
+			`group "default": CDS: "a" is an alias of "z" and the name of another resource`},
+		{"DELTA-11 a name that is an alias", func(tx *Tx) error { tx.Set(xds.Route, res("z", "", "x")); tx.Set(xds.Route, res("x", "")); return nil },
+			`group "default": RDS: "x" is an alias of "z" and the name of another resource`},
 		{"nil type", func(tx *Tx) error { tx.Set(nil, res("x", "")); return nil }, "a type has no URL"},
 		{"type without URL", func(tx *Tx) error { tx.Version(&xds.Type{}, "x"); return nil }, "a type has no URL"},
 		{"type version not UTF-8", func(tx *Tx) error { tx.Version(xds.Cluster, "\xff"); return nil }, `version "\xff" is not UTF-8`},
@@ -192,6 +203,58 @@ func TestUpdateRefuses(t *testing.T) {
 				t.Errorf("something changed: %+v", c)
 			}
 			update(t, st, func(tx *Tx) { tx.Set(xds.Cluster, res("a", "3")) }) // others have their turn
+		})
+	}
+}
+
+// A name finds one resource, but the other way round there is freedom.
+func TestAliases(t *testing.T) {
+	t.Run("DELTA-11 names that move", func(t *testing.T) {
+		st := New()
+		update(t, st, func(tx *Tx) {
+			tx.Set(xds.VirtualHost, res("r/a", "", "r/x", "r/y", "r/a"), res("r/b", ""))
+			tx.Set(xds.Cluster, res("r/x", ""))                   // another type
+			tx.Group("edge").Set(xds.VirtualHost, res("r/x", "")) // another group
+		})
+		update(t, st, func(tx *Tx) { tx.Set(xds.VirtualHost, res("r/b", "", "r/y"), res("r/a", "", "r/x")) })      // from one to the other
+		update(t, st, func(tx *Tx) { tx.Set(xds.VirtualHost, res("r/x", "")); tx.Delete(xds.VirtualHost, "r/a") }) // becomes a name
+	})
+	t.Run("NAME-2 a collection has many members", func(t *testing.T) {
+		st := New()
+		update(t, st, func(tx *Tx) {
+			tx.Set(xds.Endpoint, res("xdstp://a/t/x/1", ""), res("xdstp://a/t/x/2", ""))
+			tx.Set(xds.VirtualHost, res("r/a", ""), res("r/b", "", "r/*"))
+		})
+		view := st.Snapshot().View(DefaultGroup)
+		if n := view.Table(xds.Endpoint).Aliased("xdstp://a/t/x/*").Len(); n != 2 {
+			t.Errorf("%d members", n)
+		}
+	})
+}
+
+// What is on demand is no part of a wildcard, but of the content.
+func TestOnDemand(t *testing.T) {
+	lazy := res("lazy", "1")
+	lazy.OnDemand = true
+	for name, f := range map[string]func(tx *Tx){
+		"replace": func(tx *Tx) { tx.Replace(xds.Cluster) },
+		"clear":   func(tx *Tx) { tx.Clear() },
+	} {
+		t.Run("SUB-6 "+name, func(t *testing.T) {
+			st := New()
+			update(t, st, func(tx *Tx) { tx.Set(xds.Cluster, lazy) })
+			if got := what(st, DefaultGroup, xds.Cluster); got != "lazy=1" { // nobody watches
+				t.Fatalf("got %q", got)
+			}
+			if got := st.Snapshot().Groups(); len(got) != 1 {
+				t.Errorf("groups %v", got)
+			}
+			if c := update(t, st, f); len(c.Changes) != 1 || c.Changes[0].Removed != 1 {
+				t.Errorf("commit %+v", c)
+			}
+			if got := what(st, DefaultGroup, xds.Cluster); got != "" {
+				t.Errorf("got %q", got)
+			}
 		})
 	}
 }

@@ -35,6 +35,7 @@ type draft struct {
 	all     bool                     // what is not written is removed
 	writes  map[string]*xds.Resource // by name; nil: delete
 	version *string                  // nil: none was said
+	touched []string                 // besides what is written
 }
 
 // Group returns the transaction's methods for another group.
@@ -47,7 +48,9 @@ func (tx *Tx) Group(name string) *Tx {
 
 // Set adds resources, or replaces those with the same names. One that is set at
 // the content it has stays as it is. The resources must be sealed
-// ([xds.Resource.Seal]) and must not be changed any more.
+// ([xds.Resource.Seal]) and must not be changed any more. Their names and aliases
+// must be canonical ([xds.CanonicalName]); and as a name has one resource, none
+// may have an alias that is the name or an alias of another of the type.
 func (tx *Tx) Set(t *xds.Type, resources ...*xds.Resource) {
 	d := tx.draft(t)
 	for i, r := range resources {
@@ -63,8 +66,7 @@ func (tx *Tx) Set(t *xds.Type, resources ...*xds.Resource) {
 func (tx *Tx) Delete(t *xds.Type, names ...string) {
 	d := tx.draft(t)
 	for _, name := range names {
-		if name == "" || name == xds.Wildcard {
-			tx.fail("group %q: %s: %q is not the name of a resource", tx.group, t, name)
+		if !tx.named(t, name) {
 			return
 		}
 		d.writes[name] = nil
@@ -83,7 +85,7 @@ func (tx *Tx) Replace(t *xds.Type, resources ...*xds.Resource) {
 // set after it the transaction says the group's whole content.
 func (tx *Tx) Clear() {
 	for url, table := range tx.st.view(tx.group) {
-		if table.Len() > 0 {
+		if !vacant(table) {
 			tx.Replace(xds.TypeOf(url))
 		}
 	}
@@ -101,6 +103,34 @@ func (tx *Tx) Version(t *xds.Type, version string) {
 		tx.fail("group %q: %s: version %q is not UTF-8", tx.group, t, version)
 	}
 	tx.draft(t).version = &version
+}
+
+// Touch says that something has changed about names, or aliases, that the tables
+// do not show, such as that a view is no longer undecided of them
+// ([xds.Undecided]). Streams that are interested in them are told of it like of
+// a change; the type's version stays.
+func (tx *Tx) Touch(t *xds.Type, names ...string) {
+	d := tx.draft(t)
+	for _, name := range names {
+		if !tx.named(t, name) {
+			return
+		}
+		d.touched = append(d.touched, name)
+	}
+}
+
+// named reports whether a resource may have the name; if not, the transaction
+// fails.
+func (tx *Tx) named(t *xds.Type, name string) bool {
+	if name == "" || name == xds.Wildcard {
+		tx.fail("group %q: %s: %q is not the name of a resource", tx.group, t, name)
+		return false
+	}
+	if c := xds.CanonicalName(name); c != name {
+		tx.fail("group %q: %s: name %q is not canonical: want %q", tx.group, t, name, c)
+		return false
+	}
+	return true
 }
 
 // Lookup returns a resource as the transaction would leave it, or nil.
@@ -152,6 +182,8 @@ func invalid(r *xds.Resource) string {
 		return `the name "*" is reserved: it subscribes to all resources`
 	case !utf8.ValidString(r.Name):
 		return fmt.Sprintf("name %q is not UTF-8", r.Name)
+	case xds.CanonicalName(r.Name) != r.Name:
+		return fmt.Sprintf("name %q is not canonical: want %q", r.Name, xds.CanonicalName(r.Name))
 	case r.Sum == xds.Sum{} || r.Version == "":
 		return fmt.Sprintf("resource %q is not sealed", r.Name)
 	case !utf8.ValidString(r.Version):
@@ -162,6 +194,9 @@ func invalid(r *xds.Resource) string {
 	for _, a := range r.Aliases {
 		if a == "" || a == xds.Wildcard || !utf8.ValidString(a) {
 			return fmt.Sprintf("resource %q: %q cannot be an alias", r.Name, a)
+		}
+		if c := xds.CanonicalName(a); c != a {
+			return fmt.Sprintf("resource %q: alias %q is not canonical: want %q", r.Name, a, c)
 		}
 	}
 	return ""

@@ -2,6 +2,7 @@ package store
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -28,7 +29,11 @@ func (st *Store) Update(f func(*Tx) error) (Commit, error) {
 	var all []revision
 	var c Commit
 	for name, drafts := range tx.drafts {
-		if r := st.revise(name, drafts); r != nil {
+		r, err := st.revise(name, drafts)
+		if err != nil {
+			return Commit{}, err
+		}
+		if r != nil {
 			all = append(all, *r)
 			c.Changes = append(c.Changes, r.changes...)
 		}
@@ -44,45 +49,51 @@ type revision struct {
 	group   string
 	view    xds.Tables
 	touched xds.Names
-	count   int // of touched
+	count   int      // of touched
+	past    []former // the tables that it replaces; until is not set
 	changes []Change
 }
 
-// revise carries out the drafts of a group, and returns nil if nothing changes.
+// revise carries out the drafts of a group, and returns nil if nothing changes
+// and nothing is touched.
 // It costs what the drafts write, or the type's size where they replace it.
-func (st *Store) revise(group string, drafts map[string]*draft) *revision {
-	r := &revision{group: group, touched: xds.Names{}}
+func (st *Store) revise(group string, drafts map[string]*draft) (*revision, error) {
+	r := &revision{group: group, view: st.view(group), touched: xds.Names{}}
 	for url, d := range drafts {
-		table, touched, c := d.table()
+		table, touched, c, err := d.table()
+		if err != nil {
+			return nil, fmt.Errorf("group %q: %s: %w", group, d.typ, err)
+		}
+		if len(touched) > 0 {
+			r.touched[url] = touched
+			r.count += len(touched)
+		}
 		if d.version != nil {
 			table = table.WithVersion(*d.version)
 		}
 		if table == d.base {
 			continue
 		}
-		if r.view == nil {
-			if r.view = maps.Clone(st.view(group)); r.view == nil {
+		if r.changes == nil {
+			if r.view = maps.Clone(r.view); r.view == nil {
 				r.view = xds.Tables{}
 			}
 		}
 		r.view[url] = table
-		if len(touched) > 0 {
-			r.touched[url] = touched
-			r.count += len(touched)
-		}
+		r.past = append(r.past, former{url: url, table: d.base, touched: len(touched)})
 		c.Group, c.Version = group, table.Version()
 		r.changes = append(r.changes, c)
 	}
-	if r.view == nil {
-		return nil
+	if r.count == 0 && r.changes == nil {
+		return nil, nil
 	}
-	return r
+	return r, nil
 }
 
 // table returns what a draft makes of its type, and the names that may find
 // something else in it than before: of resources, and their aliases before and
-// after, and of their collections.
-func (d *draft) table() (*xds.Table, []string, Change) {
+// after, and of their collections, and names that are said to be.
+func (d *draft) table() (*xds.Table, []string, Change, error) {
 	set := make([]*xds.Resource, 0, len(d.writes))
 	var remove []string
 	for name, r := range d.writes {
@@ -93,17 +104,18 @@ func (d *draft) table() (*xds.Table, []string, Change) {
 		}
 	}
 	if d.all {
-		for s := range d.base.Versions().All() {
-			if _, written := d.writes[s.Name]; !written {
-				remove = append(remove, s.Name)
+		for r := range d.base.All() {
+			if _, written := d.writes[r.Name]; !written {
+				remove = append(remove, r.Name)
 			}
 		}
 	}
 	table, c := d.base.With(set, remove...), Change{Type: d.typ}
+	touched := slices.Clone(d.touched)
 	if table == d.base {
-		return table, nil, c
+		slices.Sort(touched)
+		return table, slices.Compact(touched), c, nil
 	}
-	var touched []string
 	touch := func(r *xds.Resource) {
 		touched = append(append(touched, r.Name), r.Aliases...)
 		if c := d.typ.Collection(r.Name); c != "" {
@@ -114,10 +126,14 @@ func (d *draft) table() (*xds.Table, []string, Change) {
 		touch(d.base.Lookup(name))
 		c.Removed++
 	}
+	var clash error
 	for _, r := range set {
 		old := d.base.Lookup(r.Name)
 		if table.Lookup(r.Name) == old {
 			continue
+		}
+		if err := clashes(table, r); err != nil && (clash == nil || err.Error() < clash.Error()) {
+			clash = err // of several the same one is told each time
 		}
 		if touch(r); old != nil {
 			touch(old)
@@ -125,7 +141,7 @@ func (d *draft) table() (*xds.Table, []string, Change) {
 		c.Set++
 	}
 	slices.Sort(touched)
-	return table, slices.Compact(touched), c
+	return table, slices.Compact(touched), c, clash
 }
 
 // view returns a group's view after the newest commit.
@@ -157,6 +173,11 @@ func (st *Store) commit(c Commit, all []revision) Commit {
 		g := st.group(r.group)
 		old := g.head.Load()
 		g.head.Store(old.next(c.Seq, r.view, r.touched, r.count, st.keep))
+		for _, f := range r.past {
+			f.until = c.Time
+			g.remember(f)
+		}
+		g.forget(c.Time)
 		if g.watches > 0 && r.count > 0 {
 			st.ring(g, old.seq)
 		}

@@ -119,7 +119,7 @@ func TestNext(t *testing.T) {
 		if _, touched := next(); touched == nil || len(touched) != 0 {
 			t.Errorf("nothing happened: touched %v", touched)
 		}
-		update(t, st, func(tx *Tx) { tx.Set(xds.Cluster, res("b", "1"), res("a", "1", "z", "b")) })
+		update(t, st, func(tx *Tx) { tx.Set(xds.Cluster, res("b", "1"), res("a", "1", "z", "c")) })
 		update(t, st, func(tx *Tx) { tx.Group("edge").Set(xds.Cluster, res("a", "1")) })
 		update(t, st, func(tx *Tx) { tx.Set(xds.Route, res("r", "1")); tx.Delete(xds.Cluster, "a", "x") })
 		synctest.Wait()
@@ -127,10 +127,10 @@ func TestNext(t *testing.T) {
 		if table.Len() != 1 || table.Departed("a") == nil || len(touched) != 2 {
 			t.Fatalf("%d resources, touched %v", table.Len(), touched)
 		}
-		if got := touched[0][xds.Cluster.URL]; !slices.Equal(got, []string{"a", "b", "z"}) {
+		if got := touched[0][xds.Cluster.URL]; !slices.Equal(got, []string{"a", "b", "c", "z"}) {
 			t.Errorf("first commit touched %v", got)
 		}
-		if got := touched[1]; len(got) != 2 || !slices.Equal(got[xds.Cluster.URL], []string{"a", "b", "z"}) || !slices.Equal(got[xds.Route.URL], []string{"r"}) {
+		if got := touched[1]; len(got) != 2 || !slices.Equal(got[xds.Cluster.URL], []string{"a", "c", "z"}) || !slices.Equal(got[xds.Route.URL], []string{"r"}) {
 			t.Errorf("second commit touched %v", got)
 		}
 		if rang(w) {

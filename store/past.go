@@ -1,0 +1,97 @@
+package store
+
+import (
+	"time"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// A past is what a type was lately in a group: what clients may hold that come
+// back. It is guarded by Store.mu.
+type past struct {
+	tables  []former     // oldest first
+	list    []*xds.Table // the same, newest first; nil: not made yet
+	touched int          // by all commits since the oldest
+}
+
+// A former is a table that was the present one until a commit.
+type former struct {
+	url     string // of its type
+	table   *xds.Table
+	until   time.Time
+	touched int // names that the commit touched
+}
+
+// A past has this many tables, goes back this long, and its commits touched at
+// most maxNames names, which bounds what it alone keeps alive: the first limit
+// that bites. What was before the newest commit is kept however much that
+// touched, until it is old.
+const (
+	maxPast  = 64
+	pastTime = 5 * time.Minute
+)
+
+// trim lets go of what is too old or too much.
+func (p *past) trim(now time.Time) {
+	for n := len(p.tables); n > 0; n-- {
+		oldest := &p.tables[0]
+		if n <= maxPast && (p.touched <= maxNames || n == 1) && now.Sub(oldest.until) <= pastTime {
+			return
+		}
+		p.touched -= oldest.touched
+		*oldest = former{} // the array lives on
+		p.tables, p.list = p.tables[1:], nil
+	}
+}
+
+// newest returns the tables, the newest first.
+func (p *past) newest() []*xds.Table {
+	if p.list == nil {
+		p.list = make([]*xds.Table, len(p.tables))
+		for i, f := range p.tables {
+			p.list[len(p.tables)-1-i] = f.table
+		}
+	}
+	return p.list
+}
+
+// remember adds a table that is no longer the present one. The store is locked.
+func (g *group) remember(f former) {
+	p := g.past[f.url]
+	if p == nil {
+		if g.past == nil {
+			g.past = map[string]*past{}
+		}
+		p = &past{}
+		g.past[f.url] = p
+	}
+	p.tables, p.list = append(p.tables, f), nil
+	p.touched += f.touched
+}
+
+// forget lets go of what is too old or too much of any type. The store is
+// locked.
+func (g *group) forget(now time.Time) {
+	for url, p := range g.past {
+		if p.trim(now); len(p.tables) == 0 {
+			delete(g.past, url)
+		}
+	}
+}
+
+// Recent returns the tables that the type had lately in the watch's group, the
+// newest first, without the present one: of the last 64 commits that changed
+// it, as far as they came in the last 5 minutes and changed 16,384 resources
+// together at most. They are shared and must not be changed.
+//
+// What is too old is let go of when the group changes, or somebody asks.
+func (w *Watch) Recent(t *xds.Type) []*xds.Table {
+	now := w.st.now()
+	w.st.mu.Lock()
+	defer w.st.mu.Unlock()
+	w.group.forget(now)
+	if p := w.group.past[t.URL]; p != nil {
+		return p.newest()
+	}
+	return nil
+}

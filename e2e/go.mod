@@ -3,6 +3,7 @@ module github.com/chancery-xds/chancery/e2e
 go 1.26.0
 
 require (
+	github.com/chancery-xds/chancery v0.0.0-00010101000000-000000000000
 	github.com/envoyproxy/go-control-plane/envoy v1.40.0
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20260817212433-ac3dfec99bb1
 	google.golang.org/grpc v1.85.0

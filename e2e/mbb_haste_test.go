@@ -1,0 +1,123 @@
+package e2e
+
+import (
+	"fmt"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/chancery-xds/chancery/e2e/tap"
+)
+
+// Commits come faster than Envoy answers.
+func TestMakeBeforeBreakInHaste(t *testing.T) {
+	t.Parallel()
+	each(t, "ADS-3 ADS-4 a file replaced every 10 ms", func(t *testing.T, v variant) {
+		pending(t, "a cluster that was sent and replaced at once gets no assignment and is stuck")
+		c := newChain(t, newSite(t, renamed), v)
+		c.paced(300, 10*time.Millisecond, func() {
+			c.next()
+			c.hurry()
+		})
+		c.ends()
+		exactly(t, 0, "NACK", c.Since(0).NACKs())
+	})
+
+	each(t, "ADS-3 ADS-4 a commit every 2 ms", func(t *testing.T, v variant) {
+		pending(t, "a cluster that was sent and replaced at once gets no assignment and is stuck")
+		s, lib := newLibrarySite(t)
+		c := newChain(t, s, v)
+		c.paced(1500, 2*time.Millisecond, func() { c.next() })
+		c.ends()
+		rs := c.Since(0)
+		exactly(t, 0, "NACK", rs.NACKs())
+		// Changes coalesce behind a client: at no time more than a few
+		// responses are under way.
+		if n := unanswered(rs, "CDS"); n > 4 {
+			t.Errorf("%d CDS responses stood unanswered at a time", n)
+		}
+		departed, waived := lib.gone()
+		if !slices.Contains(departed, "backend") || slices.Contains(departed, c.at) {
+			t.Errorf("departed: %q", departed)
+		}
+		if len(waived) > 0 {
+			t.Errorf("a deadline ended the wait for %q", waived)
+		}
+	})
+
+	for name, start := range map[string]func(*testing.T) *site{
+		"files":     func(t *testing.T) *site { return newSite(t, renamed) },
+		"a library": func(t *testing.T) *site { s, _ := newLibrarySite(t); return s },
+	} {
+		each(t, "ADS-3 ADS-6 clusters come and go elsewhere every 5 ms, by "+name, func(t *testing.T, v variant) {
+			pending(t, "routes wait for clusters that are none of theirs, or not for their own")
+			c := newChain(t, start(t), v)
+			n := 0
+			elsewhere := func(w world) {
+				old, now := fmt.Sprint("else-", n), fmt.Sprint("else-", n+1)
+				n++
+				w.drop(edsCluster(old, 0), assignment(old))
+				w.set(edsCluster(now, time.Second), assignment(now, c.a.port))
+			}
+			changed := time.Now()
+			c.next(elsewhere)
+			c.paced(600, 5*time.Millisecond, func() {
+				if c.ingress.gets(answer{c.from.name, c.generation()})() == nil {
+					changed = time.Now()
+					c.next(elsewhere)
+				} else {
+					c.commit("elsewhere", elsewhere)
+				}
+				if took := time.Since(changed); took > soon {
+					t.Fatalf("%s waits since %v", c.at, took)
+				}
+				if c.daemon != nil {
+					c.hurry()
+				}
+			})
+			c.commit("nothing elsewhere", func(w world) {
+				last := fmt.Sprint("else-", n)
+				w.drop(edsCluster(last, 0), assignment(last))
+			})
+			c.ends()
+			exactly(t, 0, "NACK", c.Since(0).NACKs())
+		})
+	}
+}
+
+// paced calls f n times, one call each d.
+func (c *chain) paced(n int, d time.Duration, f func()) {
+	tick := time.NewTicker(d)
+	defer tick.Stop()
+	for range n {
+		<-tick.C
+		f()
+	}
+}
+
+// hurry makes the daemon load the files at once: it waits else until they have
+// come to rest.
+func (c *chain) hurry() {
+	c.t.Helper()
+	if err := c.daemon.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// unanswered returns how many responses of the type stood unanswered at most.
+// An answer to one is taken for an answer to those before it.
+func unanswered(rs tap.Records, typ string) (most int) {
+	var open []string
+	for _, r := range rs {
+		switch {
+		case r.Type != typ:
+		case r.Kind == tap.Response:
+			open = append(open, r.Nonce)
+			most = max(most, len(open))
+		case r.Nonce != "":
+			open = open[slices.Index(open, r.Nonce)+1:]
+		}
+	}
+	return most
+}

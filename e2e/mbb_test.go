@@ -1,0 +1,208 @@
+package e2e
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/chancery-xds/chancery/e2e/tap"
+)
+
+// heavy is the load of these tests, in requests a second.
+const heavy = 500
+
+// A chain is a site whose routes lead from one cluster to the next, under load.
+// Each commit brings a cluster of a new name with its assignment, leads the
+// routes there, and deletes the cluster before with its assignment.
+type chain struct {
+	*site
+	load  *load
+	began time.Time
+	marks atomic.Int64
+
+	link     // the present one
+	n    int // commits
+}
+
+// A link is a cluster and its place.
+type link struct {
+	at   string
+	from upstream
+}
+
+// newLink returns the nth link of a chain.
+func newLink(n int, s *site) link {
+	return link{fmt.Sprint("backend-", n), []upstream{s.a, s.b}[n%2]}
+}
+
+// generation is what the routes to it say.
+func (l link) generation() string {
+	if l.at == "backend" {
+		return "1"
+	}
+	return l.at
+}
+
+// failure begins the remark that a request has failed.
+const failure = "A REQUEST FAILS"
+
+// newChain starts an Envoy and the load.
+func newChain(t *testing.T, s *site, v variant) *chain {
+	t.Helper()
+	s.start(v)
+	c := &chain{site: s, link: link{"backend", s.a}, began: time.Now()}
+	// A request that fails stands in the conversation where it failed.
+	c.load = loadedAt(t, heavy, calls(posts{&http.Transport{MaxIdleConnsPerHost: 100}}, s.ingressPort), func(err error) bool {
+		if c.marks.Add(1) <= 20 {
+			s.Mark(failure+": %.100v", err)
+		}
+		return false
+	})
+	return c
+}
+
+// posts makes requests POSTs, which a transport never sends a second time of
+// its own accord, and lets each take 5 ms, so that some are always under way.
+type posts struct{ *http.Transport }
+
+func (p posts) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Method, r.URL.RawQuery = http.MethodPost, "after=5ms"
+	return p.Transport.RoundTrip(r)
+}
+
+// next commits the next cluster, with whatever else.
+func (c *chain) next(also ...func(world)) tap.Point {
+	c.t.Helper()
+	old := c.at
+	c.n++
+	c.link = newLink(c.n, c.site)
+	return c.commit(c.at+" takes the place of "+old, func(w world) {
+		w.drop(edsCluster(old, 0), assignment(old))
+		w.set(edsCluster(c.at, time.Second), assignment(c.at, c.from.port), routes("ingress", c.at, c.at))
+		for _, f := range also {
+			f(w)
+		}
+	})
+}
+
+// generous is how long a step may take that is not about speed.
+const generous = 10 * time.Second
+
+// follows waits until requests are answered by way of the present cluster.
+func (c *chain) follows() {
+	c.t.Helper()
+	eventually(c.t, generous, "traffic follows to "+c.at, c.ingress.gets(answer{c.from.name, c.generation()}))
+}
+
+// alone waits until Envoy has no cluster left from before, unless they are
+// expected.
+func (c *chain) alone(and ...string) {
+	c.t.Helper()
+	want := append(and, c.at, "other", "xds")
+	eventually(c.t, generous, "nothing lingers in Envoy", func() error {
+		b, err := c.envoy.get("/clusters")
+		got := map[string]bool{}
+		for line := range strings.Lines(string(b)) {
+			name, _, _ := strings.Cut(line, "::")
+			got[name] = true
+		}
+		if err == nil && !sameNames(got, want) {
+			err = fmt.Errorf("/clusters has %v", got)
+		}
+		return err
+	})
+}
+
+// ends makes sure that no request failed, and that neither Envoy nor the server
+// has kept anything.
+func (c *chain) ends() {
+	c.t.Helper()
+	c.follows()
+	c.alone()
+	c.quiet()
+	c.load.stop()
+	took := time.Since(c.began).Seconds()
+	n, failed := c.load.ok.Load()+c.load.failed.Load(), c.load.failed.Load()
+	c.t.Logf("%d commits in %.1f s, %d CDS responses; %d requests, %.0f a second; %d failed",
+		c.n, took, len(c.Since(0).Responses("CDS")), n, float64(n)/took, failed)
+	c.load.unharmed(c.t)
+
+	rs := c.Since(0)
+	if at := slices.IndexFunc(rs, func(r tap.Record) bool { return strings.HasPrefix(r.Text, failure) }); at >= 0 {
+		c.t.Logf("around the first failure:\n%s", rs[max(0, at-30):min(len(rs), at+30)])
+	}
+	want := []string{c.at, "other"}
+	if got := told(rs); !slices.Equal(got, want) {
+		c.t.Errorf("the client was told of the clusters %v, want %v", got, want)
+	}
+	if got := asked(rs); !slices.Equal(got, want) {
+		c.t.Errorf("the client asks for the assignments %v, want %v", got, want)
+	}
+	p := c.Mark("what lingers would leave with the next change")
+	c.nextChange()
+	carries(c.t, "EDS other", c.Since(p).Responses())
+}
+
+// told returns the clusters that the client has by what it was told.
+func told(rs tap.Records) []string {
+	has := map[string]bool{}
+	for _, r := range rs.Responses("CDS") {
+		if !r.Delta {
+			clear(has)
+		}
+		for _, x := range r.Resources {
+			has[x.Name] = true
+		}
+		for _, name := range r.Removed {
+			delete(has, name)
+		}
+	}
+	return names(has)
+}
+
+// asked returns the assignments that the client is subscribed to.
+func asked(rs tap.Records) []string {
+	has := map[string]bool{}
+	stream := 0
+	for _, r := range rs.Requests("EDS") {
+		if !r.Delta || r.Stream != stream {
+			clear(has)
+		}
+		stream = r.Stream
+		for _, name := range append(r.Names, r.Subscribe...) {
+			has[name] = true
+		}
+		for _, name := range r.Unsubscribe {
+			delete(has, name)
+		}
+	}
+	return names(has)
+}
+
+func names(has map[string]bool) []string {
+	var s []string
+	for name := range has {
+		s = append(s, name)
+	}
+	slices.Sort(s)
+	return s
+}
+
+func TestMakeBeforeBreak(t *testing.T) {
+	t.Parallel()
+	each(t, "ADS-2 ADS-3 ADS-4 a hundred clusters, one after the other", func(t *testing.T, v variant) {
+		c := newChain(t, newSite(t, renamed), v)
+		for range 100 {
+			c.next()
+			c.follows()
+			c.alone()
+		}
+		c.ends()
+		exactly(t, 0, "NACK", c.Since(0).NACKs())
+	})
+}

@@ -173,7 +173,11 @@ func (u *subscription) vanished(t *xds.Table, name string) {
 // stream cover what is under the names that the stream subscribes to of that
 // type: a collection for each.
 func (s *Session) scope(u *subscription) {
-	if s.only != nil || u.typ.Under == nil || s.variant == xds.SotW {
+	if u.typ.Under == nil || s.variant == xds.SotW {
+		return
+	}
+	if s.only != nil {
+		s.tellEmpty(u)
 		return
 	}
 	over := s.sub(u.typ.Under)
@@ -208,6 +212,23 @@ func (s *Session) scope(u *subscription) {
 			u.leaveScope(c)
 		}
 	}
+}
+
+// tellEmpty makes the first answer to a wildcard on a stream of its own name
+// every collection that is empty. Seen with Envoy 1.40: it waits 15 s for
+// something of its own; the stream does not say which that is.
+func (s *Session) tellEmpty(u *subscription) {
+	if !u.wildcard || u.nonce != 0 {
+		return
+	}
+	var extra []entry
+	for r := range s.table(u.typ.Under).All() {
+		if c := r.Name + "/*"; s.table(u.typ).Aliased(c) == nil && u.entry(c) == nil {
+			extra = append(extra, entry{name: c, told: absent, again: true})
+		}
+	}
+	u.insert(extra)
+	u.all = u.all || len(extra) > 0
 }
 
 // leaveScope ends a collection of the wildcard. The client has not asked for

@@ -95,7 +95,7 @@ func (s *Session) diff(u *subscription, t *xds.Table) (d diff) {
 	look := func(e *entry) {
 		if r, removed := s.owed(u, t, e); removed {
 			d.removed = append(d.removed, e.name)
-			if e.told == absent && s.bodyless(u) && !u.scopes[e.name] {
+			if e.told == absent && e.named && s.bodyless(u) && !u.scopes[e.name] {
 				d.absent = append(d.absent, e.name)
 			}
 			if s.opts.ResourceErrors && e.named && e.name != "" && !u.scopes[e.name] {

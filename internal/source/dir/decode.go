@@ -2,6 +2,7 @@ package dir
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -168,10 +169,11 @@ func (d *decoder) response(flat *yaml.Node) {
 // entry reads a resource, wrapped or not, that stands in a response.
 func (d *decoder) entry(n, flat *yaml.Node, path string, in *discoveryv3.DiscoveryResponse) {
 	before := d.Errors()
-	w := &discoveryv3.Resource{}
+	w := wrapped{Resource: &discoveryv3.Resource{}}
 	inner, at := flat, path
 	if url := protofile.Get(flat, "@type"); url != nil && url.Value == wrapper {
-		d.Message(without(d.extras(flat, path), "@type", "resource"), w, path)
+		d.Message(without(d.extras(flat, path, &w), "@type", "resource"), w.Resource, path)
+		w.ttlAt = protofile.Get(flat, "ttl")
 		at = strings.TrimPrefix(path+".resource", ".")
 		r := protofile.Get(flat, "resource")
 		if r == nil || r.ShortTag() == "!!null" {
@@ -182,14 +184,21 @@ func (d *decoder) entry(n, flat *yaml.Node, path string, in *discoveryv3.Discove
 			return
 		}
 	}
-	if m := d.single(inner, at); m != nil && d.Errors() == before {
-		d.add(n, path, m, w, in)
+	if m := d.single(inner, at, &w); m != nil && d.Errors() == before {
+		d.add(n, path, m, &w, in)
 	}
 }
 
+// A wrapped is what is said of a resource besides the resource.
+type wrapped struct {
+	*discoveryv3.Resource
+	ttlAt    *yaml.Node // nil: not known
+	onDemand bool
+}
+
 // single reads a resource that is not wrapped.
-func (d *decoder) single(flat *yaml.Node, path string) proto.Message {
-	flat = d.extras(flat, path)
+func (d *decoder) single(flat *yaml.Node, path string, w *wrapped) proto.Message {
+	flat = d.extras(flat, path, w)
 	const hint = `such as "@type": ` + apis + "envoy.config.cluster.v3.Cluster"
 	switch url := protofile.Get(flat, "@type"); {
 	case url == nil:
@@ -203,11 +212,11 @@ func (d *decoder) single(flat *yaml.Node, path string) proto.Message {
 }
 
 // extension is the key beside "@type" of what is said to the server and is no
-// part of the resource.
+// part of the resource. It may stand in a wrapper or in what is wrapped.
 const extension = "x-chancery"
 
 // extras reads the extension and returns the mapping without it.
-func (d *decoder) extras(flat *yaml.Node, path string) *yaml.Node {
+func (d *decoder) extras(flat *yaml.Node, path string, w *wrapped) *yaml.Node {
 	n := protofile.Get(flat, extension)
 	if n == nil {
 		return flat
@@ -222,11 +231,11 @@ func (d *decoder) extras(flat *yaml.Node, path string) *yaml.Node {
 		k, v := known.Content[i], known.Content[i+1]
 		switch {
 		case k.Value != "on_demand":
-			d.Warn(k, path, "", "unknown key %q is ignored", k.Value)
+			d.Report(k, path, "there is on_demand only", "unknown key %q", k.Value)
 		case v.ShortTag() != "!!bool":
 			d.Report(v, path+".on_demand", "", "true or false is needed")
-		case strings.EqualFold(v.Value, "true"):
-			d.Report(v, path+".on_demand", "", "not supported yet")
+		default:
+			w.onDemand = w.onDemand || strings.EqualFold(v.Value, "true")
 		}
 	}
 	return rest
@@ -245,7 +254,7 @@ func without(flat *yaml.Node, keys ...string) *yaml.Node {
 }
 
 // add adds a resource that a wrapper and a response say more of.
-func (d *decoder) add(n *yaml.Node, path string, m proto.Message, w *discoveryv3.Resource, in *discoveryv3.DiscoveryResponse) {
+func (d *decoder) add(n *yaml.Node, path string, m proto.Message, w *wrapped, in *discoveryv3.DiscoveryResponse) {
 	fail := func(hint, format string, args ...any) { d.Report(n, path, hint, format, args...) }
 	name := m.ProtoReflect().Descriptor().FullName()
 	t := xds.TypeOf(apis + string(name))
@@ -265,7 +274,7 @@ func (d *decoder) add(n *yaml.Node, path string, m proto.Message, w *discoveryv3
 			"a %s is known to the protocol by a name that is none of its fields", name.Name())
 		return
 	}
-	if u := unsupported(w); u != "" {
+	if u := unsupported(w.Resource); u != "" {
 		fail("", "%s of a Resource is not supported", u)
 		return
 	}
@@ -284,14 +293,21 @@ func (d *decoder) add(n *yaml.Node, path string, m proto.Message, w *discoveryv3
 	}
 	if w.Ttl != nil {
 		if r.TTL = w.Ttl.AsDuration(); r.TTL <= 0 {
-			fail("", "a ttl of %v: want more than zero", r.TTL)
+			d.Report(cmp.Or(w.ttlAt, n), path, "", "a ttl of %v: want more than zero", r.TTL)
 			return
 		}
 	}
-	if r.Aliases = w.Aliases; w.Aliases != nil || w.Ttl != nil || w.Version != "" {
+	for _, a := range w.Aliases {
+		r.Aliases = append(r.Aliases, xds.CanonicalName(a))
+	}
+	if w.Aliases != nil || w.Ttl != nil || w.Version != "" {
 		r.Seal(w.Version)
 	}
+	r.OnDemand = w.onDemand
 	r.Refs = refs.Of(m)
+	for i := range r.Refs {
+		r.Refs[i].Name = xds.CanonicalName(r.Refs[i].Name)
+	}
 	at := Pos{d.File, n.Line, n.Column, path}
 	d.loaded = append(d.loaded, Loaded{r, t, at, in.VersionInfo, d.doc})
 }

@@ -8,7 +8,10 @@ import (
 	_ "github.com/chancery-xds/chancery/internal/envoyprotos"
 )
 
-const clusterURL = `"@type": type.googleapis.com/envoy.config.cluster.v3.Cluster`
+const (
+	clusterURL = `"@type": type.googleapis.com/envoy.config.cluster.v3.Cluster`
+	wrapperURL = `"@type": type.googleapis.com/envoy.service.discovery.v3.Resource`
+)
 
 func vhds(name string) string {
 	return "\"@type\": type.googleapis.com/envoy.service.discovery.v3.Resource\nname: " + name + "\nresource: {\"@type\": type.googleapis.com/envoy.config.route.v3.VirtualHost, name: v}\n"
@@ -24,6 +27,9 @@ func story(d *decoder) string {
 		}
 		if l.TTL != 0 {
 			fmt.Fprintf(&b, " ttl %v", l.TTL)
+		}
+		if l.OnDemand {
+			b.WriteString(" on demand")
 		}
 		if l.version != "" {
 			fmt.Fprintf(&b, " in %s", l.version)
@@ -145,10 +151,13 @@ filter_chains:
 		{"VHDS by a name without a route", "c.yaml", vhds("v"), "c.yaml:1:1: the name \"v\" of a VHDS resource: want route/host, the route configuration's name and the host\n"},
 		{"LEDS without a wrapper", "c.yaml", "\"@type\": type.googleapis.com/envoy.config.endpoint.v3.LbEndpoint\n",
 			"c.yaml:1:1: a LbEndpoint is known to the protocol by a name that is none of its fields (put it into a Resource (\"@type\": type.googleapis.com/envoy.service.discovery.v3.Resource) with name and resource)\n"},
-		{"the extension key, as far as it is known", "c.yaml", "resources:\n- {" + clusterURL + ", name: a, x-chancery: {on_demand: false}}\n- {" + clusterURL + ", name: b, x-chancery: {x: 1}}\n",
-			"CDS a at c.yaml:2:3\nCDS b at c.yaml:3:3\nc.yaml:3:88: warning: resources[1].x-chancery: unknown key \"x\" is ignored\n"},
-		{"the extension key, and what is not there yet", "c.yaml", "resources:\n- {" + clusterURL + ", name: a,\n   x-chancery: {on_demand: true}}\n- {" + clusterURL + ", name: b,\n   x-chancery: {on_demand: 1}}\n- {" + clusterURL + ", name: c,\n   x-chancery: 1}\n",
-			"c.yaml:3:28: resources[0].x-chancery.on_demand: not supported yet\nc.yaml:5:28: resources[1].x-chancery.on_demand: true or false is needed\nc.yaml:7:16: resources[2].x-chancery: a mapping is needed, not int 1\n"},
+		{"SUB-6 on demand, wrapped or not", "c.yaml", "resources:\n- {" + clusterURL + ", name: a, x-chancery: {on_demand: true}}\n- {" + clusterURL + ", name: b, x-chancery: {on_demand: false}}\n" +
+			"- {" + wrapperURL + ", name: c, x-chancery: {on_demand: True}, resource: {" + clusterURL + "}}\n- {" + wrapperURL + ", name: d, resource: {" + clusterURL + ", x-chancery: {on_demand: true}}}\n",
+			"CDS a at c.yaml:2:3 on demand\nCDS b at c.yaml:3:3\nCDS c at c.yaml:4:3 on demand\nCDS d at c.yaml:5:3 on demand\n"},
+		{"the extension key, with mistakes", "c.yaml", "resources:\n- {" + clusterURL + ", name: a,\n   x-chancery: {ondemand: true}}\n- {" + clusterURL + ", name: b,\n   x-chancery: {on_demand: 1}}\n- {" + clusterURL + ", name: c,\n   x-chancery: 1}\n",
+			"c.yaml:3:17: resources[0].x-chancery: unknown key \"ondemand\" (there is on_demand only)\nc.yaml:5:28: resources[1].x-chancery.on_demand: true or false is needed\nc.yaml:7:16: resources[2].x-chancery: a mapping is needed, not int 1\n"},
+		{"NAME-2 canonical names, aliases and references", "c.yaml", wrapperURL + "\nname: xdstp://a/t/x?b=1&a=2\naliases: [\"xdstp://a/t/y?b=1&a=2\", \"plain?b&a\"]\nresource: {" + clusterURL + ", type: EDS, eds_cluster_config: {service_name: \"xdstp://a/t/e?b=1&a=2\"}}\n",
+			"CDS xdstp://a/t/x?a=2&b=1 at c.yaml:1:1 aliases [xdstp://a/t/y?a=2&b=1 plain?b&a] → EDS xdstp://a/t/e?a=2&b=1\n"},
 		{"FILE-3 binary in YAML", "c.yaml", "a: b\nc: \x00\x01", "c.yaml:2:4: this is no text: byte 0x00\n"},
 		{"FILE-3 binary in JSON", "c.json", "{\"\xff", "c.json:1:3: this is no text: byte 0xff\n"},
 		{"FILE-3 truncated YAML", "c.yaml", clusterURL + "\nname: \"a\n", "c.yaml:2: found unexpected end of stream\n"},
@@ -158,8 +167,11 @@ filter_chains:
 		{"a wrapper around nothing", "c.yaml", "\"@type\": type.googleapis.com/envoy.service.discovery.v3.Resource\nname: a\n", "c.yaml:1:1: a Resource without its resource\n"},
 		{"a wrapper that says what would be lost", "c.yaml", "\"@type\": type.googleapis.com/envoy.service.discovery.v3.Resource\ncache_control: {do_not_cache: true}\nresource: {" + clusterURL + ", name: a}\n",
 			"c.yaml:1:1: cache_control of a Resource is not supported\n"},
-		{"a TTL of nothing", "c.yaml", "\"@type\": type.googleapis.com/envoy.service.discovery.v3.Resource\nttl: 0s\nresource: {" + clusterURL + ", name: a}\n",
-			"c.yaml:1:1: a ttl of 0s: want more than zero\n"},
+		{"TTL-1 kept", "c.yaml", wrapperURL + "\nttl: 1.5s\nresource: {" + clusterURL + ", name: a}\n", "CDS a at c.yaml:1:1 ttl 1.5s\n"},
+		{"TTL-1 of nothing", "c.yaml", wrapperURL + "\nttl: 0s\nresource: {" + clusterURL + ", name: a}\n", "c.yaml:2:6: a ttl of 0s: want more than zero\n"},
+		{"TTL-1 of less, in a response", "c.yaml", "resources:\n- " + wrapperURL + "\n  resource: {" + clusterURL + ", name: a}\n  ttl: -3s\n",
+			"c.yaml:4:8: resources[0]: a ttl of -3s: want more than zero\n"},
+		{"TTL-1 of nothing, in text", "c.txtpb", "# proto-message: envoy.service.discovery.v3.Resource\nttl {}\nresource { [type.googleapis.com/envoy.config.cluster.v3.Cluster] { name: 'a' } }", "c.txtpb: a ttl of 0s: want more than zero\n"},
 		{"names that mean something else", "c.yaml", clusterURL + "\nname: \"*\"\n---\n\"@type\": type.googleapis.com/envoy.service.discovery.v3.Resource\naliases: [\"*\"]\nresource: {" + clusterURL + ", name: a}\n",
 			"c.yaml:1:1: the name \"*\" is reserved: it subscribes to all resources\nc.yaml:4:1: an alias that is empty or \"*\"\n"},
 		{"TYP-7 another type than the response's", "c.yaml", "type_url: type.googleapis.com/envoy.config.listener.v3.Listener\nresources:\n- {" + clusterURL + ", name: a}\n",

@@ -157,6 +157,46 @@ func TestLoad(t *testing.T) {
 		b.load("e.pb: resources[0]: CDS \"a\" is already at b.txtpb (resources[0])\n" +
 			"e.pb: resources[1]: VHDS \"r/v\" is already at b.txtpb (resources[1])")
 	})
+	t.Run("DELTA-11 a name finds one resource, or both places are told", func(t *testing.T) {
+		vhost := func(name, aliases string) string {
+			return strings.Replace(vhds(name), "resource:", "aliases: ["+aliases+"]\nresource:", 1)
+		}
+		b := newBench(t, "a.yaml", vhost("r/a", "r/x, r/x, r/a, other"), "c.yaml", "\n"+clusterURL+"\nname: r/x\n")
+		b.load("CDS r/x, VHDS r/a")
+		b.write("b.yaml", vhost("r/b", "r/x"), "d.yaml", vhost("r/x", ""), "e.yaml", vhost("r/e", "r/e2, r/a")+"---\n"+vhost("r/f", ""))
+		b.load("b.yaml:1:1: VHDS \"r/b\": its alias \"r/x\" is already an alias of \"r/a\" at a.yaml:1:1\n" +
+			"d.yaml:1:1: VHDS \"r/x\" is already an alias of \"r/a\" at a.yaml:1:1\n" +
+			"e.yaml:1:1: VHDS \"r/e\": its alias \"r/a\" is already the name of the one at a.yaml:1:1")
+		b.remove("d.yaml")
+		b.remove("e.yaml")
+		b.write("b.yaml", vhost("r/b", "r/y"), "a.yaml", vhost("r/a", ""))
+		b.load("CDS r/x, VHDS r/a r/b")
+	})
+	t.Run("NAME-2 one name, written in two ways", func(t *testing.T) {
+		newBench(t, "a.yaml", clusters(`"xdstp://a/t/x?b=1&a=2"`, `"xdstp://a/t/x?a=2&b=1"`)).
+			load("a.yaml:3:3: CDS \"xdstp://a/t/x?a=2&b=1\" is already at a.yaml:2:3")
+	})
+	t.Run("SUB-6 what becomes on demand leaves the wildcard", func(t *testing.T) {
+		b := newBench(t, "a.yaml", clusters("a", "b"))
+		b.load("CDS a b")
+		b.write("a.yaml", strings.Replace(clusters("a", "b"), "name: b", "name: b, x-chancery: {on_demand: true}", 1))
+		b.load("CDS a")
+		if r := b.st.Snapshot().View(store.DefaultGroup).Table(xds.Cluster).Lookup("b"); r == nil || !r.OnDemand {
+			t.Errorf("b is %v", r)
+		}
+	})
+	t.Run("what others put into the store stays", func(t *testing.T) {
+		b := newBench(t, "a.yaml", clusters("a"), "e.json", endpointsE)
+		b.load("CDS a, EDS e")
+		if _, err := b.st.Update(func(tx *store.Tx) error {
+			tx.Set(xds.Endpoint, xds.NewResource("other", nil))
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		b.remove("e.json")
+		b.load("CDS a, EDS other")
+	})
 	t.Run("an excerpt for a terminal", func(t *testing.T) {
 		b := newBench(t, "a.yaml", clusterURL+"\nnam: a\n")
 		_, err := b.src.Load()

@@ -121,7 +121,7 @@ func (d *decoder) responseMessage(m *discoveryv3.DiscoveryResponse) {
 func (d *decoder) entryMessage(m proto.Message, path string, in *discoveryv3.DiscoveryResponse) {
 	w, ok := m.(*discoveryv3.Resource)
 	if !ok {
-		d.add(whole, path, m, &discoveryv3.Resource{}, in)
+		d.add(whole, path, m, &wrapped{Resource: &discoveryv3.Resource{}}, in)
 		return
 	}
 	if w.Resource == nil {
@@ -129,7 +129,7 @@ func (d *decoder) entryMessage(m proto.Message, path string, in *discoveryv3.Dis
 		return
 	}
 	if inner := d.unpack(w.Resource, strings.TrimPrefix(path+".resource", ".")); inner != nil {
-		d.add(whole, path, inner, w, in)
+		d.add(whole, path, inner, &wrapped{Resource: w}, in)
 	}
 }
 

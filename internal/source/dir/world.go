@@ -2,6 +2,7 @@ package dir
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -20,50 +21,72 @@ type world struct {
 type content struct {
 	typ     *xds.Type
 	at      map[string]Loaded // by name
+	aliases map[string]Loaded // by alias; nil: none
 	version string            // "": by the content
 	first   Loaded
 }
 
-// assemble puts what stands in the files together, in their order. A name that
-// a type has twice is an error that tells both places.
+// assemble puts what stands in the files together, in their order. A name or an
+// alias that a type has twice is an error that tells both places.
 func assemble(order []found, files map[string]*file) (world, []protofile.Problem) {
 	w := world{files: len(order), types: map[string]*content{}}
 	var errs []protofile.Problem
 	for _, f := range order {
 		for _, l := range files[f.path].loaded {
-			if first, twice := w.add(l); twice {
-				errs = append(errs, l.Pos.problem("%s %q is already at %s", l.Type, l.Name, first))
+			if why := w.add(l); why != "" {
+				errs = append(errs, l.Pos.problem("%s", why))
 			}
 		}
 	}
 	return w, errs
 }
 
-func (w world) add(l Loaded) (first Pos, twice bool) {
+// add adds a resource, or says why it cannot: a name finds one resource.
+func (w world) add(l Loaded) (why string) {
 	c := w.types[l.Type.URL]
 	if c == nil {
 		c = &content{typ: l.Type, at: map[string]Loaded{}, version: l.version, first: l}
 		w.types[l.Type.URL] = c
 	}
 	if other, twice := c.at[l.Name]; twice {
-		return other.Pos, true
+		return fmt.Sprintf("%s %q is already at %s", l.Type, l.Name, other.Pos)
+	}
+	if other, taken := c.aliases[l.Name]; taken {
+		return fmt.Sprintf("%s %q is already an alias of %q at %s", l.Type, l.Name, other.Name, other.Pos)
+	}
+	for _, alias := range l.Aliases {
+		if other, taken := c.at[alias]; taken {
+			return fmt.Sprintf("%s %q: its alias %q is already the name of the one at %s", l.Type, l.Name, alias, other.Pos)
+		}
+		if other, taken := c.aliases[alias]; taken {
+			return fmt.Sprintf("%s %q: its alias %q is already an alias of %q at %s", l.Type, l.Name, alias, other.Name, other.Pos)
+		}
 	}
 	c.at[l.Name] = l
+	for _, alias := range l.Aliases {
+		if c.aliases == nil {
+			c.aliases = map[string]Loaded{}
+		}
+		if alias != l.Name { // which it may have, too
+			c.aliases[alias] = l
+		}
+	}
 	// The version_info of a response is that of the type only if the response
 	// has all of the type.
 	if c.first.File != l.File || c.first.doc != l.doc {
 		c.version = ""
 	}
-	return Pos{}, false
+	return ""
 }
 
 // replace makes next of the default group, where it was w. It writes the
 // difference only: what stands in files that have not changed is the same
-// resource as before.
+// resource as before, and what others have put into the group stays.
 func (w world) replace(tx *store.Tx, next world) {
 	for url, c := range w.types {
 		if next.types[url] == nil {
-			tx.Replace(c.typ)
+			tx.Delete(c.typ, slices.Collect(maps.Keys(c.at))...)
+			tx.Version(c.typ, "")
 		}
 	}
 	for url, c := range next.types {

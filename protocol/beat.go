@@ -40,16 +40,20 @@ func (s *Session) beat(u *subscription) []*xds.Response {
 	var out []*xds.Response
 	due := map[time.Duration]time.Time{}
 	for _, b := range t.Beats() {
-		c := s.beating(u, t, b.Changes)
-		if c == nil {
-			continue
-		}
 		at, ok := u.beats[b.TTL]
 		if !ok {
+			if !u.coversAny(b.Changes.Beats) {
+				continue
+			}
 			at = s.nextBeat(b.TTL)
 		}
 		if !s.now.Before(at) && !s.blocked(u) {
-			out = append(out, s.sendBeat(u, t, c)...)
+			if !u.coversAny(b.Changes.Beats) {
+				continue
+			}
+			if c := s.beating(u, b.Changes); c != nil {
+				out = append(out, s.sendBeat(u, t, c)...)
+			}
 			at = s.nextBeat(b.TTL)
 		}
 		due[b.TTL] = at
@@ -76,7 +80,7 @@ func (s *Session) nextBeat(ttl time.Duration) time.Time {
 
 // beating returns what the client is to be told again of the resources: "not
 // of a resource which the client has not ACKed at that version". Nil: nothing.
-func (s *Session) beating(u *subscription, t *xds.Table, all *xds.Changes) *xds.Changes {
+func (s *Session) beating(u *subscription, all *xds.Changes) *xds.Changes {
 	if u.spurned {
 		return nil
 	}
@@ -93,6 +97,11 @@ func (s *Session) beating(u *subscription, t *xds.Table, all *xds.Changes) *xds.
 		return all // as other streams
 	}
 	return &xds.Changes{Beats: some}
+}
+
+// coversAny reports whether any of the resources may be one of the client's.
+func (u *subscription) coversAny(rs []*xds.Resource) bool {
+	return u.wildcard || slices.ContainsFunc(rs, func(r *xds.Resource) bool { return u.covers(r.Name) })
 }
 
 // accepted reports whether the client has taken what it was told of a name.

@@ -28,6 +28,11 @@ var (
 	delta    = variant{api: "DELTA_GRPC"}
 	ownSotw  = variant{api: "GRPC", own: true}
 	ownDelta = variant{api: "DELTA_GRPC", own: true}
+
+	onceSotw     = variant{api: "GRPC", once: true}
+	onceDelta    = variant{api: "DELTA_GRPC", once: true}
+	onceOwnSotw  = variant{api: "GRPC", own: true, once: true}
+	onceOwnDelta = variant{api: "DELTA_GRPC", own: true, once: true}
 )
 
 func (v variant) String() string {

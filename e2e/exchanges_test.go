@@ -13,12 +13,12 @@ import (
 // and returns, when it refuses, and when the server dies.
 func TestExchanges(t *testing.T) {
 	t.Parallel()
-	among(t, "TYP-2 TYP-3 SOTW-12 SOTW-17 DELTA-9 WARM-2 what Envoy says", func(t *testing.T, v variant) {
+	among(t, "TYP-2 TYP-3 SUB-2 SOTW-12 SOTW-17 DELTA-9 WARM-2 what Envoy says", func(t *testing.T, v variant) {
 		s := startSite(t, v)
 		step := func(what string, ok func() error, change func(world)) {
 			t.Helper()
 			s.commit(what, change)
-			eventually(t, soon, what, ok)
+			eventually(t, grace+soon, what, ok)
 			s.quiet()
 		}
 		step("assignment changes", s.ingress.gets(answer{"b", "1"}), func(w world) { w.set(assignment("backend", s.b.port)) })
@@ -81,24 +81,30 @@ func TestExchanges(t *testing.T) {
 		refused("EDS", "bad assignment", func(w world) { w.set(assignment("backend", 70000)) })
 		step("fixed", s.ingress.gets(answer{"a", "5"}), func(w world) { w.set(assignment("backend", s.a.port)) })
 
-		back := func() {
+		back := func(asks, told []string) {
 			t.Helper()
-			named := []string{"EDS backend", "EDS other", "RDS ingress", "RDS side"}
 			s.sees(s.restart(), 30*time.Second, "Envoy asks for everything again", func(rs tap.Records) bool {
 				// SotW is told named resources once on a new stream.
-				return has(rs.Requests(), append(named, "CDS", "LDS")...) && (v.delta() || has(rs.Responses(), named...))
+				return has(rs.Requests(), asks...) && (v.delta() || has(rs.Responses(), told...))
 			})
 			s.quiet()
 		}
+		clusters, listeners := []string{"EDS backend", "EDS other"}, []string{"RDS ingress", "RDS side"}
+		named := append(clusters, listeners...)
 		s.kill()
-		back()
+		back(append(named, "CDS", "LDS"), named)
 		s.kill()
 		s.commit("assignment and routes change meanwhile", func(w world) {
 			w.set(assignment("backend", s.b.port), routes("ingress", "6", "backend"))
 		})
-		back()
+		back(append(named, "CDS", "LDS"), named)
 		eventually(t, soon, "they are in force", s.ingress.gets(answer{"b", "6"}))
 		s.quiet()
+
+		// SotW opens what it asks nothing of any more, without names.
+		step("all clusters deleted", s.envoy.hasClusters(), func(w world) { w.drop(edsCluster("backend", 0), edsCluster("other", 0)) })
+		s.kill()
+		back(append(listeners, "CDS", "LDS"), listeners)
 		recorded(t, "envoy/"+v.String(), s.Since(0))
 	}, sotw, delta, ownSotw, ownDelta)
 }

@@ -60,12 +60,25 @@ func startSite(t *testing.T, v variant) *site {
 
 func (s *site) start(v variant, edits ...func(bootstrap)) {
 	s.t.Helper()
+	s.startAs(v, answer{"a", "1"}, edits...)
+}
+
+// startAs is start where ingress serves something else.
+func (s *site) startAs(v variant, ingress answer, edits ...func(bootstrap)) {
+	s.t.Helper()
+	s.boot(v, edits...)
+	eventually(s.t, 5*time.Second, "ingress serves", s.ingress.gets(ingress))
+	eventually(s.t, 5*time.Second, "side serves", s.side.gets(answer{"b", "1"}))
+	s.quiet()
+}
+
+// boot starts an Envoy of the variant and waits until it is initialised. That
+// takes 15 s if it misses an answer.
+func (s *site) boot(v variant, edits ...func(bootstrap)) {
+	s.t.Helper()
 	s.Mark("envoy started: %s", v)
 	s.envoy = startEnvoy(s.t, "e2e", v, s.Addr().Port, edits...)
 	eventually(s.t, 10*time.Second, "envoy is live", s.envoy.live)
-	eventually(s.t, 5*time.Second, "ingress serves", s.ingress.gets(answer{"a", "1"}))
-	eventually(s.t, 5*time.Second, "side serves", s.side.gets(answer{"b", "1"}))
-	s.quiet()
 }
 
 // nextChange moves the cluster other and waits until traffic follows and all is

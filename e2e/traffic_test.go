@@ -91,6 +91,25 @@ func calls(tr http.RoundTripper, port int) caller {
 	}
 }
 
+// asking is a caller whose requests are changed first.
+func asking(t *testing.T, port int, change func(*http.Request)) caller {
+	tr := &http.Transport{MaxIdleConnsPerHost: 100}
+	t.Cleanup(tr.CloseIdleConnections)
+	return calls(changed{tr, change}, port)
+}
+
+// changed sends requests after a change.
+type changed struct {
+	http.RoundTripper
+	change func(*http.Request)
+}
+
+func (c changed) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	c.change(r)
+	return c.RoundTripper.RoundTrip(r)
+}
+
 // once is one request that has two seconds.
 func (c caller) once() (answer, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)

@@ -4,6 +4,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -17,8 +18,13 @@ var update = flag.Bool("update", false, "write what the clients say into testdat
 // otherwise is noticed.
 func recorded(t *testing.T, name string, rs tap.Records) {
 	t.Helper()
+	golden(t, name, rs.Transcript())
+}
+
+// golden compares a text with testdata/name.txt.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
 	file := filepath.Join("testdata", strings.ReplaceAll(name, " ", "_")+".txt")
-	got := rs.Transcript()
 	if *update {
 		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 			t.Fatal(err)
@@ -45,8 +51,8 @@ func difference(want, got string) string {
 	for i := range common {
 		common[i] = make([]int, len(b)+1)
 	}
-	for i := len(a) - 1; i >= 0; i-- {
-		for j := len(b) - 1; j >= 0; j-- {
+	for i := range slices.Backward(a) {
+		for j := range slices.Backward(b) {
 			if a[i] == b[j] {
 				common[i][j] = common[i+1][j+1] + 1
 			} else {

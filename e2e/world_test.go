@@ -13,6 +13,7 @@ import (
 	route "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	router "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
 	hcm "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
@@ -43,8 +44,24 @@ func (w world) drop(resources ...proto.Message) {
 }
 
 func key(m proto.Message) string {
+	if w, ok := m.(*discovery.Resource); ok {
+		return "Resource/" + w.GetName()
+	}
 	r := m.ProtoReflect()
 	return string(r.Descriptor().Name()) + "/" + r.Get(r.Descriptor().Fields().ByNumber(1)).String()
+}
+
+// manage changes the connection manager of a listener.
+func (w world) manage(name string, change func(*hcm.HttpConnectionManager)) {
+	l := proto.CloneOf(w["Listener/"+name].(*listener.Listener))
+	f := l.FilterChains[0].Filters[0]
+	var m hcm.HttpConnectionManager
+	if err := f.GetTypedConfig().UnmarshalTo(&m); err != nil {
+		panic(err)
+	}
+	change(&m)
+	f.ConfigType = &listener.Filter_TypedConfig{TypedConfig: pack(&m)}
+	w.set(l)
 }
 
 // documents is the world as the daemon reads it, or its resources of one type:

@@ -103,6 +103,11 @@ func (rs Records) Requests(types ...string) Records { return rs.of(Request, type
 // Responses returns the responses of the types; of all types if none is given.
 func (rs Records) Responses(types ...string) Records { return rs.of(Response, types) }
 
+// About returns what was said of the types, with all marks and streams.
+func (rs Records) About(types ...string) Records {
+	return rs.Where(func(r Record) bool { return r.Type == "" || slices.Contains(types, r.Type) })
+}
+
 // NACKs returns the requests that reject a response.
 func (rs Records) NACKs(types ...string) Records {
 	return rs.of(Request, types).Where(Record.IsNACK)

@@ -1,0 +1,266 @@
+package e2e
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"math/big"
+	"net/http"
+	"os"
+	"testing"
+	"time"
+
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	listener "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	envoytls "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/chancery-xds/chancery/e2e/tap"
+)
+
+// Certificates and the authorities to trust change under TLS traffic. No request
+// fails, connections that stand go on, and new ones see what is new.
+func TestSecretsRotated(t *testing.T) {
+	t.Parallel()
+	among(t, "TYP-2 SOTW-9 DELTA-8 DELTA-12 SOTW-21 secrets rotate, are refused, go and return", func(t *testing.T, v variant) {
+		s, servers, clients := secureSite(t, v)
+		kept := clients.caller(t, s.ingressPort, true, servers)
+		anew := clients.caller(t, s.ingressPort, false, servers)
+		eventually(t, soon, "a connection stands", kept.gets(answer{"a", "certificate 1"}))
+		l, l2 := loadedAt(t, 50, s.ingress, nil), loadedAt(t, 50, anew, nil)
+
+		p := s.Here()
+		var last pair
+		for i := 2; i < 5; i++ {
+			name := fmt.Sprint("certificate ", i)
+			last = servers.issue(t, name)
+			s.commit(name, func(w world) { w.set(certificate("server", last)) })
+			eventually(t, soon, "new connections see it", anew.gets(answer{"a", name}))
+			s.quiet()
+		}
+		if err := kept.gets(answer{"a", "certificate 1"})(); err != nil {
+			t.Error("a connection that stood before:", err)
+		}
+		for _, r := range s.Since(p).Responses() {
+			carries(t, "SDS server", tap.Records{r})
+		}
+
+		p = s.commit("a certificate that is none", func(w world) {
+			w.set(certificate("server", pair{[]byte("no certificate"), []byte("NOBODY'S KEY")}))
+		})
+		s.sees(p, soon, "a NACK", func(rs tap.Records) bool { return len(rs.NACKs("SDS")) == 1 })
+		s.quiet()
+		if err := anew.gets(answer{"a", "certificate 4"})(); err != nil {
+			t.Error("with the last good certificate:", err)
+		}
+		s.commit("certificate 4 again", func(w world) { w.set(certificate("server", last)) })
+		s.sees(p, soon, "an ACK", func(rs tap.Records) bool { return len(rs.ACKs("SDS")) == 1 })
+		s.quiet()
+
+		// Envoy keeps what is deleted, whether it is told (in delta) or not.
+		p = s.commit("certificate deleted, other moves", func(w world) {
+			w.drop(certificate("server", pair{}))
+			w.set(assignment("other", s.a.port))
+		})
+		eventually(t, soon, "the next change arrives", s.side.gets(answer{"a", "1"}))
+		if v.delta() {
+			s.sees(p, grace+soon, "told of it", func(rs tap.Records) bool {
+				return len(rs.Where(func(r tap.Record) bool { return r.Type == "SDS" && len(r.Removed) == 1 })) == 1
+			})
+		}
+		s.quiet()
+		if err := anew.gets(answer{"a", "certificate 4"})(); err != nil {
+			t.Error("with the deleted certificate:", err)
+		}
+		s.commit("certificate 5", func(w world) { w.set(certificate("server", servers.issue(t, "certificate 5"))) })
+		eventually(t, soon, "new connections see it", anew.gets(answer{"a", "certificate 5"}))
+		s.quiet()
+		l.unharmed(t)
+		l2.unharmed(t)
+
+		next := newAuthority(t, "next")
+		p = s.commit("another authority for clients", func(w world) { w.set(trust("clients", next)) })
+		eventually(t, soon, "its clients are served", next.caller(t, s.ingressPort, false, servers).gets(answer{"a", "certificate 5"}))
+		eventually(t, soon, "the others are not", anew.fails("certificate"))
+		if err := kept.gets(answer{"a", "certificate 1"})(); err != nil {
+			t.Error("a connection that stood before:", err)
+		}
+		s.quiet()
+		carries(t, "SDS clients", s.Since(p).Responses())
+		exactly(t, 1, "NACK", s.Since(0).NACKs())
+		recorded(t, "envoy/SDS "+v.String(), s.Since(0).About("SDS"))
+		if log, err := os.ReadFile(s.daemon.log); err != nil || bytes.Contains(log, []byte("NOBODY'S KEY")) || bytes.Contains(log, []byte("BEGIN")) {
+			t.Error("SAFE-6: the daemon's log holds what is in secrets", err)
+		}
+	}, sotw, delta, ownSotw, ownDelta)
+}
+
+// Silence would hold Envoy's start for 15 s.
+func TestSecretMissingAtStart(t *testing.T) {
+	t.Parallel()
+	among(t, "DELTA-7 a missing secret is told at once", func(t *testing.T, v variant) {
+		servers, clients := newAuthority(t, "servers"), newAuthority(t, "clients")
+		s := newSite(t, sourcedBy(v, renamed), func(w world) {
+			l := w["Listener/ingress"].(*listener.Listener)
+			secure(l)
+			w.set(trust("clients", clients))
+		})
+		s.boot(v)
+		eventually(t, soon, "the other listener serves", s.side.gets(answer{"b", "1"}))
+		call := clients.caller(t, s.ingressPort, false, servers)
+		if err := call.gets(answer{"a", "certificate 1"})(); err == nil {
+			t.Error("served without a certificate")
+		}
+		s.commit("the certificate comes", func(w world) { w.set(certificate("server", servers.issue(t, "certificate 1"))) })
+		eventually(t, soon, "it is in force", call.gets(answer{"a", "certificate 1"}))
+		s.quiet()
+		exactly(t, 0, "NACK", s.Since(0).NACKs())
+	}, delta, ownDelta)
+}
+
+// secureSite is a site whose ingress shows the certificate that the secret
+// server holds, and serves clients that the secret clients trusts.
+func secureSite(t *testing.T, v variant) (s *site, servers, clients authority) {
+	t.Helper()
+	servers, clients = newAuthority(t, "servers"), newAuthority(t, "clients")
+	s = newSite(t, sourcedBy(v, renamed), func(w world) {
+		secure(w["Listener/ingress"].(*listener.Listener))
+		w.set(certificate("server", servers.issue(t, "certificate 1")), trust("clients", clients))
+	})
+	s.ingress = clients.caller(t, s.ingressPort, true, servers)
+	s.startAs(v, answer{"a", "certificate 1"})
+	return s, servers, clients
+}
+
+// secure makes a listener one of TLS with certificates on both sides.
+func secure(l *listener.Listener) {
+	by := func(name string) *envoytls.SdsSecretConfig {
+		return &envoytls.SdsSecretConfig{Name: name, SdsConfig: ads()}
+	}
+	l.FilterChains[0].TransportSocket = &core.TransportSocket{
+		Name: "envoy.transport_sockets.tls",
+		ConfigType: &core.TransportSocket_TypedConfig{TypedConfig: pack(&envoytls.DownstreamTlsContext{
+			RequireClientCertificate: wrapperspb.Bool(true),
+			CommonTlsContext: &envoytls.CommonTlsContext{
+				TlsCertificateSdsSecretConfigs: []*envoytls.SdsSecretConfig{by("server")},
+				ValidationContextType:          &envoytls.CommonTlsContext_ValidationContextSdsSecretConfig{ValidationContextSdsSecretConfig: by("clients")},
+			},
+		})},
+	}
+}
+
+func certificate(name string, p pair) *envoytls.Secret {
+	return &envoytls.Secret{Name: name, Type: &envoytls.Secret_TlsCertificate{TlsCertificate: &envoytls.TlsCertificate{
+		CertificateChain: inline(p.certificate), PrivateKey: inline(p.key),
+	}}}
+}
+
+func trust(name string, a authority) *envoytls.Secret {
+	return &envoytls.Secret{Name: name, Type: &envoytls.Secret_ValidationContext{ValidationContext: &envoytls.CertificateValidationContext{
+		TrustedCa: inline(a.pair.certificate),
+	}}}
+}
+
+func inline(b []byte) *core.DataSource {
+	return &core.DataSource{Specifier: &core.DataSource_InlineBytes{InlineBytes: b}}
+}
+
+// A pair is a certificate and its key, in PEM.
+type pair struct{ certificate, key []byte }
+
+// An authority signs certificates.
+type authority struct {
+	pair pair
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+}
+
+func newAuthority(t *testing.T, name string) authority {
+	t.Helper()
+	template := &x509.Certificate{IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
+	p, cert, key := sign(t, name, template, nil, nil)
+	return authority{p, cert, key}
+}
+
+// issue signs a certificate for the loopback by that name, of either side.
+func (a authority) issue(t *testing.T, name string) pair {
+	t.Helper()
+	p, _, _ := sign(t, name, &x509.Certificate{
+		DNSNames:    []string{"e2e.example"},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}, a.cert, a.key)
+	return p
+}
+
+func sign(t *testing.T, name string, template, parent *x509.Certificate, by *ecdsa.PrivateKey) (pair, *x509.Certificate, *ecdsa.PrivateKey) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if parent == nil {
+		parent, by = template, key
+	}
+	template.SerialNumber, template.Subject = big.NewInt(time.Now().UnixNano()), pkix.Name{CommonName: name}
+	template.NotBefore, template.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, by)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pair{
+		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}),
+	}, cert, key
+}
+
+// caller calls by TLS with a certificate of the authority, for one connection or
+// for a new one each time, and trusts what servers signed. The generation of
+// its answers is the name in the server's certificate.
+func (a authority) caller(t *testing.T, port int, keep bool, servers authority) caller {
+	t.Helper()
+	p := a.issue(t, "client")
+	own, err := tls.X509KeyPair(p.certificate, p.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AddCert(servers.cert)
+	tr := &http.Transport{DisableKeepAlives: !keep, MaxConnsPerHost: 1, TLSClientConfig: &tls.Config{
+		Certificates: []tls.Certificate{own}, RootCAs: roots, ServerName: "e2e.example",
+	}}
+	if !keep {
+		tr.MaxConnsPerHost = 0
+	}
+	t.Cleanup(tr.CloseIdleConnections)
+	return calls(secured{changed{tr, func(r *http.Request) { r.URL.Scheme = "https" }}}, port)
+}
+
+// secured tells by whose certificate an answer came.
+type secured struct{ http.RoundTripper }
+
+func (s secured) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := s.RoundTripper.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	if resp.TLS == nil {
+		return nil, errors.New("no TLS")
+	}
+	resp.Header.Set("x-generation", resp.TLS.PeerCertificates[0].Subject.CommonName)
+	return resp, nil
+}

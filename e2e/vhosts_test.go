@@ -1,0 +1,111 @@
+package e2e
+
+import (
+	"net/http"
+	"testing"
+
+	route "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+)
+
+// The virtual hosts of a route configuration come one by one. Envoy asks for
+// them by a request without names, in delta only.
+func TestVirtualHosts(t *testing.T) {
+	t.Parallel()
+	among(t, "TYP-2 SUB-2 DELTA-8 DELTA-12 OND-4 virtual hosts change, go and return", func(t *testing.T, v variant) {
+		s := newSite(t, sourcedBy(v, renamed), func(w world) {
+			w.set(emptyRoutes("ingress"), virtualHost("ingress", "a.example", "1", "backend"), virtualHost("ingress", "b.example", "1", "other"),
+				virtualHost("unused", "c.example", "1", "other"))
+		})
+		at := func(host string) caller { return asking(t, s.ingressPort, func(r *http.Request) { r.Host = host }) }
+		s.ingress = at("a.example")
+		s.start(v)
+		l := loaded(t, s.ingress, nil)
+		eventually(t, soon, "the other host is there", at("b.example").gets(answer{"b", "1"}))
+		eventually(t, soon, "that of other routes is not", at("c.example").fails("404"))
+
+		p := s.commit("a new host", func(w world) { w.set(virtualHost("ingress", "d.example", "2", "other")) })
+		eventually(t, soon, "it is there", at("d.example").gets(answer{"b", "2"}))
+		s.quiet()
+		carries(t, "VHDS ingress/d.example", s.Since(p).Responses())
+		p = s.commit("a host changes", func(w world) { w.set(virtualHost("ingress", "b.example", "3", "backend")) })
+		eventually(t, soon, "it is in force", at("b.example").gets(answer{"a", "3"}))
+		s.quiet()
+		carries(t, "VHDS ingress/b.example", s.Since(p).Responses())
+		s.commit("a host deleted", func(w world) { w.drop(virtualHost("ingress", "d.example", "", "")) })
+		eventually(t, grace+soon, "it is gone", at("d.example").fails("404"))
+		s.quiet()
+		s.commit("it returns", func(w world) { w.set(virtualHost("ingress", "d.example", "4", "other")) })
+		eventually(t, soon, "it is there", at("d.example").gets(answer{"b", "4"}))
+		s.quiet()
+		p = s.commit("routes change, hosts do not", func(w world) {
+			r := emptyRoutes("ingress")
+			r.InternalOnlyHeaders = []string{"x-second"}
+			w.set(r)
+		})
+		eventually(t, soon, "they are in force", s.envoy.dumps("dynamic_route_configs", `"x-second"`))
+		if err := at("d.example").gets(answer{"b", "4"})(); err != nil {
+			t.Error("hosts stay:", err)
+		}
+		s.quiet()
+		carries(t, "RDS ingress", s.Since(p).Responses())
+		l.unharmed(t)
+		exactly(t, 0, "NACK", s.Since(0).NACKs())
+		recorded(t, "envoy/VHDS "+v.String(), s.Since(0).About("VHDS"))
+	}, delta, ownDelta)
+}
+
+func TestNoVirtualHosts(t *testing.T) {
+	t.Parallel()
+	// Nothing at all as an answer would hold Envoy's start for 15 s. On a stream of
+	// its own VHDS does not say what routes it is for, and so it is held.
+	t.Run("OND-4 no host is told at once", func(t *testing.T) {
+		t.Parallel()
+		s := newSite(t, renamed, func(w world) { w.set(emptyRoutes("ingress")) })
+		s.boot(delta)
+		eventually(t, soon, "there is no host", s.ingress.fails("404"))
+		s.commit("a host comes", func(w world) { w.set(virtualHost("ingress", "*", "1", "backend")) })
+		eventually(t, soon, "it is there", s.ingress.gets(answer{"a", "1"}))
+	})
+
+	// Envoy 1.40 looks for what is removed among the names inside of the virtual
+	// hosts, and not among those of the resources.
+	t.Run("DELTA-16 a host by another name stays", func(t *testing.T) {
+		t.Parallel()
+		named := virtualHost("ingress", "a.example", "1", "backend")
+		var inner route.VirtualHost
+		if err := named.GetResource().UnmarshalTo(&inner); err != nil {
+			t.Fatal(err)
+		}
+		inner.Name = "a"
+		named.Resource = pack(&inner)
+		s := newSite(t, renamed, func(w world) {
+			w.set(emptyRoutes("ingress"), named, virtualHost("ingress", "b.example", "1", "other"), virtualHost("ingress", "c.example", "1", "other"))
+		})
+		at := func(host string) caller { return asking(t, s.ingressPort, func(r *http.Request) { r.Host = host }) }
+		s.ingress = at("a.example")
+		s.start(delta)
+		p := s.commit("both deleted", func(w world) { w.drop(named, virtualHost("ingress", "b.example", "", "")) })
+		eventually(t, soon, "one is gone", at("b.example").fails("404"))
+		s.quiet()
+		carries(t, "VHDS -ingress/a.example, VHDS -ingress/b.example", s.Since(p).Responses())
+		if err := s.ingress.gets(answer{"a", "1"})(); err != nil {
+			t.Error("Envoy removes virtual hosts by the names of their resources: files.md need not warn any more:", err)
+		}
+	})
+}
+
+// emptyRoutes takes its virtual hosts from VHDS.
+func emptyRoutes(name string) *route.RouteConfiguration {
+	return &route.RouteConfiguration{Name: name, Vhds: &route.Vhds{ConfigSource: ads()}}
+}
+
+// virtualHost sends requests for a host to the cluster, and marks the answer
+// with the generation.
+func virtualHost(routeConfiguration, host, generation, to string) *discovery.Resource {
+	r := routes("", generation, to)
+	h := r.VirtualHosts[0]
+	name := routeConfiguration + "/" + host
+	h.Name, h.Domains, h.ResponseHeadersToAdd = name, []string{host}, r.ResponseHeadersToAdd
+	return &discovery.Resource{Name: name, Resource: pack(h)}
+}

@@ -77,3 +77,8 @@ clean: ## Remove what the other targets made
 demo: ## Chancery and a real Envoy on this machine, step by step; Ctrl-C ends it
 	cd e2e && ./install.sh
 	go run ./internal/demo $(DEMO)
+
+.PHONY: compare
+compare: ## Make before break beside go-control-plane, RUNS times: docs/make-before-break.md
+	cd e2e && ./install.sh
+	e2e/compare/run.sh

@@ -32,6 +32,14 @@ type Decoder struct {
 	// more is ErrLimit. Zero: no limit but the message's size.
 	MaxNames int
 
+	// MaxNode is how many bytes a node may have; more is ErrLimit. Zero: no
+	// limit but the message's size.
+	MaxNode int
+
+	// MaxTypeURL is how many bytes a type URL may have; more is ErrLimit. Zero:
+	// no limit but the message's size.
+	MaxTypeURL int
+
 	node *xds.Node // of the first request; nil until then
 }
 
@@ -58,6 +66,12 @@ func (d *Decoder) Decode(b []byte) (req xds.Request, err error) {
 	}
 	if n := max(c.names, c.subscribe, c.unsubscribe, c.initial); d.MaxNames > 0 && n > d.MaxNames {
 		return req, fmt.Errorf("%s with %d names, more than %d: %w", l.message, n, d.MaxNames, ErrLimit)
+	}
+	if d.MaxNode > 0 && c.node > d.MaxNode {
+		return req, fmt.Errorf("%s with a node of %d bytes, more than %d: %w", l.message, c.node, d.MaxNode, ErrLimit)
+	}
+	if d.MaxTypeURL > 0 && c.url > d.MaxTypeURL {
+		return req, fmt.Errorf("%s with a type_url of %d bytes, more than %d: %w", l.message, c.url, d.MaxTypeURL, ErrLimit)
 	}
 
 	first := d.node == nil
@@ -135,7 +149,7 @@ var layouts = [...]layout{
 
 // counts says how much room the strings of a request need.
 type counts struct {
-	own, listed                            int // bytes of version and nonce, and of all lists
+	own, listed, node, url                 int // bytes of version and nonce, of all lists, of node and type URL
 	names, subscribe, unsubscribe, initial int
 }
 
@@ -154,6 +168,10 @@ func scan(l *layout, b []byte) (c counts, err error) {
 		case l.version, l.nonce:
 			c.own += len(text)
 		case l.typeURL:
+			c.url = len(text)
+		case l.node:
+			c.node += len(text)
+			text = nil
 		case l.names:
 			c.names++
 			c.listed += len(text)

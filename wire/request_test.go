@@ -207,6 +207,27 @@ func TestDecodeErrors(t *testing.T) {
 			t.Errorf("the limit is for each list, but: %v", err)
 		}
 	})
+	t.Run("SAFE-1 a node or a type URL larger than the limit", func(t *testing.T) {
+		for v, encode := range map[xds.Variant]func(node *corev3.Node, url string) []byte{
+			xds.SotW: func(n *corev3.Node, url string) []byte {
+				return marshal(t, &discovery.DiscoveryRequest{Node: n, TypeUrl: url})
+			},
+			xds.Delta: func(n *corev3.Node, url string) []byte {
+				return marshal(t, &discovery.DeltaDiscoveryRequest{Node: n, TypeUrl: url})
+			},
+		} {
+			node := &corev3.Node{Id: "n"} // three bytes
+			d := Decoder{Variant: v, MaxNode: 3, MaxTypeURL: 5}
+			if _, err := d.Decode(encode(node, "12345")); err != nil {
+				t.Error(err)
+			}
+			for what, b := range map[string][]byte{"node of 4 bytes": encode(&corev3.Node{Id: "no"}, ""), "type_url of 6 bytes": encode(node, "123456")} {
+				if _, err := d.Decode(b); !errors.Is(err, ErrLimit) || !strings.Contains(err.Error(), what) {
+					t.Errorf("%v: %v", v, err)
+				}
+			}
+		}
+	})
 }
 
 func TestDecodeOddities(t *testing.T) {

@@ -2,7 +2,9 @@ package server
 
 import (
 	"context"
+	"io"
 	"net"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -11,7 +13,10 @@ import (
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
+	healthgrpc "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"github.com/chancery-xds/chancery/xds"
@@ -45,7 +50,7 @@ func TestConnections(t *testing.T) {
 			t.Fatal("a client that says nothing, but lives, was dropped")
 		}
 		cut.Store(true)
-		time.Sleep(40 * time.Second)
+		time.Sleep(50 * time.Second)
 		synctest.Wait()
 		if n := w.Stats().Open; n != 0 {
 			t.Errorf("%d streams are open", n)
@@ -61,6 +66,51 @@ func TestConnections(t *testing.T) {
 		w.set(xds.Cluster, res("a", "1"))
 		if r := c.want(); len(r.Resources) != 1 {
 			t.Error(r)
+		}
+	})
+	within(t, "SAFE-1 a connection that does not begin is closed", func(t *testing.T) {
+		w := serve(t)
+		for what, sent := range map[string]string{"silence": "", "another protocol": "GET / HTTP/1.1\r\n\r\n", "half a preface": "PRI * HTTP/2.0\r\n"} {
+			conn, err := w.lis.Dial()
+			if err != nil {
+				t.Fatal(err)
+			}
+			start := time.Now()
+			if _, err := conn.Write([]byte(sent)); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.Copy(io.Discard, conn); err != nil {
+				t.Error(err)
+			}
+			if d := time.Since(start); d > handshake {
+				t.Errorf("%s: closed after %v", what, d)
+			}
+		}
+	})
+	within(t, "SAFE-1 a connection without a stream is closed after a while, and comes back when it is needed", func(t *testing.T) {
+		w := serve(t)
+		conn := w.dial(t)
+		conn.Connect()
+		time.Sleep(9 * time.Minute)
+		if s := conn.GetState(); s != connectivity.Ready {
+			t.Errorf("it is %v", s)
+		}
+		time.Sleep(2 * time.Minute)
+		if s := conn.GetState(); s != connectivity.Idle {
+			t.Errorf("it is %v", s)
+		}
+		c := w.sotw(t, conn)
+		c.send(&discovery.DiscoveryRequest{TypeUrl: xds.Cluster.URL})
+		c.want()
+	})
+	within(t, "SAFE-1 headers larger than the limit", func(t *testing.T) {
+		w := serve(t)
+		conn := w.dial(t)
+		for n, want := range map[int]codes.Code{32 << 10: codes.OK, 65 << 10: codes.Internal} {
+			ctx := metadata.AppendToOutgoingContext(t.Context(), "token", strings.Repeat("x", n))
+			if _, err := healthgrpc.NewHealthClient(conn).Check(ctx, &healthgrpc.HealthCheckRequest{}); status.Code(err) != want {
+				t.Errorf("%d bytes: %v", n, err)
+			}
 		}
 	})
 	within(t, "a client that goes away frees its stream", func(t *testing.T) {

@@ -3,6 +3,8 @@ package server
 import (
 	"context"
 	"sync"
+
+	"google.golang.org/grpc/codes"
 )
 
 // Drain ends all streams with UNAVAILABLE, each at a moment of its own within
@@ -34,15 +36,18 @@ type drain struct {
 
 func newDrain() drain { return drain{began: make(chan struct{}), empty: make(chan struct{})} }
 
-// enter counts a stream; it returns false when draining has begun.
-func (d *drain) enter() bool {
+// enter counts a stream, unless max are open or draining has begun.
+func (d *drain) enter(max int) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.begun {
-		return false
+		return errDraining
+	}
+	if d.open >= max {
+		return reject(tooManyStreams, codes.ResourceExhausted, "limit exceeded: %d streams are open, all that this server takes", d.open)
 	}
 	d.open++
-	return true
+	return nil
 }
 
 func (d *drain) leave() {

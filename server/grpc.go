@@ -13,18 +13,34 @@ import (
 // The limits that GRPCOptions sets.
 const (
 	// MaxRequest is the largest request in bytes. A client that reconnects
-	// sends all its names and their versions in one message: 100,000 of them
-	// need 10 MiB, more than gRPC's default of 4 MiB.
-	MaxRequest = 64 << 20
+	// sends all its names and their versions in one message: 100,000 of them,
+	// of 100 bytes each, need 22 MiB; gRPC's default is 4 MiB. A larger one
+	// ends its stream with RESOURCE_EXHAUSTED.
+	MaxRequest = 32 << 20
 
 	// MaxStreams is how many streams one connection may have open. "If ADS is
-	// not used, Envoy opens a stream per EDS, RDS or SDS resource."
-	MaxStreams = 100_000
+	// not used, Envoy opens a stream per EDS, RDS or SDS resource." Those beyond
+	// it wait at the client.
+	MaxStreams = 10_000
+
+	// maxHeader is the size of the headers of a call in bytes, tokens included.
+	maxHeader = 64 << 10
+
+	// handshake is how long a connection may take to begin, TLS included.
+	handshake = 10 * time.Second
 )
+
+// Keepalive is what GRPCOptions says of connections, for those who want to say
+// more: a peer that vanished is noticed within 50 s, and a connection without a
+// stream ends after 10 min.
+func Keepalive() keepalive.ServerParameters {
+	return keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 20 * time.Second, MaxConnectionIdle: 10 * time.Minute}
+}
 
 // GRPCOptions returns the options that a grpc.Server must have to serve a
 // Server. It may have more, and options that follow override these: requests of
-// up to [MaxRequest], [MaxStreams] streams per connection, keepalive.
+// up to [MaxRequest], [MaxStreams] streams per connection, 64 KiB of headers,
+// 10 s for a connection to begin, [Keepalive].
 func GRPCOptions() []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.ForceServerCodecV2(codec{encoding.GetCodecV2("proto")}),
@@ -33,23 +49,30 @@ func GRPCOptions() []grpc.ServerOption {
 		// Clients may ping an idle connection every 5 s, as proxies are often
 		// told to; the default of 5 min would cut them off.
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
-		// A peer that vanished is noticed within 40 s.
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}),
+		grpc.KeepaliveParams(Keepalive()),
+		grpc.ConnectionTimeout(handshake),
+		grpc.MaxHeaderListSize(maxHeader),
 		// Static windows: gRPC would else ping after each ACK to estimate the
 		// bandwidth of requests, which is of no interest here.
-		grpc.StaticStreamWindowSize(window),
+		grpc.StaticStreamWindowSize(unreadWindow),
 		grpc.StaticConnWindowSize(window),
 		// An idle connection keeps its read buffer; the other one is shared.
 		grpc.ReadBufferSize(4 << 10),
 	}
 }
 
-// window is how much of a request may be under way unread, per stream and per
-// connection.
-const window = 1 << 20
+// How many bytes may wait unread on a stream, and be under way on a connection.
+// A stream that reads a larger request gets what it needs.
+const (
+	unreadWindow = 64 << 10
+	window       = 1 << 20
+)
 
 // A message is a discovery request or response in its encoded form.
-type message struct{ data mem.BufferSlice }
+type message struct {
+	data mem.BufferSlice
+	late bool // a request that had to wait, for there were too many
+}
 
 // codec passes messages through as they are; everything else, such as the
 // health service's, is left to the usual codec.

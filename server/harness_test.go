@@ -23,8 +23,12 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if os.Getenv("IDLE_SERVER") != "" {
+	switch { // a process of clients, started by a benchmark
+	case os.Getenv("IDLE_SERVER") != "":
 		idleClients()
+		return
+	case os.Getenv("STORM") != "":
+		stormyClients()
 		return
 	}
 	goleak.VerifyTestMain(m)
@@ -223,6 +227,6 @@ func (c *client[Req, Res]) end() error {
 // rawCodec lets a client send any bytes.
 var rawCodec = grpc.ForceCodecV2(codec{encoding.GetCodecV2("proto")})
 
-func raw(s string) *message { return &message{mem.BufferSlice{mem.SliceBuffer(s)}} }
+func raw(s string) *message { return &message{data: mem.BufferSlice{mem.SliceBuffer(s)}} }
 
 func res(name, body string) *xds.Resource { return xds.NewResource(name, []byte(body)) }

@@ -27,10 +27,16 @@ func (s *Server) logNack(st *Stream, e protocol.Event) {
 		slog.String("in_use", clip(e.InUse)), slog.String("nonce", e.Nonce), slog.Uint64("stream", st.ID),
 		slog.Int("code", int(failure.Code)), slog.String("error", clip(failure.Message)),
 	}
+	s.warn(reason{e.Type.URL, mask(failure.Message)}, "client refused a response", attrs)
+}
+
+// warn logs a line, and counts those that follow for the same reason: they are
+// for those who debug.
+func (s *Server) warn(why reason, line string, attrs []slog.Attr) {
 	tell := func(level slog.Level, more ...slog.Attr) {
-		s.log.LogAttrs(context.Background(), level, "client refused a response", append(attrs, more...)...)
+		s.log.LogAttrs(context.Background(), level, line, append(attrs, more...)...) //nolint:sloglint // callers give a literal
 	}
-	if s.repeats.first(reasonOf(e.Type, failure.Message), func(n int) { tell(slog.LevelWarn, slog.Int("repeated", n)) }) {
+	if s.repeats.first(why, func(n int) { tell(slog.LevelWarn, slog.Int("repeated", n)) }) {
 		tell(slog.LevelWarn)
 		return
 	}
@@ -81,7 +87,7 @@ const warnAt = 4 << 20
 // encode encodes a response, and warns of the first of each type that clients
 // with default settings cannot receive.
 func (s *Server) encode(v xds.Variant, r *xds.Response) *message {
-	m := &message{wire.Encode(v, r, s.identifier())}
+	m := &message{data: wire.Encode(v, r, s.identifier())}
 	if n := m.data.Len(); n > warnAt {
 		s.mu.Lock()
 		told := s.large[r.Type.URL]
@@ -132,12 +138,18 @@ func cause(text string) string {
 	return ""
 }
 
+// maxFailure is how many bytes of the text of a NACK are looked at; Envoy's have
+// 4,096.
+const maxFailure = 16 << 10
+
 // clip cuts a client's text to what a line of the log may hold.
-func clip(s string) string {
-	if len(s) <= maxLogged {
+func clip(s string) string { return cut(s, maxLogged) }
+
+// cut cuts a text after n bytes or a few less, and says so.
+func cut(s string, n int) string {
+	if len(s) <= n {
 		return s
 	}
-	n := maxLogged
 	for n > 0 && !utf8.RuneStart(s[n]) {
 		n--
 	}

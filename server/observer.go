@@ -54,7 +54,7 @@ func (s *Server) event(st *Stream, e protocol.Event) {
 	case protocol.Nacked:
 		s.refused.add(st.Node.ID, e.Type.URL)
 		if e.Error != nil {
-			e.Error = &xds.Status{Code: e.Error.Code, Message: presentable(e.Type, e.Error.Message)}
+			e.Error = &xds.Status{Code: e.Error.Code, Message: presentable(e.Type, cut(e.Error.Message, maxFailure))}
 		}
 		s.logNack(st, e)
 	case protocol.Acked:

@@ -12,6 +12,7 @@ type Option func(*options)
 
 type options struct {
 	limits       protocol.Options
+	bounds       Limits // all that limits does not say
 	identifier   func() string
 	log          *slog.Logger
 	observer     Observer
@@ -20,27 +21,14 @@ type options struct {
 }
 
 func defaults() options {
-	return options{
-		limits:       protocol.Options{MaxNames: 100_000},
+	o := options{
 		identifier:   func() string { return "" },
 		log:          slog.Default(),
 		writeTimeout: 20 * time.Second,
 		drainTime:    5 * time.Second,
 	}
-}
-
-// WithLimits sets what one stream may ask for and when responses are split;
-// fields that are zero keep their default, Refused is ignored. By default a
-// stream may open 64 types and subscribe to 100,000 names of 4,096 bytes in
-// each; responses are split at 3 MiB. A client that exceeds a limit gets
-// RESOURCE_EXHAUSTED.
-func WithLimits(l protocol.Options) Option {
-	return func(o *options) {
-		if l.MaxNames == 0 {
-			l.MaxNames = o.limits.MaxNames
-		}
-		o.limits = l
-	}
+	WithLimits(DefaultLimits())(&o)
+	return o
 }
 
 // WithIdentifier sets what responses say as control_plane.identifier: which

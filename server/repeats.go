@@ -4,26 +4,24 @@ import (
 	"regexp"
 	"sync"
 	"time"
-
-	"github.com/chancery-xds/chancery/xds"
 )
 
-// One mistake in the configuration is refused by a whole fleet. What is refused
-// for the same reason within this time is one line of the log, and one more that
-// counts.
+// One mistake in the configuration is refused by a whole fleet, and one in a
+// fleet's clients made by all. What is logged for the same reason within this
+// time is one line, and one more that counts.
 const repeatsWithin = 10 * time.Second
 
 // maxReasons bounds what is remembered: reasons are clients' texts. Beyond it
-// each NACK is a line.
+// all that is new counts as one.
 const maxReasons = 1000
 
-// repeats counts NACKs that say the same. The zero value is ready to use.
+// repeats counts what is said again and again. The zero value is ready to use.
 type repeats struct {
 	mu   sync.Mutex
 	open map[reason]*repeated
 }
 
-// A reason is what NACKs have in common that are summarised.
+// A reason is what lines have in common that are summarised.
 type reason struct{ url, text string }
 
 type repeated struct {
@@ -34,21 +32,19 @@ type repeated struct {
 // digits differ between clients that mean the same: ports, lengths, addresses.
 var digits = regexp.MustCompile(`[0-9]+`)
 
-func reasonOf(t *xds.Type, text string) reason {
-	return reason{t.URL, clip(digits.ReplaceAllLiteralString(text, "0"))}
-}
+func mask(text string) string { return clip(digits.ReplaceAllLiteralString(text, "0")) }
 
 // first reports whether nobody gave the reason lately. If somebody did, tell is
 // called with the number of times it was given since, when the time is over.
 func (r *repeats) first(why reason, tell func(n int)) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.open[why] == nil && len(r.open) >= maxReasons {
+		why = reason{}
+	}
 	if e := r.open[why]; e != nil {
 		e.n, e.tell = e.n+1, tell
 		return false
-	}
-	if len(r.open) >= maxReasons {
-		return true
 	}
 	if r.open == nil {
 		r.open = map[reason]*repeated{}

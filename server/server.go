@@ -46,6 +46,7 @@ type Watch interface {
 type Server struct {
 	options
 	watch   func(*xds.Node) Watch
+	first   *admission // to first answers
 	health  *health.Server
 	refused *refusals
 	repeats repeats
@@ -53,7 +54,7 @@ type Server struct {
 
 	streams     atomic.Uint64 // ever opened; numbers them
 	nodeChanges atomic.Uint64
-	blocked     atomic.Uint64
+	tally       tally
 
 	mu    sync.Mutex
 	large map[string]bool // type URLs of which a too large response was told
@@ -72,6 +73,7 @@ func New[W Watch](src Source[W], opts ...Option) *Server {
 	for _, o := range opts {
 		o(&s.options)
 	}
+	s.first = newAdmission(s.bounds.FirstAnswers)
 	return s
 }
 
@@ -100,17 +102,29 @@ func (s *Server) Health() *health.Server { return s.health }
 // Stats counts what happened since the server was made.
 type Stats struct {
 	Open        int    // streams open now
+	Waiting     int    // of these, for their turn to be answered first
 	Streams     uint64 // streams opened
 	NodeChanges uint64 // streams whose client changed its node id, which is ignored
 	Blocked     uint64 // streams ended because their client did not read
+	Malformed   uint64 // streams ended because their client sent what is no request
+
+	// Throttled counts what ran into a limit: streams refused for there are too
+	// many ("streams"), ended by a request that is too large ("request") or
+	// subscribes to too much ("subscription"), slowed down because of too many
+	// requests ("rate"), ended because the client did not read ("write"), and
+	// first answers that had to wait ("first_answers").
+	Throttled map[string]uint64
 }
 
 // Stats returns the counters.
 func (s *Server) Stats() Stats {
 	return Stats{
 		Open:        s.drain.count(),
+		Waiting:     s.first.waiting(),
 		Streams:     s.streams.Load(),
 		NodeChanges: s.nodeChanges.Load(),
-		Blocked:     s.blocked.Load(),
+		Blocked:     s.tally[tooSlow].Load(),
+		Malformed:   s.tally[malformed].Load(),
+		Throttled:   s.tally.throttled(),
 	}
 }

@@ -3,7 +3,9 @@ package server
 import (
 	"errors"
 	"io"
+	"log/slog"
 	"math/rand/v2"
+	"strconv"
 	"time"
 
 	"google.golang.org/grpc"
@@ -41,8 +43,19 @@ type stream struct {
 	writeBy time.Time       // when the running send has taken too long
 	missed  bool            // the session may have more to say
 
+	// From the first request of a type until all that was due is written, the
+	// stream has a ticket, and says nothing before its turn.
+	ticket *ticket
+	turn   <-chan struct{} // of the ticket; nil: it is not waited for
+	turnBy time.Time       // when the place passes on, though answers are open
+	unread int             // answers since that the client has not acknowledged
+
 	drain   <-chan struct{} // nil when draining
 	leaveBy time.Time       // when draining: the end
+
+	held    int  // bytes, of names
+	types   int  // that were opened
+	hurried bool // the client sent more requests than are taken
 
 	timer *time.Timer // nil: no deadline
 	armed time.Time   // when timer fires
@@ -54,19 +67,26 @@ type stream struct {
 
 // serve runs a stream until it ends.
 func (s *Server) serve(rpc grpc.ServerStream, v xds.Variant, only *xds.Type) error {
-	if !s.drain.enter() {
-		return errDraining
-	}
-	defer s.drain.leave()
 	st := &stream{
 		server: s, rpc: rpc, only: only, drain: s.drain.began, inbox: make(chan *message), stepped: make(chan error),
-		info:    Stream{ID: s.streams.Add(1), Variant: v, Type: only},
-		decoder: wire.Decoder{Variant: v, MaxNames: s.limits.MaxNames},
+		info:    Stream{Variant: v, Type: only},
+		decoder: s.decoder(v),
 	}
-	go st.read()
-	err := st.loop()
+	err := s.drain.enter(s.bounds.Streams)
+	if err == nil {
+		defer s.drain.leave()
+		st.info.ID = s.streams.Add(1)
+		go st.read()
+		err = st.loop()
+	}
+	s.rejects(rpc.Context(), &st.info, err)
 	st.close(err)
 	return err
+}
+
+// decoder returns a decoder that knows the limits.
+func (s *Server) decoder(v xds.Variant) wire.Decoder {
+	return wire.Decoder{Variant: v, MaxNames: s.limits.MaxNames, MaxNode: s.bounds.Node, MaxTypeURL: maxTypeURL}
 }
 
 // loop handles one event after the other. When it returns, gRPC cancels the
@@ -85,11 +105,13 @@ func (s *stream) loop() error {
 		select {
 		case req, more = <-s.inbox:
 		case <-s.bell:
+		case <-s.turn:
+			s.turn, s.turnBy = nil, time.Now().Add(placeTime)
 		case err := <-s.sent:
 			if s.sent = nil; err != nil {
 				return err
 			}
-			if !s.missed && len(s.queue) == 0 && !s.ended {
+			if !s.missed && len(s.queue) == 0 && s.ticket == nil && !s.ended {
 				continue // nothing happened meanwhile
 			}
 		case <-fires:
@@ -102,7 +124,7 @@ func (s *stream) loop() error {
 		}
 		if !more {
 			if !errors.Is(s.failure, io.EOF) {
-				return s.failure
+				return unread(s.failure)
 			}
 			s.inbox, s.ended = nil, true
 		}
@@ -110,7 +132,7 @@ func (s *stream) loop() error {
 		if err := <-s.stepped; err != nil {
 			return err
 		}
-		if s.ended && s.sent == nil {
+		if s.ended && s.sent == nil && s.ticket == nil {
 			return nil // after what was due has left
 		}
 	}
@@ -123,7 +145,7 @@ func (s *stream) step(req *message) {
 		err = s.receive(req)
 	}
 	if err == nil && s.session != nil {
-		s.settle()
+		err = s.settle()
 	}
 	s.alarm()
 	s.stepped <- err
@@ -131,18 +153,20 @@ func (s *stream) step(req *message) {
 
 // settle brings the session up to date, carries out what it wants done and
 // lets go of what an idle stream must not hold.
-func (s *stream) settle() {
+func (s *stream) settle() error {
 	s.refresh()
 	for i := range s.session.Interests() {
+		s.held += weight(i.Added) - weight(i.Removed)
 		s.watch.Interested(i.Type, i.Wildcard, i.Added, i.Removed)
 	}
-	if s.missed = s.sent != nil || len(s.queue) > 0; !s.missed {
+	if max := s.server.bounds.Held; s.held > max {
+		return reject(tooMany, codes.ResourceExhausted, "limit exceeded: names of %d bytes on one stream, more than %d", s.held, max)
+	}
+	if s.missed = s.sent != nil || len(s.queue) > 0; !s.missed && s.turn == nil {
 		for r := range s.session.Responses() {
 			s.queue = append(s.queue, r)
 		}
-	}
-	for e := range s.session.Events() {
-		s.server.event(&s.info, e)
+		s.tell()
 	}
 	s.session.Release()
 	if s.sent == nil && len(s.queue) > 0 {
@@ -153,6 +177,57 @@ func (s *stream) settle() {
 		s.sent, s.writeBy = make(chan error, 1), time.Now().Add(s.server.writeTimeout)
 		go s.send(r, s.sent)
 	}
+	if s.sent == nil && s.turn == nil && s.unread <= 0 {
+		s.leave()
+	}
+	return nil
+}
+
+// tell passes on what the session has to tell. The first request of a type is
+// answered in turn with those of other streams.
+func (s *stream) tell() {
+	for e := range s.session.Events() {
+		switch e.Kind {
+		case protocol.Opened:
+			s.types++
+			s.queueUp()
+		case protocol.Sent:
+			s.unread++
+		case protocol.Acked, protocol.Nacked:
+			s.unread--
+		}
+		s.server.event(&s.info, e)
+	}
+}
+
+// queueUp gets the stream a ticket, unless it has one.
+func (s *stream) queueUp() {
+	if s.ticket != nil {
+		return
+	}
+	s.ticket, s.unread = s.server.first.enter(s.line()), 0
+	if s.turn = s.ticket.turn; s.turn == nil {
+		s.turnBy = time.Now().Add(placeTime)
+		return
+	}
+	s.server.tally[mustWait].Add(1)
+}
+
+// line is where the stream's tickets wait: with those of its node. Nobody knows
+// whether streams without a node are of one.
+func (s *stream) line() string {
+	if id := s.info.Node.ID; id != "" {
+		return id
+	}
+	return "\x00" + strconv.FormatUint(s.info.ID, 10)
+}
+
+// leave gives up the ticket, if there is one.
+func (s *stream) leave() {
+	if s.ticket != nil {
+		s.server.first.leave(s.ticket)
+	}
+	s.ticket, s.turn, s.turnBy = nil, nil, time.Time{}
 }
 
 // refresh tells the session the time and the newest view, which it wants to
@@ -164,12 +239,19 @@ func (s *stream) refresh() {
 
 // receive hands a request to the session.
 func (s *stream) receive(m *message) error {
+	if m.late && !s.hurried {
+		s.hurried = true
+		s.server.tally[tooFast].Add(1)
+		s.server.complain(s.rpc.Context(), &s.info, "client sends more requests than are taken: they wait", slog.Int("per_second", s.server.bounds.Rate))
+	}
 	req, err := decode(&s.decoder, m)
 	if err != nil {
 		return rejected(err)
 	}
 	if s.session == nil {
-		s.open(req.Node)
+		if err := s.open(req.Node); err != nil {
+			return err
+		}
 	} else if req.Node != nil {
 		s.nodeChange(req.Node)
 	}
@@ -177,31 +259,43 @@ func (s *stream) receive(m *message) error {
 	if err := s.session.Receive(req); err != nil {
 		return rejected(err)
 	}
+	types := s.types
+	s.tell()
+	if s.types > types { // what a client states at first may be kept until it is up to date
+		for _, v := range req.Initial {
+			s.held += len(v.Name)
+		}
+	}
 	return nil
 }
 
 // open begins the session. "Only the first request on a stream is guaranteed
 // to carry the node identifier."
-func (s *stream) open(node *xds.Node) {
+func (s *stream) open(node *xds.Node) error {
+	limits := s.server.limits
+	if node != nil && len(node.ID) > limits.MaxNameLen { // which is remembered beyond the stream
+		return reject(tooLarge, codes.ResourceExhausted, "limit exceeded: a node id of %d bytes, more than %d", len(node.ID), limits.MaxNameLen)
+	}
 	s.watch = s.server.watch(node)
 	s.bell = s.watch.C()
 	if node == nil {
 		node = &noNode
 	}
 	s.info.open(s.rpc.Context(), node)
-	limits := s.server.limits
 	limits.Refused = func(t *xds.Type) bool { return s.server.refused.has(s.info.Node.ID, t.URL) }
 	view, _ := s.watch.Next()
 	s.session = protocol.NewSession(s.info.Variant, s.only, view, limits)
 	if o := s.server.observer; o != nil {
 		o.Opened(&s.info)
 	}
+	return nil
 }
 
 func (s *stream) close(err error) {
 	if s.timer != nil {
 		s.timer.Stop()
 	}
+	s.leave()
 	if s.session == nil {
 		return
 	}
@@ -225,6 +319,7 @@ func (s *stream) alarm() {
 	if s.sent != nil {
 		earlier(s.writeBy)
 	}
+	earlier(s.turnBy)
 	switch {
 	case next.IsZero():
 		if s.timer != nil {
@@ -244,10 +339,12 @@ func (s *stream) alarm() {
 func (s *stream) expired(now time.Time) error {
 	switch {
 	case s.sent != nil && !now.Before(s.writeBy):
-		s.server.blocked.Add(1)
-		return status.Errorf(codes.DeadlineExceeded, "the client has read nothing for %v", s.server.writeTimeout)
+		return reject(tooSlow, codes.DeadlineExceeded, "the client has read nothing for %v", s.server.writeTimeout)
 	case !s.leaveBy.IsZero() && !now.Before(s.leaveBy):
 		return errDraining
+	}
+	if !s.turnBy.IsZero() && !now.Before(s.turnBy) {
+		s.leave()
 	}
 	return nil
 }
@@ -257,10 +354,18 @@ func (s *stream) expired(now time.Time) error {
 // with the client.
 func (s *stream) read() {
 	defer close(s.inbox)
+	var p pace
 	for {
 		m := new(message)
 		if s.failure = s.rpc.RecvMsg(m); s.failure != nil {
 			return
+		}
+		if wait := p.take(time.Now(), m.data.Len(), s.server.bounds.Rate); wait > 0 {
+			m.late = true
+			select {
+			case <-time.After(wait):
+			case <-s.rpc.Context().Done():
+			}
 		}
 		select {
 		case s.inbox <- m:

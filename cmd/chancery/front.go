@@ -12,7 +12,6 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
 
 	"github.com/chancery-xds/chancery/internal/listen"
@@ -75,8 +74,8 @@ func (f *front) plain() string {
 var ages = []float64{0.6, 0.8, 1, 1.2, 1.4}
 
 // open listens on all addresses. The servers of one listener take turns.
-func (f *front) open(log *slog.Logger, xds *server.Server) error {
-	options := server.GRPCOptions()
+func (f *front) open(log *slog.Logger, xds *server.Server, limits []grpc.ServerOption) error {
+	options := append(server.GRPCOptions(), limits...)
 	var secured []grpc.ServerOption
 	if f.tls.Configured() {
 		src, err := tlsfiles.Open(f.tls, log)
@@ -118,11 +117,10 @@ func (f *front) aging(n int) []grpc.ServerOption {
 	if f.age == 0 {
 		return nil
 	}
-	return []grpc.ServerOption{grpc.KeepaliveParams(keepalive.ServerParameters{
-		Time: 30 * time.Second, Timeout: 10 * time.Second, // as without an age
-		MaxConnectionAge:      time.Duration(float64(f.age) * ages[n%len(ages)]),
-		MaxConnectionAgeGrace: f.grace,
-	})}
+	k := server.Keepalive()
+	k.MaxConnectionAge = time.Duration(float64(f.age) * ages[n%len(ages)])
+	k.MaxConnectionAgeGrace = f.grace
+	return []grpc.ServerOption{grpc.KeepaliveParams(k)}
 }
 
 // serve serves until a listener fails, which it tells, or the front is closed.

@@ -28,6 +28,7 @@ import (
 type serving struct {
 	dir             string
 	front           front
+	limits          bounding
 	monitor         string
 	monitorAt       listen.Address // monitor, parsed
 	insecureSecrets bool
@@ -114,6 +115,7 @@ cannot be listened on; 2 wrong use.`,
 	f.BoolVar(&s.allowMassDelete, "allow-mass-delete", false, "let a reload remove more than half of a type, or everything")
 	f.DurationVar(&s.drain, "drain", 5*time.Second, "`time` over which streams are ended at the end")
 	f.Int64Var(&s.maxFile, "max-file", 64<<20, "largest file in `bytes`")
+	s.limits.flags(f)
 	s.logging.flags(f)
 	return cmd
 }
@@ -125,6 +127,9 @@ func (s *serving) check() error {
 		if s.monitorAt, err = listen.Parse(s.monitor); err != nil {
 			return fmt.Errorf("--metrics-listen: %w", err)
 		}
+	}
+	if err := s.limits.check(); err != nil {
+		return err
 	}
 	return s.front.check()
 }
@@ -143,7 +148,7 @@ func (s *serving) run() error {
 	st := store.New()
 	m := metrics.New(metrics.Options{Version: version(), Revision: revision(), Snapshot: st.Snapshot})
 	host, _ := os.Hostname()
-	xds := server.New(st, server.WithLogger(s.log), server.WithObserver(m), server.WithDrainTime(s.drain), server.WithIdentifier(func() string { return host }))
+	xds := server.New(st, append(s.limits.options(), server.WithLogger(s.log), server.WithObserver(m), server.WithDrainTime(s.drain), server.WithIdentifier(func() string { return host }))...)
 	m.Server(xds.Stats)
 
 	ctx, cancel := context.WithCancel(context.Background())
@@ -184,7 +189,7 @@ func (s *serving) run() error {
 	if len(report.Counts) == 0 {
 		s.log.Warn("there is nothing to serve yet: no file has a resource", "dir", s.dir, "files", report.Files)
 	}
-	if err := s.front.open(s.log, xds); err != nil {
+	if err := s.front.open(s.log, xds, s.limits.transport()); err != nil {
 		return err
 	}
 	defer s.front.close()

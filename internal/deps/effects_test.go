@@ -28,6 +28,7 @@ var effects = map[string]string{
 
 	"server Server mutex":            "which warnings were given; off every hot path",
 	"server drain mutex":             "counts open streams",
+	"server admission mutex":         "who is answered first, for all streams; held for memory only",
 	"server refusals mutex":          "what nodes refused, for all streams",
 	"server repeats mutex":           "what clients refuse for the same reason, for all streams",
 	"server repeats.first timer":     "when NACKs that say the same are counted in the log",
@@ -37,6 +38,9 @@ var effects = map[string]string{
 	"server stream.loop goroutine":   "handles one event; its deep stack ends with it",
 	"server stream.settle clock":     "when a write has taken too long",
 	"server stream.loop clock":       "when a deadline has passed, and when a draining stream leaves",
+	"server stream.read clock":       "how fast requests come",
+	"server stream.read timer":       "those that come too fast wait",
+	"server stream.queueUp clock":    "when a stream makes room for others",
 	"server stream.refresh clock":    "the time a session is told",
 	"server stream.alarm clock":      "arms the stream's one timer",
 	"server stream.alarm timer":      "the stream's one timer",

@@ -76,6 +76,26 @@ func (m *Metrics) Server(stats func() server.Stats) {
 		func(s server.Stats) uint64 { return s.Blocked })
 	counter("node_changes_total", "Streams whose client named another node than at first, which is ignored.",
 		func(s server.Stats) uint64 { return s.NodeChanges })
+	counter("malformed_requests_total", "Streams ended because their client sent what is no request.",
+		func(s server.Stats) uint64 { return s.Malformed })
+	m.registry.MustRegister(throttled(stats), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: prefix + "first_answers_waiting", Help: "Streams that wait for their turn to be answered first.",
+	}, func() float64 { return float64(stats().Waiting) }))
+}
+
+// throttled tells how often clients ran into a limit, when asked.
+type throttled func() server.Stats
+
+var throttledTotal = prometheus.NewDesc(prefix+"throttled_total", "Times a client ran into a limit: streams, request, subscription, write, which end its stream, and rate, first_answers, which make it wait.", []string{"limit"}, nil)
+
+// Describe implements [prometheus.Collector].
+func (t throttled) Describe(out chan<- *prometheus.Desc) { out <- throttledTotal }
+
+// Collect implements [prometheus.Collector].
+func (t throttled) Collect(out chan<- prometheus.Metric) {
+	for limit, n := range t().Throttled {
+		out <- prometheus.MustNewConstMetric(throttledTotal, prometheus.CounterValue, float64(n), limit)
+	}
 }
 
 // Handler serves the metrics to Prometheus.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"net"
+	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -93,11 +94,26 @@ func TestRealServer(t *testing.T) {
 			`resources_sent_total{type="cds"} 2`,
 			`response_ack_seconds_count{type="cds"} 2`,
 			`clients_nacked{group="default",type="cds"} 0`)
+		if got := scrape(t, m); got[prefix+`throttled_total{limit="first_answers"}`] != "0" || got[prefix+"first_answers_waiting"] != "0" {
+			t.Error("the series of limits are not there from the start")
+		}
 		expect(t, m, func() {
 			rpcStream.CloseSend()
 			synctest.Wait()
 		},
 			`streams{variant="sotw"} 0`,
 			`streams_closed_total{reason="ended"} 1`)
+		expect(t, m, func() {
+			bad, err := discovery.NewAggregatedDiscoveryServiceClient(conn).StreamAggregatedResources(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := bad.Send(&discovery.DiscoveryRequest{TypeUrl: xds.Cluster.URL, Node: &core.Node{Id: strings.Repeat("x", 5000)}}); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := bad.Recv(); status.Code(err) != codes.ResourceExhausted {
+				t.Error(err)
+			}
+		}, `throttled_total{limit="request"} 1`)
 	})
 }

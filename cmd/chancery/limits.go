@@ -1,0 +1,67 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/pflag"
+	"google.golang.org/grpc"
+
+	"github.com/chancery-xds/chancery/server"
+)
+
+// A bounding is what chancery serve is told of limits for its clients.
+type bounding struct {
+	server.Limits
+	perConnection int
+	request       int
+	write         time.Duration
+}
+
+func (b *bounding) flags(f *pflag.FlagSet) {
+	b.Limits = server.DefaultLimits()
+	f.IntVar(&b.Streams, "max-streams", b.Streams, "largest `number` of streams open at once; more are refused")
+	f.IntVar(&b.perConnection, "max-connection-streams", server.MaxStreams, "largest `number` of streams of one connection; more wait at the client")
+	f.IntVar(&b.request, "max-request", server.MaxRequest, "largest request in `bytes`")
+	f.IntVar(&b.Node, "max-node", b.Node, "largest node in `bytes`")
+	f.IntVar(&b.Types, "max-types", b.Types, "largest `number` of resource types on one stream")
+	f.IntVar(&b.Names, "max-names", b.Names, "largest `number` of names of one type on one stream")
+	f.IntVar(&b.NameLen, "max-name-length", b.NameLen, "longest name in `bytes`")
+	f.IntVar(&b.Held, "max-held", b.Held, "most `bytes` that the names of one stream may hold, 64 added for each name")
+	f.IntVar(&b.Rate, "max-rate", b.Rate, "`requests` a second of one stream, ten times as many at once; more wait at the client. 0: any number")
+	f.IntVar(&b.FirstAnswers, "max-first-answers", b.FirstAnswers, "largest `number` of streams that are given their first answers at once; more wait")
+	f.DurationVar(&b.write, "write-timeout", 20*time.Second, "`time` after which a client that does not read loses its stream")
+}
+
+// check returns an error of usage.
+func (b *bounding) check() error {
+	for _, l := range []struct {
+		flag string
+		n    int
+	}{
+		{"max-streams", b.Streams}, {"max-connection-streams", b.perConnection}, {"max-request", b.request}, {"max-node", b.Node},
+		{"max-types", b.Types}, {"max-names", b.Names}, {"max-name-length", b.NameLen}, {"max-held", b.Held},
+		{"max-rate", b.Rate + 1}, {"max-first-answers", b.FirstAnswers}, {"write-timeout", int(b.write)},
+	} {
+		if l.n < 1 {
+			return fmt.Errorf("--%s: that would let nobody in", l.flag)
+		}
+	}
+	if b.Rate == 0 {
+		b.Rate = -1
+	}
+	return nil
+}
+
+// options are what the server is told of them.
+func (b *bounding) options() []server.Option {
+	return []server.Option{server.WithLimits(b.Limits), server.WithWriteTimeout(b.write)}
+}
+
+// transport is what gRPC is told of them.
+func (b *bounding) transport() []grpc.ServerOption {
+	return []grpc.ServerOption{
+		grpc.MaxRecvMsgSize(b.request),
+		grpc.MaxConcurrentStreams(uint32(min(b.perConnection, 1<<31-1))),
+	}
+}

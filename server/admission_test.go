@@ -1,0 +1,226 @@
+package server
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+func TestAdmission(t *testing.T) {
+	t.Run("SAFE-1 nodes take turns, streams of a node in order", func(t *testing.T) {
+		a := newAdmission(2)
+		names := map[*ticket]string{}
+		enter := func(node, name string) *ticket {
+			k := a.enter(node)
+			names[k] = name
+			return k
+		}
+		first, second := enter("x", "x1"), enter("x", "x2")
+		if !first.called() || !second.called() {
+			t.Fatal("there were places")
+		}
+		all := []*ticket{enter("x", "x3"), enter("x", "x4"), enter("y", "y1"), enter("x", "x5"), enter("z", "z1"), enter("y", "y2")}
+		gone := all[1]
+		a.leave(gone)
+		a.leave(gone)
+		if a.waiting() != 5 {
+			t.Errorf("%d wait", a.waiting())
+		}
+		var order []string
+		for in := first; in != nil; {
+			a.leave(in)
+			in = nil
+			for i, k := range all {
+				if k != nil && k != gone && k.called() {
+					order, in, all[i] = append(order, names[k]), k, nil
+				}
+			}
+		}
+		if got := strings.Join(order, " "); got != "x3 y1 z1 x5 y2" {
+			t.Errorf("the order was %s", got)
+		}
+		a.leave(second)
+		if a.free != 2 || a.n != 0 || len(a.lines) != 0 || len(a.next) != 0 {
+			t.Errorf("at the end: %+v", a)
+		}
+	})
+	t.Run("SAFE-1 no place is lost, and none is given twice", func(t *testing.T) {
+		for seed := range uint64(300) {
+			rnd := rand.New(rand.NewPCG(seed, 1))
+			places := 1 + rnd.IntN(4)
+			a := newAdmission(places)
+			var open []*ticket
+			for range 200 {
+				if n := len(open); n > 0 && rnd.IntN(2) == 0 {
+					i := rnd.IntN(n)
+					a.leave(open[i])
+					open[i] = open[n-1]
+					open = open[:n-1]
+				} else {
+					open = append(open, a.enter(fmt.Sprint(rnd.IntN(5))))
+				}
+				in := 0
+				for _, k := range open {
+					if k.called() {
+						in++
+					}
+				}
+				if want := min(places, len(open)); in != want || a.waiting() != len(open)-in {
+					t.Fatalf("seed %d: %d of %d are in, %d wait; there are %d places", seed, in, len(open), a.waiting(), places)
+				}
+			}
+		}
+	})
+}
+
+// An arrival is a stream that has sent its first request.
+type arrival struct {
+	*sotwClient
+	at chan time.Duration // when it was answered, since the start
+}
+
+// arrive opens streams of a node at once; accept says whether the client
+// acknowledges what it gets.
+func (w *world) arrive(t *testing.T, n int, node string, accept bool) (all []arrival) {
+	start := time.Now()
+	for range n {
+		a := arrival{w.sotw(t, w.dial(t)), make(chan time.Duration, 1)}
+		a.send(&discovery.DiscoveryRequest{TypeUrl: xds.Endpoint.URL, ResourceNames: []string{"e"}, Node: &corev3.Node{Id: node}})
+		synctest.Wait()
+		go func() {
+			r, err := a.s.Recv()
+			if err != nil {
+				return
+			}
+			a.at <- time.Since(start)
+			if accept {
+				_ = a.s.Send(ack(r, "e")) // the test may be over
+			}
+		}()
+		all = append(all, a)
+	}
+	return all
+}
+
+func TestFirstAnswers(t *testing.T) {
+	one := WithLimits(Limits{FirstAnswers: 1})
+	within(t, "SAFE-1 who accepts makes room at once", func(t *testing.T) {
+		w := serve(t, one)
+		w.set(xds.Endpoint, res("e", "1"))
+		for _, a := range w.arrive(t, 10, "n", true) {
+			if at := <-a.at; at > 0 {
+				t.Errorf("answered after %v", at)
+			}
+		}
+	})
+	within(t, "SAFE-1 who does not makes room after a while, and a node with many streams stands back", func(t *testing.T) {
+		w := serve(t, one)
+		w.set(xds.Endpoint, res("e", "1"))
+		many := w.arrive(t, 10, "many", false)
+		few := w.arrive(t, 1, "few", false)
+		if s := w.Stats(); s.Waiting != 10 || s.Throttled["first_answers"] != 10 {
+			t.Errorf("counted %+v", s)
+		}
+		if at := <-few[0].at; at != 2*placeTime {
+			t.Errorf("the other node was answered after %v", at)
+		}
+		for i, a := range many {
+			if at, want := <-a.at, time.Duration(i)*placeTime; at != want && at != want+placeTime {
+				t.Errorf("stream %d was answered after %v", i, at)
+			}
+		}
+		if s := w.Stats(); s.Waiting != 0 {
+			t.Errorf("%d wait", s.Waiting)
+		}
+	})
+	within(t, "SAFE-2 streams that have had theirs do not wait", func(t *testing.T) {
+		w := serve(t, one)
+		w.set(xds.Endpoint, res("e", "1"))
+		old := w.arrive(t, 1, "old", true)[0]
+		<-old.at
+		synctest.Wait()
+		w.arrive(t, 100, "new", false)
+		at := time.Now()
+		w.set(xds.Endpoint, res("e", "2"))
+		if r := old.want(); string(r.Resources[0].Value) != "2" || time.Since(at) > 0 {
+			t.Errorf("after %v: %v", time.Since(at), r)
+		}
+	})
+	within(t, "SAFE-2 a client that never reads keeps nobody waiting", func(t *testing.T) {
+		w := serve(t, one)
+		w.set(xds.Cluster, res("a", strings.Repeat("x", 1<<20)))
+		w.set(xds.Endpoint, res("e", strings.Repeat("x", 1<<20)))
+		stuck := w.sotw(t, w.dial(t))
+		for _, typ := range []*xds.Type{xds.Cluster, xds.Endpoint} { // the second write is blocked by the first
+			stuck.send(&discovery.DiscoveryRequest{TypeUrl: typ.URL, ResourceNames: []string{"a", "e"}})
+		}
+		synctest.Wait()
+		a := w.arrive(t, 1, "n", true)[0]
+		if at := <-a.at; at > placeTime {
+			t.Errorf("answered after %v", at)
+		}
+	})
+	within(t, "SAFE-1 what the client says while it waits counts", func(t *testing.T) {
+		w := serve(t, one)
+		w.set(xds.Endpoint, res("e", "1"), res("f", "1"))
+		w.arrive(t, 1, "n", false)
+		c := w.sotw(t, w.dial(t))
+		c.send(&discovery.DiscoveryRequest{TypeUrl: xds.Endpoint.URL, ResourceNames: []string{"e"}})
+		c.send(&discovery.DiscoveryRequest{TypeUrl: xds.Endpoint.URL, ResourceNames: []string{"f"}})
+		c.send(&discovery.DiscoveryRequest{TypeUrl: xds.Cluster.URL})
+		c.s.CloseSend()
+		synctest.Wait()
+		w.set(xds.Endpoint, res("f", "2"))
+		if r := c.want(); r.TypeUrl != xds.Cluster.URL {
+			t.Error(r)
+		}
+		if r := c.want(); len(r.Resources) != 1 || string(r.Resources[0].Value) != "2" {
+			t.Error(r)
+		}
+		if err := c.end(); err.Error() != "EOF" {
+			t.Error(err)
+		}
+	})
+	within(t, "SAFE-1 who goes away makes room, answered or waiting", func(t *testing.T) {
+		w := serve(t, one)
+		w.set(xds.Endpoint, res("e", "1"))
+		conn := w.dial(t)
+		for range 5 {
+			c := w.sotw(t, conn)
+			c.send(&discovery.DiscoveryRequest{TypeUrl: xds.Endpoint.URL, ResourceNames: []string{"e"}})
+		}
+		synctest.Wait()
+		conn.Close()
+		synctest.Wait()
+		if at := <-w.arrive(t, 1, "n", true)[0].at; at > 0 {
+			t.Errorf("answered after %v", at)
+		}
+		synctest.Wait()
+		if w.first.free != 1 || w.first.n != 0 || w.Stats().Waiting != 0 {
+			t.Errorf("%d places, %d wait", w.first.free, w.first.n)
+		}
+	})
+	within(t, "SAFE-1 who is up to date needs no place", func(t *testing.T) {
+		w := serve(t, one)
+		w.set(xds.Cluster, res("a", "1"))
+		c := w.sotw(t, w.dial(t))
+		c.send(&discovery.DiscoveryRequest{TypeUrl: xds.Cluster.URL})
+		r := c.want()
+		c.send(ack(r))
+		for range 10 {
+			w.sotw(t, w.dial(t)).send(&discovery.DiscoveryRequest{TypeUrl: xds.Cluster.URL, VersionInfo: r.VersionInfo})
+			synctest.Wait()
+		}
+		if w.first.free != 1 || w.first.n != 0 {
+			t.Errorf("%d places, %d wait", w.first.free, w.first.n)
+		}
+	})
+}

@@ -1,0 +1,112 @@
+package server
+
+import "time"
+
+// Limits bound what clients can make a server do and hold. A field that is zero
+// keeps its default. What exceeds one ends its stream, and no other, with
+// RESOURCE_EXHAUSTED and a line of the log; only Rate and FirstAnswers make
+// clients wait instead.
+type Limits struct {
+	// Streams is how many streams may be open at once, of all clients together;
+	// 100,000 by default. How many one connection may have is up to gRPC:
+	// [MaxStreams].
+	Streams int
+
+	// Types is how many resource types one stream may open; 64 by default.
+	Types int
+
+	// Names is how many names of one type a stream may subscribe to; 100,000 by
+	// default.
+	Names int
+
+	// NameLen is the longest resource name in bytes, and the longest id of a
+	// node; 4,096 by default.
+	NameLen int
+
+	// Held is how many bytes a stream may make the server hold by names, in all
+	// its types together; each counts its length and 64 bytes. 128 MiB by
+	// default.
+	Held int
+
+	// Node is the largest node in bytes; 256 KiB by default. Envoy's has 61 KiB,
+	// extensions of its build for the most part.
+	Node int
+
+	// Rate is how many requests of a stream are taken in a second in the long
+	// run; ten times as many may come at once. Whoever sends more is slowed down:
+	// requests stay unread. A request counts once for each 64 KiB begun. 1,000 by
+	// default; negative: any number.
+	Rate int
+
+	// FirstAnswers is how many streams are answered at a time to the first
+	// request of a type, so that a fleet that reconnects at once costs bounded
+	// memory and is served one after the other, the nodes in turn. A stream makes
+	// room when its client has acknowledged what it got, or after 100 ms. 100 by
+	// default.
+	FirstAnswers int
+
+	// Response is the size in bytes above which a response is split, save where
+	// a SotW type is told whole; 3 MiB by default.
+	Response int
+}
+
+// DefaultLimits returns the limits of a server that is given none.
+func DefaultLimits() Limits {
+	return Limits{
+		Streams: 100_000, Types: 64, Names: 100_000, NameLen: 4096, Held: 128 << 20, Node: 256 << 10,
+		Rate: 1000, FirstAnswers: 100, Response: 3 << 20,
+	}
+}
+
+// WithLimits sets limits other than the defaults.
+func WithLimits(l Limits) Option {
+	return func(o *options) {
+		for _, f := range []struct {
+			to *int
+			n  int
+		}{
+			{&o.bounds.Streams, l.Streams}, {&o.bounds.Held, l.Held}, {&o.bounds.Node, l.Node}, {&o.bounds.Rate, l.Rate},
+			{&o.bounds.FirstAnswers, l.FirstAnswers}, {&o.limits.MaxTypes, l.Types}, {&o.limits.MaxNames, l.Names},
+			{&o.limits.MaxNameLen, l.NameLen}, {&o.limits.MaxResponse, l.Response},
+		} {
+			if f.n != 0 {
+				*f.to = f.n
+			}
+		}
+	}
+}
+
+// maxTypeURL is how many bytes a type URL may have: those that the table does not
+// list are kept.
+const maxTypeURL = 1024
+
+// placeTime is how long a stream may keep others from their first answers.
+const placeTime = 100 * time.Millisecond
+
+// weight is what names count against Limits.Held.
+func weight(names []string) (n int) {
+	for _, name := range names {
+		n += len(name) + 64
+	}
+	return n
+}
+
+// A pace spreads requests over time. The zero value lets the first ones pass at
+// once.
+type pace struct{ until time.Time } // when all that came would have been due, one by one
+
+// burst is how many seconds' worth of requests may come at once.
+const burst = 10
+
+// take says how long a request of some bytes has to wait at a rate.
+func (p *pace) take(now time.Time, bytes, rate int) time.Duration {
+	if rate < 0 {
+		return 0
+	}
+	each := time.Second / time.Duration(rate)
+	if p.until.Before(now) {
+		p.until = now
+	}
+	p.until = p.until.Add(each * time.Duration(1+bytes>>16))
+	return p.until.Sub(now) - burst*time.Second
+}

@@ -65,6 +65,29 @@ func (s *Session) beat(u *subscription) []*xds.Response {
 	return out
 }
 
+// outlived notes that heartbeats are so late that the client may have dropped
+// resources, as when the server's process was stopped for a while: they are told
+// anew, for a heartbeat would not bring them back.
+func (s *Session) outlived(u *subscription) {
+	for ttl, at := range u.beats {
+		if s.now.Before(at.Add(ttl - ttl/beatsPerTTL)) {
+			continue
+		}
+		delete(u.beats, ttl)
+		for _, b := range s.table(u.typ).Beats() {
+			if b.TTL == ttl {
+				u.touch(func(yield func(string, *xds.Stamp) bool) {
+					for _, r := range b.Changes.Beats {
+						if u.covers(r.Name) && same(u.told(r.Name), r.Stamp) && !yield(r.Name, r.Stamp) {
+							return
+						}
+					}
+				})
+			}
+		}
+	}
+}
+
 // nextBeat is when resources with a TTL are told next. All streams with the
 // same Spread beat at the same time.
 func (s *Session) nextBeat(ttl time.Duration) time.Time {

@@ -304,6 +304,7 @@ func (s *Session) Responses() iter.Seq[*xds.Response] {
 			return true
 		}
 		for _, u := range s.subs {
+			s.outlived(u)
 			s.narrow(u)
 			s.settled(u)
 		}

@@ -1,37 +1,84 @@
 package server
 
 import (
-	"math"
+	"context"
+	"fmt"
+	"strconv"
 	"time"
 
-	"github.com/chancery-xds/chancery/protocol"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+
 	"github.com/chancery-xds/chancery/wire"
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// fetch answers one unary request at once: with what it names of type t, even
-// if the client has it already.
-func (s *Server) fetch(m *message, t *xds.Type) (*message, error) {
+// fetch answers one unary request for type t. It always has to, so a client that
+// has the current version gets it again when its poll was held long enough.
+func (s *Server) fetch(ctx context.Context, m *message, t *xds.Type) (*message, error) {
 	d := wire.Decoder{MaxNames: s.limits.MaxNames}
 	req, err := decode(&d, m)
 	if err != nil {
 		return nil, rejected(err)
 	}
-	w := s.watch(req.Node)
-	view, _ := w.Next()
-	defer w.Close()
+	hold, err := holdOf(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var at peer.Peer
+	if p, ok := peer.FromContext(ctx); ok {
+		at = *p
+	}
+	p, err := s.Poll(t, req, at.Addr)
+	if err != nil {
+		return nil, err
+	}
+	r, err := p.Wait(ctx, hold)
+	if err != nil && ctx.Err() != nil {
+		p.Close(err)
+		return nil, err
+	}
+	if r == nil { // also when the server is drained
+		r = p.Unchanged()
+	}
+	p.Close(nil)
+	return s.encode(xds.SotW, r), nil
+}
 
-	limits := s.limits
-	limits.MaxResponse = math.MaxInt // there is but one answer
-	session := protocol.NewSession(xds.SotW, t, view, limits)
-	session.Advance(time.Now())
-	req.Nonce, req.Version, req.Error = "", "", nil
-	if err := session.Receive(req); err != nil {
-		return nil, rejected(err)
+// holdOf is how long a call may be held.
+func holdOf(ctx context.Context) (time.Duration, error) {
+	hold, err := Hold(metadata.ValueFromIncomingContext(ctx, ExpectedTimeout)...)
+	if err != nil {
+		return 0, status.Error(codes.InvalidArgument, err.Error())
 	}
-	for r := range session.Responses() {
-		return s.encode(xds.SotW, r), nil
+	if end, ok := ctx.Deadline(); ok {
+		hold = min(hold, max(time.Until(end)-margin, 0))
 	}
-	// A stream would stay silent; here nothing has to be said.
-	return s.encode(xds.SotW, &xds.Response{Type: t, Version: view.Table(t).Version(), Changes: &xds.Changes{}}), nil
+	return hold, nil
+}
+
+// Identifier returns what responses say as control_plane.identifier; "": nothing.
+func (s *Server) Identifier() string { return s.identifier() }
+
+// ExpectedTimeout is the header in which Envoy says when it gives up a request.
+const ExpectedTimeout = "x-envoy-expected-rq-timeout-ms"
+
+// margin is how long before that the answer leaves.
+const margin = 100 * time.Millisecond
+
+// Hold returns how long a poll may be held: until a little before its client
+// gives up, by the value of its header [ExpectedTimeout], if it has one, and
+// [MaxHold] at most.
+func Hold(expected ...string) (time.Duration, error) {
+	hold := MaxHold
+	for _, s := range expected {
+		ms, err := strconv.ParseUint(s, 10, 32)
+		if err != nil {
+			return 0, fmt.Errorf("%s: %.40q is no number of milliseconds", ExpectedTimeout, s)
+		}
+		hold = min(hold, max(time.Duration(ms)*time.Millisecond-margin, 0))
+	}
+	return hold, nil
 }

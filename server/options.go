@@ -18,6 +18,7 @@ type options struct {
 	observer     Observer
 	writeTimeout time.Duration
 	drainTime    time.Duration
+	maxPolls     int
 }
 
 func defaults() options {
@@ -26,6 +27,7 @@ func defaults() options {
 		log:          slog.Default(),
 		writeTimeout: 20 * time.Second,
 		drainTime:    5 * time.Second,
+		maxPolls:     10_000,
 	}
 	WithLimits(DefaultLimits())(&o)
 	return o

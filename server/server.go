@@ -51,6 +51,7 @@ type Server struct {
 	refused *refusals
 	repeats repeats
 	drain   drain
+	polls   polls
 
 	streams     atomic.Uint64 // ever opened; numbers them
 	nodeChanges atomic.Uint64
@@ -73,6 +74,7 @@ func New[W Watch](src Source[W], opts ...Option) *Server {
 	for _, o := range opts {
 		o(&s.options)
 	}
+	s.polls.told = newLRU[poller, telling](s.maxPolls)
 	s.first = newAdmission(s.bounds.FirstAnswers)
 	return s
 }

@@ -46,7 +46,7 @@ func (s *Server) service(row, only *xds.Type) *grpc.ServiceDesc {
 				if err := decode(&m); err != nil {
 					return nil, err
 				}
-				handle := func(_ context.Context, req any) (any, error) { return s.fetch(req.(*message), only) }
+				handle := func(ctx context.Context, req any) (any, error) { return s.fetch(ctx, req.(*message), only) }
 				if intercept == nil {
 					return handle(ctx, &m)
 				}

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -10,7 +9,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 	"google.golang.org/protobuf/types/known/anypb"
@@ -192,69 +190,4 @@ func TestServices(t *testing.T) {
 			})
 		}
 	}
-}
-
-func TestFetch(t *testing.T) {
-	w := serve(t)
-	conn := w.dial(t)
-	w.set(xds.Cluster, res("a", "1"), res("b", "2"))
-	w.set(xds.Route, res("r", "1"))
-	fetch := func(t *testing.T, typ *xds.Type, req *discovery.DiscoveryRequest) *discovery.DiscoveryResponse {
-		t.Helper()
-		var r discovery.DiscoveryResponse
-		if err := conn.Invoke(t.Context(), "/"+typ.Service+"/"+typ.Fetch, req, &r); err != nil {
-			t.Fatal(err)
-		}
-		return &r
-	}
-	t.Run("REST-6 everything", func(t *testing.T) {
-		r := fetch(t, xds.Cluster, &discovery.DiscoveryRequest{})
-		if len(r.Resources) != 2 || r.VersionInfo == "" {
-			t.Error(r)
-		}
-		if again := fetch(t, xds.Cluster, &discovery.DiscoveryRequest{VersionInfo: r.VersionInfo, ResponseNonce: r.Nonce}); !proto.Equal(again, r) {
-			t.Errorf("asked again at the current version: %v", again)
-		}
-	})
-	t.Run("REST-7 by name", func(t *testing.T) {
-		if r := fetch(t, xds.Route, &discovery.DiscoveryRequest{ResourceNames: []string{"r", "none"}}); len(r.Resources) != 1 {
-			t.Error(r)
-		}
-	})
-	t.Run("REST-6 nothing of that name", func(t *testing.T) {
-		if r := fetch(t, xds.Route, &discovery.DiscoveryRequest{ResourceNames: []string{"none"}}); len(r.Resources) != 0 || r.TypeUrl != xds.Route.URL || r.VersionInfo == "" {
-			t.Error(r)
-		}
-	})
-	t.Run("REST-6 one answer, however large", func(t *testing.T) {
-		big := strings.Repeat("x", 2<<20)
-		w.set(xds.Endpoint, res("a", big), res("b", big))
-		if r := fetch(t, xds.Endpoint, &discovery.DiscoveryRequest{ResourceNames: []string{"a", "b"}}); len(r.Resources) != 2 {
-			t.Errorf("%d resources", len(r.Resources))
-		}
-	})
-	t.Run("SAFE-1 REST-6 malformed", func(t *testing.T) {
-		err := conn.Invoke(t.Context(), "/"+xds.Route.Service+"/"+xds.Route.Fetch, raw("\x0a\xff"), &discovery.DiscoveryResponse{}, rawCodec)
-		if status.Code(err) != codes.InvalidArgument {
-			t.Error(err)
-		}
-	})
-	t.Run("REST-6 interceptors are called", func(t *testing.T) {
-		var called string
-		w := &world{source: newSource()}
-		w.Server = New(w.source)
-		for _, d := range w.services() {
-			for _, m := range d.Methods {
-				if d.ServiceName == xds.Cluster.Service {
-					m.Handler(nil, t.Context(), func(any) error { return nil }, func(_ context.Context, _ any, info *grpc.UnaryServerInfo, _ grpc.UnaryHandler) (any, error) {
-						called = info.FullMethod
-						return nil, nil
-					})
-				}
-			}
-		}
-		if want := "/envoy.service.cluster.v3.ClusterDiscoveryService/FetchClusters"; called != want {
-			t.Errorf("got %q", called)
-		}
-	})
 }

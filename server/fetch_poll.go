@@ -1,0 +1,256 @@
+package server
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"io"
+	"iter"
+	"math"
+	"net"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/chancery-xds/chancery/protocol"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// MaxHold is how long a poll is held at most.
+const MaxHold = 30 * time.Second
+
+// A Poll is a subscription that is answered once: a request over REST or to a
+// Fetch method. "When the poll period is set to a small value, with the
+// intention of long polling, then there is also a requirement to avoid sending
+// a DiscoveryResponse unless a change to the underlying resources has occurred
+// via a resource update."
+//
+// The version of an answer is a hash of the names asked for and of what they
+// are, so that other names' changes wake nobody and a new name is answered; for
+// "*" alone it is the version of the type, as on streams. The nonce is the
+// version. A client that has the current version, or has refused it, waits.
+//
+// To an [Observer] a poll is a stream of one request. One goroutine at a time
+// may use it.
+type Poll struct {
+	server *Server
+	info   Stream
+	watch  Watch
+	names  []string // asked for, in order; with "*", if it is
+	all    bool     // "*" alone is
+	stated string   // the version that the client has; "": none
+	poller poller
+
+	but    string        // the version that is no news; "": each is
+	answer *xds.Response // what to answer, as soon as that is known
+	holds  bool          // it is counted as held
+}
+
+// polls is what a server knows of polls.
+type polls struct {
+	told *lru[poller, telling] // answers that are not acknowledged
+	held atomic.Int64
+}
+
+// WithMaxPolls sets how many polls are held at a time, REST and Fetch together.
+// More are refused with UNAVAILABLE, or 503 and Retry-After; those that can be
+// answered at once are. The default is 10,000.
+func WithMaxPolls(n int) Option { return func(o *options) { o.maxPolls = n } }
+
+var errBusy = status.Error(codes.Unavailable, "the server holds as many polls as it may: try again later")
+
+// Poll begins a poll of a type by a request, of which it keeps no memory. The
+// peer may be nil. An error is one of gRPC's status: UNAVAILABLE if the client
+// should try again later, INVALID_ARGUMENT or RESOURCE_EXHAUSTED if the request
+// is at fault. Close must be called if there is none.
+func (s *Server) Poll(t *xds.Type, req xds.Request, peer net.Addr) (*Poll, error) {
+	if !s.drain.enter() {
+		return nil, errDraining
+	}
+	node := req.Node
+	if node == nil {
+		node = &noNode
+	}
+	p := &Poll{
+		server: s, stated: strings.Clone(clip(req.Version)), watch: s.watch(req.Node),
+		info: Stream{ID: s.streams.Add(1), Type: t, Variant: xds.SotW, Node: node, Peer: peer, Since: time.Now()},
+	}
+	if s.observer != nil {
+		s.observer.Opened(&p.info)
+	}
+	if err := p.open(req); err != nil {
+		p.Close(err)
+		return nil, err
+	}
+	return p, nil
+}
+
+func (p *Poll) open(req xds.Request) error {
+	s := p.server
+	view, _ := p.watch.Next()
+	session := p.session(view)
+	if err := session.Receive(xds.Request{Type: req.Type, Node: req.Node, Version: req.Version, Names: req.Names}); err != nil {
+		return rejected(err)
+	}
+	for i := range session.Interests() {
+		p.watch.Interested(i.Type, i.Wildcard, i.Added, nil)
+		p.names, p.all = i.Added, i.Wildcard && len(i.Added) == 0
+		if i.Wildcard {
+			p.names = append(p.names, xds.Wildcard)
+		}
+	}
+	slices.Sort(p.names)
+	for e := range session.Events() {
+		s.event(&p.info, e)
+	}
+	p.poller = pollerOf(&p.info, p.names)
+	p.judge(req, p.version(view))
+	if p.look(); p.answer != nil {
+		return nil
+	}
+	p.holds = true
+	if s.polls.held.Add(1) > int64(s.maxPolls) {
+		return errBusy
+	}
+	return nil
+}
+
+// session returns a session that has told nothing. What is covered by which
+// names is its business alone.
+func (p *Poll) session(view xds.View) *protocol.Session {
+	limits := p.server.limits
+	s := protocol.NewSession(xds.SotW, p.info.Type, view, protocol.Options{
+		MaxNames: limits.MaxNames, MaxNameLen: limits.MaxNameLen,
+		MaxResponse: math.MaxInt, // there is but one answer
+		Grace:       -1,
+	})
+	s.Advance(time.Now())
+	return s
+}
+
+// changes is all that the names asked for find in a view.
+func (p *Poll) changes(view xds.View) *xds.Changes {
+	s := p.session(view)
+	if err := s.Receive(xds.Request{Names: p.names}); err != nil {
+		panic("a request that was received is refused: " + err.Error())
+	}
+	for r := range s.Responses() {
+		return r.Changes
+	}
+	return &xds.Changes{} // a stream would stay silent
+}
+
+// version is the version of what the names find in a view.
+func (p *Poll) version(view xds.View) string {
+	if p.all {
+		return view.Table(p.info.Type).Versions().Sum().String()
+	}
+	return versionOf(p.names, p.changes(view))
+}
+
+func versionOf(names []string, c *xds.Changes) string {
+	h := sha256.New()
+	hashNames(h, names)
+	// The sum of the resources, in any order.
+	_, _ = io.WriteString(h, new(xds.Table).VersionWith(stamps(c)))
+	return hex.EncodeToString(h.Sum(nil)[:8])
+}
+
+func hashNames(h io.Writer, names []string) {
+	for _, n := range names {
+		var size [8]byte
+		binary.BigEndian.PutUint64(size[:], uint64(len(n)))
+		_, _ = h.Write(size[:]) // a hash takes all
+		_, _ = io.WriteString(h, n)
+	}
+}
+
+func stamps(c *xds.Changes) iter.Seq[*xds.Stamp] {
+	return func(yield func(*xds.Stamp) bool) {
+		for _, r := range c.Upserts {
+			if !yield(r.Stamp) {
+				return
+			}
+		}
+	}
+}
+
+// look makes the answer if the newest view has news for the client.
+func (p *Poll) look() {
+	view, _ := p.watch.Next()
+	if p.undecided(view) {
+		return
+	}
+	if v := p.version(view); v != p.but {
+		p.tells(telling{version: v, to: digest(p.stated), conn: p.conn(), at: time.Now()})
+		p.tell(view, v)
+	}
+}
+
+// undecided reports whether the view is still looking for one of the names.
+func (p *Poll) undecided(view xds.View) bool {
+	u, ok := view.(xds.Undecided)
+	return ok && slices.ContainsFunc(p.names, func(n string) bool { return n != xds.Wildcard && u.Undecided(p.info.Type, n) })
+}
+
+func (p *Poll) tell(view xds.View, version string) {
+	p.answer = &xds.Response{Type: p.info.Type, Version: version, Nonce: version, Changes: p.changes(view)}
+	p.server.event(&p.info, protocol.Event{Kind: protocol.Sent, Type: p.info.Type, Nonce: version, Version: version, Count: len(p.answer.Upserts)})
+}
+
+// Due reports whether Wait would return at once.
+func (p *Poll) Due() bool { return p.answer != nil }
+
+// Wait returns the answer when there is one, and nil if there is nothing new
+// after the time to hold. An error is one of gRPC's status: UNAVAILABLE if the
+// server is drained, CANCELED or DEADLINE_EXCEEDED if ctx is done; then there is
+// nothing new either.
+func (p *Poll) Wait(ctx context.Context, hold time.Duration) (*xds.Response, error) {
+	if p.answer != nil {
+		return p.answer, nil
+	}
+	over := time.NewTimer(hold)
+	defer over.Stop()
+	for {
+		select {
+		case <-p.watch.C():
+			if p.look(); p.answer != nil {
+				return p.answer, nil
+			}
+		case <-over.C:
+			return nil, nil
+		case <-p.server.drain.began:
+			return nil, errDraining
+		case <-ctx.Done():
+			return nil, status.FromContextError(ctx.Err()).Err()
+		}
+	}
+}
+
+// Unchanged is the answer of those who have to give one though nothing is new.
+func (p *Poll) Unchanged() *xds.Response {
+	view, _ := p.watch.Next()
+	p.tell(view, p.version(view))
+	return p.answer
+}
+
+// Close ends the poll after its answer was sent. An error says that it was not,
+// and what the client was told instead.
+func (p *Poll) Close(err error) {
+	if p.holds {
+		p.server.polls.held.Add(-1)
+	}
+	if err != nil && p.answer != nil {
+		p.server.polls.told.remove(p.poller)
+	}
+	p.watch.Close()
+	if o := p.server.observer; o != nil {
+		o.Closed(&p.info, err)
+	}
+	p.server.drain.leave()
+}

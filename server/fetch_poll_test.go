@@ -1,0 +1,569 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/chancery-xds/chancery/protocol"
+	"github.com/chancery-xds/chancery/store"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// A visitor polls as Envoy does: on one connection, with the version that it
+// has applied.
+type visitor struct {
+	t       *testing.T
+	s       *Server
+	typ     *xds.Type
+	node    string
+	names   []string
+	version string
+	port    int // of its connection
+	refuses bool
+}
+
+func (v *visitor) request() xds.Request {
+	return xds.Request{Node: &xds.Node{ID: v.node}, Names: v.names, Version: v.version}
+}
+
+func (v *visitor) peer() net.Addr {
+	return &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 1000 + v.port}
+}
+
+// poll returns the answer to a request and how long it took.
+func (v *visitor) poll(req xds.Request) (*xds.Response, time.Duration) {
+	v.t.Helper()
+	start := time.Now()
+	p, err := v.s.Poll(v.typ, req, v.peer())
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	r, err := p.Wait(v.t.Context(), MaxHold)
+	p.Close(err)
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	if r != nil && !v.refuses {
+		v.version = r.Version
+	}
+	return r, time.Since(start)
+}
+
+// gets polls and wants the resources after that time.
+func (v *visitor) gets(after time.Duration, names ...string) *xds.Response {
+	v.t.Helper()
+	r, took := v.poll(v.request())
+	if r == nil || took != after {
+		v.t.Fatalf("got %v after %v, want %v after %v", r, took, names, after)
+	}
+	got := []string{}
+	for _, u := range r.Upserts {
+		got = append(got, u.Name)
+	}
+	if !slices.Equal(got, names) || r.Type != v.typ || r.Version == "" {
+		v.t.Fatalf("got %v of %v at %q, want %v", got, r.Type, r.Version, names)
+	}
+	return r
+}
+
+// waits polls and wants nothing until the poll is over.
+func (v *visitor) waits() {
+	v.t.Helper()
+	if r, took := v.poll(v.request()); r != nil || took != MaxHold {
+		v.t.Fatalf("got %v after %v", r, took)
+	}
+}
+
+// A pollWorld is a server of a source, with what it logs and observes.
+type pollWorld struct {
+	*source
+	*Server
+	t    *testing.T
+	log  *logbook
+	seen *chronicle
+}
+
+func newPolls(t *testing.T, opts ...Option) *pollWorld {
+	w := &pollWorld{source: newSource(), t: t, log: &logbook{}, seen: &chronicle{}}
+	w.Server = New(w.source, append([]Option{w.log.at(slog.LevelWarn), WithObserver(w.seen)}, opts...)...)
+	t.Cleanup(func() {
+		if n := len(w.watches); n > 0 {
+			t.Errorf("%d watches are open", n)
+		}
+		if n := w.Stats().Open; n != 0 || w.polls.held.Load() != 0 || w.seen.open != 0 {
+			t.Errorf("%d polls are open, %d are held, %d are observed", n, w.polls.held.Load(), w.seen.open)
+		}
+	})
+	return w
+}
+
+func (w *pollWorld) visitor(typ *xds.Type, names ...string) *visitor {
+	return &visitor{t: w.t, s: w.Server, typ: typ, node: "envoy-1", names: names}
+}
+
+// later does something while a poll is held.
+func (w *pollWorld) later(f func()) { time.AfterFunc(10*time.Second, f) }
+
+// A chronicle is an Observer that keeps what happened. Polls in a bubble take
+// turns.
+type chronicle struct {
+	open   int
+	events []protocol.Event
+}
+
+func (c *chronicle) Opened(*Stream)                    { c.open++ }
+func (c *chronicle) Closed(*Stream, error)             { c.open-- }
+func (c *chronicle) Event(_ *Stream, e protocol.Event) { c.events = append(c.events, e) }
+
+func (c *chronicle) of(k protocol.EventKind) (all []protocol.Event) {
+	for _, e := range c.events {
+		if e.Kind == k {
+			all = append(all, e)
+		}
+	}
+	return all
+}
+
+func TestPoll(t *testing.T) {
+	within(t, "REST-2 a poll at the current version is held until a change", func(t *testing.T) {
+		w := newPolls(t)
+		w.set(xds.Cluster, res("a", "1"))
+		v := w.visitor(xds.Cluster)
+		v.gets(0, "a")
+		v.waits()
+		w.later(func() { w.set(xds.Cluster, res("b", "1")) })
+		v.gets(10*time.Second, "a", "b")
+		w.later(func() { w.update(xds.Cluster, nil, "a") })
+		v.gets(10*time.Second, "b")
+		w.update(xds.Cluster, nil, "b")
+		v.gets(0)
+		v.waits()
+		if n := len(w.seen.of(protocol.Acked)); n != 4 {
+			t.Errorf("%d ACKs", n)
+		}
+	})
+	within(t, "REST-2 other names wake nobody, a new name is answered", func(t *testing.T) {
+		w := newPolls(t)
+		w.set(xds.Endpoint, res("a", "1"), res("b", "1"))
+		v := w.visitor(xds.Endpoint, "a")
+		v.gets(0, "a")
+		w.later(func() { w.set(xds.Endpoint, res("b", "2"), res("c", "1")); w.set(xds.Cluster, res("a", "1")) })
+		v.waits()
+		v.names = []string{"a", "none"}
+		v.gets(0, "a")
+		v.names = []string{"none", "a", "none"} // Envoy's order is any
+		v.waits()
+		w.later(func() { w.set(xds.Endpoint, res("none", "1")) })
+		v.gets(10*time.Second, "a", "none")
+		v.names = []string{"none"}
+		v.gets(0, "none")
+		w.later(func() { w.update(xds.Endpoint, nil, "none") })
+		v.gets(10 * time.Second)
+		v.waits()
+	})
+	within(t, "REST-2 REST-7 what is on demand is found by name and part of no wildcard", func(t *testing.T) {
+		w := newPolls(t)
+		lazy := res("lazy", "1")
+		lazy.OnDemand = true
+		w.set(xds.Cluster, res("a", "1"), lazy)
+		v := w.visitor(xds.Cluster)
+		v.gets(0, "a")
+		v.names = []string{"*"}
+		v.waits() // the same, spelled out
+		v.names = []string{"lazy", "*"}
+		v.gets(0, "a", "lazy")
+		v.waits()
+		w.later(func() { w.update(xds.Cluster, nil, "lazy") })
+		v.gets(10*time.Second, "a")
+	})
+	within(t, "REST-7 nothing is asked for", func(t *testing.T) {
+		w := newPolls(t)
+		w.set(xds.Endpoint, res("a", "1"))
+		v := w.visitor(xds.Endpoint) // no type of which an empty list is all
+		v.gets(0)
+		v.waits()
+	})
+	within(t, "REST-2 only a commit to what is asked for is looked at", func(t *testing.T) {
+		st := store.New()
+		commit := func(rs ...*xds.Resource) {
+			if _, err := st.Update(func(tx *store.Tx) error { tx.Set(xds.Endpoint, rs...); return nil }); err != nil {
+				t.Error(err)
+			}
+		}
+		commit(res("a", "1"))
+		s := New[*store.Watch](st)
+		v := &visitor{t: t, s: s, typ: xds.Endpoint, node: "n", names: []string{"a"}}
+		v.gets(0, "a")
+		p, err := s.Poll(v.typ, v.request(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		commit(res("b", "1"))
+		synctest.Wait()
+		select {
+		case <-p.watch.C():
+			t.Error("another name rings the bell")
+		default:
+		}
+		time.AfterFunc(time.Second, func() { commit(res("a", "2")) })
+		if r, err := p.Wait(t.Context(), MaxHold); r == nil || len(r.Upserts) != 1 || string(r.Upserts[0].Body) != "2" {
+			t.Error(r, err)
+		}
+		p.Close(nil)
+		w := st.Watch(nil)
+		defer w.Close()
+		if v, _ := w.Next(); v.Table(xds.Endpoint).Len() != 2 {
+			t.Error("the commits were not made")
+		}
+	})
+	within(t, "REST-2 a view that is still looking", func(t *testing.T) {
+		w := newPolls(t)
+		look := &looking{c: make(chan struct{}, 1)}
+		w.Server = New(look)
+		v := w.visitor(xds.Endpoint, "a")
+		w.later(func() { look.decide() })
+		v.gets(10*time.Second, "a")
+		v.waits()
+	})
+}
+
+// looking is a source with one name that it does not know at first.
+type looking struct {
+	decided atomic.Bool
+	c       chan struct{}
+}
+
+func (l *looking) Watch(*xds.Node) *looking { return l }
+func (l *looking) C() <-chan struct{}       { return l.c }
+func (l *looking) Close()                   {}
+func (l *looking) Next() (xds.View, []xds.Names) {
+	return l, nil
+}
+func (l *looking) Interested(*xds.Type, bool, []string, []string) {}
+func (l *looking) Undecided(*xds.Type, string) bool               { return !l.decided.Load() }
+func (l *looking) decide()                                        { l.decided.Store(true); l.c <- struct{}{} }
+func (l *looking) Table(t *xds.Type) *xds.Table {
+	if !l.decided.Load() {
+		return xds.NewTable(t)
+	}
+	return xds.NewTable(t).With([]*xds.Resource{res("a", "1")})
+}
+
+// Replicas and restarts have equal versions; clients of all of them would
+// otherwise be answered for nothing.
+func TestPollVersion(t *testing.T) {
+	src := newSource()
+	src.set(xds.Endpoint, res("a", "1"), res("b", "1"), res("c", "1"))
+	s := New(src)
+	for _, c := range []struct {
+		names []string
+		want  string
+	}{
+		{[]string{"a"}, "66c6578d33e2ba2b"},
+		{[]string{"a", "b"}, "6aaa9b1ef79c3f6d"},
+		{[]string{"a", "none"}, "ac484e7a89b10780"},
+		{[]string{"*"}, src.view.Table(xds.Endpoint).Version()},
+		{[]string{"*", "a"}, "62975266f2041216"},
+		{nil, "fcdb4b423f4e5283"},
+	} {
+		t.Run(fmt.Sprint("REST-2 ", c.names), func(t *testing.T) {
+			p, err := s.Poll(xds.Endpoint, xds.Request{Names: c.names}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer p.Close(nil)
+			if r, err := p.Wait(t.Context(), 0); err != nil || r.Version != c.want || r.Nonce != r.Version {
+				t.Errorf("%v: version %q, nonce %q, want %q", err, r.Version, r.Nonce, c.want)
+			}
+		})
+	}
+}
+
+// What a client refuses is told once, whether it says so or not.
+func TestPollRefused(t *testing.T) {
+	setup := func(t *testing.T) (*pollWorld, *visitor) {
+		w := newPolls(t)
+		w.set(xds.Cluster, res("a", "1"))
+		v := w.visitor(xds.Cluster)
+		v.gets(0, "a")
+		w.later(func() { w.set(xds.Cluster, res("bad", "1")) })
+		v.refuses = true
+		v.gets(10*time.Second, "a", "bad")
+		return w, v
+	}
+	// recorded wants that many NACKs to be observed, and one in the log.
+	recorded := func(t *testing.T, w *pollWorld, n int, texts ...string) {
+		t.Helper()
+		all := w.seen.of(protocol.Nacked)
+		if len(all) != n {
+			t.Errorf("%d NACKs: %v", len(all), all)
+		}
+		synctest.Wait()
+		if got := strings.Count(w.log.String(), "client refused a response"); got != min(n, 1) {
+			t.Errorf("%d lines of the log:\n%s", got, w.log)
+		}
+		for _, text := range texts {
+			if !strings.Contains(w.log.String(), text) {
+				t.Errorf("no %s in the log:\n%s", text, w.log)
+			}
+		}
+	}
+
+	within(t, "REST-3 it polls on with the old version", func(t *testing.T) {
+		w, v := setup(t)
+		v.waits()
+		v.waits()
+		v.waits()
+		recorded(t, w, 3, "not applied", "node=envoy-1", "type=CDS", "in_use="+v.version)
+		if e := w.seen.of(protocol.Nacked)[0]; e.Version != w.view.Table(xds.Cluster).Version() || e.InUse != v.version || e.Took != 0 {
+			t.Errorf("%+v", e)
+		}
+		w.later(func() { w.set(xds.Cluster, res("bad", "2")) })
+		v.refuses = false
+		v.gets(10*time.Second, "a", "bad")
+		v.waits()
+	})
+	within(t, "REST-3 SOTW-21 reverted while it is held", func(t *testing.T) {
+		w, v := setup(t)
+		w.later(func() { w.update(xds.Cluster, nil, "bad") })
+		v.gets(10*time.Second, "a") // though that is the version it states
+		v.waits()
+		recorded(t, w, 1)
+	})
+	within(t, "REST-3 SOTW-21 reverted between polls", func(t *testing.T) {
+		w, v := setup(t)
+		w.update(xds.Cluster, nil, "bad")
+		v.gets(0, "a")
+		v.waits()
+		recorded(t, w, 0)
+	})
+	within(t, "REST-3 fixed between polls", func(t *testing.T) {
+		w, v := setup(t)
+		v.refuses = false
+		w.set(xds.Cluster, res("bad", "2"))
+		v.gets(0, "a", "bad")
+		v.waits()
+		recorded(t, w, 0)
+	})
+	within(t, "REST-3 the first answer is refused", func(t *testing.T) {
+		w := newPolls(t)
+		w.set(xds.Cluster, res("bad", "1"))
+		v := w.visitor(xds.Cluster)
+		v.refuses = true
+		v.gets(0, "bad")
+		v.waits()
+		recorded(t, w, 1)
+		v.port++ // another process of the same name must not wait
+		v.gets(0, "bad")
+	})
+	within(t, "REST-3 error_detail", func(t *testing.T) {
+		w, v := setup(t)
+		refused := w.view.Table(xds.Cluster).Version()
+		for range 3 {
+			req := v.request()
+			req.Nonce, req.Error = refused, &xds.Status{Code: 3, Message: `bad: inline_string: "pw"`}
+			if r, took := v.poll(req); r != nil || took != MaxHold {
+				t.Fatal(r, took)
+			}
+		}
+		recorded(t, w, 3, "bad: inline_string", "code=3", "version="+refused)
+		for _, e := range w.seen.of(protocol.Nacked) {
+			if e.Version != refused || e.Nonce != refused || strings.Contains(e.Error.Message, "pw") {
+				t.Errorf("%+v %+v", e, e.Error)
+			}
+		}
+		// It need not say so again.
+		v.waits()
+		// What is refused is no more what there is.
+		req := v.request()
+		req.Nonce, req.Error = refused, &xds.Status{Code: 3}
+		w.update(xds.Cluster, nil, "bad")
+		if r, took := v.poll(req); r == nil || took != 0 {
+			t.Fatal(r, took)
+		}
+	})
+	within(t, "REST-3 error_detail without nonce, to a server that has just started", func(t *testing.T) {
+		w := newPolls(t)
+		w.set(xds.Cluster, res("bad", "1"))
+		v := w.visitor(xds.Cluster)
+		req := v.request()
+		req.Version, req.Error = "older", &xds.Status{Message: "bad"}
+		if r, took := v.poll(req); r != nil || took != MaxHold {
+			t.Fatal(r, took)
+		}
+		recorded(t, w, 1, "in_use=older")
+	})
+	within(t, "REST-3 an answer that was lost is told again", func(t *testing.T) {
+		w, v := setup(t)
+		v.port++
+		v.waits() // for now: it may be Envoy, which has several connections
+		v.gets(0, "a", "bad")
+		v.port++
+		time.Sleep(again)
+		v.gets(0, "a", "bad")
+		recorded(t, w, 1)
+	})
+	within(t, "REST-3 an answer that could not be sent is told again", func(t *testing.T) {
+		w := newPolls(t)
+		w.set(xds.Cluster, res("a", "1"))
+		v := w.visitor(xds.Cluster)
+		v.version = "older"
+		for range 2 {
+			p, err := w.Poll(v.typ, v.request(), v.peer())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r, err := p.Wait(t.Context(), 0); !p.Due() || r == nil {
+				t.Error("no answer", err)
+			}
+			p.Close(errors.New("broken pipe"))
+		}
+		recorded(t, w, 0)
+	})
+	within(t, "REST-3 others are not held for it", func(t *testing.T) {
+		w, v := setup(t)
+		for what, change := range map[string]func(*visitor){
+			"another node":         func(v *visitor) { v.node = "envoy-2" },
+			"another type":         func(v *visitor) { v.typ = xds.Listener },
+			"other names":          func(v *visitor) { v.names = []string{"a"} },
+			"nobody in particular": func(v *visitor) { v.node = "" },
+			"another version":      func(v *visitor) { v.version = "another" },
+		} {
+			o := *v
+			change(&o)
+			if r, took := o.poll(o.request()); r == nil || took != 0 {
+				t.Errorf("%s: %v after %v", what, r, took)
+			}
+		}
+		v.node = ""
+		for range 3 {
+			v.gets(0, "a", "bad") // nothing is known of whom
+		}
+		recorded(t, w, 0)
+	})
+	within(t, "REST-3 the memory is bounded", func(t *testing.T) {
+		w := newPolls(t, WithMaxPolls(10))
+		w.set(xds.Cluster, res("a", "1"))
+		for i := range 100 {
+			v := w.visitor(xds.Cluster)
+			v.node = fmt.Sprint(i)
+			v.gets(0, "a")
+		}
+		if n := w.polls.told.order.Len(); n != 10 || len(w.polls.told.index) != 10 {
+			t.Errorf("%d answers are remembered", n)
+		}
+	})
+}
+
+func TestPollEnds(t *testing.T) {
+	hold := func(t *testing.T, w *pollWorld) *Poll {
+		t.Helper()
+		v := w.visitor(xds.Cluster)
+		v.node = ""
+		v.version = w.view.Table(xds.Cluster).Version()
+		p, err := w.Poll(v.typ, v.request(), v.peer())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p.Due() {
+			t.Error("there is nothing to wait for")
+		}
+		return p
+	}
+	within(t, "REST-4 a client that goes away frees everything", func(t *testing.T) {
+		w := newPolls(t)
+		p := hold(t, w)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		r, err := p.Wait(ctx, MaxHold)
+		if r != nil || status.Code(err) != codes.DeadlineExceeded {
+			t.Error(r, err)
+		}
+		p.Close(err)
+	})
+	within(t, "REST-4 polls that are held are limited", func(t *testing.T) {
+		w := newPolls(t, WithMaxPolls(2))
+		w.set(xds.Cluster, res("a", "1"))
+		a, b := hold(t, w), hold(t, w)
+		v := w.visitor(xds.Cluster)
+		v.gets(0, "a")
+		if _, err := w.Poll(v.typ, v.request(), nil); status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "as many polls as it may") {
+			t.Error(err)
+		}
+		a.Close(nil)
+		hold(t, w).Close(nil)
+		b.Close(nil)
+	})
+	within(t, "REST-4 a server that ends answers at once", func(t *testing.T) {
+		w := newPolls(t)
+		p := hold(t, w)
+		time.AfterFunc(time.Second, func() {
+			if r, err := p.Wait(t.Context(), MaxHold); r != nil || status.Code(err) != codes.Unavailable {
+				t.Error(r, err)
+			}
+			time.Sleep(time.Second) // the answer is written
+			p.Close(nil)
+		})
+		start := time.Now()
+		if err := w.Drain(t.Context()); err != nil || time.Since(start) != 2*time.Second {
+			t.Errorf("%v after %v", err, time.Since(start))
+		}
+		if _, err := w.Poll(xds.Cluster, xds.Request{}, nil); status.Code(err) != codes.Unavailable {
+			t.Error(err)
+		}
+	})
+	within(t, "REST-5 what cannot be asked for", func(t *testing.T) {
+		w := newPolls(t, WithLimits(protocol.Options{MaxNames: 2, MaxNameLen: 5}))
+		for want, req := range map[codes.Code]xds.Request{
+			codes.InvalidArgument:   {Type: xds.Route},
+			codes.ResourceExhausted: {Names: []string{"a", "b", "c"}},
+			codes.OutOfRange:        {Names: []string{"longer"}},
+		} {
+			_, err := w.Poll(xds.Cluster, req, nil)
+			if code := status.Code(err); code != want && (want != codes.OutOfRange || code != codes.ResourceExhausted) {
+				t.Errorf("%v: %v", req, err)
+			}
+		}
+	})
+}
+
+func TestHold(t *testing.T) {
+	for _, c := range []struct {
+		expected string
+		want     time.Duration
+		err      string
+	}{
+		{"", 30 * time.Second, ""},
+		{"1000", 900 * time.Millisecond, ""},
+		{"60000", 30 * time.Second, ""},
+		{"100", 0, ""},
+		{"0", 0, ""},
+		{"4294967295", 30 * time.Second, ""},
+		{"soon", 0, `"soon" is no number of milliseconds`},
+		{"-1", 0, `"-1" is no number of milliseconds`},
+	} {
+		t.Run("REST-2 "+cmp.Or(c.expected, "not told"), func(t *testing.T) {
+			var all []string
+			if c.expected != "" {
+				all = append(all, c.expected)
+			}
+			got, err := Hold(all...)
+			if got != c.want || (err != nil) != (c.err != "") || err != nil && !strings.Contains(err.Error(), c.err) {
+				t.Errorf("%v, %v", got, err)
+			}
+		})
+	}
+}

@@ -12,7 +12,7 @@ import (
 )
 
 // The packages whose effects are listed.
-var watched = []string{"xds", "protocol", "protocol/protocoltest", "store", "wire", "server", "internal/refs", "internal/protofile"}
+var watched = []string{"xds", "protocol", "protocol/protocoltest", "store", "wire", "server", "rest", "internal/refs", "internal/protofile"}
 
 // Every effect they have, by package, declaration and kind, and why it is there.
 var effects = map[string]string{
@@ -45,7 +45,20 @@ var effects = map[string]string{
 	"server stream.alarm clock":      "arms the stream's one timer",
 	"server stream.alarm timer":      "the stream's one timer",
 	"server Stream.open clock":       "since when a stream is open",
-	"server Server.fetch clock":      "the time a session is told",
+
+	"server lru mutex":          "what polls were told, for all of them",
+	"server Server.Poll clock":  "since when a poll is open",
+	"server Poll.session clock": "the time a session is told",
+	"server Poll.look clock":    "when a poll was answered",
+	"server Poll.judge clock":   "how long ago that was",
+	"server Poll.Wait timer":    "when a poll was held long enough",
+	"server holdOf clock":       "when the client of a call gives up",
+
+	"rest Handler.ServeHTTP goroutine": "holds a poll, so that net/http's goroutine and buffers are free; ends with its answer",
+	"rest parked.watch goroutine":      "notices that the client of a poll is gone; ends with the poll",
+	"rest parked.WriteHeader clock":    "dates a response, and when writing it has taken too long",
+	"rest answers mutex":               "shares encodings between polls; held for memory only",
+	"rest answer once":                 "encodes for all who are told the same",
 }
 
 // Uses of other packages that are effects.

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"math"
 	"sync"
 
 	"google.golang.org/grpc/codes"
@@ -36,8 +37,11 @@ type drain struct {
 
 func newDrain() drain { return drain{began: make(chan struct{}), empty: make(chan struct{})} }
 
-// enter counts a stream, unless max are open or draining has begun.
-func (d *drain) enter(max int) error {
+// enter counts a call; it returns false when draining has begun.
+func (d *drain) enter() bool { return d.join(math.MaxInt) == nil }
+
+// join counts a stream, unless max are open or draining has begun.
+func (d *drain) join(max int) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.begun {

@@ -72,7 +72,7 @@ func (s *Server) serve(rpc grpc.ServerStream, v xds.Variant, only *xds.Type) err
 		info:    Stream{Variant: v, Type: only},
 		decoder: s.decoder(v),
 	}
-	err := s.drain.enter(s.bounds.Streams)
+	err := s.drain.join(s.bounds.Streams)
 	if err == nil {
 		defer s.drain.leave()
 		st.info.ID = s.streams.Add(1)

@@ -84,27 +84,32 @@ func TestExchanges(t *testing.T) {
 		back := func(asks, told []string) {
 			t.Helper()
 			s.sees(s.restart(), 30*time.Second, "Envoy asks for everything again", func(rs tap.Records) bool {
-				// SotW is told named resources once on a new stream.
-				return has(rs.Requests(), asks...) && (v.delta() || has(rs.Responses(), told...))
+				return has(rs.Requests(), asks...) && has(rs.Responses(), told...)
 			})
 			s.quiet()
 		}
-		clusters, listeners := []string{"EDS backend", "EDS other"}, []string{"RDS ingress", "RDS side"}
-		named := append(clusters, listeners...)
+		// On a new stream SotW is told once what it names, delta what changed, and of
+		// nothing that this is all.
+		listeners := []string{"RDS ingress", "RDS side"}
+		all := append([]string{"EDS backend", "EDS other"}, listeners...)
+		same, nothing := all, listeners
+		if v.delta() {
+			same, nothing = nil, []string{"CDS"}
+		}
 		s.kill()
-		back(append(named, "CDS", "LDS"), named)
+		back(append(all, "CDS", "LDS"), same)
 		s.kill()
 		s.commit("assignment and routes change meanwhile", func(w world) {
 			w.set(assignment("backend", s.b.port), routes("ingress", "6", "backend"))
 		})
-		back(append(named, "CDS", "LDS"), named)
+		back(append(all, "CDS", "LDS"), same)
 		eventually(t, soon, "they are in force", s.ingress.gets(answer{"b", "6"}))
 		s.quiet()
 
-		// SotW opens what it asks nothing of any more, without names.
+		// SotW opens what it asks nothing of any more, too, without names.
 		step("all clusters deleted", s.envoy.hasClusters(), func(w world) { w.drop(edsCluster("backend", 0), edsCluster("other", 0)) })
 		s.kill()
-		back(append(listeners, "CDS", "LDS"), listeners)
+		back(append(listeners, "CDS", "LDS"), nothing)
 		recorded(t, "envoy/"+v.String(), s.Since(0))
 	}, sotw, delta, ownSotw, ownDelta)
 }

@@ -19,7 +19,7 @@ func TestNode(t *testing.T) {
 		l := loaded(t, s.ingress, nil)
 		s.nextChange()
 		s.refusedOnce(s.commit("bad listener", func(w world) { w.set(brokenListener("ingress", s.ingressPort, "ingress")) }), "LDS")
-		recorded(t, "envoy/node "+v.String(), s.Since(0))
+		recorded(t, "envoy/once "+variant{api: v.api, own: v.own}.String(), s.Since(0))
 		if !v.own {
 			s.kill()
 			s.back(s.restart())

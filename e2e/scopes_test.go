@@ -11,7 +11,10 @@ import (
 // A header of the request says which scope, and so which routes, it is for.
 func TestScopedRoutes(t *testing.T) {
 	t.Parallel()
-	among(t, "TYP-2 SUB-2 DELTA-8 ADS-2 scopes change, go and return", func(t *testing.T, v variant) {
+	among(t, "TYP-2 SUB-2 SOTW-8 DELTA-8 ADS-2 scopes change, go and return", func(t *testing.T, v variant) {
+		if !v.delta() {
+			pending(t, "a response with one scope takes all others from Envoy")
+		}
 		s := newSite(t, sourcedBy(v, renamed), func(w world) {
 			scoped(w, "ingress")
 			w.set(scope("first", "blue", "ingress"), scope("second", "green", "side"))
@@ -40,7 +43,7 @@ func TestScopedRoutes(t *testing.T) {
 		blue.unharmed(t)
 		exactly(t, 0, "NACK", s.Since(0).NACKs())
 		recorded(t, "envoy/SRDS "+v.String(), s.Since(0).About("SRDS"))
-	}, delta, ownDelta)
+	}, sotw, delta, ownSotw, ownDelta)
 }
 
 // A request that names nothing is answered when there is nothing, too. Silence

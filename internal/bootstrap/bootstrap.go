@@ -11,8 +11,8 @@ import (
 	"github.com/chancery-xds/chancery/internal/listen"
 )
 
-// Options say who the client is and where its server. Node and Server are
-// needed.
+// Options say who the client is and where its server. Node is needed, and Server
+// by all but [EnvoyFiles].
 type Options struct {
 	Node    string // id
 	Cluster string // the service that the node belongs to; "" leaves it out, or is [DefaultCluster] for Envoy
@@ -43,15 +43,23 @@ type TLS struct {
 	ServerName string
 }
 
-// check returns the address of the server, or what is wrong with the options.
-func (o Options) check() (listen.Address, error) {
+// checkNode returns what is wrong with who the client is.
+func (o Options) checkNode() error {
 	switch {
 	case o.Node == "":
-		return listen.Address{}, errors.New("the node's id is missing")
+		return errors.New("the node's id is missing")
 	case !utf8.ValidString(o.Node):
-		return listen.Address{}, fmt.Errorf("node id %q is not UTF-8", o.Node)
+		return fmt.Errorf("node id %q is not UTF-8", o.Node)
 	case !utf8.ValidString(o.Cluster):
-		return listen.Address{}, fmt.Errorf("cluster %q is not UTF-8", o.Cluster)
+		return fmt.Errorf("cluster %q is not UTF-8", o.Cluster)
+	}
+	return nil
+}
+
+// check returns the address of the server, or what is wrong with the options.
+func (o Options) check() (listen.Address, error) {
+	if err := o.checkNode(); err != nil {
+		return listen.Address{}, err
 	}
 	if t := o.TLS; t != nil && (t.Cert == "") != (t.Key == "") {
 		return listen.Address{}, errors.New("TLS: a certificate and its private key go together")

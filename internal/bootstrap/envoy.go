@@ -18,6 +18,35 @@ func Envoy(o Options) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	cluster, err := o.cluster(server)
+	if err != nil {
+		return nil, err
+	}
+	return o.envoy(
+		field{"static_resources", object{{"clusters", list{cluster}}}},
+		field{"dynamic_resources", o.dynamic()},
+	)
+}
+
+// EnvoyFiles returns a bootstrap as [Envoy] does, where listeners and clusters
+// come from files: the paths of two DiscoveryResponses, and of the directory in
+// which a rename says that they are to be read again. Who the client is counts
+// of the options, and its admin interface.
+func EnvoyFiles(o Options, listeners, clusters, watched string) ([]byte, error) {
+	if err := o.checkNode(); err != nil {
+		return nil, err
+	}
+	source := func(path string) object {
+		return object{
+			{"resource_api_version", "V3"},
+			{"path_config_source", object{{"path", path}, {"watched_directory", object{{"path", watched}}}}},
+		}
+	}
+	return o.envoy(field{"dynamic_resources", object{{"cds_config", source(clusters)}, {"lds_config", source(listeners)}}})
+}
+
+// envoy returns a bootstrap with fields that say where resources come from.
+func (o Options) envoy(resources ...field) ([]byte, error) {
 	if o.Cluster == "" {
 		o.Cluster = DefaultCluster
 	}
@@ -31,16 +60,9 @@ func Envoy(o Options) ([]byte, error) {
 	if admin.Network == "tcp" && admin.IP() == nil {
 		return nil, fmt.Errorf("admin: %s: Envoy listens on IP addresses, such as 127.0.0.1", admin)
 	}
-	cluster, err := o.cluster(server)
-	if err != nil {
-		return nil, err
-	}
-	return encode(object{
-		{"node", object{{"id", o.Node}, {"cluster", o.Cluster}}},
-		{"static_resources", object{{"clusters", list{cluster}}}},
-		{"dynamic_resources", o.dynamic()},
-		{"admin", object{{"address", address(admin)}}},
-	}, "  ")
+	b := object{{"node", object{{"id", o.Node}, {"cluster", o.Cluster}}}}
+	b = append(b, resources...)
+	return encode(append(b, field{"admin", object{{"address", address(admin)}}}), "  ")
 }
 
 // dynamic says by what protocol resources come.

@@ -38,6 +38,7 @@ var direction = map[string]row{
 	"internal/refs":         {ours: "xds", light: true, why: "knows messages by their descriptors only"},
 	"internal/protofile":    {light: true, why: "reads text, knows no resource types"},
 	"internal/source/dir":   {ours: "xds store wire internal/refs internal/protofile", why: "a source fills a store and knows no stream"},
+	"internal/export":       {ours: "xds wire internal/refs internal/protofile", why: "writes what a view has, wherever that is from"},
 	"internal/metrics":      {ours: "xds protocol wire server store", light: true, why: "counts what server and store tell"},
 	"internal/monitor":      {ours: "internal/listen", std: true, why: "is given what it serves and checks"},
 	"internal/bootstrap":    {ours: "internal/listen", std: true, why: "writes what clients read, which is text"},

@@ -12,7 +12,7 @@ import (
 )
 
 // The packages whose effects are listed.
-var watched = []string{"xds", "protocol", "protocol/protocoltest", "store", "wire", "server", "rest", "internal/refs", "internal/protofile"}
+var watched = []string{"xds", "protocol", "protocol/protocoltest", "store", "wire", "server", "rest", "internal/refs", "internal/protofile", "internal/export"}
 
 // Every effect they have, by package, declaration and kind, and why it is there.
 var effects = map[string]string{
@@ -59,6 +59,8 @@ var effects = map[string]string{
 	"rest parked.WriteHeader clock":    "dates a response, and when writing it has taken too long",
 	"rest answers mutex":               "shares encodings between polls; held for memory only",
 	"rest answer once":                 "encodes for all who are told the same",
+
+	"internal/export wait timer": "the pause that Envoy gets between two steps",
 }
 
 // Uses of other packages that are effects.

@@ -1,0 +1,233 @@
+package export
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	on_demandv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/on_demand/v3"
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// paths returns every ConfigSource in a file, as what it says, in order. JSON
+// shows what is inside of what.
+func paths(t *testing.T, file string) []string {
+	t.Helper()
+	var v any
+	if err := json.Unmarshal([]byte(file), &v); err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	var walk func(any)
+	walk = func(v any) {
+		switch v := v.(type) {
+		case []any:
+			for _, v := range v {
+				walk(v)
+			}
+		case map[string]any:
+			for _, kind := range []string{"ads", "self", "api_config_source"} {
+				if _, ok := v[kind]; ok {
+					all = append(all, kind)
+				}
+			}
+			if p, ok := v["path_config_source"].(map[string]any); ok {
+				s := p["path"].(string)
+				if w, ok := p["watched_directory"].(map[string]any); ok {
+					s += " in " + w["path"].(string)
+				}
+				if v["resource_api_version"] != "V3" {
+					s += " of no version"
+				}
+				all = append(all, s)
+			}
+			for _, v := range v {
+				walk(v)
+			}
+		}
+	}
+	walk(v)
+	slices.Sort(all)
+	return all
+}
+
+func tls(t *testing.T, configs ...*tlsv3.SdsSecretConfig) *corev3.TransportSocket {
+	return &corev3.TransportSocket{Name: "tls", ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: packed(t,
+		&tlsv3.UpstreamTlsContext{CommonTlsContext: &tlsv3.CommonTlsContext{TlsCertificateSdsSecretConfigs: configs}})}}
+}
+
+func TestConfigSources(t *testing.T) {
+	self := &corev3.ConfigSource{ConfigSourceSpecifier: &corev3.ConfigSource_Self{Self: &corev3.SelfConfigSource{}}, ResourceApiVersion: corev3.ApiVersion_V3}
+	api := func(typ corev3.ApiConfigSource_ApiType) *corev3.ConfigSource {
+		return &corev3.ConfigSource{
+			ConfigSourceSpecifier: &corev3.ConfigSource_ApiConfigSource{ApiConfigSource: &corev3.ApiConfigSource{ApiType: typ, ClusterNames: []string{"xds"}}},
+			InitialFetchTimeout:   durationpb.New(1e9),
+		}
+	}
+	theirs := &corev3.ConfigSource{ConfigSourceSpecifier: &corev3.ConfigSource_PathConfigSource{PathConfigSource: &corev3.PathConfigSource{Path: "/theirs"}}, ResourceApiVersion: corev3.ApiVersion_V3}
+	with := func(source *corev3.ConfigSource) *clusterv3.Cluster {
+		c := eds("c")
+		c.EdsClusterConfig.EdsConfig = source
+		return c
+	}
+	filter := func(name string, source *corev3.ConfigSource) *hcmv3.HttpFilter {
+		return &hcmv3.HttpFilter{Name: name, ConfigType: &hcmv3.HttpFilter_ConfigDiscovery{ConfigDiscovery: &corev3.ExtensionConfigSource{ConfigSource: source}}}
+	}
+	service := eds("c")
+	service.EdsClusterConfig.ServiceName = "a/b"
+	secure := &clusterv3.Cluster{Name: "c", TransportSocket: tls(t, &tlsv3.SdsSecretConfig{Name: "cert", SdsConfig: ads()}, &tlsv3.SdsSecretConfig{Name: "bootstrap"})}
+	downstream := listener(t, "l", &hcmv3.HttpConnectionManager{HttpFilters: []*hcmv3.HttpFilter{filter("jwt", ads()), filter("lua", theirs)}})
+	downstream.FilterChains[0].TransportSocket = tls(t, &tlsv3.SdsSecretConfig{Name: "cert", SdsConfig: self})
+	scoped := listener(t, "l", &hcmv3.HttpConnectionManager{RouteSpecifier: &hcmv3.HttpConnectionManager_ScopedRoutes{ScopedRoutes: &hcmv3.ScopedRoutes{
+		RdsConfigSource: ads(), ConfigSpecifier: &hcmv3.ScopedRoutes_ScopedRds{ScopedRds: &hcmv3.ScopedRds{ScopedRdsConfigSource: ads()}}}}})
+
+	for _, tt := range []struct {
+		name, file string
+		m          proto.Message
+		want       []string
+	}{
+		{"EDS from ads", "cds", with(ads()), []string{"/x/current/eds/c.json in /x"}},
+		{"EDS from self", "cds", with(self), []string{"/x/current/eds/c.json in /x"}},
+		{"EDS from gRPC", "cds", with(api(corev3.ApiConfigSource_GRPC)), []string{"/x/current/eds/c.json in /x"}},
+		{"EDS from REST", "cds", with(api(corev3.ApiConfigSource_REST)), []string{"/x/current/eds/c.json in /x"}},
+		{"EDS from a file already", "cds", with(theirs), []string{"/theirs"}},
+		{"EDS by its service name", "cds", service, []string{"/x/current/eds/a%2fb.json in /x"}},
+		{"where load is reported to stays", "cds", &clusterv3.Cluster{Name: "c", LrsServer: self}, []string{"self"}},
+		{"RDS", "lds", rds(t, "l", "Local"), []string{"/x/current/rds/%4cocal.json in /x"}},
+		{"SDS inside a typed_config", "cds", secure, []string{"/x/current/sds/cert.json in /x"}},
+		{"ECDS and SDS in a listener", "lds", downstream, []string{"/theirs", "/x/current/ecds/jwt.json in /x", "/x/current/sds/cert.json in /x"}},
+		{"SRDS; scopes have their routes in them", "lds", scoped, []string{"/x/current/srds.json in /x"}},
+		{"an extension's own, deep inside", "ecds/e", &corev3.TypedExtensionConfig{Name: "e", TypedConfig: packed(t, packed(t, secure))}, []string{"/x/current/sds/cert.json in /x"}},
+	} {
+		t.Run("FILE-4 "+tt.name, func(t *testing.T) {
+			was := proto.CloneOf(tt.m)
+			s := open(t, t.TempDir(), Options{Format: formats[1], Prefix: "/x"})
+			s.export(world{tt.m})
+			if got := paths(t, s.read()[tt.file+".json"]); !slices.Equal(got, tt.want) {
+				t.Errorf("%q, want %q in\n%s", got, tt.want, s.read()[tt.file+".json"])
+			}
+			if !proto.Equal(was, tt.m) {
+				t.Error("the resource itself was changed")
+			}
+			// Whatever is referred to has a file.
+			for _, p := range tt.want {
+				if p, ours := strings.CutPrefix(p, "/x/current/"); ours && s.read()[strings.TrimSuffix(p, " in /x")] == "" {
+					t.Errorf("no file %s", p)
+				}
+			}
+			kept := open(t, t.TempDir(), Options{Format: formats[3], KeepSources: true})
+			kept.export(world{tt.m})
+			want, err := proto.MarshalOptions{Deterministic: true}.Marshal(tt.m)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := kept.read(); !strings.Contains(got[tt.file+".pb"], string(want)) || got["_bootstrap.json"] != "" {
+				t.Error("--keep-config-sources changed something")
+			}
+		})
+	}
+
+	t.Run("FILE-4 what else a ConfigSource says stays", func(t *testing.T) {
+		s := open(t, t.TempDir(), Options{})
+		s.export(world{with(api(corev3.ApiConfigSource_GRPC))})
+		if got := s.read()["cds.yaml"]; !strings.Contains(got, `initial_fetch_timeout: "1s"`) {
+			t.Error(got)
+		}
+	})
+
+	t.Run("FILE-4 what cannot come from a file is told, with its place", func(t *testing.T) {
+		odcds := listener(t, "l", &hcmv3.HttpConnectionManager{HttpFilters: []*hcmv3.HttpFilter{{Name: "f",
+			ConfigType: &hcmv3.HttpFilter_TypedConfig{TypedConfig: packed(t, &on_demandv3.OnDemand{Odcds: &on_demandv3.OnDemandCds{Source: ads()}})}}}})
+		fcds := &listenerv3.Listener{Name: "m", FcdsConfig: &listenerv3.Listener_FcdsConfig{Name: "f", ConfigSource: ads()}}
+		unnamed := rds(t, "n", "")
+		s := open(t, t.TempDir(), Options{})
+		want := []string{
+			`LDS "l": filter_chains[0].filters[0].typed_config.http_filters[0].typed_config.odcds: source stays as it is: Envoy cannot have that from a file`,
+			`LDS "m": fcds_config: config_source stays as it is: Envoy cannot have that from a file`,
+			`LDS "n": filter_chains[0].filters[0].typed_config.rds: config_source stays as it is: Envoy cannot have that from a file`,
+		}
+		if r := s.export(world{odcds, fcds, unnamed}); !slices.Equal(r.Warnings, want) {
+			t.Errorf("%q", r.Warnings)
+		}
+	})
+}
+
+// What Envoy cannot have from files is part of what refers to it.
+func TestFold(t *testing.T) {
+	vhds := func(name string) *routev3.RouteConfiguration {
+		r := routes(name)
+		r.Vhds = &routev3.Vhds{ConfigSource: ads()}
+		return r
+	}
+	t.Run("FILE-4 virtual hosts", func(t *testing.T) {
+		s := open(t, t.TempDir(), Options{})
+		view := world{vhds("r"), named{host("b"), "r/b.example"}, named{host("a"), "r/a.example"}, named{host("c"), "other/c.example"}, named{host("d"), "r/x/d.example"}}.view(t)
+		if _, err := s.Export(t.Context(), view); err != nil {
+			t.Fatal(err)
+		}
+		got := s.read()["rds/r.yaml"]
+		if want := []string{"all", "a", "b"}; !slices.Equal(after(got, "  - name: "), want) || strings.Contains(got, "vhds") {
+			t.Errorf("want virtual hosts %q:\n%s", want, got)
+		}
+		// The route configuration is the same resource as before.
+		view[xds.VirtualHost.URL] = world{named{host("e"), "r/e.example"}}.view(t).Table(xds.VirtualHost)
+		if r, err := s.Export(t.Context(), view); r.Written != 1 || err != nil {
+			t.Errorf("virtual hosts have changed, and: %+v %v", r, err)
+		}
+		if now := s.read()["rds/r.yaml"]; !strings.Contains(now, "name: e\n") || after(now, "version_info: ")[0] == after(got, "version_info: ")[0] {
+			t.Errorf("before:\n%s\nnow:\n%s", got, now)
+		}
+	})
+
+	t.Run("FILE-4 routes of scopes, with their virtual hosts", func(t *testing.T) {
+		s := open(t, t.TempDir(), Options{})
+		r := s.export(world{
+			&routev3.ScopedRouteConfiguration{Name: "1", RouteConfigurationName: "r"},
+			&routev3.ScopedRouteConfiguration{Name: "2", RouteConfigurationName: "none"},
+			&routev3.ScopedRouteConfiguration{Name: "3", RouteConfiguration: routes("inside")},
+			vhds("r"), named{host("b"), "r/b.example"},
+		})
+		got := s.read()["srds.yaml"]
+		if want := []string{"r", "none", "inside"}; !slices.Equal(after(got, "    name: "), want) || strings.Contains(got, "route_configuration_name") {
+			t.Errorf("want routes %q:\n%s", want, got)
+		}
+		if want := []string{"all", "b", "all"}; !slices.Equal(after(got, "    - name: "), want) {
+			t.Errorf("want virtual hosts %q:\n%s", want, got)
+		}
+		if want := []string{`SRDS "2": refers to RDS "none", which there is not`}; !slices.Equal(r.Warnings, want) {
+			t.Errorf("%q", r.Warnings)
+		}
+	})
+
+	t.Run("FILE-4 endpoints of localities", func(t *testing.T) {
+		s := open(t, t.TempDir(), Options{})
+		a := &endpointv3.ClusterLoadAssignment{ClusterName: "c", Endpoints: []*endpointv3.LocalityLbEndpoints{{LbConfig: &endpointv3.LocalityLbEndpoints_LedsClusterLocalityConfig{
+			LedsClusterLocalityConfig: &endpointv3.LedsClusterLocalityConfig{LedsConfig: ads(), LedsCollectionName: "xdstp://a/envoy.config.endpoint.v3.LbEndpoint/c/*"}}}}}
+		s.export(world{a, named{endpoint(2), "xdstp://a/envoy.config.endpoint.v3.LbEndpoint/c/2"}, named{endpoint(1), "xdstp://a/envoy.config.endpoint.v3.LbEndpoint/c/1"}})
+		got := s.read()["eds/c.yaml"]
+		if want := []string{"1", "2"}; !slices.Equal(after(got, "            port_value: "), want) || strings.Contains(got, "leds") {
+			t.Errorf("want endpoints %q:\n%s", want, got)
+		}
+	})
+}
+
+// after returns what follows a prefix on the lines that begin with it.
+func after(file, prefix string) (all []string) {
+	for line := range strings.Lines(file) {
+		if rest, ok := strings.CutPrefix(line, prefix); ok {
+			all = append(all, strings.TrimSpace(rest))
+		}
+	}
+	return all
+}

@@ -1,0 +1,193 @@
+package export
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	"google.golang.org/protobuf/types/known/durationpb"
+)
+
+// stepsOf returns what an exporter does to come from one world to another:
+// what is there after each step, and all of it as files.
+func stepsOf(t *testing.T, s *site, from, to world) ([]string, []files) {
+	t.Helper()
+	build := func(w world) files {
+		f, _, err := s.build(w.view(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	all := s.Format.steps(build(from), build(to))
+	var told []string
+	for _, step := range all {
+		told = append(told, describe(step))
+	}
+	return told, all
+}
+
+// describe tells the clusters, the clusters that routes lead to, and the other
+// files.
+func describe(all files) string {
+	var names, other []string
+	for _, p := range all["cds.yaml"].pieces {
+		names = append(names, p.name)
+	}
+	for _, path := range slices.Sorted(maps.Keys(all)) {
+		if strings.Contains(path, "/") {
+			other = append(other, strings.TrimSuffix(path, ".yaml"))
+		}
+	}
+	return fmt.Sprintf("%s | %s | %s", strings.Join(names, " "), strings.Join(led(all, all), " "), strings.Join(other, " "))
+}
+
+// led returns the clusters that listeners lead to: those of one state, with the
+// routes of another where it has them.
+func led(listeners, routes files) []string {
+	found := map[string]bool{}
+	for _, p := range listeners["lds.yaml"].pieces {
+		for _, n := range p.needs {
+			path := "rds/" + n.Name + ".yaml"
+			for _, c := range after(string(cmp.Or(routes[path], listeners[path]).data), "        cluster: ") {
+				found[c] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(found))
+}
+
+func TestSteps(t *testing.T) {
+	slow := func(name string) *clusterv3.Cluster {
+		c := eds(name)
+		c.ConnectTimeout = durationpb.New(time.Hour)
+		return c
+	}
+	a, b := world{eds("a"), assignment("a", 1)}, world{eds("b"), assignment("b", 2)}
+	l := world{rds(t, "l", "r")}
+	join := func(all ...world) world { return slices.Concat(all...) }
+	for _, tt := range []struct {
+		name     string
+		from, to world
+		want     []string
+	}{
+		{"nothing", join(a, l), join(a, l), nil},
+		{"an endpoint has moved", join(a, l), join(world{eds("a"), assignment("a", 3)}, l), []string{"a |  | eds/a rds/r"}},
+		{"a route moves between clusters that stay", join(a, b, l, world{routes("r", "a")}), join(a, b, l, world{routes("r", "b")}), []string{"a b | b | eds/a eds/b rds/r"}},
+		{"a cluster comes, and nothing leads to it", join(a, l, world{routes("r", "a")}), join(a, b, l, world{routes("r", "a")}), []string{"a b | a | eds/a eds/b rds/r"}},
+		{"a cluster comes, and a route leads to it", join(a, l, world{routes("r", "a")}), join(a, b, l, world{routes("r", "a", "b")}),
+			[]string{"a b | a | eds/a eds/b rds/r", "a b | a b | eds/a eds/b rds/r"}},
+		{"a cluster goes, to which nothing led", join(a, b, l, world{routes("r", "a")}), join(a, l, world{routes("r", "a")}), []string{"a | a | eds/a rds/r"}},
+		{"a cluster goes, and the route to it", join(a, b, l, world{routes("r", "a", "b")}), join(a, l, world{routes("r", "a")}),
+			[]string{"a b | a | eds/a eds/b rds/r", "a | a | eds/a rds/r"}},
+		{"one takes the place of the other", join(a, l, world{routes("r", "a")}), join(b, l, world{routes("r", "b")}),
+			[]string{"a b | a | eds/a eds/b rds/r", "a b | b | eds/a eds/b rds/r", "b | b | eds/b rds/r"}},
+		{"a cluster is another, and the route to it", join(a, l, world{routes("r", "a")}), join(world{slow("a"), assignment("a", 1)}, l, world{routes("r", "a", "a")}),
+			[]string{"a | a | eds/a rds/r", "a | a | eds/a rds/r"}},
+		{"a listener and its routes go", join(a, l, world{routes("r", "a")}), a, []string{"a |  | eds/a rds/r", "a |  | eds/a"}},
+		{"a listener comes with its routes", a, join(a, l, world{routes("r", "a")}), []string{"a | a | eds/a rds/r"}},
+		{"certificates change", join(a, world{secret("s", "1"), secret("t", "1")}), join(a, world{secret("s", "2")}), []string{"a |  | eds/a sds/s sds/t", "a |  | eds/a sds/s"}},
+	} {
+		t.Run("FILE-5 "+tt.name, func(t *testing.T) {
+			s := open(t, t.TempDir(), Options{})
+			if got, _ := stepsOf(t, s, tt.from, tt.to); !slices.Equal(got, tt.want) {
+				t.Errorf("steps\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(tt.want, "\n"))
+			}
+		})
+	}
+
+	t.Run("the pause is between the steps, and what comes of it is the last", func(t *testing.T) {
+		s := open(t, t.TempDir(), Options{Settle: 30 * time.Millisecond})
+		s.export(join(a, l, world{routes("r", "a")}))
+		start := time.Now()
+		if r := s.export(join(b, l, world{routes("r", "b")})); r.Steps != 3 || time.Since(start) < 60*time.Millisecond {
+			t.Errorf("%+v in %v", r, time.Since(start))
+		}
+		if got := s.read(); got["eds/a.yaml"] != "" || strings.Contains(got["cds.yaml"], "name: a\n") {
+			t.Errorf("%q", got)
+		}
+	})
+
+	t.Run("without a pause there is one step", func(t *testing.T) {
+		s := open(t, t.TempDir(), Options{})
+		s.export(join(a, l, world{routes("r", "a")}))
+		if r := s.export(join(b, l, world{routes("r", "b")})); r.Steps != 1 {
+			t.Errorf("%+v", r)
+		}
+	})
+}
+
+// Envoy takes up the files of a swap in any order. So for each two states that
+// follow each other, any mixture of their files must do.
+func TestStepsInAnyOrder(t *testing.T) {
+	s := open(t, t.TempDir(), Options{})
+	for seed := range uint64(300) {
+		r := rand.New(rand.NewPCG(seed, 0))
+		from, to := randomWorld(t, r), randomWorld(t, r)
+		shown, _, err := s.build(from.view(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, all := stepsOf(t, s, from, to)
+		if len(all) > 3 {
+			t.Fatalf("seed %d: %d steps", seed, len(all))
+		}
+		was := shown
+		for i, step := range all {
+			for mixture := range 8 {
+				of := func(bit int) files { return []files{was, step}[mixture>>bit&1] }
+				for _, c := range led(of(0), of(1)) {
+					if !hasCluster(of(2), c) {
+						t.Fatalf("seed %d: in step %d a route leads to %q, which is not there\nfrom %s\nto   %s", seed, i+1, c, describe(was), describe(step))
+					}
+				}
+			}
+			for _, p := range slices.Concat(step["cds.yaml"].pieces, step["lds.yaml"].pieces) {
+				for _, n := range p.needs {
+					if step[s.Format.pathOf(n.Type, n.Name)] == nil {
+						t.Fatalf("seed %d: in step %d there is no file of %s %q", seed, i+1, n.Type, n.Name)
+					}
+				}
+			}
+			was = step
+		}
+		if want, _, _ := s.build(to.view(t)); !was.equal(want) {
+			t.Fatalf("seed %d: ends with %s, want %s", seed, describe(was), describe(want))
+		}
+	}
+}
+
+func hasCluster(all files, name string) bool {
+	return slices.ContainsFunc(all["cds.yaml"].pieces, func(p *piece) bool { return p.name == name })
+}
+
+// randomWorld has some of five clusters, and routes to some of these.
+func randomWorld(t *testing.T, r *rand.Rand) world {
+	var w world
+	var have []string
+	for _, c := range []string{"a", "b", "c", "d", "e"} {
+		if r.IntN(2) == 0 {
+			have = append(have, c)
+			w = append(w, eds(c), assignment(c, r.Uint32N(3)+1))
+		}
+	}
+	for _, name := range []string{"r", "s"} {
+		if r.IntN(4) == 0 {
+			continue
+		}
+		var to []string
+		for _, c := range have {
+			if r.IntN(2) == 0 {
+				to = append(to, c)
+			}
+		}
+		w = append(w, routes(name, to...), rds(t, name, name))
+	}
+	return w
+}

@@ -46,44 +46,37 @@ func TestMakeBeforeBreakInHaste(t *testing.T) {
 		}
 	})
 
-	for name, start := range map[string]func(*testing.T) *site{
-		"files":     func(t *testing.T) *site { return newSite(t, renamed) },
-		"a library": func(t *testing.T) *site { s, _ := newLibrarySite(t); return s },
-	} {
-		each(t, "ADS-3 ADS-6 clusters come and go elsewhere every 5 ms, by "+name, func(t *testing.T, v variant) {
-			pending(t, "routes wait for clusters that are none of theirs, or not for their own")
-			c := newChain(t, start(t), v)
-			n := 0
-			elsewhere := func(w world) {
-				old, now := fmt.Sprint("else-", n), fmt.Sprint("else-", n+1)
-				n++
-				w.drop(edsCluster(old, 0), assignment(old))
-				w.set(edsCluster(now, time.Second), assignment(now, c.a.port))
+	each(t, "ADS-3 ADS-6 clusters come and go elsewhere every 5 ms", func(t *testing.T, v variant) {
+		pending(t, "routes wait for clusters that are none of theirs, or not for their own")
+		c := newChain(t, newSite(t, renamed), v)
+		n := 0
+		elsewhere := func(w world) {
+			old, now := fmt.Sprint("else-", n), fmt.Sprint("else-", n+1)
+			n++
+			w.drop(edsCluster(old, 0), assignment(old))
+			w.set(edsCluster(now, time.Second), assignment(now, c.a.port))
+		}
+		changed := time.Now()
+		c.next(elsewhere)
+		c.paced(600, 5*time.Millisecond, func() {
+			if c.ingress.gets(answer{c.from.name, c.generation()})() == nil {
+				changed = time.Now()
+				c.next(elsewhere)
+			} else {
+				c.commit("elsewhere", elsewhere)
 			}
-			changed := time.Now()
-			c.next(elsewhere)
-			c.paced(600, 5*time.Millisecond, func() {
-				if c.ingress.gets(answer{c.from.name, c.generation()})() == nil {
-					changed = time.Now()
-					c.next(elsewhere)
-				} else {
-					c.commit("elsewhere", elsewhere)
-				}
-				if took := time.Since(changed); took > soon {
-					t.Fatalf("%s waits since %v", c.at, took)
-				}
-				if c.daemon != nil {
-					c.hurry()
-				}
-			})
-			c.commit("nothing elsewhere", func(w world) {
-				last := fmt.Sprint("else-", n)
-				w.drop(edsCluster(last, 0), assignment(last))
-			})
-			c.ends()
-			exactly(t, 0, "NACK", c.Since(0).NACKs())
+			if took := time.Since(changed); took > soon {
+				t.Fatalf("%s waits since %v", c.at, took)
+			}
+			c.hurry()
 		})
-	}
+		c.commit("nothing elsewhere", func(w world) {
+			last := fmt.Sprint("else-", n)
+			w.drop(edsCluster(last, 0), assignment(last))
+		})
+		c.ends()
+		exactly(t, 0, "NACK", c.Since(0).NACKs())
+	})
 }
 
 // paced calls f n times, one call each d.

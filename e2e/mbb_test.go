@@ -20,9 +20,10 @@ const heavy = 500
 // routes there, and deletes the cluster before with its assignment.
 type chain struct {
 	*site
-	load  *load
-	began time.Time
-	marks atomic.Int64
+	variant variant
+	load    *load
+	began   time.Time
+	marks   atomic.Int64
 
 	link     // the present one
 	n    int // commits
@@ -54,7 +55,7 @@ const failure = "A REQUEST FAILS"
 func newChain(t *testing.T, s *site, v variant) *chain {
 	t.Helper()
 	s.start(v)
-	c := &chain{site: s, link: link{"backend", s.a}, began: time.Now()}
+	c := &chain{site: s, variant: v, link: link{"backend", s.a}, began: time.Now()}
 	// A request that fails stands in the conversation where it failed.
 	c.load = loadedAt(t, heavy, calls(posts{&http.Transport{MaxIdleConnsPerHost: 100}}, s.ingressPort), func(err error) bool {
 		if c.marks.Add(1) <= 20 {
@@ -93,10 +94,11 @@ func (c *chain) next(also ...func(world)) tap.Point {
 // generous is how long a step may take that is not about speed.
 const generous = 10 * time.Second
 
-// follows waits until requests are answered by way of the present cluster.
-func (c *chain) follows() {
+// follows waits until requests are answered by way of the present cluster, and
+// returns how long that took.
+func (c *chain) follows() time.Duration {
 	c.t.Helper()
-	eventually(c.t, generous, "traffic follows to "+c.at, c.ingress.gets(answer{c.from.name, c.generation()}))
+	return eventually(c.t, generous, "traffic follows to "+c.at, c.ingress.gets(answer{c.from.name, c.generation()}))
 }
 
 // alone waits until Envoy has no cluster left from before, unless they are
@@ -128,8 +130,8 @@ func (c *chain) ends() {
 	c.load.stop()
 	took := time.Since(c.began).Seconds()
 	n, failed := c.load.ok.Load()+c.load.failed.Load(), c.load.failed.Load()
-	c.t.Logf("%d commits in %.1f s, %d CDS responses; %d requests, %.0f a second; %d failed",
-		c.n, took, len(c.Since(0).Responses("CDS")), n, float64(n)/took, failed)
+	c.t.Logf("%v: %d commits in %.1f s, %d CDS responses; %d requests, %.0f a second; %d failed",
+		c.variant, c.n, took, len(c.Since(0).Responses("CDS")), n, float64(n)/took, failed)
 	c.load.unharmed(c.t)
 
 	rs := c.Since(0)
@@ -197,11 +199,11 @@ func TestMakeBeforeBreak(t *testing.T) {
 	t.Parallel()
 	each(t, "ADS-2 ADS-3 ADS-4 a hundred clusters, one after the other", func(t *testing.T, v variant) {
 		c := newChain(t, newSite(t, renamed), v)
-		for range 100 {
+		c.paced(100, 100*time.Millisecond, func() {
 			c.next()
 			c.follows()
 			c.alone()
-		}
+		})
 		c.ends()
 		exactly(t, 0, "NACK", c.Since(0).NACKs())
 	})

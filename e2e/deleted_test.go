@@ -11,7 +11,7 @@ import (
 
 func TestListenerDeletedAndBack(t *testing.T) {
 	t.Parallel()
-	each(t, "SOTW-8 DELTA-8 listener goes and returns", func(t *testing.T, v variant) {
+	everywhere(t, "TYP-2 SOTW-8 DELTA-8 listener goes and returns", func(t *testing.T, v variant) {
 		s := startSite(t, v)
 		l := loaded(t, s.side, nil)
 		gone := s.world[key(httpListener("ingress", 0, ""))]
@@ -20,7 +20,7 @@ func TestListenerDeletedAndBack(t *testing.T) {
 		eventually(t, soon, "it is no longer in force", s.envoy.hasListeners("side"))
 		s.quiet()
 		exactly(t, 1, "LDS response", s.Since(p).Responses("LDS"))
-		if v == delta {
+		if v.delta() {
 			carries(t, "LDS -ingress", s.Since(p).Responses("LDS"))
 		} else {
 			carries(t, "LDS side", s.Since(p).Responses("LDS"))
@@ -43,18 +43,46 @@ func TestListenerDeletedAndBack(t *testing.T) {
 	})
 }
 
+// Envoy keeps the assignment of a cluster that it has, told of the deletion or
+// not.
+func TestAssignmentDeletedAndBack(t *testing.T) {
+	t.Parallel()
+	everywhere(t, "TYP-2 SOTW-9 SOTW-11 DELTA-8 DELTA-16 assignment goes and returns", func(t *testing.T, v variant) {
+		s := startSite(t, v)
+		l := loaded(t, s.ingress, nil)
+		p := s.commit("backend's assignment deleted", func(w world) { w.drop(assignment("backend")) })
+		s.nextChange()
+		if v.delta() {
+			s.sees(p, grace+soon, "told of it", func(rs tap.Records) bool { return len(removals(rs, "EDS", "backend")) == 1 })
+			s.quiet()
+		} else {
+			carries(t, "EDS other", s.Since(p).Responses())
+		}
+		if err := s.ingress.gets(answer{"a", "1"})(); err != nil {
+			t.Error("the cluster lost its endpoints:", err)
+		}
+		s.commit("it returns, elsewhere", func(w world) { w.set(assignment("backend", s.b.port)) })
+		eventually(t, soon, "traffic moves", s.ingress.gets(answer{"b", "1"}))
+		s.quiet()
+		l.unharmed(t)
+		exactly(t, 0, "NACK", s.Since(0).NACKs())
+	})
+}
+
 // Envoy keeps routes that its listeners name, told of the deletion or not.
 func TestRoutesDeletedAndBack(t *testing.T) {
 	t.Parallel()
-	each(t, "SOTW-9 SOTW-11 DELTA-8 routes go and return", func(t *testing.T, v variant) {
+	everywhere(t, "TYP-2 SOTW-9 SOTW-11 DELTA-8 routes go and return", func(t *testing.T, v variant) {
 		s := startSite(t, v)
 		l := loaded(t, s.ingress, nil)
 		p := s.commit("ingress' routes deleted", func(w world) { w.drop(routes("ingress", "", "")) })
 		s.nextChange()
-		if v == sotw {
-			exactly(t, 0, "RDS response", s.Since(p).Responses("RDS"))
-		} else {
+		if v.delta() {
+			s.sees(p, grace+soon, "told of it", func(rs tap.Records) bool { return len(removals(rs, "RDS", "ingress")) == 1 })
+			s.quiet()
 			carries(t, "RDS -ingress", s.Since(p).Responses("RDS"))
+		} else {
+			exactly(t, 0, "RDS response", s.Since(p).Responses("RDS"))
 		}
 		s.commit("ingress' routes back, leading to other", func(w world) { w.set(routes("ingress", "2", "other")) })
 		eventually(t, soon, "the routes are in force", s.ingress.gets(answer{s.sideAt.name, "2"}))
@@ -66,13 +94,13 @@ func TestRoutesDeletedAndBack(t *testing.T) {
 
 func TestClusterDeletedAndBack(t *testing.T) {
 	t.Parallel()
-	each(t, "SOTW-8 DELTA-8 WARM-1 cluster goes and returns", func(t *testing.T, v variant) {
+	everywhere(t, "TYP-2 SOTW-8 DELTA-8 WARM-1 cluster goes and returns", func(t *testing.T, v variant) {
 		s := startSite(t, v)
 		l := loaded(t, s.side, nil)
 		s.commit("backend deleted, though routes lead there", func(w world) {
 			w.drop(edsCluster("backend", 0), assignment("backend"))
 		})
-		eventually(t, soon, "there is no cluster for the routes", s.ingress.fails("503"))
+		eventually(t, grace+soon, "there is no cluster for the routes", s.ingress.fails("503"))
 		eventually(t, soon, "the cluster is gone", s.envoy.hasClusters("other"))
 		s.commit("backend back, elsewhere", func(w world) {
 			w.set(edsCluster("backend", time.Second), assignment("backend", s.b.port))
@@ -127,4 +155,9 @@ func TestClusterDeletedAndBack(t *testing.T) {
 		l.unharmed(t)
 		exactly(t, 0, "NACK", s.Since(0).NACKs())
 	})
+}
+
+// removals are the responses that say of a name that it is no more.
+func removals(rs tap.Records, typ, name string) tap.Records {
+	return rs.Responses(typ).Where(func(r tap.Record) bool { return slices.Contains(r.Removed, name) })
 }

@@ -13,7 +13,7 @@ import (
 // and returns, when it refuses, and when the server dies.
 func TestExchanges(t *testing.T) {
 	t.Parallel()
-	among(t, "TYP-2 TYP-3 SUB-2 SOTW-12 SOTW-17 DELTA-9 WARM-2 what Envoy says", func(t *testing.T, v variant) {
+	everywhere(t, "TYP-2 TYP-3 SUB-2 SOTW-12 SOTW-17 DELTA-9 WARM-2 what Envoy says", func(t *testing.T, v variant) {
 		s := startSite(t, v)
 		step := func(what string, ok func() error, change func(world)) {
 			t.Helper()
@@ -31,23 +31,22 @@ func TestExchanges(t *testing.T) {
 		step("cluster back", s.envoy.hasClusters("other", "backend"), func(w world) { w.set(edsCluster("backend", time.Second)) })
 		// Envoy keeps assignments and routes that are deleted, whether it is told (in
 		// delta) or not. So something goes with them that can be seen.
-		gone := func(typ string, ok func() error) func() error {
+		gone := func(typ, name string, ok func() error) func() error {
 			return func() error {
-				removals := s.Since(0).Where(func(r tap.Record) bool { return r.Type == typ && len(r.Removed) > 0 })
-				if v.delta() && len(removals) == 0 {
+				if v.delta() && len(removals(s.Since(0), typ, name)) == 0 {
 					return errors.New("nothing is removed")
 				}
 				return ok()
 			}
 		}
-		step("assignment deleted, another changes", gone("EDS", s.side.gets(answer{"a", "1"})), func(w world) {
+		step("assignment deleted, another changes", gone("EDS", "backend", s.side.gets(answer{"a", "1"})), func(w world) {
 			w.drop(assignment("backend"))
 			w.set(assignment("other", s.a.port))
 		})
 		step("assignment back, and routes lead there", s.ingress.gets(answer{"b", "3"}), func(w world) {
 			w.set(assignment("backend", s.b.port), routes("ingress", "3", "backend"))
 		})
-		step("routes deleted, others change", gone("RDS", s.side.gets(answer{"a", "2"})), func(w world) {
+		step("routes deleted, others change", gone("RDS", "ingress", s.side.gets(answer{"a", "2"})), func(w world) {
 			w.drop(routes("ingress", "", ""))
 			w.set(routes("side", "2", "other"))
 		})
@@ -111,7 +110,7 @@ func TestExchanges(t *testing.T) {
 		s.kill()
 		back(append(listeners, "CDS", "LDS"), nothing)
 		recorded(t, "envoy/"+v.String(), s.Since(0))
-	}, sotw, delta, ownSotw, ownDelta)
+	})
 }
 
 // has reports whether all of that was said: "EDS backend", or "CDS" alone.

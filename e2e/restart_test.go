@@ -53,6 +53,27 @@ func TestRestart(t *testing.T) {
 	})
 }
 
+// A server that is told to end says goodbye on each stream. Envoy comes back all
+// the same.
+func TestRestartInOrder(t *testing.T) {
+	t.Parallel()
+	everywhere(t, "SOTW-12 DELTA-9 ended in order and restarted", func(t *testing.T, v variant) {
+		s := startSite(t, v)
+		l := loaded(t, s.ingress, nil)
+		s.Mark("server told to end")
+		s.daemon.stop()
+		s.daemon.cmd = nil
+		s.Cut()
+		p := s.restart()
+		s.back(p)
+		s.commit("routes lead to other", func(w world) { w.set(routes("ingress", "2", "other")) })
+		eventually(t, 30*time.Second, "traffic moves when its stream is back", s.ingress.gets(answer{"b", "2"}))
+		exactly(t, 0, "CDS or LDS response", s.Since(p).Responses("CDS", "LDS"))
+		l.unharmed(t)
+		exactly(t, 0, "NACK", s.Since(p).NACKs())
+	})
+}
+
 // Envoy states that it has the assignment, and needs it all the same: its
 // cluster comes anew.
 func TestRestartWithChangedCluster(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 // A route leads as many requests to the cluster other as the runtime says.
 func TestRuntime(t *testing.T) {
 	t.Parallel()
-	among(t, "TYP-2 SOTW-9 SOTW-11 DELTA-8 DELTA-12 runtime changes, goes and returns", func(t *testing.T, v variant) {
+	everywhere(t, "TYP-2 SOTW-9 SOTW-11 DELTA-8 DELTA-12 runtime changes, goes and returns", func(t *testing.T, v variant) {
 		s := newSite(t, sourcedBy(v, renamed), func(w world) {
 			w.set(splitRoutes("ingress"), layer("layer", map[string]any{"e2e.split": 0}))
 		})
@@ -49,7 +49,7 @@ func TestRuntime(t *testing.T) {
 		l.unharmed(t)
 		exactly(t, 0, "NACK", s.Since(0).NACKs())
 		recorded(t, "envoy/RTDS "+v.String(), s.Since(0).About("RTDS"))
-	}, sotw, delta, ownSotw, ownDelta)
+	})
 
 	among(t, "DELTA-7 a missing runtime is told at once", func(t *testing.T, v variant) {
 		s := newSite(t, sourcedBy(v, renamed), func(w world) { w.set(splitRoutes("ingress")) })

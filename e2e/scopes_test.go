@@ -11,7 +11,7 @@ import (
 // A header of the request says which scope, and so which routes, it is for.
 func TestScopedRoutes(t *testing.T) {
 	t.Parallel()
-	among(t, "TYP-2 SUB-2 SOTW-8 DELTA-8 ADS-2 scopes change, go and return", func(t *testing.T, v variant) {
+	everywhere(t, "TYP-2 SUB-2 SOTW-8 DELTA-8 ADS-2 scopes change, go and return", func(t *testing.T, v variant) {
 		if !v.delta() {
 			pending(t, "a response with one scope takes all others from Envoy")
 		}
@@ -43,21 +43,21 @@ func TestScopedRoutes(t *testing.T) {
 		blue.unharmed(t)
 		exactly(t, 0, "NACK", s.Since(0).NACKs())
 		recorded(t, "envoy/SRDS "+v.String(), s.Since(0).About("SRDS"))
-	}, sotw, delta, ownSotw, ownDelta)
+	})
 }
 
 // A request that names nothing is answered when there is nothing, too. Silence
 // would hold Envoy's start for 15 s.
 func TestNoScopedRoutes(t *testing.T) {
 	t.Parallel()
-	among(t, "SOTW-8 DELTA-9 no scope is told at once", func(t *testing.T, v variant) {
+	everywhere(t, "SOTW-8 DELTA-9 no scope is told at once", func(t *testing.T, v variant) {
 		s := newSite(t, sourcedBy(v, renamed), func(w world) { scoped(w, "ingress") })
 		s.boot(v)
 		s.ingress = asking(t, s.ingressPort, func(r *http.Request) { r.Header.Set("x-scope", "blue") })
 		eventually(t, soon, "there is no scope", s.ingress.fails("404"))
 		s.commit("a scope comes", func(w world) { w.set(scope("first", "blue", "ingress")) })
 		eventually(t, soon, "it is there", s.ingress.gets(answer{"a", "1"}))
-	}, sotw, delta, ownSotw, ownDelta)
+	})
 }
 
 // scoped makes a listener take its routes by the header x-scope.

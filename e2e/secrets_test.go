@@ -29,7 +29,7 @@ import (
 // fails, connections that stand go on, and new ones see what is new.
 func TestSecretsRotated(t *testing.T) {
 	t.Parallel()
-	among(t, "TYP-2 SOTW-9 DELTA-8 DELTA-12 SOTW-21 secrets rotate, are refused, go and return", func(t *testing.T, v variant) {
+	everywhere(t, "TYP-2 SOTW-9 DELTA-8 DELTA-12 SOTW-21 secrets rotate, are refused, go and return", func(t *testing.T, v variant) {
 		s, servers, clients := secureSite(t, v)
 		kept := clients.caller(t, s.ingressPort, true, servers)
 		anew := clients.caller(t, s.ingressPort, false, servers)
@@ -71,9 +71,7 @@ func TestSecretsRotated(t *testing.T) {
 		})
 		eventually(t, soon, "the next change arrives", s.side.gets(answer{"a", "1"}))
 		if v.delta() {
-			s.sees(p, grace+soon, "told of it", func(rs tap.Records) bool {
-				return len(rs.Where(func(r tap.Record) bool { return r.Type == "SDS" && len(r.Removed) == 1 })) == 1
-			})
+			s.sees(p, grace+soon, "told of it", func(rs tap.Records) bool { return len(removals(rs, "SDS", "server")) == 1 })
 		}
 		s.quiet()
 		if err := anew.gets(answer{"a", "certificate 4"})(); err != nil {
@@ -99,7 +97,7 @@ func TestSecretsRotated(t *testing.T) {
 		if log, err := os.ReadFile(s.daemon.log); err != nil || bytes.Contains(log, []byte("NOBODY'S KEY")) || bytes.Contains(log, []byte("BEGIN")) {
 			t.Error("SAFE-6: the daemon's log holds what is in secrets", err)
 		}
-	}, sotw, delta, ownSotw, ownDelta)
+	})
 }
 
 // Silence would hold Envoy's start for 15 s.

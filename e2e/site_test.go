@@ -106,6 +106,12 @@ func each(t *testing.T, name string, f func(t *testing.T, v variant)) {
 	among(t, name, f, sotw, delta)
 }
 
+// everywhere runs a test once with an Envoy of each variant, streams of their own
+// included.
+func everywhere(t *testing.T, name string, f func(t *testing.T, v variant)) {
+	among(t, name, f, sotw, delta, ownSotw, ownDelta)
+}
+
 func among(t *testing.T, name string, f func(t *testing.T, v variant), variants ...variant) {
 	for _, v := range variants {
 		t.Run(fmt.Sprint(name, " ", v), func(t *testing.T) { t.Parallel(); f(t, v) })

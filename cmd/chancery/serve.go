@@ -183,7 +183,7 @@ func (s *serving) run() error {
 	src := dir.New(s.dir, st, dir.Options{Log: s.log, MaxFile: s.maxFile, AllowMassDelete: s.allowMassDelete, Review: r.load, Done: m.Loaded})
 	report, err := src.Load()
 	if err != nil {
-		return s.notLoaded(err)
+		return notLoaded(s.stderr, s.dir, "served", err)
 	}
 	s.log.Info("loaded", report.Attrs()...)
 	if len(report.Counts) == 0 {
@@ -246,13 +246,14 @@ func (s *serving) end(xds *server.Server, signals <-chan os.Signal) error {
 	return nil
 }
 
-func (s *serving) notLoaded(err error) error {
+// notLoaded tells the mistakes that keep a directory from being loaded.
+func notLoaded(stderr io.Writer, root, done string, err error) error {
 	errs, ok := errors.AsType[dir.Errors](err)
 	if !ok || len(errs) == 1 {
 		return failure{err, ""}
 	}
 	for _, e := range errs {
-		fmt.Fprintln(s.stderr, e)
+		fmt.Fprintln(stderr, e)
 	}
-	return failure{fmt.Errorf("%d mistakes in %s: nothing is served", len(errs), s.dir), ""}
+	return failure{fmt.Errorf("%d mistakes in %s: nothing is %s", len(errs), root, done), ""}
 }

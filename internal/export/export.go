@@ -10,6 +10,7 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/chancery-xds/chancery/xds"
@@ -222,7 +223,7 @@ func real(path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if r, err := filepath.EvalSymlinks(abs); !errors.Is(err, fs.ErrNotExist) {
+	if r, err := filepath.EvalSymlinks(abs); !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
 		return r, err
 	}
 	parent, err := real(filepath.Dir(abs))

@@ -1,0 +1,300 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/chancery-xds/chancery/internal/bootstrap"
+	"github.com/chancery-xds/chancery/internal/export"
+	"github.com/chancery-xds/chancery/internal/source/dir"
+	"github.com/chancery-xds/chancery/store"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// An exporting is what chancery export is told by its flags.
+type exporting struct {
+	dir, out        string
+	format          string
+	watch           bool
+	options         export.Options
+	client          bootstrap.Options
+	maxFile         int64
+	allowMassDelete bool
+	logging         logging
+	log             *slog.Logger
+	stdout, stderr  io.Writer
+
+	store *store.Store
+	to    *export.Exporter
+	told  map[string]bool // warnings
+}
+
+func exportCommand() *cobra.Command {
+	var e exporting
+	cmd := &cobra.Command{
+		Use:   "export DIR --out OUT",
+		Short: "Write files that Envoy runs from without a server",
+		Long: `Export loads DIR as serve does, and writes what is in it to OUT as the files that
+Envoy reads itself, with no server alive. Then
+
+  envoy -c OUT/bootstrap.json
+
+runs from them, and follows them when they change. In OUT are
+
+  bootstrap.json         an Envoy's bootstrap that leads to the files
+  current                a link to the newest export; Envoy reads through it
+  current/lds.yaml       all listeners; clusters in cds, scopes in srds
+  current/eds/NAME.yaml  the endpoints of one cluster; so rds, sds, ecds and others
+
+Where a resource says that another is to be had from a server (ads, self,
+api_config_source), it says the file instead (path_config_source), at any depth.
+What Envoy cannot have from a file becomes part of what refers to it: the virtual
+hosts of VHDS, the routes of scopes, the endpoints of LEDS. What is referred to
+and not in DIR gets an empty file, and a warning.
+
+An export takes the place of the last with one rename, complete or not at all.
+If it has new clusters, or some are gone, that is done in up to three steps, with
+a pause of --settle between them: new clusters first, then listeners and routes,
+then removals. There is nothing by which Envoy could say that it is ready.
+
+With --watch, OUT follows DIR until SIGTERM or SIGINT. A mistake in DIR, or a full
+disk, is logged and leaves OUT as it is; SIGHUP tries again at once.
+
+OUT is not in DIR. It is made with mode 0750 if it is not there; whoever may read
+OUT may read the files. If Envoy sees OUT at another path, say which with
+--path-prefix, and mount OUT itself, not what is in it: Envoy watches it.
+
+Envoy takes an inotify instance for each file it watches, and aborts if there are
+no more: fs.inotify.max_user_instances is often 128.
+
+Exit codes: 0 done, or ended by a signal; 1 DIR cannot be loaded, or OUT not be
+written; 2 wrong use.`,
+		Example: `  chancery export ./config --out /var/lib/envoy && envoy -c /var/lib/envoy/bootstrap.json
+  chancery export ./config --out /var/lib/envoy --format json --watch
+  chancery export ./config --out ./out --path-prefix /etc/envoy   # mount ./out at /etc/envoy`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return fmt.Errorf("export wants one directory, not %d", len(args))
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			e.dir, e.stdout, e.stderr = args[0], cmd.OutOrStdout(), cmd.ErrOrStderr()
+			if err := e.check(); err != nil {
+				return err
+			}
+			return e.run()
+		},
+	}
+	host, _ := os.Hostname()
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.StringVar(&e.out, "out", "", "`DIRECTORY` to write to; made if it is not there")
+	f.StringVar(&e.format, "format", "yaml", "`FORMAT` of the files: yaml, json, pb_text or pb")
+	f.BoolVar(&e.watch, "watch", false, "follow the changes of DIR")
+	f.DurationVar(&e.options.Settle, "settle", 2*time.Second, "`time` that Envoy has between the steps of a change; 0: all in one step")
+	f.StringVar(&e.options.Prefix, "path-prefix", "", "`PATH` at which Envoy finds OUT; the absolute path of OUT if empty")
+	f.BoolVar(&e.options.KeepSources, "keep-config-sources", false, "leave resources as they are, and write no bootstrap")
+	f.StringVar(&e.client.Node, "node", host, "`ID` of the Envoy in the bootstrap; by default the name of this machine")
+	f.Lookup("node").DefValue = "" // the same help everywhere
+	f.StringVar(&e.client.Cluster, "cluster", "", "`NAME` of the service that the Envoy belongs to")
+	f.StringVar(&e.client.Admin, "admin", bootstrap.DefaultAdmin, "`IP:PORT` or unix:///PATH of Envoy's admin interface")
+	f.BoolVar(&e.allowMassDelete, "allow-mass-delete", false, "let a reload remove more than half of a type, and an empty DIR everything")
+	f.Int64Var(&e.maxFile, "max-file", 64<<20, "largest file of DIR in `bytes`")
+	e.logging.flags(f)
+	return cmd
+}
+
+// check looks at the flags; an error is one of usage.
+func (e *exporting) check() error {
+	var err error
+	switch {
+	case e.out == "":
+		return errors.New("--out is missing: the directory to write to")
+	case e.options.Settle < 0:
+		return errors.New("--settle is negative")
+	}
+	if e.options.Format, err = export.ParseFormat(e.format); err != nil {
+		return fmt.Errorf("--format: %w", err)
+	}
+	if err := e.apart(); err != nil {
+		return err
+	}
+	e.options.Bootstrap = func(listeners, clusters, watched string) ([]byte, error) {
+		return bootstrap.EnvoyFiles(e.client, listeners, clusters, watched)
+	}
+	if _, err := e.options.Bootstrap("", "", ""); err != nil {
+		return err
+	}
+	e.log, err = e.logging.open(e.stderr)
+	return err
+}
+
+// apart refuses an OUT from where DIR would be loaded, and a DIR that is part
+// of an export to OUT.
+func (e *exporting) apart() error {
+	inside, err := export.Inside(e.out, e.dir)
+	if inside {
+		return fmt.Errorf("--out: %s is in %s, from where it would be loaded: choose a directory outside", e.out, e.dir)
+	}
+	if err == nil {
+		inside, err = export.Inside(e.dir, filepath.Join(e.out, ".generations"))
+	}
+	if inside {
+		return fmt.Errorf("--out: %s is an export itself, which would be replaced", e.dir)
+	}
+	if err != nil {
+		return failure{err, ""}
+	}
+	return nil
+}
+
+func (e *exporting) run() error {
+	ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer cancel()
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	defer signal.Stop(hangups)
+
+	changed := make(chan struct{}, 1)
+	e.store = store.New()
+	src := dir.New(e.dir, e.store, dir.Options{Log: e.log, MaxFile: e.maxFile, AllowMassDelete: e.allowMassDelete, Done: func(_ time.Time, err error) {
+		if err == nil {
+			ring(changed)
+		}
+	}})
+	report, err := src.Load()
+	switch {
+	case err != nil:
+		return notLoaded(e.stderr, e.dir, "exported", err)
+	case len(report.Counts) == 0 && !e.allowMassDelete:
+		return failure{fmt.Errorf("there is nothing to export: no file in %s has a resource", e.dir), "--allow-mass-delete exports that"}
+	}
+	if e.to, err = export.Open(e.out, e.options); err != nil {
+		return failure{err, ""}
+	}
+	defer e.to.Close()
+	if !e.watch { // else Run tells them
+		for _, p := range report.Warnings {
+			fmt.Fprintln(e.stderr, p.Error())
+		}
+	}
+	if err := e.export(ctx); err != nil {
+		return failure{err, ""}
+	}
+	if !e.watch {
+		return nil
+	}
+
+	var running sync.WaitGroup
+	defer func() { cancel(); running.Wait() }()
+	running.Go(func() { src.Run(ctx) })
+	e.follow(ctx, changed, hangups, src.Reload)
+	e.log.Info("ended")
+	return nil
+}
+
+// ring fills a channel of one slot.
+func ring(bell chan<- struct{}) {
+	select {
+	case bell <- struct{}{}:
+	default:
+	}
+}
+
+// again is when an export is tried again that could not be written.
+const again = 10 * time.Second
+
+// follow exports what changes until ctx is done.
+func (e *exporting) follow(ctx context.Context, changed <-chan struct{}, hangups <-chan os.Signal, reload func()) {
+	var retry <-chan time.Time
+	was := ""
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-hangups:
+			reload()
+		case <-changed:
+		case <-retry:
+		}
+		retry = nil
+		err := e.export(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err == nil:
+			was = ""
+			continue
+		}
+		retry = time.After(again)
+		if err.Error() != was {
+			was = err.Error()
+			e.log.Error("not exported, what is there stays", "error", err, "again_in", again.String())
+		}
+	}
+}
+
+// export exports what was loaded last, and says so.
+func (e *exporting) export(ctx context.Context) error {
+	view := e.store.Snapshot().View(store.DefaultGroup)
+	r, err := e.to.Export(ctx, view)
+	if err != nil {
+		return err
+	}
+	warnings := r.Warnings
+	if view.Table(xds.Secret).Len() > 0 && e.to.Exposed() {
+		warnings = append(warnings, fmt.Sprintf("every user of this machine may read the secrets in %s: chmod o= %[1]s", e.out))
+	}
+	if r.Watches > inotify {
+		warnings = append(warnings, fmt.Sprintf("Envoy takes an inotify instance for each of %d files, and aborts if there are no more: raise fs.inotify.max_user_instances where it runs, often 128, well above that", r.Watches))
+	}
+	e.warn(warnings)
+	if !e.watch {
+		fmt.Fprintf(e.stdout, "ok: %s in %s of %s, %d written, %d removed\n", count(r.Resources, "resource"), count(r.Files, "file"), e.out, r.Written, r.Removed)
+		if !e.options.KeepSources && e.options.Prefix == "" {
+			fmt.Fprintf(e.stdout, "run: envoy -c %s\n", filepath.Join(e.out, "bootstrap.json"))
+		}
+	} else if r.Steps > 0 {
+		e.log.Info("exported", "out", e.out, "resources", r.Resources, "files", r.Files, "written", r.Written, "removed", r.Removed, "steps", r.Steps)
+	}
+	return nil
+}
+
+// inotify is how many instances an Envoy may take before it is worth a word:
+// Linux gives a user 128, unless told otherwise.
+const inotify = 100
+
+// warn tells the warnings that the export before did not have.
+func (e *exporting) warn(warnings []string) {
+	now := make(map[string]bool, len(warnings))
+	var fresh []string
+	for _, w := range warnings {
+		if !now[w] && !e.told[w] {
+			fresh = append(fresh, w)
+		}
+		now[w] = true
+	}
+	e.told = now
+	if more := len(fresh) - most; more > 0 {
+		fresh = append(fresh[:most], fmt.Sprintf("and %s more", count(more, "warning")))
+	}
+	for _, w := range fresh {
+		if e.watch {
+			e.log.Warn("exported, but doubtful", "problem", w)
+		} else {
+			fmt.Fprintln(e.stderr, "chancery: warning:", w)
+		}
+	}
+}

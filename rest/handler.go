@@ -82,8 +82,8 @@ func WithResolver(r Resolver) Option { return func(o *options) { o.resolver = r 
 // Envoy's have 77 KB and the names.
 func WithMaxBody(n int64) Option { return func(o *options) { o.maxBody = n } }
 
-// WithLogger sets where the handler logs what it cannot tell; slog.Default()
-// unless set.
+// WithLogger sets where the handler logs what it cannot tell, and for those who
+// debug what it refuses; slog.Default() unless set.
 func WithLogger(l *slog.Logger) Option { return func(o *options) { o.log = l } }
 
 // New returns a handler that answers polls out of a server.
@@ -109,6 +109,7 @@ func New(s *server.Server, opts ...Option) *Handler {
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p, hold, err := h.open(w, r)
 	if err != nil {
+		h.log.Debug("poll was refused", "peer", r.RemoteAddr, "path", r.URL.Path, "error", err)
 		fail(w, err)
 		return
 	}

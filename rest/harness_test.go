@@ -45,7 +45,7 @@ type world struct {
 func newWorld(t *testing.T, opts ...Option) *world {
 	w := &world{t: t, store: store.New(), lis: newMemory(), log: &logbook{}, done: make(chan error, 1)}
 	log := slog.New(slog.NewTextHandler(w.log, nil))
-	w.Server = server.New(w.store, server.WithLogger(log), server.WithMaxPolls(3), server.WithIdentifier(func() string { return "replica <1>" }))
+	w.Server = server.New(w.store, server.WithLogger(log), server.WithLimits(server.Limits{Polls: 3}), server.WithIdentifier(func() string { return "replica <1>" }))
 	w.web = &http.Server{Handler: New(w.Server, append([]Option{WithLogger(log)}, opts...)...)}
 	go func() { w.done <- w.web.Serve(w.lis) }()
 	t.Cleanup(w.end)

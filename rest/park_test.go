@@ -104,7 +104,7 @@ func TestPark(t *testing.T) {
 		if n := w.open(); n != 3 {
 			t.Errorf("%d polls are held", n)
 		}
-		refused(t, w.client().poll(version), 503, 14, "as many polls as it may")
+		refused(t, w.client().poll(version), 503, 14, "3 polls are held")
 		w.client().poll("").gets(t, 0) // which needs not be held
 		for range 3 {
 			<-done

@@ -11,17 +11,18 @@ import (
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
-	"github.com/chancery-xds/chancery/wire"
 	"github.com/chancery-xds/chancery/xds"
 )
 
 // fetch answers one unary request for type t. It always has to, so a client that
 // has the current version gets it again when its poll was held long enough.
 func (s *Server) fetch(ctx context.Context, m *message, t *xds.Type) (*message, error) {
-	d := wire.Decoder{MaxNames: s.limits.MaxNames}
+	d := s.decoder(xds.SotW)
 	req, err := decode(&d, m)
 	if err != nil {
-		return nil, rejected(err)
+		err = rejected(err)
+		s.rejects(ctx, &Stream{Type: t}, err)
+		return nil, err
 	}
 	hold, err := holdOf(ctx)
 	if err != nil {

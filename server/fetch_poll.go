@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
 	"github.com/chancery-xds/chancery/protocol"
@@ -57,18 +58,11 @@ type polls struct {
 	held atomic.Int64
 }
 
-// WithMaxPolls sets how many polls are held at a time, REST and Fetch together.
-// More are refused with UNAVAILABLE, or 503 and Retry-After; those that can be
-// answered at once are. The default is 10,000.
-func WithMaxPolls(n int) Option { return func(o *options) { o.maxPolls = n } }
-
-var errBusy = status.Error(codes.Unavailable, "the server holds as many polls as it may: try again later")
-
 // Poll begins a poll of a type by a request, of which it keeps no memory. The
 // peer may be nil. An error is one of gRPC's status: UNAVAILABLE if the client
 // should try again later, INVALID_ARGUMENT or RESOURCE_EXHAUSTED if the request
 // is at fault. Close must be called if there is none.
-func (s *Server) Poll(t *xds.Type, req xds.Request, peer net.Addr) (*Poll, error) {
+func (s *Server) Poll(t *xds.Type, req xds.Request, from net.Addr) (*Poll, error) {
 	if !s.drain.enter() {
 		return nil, errDraining
 	}
@@ -78,12 +72,17 @@ func (s *Server) Poll(t *xds.Type, req xds.Request, peer net.Addr) (*Poll, error
 	}
 	p := &Poll{
 		server: s, stated: strings.Clone(clip(req.Version)), watch: s.watch(req.Node),
-		info: Stream{ID: s.streams.Add(1), Type: t, Variant: xds.SotW, Node: node, Peer: peer, Since: time.Now()},
+		info: Stream{ID: s.streams.Add(1), Type: t, Variant: xds.SotW, Node: node, Peer: from, Since: time.Now()},
 	}
 	if s.observer != nil {
 		s.observer.Opened(&p.info)
 	}
 	if err := p.open(req); err != nil {
+		ctx := context.Background()
+		if from != nil {
+			ctx = peer.NewContext(ctx, &peer.Peer{Addr: from})
+		}
+		s.rejects(ctx, &p.info, err)
 		p.Close(err)
 		return nil, err
 	}
@@ -92,6 +91,9 @@ func (s *Server) Poll(t *xds.Type, req xds.Request, peer net.Addr) (*Poll, error
 
 func (p *Poll) open(req xds.Request) error {
 	s := p.server
+	if n := size(p.info.Node); n > s.bounds.Node {
+		return reject(tooLarge, codes.ResourceExhausted, "limit exceeded: a node of %d bytes, more than %d", n, s.bounds.Node)
+	}
 	view, _ := p.watch.Next()
 	session := p.session(view)
 	if err := session.Receive(xds.Request{Type: req.Type, Node: req.Node, Version: req.Version, Names: req.Names}); err != nil {
@@ -105,6 +107,9 @@ func (p *Poll) open(req xds.Request) error {
 		}
 	}
 	slices.Sort(p.names)
+	if n := weight(p.names); n > s.bounds.Held {
+		return reject(tooMany, codes.ResourceExhausted, "limit exceeded: names of %d bytes in one poll, more than %d", n, s.bounds.Held)
+	}
 	for e := range session.Events() {
 		s.event(&p.info, e)
 	}
@@ -114,10 +119,16 @@ func (p *Poll) open(req xds.Request) error {
 		return nil
 	}
 	p.holds = true
-	if s.polls.held.Add(1) > int64(s.maxPolls) {
-		return errBusy
+	if n := s.polls.held.Add(1); n > int64(s.bounds.Polls) {
+		return reject(tooManyStreams, codes.Unavailable, "limit exceeded: %d polls are held, all that this server takes; try again later", n-1)
 	}
 	return nil
+}
+
+// size is about how much memory a node takes.
+func size(n *xds.Node) int {
+	return len(n.ID) + len(n.Cluster) + len(n.UserAgentName) + len(n.UserAgentVersion) + len(n.Region) + len(n.Zone) + len(n.SubZone) +
+		weight(n.ClientFeatures) + len(n.Metadata)
 }
 
 // session returns a session that has told nothing. What is covered by which

@@ -455,7 +455,7 @@ func TestPollRefused(t *testing.T) {
 		recorded(t, w, 0)
 	})
 	within(t, "REST-3 the memory is bounded", func(t *testing.T) {
-		w := newPolls(t, WithMaxPolls(10))
+		w := newPolls(t, WithLimits(Limits{Polls: 10}))
 		w.set(xds.Cluster, res("a", "1"))
 		for i := range 100 {
 			v := w.visitor(xds.Cluster)
@@ -495,12 +495,12 @@ func TestPollEnds(t *testing.T) {
 		p.Close(err)
 	})
 	within(t, "REST-4 polls that are held are limited", func(t *testing.T) {
-		w := newPolls(t, WithMaxPolls(2))
+		w := newPolls(t, WithLimits(Limits{Polls: 2}))
 		w.set(xds.Cluster, res("a", "1"))
 		a, b := hold(t, w), hold(t, w)
 		v := w.visitor(xds.Cluster)
 		v.gets(0, "a")
-		if _, err := w.Poll(v.typ, v.request(), nil); status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "as many polls as it may") {
+		if _, err := w.Poll(v.typ, v.request(), nil); status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "2 polls are held, all that this server takes") {
 			t.Error(err)
 		}
 		a.Close(nil)
@@ -526,16 +526,29 @@ func TestPollEnds(t *testing.T) {
 		}
 	})
 	within(t, "REST-5 what cannot be asked for", func(t *testing.T) {
-		w := newPolls(t, WithLimits(protocol.Options{MaxNames: 2, MaxNameLen: 5}))
-		for want, req := range map[codes.Code]xds.Request{
-			codes.InvalidArgument:   {Type: xds.Route},
-			codes.ResourceExhausted: {Names: []string{"a", "b", "c"}},
-			codes.OutOfRange:        {Names: []string{"longer"}},
+		w := newPolls(t, WithLimits(Limits{Names: 2, NameLen: 5, Held: 130, Node: 10}))
+		for _, c := range []struct {
+			req  xds.Request
+			code codes.Code
+			says string
+		}{
+			{xds.Request{Type: xds.Route}, codes.InvalidArgument, "does not belong"},
+			{xds.Request{Names: []string{"a", "b", "c"}}, codes.ResourceExhausted, "more than 2"},
+			{xds.Request{Names: []string{"longer"}}, codes.ResourceExhausted, "more than 5"},
+			{xds.Request{Names: []string{"aaaaa", "bbbbb"}}, codes.ResourceExhausted, "more than 130"},
+			{xds.Request{Node: &xds.Node{ID: "n", Metadata: make([]byte, 10)}}, codes.ResourceExhausted, "a node of 11 bytes, more than 10"},
 		} {
-			_, err := w.Poll(xds.Cluster, req, nil)
-			if code := status.Code(err); code != want && (want != codes.OutOfRange || code != codes.ResourceExhausted) {
-				t.Errorf("%v: %v", req, err)
+			before := w.log.String()
+			_, err := w.Poll(xds.Cluster, c.req, &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 1000})
+			if status.Code(err) != c.code || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("%v: %v", c.req, err)
 			}
+			if line := strings.TrimPrefix(w.log.String(), before); !strings.Contains(line, "client was refused") || !strings.Contains(line, "peer=10.0.0.1:1000") || !strings.Contains(line, c.says) {
+				t.Errorf("logged %s", line)
+			}
+		}
+		if s := w.Stats(); s.Malformed != 1 || s.Throttled["request"] != 1 || s.Throttled["subscription"] != 3 {
+			t.Errorf("counted %+v", s)
 		}
 	})
 }

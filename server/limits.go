@@ -12,6 +12,11 @@ type Limits struct {
 	// [MaxStreams].
 	Streams int
 
+	// Polls is how many polls are held at a time, of REST and Fetch together;
+	// 10,000 by default. Those beyond it get UNAVAILABLE, which is 503 with
+	// Retry-After over REST, unless they can be answered at once.
+	Polls int
+
 	// Types is how many resource types one stream may open; 64 by default.
 	Types int
 
@@ -53,7 +58,7 @@ type Limits struct {
 // DefaultLimits returns the limits of a server that is given none.
 func DefaultLimits() Limits {
 	return Limits{
-		Streams: 100_000, Types: 64, Names: 100_000, NameLen: 4096, Held: 128 << 20, Node: 256 << 10,
+		Streams: 100_000, Polls: 10_000, Types: 64, Names: 100_000, NameLen: 4096, Held: 128 << 20, Node: 256 << 10,
 		Rate: 1000, FirstAnswers: 100, Response: 3 << 20,
 	}
 }
@@ -65,7 +70,7 @@ func WithLimits(l Limits) Option {
 			to *int
 			n  int
 		}{
-			{&o.bounds.Streams, l.Streams}, {&o.bounds.Held, l.Held}, {&o.bounds.Node, l.Node}, {&o.bounds.Rate, l.Rate},
+			{&o.bounds.Streams, l.Streams}, {&o.bounds.Polls, l.Polls}, {&o.bounds.Held, l.Held}, {&o.bounds.Node, l.Node}, {&o.bounds.Rate, l.Rate},
 			{&o.bounds.FirstAnswers, l.FirstAnswers}, {&o.limits.MaxTypes, l.Types}, {&o.limits.MaxNames, l.Names},
 			{&o.limits.MaxNameLen, l.NameLen}, {&o.limits.MaxResponse, l.Response},
 		} {

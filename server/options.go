@@ -18,7 +18,6 @@ type options struct {
 	observer     Observer
 	writeTimeout time.Duration
 	drainTime    time.Duration
-	maxPolls     int
 }
 
 func defaults() options {
@@ -27,7 +26,6 @@ func defaults() options {
 		log:          slog.Default(),
 		writeTimeout: 20 * time.Second,
 		drainTime:    5 * time.Second,
-		maxPolls:     10_000,
 	}
 	WithLimits(DefaultLimits())(&o)
 	return o

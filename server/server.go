@@ -74,7 +74,7 @@ func New[W Watch](src Source[W], opts ...Option) *Server {
 	for _, o := range opts {
 		o(&s.options)
 	}
-	s.polls.told = newLRU[poller, telling](s.maxPolls)
+	s.polls.told = newLRU[poller, telling](s.bounds.Polls)
 	s.first = newAdmission(s.bounds.FirstAnswers)
 	return s
 }

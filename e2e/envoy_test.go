@@ -21,6 +21,8 @@ type variant struct {
 	api  string // the api_type of its bootstrap
 	own  bool   // a stream of its own for each subscription, instead of ADS
 	once bool   // says who it is in the first message of a stream, and not in each
+
+	unified bool // SotW by the code that delta is, which a feature flag turns on
 }
 
 var (
@@ -28,6 +30,8 @@ var (
 	delta    = variant{api: "DELTA_GRPC"}
 	ownSotw  = variant{api: "GRPC", own: true}
 	ownDelta = variant{api: "DELTA_GRPC", own: true}
+
+	unifiedSotw = variant{api: "GRPC", unified: true}
 
 	onceSotw     = variant{api: "GRPC", once: true}
 	onceDelta    = variant{api: "DELTA_GRPC", once: true}
@@ -45,6 +49,9 @@ func (v variant) String() string {
 	}
 	if v.once {
 		s += ", node once"
+	}
+	if v.unified {
+		s += ", unified"
 	}
 	return s
 }
@@ -148,7 +155,7 @@ func newBootstrap(id string, v variant, port int) bootstrap {
 	if !v.own {
 		dynamic["ads_config"] = v.apiConfigSource()
 	}
-	return bootstrap{
+	b := bootstrap{
 		"node":              m{"id": id, "cluster": "e2e"},
 		"admin":             m{"address": m{"socket_address": m{"address": "127.0.0.1", "port_value": 0}}},
 		"dynamic_resources": dynamic,
@@ -167,6 +174,12 @@ func newBootstrap(id string, v variant, port int) bootstrap {
 			}},
 		}}},
 	}
+	if v.unified {
+		b["layered_runtime"] = m{"layers": l{m{
+			"name": "features", "static_layer": m{"envoy.reloadable_features.unified_mux": true},
+		}}}
+	}
+	return b
 }
 
 // get asks Envoy's admin interface.

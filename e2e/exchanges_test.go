@@ -13,7 +13,7 @@ import (
 // and returns, when it refuses, and when the server dies.
 func TestExchanges(t *testing.T) {
 	t.Parallel()
-	everywhere(t, "TYP-2 TYP-3 SUB-2 SOTW-12 SOTW-17 DELTA-9 WARM-2 what Envoy says", func(t *testing.T, v variant) {
+	among(t, "TYP-2 TYP-3 SUB-2 SOTW-12 SOTW-17 DELTA-9 WARM-2 what Envoy says", func(t *testing.T, v variant) {
 		s := startSite(t, v)
 		step := func(what string, ok func() error, change func(world)) {
 			t.Helper()
@@ -110,7 +110,7 @@ func TestExchanges(t *testing.T) {
 		s.kill()
 		back(append(listeners, "CDS", "LDS"), nothing)
 		recorded(t, "envoy/"+v.String(), s.Since(0))
-	})
+	}, sotw, delta, ownSotw, ownDelta, unifiedSotw)
 }
 
 // has reports whether all of that was said: "EDS backend", or "CDS" alone.

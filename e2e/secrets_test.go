@@ -8,6 +8,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -20,6 +21,7 @@ import (
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listener "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	envoytls "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/chancery-xds/chancery/e2e/tap"
@@ -97,6 +99,36 @@ func TestSecretsRotated(t *testing.T) {
 		if log, err := os.ReadFile(s.daemon.log); err != nil || bytes.Contains(log, []byte("NOBODY'S KEY")) || bytes.Contains(log, []byte("BEGIN")) {
 			t.Error("SAFE-6: the daemon's log holds what is in secrets", err)
 		}
+	})
+}
+
+// A listener that comes by LDS asks for its secrets together, one of the
+// bootstrap one by one: [server], then [clients server], before any answer.
+func TestSecretsOfBootstrap(t *testing.T) {
+	t.Parallel()
+	each(t, "SOTW-7 SOTW-10 secrets asked for one by one", func(t *testing.T, v variant) {
+		servers, clients := newAuthority(t, "servers"), newAuthority(t, "clients")
+		s := newSite(t, renamed, func(w world) {
+			w.set(certificate("server", servers.issue(t, "certificate 1")), trust("clients", clients))
+		})
+		port := freePort(t)
+		s.start(v, func(b bootstrap) {
+			l := httpListener("secure", port, "ingress")
+			secure(l)
+			text, err := protojson.Marshal(l)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b["static_resources"].(map[string]any)["listeners"] = []any{json.RawMessage(text)}
+		})
+		eventually(t, soon, "it serves", clients.caller(t, port, false, servers).gets(answer{"a", "certificate 1"}))
+		s.quiet()
+		if v.delta() {
+			exactly(t, 2, "request for a secret", s.Since(0).Requests("SDS").Where(func(r tap.Record) bool { return len(r.Subscribe) == 1 }))
+		} else {
+			exactly(t, 2, "request before any answer", s.Since(0).Requests("SDS").Where(func(r tap.Record) bool { return r.Nonce == "" }))
+		}
+		exactly(t, 0, "NACK", s.Since(0).NACKs())
 	})
 }
 

@@ -24,7 +24,7 @@ func recorded(t *testing.T, name string, rs tap.Records) {
 // golden compares a text with testdata/name.txt.
 func golden(t *testing.T, name, got string) {
 	t.Helper()
-	file := filepath.Join("testdata", strings.ReplaceAll(name, " ", "_")+".txt")
+	file := filepath.Join("testdata", strings.NewReplacer(" ", "_", ",", "").Replace(name)+".txt")
 	if *update {
 		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 			t.Fatal(err)

@@ -27,6 +27,7 @@ type front struct {
 	grace     time.Duration
 
 	parsed    []listen.Address
+	certs     *tlsfiles.Source // nil: no TLS
 	listeners []net.Listener
 	servers   []*grpc.Server
 }
@@ -78,11 +79,11 @@ func (f *front) open(log *slog.Logger, xds *server.Server, limits []grpc.ServerO
 	options := append(server.GRPCOptions(), limits...)
 	var secured []grpc.ServerOption
 	if f.tls.Configured() {
-		src, err := tlsfiles.Open(f.tls, log)
-		if err != nil {
+		var err error
+		if f.certs, err = tlsfiles.Open(f.tls, log); err != nil {
 			return failure{err, ""}
 		}
-		secured = []grpc.ServerOption{grpc.Creds(credentials.NewTLS(src.Config()))}
+		secured = []grpc.ServerOption{grpc.Creds(credentials.NewTLS(f.certs.Config()))}
 	}
 	for _, a := range f.parsed {
 		l, err := a.Open(context.Background())

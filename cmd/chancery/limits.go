@@ -21,6 +21,7 @@ type bounding struct {
 func (b *bounding) flags(f *pflag.FlagSet) {
 	b.Limits = server.DefaultLimits()
 	f.IntVar(&b.Streams, "max-streams", b.Streams, "largest `number` of streams open at once; more are refused")
+	f.IntVar(&b.Polls, "max-polls", b.Polls, "largest `number` of polls held at once, of REST-JSON and Fetch; more are refused")
 	f.IntVar(&b.perConnection, "max-connection-streams", server.MaxStreams, "largest `number` of streams of one connection; more wait at the client")
 	f.IntVar(&b.request, "max-request", server.MaxRequest, "largest request in `bytes`")
 	f.IntVar(&b.Node, "max-node", b.Node, "largest node in `bytes`")
@@ -39,7 +40,7 @@ func (b *bounding) check() error {
 		flag string
 		n    int
 	}{
-		{"max-streams", b.Streams}, {"max-connection-streams", b.perConnection}, {"max-request", b.request}, {"max-node", b.Node},
+		{"max-streams", b.Streams}, {"max-polls", b.Polls}, {"max-connection-streams", b.perConnection}, {"max-request", b.request}, {"max-node", b.Node},
 		{"max-types", b.Types}, {"max-names", b.Names}, {"max-name-length", b.NameLen}, {"max-held", b.Held},
 		{"max-rate", b.Rate + 1}, {"max-first-answers", b.FirstAnswers}, {"write-timeout", int(b.write)},
 	} {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,6 +29,7 @@ import (
 type serving struct {
 	dir             string
 	front           front
+	rest            restFront
 	limits          bounding
 	monitor         string
 	monitorAt       listen.Address // monitor, parsed
@@ -48,7 +50,7 @@ func serveCommand() *cobra.Command {
 		Short: "Serve the configuration in a directory",
 		Long: `Serve loads every file of resources in DIR and the directories below, and serves
 what is in them to xDS clients over gRPC: SotW and delta, aggregated (ADS) and
-per type.
+per type; with --rest-listen over REST-JSON, too.
 
 A file holds resources as Envoy's own configuration files do:
 
@@ -104,6 +106,7 @@ cannot be listened on; 2 wrong use.`,
 	f.SortFlags = false
 	f.StringSliceVar(&s.front.addresses, "listen", []string{"127.0.0.1:18000"}, "`HOST:PORT` or unix:///PATH to serve xDS at, more than once if wanted; 0.0.0.0 is all interfaces, port 0 any free port")
 	f.Lookup("listen").DefValue = "127.0.0.1:18000" // without brackets
+	f.StringVar(&s.rest.address, "rest-listen", "", "`HOST:PORT` or unix:///PATH to serve xDS over REST-JSON at, as --listen does over gRPC; nowhere if empty")
 	f.StringVar(&s.front.tls.Cert, "tls-cert", "", "`FILE` with the server's certificate, in PEM: serve TLS")
 	f.StringVar(&s.front.tls.Key, "tls-key", "", "`FILE` with its private key")
 	f.StringVar(&s.front.tls.ClientCA, "client-ca", "", "`FILE` with the CA that certificates of clients must be of (mutual TLS)")
@@ -129,6 +132,9 @@ func (s *serving) check() error {
 		}
 	}
 	if err := s.limits.check(); err != nil {
+		return err
+	}
+	if err := s.rest.check(); err != nil {
 		return err
 	}
 	return s.front.check()
@@ -178,7 +184,7 @@ func (s *serving) run() error {
 
 	r := &review{log: s.log, empty: s.emptyMissing}
 	if !s.insecureSecrets {
-		r.plain = s.front.plain()
+		r.plain = cmp.Or(s.front.plain(), s.rest.plain(&s.front))
 	}
 	src := dir.New(s.dir, st, dir.Options{Log: s.log, MaxFile: s.maxFile, AllowMassDelete: s.allowMassDelete, Review: r.load, Done: m.Loaded})
 	report, err := src.Load()
@@ -193,10 +199,17 @@ func (s *serving) run() error {
 		return err
 	}
 	defer s.front.close()
+	if err := s.rest.open(s.log, xds, &s.front); err != nil {
+		return err
+	}
+	defer s.rest.close()
 	running.Go(func() { src.Run(ctx) })
-	served := s.front.serve()
+	served, polled := s.front.serve(), s.rest.serve()
 	state.Store(nil)
 	s.log.Info("serving", "xds", s.front.at(), "tls", s.front.tls.Configured(), "client_certificates", s.front.tls.ClientCA != "", "dir", s.dir)
+	if s.rest.address != "" {
+		s.log.Info("serving REST-JSON", "http", s.rest.at(), "tls", s.rest.web.TLSConfig != nil)
+	}
 
 	for {
 		select {
@@ -204,6 +217,8 @@ func (s *serving) run() error {
 			src.Reload()
 		case err := <-served:
 			return failure{fmt.Errorf("serve: %w", err), ""}
+		case err := <-polled:
+			return failure{fmt.Errorf("serve REST-JSON: %w", err), ""}
 		case sig := <-signals:
 			state.Store(new("it is ending"))
 			s.log.Info("ending streams", "signal", sig.String(), "streams", xds.Stats().Open, "within", s.drain.String())

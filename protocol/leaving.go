@@ -92,7 +92,7 @@ func (s *Session) lingering(u *subscription) bool {
 // what says so need not wait: Envoy may never acknowledge the response that
 // brought it, for its assignment is lost, too.
 func (s *Session) overtakes(u *subscription, name string) bool {
-	if !u.typ.Is(xds.Cluster) || !u.open || u.stuck() {
+	if u.typ.Warms == nil || !u.open || u.stuck() {
 		return false
 	}
 	f := &u.flights[len(u.flights)-1]

@@ -107,7 +107,7 @@ func (s *Session) fresh(f *flight) bool {
 // ClusterLoadAssignment response is supplied by management server even if
 // there is no change in endpoints." It reports whether one does not exist.
 func (s *Session) warm(u *subscription, clusters []*xds.Resource, world bool) (stuck bool) {
-	if s.only != nil || !u.typ.Is(xds.Cluster) {
+	if s.only != nil || u.typ.Warms == nil {
 		return false
 	}
 	if world {
@@ -117,11 +117,11 @@ func (s *Session) warm(u *subscription, clusters []*xds.Resource, world bool) (s
 			}
 		}
 	}
-	eds, t, current := s.sub(xds.Endpoint), s.table(xds.Endpoint), s.table(xds.Cluster)
+	eds, t, current := s.sub(u.typ.Warms), s.table(u.typ.Warms), s.table(u.typ)
 	for _, c := range clusters {
 		leaves := current.Lookup(c.Name) == nil // then nothing that is sent now refers to it
 		for _, ref := range c.Refs {
-			if !ref.Type.Is(xds.Endpoint) {
+			if !ref.Type.Is(u.typ.Warms) {
 				continue
 			}
 			if eds == nil {
@@ -138,20 +138,24 @@ func (s *Session) warm(u *subscription, clusters []*xds.Resource, world bool) (s
 // warming makes a client that opens EDS while clusters are on their way get
 // their assignments, even those it states to have.
 func (s *Session) warming(u *subscription) {
-	cds := s.sub(xds.Cluster)
-	if s.only != nil || cds == nil || !u.typ.Is(xds.Endpoint) {
+	if s.only != nil {
 		return
 	}
-	t := s.table(xds.Cluster)
-	for i := range cds.flights {
-		for name := range cds.flights[i].all {
-			r := t.Lookup(name)
-			if r == nil {
-				continue
-			}
-			for _, ref := range r.Refs {
-				if ref.Type.Is(u.typ) {
-					u.repeat(ref.Name)
+	for _, cds := range s.subs {
+		if !u.typ.Is(cds.typ.Warms) {
+			continue
+		}
+		t := s.table(cds.typ)
+		for i := range cds.flights {
+			for name := range cds.flights[i].all {
+				r := t.Lookup(name)
+				if r == nil {
+					continue
+				}
+				for _, ref := range r.Refs {
+					if ref.Type.Is(u.typ) {
+						u.repeat(ref.Name)
+					}
 				}
 			}
 		}

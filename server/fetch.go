@@ -14,15 +14,19 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// fetch answers one unary request for type t. It always has to, so a client that
-// has the current version gets it again when its poll was held long enough.
-func (s *Server) fetch(ctx context.Context, m *message, t *xds.Type) (*message, error) {
+// fetch answers one unary request for type t, or for type also if that is not
+// nil and the request says so. It always has to, so a client that has the
+// current version gets it again when its poll was held long enough.
+func (s *Server) fetch(ctx context.Context, m *message, t, also *xds.Type) (*message, error) {
 	d := s.decoder(xds.SotW)
 	req, err := decode(&d, m)
 	if err != nil {
 		err = rejected(err)
 		s.rejects(ctx, &Stream{Type: t}, err)
 		return nil, err
+	}
+	if also != nil && also.Is(req.Type) {
+		t = also
 	}
 	hold, err := holdOf(ctx)
 	if err != nil {

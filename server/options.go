@@ -18,6 +18,7 @@ type options struct {
 	observer     Observer
 	writeTimeout time.Duration
 	drainTime    time.Duration
+	v2           bool
 }
 
 func defaults() options {
@@ -55,3 +56,11 @@ func WithWriteTimeout(d time.Duration) Option { return func(o *options) { o.writ
 // clients do not all reconnect elsewhere at once. The default is 5 s; zero ends
 // all at once.
 func WithDrainTime(d time.Duration) Option { return func(o *options) { o.drainTime = d } }
+
+// WithV2 serves the method names of v2, the API before v3, too. Messages are the
+// same on the wire. A type of v2, such as
+// type.googleapis.com/envoy.api.v2.Cluster, is a type of its own: it is what is
+// stored under its URL, and nothing is translated. The services of single types
+// are of the type of v2, and of the one of v3 where a stream's first request asks
+// for that. By default v3 alone is served.
+func WithV2() Option { return func(o *options) { o.v2 = true } }

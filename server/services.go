@@ -9,22 +9,34 @@ import (
 )
 
 // services returns the gRPC services: one per row of the table of types that
-// has one, and the aggregated one.
+// has one, and the aggregated one; of v2, too, if that is wanted.
 func (s *Server) services() []*grpc.ServiceDesc {
-	all := []*grpc.ServiceDesc{s.service(&xds.Type{
+	ads := xds.Type{
 		Service: "envoy.service.discovery.v3.AggregatedDiscoveryService", Proto: "envoy/service/discovery/v3/ads.proto",
 		Stream: "StreamAggregatedResources", Delta: "DeltaAggregatedResources",
-	}, nil)}
+	}
+	all := []*grpc.ServiceDesc{s.service(&ads, nil, nil)}
 	for _, t := range xds.Types() {
 		if t.Service != "" {
-			all = append(all, s.service(t, t))
+			all = append(all, s.service(t, t, nil))
+		}
+	}
+	if !s.v2 {
+		return all
+	}
+	ads.Service, ads.Proto = "envoy.service.discovery.v2.AggregatedDiscoveryService", "envoy/service/discovery/v2/ads.proto"
+	all = append(all, s.service(&ads, nil, nil))
+	for _, t := range xds.Types() {
+		if l := t.Legacy(); l != nil {
+			all = append(all, s.service(l, l, t))
 		}
 	}
 	return all
 }
 
-// service makes the service of one row. only is nil for the aggregated one.
-func (s *Server) service(row, only *xds.Type) *grpc.ServiceDesc {
+// service makes the service of one row. only is nil for the aggregated one; also
+// is another type that a stream may carry instead, if its first request says so.
+func (s *Server) service(row, only, also *xds.Type) *grpc.ServiceDesc {
 	d := &grpc.ServiceDesc{ServiceName: row.Service, HandlerType: (*any)(nil), Metadata: row.Proto}
 	stream := func(name string, v xds.Variant) {
 		if name == "" {
@@ -32,7 +44,7 @@ func (s *Server) service(row, only *xds.Type) *grpc.ServiceDesc {
 		}
 		d.Streams = append(d.Streams, grpc.StreamDesc{
 			StreamName: name, ServerStreams: true, ClientStreams: true,
-			Handler: func(_ any, g grpc.ServerStream) error { return s.serve(g, v, only) },
+			Handler: func(_ any, g grpc.ServerStream) error { return s.serve(g, v, only, also) },
 		})
 	}
 	stream(row.Stream, xds.SotW)
@@ -46,7 +58,7 @@ func (s *Server) service(row, only *xds.Type) *grpc.ServiceDesc {
 				if err := decode(&m); err != nil {
 					return nil, err
 				}
-				handle := func(ctx context.Context, req any) (any, error) { return s.fetch(ctx, req.(*message), only) }
+				handle := func(ctx context.Context, req any) (any, error) { return s.fetch(ctx, req.(*message), only, also) }
 				if intercept == nil {
 					return handle(ctx, &m)
 				}

@@ -25,6 +25,7 @@ type stream struct {
 	rpc     grpc.ServerStream
 	info    Stream
 	only    *xds.Type // nil: aggregated
+	also    *xds.Type // what only becomes if the first request wants it; nil: nothing
 	decoder wire.Decoder
 
 	inbox   chan *message // from read, which closes it
@@ -66,9 +67,9 @@ type stream struct {
 }
 
 // serve runs a stream until it ends.
-func (s *Server) serve(rpc grpc.ServerStream, v xds.Variant, only *xds.Type) error {
+func (s *Server) serve(rpc grpc.ServerStream, v xds.Variant, only, also *xds.Type) error {
 	st := &stream{
-		server: s, rpc: rpc, only: only, drain: s.drain.began, inbox: make(chan *message), stepped: make(chan error),
+		server: s, rpc: rpc, only: only, also: also, drain: s.drain.began, inbox: make(chan *message), stepped: make(chan error),
 		info:    Stream{Variant: v, Type: only},
 		decoder: s.decoder(v),
 	}
@@ -249,6 +250,9 @@ func (s *stream) receive(m *message) error {
 		return rejected(err)
 	}
 	if s.session == nil {
+		if s.also != nil && s.also.Is(req.Type) {
+			s.only, s.info.Type = s.also, s.also
+		}
 		if err := s.open(req.Node); err != nil {
 			return err
 		}

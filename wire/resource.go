@@ -71,10 +71,10 @@ func nameOf(t *xds.Type, m protoreflect.Message) string {
 // another discovery type refers to none. For other types, and for a body that
 // cannot be read, it returns nil: not known.
 func Refs(t *xds.Type, name string, body []byte) []xds.Ref {
-	if !t.Is(xds.Cluster) {
+	if t.Warms == nil {
 		return nil
 	}
-	// Fields of envoy.config.cluster.v3.Cluster.
+	// Fields of envoy.config.cluster.v3.Cluster, and of envoy.api.v2.Cluster.
 	const (
 		clusterDiscovery = 2  // enum, oneof with …
 		clusterCustom    = 38 // … a message
@@ -113,5 +113,5 @@ func Refs(t *xds.Type, name string, body []byte) []xds.Ref {
 	if service == "" {
 		service = name
 	}
-	return []xds.Ref{{Type: xds.Endpoint, Name: xds.CanonicalName(service)}}
+	return []xds.Ref{{Type: t.Warms, Name: xds.CanonicalName(service)}}
 }

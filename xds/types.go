@@ -41,6 +41,11 @@ type Type struct {
 	// if resources of this type wait for nothing. ADS only.
 	After *Type
 
+	// Warms is the type of the resources without which the client does not
+	// accept resources of this type: each time one of these is sent on an
+	// aggregated stream, what it refers to is sent after it. Nil for most.
+	Warms *Type
+
 	// Mute is, by user agent, how long the absence of a name never sent before
 	// is kept from a delta client that would not survive being told (Envoy
 	// stays initialising for ever).
@@ -54,6 +59,9 @@ type Type struct {
 	// Bodyless are the user agents that, on delta streams, take a Resource
 	// without body for "does not exist" and are harmed by removed_resources.
 	Bodyless []string
+
+	// V2 is set for types of the API before v3.
+	V2 bool
 
 	rank       int     // push order: the index in the table
 	referredBy []*Type // who may refer to resources of this type
@@ -135,6 +143,7 @@ func init() {
 	for i, t := range types {
 		t.rank = i
 	}
+	Cluster.Warms = Endpoint
 	// Who may refer to whom decides what is withdrawn last: a resource leaves
 	// when every type that may refer to it has moved on.
 	Cluster.referredBy = []*Type{Listener, ScopedRoute, Route, VirtualHost}
@@ -145,17 +154,22 @@ func init() {
 	ScopedRoute.referredBy = []*Type{Listener}
 	Route.referredBy = []*Type{Listener, ScopedRoute}
 	VirtualHost.referredBy = []*Type{Route}
+	addLegacy()
 }
 
 // Types returns the rows of the table in push order.
 func Types() []*Type { return slices.Clone(types) }
 
-// TypeOf returns the row of a type URL. A URL that the table does not list
-// gets a row of its own, served over ADS after all others.
+// TypeOf returns the row of a type URL, also one of v2 ([Type.Legacy]). A URL
+// that the table does not list gets a row of its own, served over ADS after all
+// others.
 func TypeOf(url string) *Type {
 	for _, t := range types {
 		if t.URL == url {
 			return t
+		}
+		if l := legacy[t]; l != nil && l.URL == url {
+			return l
 		}
 	}
 	short := url[strings.LastIndexAny(url, "/.")+1:]

@@ -304,7 +304,9 @@ func (d *decoder) add(n *yaml.Node, path string, m proto.Message, w *wrapped, in
 		r.Seal(w.Version)
 	}
 	r.OnDemand = w.onDemand
-	r.Refs = refs.Of(m)
+	if !t.V2 { // whose references are not known, but for those that wire knows
+		r.Refs = refs.Of(m)
+	}
 	for i := range r.Refs {
 		r.Refs[i].Name = xds.CanonicalName(r.Refs[i].Name)
 	}

@@ -65,7 +65,7 @@ func TestMakeBeforeBreakInHaste(t *testing.T) {
 			} else {
 				c.commit("elsewhere", elsewhere)
 			}
-			if took := time.Since(changed); took > soon {
+			if took := time.Since(changed); took > prompt {
 				t.Fatalf("%s waits since %v", c.at, took)
 			}
 			c.hurry()

@@ -91,8 +91,15 @@ func (c *chain) next(also ...func(world)) tap.Point {
 	})
 }
 
-// generous is how long a step may take that is not about speed.
-const generous = 10 * time.Second
+const (
+	// generous is how long a step may take that is not about speed.
+	generous = 30 * time.Second
+
+	// prompt is how long routes may take that have nothing to wait for: a
+	// second, and more on a busy machine. What the server waits for in vain
+	// takes 5 s or 15 s.
+	prompt = 3 * time.Second
+)
 
 // follows waits until requests are answered by way of the present cluster, and
 // returns how long that took.

@@ -92,10 +92,7 @@ type envoy struct {
 // loopback's port. It is killed when the test ends. edits change its bootstrap.
 func startEnvoy(t *testing.T, id string, v variant, port int, edits ...func(bootstrap)) *envoy {
 	t.Helper()
-	needs(t, envoyPath)
-	dir := t.TempDir()
-	config, address := filepath.Join(dir, "bootstrap.json"), filepath.Join(dir, "admin")
-	e := &envoy{t: t, log: filepath.Join(dir, "envoy.log")}
+	config := filepath.Join(t.TempDir(), "bootstrap.json")
 	b := newBootstrap(id, v, port)
 	for _, edit := range edits {
 		edit(b)
@@ -107,6 +104,17 @@ func startEnvoy(t *testing.T, id string, v variant, port int, edits ...func(boot
 	if err := os.WriteFile(config, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	return runEnvoy(t, config)
+}
+
+// runEnvoy runs an Envoy with the bootstrap in a file. It is killed when the
+// test ends.
+func runEnvoy(t *testing.T, config string) *envoy {
+	t.Helper()
+	needs(t, envoyPath)
+	dir := t.TempDir()
+	address := filepath.Join(dir, "admin")
+	e := &envoy{t: t, log: filepath.Join(dir, "envoy.log")}
 	log, err := os.Create(e.log)
 	if err != nil {
 		t.Fatal(err)
@@ -274,6 +282,23 @@ func (e *envoy) inForce(name, timeout string) func() error {
 		active, warming, err := e.clusters()
 		if err == nil && (active[name].Timeout != timeout || len(warming) > 0) {
 			err = fmt.Errorf("active: %v, warming: %v", active, warming)
+		}
+		return err
+	}
+}
+
+// hasEndpoints is a condition: the cluster has that many endpoints.
+func (e *envoy) hasEndpoints(cluster string, n int) func() error {
+	return func() error {
+		b, err := e.get("/clusters")
+		got := 0
+		for line := range strings.Lines(string(b)) {
+			if strings.HasPrefix(line, cluster+"::127.0.0.1:") && strings.Contains(line, "::health_flags::") {
+				got++
+			}
+		}
+		if err == nil && got != n {
+			err = fmt.Errorf("%d endpoints", got)
 		}
 		return err
 	}

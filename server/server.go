@@ -41,6 +41,16 @@ type Watch interface {
 	Close()
 }
 
+// A Recalling watch remembers what its types had lately. A client that comes back
+// is then known to have it ([protocol.Options]).
+type Recalling interface {
+	Watch
+
+	// Recent returns tables that the type had before the newest, the newest
+	// first.
+	Recent(t *xds.Type) []*xds.Table
+}
+
 // A Server answers xDS clients out of a source. It is safe for concurrent use.
 // To serve, register it with a grpc.Server that has [GRPCOptions].
 type Server struct {
@@ -51,7 +61,7 @@ type Server struct {
 	refused *refusals
 	repeats repeats
 	drain   drain
-	polls   polls
+	polls   *polls
 
 	streams     atomic.Uint64 // ever opened; numbers them
 	nodeChanges atomic.Uint64
@@ -74,7 +84,7 @@ func New[W Watch](src Source[W], opts ...Option) *Server {
 	for _, o := range opts {
 		o(&s.options)
 	}
-	s.polls.told = newLRU[poller, telling](s.bounds.Polls)
+	s.polls = newPolls(s.bounds.Polls)
 	s.first = newAdmission(s.bounds.FirstAnswers)
 	return s
 }

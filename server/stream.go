@@ -287,6 +287,10 @@ func (s *stream) open(node *xds.Node) error {
 	}
 	s.info.open(s.rpc.Context(), node)
 	limits.Refused = func(t *xds.Type) bool { return s.server.refused.has(s.info.Node.ID, t.URL) }
+	if w, ok := s.watch.(Recalling); ok {
+		limits.Recent = w.Recent
+	}
+	limits.Spread = s.info.ID
 	view, _ := s.watch.Next()
 	s.session = protocol.NewSession(s.info.Variant, s.only, view, limits)
 	if o := s.server.observer; o != nil {

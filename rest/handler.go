@@ -188,7 +188,7 @@ func (h *Handler) open(w http.ResponseWriter, r *http.Request) (*server.Poll, ti
 	if req.Type != nil && !req.Type.Is(t) {
 		return nil, 0, invalid(fmt.Errorf("type_url: %s serves %s, not %.200q", t.REST, t.URL, req.Type.URL))
 	}
-	p, err := h.server.Poll(t, req, peer(r.RemoteAddr))
+	p, err := h.server.Poll(t, req, server.Caller{Addr: peer(r.RemoteAddr), InTurn: r.ProtoMajor == 1})
 	return p, hold, err
 }
 

@@ -32,11 +32,11 @@ func (s *Server) fetch(ctx context.Context, m *message, t, also *xds.Type) (*mes
 	if err != nil {
 		return nil, err
 	}
-	var at peer.Peer
+	var from Caller
 	if p, ok := peer.FromContext(ctx); ok {
-		at = *p
+		from.Addr = p.Addr
 	}
-	p, err := s.Poll(t, req, at.Addr)
+	p, err := s.Poll(t, req, from)
 	if err != nil {
 		return nil, err
 	}

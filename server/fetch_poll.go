@@ -9,6 +9,7 @@ import (
 	"iter"
 	"math"
 	"net"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -46,7 +47,9 @@ type Poll struct {
 	all    bool     // "*" alone is
 	stated string   // the version that the client has; "": none
 	poller poller
+	caller Caller
 
+	before telling       // what is to be told again
 	but    string        // the version that is no news; "": each is
 	answer *xds.Response // what to answer, as soon as that is known
 	holds  bool          // it is counted as held
@@ -54,15 +57,29 @@ type Poll struct {
 
 // polls is what a server knows of polls.
 type polls struct {
-	told *lru[poller, telling] // answers that are not acknowledged
-	held atomic.Int64
+	told  *lru[poller, telling]         // answers that are not acknowledged
+	conns *lru[netip.AddrPort, traffic] // on which polls came
+	held  atomic.Int64
 }
 
-// Poll begins a poll of a type by a request, of which it keeps no memory. The
-// peer may be nil. An error is one of gRPC's status: UNAVAILABLE if the client
+func newPolls(n int) *polls {
+	return &polls{told: newLRU[poller, telling](n), conns: newLRU[netip.AddrPort, traffic](n)}
+}
+
+// A Caller is who polls, as far as its transport can tell.
+type Caller struct {
+	Addr net.Addr // nil: not known
+
+	// InTurn says that a connection carries one poll after the other, as in
+	// HTTP/1.1: when the next one comes, the last answer was received.
+	InTurn bool
+}
+
+// Poll begins a poll of a type by a request, of which it keeps no memory. An
+// error is one of gRPC's status: UNAVAILABLE if the client
 // should try again later, INVALID_ARGUMENT or RESOURCE_EXHAUSTED if the request
 // is at fault. Close must be called if there is none.
-func (s *Server) Poll(t *xds.Type, req xds.Request, from net.Addr) (*Poll, error) {
+func (s *Server) Poll(t *xds.Type, req xds.Request, from Caller) (*Poll, error) {
 	if !s.drain.enter() {
 		return nil, errDraining
 	}
@@ -71,16 +88,16 @@ func (s *Server) Poll(t *xds.Type, req xds.Request, from net.Addr) (*Poll, error
 		node = &noNode
 	}
 	p := &Poll{
-		server: s, stated: strings.Clone(clip(req.Version)), watch: s.watch(req.Node),
-		info: Stream{ID: s.streams.Add(1), Type: t, Variant: xds.SotW, Node: node, Peer: from, Since: time.Now()},
+		server: s, caller: from, stated: strings.Clone(clip(req.Version)), watch: s.watch(req.Node),
+		info: Stream{ID: s.streams.Add(1), Type: t, Variant: xds.SotW, Node: node, Peer: from.Addr, Since: time.Now()},
 	}
 	if s.observer != nil {
 		s.observer.Opened(&p.info)
 	}
 	if err := p.open(req); err != nil {
 		ctx := context.Background()
-		if from != nil {
-			ctx = peer.NewContext(ctx, &peer.Peer{Addr: from})
+		if from.Addr != nil {
+			ctx = peer.NewContext(ctx, &peer.Peer{Addr: from.Addr})
 		}
 		s.rejects(ctx, &p.info, err)
 		p.Close(err)
@@ -198,7 +215,11 @@ func (p *Poll) look() {
 		return
 	}
 	if v := p.version(view); v != p.but {
-		p.tells(telling{version: v, to: digest(p.stated), conn: p.conn(), at: time.Now()})
+		t := telling{version: v, to: digest(p.stated), poll: p.info.ID, conn: p.conn(), at: time.Now()}
+		if v == p.before.version {
+			t.tries, t.refused = p.before.tries+1, p.before.refused
+		}
+		p.tells(t)
 		p.tell(view, v)
 	}
 }

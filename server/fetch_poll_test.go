@@ -31,7 +31,8 @@ type visitor struct {
 	node    string
 	names   []string
 	version string
-	port    int // of its connection
+	port    int  // of its connection
+	mixed   bool // which carries several polls at a time
 	refuses bool
 }
 
@@ -39,15 +40,15 @@ func (v *visitor) request() xds.Request {
 	return xds.Request{Node: &xds.Node{ID: v.node}, Names: v.names, Version: v.version}
 }
 
-func (v *visitor) peer() net.Addr {
-	return &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 1000 + v.port}
+func (v *visitor) caller() Caller {
+	return Caller{Addr: &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 1000 + v.port}, InTurn: !v.mixed}
 }
 
 // poll returns the answer to a request and how long it took.
 func (v *visitor) poll(req xds.Request) (*xds.Response, time.Duration) {
 	v.t.Helper()
 	start := time.Now()
-	p, err := v.s.Poll(v.typ, req, v.peer())
+	p, err := v.s.Poll(v.typ, req, v.caller())
 	if err != nil {
 		v.t.Fatal(err)
 	}
@@ -96,7 +97,7 @@ type pollWorld struct {
 	seen *chronicle
 }
 
-func newPolls(t *testing.T, opts ...Option) *pollWorld {
+func newPollWorld(t *testing.T, opts ...Option) *pollWorld {
 	w := &pollWorld{source: newSource(), t: t, log: &logbook{}, seen: &chronicle{}}
 	w.Server = New(w.source, append([]Option{w.log.at(slog.LevelWarn), WithObserver(w.seen)}, opts...)...)
 	t.Cleanup(func() {
@@ -139,7 +140,7 @@ func (c *chronicle) of(k protocol.EventKind) (all []protocol.Event) {
 
 func TestPoll(t *testing.T) {
 	within(t, "REST-2 a poll at the current version is held until a change", func(t *testing.T) {
-		w := newPolls(t)
+		w := newPollWorld(t)
 		w.set(xds.Cluster, res("a", "1"))
 		v := w.visitor(xds.Cluster)
 		v.gets(0, "a")
@@ -156,7 +157,7 @@ func TestPoll(t *testing.T) {
 		}
 	})
 	within(t, "REST-2 other names wake nobody, a new name is answered", func(t *testing.T) {
-		w := newPolls(t)
+		w := newPollWorld(t)
 		w.set(xds.Endpoint, res("a", "1"), res("b", "1"))
 		v := w.visitor(xds.Endpoint, "a")
 		v.gets(0, "a")
@@ -175,7 +176,7 @@ func TestPoll(t *testing.T) {
 		v.waits()
 	})
 	within(t, "REST-2 REST-7 what is on demand is found by name and part of no wildcard", func(t *testing.T) {
-		w := newPolls(t)
+		w := newPollWorld(t)
 		lazy := res("lazy", "1")
 		lazy.OnDemand = true
 		w.set(xds.Cluster, res("a", "1"), lazy)
@@ -190,7 +191,7 @@ func TestPoll(t *testing.T) {
 		v.gets(10*time.Second, "a")
 	})
 	within(t, "REST-7 nothing is asked for", func(t *testing.T) {
-		w := newPolls(t)
+		w := newPollWorld(t)
 		w.set(xds.Endpoint, res("a", "1"))
 		v := w.visitor(xds.Endpoint) // no type of which an empty list is all
 		v.gets(0)
@@ -207,7 +208,7 @@ func TestPoll(t *testing.T) {
 		s := New[*store.Watch](st)
 		v := &visitor{t: t, s: s, typ: xds.Endpoint, node: "n", names: []string{"a"}}
 		v.gets(0, "a")
-		p, err := s.Poll(v.typ, v.request(), nil)
+		p, err := s.Poll(v.typ, v.request(), Caller{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -230,7 +231,7 @@ func TestPoll(t *testing.T) {
 		}
 	})
 	within(t, "REST-2 a view that is still looking", func(t *testing.T) {
-		w := newPolls(t)
+		w := newPollWorld(t)
 		look := &looking{c: make(chan struct{}, 1)}
 		w.Server = New(look)
 		v := w.visitor(xds.Endpoint, "a")
@@ -280,7 +281,7 @@ func TestPollVersion(t *testing.T) {
 		{nil, "fcdb4b423f4e5283"},
 	} {
 		t.Run(fmt.Sprint("REST-2 ", c.names), func(t *testing.T) {
-			p, err := s.Poll(xds.Endpoint, xds.Request{Names: c.names}, nil)
+			p, err := s.Poll(xds.Endpoint, xds.Request{Names: c.names}, Caller{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -295,7 +296,7 @@ func TestPollVersion(t *testing.T) {
 // What a client refuses is told once, whether it says so or not.
 func TestPollRefused(t *testing.T) {
 	setup := func(t *testing.T) (*pollWorld, *visitor) {
-		w := newPolls(t)
+		w := newPollWorld(t)
 		w.set(xds.Cluster, res("a", "1"))
 		v := w.visitor(xds.Cluster)
 		v.gets(0, "a")
@@ -359,7 +360,7 @@ func TestPollRefused(t *testing.T) {
 		recorded(t, w, 0)
 	})
 	within(t, "REST-3 the first answer is refused", func(t *testing.T) {
-		w := newPolls(t)
+		w := newPollWorld(t)
 		w.set(xds.Cluster, res("bad", "1"))
 		v := w.visitor(xds.Cluster)
 		v.refuses = true
@@ -396,7 +397,7 @@ func TestPollRefused(t *testing.T) {
 		}
 	})
 	within(t, "REST-3 error_detail without nonce, to a server that has just started", func(t *testing.T) {
-		w := newPolls(t)
+		w := newPollWorld(t)
 		w.set(xds.Cluster, res("bad", "1"))
 		v := w.visitor(xds.Cluster)
 		req := v.request()
@@ -408,21 +409,71 @@ func TestPollRefused(t *testing.T) {
 	})
 	within(t, "REST-3 an answer that was lost is told again", func(t *testing.T) {
 		w, v := setup(t)
-		v.port++
-		v.waits() // for now: it may be Envoy, which has several connections
+		v.port++ // the other one broke
+		v.waits()
 		v.gets(0, "a", "bad")
 		v.port++
-		time.Sleep(again)
-		v.gets(0, "a", "bad")
+		v.waits()
+		v.waits()
+		v.gets(0, "a", "bad") // 60 s after the last time
+		recorded(t, w, 3)
+	})
+	within(t, "REST-3 a pool of connections", func(t *testing.T) {
+		w, v := setup(t)
+		// Envoy's next poll comes on another connection; that it has used the first
+		// one for something else since shows that it has the answer.
+		other := w.visitor(xds.Listener)
+		other.gets(0)
+		for range 5 {
+			v.port++
+			v.waits()
+		}
+		recorded(t, w, 5)
+	})
+	within(t, "REST-3 a pool of connections, and the first answer is refused", func(t *testing.T) {
+		w := newPollWorld(t)
+		w.set(xds.Cluster, res("bad", "1"))
+		other := w.visitor(xds.Listener)
+		other.port = 1
+		other.gets(0)
+		v := w.visitor(xds.Cluster)
+		v.refuses = true
+		v.gets(0, "bad")
+		v.port = 1 // which is older than the answer: it is the same process
+		v.waits()
 		recorded(t, w, 1)
+		v.port = 2 // which may be another, that has just started
+		v.gets(0, "bad")
+	})
+	within(t, "REST-3 a connection that carries several at a time", func(t *testing.T) {
+		_, v := setup(t)
+		v.mixed = true
+		v.waits()
+		v.gets(0, "a", "bad") // nothing shows that it was received
+		v.waits()
+		v.waits()
+		v.gets(0, "a", "bad")
+		for range 4 {
+			v.waits()
+		}
+		v.gets(0, "a", "bad")
+		// Unless the client says so.
+		req := v.request()
+		req.Error = &xds.Status{Message: "bad"}
+		if r, _ := v.poll(req); r != nil {
+			t.Error(r)
+		}
+		for range 20 {
+			v.waits()
+		}
 	})
 	within(t, "REST-3 an answer that could not be sent is told again", func(t *testing.T) {
-		w := newPolls(t)
+		w := newPollWorld(t)
 		w.set(xds.Cluster, res("a", "1"))
 		v := w.visitor(xds.Cluster)
 		v.version = "older"
 		for range 2 {
-			p, err := w.Poll(v.typ, v.request(), v.peer())
+			p, err := w.Poll(v.typ, v.request(), v.caller())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -455,15 +506,15 @@ func TestPollRefused(t *testing.T) {
 		recorded(t, w, 0)
 	})
 	within(t, "REST-3 the memory is bounded", func(t *testing.T) {
-		w := newPolls(t, WithLimits(Limits{Polls: 10}))
+		w := newPollWorld(t, WithLimits(Limits{Polls: 10}))
 		w.set(xds.Cluster, res("a", "1"))
 		for i := range 100 {
 			v := w.visitor(xds.Cluster)
-			v.node = fmt.Sprint(i)
+			v.node, v.port = fmt.Sprint(i), i
 			v.gets(0, "a")
 		}
-		if n := w.polls.told.order.Len(); n != 10 || len(w.polls.told.index) != 10 {
-			t.Errorf("%d answers are remembered", n)
+		if n, c := w.polls.told.order.Len(), w.polls.conns.order.Len(); n != 10 || len(w.polls.told.index) != 10 || c > 10 {
+			t.Errorf("%d answers and %d connections are remembered", n, c)
 		}
 	})
 }
@@ -474,7 +525,7 @@ func TestPollEnds(t *testing.T) {
 		v := w.visitor(xds.Cluster)
 		v.node = ""
 		v.version = w.view.Table(xds.Cluster).Version()
-		p, err := w.Poll(v.typ, v.request(), v.peer())
+		p, err := w.Poll(v.typ, v.request(), v.caller())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -484,7 +535,7 @@ func TestPollEnds(t *testing.T) {
 		return p
 	}
 	within(t, "REST-4 a client that goes away frees everything", func(t *testing.T) {
-		w := newPolls(t)
+		w := newPollWorld(t)
 		p := hold(t, w)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -495,12 +546,12 @@ func TestPollEnds(t *testing.T) {
 		p.Close(err)
 	})
 	within(t, "REST-4 polls that are held are limited", func(t *testing.T) {
-		w := newPolls(t, WithLimits(Limits{Polls: 2}))
+		w := newPollWorld(t, WithLimits(Limits{Polls: 2}))
 		w.set(xds.Cluster, res("a", "1"))
 		a, b := hold(t, w), hold(t, w)
 		v := w.visitor(xds.Cluster)
 		v.gets(0, "a")
-		if _, err := w.Poll(v.typ, v.request(), nil); status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "2 polls are held, all that this server takes") {
+		if _, err := w.Poll(v.typ, v.request(), Caller{}); status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "2 polls are held, all that this server takes") {
 			t.Error(err)
 		}
 		a.Close(nil)
@@ -508,7 +559,7 @@ func TestPollEnds(t *testing.T) {
 		b.Close(nil)
 	})
 	within(t, "REST-4 a server that ends answers at once", func(t *testing.T) {
-		w := newPolls(t)
+		w := newPollWorld(t)
 		p := hold(t, w)
 		time.AfterFunc(time.Second, func() {
 			if r, err := p.Wait(t.Context(), MaxHold); r != nil || status.Code(err) != codes.Unavailable {
@@ -521,12 +572,12 @@ func TestPollEnds(t *testing.T) {
 		if err := w.Drain(t.Context()); err != nil || time.Since(start) != 2*time.Second {
 			t.Errorf("%v after %v", err, time.Since(start))
 		}
-		if _, err := w.Poll(xds.Cluster, xds.Request{}, nil); status.Code(err) != codes.Unavailable {
+		if _, err := w.Poll(xds.Cluster, xds.Request{}, Caller{}); status.Code(err) != codes.Unavailable {
 			t.Error(err)
 		}
 	})
 	within(t, "REST-5 what cannot be asked for", func(t *testing.T) {
-		w := newPolls(t, WithLimits(Limits{Names: 2, NameLen: 5, Held: 130, Node: 10}))
+		w := newPollWorld(t, WithLimits(Limits{Names: 2, NameLen: 5, Held: 130, Node: 10}))
 		for _, c := range []struct {
 			req  xds.Request
 			code codes.Code
@@ -539,7 +590,7 @@ func TestPollEnds(t *testing.T) {
 			{xds.Request{Node: &xds.Node{ID: "n", Metadata: make([]byte, 10)}}, codes.ResourceExhausted, "a node of 11 bytes, more than 10"},
 		} {
 			before := w.log.String()
-			_, err := w.Poll(xds.Cluster, c.req, &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 1000})
+			_, err := w.Poll(xds.Cluster, c.req, Caller{Addr: &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 1000}})
 			if status.Code(err) != c.code || !strings.Contains(err.Error(), c.says) {
 				t.Errorf("%v: %v", c.req, err)
 			}

@@ -56,13 +56,24 @@ func digest(version string) (d [16]byte) {
 type telling struct {
 	version string   // of the answer
 	to      [16]byte // digest of the version that the client had then
+	poll    uint64   // id of the poll
 	conn    netip.AddrPort
 	at      time.Time
+	tries   int  // how often the same was told before
 	refused bool // it was noted that the client did not apply it
+	said    bool // by the client itself
 }
 
-// again is how long after an answer one that may have been lost is repeated.
+// traffic is what came on a connection: the ids of the first poll and of the
+// last.
+type traffic struct{ first, last uint64 }
+
+// again is how long after an answer one that may have been lost is repeated, at
+// first.
 const again = 30 * time.Second
+
+// patience is how long it takes until it is repeated the next time.
+func (t *telling) patience() time.Duration { return again << min(t.tries, 6) }
 
 // tells remembers the last answer to the poller, if it is known which that is.
 func (p *Poll) tells(what telling) {
@@ -74,6 +85,7 @@ func (p *Poll) tells(what telling) {
 // judge decides what the client is not to be told, and records what it thinks
 // of the last answer.
 func (p *Poll) judge(req xds.Request, version string) {
+	p.arrives()
 	now := time.Now()
 	last, known := p.server.polls.told.get(p.poller)
 	e := protocol.Event{Type: p.info.Type}
@@ -94,7 +106,7 @@ func (p *Poll) judge(req xds.Request, version string) {
 		e.Error = req.Error
 		p.but = e.Version
 		p.refuses(e, as && last.refused && last.version == e.Version)
-		p.tells(telling{version: e.Version, to: digest(p.stated), conn: p.conn(), at: now, refused: true})
+		p.tells(telling{version: e.Version, to: digest(p.stated), poll: p.info.ID, conn: p.conn(), at: now, refused: true, said: true})
 
 	case p.stated == version && as && last.version != version:
 		// It has not applied what it was told, or only a part, and now the state
@@ -103,7 +115,12 @@ func (p *Poll) judge(req xds.Request, version string) {
 	case p.stated == version:
 		p.but = version
 
-	case as && last.version == version && p.received(last, now):
+	case !as || last.version != version:
+
+	case !p.received(last, now):
+		p.before = last
+
+	default:
 		e.Version = version
 		e.Error = &xds.Status{Code: int32(codes.Unknown), Message: "not applied: the client polls on with the version that it had"}
 		p.but = version
@@ -113,13 +130,34 @@ func (p *Poll) judge(req xds.Request, version string) {
 	}
 }
 
-// received reports whether the client has got an answer. It has if it asks again
-// on the same connection. Else the answer may be lost, the client another
-// process, or Envoy has taken another connection from its pool: an answer is
-// then repeated, but not in a loop. One that states no version has nothing yet
-// and must not wait.
+// received reports whether the client is taken to have got an answer.
+//
+// It has for certain if another poll came on the connection of the answer, one
+// after the other; Envoy takes any of its connections for the next. Else the
+// answer may be lost: it is repeated, but not in a loop. A client that states no
+// version may be a process that has just started, and must not wait, unless its
+// connection is older than the answer.
 func (p *Poll) received(last telling, now time.Time) bool {
-	return last.conn.IsValid() && last.conn == p.conn() || p.stated != "" && now.Sub(last.at) < again
+	conns := p.server.polls.conns
+	if own, known := conns.get(p.conn()); p.stated == "" && (!known || own.first > last.poll) {
+		return false
+	}
+	if used, _ := conns.get(last.conn); last.said || p.caller.InTurn && used.last > last.poll {
+		return true
+	}
+	return now.Sub(last.at) < last.patience()
+}
+
+// arrives notes that a poll came on the connection.
+func (p *Poll) arrives() {
+	if c := p.conn(); c.IsValid() {
+		seen, known := p.server.polls.conns.get(c)
+		if !known {
+			seen.first = p.info.ID
+		}
+		seen.last = p.info.ID
+		p.server.polls.conns.put(c, seen)
+	}
 }
 
 // refuses records that an answer was not applied. Each poll tells the observer,
@@ -131,7 +169,7 @@ func (p *Poll) refuses(e protocol.Event, before bool) {
 		return
 	}
 	if o := p.server.observer; o != nil {
-		e.Error = &xds.Status{Code: e.Error.Code, Message: presentable(e.Type, e.Error.Message)}
+		e.Error = &xds.Status{Code: e.Error.Code, Message: presentable(e.Type, cut(e.Error.Message, maxFailure))}
 		o.Event(&p.info, e)
 	}
 }

@@ -1,6 +1,7 @@
 # The repository's commands; `make help` lists them. They need Go, a C compiler
-# (race detector) and python3 with pip (e2e, coverage). All else is installed by
-# the targets, at versions pinned in go.mod, tools/go.mod and e2e/install.sh.
+# (race detector), python3 with pip (e2e, coverage), and for e2e also node with
+# npm and a JDK with Maven. All else is installed by the targets, at versions
+# pinned in go.mod, tools/go.mod, e2e/install.sh and e2e/clients.
 
 SHELL := /usr/bin/env bash
 .SHELLFLAGS := -euo pipefail -c
@@ -47,7 +48,7 @@ fuzz: ## Each fuzz target for FUZZTIME
 	tools/fuzz $(FUZZTIME)
 
 .cache/envoy: e2e/install.sh
-	cd e2e && ./install.sh
+	cd e2e && ./install.sh envoy
 
 e2e: ## Real clients as judges; installs them into .cache
 	cd e2e && ./install.sh
@@ -75,7 +76,7 @@ clean: ## Remove what the other targets made
 
 .PHONY: demo
 demo: ## Chancery and a real Envoy on this machine, step by step; Ctrl-C ends it
-	cd e2e && ./install.sh
+	cd e2e && ./install.sh envoy
 	go run ./internal/demo $(DEMO)
 
 .PHONY: compare

@@ -3,16 +3,12 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"net"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
-	testpb "google.golang.org/grpc/interop/grpc_testing"
-	"google.golang.org/grpc/xds"
+	route "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/chancery-xds/chancery/e2e/tap"
@@ -22,287 +18,357 @@ import (
 // for, the daemon has resources that are none of its business.
 type gsite struct {
 	*rig
-	t    *testing.T
-	a, b upstream // greeter is at a
-	call caller
+	whole   *testing.T // clients outlive steps
+	t       *testing.T
+	of      implementation
+	a, b    upstream
+	cluster string   // that its routes lead to
+	at      upstream // where that is
+	call    caller
+	hangUp  func()
 }
 
-func startGRPC(t *testing.T) *gsite {
+func newGRPC(t *testing.T, of implementation) *gsite {
 	t.Helper()
-	s := newGRPC(t)
-	s.start("1")
-	return s
-}
-
-// newGRPC starts the daemon without some of its resources, and no client yet.
-func newGRPC(t *testing.T, without ...proto.Message) *gsite {
-	t.Helper()
-	s := &gsite{t: t, a: newGreeter(t, "a"), b: newGreeter(t, "b")}
-	w := newWorld(
+	s := &gsite{whole: t, t: t, of: of, a: newGreeter(t, "a"), b: newGreeter(t, "b"), cluster: "greeter"}
+	s.at = s.a
+	s.rig = newRig(t, newWorld(
 		apiListener("greeter.local", "greeter_route"), routes("greeter_route", "1", "greeter"),
 		edsCluster("greeter", time.Second), assignment("greeter", s.a.port),
 		apiListener("else.local", "else_route"), routes("else_route", "1", "else"),
 		edsCluster("else", time.Second), assignment("else", s.b.port),
-	)
-	w.drop(without...)
-	s.rig = newRig(t, w, mounted)
+		apiListener("third.local", "else_route"),
+	), mounted)
 	return s
 }
 
-func (s *gsite) start(id string) {
+// step is a part of a test. What is to come stands on it.
+func (s *gsite) step(name string, f func(t *testing.T)) {
+	defer s.in(s.whole)
+	if !s.whole.Run(name, func(t *testing.T) { s.in(t); f(t) }) {
+		s.whole.FailNow()
+	}
+}
+
+// in makes t the test that fails.
+func (s *gsite) in(t *testing.T) { s.t = t; s.rig.in(t) }
+
+// in makes t the test that fails.
+func (r *rig) in(t *testing.T) { r.t, r.daemon.t = t, t }
+
+func (s *gsite) dial(id string) {
 	s.t.Helper()
-	s.call = dialXDS(s.t, id, s.Addr().Port)
-	eventually(s.t, 5*time.Second, "greeter answers", s.call.gets(answer{"a", ""}))
+	s.call, s.hangUp = s.of.dial(s.whole, id, s.Addr().Port)
+}
+
+// other is where the cluster is not.
+func (s *gsite) other() upstream {
+	if s.at == s.a {
+		return s.b
+	}
+	return s.a
+}
+
+// gets waits until calls are answered from where the cluster is.
+func (s *gsite) gets(what string) {
+	s.t.Helper()
+	eventually(s.t, patience, what, s.call.gets(answer{s.at.name, ""}))
+}
+
+// patience is for processes that start on a machine that is busy with others.
+const patience = 30 * time.Second
+
+// nextChange moves the cluster and waits for it. What was not said until then
+// was not going to be said.
+func (s *gsite) nextChange() {
+	s.t.Helper()
+	s.at = s.other()
+	s.commit("greeter moves", func(w world) { w.set(assignment(s.cluster, s.at.port)) })
+	s.gets("the next change arrives")
 	s.quiet()
 }
 
-// nextChange moves the client's endpoints and waits for it.
-func (s *gsite) nextChange(from upstream) {
+// acked waits until something of each type is ACKed since p.
+func (s *gsite) acked(p tap.Point, types ...string) tap.Records {
 	s.t.Helper()
-	s.commit("greeter moves to "+from.name, func(w world) { w.set(assignment("greeter", from.port)) })
-	eventually(s.t, soon, "the next change arrives", s.call.gets(answer{from.name, ""}))
+	return s.sees(p, patience, fmt.Sprint("ACKs of ", types), func(rs tap.Records) bool { return has(rs.ACKs(), types...) })
+}
+
+// refused waits until a cluster is refused since p. Assignments follow clusters,
+// whatever the client thinks of them.
+func (s *gsite) refused(p tap.Point) {
+	s.t.Helper()
+	s.sees(p, patience, "a NACK", func(rs tap.Records) bool { return len(rs.NACKs("CDS")) > 0 && has(rs.ACKs(), "EDS") })
+}
+
+// leave ends the client.
+func (s *gsite) leave() {
+	s.t.Helper()
+	p := s.Mark("the client leaves")
+	s.hangUp()
+	s.sees(p, patience, "its stream is closed", func(rs tap.Records) bool {
+		return len(rs.Where(func(r tap.Record) bool { return r.Kind == tap.Close })) > 0
+	})
+}
+
+// goes deletes a resource that the client needs, waits until it asks for nothing
+// of the types below, and brings the resource back.
+func (s *gsite) goes(typ string, m proto.Message, below ...string) {
+	s.t.Helper()
+	p := s.commit(typ+" deleted", func(w world) { w.drop(m) })
+	eventually(s.t, patience, "calls fail", s.call.fails("Unavailable"))
+	s.sees(p, patience, fmt.Sprint("it lets go of ", below), wants(nil, below...))
 	s.quiet()
+	p = s.commit(typ+" back", func(w world) { w.set(m) })
+	s.acked(p, typ)
 }
 
-// newGreeter is a gRPC server that says who it is.
-func newGreeter(t *testing.T, name string) upstream {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := grpc.NewServer()
-	testpb.RegisterTestServiceServer(s, greeter{name: name})
-	go s.Serve(l)
-	t.Cleanup(s.Stop)
-	return upstream{name, l.Addr().(*net.TCPAddr).Port}
-}
-
-type greeter struct {
-	testpb.UnimplementedTestServiceServer
-	name string
-}
-
-func (g greeter) UnaryCall(context.Context, *testpb.SimpleRequest) (*testpb.SimpleResponse, error) {
-	return &testpb.SimpleResponse{ServerId: g.name}, nil
-}
-
-// dialXDS is a caller by way of a gRPC client whose management server is on the
-// loopback's port.
-func dialXDS(t *testing.T, id string, port int) caller {
-	t.Helper()
-	builder, err := xds.NewXDSResolverWithConfigForTesting(fmt.Appendf(nil, `{
-		"xds_servers": [{"server_uri": "127.0.0.1:%d", "channel_creds": [{"type": "insecure"}], "server_features": ["xds_v3"]}],
-		"node": {"id": %q, "cluster": "e2e"}
-	}`, port, id))
-	if err != nil {
-		t.Fatal(err)
-	}
-	conn, err := grpc.NewClient("xds:///greeter.local", grpc.WithResolvers(builder), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { conn.Close() })
-	client := testpb.NewTestServiceClient(conn)
-	return func(ctx context.Context) (answer, error) {
-		r, err := client.UnaryCall(ctx, &testpb.SimpleRequest{})
-		return answer{from: r.GetServerId()}, err
-	}
-}
-
-// switching excuses a race of the client's own: at the moment of a switch of
+// switching excuses a race of grpc-go's own: at the moment of a switch of
 // routes it may fail a call for a cluster that it has already let go of, though
 // the server has not.
 func switching(err error) bool {
 	return strings.Contains(err.Error(), "unknown cluster selected for RPC")
 }
 
+var grpcTypes = []string{"LDS", "RDS", "CDS", "EDS"} // as a client asks
+
+// One client lives through it all. A step leaves everything quiet.
 func TestGRPC(t *testing.T) {
 	t.Parallel()
+	everyGRPC(t, func(t *testing.T, of implementation) {
+		s := newGRPC(t, of)
+		s.dial("1")
 
-	t.Run("TYP-3 SOTW-1 SOTW-8 SUB-3 only what is asked for, once", func(t *testing.T) {
-		t.Parallel()
-		s := startGRPC(t)
-		carries(t, "LDS greeter.local, RDS greeter_route, CDS greeter, EDS greeter", s.Since(0).Responses())
-		p := s.commit("what it does not ask for changes", func(w world) {
-			w.set(edsCluster("else", 2*time.Second), assignment("else", s.a.port), routes("else_route", "2", "else"))
-			w.drop(apiListener("else.local", ""))
-		})
-		s.nextChange(s.b)
-		carries(t, "EDS greeter", s.Since(p).Responses())
-		exactly(t, 0, "NACK", s.Since(0).NACKs())
-	})
-
-	t.Run("SOTW-9 endpoints move", func(t *testing.T) {
-		t.Parallel()
-		s := startGRPC(t)
-		l := loaded(t, s.call, nil)
-		for range 5 {
-			s.nextChange(s.b)
-			s.nextChange(s.a)
-		}
-		l.unharmed(t)
-		exactly(t, 10+1, "EDS response", s.Since(0).Responses("EDS"))
-	})
-
-	t.Run("WARM-2 cluster changed in place", func(t *testing.T) {
-		t.Parallel()
-		s := startGRPC(t)
-		l := loaded(t, s.call, nil)
-		p := s.commit("greeter's policy changes", func(w world) {
-			c := edsCluster("greeter", 2*time.Second)
-			c.RespectDnsTtl = true // means nothing to the client
-			w.set(c, assignment("greeter", s.b.port))
-		})
-		eventually(t, soon, "traffic moves", s.call.gets(answer{"b", ""}))
-		s.quiet()
-		exactly(t, 1, "CDS response", s.Since(p).Responses("CDS"))
-		exactly(t, 1, "EDS response", s.Since(p).Responses("EDS"))
-		l.unharmed(t)
-	})
-
-	t.Run("ADS-2 ADS-3 ADS-4 clusters replaced under load", func(t *testing.T) {
-		t.Parallel()
-		s := startGRPC(t)
-		l := loaded(t, s.call, switching)
-		old, from := "greeter", s.b
-		for i := range 10 {
-			next := fmt.Sprint("greeter-", i)
-			p := s.commit(next+" takes the place of "+old, func(w world) {
-				w.drop(edsCluster(old, 0), assignment(old))
-				w.set(edsCluster(next, time.Second), assignment(next, from.port), routes("greeter_route", next, next))
-			})
-			eventually(t, soon, "traffic moves", s.call.gets(answer{from.name, ""}))
-			// The client ACKs its routes, then asks for the cluster they lead
-			// to, and stays with the old one until it has the new.
-			for _, r := range s.Since(p).Responses("CDS") {
-				if r.Has(next) {
-					break
-				}
-				if !r.Has(old) {
-					t.Errorf("%s is withdrawn before the client has %s:\n%v", old, next, r)
-				}
-			}
-			old = next
-			if from == s.a {
-				from = s.b
-			} else {
-				from = s.a
-			}
-		}
-		s.quiet()
-		l.unharmed(t)
-		exactly(t, 0, "NACK", s.Since(0).NACKs())
-	})
-
-	t.Run("ADS-2 responses leave in their order", func(t *testing.T) {
-		t.Parallel()
-		s := startGRPC(t)
-		for i := range 5 {
-			gen, ports := fmt.Sprint(2+i), []int{s.a.port, s.b.port}
-			l := apiListener("greeter.local", "greeter_route")
-			l.StatPrefix = gen
-			p := s.commit("all that it asks for changes", func(w world) {
-				w.set(l, routes("greeter_route", gen, "greeter"),
-					edsCluster("greeter", time.Duration(2+i)*time.Second), assignment("greeter", ports[:2-i%2]...))
-			})
-			rs := s.sees(p, soon, "the routes", func(rs tap.Records) bool { return len(rs.ACKs("RDS")) > 0 })
+		s.step("TYP-3 SOTW-1 SOTW-8 SUB-3 only what is asked for, once", func(t *testing.T) {
+			s.gets("the first call")
 			s.quiet()
-			carries(t, "CDS greeter, EDS greeter, LDS greeter.local, RDS greeter_route", rs.Responses())
-		}
-		exactly(t, 0, "NACK", s.Since(0).NACKs())
-	})
+			rs := s.Since(0)
+			carries(t, "LDS greeter.local, RDS greeter_route, CDS greeter, EDS greeter", rs.Responses())
+			var asked []string
+			for _, r := range rs.Requests().Where(func(r tap.Record) bool { return r.Nonce == "" }) {
+				asked = append(asked, r.Type)
+			}
+			if !slices.Equal(asked, grpcTypes) {
+				t.Errorf("asked for %v, want %v", asked, grpcTypes)
+			}
 
-	t.Run("SOTW-8 SOTW-11 listener goes and returns", func(t *testing.T) {
-		t.Parallel()
-		s := startGRPC(t)
-		s.commit("listener deleted", func(w world) { w.drop(apiListener("greeter.local", "")) })
-		eventually(t, soon, "calls fail", s.call.fails("Unavailable"))
-		s.commit("listener back", func(w world) { w.set(apiListener("greeter.local", "greeter_route")) })
-		eventually(t, soon, "calls succeed", s.call.gets(answer{"a", ""}))
-	})
+			p := s.commit("what it does not ask for changes", func(w world) {
+				w.set(edsCluster("else", 2*time.Second), assignment("else", s.a.port), routes("else_route", "2", "else"))
+				w.drop(apiListener("third.local", ""))
+			})
+			s.nextChange()
+			carries(t, "EDS greeter", s.Since(p).Responses())
+		})
 
-	t.Run("SOTW-8 SOTW-11 cluster goes and returns", func(t *testing.T) {
-		t.Parallel()
-		s := startGRPC(t)
-		s.commit("cluster deleted", func(w world) { w.drop(edsCluster("greeter", 0), assignment("greeter")) })
-		eventually(t, soon, "calls fail", s.call.fails("Unavailable"))
-		s.commit("cluster back", func(w world) { w.set(edsCluster("greeter", time.Second), assignment("greeter", s.b.port)) })
-		eventually(t, soon, "calls succeed", s.call.gets(answer{"b", ""}))
-	})
+		s.step("SOTW-9 endpoints move", func(t *testing.T) {
+			l := loaded(t, s.call, nil)
+			p := s.Mark("load begins")
+			for range 6 {
+				s.nextChange()
+			}
+			l.unharmed(t)
+			exactly(t, 6, "EDS response", s.Since(p).Responses("EDS"))
+		})
 
-	t.Run("SOTW-9 SOTW-11 routes go and return", func(t *testing.T) {
-		t.Parallel()
-		s := startGRPC(t)
-		l := loaded(t, s.call, nil)
-		p := s.commit("routes deleted", func(w world) { w.drop(routes("greeter_route", "", "")) })
-		s.nextChange(s.b)
-		exactly(t, 0, "RDS response", s.Since(p).Responses("RDS"))
-		p = s.commit("routes back", func(w world) { w.set(routes("greeter_route", "2", "greeter")) })
-		s.sees(p, soon, "RDS", func(rs tap.Records) bool { return len(rs.ACKs("RDS")) == 1 })
-		l.unharmed(t)
-	})
+		s.step("WARM-2 cluster changed in place", func(t *testing.T) {
+			l := loaded(t, s.call, nil)
+			s.at = s.other()
+			p := s.commit("greeter's policy changes, and it moves", func(w world) {
+				c := edsCluster("greeter", 2*time.Second)
+				c.RespectDnsTtl = true // means nothing to the client
+				w.set(c, assignment("greeter", s.at.port))
+			})
+			s.gets("traffic moves")
+			s.acked(p, "CDS", "EDS")
+			s.quiet()
+			exactly(t, 1, "CDS response", s.Since(p).Responses("CDS"))
+			exactly(t, 1, "EDS response", s.Since(p).Responses("EDS"))
+			l.unharmed(t)
+		})
 
-	t.Run("SOTW-11 everything comes after the client", func(t *testing.T) {
-		t.Parallel()
-		listener, routes, cluster := apiListener("greeter.local", "greeter_route"), routes("greeter_route", "1", "greeter"), edsCluster("greeter", time.Second)
-		s := newGRPC(t, listener, routes, cluster, assignment("greeter"))
-		all := []proto.Message{listener, routes, cluster, assignment("greeter", s.a.port)}
-		call := dialXDS(t, "late", s.Addr().Port)
-		first := make(chan error, 1)
-		go func() {
-			// It waits: the client gives each resource 15 s to appear.
-			ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-			defer cancel()
-			_, err := call(ctx)
-			first <- err
-		}()
-		for i, typ := range []string{"LDS", "RDS", "CDS", "EDS"} {
-			s.sees(0, 2*soon, "the client asks for "+typ, func(rs tap.Records) bool { return len(rs.Requests(typ)) > 0 })
-			s.commit(key(all[i])+" comes", func(w world) { w.set(all[i]) })
-		}
-		eventually(t, soon, "calls succeed", call.gets(answer{"a", ""}))
-		if err := <-first; err != nil {
-			t.Errorf("the call that was made before anything was there: %v", err)
-		}
-	})
+		s.step("ADS-2 responses leave in their order", func(t *testing.T) {
+			for i := range 3 {
+				gen := fmt.Sprint(2 + i)
+				l := apiListener("greeter.local", "greeter_route")
+				l.StatPrefix = gen
+				s.at = s.other()
+				p := s.commit("all that it asks for changes", func(w world) {
+					w.set(l, routes("greeter_route", gen, "greeter"),
+						edsCluster("greeter", time.Duration(3+i)*time.Second), assignment("greeter", s.at.port))
+				})
+				rs := s.acked(p, grpcTypes...)
+				s.gets("traffic moves")
+				s.quiet()
+				carries(t, "CDS greeter, EDS greeter, LDS greeter.local, RDS greeter_route", rs.Responses())
+			}
+		})
 
-	t.Run("SOTW-5 SOTW-21 a bad cluster is refused once and reverted", func(t *testing.T) {
-		t.Parallel()
-		s := startGRPC(t)
-		l := loaded(t, s.call, nil)
-		p := s.commit("greeter is bad", func(w world) { w.set(brokenCluster("greeter")) })
-		rs := s.sees(p, soon, "a NACK", func(rs tap.Records) bool { return len(rs.NACKs("CDS")) > 0 })
-		s.nextChange(s.b)
-		exactly(t, 1, "NACK", s.Since(p).NACKs())
-		exactly(t, 1, "CDS response", s.Since(p).Responses("CDS"))
+		s.step("ADS-2 ADS-3 ADS-4 clusters replaced under load", func(t *testing.T) {
+			l := loaded(t, s.call, switching)
+			for i := range 4 {
+				old := s.cluster
+				s.cluster, s.at = fmt.Sprint("greeter-", i), s.other()
+				p := s.commit("another cluster takes its place", func(w world) {
+					w.drop(edsCluster(old, 0), assignment(old))
+					w.set(edsCluster(s.cluster, time.Second), assignment(s.cluster, s.at.port), routes("greeter_route", s.cluster, s.cluster))
+				})
+				s.gets("traffic moves")
+				// The client ACKs its routes, then asks for the cluster they
+				// lead to, and stays with the old one until it has the new.
+				for _, r := range s.Since(p).Responses("CDS") {
+					if r.Has(s.cluster) {
+						break
+					}
+					if !r.Has(old) {
+						t.Errorf("%s is withdrawn before the client has %s:\n%v", old, s.cluster, r)
+					}
+				}
+				s.sees(p, patience, "it lets go of the old cluster", wants([]string{s.cluster}, "CDS", "EDS"))
+				s.quiet()
+			}
+			l.unharmed(t)
+		})
 
-		p = s.commit("and as it was", func(w world) { w.set(edsCluster("greeter", time.Second)) })
-		rs = append(rs.NACKs(), s.sees(p, soon, "an ACK", func(rs tap.Records) bool { return len(rs.ACKs("CDS")) == 1 }).Responses("CDS")...)
-		if rs[0].Version != rs[1].Version {
-			t.Errorf("after going back the version is not the one that the client states:\n%s", rs)
-		}
-		s.nextChange(s.a)
-		exactly(t, 1, "CDS response", s.Since(p).Responses("CDS"))
-		exactly(t, 0, "NACK", s.Since(p).NACKs())
-		l.unharmed(t)
-	})
+		s.step("SOTW-9 SOTW-11 routes go and return", func(t *testing.T) {
+			l := loaded(t, s.call, nil)
+			p := s.commit("routes deleted", func(w world) { w.drop(routes("greeter_route", "", "")) })
+			s.nextChange()
+			exactly(t, 0, "RDS response", s.Since(p).Responses("RDS"))
+			p = s.commit("routes back", func(w world) { w.set(routes("greeter_route", "2", s.cluster)) })
+			s.acked(p, "RDS")
+			s.quiet()
+			l.unharmed(t)
+		})
 
-	t.Run("SOTW-12 SOTW-15 killed and restarted, answered once", func(t *testing.T) {
-		t.Parallel()
-		s := startGRPC(t)
-		l := loaded(t, s.call, nil)
-		at := s.b
-		for range 2 {
+		s.step("SOTW-5 SOTW-21 refused once, the good beside it taken, reverted", func(t *testing.T) {
+			l := loaded(t, s.call, nil)
+			p := s.commit("a spare cluster", func(w world) {
+				r := routes("greeter_route", "3", s.cluster)
+				r.VirtualHosts[0].Routes = append([]*route.Route{routeTo("/spare", "spare")}, r.VirtualHosts[0].Routes...)
+				w.set(r, edsCluster("spare", time.Second), assignment("spare", s.a.port))
+			})
+			s.sees(p, patience, "ACK of its assignment", func(rs tap.Records) bool {
+				return has(rs.ACKs(), "EDS spare") && has(rs.Responses(), "EDS spare")
+			})
+			s.quiet()
+			exactly(t, 0, "NACK before", s.Since(0).NACKs())
+
+			p = s.commit("the spare cluster is bad", func(w world) { w.set(brokenCluster("spare")) })
+			s.refused(p)
+			s.nextChange()
+			exactly(t, 1, "NACK", s.Since(p).NACKs())
+			exactly(t, 1, "CDS response", s.Since(p).Responses("CDS"))
+			nack := s.Since(p).NACKs()[0]
+
+			p = s.commit("and as it was", func(w world) { w.set(edsCluster("spare", time.Second)) })
+			s.acked(p, "CDS", "EDS")
+			s.nextChange()
+			exactly(t, 1, "CDS response", s.Since(p).Responses("CDS"))
+			exactly(t, 0, "NACK", s.Since(p).NACKs())
+			if r := s.Since(p).Responses("CDS")[0]; r.Version != nack.Version && !of.partial {
+				t.Errorf("after going back the version is not the one that the client states:\n%v\n%v", nack, r)
+			}
+
+			s.at = s.other()
+			p = s.commit("spare is bad, greeter's policy changes, and it moves", func(w world) {
+				w.set(brokenCluster("spare"), edsCluster(s.cluster, 2*time.Second), assignment(s.cluster, s.at.port))
+			})
+			s.refused(p)
+			s.gets("traffic moves")
+			s.nextChange()
+			exactly(t, 1, "NACK", s.Since(p).NACKs())
+			exactly(t, 1, "CDS response", s.Since(p).Responses("CDS"))
+
+			p = s.commit("spare fixed", func(w world) { w.set(edsCluster("spare", time.Second)) })
+			s.acked(p, "CDS", "EDS")
+			s.nextChange()
+			exactly(t, 0, "NACK", s.Since(p).NACKs())
+
+			p = s.commit("spare goes", func(w world) {
+				w.set(routes("greeter_route", "4", s.cluster))
+				w.drop(edsCluster("spare", 0), assignment("spare"))
+			})
+			s.sees(p, patience, "it lets go of the spare cluster", wants([]string{s.cluster}, "CDS", "EDS"))
+			s.quiet()
+			l.unharmed(t)
+		})
+
+		s.step("SOTW-8 SOTW-11 listener goes and returns", func(*testing.T) {
+			s.goes("LDS", apiListener("greeter.local", "greeter_route"), of.drops...)
+			s.gets("calls succeed")
+			s.quiet()
+		})
+
+		s.step("SOTW-8 SOTW-11 cluster goes and returns", func(t *testing.T) {
+			s.goes("CDS", edsCluster(s.cluster, time.Second), "EDS")
+			if !of.resigns {
+				s.gets("calls succeed")
+				s.quiet()
+				return
+			}
+			p := s.commit("and changes", func(w world) { w.set(edsCluster(s.cluster, 2*time.Second), assignment(s.cluster, s.other().port)) })
+			s.acked(p, "CDS")
+			eventually(t, patience, "calls fail", s.call.fails("Unavailable"))
+			s.commit("another takes its place", func(w world) {
+				w.drop(edsCluster(s.cluster, 0), assignment(s.cluster))
+				s.cluster = "renamed"
+				w.set(edsCluster(s.cluster, time.Second), assignment(s.cluster, s.at.port), routes("greeter_route", s.cluster, s.cluster))
+			})
+			s.gets("calls succeed")
+			s.quiet()
+		})
+
+		s.step("SOTW-11 everything comes after the client", func(t *testing.T) {
+			all := []proto.Message{
+				apiListener("greeter.local", "greeter_route"), routes("greeter_route", "1", s.cluster),
+				edsCluster(s.cluster, time.Second), assignment(s.cluster, s.at.port),
+			}
+			s.leave()
+			s.commit("everything goes", func(w world) { w.drop(all...) })
+			eventually(t, patience, "the daemon has read the files", s.daemon.serves("else"))
+			p := s.Mark("another client")
+			s.dial("late")
+			first := make(chan error, 1)
+			go func() {
+				// It waits: the client gives each resource 15 s to appear.
+				ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+				defer cancel()
+				_, err := s.call(ctx)
+				first <- err
+			}()
+			for i, typ := range grpcTypes {
+				// That a listener or a cluster does not exist can be said.
+				s.sees(p, patience, "the client asks for "+typ, func(rs tap.Records) bool {
+					return has(rs.Requests(), typ) && (typ == "RDS" || typ == "EDS" || has(rs.ACKs(), typ))
+				})
+				s.commit(typ+" comes", func(w world) { w.set(all[i]) })
+			}
+			s.gets("calls succeed")
+			if err := <-first; err != nil {
+				t.Errorf("the call that was made before anything was there: %v", err)
+			}
+			s.quiet()
+		})
+
+		recorded(t, "grpc/"+of.name, orderly(s.Since(0)))
+		// Below, chance orders what it says.
+
+		s.step("SOTW-12 SOTW-15 killed and restarted, answered once", func(t *testing.T) {
+			l := loaded(t, s.call, nil)
+			had := s.Since(0)
 			s.kill()
 			p := s.restart()
-			types := []string{"LDS", "RDS", "CDS", "EDS"}
-			s.sees(p, 30*time.Second, "the client asks for all types again", func(rs tap.Records) bool {
-				return !slices.ContainsFunc(types, func(typ string) bool { return len(rs.Requests(typ)) == 0 })
-			})
-			s.nextChange(at)
+			s.sees(p, patience, "it asks for all types again", func(rs tap.Records) bool { return has(rs.Requests(), grpcTypes...) })
+			s.nextChange()
 			rs := s.Since(p)
-			for _, typ := range types[:3] {
+			for _, typ := range grpcTypes {
+				acks := had.ACKs(typ)
+				last, again := acks[len(acks)-1], rs.Requests(typ)[0]
+				if again.Nonce != "" || again.Version != last.Version || !slices.Equal(again.Names, last.Names) {
+					t.Errorf("begins with\n%v\nafter\n%v", again, last)
+				}
+			}
+			for _, typ := range grpcTypes[:3] {
 				exactly(t, 1, typ+" response", rs.Responses(typ))
 			}
 			// It asks in no particular order. An assignment that it had
@@ -312,9 +378,48 @@ func TestGRPC(t *testing.T) {
 			if n := len(rs[:cds].Responses("EDS")); n > 1 {
 				t.Errorf("%d EDS responses before CDS", n)
 			}
-			at = s.a
-		}
-		l.unharmed(t)
-		exactly(t, 0, "NACK", s.Since(0).NACKs())
+			exactly(t, 0, "NACK", rs.NACKs())
+			l.unharmed(t)
+		})
+
+		of.announced(t, s.Since(0))
 	})
+}
+
+// wants is a condition: of each type the client has asked for these names last.
+func wants(names []string, types ...string) func(tap.Records) bool {
+	return func(rs tap.Records) bool {
+		return !slices.ContainsFunc(types, func(typ string) bool {
+			asked := rs.Requests(typ)
+			return len(asked) == 0 || !slices.Equal(asked[len(asked)-1].Names, names)
+		})
+	}
+}
+
+func routeTo(prefix, cluster string) *route.Route {
+	return &route.Route{
+		Match:  &route.RouteMatch{PathSpecifier: &route.RouteMatch_Prefix{Prefix: prefix}},
+		Action: &route.Route_Route{Route: &route.RouteAction{ClusterSpecifier: &route.RouteAction_Cluster{Cluster: cluster}}},
+	}
+}
+
+// announced checks who the client says it is, and when.
+func (g implementation) announced(t *testing.T, rs tap.Records) {
+	t.Helper()
+	seen := map[int]bool{} // streams
+	for _, r := range rs.Requests() {
+		if said, first := r.Node != nil, !seen[r.Stream]; said != (first || g.always) {
+			t.Errorf("says who it is in each message: %v, in this:\n%v", g.always, r)
+		}
+		seen[r.Stream] = true
+		if r.Node == nil {
+			continue
+		}
+		if agent := r.Node.GetUserAgentName() + " " + r.Node.GetUserAgentVersion(); agent != g.agent {
+			t.Errorf("is %q, want %q", agent, g.agent)
+		}
+		if !slices.Equal(r.Node.GetClientFeatures(), g.features) {
+			t.Errorf("announces %q, want %q", r.Node.GetClientFeatures(), g.features)
+		}
+	}
 }

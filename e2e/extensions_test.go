@@ -55,6 +55,7 @@ func TestExtensions(t *testing.T) {
 		s.commit("the filter returns", func(w world) { w.set(marker("marker", "third")) })
 		eventually(t, soon, "it is in force", s.ingress.gets(answer{"a", "third"}))
 		s.quiet()
+		s.listenerChanges()
 		exactly(t, 1, "NACK", s.Since(0).NACKs())
 		recorded(t, "envoy/ECDS "+v.String(), s.Since(0).About("ECDS"))
 	})

@@ -135,7 +135,7 @@ func TestMissingAtStart(t *testing.T) {
 			w.set(routes("unused", "1", "none")) // a directory without any resource is a mistake
 		})
 		s.envoy = startEnvoy(t, "e2e", v, s.Addr().Port)
-		eventually(t, 5*time.Second, "envoy is live", s.envoy.live)
+		eventually(t, soon, "envoy is live", s.envoy.live)
 		s.commit("everything comes", func(w world) { maps.Copy(w, all) })
 		eventually(t, soon, "ingress serves", s.ingress.gets(answer{"a", "1"}))
 		eventually(t, soon, "side serves", s.side.gets(answer{"b", "1"}))

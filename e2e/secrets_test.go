@@ -2,22 +2,13 @@ package e2e
 
 import (
 	"bytes"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/json"
-	"encoding/pem"
-	"errors"
 	"fmt"
-	"math/big"
-	"net/http"
 	"os"
 	"testing"
 	"time"
 
+	cluster "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listener "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	envoytls "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
@@ -36,7 +27,7 @@ func TestSecretsRotated(t *testing.T) {
 		kept := clients.caller(t, s.ingressPort, true, servers)
 		anew := clients.caller(t, s.ingressPort, false, servers)
 		eventually(t, soon, "a connection stands", kept.gets(answer{"a", "certificate 1"}))
-		l, l2 := loadedAt(t, 50, s.ingress, nil), loadedAt(t, 50, anew, nil)
+		l, l2 := loadedAt(t, 50, s.ingress, nil), loadedAt(t, 20, anew, nil)
 
 		p := s.Here()
 		var last pair
@@ -94,11 +85,44 @@ func TestSecretsRotated(t *testing.T) {
 		}
 		s.quiet()
 		carries(t, "SDS clients", s.Since(p).Responses())
+		s.listenerChanges()
 		exactly(t, 1, "NACK", s.Since(0).NACKs())
 		recorded(t, "envoy/SDS "+v.String(), s.Since(0).About("SDS"))
 		if log, err := os.ReadFile(s.daemon.log); err != nil || bytes.Contains(log, []byte("NOBODY'S KEY")) || bytes.Contains(log, []byte("BEGIN")) {
 			t.Error("SAFE-6: the daemon's log holds what is in secrets", err)
 		}
+	})
+}
+
+// What clusters trust changes under traffic, and so do they.
+func TestSecretsOfClusters(t *testing.T) {
+	t.Parallel()
+	everywhere(t, "SOTW-9 DELTA-12 WARM-1 trust moves on while clusters change", func(t *testing.T, v variant) {
+		old, next, clients := newAuthority(t, "old"), newAuthority(t, "next"), newAuthority(t, "clients")
+		s := newSite(t, sourcedBy(v, renamed), func(w world) {
+			w.set(secureCluster("backend", time.Second), trust("servers", old), certificate("client", clients.issue(t, "envoy")))
+		})
+		s.a, s.b = newSecureUpstream(t, "a", old, clients), newSecureUpstream(t, "b", next, clients)
+		s.commit("backend by TLS", func(w world) { w.set(assignment("backend", s.a.port)) })
+		s.start(v)
+		l := loaded(t, s.ingress, nil)
+		s.commit("the cluster changes", func(w world) { w.set(secureCluster("backend", 2*time.Second)) })
+		eventually(t, soon, "it is in force", s.envoy.inForce("backend", "2s"))
+		s.quiet()
+		p := s.commit("both authorities", func(w world) { w.set(trust("servers", old, next)) })
+		s.sees(p, soon, "an ACK", func(rs tap.Records) bool { return len(rs.ACKs("SDS")) == 1 })
+		carries(t, "SDS servers", s.Since(p).Responses())
+		s.commit("backend moves to one that the next has signed", func(w world) { w.set(assignment("backend", s.b.port)) })
+		eventually(t, soon, "traffic moves", s.ingress.gets(answer{"b", "1"}))
+		p = s.commit("the next authority alone, another certificate", func(w world) {
+			w.set(trust("servers", next), certificate("client", clients.issue(t, "envoy 2")))
+		})
+		s.sees(p, soon, "an ACK", func(rs tap.Records) bool { return len(rs.ACKs("SDS")) > 0 })
+		s.quiet()
+		l.unharmed(t)
+		s.commit("back to one that the old has signed", func(w world) { w.set(assignment("backend", s.a.port)) })
+		eventually(t, soon, "it is not trusted", s.ingress.fails("503"))
+		exactly(t, 0, "NACK", s.Since(0).NACKs())
 	})
 }
 
@@ -171,17 +195,11 @@ func secureSite(t *testing.T, v variant) (s *site, servers, clients authority) {
 
 // secure makes a listener one of TLS with certificates on both sides.
 func secure(l *listener.Listener) {
-	by := func(name string) *envoytls.SdsSecretConfig {
-		return &envoytls.SdsSecretConfig{Name: name, SdsConfig: ads()}
-	}
 	l.FilterChains[0].TransportSocket = &core.TransportSocket{
 		Name: "envoy.transport_sockets.tls",
 		ConfigType: &core.TransportSocket_TypedConfig{TypedConfig: pack(&envoytls.DownstreamTlsContext{
 			RequireClientCertificate: wrapperspb.Bool(true),
-			CommonTlsContext: &envoytls.CommonTlsContext{
-				TlsCertificateSdsSecretConfigs: []*envoytls.SdsSecretConfig{by("server")},
-				ValidationContextType:          &envoytls.CommonTlsContext_ValidationContextSdsSecretConfig{ValidationContextSdsSecretConfig: by("clients")},
-			},
+			CommonTlsContext:         secrets("server", "clients"),
 		})},
 	}
 }
@@ -192,105 +210,40 @@ func certificate(name string, p pair) *envoytls.Secret {
 	}}}
 }
 
-func trust(name string, a authority) *envoytls.Secret {
+func trust(name string, authorities ...authority) *envoytls.Secret {
+	var all []byte
+	for _, a := range authorities {
+		all = append(all, a.pair.certificate...)
+	}
 	return &envoytls.Secret{Name: name, Type: &envoytls.Secret_ValidationContext{ValidationContext: &envoytls.CertificateValidationContext{
-		TrustedCa: inline(a.pair.certificate),
+		TrustedCa: inline(all),
 	}}}
+}
+
+// secureCluster is an edsCluster by TLS, with the secrets servers and client.
+func secureCluster(name string, timeout time.Duration) *cluster.Cluster {
+	c := edsCluster(name, timeout)
+	c.TransportSocket = &core.TransportSocket{
+		Name: "envoy.transport_sockets.tls",
+		ConfigType: &core.TransportSocket_TypedConfig{TypedConfig: pack(&envoytls.UpstreamTlsContext{
+			Sni:              "e2e.example",
+			CommonTlsContext: secrets("client", "servers"),
+		})},
+	}
+	return c
+}
+
+// secrets shows one secret and trusts another.
+func secrets(own, others string) *envoytls.CommonTlsContext {
+	by := func(name string) *envoytls.SdsSecretConfig {
+		return &envoytls.SdsSecretConfig{Name: name, SdsConfig: ads()}
+	}
+	return &envoytls.CommonTlsContext{
+		TlsCertificateSdsSecretConfigs: []*envoytls.SdsSecretConfig{by(own)},
+		ValidationContextType:          &envoytls.CommonTlsContext_ValidationContextSdsSecretConfig{ValidationContextSdsSecretConfig: by(others)},
+	}
 }
 
 func inline(b []byte) *core.DataSource {
 	return &core.DataSource{Specifier: &core.DataSource_InlineBytes{InlineBytes: b}}
-}
-
-// A pair is a certificate and its key, in PEM.
-type pair struct{ certificate, key []byte }
-
-// An authority signs certificates.
-type authority struct {
-	pair pair
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-}
-
-func newAuthority(t *testing.T, name string) authority {
-	t.Helper()
-	template := &x509.Certificate{IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
-	p, cert, key := sign(t, name, template, nil, nil)
-	return authority{p, cert, key}
-}
-
-// issue signs a certificate for the loopback by that name, of either side.
-func (a authority) issue(t *testing.T, name string) pair {
-	t.Helper()
-	p, _, _ := sign(t, name, &x509.Certificate{
-		DNSNames:    []string{"e2e.example"},
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}, a.cert, a.key)
-	return p
-}
-
-func sign(t *testing.T, name string, template, parent *x509.Certificate, by *ecdsa.PrivateKey) (pair, *x509.Certificate, *ecdsa.PrivateKey) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if parent == nil {
-		parent, by = template, key
-	}
-	template.SerialNumber, template.Subject = big.NewInt(time.Now().UnixNano()), pkix.Name{CommonName: name}
-	template.NotBefore, template.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
-	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, by)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return pair{
-		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
-		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}),
-	}, cert, key
-}
-
-// caller calls by TLS with a certificate of the authority, for one connection or
-// for a new one each time, and trusts what servers signed. The generation of
-// its answers is the name in the server's certificate.
-func (a authority) caller(t *testing.T, port int, keep bool, servers authority) caller {
-	t.Helper()
-	p := a.issue(t, "client")
-	own, err := tls.X509KeyPair(p.certificate, p.key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	roots := x509.NewCertPool()
-	roots.AddCert(servers.cert)
-	tr := &http.Transport{DisableKeepAlives: !keep, MaxConnsPerHost: 1, TLSClientConfig: &tls.Config{
-		Certificates: []tls.Certificate{own}, RootCAs: roots, ServerName: "e2e.example",
-	}}
-	if !keep {
-		tr.MaxConnsPerHost = 0
-	}
-	t.Cleanup(tr.CloseIdleConnections)
-	return calls(secured{changed{tr, func(r *http.Request) { r.URL.Scheme = "https" }}}, port)
-}
-
-// secured tells by whose certificate an answer came.
-type secured struct{ http.RoundTripper }
-
-func (s secured) RoundTrip(r *http.Request) (*http.Response, error) {
-	resp, err := s.RoundTripper.RoundTrip(r)
-	if err != nil {
-		return nil, err
-	}
-	if resp.TLS == nil {
-		return nil, errors.New("no TLS")
-	}
-	resp.Header.Set("x-generation", resp.TLS.PeerCertificates[0].Subject.CommonName)
-	return resp, nil
 }

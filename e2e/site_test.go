@@ -1,9 +1,12 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
+
+	hcm "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 )
 
 // A site is an Envoy with two listeners: ingress leads to the cluster backend,
@@ -22,7 +25,7 @@ type site struct {
 
 // soon is how long a change may take from the files to the traffic on a busy
 // machine. What Envoy waits for in vain takes 15 s.
-const soon = 5 * time.Second
+const soon = 10 * time.Second
 
 // newSite starts the daemon, with changes to its world, and no Envoy yet.
 func newSite(t *testing.T, l layout, changes ...func(world)) *site {
@@ -67,8 +70,8 @@ func (s *site) start(v variant, edits ...func(bootstrap)) {
 func (s *site) startAs(v variant, ingress answer, edits ...func(bootstrap)) {
 	s.t.Helper()
 	s.boot(v, edits...)
-	eventually(s.t, 5*time.Second, "ingress serves", s.ingress.gets(ingress))
-	eventually(s.t, 5*time.Second, "side serves", s.side.gets(answer{"b", "1"}))
+	eventually(s.t, soon, "ingress serves", s.ingress.gets(ingress))
+	eventually(s.t, soon, "side serves", s.side.gets(answer{"b", "1"}))
 	s.quiet()
 }
 
@@ -78,7 +81,7 @@ func (s *site) boot(v variant, edits ...func(bootstrap)) {
 	s.t.Helper()
 	s.Mark("envoy started: %s", v)
 	s.envoy = startEnvoy(s.t, "e2e", v, s.Addr().Port, edits...)
-	eventually(s.t, 10*time.Second, "envoy is live", s.envoy.live)
+	eventually(s.t, soon, "envoy is live", s.envoy.live)
 }
 
 // nextChange moves the cluster other and waits until traffic follows and all is
@@ -95,6 +98,23 @@ func (s *site) nextChange() {
 		got, err := s.side.once()
 		if err == nil && got.from != s.sideAt.name {
 			err = fmt.Errorf("answered by %s", got.from)
+		}
+		return err
+	})
+	s.quiet()
+}
+
+// listenerChanges gives ingress a name in place, and waits until it is in force
+// and all is quiet. What it refers to stays.
+func (s *site) listenerChanges() {
+	s.t.Helper()
+	s.commit("ingress gets a name", func(w world) {
+		w.manage("ingress", func(m *hcm.HttpConnectionManager) { m.ServerName = "second" })
+	})
+	eventually(s.t, soon, "the new listener is in force", func() error {
+		err := s.envoy.dumps("dynamic_listeners", `"server_name": "second"`)()
+		if err == nil && s.envoy.dumps("dynamic_listeners", `"warming_state"`)() == nil {
+			err = errors.New("it is warming")
 		}
 		return err
 	})

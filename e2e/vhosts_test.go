@@ -50,6 +50,7 @@ func TestVirtualHosts(t *testing.T) {
 		s.quiet()
 		carries(t, "RDS ingress", s.Since(p).Responses())
 		l.unharmed(t)
+		s.listenerChanges()
 		exactly(t, 0, "NACK", s.Since(0).NACKs())
 		recorded(t, "envoy/VHDS "+v.String(), s.Since(0).About("VHDS"))
 	}, delta, ownDelta)
@@ -57,16 +58,14 @@ func TestVirtualHosts(t *testing.T) {
 
 func TestNoVirtualHosts(t *testing.T) {
 	t.Parallel()
-	// Nothing at all as an answer would hold Envoy's start for 15 s. On a stream of
-	// its own VHDS does not say what routes it is for, and so it is held.
-	t.Run("OND-4 no host is told at once", func(t *testing.T) {
-		t.Parallel()
-		s := newSite(t, renamed, func(w world) { w.set(emptyRoutes("ingress")) })
-		s.boot(delta)
+	// Nothing at all as an answer would hold Envoy's start for 15 s.
+	among(t, "OND-4 no host is told at once", func(t *testing.T, v variant) {
+		s := newSite(t, sourcedBy(v, renamed), func(w world) { w.set(emptyRoutes("ingress")) })
+		s.boot(v)
 		eventually(t, soon, "there is no host", s.ingress.fails("404"))
 		s.commit("a host comes", func(w world) { w.set(virtualHost("ingress", "*", "1", "backend")) })
 		eventually(t, soon, "it is there", s.ingress.gets(answer{"a", "1"}))
-	})
+	}, delta, ownDelta)
 
 	// Envoy 1.40 looks for what is removed among the names inside of the virtual
 	// hosts, and not among those of the resources.

@@ -57,6 +57,27 @@ func WithWriteTimeout(d time.Duration) Option { return func(o *options) { o.writ
 // all at once.
 func WithDrainTime(d time.Duration) Option { return func(o *options) { o.drainTime = d } }
 
+// WithRemovalGrace sets how long a stream of a single type keeps what resources
+// of other types may refer to, after it is gone: other streams tell when nothing
+// does, which this one cannot know. It is also how long a stream that resumes
+// waits for types that are not open yet before it withdraws what they may refer
+// to. The default is 5 s; zero: not at all.
+func WithRemovalGrace(d time.Duration) Option {
+	return func(o *options) {
+		if o.limits.Grace = d; d == 0 {
+			o.limits.Grace = -1
+		}
+	}
+}
+
+// WithForcedTTL tells delta clients the TTLs of resources though they do not
+// announce that they support them: Envoy does, for listeners and clusters.
+func WithForcedTTL() Option { return func(o *options) { o.limits.ForceTTL = true } }
+
+// WithResourceErrors tells of names that do not exist in resource_errors, too
+// (gRFC A88).
+func WithResourceErrors() Option { return func(o *options) { o.limits.ResourceErrors = true } }
+
 // WithV2 serves the method names of v2, the API before v3, too. Messages are the
 // same on the wire. A type of v2, such as
 // type.googleapis.com/envoy.api.v2.Cluster, is a type of its own: it is what is

@@ -273,6 +273,12 @@ func (s *stream) receive(m *message) error {
 	return nil
 }
 
+// absentKey is the key in a node's metadata by which it says how it wants to be
+// told of names that do not exist. "resource" is how an older version of the
+// protocol has it: "the server will send a Resource whose name field matches the
+// name that the client subscribed to and whose resource field is unset".
+const absentKey = "xds.absent"
+
 // open begins the session. "Only the first request on a stream is guaranteed
 // to carry the node identifier."
 func (s *stream) open(node *xds.Node) error {
@@ -286,6 +292,7 @@ func (s *stream) open(node *xds.Node) error {
 		node = &noNode
 	}
 	s.info.open(s.rpc.Context(), node)
+	limits.Bodyless = wire.Metadata(node.Metadata, absentKey) == "resource"
 	limits.Refused = func(t *xds.Type) bool { return s.server.refused.has(s.info.Node.ID, t.URL) }
 	if w, ok := s.watch.(Recalling); ok {
 		limits.Recent = w.Recent

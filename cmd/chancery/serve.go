@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -31,6 +32,7 @@ type serving struct {
 	front           front
 	rest            restFront
 	limits          bounding
+	manner          manner
 	monitor         string
 	monitorAt       listen.Address // monitor, parsed
 	insecureSecrets bool
@@ -118,6 +120,7 @@ cannot be listened on; 2 wrong use.`,
 	f.BoolVar(&s.allowMassDelete, "allow-mass-delete", false, "let a reload remove more than half of a type, or everything")
 	f.DurationVar(&s.drain, "drain", 5*time.Second, "`time` over which streams are ended at the end")
 	f.Int64Var(&s.maxFile, "max-file", 64<<20, "largest file in `bytes`")
+	s.manner.flags(f)
 	s.limits.flags(f)
 	s.logging.flags(f)
 	return cmd
@@ -131,7 +134,7 @@ func (s *serving) check() error {
 			return fmt.Errorf("--metrics-listen: %w", err)
 		}
 	}
-	if err := s.limits.check(); err != nil {
+	if err := errors.Join(s.limits.check(), s.manner.check()); err != nil {
 		return err
 	}
 	if err := s.rest.check(); err != nil {
@@ -154,7 +157,7 @@ func (s *serving) run() error {
 	st := store.New()
 	m := metrics.New(metrics.Options{Version: version(), Revision: revision(), Snapshot: st.Snapshot})
 	host, _ := os.Hostname()
-	xds := server.New(st, append(s.limits.options(), server.WithLogger(s.log), server.WithObserver(m), server.WithDrainTime(s.drain), server.WithIdentifier(func() string { return host }))...)
+	xds := server.New(st, append(slices.Concat(s.limits.options(), s.manner.options()), server.WithLogger(s.log), server.WithObserver(m), server.WithDrainTime(s.drain), server.WithIdentifier(func() string { return host }))...)
 	m.Server(xds.Stats)
 
 	ctx, cancel := context.WithCancel(context.Background())

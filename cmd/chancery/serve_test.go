@@ -50,7 +50,7 @@ func serveDir(t *testing.T, dir string, flags ...string) *daemon {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	d := &daemon{T: t, ctx: ctx, dir: dir, log: make(chan map[string]any, 1000)}
-	d.cmd = exec.CommandContext(ctx, binary, append([]string{"serve", dir, "--listen", "127.0.0.1:0"}, flags...)...)
+	d.cmd = exec.CommandContext(ctx, binary, append([]string{"serve", dir, "--listen", "127.0.0.1:0", "--removal-grace", "0s"}, flags...)...)
 	stderr, err := d.cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -1,6 +1,8 @@
 package e2e
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -20,10 +22,10 @@ const heavy = 500
 // routes there, and deletes the cluster before with its assignment.
 type chain struct {
 	*site
-	variant variant
-	load    *load
-	began   time.Time
-	marks   atomic.Int64
+	variant         variant
+	load            *load
+	began           time.Time
+	marks, timeouts atomic.Int64
 
 	link     // the present one
 	n    int // commits
@@ -58,6 +60,9 @@ func newChain(t *testing.T, s *site, v variant) *chain {
 	c := &chain{site: s, variant: v, link: link{"backend", s.a}, began: time.Now()}
 	// A request that fails stands in the conversation where it failed.
 	c.load = loadedAt(t, heavy, calls(posts{&http.Transport{MaxIdleConnsPerHost: 100}}, s.ingressPort), func(err error) bool {
+		if errors.Is(err, context.DeadlineExceeded) {
+			c.timeouts.Add(1)
+		}
 		if c.marks.Add(1) <= 20 {
 			s.Mark(failure+": %.100v", err)
 		}
@@ -137,8 +142,8 @@ func (c *chain) ends() {
 	c.load.stop()
 	took := time.Since(c.began).Seconds()
 	n, failed := c.load.ok.Load()+c.load.failed.Load(), c.load.failed.Load()
-	c.t.Logf("%v: %d commits in %.1f s, %d CDS responses; %d requests, %.0f a second; %d failed",
-		c.variant, c.n, took, len(c.Since(0).Responses("CDS")), n, float64(n)/took, failed)
+	c.t.Logf("%v: %d commits in %.1f s, %d CDS responses; %d requests, %.0f a second; %d failed, %d of them without an answer",
+		c.variant, c.n, took, len(c.Since(0).Responses("CDS")), n, float64(n)/took, failed, c.timeouts.Load())
 	c.load.unharmed(c.t)
 
 	rs := c.Since(0)

@@ -73,6 +73,9 @@ func (w *Watch) Next() (xds.View, []xds.Names) {
 	return h.view, h.since(seen)
 }
 
+// View returns the newest view, and leaves to Next what is to be told of it.
+func (w *Watch) View() xds.View { return w.group.head.Load().view }
+
 // Interested says how the stream's interest in a type has moved: whether it
 // wants to hear of all names, and which names it wants to hear of from now on
 // or no more. Names match resources and aliases; they may exist or not. A name

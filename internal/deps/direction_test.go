@@ -34,6 +34,7 @@ var direction = map[string]row{
 	"store":                 {ours: "xds", light: true, why: "a store holds encoded resources and looks into none"},
 	"wire":                  {ours: "xds", light: true, why: "the only place that knows the bytes of requests and responses"},
 	"server":                {ours: "xds protocol wire", light: true, why: "a store comes in as an interface"},
+	"lazy":                  {ours: "xds store", light: true, why: "fills a store when streams ask, and knows no stream"},
 	"rest":                  {ours: "xds protocol wire server", light: true, why: "polls are answered by a server; messages are found by their descriptors"},
 	"internal/refs":         {ours: "xds", light: true, why: "knows messages by their descriptors only"},
 	"internal/protofile":    {light: true, why: "reads text, knows no resource types"},

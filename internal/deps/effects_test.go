@@ -12,7 +12,7 @@ import (
 )
 
 // The packages whose effects are listed.
-var watched = []string{"xds", "protocol", "protocol/protocoltest", "store", "wire", "server", "rest", "internal/refs", "internal/protofile", "internal/export"}
+var watched = []string{"xds", "protocol", "protocol/protocoltest", "store", "wire", "server", "lazy", "rest", "internal/refs", "internal/protofile", "internal/export"}
 
 // Every effect they have, by package, declaration and kind, and why it is there.
 var effects = map[string]string{
@@ -25,6 +25,13 @@ var effects = map[string]string{
 	"store Store mutex":          "writers take turns; readers wait for none of them",
 	"store index mutex":          "who wants to hear of a name; held for a batch at a time",
 	"store Store.ring goroutine": "rings doorbells so that no writer waits for streams; ends when all are rung",
+
+	"lazy Source mutex":           "what is remembered of names, for all streams; held for memory only",
+	"lazy Source.search clock":    "since when streams wait for a name",
+	"lazy Source.start goroutine": "a resolver works; as many as are allowed, and Run waits for them",
+	"lazy Source.Run timer":       "the next thing that is due",
+	"lazy Source.pause clock":     "the same",
+	"lazy Source.decide clock":    "what is due",
 
 	"server Server mutex":            "which warnings were given; off every hot path",
 	"server drain mutex":             "counts open streams",

@@ -1,0 +1,45 @@
+package lazy_test
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/chancery-xds/chancery/lazy"
+	"github.com/chancery-xds/chancery/store"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// Virtual hosts come from a database, one by one, when an Envoy has a request
+// for them. To serve them, src goes to server.New in place of the store.
+func Example() {
+	st := store.New()
+	src := lazy.New(st, func(ctx context.Context, q lazy.Query) (*xds.Resource, error) {
+		if q.Name != "local/shop.example" {
+			return nil, nil // there is none
+		}
+		return xds.NewResource(q.Name, []byte("an encoded VirtualHost")), nil
+	}, []*xds.Type{xds.VirtualHost})
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go src.Run(ctx)
+
+	// What the server does for each stream.
+	w := src.Watch(nil)
+	defer w.Close()
+	for _, name := range []string{"local/shop.example", "local/other.example"} {
+		view, _ := w.Next()
+		w.Interested(xds.VirtualHost, false, []string{name}, nil)
+		for view.(xds.Undecided).Undecided(xds.VirtualHost, name) {
+			<-w.C()
+			view, _ = w.Next()
+		}
+		if r := view.Table(xds.VirtualHost).Lookup(name); r != nil {
+			fmt.Println(name, "is", string(r.Body))
+		} else {
+			fmt.Println(name, "does not exist")
+		}
+	}
+	// Output:
+	// local/shop.example is an encoded VirtualHost
+	// local/other.example does not exist
+}

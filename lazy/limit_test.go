@@ -1,0 +1,221 @@
+package lazy
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chancery-xds/chancery/store"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+func TestLimit(t *testing.T) {
+	fill := func(b *bench, names ...string) {
+		for _, name := range names {
+			b.be.set(name, res(name, name))
+		}
+	}
+	on(t, "what is idle for the longest time goes first", func(b *bench) {
+		fill(b, "r/a", "r/b", "r/c", "r/d")
+		s := b.stream("")
+		defer s.w.Close()
+		s.subscribe("r/a", "r/b", "r/c")
+		b.sleep(time.Second)
+		s.unsubscribe("r/b")
+		s.unsubscribe("r/a")
+		b.has("r/a r/b r/c")
+		s.subscribe("r/d")
+		b.sleep(time.Second)
+		s.is("r/c=r/c r/d=r/d")
+		b.has("r/a r/c r/d")
+		b.asked("default/r/a", "default/r/b", "default/r/c", "default/r/d")
+		s.subscribe("r/a") // is there still, and so is nobody's no more
+		s.is("r/a=r/a r/c=r/c r/d=r/d")
+		s.subscribe("r/b")
+		b.sleep(time.Minute)
+		s.is("r/a=r/a r/b=absent r/c=r/c r/d=r/d")
+		b.asked()
+		if got := b.log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "limit=3") {
+			t.Errorf("logged %s", got)
+		}
+	}, WithLimit(3))
+	on(t, "SAFE-1 names that do not exist make room for others", func(b *bench) {
+		fill(b, "r/good")
+		s := b.stream("")
+		defer s.w.Close()
+		s.subscribe("r/good")
+		b.sleep(time.Second)
+		for i := range 100 {
+			name := "r/" + strings.Repeat("x", i+1)
+			s.subscribe(name)
+			b.sleep(time.Second)
+			s.is("r/good=r/good " + name + "=absent")
+			s.unsubscribe(name)
+			if b.remembers() > 5 {
+				t.Fatalf("%d names", b.remembers())
+			}
+		}
+	}, WithLimit(5))
+	on(t, "a resource goes with the last of its names", func(b *bench) {
+		b.be.set("r/www", res("r/shop", "S", "r/www"))
+		b.be.set("r/web", res("r/shop", "S", "r/web"))
+		fill(b, "r/a", "r/b")
+		s := b.stream("")
+		defer s.w.Close()
+		s.subscribe("r/www", "r/web")
+		b.sleep(time.Second)
+		s.unsubscribe("r/www")
+		s.subscribe("r/a")
+		b.sleep(time.Second)
+		b.has("r/a r/shop")
+		s.unsubscribe("r/web")
+		s.subscribe("r/b")
+		b.sleep(time.Second)
+		b.has("r/a r/b")
+	}, WithLimit(2))
+}
+
+// Between the loss of a resource's last name and its end there may be a new one.
+func TestOrphan(t *testing.T) {
+	on(t, "a resource that is asked for again", func(b *bench) {
+		b.be.set("r/www", res("r/shop", "S", "r/www"))
+		s := b.stream("")
+		defer s.w.Close()
+		s.subscribe("r/www")
+		b.sleep(time.Second)
+		s.unsubscribe("r/www")
+		k := key{store.DefaultGroup, xds.VirtualHost.URL, "r/www"}
+		b.mu.Lock()
+		b.forget(b.entries[k])
+		k.name = "r/shop"
+		e := b.want(k, xds.VirtualHost, s.w.View())
+		b.mu.Unlock()
+		if e.status != found {
+			t.Error("it is looked for, though it is there")
+		}
+		b.ring()
+		b.sleep(time.Second)
+		b.has("r/shop")
+	})
+}
+
+func TestOthers(t *testing.T) {
+	on(t, "what others have put into the store is not looked for, until they delete it", func(b *bench) {
+		b.be.set("r/a", res("r/a", "ours"))
+		b.update(func(tx *store.Tx) { tx.Set(xds.VirtualHost, res("r/a", "theirs", "r/alias")) })
+		s := b.stream("")
+		defer s.w.Close()
+		s.subscribe("r/a", "r/alias")
+		b.sleep(time.Minute)
+		s.is("r/a=theirs r/alias=theirs")
+		b.asked()
+		b.update(func(tx *store.Tx) { tx.Delete(xds.VirtualHost, "r/a") })
+		s.is("r/a=theirs r/alias=theirs") // nothing is said of it yet
+		b.sleep(time.Second)
+		s.is("r/a=ours r/alias=absent")
+		b.asked("default/r/a", "default/r/alias")
+		if b.entries[key{store.DefaultGroup, xds.VirtualHost.URL, "r/a"}].users != 1 {
+			t.Error("nobody is subscribed to it")
+		}
+	})
+	on(t, "what others put in its place is theirs", func(b *bench) {
+		b.be.set("r/a", res("r/a", "ours"))
+		s := b.stream("")
+		s.subscribe("r/a")
+		b.sleep(time.Second)
+		b.update(func(tx *store.Tx) { tx.Set(xds.VirtualHost, res("r/a", "theirs")) })
+		b.be.set("r/a", res("r/a", "ours again"))
+		b.Refresh(store.DefaultGroup, xds.VirtualHost, "r/a")
+		b.sleep(time.Minute)
+		s.is("r/a=theirs")
+		s.w.Close()
+		for _, name := range []string{"r/x", "r/y"} {
+			s := b.stream("")
+			s.subscribe(name)
+			b.sleep(time.Second)
+			s.w.Close()
+		}
+		b.has("r/a")
+	}, WithLimit(1))
+	on(t, "what others delete is looked for again", func(b *bench) {
+		b.be.set("r/a", res("r/a", "A"))
+		s := b.stream("")
+		defer s.w.Close()
+		s.subscribe("r/a")
+		b.sleep(time.Second)
+		s.is("r/a=A")
+		b.update(func(tx *store.Tx) { tx.Clear() })
+		b.be.set("r/a", res("r/a", "A2"))
+		s.is("r/a=A")
+		b.sleep(time.Second)
+		s.is("r/a=A2")
+	})
+	on(t, "a name that others use for something else", func(b *bench) {
+		b.update(func(tx *store.Tx) { tx.Set(xds.VirtualHost, res("r/shop", "theirs")) })
+		b.be.set("r/www", res("r/shop", "ours", "r/www"))
+		b.be.set("r/web", res("r/web", "web"))
+		s := b.stream("")
+		defer s.w.Close()
+		s.subscribe("r/www", "r/web")
+		b.sleep(10 * time.Second)
+		s.is("r/web=web r/www=absent")
+		if !strings.Contains(b.log.String(), "the store has another resource of the name r/shop") {
+			t.Errorf("logged %s", b.log)
+		}
+	})
+}
+
+func TestRefresh(t *testing.T) {
+	on(t, "what has changed, and what is gone", func(b *bench) {
+		b.be.set("r/a", res("r/a", "1"))
+		b.be.set("r/b", res("r/b", "1"))
+		s := b.stream("")
+		defer s.w.Close()
+		s.subscribe("r/a", "r/b")
+		b.sleep(time.Second)
+		b.be.set("r/a", res("r/a", "2"))
+		b.be.set("r/b", nil)
+		b.asked("default/r/a", "default/r/b")
+		b.Refresh(store.DefaultGroup, xds.VirtualHost, "r/a", "r/b", "r/never")
+		b.sleep(time.Second - 1)
+		s.is("r/a=1 r/b=1")
+		b.sleep(1)
+		s.is("r/a=2 r/b=absent")
+		b.has("r/a")
+		b.asked("default/r/a", "default/r/b")
+	})
+	on(t, "while it is being looked for", func(b *bench) {
+		b.be.set("r/a", res("r/a", "1"))
+		s := b.stream("")
+		defer s.w.Close()
+		s.subscribe("r/a")
+		b.sleep(time.Second / 2)
+		b.be.set("r/a", res("r/a", "2"))
+		b.Refresh(store.DefaultGroup, xds.VirtualHost, "r/a")
+		b.sleep(time.Second / 2)
+		s.is("r/a=1")
+		b.sleep(time.Second)
+		s.is("r/a=2")
+	})
+}
+
+// Run ends with its context, and what it has not found it finds the next time.
+func TestRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		be := &backend{has: map[string]*xds.Resource{"r/a": res("r/a", "A")}, takes: time.Second}
+		b := &bench{T: t, be: be, st: store.New()}
+		b.Source = New(b.st, be.resolve, []*xds.Type{xds.VirtualHost})
+		s := b.stream("")
+		defer s.w.Close()
+		s.subscribe("r/a")
+		for _, d := range []time.Duration{time.Second / 2, 2 * time.Second} {
+			s.is("r/a=?")
+			ctx, cancel := context.WithTimeout(t.Context(), d)
+			b.Source.Run(ctx)
+			cancel()
+		}
+		s.is("r/a=A")
+	})
+}

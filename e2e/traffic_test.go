@@ -176,7 +176,8 @@ func loaded(t *testing.T, call caller, forgive func(error) bool) *load {
 }
 
 // loadedAt is loaded at that many requests a second. It makes up for those that
-// a busy machine delayed.
+// a busy machine delayed, with at most 100 under way: Envoy refuses some when
+// there are 1,024.
 func loadedAt(t *testing.T, perSecond int, call caller, forgive func(error) bool) *load {
 	t.Helper()
 	l := &load{}
@@ -187,6 +188,7 @@ func loadedAt(t *testing.T, perSecond int, call caller, forgive func(error) bool
 		defer close(done)
 		var calls sync.WaitGroup
 		defer calls.Wait()
+		slots := make(chan struct{}, 100)
 		due := time.NewTimer(0)
 		defer due.Stop()
 		for n := time.Duration(1); ; n++ {
@@ -196,7 +198,9 @@ func loadedAt(t *testing.T, perSecond int, call caller, forgive func(error) bool
 			case <-due.C:
 			}
 			due.Reset(time.Until(start.Add(n * time.Second / time.Duration(perSecond))))
+			slots <- struct{}{}
 			calls.Go(func() {
+				defer func() { <-slots }()
 				ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 				defer cancel()
 				began := time.Since(start)

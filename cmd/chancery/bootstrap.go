@@ -68,6 +68,7 @@ func client(name, short, long, example string, write func(bootstrap.Options) ([]
 	if name == "envoy" {
 		f.BoolVar(&o.Delta, "delta", false, "incremental xDS instead of state of the world")
 		f.BoolVar(&o.PerType, "per-type", false, "a stream for each type instead of one for all (ADS)")
+		f.BoolVar(&o.REST, "rest", false, "polls over REST-JSON instead of gRPC; --server is where --rest-listen of the server is")
 		f.StringVar(&o.Admin, "admin", bootstrap.DefaultAdmin, "`IP:PORT` or unix:///PATH of Envoy's admin interface")
 	}
 	return cmd

@@ -23,6 +23,7 @@ type Options struct {
 	// For Envoy only, as gRPC knows but one way.
 	Delta   bool   // incremental, instead of state of the world
 	PerType bool   // a service for each type, instead of the aggregated one
+	REST    bool   // polls over REST-JSON, instead of gRPC; then the types are apart, and Delta cannot be
 	Admin   string // where Envoy's admin interface listens; "" is [DefaultAdmin]
 }
 

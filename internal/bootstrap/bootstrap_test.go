@@ -3,6 +3,7 @@ package bootstrap
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
@@ -116,6 +117,20 @@ func TestEnvoyProtocols(t *testing.T) {
 				t.Errorf("%+v: %v", c, a)
 			}
 		}
+	}
+}
+
+func TestEnvoyPolls(t *testing.T) {
+	m := parse(t, Options{Node: "a", Server: "1.2.3.4:1", REST: true})
+	for _, s := range []*core.ConfigSource{m.DynamicResources.CdsConfig, m.DynamicResources.LdsConfig} {
+		a := s.GetApiConfigSource()
+		if a.GetApiType() != core.ApiConfigSource_REST || a.GetTransportApiVersion() != core.ApiVersion_V3 || !slices.Equal(a.GetClusterNames(), []string{"xds"}) ||
+			a.GetRefreshDelay().GetSeconds() != 1 || a.GetRequestTimeout().GetSeconds() != 31 {
+			t.Errorf("%v", s)
+		}
+	}
+	if c := m.StaticResources.Clusters[0]; m.DynamicResources.AdsConfig != nil || len(c.TypedExtensionProtocolOptions) > 0 {
+		t.Errorf("%v", m)
 	}
 }
 
@@ -358,6 +373,8 @@ func TestErrors(t *testing.T) {
 		{set(func(o *Options) { o.TLS = &TLS{CA: "ca", ServerName: "other"} }), "", "cannot be told"},
 		{set(func(o *Options) { o.Delta = true }), "", "not delta"},
 		{set(func(o *Options) { o.PerType = true }), "", "the aggregated service only"},
+		{set(func(o *Options) { o.REST = true }), "", "do not poll"},
+		{set(func(o *Options) { o.REST, o.Delta = true, true }), "no REST version of incremental xDS", "not delta"},
 		{set(func(o *Options) { o.Admin = "x" }), "admin: address", "no admin interface"},
 		{set(func(o *Options) { o.Admin = "localhost:9901" }), "Envoy listens on IP addresses", "no admin interface"},
 		{set(func(o *Options) { o.Admin = ":9901" }), "Envoy listens on IP addresses", "no admin interface"},

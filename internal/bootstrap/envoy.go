@@ -18,6 +18,9 @@ func Envoy(o Options) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	if o.REST && o.Delta {
+		return nil, errors.New("there is no REST version of incremental xDS")
+	}
 	cluster, err := o.cluster(server)
 	if err != nil {
 		return nil, err
@@ -79,8 +82,18 @@ func (o Options) dynamic() object {
 		// identifier."
 		{"set_node_on_first_message_only", true},
 	}
+	if o.REST {
+		stream = object{
+			{"api_type", "REST"},
+			{"transport_api_version", "V3"},
+			{"cluster_names", list{xds}},
+			// The server holds a poll until there is news, for 30 s at most.
+			{"refresh_delay", "1s"},
+			{"request_timeout", "31s"},
+		}
+	}
 	source := object{{"resource_api_version", "V3"}, {"ads", object{}}}
-	if o.PerType {
+	if o.PerType || o.REST {
 		source[1] = field{"api_config_source", stream}
 		return object{{"cds_config", source}, {"lds_config", source}}
 	}
@@ -105,14 +118,16 @@ func (o Options) cluster(server listen.Address) (object, error) {
 			{"cluster_name", xds},
 			{"endpoints", list{object{{"lb_endpoints", list{object{{"endpoint", object{{"address", address(server)}}}}}}}}},
 		}},
-		field{"typed_extension_protocol_options", object{{"envoy.extensions.upstreams.http.v3.HttpProtocolOptions", object{
+	)
+	if !o.REST { // a poll that is held has a connection, which costs the server less than a stream
+		c = append(c, field{"typed_extension_protocol_options", object{{"envoy.extensions.upstreams.http.v3.HttpProtocolOptions", object{
 			{"@type", "type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions"},
 			{"explicit_http_config", object{{"http2_protocol_options", object{
 				// A server that is gone without a word is noticed.
 				{"connection_keepalive", object{{"interval", "30s"}, {"timeout", "5s"}}},
 			}}}},
-		}}}},
-	)
+		}}}})
+	}
 	if server.Network == "tcp" {
 		c = append(c, field{"upstream_connection_options", object{
 			{"tcp_keepalive", object{{"keepalive_probes", 3}, {"keepalive_time", 30}, {"keepalive_interval", 5}}},
@@ -141,7 +156,11 @@ func (o Options) envoyTLS(server listen.Address) (any, error) {
 	if (listen.Address{Host: name}).IP() != nil {
 		sni, kind = "", "IP_ADDRESS" // SNI has no addresses
 	}
-	common := object{{"alpn_protocols", list{"h2"}}} // gRPC servers insist
+	protocol := "h2" // gRPC servers insist
+	if o.REST {
+		protocol = "http/1.1"
+	}
+	common := object{{"alpn_protocols", list{protocol}}}
 	if t.Cert != "" {
 		common = append(common, field{"tls_certificates", list{object{
 			{"certificate_chain", object{{"filename", t.Cert}}},

@@ -81,6 +81,7 @@ func TestEnvoyValidates(t *testing.T) {
 		"name":     {Node: "a", Server: "xds.example:18000", Delta: true},
 		"socket":   {Node: "a", Server: "unix:///run/xds.sock"},
 		"per type": {Node: "a", Server: "127.0.0.1:18000", PerType: true, Delta: true},
+		"REST":     {Node: "a", Server: "xds.example:18080", REST: true, TLS: tls},
 		"TLS":      {Node: "a", Server: "xds.example:18000", TLS: tls},
 		"TLS, IP":  {Node: "a", Server: "10.0.0.1:18000", TLS: &TLS{CA: tls.CA}},
 	} {

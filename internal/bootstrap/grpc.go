@@ -17,6 +17,8 @@ func GRPC(o Options) ([]byte, error) {
 		return nil, errors.New("gRPC clients know state of the world only, not delta")
 	case o.PerType:
 		return nil, errors.New("gRPC clients know the aggregated service only, not one for each type")
+	case o.REST:
+		return nil, errors.New("gRPC clients do not poll over REST")
 	case o.Admin != "":
 		return nil, errors.New("gRPC clients have no admin interface")
 	}

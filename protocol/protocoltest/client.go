@@ -58,7 +58,11 @@ func (t *taste) refuse(r *xds.Resource) error {
 	return nil
 }
 
-// agents say who they are, by the plan.
+// agent says who it is, by the plan.
 func agent(w *world) *xds.Node {
-	return &xds.Node{ID: "n", UserAgentName: []string{"", "envoy", "gRPC Go"}[w.plan.IntN(3)]}
+	n := &xds.Node{ID: "n", UserAgentName: []string{"", "envoy", "gRPC Go"}[w.plan.IntN(3)]}
+	if f := w.plan.IntN(4); f > 0 {
+		n.ClientFeatures = []string{"other", "xds.config.supports-resource-ttl", "xds.config.resource-in-sotw"}[:f]
+	}
+	return n
 }

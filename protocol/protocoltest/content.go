@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -14,18 +15,24 @@ const unknownURL = "type.googleapis.com/example.v1.Widget"
 
 // kind is one resource type of a world with the names it draws from.
 type kind struct {
-	url   string
-	names []string
+	url     string
+	names   []string
+	aliases []string // one is the name of a resource, too
+	globs   []string // names of collections
 }
 
 var kinds = []kind{
-	{xds.Cluster.URL, []string{"c0", "c1", "c2", "c3"}},
-	{xds.Endpoint.URL, []string{"c0", "c1", "e1", "e2", "e3"}},
-	{xds.Secret.URL, []string{"s0", "s1"}},
-	{xds.Listener.URL, []string{"l0", "l1", "l2"}},
-	{xds.Route.URL, []string{"r0", "r1", "r2"}},
-	{unknownURL, []string{"x0", "x1"}},
+	{url: xds.Cluster.URL, names: []string{"c0", "c1", "c2", "c3"}, aliases: []string{"ca", "c3"}},
+	{url: xds.Endpoint.URL, names: []string{"c0", "c1", "e1", "e2", "e3"}},
+	{url: xds.Secret.URL, names: []string{"s0", "xdstp://a/s/x/1", "xdstp://a/s/x/2"}, aliases: []string{"sa", "s0"}, globs: []string{"xdstp://a/s/x/*"}},
+	{url: xds.Listener.URL, names: []string{"l0", "l1", "l2"}},
+	{url: xds.Route.URL, names: []string{"r0", "r1", "r2"}},
+	{url: unknownURL, names: []string{"x0", "x1"}},
+	{url: xds.VirtualHost.URL, names: []string{"r0/a", "r0/b", "r1/a"}, aliases: []string{"r0/x", "r1/a"}, globs: []string{"r0/*"}},
 }
+
+// asks are the names that a client may ask for, by whatever they find.
+func (k kind) asks() []string { return slices.Concat(k.names, k.aliases, k.globs) }
 
 // typ returns the row of the kind; for the unknown type a new one each time, as
 // each stream has its own.
@@ -37,7 +44,12 @@ type content struct {
 	dice  dice
 	view  xds.Tables
 	whole bool
+	rich  bool // aliases, resources on demand, and names that are not decided yet
+	timed bool // resources may expire
 	gen   int
+
+	unknown xds.Names               // not decided yet
+	recent  map[string][]*xds.Table // by type URL, all there was, the newest first
 
 	versioned bool // the source supplies the types' versions
 
@@ -48,9 +60,13 @@ type content struct {
 	dead     map[xds.Sum]bool     // whole: what was before it left; it never returns
 }
 
-func newContent(d dice, whole bool) *content {
-	c := &content{dice: d, view: xds.Tables{}, whole: whole, versioned: d.IntN(10) == 0,
+func newContent(d dice, whole, rich bool) *content {
+	c := &content{dice: d, view: xds.Tables{}, whole: whole, rich: rich, timed: d.IntN(4) == 0, versioned: d.IntN(10) == 0,
+		unknown: xds.Names{}, recent: map[string][]*xds.Table{},
 		targets: map[string]string{}, routes: map[string]string{}, services: map[string]string{}, past: map[string][]xds.Sum{}, dead: map[xds.Sum]bool{}}
+	for _, k := range kinds {
+		c.view[k.url] = xds.NewTable(k.typ())
+	}
 	if whole {
 		c.commit()
 	} else {
@@ -73,20 +89,61 @@ func resource(name string, gen int, refs []xds.Ref) *xds.Resource {
 	return r
 }
 
+// ttls are those that a resource may have. Seldom is it one that a slow client
+// lets expire.
+var ttls = []time.Duration{0, 0, 30 * time.Second, 30 * time.Second, 5 * time.Minute, 9 * time.Second}
+
+// free reports whether an alias finds nothing else after an edit: like a store,
+// a world gives a name to one resource only.
+func (c *content) free(e *edit, url, name, alias string) bool {
+	taken := func(r *xds.Resource) bool {
+		return r.Name != name && (r.Name == alias || slices.Contains(r.Aliases, alias))
+	}
+	if alias == name || slices.ContainsFunc(e.set[url], taken) {
+		return false
+	}
+	for r := range c.view.Table(xds.TypeOf(url)).All() {
+		if taken(r) && !slices.Contains(e.touched[url], r.Name) {
+			return false
+		}
+	}
+	return true
+}
+
+// enrich gives a resource what else it may have.
+func (c *content) enrich(e *edit, url string, r *xds.Resource) *xds.Resource {
+	if c.timed {
+		r.TTL = ttls[c.dice.IntN(len(ttls))]
+	}
+	if i := slices.IndexFunc(kinds, func(k kind) bool { return k.url == url }); c.rich && len(kinds[i].aliases) > 0 {
+		for _, a := range kinds[i].aliases {
+			if c.dice.IntN(3) == 0 && c.free(e, url, r.Name, a) {
+				r.Aliases = append(r.Aliases, a)
+			}
+		}
+		r.OnDemand = c.dice.IntN(5) == 0
+	}
+	r.Seal("")
+	return r
+}
+
 // edit collects what a commit does.
 type edit struct {
 	set     map[string][]*xds.Resource
 	remove  map[string][]string
 	touched xds.Names
+	search  xds.Names // names that it is not known of whether they exist
+	decide  xds.Names
 }
 
 func newEdit() *edit {
-	return &edit{map[string][]*xds.Resource{}, map[string][]string{}, xds.Names{}}
+	return &edit{map[string][]*xds.Resource{}, map[string][]string{}, xds.Names{}, xds.Names{}, xds.Names{}}
 }
 
 func (e *edit) put(url string, r *xds.Resource) {
 	e.set[url] = append(e.set[url], r)
 	e.touched[url] = append(e.touched[url], r.Name)
+	e.touch(url, r)
 }
 
 func (e *edit) drop(url, name string) {
@@ -114,7 +171,11 @@ func (c *content) apply(e *edit) xds.Names {
 		}
 	}
 	for url := range e.touched {
-		next[url] = next.Table(xds.TypeOf(url)).With(e.set[url], e.remove[url]...)
+		was := next[url]
+		next[url] = was.With(e.set[url], e.remove[url]...)
+		for _, n := range slices.Clone(e.touched[url]) {
+			e.touch(url, was.Lookup(n))
+		}
 	}
 	if c.versioned {
 		// The source says what the version is, whether something changed or not.
@@ -122,158 +183,70 @@ func (c *content) apply(e *edit) xds.Names {
 			next[k.url] = next.Table(k.typ()).WithVersion("v" + strconv.Itoa(c.dice.IntN(3)))
 		}
 	}
+	c.decide(e)
 	c.view = next
+	for url, t := range next {
+		if r := c.recent[url]; len(r) == 0 || r[0] != t {
+			c.recent[url] = append([]*xds.Table{t}, r...)
+		}
+	}
 	return e.touched
 }
 
-// commit changes the view and returns the names it touched.
-func (c *content) commit() xds.Names {
-	if c.whole {
-		return c.apply(c.move())
-	}
-	e := newEdit()
-	for range 1 + c.dice.IntN(3) {
-		k := kinds[c.dice.IntN(len(kinds))]
-		name := k.names[c.dice.IntN(len(k.names))]
-		if slices.Contains(e.touched[k.url], name) {
-			continue
-		}
-		if c.dice.IntN(3) == 0 {
-			e.drop(k.url, name)
-		} else {
-			e.put(k.url, resource(name, c.dice.IntN(3), c.refs(k.url, name)))
+// decide moves names in and out of those that are not decided.
+func (c *content) decide(e *edit) {
+	known := func(url string) func(string) bool {
+		return func(n string) bool {
+			return slices.Contains(e.decide[url], n) || slices.ContainsFunc(e.set[url], func(r *xds.Resource) bool { return r.Name == n })
 		}
 	}
-	return c.apply(e)
+	unknown := maps.Clone(c.unknown)
+	for url, names := range unknown {
+		unknown[url] = slices.DeleteFunc(slices.Clone(names), known(url))
+	}
+	for url, names := range e.search {
+		unknown[url] = append(slices.Clip(unknown[url]), names...)
+		e.touched[url] = append(e.touched[url], names...)
+	}
+	for url, names := range e.decide {
+		e.touched[url] = append(e.touched[url], names...)
+	}
+	c.unknown = unknown
 }
 
-// refs makes up what a resource refers to; seldom it is not known.
-func (c *content) refs(url, name string) []xds.Ref {
-	pick := func(k int) xds.Ref {
-		return xds.Ref{Type: kinds[k].typ(), Name: kinds[k].names[c.dice.IntN(len(kinds[k].names))]}
+// seen is the view of the clients' sessions.
+func (c *content) seen() xds.View {
+	if !c.rich {
+		return c.view
 	}
-	if c.dice.IntN(10) == 0 {
-		return nil
-	}
-	refs := []xds.Ref{}
-	switch url {
-	case xds.Cluster.URL:
-		switch c.dice.IntN(4) {
-		case 0:
-		case 1:
-			refs = append(refs, pick(1))
-		default:
-			refs = append(refs, xds.Ref{Type: xds.Endpoint, Name: service(name)})
-		}
-		if c.dice.IntN(4) == 0 {
-			refs = append(refs, pick(2))
-		}
-	case xds.Listener.URL:
-		if c.dice.IntN(4) == 0 {
-			refs = append(refs, pick(0))
-		}
-		refs = append(refs, pick(4))
-	case xds.Route.URL:
-		refs = append(refs, pick(0))
-		if c.dice.IntN(3) == 0 {
-			refs = append(refs, pick(0))
-		}
-	}
-	return refs
+	return searching{c.view, c.unknown}
 }
 
-// service is the usual assignment of a cluster: under its own name for the
-// first two, under a service name for the others.
-func service(cluster string) string {
-	if cluster < "c2" {
-		return cluster
+// touch notes the names by which a resource is found, as a store does.
+func (e *edit) touch(url string, r *xds.Resource) {
+	if r == nil {
+		return
 	}
-	return "e" + cluster[1:]
-}
-
-// move repoints some routes, changes some clusters and endpoints, and keeps
-// exactly what is referred to.
-func (c *content) move() *edit {
-	e := newEdit()
-	c.gen++
-	pick := func(k int) string { return kinds[k].names[c.dice.IntN(len(kinds[k].names))] }
-	for _, l := range kinds[3].names {
-		if _, ok := c.routes[l]; !ok && c.gen == 1 || c.dice.IntN(5) == 0 {
-			if ok && c.dice.IntN(3) == 0 {
-				delete(c.routes, l)
-				e.drop(xds.Listener.URL, l)
-				continue
-			}
-			c.routes[l] = pick(4)
-			e.put(xds.Listener.URL, resource(l, c.gen, []xds.Ref{{Type: xds.Route, Name: c.routes[l]}}))
-		}
+	e.touched[url] = append(e.touched[url], r.Aliases...)
+	if c := xds.TypeOf(url).Collection(r.Name); c != "" {
+		e.touched[url] = append(e.touched[url], c)
 	}
-	used := map[string]bool{}
-	for _, r := range c.routes {
-		used[r] = true
-	}
-	for _, r := range kinds[4].names {
-		_, has := c.targets[r]
-		switch {
-		case !used[r] && has:
-			delete(c.targets, r)
-			e.drop(xds.Route.URL, r)
-		case used[r] && (!has || c.dice.IntN(3) == 0):
-			target := pick(0)
-			c.targets[r] = target
-			e.put(xds.Route.URL, resource(r, c.gen, []xds.Ref{{Type: xds.Cluster, Name: target}}))
-		}
-	}
-	needed := map[string]bool{}
-	for _, target := range c.targets {
-		needed[target] = true
-	}
-	for _, name := range kinds[0].names {
-		old, has := c.services[name]
-		switch {
-		case !needed[name] && has:
-			delete(c.services, name)
-			e.drop(xds.Cluster.URL, name)
-		case needed[name] && (!has || c.dice.IntN(4) == 0):
-			c.services[name] = service(name)
-			if c.dice.IntN(5) == 0 {
-				c.services[name] = ""
-			}
-			refs := []xds.Ref{}
-			if s := c.services[name]; s != "" {
-				refs = append(refs, xds.Ref{Type: xds.Endpoint, Name: s})
-			}
-			e.put(xds.Cluster.URL, resource(name, c.gen, refs))
-		}
-		switch s := c.services[name]; {
-		case s == "" && old != "":
-			e.drop(xds.Endpoint.URL, old)
-		case s != "" && (old == "" || c.dice.IntN(4) == 0):
-			e.put(xds.Endpoint.URL, resource(s, c.gen, []xds.Ref{}))
-		}
-	}
-	if c.dice.IntN(4) == 0 {
-		e.put(unknownURL, resource(pick(5), c.gen, []xds.Ref{}))
-	}
-	return e
-}
-
-// freshen changes the given names, so that nothing that was refused remains.
-func (c *content) freshen(names map[string][]string) xds.Names {
-	e := newEdit()
-	for _, k := range kinds {
-		for _, n := range names[k.url] {
-			c.gen++
-			e.put(k.url, resource(n, 1000+c.gen, []xds.Ref{}))
-		}
-	}
-	return c.apply(e)
 }
 
 // show renders a resource for the story.
 func show(r *xds.Resource) string {
+	out := fmt.Sprintf("%s@%s", r.Name, r.Body)
 	if r.Refs == nil {
-		return fmt.Sprintf("%s@%s?", r.Name, r.Body)
+		out += "?"
 	}
-	return fmt.Sprintf("%s@%s", r.Name, r.Body)
+	if r.TTL > 0 {
+		out += "/" + r.TTL.String()
+	}
+	if r.OnDemand {
+		out += " on demand"
+	}
+	if len(r.Aliases) > 0 {
+		out += fmt.Sprint(" alias ", r.Aliases)
+	}
+	return out
 }

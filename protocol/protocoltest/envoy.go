@@ -318,7 +318,9 @@ func (e *envoy) broken() string {
 		return ""
 	}
 	for _, t := range []*xds.Type{xds.Listener, xds.Route} {
-		for _, r := range e.of(t).cache {
+		cache := e.of(t).cache
+		for _, name := range slices.Sorted(maps.Keys(cache)) {
+			r := cache[name]
 			for _, ref := range r.Refs {
 				if ref.Type.Is(xds.Cluster) && !e.active[ref.Name] {
 					return fmt.Sprintf("%s is held, and %s is not there or was never warm", show(r), ref.Name)

@@ -2,6 +2,7 @@ package protocoltest
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -43,7 +44,14 @@ func (g *generic) connected() {
 func (g *generic) act() string {
 	k := g.kinds[g.plan.IntN(len(g.kinds))]
 	t := k.typ()
-	name := k.names[g.plan.IntN(len(k.names))]
+	asks := k.names
+	if g.content.rich {
+		asks = append(slices.Clip(asks), k.aliases...)
+	}
+	name := asks[g.plan.IntN(len(asks))]
+	if k.url == xds.VirtualHost.URL && (g.cfg.Variant == xds.SotW || g.cfg.Accept) {
+		return "" // delta only
+	}
 	if g.plan.IntN(4) == 0 {
 		name = xds.Wildcard
 	}
@@ -120,7 +128,9 @@ func (g *generic) broken() string {
 	}
 	clusters := g.held(xds.Cluster)
 	for _, t := range []*xds.Type{xds.Listener, xds.Route} {
-		for r := range g.Held(t) {
+		held := g.held(t)
+		for _, name := range slices.Sorted(maps.Keys(held)) {
+			r := held[name]
 			if g.cfg.Variant == xds.SotW && g.content.dead[r.Sum] {
 				continue // there was no way to tell that it is gone
 			}

@@ -25,20 +25,25 @@ type lane struct {
 	forever bool        // it never will
 	release bool        // the session lets go of its view when idle
 	refused map[string]bool
+	worlds  map[string][]*xds.Resource // SotW, full state: by type and version
 	limit   int
-	rejoins bool // it is not the first stream, and not all was told and answered yet
+	shaky   bool // order was given up, or nobody knows what the client has from before; until it is even
+	spread  uint64
 }
 
 func (n *lane) connect() {
-	n.rejoins = n.session != nil
+	n.shaky = n.shaky || n.ledger != nil && n.ledger.tardy
 	n.up, n.down, n.pending, n.behind = nil, nil, nil, false
 	refused := map[string]bool{}
 	for url := range n.refused {
 		refused[url] = true
 	}
-	before := func(t *xds.Type) bool { return refused[t.URL] }
-	n.session = n.open(n.cfg.Variant, n.only, n.content.view, protocol.Options{Refused: before, MaxResponse: n.limit})
-	n.ledger = newLedger(n.cfg.Variant, n.only, "", n.content.view, n.now, before)
+	opts := n.terms
+	opts.Refused = func(t *xds.Type) bool { return refused[t.URL] }
+	opts.Recent = func(t *xds.Type) []*xds.Table { return n.content.recent[t.URL] }
+	opts.MaxResponse, opts.Spread = n.limit, n.spread
+	n.session = n.open(n.cfg.Variant, n.only, n.content.seen(), opts)
+	n.ledger = newLedger(n.cfg.Variant, n.only, n.content.seen(), n.now, opts, n.worlds)
 	n.session.Advance(n.now)
 	n.client.connected()
 	if n.story != nil {
@@ -51,13 +56,13 @@ func (n *lane) tell() {
 	if !n.behind && !n.release {
 		return
 	}
-	n.ledger.change(n.content.view)
+	n.ledger.change(n.content.seen())
 	n.session.Advance(n.now)
 	var touched []xds.Names
 	if n.hints {
 		touched = n.hint()
 	}
-	n.session.Change(n.content.view, touched)
+	n.session.Change(n.content.seen(), touched)
 	if n.story != nil && n.behind {
 		n.logf("%d sees the view", n.id)
 	}
@@ -197,6 +202,8 @@ func (n *lane) respond() (progress bool) {
 	for e := range n.session.Events() {
 		if e.Kind == protocol.Sent {
 			sent--
+		} else if n.story != nil {
+			n.logf("%d ! %s %s %s", n.id, e.Kind, nameOf(e.Type), e.Name)
 		}
 	}
 	if sent != 0 {
@@ -216,10 +223,9 @@ func (n *lane) deliverDown() bool {
 		n.logf("%d gets %s nonce=%s", n.id, r.Type, r.Nonce)
 	}
 	n.client.receive(r)
-	// What changed between two streams is told type by type, in the order in
-	// which the client opens them again.
-	n.rejoins = n.rejoins && !n.ledger.even()
-	if n.content.whole && !n.ledger.tardy && !n.rejoins {
+	n.shaky, n.ledger.blind = n.shaky || n.ledger.blind, false
+	n.shaky = n.shaky && (n.ledger.tardy || !n.ledger.even())
+	if n.content.whole && !n.ledger.tardy && !n.shaky {
 		if what := n.client.broken(); what != "" {
 			n.fail(fmt.Errorf("never breaks: %s", what))
 		}

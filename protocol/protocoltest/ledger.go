@@ -4,9 +4,9 @@ import (
 	"cmp"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
+	"github.com/chancery-xds/chancery/protocol"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -29,10 +29,14 @@ const (
 type ledger struct {
 	variant xds.Variant
 	only    *xds.Type
-	agent   string
+	opts    protocol.Options           // as the session has them
+	worlds  map[string][]*xds.Resource // what a version of a full-state type was when it was told
 	view    xds.View
 	now     time.Time
-	refused func(*xds.Type) bool // before this stream
+
+	met   bool // the client has said who it is:
+	agent string
+	ttl   bool // it is told TTLs
 
 	accounts []*account // by rank
 	nonces   map[string]bool
@@ -44,16 +48,24 @@ type ledger struct {
 	drain   int // counts drains
 	rank    int // of the newest response that told something new, in this drain
 
-	tardy bool // somebody was silent for so long that order was given up
+	began   time.Time // the first request came
+	resumes bool      // the client has something from an earlier stream
+	blind   bool      // nobody knows what it has of what others refer to, so it may lose some of that
+	tardy   bool      // somebody was silent for so long that order was given up
 }
 
 // An account is the ledger of one type.
 type account struct {
 	typ      *xds.Type
-	born     int             // changes before it was opened
+	born     int // changes before it was opened
+	opened   time.Time
 	names    map[string]bool // without "*"
 	wildcard bool
 	implicit bool // nothing was ever named
+
+	reach  map[string]bool // resources that the names find, delta only
+	scopes map[string]bool // the collections that the wildcard is of; nil: it is of all
+	murky  bool            // nobody has said what the wildcard should cover now
 
 	told   map[string]fact
 	acked  map[string]fact
@@ -62,12 +74,17 @@ type account struct {
 	since  map[string]time.Time // it was asked for
 	tied   map[string]time.Time // it waits for clusters since
 	heard  map[string]bool      // was told, or claimed to be held
+	before map[string]bool      // SotW: the client may have another from an earlier stream
 	orphan map[string]bool      // SotW: it was gone for a while, which could not be told
+	missed map[string]bool      // resource_errors have said that it does not exist
 
-	mutedUntil time.Time // absences may be kept back until then
-	quiet      time.Time // unanswered since
+	mutedUntil time.Time            // absences may be kept back until then
+	quiet      time.Time            // unanswered since
+	calm       time.Time            // the last response or answer
+	fed        map[string]time.Time // its TTL began anew
 
 	version string // last told, or stated and up to date
+	vague   bool   // SotW: the client holds a world that a session need not know
 
 	answer bool // an answer is owed even if it says nothing
 	lax    bool // an answer may say nothing
@@ -114,6 +131,7 @@ type flight struct {
 	drain     int
 	seq       int
 	carried   map[string]fact
+	beats     map[string]fact // told again without a body
 	news      map[string]bool // of which the client was told something new
 	fresh     map[string]bool // or what it had asked for
 	stuck     bool            // one of its clusters had no assignment
@@ -135,18 +153,24 @@ type group struct {
 }
 
 type leaver struct {
-	res    *xds.Resource
+	res    *xds.Resource // nil: the client brought it along, and nobody knows it
 	at     time.Time
 	change int
 	last   []*xds.Resource // other contents it may be shown with
 
-	resumed  bool             // the client brought it along: it may leave at once
+	resumed  bool             // the client brought it along
+	loose    bool             // and a session need not know that
 	dangling map[xds.Sum]bool // what referred to it even in the view that lost it
 }
 
-func newLedger(v xds.Variant, only *xds.Type, agent string, view xds.View, now time.Time, refused func(*xds.Type) bool) *ledger {
-	return &ledger{variant: v, only: only, agent: agent, view: view, now: now, refused: refused,
-		nonces: map[string]bool{}, warm: map[string]bool{}}
+func newLedger(v xds.Variant, only *xds.Type, view xds.View, now time.Time, opts protocol.Options, worlds map[string][]*xds.Resource) *ledger {
+	switch {
+	case opts.Grace == 0:
+		opts.Grace = 5 * time.Second
+	case opts.Grace < 0:
+		opts.Grace = 0
+	}
+	return &ledger{variant: v, only: only, opts: opts, worlds: worlds, view: view, now: now, nonces: map[string]bool{}, warm: map[string]bool{}}
 }
 
 func (l *ledger) account(t *xds.Type) *account {
@@ -159,22 +183,21 @@ func (l *ledger) account(t *xds.Type) *account {
 }
 
 func (l *ledger) open(t *xds.Type) *account {
-	a := &account{typ: t, born: l.changes, implicit: true, names: map[string]bool{}, told: map[string]fact{}, acked: map[string]fact{},
-		owe: map[string]bool{}, may: map[string]bool{}, since: map[string]time.Time{}, tied: map[string]time.Time{}, heard: map[string]bool{}, orphan: map[string]bool{},
-		leaving: map[string]leaver{}, interest: map[string]bool{}, world: l.variant == xds.SotW && t.FullState}
+	a := &account{typ: t, born: l.changes, opened: l.now, implicit: true, names: map[string]bool{}, reach: map[string]bool{}, told: map[string]fact{}, acked: map[string]fact{},
+		owe: map[string]bool{}, may: map[string]bool{}, since: map[string]time.Time{}, tied: map[string]time.Time{}, heard: map[string]bool{}, before: map[string]bool{}, orphan: map[string]bool{},
+		missed: map[string]bool{}, fed: map[string]time.Time{}, leaving: map[string]leaver{}, interest: map[string]bool{}, world: l.variant == xds.SotW && t.FullState}
 	l.accounts = append(l.accounts, a)
 	slices.SortStableFunc(l.accounts, func(a, b *account) int { return cmp.Compare(a.typ.Rank(), b.typ.Rank()) })
 	return a
 }
 
-func (a *account) covers(name string) bool { return a.wildcard || a.names[name] }
-
-func (l *ledger) lookup(a *account, name string) *xds.Resource {
-	return l.view.Table(a.typ).Lookup(name)
-}
-
 // lingers reports whether resources of the type may outstay the view.
-func (l *ledger) lingers(a *account) bool { return l.only == nil && len(a.typ.ReferredBy()) > 0 }
+func (l *ledger) lingers(a *account) bool {
+	if len(a.typ.ReferredBy()) == 0 {
+		return false
+	}
+	return l.only == nil || l.opts.Grace > 0 && (l.variant == xds.Delta || a.world)
+}
 
 // advance notes the time.
 func (l *ledger) advance(now time.Time) {
@@ -187,22 +210,33 @@ func (l *ledger) advance(now time.Time) {
 			l.tardy = l.tardy || now.Sub(v.at) >= silence
 		}
 	}
+	// Types that are not open within the grace of a reconnect are not there.
+	l.tardy = l.tardy || l.resumes && now.Sub(l.began) >= l.opts.Grace && (l.account(xds.Listener) == nil || l.account(xds.Route) == nil)
 }
 
 // change notes the session's next view.
 func (l *ledger) change(view xds.View) {
-	old := l.view
+	lost := map[*account]map[string]*xds.Resource{}
+	for _, a := range l.accounts {
+		lost[a] = map[string]*xds.Resource{}
+		for r := range l.view.Table(a.typ).All() {
+			lost[a][r.Name] = l.shown(a, r.Name)
+		}
+	}
 	l.view = view
 	l.changes++
 	for _, a := range l.accounts {
 		is := view.Table(a.typ)
-		for r := range old.Table(a.typ).All() {
-			if is.Lookup(r.Name) == nil && l.lingers(a) {
-				a.leaving[r.Name] = leaver{res: r, at: l.now, change: l.changes, dangling: l.dangling(a.typ, r.Name)}
+		l.find(a)
+		for n, r := range lost[a] {
+			if r != nil && l.shown(a, n) == nil && l.lingers(a) {
+				// What is not shown any more, and is there, may linger, too.
+				a.leaving[n] = leaver{res: r, at: l.now, change: l.changes, dangling: l.dangling(a.typ, n), loose: is.Lookup(n) != nil}
 			}
 		}
-		for n := range a.leaving {
-			if is.Lookup(n) != nil {
+		for n, v := range a.leaving {
+			v.loose = v.loose || is.Lookup(n) != nil
+			if a.leaving[n] = v; l.shown(a, n) != nil {
 				delete(a.leaving, n)
 			}
 		}
@@ -224,6 +258,7 @@ func (l *ledger) change(view xds.View) {
 					a.may[n], a.orphan[n] = true, true
 				}
 			}
+			maps.DeleteFunc(a.before, func(n string, _ bool) bool { return is.Lookup(n) == nil })
 		}
 		for _, f := range a.flights {
 			for n, k := range f.carried {
@@ -232,7 +267,7 @@ func (l *ledger) change(view xds.View) {
 		}
 		for _, g := range a.groups {
 			for n, was := range g.was {
-				g.moved = g.moved || !same(was, is.Lookup(n))
+				g.moved = g.moved || !l.stays(a, n, was)
 			}
 		}
 	}
@@ -243,7 +278,7 @@ func (l *ledger) dangling(t *xds.Type, name string) map[xds.Sum]bool {
 	out := map[xds.Sum]bool{}
 	for _, by := range t.ReferredBy() {
 		for r := range l.view.Table(by).All() {
-			if slices.ContainsFunc(r.Refs, func(ref xds.Ref) bool { return ref.Type.Is(t) && ref.Name == name }) {
+			if refers(r, t, name) {
 				out[r.Sum] = true
 			}
 		}
@@ -251,44 +286,9 @@ func (l *ledger) dangling(t *xds.Type, name string) map[xds.Sum]bool {
 	return out
 }
 
+// refers reports whether a resource is known to refer to another.
+func refers(r *xds.Resource, t *xds.Type, name string) bool {
+	return slices.ContainsFunc(r.Refs, func(ref xds.Ref) bool { return ref.Type.Is(t) && ref.Name == name })
+}
+
 func same(a, b *xds.Resource) bool { return a == b || a != nil && b != nil && a.Sum == b.Sum }
-
-// standing reports whether a name is rightly held back: it was refused, and
-// nothing that was refused with it is another today.
-func (l *ledger) standing(a *account, name string) bool {
-	for _, g := range a.groups {
-		if g.rest[name] && l.unmoved(a, g) {
-			return true
-		}
-	}
-	return false
-}
-
-func (l *ledger) unmoved(a *account, g *group) bool {
-	for n, was := range g.was {
-		if a.covers(n) && !same(was, l.lookup(a, n)) && a.leaving[n].res == nil {
-			return false
-		}
-	}
-	return true
-}
-
-// known lists every name that matters to the account, sorted.
-func (l *ledger) known(a *account) []string {
-	all := map[string]bool{}
-	for n := range a.names {
-		all[n] = true
-	}
-	for n := range a.told {
-		all[n] = true
-	}
-	for n := range a.owe {
-		all[n] = true
-	}
-	if a.wildcard {
-		for r := range l.view.Table(a.typ).All() {
-			all[r.Name] = true
-		}
-	}
-	return slices.SortedFunc(maps.Keys(all), strings.Compare)
-}

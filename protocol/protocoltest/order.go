@@ -14,7 +14,7 @@ func (l *ledger) ordered(a *account, r *xds.Response, f *flight) error {
 		return nil
 	}
 	var gone []string
-	for _, n := range r.Removed {
+	for _, n := range slices.Concat(r.Removed, r.Absent) {
 		if k, told := a.told[n]; told && !k.absent() {
 			gone = append(gone, n)
 		}
@@ -33,7 +33,7 @@ func (l *ledger) ordered(a *account, r *xds.Response, f *flight) error {
 		l.rank = a.typ.Rank()
 	}
 	for _, n := range slices.Sorted(maps.Keys(f.news)) {
-		if err := l.early(a, l.lookup(a, n)); err != nil {
+		if err := l.early(a, l.shown(a, n)); err != nil {
 			return err
 		}
 	}
@@ -53,7 +53,7 @@ func (l *ledger) early(a *account, r *xds.Resource) error {
 		return nil
 	}
 	for _, ref := range r.Refs {
-		if !ref.Type.Is(first.typ) || !first.covers(ref.Name) || l.lookup(first, ref.Name) == nil {
+		if !ref.Type.Is(first.typ) || !first.covers(ref.Name) || l.shown(first, ref.Name) == nil {
 			continue
 		}
 		if k, ok := first.told[ref.Name]; !ok || k.absent() {
@@ -84,38 +84,57 @@ func (l *ledger) stuck(f *flight) bool {
 // given reports whether there is an assignment of the name to give.
 func (l *ledger) given(name string) bool {
 	eds := l.account(xds.Endpoint)
-	return l.view.Table(xds.Endpoint).Lookup(name) != nil || eds != nil && eds.leaving[name].res != nil
+	if l.view.Table(xds.Endpoint).Lookup(name) != nil || eds == nil {
+		return l.view.Table(xds.Endpoint).Lookup(name) != nil
+	}
+	_, leaves := eds.leaving[name]
+	return leaves
 }
 
 // hasty checks that nobody may still hold something that refers to what leaves.
 func (l *ledger) hasty(a *account, name string) error {
+	v, ok := a.leaving[name]
+	if l.only != nil {
+		if ok && !v.loose && l.now.Sub(v.at) < l.opts.Grace {
+			return fmt.Errorf("ADS-3: %s leaves a stream of one type after %v", name, l.now.Sub(v.at))
+		}
+		return nil
+	}
 	if a.typ.Is(xds.Cluster) && a.acked[name].absent() {
 		return nil // it was never warm, so nothing that refers to it was sent
 	}
-	v, ok := a.leaving[name]
-	if !ok || !l.lingers(a) || v.resumed || a.told[name].res == nil {
+	if _, owed := a.owe[name]; !ok || v.loose || !l.lingers(a) || (owed || a.may[name]) && v.res == nil && a.asked {
 		return nil
 	}
 	for _, by := range a.typ.ReferredBy() {
 		b := l.account(by)
-		if b == nil || b.born >= v.change {
+		switch {
+		case b == nil && v.resumed && l.now.Sub(l.began) < l.opts.Grace:
+			return fmt.Errorf("ADS-3: %s leaves before %s is open, which the client may have had", name, by)
+		case b == nil || !v.resumed && b.born >= v.change:
 			continue // not on the stream when it left
 		}
 		late := l.now.Sub(v.at) >= silence || l.silent(b)
 		for _, n := range slices.Sorted(maps.Keys(b.told)) {
-			last, is := b.told[n], l.lookup(b, n)
+			last, is := b.told[n], l.shown(b, n)
 			if b.orphan[n] || is == nil && l.variant == xds.SotW && !b.world || late && !l.standing(b, n) {
 				continue // it cannot be told, or kept silent for long enough
 			}
 			for _, k := range b.held(n, last) {
-				if k.res == nil || k.is(is) || v.dangling[k.res.Sum] {
+				if k.is(is) || k.absent() || k.res != nil && v.dangling[k.res.Sum] {
 					continue
 				}
-				for _, ref := range k.res.Refs {
-					if ref.Type.Is(a.typ) && ref.Name == name {
-						return fmt.Errorf("ADS-3: %s leaves while the client may hold %s, which refers to it", name, show(k.res))
-					}
+				if k.res == nil && v.resumed {
+					return fmt.Errorf("ADS-3: %s leaves while the client has %s@%s, which may refer to it", name, n, k.version)
 				}
+				if k.res != nil && refers(k.res, a.typ, name) {
+					return fmt.Errorf("ADS-3: %s leaves while the client may hold %s, which refers to it", name, show(k.res))
+				}
+			}
+		}
+		for _, n := range slices.Sorted(maps.Keys(b.before)) {
+			if v.resumed && b.before[n] && !late && !b.nacked {
+				return fmt.Errorf("ADS-3: %s leaves before the client has %s, of which it may have had another", name, n)
 			}
 		}
 	}
@@ -155,7 +174,7 @@ func (l *ledger) tied(a *account, r *xds.Resource) bool {
 			return false
 		}
 		for _, f := range first.flights {
-			if (f.fresh[c] || l.lookup(first, c) == nil) && l.now.Sub(f.at) < silence && !l.stuck(f) {
+			if (f.fresh[c] || l.shown(first, c) == nil) && l.now.Sub(f.at) < silence && !l.stuck(f) {
 				return true
 			}
 		}

@@ -17,25 +17,45 @@ func (l *ledger) receive(req xds.Request, stale bool) *flight {
 	if t == nil {
 		t = l.only
 	}
+	if l.began.IsZero() {
+		l.began = l.now
+	}
 	a := l.account(t)
 	first := a == nil
 	if first {
 		a = l.open(t)
 	}
-	if req.Node != nil && l.agent == "" {
-		l.agent = req.Node.UserAgentName
+	if req.Node != nil && !l.met {
+		l.meet(req.Node)
 	}
 	if l.variant == xds.SotW {
 		l.replace(a, req.Names)
 	} else {
-		l.subscribe(a, req.Subscribe)
+		l.subscribe(a, req.Subscribe, first)
 		l.unsubscribe(a, req.Unsubscribe)
 	}
+	var answered *flight
 	if first {
 		l.begin(a, req)
-		return nil
+	} else {
+		answered = l.settle(a, req, stale)
 	}
-	return l.settle(a, req, stale)
+	for _, b := range l.accounts {
+		l.scope(b)
+	}
+	return answered
+}
+
+// meet notes what the client says of itself.
+func (l *ledger) meet(n *xds.Node) {
+	l.met, l.agent = true, n.UserAgentName
+	has := func(f string) bool { return slices.Contains(n.ClientFeatures, f) }
+	l.ttl = has("xds.config.supports-resource-ttl")
+	if l.variant == xds.Delta {
+		l.ttl = l.ttl || l.opts.ForceTTL
+	} else {
+		l.ttl = l.ttl && (has("xds.config.supports-resource-in-sotw") || has("xds.config.resource-in-sotw"))
+	}
 }
 
 func (l *ledger) replace(a *account, names []string) {
@@ -68,7 +88,7 @@ func (l *ledger) replace(a *account, names []string) {
 	a.trim()
 }
 
-func (l *ledger) subscribe(a *account, names []string) {
+func (l *ledger) subscribe(a *account, names []string, first bool) {
 	if len(names) > 0 {
 		a.mutedUntil = l.now.Add(a.typ.Mute[l.agent])
 	}
@@ -79,6 +99,8 @@ func (l *ledger) subscribe(a *account, names []string) {
 			if !a.wildcard && l.variant == xds.Delta {
 				a.answer = true
 			}
+			// Which it is of, if there were names of routes before.
+			a.murky = a.murky || a.typ.Under != nil && !first
 			a.wildcard = true
 			l.askAll(a)
 		default:
@@ -86,41 +108,85 @@ func (l *ledger) subscribe(a *account, names []string) {
 			l.ask(a, n)
 		}
 	}
+	l.find(a)
 }
 
 func (l *ledger) unsubscribe(a *account, names []string) {
-	if slices.Contains(names, xds.Wildcard) {
-		a.wildcard, a.implicit = false, false
+	if len(names) == 0 {
+		return
 	}
+	if slices.Contains(names, xds.Wildcard) {
+		a.wildcard, a.implicit, a.scopes = false, false, nil
+	}
+	var dropped []string
 	for _, n := range names {
-		if !a.names[n] {
-			continue // "It can simply ignore these phantom unsubscriptions."
-		}
+		dropped = append(dropped, l.meant(a, n)...)
+	}
+	for _, n := range dropped {
 		delete(a.names, n)
-		if a.wildcard {
-			a.owe[n], a.may[n], a.asked = true, true, true
+		delete(a.missed, n)
+	}
+	l.find(a)
+	for _, n := range dropped {
+		if a.star() {
+			a.may[n], a.asked = true, true
+			found := l.members(a, n)
+			if len(found) == 0 {
+				a.owe[n] = true
+			}
+			for _, r := range found {
+				a.owe[r.Name], a.may[r.Name] = true, true
+				a.release(r.Name)
+			}
 			a.release(n)
 		}
 	}
 	a.trim()
 }
 
+// meant lists the subscribed names that are given up by unsubscribing from one:
+// "these may be resource names or aliases". A phantom is none.
+func (l *ledger) meant(a *account, n string) (out []string) {
+	if a.names[n] {
+		return []string{n}
+	}
+	for s := range a.names {
+		for _, r := range l.members(a, s) {
+			if r.Name == n && slices.Contains(r.Aliases, s) {
+				out = append(out, s) // n is behind the alias s
+			}
+		}
+		if r := l.lookup(a, s); r != nil && l.lookup(a, n) == nil && slices.Contains(r.Aliases, n) {
+			out = append(out, s) // n is an alias of s
+		}
+	}
+	return out
+}
+
 // ask notes that a name was asked for: it is told whatever the client holds.
 func (l *ledger) ask(a *account, n string) {
 	a.owe[n], a.may[n], a.asked = true, true, true
+	delete(a.missed, n)
 	if _, ok := a.since[n]; !ok {
 		a.since[n] = l.now
 	}
 	a.lax = a.lax || a.world
 	a.release(n)
+	for _, r := range l.members(a, n) {
+		a.owe[r.Name], a.may[r.Name] = true, true
+		a.release(r.Name)
+	}
 }
 
 func (l *ledger) askAll(a *account) {
 	a.lax, a.asked = true, true
 	for r := range l.view.Table(a.typ).All() {
-		named := a.owe[r.Name]
+		if l.shown(a, r.Name) == nil {
+			continue
+		}
+		named, missed := a.owe[r.Name], a.missed[r.Name]
 		l.ask(a, r.Name)
-		a.owe[r.Name] = named
+		a.owe[r.Name], a.missed[r.Name] = named, missed
 	}
 	for n := range a.told {
 		a.may[n] = true
@@ -143,87 +209,43 @@ func (a *account) release(n string) {
 	}
 }
 
+// keeps reports whether the client keeps a name that it was told of, by its own
+// understanding of what it is subscribed to.
+func (a *account) keeps(n string) bool {
+	if a.wildcard || a.names[n] || a.reach[n] {
+		return true
+	}
+	r := a.told[n].res
+	c := a.typ.Collection(n)
+	return r != nil && (slices.ContainsFunc(r.Aliases, func(n string) bool { return a.names[n] }) || c != "" && a.names[c])
+}
+
 // trim forgets what is not subscribed any more, as the client does.
 func (a *account) trim() {
 	if a.wildcard {
 		return
 	}
 	a.answer = a.answer && a.world
-	gone := func(n string) bool { return !a.names[n] }
-	maps.DeleteFunc(a.told, func(n string, _ fact) bool { return gone(n) })
+	gone := func(n string) bool { return !a.keeps(n) }
 	maps.DeleteFunc(a.acked, func(n string, _ fact) bool { return gone(n) })
 	maps.DeleteFunc(a.owe, func(n string, _ bool) bool { return gone(n) })
 	maps.DeleteFunc(a.may, func(n string, _ bool) bool { return gone(n) })
 	maps.DeleteFunc(a.since, func(n string, _ time.Time) bool { return gone(n) })
+	maps.DeleteFunc(a.before, func(n string, _ bool) bool { return gone(n) })
+	maps.DeleteFunc(a.missed, func(n string, _ bool) bool { return !a.names[n] })
 	for _, g := range a.groups {
 		maps.DeleteFunc(g.rest, func(n string, _ bool) bool { return gone(n) })
 		for n := range g.was {
 			g.moved = g.moved || gone(n)
 		}
 	}
+	maps.DeleteFunc(a.told, func(n string, _ fact) bool { return gone(n) })
 	if len(a.names) == 0 {
 		// A client may drop unanswered what it no longer wants.
 		for _, f := range a.flights {
 			f.excused = true
 		}
 		a.answer = false
-	}
-}
-
-// begin completes the first request of a type.
-func (l *ledger) begin(a *account, req xds.Request) {
-	if a.implicit && a.typ.Implicit && len(req.Unsubscribe) == 0 {
-		a.wildcard = true
-		l.askAll(a)
-	}
-	a.implicit = a.implicit && a.wildcard
-	if cds := l.account(xds.Cluster); a.typ.Is(xds.Endpoint) && cds != nil {
-		// "DELTA-9 [...] WARM-2 overrides": clusters are on their way.
-		for c := range l.view.Table(xds.Cluster).All() {
-			for _, ref := range c.Refs {
-				l.warm[ref.Name] = l.warm[ref.Name] || len(cds.flights) > 0
-			}
-		}
-	}
-	// "The first request of a full-state type or of any wildcard is answered
-	// even when there is nothing to send."
-	a.answer = a.wildcard || a.world
-	a.lax = a.answer
-	table := l.view.Table(a.typ)
-	if l.variant == xds.SotW {
-		if a.world && a.wildcard && len(a.names) == 0 && table.Hashed() && req.Version == table.Version() && !l.refused(a.typ) {
-			a.answer, a.lax, a.version = false, false, req.Version
-			clear(a.owe)
-			clear(a.may)
-			for r := range table.All() {
-				a.told[r.Name] = fact{res: r}
-				a.acked[r.Name] = a.told[r.Name]
-			}
-		}
-		return
-	}
-	if len(req.Initial) > 0 {
-		a.answer, a.lax = false, false
-	}
-	for _, v := range req.Initial {
-		if !a.covers(v.Name) {
-			continue
-		}
-		a.told[v.Name] = fact{version: v.Version}
-		delete(a.may, v.Name)
-		r := table.Lookup(v.Name)
-		if r == nil && l.lingers(a) {
-			if r = table.Departed(v.Name); r != nil {
-				a.leaving[v.Name] = leaver{res: r, at: l.now, change: l.changes, resumed: true}
-			}
-		}
-		if r != nil && r.Version == v.Version {
-			a.told[v.Name] = fact{res: r}
-		} else {
-			a.may[v.Name] = true // should the view return to it, who could know
-		}
-		a.acked[v.Name], a.heard[v.Name] = a.told[v.Name], true
-		delete(a.owe, v.Name)
 	}
 }
 
@@ -234,7 +256,7 @@ func (l *ledger) settle(a *account, req xds.Request, stale bool) *flight {
 		return nil
 	}
 	f := a.flights[i]
-	f.done, a.quiet = true, l.now
+	f.done, a.quiet, a.calm = true, l.now, l.now
 	a.nacked = req.Error != nil || a.nacked && f != a.newest
 	// The parts of a split response are one flight, settled by all.
 	if !slices.ContainsFunc(a.flights, func(o *flight) bool { return o.drain == f.drain && !o.done }) {
@@ -259,7 +281,7 @@ func (l *ledger) settle(a *account, req xds.Request, stale bool) *flight {
 	}
 	late := f != a.newest
 	g := &group{was: map[string]*xds.Resource{}, rest: map[string]bool{}}
-	for n, k := range f.carried {
+	refuse := func(n string, k fact) {
 		g.was[n] = k.res
 		g.rest[n] = a.covers(n) && a.told[n].seq == k.seq
 		// What was asked for while it flew is owed all the same, and so is
@@ -267,9 +289,15 @@ func (l *ledger) settle(a *account, req xds.Request, stale bool) *flight {
 		if late && a.covers(n) {
 			a.may[n] = true // nobody can tell what the client made of both
 		}
-		if _, owed := a.owe[n]; !g.rest[n] || owed || !same(k.res, l.lookup(a, n)) {
+		if _, owed := a.owe[n]; !g.rest[n] || owed || !l.stays(a, n, k.res) {
 			g.moved = true
 		}
+	}
+	for n, k := range f.carried {
+		refuse(n, k)
+	}
+	for n, k := range f.beats { // as if it were the resource itself
+		refuse(n, k)
 	}
 	maps.DeleteFunc(g.rest, func(_ string, in bool) bool { return !in })
 	if len(g.rest) > 0 {
@@ -283,6 +311,8 @@ func (a *account) ack(f *flight) {
 	for n, k := range f.carried {
 		if a.covers(n) && a.acked[n].seq <= k.seq {
 			a.acked[n] = k
+			delete(a.orphan, n)
+			delete(a.before, n)
 		}
 	}
 }

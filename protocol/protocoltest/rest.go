@@ -18,7 +18,7 @@ func (l *ledger) waiting() string {
 			if what == "" {
 				continue
 			}
-			if l.tied(a, l.lookup(a, n)) {
+			if l.tied(a, l.shown(a, n)) {
 				if _, ok := a.tied[n]; !ok {
 					a.tied[n] = l.now
 				}
@@ -27,6 +27,9 @@ func (l *ledger) waiting() string {
 			}
 			delete(a.tied, n)
 			left = append(left, fmt.Sprintf("%s: %s %s", a.typ, n, what))
+		}
+		if what := l.starving(a); what != "" {
+			return what
 		}
 		if slices.ContainsFunc(a.flights, func(f *flight) bool { return l.now.Sub(f.at) < patience }) {
 			continue // one in flight
@@ -47,10 +50,10 @@ func (l *ledger) waiting() string {
 // missing says what is still to be said of a name, or "".
 func (l *ledger) missing(a *account, n string) string {
 	named, owed := a.owe[n]
-	if !a.covers(n) || n == "" || !owed && l.standing(a, n) {
+	if !a.covers(n) || n == "" || !owed && l.standing(a, n) || a.murky {
 		return ""
 	}
-	is := l.lookup(a, n)
+	is := l.shown(a, n)
 	k, told := a.told[n]
 	again := owed || slices.ContainsFunc(a.groups, func(g *group) bool { return g.rest[n] && !l.unmoved(a, g) })
 	switch {
@@ -58,18 +61,42 @@ func (l *ledger) missing(a *account, n string) string {
 		return "differs"
 	case is != nil && again:
 		return "is owed"
-	case is != nil:
+	case is != nil || l.resolves(a, n) && k.absent():
 		return ""
-	case l.variant == xds.SotW && !a.world:
-		return "" // there is no way to say it
-	case a.leaving[n].res != nil:
+	case l.undecided(a, n):
+		return ""
+	case l.stays(a, n, nil) && l.lingering(a, n):
 		return "" // it may linger; see settled
+	case l.variant == xds.SotW && !a.world:
+		if l.opts.ResourceErrors && a.names[n] && !a.missed[n] {
+			return "is owed, if only as an error"
+		}
+		return "" // there is no other way to say it
 	case told && !k.absent():
 		return "is gone"
-	case l.variant == xds.Delta && named && !l.now.Before(a.mutedUntil):
+	case l.variant == xds.SotW:
+		if l.opts.ResourceErrors && a.names[n] && !a.missed[n] {
+			return "is owed, if only as an error"
+		}
+	case a.wants(n) && (named || !told) && !l.now.Before(a.mutedUntil):
+		return "is owed, if only its absence"
+	case named && a.star() && !l.now.Before(a.mutedUntil):
 		return "is owed, if only its absence"
 	}
 	return ""
+}
+
+// lingering reports whether a name may outstay the view: by itself, or as the
+// alias of what does.
+func (l *ledger) lingering(a *account, n string) bool {
+	late := func(v leaver) bool { return l.only != nil && l.now.Sub(v.at) >= l.opts.Grace }
+	for x, v := range a.leaving {
+		k := a.told[x]
+		if x == n && !late(v) || k.res != nil && finds(a.typ, k.res, n) && !late(v) {
+			return true
+		}
+	}
+	return false
 }
 
 // settled checks the account when all is quiet. Names held back by a refusal
@@ -79,18 +106,21 @@ func (l *ledger) settled(answered, interests bool) error {
 		if f := a.newest; answered && f != nil && !f.done && !f.excused {
 			return fmt.Errorf("%s: nonce %s was never answered", a.typ, a.newest.nonce)
 		}
-		if interests && (!maps.Equal(real(a.interest), real(a.names)) || a.interestStar != a.wildcard) {
+		all := maps.Clone(a.names)
+		maps.Copy(all, a.scopes)
+		if interests && !a.murky && (!maps.Equal(real(a.interest), real(all)) || a.interestStar != a.star()) {
 			return fmt.Errorf("%s: interested in %v (all %v), subscribed are %v (all %v)", a.typ, a.interest, a.interestStar, a.names, a.wildcard)
 		}
-		if table := l.view.Table(a.typ); a.world && a.wildcard && table.Hashed() && len(a.groups) == 0 && !l.spurned(a) && a.version != table.Version() {
+		lazy := func(r *xds.Resource) bool { return r.OnDemand } // its changes are none of a wildcard
+		if table := l.view.Table(a.typ); a.world && a.wildcard && table.Hashed() && !slices.ContainsFunc(slices.Collect(table.All()), lazy) && len(a.groups) == 0 && !l.spurned(a) && a.version != table.Version() {
 			return fmt.Errorf("%s: the client was last told version %q, the view has %q", a.typ, a.version, table.Version())
 		}
 		for _, n := range l.known(a) {
-			if l.standing(a, n) || l.tiedToRefused(a, n) || a.leaving[n].res != nil && l.spurned(a) {
+			if _, leaves := a.leaving[n]; l.standing(a, n) || l.tiedToRefused(a, n) || (leaves || l.lingering(a, n)) && l.spurned(a) || a.murky {
 				continue
 			}
 			k := a.told[n]
-			is := l.lookup(a, n)
+			is := l.shown(a, n)
 			if l.variant == xds.SotW && !a.world && is == nil {
 				continue
 			}
@@ -125,7 +155,7 @@ func (l *ledger) spurned(a *account) bool {
 // tiedToRefused reports whether a name waits for a cluster that was refused.
 func (l *ledger) tiedToRefused(a *account, n string) bool {
 	first := l.account(a.typ.After)
-	r := l.lookup(a, n)
+	r := l.shown(a, n)
 	if first == nil || r == nil {
 		return false
 	}
@@ -143,7 +173,7 @@ func (l *ledger) even() bool {
 			return false
 		}
 		for _, n := range l.known(a) {
-			if a.covers(n) && !a.told[n].is(l.lookup(a, n)) {
+			if a.covers(n) && !a.told[n].is(l.shown(a, n)) {
 				return false
 			}
 		}

@@ -98,12 +98,11 @@ func (n *lane) converged() {
 		if held == nil {
 			continue
 		}
-		table := n.content.view.Table(a.typ)
 		for _, name := range n.ledger.known(a) {
-			is, has := table.Lookup(name), held[name]
+			is, has := n.ledger.shown(a, name), held[name]
 			switch {
 			case n.ledger.standing(a, name) || n.ledger.tiedToRefused(a, name) || is == nil && n.ledger.spurned(a):
-			case !a.covers(name):
+			case !a.covers(name) || a.murky:
 			case is == nil && n.cfg.Variant == xds.SotW && !a.world: // removal cannot be expressed
 			case !same(is, has):
 				n.fail(fmt.Errorf("%s: the client holds %v of %s, the view has %v", a.typ, textOf(has), name, textOf(is)))
@@ -111,7 +110,7 @@ func (n *lane) converged() {
 			delete(held, name)
 		}
 		for name, r := range held {
-			if table.Lookup(name) == nil && (n.cfg.Variant == xds.Delta || a.world) && !n.ledger.standing(a, name) && !n.ledger.spurned(a) {
+			if n.ledger.shown(a, name) == nil && (n.cfg.Variant == xds.Delta || a.world) && !n.ledger.standing(a, name) && !n.ledger.spurned(a) {
 				n.fail(fmt.Errorf("%s: the client holds %s, which is gone", a.typ, show(r)))
 			}
 			if !a.covers(name) {
@@ -137,6 +136,9 @@ func (w *world) run() {
 	}
 	for w.ops > 0 {
 		w.op()
+	}
+	if e, any := w.content.rest(); any {
+		w.commit(w.content.apply(e))
 	}
 	w.settle()
 	refused := map[string][]string{}

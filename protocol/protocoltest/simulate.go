@@ -114,8 +114,10 @@ func equal(a, b []*xds.Response) error {
 }
 
 func equalResponse(a, b *xds.Response) bool {
-	return a.Type.Is(b.Type) && a.Nonce == b.Nonce && a.Version == b.Version && slices.Equal(a.Removed, b.Removed) &&
-		slices.EqualFunc(a.Upserts, b.Upserts, func(x, y *xds.Resource) bool { return x.Name == y.Name && x.Sum == y.Sum })
+	same := func(x, y *xds.Resource) bool { return x.Name == y.Name && x.Sum == y.Sum }
+	return a.Type.Is(b.Type) && a.Nonce == b.Nonce && a.Version == b.Version && a.TTL == b.TTL && slices.Equal(a.Removed, b.Removed) &&
+		slices.Equal(a.Absent, b.Absent) && slices.Equal(a.Missing, b.Missing) &&
+		slices.EqualFunc(a.Upserts, b.Upserts, same) && slices.EqualFunc(a.Beats, b.Beats, same)
 }
 
 func (w *world) result() Result {

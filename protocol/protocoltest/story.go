@@ -2,6 +2,7 @@ package protocoltest
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/chancery-xds/chancery/xds"
@@ -14,7 +15,10 @@ func (w *world) logf(format string, args ...any) {
 func (w *world) describe(touched xds.Names) string {
 	var b strings.Builder
 	for _, k := range kinds {
-		for _, name := range touched[k.url] {
+		for i, name := range touched[k.url] {
+			if slices.Contains(touched[k.url][:i], name) {
+				continue
+			}
 			if r := w.content.view.Table(k.typ()).Lookup(name); r != nil {
 				fmt.Fprintf(&b, " %s %s", k.typ(), show(r))
 			} else {
@@ -67,8 +71,16 @@ func describeResponse(r *xds.Response) string {
 		b.WriteString(show(x))
 	}
 	b.WriteString("]")
-	if len(r.Removed) > 0 {
-		fmt.Fprintf(&b, " removed=%q", r.Removed)
+	for _, x := range r.Beats {
+		fmt.Fprintf(&b, " beat %s", show(x))
+	}
+	for _, list := range []struct {
+		what  string
+		names []string
+	}{{"removed", r.Removed}, {"absent", r.Absent}, {"missing", r.Missing}} {
+		if len(list.names) > 0 {
+			fmt.Fprintf(&b, " %s=%q", list.what, list.names)
+		}
 	}
 	return b.String()
 }

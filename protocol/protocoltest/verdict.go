@@ -22,7 +22,13 @@ func (l *ledger) sent(r *xds.Response) error {
 	if f := a.newest; f != nil && f.drain != l.drain && !l.overtakes(a, f) {
 		return fmt.Errorf("SOTW-3: nonce %s is unanswered since %v, and another response left", f.nonce, l.now.Sub(f.at))
 	}
-	f := &flight{nonce: r.Nonce, at: l.now, drain: l.drain, seq: len(l.nonces), carried: map[string]fact{}, news: map[string]bool{}, fresh: map[string]bool{}}
+	f := &flight{nonce: r.Nonce, at: l.now, drain: l.drain, seq: len(l.nonces), carried: map[string]fact{}, beats: map[string]fact{}, news: map[string]bool{}, fresh: map[string]bool{}}
+	if err := l.beating(a, r, f); err != nil {
+		return err
+	}
+	if err := l.errors(a, r); err != nil {
+		return err
+	}
 	if err := l.needed(a, r, f); err != nil {
 		return err
 	}
@@ -42,7 +48,8 @@ func (l *ledger) sent(r *xds.Response) error {
 // subscription state even if the nonce is stale").
 func (l *ledger) overtakes(a *account, f *flight) bool {
 	overtaken := slices.ContainsFunc(a.flights, func(f *flight) bool { return f.overtaken })
-	return f.done || f.excused || overtaken || l.assignless(a) || l.now.Sub(f.at) >= patience || l.variant == xds.Delta && a.asked
+	beat := len(f.beats) > 0 && len(f.carried) == 0
+	return f.done || f.excused || beat || overtaken || l.assignless(a) || l.now.Sub(f.at) >= patience || l.variant == xds.Delta && a.asked
 }
 
 // wellFormed checks what needs no memory.
@@ -60,32 +67,50 @@ func (l *ledger) wellFormed(a *account, r *xds.Response) error {
 		if !a.covers(x.Name) {
 			return fmt.Errorf("SOTW-9: %s is not subscribed", x.Name)
 		}
-		is := l.lookup(a, x.Name)
-		if v := a.leaving[x.Name]; is == nil && (same(x, v.res) || slices.ContainsFunc(v.last, func(o *xds.Resource) bool { return same(x, o) })) {
-			continue
-		}
-		if !same(is, x) {
-			return fmt.Errorf("ADS-4: %s is not what the view has", show(x))
+		if is := l.shown(a, x.Name); !same(is, x) && (is != nil || !l.stale(a, x)) {
+			return fmt.Errorf("ADS-4: %s is not what the view has, nor what was told and is leaving (%s)", show(x), textOf(a.told[x.Name].res))
 		}
 	}
-	if l.variant == xds.SotW && len(r.Removed) > 0 {
+	if l.variant == xds.SotW && len(r.Removed)+len(r.Absent) > 0 {
 		return fmt.Errorf("a DiscoveryResponse cannot remove %v", r.Removed)
 	}
-	for _, n := range r.Removed {
+	gone := slices.Concat(r.Removed, r.Absent)
+	for _, n := range gone {
 		if seen[n] {
 			return fmt.Errorf("DELTA-1: %s is both present and removed, or removed twice", n)
 		}
 		seen[n] = true
-		if !a.covers(n) {
+		if !a.covers(n) && !a.heard[n] {
 			return fmt.Errorf("DELTA-6: removes %s, which is not subscribed", n)
 		}
-		if l.lookup(a, n) != nil {
+		if l.shown(a, n) != nil {
 			return fmt.Errorf("ADS-4: removes %s, which the view has", n)
+		}
+		if a.told[n].absent() && a.wants(n) && l.resolves(a, n) {
+			return fmt.Errorf("DELTA-11: removes %s, which finds another", n)
+		}
+		if k, told := a.told[n]; l.undecided(a, n) && (!told || k.absent()) {
+			return fmt.Errorf("DELTA-7: removes %s, which may exist: that is not decided", n)
+		}
+		for x, k := range a.told {
+			if k.res != nil && x != n && slices.Contains(k.res.Aliases, n) && l.lookup(a, x) == nil && a.names[n] && !slices.Contains(gone, x) {
+				return fmt.Errorf("DELTA-11: removes %s, an alias of %s, which stays", n, x)
+			}
+		}
+	}
+	for _, n := range r.Absent {
+		if !l.bodyless(a) {
+			return fmt.Errorf("DELTA-7: %s is told absent to a client that wants it removed", n)
+		}
+	}
+	for _, n := range r.Removed {
+		if a.names[n] && !a.heard[n] && l.bodyless(a) {
+			return fmt.Errorf("DELTA-7: %s is removed, and this client wants it told absent", n)
 		}
 	}
 	if a.world {
 		for x := range l.view.Table(a.typ).All() {
-			if a.covers(x.Name) && !seen[x.Name] {
+			if l.shown(a, x.Name) != nil && !seen[x.Name] {
 				return fmt.Errorf("SOTW-8: the world lacks %s", x.Name)
 			}
 		}
@@ -93,11 +118,30 @@ func (l *ledger) wellFormed(a *account, r *xds.Response) error {
 	return nil
 }
 
+// stale reports whether a resource that the view does not have may be shown all
+// the same, because it is about to leave: as the client was told of it last.
+func (l *ledger) stale(a *account, x *xds.Resource) bool {
+	v, leaves := a.leaving[x.Name]
+	if !leaves {
+		return a.vague && l.had(a, x.Name, x.Version) != nil // who knows what it had
+	}
+	switch k := a.told[x.Name]; {
+	case k.res != nil:
+		return same(x, k.res)
+	case k.version != "":
+		return x.Version == k.version
+	}
+	return same(x, v.res) || slices.ContainsFunc(v.last, func(o *xds.Resource) bool { return same(x, o) })
+}
+
 // again reports whether a name may be told again though nothing differs.
 func (l *ledger) again(a *account, n string) bool {
 	_, owed := a.owe[n]
 	if a.may[n] || owed || a.typ.Is(xds.Endpoint) && l.warm[n] {
 		return true
+	}
+	if r := a.told[n].res; r != nil && r.TTL > 0 && l.ttl && l.now.Sub(a.fed[n]) >= r.TTL {
+		return true // nothing was heard of it for so long that the client has dropped it
 	}
 	return slices.ContainsFunc(a.groups, func(g *group) bool { return g.rest[n] && (g.moved || l.warms(a, g)) })
 }
@@ -118,14 +162,14 @@ func (l *ledger) warms(a *account, g *group) bool {
 // needed checks that the response says something that had to be said. "The management server should only send updates
 // to the Envoy client when the resources in the DiscoveryResponse have changed."
 func (l *ledger) needed(a *account, r *xds.Response, f *flight) error {
-	reason := a.answer || a.lax
+	reason := len(f.beats) > 0 || len(r.Missing) > 0
 	for _, x := range r.Upserts {
 		f.carried[x.Name] = fact{res: x, seq: f.seq}
 		k, told := a.told[x.Name]
 		switch {
 		case !told || !k.is(x):
 			f.news[x.Name], f.fresh[x.Name], reason = true, true, true
-			f.forward = f.forward || l.lookup(a, x.Name) != nil
+			f.forward = f.forward || l.shown(a, x.Name) != nil
 		case l.again(a, x.Name):
 			f.fresh[x.Name], reason = true, true
 			if _, owed := a.owe[x.Name]; owed {
@@ -136,7 +180,7 @@ func (l *ledger) needed(a *account, r *xds.Response, f *flight) error {
 			return fmt.Errorf("DELTA-12, DELTA-15: %s was told before, unchanged and unasked", x.Name)
 		}
 	}
-	for _, n := range r.Removed {
+	for _, n := range slices.Concat(r.Removed, r.Absent) {
 		f.carried[n] = fact{seq: f.seq}
 		k, told := a.told[n]
 		switch d := a.typ.Mute[l.agent]; {
@@ -146,6 +190,8 @@ func (l *ledger) needed(a *account, r *xds.Response, f *flight) error {
 			reason = true
 		case !told && a.heard[n]:
 			reason = true // it was dropped while something of it was under way
+		case !told && a.wants(n):
+			reason = true // it has found something before, or not at all
 		default:
 			return fmt.Errorf("DELTA-8: removes %s, which the client does not have and did not ask for", n)
 		}
@@ -163,7 +209,7 @@ func (l *ledger) needed(a *account, r *xds.Response, f *flight) error {
 			}
 		}
 	}
-	if !reason {
+	if !reason && !a.answer && !a.lax && (!a.world || !l.expires(a)) {
 		return fmt.Errorf("SOTW-6, SOTW-9, DELTA-15: nothing differs from what was told, and nothing was asked")
 	}
 	return nil
@@ -176,12 +222,12 @@ func (l *ledger) named(a *account, r *xds.Response) error {
 	if a.world && a.wildcard {
 		want = table.VersionWith(func(yield func(*xds.Stamp) bool) {
 			for _, x := range r.Upserts {
-				if table.Lookup(x.Name) == nil && !yield(x.Stamp) {
+				if !same(table.Lookup(x.Name), x) && !yield(x.Stamp) {
 					return
 				}
 			}
 		})
-	} else if len(a.leaving) > 0 {
+	} else if len(a.leaving) > 0 || a.vague {
 		return nil
 	}
 	if r.Version != want {
@@ -192,11 +238,29 @@ func (l *ledger) named(a *account, r *xds.Response) error {
 
 // book takes a response into account.
 func (l *ledger) book(a *account, r *xds.Response, f *flight) {
-	a.answer, a.lax, a.asked, a.version = false, false, false, r.Version
+	if a.world {
+		l.worlds[a.typ.URL+r.Version] = r.Upserts
+	}
+	a.answer, a.lax, a.asked, a.version, a.calm = false, false, false, r.Version, l.now
+	a.vague = a.vague && !a.world
+	for _, n := range r.Missing {
+		a.missed[n] = true
+	}
+	for _, x := range r.Upserts {
+		a.fed[x.Name] = l.now
+		delete(a.missed, x.Name)
+		for n := range a.names {
+			a.heard[n] = a.heard[n] || finds(a.typ, x, n)
+		}
+		for n := range a.told {
+			if a.told[n].absent() && finds(a.typ, x, n) {
+				delete(a.told, n) // it finds something now
+			}
+		}
+	}
 	for n, k := range f.carried {
 		a.told[n] = k
 		delete(a.tied, n)
-		delete(a.orphan, n)
 		a.heard[n] = true
 		delete(a.owe, n)
 		delete(a.may, n)

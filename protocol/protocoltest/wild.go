@@ -57,14 +57,15 @@ func (c *wild) invent() xds.Request {
 	if c.greets || c.chance.IntN(8) == 0 {
 		r.Node, c.greets = c.node, false
 	}
+	asks := k.asks()
 	pick := func() (names []string) {
 		for range c.chance.IntN(4) {
-			switch n := c.chance.IntN(len(k.names) + 3); {
-			case n < len(k.names):
-				names = append(names, k.names[n])
-			case n == len(k.names):
+			switch n := c.chance.IntN(len(asks) + 3); {
+			case n < len(asks):
+				names = append(names, asks[n])
+			case n == len(asks):
 				names = append(names, "")
-			case n == len(k.names)+1:
+			case n == len(asks)+1:
 				names = append(names, "nope")
 			default:
 				names = append(names, xds.Wildcard)

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/chancery-xds/chancery/protocol"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -24,6 +25,7 @@ type world struct {
 	ops     int // that the plan has left
 	lanes   []*lane
 	now     time.Time
+	terms   protocol.Options
 	eager   bool // responses leave after each input, as a server does
 	timed   bool // time passes while the clients are busy
 	calm    bool
@@ -52,10 +54,12 @@ func newWorld(open Open, cfg Config, hints bool, story *[]string) *world {
 	}
 	who := cfg.Client
 	if who == "" {
-		who = []string{"generic", "generic", "generic", "separate", "envoy", "envoy", "grpc", "wild"}[w.plan.IntN(8)]
+		who = []string{"generic", "generic", "generic", "separate", "envoy", "envoy", "grpc", "wild", "finder", "finder"}[w.plan.IntN(10)]
 	}
-	whole := (cfg.Whole || w.plan.IntN(3) == 0) && who != "wild"
-	w.content = newContent(w.plan, whole)
+	whole := (cfg.Whole || w.plan.IntN(3) == 0) && who != "wild" && who != "finder"
+	rich := !whole && !cfg.Accept && (w.plan.IntN(2) == 0 || who == "finder")
+	w.content = newContent(w.plan, whole, rich)
+	w.terms = terms(w.plan, whole)
 	w.eager, w.timed = w.plan.IntN(4) > 0, w.plan.IntN(3) > 0
 	clients := 1
 	if who != "separate" && w.plan.IntN(4) == 0 {
@@ -67,10 +71,10 @@ func newWorld(open Open, cfg Config, hints bool, story *[]string) *world {
 		limit = 300 // two resources fill a message
 	}
 	if w.story != nil {
-		w.logf("a world of %s clients (%s), whole=%v eager=%v timed=%v release=%v limit=%d", who, cfg.Variant, whole, w.eager, w.timed, release, limit)
+		w.logf("a world of %s clients (%s), whole=%v rich=%v eager=%v timed=%v release=%v limit=%d %+v", who, cfg.Variant, whole, rich, w.eager, w.timed, release, limit, w.terms)
 	}
 	add := func(c client, only *xds.Type) {
-		n := &lane{world: w, id: len(w.lanes), client: c, only: only, release: release, limit: limit, refused: map[string]bool{}}
+		n := &lane{world: w, id: len(w.lanes), client: c, only: only, release: release, limit: limit, spread: uint64(w.plan.IntN(100)), refused: map[string]bool{}, worlds: map[string][]*xds.Resource{}}
 		w.lanes = append(w.lanes, n)
 		n.connect()
 	}
@@ -91,8 +95,14 @@ func newWorld(open Open, cfg Config, hints bool, story *[]string) *world {
 			} else {
 				add(newGRPC(w), nil)
 			}
+		case "finder":
+			if cfg.Variant == xds.SotW {
+				add(newGeneric(w, kinds), nil)
+			} else {
+				add(newFinder(w), nil)
+			}
 		case "wild":
-			if k := kinds[w.plan.IntN(len(kinds)-1)]; w.plan.IntN(4) == 0 {
+			if k := kinds[w.plan.IntN(5)]; w.plan.IntN(4) == 0 {
 				add(newWild(w, []kind{k}), k.typ())
 			} else {
 				add(newWild(w, kinds), nil)
@@ -101,6 +111,15 @@ func newWorld(open Open, cfg Config, hints bool, story *[]string) *world {
 		who = []string{who, "generic"}[w.plan.IntN(2)]
 	}
 	return w
+}
+
+// terms are the options of the sessions.
+func terms(d dice, whole bool) (o protocol.Options) {
+	o.ForceTTL, o.Bodyless, o.ResourceErrors = d.IntN(4) == 0, d.IntN(4) == 0, d.IntN(3) == 0
+	if !whole {
+		o.Grace = []time.Duration{0, 0, time.Second, -1}[d.IntN(4)]
+	}
+	return o
 }
 
 // step lets something happen.

@@ -1,0 +1,104 @@
+package protocoltest
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// beating judges heartbeats: "a Resource with the resource unset and version
+// matching the most recently sent version".
+func (l *ledger) beating(a *account, r *xds.Response, f *flight) error {
+	if len(r.Beats) > 0 && a.world {
+		return fmt.Errorf("TTL-4: a heartbeat without bodies would empty the world")
+	}
+	expires := func(x *xds.Resource) bool { return x.TTL > 0 }
+	if told := r.TTL && slices.ContainsFunc(slices.Concat(r.Upserts, r.Beats), expires); told && !l.ttl {
+		return fmt.Errorf("TTL-1, TTL-4: a TTL is told to a client that does not support it")
+	}
+	if l.ttl && !r.TTL && (len(r.Beats) > 0 || slices.ContainsFunc(r.Upserts, expires)) {
+		return fmt.Errorf("TTL-1: the TTL is not told")
+	}
+	for _, b := range r.Beats {
+		switch k := a.told[b.Name]; {
+		case b.TTL == 0 || !same(b, l.shown(a, b.Name)):
+			return fmt.Errorf("TTL-3: a heartbeat of %s, which is not what is subscribed and expires", show(b))
+		case !k.is(b) || !l.accepted(a, b.Name):
+			return fmt.Errorf("TTL-5: a heartbeat of %s, which the client has not acknowledged", show(b))
+		default:
+			f.beats[b.Name] = fact{res: b, seq: k.seq}
+			a.fed[b.Name] = l.now
+		}
+	}
+	return nil
+}
+
+// accepted reports whether the client has acknowledged what it was told of a
+// name: nothing new of it is in flight, and nothing refused.
+func (l *ledger) accepted(a *account, n string) bool {
+	if slices.ContainsFunc(a.groups, func(g *group) bool { return g.rest[n] }) {
+		return false
+	}
+	return !slices.ContainsFunc(a.flights, func(f *flight) bool {
+		return f.news[n] && !f.done && !f.superseded
+	})
+}
+
+// expires reports whether a world may be told again because something of it
+// expires.
+func (l *ledger) expires(a *account) bool {
+	for r := range l.view.Table(a.typ).All() {
+		if l.ttl && r.TTL > 0 && a.told[r.Name].is(r) && l.shown(a, r.Name) != nil && l.accepted(a, r.Name) {
+			return true
+		}
+	}
+	return false
+}
+
+// starving names what has had no heartbeat for longer than a third of its TTL,
+// though nothing was in the way, or "".
+func (l *ledger) starving(a *account) string {
+	if !l.ttl || a.nacked && a.world || len(a.flights) > 0 {
+		return ""
+	}
+	for _, n := range l.known(a) {
+		r := l.shown(a, n)
+		if r == nil || r.TTL == 0 || !a.told[n].is(r) || !l.accepted(a, n) {
+			continue
+		}
+		if since := latest(a.fed[n], a.calm, a.opened); l.now.Sub(since) > r.TTL/3 {
+			return fmt.Sprintf("TTL-3: %s has had no heartbeat for %v", show(r), l.now.Sub(since))
+		}
+	}
+	return ""
+}
+
+func latest(times ...time.Time) time.Time { return slices.MaxFunc(times, time.Time.Compare) }
+
+// errors judges resource_errors: of names that were asked for and do not exist,
+// once for each time that they were asked for or have vanished.
+func (l *ledger) errors(a *account, r *xds.Response) error {
+	gone := slices.Concat(r.Removed, r.Absent)
+	for i, n := range r.Missing {
+		switch {
+		case !l.opts.ResourceErrors:
+			return fmt.Errorf("gRFC A88: nobody wants errors, and one is told of %s", n)
+		case !a.names[n] || l.shown(a, n) != nil || l.resolves(a, n) || slices.Contains(r.Missing[:i], n):
+			return fmt.Errorf("gRFC A88: %s is told missing, which is not asked for, or exists, or told twice", n)
+		case l.undecided(a, n):
+			return fmt.Errorf("gRFC A88: %s is told missing, and it is not decided whether it is", n)
+		case l.variant == xds.Delta && !slices.Contains(gone, n):
+			return fmt.Errorf("gRFC A88: %s is told missing, and not removed", n)
+		case l.variant == xds.SotW && a.missed[n]:
+			return fmt.Errorf("gRFC A88: %s is told missing again", n)
+		}
+	}
+	for _, n := range gone {
+		if l.opts.ResourceErrors && a.names[n] && n != "" && !l.resolves(a, n) && !slices.Contains(r.Missing, n) {
+			return fmt.Errorf("gRFC A88: %s is removed, and not told missing", n)
+		}
+	}
+	return nil
+}

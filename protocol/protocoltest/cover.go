@@ -1,0 +1,166 @@
+package protocoltest
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// What a subscription is to: the second opinion on wildcards, aliases and
+// collections.
+
+// lookup is the resource with the name, subscribed or not.
+func (l *ledger) lookup(a *account, name string) *xds.Resource {
+	return l.view.Table(a.typ).Lookup(name)
+}
+
+// shown is what the client should have of a name: the resource, if its
+// subscription is to it, or nil.
+func (l *ledger) shown(a *account, name string) *xds.Resource {
+	r := l.lookup(a, name)
+	if r == nil || a.names[name] || a.reach[name] || a.star() && !r.OnDemand {
+		return r
+	}
+	return nil
+}
+
+// star reports whether the subscription is to everything.
+func (a *account) star() bool { return a.wildcard && a.scopes == nil }
+
+// wants reports whether a name is subscribed, by the client or in its place.
+func (a *account) wants(name string) bool { return a.names[name] || a.scopes[name] }
+
+// covers reports whether the client may be told of a name.
+func (a *account) covers(name string) bool {
+	k, told := a.told[name]
+	return a.star() || a.murky || a.wants(name) || a.reach[name] || told && !k.absent()
+}
+
+// members are the resources that a name finds that no resource has: "Both the
+// names and aliases of resources should be checked".
+func (l *ledger) members(a *account, name string) (out []*xds.Resource) {
+	if l.variant == xds.SotW || l.lookup(a, name) != nil {
+		return nil
+	}
+	for r := range l.view.Table(a.typ).All() {
+		if finds(a.typ, r, name) {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// finds reports whether a name finds a resource by alias or collection.
+func finds(t *xds.Type, r *xds.Resource, name string) bool {
+	return slices.Contains(r.Aliases, name) || name != "" && !r.OnDemand && t.Collection(r.Name) == name
+}
+
+// resolves reports whether a name finds other resources.
+func (l *ledger) resolves(a *account, name string) bool { return len(l.members(a, name)) > 0 }
+
+// find works out anew what the names find.
+func (l *ledger) find(a *account) {
+	clear(a.reach)
+	for n := range a.names {
+		for _, r := range l.members(a, n) {
+			a.reach[r.Name] = true
+		}
+	}
+	for n := range a.scopes {
+		for _, r := range l.members(a, n) {
+			a.reach[r.Name] = true
+		}
+	}
+}
+
+// stays reports whether what is to be said of a name is what was refused.
+func (l *ledger) stays(a *account, name string, was *xds.Resource) bool {
+	return same(was, l.shown(a, name)) && (was != nil || !l.resolves(a, name))
+}
+
+// scope follows the names whose collections a wildcard is of. "A VHDS wildcard
+// covers the routes this stream subscribed to, not everybody's."
+func (l *ledger) scope(a *account) {
+	if l.only != nil || a.typ.Under == nil || l.variant == xds.SotW {
+		return
+	}
+	over := l.account(a.typ.Under)
+	if over == nil || a.scopes == nil && (over.wildcard || !a.wildcard || a.newest != nil) {
+		return
+	}
+	if over.wildcard {
+		a.murky = true
+	}
+	was := a.scopes
+	a.scopes = map[string]bool{}
+	for n := range over.names {
+		c := n + "/*"
+		if a.scopes[c] = true; !was[c] {
+			l.ask(a, c)
+		}
+	}
+	for c := range was {
+		if !a.scopes[c] && !a.names[c] {
+			delete(a.told, c)
+			delete(a.owe, c)
+		}
+	}
+	l.find(a)
+}
+
+// undecided reports whether it is not known whether a name exists.
+func (l *ledger) undecided(a *account, name string) bool {
+	v, ok := l.view.(xds.Undecided)
+	return ok && v.Undecided(a.typ, name)
+}
+
+// bodyless reports whether the client is told of a name that never existed by a
+// Resource without body.
+func (l *ledger) bodyless(a *account) bool {
+	return l.variant == xds.Delta && (l.opts.Bodyless || a.typ.Is(xds.VirtualHost) && l.agent == "envoy")
+}
+
+// standing reports whether a name is rightly held back: it was refused, and
+// nothing that was refused with it is another today.
+func (l *ledger) standing(a *account, name string) bool {
+	for _, g := range a.groups {
+		if g.rest[name] && l.unmoved(a, g) {
+			return true
+		}
+	}
+	return false
+}
+
+func (l *ledger) unmoved(a *account, g *group) bool {
+	for n, was := range g.was {
+		if _, leaves := a.leaving[n]; a.covers(n) && !l.stays(a, n, was) && !leaves {
+			return false
+		}
+	}
+	return true
+}
+
+// known lists every name that matters to the account, sorted.
+func (l *ledger) known(a *account) []string {
+	all := map[string]bool{}
+	for _, names := range []map[string]bool{a.names, a.scopes, a.reach} {
+		for n := range names {
+			all[n] = true
+		}
+	}
+	for n := range a.told {
+		all[n] = true
+	}
+	for n := range a.owe {
+		all[n] = true
+	}
+	if a.star() {
+		for r := range l.view.Table(a.typ).All() {
+			all[r.Name] = !r.OnDemand || all[r.Name]
+		}
+	}
+	maps.DeleteFunc(all, func(_ string, in bool) bool { return !in })
+	return slices.SortedFunc(maps.Keys(all), strings.Compare)
+}

@@ -1,0 +1,180 @@
+package protocoltest
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// finder is a delta client that asks for resources by all that finds them:
+// names, aliases, collections, and "*" from which it hears of the rest.
+type finder struct {
+	*world
+	taste
+	node  *xds.Node
+	types []*finding // in push order
+	out   []xds.Request
+}
+
+// A finding is what a finder wants and holds of one type.
+type finding struct {
+	kind
+	typ    *xds.Type
+	names  map[string]bool // wanted, may have "*"
+	told   map[string]bool // what the server knows of it
+	opened bool
+	cache  map[string]*xds.Resource
+}
+
+func newFinder(w *world) *finder {
+	f := &finder{world: w, taste: newTaste(w), node: agent(w)}
+	for _, k := range []int{0, 2, 4, 6} {
+		f.types = append(f.types, &finding{kind: kinds[k], typ: kinds[k].typ(), names: map[string]bool{}, cache: map[string]*xds.Resource{}})
+	}
+	return f
+}
+
+func (f *finder) connected() {
+	f.out = nil
+	for _, s := range f.types {
+		s.opened = false
+	}
+}
+
+func (f *finder) act() string {
+	s := f.types[f.plan.IntN(len(f.types))]
+	asks := append(s.asks(), xds.Wildcard)
+	name := asks[f.plan.IntN(len(asks))]
+	if name == xds.Wildcard && s.typ.Under != nil && s.opened {
+		return "" // what it would be of depends on what was asked for before
+	}
+	if name == xds.Wildcard && s.typ.Is(xds.Route) {
+		return "" // likewise
+	}
+	if s.names[name] = f.plan.IntN(3) > 0; s.names[name] {
+		return fmt.Sprintf("subscribes %s %s", s.typ, name)
+	}
+	delete(s.names, name)
+	return fmt.Sprintf("unsubscribes %s %s", s.typ, name)
+}
+
+// requests says what has changed of what is wanted.
+func (f *finder) requests() []xds.Request {
+	var out []xds.Request
+	for _, s := range f.types {
+		switch {
+		case !s.opened && len(s.names) > 0:
+			s.opened = true
+			r := xds.Request{Type: s.typ, Node: f.node, Subscribe: slices.Sorted(maps.Keys(s.names))}
+			if s.typ.Implicit && len(s.names) == 1 && s.names[xds.Wildcard] {
+				r.Subscribe = nil // "(legacy behavior)"
+			}
+			s.forget()
+			for _, n := range slices.Sorted(maps.Keys(s.cache)) {
+				r.Initial = append(r.Initial, xds.Version{Name: n, Version: s.cache[n].Version})
+			}
+			out = append(out, r)
+		case s.opened && !maps.Equal(s.names, s.told):
+			r := xds.Request{Type: s.typ}
+			for _, n := range slices.Sorted(maps.Keys(s.names)) {
+				if !s.told[n] {
+					r.Subscribe = append(r.Subscribe, n)
+				}
+			}
+			for _, n := range slices.Sorted(maps.Keys(s.told)) {
+				if !s.names[n] {
+					r.Unsubscribe = append(r.Unsubscribe, n)
+				}
+			}
+			out = append(out, r)
+		default:
+			continue
+		}
+		s.told = maps.Clone(s.names)
+		s.forget()
+	}
+	out = append(out, f.out...)
+	f.out = nil
+	return out
+}
+
+// wants reports whether a resource is subscribed, as far as a client can tell.
+func (s *finding) wants(r *xds.Resource) bool {
+	c := s.typ.Collection(r.Name)
+	return s.names[xds.Wildcard] || s.names[r.Name] || c != "" && s.names[c] ||
+		slices.ContainsFunc(r.Aliases, func(a string) bool { return s.names[a] })
+}
+
+func (s *finding) forget() {
+	maps.DeleteFunc(s.cache, func(_ string, r *xds.Resource) bool { return !s.wants(r) })
+}
+
+func (f *finder) receive(r *xds.Response) {
+	i := slices.IndexFunc(f.types, func(s *finding) bool { return s.typ.Is(r.Type) })
+	if i < 0 {
+		return
+	}
+	s := f.types[i]
+	a := xds.Request{Type: s.typ, Nonce: r.Nonce}
+	for _, x := range slices.Concat(r.Upserts, r.Beats) {
+		if err := f.refuse(x); err != nil {
+			a.Error = &xds.Status{Code: 3, Message: err.Error()}
+		}
+	}
+	f.out = append(f.out, a)
+	if a.Error != nil {
+		return // all or nothing
+	}
+	for _, n := range slices.Concat(r.Removed, r.Absent) {
+		delete(s.cache, n)
+		// What was found by this name alone is not found any more.
+		for name, x := range s.cache {
+			if named := s.names[n]; finds(s.typ, x, n) && named {
+				delete(s.names, n)
+				if !s.wants(x) {
+					delete(s.cache, name)
+				}
+				s.names[n] = true
+			}
+		}
+	}
+	for _, x := range r.Upserts { // what was removed may be found elsewhere now
+		if s.wants(x) {
+			s.cache[x.Name] = x
+		}
+	}
+}
+
+func (f *finder) advance(time.Time)   {}
+func (f *finder) deadline() time.Time { return time.Time{} }
+func (f *finder) calm()               { f.off = true }
+func (f *finder) broken() string      { return "" }
+
+func (f *finder) held(t *xds.Type) map[string]*xds.Resource {
+	for _, s := range f.types {
+		if s.typ.Is(t) {
+			return maps.Clone(s.cache)
+		}
+	}
+	return nil
+}
+
+func (f *finder) idle(l *ledger) error {
+	for _, s := range f.types {
+		a := l.account(s.typ)
+		if a == nil {
+			continue
+		}
+		names := maps.Clone(a.names)
+		if a.wildcard {
+			names[xds.Wildcard] = true
+		}
+		if !maps.Equal(names, s.names) {
+			return fmt.Errorf("%s: the client wants %v, the server was told %v", s.typ, s.names, names)
+		}
+	}
+	return nil
+}

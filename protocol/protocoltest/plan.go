@@ -1,0 +1,192 @@
+package protocoltest
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// commit changes the view and returns the names it touched.
+func (c *content) commit() xds.Names {
+	if c.whole {
+		return c.apply(c.move())
+	}
+	e := newEdit()
+	for range 1 + c.dice.IntN(3) {
+		k := kinds[c.dice.IntN(len(kinds))]
+		name := k.names[c.dice.IntN(len(k.names))]
+		if slices.Contains(e.touched[k.url], name) || !c.free(e, k.url, "", name) && c.view.Table(k.typ()).Lookup(name) == nil {
+			continue
+		}
+		if c.dice.IntN(3) == 0 {
+			e.drop(k.url, name)
+		} else {
+			e.put(k.url, c.enrich(e, k.url, resource(name, c.dice.IntN(3), c.refs(k.url, name))))
+		}
+	}
+	if c.rich && c.dice.IntN(4) == 0 {
+		c.search(e)
+	}
+	return c.apply(e)
+}
+
+// search makes the view look for a name that does not exist, or decide one.
+func (c *content) search(e *edit) {
+	k := kinds[c.dice.IntN(len(kinds))]
+	asks := slices.Concat(k.names, k.aliases)
+	name := asks[c.dice.IntN(len(asks))]
+	switch {
+	case slices.Contains(c.unknown[k.url], name):
+		e.decide[k.url] = []string{name}
+	case c.view.Table(k.typ()).Lookup(name) == nil && !slices.Contains(e.touched[k.url], name):
+		e.search[k.url] = []string{name}
+	}
+}
+
+// rest makes an edit after which nothing expires and nothing is undecided.
+func (c *content) rest() (e *edit, any bool) {
+	e = newEdit()
+	for url, names := range c.unknown {
+		e.decide[url] = names
+		any = any || len(names) > 0
+	}
+	for _, k := range kinds {
+		for _, n := range k.names {
+			if r := c.view.Table(k.typ()).Lookup(n); r != nil && r.TTL > 0 {
+				last := &xds.Resource{Stamp: &xds.Stamp{Name: n}, Body: r.Body, Aliases: r.Aliases, OnDemand: r.OnDemand, Refs: r.Refs}
+				last.Seal("")
+				e.put(k.url, last)
+				any = true
+			}
+		}
+	}
+	return e, any
+}
+
+// refs makes up what a resource refers to; seldom it is not known.
+func (c *content) refs(url, name string) []xds.Ref {
+	pick := func(k int) xds.Ref {
+		return xds.Ref{Type: kinds[k].typ(), Name: kinds[k].names[c.dice.IntN(len(kinds[k].names))]}
+	}
+	if c.dice.IntN(10) == 0 {
+		return nil
+	}
+	refs := []xds.Ref{}
+	switch url {
+	case xds.Cluster.URL:
+		switch c.dice.IntN(4) {
+		case 0:
+		case 1:
+			refs = append(refs, pick(1))
+		default:
+			refs = append(refs, xds.Ref{Type: xds.Endpoint, Name: service(name)})
+		}
+		if c.dice.IntN(4) == 0 {
+			refs = append(refs, pick(2))
+		}
+	case xds.Listener.URL:
+		if c.dice.IntN(4) == 0 {
+			refs = append(refs, pick(0))
+		}
+		refs = append(refs, pick(4))
+	case xds.Route.URL, xds.VirtualHost.URL:
+		refs = append(refs, pick(0))
+		if c.dice.IntN(3) == 0 {
+			refs = append(refs, pick(0))
+		}
+	}
+	return refs
+}
+
+// service is the usual assignment of a cluster: under its own name for the
+// first two, under a service name for the others.
+func service(cluster string) string {
+	if cluster < "c2" {
+		return cluster
+	}
+	return "e" + cluster[1:]
+}
+
+// move repoints some routes, changes some clusters and endpoints, and keeps
+// exactly what is referred to.
+func (c *content) move() *edit {
+	e := newEdit()
+	c.gen++
+	pick := func(k int) string { return kinds[k].names[c.dice.IntN(len(kinds[k].names))] }
+	for _, l := range kinds[3].names {
+		if _, ok := c.routes[l]; !ok && c.gen == 1 || c.dice.IntN(5) == 0 {
+			if ok && c.dice.IntN(3) == 0 {
+				delete(c.routes, l)
+				e.drop(xds.Listener.URL, l)
+				continue
+			}
+			c.routes[l] = pick(4)
+			e.put(xds.Listener.URL, c.enrich(e, xds.Listener.URL, resource(l, c.gen, []xds.Ref{{Type: xds.Route, Name: c.routes[l]}})))
+		}
+	}
+	used := map[string]bool{}
+	for _, r := range c.routes {
+		used[r] = true
+	}
+	for _, r := range kinds[4].names {
+		_, has := c.targets[r]
+		switch {
+		case !used[r] && has:
+			delete(c.targets, r)
+			e.drop(xds.Route.URL, r)
+		case used[r] && (!has || c.dice.IntN(3) == 0):
+			target := pick(0)
+			c.targets[r] = target
+			e.put(xds.Route.URL, c.enrich(e, xds.Route.URL, resource(r, c.gen, []xds.Ref{{Type: xds.Cluster, Name: target}})))
+		}
+	}
+	needed := map[string]bool{}
+	for _, target := range c.targets {
+		needed[target] = true
+	}
+	for _, name := range kinds[0].names {
+		old, has := c.services[name]
+		switch {
+		case !needed[name] && has:
+			delete(c.services, name)
+			e.drop(xds.Cluster.URL, name)
+		case needed[name] && (!has || c.dice.IntN(4) == 0):
+			c.services[name] = service(name)
+			if c.dice.IntN(5) == 0 {
+				c.services[name] = ""
+			}
+			refs := []xds.Ref{}
+			if s := c.services[name]; s != "" {
+				refs = append(refs, xds.Ref{Type: xds.Endpoint, Name: s})
+			}
+			e.put(xds.Cluster.URL, c.enrich(e, xds.Cluster.URL, resource(name, c.gen, refs)))
+		}
+		switch s := c.services[name]; {
+		case s == "" && old != "":
+			e.drop(xds.Endpoint.URL, old)
+		case s != "" && (old == "" || c.dice.IntN(4) == 0):
+			e.put(xds.Endpoint.URL, c.enrich(e, xds.Endpoint.URL, resource(s, c.gen, []xds.Ref{})))
+		}
+	}
+	if c.dice.IntN(4) == 0 {
+		e.put(unknownURL, resource(pick(5), c.gen, []xds.Ref{}))
+	}
+	return e
+}
+
+// freshen changes what the given names find, so that nothing that was refused
+// remains.
+func (c *content) freshen(names map[string][]string) xds.Names {
+	e := newEdit()
+	for _, k := range kinds {
+		for _, n := range names[k.url] {
+			if slices.Contains(k.globs, n) {
+				n = strings.TrimSuffix(n, "*") + "fresh"
+			}
+			c.gen++
+			e.put(k.url, resource(n, 1000+c.gen, []xds.Ref{}))
+		}
+	}
+	return c.apply(e)
+}

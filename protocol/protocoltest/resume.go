@@ -1,0 +1,119 @@
+package protocoltest
+
+import "github.com/chancery-xds/chancery/xds"
+
+// begin completes the first request of a type.
+func (l *ledger) begin(a *account, req xds.Request) {
+	if a.implicit && a.typ.Implicit && len(req.Unsubscribe) == 0 {
+		a.wildcard = true
+		l.askAll(a)
+	}
+	a.implicit = a.implicit && a.wildcard
+	if cds := l.account(xds.Cluster); a.typ.Is(xds.Endpoint) && cds != nil {
+		// "DELTA-9 [...] WARM-2 overrides": clusters are on their way.
+		for c := range l.view.Table(xds.Cluster).All() {
+			for _, ref := range c.Refs {
+				l.warm[ref.Name] = l.warm[ref.Name] || len(cds.flights) > 0
+			}
+		}
+	}
+	// "The first request of a full-state type or of any wildcard is answered
+	// even when there is nothing to send."
+	a.answer = a.wildcard || a.world
+	a.lax = a.answer
+	l.resumes = l.resumes || req.Version != "" || len(req.Initial) > 0
+	l.scope(a)
+	if l.variant == xds.SotW {
+		for n := range a.names {
+			// What is gone cannot be told: the client keeps what it has of it.
+			a.before[n] = !a.world && l.shown(a, n) != nil
+		}
+		if a.world && req.Version != "" {
+			l.recall(a, req.Version)
+		}
+		return
+	}
+	if len(req.Initial) > 0 {
+		a.answer, a.lax = false, false
+	}
+	table := l.view.Table(a.typ)
+	for _, v := range req.Initial {
+		r := table.Lookup(v.Name)
+		if !a.covers(v.Name) && !a.wildcard {
+			// It may have been found by a name that finds nothing any more.
+			a.may[v.Name], a.heard[v.Name] = r == nil, true
+			if r == nil && l.lingers(a) {
+				a.leaving[v.Name] = leaver{at: l.now, change: l.changes, resumed: true, loose: true}
+			}
+			continue
+		}
+		a.told[v.Name] = fact{version: v.Version}
+		delete(a.may, v.Name)
+		if r == nil && l.lingers(a) {
+			a.leaving[v.Name] = leaver{res: l.had(a, v.Name, v.Version), at: l.now, change: l.changes, resumed: true}
+		}
+		if r != nil && r.Version == v.Version {
+			a.told[v.Name] = fact{res: r}
+		} else {
+			a.may[v.Name] = true // should the view return to it, who could know
+		}
+		a.acked[v.Name], a.heard[v.Name] = a.told[v.Name], true
+		delete(a.owe, v.Name)
+	}
+}
+
+// had finds what the view had lately under a name, or nil.
+func (l *ledger) had(a *account, name, version string) *xds.Resource {
+	for _, t := range l.opts.Recent(a.typ) {
+		if r := t.Lookup(name); r != nil && r.Version == version {
+			return r
+		}
+	}
+	return nil
+}
+
+// recall takes over what a SotW client states to have by the version of a world.
+func (l *ledger) recall(a *account, version string) {
+	table := l.view.Table(a.typ)
+	var then *xds.Table
+	for _, t := range append([]*xds.Table{table}, l.opts.Recent(a.typ)...) {
+		if then == nil && t.Hashed() && t.Version() == version {
+			then = t
+		}
+	}
+	whole := a.wildcard && len(a.names) == 0
+	if then == nil {
+		// It may be one with what lingered when it was told.
+		a.vague, l.blind = true, true
+		for _, r := range l.worlds[a.typ.URL+version] {
+			l.hold(a, r, table, true)
+		}
+		a.answer = a.answer && !whole
+		return
+	}
+	if then == table && whole && !l.opts.Refused(a.typ) {
+		a.answer, a.lax, a.version = false, false, version
+		clear(a.owe)
+		clear(a.may)
+	}
+	for r := range then.All() {
+		l.hold(a, r, table, false)
+	}
+	// Together with what lingers it may be what the client has.
+	a.answer = a.answer && (then == table || !whole)
+}
+
+// hold notes that the client has a resource from before.
+func (l *ledger) hold(a *account, r *xds.Resource, now *xds.Table, loose bool) {
+	if !a.names[r.Name] && (!a.star() || r.OnDemand) {
+		return
+	}
+	a.told[r.Name] = fact{res: r}
+	a.acked[r.Name], a.heard[r.Name] = a.told[r.Name], true
+	if now.Lookup(r.Name) == nil && l.lingers(a) {
+		a.leaving[r.Name] = leaver{res: r, at: l.now, change: l.changes, resumed: true, loose: loose}
+	}
+	if !a.answer || len(a.names) == 0 {
+		delete(a.owe, r.Name)
+	}
+}

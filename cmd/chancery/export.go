@@ -64,7 +64,7 @@ hosts of VHDS, the routes of scopes, the endpoints of LEDS. What is referred to
 and not in DIR gets an empty file, and a warning.
 
 An export takes the place of the last with one rename, complete or not at all.
-If it has new clusters, or some are gone, that is done in up to three steps, with
+If it has new clusters, or some are gone, that is done in up to four steps, with
 a pause of --settle between them: new clusters first, then listeners and routes,
 then removals. There is nothing by which Envoy could say that it is ready.
 
@@ -103,7 +103,7 @@ written; 2 wrong use.`,
 	f.StringVar(&e.out, "out", "", "`DIRECTORY` to write to; made if it is not there")
 	f.StringVar(&e.format, "format", "yaml", "`FORMAT` of the files: yaml, json, pb_text or pb")
 	f.BoolVar(&e.watch, "watch", false, "follow the changes of DIR")
-	f.DurationVar(&e.options.Settle, "settle", 2*time.Second, "`time` that Envoy has between the steps of a change; 0: all in one step")
+	f.DurationVar(&e.options.Settle, "settle", time.Second, "`time` that Envoy has between the steps of a change; 0: all in one step")
 	f.StringVar(&e.options.Prefix, "path-prefix", "", "`PATH` at which Envoy finds OUT; the absolute path of OUT if empty")
 	f.BoolVar(&e.options.KeepSources, "keep-config-sources", false, "leave resources as they are, and write no bootstrap")
 	f.StringVar(&e.client.Node, "node", host, "`ID` of the Envoy in the bootstrap; by default the name of this machine")

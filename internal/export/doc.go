@@ -27,8 +27,8 @@
 // mechanism available for filesystem subscriptions to ACK/NACK updates". So a
 // change that needs an order is several swaps, with a pause between them that
 // gives Envoy time: first clusters, endpoints and secrets, with the clusters
-// that are to go still among them; then listeners and routes; last of all what
-// is gone. Most changes need one swap and no pause: see steps.
+// that are to go still among them; then listeners and routes; then what is gone.
+// Most changes need one swap and no pause: see steps.
 //
 // The package reads no clock but for the pause, starts no goroutine and logs
 // nothing.

@@ -273,7 +273,7 @@ func TestExport(t *testing.T) {
 				t.Error(d)
 			}
 			// The cluster that goes is known from the file.
-			if r := s.export(world{eds("b"), assignment("b", 1), rds(t, "l", "r"), routes("r", "b")}); r.Steps != 3 {
+			if r := s.export(world{eds("b"), assignment("b", 1), rds(t, "l", "r"), routes("r", "b")}); r.Steps != 4 {
 				t.Errorf("another cluster: %+v", r)
 			}
 			s.tidy()

@@ -12,7 +12,9 @@ import (
 //   - Make: clusters, endpoints, secrets and whatever else waits for nothing are
 //     the next ones; clusters that are to go are still there.
 //   - Switch: listeners and routes are the next ones.
-//   - Break: what is gone goes.
+//   - Break: clusters that are gone go.
+//   - Sweep: files that nothing leads to any more go. Earlier, Envoy would look
+//     for them once more, and complain.
 //
 // A step that changes nothing is left out, and so is the first one if there is
 // no new cluster that a route might lead to too early.
@@ -20,12 +22,13 @@ func (f *Format) steps(shown, next files) []files {
 	if len(shown) == 0 {
 		return []files{next}
 	}
-	made, switched := maps.Clone(shown), maps.Clone(next)
+	made, broken := maps.Clone(shown), maps.Clone(next)
 	for path, was := range shown {
 		if next[path] == nil {
-			switched[path] = was
+			broken[path] = was
 		}
 	}
+	switched := maps.Clone(broken)
 	clusters := false
 	for path, now := range next {
 		if now.typ == nil || now.typ.After != nil {
@@ -38,7 +41,7 @@ func (f *Format) steps(shown, next files) []files {
 		}
 		made[path] = now
 	}
-	all := []files{made, switched, next}
+	all := []files{made, switched, broken, next}
 	if !clusters {
 		all = all[1:]
 	}

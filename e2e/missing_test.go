@@ -153,6 +153,7 @@ func TestMissingAtStart(t *testing.T) {
 		if took := eventually(t, 20*time.Second, "envoy is live", s.envoy.live); took < 10*time.Second {
 			t.Errorf("envoy was live after %v: it did not wait for the missing routes", took)
 		}
+		eventually(t, soon, "this one has no routes", broken.fails("404"))
 		eventually(t, soon, "the other listeners serve", s.ingress.gets(answer{"a", "1"}))
 		l := loaded(t, s.ingress, nil)
 		missing := func(r tap.Record) bool { return slices.Contains(r.Removed, "missing") }

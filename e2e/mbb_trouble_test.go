@@ -165,9 +165,18 @@ func TestMakeBeforeBreakReconnect(t *testing.T) {
 			c.next()
 			eventually(c.t, generous, "the daemon has read the files", c.daemon.serves(c.at, "other"))
 		}},
+		{"and a commit comes while it asks anew", func(c *chain) {
+			release := c.Hold(func(r tap.Record) bool { return r.Type == "RDS" && r.Nonce == "" })
+			defer release()
+			c.cut()
+			p := c.Mark("restored")
+			c.Restore()
+			c.sees(p, generous, "clusters are asked for", func(rs tap.Records) bool { return len(rs.Requests("CDS")) > 0 })
+			c.next()
+			eventually(c.t, generous, "the daemon has read the files", c.daemon.serves(c.at, "other"))
+		}},
 	} {
 		each(t, "ADS-3 the connection breaks "+tt.name, func(t *testing.T, v variant) {
-			pending(t, "what lingers on a stream is forgotten with it")
 			c := newChain(t, newSite(t, renamed), v)
 			for range 2 { // the second time, something may linger from the first
 				tt.cut(c)

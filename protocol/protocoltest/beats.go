@@ -60,6 +60,9 @@ func (l *ledger) expires(a *account) bool {
 // starving names what has had no heartbeat for longer than a third of its TTL,
 // though nothing was in the way, or "".
 func (l *ledger) starving(a *account) string {
+	if a.stirred {
+		a.calm, a.stirred = l.now, false
+	}
 	if !l.ttl || a.nacked && a.world || len(a.flights) > 0 {
 		return ""
 	}
@@ -68,7 +71,10 @@ func (l *ledger) starving(a *account) string {
 		if r == nil || r.TTL == 0 || !a.told[n].is(r) || !l.accepted(a, n) {
 			continue
 		}
-		if since := latest(a.fed[n], a.calm, a.opened); l.now.Sub(since) > r.TTL/3 {
+		if fed := a.fed[n]; !fed.IsZero() && l.now.Sub(fed) >= r.TTL {
+			continue // it has to be told anew
+		}
+		if since := latest(a.fed[n], a.calm); l.now.Sub(since) > r.TTL/3 {
 			return fmt.Sprintf("TTL-3: %s has had no heartbeat for %v", show(r), l.now.Sub(since))
 		}
 	}

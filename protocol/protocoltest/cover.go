@@ -63,14 +63,11 @@ func (l *ledger) resolves(a *account, name string) bool { return len(l.members(a
 // find works out anew what the names find.
 func (l *ledger) find(a *account) {
 	clear(a.reach)
-	for n := range a.names {
-		for _, r := range l.members(a, n) {
-			a.reach[r.Name] = true
-		}
-	}
-	for n := range a.scopes {
-		for _, r := range l.members(a, n) {
-			a.reach[r.Name] = true
+	for _, names := range []map[string]bool{a.names, a.scopes} {
+		for n := range names {
+			for _, r := range l.members(a, n) {
+				a.reach[r.Name], a.turned[n] = true, true
+			}
 		}
 	}
 }

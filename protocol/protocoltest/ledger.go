@@ -57,13 +57,13 @@ type ledger struct {
 // An account is the ledger of one type.
 type account struct {
 	typ      *xds.Type
-	born     int // changes before it was opened
-	opened   time.Time
+	born     int             // changes before it was opened
 	names    map[string]bool // without "*"
 	wildcard bool
 	implicit bool // nothing was ever named
 
 	reach  map[string]bool // resources that the names find, delta only
+	turned map[string]bool // names that have found something since they were told of
 	scopes map[string]bool // the collections that the wildcard is of; nil: it is of all
 	murky  bool            // nobody has said what the wildcard should cover now
 
@@ -80,7 +80,8 @@ type account struct {
 
 	mutedUntil time.Time            // absences may be kept back until then
 	quiet      time.Time            // unanswered since
-	calm       time.Time            // the last response or answer
+	calm       time.Time            // the last response or answer was dealt with
+	stirred    bool                 // there was one since
 	fed        map[string]time.Time // its TTL began anew
 
 	version string // last told, or stated and up to date
@@ -183,7 +184,7 @@ func (l *ledger) account(t *xds.Type) *account {
 }
 
 func (l *ledger) open(t *xds.Type) *account {
-	a := &account{typ: t, born: l.changes, opened: l.now, implicit: true, names: map[string]bool{}, reach: map[string]bool{}, told: map[string]fact{}, acked: map[string]fact{},
+	a := &account{typ: t, born: l.changes, stirred: true, implicit: true, names: map[string]bool{}, reach: map[string]bool{}, turned: map[string]bool{}, told: map[string]fact{}, acked: map[string]fact{},
 		owe: map[string]bool{}, may: map[string]bool{}, since: map[string]time.Time{}, tied: map[string]time.Time{}, heard: map[string]bool{}, before: map[string]bool{}, orphan: map[string]bool{},
 		missed: map[string]bool{}, fed: map[string]time.Time{}, leaving: map[string]leaver{}, interest: map[string]bool{}, world: l.variant == xds.SotW && t.FullState}
 	l.accounts = append(l.accounts, a)

@@ -127,7 +127,7 @@ func (l *ledger) hasty(a *account, name string) error {
 				if k.res == nil && v.resumed {
 					return fmt.Errorf("ADS-3: %s leaves while the client has %s@%s, which may refer to it", name, n, k.version)
 				}
-				if k.res != nil && refers(k.res, a.typ, name) {
+				if k.res != nil && refers(k.res, a.typ, name) && (is == nil || !refers(is, a.typ, name)) {
 					return fmt.Errorf("ADS-3: %s leaves while the client may hold %s, which refers to it", name, show(k.res))
 				}
 			}

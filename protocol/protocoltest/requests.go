@@ -256,7 +256,7 @@ func (l *ledger) settle(a *account, req xds.Request, stale bool) *flight {
 		return nil
 	}
 	f := a.flights[i]
-	f.done, a.quiet, a.calm = true, l.now, l.now
+	f.done, a.quiet, a.stirred = true, l.now, true
 	a.nacked = req.Error != nil || a.nacked && f != a.newest
 	// The parts of a split response are one flight, settled by all.
 	if !slices.ContainsFunc(a.flights, func(o *flight) bool { return o.drain == f.drain && !o.done }) {

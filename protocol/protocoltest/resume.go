@@ -38,7 +38,7 @@ func (l *ledger) begin(a *account, req xds.Request) {
 	}
 	table := l.view.Table(a.typ)
 	for _, v := range req.Initial {
-		r := table.Lookup(v.Name)
+		r := l.shown(a, v.Name)
 		if !a.covers(v.Name) && !a.wildcard {
 			// It may have been found by a name that finds nothing any more.
 			a.may[v.Name], a.heard[v.Name] = r == nil, true
@@ -50,7 +50,7 @@ func (l *ledger) begin(a *account, req xds.Request) {
 		a.told[v.Name] = fact{version: v.Version}
 		delete(a.may, v.Name)
 		if r == nil && l.lingers(a) {
-			a.leaving[v.Name] = leaver{res: l.had(a, v.Name, v.Version), at: l.now, change: l.changes, resumed: true}
+			a.leaving[v.Name] = leaver{res: l.had(a, v.Name, v.Version), at: l.now, change: l.changes, resumed: true, loose: table.Lookup(v.Name) != nil}
 		}
 		if r != nil && r.Version == v.Version {
 			a.told[v.Name] = fact{res: r}
@@ -110,8 +110,8 @@ func (l *ledger) hold(a *account, r *xds.Resource, now *xds.Table, loose bool) {
 	}
 	a.told[r.Name] = fact{res: r}
 	a.acked[r.Name], a.heard[r.Name] = a.told[r.Name], true
-	if now.Lookup(r.Name) == nil && l.lingers(a) {
-		a.leaving[r.Name] = leaver{res: r, at: l.now, change: l.changes, resumed: true, loose: loose}
+	if l.shown(a, r.Name) == nil && l.lingers(a) {
+		a.leaving[r.Name] = leaver{res: r, at: l.now, change: l.changes, resumed: true, loose: loose || now.Lookup(r.Name) != nil}
 	}
 	if !a.answer || len(a.names) == 0 {
 		delete(a.owe, r.Name)

@@ -190,8 +190,8 @@ func (l *ledger) needed(a *account, r *xds.Response, f *flight) error {
 			reason = true
 		case !told && a.heard[n]:
 			reason = true // it was dropped while something of it was under way
-		case !told && a.wants(n):
-			reason = true // it has found something before, or not at all
+		case a.wants(n) && (!told || a.turned[n]):
+			reason = true // it has found something, or was never told of
 		default:
 			return fmt.Errorf("DELTA-8: removes %s, which the client does not have and did not ask for", n)
 		}
@@ -241,7 +241,7 @@ func (l *ledger) book(a *account, r *xds.Response, f *flight) {
 	if a.world {
 		l.worlds[a.typ.URL+r.Version] = r.Upserts
 	}
-	a.answer, a.lax, a.asked, a.version, a.calm = false, false, false, r.Version, l.now
+	a.answer, a.lax, a.asked, a.version, a.stirred = false, false, false, r.Version, true
 	a.vague = a.vague && !a.world
 	for _, n := range r.Missing {
 		a.missed[n] = true
@@ -262,6 +262,7 @@ func (l *ledger) book(a *account, r *xds.Response, f *flight) {
 		a.told[n] = k
 		delete(a.tied, n)
 		a.heard[n] = true
+		delete(a.turned, n)
 		delete(a.owe, n)
 		delete(a.may, n)
 		if k.absent() {

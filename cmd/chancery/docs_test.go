@@ -39,12 +39,12 @@ func TestDocumentedFlags(t *testing.T) {
 		}
 		help = append(help, out...)
 	}
-	for _, path := range []string{"../../docs/operations.md", "../../docs/files.md"} {
+	for _, path := range []string{"../../docs/operations.md", "../../docs/files.md", "../../docs/clients.md"} {
 		doc, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, flag := range regexp.MustCompile(`[ \x60(]--[a-z][a-z-]+`).FindAll(doc, -1) {
+		for _, flag := range regexp.MustCompile(`[ \x60(]--[a-z][a-z0-9-]+`).FindAll(doc, -1) {
 			if !regexp.MustCompile(string(flag[1:]) + `\b`).Match(help) {
 				t.Errorf("%s: %s is no flag", path, flag[1:])
 			}

@@ -28,13 +28,16 @@ type implementation struct {
 	env     string
 	needs   string // by install.sh
 
-	agent    string   // user_agent_name and version
+	agent    string   // user_agent_name and version, on Linux
 	features []string // client_features
 	always   bool     // it says who it is in every message, not in the first of a stream
 	binds    string   // the address that its server asks for a listener of
 	partial  bool     // a NACK states the refused version if something in it was good
-	drops    []string // the types it asks nothing of, once its listener is deleted
+	drops    []string // the types that it asks nothing of, once its listener is deleted
+	forgets  bool     // a server without its listener asks for no routes
 	resigns  bool     // a cluster that went and came back stays away
+
+	forgive func(error) bool // calls that fail by its own fault when routes switch
 }
 
 // Client features.
@@ -48,8 +51,10 @@ const installed = "../.cache"
 var (
 	golang = implementation{
 		name: "go", agent: "gRPC Go 1.85.0", features: []string{noOverprovisioning, wrapped},
-		drops: []string{"RDS"},
-		binds: "127.0.0.1",
+		drops:   []string{"RDS"},
+		forgets: true,
+		binds:   "127.0.0.1",
+		forgive: switching,
 	}
 	python = implementation{
 		name:    "python",
@@ -68,8 +73,9 @@ var (
 		partial: true,
 		resigns: true,
 		agent:   "gRPC Node Pure JS 1.14.1", features: []string{noOverprovisioning},
-		drops: []string{"RDS"},
-		binds: "127.0.0.1",
+		drops:   []string{"RDS"},
+		forgets: true,
+		binds:   "127.0.0.1",
 	}
 	java = implementation{
 		name: "java",

@@ -68,12 +68,7 @@ func TestGRPCServer(t *testing.T) {
 		inbound := serverListener(of.binds, port, "inbound")
 		all, none := serverRoutes("inbound", "/e2e.Greeter/"), serverRoutes("inbound", "/other/")
 		r := newRig(t, newWorld(serverListener("127.0.0.1", 1, "inbound"), all), mounted)
-		step := func(name string, f func(t *testing.T)) {
-			defer r.in(t)
-			if !t.Run(name, func(t *testing.T) { r.in(t); f(t) }) {
-				t.FailNow()
-			}
-		}
+		step := func(name string, f func(t *testing.T)) { r.step(t, name, f) }
 		call := greetAt(t, port)
 		serves := func(what string) {
 			r.t.Helper()
@@ -139,9 +134,12 @@ func TestGRPCServer(t *testing.T) {
 		})
 
 		step("SOTW-8 listener goes and returns", func(t *testing.T) {
-			r.commit("listener deleted", func(w world) { w.drop(inbound) })
+			p := r.commit("listener deleted", func(w world) { w.drop(inbound) })
 			refuses("no calls without a listener")
-			p := r.commit("listener back", func(w world) { w.set(inbound) })
+			if of.forgets {
+				r.sees(p, patience, "it asks for no routes", wants(nil, "RDS"))
+			}
+			p = r.commit("listener back", func(w world) { w.set(inbound) })
 			if of.resigns {
 				acked(p, "LDS")
 				refuses("no calls for good")
@@ -151,6 +149,7 @@ func TestGRPCServer(t *testing.T) {
 				serves("calls are answered")
 				p = r.commit("listener names the first routes", func(w world) { w.set(inbound) })
 				acked(p, "RDS")
+				r.sees(p, patience, "it asks for the first routes alone", wants([]string{"inbound"}, "RDS"))
 			}
 			serves("calls are answered")
 		})

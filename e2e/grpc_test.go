@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -13,122 +12,6 @@ import (
 
 	"github.com/chancery-xds/chancery/e2e/tap"
 )
-
-// A gsite is a gRPC client that dials xds:///greeter.local. Beside what it asks
-// for, the daemon has resources that are none of its business.
-type gsite struct {
-	*rig
-	whole   *testing.T // clients outlive steps
-	t       *testing.T
-	of      implementation
-	a, b    upstream
-	cluster string   // that its routes lead to
-	at      upstream // where that is
-	call    caller
-	hangUp  func()
-}
-
-func newGRPC(t *testing.T, of implementation) *gsite {
-	t.Helper()
-	s := &gsite{whole: t, t: t, of: of, a: newGreeter(t, "a"), b: newGreeter(t, "b"), cluster: "greeter"}
-	s.at = s.a
-	s.rig = newRig(t, newWorld(
-		apiListener("greeter.local", "greeter_route"), routes("greeter_route", "1", "greeter"),
-		edsCluster("greeter", time.Second), assignment("greeter", s.a.port),
-		apiListener("else.local", "else_route"), routes("else_route", "1", "else"),
-		edsCluster("else", time.Second), assignment("else", s.b.port),
-		apiListener("third.local", "else_route"),
-	), mounted)
-	return s
-}
-
-// step is a part of a test. What is to come stands on it.
-func (s *gsite) step(name string, f func(t *testing.T)) {
-	defer s.in(s.whole)
-	if !s.whole.Run(name, func(t *testing.T) { s.in(t); f(t) }) {
-		s.whole.FailNow()
-	}
-}
-
-// in makes t the test that fails.
-func (s *gsite) in(t *testing.T) { s.t = t; s.rig.in(t) }
-
-// in makes t the test that fails.
-func (r *rig) in(t *testing.T) { r.t, r.daemon.t = t, t }
-
-func (s *gsite) dial(id string) {
-	s.t.Helper()
-	s.call, s.hangUp = s.of.dial(s.whole, id, s.Addr().Port)
-}
-
-// other is where the cluster is not.
-func (s *gsite) other() upstream {
-	if s.at == s.a {
-		return s.b
-	}
-	return s.a
-}
-
-// gets waits until calls are answered from where the cluster is.
-func (s *gsite) gets(what string) {
-	s.t.Helper()
-	eventually(s.t, patience, what, s.call.gets(answer{s.at.name, ""}))
-}
-
-// patience is for processes that start on a machine that is busy with others.
-const patience = 30 * time.Second
-
-// nextChange moves the cluster and waits for it. What was not said until then
-// was not going to be said.
-func (s *gsite) nextChange() {
-	s.t.Helper()
-	s.at = s.other()
-	s.commit("greeter moves", func(w world) { w.set(assignment(s.cluster, s.at.port)) })
-	s.gets("the next change arrives")
-	s.quiet()
-}
-
-// acked waits until something of each type is ACKed since p.
-func (s *gsite) acked(p tap.Point, types ...string) tap.Records {
-	s.t.Helper()
-	return s.sees(p, patience, fmt.Sprint("ACKs of ", types), func(rs tap.Records) bool { return has(rs.ACKs(), types...) })
-}
-
-// refused waits until a cluster is refused since p. Assignments follow clusters,
-// whatever the client thinks of them.
-func (s *gsite) refused(p tap.Point) {
-	s.t.Helper()
-	s.sees(p, patience, "a NACK", func(rs tap.Records) bool { return len(rs.NACKs("CDS")) > 0 && has(rs.ACKs(), "EDS") })
-}
-
-// leave ends the client.
-func (s *gsite) leave() {
-	s.t.Helper()
-	p := s.Mark("the client leaves")
-	s.hangUp()
-	s.sees(p, patience, "its stream is closed", func(rs tap.Records) bool {
-		return len(rs.Where(func(r tap.Record) bool { return r.Kind == tap.Close })) > 0
-	})
-}
-
-// goes deletes a resource that the client needs, waits until it asks for nothing
-// of the types below, and brings the resource back.
-func (s *gsite) goes(typ string, m proto.Message, below ...string) {
-	s.t.Helper()
-	p := s.commit(typ+" deleted", func(w world) { w.drop(m) })
-	eventually(s.t, patience, "calls fail", s.call.fails("Unavailable"))
-	s.sees(p, patience, fmt.Sprint("it lets go of ", below), wants(nil, below...))
-	s.quiet()
-	p = s.commit(typ+" back", func(w world) { w.set(m) })
-	s.acked(p, typ)
-}
-
-// switching excuses a race of grpc-go's own: at the moment of a switch of
-// routes it may fail a call for a cluster that it has already let go of, though
-// the server has not.
-func switching(err error) bool {
-	return strings.Contains(err.Error(), "unknown cluster selected for RPC")
-}
 
 var grpcTypes = []string{"LDS", "RDS", "CDS", "EDS"} // as a client asks
 
@@ -204,7 +87,7 @@ func TestGRPC(t *testing.T) {
 		})
 
 		s.step("ADS-2 ADS-3 ADS-4 clusters replaced under load", func(t *testing.T) {
-			l := loaded(t, s.call, switching)
+			l := loaded(t, s.call, of.forgive)
 			for i := range 4 {
 				old := s.cluster
 				s.cluster, s.at = fmt.Sprint("greeter-", i), s.other()
@@ -315,6 +198,7 @@ func TestGRPC(t *testing.T) {
 				w.set(edsCluster(s.cluster, time.Second), assignment(s.cluster, s.at.port), routes("greeter_route", s.cluster, s.cluster))
 			})
 			s.gets("calls succeed")
+			s.sees(p, patience, "it lets go of the old cluster", wants([]string{s.cluster}, "CDS", "EDS"))
 			s.quiet()
 		})
 
@@ -358,68 +242,41 @@ func TestGRPC(t *testing.T) {
 			had := s.Since(0)
 			s.kill()
 			p := s.restart()
-			s.sees(p, patience, "it asks for all types again", func(rs tap.Records) bool { return has(rs.Requests(), grpcTypes...) })
+			// It asks in no particular order. An assignment that it had
+			// before its cluster comes again behind that (WARM-2).
+			again := func(rs tap.Records) (before, behind tap.Records) {
+				cds := slices.IndexFunc(rs, func(r tap.Record) bool { return r.Kind == tap.Response && r.Type == "CDS" })
+				if cds < 0 {
+					return rs.Responses("EDS"), nil
+				}
+				return rs[:cds].Responses("EDS"), rs[cds:].Responses("EDS")
+			}
+			s.sees(p, patience, "it asks for all types again", func(rs tap.Records) bool {
+				_, behind := again(rs)
+				return has(rs.Responses(), grpcTypes...) && len(behind) > 0
+			})
+			s.quiet()
 			s.nextChange()
 			rs := s.Since(p)
 			for _, typ := range grpcTypes {
 				acks := had.ACKs(typ)
-				last, again := acks[len(acks)-1], rs.Requests(typ)[0]
-				if again.Nonce != "" || again.Version != last.Version || !slices.Equal(again.Names, last.Names) {
-					t.Errorf("begins with\n%v\nafter\n%v", again, last)
+				last, first := acks[len(acks)-1], rs.Requests(typ)[0]
+				if first.Nonce != "" || first.Version != last.Version || !slices.Equal(first.Names, last.Names) {
+					t.Errorf("begins with\n%v\nafter\n%v", first, last)
 				}
 			}
 			for _, typ := range grpcTypes[:3] {
 				exactly(t, 1, typ+" response", rs.Responses(typ))
 			}
-			// It asks in no particular order. An assignment that it had
-			// before its cluster comes again behind that (WARM-2).
-			cds := slices.IndexFunc(rs, func(r tap.Record) bool { return r.Kind == tap.Response && r.Type == "CDS" })
-			exactly(t, 2, "EDS response behind CDS, one of them the next change,", rs[cds:].Responses("EDS"))
-			if n := len(rs[:cds].Responses("EDS")); n > 1 {
-				t.Errorf("%d EDS responses before CDS", n)
+			before, behind := again(rs)
+			if len(before) > 1 {
+				t.Errorf("%d EDS responses before CDS", len(before))
 			}
+			exactly(t, 2, "EDS response behind CDS, one of them the next change,", behind)
 			exactly(t, 0, "NACK", rs.NACKs())
 			l.unharmed(t)
 		})
 
 		of.announced(t, s.Since(0))
 	})
-}
-
-// wants is a condition: of each type the client has asked for these names last.
-func wants(names []string, types ...string) func(tap.Records) bool {
-	return func(rs tap.Records) bool {
-		return !slices.ContainsFunc(types, func(typ string) bool {
-			asked := rs.Requests(typ)
-			return len(asked) == 0 || !slices.Equal(asked[len(asked)-1].Names, names)
-		})
-	}
-}
-
-func routeTo(prefix, cluster string) *route.Route {
-	return &route.Route{
-		Match:  &route.RouteMatch{PathSpecifier: &route.RouteMatch_Prefix{Prefix: prefix}},
-		Action: &route.Route_Route{Route: &route.RouteAction{ClusterSpecifier: &route.RouteAction_Cluster{Cluster: cluster}}},
-	}
-}
-
-// announced checks who the client says it is, and when.
-func (g implementation) announced(t *testing.T, rs tap.Records) {
-	t.Helper()
-	seen := map[int]bool{} // streams
-	for _, r := range rs.Requests() {
-		if said, first := r.Node != nil, !seen[r.Stream]; said != (first || g.always) {
-			t.Errorf("says who it is in each message: %v, in this:\n%v", g.always, r)
-		}
-		seen[r.Stream] = true
-		if r.Node == nil {
-			continue
-		}
-		if agent := r.Node.GetUserAgentName() + " " + r.Node.GetUserAgentVersion(); agent != g.agent {
-			t.Errorf("is %q, want %q", agent, g.agent)
-		}
-		if !slices.Equal(r.Node.GetClientFeatures(), g.features) {
-			t.Errorf("announces %q, want %q", r.Node.GetClientFeatures(), g.features)
-		}
-	}
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -187,6 +188,29 @@ func TestFold(t *testing.T) {
 		}
 		if now := s.read()["rds/r.yaml"]; !strings.Contains(now, "name: e\n") || after(now, "version_info: ")[0] == after(got, "version_info: ")[0] {
 			t.Errorf("before:\n%s\nnow:\n%s", got, now)
+		}
+	})
+
+	t.Run("FILE-4 what is on demand, since nobody can be asked; what has a lifetime, with a warning", func(t *testing.T) {
+		view := world{vhds("r"), named{host("b"), "r/b.example"}, eds("c"), assignment("c", 1)}.view(t)
+		for url, table := range view.All() {
+			for r := range table.All() {
+				lazy := xds.NewResource(r.Name, r.Body)
+				lazy.OnDemand, lazy.TTL = true, time.Minute
+				lazy.Seal("")
+				view[url] = table.With([]*xds.Resource{lazy})
+			}
+		}
+		s := open(t, t.TempDir(), Options{})
+		r, err := s.Export(t.Context(), view)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := s.read(); len(after(got["rds/r.yaml"], "  - name: b")) != 1 || len(after(got["cds.yaml"], "  name: c")) != 1 || len(after(got["eds/c.yaml"], "  cluster_name: c")) != 1 {
+			t.Errorf("%q", got)
+		}
+		if want := `CDS "c" has a lifetime, and nobody to renew it: in a file it stays for good`; !slices.Contains(r.Warnings, want) || len(r.Warnings) != 3 {
+			t.Errorf("%q", r.Warnings)
 		}
 	})
 

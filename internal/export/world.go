@@ -100,6 +100,9 @@ func (b *builder) add(t *xds.Type) error {
 		}
 		pieces = append(pieces, p)
 		b.report.Warnings = append(b.report.Warnings, p.warnings...)
+		if r.TTL > 0 {
+			b.report.Warnings = append(b.report.Warnings, fmt.Sprintf("%s %q has a lifetime, and nobody to renew it: in a file it stays for good", t, r.Name))
+		}
 		for _, ref := range p.needs {
 			b.needs = append(b.needs, need{ref, fmt.Sprintf("%s %q", t, r.Name)})
 		}

@@ -102,7 +102,7 @@ func (l *ledger) errors(a *account, r *xds.Response) error {
 		}
 	}
 	for _, n := range gone {
-		if l.opts.ResourceErrors && a.names[n] && n != "" && !l.resolves(a, n) && !slices.Contains(r.Missing, n) {
+		if l.opts.ResourceErrors && a.names[n] && !a.scopes[n] && n != "" && !l.resolves(a, n) && !slices.Contains(r.Missing, n) {
 			return fmt.Errorf("gRFC A88: %s is removed, and not told missing", n)
 		}
 	}

@@ -128,19 +128,17 @@ func (f *finder) receive(r *xds.Response) {
 	if a.Error != nil {
 		return // all or nothing
 	}
-	for _, n := range slices.Concat(r.Removed, r.Absent) {
+	gone := slices.Concat(r.Removed, r.Absent)
+	wanted := maps.Clone(s.names)
+	for _, n := range gone {
 		delete(s.cache, n)
-		// What was found by this name alone is not found any more.
-		for name, x := range s.cache {
-			if named := s.names[n]; finds(s.typ, x, n) && named {
-				delete(s.names, n)
-				if !s.wants(x) {
-					delete(s.cache, name)
-				}
-				s.names[n] = true
-			}
-		}
+		delete(s.names, n)
 	}
+	// What was found by these names alone is not found any more.
+	maps.DeleteFunc(s.cache, func(_ string, x *xds.Resource) bool {
+		return !s.wants(x) && slices.ContainsFunc(gone, func(n string) bool { return wanted[n] && finds(s.typ, x, n) })
+	})
+	s.names = wanted
 	for _, x := range r.Upserts { // what was removed may be found elsewhere now
 		if s.wants(x) {
 			s.cache[x.Name] = x

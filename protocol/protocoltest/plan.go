@@ -181,8 +181,8 @@ func (c *content) freshen(names map[string][]string) xds.Names {
 	e := newEdit()
 	for _, k := range kinds {
 		for _, n := range names[k.url] {
-			if slices.Contains(k.globs, n) {
-				n = strings.TrimSuffix(n, "*") + "fresh"
+			if place, glob := strings.CutSuffix(n, "*"); glob {
+				n = place + "fresh"
 			}
 			c.gen++
 			e.put(k.url, resource(n, 1000+c.gen, []xds.Ref{}))

@@ -16,6 +16,7 @@ func (l *ledger) waiting() string {
 		for _, n := range l.known(a) {
 			what := l.missing(a, n)
 			if what == "" {
+				tied = tied || a.world && a.newest == nil && l.tied(a, l.shown(a, n)) // the first world is all news
 				continue
 			}
 			if l.tied(a, l.shown(a, n)) {

@@ -38,6 +38,7 @@ func (l *ledger) begin(a *account, req xds.Request) {
 	}
 	table := l.view.Table(a.typ)
 	for _, v := range req.Initial {
+		a.heard[a.typ.Collection(v.Name)] = true
 		r := l.shown(a, v.Name)
 		if !a.covers(v.Name) && !a.wildcard {
 			// It may have been found by a name that finds nothing any more.

@@ -2,6 +2,7 @@ package protocoltest
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/chancery-xds/chancery/xds"
@@ -105,7 +106,7 @@ func (c *wild) invent() xds.Request {
 		names := pick()
 		slices.Sort(names)
 		for _, n := range slices.Compact(names) {
-			if n == "" || n == xds.Wildcard {
+			if n == "" || strings.HasSuffix(n, xds.Wildcard) {
 				continue
 			}
 			v := xds.Version{Name: n, Version: "stale"}

@@ -104,7 +104,7 @@ func (s *Session) nextBeat(ttl time.Duration) time.Time {
 // beating returns what the client is to be told again of the resources: "not
 // of a resource which the client has not ACKed at that version". Nil: nothing.
 func (s *Session) beating(u *subscription, all *xds.Changes) *xds.Changes {
-	if u.spurned {
+	if len(u.spurned) > 0 {
 		return nil
 	}
 	var some []*xds.Resource

@@ -93,15 +93,14 @@ type part struct {
 // several if it was split.
 type flight struct {
 	cargo
-	parts     []part
-	version   string
-	sent      time.Time
-	seq       uint64          // the client is up to this change once it ACKs
-	beats     []*xds.Resource // a heartbeat of these; nil: it is none
-	stuck     bool            // a cluster in it has no assignment to give: no ACK is to be expected
-	overtaken bool            // something in it is gone again
-	nacked    bool
-	passed    bool // a later response was answered: nothing waits for this one
+	parts   []part
+	version string
+	sent    time.Time
+	seq     uint64          // the client is up to this change once it ACKs
+	beats   []*xds.Resource // a heartbeat of these; nil: it is none
+	stuck   bool            // a cluster in it has no assignment to give: no ACK is to be expected
+	nacked  bool
+	passed  bool // a later response was answered: nothing waits for this one
 }
 
 func (f *flight) settled() bool {
@@ -191,7 +190,9 @@ func (u *subscription) settle(s *Session, req xds.Request) {
 		return
 	}
 	if !f.nacked {
-		u.spurned = u.spurned && !newest
+		if newest {
+			u.spurned = nil
+		}
 		if !u.refuses() {
 			u.acked = max(u.acked, f.seq)
 		}
@@ -209,7 +210,9 @@ func (u *subscription) settle(s *Session, req xds.Request) {
 // refuse notes that the client has not taken what a message carried.
 func (u *subscription) refuse(v xds.Variant, g group, newest bool) {
 	if v == xds.SotW && u.typ.FullState {
-		u.spurned = u.spurned || newest // the world is one group
+		if newest {
+			u.spurned = append(u.spurned[max(0, len(u.spurned)+1-maxGroups):], g) // the world is one group
+		}
 		return
 	}
 	if u.surpassed(&g) {

@@ -34,7 +34,7 @@ func (s *Session) linger(u *subscription, t *xds.Table, touched []xds.Names) {
 	}
 	maps.DeleteFunc(u.leaving, func(name string, _ leaver) bool { return t.Lookup(name) != nil })
 	stay := func(name string, told *xds.Stamp) bool {
-		if !real(told) || s.overtakes(u, name) {
+		if !real(told) {
 			return false // not with the client: it leaves at once
 		}
 		l := leaver{seq: s.seq, from: s.seq, since: s.now}
@@ -44,10 +44,7 @@ func (s *Session) linger(u *subscription, t *xds.Table, touched []xds.Names) {
 			}
 			l.from = u.acked + 1 // it was not told the last of it
 		}
-		if u.leaving == nil {
-			u.leaving = map[string]leaver{}
-		}
-		u.leaving[name] = l
+		u.leave(l)
 		return true
 	}
 	if u.wildcard {
@@ -80,6 +77,43 @@ func (s *Session) linger(u *subscription, t *xds.Table, touched []xds.Names) {
 	}
 }
 
+// await makes assignments linger that the client asks for after the view has
+// lost them, because it was told a cluster that is lost, too: "nothing that an
+// ACK depends on may wait for that ACK". A cluster that was sent and lost at once
+// is answered for when its assignment comes.
+func (s *Session) await(u *subscription, names []string, t *xds.Table) {
+	lost := func(n string) bool {
+		e := u.entry(n)
+		return e != nil && e.named && !real(e.told) && t.Lookup(n) == nil && u.lingers(n) == nil
+	}
+	if s.only != nil || !slices.ContainsFunc(names, lost) {
+		return
+	}
+	for _, first := range s.subs {
+		if !u.typ.Is(first.typ.Warms) {
+			continue
+		}
+		for i := range first.entries {
+			e := &first.entries[i]
+			if !real(e.told) || s.table(first.typ).Lookup(e.name) != nil {
+				continue
+			}
+			c := s.body(first.typ, e.name, func(stamp *xds.Stamp) bool { return stamp.Sum == e.told.Sum })
+			if c == nil {
+				continue
+			}
+			for _, ref := range c.Refs {
+				if !ref.Type.Is(u.typ) || !slices.Contains(names, ref.Name) || !lost(ref.Name) {
+					continue
+				}
+				if r := s.body(u.typ, ref.Name, func(*xds.Stamp) bool { return true }); r != nil {
+					u.leave(leaver{Resource: r, seq: s.seq, from: s.seq, since: s.now})
+				}
+			}
+		}
+	}
+}
+
 // lingering reports whether resources of u stay for a while when they are lost.
 func (s *Session) lingering(u *subscription) bool {
 	// On a stream of its own a type without full state has no removals in SotW.
@@ -87,25 +121,11 @@ func (s *Session) lingering(u *subscription) bool {
 	return len(u.typ.ReferredBy()) > 0 && (s.only == nil || told && s.opts.Grace > 0)
 }
 
-// overtakes reports whether a cluster is lost before the client has answered
-// for it, so that nothing that it was sent refers to it. It leaves at once, and
-// what says so need not wait: Envoy may never acknowledge the response that
-// brought it, for its assignment is lost, too.
-func (s *Session) overtakes(u *subscription, name string) bool {
-	if u.typ.Warms == nil || !u.open || u.stuck() {
-		return false
+func (u *subscription) leave(l leaver) {
+	if u.leaving == nil {
+		u.leaving = map[string]leaver{}
 	}
-	f := &u.flights[len(u.flights)-1]
-	if f.from == nil || f.from.Get(name) != nil || f.carries(name) == nil || !s.fresh(f) {
-		return false
-	}
-	for _, by := range u.typ.ReferredBy() {
-		if r := s.sub(by); r != nil && (r.open || r.refuses()) {
-			return false // it may hold something from before
-		}
-	}
-	f.overtaken = true
-	return true
+	u.leaving[l.Name] = l
 }
 
 // lingers returns the resource of a name that is about to leave, or nil.
@@ -199,7 +219,7 @@ func (u *subscription) until(since time.Time) time.Time {
 
 // refuses reports whether the client has refused what it was sent last. "Held-
 // back names are not settled": nothing is withdrawn behind a NACK.
-func (u *subscription) refuses() bool { return u.spurned || len(u.refused) > 0 }
+func (u *subscription) refuses() bool { return len(u.spurned)+len(u.refused) > 0 }
 
 // reached is the change up to which a client is that holds what u shows now.
 func (u *subscription) reached(seq uint64) uint64 {

@@ -18,7 +18,7 @@ func (s *Session) ordered(u *subscription) bool {
 		return false
 	}
 	first := s.sub(u.typ.After)
-	return first != nil && (len(first.flights) > 0 || first.pending(s.table(first.typ)))
+	return first != nil && (len(first.flights) > 0 || first.refuses() || first.pending(s.table(first.typ)))
 }
 
 // waits reports whether r must not be sent before the client has answered for
@@ -40,8 +40,66 @@ func (s *Session) waits(u *subscription, r *xds.Resource) bool {
 		if !overdue && s.unanswered(first, t, ref.Name) {
 			return true
 		}
+		if s.doubts(u, first, r.Name, t.Lookup(ref.Name)) {
+			return true
+		}
 	}
 	return false
+}
+
+// doubts reports whether name of u must wait because it is doubtful that the
+// client has the cluster c that it was sent: it has refused the response, or its
+// answer is not to be expected. The assignment tells: a client asks for it, and
+// acknowledges it, when it has the cluster.
+func (s *Session) doubts(u, first *subscription, name string, c *xds.Resource) bool {
+	if c == nil || !first.wildcard {
+		return false
+	}
+	since, waits := u.waiting[name]
+	switch {
+	case first.refusedNew(c.Name):
+		if !real(u.told(name)) {
+			return false // it has nothing that would go on meanwhile
+		}
+		has, told := s.supplied(first, c)
+		return !has && (told || !waits || s.now.Before(since.Add(silence)))
+	case first.stuck() && s.flies(first, c.Name):
+		has, told := s.supplied(first, c)
+		return !has && told && !s.overdue(u, first, name)
+	}
+	return false
+}
+
+// supplied reports whether the client has acknowledged the assignments of a
+// cluster since it was sent that cluster, and whether these tell anything.
+func (s *Session) supplied(first *subscription, c *xds.Resource) (has, told bool) {
+	if first.typ.Warms == nil || s.sub(first.typ.Warms) == nil {
+		return false, false
+	}
+	eds, t := s.sub(first.typ.Warms), s.table(first.typ.Warms)
+	for _, ref := range c.Refs {
+		if !ref.Type.Is(eds.typ) || eds.current(t, ref.Name) == nil {
+			continue
+		}
+		told = true
+		e := eds.entry(ref.Name)
+		if e == nil || !eds.wants(e) || e.again || !real(e.told) || s.flies(eds, ref.Name) {
+			return false, true
+		}
+	}
+	return told, told
+}
+
+// flies reports whether a response that others wait for carries something new.
+func (s *Session) flies(u *subscription, name string) bool {
+	return slices.ContainsFunc(u.flights, func(f flight) bool { return s.fresh(&f) && f.carries(name) != nil && f.from.Get(name) == nil })
+}
+
+// refusedNew reports whether the client has refused a response that brought the
+// name for the first time.
+func (u *subscription) refusedNew(name string) bool {
+	fresh := func(g group) bool { return g.has(name) && g.from.Get(name) == nil }
+	return slices.ContainsFunc(u.refused, fresh) || slices.ContainsFunc(u.spurned, fresh)
 }
 
 // stuck reports whether no answer is to be expected: Envoy withholds the ACK
@@ -166,6 +224,14 @@ func (s *Session) warming(u *subscription) {
 func (s *Session) undecided(t *xds.Type, name string) bool {
 	v, ok := s.view.(xds.Undecided)
 	return ok && v.Undecided(t, name)
+}
+
+// searching reports whether the view is still looking for a subscribed name.
+func (s *Session) searching(u *subscription) bool {
+	if _, ok := s.view.(xds.Undecided); !ok {
+		return false
+	}
+	return slices.ContainsFunc(u.entries, func(e entry) bool { return e.named && s.undecided(u.typ, e.name) })
 }
 
 // bodyless reports whether the client is to be told of a name that does not

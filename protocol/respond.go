@@ -41,7 +41,7 @@ func (s *Session) blocked(u *subscription) bool {
 		return false
 	}
 	f := &u.flights[len(u.flights)-1]
-	if !s.now.Before(f.sent.Add(patience)) || f.stuck || f.overtaken {
+	if !s.now.Before(f.sent.Add(patience)) || u.stuck() {
 		return false
 	}
 	// Delta: "the server must honor changes to the subscription state even if
@@ -160,6 +160,9 @@ func (s *Session) respond(u *subscription, last bool) []*xds.Response {
 	if len(d.waiting) > 0 && (world || len(d.upserts)+len(d.removed) == 0) {
 		return nil // a world is told whole, or not yet; an empty one would mislead
 	}
+	if world && s.searching(u) {
+		return nil // what a world does not have does not exist
+	}
 	send := u.due || len(d.upserts)+len(d.missing) > 0
 	if s.variant == xds.Delta || world { // else "the API provides no mechanism" for it
 		if !last && !send && len(d.removed) > 0 {
@@ -225,6 +228,7 @@ func (s *Session) send(u *subscription, f flight, parts []*xds.Changes) (out []*
 		out = append(out, r)
 	}
 	if len(u.flights) == maxFlights {
+		u.flights[1].stuck = u.flights[1].stuck || u.flights[0].stuck && !u.flights[0].passed
 		u.flights = slices.Delete(u.flights, 0, 1)
 	}
 	if !u.open {

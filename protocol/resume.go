@@ -130,7 +130,7 @@ func (s *Session) resume(u *subscription, initial []xds.Version, t *xds.Table) {
 				matched++
 			}
 		} else if r == nil && s.lingering(u) {
-			told = s.leave(u, v)
+			told = s.retain(u, v)
 		}
 		switch {
 		case e != nil:
@@ -159,10 +159,10 @@ func (s *Session) resume(u *subscription, initial []xds.Version, t *xds.Table) {
 	u.all = u.all || len(extra) > 0
 }
 
-// leave makes what a delta client states to have, and the view has lost, linger
+// retain makes what a delta client states to have, and the view has lost, linger
 // like what is lost on a stream. Its body may not be known any more, and need
 // not be: nothing is sent until it is withdrawn.
-func (s *Session) leave(u *subscription, v xds.Version) *xds.Stamp {
+func (s *Session) retain(u *subscription, v xds.Version) *xds.Stamp {
 	told := unsure
 	r := s.body(u.typ, v.Name, func(stamp *xds.Stamp) bool { return stamp.Version == v.Version })
 	if r != nil {
@@ -170,9 +170,6 @@ func (s *Session) leave(u *subscription, v xds.Version) *xds.Stamp {
 	} else {
 		r = &xds.Resource{Stamp: &xds.Stamp{Name: strings.Clone(v.Name), Version: strings.Clone(v.Version)}}
 	}
-	if u.leaving == nil {
-		u.leaving = map[string]leaver{}
-	}
-	u.leaving[r.Name] = leaver{Resource: r, seq: s.seq, from: s.seq, since: s.now}
+	u.leave(leaver{Resource: r, seq: s.seq, from: s.seq, since: s.now})
 	return told
 }

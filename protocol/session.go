@@ -142,11 +142,13 @@ func (s *Session) Receive(req xds.Request) error {
 	}
 	if s.variant == xds.SotW {
 		u.replace(req.Names, t)
+		s.await(u, req.Names, t)
 	} else {
 		u.subscribe(req.Subscribe, t)
 		for _, n := range req.Subscribe {
 			u.look(t, n)
 		}
+		s.await(u, req.Subscribe, t)
 		u.unsubscribe(req.Unsubscribe, t)
 		if !first {
 			s.scope(u)
@@ -261,6 +263,9 @@ func (s *Session) Deadline() (next time.Time) {
 			if first := s.sub(u.typ.After); first != nil {
 				if first.open {
 					at(first.until(since))
+				}
+				if first.refuses() {
+					at(since.Add(silence))
 				}
 				for i := range first.flights {
 					at(first.flights[i].sent.Add(silence))

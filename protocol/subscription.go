@@ -32,7 +32,7 @@ type subscription struct {
 	nonce   uint64    // of the newest message; zero: none was sent
 	silent  time.Time // since when the client has answered nothing; meaningful while open
 	refused []group   // what the client refused and has not been told anew
-	spurned bool      // SotW, full state: it refused the last world
+	spurned []group   // SotW, full state: the worlds it refused since it took one
 
 	acked   uint64            // the client is known to be up to this change
 	leaving map[string]leaver // gone from the view, still shown; each has an entry

@@ -109,7 +109,9 @@ var (
 		URL: apis + "envoy.config.route.v3.ScopedRouteConfiguration", Short: "SRDS", Name: "name",
 		Service: "envoy.service.route.v3.ScopedRoutesDiscoveryService", Proto: "envoy/service/route/v3/srds.proto",
 		Stream: "StreamScopedRoutes", Delta: "DeltaScopedRoutes", Fetch: "FetchScopedRoutes", REST: "/v3/discovery:scoped-routes",
-		Implicit: true, After: Cluster,
+		// The text names listeners and clusters only. Seen with Envoy 1.40: scopes
+		// that a response lacks are dropped.
+		FullState: true, Implicit: true, After: Cluster,
 	}
 	Route = &Type{
 		URL: apis + "envoy.config.route.v3.RouteConfiguration", Short: "RDS", Name: "name",

@@ -35,7 +35,10 @@ func (u *subscription) look(t *xds.Table, name string) {
 			u.via, u.refs = map[string]*xds.Members{}, map[string]int{}
 		}
 		u.via[name] = is
-		e.told, e.again = unsure, false
+		if e.again = false; !real(e.told) {
+			e.told = unsure
+		}
+		u.mark(e) // of a resource of that name it may have to be told that it is gone
 	} else if was != nil {
 		for r := range was.All() {
 			if u.lingers(r.Name) != nil {
@@ -43,6 +46,9 @@ func (u *subscription) look(t *xds.Table, name string) {
 			}
 		}
 		delete(u.via, name)
+		if !u.toldAny(was) {
+			e.told, e.again = absent, true
+		}
 		u.mark(e)
 	}
 	for n, found := range is.Since(was) {
@@ -68,18 +74,31 @@ func (u *subscription) refer(name string) {
 		told := u.told(name)
 		u.insert([]entry{{name: name, told: told, sent: told != absent}})
 	}
-	u.mark(u.entry(name))
+	e := u.entry(name)
+	if u.refs[name] == 1 && !e.named {
+		u.notice(e.name, true) // it may come back without what found it
+	}
+	u.mark(e)
 }
 
 // unrefer is its reverse.
 func (u *subscription) unrefer(name string) {
-	if u.refs[name]--; u.refs[name] == 0 {
-		delete(u.refs, name)
-	}
+	u.dereference(name)
 	if e := u.entry(name); u.wildcard || u.wants(e) || e.told != absent {
 		u.mark(e)
 	} else {
 		u.forget(name)
+	}
+}
+
+// dereference counts a name less that finds a resource.
+func (u *subscription) dereference(name string) {
+	if u.refs[name]--; u.refs[name] > 0 {
+		return
+	}
+	delete(u.refs, name)
+	if !u.entry(name).named {
+		u.notice(name, false)
 	}
 }
 
@@ -89,10 +108,9 @@ func (u *subscription) lose(name string) {
 	delete(u.via, name)
 	for r := range was.All() {
 		e := u.entry(r.Name)
-		if u.refs[r.Name]--; u.refs[r.Name] > 0 {
+		if u.dereference(r.Name); u.refs[r.Name] > 0 {
 			continue
 		}
-		delete(u.refs, r.Name)
 		switch {
 		case e.named:
 		case u.wildcard: // DELTA-6, as for the name itself
@@ -130,6 +148,25 @@ func (u *subscription) meant(t *xds.Table, name string) (names []string) {
 		}
 	}
 	return names
+}
+
+// toldAny reports whether the client was told any of the members.
+func (u *subscription) toldAny(m *xds.Members) bool {
+	for r := range m.All() {
+		if u.told(r.Name) != absent {
+			return true
+		}
+	}
+	return false
+}
+
+// suspect notes that what finds a resource may find something else now.
+func (u *subscription) suspect(name string) {
+	for by, found := range u.via {
+		if found.Get(name) != nil {
+			u.mark(u.entry(by))
+		}
+	}
 }
 
 // suspects returns the subscribed names that may find something else now.

@@ -78,7 +78,7 @@ func (s *Session) outlived(u *subscription) {
 			if b.TTL == ttl {
 				u.touch(func(yield func(string, *xds.Stamp) bool) {
 					for _, r := range b.Changes.Beats {
-						if u.covers(r.Name) && same(u.told(r.Name), r.Stamp) && !yield(r.Name, r.Stamp) {
+						if u.covers(r.Name) && same(u.told(r.Name), r.Stamp) && u.accepted(r.Name) && !yield(r.Name, r.Stamp) {
 							return
 						}
 					}

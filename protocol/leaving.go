@@ -32,17 +32,26 @@ func (s *Session) linger(u *subscription, t *xds.Table, touched []xds.Names) {
 	if !s.lingering(u) {
 		return
 	}
-	maps.DeleteFunc(u.leaving, func(name string, _ leaver) bool { return t.Lookup(name) != nil })
+	maps.DeleteFunc(u.leaving, func(name string, _ leaver) bool {
+		back := t.Lookup(name) != nil
+		if back {
+			u.suspect(name)
+		}
+		return back
+	})
 	stay := func(name string, told *xds.Stamp) bool {
 		if !real(told) {
 			return false // not with the client: it leaves at once
 		}
 		l := leaver{seq: s.seq, from: s.seq, since: s.now}
+		last := t.Departed(name)
+		if last == nil || last.Sum != told.Sum {
+			l.from = u.acked + 1 // it was not told the last of it
+		}
 		if l.Resource = s.body(u.typ, name, func(stamp *xds.Stamp) bool { return stamp.Sum == told.Sum }); l.Resource == nil {
-			if l.Resource = t.Departed(name); l.Resource == nil {
+			if l.Resource = last; last == nil {
 				return false // too long ago
 			}
-			l.from = u.acked + 1 // it was not told the last of it
 		}
 		u.leave(l)
 		return true

@@ -187,6 +187,9 @@ func (s *Session) warm(u *subscription, clusters []*xds.Resource, world bool) (s
 				continue
 			}
 			stuck = stuck || !leaves && eds.current(t, ref.Name) == nil
+			if s.variant == xds.SotW && eds.current(t, ref.Name) == nil {
+				continue // there is nothing to repeat
+			}
 			eds.repeat(ref.Name)
 		}
 	}

@@ -213,6 +213,11 @@ func (s *Session) respond(u *subscription, last bool) []*xds.Response {
 // send makes the messages of a flight.
 func (s *Session) send(u *subscription, f flight, parts []*xds.Changes) (out []*xds.Response) {
 	for _, c := range parts {
+		for _, r := range c.Upserts {
+			if at, ok := u.beats[r.TTL]; ok && !s.now.Before(at) {
+				u.beats[r.TTL] = s.nextBeat(r.TTL) // its time begins now
+			}
+		}
 		s.nonces++
 		u.nonce = s.nonces
 		p := part{nonce: s.nonces, removed: len(c.Removed)+len(c.Absent) > 0}
@@ -228,8 +233,12 @@ func (s *Session) send(u *subscription, f flight, parts []*xds.Changes) (out []*
 		out = append(out, r)
 	}
 	if len(u.flights) == maxFlights {
-		u.flights[1].stuck = u.flights[1].stuck || u.flights[0].stuck && !u.flights[0].passed
-		u.flights = slices.Delete(u.flights, 0, 1)
+		// A heartbeat is of the least interest.
+		i := max(0, slices.IndexFunc(u.flights, func(f flight) bool { return f.beats != nil }))
+		if i+1 < len(u.flights) {
+			u.flights[i+1].stuck = u.flights[i+1].stuck || u.flights[i].stuck && !u.flights[i].passed
+		}
+		u.flights = slices.Delete(u.flights, i, i+1)
 	}
 	if !u.open {
 		u.silent = s.now
@@ -246,10 +255,13 @@ func (s *Session) owed(u *subscription, t *xds.Table, e *entry) (r *xds.Resource
 		r = nil
 	}
 	switch {
-	case u.via[e.name] != nil: // it finds others, which have entries of their own
+	case u.via[e.name] != nil:
+		// It finds others, which have entries of their own. The client may have
+		// one of that name from before.
+		return nil, real(e.told) && u.lingers(e.name) == nil
 	case !wanted && !u.wildcard:
 		// No name finds it any more.
-		return nil, e.told != absent && u.lingers(e.name) == nil
+		return nil, (e.told != absent || e.again) && u.lingers(e.name) == nil
 	case r != nil && r.Sum == (xds.Sum{}): // lingers, and its body is not known
 		return nil, e.again
 	case r != nil && u.lingers(e.name) == r && (!e.again || real(e.told) && differs(e.told, r)):
@@ -334,6 +346,9 @@ func (u *subscription) tell(t *xds.Table, d *diff) (items []item) {
 			stray = stray || !u.wildcard && !u.wants(e)
 			e.told, e.sent, e.again = absent, true, false
 			items = append(items, item{e.name, absent})
+			if u.via[n] != nil {
+				e.told = unsure
+			}
 		} else if u.anew {
 			items = append(items, item{n, absent})
 		}

@@ -52,6 +52,10 @@ func (s *Session) recall(u *subscription, version string, t *xds.Table) {
 		u.base, u.anew = held.Versions(), true
 	}
 	s.linger(u, t, nil)
+	for name, l := range u.leaving {
+		l.from = 1 // it has that from before
+		u.leaving[name] = l
+	}
 	// "It is generally safe for servers to do this optimization for LDS and CDS
 	// when the only subscription is a wildcard subscription."
 	if u.wildcard && u.count == 0 && version == t.VersionWith(u.leavingStamps()) && t.Hashed() && !s.refusedBefore(u.typ) {
@@ -120,11 +124,12 @@ func (s *Session) resume(u *subscription, initial []xds.Version, t *xds.Table) {
 	var extra []entry
 	for _, v := range initial {
 		e := u.entry(v.Name)
-		if !u.wildcard && (e == nil || !u.wants(e)) && (t.Lookup(v.Name) != nil || !u.found(t, v.Name)) {
+		stray := !u.wildcard && (e == nil || !u.wants(e))
+		if stray && u.scopes == nil && (t.Lookup(v.Name) != nil || !u.found(t, v.Name)) {
 			continue
 		}
 		told := unsure
-		if r := t.Lookup(v.Name); u.shows(r) && r.Version == v.Version {
+		if r := t.Lookup(v.Name); !stray && u.shows(r) && r.Version == v.Version {
 			told = r.Stamp
 			if !r.OnDemand {
 				matched++
@@ -170,6 +175,6 @@ func (s *Session) retain(u *subscription, v xds.Version) *xds.Stamp {
 	} else {
 		r = &xds.Resource{Stamp: &xds.Stamp{Name: strings.Clone(v.Name), Version: strings.Clone(v.Version)}}
 	}
-	u.leave(leaver{Resource: r, seq: s.seq, from: s.seq, since: s.now})
+	u.leave(leaver{Resource: r, seq: s.seq, from: 1, since: s.now})
 	return told
 }

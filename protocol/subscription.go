@@ -232,9 +232,11 @@ func (u *subscription) drop(which func(int, *entry) bool, v xds.Variant) {
 		}
 		e.named = false
 		u.count--
-		u.notice(e.name, false)
+		if u.refs[e.name] == 0 {
+			u.notice(e.name, false)
+		}
 		switch {
-		case !u.wildcard && u.refs[e.name] == 0:
+		case !u.wildcard && u.refs[e.name] == 0 && (u.scopes == nil || u.scopes[e.name]):
 			if removed == nil {
 				removed = make([]bool, len(u.entries))
 			}

@@ -113,6 +113,16 @@ func (l *ledger) undecided(a *account, name string) bool {
 	return ok && v.Undecided(a.typ, name)
 }
 
+// searching reports whether that is so for a name of the account.
+func (l *ledger) searching(a *account) bool {
+	for n := range a.names {
+		if l.undecided(a, n) {
+			return true
+		}
+	}
+	return false
+}
+
 // bodyless reports whether the client is told of a name that never existed by a
 // Resource without body.
 func (l *ledger) bodyless(a *account) bool {

@@ -127,17 +127,16 @@ func (f fact) absent() bool { return f.res == nil && f.version == "" }
 
 // A flight is one response that may still be answered.
 type flight struct {
-	nonce     string
-	at        time.Time
-	drain     int
-	seq       int
-	carried   map[string]fact
-	beats     map[string]fact // told again without a body
-	news      map[string]bool // of which the client was told something new
-	fresh     map[string]bool // or what it had asked for
-	stuck     bool            // one of its clusters had no assignment
-	overtaken bool            // one of its clusters is gone again
-	lacks     []string        // assignments that did not exist, of clusters that are news
+	nonce   string
+	at      time.Time
+	drain   int
+	seq     int
+	carried map[string]fact
+	beats   map[string]fact // told again without a body
+	news    map[string]bool // of which the client was told something new
+	fresh   map[string]bool // or what it had asked for
+	stuck   bool            // one of its clusters had no assignment
+	lacks   []string        // assignments that did not exist, of clusters that are news
 
 	forward    bool // it tells something new, or what was asked for
 	done       bool // answered
@@ -260,11 +259,6 @@ func (l *ledger) change(view xds.View) {
 				}
 			}
 			maps.DeleteFunc(a.before, func(n string, _ bool) bool { return is.Lookup(n) == nil })
-		}
-		for _, f := range a.flights {
-			for n, k := range f.carried {
-				f.overtaken = f.overtaken || a.typ.Is(xds.Cluster) && k.res != nil && is.Lookup(n) == nil
-			}
 		}
 		for _, g := range a.groups {
 			for n, was := range g.was {

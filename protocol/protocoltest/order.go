@@ -161,6 +161,13 @@ func (a *account) held(n string, last fact) []fact {
 	return out
 }
 
+// supplied reports whether a cluster has an assignment to give, by which a client
+// tells that it has the cluster even if it does not answer.
+func (l *ledger) supplied(first *account, name string) bool {
+	c := l.shown(first, name)
+	return c != nil && slices.ContainsFunc(c.Refs, func(ref xds.Ref) bool { return ref.Type.Is(xds.Endpoint) && l.given(ref.Name) })
+}
+
 // tied reports whether a resource rightly waits for clusters on their way. The
 // first of the two bounds is what ADS-6 allows; what is not known to refer to
 // anything else waits for all of them.
@@ -174,7 +181,7 @@ func (l *ledger) tied(a *account, r *xds.Resource) bool {
 			return false
 		}
 		for _, f := range first.flights {
-			if (f.fresh[c] || l.shown(first, c) == nil) && l.now.Sub(f.at) < silence && !l.stuck(f) {
+			if (f.fresh[c] || l.shown(first, c) == nil) && l.now.Sub(f.at) < silence && (!l.stuck(f) || l.supplied(first, c)) {
 				return true
 			}
 		}

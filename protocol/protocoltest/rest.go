@@ -11,6 +11,9 @@ import (
 // waiting names what should have left in this drain and did not, or "".
 func (l *ledger) waiting() string {
 	for _, a := range l.accounts {
+		if a.world && l.searching(a) {
+			continue // what a world does not have does not exist
+		}
 		tied := false
 		var left []string
 		for _, n := range l.known(a) {
@@ -109,7 +112,10 @@ func (l *ledger) settled(answered, interests bool) error {
 		}
 		all := maps.Clone(a.names)
 		maps.Copy(all, a.scopes)
-		if interests && !a.murky && (!maps.Equal(real(a.interest), real(all)) || a.interestStar != a.star()) {
+		found := func(n string, in bool) bool { return !in || !all[n] && (a.reach[n] || l.lingering(a, n)) }
+		interest := maps.Clone(a.interest)
+		maps.DeleteFunc(interest, found) // what names find may be of interest, too
+		if interests && !a.murky && (!maps.Equal(real(interest), real(all)) || a.interestStar != a.star()) {
 			return fmt.Errorf("%s: interested in %v (all %v), subscribed are %v (all %v)", a.typ, a.interest, a.interestStar, a.names, a.wildcard)
 		}
 		lazy := func(r *xds.Resource) bool { return r.OnDemand } // its changes are none of a wildcard

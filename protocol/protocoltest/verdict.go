@@ -47,9 +47,8 @@ func (l *ledger) sent(r *xds.Response) error {
 // client has asked for more since ("the server must honor changes to the
 // subscription state even if the nonce is stale").
 func (l *ledger) overtakes(a *account, f *flight) bool {
-	overtaken := slices.ContainsFunc(a.flights, func(f *flight) bool { return f.overtaken })
 	beat := len(f.beats) > 0 && len(f.carried) == 0
-	return f.done || f.excused || beat || overtaken || l.assignless(a) || l.now.Sub(f.at) >= patience || l.variant == xds.Delta && a.asked
+	return f.done || f.excused || beat || l.assignless(a) || l.now.Sub(f.at) >= patience || l.variant == xds.Delta && a.asked
 }
 
 // wellFormed checks what needs no memory.
@@ -123,7 +122,9 @@ func (l *ledger) wellFormed(a *account, r *xds.Response) error {
 func (l *ledger) stale(a *account, x *xds.Resource) bool {
 	v, leaves := a.leaving[x.Name]
 	if !leaves {
-		return a.vague && l.had(a, x.Name, x.Version) != nil // who knows what it had
+		// Who knows what it had? And what it has been told of and is lost may
+		// depend on what is lost with it.
+		return (a.vague || l.bereft(a, x.Name)) && l.had(a, x.Name, x.Version) != nil
 	}
 	switch k := a.told[x.Name]; {
 	case k.res != nil:
@@ -132,6 +133,26 @@ func (l *ledger) stale(a *account, x *xds.Resource) bool {
 		return x.Version == k.version
 	}
 	return same(x, v.res) || slices.ContainsFunc(v.last, func(o *xds.Resource) bool { return same(x, o) })
+}
+
+// bereft reports whether the client was told of something that refers to a name
+// and that the view has lost, too: "nothing that a type's ACK depends on may wait
+// for that ACK".
+func (l *ledger) bereft(a *account, name string) bool {
+	for _, by := range a.typ.ReferredBy() {
+		if b := l.account(by); b != nil {
+			for n, k := range b.told {
+				r := k.res
+				if k.version != "" {
+					r = l.had(b, n, k.version)
+				}
+				if r != nil && refers(r, a.typ, name) && l.lookup(b, n) == nil {
+					return true
+				}
+			}
+		}
+	}
+	return false
 }
 
 // again reports whether a name may be told again though nothing differs.
@@ -230,6 +251,11 @@ func (l *ledger) named(a *account, r *xds.Response) error {
 	} else if len(a.leaving) > 0 || a.vague {
 		return nil
 	}
+	for n := range a.names {
+		if table.Lookup(n) == nil && l.bereft(a, n) {
+			return nil // it may linger, and count
+		}
+	}
 	if r.Version != want {
 		return fmt.Errorf("SOTW-13: version %q, want %q", r.Version, want)
 	}
@@ -247,6 +273,9 @@ func (l *ledger) book(a *account, r *xds.Response, f *flight) {
 		a.missed[n] = true
 	}
 	for _, x := range r.Upserts {
+		if _, leaves := a.leaving[x.Name]; !leaves && l.shown(a, x.Name) == nil {
+			a.leaving[x.Name] = leaver{res: x, at: l.now, change: l.changes}
+		}
 		a.fed[x.Name] = l.now
 		delete(a.missed, x.Name)
 		for n := range a.names {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"sync"
 	"testing"
+	"time"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"go.uber.org/goleak"
@@ -208,6 +209,9 @@ func (c *client[Req, Res]) send(r *Req) {
 
 func (c *client[Req, Res]) want() *Res {
 	c.t.Helper()
+	// In a bubble time costs nothing, and connections keep it going for ever.
+	late := time.AfterFunc(5*time.Minute, func() { panic("nothing came for 5 minutes") })
+	defer late.Stop()
 	r, err := c.s.Recv()
 	if err != nil {
 		c.t.Fatal(err)

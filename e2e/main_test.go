@@ -132,7 +132,7 @@ func (r *rig) restart() tap.Point {
 // quiet waits until every response is answered and returns the point.
 func (r *rig) quiet() tap.Point {
 	r.t.Helper()
-	eventually(r.t, 5*time.Second, "every response is answered", func() error {
+	eventually(r.t, soon, "every response is answered", func() error {
 		if !r.Since(0).Quiet() {
 			return errors.New("one is not")
 		}

@@ -32,16 +32,17 @@ type daemon struct {
 	log  string // path
 
 	layout  layout
-	written int // how often
+	written int      // how often
+	args    []string // more flags
 
 	cmd   *exec.Cmd
 	ended chan error
 }
 
-func newDaemon(t *testing.T, w world, l layout) *daemon {
+func newDaemon(t *testing.T, w world, l layout, args ...string) *daemon {
 	t.Helper()
 	dir := t.TempDir()
-	d := &daemon{t: t, layout: l, dir: filepath.Join(dir, "config"), port: freePort(t), log: filepath.Join(dir, "chancery.log")}
+	d := &daemon{t: t, layout: l, args: args, dir: filepath.Join(dir, "config"), port: freePort(t), log: filepath.Join(dir, "chancery.log")}
 	if err := os.Mkdir(d.dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -138,7 +139,7 @@ func (d *daemon) start() {
 		d.t.Fatal(err)
 	}
 	defer log.Close()
-	d.cmd = exec.Command(binary, "serve", d.dir, "--listen", d.addr())
+	d.cmd = exec.Command(binary, append([]string{"serve", d.dir, "--listen", d.addr()}, d.args...)...)
 	d.cmd.Stdout, d.cmd.Stderr = log, log
 	dieWithParent(d.cmd)
 	if err := d.cmd.Start(); err != nil {

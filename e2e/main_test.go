@@ -71,12 +71,12 @@ type rig struct {
 	daemon *daemon
 }
 
-// newRig starts a daemon that serves the world. When the test ends, the
+// newRig starts a daemon that serves the world, with more flags if given. When the test ends, the
 // conversation is checked against the rules that always hold, and printed if
 // the test has failed.
-func newRig(t *testing.T, w world, l layout) *rig {
+func newRig(t *testing.T, w world, l layout, args ...string) *rig {
 	t.Helper()
-	d := newDaemon(t, w, l)
+	d := newDaemon(t, w, l, args...)
 	r := tapped(t, w, d.addr())
 	r.daemon, r.write = d, d.write
 	return r

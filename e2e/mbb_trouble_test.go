@@ -1,21 +1,12 @@
 package e2e
 
 import (
-	"os"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/chancery-xds/chancery/e2e/tap"
 )
-
-// pending skips what is known not to hold yet, unless it is asked for.
-func pending(t *testing.T, why string) {
-	t.Helper()
-	if os.Getenv("E2E_PENDING") == "" {
-		t.Skipf("pending: %s (E2E_PENDING=1 runs it)", why)
-	}
-}
 
 // Envoy goes on with the routes it had, so their cluster must stay however long
 // that takes.
@@ -58,7 +49,6 @@ func TestMakeBeforeBreakRefused(t *testing.T) {
 		})
 	}
 	each(t, "ADS-3 the new cluster refused, then fixed", func(t *testing.T, v variant) {
-		pending(t, "routes do not wait for a cluster that was refused")
 		c := newChain(t, newSite(t, renamed), v)
 		for range 4 {
 			was := c.link
@@ -90,7 +80,6 @@ func TestMakeBeforeBreakStuck(t *testing.T) {
 	t.Parallel()
 	stuck := edsCluster("stuck", time.Second)
 	each(t, "ADS-6 ADS-7 while another cluster is stuck", func(t *testing.T, v variant) {
-		pending(t, "routes do not wait for their cluster while another is stuck")
 		c := newChain(t, newSite(t, renamed), v)
 		c.commit("stuck has no assignment", func(w world) { w.set(stuck) })
 		for range 10 {
@@ -104,7 +93,6 @@ func TestMakeBeforeBreakStuck(t *testing.T) {
 	})
 
 	each(t, "ADS-6 while another cluster is stuck and Envoy is slow", func(t *testing.T, v variant) {
-		pending(t, "routes do not wait for their cluster while another is stuck")
 		c := newChain(t, newSite(t, renamed), v)
 		c.commit("stuck has no assignment", func(w world) { w.set(stuck) })
 		for range 5 {

@@ -505,6 +505,16 @@ func TestPollRefused(t *testing.T) {
 		}
 		recorded(t, w, 0)
 	})
+	within(t, "REST-3 a poller for each name", func(t *testing.T) {
+		w := newPollWorld(t)
+		w.set(xds.Endpoint, res("a", "bad"), res("b", "bad"))
+		a, b := w.visitor(xds.Endpoint, "a"), w.visitor(xds.Endpoint, "b")
+		a.refuses, b.refuses, b.port = true, true, 1
+		a.gets(0, "a")
+		b.gets(0, "b")
+		a.waits()
+		b.waits()
+	})
 	within(t, "REST-3 the memory is bounded", func(t *testing.T) {
 		w := newPollWorld(t, WithLimits(Limits{Polls: 10}))
 		w.set(xds.Cluster, res("a", "1"))

@@ -239,6 +239,7 @@ func (a *account) trim() {
 			g.moved = g.moved || gone(n)
 		}
 	}
+	maps.DeleteFunc(a.leaving, func(n string, _ leaver) bool { return gone(n) })
 	maps.DeleteFunc(a.told, func(n string, _ fact) bool { return gone(n) })
 	if len(a.names) == 0 {
 		// A client may drop unanswered what it no longer wants.
@@ -262,7 +263,7 @@ func (l *ledger) settle(a *account, req xds.Request, stale bool) *flight {
 	if !slices.ContainsFunc(a.flights, func(o *flight) bool { return o.drain == f.drain && !o.done }) {
 		a.flights = slices.DeleteFunc(a.flights, func(o *flight) bool { return o.drain == f.drain })
 	}
-	if stale && f != a.newest && len(l.nonces)-f.seq >= listed {
+	if beat := l.ttl && len(f.news) == 0; stale && f != a.newest && (len(l.nonces)-f.seq >= listed || beat) {
 		return nil // it need not be listed any more
 	}
 	if req.Error == nil {

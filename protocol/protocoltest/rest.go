@@ -110,12 +110,7 @@ func (l *ledger) settled(answered, interests bool) error {
 		if f := a.newest; answered && f != nil && !f.done && !f.excused {
 			return fmt.Errorf("%s: nonce %s was never answered", a.typ, a.newest.nonce)
 		}
-		all := maps.Clone(a.names)
-		maps.Copy(all, a.scopes)
-		found := func(n string, in bool) bool { return !in || !all[n] && (a.reach[n] || l.lingering(a, n)) }
-		interest := maps.Clone(a.interest)
-		maps.DeleteFunc(interest, found) // what names find may be of interest, too
-		if interests && !a.murky && (!maps.Equal(real(interest), real(all)) || a.interestStar != a.star()) {
+		if interests && !a.murky && !l.interested(a) {
 			return fmt.Errorf("%s: interested in %v (all %v), subscribed are %v (all %v)", a.typ, a.interest, a.interestStar, a.names, a.wildcard)
 		}
 		lazy := func(r *xds.Resource) bool { return r.OnDemand } // its changes are none of a wildcard
@@ -137,6 +132,24 @@ func (l *ledger) settled(answered, interests bool) error {
 		}
 	}
 	return nil
+}
+
+// interested reports whether the session has said that it is interested in what
+// is subscribed. It may be in what that finds, too.
+func (l *ledger) interested(a *account) bool {
+	for n := range real(a.interest) {
+		if k, told := a.told[n]; !a.wants(n) && !a.reach[n] && (!told || k.absent()) {
+			return false
+		}
+	}
+	for _, names := range []map[string]bool{a.names, a.scopes} {
+		for n := range names {
+			if n != "" && !a.interest[n] {
+				return false
+			}
+		}
+	}
+	return a.interestStar == a.star()
 }
 
 // real drops the name of nothing, which whoever asks for it may be told is gone.

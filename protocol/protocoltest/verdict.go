@@ -132,7 +132,7 @@ func (l *ledger) stale(a *account, x *xds.Resource) bool {
 	case k.version != "":
 		return x.Version == k.version
 	}
-	return same(x, v.res) || slices.ContainsFunc(v.last, func(o *xds.Resource) bool { return same(x, o) })
+	return same(x, v.res) || l.bereft(a, x.Name) && l.had(a, x.Name, x.Version) != nil
 }
 
 // bereft reports whether the client was told of something that refers to a name
@@ -140,13 +140,25 @@ func (l *ledger) stale(a *account, x *xds.Resource) bool {
 // for that ACK".
 func (l *ledger) bereft(a *account, name string) bool {
 	for _, by := range a.typ.ReferredBy() {
-		if b := l.account(by); b != nil {
-			for n, k := range b.told {
-				r := k.res
-				if k.version != "" {
-					r = l.had(b, n, k.version)
-				}
-				if r != nil && refers(r, a.typ, name) && l.lookup(b, n) == nil {
+		b := l.account(by)
+		if b == nil {
+			continue
+		}
+		lost := func(n string, k fact) bool {
+			r := k.res
+			if k.version != "" {
+				r = l.had(b, n, k.version)
+			}
+			return r != nil && refers(r, a.typ, name) && l.lookup(b, n) == nil
+		}
+		for n, k := range b.told {
+			if lost(n, k) {
+				return true
+			}
+		}
+		for _, f := range b.flights {
+			for n, k := range f.carried {
+				if lost(n, k) {
 					return true
 				}
 			}

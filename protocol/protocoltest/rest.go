@@ -2,7 +2,6 @@ package protocoltest
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/chancery-xds/chancery/xds"

@@ -149,7 +149,7 @@ func (l *ledger) bereft(a *account, name string) bool {
 			if k.version != "" {
 				r = l.had(b, n, k.version)
 			}
-			return r != nil && refers(r, a.typ, name) && l.lookup(b, n) == nil
+			return r != nil && refers(r, a.typ, name) && !same(l.lookup(b, n), r)
 		}
 		for n, k := range b.told {
 			if lost(n, k) {

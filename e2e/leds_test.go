@@ -45,9 +45,6 @@ func TestLocalityEndpoints(t *testing.T) {
 	// aggregated one Envoy asks nothing, waits for 15 s and goes on without any
 	// endpoint.
 	among(t, "WARM-1 WARM-2 a cluster of theirs changes in place", func(t *testing.T, v variant) {
-		if v == delta {
-			pending(t, "a changed cluster gets its assignment again, and not the endpoints that it names")
-		}
 		s := newSite(t, sourcedBy(v, renamed), func(w world) {
 			w.set(collection("backend"), member("backend", "one", portOf(w, "backend")))
 		})

@@ -176,18 +176,17 @@ func (s *Session) warm(u *subscription, clusters []*xds.Resource, world bool) (s
 		}
 	}
 	eds, t, current := s.sub(u.typ.Warms), s.table(u.typ.Warms), s.table(u.typ)
+	exists := func(name string) bool {
+		return t.Lookup(name) != nil || t.Aliased(name).Len() > 0 || eds != nil && eds.lingers(name) != nil
+	}
 	for _, c := range clusters {
 		leaves := current.Lookup(c.Name) == nil // then nothing that is sent now refers to it
 		for _, ref := range c.Refs {
 			if !ref.Type.Is(u.typ.Warms) {
 				continue
 			}
-			if eds == nil {
-				stuck = stuck || !leaves && t.Lookup(ref.Name) == nil
-				continue
-			}
-			stuck = stuck || !leaves && eds.current(t, ref.Name) == nil
-			if s.variant == xds.SotW && eds.current(t, ref.Name) == nil {
+			stuck = stuck || !leaves && !exists(ref.Name)
+			if eds == nil || s.variant == xds.SotW && !exists(ref.Name) {
 				continue // there is nothing to repeat
 			}
 			eds.repeat(ref.Name)

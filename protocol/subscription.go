@@ -86,6 +86,12 @@ func (u *subscription) repeat(name string) {
 	if !u.covers(name) {
 		return
 	}
+	if found := u.via[name]; found != nil {
+		for r := range found.All() {
+			u.repeat(r.Name)
+		}
+		return
+	}
 	if u.entry(name) == nil {
 		u.insert([]entry{{name: name, told: u.told(name), sent: true}})
 	}

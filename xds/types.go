@@ -146,6 +146,7 @@ func init() {
 		t.rank = i
 	}
 	Cluster.Warms = Endpoint
+	Endpoint.Warms = LbEndpoint // seen with Envoy 1.40: it waits 15 s for endpoints that a locality names
 	// Who may refer to whom decides what is withdrawn last: a resource leaves
 	// when every type that may refer to it has moved on.
 	Cluster.referredBy = []*Type{Listener, ScopedRoute, Route, VirtualHost}

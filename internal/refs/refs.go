@@ -26,12 +26,18 @@ func Of(m proto.Message) []xds.Ref {
 	return slices.Compact(c.refs)
 }
 
+// A locality's endpoints are a collection, which no source has by one name.
+const collectionName = "envoy.config.endpoint.v3.LedsClusterLocalityConfig.leds_collection_name"
+
 type collector struct{ refs []xds.Ref }
 
 // field adds what a field names.
 func (c *collector) field(m protoreflect.Message, f protoreflect.FieldDescriptor, v protoreflect.Value) {
 	if f.FullName() == clusterType {
 		c.assignment(m)
+	}
+	if f.FullName() == collectionName && served(m, "leds_config") {
+		c.add(xds.LbEndpoint, xds.CanonicalName(v.String()))
 	}
 	if r, ok := rules[f.FullName()]; ok {
 		c.names(r, m, f, v)

@@ -54,6 +54,13 @@ func eds(name, service string, source *corev3.ConfigSource) *clusterv3.Cluster {
 	}
 }
 
+func localities(source *corev3.ConfigSource) *endpointv3.ClusterLoadAssignment {
+	leds := &endpointv3.LedsClusterLocalityConfig{LedsConfig: source, LedsCollectionName: "xdstp://a/t/x/*?b=2&a=1"}
+	return &endpointv3.ClusterLoadAssignment{ClusterName: "c", Endpoints: []*endpointv3.LocalityLbEndpoints{{
+		LbConfig: &endpointv3.LocalityLbEndpoints_LedsClusterLocalityConfig{LedsClusterLocalityConfig: leds},
+	}}}
+}
+
 func tls(t *testing.T, configs ...*tlsv3.SdsSecretConfig) *corev3.TransportSocket {
 	return &corev3.TransportSocket{Name: "tls", ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: packed(t,
 		&tlsv3.UpstreamTlsContext{CommonTlsContext: &tlsv3.CommonTlsContext{TlsCertificateSdsSecretConfigs: configs}})}}
@@ -78,6 +85,8 @@ func TestOf(t *testing.T) {
 		{"static cluster", &clusterv3.Cluster{Name: "c"}, ""},
 		{"a static cluster's own assignment is part of it", &clusterv3.Cluster{
 			Name: "c", LoadAssignment: &endpointv3.ClusterLoadAssignment{ClusterName: "c"}}, ""},
+		{"a collection of endpoints", localities(ads), "LEDS xdstp://a/t/x/*?a=1&b=2"},
+		{"a collection of endpoints from a file", localities(file), ""},
 		{"EDS by the cluster's name", eds("c", "", ads), "EDS c"},
 		{"EDS by service name", eds("c", "s", ads), "EDS s"},
 		{"EDS from a file", eds("c", "s", file), ""},

@@ -45,6 +45,7 @@ func (w world) dangling() []protofile.Problem {
 		have[url] = make(map[string]bool, len(c.at))
 		for name, l := range c.at {
 			have[url][name] = true
+			have[url][c.typ.Collection(name)] = true
 			for _, alias := range l.Aliases {
 				have[url][alias] = true
 			}

@@ -158,6 +158,7 @@ func (g implementation) announced(t *testing.T, rs tap.Records) {
 		agent := r.Node.GetUserAgentName() + " " + r.Node.GetUserAgentVersion()
 		if agent = strings.Replace(agent, " osx ", " linux ", 1); agent != g.agent {
 			t.Errorf("is %q, want %q", agent, g.agent)
+			return
 		}
 		if !slices.Equal(r.Node.GetClientFeatures(), g.features) {
 			t.Errorf("announces %q, want %q", r.Node.GetClientFeatures(), g.features)

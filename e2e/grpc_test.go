@@ -55,17 +55,21 @@ func TestGRPC(t *testing.T) {
 
 		s.step("WARM-2 cluster changed in place", func(t *testing.T) {
 			l := loaded(t, s.call, nil)
+			judge := func(p tap.Point) {
+				t.Helper()
+				s.acked(p, "CDS", "EDS")
+				s.gets("traffic is where the assignment says")
+				s.quiet()
+				exactly(t, 1, "CDS response", s.Since(p).Responses("CDS"))
+				exactly(t, 1, "EDS response", s.Since(p).Responses("EDS"))
+			}
+			judge(s.commit("greeter's policy changes", func(w world) { w.set(edsCluster("greeter", 2*time.Second)) }))
 			s.at = s.other()
-			p := s.commit("greeter's policy changes, and it moves", func(w world) {
-				c := edsCluster("greeter", 2*time.Second)
+			judge(s.commit("greeter's policy changes, and it moves", func(w world) {
+				c := edsCluster("greeter", 3*time.Second)
 				c.RespectDnsTtl = true // means nothing to the client
 				w.set(c, assignment("greeter", s.at.port))
-			})
-			s.gets("traffic moves")
-			s.acked(p, "CDS", "EDS")
-			s.quiet()
-			exactly(t, 1, "CDS response", s.Since(p).Responses("CDS"))
-			exactly(t, 1, "EDS response", s.Since(p).Responses("EDS"))
+			}))
 			l.unharmed(t)
 		})
 

@@ -25,8 +25,8 @@ type poll struct {
 	asked    time.Duration
 	answered time.Duration // zero: not yet
 	status   int           // zero: the connection ended
-	told     string // the version of the answer
-	count    int    // of its resources
+	told     string        // the version of the answer
+	count    int           // of its resources
 }
 
 func (p poll) String() string {
@@ -139,6 +139,7 @@ func (r *recorder) requests(n int, c, s net.Conn, asked chan<- *poll) {
 		if err != nil {
 			return
 		}
+		began := r.now() // before the server has all of it
 		var body struct {
 			VersionInfo   string          `json:"version_info"`
 			ResponseNonce string          `json:"response_nonce"`
@@ -151,7 +152,7 @@ func (r *recorder) requests(n int, c, s net.Conn, asked chan<- *poll) {
 		io.Copy(io.Discard, req.Body)
 		p := &poll{
 			conn: n, typ: strings.TrimPrefix(req.URL.Path, "/v3/discovery:"), names: fmt.Sprint(body.ResourceNames), version: body.VersionInfo,
-			nonce: body.ResponseNonce, failure: string(body.ErrorDetail), timeout: req.Header.Get("x-envoy-expected-rq-timeout-ms"), asked: time.Since(r.start),
+			nonce: body.ResponseNonce, failure: string(body.ErrorDetail), timeout: req.Header.Get("x-envoy-expected-rq-timeout-ms"), asked: began,
 		}
 		r.mu.Lock()
 		r.all = append(r.all, p)
@@ -192,13 +193,6 @@ func (r *recorder) responses(c, s net.Conn, asked <-chan *poll) {
 		p.answered, p.status, p.told, p.count = time.Since(r.start), resp.StatusCode, body.VersionInfo, len(body.Resources)
 		r.mu.Unlock()
 	}
-}
-
-// connections is how many there were.
-func (r *recorder) connections() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.conns
 }
 
 // now is a point in the record.

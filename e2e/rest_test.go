@@ -199,7 +199,7 @@ func (s *pollSite) counters() map[string]map[string]int {
 func (s *pollSite) late(typ, name string) (n int) {
 	for _, q := range s.since(0).of(typ, name) {
 		ms, _ := strconv.Atoi(q.timeout)
-		if held := q.answered - q.asked; q.answered == 0 || held > time.Duration(ms)*time.Millisecond-20*time.Millisecond {
+		if held := q.answered - q.asked; q.status == 0 || held > time.Duration(ms)*time.Millisecond-20*time.Millisecond {
 			n++
 		}
 	}

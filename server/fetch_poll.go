@@ -76,9 +76,9 @@ type Caller struct {
 }
 
 // Poll begins a poll of a type by a request, of which it keeps no memory. An
-// error is one of gRPC's status: UNAVAILABLE if the client
-// should try again later, INVALID_ARGUMENT or RESOURCE_EXHAUSTED if the request
-// is at fault. Close must be called if there is none.
+// error is one of gRPC's status: UNAVAILABLE if the client should try again
+// later, INVALID_ARGUMENT or RESOURCE_EXHAUSTED if the request is at fault.
+// Close must be called if there is none.
 func (s *Server) Poll(t *xds.Type, req xds.Request, from Caller) (*Poll, error) {
 	if !s.drain.enter() {
 		return nil, errDraining

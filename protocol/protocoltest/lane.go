@@ -67,6 +67,7 @@ func (n *lane) tell() {
 		n.logf("%d sees the view", n.id)
 	}
 	n.pending, n.behind = nil, false
+	n.note()
 	if n.eager {
 		n.respond()
 	}
@@ -145,15 +146,20 @@ func (n *lane) deliverUp() bool {
 		}
 	}
 	n.heard(t, req, settled, n.ledger.receive(req, settled == protocol.Stale))
+	n.note()
+	if n.eager {
+		n.respond()
+	}
+	return true
+}
+
+// note follows the interests of the session.
+func (n *lane) note() {
 	if s, ok := n.session.(idler); ok {
 		for i := range s.Interests() {
 			n.ledger.interests(i)
 		}
 	}
-	if n.eager {
-		n.respond()
-	}
-	return true
 }
 
 // heard checks what the session made of a request that answers a response (nil:
@@ -177,6 +183,7 @@ func (n *lane) heard(t *xds.Type, req xds.Request, settled protocol.EventKind, a
 // respond lets the session say what it has to say, and judges it.
 func (n *lane) respond() (progress bool) {
 	n.wake()
+	n.note()
 	n.ledger.begun()
 	sent := 0
 	for r := range n.session.Responses() {

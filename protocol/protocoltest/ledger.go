@@ -62,6 +62,7 @@ type account struct {
 	wildcard bool
 	implicit bool // nothing was ever named
 
+	finds  bool            // names find by alias and collection, too: delta only
 	reach  map[string]bool // resources that the names find, delta only
 	turned map[string]bool // names that have found something since they were told of
 	scopes map[string]bool // the collections that the wildcard is of; nil: it is of all
@@ -183,7 +184,7 @@ func (l *ledger) account(t *xds.Type) *account {
 }
 
 func (l *ledger) open(t *xds.Type) *account {
-	a := &account{typ: t, born: l.changes, stirred: true, implicit: true, names: map[string]bool{}, reach: map[string]bool{}, turned: map[string]bool{}, told: map[string]fact{}, acked: map[string]fact{},
+	a := &account{typ: t, born: l.changes, stirred: true, finds: l.variant == xds.Delta, implicit: true, names: map[string]bool{}, reach: map[string]bool{}, turned: map[string]bool{}, told: map[string]fact{}, acked: map[string]fact{},
 		owe: map[string]bool{}, may: map[string]bool{}, since: map[string]time.Time{}, tied: map[string]time.Time{}, heard: map[string]bool{}, before: map[string]bool{}, orphan: map[string]bool{},
 		missed: map[string]bool{}, fed: map[string]time.Time{}, leaving: map[string]leaver{}, interest: map[string]bool{}, world: l.variant == xds.SotW && t.FullState}
 	l.accounts = append(l.accounts, a)

@@ -128,7 +128,7 @@ func (l *ledger) unsubscribe(a *account, names []string) {
 	}
 	l.find(a)
 	for _, n := range dropped {
-		if a.star() {
+		if a.wildcard {
 			a.may[n], a.asked = true, true
 			found := l.members(a, n)
 			if len(found) == 0 {
@@ -215,9 +215,8 @@ func (a *account) keeps(n string) bool {
 	if a.wildcard || a.names[n] || a.reach[n] {
 		return true
 	}
-	r := a.told[n].res
-	c := a.typ.Collection(n)
-	return r != nil && (slices.ContainsFunc(r.Aliases, func(n string) bool { return a.names[n] }) || c != "" && a.names[c])
+	r, c := a.told[n].res, a.typ.Collection(n)
+	return a.finds && r != nil && (slices.ContainsFunc(r.Aliases, func(n string) bool { return a.names[n] }) || c != "" && a.names[c])
 }
 
 // trim forgets what is not subscribed any more, as the client does.

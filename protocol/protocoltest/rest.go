@@ -83,7 +83,7 @@ func (l *ledger) missing(a *account, n string) string {
 		}
 	case a.wants(n) && (named || !told) && !l.now.Before(a.mutedUntil):
 		return "is owed, if only its absence"
-	case named && a.star() && !l.now.Before(a.mutedUntil):
+	case named && a.wildcard && !l.now.Before(a.mutedUntil):
 		return "is owed, if only its absence"
 	}
 	return ""

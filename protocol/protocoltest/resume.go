@@ -39,6 +39,11 @@ func (l *ledger) begin(a *account, req xds.Request) {
 	table := l.view.Table(a.typ)
 	for _, v := range req.Initial {
 		a.heard[a.typ.Collection(v.Name)] = true
+		if r := l.had(a, v.Name, v.Version); r != nil {
+			for _, n := range r.Aliases {
+				a.heard[n] = true
+			}
+		}
 		r := l.shown(a, v.Name)
 		if !a.covers(v.Name) && !a.wildcard {
 			// It may have been found by a name that finds nothing any more.

@@ -260,7 +260,7 @@ func (l *ledger) named(a *account, r *xds.Response) error {
 				}
 			}
 		})
-	} else if len(a.leaving) > 0 || a.vague {
+	} else if len(a.leaving) > 0 || a.vague || l.resumes && l.variant == xds.Delta {
 		return nil
 	}
 	for n := range a.names {

@@ -35,8 +35,8 @@ func (u *subscription) look(t *xds.Table, name string) {
 			u.via, u.refs = map[string]*xds.Members{}, map[string]int{}
 		}
 		u.via[name] = is
-		if e.again = false; !real(e.told) {
-			e.told = unsure
+		if e.again = false; e.told == absent {
+			e.told = others
 		}
 		u.mark(e) // of a resource of that name it may have to be told that it is gone
 	} else if was != nil {
@@ -167,6 +167,19 @@ func (u *subscription) suspect(name string) {
 			u.mark(u.entry(by))
 		}
 	}
+}
+
+// net returns which of the names are of interest now, and which are not: a name
+// may have come and gone.
+func (u *subscription) net(added, removed []string) (in, out []string) {
+	for _, n := range append(added, removed...) {
+		if e := u.entry(n); e != nil && u.wants(e) {
+			in = append(in, n)
+		} else {
+			out = append(out, n)
+		}
+	}
+	return in, out
 }
 
 // suspects returns the subscribed names that may find something else now.

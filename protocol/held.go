@@ -11,6 +11,7 @@ import (
 var (
 	absent = &xds.Stamp{}          // that it does not exist; or nothing yet
 	unsure = &xds.Stamp{Name: "?"} // something that it may have applied or not
+	others = &xds.Stamp{Name: "@"} // resources that the name finds, by their own names
 )
 
 // real reports whether a stamp is that of a resource the server knows.

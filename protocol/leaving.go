@@ -40,10 +40,16 @@ func (s *Session) linger(u *subscription, t *xds.Table, touched []xds.Names) {
 		return back
 	})
 	stay := func(name string, told *xds.Stamp) bool {
-		if !real(told) {
+		l := leaver{seq: s.seq, from: s.seq, since: s.now}
+		switch {
+		case real(told):
+		case told == unsure && s.variant == xds.Delta: // some version of it, which need not be known
+			l.Resource, l.from = &xds.Resource{Stamp: &xds.Stamp{Name: name}}, u.acked+1
+			u.leave(l)
+			return true
+		default:
 			return false // not with the client: it leaves at once
 		}
-		l := leaver{seq: s.seq, from: s.seq, since: s.now}
 		last := t.Departed(name)
 		if last == nil || last.Sum != told.Sum {
 			l.from = u.acked + 1 // it was not told the last of it

@@ -258,7 +258,7 @@ func (s *Session) owed(u *subscription, t *xds.Table, e *entry) (r *xds.Resource
 	case u.via[e.name] != nil:
 		// It finds others, which have entries of their own. The client may have
 		// one of that name from before.
-		return nil, real(e.told) && u.lingers(e.name) == nil
+		return nil, e.told != others && u.lingers(e.name) == nil
 	case !wanted && !u.wildcard:
 		// No name finds it any more.
 		return nil, (e.told != absent || e.again) && u.lingers(e.name) == nil
@@ -347,7 +347,7 @@ func (u *subscription) tell(t *xds.Table, d *diff) (items []item) {
 			e.told, e.sent, e.again = absent, true, false
 			items = append(items, item{e.name, absent})
 			if u.via[n] != nil {
-				e.told = unsure
+				e.told = others
 			}
 		} else if u.anew {
 			items = append(items, item{n, absent})

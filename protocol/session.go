@@ -344,6 +344,9 @@ func (s *Session) Interests() iter.Seq[Interest] {
 				continue
 			}
 			i := Interest{u.typ, u.wildcard, u.added, u.removed}
+			if len(i.Added) > 0 && len(i.Removed) > 0 {
+				i.Added, i.Removed = u.net(i.Added, i.Removed)
+			}
 			u.moved, u.added, u.removed = false, nil, nil
 			if !yield(i) {
 				return

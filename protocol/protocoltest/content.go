@@ -49,6 +49,7 @@ type content struct {
 	gen   int
 
 	unknown xds.Names               // not decided yet
+	lazy    map[string]bool         // names of resources on demand, as a rule
 	recent  map[string][]*xds.Table // by type URL, all there was, the newest first
 
 	versioned bool // the source supplies the types' versions
@@ -62,10 +63,13 @@ type content struct {
 
 func newContent(d dice, whole, rich bool) *content {
 	c := &content{dice: d, view: xds.Tables{}, whole: whole, rich: rich, timed: d.IntN(4) == 0, versioned: d.IntN(10) == 0,
-		unknown: xds.Names{}, recent: map[string][]*xds.Table{},
+		unknown: xds.Names{}, lazy: map[string]bool{}, recent: map[string][]*xds.Table{},
 		targets: map[string]string{}, routes: map[string]string{}, services: map[string]string{}, past: map[string][]xds.Sum{}, dead: map[xds.Sum]bool{}}
 	for _, k := range kinds {
 		c.view[k.url] = xds.NewTable(k.typ())
+		for _, n := range k.names {
+			c.lazy[n] = rich && d.IntN(4) == 0
+		}
 	}
 	if whole {
 		c.commit()
@@ -121,7 +125,7 @@ func (c *content) enrich(e *edit, url string, r *xds.Resource) *xds.Resource {
 				r.Aliases = append(r.Aliases, a)
 			}
 		}
-		r.OnDemand = c.dice.IntN(5) == 0
+		r.OnDemand = c.lazy[r.Name] != (c.dice.IntN(40) == 0) // it seldom becomes so, or ends to be
 	}
 	r.Seal("")
 	return r

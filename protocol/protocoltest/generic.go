@@ -45,7 +45,7 @@ func (g *generic) act() string {
 	k := g.kinds[g.plan.IntN(len(g.kinds))]
 	t := k.typ()
 	asks := k.names
-	if g.content.rich {
+	if g.content.rich && g.cfg.Variant == xds.Delta {
 		asks = append(slices.Clip(asks), k.aliases...)
 	}
 	name := asks[g.plan.IntN(len(asks))]

@@ -77,6 +77,7 @@ type account struct {
 	heard  map[string]bool      // was told, or claimed to be held
 	before map[string]bool      // SotW: the client may have another from an earlier stream
 	orphan map[string]bool      // SotW: it was gone for a while, which could not be told
+	stray  map[string]bool      // the client states to have it, and has not asked for it
 	missed map[string]bool      // resource_errors have said that it does not exist
 
 	mutedUntil time.Time            // absences may be kept back until then
@@ -186,7 +187,7 @@ func (l *ledger) account(t *xds.Type) *account {
 func (l *ledger) open(t *xds.Type) *account {
 	a := &account{typ: t, born: l.changes, stirred: true, finds: l.variant == xds.Delta, implicit: true, names: map[string]bool{}, reach: map[string]bool{}, turned: map[string]bool{}, told: map[string]fact{}, acked: map[string]fact{},
 		owe: map[string]bool{}, may: map[string]bool{}, since: map[string]time.Time{}, tied: map[string]time.Time{}, heard: map[string]bool{}, before: map[string]bool{}, orphan: map[string]bool{},
-		missed: map[string]bool{}, fed: map[string]time.Time{}, leaving: map[string]leaver{}, interest: map[string]bool{}, world: l.variant == xds.SotW && t.FullState}
+		stray: map[string]bool{}, missed: map[string]bool{}, fed: map[string]time.Time{}, leaving: map[string]leaver{}, interest: map[string]bool{}, world: l.variant == xds.SotW && t.FullState}
 	l.accounts = append(l.accounts, a)
 	slices.SortStableFunc(l.accounts, func(a, b *account) int { return cmp.Compare(a.typ.Rank(), b.typ.Rank()) })
 	return a

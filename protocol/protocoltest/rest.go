@@ -206,7 +206,7 @@ func (l *ledger) outstanding() map[string][]string {
 	for _, a := range l.accounts {
 		for _, g := range a.groups {
 			for n := range g.rest {
-				if !slices.Contains(out[a.typ.URL], n) {
+				if !slices.Contains(out[a.typ.URL], n) && !l.resolves(a, n) {
 					out[a.typ.URL] = append(out[a.typ.URL], n)
 				}
 			}

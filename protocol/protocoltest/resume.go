@@ -47,7 +47,7 @@ func (l *ledger) begin(a *account, req xds.Request) {
 		r := l.shown(a, v.Name)
 		if !a.covers(v.Name) && !a.wildcard {
 			// It may have been found by a name that finds nothing any more.
-			a.may[v.Name], a.heard[v.Name] = r == nil, true
+			a.may[v.Name], a.heard[v.Name], a.stray[v.Name] = r == nil, true, true
 			if r == nil && l.lingers(a) {
 				a.leaving[v.Name] = leaver{at: l.now, change: l.changes, resumed: true, loose: true}
 			}

@@ -3,6 +3,7 @@ package protocoltest
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -109,6 +110,7 @@ func (n *lane) converged() {
 			}
 			delete(held, name)
 		}
+		maps.DeleteFunc(held, func(name string, _ *xds.Resource) bool { return a.stray[name] })
 		for name, r := range held {
 			if n.ledger.shown(a, name) == nil && (n.cfg.Variant == xds.Delta || a.world) && !n.ledger.standing(a, name) && !n.ledger.spurned(a) {
 				n.fail(fmt.Errorf("%s: the client holds %s, which is gone", a.typ, show(r)))

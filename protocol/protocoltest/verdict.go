@@ -103,7 +103,7 @@ func (l *ledger) wellFormed(a *account, r *xds.Response) error {
 		}
 	}
 	for _, n := range r.Removed {
-		if a.names[n] && !a.heard[n] && l.bodyless(a) {
+		if a.names[n] && !a.scopes[n] && !a.heard[n] && l.bodyless(a) {
 			return fmt.Errorf("DELTA-7: %s is removed, and this client wants it told absent", n)
 		}
 	}
@@ -151,9 +151,11 @@ func (l *ledger) bereft(a *account, name string) bool {
 			}
 			return r != nil && refers(r, a.typ, name) && !same(l.lookup(b, n), r)
 		}
-		for n, k := range b.told {
-			if lost(n, k) {
-				return true
+		for _, facts := range []map[string]fact{b.told, b.acked} {
+			for n, k := range facts {
+				if lost(n, k) {
+					return true
+				}
 			}
 		}
 		for _, f := range b.flights {

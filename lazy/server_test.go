@@ -145,4 +145,19 @@ func TestServer(t *testing.T) {
 			t.Error(r)
 		}
 	})
+	// In a SotW response of clusters what is not there does not exist: so there
+	// is none before it is known.
+	serve(t, "SOTW-8 a world with a name that is being looked for", found, func(t *testing.T, conn *grpc.ClientConn, _ *store.Store) {
+		s, err := discovery.NewAggregatedDiscoveryServiceClient(conn).StreamAggregatedResources(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Send(&discovery.DiscoveryRequest{TypeUrl: xds.Cluster.URL, ResourceNames: []string{"a"}}); err != nil {
+			t.Fatal(err)
+		}
+		r, took := receive(t, s.Recv)
+		if took != time.Second || len(r.Resources) != 1 || string(r.Resources[0].Value) != "A" {
+			t.Errorf("after %v: %v", took, r)
+		}
+	})
 }

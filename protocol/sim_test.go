@@ -166,7 +166,7 @@ func open(err error) bool {
 }
 
 // one in so many worlds may end openly.
-const openShare = 150
+const openShare = 500
 
 // tally counts the worlds that ended openly.
 var tally atomic.Int64

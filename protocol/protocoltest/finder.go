@@ -72,6 +72,7 @@ func (f *finder) requests() []xds.Request {
 			if s.typ.Implicit && len(s.names) == 1 && s.names[xds.Wildcard] {
 				r.Subscribe = nil // "(legacy behavior)"
 			}
+			s.told = maps.Clone(s.names)
 			s.forget()
 			for _, n := range slices.Sorted(maps.Keys(s.cache)) {
 				r.Initial = append(r.Initial, xds.Version{Name: n, Version: s.cache[n].Version})
@@ -102,10 +103,11 @@ func (f *finder) requests() []xds.Request {
 }
 
 // wants reports whether a resource is subscribed, as far as a client can tell.
+// What the server was told counts until it is told another.
 func (s *finding) wants(r *xds.Resource) bool {
 	c := s.typ.Collection(r.Name)
-	return s.names[xds.Wildcard] || s.names[r.Name] || c != "" && s.names[c] ||
-		slices.ContainsFunc(r.Aliases, func(a string) bool { return s.names[a] })
+	return s.told[xds.Wildcard] || s.told[r.Name] || c != "" && s.told[c] ||
+		slices.ContainsFunc(r.Aliases, func(a string) bool { return s.told[a] })
 }
 
 func (s *finding) forget() {
@@ -129,16 +131,16 @@ func (f *finder) receive(r *xds.Response) {
 		return // all or nothing
 	}
 	gone := slices.Concat(r.Removed, r.Absent)
-	wanted := maps.Clone(s.names)
+	wanted := maps.Clone(s.told)
 	for _, n := range gone {
 		delete(s.cache, n)
-		delete(s.names, n)
+		delete(s.told, n)
 	}
 	// What was found by these names alone is not found any more.
 	maps.DeleteFunc(s.cache, func(_ string, x *xds.Resource) bool {
 		return !s.wants(x) && slices.ContainsFunc(gone, func(n string) bool { return wanted[n] && finds(s.typ, x, n) })
 	})
-	s.names = wanted
+	s.told = wanted
 	for _, x := range r.Upserts { // what was removed may be found elsewhere now
 		if s.wants(x) {
 			s.cache[x.Name] = x

@@ -190,6 +190,6 @@ func (l *ledger) tied(a *account, r *xds.Resource) bool {
 	if r.Refs != nil {
 		return slices.ContainsFunc(r.Refs, func(ref xds.Ref) bool { return ref.Type.Is(first.typ) && on(ref.Name) })
 	}
-	return slices.ContainsFunc(first.flights, func(f *flight) bool { return l.now.Sub(f.at) < silence && !l.stuck(f) }) ||
+	return l.searching(first) || slices.ContainsFunc(first.flights, func(f *flight) bool { return l.now.Sub(f.at) < silence && !l.stuck(f) }) ||
 		slices.ContainsFunc(l.known(first), on)
 }

@@ -56,7 +56,7 @@ func (l *ledger) begin(a *account, req xds.Request) {
 		a.told[v.Name] = fact{version: v.Version}
 		delete(a.may, v.Name)
 		if r == nil && l.lingers(a) {
-			a.leaving[v.Name] = leaver{res: l.had(a, v.Name, v.Version), at: l.now, change: l.changes, resumed: true, loose: table.Lookup(v.Name) != nil}
+			a.leaving[v.Name] = leaver{res: l.had(a, v.Name, v.Version), at: l.now, change: l.changes, dangling: l.dangling(a.typ, v.Name), resumed: true, loose: table.Lookup(v.Name) != nil}
 		}
 		if r != nil && r.Version == v.Version {
 			a.told[v.Name] = fact{res: r}
@@ -117,7 +117,7 @@ func (l *ledger) hold(a *account, r *xds.Resource, now *xds.Table, loose bool) {
 	a.told[r.Name] = fact{res: r}
 	a.acked[r.Name], a.heard[r.Name] = a.told[r.Name], true
 	if l.shown(a, r.Name) == nil && l.lingers(a) {
-		a.leaving[r.Name] = leaver{res: r, at: l.now, change: l.changes, resumed: true, loose: loose || now.Lookup(r.Name) != nil}
+		a.leaving[r.Name] = leaver{res: r, at: l.now, change: l.changes, dangling: l.dangling(a.typ, r.Name), resumed: true, loose: loose || now.Lookup(r.Name) != nil}
 	}
 	if !a.answer || len(a.names) == 0 {
 		delete(a.owe, r.Name)

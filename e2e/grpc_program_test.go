@@ -35,7 +35,7 @@ type implementation struct {
 	partial  bool     // a NACK states the refused version if something in it was good
 	drops    []string // the types that it asks nothing of, once its listener is deleted
 	forgets  bool     // a server without its listener asks for no routes
-	resigns  bool     // a cluster that went and came back stays away
+	blind    bool     // does not see that what was deleted is back, unless it has changed
 
 	forgive func(error) bool // calls that fail by its own fault when routes switch
 }
@@ -71,7 +71,7 @@ var (
 		env:     "NODE_PATH=" + installed + "/node/node_modules",
 		needs:   installed + "/node",
 		partial: true,
-		resigns: true,
+		blind:   true,
 		agent:   "gRPC Node Pure JS 1.14.1", features: []string{noOverprovisioning},
 		drops:   []string{"RDS"},
 		forgets: true,

@@ -140,7 +140,7 @@ func TestGRPCServer(t *testing.T) {
 				r.sees(p, patience, "it asks for no routes", wants(nil, "RDS"))
 			}
 			p = r.commit("listener back", func(w world) { w.set(inbound) })
-			if of.resigns {
+			if of.blind {
 				acked(p, "LDS")
 				refuses("no calls for good")
 				r.commit("listener names other routes", func(w world) {

@@ -108,15 +108,24 @@ func (s *gsite) leave() {
 }
 
 // goes deletes a resource that the client needs, waits until it asks for nothing
-// of the types below, and brings the resource back.
-func (s *gsite) goes(typ string, m proto.Message, below ...string) {
+// of the types below, and brings the resource back as it was. A blind client
+// needs it changed.
+func (s *gsite) goes(typ string, changed proto.Message, below ...string) {
 	s.t.Helper()
+	m := s.world[key(changed)]
 	p := s.commit(typ+" deleted", func(w world) { w.drop(m) })
 	eventually(s.t, patience, "calls fail", s.call.fails("Unavailable"))
 	s.sees(p, patience, fmt.Sprint("it lets go of ", below), wants(nil, below...))
 	s.quiet()
 	p = s.commit(typ+" back", func(w world) { w.set(m) })
 	s.acked(p, typ)
+	if s.of.blind {
+		s.quiet()
+		eventually(s.t, patience, "calls fail", s.call.fails("Unavailable"))
+		s.commit(typ+" changed", func(w world) { w.set(changed) })
+	}
+	s.gets("calls succeed")
+	s.quiet()
 }
 
 // switching excuses a race of grpc-go's own: at the moment of a switch of

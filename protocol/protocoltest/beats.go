@@ -97,7 +97,7 @@ func (l *ledger) errors(a *account, r *xds.Response) error {
 			return fmt.Errorf("gRFC A88: %s is told missing, and it is not decided whether it is", n)
 		case l.variant == xds.Delta && !slices.Contains(gone, n):
 			return fmt.Errorf("gRFC A88: %s is told missing, and not removed", n)
-		case l.variant == xds.SotW && a.missed[n]:
+		case l.variant == xds.SotW && a.missed[n] && !a.turned[n]:
 			return fmt.Errorf("gRFC A88: %s is told missing again", n)
 		}
 	}

@@ -87,10 +87,9 @@ func (l *ledger) scope(a *account) {
 	if over == nil || a.scopes == nil && (over.wildcard || !a.wildcard || a.newest != nil) {
 		return
 	}
-	if over.wildcard {
-		a.murky = true
-	}
 	was := a.scopes
+	// It was of everything before the names of routes came, or is again.
+	a.murky = a.murky || over.wildcard || was == nil && len(a.told) > 0
 	a.scopes = map[string]bool{}
 	for n := range over.names {
 		c := n + "/*"

@@ -230,6 +230,9 @@ func (l *ledger) change(view xds.View) {
 	for _, a := range l.accounts {
 		is := view.Table(a.typ)
 		l.find(a)
+		for n := range a.missed {
+			a.turned[n] = a.turned[n] || l.shown(a, n) != nil
+		}
 		for n, r := range lost[a] {
 			if r != nil && l.shown(a, n) == nil && l.lingers(a) {
 				// What is not shown any more, and is there, may linger, too.

@@ -133,12 +133,26 @@ func (l *ledger) unsubscribe(a *account, names []string) {
 			found := l.members(a, n)
 			if len(found) == 0 {
 				a.owe[n] = true
+			} else {
+				delete(a.owe, n)
 			}
 			for _, r := range found {
+				if a.names[r.Name] || a.reach[r.Name] {
+					continue // it is still asked for
+				}
 				a.owe[r.Name], a.may[r.Name] = true, true
 				a.release(r.Name)
 			}
 			a.release(n)
+		}
+	}
+	if slices.Contains(names, xds.Wildcard) {
+		// What it was told by way of that it may know by aliases of the past.
+		for n := range a.told {
+			if !a.names[n] && !a.reach[n] {
+				delete(a.told, n)
+				a.stray[n] = true
+			}
 		}
 	}
 	a.trim()

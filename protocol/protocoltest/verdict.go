@@ -285,6 +285,7 @@ func (l *ledger) book(a *account, r *xds.Response, f *flight) {
 	a.vague = a.vague && !a.world
 	for _, n := range r.Missing {
 		a.missed[n] = true
+		delete(a.turned, n)
 	}
 	for _, x := range r.Upserts {
 		if _, leaves := a.leaving[x.Name]; !leaves && l.shown(a, x.Name) == nil {

@@ -93,6 +93,6 @@ func (l *library) gone() (departed, waived []string) {
 // newLibrarySite is newSite with the server in this process.
 func newLibrarySite(t *testing.T) (s *site, lib *library) {
 	t.Helper()
-	s = siteOf(t, func(w world) (r *rig) { r, lib = newLibrary(t, w); return r })
+	s = siteOf(t, func(w world) (r *rig) { r, lib = newLibrary(t, w); return r }, patient)
 	return s, lib
 }

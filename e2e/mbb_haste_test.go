@@ -14,7 +14,7 @@ import (
 func TestMakeBeforeBreakInHaste(t *testing.T) {
 	t.Parallel()
 	each(t, "ADS-3 ADS-4 a file replaced every 10 ms", func(t *testing.T, v variant) {
-		c := newChain(t, newSite(t, renamed), v)
+		c := newChain(t, newSite(t, renamed, patient), v)
 		c.paced(300, 10*time.Millisecond, func() {
 			c.next()
 			c.hurry()
@@ -45,13 +45,13 @@ func TestMakeBeforeBreakInHaste(t *testing.T) {
 	})
 
 	each(t, "ADS-3 ADS-6 clusters come and go elsewhere every 5 ms", func(t *testing.T, v variant) {
-		c := newChain(t, newSite(t, renamed), v)
+		c := newChain(t, newSite(t, renamed, patient), v)
 		n := 0
 		elsewhere := func(w world) {
 			old, now := fmt.Sprint("else-", n), fmt.Sprint("else-", n+1)
 			n++
 			w.drop(edsCluster(old, 0), assignment(old))
-			w.set(edsCluster(now, time.Second), assignment(now, c.a.port))
+			w.set(patientCluster(now), assignment(now, c.a.port))
 		}
 		changed := time.Now()
 		c.next(elsewhere)

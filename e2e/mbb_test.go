@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	cluster "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+
 	"github.com/chancery-xds/chancery/e2e/tap"
 )
 
@@ -49,6 +51,12 @@ func (l link) generation() string {
 	}
 	return l.at
 }
+
+// patientCluster gives connections the time that a busy machine may take.
+func patientCluster(name string) *cluster.Cluster { return edsCluster(name, generous) }
+
+// patient makes the cluster that a chain begins with one of these.
+func patient(w world) { w.set(patientCluster("backend")) }
 
 // failure begins the remark that a request has failed.
 const failure = "A REQUEST FAILS"
@@ -89,7 +97,7 @@ func (c *chain) next(also ...func(world)) tap.Point {
 	c.link = newLink(c.n, c.site)
 	return c.commit(c.at+" takes the place of "+old, func(w world) {
 		w.drop(edsCluster(old, 0), assignment(old))
-		w.set(edsCluster(c.at, time.Second), assignment(c.at, c.from.port), routes("ingress", c.at, c.at))
+		w.set(patientCluster(c.at), assignment(c.at, c.from.port), routes("ingress", c.at, c.at))
 		for _, f := range also {
 			f(w)
 		}
@@ -210,7 +218,7 @@ func names(has map[string]bool) []string {
 func TestMakeBeforeBreak(t *testing.T) {
 	t.Parallel()
 	each(t, "ADS-2 ADS-3 ADS-4 a hundred clusters, one after the other", func(t *testing.T, v variant) {
-		c := newChain(t, newSite(t, renamed), v)
+		c := newChain(t, newSite(t, renamed, patient), v)
 		c.paced(100, 100*time.Millisecond, func() {
 			c.next()
 			c.follows()

@@ -29,13 +29,13 @@ func TestMakeBeforeBreakRefused(t *testing.T) {
 		{"reverted", func(c *chain, was link) {
 			c.commit("all as it was", func(w world) {
 				w.drop(edsCluster(c.at, 0), assignment(c.at))
-				w.set(edsCluster(was.at, time.Second), assignment(was.at, was.from.port), routes("ingress", was.at, was.at))
+				w.set(patientCluster(was.at), assignment(was.at, was.from.port), routes("ingress", was.at, was.at))
 			})
 			c.link = was
 		}},
 	} {
 		each(t, "ADS-3 ADS-4 routes refused, "+tt.name, func(t *testing.T, v variant) {
-			c := newChain(t, newSite(t, renamed), v)
+			c := newChain(t, newSite(t, renamed, patient), v)
 			c.next()
 			c.follows()
 			for range 4 {
@@ -49,11 +49,11 @@ func TestMakeBeforeBreakRefused(t *testing.T) {
 		})
 	}
 	each(t, "ADS-3 the new cluster refused, then fixed", func(t *testing.T, v variant) {
-		c := newChain(t, newSite(t, renamed), v)
+		c := newChain(t, newSite(t, renamed, patient), v)
 		for range 4 {
 			was := c.link
 			c.refused(c.next(func(w world) { w.set(brokenCluster(c.at)) }), "CDS", was)
-			c.commit("the cluster fixed", func(w world) { w.set(edsCluster(c.at, time.Second)) })
+			c.commit("the cluster fixed", func(w world) { w.set(patientCluster(c.at)) })
 			c.follows()
 			c.alone()
 		}
@@ -78,9 +78,9 @@ func (c *chain) refused(p tap.Point, typ string, was link) {
 // A cluster without an assignment keeps Envoy from acknowledging any cluster.
 func TestMakeBeforeBreakStuck(t *testing.T) {
 	t.Parallel()
-	stuck := edsCluster("stuck", time.Second)
+	stuck := patientCluster("stuck")
 	each(t, "ADS-6 ADS-7 while another cluster is stuck", func(t *testing.T, v variant) {
-		c := newChain(t, newSite(t, renamed), v)
+		c := newChain(t, newSite(t, renamed, patient), v)
 		c.commit("stuck has no assignment", func(w world) { w.set(stuck) })
 		for range 10 {
 			c.next()
@@ -93,7 +93,7 @@ func TestMakeBeforeBreakStuck(t *testing.T) {
 	})
 
 	each(t, "ADS-6 while another cluster is stuck and Envoy is slow", func(t *testing.T, v variant) {
-		c := newChain(t, newSite(t, renamed), v)
+		c := newChain(t, newSite(t, renamed, patient), v)
 		c.commit("stuck has no assignment", func(w world) { w.set(stuck) })
 		for range 5 {
 			// The client asks for the new assignment a moment later.
@@ -120,16 +120,19 @@ func TestMakeBeforeBreakReconnect(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		name string
-		cut  func(c *chain) // commits and breaks the connection
+		// cut commits and breaks the connection; restored, if not nil, is for when
+		// it stands again.
+		cut func(c *chain) (restored func(tap.Point))
 	}{
-		{"when it has the clusters", func(c *chain) {
+		{"when it has the clusters", func(c *chain) func(tap.Point) {
 			release := c.Hold(asksFor(newLink(c.n+1, c.site).at))
 			defer release()
 			p := c.next()
 			c.sees(p, generous, "the new cluster", func(rs tap.Records) bool { return brings(rs, c.at) })
 			c.cut()
+			return nil
 		}},
-		{"when it has the routes", func(c *chain) {
+		{"when it has the routes", func(c *chain) func(tap.Point) {
 			p, next := c.Mark("the ACK of the next routes is held"), newLink(c.n+1, c.site).at
 			release := c.Hold(func(r tap.Record) bool {
 				return r.Type == "RDS" && r.Nonce != "" && brings(c.Since(p), next)
@@ -138,37 +141,45 @@ func TestMakeBeforeBreakReconnect(t *testing.T) {
 			c.next()
 			c.follows()
 			c.cut()
+			return nil
 		}},
-		{"when it has refused the routes", func(c *chain) {
+		{"when it has refused the routes", func(c *chain) func(tap.Point) {
 			was := c.link
 			c.refused(c.next(func(w world) { w.set(brokenRoutes("ingress", c.at)) }), "RDS", was)
 			c.cut()
-			c.Restore()
-			c.back(c.Mark("restored"))
-			c.nextChange()
-			c.commit("the routes fixed", func(w world) { w.set(routes("ingress", c.at, c.at)) })
+			return func(p tap.Point) {
+				c.back(p)
+				c.nextChange()
+				c.commit("the routes fixed", func(w world) { w.set(routes("ingress", c.at, c.at)) })
+			}
 		}},
-		{"before it has anything", func(c *chain) {
+		{"before it has anything", func(c *chain) func(tap.Point) {
 			c.cut()
 			c.next()
 			eventually(c.t, generous, "the daemon has read the files", c.daemon.serves(c.at, "other"))
+			return nil
 		}},
-		{"and a commit comes while it asks anew", func(c *chain) {
+		{"and a commit comes while it asks anew", func(c *chain) func(tap.Point) {
 			release := c.Hold(func(r tap.Record) bool { return r.Type == "RDS" && r.Nonce == "" })
-			defer release()
 			c.cut()
-			p := c.Mark("restored")
-			c.Restore()
-			c.sees(p, generous, "clusters are asked for", func(rs tap.Records) bool { return len(rs.Requests("CDS")) > 0 })
-			c.next()
-			eventually(c.t, generous, "the daemon has read the files", c.daemon.serves(c.at, "other"))
+			return func(p tap.Point) {
+				defer release()
+				c.sees(p, generous, "clusters are asked for", func(rs tap.Records) bool { return len(rs.Requests("CDS")) > 0 })
+				c.next()
+				eventually(c.t, generous, "the daemon has read the files", c.daemon.serves(c.at, "other"))
+			}
 		}},
 	} {
 		each(t, "ADS-3 the connection breaks "+tt.name, func(t *testing.T, v variant) {
-			c := newChain(t, newSite(t, renamed), v)
+			c := newChain(t, newSite(t, renamed, patient), v)
 			for range 2 { // the second time, something may linger from the first
-				tt.cut(c)
+				restored := tt.cut(c)
+				p := c.Mark("connection restored")
 				c.Restore()
+				if restored != nil {
+					restored(p)
+				}
+				c.back(p)
 				c.follows()
 				c.quiet()
 			}

@@ -71,7 +71,7 @@ func (l *ledger) starving(a *account) string {
 		if r == nil || r.TTL == 0 || !a.told[n].is(r) || !l.accepted(a, n) {
 			continue
 		}
-		if fed := a.fed[n]; !fed.IsZero() && l.now.Sub(fed) >= r.TTL {
+		if fed := a.fed[n]; !fed.IsZero() && 3*l.now.Sub(fed) >= 2*r.TTL {
 			continue // it has to be told anew
 		}
 		if since := latest(a.fed[n], a.calm); l.now.Sub(since) > r.TTL/3 {

@@ -35,9 +35,10 @@ var errRefused = errors.New("refused")
 // A taste decides what a client refuses: by chance, and always what its salt
 // does not like.
 type taste struct {
-	dice dice
-	salt byte
-	off  bool
+	dice  dice
+	salt  byte
+	picky bool // of listeners and routes only: make before break is about who has the clusters
+	off   bool
 }
 
 func newTaste(w *world) taste {
@@ -45,11 +46,11 @@ func newTaste(w *world) taste {
 	if w.chance.IntN(2) == 0 {
 		salt = "0123456789abcdef"[w.chance.IntN(16)]
 	}
-	return taste{dice: w.chance, salt: salt, off: w.content.whole || w.cfg.Accept || w.chance.IntN(3) == 0}
+	return taste{dice: w.chance, salt: salt, picky: w.content.whole, off: w.cfg.Accept || w.chance.IntN(3) == 0}
 }
 
 func (t *taste) refuse(r *xds.Resource) error {
-	if t.off {
+	if t.off || t.picky && r.Name[0] != 'l' && r.Name[0] != 'r' {
 		return nil
 	}
 	if r.Version[0] == t.salt || t.dice.IntN(20) == 0 {

@@ -185,6 +185,10 @@ func (l *ledger) tied(a *account, r *xds.Resource) bool {
 				return true
 			}
 		}
+		since, waits := a.tied[r.Name]
+		if l.assignless(first) && first.acked[c].absent() && l.supplied(first, c) && (!waits || l.now.Sub(since) < silence) {
+			return true // beside a stuck one, of whose answer nothing is to be expected
+		}
 		return l.missing(first, c) != "" || l.standing(first, c)
 	}
 	if r.Refs != nil {

@@ -175,8 +175,8 @@ func (l *ledger) again(a *account, n string) bool {
 	if a.may[n] || owed || a.typ.Is(xds.Endpoint) && l.warm[n] {
 		return true
 	}
-	if r := a.told[n].res; r != nil && r.TTL > 0 && l.ttl && l.now.Sub(a.fed[n]) >= r.TTL {
-		return true // nothing was heard of it for so long that the client has dropped it
+	if r := a.told[n].res; r != nil && r.TTL > 0 && l.ttl && 3*l.now.Sub(a.fed[n]) >= 2*r.TTL {
+		return true // nothing was heard of it for so long that the client may have dropped it
 	}
 	return slices.ContainsFunc(a.groups, func(g *group) bool { return g.rest[n] && (g.moved || l.warms(a, g)) })
 }

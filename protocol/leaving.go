@@ -46,6 +46,7 @@ func (s *Session) linger(u *subscription, t *xds.Table, touched []xds.Names) {
 		case told == unsure && s.variant == xds.Delta: // some version of it, which need not be known
 			l.Resource, l.from = &xds.Resource{Stamp: &xds.Stamp{Name: name}}, u.acked+1
 			u.leave(l)
+			u.entry(name).again = false // what was owed of it is lost
 			return true
 		default:
 			return false // not with the client: it leaves at once
@@ -143,6 +144,13 @@ func (u *subscription) leave(l leaver) {
 	u.leaving[l.Name] = l
 }
 
+// unknown reports whether a name lingers whose body is not known: there is
+// nothing to tell of it but that it is lost.
+func (u *subscription) unknown(name string) bool {
+	l := u.lingers(name)
+	return l != nil && l.Sum == (xds.Sum{})
+}
+
 // lingers returns the resource of a name that is about to leave, or nil.
 func (u *subscription) lingers(name string) *xds.Resource { return u.leaving[name].Resource }
 
@@ -170,7 +178,7 @@ func (s *Session) depart() (progress bool) {
 		for _, name := range slices.Sorted(maps.Keys(u.leaving)) {
 			l := u.leaving[name]
 			if !s.released(u.typ, l) {
-				l.moved = true
+				l.moved = l.moved || s.behind(u.typ, l)
 				u.leaving[name] = l
 				continue
 			}
@@ -217,6 +225,14 @@ func (s *Session) released(t *xds.Type, l leaver) bool {
 		}
 	}
 	return true
+}
+
+// behind reports whether a type that may refer to l is not up to its loss.
+func (s *Session) behind(t *xds.Type, l leaver) bool {
+	return slices.ContainsFunc(t.ReferredBy(), func(by *xds.Type) bool {
+		u := s.sub(by)
+		return u != nil && u.acked < l.seq
+	})
 }
 
 // unopened reports whether a client that resumes may still open types: it has

@@ -262,7 +262,7 @@ func (s *Session) owed(u *subscription, t *xds.Table, e *entry) (r *xds.Resource
 	case !wanted && !u.wildcard:
 		// No name finds it any more.
 		return nil, (e.told != absent || e.again) && u.lingers(e.name) == nil
-	case r != nil && r.Sum == (xds.Sum{}): // lingers, and its body is not known
+	case r != nil && u.unknown(e.name):
 		return nil, e.again
 	case r != nil && u.lingers(e.name) == r && (!e.again || real(e.told) && differs(e.told, r)):
 		// It is about to leave: what the client has of it will do.

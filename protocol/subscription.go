@@ -83,7 +83,7 @@ func (u *subscription) touch(names iter.Seq2[string, *xds.Stamp]) {
 
 // repeat makes the server tell a name again, though the client has it.
 func (u *subscription) repeat(name string) {
-	if !u.covers(name) {
+	if !u.covers(name) || u.unknown(name) {
 		return
 	}
 	if found := u.via[name]; found != nil {
@@ -178,7 +178,8 @@ func (u *subscription) subscribe(names []string, t *xds.Table) {
 func (u *subscription) subscribeAll() {
 	u.wildcard, u.anew, u.all, u.due, u.moved = true, true, true, true, true
 	for i := range u.entries {
-		u.entries[i].again = u.entries[i].again || u.entries[i].told != absent
+		e := &u.entries[i]
+		e.again = e.again || e.told != absent && !u.unknown(e.name)
 	}
 }
 

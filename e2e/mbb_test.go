@@ -146,6 +146,13 @@ func (c *chain) ends() {
 	c.t.Helper()
 	c.follows()
 	c.alone()
+	eventually(c.t, generous, "nothing lingers in the server", func() error {
+		has, asks := told(c.Since(0)), asked(c.Since(0))
+		if want := []string{c.at, "other"}; !slices.Equal(has, want) || !slices.Equal(asks, want) {
+			return fmt.Errorf("the client was told of the clusters %v, and asks for the assignments %v", has, asks)
+		}
+		return nil
+	})
 	c.quiet()
 	c.load.stop()
 	took := time.Since(c.began).Seconds()
@@ -157,13 +164,6 @@ func (c *chain) ends() {
 	rs := c.Since(0)
 	if at := slices.IndexFunc(rs, func(r tap.Record) bool { return strings.HasPrefix(r.Text, failure) }); at >= 0 {
 		c.t.Logf("around the first failure:\n%s", rs[max(0, at-30):min(len(rs), at+30)])
-	}
-	want := []string{c.at, "other"}
-	if got := told(rs); !slices.Equal(got, want) {
-		c.t.Errorf("the client was told of the clusters %v, want %v", got, want)
-	}
-	if got := asked(rs); !slices.Equal(got, want) {
-		c.t.Errorf("the client asks for the assignments %v, want %v", got, want)
 	}
 	p := c.Mark("what lingers would leave with the next change")
 	c.nextChange()

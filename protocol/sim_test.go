@@ -78,14 +78,16 @@ func TestSimulation(t *testing.T) {
 	}
 }
 
-// "Make before break": no client that answers ever holds a route or listener
-// whose cluster it lacks or, if it warms clusters, was never warm.
+// "Make before break": in worlds whose commits are whole, no client that answers
+// ever holds a listener or route whose cluster it lacks or, if it warms clusters,
+// was never warm: through reconnects, refused listeners and routes, and whatever
+// it asks for, as long as no deadline passes.
 func TestSimulationNeverBreaks(t *testing.T) {
 	for _, v := range []xds.Variant{xds.SotW, xds.Delta} {
 		for _, who := range []string{"generic", "envoy"} {
 			t.Run(fmt.Sprintf("ADS-3 %s %s", who, v), func(t *testing.T) {
 				t.Parallel()
-				seeds(t, worlds()/20, 0, 1, func(t *testing.T, seed uint64) {
+				seeds(t, worlds()/4, 0, 1, func(t *testing.T, seed uint64) {
 					_, err := protocoltest.Simulate(session, protocoltest.Config{Seed: seed, Variant: v, Client: who, Whole: true})
 					report(t, t.Name(), err)
 				})
@@ -159,11 +161,9 @@ func variant(delta bool) xds.Variant {
 	return xds.SotW
 }
 
-// open reports whether a verdict is one of those that pending.txt has transcripts
-// of. The share of such worlds may only shrink.
-func open(err error) bool {
-	return !strings.Contains(err.Error(), "panic")
-}
+// open reports whether a verdict may stand open in few worlds: all but those on
+// what make before break is for. The share of such worlds may only shrink.
+func open(err error) bool { return !strings.Contains(err.Error(), "never breaks:") }
 
 // one in so many worlds may end openly.
 const openShare = 500

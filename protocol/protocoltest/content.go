@@ -95,7 +95,7 @@ func resource(name string, gen int, refs []xds.Ref) *xds.Resource {
 
 // ttls are those that a resource may have. Seldom is it one that a slow client
 // lets expire.
-var ttls = []time.Duration{0, 0, 30 * time.Second, 30 * time.Second, 5 * time.Minute, 9 * time.Second}
+var ttls = []time.Duration{0, 0, 30 * time.Second, 3 * time.Second, 5 * time.Minute, 9 * time.Second}
 
 // free reports whether an alias finds nothing else after an edit: like a store,
 // a world gives a name to one resource only.

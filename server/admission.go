@@ -1,6 +1,9 @@
 package server
 
-import "sync"
+import (
+	"math"
+	"sync"
+)
 
 // An admission bounds how many streams get first answers at a time. When a whole
 // fleet comes back at once, most of it is then served early and the last no
@@ -31,7 +34,14 @@ type ticket struct {
 	left bool          // it no longer wants a place, nor has one
 }
 
-func newAdmission(places int) *admission { return &admission{free: places, lines: map[string]*line{}} }
+// newAdmission returns an admission with so many places, as many as are wanted if
+// negative.
+func newAdmission(places int) *admission {
+	if places < 0 {
+		places = math.MaxInt
+	}
+	return &admission{free: places, lines: map[string]*line{}}
+}
 
 // enter asks for a place for a stream of a node. Whoever enters must leave.
 func (a *admission) enter(node string) *ticket {

@@ -151,6 +151,23 @@ func TestFirstAnswers(t *testing.T) {
 			t.Errorf("%d wait", s.Waiting)
 		}
 	})
+	within(t, "SAFE-1 nobody waits for ever", func(t *testing.T) {
+		w := serve(t, one)
+		w.set(xds.Endpoint, res("e", "1"))
+		all := w.arrive(t, 150, "n", false)
+		if at := all[90].answered(); at != 90*placeTime {
+			t.Errorf("stream 90 was answered after %v", at)
+		}
+		for _, a := range all[110:] {
+			if at := a.answered(); at != queueTime {
+				t.Errorf("answered after %v", at)
+			}
+		}
+		synctest.Wait()
+		if w.first.free != 1 || w.first.n != 0 || w.Stats().Waiting != 0 {
+			t.Errorf("%d places, %d wait", w.first.free, w.first.n)
+		}
+	})
 	within(t, "SAFE-2 streams that have had theirs do not wait", func(t *testing.T) {
 		w := serve(t, one)
 		w.set(xds.Endpoint, res("e", "1"))

@@ -46,8 +46,8 @@ type Limits struct {
 	// FirstAnswers is how many streams are answered at a time to the first
 	// request of a type, so that a fleet that reconnects at once costs bounded
 	// memory and is served one after the other, the nodes in turn. A stream makes
-	// room when its client has acknowledged what it got, or after 100 ms. 100 by
-	// default.
+	// room when its client has acknowledged what it got, or after 100 ms, and
+	// waits 10 s at most. 50 by default; negative: any number.
 	FirstAnswers int
 
 	// Response is the size in bytes above which a response is split, save where
@@ -59,7 +59,7 @@ type Limits struct {
 func DefaultLimits() Limits {
 	return Limits{
 		Streams: 100_000, Polls: 10_000, Types: 64, Names: 100_000, NameLen: 4096, Held: 128 << 20, Node: 256 << 10,
-		Rate: 1000, FirstAnswers: 100, Response: 3 << 20,
+		Rate: 1000, FirstAnswers: 50, Response: 3 << 20,
 	}
 }
 
@@ -85,8 +85,13 @@ func WithLimits(l Limits) Option {
 // list are kept.
 const maxTypeURL = 1024
 
-// placeTime is how long a stream may keep others from their first answers.
-const placeTime = 100 * time.Millisecond
+// placeTime is how long a stream may keep others from their first answers, and
+// queueTime how long one waits for its own: clients that have nothing yet give up
+// after 15 s.
+const (
+	placeTime = 100 * time.Millisecond
+	queueTime = 10 * time.Second
+)
 
 // weight is what names count against Limits.Held.
 func weight(names []string) (n int) {

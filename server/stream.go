@@ -48,7 +48,7 @@ type stream struct {
 	// stream has a ticket, and says nothing before its turn.
 	ticket *ticket
 	turn   <-chan struct{} // of the ticket; nil: it is not waited for
-	turnBy time.Time       // when the place passes on, though answers are open
+	turnBy time.Time       // when it is given up, though its turn has not come or answers are open
 	unread int             // answers since that the client has not acknowledged
 
 	drain   <-chan struct{} // nil when draining
@@ -211,6 +211,7 @@ func (s *stream) queueUp() {
 		s.turnBy = time.Now().Add(placeTime)
 		return
 	}
+	s.turnBy = time.Now().Add(queueTime)
 	s.server.tally[mustWait].Add(1)
 }
 

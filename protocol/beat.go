@@ -33,10 +33,11 @@ func (s *Session) meet(n *xds.Node) {
 // with the resource unset, and the TTL reset". They are no updates.
 func (s *Session) beat(u *subscription) []*xds.Response {
 	u.beatAt = time.Time{}
+	t := s.table(u.typ)
+	world := s.variant == xds.SotW && u.typ.FullState
 	if !s.ttl {
 		return nil
 	}
-	t := s.table(u.typ)
 	var out []*xds.Response
 	due := map[time.Duration]time.Time{}
 	for _, b := range t.Beats() {
@@ -47,12 +48,13 @@ func (s *Session) beat(u *subscription) []*xds.Response {
 			}
 			at = s.nextBeat(b.TTL)
 		}
-		if !s.now.Before(at) && !s.blocked(u) {
+		// A world whose next state waits has to wait with it.
+		if !s.now.Before(at) && !s.blocked(u) && !(world && u.pending(t)) {
 			if !u.coversAny(b.Changes.Beats) {
 				continue
 			}
 			if c := s.beating(u, b.Changes); c != nil {
-				out = append(out, s.sendBeat(u, t, c)...)
+				out = append(out, s.sendBeat(u, t, c, world)...)
 			}
 			at = s.nextBeat(b.TTL)
 		}
@@ -142,9 +144,9 @@ func (u *subscription) accepted(name string) bool {
 	return true
 }
 
-func (s *Session) sendBeat(u *subscription, t *xds.Table, c *xds.Changes) []*xds.Response {
-	f := flight{version: t.VersionWith(u.leavingStamps()), sent: s.now, seq: u.reached(s.seq), beats: c.Beats}
-	if s.variant == xds.SotW && u.typ.FullState {
+func (s *Session) sendBeat(u *subscription, t *xds.Table, c *xds.Changes, world bool) []*xds.Response {
+	f := flight{version: t.VersionWith(u.leavingStamps()), sent: s.now, seq: u.acked, beats: c.Beats}
+	if world {
 		return s.send(u, f, []*xds.Changes{u.world(t)}) // without a body a resource would be gone
 	}
 	return s.send(u, f, c.Split(s.opts.MaxResponse))

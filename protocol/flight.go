@@ -193,6 +193,7 @@ func (u *subscription) settle(s *Session, req xds.Request) {
 		if newest {
 			u.spurned = nil
 		}
+		u.refused = slices.DeleteFunc(u.refused, func(g group) bool { return g.nonce < f.parts[0].nonce && f.covers(&g) })
 		if !u.refuses() {
 			u.acked = max(u.acked, f.seq)
 		}
@@ -231,6 +232,16 @@ func (u *subscription) refuse(v xds.Variant, g group, newest bool) {
 	if len(u.refused) > maxGroups {
 		u.refused = append([]group{merge(u.refused[0], u.refused[1])}, u.refused[2:]...)
 	}
+}
+
+// covers reports whether a response carried all that another one carried.
+func (c *cargo) covers(g *group) bool {
+	for name, s := range g.members {
+		if told := c.carries(name); told == nil || !same(told, s) {
+			return false
+		}
+	}
+	return true
 }
 
 // surpassed reports whether the client was told something else of a name since.

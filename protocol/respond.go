@@ -40,7 +40,14 @@ func (s *Session) blocked(u *subscription) bool {
 	if !u.open {
 		return false
 	}
-	f := &u.flights[len(u.flights)-1]
+	i := len(u.flights) - 1
+	for i >= 0 && u.flights[i].beats != nil && (s.variant == xds.Delta || !u.typ.FullState) {
+		i-- // "not treated as resource updates"
+	}
+	if i < 0 {
+		return false
+	}
+	f := &u.flights[i]
 	if !s.now.Before(f.sent.Add(patience)) || u.stuck() {
 		return false
 	}

@@ -126,13 +126,14 @@ func (l *ledger) stale(a *account, x *xds.Resource) bool {
 		// depend on what is lost with it.
 		return (a.vague || l.bereft(a, x.Name)) && l.had(a, x.Name, x.Version) != nil
 	}
-	switch k := a.told[x.Name]; {
-	case k.res != nil:
-		return same(x, k.res)
-	case k.version != "":
+	k := a.told[x.Name]
+	switch {
+	case k.res != nil && same(x, k.res):
+		return true
+	case k.res == nil && k.version != "":
 		return x.Version == k.version
 	}
-	return same(x, v.res) || l.bereft(a, x.Name) && l.had(a, x.Name, x.Version) != nil
+	return k.res == nil && same(x, v.res) || l.bereft(a, x.Name) && l.had(a, x.Name, x.Version) != nil
 }
 
 // bereft reports whether the client was told of something that refers to a name

@@ -49,7 +49,7 @@ func (s *Session) beat(u *subscription) []*xds.Response {
 			at = s.nextBeat(b.TTL)
 		}
 		// A world whose next state waits has to wait with it.
-		if !s.now.Before(at) && !s.blocked(u) && !(world && u.pending(t)) {
+		if !s.now.Before(at) && !s.blocked(u) && (!world || !u.pending(t)) {
 			if !u.coversAny(b.Changes.Beats) {
 				continue
 			}

@@ -144,6 +144,7 @@ type flight struct {
 	done       bool // answered
 	superseded bool // SotW: a later one was
 	excused    bool // nothing was subscribed any more
+	moved      bool // some of it was not
 }
 
 // A group is what one refused response carried and is not told again while

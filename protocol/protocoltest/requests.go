@@ -252,6 +252,14 @@ func (a *account) trim() {
 			g.moved = g.moved || gone(n)
 		}
 	}
+	for _, f := range a.flights {
+		for n := range f.carried {
+			if gone(n) {
+				delete(f.carried, n) // it will not take that
+				f.moved = true
+			}
+		}
+	}
 	maps.DeleteFunc(a.leaving, func(n string, _ leaver) bool { return gone(n) })
 	maps.DeleteFunc(a.told, func(n string, _ fact) bool { return gone(n) })
 	if len(a.names) == 0 {
@@ -294,7 +302,7 @@ func (l *ledger) settle(a *account, req xds.Request, stale bool) *flight {
 		return f
 	}
 	late := f != a.newest
-	g := &group{was: map[string]*xds.Resource{}, rest: map[string]bool{}}
+	g := &group{was: map[string]*xds.Resource{}, rest: map[string]bool{}, moved: f.moved}
 	refuse := func(n string, k fact) {
 		g.was[n] = k.res
 		g.rest[n] = a.covers(n) && a.told[n].seq == k.seq

@@ -106,3 +106,22 @@ func TestRefs(t *testing.T) {
 		t.Errorf("a body that cannot be read has the references %v", refs)
 	}
 }
+
+// What is served is the operator's: the validation rules of Envoy's messages are
+// the client's to apply.
+func TestNotValidated(t *testing.T) {
+	t.Run("SAFE-3 what the rules of a message refuse is served as it is", func(t *testing.T) {
+		m := &routev3.RouteConfiguration{Name: "r", VirtualHosts: []*routev3.VirtualHost{{}}}
+		if m.ValidateAll() == nil {
+			t.Fatal("the rules refuse nothing")
+		}
+		r, err := NewResource(xds.Route, "", m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got routev3.RouteConfiguration
+		if err := proto.Unmarshal(r.Body, &got); err != nil || !proto.Equal(&got, m) {
+			t.Error(&got, err)
+		}
+	})
+}

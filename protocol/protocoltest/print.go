@@ -112,7 +112,7 @@ func (p *play) check(s *stream, r *xds.Response) {
 	tab := p.view.Table(r.Type)
 	for _, u := range r.Upserts {
 		once(u.Name)
-		if now := tab.Lookup(u.Name); now != u && (now != nil || !p.had(r.Type, u)) {
+		if now := tab.Lookup(u.Name); now != u && (now != nil && !now.OnDemand || !p.had(r.Type, u)) {
 			fail("%s is neither in the view nor departed", quote(u.Name))
 		}
 	}

@@ -10,7 +10,7 @@ import (
 // waiting names what should have left in this drain and did not, or "".
 func (l *ledger) waiting() string {
 	for _, a := range l.accounts {
-		if a.world && l.searching(a) {
+		if a.murky || a.world && l.searching(a) {
 			continue // what a world does not have does not exist
 		}
 		tied := false

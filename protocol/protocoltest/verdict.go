@@ -88,11 +88,11 @@ func (l *ledger) wellFormed(a *account, r *xds.Response) error {
 		if a.told[n].absent() && a.wants(n) && l.resolves(a, n) {
 			return fmt.Errorf("DELTA-11: removes %s, which finds another", n)
 		}
-		if k, told := a.told[n]; l.undecided(a, n) && (!told || k.absent()) {
+		if k, told := a.told[n]; l.undecided(a, n) && (!told || k.absent()) && !a.stray[n] {
 			return fmt.Errorf("DELTA-7: removes %s, which may exist: that is not decided", n)
 		}
 		for x, k := range a.told {
-			if k.res != nil && x != n && slices.Contains(k.res.Aliases, n) && l.lookup(a, x) == nil && a.names[n] && !slices.Contains(gone, x) {
+			if k.res != nil && x != n && slices.Contains(k.res.Aliases, n) && l.lookup(a, x) == nil && a.names[n] && !slices.Contains(gone, x) && !a.asks(k.res, n) {
 				return fmt.Errorf("DELTA-11: removes %s, an alias of %s, which stays", n, x)
 			}
 		}
@@ -115,6 +115,11 @@ func (l *ledger) wellFormed(a *account, r *xds.Response) error {
 		}
 	}
 	return nil
+}
+
+// asks reports whether a resource is asked for by another name than this.
+func (a *account) asks(r *xds.Resource, but string) bool {
+	return a.wildcard || a.names[r.Name] || slices.ContainsFunc(r.Aliases, func(n string) bool { return n != but && a.names[n] })
 }
 
 // stale reports whether a resource that the view does not have may be shown all
@@ -226,7 +231,7 @@ func (l *ledger) needed(a *account, r *xds.Response, f *flight) error {
 			reason = true
 		case !told && a.heard[n]:
 			reason = true // it was dropped while something of it was under way
-		case a.wants(n) && (!told || a.turned[n]):
+		case a.stray[n] || a.wants(n) && (!told || a.turned[n]):
 			reason = true // it has found something, or was never told of
 		default:
 			return fmt.Errorf("DELTA-8: removes %s, which the client does not have and did not ask for", n)

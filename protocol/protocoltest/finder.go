@@ -132,11 +132,16 @@ func (f *finder) receive(r *xds.Response) {
 	}
 	gone := slices.Concat(r.Removed, r.Absent)
 	wanted := maps.Clone(s.told)
-	for _, n := range gone {
+	// Of what it has under that very name it is meant; else what was found by the
+	// name alone is not found any more.
+	gone = slices.DeleteFunc(gone, func(n string) bool {
+		_, named := s.cache[n]
 		delete(s.cache, n)
+		return named
+	})
+	for _, n := range gone {
 		delete(s.told, n)
 	}
-	// What was found by these names alone is not found any more.
 	maps.DeleteFunc(s.cache, func(_ string, x *xds.Resource) bool {
 		return !s.wants(x) && slices.ContainsFunc(gone, func(n string) bool { return wanted[n] && finds(s.typ, x, n) })
 	})

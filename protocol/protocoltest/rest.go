@@ -68,7 +68,7 @@ func (l *ledger) missing(a *account, n string) string {
 		return ""
 	case l.undecided(a, n):
 		return ""
-	case l.stays(a, n, nil) && l.lingering(a, n):
+	case l.lingering(a, n):
 		return "" // it may linger; see settled
 	case l.variant == xds.SotW && !a.world:
 		if l.opts.ResourceErrors && a.names[n] && !a.missed[n] {

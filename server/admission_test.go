@@ -163,6 +163,7 @@ func TestFirstAnswers(t *testing.T) {
 				t.Errorf("answered after %v", at)
 			}
 		}
+		time.Sleep(2 * placeTime) // the last whose turn came has a place
 		synctest.Wait()
 		if w.first.free != 1 || w.first.n != 0 || w.Stats().Waiting != 0 {
 			t.Errorf("%d places, %d wait", w.first.free, w.first.n)

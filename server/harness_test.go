@@ -207,11 +207,15 @@ func (c *client[Req, Res]) send(r *Req) {
 	}
 }
 
+// soon panics unless what it returns is called within 5 minutes. In a bubble time
+// costs nothing, and connections keep it going for ever.
+func soon() func() bool {
+	return time.AfterFunc(5*time.Minute, func() { panic("nothing came for 5 minutes") }).Stop
+}
+
 func (c *client[Req, Res]) want() *Res {
 	c.t.Helper()
-	// In a bubble time costs nothing, and connections keep it going for ever.
-	late := time.AfterFunc(5*time.Minute, func() { panic("nothing came for 5 minutes") })
-	defer late.Stop()
+	defer soon()()
 	r, err := c.s.Recv()
 	if err != nil {
 		c.t.Fatal(err)
@@ -221,6 +225,7 @@ func (c *client[Req, Res]) want() *Res {
 
 // end returns the error that ends the stream.
 func (c *client[Req, Res]) end() error {
+	defer soon()()
 	for {
 		if _, err := c.s.Recv(); err != nil {
 			return err

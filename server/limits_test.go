@@ -102,7 +102,9 @@ func TestBadRequests(t *testing.T) {
 					break // RecvMsg tells why
 				}
 			}
+			stop := soon()
 			err = <-ended
+			stop()
 			if status.Code(err) != c.code || !strings.Contains(err.Error(), c.says) || len(err.Error()) > 500 {
 				t.Errorf("told %d bytes: %.500v", len(err.Error()), err)
 			}
@@ -203,6 +205,21 @@ func TestLimits(t *testing.T) {
 		if r := c.want(); len(r.Resources) != 1 {
 			t.Errorf("%d resources", len(r.Resources))
 		}
+	})
+	within(t, "SAFE-1 names that are given up do not count", func(t *testing.T) {
+		w := serve(t, WithLimits(Limits{Held: 1000}))
+		conn := w.dial(t)
+		c, d := w.sotw(t, conn), w.delta(t, conn)
+		for i := range 20 { // 150 bytes each, and 64 added
+			name := fmt.Sprintf("%0150d", i)
+			w.set(xds.Endpoint, res(name, "1"))
+			c.send(&discovery.DiscoveryRequest{TypeUrl: xds.Endpoint.URL, ResourceNames: []string{name}})
+			c.send(ack(c.want(), name))
+			d.send(&discovery.DeltaDiscoveryRequest{TypeUrl: xds.Endpoint.URL, ResourceNamesSubscribe: []string{name}})
+			d.send(&discovery.DeltaDiscoveryRequest{TypeUrl: xds.Endpoint.URL, ResponseNonce: d.want().Nonce, ResourceNamesUnsubscribe: []string{name}})
+		}
+		d.send(&discovery.DeltaDiscoveryRequest{TypeUrl: xds.Endpoint.URL, ResourceNamesSubscribe: names(30)})
+		refused(t, d.end())
 	})
 	t.Run("SAFE-1 limits can be set", func(t *testing.T) {
 		w := serve(t, WithLimits(Limits{Types: 1, Names: 2}))
@@ -326,10 +343,11 @@ func TestStreamLimits(t *testing.T) {
 		w.set(xds.Endpoint, res("e", "1"))
 		open := func() *sotwClient {
 			c := w.sotw(t, w.dial(t))
-			c.send(&discovery.DiscoveryRequest{TypeUrl: xds.Endpoint.URL, ResourceNames: []string{"e"}})
+			_ = c.s.Send(&discovery.DiscoveryRequest{TypeUrl: xds.Endpoint.URL, ResourceNames: []string{"e"}}) // it may be refused
 			return c
 		}
 		first := open()
+		first.want()
 		open().want()
 		open().want()
 		if err := open().end(); status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "3 streams are open") {

@@ -166,7 +166,7 @@ func variant(delta bool) xds.Variant {
 func open(err error) bool { return !strings.Contains(err.Error(), "never breaks:") }
 
 // one in so many worlds may end openly.
-const openShare = 250
+const openShare = 400
 
 // tally counts the worlds that ended openly.
 var tally atomic.Int64

@@ -1,0 +1,89 @@
+package protocoltest
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/chancery-xds/chancery/protocol"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// settle pairs an answer with its response.
+func (l *ledger) settle(a *account, req xds.Request, stale bool) *flight {
+	i := slices.IndexFunc(a.flights, func(f *flight) bool { return !f.done && f.nonce == req.Nonce })
+	if i < 0 {
+		return nil
+	}
+	f := a.flights[i]
+	f.done, a.quiet, a.stirred = true, l.now, true
+	a.nacked = req.Error != nil || a.nacked && f != a.newest
+	// The parts of a split response are one flight, settled by all.
+	if !slices.ContainsFunc(a.flights, func(o *flight) bool { return o.drain == f.drain && !o.done }) {
+		a.flights = slices.DeleteFunc(a.flights, func(o *flight) bool { return o.drain == f.drain })
+	}
+	if beat := l.ttl && len(f.news) == 0; stale && f != a.newest && (len(l.nonces)-f.seq >= listed || beat) {
+		return nil // it need not be listed any more
+	}
+	if req.Error == nil {
+		a.ack(f)
+	}
+	if l.variant == xds.SotW {
+		for _, o := range a.flights {
+			if o.seq < f.seq {
+				o.superseded = true
+				a.ack(o)
+			}
+		}
+	}
+	if req.Error == nil {
+		return f
+	}
+	late := f != a.newest
+	g := &group{was: map[string]*xds.Resource{}, rest: map[string]bool{}, moved: f.moved}
+	refuse := func(n string, k fact) {
+		g.was[n] = k.res
+		g.rest[n] = a.covers(n) && a.told[n].seq == k.seq
+		// What was asked for while it flew is owed all the same, and so is
+		// what goes with something that has moved since.
+		if late && a.covers(n) {
+			a.may[n] = true // nobody can tell what the client made of both
+		}
+		if _, owed := a.owe[n]; !g.rest[n] || owed || !l.stays(a, n, k.res) {
+			g.moved = true
+		}
+	}
+	for n, k := range f.carried {
+		refuse(n, k)
+	}
+	for n, k := range f.beats { // as if it were the resource itself
+		refuse(n, k)
+	}
+	maps.DeleteFunc(g.rest, func(_ string, in bool) bool { return !in })
+	if len(g.rest) > 0 {
+		a.groups = append(a.groups, g)
+	}
+	return f
+}
+
+// ack notes that the client has what a response carried.
+func (a *account) ack(f *flight) {
+	for n, k := range f.carried {
+		if a.covers(n) && a.acked[n].seq <= k.seq {
+			a.acked[n] = k
+			delete(a.orphan, n)
+			delete(a.before, n)
+		}
+	}
+}
+
+// interests checks what the session says it is interested in.
+func (l *ledger) interests(i protocol.Interest) {
+	a := l.account(i.Type)
+	a.interestStar = i.Wildcard
+	for _, n := range i.Added {
+		a.interest[n] = n != ""
+	}
+	for _, n := range i.Removed {
+		delete(a.interest, n)
+	}
+}

@@ -1,0 +1,125 @@
+package protocoltest
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// commit tells the streams of the new view.
+func (p *play) commit() {
+	p.remember()
+	for _, s := range p.streams {
+		if s.over {
+			continue
+		}
+		s.missed = append(s.missed, p.touched)
+		if p.hints != Idle || s.interested(p.touched) {
+			p.wake(s)
+		}
+	}
+	p.touched = xds.Names{}
+}
+
+// wake tells a session the time, and of the commits that it missed.
+func (p *play) wake(s *stream) {
+	s.Advance(p.now)
+	_, idle := s.Session.(idler)
+	switch {
+	case p.hints == None && len(s.missed) > 0:
+		s.Change(p.seen(), nil)
+	case p.hints == Idle && idle:
+		s.Change(p.seen(), append([]xds.Names{}, s.missed...))
+	case len(s.missed) > 0:
+		s.Change(p.seen(), s.missed)
+	}
+	s.missed, s.awake = nil, true
+}
+
+// release lets an idle session go of its view.
+func (p *play) release(s *stream) {
+	if i, ok := s.Session.(idler); ok && p.hints == Idle && !s.over && !p.held {
+		i.Release()
+		s.awake = false
+	}
+}
+
+// note follows the interests of a session.
+func (p *play) note(s *stream) {
+	i, ok := s.Session.(idler)
+	if !ok {
+		return
+	}
+	for moved := range i.Interests() {
+		in := s.interests[moved.Type.URL]
+		if in == nil {
+			in = &interest{names: map[string]bool{}}
+			s.interests[moved.Type.URL] = in
+		}
+		in.wildcard = moved.Wildcard
+		for _, n := range moved.Added {
+			in.names[n] = true
+		}
+		for _, n := range moved.Removed {
+			delete(in.names, n)
+		}
+	}
+}
+
+func (s *stream) interested(touched xds.Names) bool {
+	if _, ok := s.Session.(idler); !ok {
+		return true
+	}
+	for url, names := range touched {
+		in := s.interests[url]
+		if in != nil && slices.ContainsFunc(names, func(n string) bool { return in.wildcard || in.names[n] }) {
+			return true
+		}
+	}
+	return false
+}
+
+// wait lets time pass. Sessions are advanced at their deadlines, as a shell
+// would, and once at the end, where nothing may happen that no deadline told.
+func (p *play) wait(d time.Duration) {
+	end := p.now.Add(d)
+	for {
+		var next time.Time
+		for _, s := range p.streams {
+			if t := s.Deadline(); !s.over && !t.IsZero() && (next.IsZero() || t.Before(next)) {
+				next = t
+			}
+		}
+		if next.IsZero() || next.After(end) {
+			break
+		}
+		if p.now.Before(next) {
+			p.now = next
+		}
+		p.advance(func(s *stream) bool { t := s.Deadline(); return !t.IsZero() && !t.After(p.now) })
+		for _, s := range p.streams {
+			if t := s.Deadline(); !s.over && !p.held && !t.IsZero() && !t.After(p.now) {
+				fmt.Fprintf(&p.out, "error: the deadline %v does not pass\n", t.Sub(start))
+				s.over = true
+			}
+		}
+	}
+	p.now = end
+	before := p.out.Len()
+	p.advance(func(*stream) bool { return true })
+	if p.out.Len() > before {
+		fmt.Fprintf(&p.out, "error: no deadline told of this\n")
+	}
+}
+
+// advance wakes the streams and sends what is due.
+func (p *play) advance(which func(*stream) bool) {
+	for _, s := range p.streams {
+		if !s.over && which(s) {
+			p.wake(s)
+		}
+	}
+	p.drain()
+}

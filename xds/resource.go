@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"math/bits"
+	"slices"
 	"sync/atomic"
 	"time"
 )
@@ -32,18 +33,39 @@ func (s Sum) String() string {
 	return hex.EncodeToString(b[:])
 }
 
-// A Stamp is a resource without its body: what a client may hold. It is
-// immutable.
+// A Stamp is a resource without its body: what a client may hold, and what that
+// refers to. It is immutable.
 type Stamp struct {
 	Name    string
 	Version string // told to delta clients; by default the hash of the content
 	Sum     Sum    // of name, body, aliases and TTL: decides whether two differ
+
+	// Refs are the resources this one refers to. They are no part of Version and
+	// Sum. Nil means "not known", and then ordering assumes the worst; a resource
+	// known to refer to nothing has an empty, non-nil list.
+	Refs []Ref
 }
 
-// A Ref says that a resource refers to another.
+// A Ref says that a resource refers to another, by its name or an alias. A Ref
+// whose Name is [Wildcard] says that it may refer to any resource of the type:
+// to which ones is not known.
 type Ref struct {
 	Type *Type
 	Name string
+}
+
+// MayRefer reports whether the resource may refer to one of type t that is
+// called name, or has one of the aliases.
+func (s *Stamp) MayRefer(t *Type, name string, aliases ...string) bool {
+	if s.Refs == nil {
+		return true
+	}
+	for _, r := range s.Refs {
+		if r.Type.Is(t) && (r.Name == name || r.Name == Wildcard || slices.Contains(aliases, r.Name)) {
+			return true
+		}
+	}
+	return false
 }
 
 // A Resource is an encoded, immutable configuration object.
@@ -55,11 +77,6 @@ type Resource struct {
 
 	// OnDemand marks a resource that is found by name and part of no wildcard.
 	OnDemand bool
-
-	// Refs are the resources this one refers to. They are no part of the
-	// version. Nil means "not known", and then ordering assumes the worst; a
-	// resource known to refer to nothing has an empty, non-nil list.
-	Refs []Ref
 
 	frames [2]atomic.Pointer[[]byte]
 }
@@ -99,7 +116,7 @@ func (r *Resource) Seal(version string) {
 	if version == "" {
 		version = s.String()
 	}
-	r.Stamp = &Stamp{Name: r.Name, Version: version, Sum: s}
+	r.Stamp = &Stamp{Name: r.Name, Version: version, Sum: s, Refs: r.Refs}
 }
 
 // Frame returns the resource's encoding in a response of the variant, made by

@@ -141,8 +141,8 @@ func resourcesOf(l line) (set []*xds.Resource, err error) {
 		if len(a.items) != 1 {
 			return nil, fmt.Errorf("%s has no version", a.key)
 		}
-		r := &xds.Resource{Stamp: &xds.Stamp{Name: a.key}, Body: []byte(a.items[0].text),
-			Refs: refs, Aliases: l.texts("aliases"), TTL: ttl, OnDemand: demand}
+		r := &xds.Resource{Stamp: &xds.Stamp{Name: a.key, Refs: refs}, Body: []byte(a.items[0].text),
+			Aliases: l.texts("aliases"), TTL: ttl, OnDemand: demand}
 		r.Seal(a.items[0].text)
 		set = append(set, r)
 	}

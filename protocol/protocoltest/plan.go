@@ -54,7 +54,7 @@ func (c *content) rest() (e *edit, any bool) {
 	for _, k := range kinds {
 		for _, n := range k.names {
 			if r := c.view.Table(k.typ()).Lookup(n); r != nil && r.TTL > 0 {
-				last := &xds.Resource{Stamp: &xds.Stamp{Name: n}, Body: r.Body, Aliases: r.Aliases, OnDemand: r.OnDemand, Refs: r.Refs}
+				last := &xds.Resource{Stamp: &xds.Stamp{Name: n, Refs: r.Refs}, Body: r.Body, Aliases: r.Aliases, OnDemand: r.OnDemand}
 				last.Seal("")
 				e.put(k.url, last)
 				any = true

@@ -232,7 +232,12 @@ func (n *lane) deliverDown() bool {
 	n.client.receive(r)
 	n.shaky, n.ledger.blind = n.shaky || n.ledger.blind, false
 	n.shaky = n.shaky && (n.ledger.tardy || !n.ledger.even())
-	if n.content.whole && !n.ledger.tardy && !n.shaky {
+	if !n.content.whole {
+		return true
+	}
+	n.deliveries++
+	if !n.ledger.tardy && !n.shaky {
+		n.judged++
 		if what := n.client.broken(); what != "" {
 			n.fail(fmt.Errorf("never breaks: %s", what))
 		}

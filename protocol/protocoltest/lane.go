@@ -43,7 +43,7 @@ func (n *lane) connect() {
 	opts.Recent = func(t *xds.Type) []*xds.Table { return n.content.recent[t.URL] }
 	opts.MaxResponse, opts.Spread = n.limit, n.spread
 	n.session = n.open(n.cfg.Variant, n.only, n.content.seen(), opts)
-	n.ledger = newLedger(n.cfg.Variant, n.only, n.content.seen(), n.now, opts, n.worlds)
+	n.ledger = newLedger(n.cfg.Variant, n.only, n.content.seen(), n.now, opts, n.worlds, earlier(n.ledger))
 	n.session.Advance(n.now)
 	n.client.connected()
 	if n.story != nil {
@@ -197,6 +197,7 @@ func (n *lane) respond() (progress bool) {
 		n.sent = append(n.sent, r)
 		n.down, progress = append(n.down, r), true
 	}
+	n.ledger.forgo()
 	if left := n.ledger.waiting(); left != "" {
 		n.fail(fmt.Errorf("should have left: %s", left))
 	}

@@ -197,7 +197,6 @@ func (n *lane) respond() (progress bool) {
 		n.sent = append(n.sent, r)
 		n.down, progress = append(n.down, r), true
 	}
-	n.ledger.forgo()
 	if left := n.ledger.waiting(); left != "" {
 		n.fail(fmt.Errorf("should have left: %s", left))
 	}

@@ -101,10 +101,7 @@ func (l *ledger) keeps(b *account, t *xds.Type, called []string, v leaver, d dou
 	refers := func(r *xds.Stamp) bool { return r == nil || r.MayRefer(t, called[0], called[1:]...) }
 	silent := l.silent(b) && (d == surely || l.now.Sub(v.at) >= silence && !b.answering(l.now))
 	for _, n := range b.everTold() {
-		is := l.shown(b, n)
-		if is == nil && l.untold(b, n, d) {
-			continue
-		}
+		is := l.shown(b, n) // in SotW what is gone cannot be told: the client keeps what it has
 		for _, k := range b.mayHold(n, silent, d) {
 			if k.absent() || k.is(is) {
 				continue
@@ -128,49 +125,20 @@ func (l *ledger) keeps(b *account, t *xds.Type, called []string, v leaver, d dou
 		return fmt.Sprintf("the client may have %s from before", b.typ)
 	}
 	for _, n := range slices.Sorted(maps.Keys(b.before)) {
-		if is := l.shown(b, n); is == nil && l.untold(b, n, d) {
-			continue
+		is := l.shown(b, n)
+		if is == nil && d == surely {
+			continue // nothing will ever tell what it has
 		}
 		if d == possibly {
 			return fmt.Sprintf("the client may have another %s %s from before", b.typ, n)
 		}
 		for _, r := range l.past.of(b.typ, n) {
-			if !same(r, l.shown(b, n)) && refers(r.Stamp) {
+			if !same(r, is) && refers(r.Stamp) {
 				return fmt.Sprintf("the client has %s %s from before, which refers to it", b.typ, show(r))
 			}
 		}
 	}
 	return ""
-}
-
-// untold reports whether a resource is gone in a way that cannot be told: SotW has
-// no word for it. Its client gives it up when nothing refers to it any more, and
-// from then on it keeps nothing.
-func (l *ledger) untold(b *account, n string, d doubt) bool {
-	if l.variant == xds.Delta || b.world {
-		return false
-	}
-	_, leaves := b.leaving[n]
-	return !leaves && !b.before[n] || l.held(b, n, d) == ""
-}
-
-// forgo forgets what could not be told and what nothing refers to any more.
-func (l *ledger) forgo() {
-	if l.variant == xds.Delta {
-		return
-	}
-	for _, b := range l.accounts {
-		for _, n := range slices.Sorted(maps.Keys(b.told)) {
-			if _, leaves := b.leaving[n]; leaves && l.shown(b, n) == nil && l.untold(b, n, possibly) {
-				delete(b.leaving, n)
-			}
-		}
-		for n := range b.before {
-			if l.shown(b, n) == nil && l.untold(b, n, possibly) {
-				delete(b.before, n)
-			}
-		}
-	}
 }
 
 // answering reports whether the client has been sent something of late.

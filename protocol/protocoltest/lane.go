@@ -230,13 +230,13 @@ func (n *lane) deliverDown() bool {
 		n.logf("%d gets %s nonce=%s", n.id, r.Type, r.Nonce)
 	}
 	n.client.receive(r)
-	n.shaky, n.ledger.blind = n.shaky || n.ledger.blind, false
-	n.shaky = n.shaky && (n.ledger.tardy || !n.ledger.even())
+	n.shaky = (n.shaky || n.ledger.blind || n.ledger.tardy) && !n.ledger.even()
+	n.ledger.blind, n.ledger.tardy = false, false // the next advance finds who is silent still
 	if !n.content.whole {
 		return true
 	}
 	n.deliveries++
-	if !n.ledger.tardy && !n.shaky {
+	if !n.shaky {
 		n.judged++
 		if what := n.client.broken(); what != "" {
 			n.fail(fmt.Errorf("never breaks: %s", what))

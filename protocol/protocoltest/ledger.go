@@ -208,14 +208,12 @@ func (l *ledger) advance(now time.Time) {
 	l.now = now
 	for _, a := range l.accounts {
 		for _, f := range a.flights {
-			l.tardy = l.tardy || now.Sub(f.at) >= silence
-		}
-		for _, v := range a.leaving {
-			l.tardy = l.tardy || now.Sub(v.at) >= silence
+			l.tardy = l.tardy || !f.done && now.Sub(f.at) >= silence
 		}
 	}
 	// Types that are not open within the grace of a reconnect are not there.
-	l.tardy = l.tardy || l.resumes && now.Sub(l.began) >= l.opts.Grace && (l.account(xds.Listener) == nil || l.account(xds.Route) == nil)
+	l.tardy = l.tardy || l.resumes && now.Sub(l.began) >= l.opts.Grace && (l.account(xds.Listener) == nil || l.account(xds.Route) == nil) ||
+		l.resumes && now.Sub(l.began) >= silence && l.account(xds.Cluster) == nil
 }
 
 // change notes the session's next view.

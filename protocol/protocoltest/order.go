@@ -26,6 +26,7 @@ func (l *ledger) ordered(a *account, r *xds.Response, f *flight) error {
 			}
 		}
 	}
+	slices.Sort(gone)
 	if f.forward {
 		if a.typ.Rank() < l.rank {
 			return fmt.Errorf("ADS-2: %s follows a type of rank %d", a.typ, l.rank)
@@ -49,8 +50,15 @@ func (l *ledger) ordered(a *account, r *xds.Response, f *flight) error {
 // "CDS updates (if any) must always be pushed first."
 func (l *ledger) early(a *account, r *xds.Resource) error {
 	first := l.account(a.typ.After)
-	if r == nil || first == nil {
+	switch {
+	case r == nil:
 		return nil
+	case first == nil && l.awaits(a, r):
+		return fmt.Errorf("ADS-9: %s may refer to clusters, and the client that resumes has not opened them yet", show(r))
+	case first == nil:
+		return nil
+	case r.Refs == nil:
+		return l.earlyForAny(a, first, r)
 	}
 	for _, ref := range r.Refs {
 		if !ref.Type.Is(first.typ) || !first.covers(ref.Name) || l.shown(first, ref.Name) == nil {
@@ -67,6 +75,31 @@ func (l *ledger) early(a *account, r *xds.Resource) error {
 		}
 	}
 	return nil
+}
+
+// earlyForAny checks that what is not known to refer to anything waits for
+// whatever clusters are on their way (ADR 3).
+func (l *ledger) earlyForAny(a, first *account, r *xds.Resource) error {
+	f := first.newest
+	if f == nil || f.done || l.silent(first) || l.now.Sub(f.at) >= silence || l.assignless(first) || !a.tied[r.Name].IsZero() && l.now.Sub(a.tied[r.Name]) >= silence {
+		return nil
+	}
+	for _, n := range slices.Sorted(maps.Keys(f.news)) {
+		if first.acked[n].absent() && !f.carried[n].absent() {
+			return fmt.Errorf("ADS-3: %s may refer to %s, which nonce %s brought and the client did not answer yet", show(r), n, f.nonce)
+		}
+	}
+	return nil
+}
+
+// awaits reports whether a resource has to wait since it refers to a type that
+// the client, which resumes, has not opened yet: "up to 15 s from the stream's
+// first request".
+func (l *ledger) awaits(a *account, r *xds.Resource) bool {
+	if l.only != nil || a.typ.After == nil || !l.resumes || l.now.Sub(l.began) >= silence || l.account(a.typ.After) != nil {
+		return false
+	}
+	return r.Refs == nil || slices.ContainsFunc(r.Refs, func(ref xds.Ref) bool { return ref.Type.Is(a.typ.After) })
 }
 
 // assignless reports whether an unanswered response has a cluster without an
@@ -109,6 +142,9 @@ func (l *ledger) supplied(first *account, name string) bool {
 // anything else waits for all of them.
 func (l *ledger) tied(a *account, r *xds.Resource) bool {
 	first := l.account(a.typ.After)
+	if r != nil && l.awaits(a, r) {
+		return true
+	}
 	if r == nil || first == nil || l.only != nil {
 		return false
 	}

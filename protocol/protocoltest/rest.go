@@ -188,7 +188,7 @@ func (l *ledger) even() bool {
 		return false
 	}
 	for _, a := range l.accounts {
-		if len(a.flights) > 0 {
+		if len(a.flights)+len(a.refused) > 0 {
 			return false
 		}
 		for _, n := range l.known(a) {

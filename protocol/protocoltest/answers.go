@@ -16,6 +16,7 @@ func (l *ledger) settle(a *account, req xds.Request, stale bool) *flight {
 	}
 	f := a.flights[i]
 	f.done, a.quiet, a.stirred = true, l.now, true
+	a.answered = max(a.answered, f.seq)
 	a.nacked = req.Error != nil || a.nacked && f != a.newest
 	// The parts of a split response are one flight, settled by all.
 	if !slices.ContainsFunc(a.flights, func(o *flight) bool { return o.drain == f.drain && !o.done }) {
@@ -54,6 +55,9 @@ func (l *ledger) settle(a *account, req xds.Request, stale bool) *flight {
 	}
 	for n, k := range f.carried {
 		refuse(n, k)
+		if a.covers(n) {
+			a.refused[n] = append(a.refused[n], k)
+		}
 	}
 	for n, k := range f.beats { // as if it were the resource itself
 		refuse(n, k)
@@ -67,10 +71,13 @@ func (l *ledger) settle(a *account, req xds.Request, stale bool) *flight {
 
 // ack notes that the client has what a response carried.
 func (a *account) ack(f *flight) {
+	a.opaque = false
 	for n, k := range f.carried {
 		if a.covers(n) && a.acked[n].seq <= k.seq {
 			a.acked[n] = k
-			delete(a.orphan, n)
+			if a.refused[n] = slices.DeleteFunc(a.refused[n], func(r fact) bool { return r.seq < k.seq }); len(a.refused[n]) == 0 {
+				delete(a.refused, n)
+			}
 			delete(a.before, n)
 		}
 	}

@@ -19,7 +19,7 @@ func (l *ledger) book(a *account, r *xds.Response, f *flight) {
 	}
 	for _, x := range r.Upserts {
 		if _, leaves := a.leaving[x.Name]; !leaves && l.shown(a, x.Name) == nil {
-			a.leaving[x.Name] = leaver{res: x, at: l.now, change: l.changes}
+			a.leaving[x.Name] = leaver{res: x, at: l.now}
 		}
 		a.fed[x.Name] = l.now
 		delete(a.missed, x.Name)

@@ -26,7 +26,8 @@ const fetchTimeout = 15 * time.Second
 //   - SotW: applies what it can of a response that it refuses, and says that
 //     its version has not moved. Delta: applies nothing of it;
 //   - after a reconnect opens each type it knows at once, if need be with an
-//     empty list.
+//     empty list; but clusters, while some of before are still warming, only when
+//     they are warm, or after 15 s.
 type envoy struct {
 	*world
 	taste
@@ -40,7 +41,6 @@ type envoy struct {
 	fresh   map[string]bool      // of these, the ones this stream brought
 	active  map[string]bool      // clusters that were warm once
 	got     bool                 // an answer to CDS came
-	late    bool                 // a timer has ended a wait
 }
 
 type envoyType struct {
@@ -73,7 +73,8 @@ func (e *envoy) connected() {
 	}
 	e.of(xds.Cluster).known = true
 	for _, t := range []*xds.Type{xds.Cluster, xds.Endpoint, xds.Listener, xds.Route} {
-		if s := e.of(t); s.known {
+		// It opens clusters late if it still has some to warm from before.
+		if s := e.of(t); s.known && (t != xds.Cluster || len(e.warming) == 0) {
 			e.open(s)
 		}
 	}
@@ -268,6 +269,9 @@ func (e *envoy) flush() {
 		e.out = append(e.out, s.answers...)
 		s.answers = nil
 	}
+	if c := e.of(xds.Cluster); c.known && !c.opened && len(e.warming) == 0 {
+		e.open(c)
+	}
 	if l := e.of(xds.Listener); e.got && !l.known && len(e.warming) == 0 {
 		e.open(l)
 	}
@@ -286,7 +290,6 @@ func (e *envoy) advance(now time.Time) {
 	for c, since := range e.warming {
 		if now.Sub(since) >= fetchTimeout {
 			e.warm(c) // with the assignment it had, or none
-			e.late = true
 		}
 	}
 	if l := e.of(xds.Listener); !l.known && now.Sub(e.begun) >= fetchTimeout {
@@ -314,9 +317,6 @@ func (e *envoy) held(t *xds.Type) map[string]*xds.Resource {
 }
 
 func (e *envoy) broken() string {
-	if e.late {
-		return ""
-	}
 	for _, t := range []*xds.Type{xds.Listener, xds.Route} {
 		cache := e.of(t).cache
 		for _, name := range slices.Sorted(maps.Keys(cache)) {

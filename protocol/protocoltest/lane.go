@@ -27,6 +27,7 @@ type lane struct {
 	refused map[string]bool
 	worlds  map[string][]*xds.Resource // SotW, full state: by type and version
 	limit   int
+	quiet   bool // the client has something from before, of which it need not say anything
 	shaky   bool // order was given up, or nobody knows what the client has from before; until it is even
 	spread  uint64
 	told    memory // what the client was told, on all its streams
@@ -48,8 +49,9 @@ func (n *lane) connect() {
 	}
 	opts.Told = n.told.world
 	n.session = n.open(n.cfg.Variant, n.only, n.content.seen(), opts)
-	n.ledger = newLedger(n.cfg.Variant, n.only, n.content.seen(), n.now, opts, n.worlds)
+	n.ledger = newLedger(n.cfg.Variant, n.only, n.content.seen(), n.now, opts, n.worlds, earlier(n.ledger))
 	n.session.Advance(n.now)
+	n.quiet = len(n.client.held(xds.Cluster)) > 0
 	n.client.connected()
 	if n.story != nil {
 		n.logf("%d connects", n.id)
@@ -236,9 +238,17 @@ func (n *lane) deliverDown() bool {
 		n.logf("%d gets %s nonce=%s", n.id, r.Type, r.Nonce)
 	}
 	n.client.receive(r)
-	n.shaky, n.ledger.blind = n.shaky || n.ledger.blind, false
-	n.shaky = n.shaky && (n.ledger.tardy || !n.ledger.even())
-	if n.content.whole && !n.ledger.tardy && !n.shaky {
+	// A client whose clusters of before never were warm reopens all else first, and
+	// states to have nothing: nobody can tell it from a new one.
+	secret := n.quiet && !n.ledger.resumes
+	n.shaky = (n.shaky || n.ledger.blind || n.ledger.tardy || secret) && !n.ledger.even()
+	n.ledger.blind, n.ledger.tardy = false, false // the next advance finds who is silent still
+	if !n.content.whole {
+		return true
+	}
+	n.deliveries++
+	if !n.shaky {
+		n.judged++
 		if what := n.client.broken(); what != "" {
 			n.fail(fmt.Errorf("never breaks: %s", what))
 		}

@@ -31,6 +31,7 @@ type ledger struct {
 	only    *xds.Type
 	opts    protocol.Options           // as the session has them
 	worlds  map[string][]*xds.Resource // what a version of a full-state type was when it was told
+	past    past                       // what the client has from earlier streams
 	view    xds.View
 	now     time.Time
 
@@ -68,17 +69,17 @@ type account struct {
 	scopes map[string]bool // the collections that the wildcard is of; nil: it is of all
 	murky  bool            // nobody has said what the wildcard should cover now
 
-	told   map[string]fact
-	acked  map[string]fact
-	owe    map[string]bool      // must be told, whatever the client holds
-	may    map[string]bool      // may be told, whatever the client holds
-	since  map[string]time.Time // it was asked for
-	tied   map[string]time.Time // it waits for clusters since
-	heard  map[string]bool      // was told, or claimed to be held
-	before map[string]bool      // SotW: the client may have another from an earlier stream
-	orphan map[string]bool      // SotW: it was gone for a while, which could not be told
-	stray  map[string]bool      // the client states to have it, and has not asked for it
-	missed map[string]bool      // resource_errors have said that it does not exist
+	told    map[string]fact
+	acked   map[string]fact
+	refused map[string][]fact    // by the client, which has accepted none since
+	owe     map[string]bool      // must be told, whatever the client holds
+	may     map[string]bool      // may be told, whatever the client holds
+	since   map[string]time.Time // it was asked for
+	tied    map[string]time.Time // it waits for clusters since
+	heard   map[string]bool      // was told, or claimed to be held
+	before  map[string]bool      // SotW: the client may have something from an earlier stream
+	stray   map[string]bool      // the client states to have it, and has not asked for it
+	missed  map[string]bool      // resource_errors have said that it does not exist
 
 	mutedUntil time.Time            // absences may be kept back until then
 	quiet      time.Time            // unanswered since
@@ -87,16 +88,18 @@ type account struct {
 	fed        map[string]time.Time // its TTL began anew
 
 	version string // last told, or stated and up to date
+	opaque  bool   // SotW: its first request did not say what the client has
 	vague   bool   // SotW: the client holds a world that a session need not know
 
 	answer bool // an answer is owed even if it says nothing
 	lax    bool // an answer may say nothing
 	asked  bool // something was asked for since the last response
 
-	flights []*flight // unanswered, oldest first
-	newest  *flight   // the last one, answered or not
-	groups  []*group
-	nacked  bool // the client refused a response and has accepted none since
+	flights  []*flight // unanswered, oldest first
+	newest   *flight   // the last one, answered or not
+	answered int       // seq of the newest that was answered
+	groups   []*group
+	nacked   bool // the client refused a response and has accepted none since
 
 	leaving map[string]leaver // the view had it and may still be shown it
 	world   bool              // SotW, full state: each response is everything
@@ -156,24 +159,22 @@ type group struct {
 }
 
 type leaver struct {
-	res    *xds.Resource // nil: the client brought it along, and nobody knows it
-	at     time.Time
-	change int
-	last   []*xds.Resource // other contents it may be shown with
+	res  *xds.Resource // nil: the client brought it along, and nobody knows it
+	at   time.Time
+	last []*xds.Resource // other contents it may be shown with
 
-	resumed  bool             // the client brought it along
-	loose    bool             // and a session need not know that
-	dangling map[xds.Sum]bool // what referred to it even in the view that lost it
+	resumed bool // the client brought it along
+	loose   bool // and a session need not know that
 }
 
-func newLedger(v xds.Variant, only *xds.Type, view xds.View, now time.Time, opts protocol.Options, worlds map[string][]*xds.Resource) *ledger {
+func newLedger(v xds.Variant, only *xds.Type, view xds.View, now time.Time, opts protocol.Options, worlds map[string][]*xds.Resource, p past) *ledger {
 	switch {
 	case opts.Grace == 0:
 		opts.Grace = 5 * time.Second
 	case opts.Grace < 0:
 		opts.Grace = 0
 	}
-	return &ledger{variant: v, only: only, opts: opts, worlds: worlds, view: view, now: now, nonces: map[string]bool{}, warm: map[string]bool{}}
+	return &ledger{variant: v, only: only, opts: opts, worlds: worlds, past: p, view: view, now: now, nonces: map[string]bool{}, warm: map[string]bool{}}
 }
 
 func (l *ledger) account(t *xds.Type) *account {
@@ -186,8 +187,8 @@ func (l *ledger) account(t *xds.Type) *account {
 }
 
 func (l *ledger) open(t *xds.Type) *account {
-	a := &account{typ: t, born: l.changes, stirred: true, finds: l.variant == xds.Delta, implicit: true, names: map[string]bool{}, reach: map[string]bool{}, turned: map[string]bool{}, told: map[string]fact{}, acked: map[string]fact{},
-		owe: map[string]bool{}, may: map[string]bool{}, since: map[string]time.Time{}, tied: map[string]time.Time{}, heard: map[string]bool{}, before: map[string]bool{}, orphan: map[string]bool{},
+	a := &account{typ: t, born: l.changes, stirred: true, finds: l.variant == xds.Delta, implicit: true, names: map[string]bool{}, reach: map[string]bool{}, turned: map[string]bool{}, told: map[string]fact{}, acked: map[string]fact{}, refused: map[string][]fact{},
+		owe: map[string]bool{}, may: map[string]bool{}, since: map[string]time.Time{}, tied: map[string]time.Time{}, heard: map[string]bool{}, before: map[string]bool{},
 		stray: map[string]bool{}, missed: map[string]bool{}, fed: map[string]time.Time{}, leaving: map[string]leaver{}, interest: map[string]bool{}, world: l.variant == xds.SotW && t.FullState}
 	l.accounts = append(l.accounts, a)
 	slices.SortStableFunc(l.accounts, func(a, b *account) int { return cmp.Compare(a.typ.Rank(), b.typ.Rank()) })
@@ -207,14 +208,12 @@ func (l *ledger) advance(now time.Time) {
 	l.now = now
 	for _, a := range l.accounts {
 		for _, f := range a.flights {
-			l.tardy = l.tardy || now.Sub(f.at) >= silence
-		}
-		for _, v := range a.leaving {
-			l.tardy = l.tardy || now.Sub(v.at) >= silence
+			l.tardy = l.tardy || !f.done && now.Sub(f.at) >= silence
 		}
 	}
 	// Types that are not open within the grace of a reconnect are not there.
-	l.tardy = l.tardy || l.resumes && now.Sub(l.began) >= l.opts.Grace && (l.account(xds.Listener) == nil || l.account(xds.Route) == nil)
+	l.tardy = l.tardy || l.resumes && now.Sub(l.began) >= l.opts.Grace && (l.account(xds.Listener) == nil || l.account(xds.Route) == nil) ||
+		l.resumes && now.Sub(l.began) >= silence && l.account(xds.Cluster) == nil
 }
 
 // change notes the session's next view.
@@ -237,21 +236,16 @@ func (l *ledger) change(view xds.View) {
 		for n, r := range lost[a] {
 			if r != nil && l.shown(a, n) == nil && l.lingers(a) {
 				// What is not shown any more, and is there, may linger, too.
-				a.leaving[n] = leaver{res: r, at: l.now, change: l.changes, dangling: l.dangling(a.typ, n), loose: is.Lookup(n) != nil}
+				a.leaving[n] = leaver{res: r, at: l.now}
 			}
 		}
-		for n, v := range a.leaving {
-			v.loose = v.loose || is.Lookup(n) != nil
-			if a.leaving[n] = v; l.shown(a, n) != nil {
-				delete(a.leaving, n)
-			}
-		}
+		maps.DeleteFunc(a.leaving, func(n string, _ leaver) bool { return l.shown(a, n) != nil })
 		for n, f := range a.told {
 			// A state that came and went between two views may be the one shown.
 			if r := is.Departed(n); r != nil && l.lingers(a) && is.Lookup(n) == nil && !f.absent() {
 				v, ok := a.leaving[n]
 				if !ok {
-					v = leaver{res: r, at: l.now, change: l.changes}
+					v = leaver{res: r, at: l.now}
 				}
 				v.last = append(v.last, r)
 				a.leaving[n] = v
@@ -261,10 +255,9 @@ func (l *ledger) change(view xds.View) {
 			for n := range a.told {
 				if is.Lookup(n) == nil {
 					// It cannot be told; should it return, it is told anew.
-					a.may[n], a.orphan[n] = true, true
+					a.may[n] = true
 				}
 			}
-			maps.DeleteFunc(a.before, func(n string, _ bool) bool { return is.Lookup(n) == nil })
 		}
 		for _, g := range a.groups {
 			for n, was := range g.was {
@@ -272,19 +265,6 @@ func (l *ledger) change(view xds.View) {
 			}
 		}
 	}
-}
-
-// dangling lists what refers to a resource that the view does not have.
-func (l *ledger) dangling(t *xds.Type, name string) map[xds.Sum]bool {
-	out := map[xds.Sum]bool{}
-	for _, by := range t.ReferredBy() {
-		for r := range l.view.Table(by).All() {
-			if refers(r, t, name) {
-				out[r.Sum] = true
-			}
-		}
-	}
-	return out
 }
 
 // refers reports whether a resource is known to refer to another.

@@ -26,6 +26,7 @@ func (l *ledger) ordered(a *account, r *xds.Response, f *flight) error {
 			}
 		}
 	}
+	slices.Sort(gone)
 	if f.forward {
 		if a.typ.Rank() < l.rank {
 			return fmt.Errorf("ADS-2: %s follows a type of rank %d", a.typ, l.rank)
@@ -49,8 +50,15 @@ func (l *ledger) ordered(a *account, r *xds.Response, f *flight) error {
 // "CDS updates (if any) must always be pushed first."
 func (l *ledger) early(a *account, r *xds.Resource) error {
 	first := l.account(a.typ.After)
-	if r == nil || first == nil {
+	switch {
+	case r == nil:
 		return nil
+	case first == nil && l.awaits(a, r):
+		return fmt.Errorf("ADS-9: %s may refer to clusters, and the client that resumes has not opened them yet", show(r))
+	case first == nil:
+		return nil
+	case r.Refs == nil:
+		return l.earlyForAny(a, first, r)
 	}
 	for _, ref := range r.Refs {
 		if !ref.Type.Is(first.typ) || !first.covers(ref.Name) || l.shown(first, ref.Name) == nil {
@@ -67,6 +75,31 @@ func (l *ledger) early(a *account, r *xds.Resource) error {
 		}
 	}
 	return nil
+}
+
+// earlyForAny checks that what is not known to refer to anything waits for
+// whatever clusters are on their way (ADR 3).
+func (l *ledger) earlyForAny(a, first *account, r *xds.Resource) error {
+	f := first.newest
+	if f == nil || f.done || l.silent(first) || l.now.Sub(f.at) >= silence || l.assignless(first) || !a.tied[r.Name].IsZero() && l.now.Sub(a.tied[r.Name]) >= silence {
+		return nil
+	}
+	for _, n := range slices.Sorted(maps.Keys(f.news)) {
+		if first.acked[n].absent() && !f.carried[n].absent() {
+			return fmt.Errorf("ADS-3: %s may refer to %s, which nonce %s brought and the client did not answer yet", show(r), n, f.nonce)
+		}
+	}
+	return nil
+}
+
+// awaits reports whether a resource has to wait since it refers to a type that
+// the client, which resumes, has not opened yet: "up to 15 s from the stream's
+// first request".
+func (l *ledger) awaits(a *account, r *xds.Resource) bool {
+	if l.only != nil || a.typ.After == nil || !l.resumes || l.now.Sub(l.began) >= silence || l.account(a.typ.After) != nil {
+		return false
+	}
+	return r.Refs == nil || slices.ContainsFunc(r.Refs, func(ref xds.Ref) bool { return ref.Type.Is(a.typ.After) })
 }
 
 // assignless reports whether an unanswered response has a cluster without an
@@ -91,74 +124,10 @@ func (l *ledger) given(name string) bool {
 	return leaves
 }
 
-// hasty checks that nobody may still hold something that refers to what leaves.
-func (l *ledger) hasty(a *account, name string) error {
-	v, ok := a.leaving[name]
-	if l.only != nil {
-		if ok && !v.loose && l.now.Sub(v.at) < l.opts.Grace {
-			return fmt.Errorf("ADS-3: %s leaves a stream of one type after %v", name, l.now.Sub(v.at))
-		}
-		return nil
-	}
-	if a.typ.Is(xds.Cluster) && a.acked[name].absent() {
-		return nil // it was never warm, so nothing that refers to it was sent
-	}
-	if _, owed := a.owe[name]; !ok || v.loose || !l.lingers(a) || (owed || a.may[name]) && v.res == nil && a.asked {
-		return nil
-	}
-	for _, by := range a.typ.ReferredBy() {
-		b := l.account(by)
-		switch {
-		case b == nil && v.resumed && l.now.Sub(l.began) < l.opts.Grace:
-			return fmt.Errorf("ADS-3: %s leaves before %s is open, which the client may have had", name, by)
-		case b == nil || !v.resumed && b.born >= v.change:
-			continue // not on the stream when it left
-		}
-		late := l.now.Sub(v.at) >= silence || l.silent(b)
-		for _, n := range slices.Sorted(maps.Keys(b.told)) {
-			last, is := b.told[n], l.shown(b, n)
-			if b.orphan[n] || is == nil && l.variant == xds.SotW && !b.world || late && !l.standing(b, n) {
-				continue // it cannot be told, or kept silent for long enough
-			}
-			for _, k := range b.held(n, last) {
-				if k.is(is) || k.absent() || k.res != nil && v.dangling[k.res.Sum] {
-					continue
-				}
-				if k.res == nil && v.resumed {
-					return fmt.Errorf("ADS-3: %s leaves while the client has %s@%s, which may refer to it", name, n, k.version)
-				}
-				if k.res != nil && refers(k.res, a.typ, name) && (is == nil || !refers(is, a.typ, name)) {
-					return fmt.Errorf("ADS-3: %s leaves while the client may hold %s, which refers to it", name, show(k.res))
-				}
-			}
-		}
-		for _, n := range slices.Sorted(maps.Keys(b.before)) {
-			if v.resumed && b.before[n] && !late && !b.nacked {
-				return fmt.Errorf("ADS-3: %s leaves before the client has %s, of which it may have had another", name, n)
-			}
-		}
-	}
-	return nil
-}
-
 // silent reports whether the client has left a type unanswered for so long that
 // nothing waits for it.
 func (l *ledger) silent(a *account) bool {
 	return a.newest != nil && !a.newest.done && l.now.Sub(a.quiet) >= silence
-}
-
-// held lists what the client may hold of a name that it was last told last.
-func (a *account) held(n string, last fact) []fact {
-	if a.acked[n].seq == last.seq {
-		return []fact{last}
-	}
-	out := []fact{a.acked[n], last}
-	for _, f := range a.flights {
-		if k, ok := f.carried[n]; ok {
-			out = append(out, k)
-		}
-	}
-	return out
 }
 
 // supplied reports whether a cluster has an assignment to give, by which a client
@@ -173,6 +142,9 @@ func (l *ledger) supplied(first *account, name string) bool {
 // anything else waits for all of them.
 func (l *ledger) tied(a *account, r *xds.Resource) bool {
 	first := l.account(a.typ.After)
+	if r != nil && l.awaits(a, r) {
+		return true
+	}
 	if r == nil || first == nil || l.only != nil {
 		return false
 	}

@@ -240,6 +240,7 @@ func (a *account) trim() {
 	a.answer = a.answer && a.world
 	gone := func(n string) bool { return !a.keeps(n) }
 	maps.DeleteFunc(a.acked, func(n string, _ fact) bool { return gone(n) })
+	maps.DeleteFunc(a.refused, func(n string, _ []fact) bool { return gone(n) })
 	maps.DeleteFunc(a.owe, func(n string, _ bool) bool { return gone(n) })
 	maps.DeleteFunc(a.may, func(n string, _ bool) bool { return gone(n) })
 	maps.DeleteFunc(a.since, func(n string, _ time.Time) bool { return gone(n) })

@@ -69,7 +69,7 @@ func (l *ledger) missing(a *account, n string) string {
 	case l.undecided(a, n):
 		return ""
 	case l.lingering(a, n):
-		return "" // it may linger; see settled
+		return "" // something refers to it, or may
 	case l.variant == xds.SotW && !a.world:
 		if l.opts.ResourceErrors && a.names[n] && !a.missed[n] {
 			return "is owed, if only as an error"
@@ -92,10 +92,19 @@ func (l *ledger) missing(a *account, n string) string {
 // lingering reports whether a name may outstay the view: by itself, or as the
 // alias of what does.
 func (l *ledger) lingering(a *account, n string) bool {
-	late := func(v leaver) bool { return l.only != nil && l.now.Sub(v.at) >= l.opts.Grace }
-	for x, v := range a.leaving {
+	for x := range a.leaving {
 		k := a.told[x]
-		if x == n && !late(v) || k.res != nil && finds(a.typ, k.res, n) && !late(v) {
+		if (x == n || k.res != nil && finds(a.typ, k.res, n)) && !l.overdue(a, x) {
+			return true
+		}
+	}
+	return false
+}
+
+// outstays reports whether something of the account may outstay the view.
+func (l *ledger) outstays(a *account) bool {
+	for n := range a.leaving {
+		if l.lingering(a, n) {
 			return true
 		}
 	}
@@ -113,11 +122,11 @@ func (l *ledger) settled(answered, interests bool) error {
 			return fmt.Errorf("%s: interested in %v (all %v), subscribed are %v (all %v)", a.typ, a.interest, a.interestStar, a.names, a.wildcard)
 		}
 		_, lazy := l.view.(xds.Undecided) // changes of what is on demand are none of a wildcard
-		if table := l.view.Table(a.typ); a.world && a.wildcard && table.Hashed() && !lazy && len(a.groups) == 0 && !l.spurned(a) && a.version != table.Version() {
+		if table := l.view.Table(a.typ); a.world && a.wildcard && table.Hashed() && !lazy && len(a.groups) == 0 && !l.outstays(a) && a.version != table.Version() {
 			return fmt.Errorf("%s: the client was last told version %q, the view has %q", a.typ, a.version, table.Version())
 		}
 		for _, n := range l.known(a) {
-			if _, leaves := a.leaving[n]; l.standing(a, n) || l.tiedToRefused(a, n) || (leaves || l.lingering(a, n)) && l.spurned(a) || a.murky {
+			if l.standing(a, n) || l.tiedToRefused(a, n) || l.lingering(a, n) || a.murky {
 				continue
 			}
 			k := a.told[n]
@@ -162,15 +171,6 @@ func real(names map[string]bool) map[string]bool {
 	return out
 }
 
-// spurned reports whether a type that may refer to the account's was refused,
-// "a NACK holds it until a later ACK", or is held so itself.
-func (l *ledger) spurned(a *account) bool {
-	return slices.ContainsFunc(a.typ.ReferredBy(), func(t *xds.Type) bool {
-		by := l.account(t)
-		return by != nil && (by.nacked || len(by.groups) > 0 || len(by.leaving) > 0 && l.spurned(by))
-	})
-}
-
 // tiedToRefused reports whether a name waits for a cluster that was refused.
 func (l *ledger) tiedToRefused(a *account, n string) bool {
 	first := l.account(a.typ.After)
@@ -188,7 +188,7 @@ func (l *ledger) even() bool {
 		return false
 	}
 	for _, a := range l.accounts {
-		if len(a.flights) > 0 {
+		if len(a.flights)+len(a.refused) > 0 {
 			return false
 		}
 		for _, n := range l.known(a) {

@@ -23,10 +23,12 @@ func (l *ledger) begin(a *account, req xds.Request) {
 	a.lax = a.answer
 	l.resumes = l.resumes || req.Version != "" || len(req.Initial) > 0
 	l.scope(a)
+	a.opaque = l.variant == xds.SotW
 	if l.variant == xds.SotW {
 		for n := range a.names {
-			// What is gone cannot be told: the client keeps what it has of it.
-			a.before[n] = !a.world && l.shown(a, n) != nil
+			if !a.world && l.resumes {
+				a.before[n] = true
+			}
 		}
 		if a.world && req.Version != "" {
 			l.recall(a, req.Version)
@@ -36,7 +38,6 @@ func (l *ledger) begin(a *account, req xds.Request) {
 	if len(req.Initial) > 0 {
 		a.answer, a.lax = false, false
 	}
-	table := l.view.Table(a.typ)
 	for _, v := range req.Initial {
 		a.heard[a.typ.Collection(v.Name)] = true
 		if r := l.had(a, v.Name, v.Version); r != nil {
@@ -49,14 +50,14 @@ func (l *ledger) begin(a *account, req xds.Request) {
 			// It may have been found by a name that finds nothing any more.
 			a.may[v.Name], a.heard[v.Name], a.stray[v.Name] = r == nil, true, true
 			if r == nil && l.lingers(a) {
-				a.leaving[v.Name] = leaver{at: l.now, change: l.changes, resumed: true, loose: true}
+				a.leaving[v.Name] = leaver{at: l.now, resumed: true, loose: true}
 			}
 			continue
 		}
 		a.told[v.Name] = fact{version: v.Version}
 		delete(a.may, v.Name)
 		if r == nil && l.lingers(a) {
-			a.leaving[v.Name] = leaver{res: l.had(a, v.Name, v.Version), at: l.now, change: l.changes, dangling: l.dangling(a.typ, v.Name), resumed: true, loose: table.Lookup(v.Name) != nil}
+			a.leaving[v.Name] = leaver{res: l.had(a, v.Name, v.Version), at: l.now, resumed: true}
 		}
 		if r != nil && r.Version == v.Version {
 			a.told[v.Name] = fact{res: r}
@@ -92,7 +93,7 @@ func (l *ledger) recall(a *account, version string) {
 		// It may be one with what lingered when it was told.
 		a.vague, l.blind = true, true
 		for _, r := range l.worlds[a.typ.URL+version] {
-			l.hold(a, r, table, true)
+			l.hold(a, r, true)
 		}
 		a.answer = a.answer && !whole
 		return
@@ -102,22 +103,23 @@ func (l *ledger) recall(a *account, version string) {
 		clear(a.owe)
 		clear(a.may)
 	}
+	a.opaque = false
 	for r := range then.All() {
-		l.hold(a, r, table, false)
+		l.hold(a, r, false)
 	}
 	// Together with what lingers it may be what the client has.
 	a.answer = a.answer && (then == table || !whole)
 }
 
 // hold notes that the client has a resource from before.
-func (l *ledger) hold(a *account, r *xds.Resource, now *xds.Table, loose bool) {
+func (l *ledger) hold(a *account, r *xds.Resource, loose bool) {
 	if !a.names[r.Name] && (!a.star() || r.OnDemand) {
 		return
 	}
 	a.told[r.Name] = fact{res: r}
 	a.acked[r.Name], a.heard[r.Name] = a.told[r.Name], true
 	if l.shown(a, r.Name) == nil && l.lingers(a) {
-		a.leaving[r.Name] = leaver{res: r, at: l.now, change: l.changes, dangling: l.dangling(a.typ, r.Name), resumed: true, loose: loose || now.Lookup(r.Name) != nil}
+		a.leaving[r.Name] = leaver{res: r, at: l.now, resumed: true, loose: loose}
 	}
 	if !a.answer || len(a.names) == 0 {
 		delete(a.owe, r.Name)

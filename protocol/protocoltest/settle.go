@@ -102,7 +102,7 @@ func (n *lane) converged() {
 		for _, name := range n.ledger.known(a) {
 			is, has := n.ledger.shown(a, name), held[name]
 			switch {
-			case n.ledger.standing(a, name) || n.ledger.tiedToRefused(a, name) || is == nil && n.ledger.spurned(a):
+			case n.ledger.standing(a, name) || n.ledger.tiedToRefused(a, name) || is == nil && n.ledger.lingering(a, name):
 			case !a.covers(name) || a.murky:
 			case is == nil && n.cfg.Variant == xds.SotW && !a.world: // removal cannot be expressed
 			case !same(is, has):
@@ -112,7 +112,7 @@ func (n *lane) converged() {
 		}
 		maps.DeleteFunc(held, func(name string, _ *xds.Resource) bool { return a.stray[name] })
 		for name, r := range held {
-			if n.ledger.shown(a, name) == nil && (n.cfg.Variant == xds.Delta || a.world) && !n.ledger.standing(a, name) && !n.ledger.spurned(a) {
+			if n.ledger.shown(a, name) == nil && (n.cfg.Variant == xds.Delta || a.world) && !n.ledger.standing(a, name) && !n.ledger.lingering(a, name) {
 				n.fail(fmt.Errorf("%s: the client holds %s, which is gone", a.typ, show(r)))
 			}
 			if !a.covers(name) {

@@ -46,7 +46,10 @@ func (f *Failure) Unwrap() error { return f.Err }
 
 // A Result is the end of a world.
 type Result struct {
-	Messages int
+	Messages   int
+	Deliveries int          // responses that reached a client of a whole world
+	Judged     int          // of these, after how many it was judged by "never breaks"
+	Undecided  map[Kind]int // it ended there, for a reason of this kind
 	// Held is what each client holds in the end of what exists: "CDS c0" and
 	// its content. Nil for clients that fell silent, and for those of which it
 	// depends on the variant what they ask for.
@@ -58,6 +61,9 @@ type Result struct {
 // may only save work".
 func Simulate(open Open, cfg Config) (Result, error) {
 	a, err := live(open, cfg, true, nil)
+	if u, ok := errors.AsType[undecided](err); ok {
+		return Result{Undecided: map[Kind]int{u.kind: 1}}, nil
+	}
 	if err != nil {
 		return Result{}, tell(open, cfg, true, err)
 	}
@@ -121,7 +127,7 @@ func equalResponse(a, b *xds.Response) bool {
 }
 
 func (w *world) result() Result {
-	res := Result{Messages: len(w.sent)}
+	res := Result{Messages: len(w.sent), Deliveries: w.deliveries, Judged: w.judged}
 	for _, n := range w.lanes {
 		var out map[string]string
 		if _, ok := n.client.(*generic); ok && !n.forever {

@@ -30,6 +30,8 @@ type world struct {
 	timed   bool // time passes while the clients are busy
 	calm    bool
 
+	deliveries, judged int // see [Result]
+
 	sent  []*xds.Response // all responses, in order
 	story *[]string       // nil: nobody listens
 }

@@ -1,0 +1,227 @@
+package protocoltest
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// Withdrawal is judged by reference (ADS-8): "a name may leave when nothing that
+// the client may hold, and that is not what the view has now, refers to it; what
+// nothing refers to leaves with the next response, also behind a NACK."
+//
+// Both halves are obligations. Where the rules leave room for more than one
+// answer to what a client may hold, the first half counts what it surely may
+// ([surely]), and the second whatever one could think of ([possibly]).
+
+type doubt bool
+
+const (
+	surely   doubt = false
+	possibly doubt = true
+)
+
+// hasty checks that nobody may still hold something that refers to what leaves.
+func (l *ledger) hasty(a *account, name string) error {
+	v, ok := a.leaving[name]
+	if l.only != nil {
+		if ok && !v.loose && l.now.Sub(v.at) < l.opts.Grace {
+			return fmt.Errorf("ADS-3: %s leaves a stream of one type after %v", name, l.now.Sub(v.at))
+		}
+		return nil
+	}
+	if _, owed := a.owe[name]; !ok || v.loose || !l.lingers(a) || owed && v.res == nil && a.asked {
+		return nil
+	}
+	if why := l.held(a, name, surely); why != "" {
+		return fmt.Errorf("ADS-3, ADS-8: %s leaves while %s", name, why)
+	}
+	return nil
+}
+
+// overdue reports whether a name that the view has lost has to leave now.
+func (l *ledger) overdue(a *account, name string) bool {
+	v, ok := a.leaving[name]
+	switch {
+	case !ok || v.loose:
+		return !ok
+	case l.only != nil:
+		return l.now.Sub(v.at) >= l.opts.Grace
+	case a.walks() && l.now.Sub(v.at) < silence:
+		return false
+	}
+	return l.held(a, name, possibly) == ""
+}
+
+// walks reports whether the client may have come to the type by name, as gRPC
+// does: it acknowledges the routes first, then asks for the new cluster, and
+// drops the old one by itself when it has that. What was referred to stays for
+// it a little longer.
+func (a *account) walks() bool { return a.typ.FullState && !a.wildcard }
+
+// held says what the client may hold that keeps a name of the account, or "".
+func (l *ledger) held(a *account, name string, d doubt) string {
+	v := a.leaving[name]
+	called := []string{name}
+	for _, r := range append([]*xds.Resource{v.res, a.told[name].res}, v.last...) {
+		if r != nil {
+			called = append(called, r.Aliases...)
+		}
+	}
+	for _, by := range a.typ.ReferredBy() {
+		b := l.account(by)
+		if b == nil {
+			if l.unopened(v, d) {
+				return fmt.Sprintf("%s is not open yet, which the client may have from before", by)
+			}
+			continue
+		}
+		if what := l.keeps(b, a.typ, called, v, d); what != "" {
+			return what
+		}
+	}
+	return ""
+}
+
+// unopened reports whether a client that resumes may still open a type: "a type
+// that a resuming client has not opened yet holds back what refers to it".
+func (l *ledger) unopened(v leaver, d doubt) bool {
+	if d == possibly {
+		return l.resumes && l.now.Sub(l.began) < max(silence, l.opts.Grace)
+	}
+	return v.resumed && l.now.Sub(l.began) < l.opts.Grace
+}
+
+// keeps says what of b the client may hold that refers to a resource of type t
+// which has these names, or "".
+func (l *ledger) keeps(b *account, t *xds.Type, called []string, v leaver, d doubt) string {
+	refers := func(r *xds.Stamp) bool { return r == nil || r.MayRefer(t, called[0], called[1:]...) }
+	silent := l.silent(b) && (d == surely || l.now.Sub(v.at) >= silence && !b.answering(l.now))
+	for _, n := range b.everTold() {
+		is := l.shown(b, n) // in SotW what is gone cannot be told: the client keeps what it has
+		for _, k := range b.mayHold(n, silent, d) {
+			if k.absent() || k.is(is) {
+				continue
+			}
+			r := k.res
+			if r == nil && d == surely {
+				r = l.had(b, n, k.version)
+			}
+			switch {
+			case r != nil && refers(r.Stamp):
+				return fmt.Sprintf("the client may hold %s %s, which refers to it", b.typ, show(r))
+			case r == nil:
+				return fmt.Sprintf("the client has %s %s@%s, which may refer to it", b.typ, n, k.version)
+			}
+		}
+	}
+	if silent {
+		return ""
+	}
+	if d == possibly && l.resumes && b.opaque {
+		return fmt.Sprintf("the client may have %s from before", b.typ)
+	}
+	for _, n := range slices.Sorted(maps.Keys(b.before)) {
+		is := l.shown(b, n)
+		if is == nil && d == surely {
+			continue // nothing will ever tell what it has
+		}
+		if d == possibly {
+			return fmt.Sprintf("the client may have another %s %s from before", b.typ, n)
+		}
+		for _, r := range l.past.of(b.typ, n) {
+			if !same(r, is) && refers(r.Stamp) {
+				return fmt.Sprintf("the client has %s %s from before, which refers to it", b.typ, show(r))
+			}
+		}
+	}
+	return ""
+}
+
+// answering reports whether the client has been sent something of late.
+func (a *account) answering(now time.Time) bool {
+	return slices.ContainsFunc(a.flights, func(f *flight) bool { return !f.done && !f.superseded && now.Sub(f.at) < silence })
+}
+
+// everTold lists the names of which the client may hold something.
+func (a *account) everTold() []string {
+	all := map[string]bool{}
+	for _, facts := range []map[string]fact{a.told, a.acked} {
+		for n := range facts {
+			all[n] = true
+		}
+	}
+	for n := range a.refused {
+		all[n] = true
+	}
+	return slices.Sorted(maps.Keys(all))
+}
+
+// mayHold lists what the client may hold of a name: "what it was told and has not
+// been told otherwise; a response not yet answered: both what was before and what
+// it carries; refused: both". A deadline ends silence only: no refusal, unless the
+// name was told anew since, and it is that which is not answered.
+func (a *account) mayHold(n string, silent bool, d doubt) []fact {
+	var out []fact
+	back := slices.ContainsFunc(a.groups, func(g *group) bool { return g.rest[n] })
+	if refused := a.refused[n]; len(refused) > 0 && (back || !silent || d == possibly) {
+		out = append(slices.Clone(refused), a.acked[n])
+	}
+	told, acked := a.told[n], a.acked[n]
+	switch {
+	case silent:
+		return out
+	case acked.seq == told.seq:
+		return append(out, told)
+	}
+	open := false
+	for _, f := range a.flights {
+		k, ok := f.carried[n]
+		if ok && !f.done && (d == possibly || !f.superseded && f.seq >= a.answered) {
+			out, open = append(out, k), true
+		}
+	}
+	out = append(out, told)
+	if open || d == possibly {
+		out = append(out, acked)
+	}
+	return out
+}
+
+// A past is what a client has from earlier streams, by type and name.
+type past map[string]map[string][]*xds.Resource
+
+func (p past) of(t *xds.Type, name string) []*xds.Resource { return p[t.URL][name] }
+
+// earlier is what the client of a stream that broke may hold.
+func earlier(l *ledger) past {
+	p := past{}
+	if l == nil {
+		return p
+	}
+	maps.Copy(p, l.past) // of types that it did not open
+	for _, a := range l.accounts {
+		has := map[string][]*xds.Resource{}
+		for n := range a.before {
+			if len(l.past.of(a.typ, n)) > 0 {
+				has[n] = l.past.of(a.typ, n)
+			}
+		}
+		for _, n := range a.everTold() {
+			for _, k := range a.mayHold(n, false, surely) {
+				r := k.res
+				if r == nil && k.version != "" {
+					r = l.had(a, n, k.version)
+				}
+				if r != nil {
+					has[n] = append(has[n], r)
+				}
+			}
+		}
+		p[a.typ.URL] = has
+	}
+	return p
+}

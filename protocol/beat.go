@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -29,18 +30,53 @@ func (s *Session) meet(n *xds.Node) {
 	}
 }
 
+// beatsOf returns what has a TTL of the view, and of what lingers: "what stays
+// keeps its TTL alive".
+func (u *subscription) beatsOf(t *xds.Table) []xds.Beat {
+	beats := t.Beats()
+	var more map[time.Duration][]*xds.Resource
+	for r := range u.lingering {
+		if r.TTL > 0 {
+			if more == nil {
+				more = map[time.Duration][]*xds.Resource{}
+			}
+			more[r.TTL] = append(more[r.TTL], r)
+		}
+	}
+	if more == nil {
+		return beats
+	}
+	beats = slices.Clone(beats)
+	for i, b := range beats {
+		if extra := more[b.TTL]; extra != nil {
+			beats[i].Changes = &xds.Changes{Beats: byName(slices.Concat(b.Changes.Beats, extra))}
+			delete(more, b.TTL)
+		}
+	}
+	for ttl, extra := range more {
+		beats = append(beats, xds.Beat{TTL: ttl, Changes: &xds.Changes{Beats: byName(extra)}})
+	}
+	slices.SortFunc(beats, func(a, b xds.Beat) int { return cmp.Compare(a.TTL, b.TTL) })
+	return beats
+}
+
+func byName(rs []*xds.Resource) []*xds.Resource {
+	slices.SortFunc(rs, func(a, b *xds.Resource) int { return cmp.Compare(a.Name, b.Name) })
+	return rs
+}
+
 // beat returns the heartbeats that are due: "the server can send a Resource
 // with the resource unset, and the TTL reset". They are no updates.
 func (s *Session) beat(u *subscription) []*xds.Response {
 	u.beatAt = time.Time{}
-	t := s.table(u.typ)
-	world := s.variant == xds.SotW && u.typ.FullState
 	if !s.ttl {
 		return nil
 	}
+	t := s.table(u.typ)
+	world := s.variant == xds.SotW && u.typ.FullState
 	var out []*xds.Response
-	due := map[time.Duration]time.Time{}
-	for _, b := range t.Beats() {
+	var due map[time.Duration]time.Time
+	for _, b := range u.beatsOf(t) {
 		at, ok := u.beats[b.TTL]
 		if !ok {
 			if !u.coversAny(b.Changes.Beats) {
@@ -57,6 +93,9 @@ func (s *Session) beat(u *subscription) []*xds.Response {
 				out = append(out, s.sendBeat(u, t, c, world)...)
 			}
 			at = s.nextBeat(b.TTL)
+		}
+		if due == nil {
+			due = map[time.Duration]time.Time{}
 		}
 		due[b.TTL] = at
 		if u.beatAt.IsZero() || at.Before(u.beatAt) {
@@ -76,15 +115,13 @@ func (s *Session) outlived(u *subscription) {
 			continue
 		}
 		delete(u.beats, ttl)
-		for _, b := range s.table(u.typ).Beats() {
+		for _, b := range u.beatsOf(s.table(u.typ)) {
 			if b.TTL == ttl {
-				u.touch(func(yield func(string, *xds.Stamp) bool) {
-					for _, r := range b.Changes.Beats {
-						if u.covers(r.Name) && same(u.told(r.Name), r.Stamp) && u.accepted(r.Name) && !yield(r.Name, r.Stamp) {
-							return
-						}
+				for _, r := range b.Changes.Beats {
+					if u.covers(r.Name) && same(u.told(r.Name), r.Stamp) && u.accepted(r.Name) {
+						u.repeat(r.Name)
 					}
-				})
+				}
 			}
 		}
 	}
@@ -106,12 +143,12 @@ func (s *Session) nextBeat(ttl time.Duration) time.Time {
 // beating returns what the client is to be told again of the resources: "not
 // of a resource which the client has not ACKed at that version". Nil: nothing.
 func (s *Session) beating(u *subscription, all *xds.Changes) *xds.Changes {
-	if len(u.spurned) > 0 {
-		return nil
+	if s.variant == xds.SotW && u.typ.FullState && len(u.refusals) > 0 {
+		return nil // the world was refused
 	}
 	var some []*xds.Resource
 	for _, r := range all.Beats {
-		if u.shows(r) && u.covers(r.Name) && same(u.told(r.Name), r.Stamp) && u.accepted(r.Name) {
+		if (u.shows(r) || u.lingers(r.Name) != nil) && u.covers(r.Name) && same(u.told(r.Name), r.Stamp) && u.accepted(r.Name) {
 			some = append(some, r)
 		}
 	}
@@ -129,33 +166,10 @@ func (u *subscription) coversAny(rs []*xds.Resource) bool {
 	return u.wildcard || slices.ContainsFunc(rs, func(r *xds.Resource) bool { return u.covers(r.Name) })
 }
 
-// accepted reports whether the client has taken what it was told of a name.
-func (u *subscription) accepted(name string) bool {
-	for i := range u.flights {
-		if f := &u.flights[i]; f.beats == nil && f.carries(name) != nil {
-			return false
-		}
-	}
-	for i := range u.refused {
-		if u.refused[i].has(name) {
-			return false
-		}
-	}
-	return true
-}
-
 func (s *Session) sendBeat(u *subscription, t *xds.Table, c *xds.Changes, world bool) []*xds.Response {
-	f := flight{version: t.VersionWith(u.leavingStamps()), sent: s.now, seq: u.acked, beats: c.Beats}
+	d := delivery{version: t.VersionWith(u.lingeringStamps), sent: s.now, beats: c.Beats}
 	if world {
-		return s.send(u, f, []*xds.Changes{u.world(t)}) // without a body a resource would be gone
+		return s.send(u, t, d, []*xds.Changes{u.world(t)}) // without a body a resource would be gone
 	}
-	return s.send(u, f, c.Split(s.opts.MaxResponse))
-}
-
-// beaten is the cargo of a heartbeat, should it be refused.
-func beaten(beats []*xds.Resource) (c cargo) {
-	for _, r := range beats {
-		c.items = append(c.items, item{r.Name, r.Stamp})
-	}
-	return c
+	return s.send(u, t, d, c.Split(s.opts.MaxResponse))
 }

@@ -49,6 +49,7 @@ type Event struct {
 	Error    *xds.Status   // Nacked
 	Name     string        // Departed: the resource; Waived: the one that waited
 	By       *xds.Type     // Waived: the type that the client did not answer
+	World    *World        // Sent, SotW: what the client has when it accepts the response
 	Took     time.Duration // Acked, Nacked: since it was sent
 	Settled  bool          // Acked, Nacked: the response was the newest of its type
 	InUse    string        // Nacked: the version the client says it still uses

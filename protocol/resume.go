@@ -7,6 +7,30 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
+// A World is what a SotW client has of a type when it accepts a response. The
+// version by which it tells so later, on another stream, is that of the response.
+// It is immutable.
+type World struct {
+	Versions *xds.Versions // what the wildcard covers; of it the client has what it asked for
+
+	// Others are what it may have besides, or instead: what lingered, what it kept
+	// since it refused another, what could not be told to be gone.
+	Others []*xds.Stamp
+}
+
+// has returns what the world has of a name, and whether that is all it may be.
+func (w *World) has(name string) *xds.Stamp {
+	if st := w.Versions.Get(name); st != nil {
+		return st
+	}
+	for _, st := range w.Others {
+		if st.Name == name {
+			return st
+		}
+	}
+	return absent
+}
+
 // begin completes the first request of the type on the stream.
 func (u *subscription) begin(s *Session, req xds.Request, t *xds.Table) {
 	// "(legacy behavior) the request must have no resources in both
@@ -17,79 +41,77 @@ func (u *subscription) begin(s *Session, req xds.Request, t *xds.Table) {
 	u.implicit = u.implicit && u.wildcard
 	// Clients wait for an answer to these even when there is nothing to say.
 	u.due = u.wildcard || s.variant == xds.SotW && u.typ.FullState
-	s.scope(u)
+	s.beginScopes(u)
 	s.resumes = s.resumes || req.Version != "" || len(req.Initial) > 0
 	if s.variant == xds.Delta {
 		s.resume(u, req.Initial, t)
-	} else if u.typ.FullState && req.Version != "" {
+	} else if req.Version != "" {
 		s.recall(u, req.Version, t)
 	}
 }
 
-// recall takes over what a SotW client holds that states a version: that of the
-// present, or one that the view had lately. What has gone since then lingers.
+// recall takes over what a SotW client holds that states a version: what this
+// server told it under that version, or the table that has it. "The server can
+// skip" what it has only of types with full state; the others are told anew.
 func (s *Session) recall(u *subscription, version string, t *xds.Table) {
-	held, gone := s.known(u.typ, version, t)
-	if held == nil {
+	w := s.world(u.typ, version, t)
+	if w == nil || s.refusedBefore(u.typ) {
+		u.vague = s.now.Add(silence)
+	}
+	if u.typ.FullState {
+		u.stated = strings.Clone(version)
+	}
+	if w == nil {
 		return
 	}
-	var extra []entry
-	for i := range u.entries {
-		e := &u.entries[i]
-		if r := held.Lookup(e.name); u.shows(r) {
-			e.told, e.sent = r.Stamp, true
+	for e := range u.entries() {
+		if st := w.has(e.name); st != absent {
+			e.told, e.sent = st, true
 		}
 	}
-	for _, stamp := range gone {
-		if e := u.entry(stamp.Name); e != nil {
-			e.told, e.sent = stamp, true
-		} else if u.wildcard {
-			extra = append(extra, entry{name: stamp.Name, told: stamp, sent: true})
-		}
-	}
-	u.insert(extra)
 	if u.wildcard {
-		u.base, u.anew = held.Versions(), true
+		u.base, u.anew = w.Versions, true
 	}
-	s.linger(u, t, nil)
-	for name, l := range u.leaving {
-		l.from = 1 // it has that from before
-		u.leaving[name] = l
+	var extra []entry
+	var kept []item
+	for _, st := range w.Others {
+		switch e := u.entry(st.Name); {
+		case !u.wildcard && (e == nil || !u.wants(e)):
+		case u.base.Get(st.Name) != nil || e != nil && !same(e.told, st):
+			kept = append(kept, item{st.Name, u.told(st.Name), st})
+		case e == nil:
+			extra = append(extra, entry{name: st.Name, told: st, sent: true})
+		}
 	}
-	// "It is generally safe for servers to do this optimization for LDS and CDS
-	// when the only subscription is a wildcard subscription."
-	if u.wildcard && u.count == 0 && version == t.VersionWith(u.leavingStamps()) && t.Hashed() && !s.refusedBefore(u.typ) {
-		u.base, u.anew, u.due = t.Versions(), false, false
+	for i := range extra {
+		u.mark(&extra[i])
+	}
+	u.add(extra...)
+	if len(kept) > 0 {
+		u.refusals = append(u.refusals, list(kept, 0, true))
 	}
 }
 
-// known returns the table whose version a client states, and what the client
-// has besides, because it lingered when it was told: what older tables had and
-// that one has not.
-func (s *Session) known(typ *xds.Type, version string, t *xds.Table) (held *xds.Table, gone []*xds.Stamp) {
-	tables := append([]*xds.Table{t}, s.recent(typ)...)
-	for _, held := range tables {
-		if held.Hashed() && held.Version() == version {
-			return held, nil
+// world returns what a client has that states a version, or nil if that is not
+// known.
+func (s *Session) world(typ *xds.Type, version string, t *xds.Table) *World {
+	if s.opts.Told != nil {
+		if w := s.opts.Told(typ, version); w != nil {
+			return w
 		}
 	}
-	const depth = 4 // a client is not far behind; each costs the differences of all that are older
-	for i := range tables[:min(depth, len(tables))] {
-		held, gone = tables[i], nil
-		seen := map[string]bool{}
-		for j := i + 1; j < len(tables); j++ {
-			for old, is := range tables[j-1].Versions().Since(tables[j].Versions()) {
-				if is == nil && !seen[old.Name] && held.Versions().Get(old.Name) == nil {
-					seen[old.Name] = true
-					gone = append(gone, old)
-				}
-			}
-			if len(gone) > 0 && held.VersionWith(slices.Values(gone)) == version {
-				return held, gone
-			}
+	if !typ.FullState {
+		return nil // a response has a part of it: the rest need not be of that version
+	}
+	if t.Hashed() && t.Version() == version {
+		return &World{Versions: t.Versions()}
+	}
+	for _, t := range s.recent(typ) {
+		if t.Hashed() && t.Version() == version {
+			return &World{Versions: t.Versions()}
 		}
 	}
-	return nil, nil
+	return nil
 }
 
 // recent returns the tables that the type had lately, the newest first.
@@ -100,17 +122,17 @@ func (s *Session) recent(t *xds.Type) []*xds.Table {
 	return s.opts.Recent(t)
 }
 
-// body returns the resource with a stamp that the view had lately, or nil.
-func (s *Session) body(typ *xds.Type, name string, is func(*xds.Stamp) bool) *xds.Resource {
-	if r := s.table(typ).Departed(name); r != nil && is(r.Stamp) {
-		return r
-	}
-	for _, t := range s.recent(typ) {
-		if r := t.Lookup(name); r != nil && is(r.Stamp) {
-			return r
+// worldOf returns what the client has when it accepts the newest delivery, which
+// brought it up to t.
+func (s *Session) worldOf(u *subscription, t *xds.Table) *World {
+	w := &World{Versions: t.Versions()}
+	s.keeps(u, func(st *xds.Stamp, _ bool) bool {
+		if stands(st) && st.Name != "" {
+			w.Others = append(w.Others, st)
 		}
-	}
-	return nil
+		return true
+	})
+	return w
 }
 
 // resume takes over what a delta client retains: "the Incremental xDS client
@@ -120,61 +142,67 @@ func (s *Session) resume(u *subscription, initial []xds.Version, t *xds.Table) {
 		return
 	}
 	u.due = false
+	// Of a name stated twice, the later holds.
+	last := make(map[string]int, len(initial))
+	for i, v := range initial {
+		last[v.Name] = i
+	}
 	matched := 0
 	var extra []entry
-	for _, v := range initial {
+	for i, v := range initial {
+		if last[v.Name] != i {
+			continue
+		}
 		e := u.entry(v.Name)
 		stray := !u.wildcard && (e == nil || !u.wants(e))
 		if stray && u.scopes == nil && (t.Lookup(v.Name) != nil || !u.found(t, v.Name)) {
 			continue
 		}
-		told := unsure
-		if r := t.Lookup(v.Name); !stray && u.shows(r) && r.Version == v.Version {
-			told = r.Stamp
-			if !r.OnDemand {
+		r := t.Lookup(v.Name)
+		current := !stray && u.shows(r) && r.Version == v.Version
+		var told *xds.Stamp
+		if current {
+			if told = r.Stamp; !r.OnDemand {
 				matched++
 			}
-		} else if r == nil && s.lingering(u) {
-			told = s.retain(u, v)
+		} else {
+			told = s.stated(u.typ, t, v)
 		}
 		switch {
 		case e != nil:
 			e.told, e.sent, e.again = told, true, false
 			u.mark(e)
-		case u.lingers(v.Name) != nil || !real(told):
+		case !current || r.OnDemand:
 			extra = append(extra, entry{name: strings.Clone(v.Name), told: told, sent: true})
 		}
 	}
 	if u.wildcard {
 		u.base, u.anew, u.all = t.Versions(), false, true
 		if matched < t.Len() { // what the client does not state it does not have
-			stated := make(map[string]bool, len(initial))
-			for _, v := range initial {
-				stated[v.Name] = true
-			}
-			for s := range t.Versions().All() {
-				if !stated[s.Name] && u.entry(s.Name) == nil {
-					extra = append(extra, entry{name: s.Name, told: absent})
+			for st := range t.Versions().All() {
+				if _, ok := last[st.Name]; !ok && u.entry(st.Name) == nil {
+					extra = append(extra, entry{name: st.Name, told: absent})
 				}
 			}
 		}
 	}
-	slices.SortFunc(extra, func(a, b entry) int { return strings.Compare(a.name, b.name) })
-	u.insert(slices.CompactFunc(extra, func(a, b entry) bool { return a.name == b.name }))
-	u.all = u.all || len(extra) > 0
+	for i := range extra {
+		u.mark(&extra[i])
+	}
+	u.add(extra...)
 }
 
-// retain makes what a delta client states to have, and the view has lost, linger
-// like what is lost on a stream. Its body may not be known any more, and need
-// not be: nothing is sent until it is withdrawn.
-func (s *Session) retain(u *subscription, v xds.Version) *xds.Stamp {
-	told := unsure
-	r := s.body(u.typ, v.Name, func(stamp *xds.Stamp) bool { return stamp.Version == v.Version })
-	if r != nil {
-		told = r.Stamp
-	} else {
-		r = &xds.Resource{Stamp: &xds.Stamp{Name: strings.Clone(v.Name), Version: strings.Clone(v.Version)}}
+// stated returns what a client has of a name at a version. What that refers to
+// is known only if the view had it lately.
+func (s *Session) stated(typ *xds.Type, t *xds.Table, v xds.Version) *xds.Stamp {
+	is := func(r *xds.Resource) bool { return r != nil && r.Version == v.Version }
+	if r := t.Departed(v.Name); is(r) {
+		return r.Stamp
 	}
-	u.leave(leaver{Resource: r, seq: s.seq, from: 1, since: s.now})
-	return told
+	for _, t := range slices.Concat([]*xds.Table{t}, s.recent(typ)) {
+		if r := t.Lookup(v.Name); is(r) {
+			return r.Stamp
+		}
+	}
+	return &xds.Stamp{Name: strings.Clone(v.Name), Version: strings.Clone(v.Version)}
 }

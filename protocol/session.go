@@ -30,10 +30,15 @@ type Options struct {
 	// earlier stream and has accepted none since. Nil: it did not.
 	Refused func(*xds.Type) bool
 
+	// Told returns what this client was told of a type, on whatever stream, under
+	// the version that it states (SotW): the World of the Sent event. It returns
+	// nil if that is not known. Nil: it never is.
+	Told func(t *xds.Type, version string) *World
+
 	// Recent returns the tables that a type had lately in this view, the newest
-	// first. By them a session knows what a SotW client holds that reconnects,
-	// and the bodies of what changed and vanished behind its back. Nil: it does
-	// not.
+	// first. By them a session knows the content of versions that clients state,
+	// and the bodies of what changed and vanished behind their backs. Nil: it
+	// does not.
 	Recent func(*xds.Type) []*xds.Table
 
 	// Grace is how long a stream of one type keeps what resources of other
@@ -72,11 +77,32 @@ type Session struct {
 	resumes bool      // the client has state of an earlier stream
 
 	view   xds.View // nil between Release and Change
-	seq    uint64   // counts views
 	now    time.Time
-	nonces uint64          // counts responses
+	nonces uint64          // counts messages
 	subs   []*subscription // by rank
 	events []Event
+}
+
+// A subscription is the state of one resource type on one stream. Each of its
+// parts belongs to one idea, which alone writes to it:
+//
+//   - want, matching: what the client wants (want.go, match.go, scope.go)
+//   - record: what it was told, and what became of it (told.go, delivery.go,
+//     refusal.go, resume.go)
+//   - withdrawing, waiting: what has to stay and what has to wait because of other
+//     types (withdraw.go, order.go, warm.go)
+//   - saying: what is to be said next (say.go, beat.go)
+//
+// They share the rows of single names.
+type subscription struct {
+	typ *xds.Type
+	names
+	want
+	matching
+	record
+	withdrawing
+	waiting
+	saying
 }
 
 // NewSession returns the session of a stream that serves view. If only is
@@ -97,7 +123,7 @@ func NewSession(v xds.Variant, only *xds.Type, view xds.View, opts Options) *Ses
 	if opts.Grace == 0 {
 		opts.Grace = 5 * time.Second
 	}
-	return &Session{variant: v, only: only, view: view, opts: opts, seq: 1}
+	return &Session{variant: v, only: only, view: view, opts: opts}
 }
 
 // Receive applies a request. An error ends the stream; it wraps ErrLimit if a
@@ -120,7 +146,7 @@ func (s *Session) Receive(req xds.Request) error {
 		if len(s.subs) >= s.opts.MaxTypes {
 			return fmt.Errorf("%w: more than %d resource types on one stream", ErrLimit, s.opts.MaxTypes)
 		}
-		u = &subscription{typ: req.Type, implicit: true}
+		u = &subscription{typ: req.Type, want: want{implicit: true}}
 	}
 	if err := s.check(u, req); err != nil {
 		return err
@@ -137,27 +163,15 @@ func (s *Session) Receive(req xds.Request) error {
 	// The names count whatever the nonce, for the stream keeps its order; the
 	// nonce only pairs an answer with its response.
 	t := s.table(u.typ)
-	if d := s.muteFor(u.typ); d > 0 && len(req.Subscribe) > 0 {
-		u.muteUntil = s.now.Add(d)
-	}
 	if s.variant == xds.SotW {
 		u.replace(req.Names, t)
-		s.await(u, req.Names, t)
 	} else {
 		u.subscribe(req.Subscribe, t)
+		s.mute(u, req.Subscribe)
 		for _, n := range req.Subscribe {
-			u.look(t, n)
+			u.match(t, n)
 		}
-		s.await(u, req.Subscribe, t)
 		u.unsubscribe(req.Unsubscribe, t)
-		if !first {
-			s.scope(u)
-		}
-		for _, under := range s.subs {
-			if u.moved && u.typ.Is(under.typ.Under) {
-				s.scope(under)
-			}
-		}
 	}
 	if first {
 		if s.began.IsZero() {
@@ -168,30 +182,47 @@ func (s *Session) Receive(req xds.Request) error {
 	} else if req.Nonce != "" || s.variant == xds.SotW && u.nonce != 0 {
 		u.settle(s, req)
 	}
-	if !u.wildcard && u.count == 0 {
+	s.scope(u)
+	if !u.wildcard && u.named == 0 && u.scopes == nil {
 		// A client may drop unanswered what it no longer wants.
-		u.open, u.stalled = false, false
+		u.unacked, u.stalled = false, false
 	}
 	if u.moved {
-		s.event(Event{Kind: Subscribed, Type: u.typ, Count: u.count, Wildcard: u.wildcard})
+		s.event(Event{Kind: Subscribed, Type: u.typ, Count: u.named, Wildcard: u.wildcard})
 	}
 	return nil
 }
 
-// check enforces the limits on names.
+// check enforces the limits on names. Names that are listed twice, or that the
+// stream subscribes to already, count once.
 func (s *Session) check(u *subscription, req xds.Request) error {
 	count := len(req.Names)
 	if s.variant == xds.Delta {
-		count = u.count + len(req.Subscribe)
+		count = u.named + len(req.Subscribe)
 	}
 	if count > s.opts.MaxNames {
-		leaving := map[string]bool{}
-		for _, n := range req.Unsubscribe {
-			if e := u.entry(n); e != nil && e.named {
-				leaving[n] = true
+		is := make(map[string]bool, len(req.Names)+len(req.Subscribe))
+		for _, n := range req.Names {
+			is[n] = true
+		}
+		count = len(is)
+		if s.variant == xds.Delta {
+			for _, n := range req.Subscribe {
+				is[n] = true
+			}
+			for _, n := range req.Unsubscribe {
+				is[n] = false
+			}
+			count = u.named
+			for n, wanted := range is {
+				switch e := u.entry(n); {
+				case e != nil && e.named && !wanted:
+					count--
+				case wanted && (e == nil || !e.named):
+					count++
+				}
 			}
 		}
-		count -= len(leaving)
 	}
 	if count > s.opts.MaxNames {
 		return fmt.Errorf("%w: %d names of %s, more than %d", ErrLimit, count, u.typ, s.opts.MaxNames)
@@ -213,15 +244,18 @@ func (s *Session) Change(view xds.View, touched []xds.Names) {
 	if touched != nil && len(touched) == 0 {
 		return
 	}
-	s.seq++
 	for _, u := range s.subs {
-		s.linger(u, s.table(u.typ), touched)
+		t := s.table(u.typ)
 		if touched == nil {
 			u.all = true
+			for name := range u.leaving {
+				u.returned(t, name)
+			}
 			continue
 		}
 		for _, names := range touched {
 			for _, n := range names[u.typ.URL] {
+				u.returned(t, n)
 				if e := u.entry(n); e != nil {
 					u.mark(e)
 				}
@@ -239,9 +273,7 @@ func (s *Session) Release() { s.view = nil }
 func (s *Session) Advance(now time.Time) {
 	s.now = now
 	for _, u := range s.subs {
-		if u.muted && !now.Before(u.muteUntil) {
-			u.muted, u.all = false, true
-		}
+		s.unmute(u)
 	}
 }
 
@@ -254,46 +286,22 @@ func (s *Session) Deadline() (next time.Time) {
 		}
 	}
 	for _, u := range s.subs {
-		at(u.beatAt)
-		overdue := !u.beatAt.IsZero() && !s.now.Before(u.beatAt)
-		if (u.stalled || overdue) && u.open {
-			at(u.flights[len(u.flights)-1].sent.Add(patience))
-		}
-		for _, since := range u.waiting {
-			if first := s.sub(u.typ.After); first != nil {
-				if first.open {
-					at(first.until(since))
-				}
-				if first.refuses() {
-					at(since.Add(silence))
-				}
-				for i := range first.flights {
-					at(first.flights[i].sent.Add(silence))
-				}
-			}
-		}
-		if u.muted {
-			at(u.muteUntil)
-		}
-		for _, l := range u.leaving {
-			if l.moved && u.walked() {
-				at(l.since.Add(silence))
-			}
-			if s.only != nil {
-				at(l.since.Add(s.opts.Grace))
-				continue
-			}
-			for _, by := range u.typ.ReferredBy() {
-				if s.resumes && s.sub(by) == nil {
-					at(s.began.Add(s.opts.Grace))
-				}
-				if r := s.sub(by); r != nil && r.open && !r.refuses() && r.acked < l.seq {
-					at(r.until(l.since))
-				}
-			}
-		}
+		s.sayBy(u, at)
+		s.waitBy(u, at)
+		u.withdrawBy(at)
 	}
 	return next
+}
+
+// Waits reports whether the session has nothing to say until the client says
+// something or the Deadline comes, whatever changes in the view.
+func (s *Session) Waits() bool {
+	for _, u := range s.subs {
+		if !s.blocked(u) {
+			return false
+		}
+	}
+	return len(s.subs) > 0
 }
 
 // Responses yields the responses that are due, "make before break": in push
@@ -308,13 +316,15 @@ func (s *Session) Responses() iter.Seq[*xds.Response] {
 			}
 			return true
 		}
-		for _, u := range s.subs {
+		for _, u := range s.subs { // of all, before anything is asked of what they hold
+			u.markAll()
 			s.outlived(u)
-			s.narrow(u)
-			s.settled(u)
 		}
-		s.depart() // what nothing refers to goes with the first response
-		for again := true; again; again = s.depart() {
+		for _, u := range s.subs {
+			s.prepare(u)
+		}
+		s.withdraw() // what nothing refers to goes with the first response
+		for again := true; again; again = s.withdraw() {
 			for _, u := range s.subs {
 				if !tell(u, false) {
 					return
@@ -343,12 +353,7 @@ func (s *Session) Interests() iter.Seq[Interest] {
 			if !u.moved {
 				continue
 			}
-			i := Interest{u.typ, u.wildcard, u.added, u.removed}
-			if len(i.Added) > 0 && len(i.Removed) > 0 {
-				i.Added, i.Removed = u.net(i.Added, i.Removed)
-			}
-			u.moved, u.added, u.removed = false, nil, nil
-			if !yield(i) {
+			if !yield(u.interest()) {
 				return
 			}
 		}
@@ -359,7 +364,9 @@ func (s *Session) Interests() iter.Seq[Interest] {
 func (s *Session) Events() iter.Seq[Event] {
 	return func(yield func(Event) bool) {
 		events := s.events
-		s.events = s.events[:0]
+		if s.events = s.events[:0]; cap(events) > manyEvents {
+			s.events = nil
+		}
 		for _, e := range events {
 			if !yield(e) {
 				return
@@ -367,6 +374,9 @@ func (s *Session) Events() iter.Seq[Event] {
 		}
 	}
 }
+
+// manyEvents is how many events the memory is kept for.
+const manyEvents = 64
 
 func (s *Session) event(e Event) { s.events = append(s.events, e) }
 

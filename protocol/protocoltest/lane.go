@@ -30,6 +30,7 @@ type lane struct {
 	quiet   bool // the client has something from before, of which it need not say anything
 	shaky   bool // order was given up, or nobody knows what the client has from before; until it is even
 	spread  uint64
+	told    memory // what the client was told, on all its streams
 }
 
 func (n *lane) connect() {
@@ -43,6 +44,10 @@ func (n *lane) connect() {
 	opts.Refused = func(t *xds.Type) bool { return refused[t.URL] }
 	opts.Recent = func(t *xds.Type) []*xds.Table { return n.content.recent[t.URL] }
 	opts.MaxResponse, opts.Spread = n.limit, n.spread
+	if n.told == nil {
+		n.told = memory{}
+	}
+	opts.Told = n.told.world
 	n.session = n.open(n.cfg.Variant, n.only, n.content.seen(), opts)
 	n.ledger = newLedger(n.cfg.Variant, n.only, n.content.seen(), n.now, opts, n.worlds, earlier(n.ledger))
 	n.session.Advance(n.now)
@@ -209,6 +214,7 @@ func (n *lane) respond() (progress bool) {
 		s.Release()
 	}
 	for e := range n.session.Events() {
+		n.told.note(e)
 		if e.Kind == protocol.Sent {
 			sent--
 		} else if n.story != nil {

@@ -28,6 +28,7 @@ func (p *play) drain() {
 			fmt.Fprintf(&p.out, "error: the last response was withheld at first\n")
 		}
 		for e := range s.Events() {
+			p.told.note(e)
 			p.event(s, e)
 		}
 		p.release(s)
@@ -119,8 +120,8 @@ func (p *play) check(s *stream, r *xds.Response) {
 	for _, b := range r.Beats {
 		once(b.Name)
 		// "version matching the most recently sent version"
-		if tab.Lookup(b.Name) != b || b.TTL == 0 {
-			fail("the heartbeat of %s is of nothing in the view that expires", quote(b.Name))
+		if now := tab.Lookup(b.Name); now != b && (now != nil && !now.OnDemand || !p.had(r.Type, b)) || b.TTL == 0 {
+			fail("the heartbeat of %s is of nothing that expires, in the view or departed", quote(b.Name))
 		}
 	}
 	gone := slices.Concat(r.Removed, r.Absent)

@@ -19,7 +19,7 @@ var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 // they answered in place of the expected ones. The error tells of a transcript
 // that cannot be understood.
 func Replay(script string, open Open, hints Hints) (transcript string, err error) {
-	p := &play{open: open, hints: hints, now: start, view: xds.Tables{}, recent: map[string][]*xds.Table{}, supplied: map[string]string{}, touched: xds.Names{},
+	p := &play{open: open, hints: hints, now: start, view: xds.Tables{}, recent: map[string][]*xds.Table{}, supplied: map[string]string{}, told: memory{}, touched: xds.Names{},
 		symbols: map[string]map[string]string{}, kinds: map[string]bool{}}
 	n := 0
 	defer func() {
@@ -68,6 +68,7 @@ type play struct {
 	unknown    xds.Names               // names that the view has not decided yet
 	recent     map[string][]*xds.Table // by type URL, the newest first
 	supplied   map[string]string       // versions that the source supplies, by type URL
+	told       memory                  // what clients were told, on all streams
 	touched    xds.Names               // since the last commit
 	committing bool                    // between begin and commit
 	held       bool                    // between hold and release
@@ -175,7 +176,7 @@ func (p *play) begin(l line) error {
 	}
 	s := &stream{nonces: map[string]bool{}, opened: map[string]bool{}, interests: map[string]*interest{}}
 	opts := protocol.Options{MaxResponse: l.number("max"), MaxTypes: l.number("maxtypes"),
-		MaxNames: l.number("maxnames"), MaxNameLen: l.number("maxnamelen"), Spread: uint64(l.number("spread")), Recent: p.tables}
+		MaxNames: l.number("maxnames"), MaxNameLen: l.number("maxnamelen"), Spread: uint64(l.number("spread")), Recent: p.tables, Told: p.told.world}
 	spelled := false
 	for i, w := range l.words {
 		switch {

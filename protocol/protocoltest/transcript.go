@@ -4,7 +4,6 @@
 package protocoltest
 
 import (
-	"errors"
 	"flag"
 	"fmt"
 	"iter"
@@ -58,10 +57,6 @@ func (h Hints) String() string {
 // and woken by interests, for a hint may only save work. If the test binary has
 // a boolean flag -update and it is set, the expected lines are rewritten first.
 //
-// Transcripts whose names stand in pending.txt beside them, a line each, tell
-// what is not implemented yet: they are skipped, and fail when they pass. They
-// are never rewritten.
-//
 // A transcript is a conversation, a line per step:
 //
 //	# comment: the sentence of the document, the requirement
@@ -107,23 +102,15 @@ func RunTranscripts(t *testing.T, pattern string, open Open) {
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no transcript matches %s (%v)", pattern, err)
 	}
-	pending, err := pendingOf(filepath.Dir(pattern))
-	if err != nil {
-		t.Fatal(err)
-	}
 	for _, file := range files {
 		name := strings.TrimSuffix(filepath.Base(file), ".txt")
-		waits := pending[name]
-		if delete(pending, name); name == "pending" {
-			continue
-		}
 		t.Run(name, func(t *testing.T) {
 			text, err := os.ReadFile(file)
 			if err != nil {
 				t.Fatal(err)
 			}
 			want := string(text)
-			if updating() && !waits {
+			if updating() {
 				got, err := Replay(want, open, Exact)
 				if err != nil {
 					t.Fatal(err)
@@ -138,39 +125,13 @@ func RunTranscripts(t *testing.T, pattern string, open Open) {
 				if err != nil {
 					t.Fatalf("%s: %v", file, err)
 				}
-				if got != want && waits {
-					t.Skipf("pending, as it should be: the session was %s\n%s", hints, difference(want, got))
-				}
 				if got != want {
 					t.Errorf("the session was %s\n%s", hints, difference(want, got))
 					return // the other ways fail alike
 				}
 			}
-			if waits {
-				t.Errorf("it passes: strike it from pending.txt")
-			}
 		})
 	}
-	if only, err := filepath.Match(pattern, filepath.Join(filepath.Dir(pattern), "pending.txt")); only && err == nil {
-		for name := range pending {
-			t.Errorf("pending.txt names %s, which is no transcript", name)
-		}
-	}
-}
-
-// pendingOf reads the list of transcripts that must fail yet.
-func pendingOf(dir string) (map[string]bool, error) {
-	text, err := os.ReadFile(filepath.Join(dir, "pending.txt"))
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil
-	}
-	names := map[string]bool{}
-	for s := range strings.Lines(string(text)) {
-		if s = strings.TrimSpace(s); s != "" && s[0] != '#' {
-			names[s] = true
-		}
-	}
-	return names, err
 }
 
 func updating() bool {

@@ -1,0 +1,283 @@
+package protocol
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+const (
+	// patience is how long a response may stay unanswered before the newest
+	// state goes out all the same.
+	patience = 5 * time.Second
+
+	// silence is how long a client may leave a type unanswered before others stop
+	// waiting for it: what it might refer to is withdrawn, what refers to it is
+	// sent. A NACK is no silence.
+	silence = 15 * time.Second
+
+	// maxDeliveries is how many unanswered responses of a type stay listed, so
+	// that late answers find theirs.
+	maxDeliveries = 4
+)
+
+// An item is what a response said of one name, and what had been told before: a
+// stamp, or absent. If is is nil it said nothing.
+type item struct {
+	name    string
+	was, is *xds.Stamp
+}
+
+// A cargo is what a response carried, in the size of two pointers for a
+// wildcard: the names in which from and to differ, or all of to, and items,
+// which override.
+type cargo struct {
+	from, to *xds.Versions
+	whole    bool   // all of to was told, changed or not
+	items    []item // by name
+}
+
+// find returns the item of a name, or nil.
+func (c *cargo) find(name string) *item {
+	i, ok := slices.BinarySearchFunc(c.items, name, func(it item, name string) int { return cmp.Compare(it.name, name) })
+	if !ok {
+		return nil
+	}
+	return &c.items[i]
+}
+
+// carries returns what the cargo said of a name, or nil.
+func (c *cargo) carries(name string) *xds.Stamp {
+	if it := c.find(name); it != nil {
+		return it.is
+	}
+	if c.from == c.to && !c.whole {
+		return nil
+	}
+	old, is := c.from.Get(name), c.to.Get(name)
+	switch {
+	case old == nil && is == nil:
+		return nil
+	case is == nil:
+		return absent
+	case !c.whole && old != nil && old.Sum == is.Sum:
+		return nil
+	}
+	return is
+}
+
+// before returns what had been told of a name that the cargo carries.
+func (c *cargo) before(name string) *xds.Stamp {
+	if it := c.find(name); it != nil && it.was != nil {
+		return it.was
+	}
+	return cmp.Or(c.from.Get(name), absent)
+}
+
+// each yields every name of the cargo.
+func (c *cargo) each(yield func(string, item) bool) {
+	for _, it := range c.items {
+		if it.is != nil && !yield(it.name, it) {
+			return
+		}
+	}
+	tell := func(was, is *xds.Stamp) bool {
+		name := cmp.Or(is, was).Name
+		return c.find(name) != nil || yield(name, item{name, cmp.Or(was, absent), cmp.Or(is, absent)})
+	}
+	if c.whole {
+		for is := range c.to.All() {
+			if !tell(c.from.Get(is.Name), is) {
+				return
+			}
+		}
+	}
+	for was, is := range c.to.Since(c.from) {
+		if (is == nil || !c.whole) && !tell(was, is) {
+			return
+		}
+	}
+}
+
+// A fate is what became of a message.
+type fate uint8
+
+const (
+	unanswered fate = iota
+	accepted
+	refused
+)
+
+// A part is one message of a delivery: the upserts from lo to hi, by name, and
+// removals from gone to last.
+type part struct {
+	nonce      uint64
+	lo, hi     string
+	gone, last string
+	fate       fate
+}
+
+// within reports whether the message told of a name what the delivery did.
+func (p *part) within(name string, is *xds.Stamp) bool {
+	if is == absent {
+		return p.gone <= name && name <= p.last
+	}
+	return p.lo <= name && name <= p.hi
+}
+
+// A delivery is a response that the client has not answered yet: one message, or
+// several if it was split.
+type delivery struct {
+	cargo
+	parts   []part
+	version string
+	sent    time.Time
+	beats   []*xds.Resource // it is a heartbeat of these; nil: it is none
+	stuck   bool            // a cluster in it has no assignment to give: no ACK is to be expected
+
+	// A later delivery was answered: nothing waits for this one, and what was
+	// before it is not held.
+	superseded bool
+}
+
+func (d *delivery) settled() bool {
+	return !slices.ContainsFunc(d.parts, func(p part) bool { return p.fate == unanswered })
+}
+
+// last is the delivery's newest nonce.
+func (d *delivery) last() uint64 { return d.parts[len(d.parts)-1].nonce }
+
+// deliver notes that a delivery leaves.
+func (u *subscription) deliver(s *Session, d delivery) {
+	if len(u.deliveries) == maxDeliveries {
+		u.evict()
+	}
+	if !u.unacked {
+		u.silent = s.now
+	}
+	u.deliveries, u.unacked, u.nonce = append(u.deliveries, d), true, d.last()
+}
+
+// evict makes room for a delivery: one of which nothing more is to be learned, a
+// heartbeat, or the oldest. What was in force before that one the client may
+// still have.
+func (u *subscription) evict() {
+	i := slices.IndexFunc(u.deliveries, func(d delivery) bool { return d.superseded })
+	if i < 0 {
+		i = slices.IndexFunc(u.deliveries, func(d delivery) bool { return d.beats != nil })
+	}
+	if i < 0 {
+		i = 0
+		old, next := &u.deliveries[0], &u.deliveries[1]
+		next.stuck = next.stuck || old.stuck
+		next.cargo = join(&old.cargo, &next.cargo)
+	}
+	u.deliveries = slices.Delete(u.deliveries, i, i+1)
+}
+
+// join returns what two cargoes in a row carried: what the later one did, and
+// what had been told before either.
+func join(a, b *cargo) cargo {
+	c := cargo{from: a.from, to: b.to, whole: b.whole}
+	if a.to != b.from { // a wildcard began or ended in between
+		c.from = b.from
+	}
+	for _, it := range b.items {
+		if was := a.find(it.name); was != nil && was.was != nil {
+			it.was = was.was
+		}
+		c.items = append(c.items, it)
+	}
+	for _, it := range a.items {
+		if b.find(it.name) == nil {
+			c.items = append(c.items, it)
+		}
+	}
+	slices.SortFunc(c.items, func(a, b item) int { return cmp.Compare(a.name, b.name) })
+	return c
+}
+
+// message returns the unanswered message with a nonce, and its delivery.
+func (u *subscription) message(nonce uint64) (d *delivery, p *part) {
+	for i := range u.deliveries {
+		for j := range u.deliveries[i].parts {
+			if q := &u.deliveries[i].parts[j]; q.nonce == nonce && q.fate == unanswered {
+				return &u.deliveries[i], q
+			}
+		}
+	}
+	return nil, nil
+}
+
+// settle pairs an answer with its response.
+func (u *subscription) settle(s *Session, req xds.Request) {
+	n, err := strconv.ParseUint(req.Nonce, 10, 64)
+	var d *delivery
+	var p *part
+	if err == nil {
+		d, p = u.message(n)
+	}
+	if p == nil {
+		if err == nil && n == u.nonce {
+			return // a repeat at the newest nonce
+		}
+		s.event(Event{Kind: Stale, Type: u.typ, Nonce: req.Nonce})
+		return
+	}
+	newest := d.last() == u.nonce
+	u.silent = s.now
+	e := Event{Kind: Acked, Type: u.typ, Nonce: req.Nonce, Version: d.version, Took: s.now.Sub(d.sent), Settled: newest}
+	// "NACK [...] is indicated by the presence of the error_detail field."
+	if req.Error != nil {
+		e.Kind, e.Error, e.InUse = Nacked, req.Error, req.Version
+		p.fate = refused
+		u.refuse(s.variant, d, p)
+	} else {
+		p.fate = accepted
+		u.accept(s.variant, d, p)
+	}
+	s.event(e)
+	if !d.settled() {
+		return
+	}
+	at := slices.IndexFunc(u.deliveries, func(o delivery) bool { return o.last() == d.last() })
+	if taken := !slices.ContainsFunc(d.parts, func(p part) bool { return p.fate == refused }); taken {
+		for i := range at { // what was sent before has been dealt with
+			u.deliveries[i].superseded = true
+		}
+	}
+	u.unacked = u.unacked && !newest
+	if !u.unacked && !u.wildcard {
+		u.base = nil
+	}
+	if u.deliveries = slices.Delete(u.deliveries, at, at+1); len(u.deliveries) == 0 {
+		u.deliveries = nil
+	}
+}
+
+// accept notes that the client has taken what a message carried.
+func (u *subscription) accept(v xds.Variant, d *delivery, p *part) {
+	if d.beats != nil {
+		return
+	}
+	u.vague = time.Time{}
+	if v == xds.SotW && u.typ.FullState { // a world takes the place of all before
+		u.refusals = slices.DeleteFunc(u.refusals, func(r refusal) bool { return r.nonce < p.nonce })
+		return
+	}
+	left := u.refusals[:0]
+	for _, r := range u.refusals {
+		if r.nonce < p.nonce && r.retold && r.shrink(func(name string) bool {
+			is := d.carries(name)
+			return is != nil && p.within(name, is)
+		}) {
+			continue
+		}
+		left = append(left, r)
+	}
+	clear(u.refusals[len(left):])
+	u.refusals = left
+}

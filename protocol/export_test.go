@@ -1,0 +1,141 @@
+package protocol
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// Check returns the first invariant of a session that does not hold.
+func (s *Session) Check() error {
+	for i, u := range s.subs {
+		if i > 0 && s.subs[i-1].typ.Rank() > u.typ.Rank() {
+			return fmt.Errorf("%s comes before %s", s.subs[i-1].typ, u.typ)
+		}
+		for _, check := range []func() error{u.names.check, u.checkWant, u.checkMatching, u.checkRecord, u.checkSaying} {
+			if err := check(); err != nil {
+				return fmt.Errorf("%s: %w", u.typ, err)
+			}
+		}
+		if s.view != nil && !u.all {
+			if err := u.checkListed(s.table(u.typ)); err != nil {
+				return fmt.Errorf("%s: %w", u.typ, err)
+			}
+		}
+	}
+	return nil
+}
+
+func (l *names) check() error {
+	n, last := 0, ""
+	for i, c := range l.chunks {
+		if len(c) == 0 || len(c) > chunkMax {
+			return fmt.Errorf("chunk %d has %d entries", i, len(c))
+		}
+		for _, e := range c {
+			if n > 0 && e.name <= last {
+				return fmt.Errorf("entry %q behind %q", e.name, last)
+			}
+			if e.told == nil {
+				return fmt.Errorf("entry %q was told nothing", e.name)
+			}
+			n, last = n+1, e.name
+		}
+	}
+	if n != l.count {
+		return fmt.Errorf("%d entries, count %d", n, l.count)
+	}
+	return nil
+}
+
+func (u *subscription) checkWant() error {
+	named := 0
+	for e := range u.entries() {
+		if e.named {
+			named++
+		}
+	}
+	if named != u.named {
+		return fmt.Errorf("%d entries are named, counted are %d", named, u.named)
+	}
+	for c := range u.scopes {
+		if u.entry(c) == nil {
+			return fmt.Errorf("the scope %q has no entry", c)
+		}
+	}
+	if len(u.toggled) > 0 {
+		return fmt.Errorf("toggled and not scoped: %q", u.toggled)
+	}
+	return nil
+}
+
+func (u *subscription) checkMatching() error {
+	matched := map[string]int32{}
+	for by, found := range u.matches {
+		if e := u.entry(by); e == nil || !u.wants(e) {
+			return fmt.Errorf("%q finds resources and is not wanted", by)
+		}
+		for r := range found.All() {
+			matched[r.Name]++
+			if u.entry(r.Name) == nil {
+				return fmt.Errorf("%q finds %q, which has no entry", by, r.Name)
+			}
+		}
+	}
+	for e := range u.entries() {
+		if e.matched != matched[e.name] {
+			return fmt.Errorf("%q is found by %d names, counted are %d", e.name, matched[e.name], e.matched)
+		}
+	}
+	return nil
+}
+
+func (u *subscription) checkRecord() error {
+	if len(u.deliveries) > maxDeliveries || len(u.refusals) > maxRefusals {
+		return fmt.Errorf("%d deliveries, %d refusals", len(u.deliveries), len(u.refusals))
+	}
+	var last uint64
+	for i := range u.deliveries {
+		d := &u.deliveries[i]
+		if d.parts[0].nonce <= last || d.settled() {
+			return fmt.Errorf("delivery %d behind %d, settled %v", d.parts[0].nonce, last, d.settled())
+		}
+		last = d.last()
+	}
+	if u.unacked && last != u.nonce {
+		return fmt.Errorf("nonce %d is unanswered, and the newest delivery is %d", u.nonce, last)
+	}
+	if !slices.IsSortedFunc(u.refusals, func(a, b refusal) int { return int(a.nonce) - int(b.nonce) }) {
+		return fmt.Errorf("refusals in no order")
+	}
+	for name := range u.leaving {
+		if u.entry(name) == nil {
+			return fmt.Errorf("%q is leaving and has no entry", name)
+		}
+	}
+	return nil
+}
+
+func (u *subscription) checkSaying() error {
+	listed := map[string]bool{}
+	for _, n := range u.dirty {
+		listed[n] = true
+	}
+	for e := range u.entries() {
+		if e.dirty && !listed[e.name] {
+			return fmt.Errorf("%q is dirty and not listed", e.name)
+		}
+	}
+	return nil
+}
+
+// checkListed: what differs from the view is dirty or leaving.
+func (u *subscription) checkListed(t *xds.Table) error {
+	for e := range u.entries() {
+		if !e.dirty && u.leaving[e.name] == nil && u.outdated(t, e.name, e.told) {
+			return fmt.Errorf("%q differs from the view and is not dirty", e.name)
+		}
+	}
+	return nil
+}

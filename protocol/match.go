@@ -1,0 +1,218 @@
+package protocol
+
+import (
+	"slices"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// "Resource names and aliases": a wanted name that no resource has finds the
+// resources that have it as an alias, or that belong to the collection of that
+// name. The client is told of these, by their own names. Delta only.
+
+// A matching is what wanted names find in this way.
+//
+// Invariant: entry.matched of a name is the number of sets in matches that have
+// it; each name in matches, and each of the members, has an entry.
+type matching struct {
+	matches map[string]*xds.Members // by wanted name, where there are any
+}
+
+// match finds anew what a wanted name stands for.
+func (u *subscription) match(t *xds.Table, name string) {
+	e := u.entry(name)
+	if e == nil || !e.named && !u.scopes[name] {
+		return
+	}
+	var is *xds.Members
+	if t.Lookup(name) == nil {
+		is = t.Aliased(name)
+	}
+	was, again := u.matches[name], e.again
+	switch {
+	case is.Len() > 0:
+		if u.matches == nil {
+			u.matches = map[string]*xds.Members{}
+		}
+		u.matches[name] = is
+		if e.again = false; e.told == absent {
+			e.told = others
+		}
+		u.mark(e) // of a resource of that name it may have to be told that it is gone
+	case was != nil:
+		for r := range was.All() {
+			if u.lingers(r.Name) != nil {
+				return // what it found is about to leave: until then it is found
+			}
+		}
+		delete(u.matches, name)
+		if !u.toldAny(was) {
+			e.told, e.again = absent, true
+		}
+		u.mark(e)
+	}
+	for n, found := range is.Since(was) {
+		if found {
+			u.refer(n)
+		} else {
+			u.unrefer(n, false)
+		}
+	}
+	if again {
+		for r := range is.All() {
+			e := u.entry(r.Name)
+			e.again = true
+			u.mark(e)
+		}
+	}
+}
+
+// unmatch ends what a name has found that is wanted no more. If asked is set,
+// the client has dropped it by itself; else it is told what it loses.
+func (u *subscription) unmatch(name string, asked bool) {
+	was := u.matches[name]
+	delete(u.matches, name)
+	for r := range was.All() {
+		u.unrefer(r.Name, asked)
+	}
+	u.forget(name)
+}
+
+// refer counts a name that finds a resource.
+func (u *subscription) refer(name string) {
+	e := u.entry(name)
+	if e == nil {
+		told := u.told(name)
+		u.add(entry{name: name, told: told, sent: told != absent})
+		e = u.entry(name)
+	}
+	was := u.wants(e)
+	e.matched++
+	u.notice(e, was)
+	u.mark(e)
+}
+
+// unrefer counts a name less that finds a resource.
+func (u *subscription) unrefer(name string, asked bool) {
+	e := u.entry(name)
+	if e == nil || e.matched == 0 {
+		return
+	}
+	e.matched--
+	u.notice(e, true)
+	switch {
+	case u.wants(e):
+		u.mark(e)
+	case u.wildcard: // DELTA-6, as for the name itself
+		e.again = e.again || asked
+		u.mark(e)
+	case asked, e.told == absent:
+		u.forget(name)
+	default: // it is told that it is gone, if it has it
+		u.mark(e)
+	}
+}
+
+// forget drops an entry of which nothing needs to be said any more.
+func (u *subscription) forget(name string) {
+	e := u.entry(name)
+	if e == nil || u.wants(e) {
+		return
+	}
+	if is := u.base.Get(name); !u.wildcard || is == nil && !stands(e.told) || same(e.told, is) {
+		u.names.remove(name)
+	}
+}
+
+// unsubscribedBy returns the subscribed names that a client drops by
+// unsubscribing from a name: "resource names and aliases" both match. A
+// collection is not dropped with one of its members.
+func (u *subscription) unsubscribedBy(t *xds.Table, name string) (names []string) {
+	e := u.entry(name)
+	if e != nil && e.named {
+		return []string{name}
+	}
+	if e != nil && e.matched > 0 {
+		for by := range u.matchedBy(t, name) {
+			if r := u.matches[by].Get(name); slices.Contains(r.Aliases, by) && u.entry(by).named {
+				names = append(names, by)
+			}
+		}
+	}
+	for r := range t.Aliased(name).All() {
+		if e := u.entry(r.Name); e != nil && e.named && slices.Contains(r.Aliases, name) {
+			names = append(names, r.Name)
+		}
+	}
+	return names
+}
+
+// matchedBy yields the names that find a resource. Nearly always these are among
+// the ones that it has itself.
+func (u *subscription) matchedBy(t *xds.Table, name string) func(func(string) bool) {
+	return func(yield func(string) bool) {
+		e := u.entry(name)
+		if e == nil || e.matched == 0 {
+			return
+		}
+		left := e.matched
+		by := []string{u.typ.Collection(name)}
+		if r := t.Lookup(name); r != nil {
+			by = append(by, r.Aliases...)
+		} else if l := u.leaving[name]; l != nil && l.body != nil {
+			by = append(by, l.body.Aliases...)
+		}
+		slices.Sort(by)
+		for _, n := range slices.Compact(by) {
+			if u.matches[n].Get(name) != nil {
+				if left--; !yield(n) {
+					return
+				}
+			}
+		}
+		if left == 0 {
+			return
+		}
+		for n, m := range u.matches {
+			if _, seen := slices.BinarySearch(by, n); !seen && m.Get(name) != nil && !yield(n) {
+				return
+			}
+		}
+	}
+}
+
+// suspect notes that what finds a resource may find something else now.
+func (u *subscription) suspect(t *xds.Table, name string) {
+	for by := range u.matchedBy(t, name) {
+		u.mark(u.entry(by))
+	}
+}
+
+// rematch makes what found a resource that has left look anew.
+func (u *subscription) rematch(t *xds.Table, name string) {
+	for _, by := range slices.Collect(u.matchedBy(t, name)) {
+		u.match(t, by)
+	}
+}
+
+// toldAny reports whether the client was told any of the members.
+func (u *subscription) toldAny(m *xds.Members) bool {
+	for r := range m.All() {
+		if stands(u.told(r.Name)) {
+			return true
+		}
+	}
+	return false
+}
+
+// found reports whether a wanted name would have found a resource that is gone.
+func (u *subscription) found(t *xds.Table, name string) bool {
+	by := []string{u.typ.Collection(name)}
+	if r := t.Departed(name); r != nil {
+		by = append(by, r.Aliases...)
+	}
+	return slices.ContainsFunc(by, func(n string) bool {
+		e := u.entry(n)
+		return n != "" && e != nil && (e.named || u.scopes[n])
+	})
+}

@@ -1,0 +1,217 @@
+package protocol
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// maxRefusals bounds what is remembered of refused responses; beyond it the two
+// oldest become one, and of a name that both told of only what had been before
+// both and what the later one said are remembered.
+const maxRefusals = 16
+
+// A refusal is what one refused message carried.
+//
+// "No version update after NACK": while all of it stays as it is, none of it is
+// sent again; when one name changes, vanishes or is asked for again, all of it
+// is (retold), for the client may have applied none or some. Until it accepts
+// what it was told of them then, it may have of each name what was refused, and
+// what was in force before.
+//
+// In SotW a type with full state is told whole each time: there the world is
+// refused, until a later one is accepted.
+type refusal struct {
+	cargo
+	part
+	retold bool
+}
+
+// has reports whether the refused message carried the name.
+func (r *refusal) has(name string) bool {
+	is := r.carries(name)
+	return is != nil && r.within(name, is)
+}
+
+// members yields the names of the refusal, and what was said of them.
+func (r *refusal) members(yield func(string, item) bool) {
+	for name, it := range r.each {
+		if r.within(name, it.is) && !yield(name, it) {
+			return
+		}
+	}
+}
+
+// shrink takes names out that were accepted, and reports whether none is left.
+func (r *refusal) shrink(accepted func(string) bool) bool {
+	var left []item
+	some := false
+	for name, it := range r.members {
+		if accepted(name) {
+			some = true
+		} else {
+			left = append(left, it)
+		}
+	}
+	if some && len(left) > 0 {
+		*r = list(left, r.nonce, r.retold)
+	}
+	return len(left) == 0
+}
+
+// list returns a refusal of single names.
+func list(items []item, nonce uint64, retold bool) refusal {
+	slices.SortFunc(items, func(a, b item) int { return cmp.Compare(a.name, b.name) })
+	r := refusal{cargo: cargo{items: items}, retold: retold}
+	r.nonce = nonce
+	for _, it := range items {
+		r.hi, r.last = max(r.hi, it.name), max(r.last, it.name)
+	}
+	return r
+}
+
+// merge returns one refusal with the members of two in a row.
+func merge(a, b refusal) refusal {
+	var items []item
+	for name, it := range a.members {
+		if !b.has(name) {
+			items = append(items, it)
+		}
+	}
+	for name, it := range b.members {
+		if a.has(name) {
+			it.was = a.before(name)
+		}
+		items = append(items, it)
+	}
+	return list(items, b.nonce, a.retold && b.retold)
+}
+
+// refuse notes that the client has not taken what a message carried.
+func (u *subscription) refuse(v xds.Variant, d *delivery, p *part) {
+	r := refusal{cargo: d.cargo, part: *p}
+	if d.beats != nil {
+		var items []item
+		for _, b := range d.beats {
+			if p.within(b.Name, b.Stamp) {
+				items = append(items, item{b.Name, b.Stamp, b.Stamp})
+			}
+		}
+		r = list(items, p.nonce, false)
+	}
+	if v == xds.SotW && u.typ.FullState {
+		if d.superseded {
+			return // it has taken a later world
+		}
+	} else if later := u.laterThan(p.nonce); u.toldSince(&r, later) {
+		// One of the names was told anew already. The others, which the client
+		// may not have applied, would otherwise stay refused with it.
+		u.retell(&r, func(name string, it item) bool { return same(u.told(name), it.is) && !later(name) })
+	}
+	at := len(u.refusals)
+	for at > 0 && u.refusals[at-1].nonce > r.nonce {
+		at--
+	}
+	u.refusals = slices.Insert(u.refusals, at, r)
+	if len(u.refusals) > maxRefusals {
+		u.refusals = append([]refusal{merge(u.refusals[0], u.refusals[1])}, u.refusals[2:]...)
+	}
+}
+
+// laterThan returns whether a name is under way in a delivery after a nonce.
+func (u *subscription) laterThan(nonce uint64) func(name string) bool {
+	return func(name string) bool {
+		for d := range u.underWay() {
+			if d.parts[0].nonce > nonce && d.carries(name) != nil {
+				return true
+			}
+		}
+		return false
+	}
+}
+
+// toldSince reports whether the client was told anything of a name since: other
+// content, or the same once more.
+func (u *subscription) toldSince(r *refusal, later func(string) bool) bool {
+	for name, it := range r.members {
+		if !same(u.told(name), it.is) || later(name) {
+			return true
+		}
+	}
+	return false
+}
+
+// retell makes members of a refusal be told again, if they are still wanted.
+func (u *subscription) retell(r *refusal, which func(string, item) bool) {
+	r.retold = true
+	var extra []entry
+	for name, it := range r.members {
+		if !which(name, it) || u.leaving[name] != nil {
+			continue
+		}
+		if e := u.entry(name); e != nil {
+			e.again = true
+			u.mark(e)
+		} else if u.wildcard {
+			extra = append(extra, entry{name: name, told: u.told(name), sent: true, again: true})
+		}
+	}
+	for i := range extra {
+		u.mark(&extra[i])
+	}
+	u.add(extra...)
+}
+
+// dissolve ends the refusals of which one of the names has moved, and reports
+// whether there were any: all their names are to be told again.
+func (u *subscription) dissolve(names func(func(string) bool)) (any bool) {
+	for i := range u.refusals {
+		r := &u.refusals[i]
+		if r.retold {
+			continue
+		}
+		for n := range names {
+			if r.has(n) {
+				u.retell(r, func(string, item) bool { return true })
+				any = true
+				break
+			}
+		}
+	}
+	return any
+}
+
+// holdsBack reports whether a refusal keeps names from being told.
+func (u *subscription) holdsBack() bool {
+	return slices.ContainsFunc(u.refusals, func(r refusal) bool { return !r.retold })
+}
+
+// refusedNew reports whether the client has refused a response that brought the
+// name for the first time.
+func (u *subscription) refusedNew(name string) bool {
+	return slices.ContainsFunc(u.refusals, func(r refusal) bool { return r.has(name) && !stands(r.before(name)) })
+}
+
+// dropUnwanted forgets what is remembered of names that the client does not want
+// any more.
+func (u *subscription) dropUnwanted() {
+	for name := range u.leaving {
+		if !u.covers(name) {
+			delete(u.leaving, name)
+		}
+	}
+	for name := range u.orphans {
+		if !u.covers(name) {
+			delete(u.orphans, name)
+		}
+	}
+	u.refusals = slices.DeleteFunc(u.refusals, func(r refusal) bool { // the walk ends at the first that it wants
+		for n := range r.members {
+			if u.covers(n) {
+				return false
+			}
+		}
+		return true
+	})
+}

@@ -1,0 +1,541 @@
+package protocol
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// A saying is what may have to be said of one type.
+type saying struct {
+	dirty []string // names of entries of which something may have to be told
+	all   bool     // of any entry
+	anew  bool     // all that the wildcard covers is to be told again
+	due   bool     // answer even if nothing differs
+	asked bool     // names were asked for, or given up under a wildcard, since the last response
+
+	stalled bool                 // something is to be said, but the newest response is unanswered
+	muted   map[string]time.Time // until when the absence of a name is kept back
+	stated  string               // the version that the client states to have (SotW, full state), until it is told something
+
+	beats  map[time.Duration]time.Time // when resources with a TTL are told next, by TTL
+	beatAt time.Time                   // the first of these; zero: never
+}
+
+// mark notes that something may have to be told of an entry.
+func (u *subscription) mark(e *entry) {
+	if !e.dirty {
+		e.dirty = true
+		u.dirty = append(u.dirty, e.name)
+	}
+}
+
+func differs(told *xds.Stamp, r *xds.Resource) bool { return told.Sum != r.Sum }
+
+// pending reports whether there may be something to say.
+func (u *subscription) pending(t *xds.Table) bool {
+	return u.due || u.all || len(u.dirty) > 0 || u.anew || u.wildcard && u.base != t.Versions()
+}
+
+// blocked reports whether the newest response must be answered first: changes
+// coalesce behind a slow client. "The management server should not send a
+// DiscoveryResponse for any DiscoveryRequest that has a stale nonce."
+func (s *Session) blocked(u *subscription) bool {
+	d := u.newest(s.variant)
+	if d == nil || !s.now.Before(d.sent.Add(patience)) || u.stuck() {
+		return false
+	}
+	// Delta: "the server must honor changes to the subscription state even if
+	// the nonce is stale".
+	return s.variant == xds.SotW || !u.asked || u.crowded()
+}
+
+// crowded reports whether as many responses are unanswered as are listed.
+func (u *subscription) crowded() bool {
+	n := 0
+	for range u.underWay() {
+		n++
+	}
+	return n >= maxDeliveries
+}
+
+// A diff is what the client is to be told, by name.
+type diff struct {
+	upserts []*xds.Resource
+	removed []string // of which absent are told otherwise
+	absent  []string
+	missing []string
+	waiting []string // upserts kept back until another type is answered
+	kept    []string // the wildcard's table differs in them, but nothing is to be said
+	shared  *xds.Changes
+}
+
+// diff compares the view with what was told, where they may differ.
+func (s *Session) diff(u *subscription, t *xds.Table) (d diff) {
+	ordered := s.ordered(u)
+	upsert := func(r *xds.Resource) {
+		if ordered && !s.ready(u, r) {
+			d.waiting = append(d.waiting, r.Name)
+		} else {
+			d.upserts = append(d.upserts, r)
+		}
+	}
+	if u.wildcard && (u.anew || u.base != t.Versions()) {
+		c := t.Since(u.base)
+		if u.anew && u.base.Len() > 0 {
+			c = &xds.Changes{Upserts: t.Since(nil).Upserts, Removed: c.Removed}
+		}
+		for _, r := range c.Upserts {
+			if e := u.entry(r.Name); e != nil {
+				u.mark(e)
+				d.kept = append(d.kept, r.Name)
+			} else {
+				upsert(r)
+			}
+		}
+		for _, n := range c.Removed {
+			if e := u.entry(n); e != nil {
+				u.mark(e)
+				d.kept = append(d.kept, n)
+			} else {
+				d.removed = append(d.removed, n)
+			}
+		}
+		if len(d.kept)+len(d.waiting)+len(u.dirty) == 0 {
+			return diff{upserts: c.Upserts, removed: c.Removed, shared: c}
+		}
+	}
+	for _, n := range u.dirty {
+		e := u.entry(n)
+		if e == nil {
+			continue
+		}
+		r, gone := s.owed(u, t, e)
+		switch {
+		case r != nil:
+			upsert(r)
+		case gone:
+			d.removed = append(d.removed, e.name)
+			if e.told == absent && e.named && s.bodyless(u) && !u.scopes[e.name] {
+				d.absent = append(d.absent, e.name)
+			}
+			if s.opts.ResourceErrors && e.named && e.name != "" && u.matches[e.name] == nil && !u.scopes[e.name] {
+				d.missing = append(d.missing, e.name)
+			}
+		}
+	}
+	slices.SortFunc(d.upserts, func(a, b *xds.Resource) int { return cmp.Compare(a.Name, b.Name) })
+	slices.Sort(d.removed)
+	slices.Sort(d.absent)
+	slices.Sort(d.missing)
+	return d
+}
+
+// minus returns the names that are not in the second list; both are sorted.
+func minus(names, others []string) []string {
+	if len(others) == 0 {
+		return names
+	}
+	return slices.DeleteFunc(slices.Clone(names), func(n string) bool { _, has := slices.BinarySearch(others, n); return has })
+}
+
+// names yields the names that the diff mentions.
+func (d *diff) names(yield func(string) bool) {
+	for _, r := range d.upserts {
+		if !yield(r.Name) {
+			return
+		}
+	}
+	for _, list := range [][]string{d.waiting, d.removed} {
+		for _, n := range list {
+			if !yield(n) {
+				return
+			}
+		}
+	}
+}
+
+// owed returns what the client is to be told of an entry's name: a resource, or
+// that it is gone, or nothing.
+func (s *Session) owed(u *subscription, t *xds.Table, e *entry) (r *xds.Resource, gone bool) {
+	l := u.lingers(e.name)
+	switch {
+	case u.matches[e.name] != nil:
+		// It finds others, which have entries of their own. The client may have
+		// one of that name from before.
+		return nil, e.told != others && l == nil
+	case !u.wants(e) && !u.wildcard:
+		// No name finds it any more.
+		return nil, (e.told != absent || e.again) && l == nil
+	}
+	if r = t.Lookup(e.name); !u.shows(r) {
+		r = nil
+	}
+	switch {
+	case r != nil && (e.again || differs(e.told, r)):
+		return r, false
+	case r != nil:
+	case l != nil && e.again && l.body == nil:
+		return nil, true // there is nothing to tell of it but that it is lost
+	case l != nil && e.again:
+		return l.body, false
+	case l != nil:
+		// It is about to leave: what the client has of it will do.
+	case !e.again && e.told == absent:
+	case s.mutes(u, e):
+	case s.undecided(u.typ, e.name):
+	default:
+		return nil, true
+	}
+	return nil, false
+}
+
+// markAll marks what may differ, if that may be anything.
+func (u *subscription) markAll() {
+	if !u.all {
+		return
+	}
+	u.all = false
+	for e := range u.entries() {
+		u.mark(e)
+	}
+}
+
+// prepare finds of which names something is to be said: what others find anew,
+// what is lost and stays for a while, and of the rest what differs.
+func (s *Session) prepare(u *subscription) {
+	if s.blocked(u) {
+		return
+	}
+	t := s.table(u.typ)
+	s.retain(u)
+	if s.variant == xds.Delta && (t.Finds() || len(u.matches) > 0) {
+		for _, n := range slices.Clone(u.dirty) {
+			u.match(t, n)
+		}
+	}
+	dirty := u.dirty[:0]
+	slices.Sort(u.dirty)
+	for _, n := range slices.Compact(u.dirty) { // a name may have gone and come back
+		e := u.entry(n)
+		if e == nil || !e.dirty {
+			continue
+		}
+		r, gone := s.owed(u, t, e)
+		if e.dirty = r != nil || gone; e.dirty {
+			dirty = append(dirty, n)
+		}
+	}
+	clear(u.dirty[len(dirty):])
+	if u.dirty = dirty; len(dirty) == 0 {
+		u.dirty = nil
+	}
+}
+
+// respond returns the messages that bring the client up to date, if there is
+// anything to say now. Removals alone are told only if last is set.
+func (s *Session) respond(u *subscription, last bool) []*xds.Response {
+	t := s.table(u.typ)
+	if !u.pending(t) {
+		u.waits = nil
+		return nil
+	}
+	if u.stalled = s.blocked(u); u.stalled {
+		return nil
+	}
+	d := s.diff(u, t)
+	for u.holdsBack() && u.dissolve(d.names) {
+		d = s.diff(u, t)
+	}
+	world := s.variant == xds.SotW && u.typ.FullState
+	s.wait(u, d.waiting)
+	if len(d.waiting) > 0 && (world || len(d.upserts)+len(d.removed) == 0) {
+		return nil // a world is told whole, or not yet; an empty one would mislead
+	}
+	if world && s.searching(u) {
+		return nil // what a world does not have does not exist
+	}
+	send := u.due || len(d.upserts)+len(d.missing) > 0
+	if s.variant == xds.Delta || world { // else "the API provides no mechanism" for it
+		if !last && !send && len(d.removed) > 0 {
+			return nil
+		}
+		send = send || len(d.removed) > 0
+	}
+	version := t.VersionWith(u.lingeringStamps)
+	// "It is generally safe for servers to do this optimization for LDS and CDS
+	// when the only subscription is a wildcard subscription."
+	if world && u.stated == version && u.wildcard && u.named == 0 && t.Hashed() && !s.refusedBefore(u.typ) {
+		send = false
+	}
+	u.stated = ""
+	old, whole := u.base, u.anew
+	u.due, u.asked = false, false
+	if !send {
+		s.tell(u, t, &d)
+		return nil
+	}
+	f := delivery{version: version, sent: s.now, stuck: s.warm(u, d.upserts, world)}
+	if f.items = s.tell(u, t, &d); u.wildcard {
+		f.from, f.to, f.whole = old, u.base, whole
+	}
+	changes := d.shared
+	switch {
+	case world:
+		changes = u.world(t)
+		for r := range u.lingering {
+			u.entry(r.Name).told = r.Stamp // the last it was, news or not
+		}
+	case s.variant == xds.SotW:
+		changes = &xds.Changes{Upserts: d.upserts}
+	case changes == nil:
+		changes = &xds.Changes{Upserts: d.upserts, Removed: minus(d.removed, d.absent), Absent: d.absent}
+	}
+	if len(d.missing) > 0 {
+		changes = &xds.Changes{Upserts: changes.Upserts, Removed: changes.Removed, Absent: changes.Absent, Missing: d.missing}
+	}
+	parts := []*xds.Changes{changes}
+	if !world {
+		parts = changes.Split(s.opts.MaxResponse)
+	}
+	return s.send(u, t, f, parts)
+}
+
+// send makes the messages of a delivery.
+func (s *Session) send(u *subscription, t *xds.Table, d delivery, parts []*xds.Changes) (out []*xds.Response) {
+	for _, c := range parts {
+		for _, r := range c.Upserts {
+			if at, ok := u.beats[r.TTL]; ok && !s.now.Before(at) {
+				u.beats[r.TTL] = s.nextBeat(r.TTL) // its time begins now
+			}
+		}
+		s.nonces++
+		d.parts = append(d.parts, partOf(s.nonces, c))
+		r := &xds.Response{Type: u.typ, Version: d.version, Nonce: strconv.FormatUint(s.nonces, 10), TTL: s.ttl, Changes: c}
+		e := Event{Kind: Sent, Type: u.typ, Nonce: r.Nonce, Version: r.Version, Count: len(c.Upserts), Removed: len(c.Removed) + len(c.Absent), Beats: len(c.Beats)}
+		if s.variant == xds.SotW {
+			e.World = s.worldOf(u, t)
+		}
+		s.event(e)
+		out = append(out, r)
+	}
+	u.deliver(s, d)
+	return out
+}
+
+// partOf is the message that carries the changes.
+func partOf(nonce uint64, c *xds.Changes) part {
+	p := part{nonce: nonce}
+	if n := len(c.Upserts); n > 0 {
+		p.lo, p.hi = c.Upserts[0].Name, c.Upserts[n-1].Name
+	}
+	if n := len(c.Beats); n > 0 {
+		p.lo, p.hi = c.Beats[0].Name, c.Beats[n-1].Name
+	}
+	first := true
+	for _, gone := range [][]string{c.Removed, c.Absent} {
+		if n := len(gone); n > 0 {
+			if first || gone[0] < p.gone {
+				p.gone = gone[0]
+			}
+			p.last, first = max(p.last, gone[n-1]), false
+		}
+	}
+	return p
+}
+
+// tell counts the diff as told and returns what it said of entries.
+func (s *Session) tell(u *subscription, t *xds.Table, d *diff) (items []item) {
+	// What waits keeps what it was told before as an exception to the base.
+	var extra []entry
+	for _, n := range d.waiting {
+		if u.entry(n) == nil {
+			told := u.told(n)
+			extra = append(extra, entry{name: n, told: told, sent: told != absent, again: u.anew})
+		}
+	}
+	said := func(e *entry, is *xds.Stamp) {
+		was := e.told
+		if orphan := u.orphans[e.name]; orphan != nil && stands(is) {
+			was = orphan
+			delete(u.orphans, e.name)
+		}
+		items = append(items, item{e.name, was, is})
+		e.told, e.sent, e.again = is, true, false
+	}
+	if u.names.len() > 0 {
+		for _, r := range d.upserts {
+			if e := u.entry(r.Name); e != nil {
+				said(e, r.Stamp)
+			}
+		}
+	}
+	untold := s.variant == xds.SotW && !u.typ.FullState
+	stray := false
+	for _, n := range d.removed {
+		e := u.entry(n)
+		if e == nil {
+			continue
+		}
+		stray = stray || !u.wildcard && !u.wants(e)
+		if untold && stands(e.told) {
+			u.orphan(n, e.told)
+		}
+		if said(e, absent); u.matches[n] != nil {
+			e.told = others
+		}
+		delete(u.leaving, n)
+	}
+	byName := func(a, b item) int { return cmp.Compare(a.name, b.name) }
+	slices.SortFunc(items, byName)
+	for _, n := range u.dirty {
+		if e := u.entry(n); e != nil {
+			e.dirty = false
+		}
+	}
+	if untold && u.wildcard {
+		for _, n := range d.removed {
+			if st := u.base.Get(n); st != nil && u.entry(n) == nil {
+				u.orphan(n, st)
+			}
+		}
+	}
+	u.anew, u.dirty = false, nil
+	if u.wildcard {
+		u.base = t.Versions()
+		u.add(extra...)
+	}
+	for _, n := range d.waiting {
+		if e := u.entry(n); e != nil {
+			u.mark(e)
+		}
+	}
+	for _, n := range d.kept { // of these nothing was said
+		if _, ok := slices.BinarySearchFunc(items, item{name: n}, byName); !ok {
+			items = append(items, item{name: n})
+		}
+	}
+	for i := range extra {
+		items = append(items, item{name: extra[i].name})
+	}
+	slices.SortFunc(items, byName)
+	if stray { // forget what no name finds
+		u.removeFunc(func(e *entry) bool { return e.told == absent && !u.wants(e) })
+	}
+	if u.wildcard && u.names.len() > u.named { // forget exceptions that are none
+		u.removeFunc(func(e *entry) bool {
+			if u.wants(e) || e.dirty || e.again || u.leaving[e.name] != nil {
+				return false
+			}
+			is := u.base.Get(e.name)
+			return e.told == absent && is == nil || is != nil && same(e.told, is)
+		})
+	}
+	return items
+}
+
+// orphan notes that the client keeps what the view has lost.
+func (u *subscription) orphan(name string, st *xds.Stamp) {
+	if u.orphans == nil {
+		u.orphans = map[string]*xds.Stamp{}
+	}
+	u.orphans[name] = st
+}
+
+// world is everything the subscription covers: "the server must include the
+// complete state of the world".
+func (u *subscription) world(t *xds.Table) *xds.Changes {
+	c := &xds.Changes{}
+	for e := range u.entries() { // of a wildcard, what it does not cover itself
+		if r := t.Lookup(e.name); u.shows(r) && (!u.wildcard || r.OnDemand) {
+			c.Upserts = append(c.Upserts, r)
+		}
+	}
+	c.Upserts = slices.AppendSeq(c.Upserts, u.lingering)
+	if u.wildcard {
+		if len(c.Upserts) == 0 {
+			return t.Since(nil)
+		}
+		c.Upserts = append(c.Upserts, t.Since(nil).Upserts...)
+	}
+	slices.SortFunc(c.Upserts, func(a, b *xds.Resource) int { return cmp.Compare(a.Name, b.Name) })
+	return c
+}
+
+// undecided reports whether the view is still looking for a name.
+func (s *Session) undecided(t *xds.Type, name string) bool {
+	v, ok := s.view.(xds.Undecided)
+	return ok && v.Undecided(t, name)
+}
+
+// searching reports whether the view is still looking for a subscribed name.
+func (s *Session) searching(u *subscription) bool {
+	if _, ok := s.view.(xds.Undecided); !ok {
+		return false
+	}
+	for e := range u.entries() {
+		if e.named && s.undecided(u.typ, e.name) {
+			return true
+		}
+	}
+	return false
+}
+
+// bodyless reports whether the client is to be told of a name that does not
+// exist by a Resource without body.
+func (s *Session) bodyless(u *subscription) bool {
+	return s.variant == xds.Delta && (s.opts.Bodyless || slices.Contains(u.typ.Bodyless, s.agent))
+}
+
+// mute keeps the absence of names from a client that must not be told of it for
+// a while after it asked for them.
+func (s *Session) mute(u *subscription, names []string) {
+	d := u.typ.Mute[s.agent]
+	if d == 0 || s.variant == xds.SotW {
+		return
+	}
+	for _, n := range names {
+		if e := u.entry(n); e != nil && !e.sent {
+			if u.muted == nil {
+				u.muted = map[string]time.Time{}
+			}
+			u.muted[e.name] = s.now.Add(d)
+		}
+	}
+}
+
+// mutes reports whether the absence of a name is to be kept from the client for
+// now.
+func (s *Session) mutes(u *subscription, e *entry) bool {
+	return !e.sent && s.now.Before(u.muted[e.name])
+}
+
+// unmute lets go of names whose time is over, or of which something was told.
+func (s *Session) unmute(u *subscription) {
+	for n, until := range u.muted {
+		e := u.entry(n)
+		if e != nil && !e.sent && s.now.Before(until) {
+			continue
+		}
+		delete(u.muted, n)
+		if e != nil {
+			u.mark(e)
+		}
+	}
+}
+
+// sayBy yields the times at which something may have to be said though nothing
+// happens.
+func (s *Session) sayBy(u *subscription, yield func(time.Time)) {
+	yield(u.beatAt)
+	overdue := !u.beatAt.IsZero() && !s.now.Before(u.beatAt)
+	if (u.stalled || overdue) && u.unacked && len(u.deliveries) > 0 {
+		yield(u.deliveries[len(u.deliveries)-1].sent.Add(patience))
+	}
+	for _, until := range u.muted {
+		yield(until)
+	}
+}

@@ -1,0 +1,176 @@
+package protocol
+
+import (
+	"iter"
+	"time"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// What a client may have been told of a name besides a resource.
+var (
+	absent = &xds.Stamp{}          // that it does not exist; or nothing yet
+	others = &xds.Stamp{Name: "@"} // resources that the name finds, by their own names
+)
+
+// stands reports whether a stamp tells of something that the client may have. Of
+// what it states to have from before, the content may not be known: then the
+// stamp has no sum.
+func stands(s *xds.Stamp) bool { return s != nil && s != absent && s != others }
+
+// known reports whether a stamp is that of a resource the server knows.
+func known(s *xds.Stamp) bool { return s != nil && s.Sum != xds.Sum{} }
+
+// same reports whether two stamps say the same of a name.
+func same(a, b *xds.Stamp) bool { return a == b || known(a) && known(b) && a.Sum == b.Sum }
+
+// A record is what a client was told of one type, and what became of it.
+//
+// It counts as told when it leaves, for a stream loses nothing and keeps its
+// order: by way of the wildcard, the table that the client was last brought up
+// to; of single names, their entries, which override that. What was told and not
+// accepted yet, or refused, is told by deliveries and refusals: there the client
+// may also have what was in force before.
+type record struct {
+	base *xds.Versions // told by way of the wildcard
+
+	deliveries []delivery // unanswered, the oldest first, at most maxDeliveries
+	refusals   []refusal  // the oldest first, at most maxRefusals
+	nonce      uint64     // of the newest message; zero: none was sent
+	unacked    bool       // the newest delivery is unanswered
+	silent     time.Time  // since when the client has answered nothing; meaningful while unacked
+
+	// SotW, types without full state: what the client has of names that the view
+	// has no more. "The API provides no mechanism" to tell it so; it keeps that
+	// until it drops the name.
+	orphans map[string]*xds.Stamp
+
+	// The client has something from an earlier stream, and it is not known what:
+	// until it accepts what it is told here, or for this long.
+	vague time.Time
+}
+
+// told returns what the client was last told of a name.
+func (u *subscription) told(name string) *xds.Stamp {
+	if e := u.entry(name); e != nil {
+		return e.told
+	}
+	if s := u.base.Get(name); s != nil {
+		return s
+	}
+	return absent
+}
+
+// underWay yields the deliveries of which the client may have taken nothing yet.
+func (u *subscription) underWay() iter.Seq[*delivery] {
+	return func(yield func(*delivery) bool) {
+		for i := range u.deliveries {
+			if d := &u.deliveries[i]; !d.superseded && d.beats == nil && !yield(d) {
+				return
+			}
+		}
+	}
+}
+
+// newest returns the newest delivery that is no heartbeat, if it is unanswered.
+// In SotW the heartbeat of a type with full state is an answer like any other.
+func (u *subscription) newest(v xds.Variant) *delivery {
+	if !u.unacked {
+		return nil
+	}
+	for i := len(u.deliveries) - 1; i >= 0; i-- {
+		if d := &u.deliveries[i]; d.beats == nil || v == xds.SotW && u.typ.FullState {
+			return d
+		}
+	}
+	return nil
+}
+
+// accepted reports whether the client has taken what it was told of a name.
+func (u *subscription) accepted(name string) bool {
+	for i := range u.deliveries {
+		if d := &u.deliveries[i]; d.beats == nil && d.carries(name) != nil {
+			return false
+		}
+	}
+	for i := range u.refusals {
+		if u.refusals[i].has(name) {
+			return false
+		}
+	}
+	return true
+}
+
+// mayHold yields what the client may have of the type that is not what the view
+// has now: what was told and has changed or gone since; what was in force before
+// a delivery that is not accepted; what was refused, which is firm: no silence
+// makes the client let go of it. What the client does not want any more it does
+// not hold.
+//
+// It costs what has changed, is under way or was refused. Entries that differ
+// from the view have to be dirty or leaving.
+func (s *Session) mayHold(u *subscription, yield func(st *xds.Stamp, firm bool) bool) {
+	if s.now.Before(u.vague) && !yield(&xds.Stamp{}, false) {
+		return
+	}
+	if !s.keeps(u, yield) {
+		return
+	}
+	t := s.table(u.typ)
+	for d := range u.underWay() {
+		for name, it := range d.each {
+			if u.outdated(t, name, it.was) && !yield(it.was, false) {
+				return
+			}
+		}
+	}
+}
+
+// keeps yields what of that the client has even when it has accepted all that is
+// under way.
+func (s *Session) keeps(u *subscription, yield func(st *xds.Stamp, firm bool) bool) bool {
+	t := s.table(u.typ)
+	if u.wildcard && u.base != t.Versions() {
+		for was := range t.Versions().Since(u.base) {
+			if was != nil && u.entry(was.Name) == nil && u.outdated(t, was.Name, was) && !yield(was, false) {
+				return false
+			}
+		}
+	}
+	for _, n := range u.dirty {
+		if e := u.entry(n); e != nil && u.leaving[n] == nil && u.outdated(t, n, e.told) && !yield(e.told, false) {
+			return false
+		}
+	}
+	for n := range u.leaving {
+		if told := u.told(n); u.outdated(t, n, told) && !yield(told, false) {
+			return false
+		}
+	}
+	for n, st := range u.orphans {
+		if u.covers(n) && !yield(st, false) {
+			return false
+		}
+	}
+	for i := range u.refusals {
+		for name, it := range u.refusals[i].members {
+			for _, st := range []*xds.Stamp{it.was, it.is} {
+				if u.outdated(t, name, st) && !yield(st, true) {
+					return false
+				}
+			}
+		}
+	}
+	return true
+}
+
+// outdated reports whether the client may use what it was told of a name, and
+// the view has something else now. What is current does not count: then the
+// configuration itself refers to what is not there.
+func (u *subscription) outdated(t *xds.Table, name string, st *xds.Stamp) bool {
+	if !stands(st) || !u.covers(name) {
+		return false
+	}
+	r := t.Lookup(name)
+	return !u.shows(r) || r.Sum != st.Sum
+}

@@ -1,0 +1,301 @@
+package protocol
+
+import (
+	"hash/maphash"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// A want is what a client wants of one type: everything, names, and what stands
+// behind names (see matching).
+//
+// A name is wanted for one of three reasons, which are kept apart: the client
+// subscribes to it (entry.named), a wildcard under another type stands for it
+// (scopes), or a subscribed name finds the resource that is called so
+// (entry.matched).
+type want struct {
+	wildcard bool            // subscribed to "*"
+	scopes   map[string]bool // collections that a wildcard stands for, instead of everything; nil: it does not
+	implicit bool            // no name was ever subscribed, so that "*" may be implied
+	named    int             // entries that are named
+	said     spelling        // SotW: the names of the last request
+
+	toggled []string // names the client subscribed to or dropped, since scope was last asked
+
+	// How the interest has moved since Interests was called.
+	moved          bool
+	added, removed []string
+}
+
+// wants reports whether an entry is wanted by its name.
+func (u *subscription) wants(e *entry) bool { return e.named || e.matched > 0 || u.scopes[e.name] }
+
+// covers reports whether the client wants what is called so.
+func (u *subscription) covers(name string) bool {
+	if u.wildcard {
+		return true
+	}
+	e := u.entry(name)
+	return e != nil && u.wants(e)
+}
+
+// shows reports whether the subscription covers a resource of the view: those
+// on demand are part of no wildcard.
+func (u *subscription) shows(r *xds.Resource) bool {
+	if r == nil || !r.OnDemand {
+		return r != nil
+	}
+	e := u.entry(r.Name)
+	return e != nil && u.wants(e)
+}
+
+// A spelling tells lists of the same names from others, whatever their order: it
+// is the number of the names and the sum of their hashes.
+type spelling struct {
+	count int
+	sum   uint64
+}
+
+var seed = maphash.MakeSeed()
+
+func spell(names []string) spelling {
+	s := spelling{count: len(names)}
+	for _, n := range names {
+		s.sum += maphash.String(seed, n)
+	}
+	return s
+}
+
+// replace makes names the complete subscription (SotW).
+func (u *subscription) replace(names []string, t *xds.Table) {
+	if len(names) == 0 && u.implicit {
+		return // still the legacy spelling of "*", or nothing at all
+	}
+	u.implicit = false
+	if is := spell(names); is == u.said {
+		return // as in nearly every ACK
+	} else {
+		u.said = is
+	}
+	names = slices.Compact(slices.Sorted(slices.Values(names)))
+	star := false
+	if i, ok := slices.BinarySearch(names, xds.Wildcard); ok {
+		star, names = true, slices.Delete(names, i, i+1)
+	}
+	var fresh, dropped []string
+	i := 0
+	for e := range u.entries() {
+		if !e.named {
+			continue
+		}
+		for i < len(names) && names[i] < e.name {
+			fresh = append(fresh, names[i])
+			i++
+		}
+		if i < len(names) && names[i] == e.name {
+			i++
+		} else {
+			dropped = append(dropped, e.name)
+		}
+	}
+	fresh = append(fresh, names[i:]...)
+	u.drop(dropped, xds.SotW, t)
+	if u.wildcard && !star {
+		u.unsubscribeAll()
+	}
+	if star && !u.wildcard {
+		u.subscribeAll(t)
+	}
+	// "When the client sends a new request that changes the set of resources
+	// being requested, the server must resend any newly requested resources,
+	// even if it previously sent those resources without having been asked".
+	u.subscribe(fresh, t)
+}
+
+// subscribe adds names; each is told again, whatever the client holds: "the
+// client may have 'forgotten' those resources despite apparently remaining
+// subscribed".
+func (u *subscription) subscribe(names []string, t *xds.Table) {
+	var extra []entry
+	for _, n := range names {
+		u.implicit = false
+		u.asked = true
+		if n == xds.Wildcard {
+			u.subscribeAll(t)
+			continue
+		}
+		if e := u.entry(n); e != nil {
+			u.name(e, true)
+			e.again = true
+			u.mark(e)
+			continue
+		}
+		told := absent
+		if u.wildcard {
+			told = u.told(n)
+		}
+		if r := t.Lookup(n); r != nil {
+			n = r.Name // the table's string is shared by all streams
+		} else {
+			n = strings.Clone(n)
+		}
+		extra = append(extra, entry{name: n, told: told, sent: told != absent, again: true})
+	}
+	if len(extra) == 0 {
+		return
+	}
+	slices.SortFunc(extra, func(a, b entry) int { return strings.Compare(a.name, b.name) })
+	extra = slices.CompactFunc(extra, func(a, b entry) bool { return a.name == b.name })
+	for i := range extra {
+		u.name(&extra[i], true)
+		u.mark(&extra[i])
+	}
+	u.add(extra...)
+}
+
+// subscribeAll makes everything wanted. Everything is told again.
+func (u *subscription) subscribeAll(t *xds.Table) {
+	u.wildcard, u.anew, u.due, u.moved = true, true, true, true
+	// What is on its way arrives, also what was given up meanwhile.
+	var extra []entry
+	for d := range u.underWay() {
+		for name, it := range d.each {
+			if stands(it.is) && u.entry(name) == nil && t.Lookup(name) == nil {
+				extra = append(extra, entry{name: name, told: it.is, sent: true})
+			}
+		}
+	}
+	u.add(extra...)
+	for e := range u.entries() {
+		e.again = e.again || e.told != absent && u.leaving[e.name] == nil
+		u.mark(e)
+	}
+}
+
+func (u *subscription) unsubscribeAll() {
+	u.wildcard, u.implicit, u.anew, u.due, u.moved = false, false, false, false, true
+	if !u.unacked {
+		u.base = nil // else the client may come to hold what is on its way
+	}
+	u.removeFunc(func(e *entry) bool { return !u.wants(e) })
+	u.dropUnwanted()
+}
+
+// unsubscribe drops names (delta).
+func (u *subscription) unsubscribe(names []string, t *xds.Table) {
+	if len(names) == 0 {
+		return
+	}
+	if slices.Contains(names, xds.Wildcard) {
+		u.implicit = false
+		scopes := slices.Sorted(maps.Keys(u.scopes))
+		u.scopes = nil
+		for _, c := range scopes {
+			u.leaveScope(c, true)
+		}
+		if u.wildcard {
+			u.unsubscribeAll()
+		}
+	}
+	var dropped []string
+	for _, n := range names {
+		// "It can simply ignore these phantom unsubscriptions."
+		dropped = append(dropped, u.unsubscribedBy(t, n)...)
+	}
+	u.drop(dropped, xds.Delta, t)
+}
+
+// drop ends the subscription to names.
+func (u *subscription) drop(dropped []string, v xds.Variant, t *xds.Table) {
+	if len(dropped) == 0 {
+		return
+	}
+	var unwanted map[string]bool
+	for _, n := range dropped {
+		e := u.entry(n)
+		if e == nil || !e.named {
+			continue // it was dropped twice
+		}
+		u.name(e, false)
+		switch {
+		case u.scopes[n]: // the client still wants everything under a route
+			continue
+		case e.matched > 0 || u.wildcard || u.scopes != nil:
+			if v == xds.Delta && (u.wildcard || u.scopes != nil) && u.matches[n] == nil {
+				// "The server must send a response that includes the specific
+				// resource in either the removed_resources field (if it is not
+				// included in the wildcard) or in the resources field".
+				e.again, u.asked = true, true
+				u.mark(e)
+			} else if r := t.Lookup(n); v == xds.SotW && r != nil && r.OnDemand {
+				e.told = absent // it is part of no wildcard
+			}
+		default:
+			if unwanted == nil {
+				unwanted = map[string]bool{}
+			}
+			unwanted[n] = true
+		}
+		if u.matches[n] != nil {
+			u.unmatch(n, true)
+		}
+	}
+	if len(unwanted) > 8 {
+		u.removeFunc(func(e *entry) bool { return unwanted[e.name] && !u.wants(e) })
+	} else {
+		for n := range unwanted {
+			if e := u.entry(n); e != nil && !u.wants(e) {
+				u.names.remove(n)
+			}
+		}
+	}
+	u.dropUnwanted()
+}
+
+// name notes that the client subscribes to a name, or drops it.
+func (u *subscription) name(e *entry, named bool) {
+	if e.named == named {
+		return
+	}
+	was := u.wants(e)
+	if e.named = named; named {
+		u.named++
+	} else {
+		u.named--
+	}
+	u.toggled = append(u.toggled, e.name)
+	u.notice(e, was)
+}
+
+// notice notes that the interest in a name may have moved.
+func (u *subscription) notice(e *entry, was bool) {
+	u.moved = true
+	switch is := u.wants(e); {
+	case is && !was:
+		u.added = append(u.added, e.name)
+	case was && !is:
+		u.removed = append(u.removed, e.name)
+	}
+}
+
+// interest returns how the interest has moved since it was last asked. A name
+// may have come and gone: it counts as what it is now.
+func (u *subscription) interest() Interest {
+	i := Interest{Type: u.typ, Wildcard: u.wildcard, Added: u.added, Removed: u.removed}
+	if len(i.Added) > 0 && len(i.Removed) > 0 {
+		all := slices.Concat(u.added, u.removed)
+		i.Added, i.Removed = nil, nil
+		for _, n := range all {
+			if e := u.entry(n); e != nil && u.wants(e) {
+				i.Added = append(i.Added, n)
+			} else {
+				i.Removed = append(i.Removed, n)
+			}
+		}
+	}
+	u.moved, u.added, u.removed = false, nil, nil
+	return i
+}

@@ -1,0 +1,85 @@
+package protocol
+
+import "github.com/chancery-xds/chancery/xds"
+
+// warm sees to it that the client gets the assignments of the clusters it is
+// sent, changed or not: "Warming of Cluster is completed only when a new
+// ClusterLoadAssignment response is supplied by management server even if
+// there is no change in endpoints." It reports whether one does not exist.
+func (s *Session) warm(u *subscription, clusters []*xds.Resource, world bool) (stuck bool) {
+	if s.only != nil || u.typ.Warms == nil {
+		return false
+	}
+	eds, t := s.sub(u.typ.Warms), s.table(u.typ.Warms)
+	exists := func(name string) bool {
+		return t.Lookup(name) != nil || t.Aliased(name).Len() > 0 || eds != nil && eds.lingers(name) != nil
+	}
+	each := func(c *xds.Resource, leaves bool) {
+		for _, ref := range c.Refs {
+			if !ref.Type.Is(u.typ.Warms) || ref.Name == xds.Wildcard {
+				continue
+			}
+			stuck = stuck || !leaves && !exists(ref.Name)
+			if eds == nil || s.variant == xds.SotW && !exists(ref.Name) {
+				continue // there is nothing to repeat
+			}
+			eds.repeat(ref.Name)
+		}
+	}
+	for _, c := range clusters {
+		each(c, u.leaving[c.Name] != nil) // to what leaves nothing refers that is sent now
+	}
+	if world {
+		for r := range u.lingering {
+			if differs(u.told(r.Name), r) {
+				each(r, true)
+			}
+		}
+	}
+	return stuck
+}
+
+// warming makes a client that opens EDS while clusters are on their way get
+// their assignments, even those it states to have.
+func (s *Session) warming(u *subscription) {
+	if s.only != nil {
+		return
+	}
+	for _, cds := range s.subs {
+		if !u.typ.Is(cds.typ.Warms) {
+			continue
+		}
+		for d := range cds.underWay() {
+			for _, it := range d.each {
+				if !stands(it.is) {
+					continue
+				}
+				for _, ref := range it.is.Refs {
+					if ref.Type.Is(u.typ) {
+						u.repeat(ref.Name)
+					}
+				}
+			}
+		}
+	}
+}
+
+// repeat makes the server tell a name again, though the client has it.
+func (u *subscription) repeat(name string) {
+	if l := u.lingers(name); !u.covers(name) || l != nil && l.body == nil {
+		return
+	}
+	if found := u.matches[name]; found != nil {
+		for r := range found.All() {
+			u.repeat(r.Name)
+		}
+		return
+	}
+	if u.entry(name) == nil {
+		told := u.told(name)
+		u.add(entry{name: name, told: told, sent: told != absent})
+	}
+	e := u.entry(name)
+	e.again = true
+	u.mark(e)
+}

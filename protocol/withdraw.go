@@ -1,0 +1,332 @@
+package protocol
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// A leaver is a resource that the view has no more and the client still has,
+// kept since something that the client may hold refers to it: "Stale CDS
+// clusters and related EDS endpoints (ones no longer being referenced) can then
+// be removed".
+type leaver struct {
+	stamp    *xds.Stamp    // what the client has of it; absent: nothing, but what it warms needs it
+	body     *xds.Resource // what it is told meanwhile; nil: not known any more
+	since    time.Time
+	due      time.Time // when it may leave though nobody answers; zero: never
+	referred bool      // something that the client has did refer to it
+	released bool      // nothing refers to it any more: it is told to be gone
+}
+
+// A withdrawing is what of one type is about to leave.
+//
+// Invariant: each name in leaving has an entry.
+type withdrawing struct {
+	leaving map[string]*leaver
+}
+
+// lingers returns what of a name is about to leave and still told, or nil.
+func (u *subscription) lingers(name string) *leaver {
+	if l := u.leaving[name]; l != nil && !l.released {
+		return l
+	}
+	return nil
+}
+
+// lingering yields what the client has, or is told, besides the view.
+func (u *subscription) lingering(yield func(*xds.Resource) bool) {
+	for _, l := range u.leaving {
+		if !l.released && l.body != nil && !yield(l.body) {
+			return
+		}
+	}
+}
+
+// lingeringStamps yields the same, without bodies.
+func (u *subscription) lingeringStamps(yield func(*xds.Stamp) bool) {
+	for r := range u.lingering {
+		if !yield(r.Stamp) {
+			return
+		}
+	}
+}
+
+// A referrer is a type that may refer to another: what the client may hold of it
+// and that is not what the view has.
+type referrer struct {
+	by    *xds.Type
+	sub   *subscription // nil: not open yet
+	firm  refSet        // it refused something
+	loose refSet        // waits for answers, which may never come
+	until time.Time     // nobody knows what the client has of it, until then; zero: not so
+}
+
+// A refSet is what resources refer to of one type.
+type refSet struct {
+	all   bool
+	names map[string]bool
+}
+
+func (s *refSet) add(t *xds.Type, st *xds.Stamp) {
+	if st.Refs == nil {
+		s.all = true
+	}
+	for _, ref := range st.Refs {
+		switch {
+		case !ref.Type.Is(t):
+		case ref.Name == xds.Wildcard:
+			s.all = true
+		default:
+			if s.names == nil {
+				s.names = map[string]bool{}
+			}
+			s.names[ref.Name] = true
+		}
+	}
+}
+
+func (s *refSet) has(name string, body *xds.Resource) bool {
+	return s.all || len(s.names) > 0 && (s.names[name] || body != nil && slices.ContainsFunc(body.Aliases, func(a string) bool { return s.names[a] }))
+}
+
+// referrers returns what may refer to resources of a type on the client.
+func (s *Session) referrers(t *xds.Type) (all []referrer) {
+	for _, by := range t.ReferredBy() {
+		r := referrer{by: by, sub: s.sub(by)}
+		if r.sub == nil {
+			if !s.mayOpen() {
+				continue
+			}
+			r.loose.all = true // it has what it had, and refers to what it had
+			r.until = s.began.Add(s.opts.Grace)
+		} else {
+			if s.now.Before(r.sub.vague) {
+				r.until = r.sub.vague
+			}
+			s.mayHold(r.sub, func(st *xds.Stamp, firm bool) bool {
+				if firm {
+					r.firm.add(t, st)
+				} else {
+					r.loose.add(t, st)
+				}
+				return !r.firm.all
+			})
+		}
+		if r.firm.all || r.loose.all || len(r.firm.names)+len(r.loose.names) > 0 {
+			all = append(all, r)
+		}
+	}
+	return all
+}
+
+// mayOpen reports whether a client that resumes may still open types of which it
+// has something.
+func (s *Session) mayOpen() bool { return s.resumes && s.now.Before(s.began.Add(s.opts.Grace)) }
+
+// holds reports whether a referrer keeps what is called so and was lost at a
+// time, and until when at most; zero: until the client says something.
+func (r *referrer) holds(name string, body *xds.Resource, since time.Time) (holds bool, until time.Time) {
+	switch {
+	case r.firm.has(name, body):
+		return true, time.Time{}
+	case !r.loose.has(name, body):
+		return false, time.Time{}
+	case r.sub == nil || !r.sub.unacked:
+		return true, r.until
+	}
+	return true, r.sub.waitsUntil(since)
+}
+
+// waitsUntil is when the wait for an answer that began at since ends: the
+// client has then answered nothing for as long as silence, before and since.
+func (u *subscription) waitsUntil(since time.Time) time.Time {
+	if u.silent.After(since) {
+		since = u.silent
+	}
+	return since.Add(silence)
+}
+
+// withdrawsLate reports whether resources of u stay for a while when they are
+// lost.
+func (s *Session) withdrawsLate(u *subscription) bool {
+	if len(u.typ.ReferredBy()) == 0 {
+		return false
+	}
+	// On a stream of its own a type without full state has no removals in SotW.
+	return s.only == nil || s.opts.Grace > 0 && (s.variant == xds.Delta || u.typ.FullState)
+}
+
+// retain finds what the client has of u and the view has lost, and keeps what
+// something may still refer to. What nothing refers to goes with the next
+// response.
+func (s *Session) retain(u *subscription) {
+	if !s.withdrawsLate(u) {
+		return
+	}
+	t := s.table(u.typ)
+	var refs []referrer
+	asked := false
+	keep := func(name string, told *xds.Stamp) bool {
+		if !asked {
+			asked, refs = true, s.referrers(u.typ)
+		}
+		return s.keep(u, refs, name, told)
+	}
+	if u.wildcard && u.base != t.Versions() {
+		var extra []entry
+		for _, n := range t.Since(u.base).Removed {
+			if told := u.base.Get(n); u.entry(n) == nil && keep(n, told) {
+				extra = append(extra, entry{name: n, told: told, sent: true})
+			}
+		}
+		u.add(extra...)
+	}
+	for _, n := range u.dirty {
+		e := u.entry(n)
+		if e == nil || u.shows(t.Lookup(n)) || u.leaving[n] != nil {
+			continue
+		}
+		if !u.wants(e) && (e.again || !u.wildcard) {
+			continue // the client has given it up
+		}
+		if stands(e.told) || e.named && s.warms(u.typ) && u.matches[n] == nil {
+			keep(n, e.told)
+		}
+	}
+}
+
+// warms reports whether other types are not accepted before resources of this
+// one have come: "nothing that an ACK depends on may wait for that ACK". Then a
+// name is also told that the client asks for after the view has lost it, since
+// it was told something that refers to it.
+func (s *Session) warms(t *xds.Type) bool {
+	return s.only == nil && slices.ContainsFunc(t.ReferredBy(), func(by *xds.Type) bool { return t.Is(by.Warms) })
+}
+
+// keep makes a lost resource linger if something may refer to it.
+func (s *Session) keep(u *subscription, refs []referrer, name string, told *xds.Stamp) bool {
+	l := &leaver{stamp: told, since: s.now, body: s.body(u.typ, name, told)}
+	if l.body == nil && (s.variant == xds.SotW || told == absent) {
+		return false // too long ago
+	}
+	if s.only == nil && !slices.ContainsFunc(refs, func(r referrer) bool { holds, _ := r.holds(name, l.body, s.now); return holds }) {
+		return false
+	}
+	if u.leaving == nil {
+		u.leaving = map[string]*leaver{}
+	}
+	u.leaving[name] = l
+	return true
+}
+
+// body returns the resource that a client was told, or the last there was of
+// that name; nil if that was too long ago.
+func (s *Session) body(typ *xds.Type, name string, told *xds.Stamp) *xds.Resource {
+	t := s.table(typ)
+	last := t.Departed(name)
+	if r := t.Lookup(name); r != nil { // on demand: the wildcard has lost it
+		last = r
+	}
+	if last != nil && (told == absent || same(last.Stamp, told)) {
+		return last
+	}
+	if s.opts.Recent != nil {
+		for _, t := range s.opts.Recent(typ) {
+			if r := t.Lookup(name); r != nil && (told == absent || same(r.Stamp, told)) {
+				return r
+			}
+		}
+	}
+	return last
+}
+
+// withdraw releases what nothing refers to any more, and reports whether there
+// was anything.
+func (s *Session) withdraw() (progress bool) {
+	for _, u := range s.subs {
+		if len(u.leaving) == 0 {
+			continue
+		}
+		t, refs := s.table(u.typ), s.referrers(u.typ)
+		for _, name := range slices.Sorted(maps.Keys(u.leaving)) {
+			l := u.leaving[name]
+			if l.released || !s.free(u, refs, name, l) {
+				continue
+			}
+			l.released = true
+			u.rematch(t, name)
+			u.mark(u.entry(name))
+			s.event(Event{Kind: Departed, Type: u.typ, Name: name, Version: l.stamp.Version})
+			progress = true
+		}
+	}
+	return progress
+}
+
+// free reports whether a leaver may leave: no type holds it, or those that do
+// have been silent for too long. A stream of one type hears nothing of the
+// others: "eventual consistency" has to do.
+func (s *Session) free(u *subscription, refs []referrer, name string, l *leaver) bool {
+	l.due = time.Time{}
+	wait := func(until time.Time) bool {
+		if l.due.IsZero() || until.Before(l.due) {
+			l.due = until
+		}
+		return false
+	}
+	if s.only != nil {
+		until := l.since.Add(s.opts.Grace)
+		return !s.now.Before(until) || wait(until)
+	}
+	free := true
+	var waived []*xds.Type
+	for i := range refs {
+		switch holds, until := refs[i].holds(name, l.body, l.since); {
+		case !holds:
+			continue
+		case until.IsZero():
+			free = false
+		case s.now.Before(until):
+			free = wait(until)
+		default:
+			waived = append(waived, refs[i].by)
+		}
+		l.referred = l.referred || refs[i].sub != nil
+	}
+	if until := l.since.Add(silence); l.referred && u.dropsByItself() && s.now.Before(until) {
+		free = wait(until)
+	}
+	if !free {
+		return false
+	}
+	for _, by := range waived {
+		s.event(Event{Kind: Waived, Type: u.typ, By: by, Name: name})
+	}
+	return true
+}
+
+// dropsByItself reports whether the client walks from routes to clusters by
+// name, as gRPC does: it acknowledges the routes first, then asks for the new
+// cluster, and drops the old one by itself when it has it.
+func (u *subscription) dropsByItself() bool { return u.typ.FullState && !u.wildcard }
+
+// returned forgets the leavers that the view shows again.
+func (u *subscription) returned(t *xds.Table, name string) {
+	if u.leaving[name] != nil && u.shows(t.Lookup(name)) {
+		delete(u.leaving, name)
+		u.suspect(t, name)
+		if e := u.entry(name); e != nil {
+			u.mark(e)
+		}
+	}
+}
+
+// withdrawBy yields the times at which something may leave though nobody answers.
+func (u *subscription) withdrawBy(yield func(time.Time)) {
+	for _, l := range u.leaving {
+		yield(l.due)
+	}
+}

@@ -41,10 +41,21 @@ func (l *ledger) stays(a *account, n string) *xds.Resource {
 	if r := l.shown(a, n); r != nil {
 		return r
 	}
-	if _, leaves := a.leaving[n]; leaves {
-		return a.told[n].res
+	if _, leaves := a.leaving[n]; !leaves {
+		return nil
 	}
-	return nil
+	if k := a.told[n]; k.res == nil && k.version != "" {
+		return l.had(a, n, k.version)
+	}
+	return a.told[n].res
+}
+
+// feeds reports whether something that outstays the view has to be kept alive, for
+// as long as the client holds what refers to it.
+func (l *ledger) feeds() bool {
+	return l.ttl && slices.ContainsFunc(l.accounts, func(a *account) bool {
+		return slices.ContainsFunc(l.expiring(a), func(r *xds.Resource) bool { return l.shown(a, r.Name) == nil })
+	})
 }
 
 // expiring lists what the client may drop unless it hears of it.

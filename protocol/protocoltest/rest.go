@@ -98,7 +98,8 @@ func (l *ledger) lingering(a *account, n string) bool {
 			return true
 		}
 	}
-	return false
+	// Or the client that resumes may have it, and something that refers to it.
+	return a.before[n] && l.shown(a, n) == nil && l.held(a, n, possibly) != ""
 }
 
 // outstays reports whether something of the account may outstay the view.

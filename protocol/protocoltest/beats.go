@@ -22,7 +22,8 @@ func (l *ledger) beating(a *account, r *xds.Response, f *flight) error {
 		return fmt.Errorf("TTL-1: the TTL is not told")
 	}
 	for _, b := range r.Beats {
-		switch k := a.told[b.Name]; {
+		switch k, told := a.told[b.Name]; {
+		case !told && b.TTL > 0 && l.brought(a, b):
 		case b.TTL == 0 || !same(b, l.stays(a, b.Name)):
 			return fmt.Errorf("TTL-3: a heartbeat of %s, which is not what is subscribed and expires", show(b))
 		case !k.is(b) || !l.accepted(a, b.Name):
@@ -48,6 +49,12 @@ func (l *ledger) stays(a *account, n string) *xds.Resource {
 		return l.had(a, n, k.version)
 	}
 	return a.told[n].res
+}
+
+// brought reports whether a SotW client has from before what the view has lost and
+// what something that it may hold refers to.
+func (l *ledger) brought(a *account, r *xds.Resource) bool {
+	return l.shown(a, r.Name) == nil && slices.ContainsFunc(l.past.of(a.typ, r.Name), func(p *xds.Resource) bool { return same(p, r) }) && l.held(a, r.Name, possibly) != ""
 }
 
 // feeds reports whether something that outstays the view has to be kept alive, for

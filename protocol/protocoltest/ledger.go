@@ -167,6 +167,7 @@ type leaver struct {
 	at   time.Time
 	last []*xds.Resource // other contents it may be shown with
 
+	free    bool // nothing has referred to it at a time, so it was let go
 	resumed bool // the client brought it along
 	loose   bool // and a session need not know that
 }

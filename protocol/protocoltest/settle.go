@@ -80,16 +80,14 @@ func (w *world) feeds() bool {
 // rest checks what must hold when all is silent.
 func (w *world) rest() {
 	w.pass(time.Minute)
+	if w.feeds() {
+		w.quiet()
+	}
 	for _, n := range w.lanes {
-		if len(n.down) > 0 && !n.ledger.feeds() {
+		if len(n.down) > 0 && !w.feeds() {
 			n.fail(fmt.Errorf("%s was sent by time alone, and no deadline told of it", describeResponse(n.down[0])))
 		}
 		_, idles := n.session.(idler)
-		for n.ledger.feeds() && len(n.down) > 0 {
-			n.deliverDown()
-		}
-		for n.request() || n.deliverUp() {
-		}
 		if err := n.ledger.settled(!n.forever, idles); err != nil {
 			n.fail(err)
 		}

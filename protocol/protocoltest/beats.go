@@ -24,6 +24,7 @@ func (l *ledger) beating(a *account, r *xds.Response, f *flight) error {
 	for _, b := range r.Beats {
 		switch k, told := a.told[b.Name]; {
 		case !told && b.TTL > 0 && l.brought(a, b):
+			f.beats[b.Name] = fact{res: b}
 		case b.TTL == 0 || !same(b, l.stays(a, b.Name)):
 			return fmt.Errorf("TTL-3: a heartbeat of %s, which is not what is subscribed and expires", show(b))
 		case !k.is(b) || !l.accepted(a, b.Name):
@@ -104,7 +105,7 @@ func (l *ledger) starving(a *account) string {
 	}
 	for _, r := range l.expiring(a) {
 		n := r.Name
-		if l.shown(a, n) == nil && l.held(a, n, surely) == "" {
+		if l.shown(a, n) == nil && (a.leaving[n].free || l.held(a, n, surely) == "") {
 			continue // it may leave
 		}
 		if fed := a.fed[n]; !fed.IsZero() && 3*l.now.Sub(fed) >= 2*r.TTL {

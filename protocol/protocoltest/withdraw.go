@@ -137,6 +137,9 @@ func (l *ledger) keeps(b *account, t *xds.Type, called []string, v leaver, d dou
 	if silent {
 		return ""
 	}
+	if d == possibly && slices.ContainsFunc(b.flights, func(f *flight) bool { return f.done }) {
+		return fmt.Sprintf("a part of a response of %s is not answered", b.typ) // "the flight by all"
+	}
 	if d == possibly && l.resumes && b.opaque {
 		return fmt.Sprintf("the client may have %s from before", b.typ)
 	}

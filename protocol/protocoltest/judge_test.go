@@ -300,3 +300,42 @@ func TestJudge(t *testing.T) {
 		}
 	})
 }
+
+// A gRPC client whose cluster is taken away while its route is in use is broken,
+// and one that gives the cluster up itself is not.
+func TestJudgeGRPC(t *testing.T) {
+	start := func() *grpc {
+		g := &grpc{world: &world{}, taste: taste{off: true}, targets: map[string]bool{"l": true}, lost: map[string]bool{}}
+		for i, typ := range []*xds.Type{xds.Listener, xds.Route, xds.Cluster, xds.Endpoint} {
+			g.steps[i] = &step{typ: typ, cache: map[string]*xds.Resource{}}
+		}
+		g.walk()
+		say(g, xds.Listener, "l=1>RDS/r")
+		say(g, xds.Route, "r=to-x>CDS/x")
+		say(g, xds.Cluster, "x=1")
+		return g
+	}
+	g := start()
+	if what := g.broken(); what != "" {
+		t.Errorf("ADS-3 broken at first: %s", what)
+	}
+	say(g, xds.Cluster)
+	if g.broken() == "" {
+		t.Error("ADS-3 a cluster taken from a route in use breaks nothing")
+	}
+	g = start()
+	say(g, xds.Route, "r=to-y>CDS/y")
+	say(g, xds.Cluster, "y=1")
+	say(g, xds.Route, "r=to-x>CDS/x") // it asks for x anew, and waits
+	if what := g.broken(); what != "" {
+		t.Errorf("ADS-3 it waits for a cluster, and that is called broken: %s", what)
+	}
+}
+
+func say(c client, typ *xds.Type, words ...string) {
+	r := &xds.Response{Type: typ, Nonce: "n", Changes: &xds.Changes{}}
+	for _, w := range words {
+		r.Upserts = append(r.Upserts, thing(w))
+	}
+	c.receive(r)
+}

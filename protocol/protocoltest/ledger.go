@@ -213,7 +213,7 @@ func (l *ledger) advance(now time.Time) {
 	l.now = now
 	for _, a := range l.accounts {
 		for _, f := range a.flights {
-			l.tardy = l.tardy || !f.done && now.Sub(f.at) >= silence
+			l.tardy = l.tardy || !f.done && f.seq >= a.answered && now.Sub(f.at) >= silence
 		}
 	}
 	// Types that are not open within the grace of a reconnect are not there.

@@ -189,7 +189,7 @@ func (l *ledger) even() bool {
 		return false
 	}
 	for _, a := range l.accounts {
-		if len(a.flights)+len(a.refused) > 0 {
+		if len(a.refused) > 0 || slices.ContainsFunc(a.flights, func(f *flight) bool { return f.seq >= a.answered }) {
 			return false
 		}
 		for _, n := range l.known(a) {

@@ -97,8 +97,8 @@ func (l *ledger) resolve(a *account, refs []xds.Ref) (out []xds.Ref) {
 			continue
 		}
 		out = append(out, ref)
-		if l.lookup(a, ref.Name) != nil {
-			continue
+		if l.variant == xds.SotW || l.lookup(a, ref.Name) != nil {
+			continue // aliases find in delta only
 		}
 		for r := range l.view.Table(a.typ).All() {
 			if slices.Contains(r.Aliases, ref.Name) {
@@ -190,6 +190,9 @@ func (l *ledger) tied(a *account, r *xds.Resource) bool {
 			}
 		}
 		since, waits := a.tied[r.Name]
+		if len(first.refused[c]) > 0 && first.acked[c].absent() && (!waits || l.now.Sub(since) < silence) {
+			return true // it was refused when it came, and may be again
+		}
 		if l.assignless(first) && first.acked[c].absent() && l.supplied(first, c) && (!waits || l.now.Sub(since) < silence) {
 			return true // beside a stuck one, of whose answer nothing is to be expected
 		}

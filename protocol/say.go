@@ -265,7 +265,10 @@ func (s *Session) respond(u *subscription, last bool) []*xds.Response {
 		}
 		send = send || len(d.removed) > 0
 	}
-	version := t.VersionWith(u.lingeringStamps)
+	version := t.Version()
+	if world {
+		version = t.VersionWith(u.lingeringStamps)
+	}
 	// "It is generally safe for servers to do this optimization for LDS and CDS
 	// when the only subscription is a wildcard subscription."
 	if world && u.stated == version && u.wildcard && u.named == 0 && t.Hashed() && !s.refusedBefore(u.typ) {
@@ -363,6 +366,7 @@ func (s *Session) tell(u *subscription, t *xds.Table, d *diff) (items []item) {
 			was = orphan
 			delete(u.orphans, e.name)
 		}
+		delete(u.dropped, e.name)
 		items = append(items, item{e.name, was, is})
 		e.told, e.sent, e.again = is, true, false
 	}

@@ -189,7 +189,7 @@ func (s *Session) retain(u *subscription) {
 		if e == nil || u.shows(t.Lookup(n)) || u.leaving[n] != nil {
 			continue
 		}
-		if !u.wants(e) && (e.again || !u.wildcard) {
+		if !u.wants(e) && (u.dropped[n] || !u.wildcard) {
 			continue // the client has given it up
 		}
 		if stands(e.told) || e.named && s.warms(u.typ) && u.matches[n] == nil {

@@ -39,8 +39,8 @@ func (s *Session) opensLater() bool { return s.resumes && s.now.Before(s.began.A
 // to of the type that comes first.
 func (s *Session) ready(u *subscription, r *xds.Resource) bool {
 	first := s.sub(u.typ.After)
-	if first == nil { // what it has from before may stay
-		return same(u.told(r.Name), r.Stamp) || r.Refs != nil && !slices.ContainsFunc(r.Refs, func(ref xds.Ref) bool { return ref.Type.Is(u.typ.After) })
+	if first == nil {
+		return r.Refs != nil && !slices.ContainsFunc(r.Refs, func(ref xds.Ref) bool { return ref.Type.Is(u.typ.After) })
 	}
 	t, overdue := s.table(first.typ), s.overdue(u, first, r.Name)
 	if r.Refs == nil {

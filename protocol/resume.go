@@ -12,6 +12,7 @@ import (
 // It is immutable.
 type World struct {
 	Versions *xds.Versions // what the wildcard covers; of it the client has what it asked for
+	asked    spelling      // the names that it subscribed to
 
 	// Others are what it may have besides, or instead: what lingered, what it kept
 	// since it refused another, what could not be told to be gone.
@@ -54,7 +55,7 @@ func (u *subscription) begin(s *Session, req xds.Request, t *xds.Table) {
 // server told it under that version, or the table that has it. "The server can
 // skip" what it has only of types with full state; the others are told anew.
 func (s *Session) recall(u *subscription, version string, t *xds.Table) {
-	w := s.world(u.typ, version, t)
+	w := s.world(u.typ, version, u.said, t)
 	if w == nil || s.refusedBefore(u.typ) {
 		u.vague = s.now.Add(silence)
 	}
@@ -64,9 +65,13 @@ func (s *Session) recall(u *subscription, version string, t *xds.Table) {
 	if w == nil {
 		return
 	}
+	// What the client asks for only now it may not have been told: then it is told
+	// what lingers of it, too.
+	asked := w.asked == u.said && !s.warms(u.typ)
 	for e := range u.entries() {
-		if st := w.has(e.name); st != absent {
+		if st := w.has(e.name); stands(st) {
 			e.told, e.sent = st, true
+			e.again = e.again && (!asked || u.shows(t.Lookup(e.name)))
 		}
 	}
 	if u.wildcard {
@@ -94,7 +99,7 @@ func (s *Session) recall(u *subscription, version string, t *xds.Table) {
 
 // world returns what a client has that states a version, or nil if that is not
 // known.
-func (s *Session) world(typ *xds.Type, version string, t *xds.Table) *World {
+func (s *Session) world(typ *xds.Type, version string, asked spelling, t *xds.Table) *World {
 	if s.opts.Told != nil {
 		if w := s.opts.Told(typ, version); w != nil {
 			return w
@@ -104,11 +109,11 @@ func (s *Session) world(typ *xds.Type, version string, t *xds.Table) *World {
 		return nil // a response has a part of it: the rest need not be of that version
 	}
 	if t.Hashed() && t.Version() == version {
-		return &World{Versions: t.Versions()}
+		return &World{Versions: t.Versions(), asked: asked}
 	}
 	for _, t := range s.recent(typ) {
 		if t.Hashed() && t.Version() == version {
-			return &World{Versions: t.Versions()}
+			return &World{Versions: t.Versions(), asked: asked}
 		}
 	}
 	return nil
@@ -125,7 +130,7 @@ func (s *Session) recent(t *xds.Type) []*xds.Table {
 // worldOf returns what the client has when it accepts the newest delivery, which
 // brought it up to t.
 func (s *Session) worldOf(u *subscription, t *xds.Table) *World {
-	w := &World{Versions: t.Versions()}
+	w := &World{Versions: t.Versions(), asked: u.said}
 	s.keeps(u, func(st *xds.Stamp, _ bool) bool {
 		if stands(st) && st.Name != "" {
 			w.Others = append(w.Others, st)

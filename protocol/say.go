@@ -211,7 +211,7 @@ func (s *Session) prepare(u *subscription) {
 		return
 	}
 	t := s.table(u.typ)
-	s.retain(u)
+	s.retain(u, nil)
 	if s.variant == xds.Delta && (t.Finds() || len(u.matches) > 0) {
 		for _, n := range slices.Clone(u.dirty) {
 			u.match(t, n)

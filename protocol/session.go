@@ -251,7 +251,6 @@ func (s *Session) Change(view xds.View, touched []xds.Names) {
 			for name := range u.leaving {
 				u.returned(t, name)
 			}
-			continue
 		}
 		for _, names := range touched {
 			for _, n := range names[u.typ.URL] {
@@ -259,6 +258,21 @@ func (s *Session) Change(view xds.View, touched []xds.Names) {
 				if e := u.entry(n); e != nil {
 					u.mark(e)
 				}
+			}
+		}
+	}
+	for _, u := range s.subs {
+		if touched == nil {
+			u.markAll()
+		}
+	}
+	for _, u := range s.subs { // when all is marked
+		if touched == nil {
+			s.retain(u, nil)
+		}
+		for _, names := range touched {
+			if n := names[u.typ.URL]; len(n) > 0 {
+				s.retain(u, n)
 			}
 		}
 	}

@@ -161,41 +161,55 @@ func (s *Session) withdrawsLate(u *subscription) bool {
 
 // retain finds what the client has of u and the view has lost, and keeps what
 // something may still refer to. What nothing refers to goes with the next
-// response.
-func (s *Session) retain(u *subscription) {
+// response. It looks at the names that were touched, or at all that may differ.
+func (s *Session) retain(u *subscription, touched []string) {
 	if !s.withdrawsLate(u) {
 		return
 	}
 	t := s.table(u.typ)
 	var refs []referrer
 	asked := false
-	keep := func(name string, told *xds.Stamp) bool {
+	var extra []entry
+	look := func(n string, e *entry) {
+		told := u.told(n)
+		if !s.lost(u, t, n, e, told) {
+			return
+		}
 		if !asked {
 			asked, refs = true, s.referrers(u.typ)
 		}
-		return s.keep(u, refs, name, told)
+		if s.keep(u, refs, n, told) && e == nil {
+			extra = append(extra, entry{name: n, told: told, sent: true})
+		}
 	}
-	if u.wildcard && u.base != t.Versions() {
-		var extra []entry
+	if touched == nil && u.wildcard && u.base != t.Versions() {
 		for _, n := range t.Since(u.base).Removed {
-			if told := u.base.Get(n); u.entry(n) == nil && keep(n, told) {
-				extra = append(extra, entry{name: n, told: told, sent: true})
+			if u.entry(n) == nil {
+				look(n, nil)
 			}
 		}
-		u.add(extra...)
 	}
-	for _, n := range u.dirty {
-		e := u.entry(n)
-		if e == nil || u.shows(t.Lookup(n)) || u.leaving[n] != nil {
-			continue
-		}
-		if !u.wants(e) && (u.dropped[n] || !u.wildcard) {
-			continue // the client has given it up
-		}
-		if stands(e.told) || e.named && s.warms(u.typ) && u.matches[n] == nil {
-			keep(n, e.told)
+	if touched == nil {
+		touched = u.dirty
+	}
+	for _, n := range touched {
+		if e := u.entry(n); e != nil || u.wildcard {
+			look(n, e)
 		}
 	}
+	u.add(extra...)
+}
+
+// lost reports whether the view has lost a name, so that the client may need
+// what it was told of it.
+func (s *Session) lost(u *subscription, t *xds.Table, n string, e *entry, told *xds.Stamp) bool {
+	switch {
+	case u.leaving[n] != nil || u.shows(t.Lookup(n)):
+		return false
+	case e != nil && !u.wants(e) && (u.dropped[n] || !u.wildcard):
+		return false // the client has given it up
+	}
+	return stands(told) || e != nil && e.named && e.again && s.warms(u.typ) && u.matches[n] == nil
 }
 
 // warms reports whether other types are not accepted before resources of this

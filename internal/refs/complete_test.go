@@ -1,6 +1,7 @@
 package refs
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -33,7 +34,7 @@ import (
 	genericv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/generic_proxy/action/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	redisv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/redis_proxy/v3"
-	snav3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/set_filter_state/v3"
+	filterstatev3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/set_filter_state/v3"
 	sniv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/sni_cluster/v3"
 	tcpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
 	thriftv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/thrift_proxy/v3"
@@ -51,6 +52,9 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/chancery-xds/chancery/wire"
+	"github.com/chancery-xds/chancery/xds"
 )
 
 var (
@@ -106,7 +110,7 @@ func TestComplete(t *testing.T) {
 		{"clusters on demand of a route", &routev3.Route{TypedPerFilterConfig: map[string]*anypb.Any{"d": packed(t, &demandv3.PerRouteConfig{Odcds: &demandv3.OnDemandCds{Source: ads}})}}, "CDS *"},
 		{"clusters on demand of a TCP proxy", network(&tcpv3.TcpProxy{OnDemand: &tcpv3.TcpProxy_OnDemand{OdcdsConfig: ads}}), "CDS *"},
 		{"secrets on demand", &ondemandv3.Config{ConfigSource: ads, PrefetchSecretNames: []string{"s"}}, "SDS *, SDS s"},
-		{"filter state, from which a TCP proxy takes its cluster", network(&snav3.Config{}), "CDS *"},
+		{"filter state, from which a TCP proxy takes its cluster", network(&filterstatev3.Config{}), "CDS *"},
 		{"headers that a filter sets", filter(&mutationv3.HeaderMutation{}), "CDS *"},
 
 		// Collections.
@@ -199,6 +203,29 @@ func TestComplete(t *testing.T) {
 			if refs == nil {
 				t.Error("nil")
 			}
+			wired(t, tt.m, refs)
 		})
+	}
+}
+
+// wired holds what can be read without descriptors against what can be read with
+// them: it may say more, and never less.
+func wired(t *testing.T, m proto.Message, refs []xds.Ref) {
+	typ, types := xds.Cluster, []*xds.Type{xds.Cluster, xds.Secret, xds.ExtensionConfig, xds.Endpoint}
+	switch m.(type) {
+	case *clusterv3.Cluster:
+	case *endpointv3.ClusterLoadAssignment:
+		typ, types = xds.Endpoint, []*xds.Type{xds.LbEndpoint}
+	default:
+		return
+	}
+	r, err := wire.NewResource(typ, "name", m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, ref := range refs {
+		if slices.ContainsFunc(types, ref.Type.Is) && !r.MayRefer(ref.Type, ref.Name) {
+			t.Errorf("wire knows nothing of %s %s: %s", ref.Type, ref.Name, show(r.Refs))
+		}
 	}
 }

@@ -94,7 +94,7 @@ typed_config: {"@type": type.googleapis.com/envoy.config.core.v3.HttpUri, uri: u
 ---
 "@type": type.googleapis.com/envoy.config.listener.v3.Filter
 name: f
-`, "ECDS e at c.yaml:1:1 → CDS c\nFilter f at c.yaml:5:1\n"},
+`, "ECDS e at c.yaml:1:1 → CDS c\nFilter f at c.yaml:5:1 → CDS *\n"},
 		{"anchors, aliases and merge keys", "c.yaml", `
 resources:
 - &a

@@ -40,7 +40,7 @@ func (l *ledger) settle(a *account, req xds.Request, stale bool) *flight {
 		return f
 	}
 	late := f != a.newest
-	g := &group{was: map[string]*xds.Resource{}, rest: map[string]bool{}, moved: f.moved}
+	g := &group{was: map[string]*xds.Resource{}, rest: map[string]bool{}, moved: f.moved, found: f.found}
 	refuse := func(n string, k fact) {
 		g.was[n] = k.res
 		g.rest[n] = a.covers(n) && a.told[n].seq == k.seq
@@ -49,7 +49,7 @@ func (l *ledger) settle(a *account, req xds.Request, stale bool) *flight {
 		if late && a.covers(n) {
 			a.may[n] = true // nobody can tell what the client made of both
 		}
-		if _, owed := a.owe[n]; !g.rest[n] || owed || !l.stays(a, n, k.res) {
+		if _, owed := a.owe[n]; !g.rest[n] || owed || !l.stays(a, g, n, k.res) {
 			g.moved = true
 		}
 	}

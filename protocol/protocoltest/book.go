@@ -36,7 +36,9 @@ func (l *ledger) book(a *account, r *xds.Response, f *flight) {
 		a.told[n] = k
 		delete(a.tied, n)
 		a.heard[n] = true
-		delete(a.turned, n)
+		if delete(a.turned, n); l.resolves(a, n) {
+			a.turned[n] = true
+		}
 		delete(a.owe, n)
 		delete(a.may, n)
 		if k.absent() {

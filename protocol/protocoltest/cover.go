@@ -73,8 +73,8 @@ func (l *ledger) find(a *account) {
 }
 
 // stays reports whether what is to be said of a name is what was refused.
-func (l *ledger) stays(a *account, name string, was *xds.Resource) bool {
-	return same(was, l.shown(a, name)) && (was != nil || !l.resolves(a, name))
+func (l *ledger) stays(a *account, g *group, name string, was *xds.Resource) bool {
+	return same(was, l.shown(a, name)) && (was != nil || l.resolves(a, name) == g.found[name])
 }
 
 // scope follows the names whose collections a wildcard is of. "A VHDS wildcard
@@ -141,7 +141,7 @@ func (l *ledger) standing(a *account, name string) bool {
 
 func (l *ledger) unmoved(a *account, g *group) bool {
 	for n, was := range g.was {
-		if _, leaves := a.leaving[n]; a.covers(n) && !l.stays(a, n, was) && !leaves {
+		if _, leaves := a.leaving[n]; a.covers(n) && !l.stays(a, g, n, was) && !leaves {
 			return false
 		}
 	}

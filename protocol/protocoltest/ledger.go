@@ -143,6 +143,8 @@ type flight struct {
 	stuck   bool            // one of its clusters had no assignment
 	lacks   []string        // assignments that did not exist, of clusters that are news
 
+	found map[string]bool // removed, and finds others
+
 	forward    bool // it tells something new, or what was asked for
 	done       bool // answered
 	superseded bool // SotW: a later one was
@@ -154,6 +156,7 @@ type flight struct {
 // none of it moves.
 type group struct {
 	was   map[string]*xds.Resource // nil: a removal
+	found map[string]bool          // of these, the names that found others all the same
 	rest  map[string]bool          // not told since
 	moved bool                     // may be told again
 }
@@ -261,7 +264,7 @@ func (l *ledger) change(view xds.View) {
 		}
 		for _, g := range a.groups {
 			for n, was := range g.was {
-				g.moved = g.moved || !l.stays(a, n, was)
+				g.moved = g.moved || !l.stays(a, g, n, was)
 			}
 		}
 	}

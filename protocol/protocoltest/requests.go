@@ -143,6 +143,11 @@ func (l *ledger) unsubscribe(a *account, names []string) {
 				a.release(r.Name)
 			}
 			a.release(n)
+			for x := range a.leaving { // until it leaves it is found, too
+				if r := a.told[x].res; r != nil && finds(a.typ, r, n) {
+					a.may[x] = true
+				}
+			}
 		}
 	}
 	if slices.Contains(names, xds.Wildcard) {

@@ -50,7 +50,7 @@ func (l *ledger) begin(a *account, req xds.Request) {
 			// It may have been found by a name that finds nothing any more.
 			a.may[v.Name], a.heard[v.Name], a.stray[v.Name] = r == nil, true, true
 			if r == nil && l.lingers(a) {
-				a.leaving[v.Name] = leaver{at: l.now, resumed: true, loose: true}
+				a.leaving[v.Name] = leaver{res: l.had(a, v.Name, v.Version), at: l.now, resumed: true, loose: true}
 			}
 			continue
 		}

@@ -22,7 +22,7 @@ func (l *ledger) sent(r *xds.Response) error {
 	if f := a.newest; f != nil && f.drain != l.drain && !l.overtakes(a, f) {
 		return fmt.Errorf("SOTW-3: nonce %s is unanswered since %v, and another response left", f.nonce, l.now.Sub(f.at))
 	}
-	f := &flight{nonce: r.Nonce, at: l.now, drain: l.drain, seq: len(l.nonces), carried: map[string]fact{}, beats: map[string]fact{}, news: map[string]bool{}, fresh: map[string]bool{}}
+	f := &flight{nonce: r.Nonce, at: l.now, drain: l.drain, seq: len(l.nonces), carried: map[string]fact{}, beats: map[string]fact{}, news: map[string]bool{}, fresh: map[string]bool{}, found: map[string]bool{}}
 	if err := l.beating(a, r, f); err != nil {
 		return err
 	}
@@ -79,13 +79,14 @@ func (l *ledger) wellFormed(a *account, r *xds.Response) error {
 			return fmt.Errorf("DELTA-1: %s is both present and removed, or removed twice", n)
 		}
 		seen[n] = true
-		if !a.covers(n) && !a.heard[n] {
+		// What was given up under a wildcard is answered for, whether that covers it or not.
+		if !a.covers(n) && !a.heard[n] && !a.may[n] {
 			return fmt.Errorf("DELTA-6: removes %s, which is not subscribed", n)
 		}
 		if l.shown(a, n) != nil {
 			return fmt.Errorf("ADS-4: removes %s, which the view has", n)
 		}
-		if a.told[n].absent() && a.wants(n) && l.resolves(a, n) {
+		if a.told[n].absent() && a.wants(n) && l.resolves(a, n) && !a.stray[n] {
 			return fmt.Errorf("DELTA-11: removes %s, which finds another", n)
 		}
 		if k, told := a.told[n]; l.undecided(a, n) && (!told || k.absent()) && !a.stray[n] {
@@ -223,6 +224,9 @@ func (l *ledger) needed(a *account, r *xds.Response, f *flight) error {
 	}
 	for _, n := range slices.Concat(r.Removed, r.Absent) {
 		f.carried[n] = fact{seq: f.seq}
+		if l.resolves(a, n) {
+			f.found[n] = true
+		}
 		k, told := a.told[n]
 		switch d := a.typ.Mute[l.agent]; {
 		case d > 0 && !a.heard[n] && l.now.Sub(a.since[n]) < d:

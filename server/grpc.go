@@ -40,10 +40,13 @@ func Keepalive() keepalive.ServerParameters {
 // GRPCOptions returns the options that a grpc.Server must have to serve a
 // Server. It may have more, and options that follow override these: requests of
 // up to [MaxRequest], [MaxStreams] streams per connection, 64 KiB of headers,
-// 10 s for a connection to begin, [Keepalive].
+// 10 s for a connection to begin, [Keepalive]. A panic in a handler of any service
+// ends its call with INTERNAL.
 func GRPCOptions() []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.ForceServerCodecV2(codec{encoding.GetCodecV2("proto")}),
+		grpc.ChainUnaryInterceptor(guardUnary),
+		grpc.ChainStreamInterceptor(guardStream),
 		grpc.MaxRecvMsgSize(MaxRequest),
 		grpc.MaxConcurrentStreams(MaxStreams),
 		// Clients may ping an idle connection every 5 s, as proxies are often

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
 
+	"github.com/chancery-xds/chancery/internal/guard"
 	"github.com/chancery-xds/chancery/protocol"
 	"github.com/chancery-xds/chancery/wire"
 	"github.com/chancery-xds/chancery/xds"
@@ -78,11 +79,10 @@ func (s *Server) serve(rpc grpc.ServerStream, v xds.Variant, only, also *xds.Typ
 		defer s.drain.leave()
 		st.info.ID = s.streams.Add(1)
 		go st.read()
-		err = st.loop()
+		err = s.guarded(&st.info, st.loop)
 	}
-	s.rejects(rpc.Context(), &st.info, err)
-	st.close(err)
-	return err
+	err = s.guarded(&st.info, func() error { s.rejects(rpc.Context(), &st.info, err); return err })
+	return st.close(err)
 }
 
 // decoder returns a decoder that knows the limits.
@@ -141,15 +141,17 @@ func (s *stream) loop() error {
 
 // step handles a request, if there is one, and does whatever is due.
 func (s *stream) step(req *message) {
-	var err error
-	if req != nil {
-		err = s.receive(req)
-	}
-	if err == nil && s.session != nil {
-		err = s.settle()
-	}
-	s.alarm()
-	s.stepped <- err
+	s.stepped <- s.server.guarded(&s.info, func() error {
+		var err error
+		if req != nil {
+			err = s.receive(req)
+		}
+		if err == nil && s.session != nil {
+			err = s.settle()
+		}
+		s.alarm()
+		return err
+	})
 }
 
 // settle brings the session up to date, carries out what it wants done and
@@ -307,18 +309,20 @@ func (s *stream) open(node *xds.Node) error {
 	return nil
 }
 
-func (s *stream) close(err error) {
+// close gives back all that the stream has, and returns what its client is told:
+// err, unless that is nil and something panics.
+func (s *stream) close(err error) error {
 	if s.timer != nil {
 		s.timer.Stop()
 	}
 	s.leave()
-	if s.session == nil {
-		return
+	if s.watch != nil {
+		err = merge(err, s.server.guarded(&s.info, func() error { s.watch.Close(); return nil }))
 	}
-	s.watch.Close()
-	if o := s.server.observer; o != nil {
-		o.Closed(&s.info, err)
+	if o := s.server.observer; o != nil && s.session != nil {
+		err = merge(err, s.server.guarded(&s.info, func() error { o.Closed(&s.info, err); return nil }))
 	}
+	return err
 }
 
 // alarm sets the timer to the next deadline.
@@ -370,6 +374,13 @@ func (s *stream) expired(now time.Time) error {
 // with the client.
 func (s *stream) read() {
 	defer close(s.inbox)
+	if p := guard.Do(s.requests); p != nil {
+		s.server.panicked(&Stream{ID: s.info.ID}, p) // the rest is not ours to read
+		s.failure = errInternal
+	}
+}
+
+func (s *stream) requests() {
 	var p pace
 	for {
 		m := new(message)
@@ -403,7 +414,7 @@ func decode(d *wire.Decoder, m *message) (xds.Request, error) {
 // send writes a response. It runs in a goroutine of its own and touches nothing
 // that changes.
 func (s *stream) send(r *xds.Response, sent chan<- error) {
-	sent <- s.rpc.SendMsg(s.server.encode(s.info.Variant, r))
+	sent <- s.server.guarded(&s.info, func() error { return s.rpc.SendMsg(s.server.encode(s.info.Variant, r)) })
 }
 
 func jitter(d time.Duration) time.Duration { return time.Duration(rand.Int64N(int64(max(d, 1)))) }

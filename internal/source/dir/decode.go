@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/chancery-xds/chancery/internal/guard"
 	"github.com/chancery-xds/chancery/internal/protofile"
 	"github.com/chancery-xds/chancery/internal/refs"
 	"github.com/chancery-xds/chancery/wire"
@@ -57,23 +58,26 @@ type decoder struct {
 	protofile.Decoder
 	doc    int
 	loaded []Loaded
+	died   *guard.Panic // of what read the file; nil: it did not
 }
 
 // decode returns a decoder that is done with a file.
-func decode(path string, data []byte) (d *decoder) {
-	d = &decoder{Decoder: protofile.Decoder{File: path, Source: data}}
+func decode(path string, data []byte) *decoder {
+	d := &decoder{Decoder: protofile.Decoder{File: path, Source: data}}
 	// A file must not end the program, whatever it finds in its readers.
-	defer func() {
-		if p := recover(); p != nil {
-			d.Report(&yaml.Node{}, "", "", "%s: %v", gaveUp, p)
-		}
-	}()
-	if len(bytes.TrimSpace(data)) == 0 {
-		d.Warn(&yaml.Node{}, "", "", "the file is empty")
-		return d
+	if p := guard.Do(d.decode); p != nil {
+		d.Report(&yaml.Node{}, "", "", "%s: %s", gaveUp, p.Value)
+		d.died = p
 	}
-	form(path)(d)
 	return d
+}
+
+func (d *decoder) decode() {
+	if len(bytes.TrimSpace(d.Source)) == 0 {
+		d.Warn(&yaml.Node{}, "", "", "the file is empty")
+		return
+	}
+	form(d.File)(d)
 }
 
 const gaveUp = "the reader gave up"

@@ -23,6 +23,7 @@ func (s *Server) fetch(ctx context.Context, m *message, t, also *xds.Type) (out 
 }
 
 func (s *Server) answer(ctx context.Context, m *message, t, also *xds.Type) (out *message, err error) {
+	plain(ctx)
 	d := s.decoder(xds.SotW)
 	req, err := decode(&d, m)
 	if err != nil {

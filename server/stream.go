@@ -74,6 +74,7 @@ func (s *Server) serve(rpc grpc.ServerStream, v xds.Variant, only, also *xds.Typ
 		info:    Stream{Variant: v, Type: only},
 		decoder: s.decoder(v),
 	}
+	plain(rpc.Context())
 	err := s.drain.join(s.bounds.Streams)
 	if err == nil {
 		defer s.drain.leave()

@@ -262,18 +262,22 @@ func (d *decoder) add(n *yaml.Node, path string, m proto.Message, w *wrapped, in
 	fail := func(hint, format string, args ...any) { d.Report(n, path, hint, format, args...) }
 	name := m.ProtoReflect().Descriptor().FullName()
 	t := xds.TypeOf(apis + string(name))
+	as := w.Name
+	if as == "" && t.Is(xds.VirtualHost) { // which has a name that need not be that of the resource, but is for Envoy
+		as = m.ProtoReflect().Get(m.ProtoReflect().Descriptor().Fields().ByName("name")).String()
+	}
 	switch {
 	case in.TypeUrl != "" && in.TypeUrl != t.URL:
 		fail("", "%s, in a response whose type_url is %s", t.URL, in.TypeUrl)
 		return
-	case t.Is(xds.VirtualHost) && w.Name == "":
-		fail(`put it into a Resource ("@type": `+wrapper+") with name and resource",
-			"a VHDS resource needs the wrapper's name, route/host: a VirtualHost does not say which route configuration it belongs to")
+	case t.Is(xds.VirtualHost) && !strings.Contains(as, "/"):
+		hint := ""
+		if w.Name == "" {
+			hint = `change its name, or put it into a Resource ("@type": ` + wrapper + ") with name and resource"
+		}
+		fail(hint, "the name %q of a VHDS resource: want route/host, the route configuration's name and the host", as)
 		return
-	case t.Is(xds.VirtualHost) && !strings.Contains(w.Name, "/"):
-		fail("", "the name %q of a VHDS resource: want route/host, the route configuration's name and the host", w.Name)
-		return
-	case w.Name == "" && t.Name == "":
+	case as == "" && t.Name == "":
 		fail(`put it into a Resource ("@type": `+wrapper+") with name and resource",
 			"a %s is known to the protocol by a name that is none of its fields", name.Name())
 		return
@@ -286,7 +290,7 @@ func (d *decoder) add(n *yaml.Node, path string, m proto.Message, w *wrapped, in
 		fail("", `an alias that is empty or "*"`)
 		return
 	}
-	r, err := wire.NewResource(t, w.Name, m)
+	r, err := wire.NewResource(t, as, m)
 	if err != nil {
 		fail("", "%v", err)
 		return

@@ -52,8 +52,9 @@ type stream struct {
 	turnBy time.Time       // when it is given up, though its turn has not come or answers are open
 	unread int             // answers since that the client has not acknowledged
 
-	drain   <-chan struct{} // nil when draining
-	leaveBy time.Time       // when draining: the end
+	drain      <-chan struct{} // nil when draining
+	leaving    leave
+	unanswered int // responses, by the client
 
 	held    int  // bytes, of names
 	types   int  // that were opened
@@ -79,6 +80,10 @@ func (s *Server) serve(rpc grpc.ServerStream, v xds.Variant, only, also *xds.Typ
 	if err == nil {
 		defer s.drain.leave()
 		st.info.ID = s.streams.Add(1)
+		if max := s.age.Max; max > 0 {
+			st.leaving.sooner(time.Now().Add(max+jitter(max/2)), errOld, s.age.Grace)
+			st.alarm()
+		}
 		go st.read()
 		err = s.guarded(&st.info, st.loop)
 	}
@@ -113,7 +118,7 @@ func (s *stream) loop() error {
 			if s.sent = nil; err != nil {
 				return err
 			}
-			if !s.missed && len(s.queue) == 0 && s.ticket == nil && !s.ended {
+			if !s.missed && len(s.queue) == 0 && s.ticket == nil && !s.ended && !s.leaving.begun {
 				continue // nothing happened meanwhile
 			}
 		case <-fires:
@@ -122,7 +127,8 @@ func (s *stream) loop() error {
 				return err
 			}
 		case <-s.drain:
-			s.drain, s.leaveBy = nil, time.Now().Add(jitter(s.server.drainTime))
+			s.drain = nil
+			s.leaving.sooner(time.Now().Add(jitter(s.server.drainTime)), errDraining, 0)
 		}
 		if !more {
 			if !errors.Is(s.failure, io.EOF) {
@@ -133,6 +139,9 @@ func (s *stream) loop() error {
 		go s.step(req)
 		if err := <-s.stepped; err != nil {
 			return err
+		}
+		if s.leaving.over(time.Now(), s.unanswered, s.sent != nil) {
+			return s.leaving.why
 		}
 		if s.ended && s.sent == nil && s.ticket == nil {
 			return nil // after what was due has left
@@ -166,7 +175,7 @@ func (s *stream) settle() error {
 	if max := s.server.bounds.Held; s.held > max {
 		return reject(tooMany, codes.ResourceExhausted, "limit exceeded: names of %d bytes on one stream, more than %d", s.held, max)
 	}
-	if s.missed = s.sent != nil || len(s.queue) > 0; !s.missed && s.turn == nil {
+	if s.missed = s.sent != nil || len(s.queue) > 0; !s.missed && s.turn == nil && !s.leaving.begun {
 		for r := range s.session.Responses() {
 			s.queue = append(s.queue, r)
 		}
@@ -197,8 +206,10 @@ func (s *stream) tell() {
 			s.queueUp()
 		case protocol.Sent:
 			s.unread++
+			s.unanswered++
 		case protocol.Acked, protocol.Nacked:
 			s.unread--
+			s.unanswered--
 		}
 		s.server.event(&s.info, e)
 	}
@@ -328,7 +339,7 @@ func (s *stream) close(err error) error {
 
 // alarm sets the timer to the next deadline.
 func (s *stream) alarm() {
-	next := s.leaveBy
+	next := s.leaving.deadline(time.Now())
 	earlier := func(t time.Time) {
 		if !t.IsZero() && (next.IsZero() || t.Before(next)) {
 			next = t
@@ -358,11 +369,11 @@ func (s *stream) alarm() {
 // expired returns the error that ends the stream if one of its own deadlines
 // has passed. Those of the session are its business.
 func (s *stream) expired(now time.Time) error {
-	switch {
-	case s.sent != nil && !now.Before(s.writeBy):
+	if s.sent != nil && !now.Before(s.writeBy) {
 		return reject(tooSlow, codes.DeadlineExceeded, "the client has read nothing for %v", s.server.writeTimeout)
-	case !s.leaveBy.IsZero() && !now.Before(s.leaveBy):
-		return errDraining
+	}
+	if s.leaving.advance(now); s.leaving.begun {
+		s.bell = nil // there is nothing to hear of any more
 	}
 	if !s.turnBy.IsZero() && !now.Before(s.turnBy) {
 		s.leave()

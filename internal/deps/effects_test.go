@@ -42,6 +42,7 @@ var effects = map[string]string{
 	"server repeats.first timer":     "when NACKs that say the same are counted in the log",
 	"server repeats.over timer":      "the same, while they are repeated",
 	"server Server.serve goroutine":  "reads a stream's requests",
+	"server Server.serve clock":      "when a stream will be old",
 	"server stream.settle goroutine": "writes a response, so that its stream's goroutine stays awake",
 	"server stream.loop goroutine":   "handles one event; its deep stack ends with it",
 	"server stream.settle clock":     "when a write has taken too long",

@@ -37,6 +37,7 @@ type stream struct {
 	session *protocol.Session
 	watch   Watch
 	bell    <-chan struct{}
+	deaf    time.Time // until then no change makes the session say anything; zero: one may
 
 	// One response is sent at a time, by a goroutine of its own that lives as
 	// long as the write. While it is blocked, changes coalesce in the session.
@@ -111,7 +112,7 @@ func (s *stream) loop() error {
 		more := true
 		select {
 		case req, more = <-s.inbox:
-		case <-s.bell:
+		case <-s.doorbell():
 		case <-s.turn:
 			s.turn, s.turnBy = nil, time.Now().Add(placeTime)
 		case err := <-s.sent:
@@ -149,6 +150,15 @@ func (s *stream) loop() error {
 	}
 }
 
+// doorbell returns what rings when something has changed, nil while no change can
+// make the stream say anything: what changes meanwhile is seen at the next step.
+func (s *stream) doorbell() <-chan struct{} {
+	if s.sent != nil || s.turn != nil || s.leaving.begun || !s.deaf.IsZero() {
+		return nil
+	}
+	return s.bell
+}
+
 // step handles a request, if there is one, and does whatever is due.
 func (s *stream) step(req *message) {
 	s.stepped <- s.server.guarded(&s.info, func() error {
@@ -180,6 +190,9 @@ func (s *stream) settle() error {
 			s.queue = append(s.queue, r)
 		}
 		s.tell()
+	}
+	if s.deaf = s.session.Waits(); !s.deaf.After(time.Now()) {
+		s.deaf = time.Time{}
 	}
 	s.session.Release()
 	if s.sent == nil && len(s.queue) > 0 {
@@ -352,6 +365,7 @@ func (s *stream) alarm() {
 		earlier(s.writeBy)
 	}
 	earlier(s.turnBy)
+	earlier(s.deaf)
 	switch {
 	case next.IsZero():
 		if s.timer != nil {
@@ -372,9 +386,7 @@ func (s *stream) expired(now time.Time) error {
 	if s.sent != nil && !now.Before(s.writeBy) {
 		return reject(tooSlow, codes.DeadlineExceeded, "the client has read nothing for %v", s.server.writeTimeout)
 	}
-	if s.leaving.advance(now); s.leaving.begun {
-		s.bell = nil // there is nothing to hear of any more
-	}
+	s.leaving.advance(now)
 	if !s.turnBy.IsZero() && !now.Before(s.turnBy) {
 		s.leave()
 	}

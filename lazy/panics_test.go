@@ -3,6 +3,7 @@ package lazy
 import (
 	"context"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,9 +15,10 @@ func TestPanics(t *testing.T) {
 	on(t, "SAFE-8 a resolver that panics has failed", func(b *bench) {
 		before := guard.Count()
 		b.be.set("r/a r/b", res("r/a", "A", "r/b"))
-		find, armed := b.resolver, true
+		find := b.resolver
+		var safe atomic.Bool
 		b.resolver = func(ctx context.Context, q Query) (*xds.Resource, error) {
-			if armed && q.Name == "r/b" {
+			if !safe.Load() && q.Name == "r/b" {
 				panic("a bomb of the test goes off")
 			}
 			return find(ctx, q)
@@ -28,7 +30,7 @@ func TestPanics(t *testing.T) {
 		if log := b.log.String(); guard.Count() == before || !strings.Contains(log, "level=ERROR msg=panic") || !strings.Contains(log, "panics_test.go") || !strings.Contains(log, "name=r/b") {
 			t.Errorf("%d panics: %s", guard.Count()-before, log)
 		}
-		armed = false
+		safe.Store(true)
 		b.sleep(time.Minute)
 		s.is("r/a=A r/b=A")
 	})

@@ -69,6 +69,6 @@ func (r *repeats) over(why reason) {
 	}
 	r.mu.Unlock()
 	if n > 0 {
-		guard.Do(func() { tell(n) }) // a logger that panics is told of nowhere
+		_ = guard.Do(func() { tell(n) }) // a logger that panics is told of nowhere
 	}
 }

@@ -51,7 +51,7 @@ func (p *Panic) Error() string { return "panic: " + p.Value }
 // Log logs the panic with its stack. A logger that panics itself is not waited
 // for: there is nobody left to tell.
 func (p *Panic) Log(log *slog.Logger, in string, attrs ...slog.Attr) {
-	Do(func() {
+	_ = Do(func() {
 		log.LogAttrs(context.Background(), slog.LevelError, "panic", append([]slog.Attr{
 			slog.String("in", in), slog.String("value", p.Value), slog.String("stack", p.Stack),
 		}, attrs...)...)

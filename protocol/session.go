@@ -307,15 +307,22 @@ func (s *Session) Deadline() (next time.Time) {
 	return next
 }
 
-// Waits reports whether the session has nothing to say until the client says
-// something or the Deadline comes, whatever changes in the view.
-func (s *Session) Waits() bool {
+// Waits returns until when no change of the view can make the session say
+// anything, or set a deadline that is earlier, unless a request comes before. The
+// zero time: a change may at once.
+//
+// Whoever serves the session need not tell it of changes until then: those that
+// came meanwhile are told of together.
+func (s *Session) Waits() (until time.Time) {
 	for _, u := range s.subs {
 		if !s.blocked(u) {
-			return false
+			return time.Time{}
+		}
+		if at := u.newest(s.variant).sent.Add(patience); until.IsZero() || at.Before(until) {
+			until = at
 		}
 	}
-	return len(s.subs) > 0
+	return until
 }
 
 // Responses yields the responses that are due, "make before break": in push

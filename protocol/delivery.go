@@ -263,7 +263,9 @@ func (u *subscription) accept(v xds.Variant, d *delivery, p *part) {
 	if d.beats != nil {
 		return
 	}
-	u.vague = time.Time{}
+	if len(u.waits) == 0 { // else it has not been told all that it has
+		u.vague = time.Time{}
+	}
 	if v == xds.SotW && u.typ.FullState { // a world takes the place of all before
 		u.refusals = slices.DeleteFunc(u.refusals, func(r refusal) bool { return r.nonce < p.nonce })
 		return

@@ -12,7 +12,6 @@ import (
 // It is immutable.
 type World struct {
 	Versions *xds.Versions // what the wildcard covers; of it the client has what it asked for
-	asked    spelling      // the names that it subscribed to
 
 	// Others are what it may have besides, or instead: what lingered, what it kept
 	// since it refused another, what could not be told to be gone.
@@ -46,7 +45,7 @@ func (u *subscription) begin(s *Session, req xds.Request, t *xds.Table) {
 	s.resumes = s.resumes || req.Version != "" || len(req.Initial) > 0
 	if s.variant == xds.Delta {
 		s.resume(u, req.Initial, t)
-	} else if req.Version != "" {
+	} else {
 		s.recall(u, req.Version, t)
 	}
 }
@@ -55,7 +54,10 @@ func (u *subscription) begin(s *Session, req xds.Request, t *xds.Table) {
 // server told it under that version, or the table that has it. "The server can
 // skip" what it has only of types with full state; the others are told anew.
 func (s *Session) recall(u *subscription, version string, t *xds.Table) {
-	w := s.world(u.typ, version, u.said, t)
+	if !s.resumes {
+		return
+	}
+	w := s.world(u.typ, version, t)
 	if w == nil || s.refusedBefore(u.typ) {
 		u.vague = s.now.Add(silence)
 	}
@@ -65,13 +67,12 @@ func (s *Session) recall(u *subscription, version string, t *xds.Table) {
 	if w == nil {
 		return
 	}
-	// What the client asks for only now it may not have been told: then it is told
-	// what lingers of it, too.
-	asked := w.asked == u.said && !s.warms(u.typ)
 	for e := range u.entries() {
 		if st := w.has(e.name); stands(st) {
 			e.told, e.sent = st, true
-			e.again = e.again && (!asked || u.shows(t.Lookup(e.name)))
+			// Of what is lost it is told only what others may wait for: that it asks
+			// for now need not mean that it had it.
+			e.again = e.again && (u.shows(t.Lookup(e.name)) || s.warms(u.typ))
 		}
 	}
 	if u.wildcard {
@@ -99,7 +100,10 @@ func (s *Session) recall(u *subscription, version string, t *xds.Table) {
 
 // world returns what a client has that states a version, or nil if that is not
 // known.
-func (s *Session) world(typ *xds.Type, version string, asked spelling, t *xds.Table) *World {
+func (s *Session) world(typ *xds.Type, version string, t *xds.Table) *World {
+	if version == "" {
+		return nil
+	}
 	if s.opts.Told != nil {
 		if w := s.opts.Told(typ, version); w != nil {
 			return w
@@ -109,11 +113,11 @@ func (s *Session) world(typ *xds.Type, version string, asked spelling, t *xds.Ta
 		return nil // a response has a part of it: the rest need not be of that version
 	}
 	if t.Hashed() && t.Version() == version {
-		return &World{Versions: t.Versions(), asked: asked}
+		return &World{Versions: t.Versions()}
 	}
 	for _, t := range s.recent(typ) {
 		if t.Hashed() && t.Version() == version {
-			return &World{Versions: t.Versions(), asked: asked}
+			return &World{Versions: t.Versions()}
 		}
 	}
 	return nil
@@ -130,7 +134,7 @@ func (s *Session) recent(t *xds.Type) []*xds.Table {
 // worldOf returns what the client has when it accepts the newest delivery, which
 // brought it up to t.
 func (s *Session) worldOf(u *subscription, t *xds.Table) *World {
-	w := &World{Versions: t.Versions(), asked: u.said}
+	w := &World{Versions: t.Versions()}
 	s.keeps(u, func(st *xds.Stamp, _ bool) bool {
 		if stands(st) && st.Name != "" {
 			w.Others = append(w.Others, st)

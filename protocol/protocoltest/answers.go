@@ -49,7 +49,7 @@ func (l *ledger) settle(a *account, req xds.Request, stale bool) *flight {
 		if late && a.covers(n) {
 			a.may[n] = true // nobody can tell what the client made of both
 		}
-		if _, owed := a.owe[n]; !g.rest[n] || owed || !l.stays(a, g, n, k.res) {
+		if _, owed := a.owe[n]; !g.rest[n] || owed || !l.unchanged(a, g, n, k.res) {
 			g.moved = true
 		}
 	}

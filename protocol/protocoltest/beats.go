@@ -23,7 +23,7 @@ func (l *ledger) beating(a *account, r *xds.Response, f *flight) error {
 	}
 	for _, b := range r.Beats {
 		switch k := a.told[b.Name]; {
-		case b.TTL == 0 || !same(b, l.shown(a, b.Name)):
+		case b.TTL == 0 || !same(b, l.stays(a, b.Name)):
 			return fmt.Errorf("TTL-3: a heartbeat of %s, which is not what is subscribed and expires", show(b))
 		case !k.is(b) || !l.accepted(a, b.Name):
 			return fmt.Errorf("TTL-5: a heartbeat of %s, which the client has not acknowledged", show(b))
@@ -33,6 +33,29 @@ func (l *ledger) beating(a *account, r *xds.Response, f *flight) error {
 		}
 	}
 	return nil
+}
+
+// stays is what the client should keep of a name: what the view has, or what it
+// was told and lingers. "What stays keeps its TTL alive."
+func (l *ledger) stays(a *account, n string) *xds.Resource {
+	if r := l.shown(a, n); r != nil {
+		return r
+	}
+	if _, leaves := a.leaving[n]; leaves {
+		return a.told[n].res
+	}
+	return nil
+}
+
+// expiring lists what the client may drop unless it hears of it.
+func (l *ledger) expiring(a *account) []*xds.Resource {
+	var out []*xds.Resource
+	for _, n := range l.known(a) {
+		if r := l.stays(a, n); r != nil && r.TTL > 0 && a.told[n].is(r) && l.accepted(a, n) {
+			out = append(out, r)
+		}
+	}
+	return out
 }
 
 // accepted reports whether the client has acknowledged what it was told of a
@@ -49,12 +72,7 @@ func (l *ledger) accepted(a *account, n string) bool {
 // expires reports whether a world may be told again because something of it
 // expires.
 func (l *ledger) expires(a *account) bool {
-	for r := range l.view.Table(a.typ).All() {
-		if l.ttl && r.TTL > 0 && a.told[r.Name].is(r) && l.shown(a, r.Name) != nil && l.accepted(a, r.Name) {
-			return true
-		}
-	}
-	return false
+	return l.ttl && len(l.expiring(a)) > 0
 }
 
 // starving names what has had no heartbeat for longer than a third of its TTL,
@@ -66,10 +84,10 @@ func (l *ledger) starving(a *account) string {
 	if !l.ttl || a.nacked && a.world || len(a.flights) > 0 {
 		return ""
 	}
-	for _, n := range l.known(a) {
-		r := l.shown(a, n)
-		if r == nil || r.TTL == 0 || !a.told[n].is(r) || !l.accepted(a, n) {
-			continue
+	for _, r := range l.expiring(a) {
+		n := r.Name
+		if l.shown(a, n) == nil && l.held(a, n, surely) == "" {
+			continue // it may leave
 		}
 		if fed := a.fed[n]; !fed.IsZero() && 3*l.now.Sub(fed) >= 2*r.TTL {
 			continue // it has to be told anew

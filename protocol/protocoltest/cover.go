@@ -72,8 +72,8 @@ func (l *ledger) find(a *account) {
 	}
 }
 
-// stays reports whether what is to be said of a name is what was refused.
-func (l *ledger) stays(a *account, g *group, name string, was *xds.Resource) bool {
+// unchanged reports whether what is to be said of a name is what was refused.
+func (l *ledger) unchanged(a *account, g *group, name string, was *xds.Resource) bool {
 	return same(was, l.shown(a, name)) && (was != nil || l.resolves(a, name) == g.found[name])
 }
 
@@ -141,7 +141,7 @@ func (l *ledger) standing(a *account, name string) bool {
 
 func (l *ledger) unmoved(a *account, g *group) bool {
 	for n, was := range g.was {
-		if _, leaves := a.leaving[n]; a.covers(n) && !l.stays(a, g, n, was) && !leaves {
+		if _, leaves := a.leaving[n]; a.covers(n) && !l.unchanged(a, g, n, was) && !leaves {
 			return false
 		}
 	}

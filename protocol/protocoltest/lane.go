@@ -74,6 +74,7 @@ func (n *lane) tell() {
 		n.logf("%d sees the view", n.id)
 	}
 	n.pending, n.behind = nil, false
+	n.check()
 	n.note()
 	if n.eager {
 		n.respond()
@@ -97,6 +98,7 @@ func (n *lane) hint() []xds.Names {
 // before any other input.
 func (n *lane) wake() {
 	n.session.Advance(n.now)
+	n.check()
 	if !n.release {
 		return
 	}
@@ -104,6 +106,15 @@ func (n *lane) wake() {
 	n.world.eager = false
 	n.tell()
 	n.world.eager = eager
+}
+
+// check asks a session that can for its own invariants.
+func (n *lane) check() {
+	if s, ok := n.session.(interface{ Check() error }); ok {
+		if err := s.Check(); err != nil {
+			n.fail(fmt.Errorf("invariant: %w", err))
+		}
+	}
 }
 
 // request lets the client say what it has to say.
@@ -146,6 +157,7 @@ func (n *lane) deliverUp() bool {
 	if err != nil {
 		n.fail(fmt.Errorf("receive: %w", err))
 	}
+	n.check()
 	settled := protocol.Stale
 	for e := range n.session.Events() {
 		if (e.Kind == protocol.Acked || e.Kind == protocol.Nacked) && e.Nonce == req.Nonce && e.Type.Is(t) && e.Error == req.Error {
@@ -213,17 +225,17 @@ func (n *lane) respond() (progress bool) {
 	if s, ok := n.session.(idler); ok && n.release {
 		s.Release()
 	}
+	var events []protocol.Event
 	for e := range n.session.Events() {
 		n.told.note(e)
-		if e.Kind == protocol.Sent {
-			sent--
-		} else if n.story != nil {
+		if events = append(events, e); e.Kind != protocol.Sent && n.story != nil {
 			n.logf("%d ! %s %s %s", n.id, e.Kind, nameOf(e.Type), e.Name)
 		}
 	}
-	if sent != 0 {
-		n.fail(fmt.Errorf("%d responses without an event", sent))
+	if err := n.judge(events, n.sent[len(n.sent)-sent:]); err != nil {
+		n.fail(err)
 	}
+	n.check()
 	return progress
 }
 

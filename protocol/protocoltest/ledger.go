@@ -47,6 +47,7 @@ type ledger struct {
 
 	changes int // counts views
 	drain   int // counts drains
+	falling int // rank of the newest response that only removes, in this drain
 	rank    int // of the newest response that told something new, in this drain
 
 	began   time.Time // the first request came
@@ -264,7 +265,7 @@ func (l *ledger) change(view xds.View) {
 		}
 		for _, g := range a.groups {
 			for n, was := range g.was {
-				g.moved = g.moved || !l.stays(a, g, n, was)
+				g.moved = g.moved || !l.unchanged(a, g, n, was)
 			}
 		}
 	}

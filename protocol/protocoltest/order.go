@@ -3,6 +3,7 @@ package protocoltest
 import (
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 
 	"github.com/chancery-xds/chancery/xds"
@@ -32,6 +33,14 @@ func (l *ledger) ordered(a *account, r *xds.Response, f *flight) error {
 			return fmt.Errorf("ADS-2: %s follows a type of rank %d", a.typ, l.rank)
 		}
 		l.rank = a.typ.Rank()
+	}
+	if len(gone) > 0 && len(r.Upserts) == 0 {
+		if a.typ.Rank() > l.falling {
+			return fmt.Errorf("ADS-2: %s follows a removal of a type of rank %d: they leave in reverse", a.typ, l.falling)
+		}
+		l.falling = a.typ.Rank()
+	} else if f.forward && l.falling != math.MaxInt {
+		return fmt.Errorf("ADS-2: %s tells something new after a removal", a.typ)
 	}
 	for _, n := range slices.Sorted(maps.Keys(f.news)) {
 		if err := l.early(a, l.shown(a, n)); err != nil {

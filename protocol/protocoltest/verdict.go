@@ -2,13 +2,14 @@ package protocoltest
 
 import (
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/chancery-xds/chancery/xds"
 )
 
 // begun notes that the session is asked for its responses.
-func (l *ledger) begun() { l.drain, l.rank = l.drain+1, -1 }
+func (l *ledger) begun() { l.drain, l.rank, l.falling = l.drain+1, -1, math.MaxInt }
 
 // sent judges a response and takes it into account.
 func (l *ledger) sent(r *xds.Response) error {
@@ -33,6 +34,9 @@ func (l *ledger) sent(r *xds.Response) error {
 		return err
 	}
 	if err := l.ordered(a, r, f); err != nil {
+		return err
+	}
+	if err := l.small(a, r); err != nil {
 		return err
 	}
 	if err := l.named(a, r); err != nil {
@@ -149,6 +153,9 @@ func (l *ledger) bereft(a *account, name string) bool {
 	for _, by := range a.typ.ReferredBy() {
 		b := l.account(by)
 		if b == nil {
+			if l.unopened(leaver{}, possibly) {
+				return true // it has what it had, and refers to what it had
+			}
 			continue
 		}
 		lost := func(n string, k fact) bool {

@@ -70,7 +70,7 @@ func newWorld(open Open, cfg Config, hints bool, story *[]string) *world {
 	release := w.plan.IntN(4) == 0
 	limit := 0
 	if w.plan.IntN(4) == 0 {
-		limit = 300 // two resources fill a message
+		limit = []int{300, 40}[w.plan.IntN(2)] // two resources fill a message, or one
 	}
 	if w.story != nil {
 		w.logf("a world of %s clients (%s), whole=%v rich=%v eager=%v timed=%v release=%v limit=%d %+v", who, cfg.Variant, whole, rich, w.eager, w.timed, release, limit, w.terms)

@@ -1,7 +1,6 @@
 package protocol
 
 import (
-	"maps"
 	"slices"
 	"time"
 
@@ -149,10 +148,10 @@ func (s *Session) overdue(u, first *subscription, name string) bool {
 }
 
 // wait notes which names of u wait, and since when.
-func (s *Session) wait(u *subscription, names []string) {
+func (s *Session) wait(u *subscription, d *diff) {
 	was := u.waits
 	u.waits = nil
-	for _, n := range names {
+	for _, n := range d.waiting {
 		if u.waits == nil {
 			u.waits = map[string]time.Time{}
 		}
@@ -162,9 +161,13 @@ func (s *Session) wait(u *subscription, names []string) {
 		}
 		u.waits[n] = since
 	}
+	if len(was) == 0 {
+		return
+	}
 	first := s.sub(u.typ.After)
-	for _, n := range slices.Sorted(maps.Keys(was)) {
-		if _, still := u.waits[n]; still {
+	for _, r := range d.upserts {
+		n := r.Name
+		if _, waited := was[n]; !waited {
 			continue
 		}
 		if first == nil && !s.opensLater() || first != nil && first.unacked && !s.now.Before(first.waitsUntil(was[n])) {

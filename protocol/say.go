@@ -251,7 +251,7 @@ func (s *Session) respond(u *subscription, last bool) []*xds.Response {
 		d = s.diff(u, t)
 	}
 	world := s.variant == xds.SotW && u.typ.FullState
-	s.wait(u, d.waiting)
+	s.wait(u, &d)
 	if len(d.waiting) > 0 && (world || len(d.upserts)+len(d.removed) == 0) {
 		return nil // a world is told whole, or not yet; an empty one would mislead
 	}
@@ -391,7 +391,7 @@ func (s *Session) tell(u *subscription, t *xds.Table, d *diff) (items []item) {
 		if said(e, absent); u.matches[n] != nil {
 			e.told = others
 		}
-		delete(u.leaving, n)
+		s.departed(u, n)
 	}
 	byName := func(a, b item) int { return cmp.Compare(a.name, b.name) }
 	slices.SortFunc(items, byName)

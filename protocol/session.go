@@ -315,6 +315,9 @@ func (s *Session) Deadline() (next time.Time) {
 // came meanwhile are told of together.
 func (s *Session) Waits() (until time.Time) {
 	for _, u := range s.subs {
+		if !u.wildcard && u.names.len() == 0 {
+			continue // it wants nothing
+		}
 		if !s.blocked(u) {
 			return time.Time{}
 		}
@@ -340,6 +343,9 @@ func (s *Session) Responses() iter.Seq[*xds.Response] {
 		for _, u := range s.subs { // of all, before anything is asked of what they hold
 			u.markAll()
 			s.outlived(u)
+			for _, l := range u.leaving {
+				l.released = false
+			}
 		}
 		for _, u := range s.subs {
 			s.prepare(u)

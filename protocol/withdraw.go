@@ -16,9 +16,10 @@ type leaver struct {
 	stamp    *xds.Stamp    // what the client has of it; absent: nothing, but what it warms needs it
 	body     *xds.Resource // what it is told meanwhile; nil: not known any more
 	since    time.Time
-	due      time.Time // when it may leave though nobody answers; zero: never
-	referred bool      // something that the client has did refer to it
-	released bool      // nothing refers to it any more: it is told to be gone
+	due      time.Time   // when it may leave though nobody answers; zero: never
+	referred bool        // something that the client has did refer to it
+	waived   []*xds.Type // types that referred to it, and were silent for too long
+	released bool        // nothing refers to it any more: it is told to be gone
 }
 
 // A withdrawing is what of one type is about to leave.
@@ -258,10 +259,10 @@ func (s *Session) body(typ *xds.Type, name string, told *xds.Stamp) *xds.Resourc
 }
 
 // withdraw releases what nothing refers to any more, and reports whether there
-// was anything.
+// was anything. What is not told at once is held again.
 func (s *Session) withdraw() (progress bool) {
 	for _, u := range s.subs {
-		if len(u.leaving) == 0 {
+		if len(u.leaving) == 0 || s.blocked(u) {
 			continue
 		}
 		t, refs := s.table(u.typ), s.referrers(u.typ)
@@ -273,11 +274,23 @@ func (s *Session) withdraw() (progress bool) {
 			l.released = true
 			u.rematch(t, name)
 			u.mark(u.entry(name))
-			s.event(Event{Kind: Departed, Type: u.typ, Name: name, Version: l.stamp.Version})
 			progress = true
 		}
 	}
 	return progress
+}
+
+// departed notes that the client was told that a leaver is gone.
+func (s *Session) departed(u *subscription, name string) {
+	l := u.leaving[name]
+	if l == nil {
+		return
+	}
+	delete(u.leaving, name)
+	for _, by := range l.waived {
+		s.event(Event{Kind: Waived, Type: u.typ, By: by, Name: name})
+	}
+	s.event(Event{Kind: Departed, Type: u.typ, Name: name, Version: l.stamp.Version})
 }
 
 // free reports whether a leaver may leave: no type holds it, or those that do
@@ -296,7 +309,7 @@ func (s *Session) free(u *subscription, refs []referrer, name string, l *leaver)
 		return !s.now.Before(until) || wait(until)
 	}
 	free := true
-	var waived []*xds.Type
+	l.waived = nil
 	for i := range refs {
 		switch holds, until := refs[i].holds(name, l.body, l.since); {
 		case !holds:
@@ -306,7 +319,7 @@ func (s *Session) free(u *subscription, refs []referrer, name string, l *leaver)
 		case s.now.Before(until):
 			free = wait(until)
 		default:
-			waived = append(waived, refs[i].by)
+			l.waived = append(l.waived, refs[i].by)
 		}
 		l.referred = l.referred || refs[i].sub != nil
 	}
@@ -315,9 +328,6 @@ func (s *Session) free(u *subscription, refs []referrer, name string, l *leaver)
 	}
 	if !free {
 		return false
-	}
-	for _, by := range waived {
-		s.event(Event{Kind: Waived, Type: u.typ, By: by, Name: name})
 	}
 	return true
 }

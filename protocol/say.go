@@ -207,11 +207,12 @@ func (u *subscription) markAll() {
 // prepare finds of which names something is to be said: what others find anew,
 // what is lost and stays for a while, and of the rest what differs.
 func (s *Session) prepare(u *subscription) {
-	if s.blocked(u) {
-		return
-	}
 	t := s.table(u.typ)
-	s.retain(u, nil)
+	if s.blocked(u) {
+		s.retain(u, u.dirty) // of the wildcard's, Change has seen to it
+	} else {
+		s.retain(u, nil)
+	}
 	if s.variant == xds.Delta && (t.Finds() || len(u.matches) > 0) {
 		for _, n := range slices.Clone(u.dirty) {
 			u.match(t, n)
@@ -536,7 +537,7 @@ func (s *Session) unmute(u *subscription) {
 func (s *Session) sayBy(u *subscription, yield func(time.Time)) {
 	yield(u.beatAt)
 	overdue := !u.beatAt.IsZero() && !s.now.Before(u.beatAt)
-	if (u.stalled || overdue) && u.unacked && len(u.deliveries) > 0 {
+	if (u.stalled || overdue || len(u.leaving) > 0) && u.unacked && len(u.deliveries) > 0 {
 		yield(u.deliveries[len(u.deliveries)-1].sent.Add(patience))
 	}
 	for _, until := range u.muted {

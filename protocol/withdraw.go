@@ -262,13 +262,13 @@ func (s *Session) body(typ *xds.Type, name string, told *xds.Stamp) *xds.Resourc
 // was anything. What is not told at once is held again.
 func (s *Session) withdraw() (progress bool) {
 	for _, u := range s.subs {
-		if len(u.leaving) == 0 || s.blocked(u) {
+		if len(u.leaving) == 0 {
 			continue
 		}
-		t, refs := s.table(u.typ), s.referrers(u.typ)
+		t, refs, blocked := s.table(u.typ), s.referrers(u.typ), s.blocked(u)
 		for _, name := range slices.Sorted(maps.Keys(u.leaving)) {
 			l := u.leaving[name]
-			if l.released || !s.free(u, refs, name, l) {
+			if l.released || !s.free(u, refs, name, l) || blocked {
 				continue
 			}
 			l.released = true

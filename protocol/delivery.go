@@ -143,6 +143,12 @@ type delivery struct {
 	superseded bool
 }
 
+// open reports whether the message that told of a name is unanswered: "each
+// nonce is settled by itself".
+func (d *delivery) open(name string, is *xds.Stamp) bool {
+	return len(d.parts) == 1 || slices.ContainsFunc(d.parts, func(p part) bool { return p.fate == unanswered && p.within(name, is) })
+}
+
 func (d *delivery) settled() bool {
 	return !slices.ContainsFunc(d.parts, func(p part) bool { return p.fate == unanswered })
 }

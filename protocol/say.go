@@ -259,13 +259,15 @@ func (s *Session) respond(u *subscription, last bool) []*xds.Response {
 	if world && s.searching(u) {
 		return nil // what a world does not have does not exist
 	}
-	send := u.due || len(d.upserts)+len(d.missing) > 0
+	send := u.due || len(d.upserts) > 0
+	gone := len(d.missing) > 0
 	if s.variant == xds.Delta || world { // else "the API provides no mechanism" for it
-		if !last && !send && len(d.removed) > 0 {
-			return nil
-		}
-		send = send || len(d.removed) > 0
+		gone = gone || len(d.removed) > 0
 	}
+	if gone && !send && !last {
+		return nil
+	}
+	send = send || gone
 	version := t.Version()
 	if world {
 		version = t.VersionWith(u.lingeringStamps)

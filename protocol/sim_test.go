@@ -85,10 +85,10 @@ func TestSimulation(t *testing.T) {
 func TestSimulationNeverBreaks(t *testing.T) {
 	summary(t)
 	for _, v := range []xds.Variant{xds.SotW, xds.Delta} {
-		for _, who := range []string{"generic", "envoy"} {
+		for _, who := range []string{"generic", "envoy", "grpc"} {
 			t.Run(fmt.Sprintf("ADS-3 %s %s", who, v), func(t *testing.T) {
 				t.Parallel()
-				seeds(t, worlds()/4, 0, 1, func(t *testing.T, seed uint64) {
+				seeds(t, worlds()/6, 0, 1, func(t *testing.T, seed uint64) {
 					r, err := protocoltest.Simulate(session, protocoltest.Config{Seed: seed, Variant: v, Client: who, Whole: true})
 					report(t, t.Name(), r, err)
 				})

@@ -22,7 +22,9 @@ func (l *ledger) beating(a *account, r *xds.Response, f *flight) error {
 		return fmt.Errorf("TTL-1: the TTL is not told")
 	}
 	for _, b := range r.Beats {
-		switch k := a.told[b.Name]; {
+		switch k, told := a.told[b.Name]; {
+		case !told && b.TTL > 0 && l.brought(a, b):
+			f.beats[b.Name] = fact{res: b}
 		case b.TTL == 0 || !same(b, l.stays(a, b.Name)):
 			return fmt.Errorf("TTL-3: a heartbeat of %s, which is not what is subscribed and expires", show(b))
 		case !k.is(b) || !l.accepted(a, b.Name):
@@ -41,10 +43,27 @@ func (l *ledger) stays(a *account, n string) *xds.Resource {
 	if r := l.shown(a, n); r != nil {
 		return r
 	}
-	if _, leaves := a.leaving[n]; leaves {
-		return a.told[n].res
+	if _, leaves := a.leaving[n]; !leaves {
+		return nil
 	}
-	return nil
+	if k := a.told[n]; k.res == nil && k.version != "" {
+		return l.had(a, n, k.version)
+	}
+	return a.told[n].res
+}
+
+// brought reports whether a SotW client has from before what the view has lost and
+// what something that it may hold refers to.
+func (l *ledger) brought(a *account, r *xds.Resource) bool {
+	return l.shown(a, r.Name) == nil && slices.ContainsFunc(l.past.of(a.typ, r.Name), func(p *xds.Resource) bool { return same(p, r) }) && l.held(a, r.Name, possibly) != ""
+}
+
+// feeds reports whether something that outstays the view has to be kept alive, for
+// as long as the client holds what refers to it.
+func (l *ledger) feeds() bool {
+	return l.ttl && slices.ContainsFunc(l.accounts, func(a *account) bool {
+		return slices.ContainsFunc(l.expiring(a), func(r *xds.Resource) bool { return l.shown(a, r.Name) == nil })
+	})
 }
 
 // expiring lists what the client may drop unless it hears of it.
@@ -86,7 +105,7 @@ func (l *ledger) starving(a *account) string {
 	}
 	for _, r := range l.expiring(a) {
 		n := r.Name
-		if l.shown(a, n) == nil && l.held(a, n, surely) == "" {
+		if l.shown(a, n) == nil && (a.leaving[n].free || l.held(a, n, surely) == "") {
 			continue // it may leave
 		}
 		if fed := a.fed[n]; !fed.IsZero() && 3*l.now.Sub(fed) >= 2*r.TTL {

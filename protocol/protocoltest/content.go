@@ -44,6 +44,7 @@ type content struct {
 	dice  dice
 	view  xds.Tables
 	whole bool
+	named bool // whole: clusters have aliases, too, by which some routes refer to them
 	rich  bool // aliases, resources on demand, and names that are not decided yet
 	timed bool // resources may expire
 	gen   int
@@ -61,8 +62,8 @@ type content struct {
 	dead     map[xds.Sum]bool     // whole: what was before it left; it never returns
 }
 
-func newContent(d dice, whole, rich bool) *content {
-	c := &content{dice: d, view: xds.Tables{}, whole: whole, rich: rich, timed: d.IntN(4) == 0, versioned: d.IntN(10) == 0,
+func newContent(d dice, whole, rich, named bool) *content {
+	c := &content{dice: d, view: xds.Tables{}, whole: whole, named: named, rich: rich, timed: d.IntN(4) == 0, versioned: d.IntN(10) == 0,
 		unknown: xds.Names{}, lazy: map[string]bool{}, recent: map[string][]*xds.Table{},
 		targets: map[string]string{}, routes: map[string]string{}, services: map[string]string{}, past: map[string][]xds.Sum{}, dead: map[xds.Sum]bool{}}
 	for _, k := range kinds {
@@ -116,6 +117,9 @@ func (c *content) free(e *edit, url, name, alias string) bool {
 
 // enrich gives a resource what else it may have.
 func (c *content) enrich(e *edit, url string, r *xds.Resource) *xds.Resource {
+	if c.named && url == xds.Cluster.URL {
+		r.Aliases = []string{"a" + r.Name}
+	}
 	if c.timed {
 		r.TTL = ttls[c.dice.IntN(len(ttls))]
 	}

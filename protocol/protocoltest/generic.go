@@ -127,6 +127,11 @@ func (g *generic) broken() string {
 		return ""
 	}
 	clusters := g.held(xds.Cluster)
+	for _, r := range g.held(xds.Cluster) {
+		for _, n := range r.Aliases {
+			clusters[n] = r
+		}
+	}
 	for _, t := range []*xds.Type{xds.Listener, xds.Route} {
 		held := g.held(t)
 		for _, name := range slices.Sorted(maps.Keys(held)) {

@@ -20,6 +20,7 @@ type grpc struct {
 	steps   [4]*step // LDS, RDS, CDS, EDS
 	out     []xds.Request
 	greeted bool
+	lost    map[string]bool // clusters that a response has taken away
 }
 
 // A step is the subscription to one type.
@@ -33,7 +34,7 @@ type step struct {
 }
 
 func newGRPC(w *world) *grpc {
-	g := &grpc{world: w, taste: newTaste(w), targets: map[string]bool{}}
+	g := &grpc{world: w, taste: newTaste(w), targets: map[string]bool{}, lost: map[string]bool{}}
 	for i, t := range []*xds.Type{xds.Listener, xds.Route, xds.Cluster, xds.Endpoint} {
 		g.steps[i] = &step{typ: t, cache: map[string]*xds.Resource{}}
 	}
@@ -88,6 +89,11 @@ func (g *grpc) subscribe(s *step, names []string) {
 		return
 	}
 	old := s.names
+	for _, n := range names {
+		if s.typ.Is(xds.Cluster) && !slices.Contains(old, n) {
+			delete(g.lost, n) // it asks anew
+		}
+	}
 	s.names = names
 	maps.DeleteFunc(s.cache, func(n string, _ *xds.Resource) bool { return !slices.Contains(names, n) })
 	if !s.opened && len(names) == 0 {
@@ -140,7 +146,12 @@ func (g *grpc) receive(r *xds.Response) {
 		s.cache[x.Name] = x
 	}
 	if s.typ.FullState {
-		maps.DeleteFunc(s.cache, func(n string, _ *xds.Resource) bool { return !seen[n] })
+		maps.DeleteFunc(s.cache, func(n string, _ *xds.Resource) bool {
+			if s.typ.Is(xds.Cluster) {
+				g.lost[n] = !seen[n]
+			}
+			return !seen[n]
+		})
 	}
 	if refused == nil {
 		s.version = r.Version
@@ -158,7 +169,25 @@ func (g *grpc) requests() []xds.Request {
 func (g *grpc) advance(time.Time)   {}
 func (g *grpc) deadline() time.Time { return time.Time{} }
 func (g *grpc) calm()               { g.off = true }
-func (g *grpc) broken() string      { return "" }
+
+// broken names a cluster that a route in use refers to, which the client had, and
+// which the server took back: the client holds a route without its cluster though
+// it asks for it. What it has never been given it still waits for.
+func (g *grpc) broken() string {
+	routes, clusters := g.steps[1], g.steps[2]
+	for _, n := range routes.names {
+		r := routes.cache[n]
+		if r == nil {
+			continue
+		}
+		for _, ref := range r.Refs {
+			if ref.Type.Is(xds.Cluster) && g.lost[ref.Name] && slices.Contains(clusters.names, ref.Name) && clusters.cache[ref.Name] == nil {
+				return fmt.Sprintf("%s is in use, and %s was taken away", show(r), ref.Name)
+			}
+		}
+	}
+	return ""
+}
 
 func (g *grpc) held(t *xds.Type) map[string]*xds.Resource {
 	for _, s := range g.steps {

@@ -27,6 +27,7 @@ type lane struct {
 	refused map[string]bool
 	worlds  map[string][]*xds.Resource // SotW, full state: by type and version
 	limit   int
+	sloppy  bool // delta: its answers get lost where a later one follows, or change places
 	quiet   bool // the client has something from before, of which it need not say anything
 	shaky   bool // order was given up, or nobody knows what the client has from before; until it is even
 	spread  uint64
@@ -122,13 +123,37 @@ func (n *lane) request() (progress bool) {
 	if n.mute {
 		return false
 	}
-	for _, r := range n.client.requests() {
+	for _, r := range n.sloppily(n.client.requests()) {
 		if n.story != nil {
 			n.logf("%d > %s", n.id, describeRequest(r))
 		}
 		n.up, progress = append(n.up, r), true
 	}
 	return progress
+}
+
+// sloppily does to the answers of a client what the rules do not forbid: of two
+// that say nothing else the former may be missing, or come last.
+func (n *lane) sloppily(requests []xds.Request) []xds.Request {
+	if !n.sloppy || n.calm {
+		return requests
+	}
+	bare := func(r xds.Request) bool {
+		return r.Nonce != "" && r.Error == nil && len(r.Subscribe)+len(r.Unsubscribe) == 0 && r.Node == nil
+	}
+	for i := 0; i+1 < len(requests); i++ {
+		a := requests[i]
+		j := i + 1 + slices.IndexFunc(requests[i+1:], func(b xds.Request) bool { return b.Type.Is(a.Type) && bare(b) })
+		switch {
+		case j == i || !bare(a):
+		case n.chance.IntN(3) == 0:
+			requests = slices.Delete(requests, i, i+1)
+			i--
+		case n.chance.IntN(3) == 0:
+			requests[i], requests[j] = requests[j], a
+		}
+	}
+	return requests
 }
 
 // deliverUp gives the oldest request on its way to the session.

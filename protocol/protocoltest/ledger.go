@@ -167,6 +167,7 @@ type leaver struct {
 	at   time.Time
 	last []*xds.Resource // other contents it may be shown with
 
+	free    bool // nothing has referred to it at a time, so it was let go
 	resumed bool // the client brought it along
 	loose   bool // and a session need not know that
 }
@@ -212,7 +213,7 @@ func (l *ledger) advance(now time.Time) {
 	l.now = now
 	for _, a := range l.accounts {
 		for _, f := range a.flights {
-			l.tardy = l.tardy || !f.done && now.Sub(f.at) >= silence
+			l.tardy = l.tardy || !f.done && f.seq >= a.answered && now.Sub(f.at) >= silence
 		}
 	}
 	// Types that are not open within the grace of a reconnect are not there.

@@ -69,14 +69,17 @@ func (l *ledger) early(a *account, r *xds.Resource) error {
 	case r.Refs == nil:
 		return l.earlyForAny(a, first, r)
 	}
-	for _, ref := range r.Refs {
-		if !ref.Type.Is(first.typ) || !first.covers(ref.Name) || l.shown(first, ref.Name) == nil {
+	for _, ref := range l.resolve(first, r.Refs) {
+		if !first.covers(ref.Name) || l.shown(first, ref.Name) == nil {
 			continue
 		}
 		if k, ok := first.told[ref.Name]; !ok || k.absent() {
 			return fmt.Errorf("ADS-3: %s refers to %s, which was not told yet", show(r), ref.Name)
 		}
 		for _, f := range first.flights {
+			if f.seq < first.answered {
+				continue // the client has answered a later one
+			}
 			late := l.silent(first) || l.now.Sub(f.at) >= silence || !a.tied[r.Name].IsZero() && l.now.Sub(a.tied[r.Name]) >= silence
 			if f.news[ref.Name] && first.acked[ref.Name].absent() && !f.done && !f.superseded && !late && !l.assignless(first) {
 				return fmt.Errorf("ADS-3: %s refers to %s, which nonce %s brought and the client did not answer yet", show(r), ref.Name, f.nonce)
@@ -84,6 +87,26 @@ func (l *ledger) early(a *account, r *xds.Resource) error {
 		}
 	}
 	return nil
+}
+
+// resolve finds the resources of a type that others refer to, "by its name or an
+// alias".
+func (l *ledger) resolve(a *account, refs []xds.Ref) (out []xds.Ref) {
+	for _, ref := range refs {
+		if !ref.Type.Is(a.typ) {
+			continue
+		}
+		out = append(out, ref)
+		if l.variant == xds.SotW || l.lookup(a, ref.Name) != nil {
+			continue // aliases find in delta only
+		}
+		for r := range l.view.Table(a.typ).All() {
+			if slices.Contains(r.Aliases, ref.Name) {
+				out = append(out, xds.Ref{Type: a.typ, Name: r.Name})
+			}
+		}
+	}
+	return out
 }
 
 // earlyForAny checks that what is not known to refer to anything waits for
@@ -167,13 +190,16 @@ func (l *ledger) tied(a *account, r *xds.Resource) bool {
 			}
 		}
 		since, waits := a.tied[r.Name]
+		if len(first.refused[c]) > 0 && first.acked[c].absent() && (!waits || l.now.Sub(since) < silence) {
+			return true // it was refused when it came, and may be again
+		}
 		if l.assignless(first) && first.acked[c].absent() && l.supplied(first, c) && (!waits || l.now.Sub(since) < silence) {
 			return true // beside a stuck one, of whose answer nothing is to be expected
 		}
 		return l.missing(first, c) != "" || l.standing(first, c)
 	}
 	if r.Refs != nil {
-		return slices.ContainsFunc(r.Refs, func(ref xds.Ref) bool { return ref.Type.Is(first.typ) && on(ref.Name) })
+		return slices.ContainsFunc(l.resolve(first, r.Refs), func(ref xds.Ref) bool { return on(ref.Name) })
 	}
 	return l.searching(first) || slices.ContainsFunc(first.flights, func(f *flight) bool { return l.now.Sub(f.at) < silence && !l.stuck(f) }) ||
 		slices.ContainsFunc(l.known(first), on)

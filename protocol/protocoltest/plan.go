@@ -138,6 +138,9 @@ func (c *content) move() *edit {
 		case used[r] && (!has || c.dice.IntN(3) == 0):
 			target := pick(0)
 			c.targets[r] = target
+			if c.named && c.dice.IntN(2) == 0 {
+				target = "a" + target
+			}
 			e.put(xds.Route.URL, c.enrich(e, xds.Route.URL, resource(r, c.gen, []xds.Ref{{Type: xds.Cluster, Name: target}})))
 		}
 	}

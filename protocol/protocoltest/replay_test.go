@@ -85,7 +85,7 @@ func TestReplayChecksEveryResponse(t *testing.T) {
 		{"absent but there", faulty{respond: func(r *xds.Response) { r.Absent = []string{"a"} }}, "error: a exists"},
 		{"missing but there", faulty{respond: func(r *xds.Response) { r.Missing = []string{"a"} }}, "error: a is not missing"},
 		{"TTL-4 heartbeat where a world is wanted", faulty{respond: func(r *xds.Response) { r.TTL, r.Beats = true, r.Upserts[:1] }}, "error: heartbeats without TTLs, or where a world is wanted"},
-		{"TTL-3 heartbeat of what never expires", faulty{respond: func(r *xds.Response) { r.Beats = r.Upserts[:1] }}, "error: the heartbeat of a is of nothing in the view that expires"},
+		{"TTL-3 heartbeat of what never expires", faulty{respond: func(r *xds.Response) { r.Beats = r.Upserts[:1] }}, "error: the heartbeat of a is of nothing that expires, in the view or departed"},
 		{"TYP-7 another type", faulty{respond: func(r *xds.Response) { r.Type = xds.Route }}, "error: the stream does not carry this type"},
 		{"unasked type", faulty{respond: func(r *xds.Response) { r.Type = xds.Route }}, "error: no request asked for this type"},
 		{"not in the view", faulty{respond: func(r *xds.Response) { r.Upserts = []*xds.Resource{foreign} }}, "error: foreign is neither in the view nor departed"},
@@ -116,7 +116,7 @@ stream delta features=xds.config.supports-resource-ttl grace=1s spread=7 forcett
 		r.TTL, r.Beats, r.Removed, r.Absent, r.Missing = true, []*xds.Resource{b}, []string{"u", "gone"}, []string{"none"}, []string{"none"}
 	}}), Exact)
 	want := script + `< EDS nonce=1 a@1/30s(x,y) ~"~b"@2/30s(x,y) -gone -u ?none !none
-error: the heartbeat of "~b" is of nothing in the view that expires
+error: the heartbeat of "~b" is of nothing that expires, in the view or departed
 error: u is not decided
 `
 	if err != nil || got != want {

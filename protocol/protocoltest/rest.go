@@ -98,7 +98,8 @@ func (l *ledger) lingering(a *account, n string) bool {
 			return true
 		}
 	}
-	return false
+	// Or the client that resumes may have it, and something that refers to it.
+	return a.before[n] && l.shown(a, n) == nil && l.held(a, n, possibly) != ""
 }
 
 // outstays reports whether something of the account may outstay the view.
@@ -188,7 +189,7 @@ func (l *ledger) even() bool {
 		return false
 	}
 	for _, a := range l.accounts {
-		if len(a.flights)+len(a.refused) > 0 {
+		if len(a.refused) > 0 || slices.ContainsFunc(a.flights, func(f *flight) bool { return f.seq >= a.answered }) {
 			return false
 		}
 		for _, n := range l.known(a) {

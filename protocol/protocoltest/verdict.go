@@ -9,7 +9,10 @@ import (
 )
 
 // begun notes that the session is asked for its responses.
-func (l *ledger) begun() { l.drain, l.rank, l.falling = l.drain+1, -1, math.MaxInt }
+func (l *ledger) begun() {
+	l.release()
+	l.drain, l.rank, l.falling = l.drain+1, -1, math.MaxInt
+}
 
 // sent judges a response and takes it into account.
 func (l *ledger) sent(r *xds.Response) error {

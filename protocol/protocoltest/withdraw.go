@@ -33,13 +33,29 @@ func (l *ledger) hasty(a *account, name string) error {
 		}
 		return nil
 	}
-	if _, owed := a.owe[name]; !ok || v.loose || !l.lingers(a) || owed && v.res == nil && a.asked {
+	if _, owed := a.owe[name]; !ok || v.loose || v.free || !l.lingers(a) || owed && v.res == nil && a.asked {
 		return nil
 	}
 	if why := l.held(a, name, surely); why != "" {
 		return fmt.Errorf("ADS-3, ADS-8: %s leaves while %s", name, why)
 	}
 	return nil
+}
+
+// release notes what may leave: it need not be kept again, though its removal waits
+// its turn and an answer comes meanwhile.
+func (l *ledger) release() {
+	if l.only != nil {
+		return
+	}
+	for _, a := range l.accounts {
+		for n, v := range a.leaving {
+			if !v.free && l.held(a, n, surely) == "" {
+				v.free = true
+				a.leaving[n] = v
+			}
+		}
+	}
 }
 
 // overdue reports whether a name that the view has lost has to leave now.
@@ -120,6 +136,9 @@ func (l *ledger) keeps(b *account, t *xds.Type, called []string, v leaver, d dou
 	}
 	if silent {
 		return ""
+	}
+	if d == possibly && slices.ContainsFunc(b.flights, func(f *flight) bool { return f.done }) {
+		return fmt.Sprintf("a part of a response of %s is not answered", b.typ) // "the flight by all"
 	}
 	if d == possibly && l.resumes && b.opaque {
 		return fmt.Sprintf("the client may have %s from before", b.typ)

@@ -60,23 +60,24 @@ func newWorld(open Open, cfg Config, hints bool, story *[]string) *world {
 	}
 	whole := (cfg.Whole || w.plan.IntN(3) == 0) && who != "wild" && who != "finder"
 	rich := !whole && !cfg.Accept && (w.plan.IntN(2) == 0 || who == "finder")
-	w.content = newContent(w.plan, whole, rich)
+	named := w.plan.IntN(3) == 0 && whole && !cfg.Accept && who == "generic" && cfg.Variant == xds.Delta
+	w.content = newContent(w.plan, whole, rich, named)
 	w.terms = terms(w.plan, whole)
 	w.eager, w.timed = w.plan.IntN(4) > 0, w.plan.IntN(3) > 0
 	clients := 1
 	if who != "separate" && w.plan.IntN(4) == 0 {
 		clients = 2
 	}
-	release := w.plan.IntN(4) == 0
+	release, sloppy := w.plan.IntN(4) == 0, w.plan.IntN(4) == 0
 	limit := 0
 	if w.plan.IntN(4) == 0 {
 		limit = []int{300, 40}[w.plan.IntN(2)] // two resources fill a message, or one
 	}
 	if w.story != nil {
-		w.logf("a world of %s clients (%s), whole=%v rich=%v eager=%v timed=%v release=%v limit=%d %+v", who, cfg.Variant, whole, rich, w.eager, w.timed, release, limit, w.terms)
+		w.logf("a world of %s clients (%s), whole=%v named=%v rich=%v eager=%v timed=%v release=%v limit=%d %+v", who, cfg.Variant, whole, named, rich, w.eager, w.timed, release, limit, w.terms)
 	}
 	add := func(c client, only *xds.Type) {
-		n := &lane{world: w, id: len(w.lanes), client: c, only: only, release: release, limit: limit, spread: uint64(w.plan.IntN(100)), refused: map[string]bool{}, worlds: map[string][]*xds.Resource{}}
+		n := &lane{world: w, id: len(w.lanes), client: c, only: only, release: release, sloppy: sloppy && cfg.Variant == xds.Delta, limit: limit, spread: uint64(w.plan.IntN(100)), refused: map[string]bool{}, worlds: map[string][]*xds.Resource{}}
 		w.lanes = append(w.lanes, n)
 		n.connect()
 	}

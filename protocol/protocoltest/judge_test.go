@@ -1,0 +1,341 @@
+package protocoltest
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chancery-xds/chancery/protocol"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// A court puts one stream before the ledger by hand: what a client asks and
+// answers, and what a session might say, without a session.
+type court struct {
+	t    *testing.T
+	l    *ledger
+	view xds.Tables
+	past []*xds.Table
+	n    int // nonces
+}
+
+func newCourt(t *testing.T, v xds.Variant) *court {
+	c := &court{t: t, view: xds.Tables{}}
+	c.l = newLedger(v, nil, c.view, epoch, protocol.Options{Recent: func(*xds.Type) []*xds.Table { return c.past }}, map[string][]*xds.Resource{}, past{})
+	return c
+}
+
+// thing makes a resource that refers to others: "r=to-x>CDS/x".
+func thing(s string) *xds.Resource {
+	left, refs, _ := strings.Cut(s, ">")
+	name, body, _ := strings.Cut(left, "=")
+	r := &xds.Resource{Stamp: &xds.Stamp{Name: name, Refs: []xds.Ref{}}, Body: []byte(s)}
+	for ref := range strings.SplitSeq(refs, ",") {
+		if short, n, ok := strings.Cut(ref, "/"); ok {
+			typ, _ := typeOf(short)
+			r.Refs = append(r.Refs, xds.Ref{Type: typ, Name: n})
+		}
+	}
+	if body, timed := strings.CutSuffix(body, "!"); timed {
+		_, r.TTL = body, 30*time.Second
+	}
+	r.Seal("")
+	return r
+}
+
+// commit sets and, by a leading "-", removes: "CDS", "x=1", "RDS", "-r".
+func (c *court) commit(words ...string) {
+	next := xds.Tables{}
+	for url, tab := range c.view {
+		next[url] = tab
+	}
+	var t *xds.Type
+	for _, w := range words {
+		if typ, err := typeOf(w); err == nil && !strings.Contains(w, "=") {
+			t = typ
+			continue
+		}
+		tab := next.Table(t)
+		if next[t.URL] == nil {
+			tab = xds.NewTable(t)
+		}
+		c.past = append(c.past, tab)
+		if name, gone := strings.CutPrefix(w, "-"); gone {
+			next[t.URL] = tab.With(nil, name)
+		} else {
+			next[t.URL] = tab.With([]*xds.Resource{thing(w)})
+		}
+	}
+	c.view = next
+	c.l.change(next)
+}
+
+func (c *court) ask(t *xds.Type, names ...string) {
+	c.l.receive(xds.Request{Type: t, Subscribe: names, Names: names, Node: &xds.Node{ClientFeatures: []string{"xds.config.supports-resource-ttl"}}}, false)
+}
+
+func (c *court) resume(t *xds.Type, names []string, has ...xds.Version) {
+	c.l.receive(xds.Request{Type: t, Subscribe: names, Initial: has, Node: &xds.Node{}}, false)
+}
+
+func (c *court) answer(t *xds.Type, nonce string, refused bool) {
+	r := xds.Request{Type: t, Nonce: nonce}
+	if refused {
+		r.Error = &xds.Status{Code: 3}
+	}
+	c.l.receive(r, false)
+}
+
+func (c *court) wait(d time.Duration) { c.l.advance(c.l.now.Add(d)) }
+
+// try lets a response leave and returns its nonce and the verdict on it, and on
+// what did not leave with it.
+func (c *court) try(t *xds.Type, words ...string) (string, error) {
+	c.l.begun()
+	return c.say(t, words...)
+}
+
+func (c *court) say(t *xds.Type, words ...string) (string, error) {
+	c.n++
+	r := &xds.Response{Type: t, Nonce: string(rune('0' + c.n)), Changes: &xds.Changes{}}
+	for _, w := range words {
+		if name, gone := strings.CutPrefix(w, "-"); gone {
+			r.Removed = append(r.Removed, name)
+			continue
+		}
+		beat := strings.HasPrefix(w, "~")
+		x := thing(strings.TrimPrefix(w, "~"))
+		if r.TTL = r.TTL || x.TTL > 0; beat {
+			r.Beats = append(r.Beats, x)
+		} else {
+			r.Upserts = append(r.Upserts, x)
+		}
+	}
+	r.Version = c.l.view.Table(t).Version()
+	return r.Nonce, c.l.sent(r)
+}
+
+// told is a response that is right.
+func (c *court) told(t *xds.Type, words ...string) string {
+	c.t.Helper()
+	nonce, err := c.try(t, words...)
+	if err != nil {
+		c.t.Fatalf("%s %v: %v", t, words, err)
+	}
+	return nonce
+}
+
+// given has x and the route to it with the client, and then withdraws x while the
+// route moves to y.
+func given(t *testing.T) *court {
+	c := newCourt(t, xds.Delta)
+	c.commit("CDS", "x=1", "y=1", "RDS", "r=to-x>CDS/x")
+	c.ask(xds.Cluster)
+	c.answer(xds.Cluster, c.told(xds.Cluster, "x=1", "y=1"), false)
+	c.ask(xds.Route, "r")
+	c.answer(xds.Route, c.told(xds.Route, "r=to-x>CDS/x"), false)
+	c.commit("CDS", "-x", "RDS", "r=to-y>CDS/y")
+	return c
+}
+
+func wrong(t *testing.T, err error, text string) {
+	t.Helper()
+	if err == nil || !strings.Contains(err.Error(), text) {
+		t.Errorf("the verdict is %v, want %q", err, text)
+	}
+}
+
+// The judge catches wrong sessions and lets right ones pass.
+func TestJudge(t *testing.T) {
+	t.Run("ADS-8 leaves while the old route is held", func(t *testing.T) {
+		_, err := given(t).try(xds.Cluster, "-x")
+		wrong(t, err, "ADS-8: x leaves while the client may hold RDS r@r=to-x")
+	})
+	t.Run("ADS-8 leaves before the answer", func(t *testing.T) {
+		c := given(t)
+		c.told(xds.Route, "r=to-y>CDS/y")
+		_, err := c.try(xds.Cluster, "-x")
+		wrong(t, err, "ADS-8: x leaves")
+	})
+	t.Run("ADS-8 leaves with the answer, and not later", func(t *testing.T) {
+		c := given(t)
+		c.answer(xds.Route, c.told(xds.Route, "r=to-y>CDS/y"), false)
+		if left := c.l.waiting(); left != "CDS: x is gone" {
+			t.Errorf("waiting: %q", left)
+		}
+		c.told(xds.Cluster, "-x")
+	})
+	t.Run("ADS-3 a refusal keeps what it refers to, through silence", func(t *testing.T) {
+		c := given(t)
+		c.answer(xds.Route, c.told(xds.Route, "r=to-y>CDS/y"), true)
+		c.wait(time.Minute)
+		if left := c.l.waiting(); left != "" {
+			t.Errorf("waiting: %q", left)
+		}
+		_, err := c.try(xds.Cluster, "-x")
+		wrong(t, err, "ADS-8: x leaves")
+	})
+	t.Run("ADS-8 behind a refusal, what it does not refer to leaves", func(t *testing.T) {
+		c := given(t)
+		c.answer(xds.Route, c.told(xds.Route, "r=to-y>CDS/y"), true)
+		c.commit("CDS", "z=1")
+		c.answer(xds.Cluster, c.told(xds.Cluster, "z=1"), false)
+		c.commit("CDS", "-z")
+		if left := c.l.waiting(); left != "CDS: z is gone" {
+			t.Errorf("waiting: %q", left)
+		}
+		c.told(xds.Cluster, "-z")
+	})
+	t.Run("ADS-3 a deadline ends silence", func(t *testing.T) {
+		c := given(t)
+		c.told(xds.Route, "r=to-y>CDS/y")
+		c.wait(15 * time.Second)
+		if left := c.l.waiting(); left != "CDS: x is gone" {
+			t.Errorf("waiting: %q", left)
+		}
+		c.told(xds.Cluster, "-x")
+	})
+	t.Run("ADS-8 unknown references refer to everything", func(t *testing.T) {
+		c := given(t)
+		c.view = xds.Tables{}
+		c.answer(xds.Route, c.told(xds.Route, "r=to-y>CDS/y"), false)
+		k := c.l.account(xds.Route).told["r"]
+		k.res.Stamp = &xds.Stamp{Name: "r", Sum: xds.Sum{}}
+		c.l.account(xds.Route).told["r"] = k
+		_, err := c.try(xds.Cluster, "-x")
+		wrong(t, err, "ADS-8: x leaves")
+	})
+	t.Run("ADS-9 a route before the clusters of a client that resumes", func(t *testing.T) {
+		c := newCourt(t, xds.Delta)
+		c.commit("CDS", "x=1", "RDS", "r=to-x>CDS/x", "free=1")
+		c.resume(xds.Route, []string{"r", "free"}, xds.Version{Name: "r", Version: "old"})
+		_, err := c.try(xds.Route, "r=to-x>CDS/x", "free=1")
+		wrong(t, err, "ADS-9")
+		c = newCourt(t, xds.Delta)
+		c.commit("CDS", "x=1", "RDS", "r=to-x>CDS/x", "free=1")
+		c.resume(xds.Route, []string{"r", "free"}, xds.Version{Name: "r", Version: "old"})
+		c.answer(xds.Route, c.told(xds.Route, "free=1"), false)
+		if left := c.l.waiting(); left != "" {
+			t.Errorf("waiting: %q", left)
+		}
+		c.wait(15 * time.Second)
+		if left := c.l.waiting(); left != "RDS: r differs" {
+			t.Errorf("waiting: %q", left)
+		}
+		c.told(xds.Route, "r=to-x>CDS/x")
+	})
+	t.Run("TTL-3 what lingers keeps its heartbeats", func(t *testing.T) {
+		c := newCourt(t, xds.Delta)
+		c.commit("CDS", "x=1!", "RDS", "r=to-x>CDS/x")
+		c.ask(xds.Cluster)
+		c.answer(xds.Cluster, c.told(xds.Cluster, "x=1!"), false)
+		c.ask(xds.Route, "r")
+		c.answer(xds.Route, c.told(xds.Route, "r=to-x>CDS/x"), false)
+		c.l.waiting()
+		c.commit("CDS", "-x", "RDS", "r=bad")
+		c.answer(xds.Route, c.told(xds.Route, "r=bad"), true)
+		c.wait(11 * time.Second)
+		if left := c.l.waiting(); !strings.Contains(left, "TTL-3: x@x=1") {
+			t.Errorf("waiting: %q", left)
+		}
+		c.told(xds.Cluster, "~x=1!")
+		if left := c.l.waiting(); left != "" {
+			t.Errorf("waiting: %q", left)
+		}
+	})
+	t.Run("ADS-2 removals last, in reverse", func(t *testing.T) {
+		start := func() *court {
+			c := newCourt(t, xds.Delta)
+			c.commit("CDS", "x=1", "SDS", "s=1", "RDS", "r=1")
+			c.ask(xds.Cluster)
+			c.answer(xds.Cluster, c.told(xds.Cluster, "x=1"), false)
+			c.ask(xds.Secret, "s")
+			c.answer(xds.Secret, c.told(xds.Secret, "s=1"), false)
+			c.ask(xds.Route, "r")
+			c.answer(xds.Route, c.told(xds.Route, "r=1"), false)
+			c.commit("CDS", "-x", "SDS", "-s", "RDS", "r=2")
+			return c
+		}
+		c := start()
+		c.told(xds.Cluster, "-x")
+		_, err := c.say(xds.Secret, "-s")
+		wrong(t, err, "ADS-2: SDS follows a removal")
+		c = start()
+		c.told(xds.Secret, "-s")
+		_, err = c.say(xds.Route, "r=2")
+		wrong(t, err, "ADS-2: RDS tells something new after a removal")
+		c = start()
+		c.told(xds.Route, "r=2")
+		if _, err = c.say(xds.Secret, "-s"); err == nil {
+			_, err = c.say(xds.Cluster, "-x")
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	t.Run("DELTA-13 a part above the limit", func(t *testing.T) {
+		c := newCourt(t, xds.Delta)
+		c.l.opts.MaxResponse = 30
+		c.commit("EDS", "a=1", "b=1")
+		c.ask(xds.Endpoint, "a", "b")
+		_, err := c.try(xds.Endpoint, "a=1", "b=1")
+		wrong(t, err, "DELTA-13")
+		c = newCourt(t, xds.Delta)
+		c.l.opts.MaxResponse = 30
+		c.commit("EDS", "a=1", "b=1")
+		c.ask(xds.Endpoint, "a", "b")
+		c.told(xds.Endpoint, "a=1")
+		if _, err := c.say(xds.Endpoint, "b=1"); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Run("ADS-6 an event that a wait has ended, and it has not", func(t *testing.T) {
+		n := &lane{}
+		waived := protocol.Event{Kind: protocol.Waived, Type: xds.Cluster, By: xds.Route, Name: "x"}
+		gone := protocol.Event{Kind: protocol.Departed, Type: xds.Cluster, Name: "x"}
+		wrong(t, n.judge([]protocol.Event{waived}, nil), "and it goes on")
+		wrong(t, n.judge([]protocol.Event{waived, waived, gone}, nil), "ends twice")
+		if err := n.judge([]protocol.Event{waived, gone}, nil); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A gRPC client whose cluster is taken away while its route is in use is broken,
+// and one that gives the cluster up itself is not.
+func TestJudgeGRPC(t *testing.T) {
+	start := func() *grpc {
+		g := &grpc{world: &world{}, taste: taste{off: true}, targets: map[string]bool{"l": true}, lost: map[string]bool{}}
+		for i, typ := range []*xds.Type{xds.Listener, xds.Route, xds.Cluster, xds.Endpoint} {
+			g.steps[i] = &step{typ: typ, cache: map[string]*xds.Resource{}}
+		}
+		g.walk()
+		say(g, xds.Listener, "l=1>RDS/r")
+		say(g, xds.Route, "r=to-x>CDS/x")
+		say(g, xds.Cluster, "x=1")
+		return g
+	}
+	g := start()
+	if what := g.broken(); what != "" {
+		t.Errorf("ADS-3 broken at first: %s", what)
+	}
+	say(g, xds.Cluster)
+	if g.broken() == "" {
+		t.Error("ADS-3 a cluster taken from a route in use breaks nothing")
+	}
+	g = start()
+	say(g, xds.Route, "r=to-y>CDS/y")
+	say(g, xds.Cluster, "y=1")
+	say(g, xds.Route, "r=to-x>CDS/x") // it asks for x anew, and waits
+	if what := g.broken(); what != "" {
+		t.Errorf("ADS-3 it waits for a cluster, and that is called broken: %s", what)
+	}
+}
+
+func say(c client, typ *xds.Type, words ...string) {
+	r := &xds.Response{Type: typ, Nonce: "n", Changes: &xds.Changes{}}
+	for _, w := range words {
+		r.Upserts = append(r.Upserts, thing(w))
+	}
+	c.receive(r)
+}

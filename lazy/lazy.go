@@ -52,7 +52,8 @@ type Query struct {
 // Names of the wildcard and of collections are not asked for.
 //
 // With an error nothing is decided, and the resolver is called again later. It
-// is called by several goroutines, and must return when ctx is done.
+// is called by several goroutines, and must return when ctx is done. A panic is
+// logged with its stack, and is an error like others.
 type Resolver func(ctx context.Context, q Query) (*xds.Resource, error)
 
 // A Source is a store that finds more when it is asked for it. It is made by

@@ -36,13 +36,7 @@ func (s *Source) put(batch []result) (failed []result) {
 		}
 	}
 	found := slices.Collect(maps.Values(byName))
-	s.mu.Lock()
-	for _, f := range found {
-		h := s.found[f.key]
-		f.ours = h != nil
-		f.fit(h)
-	}
-	s.mu.Unlock()
+	s.fit(found)
 	// One transaction for all; if there is something wrong with one, one for each.
 	if err := s.set(found...); err == nil {
 		s.keep(found)
@@ -60,6 +54,17 @@ func (s *Source) put(batch []result) (failed []result) {
 		}
 	}
 	return failed
+}
+
+// fit makes the findings fit for the store.
+func (s *Source) fit(found []*finding) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, f := range found {
+		h := s.found[f.key]
+		f.ours = h != nil
+		f.fit(h)
+	}
 }
 
 // fit makes the resource one on demand, with all names by which it was found as

@@ -3,10 +3,12 @@ package lazy
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"time"
 
+	"github.com/chancery-xds/chancery/internal/guard"
 	"github.com/chancery-xds/chancery/store"
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -37,7 +39,10 @@ func (s *Source) Run(ctx context.Context) {
 		case r := <-results:
 			batch = s.gather(r, results)
 		}
-		s.decide(batch)
+		if p := guard.Do(func() { s.decide(batch) }); p != nil {
+			p.Log(s.log, "findings")
+			s.fail(batch)
+		}
 		s.start(ctx, results)
 		timer.Reset(s.pause())
 	}
@@ -84,7 +89,12 @@ func (s *Source) start(ctx context.Context, results chan<- result) {
 func (s *Source) look(ctx context.Context, e *entry, q Query, results chan<- result) {
 	ctx, cancel := context.WithTimeout(ctx, s.patience)
 	defer cancel()
-	r, err := s.resolver(ctx, q)
+	var r *xds.Resource
+	var err error
+	if p := guard.Do(func() { r, err = s.resolver(ctx, q) }); p != nil {
+		p.Log(s.log, "resolver", slog.String("type", q.Type.String()), slog.String("name", q.Name), slog.String("group", q.Group))
+		r, err = nil, p
+	}
 	if err == nil && r != nil && (r.Stamp == nil || r.Name != q.Name && !slices.Contains(r.Aliases, q.Name)) {
 		err = errors.New("the resource that was found has another name")
 	}
@@ -109,8 +119,15 @@ func (s *Source) pause() time.Duration {
 func (s *Source) decide(batch []result) {
 	now := time.Now()
 	failed := s.put(batch)
-	var c change
+	s.commit(s.apply(batch, failed, now))
+	s.tell(failed, now)
+}
+
+// apply notes what results are and what is due, and returns what is to be
+// committed of it.
+func (s *Source) apply(batch, failed []result, now time.Time) (c change) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	for _, r := range batch {
 		if r.err == nil && r.resource == nil && s.current(r.entry) {
 			r.rest(now.Add(s.absence), 0)
@@ -133,9 +150,20 @@ func (s *Source) decide(batch []result) {
 		s.pass(s.due[0].entry, now, &c)
 	}
 	s.drop(&c)
-	s.mu.Unlock()
-	s.commit(c)
-	s.tell(failed, now)
+	return c
+}
+
+// fail has what was looked for looked for again later.
+func (s *Source) fail(batch []result) {
+	now := time.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range batch {
+		if r.phase == running && s.current(r.entry) {
+			r.rest(now.Add(backoff(r.failed)), r.failed+1)
+			s.settle(r.entry)
+		}
+	}
 }
 
 // rest ends the search for an entry; failed is how often it has failed.

@@ -167,8 +167,9 @@ func (u *subscription) coversAny(rs []*xds.Resource) bool {
 }
 
 func (s *Session) sendBeat(u *subscription, t *xds.Table, c *xds.Changes, world bool) []*xds.Response {
-	d := delivery{version: t.VersionWith(u.lingeringStamps), sent: s.now, beats: c.Beats}
+	d := delivery{version: t.Version(), sent: s.now, beats: c.Beats}
 	if world {
+		d.version = t.VersionWith(u.lingeringStamps)
 		return s.send(u, t, d, []*xds.Changes{u.world(t)}) // without a body a resource would be gone
 	}
 	return s.send(u, t, d, c.Split(s.opts.MaxResponse))

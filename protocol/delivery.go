@@ -143,6 +143,12 @@ type delivery struct {
 	superseded bool
 }
 
+// open reports whether the message that told of a name is unanswered: "each
+// nonce is settled by itself".
+func (d *delivery) open(name string, is *xds.Stamp) bool {
+	return len(d.parts) == 1 || slices.ContainsFunc(d.parts, func(p part) bool { return p.fate == unanswered && p.within(name, is) })
+}
+
 func (d *delivery) settled() bool {
 	return !slices.ContainsFunc(d.parts, func(p part) bool { return p.fate == unanswered })
 }
@@ -263,7 +269,9 @@ func (u *subscription) accept(v xds.Variant, d *delivery, p *part) {
 	if d.beats != nil {
 		return
 	}
-	u.vague = time.Time{}
+	if len(u.waits) == 0 { // else it has not been told all that it has
+		u.vague = time.Time{}
+	}
 	if v == xds.SotW && u.typ.FullState { // a world takes the place of all before
 		u.refusals = slices.DeleteFunc(u.refusals, func(r refusal) bool { return r.nonce < p.nonce })
 		return

@@ -1,7 +1,6 @@
 package protocol
 
 import (
-	"maps"
 	"slices"
 	"time"
 
@@ -39,8 +38,8 @@ func (s *Session) opensLater() bool { return s.resumes && s.now.Before(s.began.A
 // to of the type that comes first.
 func (s *Session) ready(u *subscription, r *xds.Resource) bool {
 	first := s.sub(u.typ.After)
-	if first == nil { // what it has from before may stay
-		return same(u.told(r.Name), r.Stamp) || r.Refs != nil && !slices.ContainsFunc(r.Refs, func(ref xds.Ref) bool { return ref.Type.Is(u.typ.After) })
+	if first == nil {
+		return r.Refs != nil && !slices.ContainsFunc(r.Refs, func(ref xds.Ref) bool { return ref.Type.Is(u.typ.After) })
 	}
 	t, overdue := s.table(first.typ), s.overdue(u, first, r.Name)
 	if r.Refs == nil {
@@ -149,10 +148,10 @@ func (s *Session) overdue(u, first *subscription, name string) bool {
 }
 
 // wait notes which names of u wait, and since when.
-func (s *Session) wait(u *subscription, names []string) {
+func (s *Session) wait(u *subscription, d *diff) {
 	was := u.waits
 	u.waits = nil
-	for _, n := range names {
+	for _, n := range d.waiting {
 		if u.waits == nil {
 			u.waits = map[string]time.Time{}
 		}
@@ -162,9 +161,13 @@ func (s *Session) wait(u *subscription, names []string) {
 		}
 		u.waits[n] = since
 	}
+	if len(was) == 0 {
+		return
+	}
 	first := s.sub(u.typ.After)
-	for _, n := range slices.Sorted(maps.Keys(was)) {
-		if _, still := u.waits[n]; still {
+	for _, r := range d.upserts {
+		n := r.Name
+		if _, waited := was[n]; !waited {
 			continue
 		}
 		if first == nil && !s.opensLater() || first != nil && first.unacked && !s.now.Before(first.waitsUntil(was[n])) {

@@ -45,7 +45,7 @@ func (u *subscription) begin(s *Session, req xds.Request, t *xds.Table) {
 	s.resumes = s.resumes || req.Version != "" || len(req.Initial) > 0
 	if s.variant == xds.Delta {
 		s.resume(u, req.Initial, t)
-	} else if req.Version != "" {
+	} else {
 		s.recall(u, req.Version, t)
 	}
 }
@@ -54,6 +54,9 @@ func (u *subscription) begin(s *Session, req xds.Request, t *xds.Table) {
 // server told it under that version, or the table that has it. "The server can
 // skip" what it has only of types with full state; the others are told anew.
 func (s *Session) recall(u *subscription, version string, t *xds.Table) {
+	if !s.resumes {
+		return
+	}
 	w := s.world(u.typ, version, t)
 	if w == nil || s.refusedBefore(u.typ) {
 		u.vague = s.now.Add(silence)
@@ -65,8 +68,11 @@ func (s *Session) recall(u *subscription, version string, t *xds.Table) {
 		return
 	}
 	for e := range u.entries() {
-		if st := w.has(e.name); st != absent {
+		if st := w.has(e.name); stands(st) {
 			e.told, e.sent = st, true
+			// Of what is lost it is told only what others may wait for: that it asks
+			// for now need not mean that it had it.
+			e.again = e.again && (u.shows(t.Lookup(e.name)) || s.warms(u.typ))
 		}
 	}
 	if u.wildcard {
@@ -95,6 +101,9 @@ func (s *Session) recall(u *subscription, version string, t *xds.Table) {
 // world returns what a client has that states a version, or nil if that is not
 // known.
 func (s *Session) world(typ *xds.Type, version string, t *xds.Table) *World {
+	if version == "" {
+		return nil
+	}
 	if s.opts.Told != nil {
 		if w := s.opts.Told(typ, version); w != nil {
 			return w

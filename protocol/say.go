@@ -207,11 +207,12 @@ func (u *subscription) markAll() {
 // prepare finds of which names something is to be said: what others find anew,
 // what is lost and stays for a while, and of the rest what differs.
 func (s *Session) prepare(u *subscription) {
-	if s.blocked(u) {
-		return
-	}
 	t := s.table(u.typ)
-	s.retain(u)
+	if s.blocked(u) {
+		s.retain(u, u.dirty) // of the wildcard's, Change has seen to it
+	} else {
+		s.retain(u, nil)
+	}
 	if s.variant == xds.Delta && (t.Finds() || len(u.matches) > 0) {
 		for _, n := range slices.Clone(u.dirty) {
 			u.match(t, n)
@@ -251,21 +252,26 @@ func (s *Session) respond(u *subscription, last bool) []*xds.Response {
 		d = s.diff(u, t)
 	}
 	world := s.variant == xds.SotW && u.typ.FullState
-	s.wait(u, d.waiting)
+	s.wait(u, &d)
 	if len(d.waiting) > 0 && (world || len(d.upserts)+len(d.removed) == 0) {
 		return nil // a world is told whole, or not yet; an empty one would mislead
 	}
 	if world && s.searching(u) {
 		return nil // what a world does not have does not exist
 	}
-	send := u.due || len(d.upserts)+len(d.missing) > 0
+	send := u.due || len(d.upserts) > 0
+	gone := len(d.missing) > 0
 	if s.variant == xds.Delta || world { // else "the API provides no mechanism" for it
-		if !last && !send && len(d.removed) > 0 {
-			return nil
-		}
-		send = send || len(d.removed) > 0
+		gone = gone || len(d.removed) > 0
 	}
-	version := t.VersionWith(u.lingeringStamps)
+	if gone && !send && !last {
+		return nil
+	}
+	send = send || gone
+	version := t.Version()
+	if world {
+		version = t.VersionWith(u.lingeringStamps)
+	}
 	// "It is generally safe for servers to do this optimization for LDS and CDS
 	// when the only subscription is a wildcard subscription."
 	if world && u.stated == version && u.wildcard && u.named == 0 && t.Hashed() && !s.refusedBefore(u.typ) {
@@ -363,6 +369,7 @@ func (s *Session) tell(u *subscription, t *xds.Table, d *diff) (items []item) {
 			was = orphan
 			delete(u.orphans, e.name)
 		}
+		delete(u.dropped, e.name)
 		items = append(items, item{e.name, was, is})
 		e.told, e.sent, e.again = is, true, false
 	}
@@ -387,7 +394,7 @@ func (s *Session) tell(u *subscription, t *xds.Table, d *diff) (items []item) {
 		if said(e, absent); u.matches[n] != nil {
 			e.told = others
 		}
-		delete(u.leaving, n)
+		s.departed(u, n)
 	}
 	byName := func(a, b item) int { return cmp.Compare(a.name, b.name) }
 	slices.SortFunc(items, byName)
@@ -532,7 +539,7 @@ func (s *Session) unmute(u *subscription) {
 func (s *Session) sayBy(u *subscription, yield func(time.Time)) {
 	yield(u.beatAt)
 	overdue := !u.beatAt.IsZero() && !s.now.Before(u.beatAt)
-	if (u.stalled || overdue) && u.unacked && len(u.deliveries) > 0 {
+	if (u.stalled || overdue || len(u.leaving) > 0) && u.unacked && len(u.deliveries) > 0 {
 		yield(u.deliveries[len(u.deliveries)-1].sent.Add(patience))
 	}
 	for _, until := range u.muted {

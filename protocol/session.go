@@ -251,7 +251,6 @@ func (s *Session) Change(view xds.View, touched []xds.Names) {
 			for name := range u.leaving {
 				u.returned(t, name)
 			}
-			continue
 		}
 		for _, names := range touched {
 			for _, n := range names[u.typ.URL] {
@@ -259,6 +258,21 @@ func (s *Session) Change(view xds.View, touched []xds.Names) {
 				if e := u.entry(n); e != nil {
 					u.mark(e)
 				}
+			}
+		}
+	}
+	for _, u := range s.subs {
+		if touched == nil {
+			u.markAll()
+		}
+	}
+	for _, u := range s.subs { // when all is marked
+		if touched == nil {
+			s.retain(u, nil)
+		}
+		for _, names := range touched {
+			if n := names[u.typ.URL]; len(n) > 0 {
+				s.retain(u, n)
 			}
 		}
 	}
@@ -293,15 +307,25 @@ func (s *Session) Deadline() (next time.Time) {
 	return next
 }
 
-// Waits reports whether the session has nothing to say until the client says
-// something or the Deadline comes, whatever changes in the view.
-func (s *Session) Waits() bool {
+// Waits returns until when no change of the view can make the session say
+// anything, or set a deadline that is earlier, unless a request comes before. The
+// zero time: a change may at once.
+//
+// Whoever serves the session need not tell it of changes until then: those that
+// came meanwhile are told of together.
+func (s *Session) Waits() (until time.Time) {
 	for _, u := range s.subs {
+		if !u.wildcard && u.names.len() == 0 {
+			continue // it wants nothing
+		}
 		if !s.blocked(u) {
-			return false
+			return time.Time{}
+		}
+		if at := u.newest(s.variant).sent.Add(patience); until.IsZero() || at.Before(until) {
+			until = at
 		}
 	}
-	return len(s.subs) > 0
+	return until
 }
 
 // Responses yields the responses that are due, "make before break": in push
@@ -319,6 +343,9 @@ func (s *Session) Responses() iter.Seq[*xds.Response] {
 		for _, u := range s.subs { // of all, before anything is asked of what they hold
 			u.markAll()
 			s.outlived(u)
+			for _, l := range u.leaving {
+				l.released = false
+			}
 		}
 		for _, u := range s.subs {
 			s.prepare(u)

@@ -119,7 +119,7 @@ func (s *Session) mayHold(u *subscription, yield func(st *xds.Stamp, firm bool) 
 	t := s.table(u.typ)
 	for d := range u.underWay() {
 		for name, it := range d.each {
-			if u.outdated(t, name, it.was) && !yield(it.was, false) {
+			if d.open(name, it.is) && u.outdated(t, name, it.was) && !yield(it.was, false) {
 				return
 			}
 		}

@@ -23,6 +23,10 @@ type want struct {
 	named    int             // entries that are named
 	said     spelling        // SotW: the names of the last request
 
+	// Names that the client dropped though a wildcard covers what is called so,
+	// until it is told what becomes of them.
+	dropped map[string]bool
+
 	toggled []string // names the client subscribed to or dropped, since scope was last asked
 
 	// How the interest has moved since Interests was called.
@@ -228,6 +232,10 @@ func (u *subscription) drop(dropped []string, v xds.Variant, t *xds.Table) {
 				// "The server must send a response that includes the specific
 				// resource in either the removed_resources field (if it is not
 				// included in the wildcard) or in the resources field".
+				if u.dropped == nil {
+					u.dropped = map[string]bool{}
+				}
+				u.dropped[e.name] = true
 				e.again, u.asked = true, true
 				u.mark(e)
 			} else if r := t.Lookup(n); v == xds.SotW && r != nil && r.OnDemand {
@@ -263,6 +271,7 @@ func (u *subscription) name(e *entry, named bool) {
 	was := u.wants(e)
 	if e.named = named; named {
 		u.named++
+		delete(u.dropped, e.name)
 	} else {
 		u.named--
 	}

@@ -16,9 +16,10 @@ type leaver struct {
 	stamp    *xds.Stamp    // what the client has of it; absent: nothing, but what it warms needs it
 	body     *xds.Resource // what it is told meanwhile; nil: not known any more
 	since    time.Time
-	due      time.Time // when it may leave though nobody answers; zero: never
-	referred bool      // something that the client has did refer to it
-	released bool      // nothing refers to it any more: it is told to be gone
+	due      time.Time   // when it may leave though nobody answers; zero: never
+	referred bool        // something that the client has did refer to it
+	waived   []*xds.Type // types that referred to it, and were silent for too long
+	released bool        // nothing refers to it any more: it is told to be gone
 }
 
 // A withdrawing is what of one type is about to leave.
@@ -161,41 +162,55 @@ func (s *Session) withdrawsLate(u *subscription) bool {
 
 // retain finds what the client has of u and the view has lost, and keeps what
 // something may still refer to. What nothing refers to goes with the next
-// response.
-func (s *Session) retain(u *subscription) {
+// response. It looks at the names that were touched, or at all that may differ.
+func (s *Session) retain(u *subscription, touched []string) {
 	if !s.withdrawsLate(u) {
 		return
 	}
 	t := s.table(u.typ)
 	var refs []referrer
 	asked := false
-	keep := func(name string, told *xds.Stamp) bool {
+	var extra []entry
+	look := func(n string, e *entry) {
+		told := u.told(n)
+		if !s.lost(u, t, n, e, told) {
+			return
+		}
 		if !asked {
 			asked, refs = true, s.referrers(u.typ)
 		}
-		return s.keep(u, refs, name, told)
+		if s.keep(u, refs, n, told) && e == nil {
+			extra = append(extra, entry{name: n, told: told, sent: true})
+		}
 	}
-	if u.wildcard && u.base != t.Versions() {
-		var extra []entry
+	if touched == nil && u.wildcard && u.base != t.Versions() {
 		for _, n := range t.Since(u.base).Removed {
-			if told := u.base.Get(n); u.entry(n) == nil && keep(n, told) {
-				extra = append(extra, entry{name: n, told: told, sent: true})
+			if u.entry(n) == nil {
+				look(n, nil)
 			}
 		}
-		u.add(extra...)
 	}
-	for _, n := range u.dirty {
-		e := u.entry(n)
-		if e == nil || u.shows(t.Lookup(n)) || u.leaving[n] != nil {
-			continue
-		}
-		if !u.wants(e) && (e.again || !u.wildcard) {
-			continue // the client has given it up
-		}
-		if stands(e.told) || e.named && s.warms(u.typ) && u.matches[n] == nil {
-			keep(n, e.told)
+	if touched == nil {
+		touched = u.dirty
+	}
+	for _, n := range touched {
+		if e := u.entry(n); e != nil || u.wildcard {
+			look(n, e)
 		}
 	}
+	u.add(extra...)
+}
+
+// lost reports whether the view has lost a name, so that the client may need
+// what it was told of it.
+func (s *Session) lost(u *subscription, t *xds.Table, n string, e *entry, told *xds.Stamp) bool {
+	switch {
+	case u.leaving[n] != nil || u.shows(t.Lookup(n)):
+		return false
+	case e != nil && !u.wants(e) && (u.dropped[n] || !u.wildcard):
+		return false // the client has given it up
+	}
+	return stands(told) || e != nil && e.named && e.again && s.warms(u.typ) && u.matches[n] == nil
 }
 
 // warms reports whether other types are not accepted before resources of this
@@ -244,26 +259,38 @@ func (s *Session) body(typ *xds.Type, name string, told *xds.Stamp) *xds.Resourc
 }
 
 // withdraw releases what nothing refers to any more, and reports whether there
-// was anything.
+// was anything. What is not told at once is held again.
 func (s *Session) withdraw() (progress bool) {
 	for _, u := range s.subs {
 		if len(u.leaving) == 0 {
 			continue
 		}
-		t, refs := s.table(u.typ), s.referrers(u.typ)
+		t, refs, blocked := s.table(u.typ), s.referrers(u.typ), s.blocked(u)
 		for _, name := range slices.Sorted(maps.Keys(u.leaving)) {
 			l := u.leaving[name]
-			if l.released || !s.free(u, refs, name, l) {
+			if l.released || !s.free(u, refs, name, l) || blocked {
 				continue
 			}
 			l.released = true
 			u.rematch(t, name)
 			u.mark(u.entry(name))
-			s.event(Event{Kind: Departed, Type: u.typ, Name: name, Version: l.stamp.Version})
 			progress = true
 		}
 	}
 	return progress
+}
+
+// departed notes that the client was told that a leaver is gone.
+func (s *Session) departed(u *subscription, name string) {
+	l := u.leaving[name]
+	if l == nil {
+		return
+	}
+	delete(u.leaving, name)
+	for _, by := range l.waived {
+		s.event(Event{Kind: Waived, Type: u.typ, By: by, Name: name})
+	}
+	s.event(Event{Kind: Departed, Type: u.typ, Name: name, Version: l.stamp.Version})
 }
 
 // free reports whether a leaver may leave: no type holds it, or those that do
@@ -282,7 +309,7 @@ func (s *Session) free(u *subscription, refs []referrer, name string, l *leaver)
 		return !s.now.Before(until) || wait(until)
 	}
 	free := true
-	var waived []*xds.Type
+	l.waived = nil
 	for i := range refs {
 		switch holds, until := refs[i].holds(name, l.body, l.since); {
 		case !holds:
@@ -292,7 +319,7 @@ func (s *Session) free(u *subscription, refs []referrer, name string, l *leaver)
 		case s.now.Before(until):
 			free = wait(until)
 		default:
-			waived = append(waived, refs[i].by)
+			l.waived = append(l.waived, refs[i].by)
 		}
 		l.referred = l.referred || refs[i].sub != nil
 	}
@@ -301,9 +328,6 @@ func (s *Session) free(u *subscription, refs []referrer, name string, l *leaver)
 	}
 	if !free {
 		return false
-	}
-	for _, by := range waived {
-		s.event(Event{Kind: Waived, Type: u.typ, By: by, Name: name})
 	}
 	return true
 }

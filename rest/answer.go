@@ -2,6 +2,7 @@ package rest
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -21,7 +22,9 @@ import (
 func (h *Handler) write(w http.ResponseWriter, r *xds.Response) error {
 	a := h.answers.get(r)
 	a.once.Do(func() {
-		if a.json, a.err = h.resources(r.Type, a.of); a.err != nil {
+		a.err = errors.New("internal error") // what others are told if this panics
+		a.json, a.err = h.resources(r.Type, a.of)
+		if a.err != nil {
 			h.log.Error("a resource cannot be told as JSON", "type", r.Type.Short, "error", a.err)
 		}
 	})

@@ -27,6 +27,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/reflect/protoregistry"
 
+	"github.com/chancery-xds/chancery/internal/guard"
 	"github.com/chancery-xds/chancery/server"
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -107,7 +108,9 @@ func New(s *server.Server, opts ...Option) *Handler {
 
 // ServeHTTP implements [http.Handler].
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	p, hold, err := h.open(w, r)
+	var p *server.Poll
+	var hold time.Duration
+	err := h.guarded(func() (err error) { p, hold, err = h.open(w, r); return err })
 	if err != nil {
 		h.log.Debug("poll was refused", "peer", r.RemoteAddr, "path", r.URL.Path, "error", err)
 		fail(w, err)
@@ -128,14 +131,42 @@ func (h *Handler) hold(c *parked, p *server.Poll, hold time.Duration) {
 	defer gone()
 	c.watch(gone)
 	h.finish(ctx, c, p, hold)
-	c.unpark()
+	if h.guarded(func() error { c.unpark(); return nil }) != nil {
+		c.conn.Close()
+	}
 }
 
 // finish answers a poll when it is due or has been held long enough.
 func (h *Handler) finish(ctx context.Context, w http.ResponseWriter, p *server.Poll, hold time.Duration) {
+	err := h.guarded(func() error { return h.answer(ctx, w, p, hold) })
+	if errors.Is(err, errInternal) {
+		if c, ok := w.(*parked); !ok || c.out == nil { // it has said nothing yet
+			_ = h.guarded(func() error { fail(w, err); return flush(w) })
+		} else {
+			c.keep = false
+		}
+	}
+	p.Close(err)
+}
+
+// errInternal is what is told of a panic. What it was is for the log.
+var errInternal error = failure{http.StatusInternalServerError, codes.Internal, "internal error"}
+
+// guarded calls f for a poll, which a panic in it ends, and nothing else.
+func (h *Handler) guarded(f func() error) (err error) {
+	if p := guard.Do(func() { err = f() }); p != nil {
+		p.Log(h.log, "poll")
+		return errInternal
+	}
+	return err
+}
+
+func (h *Handler) answer(ctx context.Context, w http.ResponseWriter, p *server.Poll, hold time.Duration) error {
 	r, err := p.Wait(ctx, hold)
 	switch {
 	case ctx.Err() != nil && err != nil: // the client is gone
+	case status.Code(err) == codes.Internal:
+		fail(w, err)
 	case r == nil:
 		if err != nil { // the server ends: so does the connection
 			w.Header().Set("Connection", "close")
@@ -148,7 +179,7 @@ func (h *Handler) finish(ctx context.Context, w http.ResponseWriter, p *server.P
 			err = e
 		}
 	}
-	p.Close(err)
+	return err
 }
 
 // flush tells whether a response could be sent.

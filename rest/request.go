@@ -31,6 +31,9 @@ func decode(b []byte) (req xds.Request, err error) {
 			req.Node = p.node()
 		case "resource_names":
 			req.Names = p.texts()
+			for i, n := range req.Names {
+				req.Names[i] = xds.CanonicalName(n)
+			}
 		case "type_url":
 			req.Type = nil
 			if url := p.text(); url != "" {

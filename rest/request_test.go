@@ -41,6 +41,7 @@ func TestDecode(t *testing.T) {
 		"empty messages":  {`{"node":{},"error_detail":{}}`, xds.Request{Node: &xds.Node{}, Error: &xds.Status{}}},
 		"unknown fields":  {`{"new":{"a":[{"b":null},true,false,-0.5e+3,"\ud83d\ude00"]},"node":{"new":1},"version_info":"v","versioninfo":1,"VersionInfo":2}`, xds.Request{Version: "v", Node: &xds.Node{}}},
 		"an escaped name": {`{"\u0076ersion_info":"v"}`, xds.Request{Version: "v"}},
+		"NAME-2":          {`{"resource_names":["xdstp://a/t/x?b=2&a=1","x?b&a"]}`, xds.Request{Names: []string{"xdstp://a/t/x?a=1&b=2", "x?b&a"}}},
 	} {
 		t.Run("REST-1 REST-5 "+name, func(t *testing.T) {
 			got, err := decode([]byte(c.json))

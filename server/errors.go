@@ -75,6 +75,9 @@ func rejected(err error) error {
 
 // unread is what becomes of an error of gRPC's that ended the requests.
 func unread(err error) error {
+	if isInternal(err) {
+		return err // a panic of ours
+	}
 	s := status.Convert(err)
 	switch s.Code() {
 	case codes.ResourceExhausted: // "received message larger than max"

@@ -17,7 +17,13 @@ import (
 // fetch answers one unary request for type t, or for type also if that is not
 // nil and the request says so. It always has to, so a client that has the
 // current version gets it again when its poll was held long enough.
-func (s *Server) fetch(ctx context.Context, m *message, t, also *xds.Type) (*message, error) {
+func (s *Server) fetch(ctx context.Context, m *message, t, also *xds.Type) (out *message, err error) {
+	err = s.guarded(&Stream{Type: t}, func() error { out, err = s.answer(ctx, m, t, also); return err })
+	return out, err
+}
+
+func (s *Server) answer(ctx context.Context, m *message, t, also *xds.Type) (out *message, err error) {
+	plain(ctx)
 	d := s.decoder(xds.SotW)
 	req, err := decode(&d, m)
 	if err != nil {
@@ -41,15 +47,17 @@ func (s *Server) fetch(ctx context.Context, m *message, t, also *xds.Type) (*mes
 		return nil, err
 	}
 	r, err := p.Wait(ctx, hold)
-	if err != nil && ctx.Err() != nil {
-		p.Close(err)
-		return nil, err
+	if err == nil || ctx.Err() == nil && !isInternal(err) {
+		err = s.guarded(&p.info, func() error {
+			if r == nil { // also when the server is drained
+				r = p.Unchanged()
+			}
+			out = s.encode(xds.SotW, r)
+			return nil
+		})
 	}
-	if r == nil { // also when the server is drained
-		r = p.Unchanged()
-	}
-	p.Close(nil)
-	return s.encode(xds.SotW, r), nil
+	p.Close(err)
+	return out, err
 }
 
 // holdOf is how long a call may be held.

@@ -88,26 +88,31 @@ func (s *Server) Poll(t *xds.Type, req xds.Request, from Caller) (*Poll, error) 
 		node = &noNode
 	}
 	p := &Poll{
-		server: s, caller: from, stated: strings.Clone(clip(req.Version)), watch: s.watch(req.Node),
+		server: s, caller: from, stated: strings.Clone(clip(req.Version)),
 		info: Stream{ID: s.streams.Add(1), Type: t, Variant: xds.SotW, Node: node, Peer: from.Addr, Since: time.Now()},
 	}
-	if s.observer != nil {
-		s.observer.Opened(&p.info)
-	}
-	if err := p.open(req); err != nil {
-		ctx := context.Background()
-		if from.Addr != nil {
-			ctx = peer.NewContext(ctx, &peer.Peer{Addr: from.Addr})
-		}
-		s.rejects(ctx, &p.info, err)
+	if err := s.guarded(&p.info, func() error { return p.open(req) }); err != nil {
+		err = s.guarded(&p.info, func() error { p.rejects(err); return err })
 		p.Close(err)
 		return nil, err
 	}
 	return p, nil
 }
 
+func (p *Poll) rejects(err error) {
+	ctx := context.Background()
+	if p.caller.Addr != nil {
+		ctx = peer.NewContext(ctx, &peer.Peer{Addr: p.caller.Addr})
+	}
+	p.server.rejects(ctx, &p.info, err)
+}
+
 func (p *Poll) open(req xds.Request) error {
 	s := p.server
+	p.watch = s.watch(req.Node)
+	if s.observer != nil {
+		s.observer.Opened(&p.info)
+	}
 	if n := size(p.info.Node); n > s.bounds.Node {
 		return reject(tooLarge, codes.ResourceExhausted, "limit exceeded: a node of %d bytes, more than %d", n, s.bounds.Node)
 	}
@@ -241,25 +246,33 @@ func (p *Poll) Due() bool { return p.answer != nil }
 // Wait returns the answer when there is one, and nil if there is nothing new
 // after the time to hold. An error is one of gRPC's status: UNAVAILABLE if the
 // server is drained, CANCELED or DEADLINE_EXCEEDED if ctx is done; then there is
-// nothing new either.
+// nothing new either. INTERNAL says that there is no answer to be had.
 func (p *Poll) Wait(ctx context.Context, hold time.Duration) (*xds.Response, error) {
 	if p.answer != nil {
 		return p.answer, nil
 	}
+	if err := p.server.guarded(&p.info, func() error { return p.wait(ctx, hold) }); err != nil {
+		return nil, err
+	}
+	return p.answer, nil
+}
+
+// wait returns when there is an answer, or there will be none.
+func (p *Poll) wait(ctx context.Context, hold time.Duration) error {
 	over := time.NewTimer(hold)
 	defer over.Stop()
 	for {
 		select {
 		case <-p.watch.C():
 			if p.look(); p.answer != nil {
-				return p.answer, nil
+				return nil
 			}
 		case <-over.C:
-			return nil, nil
+			return nil
 		case <-p.server.drain.began:
-			return nil, errDraining
+			return errDraining
 		case <-ctx.Done():
-			return nil, status.FromContextError(ctx.Err()).Err()
+			return status.FromContextError(ctx.Err()).Err()
 		}
 	}
 }
@@ -280,9 +293,12 @@ func (p *Poll) Close(err error) {
 	if err != nil && p.answer != nil {
 		p.server.polls.told.remove(p.poller)
 	}
-	p.watch.Close()
-	if o := p.server.observer; o != nil {
-		o.Closed(&p.info, err)
+	defer p.server.drain.leave()
+	if p.watch == nil {
+		return
 	}
-	p.server.drain.leave()
+	_ = p.server.guarded(&p.info, func() error { p.watch.Close(); return nil })
+	if o := p.server.observer; o != nil {
+		_ = p.server.guarded(&p.info, func() error { o.Closed(&p.info, err); return nil })
+	}
 }

@@ -1,10 +1,12 @@
 package server
 
 import (
+	"context"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/encoding"
+	_ "google.golang.org/grpc/encoding/gzip"  // clients may compress their requests
 	_ "google.golang.org/grpc/encoding/proto" // registers the codec that codec falls back to
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/mem"
@@ -40,10 +42,15 @@ func Keepalive() keepalive.ServerParameters {
 // GRPCOptions returns the options that a grpc.Server must have to serve a
 // Server. It may have more, and options that follow override these: requests of
 // up to [MaxRequest], [MaxStreams] streams per connection, 64 KiB of headers,
-// 10 s for a connection to begin, [Keepalive].
+// 10 s for a connection to begin, [Keepalive]. Requests may be
+// compressed with gzip, and their limit is of what they unpack to; responses never
+// are: one encoding is shared by all streams. A panic in a handler of any service
+// ends its call with INTERNAL.
 func GRPCOptions() []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.ForceServerCodecV2(codec{encoding.GetCodecV2("proto")}),
+		grpc.ChainUnaryInterceptor(guardUnary),
+		grpc.ChainStreamInterceptor(guardStream),
 		grpc.MaxRecvMsgSize(MaxRequest),
 		grpc.MaxConcurrentStreams(MaxStreams),
 		// Clients may ping an idle connection every 5 s, as proxies are often
@@ -67,6 +74,12 @@ const (
 	unreadWindow = 64 << 10
 	window       = 1 << 20
 )
+
+// plain keeps what a call sends uncompressed, though its client compresses: a
+// response is encoded once for all streams, and would be compressed for each.
+func plain(ctx context.Context) {
+	_ = grpc.SetSendCompressor(ctx, encoding.Identity) // an error says that the call is none of gRPC's
+}
 
 // A message is a discovery request or response in its encoded form.
 type message struct {

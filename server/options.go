@@ -18,6 +18,7 @@ type options struct {
 	observer     Observer
 	writeTimeout time.Duration
 	drainTime    time.Duration
+	age          Age
 	v2           bool
 }
 

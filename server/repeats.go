@@ -4,6 +4,8 @@ import (
 	"regexp"
 	"sync"
 	"time"
+
+	"github.com/chancery-xds/chancery/internal/guard"
 )
 
 // One mistake in the configuration is refused by a whole fleet, and one in a
@@ -67,6 +69,6 @@ func (r *repeats) over(why reason) {
 	}
 	r.mu.Unlock()
 	if n > 0 {
-		tell(n)
+		_ = guard.Do(func() { tell(n) }) // a logger that panics is told of nowhere
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/health"
 	healthgrpc "google.golang.org/grpc/health/grpc_health_v1"
 
+	"github.com/chancery-xds/chancery/internal/guard"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -66,6 +67,7 @@ type Server struct {
 	streams     atomic.Uint64 // ever opened; numbers them
 	nodeChanges atomic.Uint64
 	tally       tally
+	panics      uint64 // caught before
 
 	mu    sync.Mutex
 	large map[string]bool // type URLs of which a too large response was told
@@ -80,6 +82,7 @@ func New[W Watch](src Source[W], opts ...Option) *Server {
 		refused: newRefusals(10_000),
 		drain:   newDrain(),
 		large:   map[string]bool{},
+		panics:  guard.Count(),
 	}
 	for _, o := range opts {
 		o(&s.options)
@@ -120,6 +123,10 @@ type Stats struct {
 	Blocked     uint64 // streams ended because their client did not read
 	Malformed   uint64 // streams ended because their client sent what is no request
 
+	// Panics counts those that were caught, each of which ended one stream, poll
+	// or search for a resource: of all that this process has of ours.
+	Panics uint64
+
 	// Throttled counts what ran into a limit: streams refused for there are too
 	// many ("streams"), ended by a request that is too large ("request") or
 	// subscribes to too much ("subscription"), slowed down because of too many
@@ -137,6 +144,7 @@ func (s *Server) Stats() Stats {
 		NodeChanges: s.nodeChanges.Load(),
 		Blocked:     s.tally[tooSlow].Load(),
 		Malformed:   s.tally[malformed].Load(),
+		Panics:      guard.Count() - s.panics,
 		Throttled:   s.tally.throttled(),
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
 
+	"github.com/chancery-xds/chancery/internal/guard"
 	"github.com/chancery-xds/chancery/protocol"
 	"github.com/chancery-xds/chancery/wire"
 	"github.com/chancery-xds/chancery/xds"
@@ -36,6 +37,7 @@ type stream struct {
 	session *protocol.Session
 	watch   Watch
 	bell    <-chan struct{}
+	deaf    time.Time // until then no change makes the session say anything; zero: one may
 
 	// One response is sent at a time, by a goroutine of its own that lives as
 	// long as the write. While it is blocked, changes coalesce in the session.
@@ -51,8 +53,9 @@ type stream struct {
 	turnBy time.Time       // when it is given up, though its turn has not come or answers are open
 	unread int             // answers since that the client has not acknowledged
 
-	drain   <-chan struct{} // nil when draining
-	leaveBy time.Time       // when draining: the end
+	drain      <-chan struct{} // nil when draining
+	leaving    leave
+	unanswered int // responses, by the client
 
 	held    int  // bytes, of names
 	types   int  // that were opened
@@ -73,16 +76,20 @@ func (s *Server) serve(rpc grpc.ServerStream, v xds.Variant, only, also *xds.Typ
 		info:    Stream{Variant: v, Type: only},
 		decoder: s.decoder(v),
 	}
+	plain(rpc.Context())
 	err := s.drain.join(s.bounds.Streams)
 	if err == nil {
 		defer s.drain.leave()
 		st.info.ID = s.streams.Add(1)
+		if max := s.age.Max; max > 0 {
+			st.leaving.sooner(time.Now().Add(max+jitter(max/2)), errOld, s.age.Grace)
+			st.alarm()
+		}
 		go st.read()
-		err = st.loop()
+		err = s.guarded(&st.info, st.loop)
 	}
-	s.rejects(rpc.Context(), &st.info, err)
-	st.close(err)
-	return err
+	err = s.guarded(&st.info, func() error { s.rejects(rpc.Context(), &st.info, err); return err })
+	return st.close(err)
 }
 
 // decoder returns a decoder that knows the limits.
@@ -105,14 +112,14 @@ func (s *stream) loop() error {
 		more := true
 		select {
 		case req, more = <-s.inbox:
-		case <-s.bell:
+		case <-s.doorbell():
 		case <-s.turn:
 			s.turn, s.turnBy = nil, time.Now().Add(placeTime)
 		case err := <-s.sent:
 			if s.sent = nil; err != nil {
 				return err
 			}
-			if !s.missed && len(s.queue) == 0 && s.ticket == nil && !s.ended {
+			if !s.missed && len(s.queue) == 0 && s.ticket == nil && !s.ended && !s.leaving.begun {
 				continue // nothing happened meanwhile
 			}
 		case <-fires:
@@ -121,7 +128,8 @@ func (s *stream) loop() error {
 				return err
 			}
 		case <-s.drain:
-			s.drain, s.leaveBy = nil, time.Now().Add(jitter(s.server.drainTime))
+			s.drain = nil
+			s.leaving.sooner(time.Now().Add(jitter(s.server.drainTime)), errDraining, 0)
 		}
 		if !more {
 			if !errors.Is(s.failure, io.EOF) {
@@ -133,23 +141,37 @@ func (s *stream) loop() error {
 		if err := <-s.stepped; err != nil {
 			return err
 		}
+		if s.leaving.over(time.Now(), s.unanswered, s.sent != nil) {
+			return s.leaving.why
+		}
 		if s.ended && s.sent == nil && s.ticket == nil {
 			return nil // after what was due has left
 		}
 	}
 }
 
+// doorbell returns what rings when something has changed, nil while no change can
+// make the stream say anything: what changes meanwhile is seen at the next step.
+func (s *stream) doorbell() <-chan struct{} {
+	if s.sent != nil || s.turn != nil || s.leaving.begun || !s.deaf.IsZero() {
+		return nil
+	}
+	return s.bell
+}
+
 // step handles a request, if there is one, and does whatever is due.
 func (s *stream) step(req *message) {
-	var err error
-	if req != nil {
-		err = s.receive(req)
-	}
-	if err == nil && s.session != nil {
-		err = s.settle()
-	}
-	s.alarm()
-	s.stepped <- err
+	s.stepped <- s.server.guarded(&s.info, func() error {
+		var err error
+		if req != nil {
+			err = s.receive(req)
+		}
+		if err == nil && s.session != nil {
+			err = s.settle()
+		}
+		s.alarm()
+		return err
+	})
 }
 
 // settle brings the session up to date, carries out what it wants done and
@@ -163,11 +185,14 @@ func (s *stream) settle() error {
 	if max := s.server.bounds.Held; s.held > max {
 		return reject(tooMany, codes.ResourceExhausted, "limit exceeded: names of %d bytes on one stream, more than %d", s.held, max)
 	}
-	if s.missed = s.sent != nil || len(s.queue) > 0; !s.missed && s.turn == nil {
+	if s.missed = s.sent != nil || len(s.queue) > 0; !s.missed && s.turn == nil && !s.leaving.begun {
 		for r := range s.session.Responses() {
 			s.queue = append(s.queue, r)
 		}
 		s.tell()
+	}
+	if s.deaf = s.session.Waits(); !s.deaf.After(time.Now()) {
+		s.deaf = time.Time{}
 	}
 	s.session.Release()
 	if s.sent == nil && len(s.queue) > 0 {
@@ -194,8 +219,10 @@ func (s *stream) tell() {
 			s.queueUp()
 		case protocol.Sent:
 			s.unread++
+			s.unanswered++
 		case protocol.Acked, protocol.Nacked:
 			s.unread--
+			s.unanswered--
 		}
 		s.server.event(&s.info, e)
 	}
@@ -307,23 +334,25 @@ func (s *stream) open(node *xds.Node) error {
 	return nil
 }
 
-func (s *stream) close(err error) {
+// close gives back all that the stream has, and returns what its client is told:
+// err, unless that is nil and something panics.
+func (s *stream) close(err error) error {
 	if s.timer != nil {
 		s.timer.Stop()
 	}
 	s.leave()
-	if s.session == nil {
-		return
+	if s.watch != nil {
+		err = merge(err, s.server.guarded(&s.info, func() error { s.watch.Close(); return nil }))
 	}
-	s.watch.Close()
-	if o := s.server.observer; o != nil {
-		o.Closed(&s.info, err)
+	if o := s.server.observer; o != nil && s.session != nil {
+		err = merge(err, s.server.guarded(&s.info, func() error { o.Closed(&s.info, err); return nil }))
 	}
+	return err
 }
 
 // alarm sets the timer to the next deadline.
 func (s *stream) alarm() {
-	next := s.leaveBy
+	next := s.leaving.deadline(time.Now())
 	earlier := func(t time.Time) {
 		if !t.IsZero() && (next.IsZero() || t.Before(next)) {
 			next = t
@@ -336,6 +365,7 @@ func (s *stream) alarm() {
 		earlier(s.writeBy)
 	}
 	earlier(s.turnBy)
+	earlier(s.deaf)
 	switch {
 	case next.IsZero():
 		if s.timer != nil {
@@ -353,12 +383,10 @@ func (s *stream) alarm() {
 // expired returns the error that ends the stream if one of its own deadlines
 // has passed. Those of the session are its business.
 func (s *stream) expired(now time.Time) error {
-	switch {
-	case s.sent != nil && !now.Before(s.writeBy):
+	if s.sent != nil && !now.Before(s.writeBy) {
 		return reject(tooSlow, codes.DeadlineExceeded, "the client has read nothing for %v", s.server.writeTimeout)
-	case !s.leaveBy.IsZero() && !now.Before(s.leaveBy):
-		return errDraining
 	}
+	s.leaving.advance(now)
 	if !s.turnBy.IsZero() && !now.Before(s.turnBy) {
 		s.leave()
 	}
@@ -370,6 +398,13 @@ func (s *stream) expired(now time.Time) error {
 // with the client.
 func (s *stream) read() {
 	defer close(s.inbox)
+	if p := guard.Do(s.requests); p != nil {
+		s.server.panicked(&Stream{ID: s.info.ID}, p) // the rest is not ours to read
+		s.failure = errInternal
+	}
+}
+
+func (s *stream) requests() {
 	var p pace
 	for {
 		m := new(message)
@@ -403,7 +438,7 @@ func decode(d *wire.Decoder, m *message) (xds.Request, error) {
 // send writes a response. It runs in a goroutine of its own and touches nothing
 // that changes.
 func (s *stream) send(r *xds.Response, sent chan<- error) {
-	sent <- s.rpc.SendMsg(s.server.encode(s.info.Variant, r))
+	sent <- s.server.guarded(&s.info, func() error { return s.rpc.SendMsg(s.server.encode(s.info.Variant, r)) })
 }
 
 func jitter(d time.Duration) time.Duration { return time.Duration(rand.Int64N(int64(max(d, 1)))) }

@@ -1,5 +1,11 @@
 package store
 
+import (
+	"log/slog"
+
+	"github.com/chancery-xds/chancery/internal/guard"
+)
+
 // ring has the doorbells rung of the watches that want to hear of the commits
 // of a group after since. The store is locked; nothing is waited for. Commits
 // that come while others are being told of are told of together.
@@ -26,7 +32,9 @@ func (st *Store) rings() {
 		st.unrung = map[*group]uint64{}
 		st.mu.Unlock()
 		for g, since := range due {
-			g.ring(since)
+			if p := guard.Do(func() { g.ring(since) }); p != nil {
+				p.Log(slog.Default(), "doorbells of a group", slog.String("group", g.name))
+			}
 		}
 	}
 }

@@ -5,6 +5,7 @@
 package wire
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"strings"
@@ -56,7 +57,8 @@ type Decoder struct {
 // dynamic parameters choose "between multiple variants of the same resource";
 // ours have one, which has no constraints and so goes with any parameters.
 //
-// A type that is not set is nil. A key that initial_resource_versions has twice
+// Names are canonical ([xds.CanonicalName]), so that a name is one however the
+// client writes it. A type that is not set is nil. A key that initial_resource_versions has twice
 // is listed twice; the later holds.
 func (d *Decoder) Decode(b []byte) (req xds.Request, err error) {
 	l := &layouts[d.Variant]
@@ -98,11 +100,11 @@ func (d *Decoder) Decode(b []byte) (req xds.Request, err error) {
 		case l.typeURL:
 			req.Type = typeOf(f.data)
 		case l.names:
-			req.Names = append(req.Names, a.add(f.data))
+			req.Names = append(req.Names, a.name(f.data))
 		case l.subscribe:
-			req.Subscribe = append(req.Subscribe, a.add(f.data))
+			req.Subscribe = append(req.Subscribe, a.name(f.data))
 		case l.unsubscribe:
-			req.Unsubscribe = append(req.Unsubscribe, a.add(f.data))
+			req.Unsubscribe = append(req.Unsubscribe, a.name(f.data))
 		case l.locators:
 			req.Names = a.addLocated(req.Names, f.data)
 		case l.locate:
@@ -111,7 +113,7 @@ func (d *Decoder) Decode(b []byte) (req xds.Request, err error) {
 			req.Unsubscribe = a.addLocated(req.Unsubscribe, f.data)
 		case l.initial:
 			key, value, _ := entry(f.data)
-			req.Initial = append(req.Initial, xds.Version{Name: a.add(key), Version: a.add(value)})
+			req.Initial = append(req.Initial, xds.Version{Name: a.name(key), Version: a.add(value)})
 		case l.failure:
 			// "Presence of error_detail" makes it a NACK, even if empty.
 			if req.Error == nil {
@@ -236,9 +238,19 @@ func located(b []byte) (name []byte, err error) {
 // addLocated appends the name of a resource locator, if it has one.
 func (a *arena) addLocated(names []string, locator []byte) []string {
 	if name, _ := located(locator); len(name) > 0 {
-		names = append(names, a.add(name))
+		names = append(names, a.name(name))
 	}
 	return names
+}
+
+// name returns a name in the form in which names are compared: "context
+// parameters compare in any order", however a client writes them.
+func (a *arena) name(b []byte) string {
+	name := a.add(b)
+	if bytes.IndexByte(b, '&') < 0 { // nothing to put in order, which is to cost nothing
+		return name
+	}
+	return xds.CanonicalName(name)
 }
 
 // entry returns the key and the value of an entry of a map<string, string>.

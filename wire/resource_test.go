@@ -8,7 +8,6 @@ import (
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
-	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 
@@ -70,40 +69,6 @@ func TestNewResource(t *testing.T) {
 	b, _ := NewResource(xds.Cluster, "", pack(t, c))
 	if a.Version != b.Version || a.Version == "" {
 		t.Errorf("versions %q and %q of one message", a.Version, b.Version)
-	}
-}
-
-func TestRefs(t *testing.T) {
-	eds := &clusterv3.Cluster_Type{Type: clusterv3.Cluster_EDS}
-	none := []xds.Ref{}
-	for _, tc := range []struct {
-		name string
-		typ  *xds.Type
-		m    proto.Message
-		want []xds.Ref
-	}{
-		{"WARM-2 by the cluster's name", xds.Cluster, &clusterv3.Cluster{Name: "a", ClusterDiscoveryType: eds}, []xds.Ref{{Type: xds.Endpoint, Name: "a"}}},
-		{"WARM-2 by service_name", xds.Cluster, &clusterv3.Cluster{Name: "a", ClusterDiscoveryType: eds, EdsClusterConfig: &clusterv3.Cluster_EdsClusterConfig{ServiceName: "s"}}, []xds.Ref{{Type: xds.Endpoint, Name: "s"}}},
-		{"NAME-2 by a canonical name", xds.Cluster, &clusterv3.Cluster{Name: "a", ClusterDiscoveryType: eds, EdsClusterConfig: &clusterv3.Cluster_EdsClusterConfig{
-			ServiceName: "xdstp://a/t/x?b=1&a=2"}}, []xds.Ref{{Type: xds.Endpoint, Name: "xdstp://a/t/x?a=2&b=1"}}},
-		{"static", xds.Cluster, &clusterv3.Cluster{Name: "a"}, none},
-		{"DNS with a left-over EDS config", xds.Cluster, &clusterv3.Cluster{Name: "a", ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STRICT_DNS},
-			EdsClusterConfig: &clusterv3.Cluster_EdsClusterConfig{ServiceName: "s"}}, none},
-		{"custom", xds.Cluster, &clusterv3.Cluster{Name: "a", ClusterDiscoveryType: &clusterv3.Cluster_ClusterType{ClusterType: &clusterv3.Cluster_CustomClusterType{Name: "c"}}}, none},
-		{"another type is not known", xds.Listener, &listenerv3.Listener{Name: "l"}, nil},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			r, err := NewResource(tc.typ, "", tc.m)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if d := cmp.Diff(tc.want, r.Refs, cmp.Comparer(func(a, b *xds.Type) bool { return a.Is(b) })); d != "" {
-				t.Error(d)
-			}
-		})
-	}
-	if refs := Refs(xds.Cluster, "a", []byte{0xff}); refs != nil {
-		t.Errorf("a body that cannot be read has the references %v", refs)
 	}
 }
 

@@ -149,10 +149,18 @@ func init() {
 	Endpoint.Warms = LbEndpoint // seen with Envoy 1.40: it waits 15 s for endpoints that a locality names
 	// Who may refer to whom decides what is withdrawn last: a resource leaves
 	// when every type that may refer to it has moved on.
-	Cluster.referredBy = []*Type{Listener, ScopedRoute, Route, VirtualHost}
+	//
+	// A filter that comes as an extension config names clusters and secrets as it
+	// would in its listener.
+	//
+	// Invariant: no type refers to itself, not by way of others either: two
+	// would wait for each other. So it is not said that an aggregate cluster
+	// refers to clusters; nor that clusters, routes and extension configs refer to
+	// extension configs, as upstream filters and the composite filter do.
+	Cluster.referredBy = []*Type{ExtensionConfig, Listener, ScopedRoute, Route, VirtualHost}
 	Endpoint.referredBy = []*Type{Cluster}
 	LbEndpoint.referredBy = []*Type{Endpoint}
-	Secret.referredBy = []*Type{Cluster, Listener}
+	Secret.referredBy = []*Type{Cluster, ExtensionConfig, Listener}
 	ExtensionConfig.referredBy = []*Type{Listener}
 	ScopedRoute.referredBy = []*Type{Listener}
 	Route.referredBy = []*Type{Listener, ScopedRoute}

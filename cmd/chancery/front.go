@@ -8,7 +8,6 @@ import (
 	"net"
 	"slices"
 	"strings"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
@@ -23,8 +22,7 @@ import (
 type front struct {
 	addresses []string
 	tls       tlsfiles.Files
-	age       time.Duration // of connections, about; 0: they may grow old
-	grace     time.Duration
+	age       server.Age
 
 	parsed    []listen.Address
 	certs     *tlsfiles.Source // nil: no TLS
@@ -47,10 +45,10 @@ func (f *front) check() error {
 	switch {
 	case f.tls.Configured() && (f.tls.Cert == "" || f.tls.Key == ""):
 		return errors.New("TLS wants both --tls-cert and --tls-key; --client-ca goes with them")
-	case f.age < 0:
+	case f.age.Max < 0:
 		return errors.New("--max-connection-age is negative")
-	case f.grace <= 0:
-		return errors.New("--max-connection-age-grace: streams of xDS never end by themselves: want more than zero")
+	case f.age.Grace < 0:
+		return errors.New("--max-connection-age-grace is negative")
 	}
 	return nil
 }
@@ -69,14 +67,9 @@ func (f *front) plain() string {
 	return ""
 }
 
-// ages are the parts of the age that servers of one listener give their
-// connections. gRPC varies each by a tenth: together that is the age ± 50 %, so
-// that clients who came together do not come back together.
-var ages = []float64{0.6, 0.8, 1, 1.2, 1.4}
-
-// open listens on all addresses. The servers of one listener take turns.
+// open listens on all addresses.
 func (f *front) open(log *slog.Logger, xds *server.Server, limits []grpc.ServerOption) error {
-	options := append(server.GRPCOptions(), limits...)
+	options := append(append(server.GRPCOptions(), f.age.GRPCOption()), limits...)
 	var secured []grpc.ServerOption
 	if f.tls.Configured() {
 		var err error
@@ -96,42 +89,19 @@ func (f *front) open(log *slog.Logger, xds *server.Server, limits []grpc.ServerO
 		if f.secure(a) {
 			options = append(options, secured...)
 		}
-		for range f.perListener() {
-			g := grpc.NewServer(append(slices.Clip(options), f.aging(len(f.servers))...)...)
-			xds.Register(g)
-			reflection.RegisterV1(g)
-			f.servers = append(f.servers, g)
-		}
+		g := grpc.NewServer(options...)
+		xds.Register(g)
+		reflection.RegisterV1(g)
+		f.servers = append(f.servers, g)
 	}
 	return nil
-}
-
-func (f *front) perListener() int {
-	if f.age == 0 {
-		return 1
-	}
-	return len(ages)
-}
-
-// aging returns the options of the nth server.
-func (f *front) aging(n int) []grpc.ServerOption {
-	if f.age == 0 {
-		return nil
-	}
-	k := server.Keepalive()
-	k.MaxConnectionAge = time.Duration(float64(f.age) * ages[n%len(ages)])
-	k.MaxConnectionAgeGrace = f.grace
-	return []grpc.ServerOption{grpc.KeepaliveParams(k)}
 }
 
 // serve serves until a listener fails, which it tells, or the front is closed.
 func (f *front) serve() <-chan error {
 	failed := make(chan error, len(f.servers))
-	n := f.perListener()
 	for i, l := range f.listeners {
-		for j, l := range turns(l, n) {
-			go func() { failed <- f.servers[i*n+j].Serve(l) }()
-		}
+		go func() { failed <- f.servers[i].Serve(l) }()
 	}
 	return failed
 }

@@ -60,7 +60,7 @@ func (r *review) assignments(all []dir.Loaded) ([]dir.Loaded, error) {
 			continue
 		}
 		for _, ref := range l.Refs {
-			if !ref.Type.Is(xds.Endpoint) || have[ref.Name] {
+			if !ref.Type.Is(xds.Endpoint) || ref.Name == xds.Wildcard || have[ref.Name] {
 				continue
 			}
 			if r.empty {

@@ -12,7 +12,7 @@ import (
 )
 
 // The packages whose effects are listed.
-var watched = []string{"xds", "protocol", "protocol/protocoltest", "store", "wire", "server", "lazy", "rest", "internal/refs", "internal/protofile", "internal/export"}
+var watched = []string{"xds", "protocol", "protocol/protocoltest", "store", "wire", "server", "lazy", "rest", "internal/refs", "internal/protofile", "internal/export", "internal/guard"}
 
 // Every effect they have, by package, declaration and kind, and why it is there.
 var effects = map[string]string{
@@ -32,6 +32,7 @@ var effects = map[string]string{
 	"lazy Source.Run timer":       "the next thing that is due",
 	"lazy Source.pause clock":     "the same",
 	"lazy Source.decide clock":    "what is due",
+	"lazy Source.fail clock":      "when to look again",
 
 	"server Server mutex":            "which warnings were given; off every hot path",
 	"server drain mutex":             "counts open streams",
@@ -41,12 +42,13 @@ var effects = map[string]string{
 	"server repeats.first timer":     "when NACKs that say the same are counted in the log",
 	"server repeats.over timer":      "the same, while they are repeated",
 	"server Server.serve goroutine":  "reads a stream's requests",
+	"server Server.serve clock":      "when a stream will be old",
 	"server stream.settle goroutine": "writes a response, so that its stream's goroutine stays awake",
 	"server stream.loop goroutine":   "handles one event; its deep stack ends with it",
 	"server stream.settle clock":     "when a write has taken too long",
 	"server stream.loop clock":       "when a deadline has passed, and when a draining stream leaves",
-	"server stream.read clock":       "how fast requests come",
-	"server stream.read timer":       "those that come too fast wait",
+	"server stream.requests clock":   "how fast requests come",
+	"server stream.requests timer":   "those that come too fast wait",
 	"server stream.queueUp clock":    "when a stream makes room for others",
 	"server stream.refresh clock":    "the time a session is told",
 	"server stream.alarm clock":      "arms the stream's one timer",
@@ -58,7 +60,7 @@ var effects = map[string]string{
 	"server Poll.session clock": "the time a session is told",
 	"server Poll.look clock":    "when a poll was answered",
 	"server Poll.judge clock":   "how long ago that was",
-	"server Poll.Wait timer":    "when a poll was held long enough",
+	"server Poll.wait timer":    "when a poll was held long enough",
 	"server holdOf clock":       "when the client of a call gives up",
 
 	"rest Handler.ServeHTTP goroutine": "holds a poll, so that net/http's goroutine and buffers are free; ends with its answer",
@@ -66,6 +68,10 @@ var effects = map[string]string{
 	"rest parked.WriteHeader clock":    "dates a response, and when writing it has taken too long",
 	"rest answers mutex":               "shares encodings between polls; held for memory only",
 	"rest answer once":                 "encodes for all who are told the same",
+
+	"internal/guard Do recover":            "a panic ends what it happened in, not the process",
+	"protocol/protocoltest Replay recover": "an implementation that is judged may panic: that is its answer",
+	"protocol/protocoltest live recover":   "the same",
 
 	"internal/export wait timer": "the pause that Envoy gets between two steps",
 }
@@ -77,7 +83,7 @@ var effectOf = map[string]string{
 	"sync.Mutex": "mutex", "sync.RWMutex": "mutex", "sync.Once": "once", "sync.Map": "mutex", "sync.WaitGroup": "goroutine",
 }
 
-// Goroutines, clocks and locks are few, and each is known with its reason.
+// Goroutines, clocks, locks and recovers are few, and each is known with its reason.
 func TestEffects(t *testing.T) {
 	found := map[string][]string{}
 	for _, pkg := range watched {
@@ -118,6 +124,10 @@ func effectsIn(t *testing.T, pkg, file string, found map[string][]string) {
 				switch n := n.(type) {
 				case *ast.GoStmt:
 					kind = "goroutine"
+				case *ast.CallExpr:
+					if f, ok := n.Fun.(*ast.Ident); ok && f.Name == "recover" {
+						kind = "recover"
+					}
 				case *ast.SelectorExpr:
 					if x, ok := n.X.(*ast.Ident); ok {
 						kind = effectOf[x.Name+"."+n.Sel.Name]

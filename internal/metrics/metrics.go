@@ -78,6 +78,8 @@ func (m *Metrics) Server(stats func() server.Stats) {
 		func(s server.Stats) uint64 { return s.NodeChanges })
 	counter("malformed_requests_total", "Streams ended because their client sent what is no request.",
 		func(s server.Stats) uint64 { return s.Malformed })
+	counter("panics_total", "Panics that were caught: each ended a stream, a poll, a load of the configuration, or a search for a resource. Each is a defect; the log has its stack.",
+		func(s server.Stats) uint64 { return s.Panics })
 	m.registry.MustRegister(throttled(stats), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: prefix + "first_answers_waiting", Help: "Streams that wait for their turn to be answered first.",
 	}, func() float64 { return float64(stats().Waiting) }))

@@ -18,12 +18,12 @@ type rule struct {
 
 var cluster = rule{to: xds.Cluster}
 
-// Every field that names a resource of a type that xds lists. A test holds it
-// against the descriptors, so that a new field of Envoy's does not go unseen.
+// Every field that names a resource of a type that xds lists: a string, a list
+// of them, or a map whose keys they are. A test holds it against the
+// descriptors, so that a new field of Envoy's does not go unseen.
 //
 // Not here: an EDS cluster's assignment, whose name has a default (see
-// assignment); virtual hosts and collections of endpoints, whose names in a
-// resource are prefixes.
+// assignment); and what is in [unnamed].
 var rules = map[protoreflect.FullName]rule{
 	"envoy.config.core.v3.ApiConfigSource.cluster_names":                                                        cluster,
 	"envoy.config.core.v3.GrpcService.EnvoyGrpc.cluster_name":                                                   cluster,
@@ -43,6 +43,7 @@ var rules = map[protoreflect.FullName]rule{
 	"envoy.extensions.clusters.mcp_multicluster.v3.ClusterConfig.McpCluster.cluster":                            cluster,
 	"envoy.extensions.filters.http.cache_v2.v3.CacheV2Config.override_upstream_cluster":                         cluster,
 	"envoy.extensions.filters.http.gcp_authn.v3.GcpAuthnFilterConfig.cluster":                                   cluster,
+	"envoy.extensions.filters.http.health_check.v3.HealthCheck.cluster_min_healthy_percentages":                 cluster,
 	"envoy.extensions.filters.http.mcp_router.v3.McpRouter.McpCluster.cluster":                                  cluster,
 	"envoy.extensions.filters.network.dubbo_proxy.v3.RouteAction.cluster":                                       cluster,
 	"envoy.extensions.filters.network.generic_proxy.action.v3.RouteAction.cluster":                              cluster,

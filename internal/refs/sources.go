@@ -64,6 +64,7 @@ const (
 	extensionSource = "envoy.config.core.v3.ExtensionConfigSource"
 	clusterEDS      = "envoy.config.cluster.v3.Cluster.eds_cluster_config"
 	clusterType     = "envoy.config.cluster.v3.Cluster.type"
+	customType      = "envoy.config.cluster.v3.Cluster.cluster_type"
 )
 
 func isSource(d protoreflect.MessageDescriptor) bool {
@@ -72,15 +73,18 @@ func isSource(d protoreflect.MessageDescriptor) bool {
 
 // assignment returns the name of the ClusterLoadAssignment that a cluster of
 // type EDS has, whatever the source; "" for clusters of other types. "Optional
-// alternative to cluster name to present to EDS."
+// alternative to cluster name to present to EDS." A custom type is taken for EDS
+// if it has settings for it: "envoy.cluster.eds" is the name of an extension, too.
 func assignment(cluster protoreflect.Message) string {
 	const eds = 3 // envoy.config.cluster.v3.Cluster.EDS
 	fields := cluster.Descriptor().Fields()
-	if cluster.Get(fields.ByName("type")).Enum() != eds {
+	config := fields.ByName("eds_cluster_config")
+	custom := cluster.Has(fields.ByName("cluster_type")) && cluster.Has(config)
+	if !custom && cluster.Get(fields.ByName("type")).Enum() != eds {
 		return ""
 	}
 	name := cluster.Get(fields.ByName("name")).String()
-	if config := fields.ByName("eds_cluster_config"); cluster.Has(config) {
+	if cluster.Has(config) {
 		name = cmp.Or(get(cluster.Get(config).Message(), "service_name").String(), name)
 	}
 	return name
@@ -100,6 +104,13 @@ func served(m protoreflect.Message, field protoreflect.Name) bool {
 		return served(source, "config_source")
 	}
 	return !source.Has(fields.ByName("path")) && !source.Has(fields.ByName("path_config_source"))
+}
+
+// own reports whether a ConfigSource leads to the server that the resource
+// around it is from, over the same stream: not to a file or another one.
+func own(source protoreflect.Message) bool {
+	which := source.WhichOneof(source.Descriptor().Oneofs().ByName("config_source_specifier"))
+	return which == nil || which.Name() == "ads" || which.Name() == "self"
 }
 
 func get(m protoreflect.Message, field protoreflect.Name) protoreflect.Value {

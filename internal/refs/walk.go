@@ -51,10 +51,22 @@ func (p Path) String() string {
 
 // A walk goes through a message and all that are in it.
 type walk struct {
-	enter func(m protoreflect.Message, at Path) (changed bool)                               // may be nil
-	field func(m protoreflect.Message, f protoreflect.FieldDescriptor, v protoreflect.Value) // may be nil
-	at    Path
+	enter func(m protoreflect.Message, at Path) (changed bool) // may be nil
+
+	// field reports whether to look into what is in the field. It may be nil.
+	field func(m protoreflect.Message, f protoreflect.FieldDescriptor, v protoreflect.Value) (below bool)
+
+	// packed is told what an Any has in it, nil if it cannot be read. It may be
+	// nil.
+	packed func(m protoreflect.Message)
+
+	at   Path
+	anys int // how many we are in
 }
+
+// deepest is how many Anys may stand in each other. Each has all the bytes of
+// those in it: without a limit a file of n bytes costs n².
+const deepest = 64
 
 func (w *walk) message(m protoreflect.Message) (changed bool) {
 	switch name := m.Descriptor().FullName(); {
@@ -67,8 +79,8 @@ func (w *walk) message(m protoreflect.Message) (changed bool) {
 		changed = w.enter(m, w.at)
 	}
 	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
-		if w.field != nil {
-			w.field(m, f, v)
+		if w.field != nil && !w.field(m, f, v) {
+			return true
 		}
 		if f.Message() != nil && w.below(f, v) {
 			changed = true
@@ -105,19 +117,37 @@ func (w *walk) below(f protoreflect.FieldDescriptor, v protoreflect.Value) (chan
 }
 
 func (w *walk) any(m protoreflect.Message) (changed bool) {
-	fields := m.Descriptor().Fields()
-	typ, err := protoregistry.GlobalTypes.FindMessageByURL(m.Get(fields.ByName("type_url")).String())
-	if err != nil {
+	inner := w.inside(m)
+	if w.packed != nil {
+		w.packed(inner)
+	}
+	if inner == nil {
 		return false
 	}
-	inner, value := typ.New(), fields.ByName("value")
-	if proto.Unmarshal(m.Get(value).Bytes(), inner.Interface()) != nil || !w.message(inner) {
+	w.anys++
+	changed = w.message(inner)
+	w.anys--
+	if !changed {
 		return false
 	}
 	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(inner.Interface())
 	if err != nil {
 		panic("refs: a message that was read cannot be written: " + err.Error())
 	}
-	m.Set(value, protoreflect.ValueOfBytes(b))
+	m.Set(m.Descriptor().Fields().ByName("value"), protoreflect.ValueOfBytes(b))
 	return true
+}
+
+// inside returns the message in an Any, nil if it cannot be read.
+func (w *walk) inside(m protoreflect.Message) protoreflect.Message {
+	fields := m.Descriptor().Fields()
+	typ, err := protoregistry.GlobalTypes.FindMessageByURL(m.Get(fields.ByName("type_url")).String())
+	if err != nil || w.anys == deepest {
+		return nil
+	}
+	inner := typ.New()
+	if proto.Unmarshal(m.Get(fields.ByName("value")).Bytes(), inner.Interface()) != nil {
+		return nil
+	}
+	return inner
 }

@@ -57,7 +57,7 @@ func (w world) dangling() []protofile.Problem {
 		for _, name := range slices.Sorted(maps.Keys(c.at)) {
 			l := c.at[name]
 			for _, ref := range l.Refs {
-				if have[ref.Type.URL][ref.Name] {
+				if ref.Name == xds.Wildcard || have[ref.Type.URL][ref.Name] {
 					continue
 				}
 				p := l.Pos.problem("%s %q refers to %s %q, which no file has", c.typ, name, ref.Type, ref.Name)

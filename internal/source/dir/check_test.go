@@ -39,6 +39,7 @@ name: "r" virtual_hosts { name: "v" domains: "*" routes { match { prefix: "/" } 
 				"r.txtpb: warning: resources[0]: RDS \"r\" refers to CDS \"none\", which no file has (requests to it fail, unless the client's bootstrap has it)\n"},
 		{"by another name", []string{"a.yaml", eds("alias"), "e.yaml", "\"@type\": type.googleapis.com/envoy.service.discovery.v3.Resource\naliases: [alias]\nresource: " + endpointsE},
 			"CDS |\nEDS |\n"},
+		{"which one is not known", []string{"a.yaml", "{" + clusterURL + ", name: x, cluster_type: {name: custom}}\n"}, "CDS |\n"},
 		{"warnings of the files, too", []string{"a.yaml", eds("x"), "b.yaml", ""},
 			"CDS |\n" +
 				"a.yaml:1:1: warning: CDS \"x\" refers to EDS \"x\", which no file has (Envoy waits 15 s for endpoints that are missing, at each start)\n" +

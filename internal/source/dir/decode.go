@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/chancery-xds/chancery/internal/guard"
 	"github.com/chancery-xds/chancery/internal/protofile"
 	"github.com/chancery-xds/chancery/internal/refs"
 	"github.com/chancery-xds/chancery/wire"
@@ -57,23 +58,26 @@ type decoder struct {
 	protofile.Decoder
 	doc    int
 	loaded []Loaded
+	died   *guard.Panic // of what read the file; nil: it did not
 }
 
 // decode returns a decoder that is done with a file.
-func decode(path string, data []byte) (d *decoder) {
-	d = &decoder{Decoder: protofile.Decoder{File: path, Source: data}}
+func decode(path string, data []byte) *decoder {
+	d := &decoder{Decoder: protofile.Decoder{File: path, Source: data}}
 	// A file must not end the program, whatever it finds in its readers.
-	defer func() {
-		if p := recover(); p != nil {
-			d.Report(&yaml.Node{}, "", "", "%s: %v", gaveUp, p)
-		}
-	}()
-	if len(bytes.TrimSpace(data)) == 0 {
-		d.Warn(&yaml.Node{}, "", "", "the file is empty")
-		return d
+	if p := guard.Do(d.decode); p != nil {
+		d.Report(&yaml.Node{}, "", "", "%s: %s", gaveUp, p.Value)
+		d.died = p
 	}
-	form(path)(d)
 	return d
+}
+
+func (d *decoder) decode() {
+	if len(bytes.TrimSpace(d.Source)) == 0 {
+		d.Warn(&yaml.Node{}, "", "", "the file is empty")
+		return
+	}
+	form(d.File)(d)
 }
 
 const gaveUp = "the reader gave up"
@@ -258,18 +262,22 @@ func (d *decoder) add(n *yaml.Node, path string, m proto.Message, w *wrapped, in
 	fail := func(hint, format string, args ...any) { d.Report(n, path, hint, format, args...) }
 	name := m.ProtoReflect().Descriptor().FullName()
 	t := xds.TypeOf(apis + string(name))
+	as := w.Name
+	if as == "" && t.Is(xds.VirtualHost) { // which has a name that need not be that of the resource, but is for Envoy
+		as = m.ProtoReflect().Get(m.ProtoReflect().Descriptor().Fields().ByName("name")).String()
+	}
 	switch {
 	case in.TypeUrl != "" && in.TypeUrl != t.URL:
 		fail("", "%s, in a response whose type_url is %s", t.URL, in.TypeUrl)
 		return
-	case t.Is(xds.VirtualHost) && w.Name == "":
-		fail(`put it into a Resource ("@type": `+wrapper+") with name and resource",
-			"a VHDS resource needs the wrapper's name, route/host: a VirtualHost does not say which route configuration it belongs to")
+	case t.Is(xds.VirtualHost) && !strings.Contains(as, "/"):
+		hint := ""
+		if w.Name == "" {
+			hint = `change its name, or put it into a Resource ("@type": ` + wrapper + ") with name and resource"
+		}
+		fail(hint, "the name %q of a VHDS resource: want route/host, the route configuration's name and the host", as)
 		return
-	case t.Is(xds.VirtualHost) && !strings.Contains(w.Name, "/"):
-		fail("", "the name %q of a VHDS resource: want route/host, the route configuration's name and the host", w.Name)
-		return
-	case w.Name == "" && t.Name == "":
+	case as == "" && t.Name == "":
 		fail(`put it into a Resource ("@type": `+wrapper+") with name and resource",
 			"a %s is known to the protocol by a name that is none of its fields", name.Name())
 		return
@@ -282,7 +290,7 @@ func (d *decoder) add(n *yaml.Node, path string, m proto.Message, w *wrapped, in
 		fail("", `an alias that is empty or "*"`)
 		return
 	}
-	r, err := wire.NewResource(t, w.Name, m)
+	r, err := wire.NewResource(t, as, m)
 	if err != nil {
 		fail("", "%v", err)
 		return

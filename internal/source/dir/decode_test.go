@@ -94,7 +94,7 @@ typed_config: {"@type": type.googleapis.com/envoy.config.core.v3.HttpUri, uri: u
 ---
 "@type": type.googleapis.com/envoy.config.listener.v3.Filter
 name: f
-`, "ECDS e at c.yaml:1:1 → CDS c\nFilter f at c.yaml:5:1\n"},
+`, "ECDS e at c.yaml:1:1 → CDS c\nFilter f at c.yaml:5:1 → CDS *\n"},
 		{"anchors, aliases and merge keys", "c.yaml", `
 resources:
 - &a
@@ -146,7 +146,10 @@ filter_chains:
 		{"a list of resources", "c.yaml", "- {" + clusterURL + ", name: a}\n", "c.yaml:1:1: a mapping is needed, not a list\n"},
 		{"Envoy's bootstrap", "c.yaml", "node: {id: x}\nstatic_resources: {}\n", "c.yaml:1:1: this is Envoy's bootstrap, not a resource (it belongs outside of this directory)\n"},
 		{"a virtual host without a wrapper", "c.yaml", "\"@type\": type.googleapis.com/envoy.config.route.v3.VirtualHost\nname: v\ndomains: [\"*\"]\n",
-			"c.yaml:1:1: a VHDS resource needs the wrapper's name, route/host: a VirtualHost does not say which route configuration it belongs to (put it into a Resource (\"@type\": type.googleapis.com/envoy.service.discovery.v3.Resource) with name and resource)\n"},
+			"c.yaml:1:1: the name \"v\" of a VHDS resource: want route/host, the route configuration's name and the host (change its name, or put it into a Resource (\"@type\": type.googleapis.com/envoy.service.discovery.v3.Resource) with name and resource)\n"},
+		{"a virtual host without a wrapper whose name says its route", "c.yaml", "\"@type\": type.googleapis.com/envoy.config.route.v3.VirtualHost\nname: r/v\ndomains: [\"*\"]\n",
+			"VHDS r/v at c.yaml:1:1\n"},
+		{"VHDS by its own name in a nameless wrapper", "c.yaml", strings.Replace(strings.Replace(vhds(""), "name: \n", "", 1), "name: v", "name: r/v", 1), "VHDS r/v at c.yaml:1:1\n"},
 		{"VHDS by its wrapper's name", "c.yaml", vhds("r/v"), "VHDS r/v at c.yaml:1:1\n"},
 		{"VHDS by a name without a route", "c.yaml", vhds("v"), "c.yaml:1:1: the name \"v\" of a VHDS resource: want route/host, the route configuration's name and the host\n"},
 		{"LEDS without a wrapper", "c.yaml", "\"@type\": type.googleapis.com/envoy.config.endpoint.v3.LbEndpoint\n",

@@ -18,6 +18,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/chancery-xds/chancery/internal/guard"
 	"github.com/chancery-xds/chancery/internal/protofile"
 	"github.com/chancery-xds/chancery/store"
 	"github.com/chancery-xds/chancery/xds"
@@ -104,14 +105,16 @@ type Count struct {
 // Load reads what has changed since the last load and commits it. If anything
 // is wrong it commits nothing; mistakes in files are [Errors], all of them.
 func (s *Source) Load() (Report, error) {
-	report, err := s.load(false, &scanner{})
+	report, err := s.guarded(false, &scanner{})
 	s.done(report, err)
 	return report, err
 }
 
 func (s *Source) done(r Report, err error) {
 	if s.Done != nil && (err != nil || len(r.Commit.Changes) > 0) {
-		s.Done(time.Now(), err)
+		if p := guard.Do(func() { s.Done(time.Now(), err) }); p != nil {
+			p.Log(s.Log, "done")
+		}
 	}
 }
 
@@ -175,7 +178,7 @@ func (s *Source) read(order []found, force bool) map[string]*file {
 				if i >= len(order) {
 					return
 				}
-				files[i] = s.file(order[i], s.files[order[i].path], force)
+				files[i] = s.safely(order[i], s.files[order[i].path], force)
 			}
 		})
 	}
@@ -218,20 +221,22 @@ func (w world) counts() []Count {
 	return counts
 }
 
+// had reports whether there was something in a file.
+func had(old *file) bool { return old != nil && (old.emptied || len(old.loaded) > 0) }
+
 // file returns what is in a file, which is old if that has not changed; old is
 // what was in it, or nil.
 func (s *Source) file(f found, old *file, force bool) *file {
 	if old != nil && old.settled && old.stamp == f.stamp && !force {
 		return old
 	}
-	had := old != nil && (old.emptied || len(old.loaded) > 0)
 	at := time.Now()
 	data, stamp, err := read(f.path, s.MaxFile)
-	if err == nil && len(data) == 0 && had {
+	if err == nil && len(data) == 0 && had(old) {
 		err = errors.New("has become empty, which is what half a write looks like: delete it, or leave a comment in it")
 	}
 	if err != nil {
-		return &file{emptied: had, errs: []protofile.Problem{unread(f.path, err)}}
+		return &file{emptied: had(old), errs: []protofile.Problem{unread(f.path, err)}}
 	}
 	// Clocks of file systems tick slowly: what was written just before it was
 	// read may be written again under the same stamp.
@@ -243,6 +248,9 @@ func (s *Source) file(f found, old *file, force bool) *file {
 	}
 	now := &file{stamp: stamp, settled: settled, sum: sum}
 	d := decode(f.path, data)
+	if d.died != nil {
+		s.panicked(f.path, d.died)
+	}
 	for _, p := range d.Problems {
 		if p.Warning {
 			now.warnings = append(now.warnings, p)
@@ -275,7 +283,7 @@ func (s *Source) Run(ctx context.Context) {
 func (s *Source) reload(force bool, w *watcher) {
 	was := s.err
 	w.begin()
-	report, err := s.load(force, &scanner{enter: w.enter, touch: w.touch})
+	report, err := s.guarded(force, &scanner{enter: w.enter, touch: w.touch})
 	w.end()
 	s.done(report, err)
 	s.warn()

@@ -1,0 +1,32 @@
+package dir
+
+import (
+	"log/slog"
+
+	"github.com/chancery-xds/chancery/internal/guard"
+	"github.com/chancery-xds/chancery/internal/protofile"
+)
+
+// guarded is load. A panic, such as one of Review, is an error: nothing is
+// committed, and the next load tries again.
+func (s *Source) guarded(force bool, sc *scanner) (report Report, err error) {
+	if p := guard.Do(func() { report, err = s.load(force, sc) }); p != nil {
+		p.Log(s.Log, "load")
+		s.err = p
+		return Report{}, p
+	}
+	return report, err
+}
+
+// safely is file. A panic is a mistake of that file.
+func (s *Source) safely(f found, old *file, force bool) (now *file) {
+	if p := guard.Do(func() { now = s.file(f, old, force) }); p != nil {
+		s.panicked(f.path, p)
+		return &file{emptied: had(old), errs: []protofile.Problem{{File: f.path, Message: gaveUp + ": " + p.Value}}}
+	}
+	return now
+}
+
+func (s *Source) panicked(path string, p *guard.Panic) {
+	p.Log(s.Log, "file", slog.String("file", path))
+}

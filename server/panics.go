@@ -1,0 +1,70 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/chancery-xds/chancery/internal/guard"
+)
+
+// errInternal is what a client is told of a panic. What it was is for the log.
+var errInternal = status.Error(codes.Internal, "internal error")
+
+// guarded calls f on behalf of a stream. A panic in it, be it ours or one of
+// what an embedder brought (source, observer, identifier, logger), ends the
+// stream and nothing else.
+func (s *Server) guarded(st *Stream, f func() error) (err error) {
+	if p := guard.Do(func() { err = f() }); p != nil {
+		s.panicked(st, p)
+		return errInternal
+	}
+	return err
+}
+
+// panicked logs a panic. A client that comes back may cause it again and again:
+// those that say the same within 10 s are one line more, which counts.
+func (s *Server) panicked(st *Stream, p *guard.Panic) {
+	attrs := []slog.Attr{slog.Uint64("stream", st.ID)}
+	if st.Node != nil {
+		attrs = append(attrs, slog.String("node", clip(st.Node.ID)))
+	}
+	tell := func(more ...slog.Attr) { p.Log(s.log, "stream", append(attrs, more...)...) }
+	if s.repeats.first(reason{"", mask(p.Error())}, func(n int) { tell(slog.Int("repeated", n)) }) {
+		tell()
+	}
+}
+
+// merge is the error that ends a stream which ends with one and then another.
+func merge(err, later error) error {
+	if err == nil {
+		return later
+	}
+	return err
+}
+
+// isInternal reports whether a panic has ended something.
+func isInternal(err error) bool { return errors.Is(err, errInternal) }
+
+// guardUnary and guardStream guard what else a gRPC server serves, such as
+// reflection, and interceptors that follow.
+func guardUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (res any, err error) {
+	err = guardCall(info.FullMethod, func() error { res, err = handle(ctx, req); return err })
+	return res, err
+}
+
+func guardStream(srv any, rpc grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
+	return guardCall(info.FullMethod, func() error { return handle(srv, rpc) })
+}
+
+func guardCall(method string, f func() error) (err error) {
+	if p := guard.Do(func() { err = f() }); p != nil {
+		p.Log(slog.Default(), method)
+		return errInternal
+	}
+	return err
+}

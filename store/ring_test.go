@@ -1,0 +1,33 @@
+package store
+
+import (
+	"testing"
+	"testing/synctest"
+
+	"github.com/chancery-xds/chancery/internal/guard"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+func TestRingPanics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		t.Log("SAFE-8 a group whose doorbells cannot be rung harms no other")
+		before, st := guard.Count(), New()
+		w := st.Watch(nil)
+		defer w.Close()
+		w.Interested(xds.Cluster, true, nil, nil)
+		st.mu.Lock()
+		st.ring(&group{name: "broken"}, 0) // without a head
+		st.mu.Unlock()
+		synctest.Wait()
+		if n := guard.Count() - before; n != 1 {
+			t.Errorf("%d panics", n)
+		}
+		update(t, st, func(tx *Tx) { tx.Set(xds.Cluster, res("a", "1")) })
+		synctest.Wait()
+		select {
+		case <-w.C():
+		default:
+			t.Error("no doorbell rings any more")
+		}
+	})
+}

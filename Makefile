@@ -42,7 +42,7 @@ race: .cache/envoy ## Unit tests of all other packages, under the race detector
 	@packages=$$(tools/packages light); $(GOTEST) -race $$packages
 
 sim: ## The simulation of both halves of the protocol, WORLDS worlds each
-	@export WORLDS=$(WORLDS) SIM_SUMMARY=$(RESULTS)/sim.txt; rm -f $$SIM_SUMMARY; $(GOTEST) -run Simulation ./protocol; cat $$SIM_SUMMARY
+	@export WORLDS=$(WORLDS) GOGC=400 SIM_SUMMARY=$(RESULTS)/sim.txt; rm -f $$SIM_SUMMARY; $(GOTEST) -run Simulation ./protocol; cat $$SIM_SUMMARY
 
 fuzz: ## Each fuzz target for FUZZTIME
 	tools/fuzz $(FUZZTIME)

@@ -10,6 +10,7 @@ import (
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -348,6 +349,34 @@ func TestRefused(t *testing.T) {
 		c.send(ack(c.want()))
 		synctest.Wait()
 		reopen(good.VersionInfo).idle("the client is up to date, and has accepted since")
+	})
+	within(t, "SOTW-18 an ACK of what is not the newest any more does not make up for a NACK", func(t *testing.T) {
+		w := serve(t)
+		w.set(xds.Cluster, res("a", "bad"))
+		conn := w.dial(t)
+		open := func() *deltaClient {
+			c := w.delta(t, conn)
+			c.send(&discovery.DeltaDiscoveryRequest{TypeUrl: xds.Cluster.URL, Node: &corev3.Node{Id: "n"}})
+			return c
+		}
+		c := open()
+		c.send(&discovery.DeltaDiscoveryRequest{TypeUrl: xds.Cluster.URL, ResponseNonce: c.want().Nonce, ErrorDetail: &rpcstatus.Status{Message: "no"}})
+		synctest.Wait()
+		c = open()
+		early := c.want()
+		time.Sleep(10 * time.Second) // after which what is new does not wait for the answer
+		w.set(xds.Cluster, res("b", "1"))
+		late := c.want()
+		c.send(&discovery.DeltaDiscoveryRequest{TypeUrl: xds.Cluster.URL, ResponseNonce: early.Nonce})
+		synctest.Wait()
+		if !w.refused.has("n", xds.Cluster.URL) {
+			t.Error("the refusal is forgotten")
+		}
+		c.send(&discovery.DeltaDiscoveryRequest{TypeUrl: xds.Cluster.URL, ResponseNonce: late.Nonce})
+		synctest.Wait()
+		if w.refused.has("n", xds.Cluster.URL) {
+			t.Error("the refusal outlives the ACK of the newest")
+		}
 	})
 	t.Run("SOTW-18 bounded", func(t *testing.T) {
 		r := newRefusals(2)

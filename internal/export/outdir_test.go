@@ -3,8 +3,10 @@ package export
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -125,6 +127,58 @@ func TestFullDisk(t *testing.T) {
 			s.tidy()
 		})
 	}
+}
+
+// A journal notes what has to be on the disk before the next export is shown:
+// the directories in which something was made since they were last synced.
+type journal struct {
+	disk
+	dirty  map[string]bool
+	swaps  int
+	unsafe []string // that were dirty when it was shown
+}
+
+func (j *journal) Mkdir(path string) error {
+	j.dirty[path] = true
+	return j.disk.Mkdir(path)
+}
+
+func (j *journal) Write(path string, data []byte) error {
+	j.dirty[filepath.Dir(path)] = true
+	return j.disk.Write(path, data)
+}
+
+func (j *journal) Link(from, to string) error {
+	j.dirty[filepath.Dir(to)] = true
+	return j.disk.Link(from, to)
+}
+
+func (j *journal) Sync(dir string) error {
+	delete(j.dirty, dir)
+	return j.disk.Sync(dir)
+}
+
+func (j *journal) Rename(from, to string) error {
+	j.swaps++
+	j.unsafe = slices.AppendSeq(j.unsafe, maps.Keys(j.dirty))
+	j.dirty[filepath.Dir(to)] = true
+	return j.disk.Rename(from, to)
+}
+
+// What an export has outlasts a loss of power before anybody is led to it, and
+// so does the link that leads there, once the export is done.
+func TestLossOfPower(t *testing.T) {
+	t.Run("FILE-5 directories are on the disk before the link leads to them", func(t *testing.T) {
+		s := open(t, t.TempDir(), Options{Prefix: "/x"})
+		j := &journal{disk: s.dir.system.(disk), dirty: map[string]bool{}}
+		s.dir.system = j
+		for i := range uint32(3) {
+			s.export(world{eds("a"), assignment("a", i), secret("s", "1"), routes("r", "a")})
+		}
+		if j.swaps != 3 || len(j.unsafe) > 0 || len(j.dirty) > 0 {
+			t.Errorf("%d links led to what is not on the disk: %q; at the end %v is not", j.swaps, j.unsafe, j.dirty)
+		}
+	})
 }
 
 // A reader that comes at any moment finds one whole export.

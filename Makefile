@@ -37,8 +37,8 @@ build: ## Compile and vet, and put the program into bin/
 lint: ## golangci-lint, formatting included
 	for m in $(MODULES); do (cd $$m && $(TOOL) golangci-lint run ./...); done
 
-unit: .cache/envoy ## Unit tests of the packages that link Envoy's messages
-	@packages=$$(tools/packages heavy); $(GOTEST) $$packages
+unit: .cache/envoy ## Unit tests of the packages that link Envoy's messages, under the race detector
+	@packages=$$(tools/packages heavy); $(GOTEST) -race $$packages
 
 race: .cache/envoy ## Unit tests of all other packages, under the race detector
 	@packages=$$(tools/packages light); $(GOTEST) -race $$packages

@@ -331,7 +331,7 @@ func TestSignals(t *testing.T) {
 				t.Errorf("a stream ended with %v", err)
 			}
 		}
-		if took := time.Since(begin); took > 3*time.Second {
+		if took := time.Since(begin); took > 4*time.Second {
 			t.Errorf("it took %v", took)
 		}
 		d.exits(0)

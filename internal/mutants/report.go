@@ -100,11 +100,11 @@ func rewrite(path, list, text string) error {
 		return err
 	}
 	all[list] = text
-	report := head
+	report := []string{head}
 	for _, name := range slices.Sorted(maps.Keys(all)) {
-		report += "\n" + all[name]
+		report = append(report, all[name])
 	}
-	return os.WriteFile(path, []byte(report), 0o644)
+	return os.WriteFile(path, []byte(strings.Join(report, "\n")), 0o644)
 }
 
 // readReport returns the sections of a report, none if there is no report.

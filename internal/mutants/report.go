@@ -23,7 +23,13 @@ run: then it is time to run it again. When the code has moved on says the commit
 func section(l list, verdicts []verdict, at, old string) string {
 	var judges, table, survivors strings.Builder
 	for _, j := range l.judges {
-		fmt.Fprintf(&judges, "- `%s` is judged by `go test %s`\n", j.dir, strings.ReplaceAll(strings.Join(j.args, " "), "|", `\|`))
+		args := slices.Clone(j.args)
+		for i, a := range args {
+			if strings.Contains(a, "|") {
+				args[i] = "'" + a + "'"
+			}
+		}
+		fmt.Fprintf(&judges, "- `%s` is judged by `go test %s`\n", j.dir, strings.Join(args, " "))
 	}
 	caught, kept := 0, 0
 	for _, v := range verdicts {

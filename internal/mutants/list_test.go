@@ -108,7 +108,10 @@ func TestReport(t *testing.T) {
 	if len(got) != 2 || !slices.Equal(got[m[0].id()], []string{"TestA", "TestB"}) || !slices.Equal(got[m[2].id()], []string{"panic"}) {
 		t.Errorf("%v were caught, by\n%s", got, text)
 	}
-	if reported(text) != l.sum || !strings.Contains(text, "Run at commit 2; 1 that were caught before were not tried again since commit 1.") {
+	if reported(text) != l.sum || !strings.Contains(text, "Run at commit 2; 1 were caught before, at commit 1 or later.") {
+		t.Error(text)
+	}
+	if text = section(l, []verdict{{mutant: m[0], kept: true}}, "commit 3", text); !strings.Contains(text, "Run at commit 3; 1 were caught before, at commit 1 or later.") {
 		t.Error(text)
 	}
 	if all := sections(head + "\n" + text + "\n## y\n\nz\n"); all["x"] != text || all["y"] != "## y\n\nz\n" {

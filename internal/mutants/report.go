@@ -51,8 +51,12 @@ func section(l list, verdicts []verdict, at, old string) string {
 	if survivors.Len() == 0 {
 		survivors.WriteString("None.\n")
 	}
-	if was := ranAt.FindStringSubmatch(old); kept > 0 && was != nil {
-		at += fmt.Sprintf("; %d that were caught before were not tried again since %s", kept, was[1])
+	was := since.FindStringSubmatch(old)
+	if was == nil {
+		was = ranAt.FindStringSubmatch(old)
+	}
+	if kept > 0 && was != nil {
+		at += fmt.Sprintf("; %d were caught before, at %s or later", kept, was[1])
 	}
 	return fmt.Sprintf(`## %[1]s
 
@@ -72,6 +76,7 @@ Survivors of %[1]s:
 const untold = "**"
 
 var (
+	since = regexp.MustCompile(`before, at (.+) or later`)
 	ranAt = regexp.MustCompile(`Run at ([^;.]+)[;.]`)
 	row   = regexp.MustCompile(`(?m)^\| .* \| ([^|]+) \| ([0-9a-f]{8}) \|$`)
 	sumOf = regexp.MustCompile(`\.txt\) ([0-9a-f]{16})\b`)

@@ -60,8 +60,9 @@ func section(l list, verdicts []verdict, at, old string) string {
 	}
 	return fmt.Sprintf(`## %[1]s
 
-**%[2]d of %[3]d caught.** Run at %[4]s. The list is [%[1]s.txt](../internal/mutants/%[1]s.txt) %[5]s; a simulation tries
-%[6]d worlds.
+**%[2]d of %[3]d caught.** Run at %[4]s.
+
+The list is [%[1]s.txt](../internal/mutants/%[1]s.txt) %[5]s; a simulation tries %[6]d worlds.
 
 %[7]s
 | rule | what is wrong | file | tests that failed | id |

@@ -1,0 +1,125 @@
+package soak
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/chancery-xds/chancery/server"
+)
+
+var (
+	lasts = flag.Duration("for", 25*time.Second, "how long to soak")
+	from  = flag.Uint64("seed", 0, "begin with the story of this `seed`; 0: any")
+	leave = flag.String("without", "", "`features` that no story has, apart by commas: alias, ttl, ondemand, phantom, single, sotw, delta, VHDS and other types")
+	many  = flag.Int("failures", 1, "end after so many stories that went wrong")
+)
+
+func left() features {
+	f := features{}
+	for s := range strings.SplitSeq(*leave, ",") {
+		f[s] = s != ""
+	}
+	return f
+}
+
+// The server as a library, in memory. Time costs nothing, so that a story of
+// minutes takes milliseconds, and the seed of one that goes wrong tells it again:
+//
+//	go test ./soak -run 'TestSoak/library' -seed 4711 -for 1s
+func TestSoak(t *testing.T) {
+	universe = slices.DeleteFunc(universe, func(k *kind) bool { return left()[k.typ.Short] })
+	t.Run("SAFE-1 ADS-4 library", func(t *testing.T) {
+		t.Parallel()
+		last := filepath.Join(os.TempDir(), fmt.Sprintf("chancery-soak-%d.txt", os.Getpid()))
+		fmt.Fprintf(os.Stderr, "if the process dies, the conversation is in %s\n", last)
+		seed, wrong, told := firstSeed(), 0, 0
+		for end := time.Now().Add(*lasts); time.Now().Before(end) && wrong < *many; seed++ {
+			told++
+			story := newStory(seed, left(), false)
+			why, log := inMemory(t, story, last, nil)
+			if why == "" {
+				continue
+			}
+			wrong++
+			short, log := shrink(t, story, why, log, last)
+			t.Errorf("seed %d: %s\nwhat remains of the story, %d of %d steps:\n%s", seed, why, len(short.steps), len(story.steps), log)
+		}
+		t.Logf("%d stories", told)
+		os.Remove(last)
+	})
+}
+
+// firstSeed returns the seed to begin with.
+func firstSeed() uint64 {
+	if *from != 0 {
+		return *from
+	}
+	return rand.Uint64N(1e9)
+}
+
+// inMemory tells a story and returns what went wrong, and the conversation.
+func inMemory(t *testing.T, s story, last string, more []grpc.ServerOption) (wrong, log string) {
+	t.Helper()
+	out, err := os.Create(last)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	synctest.Test(t, func(*testing.T) {
+		var options []server.Option
+		if s.seed%4 == 1 {
+			options = append(options, server.WithResourceErrors())
+		}
+		if s.seed%4 == 2 {
+			options = append(options, server.WithForcedTTL(), server.WithRemovalGrace(0))
+		}
+		l := newLibrary(options, more...)
+		defer l.stop()
+		r := &run{subject: l, story: s, less: left(), out: out}
+		wrong = r.tell()
+		log = r.conversation()
+	})
+	return wrong, log
+}
+
+// fault is what went wrong without names and versions.
+func fault(wrong string) string {
+	return names.ReplaceAllString(wrong, "")
+}
+
+var names = regexp.MustCompile(`^\w+: |\S*[@/0-9]\S*| [abcn]\b`)
+
+// shrink leaves out steps as long as the same goes wrong.
+func shrink(t *testing.T, s story, why, log, last string) (story, string) {
+	t.Helper()
+	for n := len(s.steps) / 2; n > 0; {
+		less := false
+		for i := 0; i+n <= len(s.steps); {
+			shorter := s.without(i, i+n)
+			if len(shorter.steps) == 0 || shorter.steps[len(shorter.steps)-1].kind != "rest" {
+				i += n
+				continue
+			}
+			if w, l := inMemory(t, shorter, last, nil); w != "" && fault(w) == fault(why) {
+				s, log, less = shorter, l+"\n"+w, true
+			} else {
+				i += n
+			}
+		}
+		if !less {
+			n /= 2
+		}
+	}
+	return s, log
+}

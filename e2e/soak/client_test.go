@@ -156,6 +156,8 @@ func (c *client) connect(anew bool) error {
 		method = "/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources"
 	}
 	ctx, cancel := context.WithCancel(context.Background())
+	giveUp := time.AfterFunc(10*time.Second, cancel)
+	defer giveUp.Stop()
 	stream, err := c.conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, method, grpc.WaitForReady(true))
 	if err != nil {
 		cancel()

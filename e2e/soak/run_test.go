@@ -45,7 +45,7 @@ type story struct {
 }
 
 // newStory makes the story of a seed.
-func newStory(seed uint64, less features, aging bool) story {
+func newStory(seed uint64, less features) story {
 	r := rand.New(rand.NewPCG(seed, 1))
 	t := story{seed: seed}
 	for range 2 + r.IntN(4) {
@@ -310,11 +310,7 @@ func (r *run) settle(dice *rand.Rand, renewed bool) string {
 		}
 	}()
 	for _, c := range r.clients {
-		f := r.newClient("new "+c.id, c.manner, 0)
-		f.polite = true
-		fresh = append(fresh, f)
-		r.ensure(f)
-		f.same(c)
+		fresh = append(fresh, r.newcomer(c))
 	}
 	for until := time.Now().Add(settles); ; {
 		if r.patient() {
@@ -343,23 +339,27 @@ func (r *run) settle(dice *rand.Rand, renewed bool) string {
 			return wrong
 		}
 		if r.aging() { // streams end at any time
-			for i, c := range r.clients {
-				r.ensure(c)
-				f := fresh[i]
+			r.answerAll(dice)
+			for i, f := range fresh {
 				f.mu.Lock()
 				gone := f.stream == nil
 				f.mu.Unlock()
 				if gone {
-					fresh[i] = r.newClient("new "+c.id, c.manner, 0)
-					fresh[i].polite = true
-					r.ensure(fresh[i])
-					fresh[i].same(c)
 					f.close()
+					fresh[i] = r.newcomer(r.clients[i])
 				}
 			}
-			r.answerAll(dice)
 		}
 	}
+}
+
+// newcomer is a new client that asks for the same as another.
+func (r *run) newcomer(c *client) *client {
+	f := r.newClient("new "+c.id, c.manner, 0)
+	f.polite = true
+	r.ensure(f)
+	f.same(c)
+	return f
 }
 
 // answerAll opens all that a client wants, and gives all answers that are due.

@@ -33,31 +33,74 @@ func left() features {
 	return f
 }
 
-// The server as a library, in memory. Time costs nothing, so that a story of
-// minutes takes milliseconds, and the seed of one that goes wrong tells it again:
+// Two ways to serve are judged. The library, in memory: time costs nothing, so
+// that a story of minutes takes milliseconds, and the seed of one that goes wrong
+// tells it again. And the program with its files, flags and sockets: there the
+// seed says what was tried, and the rest is up to the machine.
 //
-//	go test ./soak -run 'TestSoak/library' -seed 4711 -for 1s
+//	go test ./soak -run 'TestSoak/.*library' -seed 4711 -for 1s
 func TestSoak(t *testing.T) {
 	universe = slices.DeleteFunc(universe, func(k *kind) bool { return left()[k.typ.Short] })
+	last := filepath.Join(os.TempDir(), fmt.Sprintf("chancery-soak-%d.txt", os.Getpid()))
+	t.Cleanup(func() { os.Remove(last) })
 	t.Run("SAFE-1 ADS-4 library", func(t *testing.T) {
 		t.Parallel()
-		last := filepath.Join(os.TempDir(), fmt.Sprintf("chancery-soak-%d.txt", os.Getpid()))
-		fmt.Fprintf(os.Stderr, "if the process dies, the conversation is in %s\n", last)
-		seed, wrong, told := firstSeed(), 0, 0
-		for end := time.Now().Add(*lasts); time.Now().Before(end) && wrong < *many; seed++ {
-			told++
-			story := newStory(seed, left(), false)
-			why, log := inMemory(t, story, last, nil)
+		fmt.Fprintf(os.Stderr, "if this process dies, the conversation is in %s\n", last)
+		soaks(t, func(s story) string {
+			why, log := inMemory(t, s, last, nil)
 			if why == "" {
-				continue
+				return ""
 			}
-			wrong++
-			short, log := shrink(t, story, why, log, last)
-			t.Errorf("seed %d: %s\nwhat remains of the story, %d of %d steps:\n%s", seed, why, len(short.steps), len(story.steps), log)
-		}
-		t.Logf("%d stories", told)
-		os.Remove(last)
+			short, log := shrink(t, s, why, log, last)
+			return fmt.Sprintf("%s\nwhat remains of the story, %d of %d steps:\n%s", why, len(short.steps), len(s.steps), log)
+		})
 	})
+	t.Run("SAFE-1 ADS-4 program", func(t *testing.T) {
+		t.Parallel()
+		bin, err := built()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { os.RemoveAll(filepath.Dir(bin)) })
+		soaks(t, func(s story) (wrong string) {
+			t.Run(fmt.Sprint("seed=", s.seed), func(t *testing.T) {
+				flags := manners[s.seed%uint64(len(manners))]
+				d := startDaemon(t, bin, flags...)
+				d.old = slices.Contains(flags, "--max-connection-age")
+				r := &run{subject: d, story: s, less: left()}
+				if wrong = r.tell(); wrong != "" {
+					wrong = fmt.Sprintf("serve %v\n%s\n%s", flags, r.conversation(), wrong)
+				}
+				if d.probe != nil {
+					d.probe.close()
+				}
+			})
+			return wrong
+		})
+	})
+}
+
+// manners are flags that change what is said to clients, and when.
+var manners = [][]string{
+	{"--removal-grace", "300ms"},
+	{"--removal-grace", "300ms", "--resource-errors", "--max-first-answers", "1"},
+	{},
+	{"--removal-grace", "0", "--force-ttl"},
+	{"--removal-grace", "300ms", "--max-connection-age", "3s", "--max-connection-age-grace", "200ms"},
+}
+
+// soaks tells one story after the other until the time is over.
+func soaks(t *testing.T, tell func(story) string) {
+	t.Helper()
+	seed, wrong, told := firstSeed(), 0, 0
+	for end := time.Now().Add(*lasts); time.Now().Before(end) && wrong < *many; seed++ {
+		told++
+		if why := tell(newStory(seed, left())); why != "" {
+			wrong++
+			t.Errorf("seed %d: %s", seed, why)
+		}
+	}
+	t.Logf("%d stories", told)
 }
 
 // firstSeed returns the seed to begin with.

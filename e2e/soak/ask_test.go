@@ -153,7 +153,7 @@ func (c *client) someNonce(r *rand.Rand, s *sub) string {
 // babbles sends what means nothing, or something wrong.
 func (c *client) babbles(r *rand.Rand, s *sub) {
 	x := says{nonce: one(r, append([]string{"", "unheard-of", s.nonce}, s.old...)), version: one(r, []string{"", s.version, "unheard-of"})}
-	if x.nonce != "" && r.IntN(3) == 0 && !s.sacred {
+	if x.nonce != "" && r.IntN(3) == 0 && !s.sacred && !c.meek {
 		x.nack = true
 		s.refused = true
 	}

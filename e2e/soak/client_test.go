@@ -48,6 +48,7 @@ type manner struct {
 	delta bool
 	only  *xds.Type // the type of its streams; nil: aggregated
 	node  *core.Node
+	meek  bool // refuses nothing
 }
 
 func (m manner) String() string {
@@ -245,7 +246,7 @@ func (c *client) expect(url, nonce, version string, empty bool, says string) (s 
 	// Who refuses a world of nothing over SotW has what it had until there is
 	// something again: that would be its own fault.
 	s.sacred = empty && !c.delta
-	nack = !c.polite && c.moody.IntN(8) == 0 && !s.sacred
+	nack = !c.polite && !c.meek && c.moody.IntN(8) == 0 && !s.sacred
 	s.refused = s.refused || nack
 	if s.nonce != "" {
 		s.old = append(s.old, s.nonce)

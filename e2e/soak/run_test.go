@@ -49,7 +49,7 @@ func newStory(seed uint64, less features) story {
 	r := rand.New(rand.NewPCG(seed, 1))
 	t := story{seed: seed}
 	for range 2 + r.IntN(4) {
-		m := manner{delta: r.IntN(2) == 0, node: &core.Node{UserAgentName: one(r, []string{"soak", "soak", "envoy"})}}
+		m := manner{delta: r.IntN(2) == 0, node: &core.Node{UserAgentName: one(r, []string{"soak", "soak", "envoy"})}, meek: r.IntN(2) == 0}
 		m.delta = m.delta && !less["delta"] || less["sotw"]
 		if r.IntN(4) == 0 && !less["single"] {
 			for m.only == nil || m.only.Service == "" || !m.delta && m.only.Stream == "" {

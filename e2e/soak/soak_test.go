@@ -47,7 +47,7 @@ func TestSoak(t *testing.T) {
 		t.Parallel()
 		fmt.Fprintf(os.Stderr, "if this process dies, the conversation is in %s\n", last)
 		soaks(t, func(s story) string {
-			why, log := inMemory(t, s, last, nil)
+			why, log := inMemory(t, s, left(), last)
 			if why == "" {
 				return ""
 			}
@@ -89,11 +89,18 @@ var manners = [][]string{
 	{"--removal-grace", "300ms", "--max-connection-age", "3s", "--max-connection-age-grace", "200ms"},
 }
 
+// perSecond bounds how many stories are told, so that an hour of it leaves the
+// machine to others.
+const perSecond = 20
+
 // soaks tells one story after the other until the time is over.
 func soaks(t *testing.T, tell func(story) string) {
 	t.Helper()
 	seed, wrong, told := firstSeed(), 0, 0
+	pace := time.NewTicker(time.Second / perSecond)
+	defer pace.Stop()
 	for end := time.Now().Add(*lasts); time.Now().Before(end) && wrong < *many; seed++ {
+		<-pace.C
 		told++
 		if why := tell(newStory(seed, left())); why != "" {
 			wrong++
@@ -112,7 +119,7 @@ func firstSeed() uint64 {
 }
 
 // inMemory tells a story and returns what went wrong, and the conversation.
-func inMemory(t *testing.T, s story, last string, more []grpc.ServerOption) (wrong, log string) {
+func inMemory(t *testing.T, s story, less features, last string, more ...grpc.ServerOption) (wrong, log string) {
 	t.Helper()
 	out, err := os.Create(last)
 	if err != nil {
@@ -129,7 +136,7 @@ func inMemory(t *testing.T, s story, last string, more []grpc.ServerOption) (wro
 		}
 		l := newLibrary(options, more...)
 		defer l.stop()
-		r := &run{subject: l, story: s, less: left(), out: out}
+		r := &run{subject: l, story: s, less: less, out: out}
 		wrong = r.tell()
 		log = r.conversation()
 	})
@@ -154,7 +161,7 @@ func shrink(t *testing.T, s story, why, log, last string) (story, string) {
 				i += n
 				continue
 			}
-			if w, l := inMemory(t, shorter, last, nil); w != "" && fault(w) == fault(why) {
+			if w, l := inMemory(t, shorter, left(), last); w != "" && fault(w) == fault(why) {
 				s, log, less = shorter, l+"\n"+w, true
 			} else {
 				i += n

@@ -123,7 +123,9 @@ func (c *client) changes(r *rand.Rand, s *sub, less features) {
 	}
 	s.forget(true)
 	c.say(s, x)
-	if len(phantom) > 0 {
+	// What remains by an alias may have lost it in the meantime: nobody would say so
+	// to a client that asks for nothing else of it.
+	if lost := len(x.unsubscribe) > 0 && s.byAlias(); lost || len(phantom) > 0 {
 		// "Both the names and aliases of resources should be checked when matching
 		// a resource in the unsubscription list": which of the others end with
 		// these depends on what the server had at that moment. So all are asked

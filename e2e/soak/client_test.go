@@ -125,6 +125,14 @@ func (s *sub) forget(delta bool) {
 	maps.DeleteFunc(s.cache, func(name string, h held) bool { return !s.covers(delta, name, h.aliases) })
 }
 
+// byAlias drops what the client has by an alias only, and reports whether there
+// was anything.
+func (s *sub) byAlias() bool {
+	n := len(s.cache)
+	maps.DeleteFunc(s.cache, func(name string, _ held) bool { return !s.covers(true, name, nil) })
+	return len(s.cache) < n
+}
+
 func (c *client) sub(t *xds.Type) *sub {
 	for _, s := range c.subs {
 		if s.typ.Is(t) {
@@ -284,8 +292,11 @@ func (c *client) takeDelta(m *discovery.DeltaDiscoveryResponse) {
 				h.expires = time.Now().Add(h.ttl)
 				s.cache[r.GetName()] = h
 			}
-		case !nack && s.covers(true, r.GetName(), r.GetAliases()):
+		case nack:
+		case s.covers(true, r.GetName(), r.GetAliases()):
 			s.cache[r.GetName()] = holding(r, r.GetResource(), r.GetVersion())
+		default: // not even if it had it by an alias that it has no more
+			delete(s.cache, r.GetName())
 		}
 	}
 	for _, name := range m.GetRemovedResources() {

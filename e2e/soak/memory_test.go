@@ -2,7 +2,6 @@ package soak
 
 import (
 	"context"
-	"io"
 	"log/slog"
 	"net"
 	"testing/synctest"
@@ -29,7 +28,7 @@ type library struct {
 // newLibrary starts a server. more changes its gRPC server.
 func newLibrary(options []server.Option, more ...grpc.ServerOption) *library {
 	l := &library{store: store.New(), lis: bufconn.Listen(64 << 10)}
-	quiet := server.WithLogger(slog.New(slog.NewTextHandler(io.Discard, nil)))
+	quiet := server.WithLogger(slog.New(slog.DiscardHandler))
 	s := server.New(l.store, append([]server.Option{quiet}, options...)...)
 	g := grpc.NewServer(append(append(server.GRPCOptions(), grpc.WaitForHandlers(true)), more...)...)
 	s.Register(g)

@@ -18,7 +18,6 @@ import (
 	runtime "github.com/envoyproxy/go-control-plane/envoy/service/runtime/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
-	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
@@ -238,14 +237,6 @@ func (w world) each(f func(k *kind, name string, r resource, body proto.Message)
 			f(k, name, r, k.body(name, fmt.Sprint("g", r.generation), r.to))
 		}
 	}
-}
-
-// duration is a TTL as the protocol has it.
-func duration(d time.Duration) *durationpb.Duration {
-	if d == 0 {
-		return nil
-	}
-	return durationpb.New(d)
 }
 
 func one[T any](r *rand.Rand, all []T) T { return all[r.IntN(len(all))] }

@@ -46,7 +46,11 @@ func TestSoak(t *testing.T) {
 	t.Run("SAFE-1 ADS-4 library", func(t *testing.T) {
 		t.Parallel()
 		fmt.Fprintf(os.Stderr, "if this process dies, the conversation is in %s\n", last)
-		soaks(t, func(s story) string {
+		known := told
+		if *from != 0 || *leave != "" {
+			known = nil // another story is wanted, or they would be others
+		}
+		soaks(t, known, func(s story) string {
 			why, log := inMemory(t, s, left(), last)
 			if why == "" {
 				return ""
@@ -62,7 +66,7 @@ func TestSoak(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { os.RemoveAll(filepath.Dir(bin)) })
-		soaks(t, func(s story) (wrong string) {
+		soaks(t, nil, func(s story) (wrong string) {
 			t.Run(fmt.Sprint("seed=", s.seed), func(t *testing.T) {
 				flags := manners[s.seed%uint64(len(manners))]
 				d := startDaemon(t, bin, flags...)
@@ -93,21 +97,38 @@ var manners = [][]string{
 // machine to others.
 const perSecond = 20
 
-// soaks tells one story after the other until the time is over.
-func soaks(t *testing.T, tell func(story) string) {
+// told are seeds of stories that once went wrong. They are told first. Whoever
+// changes how stories are made empties the list: what they found has transcripts.
+var told = []uint64{
+	50009, // a VHDS wildcard is narrowed by routes that are asked for later
+	50474, // a client that comes back has a resource that its alias finds no more
+	50872, // the alias is the name of another resource now
+	50317, // a name is dropped beneath a collection that does not have it
+	50411, // the same while its response is on the way
+	50732, // a resource becomes on demand while the client is away
+}
+
+// soaks tells one story after the other until the time is over: in the library,
+// those that are known first.
+func soaks(t *testing.T, known []uint64, tell func(story) string) {
 	t.Helper()
-	seed, wrong, told := firstSeed(), 0, 0
+	next, wrong, n := firstSeed(), 0, 0
 	pace := time.NewTicker(time.Second / perSecond)
 	defer pace.Stop()
-	for end := time.Now().Add(*lasts); time.Now().Before(end) && wrong < *many; seed++ {
+	for end := time.Now().Add(*lasts); time.Now().Before(end) && wrong < *many; n++ {
 		<-pace.C
-		told++
+		seed := next
+		if n < len(known) {
+			seed = known[n]
+		} else {
+			next++
+		}
 		if why := tell(newStory(seed, left())); why != "" {
 			wrong++
 			t.Errorf("seed %d: %s", seed, why)
 		}
 	}
-	t.Logf("%d stories", told)
+	t.Logf("%d stories", n)
 }
 
 // firstSeed returns the seed to begin with.

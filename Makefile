@@ -11,6 +11,7 @@ STAGES   := build lint unit race memory sim fuzz e2e bench-smoke examples covera
 MODULES  := . bench e2e examples/embedded
 WORLDS   ?= 50000
 FUZZTIME ?= 20s
+SOAK     ?= 1h
 
 TOOL    := go tool -modfile=$(CURDIR)/tools/go.mod
 RESULTS := $(CURDIR)/.cache/test
@@ -19,7 +20,7 @@ RESULTS := $(CURDIR)/.cache/test
 # comes from Go's cache, which does not see the programs that tests build and run.
 GOTEST  = mkdir -p $(RESULTS) && $(TOOL) gotestsum --format pkgname --jsonfile $(RESULTS)/$@.json -- -count=1
 
-.PHONY: help test $(STAGES) mutants bench clean
+.PHONY: help test $(STAGES) soak mutants bench clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | column -t -s '|'
@@ -58,6 +59,9 @@ fuzz: ## Each fuzz target for FUZZTIME
 e2e: ## Real clients as judges; installs them into .cache
 	cd e2e && ./install.sh
 	@cd e2e && $(GOTEST) ./...
+
+soak: ## Random clients and commits, judged when they rest, for SOAK; `make e2e` has some seconds of it
+	cd e2e && $(TOOL) gotestsum --format standard-quiet -- ./soak -count=1 -timeout 0 -for $(SOAK)
 
 coverage: ## Requirements that no passed test names
 	tools/spec-coverage $(RESULTS)/*.json

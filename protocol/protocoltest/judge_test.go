@@ -1,6 +1,7 @@
 package protocoltest
 
 import (
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -46,9 +47,7 @@ func thing(s string) *xds.Resource {
 // commit sets and, by a leading "-", removes: "CDS", "x=1", "RDS", "-r".
 func (c *court) commit(words ...string) {
 	next := xds.Tables{}
-	for url, tab := range c.view {
-		next[url] = tab
-	}
+	maps.Copy(next, c.view)
 	var t *xds.Type
 	for _, w := range words {
 		if typ, err := typeOf(w); err == nil && !strings.Contains(w, "=") {

@@ -7,22 +7,25 @@ SHELL := /usr/bin/env bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := build
 
-STAGES   := build lint unit race sim fuzz e2e bench-smoke examples coverage
+STAGES   := build lint unit race memory sim fuzz e2e bench-smoke examples coverage
 MODULES  := . bench e2e examples/embedded
 WORLDS   ?= 50000
 FUZZTIME ?= 20s
+SOAK     ?= 1h
 
 TOOL    := go tool -modfile=$(CURDIR)/tools/go.mod
 RESULTS := $(CURDIR)/.cache/test
-# Runs tests, prints a line per package and the output of what fails, and keeps
-# the results of stage $@ for `make coverage`.
-GOTEST  = mkdir -p $(RESULTS) && $(TOOL) gotestsum --format pkgname --hide-summary skipped --jsonfile $(RESULTS)/$@.json --
+# Runs tests, prints a line per package, the output of what fails and the reason
+# of what is skipped, and keeps the results of stage $@ for `make coverage`. None
+# comes from Go's cache, which does not see the programs that tests build and run.
+GOTEST  = mkdir -p $(RESULTS) && $(TOOL) gotestsum --format pkgname --jsonfile $(RESULTS)/$@.json -- -count=1
 
-.PHONY: help test $(STAGES) mutants bench clean
+.PHONY: help test $(STAGES) soak mutants bench clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | column -t -s '|'
 
+test: export CI := true# a real client that is not installed is a failure
 test: ## Run everything, stage by stage, as CI does
 	@rm -rf $(RESULTS)
 	@tools/stages $(STAGES)
@@ -35,11 +38,14 @@ build: ## Compile and vet, and put the program into bin/
 lint: ## golangci-lint, formatting included
 	for m in $(MODULES); do (cd $$m && $(TOOL) golangci-lint run ./...); done
 
-unit: .cache/envoy ## Unit tests of the packages that link Envoy's messages
-	@packages=$$(tools/packages heavy); $(GOTEST) $$packages
+unit: .cache/envoy ## Unit tests of the packages that link Envoy's messages, under the race detector
+	@packages=$$(tools/packages heavy); $(GOTEST) -race $$packages
 
 race: .cache/envoy ## Unit tests of all other packages, under the race detector
 	@packages=$$(tools/packages light); $(GOTEST) -race $$packages
+
+memory: ## What takes how much memory; the race detector has a memory of its own
+	@packages=$$(tools/packages memory); $(GOTEST) -run Memory $$packages
 
 sim: ## The simulation of both halves of the protocol, WORLDS worlds each
 	@export WORLDS=$(WORLDS) GOGC=400 SIM_SUMMARY=$(RESULTS)/sim.txt; rm -f $$SIM_SUMMARY; $(GOTEST) -run Simulation ./protocol; cat $$SIM_SUMMARY
@@ -54,11 +60,14 @@ e2e: ## Real clients as judges; installs them into .cache
 	cd e2e && ./install.sh
 	@cd e2e && $(GOTEST) ./...
 
+soak: ## Random clients and commits, judged when they rest, for SOAK; `make e2e` has some seconds of it
+	cd e2e && $(TOOL) gotestsum --format standard-quiet -- ./soak -count=1 -timeout 0 -for $(SOAK)
+
 coverage: ## Requirements that no passed test names
 	tools/spec-coverage $(RESULTS)/*.json
 
-mutants: ## Break one rule of the protocol after the other: docs/mutants.md
-	go run ./internal/mutants
+mutants: ## Break one rule after the other, of all LISTS or some: docs/mutants.md
+	go run ./internal/mutants $(LISTS)
 
 bench-smoke: ## Does the benchmark run?
 	cd bench && go vet ./... && go build -o bin/ ./cmd/...

@@ -60,9 +60,9 @@ func TestLocalityEndpoints(t *testing.T) {
 	among(t, "DELTA-7 no endpoint is told at once", func(t *testing.T, v variant) {
 		s := newSite(t, sourcedBy(v, renamed), func(w world) { w.set(collection("backend")) })
 		s.boot(v)
-		eventually(t, soon, "there is none", s.ingress.fails("503"))
+		eventually(t, prompt, "there is none", s.ingress.fails("503"))
 		s.commit("one comes", func(w world) { w.set(member("backend", "one", s.a.port)) })
-		eventually(t, soon, "it is there", s.ingress.gets(answer{"a", "1"}))
+		eventually(t, prompt, "it is there", s.ingress.gets(answer{"a", "1"}))
 	}, delta, ownDelta)
 }
 

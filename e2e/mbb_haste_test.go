@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"syscall"
 	"testing"
@@ -40,10 +39,9 @@ func TestMakeBeforeBreakInHaste(t *testing.T) {
 		if !slices.Contains(departed, "backend") || slices.Contains(departed, c.at) {
 			t.Errorf("departed: %q", departed)
 		}
-		// Pending: an assignment that Envoy asks for, and that is lost before it
-		// left, is not answered, which costs Envoy 15 s. It fails no request.
-		if len(waived) > 0 && os.Getenv("E2E_PENDING") != "" {
-			t.Errorf("a deadline ended the wait for %q", waived)
+		// What Envoy waits for in vain costs it 15 s, as it would all others.
+		if len(waived) > 0 {
+			t.Errorf("a deadline ended %d waits, the first of them for %q", len(waived), waived[:min(len(waived), 5)])
 		}
 	})
 

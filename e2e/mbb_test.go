@@ -108,9 +108,9 @@ const (
 	// generous is how long a step may take that is not about speed.
 	generous = 30 * time.Second
 
-	// prompt is how long routes may take that have nothing to wait for: a
-	// second, and more on a busy machine. What the server waits for in vain
-	// takes 5 s or 15 s.
+	// prompt is how long that may take which has nothing to wait for: a second,
+	// and more on a busy machine. What the server waits for in vain takes 5 s or
+	// 15 s.
 	prompt = 3 * time.Second
 )
 

@@ -122,7 +122,7 @@ func TestMissingAtStart(t *testing.T) {
 		s.commit("the assignment is there", func(w world) {
 			w.set(assignment("stuck", s.a.port), routes("ingress", "2", "stuck"))
 		})
-		eventually(t, soon, "it is in force", s.ingress.gets(answer{"a", "2"}))
+		eventually(t, prompt, "it is in force", s.ingress.gets(answer{"a", "2"}))
 	})
 
 	// Envoy asks for clusters and listeners before anything else, and waits 15 s
@@ -135,10 +135,10 @@ func TestMissingAtStart(t *testing.T) {
 			w.set(routes("unused", "1", "none")) // a directory without any resource is a mistake
 		})
 		s.envoy = startEnvoy(t, "e2e", v, s.Addr().Port)
-		eventually(t, soon, "envoy is live", s.envoy.live)
+		eventually(t, prompt, "envoy is live", s.envoy.live)
 		s.commit("everything comes", func(w world) { maps.Copy(w, all) })
-		eventually(t, soon, "ingress serves", s.ingress.gets(answer{"a", "1"}))
-		eventually(t, soon, "side serves", s.side.gets(answer{"b", "1"}))
+		eventually(t, prompt, "ingress serves", s.ingress.gets(answer{"a", "1"}))
+		eventually(t, prompt, "side serves", s.side.gets(answer{"b", "1"}))
 	})
 
 	// Told at its start that a route configuration does not exist, Envoy 1.40

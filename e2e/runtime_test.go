@@ -55,7 +55,7 @@ func TestRuntime(t *testing.T) {
 		s := newSite(t, sourcedBy(v, renamed), func(w world) { w.set(splitRoutes("ingress")) })
 		s.boot(v, runtimeLayer(v, "layer"))
 		s.commit("the runtime comes", func(w world) { w.set(layer("layer", map[string]any{"e2e.split": 100})) })
-		eventually(t, soon, "it is in force", s.ingress.gets(answer{"b", "1"}))
+		eventually(t, prompt, "it is in force", s.ingress.gets(answer{"b", "1"}))
 	}, delta, ownDelta)
 }
 

@@ -53,9 +53,9 @@ func TestNoScopedRoutes(t *testing.T) {
 		s := newSite(t, sourcedBy(v, renamed), func(w world) { scoped(w, "ingress") })
 		s.boot(v)
 		s.ingress = asking(t, s.ingressPort, func(r *http.Request) { r.Header.Set("x-scope", "blue") })
-		eventually(t, soon, "there is no scope", s.ingress.fails("404"))
+		eventually(t, prompt, "there is no scope", s.ingress.fails("404"))
 		s.commit("a scope comes", func(w world) { w.set(scope("first", "blue", "ingress")) })
-		eventually(t, soon, "it is there", s.ingress.gets(answer{"a", "1"}))
+		eventually(t, prompt, "it is there", s.ingress.gets(answer{"a", "1"}))
 	})
 }
 

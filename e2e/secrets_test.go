@@ -167,13 +167,13 @@ func TestSecretMissingAtStart(t *testing.T) {
 			w.set(trust("clients", clients))
 		})
 		s.boot(v)
-		eventually(t, soon, "the other listener serves", s.side.gets(answer{"b", "1"}))
+		eventually(t, prompt, "the other listener serves", s.side.gets(answer{"b", "1"}))
 		call := clients.caller(t, s.ingressPort, false, servers)
 		if err := call.gets(answer{"a", "certificate 1"})(); err == nil {
 			t.Error("served without a certificate")
 		}
 		s.commit("the certificate comes", func(w world) { w.set(certificate("server", servers.issue(t, "certificate 1"))) })
-		eventually(t, soon, "it is in force", call.gets(answer{"a", "certificate 1"}))
+		eventually(t, prompt, "it is in force", call.gets(answer{"a", "certificate 1"}))
 		s.quiet()
 		exactly(t, 0, "NACK", s.Since(0).NACKs())
 	}, delta, ownDelta)

@@ -24,7 +24,8 @@ type site struct {
 }
 
 // soon is how long a change may take from the files to the traffic on a busy
-// machine. What Envoy waits for in vain takes 15 s.
+// machine. What Envoy waits for in vain takes 15 s. Where nothing is to be
+// waited for, tests measure it: [prompt].
 const soon = 10 * time.Second
 
 // newSite starts the daemon, with changes to its world, and no Envoy yet.
@@ -75,13 +76,14 @@ func (s *site) startAs(v variant, ingress answer, edits ...func(bootstrap)) {
 	s.quiet()
 }
 
-// boot starts an Envoy of the variant and waits until it is initialised. That
-// takes 15 s if it misses an answer.
+// boot starts an Envoy of the variant and waits until it is initialised, which is
+// to be soon: that takes 15 s if it misses an answer, and 5 s if the server waits
+// for something.
 func (s *site) boot(v variant, edits ...func(bootstrap)) {
 	s.t.Helper()
 	s.Mark("envoy started: %s", v)
 	s.envoy = startEnvoy(s.t, "e2e", v, s.Addr().Port, edits...)
-	eventually(s.t, soon, "envoy is live", s.envoy.live)
+	eventually(s.t, prompt, "envoy is live", s.envoy.live)
 }
 
 // nextChange moves the cluster other and waits until traffic follows and all is

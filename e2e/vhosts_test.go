@@ -62,9 +62,9 @@ func TestNoVirtualHosts(t *testing.T) {
 	among(t, "OND-4 no host is told at once", func(t *testing.T, v variant) {
 		s := newSite(t, sourcedBy(v, renamed), func(w world) { w.set(emptyRoutes("ingress")) })
 		s.boot(v)
-		eventually(t, soon, "there is no host", s.ingress.fails("404"))
+		eventually(t, prompt, "there is no host", s.ingress.fails("404"))
 		s.commit("a host comes", func(w world) { w.set(virtualHost("ingress", "*", "1", "backend")) })
-		eventually(t, soon, "it is there", s.ingress.gets(answer{"a", "1"}))
+		eventually(t, prompt, "it is there", s.ingress.gets(answer{"a", "1"}))
 	}, delta, ownDelta)
 
 	// Envoy 1.40 looks for what is removed among the names inside of the virtual

@@ -139,6 +139,24 @@ func TestOthers(t *testing.T) {
 		}
 		b.has("r/a")
 	}, WithLimit(1))
+	on(t, "what others put in its place is theirs, also if it is on demand", func(b *bench) {
+		b.be.set("r/a", res("r/a", "ours"))
+		s := b.stream("")
+		s.subscribe("r/a")
+		b.sleep(time.Second)
+		theirs := res("r/a", "theirs")
+		theirs.OnDemand = true
+		b.update(func(tx *store.Tx) { tx.Set(xds.VirtualHost, theirs) })
+		s.unsubscribe("r/a")
+		s.w.Close()
+		for _, name := range []string{"r/x", "r/y"} { // what nobody asks for any more makes room
+			s := b.stream("")
+			s.subscribe(name)
+			b.sleep(time.Second)
+			s.w.Close()
+		}
+		b.has("r/a")
+	}, WithLimit(1))
 	on(t, "what others delete is looked for again", func(b *bench) {
 		b.be.set("r/a", res("r/a", "A"))
 		s := b.stream("")

@@ -52,6 +52,12 @@ func (s *Session) ready(u *subscription, r *xds.Resource) bool {
 			if !overdue && !s.readyForAny(first, t) {
 				return false
 			}
+		case s.variant == xds.Delta && t.Lookup(ref.Name) == nil && t.Aliased(ref.Name).Len() > 0:
+			for c := range t.Aliased(ref.Name).All() { // it refers to them by an alias
+				if first.covers(c.Name) && !s.has(u, first, t, c.Name, r.Name, overdue) {
+					return false
+				}
+			}
 		case first.covers(ref.Name) && !s.has(u, first, t, ref.Name, r.Name, overdue):
 			return false
 		}

@@ -75,6 +75,23 @@ func TestPoll(t *testing.T) {
 		time.AfterFunc(10*time.Second, func() { w.delete("bad") })
 		c.poll(old).gets(t, 10*time.Second, "a")
 	})
+	within(t, "REST-3 over HTTP/2 polls are not in turn: an answer may be lost", func(t *testing.T) {
+		w := newWorld(t)
+		w.set("a")
+		h := New(w.Server)
+		poll := func(version string) *reply { // a stream of one connection, like any other
+			r := httptest.NewRequest(http.MethodPost, xds.Cluster.REST, strings.NewReader(fmt.Sprintf(`{"node":{"id":"n"},"version_info":%q}`, version)))
+			r.ProtoMajor, r.RemoteAddr = 2, "10.0.0.1:1001"
+			rec, start := httptest.NewRecorder(), time.Now()
+			h.ServeHTTP(rec, r)
+			return &reply{rec.Result(), rec.Body.Bytes(), time.Since(start)}
+		}
+		old := poll("").gets(t, 0, "a").VersionInfo
+		w.set("b")
+		poll(old).gets(t, 0, "a", "b")
+		poll(old).unchanged(t, 30*time.Second) // it may have refused that
+		poll(old).gets(t, 0, "a", "b")         // or never have got it
+	})
 	within(t, "REST-3 error_detail", func(t *testing.T) {
 		w := newWorld(t)
 		c := w.client()

@@ -49,8 +49,9 @@ func TestDrain(t *testing.T) {
 		if r, err := h.Check(t.Context(), &healthgrpc.HealthCheckRequest{}); err != nil || r.Status != healthgrpc.HealthCheckResponse_NOT_SERVING {
 			t.Error(r, err)
 		}
-		if err := w.sotw(t, conn).end(); status.Code(err) != codes.Unavailable {
-			t.Errorf("a new stream got %v", err)
+		began := time.Now()
+		if err := w.sotw(t, conn).end(); status.Code(err) != codes.Unavailable || time.Since(began) > 0 {
+			t.Errorf("a new stream got %v after %v", err, time.Since(began))
 		}
 		// Until its turn comes a stream is served.
 		w.set(xds.Cluster, res("a", "1"))

@@ -31,6 +31,7 @@ type visitor struct {
 	node    string
 	names   []string
 	version string
+	machine byte // that it runs on
 	port    int  // of its connection
 	mixed   bool // which carries several polls at a time
 	refuses bool
@@ -41,7 +42,7 @@ func (v *visitor) request() xds.Request {
 }
 
 func (v *visitor) caller() Caller {
-	return Caller{Addr: &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 1000 + v.port}, InTurn: !v.mixed}
+	return Caller{Addr: &net.TCPAddr{IP: net.IPv4(10, 0, v.machine, 1), Port: 1000 + v.port}, InTurn: !v.mixed}
 }
 
 // poll returns the answer to a request and how long it took.
@@ -369,6 +370,16 @@ func TestPollRefused(t *testing.T) {
 		recorded(t, w, 1)
 		v.port++ // another process of the same name must not wait
 		v.gets(0, "bad")
+	})
+	within(t, "REST-3 a node of the same id on another machine refuses nothing", func(t *testing.T) {
+		w, v := setup(t)
+		old := v.version
+		v.waits()
+		other := w.visitor(xds.Cluster)
+		other.version, other.machine, other.refuses = old, 2, true
+		other.gets(0, "a", "bad")
+		v.waits()
+		other.waits()
 	})
 	within(t, "REST-3 error_detail", func(t *testing.T) {
 		w, v := setup(t)

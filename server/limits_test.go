@@ -221,6 +221,22 @@ func TestLimits(t *testing.T) {
 		d.send(&discovery.DeltaDiscoveryRequest{TypeUrl: xds.Endpoint.URL, ResourceNamesSubscribe: names(30)})
 		refused(t, d.end())
 	})
+	within(t, "SAFE-1 names that a client states to have count", func(t *testing.T) {
+		w := serve(t, WithLimits(Limits{Held: 1000}))
+		w.set(xds.Endpoint, res("e", "1"))
+		conn := w.dial(t)
+		states := func(n int) *deltaClient {
+			c := w.delta(t, conn)
+			m := &discovery.DeltaDiscoveryRequest{TypeUrl: xds.Endpoint.URL, InitialResourceVersions: map[string]string{}, ResourceNamesSubscribe: []string{"e"}}
+			for i := range n {
+				m.InitialResourceVersions[fmt.Sprintf("%0100d", i)] = "1"
+			}
+			c.send(m)
+			return c
+		}
+		refused(t, states(11).end())
+		states(5).want()
+	})
 	t.Run("SAFE-1 limits can be set", func(t *testing.T) {
 		w := serve(t, WithLimits(Limits{Types: 1, Names: 2}))
 		conn := w.dial(t)

@@ -10,6 +10,7 @@ import (
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -236,29 +237,32 @@ func TestSlowClient(t *testing.T) {
 }
 
 func TestTiming(t *testing.T) {
-	within(t, "SAFE-2 what changed during a slow write follows it", func(t *testing.T) {
-		big := strings.Repeat("x", 1<<20)
-		w := serve(t)
-		w.set(xds.Cluster, res("a", big))
-		w.set(xds.Endpoint, res("e", big))
-		c := w.sotw(t, w.dial(t))
-		c.send(&discovery.DiscoveryRequest{TypeUrl: xds.Runtime.URL, ResourceNames: []string{"r"}})
-		c.send(&discovery.DiscoveryRequest{TypeUrl: xds.Cluster.URL})
-		synctest.Wait()
-		c.send(&discovery.DiscoveryRequest{TypeUrl: xds.Endpoint.URL, ResourceNames: []string{"e"}})
-		synctest.Wait() // the second response is blocked by the first
-		w.set(xds.Runtime, res("r", "1"))
-		synctest.Wait()
-		start := time.Now()
-		for _, typ := range []*xds.Type{xds.Cluster, xds.Endpoint, xds.Runtime} {
-			if r := c.want(); r.TypeUrl != typ.URL {
-				t.Fatalf("got %s, want %s", r.TypeUrl, typ)
+	for _, slow := range []time.Duration{0, time.Second} { // longer than the stream keeps its place among the first answers
+		within(t, fmt.Sprint("SAFE-2 what changed during a slow write follows it ", slow), func(t *testing.T) {
+			big := strings.Repeat("x", 1<<20)
+			w := serve(t)
+			w.set(xds.Cluster, res("a", big))
+			w.set(xds.Endpoint, res("e", big))
+			c := w.sotw(t, w.dial(t))
+			c.send(&discovery.DiscoveryRequest{TypeUrl: xds.Runtime.URL, ResourceNames: []string{"r"}})
+			c.send(&discovery.DiscoveryRequest{TypeUrl: xds.Cluster.URL})
+			synctest.Wait()
+			c.send(&discovery.DiscoveryRequest{TypeUrl: xds.Endpoint.URL, ResourceNames: []string{"e"}})
+			synctest.Wait() // the second response is blocked by the first
+			w.set(xds.Runtime, res("r", "1"))
+			time.Sleep(slow)
+			synctest.Wait()
+			start := time.Now()
+			for _, typ := range []*xds.Type{xds.Cluster, xds.Endpoint, xds.Runtime} {
+				if r := c.want(); r.TypeUrl != typ.URL {
+					t.Fatalf("got %s, want %s", r.TypeUrl, typ)
+				}
 			}
-		}
-		if d := time.Since(start); d > 0 {
-			t.Errorf("it followed after %v", d)
-		}
-	})
+			if d := time.Since(start); d > 0 {
+				t.Errorf("it followed after %v", d)
+			}
+		})
+	}
 	within(t, "SAFE-2 a client that reads but does not answer gets the newest state after a while", func(t *testing.T) {
 		w := serve(t)
 		c := w.sotw(t, w.dial(t))
@@ -348,6 +352,34 @@ func TestRefused(t *testing.T) {
 		c.send(ack(c.want()))
 		synctest.Wait()
 		reopen(good.VersionInfo).idle("the client is up to date, and has accepted since")
+	})
+	within(t, "SOTW-18 an ACK of what is not the newest any more does not make up for a NACK", func(t *testing.T) {
+		w := serve(t)
+		w.set(xds.Cluster, res("a", "bad"))
+		conn := w.dial(t)
+		open := func() *deltaClient {
+			c := w.delta(t, conn)
+			c.send(&discovery.DeltaDiscoveryRequest{TypeUrl: xds.Cluster.URL, Node: &corev3.Node{Id: "n"}})
+			return c
+		}
+		c := open()
+		c.send(&discovery.DeltaDiscoveryRequest{TypeUrl: xds.Cluster.URL, ResponseNonce: c.want().Nonce, ErrorDetail: &rpcstatus.Status{Message: "no"}})
+		synctest.Wait()
+		c = open()
+		early := c.want()
+		time.Sleep(10 * time.Second) // after which what is new does not wait for the answer
+		w.set(xds.Cluster, res("b", "1"))
+		late := c.want()
+		c.send(&discovery.DeltaDiscoveryRequest{TypeUrl: xds.Cluster.URL, ResponseNonce: early.Nonce})
+		synctest.Wait()
+		if !w.refused.has("n", xds.Cluster.URL) {
+			t.Error("the refusal is forgotten")
+		}
+		c.send(&discovery.DeltaDiscoveryRequest{TypeUrl: xds.Cluster.URL, ResponseNonce: late.Nonce})
+		synctest.Wait()
+		if w.refused.has("n", xds.Cluster.URL) {
+			t.Error("the refusal outlives the ACK of the newest")
+		}
 	})
 	t.Run("SOTW-18 bounded", func(t *testing.T) {
 		r := newRefusals(2)

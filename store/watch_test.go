@@ -247,6 +247,23 @@ func TestSelect(t *testing.T) {
 	})
 }
 
+// A selector is asked about nodes only.
+func TestSelectWithoutNode(t *testing.T) {
+	st := New(WithSelect(func(*xds.Node) string { return "all" }))
+	for name, tt := range map[string]struct {
+		node *xds.Node
+		want string
+	}{"no node": {nil, DefaultGroup}, "a node that says nothing": {&xds.Node{}, "all"}} {
+		t.Run("SUB-5 "+name, func(t *testing.T) {
+			w := st.Watch(tt.node)
+			defer w.Close()
+			if w.Group() != tt.want {
+				t.Errorf("group %s, want %s", w.Group(), tt.want)
+			}
+		})
+	}
+}
+
 // A reader waits for no writer.
 func TestReadersDoNotWait(t *testing.T) {
 	st := New()

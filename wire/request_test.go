@@ -211,6 +211,18 @@ func TestDecodeErrors(t *testing.T) {
 		if _, err := d.Decode(marshal(t, &discovery.DeltaDiscoveryRequest{ResourceNamesSubscribe: []string{"a", "b"}, ResourceNamesUnsubscribe: []string{"c", "d"}})); err != nil {
 			t.Errorf("the limit is for each list, but: %v", err)
 		}
+		many := []string{"a", "b", "c"}
+		for list, m := range map[string]*discovery.DeltaDiscoveryRequest{
+			"unsubscribe": {ResourceNamesUnsubscribe: many},
+			"initial":     {InitialResourceVersions: map[string]string{"a": "1", "b": "1", "c": "1"}},
+		} {
+			if _, err := d.Decode(marshal(t, m)); !errors.Is(err, ErrLimit) {
+				t.Errorf("%s: got %v", list, err)
+			}
+		}
+		if _, err := (&Decoder{MaxNames: 2}).Decode(marshal(t, &discovery.DiscoveryRequest{ResourceNames: many})); !errors.Is(err, ErrLimit) {
+			t.Errorf("SotW: got %v", err)
+		}
 	})
 	t.Run("SAFE-1 a node or a type URL larger than the limit", func(t *testing.T) {
 		for v, encode := range map[xds.Variant]func(node *corev3.Node, url string) []byte{
@@ -370,6 +382,9 @@ func TestDecodeNodeOnce(t *testing.T) {
 		b := with(big)
 		if n := testing.AllocsPerRun(100, func() { d.Decode(b) }); n > 1 { // the nonce
 			t.Errorf("%v allocations", n)
+		}
+		if r, err := d.Decode(b); err != nil || r.Node != nil {
+			t.Error(r.Node, err)
 		}
 	})
 }

@@ -186,6 +186,24 @@ func TestEncodeTypes(t *testing.T) {
 	})
 }
 
+// Streams that get the same changes may be at versions of their own: "The
+// version field of the Resource wrapper" is that of the response.
+func TestEncodeVersions(t *testing.T) {
+	t.Run("TTL-4 one change, told at several versions", func(t *testing.T) {
+		r := resource(rand.New(rand.NewPCG(2, 2)), "a", 10)
+		r.TTL = time.Minute
+		for _, c := range []*xds.Changes{{Upserts: []*xds.Resource{r}}, {Beats: []*xds.Resource{r}}} {
+			for _, v := range []xds.Variant{xds.SotW, xds.Delta} {
+				for _, version := range []string{"1", "2", "longer", "1"} {
+					for _, ttl := range []bool{true, false} {
+						checkEncode(t, v, &xds.Response{Type: xds.Cluster, Version: version, Nonce: "n", TTL: ttl, Changes: c}, "")
+					}
+				}
+			}
+		}
+	})
+}
+
 // No stream copies what is the same for all.
 func TestEncodeShares(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(7, 8))

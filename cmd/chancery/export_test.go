@@ -132,11 +132,18 @@ func TestExportWatch(t *testing.T) {
 		write(t, dir, "a.yaml", cluster("a"))
 		d := exporter(t, nil, dir, out)
 		d.logged("exported")
+		// It exports once more at the start, silently, and tidies up: an edit that
+		// is exported says that this is over.
+		write(t, dir, "also.yaml", cluster("also"))
+		d.logged("exported")
 		// What is in the way of the next generation is removed.
-		write(t, out, ".generations/2/cds.yaml/mine", "")
+		write(t, dir, "../obstacle/cds.yaml/mine", "")
+		if err := os.Rename(filepath.Join(dir, "../obstacle"), filepath.Join(out, ".generations/3")); err != nil {
+			t.Fatal(err)
+		}
 		write(t, dir, "b.yaml", cluster("b"))
 		d.logged("exported")
-		if got := tree(t, out)[".generations/2/cds.yaml"]; !strings.Contains(got, "name: b\n") {
+		if got := tree(t, out)[".generations/3/cds.yaml"]; !strings.Contains(got, "name: b\n") {
 			t.Errorf("%q", got)
 		}
 		if err := os.RemoveAll(filepath.Join(out, ".generations")); err != nil {

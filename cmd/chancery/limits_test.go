@@ -2,12 +2,18 @@ package main
 
 import (
 	"fmt"
+	"io"
+	"net"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
 	"github.com/chancery-xds/chancery/xds"
@@ -71,4 +77,70 @@ func TestLimitFlags(t *testing.T) {
 	if line := d.logged("client was refused: its stream ends"); !strings.HasPrefix(fmt.Sprint(line["peer"]), "127.0.0.1:") || line["code"] != "ResourceExhausted" {
 		t.Error(line)
 	}
+}
+
+// A client that does not read loses its stream after the time of the flag, not
+// after that of the default.
+func TestWriteTimeoutFlag(t *testing.T) {
+	t.Run("SAFE-1 --write-timeout", func(t *testing.T) {
+		t.Parallel()
+		large := strings.Repeat("x", 1<<20)
+		d := serve(t, []string{"--write-timeout", "200ms"}, "a.yaml", cluster("a")+"alt_stat_name: "+large, "s.yaml", aSecret("s", large))
+		// Windows of a size of their own do not grow while nobody reads.
+		conn, err := grpc.NewClient(d.conn.Target(), grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithInitialWindowSize(1<<16), grpc.WithInitialConnWindowSize(1<<16))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		s, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).StreamAggregatedResources(d.ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		// The transport takes the first response whole; the second is blocked.
+		for _, r := range []*discoveryv3.DiscoveryRequest{{TypeUrl: xds.Cluster.URL}, {TypeUrl: xds.Secret.URL, ResourceNames: []string{"s"}}} {
+			if err := s.Send(r); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if line := d.logged("client was refused: its stream ends"); line["code"] != "DeadlineExceeded" || !strings.Contains(fmt.Sprint(line["error"]), "for 200ms") {
+			t.Error(line)
+		}
+		if took := time.Since(start); took > 15*time.Second {
+			t.Errorf("it took %v", took)
+		}
+	})
+}
+
+// "MAX_CONCURRENT_STREAMS [...] indicates the maximum number of concurrent
+// streams that the sender will allow": it stands in the first frame.
+func TestConnectionStreamsFlag(t *testing.T) {
+	t.Run("SAFE-7 --max-connection-streams", func(t *testing.T) {
+		t.Parallel()
+		d := serve(t, []string{"--max-connection-streams", "7"})
+		conn, err := net.Dial("tcp", d.conn.Target())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		const settings, maxStreams = 4, 3
+		if _, err := io.WriteString(conn, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00"); err != nil {
+			t.Fatal(err)
+		}
+		head := make([]byte, 9)
+		if _, err := io.ReadFull(conn, head); err != nil || head[3] != settings {
+			t.Fatal(head, err)
+		}
+		body := make([]byte, int(head[1])<<8|int(head[2]))
+		if _, err := io.ReadFull(conn, body); err != nil {
+			t.Fatal(err)
+		}
+		told := map[int]int{}
+		for f := range slices.Chunk(body, 6) {
+			told[int(f[0])<<8|int(f[1])] = int(f[2])<<24 | int(f[3])<<16 | int(f[4])<<8 | int(f[5])
+		}
+		if n := told[maxStreams]; n != 7 {
+			t.Errorf("a connection may have %d streams: %v", n, told)
+		}
+	})
 }

@@ -211,7 +211,7 @@ func (s *serving) run() error {
 	state.Store(nil)
 	s.log.Info("serving", "xds", s.front.at(), "tls", s.front.tls.Configured(), "client_certificates", s.front.tls.ClientCA != "", "dir", s.dir)
 	if s.rest.address != "" {
-		s.log.Info("serving REST-JSON", "http", s.rest.at(), "tls", s.rest.web.TLSConfig != nil)
+		s.log.Info("serving REST-JSON", "http", s.rest.at(), "tls", s.front.secure(s.rest.parsed))
 	}
 
 	for {

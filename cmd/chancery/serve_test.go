@@ -315,6 +315,27 @@ func TestSignals(t *testing.T) {
 		d.logged("ended")
 		d.exits(0)
 	})
+	t.Run("--drain 0s: all streams end at once", func(t *testing.T) {
+		t.Parallel()
+		d := serve(t, []string{"--drain", "0s"}, "a.yaml", cluster("a"))
+		var all []subscriber
+		for range 50 { // with the default, one of so many would stay for 4 s at least
+			s := d.clusters()
+			s.gets("a")
+			all = append(all, s)
+		}
+		d.signal(syscall.SIGTERM)
+		begin := time.Now()
+		for _, s := range all {
+			if _, err := s.stream.Recv(); status.Code(err) != codes.Unavailable {
+				t.Errorf("a stream ended with %v", err)
+			}
+		}
+		if took := time.Since(begin); took > 4*time.Second {
+			t.Errorf("it took %v", took)
+		}
+		d.exits(0)
+	})
 	t.Run("SIGINT without clients", func(t *testing.T) {
 		t.Parallel()
 		d := serve(t, []string{"--drain", "1h"})

@@ -10,11 +10,13 @@ import (
 	"time"
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	route "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
 )
 
 // A Kind says what a record is of.
@@ -62,6 +64,8 @@ type Resource struct {
 	Version string // delta
 	URL     string
 	Sum     string // hash of the body; "" if there is none
+
+	Clusters []string // that a route configuration leads to
 }
 
 // IsNACK reports whether the record is a request that rejects a response.
@@ -196,7 +200,7 @@ func decode(method string, kind Kind, b []byte) Record {
 		err = proto.Unmarshal(b, &m)
 		r.Type, r.Version, r.Nonce = short(m.GetTypeUrl()), m.GetVersionInfo(), m.GetNonce()
 		for _, a := range m.GetResources() {
-			x := Resource{URL: a.GetTypeUrl(), Name: firstString(a.GetValue()), Sum: sum(a.GetValue())}
+			x := Resource{URL: a.GetTypeUrl(), Name: firstString(a.GetValue()), Sum: sum(a.GetValue()), Clusters: clusters(a)}
 			var w discovery.Resource
 			if strings.HasSuffix(x.URL, "/envoy.service.discovery.v3.Resource") && proto.Unmarshal(a.GetValue(), &w) == nil {
 				x = wrapped(&w)
@@ -224,9 +228,25 @@ func (r *Record) refusal(s *status.Status) {
 func wrapped(w *discovery.Resource) Resource {
 	x := Resource{Name: w.GetName(), Version: w.GetVersion(), URL: w.GetResource().GetTypeUrl()}
 	if w.GetResource() != nil {
-		x.Sum = sum(w.GetResource().GetValue())
+		x.Sum, x.Clusters = sum(w.GetResource().GetValue()), clusters(w.GetResource())
 	}
 	return x
+}
+
+// clusters returns the clusters that a route configuration leads to.
+func clusters(a *anypb.Any) (names []string) {
+	var c route.RouteConfiguration
+	if !a.MessageIs(&c) || a.UnmarshalTo(&c) != nil {
+		return nil
+	}
+	for _, h := range c.GetVirtualHosts() {
+		for _, r := range h.GetRoutes() {
+			if name := r.GetRoute().GetCluster(); name != "" {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
 }
 
 func sum(b []byte) string {

@@ -3,8 +3,10 @@ package export
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -19,7 +21,8 @@ import (
 // something until room is made. A file is half written then.
 type fullDisk struct {
 	disk
-	n      int // of calls left; negative: no limit
+	n      int  // of calls left; negative: no limit
+	once   bool // then there is room again at once
 	failed string
 }
 
@@ -28,7 +31,9 @@ func (d *fullDisk) fails(op, path string) error {
 		d.n--
 		return nil
 	}
-	d.failed = path
+	if d.failed = path; d.once {
+		d.n = -1
+	}
 	return &os.PathError{Op: op, Path: path, Err: syscall.ENOSPC}
 }
 
@@ -85,21 +90,22 @@ func TestFullDisk(t *testing.T) {
 		return s.read()
 	}
 	was, next := whole(before), whole(after)
-	done := false
-	for n := 0; !done; n++ {
-		if n > 100 {
+	done := 0
+	for n := 0; done < 2; n++ {
+		if n > 200 {
 			t.Fatal("never enough")
 		}
-		t.Run(fmt.Sprintf("FILE-4 FILE-5 operation %d", n), func(t *testing.T) {
+		once := n%2 > 0
+		t.Run(fmt.Sprintf("FILE-4 FILE-5 operation %d, once: %v", n/2, once), func(t *testing.T) {
 			s := open(t, t.TempDir(), Options{Prefix: "/x"})
 			s.export(before)
-			full := &fullDisk{disk: s.dir.system.(disk), n: n}
+			full := &fullDisk{disk: s.dir.system.(disk), n: n / 2, once: once}
 			s.dir.system = full
 			r, err := s.Export(t.Context(), after.view(t))
 			got := s.read()
 			switch {
 			case err == nil && full.failed == "":
-				done = true
+				done++
 			case err == nil: // a link that could not be made: a copy serves
 				if r.Written != 4 {
 					t.Errorf("%+v", r)
@@ -125,6 +131,58 @@ func TestFullDisk(t *testing.T) {
 			s.tidy()
 		})
 	}
+}
+
+// A journal notes what has to be on the disk before the next export is shown:
+// the directories in which something was made since they were last synced.
+type journal struct {
+	disk
+	dirty  map[string]bool
+	swaps  int
+	unsafe []string // that were dirty when it was shown
+}
+
+func (j *journal) Mkdir(path string) error {
+	j.dirty[path] = true
+	return j.disk.Mkdir(path)
+}
+
+func (j *journal) Write(path string, data []byte) error {
+	j.dirty[filepath.Dir(path)] = true
+	return j.disk.Write(path, data)
+}
+
+func (j *journal) Link(from, to string) error {
+	j.dirty[filepath.Dir(to)] = true
+	return j.disk.Link(from, to)
+}
+
+func (j *journal) Sync(dir string) error {
+	delete(j.dirty, dir)
+	return j.disk.Sync(dir)
+}
+
+func (j *journal) Rename(from, to string) error {
+	j.swaps++
+	j.unsafe = slices.AppendSeq(j.unsafe, maps.Keys(j.dirty))
+	j.dirty[filepath.Dir(to)] = true
+	return j.disk.Rename(from, to)
+}
+
+// What an export has outlasts a loss of power before anybody is led to it, and
+// so does the link that leads there, once the export is done.
+func TestLossOfPower(t *testing.T) {
+	t.Run("FILE-5 directories are on the disk before the link leads to them", func(t *testing.T) {
+		s := open(t, t.TempDir(), Options{Prefix: "/x"})
+		j := &journal{disk: s.dir.system.(disk), dirty: map[string]bool{}}
+		s.dir.system = j
+		for i := range uint32(3) {
+			s.export(world{eds("a"), assignment("a", i), secret("s", "1"), routes("r", "a")})
+		}
+		if j.swaps != 3 || len(j.unsafe) > 0 || len(j.dirty) > 0 {
+			t.Errorf("%d links led to what is not on the disk: %q; at the end %v is not", j.swaps, j.unsafe, j.dirty)
+		}
+	})
 }
 
 // A reader that comes at any moment finds one whole export.

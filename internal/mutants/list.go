@@ -1,44 +1,92 @@
 package main
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 )
 
-// A mutant is one change to one file that breaks a rule.
-type mutant struct {
-	name string // what it does wrong
-	rule string // the requirement it breaks
-	file string
-	old  string // stands once in the file
-	new  string
-	note string // why it survives, if it does
+// A list is a file of mutants of one part of the tree, and of how they are
+// judged.
+type list struct {
+	name    string // of the file, without its extension
+	sum     string // of its content
+	judges  []judge
+	mutants []mutant
 }
 
-// parse reads a list of mutants: blocks, separated by empty lines, of
+// A judge says which tests a mutant in a directory has to survive.
+type judge struct {
+	dir  string
+	args []string // of go test
+}
+
+// A mutant is one change to one file that breaks a rule.
+type mutant struct {
+	name  string   // what it does wrong
+	rule  string   // the requirement it breaks, or the package's name
+	file  string   //
+	tests []string // arguments of go test
+	old   string   // stands once in the file
+	new   string   //
+	note  string   // why it survives, if it does
+}
+
+// read reads a list of mutants.
+func read(path string) (list, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return list{}, err
+	}
+	l, err := parse(string(text))
+	if err != nil {
+		return list{}, fmt.Errorf("%s: %w", path, err)
+	}
+	sum := sha256.Sum256(text)
+	l.name, l.sum = strings.TrimSuffix(filepath.Base(path), ".txt"), hex.EncodeToString(sum[:8])
+	return l, nil
+}
+
+// parse reads blocks, separated by empty lines, of
 //
 //	RULE name
 //	? why nobody can notice (optional)
 //	path/of/file.go
+//	@ arguments of go test (optional)
 //	 context
 //	-old line
 //	+new line
 //
+// before which stands, for each directory that has mutants,
+//
+//	@ directory arguments of go test
+//
 // Lines that start with # are comments.
-func parse(text string) ([]mutant, error) {
-	var all []mutant
+func parse(text string) (l list, err error) {
 	for block := range strings.SplitSeq(text, "\n\n") {
 		var m mutant
 		for line := range strings.Lines(strings.TrimRight(block, "\n") + "\n") {
 			rest := line[1:]
 			switch {
 			case line[0] == '#' || line[0] == '\n':
+			case line[0] == '@' && m.name == "":
+				f := strings.Fields(rest)
+				if len(f) < 2 {
+					return l, fmt.Errorf("a directory and arguments of go test are wanted, not %q", line)
+				}
+				l.judges = append(l.judges, judge{f[0], f[1:]})
 			case m.name == "":
 				m.rule, m.name, _ = strings.Cut(strings.TrimSpace(line), " ")
 			case line[0] == '?':
 				m.note += rest
 			case m.file == "":
 				m.file = strings.TrimSpace(line)
+			case line[0] == '@':
+				m.tests = strings.Fields(rest)
 			case line[0] == ' ':
 				m.old, m.new = m.old+rest, m.new+rest
 			case line[0] == '-':
@@ -46,19 +94,40 @@ func parse(text string) ([]mutant, error) {
 			case line[0] == '+':
 				m.new += rest
 			default:
-				return nil, fmt.Errorf("%s: what is %q?", m.name, line)
+				return l, fmt.Errorf("%s: what is %q?", m.name, line)
 			}
 		}
 		if m.name == "" {
 			continue
 		}
-		if m.old == "" || m.old == m.new {
-			return nil, fmt.Errorf("%s: changes nothing", m.name)
+		if err := l.add(m); err != nil {
+			return l, fmt.Errorf("%s: %w", m.name, err)
 		}
-		m.note = strings.Join(strings.Fields(m.note), " ")
-		all = append(all, m)
 	}
-	return all, nil
+	return l, nil
+}
+
+func (l *list) add(m mutant) error {
+	if m.old == "" || m.old == m.new {
+		return errors.New("changes nothing")
+	}
+	for _, j := range l.judges {
+		if m.tests == nil && j.dir == filepath.Dir(m.file) {
+			m.tests = j.args
+		}
+	}
+	if m.tests == nil {
+		return fmt.Errorf("no line says by which tests %s is judged", filepath.Dir(m.file))
+	}
+	m.note = strings.Join(strings.Fields(m.note), " ")
+	l.mutants = append(l.mutants, m)
+	return nil
+}
+
+// id tells mutants apart, and a mutant from what it was before it was changed.
+func (m mutant) id() string {
+	sum := sha256.Sum256([]byte(strings.Join([]string{m.file, strings.Join(m.tests, " "), m.old, m.new}, "\x00")))
+	return hex.EncodeToString(sum[:4])
 }
 
 // apply returns the source with the mutant in it.

@@ -1,162 +1,160 @@
-// Mutants asks whether the protocol's tests would notice: it breaks one rule
-// after the other, each in a copy that replaces the file for one run of the
-// tests (go test -overlay), and writes who noticed into docs/mutants.md.
+// Mutants asks whether the tests would notice: it breaks one rule after the
+// other, each in a copy that replaces the file for one run of the tests (go
+// test -overlay), and writes who noticed into docs/mutants.md.
 //
-//	go run ./internal/mutants [-only WORD] [-worlds N] [-o FILE]
+//	go run ./internal/mutants [-only WORD] [-again] [-worlds N] [-j N] [-o FILE] [LIST...]
 //
-// The working tree is not touched. The exit status is 1 if fewer than 95 of a
-// hundred mutants are caught, or if one no longer fits the code.
+// Each LIST is a file of this directory, without .txt: all of them if none is
+// named. What the report says of other lists stays. With -again, so does what it
+// says of mutants that were caught and have not changed: those that are new, or
+// survived, are tried. The working tree is not
+// touched. The exit status is 1 if fewer than 97 of a hundred mutants of a list
+// are caught, if a survivor has no sentence that says why, or if a mutant no
+// longer fits the code.
 package main
 
 import (
-	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
-	"time"
 )
 
 var (
-	list   = flag.String("list", "internal/mutants/mutants.txt", "file with the mutants")
-	only   = flag.String("only", "", "run only mutants whose name or rule has this word, and write no file")
+	only   = flag.String("only", "", "run only mutants whose name, rule or file has this word, and write no file")
+	again  = flag.Bool("again", false, "try only mutants that the report does not say were caught")
 	worlds = flag.Int("worlds", 5000, "worlds that each simulation tries")
 	output = flag.String("o", "docs/mutants.md", "file to write")
 	jobs   = flag.Int("j", 2, "mutants at a time")
 )
 
-// A verdict is what the tests said about a mutant.
-type verdict struct {
-	mutant
-	failed []string // top-level tests that failed; empty: it survived
-	err    error    // the mutant could not be tried
-	took   time.Duration
-}
+const lists = "internal/mutants"
+
+// wanted is how many of a hundred mutants must be caught.
+const wanted = 97
 
 func main() {
 	flag.Parse()
-	if err := run(); err != nil {
+	if err := run(flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "mutants:", err)
 		os.Exit(1)
 	}
 }
 
-func run() error {
-	text, err := os.ReadFile(*list)
+func run(names []string) error {
+	if len(names) == 0 {
+		files, err := filepath.Glob(filepath.Join(lists, "*.txt"))
+		if err != nil {
+			return err
+		}
+		for _, f := range files {
+			names = append(names, strings.TrimSuffix(filepath.Base(f), ".txt"))
+		}
+	}
+	at, err := commit()
 	if err != nil {
 		return err
 	}
-	mutants, err := parse(string(text))
-	if err != nil {
-		return fmt.Errorf("%s: %w", *list, err)
+	var errs []error
+	for _, name := range names {
+		l, err := read(filepath.Join(lists, name+".txt"))
+		if err != nil {
+			return err
+		}
+		l.mutants = slices.DeleteFunc(l.mutants, func(m mutant) bool {
+			return !strings.Contains(m.name+" "+m.rule+" "+m.file, *only)
+		})
+		old, err := readReport(*output)
+		if err != nil {
+			return err
+		}
+		known := map[string][]string{}
+		if *again {
+			known = caughtBefore(old[l.name])
+		}
+		verdicts, err := l.run(known)
+		if err != nil {
+			return err
+		}
+		errs = append(errs, l.judge(verdicts))
+		if *only == "" {
+			if err := rewrite(*output, l.name, section(l, verdicts, at, old[l.name])); err != nil {
+				return err
+			}
+		}
 	}
-	mutants = slices.DeleteFunc(mutants, func(m mutant) bool {
-		return !strings.Contains(m.name+" "+m.rule, *only)
-	})
-	if out, err := test(); err != nil {
-		return fmt.Errorf("the tests fail without a mutant:\n%s", out)
+	return errors.Join(errs...)
+}
+
+// run tries the mutants of a list, save those that are known to be caught.
+func (l list) run(known map[string][]string) ([]verdict, error) {
+	tried := map[string]bool{}
+	for _, m := range l.mutants {
+		if by := strings.Join(m.tests, " "); !tried[by] && known[m.id()] == nil {
+			tried[by] = true
+			if out, err := test(m.tests, ""); err != nil {
+				return nil, fmt.Errorf("the tests fail without a mutant:\n%s", out)
+			}
+		}
 	}
-	verdicts := make([]verdict, len(mutants))
+	verdicts := make([]verdict, len(l.mutants))
 	slots := make(chan struct{}, *jobs)
 	var wg sync.WaitGroup
-	for i, m := range mutants {
+	for i, m := range l.mutants {
+		if by := known[m.id()]; by != nil {
+			verdicts[i] = verdict{mutant: m, failed: by, kept: true}
+			continue
+		}
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
 			v := try(m)
 			verdicts[i] = v
-			fmt.Printf("%-8s %-40s %4.0f s  %s\n", v.word(), m.name, v.took.Seconds(), strings.Join(v.failed, " "))
+			fmt.Printf("%-8s %-60s %4.0f s  %s\n", v.word(), m.name, v.took.Seconds(), strings.Join(v.failed, " "))
 		})
 	}
 	wg.Wait()
-	report, caught := summarize(verdicts)
-	if *only == "" {
-		if err := os.WriteFile(*output, []byte(report), 0o644); err != nil {
-			return err
-		}
-	}
+	return verdicts, nil
+}
+
+// judge returns what is wrong with the list, or with the tests.
+func (l list) judge(verdicts []verdict) error {
+	var errs []error
+	caught := 0
 	for _, v := range verdicts {
-		if v.err != nil {
-			return fmt.Errorf("%s: %w", v.name, v.err)
+		switch {
+		case v.err != nil:
+			errs = append(errs, fmt.Errorf("%s: %w", v.name, v.err))
+		case v.failed != nil:
+			caught++
+		case v.note == "":
+			errs = append(errs, fmt.Errorf("%s: survived, and nothing says why", v.name))
 		}
 	}
-	if caught*100 < len(verdicts)*95 {
-		return fmt.Errorf("only %d of %d caught", caught, len(verdicts))
+	if caught*100 < len(verdicts)*wanted {
+		errs = append(errs, fmt.Errorf("%s: only %d of %d caught", l.name, caught, len(verdicts)))
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
-// test runs what a mutant has to survive.
-func test(more ...string) (output string, err error) {
-	args := append([]string{"test", "-timeout", "5m", "-skip", "Memory"}, more...)
-	cmd := exec.Command("go", append(args, "./protocol")...)
-	cmd.Env = append(os.Environ(), fmt.Sprint("WORLDS=", *worlds))
-	out, err := cmd.CombinedOutput()
-	return string(out), err
-}
-
-var failure = regexp.MustCompile(`(?m)^--- FAIL: (\w+)|^(panic: test timed out)|^(panic: )`)
-
-func try(m mutant) (v verdict) {
-	v.mutant = m
-	start := time.Now()
-	defer func() { v.took = time.Since(start) }()
-	source, err := os.ReadFile(m.file)
+// commit says which state of the tree is judged.
+func commit() (string, error) {
+	id, err := exec.Command("git", "rev-parse", "--short=12", "HEAD").Output()
 	if err != nil {
-		v.err = err
-		return v
+		return "", fmt.Errorf("git rev-parse: %w", err)
 	}
-	broken, err := m.apply(string(source))
+	changed, err := exec.Command("git", "status", "--porcelain", "--", ".", ":!docs").Output()
 	if err != nil {
-		v.err = err
-		return v
+		return "", fmt.Errorf("git status: %w", err)
 	}
-	dir, err := os.MkdirTemp("", "mutant-")
-	if err != nil {
-		v.err = err
-		return v
+	at := "commit " + strings.TrimSpace(string(id))
+	if len(changed) > 0 {
+		at += " and what was not committed then"
 	}
-	defer os.RemoveAll(dir)
-	overlay, err := replace(dir, m.file, broken)
-	if err != nil {
-		v.err = err
-		return v
-	}
-	out, err := test("-overlay", overlay)
-	if err == nil {
-		return v
-	}
-	for _, f := range failure.FindAllStringSubmatch(out, -1) {
-		name := strings.TrimPrefix(strings.TrimSuffix(f[1]+f[2]+f[3], ": "), "panic: ")
-		if !slices.Contains(v.failed, name) {
-			v.failed = append(v.failed, name)
-		}
-	}
-	if len(v.failed) == 0 {
-		v.err = fmt.Errorf("does not build:\n%s", out)
-	}
-	return v
-}
-
-// replace makes an overlay file in which the text stands for the file.
-func replace(dir, file, text string) (string, error) {
-	path, err := filepath.Abs(file)
-	if err != nil {
-		return "", err
-	}
-	broken := filepath.Join(dir, filepath.Base(file))
-	if err := os.WriteFile(broken, []byte(text), 0o600); err != nil {
-		return "", err
-	}
-	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{path: broken}})
-	if err != nil {
-		return "", err
-	}
-	name := filepath.Join(dir, "overlay.json")
-	return name, os.WriteFile(name, overlay, 0o600)
+	return at, nil
 }

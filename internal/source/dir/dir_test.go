@@ -196,6 +196,14 @@ func TestLoad(t *testing.T) {
 		}
 		b.remove("e.json")
 		b.load("CDS a, EDS other")
+		if _, err := b.st.Update(func(tx *store.Tx) error {
+			tx.Set(xds.Cluster, xds.NewResource("another", nil))
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		b.write("a.yaml", clusters("b"))
+		b.load("CDS another b, EDS other") // also beside what the files have of the type
 	})
 	t.Run("an excerpt for a terminal", func(t *testing.T) {
 		b := newBench(t, "a.yaml", clusterURL+"\nnam: a\n")

@@ -174,6 +174,12 @@ func read(path string, limit int64) ([]byte, stamp, error) {
 		return nil, stamp{}, err
 	}
 	defer f.Close()
+	return readOpen(f, limit)
+}
+
+// readOpen returns the content of an open file and its stamp, which must be the
+// same before and after: who writes in place is seen by it.
+func readOpen(f fs.File, limit int64) ([]byte, stamp, error) {
 	before, err := f.Stat()
 	if err != nil {
 		return nil, stamp{}, err

@@ -1,0 +1,226 @@
+package soak
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// wants returns names that a client may ask for.
+func (k *kind) wants(r *rand.Rand, delta bool) []string {
+	pool := slices.Concat(k.names, k.aliases, k.asked, []string{xds.Wildcard})
+	if !delta {
+		pool = append(pool, "") // an oddity that must do no harm
+	}
+	return some(r, pool, 3)
+}
+
+// open makes the first request of a type on a stream.
+func (c *client) open(r *rand.Rand, s *sub) {
+	s.steady = true
+	if c.delta {
+		x := says{subscribe: slices.Sorted(maps.Keys(s.names))}
+		if s.nameless && len(x.subscribe) > 0 {
+			s.nameless = false
+			s.names[xds.Wildcard] = true
+			x.subscribe = append(x.subscribe, xds.Wildcard)
+		}
+		if n := r.IntN(6); n == 0 { // it has lost everything
+			clear(s.cache)
+		} else {
+			x.initial = map[string]string{}
+			for _, name := range slices.Sorted(maps.Keys(s.cache)) {
+				switch m := r.IntN(12); {
+				case m == 0 && n == 1: // it has lost this
+					delete(s.cache, name)
+				case m == 1 && n == 1: // it has something else
+					h := s.cache[name]
+					h.version, h.body = "0ld", "?"
+					s.cache[name] = h
+					x.initial[name] = h.version
+				default:
+					x.initial[name] = s.cache[name].version
+				}
+			}
+		}
+		c.say(s, x)
+		return
+	}
+	x := says{version: s.version, nonce: one(r, []string{"", "", "7"})}
+	alone := s.everything() && (s.nameless || len(s.names) == 1)
+	switch {
+	case r.IntN(6) == 0:
+		clear(s.cache)
+		s.version, s.exact, x.version = "", false, ""
+	case alone && !s.exact:
+		// Whoever states a version is not sent what it has.
+		x.version = one(r, []string{"", "unheard-of"})
+		s.version = ""
+	}
+	c.say(s, x)
+}
+
+// begins makes the client subscribe to a type that it has not asked for yet.
+func (c *client) begins(r *rand.Rand, k *kind) {
+	s := &sub{typ: k.typ, names: map[string]bool{}, cache: map[string]held{}}
+	if r.IntN(3) > 0 {
+		for _, n := range k.wants(r, c.delta) {
+			s.names[n] = true
+		}
+	}
+	s.nameless = len(s.names) == 0
+	c.subs = append(c.subs, s)
+	c.open(r, s)
+}
+
+// changes makes the client change its mind.
+func (c *client) changes(r *rand.Rand, s *sub, less features) {
+	k := kindOf(s.typ)
+	x := says{nonce: c.someNonce(r, s), version: s.version}
+	if !c.delta {
+		next := map[string]bool{}
+		for _, n := range k.wants(r, false) {
+			next[n] = true
+		}
+		if len(next) == 0 && s.nameless {
+			return
+		}
+		s.nameless = false
+		s.names = next
+		s.steady, s.exact = false, false
+		s.forget(false)
+		x.names = slices.Sorted(maps.Keys(next))
+		if len(x.names) > 0 && r.IntN(6) == 0 {
+			x.names = append(x.names, x.names[0]) // counts once
+		}
+		r.Shuffle(len(x.names), func(i, j int) { x.names[i], x.names[j] = x.names[j], x.names[i] })
+		c.say(s, x)
+		return
+	}
+	var phantom []string
+	for _, n := range k.wants(r, true) {
+		switch has := s.names[n] || n == xds.Wildcard && s.everything(); {
+		case has && r.IntN(3) > 0:
+			x.unsubscribe = append(x.unsubscribe, n)
+			delete(s.names, n)
+			s.nameless = s.nameless && n != xds.Wildcard
+		case !has && r.IntN(4) == 0 && !less["phantom"]:
+			phantom = append(phantom, n)
+			x.unsubscribe = append(x.unsubscribe, n)
+		case n == xds.Wildcard && s.nameless && s.typ.Implicit:
+			x.subscribe = append(x.subscribe, n)
+			s.names[n], s.nameless = true, false
+		default:
+			x.subscribe = append(x.subscribe, n)
+			s.names[n] = true
+		}
+	}
+	if !s.typ.Implicit {
+		s.nameless = s.nameless && len(s.names) == 0
+	}
+	s.forget(true)
+	c.say(s, x)
+	// What remains by an alias may have lost it in the meantime: nobody would say so
+	// to a client that asks for nothing else of it.
+	if lost := len(x.unsubscribe) > 0 && s.byAlias(); lost || len(phantom) > 0 {
+		// "Both the names and aliases of resources should be checked when matching
+		// a resource in the unsubscription list": which of the others end with
+		// these depends on what the server had at that moment. So all are asked
+		// for again.
+		if names := slices.Sorted(maps.Keys(s.names)); len(names) > 0 {
+			c.say(s, says{subscribe: names})
+		}
+	}
+}
+
+// someNonce returns one that fits, or one that does not.
+func (c *client) someNonce(r *rand.Rand, s *sub) string {
+	switch n := r.IntN(8); {
+	case n == 0:
+		return ""
+	case n == 1:
+		return "unheard-of"
+	case n == 2 && len(s.old) > 0:
+		return one(r, s.old)
+	}
+	if c.delta {
+		return ""
+	}
+	return s.nonce
+}
+
+// babbles sends what means nothing, or something wrong.
+func (c *client) babbles(r *rand.Rand, s *sub) {
+	x := says{nonce: one(r, append([]string{"", "unheard-of", s.nonce}, s.old...)), version: one(r, []string{"", s.version, "unheard-of"})}
+	if x.nonce != "" && r.IntN(3) == 0 && !s.sacred && !c.meek {
+		x.nack = true
+		s.refused = true
+	}
+	s.pending = slices.DeleteFunc(s.pending, func(a answer) bool { return a.nonce == x.nonce })
+	c.say(s, x)
+}
+
+// same makes the client, which has asked for nothing yet, ask for what another
+// asks for.
+func (c *client) same(o *client) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, k := range universe {
+		was := o.sub(k.typ)
+		if was == nil || !was.opened {
+			continue
+		}
+		s := &sub{typ: was.typ, names: maps.Clone(was.names), nameless: was.nameless, cache: map[string]held{}}
+		c.subs = append(c.subs, s)
+		names := slices.Sorted(maps.Keys(s.names))
+		nothing := len(names) == 0 && !s.everything()
+		switch {
+		case nothing && s.typ.Implicit: // can only be had in two steps
+			c.say(s, says{names: []string{"zz"}, subscribe: []string{"zz"}})
+			c.say(s, says{unsubscribe: []string{"zz"}})
+		case c.delta && s.nameless && len(names) > 0:
+			s.names[xds.Wildcard] = true
+			c.say(s, says{subscribe: append(names, xds.Wildcard)})
+		default:
+			c.say(s, says{subscribe: names})
+		}
+	}
+}
+
+// differs returns what a client holds otherwise than a new one that asks for the
+// same; "" if nothing.
+func (c *client) differs(fresh *client, renewed bool) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	fresh.mu.Lock()
+	defer fresh.mu.Unlock()
+	if !renewed && slices.ContainsFunc(c.subs, func(s *sub) bool { return s.refused }) {
+		return "" // what it refused it is not told again, and what that may refer to stays
+	}
+	for _, s := range c.subs {
+		f := fresh.sub(s.typ)
+		if f == nil {
+			return fmt.Sprintf("%s: the new client has not asked for it", s.typ)
+		}
+		for _, name := range slices.Sorted(maps.Keys(f.cache)) {
+			switch h, ok := s.cache[name]; {
+			case !ok:
+				return fmt.Sprintf("%s %s: a new client has %v, this one does not", s.typ, name, f.cache[name])
+			case !h.same(f.cache[name]):
+				return fmt.Sprintf("%s %s: a new client has %v, this one %v", s.typ, name, f.cache[name], h)
+			}
+		}
+		for _, name := range slices.Sorted(maps.Keys(s.cache)) {
+			// Over SotW nobody is told that something is gone, save in types with full state.
+			if _, ok := f.cache[name]; !ok && (c.delta || s.typ.FullState) {
+				return fmt.Sprintf("%s %s: this client has %v, a new one does not", s.typ, name, s.cache[name])
+			}
+		}
+	}
+	return ""
+}

@@ -1,0 +1,467 @@
+package soak
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// A client has one stream at a time. What it is subscribed to and what it holds
+// survive a stream, as in real clients.
+type client struct {
+	manner
+	id   string
+	dial func() (*grpc.ClientConn, error)
+	note func(format string, args ...any) // writes into the conversation
+
+	mu     sync.Mutex // also so that one message is sent at a time
+	subs   []*sub
+	conn   *grpc.ClientConn
+	stream grpc.ClientStream // nil: there is none
+	n      int               // of streams
+	end    context.CancelFunc
+	done   chan struct{} // closed when nothing more is received
+	lost   []string      // how the server ended streams
+	polite bool          // answers at once, and refuses nothing
+	moody  *rand.Rand    // decides what becomes of a response
+}
+
+// A manner is what a client is like.
+type manner struct {
+	delta bool
+	only  *xds.Type // the type of its streams; nil: aggregated
+	node  *core.Node
+	meek  bool // refuses nothing
+}
+
+func (m manner) String() string {
+	s := "sotw"
+	if m.delta {
+		s = "delta"
+	}
+	if m.only != nil {
+		s += " only=" + m.only.Short
+	}
+	return fmt.Sprintf("%s %s %v", s, m.node.GetUserAgentName(), m.node.GetClientFeatures())
+}
+
+// A sub is what a client asks for and holds of one type.
+type sub struct {
+	typ      *xds.Type
+	names    map[string]bool // "*" may be among them
+	nameless bool            // no request has named anything: "*" may be implied
+	cache    map[string]held
+
+	opened  bool // on this stream
+	nonce   string
+	old     []string // nonces
+	pending []answer // not given yet
+	version string   // the last accepted; SotW
+	steady  bool     // asks for the same since the stream was opened
+	exact   bool     // the cache is all that version means
+
+	sacred  bool // the newest response must not be refused
+	refused bool // something, or it said so, since all was renewed
+}
+
+// A held is a resource that a client has accepted.
+type held struct {
+	body, version string // version: delta
+	aliases       []string
+	ttl           time.Duration
+	expires       time.Time // zero: never
+}
+
+func (h held) same(o held) bool {
+	return h.body == o.body && h.version == o.version && slices.Equal(h.aliases, o.aliases) && h.ttl == o.ttl
+}
+
+func (h held) String() string {
+	sum := sha256.Sum256([]byte(h.body))
+	return fmt.Sprintf("%x@%.4s%v/%v", sum[:2], h.version, h.aliases, h.ttl)
+}
+
+// An answer is due to a response.
+type answer struct {
+	nonce, version string
+	nack           bool
+}
+
+func (s *sub) everything() bool {
+	return s.names[xds.Wildcard] || s.nameless && s.typ.Implicit
+}
+
+// covers reports whether the client wants what it was sent: "the client will
+// silently ignore any supplied resources that were not explicitly requested".
+func (s *sub) covers(delta bool, name string, aliases []string) bool {
+	if s.everything() || s.names[name] {
+		return true
+	}
+	if !delta {
+		return false
+	}
+	return s.names[s.typ.Collection(name)] || slices.ContainsFunc(aliases, func(a string) bool { return s.names[a] })
+}
+
+// forget drops what the client has no use for any more.
+func (s *sub) forget(delta bool) {
+	maps.DeleteFunc(s.cache, func(name string, h held) bool { return !s.covers(delta, name, h.aliases) })
+}
+
+// byAlias drops what the client has by an alias only, and reports whether there
+// was anything.
+func (s *sub) byAlias() bool {
+	n := len(s.cache)
+	maps.DeleteFunc(s.cache, func(name string, _ held) bool { return !s.covers(true, name, nil) })
+	return len(s.cache) < n
+}
+
+func (c *client) sub(t *xds.Type) *sub {
+	for _, s := range c.subs {
+		if s.typ.Is(t) {
+			return s
+		}
+	}
+	return nil
+}
+
+// connect opens a stream, on a connection of its own if anew.
+func (c *client) connect(anew bool) error {
+	if anew && c.conn != nil {
+		c.conn.Close()
+		c.conn = nil
+	}
+	if c.conn == nil {
+		conn, err := c.dial()
+		if err != nil {
+			return err
+		}
+		c.conn = conn
+	}
+	method := "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources"
+	switch {
+	case c.only != nil && c.delta:
+		method = "/" + c.only.Service + "/" + c.only.Delta
+	case c.only != nil:
+		method = "/" + c.only.Service + "/" + c.only.Stream
+	case c.delta:
+		method = "/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources"
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	giveUp := time.AfterFunc(10*time.Second, cancel)
+	defer giveUp.Stop()
+	stream, err := c.conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, method, grpc.WaitForReady(true))
+	if err != nil {
+		cancel()
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.n++
+	c.stream, c.end, c.done = stream, cancel, make(chan struct{})
+	for _, s := range c.subs {
+		s.opened, s.nonce, s.old, s.pending = false, "", nil, nil
+	}
+	// A type that nothing is wanted of is not opened again.
+	c.subs = slices.DeleteFunc(c.subs, func(s *sub) bool { return len(s.names) == 0 && !s.nameless })
+	c.note("%s/%d opens a stream: %v", c.id, c.n, c.manner)
+	go c.receive(ctx, stream, c.n, c.done)
+	return nil
+}
+
+// cut ends the stream from the client's side.
+func (c *client) cut() {
+	c.mu.Lock()
+	if c.stream == nil {
+		c.mu.Unlock()
+		return
+	}
+	c.note("%s/%d cuts its stream", c.id, c.n)
+	c.stream = nil
+	end, done := c.end, c.done
+	c.mu.Unlock()
+	end()
+	<-done
+}
+
+// close ends the client.
+func (c *client) close() {
+	c.cut()
+	if c.conn != nil {
+		c.conn.Close()
+	}
+}
+
+func (c *client) receive(ctx context.Context, stream grpc.ClientStream, n int, done chan struct{}) {
+	defer close(done)
+	for {
+		var err error
+		var sotw discovery.DiscoveryResponse
+		var delta discovery.DeltaDiscoveryResponse
+		if c.delta {
+			err = stream.RecvMsg(&delta)
+		} else {
+			err = stream.RecvMsg(&sotw)
+		}
+		c.mu.Lock()
+		if c.n != n || c.stream == nil || ctx.Err() != nil {
+			c.mu.Unlock()
+			return // cut
+		}
+		if err != nil {
+			c.note("%s/%d the server ended the stream: %v", c.id, n, err)
+			c.lost = append(c.lost, err.Error())
+			c.stream = nil
+			c.end()
+			c.mu.Unlock()
+			return
+		}
+		if c.delta {
+			c.takeDelta(&delta)
+		} else {
+			c.takeSotw(&sotw)
+		}
+		c.mu.Unlock()
+	}
+}
+
+// expect notes a response and returns its subscription and whether it is to be
+// refused.
+func (c *client) expect(url, nonce, version string, empty bool, says string) (s *sub, nack bool, err error) {
+	t := xds.TypeOf(url)
+	c.note("%s/%d < %s nonce=%s%s", c.id, c.n, t, nonce, says)
+	if s = c.sub(t); s == nil || !s.opened {
+		c.lost = append(c.lost, "a response of a type that was not asked for: "+url)
+		return nil, false, errors.New("not asked for")
+	}
+	// Who refuses a world of nothing over SotW has what it had until there is
+	// something again: that would be its own fault.
+	s.sacred = empty && !c.delta
+	nack = !c.polite && !c.meek && c.moody.IntN(8) == 0 && !s.sacred
+	s.refused = s.refused || nack
+	if s.nonce != "" {
+		s.old = append(s.old, s.nonce)
+	}
+	s.nonce = nonce
+	s.pending = append(s.pending, answer{nonce, version, nack})
+	return s, nack, nil
+}
+
+// answered answers a response at once, if the client is like that.
+func (c *client) answered(s *sub) {
+	if c.polite || c.moody.IntN(3) > 0 {
+		c.answer(s, len(s.pending)-1)
+	}
+}
+
+func (c *client) takeDelta(m *discovery.DeltaDiscoveryResponse) {
+	var says strings.Builder
+	for _, r := range m.GetResources() {
+		fmt.Fprintf(&says, " %s", describe(r.GetName(), r.GetVersion(), r))
+	}
+	for _, name := range m.GetRemovedResources() {
+		fmt.Fprintf(&says, " -%s", name)
+	}
+	s, nack, err := c.expect(m.GetTypeUrl(), m.GetNonce(), "", len(m.GetResources()) == 0, says.String())
+	if err != nil {
+		return
+	}
+	for _, r := range m.GetResources() {
+		switch h, has := s.cache[r.GetName()]; {
+		case r.GetResource() == nil && r.GetTtl() == nil: // it does not exist
+			delete(s.cache, r.GetName())
+		case r.GetResource() == nil: // a heartbeat
+			if has {
+				h.expires = time.Now().Add(h.ttl)
+				s.cache[r.GetName()] = h
+			}
+		case nack:
+		case s.covers(true, r.GetName(), r.GetAliases()):
+			s.cache[r.GetName()] = holding(r, r.GetResource(), r.GetVersion())
+		default: // not even if it had it by an alias that it has no more
+			delete(s.cache, r.GetName())
+		}
+	}
+	for _, name := range m.GetRemovedResources() {
+		delete(s.cache, name)
+	}
+	c.answered(s)
+}
+
+func (c *client) takeSotw(m *discovery.DiscoveryResponse) {
+	var says strings.Builder
+	fmt.Fprintf(&says, " version=%s", m.GetVersionInfo())
+	type named struct {
+		name string
+		w    *discovery.Resource
+		body *anypb.Any
+	}
+	var all []named
+	for _, a := range m.GetResources() {
+		w := &discovery.Resource{}
+		if a.MessageIs(w) {
+			if err := a.UnmarshalTo(w); err != nil {
+				c.lost = append(c.lost, err.Error())
+			}
+			all = append(all, named{w.GetName(), w, w.GetResource()})
+		} else {
+			all = append(all, named{first(a.GetValue()), &discovery.Resource{Resource: a}, a})
+		}
+		x := all[len(all)-1]
+		fmt.Fprintf(&says, " %s", describe(x.name, "", x.w))
+	}
+	s, nack, err := c.expect(m.GetTypeUrl(), m.GetNonce(), m.GetVersionInfo(), len(m.GetResources()) == 0, says.String())
+	if err != nil {
+		return
+	}
+	if !nack {
+		if s.typ.FullState {
+			was := s.cache
+			s.cache = map[string]held{}
+			for _, x := range all { // what is in no response is gone
+				if h, ok := was[x.name]; ok {
+					s.cache[x.name] = h
+				}
+			}
+		}
+		for _, x := range all {
+			h, has := s.cache[x.name]
+			switch {
+			case x.body == nil:
+				if has {
+					h.expires = time.Now().Add(h.ttl)
+					s.cache[x.name] = h
+				}
+			case s.covers(false, x.name, nil):
+				s.cache[x.name] = holding(x.w, x.body, "")
+			}
+		}
+		s.version, s.exact = m.GetVersionInfo(), s.steady
+	}
+	s.pending[len(s.pending)-1].version = s.version // of what it uses
+	c.answered(s)
+}
+
+func holding(r *discovery.Resource, body *anypb.Any, version string) held {
+	h := held{body: string(body.GetValue()), version: version, aliases: r.GetAliases()}
+	if r.GetTtl() != nil {
+		h.ttl = r.GetTtl().AsDuration()
+		h.expires = time.Now().Add(h.ttl)
+	}
+	return h
+}
+
+func describe(name, version string, r *discovery.Resource) string {
+	if version != "" {
+		name += "@" + version[:min(4, len(version))]
+	}
+	if len(r.GetAliases()) > 0 {
+		name += fmt.Sprint(r.GetAliases())
+	}
+	if r.GetTtl() != nil {
+		name += "/" + r.GetTtl().AsDuration().String()
+	}
+	if r.GetResource() == nil {
+		name = "~" + name
+	}
+	return name
+}
+
+// first returns field 1 of a message, which is the name in every type that SotW
+// streams carry.
+func first(b []byte) string {
+	num, typ, n := protowire.ConsumeTag(b)
+	if n < 0 || num != 1 || typ != protowire.BytesType {
+		return "?"
+	}
+	s, _ := protowire.ConsumeString(b[n:])
+	return s
+}
+
+// answer gives the answer at an index.
+func (c *client) answer(s *sub, at int) {
+	a := s.pending[at]
+	s.pending = slices.Delete(s.pending, at, at+1)
+	c.say(s, says{nonce: a.nonce, version: a.version, nack: a.nack})
+}
+
+// says is what a request says besides its type.
+type says struct {
+	names          []string // SotW, if they are not those that are subscribed to
+	subscribe      []string
+	unsubscribe    []string
+	initial        map[string]string
+	nonce, version string
+	nack           bool
+}
+
+// say sends a request. If the stream has ended, that is told elsewhere.
+func (c *client) say(s *sub, x says) {
+	if c.stream == nil {
+		return
+	}
+	var bad *status.Status
+	if x.nack {
+		bad = &status.Status{Code: 3, Message: "no"}
+	}
+	var node *core.Node
+	if !slices.ContainsFunc(c.subs, func(o *sub) bool { return o.opened }) {
+		node = c.node
+	}
+	var m proto.Message
+	line := fmt.Sprintf("%s/%d > %s", c.id, c.n, s.typ)
+	if c.delta {
+		m = &discovery.DeltaDiscoveryRequest{
+			Node: node, TypeUrl: s.typ.URL, ResponseNonce: x.nonce, ErrorDetail: bad,
+			ResourceNamesSubscribe: x.subscribe, ResourceNamesUnsubscribe: x.unsubscribe, InitialResourceVersions: x.initial,
+		}
+		line += list(" sub=", x.subscribe) + list(" unsub=", x.unsubscribe)
+		for _, name := range slices.Sorted(maps.Keys(x.initial)) {
+			v := x.initial[name]
+			line += fmt.Sprintf(" has=%s@%s", name, v[:min(4, len(v))])
+		}
+	} else {
+		names := x.names
+		if names == nil {
+			names = slices.Sorted(maps.Keys(s.names))
+		}
+		m = &discovery.DiscoveryRequest{Node: node, TypeUrl: s.typ.URL, ResponseNonce: x.nonce, VersionInfo: x.version, ErrorDetail: bad, ResourceNames: names}
+		line += list(" names=", names)
+		if x.version != "" {
+			line += " version=" + x.version
+		}
+	}
+	if x.nonce != "" {
+		line += " nonce=" + x.nonce
+	}
+	if x.nack {
+		line += " NACK"
+	}
+	c.note("%s", line)
+	s.opened = true
+	_ = c.stream.SendMsg(m) // the receiver learns why
+}
+
+func list(field string, names []string) string {
+	if len(names) == 0 {
+		return ""
+	}
+	return field + strings.Join(names, ",")
+}

@@ -45,9 +45,15 @@ type record struct {
 	// until it drops the name.
 	orphans map[string]*xds.Stamp
 
-	// The client has something from an earlier stream, and it is not known what:
-	// until it accepts what it is told here, or for this long.
+	// The client has something from an earlier stream, and it is not known what,
+	// until it accepts what it is told here. If there is nothing to tell it, until
+	// this time. Zero: not so.
 	vague time.Time
+}
+
+// vague reports whether nobody knows what the client has from before.
+func (s *Session) vague(u *subscription) bool {
+	return !u.vague.IsZero() && (u.unacked || len(u.waits) > 0 || s.now.Before(u.vague))
 }
 
 // told returns what the client was last told of a name.
@@ -110,7 +116,7 @@ func (u *subscription) accepted(name string) bool {
 // It costs what has changed, is under way or was refused. Entries that differ
 // from the view have to be dirty or leaving.
 func (s *Session) mayHold(u *subscription, yield func(st *xds.Stamp, firm bool) bool) {
-	if s.now.Before(u.vague) && !yield(&xds.Stamp{}, false) {
+	if s.vague(u) && !yield(&xds.Stamp{}, false) {
 		return
 	}
 	if !s.keeps(u, yield) {

@@ -109,8 +109,8 @@ func (u *subscription) accepted(name string) bool {
 
 // mayHold yields what the client may have of the type that is not what the view
 // has now: what was told and has changed or gone since; what was in force before
-// a delivery that is not accepted; what was refused, which is firm: no silence
-// makes the client let go of it. What the client does not want any more it does
+// a delivery that is not accepted; what was refused, which is firm, until it is
+// told anew: no silence makes the client let go of it. What the client does not want any more it does
 // not hold.
 //
 // It costs what has changed, is under way or was refused. Entries that differ
@@ -159,9 +159,10 @@ func (s *Session) keeps(u *subscription, yield func(st *xds.Stamp, firm bool) bo
 		}
 	}
 	for i := range u.refusals {
-		for name, it := range u.refusals[i].members {
+		r := &u.refusals[i]
+		for name, it := range r.members {
 			for _, st := range []*xds.Stamp{it.was, it.is} {
-				if u.outdated(t, name, st) && !yield(st, true) {
+				if u.outdated(t, name, st) && !yield(st, !r.retold) {
 					return false
 				}
 			}

@@ -233,6 +233,9 @@ func (u *subscription) settle(s *Session, req xds.Request) {
 		if err == nil && n == u.nonce {
 			return // a repeat at the newest nonce
 		}
+		if s.variant == xds.Delta && err == nil && n < u.nonce {
+			u.silent = s.now // of a message that is not listed any more
+		}
 		s.event(Event{Kind: Stale, Type: u.typ, Nonce: req.Nonce})
 		return
 	}

@@ -176,9 +176,11 @@ func (u *subscription) subscribeAll(t *xds.Table) {
 			extra = append(extra, entry{name: name, told: is, sent: true})
 		}
 	}
-	u.add(extra...)
 	for e := range u.entries() {
 		e.again = e.again || e.told != absent && u.leaving[e.name] == nil
+	}
+	u.add(extra...)
+	for e := range u.entries() {
 		u.mark(e)
 	}
 }

@@ -50,7 +50,7 @@ type ledger struct {
 	falling int // rank of the newest response that only removes, in this drain
 	rank    int // of the newest response that told something new, in this drain
 
-	telling *xds.Type // of the newest response, if it is one, or part of one, that told something new in this drain
+	telling *xds.Type // of the newest response of this drain, if it is one, or a part of one, that told of resources
 
 	began   time.Time // the first request came
 	resumes bool      // the client has something from an earlier stream

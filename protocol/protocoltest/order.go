@@ -37,7 +37,7 @@ func (l *ledger) ordered(a *account, r *xds.Response, f *flight) error {
 	// What a split answer removes may stand in parts of its own, behind what it
 	// tells: DELTA-13.
 	switch part := a.typ.Is(l.telling); {
-	case f.forward:
+	case f.forward, len(r.Upserts) > 0:
 		l.telling = a.typ
 	case !part:
 		l.telling = nil

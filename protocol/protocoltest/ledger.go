@@ -50,6 +50,8 @@ type ledger struct {
 	falling int // rank of the newest response that only removes, in this drain
 	rank    int // of the newest response that told something new, in this drain
 
+	telling *xds.Type // of the newest response of this drain, if it is one, or a part of one, that told of resources
+
 	began   time.Time // the first request came
 	resumes bool      // the client has something from an earlier stream
 	blind   bool      // nobody knows what it has of what others refer to, so it may lose some of that
@@ -179,7 +181,8 @@ func newLedger(v xds.Variant, only *xds.Type, view xds.View, now time.Time, opts
 	case opts.Grace < 0:
 		opts.Grace = 0
 	}
-	return &ledger{variant: v, only: only, opts: opts, worlds: worlds, past: p, view: view, now: now, nonces: map[string]bool{}, warm: map[string]bool{}}
+	return &ledger{variant: v, only: only, opts: opts, worlds: worlds, past: p, view: view, now: now, nonces: map[string]bool{}, warm: map[string]bool{},
+		ttl: v == xds.Delta && opts.ForceTTL}
 }
 
 func (l *ledger) account(t *xds.Type) *account {

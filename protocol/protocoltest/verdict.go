@@ -11,7 +11,7 @@ import (
 // begun notes that the session is asked for its responses.
 func (l *ledger) begun() {
 	l.release()
-	l.drain, l.rank, l.falling = l.drain+1, -1, math.MaxInt
+	l.drain, l.rank, l.falling, l.telling = l.drain+1, -1, math.MaxInt, nil
 }
 
 // sent judges a response and takes it into account.

@@ -258,7 +258,15 @@ func (u *subscription) settle(s *Session, req xds.Request) {
 	at := slices.IndexFunc(u.deliveries, func(o delivery) bool { return o.last() == d.last() })
 	if taken := !slices.ContainsFunc(d.parts, func(p part) bool { return p.fate == refused }); taken {
 		for i := range at { // what was sent before has been dealt with
-			u.deliveries[i].superseded = true
+			o := &u.deliveries[i]
+			if s.variant == xds.SotW && !o.superseded {
+				for j := range o.parts { // "the last one stands for all"
+					if o.parts[j].fate == unanswered {
+						u.accept(s.variant, o, &o.parts[j])
+					}
+				}
+			}
+			o.superseded = true
 		}
 	}
 	u.unacked = u.unacked && !newest
@@ -275,9 +283,7 @@ func (u *subscription) accept(v xds.Variant, d *delivery, p *part) {
 	if d.beats != nil {
 		return
 	}
-	if len(u.waits) == 0 { // else it has not been told all that it has
-		u.vague = time.Time{}
-	}
+	u.learned(v, d, p)
 	if v == xds.SotW && u.typ.FullState { // a world takes the place of all before
 		u.refusals = slices.DeleteFunc(u.refusals, func(r refusal) bool { return r.nonce < p.nonce })
 		return

@@ -205,6 +205,11 @@ func (u *subscription) dropUnwanted() {
 			delete(u.leaving, name)
 		}
 	}
+	for name := range u.brought {
+		if !u.covers(name) {
+			delete(u.brought, name)
+		}
+	}
 	for name := range u.orphans {
 		if !u.covers(name) {
 			delete(u.orphans, name)

@@ -41,7 +41,7 @@ func (u *subscription) begin(s *Session, req xds.Request, t *xds.Table) {
 	u.implicit = u.implicit && u.wildcard
 	// Clients wait for an answer to these even when there is nothing to say.
 	u.due = u.wildcard || s.variant == xds.SotW && u.typ.FullState
-	s.beginScopes(u)
+	s.narrow(u)
 	s.resumes = s.resumes || req.Version != "" || len(req.Initial) > 0
 	if s.variant == xds.Delta {
 		s.resume(u, req.Initial, t)
@@ -171,10 +171,7 @@ func (s *Session) resume(u *subscription, initial []xds.Version, t *xds.Table) {
 			continue
 		}
 		e := u.entry(v.Name)
-		stray := !u.wildcard && (e == nil || !u.wants(e))
-		if stray && u.scopes == nil && (t.Lookup(v.Name) != nil || !u.found(t, v.Name)) {
-			continue
-		}
+		stray := !u.wildcard && (e == nil || !u.wants(e)) // it is told to be gone: "no longer visible"
 		r := t.Lookup(v.Name)
 		current := !stray && u.shows(r) && r.Version == v.Version
 		var told *xds.Stamp

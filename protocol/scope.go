@@ -30,11 +30,9 @@ func (s *Session) narrow(u *subscription) {
 		return
 	}
 	var extra []entry
-	if u.nonce != 0 {
-		for st := range u.base.All() {
-			if u.entry(st.Name) == nil {
-				extra = append(extra, entry{name: st.Name, told: st, sent: true})
-			}
+	for st := range u.base.All() { // what it was told, or states to have
+		if u.entry(st.Name) == nil {
+			extra = append(extra, entry{name: st.Name, told: st, sent: true})
 		}
 	}
 	u.wildcard, u.anew, u.base, u.moved = false, false, nil, true

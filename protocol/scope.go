@@ -40,11 +40,14 @@ func (s *Session) narrow(u *subscription) {
 	u.all = u.all || len(extra) > 0
 	u.due = u.due && over.named == 0
 	u.scopes = map[string]bool{}
-	t := s.table(u.typ)
+	t, asked := s.table(u.typ), u.asked
 	for e := range over.entries() {
 		if e.named {
 			u.enterScope(t, e.name+"/*", u.nonce == 0)
 		}
+	}
+	if u.nonce != 0 {
+		u.asked = asked // the client has not asked for anything of this type
 	}
 }
 
@@ -55,7 +58,9 @@ func (s *Session) widen(u *subscription) {
 	for _, c := range scopes {
 		u.leaveScope(c, false)
 	}
+	due := u.due
 	u.subscribeAll(s.table(u.typ))
+	u.due = due // the client has not asked for anything of this type
 }
 
 // scope makes the scopes follow what the stream subscribes to.

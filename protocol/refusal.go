@@ -104,7 +104,7 @@ func (u *subscription) refuse(v xds.Variant, d *delivery, p *part) {
 		if d.superseded {
 			return // it has taken a later world
 		}
-	} else if later := u.laterThan(p.nonce); u.toldSince(&r, later) {
+	} else if later := u.laterThan(v, p.nonce); u.toldSince(&r, later) {
 		// One of the names was told anew already. The others, which the client
 		// may not have applied, would otherwise stay refused with it.
 		u.retell(&r, func(name string, it item) bool { return same(u.told(name), it.is) && !later(name) })
@@ -119,11 +119,13 @@ func (u *subscription) refuse(v xds.Variant, d *delivery, p *part) {
 	}
 }
 
-// laterThan returns whether a name is under way in a delivery after a nonce.
-func (u *subscription) laterThan(nonce uint64) func(name string) bool {
+// laterThan returns whether a name is under way in a delivery after a nonce. Of what
+// is lost a type without full state says nothing in SotW.
+func (u *subscription) laterThan(v xds.Variant, nonce uint64) func(name string) bool {
 	return func(name string) bool {
 		for d := range u.underWay() {
-			if d.parts[0].nonce > nonce && d.carries(name) != nil {
+			is := d.carries(name)
+			if d.parts[0].nonce > nonce && is != nil && (stands(is) || v == xds.Delta || u.typ.FullState) {
 				return true
 			}
 		}

@@ -211,7 +211,7 @@ func (s *Session) keeps(u *subscription, yield func(st *xds.Stamp, firm bool) bo
 	}
 	for i := range u.refusals {
 		r := &u.refusals[i]
-		later := u.laterThan(r.nonce)
+		later := u.laterThan(s.variant, r.nonce)
 		for name, it := range r.members {
 			for _, st := range []*xds.Stamp{it.was, it.is} {
 				if u.outdated(t, name, st) && !yield(st, !r.retold || !later(name)) {

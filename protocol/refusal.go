@@ -208,6 +208,11 @@ func (u *subscription) dropUnwanted() {
 			delete(u.brought, name)
 		}
 	}
+	for name := range u.unheard {
+		if !u.covers(name) {
+			delete(u.unheard, name)
+		}
+	}
 	for name := range u.orphans {
 		if !u.covers(name) {
 			delete(u.orphans, name)

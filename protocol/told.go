@@ -53,6 +53,10 @@ type record struct {
 	vague    time.Time
 	vagueAll bool
 	brought  map[string]bool
+
+	// SotW: names that the client had and asked for when it came, and that were lost:
+	// they are told when they come back, for a new stream is answered once.
+	unheard map[string]bool
 }
 
 // vague reports whether nobody knows what the client has from before.

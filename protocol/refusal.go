@@ -149,7 +149,7 @@ func (u *subscription) retell(r *refusal, which func(string, item) bool) {
 	r.retold = true
 	var extra []entry
 	for name, it := range r.members {
-		if !which(name, it) || u.leaving[name] != nil {
+		if !which(name, it) || u.leaving[name] != nil || u.toldGone(name) {
 			continue
 		}
 		if e := u.entry(name); e != nil {
@@ -163,6 +163,13 @@ func (u *subscription) retell(r *refusal, which func(string, item) bool) {
 		u.mark(&extra[i])
 	}
 	u.add(extra...)
+}
+
+// toldGone reports whether the client was told since it asked for a name that it
+// does not exist, which need not be said again.
+func (u *subscription) toldGone(name string) bool {
+	e := u.entry(name)
+	return e != nil && e.told == absent && e.sent && u.typ.FullState
 }
 
 // dissolve ends the refusals of which one of the names has moved, and reports

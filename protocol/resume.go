@@ -85,7 +85,7 @@ func (s *Session) recall(u *subscription, version string, t *xds.Table) {
 				if u.unheard == nil {
 					u.unheard = map[string]bool{}
 				}
-				u.unheard[e.name] = true
+				u.unheard[e.name] = !u.typ.FullState // a world tells of all
 			}
 		}
 	}

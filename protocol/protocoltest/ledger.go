@@ -147,6 +147,8 @@ type flight struct {
 
 	found map[string]bool // removed, and finds others
 
+	dropped map[string]fact // the client did not want it any more
+
 	forward    bool // it tells something new, or what was asked for
 	done       bool // answered
 	superseded bool // SotW: a later one was

@@ -179,6 +179,12 @@ func (a *account) everTold() []string {
 	for n := range a.refused {
 		all[n] = true
 	}
+	for _, f := range a.flights {
+		for n := range f.dropped {
+			all[n] = all[n] || a.covers(n)
+		}
+	}
+	maps.DeleteFunc(all, func(_ string, in bool) bool { return !in })
 	return slices.Sorted(maps.Keys(all))
 }
 
@@ -191,6 +197,11 @@ func (a *account) mayHold(n string, silent bool, d doubt) []fact {
 	back := slices.ContainsFunc(a.groups, func(g *group) bool { return g.rest[n] })
 	if refused := a.refused[n]; len(refused) > 0 && (back || !silent || d == possibly) {
 		out = append(slices.Clone(refused), a.acked[n])
+	}
+	for _, f := range a.flights {
+		if k, ok := f.dropped[n]; ok && d == possibly && !silent {
+			out = append(out, k)
+		}
 	}
 	told, acked := a.told[n], a.acked[n]
 	switch {

@@ -79,8 +79,14 @@ func (s *Session) recall(u *subscription, version string, t *xds.Table) {
 		if st := w.has(e.name); stands(st) {
 			e.told, e.sent = st, true
 			// Of what is lost it is told only what others may wait for: that it asks
-			// for now need not mean that it had it.
-			e.again = e.again && (u.shows(t.Lookup(e.name)) || s.warms(u.typ))
+			// for now need not mean that it had it. What comes back it is told.
+			if e.again && !u.shows(t.Lookup(e.name)) && !s.warms(u.typ) {
+				e.again = false
+				if u.unheard == nil {
+					u.unheard = map[string]bool{}
+				}
+				u.unheard[e.name] = !u.typ.FullState // a world tells of all
+			}
 		}
 	}
 	if u.wildcard {
@@ -94,7 +100,7 @@ func (s *Session) recall(u *subscription, version string, t *xds.Table) {
 		case u.base.Get(st.Name) != nil || e != nil && !same(e.told, st):
 			kept = append(kept, item{st.Name, u.told(st.Name), st})
 		case e == nil:
-			extra = append(extra, entry{name: st.Name, told: st, sent: true})
+			extra = append(extra, entry{name: st.Name, told: st, sent: true, again: !u.typ.FullState && u.shows(t.Lookup(st.Name))})
 		}
 	}
 	for i := range extra {

@@ -32,7 +32,7 @@ type told struct {
 	mu    sync.Mutex
 	max   int                    // of ended
 	index map[statement]*holding // the first of a list
-	ended *list.List             // of *holding whose streams have ended, the newest first
+	ended *list.List             // of *ending, the newest first
 }
 
 func newTold(n int) *told {
@@ -69,7 +69,12 @@ type holding struct {
 	nonce      string // of the response; empty: the client came with it
 	prev, next *holding
 	ended      *list.Element // nil while its stream lives
-	until      time.Time     // when it is forgotten, if that has ended
+}
+
+// An ending is when a holding is forgotten, whose stream has ended.
+type ending struct {
+	*holding
+	until time.Time
 }
 
 // hold remembers what the client of a stream may state.
@@ -136,11 +141,11 @@ func (t *told) end(now time.Time, hs []*holding) {
 			}
 		}
 		if o != nil {
-			o.until = now.Add(toldTime)
+			o.ended.Value.(*ending).until = now.Add(toldTime)
 			t.ended.MoveToFront(o.ended)
 			continue
 		}
-		h.until, h.ended = now.Add(toldTime), t.ended.PushFront(h)
+		h.ended = t.ended.PushFront(&ending{h, now.Add(toldTime)})
 		if h.next = t.index[h.of]; h.next != nil {
 			h.next.prev = h
 		}
@@ -152,12 +157,12 @@ func (t *told) end(now time.Time, hs []*holding) {
 // expire forgets what is too old, or too much.
 func (t *told) expire(now time.Time) {
 	for e := t.ended.Back(); e != nil; e = t.ended.Back() {
-		h := e.Value.(*holding)
-		if t.ended.Len() <= t.max && now.Before(h.until) {
+		last := e.Value.(*ending)
+		if t.ended.Len() <= t.max && now.Before(last.until) {
 			return
 		}
 		t.ended.Remove(e)
-		t.unlink(h)
+		t.unlink(last.holding)
 	}
 }
 

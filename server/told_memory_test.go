@@ -66,10 +66,12 @@ func (r *remembered) note(now time.Time, sent map[string]*xds.Changes) {
 	}
 }
 
+var raceEnabled bool // by race_test.go
+
 // What is remembered is small, and does not grow with what is committed.
 func TestToldMemory(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow")
+	if raceEnabled || testing.Short() {
+		t.Skip("slow, and nothing here is concurrent")
 	}
 	const idle, stuck, commits, size = 1000, 10, 10_000, 1000
 	cluster := func(i, gen int) *xds.Resource {

@@ -326,10 +326,11 @@ func TestTold(t *testing.T) {
 	})
 	within(t, "SAFE-1 what is remembered keeps no body alive", func(t *testing.T) {
 		m := newMoving(t, "n")
-		body := []byte("other, at first")
-		old := weak.Make(&body[0])
-		put(t, m.Store, xds.Cluster, xds.NewResource("other", body))
-		body = nil
+		old := func() weak.Pointer[byte] {
+			body := []byte("other, at first")
+			put(t, m.Store, xds.Cluster, xds.NewResource("other", body))
+			return weak.Make(&body[0])
+		}()
 		c, conn := m.open("", "")
 		c.send(ack(c.want()))
 		c.send(ack(c.want(), "r"))
@@ -352,12 +353,12 @@ func TestTold(t *testing.T) {
 		c.send(&discovery.DiscoveryRequest{Node: m.node, TypeUrl: xds.Endpoint.URL, ResourceNames: []string{"mine"}})
 		c.send(ack(c.want(), "mine"))
 		synctest.Wait()
-		w := m.Store.Watch(nil)
-		view, _ := w.Next()
-		tab := view.Table(xds.Endpoint)
-		old := weak.Make(tab.Lookup("other").Stamp)
-		view, tab = nil, nil
-		w.Close()
+		old := func() weak.Pointer[xds.Stamp] {
+			w := m.Store.Watch(nil)
+			defer w.Close()
+			view, _ := w.Next()
+			return weak.Make(view.Table(xds.Endpoint).Lookup("other").Stamp)
+		}()
 		for i := range 100 {
 			put(t, m.Store, xds.Endpoint, res("other", fmt.Sprint(i)))
 		}
@@ -539,7 +540,7 @@ func TestAccount(t *testing.T) {
 	}
 	a.end(now)
 	a = &account{told: memory, node: "n"}
-	if w := a.recall(now, xds.Route, "2", nil); w.Versions.Len() != 3 {
+	if w := a.recall(now, xds.Route, "2", nil); len(w.Others) != 3 {
 		t.Error(w)
 	}
 	a.interested(protocol.Interest{Type: xds.Route, Added: []string{"a", "d", "e"}})
@@ -577,15 +578,38 @@ func TestUnion(t *testing.T) {
 	}{
 		{[]content{{}}, ""},
 		{[]content{{all: all}}, v(a1) + " " + v(b)},
-		{[]content{{each: []*xds.Stamp{a1}}, {each: []*xds.Stamp{b}}}, v(a1) + " " + v(b)},
-		{[]content{{each: []*xds.Stamp{a1, b}}, {each: []*xds.Stamp{a2, stamp("b", "1")}}}, v(a1) + " " + v(b) + " or " + v(a2)},
+		{[]content{{each: []*xds.Stamp{a1}}, {each: []*xds.Stamp{b}}}, "or " + v(a1) + " or " + v(b)},
+		{[]content{{each: []*xds.Stamp{a1, b}}, {each: []*xds.Stamp{a2, stamp("b", "1")}}}, "or " + v(a1) + " or " + v(a2) + " or " + v(b)},
 		{[]content{{all: all}, {each: []*xds.Stamp{c}}}, v(a1) + " " + v(b) + " or " + v(c)},
 		{[]content{{each: []*xds.Stamp{c}}, {all: all}}, v(a1) + " " + v(b) + " or " + v(c)},
 		{[]content{{all: all}, {all: table(res("a", "2"), res("b", "1"), res("c", "1"))}}, v(a1) + " " + v(b) + " or " + v(a2) + " or " + v(c)},
 	} {
-		if got := show(union(tt.some).world()); got != tt.want {
+		if got := strings.TrimSpace(show(union(tt.some).world())); got != tt.want {
 			t.Errorf("got %s, want %s", got, tt.want)
 		}
+	}
+	var many []*xds.Resource
+	var each []*xds.Stamp
+	for i := range 2 * fewNames {
+		many = append(many, res(fmt.Sprint("name-", i), "1"))
+		each = append(each, many[i].Stamp)
+	}
+	each = distinct(append(each, a1, a2))
+	for _, from := range []*xds.Versions{nil, table(many...)} {
+		c := content{each: each}
+		if from != nil {
+			c.from = weak.Make(from)
+		}
+		w := c.world()
+		for _, st := range each {
+			if w.Versions.Get(st.Name) != st && !slices.Contains(w.Others, st) {
+				t.Errorf("%s is lost", st.Name)
+			}
+		}
+		if from != nil && w.Versions != from {
+			t.Error("the table is not used")
+		}
+		runtime.KeepAlive(from)
 	}
 	if got := override([]*xds.Stamp{a1, c}, []*xds.Stamp{a2, b}); !slices.Equal(got, []*xds.Stamp{a2, b, c}) || cap(got) != 3 {
 		t.Error(got, cap(got))

@@ -153,6 +153,9 @@ func (d *delivery) settled() bool {
 	return !slices.ContainsFunc(d.parts, func(p part) bool { return p.fate == unanswered })
 }
 
+// answered reports whether the client has answered its newest message.
+func (d *delivery) answered() bool { return d.parts[len(d.parts)-1].fate != unanswered }
+
 // last is the delivery's newest nonce.
 func (d *delivery) last() uint64 { return d.parts[len(d.parts)-1].nonce }
 
@@ -161,7 +164,7 @@ func (u *subscription) deliver(s *Session, d delivery) {
 	if len(u.deliveries) == maxDeliveries {
 		u.evict()
 	}
-	if !u.unacked {
+	if n := len(u.deliveries); !u.unacked || n > 0 && u.deliveries[n-1].answered() {
 		u.silent = s.now
 	}
 	u.deliveries, u.unacked, u.nonce = append(u.deliveries, d), true, d.last()

@@ -252,6 +252,21 @@ func (s *Session) respond(u *subscription, last bool) []*xds.Response {
 		d = s.diff(u, t)
 	}
 	world := s.variant == xds.SotW && u.typ.FullState
+	version := t.Version()
+	if world {
+		version = t.VersionWith(u.lingeringStamps)
+	}
+	// "It is generally safe for servers to do this optimization for LDS and CDS
+	// when the only subscription is a wildcard subscription."
+	if world && u.stated == version && u.wildcard && u.named == 0 && t.Hashed() && !s.refusedBefore(u.typ) {
+		for _, n := range d.waiting { // it has all
+			d.upserts = append(d.upserts, t.Lookup(n))
+		}
+		d.waiting = nil
+		u.stated, u.due, u.asked = "", false, false
+		s.tell(u, t, &d)
+		return nil
+	}
 	s.wait(u, &d)
 	if len(d.waiting) > 0 && (world || len(d.upserts)+len(d.removed) == 0) {
 		return nil // a world is told whole, or not yet; an empty one would mislead
@@ -268,15 +283,6 @@ func (s *Session) respond(u *subscription, last bool) []*xds.Response {
 		return nil
 	}
 	send = send || gone
-	version := t.Version()
-	if world {
-		version = t.VersionWith(u.lingeringStamps)
-	}
-	// "It is generally safe for servers to do this optimization for LDS and CDS
-	// when the only subscription is a wildcard subscription."
-	if world && u.stated == version && u.wildcard && u.named == 0 && t.Hashed() && !s.refusedBefore(u.typ) {
-		send = false
-	}
 	u.stated = ""
 	old, whole := u.base, u.anew
 	u.due, u.asked = false, false

@@ -45,9 +45,15 @@ type record struct {
 	// until it drops the name.
 	orphans map[string]*xds.Stamp
 
-	// The client has something from an earlier stream, and it is not known what:
-	// until it accepts what it is told here, or for this long.
+	// The client has something from an earlier stream, and it is not known what,
+	// until it accepts what it is told here. If there is nothing to tell it, until
+	// this time. Zero: not so.
 	vague time.Time
+}
+
+// vague reports whether nobody knows what the client has from before.
+func (s *Session) vague(u *subscription) bool {
+	return !u.vague.IsZero() && (u.unacked || len(u.waits) > 0 || s.now.Before(u.vague))
 }
 
 // told returns what the client was last told of a name.
@@ -103,14 +109,14 @@ func (u *subscription) accepted(name string) bool {
 
 // mayHold yields what the client may have of the type that is not what the view
 // has now: what was told and has changed or gone since; what was in force before
-// a delivery that is not accepted; what was refused, which is firm: no silence
-// makes the client let go of it. What the client does not want any more it does
+// a delivery that is not accepted; what was refused, which is firm, until it is
+// told anew: no silence makes the client let go of it. What the client does not want any more it does
 // not hold.
 //
 // It costs what has changed, is under way or was refused. Entries that differ
 // from the view have to be dirty or leaving.
 func (s *Session) mayHold(u *subscription, yield func(st *xds.Stamp, firm bool) bool) {
-	if s.now.Before(u.vague) && !yield(&xds.Stamp{}, false) {
+	if s.vague(u) && !yield(&xds.Stamp{}, false) {
 		return
 	}
 	if !s.keeps(u, yield) {
@@ -153,9 +159,10 @@ func (s *Session) keeps(u *subscription, yield func(st *xds.Stamp, firm bool) bo
 		}
 	}
 	for i := range u.refusals {
-		for name, it := range u.refusals[i].members {
+		r := &u.refusals[i]
+		for name, it := range r.members {
 			for _, st := range []*xds.Stamp{it.was, it.is} {
-				if u.outdated(t, name, st) && !yield(st, true) {
+				if u.outdated(t, name, st) && !yield(st, !r.retold) {
 					return false
 				}
 			}

@@ -137,7 +137,8 @@ func (l *ledger) stale(a *account, x *xds.Resource) bool {
 	if !leaves {
 		// Who knows what it had? And what it has been told of and is lost may
 		// depend on what is lost with it.
-		return (a.vague || l.bereft(a, x.Name)) && l.had(a, x.Name, x.Version) != nil
+		brought := l.variant == xds.SotW && l.resumes && l.held(a, x.Name, possibly) != ""
+		return (a.vague || brought || l.bereft(a, x.Name)) && l.had(a, x.Name, x.Version) != nil
 	}
 	k := a.told[x.Name]
 	switch {

@@ -224,9 +224,10 @@ func earlier(l *ledger) past {
 	maps.Copy(p, l.past) // of types that it did not open
 	for _, a := range l.accounts {
 		has := map[string][]*xds.Resource{}
-		for n := range a.before {
-			if len(l.past.of(a.typ, n)) > 0 {
-				has[n] = l.past.of(a.typ, n)
+		for n, before := range l.past[a.typ.URL] {
+			// In SotW nothing has told it otherwise.
+			if _, told := a.told[n]; l.variant == xds.SotW && !a.world && (a.wildcard || a.names[n]) && (!told || a.before[n]) {
+				has[n] = slices.Clone(before)
 			}
 		}
 		for _, n := range a.everTold() {

@@ -153,6 +153,9 @@ func (d *delivery) settled() bool {
 	return !slices.ContainsFunc(d.parts, func(p part) bool { return p.fate == unanswered })
 }
 
+// answered reports whether the client has answered its newest message.
+func (d *delivery) answered() bool { return d.parts[len(d.parts)-1].fate != unanswered }
+
 // last is the delivery's newest nonce.
 func (d *delivery) last() uint64 { return d.parts[len(d.parts)-1].nonce }
 
@@ -161,7 +164,7 @@ func (u *subscription) deliver(s *Session, d delivery) {
 	if len(u.deliveries) == maxDeliveries {
 		u.evict()
 	}
-	if !u.unacked {
+	if n := len(u.deliveries); !u.unacked || n > 0 && u.deliveries[n-1].answered() {
 		u.silent = s.now
 	}
 	u.deliveries, u.unacked, u.nonce = append(u.deliveries, d), true, d.last()
@@ -230,6 +233,9 @@ func (u *subscription) settle(s *Session, req xds.Request) {
 		if err == nil && n == u.nonce {
 			return // a repeat at the newest nonce
 		}
+		if s.variant == xds.Delta && err == nil && n < u.nonce {
+			u.silent = s.now // of a message that is not listed any more
+		}
 		s.event(Event{Kind: Stale, Type: u.typ, Nonce: req.Nonce})
 		return
 	}
@@ -252,7 +258,15 @@ func (u *subscription) settle(s *Session, req xds.Request) {
 	at := slices.IndexFunc(u.deliveries, func(o delivery) bool { return o.last() == d.last() })
 	if taken := !slices.ContainsFunc(d.parts, func(p part) bool { return p.fate == refused }); taken {
 		for i := range at { // what was sent before has been dealt with
-			u.deliveries[i].superseded = true
+			o := &u.deliveries[i]
+			if s.variant == xds.SotW && !o.superseded {
+				for j := range o.parts { // "the last one stands for all"
+					if o.parts[j].fate == unanswered {
+						u.accept(s.variant, o, &o.parts[j])
+					}
+				}
+			}
+			o.superseded = true
 		}
 	}
 	u.unacked = u.unacked && !newest
@@ -269,9 +283,7 @@ func (u *subscription) accept(v xds.Variant, d *delivery, p *part) {
 	if d.beats != nil {
 		return
 	}
-	if len(u.waits) == 0 { // else it has not been told all that it has
-		u.vague = time.Time{}
-	}
+	u.learned(v, d, p)
 	if v == xds.SotW && u.typ.FullState { // a world takes the place of all before
 		u.refusals = slices.DeleteFunc(u.refusals, func(r refusal) bool { return r.nonce < p.nonce })
 		return

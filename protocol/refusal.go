@@ -43,12 +43,13 @@ func (r *refusal) members(yield func(string, item) bool) {
 	}
 }
 
-// shrink takes names out that were accepted, and reports whether none is left.
-func (r *refusal) shrink(accepted func(string) bool) bool {
+// shrink takes names out that were accepted, or given up, and reports whether none
+// is left.
+func (r *refusal) shrink(out func(string) bool) bool {
 	var left []item
 	some := false
 	for name, it := range r.members {
-		if accepted(name) {
+		if out(name) {
 			some = true
 		} else {
 			left = append(left, it)
@@ -108,6 +109,9 @@ func (u *subscription) refuse(v xds.Variant, d *delivery, p *part) {
 		// One of the names was told anew already. The others, which the client
 		// may not have applied, would otherwise stay refused with it.
 		u.retell(&r, func(name string, it item) bool { return same(u.told(name), it.is) && !later(name) })
+	}
+	if r.shrink(func(name string) bool { return !u.covers(name) }) {
+		return // it wants none of them any more
 	}
 	at := len(u.refusals)
 	for at > 0 && u.refusals[at-1].nonce > r.nonce {
@@ -201,17 +205,22 @@ func (u *subscription) dropUnwanted() {
 			delete(u.leaving, name)
 		}
 	}
+	for name := range u.brought {
+		if !u.covers(name) {
+			delete(u.brought, name)
+		}
+	}
 	for name := range u.orphans {
 		if !u.covers(name) {
 			delete(u.orphans, name)
 		}
 	}
-	u.refusals = slices.DeleteFunc(u.refusals, func(r refusal) bool { // the walk ends at the first that it wants
-		for n := range r.members {
-			if u.covers(n) {
-				return false
-			}
+	left := u.refusals[:0]
+	for _, r := range u.refusals {
+		if !r.shrink(func(name string) bool { return !u.covers(name) }) {
+			left = append(left, r)
 		}
-		return true
-	})
+	}
+	clear(u.refusals[len(left):])
+	u.refusals = left
 }

@@ -59,7 +59,15 @@ func (s *Session) recall(u *subscription, version string, t *xds.Table) {
 	}
 	w := s.world(u.typ, version, t)
 	if w == nil || s.refusedBefore(u.typ) {
-		u.vague = s.now.Add(silence)
+		u.vague, u.vagueAll = s.now.Add(silence), u.wildcard || u.typ.FullState
+		if !u.typ.FullState && u.named > 0 {
+			u.brought = make(map[string]bool, u.named)
+			for e := range u.entries() {
+				if e.named {
+					u.brought[e.name] = true
+				}
+			}
+		}
 	}
 	if u.typ.FullState {
 		u.stated = strings.Clone(version)

@@ -119,7 +119,7 @@ func (s *Session) diff(u *subscription, t *xds.Table) (d diff) {
 			upsert(r)
 		case gone:
 			d.removed = append(d.removed, e.name)
-			if e.told == absent && e.named && s.bodyless(u) && !u.scopes[e.name] {
+			if e.told == absent && e.named && s.bodyless(u) && !u.scopes[e.name] && !u.brings(e.name) {
 				d.absent = append(d.absent, e.name)
 			}
 			if s.opts.ResourceErrors && e.named && e.name != "" && u.matches[e.name] == nil && !u.scopes[e.name] {
@@ -132,6 +132,17 @@ func (s *Session) diff(u *subscription, t *xds.Table) (d diff) {
 	slices.Sort(d.absent)
 	slices.Sort(d.missing)
 	return d
+}
+
+// brings reports whether a name is on its way to the client, which dropped it
+// meanwhile.
+func (u *subscription) brings(name string) bool {
+	for d := range u.underWay() {
+		if stands(d.carries(name)) {
+			return true
+		}
+	}
+	return false
 }
 
 // minus returns the names that are not in the second list; both are sorted.
@@ -226,7 +237,9 @@ func (s *Session) prepare(u *subscription) {
 			continue
 		}
 		r, gone := s.owed(u, t, e)
-		if e.dirty = r != nil || gone; e.dirty {
+		// What differs and must not be told yet, since the view is looking for it,
+		// stays listed: the client may hold it.
+		if e.dirty = r != nil || gone || u.leaving[n] == nil && u.outdated(t, n, e.told); e.dirty {
 			dirty = append(dirty, n)
 		}
 	}
@@ -252,6 +265,21 @@ func (s *Session) respond(u *subscription, last bool) []*xds.Response {
 		d = s.diff(u, t)
 	}
 	world := s.variant == xds.SotW && u.typ.FullState
+	version := t.Version()
+	if world {
+		version = t.VersionWith(u.lingeringStamps)
+	}
+	// "It is generally safe for servers to do this optimization for LDS and CDS
+	// when the only subscription is a wildcard subscription."
+	if world && u.stated == version && u.wildcard && u.named == 0 && t.Hashed() && !s.refusedBefore(u.typ) {
+		for _, n := range d.waiting { // it has all
+			d.upserts = append(d.upserts, t.Lookup(n))
+		}
+		d.waiting = nil
+		u.stated, u.due, u.asked = "", false, false
+		s.tell(u, t, &d)
+		return nil
+	}
 	s.wait(u, &d)
 	if len(d.waiting) > 0 && (world || len(d.upserts)+len(d.removed) == 0) {
 		return nil // a world is told whole, or not yet; an empty one would mislead
@@ -268,15 +296,6 @@ func (s *Session) respond(u *subscription, last bool) []*xds.Response {
 		return nil
 	}
 	send = send || gone
-	version := t.Version()
-	if world {
-		version = t.VersionWith(u.lingeringStamps)
-	}
-	// "It is generally safe for servers to do this optimization for LDS and CDS
-	// when the only subscription is a wildcard subscription."
-	if world && u.stated == version && u.wildcard && u.named == 0 && t.Hashed() && !s.refusedBefore(u.typ) {
-		send = false
-	}
 	u.stated = ""
 	old, whole := u.base, u.anew
 	u.due, u.asked = false, false

@@ -276,6 +276,9 @@ func (s *Session) Change(view xds.View, touched []xds.Names) {
 				s.retain(u, n)
 			}
 		}
+		if touched != nil && len(u.dirty) > 0 {
+			s.retain(u, u.dirty)
+		}
 	}
 }
 

@@ -86,9 +86,12 @@ func TestSimulationNeverBreaks(t *testing.T) {
 	summary(t)
 	for _, v := range []xds.Variant{xds.SotW, xds.Delta} {
 		for _, who := range []string{"generic", "envoy", "grpc"} {
+			if who == "grpc" && v == xds.Delta {
+				continue // it speaks SotW only
+			}
 			t.Run(fmt.Sprintf("ADS-3 %s %s", who, v), func(t *testing.T) {
 				t.Parallel()
-				seeds(t, worlds()/6, 0, 1, func(t *testing.T, seed uint64) {
+				seeds(t, worlds()/5, 0, 1, func(t *testing.T, seed uint64) {
 					r, err := protocoltest.Simulate(session, protocoltest.Config{Seed: seed, Variant: v, Client: who, Whole: true})
 					report(t, t.Name(), r, err)
 				})

@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"iter"
+	"slices"
 	"time"
 
 	"github.com/chancery-xds/chancery/xds"
@@ -45,9 +46,65 @@ type record struct {
 	// until it drops the name.
 	orphans map[string]*xds.Stamp
 
-	// The client has something from an earlier stream, and it is not known what:
-	// until it accepts what it is told here, or for this long.
-	vague time.Time
+	// The client has something from an earlier stream, and it is not known what,
+	// until it accepts what it is told here: of these names, and of all if it is
+	// not told by name. What there is nothing to tell of is forgotten at this time.
+	// Zero: not so.
+	vague    time.Time
+	vagueAll bool
+	brought  map[string]bool
+}
+
+// vague reports whether nobody knows what the client has from before.
+func (s *Session) vague(u *subscription) bool {
+	switch {
+	case u.vague.IsZero():
+		return false
+	case s.now.Before(u.vague), u.vagueAll && (u.unacked || len(u.waits) > 0):
+		return true
+	case len(u.brought) == 0:
+		return false
+	}
+	if slices.ContainsFunc(u.dirty, func(n string) bool { return u.brought[n] }) {
+		return true
+	}
+	for d := range u.underWay() {
+		for name := range d.each {
+			if u.brought[name] {
+				return true
+			}
+		}
+	}
+	for i := range u.refusals {
+		for name := range u.refusals[i].members {
+			if u.brought[name] {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// learned notes that the client has taken a message, so that it is known what it
+// has of the names in it, and of all if it was told of all.
+func (u *subscription) learned(v xds.Variant, d *delivery, p *part) {
+	if u.vague.IsZero() {
+		return
+	}
+	if v == xds.SotW && u.typ.FullState || len(u.waits) == 0 {
+		u.vagueAll = false
+	}
+	for name, it := range d.each {
+		if len(u.brought) == 0 {
+			break
+		}
+		if p.within(name, it.is) {
+			delete(u.brought, name)
+		}
+	}
+	if !u.vagueAll && len(u.brought) == 0 {
+		u.vague, u.brought = time.Time{}, nil
+	}
 }
 
 // told returns what the client was last told of a name.
@@ -103,14 +160,14 @@ func (u *subscription) accepted(name string) bool {
 
 // mayHold yields what the client may have of the type that is not what the view
 // has now: what was told and has changed or gone since; what was in force before
-// a delivery that is not accepted; what was refused, which is firm: no silence
-// makes the client let go of it. What the client does not want any more it does
+// a delivery that is not accepted; what was refused, which is firm, until it is
+// told anew: no silence makes the client let go of it. What the client does not want any more it does
 // not hold.
 //
 // It costs what has changed, is under way or was refused. Entries that differ
 // from the view have to be dirty or leaving.
 func (s *Session) mayHold(u *subscription, yield func(st *xds.Stamp, firm bool) bool) {
-	if s.now.Before(u.vague) && !yield(&xds.Stamp{}, false) {
+	if s.vague(u) && !yield(&xds.Stamp{}, false) {
 		return
 	}
 	if !s.keeps(u, yield) {
@@ -153,9 +210,11 @@ func (s *Session) keeps(u *subscription, yield func(st *xds.Stamp, firm bool) bo
 		}
 	}
 	for i := range u.refusals {
-		for name, it := range u.refusals[i].members {
+		r := &u.refusals[i]
+		later := u.laterThan(r.nonce)
+		for name, it := range r.members {
 			for _, st := range []*xds.Stamp{it.was, it.is} {
-				if u.outdated(t, name, st) && !yield(st, true) {
+				if u.outdated(t, name, st) && !yield(st, !r.retold || !later(name)) {
 					return false
 				}
 			}

@@ -164,17 +164,23 @@ func (u *subscription) subscribe(names []string, t *xds.Table) {
 func (u *subscription) subscribeAll(t *xds.Table) {
 	u.wildcard, u.anew, u.due, u.moved = true, true, true, true
 	// What is on its way arrives, also what was given up meanwhile.
-	var extra []entry
+	last := map[string]*xds.Stamp{}
 	for d := range u.underWay() {
 		for name, it := range d.each {
-			if stands(it.is) && u.entry(name) == nil && t.Lookup(name) == nil {
-				extra = append(extra, entry{name: name, told: it.is, sent: true})
-			}
+			last[name] = it.is
 		}
+	}
+	var extra []entry
+	for name, is := range last {
+		if stands(is) && u.entry(name) == nil && t.Lookup(name) == nil {
+			extra = append(extra, entry{name: name, told: is, sent: true})
+		}
+	}
+	for e := range u.entries() {
+		e.again = e.again || e.told != absent && u.leaving[e.name] == nil
 	}
 	u.add(extra...)
 	for e := range u.entries() {
-		e.again = e.again || e.told != absent && u.leaving[e.name] == nil
 		u.mark(e)
 	}
 }

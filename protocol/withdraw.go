@@ -104,7 +104,7 @@ func (s *Session) referrers(t *xds.Type) (all []referrer) {
 			r.loose.all = true // it has what it had, and refers to what it had
 			r.until = s.began.Add(s.opts.Grace)
 		} else {
-			if s.now.Before(r.sub.vague) {
+			if s.vague(r.sub) && s.now.Before(r.sub.vague) {
 				r.until = r.sub.vague
 			}
 			s.mayHold(r.sub, func(st *xds.Stamp, firm bool) bool {
@@ -135,8 +135,10 @@ func (r *referrer) holds(name string, body *xds.Resource, since time.Time) (hold
 		return true, time.Time{}
 	case !r.loose.has(name, body):
 		return false, time.Time{}
-	case r.sub == nil || !r.sub.unacked:
+	case r.sub == nil || !r.sub.unacked && len(r.sub.waits) == 0:
 		return true, r.until
+	case !r.sub.unacked:
+		return true, time.Time{} // until it is told
 	}
 	return true, r.sub.waitsUntil(since)
 }

@@ -65,11 +65,11 @@ func (t *Table) apply(edits []edit[*Resource]) *Table {
 			continue
 		}
 		if has {
-			v.sum, v.len = v.sum.minus(old.Sum), v.len-old.count()
+			v.sum, v.len = v.sum.minus(old.weight()), v.len-old.count()
 			moved.remove(old)
 		}
 		if !e.gone {
-			v.sum, v.len = v.sum.plus(e.value.Sum), v.len+e.value.count()
+			v.sum, v.len = v.sum.plus(e.value.weight()), v.len+e.value.count()
 			moved.add(e.value)
 		}
 		changes = append(changes, e)
@@ -106,6 +106,15 @@ func (r *Resource) count() int {
 		return 0
 	}
 	return 1
+}
+
+// weight is what a resource adds to the sum: one that becomes one on demand
+// leaves the wildcard, which is a change of the type.
+func (r *Resource) weight() Sum {
+	if r.OnDemand {
+		return Sum{r.Sum.lo, r.Sum.hi}
+	}
+	return r.Sum
 }
 
 // depart remembers what the changes remove from t, and forgets what they set.

@@ -32,14 +32,16 @@
 //	              joined      the fifth unanswered makes one of the oldest two
 //	refusal     refused: it may have applied all, some or none.
 //	              held back   none of its names is sent while all are the same
-//	              retold      one has moved, so all are told again; gone when the
-//	                          client accepts that, or wants none of the names
+//	              retold      one has moved, so all are told again
+//	            A name leaves it when the client accepts what it was told then, or
+//	            gives it up; a refused world when a later world is accepted.
 //	            Of more than 16 the oldest two become one: of a name in both, what
 //	            only the older said is taken for not held.
 //	orphan      SotW cannot tell it that the name is gone: it has it until it
 //	            drops the name
-//	vague       it has something from an earlier stream, and nobody knows what:
-//	            for 15 s, or until it accepts what it is told here
+//	vague       it has something from an earlier stream, and nobody knows what,
+//	            until it accepts what it is told here, name by name; 15 s for names
+//	            of which there is nothing to tell
 //
 // One delivery per type is under way; changes coalesce behind it, for 5 s at most
 // (blocked). In delta, what the client asks for does not wait.
@@ -68,8 +70,8 @@
 // is everything, "*" any resource of a type. A name that the view has lost leaves
 // when nothing that the client may hold, and that is not current, refers to it.
 // That is asked of the types that may refer to the type, one by one (referrers):
-// refusals hold firmly, all else until it is answered. What nothing refers to goes
-// with the next response, also behind a NACK.
+// what was refused and not told anew since is firm, all else holds until there is an
+// answer. What nothing refers to goes with the next response, also behind a NACK.
 //
 // Who waits (order.go): routes, listeners and scopes that refer to a cluster leave
 // when the client has answered for that cluster, and for no other. Assignments

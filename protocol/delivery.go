@@ -143,10 +143,10 @@ type delivery struct {
 	superseded bool
 }
 
-// open reports whether the message that told of a name is unanswered: "each
+// open reports whether the message that told of a name is not accepted: "each
 // nonce is settled by itself".
 func (d *delivery) open(name string, is *xds.Stamp) bool {
-	return len(d.parts) == 1 || slices.ContainsFunc(d.parts, func(p part) bool { return p.fate == unanswered && p.within(name, is) })
+	return !slices.ContainsFunc(d.parts, func(p part) bool { return p.fate == accepted && p.within(name, is) })
 }
 
 func (d *delivery) settled() bool {
@@ -250,6 +250,7 @@ func (u *subscription) settle(s *Session, req xds.Request) {
 	} else {
 		p.fate = accepted
 		u.accept(s.variant, d, p)
+		e.Refuses = len(u.refusals) > 0
 	}
 	s.event(e)
 	if !d.settled() {

@@ -83,6 +83,7 @@ type account struct {
 	stray   map[string]bool      // the client states to have it, and has not asked for it
 	missed  map[string]bool      // resource_errors have said that it does not exist
 
+	drained    time.Time            // when the session was first asked what to say of it
 	mutedUntil time.Time            // absences may be kept back until then
 	quiet      time.Time            // unanswered since
 	calm       time.Time            // the last response or answer was dealt with

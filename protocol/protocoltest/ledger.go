@@ -276,9 +276,4 @@ func (l *ledger) change(view xds.View) {
 	}
 }
 
-// refers reports whether a resource is known to refer to another.
-func refers(r *xds.Resource, t *xds.Type, name string) bool {
-	return slices.ContainsFunc(r.Refs, func(ref xds.Ref) bool { return ref.Type.Is(t) && ref.Name == name })
-}
-
 func same(a, b *xds.Resource) bool { return a == b || a != nil && b != nil && a.Sum == b.Sum }

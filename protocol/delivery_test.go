@@ -232,6 +232,17 @@ func TestSilence(t *testing.T) {
 	if u.silent != time.Unix(200, 0) {
 		t.Error("silent before there was anything to answer:", u.silent.Unix())
 	}
+	// Of a split response the last message is answered, and a first one is not: what
+	// is sent then is the first that it owes an answer to.
+	w := &subscription{typ: xds.Route}
+	w.deliver(s, delivery{parts: []part{{nonce: 1}, {nonce: 2}}})
+	w.settle(s, xds.Request{Nonce: "2"})
+	at(300)
+	w.deliver(s, delivery{parts: []part{{nonce: 3}}})
+	if w.silent != time.Unix(300, 0) {
+		t.Error("silent before there was anything new to answer:", w.silent.Unix())
+	}
+	at(200)
 	if got := u.waitsUntil(time.Unix(205, 0)); got != time.Unix(205, 0).Add(silence) {
 		t.Error("since a later loss:", got.Unix())
 	}

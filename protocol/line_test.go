@@ -30,7 +30,9 @@ func newLine(t testing.TB, v xds.Variant, only *xds.Type, opts Options, view xds
 }
 
 // tableOf returns a table of resources of version 1.
-func tableOf(typ *xds.Type, names ...string) *xds.Table { return xds.NewTable(typ).With(resources(1, names...)) }
+func tableOf(typ *xds.Type, names ...string) *xds.Table {
+	return xds.NewTable(typ).With(resources(1, names...))
+}
 
 // resources returns resources of a version that refer to nothing.
 func resources(version int, names ...string) (rs []*xds.Resource) {
@@ -96,7 +98,10 @@ func (l *line) ask(req xds.Request) {
 }
 
 // ack acknowledges the newest response of a type; nack refuses it.
-func (l *line) ack(typ *xds.Type) { l.t.Helper(); l.ask(xds.Request{Type: typ, Nonce: l.last[typ.URL]}) }
+func (l *line) ack(typ *xds.Type) {
+	l.t.Helper()
+	l.ask(xds.Request{Type: typ, Nonce: l.last[typ.URL]})
+}
 
 func (l *line) nack(typ *xds.Type) {
 	l.t.Helper()

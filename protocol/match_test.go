@@ -25,19 +25,19 @@ func TestUnsubscribedBy(t *testing.T) {
 		aliased("r/a", "n"), aliased("r/b", "m", "k"), aliased("c", "both"), aliased("d", "both"),
 	})
 	for _, c := range []struct{ sub, unsub, want string }{
-		{"n", "n", "n"},           // as it was subscribed
-		{"n", "r/a", "n"},         // by the name behind it
-		{"r/a", "n", "r/a"},       // by an alias of it
-		{"m,k", "r/b", "k m"},     // all its aliases
-		{"r/*", "r/a", ""},        // a collection is not dropped with a member
-		{"r/*", "r/*", "r/*"},     //
-		{"r/*,n", "r/a", "n"},     //
-		{"both", "c", "both"},     // "resource names and aliases" both match
-		{"c,d", "both", "c d"},    //
-		{"c,d", "nothing", ""},    // a phantom
-		{"r/a,n", "r/a", "r/a"},   // it is subscribed as it is
-		{"n", "m", ""},            // an alias of something else
-		{"missing", "r/a", ""},    //
+		{"n", "n", "n"},         // as it was subscribed
+		{"n", "r/a", "n"},       // by the name behind it
+		{"r/a", "n", "r/a"},     // by an alias of it
+		{"m,k", "r/b", "k m"},   // all its aliases
+		{"r/*", "r/a", ""},      // a collection is not dropped with a member
+		{"r/*", "r/*", "r/*"},   //
+		{"r/*,n", "r/a", "n"},   //
+		{"both", "c", "both"},   // "resource names and aliases" both match
+		{"c,d", "both", "c d"},  //
+		{"c,d", "nothing", ""},  // a phantom
+		{"r/a,n", "r/a", "r/a"}, // it is subscribed as it is
+		{"n", "m", ""},          // an alias of something else
+		{"missing", "r/a", ""},  //
 		{"missing", "missing", "missing"},
 	} {
 		l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.VirtualHost.URL: table})

@@ -187,6 +187,30 @@ func TestWhatSettlesARefusal(t *testing.T) {
 	}
 }
 
+// DELTA-13: of a response that tells refused names anew, each message settles its
+// own.
+func TestAPartSettlesItsOwn(t *testing.T) {
+	l := newLine(t, xds.Delta, xds.Endpoint, Options{MaxResponse: 200}, xds.Tables{xds.Endpoint.URL: tableOf(xds.Endpoint, "a", "b", "c")})
+	l.ask(xds.Request{Type: xds.Endpoint, Subscribe: []string{"a", "b", "c"}})
+	l.settle()
+	l.commit(xds.Endpoint, resources(2, "a", "b"))
+	for _, r := range l.drain() {
+		l.ask(xds.Request{Type: xds.Endpoint, Nonce: r.Nonce, Error: &xds.Status{}})
+	}
+	l.commit(xds.Endpoint, resources(3, "a", "b"))
+	all := l.drain()
+	u := l.subs[0]
+	if len(all) != 2 || len(u.refusals) != 2 {
+		t.Fatal(len(all), len(u.refusals))
+	}
+	for i, r := range all {
+		l.ask(xds.Request{Type: xds.Endpoint, Nonce: r.Nonce})
+		if len(u.refusals) != 1-i {
+			t.Errorf("after message %d: %d refusals", i, len(u.refusals))
+		}
+	}
+}
+
 // 1,000 commits behind a NACK: what comes and goes and nothing refers to is let go
 // of, each in its turn. It was kept, told with each response and sorted, a
 // thousand of them in the end.

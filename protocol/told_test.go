@@ -153,6 +153,14 @@ func TestVague(t *testing.T) {
 	if got := l.held(xds.Route); got != "" {
 		t.Error("accepted:", got)
 	}
+	l = newLine(t, xds.SotW, nil, Options{}, xds.Tables{xds.Cluster.URL: tableOf(xds.Cluster, "c"), xds.Route.URL: view.Table(xds.Route).With(resources(1, "free"))})
+	l.ask(xds.Request{Type: xds.Route, Version: "of another server", Names: []string{"free", "r"}})
+	l.ask(xds.Request{Type: xds.Cluster})
+	l.want("CDS c@1, RDS free@1") // r waits
+	l.ask(xds.Request{Type: xds.Route, Names: []string{"free", "r"}, Nonce: l.last[xds.Route.URL]})
+	if got := l.held(xds.Route); got != "?" {
+		t.Error("it accepted what it was told, which was not all:", got)
+	}
 	l = begin("nothing") // there is nothing to tell it
 	l.drain()
 	l.wait(silence - 1)

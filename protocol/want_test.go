@@ -56,6 +56,7 @@ func TestInterest(t *testing.T) {
 		{"", "a,nobody", "-a"},
 		{"a", "a", "-a"}, // subscribed, then unsubscribed: what it is now
 		{"*", "", "* "},
+		{"a", "a", "* -a"}, // the same under the wildcard
 		{"b", "", "* +b"},
 		{"", "*", ""},
 		{"n", "", "+c +n"},
@@ -171,6 +172,27 @@ func TestDropAll(t *testing.T) {
 				t.Errorf("%s: of %d names %d are left", v, n, u.names.len())
 			}
 			l.want("")
+		}
+	}
+}
+
+// SAFE-1: what a wildcard told is let go of with it: at once, or when the last of it
+// is answered, for until then the client may come to hold it.
+func TestDroppedWildcard(t *testing.T) {
+	for _, answered := range []bool{true, false} {
+		l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.Endpoint.URL: tableOf(xds.Endpoint, "a", "b")})
+		l.ask(xds.Request{Type: xds.Endpoint, Subscribe: []string{"*", "b"}})
+		l.drain()
+		if answered {
+			l.ack(xds.Endpoint)
+		}
+		l.ask(xds.Request{Type: xds.Endpoint, Unsubscribe: []string{"*"}})
+		u := l.subs[0]
+		if gone := u.base == nil; gone != answered {
+			t.Errorf("answered %v: it is gone: %v", answered, gone)
+		}
+		if l.ack(xds.Endpoint); u.base != nil || u.names.len() != 1 {
+			t.Errorf("answered %v: %d stamps are kept, %d entries", answered, u.base.Len(), u.names.len())
 		}
 	}
 }

@@ -79,14 +79,17 @@ func TestStuckByWhatLeaves(t *testing.T) {
 		xds.Endpoint.URL: tableOf(xds.Endpoint, "e"),
 		xds.Route.URL:    xds.NewTable(xds.Route).With(route(1, "x")),
 	}
-	l := newLine(t, xds.SotW, nil, Options{}, view)
+	l := newLine(t, xds.Delta, nil, Options{}, view)
 	l.ask(xds.Request{Type: xds.Cluster})
-	l.ask(xds.Request{Type: xds.Endpoint, Names: []string{"e"}})
-	l.ask(xds.Request{Type: xds.Route, Names: []string{"r"}})
+	l.ask(xds.Request{Type: xds.Endpoint, Subscribe: []string{"e"}})
+	l.ask(xds.Request{Type: xds.Route, Subscribe: []string{"r"}})
 	l.settle()
 	l.commit(xds.Route, route(2, "y"))
 	l.commit(xds.Cluster, []*xds.Resource{cluster("z", 1, "e")}, "x")
-	l.said()
+	l.ask(xds.Request{Type: xds.Cluster, Subscribe: []string{"x"}}) // told again, from before
+	if got := l.said(); got != "CDS x@1 z@1, EDS e@1, RDS r@2" && got != "CDS x@1 z@1, EDS e@1" {
+		t.Fatal(got)
+	}
 	u := l.sub(xds.Cluster)
 	if u.lingers("x") == nil {
 		t.Fatal("x does not linger")

@@ -200,6 +200,9 @@ func TestWaived(t *testing.T) {
 		for range 3 {
 			listen()
 		}
+		if n := len(l.sub(xds.Cluster).leaving); n > 0 {
+			t.Errorf("SAFE-1: %d are leaving still", n)
+		}
 		want := 1
 		if silent {
 			want = 2

@@ -9,7 +9,7 @@ import (
 // one file.
 func TestMountedDirectory(t *testing.T) {
 	t.Parallel()
-	t.Run("FILE-2 ADS-3 a swapped link is one commit", func(t *testing.T) {
+	t.Run("ADS-3 a swapped link is one commit", func(t *testing.T) {
 		t.Parallel()
 		s := newSite(t, mounted)
 		s.start(delta)

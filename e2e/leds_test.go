@@ -42,8 +42,8 @@ func TestLocalityEndpoints(t *testing.T) {
 	}, delta, ownDelta)
 
 	// The new cluster asks for the collection anew on a stream of its own. On the
-	// aggregated one Envoy asks nothing, waits for 15 s and goes on without any
-	// endpoint.
+	// aggregated one Envoy asks for nothing: untold, it waits for 15 s and goes on
+	// without any endpoint. So the server tells assignment and endpoints again.
 	among(t, "WARM-1 WARM-2 a cluster of theirs changes in place", func(t *testing.T, v variant) {
 		s := newSite(t, sourcedBy(v, renamed), func(w world) {
 			w.set(collection("backend"), member("backend", "one", portOf(w, "backend")))

@@ -187,7 +187,7 @@ func TestClient(t *testing.T) {
 		c.want() // nothing the server would have to know
 	})
 
-	t.Run("CLI-4 SotW: resume by version_info, without nonce, node first", func(t *testing.T) {
+	t.Run("SotW: resume by version_info, without nonce, node first", func(t *testing.T) {
 		c := newTalk(t, xds.SotW, protocol.ClientOptions{Node: &xds.Node{ID: "n"}, Legacy: true})
 		c.Subscribe(xds.Cluster, xds.Wildcard)
 		c.Subscribe(xds.Endpoint, "a")
@@ -218,7 +218,7 @@ func TestClient(t *testing.T) {
 		c.want("CDS nonce= names=[* a]")
 	})
 
-	t.Run("CLI-4 delta: resume by initial_resource_versions", func(t *testing.T) {
+	t.Run("delta: resume by initial_resource_versions", func(t *testing.T) {
 		c := newTalk(t, xds.Delta, protocol.ClientOptions{Legacy: true})
 		c.Subscribe(xds.Cluster, xds.Wildcard)
 		c.Subscribe(xds.Endpoint, "a", "b")

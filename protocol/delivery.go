@@ -143,10 +143,10 @@ type delivery struct {
 	superseded bool
 }
 
-// open reports whether the message that told of a name is unanswered: "each
+// open reports whether the message that told of a name is not accepted: "each
 // nonce is settled by itself".
 func (d *delivery) open(name string, is *xds.Stamp) bool {
-	return len(d.parts) == 1 || slices.ContainsFunc(d.parts, func(p part) bool { return p.fate == unanswered && p.within(name, is) })
+	return !slices.ContainsFunc(d.parts, func(p part) bool { return p.fate == accepted && p.within(name, is) })
 }
 
 func (d *delivery) settled() bool {
@@ -233,6 +233,9 @@ func (u *subscription) settle(s *Session, req xds.Request) {
 		if err == nil && n == u.nonce {
 			return // a repeat at the newest nonce
 		}
+		if s.variant == xds.Delta && err == nil && n < u.nonce {
+			u.silent = s.now // of a message that is not listed any more
+		}
 		s.event(Event{Kind: Stale, Type: u.typ, Nonce: req.Nonce})
 		return
 	}
@@ -247,6 +250,7 @@ func (u *subscription) settle(s *Session, req xds.Request) {
 	} else {
 		p.fate = accepted
 		u.accept(s.variant, d, p)
+		e.Refuses = len(u.refusals) > 0
 	}
 	s.event(e)
 	if !d.settled() {
@@ -255,7 +259,15 @@ func (u *subscription) settle(s *Session, req xds.Request) {
 	at := slices.IndexFunc(u.deliveries, func(o delivery) bool { return o.last() == d.last() })
 	if taken := !slices.ContainsFunc(d.parts, func(p part) bool { return p.fate == refused }); taken {
 		for i := range at { // what was sent before has been dealt with
-			u.deliveries[i].superseded = true
+			o := &u.deliveries[i]
+			if s.variant == xds.SotW && !o.superseded {
+				for j := range o.parts { // "the last one stands for all"
+					if o.parts[j].fate == unanswered {
+						u.accept(s.variant, o, &o.parts[j])
+					}
+				}
+			}
+			o.superseded = true
 		}
 	}
 	u.unacked = u.unacked && !newest
@@ -272,9 +284,7 @@ func (u *subscription) accept(v xds.Variant, d *delivery, p *part) {
 	if d.beats != nil {
 		return
 	}
-	if len(u.waits) == 0 { // else it has not been told all that it has
-		u.vague = time.Time{}
-	}
+	u.learned(v, d, p)
 	if v == xds.SotW && u.typ.FullState { // a world takes the place of all before
 		u.refusals = slices.DeleteFunc(u.refusals, func(r refusal) bool { return r.nonce < p.nonce })
 		return

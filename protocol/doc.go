@@ -1,10 +1,134 @@
 // Package protocol is the xDS transport protocol as a pair of pure state
-// machines: Session is the server's half of one stream, Client the client's.
-// Requests, changes and time go in; responses and events come out. Nothing
-// here starts a goroutine, takes a lock, reads a clock or performs I/O.
+// machines: [Session] is the server's half of one stream, [Client] the client's.
+// Nothing here starts a goroutine, takes a lock, reads a clock or performs I/O.
 //
-// What a node may see is an immutable [xds.View]; what its client was told is
-// held. A response is the difference of the two. What is remembered besides
-// are the responses in flight, what the client refused, and what is about to
-// leave.
+// # In and out
+//
+// Inputs are [Session.Receive] (a request), [Session.Change] (a new view, and the
+// names that may differ) and [Session.Advance] (the time). After each, drain
+// [Session.Responses], [Session.Events] and [Session.Interests], and come back at
+// the [Session.Deadline]. The view is what the client may see: an immutable
+// [xds.View]. A stream that idles gives it back ([Session.Release]), and need not
+// be woken by changes for as long as [Session.Waits] says.
+//
+// The session keeps what the client was told; a response is the difference
+// between that and the view. State of the world (SotW) and delta are two ways to
+// say the same difference: look for xds.SotW, there are few places.
+//
+// # Told when sent
+//
+// What leaves counts as told at once, for a stream loses nothing and keeps its
+// order (docs/adr/0002). What the client makes of it is remembered beside that,
+// in as much as it may differ:
+//
+//	delivery    sent and unanswered: it may also have what was in force before.
+//	            The states of each message (part) of one:
+//	              unanswered  it has one or the other
+//	              accepted    it has what the message carried
+//	              refused     the message has become a refusal
+//	            When all parts are answered the delivery is gone. Others are
+//	              superseded  a later one was accepted: nothing waits for this
+//	              stuck       a cluster in it has no assignment: expect no ACK
+//	              joined      the fifth unanswered makes one of the oldest two
+//	refusal     refused: it may have applied all, some or none.
+//	              held back   none of its names is sent while all are the same
+//	              retold      one has moved, so all are told again
+//	            A name leaves it when the client accepts what it was told then, or
+//	            gives it up; a refused world when a later world is accepted.
+//	            Of more than 16 the oldest two become one: of a name in both, what
+//	            only the older said is taken for not held.
+//	orphan      SotW cannot tell it that the name is gone: it has it until it
+//	            drops the name
+//	vague       it has something from an earlier stream, and nobody knows what,
+//	            until it accepts what it is told here, name by name; 15 s for names
+//	            of which there is nothing to tell
+//
+// One delivery per type is under way; changes coalesce behind it, for 5 s at most
+// (blocked). In delta, what the client asks for does not wait.
+//
+// A name of a type is in one of these states. "Told" is the last row that
+// applies, "may hold" what mayHold yields of it beside what the view has:
+//
+//	                       told               may hold       found in
+//	never told             absent             nothing        -
+//	told as the view has   the view's         nothing        base, or entry
+//	differs from the view  the old one        the old one    dirty, or base
+//	waits for a cluster    the old one        the old one    waits, entry, dirty
+//	under way              the new one        the old one    deliveries
+//	refused                either             old and new    refusals
+//	lost, and kept         what it was        what it was    leaving, entry
+//	lost, and released     what it was        what it was    leaving, dirty
+//	told to be gone        absent             the old one    deliveries
+//	  SotW, not full state absent             the old one    orphans
+//	finds other names      others             nothing        matches, entry
+//
+// # Make before break
+//
+// On an aggregated stream, types wait for each other by name:
+//
+// Who refers (withdraw.go): a resource says in [xds.Stamp] to what it refers; nil
+// is everything, "*" any resource of a type. A name that the view has lost leaves
+// when nothing that the client may hold, and that is not current, refers to it.
+// That is asked of the types that may refer to the type, one by one (referrers):
+// what was refused and not told anew since is firm, all else holds until there is an
+// answer. What nothing refers to goes with the next response, also behind a NACK.
+//
+// Who waits (order.go): routes, listeners and scopes that refer to a cluster leave
+// when the client has answered for that cluster, and for no other. Assignments
+// wait for nothing: Envoy acknowledges clusters when they are warm, and for that
+// it must be told their assignments again, changed or not (warm.go).
+//
+// Who is silent: a type that has answered nothing for 15 s is waited for no longer,
+// before a withdrawal or an order; an event Waived says so. A NACK is no silence. A
+// stream of one type hears nothing of the others: what is lost stays for the grace.
+//
+// # Resuming
+//
+// The first request of a type may say what the client has (resume.go). Delta states
+// names and versions; SotW a version, under which [Options.Told] knows what the client
+// was told, or which a table of [Options.Recent] has. It is taken over as told. What is
+// not known is vague. A type that a resuming client has not opened yet refers to
+// everything for the grace (5 s); what refers to clusters waits for CDS to open, for
+// 15 s.
+//
+// # The rooms
+//
+// A subscription is one type on one stream. Its parts share the entries (names.go);
+// each is written to by its own files:
+//
+//	want, matching        what the client wants            want.go match.go scope.go
+//	record                what it was told, and the fate   told.go delivery.go refusal.go resume.go
+//	withdrawing, waiting  what stays, what waits           withdraw.go order.go warm.go
+//	saying                what is to be said next          say.go beat.go
+//
+// session.go leads through them: Receive and Change mark names as dirty, Responses
+// lets each type prepare (find what is lost and what differs), tell what is new in
+// push order, then removals in reverse. Where to change a rule:
+//
+//	which names a request means        replace, subscribe, unsubscribe (want.go); match (match.go)
+//	what an answer settles             settle, accept, refuse
+//	when nothing may be sent           blocked (say.go)
+//	what is said of a name             owed (say.go), of a type respond
+//	what counts as held                mayHold, keeps (told.go)
+//	what is kept, and until when       retain and free (withdraw.go)
+//	what waits, and until when         ready and has (order.go)
+//	what a client has from before      recall (SotW), resume (delta)
+//
+// # Invariants
+//
+// Tests check them after each step of each simulated world (Check in
+// export_test.go):
+//
+//   - Subscriptions stand in push order; entries in the order of their names.
+//   - A name has an entry if it is subscribed or scoped, if it is found by such a
+//     name, if it is leaving, or if what was told of it is an exception to base.
+//   - entry.matched counts the sets of matches that have the name.
+//   - What an entry was told differs from the view only while it is dirty or
+//     leaving. So mayHold costs what has changed, and not what there is.
+//   - No delivery that is listed is answered; there are 4 of a type at most, and 16
+//     refusals. unacked: the newest nonce is of the newest delivery.
+//   - A hint only saves work: told which names changed, told nothing, or woken by
+//     its interests, a session says the same.
+//
+// Begin with a transcript in testdata; its story is replayed in these three ways.
 package protocol

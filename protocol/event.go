@@ -52,6 +52,7 @@ type Event struct {
 	World    *World        // Sent, SotW: what the client has when it accepts the response
 	Took     time.Duration // Acked, Nacked: since it was sent
 	Settled  bool          // Acked, Nacked: the response was the newest of its type
+	Refuses  bool          // Acked: the client has not taken all that it refused before
 	InUse    string        // Nacked: the version the client says it still uses
 	Wildcard bool          // Subscribed
 }

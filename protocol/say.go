@@ -119,7 +119,7 @@ func (s *Session) diff(u *subscription, t *xds.Table) (d diff) {
 			upsert(r)
 		case gone:
 			d.removed = append(d.removed, e.name)
-			if e.told == absent && e.named && s.bodyless(u) && !u.scopes[e.name] {
+			if e.told == absent && e.named && s.bodyless(u) && !u.scopes[e.name] && !u.brings(e.name) {
 				d.absent = append(d.absent, e.name)
 			}
 			if s.opts.ResourceErrors && e.named && e.name != "" && u.matches[e.name] == nil && !u.scopes[e.name] {
@@ -132,6 +132,17 @@ func (s *Session) diff(u *subscription, t *xds.Table) (d diff) {
 	slices.Sort(d.absent)
 	slices.Sort(d.missing)
 	return d
+}
+
+// brings reports whether a name is on its way to the client, which dropped it
+// meanwhile.
+func (u *subscription) brings(name string) bool {
+	for d := range u.underWay() {
+		if stands(d.carries(name)) {
+			return true
+		}
+	}
+	return false
 }
 
 // minus returns the names that are not in the second list; both are sorted.
@@ -226,7 +237,9 @@ func (s *Session) prepare(u *subscription) {
 			continue
 		}
 		r, gone := s.owed(u, t, e)
-		if e.dirty = r != nil || gone; e.dirty {
+		// What differs and must not be told yet, since the view is looking for it,
+		// stays listed: the client may hold it.
+		if e.dirty = r != nil || gone || u.leaving[n] == nil && u.outdated(t, n, e.told); e.dirty {
 			dirty = append(dirty, n)
 		}
 	}
@@ -278,6 +291,10 @@ func (s *Session) respond(u *subscription, last bool) []*xds.Response {
 	gone := len(d.missing) > 0
 	if s.variant == xds.Delta || world { // else "the API provides no mechanism" for it
 		gone = gone || len(d.removed) > 0
+		// "Removals last", also of what the client brought along.
+		if !last && len(d.upserts) == 0 && slices.ContainsFunc(d.removed, func(n string) bool { return stands(u.told(n)) }) {
+			return nil
+		}
 	}
 	if gone && !send && !last {
 		return nil
@@ -376,6 +393,7 @@ func (s *Session) tell(u *subscription, t *xds.Table, d *diff) (items []item) {
 			delete(u.orphans, e.name)
 		}
 		delete(u.dropped, e.name)
+		delete(u.unheard, e.name)
 		items = append(items, item{e.name, was, is})
 		e.told, e.sent, e.again = is, true, false
 	}

@@ -123,7 +123,8 @@ func NewSession(v xds.Variant, only *xds.Type, view xds.View, opts Options) *Ses
 	if opts.Grace == 0 {
 		opts.Grace = 5 * time.Second
 	}
-	return &Session{variant: v, only: only, view: view, opts: opts}
+	// What is forced holds for a client that does not say who it is, too.
+	return &Session{variant: v, only: only, view: view, opts: opts, ttl: v == xds.Delta && opts.ForceTTL}
 }
 
 // Receive applies a request. An error ends the stream; it wraps ErrLimit if a
@@ -274,6 +275,9 @@ func (s *Session) Change(view xds.View, touched []xds.Names) {
 			if n := names[u.typ.URL]; len(n) > 0 {
 				s.retain(u, n)
 			}
+		}
+		if touched != nil && len(u.dirty) > 0 {
+			s.retain(u, u.dirty)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"iter"
+	"slices"
 	"time"
 
 	"github.com/chancery-xds/chancery/xds"
@@ -46,14 +47,68 @@ type record struct {
 	orphans map[string]*xds.Stamp
 
 	// The client has something from an earlier stream, and it is not known what,
-	// until it accepts what it is told here. If there is nothing to tell it, until
-	// this time. Zero: not so.
-	vague time.Time
+	// until it accepts what it is told here: of these names, and of all if it is
+	// not told by name. What there is nothing to tell of is forgotten at this time.
+	// Zero: not so.
+	vague    time.Time
+	vagueAll bool
+	brought  map[string]bool
+
+	// SotW: names that the client had and asked for when it came, and that were lost:
+	// they are told when they come back, for a new stream is answered once.
+	unheard map[string]bool
 }
 
 // vague reports whether nobody knows what the client has from before.
 func (s *Session) vague(u *subscription) bool {
-	return !u.vague.IsZero() && (u.unacked || len(u.waits) > 0 || s.now.Before(u.vague))
+	switch {
+	case u.vague.IsZero():
+		return false
+	case s.now.Before(u.vague), u.vagueAll && (u.unacked || len(u.waits) > 0):
+		return true
+	case len(u.brought) == 0:
+		return false
+	}
+	if slices.ContainsFunc(u.dirty, func(n string) bool { return u.brought[n] }) {
+		return true
+	}
+	for d := range u.underWay() {
+		for name := range d.each {
+			if u.brought[name] {
+				return true
+			}
+		}
+	}
+	for i := range u.refusals {
+		for name := range u.refusals[i].members {
+			if u.brought[name] {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// learned notes that the client has taken a message, so that it is known what it
+// has of the names in it, and of all if it was told of all.
+func (u *subscription) learned(v xds.Variant, d *delivery, p *part) {
+	if u.vague.IsZero() {
+		return
+	}
+	if v == xds.SotW && u.typ.FullState || len(u.waits) == 0 {
+		u.vagueAll = false
+	}
+	for name, it := range d.each {
+		if len(u.brought) == 0 {
+			break
+		}
+		if p.within(name, it.is) {
+			delete(u.brought, name)
+		}
+	}
+	if !u.vagueAll && len(u.brought) == 0 {
+		u.vague, u.brought = time.Time{}, nil
+	}
 }
 
 // told returns what the client was last told of a name.
@@ -160,9 +215,10 @@ func (s *Session) keeps(u *subscription, yield func(st *xds.Stamp, firm bool) bo
 	}
 	for i := range u.refusals {
 		r := &u.refusals[i]
+		later := u.laterThan(s.variant, r.nonce)
 		for name, it := range r.members {
 			for _, st := range []*xds.Stamp{it.was, it.is} {
-				if u.outdated(t, name, st) && !yield(st, !r.retold) {
+				if u.outdated(t, name, st) && !yield(st, !r.retold || !later(name)) {
 					return false
 				}
 			}

@@ -35,7 +35,7 @@ func TestManner(t *testing.T) {
 			}
 		}
 	})
-	within(t, "CLI-11 resource_errors, if the operator wants", func(t *testing.T) {
+	within(t, "DELTA-7 resource_errors, if the operator wants", func(t *testing.T) {
 		for _, opts := range [][]Option{nil, {WithResourceErrors()}} {
 			r := ask(t, serve(t, opts...), nil, xds.Endpoint, "none").want()
 			if len(r.ResourceErrors) != len(opts) || len(r.RemovedResources) != 1 {

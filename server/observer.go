@@ -58,7 +58,7 @@ func (s *Server) event(st *Stream, e protocol.Event) {
 		}
 		s.logNack(st, e)
 	case protocol.Acked:
-		if e.Settled {
+		if e.Settled && !e.Refuses {
 			s.refused.remove(st.Node.ID, e.Type.URL)
 		}
 		s.logAck(st, e)

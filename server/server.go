@@ -60,6 +60,7 @@ type Server struct {
 	first   *admission // to first answers
 	health  *health.Server
 	refused *refusals
+	told    *told
 	repeats repeats
 	drain   drain
 	polls   *polls
@@ -88,6 +89,7 @@ func New[W Watch](src Source[W], opts ...Option) *Server {
 		o(&s.options)
 	}
 	s.polls = newPolls(s.bounds.Polls)
+	s.told = newTold(toldPerStream * s.bounds.Streams)
 	s.first = newAdmission(s.bounds.FirstAnswers)
 	return s
 }

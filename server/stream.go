@@ -5,6 +5,7 @@ import (
 	"io"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"time"
 
@@ -35,6 +36,8 @@ type stream struct {
 
 	// From the first request on; nil before.
 	session *protocol.Session
+	told    *account // nil: delta
+	view    xds.View // while a request is received; nil: none is
 	watch   Watch
 	bell    <-chan struct{}
 	deaf    time.Time // until then no change makes the session say anything; zero: one may
@@ -181,6 +184,9 @@ func (s *stream) settle() error {
 	for i := range s.session.Interests() {
 		s.held += weight(i.Added) - weight(i.Removed)
 		s.watch.Interested(i.Type, i.Wildcard, i.Added, i.Removed)
+		if s.told != nil {
+			s.told.interested(i)
+		}
 	}
 	if max := s.server.bounds.Held; s.held > max {
 		return reject(tooMany, codes.ResourceExhausted, "limit exceeded: names of %d bytes on one stream, more than %d", s.held, max)
@@ -224,8 +230,40 @@ func (s *stream) tell() {
 			s.unread--
 			s.unanswered--
 		}
+		if s.told != nil {
+			s.remember(e)
+		}
 		s.server.event(&s.info, e)
 	}
+}
+
+// remember notes what the client may state when it comes back.
+func (s *stream) remember(e protocol.Event) {
+	switch e.Kind {
+	case protocol.Subscribed:
+		s.told.subscribed(e)
+	case protocol.Sent:
+		i := slices.IndexFunc(s.queue, func(r *xds.Response) bool { return r.Nonce == e.Nonce })
+		s.told.sent(time.Now(), e, s.queue[i].Changes)
+	case protocol.Acked:
+		s.told.acked(e)
+	}
+}
+
+// recall returns what the client has that states a version.
+func (s *stream) recall(t *xds.Type, version string) *protocol.World {
+	return s.told.recall(time.Now(), t, version, func(yield func(*xds.Table) bool) {
+		if !yield(s.view.Table(t)) {
+			return
+		}
+		if w, ok := s.watch.(Recalling); ok {
+			for _, tab := range w.Recent(t) {
+				if !yield(tab) {
+					return
+				}
+			}
+		}
+	})
 }
 
 // queueUp gets the stream a ticket, unless it has one.
@@ -260,10 +298,12 @@ func (s *stream) leave() {
 }
 
 // refresh tells the session the time and the newest view, which it wants to
-// know before each input.
-func (s *stream) refresh() {
+// know before each input. It returns the view.
+func (s *stream) refresh() xds.View {
 	s.session.Advance(time.Now())
-	s.session.Change(s.watch.Next())
+	view, touched := s.watch.Next()
+	s.session.Change(view, touched)
+	return view
 }
 
 // receive hands a request to the session.
@@ -287,8 +327,9 @@ func (s *stream) receive(m *message) error {
 	} else if req.Node != nil {
 		s.nodeChange(req.Node)
 	}
-	s.refresh()
-	if err := s.session.Receive(req); err != nil {
+	s.view = s.refresh()
+	err = s.session.Receive(req)
+	if s.view = nil; err != nil {
 		return rejected(err)
 	}
 	types := s.types
@@ -325,6 +366,10 @@ func (s *stream) open(node *xds.Node) error {
 	if w, ok := s.watch.(Recalling); ok {
 		limits.Recent = w.Recent
 	}
+	if s.info.Variant == xds.SotW {
+		s.told = &account{told: s.server.told, node: node.ID}
+		limits.Told = s.recall
+	}
 	limits.Spread = s.info.ID
 	view, _ := s.watch.Next()
 	s.session = protocol.NewSession(s.info.Variant, s.only, view, limits)
@@ -341,6 +386,9 @@ func (s *stream) close(err error) error {
 		s.timer.Stop()
 	}
 	s.leave()
+	if s.told != nil {
+		s.told.end(time.Now())
+	}
 	if s.watch != nil {
 		err = merge(err, s.server.guarded(&s.info, func() error { s.watch.Close(); return nil }))
 	}

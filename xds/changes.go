@@ -76,39 +76,104 @@ func (c *Changes) fill(t *Table, old *Versions) {
 	slices.SortFunc(c.Upserts, func(a, b *Resource) int { return cmp.Compare(a.Name, b.Name) })
 }
 
-// Split returns the changes in parts of about limit bytes at most, each with
-// one resource at least; the removals are in the last. The parts of shared
-// changes are shared, too; all callers must use the same limit.
+// Split returns the changes in parts of about limit bytes at most, each with one
+// item at least: upserts first, then what does not exist. Each part has a range
+// of the names of either, which is no other part's. The parts of shared changes
+// are shared, too; all callers must use the same limit.
 func (c *Changes) Split(limit int) []*Changes {
-	c.split.Do(func() {
-		size, from := 0, 0
-		for i, r := range c.Upserts {
-			n := len(r.Body) + len(r.Name) + overhead
-			if size+n > limit && i > from {
-				c.parts = append(c.parts, &Changes{Upserts: c.Upserts[from:i:i]})
-				size, from = 0, i
-			}
-			size += n
-		}
-		for i, r := range c.Beats { // which come without anything else
-			n := len(r.Name) + overhead
-			if size+n > limit && i > from {
-				c.parts = append(c.parts, &Changes{Beats: c.Beats[from:i:i]})
-				size, from = 0, i
-			}
-			size += n
-		}
-		if from > 0 && len(c.Beats) > 0 {
-			c.parts = append(c.parts, &Changes{Beats: c.Beats[from:]})
-		} else if from > 0 {
-			c.parts = append(c.parts, &Changes{Upserts: c.Upserts[from:], Removed: c.Removed, Absent: c.Absent, Missing: c.Missing})
-		}
-	})
+	c.split.Do(func() { c.parts = c.cut(limit) })
 	if c.parts == nil {
 		return []*Changes{c}
 	}
 	return c.parts
 }
 
-// overhead is about what a resource costs in a message besides name and body.
-const overhead = 128
+// cut returns the parts, nil if there is only one.
+func (c *Changes) cut(limit int) (parts []*Changes) {
+	var from, at place
+	end := place{len(c.Upserts), len(c.Beats), len(c.Removed), len(c.Absent), len(c.Missing)}
+	for size := 0; at != end; {
+		to, n := c.next(at)
+		if size+n > limit && at != from {
+			parts = append(parts, c.between(from, at))
+			from, size = at, 0
+		}
+		at, size = to, size+n
+	}
+	if parts == nil {
+		return nil
+	}
+	return append(parts, c.between(from, end))
+}
+
+// A place in changes is how many items of each list stand before it.
+type place struct{ upserts, beats, removed, absent, missing int }
+
+// between returns the part from one place to another.
+func (c *Changes) between(from, to place) *Changes {
+	return &Changes{
+		Upserts: c.Upserts[from.upserts:to.upserts:to.upserts],
+		Beats:   c.Beats[from.beats:to.beats:to.beats],
+		Removed: c.Removed[from.removed:to.removed:to.removed],
+		Absent:  c.Absent[from.absent:to.absent:to.absent],
+		Missing: c.Missing[from.missing:to.missing:to.missing],
+	}
+}
+
+// next returns the place behind the next item, and about how many bytes that
+// takes in a message. All that is told of one name that does not exist is one
+// item: a client learns of it and why at once.
+func (c *Changes) next(p place) (place, int) {
+	switch {
+	case p.upserts < len(c.Upserts):
+		r := c.Upserts[p.upserts]
+		p.upserts++
+		return p, r.told() + len(r.Body)
+	case p.beats < len(c.Beats):
+		p.beats++
+		return p, c.Beats[p.beats-1].told()
+	}
+	removed, absent, missing := c.Removed[p.removed:], c.Absent[p.absent:], c.Missing[p.missing:]
+	name := first(removed, absent, missing)
+	size := 0
+	if begins(removed, name) {
+		p.removed++
+		size += len(name) + listed
+	}
+	if begins(absent, name) {
+		p.absent++
+		size += 2*len(name) + overhead
+	}
+	if begins(missing, name) {
+		p.missing++
+		size += len(name) + overhead
+	}
+	return p, size
+}
+
+// first returns the least name of sorted lists, of which one has some.
+func first(lists ...[]string) (name string) {
+	found := false
+	for _, l := range lists {
+		if len(l) > 0 && (!found || l[0] < name) {
+			name, found = l[0], true
+		}
+	}
+	return name
+}
+
+func begins(list []string, name string) bool { return len(list) > 0 && list[0] == name }
+
+// told is about what a resource takes in a message besides its body.
+func (r *Resource) told() int {
+	n := len(r.Name) + len(r.Version) + overhead
+	for _, a := range r.Aliases {
+		n += len(a) + listed
+	}
+	return n
+}
+
+const (
+	overhead = 128 // of a resource or an error in a message: about what is not counted
+	listed   = 6   // of a string in a list: its tag and length
+)

@@ -52,38 +52,3 @@ func TestSinceIsForgotten(t *testing.T) {
 		t.Errorf("%d old versions are kept", n)
 	}
 }
-
-// DELTA-13 "parts": they have everything once, in order, and are shared.
-func TestSplit(t *testing.T) {
-	var set []*Resource
-	for i := range 10 {
-		set = append(set, named(fmt.Sprint("n", i), "0123456789"))
-	}
-	old := (&Table{}).With([]*Resource{named("gone", "")})
-	c := old.With(set, "gone").Since(old.Versions())
-	for _, limit := range []int{0, 1, 500, 1 << 20} {
-		c := &Changes{Upserts: c.Upserts, Removed: c.Removed}
-		parts := c.Split(limit)
-		n := 0
-		for i, p := range parts {
-			if len(p.Upserts) == 0 {
-				t.Errorf("limit %d: part %d is empty", limit, i)
-			}
-			for _, r := range p.Upserts {
-				if r != c.Upserts[n] {
-					t.Errorf("limit %d: part %d has %s, want %s", limit, i, r.Name, c.Upserts[n].Name)
-				}
-				n++
-			}
-			if last := i == len(parts)-1; last != (len(p.Removed) == 1) {
-				t.Errorf("limit %d: part %d of %d has the removals %v", limit, i, len(parts), p.Removed)
-			}
-		}
-		if n != len(set) {
-			t.Errorf("limit %d: %d of %d resources", limit, n, len(set))
-		}
-		if again := c.Split(limit); again[0] != parts[0] {
-			t.Errorf("limit %d: parts are not shared", limit)
-		}
-	}
-}

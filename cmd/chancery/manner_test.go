@@ -54,7 +54,7 @@ func TestMannerFlags(t *testing.T) {
 				}
 				return r
 			}
-			t.Run("CLI-11 --resource-errors", func(t *testing.T) {
+			t.Run("DELTA-7 --resource-errors", func(t *testing.T) {
 				if r := ask(xds.Endpoint, "none"); (len(r.ResourceErrors) == 1) != on || len(r.RemovedResources) != 1 {
 					t.Error(r)
 				}

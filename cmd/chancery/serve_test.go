@@ -181,7 +181,7 @@ func (s subscriber) gets(want ...string) {
 }
 
 func TestServe(t *testing.T) {
-	t.Run("FILE-3 an edit reaches a stream, a mistake does not, mended it does", func(t *testing.T) {
+	t.Run("an edit reaches a stream, a mistake does not, mended it does", func(t *testing.T) {
 		t.Parallel()
 		d := serve(t, nil, "a.yaml", cluster("a"), "sub/b.yaml", cluster("b"))
 		s := d.clusters()

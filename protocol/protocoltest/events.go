@@ -47,7 +47,9 @@ func ended(e protocol.Event, events []protocol.Event, responses []*xds.Response)
 // versions and aliases alone are counted, so it errs on the safe side.
 func (l *ledger) small(a *account, r *xds.Response) error {
 	limit := l.opts.MaxResponse
-	if limit == 0 || a.world || len(r.Upserts)+len(r.Beats) < 2 {
+	// What removed_resources and resource_errors say of one name stands together.
+	items := len(r.Upserts) + len(r.Beats) + max(len(r.Removed)+len(r.Absent), len(r.Missing))
+	if limit == 0 || a.world || items < 2 {
 		return nil
 	}
 	size := 0
@@ -60,8 +62,11 @@ func (l *ledger) small(a *account, r *xds.Response) error {
 			size += len(n)
 		}
 	}
+	for _, n := range slices.Concat(r.Removed, r.Absent, r.Missing) {
+		size += len(n)
+	}
 	if size > limit {
-		return fmt.Errorf("DELTA-13: a response of %d resources has more than %d bytes, which is above %d", len(r.Upserts)+len(r.Beats), size, limit)
+		return fmt.Errorf("DELTA-13: a response of %d resources and names has more than %d bytes, which is above %d", items, size, limit)
 	}
 	return nil
 }

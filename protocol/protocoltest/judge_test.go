@@ -22,7 +22,7 @@ type court struct {
 
 func newCourt(t *testing.T, v xds.Variant) *court {
 	c := &court{t: t, view: xds.Tables{}}
-	c.l = newLedger(v, nil, c.view, epoch, protocol.Options{Recent: func(*xds.Type) []*xds.Table { return c.past }}, map[string][]*xds.Resource{}, past{})
+	c.l = newLedger(v, nil, c.view, epoch, protocol.Options{Recent: func(*xds.Type) []*xds.Table { return c.past }}, map[string][]*xds.Resource{}, map[string][]sending{}, past{})
 	return c
 }
 
@@ -285,6 +285,32 @@ func TestJudge(t *testing.T) {
 		c.ask(xds.Endpoint, "a", "b")
 		c.told(xds.Endpoint, "a=1")
 		if _, err := c.say(xds.Endpoint, "b=1"); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Run("DELTA-13 removals above the limit, and in parts of their own", func(t *testing.T) {
+		start := func() *court {
+			c := newCourt(t, xds.Delta)
+			c.commit("CDS", "cluster-1=1", "cluster-2=1", "RDS", "r=1")
+			c.ask(xds.Cluster)
+			c.answer(xds.Cluster, c.told(xds.Cluster, "cluster-1=1", "cluster-2=1"), false)
+			c.ask(xds.Route, "r")
+			c.answer(xds.Route, c.told(xds.Route, "r=1"), false)
+			c.commit("CDS", "-cluster-1", "-cluster-2", "cluster-3=1", "RDS", "r=2")
+			c.l.opts.MaxResponse = 15
+			return c
+		}
+		c := start()
+		_, err := c.say(xds.Cluster, "-cluster-1", "-cluster-2")
+		wrong(t, err, "DELTA-13")
+		c = start()
+		c.told(xds.Cluster, "cluster-3=1")
+		for _, said := range []string{"-cluster-1", "-cluster-2"} {
+			if _, err := c.say(xds.Cluster, said); err != nil {
+				t.Error(err)
+			}
+		}
+		if _, err := c.say(xds.Route, "r=2"); err != nil {
 			t.Error(err)
 		}
 	})

@@ -34,7 +34,15 @@ func (l *ledger) ordered(a *account, r *xds.Response, f *flight) error {
 		}
 		l.rank = a.typ.Rank()
 	}
-	if len(gone) > 0 && len(r.Upserts) == 0 {
+	// What a split answer removes may stand in parts of its own, behind what it
+	// tells: DELTA-13.
+	switch part := a.typ.Is(l.telling); {
+	case f.forward, len(r.Upserts) > 0:
+		l.telling = a.typ
+	case !part:
+		l.telling = nil
+	}
+	if len(gone) > 0 && len(r.Upserts) == 0 && l.telling == nil {
 		if a.typ.Rank() > l.falling {
 			return fmt.Errorf("ADS-2: %s follows a removal of a type of rank %d: they leave in reverse", a.typ, l.falling)
 		}

@@ -11,7 +11,7 @@ import (
 // begun notes that the session is asked for its responses.
 func (l *ledger) begun() {
 	l.release()
-	l.drain, l.rank, l.falling = l.drain+1, -1, math.MaxInt
+	l.drain, l.rank, l.falling, l.telling = l.drain+1, -1, math.MaxInt, nil
 }
 
 // sent judges a response and takes it into account.
@@ -167,7 +167,7 @@ func (l *ledger) bereft(a *account, name string) bool {
 			if k.version != "" {
 				r = l.had(b, n, k.version)
 			}
-			return r != nil && refers(r, a.typ, name) && !same(l.lookup(b, n), r)
+			return r != nil && r.MayRefer(a.typ, name) && !same(l.lookup(b, n), r)
 		}
 		for _, facts := range []map[string]fact{b.told, b.acked} {
 			for n, k := range facts {

@@ -149,7 +149,7 @@ func TestLoad(t *testing.T) {
 		b.write("b.yaml", "", "c/c.yaml", clusters("c"), "d.yaml", clusters("d"))
 		b.load("CDS a c d")
 	})
-	t.Run("FILE-1 every form, and a name told with both its places", func(t *testing.T) {
+	t.Run("every form, and a name told with both its places", func(t *testing.T) {
 		b := newBench(t, "a.yaml", clusters("a2"), "b.txtpb", textResponse, "c.json", endpointsE,
 			"d.textproto", "# proto-message: envoy.config.cluster.v3.Cluster\nname: 'd'")
 		b.load("CDS a a2 d, EDS e, VHDS r/v")
@@ -354,7 +354,7 @@ func TestOddFiles(t *testing.T) {
 			t.Errorf("%d bytes allocated", n)
 		}
 	})
-	t.Run("FILE-3 whatever becomes of a good file, what was good stays", func(t *testing.T) {
+	t.Run("whatever becomes of a good file, what was good stays", func(t *testing.T) {
 		b := newBench(t, "a.yaml", clusters("a"), "b.yaml", clusters("b"), "p.pb", string(encoded(t, textResponse[:strings.LastIndex(textResponse, "resources {")])))
 		b.remove("a.yaml") // p.pb has another
 		b.load("CDS a b")
@@ -384,7 +384,7 @@ func TestOddFiles(t *testing.T) {
 		b.link("b.yaml", "b.yaml")
 		b.load("b.yaml: too many levels of symbolic links")
 	})
-	t.Run("FILE-3 a file that may not be read any more", func(t *testing.T) {
+	t.Run("a file that may not be read any more", func(t *testing.T) {
 		if os.Getuid() == 0 {
 			t.Skip("root may read everything")
 		}

@@ -39,9 +39,9 @@ func encoded(tb testing.TB, text string) []byte {
 func TestDecodeMessages(t *testing.T) {
 	const head = "# proto-message: "
 	for _, tt := range []struct{ name, file, in, want string }{
-		{"FILE-1 a response in text", "x.txtpb", textResponse,
+		{"a response in text", "x.txtpb", textResponse,
 			"CDS a at x.txtpb (resources[0]) in v7\nVHDS r/v at x.txtpb (resources[1]) aliases [r/w] ttl 30s in v7\n"},
-		{"FILE-1 a response in binary", "x.pb", string(encoded(t, textResponse)),
+		{"a response in binary", "x.pb", string(encoded(t, textResponse)),
 			"CDS a at x.pb (resources[0]) in v7\nVHDS r/v at x.pb (resources[1]) aliases [r/w] ttl 30s in v7\n"},
 		{"one resource", "x.pb_text", "\n# about it\n" + head + "envoy.config.cluster.v3.Cluster\n\nname: 'a'\n", "CDS a at x.pb_text\n"},
 		{"one wrapper", "x.textproto", head + "envoy.service.discovery.v3.Resource\nname: 'b' resource { [type.googleapis.com/envoy.config.cluster.v3.Cluster] { name: 'a' } }",

@@ -36,7 +36,7 @@ func TestHalfWritten(t *testing.T) {
 		"it is as long as it was":          func(path string) error { return os.WriteFile(path, []byte("name: b"), 0o600) },
 		"who may read it is yet to be set": func(path string) error { return os.Chmod(path, 0o640) },
 	} {
-		t.Run("FILE-2 "+name, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "a.yaml")
 			if err := os.WriteFile(path, []byte("name: a"), 0o600); err != nil {
 				t.Fatal(err)

@@ -78,7 +78,7 @@ func (b *bench) wait(log lines, part string) {
 }
 
 func TestRun(t *testing.T) {
-	t.Run("FILE-2 a file replaced, written in place, removed, made again", func(t *testing.T) {
+	t.Run("a file replaced, written in place, removed, made again", func(t *testing.T) {
 		b := newBench(t, "a.yaml", clusters("a"), "z.json", endpointsE)
 		want := b.follow()
 		b.run()
@@ -93,7 +93,7 @@ func TestRun(t *testing.T) {
 		b.write("a.yaml", clusters("d"))
 		want("CDS d, EDS e")
 	})
-	t.Run("FILE-3 a bad file changes nothing, a good one does", func(t *testing.T) {
+	t.Run("a bad file changes nothing, a good one does", func(t *testing.T) {
 		b := newBench(t, "a.yaml", clusters("a"))
 		want := b.follow()
 		log := b.run()
@@ -106,7 +106,7 @@ func TestRun(t *testing.T) {
 		want("CDS b")
 		b.wait(log, `level=INFO msg=loaded files=2 resources=1 types.CDS=1 set=1 removed=1`)
 	})
-	t.Run("FILE-2 new directories, and directories in them", func(t *testing.T) {
+	t.Run("new directories, and directories in them", func(t *testing.T) {
 		b := newBench(t)
 		want := b.follow()
 		b.run()
@@ -127,7 +127,7 @@ func TestRun(t *testing.T) {
 		b.write("w/y/e.yaml", clusters("e"))
 		want("CDS a c d e")
 	})
-	t.Run("FILE-2 a ConfigMap of Kubernetes", func(t *testing.T) {
+	t.Run("a ConfigMap of Kubernetes", func(t *testing.T) {
 		b := newBench(t, "..1/a.yaml", clusters("a"))
 		b.link("..1", "..data")
 		b.link("..data/a.yaml", "a.yaml")
@@ -140,7 +140,7 @@ func TestRun(t *testing.T) {
 			want("CDS " + next)
 		}
 	})
-	t.Run("FILE-2 a directory behind a link that is swapped", func(t *testing.T) {
+	t.Run("a directory behind a link that is swapped", func(t *testing.T) {
 		// As git-sync does: what is served lies below the link.
 		b := newBench(t, "1/config/a.yaml", clusters("a"), "2/config/a.yaml", clusters("b"), "3/config/a.yaml", clusters("c"))
 		b.link("1", "current")
@@ -155,7 +155,7 @@ func TestRun(t *testing.T) {
 		b.write("3/config/a.yaml", clusters("d"))
 		want("CDS d")
 	})
-	t.Run("FILE-2 the directory itself is replaced", func(t *testing.T) {
+	t.Run("the directory itself is replaced", func(t *testing.T) {
 		b := newBench(t, "x/a.yaml", clusters("a"), "y/a.yaml", clusters("b"))
 		b.src.root = b.dir + "/x"
 		want := b.follow()

@@ -1,0 +1,325 @@
+package server
+
+import (
+	"cmp"
+	"container/list"
+	"crypto/sha256"
+	"slices"
+	"sync"
+	"time"
+	"weak"
+
+	"github.com/chancery-xds/chancery/protocol"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// toldTime is how long after a stream what its client was told is remembered. A
+// client that is cut off goes on with what it has, and comes back when the
+// network does, not when it has given up.
+const toldTime = time.Hour
+
+// toldPerStream times as many answers as there may be streams are remembered of
+// those that have ended: one of each type that an Envoy usually opens.
+const toldPerStream = 4
+
+// told remembers what SotW clients were told under the versions by which they may
+// tell so when they come back: "what a client was told and has not been told
+// otherwise counts as held on its next stream", whatever happened meanwhile. What
+// a stream's client may state, the last answer that it accepted and those since,
+// is remembered while it lives, and for a while after that, the newest of all.
+//
+// It keeps stamps alive, never bodies.
+type told struct {
+	mu    sync.Mutex
+	max   int                    // of ended
+	index map[statement]*holding // the first of a list
+	ended *list.List             // of *ending, the newest first
+}
+
+func newTold(n int) *told {
+	return &told{max: n, index: map[statement]*holding{}, ended: list.New()}
+}
+
+// A statement is what a client states of a type, with its node's id: a digest,
+// for clients determine the sizes of both.
+type statement [16]byte
+
+func stating(node, url, version string) (k statement) {
+	h := sha256.New()
+	hashNames(h, []string{node, url, version})
+	copy(k[:], h.Sum(nil))
+	return k
+}
+
+// A content is a [protocol.World] in the size of what the client asked for:
+// stamps by name, and, if it asked for everything, what the wildcard covers. A
+// table of which it has but some names is not kept alive.
+type content struct {
+	all  *xds.Versions
+	each []*xds.Stamp
+
+	// The table that each is from, in which names are found fast while somebody
+	// else keeps it.
+	from weak.Pointer[xds.Versions]
+}
+
+func (c content) equal(o content) bool { return c.all == o.all && slices.Equal(c.each, o.each) }
+
+// A holding is what one stream's client has if it states a version.
+//
+// Invariant: it is in the list of its statement unless it was forgotten.
+type holding struct {
+	content
+	of         statement
+	nonce      string // of the response; empty: the client came with it
+	prev, next *holding
+	ended      *list.Element // nil while its stream lives
+}
+
+// An ending is when a holding is forgotten, whose stream has ended.
+type ending struct {
+	*holding
+	until time.Time
+}
+
+// hold remembers what the client of a stream may state.
+func (t *told) hold(now time.Time, h *holding) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.expire(now)
+	t.link(h)
+}
+
+// link keeps the first one where it is, which may be of a stream that has ended.
+func (t *told) link(h *holding) {
+	first := t.index[h.of]
+	if first == nil {
+		t.index[h.of] = h
+		return
+	}
+	if h.prev, h.next = first, first.next; h.next != nil {
+		h.next.prev = h
+	}
+	first.next = h
+}
+
+func (t *told) unlink(h *holding) {
+	switch {
+	case h.prev != nil:
+		h.prev.next = h.next
+	case h.next != nil:
+		t.index[h.of] = h.next
+	default:
+		delete(t.index, h.of)
+	}
+	if h.next != nil {
+		h.next.prev = h.prev
+	}
+	h.prev, h.next = nil, nil
+}
+
+// release forgets what the client was told otherwise since, and has accepted.
+func (t *told) release(hs []*holding) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, h := range hs {
+		t.unlink(h)
+	}
+}
+
+// nearby is how many of the same statement are compared with one whose stream
+// ends.
+const nearby = 64
+
+// end remembers what the client of a stream that has ended may state. What
+// another one left in the same state counts once.
+func (t *told) end(now time.Time, hs []*holding) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, h := range hs {
+		t.unlink(h)
+		o := t.index[h.of]
+		for n := 0; o != nil && (o.ended == nil || !o.equal(h.content)); o = o.next {
+			if n++; n == nearby {
+				o = nil
+				break
+			}
+		}
+		if o != nil {
+			o.ended.Value.(*ending).until = now.Add(toldTime)
+			t.ended.MoveToFront(o.ended)
+			continue
+		}
+		h.ended = t.ended.PushFront(&ending{h, now.Add(toldTime)})
+		if h.next = t.index[h.of]; h.next != nil {
+			h.next.prev = h
+		}
+		t.index[h.of] = h
+	}
+	t.expire(now)
+}
+
+// expire forgets what is too old, or too much.
+func (t *told) expire(now time.Time) {
+	for e := t.ended.Back(); e != nil; e = t.ended.Back() {
+		last := e.Value.(*ending)
+		if t.ended.Len() <= t.max && now.Before(last.until) {
+			return
+		}
+		t.ended.Remove(e)
+		t.unlink(last.holding)
+	}
+}
+
+// recall returns what a client may have that makes a statement: of several
+// streams of its node, what any may have.
+func (t *told) recall(now time.Time, of statement) (c content, ok bool) {
+	some := t.find(now, of)
+	if len(some) == 0 {
+		return c, false
+	}
+	return union(some), true
+}
+
+// find returns the different contents of a statement.
+func (t *told) find(now time.Time, of statement) (some []content) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.expire(now)
+	for h := t.index[of]; h != nil; h = h.next {
+		if len(some) == 0 || !some[len(some)-1].equal(h.content) {
+			some = append(some, h.content)
+		}
+	}
+	return some
+}
+
+// maxDiffering is how many stamps in which a table differs are taken over from
+// it. Tables of one version differ if their source supplies that, or one has what
+// lingers beside the other.
+const maxDiffering = 4096
+
+func union(some []content) content {
+	c := some[0]
+	if len(some) == 1 {
+		return c
+	}
+	each := slices.Clone(c.each)
+	for _, o := range some[1:] {
+		each = append(each, o.each...)
+		if o.from != c.from {
+			c.from = weak.Pointer[xds.Versions]{}
+		}
+		switch {
+		case o.all == nil || o.all == c.all:
+		case c.all == nil:
+			c.all = o.all
+		default:
+			n := 0
+			for was := range c.all.Since(o.all) {
+				if was == nil {
+					continue
+				}
+				if n++; n > maxDiffering {
+					break
+				}
+				each = append(each, was)
+			}
+		}
+	}
+	c.each = distinct(each)
+	return c
+}
+
+// distinct sorts stamps by name, and drops those that say the same.
+func distinct(sts []*xds.Stamp) []*xds.Stamp {
+	slices.SortStableFunc(sts, func(a, b *xds.Stamp) int { return cmp.Compare(a.Name, b.Name) })
+	out := sts[:0]
+	for _, st := range sts {
+		i := len(out)
+		for i > 0 && out[i-1].Name == st.Name && out[i-1].Sum != st.Sum {
+			i--
+		}
+		if i == 0 || out[i-1].Name != st.Name {
+			out = append(out, st)
+		}
+	}
+	clear(sts[len(out):])
+	return out
+}
+
+// override returns old with what is newer in its place. Both are sorted.
+func override(old, newer []*xds.Stamp) []*xds.Stamp {
+	if len(old) == 0 {
+		return newer
+	}
+	find := func(sts []*xds.Stamp, name string) (int, bool) {
+		return slices.BinarySearchFunc(sts, name, func(st *xds.Stamp, name string) int { return cmp.Compare(st.Name, name) })
+	}
+	size := len(old) + len(newer)
+	for _, st := range newer {
+		if _, ok := find(old, st.Name); ok {
+			size--
+		}
+	}
+	out := make([]*xds.Stamp, 0, size)
+	for _, st := range newer {
+		i, ok := find(old, st.Name)
+		out = append(append(out, old[:i]...), st)
+		if ok {
+			i++
+		}
+		old = old[i:]
+	}
+	return append(out, old...)
+}
+
+// fewNames is how many names a session finds fast enough in a list.
+const fewNames = 32
+
+// world returns the content as a session wants it, which finds names fast in
+// what the wildcard covers only.
+func (c content) world() *protocol.World {
+	if c.all != nil || len(c.each) <= fewNames {
+		return &protocol.World{Versions: c.all, Others: c.each}
+	}
+	w := &protocol.World{Versions: c.from.Value()}
+	if w.Versions == nil {
+		var first []*xds.Resource
+		for i, st := range c.each {
+			if i == 0 || c.each[i-1].Name != st.Name {
+				first = append(first, &xds.Resource{Stamp: st})
+			}
+		}
+		w.Versions = new(xds.Table).With(first).Versions()
+	}
+	for _, st := range c.each {
+		if is := w.Versions.Get(st.Name); is == nil || is.Sum != st.Sum {
+			w.Others = append(w.Others, st)
+		}
+	}
+	return w
+}
+
+// proven returns what any client has that states a version, if the version
+// proves it: if it is the hash of the content. Of clients without a node's id,
+// which state the same and are strangers, nothing else is remembered; a name that
+// one of them asked for, or kept since it refused another, is no other's.
+func proven(w *protocol.World, version string) (c content, ok bool) {
+	if w.Versions.Sum().String() == version {
+		return content{all: w.Versions}, true
+	}
+	sum := new(xds.Table).VersionWith(func(yield func(*xds.Stamp) bool) {
+		for st := range w.Versions.All() {
+			if !yield(st) {
+				return
+			}
+		}
+		for _, st := range w.Others {
+			if !yield(st) {
+				return
+			}
+		}
+	})
+	return content{all: w.Versions, each: w.Others}, sum == version
+}

@@ -1,0 +1,167 @@
+package server
+
+import (
+	"slices"
+	"time"
+	"weak"
+
+	"github.com/chancery-xds/chancery/protocol"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// maxStatements is how many answers of a type a stream's client may state: the
+// first is what it accepted last, and stays; of what came since the newest.
+const maxStatements = 8
+
+// An account remembers what the client of one stream is told. Its stream's
+// goroutine owns it.
+type account struct {
+	told  *told
+	node  string
+	types []accountOf
+}
+
+// An accountOf is what the client of a stream was told of a type.
+type accountOf struct {
+	typ   *xds.Type
+	broad bool // it asked for everything at some time
+	named bool // and now for names, too
+	came  bool // mine is from before; which of it the client still wants is not known yet
+
+	// What it has by name, in types whose answers have a part of it. It shares
+	// memory with holdings.
+	mine []*xds.Stamp
+
+	may []*holding // what it may state, the oldest first
+}
+
+func (a *account) of(typ *xds.Type) *accountOf {
+	for i := range a.types {
+		if a.types[i].typ.Is(typ) {
+			return &a.types[i]
+		}
+	}
+	a.types = append(a.types, accountOf{typ: typ})
+	return &a.types[len(a.types)-1]
+}
+
+// subscribed notes what the client asks for.
+func (a *account) subscribed(e protocol.Event) {
+	p := a.of(e.Type)
+	p.broad, p.named = p.broad || e.Wildcard, e.Count > 0
+}
+
+// interested forgets names that the client does not want.
+func (a *account) interested(i protocol.Interest) {
+	p := a.of(i.Type)
+	came := p.came
+	if p.came = false; len(p.mine) == 0 || !came && len(i.Removed) == 0 {
+		return
+	}
+	names := make(map[string]bool, len(i.Added)+len(i.Removed))
+	for _, n := range i.Removed {
+		names[n] = false
+	}
+	for _, n := range i.Added {
+		names[n] = true
+	}
+	var left []*xds.Stamp
+	for _, st := range p.mine {
+		if wanted, listed := names[st.Name]; wanted || !listed && !came {
+			left = append(left, st)
+		}
+	}
+	p.mine = left
+}
+
+// sent notes what the client has when it accepts a response.
+func (a *account) sent(now time.Time, e protocol.Event, c *xds.Changes) {
+	p, h := a.of(e.Type), &holding{of: stating(a.node, e.Type.URL, e.Version), nonce: e.Nonce}
+	if a.node != "" {
+		h.content = p.content(e.World, c)
+	} else if proof, ok := proven(e.World, e.Version); ok && p.broad {
+		h.content = proof
+	} else {
+		return
+	}
+	a.may(now, p, h)
+}
+
+// content returns what of a world is the client's, whom a response brings up to
+// it.
+func (p *accountOf) content(w *protocol.World, c *xds.Changes) content {
+	var told []*xds.Stamp
+	if !p.broad || p.named {
+		for _, r := range c.Upserts {
+			if !p.broad || r.OnDemand {
+				told = append(told, r.Stamp)
+			}
+		}
+	}
+	if !p.typ.FullState {
+		p.mine = override(p.mine, told)
+		told = p.mine
+	}
+	out := content{each: told}
+	if len(w.Others) > 0 {
+		out.each = distinct(slices.Concat(told, w.Others))
+	}
+	if p.broad {
+		out.all = w.Versions
+	} else if len(out.each) > fewNames {
+		out.from = weak.Make(w.Versions)
+	}
+	return out
+}
+
+func (a *account) may(now time.Time, p *accountOf, h *holding) {
+	if len(p.may) == maxStatements {
+		a.told.release(p.may[1:2])
+		p.may = slices.Delete(p.may, 1, 2)
+	}
+	p.may = append(p.may, h)
+	a.told.hold(now, h)
+}
+
+// acked notes that the client is not in a state before the response.
+func (a *account) acked(e protocol.Event) {
+	p := a.of(e.Type)
+	i := slices.IndexFunc(p.may, func(h *holding) bool { return h.nonce == e.Nonce })
+	if i > 0 {
+		a.told.release(p.may[:i])
+		p.may = slices.Delete(p.may, 0, i)
+	}
+}
+
+// recall returns what a client has that states a version, nil if that is not
+// known: what it was told, or a table of that version. As long as it is told
+// nothing else it may state the same again.
+func (a *account) recall(now time.Time, typ *xds.Type, version string, tables func(yield func(*xds.Table) bool)) *protocol.World {
+	of := stating(a.node, typ.URL, version)
+	c, ok := a.told.recall(now, of)
+	if !ok && typ.FullState { // of others it has a part, and the rest need not be of that version
+		for tab := range tables {
+			if tab.Hashed() && tab.Version() == version {
+				c, ok = content{all: tab.Versions()}, true
+				break
+			}
+		}
+	}
+	if !ok {
+		return nil
+	}
+	p := a.of(typ)
+	if !typ.FullState {
+		p.mine, p.came = slices.CompactFunc(slices.Clone(c.each), func(a, b *xds.Stamp) bool { return a.Name == b.Name }), true
+	}
+	a.may(now, p, &holding{content: c, of: of})
+	return c.world()
+}
+
+// end notes that the stream has ended.
+func (a *account) end(now time.Time) {
+	for i := range a.types {
+		a.told.end(now, a.types[i].may)
+	}
+	a.types = nil
+}

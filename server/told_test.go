@@ -1,0 +1,644 @@
+package server
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+	"weak"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc"
+
+	"github.com/chancery-xds/chancery/protocol"
+	"github.com/chancery-xds/chancery/store"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// to returns a resource whose body is its name and what it refers to.
+func to(name string, refs ...xds.Ref) *xds.Resource {
+	body := name
+	for _, ref := range refs {
+		body += " to " + ref.Name
+	}
+	r := res(name, body)
+	r.Refs = append([]xds.Ref{}, refs...)
+	return r
+}
+
+func cluster(name string) xds.Ref { return xds.Ref{Type: xds.Cluster, Name: name} }
+
+// bodies are those of a response, in order.
+func bodies(r *discovery.DiscoveryResponse) string {
+	var all []string
+	for _, a := range r.Resources {
+		all = append(all, string(a.Value))
+	}
+	slices.Sort(all)
+	return strings.Join(all, ", ")
+}
+
+func (c *client[Req, Res]) wants(r *discovery.DiscoveryResponse, typ *xds.Type, all string) *discovery.DiscoveryResponse {
+	c.t.Helper()
+	if r.TypeUrl != typ.URL || bodies(r) != all {
+		c.t.Fatalf("got %s of %s, want %s of %s", bodies(r), r.TypeUrl, all, typ)
+	}
+	return r
+}
+
+// A moving client moves from cluster c1 to c2 when its stream breaks.
+type moving struct {
+	*world
+	*store.Store
+	t    *testing.T
+	node *corev3.Node
+}
+
+func newMoving(t *testing.T, node string, opts ...Option) *moving {
+	m := &moving{Store: store.New(), t: t, node: &corev3.Node{Id: node}}
+	m.world = serveFrom(t, New(m.Store, opts...))
+	update(t, m.Store, func(tx *store.Tx) {
+		tx.Set(xds.Cluster, to("c1"), to("other"))
+		tx.Set(xds.Route, to("r", cluster("c1")))
+	})
+	return m
+}
+
+// open opens a stream that states versions.
+func (m *moving) open(cds, rds string) (*sotwClient, *grpc.ClientConn) {
+	m.t.Helper()
+	conn := m.dial(m.t)
+	c := m.sotw(m.t, conn)
+	c.send(&discovery.DiscoveryRequest{Node: m.node, TypeUrl: xds.Cluster.URL, VersionInfo: cds})
+	c.send(&discovery.DiscoveryRequest{TypeUrl: xds.Route.URL, VersionInfo: rds, ResourceNames: []string{"r"}})
+	return c, conn
+}
+
+// breaks opens a stream that ends while the client moves, and returns what it
+// was told. The client accepts the clusters if that is said.
+func (m *moving) breaks(answer func(c *sotwClient, union *discovery.DiscoveryResponse)) (first, union, route *discovery.DiscoveryResponse) {
+	c, conn := m.open("", "")
+	first = c.wants(c.want(), xds.Cluster, "c1, other")
+	c.send(ack(first))
+	route = c.wants(c.want(), xds.Route, "r to c1")
+	c.send(ack(route, "r"))
+	synctest.Wait()
+	update(m.t, m.Store, func(tx *store.Tx) {
+		tx.Set(xds.Cluster, to("c2"))
+		tx.Delete(xds.Cluster, "c1")
+		tx.Set(xds.Route, to("r", cluster("c2")))
+	})
+	union = c.wants(c.want(), xds.Cluster, "c1, c2, other")
+	answer(c, union)
+	synctest.Wait()
+	conn.Close()
+	synctest.Wait()
+	return first, union, route
+}
+
+// commits changes what is of no interest.
+func (m *moving) commits(n int) {
+	for i := range n {
+		put(m.t, m.Store, xds.Cluster, res("other", fmt.Sprint("other ", i)))
+	}
+}
+
+func accept(c *sotwClient, union *discovery.DiscoveryResponse) {
+	c.send(ack(union))
+	c.wants(c.want(), xds.Route, "r to c2") // which it does not answer any more
+}
+
+// finishes is how the client gets from c1 to c2 after it came back.
+func (m *moving) finishes(c *sotwClient, union, other string) {
+	m.t.Helper()
+	if union != "" {
+		c.send(ack(c.wants(c.want(), xds.Cluster, union)))
+	}
+	c.send(ack(c.wants(c.want(), xds.Route, "r to c2"), "r"))
+	c.send(ack(c.wants(c.want(), xds.Cluster, "c2, "+other)))
+	c.idle("it has moved")
+}
+
+func TestTold(t *testing.T) {
+	for _, n := range []int{0, 4, 100, 10_000} {
+		for _, node := range []string{"n", ""} {
+			within(t, fmt.Sprintf("ADS-9 SotW: what was told is known again after %d commits, node %q", n, node), func(t *testing.T) {
+				m := newMoving(t, node)
+				_, union, route := m.breaks(accept)
+				m.commits(n)
+				c, _ := m.open(union.VersionInfo, route.VersionInfo)
+				if n == 0 {
+					m.finishes(c, "", "other")
+				} else {
+					other := fmt.Sprint("other ", n-1)
+					m.finishes(c, "c1, c2, "+other, other)
+				}
+			})
+		}
+	}
+	for what, answer := range map[string]func(*sotwClient, *discovery.DiscoveryResponse){
+		"refused":    func(c *sotwClient, r *discovery.DiscoveryResponse) { c.send(nack(r, "no")) },
+		"unanswered": func(*sotwClient, *discovery.DiscoveryResponse) {},
+	} {
+		for _, states := range []string{"before", "newest"} {
+			within(t, fmt.Sprintf("ADS-9 SotW: the newest is %s, and the client states the %s", what, states), func(t *testing.T) {
+				m := newMoving(t, "n")
+				first, union, route := m.breaks(answer)
+				m.commits(100)
+				stated := map[string]string{"before": first.VersionInfo, "newest": union.VersionInfo}[states]
+				c, _ := m.open(stated, route.VersionInfo)
+				m.finishes(c, "c1, c2, other 99", "other 99")
+			})
+		}
+	}
+	within(t, "ADS-9 SotW: it breaks again and again", func(t *testing.T) {
+		m := newMoving(t, "n")
+		_, union, route := m.breaks(accept)
+		stated := union.VersionInfo
+		for i := range 5 {
+			m.commits(100)
+			put(t, m.Store, xds.Cluster, res("other", fmt.Sprint("again ", i)))
+			c, conn := m.open(stated, route.VersionInfo)
+			union = c.wants(c.want(), xds.Cluster, fmt.Sprint("again ", i, ", c1, c2"))
+			if i%2 == 0 {
+				c.send(ack(union))
+				stated = union.VersionInfo
+			}
+			synctest.Wait()
+			conn.Close()
+			synctest.Wait()
+		}
+		c, _ := m.open(stated, route.VersionInfo)
+		if stated != union.VersionInfo {
+			t.Fatal("the last was not accepted")
+		}
+		c.send(ack(c.wants(c.want(), xds.Route, "r to c2"), "r"))
+		c.send(ack(c.wants(c.want(), xds.Cluster, "again 4, c2")))
+	})
+	within(t, "ADS-9 SotW: what the client brought is known as long as it is told nothing else", func(t *testing.T) {
+		m := newMoving(t, "n")
+		c, conn := m.open("", "")
+		first := c.want()
+		c.send(ack(first))
+		c.send(ack(c.want(), "r"))
+		conn.Close()
+		m.world = serveFrom(t, New(m.Store)) // another replica
+		c, conn = m.open(first.VersionInfo, "before")
+		route := c.wants(c.want(), xds.Route, "r to c1")
+		c.send(ack(route, "r"))
+		c.idle("it has the clusters")
+		conn.Close()
+		synctest.Wait()
+		update(t, m.Store, func(tx *store.Tx) {
+			tx.Set(xds.Cluster, to("c2"))
+			tx.Delete(xds.Cluster, "c1")
+			tx.Set(xds.Route, to("r", cluster("c2")))
+		})
+		m.commits(100)
+		c, _ = m.open(first.VersionInfo, route.VersionInfo)
+		m.finishes(c, "c1, c2, other 99", "other 99")
+	})
+	within(t, "ADS-5 ADS-9 SotW: two streams of a node", func(t *testing.T) {
+		m := newMoving(t, "n")
+		_, union, route := m.breaks(accept)
+		// The other one accepts everything.
+		o, _ := m.open("", "")
+		o.send(ack(o.wants(o.want(), xds.Cluster, "c2, other")))
+		o.send(ack(o.wants(o.want(), xds.Route, "r to c2"), "r"))
+		for i := range 10 {
+			put(t, m.Store, xds.Cluster, res("other", fmt.Sprint("other ", i)))
+			o.send(ack(o.want()))
+		}
+		c, _ := m.open(union.VersionInfo, route.VersionInfo)
+		m.finishes(c, "c1, c2, other 9", "other 9")
+		o.idle("it has all")
+	})
+	within(t, "ADS-5 ADS-9 SotW: two streams of a node state the same and have different names", func(t *testing.T) {
+		st := store.New()
+		w := serveFrom(t, New(st))
+		update(t, st, func(tx *store.Tx) {
+			tx.Set(xds.Cluster, to("c1"), to("c2"), to("c3"))
+			tx.Set(xds.Route, to("r1", cluster("c1")), to("r2", cluster("c2")))
+		})
+		node := &corev3.Node{Id: "n"}
+		version := map[string]string{}
+		open := func(conn *grpc.ClientConn, k string, clusters ...string) *sotwClient {
+			c := w.sotw(t, conn)
+			c.send(&discovery.DiscoveryRequest{Node: node, TypeUrl: xds.Cluster.URL, ResourceNames: clusters, VersionInfo: version["c"]})
+			c.send(&discovery.DiscoveryRequest{TypeUrl: xds.Route.URL, ResourceNames: []string{"r" + k}, VersionInfo: version["r"]})
+			return c
+		}
+		conn := w.dial(t)
+		for _, k := range []string{"1", "2"} {
+			c := open(conn, k, "c"+k)
+			r := c.wants(c.want(), xds.Cluster, "c"+k)
+			c.send(ack(r, "c"+k))
+			route := c.wants(c.want(), xds.Route, "r"+k+" to c"+k)
+			c.send(ack(route, "r"+k))
+			synctest.Wait()
+			if k == "2" && version["c"] != r.VersionInfo {
+				t.Fatal("they do not state the same")
+			}
+			version["c"], version["r"] = r.VersionInfo, route.VersionInfo
+		}
+		conn.Close()
+		synctest.Wait()
+		for i := range 100 {
+			update(t, st, func(tx *store.Tx) {
+				tx.Delete(xds.Cluster, "c1", "c2")
+				tx.Set(xds.Cluster, res("c3", fmt.Sprint("c3 ", i)))
+				tx.Set(xds.Route, to("r1", cluster("c3")), to("r2", cluster("c3")))
+			})
+		}
+		for _, k := range []string{"2", "1"} {
+			c := open(w.dial(t), k, "c"+k, "c3")
+			r := c.wants(c.want(), xds.Cluster, fmt.Sprintf("c%s, c3 99", k))
+			c.send(ack(r, "c"+k, "c3"))
+			c.wants(c.want(), xds.Route, "r"+k+" to c3")
+		}
+	})
+	within(t, "ADS-9 SotW: without a node's id only what the version proves is remembered", func(t *testing.T) {
+		m := newMoving(t, "")
+		c, conn := m.open("", "")
+		c.send(ack(c.want()))
+		c.send(ack(c.want(), "r"))
+		synctest.Wait()
+		if n := len(m.told.index); n != 1 {
+			t.Errorf("%d are remembered, want that of the clusters", n)
+		}
+		conn.Close()
+	})
+	within(t, "ADS-9 SAFE-1 what is remembered is bounded, in number and in time", func(t *testing.T) {
+		m := newMoving(t, "n", WithLimits(Limits{Streams: 2}))
+		for i := range 50 {
+			m.node.Id = fmt.Sprint("n", i)
+			c, conn := m.open("", "")
+			for j := range 20 {
+				c.send(ack(c.want()))
+				if j == 0 {
+					c.send(ack(c.want(), "r"))
+				}
+				synctest.Wait()
+				put(t, m.Store, xds.Cluster, res("other", fmt.Sprint(i*20+j)))
+			}
+			c.want()
+			if n := len(m.told.index) - m.told.ended.Len(); n != 3 {
+				t.Fatalf("%d of one stream are remembered, want one of the routes and two of the clusters", n)
+			}
+			conn.Close()
+			synctest.Wait()
+			if n := m.told.ended.Len(); n > 2*toldPerStream {
+				t.Fatalf("%d are remembered", n)
+			}
+		}
+		if n := m.told.ended.Len(); n != 2*toldPerStream || len(m.told.index) != n {
+			t.Errorf("%d and %d are remembered", n, len(m.told.index))
+		}
+		time.Sleep(toldTime)
+		c, _ := m.open("x", "")
+		c.want()
+		if n := m.told.ended.Len(); n != 0 {
+			t.Errorf("%d are remembered for ever", n)
+		}
+	})
+	within(t, "ADS-9 what a client refuses or leaves unanswered for ever is bounded", func(t *testing.T) {
+		m := newMoving(t, "n")
+		c, conn := m.open("", "")
+		c.send(ack(c.want()))
+		c.send(ack(c.want(), "r"))
+		for i := range 50 {
+			put(t, m.Store, xds.Cluster, res("other", fmt.Sprint(i)))
+			r := c.want()
+			if i%2 == 0 {
+				c.send(nack(r, "no"))
+			}
+		}
+		synctest.Wait()
+		if n := len(m.told.index); n != 1+maxStatements {
+			t.Errorf("%d are remembered", n)
+		}
+		conn.Close()
+		synctest.Wait()
+	})
+	within(t, "SAFE-1 what is remembered keeps no body alive", func(t *testing.T) {
+		m := newMoving(t, "n")
+		old := func() weak.Pointer[byte] {
+			body := []byte("other, at first")
+			put(t, m.Store, xds.Cluster, xds.NewResource("other", body))
+			return weak.Make(&body[0])
+		}()
+		c, conn := m.open("", "")
+		c.send(ack(c.want()))
+		c.send(ack(c.want(), "r"))
+		synctest.Wait()
+		conn.Close()
+		synctest.Wait()
+		m.commits(1)
+		time.Sleep(6 * time.Minute) // what was lately is kept by the store
+		m.commits(2)
+		runtime.GC()
+		if n := m.told.ended.Len(); n != 2 || old.Value() != nil {
+			t.Errorf("%d are remembered, the body lives: %v", n, old.Value() != nil)
+		}
+	})
+	within(t, "SAFE-1 a stream by name keeps no table alive", func(t *testing.T) {
+		m := newMoving(t, "n")
+		conn := m.dial(t)
+		c := m.sotw(t, conn)
+		put(t, m.Store, xds.Endpoint, to("mine"), to("other"))
+		c.send(&discovery.DiscoveryRequest{Node: m.node, TypeUrl: xds.Endpoint.URL, ResourceNames: []string{"mine"}})
+		c.send(ack(c.want(), "mine"))
+		synctest.Wait()
+		old := func() weak.Pointer[xds.Stamp] {
+			w := m.Store.Watch(nil)
+			defer w.Close()
+			view, _ := w.Next()
+			return weak.Make(view.Table(xds.Endpoint).Lookup("other").Stamp)
+		}()
+		for i := range 100 {
+			put(t, m.Store, xds.Endpoint, res("other", fmt.Sprint(i)))
+		}
+		time.Sleep(6 * time.Minute)
+		put(t, m.Store, xds.Endpoint, res("other", "last"))
+		synctest.Wait()
+		runtime.GC()
+		if old.Value() != nil {
+			t.Error("the old stamp lives")
+		}
+		runtime.KeepAlive(conn)
+	})
+}
+
+// The client opens its clusters 2 s after all else, as Envoy does when some of
+// them are still warming: the route waits, and the assignments that it asks for
+// come, though their clusters are no more.
+func TestResumesWithoutClusters(t *testing.T) {
+	endpoints := func(name string) xds.Ref { return xds.Ref{Type: xds.Endpoint, Name: name} }
+	serve := func(t *testing.T) (*world, *store.Store) {
+		st := store.New()
+		update(t, st, func(tx *store.Tx) {
+			tx.Set(xds.Cluster, to("c0", endpoints("e0")))
+			tx.Set(xds.Endpoint, to("e0"))
+			tx.Set(xds.Listener, to("l", xds.Ref{Type: xds.Route, Name: "r"}))
+			tx.Set(xds.Route, to("r", cluster("c0")))
+		})
+		return serveFrom(t, New(st)), st
+	}
+	warms := func(tx *store.Tx) { // and the client is told so, and asks for e1 when the stream breaks
+		tx.Set(xds.Cluster, to("c1", endpoints("e1")))
+		tx.Set(xds.Endpoint, to("e1"))
+	}
+	soon := func(t *testing.T, began time.Time) {
+		t.Helper()
+		if d := time.Since(began); d > 5*time.Second {
+			t.Errorf("the route came after %v, not when the clusters were accepted", d)
+		}
+	}
+	moves := func(tx *store.Tx) {
+		tx.Set(xds.Cluster, to("c2", endpoints("e2")))
+		tx.Set(xds.Endpoint, to("e2"))
+		tx.Delete(xds.Cluster, "c0", "c1")
+		tx.Delete(xds.Endpoint, "e0", "e1")
+		tx.Set(xds.Route, to("r", cluster("c2")))
+	}
+	within(t, "ADS-9 WARM-1 SotW", func(t *testing.T) {
+		w, st := serve(t)
+		version := map[*xds.Type]string{}
+		var c *sotwClient
+		open := func(typ *xds.Type, names ...string) {
+			c.send(&discovery.DiscoveryRequest{Node: &corev3.Node{Id: "n"}, TypeUrl: typ.URL, ResourceNames: names, VersionInfo: version[typ]})
+		}
+		accept := func(typ *xds.Type, all string, names ...string) {
+			t.Helper()
+			r := c.wants(c.want(), typ, all)
+			version[typ] = r.VersionInfo
+			c.send(ack(r, names...))
+			synctest.Wait()
+		}
+		conn := w.dial(t)
+		c = w.sotw(t, conn)
+		open(xds.Cluster)
+		accept(xds.Cluster, "c0 to e0")
+		open(xds.Endpoint, "e0")
+		accept(xds.Endpoint, "e0", "e0")
+		open(xds.Listener)
+		accept(xds.Listener, "l to r")
+		open(xds.Route, "r")
+		accept(xds.Route, "r to c0", "r")
+		update(t, st, warms)
+		c.wants(c.want(), xds.Cluster, "c0 to e0, c1 to e1")
+		conn.Close()
+		synctest.Wait()
+		update(t, st, moves)
+
+		c = w.sotw(t, w.dial(t))
+		began := time.Now()
+		open(xds.Endpoint, "e0", "e1")
+		open(xds.Listener)
+		open(xds.Route, "r")
+		accept(xds.Endpoint, "e0, e1", "e0", "e1")
+		time.Sleep(2 * time.Second)
+		open(xds.Cluster)
+		r := c.wants(c.want(), xds.Cluster, "c0 to e0, c2 to e2")
+		open(xds.Endpoint, "e0", "e2")
+		accept(xds.Endpoint, "e2", "e0", "e2")
+		time.Sleep(2 * time.Second)
+		c.send(ack(r))
+		accept(xds.Route, "r to c2", "r")
+		soon(t, began)
+	})
+	within(t, "ADS-9 WARM-1 delta", func(t *testing.T) {
+		w, st := serve(t)
+		has := map[*xds.Type]map[string]string{}
+		var c *deltaClient
+		open := func(typ *xds.Type, names ...string) {
+			c.send(&discovery.DeltaDiscoveryRequest{Node: &corev3.Node{Id: "n"}, TypeUrl: typ.URL, ResourceNamesSubscribe: names, InitialResourceVersions: has[typ]})
+		}
+		want := func(typ *xds.Type, name string) *discovery.DeltaDiscoveryResponse {
+			t.Helper()
+			r := c.want()
+			if r.TypeUrl != typ.URL || len(r.Resources) != 1 || r.Resources[0].Name != name || len(r.RemovedResources) > 0 {
+				t.Fatalf("got %v, want %s of %s", r, name, typ)
+			}
+			return r
+		}
+		accept := func(r *discovery.DeltaDiscoveryResponse, typ *xds.Type) {
+			has[typ] = map[string]string{r.Resources[0].Name: r.Resources[0].Version}
+			c.send(&discovery.DeltaDiscoveryRequest{TypeUrl: typ.URL, ResponseNonce: r.Nonce})
+			synctest.Wait()
+		}
+		conn := w.dial(t)
+		c = w.delta(t, conn)
+		open(xds.Cluster)
+		accept(want(xds.Cluster, "c0"), xds.Cluster)
+		open(xds.Endpoint, "e0")
+		accept(want(xds.Endpoint, "e0"), xds.Endpoint)
+		open(xds.Listener)
+		accept(want(xds.Listener, "l"), xds.Listener)
+		open(xds.Route, "r")
+		accept(want(xds.Route, "r"), xds.Route)
+		update(t, st, warms)
+		want(xds.Cluster, "c1")
+		conn.Close()
+		synctest.Wait()
+		update(t, st, moves)
+
+		c = w.delta(t, w.dial(t))
+		began := time.Now()
+		open(xds.Endpoint, "e0", "e1")
+		open(xds.Listener)
+		open(xds.Route, "r")
+		accept(want(xds.Endpoint, "e1"), xds.Endpoint)
+		time.Sleep(2 * time.Second)
+		open(xds.Cluster)
+		r := want(xds.Cluster, "c2")
+		if gone := c.want(); !slices.Equal(gone.RemovedResources, []string{"e1"}) { // it does not state c1
+			t.Fatal(gone)
+		}
+		c.send(&discovery.DeltaDiscoveryRequest{TypeUrl: xds.Endpoint.URL, ResourceNamesSubscribe: []string{"e2"}})
+		accept(want(xds.Endpoint, "e2"), xds.Endpoint)
+		time.Sleep(2 * time.Second)
+		accept(r, xds.Cluster)
+		accept(want(xds.Route, "r"), xds.Route)
+		soon(t, began)
+	})
+}
+
+// What a stream was told of names survives one that is told of others only.
+func TestAccount(t *testing.T) {
+	now := time.Now()
+	stamps := func(c content) (names []string) {
+		for _, st := range c.each {
+			names = append(names, st.Name)
+		}
+		return names
+	}
+	memory := newTold(10)
+	tell := func(a *account, version string, names ...string) {
+		c := &xds.Changes{}
+		for _, n := range names {
+			c.Upserts = append(c.Upserts, res(n, version))
+		}
+		a.sent(now, protocol.Event{Kind: protocol.Sent, Type: xds.Route, Nonce: version, Version: version, World: &protocol.World{}}, c)
+	}
+	has := func(version string) []string {
+		c, _ := memory.recall(now, stating("n", xds.Route.URL, version))
+		return stamps(c)
+	}
+	a := &account{told: memory, node: "n"}
+	a.interested(protocol.Interest{Type: xds.Route, Added: []string{"a", "b", "c", "d"}})
+	tell(a, "1", "a", "b", "c")
+	a.interested(protocol.Interest{Type: xds.Route, Removed: []string{"b"}})
+	tell(a, "2", "d")
+	a.acked(protocol.Event{Kind: protocol.Acked, Type: xds.Route, Nonce: "2"})
+	if got := has("2"); !slices.Equal(got, []string{"a", "c", "d"}) || has("1") != nil {
+		t.Error(got, has("1"))
+	}
+	a.end(now)
+	a = &account{told: memory, node: "n"}
+	if w := a.recall(now, xds.Route, "2", nil); len(w.Others) != 3 {
+		t.Error(w)
+	}
+	a.interested(protocol.Interest{Type: xds.Route, Added: []string{"a", "d", "e"}})
+	tell(a, "3", "d")
+	if got := has("3"); !slices.Equal(got, []string{"a", "d"}) {
+		t.Error(got)
+	}
+	a.interested(protocol.Interest{Type: xds.Route, Added: []string{"f"}})
+	tell(a, "4", "f")
+	if got := has("4"); !slices.Equal(got, []string{"a", "d", "f"}) {
+		t.Error(got)
+	}
+}
+
+func TestUnion(t *testing.T) {
+	stamp := func(name, body string) *xds.Stamp { return res(name, body).Stamp }
+	a1, a2, b, c := stamp("a", "1"), stamp("a", "2"), stamp("b", "1"), stamp("c", "1")
+	table := func(rs ...*xds.Resource) *xds.Versions { return new(xds.Table).With(rs).Versions() }
+	show := func(w *protocol.World) string {
+		var all []string
+		for st := range w.Versions.All() {
+			all = append(all, st.Name+st.Version[:2])
+		}
+		slices.Sort(all)
+		for _, st := range w.Others {
+			all = append(all, "or "+st.Name+st.Version[:2])
+		}
+		return strings.Join(all, " ")
+	}
+	v := func(st *xds.Stamp) string { return st.Name + st.Version[:2] }
+	all := table(res("a", "1"), res("b", "1"))
+	for _, tt := range []struct {
+		some []content
+		want string
+	}{
+		{[]content{{}}, ""},
+		{[]content{{all: all}}, v(a1) + " " + v(b)},
+		{[]content{{each: []*xds.Stamp{a1}}, {each: []*xds.Stamp{b}}}, "or " + v(a1) + " or " + v(b)},
+		{[]content{{each: []*xds.Stamp{a1, b}}, {each: []*xds.Stamp{a2, stamp("b", "1")}}}, "or " + v(a1) + " or " + v(a2) + " or " + v(b)},
+		{[]content{{all: all}, {each: []*xds.Stamp{c}}}, v(a1) + " " + v(b) + " or " + v(c)},
+		{[]content{{each: []*xds.Stamp{c}}, {all: all}}, v(a1) + " " + v(b) + " or " + v(c)},
+		{[]content{{all: all}, {all: table(res("a", "2"), res("b", "1"), res("c", "1"))}}, v(a1) + " " + v(b) + " or " + v(a2) + " or " + v(c)},
+	} {
+		if got := strings.TrimSpace(show(union(tt.some).world())); got != tt.want {
+			t.Errorf("got %s, want %s", got, tt.want)
+		}
+	}
+	var many []*xds.Resource
+	var each []*xds.Stamp
+	for i := range 2 * fewNames {
+		many = append(many, res(fmt.Sprint("name-", i), "1"))
+		each = append(each, many[i].Stamp)
+	}
+	each = distinct(append(each, a1, a2))
+	for _, from := range []*xds.Versions{nil, table(many...)} {
+		c := content{each: each}
+		if from != nil {
+			c.from = weak.Make(from)
+		}
+		w := c.world()
+		for _, st := range each {
+			if w.Versions.Get(st.Name) != st && !slices.Contains(w.Others, st) {
+				t.Errorf("%s is lost", st.Name)
+			}
+		}
+		if from != nil && w.Versions != from {
+			t.Error("the table is not used")
+		}
+		runtime.KeepAlive(from)
+	}
+	if got := override([]*xds.Stamp{a1, c}, []*xds.Stamp{a2, b}); !slices.Equal(got, []*xds.Stamp{a2, b, c}) || cap(got) != 3 {
+		t.Error(got, cap(got))
+	}
+}
+
+// Two that leave the same in the same state count once, whatever the order.
+func TestToldLists(t *testing.T) {
+	now := time.Now()
+	m := newTold(10)
+	key := stating("n", "t", "v")
+	hold := func(name string) *holding {
+		h := &holding{content: content{each: []*xds.Stamp{{Name: name}}}, of: key}
+		m.hold(now, h)
+		return h
+	}
+	a, b, a2, c := hold("a"), hold("b"), hold("a"), hold("c")
+	a2.each = a.each
+	m.end(now, []*holding{a})
+	m.end(now.Add(time.Minute), []*holding{a2, b})
+	if n := m.ended.Len(); n != 2 {
+		t.Errorf("%d are remembered", n)
+	}
+	m.release([]*holding{c})
+	got, ok := m.recall(now.Add(toldTime), key) // the second end renewed it
+	if !ok || len(got.each) != 2 {
+		t.Error(got, ok)
+	}
+	if _, ok := m.recall(now.Add(toldTime+time.Minute), key); ok || len(m.index) != 0 || m.ended.Len() != 0 {
+		t.Error("it is remembered for ever")
+	}
+}

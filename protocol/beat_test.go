@@ -66,3 +66,48 @@ func TestBeatsTooLate(t *testing.T) {
 		})
 	}
 }
+
+// TTL-3 "jittered": streams of different Spread beat at different times within a
+// third of the TTL, also if their numbers follow each other; those of the same
+// Spread beat together, whenever they began, so that they share their responses.
+func TestBeatsAreSpread(t *testing.T) {
+	const ttl, streams = 30 * time.Second, 100
+	r := xds.NewResource("a", []byte("1"))
+	r.TTL = ttl
+	r.Seal("")
+	view := xds.Tables{xds.Endpoint.URL: xds.NewTable(xds.Endpoint).With([]*xds.Resource{r})}
+	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	beat := func(spread uint64, began time.Duration) time.Time {
+		s := protocol.NewSession(xds.Delta, nil, view, protocol.Options{ForceTTL: true, Spread: spread})
+		s.Advance(start.Add(began))
+		if err := s.Receive(xds.Request{Type: xds.Endpoint, Node: &xds.Node{}, Subscribe: []string{"a"}}); err != nil {
+			t.Fatal(err)
+		}
+		for r := range s.Responses() {
+			if err := s.Receive(xds.Request{Type: r.Type, Nonce: r.Nonce}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range s.Responses() {
+			t.Fatal("a response")
+		}
+		at := s.Deadline()
+		if at.Before(start.Add(began)) || at.After(start.Add(began+ttl/3)) {
+			t.Fatalf("TTL-3: a beat %v after the stream began", at.Sub(start.Add(began)))
+		}
+		return at
+	}
+	buckets := map[int64]int{} // by second
+	for spread := range uint64(streams) {
+		at := beat(spread, 0)
+		buckets[int64(at.Sub(start)/time.Second)]++
+		if again := beat(spread, 20*time.Second+time.Millisecond); again.Sub(at)%(ttl/3) != 0 {
+			t.Errorf("TTL-3: with spread %d one stream beats at %v, another at %v", spread, at.Sub(start), again.Sub(start))
+		}
+	}
+	for second := range int64(10) {
+		if n := buckets[second]; n < streams/20 || n > streams/5 {
+			t.Errorf("TTL-3: %d of %d streams beat in second %d", n, streams, second)
+		}
+	}
+}

@@ -1,0 +1,302 @@
+package protocol
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// versionsOf returns the stamps of a table: "a1 b2" is a at version 1, b at 2.
+func versionsOf(text string) *xds.Versions {
+	t := xds.NewTable(nil)
+	for _, f := range strings.Fields(text) {
+		t = t.With([]*xds.Resource{stampedResource(f)})
+	}
+	return t.Versions()
+}
+
+func stampedResource(f string) *xds.Resource {
+	return resource(f[:1], int(f[1]-'0'))
+}
+
+// stampOf is the stamp that "a1" stands for; "-" is absent, "" nil.
+func stampOf(f string) *xds.Stamp {
+	switch f {
+	case "":
+		return nil
+	case "-":
+		return absent
+	}
+	return stampedResource(f).Stamp
+}
+
+func textOf(s *xds.Stamp) string {
+	switch {
+	case s == nil:
+		return "nothing"
+	case s == absent:
+		return "-"
+	}
+	return s.Name + s.Version
+}
+
+// itemsOf reads items: "a:a1>a2" says of a that it was a1 and is a2, "a:>" that
+// nothing was said of it.
+func itemsOf(text string) (items []item) {
+	for _, f := range strings.Fields(text) {
+		name, rest, _ := strings.Cut(f, ":")
+		was, is, _ := strings.Cut(rest, ">")
+		items = append(items, item{name, stampOf(was), stampOf(is)})
+	}
+	return items
+}
+
+func cargoText(c *cargo) string {
+	var out []string
+	for name, it := range c.each {
+		out = append(out, fmt.Sprintf("%s:%s>%s", name, textOf(it.was), textOf(it.is)))
+	}
+	slices.Sort(out)
+	return strings.Join(out, " ")
+}
+
+// What a response carried: by way of the wildcard the difference of two tables,
+// or all of one; items override.
+func TestCargo(t *testing.T) {
+	for _, c := range []struct {
+		from, to string
+		whole    bool
+		items    string
+		want     string
+	}{
+		{"", "", false, "", ""},
+		{"", "a1 b1", false, "", "a:->a1 b:->b1"},
+		{"a1 b1 c1", "a1 b2", false, "", "b:b1>b2 c:c1>-"},
+		{"a1 b1", "a1 b1", true, "", "a:a1>a1 b:b1>b1"}, // told anew, changed or not
+		{"a1 c1", "a1 b1", true, "", "a:a1>a1 b:->b1 c:c1>-"},
+		{"a1 b1", "a2 b2", false, "a:a1>", "b:b1>b2"}, // of a nothing was said: it waits
+		{"a1", "a2", false, "a:a0>a2 z:z1>-", "a:a0>a2 z:z1>-"},
+		{"", "", false, "a:->a1", "a:->a1"},
+	} {
+		is := cargo{from: versionsOf(c.from), to: versionsOf(c.to), whole: c.whole, items: itemsOf(c.items)}
+		if c.whole && c.from == c.to {
+			is.to = is.from // as when nothing has changed
+		}
+		if got := cargoText(&is); got != c.want {
+			t.Errorf("%+v: %s", c, got)
+		}
+		// carries and before say the same of single names.
+		var out []string
+		for _, n := range []string{"a", "b", "c", "z"} {
+			if st := is.carries(n); st != nil {
+				out = append(out, fmt.Sprintf("%s:%s>%s", n, textOf(is.before(n)), textOf(st)))
+			}
+		}
+		if got := strings.Join(out, " "); got != c.want {
+			t.Errorf("%+v: one by one: %s", c, got)
+		}
+	}
+}
+
+// Two responses in a row carried what the later one did; before that was what had
+// been told before either.
+func TestJoin(t *testing.T) {
+	for _, c := range []struct{ a, b, want string }{
+		{"a:a1>a2", "b:b1>b2", "a:a1>a2 b:b1>b2"},
+		{"a:a1>a2", "a:a2>a3", "a:a1>a3"},
+		{"a:a1>a2", "a:a2>-", "a:a1>-"},
+		{"a:->a1 c:c1>c2", "a:a1>a2", "a:->a2 c:c1>c2"},
+	} {
+		a, b := cargo{items: itemsOf(c.a)}, cargo{items: itemsOf(c.b)}
+		j := join(&a, &b)
+		if got := cargoText(&j); got != c.want {
+			t.Errorf("%s, %s: %s, not %s", c.a, c.b, got, c.want)
+		}
+		if !slices.IsSortedFunc(j.items, func(a, b item) int { return strings.Compare(a.name, b.name) }) {
+			t.Errorf("in no order: %v", j.items)
+		}
+	}
+	one, two, three := versionsOf("a1 b1"), versionsOf("a2 b1"), versionsOf("a2 b2")
+	j := join(&cargo{from: one, to: two}, &cargo{from: two, to: three})
+	if got := cargoText(&j); got != "a:a1>a2 b:b1>b2" {
+		t.Error("by the wildcard:", got)
+	}
+	// A wildcard that began in between is told from its own beginning.
+	j = join(&cargo{items: itemsOf("a:a1>a2")}, &cargo{from: two, to: three})
+	if got := cargoText(&j); got != "a:a1>a2 b:b1>b2" {
+		t.Error("names, then the wildcard:", got)
+	}
+}
+
+// DELTA-13: each message of a split response told of its own names; removals are
+// in the last.
+func TestParts(t *testing.T) {
+	one, removed := stampOf("a1"), absent
+	p := part{lo: "b", hi: "d", gone: "f", last: "h"}
+	for name, want := range map[string][2]bool{"a": {false, false}, "b": {true, false}, "c": {true, false}, "d": {true, false}, "e": {false, false}, "f": {false, true}, "h": {false, true}, "i": {false, false}} {
+		if got := [2]bool{p.within(name, one), p.within(name, removed)}; got != want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+	d := delivery{parts: []part{{nonce: 1, lo: "a", hi: "b", fate: accepted}, {nonce: 2, lo: "c", hi: "d"}, {nonce: 3, lo: "e", hi: "f", gone: "x", last: "z", fate: refused}}}
+	for name, want := range map[string]bool{"a": false, "c": true, "e": false} {
+		if d.open(name, one) != want {
+			t.Errorf("%s open: %v", name, !want)
+		}
+	}
+	if d.open("y", removed) || d.settled() || d.last() != 3 {
+		t.Error("removals, or the end")
+	}
+	d.parts[1].fate = accepted
+	if !d.settled() {
+		t.Error("not settled")
+	}
+}
+
+// SAFE-2: of unanswered responses four are listed. The fifth puts out one of which
+// nothing is to be learned, else a heartbeat, else it is told of with the second.
+func TestEvict(t *testing.T) {
+	listed := func(u *subscription) string {
+		var out []string
+		for i := range u.deliveries {
+			s := fmt.Sprint(u.deliveries[i].last())
+			if u.deliveries[i].stuck {
+				s += " stuck"
+			}
+			out = append(out, s)
+		}
+		return strings.Join(out, ", ")
+	}
+	make4 := func() (*Session, *subscription) {
+		u := &subscription{typ: xds.Cluster}
+		s := &Session{now: time.Unix(1, 0)}
+		for n := range uint64(4) {
+			is := fmt.Sprintf("a:a%d>a%d", n, n+1)
+			u.deliver(s, delivery{cargo: cargo{items: itemsOf(is)}, parts: []part{{nonce: n + 1}}})
+		}
+		return s, u
+	}
+	fifth := delivery{cargo: cargo{items: itemsOf("a:a4>a5")}, parts: []part{{nonce: 5}}}
+
+	s, u := make4()
+	u.deliveries[0].stuck = true // ADS-6: the wait for a cluster that cannot warm stays over
+	u.deliver(s, fifth)
+	if got := listed(u); got != "2 stuck, 3, 4, 5" {
+		t.Error(got)
+	}
+	if got := cargoText(&u.deliveries[0].cargo); got != "a:a0>a2" {
+		t.Error("ADS-3: what was in force before the oldest:", got)
+	}
+	s, u = make4()
+	u.deliveries[2].beats = []*xds.Resource{}
+	u.deliver(s, fifth)
+	if got := listed(u); got != "1, 2, 4, 5" {
+		t.Error("a heartbeat goes first:", got)
+	}
+	s, u = make4()
+	u.deliveries[1].superseded, u.deliveries[0].beats = true, []*xds.Resource{}
+	u.deliver(s, fifth)
+	if got := listed(u); got != "1, 3, 4, 5" {
+		t.Error("what was dealt with goes before:", got)
+	}
+	if u.nonce != 5 || !u.unacked {
+		t.Error("the newest")
+	}
+}
+
+// ADS-3: a client is silent since it was told something and answers nothing, not
+// since some earlier answer, and not anew with each response.
+func TestSilence(t *testing.T) {
+	u := &subscription{typ: xds.Route}
+	s := &Session{now: time.Unix(100, 0), variant: xds.Delta}
+	at := func(sec int64) { s.now = time.Unix(sec, 0) }
+	u.deliver(s, delivery{parts: []part{{nonce: 1}}})
+	at(110)
+	u.deliver(s, delivery{parts: []part{{nonce: 2}}})
+	if u.silent != time.Unix(100, 0) {
+		t.Error("the second response began silence anew:", u.silent.Unix())
+	}
+	at(120)
+	u.settle(s, xds.Request{Nonce: "1"})
+	if u.silent != time.Unix(120, 0) || !u.unacked {
+		t.Error("an answer ends it:", u.silent.Unix(), u.unacked)
+	}
+	at(130)
+	u.settle(s, xds.Request{Nonce: "2"})
+	at(200)
+	u.deliver(s, delivery{parts: []part{{nonce: 3}}})
+	if u.silent != time.Unix(200, 0) {
+		t.Error("silent before there was anything to answer:", u.silent.Unix())
+	}
+	// Of a split response the last message is answered, and a first one is not: what
+	// is sent then is the first that it owes an answer to.
+	w := &subscription{typ: xds.Route}
+	w.deliver(s, delivery{parts: []part{{nonce: 1}, {nonce: 2}}})
+	w.settle(s, xds.Request{Nonce: "2"})
+	at(300)
+	w.deliver(s, delivery{parts: []part{{nonce: 3}}})
+	if w.silent != time.Unix(300, 0) {
+		t.Error("silent before there was anything new to answer:", w.silent.Unix())
+	}
+	at(200)
+	if got := u.waitsUntil(time.Unix(205, 0)); got != time.Unix(205, 0).Add(silence) {
+		t.Error("since a later loss:", got.Unix())
+	}
+	if got := u.waitsUntil(time.Unix(150, 0)); got != time.Unix(200, 0).Add(silence) {
+		t.Error("since the response:", got.Unix())
+	}
+}
+
+// SOTW-3: whatever is answered late, or twice, changes what it is about and
+// nothing else.
+func TestSettle(t *testing.T) {
+	for _, c := range []struct {
+		answers string // of three responses; "!" refuses
+		want    string // what is listed then; "x" is superseded
+	}{
+		{"", "1 2 3"},
+		{"1", "2 3"},
+		{"2", "1x 3"},
+		{"3", "1x 2x"},
+		{"3 1", "2x"},
+		{"2!", "1 3"}, // a refused one has replaced nothing
+		{"3!", "1 2"},
+		{"2 2 2", "1x 3"},
+		{"1 2 3", ""},
+		{"9", "1 2 3"},
+		{"bad", "1 2 3"},
+	} {
+		u := &subscription{typ: xds.Route}
+		s := &Session{variant: xds.Delta, now: time.Unix(1, 0)}
+		for n := range uint64(3) {
+			u.deliver(s, delivery{parts: []part{{nonce: n + 1, lo: "a", hi: "z"}}, cargo: cargo{items: itemsOf("a:->a1")}})
+		}
+		for _, a := range strings.Fields(c.answers) {
+			nonce, no := strings.CutSuffix(a, "!")
+			req := xds.Request{Nonce: nonce}
+			if no {
+				req.Error = &xds.Status{}
+			}
+			u.settle(s, req)
+		}
+		var out []string
+		for _, d := range u.deliveries {
+			n := fmt.Sprint(d.last())
+			if d.superseded {
+				n += "x"
+			}
+			out = append(out, n)
+		}
+		if got := strings.Join(out, " "); got != c.want {
+			t.Errorf("%q: %q, not %q", c.answers, got, c.want)
+		}
+		newest := !strings.Contains(c.answers, "3")
+		if u.unacked != newest {
+			t.Errorf("%q: unacked %v", c.answers, u.unacked)
+		}
+	}
+}

@@ -1,0 +1,221 @@
+package protocol
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// A line is a session with what it serves and what time it is. Tests of single
+// files of the core talk over it; where a conversation can be told, it is a
+// transcript instead.
+type line struct {
+	*Session
+	t    testing.TB
+	view xds.Tables
+	now  time.Time
+	last map[string]string // the newest nonce, by type URL
+}
+
+func newLine(t testing.TB, v xds.Variant, only *xds.Type, opts Options, view xds.Tables) *line {
+	t.Helper()
+	l := &line{Session: NewSession(v, only, view, opts), t: t, view: view, now: time.Unix(1_700_000_000, 0), last: map[string]string{}}
+	l.Advance(l.now)
+	return l
+}
+
+// tableOf returns a table of resources of version 1.
+func tableOf(typ *xds.Type, names ...string) *xds.Table {
+	return xds.NewTable(typ).With(resources(1, names...))
+}
+
+// resources returns resources of a version that refer to nothing.
+func resources(version int, names ...string) (rs []*xds.Resource) {
+	for _, n := range names {
+		rs = append(rs, resource(n, version))
+	}
+	return rs
+}
+
+func resource(name string, version int, refs ...xds.Ref) *xds.Resource {
+	r := xds.NewResource(name, fmt.Append(nil, version))
+	r.Refs = append([]xds.Ref{}, refs...)
+	r.Seal(fmt.Sprint(version))
+	return r
+}
+
+// numbered returns n names.
+func numbered(n int) (names []string) {
+	for i := range n {
+		names = append(names, fmt.Sprintf("name-%05d", i))
+	}
+	return names
+}
+
+// commit changes the view, and tells the session by a hint.
+func (l *line) commit(typ *xds.Type, set []*xds.Resource, remove ...string) {
+	next := xds.Tables{}
+	for url, t := range l.view.All() {
+		next[url] = t
+	}
+	next[typ.URL] = l.view.Table(typ).With(set, remove...)
+	// As a store says it: the names that changed, and those that found them or do.
+	touched := slices.Clone(remove)
+	for _, r := range set {
+		touched = append(touched, r.Name)
+	}
+	for _, n := range slices.Clone(touched) {
+		for _, t := range []xds.View{l.view, next} {
+			if r := t.Table(typ).Lookup(n); r != nil {
+				touched = append(touched, r.Aliases...)
+			}
+		}
+		if c := typ.Collection(n); c != "" {
+			touched = append(touched, c)
+		}
+	}
+	l.view = next
+	l.Change(next, []xds.Names{{typ.URL: touched}})
+	l.check()
+}
+
+func (l *line) wait(d time.Duration) {
+	l.now = l.now.Add(d)
+	l.Advance(l.now)
+}
+
+func (l *line) ask(req xds.Request) {
+	l.t.Helper()
+	if err := l.Receive(req); err != nil {
+		l.t.Fatal(err)
+	}
+	l.check()
+}
+
+// ack acknowledges the newest response of a type; nack refuses it.
+func (l *line) ack(typ *xds.Type) {
+	l.t.Helper()
+	l.ask(xds.Request{Type: typ, Nonce: l.last[typ.URL]})
+}
+
+func (l *line) nack(typ *xds.Type) {
+	l.t.Helper()
+	l.ask(xds.Request{Type: typ, Nonce: l.last[typ.URL], Error: &xds.Status{Message: "no"}})
+}
+
+// drain returns what is due.
+func (l *line) drain() (all []*xds.Response) {
+	l.t.Helper()
+	for r := range l.Responses() {
+		all = append(all, r)
+		l.last[r.Type.URL] = r.Nonce
+	}
+	for range l.Events() {
+	}
+	for range l.Interests() {
+	}
+	l.check()
+	return all
+}
+
+// said is the same in words: "CDS a@1 -b ~c !d, EDS e@1".
+func (l *line) said() string {
+	l.t.Helper()
+	var out []string
+	for _, r := range l.drain() {
+		words := []string{r.Type.Short}
+		for _, u := range r.Upserts {
+			words = append(words, u.Name+"@"+u.Version)
+		}
+		for _, list := range []struct {
+			mark  string
+			names []string
+		}{{"-", r.Removed}, {"?", r.Absent}, {"!", r.Missing}} {
+			for _, n := range list.names {
+				words = append(words, list.mark+n)
+			}
+		}
+		for _, b := range r.Beats {
+			words = append(words, "~"+b.Name)
+		}
+		out = append(out, strings.Join(words, " "))
+	}
+	return strings.Join(out, ", ")
+}
+
+func (l *line) want(said string) {
+	l.t.Helper()
+	if got := l.said(); got != said {
+		l.t.Fatalf("it said %q, not %q", got, said)
+	}
+}
+
+// settle answers everything until nothing more is due, and returns how many
+// responses there were.
+func (l *line) settle() (n int) {
+	l.t.Helper()
+	for {
+		all := l.drain()
+		if len(all) == 0 {
+			return n
+		}
+		n += len(all)
+		for _, r := range all {
+			l.ask(xds.Request{Type: r.Type, Nonce: r.Nonce, Version: r.Version, Names: l.names(r.Type)})
+		}
+	}
+}
+
+// names is what an ACK in SotW repeats.
+func (l *line) names(typ *xds.Type) (names []string) {
+	if l.variant == xds.Delta {
+		return nil
+	}
+	u := l.sub(typ)
+	if u.wildcard && !u.implicit {
+		names = append(names, xds.Wildcard)
+	}
+	for e := range u.entries() {
+		if e.named {
+			names = append(names, e.name)
+		}
+	}
+	return names
+}
+
+// check fails the test if an invariant does not hold. It looks at everything:
+// large sessions are not checked.
+func (l *line) check() {
+	l.t.Helper()
+	for _, u := range l.subs {
+		if u.names.len() > 1000 {
+			return
+		}
+	}
+	if err := l.Check(); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+// countAllocs returns how many allocations f makes.
+func countAllocs(f func()) float64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	f()
+	runtime.ReadMemStats(&after)
+	return float64(after.Mallocs - before.Mallocs)
+}
+
+// liveBytes is how much memory is in use.
+func liveBytes() uint64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}

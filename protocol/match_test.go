@@ -1,0 +1,145 @@
+package protocol
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// aliased returns a resource of version 1 with aliases.
+func aliased(name string, aliases ...string) *xds.Resource {
+	r := resource(name, 1)
+	r.Aliases = aliases
+	r.Seal("1")
+	return r
+}
+
+// DELTA-11: whoever unsubscribes drops what the name means: the name if it is
+// subscribed, else the names that the resource behind it is found by.
+func TestUnsubscribedBy(t *testing.T) {
+	table := xds.NewTable(xds.VirtualHost).With([]*xds.Resource{
+		aliased("r/a", "n"), aliased("r/b", "m", "k"), aliased("c", "both"), aliased("d", "both"),
+	})
+	for _, c := range []struct{ sub, unsub, want string }{
+		{"n", "n", "n"},         // as it was subscribed
+		{"n", "r/a", "n"},       // by the name behind it
+		{"r/a", "n", "r/a"},     // by an alias of it
+		{"m,k", "r/b", "k m"},   // all its aliases
+		{"r/*", "r/a", ""},      // a collection is not dropped with a member
+		{"r/*", "r/*", "r/*"},   //
+		{"r/*,n", "r/a", "n"},   //
+		{"both", "c", "both"},   // "resource names and aliases" both match
+		{"c,d", "both", "c d"},  //
+		{"c,d", "nothing", ""},  // a phantom
+		{"r/a,n", "r/a", "r/a"}, // it is subscribed as it is
+		{"n", "m", ""},          // an alias of something else
+		{"missing", "r/a", ""},  //
+		{"missing", "missing", "missing"},
+	} {
+		l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.VirtualHost.URL: table})
+		l.ask(xds.Request{Type: xds.VirtualHost, Subscribe: strings.Split(c.sub, ",")})
+		got := l.subs[0].unsubscribedBy(table, c.unsub)
+		slices.Sort(got)
+		if s := strings.Join(got, " "); s != c.want {
+			t.Errorf("sub=%s unsub=%s: drops %q, not %q", c.sub, c.unsub, s, c.want)
+		}
+		l.settle()
+		l.ask(xds.Request{Type: xds.VirtualHost, Unsubscribe: []string{c.unsub}})
+		l.settle()
+	}
+}
+
+// DELTA-11: a resource is found as long as one name finds it, and is told to be
+// gone, or forgotten, with the last.
+func TestFoundByTwo(t *testing.T) {
+	l := newLine(t, xds.Delta, xds.Endpoint, Options{Grace: -1}, xds.Tables{xds.Endpoint.URL: xds.NewTable(xds.Endpoint).With([]*xds.Resource{aliased("c", "m", "n")})})
+	l.ask(xds.Request{Type: xds.Endpoint, Subscribe: []string{"m", "n"}})
+	l.want("EDS c@1")
+	l.ack(xds.Endpoint)
+	u := l.subs[0]
+	if e := u.entry("c"); e == nil || e.matched != 2 {
+		t.Fatalf("%+v", e)
+	}
+	l.commit(xds.Endpoint, []*xds.Resource{aliased("c", "n")}) // one alias less
+	l.want("EDS c@1 -m")
+	l.ack(xds.Endpoint)
+	if e := u.entry("c"); e == nil || e.matched != 1 {
+		t.Fatalf("%+v", e)
+	}
+	l.ask(xds.Request{Type: xds.Endpoint, Unsubscribe: []string{"m"}})
+	l.want("")
+	l.commit(xds.Endpoint, []*xds.Resource{aliased("c")})
+	l.want("EDS -c -n")
+	l.ack(xds.Endpoint)
+	if u.entry("c") != nil || u.names.len() != 1 {
+		t.Errorf("%d entries", u.names.len())
+	}
+}
+
+// What finds a resource is looked for among its own names first, then among all:
+// an alias that it lost still finds it until it has looked anew.
+func TestMatchedBy(t *testing.T) {
+	l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.VirtualHost.URL: xds.NewTable(xds.VirtualHost).With([]*xds.Resource{aliased("r/c", "m", "n", "other")})})
+	l.ask(xds.Request{Type: xds.VirtualHost, Subscribe: []string{"m", "n", "r/*", "x"}})
+	u := l.subs[0]
+	by := func(table *xds.Table) string {
+		got := slices.Collect(u.matchedBy(table, "r/c"))
+		slices.Sort(got)
+		return fmt.Sprint(got)
+	}
+	for _, table := range []*xds.Table{l.view.Table(xds.VirtualHost), xds.NewTable(xds.VirtualHost).With([]*xds.Resource{aliased("r/c", "n")}), xds.NewTable(xds.VirtualHost)} {
+		if got := by(table); got != "[m n r/*]" {
+			t.Error(got)
+		}
+	}
+	if got := fmt.Sprint(slices.Collect(u.matchedBy(xds.NewTable(nil), "m"))); got != "[]" {
+		t.Error(got)
+	}
+}
+
+// A name that a client states to have, and that its names may have found while
+// the view still had it, is one that it may have to be told is gone.
+func TestFound(t *testing.T) {
+	table := xds.NewTable(xds.VirtualHost).With([]*xds.Resource{aliased("c", "n"), aliased("r/h")})
+	l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.VirtualHost.URL: table})
+	l.ask(xds.Request{Type: xds.VirtualHost, Subscribe: []string{"n", "r/*"}})
+	table = table.With(nil, "c", "r/h")
+	for name, want := range map[string]bool{"c": true, "r/h": true, "r/never": true, "s/h": false, "d": false} {
+		if got := l.subs[0].found(table, name); got != want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+// SAFE-1: n phantom unsubscriptions cost n, however many aliases are subscribed:
+// each walked over all of them once. Eight times as many may take thirty times as
+// long, not sixty-four.
+func TestPhantomsAreCheap(t *testing.T) {
+	took := func(n int) time.Duration {
+		var set []*xds.Resource
+		var subs, phantoms []string
+		for i, name := range numbered(n) {
+			set = append(set, aliased(name, fmt.Sprint("alias-", i)))
+			subs, phantoms = append(subs, fmt.Sprint("alias-", i)), append(phantoms, fmt.Sprint("phantom-", i))
+		}
+		l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.Endpoint.URL: xds.NewTable(xds.Endpoint).With(set)})
+		l.ask(xds.Request{Type: xds.Endpoint, Subscribe: subs})
+		l.settle()
+		best := time.Hour
+		for range 3 {
+			start := time.Now()
+			if err := l.Receive(xds.Request{Type: xds.Endpoint, Unsubscribe: phantoms}); err != nil {
+				t.Fatal(err)
+			}
+			best = min(best, time.Since(start))
+		}
+		return best
+	}
+	if few, many := took(1500), took(12_000); many > 30*few+10*time.Millisecond {
+		t.Errorf("1,500 phantoms take %v, 12,000 take %v", few, many)
+	}
+}

@@ -1,0 +1,174 @@
+package protocol
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+func entryOf(name string) entry { return entry{name: name, told: absent} }
+
+// The set agrees with a sorted map, whatever is done to it: one by one, many at
+// once, names that are there already, all gone.
+func TestNamesAgreeWithMap(t *testing.T) {
+	for seed := range uint64(40) {
+		d := rand.New(rand.NewPCG(seed, 1))
+		var l names
+		model := map[string]int32{}
+		pick := func() string { return fmt.Sprintf("n%04d", d.IntN(3000)) }
+		for step := range 60 {
+			switch d.IntN(4) {
+			case 0: // one
+				e := entryOf(pick())
+				e.matched = int32(step)
+				l.add(e)
+				model[e.name] = e.matched
+			case 1: // many, some of them twice: the last one counts
+				var extra []entry
+				for i := range d.IntN(700) {
+					e := entryOf(pick())
+					e.matched = int32(i)
+					extra = append(extra, e)
+					model[e.name] = e.matched
+				}
+				l.add(extra...)
+			case 2:
+				n := pick()
+				l.remove(n)
+				delete(model, n)
+			case 3: // a share, or nearly all
+				of := 1 + d.IntN(4)
+				which := func(name string) bool { return of == 4 || int(name[len(name)-1])%4 < of }
+				if d.IntN(3) > 0 {
+					continue
+				}
+				l.removeFunc(func(e *entry) bool { return which(e.name) })
+				maps.DeleteFunc(model, func(n string, _ int32) bool { return which(n) })
+			}
+			if err := l.check(); err != nil {
+				t.Fatalf("seed %d, step %d: %v", seed, step, err)
+			}
+			got := map[string]int32{}
+			for e := range l.entries() {
+				got[e.name] = e.matched
+			}
+			if !maps.Equal(got, model) || l.len() != len(model) {
+				t.Fatalf("seed %d, step %d: %d entries of %d", seed, step, len(got), len(model))
+			}
+			if n := pick(); (l.entry(n) != nil) != (func() bool { _, ok := model[n]; return ok })() {
+				t.Fatalf("seed %d, step %d: %s is found where it is not, or is not", seed, step, n)
+			}
+		}
+	}
+}
+
+// A chunk that is full is cut in halves; the names on both sides of the cut are
+// found, and those before the first and behind the last are not.
+func TestNamesAtChunkBoundaries(t *testing.T) {
+	all := numbered(chunkMax + 1)
+	for _, order := range [][]string{all, slices.Collect(func(yield func(string) bool) {
+		for _, n := range slices.Backward(all) {
+			if !yield(n) {
+				return
+			}
+		}
+	})} {
+		var l names
+		for i, n := range order {
+			l.add(entryOf(n))
+			if want := 1 + i/chunkMax; len(l.chunks) != want {
+				t.Fatalf("%d chunks of %d names, not %d", len(l.chunks), i+1, want)
+			}
+		}
+		for _, n := range all {
+			if e := l.entry(n); e == nil || e.name != n {
+				t.Fatalf("%s is not found", n)
+			}
+		}
+		for _, n := range []string{"", "name-00000a", "name-99999", all[0][:5]} {
+			if l.entry(n) != nil {
+				t.Errorf("%q is found", n)
+			}
+		}
+		for _, n := range all[:chunkMax/2+1] { // a chunk is emptied
+			l.remove(n)
+			l.remove(n)
+		}
+		if err := l.check(); err != nil || l.len() != chunkMax/2 {
+			t.Fatal(err, l.len())
+		}
+	}
+}
+
+// Of entries with the same name the last counts, one by one and at once.
+func TestNamesTwice(t *testing.T) {
+	twice := func() []entry {
+		a, b := entryOf("a"), entryOf("a")
+		a.matched, b.matched = 1, 2
+		return []entry{a, b}
+	}
+	var few, many names
+	for _, e := range twice() {
+		few.add(entryOf("z"))
+		few.add(e)
+	}
+	for _, n := range numbered(500) {
+		many.add(entryOf(n))
+	}
+	many.add(twice()...)
+	var merged names
+	merged.merge(twice())
+	for i, l := range []*names{&few, &many, &merged} {
+		if e := l.entry("a"); e == nil || e.matched != 2 {
+			t.Errorf("%d: %+v", i, e)
+		}
+		if err := l.check(); err != nil {
+			t.Errorf("%d: %v", i, err)
+		}
+	}
+}
+
+// SAFE-1: what most of a set took is given back when most of it goes.
+func TestNamesGiveMemoryBack(t *testing.T) {
+	var l names
+	for _, n := range numbered(20_000) {
+		l.add(entryOf(n))
+	}
+	l.removeFunc(func(e *entry) bool { return e.name[len(e.name)-2:] != "00" })
+	room := 0
+	for _, c := range l.chunks {
+		room += cap(c)
+	}
+	if l.len() != 200 || room > 4*200+chunkMax/8 {
+		t.Errorf("room for %d entries of %d", room, l.len())
+	}
+	l.removeFunc(func(*entry) bool { return true })
+	if l.chunks != nil && len(l.chunks) > 0 || l.len() != 0 {
+		t.Errorf("%d chunks, %d entries", len(l.chunks), l.len())
+	}
+}
+
+// SAFE-1: 40,000 names, two at a time, copy what their number asks for, not its
+// square: 40,000 entries are moved within chunks a few times, not 20,000 times.
+func TestNamesTwoAtATime(t *testing.T) {
+	const n = 40_000
+	all := numbered(n)
+	allocated := func(n int) float64 {
+		return testing.AllocsPerRun(1, func() {
+			var l names
+			for i := 0; i < n; i += 2 { // in no order
+				l.add(entryOf(all[(i*7919)%n]), entryOf(all[((i+1)*7919)%n]))
+			}
+			if l.len() != n && n == len(all) {
+				t.Fatal(l.len())
+			}
+		})
+	}
+	// A chunk is made when one is full, and grows a few times; a copy of all at
+	// each step would be made 20,000 times.
+	if got := allocated(n); got > n/4 {
+		t.Errorf("%v allocations for %d names", got, n)
+	}
+}

@@ -1,0 +1,197 @@
+package protocol
+
+import (
+	"testing"
+	"time"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// What a route waits for: what it refers to of the clusters on their way, and
+// nothing else.
+func TestReady(t *testing.T) {
+	cds := func(name string) xds.Ref { return xds.Ref{Type: xds.Cluster, Name: name} }
+	named := aliased("named", "n")
+	for _, c := range []struct {
+		name  string
+		refs  []xds.Ref // nil: not known
+		ready bool      // while z is on its way
+	}{
+		{"ADS-6 nothing", []xds.Ref{}, true},
+		{"ADS-7 what is on its way", []xds.Ref{cds("z")}, false},
+		{"ADS-7 that among others", []xds.Ref{cds("x"), cds("z")}, false},
+		{"ADS-6 what the client has", []xds.Ref{cds("x")}, true},
+		{"ADS-6 what does not exist", []xds.Ref{cds("missing")}, true},
+		{"ADS-6 what it does not want", []xds.Ref{cds("unwanted")}, true},
+		{"ADS-6 another type's", []xds.Ref{{Type: xds.Secret, Name: "z"}}, true},
+		{"ADS-2 any", []xds.Ref{cds(xds.Wildcard)}, false},
+		{"ADS-2 not known", nil, false},
+		{"DELTA-11 what is on its way, by its alias", []xds.Ref{cds("n")}, false},
+	} {
+		r := xds.NewResource("r", []byte("2"))
+		r.Refs = c.refs
+		r.Seal("2")
+		l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{
+			xds.Cluster.URL: tableOf(xds.Cluster, "x", "unwanted"), xds.Route.URL: tableOf(xds.Route, "r"),
+		})
+		l.ask(xds.Request{Type: xds.Cluster, Subscribe: []string{"x", "z", "named"}})
+		l.ask(xds.Request{Type: xds.Route, Subscribe: []string{"r"}})
+		l.settle()
+		l.commit(xds.Cluster, append(resources(1, "z", "unwanted"), named))
+		l.commit(xds.Route, []*xds.Resource{r})
+		want := "CDS named@1 z@1"
+		if c.ready {
+			want += ", RDS r@2"
+		}
+		if got := l.said(); got != want {
+			t.Errorf("%s: %s", c.name, got)
+		}
+		if c.ready {
+			continue
+		}
+		// It is sent when the client has answered, or was silent for too long.
+		if next := l.Deadline(); next.IsZero() || next.After(l.now.Add(silence)) {
+			t.Errorf("%s: woken at %v", c.name, next)
+		}
+		l.wait(silence - 1)
+		if got := l.said(); got != "" {
+			t.Errorf("%s: too early: %s", c.name, got)
+		}
+		l.wait(1)
+		if got := l.said(); got != "RDS r@2" {
+			t.Errorf("%s: %q", c.name, got)
+		}
+	}
+}
+
+// ADS-6: what may refer to any cluster waits for the newest response of clusters,
+// unless it cannot be answered, is a heartbeat, or was too long ago.
+func TestReadyForAny(t *testing.T) {
+	table := tableOf(xds.Cluster, "x")
+	for _, c := range []struct {
+		name string
+		do   func(s *Session, u *subscription)
+		want bool
+	}{
+		{"ADS-6 nothing is on its way", func(_ *Session, u *subscription) { u.deliveries, u.unacked = nil, false }, true},
+		{"ADS-7 a response is", func(*Session, *subscription) {}, false},
+		{"ADS-7 one is about to be", func(_ *Session, u *subscription) { u.deliveries, u.unacked, u.due = nil, false, true }, false},
+		{"ADS-6 it cannot be answered", func(_ *Session, u *subscription) { u.deliveries[0].stuck = true }, true},
+		{"ADS-6 it was too long ago", func(s *Session, _ *subscription) { s.now = s.now.Add(silence) }, true},
+		{"TTL-3 it is a heartbeat", func(_ *Session, u *subscription) { u.deliveries[0].beats = []*xds.Resource{} }, true},
+	} {
+		s := &Session{now: time.Unix(100, 0)}
+		u := &subscription{typ: xds.Cluster}
+		u.deliver(s, delivery{sent: s.now, parts: []part{{nonce: 1}}})
+		c.do(s, u)
+		if got := s.readyForAny(u, table); got != c.want {
+			t.Errorf("%s: %v", c.name, got)
+		}
+	}
+}
+
+// ADS-9: a client that comes back may have clusters though it has not opened their
+// type: what may refer to one waits, for as long as silence. A client that begins
+// has none.
+func TestOpensLater(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		resumes bool
+		refs    []xds.Ref
+		waits   bool
+	}{
+		{"ADS-9 comes back, refers to a cluster", true, []xds.Ref{{Type: xds.Cluster, Name: "x"}}, true},
+		{"ADS-9 comes back, may refer to anything", true, nil, true},
+		{"ADS-9 comes back, refers to none", true, []xds.Ref{{Type: xds.Secret, Name: "x"}}, false},
+		{"ADS-9 begins", false, []xds.Ref{{Type: xds.Cluster, Name: "x"}}, false},
+	} {
+		r := xds.NewResource("r", []byte("2"))
+		r.Refs = c.refs
+		r.Seal("2")
+		l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.Route.URL: xds.NewTable(xds.Route).With([]*xds.Resource{r})})
+		req := xds.Request{Type: xds.Route, Subscribe: []string{"r"}}
+		if c.resumes {
+			req.Initial = []xds.Version{{Name: "r", Version: "1"}}
+		}
+		l.ask(req)
+		if got := l.said() == ""; got != c.waits {
+			t.Fatalf("%s: it waits: %v", c.name, got)
+		}
+		if !c.waits {
+			continue
+		}
+		end := l.now.Add(silence)
+		for next := l.Deadline(); !next.IsZero() && next.Before(end); next = l.Deadline() {
+			l.wait(next.Sub(l.now))
+			l.want("")
+		}
+		if next := l.Deadline(); !next.Equal(end) {
+			t.Fatalf("%s: woken at %v, not in %v", c.name, next, silence)
+		}
+		l.wait(end.Sub(l.now))
+		waived := 0
+		for range l.Responses() {
+			waived--
+		}
+		for e := range l.Events() {
+			if e.Kind == Waived && e.By.Is(xds.Cluster) && e.Name == "r" {
+				waived += 10
+			}
+		}
+		if waived != 9 {
+			t.Errorf("%s: not one response and one event that it was waived: %d", c.name, waived)
+		}
+	}
+}
+
+// A line whose client has cluster x, its assignment, and a route to x; and a
+// route to the new cluster z is to be sent. z is refused.
+func refusedCluster(t *testing.T, eds bool) *line {
+	view := xds.Tables{
+		xds.Cluster.URL: tableOf(xds.Cluster, "x"), xds.Route.URL: xds.NewTable(xds.Route).With(route(1, "x")),
+		xds.Endpoint.URL: tableOf(xds.Endpoint, "z"),
+	}
+	if !eds {
+		delete(view, xds.Endpoint.URL)
+	}
+	l := newLine(t, xds.Delta, nil, Options{}, view)
+	l.ask(xds.Request{Type: xds.Cluster})
+	l.ask(xds.Request{Type: xds.Route, Subscribe: []string{"r", "fresh"}})
+	l.ask(xds.Request{Type: xds.Endpoint, Subscribe: []string{"other"}})
+	l.settle()
+	l.commit(xds.Cluster, []*xds.Resource{resource("z", 1, xds.Ref{Type: xds.Endpoint, Name: "z"})})
+	l.drain()
+	l.nack(xds.Cluster)
+	l.commit(xds.Route, append(route(2, "z"), resource("fresh", 1, xds.Ref{Type: xds.Cluster, Name: "z"})))
+	return l
+}
+
+// ADS-3: a route does not leave what works for a cluster that the client has
+// refused, until it proves that it has that cluster all the same: it asks for the
+// assignment and acknowledges it. A route it has nothing of waits for nothing.
+func TestRefusedCluster(t *testing.T) {
+	l := refusedCluster(t, true)
+	l.want("RDS fresh@1")
+	l.ack(xds.Route)
+	l.wait(time.Hour)
+	l.want("")
+	l.ask(xds.Request{Type: xds.Endpoint, Subscribe: []string{"z"}})
+	l.want("EDS z@1") // is not the proof: it may refuse it
+	l.ack(xds.Endpoint)
+	l.want("RDS r@2")
+
+	l = refusedCluster(t, false) // no assignment could tell: silence ends the wait
+	l.want("RDS fresh@1")
+	l.ack(xds.Route)
+	for range 10 {
+		next := l.Deadline()
+		if next.IsZero() || next.After(l.now.Add(silence)) {
+			t.Fatalf("woken at %v", next)
+		}
+		l.wait(next.Sub(l.now))
+		if l.said() == "RDS r@2" {
+			return
+		}
+	}
+	t.Error("it waits for ever")
+}

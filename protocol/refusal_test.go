@@ -1,0 +1,247 @@
+package protocol
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+func refusalText(r *refusal) string {
+	var out []string
+	for name, it := range r.members {
+		out = append(out, fmt.Sprintf("%s:%s>%s", name, textOf(it.was), textOf(it.is)))
+	}
+	slices.Sort(out)
+	return strings.Join(out, " ")
+}
+
+// DELTA-13: a refused message of several carries its own names, and no others.
+func TestRefusalOfAPart(t *testing.T) {
+	c := cargo{from: versionsOf("a1 b1 x1"), to: versionsOf("a2 b2 c1"), items: itemsOf("d:->d1")}
+	r := refusal{cargo: c, part: part{nonce: 1, lo: "b", hi: "c"}}
+	if got := refusalText(&r); got != "b:b1>b2 c:->c1" {
+		t.Error(got)
+	}
+	for name, want := range map[string]bool{"a": false, "b": true, "c": true, "d": false, "x": false} {
+		if r.has(name) != want {
+			t.Errorf("%s: %v", name, !want)
+		}
+	}
+	last := refusal{cargo: c, part: part{nonce: 2, lo: "d", hi: "d", gone: "x", last: "x"}}
+	if got := refusalText(&last); got != "d:->d1 x:x1>-" {
+		t.Error(got)
+	}
+}
+
+// What is accepted of a refusal leaves it; of the rest it still is known what was
+// in force, removals too.
+func TestShrink(t *testing.T) {
+	for _, c := range []struct {
+		accepted, left string
+		empty          bool
+	}{
+		{"", "a:a1>a2 b:->b1 x:x1>-", false},
+		{"z", "a:a1>a2 b:->b1 x:x1>-", false},
+		{"a", "b:->b1 x:x1>-", false},
+		{"ab", "x:x1>-", false},
+		{"bx", "a:a1>a2", false},
+		{"abx", "", true},
+	} {
+		r := refusal{cargo: cargo{from: versionsOf("a1 x1"), to: versionsOf("a2 b1")}, part: part{nonce: 7, lo: "a", hi: "b", gone: "x", last: "x"}, retold: true}
+		empty := r.shrink(func(n string) bool { return strings.Contains(c.accepted, n) })
+		if empty != c.empty || !empty && (refusalText(&r) != c.left || r.nonce != 7 || !r.retold) {
+			t.Errorf("%q: %v, %s", c.accepted, empty, refusalText(&r))
+		}
+	}
+}
+
+// Two refusals become one: of a name that both told of, what had been before both
+// and what the later one said.
+func TestMerge(t *testing.T) {
+	a := list(itemsOf("a:a1>a2 b:b1>b2"), 1, true)
+	b := list(itemsOf("b:b2>b3 c:->c1"), 2, false)
+	m := merge(a, b)
+	if got := refusalText(&m); got != "a:a1>a2 b:b1>b3 c:->c1" || m.nonce != 2 {
+		t.Error(got, m.nonce)
+	}
+	// It is told anew only if both were.
+	for _, retold := range [][3]bool{{false, false, false}, {true, false, false}, {false, true, false}, {true, true, true}} {
+		a.retold, b.retold = retold[0], retold[1]
+		if m := merge(a, b); m.retold != retold[2] {
+			t.Error(retold)
+		}
+	}
+}
+
+// DELTA-15 beyond what is remembered one by one: after seventeen refusals each is
+// held back still, and one of the two oldest that moves brings the other along.
+func TestSeventeenRefusals(t *testing.T) {
+	const n = maxRefusals + 1
+	names := numbered(n + 1)
+	l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.Endpoint.URL: tableOf(xds.Endpoint, names...)})
+	l.ask(xds.Request{Type: xds.Endpoint, Subscribe: names})
+	l.settle()
+	for _, name := range names[:n] {
+		l.commit(xds.Endpoint, resources(2, name))
+		l.want("EDS " + name + "@2")
+		l.nack(xds.Endpoint)
+	}
+	u := l.subs[0]
+	if len(u.refusals) != maxRefusals {
+		t.Fatalf("SAFE-1: %d refusals", len(u.refusals))
+	}
+	if got := refusalText(&u.refusals[0]); got != "name-00000:name-000001>name-000002 name-00001:name-000011>name-000012" {
+		t.Error(got)
+	}
+	l.commit(xds.Endpoint, resources(2, names[n])) // another name moves: none of them is told
+	l.want("EDS " + names[n] + "@2")
+	l.ack(xds.Endpoint)
+	l.commit(xds.Endpoint, resources(3, names[0]))
+	l.want("EDS name-00000@3 name-00001@2")
+	l.ack(xds.Endpoint)
+	if len(u.refusals) != maxRefusals-1 {
+		t.Errorf("%d refusals are left", len(u.refusals))
+	}
+	l.commit(xds.Endpoint, resources(3, names[5]))
+	l.want("EDS name-00005@3")
+}
+
+// "No version update after NACK", until something of it moves; what was told anew
+// in the meantime, or is not wanted, is not told once more.
+func TestRetell(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		do   func(l *line)
+		want string
+	}{
+		{"DELTA-15 nothing moves", func(*line) {}, ""},
+		{"DELTA-15 another name moves", func(l *line) { l.commit(xds.Endpoint, resources(3, "z")) }, "EDS z@3"},
+		{"DELTA-15 one of them moves", func(l *line) { l.commit(xds.Endpoint, resources(3, "a")) }, "EDS a@3 b@2"},
+		{"DELTA-15 one of them vanishes", func(l *line) { l.commit(xds.Endpoint, nil, "a") }, "EDS b@2 -a"},
+		{"DELTA-15 one is asked for again", func(l *line) { l.ask(xds.Request{Type: xds.Endpoint, Subscribe: []string{"b"}}) }, "EDS a@2 b@2"},
+		{"DELTA-15 one is given up, the other moves", func(l *line) {
+			l.ask(xds.Request{Type: xds.Endpoint, Unsubscribe: []string{"b"}})
+			l.commit(xds.Endpoint, resources(3, "a"))
+		}, "EDS a@3"},
+		{"DELTA-15 all are given up", func(l *line) {
+			l.ask(xds.Request{Type: xds.Endpoint, Unsubscribe: []string{"a", "b"}})
+			if n := len(l.subs[0].refusals); n != 0 {
+				t.Errorf("%d refusals are remembered", n)
+			}
+		}, ""},
+		{"SOTW-21 what was in force comes back", func(l *line) { l.commit(xds.Endpoint, resources(1, "a")) }, "EDS a@1 b@2"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.Endpoint.URL: tableOf(xds.Endpoint, "a", "b", "z")})
+			l.ask(xds.Request{Type: xds.Endpoint, Subscribe: []string{"a", "b", "z"}})
+			l.settle()
+			l.commit(xds.Endpoint, resources(2, "a", "b"))
+			l.want("EDS a@2 b@2")
+			l.nack(xds.Endpoint)
+			l.want("")
+			c.do(l)
+			l.want(c.want)
+			if c.want == "" {
+				return
+			}
+			l.ack(xds.Endpoint)
+			l.commit(xds.Endpoint, resources(4, "z"))
+			l.want("EDS z@4")
+			l.ack(xds.Endpoint)
+			if got := l.held(xds.Endpoint); got != "" && c.name != "DELTA-15 another name moves" {
+				t.Errorf("all was told anew and accepted, and it holds %s", got)
+			}
+		})
+	}
+}
+
+// Only what was told anew after it was refused settles a refusal: not the ACK of
+// something older that is late, nor one of something else.
+func TestWhatSettlesARefusal(t *testing.T) {
+	l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.Endpoint.URL: tableOf(xds.Endpoint, "a", "b")})
+	l.ask(xds.Request{Type: xds.Endpoint, Subscribe: []string{"a", "b"}})
+	l.settle()
+	step := func(version int, name string) string {
+		l.commit(xds.Endpoint, resources(version, name))
+		l.wait(patience)
+		l.want(fmt.Sprintf("EDS %s@%d", name, version))
+		return l.last[xds.Endpoint.URL]
+	}
+	older := step(2, "a")
+	l.ask(xds.Request{Type: xds.Endpoint, Nonce: step(3, "a"), Error: &xds.Status{}})
+	u := l.subs[0]
+	l.ask(xds.Request{Type: xds.Endpoint, Nonce: older})
+	if len(u.refusals) != 1 {
+		t.Fatal("a late ACK of what was before settles it")
+	}
+	l.ask(xds.Request{Type: xds.Endpoint, Nonce: step(2, "b")})
+	if len(u.refusals) != 1 {
+		t.Fatal("an ACK of something else settles it")
+	}
+	l.ask(xds.Request{Type: xds.Endpoint, Nonce: step(4, "a")})
+	if len(u.refusals) != 0 {
+		t.Fatal("an ACK of what was told anew does not settle it")
+	}
+}
+
+// DELTA-13: of a response that tells refused names anew, each message settles its
+// own.
+func TestAPartSettlesItsOwn(t *testing.T) {
+	l := newLine(t, xds.Delta, xds.Endpoint, Options{MaxResponse: 200}, xds.Tables{xds.Endpoint.URL: tableOf(xds.Endpoint, "a", "b", "c")})
+	l.ask(xds.Request{Type: xds.Endpoint, Subscribe: []string{"a", "b", "c"}})
+	l.settle()
+	l.commit(xds.Endpoint, resources(2, "a", "b"))
+	for _, r := range l.drain() {
+		l.ask(xds.Request{Type: xds.Endpoint, Nonce: r.Nonce, Error: &xds.Status{}})
+	}
+	l.commit(xds.Endpoint, resources(3, "a", "b"))
+	all := l.drain()
+	u := l.subs[0]
+	if len(all) != 2 || len(u.refusals) != 2 {
+		t.Fatal(len(all), len(u.refusals))
+	}
+	for i, r := range all {
+		l.ask(xds.Request{Type: xds.Endpoint, Nonce: r.Nonce})
+		if len(u.refusals) != 1-i {
+			t.Errorf("after message %d: %d refusals", i, len(u.refusals))
+		}
+	}
+}
+
+// 1,000 commits behind a NACK: what comes and goes and nothing refers to is let go
+// of, each in its turn. It was kept, told with each response and sorted, a
+// thousand of them in the end.
+func TestChurnBehindANACK(t *testing.T) {
+	for _, v := range []xds.Variant{xds.SotW, xds.Delta} {
+		t.Run("ADS-3 "+v.String(), func(t *testing.T) {
+			l := newLine(t, v, nil, Options{}, xds.Tables{xds.Cluster.URL: tableOf(xds.Cluster, "keep"), xds.Listener.URL: tableOf(xds.Listener, "l")})
+			l.ask(xds.Request{Type: xds.Cluster})
+			l.ask(xds.Request{Type: xds.Listener})
+			l.settle()
+			l.commit(xds.Listener, resources(2, "l"))
+			l.want("LDS l@2")
+			l.nack(xds.Listener)
+			names := numbered(1001)
+			var first, last float64
+			for i := range 1000 {
+				count := countAllocs(func() {
+					l.commit(xds.Cluster, resources(1, names[i+1]), names[i])
+					l.settle()
+				})
+				if i < 10 {
+					first = max(first, count)
+				}
+				last = count
+			}
+			if len(l.subs[0].leaving) > 0 || l.subs[0].names.len() > 0 {
+				t.Errorf("%d are leaving, %d entries", len(l.subs[0].leaving), l.subs[0].names.len())
+			}
+			if last > 2*first+100 {
+				t.Errorf("a commit made %v allocations first, and %v in the end", first, last)
+			}
+		})
+	}
+}

@@ -1,0 +1,230 @@
+package protocol
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// What a client has that states a version is known if it was told it under that
+// version, or if a table lately had it: the present one, or one of those before.
+func TestWorld(t *testing.T) {
+	var tables []*xds.Table // the newest first
+	table := xds.NewTable(xds.Cluster)
+	for i := range 6 {
+		table = table.With(resources(i, "c"))
+		tables = slices.Insert(tables, 0, table)
+	}
+	supplied := tables[3].WithVersion("v7")
+	recent := append(slices.Clone(tables), supplied)
+	told := &World{Versions: tables[2].Versions()}
+	opts := Options{
+		Recent: func(*xds.Type) []*xds.Table { return recent },
+		Told: func(_ *xds.Type, version string) *World {
+			if version == "told" {
+				return told
+			}
+			return nil
+		},
+	}
+	for _, c := range []struct {
+		name    string
+		typ     *xds.Type
+		version string
+		opts    Options
+		want    *xds.Versions
+	}{
+		{"SOTW-12 the present version", xds.Cluster, table.Version(), Options{}, table.Versions()},
+		{"ADS-3 the version before", xds.Cluster, tables[1].Version(), opts, tables[1].Versions()},
+		{"ADS-3 the version five commits ago", xds.Cluster, tables[5].Version(), opts, tables[5].Versions()},
+		{"ADS-3 nobody remembers", xds.Cluster, tables[5].Version(), Options{}, nil},
+		{"ADS-3 what it was told on another stream", xds.Cluster, "told", opts, told.Versions},
+		{"ADS-3 of a part of a type, too", xds.Endpoint, "told", opts, told.Versions},
+		{"SOTW-1 a part of a type is not all of it", xds.Endpoint, table.Version(), opts, nil},
+		{"SOTW-13 a version that the source supplies says nothing", xds.Cluster, "v7", opts, nil},
+		{"SOTW-12 no version", xds.Cluster, "", opts, nil},
+		{"SOTW-12 an unknown version", xds.Cluster, "?", opts, nil},
+	} {
+		s := NewSession(xds.SotW, nil, xds.Tables{}, c.opts)
+		var got *xds.Versions
+		if w := s.world(c.typ, c.version, table); w != nil {
+			got = w.Versions
+		}
+		if got != c.want {
+			t.Errorf("%s: %v, not %v", c.name, got, c.want)
+		}
+	}
+	s := NewSession(xds.SotW, nil, xds.Tables{}, opts)
+	if s.world(xds.Cluster, "v7", supplied) != nil {
+		t.Error("SOTW-13: the present one")
+	}
+}
+
+// What the events tell of a client is what the next stream takes over: the rest
+// that it has besides the view's, too.
+func TestWorldOfAnEarlierStream(t *testing.T) {
+	refer := func(version int) []*xds.Resource {
+		return []*xds.Resource{resource("l", version, xds.Ref{Type: xds.Cluster, Name: "x"})}
+	}
+	view := xds.Tables{
+		xds.Cluster.URL:  tableOf(xds.Cluster, "x", "y"),
+		xds.Listener.URL: xds.NewTable(xds.Listener).With(refer(1)),
+	}
+	l := newLine(t, xds.SotW, nil, Options{}, view)
+	worlds := map[string]*World{} // by type and version
+	listen := func() {
+		for r := range l.Responses() {
+			l.last[r.Type.URL] = r.Nonce
+		}
+		for e := range l.Events() {
+			if e.Kind == Sent {
+				worlds[e.Type.Short+e.Version] = e.World
+				worlds[e.Type.Short] = e.World
+			}
+		}
+	}
+	l.ask(xds.Request{Type: xds.Cluster})
+	l.ask(xds.Request{Type: xds.Listener})
+	listen()
+	l.ack(xds.Cluster)
+	listen()
+	l.ack(xds.Listener)
+	l.commit(xds.Listener, resources(2, "l"))
+	listen()
+	l.nack(xds.Listener) // it keeps l@1, which refers to x
+	l.commit(xds.Listener, resources(3, "l"))
+	listen()
+	if got := othersOf(worlds["LDS"]); got != "l1 l2" {
+		t.Error("of listeners it may have, besides:", got)
+	}
+	l.commit(xds.Cluster, resources(1, "z"), "x") // x lingers
+	listen()
+	if got := othersOf(worlds["CDS"]); got != "x1" {
+		t.Error("of clusters it may have, besides:", got)
+	}
+
+	// On the next stream x lingers as long, since a listener may refer to it.
+	opts := Options{
+		Told:   func(typ *xds.Type, version string) *World { return worlds[typ.Short+version] },
+		Recent: func(typ *xds.Type) []*xds.Table { return []*xds.Table{view.Table(typ)} },
+	}
+	version := func(typ string) string {
+		for key, w := range worlds {
+			if v, ok := strings.CutPrefix(key, typ); ok && v != "" && w == worlds[typ] {
+				return v
+			}
+		}
+		return ""
+	}
+	n := newLine(t, xds.SotW, nil, opts, l.view)
+	n.ask(xds.Request{Type: xds.Cluster, Version: version("CDS")})
+	n.ask(xds.Request{Type: xds.Listener, Version: version("LDS")})
+	if u := n.sub(xds.Cluster); u.told("x").Version != "1" {
+		t.Errorf("x is not known to be there: %+v", u.told("x"))
+	}
+	if got := n.held(xds.Listener); got != "l1 l2" {
+		t.Error("of listeners it may have, besides:", got)
+	}
+	n.drain()
+	if n.sub(xds.Cluster).lingers("x") == nil {
+		t.Error("ADS-3: x does not linger")
+	}
+}
+
+func othersOf(w *World) string {
+	var out []string
+	for _, st := range w.Others {
+		out = append(out, st.Name+st.Version)
+	}
+	slices.Sort(out)
+	return strings.Join(slices.Compact(out), " ")
+}
+
+// Of a type that somebody refused a response of, nobody knows what the client has,
+// whatever it states.
+func TestRefusedBefore(t *testing.T) {
+	table := tableOf(xds.Cluster, "a")
+	for _, refused := range []bool{false, true} {
+		l := newLine(t, xds.SotW, nil, Options{Refused: func(*xds.Type) bool { return refused }}, xds.Tables{xds.Cluster.URL: table})
+		l.ask(xds.Request{Type: xds.Cluster, Version: table.Version()})
+		want := map[bool]string{false: "", true: "?"}[refused]
+		if got := l.held(xds.Cluster); got != want {
+			t.Errorf("refused %v: it may have %q", refused, got)
+		}
+		want = map[bool]string{false: "", true: "CDS a@1"}[refused]
+		if got := l.said(); got != want {
+			t.Errorf("SOTW-18, refused %v: it said %q", refused, got)
+		}
+	}
+}
+
+// DELTA-9: a client is told what it does not state, or states at another version,
+// and that what it states and may not have is gone.
+func TestInitialVersions(t *testing.T) {
+	view := xds.Tables{xds.Endpoint.URL: tableOf(xds.Endpoint, "a", "b").With([]*xds.Resource{aliased("c", "n")})}
+	for _, c := range []struct{ sub, initial, want string }{
+		{"*", "", "EDS a@1 b@1 c@1"},
+		{"*", "a@1 b@1 c@1", ""},
+		{"*", "a@1", "EDS b@1 c@1"},
+		{"*", "a@1 a@1 a@1", "EDS b@1 c@1"}, // stated twice is stated once
+		{"*", "a@0 a@1", "EDS b@1 c@1"},     // "the later holds"
+		{"*", "a@1 a@0", "EDS a@1 b@1 c@1"},
+		{"*", "a@0 b@1 c@1", "EDS a@1"},
+		{"*", "a@1 b@1 c@1 gone@1", "EDS -gone"},
+		{"a,b", "a@1", "EDS b@1"},
+		{"a,b", "a@1 b@1", ""},
+		{"a,gone", "a@1 gone@1", "EDS -gone"},
+		{"a", "a@1 b@1 never@1", ""}, // what it does not ask for it does not hear of
+		{"n", "c@1", ""},
+		{"n", "c@0", "EDS c@1"},
+	} {
+		l := newLine(t, xds.Delta, xds.Endpoint, Options{Grace: -1}, view)
+		var initial []xds.Version
+		for _, f := range strings.Fields(c.initial) {
+			n, v, _ := strings.Cut(f, "@")
+			initial = append(initial, xds.Version{Name: n, Version: v})
+		}
+		l.ask(xds.Request{Type: xds.Endpoint, Subscribe: strings.Split(c.sub, ","), Initial: initial})
+		if got := l.said(); got != c.want {
+			t.Errorf("sub=%s initial=%s: %q, not %q", c.sub, c.initial, got, c.want)
+		}
+	}
+}
+
+// What a stated version refers to is known if the view had it lately; else it may
+// refer to anything.
+func TestStated(t *testing.T) {
+	ref := func(name string) xds.Ref { return xds.Ref{Type: xds.Cluster, Name: name} }
+	one := xds.NewTable(xds.Route).With([]*xds.Resource{resource("r", 1, ref("x"))})
+	two := one.With([]*xds.Resource{resource("r", 2, ref("y"))})
+	gone := two.With(nil, "r")
+	for _, c := range []struct {
+		name    string
+		table   *xds.Table
+		recent  []*xds.Table
+		version string
+		want    string
+	}{
+		{"as the view has it", two, nil, "2", "[CDS y]"},
+		{"as the view had it", two, []*xds.Table{two, one}, "1", "[CDS x]"},
+		{"gone since", gone, nil, "2", "[CDS y]"},
+		{"gone, and another then", gone, []*xds.Table{gone, two, one}, "1", "[CDS x]"},
+		{"nobody remembers", two, nil, "1", "anything"},
+	} {
+		s := NewSession(xds.Delta, nil, xds.Tables{}, Options{Recent: func(*xds.Type) []*xds.Table { return c.recent }})
+		st := s.stated(xds.Route, c.table, xds.Version{Name: "r", Version: c.version})
+		got := "anything"
+		if st.Refs != nil {
+			got = ""
+			for _, r := range st.Refs {
+				got += fmt.Sprintf("[%s %s]", r.Type, r.Name)
+			}
+		}
+		if got != c.want || st.Name != "r" || st.Version != c.version {
+			t.Errorf("%s: %s, %+v", c.name, got, st)
+		}
+	}
+}

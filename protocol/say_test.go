@@ -1,0 +1,221 @@
+package protocol
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+func TestMinus(t *testing.T) {
+	for _, c := range []struct{ names, others, want string }{
+		{"a b c", "", "a b c"}, {"a b c", "b", "a c"}, {"a b c", "a b c", ""}, {"", "a", ""}, {"a c", "b d", "a c"},
+	} {
+		names := strings.Fields(c.names)
+		if got := strings.Join(minus(names, strings.Fields(c.others)), " "); got != c.want {
+			t.Errorf("%+v: %s", c, got)
+		}
+		if strings.Join(names, " ") != c.names {
+			t.Errorf("%+v: the list was changed, which others share", c)
+		}
+	}
+}
+
+// DELTA-13: a message is known by the names it tells of, whether it has resources,
+// heartbeats, removals or names told absent.
+func TestPartOf(t *testing.T) {
+	rs := resources(1, "b", "c", "d")
+	for _, c := range []struct {
+		changes *xds.Changes
+		want    string
+	}{
+		{&xds.Changes{Upserts: rs}, "b-d -"},
+		{&xds.Changes{Beats: rs[1:]}, "c-d -"},
+		{&xds.Changes{Upserts: rs[:1], Removed: []string{"e", "g"}}, "b-b e-g"},
+		{&xds.Changes{Absent: []string{"a", "f"}}, "- a-f"},
+		{&xds.Changes{Removed: []string{"e", "g"}, Absent: []string{"f", "h"}}, "- e-h"},
+		{&xds.Changes{Removed: []string{"e"}, Absent: []string{"a"}}, "- a-e"},
+		{&xds.Changes{Removed: []string{""}}, "- -"}, // the empty name is one, too
+	} {
+		p := partOf(9, c.changes)
+		if got := fmt.Sprintf("%s-%s %s-%s", p.lo, p.hi, p.gone, p.last); got != c.want || p.nonce != 9 {
+			t.Errorf("%s, not %s", got, c.want)
+		}
+	}
+}
+
+// DELTA-3: new names are answered though a response is unanswered, until as many
+// responses are as are listed; those that were dealt with do not count.
+func TestCrowded(t *testing.T) {
+	for _, c := range []struct {
+		acks string // nonces that are answered, all at the end
+		want bool   // the next subscription is answered
+	}{
+		{"", false}, {"1", true}, {"2", true}, {"3", true}, {"4", true},
+	} {
+		l := newLine(t, xds.Delta, xds.Endpoint, Options{}, xds.Tables{xds.Endpoint.URL: tableOf(xds.Endpoint, numbered(10)...)})
+		for _, n := range numbered(maxDeliveries) {
+			l.ask(xds.Request{Type: xds.Endpoint, Subscribe: []string{n}})
+			l.want("EDS " + n + "@1")
+		}
+		if c.acks != "" {
+			l.ask(xds.Request{Type: xds.Endpoint, Nonce: c.acks})
+		}
+		l.ask(xds.Request{Type: xds.Endpoint, Subscribe: []string{"name-00009"}})
+		if got := l.said() != ""; got != c.want {
+			t.Errorf("answered %q: it is told: %v", c.acks, got)
+		}
+		if c.want {
+			continue
+		}
+		if next := l.Deadline(); !next.Equal(l.now.Add(patience)) {
+			t.Errorf("SAFE-2: woken in %v", next.Sub(l.now))
+		}
+		l.wait(patience)
+		l.want("EDS name-00009@1")
+	}
+}
+
+// SAFE-1: what is told anew, waits or is an exception to the wildcard has an entry
+// only until that is over.
+func TestExceptionsEnd(t *testing.T) {
+	l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{
+		xds.Cluster.URL: tableOf(xds.Cluster, "x", "y"), xds.Listener.URL: tableOf(xds.Listener, "l", "m"),
+	})
+	l.ask(xds.Request{Type: xds.Cluster})
+	l.ask(xds.Request{Type: xds.Listener})
+	l.settle()
+	entries := func(why string, want int) {
+		t.Helper()
+		if n := l.sub(xds.Listener).names.len(); n != want {
+			t.Fatalf("%s: %d entries", why, n)
+		}
+	}
+	entries("all is told", 0)
+	l.commit(xds.Cluster, resources(1, "z"))
+	l.commit(xds.Listener, []*xds.Resource{resource("l", 2, xds.Ref{Type: xds.Cluster, Name: "z"}), resource("m", 2)})
+	l.want("CDS z@1, LDS m@2")
+	entries("l waits for z", 1)
+	l.ack(xds.Listener)
+	l.ack(xds.Cluster)
+	l.want("LDS l@2")
+	l.ack(xds.Listener)
+	l.commit(xds.Listener, resources(3, "m"))
+	l.want("LDS m@3")
+	entries("l is told", 0)
+	l.nack(xds.Listener)
+	l.commit(xds.Listener, resources(4, "m"))
+	l.settle()
+	l.commit(xds.Listener, resources(5, "m"))
+	l.settle()
+	entries("m was refused, told anew and accepted", 0)
+}
+
+// DELTA-4: whoever asks for everything again is told everything again, also what
+// has to wait for a while.
+func TestWaitsWhenAskedAgain(t *testing.T) {
+	l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{
+		xds.Cluster.URL:  tableOf(xds.Cluster, "x"),
+		xds.Listener.URL: xds.NewTable(xds.Listener).With([]*xds.Resource{resource("l", 1, xds.Ref{Type: xds.Cluster, Name: "x"}), resource("m", 1)}),
+	})
+	l.ask(xds.Request{Type: xds.Cluster, Subscribe: []string{"*"}})
+	l.ask(xds.Request{Type: xds.Listener, Subscribe: []string{"*"}})
+	l.settle()
+	l.commit(xds.Cluster, resources(2, "x"))
+	l.want("CDS x@2")
+	l.ask(xds.Request{Type: xds.Listener, Subscribe: []string{"*"}})
+	l.want("LDS m@1")
+	l.ack(xds.Listener)
+	l.ack(xds.Cluster)
+	l.want("LDS l@1")
+}
+
+// DELTA-7: Envoy is told of each absence when its own time is over; of what it had
+// at once.
+func TestMute(t *testing.T) {
+	l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.Route.URL: tableOf(xds.Route, "had")})
+	l.ask(xds.Request{Type: xds.Route, Node: &xds.Node{UserAgentName: "envoy"}, Subscribe: []string{"a", "had"}})
+	l.want("RDS had@1")
+	l.ack(xds.Route)
+	l.commit(xds.Route, nil, "had")
+	l.want("RDS -had")
+	l.ack(xds.Route)
+	l.wait(15 * time.Second)
+	l.ask(xds.Request{Type: xds.Route, Subscribe: []string{"b"}})
+	l.want("")
+	if next := l.Deadline(); !next.Equal(l.now.Add(5 * time.Second)) {
+		t.Errorf("woken in %v", next.Sub(l.now))
+	}
+	l.wait(5 * time.Second)
+	l.want("RDS -a")
+	l.ack(xds.Route)
+	l.commit(xds.Route, resources(1, "b"))
+	l.want("RDS b@1")
+	l.ack(xds.Route)
+	l.commit(xds.Route, nil, "b")
+	l.want("RDS -b")
+	if u := l.subs[0]; len(u.muted) > 0 {
+		l.Advance(l.now)
+		if len(u.muted) > 0 {
+			t.Errorf("SAFE-1: %v is kept", u.muted)
+		}
+	}
+}
+
+// SAFE-2: only a response that is unanswered blocks, and only until patience is
+// over, or if an answer is to be expected.
+func TestBlocked(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		variant xds.Variant
+		do      func(s *Session, u *subscription)
+		want    bool
+	}{
+		{"SOTW-3 unanswered", xds.SotW, func(*Session, *subscription) {}, true},
+		{"DELTA-12 unanswered", xds.Delta, func(*Session, *subscription) {}, true},
+		{"SOTW-3 asked for more", xds.SotW, func(_ *Session, u *subscription) { u.asked = true }, true},
+		{"DELTA-3 asked for more", xds.Delta, func(_ *Session, u *subscription) { u.asked = true }, false},
+		{"ADS-6 patience is over", xds.SotW, func(s *Session, _ *subscription) { s.now = s.now.Add(patience) }, false},
+		{"ADS-6 it cannot be answered", xds.SotW, func(_ *Session, u *subscription) { u.deliveries[0].stuck = true }, false},
+		{"ADS-6 it could not be answered, and was dealt with", xds.SotW, func(s *Session, u *subscription) {
+			u.deliveries[0].stuck, u.deliveries[0].superseded = true, true
+			u.deliver(s, delivery{sent: s.now, parts: []part{{nonce: 2}}})
+		}, true},
+		{"TTL-3 a heartbeat in delta", xds.Delta, func(_ *Session, u *subscription) { u.deliveries[0].beats = []*xds.Resource{} }, false},
+		{"TTL-3 a world told as a heartbeat", xds.SotW, func(_ *Session, u *subscription) { u.deliveries[0].beats = []*xds.Resource{} }, true},
+	} {
+		s := &Session{variant: c.variant, now: time.Unix(100, 0)}
+		u := &subscription{typ: xds.Cluster}
+		u.deliver(s, delivery{sent: s.now, parts: []part{{nonce: 1}}})
+		c.do(s, u)
+		if got := s.blocked(u); got != c.want {
+			t.Errorf("%s: %v", c.name, got)
+		}
+	}
+}
+
+// DELTA-13: of a response that is split each message is one event, and its names
+// told missing are in one of them.
+func TestSplitTellsMissing(t *testing.T) {
+	l := newLine(t, xds.Delta, xds.Endpoint, Options{MaxResponse: 1, ResourceErrors: true}, xds.Tables{xds.Endpoint.URL: tableOf(xds.Endpoint, "a", "b")})
+	l.ask(xds.Request{Type: xds.Endpoint, Subscribe: []string{"a", "b", "x"}})
+	var events []string
+	got := []string{}
+	for r := range l.Responses() {
+		got = append(got, fmt.Sprint(len(r.Upserts), r.Removed, r.Missing))
+	}
+	for e := range l.Events() {
+		if e.Kind == Sent {
+			events = append(events, fmt.Sprint(e.Nonce, " ", e.Count, " ", e.Removed))
+		}
+	}
+	if want := []string{"1 [] []", "1 [x] [x]"}; !slices.Equal(got, want) {
+		t.Errorf("%q, not %q", got, want)
+	}
+	if want := []string{"1 1 0", "2 1 1"}; !slices.Equal(events, want) {
+		t.Errorf("events %q, not %q", events, want)
+	}
+}

@@ -1,0 +1,93 @@
+package protocol
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// OND-4: a wildcard of virtual hosts stands for those of the routes that the
+// stream subscribes to, whichever was asked for first, and follows them.
+func TestScopes(t *testing.T) {
+	hosts := xds.NewTable(xds.VirtualHost).With(resources(1, "r/a", "r/b", "s/a", "t/a"))
+	routes := func(sub, unsub string) xds.Request {
+		return xds.Request{Type: xds.Route, Subscribe: strings.Fields(sub), Unsubscribe: strings.Fields(unsub)}
+	}
+	vhds := func(sub, unsub string) xds.Request {
+		return xds.Request{Type: xds.VirtualHost, Subscribe: strings.Fields(sub), Unsubscribe: strings.Fields(unsub)}
+	}
+	for _, c := range []struct {
+		name   string
+		asks   []xds.Request
+		scopes string // "-": it is none of scopes
+		said   string // of virtual hosts, by the last request
+	}{
+		{"OND-4 routes first", []xds.Request{routes("r", ""), vhds("", "")}, "r/*", "VHDS r/a@1 r/b@1"},
+		{"OND-4 virtual hosts first, with the routes", []xds.Request{vhds("", ""), routes("r", "")}, "-", ""},
+		{"OND-4 another route", []xds.Request{routes("r", ""), vhds("", ""), routes("s", "")}, "r/* s/*", "VHDS s/a@1"},
+		{"OND-4 a route given up", []xds.Request{routes("r s", ""), vhds("", ""), routes("", "r")}, "s/*", "VHDS -r/a -r/b"},
+		{"OND-4 no routes", []xds.Request{routes("", ""), vhds("", "")}, "", "VHDS"},
+		{"OND-4 a wildcard of routes", []xds.Request{routes("*", ""), vhds("", "")}, "-", "VHDS r/a@1 r/b@1 s/a@1 t/a@1"},
+		{"OND-4 the scope is no subscription", []xds.Request{routes("r", ""), vhds("", ""), vhds("", "r/*")}, "r/*", ""},
+		{"OND-4 nor dropped with a member", []xds.Request{routes("r", ""), vhds("", ""), vhds("", "r/a")}, "r/*", ""},
+		{"OND-4 a collection asked for, too", []xds.Request{routes("r", ""), vhds("", ""), vhds("r/*", ""), routes("", "r")}, "", ""},
+		{"OND-4 a collection asked for, too, and given up", []xds.Request{routes("r", ""), vhds("", ""), vhds("r/*", ""), vhds("", "r/*")}, "r/*", ""},
+		{"OND-4 the wildcard given up", []xds.Request{routes("r", ""), vhds("", ""), vhds("", "*")}, "-", ""},
+		{"OND-4 the wildcard given up, a host kept", []xds.Request{routes("r", ""), vhds("", ""), vhds("r/a", ""), vhds("", "*")}, "-", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.VirtualHost.URL: hosts, xds.Route.URL: tableOf(xds.Route, "r", "s", "t")})
+			var said []string
+			for _, req := range c.asks {
+				l.ask(req)
+				said = nil
+				for {
+					s := l.said()
+					if s == "" {
+						break
+					}
+					for _, part := range strings.Split(s, ", ") {
+						if strings.HasPrefix(part, "VHDS") {
+							said = append(said, part)
+						}
+					}
+					for url, nonce := range l.last {
+						if err := l.Receive(xds.Request{Type: xds.TypeOf(url), Nonce: nonce}); err != nil {
+							t.Fatal(err)
+						}
+					}
+				}
+			}
+			u := l.sub(xds.VirtualHost)
+			scopes := "-"
+			if u.scopes != nil {
+				scopes = strings.Join(slices.Sorted(maps.Keys(u.scopes)), " ")
+			}
+			if scopes != c.scopes {
+				t.Errorf("scopes %q, not %q", scopes, c.scopes)
+			}
+			if got := strings.Join(said, ", "); got != c.said {
+				t.Errorf("it said %q, not %q", got, c.said)
+			}
+		})
+	}
+}
+
+// OND-4: on a stream of its own a wildcard is of everything; its first answer
+// names the collections that are empty, and those alone.
+func TestEmptyCollections(t *testing.T) {
+	view := xds.Tables{
+		xds.Route.URL:       tableOf(xds.Route, "empty", "full"),
+		xds.VirtualHost.URL: xds.NewTable(xds.VirtualHost).With(resources(1, "full/a")),
+	}
+	l := newLine(t, xds.Delta, xds.VirtualHost, Options{}, view)
+	l.ask(xds.Request{})
+	l.want("VHDS full/a@1 -empty/*")
+	l.settle()
+	if u := l.subs[0]; u.names.len() > 0 {
+		t.Errorf("SAFE-1: %d entries", u.names.len())
+	}
+}

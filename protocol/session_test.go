@@ -1,0 +1,130 @@
+package protocol
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// SAFE-1: the zero Options are those that their comments promise; what is given
+// stays.
+func TestOptionsDefaults(t *testing.T) {
+	got := NewSession(xds.Delta, nil, xds.Tables{}, Options{}).opts
+	if got.MaxTypes != 64 || got.MaxNames != 100_000 || got.MaxNameLen != 4096 || got.MaxResponse != 3<<20 || got.Grace != 5*time.Second {
+		t.Errorf("%+v", got)
+	}
+	got = NewSession(xds.Delta, nil, xds.Tables{}, Options{MaxTypes: 1, MaxNames: 2, MaxNameLen: 3, MaxResponse: 4, Grace: -1}).opts
+	if got.MaxTypes != 1 || got.MaxNames != 2 || got.MaxNameLen != 3 || got.MaxResponse != 4 || got.Grace != -1 {
+		t.Errorf("%+v", got)
+	}
+}
+
+// Each limit holds what it says, and not one more.
+func TestLimits(t *testing.T) {
+	opts := Options{MaxTypes: 2, MaxNames: 3, MaxNameLen: 4}
+	sub := func(names ...string) xds.Request { return xds.Request{Type: xds.Endpoint, Subscribe: names} }
+	for name, c := range map[string]struct {
+		first, then xds.Request
+		limit       bool
+	}{
+		"SAFE-1 as many names":                    {sub("a", "b"), sub("c"), false},
+		"SAFE-1 one name more":                    {sub("a", "b"), sub("c", "d"), true},
+		"SAFE-1 names given up make room":         {sub("a", "b"), xds.Request{Type: xds.Endpoint, Subscribe: []string{"c", "d"}, Unsubscribe: []string{"a"}}, false},
+		"SAFE-1 names given up twice make one":    {sub("a", "b", "c"), xds.Request{Type: xds.Endpoint, Subscribe: []string{"d", "e"}, Unsubscribe: []string{"a", "a"}}, true},
+		"SAFE-1 phantoms make no room":            {sub("a", "b"), xds.Request{Type: xds.Endpoint, Subscribe: []string{"c", "d"}, Unsubscribe: []string{"x"}}, true},
+		"DELTA-4 names asked for again":           {sub("a", "b", "c"), sub("a", "b", "c"), false},
+		"SOTW-14 a name listed twice counts once": {sub("a"), sub("b", "b", "c", "c"), false},
+		"SAFE-1 the longest name":                 {sub("abcd"), sub("a"), false},
+		"SAFE-1 a name that is too long":          {sub("a"), sub("abcde"), true},
+		"SAFE-1 one type more":                    {sub("a"), xds.Request{Type: xds.Route}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLine(t, xds.Delta, nil, opts, xds.Tables{})
+			l.ask(c.first)
+			err := l.Receive(c.then)
+			if c.limit != errors.Is(err, ErrLimit) || !c.limit && err != nil {
+				t.Error(err)
+			}
+			if err := l.Receive(xds.Request{Type: xds.Secret}); c.then.Type == xds.Route && !errors.Is(err, ErrLimit) {
+				t.Error("a third type:", err)
+			}
+		})
+	}
+	l := newLine(t, xds.SotW, nil, opts, xds.Tables{})
+	if err := l.Receive(xds.Request{Type: xds.Endpoint, Names: strings.Split("a b c a b c", " ")}); err != nil {
+		t.Error("SOTW-14:", err)
+	}
+	if err := l.Receive(xds.Request{Type: xds.Endpoint, Names: strings.Split("a b c d", " ")}); !errors.Is(err, ErrLimit) {
+		t.Error("SAFE-1:", err)
+	}
+}
+
+// SAFE-2: Waits tells until when nothing can be said, so that a server need not
+// wake a stream that could not speak.
+func TestWaits(t *testing.T) {
+	view := xds.Tables{xds.Cluster.URL: tableOf(xds.Cluster, "c"), xds.Listener.URL: tableOf(xds.Listener, "l")}
+	l := newLine(t, xds.SotW, nil, Options{}, view)
+	wait := func(why string, want time.Duration) {
+		t.Helper()
+		var got time.Duration
+		if at := l.Waits(); !at.IsZero() {
+			got = at.Sub(time.Unix(1_700_000_000, 0))
+		}
+		if got != want {
+			t.Fatalf("%s: until %v, not %v", why, got, want)
+		}
+	}
+	wait("nothing is open", 0)
+	l.ask(xds.Request{Type: xds.Cluster})
+	l.drain()
+	wait("the first response is unanswered", 5*time.Second)
+	l.ask(xds.Request{Type: xds.Route}) // wants nothing: that does not count
+	l.drain()
+	wait("a type that wants nothing", 5*time.Second)
+	l.wait(2 * time.Second)
+	l.ask(xds.Request{Type: xds.Secret, Names: []string{"s"}})
+	wait("a type that was told nothing may be told something", 0)
+	l.commit(xds.Secret, resources(1, "s"))
+	l.drain()
+	wait("of two the earlier one", 5*time.Second)
+	l.ask(xds.Request{Type: xds.Cluster, Nonce: "1", Version: "x"})
+	wait("one is answered", 0)
+}
+
+// SAFE-1: the memory of a burst of events is given back.
+func TestEventsGiveMemoryBack(t *testing.T) {
+	names := numbered(1000)
+	l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.Cluster.URL: tableOf(xds.Cluster, names...)})
+	l.ask(xds.Request{Type: xds.Cluster})
+	l.ask(xds.Request{Type: xds.Listener})
+	l.settle()
+	l.commit(xds.Cluster, nil, names...)
+	for range 100 {
+		l.event(Event{Kind: Stale})
+	}
+	l.settle()
+	if cap(l.events) > manyEvents {
+		t.Errorf("room for %d events", cap(l.events))
+	}
+}
+
+// An error in a request changes nothing: what was wanted before still is.
+func TestErrorsChangeNothing(t *testing.T) {
+	l := newLine(t, xds.Delta, nil, Options{MaxNames: 1, MaxTypes: 1}, xds.Tables{xds.Endpoint.URL: tableOf(xds.Endpoint, "a", "b")})
+	l.ask(xds.Request{Type: xds.Endpoint, Subscribe: []string{"a"}})
+	l.want("EDS a@1")
+	for i, req := range []xds.Request{{Type: xds.Endpoint, Subscribe: []string{"b"}}, {Type: xds.Secret}, {}} {
+		if err := l.Receive(req); err == nil {
+			t.Error(i, "no error")
+		}
+		l.check()
+		l.want("")
+	}
+	if n := fmt.Sprint(len(l.subs), l.subs[0].named); n != "1 1" {
+		t.Error(n)
+	}
+}

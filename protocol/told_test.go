@@ -1,0 +1,197 @@
+package protocol
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// held says what the client may have of a type besides what the view has: "a1" for
+// a at version 1, "a1!" if that is firm, "?" if nobody knows.
+func (l *line) held(typ *xds.Type) string {
+	var out []string
+	l.mayHold(l.sub(typ), func(st *xds.Stamp, firm bool) bool {
+		s := st.Name + st.Version
+		switch {
+		case st.Name == "":
+			s = "?"
+		case firm:
+			s += "!"
+		}
+		out = append(out, s)
+		return true
+	})
+	slices.Sort(out)
+	return strings.Join(slices.Compact(out), " ")
+}
+
+// ADS-3: what the client may have, and the view has not. It decides what has to
+// stay: too little breaks, too much stays for ever.
+func TestMayHold(t *testing.T) {
+	set := func(version int, names ...string) func(*line) {
+		return func(l *line) { l.commit(xds.Route, resources(version, names...)) }
+	}
+	remove := func(names ...string) func(*line) { return func(l *line) { l.commit(xds.Route, nil, names...) } }
+	tell := func(l *line) { l.drain() }
+	ack := func(l *line) { l.ack(xds.Route) }
+	nack := func(l *line) { l.nack(xds.Route) }
+	ask := func(req xds.Request) func(*line) {
+		return func(l *line) {
+			req.Type = xds.Route
+			l.ask(req)
+		}
+	}
+	pass := func(d time.Duration) func(*line) { return func(l *line) { l.wait(d) } }
+	type steps []func(*line)
+	for _, c := range []struct {
+		name  string
+		steps steps
+		want  string
+	}{
+		{"ADS-3 what is current does not count", nil, ""},
+		{"ADS-3 changed and not told", steps{set(2, "a")}, "a1"},
+		{"ADS-3 told and not accepted", steps{set(2, "a"), tell}, "a1"},
+		{"ADS-3 accepted", steps{set(2, "a"), tell, ack}, ""},
+		{"ADS-3 refused: what was in force is firm", steps{set(2, "a"), tell, nack}, "a1!"},
+		{"ADS-3 refused and changed: both, firm", steps{set(2, "a"), tell, nack, set(3, "a")}, "a1! a2 a2!"},
+		{"ADS-3 refused and told anew: no longer firm", steps{set(2, "a"), tell, nack, set(3, "a"), tell}, "a1 a2"},
+		{"ADS-3 refused, told anew and accepted", steps{set(2, "a"), tell, nack, set(3, "a"), tell, ack}, ""},
+		{"ADS-3 two under way: what was before each", steps{set(2, "a"), tell, pass(patience), set(3, "a"), tell}, "a1 a2"},
+		{"ADS-3 of two under way the later is accepted", steps{set(2, "a"), tell, pass(patience), set(3, "a"), tell, ack}, ""},
+		{"ADS-3 back before it was answered", steps{set(2, "a"), tell, set(1, "a")}, "a2"},
+		{"ADS-3 gone and not told", steps{remove("a")}, "a1"},
+		{"ADS-3 gone and told", steps{remove("a"), tell}, "a1"},
+		{"ADS-3 gone and accepted", steps{remove("a"), tell, ack}, ""},
+		{"ADS-3 what is given up is not held", steps{set(2, "a"), tell, nack, ask(xds.Request{Unsubscribe: []string{"a"}})}, ""},
+		{"ADS-3 given up while it is under way", steps{set(2, "a"), tell, ask(xds.Request{Unsubscribe: []string{"a"}})}, ""},
+		{"DELTA-6 the wildcard dropped", steps{set(2, "a"), ask(xds.Request{Subscribe: []string{"*"}, Unsubscribe: []string{"a"}}), tell, ask(xds.Request{Unsubscribe: []string{"*"}})}, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for _, sub := range []string{"a", "*"} {
+				if strings.Contains(c.name, "give") && sub == "*" {
+					continue
+				}
+				l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.Route.URL: tableOf(xds.Route, "a", "z")})
+				l.ask(xds.Request{Type: xds.Route, Subscribe: []string{sub}})
+				l.settle()
+				for _, step := range c.steps {
+					step(l)
+				}
+				if got := l.held(xds.Route); got != c.want {
+					t.Errorf("sub=%s: %q, not %q", sub, got, c.want)
+				}
+			}
+		})
+	}
+}
+
+// SOTW-9: what SotW cannot tell to be gone the client keeps, until it drops the
+// name or is told something of it again.
+func TestOrphans(t *testing.T) {
+	for _, wild := range []bool{false, true} {
+		names := []string{"a", "b"}
+		if wild {
+			names = []string{"*"}
+		}
+		l := newLine(t, xds.SotW, nil, Options{}, xds.Tables{xds.Endpoint.URL: tableOf(xds.Endpoint, "a", "b", "c")})
+		l.ask(xds.Request{Type: xds.Endpoint, Names: names})
+		l.settle()
+		l.commit(xds.Endpoint, nil, "a", "b")
+		l.want("")
+		if got := l.held(xds.Endpoint); got != "a1 b1" {
+			t.Errorf("wildcard %v: %q", wild, got)
+		}
+		if wild {
+			continue
+		}
+		l.commit(xds.Endpoint, resources(2, "a")) // back, at another version
+		l.said()
+		if got := l.held(xds.Endpoint); got != "a1 b1" {
+			t.Errorf("before a is accepted: %q", got)
+		}
+		l.ask(xds.Request{Type: xds.Endpoint, Names: names, Nonce: l.last[xds.Endpoint.URL]})
+		if got := l.held(xds.Endpoint); got != "b1" {
+			t.Errorf("then: %q", got)
+		}
+		l.ask(xds.Request{Type: xds.Endpoint, Names: []string{"a"}, Nonce: l.last[xds.Endpoint.URL]})
+		if u := l.subs[0]; l.held(xds.Endpoint) != "" || len(u.orphans) > 0 {
+			t.Errorf("b was dropped: %v", u.orphans)
+		}
+	}
+}
+
+// What a client has from before, and nobody knows what, is held until it accepts
+// all that it is told; if that is nothing, for as long as silence.
+func TestVague(t *testing.T) {
+	route := resource("r", 1, xds.Ref{Type: xds.Cluster, Name: "c"})
+	view := xds.Tables{xds.Route.URL: xds.NewTable(xds.Route).With([]*xds.Resource{route}), xds.Cluster.URL: tableOf(xds.Cluster, "c")}
+	begin := func(names ...string) *line {
+		l := newLine(t, xds.SotW, nil, Options{}, view)
+		l.ask(xds.Request{Type: xds.Route, Version: "of another server", Names: names})
+		return l
+	}
+	l := begin("r")
+	if got := l.held(xds.Route); got != "?" {
+		t.Error("before it is told anything:", got)
+	}
+	l.ask(xds.Request{Type: xds.Cluster})
+	l.drain() // the route waits for its cluster
+	l.wait(silence - time.Second)
+	if got := l.held(xds.Route); got != "?" {
+		t.Error("while something waits:", got)
+	}
+	l.ack(xds.Cluster)
+	l.drain()
+	l.wait(time.Hour)
+	if got := l.held(xds.Route); got != "?" {
+		t.Error("told and unanswered:", got)
+	}
+	l.ask(xds.Request{Type: xds.Route, Names: []string{"r"}, Nonce: l.last[xds.Route.URL]})
+	if got := l.held(xds.Route); got != "" {
+		t.Error("accepted:", got)
+	}
+	l = newLine(t, xds.SotW, nil, Options{}, xds.Tables{xds.Cluster.URL: tableOf(xds.Cluster, "c"), xds.Route.URL: view.Table(xds.Route).With(resources(1, "free"))})
+	l.ask(xds.Request{Type: xds.Route, Version: "of another server", Names: []string{"free", "r"}})
+	l.ask(xds.Request{Type: xds.Cluster})
+	l.want("CDS c@1, RDS free@1") // r waits
+	l.ask(xds.Request{Type: xds.Route, Names: []string{"free", "r"}, Nonce: l.last[xds.Route.URL]})
+	if got := l.held(xds.Route); got != "?" {
+		t.Error("it accepted what it was told, which was not all:", got)
+	}
+	l = begin("nothing") // there is nothing to tell it
+	l.drain()
+	l.wait(silence - 1)
+	if got := l.held(xds.Route); got != "?" {
+		t.Error("within silence:", got)
+	}
+	l.wait(1)
+	if got := l.held(xds.Route); got != "" {
+		t.Error("for ever:", got)
+	}
+}
+
+// Stamps of which the content is not known are like no other, not even like each
+// other.
+func TestSame(t *testing.T) {
+	a, b := stampOf("a1"), stampOf("a2")
+	unknown, another := &xds.Stamp{Name: "a"}, &xds.Stamp{Name: "a"}
+	for _, c := range []struct {
+		a, b *xds.Stamp
+		want bool
+	}{
+		{a, a, true}, {a, stampOf("a1"), true}, {a, b, false}, {unknown, unknown, true}, {unknown, another, false},
+		{unknown, absent, false}, {absent, absent, true}, {a, nil, false}, {nil, nil, true},
+	} {
+		if same(c.a, c.b) != c.want || same(c.b, c.a) != c.want {
+			t.Errorf("%v, %v", c.a, c.b)
+		}
+	}
+	for s, want := range map[*xds.Stamp]bool{a: true, unknown: true, absent: false, others: false, nil: false} {
+		if stands(s) != want {
+			t.Errorf("%+v stands: %v", s, !want)
+		}
+	}
+}

@@ -1,0 +1,226 @@
+package protocol
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// Lists of the same names are the same request, whatever their order; any other
+// list is another.
+func TestSpelling(t *testing.T) {
+	a := spell([]string{"a", "b", "c"})
+	if a != spell([]string{"c", "a", "b"}) {
+		t.Error("SOTW-20: the order counts")
+	}
+	for _, other := range [][]string{nil, {"a", "b"}, {"a", "b", "d"}, {"a", "b", "c", ""}, {"a", "b", "c", "c"}, {"abc"}} {
+		if spell(other) == a {
+			t.Errorf("%q is taken for a, b, c", other)
+		}
+	}
+}
+
+// SOTW-14, DELTA-4: a name counts once, however often it is listed or asked for.
+func TestNamesCountOnce(t *testing.T) {
+	l := newLine(t, xds.SotW, nil, Options{}, xds.Tables{})
+	l.ask(xds.Request{Type: xds.Endpoint, Names: []string{"a", "b", "a", "a"}})
+	if n := l.subs[0].named; n != 2 {
+		t.Errorf("%d names", n)
+	}
+	l = newLine(t, xds.Delta, nil, Options{}, xds.Tables{})
+	l.ask(xds.Request{Type: xds.Endpoint, Subscribe: []string{"a", "b", "a"}})
+	l.ask(xds.Request{Type: xds.Endpoint, Subscribe: []string{"a"}})
+	l.ask(xds.Request{Type: xds.Endpoint, Unsubscribe: []string{"b", "b"}})
+	if n := l.subs[0].named; n != 1 {
+		t.Errorf("%d names", n)
+	}
+}
+
+// What a server has to wake the stream for: the interest moves with what is
+// wanted, by name or by what names find, and is told once.
+func TestInterest(t *testing.T) {
+	alias := resource("c", 1)
+	alias.Aliases = []string{"n"}
+	alias.Seal("1")
+	l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.Endpoint.URL: tableOf(xds.Endpoint, "a", "b").With([]*xds.Resource{alias})})
+	for i, c := range []struct {
+		sub, unsub string
+		want       string
+	}{
+		{"a,x", "", "+a +x"},
+		{"a", "", ""}, // asked for again: nothing new
+		{"", "a,nobody", "-a"},
+		{"a", "a", "-a"}, // subscribed, then unsubscribed: what it is now
+		{"*", "", "* "},
+		{"a", "a", "* -a"}, // the same under the wildcard
+		{"b", "", "* +b"},
+		{"", "*", ""},
+		{"n", "", "+c +n"},
+		{"", "n", "-c -n"},
+		{"", "b,x", "-b -x"},
+	} {
+		split := func(s string) []string { return strings.FieldsFunc(s, func(r rune) bool { return r == ',' }) }
+		l.ask(xds.Request{Type: xds.Endpoint, Subscribe: split(c.sub), Unsubscribe: split(c.unsub)})
+		var words []string
+		wild := ""
+		for in := range l.Interests() {
+			if in.Wildcard {
+				wild = "* "
+			}
+			for _, n := range in.Added {
+				words = append(words, "+"+n)
+			}
+			for _, n := range in.Removed {
+				words = append(words, "-"+n)
+			}
+		}
+		slices.Sort(words)
+		if got := wild + strings.Join(slices.Compact(words), " "); got != c.want {
+			t.Errorf("%d: sub=%s unsub=%s: %q, not %q", i, c.sub, c.unsub, got, c.want)
+		}
+		for in := range l.Interests() {
+			t.Errorf("%d: told twice: %+v", i, in)
+		}
+		l.drain()
+	}
+}
+
+// SAFE-1: a session keeps none of a request's memory: names share that of the
+// table, or have their own.
+func TestNamesOwnTheirMemory(t *testing.T) {
+	known := resource("known", 1)
+	l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.Endpoint.URL: xds.NewTable(xds.Endpoint).With([]*xds.Resource{known})})
+	buffer := "known,unknown,stated,old" // as a request is decoded
+	names := strings.Split(buffer, ",")
+	l.ask(xds.Request{Type: xds.Endpoint, Subscribe: names[:2]})
+	l.ask(xds.Request{Type: xds.Cluster, Subscribe: []string{"*"}, Initial: []xds.Version{{Name: names[2], Version: names[3]}}})
+	from, to := uintptr(unsafe.Pointer(unsafe.StringData(buffer))), uintptr(len(buffer))
+	for _, u := range l.subs {
+		for e := range u.entries() {
+			for _, s := range []string{e.name, e.told.Name, e.told.Version} {
+				if p := uintptr(unsafe.Pointer(unsafe.StringData(s))); s != "" && p >= from && p < from+to {
+					t.Errorf("%s %q keeps the memory of the request", u.typ, s)
+				}
+			}
+		}
+	}
+	if e := l.sub(xds.Endpoint).entry("known"); unsafe.StringData(e.name) != unsafe.StringData(known.Name) {
+		t.Error("the name of a resource is not that of the table")
+	}
+}
+
+// An ACK that repeats 100,000 names is recognised by its spelling: it allocates
+// nothing that grows with them.
+func TestACKOfManyNames(t *testing.T) {
+	names := numbered(100_000)
+	l := newLine(t, xds.SotW, nil, Options{}, xds.Tables{})
+	l.ask(xds.Request{Type: xds.Endpoint, Names: names})
+	l.drain()
+	slices.Reverse(names)
+	req := xds.Request{Type: xds.Endpoint, Names: names}
+	if n := testing.AllocsPerRun(3, func() {
+		l.ask(req)
+		for range l.Events() {
+		}
+	}); n > 20 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+// DELTA-6: what the client drops under a wildcard is remembered until it is told
+// what becomes of it, or asks for it again.
+func TestDropped(t *testing.T) {
+	l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.Endpoint.URL: tableOf(xds.Endpoint, "a", "b")})
+	l.ask(xds.Request{Type: xds.Endpoint, Subscribe: []string{"*", "a", "b", "x"}})
+	l.settle()
+	u := l.subs[0]
+	l.ask(xds.Request{Type: xds.Endpoint, Unsubscribe: []string{"a", "b", "x"}})
+	if got := fmt.Sprint(u.dropped); got != "map[a:true b:true x:true]" {
+		t.Error(got)
+	}
+	l.ask(xds.Request{Type: xds.Endpoint, Subscribe: []string{"a"}})
+	if got := fmt.Sprint(u.dropped); got != "map[b:true x:true]" {
+		t.Error(got)
+	}
+	l.want("EDS a@1 b@1 -x")
+	if len(u.dropped) > 0 {
+		t.Error(u.dropped)
+	}
+	l.settle()
+	if u.names.len() != 1 {
+		t.Errorf("SAFE-1: %d entries are kept of one name", u.names.len())
+	}
+}
+
+// SAFE-1: whoever drops all names leaves nothing behind, few or many at once.
+func TestDropAll(t *testing.T) {
+	for _, n := range []int{1, 8, 9, 300} {
+		for _, v := range []xds.Variant{xds.SotW, xds.Delta} {
+			names := numbered(n)
+			l := newLine(t, v, nil, Options{}, xds.Tables{xds.Endpoint.URL: tableOf(xds.Endpoint, names[:n/2+1]...)})
+			l.ask(xds.Request{Type: xds.Endpoint, Names: names, Subscribe: names})
+			l.settle()
+			if v == xds.SotW {
+				names = nil
+			}
+			l.ask(xds.Request{Type: xds.Endpoint, Unsubscribe: names})
+			if u := l.subs[0]; u.names.len() != 0 || u.named != 0 || u.wildcard {
+				t.Errorf("%s: of %d names %d are left", v, n, u.names.len())
+			}
+			l.want("")
+		}
+	}
+}
+
+// SAFE-1: what a wildcard told is let go of with it: at once, or when the last of it
+// is answered, for until then the client may come to hold it.
+func TestDroppedWildcard(t *testing.T) {
+	for _, answered := range []bool{true, false} {
+		l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.Endpoint.URL: tableOf(xds.Endpoint, "a", "b")})
+		l.ask(xds.Request{Type: xds.Endpoint, Subscribe: []string{"*", "b"}})
+		l.drain()
+		if answered {
+			l.ack(xds.Endpoint)
+		}
+		l.ask(xds.Request{Type: xds.Endpoint, Unsubscribe: []string{"*"}})
+		u := l.subs[0]
+		if gone := u.base == nil; gone != answered {
+			t.Errorf("answered %v: it is gone: %v", answered, gone)
+		}
+		if l.ack(xds.Endpoint); u.base != nil || u.names.len() != 1 {
+			t.Errorf("answered %v: %d stamps are kept, %d entries", answered, u.base.Len(), u.names.len())
+		}
+	}
+}
+
+// SAFE-1: subscribing to 40,000 names two at a time costs what each step adds: it
+// copied all names at each step once, 20,000 times.
+func TestSubscribeTwoAtATime(t *testing.T) {
+	const n = 40_000
+	names := numbered(n)
+	l := newLine(t, xds.Delta, xds.Endpoint, Options{}, xds.Tables{xds.Endpoint.URL: tableOf(xds.Endpoint, "x")})
+	allocs := testing.AllocsPerRun(1, func() {
+		for i := 0; i < n; i += 2 {
+			if err := l.Receive(xds.Request{Type: xds.Endpoint, Subscribe: names[i : i+2]}); err != nil {
+				t.Fatal(err)
+			}
+			for r := range l.Responses() {
+				l.last[r.Type.URL] = r.Nonce
+			}
+			if err := l.Receive(xds.Request{Type: xds.Endpoint, Nonce: l.last[xds.Endpoint.URL]}); err != nil {
+				t.Fatal(err)
+			}
+			for range l.Events() {
+			}
+			for range l.Interests() {
+			}
+		}
+	})
+	if per := allocs / (n / 2); per > 200 {
+		t.Errorf("%v allocations for each two names", per)
+	}
+}

@@ -1,0 +1,290 @@
+package protocol
+
+import (
+	"cmp"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// What resources refer to of a type: by name or alias, to any, or nobody knows.
+func TestRefSet(t *testing.T) {
+	cds := func(name string) xds.Ref { return xds.Ref{Type: xds.Cluster, Name: name} }
+	body := aliased("x", "n", "m")
+	for _, c := range []struct {
+		name string
+		refs []xds.Ref // nil: not known
+		has  string
+		body *xds.Resource
+		want bool
+	}{
+		{"ADS-3 nothing", []xds.Ref{}, "x", body, false},
+		{"ADS-3 it", []xds.Ref{cds("x")}, "x", nil, true},
+		{"ADS-3 another", []xds.Ref{cds("y")}, "x", body, false},
+		{"ADS-3 one of another type that is called so", []xds.Ref{{Type: xds.Endpoint, Name: "x"}}, "x", body, false},
+		{"ADS-3 not known", nil, "x", body, true},
+		{"ADS-3 any", []xds.Ref{cds(xds.Wildcard)}, "x", body, true},
+		{"ADS-3 any of another type", []xds.Ref{{Type: xds.Endpoint, Name: xds.Wildcard}}, "x", body, false},
+		{"DELTA-11 by an alias", []xds.Ref{cds("y"), cds("m")}, "x", body, true},
+		{"DELTA-11 by an alias, of what is not known any more", []xds.Ref{cds("m")}, "x", nil, false},
+	} {
+		var s refSet
+		s.add(xds.Cluster, &xds.Stamp{Name: "r", Refs: []xds.Ref{}}) // refers to nothing
+		s.add(xds.Cluster, &xds.Stamp{Name: "r", Refs: c.refs})
+		if got := s.has(c.has, c.body); got != c.want {
+			t.Errorf("%s: %v", c.name, got)
+		}
+	}
+}
+
+// ADS-3: who holds a cluster, and until when. A refused route holds it for ever;
+// a route that waits for its answer, as long as the client is not silent; what
+// may still be opened, for the grace.
+func TestHolds(t *testing.T) {
+	now := time.Unix(1000, 0)
+	lost := now.Add(-10 * time.Second)
+	set := func(name string) refSet { return refSet{names: map[string]bool{name: true}} }
+	sub := func(unacked bool, silent time.Time) *subscription {
+		u := &subscription{typ: xds.Route}
+		u.unacked, u.silent = unacked, silent
+		return u
+	}
+	until := now.Add(5 * time.Second)
+	for _, c := range []struct {
+		name  string
+		r     referrer
+		holds bool
+		until time.Time
+	}{
+		{"ADS-3 nothing refers to it", referrer{sub: sub(true, lost), loose: set("y"), firm: set("y")}, false, time.Time{}},
+		{"ADS-3 a NACK holds", referrer{sub: sub(true, lost), firm: set("x")}, true, time.Time{}},
+		{"ADS-3 a NACK holds whatever else is unanswered", referrer{sub: sub(true, lost), firm: set("x"), loose: set("x")}, true, time.Time{}},
+		{"ADS-3 unanswered since the loss", referrer{sub: sub(true, lost.Add(-time.Hour)), loose: set("x")}, true, lost.Add(silence)},
+		{"ADS-3 unanswered since it was told", referrer{sub: sub(true, lost.Add(time.Second)), loose: set("x")}, true, lost.Add(time.Second + silence)},
+		{"ADS-3 not told yet", referrer{sub: sub(false, time.Time{}), loose: set("x")}, true, time.Time{}},
+		{"ADS-3 not opened yet", referrer{loose: refSet{all: true}, until: until}, true, until},
+		{"ADS-3 it has something from before", referrer{sub: sub(false, time.Time{}), loose: refSet{all: true}, until: until}, true, until},
+	} {
+		holds, end := c.r.holds("x", nil, lost)
+		if holds != c.holds || !end.Equal(c.until) {
+			t.Errorf("%s: %v until %v, not %v until %v", c.name, holds, end, c.holds, c.until)
+		}
+	}
+}
+
+// route is a route that leads to a cluster.
+func route(version int, cluster string) []*xds.Resource {
+	return []*xds.Resource{resource("r", version, xds.Ref{Type: xds.Cluster, Name: cluster})}
+}
+
+// A line whose client has clusters x and y, and a route to x.
+func withdrawing2(t *testing.T, v xds.Variant, clusters ...string) *line {
+	l := newLine(t, v, nil, Options{}, xds.Tables{
+		xds.Cluster.URL: tableOf(xds.Cluster, "x", "y"), xds.Route.URL: xds.NewTable(xds.Route).With(route(1, "x")),
+	})
+	l.ask(xds.Request{Type: xds.Cluster, Names: clusters, Subscribe: clusters})
+	l.ask(xds.Request{Type: xds.Route, Names: []string{"r"}, Subscribe: []string{"r"}})
+	l.settle()
+	return l
+}
+
+// A leaver names the moment at which it may leave though nobody answers, so that
+// the session is woken then, and leaves at that moment and not before.
+func TestDue(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		variant  xds.Variant
+		clusters []string
+		answer   func(l *line)
+		due      time.Duration // zero: no deadline
+		now      bool          // it leaves at once
+	}{
+		{"ADS-3 silence", xds.Delta, nil, func(l *line) {}, silence, false},
+		{"ADS-3 a NACK", xds.Delta, nil, func(l *line) { l.nack(xds.Route) }, 0, false},
+		{"ADS-3 an ACK", xds.Delta, nil, func(l *line) { l.ack(xds.Route) }, 0, true},
+		{"ADS-3 an ACK, of a client that drops clusters by itself", xds.SotW, []string{"x", "y"}, func(l *line) {
+			l.ask(xds.Request{Type: xds.Route, Nonce: l.last[xds.Route.URL], Names: []string{"r"}})
+		}, silence, false},
+		{"ADS-3 an ACK in SotW", xds.SotW, nil, func(l *line) {
+			l.ask(xds.Request{Type: xds.Route, Nonce: l.last[xds.Route.URL], Names: []string{"r"}})
+		}, 0, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l := withdrawing2(t, c.variant, c.clusters...)
+			l.commit(xds.Route, route(2, "y"))
+			l.commit(xds.Cluster, nil, "x")
+			l.drain()
+			u := l.sub(xds.Cluster)
+			if u.lingers("x") == nil {
+				t.Fatal("x does not linger")
+			}
+			c.answer(l)
+			l.drain()
+			if gone := u.lingers("x") == nil; gone != c.now {
+				t.Fatalf("x is gone: %v", gone)
+			}
+			if c.now {
+				return
+			}
+			if due := u.leaving["x"].due; c.due == 0 && !due.IsZero() || c.due != 0 && !due.Equal(l.now.Add(c.due)) {
+				t.Fatalf("due %v, not %v", due.Sub(l.now), c.due)
+			}
+			if c.due == 0 {
+				l.wait(24 * time.Hour)
+				l.drain()
+				if u.lingers("x") == nil {
+					t.Error("it leaves after a day")
+				}
+				return
+			}
+			end := l.now.Add(c.due)
+			for range 20 { // as a server wakes it
+				next := l.Deadline()
+				if next.IsZero() || next.After(end) {
+					t.Fatalf("no deadline tells of %v", end)
+				}
+				if next.Before(end) && u.lingers("x") == nil {
+					t.Fatal("it leaves too early")
+				}
+				l.now = next
+				l.Advance(next)
+				l.drain()
+				if next.Equal(end) {
+					break
+				}
+			}
+			if u.lingers("x") != nil {
+				t.Error("it does not leave in time")
+			}
+		})
+	}
+}
+
+// What something waits for was waived: that is told once, with the withdrawal, and
+// only if it was so.
+func TestWaived(t *testing.T) {
+	for _, silent := range []bool{true, false} {
+		l := withdrawing2(t, xds.Delta)
+		l.commit(xds.Route, route(2, "y"))
+		l.commit(xds.Cluster, nil, "x")
+		var events []string
+		listen := func() {
+			for r := range l.Responses() {
+				l.last[r.Type.URL] = r.Nonce
+			}
+			for e := range l.Events() {
+				if e.Kind == Waived || e.Kind == Departed {
+					s := e.Kind.String() + " " + e.Type.Short + " " + e.Name
+					if e.By != nil {
+						s += " by " + e.By.Short
+					}
+					events = append(events, s)
+				}
+			}
+		}
+		listen()
+		for range 3 {
+			l.wait(silence/3 - 1)
+			listen()
+		}
+		if len(events) > 0 {
+			t.Fatal("too early:", events)
+		}
+		if silent {
+			l.wait(3)
+		} else {
+			l.ack(xds.Route)
+		}
+		for range 3 {
+			listen()
+		}
+		if n := len(l.sub(xds.Cluster).leaving); n > 0 {
+			t.Errorf("SAFE-1: %d are leaving still", n)
+		}
+		want := 1
+		if silent {
+			want = 2
+		}
+		if len(events) != want || events[want-1] != "departed CDS x" || silent && events[0] != "waived CDS x by RDS" {
+			t.Errorf("silent %v: %q", silent, events)
+		}
+	}
+}
+
+// On a stream of one type what is lost stays for the grace: of types that others
+// refer to, and in SotW of those with full state, since the others have no
+// removals.
+func TestGrace(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		typ     *xds.Type
+		variant xds.Variant
+		grace   time.Duration
+		want    bool
+	}{
+		{"ADS-3 clusters in delta", xds.Cluster, xds.Delta, 0, true},
+		{"ADS-3 clusters in SotW", xds.Cluster, xds.SotW, 0, true},
+		{"ADS-3 routes in delta", xds.Route, xds.Delta, 0, true},
+		{"ADS-3 routes in SotW", xds.Route, xds.SotW, 0, false},
+		{"ADS-3 nothing refers to listeners", xds.Listener, xds.Delta, 0, false},
+		{"ADS-3 no grace", xds.Cluster, xds.Delta, -1, false},
+		{"ADS-3 no grace in SotW", xds.Cluster, xds.SotW, -1, false},
+	} {
+		l := newLine(t, c.variant, c.typ, Options{Grace: c.grace}, xds.Tables{c.typ.URL: tableOf(c.typ, "x")})
+		l.ask(xds.Request{Type: c.typ, Names: []string{"x"}, Subscribe: []string{"x"}})
+		l.settle()
+		l.commit(c.typ, nil, "x")
+		if got := l.sub(c.typ).lingers("x") != nil; got != c.want {
+			t.Errorf("%s: it lingers: %v", c.name, got)
+		}
+	}
+}
+
+// 10,000 removals, acknowledged, leave next to nothing behind on a stream; streams
+// that held the same are told by the same Changes.
+func TestMassRemoval(t *testing.T) {
+	const n, streams = 10_000, 10
+	names := numbered(n)
+	view := xds.Tables{xds.Cluster.URL: tableOf(xds.Cluster, names...)}
+	var lines []*line
+	for range streams {
+		l := newLine(t, xds.Delta, nil, Options{}, view)
+		l.ask(xds.Request{Type: xds.Cluster})
+		l.ask(xds.Request{Type: xds.Listener})
+		l.settle()
+		lines = append(lines, l)
+	}
+	for _, l := range lines {
+		l.Release()
+		l.view = nil
+	}
+	before := liveBytes()
+	func() {
+		next := xds.Tables{xds.Cluster.URL: view.Table(xds.Cluster).With(nil, names[1:]...)}
+		var first *xds.Changes
+		for _, l := range lines {
+			l.Change(next, []xds.Names{{xds.Cluster.URL: names}})
+			all := l.drain()
+			if len(all) != 1 || len(all[0].Removed) != n-1 {
+				t.Fatal(len(all))
+			}
+			if first = cmp.Or(first, all[0].Changes); all[0].Changes != first {
+				t.Error("a stream makes Changes of its own")
+			}
+			l.ack(xds.Cluster)
+			l.drain()
+			l.Release()
+		}
+	}()
+	if grown := (int64(liveBytes()) - int64(before)) / streams; grown > 2<<10 {
+		t.Errorf("%d bytes stay on each stream", grown)
+	}
+	for _, l := range lines {
+		if u := l.subs[0]; u.names.len() > 0 || len(u.leaving) > 0 {
+			t.Fatal(u.names.len(), len(u.leaving))
+		}
+	}
+	runtime.KeepAlive(view)
+}

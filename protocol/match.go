@@ -205,14 +205,13 @@ func (u *subscription) toldAny(m *xds.Members) bool {
 	return false
 }
 
-// found reports whether a wanted name would have found a resource that is gone.
-func (u *subscription) found(t *xds.Table, name string) bool {
-	by := []string{u.typ.Collection(name)}
-	if r := t.Departed(name); r != nil {
-		by = append(by, r.Aliases...)
+// collects reports whether the client subscribes to the collection that a name
+// belongs to.
+func (u *subscription) collects(name string) bool {
+	c := u.typ.Collection(name)
+	if c == "" {
+		return false
 	}
-	return slices.ContainsFunc(by, func(n string) bool {
-		e := u.entry(n)
-		return n != "" && e != nil && (e.named || u.scopes[n])
-	})
+	e := u.entry(c)
+	return e != nil && e.named
 }

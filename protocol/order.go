@@ -128,7 +128,13 @@ func (s *Session) warmed(first *subscription, c *xds.Resource) (warm, told bool)
 // is set, one that brings it for the first time.
 func (s *Session) flies(u *subscription, name string, novel bool) bool {
 	for d := range u.underWay() {
-		if s.awaited(d) && d.carries(name) != nil && (!novel || !stands(d.from.Get(name))) {
+		is := d.carries(name)
+		switch {
+		case is == nil || !s.awaited(d), novel && stands(d.from.Get(name)):
+		case !novel && u.wildcard && u.typ.FullState && same(d.before(name), is):
+			// Told again in a world. Of names nobody knows whether a client that
+			// resumes had asked for them before.
+		default:
 			return true
 		}
 	}

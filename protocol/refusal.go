@@ -105,7 +105,7 @@ func (u *subscription) refuse(v xds.Variant, d *delivery, p *part) {
 		if d.superseded {
 			return // it has taken a later world
 		}
-	} else if later := u.laterThan(p.nonce); u.toldSince(&r, later) {
+	} else if later := u.laterThan(v, p.nonce); u.toldSince(&r, later) {
 		// One of the names was told anew already. The others, which the client
 		// may not have applied, would otherwise stay refused with it.
 		u.retell(&r, func(name string, it item) bool { return same(u.told(name), it.is) && !later(name) })
@@ -123,11 +123,13 @@ func (u *subscription) refuse(v xds.Variant, d *delivery, p *part) {
 	}
 }
 
-// laterThan returns whether a name is under way in a delivery after a nonce.
-func (u *subscription) laterThan(nonce uint64) func(name string) bool {
+// laterThan returns whether a name is under way in a delivery after a nonce. Of what
+// is lost a type without full state says nothing in SotW.
+func (u *subscription) laterThan(v xds.Variant, nonce uint64) func(name string) bool {
 	return func(name string) bool {
 		for d := range u.underWay() {
-			if d.parts[0].nonce > nonce && d.carries(name) != nil {
+			is := d.carries(name)
+			if d.parts[0].nonce > nonce && is != nil && (stands(is) || v == xds.Delta || u.typ.FullState) {
 				return true
 			}
 		}
@@ -151,7 +153,7 @@ func (u *subscription) retell(r *refusal, which func(string, item) bool) {
 	r.retold = true
 	var extra []entry
 	for name, it := range r.members {
-		if !which(name, it) || u.leaving[name] != nil {
+		if !which(name, it) || u.leaving[name] != nil || u.toldGone(name) {
 			continue
 		}
 		if e := u.entry(name); e != nil {
@@ -165,6 +167,13 @@ func (u *subscription) retell(r *refusal, which func(string, item) bool) {
 		u.mark(&extra[i])
 	}
 	u.add(extra...)
+}
+
+// toldGone reports whether the client was told since it asked for a name that it
+// does not exist, which need not be said again.
+func (u *subscription) toldGone(name string) bool {
+	e := u.entry(name)
+	return e != nil && e.told == absent && e.sent && u.typ.FullState
 }
 
 // dissolve ends the refusals of which one of the names has moved, and reports
@@ -208,6 +217,11 @@ func (u *subscription) dropUnwanted() {
 	for name := range u.brought {
 		if !u.covers(name) {
 			delete(u.brought, name)
+		}
+	}
+	for name := range u.unheard {
+		if !u.covers(name) {
+			delete(u.unheard, name)
 		}
 	}
 	for name := range u.orphans {

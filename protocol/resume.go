@@ -41,7 +41,7 @@ func (u *subscription) begin(s *Session, req xds.Request, t *xds.Table) {
 	u.implicit = u.implicit && u.wildcard
 	// Clients wait for an answer to these even when there is nothing to say.
 	u.due = u.wildcard || s.variant == xds.SotW && u.typ.FullState
-	s.beginScopes(u)
+	s.narrow(u)
 	s.resumes = s.resumes || req.Version != "" || len(req.Initial) > 0
 	if s.variant == xds.Delta {
 		s.resume(u, req.Initial, t)
@@ -79,8 +79,14 @@ func (s *Session) recall(u *subscription, version string, t *xds.Table) {
 		if st := w.has(e.name); stands(st) {
 			e.told, e.sent = st, true
 			// Of what is lost it is told only what others may wait for: that it asks
-			// for now need not mean that it had it.
-			e.again = e.again && (u.shows(t.Lookup(e.name)) || s.warms(u.typ))
+			// for now need not mean that it had it. What comes back it is told.
+			if e.again && !u.shows(t.Lookup(e.name)) && !s.warms(u.typ) {
+				e.again = false
+				if u.unheard == nil {
+					u.unheard = map[string]bool{}
+				}
+				u.unheard[e.name] = !u.typ.FullState // a world tells of all
+			}
 		}
 	}
 	if u.wildcard {
@@ -94,7 +100,7 @@ func (s *Session) recall(u *subscription, version string, t *xds.Table) {
 		case u.base.Get(st.Name) != nil || e != nil && !same(e.told, st):
 			kept = append(kept, item{st.Name, u.told(st.Name), st})
 		case e == nil:
-			extra = append(extra, entry{name: st.Name, told: st, sent: true})
+			extra = append(extra, entry{name: st.Name, told: st, sent: true, again: !u.typ.FullState && u.shows(t.Lookup(st.Name))})
 		}
 	}
 	for i := range extra {
@@ -171,10 +177,7 @@ func (s *Session) resume(u *subscription, initial []xds.Version, t *xds.Table) {
 			continue
 		}
 		e := u.entry(v.Name)
-		stray := !u.wildcard && (e == nil || !u.wants(e))
-		if stray && u.scopes == nil && (t.Lookup(v.Name) != nil || !u.found(t, v.Name)) {
-			continue
-		}
+		stray := !u.wildcard && (e == nil || !u.wants(e)) // it is told to be gone: "no longer visible"
 		r := t.Lookup(v.Name)
 		current := !stray && u.shows(r) && r.Version == v.Version
 		var told *xds.Stamp

@@ -291,6 +291,10 @@ func (s *Session) respond(u *subscription, last bool) []*xds.Response {
 	gone := len(d.missing) > 0
 	if s.variant == xds.Delta || world { // else "the API provides no mechanism" for it
 		gone = gone || len(d.removed) > 0
+		// "Removals last", also of what the client brought along.
+		if !last && len(d.upserts) == 0 && slices.ContainsFunc(d.removed, func(n string) bool { return stands(u.told(n)) }) {
+			return nil
+		}
 	}
 	if gone && !send && !last {
 		return nil
@@ -389,6 +393,7 @@ func (s *Session) tell(u *subscription, t *xds.Table, d *diff) (items []item) {
 			delete(u.orphans, e.name)
 		}
 		delete(u.dropped, e.name)
+		delete(u.unheard, e.name)
 		items = append(items, item{e.name, was, is})
 		e.told, e.sent, e.again = is, true, false
 	}

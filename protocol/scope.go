@@ -1,6 +1,11 @@
 package protocol
 
-import "github.com/chancery-xds/chancery/xds"
+import (
+	"maps"
+	"slices"
+
+	"github.com/chancery-xds/chancery/xds"
+)
 
 // A wildcard of a type that comes under another ("route/host") covers, on an
 // aggregated stream, what is under the names that the stream subscribes to of
@@ -8,28 +13,54 @@ import "github.com/chancery-xds/chancery/xds"
 // subscriptions of the client: it cannot drop one of them, nor does it keep one
 // by asking for the same collection.
 
-// begin makes a wildcard that was just opened one of scopes.
-func (s *Session) beginScopes(u *subscription) {
-	if u.typ.Under == nil || s.variant == xds.SotW || !u.wildcard || u.nonce != 0 {
+// narrow makes a wildcard one of scopes, if the stream subscribes to names of the
+// type above it. What it was told and they do not cover it is told to be gone.
+func (s *Session) narrow(u *subscription) {
+	if u.typ.Under == nil || s.variant == xds.SotW || !u.wildcard || u.scopes != nil {
 		return
 	}
 	if s.only != nil {
-		s.tellEmpty(u)
+		if u.nonce == 0 {
+			s.tellEmpty(u)
+		}
 		return
 	}
 	over := s.sub(u.typ.Under)
 	if over == nil || over.wildcard {
 		return
 	}
-	u.wildcard, u.anew, u.base = false, false, nil
-	u.due = over.named == 0
-	u.scopes = map[string]bool{}
-	t := s.table(u.typ)
-	for e := range over.entries() {
-		if e.named {
-			u.enterScope(t, e.name+"/*")
+	var extra []entry
+	for st := range u.base.All() { // what it was told, or states to have
+		if u.entry(st.Name) == nil {
+			extra = append(extra, entry{name: st.Name, told: st, sent: true})
 		}
 	}
+	u.wildcard, u.anew, u.base, u.moved = false, false, nil, true
+	u.add(extra...)
+	u.all = u.all || len(extra) > 0
+	u.due = u.due && over.named == 0
+	u.scopes = map[string]bool{}
+	t, asked := s.table(u.typ), u.asked
+	for e := range over.entries() {
+		if e.named {
+			u.enterScope(t, e.name+"/*", u.nonce == 0)
+		}
+	}
+	if u.nonce != 0 {
+		u.asked = asked // the client has not asked for anything of this type
+	}
+}
+
+// widen makes scopes a wildcard of everything again.
+func (s *Session) widen(u *subscription) {
+	scopes := slices.Sorted(maps.Keys(u.scopes))
+	u.scopes = nil
+	for _, c := range scopes {
+		u.leaveScope(c, false)
+	}
+	due := u.due
+	u.subscribeAll(s.table(u.typ))
+	u.due = due // the client has not asked for anything of this type
 }
 
 // scope makes the scopes follow what the stream subscribes to.
@@ -40,8 +71,11 @@ func (s *Session) scope(over *subscription) {
 		if !over.typ.Is(u.typ.Under) || s.variant == xds.SotW {
 			continue
 		}
-		if u.scopes == nil { // the type above may have been opened only now
-			s.beginScopes(u)
+		if over.wildcard && u.scopes != nil {
+			s.widen(u)
+		}
+		if u.scopes == nil {
+			s.narrow(u)
 			continue
 		}
 		t := s.table(u.typ)
@@ -49,7 +83,7 @@ func (s *Session) scope(over *subscription) {
 			e, c := over.entry(n), n+"/*"
 			switch named := e != nil && e.named; {
 			case named && !u.scopes[c]:
-				u.enterScope(t, c)
+				u.enterScope(t, c, true)
 			case !named && u.scopes[c]:
 				delete(u.scopes, c)
 				u.leaveScope(c, false)
@@ -58,7 +92,9 @@ func (s *Session) scope(over *subscription) {
 	}
 }
 
-func (u *subscription) enterScope(t *xds.Table, c string) {
+// enterScope adds a scope. What it finds is told again if anew is set, and else
+// only what the client lacks.
+func (u *subscription) enterScope(t *xds.Table, c string, anew bool) {
 	e := u.entry(c)
 	if e == nil {
 		u.add(entry{name: c, told: absent})
@@ -67,7 +103,7 @@ func (u *subscription) enterScope(t *xds.Table, c string) {
 	was := u.wants(e)
 	u.scopes[c] = true
 	u.notice(e, was)
-	u.asked, e.again = true, true
+	u.asked, e.again = true, anew || t.Aliased(c).Len() == 0
 	u.mark(e)
 	u.match(t, c)
 }

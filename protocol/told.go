@@ -53,6 +53,10 @@ type record struct {
 	vague    time.Time
 	vagueAll bool
 	brought  map[string]bool
+
+	// SotW: names that the client had and asked for when it came, and that were lost:
+	// they are told when they come back, for a new stream is answered once.
+	unheard map[string]bool
 }
 
 // vague reports whether nobody knows what the client has from before.
@@ -211,7 +215,7 @@ func (s *Session) keeps(u *subscription, yield func(st *xds.Stamp, firm bool) bo
 	}
 	for i := range u.refusals {
 		r := &u.refusals[i]
-		later := u.laterThan(r.nonce)
+		later := u.laterThan(s.variant, r.nonce)
 		for name, it := range r.members {
 			for _, st := range []*xds.Stamp{it.was, it.is} {
 				if u.outdated(t, name, st) && !yield(st, !r.retold || !later(name)) {

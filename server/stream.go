@@ -36,7 +36,7 @@ type stream struct {
 
 	// From the first request on; nil before.
 	session *protocol.Session
-	told    *account  // nil: delta
+	told    *account // nil: delta
 	view    xds.View // while a request is received; nil: none is
 	watch   Watch
 	bell    <-chan struct{}

@@ -381,6 +381,22 @@ func TestRefused(t *testing.T) {
 			t.Error("the refusal outlives the ACK of the newest")
 		}
 	})
+	within(t, "SOTW-18 a late ACK of the response before does not make up for a NACK", func(t *testing.T) {
+		w := serve(t)
+		w.set(xds.Cluster, res("a", "1"))
+		c := w.delta(t, w.dial(t))
+		c.send(&discovery.DeltaDiscoveryRequest{TypeUrl: xds.Cluster.URL, Node: &corev3.Node{Id: "n"}})
+		early := c.want()
+		time.Sleep(10 * time.Second) // after which what is new does not wait for the answer
+		w.set(xds.Cluster, res("b", "1"))
+		late := c.want()
+		c.send(&discovery.DeltaDiscoveryRequest{TypeUrl: xds.Cluster.URL, ResponseNonce: late.Nonce, ErrorDetail: &rpcstatus.Status{Message: "no"}})
+		c.send(&discovery.DeltaDiscoveryRequest{TypeUrl: xds.Cluster.URL, ResponseNonce: early.Nonce})
+		synctest.Wait()
+		if !w.refused.has("n", xds.Cluster.URL) {
+			t.Error("the refusal is forgotten")
+		}
+	})
 	t.Run("SOTW-18 bounded", func(t *testing.T) {
 		r := newRefusals(2)
 		r.add("a", "x")

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"time"
+	"weak"
 
 	"github.com/chancery-xds/chancery/protocol"
 	"github.com/chancery-xds/chancery/xds"
@@ -32,7 +33,7 @@ type told struct {
 	mu    sync.Mutex
 	max   int                    // of ended
 	index map[statement]*holding // the first of a list
-	ended *list.List             // of *holding whose streams have ended, the newest first
+	ended *list.List             // of *ending, the newest first
 }
 
 func newTold(n int) *told {
@@ -56,6 +57,10 @@ func stating(node, url, version string) (k statement) {
 type content struct {
 	all  *xds.Versions
 	each []*xds.Stamp
+
+	// The table that each is from, in which names are found fast while somebody
+	// else keeps it.
+	from weak.Pointer[xds.Versions]
 }
 
 func (c content) equal(o content) bool { return c.all == o.all && slices.Equal(c.each, o.each) }
@@ -69,7 +74,12 @@ type holding struct {
 	nonce      string // of the response; empty: the client came with it
 	prev, next *holding
 	ended      *list.Element // nil while its stream lives
-	until      time.Time     // when it is forgotten, if that has ended
+}
+
+// An ending is when a holding is forgotten, whose stream has ended.
+type ending struct {
+	*holding
+	until time.Time
 }
 
 // hold remembers what the client of a stream may state.
@@ -136,11 +146,11 @@ func (t *told) end(now time.Time, hs []*holding) {
 			}
 		}
 		if o != nil {
-			o.until = now.Add(toldTime)
+			o.ended.Value.(*ending).until = now.Add(toldTime)
 			t.ended.MoveToFront(o.ended)
 			continue
 		}
-		h.until, h.ended = now.Add(toldTime), t.ended.PushFront(h)
+		h.ended = t.ended.PushFront(&ending{h, now.Add(toldTime)})
 		if h.next = t.index[h.of]; h.next != nil {
 			h.next.prev = h
 		}
@@ -152,12 +162,12 @@ func (t *told) end(now time.Time, hs []*holding) {
 // expire forgets what is too old, or too much.
 func (t *told) expire(now time.Time) {
 	for e := t.ended.Back(); e != nil; e = t.ended.Back() {
-		h := e.Value.(*holding)
-		if t.ended.Len() <= t.max && now.Before(h.until) {
+		last := e.Value.(*ending)
+		if t.ended.Len() <= t.max && now.Before(last.until) {
 			return
 		}
 		t.ended.Remove(e)
-		t.unlink(h)
+		t.unlink(last.holding)
 	}
 }
 
@@ -197,6 +207,9 @@ func union(some []content) content {
 	each := slices.Clone(c.each)
 	for _, o := range some[1:] {
 		each = append(each, o.each...)
+		if o.from != c.from {
+			c.from = weak.Pointer[xds.Versions]{}
+		}
 		switch {
 		case o.all == nil || o.all == c.all:
 		case c.all == nil:
@@ -261,22 +274,30 @@ func override(old, newer []*xds.Stamp) []*xds.Stamp {
 	return append(out, old...)
 }
 
+// fewNames is how many names a session finds fast enough in a list.
+const fewNames = 32
+
 // world returns the content as a session wants it, which finds names fast in
 // what the wildcard covers only.
 func (c content) world() *protocol.World {
-	if c.all != nil {
+	if c.all != nil || len(c.each) <= fewNames {
 		return &protocol.World{Versions: c.all, Others: c.each}
 	}
-	w := &protocol.World{}
-	var first []*xds.Resource
-	for i, st := range c.each {
-		if i > 0 && c.each[i-1].Name == st.Name {
+	w := &protocol.World{Versions: c.from.Value()}
+	if w.Versions == nil {
+		var first []*xds.Resource
+		for i, st := range c.each {
+			if i == 0 || c.each[i-1].Name != st.Name {
+				first = append(first, &xds.Resource{Stamp: st})
+			}
+		}
+		w.Versions = new(xds.Table).With(first).Versions()
+	}
+	for _, st := range c.each {
+		if is := w.Versions.Get(st.Name); is == nil || is.Sum != st.Sum {
 			w.Others = append(w.Others, st)
-		} else {
-			first = append(first, &xds.Resource{Stamp: st})
 		}
 	}
-	w.Versions = new(xds.Table).With(first).Versions()
 	return w
 }
 
@@ -300,5 +321,5 @@ func proven(w *protocol.World, version string) (c content, ok bool) {
 			}
 		}
 	})
-	return content{w.Versions, w.Others}, sum == version
+	return content{all: w.Versions, each: w.Others}, sum == version
 }

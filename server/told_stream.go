@@ -3,6 +3,7 @@ package server
 import (
 	"slices"
 	"time"
+	"weak"
 
 	"github.com/chancery-xds/chancery/protocol"
 	"github.com/chancery-xds/chancery/xds"
@@ -107,6 +108,8 @@ func (p *accountOf) content(w *protocol.World, c *xds.Changes) content {
 	}
 	if p.broad {
 		out.all = w.Versions
+	} else if len(out.each) > fewNames {
+		out.from = weak.Make(w.Versions)
 	}
 	return out
 }

@@ -324,6 +324,27 @@ func TestTold(t *testing.T) {
 		conn.Close()
 		synctest.Wait()
 	})
+	within(t, "SAFE-1 what is remembered keeps no body alive", func(t *testing.T) {
+		m := newMoving(t, "n")
+		old := func() weak.Pointer[byte] {
+			body := []byte("other, at first")
+			put(t, m.Store, xds.Cluster, xds.NewResource("other", body))
+			return weak.Make(&body[0])
+		}()
+		c, conn := m.open("", "")
+		c.send(ack(c.want()))
+		c.send(ack(c.want(), "r"))
+		synctest.Wait()
+		conn.Close()
+		synctest.Wait()
+		m.commits(1)
+		time.Sleep(6 * time.Minute) // what was lately is kept by the store
+		m.commits(2)
+		runtime.GC()
+		if n := m.told.ended.Len(); n != 2 || old.Value() != nil {
+			t.Errorf("%d are remembered, the body lives: %v", n, old.Value() != nil)
+		}
+	})
 	within(t, "SAFE-1 a stream by name keeps no table alive", func(t *testing.T) {
 		m := newMoving(t, "n")
 		conn := m.dial(t)
@@ -332,12 +353,12 @@ func TestTold(t *testing.T) {
 		c.send(&discovery.DiscoveryRequest{Node: m.node, TypeUrl: xds.Endpoint.URL, ResourceNames: []string{"mine"}})
 		c.send(ack(c.want(), "mine"))
 		synctest.Wait()
-		w := m.Store.Watch(nil)
-		view, _ := w.Next()
-		tab := view.Table(xds.Endpoint)
-		old := weak.Make(tab.Lookup("other").Stamp)
-		view, tab = nil, nil
-		w.Close()
+		old := func() weak.Pointer[xds.Stamp] {
+			w := m.Store.Watch(nil)
+			defer w.Close()
+			view, _ := w.Next()
+			return weak.Make(view.Table(xds.Endpoint).Lookup("other").Stamp)
+		}()
 		for i := range 100 {
 			put(t, m.Store, xds.Endpoint, res("other", fmt.Sprint(i)))
 		}
@@ -350,6 +371,188 @@ func TestTold(t *testing.T) {
 		}
 		runtime.KeepAlive(conn)
 	})
+}
+
+// The client opens its clusters 2 s after all else, as Envoy does when some of
+// them are still warming: the route waits, and the assignments that it asks for
+// come, though their clusters are no more.
+func TestResumesWithoutClusters(t *testing.T) {
+	endpoints := func(name string) xds.Ref { return xds.Ref{Type: xds.Endpoint, Name: name} }
+	serve := func(t *testing.T) (*world, *store.Store) {
+		st := store.New()
+		update(t, st, func(tx *store.Tx) {
+			tx.Set(xds.Cluster, to("c0", endpoints("e0")))
+			tx.Set(xds.Endpoint, to("e0"))
+			tx.Set(xds.Listener, to("l", xds.Ref{Type: xds.Route, Name: "r"}))
+			tx.Set(xds.Route, to("r", cluster("c0")))
+		})
+		return serveFrom(t, New(st)), st
+	}
+	warms := func(tx *store.Tx) { // and the client is told so, and asks for e1 when the stream breaks
+		tx.Set(xds.Cluster, to("c1", endpoints("e1")))
+		tx.Set(xds.Endpoint, to("e1"))
+	}
+	soon := func(t *testing.T, began time.Time) {
+		t.Helper()
+		if d := time.Since(began); d > 5*time.Second {
+			t.Errorf("the route came after %v, not when the clusters were accepted", d)
+		}
+	}
+	moves := func(tx *store.Tx) {
+		tx.Set(xds.Cluster, to("c2", endpoints("e2")))
+		tx.Set(xds.Endpoint, to("e2"))
+		tx.Delete(xds.Cluster, "c0", "c1")
+		tx.Delete(xds.Endpoint, "e0", "e1")
+		tx.Set(xds.Route, to("r", cluster("c2")))
+	}
+	within(t, "ADS-9 WARM-1 SotW", func(t *testing.T) {
+		w, st := serve(t)
+		version := map[*xds.Type]string{}
+		var c *sotwClient
+		open := func(typ *xds.Type, names ...string) {
+			c.send(&discovery.DiscoveryRequest{Node: &corev3.Node{Id: "n"}, TypeUrl: typ.URL, ResourceNames: names, VersionInfo: version[typ]})
+		}
+		accept := func(typ *xds.Type, all string, names ...string) {
+			t.Helper()
+			r := c.wants(c.want(), typ, all)
+			version[typ] = r.VersionInfo
+			c.send(ack(r, names...))
+			synctest.Wait()
+		}
+		conn := w.dial(t)
+		c = w.sotw(t, conn)
+		open(xds.Cluster)
+		accept(xds.Cluster, "c0 to e0")
+		open(xds.Endpoint, "e0")
+		accept(xds.Endpoint, "e0", "e0")
+		open(xds.Listener)
+		accept(xds.Listener, "l to r")
+		open(xds.Route, "r")
+		accept(xds.Route, "r to c0", "r")
+		update(t, st, warms)
+		c.wants(c.want(), xds.Cluster, "c0 to e0, c1 to e1")
+		conn.Close()
+		synctest.Wait()
+		update(t, st, moves)
+
+		c = w.sotw(t, w.dial(t))
+		began := time.Now()
+		open(xds.Endpoint, "e0", "e1")
+		open(xds.Listener)
+		open(xds.Route, "r")
+		accept(xds.Endpoint, "e0, e1", "e0", "e1")
+		time.Sleep(2 * time.Second)
+		open(xds.Cluster)
+		r := c.wants(c.want(), xds.Cluster, "c0 to e0, c2 to e2")
+		open(xds.Endpoint, "e0", "e2")
+		accept(xds.Endpoint, "e2", "e0", "e2")
+		time.Sleep(2 * time.Second)
+		c.send(ack(r))
+		accept(xds.Route, "r to c2", "r")
+		soon(t, began)
+	})
+	within(t, "ADS-9 WARM-1 delta", func(t *testing.T) {
+		w, st := serve(t)
+		has := map[*xds.Type]map[string]string{}
+		var c *deltaClient
+		open := func(typ *xds.Type, names ...string) {
+			c.send(&discovery.DeltaDiscoveryRequest{Node: &corev3.Node{Id: "n"}, TypeUrl: typ.URL, ResourceNamesSubscribe: names, InitialResourceVersions: has[typ]})
+		}
+		want := func(typ *xds.Type, name string) *discovery.DeltaDiscoveryResponse {
+			t.Helper()
+			r := c.want()
+			if r.TypeUrl != typ.URL || len(r.Resources) != 1 || r.Resources[0].Name != name || len(r.RemovedResources) > 0 {
+				t.Fatalf("got %v, want %s of %s", r, name, typ)
+			}
+			return r
+		}
+		accept := func(r *discovery.DeltaDiscoveryResponse, typ *xds.Type) {
+			has[typ] = map[string]string{r.Resources[0].Name: r.Resources[0].Version}
+			c.send(&discovery.DeltaDiscoveryRequest{TypeUrl: typ.URL, ResponseNonce: r.Nonce})
+			synctest.Wait()
+		}
+		conn := w.dial(t)
+		c = w.delta(t, conn)
+		open(xds.Cluster)
+		accept(want(xds.Cluster, "c0"), xds.Cluster)
+		open(xds.Endpoint, "e0")
+		accept(want(xds.Endpoint, "e0"), xds.Endpoint)
+		open(xds.Listener)
+		accept(want(xds.Listener, "l"), xds.Listener)
+		open(xds.Route, "r")
+		accept(want(xds.Route, "r"), xds.Route)
+		update(t, st, warms)
+		want(xds.Cluster, "c1")
+		conn.Close()
+		synctest.Wait()
+		update(t, st, moves)
+
+		c = w.delta(t, w.dial(t))
+		began := time.Now()
+		open(xds.Endpoint, "e0", "e1")
+		open(xds.Listener)
+		open(xds.Route, "r")
+		accept(want(xds.Endpoint, "e1"), xds.Endpoint)
+		time.Sleep(2 * time.Second)
+		open(xds.Cluster)
+		r := want(xds.Cluster, "c2")
+		if gone := c.want(); !slices.Equal(gone.RemovedResources, []string{"e1"}) { // it does not state c1
+			t.Fatal(gone)
+		}
+		c.send(&discovery.DeltaDiscoveryRequest{TypeUrl: xds.Endpoint.URL, ResourceNamesSubscribe: []string{"e2"}})
+		accept(want(xds.Endpoint, "e2"), xds.Endpoint)
+		time.Sleep(2 * time.Second)
+		accept(r, xds.Cluster)
+		accept(want(xds.Route, "r"), xds.Route)
+		soon(t, began)
+	})
+}
+
+// What a stream was told of names survives one that is told of others only.
+func TestAccount(t *testing.T) {
+	now := time.Now()
+	stamps := func(c content) (names []string) {
+		for _, st := range c.each {
+			names = append(names, st.Name)
+		}
+		return names
+	}
+	memory := newTold(10)
+	tell := func(a *account, version string, names ...string) {
+		c := &xds.Changes{}
+		for _, n := range names {
+			c.Upserts = append(c.Upserts, res(n, version))
+		}
+		a.sent(now, protocol.Event{Kind: protocol.Sent, Type: xds.Route, Nonce: version, Version: version, World: &protocol.World{}}, c)
+	}
+	has := func(version string) []string {
+		c, _ := memory.recall(now, stating("n", xds.Route.URL, version))
+		return stamps(c)
+	}
+	a := &account{told: memory, node: "n"}
+	a.interested(protocol.Interest{Type: xds.Route, Added: []string{"a", "b", "c", "d"}})
+	tell(a, "1", "a", "b", "c")
+	a.interested(protocol.Interest{Type: xds.Route, Removed: []string{"b"}})
+	tell(a, "2", "d")
+	a.acked(protocol.Event{Kind: protocol.Acked, Type: xds.Route, Nonce: "2"})
+	if got := has("2"); !slices.Equal(got, []string{"a", "c", "d"}) || has("1") != nil {
+		t.Error(got, has("1"))
+	}
+	a.end(now)
+	a = &account{told: memory, node: "n"}
+	if w := a.recall(now, xds.Route, "2", nil); len(w.Others) != 3 {
+		t.Error(w)
+	}
+	a.interested(protocol.Interest{Type: xds.Route, Added: []string{"a", "d", "e"}})
+	tell(a, "3", "d")
+	if got := has("3"); !slices.Equal(got, []string{"a", "d"}) {
+		t.Error(got)
+	}
+	a.interested(protocol.Interest{Type: xds.Route, Added: []string{"f"}})
+	tell(a, "4", "f")
+	if got := has("4"); !slices.Equal(got, []string{"a", "d", "f"}) {
+		t.Error(got)
+	}
 }
 
 func TestUnion(t *testing.T) {
@@ -375,15 +578,38 @@ func TestUnion(t *testing.T) {
 	}{
 		{[]content{{}}, ""},
 		{[]content{{all: all}}, v(a1) + " " + v(b)},
-		{[]content{{each: []*xds.Stamp{a1}}, {each: []*xds.Stamp{b}}}, v(a1) + " " + v(b)},
-		{[]content{{each: []*xds.Stamp{a1, b}}, {each: []*xds.Stamp{a2, stamp("b", "1")}}}, v(a1) + " " + v(b) + " or " + v(a2)},
+		{[]content{{each: []*xds.Stamp{a1}}, {each: []*xds.Stamp{b}}}, "or " + v(a1) + " or " + v(b)},
+		{[]content{{each: []*xds.Stamp{a1, b}}, {each: []*xds.Stamp{a2, stamp("b", "1")}}}, "or " + v(a1) + " or " + v(a2) + " or " + v(b)},
 		{[]content{{all: all}, {each: []*xds.Stamp{c}}}, v(a1) + " " + v(b) + " or " + v(c)},
 		{[]content{{each: []*xds.Stamp{c}}, {all: all}}, v(a1) + " " + v(b) + " or " + v(c)},
 		{[]content{{all: all}, {all: table(res("a", "2"), res("b", "1"), res("c", "1"))}}, v(a1) + " " + v(b) + " or " + v(a2) + " or " + v(c)},
 	} {
-		if got := show(union(tt.some).world()); got != tt.want {
+		if got := strings.TrimSpace(show(union(tt.some).world())); got != tt.want {
 			t.Errorf("got %s, want %s", got, tt.want)
 		}
+	}
+	var many []*xds.Resource
+	var each []*xds.Stamp
+	for i := range 2 * fewNames {
+		many = append(many, res(fmt.Sprint("name-", i), "1"))
+		each = append(each, many[i].Stamp)
+	}
+	each = distinct(append(each, a1, a2))
+	for _, from := range []*xds.Versions{nil, table(many...)} {
+		c := content{each: each}
+		if from != nil {
+			c.from = weak.Make(from)
+		}
+		w := c.world()
+		for _, st := range each {
+			if w.Versions.Get(st.Name) != st && !slices.Contains(w.Others, st) {
+				t.Errorf("%s is lost", st.Name)
+			}
+		}
+		if from != nil && w.Versions != from {
+			t.Error("the table is not used")
+		}
+		runtime.KeepAlive(from)
 	}
 	if got := override([]*xds.Stamp{a1, c}, []*xds.Stamp{a2, b}); !slices.Equal(got, []*xds.Stamp{a2, b, c}) || cap(got) != 3 {
 		t.Error(got, cap(got))

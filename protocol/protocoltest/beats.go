@@ -23,7 +23,7 @@ func (l *ledger) beating(a *account, r *xds.Response, f *flight) error {
 	}
 	for _, b := range r.Beats {
 		switch k, told := a.told[b.Name]; {
-		case !told && b.TTL > 0 && l.brought(a, b):
+		case !told && b.TTL > 0 && (l.brought(a, b) || l.hadLast(a, b)):
 			f.beats[b.Name] = fact{res: b}
 		case b.TTL == 0 || !same(b, l.stays(a, b.Name)):
 			return fmt.Errorf("TTL-3: a heartbeat of %s, which is not what is subscribed and expires", show(b))
@@ -56,6 +56,13 @@ func (l *ledger) stays(a *account, n string) *xds.Resource {
 // what something that it may hold refers to.
 func (l *ledger) brought(a *account, r *xds.Resource) bool {
 	return l.shown(a, r.Name) == nil && slices.ContainsFunc(l.past.of(a.typ, r.Name), func(p *xds.Resource) bool { return same(p, r) }) && l.held(a, r.Name, possibly) != ""
+}
+
+// hadLast reports whether a SotW client has from before just what it is told to
+// keep, while what else there is to say of the type has to wait.
+func (l *ledger) hadLast(a *account, r *xds.Resource) bool {
+	return l.variant == xds.SotW && !a.world && l.resumes && a.covers(r.Name) &&
+		slices.ContainsFunc(l.past.of(a.typ, r.Name), func(p *xds.Resource) bool { return same(p, r) })
 }
 
 // feeds reports whether something that outstays the view has to be kept alive, for

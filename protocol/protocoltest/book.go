@@ -10,8 +10,13 @@ import (
 func (l *ledger) book(a *account, r *xds.Response, f *flight) {
 	if a.world {
 		l.worlds[a.typ.URL+r.Version] = r.Upserts
+	} else if l.variant == xds.SotW {
+		l.sends[a.typ.URL] = append(l.sends[a.typ.URL], sending{r.Version, r.Upserts})
 	}
-	a.answer, a.lax, a.asked, a.version, a.stirred = false, false, false, r.Version, true
+	a.version, a.stirred = r.Version, true
+	if len(f.beats) == 0 { // a heartbeat is no answer
+		a.answer, a.lax, a.asked = false, false, false
+	}
 	a.vague = a.vague && !a.world
 	for _, n := range r.Missing {
 		a.missed[n] = true

@@ -84,7 +84,7 @@ func (l *ledger) scope(a *account) {
 		return
 	}
 	over := l.account(a.typ.Under)
-	if over == nil || a.scopes == nil && (over.wildcard || !a.wildcard || a.newest != nil) {
+	if over == nil || a.scopes == nil && (over.wildcard || !a.wildcard) {
 		return
 	}
 	was := a.scopes

@@ -22,7 +22,7 @@ type court struct {
 
 func newCourt(t *testing.T, v xds.Variant) *court {
 	c := &court{t: t, view: xds.Tables{}}
-	c.l = newLedger(v, nil, c.view, epoch, protocol.Options{Recent: func(*xds.Type) []*xds.Table { return c.past }}, map[string][]*xds.Resource{}, past{})
+	c.l = newLedger(v, nil, c.view, epoch, protocol.Options{Recent: func(*xds.Type) []*xds.Table { return c.past }}, map[string][]*xds.Resource{}, map[string][]sending{}, past{})
 	return c
 }
 

@@ -26,6 +26,7 @@ type lane struct {
 	release bool        // the session lets go of its view when idle
 	refused map[string]bool
 	worlds  map[string][]*xds.Resource // SotW, full state: by type and version
+	sends   map[string][]sending       // SotW, others: by type
 	limit   int
 	sloppy  bool // delta: its answers get lost where a later one follows, or change places
 	quiet   bool // the client has something from before, of which it need not say anything
@@ -50,7 +51,7 @@ func (n *lane) connect() {
 	}
 	opts.Told = n.told.world
 	n.session = n.open(n.cfg.Variant, n.only, n.content.seen(), opts)
-	n.ledger = newLedger(n.cfg.Variant, n.only, n.content.seen(), n.now, opts, n.worlds, earlier(n.ledger))
+	n.ledger = newLedger(n.cfg.Variant, n.only, n.content.seen(), n.now, opts, n.worlds, n.sends, earlier(n.ledger))
 	n.session.Advance(n.now)
 	n.quiet = len(n.client.held(xds.Cluster)) > 0
 	n.client.connected()

@@ -31,6 +31,7 @@ type ledger struct {
 	only    *xds.Type
 	opts    protocol.Options           // as the session has them
 	worlds  map[string][]*xds.Resource // what a version of a full-state type was when it was told
+	sends   map[string][]sending       // SotW: what else was told, on all streams, by type
 	past    past                       // what the client has from earlier streams
 	view    xds.View
 	now     time.Time
@@ -148,6 +149,8 @@ type flight struct {
 
 	found map[string]bool // removed, and finds others
 
+	dropped map[string]fact // the client did not want it any more
+
 	forward    bool // it tells something new, or what was asked for
 	done       bool // answered
 	superseded bool // SotW: a later one was
@@ -174,14 +177,14 @@ type leaver struct {
 	loose   bool // and a session need not know that
 }
 
-func newLedger(v xds.Variant, only *xds.Type, view xds.View, now time.Time, opts protocol.Options, worlds map[string][]*xds.Resource, p past) *ledger {
+func newLedger(v xds.Variant, only *xds.Type, view xds.View, now time.Time, opts protocol.Options, worlds map[string][]*xds.Resource, sends map[string][]sending, p past) *ledger {
 	switch {
 	case opts.Grace == 0:
 		opts.Grace = 5 * time.Second
 	case opts.Grace < 0:
 		opts.Grace = 0
 	}
-	return &ledger{variant: v, only: only, opts: opts, worlds: worlds, past: p, view: view, now: now, nonces: map[string]bool{}, warm: map[string]bool{},
+	return &ledger{variant: v, only: only, opts: opts, worlds: worlds, sends: sends, past: p, view: view, now: now, nonces: map[string]bool{}, warm: map[string]bool{},
 		ttl: v == xds.Delta && opts.ForceTTL}
 }
 

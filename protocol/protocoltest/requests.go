@@ -260,7 +260,11 @@ func (a *account) trim() {
 	for _, f := range a.flights {
 		for n := range f.carried {
 			if gone(n) {
-				delete(f.carried, n) // it will not take that
+				if f.dropped == nil {
+					f.dropped = map[string]fact{}
+				}
+				f.dropped[n] = f.carried[n]
+				delete(f.carried, n) // it will not take that, unless it asks for it again
 				f.moved = true
 			}
 		}

@@ -30,7 +30,10 @@ func (l *ledger) begin(a *account, req xds.Request) {
 				a.before[n] = true
 			}
 		}
-		if a.world && req.Version != "" {
+		switch {
+		case !a.world:
+			l.past.since(a.typ, req.Version, l.sends[a.typ.URL])
+		case req.Version != "":
 			l.recall(a, req.Version)
 		}
 		return

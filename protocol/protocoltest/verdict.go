@@ -167,7 +167,7 @@ func (l *ledger) bereft(a *account, name string) bool {
 			if k.version != "" {
 				r = l.had(b, n, k.version)
 			}
-			return r != nil && refers(r, a.typ, name) && !same(l.lookup(b, n), r)
+			return r != nil && r.MayRefer(a.typ, name) && !same(l.lookup(b, n), r)
 		}
 		for _, facts := range []map[string]fact{b.told, b.acked} {
 			for n, k := range facts {

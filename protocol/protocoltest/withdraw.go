@@ -80,7 +80,10 @@ func (a *account) walks() bool { return a.typ.FullState && !a.wildcard }
 
 // held says what the client may hold that keeps a name of the account, or "".
 func (l *ledger) held(a *account, name string, d doubt) string {
-	v := a.leaving[name]
+	v, ok := a.leaving[name]
+	if !ok {
+		v.at = a.since[name] // it is from before: the wait for others begins when it is asked for
+	}
 	called := []string{name}
 	for _, r := range append([]*xds.Resource{v.res, a.told[name].res}, v.last...) {
 		if r != nil {
@@ -176,6 +179,12 @@ func (a *account) everTold() []string {
 	for n := range a.refused {
 		all[n] = true
 	}
+	for _, f := range a.flights {
+		for n := range f.dropped {
+			all[n] = all[n] || a.covers(n)
+		}
+	}
+	maps.DeleteFunc(all, func(_ string, in bool) bool { return !in })
 	return slices.Sorted(maps.Keys(all))
 }
 
@@ -188,6 +197,11 @@ func (a *account) mayHold(n string, silent bool, d doubt) []fact {
 	back := slices.ContainsFunc(a.groups, func(g *group) bool { return g.rest[n] })
 	if refused := a.refused[n]; len(refused) > 0 && (back || !silent || d == possibly) {
 		out = append(slices.Clone(refused), a.acked[n])
+	}
+	for _, f := range a.flights {
+		if k, ok := f.dropped[n]; ok && d == possibly && !silent {
+			out = append(out, k)
+		}
 	}
 	told, acked := a.told[n], a.acked[n]
 	switch {
@@ -214,6 +228,32 @@ func (a *account) mayHold(n string, silent bool, d doubt) []fact {
 type past map[string]map[string][]*xds.Resource
 
 func (p past) of(t *xds.Type, name string) []*xds.Resource { return p[t.URL][name] }
+
+// A sending is what one response told, on whatever stream.
+type sending struct {
+	version string
+	told    []*xds.Resource
+}
+
+// since drops what a client of which the type is not told whole has let go of: it
+// has accepted the response of the version that it states, so of what that told it
+// has that, or what came later. Of responses of one version it may be the first.
+func (p past) since(t *xds.Type, version string, sent []sending) {
+	i := slices.IndexFunc(sent, func(s sending) bool { return s.version == version })
+	if version == "" || i < 0 {
+		return
+	}
+	for _, r := range sent[i].told {
+		later := func(x *xds.Resource) bool {
+			return slices.ContainsFunc(sent[i:], func(s sending) bool {
+				return slices.ContainsFunc(s.told, func(r *xds.Resource) bool { return r.Name == x.Name && same(r, x) })
+			})
+		}
+		if has := p[t.URL]; has[r.Name] != nil {
+			has[r.Name] = slices.DeleteFunc(slices.Clone(has[r.Name]), func(x *xds.Resource) bool { return !later(x) })
+		}
+	}
+}
 
 // earlier is what the client of a stream that broke may hold.
 func earlier(l *ledger) past {

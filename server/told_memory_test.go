@@ -1,0 +1,142 @@
+package server
+
+import (
+	"bytes"
+	"fmt"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/chancery-xds/chancery/protocol"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// A remembered session is one of which an account is kept, as a stream does.
+type remembered struct {
+	*protocol.Session
+	*account
+	stuck bool
+	names []string
+}
+
+// wake tells the session of a view, sends, and takes the answers.
+func (r *remembered) wake(t *testing.T, view xds.View, touched []xds.Names, now time.Time) {
+	r.Advance(now)
+	r.Change(view, touched)
+	for again := true; again; {
+		again = false
+		for i := range r.Interests() {
+			if r.account != nil {
+				r.interested(i)
+			}
+		}
+		sent := map[string]*xds.Changes{}
+		var answers []xds.Request
+		for m := range r.Responses() {
+			sent[m.Nonce] = m.Changes
+			if !r.stuck {
+				answers = append(answers, xds.Request{Type: m.Type, Nonce: m.Nonce, Version: m.Version, Names: r.names})
+			}
+		}
+		r.note(now, sent)
+		for _, a := range answers {
+			again = true
+			if err := r.Receive(a); err != nil {
+				t.Fatal(err)
+			}
+			r.note(now, nil)
+		}
+	}
+	r.Release()
+}
+
+func (r *remembered) note(now time.Time, sent map[string]*xds.Changes) {
+	for e := range r.Events() {
+		if r.account == nil {
+			continue
+		}
+		switch e.Kind {
+		case protocol.Subscribed:
+			r.subscribed(e)
+		case protocol.Sent:
+			r.sent(now, e, sent[e.Nonce])
+		case protocol.Acked:
+			r.acked(e)
+		}
+	}
+}
+
+var raceEnabled bool // by race_test.go
+
+// What is remembered is small, and does not grow with what is committed.
+func TestToldMemory(t *testing.T) {
+	if raceEnabled || testing.Short() {
+		t.Skip("slow, and nothing here is concurrent")
+	}
+	const idle, stuck, commits, size = 1000, 10, 10_000, 1000
+	cluster := func(i, gen int) *xds.Resource {
+		r := res(fmt.Sprint("cluster-", i), string(append(bytes.Repeat([]byte{'x'}, 1000), fmt.Sprint(i, gen)...)))
+		r.Refs = []xds.Ref{}
+		return r
+	}
+	var all []*xds.Resource
+	for i := range size {
+		all = append(all, cluster(i, 0))
+	}
+	run := func(keep bool) (perStream float64, after uint64) {
+		table := new(xds.Table).With(all)
+		view := xds.Tables{xds.Cluster.URL: table}
+		now := time.Unix(1_700_000_000, 0)
+		memory := newTold(1000)
+		open := func(i int, stuck bool, names ...string) *remembered {
+			r := &remembered{Session: protocol.NewSession(xds.SotW, nil, view, protocol.Options{}), stuck: stuck, names: names}
+			if keep {
+				r.account = &account{told: memory, node: fmt.Sprint("node-", i)}
+			}
+			r.Advance(now)
+			if err := r.Receive(xds.Request{Type: xds.Cluster, Names: names}); err != nil {
+				t.Fatal(err)
+			}
+			r.wake(t, view, []xds.Names{}, now)
+			return r
+		}
+		start := inUse().HeapAlloc
+		var streams []*remembered
+		for i := range idle {
+			streams = append(streams, open(i, false, fmt.Sprint("cluster-", i%10)))
+		}
+		perStream = (float64(inUse().HeapAlloc) - float64(start)) / idle
+		var deaf []*remembered
+		for i := range stuck {
+			deaf = append(deaf, open(idle+i, true))
+		}
+		for n := range commits {
+			r := cluster(10+n%(size-10), n+1)
+			view = xds.Tables{xds.Cluster.URL: view.Table(xds.Cluster).With([]*xds.Resource{r})}
+			now = now.Add(10 * time.Millisecond)
+			for _, d := range deaf {
+				d.wake(t, view, []xds.Names{{xds.Cluster.URL: {r.Name}}}, now)
+			}
+			if n%10 == 0 { // somebody comes, and stays
+				c := streams[n/10]
+				if keep {
+					c.end(now)
+				}
+				streams[n/10] = open(n/10, false, fmt.Sprint("cluster-", n/10%10))
+			}
+		}
+		after = inUse().HeapAlloc
+		runtime.KeepAlive(streams)
+		runtime.KeepAlive(memory)
+		return perStream, after
+	}
+	without, bare := run(false)
+	with, after := run(true)
+	t.Logf("a stream takes %.0f B with what is remembered, %.0f B without; live heap after %d commits %d KiB with it, %d KiB without", with, without, commits, after>>10, bare>>10)
+	if cost := with - without; cost > 300 {
+		t.Errorf("what is remembered takes %.0f B for a stream and type", cost)
+	}
+	if float64(after) > 1.1*float64(bare) {
+		t.Errorf("what is remembered makes a live heap of %d KiB one of %d KiB", bare>>10, after>>10)
+	}
+}

@@ -58,9 +58,8 @@ func (s *Session) widen(u *subscription) {
 	for _, c := range scopes {
 		u.leaveScope(c, false)
 	}
-	due := u.due
-	u.subscribeAll(s.table(u.typ))
-	u.due = due // the client has not asked for anything of this type
+	// The client has not asked for anything of this type: it is told what it lacks.
+	u.wildcard, u.base, u.moved = true, nil, true
 }
 
 // scope makes the scopes follow what the stream subscribes to.

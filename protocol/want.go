@@ -233,8 +233,8 @@ func (u *subscription) drop(dropped []string, v xds.Variant, t *xds.Table) {
 		switch {
 		case u.scopes[n]: // the client still wants everything under a route
 			continue
-		case e.matched > 0 || u.wildcard || u.scopes != nil || u.collects(n):
-			if v == xds.Delta && e.matched == 0 && u.matches[n] == nil || v == xds.Delta && (u.wildcard || u.scopes != nil) && u.matches[n] == nil {
+		case e.matched > 0 || u.wildcard || u.scopes != nil || v == xds.Delta && stands(e.told) && u.collects(n):
+			if v == xds.Delta && (u.wildcard || u.scopes != nil) && u.matches[n] == nil {
 				// "The server must send a response that includes the specific
 				// resource in either the removed_resources field (if it is not
 				// included in the wildcard) or in the resources field".
@@ -243,10 +243,10 @@ func (u *subscription) drop(dropped []string, v xds.Variant, t *xds.Table) {
 				}
 				u.dropped[e.name] = true
 				e.again, u.asked = true, true
-				u.mark(e)
 			} else if r := t.Lookup(n); v == xds.SotW && r != nil && r.OnDemand {
 				e.told = absent // it is part of no wildcard
 			}
+			u.mark(e)
 		default:
 			if unwanted == nil {
 				unwanted = map[string]bool{}

@@ -101,20 +101,6 @@ func TestMatchedBy(t *testing.T) {
 	}
 }
 
-// A name that a client states to have, and that its names may have found while
-// the view still had it, is one that it may have to be told is gone.
-func TestFound(t *testing.T) {
-	table := xds.NewTable(xds.VirtualHost).With([]*xds.Resource{aliased("c", "n"), aliased("r/h")})
-	l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.VirtualHost.URL: table})
-	l.ask(xds.Request{Type: xds.VirtualHost, Subscribe: []string{"n", "r/*"}})
-	table = table.With(nil, "c", "r/h")
-	for name, want := range map[string]bool{"c": true, "r/h": true, "r/never": true, "s/h": false, "d": false} {
-		if got := l.subs[0].found(table, name); got != want {
-			t.Errorf("%s: %v", name, got)
-		}
-	}
-}
-
 // SAFE-1: n phantom unsubscriptions cost n, however many aliases are subscribed:
 // each walked over all of them once. Eight times as many may take thirty times as
 // long, not sixty-four.

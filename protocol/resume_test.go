@@ -125,7 +125,7 @@ func TestWorldOfAnEarlierStream(t *testing.T) {
 	if u := n.sub(xds.Cluster); u.told("x").Version != "1" {
 		t.Errorf("x is not known to be there: %+v", u.told("x"))
 	}
-	if got := n.held(xds.Listener); got != "l1 l2" {
+	if got := n.held(xds.Listener); got != "l1! l2!" {
 		t.Error("of listeners it may have, besides:", got)
 	}
 	n.drain()
@@ -177,7 +177,7 @@ func TestInitialVersions(t *testing.T) {
 		{"a,b", "a@1", "EDS b@1"},
 		{"a,b", "a@1 b@1", ""},
 		{"a,gone", "a@1 gone@1", "EDS -gone"},
-		{"a", "a@1 b@1 never@1", ""}, // what it does not ask for it does not hear of
+		{"a", "a@1 b@1 never@1", "EDS -b -never"}, // what it has and does not ask for
 		{"n", "c@1", ""},
 		{"n", "c@0", "EDS c@1"},
 	} {

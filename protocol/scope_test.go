@@ -49,7 +49,7 @@ func TestScopes(t *testing.T) {
 					if s == "" {
 						break
 					}
-					for _, part := range strings.Split(s, ", ") {
+					for part := range strings.SplitSeq(s, ", ") {
 						if strings.HasPrefix(part, "VHDS") {
 							said = append(said, part)
 						}

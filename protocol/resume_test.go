@@ -183,7 +183,7 @@ func TestInitialVersions(t *testing.T) {
 	} {
 		l := newLine(t, xds.Delta, xds.Endpoint, Options{Grace: -1}, view)
 		var initial []xds.Version
-		for _, f := range strings.Fields(c.initial) {
+		for f := range strings.FieldsSeq(c.initial) {
 			n, v, _ := strings.Cut(f, "@")
 			initial = append(initial, xds.Version{Name: n, Version: v})
 		}

@@ -143,10 +143,10 @@ type delivery struct {
 	superseded bool
 }
 
-// open reports whether the message that told of a name is not accepted: "each
+// open reports whether the message that told of a name is not answered: "each
 // nonce is settled by itself".
 func (d *delivery) open(name string, is *xds.Stamp) bool {
-	return !slices.ContainsFunc(d.parts, func(p part) bool { return p.fate == accepted && p.within(name, is) })
+	return !slices.ContainsFunc(d.parts, func(p part) bool { return p.fate != unanswered && p.within(name, is) })
 }
 
 func (d *delivery) settled() bool {

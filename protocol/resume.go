@@ -13,6 +13,10 @@ import (
 type World struct {
 	Versions *xds.Versions // what the wildcard covers; of it the client has what it asked for
 
+	// Lacks are names of these that it was not told of, or not of what they are now,
+	// for they waited. Sorted.
+	Lacks []string
+
 	// Others are what it may have besides, or instead: what lingered, what it kept
 	// since it refused another, what could not be told to be gone.
 	Others []*xds.Stamp
@@ -20,7 +24,7 @@ type World struct {
 
 // has returns what the world has of a name, and whether that is all it may be.
 func (w *World) has(name string) *xds.Stamp {
-	if st := w.Versions.Get(name); st != nil {
+	if st := w.Versions.Get(name); st != nil && !w.lacks(name) {
 		return st
 	}
 	for _, st := range w.Others {
@@ -29,6 +33,11 @@ func (w *World) has(name string) *xds.Stamp {
 		}
 	}
 	return absent
+}
+
+func (w *World) lacks(name string) bool {
+	_, ok := slices.BinarySearch(w.Lacks, name)
+	return ok
 }
 
 // begin completes the first request of the type on the stream.
@@ -94,9 +103,14 @@ func (s *Session) recall(u *subscription, version string, t *xds.Table) {
 	}
 	var extra []entry
 	var kept []item
+	for _, n := range w.Lacks {
+		if told := w.has(n); u.wildcard && u.entry(n) == nil {
+			extra = append(extra, entry{name: n, told: told, sent: stands(told), again: !u.typ.FullState && u.shows(t.Lookup(n))})
+		}
+	}
 	for _, st := range w.Others {
 		switch e := u.entry(st.Name); {
-		case !u.wildcard && (e == nil || !u.wants(e)):
+		case !u.wildcard && (e == nil || !u.wants(e)), w.lacks(st.Name):
 		case u.base.Get(st.Name) != nil || e != nil && !same(e.told, st):
 			kept = append(kept, item{st.Name, u.told(st.Name), st})
 		case e == nil:
@@ -149,6 +163,12 @@ func (s *Session) recent(t *xds.Type) []*xds.Table {
 // brought it up to t.
 func (s *Session) worldOf(u *subscription, t *xds.Table) *World {
 	w := &World{Versions: t.Versions()}
+	for _, n := range u.dirty {
+		if e := u.entry(n); e != nil && e.dirty && w.Versions.Get(n) != nil && !same(e.told, w.Versions.Get(n)) {
+			w.Lacks = append(w.Lacks, n)
+		}
+	}
+	slices.Sort(w.Lacks)
 	s.keeps(u, func(st *xds.Stamp, _ bool) bool {
 		if stands(st) && st.Name != "" {
 			w.Others = append(w.Others, st)

@@ -178,8 +178,12 @@ func (s *Session) mayHold(u *subscription, yield func(st *xds.Stamp, firm bool) 
 		return
 	}
 	t := s.table(u.typ)
+	untold := s.variant == xds.SotW && !u.typ.FullState
 	for d := range u.underWay() {
 		for name, it := range d.each {
+			if untold && !stands(it.is) {
+				continue // it is told by nothing that it is lost, and kept as an orphan
+			}
 			if d.open(name, it.is) && u.outdated(t, name, it.was) && !yield(it.was, false) {
 				return
 			}

@@ -85,6 +85,7 @@ type account struct {
 	stray   map[string]bool      // the client states to have it, and has not asked for it
 	missed  map[string]bool      // resource_errors have said that it does not exist
 
+	drained    time.Time            // when the session was first asked what to say of it
 	mutedUntil time.Time            // absences may be kept back until then
 	quiet      time.Time            // unanswered since
 	calm       time.Time            // the last response or answer was dealt with
@@ -276,11 +277,6 @@ func (l *ledger) change(view xds.View) {
 			}
 		}
 	}
-}
-
-// refers reports whether a resource is known to refer to another.
-func refers(r *xds.Resource, t *xds.Type, name string) bool {
-	return slices.ContainsFunc(r.Refs, func(ref xds.Ref) bool { return ref.Type.Is(t) && ref.Name == name })
 }
 
 func same(a, b *xds.Resource) bool { return a == b || a != nil && b != nil && a.Sum == b.Sum }

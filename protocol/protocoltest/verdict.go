@@ -12,6 +12,11 @@ import (
 func (l *ledger) begun() {
 	l.release()
 	l.drain, l.rank, l.falling, l.telling = l.drain+1, -1, math.MaxInt, nil
+	for _, a := range l.accounts {
+		if a.drained.IsZero() {
+			a.drained = l.now
+		}
+	}
 }
 
 // sent judges a response and takes it into account.

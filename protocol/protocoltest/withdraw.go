@@ -82,7 +82,9 @@ func (a *account) walks() bool { return a.typ.FullState && !a.wildcard }
 func (l *ledger) held(a *account, name string, d doubt) string {
 	v, ok := a.leaving[name]
 	if !ok {
-		v.at = a.since[name] // it is from before: the wait for others begins when it is asked for
+		// It is from before: the wait for others begins when it is asked for, and
+		// the session is asked for its responses.
+		v.at = latest(a.since[name], a.drained)
 	}
 	called := []string{name}
 	for _, r := range append([]*xds.Resource{v.res, a.told[name].res}, v.last...) {

@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"fmt"
+	"maps"
 	"runtime"
 	"slices"
 	"strings"
@@ -60,9 +61,7 @@ func numbered(n int) (names []string) {
 // commit changes the view, and tells the session by a hint.
 func (l *line) commit(typ *xds.Type, set []*xds.Resource, remove ...string) {
 	next := xds.Tables{}
-	for url, t := range l.view.All() {
-		next[url] = t
-	}
+	maps.Insert(next, l.view.All())
 	next[typ.URL] = l.view.Table(typ).With(set, remove...)
 	// As a store says it: the names that changed, and those that found them or do.
 	touched := slices.Clone(remove)

@@ -145,7 +145,7 @@ func TestNamesGiveMemoryBack(t *testing.T) {
 		t.Errorf("room for %d entries of %d", room, l.len())
 	}
 	l.removeFunc(func(*entry) bool { return true })
-	if l.chunks != nil && len(l.chunks) > 0 || l.len() != 0 {
+	if len(l.chunks) > 0 || l.len() != 0 {
 		t.Errorf("%d chunks, %d entries", len(l.chunks), l.len())
 	}
 }

@@ -177,13 +177,13 @@ func TestInitialVersions(t *testing.T) {
 		{"a,b", "a@1", "EDS b@1"},
 		{"a,b", "a@1 b@1", ""},
 		{"a,gone", "a@1 gone@1", "EDS -gone"},
-		{"a", "a@1 b@1 never@1", "EDS -b -never"}, // "no longer visible"
+		{"a", "a@1 b@1 never@1", "EDS -b -never"}, // what it has and does not ask for
 		{"n", "c@1", ""},
 		{"n", "c@0", "EDS c@1"},
 	} {
 		l := newLine(t, xds.Delta, xds.Endpoint, Options{Grace: -1}, view)
 		var initial []xds.Version
-		for _, f := range strings.Fields(c.initial) {
+		for f := range strings.FieldsSeq(c.initial) {
 			n, v, _ := strings.Cut(f, "@")
 			initial = append(initial, xds.Version{Name: n, Version: v})
 		}

@@ -26,7 +26,7 @@ func TestScopes(t *testing.T) {
 		said   string // of virtual hosts, by the last request
 	}{
 		{"OND-4 routes first", []xds.Request{routes("r", ""), vhds("", "")}, "r/*", "VHDS r/a@1 r/b@1"},
-		{"OND-4 virtual hosts first, with the routes", []xds.Request{vhds("", ""), routes("r", "")}, "-", ""},
+		{"OND-4 virtual hosts first, with the routes", []xds.Request{vhds("", ""), routes("r", "")}, "r/*", "VHDS -s/a -t/a"},
 		{"OND-4 another route", []xds.Request{routes("r", ""), vhds("", ""), routes("s", "")}, "r/* s/*", "VHDS s/a@1"},
 		{"OND-4 a route given up", []xds.Request{routes("r s", ""), vhds("", ""), routes("", "r")}, "s/*", "VHDS -r/a -r/b"},
 		{"OND-4 no routes", []xds.Request{routes("", ""), vhds("", "")}, "", "VHDS"},
@@ -49,7 +49,7 @@ func TestScopes(t *testing.T) {
 					if s == "" {
 						break
 					}
-					for _, part := range strings.Split(s, ", ") {
+					for part := range strings.SplitSeq(s, ", ") {
 						if strings.HasPrefix(part, "VHDS") {
 							said = append(said, part)
 						}

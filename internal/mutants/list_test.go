@@ -46,7 +46,7 @@ func TestListFits(t *testing.T) {
 // pending says of which lists the report is known to be old, and why. Take a
 // list off when it was run.
 var pending = map[string]string{
-	"protocol": "the core is being rewritten, and its list with it",
+	"protocol": "the list was written anew for the new core",
 }
 
 // The report is of the lists that there are, not of what they were once.

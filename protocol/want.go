@@ -79,11 +79,11 @@ func (u *subscription) replace(names []string, t *xds.Table) {
 		return // still the legacy spelling of "*", or nothing at all
 	}
 	u.implicit = false
-	if is := spell(names); is == u.said {
+	said := spell(names)
+	if said == u.said {
 		return // as in nearly every ACK
-	} else {
-		u.said = is
 	}
+	u.said = said
 	names = slices.Compact(slices.Sorted(slices.Values(names)))
 	star := false
 	if i, ok := slices.BinarySearch(names, xds.Wildcard); ok {

@@ -263,6 +263,27 @@ func TestTiming(t *testing.T) {
 			}
 		})
 	}
+	within(t, "SAFE-2 what was asked for during a slow write follows it", func(t *testing.T) {
+		big := strings.Repeat("x", 1<<20)
+		w := serve(t)
+		w.set(xds.Cluster, res("a", big))
+		w.set(xds.Endpoint, res("e", big))
+		w.set(xds.Runtime, res("r", "1"))
+		c := w.sotw(t, w.dial(t))
+		c.send(&discovery.DiscoveryRequest{TypeUrl: xds.Runtime.URL, ResourceNames: []string{"absent"}})
+		c.send(&discovery.DiscoveryRequest{TypeUrl: xds.Cluster.URL})
+		synctest.Wait()
+		c.send(&discovery.DiscoveryRequest{TypeUrl: xds.Endpoint.URL, ResourceNames: []string{"e"}})
+		time.Sleep(time.Second) // the stream has no place among the first answers any more, and no change rings
+		c.send(&discovery.DiscoveryRequest{TypeUrl: xds.Runtime.URL, ResourceNames: []string{"absent", "r"}})
+		synctest.Wait()
+		start := time.Now()
+		for _, typ := range []*xds.Type{xds.Cluster, xds.Endpoint, xds.Runtime} {
+			if r := c.want(); r.TypeUrl != typ.URL || time.Since(start) > 0 {
+				t.Fatalf("got %s after %v, want %s at once", r.TypeUrl, time.Since(start), typ)
+			}
+		}
+	})
 	within(t, "SAFE-2 a client that reads but does not answer gets the newest state after a while", func(t *testing.T) {
 		w := serve(t)
 		c := w.sotw(t, w.dial(t))

@@ -12,14 +12,15 @@ import (
 func TestRepeats(t *testing.T) {
 	within(t, "SAFE-1 reasons are bounded", func(t *testing.T) {
 		var r repeats
+		remembered := func() int { r.mu.Lock(); defer r.mu.Unlock(); return len(r.open) }
 		lines, counted := 0, 0
 		for i := range 3 * maxReasons {
 			if r.first(reason{text: fmt.Sprint("reason ", i)}, func(n int) { counted += n }) {
 				lines++
 			}
 		}
-		if lines != maxReasons+1 || len(r.open) != maxReasons+1 {
-			t.Errorf("%d lines, %d reasons are remembered", lines, len(r.open))
+		if n := remembered(); lines != maxReasons+1 || n != maxReasons+1 {
+			t.Errorf("%d lines, %d reasons are remembered", lines, n)
 		}
 		time.Sleep(repeatsWithin + time.Second)
 		synctest.Wait()
@@ -28,8 +29,8 @@ func TestRepeats(t *testing.T) {
 		}
 		time.Sleep(repeatsWithin)
 		synctest.Wait()
-		if len(r.open) != 0 {
-			t.Errorf("%d reasons are remembered for ever", len(r.open))
+		if n := remembered(); n != 0 {
+			t.Errorf("%d reasons are remembered for ever", n)
 		}
 	})
 }

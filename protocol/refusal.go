@@ -163,10 +163,7 @@ func (u *subscription) retell(r *refusal, which func(string, item) bool) {
 			extra = append(extra, entry{name: name, told: u.told(name), sent: true, again: true})
 		}
 	}
-	for i := range extra {
-		u.mark(&extra[i])
-	}
-	u.add(extra...)
+	u.addMarked(extra)
 }
 
 // toldGone reports whether the client was told since it asked for a name that it

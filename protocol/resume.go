@@ -22,7 +22,7 @@ type World struct {
 	Others []*xds.Stamp
 }
 
-// has returns what the world has of a name, and whether that is all it may be.
+// has returns what the world has of a name; of several, the first.
 func (w *World) has(name string) *xds.Stamp {
 	if st := w.Versions.Get(name); st != nil && !w.lacks(name) {
 		return st
@@ -117,10 +117,7 @@ func (s *Session) recall(u *subscription, version string, t *xds.Table) {
 			extra = append(extra, entry{name: st.Name, told: st, sent: true, again: !u.typ.FullState && u.shows(t.Lookup(st.Name))})
 		}
 	}
-	for i := range extra {
-		u.mark(&extra[i])
-	}
-	u.add(extra...)
+	u.addMarked(extra)
 	if len(kept) > 0 {
 		u.refusals = append(u.refusals, list(kept, 0, true))
 	}
@@ -226,10 +223,7 @@ func (s *Session) resume(u *subscription, initial []xds.Version, t *xds.Table) {
 			}
 		}
 	}
-	for i := range extra {
-		u.mark(&extra[i])
-	}
-	u.add(extra...)
+	u.addMarked(extra)
 }
 
 // stated returns what a client has of a name at a version. What that refers to

@@ -33,6 +33,14 @@ func (u *subscription) mark(e *entry) {
 	}
 }
 
+// addMarked adds entries of which something may have to be told.
+func (u *subscription) addMarked(extra []entry) {
+	for i := range extra {
+		u.mark(&extra[i])
+	}
+	u.add(extra...)
+}
+
 func differs(told *xds.Stamp, r *xds.Resource) bool { return told.Sum != r.Sum }
 
 // pending reports whether there may be something to say.
@@ -335,6 +343,10 @@ func (s *Session) respond(u *subscription, last bool) []*xds.Response {
 
 // send makes the messages of a delivery.
 func (s *Session) send(u *subscription, t *xds.Table, d delivery, parts []*xds.Changes) (out []*xds.Response) {
+	var world *World // the same, whichever part the client accepts last
+	if s.variant == xds.SotW {
+		world = s.worldOf(u, t)
+	}
 	for _, c := range parts {
 		for _, r := range c.Upserts {
 			if at, ok := u.beats[r.TTL]; ok && !s.now.Before(at) {
@@ -344,11 +356,7 @@ func (s *Session) send(u *subscription, t *xds.Table, d delivery, parts []*xds.C
 		s.nonces++
 		d.parts = append(d.parts, partOf(s.nonces, c))
 		r := &xds.Response{Type: u.typ, Version: d.version, Nonce: strconv.FormatUint(s.nonces, 10), TTL: s.ttl, Changes: c}
-		e := Event{Kind: Sent, Type: u.typ, Nonce: r.Nonce, Version: r.Version, Count: len(c.Upserts), Removed: len(c.Removed) + len(c.Absent), Beats: len(c.Beats)}
-		if s.variant == xds.SotW {
-			e.World = s.worldOf(u, t)
-		}
-		s.event(e)
+		s.event(Event{Kind: Sent, Type: u.typ, Nonce: r.Nonce, Version: r.Version, Count: len(c.Upserts), Removed: len(c.Removed) + len(c.Absent), Beats: len(c.Beats), World: world})
 		out = append(out, r)
 	}
 	u.deliver(s, d)

@@ -134,8 +134,5 @@ func (s *Session) tellEmpty(u *subscription) {
 			extra = append(extra, entry{name: c, told: absent, again: true})
 		}
 	}
-	for i := range extra {
-		u.mark(&extra[i])
-	}
-	u.add(extra...)
+	u.addMarked(extra)
 }

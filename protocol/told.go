@@ -165,8 +165,8 @@ func (u *subscription) accepted(name string) bool {
 // mayHold yields what the client may have of the type that is not what the view
 // has now: what was told and has changed or gone since; what was in force before
 // a delivery that is not accepted; what was refused, which is firm, until it is
-// told anew: no silence makes the client let go of it. What the client does not want any more it does
-// not hold.
+// told anew: no silence makes the client let go of it. What the client does not
+// want any more it does not hold.
 //
 // It costs what has changed, is under way or was refused. Entries that differ
 // from the view have to be dirty or leaving.

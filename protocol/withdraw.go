@@ -250,11 +250,9 @@ func (s *Session) body(typ *xds.Type, name string, told *xds.Stamp) *xds.Resourc
 	if last != nil && (told == absent || same(last.Stamp, told)) {
 		return last
 	}
-	if s.opts.Recent != nil {
-		for _, t := range s.opts.Recent(typ) {
-			if r := t.Lookup(name); r != nil && (told == absent || same(r.Stamp, told)) {
-				return r
-			}
+	for _, t := range s.recent(typ) {
+		if r := t.Lookup(name); r != nil && (told == absent || same(r.Stamp, told)) {
+			return r
 		}
 	}
 	return last
@@ -328,10 +326,7 @@ func (s *Session) free(u *subscription, refs []referrer, name string, l *leaver)
 	if until := l.since.Add(silence); l.referred && u.dropsByItself() && s.now.Before(until) {
 		free = wait(until)
 	}
-	if !free {
-		return false
-	}
-	return true
+	return free
 }
 
 // dropsByItself reports whether the client walks from routes to clusters by

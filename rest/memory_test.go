@@ -102,18 +102,21 @@ func held(t testing.TB, n int) (idle, held float64) {
 	next() // all are answered
 	after := inUse()
 	in.Write([]byte("x"))
-	for srv.Stats().Open < n { // all are held
-		time.Sleep(10 * time.Millisecond)
+	open := func(ok func(int) bool, what string) {
+		for end := time.Now().Add(time.Minute); !ok(srv.Stats().Open); time.Sleep(10 * time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("%s: %d of %d", what, srv.Stats().Open, n)
+			}
+		}
 	}
+	open(func(m int) bool { return m == n }, "polls are held")
 	all := inUse()
 	per := func(m uint64) float64 { return float64(int64(m)-int64(before)) / float64(n) }
 	in.Close()
 	if err := cmd.Wait(); err != nil {
 		t.Fatal(err)
 	}
-	for srv.Stats().Open > 0 { // REST-4: all is free
-		time.Sleep(10 * time.Millisecond)
-	}
+	open(func(m int) bool { return m == 0 }, "polls are left") // REST-4: all is free
 	return per(after), per(all)
 }
 
@@ -166,6 +169,7 @@ func pollers(at string) {
 		send(i, version)
 	}
 	io.Copy(io.Discard, os.Stdin)
+	runtime.KeepAlive(conns) // a connection that is garbage is closed
 }
 
 var extensions = sync.OnceValue(func() string {

@@ -430,9 +430,14 @@ func (s *Session) tell(u *subscription, t *xds.Table, d *diff) (items []item) {
 	}
 	byName := func(a, b item) int { return cmp.Compare(a.name, b.name) }
 	slices.SortFunc(items, byName)
-	for _, n := range u.dirty {
+	listed := u.dirty
+	u.anew, u.dirty = false, nil
+	for _, n := range listed {
 		if e := u.entry(n); e != nil {
-			e.dirty = false
+			// What must not be told yet, since the view is looking for it, stays listed.
+			if e.dirty = false; u.leaving[n] == nil && u.outdated(t, n, e.told) {
+				u.mark(e)
+			}
 		}
 	}
 	if untold && u.wildcard {
@@ -442,7 +447,6 @@ func (s *Session) tell(u *subscription, t *xds.Table, d *diff) (items []item) {
 			}
 		}
 	}
-	u.anew, u.dirty = false, nil
 	if u.wildcard {
 		u.base = t.Versions()
 		u.add(extra...)

@@ -22,11 +22,11 @@ func (l *ledger) settle(a *account, req xds.Request, stale bool) *flight {
 	if !slices.ContainsFunc(a.flights, func(o *flight) bool { return o.drain == f.drain && !o.done }) {
 		a.flights = slices.DeleteFunc(a.flights, func(o *flight) bool { return o.drain == f.drain })
 	}
-	if beat := l.ttl && len(f.news) == 0; stale && f != a.newest && (len(l.nonces)-f.seq >= listed || beat) {
-		return nil // it need not be listed any more
-	}
 	if req.Error == nil {
 		a.ack(f)
+	}
+	if beat := l.ttl && len(f.news) == 0; stale && f != a.newest && (len(l.nonces)-f.seq >= listed || beat) {
+		return nil // it need not be listed any more; that the client has it is true all the same
 	}
 	if l.variant == xds.SotW {
 		for _, o := range a.flights {

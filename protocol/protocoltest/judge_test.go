@@ -194,6 +194,34 @@ func TestJudge(t *testing.T) {
 		}
 		c.told(xds.Cluster, "-x")
 	})
+	t.Run("ADS-3 what an ACK tells of a response that is not listed any more", func(t *testing.T) {
+		start := func() (c *court, late string) {
+			c = newCourt(t, xds.Delta)
+			c.commit("CDS", "x=1", "y=1", "RDS", "q=1", "r=to-x>CDS/x")
+			c.ask(xds.Cluster)
+			c.answer(xds.Cluster, c.told(xds.Cluster, "x=1", "y=1"), false)
+			c.ask(xds.Route, "q", "r")
+			late = c.told(xds.Route, "q=1", "r=to-x>CDS/x")
+			for _, said := range []string{"q=2", "q=3", "q=4", "r=to-y>CDS/y"} {
+				c.wait(5 * time.Second)
+				c.commit("RDS", said)
+				c.told(xds.Route, said)
+			}
+			return c, late
+		}
+		c, late := start()
+		c.l.receive(xds.Request{Type: xds.Route, Nonce: late}, true)
+		c.commit("CDS", "-x")
+		if left := c.l.waiting(); left != "" {
+			t.Errorf("waiting: %q", left)
+		}
+		_, err := c.try(xds.Cluster, "-x")
+		wrong(t, err, "ADS-8: x leaves")
+		c, _ = start()
+		c.answer(xds.Route, "6", false)
+		c.commit("CDS", "-x")
+		c.told(xds.Cluster, "-x")
+	})
 	t.Run("ADS-8 unknown references refer to everything", func(t *testing.T) {
 		c := given(t)
 		c.view = xds.Tables{}

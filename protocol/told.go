@@ -47,9 +47,9 @@ type record struct {
 	orphans map[string]*xds.Stamp
 
 	// The client has something from an earlier stream, and it is not known what,
-	// until it accepts what it is told here: of these names, and of all if it is
-	// not told by name. What there is nothing to tell of is forgotten at this time.
-	// Zero: not so.
+	// until it accepts what it is told here, or gives it up: of these names, and of
+	// all if it is not told by name. What there is nothing to tell of is forgotten at
+	// this time.
 	vague    time.Time
 	vagueAll bool
 	brought  map[string]bool
@@ -61,13 +61,14 @@ type record struct {
 
 // vague reports whether nobody knows what the client has from before.
 func (s *Session) vague(u *subscription) bool {
+	early := s.now.Before(u.vague)
 	switch {
-	case u.vague.IsZero():
-		return false
-	case s.now.Before(u.vague), u.vagueAll && (u.unacked || len(u.waits) > 0):
+	case u.vagueAll && (early || u.unacked || len(u.waits) > 0):
 		return true
 	case len(u.brought) == 0:
-		return false
+		return false // it has been told of all, or has given it up
+	case early:
+		return true
 	}
 	if slices.ContainsFunc(u.dirty, func(n string) bool { return u.brought[n] }) {
 		return true
@@ -92,9 +93,6 @@ func (s *Session) vague(u *subscription) bool {
 // learned notes that the client has taken a message, so that it is known what it
 // has of the names in it, and of all if it was told of all.
 func (u *subscription) learned(v xds.Variant, d *delivery, p *part) {
-	if u.vague.IsZero() {
-		return
-	}
 	if v == xds.SotW && u.typ.FullState || len(u.waits) == 0 {
 		u.vagueAll = false
 	}
@@ -105,9 +103,6 @@ func (u *subscription) learned(v xds.Variant, d *delivery, p *part) {
 		if p.within(name, it.is) {
 			delete(u.brought, name)
 		}
-	}
-	if !u.vagueAll && len(u.brought) == 0 {
-		u.vague, u.brought = time.Time{}, nil
 	}
 }
 

@@ -81,10 +81,13 @@ func (a *account) walks() bool { return a.typ.FullState && !a.wildcard }
 // held says what the client may hold that keeps a name of the account, or "".
 func (l *ledger) held(a *account, name string, d doubt) string {
 	v, ok := a.leaving[name]
-	if !ok {
-		// It is from before: the wait for others begins when it is asked for, and
-		// the session is asked for its responses.
+	switch {
+	// It is from before: the wait for others begins when it is asked for, and the
+	// session is asked for its responses.
+	case !ok:
 		v.at = latest(a.since[name], a.drained)
+	case v.resumed:
+		v.at = latest(v.at, a.drained)
 	}
 	called := []string{name}
 	for _, r := range append([]*xds.Resource{v.res, a.told[name].res}, v.last...) {

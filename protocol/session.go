@@ -242,9 +242,6 @@ func (s *Session) check(u *subscription, req xds.Request) error {
 // in one or several steps; nil: anything may. A hint only saves work.
 func (s *Session) Change(view xds.View, touched []xds.Names) {
 	s.view = view
-	if touched != nil && len(touched) == 0 {
-		return
-	}
 	for _, u := range s.subs {
 		t := s.table(u.typ)
 		if touched == nil {

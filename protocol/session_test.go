@@ -128,3 +128,27 @@ func TestErrorsChangeNothing(t *testing.T) {
 		t.Error(n)
 	}
 }
+
+// "A hint only saves work": what was asked for and is lost stays from the next
+// input on, whatever that says of the view, and so for as long.
+func TestHintOfNothing(t *testing.T) {
+	for name, touched := range map[string][]xds.Names{"ADS-3 a hint of nothing": {}, "ADS-3 no hint": nil} {
+		t.Run(name, func(t *testing.T) {
+			eds := tableOf(xds.Endpoint, "e")
+			cds := xds.NewTable(xds.Cluster).With([]*xds.Resource{resource("c", 1, xds.Ref{Type: xds.Endpoint, Name: "e"})})
+			view := xds.Tables{xds.Cluster.URL: cds.With(nil, "c"), xds.Endpoint.URL: eds.With(nil, "e")}
+			l := newLine(t, xds.Delta, nil, Options{Recent: func(typ *xds.Type) []*xds.Table {
+				return map[*xds.Type][]*xds.Table{xds.Cluster: {cds}, xds.Endpoint: {eds}}[typ]
+			}}, view)
+			l.ask(xds.Request{Type: xds.Cluster, Initial: []xds.Version{{Name: "c", Version: "1"}}})
+			l.ask(xds.Request{Type: xds.Endpoint, Subscribe: []string{"e"}})
+			l.Change(view, touched)
+			at := l.now
+			l.wait(time.Second)
+			l.want("EDS e@1")
+			if got := l.sub(xds.Endpoint).leaving["e"]; got == nil || !got.since.Equal(at) {
+				t.Errorf("%+v, not since %v", got, at)
+			}
+		})
+	}
+}

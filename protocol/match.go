@@ -104,7 +104,9 @@ func (u *subscription) unrefer(name string, asked bool) {
 	case u.wants(e):
 		u.mark(e)
 	case u.wildcard: // DELTA-6, as for the name itself
-		e.again = e.again || asked
+		if asked {
+			u.giveUp(e)
+		}
 		u.mark(e)
 	case asked, e.told == absent:
 		u.forget(name)

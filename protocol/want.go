@@ -238,11 +238,7 @@ func (u *subscription) drop(dropped []string, v xds.Variant, t *xds.Table) {
 				// "The server must send a response that includes the specific
 				// resource in either the removed_resources field (if it is not
 				// included in the wildcard) or in the resources field".
-				if u.dropped == nil {
-					u.dropped = map[string]bool{}
-				}
-				u.dropped[e.name] = true
-				e.again, u.asked = true, true
+				u.giveUp(e)
 			} else if r := t.Lookup(n); v == xds.SotW && r != nil && r.OnDemand {
 				e.told = absent // it is part of no wildcard
 			}
@@ -267,6 +263,16 @@ func (u *subscription) drop(dropped []string, v xds.Variant, t *xds.Table) {
 		}
 	}
 	u.dropUnwanted()
+}
+
+// giveUp notes that the client has dropped what is called so, by that name or by
+// what found it, and a wildcard is left: it is told what becomes of it.
+func (u *subscription) giveUp(e *entry) {
+	if u.dropped == nil {
+		u.dropped = map[string]bool{}
+	}
+	u.dropped[e.name] = true
+	e.again, u.asked = true, true
 }
 
 // name notes that the client subscribes to a name, or drops it.

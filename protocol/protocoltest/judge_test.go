@@ -232,6 +232,24 @@ func TestJudge(t *testing.T) {
 		_, err := c.try(xds.Cluster, "-x")
 		wrong(t, err, "ADS-8: x leaves")
 	})
+	t.Run("ADS-8 a lost assignment is told, since what was refused may refer to it", func(t *testing.T) {
+		start := func(refused bool) *court {
+			c := newCourt(t, xds.Delta)
+			c.commit("CDS", "x=1>EDS/e", "EDS", "e=1")
+			c.ask(xds.Cluster)
+			c.answer(xds.Cluster, c.told(xds.Cluster, "x=1>EDS/e"), refused)
+			c.commit("CDS", "x=2>EDS/e", "EDS", "-e")
+			n := c.told(xds.Cluster, "x=2>EDS/e")
+			if !refused {
+				c.answer(xds.Cluster, n, false)
+			}
+			c.ask(xds.Endpoint, "e")
+			return c
+		}
+		start(true).told(xds.Endpoint, "e=1")
+		_, err := start(false).try(xds.Endpoint, "e=1")
+		wrong(t, err, "ADS-4: e@e=1 is not what the view has")
+	})
 	t.Run("ADS-9 a route before the clusters of a client that resumes", func(t *testing.T) {
 		c := newCourt(t, xds.Delta)
 		c.commit("CDS", "x=1", "RDS", "r=to-x>CDS/x", "free=1")

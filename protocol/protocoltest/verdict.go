@@ -181,6 +181,11 @@ func (l *ledger) bereft(a *account, name string) bool {
 				}
 			}
 		}
+		for n, refused := range b.refused { // it may have applied that all the same
+			if slices.ContainsFunc(refused, func(k fact) bool { return lost(n, k) }) {
+				return true
+			}
+		}
 		for _, f := range b.flights {
 			for n, k := range f.carried {
 				if lost(n, k) {

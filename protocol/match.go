@@ -41,7 +41,7 @@ func (u *subscription) match(t *xds.Table, name string) {
 		u.mark(e) // of a resource of that name it may have to be told that it is gone
 	case was != nil:
 		for r := range was.All() {
-			if u.lingers(r.Name) != nil {
+			if l := u.lingers(r.Name); l != nil && (l.body == nil || u.finds(name, l.body)) {
 				return // what it found is about to leave: until then it is found
 			}
 		}
@@ -65,6 +65,11 @@ func (u *subscription) match(t *xds.Table, name string) {
 			u.mark(e)
 		}
 	}
+}
+
+// finds reports whether a name that no resource has finds one.
+func (u *subscription) finds(name string, r *xds.Resource) bool {
+	return slices.Contains(r.Aliases, name) || u.typ.Collection(r.Name) == name
 }
 
 // unmatch ends what a name has found that is wanted no more. If asked is set,

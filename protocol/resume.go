@@ -51,6 +51,7 @@ func (u *subscription) begin(s *Session, req xds.Request, t *xds.Table) {
 	// Clients wait for an answer to these even when there is nothing to say.
 	u.due = u.wildcard || s.variant == xds.SotW && u.typ.FullState
 	s.narrow(u)
+	s.tellEmpty(u)
 	s.resumes = s.resumes || req.Version != "" || len(req.Initial) > 0
 	if s.variant == xds.Delta {
 		s.resume(u, req.Initial, t)

@@ -14,15 +14,10 @@ import (
 // by asking for the same collection.
 
 // narrow makes a wildcard one of scopes, if the stream subscribes to names of the
-// type above it. What it was told and they do not cover it is told to be gone.
+// type above it. What it was told and they do not cover it is told to be gone; what
+// they cover it is told again if it has just asked for everything.
 func (s *Session) narrow(u *subscription) {
-	if u.typ.Under == nil || s.variant == xds.SotW || !u.wildcard || u.scopes != nil {
-		return
-	}
-	if s.only != nil {
-		if u.nonce == 0 {
-			s.tellEmpty(u)
-		}
+	if u.typ.Under == nil || s.variant == xds.SotW || s.only != nil || !u.wildcard {
 		return
 	}
 	over := s.sub(u.typ.Under)
@@ -35,18 +30,21 @@ func (s *Session) narrow(u *subscription) {
 			extra = append(extra, entry{name: st.Name, told: st, sent: true})
 		}
 	}
+	anew := u.anew
 	u.wildcard, u.anew, u.base, u.moved = false, false, nil, true
 	u.add(extra...)
 	u.all = u.all || len(extra) > 0
 	u.due = u.due && over.named == 0
-	u.scopes = map[string]bool{}
+	if u.scopes == nil {
+		u.scopes = map[string]bool{}
+	}
 	t, asked := s.table(u.typ), u.asked
 	for e := range over.entries() {
 		if e.named {
-			u.enterScope(t, e.name+"/*", u.nonce == 0)
+			u.enterScope(t, e.name+"/*", anew)
 		}
 	}
-	if u.nonce != 0 {
+	if !anew {
 		u.asked = asked // the client has not asked for anything of this type
 	}
 }
@@ -128,6 +126,9 @@ func (u *subscription) leaveScope(c string, asked bool) {
 // every collection that is empty. Seen with Envoy 1.40: it waits 15 s for
 // something of its own; the stream does not say which that is.
 func (s *Session) tellEmpty(u *subscription) {
+	if u.typ.Under == nil || s.variant == xds.SotW || s.only == nil || !u.wildcard {
+		return
+	}
 	var extra []entry
 	for r := range s.table(u.typ.Under).All() {
 		if c := r.Name + "/*"; s.table(u.typ).Aliased(c) == nil && u.entry(c) == nil {

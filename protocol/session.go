@@ -180,7 +180,7 @@ func (s *Session) Receive(req xds.Request) error {
 		}
 		u.begin(s, req, t)
 		s.warming(u)
-	} else if req.Nonce != "" || s.variant == xds.SotW && u.nonce != 0 {
+	} else if s.narrow(u); req.Nonce != "" || s.variant == xds.SotW && u.nonce != 0 {
 		u.settle(s, req)
 	}
 	s.scope(u)

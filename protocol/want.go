@@ -123,12 +123,15 @@ func (u *subscription) replace(names []string, t *xds.Table) {
 // client may have 'forgotten' those resources despite apparently remaining
 // subscribed".
 func (u *subscription) subscribe(names []string, t *xds.Table) {
+	if len(names) > 0 {
+		u.implicit, u.asked = false, true
+	}
+	if slices.Contains(names, xds.Wildcard) {
+		u.subscribeAll(t)
+	}
 	var extra []entry
 	for _, n := range names {
-		u.implicit = false
-		u.asked = true
 		if n == xds.Wildcard {
-			u.subscribeAll(t)
 			continue
 		}
 		if e := u.entry(n); e != nil {
@@ -172,15 +175,13 @@ func (u *subscription) subscribeAll(t *xds.Table) {
 	}
 	var extra []entry
 	for name, is := range last {
-		if stands(is) && u.entry(name) == nil && t.Lookup(name) == nil {
+		if stands(is) && u.entry(name) == nil {
 			extra = append(extra, entry{name: name, told: is, sent: true})
 		}
 	}
-	for e := range u.entries() {
-		e.again = e.again || e.told != absent && u.leaving[e.name] == nil
-	}
 	u.add(extra...)
 	for e := range u.entries() {
+		e.again = e.again || e.told != absent && u.leaving[e.name] == nil
 		u.mark(e)
 	}
 }

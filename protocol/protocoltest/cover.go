@@ -35,7 +35,7 @@ func (a *account) wants(name string) bool { return a.names[name] || a.scopes[nam
 // covers reports whether the client may be told of a name.
 func (a *account) covers(name string) bool {
 	k, told := a.told[name]
-	return a.star() || a.murky || a.wants(name) || a.reach[name] || told && !k.absent()
+	return a.star() || a.wants(name) || a.reach[name] || told && !k.absent()
 }
 
 // members are the resources that a name finds that no resource has: "Both the
@@ -78,23 +78,27 @@ func (l *ledger) unchanged(a *account, g *group, name string, was *xds.Resource)
 }
 
 // scope follows the names whose collections a wildcard is of. "A VHDS wildcard
-// covers the routes this stream subscribed to, not everybody's."
-func (l *ledger) scope(a *account) {
+// covers the routes this stream subscribed to, not everybody's": those of all if
+// it has asked for no routes, or for all. asked tells whether the client has just
+// asked for something of the type itself.
+func (l *ledger) scope(a *account, asked bool) {
 	if l.only != nil || a.typ.Under == nil || l.variant == xds.SotW {
 		return
 	}
-	over := l.account(a.typ.Under)
-	if over == nil || a.scopes == nil && (over.wildcard || !a.wildcard) {
-		return
+	over, was := l.account(a.typ.Under), a.scopes
+	if a.scopes = nil; a.wildcard && over != nil && !over.wildcard {
+		a.scopes = map[string]bool{}
+		for n := range over.names {
+			a.scopes[n+"/*"] = true
+		}
 	}
-	was := a.scopes
-	// It was of everything before the names of routes came, or is again.
-	a.murky = a.murky || over.wildcard || was == nil && len(a.told) > 0
-	a.scopes = map[string]bool{}
-	for n := range over.names {
-		c := n + "/*"
-		if a.scopes[c] = true; !was[c] {
+	for c := range a.scopes {
+		switch {
+		case was[c]:
+		case was != nil || asked:
 			l.ask(a, c)
+		case !l.resolves(a, c):
+			a.owe[c], a.may[c] = true, true // what it has of the others is not told again
 		}
 	}
 	for c := range was {

@@ -71,7 +71,6 @@ type account struct {
 	reach  map[string]bool // resources that the names find, delta only
 	turned map[string]bool // names that have found something since they were told of
 	scopes map[string]bool // the collections that the wildcard is of; nil: it is of all
-	murky  bool            // nobody has said what the wildcard should cover now
 
 	told    map[string]fact
 	acked   map[string]fact

@@ -30,7 +30,7 @@ func (l *ledger) receive(req xds.Request, stale bool) *flight {
 	if l.variant == xds.SotW {
 		l.replace(a, req.Names)
 	} else {
-		l.subscribe(a, req.Subscribe, first)
+		l.subscribe(a, req.Subscribe)
 		l.unsubscribe(a, req.Unsubscribe)
 	}
 	var answered *flight
@@ -40,7 +40,7 @@ func (l *ledger) receive(req xds.Request, stale bool) *flight {
 		answered = l.settle(a, req, stale)
 	}
 	for _, b := range l.accounts {
-		l.scope(b)
+		l.scope(b, a == b)
 	}
 	return answered
 }
@@ -87,7 +87,7 @@ func (l *ledger) replace(a *account, names []string) {
 	a.trim()
 }
 
-func (l *ledger) subscribe(a *account, names []string, first bool) {
+func (l *ledger) subscribe(a *account, names []string) {
 	if len(names) > 0 {
 		a.mutedUntil = l.now.Add(a.typ.Mute[l.agent])
 	}
@@ -98,8 +98,6 @@ func (l *ledger) subscribe(a *account, names []string, first bool) {
 			if !a.wildcard && l.variant == xds.Delta {
 				a.answer = true
 			}
-			// Which it is of, if there were names of routes before.
-			a.murky = a.murky || a.typ.Under != nil && !first
 			a.wildcard = true
 			l.askAll(a)
 		default:

@@ -10,7 +10,7 @@ import (
 // waiting names what should have left in this drain and did not, or "".
 func (l *ledger) waiting() string {
 	for _, a := range l.accounts {
-		if a.murky || a.world && l.searching(a) {
+		if a.world && l.searching(a) {
 			continue // what a world does not have does not exist
 		}
 		tied := false
@@ -53,7 +53,7 @@ func (l *ledger) waiting() string {
 // missing says what is still to be said of a name, or "".
 func (l *ledger) missing(a *account, n string) string {
 	named, owed := a.owe[n]
-	if !a.covers(n) || n == "" || !owed && l.standing(a, n) || a.murky {
+	if !a.covers(n) || n == "" || !owed && l.standing(a, n) {
 		return ""
 	}
 	is := l.shown(a, n)
@@ -119,7 +119,7 @@ func (l *ledger) settled(answered, interests bool) error {
 		if f := a.newest; answered && f != nil && !f.done && !f.excused {
 			return fmt.Errorf("%s: nonce %s was never answered", a.typ, a.newest.nonce)
 		}
-		if interests && !a.murky && !l.interested(a) {
+		if interests && !l.interested(a) {
 			return fmt.Errorf("%s: interested in %v (all %v), subscribed are %v (all %v)", a.typ, a.interest, a.interestStar, a.names, a.wildcard)
 		}
 		_, lazy := l.view.(xds.Undecided) // changes of what is on demand are none of a wildcard
@@ -127,7 +127,7 @@ func (l *ledger) settled(answered, interests bool) error {
 			return fmt.Errorf("%s: the client was last told version %q, the view has %q", a.typ, a.version, table.Version())
 		}
 		for _, n := range l.known(a) {
-			if l.standing(a, n) || l.tiedToRefused(a, n) || l.lingering(a, n) || a.murky {
+			if l.standing(a, n) || l.tiedToRefused(a, n) || l.lingering(a, n) {
 				continue
 			}
 			k := a.told[n]

@@ -22,7 +22,7 @@ func (l *ledger) begin(a *account, req xds.Request) {
 	a.answer = a.wildcard || a.world
 	a.lax = a.answer
 	l.resumes = l.resumes || req.Version != "" || len(req.Initial) > 0
-	l.scope(a)
+	l.scope(a, true)
 	a.opaque = l.variant == xds.SotW
 	if l.variant == xds.SotW {
 		for n := range a.names {

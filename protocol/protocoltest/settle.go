@@ -111,7 +111,7 @@ func (n *lane) converged() {
 			is, has := n.ledger.shown(a, name), held[name]
 			switch {
 			case n.ledger.standing(a, name) || n.ledger.tiedToRefused(a, name) || is == nil && n.ledger.lingering(a, name):
-			case !a.covers(name) || a.murky:
+			case !a.covers(name):
 			case is == nil && n.cfg.Variant == xds.SotW && !a.world: // removal cannot be expressed
 			case !same(is, has):
 				n.fail(fmt.Errorf("%s: the client holds %v of %s, the view has %v", a.typ, textOf(has), name, textOf(is)))

@@ -78,7 +78,7 @@ func (l *ledger) wellFormed(a *account, r *xds.Response) error {
 		if !a.covers(x.Name) {
 			return fmt.Errorf("SOTW-9: %s is not subscribed", x.Name)
 		}
-		if is := l.shown(a, x.Name); !a.murky && !same(is, x) && (is != nil || !l.stale(a, x)) {
+		if is := l.shown(a, x.Name); !same(is, x) && (is != nil || !l.stale(a, x)) {
 			return fmt.Errorf("ADS-4: %s is not what the view has, nor what was told and is leaving (%s)", show(x), textOf(a.told[x.Name].res))
 		}
 	}

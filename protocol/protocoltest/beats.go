@@ -31,6 +31,9 @@ func (l *ledger) beating(a *account, r *xds.Response, f *flight) error {
 			return fmt.Errorf("TTL-5: a heartbeat of %s, which the client has not acknowledged", show(b))
 		default:
 			f.beats[b.Name] = fact{res: b, seq: k.seq}
+			// One that comes so late does not bring back what was dropped, which may
+			// have to wait until it can be told.
+			a.may[b.Name] = a.may[b.Name] || l.unfed(a, b)
 			a.fed[b.Name] = l.now
 		}
 	}
@@ -101,6 +104,12 @@ func (l *ledger) expires(a *account) bool {
 	return l.ttl && len(l.expiring(a)) > 0
 }
 
+// unfed reports whether nothing was heard of a resource for so long that the client
+// may have dropped it.
+func (l *ledger) unfed(a *account, r *xds.Resource) bool {
+	return 3*l.now.Sub(a.fed[r.Name]) >= 2*r.TTL
+}
+
 // starving names what has had no heartbeat for longer than a third of its TTL,
 // though nothing was in the way, or "".
 func (l *ledger) starving(a *account) string {
@@ -115,7 +124,7 @@ func (l *ledger) starving(a *account) string {
 		if l.shown(a, n) == nil && (a.leaving[n].free || l.held(a, n, surely) == "") {
 			continue // it may leave
 		}
-		if fed := a.fed[n]; !fed.IsZero() && 3*l.now.Sub(fed) >= 2*r.TTL {
+		if !a.fed[n].IsZero() && l.unfed(a, r) {
 			continue // it has to be told anew
 		}
 		if since := latest(a.fed[n], a.calm); l.now.Sub(since) > r.TTL/3 {

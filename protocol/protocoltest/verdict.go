@@ -203,8 +203,8 @@ func (l *ledger) again(a *account, n string) bool {
 	if a.may[n] || owed || a.typ.Is(xds.Endpoint) && l.warm[n] {
 		return true
 	}
-	if r := a.told[n].res; r != nil && r.TTL > 0 && l.ttl && 3*l.now.Sub(a.fed[n]) >= 2*r.TTL {
-		return true // nothing was heard of it for so long that the client may have dropped it
+	if r := a.told[n].res; r != nil && r.TTL > 0 && l.ttl && l.unfed(a, r) {
+		return true
 	}
 	return slices.ContainsFunc(a.groups, func(g *group) bool { return g.rest[n] && (g.moved || l.warms(a, g)) })
 }

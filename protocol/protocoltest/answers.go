@@ -23,6 +23,7 @@ func (l *ledger) settle(a *account, req xds.Request, stale bool) *flight {
 		a.flights = slices.DeleteFunc(a.flights, func(o *flight) bool { return o.drain == f.drain })
 	}
 	if req.Error == nil {
+		a.accepted = max(a.accepted, f.seq)
 		a.ack(f)
 	}
 	if beat := l.ttl && len(f.news) == 0; stale && f != a.newest && (len(l.nonces)-f.seq >= listed || beat) {

@@ -222,6 +222,44 @@ func TestJudge(t *testing.T) {
 		c.commit("CDS", "-x")
 		c.told(xds.Cluster, "-x")
 	})
+	t.Run("ADS-3 who acknowledges a later response has dealt with the one before", func(t *testing.T) {
+		start := func(answers bool) *court {
+			c := newCourt(t, xds.Delta)
+			c.commit("CDS", "x=1", "y=1", "RDS", "q=1", "r=to-x>CDS/x")
+			c.ask(xds.Cluster)
+			c.answer(xds.Cluster, c.told(xds.Cluster, "x=1", "y=1"), false)
+			c.ask(xds.Route, "q", "r")
+			c.answer(xds.Route, c.told(xds.Route, "q=1", "r=to-x>CDS/x"), false)
+			c.commit("RDS", "-r")
+			c.told(xds.Route, "-r")
+			c.wait(5 * time.Second)
+			c.commit("RDS", "q=2")
+			if nonce := c.told(xds.Route, "q=2"); answers {
+				c.answer(xds.Route, nonce, false)
+			}
+			c.wait(5 * time.Second)
+			c.commit("RDS", "r=to-y>CDS/y", "CDS", "-x")
+			c.told(xds.Route, "r=to-y>CDS/y")
+			return c
+		}
+		start(true).told(xds.Cluster, "-x")
+		_, err := start(false).try(xds.Cluster, "-x")
+		wrong(t, err, "ADS-8: x leaves")
+	})
+	t.Run("TTL-3 a late heartbeat brings nothing back", func(t *testing.T) {
+		start := func(late time.Duration) *court {
+			c := newCourt(t, xds.Delta)
+			c.commit("RDS", "r=1!")
+			c.ask(xds.Route, "r")
+			c.answer(xds.Route, c.told(xds.Route, "r=1!"), false)
+			c.wait(late)
+			c.answer(xds.Route, c.told(xds.Route, "~r=1!"), false)
+			return c
+		}
+		start(20*time.Second).told(xds.Route, "r=1!")
+		_, err := start(19*time.Second).try(xds.Route, "r=1!")
+		wrong(t, err, "DELTA-12")
+	})
 	t.Run("ADS-8 unknown references refer to everything", func(t *testing.T) {
 		c := given(t)
 		c.view = xds.Tables{}

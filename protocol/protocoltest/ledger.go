@@ -102,6 +102,7 @@ type account struct {
 	flights  []*flight // unanswered, oldest first
 	newest   *flight   // the last one, answered or not
 	answered int       // seq of the newest that was answered
+	accepted int       // or acknowledged
 	groups   []*group
 	nacked   bool // the client refused a response and has accepted none since
 

@@ -215,15 +215,22 @@ func (a *account) mayHold(n string, silent bool, d doubt) []fact {
 	case acked.seq == told.seq:
 		return append(out, told)
 	}
-	open := false
+	open, before := false, acked
 	for _, f := range a.flights {
 		k, ok := f.carried[n]
-		if ok && !f.done && (d == possibly || !f.superseded && f.seq >= a.answered) {
+		switch {
+		case !ok || f.done:
+		case d == possibly || !f.superseded && f.seq >= a.answered:
 			out, open = append(out, k), true
+		case f.seq < a.accepted:
+			before = k // it has acknowledged a later one, so it has dealt with this
 		}
 	}
 	out = append(out, told)
-	if open || d == possibly {
+	if open {
+		out = append(out, before)
+	}
+	if d == possibly {
 		out = append(out, acked)
 	}
 	return out

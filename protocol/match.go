@@ -108,12 +108,12 @@ func (u *subscription) unrefer(name string, asked bool) {
 	switch {
 	case u.wants(e):
 		u.mark(e)
-	case u.wildcard: // DELTA-6, as for the name itself
+	case u.wildcard || u.scopes != nil: // DELTA-6, as for the name itself
 		if asked {
 			u.giveUp(e)
 		}
 		u.mark(e)
-	case asked, e.told == absent:
+	case asked && !u.collects(name), e.told == absent:
 		u.forget(name)
 	default: // it is told that it is gone, if it has it
 		u.mark(e)

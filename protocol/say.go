@@ -348,9 +348,11 @@ func (s *Session) send(u *subscription, t *xds.Table, d delivery, parts []*xds.C
 		world = s.worldOf(u, t)
 	}
 	for _, c := range parts {
-		for _, r := range c.Upserts {
-			if at, ok := u.beats[r.TTL]; ok && !s.now.Before(at) {
-				u.beats[r.TTL] = s.nextBeat(r.TTL) // its time begins now
+		if len(u.beats) > 0 {
+			for _, r := range c.Upserts {
+				if at, ok := u.beats[r.TTL]; ok && !s.now.Before(at) {
+					u.beats[r.TTL] = s.nextBeat(r.TTL) // its time begins now
+				}
 			}
 		}
 		s.nonces++

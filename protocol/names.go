@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"iter"
 	"slices"
-	"sort"
+	"strings"
 
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -38,16 +38,34 @@ const chunkMax = 256
 
 func (l *names) len() int { return l.count }
 
-// find returns the place of a name, or where it would be.
+// find returns the place of a name, or where it would be. It is asked for several
+// times of each name that changes: so it is written out.
 func (l *names) find(name string) (chunk, at int, ok bool) {
-	if len(l.chunks) > 1 {
-		chunk = max(0, sort.Search(len(l.chunks), func(i int) bool { return l.chunks[i][0].name > name })-1)
-	}
 	if len(l.chunks) == 0 {
 		return 0, 0, false
 	}
-	at, ok = slices.BinarySearchFunc(l.chunks[chunk], name, func(e entry, name string) int { return cmp.Compare(e.name, name) })
-	return chunk, at, ok
+	lo, hi := 0, len(l.chunks) // of the last chunk that does not begin behind name
+	for hi-lo > 1 {
+		if mid := (lo + hi) / 2; l.chunks[mid][0].name <= name {
+			lo = mid
+		} else {
+			hi = mid
+		}
+	}
+	chunk = lo
+	c := l.chunks[chunk]
+	for lo, hi = 0, len(c); lo < hi; {
+		mid := (lo + hi) / 2
+		switch order := strings.Compare(c[mid].name, name); {
+		case order == 0:
+			return chunk, mid, true
+		case order < 0:
+			lo = mid + 1
+		default:
+			hi = mid
+		}
+	}
+	return chunk, lo, false
 }
 
 // entry returns the entry of a name, or nil.

@@ -228,7 +228,7 @@ func (u *subscription) markAll() {
 func (s *Session) prepare(u *subscription) {
 	t := s.table(u.typ)
 	if s.blocked(u) {
-		s.retain(u, u.dirty) // of the wildcard's, Change has seen to it
+		s.retain(u, []xds.Names{}) // of the wildcard's, Change has seen to it
 	} else {
 		s.retain(u, nil)
 	}

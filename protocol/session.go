@@ -243,16 +243,17 @@ func (s *Session) check(u *subscription, req xds.Request) error {
 func (s *Session) Change(view xds.View, touched []xds.Names) {
 	s.view = view
 	for _, u := range s.subs {
-		t := s.table(u.typ)
 		if touched == nil {
 			u.all = true
 			for name := range u.leaving {
-				u.returned(t, name)
+				u.returned(s.table(u.typ), name)
 			}
 		}
 		for _, names := range touched {
 			for _, n := range names[u.typ.URL] {
-				u.returned(t, n)
+				if len(u.leaving) > 0 {
+					u.returned(s.table(u.typ), n)
+				}
 				if e := u.entry(n); e != nil {
 					u.mark(e)
 				}
@@ -265,17 +266,7 @@ func (s *Session) Change(view xds.View, touched []xds.Names) {
 		}
 	}
 	for _, u := range s.subs { // when all is marked
-		if touched == nil {
-			s.retain(u, nil)
-		}
-		for _, names := range touched {
-			if n := names[u.typ.URL]; len(n) > 0 {
-				s.retain(u, n)
-			}
-		}
-		if touched != nil && len(u.dirty) > 0 {
-			s.retain(u, u.dirty)
-		}
+		s.retain(u, touched)
 	}
 }
 

@@ -107,8 +107,11 @@ func (u *subscription) learned(v xds.Variant, d *delivery, p *part) {
 }
 
 // told returns what the client was last told of a name.
-func (u *subscription) told(name string) *xds.Stamp {
-	if e := u.entry(name); e != nil {
+func (u *subscription) told(name string) *xds.Stamp { return u.toldBy(u.entry(name), name) }
+
+// toldBy is told of a name whose entry is e, nil if it has none.
+func (u *subscription) toldBy(e *entry, name string) *xds.Stamp {
+	if e != nil {
 		return e.told
 	}
 	if s := u.base.Get(name); s != nil {

@@ -164,8 +164,9 @@ func (s *Session) withdrawsLate(u *subscription) bool {
 
 // retain finds what the client has of u and the view has lost, and keeps what
 // something may still refer to. What nothing refers to goes with the next
-// response. It looks at the names that were touched, or at all that may differ.
-func (s *Session) retain(u *subscription, touched []string) {
+// response. It looks at what is dirty, and beyond that, of what the wildcard
+// covers, at what was touched; nil: at anything.
+func (s *Session) retain(u *subscription, touched []xds.Names) {
 	if !s.withdrawsLate(u) {
 		return
 	}
@@ -174,7 +175,7 @@ func (s *Session) retain(u *subscription, touched []string) {
 	asked := false
 	var extra []entry
 	look := func(n string, e *entry) {
-		told := u.told(n)
+		told := u.toldBy(e, n)
 		if !s.lost(u, t, n, e, told) {
 			return
 		}
@@ -185,17 +186,22 @@ func (s *Session) retain(u *subscription, touched []string) {
 			extra = append(extra, entry{name: n, told: told, sent: true})
 		}
 	}
-	if touched == nil && u.wildcard && u.base != t.Versions() {
-		for _, n := range t.Since(u.base).Removed {
-			if u.entry(n) == nil {
+	covered := func(names []string) {
+		for _, n := range names {
+			if u.entry(n) == nil { // else it is dirty
 				look(n, nil)
 			}
 		}
 	}
-	if touched == nil {
-		touched = u.dirty
+	if u.wildcard && touched == nil && u.base != t.Versions() {
+		covered(t.Since(u.base).Removed)
 	}
-	for _, n := range touched {
+	for _, names := range touched {
+		if u.wildcard {
+			covered(names[u.typ.URL])
+		}
+	}
+	for _, n := range u.dirty {
 		if e := u.entry(n); e != nil || u.wildcard {
 			look(n, e)
 		}

@@ -165,7 +165,9 @@ func (s *Session) Receive(req xds.Request) error {
 	// nonce only pairs an answer with its response.
 	t := s.table(u.typ)
 	if s.variant == xds.SotW {
-		u.replace(req.Names, t)
+		if !req.Same {
+			u.replace(req.Names, t)
+		}
 	} else {
 		u.subscribe(req.Subscribe, t)
 		s.mute(u, req.Subscribe)

@@ -2,11 +2,15 @@ package server
 
 import (
 	"fmt"
+	"runtime"
 	"testing"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/protobuf/proto"
 
+	"github.com/chancery-xds/chancery/protocol"
 	"github.com/chancery-xds/chancery/store"
+	"github.com/chancery-xds/chancery/wire"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -42,6 +46,76 @@ func BenchmarkUpdate(b *testing.B) {
 				i++
 				set(fmt.Sprint(i))
 				round()
+			}
+		})
+	}
+}
+
+// repeating returns what takes an ACK of a SotW stream that is subscribed to n names
+// and repeats them: decodes it and hands it to the session.
+func repeating(t testing.TB, n int) (ack func()) {
+	var names []string
+	var set []*xds.Resource
+	for i := range n {
+		names = append(names, fmt.Sprintf("outbound|8080||service-%06d.default.svc.cluster.local", i))
+		set = append(set, xds.NewResource(names[i], []byte{1}))
+	}
+	session := protocol.NewSession(xds.SotW, nil, xds.Tables{xds.Endpoint.URL: new(xds.Table).With(set)}, protocol.Options{MaxResponse: 1 << 30})
+	d := wire.Decoder{}
+	take := func(nonce string) {
+		b, err := proto.Marshal(&discovery.DiscoveryRequest{TypeUrl: xds.Endpoint.URL, ResourceNames: names, ResponseNonce: nonce, VersionInfo: nonce})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ack = func() {
+			req, err := d.Decode(b)
+			if err == nil {
+				err = session.Receive(req)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			for range session.Events() {
+			}
+		}
+		ack()
+	}
+	take("")
+	for r := range session.Responses() {
+		if r.Nonce != "1" || len(r.Upserts) != n {
+			t.Fatalf("%d resources", len(r.Upserts))
+		}
+	}
+	take("1")
+	return ack
+}
+
+// An ACK that repeats its names makes no copy of them, however many there are.
+func TestRepeatedNames(t *testing.T) {
+	ack := repeating(t, 20_000)
+	if n := testing.AllocsPerRun(10, ack); n > 2 {
+		t.Errorf("%v allocations", n)
+	}
+	if raceEnabled {
+		return
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	ack()
+	runtime.ReadMemStats(&after)
+	if n := after.TotalAlloc - before.TotalAlloc; n > 1<<10 {
+		t.Errorf("%d bytes", n)
+	}
+}
+
+// A SotW ACK that repeats its names, as each does.
+func BenchmarkRepeatedNames(b *testing.B) {
+	for _, n := range []int{100, 100_000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			ack := repeating(b, n)
+			b.ReportAllocs()
+			for b.Loop() {
+				ack()
 			}
 		})
 	}

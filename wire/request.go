@@ -8,6 +8,8 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"hash/maphash"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -42,6 +44,42 @@ type Decoder struct {
 	MaxTypeURL int
 
 	node *xds.Node // of the first request; nil until then
+	said []saying  // SotW: the names of the last request of a type, the newest last
+}
+
+// A saying is how a client listed names, which nearly every ACK repeats.
+type saying struct {
+	typ  *xds.Type
+	size int
+	hash uint64
+}
+
+// maxSaid is of how many types the names of the last request are remembered.
+const maxSaid = 64
+
+var seed = maphash.MakeSeed()
+
+// repeats reports whether the last request of the type listed its names by the same
+// bytes, and remembers those of this one; nil: there are none, or they are scattered.
+func (d *Decoder) repeats(t *xds.Type, names []byte) bool {
+	if t == nil { // it is a type that others may name
+		d.said = nil
+		return false
+	}
+	var was saying
+	if at := slices.IndexFunc(d.said, func(s saying) bool { return s.typ.Is(t) }); at >= 0 {
+		was = d.said[at]
+		d.said = slices.Delete(d.said, at, at+1)
+	}
+	if len(names) == 0 {
+		return false
+	}
+	is := saying{t, len(names), maphash.Bytes(seed, names)}
+	if len(d.said) == maxSaid {
+		d.said = slices.Delete(d.said, 0, 1)
+	}
+	d.said = append(d.said, is)
+	return is.size == was.size && is.hash == was.hash
 }
 
 // Decode decodes a DiscoveryRequest or a DeltaDiscoveryRequest. It keeps no
@@ -56,6 +94,10 @@ type Decoder struct {
 // or a request that has its names there would subscribe to everything. Their
 // dynamic parameters choose "between multiple variants of the same resource";
 // ours have one, which has no constraints and so goes with any parameters.
+//
+// Names that a SotW request lists byte by byte as the last one of its type did are left
+// out (xds.Request.Same), for they are in every ACK, and there may be 100,000. Of those
+// a hash is remembered.
 //
 // Names are canonical ([xds.CanonicalName]), so that a name is one however the
 // client writes it. A type that is not set is nil. A key that initial_resource_versions has twice
@@ -72,8 +114,15 @@ func (d *Decoder) Decode(b []byte) (req xds.Request, err error) {
 	if d.MaxNode > 0 && c.node > d.MaxNode {
 		return req, fmt.Errorf("%s with a node of %d bytes, more than %d: %w", l.message, c.node, d.MaxNode, ErrLimit)
 	}
-	if d.MaxTypeURL > 0 && c.url > d.MaxTypeURL {
-		return req, fmt.Errorf("%s with a type_url of %d bytes, more than %d: %w", l.message, c.url, d.MaxTypeURL, ErrLimit)
+	if d.MaxTypeURL > 0 && len(c.url) > d.MaxTypeURL {
+		return req, fmt.Errorf("%s with a type_url of %d bytes, more than %d: %w", l.message, len(c.url), d.MaxTypeURL, ErrLimit)
+	}
+	req.Type = typeOf(c.url)
+	var rest []byte
+	if d.Variant == xds.SotW && d.repeats(req.Type, c.row(b)) {
+		req.Same = true
+		b, rest = b[:c.from], b[c.to:]
+		c.names, c.listed = 0, 0
 	}
 
 	first := d.node == nil
@@ -86,7 +135,10 @@ func (d *Decoder) Decode(b []byte) (req xds.Request, err error) {
 	req.Initial = grown[xds.Version](c.initial)
 	a, own := newArena(c.listed), newArena(c.own)
 	var version build
-	for len(b) > 0 {
+	for len(b)+len(rest) > 0 {
+		if len(b) == 0 {
+			b, rest = rest, nil
+		}
 		var f field
 		f, b, _ = next(b) // scan has seen it
 		if f.typ != protowire.BytesType {
@@ -97,8 +149,6 @@ func (d *Decoder) Decode(b []byte) (req xds.Request, err error) {
 			req.Version = own.add(f.data)
 		case l.nonce:
 			req.Nonce = own.add(f.data)
-		case l.typeURL:
-			req.Type = typeOf(f.data)
 		case l.names:
 			req.Names = append(req.Names, a.name(f.data))
 		case l.subscribe:
@@ -151,13 +201,58 @@ var layouts = [...]layout{
 
 // counts says how much room the strings of a request need.
 type counts struct {
-	own, listed, node, url                 int // bytes of version and nonce, of all lists, of node and type URL
+	own, listed, node                      int // bytes of version and nonce, of all lists, of node
 	names, subscribe, unsubscribe, initial int
+	url                                    []byte
+
+	from, to  int  // where the names stand
+	scattered bool // they do not stand in a row
+}
+
+// row returns the part of the message that has the names and nothing else, nil if
+// there is none.
+func (c *counts) row(b []byte) []byte {
+	if c.scattered {
+		return nil
+	}
+	return b[c.from:c.to]
+}
+
+// listedAt notes where names stand.
+func (c *counts) listedAt(from, to int) {
+	if c.to == 0 {
+		c.from, c.to = from, from
+	}
+	c.scattered = c.scattered || c.to != from
+	c.to = to
+}
+
+// short splits off b what it begins with of fields of a number below 16 with less
+// than 128 bytes each, and tells how many there are. They are read once for each
+// response, and there may be 100,000.
+func short(b []byte, num protowire.Number) (n, size int) {
+	tag := byte(num)<<3 | byte(protowire.BytesType)
+	for size+2 <= len(b) && b[size] == tag && b[size+1] < 128 && size+2+int(b[size+1]) <= len(b) {
+		size += 2 + int(b[size+1])
+		n++
+	}
+	return n, size
 }
 
 // scan checks the top level of a request and measures it.
 func scan(l *layout, b []byte) (c counts, err error) {
-	for len(b) > 0 {
+	for all := len(b); len(b) > 0; {
+		at := all - len(b)
+		if n, size := short(b, l.names); n > 0 && l.names > 0 {
+			c.listedAt(at, at+size)
+			c.names += n
+			c.listed += size - 2*n
+			if !utf8.Valid(b[:size]) { // what is between the names is ASCII
+				return c, fmt.Errorf("field %d: %w", l.names, errUTF8)
+			}
+			b = b[size:]
+			continue
+		}
 		var f field
 		if f, b, err = next(b); err != nil {
 			return c, err
@@ -170,13 +265,14 @@ func scan(l *layout, b []byte) (c counts, err error) {
 		case l.version, l.nonce:
 			c.own += len(text)
 		case l.typeURL:
-			c.url = len(text)
+			c.url = text
 		case l.node:
 			c.node += len(text)
 			text = nil
 		case l.names:
 			c.names++
 			c.listed += len(text)
+			c.listedAt(at, all-len(b))
 		case l.subscribe:
 			c.subscribe++
 			c.listed += len(text)
@@ -185,6 +281,7 @@ func scan(l *layout, b []byte) (c counts, err error) {
 			c.listed += len(text)
 		case l.locators:
 			text, err = c.located(&c.names, text)
+			c.scattered = true
 		case l.locate:
 			text, err = c.located(&c.subscribe, text)
 		case l.unlocate:

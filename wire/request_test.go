@@ -389,6 +389,69 @@ func TestDecodeNodeOnce(t *testing.T) {
 	})
 }
 
+// Names that are said again are left out, and only these: whoever fills in those of
+// the type's last request has what a decoder that remembers nothing finds.
+func TestDecodeSame(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(3, 4))
+	same, differ := 0, 0
+	for range 300 {
+		var d Decoder
+		last := map[string][]string{}
+		for range 30 {
+			url := []string{"", xds.Cluster.URL, xds.Secret.URL, "type.googleapis.com/my.Own"}[rnd.IntN(4)]
+			var names []string
+			for i := range rnd.IntN(3) {
+				names = append(names, []string{"a", "b", strings.Repeat("n", 200), "x?b=1&a=2"}[(i+rnd.IntN(2))%4])
+			}
+			m := &discovery.DiscoveryRequest{TypeUrl: url, ResourceNames: names, ResponseNonce: fmt.Sprint(rnd.IntN(20))}
+			if rnd.IntN(8) == 0 {
+				m.ResourceLocators = []*discovery.ResourceLocator{{Name: "located"}}
+			}
+			b := marshal(t, m)
+			if rnd.IntN(8) == 0 { // merged: they stand in two places
+				b = append(b, marshal(t, &discovery.DiscoveryRequest{TypeUrl: url, ResourceNames: names})...)
+			}
+			want, err := new(Decoder).Decode(b)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := d.Decode(b)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want.Node, got.Node = nil, nil
+			key := url
+			if key == "" { // the type of the stream
+				key = xds.Secret.URL
+			}
+			if differ++; got.Same {
+				if same++; got.Names != nil {
+					t.Fatal("names that are the same are listed")
+				}
+				got.Names, got.Same = last[key], false
+			}
+			if d := diff(want, got); d != "" {
+				t.Fatalf("%x\n%s", b, d)
+			}
+			last[key] = got.Names
+		}
+	}
+	if same < 100 || differ-same < 100 {
+		t.Errorf("%d of %d the same", same, differ)
+	}
+
+	// It remembers no more types than a stream may have.
+	var d Decoder
+	for i := range 10_000 {
+		if _, err := d.Decode(marshal(t, &discovery.DiscoveryRequest{TypeUrl: fmt.Sprint("type", i), ResourceNames: []string{"a"}})); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(d.said) > maxSaid {
+		t.Errorf("%d types are remembered", len(d.said))
+	}
+}
+
 func TestDecodeAllocs(t *testing.T) {
 	m := &discovery.DeltaDiscoveryRequest{TypeUrl: xds.Endpoint.URL, InitialResourceVersions: map[string]string{}}
 	for i := range 1000 {

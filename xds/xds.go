@@ -63,6 +63,7 @@ type Request struct {
 	// SotW only.
 	Version string   // the last version the client accepted
 	Names   []string // the complete subscription
+	Same    bool     // Names are those of the stream's last request of this type, and left out
 
 	// Delta only.
 	Subscribe   []string

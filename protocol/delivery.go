@@ -182,26 +182,45 @@ func (u *subscription) evict() {
 		i = 0
 		old, next := &u.deliveries[0], &u.deliveries[1]
 		next.stuck = next.stuck || old.stuck
-		next.cargo = join(&old.cargo, &next.cargo)
+		next.cargo = join(old, next)
 	}
 	u.deliveries = slices.Delete(u.deliveries, i, i+1)
 }
 
-// join returns what two cargoes in a row carried: what the later one did, and
-// what had been told before either.
-func join(a, b *cargo) cargo {
+// join returns what two deliveries in a row carried: what the later one did, and
+// what the client may have had before that.
+func join(a, b *delivery) cargo {
 	c := cargo{from: a.from, to: b.to, whole: b.whole}
 	if a.to != b.from { // a wildcard began or ended in between
 		c.from = b.from
 	}
+	// Of what was before either and what only the older one said it may have one or
+	// the other; one is remembered, and not that it had nothing.
+	before := func(name string, old, is *xds.Stamp) *xds.Stamp {
+		if was := a.before(name); a.open(name, old) && (stands(was) || same(old, is)) {
+			return was
+		}
+		return old
+	}
 	for _, it := range b.items {
-		if was := a.find(it.name); was != nil && was.was != nil {
-			it.was = was.was
+		switch old := a.carries(it.name); {
+		case old == nil:
+		case it.is == nil:
+			it.was, it.is = a.before(it.name), old
+		default:
+			it.was = before(it.name, old, it.is)
 		}
 		c.items = append(c.items, it)
 	}
+	for was, is := range b.to.Since(b.from) {
+		name := cmp.Or(is, was).Name
+		if old := a.carries(name); old != nil && b.find(name) == nil {
+			is = cmp.Or(is, absent)
+			c.items = append(c.items, item{name, before(name, old, is), is})
+		}
+	}
 	for _, it := range a.items {
-		if b.find(it.name) == nil {
+		if b.find(it.name) == nil && b.carries(it.name) == nil {
 			c.items = append(c.items, it)
 		}
 	}

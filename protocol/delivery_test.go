@@ -102,17 +102,21 @@ func TestCargo(t *testing.T) {
 	}
 }
 
-// Two responses in a row carried what the later one did; before that was what had
-// been told before either.
+// ADS-3: two responses in a row carried what the later one did; before that was what
+// had been told before either, or, if that was nothing, what the older one said.
 func TestJoin(t *testing.T) {
+	said := func(text string) *delivery {
+		return &delivery{cargo: cargo{items: itemsOf(text)}, parts: []part{{nonce: 1, lo: "a", hi: "z", gone: "a", last: "z"}}}
+	}
 	for _, c := range []struct{ a, b, want string }{
 		{"a:a1>a2", "b:b1>b2", "a:a1>a2 b:b1>b2"},
 		{"a:a1>a2", "a:a2>a3", "a:a1>a3"},
 		{"a:a1>a2", "a:a2>-", "a:a1>-"},
-		{"a:->a1 c:c1>c2", "a:a1>a2", "a:->a2 c:c1>c2"},
+		{"a:->a1 c:c1>c2", "a:a1>a2", "a:a1>a2 c:c1>c2"},
+		{"a:->a1", "a:a1>-", "a:a1>-"},
+		{"a:->a1", "a:a1>a1", "a:->a1"},
 	} {
-		a, b := cargo{items: itemsOf(c.a)}, cargo{items: itemsOf(c.b)}
-		j := join(&a, &b)
+		j := join(said(c.a), said(c.b))
 		if got := cargoText(&j); got != c.want {
 			t.Errorf("%s, %s: %s, not %s", c.a, c.b, got, c.want)
 		}
@@ -120,15 +124,36 @@ func TestJoin(t *testing.T) {
 			t.Errorf("in no order: %v", j.items)
 		}
 	}
-	one, two, three := versionsOf("a1 b1"), versionsOf("a2 b1"), versionsOf("a2 b2")
-	j := join(&cargo{from: one, to: two}, &cargo{from: two, to: three})
+	// What it has answered for it has.
+	old := said("a:a1>a2")
+	old.parts[0].fate = accepted
+	if j := join(old, said("a:a2>a3")); cargoText(&j) != "a:a2>a3" {
+		t.Error("accepted:", cargoText(&j))
+	}
+	// A later one that said nothing of a name says nothing else.
+	if j := join(said("a:a1>a2"), &delivery{cargo: cargo{items: []item{{name: "a"}}}}); cargoText(&j) != "a:a1>a2" {
+		t.Error("said nothing of it:", cargoText(&j))
+	}
+	table := func(from, to string) *delivery {
+		return &delivery{cargo: cargo{from: versionsOf(from), to: versionsOf(to)}, parts: []part{{nonce: 1, lo: "a", hi: "z", gone: "a", last: "z"}}}
+	}
+	one, two, three := table("a1 b1", "a2 b1"), table("a2 b1", "a2 b2"), table("a2 b2", "b2")
+	two.from, three.from = one.to, two.to
+	j := join(one, two)
 	if got := cargoText(&j); got != "a:a1>a2 b:b1>b2" {
 		t.Error("by the wildcard:", got)
 	}
 	// A wildcard that began in between is told from its own beginning.
-	j = join(&cargo{items: itemsOf("a:a1>a2")}, &cargo{from: two, to: three})
+	j = join(said("a:a1>a2"), two)
 	if got := cargoText(&j); got != "a:a1>a2 b:b1>b2" {
 		t.Error("names, then the wildcard:", got)
+	}
+	// What came and went is remembered, for the client may have it still.
+	one = table("b2", "a2 b2")
+	three.from = one.to
+	j = join(one, three)
+	if got := cargoText(&j); got != "a:a2>-" {
+		t.Error("it came and went:", got)
 	}
 }
 

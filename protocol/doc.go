@@ -29,7 +29,8 @@
 //	            When all parts are answered the delivery is gone. Others are
 //	              superseded  a later one was accepted: nothing waits for this
 //	              stuck       a cluster in it has no assignment: expect no ACK
-//	              joined      the fifth unanswered makes one of the oldest two
+//	              joined      the fifth unanswered makes one of the oldest two: of what
+//	                          was before both and what only the older said, one counts
 //	refusal     refused: it may have applied all, some or none.
 //	              held back   none of its names is sent while all are the same
 //	              retold      one has moved, so all are told again

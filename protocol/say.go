@@ -393,7 +393,7 @@ func (s *Session) tell(u *subscription, t *xds.Table, d *diff) (items []item) {
 	for _, n := range d.waiting {
 		if u.entry(n) == nil {
 			told := u.told(n)
-			extra = append(extra, entry{name: n, told: told, sent: told != absent, again: u.anew})
+			extra = append(extra, entry{name: n, told: told, sent: told != absent, again: u.anew && told != absent})
 		}
 	}
 	said := func(e *entry, is *xds.Stamp) {

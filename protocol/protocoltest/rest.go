@@ -19,6 +19,8 @@ func (l *ledger) waiting() string {
 			what := l.missing(a, n)
 			if what == "" {
 				tied = tied || a.world && a.newest == nil && l.tied(a, l.shown(a, n)) // the first world is all news
+				// What is about to leave and told again waits like all else.
+				tied = tied || a.may[n] && l.shown(a, n) == nil && l.lingering(a, n) && l.tied(a, a.told[n].res)
 				continue
 			}
 			if l.tied(a, l.shown(a, n)) {

@@ -19,7 +19,8 @@ type list struct {
 	mutants []mutant
 }
 
-// A judge says which tests a mutant in a directory has to survive.
+// A judge says which tests a mutant in a directory has to survive. One that
+// survives them goes before the next judge of the directory, if there is one.
 type judge struct {
 	dir  string
 	args []string // of go test
@@ -27,13 +28,13 @@ type judge struct {
 
 // A mutant is one change to one file that breaks a rule.
 type mutant struct {
-	name  string   // what it does wrong
-	rule  string   // the requirement it breaks, or the package's name
-	file  string   //
-	tests []string // arguments of go test
-	old   string   // stands once in the file
-	new   string   //
-	note  string   // why it survives, if it does
+	name   string     // what it does wrong
+	rule   string     // the requirement it breaks, or the package's name
+	file   string     //
+	stages [][]string // arguments of go test; the next are for what survives these
+	old    string     // stands once in the file
+	new    string     //
+	note   string     // why it survives, if it does
 }
 
 // read reads a list of mutants.
@@ -56,7 +57,7 @@ func read(path string) (list, error) {
 //	RULE name
 //	? why nobody can notice (optional)
 //	path/of/file.go
-//	@ arguments of go test (optional)
+//	@ arguments of go test, instead of those of the directory (optional)
 //	 context
 //	-old line
 //	+new line
@@ -65,6 +66,7 @@ func read(path string) (list, error) {
 //
 //	@ directory arguments of go test
 //
+// once or several times: the slow tests are for what survives the quick ones.
 // Lines that start with # are comments.
 func parse(text string) (l list, err error) {
 	for block := range strings.SplitSeq(text, "\n\n") {
@@ -86,7 +88,7 @@ func parse(text string) (l list, err error) {
 			case m.file == "":
 				m.file = strings.TrimSpace(line)
 			case line[0] == '@':
-				m.tests = strings.Fields(rest)
+				m.stages = append(m.stages, strings.Fields(rest))
 			case line[0] == ' ':
 				m.old, m.new = m.old+rest, m.new+rest
 			case line[0] == '-':
@@ -111,12 +113,14 @@ func (l *list) add(m mutant) error {
 	if m.old == "" || m.old == m.new {
 		return errors.New("changes nothing")
 	}
-	for _, j := range l.judges {
-		if m.tests == nil && j.dir == filepath.Dir(m.file) {
-			m.tests = j.args
+	if m.stages == nil {
+		for _, j := range l.judges {
+			if j.dir == filepath.Dir(m.file) {
+				m.stages = append(m.stages, j.args)
+			}
 		}
 	}
-	if m.tests == nil {
+	if m.stages == nil {
 		return fmt.Errorf("no line says by which tests %s is judged", filepath.Dir(m.file))
 	}
 	m.note = strings.Join(strings.Fields(m.note), " ")
@@ -126,7 +130,11 @@ func (l *list) add(m mutant) error {
 
 // id tells mutants apart, and a mutant from what it was before it was changed.
 func (m mutant) id() string {
-	sum := sha256.Sum256([]byte(strings.Join([]string{m.file, strings.Join(m.tests, " "), m.old, m.new}, "\x00")))
+	var tests []string
+	for _, s := range m.stages {
+		tests = append(tests, strings.Join(s, " "))
+	}
+	sum := sha256.Sum256([]byte(strings.Join([]string{m.file, strings.Join(tests, " @ "), m.old, m.new}, "\x00")))
 	return hex.EncodeToString(sum[:4])
 }
 

@@ -1,16 +1,20 @@
 // Mutants asks whether the tests would notice: it breaks one rule after the
-// other, each in a copy that replaces the file for one run of the tests (go
-// test -overlay), and writes who noticed into docs/mutants.md.
+// other, runs the tests on each, and writes who noticed into docs/mutants.md.
 //
 //	go run ./internal/mutants [-only WORD] [-again] [-worlds N] [-j N] [-o FILE] [LIST...]
 //
 // Each LIST is a file of this directory, without .txt: all of them if none is
 // named. What the report says of other lists stays. With -again, so does what it
 // says of mutants that were caught and have not changed: those that are new, or
-// survived, are tried. The working tree is not
-// touched. The exit status is 1 if fewer than 97 of a hundred mutants of a list
-// are caught, if a survivor has no sentence that says why, or if a mutant no
-// longer fits the code.
+// survived, are tried. The working tree is not touched.
+//
+// The mutants of a list are compiled together, each function once for every
+// mutant that changes it, and a test binary is run once for each (batch.go). What
+// cannot be compiled so, as the change of a type, is built on its own by go test
+// -overlay. The exit status is 1 if fewer than 97 of a hundred mutants of a list
+// are caught, if a survivor has no sentence that says why, if a mutant does not
+// compile, or if it no longer fits the code. README.md says how a list is
+// written.
 package main
 
 import (
@@ -39,11 +43,26 @@ const lists = "internal/mutants"
 const wanted = 97
 
 func main() {
+	flag.Usage = usage
 	flag.Parse()
 	if err := run(flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "mutants:", err)
 		os.Exit(1)
 	}
+}
+
+func usage() {
+	fmt.Fprint(flag.CommandLine.Output(), `Breaks one rule after the other, and says which tests noticed.
+
+	go run ./internal/mutants [flags] [LIST...]
+
+Without a LIST all are tried: the files internal/mutants/*.txt. Its mutants are
+compiled together; each is then judged by the tests that the list names for its
+directory, the quick ones first: the next are for what survives. Tests that do
+not end have caught it. internal/mutants/README.md says more.
+
+`)
+	flag.PrintDefaults()
 }
 
 func run(names []string) error {
@@ -93,15 +112,21 @@ func run(names []string) error {
 
 // run tries the mutants of a list, save those that are known to be caught.
 func (l list) run(known map[string][]string) ([]verdict, error) {
+	b, err := newBatch(l.mutants)
+	if err != nil {
+		return nil, err
+	}
+	defer b.close()
 	tried := map[string]bool{}
 	for _, m := range l.mutants {
-		if by := strings.Join(m.tests, " "); !tried[by] && known[m.id()] == nil {
-			tried[by] = true
-			if out, err := test(m.tests, ""); err != nil {
-				return nil, fmt.Errorf("the tests fail without a mutant:\n%s", out)
+		if first := strings.Join(m.stages[0], " "); !tried[first] && known[m.id()] == nil {
+			tried[first] = true
+			if err := b.healthy(m.stages[0]); err != nil {
+				return nil, err
 			}
 		}
 	}
+	fmt.Printf("%s: %d of %d mutants compiled together\n", l.name, len(b.has), len(l.mutants))
 	verdicts := make([]verdict, len(l.mutants))
 	slots := make(chan struct{}, *jobs)
 	var wg sync.WaitGroup
@@ -113,7 +138,7 @@ func (l list) run(known map[string][]string) ([]verdict, error) {
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			v := try(m)
+			v := b.try(i+1, m)
 			verdicts[i] = v
 			fmt.Printf("%-8s %-60s %4.0f s  %s\n", v.word(), m.name, v.took.Seconds(), strings.Join(v.failed, " "))
 		})

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -22,6 +23,7 @@ run: then it is time to run it again. When the code has moved on says the commit
 // is what it said before.
 func section(l list, verdicts []verdict, at, old string) string {
 	var judges, table, survivors strings.Builder
+	stage := map[string]int{}
 	for _, j := range l.judges {
 		args := slices.Clone(j.args)
 		for i, a := range args {
@@ -29,9 +31,14 @@ func section(l list, verdicts []verdict, at, old string) string {
 				args[i] = "'" + a + "'"
 			}
 		}
-		fmt.Fprintf(&judges, "- `%s` is judged by `go test %s`\n", j.dir, strings.Join(args, " "))
+		after := ""
+		if stage[j.dir] > 0 {
+			after = "what survives that in "
+		}
+		fmt.Fprintf(&judges, "- %s`%s` is judged by `go test %s`%s\n", after, j.dir, strings.Join(args, " "), caughtBy(verdicts, j.dir, stage[j.dir]))
+		stage[j.dir]++
 	}
-	caught, kept := 0, 0
+	caught, kept, endless := 0, 0, 0
 	for _, v := range verdicts {
 		by := strings.Join(v.failed, ", ")
 		switch {
@@ -42,6 +49,9 @@ func section(l list, verdicts []verdict, at, old string) string {
 			fmt.Fprintf(&survivors, "- %s %s: %s\n", v.rule, v.name, v.note)
 		default:
 			caught++
+			if slices.Contains(v.failed, timedOut) {
+				endless++
+			}
 		}
 		if v.kept {
 			kept++
@@ -58,9 +68,13 @@ func section(l list, verdicts []verdict, at, old string) string {
 	if kept > 0 && was != nil {
 		at += fmt.Sprintf("; %d were caught before, at %s or later", kept, was[1])
 	}
+	how := ""
+	if endless > 0 {
+		how += fmt.Sprintf(" With %d the tests did not end.", endless)
+	}
 	return fmt.Sprintf(`## %[1]s
 
-**%[2]d of %[3]d caught.** Run at %[4]s.
+**%[2]d of %[3]d caught.**%[10]s Run at %[4]s.
 
 The list is [%[1]s.txt](../internal/mutants/%[1]s.txt) %[5]s; a simulation tries %[6]d worlds.
 
@@ -70,7 +84,22 @@ The list is [%[1]s.txt](../internal/mutants/%[1]s.txt) %[5]s; a simulation tries
 %[8]s
 Survivors of %[1]s:
 
-%[9]s`, l.name, caught, len(verdicts), at, l.sum, *worlds, judges.String(), table.String(), survivors.String())
+%[9]s`, l.name, caught, len(verdicts), at, l.sum, *worlds, judges.String(), table.String(), survivors.String(), how)
+}
+
+// caughtBy says how many mutants in a directory the tests of a stage caught,
+// which nobody knows of those that were caught before.
+func caughtBy(verdicts []verdict, dir string, stage int) string {
+	n := 0
+	for _, v := range verdicts {
+		if v.kept {
+			return ""
+		}
+		if v.failed != nil && v.stage == stage && filepath.Dir(v.file) == dir {
+			n++
+		}
+	}
+	return fmt.Sprintf(", which caught %d", n)
 }
 
 // untold begins what stands in the place of tests that failed.

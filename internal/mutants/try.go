@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -16,6 +17,7 @@ import (
 type verdict struct {
 	mutant
 	failed []string // top-level tests that failed; empty: it survived
+	stage  int      // whose tests they are of, the first being 0
 	err    error    // the mutant could not be tried
 	took   time.Duration
 	kept   bool // it was caught before, and not tried again
@@ -31,22 +33,24 @@ func (v verdict) word() string {
 	return "caught"
 }
 
-// test runs tests. The overlay, if there is one, also reaches the programs that
-// the tests build.
+// test runs tests by the go command, with what an overlay puts into the tree.
 func test(tests []string, overlay string) (output string, err error) {
 	cmd := exec.Command("go", append([]string{"test", "-count=1", "-timeout", "5m"}, tests...)...)
-	cmd.Env = append(os.Environ(), fmt.Sprint("WORLDS=", *worlds))
-	if overlay != "" {
-		cmd.Env = append(cmd.Env, strings.TrimSpace("GOFLAGS="+os.Getenv("GOFLAGS")+" -overlay="+overlay))
-	}
+	cmd.Env = environ(overlay)
 	out, err := cmd.CombinedOutput()
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+		err = errFailed
+	}
 	return string(out), err
 }
+
+// timedOut stands for a test that did not end.
+const timedOut = "test timed out"
 
 // What names who noticed. A goroutine that was left over, or a process that
 // died, fails a package without the name of a test.
 var (
-	failure = regexp.MustCompile(`(?m)^--- FAIL: (\w+)|^panic: (test timed out)|^(panic): |^(goleak): `)
+	failure = regexp.MustCompile(`(?m)^--- FAIL: (\w+)|^panic: (test timed out)|^(panic): |^(fatal error): |^(goleak): `)
 	died    = regexp.MustCompile(`(?m)^FAIL\t(\S+)`)
 )
 
@@ -70,29 +74,55 @@ func noticed(out string) (by []string, err error) {
 	return by, nil
 }
 
-func try(m mutant) (v verdict) {
+// try tries a mutant, from the batch if it is in there.
+func (b *batch) try(number int, m mutant) (v verdict) {
 	v.mutant = m
 	start := time.Now()
 	defer func() { v.took = time.Since(start) }()
-	var source []byte
-	if source, v.err = os.ReadFile(m.file); v.err != nil {
-		return v
+	run := func(tests []string) (string, error) { return b.test(number, tests) }
+	if !b.has[number] {
+		overlay, remove, err := m.alone()
+		if err != nil {
+			v.err = err
+			return v
+		}
+		defer remove()
+		run = func(tests []string) (string, error) { return test(tests, overlay) }
 	}
-	var broken, dir, overlay string
-	if broken, v.err = m.apply(string(source)); v.err != nil {
+	for i, tests := range m.stages {
+		out, err := run(tests)
+		if err == nil {
+			continue
+		}
+		v.stage, v.err = i, err
+		if errors.Is(err, errFailed) {
+			v.failed, v.err = noticed(out)
+		}
 		return v
-	}
-	if dir, v.err = os.MkdirTemp("", "mutant-"); v.err != nil {
-		return v
-	}
-	defer os.RemoveAll(dir)
-	if overlay, v.err = replace(dir, m.file, broken); v.err != nil {
-		return v
-	}
-	if out, err := test(m.tests, overlay); err != nil {
-		v.failed, v.err = noticed(out)
 	}
 	return v
+}
+
+// alone makes an overlay file with one mutant.
+func (m mutant) alone() (overlay string, remove func(), err error) {
+	source, err := os.ReadFile(m.file)
+	if err != nil {
+		return "", nil, err
+	}
+	broken, err := m.apply(string(source))
+	if err != nil {
+		return "", nil, err
+	}
+	dir, err := os.MkdirTemp("", "mutant-")
+	if err != nil {
+		return "", nil, err
+	}
+	remove = func() { os.RemoveAll(dir) }
+	if overlay, err = replace(dir, m.file, broken); err != nil {
+		remove()
+		return "", nil, err
+	}
+	return overlay, remove, nil
 }
 
 // replace makes an overlay file in which the text stands for the file.

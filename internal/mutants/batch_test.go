@@ -11,6 +11,9 @@ import (
 // The mutants of a small tree are compiled together where they can be, and each
 // is judged by its own tests.
 func TestBatch(t *testing.T) {
+	if testing.Short() {
+		t.Skip("compiles a tree several times")
+	}
 	t.Chdir(t.TempDir())
 	t.Setenv("GOFLAGS", "-mod=mod")
 	for file, text := range map[string]string{

@@ -7,7 +7,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A World is what a SotW client has of a type when it accepts a response. The
+// A World is what a SotW client may have of a type when it accepts a response. The
 // version by which it tells so later, on another stream, is that of the response.
 // It is immutable.
 type World struct {
@@ -103,22 +103,23 @@ func (s *Session) recall(u *subscription, version string, t *xds.Table) {
 		u.base, u.anew = w.Versions, true
 	}
 	var extra []entry
-	var kept []item
 	for _, n := range w.Lacks {
 		if told := w.has(n); u.wildcard && u.entry(n) == nil {
 			extra = append(extra, entry{name: n, told: told, sent: stands(told), again: !u.typ.FullState && u.shows(t.Lookup(n))})
 		}
 	}
+	u.addMarked(extra)
+	var kept []item
 	for _, st := range w.Others {
-		switch e := u.entry(st.Name); {
-		case !u.wildcard && (e == nil || !u.wants(e)), w.lacks(st.Name):
-		case u.base.Get(st.Name) != nil || e != nil && !same(e.told, st):
-			kept = append(kept, item{st.Name, u.told(st.Name), st})
-		case e == nil:
-			extra = append(extra, entry{name: st.Name, told: st, sent: true, again: !u.typ.FullState && u.shows(t.Lookup(st.Name))})
+		e, told := u.entry(st.Name), u.told(st.Name)
+		switch {
+		case !u.wildcard && (e == nil || !u.wants(e)), same(told, st):
+		case e == nil && told == absent:
+			u.addMarked([]entry{{name: st.Name, told: st, sent: true, again: !u.typ.FullState && u.shows(t.Lookup(st.Name))}})
+		default:
+			kept = append(kept, item{st.Name, told, st})
 		}
 	}
-	u.addMarked(extra)
 	if len(kept) > 0 {
 		u.refusals = append(u.refusals, list(kept, 0, true))
 	}
@@ -157,22 +158,34 @@ func (s *Session) recent(t *xds.Type) []*xds.Table {
 	return s.opts.Recent(t)
 }
 
-// worldOf returns what the client has when it accepts the newest delivery, which
-// brought it up to t.
-func (s *Session) worldOf(u *subscription, t *xds.Table) *World {
+// worldOf returns what the client may have when it accepts a part of a delivery
+// that is about to leave, which brings it up to t. A type with full state it has
+// whole then; of others it may refuse what is under way besides, and other parts.
+func (s *Session) worldOf(u *subscription, t *xds.Table, d *delivery, parts int) *World {
 	w := &World{Versions: t.Versions()}
+	if u.typ.FullState {
+		w.Others = slices.Collect(u.lingeringStamps)
+		return w
+	}
 	for _, n := range u.dirty {
 		if e := u.entry(n); e != nil && e.dirty && w.Versions.Get(n) != nil && !same(e.told, w.Versions.Get(n)) {
 			w.Lacks = append(w.Lacks, n)
 		}
 	}
 	slices.Sort(w.Lacks)
-	s.keeps(u, func(st *xds.Stamp, _ bool) bool {
+	s.mayHold(u, func(st *xds.Stamp, _ bool) bool {
 		if stands(st) && st.Name != "" {
 			w.Others = append(w.Others, st)
 		}
 		return true
 	})
+	if parts > 1 {
+		for _, it := range d.each {
+			if stands(it.was) && stands(it.is) && !same(it.was, it.is) {
+				w.Others = append(w.Others, it.was)
+			}
+		}
+	}
 	return w
 }
 

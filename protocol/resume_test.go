@@ -70,8 +70,8 @@ func TestWorldOfAnEarlierStream(t *testing.T) {
 		return []*xds.Resource{resource("l", version, xds.Ref{Type: xds.Cluster, Name: "x"})}
 	}
 	view := xds.Tables{
-		xds.Cluster.URL:  tableOf(xds.Cluster, "x", "y"),
-		xds.Listener.URL: xds.NewTable(xds.Listener).With(refer(1)),
+		xds.Cluster.URL: tableOf(xds.Cluster, "x", "y"),
+		xds.Route.URL:   xds.NewTable(xds.Route).With(refer(1)),
 	}
 	l := newLine(t, xds.SotW, nil, Options{}, view)
 	worlds := map[string]*World{} // by type and version
@@ -86,19 +86,22 @@ func TestWorldOfAnEarlierStream(t *testing.T) {
 			}
 		}
 	}
+	routes := func(err *xds.Status) {
+		l.ask(xds.Request{Type: xds.Route, Names: []string{"l"}, Nonce: l.last[xds.Route.URL], Error: err})
+	}
 	l.ask(xds.Request{Type: xds.Cluster})
-	l.ask(xds.Request{Type: xds.Listener})
+	routes(nil)
 	listen()
 	l.ack(xds.Cluster)
 	listen()
-	l.ack(xds.Listener)
-	l.commit(xds.Listener, resources(2, "l"))
+	routes(nil)
+	l.commit(xds.Route, resources(2, "l"))
 	listen()
-	l.nack(xds.Listener) // it keeps l@1, which refers to x
-	l.commit(xds.Listener, resources(3, "l"))
+	routes(&xds.Status{Message: "no"}) // it may keep l@1, which refers to x
+	l.commit(xds.Route, resources(3, "l"))
 	listen()
-	if got := othersOf(worlds["LDS"]); got != "l1 l2" {
-		t.Error("of listeners it may have, besides:", got)
+	if got := othersOf(worlds["RDS"]); got != "l1 l2" {
+		t.Error("of routes it may have, besides:", got)
 	}
 	l.commit(xds.Cluster, resources(1, "z"), "x") // x lingers
 	listen()
@@ -106,7 +109,7 @@ func TestWorldOfAnEarlierStream(t *testing.T) {
 		t.Error("of clusters it may have, besides:", got)
 	}
 
-	// On the next stream x lingers as long, since a listener may refer to it.
+	// On the next stream x lingers as long, since a route may refer to it.
 	opts := Options{
 		Told:   func(typ *xds.Type, version string) *World { return worlds[typ.Short+version] },
 		Recent: func(typ *xds.Type) []*xds.Table { return []*xds.Table{view.Table(typ)} },
@@ -121,12 +124,12 @@ func TestWorldOfAnEarlierStream(t *testing.T) {
 	}
 	n := newLine(t, xds.SotW, nil, opts, l.view)
 	n.ask(xds.Request{Type: xds.Cluster, Version: version("CDS")})
-	n.ask(xds.Request{Type: xds.Listener, Version: version("LDS")})
+	n.ask(xds.Request{Type: xds.Route, Names: []string{"l"}, Version: version("RDS")})
 	if u := n.sub(xds.Cluster); u.told("x").Version != "1" {
 		t.Errorf("x is not known to be there: %+v", u.told("x"))
 	}
-	if got := n.held(xds.Listener); got != "l1! l2!" {
-		t.Error("of listeners it may have, besides:", got)
+	if got := n.held(xds.Route); got != "l1 l2" {
+		t.Error("of routes it may have, besides:", got)
 	}
 	n.drain()
 	if n.sub(xds.Cluster).lingers("x") == nil {

@@ -345,7 +345,7 @@ func (s *Session) respond(u *subscription, last bool) []*xds.Response {
 func (s *Session) send(u *subscription, t *xds.Table, d delivery, parts []*xds.Changes) (out []*xds.Response) {
 	var world *World // the same, whichever part the client accepts last
 	if s.variant == xds.SotW {
-		world = s.worldOf(u, t)
+		world = s.worldOf(u, t, &d, len(parts))
 	}
 	for _, c := range parts {
 		if len(u.beats) > 0 {

@@ -31,8 +31,9 @@ type Options struct {
 	Refused func(*xds.Type) bool
 
 	// Told returns what this client was told of a type, on whatever stream, under
-	// the version that it states (SotW): the World of the Sent event. It returns
-	// nil if that is not known. Nil: it never is.
+	// the version that it states (SotW): the World of the Sent event; of several
+	// responses of that version, which it may all have accepted or not, what it may
+	// have of any. It returns nil if that is not known. Nil: it never is.
 	Told func(t *xds.Type, version string) *World
 
 	// Recent returns the tables that a type had lately in this view, the newest

@@ -220,7 +220,8 @@ func (s *Session) keeps(u *subscription, yield func(st *xds.Stamp, firm bool) bo
 		later := u.laterThan(s.variant, r.nonce)
 		for name, it := range r.members {
 			for _, st := range []*xds.Stamp{it.was, it.is} {
-				if u.outdated(t, name, st) && !yield(st, !r.retold || !later(name)) {
+				firm := r.nonce > 0 && (!r.retold || !later(name)) // of an earlier stream it need not have refused it
+				if u.outdated(t, name, st) && !yield(st, firm) {
 					return false
 				}
 			}

@@ -46,9 +46,6 @@ func (n *lane) connect() {
 	opts.Refused = func(t *xds.Type) bool { return refused[t.URL] }
 	opts.Recent = func(t *xds.Type) []*xds.Table { return n.content.recent[t.URL] }
 	opts.MaxResponse, opts.Spread = n.limit, n.spread
-	if n.told == nil {
-		n.told = memory{}
-	}
 	opts.Told = n.told.world
 	n.session = n.open(n.cfg.Variant, n.only, n.content.seen(), opts)
 	n.ledger = newLedger(n.cfg.Variant, n.only, n.content.seen(), n.now, opts, n.worlds, n.sends, earlier(n.ledger))
@@ -186,6 +183,7 @@ func (n *lane) deliverUp() bool {
 	n.check()
 	settled := protocol.Stale
 	for e := range n.session.Events() {
+		n.told.note(n.session, e)
 		if (e.Kind == protocol.Acked || e.Kind == protocol.Nacked) && e.Nonce == req.Nonce && e.Type.Is(t) && e.Error == req.Error {
 			settled = e.Kind
 		}
@@ -253,7 +251,7 @@ func (n *lane) respond() (progress bool) {
 	}
 	var events []protocol.Event
 	for e := range n.session.Events() {
-		n.told.note(e)
+		n.told.note(n.session, e)
 		if events = append(events, e); e.Kind != protocol.Sent && n.story != nil {
 			n.logf("%d ! %s %s %s", n.id, e.Kind, nameOf(e.Type), e.Name)
 		}

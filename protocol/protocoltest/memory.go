@@ -1,20 +1,83 @@
 package protocoltest
 
 import (
+	"maps"
+	"slices"
+
 	"github.com/chancery-xds/chancery/protocol"
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A memory is what SotW clients were told, by type URL and version, as
-// [protocol.Options.Told] wants it. It forgets nothing.
-type memory map[[2]string]*protocol.World
+// A memory is what SotW clients were told, the oldest first, as
+// [protocol.Options.Told] wants it. It forgets what a client was told before what it
+// has accepted on the same stream.
+type memory []noted
 
-func (m memory) note(e protocol.Event) {
-	if e.Kind == protocol.Sent && e.World != nil {
-		m[[2]string{e.Type.URL, e.Version}] = e.World
+// A noted is what a client may have when it accepts a response.
+type noted struct {
+	stream              Session
+	url, version, nonce string
+	*protocol.World
+}
+
+func (m *memory) note(stream Session, e protocol.Event) {
+	switch {
+	case e.Kind == protocol.Sent && e.World != nil:
+		*m = append(*m, noted{stream, e.Type.URL, e.Version, e.Nonce, e.World})
+	case e.Kind == protocol.Acked:
+		of := func(n noted) bool { return n.stream == stream && n.url == e.Type.URL }
+		accepted := slices.IndexFunc(*m, func(n noted) bool { return of(n) && n.nonce == e.Nonce })
+		if accepted >= 0 {
+			later := slices.Clone((*m)[accepted:])
+			*m = append(slices.DeleteFunc((*m)[:accepted], of), later...)
+		}
 	}
 }
 
-func (m memory) world(t *xds.Type, version string) *protocol.World {
-	return m[[2]string{t.URL, version}]
+// world returns what a client may have that states a version: it may have accepted
+// any of the responses of that version.
+func (m *memory) world(t *xds.Type, version string) *protocol.World {
+	var all []noted
+	for _, n := range *m {
+		if n.url == t.URL && n.version == version {
+			all = append(all, n)
+		}
+	}
+	switch len(all) {
+	case 0:
+		return nil
+	case 1:
+		return all[0].World
+	}
+	has := map[string][]*xds.Stamp{}
+	add := func(st *xds.Stamp) {
+		if !slices.ContainsFunc(has[st.Name], func(o *xds.Stamp) bool { return o.Sum == st.Sum }) {
+			has[st.Name] = append(has[st.Name], st)
+		}
+	}
+	for _, n := range all {
+		for st := range n.Versions.All() {
+			if !slices.Contains(n.Lacks, st.Name) {
+				add(st)
+			}
+		}
+		for _, st := range n.Others {
+			add(st)
+		}
+	}
+	w := &protocol.World{Versions: all[len(all)-1].Versions}
+	for st := range w.Versions.All() {
+		if !slices.ContainsFunc(has[st.Name], func(o *xds.Stamp) bool { return o.Sum == st.Sum }) {
+			w.Lacks = append(w.Lacks, st.Name)
+		}
+	}
+	slices.Sort(w.Lacks)
+	for _, name := range slices.Sorted(maps.Keys(has)) {
+		for _, st := range has[name] {
+			if is := w.Versions.Get(name); is == nil || is.Sum != st.Sum {
+				w.Others = append(w.Others, st)
+			}
+		}
+	}
+	return w
 }

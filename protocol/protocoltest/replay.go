@@ -19,7 +19,7 @@ var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 // they answered in place of the expected ones. The error tells of a transcript
 // that cannot be understood.
 func Replay(script string, open Open, hints Hints) (transcript string, err error) {
-	p := &play{open: open, hints: hints, now: start, view: xds.Tables{}, recent: map[string][]*xds.Table{}, supplied: map[string]string{}, told: memory{}, touched: xds.Names{},
+	p := &play{open: open, hints: hints, now: start, view: xds.Tables{}, recent: map[string][]*xds.Table{}, supplied: map[string]string{}, touched: xds.Names{},
 		symbols: map[string]map[string]string{}, kinds: map[string]bool{}}
 	n := 0
 	defer func() {

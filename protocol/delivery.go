@@ -112,17 +112,21 @@ const (
 )
 
 // A part is one message of a delivery: the upserts from lo to hi, by name, and
-// removals from gone to last.
+// removals from gone to last; or a world.
 type part struct {
 	nonce      uint64
 	lo, hi     string
 	gone, last string
+	world      bool // it told of every name: what it lacks is gone
 	fate       fate
 }
 
 // within reports whether the message told of a name what the delivery did.
 func (p *part) within(name string, is *xds.Stamp) bool {
-	if is == absent {
+	switch {
+	case p.world:
+		return true
+	case is == absent:
 		return p.gone <= name && name <= p.last
 	}
 	return p.lo <= name && name <= p.hi

@@ -59,6 +59,7 @@
 //	refused                either             old and new    refusals
 //	lost, and kept         what it was        what it was    leaving, entry
 //	lost, and released     what it was        what it was    leaving, dirty
+//	dropped on its way     absent             what comes     deliveries
 //	told to be gone        absent             the old one    deliveries
 //	  SotW, not full state absent             the old one    orphans
 //	finds other names      others             nothing        matches, entry

@@ -174,15 +174,15 @@ func (u *subscription) toldGone(name string) bool {
 }
 
 // dissolve ends the refusals of which one of the names has moved, and reports
-// whether there were any: all their names are to be told again.
-func (u *subscription) dissolve(names func(func(string) bool)) (any bool) {
+// whether there were any: all their names are to be told again. In a world all are.
+func (u *subscription) dissolve(world bool, names func(func(string) bool)) (any bool) {
 	for i := range u.refusals {
 		r := &u.refusals[i]
 		if r.retold {
 			continue
 		}
 		for n := range names {
-			if r.has(n) {
+			if world || r.has(n) {
 				u.retell(r, func(string, item) bool { return true })
 				any = true
 				break
@@ -214,11 +214,6 @@ func (u *subscription) dropUnwanted() {
 	for name := range u.brought {
 		if !u.covers(name) {
 			delete(u.brought, name)
-		}
-	}
-	for name := range u.unheard {
-		if !u.covers(name) {
-			delete(u.unheard, name)
 		}
 	}
 	for name := range u.orphans {

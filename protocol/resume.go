@@ -88,15 +88,6 @@ func (s *Session) recall(u *subscription, version string, t *xds.Table) {
 	for e := range u.entries() {
 		if st := w.has(e.name); stands(st) {
 			e.told, e.sent = st, true
-			// Of what is lost it is told only what others may wait for: that it asks
-			// for now need not mean that it had it. What comes back it is told.
-			if e.again && !u.shows(t.Lookup(e.name)) && !s.warms(u.typ) {
-				e.again = false
-				if u.unheard == nil {
-					u.unheard = map[string]bool{}
-				}
-				u.unheard[e.name] = !u.typ.FullState // a world tells of all
-			}
 		}
 	}
 	if u.wildcard {

@@ -199,10 +199,12 @@ func (s *Session) owed(u *subscription, t *xds.Table, e *entry) (r *xds.Resource
 	case r != nil:
 	case l != nil && e.again && l.body == nil:
 		return nil, true // there is nothing to tell of it but that it is lost
-	case l != nil && e.again:
+	case l != nil && e.again && (s.variant == xds.Delta || s.warms(u.typ)):
 		return l.body, false
 	case l != nil:
-		// It is about to leave: what the client has of it will do.
+		// It is about to leave: what the client has of it will do. That a SotW client
+		// asks for it on a new stream need not mean that it had it: only what others
+		// may wait for it is told.
 	case !e.again && e.told == absent:
 	case s.mutes(u, e):
 	case s.undecided(u.typ, e.name):
@@ -268,11 +270,11 @@ func (s *Session) respond(u *subscription, last bool) []*xds.Response {
 	if u.stalled = s.blocked(u); u.stalled {
 		return nil
 	}
+	world := s.variant == xds.SotW && u.typ.FullState
 	d := s.diff(u, t)
-	for u.holdsBack() && u.dissolve(d.names) {
+	for u.holdsBack() && u.dissolve(world, d.names) {
 		d = s.diff(u, t)
 	}
-	world := s.variant == xds.SotW && u.typ.FullState
 	version := t.Version()
 	if world {
 		version = t.VersionWith(u.lingeringStamps)
@@ -324,7 +326,8 @@ func (s *Session) respond(u *subscription, last bool) []*xds.Response {
 	case world:
 		changes = u.world(t)
 		for r := range u.lingering {
-			u.entry(r.Name).told = r.Stamp // the last it was, news or not
+			e := u.entry(r.Name)
+			e.told, e.again = r.Stamp, false // the last it was, news or not
 		}
 	case s.variant == xds.SotW:
 		changes = &xds.Changes{Upserts: d.upserts}
@@ -356,7 +359,9 @@ func (s *Session) send(u *subscription, t *xds.Table, d delivery, parts []*xds.C
 			}
 		}
 		s.nonces++
-		d.parts = append(d.parts, partOf(s.nonces, c))
+		p := partOf(s.nonces, c)
+		p.world = s.variant == xds.SotW && u.typ.FullState
+		d.parts = append(d.parts, p)
 		r := &xds.Response{Type: u.typ, Version: d.version, Nonce: strconv.FormatUint(s.nonces, 10), TTL: s.ttl, Changes: c}
 		s.event(Event{Kind: Sent, Type: u.typ, Nonce: r.Nonce, Version: r.Version, Count: len(c.Upserts), Removed: len(c.Removed) + len(c.Absent), Beats: len(c.Beats), World: world})
 		out = append(out, r)
@@ -403,7 +408,6 @@ func (s *Session) tell(u *subscription, t *xds.Table, d *diff) (items []item) {
 			delete(u.orphans, e.name)
 		}
 		delete(u.dropped, e.name)
-		delete(u.unheard, e.name)
 		items = append(items, item{e.name, was, is})
 		e.told, e.sent, e.again = is, true, false
 	}

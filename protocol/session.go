@@ -327,9 +327,10 @@ func (s *Session) Waits() (until time.Time) {
 // order, removals last and in reverse.
 func (s *Session) Responses() iter.Seq[*xds.Response] {
 	return func(yield func(*xds.Response) bool) {
+		told := false
 		tell := func(u *subscription, last bool) bool {
 			for _, r := range s.respond(u, last) {
-				if !yield(r) {
+				if told = true; !yield(r) {
 					return false
 				}
 			}
@@ -346,7 +347,9 @@ func (s *Session) Responses() iter.Seq[*xds.Response] {
 			s.prepare(u)
 		}
 		s.withdraw() // what nothing refers to goes with the first response
-		for again := true; again; again = s.withdraw() {
+		// A world of clusters that only lacks some may take assignments with it, too.
+		for again := true; again; again = s.withdraw() || told {
+			told = false
 			for _, u := range s.subs {
 				if !tell(u, false) {
 					return

@@ -53,10 +53,6 @@ type record struct {
 	vague    time.Time
 	vagueAll bool
 	brought  map[string]bool
-
-	// SotW: names that the client had and asked for when it came, and that were lost:
-	// they are told when they come back, for a new stream is answered once.
-	unheard map[string]bool
 }
 
 // vague reports whether nobody knows what the client has from before.
@@ -164,7 +160,8 @@ func (u *subscription) accepted(name string) bool {
 // has now: what was told and has changed or gone since; what was in force before
 // a delivery that is not accepted; what was refused, which is firm, until it is
 // told anew: no silence makes the client let go of it. What the client does not
-// want any more it does not hold.
+// want any more it does not hold, save what is on its way: it may be asked for
+// again before it arrives.
 //
 // It costs what has changed, is under way or was refused. Entries that differ
 // from the view have to be dirty or leaving.
@@ -182,7 +179,11 @@ func (s *Session) mayHold(u *subscription, yield func(st *xds.Stamp, firm bool) 
 			if untold && !stands(it.is) {
 				continue // it is told by nothing that it is lost, and kept as an orphan
 			}
-			if d.open(name, it.is) && u.outdated(t, name, it.was) && !yield(it.was, false) {
+			switch {
+			case !d.open(name, it.is):
+			case u.outdated(t, name, it.was) && !yield(it.was, false):
+				return
+			case u.unacked && stands(it.is) && !same(u.told(name), it.is) && !u.current(t, name, it.is) && !yield(it.is, false):
 				return
 			}
 		}
@@ -234,9 +235,11 @@ func (s *Session) keeps(u *subscription, yield func(st *xds.Stamp, firm bool) bo
 // the view has something else now. What is current does not count: then the
 // configuration itself refers to what is not there.
 func (u *subscription) outdated(t *xds.Table, name string, st *xds.Stamp) bool {
-	if !stands(st) || !u.covers(name) {
-		return false
-	}
+	return stands(st) && u.covers(name) && !u.current(t, name, st)
+}
+
+// current reports whether the view has just that.
+func (u *subscription) current(t *xds.Table, name string, st *xds.Stamp) bool {
 	r := t.Lookup(name)
-	return !u.shows(r) || r.Sum != st.Sum
+	return u.shows(r) && r.Sum == st.Sum
 }

@@ -108,7 +108,7 @@ func (u *subscription) replace(names []string, t *xds.Table) {
 	fresh = append(fresh, names[i:]...)
 	u.drop(dropped, xds.SotW, t)
 	if u.wildcard && !star {
-		u.unsubscribeAll()
+		u.unsubscribeAll(xds.SotW)
 	}
 	if star && !u.wildcard {
 		u.subscribeAll(t)
@@ -186,10 +186,10 @@ func (u *subscription) subscribeAll(t *xds.Table) {
 	}
 }
 
-func (u *subscription) unsubscribeAll() {
+func (u *subscription) unsubscribeAll(v xds.Variant) {
 	u.wildcard, u.implicit, u.anew, u.due, u.moved = false, false, false, false, true
-	if !u.unacked {
-		u.base = nil // else the client may come to hold what is on its way
+	if v == xds.SotW || !u.unacked {
+		u.base = nil // else the client may come to hold what is on its way, and has to be told if that goes
 	}
 	u.removeFunc(func(e *entry) bool { return !u.wants(e) })
 	u.dropUnwanted()
@@ -208,7 +208,7 @@ func (u *subscription) unsubscribe(names []string, t *xds.Table) {
 			u.leaveScope(c, true)
 		}
 		if u.wildcard {
-			u.unsubscribeAll()
+			u.unsubscribeAll(xds.Delta)
 		}
 	}
 	var dropped []string

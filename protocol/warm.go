@@ -30,6 +30,14 @@ func (s *Session) warm(u *subscription, clusters []*xds.Resource, world bool) (s
 		each(c, u.leaving[c.Name] != nil) // to what leaves nothing refers that is sent now
 	}
 	if world {
+		// It may refuse what it did not answer for yet: then that is news in this world.
+		for d := range u.underWay() {
+			for name, it := range d.each {
+				if c := s.table(u.typ).Lookup(name); c != nil && stands(it.is) {
+					each(c, false)
+				}
+			}
+		}
 		for r := range u.lingering {
 			if differs(u.told(r.Name), r) {
 				each(r, true)

@@ -346,7 +346,6 @@ func (u *subscription) returned(t *xds.Table, name string) {
 		delete(u.leaving, name)
 		u.suspect(t, name)
 		if e := u.entry(name); e != nil {
-			e.again = e.again || u.unheard[name]
 			u.mark(e)
 		}
 	}

@@ -60,6 +60,11 @@ func (l *ledger) settle(a *account, req xds.Request, stale bool) *flight {
 			a.refused[n] = append(a.refused[n], k)
 		}
 	}
+	for n, k := range f.dropped {
+		if k.dropped = true; a.covers(n) { // asked for again, it may have been before it came
+			a.refused[n] = append(a.refused[n], k)
+		}
+	}
 	for n, k := range f.beats { // as if it were the resource itself
 		refuse(n, k)
 	}

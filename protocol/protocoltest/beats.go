@@ -127,7 +127,8 @@ func (l *ledger) starving(a *account) string {
 		if !a.fed[n].IsZero() && l.unfed(a, r) {
 			continue // it has to be told anew
 		}
-		if since := latest(a.fed[n], a.calm); l.now.Sub(since) > r.TTL/3 {
+		// While it was to be something else, which waited, nothing was due of it.
+		if since := latest(a.fed[n], a.calm, a.leaving[n].at); l.now.Sub(since) > r.TTL/3 {
 			return fmt.Sprintf("TTL-3: %s has had no heartbeat for %v", show(r), l.now.Sub(since))
 		}
 	}

@@ -326,6 +326,89 @@ func TestJudge(t *testing.T) {
 			t.Errorf("waiting: %q", left)
 		}
 	})
+	t.Run("TTL-3 what is lost while it waits to be changed", func(t *testing.T) {
+		c := newCourt(t, xds.Delta)
+		c.commit("CDS", "x=1", "LDS", "l=1>RDS/r", "RDS", "r=1!")
+		c.ask(xds.Cluster)
+		c.answer(xds.Cluster, c.told(xds.Cluster, "x=1"), false)
+		c.ask(xds.Listener)
+		c.answer(xds.Listener, c.told(xds.Listener, "l=1>RDS/r"), true)
+		c.ask(xds.Route, "r")
+		c.answer(xds.Route, c.told(xds.Route, "r=1!"), false)
+		c.l.waiting()
+		c.commit("CDS", "y=1", "RDS", "r=2>CDS/y")
+		c.told(xds.Cluster, "y=1")
+		c.wait(5 * time.Second)
+		c.commit("LDS", "l=2", "RDS", "-r")
+		c.answer(xds.Listener, c.told(xds.Listener, "l=2"), true)
+		c.wait(9 * time.Second)
+		if left := c.l.waiting(); left != "" {
+			t.Errorf("waiting: %q", left)
+		}
+		c.wait(2 * time.Second)
+		if left := c.l.waiting(); !strings.Contains(left, "TTL-3: r@r=1") {
+			t.Errorf("waiting: %q", left)
+		}
+	})
+	t.Run("TTL-4 the heartbeat of a world that waits, and of one that does not", func(t *testing.T) {
+		start := func(word string) *court {
+			c := newCourt(t, xds.SotW)
+			c.commit("CDS", "x=1", "LDS", "l=1!")
+			c.ask(xds.Cluster)
+			c.l.ttl = true
+			c.answer(xds.Cluster, c.told(xds.Cluster, "x=1"), false)
+			c.ask(xds.Listener)
+			c.answer(xds.Listener, c.told(xds.Listener, "l=1!"), false)
+			c.l.waiting()
+			c.commit("CDS", "y=1", "LDS", word)
+			c.told(xds.Cluster, "x=1", "y=1")
+			c.wait(11 * time.Second)
+			return c
+		}
+		if left := start("m=1>CDS/y").l.waiting(); left != "" {
+			t.Errorf("waiting: %q", left)
+		}
+		if left := start("l=1!").l.waiting(); !strings.Contains(left, "TTL-3: l@l=1") {
+			t.Errorf("waiting: %q", left)
+		}
+	})
+	t.Run("SOTW-12 what a client states is current, or was when it came", func(t *testing.T) {
+		start := func() *court {
+			c := newCourt(t, xds.SotW)
+			c.l.opts.Refused = func(*xds.Type) bool { return false }
+			c.commit("CDS", "x=1")
+			c.l.receive(xds.Request{Type: xds.Cluster, Node: &xds.Node{}, Version: c.view.Table(xds.Cluster).Version()}, false)
+			return c
+		}
+		_, err := start().try(xds.Cluster, "x=1")
+		wrong(t, err, "SOTW-6")
+		c := start()
+		lazy := &xds.Resource{Stamp: &xds.Stamp{Name: "y", Refs: []xds.Ref{}}, OnDemand: true}
+		lazy.Seal("")
+		next := xds.Tables{xds.Cluster.URL: c.view.Table(xds.Cluster).With([]*xds.Resource{lazy})}
+		c.view = next
+		c.l.change(next)
+		c.told(xds.Cluster, "x=1")
+		_, err = c.try(xds.Cluster, "x=1")
+		wrong(t, err, "SOTW-3")
+	})
+	t.Run("ADS-8 what was dropped on its way may be held", func(t *testing.T) {
+		c := newCourt(t, xds.Delta)
+		c.commit("CDS", "x=1", "RDS", "r=1>CDS/x")
+		c.ask(xds.Cluster)
+		c.answer(xds.Cluster, c.told(xds.Cluster, "x=1"), false)
+		c.ask(xds.Route, "r", "s")
+		nonce := c.told(xds.Route, "r=1>CDS/x", "-s")
+		c.l.receive(xds.Request{Type: xds.Route, Unsubscribe: []string{"r"}}, false)
+		c.commit("CDS", "-x", "RDS", "-r")
+		if left := c.l.waiting(); left != "" {
+			t.Errorf("waiting: %q", left)
+		}
+		c.answer(xds.Route, nonce, false)
+		if left := c.l.waiting(); left != "CDS: x is gone" {
+			t.Errorf("waiting: %q", left)
+		}
+	})
 	t.Run("ADS-2 removals last, in reverse", func(t *testing.T) {
 		start := func() *court {
 			c := newCourt(t, xds.Delta)

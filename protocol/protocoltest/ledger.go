@@ -120,6 +120,7 @@ type fact struct {
 	res     *xds.Resource
 	version string
 	seq     int
+	dropped bool // the client gave the name up before it answered
 }
 
 // is reports whether the fact says what r is; nil: that it does not exist.

@@ -33,7 +33,9 @@ func (l *ledger) waiting() string {
 			delete(a.tied, n)
 			left = append(left, fmt.Sprintf("%s: %s %s", a.typ, n, what))
 		}
-		if what := l.starving(a); what != "" {
+		// "Full-state types never get body-less resources in SotW": where the world has to
+		// wait, its heartbeat waits with it.
+		if what := l.starving(a); what != "" && !(a.world && tied) {
 			return what
 		}
 		if slices.ContainsFunc(a.flights, func(f *flight) bool { return l.now.Sub(f.at) < patience }) {

@@ -186,10 +186,9 @@ func (a *account) everTold() []string {
 	}
 	for _, f := range a.flights {
 		for n := range f.dropped {
-			all[n] = all[n] || a.covers(n)
+			all[n] = true // the client may ask for it again before it arrives
 		}
 	}
-	maps.DeleteFunc(all, func(_ string, in bool) bool { return !in })
 	return slices.Sorted(maps.Keys(all))
 }
 
@@ -200,8 +199,12 @@ func (a *account) everTold() []string {
 func (a *account) mayHold(n string, silent bool, d doubt) []fact {
 	var out []fact
 	back := slices.ContainsFunc(a.groups, func(g *group) bool { return g.rest[n] })
-	if refused := a.refused[n]; len(refused) > 0 && (back || !silent || d == possibly) {
-		out = append(slices.Clone(refused), a.acked[n])
+	refused := slices.Clone(a.refused[n])
+	if d == surely {
+		refused = slices.DeleteFunc(refused, func(k fact) bool { return k.dropped })
+	}
+	if len(refused) > 0 && (back || !silent || d == possibly) {
+		out = append(refused, a.acked[n])
 	}
 	for _, f := range a.flights {
 		if k, ok := f.dropped[n]; ok && d == possibly && !silent {

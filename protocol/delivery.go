@@ -294,9 +294,6 @@ func (u *subscription) settle(s *Session, req xds.Request) {
 		}
 	}
 	u.unacked = u.unacked && !newest
-	if !u.unacked && !u.wildcard {
-		u.base = nil
-	}
 	if u.deliveries = slices.Delete(u.deliveries, at, at+1); len(u.deliveries) == 0 {
 		u.deliveries = nil
 	}

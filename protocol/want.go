@@ -108,7 +108,7 @@ func (u *subscription) replace(names []string, t *xds.Table) {
 	fresh = append(fresh, names[i:]...)
 	u.drop(dropped, xds.SotW, t)
 	if u.wildcard && !star {
-		u.unsubscribeAll(xds.SotW)
+		u.unsubscribeAll()
 	}
 	if star && !u.wildcard {
 		u.subscribeAll(t)
@@ -166,9 +166,13 @@ func (u *subscription) subscribe(names []string, t *xds.Table) {
 // subscribeAll makes everything wanted. Everything is told again.
 func (u *subscription) subscribeAll(t *xds.Table) {
 	u.wildcard, u.anew, u.due, u.moved = true, true, true, true
-	// What is on its way arrives, also what was given up meanwhile.
+	// What is on its way arrives, also what was given up meanwhile; after a world
+	// comes another, which tells of all.
 	last := map[string]*xds.Stamp{}
 	for d := range u.underWay() {
+		if d.parts[0].world {
+			continue
+		}
 		for name, it := range d.each {
 			last[name] = it.is
 		}
@@ -186,11 +190,9 @@ func (u *subscription) subscribeAll(t *xds.Table) {
 	}
 }
 
-func (u *subscription) unsubscribeAll(v xds.Variant) {
+func (u *subscription) unsubscribeAll() {
 	u.wildcard, u.implicit, u.anew, u.due, u.moved = false, false, false, false, true
-	if v == xds.SotW || !u.unacked {
-		u.base = nil // else the client may come to hold what is on its way, and has to be told if that goes
-	}
+	u.base = nil
 	u.removeFunc(func(e *entry) bool { return !u.wants(e) })
 	u.dropUnwanted()
 }
@@ -208,7 +210,7 @@ func (u *subscription) unsubscribe(names []string, t *xds.Table) {
 			u.leaveScope(c, true)
 		}
 		if u.wildcard {
-			u.unsubscribeAll(xds.Delta)
+			u.unsubscribeAll()
 		}
 	}
 	var dropped []string

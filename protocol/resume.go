@@ -213,6 +213,7 @@ func (s *Session) resume(u *subscription, initial []xds.Version, t *xds.Table) {
 		switch {
 		case e != nil:
 			e.told, e.sent, e.again = told, true, false
+			delete(u.dropped, v.Name) // what it has by way of "*" it has not given up
 			u.mark(e)
 		case !current || r.OnDemand:
 			extra = append(extra, entry{name: strings.Clone(v.Name), told: told, sent: true})

@@ -260,6 +260,25 @@ func TestJudge(t *testing.T) {
 		_, err := start(19*time.Second).try(xds.Route, "r=1!")
 		wrong(t, err, "DELTA-12")
 	})
+	t.Run("DELTA-7 who asks for what nobody knows any more is told that it is lost", func(t *testing.T) {
+		start := func(asks bool) *court {
+			c := newCourt(t, xds.Delta)
+			c.commit("CDS", "y=1")
+			c.resume(xds.Cluster, nil, xds.Version{Name: "x", Version: "old"})
+			c.answer(xds.Cluster, c.told(xds.Cluster, "y=1"), false)
+			c.commit("CDS", "y=2")
+			if asks {
+				c.ask(xds.Cluster, "x")
+			}
+			c.told(xds.Cluster, "y=2") // a part, of which the rest comes
+			return c
+		}
+		if _, err := start(true).say(xds.Cluster, "-x"); err != nil {
+			t.Error(err)
+		}
+		_, err := start(false).say(xds.Cluster, "-x")
+		wrong(t, err, "is not open yet")
+	})
 	t.Run("ADS-8 unknown references refer to everything", func(t *testing.T) {
 		c := given(t)
 		c.view = xds.Tables{}

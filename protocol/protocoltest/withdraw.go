@@ -33,7 +33,9 @@ func (l *ledger) hasty(a *account, name string) error {
 		}
 		return nil
 	}
-	if _, owed := a.owe[name]; !ok || v.loose || v.free || !l.lingers(a) || owed && v.res == nil && a.asked {
+	// Of what nobody knows there is nothing to tell to who asks for it, but that it is
+	// lost.
+	if _, owed := a.owe[name]; !ok || v.loose || v.free || !l.lingers(a) || owed && v.res == nil {
 		return nil
 	}
 	if why := l.held(a, name, surely); why != "" {

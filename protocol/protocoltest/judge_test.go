@@ -307,6 +307,40 @@ func TestJudge(t *testing.T) {
 		_, err := start(false).try(xds.Endpoint, "e=1")
 		wrong(t, err, "ADS-4: e@e=1 is not what the view has")
 	})
+	t.Run("ADS-8 a lost assignment is told, since what the client states to have may refer to it", func(t *testing.T) {
+		start := func(accepted bool) *court {
+			c := newCourt(t, xds.Delta)
+			c.commit("CDS", "x=1", "EDS", "e=1")
+			c.resume(xds.Cluster, []string{"*"}, xds.Version{Name: "x", Version: "unheard of"})
+			if n := c.told(xds.Cluster, "x=1"); accepted {
+				c.answer(xds.Cluster, n, false)
+			}
+			c.commit("EDS", "-e")
+			c.ask(xds.Endpoint, "e")
+			return c
+		}
+		start(false).told(xds.Endpoint, "e=1")
+		_, err := start(true).try(xds.Endpoint, "e=1")
+		wrong(t, err, "ADS-4: e@e=1 is not what the view has")
+	})
+	t.Run("ADS-4 what was given up on its way may linger when all is asked for", func(t *testing.T) {
+		start := func(answered bool) *court {
+			c := newCourt(t, xds.Delta)
+			c.commit("CDS", "x=1")
+			c.ask(xds.Cluster, "x")
+			n := c.told(xds.Cluster, "x=1")
+			c.l.receive(xds.Request{Type: xds.Cluster, Unsubscribe: []string{"x"}}, false)
+			c.commit("CDS", "-x")
+			if answered {
+				c.answer(xds.Cluster, n, false)
+			}
+			c.ask(xds.Cluster, "*", "x")
+			return c
+		}
+		start(false).told(xds.Cluster, "x=1")
+		_, err := start(true).try(xds.Cluster, "x=1")
+		wrong(t, err, "ADS-4: x@x=1 is not what the view has")
+	})
 	t.Run("ADS-9 a route before the clusters of a client that resumes", func(t *testing.T) {
 		c := newCourt(t, xds.Delta)
 		c.commit("CDS", "x=1", "RDS", "r=to-x>CDS/x", "free=1")

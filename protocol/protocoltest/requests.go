@@ -211,6 +211,13 @@ func (l *ledger) askAll(a *account) {
 	for n := range a.names {
 		a.may[n] = true
 	}
+	for _, f := range a.flights { // what was given up on its way arrives all the same
+		for n, k := range f.dropped {
+			if _, leaves := a.leaving[n]; !leaves && k.res != nil && l.shown(a, n) == nil && l.lingers(a) {
+				a.leaving[n] = leaver{res: k.res, at: l.now, loose: true}
+			}
+		}
+	}
 	for n := range a.leaving {
 		a.may[n] = true
 	}

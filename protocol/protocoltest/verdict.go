@@ -170,7 +170,9 @@ func (l *ledger) bereft(a *account, name string) bool {
 		lost := func(n string, k fact) bool {
 			r := k.res
 			if k.version != "" {
-				r = l.had(b, n, k.version)
+				if r = l.had(b, n, k.version); r == nil {
+					return true // "unknown references refer to everything"
+				}
 			}
 			return r != nil && r.MayRefer(a.typ, name) && !same(l.lookup(b, n), r)
 		}
@@ -188,7 +190,14 @@ func (l *ledger) bereft(a *account, name string) bool {
 		}
 		for _, f := range b.flights {
 			for n, k := range f.carried {
-				if lost(n, k) {
+				// What it has brought along without asking for it, it may hold when it
+				// has asked for it since, until it hears that this is gone.
+				if lost(n, k) || k.absent() && b.stray[n] && b.covers(n) {
+					return true
+				}
+			}
+			for n := range f.dropped { // or what it gave up, and has asked for since
+				if b.covers(n) {
 					return true
 				}
 			}

@@ -372,7 +372,7 @@ func (s *Session) send(u *subscription, t *xds.Table, d delivery, parts []*xds.C
 
 // partOf is the message that carries the changes.
 func partOf(nonce uint64, c *xds.Changes) part {
-	p := part{nonce: nonce}
+	p := part{nonce: nonce, lo: "-", gone: "-"} // of nothing: no name stands between "-" and ""
 	if n := len(c.Upserts); n > 0 {
 		p.lo, p.hi = c.Upserts[0].Name, c.Upserts[n-1].Name
 	}

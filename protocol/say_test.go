@@ -32,17 +32,20 @@ func TestPartOf(t *testing.T) {
 		changes *xds.Changes
 		want    string
 	}{
-		{&xds.Changes{Upserts: rs}, "b-d -"},
-		{&xds.Changes{Beats: rs[1:]}, "c-d -"},
+		{&xds.Changes{Upserts: rs}, "b-d --"},
+		{&xds.Changes{Beats: rs[1:]}, "c-d --"},
 		{&xds.Changes{Upserts: rs[:1], Removed: []string{"e", "g"}}, "b-b e-g"},
-		{&xds.Changes{Absent: []string{"a", "f"}}, "- a-f"},
-		{&xds.Changes{Removed: []string{"e", "g"}, Absent: []string{"f", "h"}}, "- e-h"},
-		{&xds.Changes{Removed: []string{"e"}, Absent: []string{"a"}}, "- a-e"},
-		{&xds.Changes{Removed: []string{""}}, "- -"}, // the empty name is one, too
+		{&xds.Changes{Absent: []string{"a", "f"}}, "-- a-f"},
+		{&xds.Changes{Removed: []string{"e", "g"}, Absent: []string{"f", "h"}}, "-- e-h"},
+		{&xds.Changes{Removed: []string{"e"}, Absent: []string{"a"}}, "-- a-e"},
+		{&xds.Changes{Removed: []string{""}}, "-- -"}, // the empty name is one, too
 	} {
 		p := partOf(9, c.changes)
 		if got := fmt.Sprintf("%s-%s %s-%s", p.lo, p.hi, p.gone, p.last); got != c.want || p.nonce != 9 {
 			t.Errorf("%s, not %s", got, c.want)
+		}
+		if says := slices.Contains(c.changes.Removed, ""); p.within("", absent) != says || p.within("", rs[0].Stamp) {
+			t.Errorf("SOTW-20: %s tells of the empty name, or does not", c.want)
 		}
 	}
 }

@@ -34,7 +34,6 @@ func (s *Session) narrow(u *subscription) {
 	u.wildcard, u.anew, u.base, u.moved = false, false, nil, true
 	u.add(extra...)
 	u.all = u.all || len(extra) > 0
-	u.due = u.due && over.named == 0
 	if u.scopes == nil {
 		u.scopes = map[string]bool{}
 	}

@@ -43,12 +43,14 @@ func (l *ledger) begin(a *account, req xds.Request) {
 	}
 	for _, v := range req.Initial {
 		a.heard[a.typ.Collection(v.Name)] = true
-		if r := l.had(a, v.Name, v.Version); r != nil {
-			for _, n := range r.Aliases {
-				a.heard[n] = true
+		r := l.shown(a, v.Name)
+		for _, r := range []*xds.Resource{r, l.had(a, v.Name, v.Version)} {
+			if r != nil && r.Version == v.Version {
+				for _, n := range r.Aliases {
+					a.heard[n] = true
+				}
 			}
 		}
-		r := l.shown(a, v.Name)
 		if !a.covers(v.Name) && !a.wildcard {
 			// It may have been found by a name that finds nothing any more.
 			a.may[v.Name], a.heard[v.Name], a.stray[v.Name] = r == nil, true, true

@@ -202,10 +202,11 @@ func (u *subscription) rematch(t *xds.Table, name string) {
 	}
 }
 
-// toldAny reports whether the client was told any of the members.
+// toldAny reports whether the client was told any of the members as they were found:
+// another version need not have had the alias.
 func (u *subscription) toldAny(m *xds.Members) bool {
 	for r := range m.All() {
-		if stands(u.told(r.Name)) {
+		if same(u.told(r.Name), r.Stamp) {
 			return true
 		}
 	}

@@ -32,8 +32,12 @@ func (l *ledger) book(a *account, r *xds.Response, f *flight) {
 			a.heard[n] = a.heard[n] || finds(a.typ, x, n)
 		}
 		for n := range a.told {
-			if a.told[n].absent() && finds(a.typ, x, n) {
+			switch {
+			case !a.told[n].absent() || !finds(a.typ, x, n):
+			case l.shown(a, x.Name) != nil:
 				delete(a.told, n) // it finds something now
+			default:
+				a.turned[n] = true // nothing but what is about to leave: that it is absent was told
 			}
 		}
 	}

@@ -153,6 +153,12 @@ func (l *ledger) keeps(b *account, t *xds.Type, called []string, v leaver, d dou
 	if d == possibly && l.resumes && b.opaque {
 		return fmt.Sprintf("the client may have %s from before", b.typ)
 	}
+	for _, n := range slices.Sorted(maps.Keys(b.stray)) {
+		// It stated that before it asked for it, and has not accepted that it is gone.
+		if k, told := b.told[n]; d == possibly && b.covers(n) && (!told || b.acked[n].seq != k.seq) {
+			return fmt.Sprintf("the client has %s %s from before", b.typ, n)
+		}
+	}
 	for _, n := range slices.Sorted(maps.Keys(b.before)) {
 		is := l.shown(b, n)
 		if is == nil && d == surely {

@@ -25,9 +25,11 @@ func (l *ledger) settle(a *account, req xds.Request, stale bool) *flight {
 	if req.Error == nil {
 		a.accepted = max(a.accepted, f.seq)
 		a.ack(f)
+	} else {
+		a.refuse(f)
 	}
 	if beat := l.ttl && len(f.news) == 0; stale && f != a.newest && (len(l.nonces)-f.seq >= listed || beat) {
-		return nil // it need not be listed any more; that the client has it is true all the same
+		return nil // it need not be listed any more; what the client has of it is true all the same
 	}
 	if l.variant == xds.SotW {
 		for _, o := range a.flights {
@@ -56,9 +58,6 @@ func (l *ledger) settle(a *account, req xds.Request, stale bool) *flight {
 	}
 	for n, k := range f.carried {
 		refuse(n, k)
-		if a.covers(n) {
-			a.refused[n] = append(a.refused[n], k)
-		}
 	}
 	for n, k := range f.dropped {
 		if k.dropped = true; a.covers(n) { // asked for again, it may have been before it came
@@ -73,6 +72,15 @@ func (l *ledger) settle(a *account, req xds.Request, stale bool) *flight {
 		a.groups = append(a.groups, g)
 	}
 	return f
+}
+
+// refuse notes that the client may have what a response carried, or any of it.
+func (a *account) refuse(f *flight) {
+	for n, k := range f.carried {
+		if a.covers(n) && a.acked[n].seq <= k.seq {
+			a.refused[n] = append(a.refused[n], k)
+		}
+	}
 }
 
 // ack notes that the client has what a response carried.

@@ -83,7 +83,7 @@ func (u *subscription) replace(names []string, t *xds.Table) {
 	if said == u.said {
 		return // as in nearly every ACK
 	}
-	u.said = said
+	u.said, u.stated = said, "" // it asks for something new
 	names = slices.Compact(slices.Sorted(slices.Values(names)))
 	star := false
 	if i, ok := slices.BinarySearch(names, xds.Wildcard); ok {

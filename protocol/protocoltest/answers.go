@@ -29,7 +29,12 @@ func (l *ledger) settle(a *account, req xds.Request, stale bool) *flight {
 		a.refuse(f)
 	}
 	if beat := l.ttl && len(f.news) == 0; stale && f != a.newest && (len(l.nonces)-f.seq >= listed || beat) {
-		return nil // it need not be listed any more; what the client has of it is true all the same
+		// It need not be listed any more, but be one with the next; what the client has of
+		// it is true all the same.
+		if i := slices.IndexFunc(a.flights, func(o *flight) bool { return o.seq > f.seq }); i >= 0 {
+			a.flights[i].stuck = a.flights[i].stuck || f.stuck
+		}
+		return nil
 	}
 	if l.variant == xds.SotW {
 		for _, o := range a.flights {

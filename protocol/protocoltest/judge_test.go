@@ -445,6 +445,22 @@ func TestJudge(t *testing.T) {
 		_, err = c.try(xds.Cluster, "x=1")
 		wrong(t, err, "SOTW-3")
 	})
+	t.Run("SOTW-18 what a client states that has refused another before", func(t *testing.T) {
+		for refused, want := range map[bool]string{false: "CDS: x is gone", true: ""} {
+			c := newCourt(t, xds.SotW)
+			c.l.opts.Refused = func(*xds.Type) bool { return refused }
+			c.commit("CDS", "x=1", "LDS", "l=1")
+			c.ask(xds.Cluster)
+			c.answer(xds.Cluster, c.told(xds.Cluster, "x=1"), false)
+			c.l.receive(xds.Request{Type: xds.Listener, Version: c.view.Table(xds.Listener).Version()}, false)
+			c.l.accounts[1].answer = false
+			c.wait(20 * time.Second) // for the types that it does not open
+			c.commit("CDS", "-x")
+			if left := c.l.waiting(); left != want {
+				t.Errorf("refused %v: waiting: %q", refused, left)
+			}
+		}
+	})
 	t.Run("ADS-8 what was dropped on its way may be held", func(t *testing.T) {
 		c := newCourt(t, xds.Delta)
 		c.commit("CDS", "x=1", "RDS", "r=1>CDS/x")

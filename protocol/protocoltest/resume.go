@@ -108,7 +108,8 @@ func (l *ledger) recall(a *account, version string) {
 		clear(a.owe)
 		clear(a.may)
 	}
-	a.opaque = false
+	// "After a NACK the client is not on the version it states."
+	a.opaque = l.opts.Refused(a.typ)
 	for r := range then.All() {
 		l.hold(a, r, false)
 	}

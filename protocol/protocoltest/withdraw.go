@@ -62,7 +62,7 @@ func (l *ledger) release() {
 
 // overdue reports whether a name that the view has lost has to leave now.
 func (l *ledger) overdue(a *account, name string) bool {
-	v, ok := a.leaving[name]
+	v, ok := a.leaver(name)
 	switch {
 	case !ok || v.loose:
 		return !ok
@@ -74,6 +74,18 @@ func (l *ledger) overdue(a *account, name string) bool {
 	return l.held(a, name, possibly) == ""
 }
 
+// leaver returns what of a name the view has lost. What is from before has been
+// lost, for a session, since it is asked for its responses.
+func (a *account) leaver(name string) (v leaver, ok bool) {
+	switch v, ok = a.leaving[name]; {
+	case !ok:
+		v.at = latest(a.since[name], a.drained)
+	case v.resumed:
+		v.at = latest(v.at, a.drained)
+	}
+	return v, ok
+}
+
 // walks reports whether the client may have come to the type by name, as gRPC
 // does: it acknowledges the routes first, then asks for the new cluster, and
 // drops the old one by itself when it has that. What was referred to stays for
@@ -82,15 +94,7 @@ func (a *account) walks() bool { return a.typ.FullState && !a.wildcard }
 
 // held says what the client may hold that keeps a name of the account, or "".
 func (l *ledger) held(a *account, name string, d doubt) string {
-	v, ok := a.leaving[name]
-	switch {
-	// It is from before: the wait for others begins when it is asked for, and the
-	// session is asked for its responses.
-	case !ok:
-		v.at = latest(a.since[name], a.drained)
-	case v.resumed:
-		v.at = latest(v.at, a.drained)
-	}
+	v, _ := a.leaver(name)
 	called := []string{name}
 	for _, r := range append([]*xds.Resource{v.res, a.told[name].res}, v.last...) {
 		if r != nil {

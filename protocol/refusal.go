@@ -156,10 +156,13 @@ func (u *subscription) retell(r *refusal, which func(string, item) bool) {
 		if !which(name, it) || u.leaving[name] != nil || u.toldGone(name) {
 			continue
 		}
-		if e := u.entry(name); e != nil {
+		switch e := u.entry(name); {
+		case u.matches[name] != nil:
+			u.repeat(name) // it finds others now
+		case e != nil:
 			e.again = true
 			u.mark(e)
-		} else if u.wildcard {
+		case u.wildcard:
 			extra = append(extra, entry{name: name, told: u.told(name), sent: true, again: true})
 		}
 	}

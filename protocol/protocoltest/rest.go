@@ -24,7 +24,8 @@ func (l *ledger) waiting() string {
 				continue
 			}
 			if l.tied(a, l.shown(a, n)) {
-				if _, ok := a.tied[n]; !ok {
+				// What waits for the answer of its own type waits for no other yet.
+				if _, ok := a.tied[n]; !ok && (a.newest == nil || l.overtakes(a, a.newest)) {
 					a.tied[n] = l.now
 				}
 				tied = true

@@ -18,21 +18,22 @@ type World struct {
 	Lacks []string
 
 	// Others are what it may have besides, or instead: what lingered, what it kept
-	// since it refused another, what could not be told to be gone.
+	// since it refused another, what could not be told to be gone. By name.
 	Others []*xds.Stamp
 }
+
+func stampByName(a, b *xds.Stamp) int { return strings.Compare(a.Name, b.Name) }
 
 // has returns what the world has of a name; of several, the first.
 func (w *World) has(name string) *xds.Stamp {
 	if st := w.Versions.Get(name); st != nil && !w.lacks(name) {
 		return st
 	}
-	for _, st := range w.Others {
-		if st.Name == name {
-			return st
-		}
+	i, ok := slices.BinarySearchFunc(w.Others, name, func(st *xds.Stamp, name string) int { return strings.Compare(st.Name, name) })
+	if !ok {
+		return absent
 	}
-	return absent
+	return w.Others[i]
 }
 
 func (w *World) lacks(name string) bool {
@@ -122,23 +123,19 @@ func (s *Session) world(typ *xds.Type, version string, t *xds.Table) *World {
 	if version == "" {
 		return nil
 	}
+	var known *World
+	if typ.FullState { // of others a response has a part, and the rest need not be of that version
+		for _, was := range slices.Concat([]*xds.Table{t}, s.recent(typ)) {
+			if was.Hashed() && was.Version() == version {
+				known = &World{Versions: was.Versions()}
+				break
+			}
+		}
+	}
 	if s.opts.Told != nil {
-		if w := s.opts.Told(typ, version); w != nil {
-			return w
-		}
+		return s.opts.Told(typ, version, known)
 	}
-	if !typ.FullState {
-		return nil // a response has a part of it: the rest need not be of that version
-	}
-	if t.Hashed() && t.Version() == version {
-		return &World{Versions: t.Versions()}
-	}
-	for _, t := range s.recent(typ) {
-		if t.Hashed() && t.Version() == version {
-			return &World{Versions: t.Versions()}
-		}
-	}
-	return nil
+	return known
 }
 
 // recent returns the tables that the type had lately, the newest first.
@@ -154,6 +151,7 @@ func (s *Session) recent(t *xds.Type) []*xds.Table {
 // whole then; of others it may refuse what is under way besides, and other parts.
 func (s *Session) worldOf(u *subscription, t *xds.Table, d *delivery, parts int) *World {
 	w := &World{Versions: t.Versions()}
+	defer func() { slices.SortStableFunc(w.Others, stampByName) }()
 	if u.typ.FullState {
 		w.Others = slices.Collect(u.lingeringStamps)
 		return w

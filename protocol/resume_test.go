@@ -23,11 +23,11 @@ func TestWorld(t *testing.T) {
 	told := &World{Versions: tables[2].Versions()}
 	opts := Options{
 		Recent: func(*xds.Type) []*xds.Table { return recent },
-		Told: func(_ *xds.Type, version string) *World {
+		Told: func(_ *xds.Type, version string, table *World) *World {
 			if version == "told" {
 				return told
 			}
-			return nil
+			return table
 		},
 	}
 	for _, c := range []struct {
@@ -111,7 +111,7 @@ func TestWorldOfAnEarlierStream(t *testing.T) {
 
 	// On the next stream x lingers as long, since a route may refer to it.
 	opts := Options{
-		Told:   func(typ *xds.Type, version string) *World { return worlds[typ.Short+version] },
+		Told:   func(typ *xds.Type, version string, _ *World) *World { return worlds[typ.Short+version] },
 		Recent: func(typ *xds.Type) []*xds.Table { return []*xds.Table{view.Table(typ)} },
 	}
 	version := func(typ string) string {

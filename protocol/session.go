@@ -33,8 +33,9 @@ type Options struct {
 	// Told returns what this client was told of a type, on whatever stream, under
 	// the version that it states (SotW): the World of the Sent event; of several
 	// responses of that version, which it may all have accepted or not, what it may
-	// have of any. It returns nil if that is not known. Nil: it never is.
-	Told func(t *xds.Type, version string) *World
+	// have of any. If that is not known it returns the last argument, which is what
+	// the table of that version has, nil if there is none. Nil: it never is known.
+	Told func(t *xds.Type, version string, table *World) *World
 
 	// Recent returns the tables that a type had lately in this view, the newest
 	// first. By them a session knows the content of versions that clients state,

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"runtime"
 	"testing"
+	"time"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/protobuf/proto"
@@ -116,6 +117,37 @@ func BenchmarkRepeatedNames(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				ack()
+			}
+		})
+	}
+}
+
+// What is remembered of a response in which one of n names has changed, and of its ACK.
+func BenchmarkAccount(b *testing.B) {
+	for _, n := range []int{100, 1000, 10_000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			var set []*xds.Resource
+			for i := range n {
+				set = append(set, res(fmt.Sprintf("service-%06d", i), "0"))
+			}
+			now := time.Now()
+			a := &account{told: newTold(1000), node: "n"}
+			world := &protocol.World{}
+			a.subscribed(protocol.Event{Kind: protocol.Subscribed, Type: xds.Endpoint, Count: n})
+			a.sent(now, protocol.Event{Kind: protocol.Sent, Type: xds.Endpoint, World: world}, &xds.Changes{Upserts: set})
+			var sent []protocol.Event
+			var changes []*xds.Changes
+			for i := range 2 {
+				v := fmt.Sprint(i)
+				sent = append(sent, protocol.Event{Kind: protocol.Sent, Type: xds.Endpoint, Version: v, Nonce: v, World: world})
+				changes = append(changes, &xds.Changes{Upserts: []*xds.Resource{res("service-000042", v)}})
+			}
+			i := 0
+			b.ReportAllocs()
+			for b.Loop() {
+				a.sent(now, sent[i&1], changes[i&1])
+				a.acked(sent[i&1])
+				i++
 			}
 		})
 	}

@@ -37,7 +37,6 @@ type stream struct {
 	// From the first request on; nil before.
 	session *protocol.Session
 	told    *account // nil: delta
-	view    xds.View // while a request is received; nil: none is
 	watch   Watch
 	bell    <-chan struct{}
 	deaf    time.Time // until then no change makes the session say anything; zero: one may
@@ -250,20 +249,10 @@ func (s *stream) remember(e protocol.Event) {
 	}
 }
 
-// recall returns what the client has that states a version.
-func (s *stream) recall(t *xds.Type, version string) *protocol.World {
-	return s.told.recall(time.Now(), t, version, func(yield func(*xds.Table) bool) {
-		if !yield(s.view.Table(t)) {
-			return
-		}
-		if w, ok := s.watch.(Recalling); ok {
-			for _, tab := range w.Recent(t) {
-				if !yield(tab) {
-					return
-				}
-			}
-		}
-	})
+// recall returns what the client has that states a version; table is what the table
+// of that version has.
+func (s *stream) recall(t *xds.Type, version string, table *protocol.World) *protocol.World {
+	return s.told.recall(time.Now(), t, version, table)
 }
 
 // queueUp gets the stream a ticket, unless it has one.
@@ -298,12 +287,11 @@ func (s *stream) leave() {
 }
 
 // refresh tells the session the time and the newest view, which it wants to
-// know before each input. It returns the view.
-func (s *stream) refresh() xds.View {
+// know before each input.
+func (s *stream) refresh() {
 	s.session.Advance(time.Now())
 	view, touched := s.watch.Next()
 	s.session.Change(view, touched)
-	return view
 }
 
 // receive hands a request to the session.
@@ -327,9 +315,8 @@ func (s *stream) receive(m *message) error {
 	} else if req.Node != nil {
 		s.nodeChange(req.Node)
 	}
-	s.view = s.refresh()
-	err = s.session.Receive(req)
-	if s.view = nil; err != nil {
+	s.refresh()
+	if err := s.session.Receive(req); err != nil {
 		return rejected(err)
 	}
 	types := s.types

@@ -1,13 +1,11 @@
 package server
 
 import (
-	"cmp"
 	"container/list"
 	"crypto/sha256"
 	"slices"
 	"sync"
 	"time"
-	"weak"
 
 	"github.com/chancery-xds/chancery/protocol"
 	"github.com/chancery-xds/chancery/xds"
@@ -56,14 +54,10 @@ func stating(node, url, version string) (k statement) {
 // table of which it has but some names is not kept alive.
 type content struct {
 	all  *xds.Versions
-	each []*xds.Stamp
-
-	// The table that each is from, in which names are found fast while somebody
-	// else keeps it.
-	from weak.Pointer[xds.Versions]
+	each stampList
 }
 
-func (c content) equal(o content) bool { return c.all == o.all && slices.Equal(c.each, o.each) }
+func (c content) equal(o content) bool { return c.all == o.all && c.each.equal(o.each) }
 
 // A holding is what one stream's client has if it states a version.
 //
@@ -204,12 +198,9 @@ func union(some []content) content {
 	if len(some) == 1 {
 		return c
 	}
-	each := slices.Clone(c.each)
+	each := slices.Collect(c.each.all)
 	for _, o := range some[1:] {
-		each = append(each, o.each...)
-		if o.from != c.from {
-			c.from = weak.Pointer[xds.Versions]{}
-		}
+		each = slices.AppendSeq(each, o.each.all)
 		switch {
 		case o.all == nil || o.all == c.all:
 		case c.all == nil:
@@ -227,78 +218,13 @@ func union(some []content) content {
 			}
 		}
 	}
-	c.each = distinct(each)
+	c.each = inPieces(distinct(each))
 	return c
 }
 
-// distinct sorts stamps by name, and drops those that say the same.
-func distinct(sts []*xds.Stamp) []*xds.Stamp {
-	slices.SortStableFunc(sts, func(a, b *xds.Stamp) int { return cmp.Compare(a.Name, b.Name) })
-	out := sts[:0]
-	for _, st := range sts {
-		i := len(out)
-		for i > 0 && out[i-1].Name == st.Name && out[i-1].Sum != st.Sum {
-			i--
-		}
-		if i == 0 || out[i-1].Name != st.Name {
-			out = append(out, st)
-		}
-	}
-	clear(sts[len(out):])
-	return out
-}
-
-// override returns old with what is newer in its place. Both are sorted.
-func override(old, newer []*xds.Stamp) []*xds.Stamp {
-	if len(old) == 0 {
-		return newer
-	}
-	find := func(sts []*xds.Stamp, name string) (int, bool) {
-		return slices.BinarySearchFunc(sts, name, func(st *xds.Stamp, name string) int { return cmp.Compare(st.Name, name) })
-	}
-	size := len(old) + len(newer)
-	for _, st := range newer {
-		if _, ok := find(old, st.Name); ok {
-			size--
-		}
-	}
-	out := make([]*xds.Stamp, 0, size)
-	for _, st := range newer {
-		i, ok := find(old, st.Name)
-		out = append(append(out, old[:i]...), st)
-		if ok {
-			i++
-		}
-		old = old[i:]
-	}
-	return append(out, old...)
-}
-
-// fewNames is how many names a session finds fast enough in a list.
-const fewNames = 32
-
-// world returns the content as a session wants it, which finds names fast in
-// what the wildcard covers only.
+// world returns the content as a session wants it.
 func (c content) world() *protocol.World {
-	if c.all != nil || len(c.each) <= fewNames {
-		return &protocol.World{Versions: c.all, Others: c.each}
-	}
-	w := &protocol.World{Versions: c.from.Value()}
-	if w.Versions == nil {
-		var first []*xds.Resource
-		for i, st := range c.each {
-			if i == 0 || c.each[i-1].Name != st.Name {
-				first = append(first, &xds.Resource{Stamp: st})
-			}
-		}
-		w.Versions = new(xds.Table).With(first).Versions()
-	}
-	for _, st := range c.each {
-		if is := w.Versions.Get(st.Name); is == nil || is.Sum != st.Sum {
-			w.Others = append(w.Others, st)
-		}
-	}
-	return w
+	return &protocol.World{Versions: c.all, Others: c.each.flat()}
 }
 
 // proven returns what any client has that states a version, if the version
@@ -321,5 +247,5 @@ func proven(w *protocol.World, version string) (c content, ok bool) {
 			}
 		}
 	})
-	return content{all: w.Versions, each: w.Others}, sum == version
+	return content{all: w.Versions, each: inPieces(w.Others)}, sum == version
 }

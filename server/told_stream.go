@@ -3,7 +3,6 @@ package server
 import (
 	"slices"
 	"time"
-	"weak"
 
 	"github.com/chancery-xds/chancery/protocol"
 	"github.com/chancery-xds/chancery/xds"
@@ -30,7 +29,7 @@ type accountOf struct {
 
 	// What it has by name, in types whose answers have a part of it. It shares
 	// memory with holdings.
-	mine []*xds.Stamp
+	mine stampList
 
 	may []*holding // what it may state, the oldest first
 }
@@ -66,12 +65,12 @@ func (a *account) interested(i protocol.Interest) {
 		names[n] = true
 	}
 	var left []*xds.Stamp
-	for _, st := range p.mine {
+	for st := range p.mine.all {
 		if wanted, listed := names[st.Name]; wanted || !listed && !came {
 			left = append(left, st)
 		}
 	}
-	p.mine = left
+	p.mine = inPieces(left)
 }
 
 // sent notes what the client has when it accepts a response.
@@ -98,18 +97,18 @@ func (p *accountOf) content(w *protocol.World, c *xds.Changes) content {
 			}
 		}
 	}
-	if !p.typ.FullState {
-		p.mine = override(p.mine, told)
-		told = p.mine
+	var out content
+	if p.typ.FullState {
+		out.each = inPieces(told)
+	} else {
+		p.mine = p.mine.with(told)
+		out.each = p.mine
 	}
-	out := content{each: told}
 	if len(w.Others) > 0 {
-		out.each = distinct(slices.Concat(told, w.Others))
+		out.each = inPieces(distinct(slices.Concat(out.each.flat(), w.Others)))
 	}
 	if p.broad {
 		out.all = w.Versions
-	} else if len(out.each) > fewNames {
-		out.from = weak.Make(w.Versions)
 	}
 	return out
 }
@@ -134,25 +133,21 @@ func (a *account) acked(e protocol.Event) {
 }
 
 // recall returns what a client has that states a version, nil if that is not
-// known: what it was told, or a table of that version. As long as it is told
-// nothing else it may state the same again.
-func (a *account) recall(now time.Time, typ *xds.Type, version string, tables func(yield func(*xds.Table) bool)) *protocol.World {
+// known: what it was told, or what the table of that version has. As long as it is
+// told nothing else it may state the same again.
+func (a *account) recall(now time.Time, typ *xds.Type, version string, table *protocol.World) *protocol.World {
 	of := stating(a.node, typ.URL, version)
 	c, ok := a.told.recall(now, of)
-	if !ok && typ.FullState { // of others it has a part, and the rest need not be of that version
-		for tab := range tables {
-			if tab.Hashed() && tab.Version() == version {
-				c, ok = content{all: tab.Versions()}, true
-				break
-			}
-		}
+	if !ok && table != nil {
+		c, ok = content{all: table.Versions}, true
 	}
 	if !ok {
 		return nil
 	}
 	p := a.of(typ)
 	if !typ.FullState {
-		p.mine, p.came = slices.CompactFunc(slices.Clone(c.each), func(a, b *xds.Stamp) bool { return a.Name == b.Name }), true
+		mine := slices.Collect(c.each.all)
+		p.mine, p.came = inPieces(slices.CompactFunc(mine, func(a, b *xds.Stamp) bool { return a.Name == b.Name })), true
 	}
 	a.may(now, p, &holding{content: c, of: of})
 	return c.world()

@@ -35,8 +35,8 @@ func (m *memory) note(stream Session, e protocol.Event) {
 }
 
 // world returns what a client may have that states a version: it may have accepted
-// any of the responses of that version.
-func (m *memory) world(t *xds.Type, version string) *protocol.World {
+// any of the responses of that version. If there was none, it has what the table has.
+func (m *memory) world(t *xds.Type, version string, table *protocol.World) *protocol.World {
 	var all []noted
 	for _, n := range *m {
 		if n.url == t.URL && n.version == version {
@@ -45,7 +45,7 @@ func (m *memory) world(t *xds.Type, version string) *protocol.World {
 	}
 	switch len(all) {
 	case 0:
-		return nil
+		return table
 	case 1:
 		return all[0].World
 	}

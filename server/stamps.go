@@ -1,0 +1,144 @@
+package server
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// A stampList is an immutable list of stamps by name. Lists share pieces, so that one
+// that differs in a few stamps costs these few, however long it is.
+type stampList [][]*xds.Stamp
+
+// piece is how many stamps a piece has that is cut; at most twice as many.
+const piece = 128
+
+// inPieces returns a list, which may share memory with what it is made of.
+func inPieces(sts []*xds.Stamp) stampList {
+	if len(sts) <= 2*piece {
+		if len(sts) == 0 {
+			return nil
+		}
+		return stampList{sts}
+	}
+	var l stampList
+	for p := range slices.Chunk(sts, piece) {
+		l = append(l, slices.Clone(p)) // each goes its own way
+	}
+	return l
+}
+
+func (l stampList) len() (n int) {
+	for _, p := range l {
+		n += len(p)
+	}
+	return n
+}
+
+// all yields them in order.
+func (l stampList) all(yield func(*xds.Stamp) bool) {
+	for _, p := range l {
+		for _, st := range p {
+			if !yield(st) {
+				return
+			}
+		}
+	}
+}
+
+// flat returns all in one slice, which must not be changed.
+func (l stampList) flat() []*xds.Stamp {
+	if len(l) == 1 {
+		return l[0]
+	}
+	return slices.Concat(l...)
+}
+
+// equal reports whether both have the same stamps, however they are cut.
+func (l stampList) equal(o stampList) bool {
+	var a, b []*xds.Stamp
+	for {
+		if len(a) == 0 && len(l) > 0 {
+			a, l = l[0], l[1:]
+		}
+		if len(b) == 0 && len(o) > 0 {
+			b, o = o[0], o[1:]
+		}
+		n := min(len(a), len(b))
+		if n == 0 {
+			return len(a) == len(b)
+		}
+		if &a[0] != &b[0] && !slices.Equal(a[:n], b[:n]) {
+			return false
+		}
+		a, b = a[n:], b[n:]
+	}
+}
+
+// with returns the list with what is newer, in order, in the place of what has the
+// same name.
+func (l stampList) with(newer []*xds.Stamp) stampList {
+	if len(l) == 0 {
+		return inPieces(newer)
+	}
+	if len(newer) == 0 {
+		return l
+	}
+	out := make(stampList, 0, len(l)+1)
+	for i, p := range l {
+		n := len(newer)
+		if i+1 < len(l) {
+			n, _ = find(newer, l[i+1][0].Name)
+		}
+		if n == 0 {
+			out = append(out, p)
+			continue
+		}
+		out = append(out, inPieces(override(p, newer[:n]))...)
+		newer = newer[n:]
+	}
+	return out
+}
+
+// find returns where a name is in stamps in order, or would be.
+func find(sts []*xds.Stamp, name string) (int, bool) {
+	return slices.BinarySearchFunc(sts, name, func(st *xds.Stamp, name string) int { return strings.Compare(st.Name, name) })
+}
+
+// override returns old with what is newer in its place. Both are in order.
+func override(old, newer []*xds.Stamp) []*xds.Stamp {
+	size := len(old) + len(newer)
+	for _, st := range newer {
+		if _, ok := find(old, st.Name); ok {
+			size--
+		}
+	}
+	out := make([]*xds.Stamp, 0, size)
+	for _, st := range newer {
+		i, ok := find(old, st.Name)
+		out = append(append(out, old[:i]...), st)
+		if ok {
+			i++
+		}
+		old = old[i:]
+	}
+	return append(out, old...)
+}
+
+// distinct sorts stamps by name, and drops those that say the same.
+func distinct(sts []*xds.Stamp) []*xds.Stamp {
+	slices.SortStableFunc(sts, func(a, b *xds.Stamp) int { return strings.Compare(a.Name, b.Name) })
+	out := sts[:0]
+	for _, st := range sts {
+		i := len(out)
+		for i > 0 && out[i-1].Name == st.Name && out[i-1].Sum != st.Sum {
+			i--
+		}
+		if i == 0 || out[i-1].Name != st.Name {
+			out = append(out, st)
+		}
+	}
+	clear(sts[len(out):])
+	return out
+}

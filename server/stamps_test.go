@@ -1,0 +1,59 @@
+package server
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// A list in pieces is what a map has, whatever was put in it and in which order;
+// what was made of it stays as it is.
+func TestStamps(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(1, 2))
+	sorted := func(m map[string]*xds.Stamp) (sts []*xds.Stamp) {
+		for _, name := range slices.Sorted(maps.Keys(m)) {
+			sts = append(sts, m[name])
+		}
+		return sts
+	}
+	for range 30 {
+		var l stampList
+		has := map[string]*xds.Stamp{}
+		size := 1 + rnd.IntN(2000)
+		for range 20 {
+			newer := map[string]*xds.Stamp{}
+			for range []int{1, 3, 500}[rnd.IntN(3)] {
+				name := fmt.Sprint(rnd.IntN(size))
+				newer[name] = &xds.Stamp{Name: name}
+			}
+			old, was := l, l.flat()
+			was = slices.Clone(was)
+			l = l.with(sorted(newer))
+			maps.Copy(has, newer)
+			want := sorted(has)
+			if got := l.flat(); !slices.Equal(got, want) || l.len() != len(want) || !slices.Equal(slices.Collect(l.all), want) {
+				t.Fatalf("%d stamps, not %d", len(got), len(want))
+			}
+			if !slices.Equal(old.flat(), was) {
+				t.Fatal("what it was made of has changed")
+			}
+			for _, p := range l {
+				if len(p) == 0 || len(p) > 2*piece {
+					t.Fatalf("a piece of %d", len(p))
+				}
+			}
+			if other := inPieces(want); !l.equal(other) || !other.equal(l) {
+				t.Fatal("it does not equal what has the same")
+			}
+			for _, other := range []stampList{nil, inPieces(want[1:]), inPieces(want[:len(want)-1]), l.with([]*xds.Stamp{{Name: want[0].Name}})} {
+				if l.equal(other) || other.equal(l) {
+					t.Fatal("it equals what has others")
+				}
+			}
+		}
+	}
+}

@@ -33,7 +33,7 @@ func (s *Session) warm(u *subscription, clusters []*xds.Resource, world bool) (s
 		// It may refuse what it did not answer for yet: then that is news in this world.
 		for d := range u.underWay() {
 			for name, it := range d.each {
-				if c := s.table(u.typ).Lookup(name); c != nil && stands(it.is) {
+				if c := s.table(u.typ).Lookup(name); stands(it.is) && u.shows(c) && u.covers(name) {
 					each(c, false)
 				}
 			}

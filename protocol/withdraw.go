@@ -172,7 +172,7 @@ func (s *Session) retain(u *subscription, touched []xds.Names) {
 	}
 	t := s.table(u.typ)
 	var refs []referrer
-	asked := false
+	asked, blocked := false, s.blocked(u)
 	var extra []entry
 	look := func(n string, e *entry) {
 		told := u.toldBy(e, n)
@@ -182,8 +182,14 @@ func (s *Session) retain(u *subscription, touched []xds.Names) {
 		if !asked {
 			asked, refs = true, s.referrers(u.typ)
 		}
-		if s.keep(u, refs, n, told) && e == nil {
+		switch kept := s.keep(u, refs, n, told); {
+		case e != nil:
+		case kept:
 			extra = append(extra, entry{name: n, told: told, sent: true})
+		case blocked: // until it is told, something may come to refer to it
+			gone := entry{name: n, told: told, sent: true}
+			u.mark(&gone)
+			extra = append(extra, gone)
 		}
 	}
 	covered := func(names []string) {

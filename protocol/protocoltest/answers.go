@@ -28,6 +28,13 @@ func (l *ledger) settle(a *account, req xds.Request, stale bool) *flight {
 	} else {
 		a.refuse(f)
 	}
+	for n, k := range f.dropped {
+		// Asked for again, it may have been before the response came: refused or not,
+		// the client may have that.
+		if k.dropped = true; a.covers(n) {
+			a.refused[n] = append(a.refused[n], k)
+		}
+	}
 	if beat := l.ttl && len(f.news) == 0; stale && f != a.newest && (len(l.nonces)-f.seq >= listed || beat) {
 		// It need not be listed any more, but be one with the next; what the client has of
 		// it is true all the same.
@@ -63,11 +70,6 @@ func (l *ledger) settle(a *account, req xds.Request, stale bool) *flight {
 	}
 	for n, k := range f.carried {
 		refuse(n, k)
-	}
-	for n, k := range f.dropped {
-		if k.dropped = true; a.covers(n) { // asked for again, it may have been before it came
-			a.refused[n] = append(a.refused[n], k)
-		}
 	}
 	for n, k := range f.beats { // as if it were the resource itself
 		refuse(n, k)

@@ -323,6 +323,25 @@ func TestJudge(t *testing.T) {
 		_, err := start(true).try(xds.Endpoint, "e=1")
 		wrong(t, err, "ADS-4: e@e=1 is not what the view has")
 	})
+	t.Run("ADS-7 the last assignment there was, of one that the client states and nobody knows", func(t *testing.T) {
+		start := func(accepted bool) *court {
+			c := newCourt(t, xds.Delta)
+			c.commit("CDS", "x=1>EDS/e", "EDS", "e=1")
+			c.ask(xds.Cluster)
+			c.told(xds.Cluster, "x=1>EDS/e")
+			c.commit("EDS", "-e", "CDS", "-x")
+			c.resume(xds.Endpoint, []string{"e"}, xds.Version{Name: "e", Version: "unheard of"})
+			if accepted {
+				c.answer(xds.Cluster, "1", false)
+				c.answer(xds.Cluster, c.told(xds.Cluster, "-x"), false)
+			}
+			c.ask(xds.Endpoint, "e")
+			return c
+		}
+		start(false).told(xds.Endpoint, "e=1")
+		_, err := start(true).try(xds.Endpoint, "e=1")
+		wrong(t, err, "ADS-4: e@e=1 is not what the view has")
+	})
 	t.Run("ADS-4 what was given up on its way may linger when all is asked for", func(t *testing.T) {
 		start := func(answered bool) *court {
 			c := newCourt(t, xds.Delta)

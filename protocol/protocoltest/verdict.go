@@ -149,10 +149,11 @@ func (l *ledger) stale(a *account, x *xds.Resource) bool {
 	switch {
 	case k.res != nil && same(x, k.res):
 		return true
-	case k.res == nil && k.version != "":
-		return x.Version == k.version
+	case k.res == nil && k.version != "" && x.Version == k.version:
+		return true
 	}
-	return k.res == nil && same(x, v.res) || l.bereft(a, x.Name) && l.had(a, x.Name, x.Version) != nil
+	// Of what it states to have, and nobody knows, it may be told the last there was.
+	return k.absent() && same(x, v.res) || l.bereft(a, x.Name) && l.had(a, x.Name, x.Version) != nil
 }
 
 // bereft reports whether the client was told of something that refers to a name

@@ -140,7 +140,7 @@ type delivery struct {
 	version string
 	sent    time.Time
 	beats   []*xds.Resource // it is a heartbeat of these; nil: it is none
-	stuck   bool            // a cluster in it has no assignment to give: no ACK is to be expected
+	stuck   uint64          // the nonce by which a cluster in it was sent that has no assignment to give, so that no ACK is to be expected; zero: none
 
 	// A later delivery was answered: nothing waits for this one, and what was
 	// before it is not held.
@@ -185,7 +185,7 @@ func (u *subscription) evict() {
 	if i < 0 {
 		i = 0
 		old, next := &u.deliveries[0], &u.deliveries[1]
-		next.stuck = next.stuck || old.stuck
+		next.stuck = max(next.stuck, old.stuck)
 		next.cargo = join(old, next)
 	}
 	u.deliveries = slices.Delete(u.deliveries, i, i+1)
@@ -244,6 +244,16 @@ func (u *subscription) message(nonce uint64) (d *delivery, p *part) {
 	return nil, nil
 }
 
+// unstick notes that the client has accepted what is not listed any more: what could not
+// warm has warmed.
+func (u *subscription) unstick(nonce uint64, err *xds.Status) {
+	for i := range u.deliveries {
+		if d := &u.deliveries[i]; err == nil && d.stuck <= nonce {
+			d.stuck = 0
+		}
+	}
+}
+
 // settle pairs an answer with its response.
 func (u *subscription) settle(s *Session, req xds.Request) {
 	n, err := strconv.ParseUint(req.Nonce, 10, 64)
@@ -258,6 +268,7 @@ func (u *subscription) settle(s *Session, req xds.Request) {
 		}
 		if s.variant == xds.Delta && err == nil && n < u.nonce {
 			u.silent = s.now // of a message that is not listed any more
+			u.unstick(n, req.Error)
 		}
 		s.event(Event{Kind: Stale, Type: u.typ, Nonce: req.Nonce})
 		return

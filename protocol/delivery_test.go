@@ -189,7 +189,7 @@ func TestEvict(t *testing.T) {
 		var out []string
 		for i := range u.deliveries {
 			s := fmt.Sprint(u.deliveries[i].last())
-			if u.deliveries[i].stuck {
+			if u.deliveries[i].stuck > 0 {
 				s += " stuck"
 			}
 			out = append(out, s)
@@ -208,13 +208,21 @@ func TestEvict(t *testing.T) {
 	fifth := delivery{cargo: cargo{items: itemsOf("a:a4>a5")}, parts: []part{{nonce: 5}}}
 
 	s, u := make4()
-	u.deliveries[0].stuck = true // ADS-6: the wait for a cluster that cannot warm stays over
+	u.deliveries[0].stuck = 1 // ADS-6: the wait for a cluster that cannot warm stays over
 	u.deliver(s, fifth)
 	if got := listed(u); got != "2 stuck, 3, 4, 5" {
 		t.Error(got)
 	}
 	if got := cargoText(&u.deliveries[0].cargo); got != "a:a0>a2" {
 		t.Error("ADS-3: what was in force before the oldest:", got)
+	}
+	u.unstick(1, &xds.Status{})
+	u.unstick(0, nil)
+	if !u.stuck() {
+		t.Error("ADS-6: neither a NACK tells that a cluster has warmed nor what was sent before it")
+	}
+	if u.unstick(1, nil); u.stuck() {
+		t.Error("ADS-6: it was accepted, though it is not listed any more")
 	}
 	s, u = make4()
 	u.deliveries[2].beats = []*xds.Resource{}

@@ -149,7 +149,7 @@ func (s *Session) awaited(d *delivery) bool {
 // stuck reports whether no answer is to be expected: Envoy withholds the ACK
 // while any cluster warms, and one has no assignment to give.
 func (u *subscription) stuck() bool {
-	return slices.ContainsFunc(u.deliveries, func(d delivery) bool { return d.stuck && !d.superseded })
+	return slices.ContainsFunc(u.deliveries, func(d delivery) bool { return d.stuck > 0 && !d.superseded })
 }
 
 // overdue reports whether a name of u has waited long enough for a client that

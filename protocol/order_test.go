@@ -76,7 +76,7 @@ func TestReadyForAny(t *testing.T) {
 		{"ADS-6 nothing is on its way", func(_ *Session, u *subscription) { u.deliveries, u.unacked = nil, false }, true},
 		{"ADS-7 a response is", func(*Session, *subscription) {}, false},
 		{"ADS-7 one is about to be", func(_ *Session, u *subscription) { u.deliveries, u.unacked, u.due = nil, false, true }, false},
-		{"ADS-6 it cannot be answered", func(_ *Session, u *subscription) { u.deliveries[0].stuck = true }, true},
+		{"ADS-6 it cannot be answered", func(_ *Session, u *subscription) { u.deliveries[0].stuck = 1 }, true},
 		{"ADS-6 it was too long ago", func(s *Session, _ *subscription) { s.now = s.now.Add(silence) }, true},
 		{"TTL-3 it is a heartbeat", func(_ *Session, u *subscription) { u.deliveries[0].beats = []*xds.Resource{} }, true},
 	} {

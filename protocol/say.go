@@ -317,7 +317,8 @@ func (s *Session) respond(u *subscription, last bool) []*xds.Response {
 		s.tell(u, t, &d)
 		return nil
 	}
-	f := delivery{version: version, sent: s.now, stuck: s.warm(u, d.upserts, world)}
+	f := delivery{version: version, sent: s.now}
+	stuck := s.warm(u, d.upserts, world)
 	if f.items = s.tell(u, t, &d); u.wildcard {
 		f.from, f.to, f.whole = old, u.base, whole
 	}
@@ -341,7 +342,11 @@ func (s *Session) respond(u *subscription, last bool) []*xds.Response {
 	if !world {
 		parts = changes.Split(s.opts.MaxResponse)
 	}
-	return s.send(u, t, f, parts)
+	out := s.send(u, t, f, parts)
+	if stuck {
+		u.deliveries[len(u.deliveries)-1].stuck = u.nonce
+	}
+	return out
 }
 
 // send makes the messages of a delivery.

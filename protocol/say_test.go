@@ -182,9 +182,9 @@ func TestBlocked(t *testing.T) {
 		{"SOTW-3 asked for more", xds.SotW, func(_ *Session, u *subscription) { u.asked = true }, true},
 		{"DELTA-3 asked for more", xds.Delta, func(_ *Session, u *subscription) { u.asked = true }, false},
 		{"ADS-6 patience is over", xds.SotW, func(s *Session, _ *subscription) { s.now = s.now.Add(patience) }, false},
-		{"ADS-6 it cannot be answered", xds.SotW, func(_ *Session, u *subscription) { u.deliveries[0].stuck = true }, false},
+		{"ADS-6 it cannot be answered", xds.SotW, func(_ *Session, u *subscription) { u.deliveries[0].stuck = 1 }, false},
 		{"ADS-6 it could not be answered, and was dealt with", xds.SotW, func(s *Session, u *subscription) {
-			u.deliveries[0].stuck, u.deliveries[0].superseded = true, true
+			u.deliveries[0].stuck, u.deliveries[0].superseded = 1, true
 			u.deliver(s, delivery{sent: s.now, parts: []part{{nonce: 2}}})
 		}, true},
 		{"TTL-3 a heartbeat in delta", xds.Delta, func(_ *Session, u *subscription) { u.deliveries[0].beats = []*xds.Resource{} }, false},

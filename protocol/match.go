@@ -46,7 +46,7 @@ func (u *subscription) match(t *xds.Table, name string) {
 			}
 		}
 		delete(u.matches, name)
-		if !u.toldAny(was) {
+		if e.told == others && !u.toldAny(was) {
 			e.told, e.again = absent, true
 		}
 		u.mark(e)

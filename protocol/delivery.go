@@ -29,6 +29,7 @@ const (
 type item struct {
 	name    string
 	was, is *xds.Stamp
+	lapsed  bool // that it is gone since nothing finds it any more: the client has not given it up
 }
 
 // A cargo is what a response carried, in the size of two pointers for a
@@ -86,7 +87,7 @@ func (c *cargo) each(yield func(string, item) bool) {
 	}
 	tell := func(was, is *xds.Stamp) bool {
 		name := cmp.Or(is, was).Name
-		return c.find(name) != nil || yield(name, item{name, cmp.Or(was, absent), cmp.Or(is, absent)})
+		return c.find(name) != nil || yield(name, item{name: name, was: cmp.Or(was, absent), is: cmp.Or(is, absent)})
 	}
 	if c.whole {
 		for is := range c.to.All() {
@@ -220,7 +221,7 @@ func join(a, b *delivery) cargo {
 		name := cmp.Or(is, was).Name
 		if old := a.carries(name); old != nil && b.find(name) == nil {
 			is = cmp.Or(is, absent)
-			c.items = append(c.items, item{name, before(name, old, is), is})
+			c.items = append(c.items, item{name: name, was: before(name, old, is), is: is})
 		}
 	}
 	for _, it := range a.items {

@@ -50,7 +50,7 @@ func itemsOf(text string) (items []item) {
 	for f := range strings.FieldsSeq(text) {
 		name, rest, _ := strings.Cut(f, ":")
 		was, is, _ := strings.Cut(rest, ">")
-		items = append(items, item{name, stampOf(was), stampOf(is)})
+		items = append(items, item{name: name, was: stampOf(was), is: stampOf(is)})
 	}
 	return items
 }

@@ -16,6 +16,10 @@ import (
 // it; each name in matches, and each of the members, has an entry.
 type matching struct {
 	matches map[string]*xds.Members // by wanted name, where there are any
+
+	// What no name finds any more, though the client has dropped none that did: it
+	// has that until it has heard so. With an entry each.
+	lapsed map[string]bool
 }
 
 // match finds anew what a wanted name stands for.
@@ -92,6 +96,7 @@ func (u *subscription) refer(name string) {
 		e = u.entry(name)
 	}
 	was := u.wants(e)
+	delete(u.lapsed, name)
 	e.matched++
 	u.notice(e, was)
 	u.mark(e)
@@ -105,6 +110,9 @@ func (u *subscription) unrefer(name string, asked bool) {
 	}
 	e.matched--
 	u.notice(e, true)
+	if !asked {
+		u.lapse(e)
+	}
 	switch {
 	case u.wants(e):
 		u.mark(e)
@@ -118,6 +126,17 @@ func (u *subscription) unrefer(name string, asked bool) {
 	default: // it is told that it is gone, if it has it
 		u.mark(e)
 	}
+}
+
+// lapse notes that no name finds any more, by itself, what the client has.
+func (u *subscription) lapse(e *entry) {
+	if u.wildcard || u.wants(e) || !stands(e.told) {
+		return
+	}
+	if u.lapsed == nil {
+		u.lapsed = map[string]bool{}
+	}
+	u.lapsed[e.name] = true
 }
 
 // forget drops an entry of which nothing needs to be said any more.

@@ -96,7 +96,7 @@ func (u *subscription) refuse(v xds.Variant, d *delivery, p *part) {
 		var items []item
 		for _, b := range d.beats {
 			if p.within(b.Name, b.Stamp) {
-				items = append(items, item{b.Name, b.Stamp, b.Stamp})
+				items = append(items, item{name: b.Name, was: b.Stamp, is: b.Stamp})
 			}
 		}
 		r = list(items, p.nonce, false)
@@ -209,8 +209,13 @@ func (u *subscription) refusedNew(name string) bool {
 // dropUnwanted forgets what is remembered of names that the client does not want
 // any more.
 func (u *subscription) dropUnwanted() {
+	for name := range u.lapsed {
+		if u.entry(name) == nil {
+			delete(u.lapsed, name)
+		}
+	}
 	for name := range u.leaving {
-		if !u.covers(name) {
+		if !u.covers(name) && !u.lapsed[name] {
 			delete(u.leaving, name)
 		}
 	}

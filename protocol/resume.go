@@ -109,7 +109,7 @@ func (s *Session) recall(u *subscription, version string, t *xds.Table) {
 		case e == nil && told == absent:
 			u.addMarked([]entry{{name: st.Name, told: st, sent: true, again: !u.typ.FullState && u.shows(t.Lookup(st.Name))}})
 		default:
-			kept = append(kept, item{st.Name, told, st})
+			kept = append(kept, item{name: st.Name, was: told, is: st})
 		}
 	}
 	if len(kept) > 0 {

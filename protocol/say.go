@@ -413,7 +413,7 @@ func (s *Session) tell(u *subscription, t *xds.Table, d *diff) (items []item) {
 			delete(u.orphans, e.name)
 		}
 		delete(u.dropped, e.name)
-		items = append(items, item{e.name, was, is})
+		items = append(items, item{name: e.name, was: was, is: is})
 		e.told, e.sent, e.again = is, true, false
 	}
 	if u.names.len() > 0 {
@@ -434,7 +434,12 @@ func (s *Session) tell(u *subscription, t *xds.Table, d *diff) (items []item) {
 		if untold && stands(e.told) {
 			u.orphan(n, e.told)
 		}
-		if said(e, absent); u.matches[n] != nil {
+		said(e, absent)
+		if u.lapsed[n] {
+			items[len(items)-1].lapsed = true
+			delete(u.lapsed, n)
+		}
+		if u.matches[n] != nil {
 			e.told = others
 		}
 		s.departed(u, n)

@@ -33,6 +33,9 @@ func (s *Session) narrow(u *subscription) {
 	anew := u.anew
 	u.wildcard, u.anew, u.base, u.moved = false, false, nil, true
 	u.add(extra...)
+	for e := range u.entries() {
+		u.lapse(e)
+	}
 	u.all = u.all || len(extra) > 0
 	if u.scopes == nil {
 		u.scopes = map[string]bool{}

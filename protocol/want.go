@@ -287,6 +287,7 @@ func (u *subscription) name(e *entry, named bool) {
 	if e.named = named; named {
 		u.named++
 		delete(u.dropped, e.name)
+		delete(u.lapsed, e.name)
 	} else {
 		u.named--
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -229,5 +230,31 @@ func TestStated(t *testing.T) {
 		if got != c.want || st.Name != "r" || st.Version != c.version {
 			t.Errorf("%s: %s, %+v", c.name, got, st)
 		}
+	}
+}
+
+// ADS-9: "what a client was told and has not been told otherwise counts as held on its
+// next stream": the wait for what refers to it begins with the request that tells of
+// it, whatever wakes the session before it says something.
+func TestKeptFromTheFirstRequest(t *testing.T) {
+	was := xds.NewTable(xds.Listener).With([]*xds.Resource{resource("l", 1, xds.Ref{Type: xds.Cluster, Name: "x"})})
+	lost := tableOf(xds.Cluster, "x", "y")
+	view := xds.Tables{xds.Listener.URL: was.With(resources(2, "l")), xds.Cluster.URL: lost.With(nil, "x")}
+	for _, touched := range [][]xds.Names{nil, {}} {
+		l := newLine(t, xds.Delta, nil, Options{Recent: func(typ *xds.Type) []*xds.Table {
+			return map[string][]*xds.Table{xds.Listener.URL: {was}, xds.Cluster.URL: {lost}}[typ.URL]
+		}}, view)
+		first := func(typ *xds.Type, name, version string) {
+			l.ask(xds.Request{Type: typ, Initial: []xds.Version{{Name: name, Version: version}}})
+		}
+		first(xds.Listener, "l", "1")
+		l.want("LDS l@2") // and it never answers
+		first(xds.Cluster, "x", "1")
+		l.wait(5 * time.Second)
+		l.Change(view, touched)
+		l.want("CDS y@1")
+		l.ack(xds.Cluster)
+		l.wait(10 * time.Second)
+		l.want("CDS -x")
 	}
 }

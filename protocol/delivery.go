@@ -267,15 +267,17 @@ func (u *subscription) settle(s *Session, req xds.Request) {
 		if err == nil && n == u.nonce {
 			return // a repeat at the newest nonce
 		}
-		if s.variant == xds.Delta && err == nil && n < u.nonce {
-			u.silent = s.now // of a message that is not listed any more
+		// Of a message that is not listed any more. In SotW it may be the one that was
+		// answered last, with other names.
+		if err == nil && n < u.nonce && (s.variant == xds.Delta || n > u.heard) {
+			u.silent, u.heard = s.now, n
 			u.unstick(n, req.Error)
 		}
 		s.event(Event{Kind: Stale, Type: u.typ, Nonce: req.Nonce})
 		return
 	}
 	newest := d.last() == u.nonce
-	u.silent = s.now
+	u.silent, u.heard = s.now, max(u.heard, n)
 	e := Event{Kind: Acked, Type: u.typ, Nonce: req.Nonce, Version: d.version, Took: s.now.Sub(d.sent), Settled: newest}
 	// "NACK [...] is indicated by the presence of the error_detail field."
 	if req.Error != nil {

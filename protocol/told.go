@@ -39,6 +39,7 @@ type record struct {
 	refusals   []refusal  // the oldest first, at most maxRefusals
 	nonce      uint64     // of the newest message; zero: none was sent
 	unacked    bool       // the newest delivery is unanswered
+	heard      uint64     // the newest nonce that was answered
 	silent     time.Time  // since when the client has answered nothing; meaningful while unacked
 
 	// SotW, types without full state: what the client has of names that the view

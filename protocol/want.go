@@ -106,10 +106,8 @@ func (u *subscription) replace(names []string, t *xds.Table) {
 		}
 	}
 	fresh = append(fresh, names[i:]...)
-	u.drop(dropped, xds.SotW, t)
-	if u.wildcard && !star {
-		u.unsubscribeAll()
-	}
+	// What comes to be wanted comes first: what was covered and still is, by another
+	// name, the client keeps.
 	if star && !u.wildcard {
 		u.subscribeAll(t)
 	}
@@ -117,6 +115,10 @@ func (u *subscription) replace(names []string, t *xds.Table) {
 	// being requested, the server must resend any newly requested resources,
 	// even if it previously sent those resources without having been asked".
 	u.subscribe(fresh, t)
+	if u.wildcard && !star {
+		u.unsubscribeAll()
+	}
+	u.drop(dropped, xds.SotW, t)
 }
 
 // subscribe adds names; each is told again, whatever the client holds: "the

@@ -23,7 +23,7 @@ func (s *Session) warm(u *subscription, clusters []*xds.Resource, world bool) (s
 			if eds == nil || s.variant == xds.SotW && !exists(ref.Name) {
 				continue // there is nothing to repeat
 			}
-			eds.repeat(ref.Name)
+			eds.refresh(t, ref.Name)
 		}
 	}
 	for _, c := range clusters {
@@ -64,11 +64,29 @@ func (s *Session) warming(u *subscription) {
 				}
 				for _, ref := range it.is.Refs {
 					if ref.Type.Is(u.typ) {
-						u.repeat(ref.Name)
+						u.refresh(s.table(u.typ), ref.Name)
 					}
 				}
 			}
 		}
+	}
+}
+
+// refresh repeats what is called so, or all of a collection, by whatever name the
+// client has subscribed to it.
+func (u *subscription) refresh(t *xds.Table, name string) {
+	if t.Lookup(name) != nil || u.matches[name] != nil {
+		u.repeat(name)
+		return
+	}
+	members := t.Aliased(name)
+	for r := range members.All() {
+		if u.shows(r) {
+			u.repeat(r.Name)
+		}
+	}
+	if members.Len() == 0 {
+		u.repeat(name)
 	}
 }
 

@@ -67,11 +67,13 @@ type referrer struct {
 
 // A refSet is what resources refer to of one type.
 type refSet struct {
+	typ   *xds.Type // of what they refer to; nil: to nothing
 	all   bool
 	names map[string]bool
 }
 
 func (s *refSet) add(t *xds.Type, st *xds.Stamp) {
+	s.typ = t
 	if st.Refs == nil {
 		s.all = true
 	}
@@ -89,8 +91,10 @@ func (s *refSet) add(t *xds.Type, st *xds.Stamp) {
 	}
 }
 
+// has reports whether something is referred to: by its name, an alias, or its
+// collection, as assignments refer to endpoints.
 func (s *refSet) has(name string, body *xds.Resource) bool {
-	return s.all || len(s.names) > 0 && (s.names[name] || body != nil && slices.ContainsFunc(body.Aliases, func(a string) bool { return s.names[a] }))
+	return s.all || len(s.names) > 0 && (s.names[name] || s.names[s.typ.Collection(name)] || body != nil && slices.ContainsFunc(body.Aliases, func(a string) bool { return s.names[a] }))
 }
 
 // referrers returns what may refer to resources of a type on the client.

@@ -6,6 +6,26 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
+// warms notes that what something on its way is warmed by may be told again, and
+// returns what of that there is: one, or those of a collection.
+func (l *ledger) warms(t *xds.Type, ref xds.Ref) (found []string) {
+	if !ref.Type.Is(t) {
+		return nil
+	}
+	l.warm[[2]string{t.URL, ref.Name}] = true
+	table := l.view.Table(t)
+	if table.Lookup(ref.Name) != nil {
+		return []string{ref.Name}
+	}
+	for r := range table.All() {
+		if finds(t, r, ref.Name) {
+			l.warm[[2]string{t.URL, r.Name}] = true
+			found = append(found, r.Name)
+		}
+	}
+	return found
+}
+
 // book takes a response into account.
 func (l *ledger) book(a *account, r *xds.Response, f *flight) {
 	if a.world {
@@ -53,9 +73,7 @@ func (l *ledger) book(a *account, r *xds.Response, f *flight) {
 		if k.absent() {
 			delete(a.leaving, n)
 		}
-		if a.typ.Is(xds.Endpoint) {
-			delete(l.warm, n)
-		}
+		delete(l.warm, [2]string{a.typ.URL, n})
 		for _, g := range a.groups {
 			delete(g.rest, n)
 		}
@@ -65,21 +83,22 @@ func (l *ledger) book(a *account, r *xds.Response, f *flight) {
 		clear(a.may) // the world says of each name that it does not have it
 		clear(a.owe)
 	}
-	if a.typ.Is(xds.Cluster) && l.only == nil {
-		eds := l.account(xds.Endpoint)
+	if typ := a.typ.Warms; typ != nil && l.only == nil {
+		eds := l.account(typ)
 		for _, x := range r.Upserts {
 			for _, ref := range x.Refs {
-				if !ref.Type.Is(xds.Endpoint) {
+				if !ref.Type.Is(typ) {
 					continue
 				}
-				exists := l.view.Table(xds.Endpoint).Lookup(ref.Name) != nil
-				f.stuck = f.stuck || !exists
-				if f.news[x.Name] && !l.given(ref.Name) && l.view.Table(xds.Cluster).Lookup(x.Name) != nil {
+				found := l.warms(typ, ref)
+				f.stuck = f.stuck || len(found) == 0
+				if f.news[x.Name] && !l.given(typ, ref.Name) && l.lookup(a, x.Name) != nil {
 					f.lacks = append(f.lacks, ref.Name)
 				}
-				l.warm[ref.Name] = true
-				if eds != nil && eds.covers(ref.Name) && exists && (f.news[x.Name] || !a.world) {
-					eds.owe[ref.Name], eds.may[ref.Name] = true, true
+				for _, n := range found {
+					if eds != nil && l.shown(eds, n) != nil && (f.news[x.Name] || !a.world) {
+						eds.owe[n], eds.may[n] = true, true
+					}
 				}
 			}
 		}

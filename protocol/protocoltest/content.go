@@ -29,7 +29,39 @@ var kinds = []kind{
 	{url: xds.Route.URL, names: []string{"r0", "r1", "r2"}},
 	{url: unknownURL, names: []string{"x0", "x1"}},
 	{url: xds.VirtualHost.URL, names: []string{"r0/a", "r0/b", "r1/a"}, aliases: []string{"r0/x", "r1/a"}, globs: []string{"r0/*"}},
+
+	// Of worlds that have more.
+	{url: xds.ScopedRoute.URL, names: []string{"p0", "p1"}},
+	{url: xds.ExtensionConfig.URL, names: []string{"f0", "f1"}},
+	{url: xds.LbEndpoint.URL, names: []string{"xdstp://a/e/g/1", "xdstp://a/e/g/2", "xdstp://a/e/h/1"}, globs: []string{"xdstp://a/e/g/*", "xdstp://a/e/h/*"}},
+	{url: xds.Runtime.URL, names: []string{"t0", "t1"}},
 }
+
+// Their places in the list.
+const (
+	atClusters = iota
+	atAssignments
+	atSecrets
+	atListeners
+	atRoutes
+	atWidgets
+	atHosts
+	atScopes
+	atFilters
+	atEndpoints
+	atLayers
+)
+
+// kindsOf are the kinds of a world.
+func kindsOf(more bool) []kind {
+	if more {
+		return kinds
+	}
+	return kinds[:atScopes]
+}
+
+// deltaOnly reports whether a type has no SotW.
+func deltaOnly(t *xds.Type) bool { return t.Known() && t.Stream == "" }
 
 // asks are the names that a client may ask for, by whatever they find.
 func (k kind) asks() []string { return slices.Concat(k.names, k.aliases, k.globs) }
@@ -42,6 +74,8 @@ func (k kind) typ() *xds.Type { return xds.TypeOf(k.url) }
 // and every reference in a view resolves.
 type content struct {
 	dice  dice
+	kinds []kind
+	more  bool
 	view  xds.Tables
 	whole bool
 	named bool // whole: clusters have aliases, too, by which some routes refer to them
@@ -60,13 +94,14 @@ type content struct {
 	services map[string]string    // whole: cluster → assignment; "": it needs none
 	past     map[string][]xds.Sum // whole: what a route or listener was, since it is there
 	dead     map[xds.Sum]bool     // whole: what was before it left; it never returns
+	links    map[string][]xds.Ref // whole: to what else a resource refers, by type and name
 }
 
-func newContent(d dice, whole, rich, named bool) *content {
-	c := &content{dice: d, view: xds.Tables{}, whole: whole, named: named, rich: rich, timed: d.IntN(4) == 0, versioned: d.IntN(10) == 0,
+func newContent(d dice, whole, rich, named, more bool) *content {
+	c := &content{dice: d, kinds: kindsOf(more), more: more, links: map[string][]xds.Ref{}, view: xds.Tables{}, whole: whole, named: named, rich: rich, timed: d.IntN(4) == 0, versioned: d.IntN(10) == 0,
 		unknown: xds.Names{}, lazy: map[string]bool{}, recent: map[string][]*xds.Table{},
 		targets: map[string]string{}, routes: map[string]string{}, services: map[string]string{}, past: map[string][]xds.Sum{}, dead: map[xds.Sum]bool{}}
-	for _, k := range kinds {
+	for _, k := range c.kinds {
 		c.view[k.url] = xds.NewTable(k.typ())
 		for _, n := range k.names {
 			c.lazy[n] = rich && d.IntN(4) == 0
@@ -162,20 +197,21 @@ func (e *edit) drop(url, name string) {
 // apply makes the next view and returns the names touched.
 func (c *content) apply(e *edit) xds.Names {
 	next := maps.Clone(c.view)
-	for _, names := range e.remove {
+	for url, names := range e.remove {
 		for _, n := range names {
-			for _, sum := range c.past[n] {
+			for _, sum := range c.past[url+n] {
 				c.dead[sum] = true
 			}
-			delete(c.past, n)
+			delete(c.past, url+n)
 		}
 	}
 	if c.whole {
-		for _, r := range e.set[xds.Route.URL] {
-			c.past[r.Name] = append(c.past[r.Name], r.Sum)
-		}
-		for _, r := range e.set[xds.Listener.URL] {
-			c.past[r.Name] = append(c.past[r.Name], r.Sum)
+		for url, set := range e.set {
+			if c.more || url == xds.Route.URL || url == xds.Listener.URL {
+				for _, r := range set {
+					c.past[url+r.Name] = append(c.past[url+r.Name], r.Sum)
+				}
+			}
 		}
 	}
 	for url := range e.touched {
@@ -187,7 +223,7 @@ func (c *content) apply(e *edit) xds.Names {
 	}
 	if c.versioned {
 		// The source says what the version is, whether something changed or not.
-		for _, k := range kinds {
+		for _, k := range c.kinds {
 			next[k.url] = next.Table(k.typ()).WithVersion("v" + strconv.Itoa(c.dice.IntN(3)))
 		}
 	}

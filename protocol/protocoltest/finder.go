@@ -31,7 +31,11 @@ type finding struct {
 
 func newFinder(w *world) *finder {
 	f := &finder{world: w, taste: newTaste(w), node: agent(w)}
-	for _, k := range []int{0, 2, 4, 6} {
+	of := []int{atClusters, atSecrets, atRoutes, atHosts}
+	if w.cfg.More {
+		of = []int{atClusters, atEndpoints, atSecrets, atFilters, atScopes, atRoutes, atHosts, atLayers}
+	}
+	for _, k := range of {
 		f.types = append(f.types, &finding{kind: kinds[k], typ: kinds[k].typ(), names: map[string]bool{}, cache: map[string]*xds.Resource{}})
 	}
 	return f

@@ -32,6 +32,17 @@ func newGeneric(w *world, ks []kind) *generic {
 		g.Subscribe(xds.Listener, xds.Wildcard)
 		g.Subscribe(xds.Route, kinds[4].names...)
 		g.kinds = ks[2:]
+		if w.cfg.More {
+			g.Subscribe(xds.ScopedRoute, xds.Wildcard)
+			for _, k := range []int{atSecrets, atFilters, atEndpoints, atLayers} {
+				if !deltaOnly(kinds[k].typ()) || w.cfg.Variant == xds.Delta {
+					g.Subscribe(kinds[k].typ(), kinds[k].names...)
+				}
+			}
+			if w.cfg.Variant == xds.Delta {
+				g.Subscribe(xds.VirtualHost, xds.Wildcard)
+			}
+		}
 	}
 	return g
 }
@@ -49,7 +60,7 @@ func (g *generic) act() string {
 		asks = append(slices.Clip(asks), k.aliases...)
 	}
 	name := asks[g.plan.IntN(len(asks))]
-	if k.url == xds.VirtualHost.URL && (g.cfg.Variant == xds.SotW || g.cfg.Accept) {
+	if deltaOnly(t) && (g.cfg.Variant == xds.SotW || g.cfg.Accept) {
 		return "" // delta only
 	}
 	if g.plan.IntN(4) == 0 {

@@ -87,7 +87,7 @@ func (n *lane) hint() []xds.Names {
 		touched = []xds.Names{}
 	}
 	if n.noise.IntN(4) == 0 {
-		k := kinds[n.noise.IntN(len(kinds))]
+		k := n.content.kinds[n.noise.IntN(len(n.content.kinds))]
 		touched = append(touched, xds.Names{k.url: {k.names[n.noise.IntN(len(k.names))]}})
 	}
 	return touched

@@ -42,9 +42,9 @@ type ledger struct {
 
 	accounts []*account // by rank
 	nonces   map[string]bool
-	// warm: assignments that may be sent again because a response carried a
-	// cluster that refers to them.
-	warm map[string]bool
+	// warm: what may be sent again because a response carried what is warmed by it,
+	// by type and name.
+	warm map[[2]string]bool
 
 	changes int // counts views
 	drain   int // counts drains
@@ -186,7 +186,7 @@ func newLedger(v xds.Variant, only *xds.Type, view xds.View, now time.Time, opts
 	case opts.Grace < 0:
 		opts.Grace = 0
 	}
-	return &ledger{variant: v, only: only, opts: opts, worlds: worlds, sends: sends, past: p, view: view, now: now, nonces: map[string]bool{}, warm: map[string]bool{},
+	return &ledger{variant: v, only: only, opts: opts, worlds: worlds, sends: sends, past: p, view: view, now: now, nonces: map[string]bool{}, warm: map[[2]string]bool{},
 		ttl: v == xds.Delta && opts.ForceTTL}
 }
 

@@ -74,8 +74,10 @@ func (l *ledger) early(a *account, r *xds.Resource) error {
 		return fmt.Errorf("ADS-9: %s may refer to clusters, and the client that resumes has not opened them yet", show(r))
 	case first == nil:
 		return nil
-	case r.Refs == nil:
-		return l.earlyForAny(a, first, r)
+	case refersToAny(r, first.typ):
+		if err := l.earlyForAny(a, first, r); err != nil || r.Refs == nil {
+			return err
+		}
 	}
 	for _, ref := range l.resolve(first, r.Refs) {
 		if !first.covers(ref.Name) || l.shown(first, ref.Name) == nil {
@@ -117,6 +119,12 @@ func (l *ledger) resolve(a *account, refs []xds.Ref) (out []xds.Ref) {
 	return out
 }
 
+// refersToAny reports whether a resource may refer to any of a type: that is said
+// of it, or nothing.
+func refersToAny(r *xds.Resource, t *xds.Type) bool {
+	return r.Refs == nil || slices.ContainsFunc(r.Refs, func(ref xds.Ref) bool { return ref.Type.Is(t) && ref.Name == xds.Wildcard })
+}
+
 // earlyForAny checks that what is not known to refer to anything waits for
 // whatever clusters are on their way (ADR 3).
 func (l *ledger) earlyForAny(a, first *account, r *xds.Resource) error {
@@ -150,15 +158,16 @@ func (l *ledger) assignless(a *account) bool {
 
 // stuck reports whether a cluster that a response brought has no assignment
 // now, as when it left: then nothing may wait for its ACK.
-func (l *ledger) stuck(f *flight) bool {
-	return slices.ContainsFunc(f.lacks, func(e string) bool { return !l.given(e) })
+func (l *ledger) stuck(a *account, f *flight) bool {
+	return slices.ContainsFunc(f.lacks, func(e string) bool { return !l.given(a.typ.Warms, e) })
 }
 
-// given reports whether there is an assignment of the name to give.
-func (l *ledger) given(name string) bool {
-	eds := l.account(xds.Endpoint)
-	if l.view.Table(xds.Endpoint).Lookup(name) != nil || eds == nil {
-		return l.view.Table(xds.Endpoint).Lookup(name) != nil
+// given reports whether there is an assignment of the name to give, or, of another
+// type, what else something is warmed by.
+func (l *ledger) given(t *xds.Type, name string) bool {
+	eds, table := l.account(t), l.view.Table(t)
+	if table.Lookup(name) != nil || table.Aliased(name).Len() > 0 || eds == nil {
+		return table.Lookup(name) != nil || table.Aliased(name).Len() > 0
 	}
 	_, leaves := eds.leaving[name]
 	return leaves
@@ -174,7 +183,7 @@ func (l *ledger) silent(a *account) bool {
 // tells that it has the cluster even if it does not answer.
 func (l *ledger) supplied(first *account, name string) bool {
 	c := l.shown(first, name)
-	return c != nil && slices.ContainsFunc(c.Refs, func(ref xds.Ref) bool { return ref.Type.Is(xds.Endpoint) && l.given(ref.Name) })
+	return c != nil && slices.ContainsFunc(c.Refs, func(ref xds.Ref) bool { return ref.Type.Is(first.typ.Warms) && l.given(first.typ.Warms, ref.Name) })
 }
 
 // tied reports whether a resource rightly waits for clusters on their way. The
@@ -193,7 +202,7 @@ func (l *ledger) tied(a *account, r *xds.Resource) bool {
 			return false
 		}
 		for _, f := range first.flights {
-			if (f.fresh[c] || l.shown(first, c) == nil) && l.now.Sub(f.at) < silence && (!l.stuck(f) || l.supplied(first, c)) {
+			if (f.fresh[c] || l.shown(first, c) == nil) && l.now.Sub(f.at) < silence && (!l.stuck(first, f) || l.supplied(first, c)) {
 				return true
 			}
 		}
@@ -206,9 +215,9 @@ func (l *ledger) tied(a *account, r *xds.Resource) bool {
 		}
 		return l.missing(first, c) != "" || l.standing(first, c)
 	}
-	if r.Refs != nil {
+	if !refersToAny(r, first.typ) {
 		return slices.ContainsFunc(l.resolve(first, r.Refs), func(ref xds.Ref) bool { return on(ref.Name) })
 	}
-	return l.searching(first) || slices.ContainsFunc(first.flights, func(f *flight) bool { return l.now.Sub(f.at) < silence && !l.stuck(f) }) ||
+	return l.searching(first) || slices.ContainsFunc(first.flights, func(f *flight) bool { return l.now.Sub(f.at) < silence && !l.stuck(first, f) }) ||
 		slices.ContainsFunc(l.known(first), on)
 }

@@ -14,7 +14,7 @@ func (c *content) commit() xds.Names {
 	}
 	e := newEdit()
 	for range 1 + c.dice.IntN(3) {
-		k := kinds[c.dice.IntN(len(kinds))]
+		k := c.kinds[c.dice.IntN(len(c.kinds))]
 		name := k.names[c.dice.IntN(len(k.names))]
 		if slices.Contains(e.touched[k.url], name) || !c.free(e, k.url, "", name) && c.view.Table(k.typ()).Lookup(name) == nil {
 			continue
@@ -33,7 +33,7 @@ func (c *content) commit() xds.Names {
 
 // search makes the view look for a name that does not exist, or decide one.
 func (c *content) search(e *edit) {
-	k := kinds[c.dice.IntN(len(kinds))]
+	k := c.kinds[c.dice.IntN(len(c.kinds))]
 	asks := slices.Concat(k.names, k.aliases)
 	name := asks[c.dice.IntN(len(asks))]
 	switch {
@@ -51,7 +51,7 @@ func (c *content) rest() (e *edit, any bool) {
 		e.decide[url] = names
 		any = any || len(names) > 0
 	}
-	for _, k := range kinds {
+	for _, k := range c.kinds {
 		for _, n := range k.names {
 			if r := c.view.Table(k.typ()).Lookup(n); r != nil && r.TTL > 0 {
 				last := &xds.Resource{Stamp: &xds.Stamp{Name: n, Refs: r.Refs}, Body: r.Body, Aliases: r.Aliases, OnDemand: r.OnDemand}
@@ -96,6 +96,9 @@ func (c *content) refs(url, name string) []xds.Ref {
 			refs = append(refs, pick(0))
 		}
 	}
+	if c.more {
+		refs = append(refs, c.moreRefs(url)...)
+	}
 	return refs
 }
 
@@ -114,6 +117,9 @@ func (c *content) move() *edit {
 	e := newEdit()
 	c.gen++
 	pick := func(k int) string { return kinds[k].names[c.dice.IntN(len(kinds[k].names))] }
+	put := func(url, name string, refs ...xds.Ref) {
+		e.put(url, c.enrich(e, url, resource(name, c.gen, append(append([]xds.Ref{}, refs...), c.link(url, name)...))))
+	}
 	for _, l := range kinds[3].names {
 		if _, ok := c.routes[l]; !ok && c.gen == 1 || c.dice.IntN(5) == 0 {
 			if ok && c.dice.IntN(3) == 0 {
@@ -122,13 +128,14 @@ func (c *content) move() *edit {
 				continue
 			}
 			c.routes[l] = pick(4)
-			e.put(xds.Listener.URL, c.enrich(e, xds.Listener.URL, resource(l, c.gen, []xds.Ref{{Type: xds.Route, Name: c.routes[l]}})))
+			put(xds.Listener.URL, l, xds.Ref{Type: xds.Route, Name: c.routes[l]})
 		}
 	}
 	used := map[string]bool{}
 	for _, r := range c.routes {
 		used[r] = true
 	}
+	c.scoping(e, used, put)
 	for _, r := range kinds[4].names {
 		_, has := c.targets[r]
 		switch {
@@ -141,13 +148,15 @@ func (c *content) move() *edit {
 			if c.named && c.dice.IntN(2) == 0 {
 				target = "a" + target
 			}
-			e.put(xds.Route.URL, c.enrich(e, xds.Route.URL, resource(r, c.gen, []xds.Ref{{Type: xds.Cluster, Name: target}})))
+			put(xds.Route.URL, r, xds.Ref{Type: xds.Cluster, Name: target})
 		}
 	}
 	needed := map[string]bool{}
 	for _, target := range c.targets {
 		needed[target] = true
 	}
+	c.hosting(e, needed, put)
+	c.filtering(e, needed, put)
 	for _, name := range kinds[0].names {
 		old, has := c.services[name]
 		switch {
@@ -163,15 +172,16 @@ func (c *content) move() *edit {
 			if s := c.services[name]; s != "" {
 				refs = append(refs, xds.Ref{Type: xds.Endpoint, Name: s})
 			}
-			e.put(xds.Cluster.URL, c.enrich(e, xds.Cluster.URL, resource(name, c.gen, refs)))
+			put(xds.Cluster.URL, name, refs...)
 		}
 		switch s := c.services[name]; {
 		case s == "" && old != "":
 			e.drop(xds.Endpoint.URL, old)
 		case s != "" && (old == "" || c.dice.IntN(4) == 0):
-			e.put(xds.Endpoint.URL, c.enrich(e, xds.Endpoint.URL, resource(s, c.gen, []xds.Ref{})))
+			put(xds.Endpoint.URL, s)
 		}
 	}
+	c.supply(e, put)
 	if c.dice.IntN(4) == 0 {
 		e.put(unknownURL, resource(pick(5), c.gen, []xds.Ref{}))
 	}
@@ -182,7 +192,7 @@ func (c *content) move() *edit {
 // remains.
 func (c *content) freshen(names map[string][]string) xds.Names {
 	e := newEdit()
-	for _, k := range kinds {
+	for _, k := range c.kinds {
 		for _, n := range names[k.url] {
 			if place, glob := strings.CutSuffix(n, "*"); glob {
 				n = place + "fresh"

@@ -9,11 +9,13 @@ func (l *ledger) begin(a *account, req xds.Request) {
 		l.askAll(a)
 	}
 	a.implicit = a.implicit && a.wildcard
-	if cds := l.account(xds.Cluster); a.typ.Is(xds.Endpoint) && cds != nil {
+	for _, b := range l.accounts {
 		// "DELTA-9 [...] WARM-2 overrides": clusters are on their way.
-		for c := range l.view.Table(xds.Cluster).All() {
-			for _, ref := range c.Refs {
-				l.warm[ref.Name] = l.warm[ref.Name] || len(cds.flights) > 0
+		if a.typ.Is(b.typ.Warms) && len(b.flights) > 0 {
+			for c := range l.view.Table(b.typ).All() {
+				for _, ref := range c.Refs {
+					l.warms(a.typ, ref)
+				}
 			}
 		}
 	}

@@ -23,6 +23,11 @@ type Config struct {
 	// set, the seed decides.
 	Whole bool
 
+	// More adds what worlds did not have before: the types of scopes, extension
+	// configs, endpoints and runtime, and references to them and to secrets; clients
+	// that drop what expires; late answers in SotW.
+	More bool
+
 	// Accept lets nobody refuse anything.
 	Accept bool
 

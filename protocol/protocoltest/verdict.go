@@ -175,7 +175,7 @@ func (l *ledger) bereft(a *account, name string) bool {
 					return true // "unknown references refer to everything"
 				}
 			}
-			return r != nil && r.MayRefer(a.typ, name) && !same(l.lookup(b, n), r)
+			return r != nil && r.MayRefer(a.typ, name, a.typ.Collection(name)) && !same(l.lookup(b, n), r)
 		}
 		for _, facts := range []map[string]fact{b.told, b.acked} {
 			for n, k := range facts {
@@ -210,23 +210,21 @@ func (l *ledger) bereft(a *account, name string) bool {
 // again reports whether a name may be told again though nothing differs.
 func (l *ledger) again(a *account, n string) bool {
 	_, owed := a.owe[n]
-	if a.may[n] || owed || a.typ.Is(xds.Endpoint) && l.warm[n] {
+	if a.may[n] || owed || l.warm[[2]string{a.typ.URL, n}] {
 		return true
 	}
 	if r := a.told[n].res; r != nil && r.TTL > 0 && l.ttl && l.unfed(a, r) {
 		return true
 	}
-	return slices.ContainsFunc(a.groups, func(g *group) bool { return g.rest[n] && (g.moved || l.warms(a, g)) })
+	return slices.ContainsFunc(a.groups, func(g *group) bool { return g.rest[n] && (g.moved || l.warming(a, g)) })
 }
 
-// warms reports whether something of a refused response is sent again with its
+// warming reports whether something of a refused response is sent again with its
 // cluster; then all of it may be.
-func (l *ledger) warms(a *account, g *group) bool {
-	if a.typ.Is(xds.Endpoint) {
-		for n := range g.was {
-			if l.warm[n] {
-				return true
-			}
+func (l *ledger) warming(a *account, g *group) bool {
+	for n := range g.was {
+		if l.warm[[2]string{a.typ.URL, n}] {
+			return true
 		}
 	}
 	return false

@@ -96,6 +96,9 @@ func (a *account) walks() bool { return a.typ.FullState && !a.wildcard }
 func (l *ledger) held(a *account, name string, d doubt) string {
 	v, _ := a.leaver(name)
 	called := []string{name}
+	if c := a.typ.Collection(name); c != "" {
+		called = append(called, c) // as assignments refer to endpoints
+	}
 	for _, r := range append([]*xds.Resource{v.res, a.told[name].res}, v.last...) {
 		if r != nil {
 			called = append(called, r.Aliases...)

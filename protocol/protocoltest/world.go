@@ -61,7 +61,7 @@ func newWorld(open Open, cfg Config, hints bool, story *[]string) *world {
 	whole := (cfg.Whole || w.plan.IntN(3) == 0) && who != "wild" && who != "finder"
 	rich := !whole && !cfg.Accept && (w.plan.IntN(2) == 0 || who == "finder")
 	named := w.plan.IntN(3) == 0 && whole && !cfg.Accept && who == "generic" && cfg.Variant == xds.Delta
-	w.content = newContent(w.plan, whole, rich, named)
+	w.content = newContent(w.plan, whole, rich, named, cfg.More)
 	w.terms = terms(w.plan, whole)
 	w.eager, w.timed = w.plan.IntN(4) > 0, w.plan.IntN(3) > 0
 	clients := 1
@@ -82,25 +82,27 @@ func newWorld(open Open, cfg Config, hints bool, story *[]string) *world {
 		n.connect()
 	}
 	if who == "separate" {
-		for _, k := range kinds[:5] {
-			add(newGeneric(w, []kind{k}), k.typ())
+		for i, k := range w.content.kinds {
+			if t := k.typ(); i <= atRoutes || t.Service != "" && cfg.More && (!deltaOnly(t) || cfg.Variant == xds.Delta && !cfg.Accept) {
+				add(newGeneric(w, []kind{k}), t)
+			}
 		}
 	}
 	for range clients {
 		switch who {
 		case "generic":
-			add(newGeneric(w, kinds), nil)
+			add(newGeneric(w, w.content.kinds), nil)
 		case "envoy":
 			add(newEnvoy(w), nil)
 		case "grpc":
 			if cfg.Variant == xds.Delta {
-				add(newGeneric(w, kinds), nil)
+				add(newGeneric(w, w.content.kinds), nil)
 			} else {
 				add(newGRPC(w), nil)
 			}
 		case "finder":
 			if cfg.Variant == xds.SotW {
-				add(newGeneric(w, kinds), nil)
+				add(newGeneric(w, w.content.kinds), nil)
 			} else {
 				add(newFinder(w), nil)
 			}
@@ -108,7 +110,7 @@ func newWorld(open Open, cfg Config, hints bool, story *[]string) *world {
 			if k := kinds[w.plan.IntN(5)]; w.plan.IntN(4) == 0 {
 				add(newWild(w, []kind{k}), k.typ())
 			} else {
-				add(newWild(w, kinds), nil)
+				add(newWild(w, w.content.kinds), nil)
 			}
 		}
 		who = []string{who, "generic"}[w.plan.IntN(2)]

@@ -1,0 +1,187 @@
+package protocoltest
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// What worlds that have more add to their content: see [Config.More]. In whole
+// worlds what is referred to exists, and what is not is removed, of all types.
+
+// moreRefs makes up to what else a resource refers.
+func (c *content) moreRefs(url string) (refs []xds.Ref) {
+	some := func(n int, ref xds.Ref) {
+		if c.dice.IntN(n) == 0 {
+			refs = append(refs, ref)
+		}
+	}
+	pick := func(k int) xds.Ref {
+		return xds.Ref{Type: kinds[k].typ(), Name: kinds[k].names[c.dice.IntN(len(kinds[k].names))]}
+	}
+	switch url {
+	case xds.Listener.URL:
+		some(4, pick(atSecrets))
+		some(4, pick(atFilters))
+		some(4, xds.Ref{Type: xds.ScopedRoute, Name: xds.Wildcard})
+	case xds.ScopedRoute.URL:
+		some(1, pick(atRoutes))
+		some(4, pick(atClusters)) // its routes may stand inline
+	case xds.ExtensionConfig.URL:
+		some(3, pick(atClusters))
+		some(3, pick(atSecrets))
+	case xds.Endpoint.URL:
+		globs := kinds[atEndpoints].globs
+		some(3, xds.Ref{Type: xds.LbEndpoint, Name: globs[c.dice.IntN(len(globs))]})
+	case xds.Route.URL:
+		some(4, xds.Ref{Type: xds.VirtualHost, Name: xds.Wildcard})
+		some(12, xds.Ref{Type: xds.Cluster, Name: xds.Wildcard})
+	}
+	return refs
+}
+
+// link makes up to what else a resource of a whole world refers, until it is made
+// anew.
+func (c *content) link(url, name string) (refs []xds.Ref) {
+	if !c.more {
+		return nil
+	}
+	some := func(n, k int) {
+		if c.dice.IntN(n) == 0 {
+			refs = append(refs, xds.Ref{Type: kinds[k].typ(), Name: kinds[k].names[c.dice.IntN(len(kinds[k].names))]})
+		}
+	}
+	switch url {
+	case xds.Listener.URL:
+		some(3, atSecrets)
+		some(3, atFilters)
+		if c.dice.IntN(3) == 0 {
+			refs = append(refs, xds.Ref{Type: xds.ScopedRoute, Name: xds.Wildcard})
+		}
+	case xds.Route.URL:
+		if c.dice.IntN(4) == 0 {
+			refs = append(refs, xds.Ref{Type: xds.VirtualHost, Name: xds.Wildcard})
+		}
+	case xds.ScopedRoute.URL:
+		refs = append(refs, xds.Ref{Type: xds.Route, Name: kinds[atRoutes].names[c.dice.IntN(3)]})
+	case xds.VirtualHost.URL:
+		some(1, atClusters)
+	case xds.ExtensionConfig.URL:
+		some(2, atClusters)
+		some(3, atSecrets)
+	case xds.Cluster.URL:
+		some(3, atSecrets)
+	case xds.Endpoint.URL:
+		if globs := kinds[atEndpoints].globs; c.dice.IntN(3) == 0 {
+			refs = append(refs, xds.Ref{Type: xds.LbEndpoint, Name: globs[c.dice.IntN(len(globs))]})
+		}
+	}
+	c.links[url+name] = refs
+	return refs
+}
+
+// linked reports whether something refers to a name of a type, after an edit.
+func (c *content) linked(e *edit, t *xds.Type, name string) bool {
+	for _, by := range t.ReferredBy() {
+		for _, k := range kinds {
+			if k.url != by.URL {
+				continue
+			}
+			for _, n := range k.names {
+				there := c.view.Table(by).Lookup(n) != nil && !slices.Contains(e.remove[by.URL], n) ||
+					slices.ContainsFunc(e.set[by.URL], func(r *xds.Resource) bool { return r.Name == n })
+				if there && slices.ContainsFunc(c.links[by.URL+n], func(ref xds.Ref) bool { return ref.Type.Is(t) && (ref.Name == name || ref.Name == xds.Wildcard) }) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// keep puts names that are referred to, or some of them anew, and drops the rest.
+func (c *content) keep(e *edit, k kind, wanted func(name string) bool, put func(url, name string, refs ...xds.Ref)) {
+	for _, n := range k.names {
+		is := c.view.Table(k.typ()).Lookup(n) != nil
+		switch {
+		case !wanted(n) && is:
+			delete(c.links, k.url+n)
+			e.drop(k.url, n)
+		case wanted(n) && (!is || c.dice.IntN(4) == 0):
+			put(k.url, n)
+		}
+	}
+}
+
+// scoping makes the scopes of the listeners that want some, and uses the routes
+// that these lead to.
+func (c *content) scoping(e *edit, used map[string]bool, put func(url, name string, refs ...xds.Ref)) {
+	if !c.more {
+		return
+	}
+	k := kinds[atScopes]
+	first := c.dice.IntN(2) == 0
+	c.keep(e, k, func(n string) bool {
+		is := c.view.Table(xds.ScopedRoute).Lookup(n) != nil
+		return c.linked(e, xds.ScopedRoute, n) && (is || first || n == k.names[0])
+	}, put)
+	for _, n := range k.names {
+		for _, ref := range c.links[k.url+n] {
+			used[ref.Name] = true
+		}
+	}
+}
+
+// hosting makes the virtual hosts under the routes that look for some.
+func (c *content) hosting(e *edit, needed map[string]bool, put func(url, name string, refs ...xds.Ref)) {
+	if !c.more {
+		return
+	}
+	k := kinds[atHosts]
+	for r := range c.targets {
+		if slices.Contains(e.remove[xds.Route.URL], r) {
+			delete(c.links, xds.Route.URL+r)
+		}
+	}
+	c.keep(e, k, func(n string) bool {
+		r, _, _ := strings.Cut(n, "/")
+		return c.targets[r] != "" && len(c.links[xds.Route.URL+r]) > 0
+	}, put)
+	for _, n := range k.names {
+		for _, ref := range c.links[k.url+n] {
+			needed[ref.Name] = true
+		}
+	}
+}
+
+// filtering makes the extension configs of the listeners.
+func (c *content) filtering(e *edit, needed map[string]bool, put func(url, name string, refs ...xds.Ref)) {
+	if !c.more {
+		return
+	}
+	k := kinds[atFilters]
+	c.keep(e, k, func(n string) bool { return c.linked(e, xds.ExtensionConfig, n) }, put)
+	for _, n := range k.names {
+		for _, ref := range c.links[k.url+n] {
+			if ref.Type.Is(xds.Cluster) {
+				needed[ref.Name] = true
+			}
+		}
+	}
+}
+
+// supply makes the endpoints and secrets that are referred to, and at times a
+// layer of runtime.
+func (c *content) supply(e *edit, put func(url, name string, refs ...xds.Ref)) {
+	if !c.more {
+		return
+	}
+	c.keep(e, kinds[atEndpoints], func(n string) bool {
+		return c.linked(e, xds.LbEndpoint, xds.LbEndpoint.Collection(n))
+	}, put)
+	c.keep(e, kinds[atSecrets], func(n string) bool { return c.linked(e, xds.Secret, n) }, put)
+	if c.dice.IntN(4) == 0 {
+		put(xds.Runtime.URL, kinds[atLayers].names[c.dice.IntN(2)])
+	}
+}

@@ -172,6 +172,14 @@ func (w *clientType) apply(resp *xds.Response, check func(*xds.Resource) error, 
 	return errors.Join(errs...)
 }
 
+// Expire drops a resource whose TTL has ended without a heartbeat: "If the TTL
+// expires without the resource having been refreshed, the resource is removed."
+func (c *Client) Expire(t *xds.Type, name string) {
+	w := c.of(t)
+	delete(w.cache, name)
+	w.exact = false
+}
+
 // Requests yields the requests that are due, in push order of their types.
 func (c *Client) Requests() iter.Seq[xds.Request] {
 	return func(yield func(xds.Request) bool) {

@@ -24,6 +24,8 @@ type client interface {
 	calm()
 	// held is a copy of the cache of a type; nil: not to be compared.
 	held(t *xds.Type) map[string]*xds.Resource
+	// expire drops a resource of which nothing was heard for its TTL.
+	expire(t *xds.Type, name string)
 	// broken says how what the client holds would lose traffic, or "".
 	broken() string
 	// idle checks the client when all is silent.

@@ -316,6 +316,14 @@ func (e *envoy) held(t *xds.Type) map[string]*xds.Resource {
 	return nil
 }
 
+func (e *envoy) expire(t *xds.Type, name string) {
+	delete(e.of(t).cache, name)
+	if t.Is(xds.Cluster) {
+		delete(e.warming, name)
+		delete(e.active, name)
+	}
+}
+
 func (e *envoy) broken() string {
 	for _, t := range []*xds.Type{xds.Listener, xds.Route} {
 		cache := e.of(t).cache

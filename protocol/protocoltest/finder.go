@@ -162,6 +162,14 @@ func (f *finder) deadline() time.Time { return time.Time{} }
 func (f *finder) calm()               { f.off = true }
 func (f *finder) broken() string      { return "" }
 
+func (f *finder) expire(t *xds.Type, name string) {
+	for _, s := range f.types {
+		if s.typ.Is(t) {
+			delete(s.cache, name)
+		}
+	}
+}
+
 func (f *finder) held(t *xds.Type) map[string]*xds.Resource {
 	for _, s := range f.types {
 		if s.typ.Is(t) {

@@ -125,6 +125,8 @@ func (g *generic) advance(time.Time)   {}
 func (g *generic) deadline() time.Time { return time.Time{} }
 func (g *generic) calm()               { g.taste.off = true }
 
+func (g *generic) expire(t *xds.Type, name string) { g.Expire(t, name) }
+
 func (g *generic) held(t *xds.Type) map[string]*xds.Resource {
 	out := map[string]*xds.Resource{}
 	for r := range g.Held(t) {

@@ -198,6 +198,8 @@ func (g *grpc) held(t *xds.Type) map[string]*xds.Resource {
 	return nil
 }
 
+func (g *grpc) expire(*xds.Type, string) {} // it knows no TTL
+
 func (g *grpc) idle(l *ledger) error {
 	for _, s := range g.steps {
 		a := l.account(s.typ)

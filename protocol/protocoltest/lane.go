@@ -33,11 +33,16 @@ type lane struct {
 	shaky   bool // order was given up, or nobody knows what the client has from before; until it is even
 	spread  uint64
 	told    memory // what the client was told, on all its streams
+
+	clocks  map[[2]string]clock // what expires at the client, by type and name
+	drops   int
+	expired map[[2]string]bool  // what it dropped; true: and the server cannot know
+	late    []xds.Request       // answers that it has kept back
 }
 
 func (n *lane) connect() {
 	n.shaky = n.shaky || n.ledger != nil && n.ledger.tardy
-	n.up, n.down, n.pending, n.behind = nil, nil, nil, false
+	n.up, n.down, n.pending, n.behind, n.late = nil, nil, nil, false, nil
 	refused := map[string]bool{}
 	for url := range n.refused {
 		refused[url] = true
@@ -274,6 +279,7 @@ func (n *lane) deliverDown() bool {
 		n.logf("%d gets %s nonce=%s", n.id, r.Type, r.Nonce)
 	}
 	n.client.receive(r)
+	n.wind(r)
 	// A client whose clusters of before never were warm reopens all else first, and
 	// states to have nothing: nobody can tell it from a new one.
 	secret := n.quiet && !n.ledger.resumes
@@ -283,7 +289,7 @@ func (n *lane) deliverDown() bool {
 		return true
 	}
 	n.deliveries++
-	if !n.shaky {
+	if !n.shaky && len(n.expired) == 0 {
 		n.judged++
 		if what := n.client.broken(); what != "" {
 			n.fail(fmt.Errorf("never breaks: %s", what))

@@ -84,6 +84,7 @@ type account struct {
 	stray   map[string]bool      // the client states to have it, and has not asked for it
 	missed  map[string]bool      // resource_errors have said that it does not exist
 
+	opened     time.Time            // its first request
 	drained    time.Time            // when the session was first asked what to say of it
 	mutedUntil time.Time            // absences may be kept back until then
 	quiet      time.Time            // unanswered since
@@ -200,7 +201,7 @@ func (l *ledger) account(t *xds.Type) *account {
 }
 
 func (l *ledger) open(t *xds.Type) *account {
-	a := &account{typ: t, born: l.changes, stirred: true, finds: l.variant == xds.Delta, implicit: true, names: map[string]bool{}, reach: map[string]bool{}, turned: map[string]bool{}, told: map[string]fact{}, acked: map[string]fact{}, refused: map[string][]fact{},
+	a := &account{typ: t, opened: l.now, born: l.changes, stirred: true, finds: l.variant == xds.Delta, implicit: true, names: map[string]bool{}, reach: map[string]bool{}, turned: map[string]bool{}, told: map[string]fact{}, acked: map[string]fact{}, refused: map[string][]fact{},
 		owe: map[string]bool{}, may: map[string]bool{}, since: map[string]time.Time{}, tied: map[string]time.Time{}, heard: map[string]bool{}, before: map[string]bool{},
 		stray: map[string]bool{}, missed: map[string]bool{}, fed: map[string]time.Time{}, leaving: map[string]leaver{}, interest: map[string]bool{}, world: l.variant == xds.SotW && t.FullState}
 	l.accounts = append(l.accounts, a)

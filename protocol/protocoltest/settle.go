@@ -102,6 +102,7 @@ func (w *world) rest() {
 
 // converged compares the client with the view.
 func (n *lane) converged() {
+	maps.DeleteFunc(n.expired, func(key [2]string, lost bool) bool { return n.client.held(xds.TypeOf(key[0]))[key[1]] != nil })
 	for _, a := range n.ledger.accounts {
 		held := n.client.held(a.typ)
 		if held == nil {
@@ -112,6 +113,7 @@ func (n *lane) converged() {
 			switch {
 			case n.ledger.standing(a, name) || n.ledger.tiedToRefused(a, name) || is == nil && n.ledger.lingering(a, name):
 			case !a.covers(name):
+			case n.expired[[2]string{a.typ.URL, name}] && has == nil:
 			case is == nil && n.cfg.Variant == xds.SotW && !a.world: // removal cannot be expressed
 			case !same(is, has):
 				n.fail(fmt.Errorf("%s: the client holds %v of %s, the view has %v", a.typ, textOf(has), name, textOf(is)))
@@ -137,6 +139,26 @@ func textOf(r *xds.Resource) string {
 	return show(r)
 }
 
+// age lets time pass while all speak and nothing changes: the clients then hold what
+// the view has, also what expires.
+func (w *world) age() {
+	w.calm, w.prompt = true, true
+	for _, n := range w.lanes {
+		n.mute = n.forever
+		n.client.calm()
+		n.tell()
+		n.respond()
+	}
+	w.quiet()
+	w.pass(time.Minute)
+	w.quiet()
+	for _, n := range w.lanes {
+		if !n.forever {
+			n.converged()
+		}
+	}
+}
+
 // run lives a whole world.
 func (w *world) run() {
 	steps := w.steps()
@@ -146,6 +168,9 @@ func (w *world) run() {
 	}
 	for w.ops > 0 {
 		w.op()
+	}
+	if w.cfg.More && w.content.timed {
+		w.age()
 	}
 	if e, any := w.content.rest(); any {
 		w.commit(w.content.apply(e))

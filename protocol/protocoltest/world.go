@@ -29,6 +29,7 @@ type world struct {
 	eager   bool // responses leave after each input, as a server does
 	timed   bool // time passes while the clients are busy
 	calm    bool
+	prompt  bool // messages take no time
 
 	deliveries, judged int // see [Result]
 
@@ -64,6 +65,7 @@ func newWorld(open Open, cfg Config, hints bool, story *[]string) *world {
 	w.content = newContent(w.plan, whole, rich, named, cfg.More)
 	w.terms = terms(w.plan, whole)
 	w.eager, w.timed = w.plan.IntN(4) > 0, w.plan.IntN(3) > 0
+	w.prompt = cfg.More && who != "wild" && w.plan.IntN(2) == 0
 	clients := 1
 	if who != "separate" && w.plan.IntN(4) == 0 {
 		clients = 2
@@ -74,7 +76,7 @@ func newWorld(open Open, cfg Config, hints bool, story *[]string) *world {
 		limit = []int{300, 40}[w.plan.IntN(2)] // two resources fill a message, or one
 	}
 	if w.story != nil {
-		w.logf("a world of %s clients (%s), whole=%v named=%v rich=%v eager=%v timed=%v release=%v limit=%d %+v", who, cfg.Variant, whole, named, rich, w.eager, w.timed, release, limit, w.terms)
+		w.logf("a world of %s clients (%s), whole=%v named=%v rich=%v eager=%v timed=%v prompt=%v release=%v limit=%d %+v", who, cfg.Variant, whole, named, rich, w.eager, w.timed, w.prompt, release, limit, w.terms)
 	}
 	add := func(c client, only *xds.Type) {
 		n := &lane{world: w, id: len(w.lanes), client: c, only: only, release: release, sloppy: sloppy && cfg.Variant == xds.Delta, limit: limit, spread: uint64(w.plan.IntN(100)), refused: map[string]bool{}, worlds: map[string][]*xds.Resource{}, sends: map[string][]sending{}}
@@ -199,10 +201,15 @@ func (w *world) duration() time.Duration {
 func (w *world) pass(d time.Duration) {
 	until := w.now.Add(d)
 	for range 1000 {
+		if w.prompt {
+			w.quiet()
+		}
 		next := until
 		for _, n := range w.lanes {
-			if at := n.session.Deadline(); !at.IsZero() && at.Before(next) {
-				next = at
+			for _, at := range []time.Time{n.session.Deadline(), n.expires()} {
+				if !at.IsZero() && at.Before(next) {
+					next = at
+				}
 			}
 		}
 		w.now = next
@@ -217,6 +224,7 @@ func (w *world) pass(d time.Duration) {
 			if w.eager || w.calm || !at.IsZero() && !at.After(w.now) {
 				n.respond()
 			}
+			n.expire()
 		}
 		if !w.now.Before(until) {
 			return

@@ -38,11 +38,12 @@ type lane struct {
 	drops   int
 	expired map[[2]string]bool  // what it dropped; true: and the server cannot know
 	late    []xds.Request       // answers that it has kept back
+	names   map[string][]string // SotW: last asked for on this stream, by type
 }
 
 func (n *lane) connect() {
 	n.shaky = n.shaky || n.ledger != nil && n.ledger.tardy
-	n.up, n.down, n.pending, n.behind, n.late = nil, nil, nil, false, nil
+	n.up, n.down, n.pending, n.behind, n.late, n.names = nil, nil, nil, false, nil, nil
 	refused := map[string]bool{}
 	for url := range n.refused {
 		refused[url] = true
@@ -126,7 +127,13 @@ func (n *lane) request() (progress bool) {
 	if n.mute {
 		return false
 	}
-	for _, r := range n.sloppily(n.client.requests()) {
+	requests := n.client.requests()
+	if n.cfg.More {
+		requests = n.tardily(requests)
+	} else {
+		requests = n.sloppily(requests)
+	}
+	for _, r := range requests {
 		if n.story != nil {
 			n.logf("%d > %s", n.id, describeRequest(r))
 		}

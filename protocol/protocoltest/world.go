@@ -79,7 +79,7 @@ func newWorld(open Open, cfg Config, hints bool, story *[]string) *world {
 		w.logf("a world of %s clients (%s), whole=%v named=%v rich=%v eager=%v timed=%v prompt=%v release=%v limit=%d %+v", who, cfg.Variant, whole, named, rich, w.eager, w.timed, w.prompt, release, limit, w.terms)
 	}
 	add := func(c client, only *xds.Type) {
-		n := &lane{world: w, id: len(w.lanes), client: c, only: only, release: release, sloppy: sloppy && cfg.Variant == xds.Delta, limit: limit, spread: uint64(w.plan.IntN(100)), refused: map[string]bool{}, worlds: map[string][]*xds.Resource{}, sends: map[string][]sending{}}
+		n := &lane{world: w, id: len(w.lanes), client: c, only: only, release: release, sloppy: sloppy && (cfg.More || cfg.Variant == xds.Delta), limit: limit, spread: uint64(w.plan.IntN(100)), refused: map[string]bool{}, worlds: map[string][]*xds.Resource{}, sends: map[string][]sending{}}
 		w.lanes = append(w.lanes, n)
 		n.connect()
 	}

@@ -1,0 +1,80 @@
+package protocoltest
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// tardily does to the answers of a client what the rules do not forbid, in both
+// variants: they change places, come twice, come late, and an ACK may be missing
+// where a later one follows. In SotW each request has all the names, so these stay
+// in their order: "the later holds".
+func (n *lane) tardily(requests []xds.Request) []xds.Request {
+	if !n.sloppy {
+		return requests
+	}
+	if n.names == nil {
+		n.names = map[string][]string{}
+	}
+	sotw := n.cfg.Variant == xds.SotW
+	var out, twice []xds.Request
+	for i := range requests {
+		a := requests[i]
+		t := n.typeOf(a)
+		if t == nil {
+			out = append(out, a)
+			continue // it is no request
+		}
+		same := sotw && sameNames(a.Names, n.names[t.URL]) || !sotw && len(a.Subscribe)+len(a.Unsubscribe) == 0
+		n.names[t.URL] = a.Names
+		j := i + 1 + slices.IndexFunc(requests[i+1:], func(b xds.Request) bool { return b.Nonce != "" && t.Is(n.typeOf(b)) })
+		if a.Nonce == "" || n.calm {
+			out = append(out, a)
+			continue
+		}
+		switch k := n.chance.IntN(16); {
+		case k == 0:
+			twice = append(twice, a)
+		case k == 1 && same:
+			n.late = append(n.late, a)
+			continue
+		case j == i:
+		case k < 6 && same && a.Error == nil:
+			continue
+		case k < 10:
+			b := &requests[j]
+			a.Nonce, b.Nonce = b.Nonce, a.Nonce
+			a.Version, b.Version = b.Version, a.Version
+			a.Error, b.Error = b.Error, a.Error
+		}
+		out = append(out, a)
+	}
+	if n.calm || n.chance.IntN(3) == 0 {
+		twice = append(twice, n.late...)
+		n.late = nil
+	}
+	for _, r := range twice {
+		r.Names, r.Subscribe, r.Unsubscribe, r.Initial = n.names[n.typeOf(r).URL], nil, nil, nil
+		out = append(out, r)
+	}
+	return out
+}
+
+func (n *lane) typeOf(r xds.Request) *xds.Type {
+	if r.Type == nil {
+		return n.only
+	}
+	return r.Type
+}
+
+func sameNames(a, b []string) bool { return maps.Equal(setOf(a), setOf(b)) }
+
+func setOf(names []string) map[string]bool {
+	set := map[string]bool{}
+	for _, n := range names {
+		set[n] = true
+	}
+	return set
+}

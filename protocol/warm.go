@@ -72,33 +72,24 @@ func (s *Session) warming(u *subscription) {
 	}
 }
 
-// refresh repeats what is called so, or all of a collection, by whatever name the
-// client has subscribed to it.
+// refresh repeats what is called so, or what the name finds: endpoints by their
+// collection, whether the client asked for that or for them.
 func (u *subscription) refresh(t *xds.Table, name string) {
-	if t.Lookup(name) != nil || u.matches[name] != nil {
+	found := t.Aliased(name)
+	if t.Lookup(name) != nil || found.Len() == 0 {
 		u.repeat(name)
 		return
 	}
-	members := t.Aliased(name)
-	for r := range members.All() {
+	for r := range found.All() {
 		if u.shows(r) {
 			u.repeat(r.Name)
 		}
-	}
-	if members.Len() == 0 {
-		u.repeat(name)
 	}
 }
 
 // repeat makes the server tell a name again, though the client has it.
 func (u *subscription) repeat(name string) {
-	if l := u.lingers(name); !u.covers(name) || l != nil && l.body == nil {
-		return
-	}
-	if found := u.matches[name]; found != nil {
-		for r := range found.All() {
-			u.repeat(r.Name)
-		}
+	if l := u.lingers(name); !u.covers(name) || u.matches[name] != nil || l != nil && l.body == nil {
 		return
 	}
 	if u.entry(name) == nil {

@@ -30,17 +30,27 @@ func (s *Session) meet(n *xds.Node) {
 	}
 }
 
-// beatsOf returns what has a TTL of the view, and of what lingers: "what stays
-// keeps its TTL alive".
-func (u *subscription) beatsOf(t *xds.Table) []xds.Beat {
+// beatsOf returns what has a TTL of the view, of what lingers, and of what is in
+// force while its successor waits: "what stays keeps its TTL alive".
+func (s *Session) beatsOf(u *subscription, t *xds.Table) []xds.Beat {
 	beats := t.Beats()
 	var more map[time.Duration][]*xds.Resource
-	for r := range u.lingering {
+	add := func(r *xds.Resource) {
 		if r.TTL > 0 {
 			if more == nil {
 				more = map[time.Duration][]*xds.Resource{}
 			}
 			more[r.TTL] = append(more[r.TTL], r)
+		}
+	}
+	for r := range u.lingering {
+		add(r)
+	}
+	for n := range u.waits {
+		if told := u.told(n); stands(told) {
+			if r := s.body(u.typ, n, told); r != nil && same(r.Stamp, told) {
+				add(r)
+			}
 		}
 	}
 	if more == nil {
@@ -76,7 +86,7 @@ func (s *Session) beat(u *subscription) []*xds.Response {
 	world := s.variant == xds.SotW && u.typ.FullState
 	var out []*xds.Response
 	var due map[time.Duration]time.Time
-	for _, b := range u.beatsOf(t) {
+	for _, b := range s.beatsOf(u, t) {
 		at, ok := u.beats[b.TTL]
 		if !ok {
 			if !u.coversAny(b.Changes.Beats) {
@@ -115,7 +125,7 @@ func (s *Session) outlived(u *subscription) {
 			continue
 		}
 		delete(u.beats, ttl)
-		for _, b := range u.beatsOf(s.table(u.typ)) {
+		for _, b := range s.beatsOf(u, s.table(u.typ)) {
 			if b.TTL == ttl {
 				for _, r := range b.Changes.Beats {
 					if u.covers(r.Name) && same(u.told(r.Name), r.Stamp) && u.accepted(r.Name) {
@@ -123,6 +133,21 @@ func (s *Session) outlived(u *subscription) {
 					}
 				}
 			}
+		}
+	}
+}
+
+// belated tells anew what the client has accepted so late that it may have dropped it
+// meanwhile: before that there were no heartbeats of it.
+func (s *Session) belated(u *subscription, d *delivery, p *part) {
+	t := s.table(u.typ)
+	if !s.ttl || d.beats != nil || len(t.Beats()) == 0 {
+		return
+	}
+	for name, it := range d.each {
+		r := t.Lookup(name)
+		if r != nil && r.TTL > 0 && p.within(name, it.is) && same(it.is, r.Stamp) && same(u.told(name), r.Stamp) && !s.now.Before(d.sent.Add(r.TTL-r.TTL/beatsPerTTL)) {
+			u.repeat(name)
 		}
 	}
 }

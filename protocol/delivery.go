@@ -287,6 +287,7 @@ func (u *subscription) settle(s *Session, req xds.Request) {
 	} else {
 		p.fate = accepted
 		u.accept(s.variant, d, p)
+		s.belated(u, d, p)
 		e.Refuses = len(u.refusals) > 0
 	}
 	s.event(e)
@@ -301,6 +302,7 @@ func (u *subscription) settle(s *Session, req xds.Request) {
 				for j := range o.parts { // "the last one stands for all"
 					if o.parts[j].fate == unanswered {
 						u.accept(s.variant, o, &o.parts[j])
+						s.belated(u, o, &o.parts[j])
 					}
 				}
 			}

@@ -40,10 +40,13 @@ func (l *ledger) beating(a *account, r *xds.Response, f *flight) error {
 	return nil
 }
 
-// stays is what the client should keep of a name: what the view has, or what it
-// was told and lingers. "What stays keeps its TTL alive."
+// stays is what the client should keep of a name: what the view has, what it was
+// told while that waits, or was told and lingers. "What stays keeps its TTL alive."
 func (l *ledger) stays(a *account, n string) *xds.Resource {
 	if r := l.shown(a, n); r != nil {
+		if told := a.told[n].res; told != nil && !same(told, r) && l.tied(a, r) {
+			return told
+		}
 		return r
 	}
 	if _, leaves := a.leaving[n]; !leaves {

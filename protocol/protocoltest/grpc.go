@@ -75,7 +75,7 @@ func (g *grpc) walk() {
 		for _, n := range s.names {
 			if r := s.cache[n]; r != nil && i+1 < len(g.steps) {
 				for _, ref := range r.Refs {
-					if ref.Type.Is(g.steps[i+1].typ) {
+					if ref.Type.Is(g.steps[i+1].typ) && ref.Name != xds.Wildcard {
 						want[ref.Name] = true
 					}
 				}

@@ -137,17 +137,26 @@ func (s *Session) outlived(u *subscription) {
 	}
 }
 
-// belated tells anew what the client has accepted so late that it may have dropped it
-// meanwhile: before that there were no heartbeats of it.
+// belated sees to what the client accepts so late that it may drop it, or has done so:
+// before that there were no heartbeats of it.
 func (s *Session) belated(u *subscription, d *delivery, p *part) {
 	t := s.table(u.typ)
-	if !s.ttl || d.beats != nil || len(t.Beats()) == 0 {
+	if !s.ttl || d.beats != nil || d.superseded || len(t.Beats()) == 0 {
 		return
+	}
+	since := func(name string) bool { // told again meanwhile
+		return slices.ContainsFunc(u.deliveries, func(o delivery) bool { return o.last() > d.last() && o.carries(name) != nil })
 	}
 	for name, it := range d.each {
 		r := t.Lookup(name)
-		if r != nil && r.TTL > 0 && p.within(name, it.is) && same(it.is, r.Stamp) && same(u.told(name), r.Stamp) && !s.now.Before(d.sent.Add(r.TTL-r.TTL/beatsPerTTL)) {
+		if r == nil || since(name) || r.TTL == 0 || !p.within(name, it.is) || !same(it.is, r.Stamp) || !same(u.told(name), r.Stamp) {
+			continue
+		}
+		switch end := d.sent.Add(r.TTL); {
+		case !s.now.Before(end):
 			u.repeat(name)
+		case u.beats[r.TTL].After(end):
+			u.beats[r.TTL] = s.now
 		}
 	}
 }

@@ -120,7 +120,7 @@ func (p *play) check(s *stream, r *xds.Response) {
 	for _, b := range r.Beats {
 		once(b.Name)
 		// "version matching the most recently sent version"
-		if now := tab.Lookup(b.Name); now != b && (now != nil && !now.OnDemand || !p.had(r.Type, b)) || b.TTL == 0 {
+		if now := tab.Lookup(b.Name); now != b && !p.had(r.Type, b) || b.TTL == 0 {
 			fail("the heartbeat of %s is of nothing that expires, in the view or departed", quote(b.Name))
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -266,6 +267,8 @@ func (l *ledger) needed(a *account, r *xds.Response, f *flight) error {
 			reason = true // it was dropped while something of it was under way
 		case a.stray[n] || a.wants(n) && (!told || a.turned[n]):
 			reason = true // it has found something, or was never told of
+		case l.empty(a, n):
+			reason = true
 		default:
 			return fmt.Errorf("DELTA-8: removes %s, which the client does not have and did not ask for", n)
 		}
@@ -316,4 +319,12 @@ func (l *ledger) named(a *account, r *xds.Response) error {
 		return fmt.Errorf("SOTW-13: version %q, want %q", r.Version, want)
 	}
 	return nil
+}
+
+// empty reports whether a name is that of a collection with nothing in it, which the
+// first answer to a wildcard on a stream of its own says: "Envoy's first VHDS request
+// names nothing and waits 15 s unless something under route/ is answered" (OND-4).
+func (l *ledger) empty(a *account, n string) bool {
+	route, collection := strings.CutSuffix(n, "/*")
+	return l.only != nil && a.typ.Under != nil && a.wildcard && collection && len(a.told) == 0 && l.view.Table(a.typ.Under).Lookup(route) != nil && !l.resolves(a, n)
 }

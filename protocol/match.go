@@ -233,12 +233,12 @@ func (u *subscription) toldAny(m *xds.Members) bool {
 }
 
 // collects reports whether the client subscribes to the collection that a name
-// belongs to.
+// belongs to, or a scope is of it.
 func (u *subscription) collects(name string) bool {
 	c := u.typ.Collection(name)
 	if c == "" {
 		return false
 	}
 	e := u.entry(c)
-	return e != nil && e.named
+	return e != nil && (e.named || u.scopes[c])
 }

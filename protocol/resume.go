@@ -214,7 +214,11 @@ func (s *Session) resume(u *subscription, initial []xds.Version, t *xds.Table) {
 			delete(u.dropped, v.Name) // what it has by way of "*" it has not given up
 			u.mark(e)
 		case !current || r.OnDemand:
-			extra = append(extra, entry{name: strings.Clone(v.Name), told: told, sent: true})
+			e = &entry{name: strings.Clone(v.Name), told: told, sent: true}
+			if stray && u.collects(v.Name) {
+				u.lapse(e) // its collection found it
+			}
+			extra = append(extra, *e)
 		}
 	}
 	if u.wildcard {

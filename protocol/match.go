@@ -110,7 +110,7 @@ func (u *subscription) unrefer(name string, asked bool) {
 	}
 	e.matched--
 	u.notice(e, true)
-	if !asked {
+	if !asked || u.collects(name) {
 		u.lapse(e)
 	}
 	switch {

@@ -116,7 +116,7 @@ func TestPhantomsAreCheap(t *testing.T) {
 		l.ask(xds.Request{Type: xds.Endpoint, Subscribe: subs})
 		l.settle()
 		best := time.Hour
-		for range 3 {
+		for range 10 { // whatever else the machine does meanwhile
 			start := time.Now()
 			if err := l.Receive(xds.Request{Type: xds.Endpoint, Unsubscribe: phantoms}); err != nil {
 				t.Fatal(err)

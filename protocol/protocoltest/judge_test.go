@@ -222,6 +222,69 @@ func TestJudge(t *testing.T) {
 		c.commit("CDS", "-x")
 		c.told(xds.Cluster, "-x")
 	})
+	t.Run("ADS-3 who refuses a response that is not listed any more may have applied it", func(t *testing.T) {
+		start := func(refused bool) *court {
+			c := newCourt(t, xds.Delta)
+			c.commit("CDS", "x=1", "y=1", "RDS", "q=1", "r=to-x>CDS/x")
+			c.ask(xds.Cluster)
+			c.answer(xds.Cluster, c.told(xds.Cluster, "x=1", "y=1"), false)
+			c.ask(xds.Route, "q", "r")
+			late := c.told(xds.Route, "q=1", "r=to-x>CDS/x")
+			for _, said := range []string{"r=to-y>CDS/y", "q=2", "q=3", "q=4"} {
+				c.wait(5 * time.Second)
+				c.commit("RDS", said)
+				c.told(xds.Route, said)
+			}
+			c.answer(xds.Route, "6", false)
+			if refused {
+				c.l.receive(xds.Request{Type: xds.Route, Nonce: late, Error: &xds.Status{Code: 3}}, true)
+			}
+			c.commit("CDS", "-x")
+			return c
+		}
+		start(false).told(xds.Cluster, "-x")
+		c := start(true)
+		if left := c.l.waiting(); left != "" {
+			t.Errorf("waiting: %q", left)
+		}
+		_, err := c.try(xds.Cluster, "-x")
+		wrong(t, err, "ADS-8: x leaves")
+	})
+	t.Run("ADS-3 what was stated before it was asked for may be held", func(t *testing.T) {
+		c := newCourt(t, xds.Delta)
+		c.commit("CDS", "y=1", "EDS", "e=1")
+		c.resume(xds.Cluster, []string{"y"}, xds.Version{Name: "x", Version: "old"})
+		first := c.told(xds.Cluster, "y=1", "-x")
+		c.ask(xds.Endpoint, "e")
+		c.answer(xds.Endpoint, c.told(xds.Endpoint, "e=1"), false)
+		c.ask(xds.Cluster, "x")
+		second := c.told(xds.Cluster, "-x")
+		c.commit("EDS", "-e")
+		if left := c.l.waiting(); left != "" {
+			t.Errorf("waiting: %q", left)
+		}
+		c.answer(xds.Cluster, first, false)
+		c.answer(xds.Cluster, second, false)
+		if left := c.l.waiting(); left != "EDS: e is gone" {
+			t.Errorf("waiting: %q", left)
+		}
+	})
+	t.Run("OND-4 a wildcard of virtual hosts that is asked for again is of the stream's routes", func(t *testing.T) {
+		c := newCourt(t, xds.Delta)
+		c.commit("RDS", "r=1", "VHDS", "r/a=1", "other/b=1")
+		c.ask(xds.Route, "r")
+		c.answer(xds.Route, c.told(xds.Route, "r=1"), false)
+		c.ask(xds.VirtualHost)
+		c.answer(xds.VirtualHost, c.told(xds.VirtualHost, "r/a=1"), false)
+		c.l.receive(xds.Request{Type: xds.VirtualHost, Unsubscribe: []string{"*"}}, false)
+		c.ask(xds.VirtualHost, "*")
+		if left := c.l.waiting(); left != "VHDS: r/a differs" {
+			t.Errorf("waiting: %q", left)
+		}
+		_, err := c.try(xds.VirtualHost, "other/b=1")
+		wrong(t, err, "SOTW-9: other/b is not subscribed")
+		c.told(xds.VirtualHost, "r/a=1")
+	})
 	t.Run("ADS-3 who acknowledges a later response has dealt with the one before", func(t *testing.T) {
 		start := func(answers bool) *court {
 			c := newCourt(t, xds.Delta)

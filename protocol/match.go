@@ -76,6 +76,18 @@ func (u *subscription) finds(name string, r *xds.Resource) bool {
 	return slices.Contains(r.Aliases, name) || u.typ.Collection(r.Name) == name
 }
 
+// findable reports whether the client wants a resource of the view by any of the
+// names that this has now.
+func (u *subscription) findable(t *xds.Table, r *xds.Resource) bool {
+	by := func(name string) bool {
+		e := u.entry(name)
+		return e != nil && (e.named || u.scopes[name])
+	}
+	return u.wildcard || by(r.Name) || slices.ContainsFunc(append([]string{u.typ.Collection(r.Name)}, r.Aliases...), func(n string) bool {
+		return by(n) && t.Lookup(n) == nil
+	})
+}
+
 // unmatch ends what a name has found that is wanted no more. If asked is set,
 // the client has dropped it by itself; else it is told what it loses.
 func (u *subscription) unmatch(name string, asked bool) {

@@ -190,7 +190,7 @@ func (s *Session) owed(u *subscription, t *xds.Table, e *entry) (r *xds.Resource
 		// No name finds it any more.
 		return nil, (e.told != absent || e.again) && l == nil
 	}
-	if r = t.Lookup(e.name); !u.shows(r) {
+	if r = t.Lookup(e.name); !u.shows(r) || l != nil {
 		r = nil
 	}
 	switch {
@@ -236,6 +236,7 @@ func (s *Session) prepare(u *subscription) {
 	}
 	if s.variant == xds.Delta && (t.Finds() || len(u.matches) > 0) {
 		for _, n := range slices.Clone(u.dirty) {
+			s.retainFound(u, t, n)
 			u.match(t, n)
 		}
 	}

@@ -341,8 +341,9 @@ func (s *Session) Responses() iter.Seq[*xds.Response] {
 		for _, u := range s.subs { // of all, before anything is asked of what they hold
 			u.markAll()
 			s.outlived(u)
-			for _, l := range u.leaving {
+			for name, l := range u.leaving {
 				l.released = false
+				u.returned(s.table(u.typ), name) // also what the client has asked for by another name
 			}
 		}
 		for _, u := range s.subs {

@@ -219,6 +219,27 @@ func (s *Session) retain(u *subscription, touched []xds.Names) {
 	u.add(extra...)
 }
 
+// retainFound keeps what a name has found, and what has no name any more by which
+// this client would find it: that is as good as lost.
+func (s *Session) retainFound(u *subscription, t *xds.Table, name string) {
+	was := u.matches[name]
+	if was.Len() == 0 || t.Lookup(name) != nil || t.Aliased(name).Len() > 0 || !s.withdrawsLate(u) {
+		return
+	}
+	var refs []referrer
+	asked := false
+	for r := range was.All() {
+		e, is := u.entry(r.Name), t.Lookup(r.Name)
+		if is == nil || u.leaving[r.Name] != nil || !stands(e.told) || u.findable(t, is) {
+			continue
+		}
+		if !asked {
+			asked, refs = true, s.referrers(u.typ)
+		}
+		s.keep(u, refs, r.Name, e.told)
+	}
+}
+
 // lost reports whether the view has lost a name, so that the client may need
 // what it was told of it.
 func (s *Session) lost(u *subscription, t *xds.Table, n string, e *entry, told *xds.Stamp) bool {
@@ -352,7 +373,7 @@ func (u *subscription) dropsByItself() bool { return u.typ.FullState && !u.wildc
 
 // returned forgets the leavers that the view shows again.
 func (u *subscription) returned(t *xds.Table, name string) {
-	if u.leaving[name] != nil && u.shows(t.Lookup(name)) {
+	if r := t.Lookup(name); u.leaving[name] != nil && u.shows(r) && u.findable(t, r) {
 		delete(u.leaving, name)
 		u.suspect(t, name)
 		if e := u.entry(name); e != nil {

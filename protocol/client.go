@@ -36,7 +36,9 @@ type Client struct {
 
 // A clientType is what the client wants and holds of one type.
 type clientType struct {
-	typ   *xds.Type
+	typ     *xds.Type
+	aliased bool // names find by aliases, too: delta only
+
 	names map[string]bool // wanted; may contain "*"
 	told  map[string]bool // what the server was last told is wanted
 	cache map[string]*xds.Resource
@@ -69,7 +71,7 @@ func (c *Client) of(t *xds.Type) *clientType {
 			return w
 		}
 	}
-	w := &clientType{typ: t, names: map[string]bool{}, cache: map[string]*xds.Resource{}}
+	w := &clientType{typ: t, aliased: c.variant == xds.Delta, names: map[string]bool{}, cache: map[string]*xds.Resource{}}
 	c.types = append(c.types, w)
 	slices.SortStableFunc(c.types, func(a, b *clientType) int {
 		return cmp.Or(cmp.Compare(a.typ.Rank(), b.typ.Rank()), strings.Compare(a.typ.URL, b.typ.URL))
@@ -150,7 +152,7 @@ func (w *clientType) apply(resp *xds.Response, check func(*xds.Resource) error, 
 		// "The client will silently ignore any supplied resources that were
 		// not explicitly requested." A resource without a body only says that
 		// the one held is still good.
-		if r.Body == nil || !covers(w.told, r) {
+		if r.Body == nil || !w.covers(w.told, r) {
 			continue
 		}
 		if check != nil {
@@ -219,7 +221,7 @@ func (w *clientType) due() bool {
 // that the client does not want.
 func (w *clientType) tell(names map[string]bool) {
 	w.told = maps.Clone(names)
-	maps.DeleteFunc(w.cache, func(_ string, r *xds.Resource) bool { return !covers(names, r) })
+	maps.DeleteFunc(w.cache, func(_ string, r *xds.Resource) bool { return !w.covers(names, r) })
 }
 
 // open prepares the first request on a stream. It reports whether "*" is to be
@@ -307,8 +309,8 @@ func (c *Client) Held(t *xds.Type) iter.Seq[*xds.Resource] { return maps.Values(
 func (c *Client) Version(t *xds.Type) string { return c.of(t).version }
 
 // covers reports whether a subscription to names is one to the resource.
-func covers(names map[string]bool, r *xds.Resource) bool {
-	return names[xds.Wildcard] || names[r.Name] || slices.ContainsFunc(r.Aliases, func(a string) bool { return names[a] })
+func (w *clientType) covers(names map[string]bool, r *xds.Resource) bool {
+	return names[xds.Wildcard] || names[r.Name] || w.aliased && slices.ContainsFunc(r.Aliases, func(a string) bool { return names[a] })
 }
 
 // without lists the names of a that b lacks, sorted.

@@ -258,3 +258,26 @@ func TestClient(t *testing.T) {
 		c.holds(xds.VirtualHost, "")
 	})
 }
+
+// DELTA-11: aliases find in delta only. What a SotW client has of a wildcard that it
+// drops, it does not keep for an alias.
+func TestClientAliases(t *testing.T) {
+	for v, want := range map[xds.Variant]int{xds.SotW: 0, xds.Delta: 1} {
+		c := NewClient(v, ClientOptions{})
+		c.Subscribe(xds.Secret, xds.Wildcard)
+		for range c.Requests() {
+		}
+		_ = c.Receive(&xds.Response{Type: xds.Secret, Nonce: "1", Version: "1", Changes: &xds.Changes{Upserts: []*xds.Resource{aliased("s", "n")}}}, nil)
+		c.Unsubscribe(xds.Secret, xds.Wildcard)
+		c.Subscribe(xds.Secret, "n")
+		for range c.Requests() {
+		}
+		n := 0
+		for range c.Held(xds.Secret) {
+			n++
+		}
+		if n != want {
+			t.Errorf("%s: it holds %d, not %d", v, n, want)
+		}
+	}
+}

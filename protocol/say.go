@@ -127,7 +127,7 @@ func (s *Session) diff(u *subscription, t *xds.Table) (d diff) {
 			upsert(r)
 		case gone:
 			d.removed = append(d.removed, e.name)
-			if e.told == absent && e.named && s.bodyless(u) && !u.scopes[e.name] && !u.brings(e.name) {
+			if e.told == absent && e.named && s.bodyless(u) && !u.scopes[e.name] && !stands(u.coming(e.name)) {
 				d.absent = append(d.absent, e.name)
 			}
 			if s.opts.ResourceErrors && e.named && e.name != "" && u.matches[e.name] == nil && !u.scopes[e.name] {
@@ -142,15 +142,12 @@ func (s *Session) diff(u *subscription, t *xds.Table) (d diff) {
 	return d
 }
 
-// brings reports whether a name is on its way to the client, which dropped it
-// meanwhile.
-func (u *subscription) brings(name string) bool {
+// coming returns what of a name is on its way to the client, nil if nothing is.
+func (u *subscription) coming(name string) (is *xds.Stamp) {
 	for d := range u.underWay() {
-		if stands(d.carries(name)) {
-			return true
-		}
+		is = cmp.Or(d.carries(name), is)
 	}
-	return false
+	return is
 }
 
 // minus returns the names that are not in the second list; both are sorted.

@@ -145,6 +145,8 @@ func (u *subscription) subscribe(names []string, t *xds.Table) {
 		told := absent
 		if u.wildcard {
 			told = u.told(n)
+		} else if is := u.coming(n); stands(is) {
+			told = is // given up meanwhile, it arrives all the same
 		}
 		if r := t.Lookup(n); r != nil {
 			n = r.Name // the table's string is shared by all streams

@@ -75,6 +75,11 @@ func (l *ledger) hadLast(a *account, r *xds.Resource) bool {
 // as long as the client holds what refers to it.
 func (l *ledger) feeds() bool {
 	return l.ttl && slices.ContainsFunc(l.accounts, func(a *account) bool {
+		for _, rs := range l.past[a.typ.URL] { // what it was not told here, too
+			if slices.ContainsFunc(rs, func(r *xds.Resource) bool { return r.TTL > 0 && a.covers(r.Name) && l.brought(a, r) }) {
+				return true
+			}
+		}
 		return slices.ContainsFunc(l.expiring(a), func(r *xds.Resource) bool { return l.shown(a, r.Name) == nil })
 	})
 }

@@ -105,8 +105,15 @@ func (l *ledger) lingering(a *account, n string) bool {
 			return true
 		}
 	}
-	// Or the client that resumes may have it, and something that refers to it.
-	return a.before[n] && l.shown(a, n) == nil && l.held(a, n, possibly) != ""
+	// Or the client may have it, which resumes or has asked for it again before it came,
+	// and something that refers to it.
+	return (a.before[n] || a.comes(n)) && l.shown(a, n) == nil && l.held(a, n, possibly) != ""
+}
+
+// comes reports whether a name was given up while something of it was on its way.
+func (a *account) comes(n string) bool {
+	return slices.ContainsFunc(a.refused[n], func(k fact) bool { return k.dropped }) ||
+		slices.ContainsFunc(a.flights, func(f *flight) bool { return f.dropped[n].res != nil })
 }
 
 // outstays reports whether something of the account may outstay the view.

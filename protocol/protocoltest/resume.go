@@ -96,6 +96,7 @@ func (l *ledger) recall(a *account, version string) {
 		}
 	}
 	whole := a.wildcard && len(a.names) == 0
+	a.version = version
 	if then == nil {
 		// It may be one with what lingered when it was told.
 		a.vague, l.blind = true, true
@@ -106,7 +107,7 @@ func (l *ledger) recall(a *account, version string) {
 		return
 	}
 	if then == table && whole && !l.opts.Refused(a.typ) {
-		a.answer, a.lax, a.version = false, false, version
+		a.answer, a.lax = false, false
 		clear(a.owe)
 		clear(a.may)
 	}

@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"fmt"
+	"runtime"
 	"testing"
 
 	"github.com/chancery-xds/chancery/xds"
@@ -56,5 +57,41 @@ func BenchmarkOneChange(b *testing.B) {
 				}
 			})
 		}
+	}
+}
+
+// A commit that sets 10,000 clusters, or removes them, told to a stream of many and
+// acknowledged.
+func BenchmarkMassChange(b *testing.B) {
+	names := numbered(10_000)
+	base := tableOf(xds.Cluster, names...)
+	for what, next := range map[string]*xds.Table{"set": base.With(resources(2, names...)), "remove": base.With(nil, names...)} {
+		b.Run(what, func(b *testing.B) {
+			s := NewSession(xds.Delta, nil, xds.Tables{xds.Cluster.URL: base}, Options{})
+			shared := []*xds.Changes{next.Since(base.Versions()), base.Since(next.Versions())} // other streams keep them
+			tell := func() {
+				for r := range s.Responses() {
+					if err := s.Receive(xds.Request{Type: xds.Cluster, Nonce: r.Nonce}); err != nil {
+						b.Fatal(err)
+					}
+				}
+				for range s.Events() {
+				}
+			}
+			if err := s.Receive(xds.Request{Type: xds.Cluster}); err != nil {
+				b.Fatal(err)
+			}
+			tell()
+			b.ReportAllocs()
+			for b.Loop() {
+				s.Change(xds.Tables{xds.Cluster.URL: next}, []xds.Names{{xds.Cluster.URL: names}})
+				tell()
+				b.StopTimer()
+				s.Change(xds.Tables{xds.Cluster.URL: base}, []xds.Names{{xds.Cluster.URL: names}})
+				tell()
+				b.StartTimer()
+			}
+			runtime.KeepAlive(shared)
+		})
 	}
 }

@@ -96,6 +96,9 @@ func (s *Session) diff(u *subscription, t *xds.Table) (d diff) {
 		if u.anew && u.base.Len() > 0 {
 			c = &xds.Changes{Upserts: t.Since(nil).Upserts, Removed: c.Removed}
 		}
+		if u.names.len() == 0 && !ordered {
+			return diff{upserts: c.Upserts, removed: c.Removed, shared: c}
+		}
 		for _, r := range c.Upserts {
 			if e := u.entry(r.Name); e != nil {
 				u.mark(e)

@@ -177,14 +177,19 @@ func (s *Session) retain(u *subscription, touched []xds.Names) {
 	t := s.table(u.typ)
 	var refs []referrer
 	asked, blocked := false, s.blocked(u)
+	unheld := false // nothing refers to any of them
 	var extra []entry
 	look := func(n string, e *entry) {
+		if unheld {
+			return
+		}
 		told := u.toldBy(e, n)
 		if !s.lost(u, t, n, e, told) {
 			return
 		}
 		if !asked {
 			asked, refs = true, s.referrers(u.typ)
+			unheld = !blocked && s.only == nil && len(refs) == 0
 		}
 		switch kept := s.keep(u, refs, n, told); {
 		case e != nil:
@@ -262,17 +267,17 @@ func (s *Session) warms(t *xds.Type) bool {
 
 // keep makes a lost resource linger if something may refer to it.
 func (s *Session) keep(u *subscription, refs []referrer, name string, told *xds.Stamp) bool {
-	l := &leaver{stamp: told, since: s.now, body: s.body(u.typ, name, told)}
-	if l.body == nil && (s.variant == xds.SotW || told == absent) {
+	body := s.body(u.typ, name, told)
+	if body == nil && (s.variant == xds.SotW || told == absent) {
 		return false // too long ago
 	}
-	if s.only == nil && !slices.ContainsFunc(refs, func(r referrer) bool { holds, _ := r.holds(name, l.body, s.now); return holds }) {
+	if s.only == nil && !slices.ContainsFunc(refs, func(r referrer) bool { holds, _ := r.holds(name, body, s.now); return holds }) {
 		return false
 	}
 	if u.leaving == nil {
 		u.leaving = map[string]*leaver{}
 	}
-	u.leaving[name] = l
+	u.leaving[name] = &leaver{stamp: told, since: s.now, body: body}
 	return true
 }
 

@@ -93,10 +93,10 @@ func (u *subscription) learned(v xds.Variant, d *delivery, p *part) {
 	if v == xds.SotW && u.typ.FullState || len(u.waits) == 0 {
 		u.vagueAll = false
 	}
+	if len(u.brought) == 0 {
+		return
+	}
 	for name, it := range d.each {
-		if len(u.brought) == 0 {
-			break
-		}
 		if p.within(name, it.is) {
 			delete(u.brought, name)
 		}

@@ -122,6 +122,24 @@ func (l *line) drain() (all []*xds.Response) {
 	return all
 }
 
+// next sleeps from deadline to deadline until there is something to say, as a
+// shell does, and returns how long that was and what it is.
+func (l *line) next() (time.Duration, string) {
+	l.t.Helper()
+	start := l.now
+	for range 100 {
+		if said := l.said(); said != "" {
+			return l.now.Sub(start), said
+		}
+		at := l.Deadline()
+		if at.IsZero() {
+			break
+		}
+		l.wait(max(at.Sub(l.now), 0))
+	}
+	return l.now.Sub(start), "nothing"
+}
+
 // said is the same in words: "CDS a@1 -b ~c !d, EDS e@1".
 func (l *line) said() string {
 	l.t.Helper()

@@ -195,3 +195,19 @@ func TestRefusedCluster(t *testing.T) {
 	}
 	t.Error("it waits for ever")
 }
+
+// ADS-6: what waits for a cluster is sent when the response with that was not
+// answered for long enough, though the route has not waited as long.
+func TestWokenToSend(t *testing.T) {
+	l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{})
+	l.ask(xds.Request{Type: xds.Cluster})
+	l.ask(xds.Request{Type: xds.Route, Subscribe: []string{"r"}})
+	l.settle()
+	l.commit(xds.Cluster, resources(1, "c"))
+	l.want("CDS c@1")
+	l.wait(3 * time.Second)
+	l.commit(xds.Route, route(1, "c"))
+	if after, said := l.next(); after != silence-3*time.Second || said != "RDS r@1" {
+		t.Error(after, said)
+	}
+}

@@ -245,3 +245,20 @@ func TestChurnBehindANACK(t *testing.T) {
 		})
 	}
 }
+
+// DELTA-13: "each nonce is settled by itself", in any order: refusals are kept in
+// that of their responses.
+func TestRefusedInAnyOrder(t *testing.T) {
+	l := newLine(t, xds.Delta, xds.Endpoint, Options{}, xds.Tables{xds.Endpoint.URL: tableOf(xds.Endpoint, "a", "b")})
+	l.ask(xds.Request{Type: xds.Endpoint, Subscribe: []string{"a"}})
+	l.want("EDS a@1")
+	first := l.last[xds.Endpoint.URL]
+	l.ask(xds.Request{Type: xds.Endpoint, Subscribe: []string{"b"}})
+	l.want("EDS b@1")
+	l.nack(xds.Endpoint)
+	l.last[xds.Endpoint.URL] = first
+	l.nack(xds.Endpoint)
+	if u := l.subs[0]; len(u.refusals) != 2 || !u.refusals[0].has("a") || !u.refusals[1].has("b") {
+		t.Error(u.refusals)
+	}
+}

@@ -258,3 +258,67 @@ func TestKeptFromTheFirstRequest(t *testing.T) {
 		l.want("CDS -x")
 	}
 }
+
+// ADS-9: a client that states a version has what its world says: not what that
+// lacks, and instead of it or besides what else it may have.
+func TestRecall(t *testing.T) {
+	cds := func(name string) xds.Ref { return xds.Ref{Type: xds.Cluster, Name: name} }
+	stamps := func(rs ...*xds.Resource) (sts []*xds.Stamp) {
+		for _, r := range rs {
+			sts = append(sts, r.Stamp)
+		}
+		return sts
+	}
+	x, y := resource("r", 1, cds("x")), resource("r", 2, cds("y"))
+	was := xds.NewTable(xds.Route).With([]*xds.Resource{y, resource("q", 1)})
+	for _, c := range []struct {
+		name  string
+		names []string
+		world World
+		view  []*xds.Resource
+		held  string // that is not what the view has
+		said  string
+	}{
+		{"ADS-9 what it was told", []string{"q", "r"}, World{Versions: was.Versions()}, []*xds.Resource{y, resource("q", 1)}, "", "RDS q@1 r@2"},
+		{"ADS-9 and kept besides", []string{"q", "r"}, World{Versions: was.Versions(), Others: stamps(x)}, []*xds.Resource{y, resource("q", 1)}, "r1!", "RDS q@1 r@2"},
+		{"ADS-9 it lacks one", []string{"q", "r"}, World{Versions: was.Versions(), Lacks: []string{"r"}}, []*xds.Resource{x, resource("q", 1)}, "", "RDS q@1 r@1"},
+		{"ADS-9 and has what that was", []string{"q", "r"}, World{Versions: was.Versions(), Lacks: []string{"r"}, Others: stamps(x)}, []*xds.Resource{y, resource("q", 1)}, "r1", "RDS q@1 r@2"},
+		{"ADS-9 everything, and it lacks what the view has again", []string{"*"}, World{Versions: was.Versions(), Lacks: []string{"r"}, Others: stamps(x)}, []*xds.Resource{x, resource("q", 1)}, "", "RDS q@1 r@1"},
+		{"ADS-9 everything, and it has what is lacking as it was", []string{"*"}, World{Versions: was.Versions(), Lacks: []string{"r"}, Others: stamps(x)}, []*xds.Resource{y, resource("q", 1)}, "r1", "RDS q@1 r@2"},
+	} {
+		view := xds.Tables{xds.Route.URL: xds.NewTable(xds.Route).With(c.view), xds.Cluster.URL: tableOf(xds.Cluster, "x", "y")}
+		l := newLine(t, xds.SotW, nil, Options{Told: func(*xds.Type, string) *World { return &c.world }}, view)
+		l.ask(xds.Request{Type: xds.Cluster})
+		l.settle()
+		l.ask(xds.Request{Type: xds.Route, Version: "v", Names: c.names})
+		if got := l.held(xds.Route); got != c.held {
+			t.Errorf("%s: it may have %q, not %q", c.name, got, c.held)
+		}
+		if got := l.said(); got != c.said {
+			t.Errorf("%s: %s", c.name, got)
+		}
+	}
+}
+
+// ADS-9: what a response could not tell of since it waits its world lacks.
+func TestWorldLacks(t *testing.T) {
+	l := newLine(t, xds.SotW, nil, Options{}, xds.Tables{
+		xds.Cluster.URL: tableOf(xds.Cluster, "x"), xds.Route.URL: xds.NewTable(xds.Route).With(append(route(1, "x"), resource("q", 1))),
+	})
+	l.ask(xds.Request{Type: xds.Cluster})
+	l.ask(xds.Request{Type: xds.Route, Names: []string{"q", "r"}})
+	l.settle()
+	l.commit(xds.Cluster, resources(1, "y"))
+	l.commit(xds.Route, append(route(2, "y"), resource("q", 2)))
+	var w *World
+	for range l.Responses() {
+	}
+	for e := range l.Events() {
+		if e.Kind == Sent && e.Type.Is(xds.Route) {
+			w = e.World
+		}
+	}
+	if w == nil || !slices.Equal(w.Lacks, []string{"r"}) || othersOf(w) != "r1" {
+		t.Errorf("%+v", w)
+	}
+}

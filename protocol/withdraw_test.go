@@ -297,3 +297,70 @@ func TestMassRemoval(t *testing.T) {
 	}
 	runtime.KeepAlive(view)
 }
+
+// What leaves is told when the wait for it ends, though nothing else happens; and
+// the event says what it was.
+func TestWokenToWithdraw(t *testing.T) {
+	begin := func(known bool) *line {
+		routes := xds.NewTable(xds.Route).With(route(1, "x"))
+		l := newLine(t, xds.SotW, nil, Options{Grace: time.Second}, xds.Tables{
+			xds.Cluster.URL: tableOf(xds.Cluster, "x", "y"), xds.Route.URL: routes,
+		})
+		version := "?"
+		if known {
+			version = routes.Version()
+		}
+		l.ask(xds.Request{Type: xds.Cluster, Version: l.view.Table(xds.Cluster).Version()})
+		l.ask(xds.Request{Type: xds.Route, Names: []string{"r", "gone"}, Version: version})
+		return l
+	}
+	t.Run("ADS-9 nobody knows what the client had", func(t *testing.T) {
+		l := begin(false)
+		l.settle()
+		l.commit(xds.Cluster, nil, "x")
+		if after, said := l.next(); after != silence || said != "CDS y@1" {
+			t.Error(after, said)
+		}
+	})
+	t.Run("ADS-3 the first of two waits", func(t *testing.T) {
+		l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{
+			xds.Cluster.URL:  tableOf(xds.Cluster, "x", "y"),
+			xds.Route.URL:    xds.NewTable(xds.Route).With(route(1, "x")),
+			xds.Listener.URL: xds.NewTable(xds.Listener).With([]*xds.Resource{resource("l", 1, xds.Ref{Type: xds.Cluster, Name: "x"})}),
+		})
+		l.ask(xds.Request{Type: xds.Cluster})
+		l.ask(xds.Request{Type: xds.Listener})
+		l.ask(xds.Request{Type: xds.Route, Subscribe: []string{"r"}})
+		l.settle()
+		l.commit(xds.Cluster, nil, "x")
+		l.commit(xds.Listener, resources(2, "l"))
+		l.want("LDS l@2")
+		l.wait(7 * time.Second)
+		l.commit(xds.Route, route(2, "y"))
+		l.want("RDS r@2")
+		l.Advance(l.now)
+		lost := l.now.Add(-7 * time.Second)
+		if at := l.Deadline(); !at.Equal(lost.Add(silence)) {
+			t.Errorf("woken %v after x was lost", at.Sub(lost))
+		}
+	})
+	t.Run("ADS-3 what departed is told with its version", func(t *testing.T) {
+		l := begin(true)
+		l.settle()
+		l.commit(xds.Cluster, nil, "x")
+		var got []string
+		for range 3 {
+			for range l.Responses() {
+			}
+			for e := range l.Events() {
+				if e.Kind == Departed {
+					got = append(got, e.Name+" "+e.Version)
+				}
+			}
+			l.wait(silence)
+		}
+		if len(got) != 1 || got[0] != "x 1" {
+			t.Error(got)
+		}
+	})
+}

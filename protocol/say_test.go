@@ -222,3 +222,20 @@ func TestSplitTellsMissing(t *testing.T) {
 		t.Errorf("events %q, not %q", events, want)
 	}
 }
+
+// TTL-3: a heartbeat that waits for an answer leaves when patience is over.
+func TestWokenForABeat(t *testing.T) {
+	a := resource("a", 1)
+	a.TTL = 30 * time.Second
+	a.Seal("1")
+	l := newLine(t, xds.Delta, xds.Endpoint, Options{ForceTTL: true, Grace: -1}, xds.Tables{xds.Endpoint.URL: tableOf(xds.Endpoint, "b").With([]*xds.Resource{a})})
+	l.ask(xds.Request{Type: xds.Endpoint, Subscribe: []string{"a", "b"}})
+	l.settle()
+	beat := l.Deadline()
+	l.wait(beat.Sub(l.now) - time.Second)
+	l.commit(xds.Endpoint, resources(2, "b"))
+	l.want("EDS b@2")
+	if after, said := l.next(); after != patience || said != "EDS ~a" {
+		t.Error(after, said)
+	}
+}

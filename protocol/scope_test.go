@@ -91,3 +91,33 @@ func TestEmptyCollections(t *testing.T) {
 		t.Errorf("SAFE-1: %d entries", u.names.len())
 	}
 }
+
+// OND-4, SUB-5: the source hears when scopes are a wildcard again; and what was
+// refused of a wildcard that is given up is forgotten with it.
+func TestScopesEnd(t *testing.T) {
+	l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{
+		xds.Route.URL: tableOf(xds.Route, "r"), xds.VirtualHost.URL: tableOf(xds.VirtualHost, "r/a"),
+	})
+	l.ask(xds.Request{Type: xds.Route, Subscribe: []string{"r"}})
+	l.ask(xds.Request{Type: xds.VirtualHost})
+	l.drain()
+	l.nack(xds.VirtualHost)
+	u := l.sub(xds.VirtualHost)
+	if len(u.scopes) != 1 || len(u.refusals) != 1 {
+		t.Fatal(u.scopes, u.refusals)
+	}
+	l.ask(xds.Request{Type: xds.VirtualHost, Unsubscribe: []string{"*"}})
+	if len(u.scopes)+len(u.refusals) > 0 {
+		t.Error("it remembers", u.scopes, u.refusals)
+	}
+	l.ask(xds.Request{Type: xds.VirtualHost, Subscribe: []string{"*"}})
+	l.settle()
+	l.ask(xds.Request{Type: xds.Route, Subscribe: []string{"*"}})
+	heard := false
+	for i := range l.Interests() {
+		heard = heard || i.Type.Is(xds.VirtualHost) && i.Wildcard
+	}
+	if !heard {
+		t.Error("the source does not hear that everything is wanted")
+	}
+}

@@ -364,3 +364,55 @@ func TestWokenToWithdraw(t *testing.T) {
 		}
 	})
 }
+
+// SAFE-2: what may leave and waits for an answer leaves when patience is over.
+func TestWokenByPatience(t *testing.T) {
+	l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{
+		xds.Cluster.URL: tableOf(xds.Cluster, "x", "y"), xds.Route.URL: xds.NewTable(xds.Route).With(route(1, "x")),
+	})
+	l.ask(xds.Request{Type: xds.Cluster})
+	l.ask(xds.Request{Type: xds.Route, Subscribe: []string{"r"}})
+	l.settle()
+	l.commit(xds.Route, route(2, "y"))
+	l.commit(xds.Cluster, resources(1, "z"), "x")
+	l.want("CDS z@1, RDS r@2")
+	l.wait(2 * time.Second)
+	l.ack(xds.Route)
+	if after, said := l.next(); after != patience-2*time.Second || said != "CDS -x" {
+		t.Error(after, said)
+	}
+}
+
+// ADS-3: what a client that comes back has, as the server told it, may be known by
+// its stamp alone.
+func TestLingersByItsStamp(t *testing.T) {
+	c := func(version int) []*xds.Resource { return []*xds.Resource{cluster("c", version, "e")} }
+	world := &World{Versions: xds.NewTable(xds.Cluster).With(c(1)).Versions()}
+	for _, tt := range []struct {
+		name string
+		cds  *xds.Table
+		said string
+		told string // of c; empty: it does not linger
+	}{
+		{"ADS-3 it is told as it was at last", xds.NewTable(xds.Cluster).With(append(c(2), resource("y", 1))).With(nil, "c"), "CDS c@2 y@1, EDS e@1", "2"},
+		{"ADS-3 no world can have what nobody knows", tableOf(xds.Cluster, "y"), "CDS y@1", ""},
+	} {
+		opts := Options{Grace: time.Minute, Told: func(typ *xds.Type, _ string) *World {
+			if typ.Is(xds.Cluster) {
+				return world
+			}
+			return nil
+		}}
+		l := newLine(t, xds.SotW, nil, opts, xds.Tables{xds.Cluster.URL: tt.cds, xds.Endpoint.URL: tableOf(xds.Endpoint, "e")})
+		l.ask(xds.Request{Type: xds.Endpoint, Names: []string{"e"}})
+		l.settle()
+		l.ask(xds.Request{Type: xds.Cluster, Version: "v"})
+		if got := l.said(); got != tt.said {
+			t.Errorf("%s: %s", tt.name, got)
+		}
+		u := l.sub(xds.Cluster)
+		if lingers := u.lingers("c") != nil; lingers != (tt.told != "") || lingers && u.told("c").Version != tt.told {
+			t.Errorf("%s: lingers %v, told %+v", tt.name, lingers, u.told("c"))
+		}
+	}
+}

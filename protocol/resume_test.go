@@ -280,14 +280,14 @@ func TestRecall(t *testing.T) {
 		said  string
 	}{
 		{"ADS-9 what it was told", []string{"q", "r"}, World{Versions: was.Versions()}, []*xds.Resource{y, resource("q", 1)}, "", "RDS q@1 r@2"},
-		{"ADS-9 and kept besides", []string{"q", "r"}, World{Versions: was.Versions(), Others: stamps(x)}, []*xds.Resource{y, resource("q", 1)}, "r1!", "RDS q@1 r@2"},
+		{"ADS-9 and kept besides", []string{"q", "r"}, World{Versions: was.Versions(), Others: stamps(x)}, []*xds.Resource{y, resource("q", 1)}, "r1", "RDS q@1 r@2"},
 		{"ADS-9 it lacks one", []string{"q", "r"}, World{Versions: was.Versions(), Lacks: []string{"r"}}, []*xds.Resource{x, resource("q", 1)}, "", "RDS q@1 r@1"},
 		{"ADS-9 and has what that was", []string{"q", "r"}, World{Versions: was.Versions(), Lacks: []string{"r"}, Others: stamps(x)}, []*xds.Resource{y, resource("q", 1)}, "r1", "RDS q@1 r@2"},
 		{"ADS-9 everything, and it lacks what the view has again", []string{"*"}, World{Versions: was.Versions(), Lacks: []string{"r"}, Others: stamps(x)}, []*xds.Resource{x, resource("q", 1)}, "", "RDS q@1 r@1"},
 		{"ADS-9 everything, and it has what is lacking as it was", []string{"*"}, World{Versions: was.Versions(), Lacks: []string{"r"}, Others: stamps(x)}, []*xds.Resource{y, resource("q", 1)}, "r1", "RDS q@1 r@2"},
 	} {
 		view := xds.Tables{xds.Route.URL: xds.NewTable(xds.Route).With(c.view), xds.Cluster.URL: tableOf(xds.Cluster, "x", "y")}
-		l := newLine(t, xds.SotW, nil, Options{Told: func(*xds.Type, string) *World { return &c.world }}, view)
+		l := newLine(t, xds.SotW, nil, Options{Told: func(*xds.Type, string, *World) *World { return &c.world }}, view)
 		l.ask(xds.Request{Type: xds.Cluster})
 		l.settle()
 		l.ask(xds.Request{Type: xds.Route, Version: "v", Names: c.names})

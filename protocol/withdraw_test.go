@@ -397,7 +397,7 @@ func TestLingersByItsStamp(t *testing.T) {
 		{"ADS-3 it is told as it was at last", xds.NewTable(xds.Cluster).With(append(c(2), resource("y", 1))).With(nil, "c"), "CDS c@2 y@1, EDS e@1", "2"},
 		{"ADS-3 no world can have what nobody knows", tableOf(xds.Cluster, "y"), "CDS y@1", ""},
 	} {
-		opts := Options{Grace: time.Minute, Told: func(typ *xds.Type, _ string) *World {
+		opts := Options{Grace: time.Minute, Told: func(typ *xds.Type, _ string, _ *World) *World {
 			if typ.Is(xds.Cluster) {
 				return world
 			}

@@ -141,6 +141,9 @@ func (l list) run(known map[string][]string) ([]verdict, error) {
 			v := b.try(i+1, m)
 			verdicts[i] = v
 			fmt.Printf("%-8s %-60s %4.0f s  %s\n", v.word(), m.name, v.took.Seconds(), strings.Join(v.failed, " "))
+			if v.err != nil {
+				fmt.Println(v.err)
+			}
 		})
 	}
 	wg.Wait()

@@ -184,6 +184,36 @@ func TestAge(t *testing.T) {
 			}
 		}
 	})
+	within(t, "SAFE-12 gRPC leaves the connection to a stream whose client takes its time", func(t *testing.T) {
+		a := Age{Max: 20 * time.Second, Grace: 4 * time.Minute}
+		w, _ := agedWorld(t, a, a.GRPCOption())
+		w.set(xds.Cluster, res("a", "0"))
+		c := w.sotw(t, w.dial(t))
+		c.send(&discovery.DiscoveryRequest{TypeUrl: xds.Cluster.URL})
+		r := c.want()
+		timer := time.AfterFunc(a.Max*3/2+a.Grace-10*time.Second, func() { _ = c.s.Send(ack(r)) })
+		defer timer.Stop()
+		if err := c.end(); status.Convert(err).Message() != status.Convert(errOld).Message() {
+			t.Error(err)
+		}
+	})
+	within(t, "SAFE-1 a half-open connection is noticed by a server whose streams age", func(t *testing.T) {
+		a := Age{Max: time.Hour}
+		w, _ := agedWorld(t, a, a.GRPCOption())
+		var cut atomic.Bool
+		c := w.sotw(t, w.dial(t, grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+			conn, err := w.lis.DialContext(ctx)
+			return leash{conn, &cut}, err
+		})))
+		c.send(&discovery.DiscoveryRequest{TypeUrl: xds.Cluster.URL})
+		c.send(ack(c.want()))
+		cut.Store(true)
+		time.Sleep(50 * time.Second)
+		synctest.Wait()
+		if n := w.Stats().Open; n != 0 {
+			t.Errorf("%d streams are open", n)
+		}
+	})
 	within(t, "SAFE-12 one that says nothing ends, too", func(t *testing.T) {
 		a := Age{Max: 20 * time.Second}
 		w, _ := agedWorld(t, a, a.GRPCOption())

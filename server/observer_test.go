@@ -1,0 +1,95 @@
+package server
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/chancery-xds/chancery/protocol"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// SOTW-18: what a client has refused is made up for by an ACK of the newest
+// response, if the client has taken by then all that it refused before.
+func TestMadeUpFor(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		ack      protocol.Event
+		refusing bool
+	}{
+		{"SOTW-18 the newest", protocol.Event{Settled: true}, false},
+		{"SOTW-18 an earlier one", protocol.Event{}, true},
+		{"DELTA-15 the newest, beside what is still refused", protocol.Event{Settled: true, Refuses: true}, true},
+		{"DELTA-15 an earlier one, beside what is still refused", protocol.Event{Refuses: true}, true},
+	} {
+		s := New(newSource(), new(logbook).at(0))
+		st := &Stream{Node: &xds.Node{ID: "n"}}
+		s.event(st, protocol.Event{Kind: protocol.Nacked, Type: xds.Endpoint, Nonce: "1", Error: &xds.Status{Message: "no"}})
+		c.ack.Kind, c.ack.Type, c.ack.Nonce = protocol.Acked, xds.Endpoint, "2"
+		s.event(st, c.ack)
+		if got := s.refused.has("n", xds.Endpoint.URL); got != c.refusing {
+			t.Errorf("%s: it counts as refusing: %v", c.name, got)
+		}
+		if s.refused.has("n", xds.Cluster.URL) || s.refused.has("m", xds.Endpoint.URL) {
+			t.Errorf("%s: so does another type, or another node", c.name)
+		}
+	}
+}
+
+// A witness keeps what an Observer is told of one stream.
+type witness struct {
+	opened, closed []*Stream
+	nacks          []string
+	why            error
+}
+
+func (w *witness) Opened(st *Stream)            { w.opened = append(w.opened, st) }
+func (w *witness) Closed(st *Stream, why error) { w.closed, w.why = append(w.closed, st), why }
+func (w *witness) Event(_ *Stream, e protocol.Event) {
+	if e.Error != nil {
+		w.nacks = append(w.nacks, e.Error.Message)
+	}
+}
+
+func TestWitness(t *testing.T) {
+	within(t, "an observer is told whose stream it is, since when, and why it ended", func(t *testing.T) {
+		var o witness
+		w := serve(t, WithObserver(&o), WithLimits(Limits{Node: 100}))
+		w.set(xds.Secret, res("key", "1"))
+		time.Sleep(time.Second)
+		c := w.sotw(t, w.dial(t))
+		time.Sleep(time.Second)
+		c.send(&discovery.DiscoveryRequest{TypeUrl: xds.Secret.URL, ResourceNames: []string{"key"}})
+		c.send(nack(c.want(), "hunter2 is no key", "key"))
+		synctest.Wait()
+		if len(o.opened) != 1 || len(o.closed) != 0 || len(o.nacks) != 1 || o.nacks[0] != "(withheld)" {
+			t.Fatalf("%+v", o)
+		}
+		if st := o.opened[0]; st.Peer == nil || !st.Since.Equal(time.Now()) {
+			t.Errorf("%+v", st)
+		}
+		c.send(&discovery.DiscoveryRequest{TypeUrl: string(make([]byte, 1<<20))})
+		if err := c.end(); status.Code(err) != codes.ResourceExhausted {
+			t.Error(err)
+		}
+		synctest.Wait()
+		if len(o.closed) != 1 || o.closed[0] != o.opened[0] || status.Code(o.why) != codes.ResourceExhausted {
+			t.Errorf("%+v", o)
+		}
+	})
+	within(t, "of a stream that has asked for nothing an observer hears nothing", func(t *testing.T) {
+		var o witness
+		w := serve(t, WithObserver(&o))
+		c := w.sotw(t, w.dial(t))
+		c.s.CloseSend()
+		c.end()
+		synctest.Wait()
+		if len(o.opened)+len(o.closed) != 0 {
+			t.Errorf("%+v", o)
+		}
+	})
+}

@@ -263,11 +263,11 @@ func TestClient(t *testing.T) {
 // drops, it does not keep for an alias.
 func TestClientAliases(t *testing.T) {
 	for v, want := range map[xds.Variant]int{xds.SotW: 0, xds.Delta: 1} {
-		c := NewClient(v, ClientOptions{})
+		c := protocol.NewClient(v, protocol.ClientOptions{})
 		c.Subscribe(xds.Secret, xds.Wildcard)
 		for range c.Requests() {
 		}
-		_ = c.Receive(&xds.Response{Type: xds.Secret, Nonce: "1", Version: "1", Changes: &xds.Changes{Upserts: []*xds.Resource{aliased("s", "n")}}}, nil)
+		_ = c.Receive(&xds.Response{Type: xds.Secret, Nonce: "1", Version: "1", Changes: &xds.Changes{Upserts: []*xds.Resource{{Stamp: &xds.Stamp{Name: "s", Version: "1"}, Aliases: []string{"n"}}}}}, nil)
 		c.Unsubscribe(xds.Secret, xds.Wildcard)
 		c.Subscribe(xds.Secret, "n")
 		for range c.Requests() {

@@ -158,6 +158,11 @@ func (d *delivery) settled() bool {
 	return !slices.ContainsFunc(d.parts, func(p part) bool { return p.fate == unanswered })
 }
 
+// accepted reports whether the client has accepted all of its messages.
+func (d *delivery) accepted() bool {
+	return !slices.ContainsFunc(d.parts, func(p part) bool { return p.fate != accepted })
+}
+
 // answered reports whether the client has answered its newest message.
 func (d *delivery) answered() bool { return d.parts[len(d.parts)-1].fate != unanswered }
 
@@ -295,7 +300,7 @@ func (u *subscription) settle(s *Session, req xds.Request) {
 		return
 	}
 	at := slices.IndexFunc(u.deliveries, func(o delivery) bool { return o.last() == d.last() })
-	if taken := !slices.ContainsFunc(d.parts, func(p part) bool { return p.fate == refused }); taken {
+	if d.accepted() {
 		for i := range at { // what was sent before has been dealt with
 			o := &u.deliveries[i]
 			if s.variant == xds.SotW && !o.superseded {

@@ -18,7 +18,8 @@ type World struct {
 	Lacks []string
 
 	// Others are what it may have besides, or instead: what lingered, what it kept
-	// since it refused another, what could not be told to be gone. By name.
+	// since it refused another, what could not be told to be gone. By name; one without
+	// a name is something from an earlier stream, and nobody knows what.
 	Others []*xds.Stamp
 }
 
@@ -133,7 +134,10 @@ func (s *Session) world(typ *xds.Type, version string, t *xds.Table) *World {
 		}
 	}
 	if s.opts.Told != nil {
-		return s.opts.Told(typ, version, known)
+		known = s.opts.Told(typ, version, known)
+	}
+	if known != nil && len(known.Others) > 0 && known.Others[0].Name == "" {
+		return nil
 	}
 	return known
 }
@@ -163,7 +167,7 @@ func (s *Session) worldOf(u *subscription, t *xds.Table, d *delivery, parts int)
 	}
 	slices.Sort(w.Lacks)
 	s.mayHold(u, func(st *xds.Stamp, _ bool) bool {
-		if stands(st) && st.Name != "" {
+		if stands(st) && (st.Name != "" || s.vagueAfter(u, d, parts)) {
 			w.Others = append(w.Others, st)
 		}
 		return true

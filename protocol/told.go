@@ -87,17 +87,31 @@ func (s *Session) vague(u *subscription) bool {
 	return false
 }
 
+// vagueAfter reports whether nobody knows either, if nobody does now, when the client
+// accepts a part of a delivery that is about to leave.
+func (s *Session) vagueAfter(u *subscription, d *delivery, parts int) bool {
+	if parts > 1 || u.vagueAll && len(u.waits) > 0 {
+		return true
+	}
+	for name := range u.brought {
+		if !stands(d.carries(name)) {
+			return true
+		}
+	}
+	return false
+}
+
 // learned notes that the client has taken a message, so that it is known what it
 // has of the names in it, and of all if it was told of all.
 func (u *subscription) learned(v xds.Variant, d *delivery, p *part) {
-	if v == xds.SotW && u.typ.FullState || len(u.waits) == 0 {
+	if v == xds.SotW && u.typ.FullState || len(u.waits) == 0 && d.accepted() {
 		u.vagueAll = false
 	}
 	if len(u.brought) == 0 {
 		return
 	}
 	for name, it := range d.each {
-		if p.within(name, it.is) {
+		if stands(it.is) && p.within(name, it.is) { // it is told by nothing that a name is lost
 			delete(u.brought, name)
 		}
 	}

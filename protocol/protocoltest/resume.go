@@ -88,6 +88,9 @@ func (l *ledger) had(a *account, name, version string) *xds.Resource {
 
 // recall takes over what a SotW client states to have by the version of a world.
 func (l *ledger) recall(a *account, version string) {
+	if !l.opts.Refused(a.typ) {
+		a.version = version // it need not be told so if the view comes to that before it is answered
+	}
 	table := l.view.Table(a.typ)
 	var then *xds.Table
 	for _, t := range append([]*xds.Table{table}, l.opts.Recent(a.typ)...) {

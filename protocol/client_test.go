@@ -267,7 +267,7 @@ func TestClientAliases(t *testing.T) {
 		c.Subscribe(xds.Secret, xds.Wildcard)
 		for range c.Requests() {
 		}
-		_ = c.Receive(&xds.Response{Type: xds.Secret, Nonce: "1", Version: "1", Changes: &xds.Changes{Upserts: []*xds.Resource{{Stamp: &xds.Stamp{Name: "s", Version: "1"}, Aliases: []string{"n"}}}}}, nil)
+		_ = c.Receive(&xds.Response{Type: xds.Secret, Nonce: "1", Version: "1", Changes: &xds.Changes{Upserts: []*xds.Resource{{Stamp: &xds.Stamp{Name: "s", Version: "1"}, Aliases: []string{"n"}, Body: []byte("x")}}}}, nil)
 		c.Unsubscribe(xds.Secret, xds.Wildcard)
 		c.Subscribe(xds.Secret, "n")
 		for range c.Requests() {

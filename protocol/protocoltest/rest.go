@@ -99,9 +99,12 @@ func (l *ledger) missing(a *account, n string) string {
 // lingering reports whether a name may outstay the view: by itself, or as the
 // alias of what does.
 func (l *ledger) lingering(a *account, n string) bool {
-	for x := range a.leaving {
-		k := a.told[x]
-		if (x == n || k.res != nil && finds(a.typ, k.res, n)) && !l.overdue(a, x) {
+	for x, v := range a.leaving {
+		r := a.told[x].res
+		if r == nil {
+			r = v.res // the client has stated its version
+		}
+		if (x == n || r != nil && finds(a.typ, r, n)) && !l.overdue(a, x) {
 			return true
 		}
 	}

@@ -328,50 +328,50 @@ func (s *Session) Waits() (until time.Time) {
 // Responses yields the responses that are due, "make before break": in push
 // order, removals last and in reverse.
 func (s *Session) Responses() iter.Seq[*xds.Response] {
-	return func(yield func(*xds.Response) bool) {
-		told := false
-		tell := func(u *subscription, last bool) bool {
-			for _, r := range s.respond(u, last) {
-				if told = true; !yield(r) {
-					return false
-				}
-			}
-			return true
+	return func(yield func(*xds.Response) bool) { s.speak(yield) } // small, so that it costs its caller nothing
+}
+
+func (s *Session) speak(yield func(*xds.Response) bool) {
+	for _, u := range s.subs { // of all, before anything is asked of what they hold
+		u.markAll()
+		s.outlived(u)
+		for name, l := range u.leaving {
+			l.released = false
+			u.returned(s.table(u.typ), name) // also what the client has asked for by another name
 		}
-		for _, u := range s.subs { // of all, before anything is asked of what they hold
-			u.markAll()
-			s.outlived(u)
-			for name, l := range u.leaving {
-				l.released = false
-				u.returned(s.table(u.typ), name) // also what the client has asked for by another name
-			}
+	}
+	for _, u := range s.subs {
+		s.prepare(u)
+	}
+	s.withdraw() // what nothing refers to goes with the first response
+	// A world of clusters that only lacks some may take assignments with it, too.
+	for told, again := false, true; again; again = s.withdraw() || told {
+		var goOn bool
+		if told, goOn = s.round(yield); !goOn {
+			return
 		}
-		for _, u := range s.subs {
-			s.prepare(u)
-		}
-		s.withdraw() // what nothing refers to goes with the first response
-		// A world of clusters that only lacks some may take assignments with it, too.
-		for again := true; again; again = s.withdraw() || told {
-			told = false
-			for _, u := range s.subs {
-				if !tell(u, false) {
-					return
-				}
-			}
-			for _, u := range slices.Backward(s.subs) {
-				if !tell(u, true) {
-					return
-				}
-			}
-		}
-		for _, u := range s.subs {
-			for _, r := range s.beat(u) {
-				if !yield(r) {
-					return
-				}
+	}
+	for _, u := range s.subs {
+		for _, r := range s.beat(u) {
+			if !yield(r) {
+				return
 			}
 		}
 	}
+}
+
+// round lets each type say what is new, in push order, and then what is gone. It
+// reports whether any did, and whether more is wanted.
+func (s *Session) round(yield func(*xds.Response) bool) (told, goOn bool) {
+	for i := range 2 * len(s.subs) {
+		u, last := s.subs[min(i, 2*len(s.subs)-1-i)], i >= len(s.subs)
+		for _, r := range s.respond(u, last) {
+			if told = true; !yield(r) {
+				return told, false
+			}
+		}
+	}
+	return told, true
 }
 
 // Interests yields how the subscriptions have moved since it was last called.

@@ -10,38 +10,46 @@ func (s *Session) warm(u *subscription, clusters []*xds.Resource, world bool) (s
 	if s.only != nil || u.typ.Warms == nil {
 		return false
 	}
-	eds, t := s.sub(u.typ.Warms), s.table(u.typ.Warms)
-	exists := func(name string) bool {
-		return t.Lookup(name) != nil || t.Aliased(name).Len() > 0 || eds != nil && eds.lingers(name) != nil
+	for _, c := range clusters {
+		// To what leaves nothing refers that is sent now.
+		if lacks := s.warmOne(u, c); lacks && u.leaving[c.Name] == nil {
+			stuck = true
+		}
 	}
-	each := func(c *xds.Resource, leaves bool) {
-		for _, ref := range c.Refs {
-			if !ref.Type.Is(u.typ.Warms) || ref.Name == xds.Wildcard {
-				continue
-			}
-			stuck = stuck || !leaves && !exists(ref.Name)
-			if eds == nil || s.variant == xds.SotW && !exists(ref.Name) {
-				continue // there is nothing to repeat
-			}
+	return world && s.warmWorld(u) || stuck
+}
+
+// warmOne tells the assignments of a cluster again, and reports whether one does not
+// exist.
+func (s *Session) warmOne(u *subscription, c *xds.Resource) (lacks bool) {
+	eds, t := s.sub(u.typ.Warms), s.table(u.typ.Warms)
+	for _, ref := range c.Refs {
+		if !ref.Type.Is(u.typ.Warms) || ref.Name == xds.Wildcard {
+			continue
+		}
+		exists := t.Lookup(ref.Name) != nil || t.Aliased(ref.Name).Len() > 0 || eds != nil && eds.lingers(ref.Name) != nil
+		lacks = lacks || !exists
+		if eds != nil && (exists || s.variant == xds.Delta) { // else there is nothing to repeat
 			eds.refresh(t, ref.Name)
 		}
 	}
-	for _, c := range clusters {
-		each(c, u.leaving[c.Name] != nil) // to what leaves nothing refers that is sent now
-	}
-	if world {
-		// It may refuse what it did not answer for yet: then that is news in this world.
-		for d := range u.underWay() {
-			for name, it := range d.each {
-				if c := s.table(u.typ).Lookup(name); stands(it.is) && u.shows(c) && u.covers(name) {
-					each(c, false)
-				}
+	return lacks
+}
+
+// warmWorld does so for what else is news to the client in a world.
+func (s *Session) warmWorld(u *subscription) (stuck bool) {
+	t := s.table(u.typ)
+	// It may refuse what it did not answer for yet: then that is news in this world.
+	for d := range u.underWay() {
+		for name, it := range d.each {
+			if c := t.Lookup(name); stands(it.is) && u.shows(c) && u.covers(name) && s.warmOne(u, c) {
+				stuck = true
 			}
 		}
-		for r := range u.lingering {
-			if differs(u.told(r.Name), r) {
-				each(r, true)
-			}
+	}
+	for r := range u.lingering {
+		if differs(u.told(r.Name), r) {
+			s.warmOne(u, r)
 		}
 	}
 	return stuck

@@ -424,6 +424,14 @@ func (s *Session) tell(u *subscription, t *xds.Table, d *diff) (items []item) {
 			}
 		}
 	}
+	if len(u.orphans) > 0 { // what the wildcard tells anew of what it could not tell to be gone
+		for _, r := range d.upserts {
+			if orphan := u.orphans[r.Name]; orphan != nil && u.entry(r.Name) == nil {
+				items = append(items, item{name: r.Name, was: orphan, is: r.Stamp})
+				delete(u.orphans, r.Name)
+			}
+		}
+	}
 	untold := s.variant == xds.SotW && !u.typ.FullState
 	stray := false
 	for _, n := range d.removed {

@@ -50,7 +50,7 @@ func (c *court) commit(words ...string) {
 	maps.Copy(next, c.view)
 	var t *xds.Type
 	for _, w := range words {
-		if typ, err := typeOf(w); err == nil && !strings.Contains(w, "=") {
+		if typ, err := typeOf(w); err == nil && !strings.Contains(w, "=") && w[0] != '-' {
 			t = typ
 			continue
 		}
@@ -558,6 +558,64 @@ func TestJudge(t *testing.T) {
 		c.answer(xds.Route, nonce, false)
 		if left := c.l.waiting(); left != "CDS: x is gone" {
 			t.Errorf("waiting: %q", left)
+		}
+	})
+	t.Run("ADS-8 an endpoint leaves while an assignment names its collection", func(t *testing.T) {
+		start := func() *court {
+			c := newCourt(t, xds.Delta)
+			c.commit("EDS", "x=1>LEDS/xdstp://a/e/g/*", "LEDS", "xdstp://a/e/g/1=1")
+			c.ask(xds.Endpoint, "x")
+			c.answer(xds.Endpoint, c.told(xds.Endpoint, "x=1>LEDS/xdstp://a/e/g/*"), false)
+			c.ask(xds.LbEndpoint, "xdstp://a/e/g/*")
+			c.answer(xds.LbEndpoint, c.told(xds.LbEndpoint, "xdstp://a/e/g/1=1"), false)
+			c.commit("EDS", "x=2", "LEDS", "-xdstp://a/e/g/1")
+			return c
+		}
+		_, err := start().try(xds.LbEndpoint, "-xdstp://a/e/g/1")
+		wrong(t, err, "ADS-8: xdstp://a/e/g/1 leaves")
+		c := start()
+		c.answer(xds.Endpoint, c.told(xds.Endpoint, "x=2"), false)
+		c.told(xds.LbEndpoint, "-xdstp://a/e/g/1", "-xdstp://a/e/g/*")
+	})
+	t.Run("TTL-3 what is in force while its successor waits keeps its heartbeats", func(t *testing.T) {
+		c := newCourt(t, xds.Delta)
+		c.commit("CDS", "x=1", "RDS", "r=1!>CDS/x")
+		c.ask(xds.Cluster)
+		c.answer(xds.Cluster, c.told(xds.Cluster, "x=1"), false)
+		c.ask(xds.Route, "r")
+		c.answer(xds.Route, c.told(xds.Route, "r=1!>CDS/x"), false)
+		c.l.waiting()
+		c.commit("CDS", "y=1", "RDS", "r=2!>CDS/y")
+		c.told(xds.Cluster, "y=1")
+		c.wait(11 * time.Second)
+		if left := c.l.waiting(); !strings.Contains(left, "TTL-3: r@r=1") {
+			t.Errorf("waiting: %q", left)
+		}
+		c.told(xds.Route, "~r=1!>CDS/x")
+		if left := c.l.waiting(); left != "" {
+			t.Errorf("waiting: %q", left)
+		}
+	})
+	t.Run("TTL-3 a client drops what it should have, by effect", func(t *testing.T) {
+		start := func() (*court, clock) {
+			c := newCourt(t, xds.Delta)
+			c.commit("RDS", "r=1!")
+			c.ask(xds.Route, "r")
+			c.answer(xds.Route, c.told(xds.Route, "r=1!"), false)
+			c.l.waiting()
+			return c, clock{typ: xds.Route, res: thing("r=1!"), fed: epoch}
+		}
+		c, k := start()
+		c.wait(30 * time.Second)
+		if lost, why := c.l.expired(k); lost || why != "" {
+			t.Errorf("excused: %v, %q", lost, why)
+		}
+		c, k = start()
+		c.wait(10 * time.Second)
+		c.told(xds.Route, "~r=1!")
+		c.wait(20 * time.Second)
+		if lost, _ := c.l.expired(k); !lost {
+			t.Error("a heartbeat that was under way is not seen")
 		}
 	})
 	t.Run("ADS-2 removals last, in reverse", func(t *testing.T) {

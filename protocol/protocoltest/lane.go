@@ -275,6 +275,14 @@ func (n *lane) respond() (progress bool) {
 	return progress
 }
 
+// punctual judges what happens when time alone has passed. What a session says then it
+// says at the time that its Deadline announced.
+func (n *lane) punctual(due, said bool) {
+	if said && !due {
+		n.fail(errors.New("it says something by time alone, and no deadline told of it"))
+	}
+}
+
 // deliverDown gives the oldest response on its way to the client.
 func (n *lane) deliverDown() bool {
 	if len(n.down) == 0 {

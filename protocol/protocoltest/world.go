@@ -221,8 +221,11 @@ func (w *world) pass(d time.Duration) {
 			n.ledger.advance(w.now)
 			at := n.session.Deadline()
 			n.session.Advance(w.now)
-			if w.eager || w.calm || !at.IsZero() && !at.After(w.now) {
-				n.respond()
+			if due := !at.IsZero() && !at.After(w.now); w.eager || w.calm || due {
+				said := n.respond()
+				if w.cfg.More && w.eager && !n.release {
+					n.punctual(due, said)
+				}
 			}
 			n.expire()
 		}

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"strings"
@@ -193,8 +194,12 @@ func TestAge(t *testing.T) {
 		r := c.want()
 		timer := time.AfterFunc(a.Max*3/2+a.Grace-10*time.Second, func() { _ = c.s.Send(ack(r)) })
 		defer timer.Stop()
+		start := time.Now()
 		if err := c.end(); status.Convert(err).Message() != status.Convert(errOld).Message() {
 			t.Error(err)
+		}
+		if d := time.Since(start); d < a.Max*3/2+a.Grace-10*time.Second {
+			t.Errorf("it ended after %v", d)
 		}
 	})
 	within(t, "SAFE-1 a half-open connection is noticed by a server whose streams age", func(t *testing.T) {
@@ -248,4 +253,45 @@ func TestAge(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// SAFE-12: who leaves waits for answers and for what it writes, each as long as
+// there is any, and never for ever; who is told to leave sooner does.
+func TestLeave(t *testing.T) {
+	now := time.Now()
+	var l leave
+	l.sooner(now, errOld, time.Minute)
+	if l.over(now, 1, true) || !l.deadline(now).Equal(now) {
+		t.Error("it has not begun to leave, and is over")
+	}
+	l.advance(now)
+	end := now.Add(time.Minute)
+	for _, c := range []struct {
+		after      time.Duration
+		unanswered int
+		writing    bool
+		over       bool
+	}{
+		{0, 0, false, true},
+		{0, 1, false, false},
+		{0, 0, true, false},
+		{time.Minute, 1, false, true},
+		{time.Minute, 1, true, false},
+		{time.Minute + lastWrite, 1, true, true},
+	} {
+		if got := l.over(now.Add(c.after), c.unanswered, c.writing); got != c.over {
+			t.Errorf("%+v: over %v", c, got)
+		}
+	}
+	l.sooner(now.Add(time.Second), errDraining, time.Hour)
+	if !l.deadline(now).Equal(end) {
+		t.Errorf("a later end counts: %v", l.deadline(now).Sub(now))
+	}
+	l.sooner(now.Add(time.Second), errDraining, 0)
+	if !l.deadline(now).Equal(now.Add(time.Second)) {
+		t.Errorf("a sooner end does not count: %v", l.deadline(now).Sub(now))
+	}
+	if !errors.Is(l.why, errOld) {
+		t.Error(l.why)
+	}
 }

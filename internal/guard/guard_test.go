@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
 func fails() { panic(errors.New("the disk is full")) }
@@ -22,6 +23,9 @@ func TestDo(t *testing.T) {
 	}
 	if p := Do(func() { panic(strings.Repeat("x", 1<<20)) }); len(p.Value) > maxValue+len("…") {
 		t.Errorf("%d bytes are kept", len(p.Value))
+	}
+	if p := Do(func() { panic("x" + strings.Repeat("é", maxValue)) }); !utf8.ValidString(p.Value) {
+		t.Errorf("cut within a character: %q", p.Value)
 	}
 	var nobody map[string]int
 	if p := Do(func() { nobody["a"] = 1 }); p == nil || !strings.Contains(p.Value, "nil map") {

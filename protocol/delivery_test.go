@@ -245,7 +245,7 @@ func TestEvict(t *testing.T) {
 // since some earlier answer, and not anew with each response.
 func TestSilence(t *testing.T) {
 	u := &subscription{typ: xds.Route}
-	s := &Session{now: time.Unix(100, 0), variant: xds.Delta}
+	s := &Session{now: time.Unix(100, 0), variant: xds.Delta, view: xds.Tables{}}
 	at := func(sec int64) { s.now = time.Unix(sec, 0) }
 	u.deliver(s, delivery{parts: []part{{nonce: 1}}})
 	at(110)
@@ -304,7 +304,7 @@ func TestSettle(t *testing.T) {
 		{"bad", "1 2 3"},
 	} {
 		u := &subscription{typ: xds.Route}
-		s := &Session{variant: xds.Delta, now: time.Unix(1, 0)}
+		s := &Session{variant: xds.Delta, now: time.Unix(1, 0), view: xds.Tables{}}
 		for n := range uint64(3) {
 			u.deliver(s, delivery{parts: []part{{nonce: n + 1, lo: "a", hi: "z"}}, cargo: cargo{items: itemsOf("a:->a1")}})
 		}

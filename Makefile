@@ -67,7 +67,7 @@ coverage: ## Requirements that no passed test names
 	tools/spec-coverage $(RESULTS)/*.json
 
 mutants: ## Break one rule after the other, of all LISTS or some: docs/mutants.md
-	go run ./internal/mutants $(LISTS)
+	GOGC=400 go run ./internal/mutants $(LISTS)
 
 bench-smoke: ## Does the benchmark run?
 	cd bench && go vet ./... && go build -o bin/ ./cmd/...

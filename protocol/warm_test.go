@@ -36,6 +36,11 @@ func TestWarm(t *testing.T) {
 		if got := l.said(); got != c.want {
 			t.Errorf("%s: %s", c.name, got)
 		}
+		for e := range l.sub(xds.Endpoint).entries() {
+			if !l.sub(xds.Endpoint).covers(e.name) {
+				t.Errorf("%s: %s is remembered, which nobody wants", c.name, e.name)
+			}
+		}
 	}
 }
 

@@ -345,7 +345,7 @@ func (s *Session) speak(yield func(*xds.Response) bool) {
 	}
 	s.withdraw() // what nothing refers to goes with the first response
 	// A world of clusters that only lacks some may take assignments with it, too.
-	for told, again := false, true; again; again = s.withdraw() || told {
+	for told, again := false, true; again; again = s.withdraw() || told && s.variant == xds.SotW {
 		var goOn bool
 		if told, goOn = s.round(yield); !goOn {
 			return

@@ -144,7 +144,9 @@ func (l *ledger) stale(a *account, x *xds.Resource) bool {
 		// Who knows what it had? And what it has been told of and is lost may
 		// depend on what is lost with it.
 		brought := l.variant == xds.SotW && l.resumes && l.held(a, x.Name, possibly) != ""
-		return (a.vague || brought || l.bereft(a, x.Name)) && l.had(a, x.Name, x.Version) != nil
+		// What it gave up and asked for again may have come in between: that lingers
+		// like what it was told.
+		return (a.vague || brought || a.comes(x.Name) || l.bereft(a, x.Name)) && l.had(a, x.Name, x.Version) != nil
 	}
 	k := a.told[x.Name]
 	switch {

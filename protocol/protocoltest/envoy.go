@@ -318,6 +318,11 @@ func (e *envoy) held(t *xds.Type) map[string]*xds.Resource {
 
 func (e *envoy) expire(t *xds.Type, name string) {
 	delete(e.of(t).cache, name)
+	for i := range e.out { // it has not said yet that it has it
+		if r := &e.out[i]; r.Type.Is(t) {
+			r.Initial = slices.DeleteFunc(r.Initial, func(v xds.Version) bool { return v.Name == name })
+		}
+	}
 	if t.Is(xds.Cluster) {
 		delete(e.warming, name)
 		delete(e.active, name)

@@ -159,7 +159,10 @@ func (u *subscription) newest(v xds.Variant) *delivery {
 // accepted reports whether the client has taken what it was told of a name.
 func (u *subscription) accepted(name string) bool {
 	for i := range u.deliveries {
-		if d := &u.deliveries[i]; d.beats == nil && d.carries(name) != nil {
+		d := &u.deliveries[i]
+		is := d.carries(name)
+		// What was told of it after a response that was passed over is what counts.
+		if is != nil && d.beats == nil && (!d.superseded || same(is, u.told(name))) {
 			return false
 		}
 	}

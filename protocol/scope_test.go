@@ -111,7 +111,11 @@ func TestScopesEnd(t *testing.T) {
 		t.Error("it remembers", u.scopes, u.refusals)
 	}
 	l.ask(xds.Request{Type: xds.VirtualHost, Subscribe: []string{"*"}})
+	l.ask(xds.Request{Type: xds.Route, Unsubscribe: []string{"r"}})
 	l.settle()
+	if u.scopes == nil || len(u.scopes) > 0 {
+		t.Fatal(u.scopes)
+	}
 	l.ask(xds.Request{Type: xds.Route, Subscribe: []string{"*"}})
 	heard := false
 	for i := range l.Interests() {

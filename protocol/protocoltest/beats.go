@@ -96,13 +96,13 @@ func (l *ledger) expiring(a *account) []*xds.Resource {
 }
 
 // accepted reports whether the client has acknowledged what it was told of a
-// name: nothing new of it is in flight, and nothing refused.
+// name: nothing new of it is in flight since, and nothing refused.
 func (l *ledger) accepted(a *account, n string) bool {
 	if slices.ContainsFunc(a.groups, func(g *group) bool { return g.rest[n] }) {
 		return false
 	}
 	return !slices.ContainsFunc(a.flights, func(f *flight) bool {
-		return f.news[n] && !f.done && !f.superseded
+		return f.news[n] && !f.done && !f.superseded && f.seq > a.acked[n].seq
 	})
 }
 

@@ -345,8 +345,8 @@ func (s *Session) speak(yield func(*xds.Response) bool) {
 	}
 	s.withdraw() // what nothing refers to goes with the first response
 	// A world of clusters that only lacks some may take assignments with it, too.
-	for told, again := false, true; again; again = s.withdraw() || told && s.variant == xds.SotW {
-		var goOn bool
+	var told, goOn bool
+	for again := true; again; again = s.withdraw() || told && s.variant == xds.SotW {
 		if told, goOn = s.round(yield); !goOn {
 			return
 		}

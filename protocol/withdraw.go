@@ -251,7 +251,7 @@ func (s *Session) lost(u *subscription, t *xds.Table, n string, e *entry, told *
 	switch {
 	case u.leaving[n] != nil || u.shows(t.Lookup(n)):
 		return false
-	case e != nil && !u.wants(e) && (u.dropped[n] || !u.wildcard && !(u.lapsed[n] && u.collects(n))):
+	case e != nil && !u.wants(e) && (u.dropped[n] || !u.wildcard && (!u.lapsed[n] || !u.collects(n))):
 		return false // the client has given it up
 	}
 	return stands(told) || e != nil && e.named && e.again && s.warms(u.typ) && u.matches[n] == nil

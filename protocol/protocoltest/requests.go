@@ -193,7 +193,8 @@ func (l *ledger) ask(a *account, n string) {
 	a.lax = a.lax || a.world
 	a.release(n)
 	for _, r := range l.members(a, n) {
-		a.owe[r.Name], a.may[r.Name] = a.owe[r.Name], true // it is, and not its absence, unless it was asked for by itself
+		since := a.owe[r.Name]
+		a.owe[r.Name], a.may[r.Name] = since, true // it is, and not its absence, unless it was asked for by itself
 		a.release(r.Name)
 	}
 }

@@ -38,7 +38,7 @@ func (l *ledger) waiting() string {
 		}
 		// "Full-state types never get body-less resources in SotW": where the world has to
 		// wait, its heartbeat waits with it.
-		if what := l.starving(a); what != "" && !(a.world && tied) {
+		if what := l.starving(a); what != "" && (!a.world || !tied) {
 			return what
 		}
 		if slices.ContainsFunc(a.flights, func(f *flight) bool { return l.now.Sub(f.at) < patience }) {

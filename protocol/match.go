@@ -79,13 +79,16 @@ func (u *subscription) finds(name string, r *xds.Resource) bool {
 // findable reports whether the client wants a resource of the view by any of the
 // names that this has now.
 func (u *subscription) findable(t *xds.Table, r *xds.Resource) bool {
-	by := func(name string) bool {
-		e := u.entry(name)
-		return e != nil && (e.named || u.scopes[name])
-	}
-	return u.wildcard || by(r.Name) || slices.ContainsFunc(append([]string{u.typ.Collection(r.Name)}, r.Aliases...), func(n string) bool {
-		return by(n) && t.Lookup(n) == nil
+	return u.wildcard || u.asksFor(r.Name) || slices.ContainsFunc(append([]string{u.typ.Collection(r.Name)}, r.Aliases...), func(n string) bool {
+		return u.asksFor(n) && t.Lookup(n) == nil
 	})
+}
+
+// asksFor reports whether a name may find something: the client subscribes to it, or
+// it is a scope.
+func (u *subscription) asksFor(name string) bool {
+	e := u.entry(name)
+	return e != nil && (e.named || u.scopes[name])
 }
 
 // unmatch ends what a name has found that is wanted no more. If asked is set,
@@ -248,9 +251,5 @@ func (u *subscription) toldAny(m *xds.Members) bool {
 // belongs to, or a scope is of it.
 func (u *subscription) collects(name string) bool {
 	c := u.typ.Collection(name)
-	if c == "" {
-		return false
-	}
-	e := u.entry(c)
-	return e != nil && (e.named || u.scopes[c])
+	return c != "" && u.asksFor(c)
 }

@@ -35,14 +35,19 @@ func (l leash) Write(b []byte) (int, error) {
 	return l.Conn.Write(b)
 }
 
+// onLeash makes a client's connections to the world's server such ones.
+func onLeash(w *world, cut *atomic.Bool) grpc.DialOption {
+	return grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+		conn, err := w.lis.DialContext(ctx)
+		return leash{conn, cut}, err
+	})
+}
+
 func TestConnections(t *testing.T) {
 	within(t, "SAFE-1 a half-open connection is noticed", func(t *testing.T) {
 		w := serve(t)
 		var cut atomic.Bool
-		c := w.sotw(t, w.dial(t, grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
-			conn, err := w.lis.DialContext(ctx)
-			return leash{conn, &cut}, err
-		})))
+		c := w.sotw(t, w.dial(t, onLeash(w, &cut)))
 		c.send(&discovery.DiscoveryRequest{TypeUrl: xds.Cluster.URL})
 		c.send(ack(c.want()))
 		time.Sleep(time.Hour)

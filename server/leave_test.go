@@ -206,10 +206,7 @@ func TestAge(t *testing.T) {
 		a := Age{Max: time.Hour}
 		w, _ := agedWorld(t, a, a.GRPCOption())
 		var cut atomic.Bool
-		c := w.sotw(t, w.dial(t, grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
-			conn, err := w.lis.DialContext(ctx)
-			return leash{conn, &cut}, err
-		})))
+		c := w.sotw(t, w.dial(t, onLeash(w, &cut)))
 		c.send(&discovery.DiscoveryRequest{TypeUrl: xds.Cluster.URL})
 		c.send(ack(c.want()))
 		cut.Store(true)

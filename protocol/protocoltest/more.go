@@ -126,11 +126,7 @@ func (c *content) scoping(e *edit, used map[string]bool, put func(url, name stri
 		is := c.view.Table(xds.ScopedRoute).Lookup(n) != nil
 		return c.linked(e, xds.ScopedRoute, n) && (is || first || n == k.names[0])
 	}, put)
-	for _, n := range k.names {
-		for _, ref := range c.links[k.url+n] {
-			used[ref.Name] = true
-		}
-	}
+	c.referred(k, xds.Route, used)
 }
 
 // hosting makes the virtual hosts under the routes that look for some.
@@ -148,11 +144,7 @@ func (c *content) hosting(e *edit, needed map[string]bool, put func(url, name st
 		r, _, _ := strings.Cut(n, "/")
 		return c.targets[r] != "" && len(c.links[xds.Route.URL+r]) > 0
 	}, put)
-	for _, n := range k.names {
-		for _, ref := range c.links[k.url+n] {
-			needed[ref.Name] = true
-		}
-	}
+	c.referred(k, xds.Cluster, needed)
 }
 
 // filtering makes the extension configs of the listeners.
@@ -162,10 +154,15 @@ func (c *content) filtering(e *edit, needed map[string]bool, put func(url, name 
 	}
 	k := kinds[atFilters]
 	c.keep(e, k, func(n string) bool { return c.linked(e, xds.ExtensionConfig, n) }, put)
+	c.referred(k, xds.Cluster, needed)
+}
+
+// referred notes what resources of a kind refer to of a type.
+func (c *content) referred(k kind, t *xds.Type, into map[string]bool) {
 	for _, n := range k.names {
 		for _, ref := range c.links[k.url+n] {
-			if ref.Type.Is(xds.Cluster) {
-				needed[ref.Name] = true
+			if ref.Type.Is(t) {
+				into[ref.Name] = true
 			}
 		}
 	}

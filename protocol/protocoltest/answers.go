@@ -22,6 +22,13 @@ func (l *ledger) settle(a *account, req xds.Request, stale bool) *flight {
 	if !slices.ContainsFunc(a.flights, func(o *flight) bool { return o.drain == f.drain && !o.done }) {
 		a.flights = slices.DeleteFunc(a.flights, func(o *flight) bool { return o.drain == f.drain })
 	}
+	joined := f.joined
+	if joined == nil {
+		joined = map[string][]fact{}
+	}
+	for n := range f.carried {
+		joined[n] = append(joined[n], a.acked[n])
+	}
 	if req.Error == nil {
 		a.accepted = max(a.accepted, f.seq)
 		a.ack(f)
@@ -40,6 +47,7 @@ func (l *ledger) settle(a *account, req xds.Request, stale bool) *flight {
 		// it is true all the same.
 		if i := slices.IndexFunc(a.flights, func(o *flight) bool { return o.seq > f.seq }); i >= 0 {
 			a.flights[i].stuck = a.flights[i].stuck || f.stuck
+			a.flights[i].joined = joined
 		}
 		return nil
 	}

@@ -364,7 +364,10 @@ func (e *envoy) idle(l *ledger) error {
 // cold names a cluster that warms although its assignment could be had.
 func (e *envoy) cold(l *ledger) string {
 	a := l.account(xds.Endpoint)
-	for c := range e.warming {
+	if a != nil && slices.ContainsFunc(a.flights, func(f *flight) bool { return !f.done && l.now.Sub(f.at) < patience }) {
+		return "" // one in flight: the answer to a part may be lost
+	}
+	for _, c := range slices.Sorted(maps.Keys(e.warming)) {
 		if !e.fresh[c] {
 			continue // since a former stream
 		}

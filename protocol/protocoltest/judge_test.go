@@ -309,6 +309,121 @@ func TestJudge(t *testing.T) {
 		_, err := start(false).try(xds.Cluster, "-x")
 		wrong(t, err, "ADS-8: x leaves")
 	})
+	t.Run("ADS-3 what was never answered was before what was acknowledged", func(t *testing.T) {
+		start := func(answers bool) *court {
+			c := newCourt(t, xds.Delta)
+			c.commit("CDS", "x=1", "RDS", "r=to-x>CDS/x")
+			c.ask(xds.Cluster)
+			c.answer(xds.Cluster, c.told(xds.Cluster, "x=1"), false)
+			c.ask(xds.Route, "r")
+			c.told(xds.Route, "r=to-x>CDS/x")
+			c.wait(5 * time.Second)
+			c.commit("RDS", "r=2")
+			if nonce := c.told(xds.Route, "r=2"); answers {
+				c.answer(xds.Route, nonce, false)
+			}
+			c.wait(5 * time.Second)
+			c.commit("RDS", "-r")
+			c.told(xds.Route, "-r")
+			c.commit("CDS", "-x")
+			return c
+		}
+		start(true).told(xds.Cluster, "-x")
+		_, err := start(false).try(xds.Cluster, "-x")
+		wrong(t, err, "ADS-8: x leaves")
+	})
+	t.Run("ADS-8 what was before a response that is not listed any more, until the next is answered", func(t *testing.T) {
+		start := func(listed bool) *court {
+			c := newCourt(t, xds.Delta)
+			c.commit("CDS", "x=1", "y=1", "RDS", "q=1", "r=to-x>CDS/x")
+			c.ask(xds.Cluster)
+			c.answer(xds.Cluster, c.told(xds.Cluster, "x=1", "y=1"), false)
+			c.ask(xds.Route, "q", "r")
+			c.answer(xds.Route, c.told(xds.Route, "q=1", "r=to-x>CDS/x"), false)
+			c.commit("RDS", "r=to-y>CDS/y")
+			late := c.told(xds.Route, "r=to-y>CDS/y")
+			for _, said := range []string{"q=2", "q=3", "q=4", "q=5"} {
+				c.wait(5 * time.Second)
+				c.commit("RDS", said)
+				c.told(xds.Route, said)
+			}
+			c.l.receive(xds.Request{Type: xds.Route, Nonce: late}, !listed)
+			c.commit("CDS", "-x")
+			return c
+		}
+		c := start(false)
+		if left := c.l.waiting(); left != "" {
+			t.Errorf("waiting: %q", left)
+		}
+		c.answer(xds.Route, "4", false)
+		if left := c.l.waiting(); left != "CDS: x is gone" {
+			t.Errorf("waiting: %q", left)
+		}
+		start(false).told(xds.Cluster, "-x")
+		if left := start(true).l.waiting(); left != "CDS: x is gone" {
+			t.Errorf("waiting: %q", left)
+		}
+	})
+	t.Run("ADS-7 what was given up on its way, and is lost, keeps what it refers to", func(t *testing.T) {
+		start := func(cluster string) *court {
+			c := newCourt(t, xds.SotW)
+			c.commit("CDS", cluster, "EDS", "e=1")
+			c.ask(xds.Cluster, "x")
+			c.told(xds.Cluster, cluster)
+			c.ask(xds.Endpoint, "e")
+			c.ask(xds.Cluster, "y")
+			c.commit("CDS", "-x", "EDS", "e=2", "-e")
+			return c
+		}
+		start("x=1>EDS/e").told(xds.Endpoint, "e=2")
+		_, err := start("x=1>EDS/other").try(xds.Endpoint, "e=2")
+		wrong(t, err, "ADS-4: e@")
+	})
+	t.Run("DELTA-13 a part that is never answered is silence", func(t *testing.T) {
+		start := func(all bool) *court {
+			c := newCourt(t, xds.SotW)
+			c.commit("CDS", "x=1", "RDS", "q=1", "r=to-x>CDS/x")
+			c.ask(xds.Cluster)
+			c.answer(xds.Cluster, c.told(xds.Cluster, "x=1"), false)
+			c.ask(xds.Route, "q", "r")
+			first := c.told(xds.Route, "q=1")
+			last, err := c.say(xds.Route, "r=to-x>CDS/x")
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.l.receive(xds.Request{Type: xds.Route, Names: []string{"q", "r"}, Nonce: last}, false)
+			if all {
+				c.l.receive(xds.Request{Type: xds.Route, Names: []string{"q", "r"}, Nonce: first}, false)
+			}
+			c.commit("RDS", "-r", "CDS", "-x")
+			c.wait(15 * time.Second)
+			return c
+		}
+		start(false).told(xds.Cluster)
+		_, err := start(true).try(xds.Cluster)
+		wrong(t, err, "ADS-8: x leaves")
+	})
+	t.Run("WARM-2 behind a part that is never answered assignments wait for 5 s", func(t *testing.T) {
+		c := newCourt(t, xds.Delta)
+		c.commit("CDS", "x=1>EDS/e", "EDS", "e=1", "f=1")
+		c.ask(xds.Endpoint, "e", "f")
+		c.told(xds.Endpoint, "e=1")
+		last, err := c.say(xds.Endpoint, "f=1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.answer(xds.Endpoint, last, false)
+		cluster := thing("x=1>EDS/e")
+		client := &envoy{types: map[string]*envoyType{xds.Cluster.URL: {cache: map[string]*xds.Resource{"x": cluster}}},
+			warming: map[string]time.Time{"x": epoch}, fresh: map[string]bool{"x": true}}
+		if what := client.cold(c.l); what != "" {
+			t.Error(what)
+		}
+		c.wait(5 * time.Second)
+		if what := client.cold(c.l); what != "WARM-2: x warms, and nobody sends e" {
+			t.Errorf("cold: %q", what)
+		}
+	})
 	t.Run("TTL-3 a late heartbeat brings nothing back", func(t *testing.T) {
 		start := func(late time.Duration) *court {
 			c := newCourt(t, xds.Delta)

@@ -154,6 +154,10 @@ type flight struct {
 
 	dropped map[string]fact // the client did not want it any more
 
+	// What was in force before responses that need not be listed any more, but be one
+	// with this.
+	joined map[string][]fact
+
 	forward    bool // it tells something new, or what was asked for
 	done       bool // answered
 	superseded bool // SotW: a later one was

@@ -174,9 +174,14 @@ func (l *ledger) given(t *xds.Type, name string) bool {
 }
 
 // silent reports whether the client has left a type unanswered for so long that
-// nothing waits for it.
+// nothing waits for it. The parts of a response are answered when all are: "the flight
+// by all".
 func (l *ledger) silent(a *account) bool {
-	return a.newest != nil && !a.newest.done && l.now.Sub(a.quiet) >= silence
+	f := a.newest
+	if f == nil || l.now.Sub(a.quiet) < silence {
+		return false
+	}
+	return !f.done || len(f.beats) == 0 && slices.ContainsFunc(a.flights, func(o *flight) bool { return o.drain == f.drain && !o.done && len(o.beats) == 0 })
 }
 
 // supplied reports whether a cluster has an assignment to give, by which a client

@@ -200,8 +200,8 @@ func (l *ledger) bereft(a *account, name string) bool {
 					return true
 				}
 			}
-			for n := range f.dropped { // or what it gave up, and has asked for since
-				if b.covers(n) {
+			for n, k := range f.dropped { // or what it gave up, and has asked for since, or may
+				if b.covers(n) || lost(n, k) {
 					return true
 				}
 			}

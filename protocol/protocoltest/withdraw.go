@@ -222,9 +222,13 @@ func (a *account) mayHold(n string, silent bool, d doubt) []fact {
 		out = append(refused, a.acked[n])
 	}
 	for _, f := range a.flights {
-		if k, ok := f.dropped[n]; ok && d == possibly && !silent {
+		if d == surely || silent {
+			break
+		}
+		if k, ok := f.dropped[n]; ok {
 			out = append(out, k)
 		}
+		out = append(out, f.joined[n]...)
 	}
 	told, acked := a.told[n], a.acked[n]
 	switch {
@@ -240,7 +244,7 @@ func (a *account) mayHold(n string, silent bool, d doubt) []fact {
 		case !ok || f.done:
 		case d == possibly || !f.superseded && f.seq >= a.answered:
 			out, open = append(out, k), true
-		case f.seq < a.accepted:
+		case f.seq < a.accepted && f.seq > before.seq:
 			before = k // it has acknowledged a later one, so it has dealt with this
 		}
 	}

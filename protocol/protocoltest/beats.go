@@ -41,11 +41,12 @@ func (l *ledger) beating(a *account, r *xds.Response, f *flight) error {
 }
 
 // stays is what the client should keep of a name: what the view has, what it was
-// told while that waits, or was told and lingers. "What stays keeps its TTL alive."
+// told while that waits, or was told and lingers. "What stays keeps its TTL alive", and
+// what has left does not stay, though it returns as another.
 func (l *ledger) stays(a *account, n string) *xds.Resource {
 	if r := l.shown(a, n); r != nil {
-		if told := a.told[n].res; told != nil && !same(told, r) && l.tied(a, r) {
-			return told
+		if k := a.told[n]; k.res != nil && !k.left && !same(k.res, r) && l.tied(a, r) {
+			return k.res
 		}
 		return r
 	}

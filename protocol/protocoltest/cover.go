@@ -134,6 +134,17 @@ func (l *ledger) searching(a *account) bool {
 	return false
 }
 
+// waitsForView reports whether what the view has of a name rightly waits for what that
+// still looks for: what a world does not have does not exist, so it is told whole, or not
+// yet, and what refers to its clusters waits for them.
+func (l *ledger) waitsForView(a *account, is *xds.Resource) bool {
+	if a.world && l.searching(a) {
+		return true
+	}
+	first := l.account(a.typ.After)
+	return first != nil && first.world && l.searching(first) && l.tied(a, is)
+}
+
 // bodyless reports whether the client is told of a name that never existed by a
 // Resource without body.
 func (l *ledger) bodyless(a *account) bool {

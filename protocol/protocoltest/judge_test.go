@@ -711,6 +711,51 @@ func TestJudge(t *testing.T) {
 			t.Errorf("waiting: %q", left)
 		}
 	})
+	t.Run("TTL-3 what has left, and returns as another that waits, was not in force meanwhile", func(t *testing.T) {
+		start := func(asked bool) *court {
+			c := newCourt(t, xds.SotW)
+			c.commit("CDS", "x=1", "RDS", "r=1!>CDS/x")
+			c.ask(xds.Cluster)
+			c.l.ttl = true
+			c.answer(xds.Cluster, c.told(xds.Cluster, "x=1"), false)
+			c.ask(xds.Route, "r")
+			c.l.receive(xds.Request{Type: xds.Route, Names: []string{"r"}, Nonce: c.told(xds.Route, "r=1!>CDS/x")}, false)
+			c.l.waiting()
+			c.commit("RDS", "-r")
+			if asked {
+				c.l.begun() // nothing keeps it
+			}
+			c.commit("CDS", "y=1", "RDS", "r=2!>CDS/y")
+			c.told(xds.Cluster, "x=1", "y=1")
+			c.wait(11 * time.Second)
+			return c
+		}
+		if left := start(true).l.waiting(); left != "" {
+			t.Errorf("waiting: %q", left)
+		}
+		if left := start(false).l.waiting(); !strings.Contains(left, "TTL-3: r@r=1") {
+			t.Errorf("waiting: %q", left)
+		}
+	})
+	t.Run("SOTW-8 a world waits for what the view looks for, and so do routes to its clusters", func(t *testing.T) {
+		start := func(unknown ...string) (c *court, waits bool) {
+			c = newCourt(t, xds.SotW)
+			c.commit("CDS", "x=1", "RDS", "r=1>CDS/x")
+			c.l.change(searching{c.view, xds.Names{xds.Cluster.URL: unknown}})
+			c.ask(xds.Cluster, "x", "y")
+			c.ask(xds.Route, "r")
+			return c, c.l.waitsForView(c.l.account(xds.Cluster), thing("x=1")) && c.l.waitsForView(c.l.account(xds.Route), thing("r=1>CDS/x"))
+		}
+		if _, waits := start("y"); !waits {
+			t.Error("it has to be told at once")
+		}
+		if _, waits := start(); waits {
+			t.Error("it may wait though all is decided")
+		}
+		if c, _ := start("y"); c.l.waitsForView(c.l.account(xds.Route), thing("r=2>SDS/x")) {
+			t.Error("it may wait though it refers to no cluster")
+		}
+	})
 	t.Run("TTL-3 a client drops what it should have, by effect", func(t *testing.T) {
 		start := func() (*court, clock) {
 			c := newCourt(t, xds.Delta)

@@ -2,7 +2,6 @@ package protocoltest
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"time"
 
@@ -122,6 +121,7 @@ type fact struct {
 	version string
 	seq     int
 	dropped bool // the client gave the name up before it answered
+	left    bool // the view has lost it, and nothing kept it with the client, though nothing could tell so
 }
 
 // is reports whether the fact says what r is; nil: that it does not exist.
@@ -257,7 +257,16 @@ func (l *ledger) change(view xds.View) {
 				a.leaving[n] = leaver{res: r, at: l.now}
 			}
 		}
-		maps.DeleteFunc(a.leaving, func(n string, _ leaver) bool { return l.shown(a, n) != nil })
+		for n, v := range a.leaving {
+			if l.shown(a, n) == nil {
+				continue
+			}
+			if k, told := a.told[n]; told && v.free && l.variant == xds.SotW && !a.world {
+				k.left = true
+				a.told[n] = k
+			}
+			delete(a.leaving, n)
+		}
 		for n, f := range a.told {
 			// A state that came and went between two views may be the one shown.
 			if r := is.Departed(n); r != nil && l.lingers(a) && is.Lookup(n) == nil && !f.absent() {

@@ -1,9 +1,7 @@
 package protocoltest
 
 import (
-	"maps"
 	"slices"
-	"strings"
 
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -173,23 +171,21 @@ func (l *ledger) unmoved(a *account, g *group) bool {
 
 // known lists every name that matters to the account, sorted.
 func (l *ledger) known(a *account) []string {
-	all := map[string]bool{}
-	for _, names := range []map[string]bool{a.names, a.scopes, a.reach} {
+	all := make([]string, 0, 2*len(a.told)+len(a.names))
+	for _, names := range []map[string]bool{a.names, a.scopes, a.reach, a.owe} {
 		for n := range names {
-			all[n] = true
+			all = append(all, n)
 		}
 	}
 	for n := range a.told {
-		all[n] = true
-	}
-	for n := range a.owe {
-		all[n] = true
+		all = append(all, n)
 	}
 	if a.star() {
 		for r := range l.view.Table(a.typ).All() {
-			all[r.Name] = !r.OnDemand || all[r.Name]
+			if !r.OnDemand {
+				all = append(all, r.Name)
+			}
 		}
 	}
-	maps.DeleteFunc(all, func(_ string, in bool) bool { return !in })
-	return slices.SortedFunc(maps.Keys(all), strings.Compare)
+	return set(all)
 }

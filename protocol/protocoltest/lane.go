@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/chancery-xds/chancery/protocol"
 	"github.com/chancery-xds/chancery/xds"
@@ -15,7 +16,7 @@ type lane struct {
 	id      int
 	only    *xds.Type
 	client  client
-	session Session
+	session *twins
 	ledger  *ledger
 	up      []xds.Request
 	down    []*xds.Response
@@ -32,7 +33,8 @@ type lane struct {
 	quiet   bool // the client has something from before, of which it need not say anything
 	shaky   bool // order was given up, or nobody knows what the client has from before; until it is even
 	spread  uint64
-	told    memory // what the client was told, on all its streams
+	still   time.Time // it had nothing to say then, and has heard nothing since
+	told    [2]memory // what the client was told, on all its streams; with hints, and without
 
 	clocks  map[[2]string]clock // what expires at the client, by type and name
 	drops   int
@@ -43,7 +45,7 @@ type lane struct {
 
 func (n *lane) connect() {
 	n.shaky = n.shaky || n.ledger != nil && n.ledger.tardy
-	n.up, n.down, n.pending, n.behind, n.late, n.names = nil, nil, nil, false, nil, nil
+	n.up, n.down, n.pending, n.behind, n.late, n.names, n.still = nil, nil, nil, false, nil, nil, time.Time{}
 	refused := map[string]bool{}
 	for url := range n.refused {
 		refused[url] = true
@@ -52,8 +54,11 @@ func (n *lane) connect() {
 	opts.Refused = func(t *xds.Type) bool { return refused[t.URL] }
 	opts.Recent = func(t *xds.Type) []*xds.Table { return n.content.recent[t.URL] }
 	opts.MaxResponse, opts.Spread = n.limit, n.spread
-	opts.Told = n.told.world
-	n.session = n.open(n.cfg.Variant, n.only, n.content.seen(), opts)
+	n.session = newTwins(func(told *memory) Session {
+		opts := opts
+		opts.Told = told.world
+		return n.open(n.cfg.Variant, n.only, n.content.seen(), opts)
+	}, &n.told[0], &n.told[1])
 	n.ledger = newLedger(n.cfg.Variant, n.only, n.content.seen(), n.now, opts, n.worlds, n.sends, earlier(n.ledger))
 	n.session.Advance(n.now)
 	n.quiet = len(n.client.held(xds.Cluster)) > 0
@@ -69,12 +74,9 @@ func (n *lane) tell() {
 		return
 	}
 	n.ledger.change(n.content.seen())
+	n.still = time.Time{}
 	n.session.Advance(n.now)
-	var touched []xds.Names
-	if n.hints {
-		touched = n.hint()
-	}
-	n.session.Change(n.content.seen(), touched)
+	n.session.Change(n.content.seen(), n.hint())
 	if n.story != nil && n.behind {
 		n.logf("%d sees the view", n.id)
 	}
@@ -103,7 +105,6 @@ func (n *lane) hint() []xds.Names {
 // before any other input.
 func (n *lane) wake() {
 	n.session.Advance(n.now)
-	n.check()
 	if !n.release {
 		return
 	}
@@ -115,10 +116,8 @@ func (n *lane) wake() {
 
 // check asks a session that can for its own invariants.
 func (n *lane) check() {
-	if s, ok := n.session.(interface{ Check() error }); ok {
-		if err := s.Check(); err != nil {
-			n.fail(fmt.Errorf("invariant: %w", err))
-		}
+	if err := n.session.Check(); err != nil {
+		n.fail(fmt.Errorf("invariant: %w", err))
 	}
 }
 
@@ -181,6 +180,7 @@ func (n *lane) deliverUp() bool {
 	if t == nil {
 		t = n.only
 	}
+	n.still = time.Time{}
 	err := n.session.Receive(req)
 	if t == nil || n.only != nil && !t.Is(n.only) {
 		if err == nil {
@@ -195,7 +195,6 @@ func (n *lane) deliverUp() bool {
 	n.check()
 	settled := protocol.Stale
 	for e := range n.session.Events() {
-		n.told.note(n.session, e)
 		if (e.Kind == protocol.Acked || e.Kind == protocol.Nacked) && e.Nonce == req.Nonce && e.Type.Is(t) && e.Error == req.Error {
 			settled = e.Kind
 		}
@@ -210,10 +209,8 @@ func (n *lane) deliverUp() bool {
 
 // note follows the interests of the session.
 func (n *lane) note() {
-	if s, ok := n.session.(idler); ok {
-		for i := range s.Interests() {
-			n.ledger.interests(i)
-		}
+	for i := range n.session.Interests() {
+		n.ledger.interests(i)
 	}
 }
 
@@ -235,8 +232,12 @@ func (n *lane) heard(t *xds.Type, req xds.Request, settled protocol.EventKind, a
 	}
 }
 
-// respond lets the session say what it has to say, and judges it.
+// respond lets the session say what it has to say, and judges it: until it has nothing
+// to say, and again when it has heard something or time has passed.
 func (n *lane) respond() (progress bool) {
+	if n.still.Equal(n.now) {
+		return false
+	}
 	n.wake()
 	n.note()
 	n.ledger.begun()
@@ -258,12 +259,11 @@ func (n *lane) respond() (progress bool) {
 	if d := n.session.Deadline(); !d.IsZero() && !d.After(n.now) {
 		n.fail(fmt.Errorf("the deadline %v is not in the future, after all responses have left", d.Sub(epoch)))
 	}
-	if s, ok := n.session.(idler); ok && n.release {
-		s.Release()
+	if n.release {
+		n.session.Release()
 	}
 	var events []protocol.Event
 	for e := range n.session.Events() {
-		n.told.note(n.session, e)
 		if events = append(events, e); e.Kind != protocol.Sent && n.story != nil {
 			n.logf("%d ! %s %s %s", n.id, e.Kind, nameOf(e.Type), e.Name)
 		}
@@ -272,6 +272,9 @@ func (n *lane) respond() (progress bool) {
 		n.fail(err)
 	}
 	n.check()
+	if !progress {
+		n.still = n.now
+	}
 	return progress
 }
 

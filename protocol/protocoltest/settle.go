@@ -87,7 +87,7 @@ func (w *world) rest() {
 		if len(n.down) > 0 && !w.feeds() {
 			n.fail(fmt.Errorf("%s was sent by time alone, and no deadline told of it", describeResponse(n.down[0])))
 		}
-		_, idles := n.session.(idler)
+		_, idles := n.session.Session.(idler)
 		if err := n.ledger.settled(!n.forever, idles); err != nil {
 			n.fail(err)
 		}

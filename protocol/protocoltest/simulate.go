@@ -3,7 +3,6 @@ package protocoltest
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/chancery-xds/chancery/xds"
@@ -61,29 +60,20 @@ type Result struct {
 	Held []map[string]string
 }
 
-// Simulate runs a world twice, with hints of what changed and without, and
-// returns a [*Failure] if an obligation was not met or the two differ: "a hint
-// may only save work".
+// Simulate runs a world, and returns a [*Failure] if an obligation was not met.
 func Simulate(open Open, cfg Config) (Result, error) {
-	a, err := live(open, cfg, true, nil)
+	w, err := live(open, cfg, nil)
 	if u, ok := errors.AsType[undecided](err); ok {
 		return Result{Undecided: map[Kind]int{u.kind: 1}}, nil
 	}
 	if err != nil {
-		return Result{}, tell(open, cfg, true, err)
+		return Result{}, tell(open, cfg, err)
 	}
-	b, err := live(open, cfg, false, nil)
-	if err != nil {
-		return Result{}, tell(open, cfg, false, err)
-	}
-	if err := equal(a.sent, b.sent); err != nil {
-		return Result{}, tell(open, cfg, true, fmt.Errorf("a hint may only save work: %w", err))
-	}
-	return a.result(), nil
+	return w.result(), nil
 }
 
 // live runs a world.
-func live(open Open, cfg Config, hints bool, story *[]string) (w *world, err error) {
+func live(open Open, cfg Config, story *[]string) (w *world, err error) {
 	defer func() {
 		switch p := recover().(type) {
 		case nil:
@@ -96,39 +86,18 @@ func live(open Open, cfg Config, hints bool, story *[]string) (w *world, err err
 			panic(p)
 		}
 	}()
-	w = newWorld(open, cfg, hints, story)
+	w = newWorld(open, cfg, story)
 	w.run()
 	return w, nil
 }
 
 // tell runs the world again to hear its story.
-func tell(open Open, cfg Config, hints bool, err error) error {
+func tell(open Open, cfg Config, err error) error {
 	f := &Failure{Config: cfg, Err: err}
-	if _, again := live(open, cfg, hints, &f.Story); again != nil && again.Error() != err.Error() {
+	if _, again := live(open, cfg, &f.Story); again != nil && again.Error() != err.Error() {
 		f.Err = errors.Join(err, fmt.Errorf("and the second time, so it depends on more than the seed: %w", again))
 	}
 	return f
-}
-
-func equal(a, b []*xds.Response) error {
-	for i := range max(len(a), len(b)) {
-		switch {
-		case i >= len(b):
-			return fmt.Errorf("message %d is sent with hints only: %s", i, describeResponse(a[i]))
-		case i >= len(a):
-			return fmt.Errorf("message %d is sent without hints only: %s", i, describeResponse(b[i]))
-		case !equalResponse(a[i], b[i]):
-			return fmt.Errorf("message %d is\n%s with hints, and without\n%s", i, describeResponse(a[i]), describeResponse(b[i]))
-		}
-	}
-	return nil
-}
-
-func equalResponse(a, b *xds.Response) bool {
-	same := func(x, y *xds.Resource) bool { return x.Name == y.Name && x.Sum == y.Sum }
-	return a.Type.Is(b.Type) && a.Nonce == b.Nonce && a.Version == b.Version && a.TTL == b.TTL && slices.Equal(a.Removed, b.Removed) &&
-		slices.Equal(a.Absent, b.Absent) && slices.Equal(a.Missing, b.Missing) &&
-		slices.EqualFunc(a.Upserts, b.Upserts, same) && slices.EqualFunc(a.Beats, b.Beats, same)
 }
 
 func (w *world) result() Result {

@@ -190,21 +190,27 @@ func (a *account) answering(now time.Time) bool {
 
 // everTold lists the names of which the client may hold something.
 func (a *account) everTold() []string {
-	all := map[string]bool{}
+	all := make([]string, 0, 2*len(a.told))
 	for _, facts := range []map[string]fact{a.told, a.acked} {
 		for n := range facts {
-			all[n] = true
+			all = append(all, n)
 		}
 	}
 	for n := range a.refused {
-		all[n] = true
+		all = append(all, n)
 	}
 	for _, f := range a.flights {
 		for n := range f.dropped {
-			all[n] = true // the client may ask for it again before it arrives
+			all = append(all, n) // the client may ask for it again before it arrives
 		}
 	}
-	return slices.Sorted(maps.Keys(all))
+	return set(all)
+}
+
+// set sorts names, and drops those that come twice.
+func set(names []string) []string {
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // mayHold lists what the client may hold of a name: "what it was told and has not

@@ -19,7 +19,6 @@ type world struct {
 	plan   dice
 	chance dice
 	noise  dice // for hints alone
-	hints  bool
 
 	content *content
 	ops     int // that the plan has left
@@ -47,8 +46,8 @@ func (w *world) fail(format string, args ...any) { panic(broken{fmt.Errorf(forma
 func (n *lane) fail(err error) { n.world.fail("client %d: %w", n.id, err) }
 
 // newWorld makes a world and connects its clients.
-func newWorld(open Open, cfg Config, hints bool, story *[]string) *world {
-	w := &world{cfg: cfg, open: open, hints: hints, now: epoch, story: story,
+func newWorld(open Open, cfg Config, story *[]string) *world {
+	w := &world{cfg: cfg, open: open, now: epoch, story: story,
 		plan: newDice(cfg.Seed, 0), chance: newDice(cfg.Seed, 1+uint64(cfg.Variant))}
 	w.noise = newDice(cfg.Seed, 3)
 	if cfg.Choices != nil {
@@ -188,7 +187,7 @@ func (w *world) commit(touched xds.Names) {
 		w.logf("commit %s", w.describe(touched))
 	}
 	for _, n := range w.lanes {
-		n.behind = true
+		n.behind, n.still = true, time.Time{}
 		n.pending = append(n.pending, touched)
 	}
 }

@@ -61,7 +61,7 @@ e2e: ## Real clients as judges; installs them into .cache
 	@cd e2e && $(GOTEST) ./...
 
 soak: ## Random clients and commits, judged when they rest, for SOAK; `make e2e` has some seconds of it
-	cd e2e && $(TOOL) gotestsum --format standard-quiet -- ./soak -count=1 -timeout 0 -for $(SOAK) -seed 0
+	cd e2e && $(TOOL) gotestsum --format standard-quiet -- ./soak -count=1 -timeout 0 -for $(SOAK)
 
 coverage: ## Requirements that no passed test names
 	tools/spec-coverage $(RESULTS)/*.json

@@ -22,6 +22,7 @@ func (k *kind) wants(r *rand.Rand, delta bool) []string {
 func (c *client) open(r *rand.Rand, s *sub) {
 	s.steady = true
 	if c.delta {
+		clear(s.maybe) // it states what it has
 		x := says{subscribe: slices.Sorted(maps.Keys(s.names))}
 		if s.nameless && len(x.subscribe) > 0 {
 			s.nameless = false
@@ -65,7 +66,7 @@ func (c *client) open(r *rand.Rand, s *sub) {
 
 // begins makes the client subscribe to a type that it has not asked for yet.
 func (c *client) begins(r *rand.Rand, k *kind) {
-	s := &sub{typ: k.typ, names: map[string]bool{}, cache: map[string]held{}}
+	s := newSub(k.typ)
 	if r.IntN(3) > 0 {
 		for _, n := range k.wants(r, c.delta) {
 			s.names[n] = true
@@ -175,7 +176,8 @@ func (c *client) same(o *client) {
 		if was == nil || !was.opened {
 			continue
 		}
-		s := &sub{typ: was.typ, names: maps.Clone(was.names), nameless: was.nameless, cache: map[string]held{}}
+		s := newSub(was.typ, slices.Collect(maps.Keys(was.names))...)
+		s.nameless = was.nameless
 		c.subs = append(c.subs, s)
 		names := slices.Sorted(maps.Keys(s.names))
 		nothing := len(names) == 0 && !s.everything()
@@ -192,9 +194,40 @@ func (c *client) same(o *client) {
 	}
 }
 
+// kept reports whether something that the client may have, and a new one is not
+// told, refers to a resource: that stays as long. Over SotW nobody is told that an
+// assignment or a route is gone, and a client that refuses to lose a cluster may
+// have it for ever.
+func (c *client) kept(fresh *client, t *xds.Type, name string, also called) bool {
+	found := append([]string{name}, also[kindOf(t)][name]...)
+	refers := func(by *xds.Type, of string, h held) bool {
+		f := fresh.sub(by)
+		return (f == nil || f.cache[of].body != h.body) && slices.ContainsFunc(kindOf(by).references(h.body), func(to string) bool { return slices.Contains(found, to) })
+	}
+	for _, by := range t.ReferredBy() {
+		s := c.sub(by)
+		if s == nil {
+			continue
+		}
+		for of, h := range s.cache {
+			if refers(by, of, h) {
+				return true
+			}
+		}
+		for of, all := range s.maybe {
+			for _, m := range all {
+				if refers(by, of, m.held) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
 // differs returns what a client holds otherwise than a new one that asks for the
 // same; "" if nothing.
-func (c *client) differs(fresh *client, renewed bool) string {
+func (c *client) differs(fresh *client, renewed bool, also called) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	fresh.mu.Lock()
@@ -217,7 +250,7 @@ func (c *client) differs(fresh *client, renewed bool) string {
 		}
 		for _, name := range slices.Sorted(maps.Keys(s.cache)) {
 			// Over SotW nobody is told that something is gone, save in types with full state.
-			if _, ok := f.cache[name]; !ok && (c.delta || s.typ.FullState) {
+			if _, ok := f.cache[name]; !ok && (c.delta || s.typ.FullState) && !c.kept(fresh, s.typ, name, also) {
 				return fmt.Sprintf("%s %s: this client has %v, a new one does not", s.typ, name, s.cache[name])
 			}
 		}

@@ -70,12 +70,16 @@ type sub struct {
 	cache    map[string]held
 
 	opened  bool // on this stream
+	n       int  // of responses
 	nonce   string
 	old     []string // nonces
 	pending []answer // not given yet
 	version string   // the last accepted; SotW
 	steady  bool     // asks for the same since the stream was opened
 	exact   bool     // the cache is all that version means
+
+	said  map[string]response // responses without an answer, by nonce
+	maybe map[string][]maybe  // by name
 
 	sacred  bool // the newest response must not be refused
 	refused bool // something, or it said so, since all was renewed
@@ -96,6 +100,57 @@ func (h held) same(o held) bool {
 func (h held) String() string {
 	sum := sha256.Sum256([]byte(h.body))
 	return fmt.Sprintf("%x@%.4s%v/%v", sum[:2], h.version, h.aliases, h.ttl)
+}
+
+func newSub(t *xds.Type, names ...string) *sub {
+	s := &sub{typ: t, names: map[string]bool{}, cache: map[string]held{}, said: map[string]response{}, maybe: map[string][]maybe{}}
+	for _, n := range names {
+		s.names[n] = true
+	}
+	return s
+}
+
+// A response is one that is not answered yet: the number of it, and the names
+// that it spoke of.
+type response struct {
+	n     int
+	names []string
+}
+
+// A maybe is what the server must believe that the client has beside what it says:
+// what a response brought that it has not accepted, and what it had before that.
+// It ends when the client accepts what it is told later of the name.
+type maybe struct {
+	held
+	n int // of the response
+}
+
+// hears notes that a response speaks of a name.
+func (s *sub) hears(nonce, name string, brings *held) {
+	r := s.said[nonce]
+	r.names = append(r.names, name)
+	s.said[nonce] = r
+	if h, has := s.cache[name]; has {
+		s.maybe[name] = append(s.maybe[name], maybe{h, r.n})
+	}
+	if brings != nil {
+		s.maybe[name] = append(s.maybe[name], maybe{*brings, r.n})
+	}
+}
+
+// settles notes the first answer to a response; no other counts.
+func (s *sub) settles(delta bool, nonce string, nack bool) {
+	r, ok := s.said[nonce]
+	if delete(s.said, nonce); !ok || nack {
+		return
+	}
+	names := r.names
+	if !delta && s.typ.FullState { // absence told it the others
+		names = slices.Collect(maps.Keys(s.maybe))
+	}
+	for _, name := range names {
+		s.maybe[name] = slices.DeleteFunc(s.maybe[name], func(m maybe) bool { return m.n <= r.n })
+	}
 }
 
 // An answer is due to a response.
@@ -123,6 +178,9 @@ func (s *sub) covers(delta bool, name string, aliases []string) bool {
 // forget drops what the client has no use for any more.
 func (s *sub) forget(delta bool) {
 	maps.DeleteFunc(s.cache, func(name string, h held) bool { return !s.covers(delta, name, h.aliases) })
+	for name := range s.maybe {
+		s.maybe[name] = slices.DeleteFunc(s.maybe[name], func(m maybe) bool { return !s.covers(delta, name, m.aliases) })
+	}
 }
 
 // byAlias drops what the client has by an alias only, and reports whether there
@@ -177,7 +235,7 @@ func (c *client) connect(anew bool) error {
 	c.n++
 	c.stream, c.end, c.done = stream, cancel, make(chan struct{})
 	for _, s := range c.subs {
-		s.opened, s.nonce, s.old, s.pending = false, "", nil, nil
+		s.opened, s.nonce, s.old, s.pending, s.said = false, "", nil, nil, map[string]response{}
 	}
 	// A type that nothing is wanted of is not opened again.
 	c.subs = slices.DeleteFunc(c.subs, func(s *sub) bool { return len(s.names) == 0 && !s.nameless })
@@ -260,6 +318,8 @@ func (c *client) expect(url, nonce, version string, empty bool, says string) (s 
 		s.old = append(s.old, s.nonce)
 	}
 	s.nonce = nonce
+	s.n++
+	s.said[nonce] = response{n: s.n}
 	s.pending = append(s.pending, answer{nonce, version, nack})
 	return s, nack, nil
 }
@@ -284,6 +344,13 @@ func (c *client) takeDelta(m *discovery.DeltaDiscoveryResponse) {
 		return
 	}
 	for _, r := range m.GetResources() {
+		switch {
+		case r.GetResource() != nil:
+			h := holding(r, r.GetResource(), r.GetVersion())
+			s.hears(m.GetNonce(), r.GetName(), &h)
+		case r.GetTtl() == nil:
+			s.hears(m.GetNonce(), r.GetName(), nil)
+		}
 		switch h, has := s.cache[r.GetName()]; {
 		case r.GetResource() == nil && r.GetTtl() == nil: // it does not exist
 			delete(s.cache, r.GetName())
@@ -300,6 +367,7 @@ func (c *client) takeDelta(m *discovery.DeltaDiscoveryResponse) {
 		}
 	}
 	for _, name := range m.GetRemovedResources() {
+		s.hears(m.GetNonce(), name, nil)
 		delete(s.cache, name)
 	}
 	c.answered(s)
@@ -330,6 +398,19 @@ func (c *client) takeSotw(m *discovery.DiscoveryResponse) {
 	s, nack, err := c.expect(m.GetTypeUrl(), m.GetNonce(), m.GetVersionInfo(), len(m.GetResources()) == 0, says.String())
 	if err != nil {
 		return
+	}
+	for _, x := range all {
+		if x.body != nil {
+			h := holding(x.w, x.body, "")
+			s.hears(m.GetNonce(), x.name, &h)
+		}
+	}
+	if s.typ.FullState {
+		for name := range s.cache {
+			if !slices.ContainsFunc(all, func(x named) bool { return x.name == name }) {
+				s.hears(m.GetNonce(), name, nil)
+			}
+		}
 	}
 	if !nack {
 		if s.typ.FullState {
@@ -456,6 +537,7 @@ func (c *client) say(s *sub, x says) {
 	}
 	c.note("%s", line)
 	s.opened = true
+	s.settles(c.delta, x.nonce, x.nack)
 	_ = c.stream.SendMsg(m) // the receiver learns why
 }
 

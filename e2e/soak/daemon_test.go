@@ -147,7 +147,7 @@ func (d *daemon) commit(w world) error {
 		}
 		if d.probe == nil {
 			d.probe = &client{manner: manner{delta: true, only: xds.Runtime, node: &core.Node{Id: "probe"}}, id: "probe", dial: d.dial, polite: true,
-				note: func(string, ...any) {}, subs: []*sub{{typ: xds.Runtime, names: map[string]bool{tick: true}, cache: map[string]held{}}}}
+				note: func(string, ...any) {}, subs: []*sub{newSub(xds.Runtime, tick)}}
 		}
 		d.probe.mu.Lock()
 		has, up := d.probe.subs[0].cache[tick], d.probe.stream != nil

@@ -82,6 +82,7 @@ type run struct {
 	less    features
 	began   time.Time
 	world   world
+	called  called
 	renewed int
 	clients []*client
 
@@ -102,7 +103,7 @@ func (r *run) note(format string, args ...any) {
 
 // tell tells the story and returns what is wrong with the server; "" if nothing.
 func (r *run) tell() (wrong string) {
-	r.began, r.world = time.Now(), newWorld()
+	r.began, r.world, r.called = time.Now(), newWorld(), called{}
 	r.note("seed %d", r.seed)
 	for i, m := range r.kinds {
 		r.clients = append(r.clients, r.newClient(string(rune('A'+i)), m, r.seed+uint64(i)))
@@ -113,7 +114,7 @@ func (r *run) tell() (wrong string) {
 		}
 	}()
 	r.world.change(rand.New(rand.NewPCG(r.seed, 2)), r.less)
-	if err := r.commit(r.world); err != nil {
+	if err := r.serve(); err != nil {
 		return err.Error()
 	}
 	for _, s := range r.steps {
@@ -130,6 +131,12 @@ func (r *run) tell() (wrong string) {
 		}
 	}
 	return ""
+}
+
+// serve commits the world.
+func (r *run) serve() error {
+	r.called.note(r.world)
+	return r.commit(r.world)
 }
 
 func (r *run) newClient(id string, m manner, seed uint64) *client {
@@ -158,7 +165,7 @@ func (r *run) step(s step) string {
 	switch s.kind {
 	case "commit":
 		r.note("-- %s", r.world.change(dice, r.less))
-		if err := r.commit(r.world); err != nil {
+		if err := r.serve(); err != nil {
 			return err.Error()
 		}
 	case "rest":
@@ -173,7 +180,7 @@ func (r *run) step(s step) string {
 		c.cut()
 		if dice.IntN(2) == 0 {
 			r.note("-- %s", r.world.change(dice, r.less))
-			if err := r.commit(r.world); err != nil {
+			if err := r.serve(); err != nil {
 				return err.Error()
 			}
 		}
@@ -267,7 +274,7 @@ func (r *run) rest(dice *rand.Rand) string {
 			r.renewed++
 			r.world.renew(1000 + r.renewed)
 			r.note("-- everything is renewed")
-			if err := r.commit(r.world); err != nil {
+			if err := r.serve(); err != nil {
 				return err.Error()
 			}
 		}
@@ -328,7 +335,7 @@ func (r *run) settle(dice *rand.Rand, renewed bool) string {
 			if w := r.ended(fresh[i]); w != "" {
 				return w
 			}
-			if d := c.differs(fresh[i], renewed); d != "" && wrong == "" {
+			if d := c.differs(fresh[i], renewed, r.called); d != "" && wrong == "" {
 				wrong = c.id + ": " + d
 			}
 		}

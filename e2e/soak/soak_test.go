@@ -20,7 +20,7 @@ import (
 
 var (
 	lasts = flag.Duration("for", 25*time.Second, "how long to soak")
-	from  = flag.Uint64("seed", 7, "begin with the story of this `seed`; 0: any")
+	from  = flag.Uint64("seed", 0, "begin with the story of this `seed`; 0: any, which the output says")
 	leave = flag.String("without", "", "`features` that no story has, apart by commas: alias, ttl, ondemand, phantom, single, sotw, delta, VHDS and other types")
 	many  = flag.Int("failures", 1, "end after so many stories that went wrong")
 )
@@ -106,6 +106,8 @@ var told = []uint64{
 	50317, // a name is dropped beneath a collection that does not have it
 	50411, // the same while its response is on the way
 	50732, // a resource becomes on demand while the client is away
+
+	227360905, // a route that SotW cannot take back refers to a cluster, which stays
 }
 
 // soaks tells one story after the other until the time is over: in the library,
@@ -113,6 +115,7 @@ var told = []uint64{
 func soaks(t *testing.T, known []uint64, tell func(story) string) {
 	t.Helper()
 	next, wrong, n := firstSeed(), 0, 0
+	t.Logf("begins with seed %d", next)
 	pace := time.NewTicker(time.Second / perSecond)
 	defer pace.Stop()
 	for end := time.Now().Add(*lasts); time.Now().Before(end) && wrong < *many; n++ {

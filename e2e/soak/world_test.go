@@ -89,6 +89,38 @@ func of(t, refers *xds.Type, body func(name, generation string, to []string) pro
 	}
 }
 
+// references returns to which names of [kind.refers] a body refers.
+func (k *kind) references(body string) (to []string) {
+	of := func(h *route.VirtualHost) {
+		for _, r := range h.GetRoutes() {
+			to = append(to, r.GetRoute().GetCluster())
+		}
+	}
+	m := k.body("", "", nil)
+	if err := proto.Unmarshal([]byte(body), m); err != nil {
+		panic(err)
+	}
+	switch m := m.(type) {
+	case *cluster.Cluster:
+		to = append(to, m.GetEdsClusterConfig().GetServiceName())
+	case *listener.Listener:
+		h := &hcm.HttpConnectionManager{}
+		if a := m.GetApiListener().GetApiListener(); a != nil {
+			if err := a.UnmarshalTo(h); err != nil {
+				panic(err)
+			}
+		}
+		to = append(to, h.GetRds().GetRouteConfigName())
+	case *route.RouteConfiguration:
+		for _, h := range m.GetVirtualHosts() {
+			of(h)
+		}
+	case *route.VirtualHost:
+		of(m)
+	}
+	return to
+}
+
 func kindOf(t *xds.Type) *kind {
 	return universe[slices.IndexFunc(universe, func(k *kind) bool { return k.typ.Is(t) })]
 }
@@ -225,6 +257,24 @@ func (w world) renew(generation int) {
 		for name, r := range all {
 			r.generation = generation
 			all[name] = r
+		}
+	}
+}
+
+// called are the aliases that names have had. Most clients are not told of them.
+type called map[*kind]map[string][]string
+
+func (c called) note(w world) {
+	for k, all := range w {
+		for name, r := range all {
+			if c[k] == nil {
+				c[k] = map[string][]string{}
+			}
+			for _, a := range r.aliases {
+				if !slices.Contains(c[k][name], a) {
+					c[k][name] = append(c[k][name], a)
+				}
+			}
 		}
 	}
 }

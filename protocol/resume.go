@@ -157,7 +157,9 @@ func (s *Session) worldOf(u *subscription, t *xds.Table, d *delivery, parts int)
 	w := &World{Versions: t.Versions()}
 	defer func() { slices.SortStableFunc(w.Others, stampByName) }()
 	if u.typ.FullState {
-		w.Others = slices.Collect(u.lingeringStamps)
+		for st := range u.lingeringStamps {
+			w.Others = append(w.Others, st)
+		}
 		return w
 	}
 	for _, n := range u.dirty {

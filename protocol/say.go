@@ -277,7 +277,7 @@ func (s *Session) respond(u *subscription, last bool) []*xds.Response {
 		d = s.diff(u, t)
 	}
 	version := t.Version()
-	if world {
+	if world && len(u.leaving) > 0 {
 		version = t.VersionWith(u.lingeringStamps)
 	}
 	// "It is generally safe for servers to do this optimization for LDS and CDS
@@ -516,21 +516,22 @@ func (u *subscription) orphan(name string, st *xds.Stamp) {
 // world is everything the subscription covers: "the server must include the
 // complete state of the world".
 func (u *subscription) world(t *xds.Table) *xds.Changes {
-	c := &xds.Changes{}
+	var all []*xds.Resource
 	for e := range u.entries() { // of a wildcard, what it does not cover itself
 		if r := t.Lookup(e.name); u.shows(r) && (!u.wildcard || r.OnDemand) {
-			c.Upserts = append(c.Upserts, r)
+			all = append(all, r)
 		}
 	}
-	c.Upserts = slices.AppendSeq(c.Upserts, u.lingering)
+	for r := range u.lingering {
+		all = append(all, r)
+	}
 	if u.wildcard {
-		if len(c.Upserts) == 0 {
+		if len(all) == 0 {
 			return t.Since(nil)
 		}
-		c.Upserts = append(c.Upserts, t.Since(nil).Upserts...)
+		all = append(all, t.Since(nil).Upserts...)
 	}
-	slices.SortFunc(c.Upserts, func(a, b *xds.Resource) int { return cmp.Compare(a.Name, b.Name) })
-	return c
+	return &xds.Changes{Upserts: byName(all)}
 }
 
 // undecided reports whether the view is still looking for a name.

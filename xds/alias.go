@@ -29,10 +29,13 @@ func (m *Members) Get(name string) *Resource {
 
 // All yields the members in no particular order.
 func (m *Members) All() iter.Seq[*Resource] {
-	return func(yield func(*Resource) bool) {
-		if m != nil {
-			m.bodies.root.walk(func(_ string, r *Resource) bool { return yield(r) })
-		}
+	return func(yield func(*Resource) bool) { m.all(yield) }
+}
+
+//go:noinline // see Versions.all
+func (m *Members) all(yield func(*Resource) bool) {
+	if m != nil {
+		m.bodies.root.walk(func(_ string, r *Resource) bool { return yield(r) })
 	}
 }
 
@@ -40,22 +43,25 @@ func (m *Members) All() iter.Seq[*Resource] {
 // it is m. It costs the difference, not the size, when one was made from the
 // other.
 func (m *Members) Since(old *Members) iter.Seq2[string, bool] {
-	return func(yield func(string, bool) bool) {
-		var a, b *node[*Resource]
-		if old != nil {
-			a = old.bodies.root
-		}
-		if m != nil {
-			b = m.bodies.root
-		}
-		both := func(x, y *Resource) bool { return true }
-		diff(a, b, 0, both, func(x, y *Resource) bool {
-			if y != nil {
-				return yield(y.Name, true)
-			}
-			return yield(x.Name, false)
-		})
+	return func(yield func(string, bool) bool) { m.since(old, yield) }
+}
+
+//go:noinline // see Versions.all
+func (m *Members) since(old *Members, yield func(string, bool) bool) {
+	var a, b *node[*Resource]
+	if old != nil {
+		a = old.bodies.root
 	}
+	if m != nil {
+		b = m.bodies.root
+	}
+	both := func(x, y *Resource) bool { return true }
+	diff(a, b, 0, both, func(x, y *Resource) bool {
+		if y != nil {
+			return yield(y.Name, true)
+		}
+		return yield(x.Name, false)
+	})
 }
 
 // aliasing collects how the members of names change.

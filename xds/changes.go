@@ -81,14 +81,19 @@ func (c *Changes) fill(t *Table, old *Versions) {
 // of the names of either, which is no other part's. The parts of shared changes
 // are shared, too; all callers must use the same limit.
 func (c *Changes) Split(limit int) []*Changes {
-	c.split.Do(func() { c.parts = c.cut(limit) })
-	if c.parts == nil {
-		return []*Changes{c}
+	if parts := c.several(limit); parts != nil {
+		return parts
 	}
+	return []*Changes{c} // small, so that it costs its caller nothing
+}
+
+// several returns the parts, nil if there is only one.
+func (c *Changes) several(limit int) []*Changes {
+	c.split.Do(func() { c.parts = c.cut(limit) })
 	return c.parts
 }
 
-// cut returns the parts, nil if there is only one.
+// cut makes the parts, nil if there is only one.
 func (c *Changes) cut(limit int) (parts []*Changes) {
 	var from, at place
 	end := place{len(c.Upserts), len(c.Beats), len(c.Removed), len(c.Absent), len(c.Missing)}

@@ -86,7 +86,7 @@ func (t *Table) apply(edits []edit[*Resource]) *Table {
 			stamps[i].value = e.value.Stamp
 		}
 	}
-	v.stamps = v.stamps.apply(stamps)
+	v.stamps, v.digits = v.stamps.apply(stamps), v.sum.String()
 	n.bodies = n.bodies.apply(changes)
 	n.expire(changes)
 	n.versions, n.version = &v, ""
@@ -180,7 +180,10 @@ func (t *Table) Version() string {
 	if t.version != "" {
 		return t.version
 	}
-	return t.Versions().Sum().String()
+	if t.versions == nil {
+		return Sum{}.String()
+	}
+	return t.versions.digits
 }
 
 // Hashed reports whether Version is the hash of the content, so that equal

@@ -8,6 +8,7 @@ import "iter"
 type Versions struct {
 	stamps tree[*Stamp]
 	sum    Sum
+	digits string // of sum: the version of each response
 	len    int
 }
 
@@ -38,10 +39,16 @@ func (v *Versions) Sum() Sum {
 
 // All yields the stamps in no particular order.
 func (v *Versions) All() iter.Seq[*Stamp] {
-	return func(yield func(*Stamp) bool) {
-		if v != nil {
-			v.stamps.root.walk(func(_ string, s *Stamp) bool { return yield(s) })
-		}
+	return func(yield func(*Stamp) bool) { v.all(yield) }
+}
+
+// all is not inlined: only in this package the compiler knows that walk does not
+// keep yield, and in others each loop would allocate its body.
+//
+//go:noinline
+func (v *Versions) all(yield func(*Stamp) bool) {
+	if v != nil {
+		v.stamps.root.walk(func(_ string, s *Stamp) bool { return yield(s) })
 	}
 }
 
@@ -49,14 +56,17 @@ func (v *Versions) All() iter.Seq[*Stamp] {
 // for "absent", in no particular order. It costs the difference, not the size,
 // when one was made from the other.
 func (v *Versions) Since(old *Versions) iter.Seq2[*Stamp, *Stamp] {
-	return func(yield func(*Stamp, *Stamp) bool) {
-		var a, b *node[*Stamp]
-		if old != nil {
-			a = old.stamps.root
-		}
-		if v != nil {
-			b = v.stamps.root
-		}
-		diff(a, b, 0, func(x, y *Stamp) bool { return x == y || x.Sum == y.Sum }, yield)
+	return func(yield func(*Stamp, *Stamp) bool) { v.since(old, yield) }
+}
+
+//go:noinline // see all
+func (v *Versions) since(old *Versions, yield func(*Stamp, *Stamp) bool) {
+	var a, b *node[*Stamp]
+	if old != nil {
+		a = old.stamps.root
 	}
+	if v != nil {
+		b = v.stamps.root
+	}
+	diff(a, b, 0, func(x, y *Stamp) bool { return x == y || x.Sum == y.Sum }, yield)
 }

@@ -251,8 +251,8 @@ func (s *Session) lost(u *subscription, t *xds.Table, n string, e *entry, told *
 	switch {
 	case u.leaving[n] != nil || u.shows(t.Lookup(n)):
 		return false
-	case e != nil && !u.wants(e) && (u.dropped[n] || !u.wildcard && (!u.lapsed[n] || !u.collects(n))):
-		return false // the client has given it up
+	case e != nil && !u.wants(e) && (u.dropped[n] && t.Lookup(n) != nil || !u.wildcard && (!u.lapsed[n] || !u.collects(n))):
+		return false // the client has given it up, and the wildcard does not cover it
 	}
 	return stands(told) || e != nil && e.named && e.again && s.warms(u.typ) && u.matches[n] == nil
 }

@@ -221,8 +221,8 @@ func (s *Session) resume(u *subscription, initial []xds.Version, t *xds.Table) {
 			u.mark(e)
 		case !current || r.OnDemand:
 			e = &entry{name: strings.Clone(v.Name), told: told, sent: true}
-			if stray && u.collects(v.Name) {
-				u.lapse(e) // its collection found it
+			if stray && (u.scopes != nil || u.collects(v.Name)) {
+				u.lapse(e) // its wildcard or its collection found it
 			}
 			extra = append(extra, *e)
 		}

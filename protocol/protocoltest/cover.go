@@ -36,6 +36,13 @@ func (a *account) covers(name string) bool {
 	return a.star() || a.wants(name) || a.reach[name] || told && !k.absent()
 }
 
+// outside reports whether a name is under none of the routes whose virtual hosts the
+// wildcard is of, and is not asked for by itself: "A VHDS wildcard covers the routes this
+// stream subscribed to". What is not the client's does not linger.
+func (a *account) outside(name string) bool {
+	return a.scopes != nil && !a.wants(name) && !a.reach[name] && !a.wants(a.typ.Collection(name))
+}
+
 // members are the resources that a name finds that no resource has: "Both the
 // names and aliases of resources should be checked".
 func (l *ledger) members(a *account, name string) (out []*xds.Resource) {

@@ -778,6 +778,29 @@ func TestJudge(t *testing.T) {
 			t.Error("a heartbeat that was under way is not seen")
 		}
 	})
+	t.Run("OND-4 a host of a route that the stream does not subscribe to lingers", func(t *testing.T) {
+		start := func() *court {
+			c := newCourt(t, xds.Delta)
+			c.commit("RDS", "r=1>VHDS/*", "VHDS", "r/a=1", "other/b=1")
+			v := func(n string) xds.Version {
+				return xds.Version{Name: n, Version: c.l.view.Table(xds.VirtualHost).Lookup(n).Version}
+			}
+			a, b := v("r/a"), v("other/b")
+			c.resume(xds.Route, []string{"r"}, xds.Version{Name: "r", Version: "of old"})
+			c.told(xds.Route, "r=1>VHDS/*") // which is not answered
+			c.commit("VHDS", "-r/a", "-other/b")
+			c.resume(xds.VirtualHost, nil, a, b)
+			return c
+		}
+		c := start()
+		_, err := c.try(xds.VirtualHost, "-other/b", "-r/a")
+		wrong(t, err, "ADS-8: r/a leaves while the client has RDS r@of old")
+		c = start()
+		if left := c.l.waiting(); left != "VHDS: other/b is gone" {
+			t.Errorf("what no route of the stream has is owed: %q", left)
+		}
+		c.told(xds.VirtualHost, "-other/b")
+	})
 	t.Run("ADS-2 removals last, in reverse", func(t *testing.T) {
 		start := func() *court {
 			c := newCourt(t, xds.Delta)

@@ -269,7 +269,7 @@ func (l *ledger) change(view xds.View) {
 		}
 		for n, f := range a.told {
 			// A state that came and went between two views may be the one shown.
-			if r := is.Departed(n); r != nil && l.lingers(a) && is.Lookup(n) == nil && !f.absent() {
+			if r := is.Departed(n); r != nil && l.lingers(a) && is.Lookup(n) == nil && !f.absent() && !a.outside(n) {
 				v, ok := a.leaving[n]
 				if !ok {
 					v = leaver{res: r, at: l.now}

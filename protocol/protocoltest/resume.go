@@ -63,7 +63,7 @@ func (l *ledger) begin(a *account, req xds.Request) {
 		}
 		a.told[v.Name] = fact{version: v.Version}
 		delete(a.may, v.Name)
-		if r == nil && l.lingers(a) {
+		if r == nil && l.lingers(a) && !a.outside(v.Name) {
 			a.leaving[v.Name] = leaver{res: l.had(a, v.Name, v.Version), at: l.now, resumed: true}
 		}
 		if r != nil && r.Version == v.Version {

@@ -69,6 +69,9 @@ func (u *subscription) match(t *xds.Table, name string) {
 			u.mark(e)
 		}
 	}
+	if was == nil && is.Len() > 0 { // what was said of it was refused: that it does not exist
+		u.dissolve(false, slices.Values([]string{name}))
+	}
 }
 
 // finds reports whether a name that no resource has finds one.

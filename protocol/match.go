@@ -157,6 +157,20 @@ func (u *subscription) lapse(e *entry) {
 	u.lapsed[e.name] = true
 }
 
+// lapses reports whether the client still has what no name finds any more: it has not
+// heard so, or not answered.
+func (u *subscription) lapses(name string) bool {
+	if u.lapsed[name] {
+		return true
+	}
+	for d := range u.underWay() {
+		if it := d.find(name); it != nil && it.lapsed && d.open(name, it.is) {
+			return true
+		}
+	}
+	return false
+}
+
 // forget drops an entry of which nothing needs to be said any more.
 func (u *subscription) forget(name string) {
 	e := u.entry(name)

@@ -231,7 +231,7 @@ func (u *subscription) dropUnwanted() {
 	}
 	left := u.refusals[:0]
 	for _, r := range u.refusals {
-		if !r.shrink(func(name string) bool { return !u.covers(name) }) {
+		if !r.shrink(func(name string) bool { return !u.covers(name) && !u.lapses(name) }) {
 			left = append(left, r)
 		}
 	}

@@ -199,7 +199,7 @@ func (s *Session) mayHold(u *subscription, yield func(st *xds.Stamp, firm bool) 
 			}
 			switch {
 			case !d.open(name, it.is):
-			case (u.outdated(t, name, it.was) || it.lapsed && stands(it.was)) && !yield(it.was, false):
+			case u.outdated(t, name, it.was) && !yield(it.was, false):
 				return
 			case u.unacked && stands(it.is) && !same(u.told(name), it.is) && !u.current(t, name, it.is) && !yield(it.is, false):
 				return
@@ -253,7 +253,7 @@ func (s *Session) keeps(u *subscription, yield func(st *xds.Stamp, firm bool) bo
 // the view has something else now. What is current does not count: then the
 // configuration itself refers to what is not there.
 func (u *subscription) outdated(t *xds.Table, name string, st *xds.Stamp) bool {
-	return stands(st) && (u.lapsed[name] || u.covers(name) && !u.current(t, name, st))
+	return stands(st) && (u.lapses(name) || u.covers(name) && !u.current(t, name, st))
 }
 
 // current reports whether the view has just that.

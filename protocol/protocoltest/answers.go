@@ -102,7 +102,7 @@ func (a *account) refuse(f *flight) {
 func (a *account) ack(f *flight) {
 	a.opaque = false
 	for n, k := range f.carried {
-		if (a.covers(n) || k.absent()) && a.acked[n].seq <= k.seq {
+		if (a.wildcard || a.covers(n) || k.absent()) && a.acked[n].seq <= k.seq {
 			a.acked[n] = k
 			if a.refused[n] = slices.DeleteFunc(a.refused[n], func(r fact) bool { return r.seq < k.seq }); len(a.refused[n]) == 0 {
 				delete(a.refused, n)

@@ -801,6 +801,36 @@ func TestJudge(t *testing.T) {
 		}
 		c.told(xds.VirtualHost, "-other/b")
 	})
+	t.Run("OND-4 a host is acknowledged after its route was dropped", func(t *testing.T) {
+		start := func() (*court, string) {
+			c := newCourt(t, xds.Delta)
+			c.commit("CDS", "c=1", "RDS", "r=1", "VHDS", "r/a=1>CDS/c")
+			c.ask(xds.Cluster)
+			c.answer(xds.Cluster, c.told(xds.Cluster, "c=1"), false)
+			c.ask(xds.Route, "r")
+			c.answer(xds.Route, c.told(xds.Route, "r=1"), false)
+			c.ask(xds.VirtualHost)
+			late := c.told(xds.VirtualHost, "r/a=1>CDS/c")
+			c.l.receive(xds.Request{Type: xds.Route, Unsubscribe: []string{"r"}}, false)
+			c.wait(5 * time.Second)
+			gone := c.told(xds.VirtualHost, "-r/a")
+			c.answer(xds.VirtualHost, late, false)
+			c.commit("CDS", "-c")
+			return c, gone
+		}
+		c, _ := start()
+		if left := c.l.waiting(); left != "" {
+			t.Errorf("the client has a host until it hears that it is gone: %q", left)
+		}
+		_, err := c.try(xds.Cluster, "-c")
+		wrong(t, err, "ADS-8: c leaves while the client may hold VHDS r/a@")
+		c, gone := start()
+		c.answer(xds.VirtualHost, gone, false)
+		if left := c.l.waiting(); left != "CDS: c is gone" {
+			t.Errorf("and no longer: %q", left)
+		}
+		c.told(xds.Cluster, "-c")
+	})
 	t.Run("ADS-2 removals last, in reverse", func(t *testing.T) {
 		start := func() *court {
 			c := newCourt(t, xds.Delta)

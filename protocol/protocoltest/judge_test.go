@@ -831,6 +831,29 @@ func TestJudge(t *testing.T) {
 		}
 		c.told(xds.Cluster, "-c")
 	})
+	t.Run("ADS-2 a removal that another has made possible follows it", func(t *testing.T) {
+		start := func(refs string) *court {
+			c := newCourt(t, xds.Delta)
+			c.commit("CDS", "x=1", "EDS", "e=1")
+			c.ask(xds.Cluster)
+			c.answer(xds.Cluster, c.told(xds.Cluster, "x=1"), false)
+			c.ask(xds.Endpoint, "e")
+			c.answer(xds.Endpoint, c.told(xds.Endpoint, "e=1"), false)
+			c.commit("CDS", "x=2"+refs)
+			c.answer(xds.Cluster, c.told(xds.Cluster, "x=2"+refs), true)
+			c.commit("CDS", "y=1")
+			c.told(xds.Cluster, "y=1")
+			c.wait(20 * time.Second) // which is not answered
+			c.commit("CDS", "-x", "EDS", "-e")
+			c.told(xds.Cluster, "-x")
+			return c
+		}
+		_, err := start("").say(xds.Endpoint, "-e")
+		wrong(t, err, "ADS-2: EDS follows a removal")
+		if _, err := start(">EDS/e").say(xds.Endpoint, "-e"); err != nil { // what was refused is no more
+			t.Error(err)
+		}
+	})
 	t.Run("ADS-2 removals last, in reverse", func(t *testing.T) {
 		start := func() *court {
 			c := newCourt(t, xds.Delta)

@@ -180,6 +180,7 @@ type leaver struct {
 	last []*xds.Resource // other contents it may be shown with
 
 	free    bool // nothing has referred to it at a time, so it was let go
+	bound   bool // something may have referred to it when this drain began
 	resumed bool // the client brought it along
 	loose   bool // and a session need not know that
 }

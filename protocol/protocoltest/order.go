@@ -43,7 +43,7 @@ func (l *ledger) ordered(a *account, r *xds.Response, f *flight) error {
 		l.telling = nil
 	}
 	if len(gone) > 0 && len(r.Upserts) == 0 && l.telling == nil {
-		if a.typ.Rank() > l.falling {
+		if a.typ.Rank() > l.falling && !l.unbound(a, gone) {
 			return fmt.Errorf("ADS-2: %s follows a removal of a type of rank %d: they leave in reverse", a.typ, l.falling)
 		}
 		l.falling = a.typ.Rank()
@@ -61,6 +61,17 @@ func (l *ledger) ordered(a *account, r *xds.Response, f *flight) error {
 		}
 	}
 	return nil
+}
+
+// unbound reports whether names leave behind what they would have left before, since they
+// could not: something may have referred to them, and what was told in this drain ended
+// that.
+func (l *ledger) unbound(a *account, gone []string) bool {
+	told := func(by *xds.Type) bool {
+		b := l.account(by)
+		return b != nil && b.newest != nil && b.newest.drain == l.drain
+	}
+	return slices.ContainsFunc(a.typ.ReferredBy(), told) && !slices.ContainsFunc(gone, func(n string) bool { return !a.leaving[n].bound })
 }
 
 // early checks that the clusters a resource refers to are with the client:

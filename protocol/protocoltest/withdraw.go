@@ -52,10 +52,9 @@ func (l *ledger) release() {
 	}
 	for _, a := range l.accounts {
 		for n, v := range a.leaving {
-			if !v.free && l.held(a, n, surely) == "" {
-				v.free = true
-				a.leaving[n] = v
-			}
+			v.free = v.free || l.held(a, n, surely) == ""
+			v.bound = l.held(a, n, possibly) != ""
+			a.leaving[n] = v
 		}
 	}
 }

@@ -158,10 +158,10 @@ func (u *subscription) lapse(e *entry) {
 }
 
 // lapses reports whether the client still has what no name finds any more: it has not
-// heard so, or not answered.
+// heard so, or not answered, and it wants something still.
 func (u *subscription) lapses(name string) bool {
-	if u.lapsed[name] {
-		return true
+	if u.lapsed[name] || u.idle() {
+		return u.lapsed[name]
 	}
 	for d := range u.underWay() {
 		if it := d.find(name); it != nil && it.lapsed && d.open(name, it.is) {

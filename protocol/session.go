@@ -189,7 +189,7 @@ func (s *Session) Receive(req xds.Request) error {
 		u.settle(s, req)
 	}
 	s.scope(u)
-	if !u.wildcard && u.named == 0 && u.scopes == nil {
+	if u.idle() {
 		// A client may drop unanswered what it no longer wants.
 		u.unacked, u.stalled = false, false
 	}

@@ -37,6 +37,9 @@ type want struct {
 // wants reports whether an entry is wanted by its name.
 func (u *subscription) wants(e *entry) bool { return e.named || e.matched > 0 || u.scopes[e.name] }
 
+// idle reports whether the client wants nothing of the type, at present.
+func (u *subscription) idle() bool { return !u.wildcard && u.named == 0 && u.scopes == nil }
+
 // covers reports whether the client wants what is called so.
 func (u *subscription) covers(name string) bool {
 	if u.wildcard {

@@ -15,6 +15,7 @@ import (
 // A waiting is what of one type waits for another.
 type waiting struct {
 	waits map[string]time.Time // since when a name waits
+	ends  time.Time            // when one may wait no longer though nobody answers; zero: never
 }
 
 // ordered reports whether resources of u may have to wait for another type.
@@ -32,33 +33,46 @@ func (s *Session) ordered(u *subscription) bool {
 // opensLater reports whether a client that resumes may have clusters, and has
 // only not opened their type yet. Seen with Envoy 1.40: it opens CDS up to 15 s
 // late when a CDS response from before is still warming, and all others at once.
-func (s *Session) opensLater() bool { return s.resumes && s.now.Before(s.began.Add(silence)) }
+func (s *Session) opensLater() bool { return s.resumes && s.before(s.began.Add(silence)) }
+
+// before reports whether a time is still to come, and notes it: then what waits for
+// it may wait no longer. So a wait has its Deadline from the rule that it obeys.
+func (s *Session) before(t time.Time) bool {
+	if !s.now.Before(t) {
+		return false
+	}
+	if s.turns.IsZero() || t.Before(s.turns) {
+		s.turns = t
+	}
+	return true
+}
 
 // ready reports whether r may be sent: whether the client has all that it refers
 // to of the type that comes first.
 func (s *Session) ready(u *subscription, r *xds.Resource) bool {
 	first := s.sub(u.typ.After)
 	if first == nil {
-		return r.Refs != nil && !slices.ContainsFunc(r.Refs, func(ref xds.Ref) bool { return ref.Type.Is(u.typ.After) })
+		refers := r.Refs == nil || slices.ContainsFunc(r.Refs, func(ref xds.Ref) bool { return ref.Type.Is(u.typ.After) })
+		return !refers || !s.opensLater()
 	}
-	t, overdue := s.table(first.typ), s.overdue(u, first, r.Name)
+	t := s.table(first.typ)
 	if r.Refs == nil {
-		return overdue || s.readyForAny(first, t)
+		return s.readyForAny(first, t) || s.overdue(u, first, r.Name)
 	}
 	for _, ref := range r.Refs {
 		switch {
 		case !ref.Type.Is(first.typ):
 		case ref.Name == xds.Wildcard:
-			if !overdue && !s.readyForAny(first, t) {
+			if !s.readyForAny(first, t) && !s.overdue(u, first, r.Name) {
 				return false
 			}
 		case s.variant == xds.Delta && t.Lookup(ref.Name) == nil && t.Aliased(ref.Name).Len() > 0:
 			for c := range t.Aliased(ref.Name).All() { // it refers to them by an alias
-				if first.covers(c.Name) && !s.has(u, first, t, c.Name, r.Name, overdue) {
+				if first.covers(c.Name) && !s.has(u, first, t, c.Name, r.Name) {
 					return false
 				}
 			}
-		case first.covers(ref.Name) && !s.has(u, first, t, ref.Name, r.Name, overdue):
+		case first.covers(ref.Name) && !s.has(u, first, t, ref.Name, r.Name):
 			return false
 		}
 	}
@@ -72,14 +86,15 @@ func (s *Session) readyForAny(first *subscription, t *xds.Table) bool {
 
 // has reports whether the client has what is called name of the type that comes
 // first, so that waiter of u may be sent.
-func (s *Session) has(u, first *subscription, t *xds.Table, name, waiter string, overdue bool) bool {
+func (s *Session) has(u, first *subscription, t *xds.Table, name, waiter string) bool {
 	is := t.Lookup(name)
 	switch {
 	case first.shows(is) && first.told(name) == absent:
 		return false // it leaves within the patience of its type
-	case overdue:
 	case first.shows(is) && differs(first.told(name), is), !first.stuck() && s.flies(first, name, false):
-		return false
+		if !s.overdue(u, first, waiter) {
+			return false
+		}
 	}
 	return is == nil || !first.wildcard || !s.doubtful(u, first, waiter, is)
 }
@@ -89,14 +104,13 @@ func (s *Session) has(u, first *subscription, t *xds.Table, name, waiter string,
 // answer is not to be expected. The assignment tells: a client asks for it, and
 // acknowledges it, when it has the cluster.
 func (s *Session) doubtful(u, first *subscription, waiter string, c *xds.Resource) bool {
-	since, waits := u.waits[waiter]
 	switch {
 	case first.refusedNew(c.Name):
 		if !stands(u.told(waiter)) {
 			return false // it has nothing that would go on meanwhile
 		}
 		warm, told := s.warmed(first, c)
-		return !warm && (told || !waits || s.now.Before(since.Add(silence)))
+		return !warm && (told || s.before(s.waitsSince(u, waiter).Add(silence)))
 	case first.stuck() && s.flies(first, c.Name, true):
 		warm, told := s.warmed(first, c)
 		return !warm && told && !s.overdue(u, first, waiter)
@@ -127,23 +141,24 @@ func (s *Session) warmed(first *subscription, c *xds.Resource) (warm, told bool)
 // flies reports whether a response that others wait for carries a name; if novel
 // is set, one that brings it for the first time.
 func (s *Session) flies(u *subscription, name string, novel bool) bool {
+	var last *delivery
 	for d := range u.underWay() {
 		is := d.carries(name)
 		switch {
-		case is == nil || !s.awaited(d), novel && stands(d.from.Get(name)):
+		case is == nil, novel && stands(d.from.Get(name)):
 		case !novel && u.wildcard && u.typ.FullState && same(d.before(name), is):
 			// Told again in a world. Of names nobody knows whether a client that
 			// resumes had asked for them before.
 		default:
-			return true
+			last = d
 		}
 	}
-	return false
+	return last != nil && s.awaited(last)
 }
 
 // awaited reports whether a response is one that others wait for.
 func (s *Session) awaited(d *delivery) bool {
-	return !d.superseded && d.beats == nil && s.now.Before(d.sent.Add(silence))
+	return d.beats == nil && s.before(d.sent.Add(silence))
 }
 
 // stuck reports whether no answer is to be expected: Envoy withholds the ACK
@@ -155,24 +170,28 @@ func (u *subscription) stuck() bool {
 // overdue reports whether a name of u has waited long enough for a client that
 // does not answer first.
 func (s *Session) overdue(u, first *subscription, name string) bool {
-	since, ok := u.waits[name]
-	return ok && first.unacked && !s.now.Before(first.waitsUntil(since))
+	return first.unacked && !s.before(first.waitsUntil(s.waitsSince(u, name)))
+}
+
+// waitsSince is since when a name of u waits: if it did not, since now.
+func (s *Session) waitsSince(u *subscription, name string) time.Time {
+	if since, ok := u.waits[name]; ok {
+		return since
+	}
+	return s.now
 }
 
 // wait notes which names of u wait, and since when.
 func (s *Session) wait(u *subscription, d *diff) {
 	was := u.waits
-	u.waits = nil
+	var waits map[string]time.Time
 	for _, n := range d.waiting {
-		if u.waits == nil {
-			u.waits = map[string]time.Time{}
+		if waits == nil {
+			waits = map[string]time.Time{}
 		}
-		since, ok := was[n]
-		if !ok {
-			since = s.now
-		}
-		u.waits[n] = since
+		waits[n] = s.waitsSince(u, n)
 	}
+	u.waits, u.ends = waits, d.ends
 	if len(was) == 0 {
 		return
 	}
@@ -184,29 +203,6 @@ func (s *Session) wait(u *subscription, d *diff) {
 		}
 		if first == nil && !s.opensLater() || first != nil && first.unacked && !s.now.Before(first.waitsUntil(was[n])) {
 			s.event(Event{Kind: Waived, Type: u.typ, By: u.typ.After, Name: n})
-		}
-	}
-}
-
-// waitBy yields when what waits may be sent though nobody answers.
-func (s *Session) waitBy(u *subscription, yield func(time.Time)) {
-	if len(u.waits) == 0 {
-		return
-	}
-	first := s.sub(u.typ.After)
-	if first == nil {
-		yield(s.began.Add(silence))
-		return
-	}
-	for i := range first.deliveries {
-		yield(first.deliveries[i].sent.Add(silence))
-	}
-	for _, since := range u.waits {
-		if first.unacked {
-			yield(first.waitsUntil(since))
-		}
-		if len(first.refusals) > 0 {
-			yield(since.Add(silence))
 		}
 	}
 }

@@ -183,6 +183,7 @@ func TestRefusedCluster(t *testing.T) {
 	l = refusedCluster(t, false) // no assignment could tell: silence ends the wait
 	l.want("RDS fresh@1")
 	l.ack(xds.Route)
+	l.want("")
 	for range 10 {
 		next := l.Deadline()
 		if next.IsZero() || next.After(l.now.Add(silence)) {

@@ -76,8 +76,9 @@ type diff struct {
 	removed []string // of which absent are told otherwise
 	absent  []string
 	missing []string
-	waiting []string // upserts kept back until another type is answered
-	kept    []string // the wildcard's table differs in them, but nothing is to be said
+	waiting []string  // upserts kept back until another type is answered
+	ends    time.Time // when one of these may be kept back no longer
+	kept    []string  // the wildcard's table differs in them, but nothing is to be said
 	shared  *xds.Changes
 }
 
@@ -85,10 +86,14 @@ type diff struct {
 func (s *Session) diff(u *subscription, t *xds.Table) (d diff) {
 	ordered := s.ordered(u)
 	upsert := func(r *xds.Resource) {
-		if ordered && !s.ready(u, r) {
-			d.waiting = append(d.waiting, r.Name)
-		} else {
+		s.turns = time.Time{}
+		if !ordered || s.ready(u, r) {
 			d.upserts = append(d.upserts, r)
+			return
+		}
+		d.waiting = append(d.waiting, r.Name)
+		if d.ends.IsZero() || !s.turns.IsZero() && s.turns.Before(d.ends) {
+			d.ends = s.turns
 		}
 	}
 	if u.wildcard && (u.anew || u.base != t.Versions()) {
@@ -265,10 +270,11 @@ func (s *Session) prepare(u *subscription) {
 func (s *Session) respond(u *subscription, last bool) []*xds.Response {
 	t := s.table(u.typ)
 	if !u.pending(t) {
-		u.waits = nil
+		u.waits, u.ends = nil, time.Time{}
 		return nil
 	}
 	if u.stalled = s.blocked(u); u.stalled {
+		u.ends = time.Time{} // it waits for its own type first
 		return nil
 	}
 	world := s.variant == xds.SotW && u.typ.FullState
@@ -601,8 +607,8 @@ func (s *Session) unmute(u *subscription) {
 func (s *Session) sayBy(u *subscription, yield func(time.Time)) {
 	yield(u.beatAt)
 	overdue := !u.beatAt.IsZero() && !s.now.Before(u.beatAt)
-	if (u.stalled || overdue || len(u.leaving) > 0) && u.unacked && len(u.deliveries) > 0 {
-		yield(u.deliveries[len(u.deliveries)-1].sent.Add(patience))
+	if d := u.newest(s.variant); d != nil && (u.stalled || overdue || len(u.leaving) > 0) {
+		yield(d.sent.Add(patience))
 	}
 	for _, until := range u.muted {
 		yield(until)

@@ -80,6 +80,7 @@ type Session struct {
 
 	view   xds.View // nil between Release and Change
 	now    time.Time
+	turns  time.Time       // the first time that before has noted
 	nonces uint64          // counts messages
 	subs   []*subscription // by rank
 	events []Event
@@ -298,7 +299,7 @@ func (s *Session) Deadline() (next time.Time) {
 	}
 	for _, u := range s.subs {
 		s.sayBy(u, at)
-		s.waitBy(u, at)
+		at(u.ends)
 		u.withdrawBy(at)
 	}
 	return next

@@ -53,11 +53,22 @@ func stating(node, url, version string) (k statement) {
 // stamps by name, and, if it asked for everything, what the wildcard covers. A
 // table of which it has but some names is not kept alive.
 type content struct {
-	all  *xds.Versions
-	each stampList
+	all   *xds.Versions
+	lacks []string // of these, sorted: it was not told of them, for they waited
+	each  stampList
 }
 
-func (c content) equal(o content) bool { return c.all == o.all && c.each.equal(o.each) }
+func (c content) equal(o content) bool {
+	return c.all == o.all && slices.Equal(c.lacks, o.lacks) && c.each.equal(o.each)
+}
+
+// has returns what the client has of a name by way of the wildcard.
+func (c content) has(name string) *xds.Stamp {
+	if _, lacks := slices.BinarySearch(c.lacks, name); lacks {
+		return nil
+	}
+	return c.all.Get(name)
+}
 
 // A holding is what one stream's client has if it states a version.
 //
@@ -202,13 +213,17 @@ func union(some []content) content {
 	for _, o := range some[1:] {
 		each = slices.AppendSeq(each, o.each.all)
 		switch {
-		case o.all == nil || o.all == c.all:
+		case o.all == nil:
 		case c.all == nil:
-			c.all = o.all
+			c.all, c.lacks = o.all, o.lacks
 		default:
+			c.lacks = slices.DeleteFunc(slices.Clone(c.lacks), func(n string) bool {
+				is := o.has(n)
+				return is != nil && is.Sum == c.all.Get(n).Sum
+			})
 			n := 0
 			for was := range c.all.Since(o.all) {
-				if was == nil {
+				if was == nil || o.has(was.Name) == nil {
 					continue
 				}
 				if n++; n > maxDiffering {
@@ -224,11 +239,12 @@ func union(some []content) content {
 
 // world returns the content as a session wants it.
 func (c content) world() *protocol.World {
-	return &protocol.World{Versions: c.all, Others: c.each.flat()}
+	return &protocol.World{Versions: c.all, Lacks: c.lacks, Others: c.each.flat()}
 }
 
-// proven returns what any client has that states a version, if the version
-// proves it: if it is the hash of the content. Of clients without a node's id,
+// proven returns what any client has that states a version of a type with full state,
+// if the version proves it: if it is the hash of the content. Of other types a response
+// has a part, and the rest need not be of that version. Of clients without a node's id,
 // which state the same and are strangers, nothing else is remembered; a name that
 // one of them asked for, or kept since it refused another, is no other's.
 func proven(w *protocol.World, version string) (c content, ok bool) {

@@ -78,7 +78,7 @@ func (a *account) sent(now time.Time, e protocol.Event, c *xds.Changes) {
 	p, h := a.of(e.Type), &holding{of: stating(a.node, e.Type.URL, e.Version), nonce: e.Nonce}
 	if a.node != "" {
 		h.content = p.content(e.World, c)
-	} else if proof, ok := proven(e.World, e.Version); ok && p.broad {
+	} else if proof, ok := proven(e.World, e.Version); ok && p.broad && e.Type.FullState {
 		h.content = proof
 	} else {
 		return
@@ -108,7 +108,7 @@ func (p *accountOf) content(w *protocol.World, c *xds.Changes) content {
 		out.each = inPieces(distinct(slices.Concat(out.each.flat(), w.Others)))
 	}
 	if p.broad {
-		out.all = w.Versions
+		out.all, out.lacks = w.Versions, w.Lacks
 	}
 	return out
 }

@@ -2,6 +2,7 @@ package server
 
 import (
 	"fmt"
+	"maps"
 	"runtime"
 	"slices"
 	"strings"
@@ -271,6 +272,20 @@ func TestTold(t *testing.T) {
 			t.Errorf("%d are remembered, want that of the clusters", n)
 		}
 		conn.Close()
+	})
+	within(t, "ADS-9 SotW: of a type without full state no version proves what a client has", func(t *testing.T) {
+		for node, want := range map[string]int{"": 0, "n": 1} {
+			m := newMoving(t, node)
+			conn := m.dial(t)
+			c := m.sotw(t, conn)
+			c.send(&discovery.DiscoveryRequest{Node: m.node, TypeUrl: xds.Route.URL, ResourceNames: []string{"*"}})
+			c.send(ack(c.wants(c.want(), xds.Route, "r to c1"), "*"))
+			synctest.Wait()
+			if n := len(m.told.index); n != want {
+				t.Errorf("node %q: %d are remembered, want %d", node, n, want)
+			}
+			conn.Close()
+		}
 	})
 	within(t, "ADS-9 SAFE-1 what is remembered is bounded, in number and in time", func(t *testing.T) {
 		m := newMoving(t, "n", WithLimits(Limits{Streams: 2}))
@@ -552,6 +567,48 @@ func TestAccount(t *testing.T) {
 	tell(a, "4", "f")
 	if got := has("4"); !slices.Equal(got, []string{"a", "d", "f"}) {
 		t.Error(got)
+	}
+}
+
+// ADS-9: what waited when a version was told the client lacks that states it.
+func TestLacks(t *testing.T) {
+	now, memory := time.Now(), newTold(10)
+	tell := func(w *protocol.World) {
+		a := &account{told: memory, node: "n"}
+		a.subscribed(protocol.Event{Type: xds.Route, Wildcard: true})
+		a.sent(now, protocol.Event{Kind: protocol.Sent, Type: xds.Route, Nonce: "1", Version: "v", World: w}, &xds.Changes{})
+		a.end(now)
+	}
+	lacks := func() []string {
+		return (&account{told: memory, node: "n"}).recall(now, xds.Route, "v", nil).Lacks
+	}
+	all := new(xds.Table).With([]*xds.Resource{res("a", "1"), res("b", "1"), res("c", "1")}).Versions()
+	tell(&protocol.World{Versions: all, Lacks: []string{"a", "b", "c"}})
+	if got := lacks(); !slices.Equal(got, []string{"a", "b", "c"}) {
+		t.Error(got)
+	}
+	tell(&protocol.World{Versions: all, Lacks: []string{"b", "c"}}) // of another stream it may have a
+	if got := lacks(); !slices.Equal(got, []string{"b", "c"}) {
+		t.Error(got)
+	}
+	// And of one that served another table b, and c as it was.
+	tell(&protocol.World{Versions: new(xds.Table).With([]*xds.Resource{res("b", "1"), res("c", "0"), res("d", "1")}).Versions(), Lacks: []string{"d"}})
+	w := (&account{told: memory, node: "n"}).recall(now, xds.Route, "v", nil)
+	has := map[string]bool{}
+	for st := range w.Versions.All() {
+		if !slices.Contains(w.Lacks, st.Name) {
+			has[st.Name+st.Version] = true
+		}
+	}
+	for _, st := range w.Others {
+		has[st.Name+st.Version] = true
+	}
+	want := map[string]bool{}
+	for _, r := range []*xds.Resource{res("a", "1"), res("b", "1"), res("c", "0")} {
+		want[r.Name+r.Version] = true
+	}
+	if !maps.Equal(has, want) {
+		t.Errorf("it may have %v, want %v", has, want)
 	}
 }
 

@@ -10,6 +10,11 @@ import (
 // waiting names what should have left in this drain and did not, or "".
 func (l *ledger) waiting() string {
 	for _, a := range l.accounts {
+		for x, n := range a.follows {
+			if !a.told[x].absent() {
+				return fmt.Sprintf("DELTA-11: %s: removes %s, an alias of %s, which stays", a.typ, n, x)
+			}
+		}
 		if a.world && l.searching(a) {
 			continue // what a world does not have does not exist
 		}

@@ -14,6 +14,7 @@ func (l *ledger) begun() {
 	l.release()
 	l.drain, l.rank, l.falling, l.telling = l.drain+1, -1, math.MaxInt, nil
 	for _, a := range l.accounts {
+		clear(a.follows)
 		if a.drained.IsZero() {
 			a.drained = l.now
 		}
@@ -106,8 +107,8 @@ func (l *ledger) wellFormed(a *account, r *xds.Response) error {
 			return fmt.Errorf("DELTA-7: removes %s, which may exist: that is not decided", n)
 		}
 		for x, k := range a.told {
-			if k.res != nil && x != n && slices.Contains(k.res.Aliases, n) && l.lookup(a, x) == nil && a.names[n] && !slices.Contains(gone, x) && !a.asks(k.res, n) {
-				return fmt.Errorf("DELTA-11: removes %s, an alias of %s, which stays", n, x)
+			if k.res != nil && x != n && slices.Contains(k.res.Aliases, n) && l.lookup(a, x) == nil && a.names[n] && !a.asks(k.res, n) {
+				a.follows[x] = n
 			}
 		}
 	}
@@ -197,6 +198,11 @@ func (l *ledger) bereft(a *account, name string) bool {
 				// What it has brought along without asking for it, it may hold when it
 				// has asked for it since, until it hears that this is gone.
 				if lost(n, k) || k.absent() && b.stray[n] && b.covers(n) {
+					return true
+				}
+			}
+			for n, before := range f.joined { // or what was before a response that need not be listed any more
+				if slices.ContainsFunc(before, func(k fact) bool { return lost(n, k) }) {
 					return true
 				}
 			}

@@ -60,6 +60,46 @@ func BenchmarkOneChange(b *testing.B) {
 	}
 }
 
+// 100 commits, each of one of 10,000 assignments, told together to a client of these
+// 100; it ACKs.
+func BenchmarkManyCommits(b *testing.B) {
+	for _, v := range []xds.Variant{xds.SotW, xds.Delta} {
+		b.Run(v.String(), func(b *testing.B) {
+			names := numbered(10_000)
+			base := tableOf(xds.Endpoint, names...)
+			next := base.With(resources(2, names[:100]...))
+			views := []xds.View{xds.Tables{xds.Endpoint.URL: next}, xds.Tables{xds.Endpoint.URL: base}}
+			s := NewSession(v, nil, views[1], Options{})
+			req := xds.Request{Type: xds.Endpoint, Names: names[:100], Subscribe: names[:100]}
+			answer := func() {
+				if err := s.Receive(req); err != nil {
+					b.Fatal(err)
+				}
+				for range s.Events() {
+				}
+			}
+			answer()
+			req.Subscribe = nil
+			var touched []xds.Names
+			for _, n := range names[:100] {
+				touched = append(touched, xds.Names{xds.Endpoint.URL: {n}})
+			}
+			tell := func() {
+				for r := range s.Responses() {
+					req.Nonce = r.Nonce
+				}
+				answer()
+			}
+			tell()
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				s.Change(views[i&1], touched)
+				tell()
+			}
+		})
+	}
+}
+
 // A commit that sets 10,000 clusters, or removes them, told to a stream of many and
 // acknowledged.
 func BenchmarkMassChange(b *testing.B) {

@@ -32,6 +32,8 @@ type entry struct {
 type names struct {
 	chunks [][]entry // each with one entry at least, and chunkMax at most
 	count  int
+
+	last struct{ chunk, at int } // found: names are asked for several times, and in order
 }
 
 const chunkMax = 256
@@ -43,6 +45,15 @@ func (l *names) len() int { return l.count }
 func (l *names) find(name string) (chunk, at int, ok bool) {
 	if len(l.chunks) == 0 {
 		return 0, 0, false
+	}
+	if l.last.chunk < len(l.chunks) {
+		c := l.chunks[l.last.chunk]
+		for i := l.last.at; i < min(l.last.at+2, len(c)); i++ {
+			if c[i].name == name {
+				l.last.at = i
+				return l.last.chunk, i, true
+			}
+		}
 	}
 	lo, hi := 0, len(l.chunks) // of the last chunk that does not begin behind name
 	for hi-lo > 1 {
@@ -58,6 +69,7 @@ func (l *names) find(name string) (chunk, at int, ok bool) {
 		mid := (lo + hi) / 2
 		switch order := strings.Compare(c[mid].name, name); {
 		case order == 0:
+			l.last.chunk, l.last.at = chunk, mid
 			return chunk, mid, true
 		case order < 0:
 			lo = mid + 1

@@ -124,6 +124,7 @@ func (s *Session) diff(u *subscription, t *xds.Table) (d diff) {
 			return diff{upserts: c.Upserts, removed: c.Removed, shared: c}
 		}
 	}
+	d.upserts = slices.Grow(d.upserts, len(u.dirty))
 	for _, n := range u.dirty {
 		e := u.entry(n)
 		if e == nil {
@@ -413,6 +414,7 @@ func (s *Session) tell(u *subscription, t *xds.Table, d *diff) (items []item) {
 			extra = append(extra, entry{name: n, told: told, sent: told != absent, again: u.anew && told != absent})
 		}
 	}
+	items = slices.Grow(items, len(u.dirty)+len(d.kept))
 	said := func(e *entry, is *xds.Stamp) {
 		was := e.told
 		if orphan := u.orphans[e.name]; orphan != nil && stands(is) {

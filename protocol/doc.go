@@ -36,8 +36,8 @@
 //	              retold      one has moved, so all are told again
 //	            A name leaves it when the client accepts what it was told then, or
 //	            gives it up; a refused world when a later world is accepted.
-//	            Of more than 16 the oldest two become one: of a name in both, what
-//	            only the older said is taken for not held.
+//	            Of more than 16 two that follow each other become one, old ones first:
+//	            of a name in both, what only the older said is taken for not held.
 //	orphan      SotW cannot tell it that the name is gone: it has it until it
 //	            drops the name
 //	vague       it has something from an earlier stream, and nobody knows what,

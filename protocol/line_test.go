@@ -228,6 +228,15 @@ func countAllocs(f func()) float64 {
 	return float64(after.Mallocs - before.Mallocs)
 }
 
+// countBytes is how much memory f takes, whether it keeps it or not.
+func countBytes(f func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	f()
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
+}
+
 // liveBytes is how much memory is in use.
 func liveBytes() uint64 {
 	runtime.GC()

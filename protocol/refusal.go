@@ -7,9 +7,9 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// maxRefusals bounds what is remembered of refused responses; beyond it the two
-// oldest become one, and of a name that both told of only what had been before
-// both and what the later one said are remembered.
+// maxRefusals bounds what is remembered of refused responses; beyond it two that
+// follow each other become one, and of a name that both told of only what had been
+// before both and what the later one said are remembered.
 const maxRefusals = 16
 
 // A refusal is what one refused message carried.
@@ -26,6 +26,7 @@ type refusal struct {
 	cargo
 	part
 	retold bool
+	size   int // how many names it has
 }
 
 // has reports whether the refused message carried the name.
@@ -64,7 +65,7 @@ func (r *refusal) shrink(out func(string) bool) bool {
 // list returns a refusal of single names.
 func list(items []item, nonce uint64, retold bool) refusal {
 	slices.SortFunc(items, func(a, b item) int { return cmp.Compare(a.name, b.name) })
-	r := refusal{cargo: cargo{items: items}, retold: retold}
+	r := refusal{cargo: cargo{items: items}, retold: retold, size: len(items)}
 	r.nonce = nonce
 	for _, it := range items {
 		r.hi, r.last = max(r.hi, it.name), max(r.last, it.name)
@@ -74,7 +75,7 @@ func list(items []item, nonce uint64, retold bool) refusal {
 
 // merge returns one refusal with the members of two in a row.
 func merge(a, b refusal) refusal {
-	var items []item
+	items := make([]item, 0, a.size+b.size)
 	for name, it := range a.members {
 		if !b.has(name) {
 			items = append(items, it)
@@ -92,6 +93,9 @@ func merge(a, b refusal) refusal {
 // refuse notes that the client has not taken what a message carried.
 func (u *subscription) refuse(v xds.Variant, d *delivery, p *part) {
 	r := refusal{cargo: d.cargo, part: *p}
+	for range r.members {
+		r.size++
+	}
 	if d.beats != nil {
 		var items []item
 		for _, b := range d.beats {
@@ -119,8 +123,20 @@ func (u *subscription) refuse(v xds.Variant, d *delivery, p *part) {
 	}
 	u.refusals = slices.Insert(u.refusals, at, r)
 	if len(u.refusals) > maxRefusals {
-		u.refusals = append([]refusal{merge(u.refusals[0], u.refusals[1])}, u.refusals[2:]...)
+		u.joinRefusals()
 	}
+}
+
+// joinRefusals makes one of the oldest that has no more names than the one after it,
+// and that. So each name comes into one of twice the size, and is copied a few times
+// however many are refused.
+func (u *subscription) joinRefusals() {
+	at := 0
+	for at < len(u.refusals)-2 && u.refusals[at].size > u.refusals[at+1].size {
+		at++
+	}
+	u.refusals[at] = merge(u.refusals[at], u.refusals[at+1])
+	u.refusals = slices.Delete(u.refusals, at+1, at+2)
 }
 
 // laterThan returns whether a name is under way in a delivery after a nonce. Of what

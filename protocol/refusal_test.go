@@ -246,6 +246,80 @@ func TestChurnBehindANACK(t *testing.T) {
 	}
 }
 
+// 1,000 commits, each of them refused: what is remembered of them grows, and what a
+// commit costs does not. Of all that was refused a new list was made each time.
+func TestEachIsRefused(t *testing.T) {
+	within := func(what string, first, now uint64) {
+		if now > first+first/5 {
+			t.Errorf("%s: a commit took %d bytes first, and now %d", what, first, now)
+		}
+	}
+	names := numbered(1000)
+	l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.Endpoint.URL: tableOf(xds.Endpoint, names...)})
+	l.ask(xds.Request{Type: xds.Endpoint, Subscribe: []string{xds.Wildcard}})
+	l.settle()
+	const step = 100
+	var first uint64
+	for i := 0; i < len(names); i += step {
+		bytes := countBytes(func() {
+			for _, n := range names[i : i+step] {
+				l.commit(xds.Endpoint, resources(2, n))
+				l.want("EDS " + n + "@2")
+				l.nack(xds.Endpoint)
+			}
+		}) / step
+		if first == 0 {
+			first = bytes
+		}
+		within(fmt.Sprintf("DELTA-15 after %d", i), first, bytes)
+	}
+	u := l.subs[0]
+	if len(u.refusals) != maxRefusals {
+		t.Errorf("%d refusals", len(u.refusals))
+	}
+	for _, n := range names {
+		if !slices.ContainsFunc(u.refusals, func(r refusal) bool { return r.has(n) }) {
+			t.Fatalf("DELTA-15: %s was refused, and is forgotten", n)
+		}
+	}
+}
+
+// Of refusals that become one the newest stay apart the longest: of these it counts
+// most what each of them carried.
+func TestJoinedRefusals(t *testing.T) {
+	u := subscription{}
+	join := func(sizes ...int) (left []int) {
+		u.refusals = nil
+		for i, n := range sizes {
+			var items []item
+			for k := range n {
+				items = append(items, item{name: fmt.Sprint(i, ".", k), was: absent, is: absent})
+			}
+			u.refusals = append(u.refusals, list(items, uint64(i+1), false))
+		}
+		u.joinRefusals()
+		for i := range u.refusals {
+			n := 0
+			for range u.refusals[i].members {
+				n++
+			}
+			left = append(left, n)
+		}
+		return left
+	}
+	for _, tt := range [][2][]int{
+		{{1, 1, 1}, {2, 1}},
+		{{2, 1, 1}, {2, 2}},
+		{{4, 2, 2, 1}, {4, 4, 1}},
+		{{1, 5, 1}, {6, 1}},
+		{{3, 2, 1}, {3, 3}},
+	} {
+		if got := join(tt[0]...); !slices.Equal(got, tt[1]) {
+			t.Errorf("DELTA-15: of %v became %v, not %v", tt[0], got, tt[1])
+		}
+	}
+}
+
 // DELTA-13: "each nonce is settled by itself", in any order: refusals are kept in
 // that of their responses.
 func TestRefusedInAnyOrder(t *testing.T) {

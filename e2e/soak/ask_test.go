@@ -225,14 +225,21 @@ func (c *client) kept(fresh *client, t *xds.Type, name string, also called) bool
 	return false
 }
 
+// A judging is what a comparison depends on.
+type judging struct {
+	renewed bool   // all is told anew, whatever was refused
+	hasty   bool   // streams end before what waits for clusters on a stream that has resumed is told without
+	called  called // names that references may use
+}
+
 // differs returns what a client holds otherwise than a new one that asks for the
 // same; "" if nothing.
-func (c *client) differs(fresh *client, renewed bool, also called) string {
+func (c *client) differs(fresh *client, by judging) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	fresh.mu.Lock()
 	defer fresh.mu.Unlock()
-	if !renewed && slices.ContainsFunc(c.subs, func(s *sub) bool { return s.refused }) {
+	if !by.renewed && slices.ContainsFunc(c.subs, func(s *sub) bool { return s.refused }) {
 		return "" // what it refused it is not told again, and what that may refer to stays
 	}
 	for _, s := range c.subs {
@@ -242,6 +249,7 @@ func (c *client) differs(fresh *client, renewed bool, also called) string {
 		}
 		for _, name := range slices.Sorted(maps.Keys(f.cache)) {
 			switch h, ok := s.cache[name]; {
+			case by.hasty && c.only == nil && s.typ.After != nil && c.sub(s.typ.After) == nil:
 			case !ok:
 				return fmt.Sprintf("%s %s: a new client has %v, this one does not", s.typ, name, f.cache[name])
 			case !h.same(f.cache[name]):
@@ -250,7 +258,7 @@ func (c *client) differs(fresh *client, renewed bool, also called) string {
 		}
 		for _, name := range slices.Sorted(maps.Keys(s.cache)) {
 			// Over SotW nobody is told that something is gone, save in types with full state.
-			if _, ok := f.cache[name]; !ok && (c.delta || s.typ.FullState) && !c.kept(fresh, s.typ, name, also) {
+			if _, ok := f.cache[name]; !ok && (c.delta || s.typ.FullState) && !c.kept(fresh, s.typ, name, by.called) {
 				return fmt.Sprintf("%s %s: this client has %v, a new one does not", s.typ, name, s.cache[name])
 			}
 		}

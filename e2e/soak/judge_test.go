@@ -110,7 +110,7 @@ func TestJudgeOfWhatStays(t *testing.T) {
 			s := c.sub(xds.Cluster)
 			s.said["2"] = response{n: 2}
 			tt.then(s)
-			if wrong := c.differs(fresh, true, nil); (wrong == "") != tt.right {
+			if wrong := c.differs(fresh, judging{renewed: true}); (wrong == "") != tt.right {
 				t.Errorf("the judge says %q", wrong)
 			}
 		})

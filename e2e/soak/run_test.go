@@ -335,7 +335,7 @@ func (r *run) settle(dice *rand.Rand, renewed bool) string {
 			if w := r.ended(fresh[i]); w != "" {
 				return w
 			}
-			if d := c.differs(fresh[i], renewed, r.called); d != "" && wrong == "" {
+			if d := c.differs(fresh[i], judging{renewed, r.aging(), r.called}); d != "" && wrong == "" {
 				wrong = c.id + ": " + d
 			}
 		}

@@ -113,8 +113,11 @@ func (u *subscription) refuse(v xds.Variant, d *delivery, p *part) {
 		// One of the names was told anew already. The others, which the client
 		// may not have applied, would otherwise stay refused with it.
 		u.retell(&r, func(name string, it item) bool { return same(u.told(name), it.is) && !later(name) })
+		if r.shrink(func(name string) bool { return u.acceptedSince(v, &r, name) && !later(name) }) {
+			return // whatever it made of them, it has taken what it was told later
+		}
 	}
-	if r.shrink(func(name string) bool { return !u.covers(name) }) {
+	if r.shrink(func(name string) bool { return !u.covers(name) && !u.lapses(name) }) {
 		return // it wants none of them any more
 	}
 	at := len(u.refusals)
@@ -151,6 +154,16 @@ func (u *subscription) laterThan(v xds.Variant, nonce uint64) func(name string) 
 		}
 		return false
 	}
+}
+
+// acceptedSince reports whether the client was told otherwise of a name since, and has
+// not refused that. What is under way is another matter.
+func (u *subscription) acceptedSince(v xds.Variant, r *refusal, name string) bool {
+	is := u.told(name)
+	if same(is, r.carries(name)) || is == others || is == absent && v == xds.SotW && !u.typ.FullState {
+		return false // by nothing is it told that it is lost
+	}
+	return !slices.ContainsFunc(u.refusals, func(o refusal) bool { return o.nonce > r.nonce && o.has(name) })
 }
 
 // toldSince reports whether the client was told anything of a name since: other

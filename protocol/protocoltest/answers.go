@@ -12,6 +12,9 @@ import (
 func (l *ledger) settle(a *account, req xds.Request, stale bool) *flight {
 	i := slices.IndexFunc(a.flights, func(f *flight) bool { return !f.done && f.nonce == req.Nonce })
 	if i < 0 {
+		if l.variant == xds.Delta && l.nonces[req.Nonce] {
+			a.repeated = l.now
+		}
 		return nil
 	}
 	f := a.flights[i]

@@ -875,6 +875,28 @@ func TestJudge(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	t.Run("ADS-3 a client that repeats an answer is not silent", func(t *testing.T) {
+		c := newCourt(t, xds.Delta)
+		c.commit("CDS", "x=1>EDS/e", "EDS", "e=1")
+		c.ask(xds.Endpoint, "e")
+		c.answer(xds.Endpoint, c.told(xds.Endpoint, "e=1"), false)
+		c.ask(xds.Cluster)
+		first := c.told(xds.Cluster, "x=1>EDS/e")
+		c.answer(xds.Cluster, first, false)
+		c.commit("CDS", "x=2", "EDS", "-e")
+		c.told(xds.Cluster, "x=2")
+		c.wait(10 * time.Second)
+		c.answer(xds.Cluster, first, false)
+		c.wait(5 * time.Second)
+		if left := c.l.waiting(); left != "" {
+			t.Errorf("it has been silent for 5 s: %q", left)
+		}
+		c.wait(10 * time.Second)
+		if left := c.l.waiting(); left != "EDS: e is gone" {
+			t.Errorf("it has been silent for 15 s: %q", left)
+		}
+		c.told(xds.Endpoint, "-e")
+	})
 	t.Run("ADS-2 removals last, in reverse", func(t *testing.T) {
 		start := func() *court {
 			c := newCourt(t, xds.Delta)

@@ -88,6 +88,7 @@ type account struct {
 	drained    time.Time            // when the session was first asked what to say of it
 	mutedUntil time.Time            // absences may be kept back until then
 	quiet      time.Time            // unanswered since
+	repeated   time.Time            // the client last said what it had said: it need not count as silent then
 	calm       time.Time            // the last response or answer was dealt with
 	stirred    bool                 // there was one since
 	fed        map[string]time.Time // its TTL began anew

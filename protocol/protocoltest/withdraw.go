@@ -131,7 +131,7 @@ func (l *ledger) unopened(v leaver, d doubt) bool {
 // which has these names, or "".
 func (l *ledger) keeps(b *account, t *xds.Type, called []string, v leaver, d doubt) string {
 	refers := func(r *xds.Stamp) bool { return r == nil || r.MayRefer(t, called[0], called[1:]...) }
-	silent := l.silent(b) && (d == surely || l.now.Sub(v.at) >= silence && !b.answering(l.now))
+	silent := l.silent(b) && (d == surely || l.now.Sub(v.at) >= silence && l.now.Sub(b.repeated) >= silence && !b.answering(l.now))
 	for _, n := range b.everTold() {
 		is := l.shown(b, n) // in SotW what is gone cannot be told: the client keeps what it has
 		for _, k := range b.mayHold(n, silent, d) {

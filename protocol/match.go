@@ -128,7 +128,7 @@ func (u *subscription) unrefer(name string, asked bool) {
 	}
 	e.matched--
 	u.notice(e, true)
-	if !asked || u.collects(name) {
+	if !asked || u.collects(name) && !u.wants(e) {
 		u.lapse(e)
 	}
 	switch {
@@ -148,7 +148,7 @@ func (u *subscription) unrefer(name string, asked bool) {
 
 // lapse notes that no name finds any more, by itself, what the client has.
 func (u *subscription) lapse(e *entry) {
-	if u.wildcard || u.wants(e) || !stands(e.told) {
+	if u.wildcard || !stands(e.told) {
 		return
 	}
 	if u.lapsed == nil {

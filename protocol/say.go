@@ -241,6 +241,7 @@ func (s *Session) prepare(u *subscription) {
 		s.retain(u, nil)
 	}
 	if s.variant == xds.Delta && (t.Finds() || len(u.matches) > 0) {
+		slices.Sort(u.dirty) // in what order they became so depends on hints
 		for _, n := range slices.Clone(u.dirty) {
 			s.retainFound(u, t, n)
 			u.match(t, n)
@@ -422,6 +423,9 @@ func (s *Session) tell(u *subscription, t *xds.Table, d *diff) (items []item) {
 			delete(u.orphans, e.name)
 		}
 		delete(u.dropped, e.name)
+		if stands(is) {
+			delete(u.lapsed, e.name)
+		}
 		items = append(items, item{name: e.name, was: was, is: is})
 		e.told, e.sent, e.again = is, true, false
 	}

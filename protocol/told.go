@@ -253,7 +253,7 @@ func (s *Session) keeps(u *subscription, yield func(st *xds.Stamp, firm bool) bo
 // the view has something else now. What is current does not count: then the
 // configuration itself refers to what is not there.
 func (u *subscription) outdated(t *xds.Table, name string, st *xds.Stamp) bool {
-	return stands(st) && (u.lapses(name) || u.covers(name) && !u.current(t, name, st))
+	return stands(st) && (u.covers(name) && !u.current(t, name, st) || !u.covers(name) && u.lapses(name))
 }
 
 // current reports whether the view has just that.

@@ -243,7 +243,7 @@ func (u *subscription) drop(dropped []string, v xds.Variant, t *xds.Table) {
 		switch {
 		case u.scopes[n]: // the client still wants everything under a route
 			continue
-		case e.matched > 0 || u.wildcard || u.scopes != nil || v == xds.Delta && stands(e.told) && u.collects(n):
+		case e.matched > 0 || u.wildcard || u.scopes != nil || v == xds.Delta && stands(e.told) && (u.collects(n) || u.lapsed[n]):
 			if v == xds.Delta && (u.wildcard || u.scopes != nil) && u.matches[n] == nil {
 				// "The server must send a response that includes the specific
 				// resource in either the removed_resources field (if it is not
@@ -294,7 +294,6 @@ func (u *subscription) name(e *entry, named bool) {
 	if e.named = named; named {
 		u.named++
 		delete(u.dropped, e.name)
-		delete(u.lapsed, e.name)
 	} else {
 		u.named--
 	}

@@ -249,11 +249,12 @@ func (s *Session) check(u *subscription, req xds.Request) error {
 func (s *Session) Change(view xds.View, touched []xds.Names) {
 	s.view = view
 	for _, u := range s.subs {
-		if touched == nil {
+		if touched == nil || len(touched) > u.names.len() { // it costs less to look at all
 			u.all = true
 			for name := range u.leaving {
 				u.returned(s.table(u.typ), name)
 			}
+			continue
 		}
 		for _, names := range touched {
 			for _, n := range names[u.typ.URL] {
@@ -267,9 +268,7 @@ func (s *Session) Change(view xds.View, touched []xds.Names) {
 		}
 	}
 	for _, u := range s.subs {
-		if touched == nil {
-			u.markAll()
-		}
+		u.markAll()
 	}
 	for _, u := range s.subs { // when all is marked
 		s.retain(u, touched)

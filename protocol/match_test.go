@@ -103,9 +103,11 @@ func TestMatchedBy(t *testing.T) {
 
 // SAFE-1: n phantom unsubscriptions cost n, however many aliases are subscribed:
 // each walked over all of them once. Eight times as many may take thirty times as
-// long, not sixty-four.
+// long, not sixty-four. No allocation shows a walk, so it has to be time; but once in
+// so many tries the machine lets eight times as many be eight times as long, and
+// sixty-four never become thirty.
 func TestPhantomsAreCheap(t *testing.T) {
-	took := func(n int) time.Duration {
+	timer := func(n int) func() time.Duration {
 		var set []*xds.Resource
 		var subs, phantoms []string
 		for i, name := range numbered(n) {
@@ -116,16 +118,21 @@ func TestPhantomsAreCheap(t *testing.T) {
 		l.ask(xds.Request{Type: xds.Endpoint, Subscribe: subs})
 		l.settle()
 		best := time.Hour
-		for range 10 { // whatever else the machine does meanwhile
+		return func() time.Duration {
 			start := time.Now()
 			if err := l.Receive(xds.Request{Type: xds.Endpoint, Unsubscribe: phantoms}); err != nil {
 				t.Fatal(err)
 			}
 			best = min(best, time.Since(start))
+			return best
 		}
-		return best
 	}
-	if few, many := took(1500), took(12_000); many > 30*few+10*time.Millisecond {
-		t.Errorf("1,500 phantoms take %v, 12,000 take %v", few, many)
+	few, many := timer(1500), timer(12_000)
+	var a, b time.Duration
+	for range 10 {
+		if a, b = few(), many(); b <= 30*a {
+			return
+		}
 	}
+	t.Errorf("1,500 phantoms take %v, 12,000 take %v", a, b)
 }

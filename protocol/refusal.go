@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 
 	"github.com/chancery-xds/chancery/xds"
@@ -26,7 +27,8 @@ type refusal struct {
 	cargo
 	part
 	retold bool
-	size   int // how many names it has
+	size   int             // how many names it has
+	given  map[string]bool // up by the client: asked for again, they move what is left
 }
 
 // has reports whether the refused message carried the name.
@@ -57,9 +59,26 @@ func (r *refusal) shrink(out func(string) bool) bool {
 		}
 	}
 	if some && len(left) > 0 {
+		given := r.given
 		*r = list(left, r.nonce, r.retold)
+		r.given = given
 	}
 	return len(left) == 0
+}
+
+// unwanted takes names out that the client does not want any more, and reports
+// whether none is left.
+func (u *subscription) unwanted(r *refusal) bool {
+	return r.shrink(func(name string) bool {
+		if u.covers(name) || u.lapses(name) {
+			return false
+		}
+		if r.given == nil {
+			r.given = map[string]bool{}
+		}
+		r.given[name] = true
+		return true
+	})
 }
 
 // list returns a refusal of single names.
@@ -87,7 +106,13 @@ func merge(a, b refusal) refusal {
 		}
 		items = append(items, it)
 	}
-	return list(items, b.nonce, a.retold && b.retold)
+	r := list(items, b.nonce, a.retold && b.retold)
+	few := b.given
+	if r.given = a.given; len(r.given) < len(few) {
+		r.given, few = few, r.given
+	}
+	maps.Copy(r.given, few)
+	return r
 }
 
 // refuse notes that the client has not taken what a message carried.
@@ -117,7 +142,7 @@ func (u *subscription) refuse(v xds.Variant, d *delivery, p *part) {
 			return // whatever it made of them, it has taken what it was told later
 		}
 	}
-	if r.shrink(func(name string) bool { return !u.covers(name) && !u.lapses(name) }) {
+	if u.unwanted(&r) {
 		return // it wants none of them any more
 	}
 	at := len(u.refusals)
@@ -214,7 +239,7 @@ func (u *subscription) dissolve(world bool, names func(func(string) bool)) (any 
 			continue
 		}
 		for n := range names {
-			if world || r.has(n) {
+			if world || r.has(n) || r.given[n] {
 				u.retell(r, func(string, item) bool { return true })
 				any = true
 				break
@@ -260,7 +285,7 @@ func (u *subscription) dropUnwanted() {
 	}
 	left := u.refusals[:0]
 	for _, r := range u.refusals {
-		if !r.shrink(func(name string) bool { return !u.covers(name) && !u.lapses(name) }) {
+		if !u.unwanted(&r) {
 			left = append(left, r)
 		}
 	}

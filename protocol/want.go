@@ -240,6 +240,7 @@ func (u *subscription) drop(dropped []string, v xds.Variant, t *xds.Table) {
 			continue // it was dropped twice
 		}
 		u.name(e, false)
+		u.giveUpLapsed(n)
 		switch {
 		case u.scopes[n]: // the client still wants everything under a route
 			continue
@@ -283,6 +284,18 @@ func (u *subscription) giveUp(e *entry) {
 	}
 	u.dropped[e.name] = true
 	e.again, u.asked = true, true
+}
+
+// giveUpLapsed forgets what a collection has found and does not any more: the client
+// drops it with the collection.
+func (u *subscription) giveUpLapsed(collection string) {
+	for name := range u.lapsed {
+		if u.typ.Collection(name) == collection && !u.collects(name) {
+			delete(u.lapsed, name)
+			delete(u.leaving, name)
+			u.names.remove(name)
+		}
+	}
 }
 
 // name notes that the client subscribes to a name, or drops it.

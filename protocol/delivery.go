@@ -200,9 +200,22 @@ func (u *subscription) evict() {
 // join returns what two deliveries in a row carried: what the later one did, and
 // what the client may have had before that.
 func join(a, b *delivery) cargo {
-	c := cargo{from: a.from, to: b.to, whole: b.whole}
-	if a.to != b.from { // a wildcard began or ended in between
+	c := cargo{from: a.from, to: b.to, whole: a.whole || b.whole}
+	switch {
+	case a.from == a.to && !a.whole: // a wildcard began in between
 		c.from = b.from
+	case b.from == b.to && !b.whole: // or ended
+		c.to = a.to
+	default:
+		for was, is := range b.from.Since(a.to) { // the client was told nothing of these
+			if name := cmp.Or(is, was).Name; a.find(name) == nil && b.find(name) == nil && b.carries(name) == nil {
+				it := item{name: name}
+				if it.is = a.carries(name); it.is != nil {
+					it.was = a.before(name)
+				}
+				c.items = append(c.items, it)
+			}
+		}
 	}
 	// Of what was before either and what only the older one said it may have one or
 	// the other; one is remembered, and not that it had nothing.

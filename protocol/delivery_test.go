@@ -148,6 +148,24 @@ func TestJoin(t *testing.T) {
 	if got := cargoText(&j); got != "a:a1>a2 b:b1>b2" {
 		t.Error("names, then the wildcard:", got)
 	}
+	// One that ended in between was told to its own end, and one of which something
+	// was not told, as it was told.
+	j = join(one, said("c:c1>c2"))
+	if got := cargoText(&j); got != "a:a1>a2 c:c1>c2" {
+		t.Error("the wildcard, then names:", got)
+	}
+	four := table("a2 b2 c2", "a2 b3 c2")
+	j = join(table("a1 b1 c1 d1", "a2 b1 c1 d1"), four)
+	if got := cargoText(&j); got != "a:a1>a2 b:b1>b3" {
+		t.Error("something was not told in between:", got)
+	}
+	// All of it was told, if either told all.
+	whole := table("a1 b1", "a2 b1")
+	whole.whole, two.from = true, whole.to
+	j = join(whole, two)
+	if got := cargoText(&j); got != "a:a1>a2 b:b1>b2" || j.carries("a") == nil {
+		t.Error("told all:", got)
+	}
 	// What came and went is remembered, for the client may have it still.
 	one = table("b2", "a2 b2")
 	three.from = one.to

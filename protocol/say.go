@@ -213,7 +213,7 @@ func (s *Session) owed(u *subscription, t *xds.Table, e *entry) (r *xds.Resource
 		// may wait for it is told.
 	case !e.again && e.told == absent:
 	case s.mutes(u, e):
-	case s.undecided(u.typ, e.name):
+	case s.undecided(u.typ, e.name) && (u.wants(e) || s.variant == xds.Delta): // in SotW nothing is said of what a client has given up
 	default:
 		return nil, true
 	}

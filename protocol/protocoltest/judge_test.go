@@ -559,6 +559,27 @@ func TestJudge(t *testing.T) {
 		_, err := start(true).try(xds.Cluster, "x=1")
 		wrong(t, err, "ADS-4: x@x=1 is not what the view has")
 	})
+	t.Run("ADS-8 what was given up on its way may linger when it is asked for again", func(t *testing.T) {
+		start := func(again bool) *court {
+			c := newCourt(t, xds.SotW)
+			c.commit("CDS", "x=1")
+			c.ask(xds.Cluster, "x")
+			n := c.told(xds.Cluster, "x=1")
+			c.ask(xds.Cluster, "y")
+			c.commit("CDS", "-x")
+			if again {
+				c.ask(xds.Cluster, "x")
+				c.l.receive(xds.Request{Type: xds.Cluster, Names: []string{"x"}, Nonce: n}, false)
+			} else {
+				c.l.receive(xds.Request{Type: xds.Cluster, Names: []string{"y"}, Nonce: n}, false)
+				c.ask(xds.Cluster, "x")
+			}
+			return c
+		}
+		start(true).told(xds.Cluster, "x=1")
+		_, err := start(false).try(xds.Cluster, "x=1")
+		wrong(t, err, "ADS-4: x@x=1 is not what the view has")
+	})
 	t.Run("ADS-9 a route before the clusters of a client that resumes", func(t *testing.T) {
 		c := newCourt(t, xds.Delta)
 		c.commit("CDS", "x=1", "RDS", "r=to-x>CDS/x", "free=1")

@@ -191,11 +191,22 @@ func (l *ledger) ask(a *account, n string) {
 		a.since[n] = l.now
 	}
 	a.lax = a.lax || a.world
+	l.comeBack(a, n)
 	a.release(n)
 	for _, r := range l.members(a, n) {
 		since := a.owe[r.Name]
 		a.owe[r.Name], a.may[r.Name] = since, true // it is, and not its absence, unless it was asked for by itself
 		a.release(r.Name)
+	}
+}
+
+// comeBack notes that what was given up on its way, and is asked for again, arrives all
+// the same: it may linger.
+func (l *ledger) comeBack(a *account, n string) {
+	for _, f := range a.flights {
+		if k := f.dropped[n]; a.leaving[n].res == nil && k.res != nil && l.shown(a, n) == nil && l.lingers(a) {
+			a.leaving[n] = leaver{res: k.res, at: l.now, loose: true}
+		}
 	}
 }
 
@@ -216,11 +227,9 @@ func (l *ledger) askAll(a *account) {
 	for n := range a.names {
 		a.may[n] = true
 	}
-	for _, f := range a.flights { // what was given up on its way arrives all the same
-		for n, k := range f.dropped {
-			if _, leaves := a.leaving[n]; !leaves && k.res != nil && l.shown(a, n) == nil && l.lingers(a) {
-				a.leaving[n] = leaver{res: k.res, at: l.now, loose: true}
-			}
+	for _, f := range a.flights {
+		for n := range f.dropped {
+			l.comeBack(a, n)
 		}
 	}
 	for n := range a.leaving {

@@ -252,8 +252,8 @@ func (l *ledger) needed(a *account, r *xds.Response, f *flight) error {
 			f.forward = f.forward || l.shown(a, x.Name) != nil
 		case l.again(a, x.Name):
 			f.fresh[x.Name], reason = true, true
-			if _, owed := a.owe[x.Name]; owed {
-				f.forward = true
+			if _, owed := a.owe[x.Name]; owed { // in a world what lingers stands beside the news
+				f.forward = f.forward || !a.world || l.shown(a, x.Name) != nil
 			}
 		case a.world:
 		default:

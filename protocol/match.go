@@ -45,7 +45,7 @@ func (u *subscription) match(t *xds.Table, name string) {
 		u.mark(e) // of a resource of that name it may have to be told that it is gone
 	case was != nil:
 		for r := range was.All() {
-			if l := u.lingers(r.Name); l != nil && (l.body == nil || u.finds(name, l.body)) {
+			if l := u.lingers(r.Name); l != nil && t.Lookup(name) == nil && (l.body == nil || u.finds(name, l.body)) {
 				return // what it found is about to leave: until then it is found
 			}
 		}

@@ -918,6 +918,30 @@ func TestJudge(t *testing.T) {
 		}
 		c.told(xds.Endpoint, "-e")
 	})
+	t.Run("DELTA-15 one is given up, and asked for again as another", func(t *testing.T) {
+		start := func() *court {
+			c := newCourt(t, xds.Delta)
+			c.commit("EDS", "a=bad", "b=1")
+			c.ask(xds.Endpoint, "a", "b")
+			c.answer(xds.Endpoint, c.told(xds.Endpoint, "a=bad", "b=1"), true)
+			return c
+		}
+		c := start()
+		c.l.receive(xds.Request{Type: xds.Endpoint, Unsubscribe: []string{"a"}}, false)
+		c.commit("EDS", "a=1")
+		c.ask(xds.Endpoint, "a")
+		c.told(xds.Endpoint, "a=1")
+		if left := c.l.waiting(); left != "" {
+			t.Errorf("nothing has changed of what was refused and is wanted: %q", left)
+		}
+		c = start()
+		c.commit("EDS", "a=1")
+		c.told(xds.Endpoint, "a=1")
+		c.wait(5 * time.Second)
+		if left := c.l.waiting(); left != "EDS: b is owed" {
+			t.Errorf("what was refused with it is not sent again: %q", left)
+		}
+	})
 	t.Run("ADS-2 removals last, in reverse", func(t *testing.T) {
 		start := func() *court {
 			c := newCourt(t, xds.Delta)

@@ -273,7 +273,10 @@ func (a *account) trim() {
 	for _, g := range a.groups {
 		maps.DeleteFunc(g.rest, func(n string, _ bool) bool { return gone(n) })
 		for n := range g.was {
-			g.moved = g.moved || gone(n)
+			if gone(n) { // "all still wanted": should it be asked for again, it is told by itself
+				g.moved = true
+				delete(g.was, n)
+			}
 		}
 	}
 	for _, f := range a.flights {

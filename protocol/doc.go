@@ -101,7 +101,7 @@
 //	want, matching        what the client wants            want.go match.go scope.go
 //	record                what it was told, and the fate   told.go delivery.go refusal.go resume.go
 //	withdrawing, waiting  what stays, what waits           withdraw.go order.go warm.go
-//	saying                what is to be said next          say.go beat.go
+//	saying                what is to be said next          diff.go say.go beat.go
 //
 // session.go leads through them: Receive and Change mark names as dirty, Responses
 // lets each type prepare (find what is lost and what differs), tell what is new in
@@ -110,7 +110,7 @@
 //	which names a request means        replace, subscribe, unsubscribe (want.go); match (match.go)
 //	what an answer settles             settle, accept, refuse
 //	when nothing may be sent           blocked (say.go)
-//	what is said of a name             owed (say.go), of a type respond
+//	what is said of a name             owed (diff.go), of a type respond (say.go)
 //	what counts as held                mayHold, keeps (told.go)
 //	what is kept, and until when       retain and free (withdraw.go)
 //	what waits, and until when         ready and has (order.go)

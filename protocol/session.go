@@ -94,7 +94,7 @@ type Session struct {
 //     refusal.go, resume.go)
 //   - withdrawing, waiting: what has to stay and what has to wait because of other
 //     types (withdraw.go, order.go, warm.go)
-//   - saying: what is to be said next (say.go, beat.go)
+//   - saying: what is to be said next (diff.go, say.go, beat.go)
 //
 // They share the rows of single names.
 type subscription struct {

@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"cmp"
 	"iter"
 	"slices"
 	"time"
@@ -140,6 +141,14 @@ func (u *subscription) underWay() iter.Seq[*delivery] {
 			}
 		}
 	}
+}
+
+// coming returns what of a name is on its way to the client, nil if nothing is.
+func (u *subscription) coming(name string) (is *xds.Stamp) {
+	for d := range u.underWay() {
+		is = cmp.Or(d.carries(name), is)
+	}
+	return is
 }
 
 // newest returns the newest delivery that is no heartbeat, if it is unanswered.

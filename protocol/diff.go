@@ -1,0 +1,215 @@
+package protocol
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// A diff is what the client is to be told, by name.
+type diff struct {
+	upserts []*xds.Resource
+	removed []string // of which absent are told otherwise
+	absent  []string
+	missing []string
+	waiting []string  // upserts kept back until another type is answered
+	ends    time.Time // when one of these may be kept back no longer
+	kept    []string  // the wildcard's table differs in them, but nothing is to be said
+	shared  *xds.Changes
+}
+
+// diff compares the view with what was told, where they may differ.
+func (s *Session) diff(u *subscription, t *xds.Table) (d diff) {
+	ordered := s.ordered(u)
+	upsert := func(r *xds.Resource) {
+		s.turns = time.Time{}
+		if !ordered || s.ready(u, r) {
+			d.upserts = append(d.upserts, r)
+			return
+		}
+		d.waiting = append(d.waiting, r.Name)
+		if d.ends.IsZero() || !s.turns.IsZero() && s.turns.Before(d.ends) {
+			d.ends = s.turns
+		}
+	}
+	if u.wildcard && (u.anew || u.base != t.Versions()) {
+		c := t.Since(u.base)
+		if u.anew && u.base.Len() > 0 {
+			c = &xds.Changes{Upserts: t.Since(nil).Upserts, Removed: c.Removed}
+		}
+		if u.names.len() == 0 && !ordered {
+			return diff{upserts: c.Upserts, removed: c.Removed, shared: c}
+		}
+		for _, r := range c.Upserts {
+			if e := u.entry(r.Name); e != nil {
+				u.mark(e)
+				d.kept = append(d.kept, r.Name)
+			} else {
+				upsert(r)
+			}
+		}
+		for _, n := range c.Removed {
+			if e := u.entry(n); e != nil {
+				u.mark(e)
+				d.kept = append(d.kept, n)
+			} else {
+				d.removed = append(d.removed, n)
+			}
+		}
+		if len(d.kept)+len(d.waiting)+len(u.dirty) == 0 {
+			return diff{upserts: c.Upserts, removed: c.Removed, shared: c}
+		}
+	}
+	d.upserts = slices.Grow(d.upserts, len(u.dirty))
+	for _, n := range u.dirty {
+		e := u.entry(n)
+		if e == nil {
+			continue
+		}
+		r, gone := s.owed(u, t, e)
+		switch {
+		case r != nil:
+			upsert(r)
+		case gone:
+			d.removed = append(d.removed, e.name)
+			if e.told == absent && e.named && s.bodyless(u) && !u.scopes[e.name] && !stands(u.coming(e.name)) {
+				d.absent = append(d.absent, e.name)
+			}
+			if s.opts.ResourceErrors && e.named && e.name != "" && u.matches[e.name] == nil && !u.scopes[e.name] {
+				d.missing = append(d.missing, e.name)
+			}
+		}
+	}
+	slices.SortFunc(d.upserts, func(a, b *xds.Resource) int { return cmp.Compare(a.Name, b.Name) })
+	slices.Sort(d.removed)
+	slices.Sort(d.absent)
+	slices.Sort(d.missing)
+	return d
+}
+
+// owed returns what the client is to be told of an entry's name: a resource, or
+// that it is gone, or nothing.
+func (s *Session) owed(u *subscription, t *xds.Table, e *entry) (r *xds.Resource, gone bool) {
+	l := u.lingers(e.name)
+	switch {
+	case u.matches[e.name] != nil:
+		// It finds others, which have entries of their own. The client may have
+		// one of that name from before.
+		return nil, e.told != others && l == nil
+	case !u.wants(e) && !u.wildcard:
+		// No name finds it any more.
+		return nil, (e.told != absent || u.dropped[e.name]) && l == nil
+	}
+	if r = t.Lookup(e.name); !u.shows(r) || l != nil {
+		r = nil
+	}
+	switch {
+	case r != nil && (e.again || differs(e.told, r)):
+		return r, false
+	case r != nil:
+	case l != nil && e.again && l.body == nil:
+		return nil, e.named // who asks for it can be told of it only that it is lost
+	case l != nil && e.again && (s.variant == xds.Delta || s.warms(u.typ)):
+		return l.body, false
+	case l != nil:
+		// It is about to leave: what the client has of it will do. That a SotW client
+		// asks for it on a new stream need not mean that it had it: only what others
+		// may wait for it is told.
+	case !e.again && e.told == absent:
+	case s.mutes(u, e):
+	case s.undecided(u.typ, e.name) && (u.wants(e) || s.variant == xds.Delta): // in SotW nothing is said of what a client has given up
+	default:
+		return nil, true
+	}
+	return nil, false
+}
+
+func differs(told *xds.Stamp, r *xds.Resource) bool { return told.Sum != r.Sum }
+
+// names yields the names that the diff mentions.
+func (d *diff) names(yield func(string) bool) {
+	for _, r := range d.upserts {
+		if !yield(r.Name) {
+			return
+		}
+	}
+	for _, list := range [][]string{d.waiting, d.removed} {
+		for _, n := range list {
+			if !yield(n) {
+				return
+			}
+		}
+	}
+}
+
+// minus returns the names that are not in the second list; both are sorted.
+func minus(names, others []string) []string {
+	if len(others) == 0 {
+		return names
+	}
+	return slices.DeleteFunc(slices.Clone(names), func(n string) bool { _, has := slices.BinarySearch(others, n); return has })
+}
+
+// undecided reports whether the view is still looking for a name.
+func (s *Session) undecided(t *xds.Type, name string) bool {
+	v, ok := s.view.(xds.Undecided)
+	return ok && v.Undecided(t, name)
+}
+
+// searching reports whether the view is still looking for a subscribed name.
+func (s *Session) searching(u *subscription) bool {
+	if _, ok := s.view.(xds.Undecided); !ok {
+		return false
+	}
+	for e := range u.entries() {
+		if e.named && s.undecided(u.typ, e.name) {
+			return true
+		}
+	}
+	return false
+}
+
+// bodyless reports whether the client is to be told of a name that does not
+// exist by a Resource without body.
+func (s *Session) bodyless(u *subscription) bool {
+	return s.variant == xds.Delta && (s.opts.Bodyless || slices.Contains(u.typ.Bodyless, s.agent))
+}
+
+// mute keeps the absence of names from a client that must not be told of it for
+// a while after it asked for them.
+func (s *Session) mute(u *subscription, names []string) {
+	d := u.typ.Mute[s.agent]
+	if d == 0 || s.variant == xds.SotW {
+		return
+	}
+	for _, n := range names {
+		if e := u.entry(n); e != nil && !e.sent {
+			if u.muted == nil {
+				u.muted = map[string]time.Time{}
+			}
+			u.muted[e.name] = s.now.Add(d)
+		}
+	}
+}
+
+// mutes reports whether the absence of a name is to be kept from the client for
+// now.
+func (s *Session) mutes(u *subscription, e *entry) bool {
+	return !e.sent && s.now.Before(u.muted[e.name])
+}
+
+// unmute lets go of names whose time is over, or of which something was told.
+func (s *Session) unmute(u *subscription) {
+	for n, until := range u.muted {
+		e := u.entry(n)
+		if e != nil && !e.sent && s.now.Before(until) {
+			continue
+		}
+		delete(u.muted, n)
+		if e != nil {
+			u.mark(e)
+		}
+	}
+}

@@ -1,0 +1,71 @@
+package protocol
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// DELTA-15: what waits and what is gone moves a refusal, too.
+func TestDiffNames(t *testing.T) {
+	d := diff{upserts: resources(1, "b"), waiting: []string{"c"}, removed: []string{"a"}, absent: []string{"a"}, kept: []string{"x"}}
+	for some, want := range []string{"b", "b c", "b c a"} {
+		var got []string
+		for n := range d.names {
+			if got = append(got, n); len(got) > some {
+				break
+			}
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%q, not %q", got, want)
+		}
+	}
+}
+
+func TestMinus(t *testing.T) {
+	for _, c := range []struct{ names, others, want string }{
+		{"a b c", "", "a b c"}, {"a b c", "b", "a c"}, {"a b c", "a b c", ""}, {"", "a", ""}, {"a c", "b d", "a c"},
+	} {
+		names := strings.Fields(c.names)
+		if got := strings.Join(minus(names, strings.Fields(c.others)), " "); got != c.want {
+			t.Errorf("%+v: %s", c, got)
+		}
+		if strings.Join(names, " ") != c.names {
+			t.Errorf("%+v: the list was changed, which others share", c)
+		}
+	}
+}
+
+// DELTA-7: Envoy is told of each absence when its own time is over; of what it had
+// at once.
+func TestMute(t *testing.T) {
+	l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.Route.URL: tableOf(xds.Route, "had")})
+	l.ask(xds.Request{Type: xds.Route, Node: &xds.Node{UserAgentName: "envoy"}, Subscribe: []string{"a", "had"}})
+	l.want("RDS had@1")
+	l.ack(xds.Route)
+	l.commit(xds.Route, nil, "had")
+	l.want("RDS -had")
+	l.ack(xds.Route)
+	l.wait(15 * time.Second)
+	l.ask(xds.Request{Type: xds.Route, Subscribe: []string{"b"}})
+	l.want("")
+	if next := l.Deadline(); !next.Equal(l.now.Add(5 * time.Second)) {
+		t.Errorf("woken in %v", next.Sub(l.now))
+	}
+	l.wait(5 * time.Second)
+	l.want("RDS -a")
+	l.ack(xds.Route)
+	l.commit(xds.Route, resources(1, "b"))
+	l.want("RDS b@1")
+	l.ack(xds.Route)
+	l.commit(xds.Route, nil, "b")
+	l.want("RDS -b")
+	if u := l.subs[0]; len(u.muted) > 0 {
+		l.Advance(l.now)
+		if len(u.muted) > 0 {
+			t.Errorf("SAFE-1: %v is kept", u.muted)
+		}
+	}
+}

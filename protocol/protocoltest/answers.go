@@ -25,13 +25,7 @@ func (l *ledger) settle(a *account, req xds.Request, stale bool) *flight {
 	if !slices.ContainsFunc(a.flights, func(o *flight) bool { return o.drain == f.drain && !o.done }) {
 		a.flights = slices.DeleteFunc(a.flights, func(o *flight) bool { return o.drain == f.drain })
 	}
-	joined := f.joined
-	if joined == nil {
-		joined = map[string][]fact{}
-	}
-	for n := range f.carried {
-		joined[n] = append(joined[n], a.acked[n])
-	}
+	joined := a.instead(f)
 	if req.Error == nil {
 		a.accepted = max(a.accepted, f.seq)
 		a.ack(f)
@@ -54,12 +48,17 @@ func (l *ledger) settle(a *account, req xds.Request, stale bool) *flight {
 		}
 		return nil
 	}
-	if l.variant == xds.SotW {
-		for _, o := range a.flights {
-			if o.seq < f.seq {
-				o.superseded = true
-				a.ack(o)
-			}
+	for _, o := range a.flights {
+		if o.seq >= f.seq {
+			break
+		}
+		was := a.instead(o)
+		if l.variant == xds.SotW && !o.done { // a part that it has refused it has refused
+			o.superseded = true
+			a.ack(o)
+		}
+		if o.joined = nil; req.Error != nil && !o.done {
+			o.joined = was // what it has of that it has not said
 		}
 	}
 	if req.Error == nil {
@@ -90,6 +89,18 @@ func (l *ledger) settle(a *account, req xds.Request, stale bool) *flight {
 		a.groups = append(a.groups, g)
 	}
 	return f
+}
+
+// instead returns what may be in force instead of what a response carries.
+func (a *account) instead(f *flight) map[string][]fact {
+	was := map[string][]fact{}
+	for n, ks := range f.joined {
+		was[n] = slices.Clone(ks)
+	}
+	for n := range f.carried {
+		was[n] = append(was[n], a.acked[n])
+	}
+	return was
 }
 
 // refuse notes that the client may have what a response carried, or any of it.

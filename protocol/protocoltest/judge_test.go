@@ -424,6 +424,107 @@ func TestJudge(t *testing.T) {
 			t.Errorf("cold: %q", what)
 		}
 	})
+	t.Run("DELTA-13 a refused part stays refused when another is acknowledged", func(t *testing.T) {
+		start := func(refused bool) *court {
+			c := newCourt(t, xds.SotW)
+			answer := func(nonce string, refused bool) {
+				r := xds.Request{Type: xds.Route, Names: []string{"q", "r"}, Nonce: nonce}
+				if refused {
+					r.Error = &xds.Status{Code: 3}
+				}
+				c.l.receive(r, false)
+			}
+			c.commit("CDS", "x=1", "y=1", "RDS", "q=1", "r=to-x>CDS/x")
+			c.ask(xds.Cluster)
+			c.answer(xds.Cluster, c.told(xds.Cluster, "x=1", "y=1"), false)
+			c.ask(xds.Route, "q", "r")
+			answer(c.told(xds.Route, "q=1", "r=to-x>CDS/x"), false)
+			c.commit("RDS", "q=2", "r=to-y>CDS/y")
+			first := c.told(xds.Route, "r=to-y>CDS/y")
+			last, err := c.say(xds.Route, "q=2")
+			if err != nil {
+				t.Fatal(err)
+			}
+			answer(first, refused)
+			answer(last, false)
+			c.commit("CDS", "-x")
+			return c
+		}
+		start(false).told(xds.Cluster, "y=1")
+		c := start(true)
+		if left := c.l.waiting(); left != "" {
+			t.Errorf("waiting: %q", left)
+		}
+		_, err := c.try(xds.Cluster, "y=1")
+		wrong(t, err, "ADS-8: x leaves")
+	})
+	t.Run("ADS-8 who refuses a response need not have accepted the one before", func(t *testing.T) {
+		c := newCourt(t, xds.SotW)
+		answer := func(nonce string, refused bool) {
+			r := xds.Request{Type: xds.Route, Names: []string{"r"}, Nonce: nonce}
+			if refused {
+				r.Error = &xds.Status{Code: 3}
+			}
+			c.l.receive(r, false)
+		}
+		c.commit("CDS", "x=1", "y=1", "z=1", "RDS", "r=to-x>CDS/x")
+		c.ask(xds.Cluster)
+		c.answer(xds.Cluster, c.told(xds.Cluster, "x=1", "y=1", "z=1"), false)
+		c.ask(xds.Route, "r")
+		answer(c.told(xds.Route, "r=to-x>CDS/x"), false)
+		c.commit("RDS", "r=to-y>CDS/y")
+		before := c.told(xds.Route, "r=to-y>CDS/y")
+		c.wait(5 * time.Second)
+		c.commit("RDS", "r=to-z>CDS/z")
+		answer(c.told(xds.Route, "r=to-z>CDS/z"), true)
+		c.commit("CDS", "-x")
+		if left := c.l.waiting(); left != "" {
+			t.Errorf("waiting: %q", left)
+		}
+		answer(before, false)
+		if left := c.l.waiting(); left != "CDS: x is gone" {
+			t.Errorf("waiting: %q", left)
+		}
+	})
+	t.Run("ADS-8 what was asked for again on its way stays for who walks to it", func(t *testing.T) {
+		c := newCourt(t, xds.SotW)
+		c.l.opts.ResourceErrors = true
+		c.commit("CDS", "x=1")
+		c.ask(xds.Cluster, "x")
+		nonce := c.told(xds.Cluster, "x=1")
+		c.ask(xds.Cluster)
+		c.ask(xds.Cluster, "x")
+		c.l.receive(xds.Request{Type: xds.Cluster, Names: []string{"x"}, Nonce: nonce}, false)
+		c.commit("CDS", "-x")
+		if left := c.l.waiting(); left != "" {
+			t.Errorf("waiting: %q", left)
+		}
+		c.wait(15 * time.Second)
+		if left := c.l.waiting(); left != "CDS: x is owed, if only as an error" {
+			t.Errorf("waiting: %q", left)
+		}
+	})
+	t.Run("TTL-3 what has expired and is told anew has to be warm again", func(t *testing.T) {
+		breaks := func(dropped bool) (broke bool) {
+			defer func() { broke = recover() != nil }()
+			w := &world{cfg: Config{Variant: xds.Delta, More: true}, content: &content{whole: true}, chance: newDice(1, 1)}
+			e := &envoy{world: w, taste: taste{off: true}, types: map[string]*envoyType{}, warming: map[string]time.Time{}, fresh: map[string]bool{}, active: map[string]bool{}}
+			for _, typ := range []*xds.Type{xds.Cluster, xds.Endpoint, xds.Listener, xds.Route} {
+				e.types[typ.URL] = &envoyType{typ: typ, known: true, opened: true, names: map[string]bool{}, cache: map[string]*xds.Resource{}}
+			}
+			e.of(xds.Route).cache["r"] = thing("r=to-x>CDS/x")
+			n := &lane{world: w, client: e, ledger: newCourt(t, xds.Delta).l, expired: map[[2]string]bool{}}
+			if dropped {
+				n.expired[[2]string{xds.Cluster.URL, "x"}] = true
+			}
+			n.down = []*xds.Response{{Type: xds.Cluster, Changes: &xds.Changes{Upserts: []*xds.Resource{thing("x=1>EDS/e")}}}}
+			n.deliverDown()
+			return false
+		}
+		if breaks(true) || !breaks(false) {
+			t.Error("it breaks when it has dropped it:", breaks(true), "and else:", breaks(false))
+		}
+	})
 	t.Run("TTL-3 a late heartbeat brings nothing back", func(t *testing.T) {
 		start := func(late time.Duration) *court {
 			c := newCourt(t, xds.Delta)

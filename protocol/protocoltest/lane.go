@@ -297,11 +297,12 @@ func (n *lane) deliverDown() bool {
 		n.logf("%d gets %s nonce=%s", n.id, r.Type, r.Nonce)
 	}
 	n.client.receive(r)
+	dropped := len(n.expired) > 0 // and what it is told anew has to be warm again first
 	n.wind(r)
 	// A client whose clusters of before never were warm reopens all else first, and
 	// states to have nothing: nobody can tell it from a new one.
 	secret := n.quiet && !n.ledger.resumes
-	n.shaky = (n.shaky || n.ledger.blind || n.ledger.tardy || secret) && !n.ledger.even()
+	n.shaky = (n.shaky || n.ledger.blind || n.ledger.tardy || secret || dropped) && !n.ledger.even()
 	n.ledger.blind, n.ledger.tardy = false, false // the next advance finds who is silent still
 	if !n.content.whole {
 		return true

@@ -156,8 +156,9 @@ type flight struct {
 
 	dropped map[string]fact // the client did not want it any more
 
-	// What was in force before responses that need not be listed any more, but be one
-	// with this.
+	// What may be in force instead, though a later one was answered: what was so before
+	// responses that need not be listed any more, but be one with this; or, if the later
+	// one was refused, before this.
 	joined map[string][]fact
 
 	forward    bool // it tells something new, or what was asked for

@@ -115,7 +115,11 @@ func (l *ledger) lingering(a *account, n string) bool {
 	}
 	// Or the client may have it, which resumes or has asked for it again before it came,
 	// and something that refers to it.
-	return (a.before[n] || a.comes(n)) && l.shown(a, n) == nil && l.held(a, n, possibly) != ""
+	if !a.before[n] && !a.comes(n) || l.shown(a, n) != nil {
+		return false
+	}
+	v, _ := a.leaver(n)
+	return a.walks() && l.only == nil && l.now.Sub(v.at) < silence || l.held(a, n, possibly) != ""
 }
 
 // comes reports whether a name was given up while something of it was on its way.

@@ -73,10 +73,9 @@ func (s *Session) recall(u *subscription, version string, t *xds.Table) {
 	if w == nil || s.refusedBefore(u.typ) {
 		u.vague, u.vagueAll = s.now.Add(silence), u.wildcard || u.typ.FullState
 		if !u.typ.FullState && u.named > 0 {
-			u.brought = make(map[string]bool, u.named)
 			for e := range u.entries() {
 				if e.named {
-					u.brought[e.name] = true
+					u.bring(e.name)
 				}
 			}
 		}

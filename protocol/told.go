@@ -108,6 +108,14 @@ func (u *subscription) learned(v xds.Variant, d *delivery, p *part) {
 	if v == xds.SotW && u.typ.FullState || len(u.waits) == 0 && d.accepted() {
 		u.vagueAll = false
 	}
+	if u.vagueAll && d.whole && d.accepted() {
+		u.vagueAll = false
+		for _, it := range d.items {
+			if it.is == nil { // it waited
+				u.bring(it.name)
+			}
+		}
+	}
 	if len(u.brought) == 0 {
 		return
 	}
@@ -116,6 +124,14 @@ func (u *subscription) learned(v xds.Variant, d *delivery, p *part) {
 			delete(u.brought, name)
 		}
 	}
+}
+
+// bring notes that the client may have a name from before, and nobody knows what of it.
+func (u *subscription) bring(name string) {
+	if u.brought == nil {
+		u.brought = map[string]bool{}
+	}
+	u.brought[name] = true
 }
 
 // told returns what the client was last told of a name.

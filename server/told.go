@@ -79,6 +79,28 @@ type holding struct {
 	nonce      string // of the response; empty: the client came with it
 	prev, next *holding
 	ended      *list.Element // nil while its stream lives
+
+	// What the stream's client was told next of a type without full state: who refuses
+	// a response states what it had before, and may have applied a part of it.
+	later *holding
+}
+
+// all yields what the client may have that states this.
+func (h *holding) all(yield func(content) bool) {
+	for ; h != nil; h = h.later {
+		if !yield(h.content) {
+			return
+		}
+	}
+}
+
+func (h *holding) equal(o *holding) bool {
+	for ; h != nil && o != nil; h, o = h.later, o.later {
+		if !h.content.equal(o.content) {
+			return false
+		}
+	}
+	return h == o
 }
 
 // An ending is when a holding is forgotten, whose stream has ended.
@@ -87,12 +109,16 @@ type ending struct {
 	until time.Time
 }
 
-// hold remembers what the client of a stream may state.
-func (t *told) hold(now time.Time, h *holding) {
+// hold remembers what the client of a stream may state, and that it was told so after
+// another.
+func (t *told) hold(now time.Time, h, after *holding) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.expire(now)
 	t.link(h)
+	if after != nil {
+		after.later = h
+	}
 }
 
 // link keeps the first one where it is, which may be of a stream that has ended.
@@ -123,12 +149,15 @@ func (t *told) unlink(h *holding) {
 	h.prev, h.next = nil, nil
 }
 
-// release forgets what the client was told otherwise since, and has accepted.
-func (t *told) release(hs []*holding) {
+// release forgets what the client was told otherwise since, and has accepted; or, of too
+// many, the one after another.
+func (t *told) release(hs []*holding, before *holding) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, h := range hs {
-		t.unlink(h)
+		if t.unlink(h); before != nil && before.later == h {
+			before.later = h.later
+		}
 	}
 }
 
@@ -144,7 +173,7 @@ func (t *told) end(now time.Time, hs []*holding) {
 	for _, h := range hs {
 		t.unlink(h)
 		o := t.index[h.of]
-		for n := 0; o != nil && (o.ended == nil || !o.equal(h.content)); o = o.next {
+		for n := 0; o != nil && (o.ended == nil || !o.equal(h)); o = o.next {
 			if n++; n == nearby {
 				o = nil
 				break
@@ -192,8 +221,10 @@ func (t *told) find(now time.Time, of statement) (some []content) {
 	defer t.mu.Unlock()
 	t.expire(now)
 	for h := t.index[of]; h != nil; h = h.next {
-		if len(some) == 0 || !some[len(some)-1].equal(h.content) {
-			some = append(some, h.content)
+		for c := range h.all {
+			if len(some) == 0 || !some[len(some)-1].equal(c) {
+				some = append(some, c)
+			}
 		}
 	}
 	return some

@@ -115,11 +115,15 @@ func (p *accountOf) content(w *protocol.World, c *xds.Changes) content {
 
 func (a *account) may(now time.Time, p *accountOf, h *holding) {
 	if len(p.may) == maxStatements {
-		a.told.release(p.may[1:2])
+		a.told.release(p.may[1:2], p.may[0])
 		p.may = slices.Delete(p.may, 1, 2)
 	}
+	var after *holding
+	if len(p.may) > 0 && !p.typ.FullState {
+		after = p.may[len(p.may)-1]
+	}
 	p.may = append(p.may, h)
-	a.told.hold(now, h)
+	a.told.hold(now, h, after)
 }
 
 // acked notes that the client is not in a state before the response.
@@ -127,7 +131,7 @@ func (a *account) acked(e protocol.Event) {
 	p := a.of(e.Type)
 	i := slices.IndexFunc(p.may, func(h *holding) bool { return h.nonce == e.Nonce })
 	if i > 0 {
-		a.told.release(p.may[:i])
+		a.told.release(p.may[:i], nil)
 		p.may = slices.Delete(p.may, 0, i)
 	}
 }

@@ -203,6 +203,24 @@ func TestTold(t *testing.T) {
 		c, _ = m.open(first.VersionInfo, route.VersionInfo)
 		m.finishes(c, "c1, c2, other 99", "other 99")
 	})
+	within(t, "ADS-9 SotW: who states what it had before an answer may have applied a part of that", func(t *testing.T) {
+		m := newMoving(t, "n")
+		_, union, route := m.breaks(accept)                                          // the route to c2 is not answered
+		for i, all := range []string{"c1, c2, c3, other", "c1, c2, c3, c4, other"} { // nor on the next stream
+			was, is := fmt.Sprint("c", i+2), fmt.Sprint("c", i+3)
+			update(t, m.Store, func(tx *store.Tx) {
+				tx.Set(xds.Cluster, to(is))
+				tx.Delete(xds.Cluster, was)
+				tx.Set(xds.Route, to("r", cluster(is)))
+			})
+			c, conn := m.open(union.VersionInfo, route.VersionInfo)
+			union = c.wants(c.want(), xds.Cluster, all)
+			c.send(ack(union))
+			c.wants(c.want(), xds.Route, "r to "+is)
+			conn.Close()
+			synctest.Wait()
+		}
+	})
 	within(t, "ADS-5 ADS-9 SotW: two streams of a node", func(t *testing.T) {
 		m := newMoving(t, "n")
 		_, union, route := m.breaks(accept)
@@ -650,6 +668,43 @@ func TestUnion(t *testing.T) {
 	}
 }
 
+// ADS-9: of a type without full state a client may have a part of what it was told after
+// the version that it states. Of too many answers one in between is forgotten.
+func TestToldLater(t *testing.T) {
+	now := time.Now()
+	for _, tt := range []struct {
+		typ     *xds.Type
+		answers int
+		want    []string
+	}{
+		{xds.Route, 3, []string{"r0", "r1", "r2"}},
+		{xds.Route, maxStatements + 1, []string{"r0", "r2", "r3", "r4", "r5", "r6", "r7", "r8"}},
+		{xds.Cluster, 3, []string{"r0"}},
+	} {
+		memory := newTold(10)
+		for range 2 { // the second stream leaves the same
+			a := &account{told: memory, node: "n"}
+			a.interested(protocol.Interest{Type: tt.typ, Added: []string{"r"}})
+			for i := range tt.answers {
+				v := fmt.Sprint("r", i)
+				r := &xds.Resource{Stamp: &xds.Stamp{Name: v}}
+				a.sent(now, protocol.Event{Kind: protocol.Sent, Type: tt.typ, Nonce: v, Version: v, World: &protocol.World{Others: []*xds.Stamp{r.Stamp}}}, &xds.Changes{})
+			}
+			a.end(now)
+		}
+		w := (&account{told: memory, node: "n"}).recall(now, tt.typ, "r0", nil)
+		var got []string
+		for _, st := range w.Others {
+			if !slices.Contains(got, st.Name) {
+				got = append(got, st.Name)
+			}
+		}
+		if !slices.Equal(got, tt.want) {
+			t.Errorf("%s after %d: %v, want %v", tt.typ, tt.answers, got, tt.want)
+		}
+	}
+}
+
 // Two that leave the same in the same state count once, whatever the order.
 func TestToldLists(t *testing.T) {
 	now := time.Now()
@@ -657,7 +712,7 @@ func TestToldLists(t *testing.T) {
 	key := stating("n", "t", "v")
 	hold := func(name string) *holding {
 		h := &holding{content: content{each: stampList{{{Name: name}}}}, of: key}
-		m.hold(now, h)
+		m.hold(now, h, nil)
 		return h
 	}
 	a, b, a2, c := hold("a"), hold("b"), hold("a"), hold("c")
@@ -667,7 +722,7 @@ func TestToldLists(t *testing.T) {
 	if n := m.ended.Len(); n != 2 {
 		t.Errorf("%d are remembered", n)
 	}
-	m.release([]*holding{c})
+	m.release([]*holding{c}, nil)
 	got, ok := m.recall(now.Add(toldTime), key) // the second end renewed it
 	if !ok || got.each.len() != 2 {
 		t.Error(got, ok)

@@ -36,17 +36,23 @@ func (m *memory) note(stream Session, e protocol.Event) {
 
 // world returns what a client may have that states a version: it may have accepted
 // any of the responses of that version. If there was none, it has what the table has.
+// Of a type without full state it may have what it was told after that, too: who refuses
+// a response may have applied a part.
 func (m *memory) world(t *xds.Type, version string, table *protocol.World) *protocol.World {
-	var all []noted
+	var all, states []noted
 	for _, n := range *m {
-		if n.url == t.URL && n.version == version {
+		switch {
+		case n.url != t.URL:
+		case n.version == version:
+			all, states = append(all, n), append(states, n)
+		case !t.FullState && len(states) > 0:
 			all = append(all, n)
 		}
 	}
-	switch len(all) {
-	case 0:
+	switch {
+	case len(states) == 0:
 		return table
-	case 1:
+	case len(all) == 1:
 		return all[0].World
 	}
 	has := map[string][]*xds.Stamp{}
@@ -65,7 +71,7 @@ func (m *memory) world(t *xds.Type, version string, table *protocol.World) *prot
 			add(st)
 		}
 	}
-	w := &protocol.World{Versions: all[len(all)-1].Versions}
+	w := &protocol.World{Versions: states[len(states)-1].Versions}
 	for st := range w.Versions.All() {
 		if !slices.ContainsFunc(has[st.Name], func(o *xds.Stamp) bool { return o.Sum == st.Sum }) {
 			w.Lacks = append(w.Lacks, st.Name)

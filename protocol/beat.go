@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 	"time"
 
@@ -118,19 +119,30 @@ func (s *Session) beat(u *subscription) []*xds.Response {
 
 // outlived notes that heartbeats are so late that the client may have dropped
 // resources, as when the server's process was stopped for a while: they are told
-// anew, for a heartbeat would not bring them back.
+// anew, for a heartbeat would not bring them back. So is what gets no heartbeat, for
+// the client has not answered for it, and has for something later.
 func (s *Session) outlived(u *subscription) {
 	for ttl, at := range u.beats {
-		if s.now.Before(at.Add(ttl - ttl/beatsPerTTL)) {
+		late := !s.now.Before(at.Add(ttl - ttl/beatsPerTTL))
+		odd := len(u.unfed) > 0 || len(u.deliveries) > 0 && u.deliveries[0].parts[0].nonce < u.heard
+		if late {
+			delete(u.beats, ttl)
+		} else if s.now.Before(at) || !odd {
 			continue
 		}
-		delete(u.beats, ttl)
 		for _, b := range s.beatsOf(u, s.table(u.typ)) {
-			if b.TTL == ttl {
-				for _, r := range b.Changes.Beats {
-					if u.covers(r.Name) && same(u.told(r.Name), r.Stamp) && u.accepted(r.Name) {
-						u.repeat(r.Name)
-					}
+			if b.TTL != ttl {
+				continue
+			}
+			for _, r := range b.Changes.Beats {
+				if !u.covers(r.Name) || !same(u.told(r.Name), r.Stamp) {
+					continue
+				}
+				told, hungry := u.unfed[r.Name]
+				switch d, p := u.unanswered(r.Name); {
+				case p != nil && p.nonce < u.heard && !s.now.Before(d.sent.Add(ttl-ttl/beatsPerTTL)),
+					u.accepted(r.Name) && (late || hungry && !s.now.Before(told.Add(ttl))):
+					u.repeat(r.Name)
 				}
 			}
 		}
@@ -140,23 +152,64 @@ func (s *Session) outlived(u *subscription) {
 // belated sees to what the client accepts so late that it may drop it, or has done so:
 // before that there were no heartbeats of it.
 func (s *Session) belated(u *subscription, d *delivery, p *part) {
-	t := s.table(u.typ)
-	if !s.ttl || d.beats != nil || d.superseded || len(t.Beats()) == 0 {
-		return
+	beats := s.table(u.typ).Beats()
+	if early := len(beats) == 0 || s.now.Before(d.sent.Add(beats[0].TTL/beatsPerTTL)); !s.ttl || early && len(u.leaving)+len(u.unfed) == 0 {
+		return // as nearly always
 	}
-	since := func(name string) bool { // told again meanwhile
-		return slices.ContainsFunc(u.deliveries, func(o delivery) bool { return o.last() > d.last() && o.carries(name) != nil })
-	}
-	for name, it := range d.each {
-		r := t.Lookup(name)
-		if r == nil || since(name) || r.TTL == 0 || !p.within(name, it.is) || !same(it.is, r.Stamp) || !same(u.told(name), r.Stamp) {
+	for r := range s.expiring(u, d) {
+		told, ok := u.unfed[r.Name]
+		if !ok {
+			told = d.sent
+		}
+		if s.now.Before(told.Add(r.TTL/beatsPerTTL)) || !d.answers(p, r.Name, r.Stamp) {
 			continue
 		}
-		switch end := d.sent.Add(r.TTL); {
+		switch end := told.Add(r.TTL); {
 		case !s.now.Before(end):
-			u.repeat(name)
+			u.repeat(r.Name)
 		case u.beats[r.TTL].After(end):
 			u.beats[r.TTL] = s.now
+			fallthrough
+		default:
+			u.starve(r.Name, told)
+		}
+	}
+}
+
+// unlisted notes when that was told of which the answer will not be found any more.
+func (s *Session) unlisted(u *subscription, d *delivery) {
+	for r := range s.expiring(u, d) {
+		if _, ok := u.unfed[r.Name]; !ok && d.open(r.Name, r.Stamp) {
+			u.starve(r.Name, d.sent)
+		}
+	}
+}
+
+func (u *subscription) starve(name string, told time.Time) {
+	if u.unfed == nil {
+		u.unfed = map[string]time.Time{}
+	}
+	u.unfed[name] = told
+}
+
+// expiring yields what a delivery told last of all and what the client is to keep.
+func (s *Session) expiring(u *subscription, d *delivery) iter.Seq[*xds.Resource] {
+	return func(yield func(*xds.Resource) bool) {
+		if !s.ttl || d.beats != nil {
+			return
+		}
+		t := s.table(u.typ)
+		since := func(name string) bool { // told again meanwhile
+			return slices.ContainsFunc(u.deliveries, func(o delivery) bool { return o.last() > d.last() && o.carries(name) != nil })
+		}
+		for name, it := range d.each {
+			r := t.Lookup(name)
+			if l := u.lingers(name); l != nil {
+				r = l.body
+			}
+			if r != nil && r.TTL > 0 && same(it.is, r.Stamp) && same(u.told(name), r.Stamp) && !since(name) && !yield(r) {
+				return
+			}
 		}
 	}
 }
@@ -183,6 +236,7 @@ func (s *Session) beating(u *subscription, all *xds.Changes) *xds.Changes {
 	var some []*xds.Resource
 	for _, r := range all.Beats {
 		if (u.shows(r) || u.lingers(r.Name) != nil) && u.covers(r.Name) && same(u.told(r.Name), r.Stamp) && u.accepted(r.Name) {
+			delete(u.unfed, r.Name)
 			some = append(some, r)
 		}
 	}

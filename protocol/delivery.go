@@ -41,6 +41,8 @@ type cargo struct {
 	items    []item // by name
 }
 
+func itemByName(a, b item) int { return cmp.Compare(a.name, b.name) }
+
 // find returns the item of a name, or nil.
 func (c *cargo) find(name string) *item {
 	i, ok := slices.BinarySearchFunc(c.items, name, func(it item, name string) int { return cmp.Compare(it.name, name) })
@@ -110,6 +112,7 @@ const (
 	unanswered fate = iota
 	accepted
 	refused
+	passed // SotW: a later one was accepted, which stands for all before; its own answer may still come
 )
 
 // A part is one message of a delivery: the upserts from lo to hi, by name, and
@@ -148,6 +151,34 @@ type delivery struct {
 	superseded bool
 }
 
+// without takes names out of which something later was accepted.
+func (c *cargo) without(names func(func(string) bool)) {
+	var out []item
+	for name := range names {
+		if c.carries(name) != nil {
+			out = append(out, item{name: name})
+		}
+	}
+	if len(out) == 0 {
+		return
+	}
+	slices.SortFunc(out, itemByName)
+	both := out
+	for _, it := range c.items { // which others may share
+		if _, in := slices.BinarySearchFunc(out, it, itemByName); !in {
+			both = append(both, it)
+		}
+	}
+	slices.SortFunc(both, itemByName)
+	c.items = both
+}
+
+// answers reports whether the answer to a message is that to what was told of a name. What
+// only a delivery told that is not listed any more has none of its own.
+func (d *delivery) answers(p *part, name string, is *xds.Stamp) bool {
+	return p.within(name, is) || !slices.ContainsFunc(d.parts, func(p part) bool { return p.within(name, is) })
+}
+
 // open reports whether the message that told of a name is not answered: "each
 // nonce is settled by itself".
 func (d *delivery) open(name string, is *xds.Stamp) bool {
@@ -160,7 +191,7 @@ func (d *delivery) settled() bool {
 
 // accepted reports whether the client has accepted all of its messages.
 func (d *delivery) accepted() bool {
-	return !slices.ContainsFunc(d.parts, func(p part) bool { return p.fate != accepted })
+	return !slices.ContainsFunc(d.parts, func(p part) bool { return p.fate != accepted && p.fate != passed })
 }
 
 // answered reports whether the client has answered its newest message.
@@ -172,7 +203,7 @@ func (d *delivery) last() uint64 { return d.parts[len(d.parts)-1].nonce }
 // deliver notes that a delivery leaves.
 func (u *subscription) deliver(s *Session, d delivery) {
 	if len(u.deliveries) == maxDeliveries {
-		u.evict()
+		s.evict(u)
 	}
 	if n := len(u.deliveries); !u.unacked || n > 0 && u.deliveries[n-1].answered() {
 		u.silent = s.now
@@ -183,11 +214,12 @@ func (u *subscription) deliver(s *Session, d delivery) {
 // evict makes room for a delivery: one of which nothing more is to be learned, a
 // heartbeat, or the oldest. What was in force before that one the client may
 // still have.
-func (u *subscription) evict() {
+func (s *Session) evict(u *subscription) {
 	i := slices.IndexFunc(u.deliveries, func(d delivery) bool { return d.superseded })
 	if i < 0 {
 		i = slices.IndexFunc(u.deliveries, func(d delivery) bool { return d.beats != nil })
 	}
+	s.unlisted(u, &u.deliveries[max(i, 0)])
 	if i < 0 {
 		i = 0
 		old, next := &u.deliveries[0], &u.deliveries[1]
@@ -247,15 +279,16 @@ func join(a, b *delivery) cargo {
 			c.items = append(c.items, it)
 		}
 	}
-	slices.SortFunc(c.items, func(a, b item) int { return cmp.Compare(a.name, b.name) })
+	slices.SortFunc(c.items, itemByName)
 	return c
 }
 
-// message returns the unanswered message with a nonce, and its delivery.
+// message returns the message with a nonce that was not answered by itself, and its
+// delivery.
 func (u *subscription) message(nonce uint64) (d *delivery, p *part) {
 	for i := range u.deliveries {
 		for j := range u.deliveries[i].parts {
-			if q := &u.deliveries[i].parts[j]; q.nonce == nonce && q.fate == unanswered {
+			if q := &u.deliveries[i].parts[j]; q.nonce == nonce && (q.fate == unanswered || q.fate == passed) {
 				return &u.deliveries[i], q
 			}
 		}
@@ -304,8 +337,8 @@ func (u *subscription) settle(s *Session, req xds.Request) {
 		u.refuse(s.variant, d, p)
 	} else {
 		p.fate = accepted
-		u.accept(s.variant, d, p)
-		s.belated(u, d, p)
+		s.accept(u, d, p)
+		s.pass(u, d, n)
 		e.Refuses = len(u.refusals) > 0
 	}
 	s.event(e)
@@ -316,30 +349,49 @@ func (u *subscription) settle(s *Session, req xds.Request) {
 	if d.accepted() {
 		for i := range at { // what was sent before has been dealt with
 			o := &u.deliveries[i]
-			if s.variant == xds.SotW && !o.superseded {
-				for j := range o.parts { // "the last one stands for all"
-					if o.parts[j].fate == unanswered {
-						u.accept(s.variant, o, &o.parts[j])
-						s.belated(u, o, &o.parts[j])
-					}
-				}
-			}
+			s.pass(u, o, n)
 			o.superseded = true
 		}
 	}
 	u.unacked = u.unacked && !newest
+	if d.superseded = slices.ContainsFunc(d.parts, func(p part) bool { return p.fate == passed }); d.superseded {
+		return // some of it may still be refused
+	}
 	if u.deliveries = slices.Delete(u.deliveries, at, at+1); len(u.deliveries) == 0 {
 		u.deliveries = nil
 	}
 }
 
+// pass notes that the client has taken the messages of a delivery before a nonce, for
+// it has accepted that (SotW): "the last one stands for all".
+func (s *Session) pass(u *subscription, d *delivery, nonce uint64) {
+	for i := range d.parts {
+		if p := &d.parts[i]; s.variant == xds.SotW && p.nonce < nonce && p.fate == unanswered {
+			p.fate = passed
+			s.accept(u, d, p)
+		}
+	}
+}
+
 // accept notes that the client has taken what a message carried.
-func (u *subscription) accept(v xds.Variant, d *delivery, p *part) {
+func (s *Session) accept(u *subscription, d *delivery, p *part) {
 	if d.beats != nil {
 		return
 	}
-	u.learned(v, d, p)
-	if v == xds.SotW && u.typ.FullState { // a world takes the place of all before
+	s.belated(u, d, p)
+	u.learned(s.variant, d, p)
+	for i := range u.deliveries {
+		if o := &u.deliveries[i]; o.last() < p.nonce && o.beats == nil {
+			o.without(func(yield func(string) bool) {
+				for name, it := range d.each {
+					if p.within(name, it.is) && !yield(name) {
+						return
+					}
+				}
+			})
+		}
+	}
+	if s.variant == xds.SotW && u.typ.FullState { // a world takes the place of all before
 		u.refusals = slices.DeleteFunc(u.refusals, func(r refusal) bool { return r.nonce < p.nonce })
 		return
 	}

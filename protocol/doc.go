@@ -26,6 +26,7 @@
 //	              unanswered  it has one or the other
 //	              accepted    it has what the message carried
 //	              refused     the message has become a refusal
+//	              passed      SotW: a later one was accepted, which stands for it
 //	            When all parts are answered the delivery is gone. Others are
 //	              superseded  a later one was accepted: nothing waits for this
 //	              stuck       a cluster in it has no assignment: expect no ACK

@@ -1,7 +1,6 @@
 package protocol
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 
@@ -83,7 +82,7 @@ func (u *subscription) unwanted(r *refusal) bool {
 
 // list returns a refusal of single names.
 func list(items []item, nonce uint64, retold bool) refusal {
-	slices.SortFunc(items, func(a, b item) int { return cmp.Compare(a.name, b.name) })
+	slices.SortFunc(items, itemByName)
 	r := refusal{cargo: cargo{items: items}, retold: retold, size: len(items)}
 	r.nonce = nonce
 	for _, it := range items {
@@ -271,6 +270,11 @@ func (u *subscription) dropUnwanted() {
 	for name := range u.leaving {
 		if !u.covers(name) && !u.lapsed[name] {
 			delete(u.leaving, name)
+		}
+	}
+	for name := range u.unfed {
+		if !u.covers(name) {
+			delete(u.unfed, name)
 		}
 	}
 	for name := range u.brought {

@@ -205,6 +205,7 @@ func (s *Session) resume(u *subscription, initial []xds.Version, t *xds.Table) {
 		stray := !u.wildcard && (e == nil || !u.wants(e)) // it is told to be gone: "no longer visible"
 		r := t.Lookup(v.Name)
 		current := !stray && u.shows(r) && r.Version == v.Version
+		expires := current && s.ttl && r.TTL > 0 // nobody knows how soon
 		var told *xds.Stamp
 		if current {
 			if told = r.Stamp; !r.OnDemand {
@@ -215,11 +216,11 @@ func (s *Session) resume(u *subscription, initial []xds.Version, t *xds.Table) {
 		}
 		switch {
 		case e != nil:
-			e.told, e.sent, e.again = told, true, false
+			e.told, e.sent, e.again = told, true, expires
 			delete(u.dropped, v.Name) // what it has by way of "*" it has not given up
 			u.mark(e)
-		case !current || r.OnDemand:
-			e = &entry{name: strings.Clone(v.Name), told: told, sent: true}
+		case !current || r.OnDemand || expires:
+			e = &entry{name: strings.Clone(v.Name), told: told, sent: true, again: expires}
 			if stray && (u.scopes != nil || u.collects(v.Name)) {
 				u.lapse(e) // its wildcard or its collection found it
 			}

@@ -1,7 +1,6 @@
 package protocol
 
 import (
-	"cmp"
 	"slices"
 	"strconv"
 	"time"
@@ -23,6 +22,7 @@ type saying struct {
 
 	beats  map[time.Duration]time.Time // when resources with a TTL are told next, by TTL
 	beatAt time.Time                   // the first of these; zero: never
+	unfed  map[string]time.Time        // when names were told that were accepted late, and got no heartbeat until then
 }
 
 // mark notes that something may have to be told of an entry.
@@ -215,6 +215,7 @@ func (s *Session) send(u *subscription, t *xds.Table, d delivery, parts []*xds.C
 	for _, c := range parts {
 		if len(u.beats) > 0 {
 			for _, r := range c.Upserts {
+				delete(u.unfed, r.Name)
 				if at, ok := u.beats[r.TTL]; ok && !s.now.Before(at) {
 					u.beats[r.TTL] = s.nextBeat(r.TTL) // its time begins now
 				}
@@ -295,6 +296,7 @@ func (s *Session) tell(u *subscription, t *xds.Table, d *diff) (items []item) {
 	untold := s.variant == xds.SotW && !u.typ.FullState
 	stray := false
 	for _, n := range d.removed {
+		delete(u.unfed, n)
 		e := u.entry(n)
 		if e == nil {
 			continue
@@ -313,8 +315,7 @@ func (s *Session) tell(u *subscription, t *xds.Table, d *diff) (items []item) {
 		}
 		s.departed(u, n)
 	}
-	byName := func(a, b item) int { return cmp.Compare(a.name, b.name) }
-	slices.SortFunc(items, byName)
+	slices.SortFunc(items, itemByName)
 	listed := u.dirty
 	u.anew, u.dirty = false, nil
 	for _, n := range listed {
@@ -342,14 +343,14 @@ func (s *Session) tell(u *subscription, t *xds.Table, d *diff) (items []item) {
 		}
 	}
 	for _, n := range d.kept { // of these nothing was said
-		if _, ok := slices.BinarySearchFunc(items, item{name: n}, byName); !ok {
+		if _, ok := slices.BinarySearchFunc(items, item{name: n}, itemByName); !ok {
 			items = append(items, item{name: n})
 		}
 	}
 	for i := range extra {
 		items = append(items, item{name: extra[i].name})
 	}
-	slices.SortFunc(items, byName)
+	slices.SortFunc(items, itemByName)
 	if stray { // forget what no name finds
 		u.removeFunc(func(e *entry) bool { return e.told == absent && !u.wants(e) })
 	}

@@ -181,22 +181,29 @@ func (u *subscription) newest(v xds.Variant) *delivery {
 	return nil
 }
 
-// accepted reports whether the client has taken what it was told of a name.
-func (u *subscription) accepted(name string) bool {
-	for i := range u.deliveries {
+// unanswered returns the newest delivery that told of a name and is not answered in
+// that, and its message; no message if the one that told of it is not listed any more.
+func (u *subscription) unanswered(name string) (*delivery, *part) {
+	for i := len(u.deliveries) - 1; i >= 0; i-- {
 		d := &u.deliveries[i]
 		is := d.carries(name)
-		// What was told of it after a response that was passed over is what counts.
-		if is != nil && d.beats == nil && (!d.superseded || same(is, u.told(name))) {
-			return false
+		if is == nil || d.beats != nil || !d.open(name, is) {
+			continue
 		}
-	}
-	for i := range u.refusals {
-		if u.refusals[i].has(name) {
-			return false
+		for j := range d.parts {
+			if p := &d.parts[j]; p.within(name, is) {
+				return d, p
+			}
 		}
+		return d, nil
 	}
-	return true
+	return nil, nil
+}
+
+// accepted reports whether the client has taken what it was told of a name.
+func (u *subscription) accepted(name string) bool {
+	d, _ := u.unanswered(name)
+	return d == nil && !slices.ContainsFunc(u.refusals, func(r refusal) bool { return r.has(name) })
 }
 
 // mayHold yields what the client may have of the type that is not what the view

@@ -130,8 +130,8 @@ func (l *ledger) starving(a *account) string {
 	}
 	for _, r := range l.expiring(a) {
 		n := r.Name
-		if l.shown(a, n) == nil && (a.leaving[n].free || l.held(a, n, surely) == "") {
-			continue // it may leave
+		if l.shown(a, n) == nil && l.mayLeave(a, n) {
+			continue
 		}
 		if !a.fed[n].IsZero() && l.unfed(a, r) {
 			continue // it has to be told anew

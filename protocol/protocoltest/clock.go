@@ -121,7 +121,7 @@ func (l *ledger) expired(c clock) (lost bool, why string) {
 		return lost, "TTL-4: its heartbeat would be the whole world, which waits"
 	case !a.told[n].is(c.res):
 		return lost, "it was told another"
-	case a.told[n].left, l.shown(a, n) == nil && !l.lingering(a, n):
+	case a.told[n].left, l.shown(a, n) == nil && l.mayLeave(a, n):
 		return lost, "it is leaving"
 	}
 	return lost, ""

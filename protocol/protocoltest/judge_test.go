@@ -525,6 +525,22 @@ func TestJudge(t *testing.T) {
 			t.Error("it breaks when it has dropped it:", breaks(true), "and else:", breaks(false))
 		}
 	})
+	t.Run("DELTA-9 what a client states is not sent again, unless it expires", func(t *testing.T) {
+		c := newCourt(t, xds.Delta)
+		c.commit("EDS", "a=1", "b=1!")
+		at := func(n string) xds.Version {
+			return xds.Version{Name: n, Version: c.view.Table(xds.Endpoint).Lookup(n).Version}
+		}
+		c.resume(xds.Endpoint, []string{"a", "b"}, at("a"), at("b"))
+		c.l.ttl = true
+		_, err := c.try(xds.Endpoint, "a=1", "b=1!")
+		wrong(t, err, "a was told before")
+		c = newCourt(t, xds.Delta)
+		c.commit("EDS", "a=1", "b=1!")
+		c.resume(xds.Endpoint, []string{"a", "b"}, at("a"), at("b"))
+		c.l.ttl = true
+		c.told(xds.Endpoint, "b=1!")
+	})
 	t.Run("TTL-3 a late heartbeat brings nothing back", func(t *testing.T) {
 		start := func(late time.Duration) *court {
 			c := newCourt(t, xds.Delta)
@@ -878,6 +894,40 @@ func TestJudge(t *testing.T) {
 		}
 		if left := start(false).l.waiting(); !strings.Contains(left, "TTL-3: r@r=1") {
 			t.Errorf("waiting: %q", left)
+		}
+	})
+	t.Run("TTL-3 a client drops what has left, though something refers to it again", func(t *testing.T) {
+		start := func() *court {
+			c := newCourt(t, xds.SotW)
+			c.commit("CDS", "x=1>SDS/s", "SDS", "s=1!")
+			c.ask(xds.Cluster)
+			c.l.ttl = true
+			c.answer(xds.Cluster, c.told(xds.Cluster, "x=1>SDS/s"), false)
+			c.ask(xds.Secret, "s")
+			c.l.receive(xds.Request{Type: xds.Secret, Names: []string{"s"}, Nonce: c.told(xds.Secret, "s=1!")}, false)
+			c.l.waiting()
+			c.commit("CDS", "x=2", "SDS", "-s")
+			return c
+		}
+		why := func(c *court) string {
+			c.wait(30 * time.Second)
+			_, why := c.l.expired(clock{typ: xds.Secret, res: thing("s=1!"), fed: epoch})
+			return why
+		}
+		c := start()
+		c.told(xds.Cluster, "x=2")
+		c.l.account(xds.Cluster).quiet = epoch.Add(20 * time.Second) // it has answered something before that
+		if got := why(c); got != "" {
+			t.Errorf("excused while the cluster of before may refer to it: %q", got)
+		}
+		c = start()
+		c.answer(xds.Cluster, c.told(xds.Cluster, "x=2"), false)
+		c.l.begun() // nothing keeps it
+		c.commit("CDS", "x=3>SDS/s")
+		c.told(xds.Cluster, "x=3>SDS/s")
+		c.commit("CDS", "x=4")
+		if got := why(c); got != "it is leaving" {
+			t.Errorf("it has left: %q", got)
 		}
 	})
 	t.Run("SOTW-8 a world waits for what the view looks for, and so do routes to its clusters", func(t *testing.T) {

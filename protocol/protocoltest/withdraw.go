@@ -59,6 +59,12 @@ func (l *ledger) release() {
 	}
 }
 
+// mayLeave reports whether a name that the view has lost need not be kept. In SotW nothing
+// may tell that it has left.
+func (l *ledger) mayLeave(a *account, name string) bool {
+	return a.leaving[name].free || l.held(a, name, surely) == ""
+}
+
 // overdue reports whether a name that the view has lost has to leave now.
 func (l *ledger) overdue(a *account, name string) bool {
 	v, ok := a.leaver(name)

@@ -195,11 +195,10 @@ func versionOf(names []string, c *xds.Changes) string {
 }
 
 func hashNames(h io.Writer, names []string) {
+	var b []byte
 	for _, n := range names {
-		var size [8]byte
-		binary.BigEndian.PutUint64(size[:], uint64(len(n)))
-		_, _ = h.Write(size[:]) // a hash takes all
-		_, _ = io.WriteString(h, n)
+		b = append(binary.BigEndian.AppendUint64(b[:0], uint64(len(n))), n...)
+		_, _ = h.Write(b) // a hash takes all
 	}
 }
 

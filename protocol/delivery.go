@@ -146,6 +146,8 @@ type delivery struct {
 	beats   []*xds.Resource // it is a heartbeat of these; nil: it is none
 	stuck   uint64          // the nonce by which a cluster in it was sent that has no assignment to give, so that no ACK is to be expected; zero: none
 
+	joined uint64 // the newest nonce of what it has become one with; zero: none
+
 	// A later delivery was answered: nothing waits for this one, and what was
 	// before it is not held.
 	superseded bool
@@ -183,6 +185,11 @@ func (d *delivery) answers(p *part, name string, is *xds.Stamp) bool {
 // nonce is settled by itself".
 func (d *delivery) open(name string, is *xds.Stamp) bool {
 	return !slices.ContainsFunc(d.parts, func(p part) bool { return p.fate != unanswered && p.within(name, is) })
+}
+
+// tells reports whether one of its messages told of a name.
+func (d *delivery) tells(name string, is *xds.Stamp) bool {
+	return slices.ContainsFunc(d.parts, func(p part) bool { return p.within(name, is) })
 }
 
 func (d *delivery) settled() bool {
@@ -223,7 +230,7 @@ func (s *Session) evict(u *subscription) {
 	if i < 0 {
 		i = 0
 		old, next := &u.deliveries[0], &u.deliveries[1]
-		next.stuck = max(next.stuck, old.stuck)
+		next.stuck, next.joined = max(next.stuck, old.stuck), old.last()
 		next.cargo = join(old, next)
 	}
 	u.deliveries = slices.Delete(u.deliveries, i, i+1)
@@ -296,12 +303,16 @@ func (u *subscription) message(nonce uint64) (d *delivery, p *part) {
 	return nil, nil
 }
 
-// unstick notes that the client has accepted what is not listed any more: what could not
-// warm has warmed.
-func (u *subscription) unstick(nonce uint64, err *xds.Status) {
+// acceptUnlisted notes that the client has taken what is not listed any more: what could
+// not warm has warmed, and what had become one with another is told.
+func (u *subscription) acceptUnlisted(nonce uint64) {
 	for i := range u.deliveries {
-		if d := &u.deliveries[i]; err == nil && d.stuck <= nonce {
+		d := &u.deliveries[i]
+		if d.stuck <= nonce {
 			d.stuck = 0
+		}
+		if d.joined == nonce {
+			u.forgive(nonce, func(name string) bool { is := d.carries(name); return is != nil && !d.tells(name, is) })
 		}
 	}
 }
@@ -322,7 +333,9 @@ func (u *subscription) settle(s *Session, req xds.Request) {
 		// answered last, with other names.
 		if err == nil && n < u.nonce && (s.variant == xds.Delta || n > u.heard) {
 			u.silent, u.heard = s.now, n
-			u.unstick(n, req.Error)
+			if req.Error == nil {
+				u.acceptUnlisted(n)
+			}
 		}
 		s.event(Event{Kind: Stale, Type: u.typ, Nonce: req.Nonce})
 		return
@@ -395,16 +408,8 @@ func (s *Session) accept(u *subscription, d *delivery, p *part) {
 		u.refusals = slices.DeleteFunc(u.refusals, func(r refusal) bool { return r.nonce < p.nonce })
 		return
 	}
-	left := u.refusals[:0]
-	for _, r := range u.refusals {
-		if r.nonce < p.nonce && r.retold && r.shrink(func(name string) bool {
-			is := d.carries(name)
-			return is != nil && p.within(name, is)
-		}) {
-			continue
-		}
-		left = append(left, r)
-	}
-	clear(u.refusals[len(left):])
-	u.refusals = left
+	u.forgive(p.nonce, func(name string) bool {
+		is := d.carries(name)
+		return is != nil && p.within(name, is)
+	})
 }

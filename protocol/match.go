@@ -18,7 +18,8 @@ type matching struct {
 	matches map[string]*xds.Members // by wanted name, where there are any
 
 	// What no name finds any more, though the client has dropped none that did: it
-	// has that until it has heard so. With an entry each.
+	// has that until it has heard so, also when it drops the names by which it is
+	// wanted besides. With an entry each.
 	lapsed map[string]bool
 }
 

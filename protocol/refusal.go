@@ -248,6 +248,19 @@ func (u *subscription) dissolve(world bool, names func(func(string) bool)) (any 
 	return any
 }
 
+// forgive takes names out of what was refused before a nonce, and was told again: the
+// client has accepted that.
+func (u *subscription) forgive(nonce uint64, told func(name string) bool) {
+	left := u.refusals[:0]
+	for _, r := range u.refusals {
+		if r.nonce >= nonce || !r.retold || !r.shrink(told) {
+			left = append(left, r)
+		}
+	}
+	clear(u.refusals[len(left):])
+	u.refusals = left
+}
+
 // holdsBack reports whether a refusal keeps names from being told.
 func (u *subscription) holdsBack() bool {
 	return slices.ContainsFunc(u.refusals, func(r refusal) bool { return !r.retold })

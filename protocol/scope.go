@@ -59,7 +59,7 @@ func (s *Session) widen(u *subscription) {
 		u.leaveScope(c, false)
 	}
 	// The client has not asked for anything of this type: it is told what it lacks.
-	u.wildcard, u.base, u.moved = true, nil, true
+	u.wildcard, u.base, u.lapsed, u.moved = true, nil, nil, true
 }
 
 // scope makes the scopes follow what the stream subscribes to.

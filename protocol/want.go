@@ -173,6 +173,7 @@ func (u *subscription) subscribe(names []string, t *xds.Table) {
 // subscribeAll makes everything wanted. Everything is told again.
 func (u *subscription) subscribeAll(t *xds.Table) {
 	u.wildcard, u.anew, u.due, u.moved = true, true, true, true
+	u.lapsed = nil // it is told of all
 	// What is on its way arrives, also what was given up meanwhile; after a world
 	// comes another, which tells of all.
 	last := map[string]*xds.Stamp{}

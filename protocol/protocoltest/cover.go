@@ -118,6 +118,9 @@ func (l *ledger) scope(a *account, asked bool) {
 		if !a.scopes[c] && !a.names[c] {
 			delete(a.told, c)
 			delete(a.owe, c)
+			for _, g := range a.groups {
+				g.leave(c)
+			}
 		}
 	}
 	l.find(a)

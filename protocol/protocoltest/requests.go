@@ -256,6 +256,15 @@ func (a *account) keeps(n string) bool {
 	return a.finds && r != nil && (slices.ContainsFunc(r.Aliases, func(n string) bool { return a.names[n] }) || c != "" && a.names[c])
 }
 
+// leave notes that a name is not asked for any more: "all still wanted" are sent again.
+// Should it be asked for once more, it is told by itself.
+func (g *group) leave(n string) {
+	if _, in := g.was[n]; in {
+		g.moved = true
+		delete(g.was, n)
+	}
+}
+
 // trim forgets what is not subscribed any more, as the client does.
 func (a *account) trim() {
 	if a.wildcard {
@@ -273,9 +282,8 @@ func (a *account) trim() {
 	for _, g := range a.groups {
 		maps.DeleteFunc(g.rest, func(n string, _ bool) bool { return gone(n) })
 		for n := range g.was {
-			if gone(n) { // "all still wanted": should it be asked for again, it is told by itself
-				g.moved = true
-				delete(g.was, n)
+			if gone(n) {
+				g.leave(n)
 			}
 		}
 	}

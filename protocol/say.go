@@ -147,12 +147,12 @@ func (s *Session) respond(u *subscription, last bool) []*xds.Response {
 		s.tell(u, t, &d)
 		return nil
 	}
+	if world && s.searching(u) {
+		return nil // what a world does not have does not exist
+	}
 	s.wait(u, &d)
 	if len(d.waiting) > 0 && (world || len(d.upserts)+len(d.removed) == 0) {
 		return nil // a world is told whole, or not yet; an empty one would mislead
-	}
-	if world && s.searching(u) {
-		return nil // what a world does not have does not exist
 	}
 	send := u.due || len(d.upserts) > 0
 	gone := len(d.missing) > 0

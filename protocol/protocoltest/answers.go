@@ -49,6 +49,12 @@ func (l *ledger) settle(a *account, req xds.Request, stale bool) *flight {
 		return nil
 	}
 	for _, o := range a.flights {
+		o.mixed = o.mixed || o.drain == f.drain && (f.mixed || req.Error != nil)
+	}
+	if req.Error == nil && !f.mixed && !slices.ContainsFunc(a.flights, func(o *flight) bool { return o.drain == f.drain }) {
+		a.passed = max(a.passed, f.seq)
+	}
+	for _, o := range a.flights {
 		if o.seq >= f.seq {
 			break
 		}

@@ -62,6 +62,16 @@ func finds(t *xds.Type, r *xds.Resource, name string) bool {
 	return slices.Contains(r.Aliases, name) || name != "" && !r.OnDemand && t.Collection(r.Name) == name
 }
 
+// calls reports whether a resource, if it were there, would be found by a name.
+func (a *account) calls(r *xds.Resource) bool {
+	for n := range a.names {
+		if a.finds && finds(a.typ, r, n) {
+			return true
+		}
+	}
+	return false
+}
+
 // resolves reports whether a name finds other resources.
 func (l *ledger) resolves(a *account, name string) bool { return len(l.members(a, name)) > 0 }
 

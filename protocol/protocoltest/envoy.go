@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/chancery-xds/chancery/xds"
@@ -28,17 +29,25 @@ const fetchTimeout = 15 * time.Second
 //   - after a reconnect opens each type it knows at once, if need be with an
 //     empty list; but clusters, while some of before are still warming, only when
 //     they are warm, or after 15 s.
+//
+// In worlds that have more it opens the other types, too, when something comes that
+// refers to them: secrets, extension configs and, in delta, endpoints by name, scopes
+// and, in delta, virtual hosts by an empty list; runtime, by name, first of all. Then
+// a cluster warms until also its secrets have come, and the endpoints to which its
+// assignment refers; and an extension config that is removed is gone at once.
 type envoy struct {
 	*world
 	taste
 	node  *xds.Node
 	types map[string]*envoyType
+	order []*envoyType // in which it opens them
 	out   []xds.Request
 	now   time.Time
 	begun time.Time // this stream
 
 	warming map[string]time.Time // clusters, since when
 	fresh   map[string]bool      // of these, the ones this stream brought
+	needs   map[string][]need    // what they warm for
 	active  map[string]bool      // clusters that were warm once
 	got     bool                 // an answer to CDS came
 }
@@ -48,17 +57,47 @@ type envoyType struct {
 	known   bool // was ever opened
 	opened  bool // on this stream
 	names   map[string]bool
+	all     bool   // by an empty list
 	nonce   string // SotW
 	version string // SotW
 	cache   map[string]*xds.Resource
-	answers []xds.Request // kept back while clusters warm
+	answers []xds.Request   // kept back while clusters warm
+	lost    map[string]bool // a response has taken it away
+}
+
+// A need is what a cluster warms for: an assignment, a secret, or a collection of
+// endpoints.
+type need struct {
+	typ  *xds.Type
+	name string
+}
+
+// met reports whether a name that came, or was said to be gone, is what is needed.
+func (n need) met(t *xds.Type, name string) bool {
+	return t.Is(n.typ) && (name == n.name || t.Is(xds.LbEndpoint) && t.Collection(name) == n.name)
+}
+
+// envoys are the types that Envoy asks for, in the order in which it opens them.
+func envoys(cfg Config) []*xds.Type {
+	few := []*xds.Type{xds.Cluster, xds.Endpoint, xds.Listener, xds.Route}
+	more := []*xds.Type{xds.Runtime, xds.Cluster, xds.Endpoint, xds.LbEndpoint, xds.Secret, xds.Listener, xds.ExtensionConfig, xds.ScopedRoute, xds.Route, xds.VirtualHost}
+	if !cfg.More {
+		return few
+	}
+	return slices.DeleteFunc(more, func(t *xds.Type) bool { return cfg.Variant == xds.SotW && deltaOnly(t) })
 }
 
 func newEnvoy(w *world) *envoy {
 	e := &envoy{world: w, taste: newTaste(w), node: &xds.Node{ID: "e", UserAgentName: "envoy"}, now: w.now,
-		types: map[string]*envoyType{}, warming: map[string]time.Time{}, fresh: map[string]bool{}, active: map[string]bool{}}
-	for _, t := range []*xds.Type{xds.Cluster, xds.Endpoint, xds.Listener, xds.Route} {
-		e.types[t.URL] = &envoyType{typ: t, names: map[string]bool{}, cache: map[string]*xds.Resource{}}
+		types: map[string]*envoyType{}, warming: map[string]time.Time{}, fresh: map[string]bool{}, needs: map[string][]need{}, active: map[string]bool{}}
+	for _, t := range envoys(w.cfg) {
+		s := &envoyType{typ: t, names: map[string]bool{}, cache: map[string]*xds.Resource{}, lost: map[string]bool{}}
+		s.all = t.Is(xds.Cluster) || t.Is(xds.Listener) || t.Is(xds.ScopedRoute) || t.Is(xds.VirtualHost)
+		e.types[t.URL], e.order = s, append(e.order, s)
+	}
+	e.of(xds.Cluster).known = true
+	if s := e.of(xds.Runtime); s != nil && w.plan.IntN(2) == 0 {
+		s.known, s.names = true, map[string]bool{kinds[atLayers].names[0]: true}
 	}
 	return e
 }
@@ -71,10 +110,9 @@ func (e *envoy) connected() {
 	for _, s := range e.types {
 		s.opened, s.nonce, s.answers = false, "", nil
 	}
-	e.of(xds.Cluster).known = true
-	for _, t := range []*xds.Type{xds.Cluster, xds.Endpoint, xds.Listener, xds.Route} {
+	for _, s := range e.order {
 		// It opens clusters late if it still has some to warm from before.
-		if s := e.of(t); s.known && (t != xds.Cluster || len(e.warming) == 0) {
+		if s.known && (s.typ != xds.Cluster || len(e.warming) == 0) {
 			e.open(s)
 		}
 	}
@@ -105,7 +143,8 @@ func (e *envoy) want(s *envoyType, names map[string]bool, repeat bool) {
 	old := s.names
 	same := maps.Equal(old, names)
 	s.names = names
-	maps.DeleteFunc(s.cache, func(n string, _ *xds.Resource) bool { return !names[n] })
+	maps.DeleteFunc(s.cache, func(_ string, r *xds.Resource) bool { return !s.wants(r) })
+	maps.DeleteFunc(s.lost, func(n string, _ bool) bool { return !names[n] })
 	switch {
 	case !s.opened:
 		if len(names) > 0 {
@@ -128,6 +167,82 @@ func (e *envoy) want(s *envoyType, names map[string]bool, repeat bool) {
 			}
 		}
 		e.out = append(e.out, r)
+	}
+}
+
+// wants reports whether a resource was asked for, by its name or by what finds it.
+func (s *envoyType) wants(r *xds.Resource) bool {
+	for n := range s.names {
+		if n == r.Name || finds(s.typ, r, n) {
+			return true
+		}
+	}
+	return s.all
+}
+
+// lose drops what is called so, or, when nothing is, what was found by the name alone.
+func (s *envoyType) lose(name string) {
+	if s.cache[name] != nil || !s.names[name] {
+		s.lost[name] = s.cache[name] != nil
+		delete(s.cache, name)
+		return
+	}
+	delete(s.names, name)
+	maps.DeleteFunc(s.cache, func(_ string, r *xds.Resource) bool { return !s.wants(r) })
+	s.names[name] = true
+}
+
+// refers collects the names of a type to which what is held of others refers.
+func (e *envoy) refers(to *xds.Type, from ...*xds.Type) map[string]bool {
+	names := map[string]bool{}
+	for _, t := range from {
+		if e.of(t) == nil {
+			continue
+		}
+		for _, r := range e.of(t).cache {
+			for _, ref := range r.Refs {
+				if ref.Type.Is(to) {
+					names[ref.Name] = true
+				}
+			}
+		}
+	}
+	return names
+}
+
+// follow asks for what else is referred to.
+func (e *envoy) follow() {
+	if !e.cfg.More {
+		return
+	}
+	for _, by := range []struct {
+		to   *xds.Type
+		from []*xds.Type
+	}{
+		{xds.LbEndpoint, []*xds.Type{xds.Endpoint}},
+		{xds.Secret, []*xds.Type{xds.Cluster, xds.Listener, xds.ExtensionConfig}},
+		{xds.ExtensionConfig, []*xds.Type{xds.Listener}},
+		{xds.ScopedRoute, []*xds.Type{xds.Listener}},
+		{xds.Route, []*xds.Type{xds.Listener, xds.ScopedRoute}},
+		{xds.VirtualHost, []*xds.Type{xds.Route}},
+	} {
+		s := e.of(by.to)
+		if s == nil {
+			continue // delta only
+		}
+		switch names := e.refers(by.to, by.from...); {
+		case !s.all:
+			e.want(s, names, false)
+		case !s.opened && len(names) > 0:
+			e.open(s)
+		}
+	}
+	if hosts := e.of(xds.VirtualHost); hosts != nil { // those of a route go with it
+		routes := e.of(xds.Route).names
+		maps.DeleteFunc(hosts.cache, func(n string, _ *xds.Resource) bool {
+			route, _, _ := strings.Cut(n, "/")
+			return !routes[route]
+		})
 	}
 }
 
@@ -156,45 +271,45 @@ func (e *envoy) receive(r *xds.Response) {
 	}
 	if !delta || len(refused) == 0 {
 		for _, x := range r.Upserts {
-			if refused[x.Name] || !s.typ.FullState && !s.names[x.Name] {
+			if refused[x.Name] || !s.wants(x) {
 				continue
 			}
+			delete(s.lost, x.Name)
 			if old := s.cache[x.Name]; old == nil || old.Sum != x.Sum {
 				changed[x.Name] = true
 			}
 			s.cache[x.Name] = x
 		}
 		for _, n := range gone {
-			delete(s.cache, n)
+			s.lose(n)
 		}
 	}
 	s.nonce = r.Nonce
 	if len(refused) == 0 {
 		s.version = r.Version
 	}
+	if !delta || len(refused) == 0 {
+		for _, x := range r.Upserts {
+			if !refused[x.Name] {
+				for _, n := range append([]string{x.Name}, x.Aliases...) {
+					e.meet(s.typ, n)
+				}
+			}
+		}
+		for _, n := range r.Removed {
+			e.meet(s.typ, n)
+		}
+	}
 	switch s.typ {
 	case xds.Cluster:
 		e.got = true
 		e.clusters(s, changed, gone)
-	case xds.Endpoint:
-		for c := range e.warming {
-			for _, n := range assignments(e.of(xds.Cluster).cache[c]) {
-				if seen[n] && !refused[n] && (!delta || len(refused) == 0) || delta && len(refused) == 0 && slices.Contains(r.Removed, n) {
-					e.warm(c)
-				}
-			}
-		}
 	case xds.Listener:
-		names := map[string]bool{}
-		for _, l := range s.cache {
-			for _, ref := range l.Refs {
-				if ref.Type.Is(xds.Route) {
-					names[ref.Name] = true
-				}
-			}
+		if !e.cfg.More {
+			e.want(e.of(xds.Route), e.refers(xds.Route, xds.Listener), false)
 		}
-		e.want(e.of(xds.Route), names, false)
 	}
+	e.follow()
 	a := xds.Request{Type: s.typ, Node: e.node, Nonce: r.Nonce}
 	if !delta {
 		a.Version = s.version
@@ -224,14 +339,25 @@ func (e *envoy) clusters(s *envoyType, changed map[string]bool, gone []string) {
 	for _, c := range gone {
 		if s.cache[c] == nil {
 			delete(e.warming, c)
+			delete(e.needs, c)
 			delete(e.active, c)
 		}
 	}
 	wait := false
 	for c := range changed {
-		if len(assignments(s.cache[c])) > 0 {
-			e.warming[c], e.fresh[c] = e.now, true
-			wait = true
+		names := assignments(s.cache[c])
+		wait = wait || len(names) > 0
+		var needs []need
+		for _, n := range names {
+			needs = append(needs, need{xds.Endpoint, n})
+		}
+		for _, ref := range s.cache[c].Refs {
+			if ref.Type.Is(xds.Secret) && e.cfg.More && !e.has(ref) {
+				needs = append(needs, need{xds.Secret, ref.Name})
+			}
+		}
+		if len(needs) > 0 {
+			e.warming[c], e.fresh[c], e.needs[c] = e.now, true, needs
 		} else {
 			e.warm(c)
 		}
@@ -245,7 +371,39 @@ func (e *envoy) clusters(s *envoyType, changed map[string]bool, gone []string) {
 	e.want(e.of(xds.Endpoint), names, wait)
 }
 
+// has reports whether something is held that is called so.
+func (e *envoy) has(ref xds.Ref) bool {
+	for n, r := range e.of(ref.Type).cache {
+		if n == ref.Name || slices.Contains(r.Aliases, ref.Name) {
+			return true
+		}
+	}
+	return false
+}
+
+// meet notes that a name has come, or was said to be gone. "A cluster is warm when a
+// new ClusterLoadAssignment is supplied", and what that needs.
+func (e *envoy) meet(t *xds.Type, name string) {
+	for c, needs := range e.needs {
+		left := slices.DeleteFunc(slices.Clone(needs), func(n need) bool { return n.met(t, name) })
+		if len(left) == len(needs) {
+			continue
+		}
+		if a := e.of(t).cache[name]; t.Is(xds.Endpoint) && a != nil && e.of(xds.LbEndpoint) != nil {
+			for _, ref := range a.Refs {
+				if ref.Type.Is(xds.LbEndpoint) {
+					left = append(left, need{ref.Type, ref.Name})
+				}
+			}
+		}
+		if e.needs[c] = left; len(left) == 0 {
+			e.warm(c)
+		}
+	}
+}
+
 func (e *envoy) warm(c string) {
+	delete(e.needs, c)
 	delete(e.warming, c)
 	e.active[c] = true
 }
@@ -253,9 +411,9 @@ func (e *envoy) warm(c string) {
 // flush sends the answers that need not wait. While clusters warm, the answers
 // to CDS do; in SotW the last one then stands for all.
 func (e *envoy) flush() {
-	for _, t := range []*xds.Type{xds.Endpoint, xds.Cluster, xds.Listener, xds.Route} {
+	for _, t := range []*xds.Type{xds.Endpoint, xds.LbEndpoint, xds.Secret, xds.Cluster, xds.Listener, xds.ExtensionConfig, xds.ScopedRoute, xds.Route, xds.VirtualHost, xds.Runtime} {
 		s := e.of(t)
-		if t == xds.Cluster && len(e.warming) > 0 {
+		if s == nil || t == xds.Cluster && len(e.warming) > 0 {
 			continue
 		}
 		if len(s.answers) == 0 {
@@ -324,19 +482,26 @@ func (e *envoy) expire(t *xds.Type, name string) {
 		}
 	}
 	if t.Is(xds.Cluster) {
+		delete(e.needs, name)
 		delete(e.warming, name)
 		delete(e.active, name)
 	}
 }
 
 func (e *envoy) broken() string {
-	for _, t := range []*xds.Type{xds.Listener, xds.Route} {
-		cache := e.of(t).cache
-		for _, name := range slices.Sorted(maps.Keys(cache)) {
-			r := cache[name]
+	for _, s := range e.order {
+		if s.typ.After == nil {
+			continue
+		}
+		for _, name := range slices.Sorted(maps.Keys(s.cache)) {
+			r := s.cache[name]
 			for _, ref := range r.Refs {
 				if ref.Type.Is(xds.Cluster) && !e.active[ref.Name] {
 					return fmt.Sprintf("%s is held, and %s is not there or was never warm", show(r), ref.Name)
+				}
+				// "Envoy ignores EDS and SDS removals, deletes ECDS at once."
+				if ref.Type.Is(xds.ExtensionConfig) && e.cfg.More && e.of(ref.Type).lost[ref.Name] {
+					return fmt.Sprintf("%s is held, and %s was taken away", show(r), ref.Name)
 				}
 			}
 		}
@@ -361,19 +526,24 @@ func (e *envoy) idle(l *ledger) error {
 	return nil
 }
 
-// cold names a cluster that warms although its assignment could be had.
+// cold names a cluster that warms although what it needs could be had.
 func (e *envoy) cold(l *ledger) string {
-	a := l.account(xds.Endpoint)
-	if a != nil && slices.ContainsFunc(a.flights, func(f *flight) bool { return !f.done && l.now.Sub(f.at) < patience }) {
-		return "" // one in flight: the answer to a part may be lost
-	}
 	for _, c := range slices.Sorted(maps.Keys(e.warming)) {
 		if !e.fresh[c] {
 			continue // since a former stream
 		}
-		for _, n := range assignments(e.of(xds.Cluster).cache[c]) {
-			if l.view.Table(xds.Endpoint).Lookup(n) != nil && a != nil && !l.standing(a, n) {
-				return fmt.Sprintf("WARM-2: %s warms, and nobody sends %s", c, n)
+		for _, n := range e.needs[c] {
+			table, a := l.view.Table(n.typ), l.account(n.typ)
+			there := table.Lookup(n.name) != nil
+			for r := range table.All() {
+				there = there || n.met(n.typ, r.Name)
+			}
+			switch {
+			case !there || a == nil || l.standing(a, n.name):
+			case slices.ContainsFunc(a.flights, func(f *flight) bool { return !f.done && l.now.Sub(f.at) < patience }):
+				// One in flight: the answer to a part may be lost.
+			default:
+				return fmt.Sprintf("WARM-2: %s warms, and nobody sends %s", c, n.name)
 			}
 		}
 	}

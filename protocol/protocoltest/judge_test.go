@@ -185,6 +185,75 @@ func TestJudge(t *testing.T) {
 		}
 		c.told(xds.Cluster, "-z")
 	})
+	t.Run("DELTA-3 what is asked for does not wait for an answer", func(t *testing.T) {
+		c := newCourt(t, xds.Delta)
+		c.commit("EDS", "x=1", "y=1", "z=1")
+		c.ask(xds.Endpoint, "x")
+		c.told(xds.Endpoint, "x=1")
+		c.commit("EDS", "x=2")
+		if left := c.l.waiting(); left != "" { // the client has asked for nothing
+			t.Errorf("waiting: %q", left)
+		}
+		c.ask(xds.Endpoint, "y")
+		if left := c.l.waiting(); left != "EDS: y is owed" && left != "EDS: y differs" {
+			t.Errorf("waiting: %q", left)
+		}
+		c.told(xds.Endpoint, "x=2", "y=1")
+	})
+	t.Run("DELTA-3 passed responses do not fill the list of those that are unanswered", func(t *testing.T) {
+		c := newCourt(t, xds.Delta)
+		c.commit("EDS", "a=1", "b=1", "c=1", "d=1", "e=1", "f=1")
+		for _, n := range []string{"a", "b", "c", "d"} {
+			c.ask(xds.Endpoint, n)
+			c.told(xds.Endpoint, n+"=1")
+		}
+		c.ask(xds.Endpoint, "e")
+		if left := c.l.waiting(); left != "" { // four are listed
+			t.Errorf("waiting: %q", left)
+		}
+		c.answer(xds.Endpoint, "4", false)
+		c.told(xds.Endpoint, "e=1")
+		c.ask(xds.Endpoint, "f")
+		if left := c.l.waiting(); left != "EDS: f differs" {
+			t.Errorf("waiting: %q", left)
+		}
+	})
+	t.Run("DELTA-7 an absence is kept back for its own time, whatever else is asked for", func(t *testing.T) {
+		c := newCourt(t, xds.Delta)
+		ask := func(name string) {
+			c.l.receive(xds.Request{Type: xds.Route, Subscribe: []string{name}, Node: &xds.Node{UserAgentName: "envoy"}}, false)
+		}
+		ask("r")
+		c.wait(15 * time.Second)
+		ask("s")
+		if left := c.l.waiting(); left != "" {
+			t.Errorf("waiting: %q", left)
+		}
+		c.wait(5 * time.Second)
+		if left := c.l.waiting(); left != "RDS: r is owed, if only its absence" {
+			t.Errorf("waiting: %q", left)
+		}
+		_, err := c.try(xds.Route, "-r", "-s")
+		wrong(t, err, "DELTA-7: s was never told")
+	})
+	t.Run("SOTW-9 of what a client states to have it holds what its names would find", func(t *testing.T) {
+		for _, asked := range []string{"xdstp://a/e/g/*", "xdstp://a/e/h/*"} {
+			c := newCourt(t, xds.Delta)
+			c.commit("LEDS", "xdstp://a/e/g/1=1", "EDS", "x=1>LEDS/xdstp://a/e/g/*")
+			c.commit("LEDS", "-xdstp://a/e/g/1")
+			c.ask(xds.Endpoint, "x")
+			c.told(xds.Endpoint, "x=1>LEDS/xdstp://a/e/g/*")
+			c.resume(xds.LbEndpoint, []string{asked}, xds.Version{Name: "xdstp://a/e/g/1", Version: thing("xdstp://a/e/g/1=1").Version})
+			_, err := c.try(xds.LbEndpoint, "xdstp://a/e/g/1=1")
+			if asked == "xdstp://a/e/g/*" {
+				if err != nil && strings.Contains(err.Error(), "SOTW-9") {
+					t.Error(err)
+				}
+			} else {
+				wrong(t, err, "SOTW-9: xdstp://a/e/g/1 is not subscribed")
+			}
+		}
+	})
 	t.Run("ADS-3 a deadline ends silence", func(t *testing.T) {
 		c := given(t)
 		c.told(xds.Route, "r=to-y>CDS/y")
@@ -413,9 +482,8 @@ func TestJudge(t *testing.T) {
 			t.Fatal(err)
 		}
 		c.answer(xds.Endpoint, last, false)
-		cluster := thing("x=1>EDS/e")
-		client := &envoy{types: map[string]*envoyType{xds.Cluster.URL: {cache: map[string]*xds.Resource{"x": cluster}}},
-			warming: map[string]time.Time{"x": epoch}, fresh: map[string]bool{"x": true}}
+		client := &envoy{warming: map[string]time.Time{"x": epoch}, fresh: map[string]bool{"x": true},
+			needs: map[string][]need{"x": {{xds.Endpoint, "e"}}}}
 		if what := client.cold(c.l); what != "" {
 			t.Error(what)
 		}
@@ -507,10 +575,11 @@ func TestJudge(t *testing.T) {
 	t.Run("TTL-3 what has expired and is told anew has to be warm again", func(t *testing.T) {
 		breaks := func(dropped bool) (broke bool) {
 			defer func() { broke = recover() != nil }()
-			w := &world{cfg: Config{Variant: xds.Delta, More: true}, content: &content{whole: true}, chance: newDice(1, 1)}
-			e := &envoy{world: w, taste: taste{off: true}, types: map[string]*envoyType{}, warming: map[string]time.Time{}, fresh: map[string]bool{}, active: map[string]bool{}}
-			for _, typ := range []*xds.Type{xds.Cluster, xds.Endpoint, xds.Listener, xds.Route} {
-				e.types[typ.URL] = &envoyType{typ: typ, known: true, opened: true, names: map[string]bool{}, cache: map[string]*xds.Resource{}}
+			w := &world{cfg: Config{Variant: xds.Delta, More: true}, content: &content{whole: true}, plan: newDice(1, 0), chance: newDice(1, 1)}
+			e := newEnvoy(w)
+			e.off = true
+			for _, s := range e.order {
+				s.known, s.opened = true, true
 			}
 			e.of(xds.Route).cache["r"] = thing("r=to-x>CDS/x")
 			n := &lane{world: w, client: e, ledger: newCourt(t, xds.Delta).l, expired: map[[2]string]bool{}}

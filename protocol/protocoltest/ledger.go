@@ -77,6 +77,7 @@ type account struct {
 	owe     map[string]bool      // must be told, whatever the client holds
 	may     map[string]bool      // may be told, whatever the client holds
 	since   map[string]time.Time // it was asked for
+	lately  map[string]time.Time // it was asked for last
 	tied    map[string]time.Time // it waits for clusters since
 	heard   map[string]bool      // was told, or claimed to be held
 	before  map[string]bool      // SotW: the client may have something from an earlier stream
@@ -84,14 +85,13 @@ type account struct {
 	missed  map[string]bool      // resource_errors have said that it does not exist
 	follows map[string]string    // what has to go in this drain, for an alias of it does
 
-	opened     time.Time            // its first request
-	drained    time.Time            // when the session was first asked what to say of it
-	mutedUntil time.Time            // absences may be kept back until then
-	quiet      time.Time            // unanswered since
-	repeated   time.Time            // the client last said what it had said: it need not count as silent then
-	calm       time.Time            // the last response or answer was dealt with
-	stirred    bool                 // there was one since
-	fed        map[string]time.Time // its TTL began anew
+	opened   time.Time            // its first request
+	drained  time.Time            // when the session was first asked what to say of it
+	quiet    time.Time            // unanswered since
+	repeated time.Time            // the client last said what it had said: it need not count as silent then
+	calm     time.Time            // the last response or answer was dealt with
+	stirred  bool                 // there was one since
+	fed      map[string]time.Time // its TTL began anew
 
 	version string // last told, or stated and up to date
 	opaque  bool   // SotW: its first request did not say what the client has
@@ -105,6 +105,7 @@ type account struct {
 	newest   *flight   // the last one, answered or not
 	answered int       // seq of the newest that was answered
 	accepted int       // or acknowledged
+	passed   int       // or acknowledged with all its parts, while it was listed
 	groups   []*group
 	nacked   bool // the client refused a response and has accepted none since
 
@@ -164,6 +165,7 @@ type flight struct {
 	forward    bool // it tells something new, or what was asked for
 	done       bool // answered
 	superseded bool // SotW: a later one was
+	mixed      bool // another part of it was refused
 	excused    bool // nothing was subscribed any more
 	moved      bool // some of it was not
 }
@@ -210,7 +212,7 @@ func (l *ledger) account(t *xds.Type) *account {
 
 func (l *ledger) open(t *xds.Type) *account {
 	a := &account{typ: t, opened: l.now, born: l.changes, stirred: true, finds: l.variant == xds.Delta, implicit: true, names: map[string]bool{}, reach: map[string]bool{}, turned: map[string]bool{}, told: map[string]fact{}, acked: map[string]fact{}, refused: map[string][]fact{},
-		owe: map[string]bool{}, may: map[string]bool{}, since: map[string]time.Time{}, tied: map[string]time.Time{}, heard: map[string]bool{}, before: map[string]bool{},
+		owe: map[string]bool{}, may: map[string]bool{}, since: map[string]time.Time{}, lately: map[string]time.Time{}, tied: map[string]time.Time{}, heard: map[string]bool{}, before: map[string]bool{},
 		stray: map[string]bool{}, missed: map[string]bool{}, follows: map[string]string{}, fed: map[string]time.Time{}, leaving: map[string]leaver{}, interest: map[string]bool{}, world: l.variant == xds.SotW && t.FullState}
 	l.accounts = append(l.accounts, a)
 	slices.SortStableFunc(l.accounts, func(a, b *account) int { return cmp.Compare(a.typ.Rank(), b.typ.Rank()) })

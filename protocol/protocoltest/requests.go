@@ -88,9 +88,6 @@ func (l *ledger) replace(a *account, names []string) {
 }
 
 func (l *ledger) subscribe(a *account, names []string) {
-	if len(names) > 0 {
-		a.mutedUntil = l.now.Add(a.typ.Mute[l.agent])
-	}
 	for _, n := range names {
 		a.implicit = false
 		switch n {
@@ -101,7 +98,7 @@ func (l *ledger) subscribe(a *account, names []string) {
 			a.wildcard = true
 			l.askAll(a)
 		default:
-			a.names[n] = true
+			a.names[n], a.lately[n] = true, l.now
 			l.ask(a, n)
 		}
 	}

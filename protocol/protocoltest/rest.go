@@ -18,7 +18,7 @@ func (l *ledger) waiting() string {
 		if a.world && l.searching(a) {
 			continue // what a world does not have does not exist
 		}
-		tied := false
+		tied, asked := false, ""
 		var left []string
 		for _, n := range l.known(a) {
 			what := l.missing(a, n)
@@ -40,6 +40,9 @@ func (l *ledger) waiting() string {
 			}
 			delete(a.tied, n)
 			left = append(left, fmt.Sprintf("%s: %s %s", a.typ, n, what))
+			if _, owed := a.owe[n]; owed && asked == "" {
+				asked = left[len(left)-1]
+			}
 		}
 		// "Full-state types never get body-less resources in SotW": where the world has to
 		// wait, its heartbeat waits with it.
@@ -47,6 +50,9 @@ func (l *ledger) waiting() string {
 			return what
 		}
 		if slices.ContainsFunc(a.flights, func(f *flight) bool { return l.now.Sub(f.at) < patience }) {
+			if l.hurried(a) && asked != "" {
+				return asked
+			}
 			continue // one in flight
 		}
 		if tied && (a.world || a.answer || a.lax) {
@@ -60,6 +66,26 @@ func (l *ledger) waiting() string {
 		}
 	}
 	return ""
+}
+
+// hurried reports whether a delta client has asked for something since the last
+// response, so that nothing waits for its answers: "the server must honor changes to the
+// subscription state even if the nonce is stale". As many as are listed may be
+// unanswered; those before one that it has accepted do not count.
+func (l *ledger) hurried(a *account) bool {
+	open := map[int]bool{}
+	for _, f := range a.flights {
+		if f.seq > a.passed {
+			open[f.drain] = true
+		}
+	}
+	return l.variant == xds.Delta && a.asked && len(open) < listed
+}
+
+// muted reports whether the absence of a name may be kept back, which this client must
+// not hear: for a while since it has asked for the name, whatever else it asks for.
+func (l *ledger) muted(a *account, n string) bool {
+	return l.now.Sub(a.lately[n]) < a.typ.Mute[l.agent]
 }
 
 // missing says what is still to be said of a name, or "".
@@ -93,9 +119,9 @@ func (l *ledger) missing(a *account, n string) string {
 		if l.opts.ResourceErrors && a.names[n] && !a.missed[n] {
 			return "is owed, if only as an error"
 		}
-	case a.wants(n) && (named || !told) && !l.now.Before(a.mutedUntil):
+	case a.wants(n) && (named || !told) && !l.muted(a, n):
 		return "is owed, if only its absence"
-	case named && a.wildcard && !l.now.Before(a.mutedUntil):
+	case named && a.wildcard && !l.muted(a, n):
 		return "is owed, if only its absence"
 	}
 	return ""

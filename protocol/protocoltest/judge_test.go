@@ -581,6 +581,7 @@ func TestJudge(t *testing.T) {
 			for _, s := range e.order {
 				s.known, s.opened = true, true
 			}
+			e.of(xds.Listener).cache["l"] = thing("l=1>RDS/r")
 			e.of(xds.Route).cache["r"] = thing("r=to-x>CDS/x")
 			n := &lane{world: w, client: e, ledger: newCourt(t, xds.Delta).l, expired: map[[2]string]bool{}}
 			if dropped {

@@ -18,8 +18,9 @@ type World struct {
 	Lacks []string
 
 	// Others are what it may have besides, or instead: what lingered, what it kept
-	// since it refused another, what could not be told to be gone. By name; one without
-	// a name is something from an earlier stream, and nobody knows what.
+	// since it refused another, what could not be told to be gone; of types with full
+	// state also what is on demand. By name; one without a name is something from an
+	// earlier stream, and nobody knows what.
 	Others []*xds.Stamp
 }
 
@@ -158,6 +159,11 @@ func (s *Session) worldOf(u *subscription, t *xds.Table, d *delivery, parts int)
 	if u.typ.FullState {
 		for st := range u.lingeringStamps {
 			w.Others = append(w.Others, st)
+		}
+		for e := range u.entries() { // what is on demand is part of no table's versions
+			if r := t.Lookup(e.name); u.shows(r) && r.OnDemand {
+				w.Others = append(w.Others, r.Stamp)
+			}
 		}
 		return w
 	}

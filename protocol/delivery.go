@@ -218,6 +218,16 @@ func (u *subscription) deliver(s *Session, d delivery) {
 	u.deliveries, u.unacked, u.nonce = append(u.deliveries, d), true, d.last()
 }
 
+// letGo notes that the client has dropped a name: what it had of it is gone, though it
+// may ask for it again before what is on its way arrives.
+func (u *subscription) letGo(name string) {
+	for i := range u.deliveries {
+		if it := u.deliveries[i].find(name); it != nil && it.is != nil {
+			it.was = absent
+		}
+	}
+}
+
 // evict makes room for a delivery: one of which nothing more is to be learned, a
 // heartbeat, or the oldest. What was in force before that one the client may
 // still have.

@@ -260,6 +260,7 @@ func (u *subscription) drop(dropped []string, v xds.Variant, t *xds.Table) {
 				unwanted = map[string]bool{}
 			}
 			unwanted[n] = true
+			u.letGo(n)
 		}
 		if u.matches[n] != nil {
 			u.unmatch(n, true)

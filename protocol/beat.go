@@ -37,7 +37,7 @@ func (s *Session) beatsOf(u *subscription, t *xds.Table) []xds.Beat {
 	beats := t.Beats()
 	var more map[time.Duration][]*xds.Resource
 	add := func(r *xds.Resource) {
-		if r.TTL > 0 {
+		if r.TTL > 0 && r != t.Lookup(r.Name) { // else it has its own already
 			if more == nil {
 				more = map[time.Duration][]*xds.Resource{}
 			}

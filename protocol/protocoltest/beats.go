@@ -65,11 +65,17 @@ func (l *ledger) brought(a *account, r *xds.Resource) bool {
 	return l.shown(a, r.Name) == nil && slices.ContainsFunc(l.past.of(a.typ, r.Name), func(p *xds.Resource) bool { return same(p, r) }) && l.held(a, r.Name, possibly) != ""
 }
 
-// hadLast reports whether a SotW client has from before just what it is told to
-// keep, while what else there is to say of the type has to wait.
+// hadLast reports whether a SotW client has from before just what it is told to keep,
+// while what else there is to say of the type has to wait; or may have, for the version
+// that it states has it, and nobody knows what it had asked for.
 func (l *ledger) hadLast(a *account, r *xds.Resource) bool {
-	return l.variant == xds.SotW && !a.world && l.resumes && a.covers(r.Name) &&
-		slices.ContainsFunc(l.past.of(a.typ, r.Name), func(p *xds.Resource) bool { return same(p, r) })
+	if l.variant == xds.Delta || a.world || !l.resumes || !a.covers(r.Name) {
+		return false
+	}
+	return slices.ContainsFunc(l.past.of(a.typ, r.Name), func(p *xds.Resource) bool { return same(p, r) }) ||
+		a.stated != "" && slices.ContainsFunc(slices.Concat(l.opts.Recent(a.typ), []*xds.Table{l.view.Table(a.typ)}), func(t *xds.Table) bool {
+			return t.Version() == a.stated && same(t.Lookup(r.Name), r)
+		})
 }
 
 // feeds reports whether something that outstays the view has to be kept alive, for

@@ -611,6 +611,24 @@ func TestJudge(t *testing.T) {
 		c.l.ttl = true
 		c.told(xds.Endpoint, "b=1!")
 	})
+	t.Run("TTL-5 a heartbeat of what the version has that a client states", func(t *testing.T) {
+		try := func(later bool) error {
+			c := newCourt(t, xds.SotW)
+			c.commit("RDS", "r=1!>CDS/x")
+			stated := c.view.Table(xds.Route).Version()
+			if later {
+				c.commit("RDS", "r=2!>CDS/x")
+			}
+			c.l.receive(xds.Request{Type: xds.Route, Names: []string{"r"}, Version: stated, Node: &xds.Node{}}, false)
+			c.l.ttl = true
+			_, err := c.try(xds.Route, "~"+string(c.view.Table(xds.Route).Lookup("r").Body))
+			return err
+		}
+		if err := try(false); err != nil {
+			t.Error(err)
+		}
+		wrong(t, try(true), "TTL-5")
+	})
 	t.Run("TTL-3 a late heartbeat brings nothing back", func(t *testing.T) {
 		start := func(late time.Duration) *court {
 			c := newCourt(t, xds.Delta)

@@ -94,6 +94,7 @@ type account struct {
 	fed      map[string]time.Time // its TTL began anew
 
 	version string // last told, or stated and up to date
+	stated  string // SotW: by its first request
 	opaque  bool   // SotW: its first request did not say what the client has
 	vague   bool   // SotW: the client holds a world that a session need not know
 

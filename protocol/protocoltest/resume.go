@@ -27,6 +27,7 @@ func (l *ledger) begin(a *account, req xds.Request) {
 	l.scope(a, true)
 	a.opaque = l.variant == xds.SotW
 	if l.variant == xds.SotW {
+		a.stated = req.Version
 		for n := range a.names {
 			if !a.world && l.resumes {
 				a.before[n] = true

@@ -223,11 +223,7 @@ func (l *ledger) again(a *account, n string) bool {
 	if a.may[n] || owed || l.warm[[2]string{a.typ.URL, n}] {
 		return true
 	}
-	r := a.told[n].res
-	if a.told[n].version != "" {
-		r = l.shown(a, n) // it brought that along: of that it was fed by others
-	}
-	if r != nil && r.TTL > 0 && l.ttl && l.unfed(a, r) {
+	if r := a.told[n].res; r != nil && r.TTL > 0 && l.ttl && l.unfed(a, r) {
 		return true
 	}
 	return slices.ContainsFunc(a.groups, func(g *group) bool { return g.rest[n] && (g.moved || l.warming(a, g)) })

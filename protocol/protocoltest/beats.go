@@ -27,7 +27,7 @@ func (l *ledger) beating(a *account, r *xds.Response, f *flight) error {
 			f.beats[b.Name] = fact{res: b}
 		case b.TTL == 0 || !same(b, l.stays(a, b.Name)) && (!k.is(b) || l.shown(a, b.Name) == nil):
 			return fmt.Errorf("TTL-3: a heartbeat of %s, which is not what is subscribed and expires", show(b))
-		case !k.is(b) || !l.accepted(a, b.Name):
+		case !k.is(b) || !l.accepted(a, b.Name, surely):
 			return fmt.Errorf("TTL-5: a heartbeat of %s, which the client has not acknowledged", show(b))
 		default:
 			f.beats[b.Name] = fact{res: b, seq: k.seq}
@@ -95,7 +95,7 @@ func (l *ledger) feeds() bool {
 func (l *ledger) expiring(a *account) []*xds.Resource {
 	var out []*xds.Resource
 	for _, n := range l.known(a) {
-		if r := l.stays(a, n); r != nil && r.TTL > 0 && a.told[n].is(r) && l.accepted(a, n) {
+		if r := l.stays(a, n); r != nil && r.TTL > 0 && a.told[n].is(r) && l.accepted(a, n, possibly) {
 			out = append(out, r)
 		}
 	}
@@ -103,13 +103,16 @@ func (l *ledger) expiring(a *account) []*xds.Resource {
 }
 
 // accepted reports whether the client has acknowledged what it was told of a
-// name: nothing new of it is in flight since, and nothing refused.
-func (l *ledger) accepted(a *account, n string) bool {
+// name: nothing new of it is in flight since, and nothing refused. If d is surely, it
+// reports so, too, of what need not be listed any more, if a later one was acknowledged:
+// a client may be taken to have dealt with that.
+func (l *ledger) accepted(a *account, n string, d doubt) bool {
 	if slices.ContainsFunc(a.groups, func(g *group) bool { return g.rest[n] }) {
 		return false
 	}
 	return !slices.ContainsFunc(a.flights, func(f *flight) bool {
-		return f.news[n] && !f.done && !f.superseded && f.seq > a.acked[n].seq
+		past := d == surely && f.seq < a.accepted && len(l.nonces)-f.seq >= listed
+		return f.news[n] && !f.done && !f.superseded && !past && f.seq > a.acked[n].seq
 	})
 }
 

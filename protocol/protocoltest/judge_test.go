@@ -629,6 +629,25 @@ func TestJudge(t *testing.T) {
 		}
 		wrong(t, try(true), "TTL-5")
 	})
+	t.Run("TTL-5 what was never answered has heartbeats when it is not listed any more", func(t *testing.T) {
+		start := func(later int) *court {
+			c := newCourt(t, xds.Delta)
+			c.commit("RDS", "q=1", "r=1!")
+			c.ask(xds.Route, "q", "r")
+			c.told(xds.Route, "q=1", "r=1!")
+			c.wait(5 * time.Second)
+			for i := range later {
+				said := "q=" + string(rune('2'+i))
+				c.commit("RDS", said)
+				nonce := c.told(xds.Route, said)
+				c.answer(xds.Route, nonce, false)
+			}
+			return c
+		}
+		_, err := start(1).try(xds.Route, "~r=1!")
+		wrong(t, err, "TTL-5")
+		start(3).told(xds.Route, "~r=1!")
+	})
 	t.Run("TTL-3 a late heartbeat brings nothing back", func(t *testing.T) {
 		start := func(late time.Duration) *court {
 			c := newCourt(t, xds.Delta)

@@ -135,3 +135,24 @@ func BenchmarkMassChange(b *testing.B) {
 		})
 	}
 }
+
+// A client that comes back states 1,000 versions, all current.
+func BenchmarkResume(b *testing.B) {
+	names := numbered(1_000)
+	t := tableOf(xds.Cluster, names...)
+	view := xds.Tables{xds.Cluster.URL: t}
+	req := xds.Request{Type: xds.Cluster}
+	for _, n := range names {
+		req.Initial = append(req.Initial, xds.Version{Name: n, Version: t.Lookup(n).Version})
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		s := NewSession(xds.Delta, nil, view, Options{})
+		if err := s.Receive(req); err != nil {
+			b.Fatal(err)
+		}
+		for r := range s.Responses() {
+			b.Fatal(r)
+		}
+	}
+}

@@ -322,3 +322,23 @@ func TestWorldLacks(t *testing.T) {
 		t.Errorf("%+v", w)
 	}
 }
+
+// DELTA-9: an index agrees with a map, also when it is as full as it gets.
+func TestIndex(t *testing.T) {
+	for n := range 70 {
+		var of []xds.Version
+		for i := range n {
+			of = append(of, xds.Version{Name: strings.Repeat("x", i*7%(n/2+1))}) // some twice, and the empty name
+		}
+		x, is := newIndex(of), map[string]bool{}
+		for i, v := range of {
+			if x.has(v.Name) != is[v.Name] || x.add(i) == is[v.Name] {
+				t.Fatalf("%d of %d: %q", i, n, v.Name)
+			}
+			is[v.Name] = true
+		}
+		if x.has("y") {
+			t.Fatalf("y, of %d", n)
+		}
+	}
+}

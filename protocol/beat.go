@@ -235,7 +235,7 @@ func (s *Session) beating(u *subscription, all *xds.Changes) *xds.Changes {
 	}
 	var some []*xds.Resource
 	for _, r := range all.Beats {
-		if (u.shows(r) || u.lingers(r.Name) != nil) && u.covers(r.Name) && same(u.told(r.Name), r.Stamp) && u.accepted(r.Name) {
+		if (u.shows(r) && u.covers(r.Name) || u.lingers(r.Name) != nil) && same(u.told(r.Name), r.Stamp) && u.accepted(r.Name) {
 			delete(u.unfed, r.Name)
 			some = append(some, r)
 		}
@@ -249,9 +249,10 @@ func (s *Session) beating(u *subscription, all *xds.Changes) *xds.Changes {
 	return &xds.Changes{Beats: some}
 }
 
-// coversAny reports whether any of the resources may be one of the client's.
+// coversAny reports whether any of the resources may be one of the client's. What lingers
+// is, though no name may find it any more.
 func (u *subscription) coversAny(rs []*xds.Resource) bool {
-	return u.wildcard || slices.ContainsFunc(rs, func(r *xds.Resource) bool { return u.covers(r.Name) })
+	return u.wildcard || slices.ContainsFunc(rs, func(r *xds.Resource) bool { return u.covers(r.Name) || u.lingers(r.Name) != nil })
 }
 
 func (s *Session) sendBeat(u *subscription, t *xds.Table, c *xds.Changes, world bool) []*xds.Response {

@@ -222,6 +222,9 @@ func (s *Session) resume(u *subscription, initial []xds.Version, t *xds.Table) {
 		case e != nil:
 			e.told, e.sent, e.again = told, true, expires
 			delete(u.dropped, v.Name) // what it has by way of "*" it has not given up
+			if e.matched == 0 && u.collects(v.Name) {
+				u.lapse(e) // its collection found it, too
+			}
 			u.mark(e)
 		case !current || r.OnDemand || expires:
 			e = &entry{name: strings.Clone(v.Name), told: told, sent: true, again: expires}

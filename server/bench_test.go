@@ -2,6 +2,7 @@ package server
 
 import (
 	"fmt"
+	"math"
 	"runtime"
 	"testing"
 	"time"
@@ -100,12 +101,16 @@ func TestRepeatedNames(t *testing.T) {
 	if raceEnabled {
 		return
 	}
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	ack()
-	runtime.ReadMemStats(&after)
-	if n := after.TotalAlloc - before.TotalAlloc; n > 1<<10 {
-		t.Errorf("%d bytes", n)
+	least := uint64(math.MaxUint64)
+	for range 10 { // whatever else the process does meanwhile
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		ack()
+		runtime.ReadMemStats(&after)
+		least = min(least, after.TotalAlloc-before.TotalAlloc)
+	}
+	if least > 1<<10 {
+		t.Errorf("%d bytes", least)
 	}
 }
 

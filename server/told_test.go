@@ -731,3 +731,86 @@ func TestToldLists(t *testing.T) {
 		t.Error("it is remembered for ever")
 	}
 }
+
+// What three streams of a node may state is found, whoever of them came first, and
+// by the type of which they were told.
+func TestToldByAll(t *testing.T) {
+	now, m := time.Now(), newTold(10)
+	key := stating("n", xds.Route.URL, "v")
+	for _, name := range []string{"a", "b", "c"} {
+		m.hold(now, &holding{content: content{each: stampList{{{Name: name}}}}, of: key}, nil)
+	}
+	if got, ok := m.recall(now, key); !ok || got.each.len() != 3 {
+		t.Error("ADS-9:", got, ok)
+	}
+	a := &account{told: m, node: "n"}
+	if a.recall(now, xds.Cluster, "v", nil) != nil {
+		t.Error("ADS-9: a version of one type is known of another")
+	}
+	if a.recall(now, xds.Route, "v", nil) == nil {
+		t.Error("ADS-9: a version is not known")
+	}
+}
+
+// Of too many that have ended those are forgotten that nobody left behind for the
+// longest time.
+func TestToldLast(t *testing.T) {
+	now, m := time.Now(), newTold(2)
+	key := func(name string) statement { return stating("n", "t", name) }
+	same := content{each: stampList{{{Name: "x"}}}}
+	for _, name := range []string{"a", "b", "a", "c"} {
+		h := &holding{content: same, of: key(name)}
+		m.hold(now, h, nil)
+		m.end(now, []*holding{h})
+	}
+	for name, want := range map[string]bool{"a": true, "b": false, "c": true} {
+		if _, ok := m.recall(now, key(name)); ok != want {
+			t.Errorf("SAFE-9: %s is remembered: %v", name, ok)
+		}
+	}
+}
+
+// A client states what it accepted last, or, if its answer was lost, something newer,
+// however many answers it has left open.
+func TestToldAndUnanswered(t *testing.T) {
+	now, m := time.Now(), newTold(10)
+	a := &account{told: m, node: "n"}
+	const answers = 3 * maxStatements
+	for i := range answers {
+		v := fmt.Sprint(i)
+		a.sent(now, protocol.Event{Kind: protocol.Sent, Type: xds.Route, Nonce: v, Version: v, World: &protocol.World{}}, &xds.Changes{Upserts: []*xds.Resource{res("r", v)}})
+		if i == 1 {
+			a.acked(protocol.Event{Kind: protocol.Acked, Type: xds.Route, Nonce: v})
+		}
+	}
+	known := func(i int) bool {
+		_, ok := m.recall(now, stating("n", xds.Route.URL, fmt.Sprint(i)))
+		return ok
+	}
+	if known(0) || !known(1) || known(2) || !known(answers-1) {
+		t.Error("ADS-9:", known(0), known(1), known(2), known(answers-1))
+	}
+}
+
+// What a client was told when it asked for everything it has when it asks for names;
+// what is on demand it has by name beside a wildcard.
+func TestToldOfEverythingAndByName(t *testing.T) {
+	now, m := time.Now(), newTold(10)
+	a := &account{told: m, node: "n"}
+	lazy := res("lazy", "1")
+	lazy.OnDemand = true
+	all := new(xds.Table).With([]*xds.Resource{res("r", "1"), lazy}).Versions()
+	tell := func(version string, upserts ...*xds.Resource) *protocol.World {
+		e := protocol.Event{Kind: protocol.Sent, Type: xds.Route, Nonce: version, Version: version, World: &protocol.World{Versions: all}}
+		a.sent(now, e, &xds.Changes{Upserts: upserts})
+		return (&account{told: m, node: "n"}).recall(now, xds.Route, version, nil)
+	}
+	a.subscribed(protocol.Event{Type: xds.Route, Wildcard: true, Count: 1})
+	if w := tell("1", res("r", "1"), lazy); w.Versions != all || len(w.Others) != 1 || w.Others[0] != lazy.Stamp {
+		t.Error("ADS-9: beside a wildcard", w)
+	}
+	a.subscribed(protocol.Event{Type: xds.Route, Count: 1})
+	if w := tell("2"); w.Versions != all {
+		t.Error("ADS-9: after a wildcard", w)
+	}
+}

@@ -31,3 +31,30 @@ func TestRingPanics(t *testing.T) {
 		}
 	})
 }
+
+// SOTW-6: who has seen a commit before it is told of it is not woken for it.
+func TestRingsForNews(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := New()
+		w := st.Watch(nil)
+		defer w.Close()
+		w.Interested(xds.Cluster, true, nil, nil)
+		rings := func() bool {
+			select {
+			case <-w.C():
+				return true
+			default:
+				return false
+			}
+		}
+		update(t, st, func(tx *Tx) { tx.Set(xds.Cluster, res("a", "1")) })
+		synctest.Wait()
+		if w.group.ring(0); !rings() {
+			t.Error("it does not ring")
+		}
+		w.Next()
+		if w.group.ring(0); rings() {
+			t.Error("it rings for what was seen")
+		}
+	})
+}

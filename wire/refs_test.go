@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -186,4 +187,20 @@ func carries(f protoreflect.FieldDescriptor, seen map[protoreflect.FullName]bool
 		}
 	}
 	return ""
+}
+
+// WARM-2: a service name that is there and empty, also after another, leaves the
+// cluster's name.
+func TestRefsEmptyServiceName(t *testing.T) {
+	config := func(b []byte, service string) []byte {
+		b = protowire.AppendTag(b, 3, protowire.BytesType)
+		return protowire.AppendBytes(b, protowire.AppendString(protowire.AppendTag(nil, 2, protowire.BytesType), service))
+	}
+	b := protowire.AppendVarint(protowire.AppendTag(nil, 2, protowire.VarintType), 3) // EDS
+	for _, service := range []string{"", "s", ""} {
+		b = config(b, service)
+		if got, want := showRefs(Refs(xds.Cluster, "a", b)), "EDS "+cmp.Or(service, "a"); got != want {
+			t.Errorf("it refers to %s, want %s", got, want)
+		}
+	}
 }

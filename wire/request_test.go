@@ -472,3 +472,32 @@ func BenchmarkDecodeACK(b *testing.B) {
 		d.Decode(req)
 	}
 }
+
+// SUB-5: of fields of which a message has one the last counts, and nothing remains of
+// those before.
+func TestNodeAgentVersion(t *testing.T) {
+	numbers := func(part ...byte) []byte {
+		var version []byte
+		for i, n := range part {
+			version = append(version, byte(i+1)<<3, n)
+		}
+		return protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), version)
+	}
+	var b []byte
+	for _, f := range []struct {
+		num  protowire.Number
+		data []byte
+		want string
+	}{
+		{nodeAgentBuild, numbers(1, 2, 3), "1.2.3"},
+		{nodeAgentBuild, numbers(4), "4.2.3"}, // one message in two parts
+		{nodeAgentVersion, []byte("text"), "text"},
+		{nodeAgentBuild, numbers(5), "5.0.0"},
+	} {
+		b = protowire.AppendBytes(protowire.AppendTag(b, f.num, protowire.BytesType), f.data)
+		var n xds.Node
+		if err := decodeNode(b, &n, new(build)); err != nil || n.UserAgentVersion != f.want {
+			t.Errorf("%q, %v, want %q", n.UserAgentVersion, err, f.want)
+		}
+	}
+}

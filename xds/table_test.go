@@ -362,3 +362,18 @@ func BenchmarkBuild(b *testing.B) {
 		}
 	})
 }
+
+// SUB-6: a resource that comes to be on demand, or is no more, is a change, though it
+// says the same: a wildcard has it, or has it not.
+func TestTableOnDemand(t *testing.T) {
+	a, lazy := NewResource("a", []byte("1")), NewResource("a", []byte("1"))
+	lazy.OnDemand = true
+	tab := new(Table).With([]*Resource{a, NewResource("b", []byte("1"))})
+	less := tab.With([]*Resource{lazy})
+	if c := less.Since(tab.Versions()); less.Len() != 1 || less.Lookup("a") != lazy || !slices.Equal(c.Removed, []string{"a"}) {
+		t.Error(less.Len(), c.Removed)
+	}
+	if more := less.With([]*Resource{a}); more.Len() != 2 || more.Version() != tab.Version() || more.Version() == less.Version() {
+		t.Error(more.Len(), more.Version(), less.Version(), tab.Version())
+	}
+}

@@ -2,6 +2,7 @@ package protocoltest
 
 import (
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/chancery-xds/chancery/xds"
@@ -26,8 +27,9 @@ type client interface {
 	held(t *xds.Type) map[string]*xds.Resource
 	// expire drops a resource of which nothing was heard for its TTL.
 	expire(t *xds.Type, name string)
-	// broken says how what the client holds would lose traffic, or "".
-	broken() string
+	// broken says how what the client holds would lose traffic, or "". Clusters that it
+	// was offered and has not taken are its own loss.
+	broken(spurned map[string]bool) string
 	// idle checks the client when all is silent.
 	idle(l *ledger) error
 }
@@ -39,7 +41,8 @@ var errRefused = errors.New("refused")
 type taste struct {
 	dice  dice
 	salt  byte
-	picky bool // of listeners and routes only: make before break is about who has the clusters
+	picky bool   // of some only: make before break is about who has the clusters
+	some  string // the first letters of their names
 	off   bool
 }
 
@@ -48,11 +51,15 @@ func newTaste(w *world) taste {
 	if w.chance.IntN(2) == 0 {
 		salt = "0123456789abcdef"[w.chance.IntN(16)]
 	}
-	return taste{dice: w.chance, salt: salt, picky: w.content.whole, off: w.cfg.Accept || w.chance.IntN(3) == 0}
+	some := "lr"
+	if w.cfg.More {
+		some += "pfstx" // all but clusters and assignments
+	}
+	return taste{dice: w.chance, salt: salt, picky: w.content.whole, some: some, off: w.cfg.Accept || w.chance.IntN(3) == 0}
 }
 
 func (t *taste) refuse(r *xds.Resource) error {
-	if t.off || t.picky && r.Name[0] != 'l' && r.Name[0] != 'r' {
+	if t.off || t.picky && !strings.Contains(t.some, r.Name[:1]) {
 		return nil
 	}
 	if r.Version[0] == t.salt || t.dice.IntN(20) == 0 {

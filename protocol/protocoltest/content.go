@@ -164,7 +164,11 @@ func (c *content) enrich(e *edit, url string, r *xds.Resource) *xds.Resource {
 				r.Aliases = append(r.Aliases, a)
 			}
 		}
-		r.OnDemand = c.lazy[r.Name] != (c.dice.IntN(40) == 0) // it seldom becomes so, or ends to be
+		often := 40
+		if c.more {
+			often = 6
+		}
+		r.OnDemand = c.lazy[r.Name] != (c.dice.IntN(often) == 0) // it becomes so, or ends to be
 	}
 	r.Seal("")
 	return r

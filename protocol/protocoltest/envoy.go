@@ -95,6 +95,9 @@ func newEnvoy(w *world) *envoy {
 		s.all = t.Is(xds.Cluster) || t.Is(xds.Listener) || t.Is(xds.ScopedRoute) || t.Is(xds.VirtualHost)
 		e.types[t.URL], e.order = s, append(e.order, s)
 	}
+	// A client that follows what it has taken asks for no assignment of a cluster that it
+	// has refused, so that the server can tell.
+	e.picky = e.picky && !w.cfg.More
 	e.of(xds.Cluster).known = true
 	if s := e.of(xds.Runtime); s != nil && w.plan.IntN(2) == 0 {
 		s.known, s.names = true, map[string]bool{kinds[atLayers].names[0]: true}
@@ -488,7 +491,7 @@ func (e *envoy) expire(t *xds.Type, name string) {
 	}
 }
 
-func (e *envoy) broken() string {
+func (e *envoy) broken(spurned map[string]bool) string {
 	for _, s := range e.order {
 		if s.typ.After == nil {
 			continue
@@ -496,7 +499,7 @@ func (e *envoy) broken() string {
 		for _, name := range slices.Sorted(maps.Keys(s.cache)) {
 			r := s.cache[name]
 			for _, ref := range r.Refs {
-				if ref.Type.Is(xds.Cluster) && !e.active[ref.Name] {
+				if ref.Type.Is(xds.Cluster) && !e.active[ref.Name] && !spurned[ref.Name] {
 					return fmt.Sprintf("%s is held, and %s is not there or was never warm", show(r), ref.Name)
 				}
 				// "Envoy ignores EDS and SDS removals, deletes ECDS at once."

@@ -135,7 +135,7 @@ func (g *generic) held(t *xds.Type) map[string]*xds.Resource {
 	return out
 }
 
-func (g *generic) broken() string {
+func (g *generic) broken(spurned map[string]bool) string {
 	if g.lone {
 		return ""
 	}
@@ -153,7 +153,7 @@ func (g *generic) broken() string {
 				continue // there was no way to tell that it is gone
 			}
 			for _, ref := range r.Refs {
-				if ref.Type.Is(xds.Cluster) && clusters[ref.Name] == nil {
+				if ref.Type.Is(xds.Cluster) && clusters[ref.Name] == nil && !spurned[ref.Name] {
 					return fmt.Sprintf("%s is held without %s", show(r), ref.Name)
 				}
 			}

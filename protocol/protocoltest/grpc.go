@@ -38,6 +38,7 @@ func newGRPC(w *world) *grpc {
 	for i, t := range []*xds.Type{xds.Listener, xds.Route, xds.Cluster, xds.Endpoint} {
 		g.steps[i] = &step{typ: t, cache: map[string]*xds.Resource{}}
 	}
+	g.picky = g.picky && !w.cfg.More
 	g.targets["l0"] = true
 	g.walk()
 	return g
@@ -173,7 +174,7 @@ func (g *grpc) calm()               { g.off = true }
 // broken names a cluster that a route in use refers to, which the client had, and
 // which the server took back: the client holds a route without its cluster though
 // it asks for it. What it has never been given it still waits for.
-func (g *grpc) broken() string {
+func (g *grpc) broken(map[string]bool) string {
 	routes, clusters := g.steps[1], g.steps[2]
 	for _, n := range routes.names {
 		r := routes.cache[n]

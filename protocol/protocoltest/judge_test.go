@@ -1299,18 +1299,18 @@ func TestJudgeGRPC(t *testing.T) {
 		return g
 	}
 	g := start()
-	if what := g.broken(); what != "" {
+	if what := g.broken(nil); what != "" {
 		t.Errorf("ADS-3 broken at first: %s", what)
 	}
 	say(g, xds.Cluster)
-	if g.broken() == "" {
+	if g.broken(nil) == "" {
 		t.Error("ADS-3 a cluster taken from a route in use breaks nothing")
 	}
 	g = start()
 	say(g, xds.Route, "r=to-y>CDS/y")
 	say(g, xds.Cluster, "y=1")
 	say(g, xds.Route, "r=to-x>CDS/x") // it asks for x anew, and waits
-	if what := g.broken(); what != "" {
+	if what := g.broken(nil); what != "" {
 		t.Errorf("ADS-3 it waits for a cluster, and that is called broken: %s", what)
 	}
 }

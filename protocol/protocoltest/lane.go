@@ -36,6 +36,7 @@ type lane struct {
 	still   time.Time // it had nothing to say then, and has heard nothing since
 	told    [2]memory // what the client was told, on all its streams; with hints, and without
 
+	spurned map[string]bool     // clusters that it was offered and has not taken
 	clocks  map[[2]string]clock // what expires at the client, by type and name
 	drops   int
 	expired map[[2]string]bool  // what it dropped; true: and the server cannot know
@@ -286,6 +287,28 @@ func (n *lane) punctual(due, said bool) {
 	}
 }
 
+// spurn notes which clusters the client was offered and has not taken, until it has
+// them: warm, if it is one that warms them.
+func (n *lane) spurn(r *xds.Response) {
+	if !n.cfg.More || !n.content.whole {
+		return
+	}
+	if r.Type.Is(xds.Cluster) {
+		held := n.client.held(xds.Cluster)
+		for _, x := range r.Upserts {
+			if n.spurned == nil {
+				n.spurned = map[string]bool{}
+			}
+			n.spurned[x.Name] = n.spurned[x.Name] || held[x.Name] == nil
+		}
+	}
+	for c := range n.spurned {
+		if e, ok := n.client.(*envoy); ok && e.active[c] || !ok && n.client.held(xds.Cluster)[c] != nil {
+			delete(n.spurned, c)
+		}
+	}
+}
+
 // deliverDown gives the oldest response on its way to the client.
 func (n *lane) deliverDown() bool {
 	if len(n.down) == 0 {
@@ -297,6 +320,7 @@ func (n *lane) deliverDown() bool {
 		n.logf("%d gets %s nonce=%s", n.id, r.Type, r.Nonce)
 	}
 	n.client.receive(r)
+	n.spurn(r)
 	dropped := len(n.expired) > 0 // and what it is told anew has to be warm again first
 	n.wind(r)
 	// A client whose clusters of before never were warm reopens all else first, and
@@ -310,7 +334,7 @@ func (n *lane) deliverDown() bool {
 	n.deliveries++
 	if !n.shaky && len(n.expired) == 0 {
 		n.judged++
-		if what := n.client.broken(); what != "" {
+		if what := n.client.broken(n.spurned); what != "" {
 			n.fail(fmt.Errorf("never breaks: %s", what))
 		}
 	}

@@ -124,5 +124,5 @@ func (c *wild) deadline() time.Time                     { return time.Time{} }
 func (c *wild) calm()                                   { c.quiet = true }
 func (c *wild) held(*xds.Type) map[string]*xds.Resource { return nil }
 func (c *wild) expire(*xds.Type, string)                {}
-func (c *wild) broken() string                          { return "" }
+func (c *wild) broken(map[string]bool) string           { return "" }
 func (c *wild) idle(*ledger) error                      { return nil }

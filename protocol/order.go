@@ -110,7 +110,7 @@ func (s *Session) doubtful(u, first *subscription, waiter string, c *xds.Resourc
 			return false // it has nothing that would go on meanwhile
 		}
 		warm, told := s.warmed(first, c)
-		return !warm && (told || s.before(s.waitsSince(u, waiter).Add(silence)))
+		return !warm && (told && !s.overdue(u, first, waiter) || s.before(s.waitsSince(u, waiter).Add(silence)))
 	case first.stuck() && s.flies(first, c.Name, true):
 		warm, told := s.warmed(first, c)
 		return !warm && told && !s.overdue(u, first, waiter)

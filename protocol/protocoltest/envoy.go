@@ -388,7 +388,7 @@ func (e *envoy) has(ref xds.Ref) bool {
 // new ClusterLoadAssignment is supplied", and what that needs.
 func (e *envoy) meet(t *xds.Type, name string) {
 	for c, needs := range e.needs {
-		left := slices.DeleteFunc(slices.Clone(needs), func(n need) bool { return n.met(t, name) })
+		left := slices.DeleteFunc(slices.Clone(needs), func(n need) bool { return n.met(t, name) || t.Is(xds.Endpoint) && e.moved(c, n) })
 		if len(left) == len(needs) {
 			continue
 		}
@@ -403,6 +403,15 @@ func (e *envoy) meet(t *xds.Type, name string) {
 			e.warm(c)
 		}
 	}
+}
+
+// moved reports whether the assignments of a cluster do not refer any more to a
+// collection that it warms for.
+func (e *envoy) moved(cluster string, n need) bool {
+	return n.typ.Is(xds.LbEndpoint) && !slices.ContainsFunc(assignments(e.of(xds.Cluster).cache[cluster]), func(name string) bool {
+		a := e.of(xds.Endpoint).cache[name]
+		return a != nil && slices.ContainsFunc(a.Refs, func(ref xds.Ref) bool { return ref.Type.Is(n.typ) && ref.Name == n.name })
+	})
 }
 
 func (e *envoy) warm(c string) {

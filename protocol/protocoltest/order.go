@@ -47,7 +47,7 @@ func (l *ledger) ordered(a *account, r *xds.Response, f *flight) error {
 			return fmt.Errorf("ADS-2: %s follows a removal of a type of rank %d: they leave in reverse", a.typ, l.falling)
 		}
 		l.falling = a.typ.Rank()
-	} else if f.forward && l.falling != math.MaxInt {
+	} else if f.forward && l.falling != math.MaxInt && !l.awaitedAll(a, r) {
 		return fmt.Errorf("ADS-2: %s tells something new after a removal", a.typ)
 	}
 	for _, n := range slices.Sorted(maps.Keys(f.news)) {
@@ -72,6 +72,14 @@ func (l *ledger) unbound(a *account, gone []string) bool {
 		return b != nil && b.newest != nil && b.newest.drain == l.drain
 	}
 	return slices.ContainsFunc(a.typ.ReferredBy(), told) && !slices.ContainsFunc(gone, func(n string) bool { return !a.leaving[n].bound })
+}
+
+// awaitedAll reports whether something in a response had to wait until all was said of
+// the clusters, removals too: what may refer to any of them (ADR 3).
+func (l *ledger) awaitedAll(a *account, r *xds.Response) bool {
+	first := l.account(a.typ.After)
+	return first != nil && first.newest != nil && first.newest.drain == l.drain &&
+		slices.ContainsFunc(r.Upserts, func(x *xds.Resource) bool { return refersToAny(x, first.typ) })
 }
 
 // early checks that the clusters a resource refers to are with the client:

@@ -268,6 +268,12 @@ func (c *tally) add(r protocoltest.Result) {
 	for k, n := range r.Undecided {
 		c.Undecided[k] += n
 	}
+	if c.Excused == nil {
+		c.Excused = map[string]int{}
+	}
+	for why, n := range r.Excused {
+		c.Excused[why] += n
+	}
 }
 
 // summary says what the simulations have seen, after the last of them: with -v,
@@ -280,6 +286,9 @@ func summary(t *testing.T) {
 		var b strings.Builder
 		fmt.Fprintf(&b, "%s: %d worlds, %d messages; \"never breaks\" judged %d of %d deliveries of whole worlds (%d%%)\n",
 			t.Name(), c.worlds, c.Messages, c.Judged, c.Deliveries, 100*c.Judged/max(c.Deliveries, 1))
+		for _, why := range slices.Sorted(maps.Keys(c.Excused)) {
+			fmt.Fprintf(&b, "  not judged, since %s: %d (%.1f%%)\n", why, c.Excused[why], 100*float64(c.Excused[why])/float64(max(c.Deliveries, 1)))
+		}
 		for _, k := range protocoltest.Kinds() {
 			fmt.Fprintf(&b, "  undecided: %s: %d worlds\n", k, c.Undecided[k])
 		}

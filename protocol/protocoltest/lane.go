@@ -1,6 +1,7 @@
 package protocoltest
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -29,9 +30,9 @@ type lane struct {
 	worlds  map[string][]*xds.Resource // SotW, full state: by type and version
 	sends   map[string][]sending       // SotW, others: by type
 	limit   int
-	sloppy  bool // delta: its answers get lost where a later one follows, or change places
-	quiet   bool // the client has something from before, of which it need not say anything
-	shaky   bool // order was given up, or nobody knows what the client has from before; until it is even
+	sloppy  bool   // delta: its answers get lost where a later one follows, or change places
+	quiet   bool   // the client has something from before, of which it need not say anything
+	shaky   string // order was given up, or nobody knows what the client has from before; until it is even: why
 	spread  uint64
 	still   time.Time // it had nothing to say then, and has heard nothing since
 	told    [2]memory // what the client was told, on all its streams; with hints, and without
@@ -45,7 +46,9 @@ type lane struct {
 }
 
 func (n *lane) connect() {
-	n.shaky = n.shaky || n.ledger != nil && n.ledger.tardy
+	if n.ledger != nil && n.ledger.tardy {
+		n.shaky = cmp.Or(n.shaky, silentOnes)
+	}
 	n.up, n.down, n.pending, n.behind, n.late, n.names, n.still = nil, nil, nil, false, nil, nil, time.Time{}
 	refused := map[string]bool{}
 	for url := range n.refused {
@@ -287,6 +290,9 @@ func (n *lane) punctual(due, said bool) {
 	}
 }
 
+// silentOnes is why order was given up.
+const silentOnes = "somebody has answered nothing for 15 s, or opens a type too late"
+
 // spurn notes which clusters the client was offered and has not taken, until it has
 // them: warm, if it is one that warms them.
 func (n *lane) spurn(r *xds.Response) {
@@ -326,13 +332,23 @@ func (n *lane) deliverDown() bool {
 	// A client whose clusters of before never were warm reopens all else first, and
 	// states to have nothing: nobody can tell it from a new one.
 	secret := n.quiet && !n.ledger.resumes
-	n.shaky = (n.shaky || n.ledger.blind || n.ledger.tardy || secret || dropped) && !n.ledger.even()
+	for why, is := range map[string]bool{silentOnes: n.ledger.tardy, "nobody knows the version that it states": n.ledger.blind, "its clusters of before were never warm": secret, "it has dropped what expired": dropped} {
+		if is && (n.shaky == "" || why < n.shaky) {
+			n.shaky = why
+		}
+	}
+	if n.shaky != "" && n.ledger.even() {
+		n.shaky = ""
+	}
 	n.ledger.blind, n.ledger.tardy = false, false // the next advance finds who is silent still
 	if !n.content.whole {
 		return true
 	}
 	n.deliveries++
-	if !n.shaky && len(n.expired) == 0 {
+	switch {
+	case n.shaky != "" || len(n.expired) > 0:
+		n.excused[cmp.Or(n.shaky, "it has dropped what expired")]++
+	default:
 		n.judged++
 		if what := n.client.broken(n.spurned); what != "" {
 			n.fail(fmt.Errorf("never breaks: %s", what))

@@ -51,9 +51,10 @@ func (f *Failure) Unwrap() error { return f.Err }
 // A Result is the end of a world.
 type Result struct {
 	Messages   int
-	Deliveries int          // responses that reached a client of a whole world
-	Judged     int          // of these, after how many it was judged by "never breaks"
-	Undecided  map[Kind]int // it ended there, for a reason of this kind
+	Deliveries int            // responses that reached a client of a whole world
+	Judged     int            // of these, after how many it was judged by "never breaks"
+	Excused    map[string]int // and after how many not, for each reason
+	Undecided  map[Kind]int   // it ended there, for a reason of this kind
 	// Held is what each client holds in the end of what exists: "CDS c0" and
 	// its content. Nil for clients that fell silent, and for those of which it
 	// depends on the variant what they ask for.
@@ -101,7 +102,7 @@ func tell(open Open, cfg Config, err error) error {
 }
 
 func (w *world) result() Result {
-	res := Result{Messages: len(w.sent), Deliveries: w.deliveries, Judged: w.judged}
+	res := Result{Messages: len(w.sent), Deliveries: w.deliveries, Judged: w.judged, Excused: w.excused}
 	for _, n := range w.lanes {
 		var out map[string]string
 		if _, ok := n.client.(*generic); ok && !n.forever {

@@ -294,8 +294,10 @@ func (u *subscription) giveUpLapsed(collection string) {
 	for name := range u.lapsed {
 		if u.typ.Collection(name) == collection && !u.collects(name) {
 			delete(u.lapsed, name)
-			delete(u.leaving, name)
-			u.names.remove(name)
+			if !u.covers(name) { // by its own name it may be wanted still
+				delete(u.leaving, name)
+				u.names.remove(name)
+			}
 		}
 	}
 }

@@ -153,10 +153,11 @@ func (l *ledger) searching(a *account) bool {
 }
 
 // waitsForView reports whether what the view has of a name rightly waits for what that
-// still looks for: what a world does not have does not exist, so it is told whole, or not
-// yet, and what refers to its clusters waits for them.
-func (l *ledger) waitsForView(a *account, is *xds.Resource) bool {
-	if a.world && l.searching(a) {
+// still looks for: that of which it is not decided whether it exists is not told to be
+// gone; what a world does not have does not exist, so it is told whole, or not yet, and
+// what refers to its clusters waits for them.
+func (l *ledger) waitsForView(a *account, name string, is *xds.Resource) bool {
+	if a.world && l.searching(a) || is == nil && l.undecided(a, name) {
 		return true
 	}
 	first := l.account(a.typ.After)

@@ -1044,7 +1044,7 @@ func TestJudge(t *testing.T) {
 			c.l.change(searching{c.view, xds.Names{xds.Cluster.URL: unknown}})
 			c.ask(xds.Cluster, "x", "y")
 			c.ask(xds.Route, "r")
-			return c, c.l.waitsForView(c.l.account(xds.Cluster), thing("x=1")) && c.l.waitsForView(c.l.account(xds.Route), thing("r=1>CDS/x"))
+			return c, c.l.waitsForView(c.l.account(xds.Cluster), "x", thing("x=1")) && c.l.waitsForView(c.l.account(xds.Route), "r", thing("r=1>CDS/x"))
 		}
 		if _, waits := start("y"); !waits {
 			t.Error("it has to be told at once")
@@ -1052,8 +1052,17 @@ func TestJudge(t *testing.T) {
 		if _, waits := start(); waits {
 			t.Error("it may wait though all is decided")
 		}
-		if c, _ := start("y"); c.l.waitsForView(c.l.account(xds.Route), thing("r=2>SDS/x")) {
+		if c, _ := start("y"); c.l.waitsForView(c.l.account(xds.Route), "r", thing("r=2>SDS/x")) {
 			t.Error("it may wait though it refers to no cluster")
+		}
+	})
+	t.Run("DELTA-7 what is not decided may stay with the client, and what is gone may not", func(t *testing.T) {
+		c := newCourt(t, xds.Delta)
+		c.commit("RDS", "r=1")
+		c.l.change(searching{xds.Tables{}, xds.Names{xds.Route.URL: {"r"}}})
+		c.ask(xds.Route, "r", "s")
+		if a := c.l.account(xds.Route); !c.l.waitsForView(a, "r", nil) || c.l.waitsForView(a, "s", nil) {
+			t.Error("r is not decided, and s is gone")
 		}
 	})
 	t.Run("TTL-3 a client drops what it should have, by effect", func(t *testing.T) {

@@ -112,7 +112,7 @@ func (n *lane) converged() {
 			is, has := n.ledger.shown(a, name), held[name]
 			switch {
 			case n.ledger.standing(a, name) || n.ledger.tiedToRefused(a, name) || is == nil && n.ledger.lingering(a, name):
-			case !a.covers(name), n.ledger.waitsForView(a, is):
+			case !a.covers(name), n.ledger.waitsForView(a, name, is):
 			case n.expired[[2]string{a.typ.URL, name}] && has == nil:
 			case is == nil && n.cfg.Variant == xds.SotW && !a.world: // removal cannot be expressed
 			case !same(is, has):

@@ -361,7 +361,6 @@ func (u *subscription) settle(s *Session, req xds.Request) {
 	} else {
 		p.fate = accepted
 		s.accept(u, d, p)
-		s.pass(u, d, n)
 		e.Refuses = len(u.refusals) > 0
 	}
 	s.event(e)
@@ -372,7 +371,7 @@ func (u *subscription) settle(s *Session, req xds.Request) {
 	if d.accepted() {
 		for i := range at { // what was sent before has been dealt with
 			o := &u.deliveries[i]
-			s.pass(u, o, n)
+			s.pass(u, o)
 			o.superseded = true
 		}
 	}
@@ -385,11 +384,11 @@ func (u *subscription) settle(s *Session, req xds.Request) {
 	}
 }
 
-// pass notes that the client has taken the messages of a delivery before a nonce, for
-// it has accepted that (SotW): "the last one stands for all".
-func (s *Session) pass(u *subscription, d *delivery, nonce uint64) {
+// pass notes that the client has taken a delivery, for it has accepted a later one
+// (SotW): "the last one stands for all".
+func (s *Session) pass(u *subscription, d *delivery) {
 	for i := range d.parts {
-		if p := &d.parts[i]; s.variant == xds.SotW && p.nonce < nonce && p.fate == unanswered {
+		if p := &d.parts[i]; s.variant == xds.SotW && p.fate == unanswered {
 			p.fate = passed
 			s.accept(u, d, p)
 		}

@@ -102,10 +102,7 @@ func (s *Session) prepare(u *subscription) {
 		if e == nil || !e.dirty {
 			continue
 		}
-		r, gone := s.owed(u, t, e)
-		// What differs and must not be told yet, since the view is looking for it,
-		// stays listed: the client may hold it.
-		if e.dirty = r != nil || gone || u.leaving[n] == nil && u.outdated(t, n, e.told); e.dirty {
+		if e.dirty = s.lists(u, t, e); e.dirty {
 			dirty = append(dirty, n)
 		}
 	}
@@ -113,6 +110,14 @@ func (s *Session) prepare(u *subscription) {
 	if u.dirty = dirty; len(dirty) == 0 {
 		u.dirty = nil
 	}
+}
+
+// lists reports whether an entry belongs among those of which something may have to be
+// told. What differs and must not be told yet, since the view is looking for it, does:
+// the client may hold it.
+func (s *Session) lists(u *subscription, t *xds.Table, e *entry) bool {
+	r, gone := s.owed(u, t, e)
+	return r != nil || gone || u.leaving[e.name] == nil && u.outdated(t, e.name, e.told)
 }
 
 // respond returns the messages that bring the client up to date, if there is

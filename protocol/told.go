@@ -68,8 +68,10 @@ func (s *Session) vague(u *subscription) bool {
 	case early:
 		return true
 	}
-	if slices.ContainsFunc(u.dirty, func(n string) bool { return u.brought[n] }) {
-		return true
+	for _, n := range u.dirty { // more than these may be marked, as no hint says what has changed
+		if e := u.entry(n); e != nil && u.brought[n] && s.lists(u, s.table(u.typ), e) {
+			return true
+		}
 	}
 	for d := range u.underWay() {
 		for name := range d.each {

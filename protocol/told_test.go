@@ -192,3 +192,22 @@ func TestSame(t *testing.T) {
 		}
 	}
 }
+
+// ADS-9: what there is nothing to tell of is forgotten after a while, and stays so when
+// any entry may have changed.
+func TestVagueWithoutHints(t *testing.T) {
+	l := newLine(t, xds.SotW, nil, Options{}, xds.Tables{xds.Route.URL: tableOf(xds.Route, "q")})
+	l.ask(xds.Request{Type: xds.Route, Names: []string{"r"}, Version: "before"})
+	u := l.sub(xds.Route)
+	l.drain()
+	if !l.vague(u) {
+		t.Error("at first it is known what the client has")
+	}
+	l.wait(silence)
+	for what, touched := range map[string][]xds.Names{"with hints": {}, "without": nil} {
+		l.Change(l.view, touched)
+		if l.vague(u) {
+			t.Errorf("%s it is not known what the client has", what)
+		}
+	}
+}

@@ -117,7 +117,7 @@ func (l *ledger) expired(c clock) (lost bool, why string) {
 		return lost, "something is, or was just, unanswered"
 	case a.nacked && a.world || slices.ContainsFunc(a.groups, func(g *group) bool { return g.rest[n] }):
 		return lost, "TTL-5: the client has refused it"
-	case a.world && len(a.tied) > 0:
+	case a.world && (len(a.tied) > 0 || l.searching(a)):
 		return lost, "TTL-4: its heartbeat would be the whole world, which waits"
 	case !a.told[n].is(c.res):
 		return lost, "it was told another"

@@ -161,7 +161,10 @@ func (l *ledger) waitsForView(a *account, name string, is *xds.Resource) bool {
 		return true
 	}
 	first := l.account(a.typ.After)
-	return first != nil && first.world && l.searching(first) && l.tied(a, is)
+	if first == nil || !first.world || !l.searching(first) {
+		return false
+	}
+	return l.tied(a, is) || a.world && slices.ContainsFunc(l.known(a), func(n string) bool { return l.tied(a, l.shown(a, n)) })
 }
 
 // bodyless reports whether the client is told of a name that never existed by a

@@ -79,29 +79,6 @@ func TestSimulation(t *testing.T) {
 	}
 }
 
-// Worlds that have more, among them whole ones: see [protocoltest.Config].
-func TestSimulationMore(t *testing.T) {
-	summary(t)
-	for _, v := range []xds.Variant{xds.SotW, xds.Delta} {
-		for _, who := range []string{"", "generic", "envoy", "grpc"} {
-			n := worlds() / 25
-			switch {
-			case who == "":
-				n = worlds() / 10
-			case who == "grpc" && v == xds.Delta:
-				continue // it speaks SotW only
-			}
-			t.Run(fmt.Sprintf("%s%s", v, who), func(t *testing.T) {
-				t.Parallel()
-				seeds(t, n, 0, 1, func(t *testing.T, seed uint64) {
-					r, err := protocoltest.Simulate(session, protocoltest.Config{Seed: seed, Variant: v, Client: who, Whole: who != "", More: true})
-					report(t, t.Name(), seed, r, err)
-				})
-			})
-		}
-	}
-}
-
 // "Make before break": in worlds whose commits are whole, no client that answers
 // ever holds a listener or route whose cluster it lacks or, if it warms clusters,
 // was never warm: through reconnects, refused listeners and routes, and whatever

@@ -25,7 +25,7 @@ func (c clock) ends() time.Time { return c.fed.Add(c.res.TTL) }
 
 // wind lets the clocks of what a response tells of begin anew.
 func (n *lane) wind(r *xds.Response) {
-	if !n.cfg.More || !r.TTL && len(n.clocks)+len(n.expired) == 0 {
+	if !r.TTL && len(n.clocks)+len(n.expired) == 0 {
 		return
 	}
 	held := n.client.held(r.Type)

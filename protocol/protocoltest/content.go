@@ -29,8 +29,6 @@ var kinds = []kind{
 	{url: xds.Route.URL, names: []string{"r0", "r1", "r2"}},
 	{url: unknownURL, names: []string{"x0", "x1"}},
 	{url: xds.VirtualHost.URL, names: []string{"r0/a", "r0/b", "r1/a"}, aliases: []string{"r0/x", "r1/a"}, globs: []string{"r0/*"}},
-
-	// Of worlds that have more.
 	{url: xds.ScopedRoute.URL, names: []string{"p0", "p1"}},
 	{url: xds.ExtensionConfig.URL, names: []string{"f0", "f1"}},
 	{url: xds.LbEndpoint.URL, names: []string{"xdstp://a/e/g/1", "xdstp://a/e/g/2", "xdstp://a/e/h/1"}, globs: []string{"xdstp://a/e/g/*", "xdstp://a/e/h/*"}},
@@ -52,14 +50,6 @@ const (
 	atLayers
 )
 
-// kindsOf are the kinds of a world.
-func kindsOf(more bool) []kind {
-	if more {
-		return kinds
-	}
-	return kinds[:atScopes]
-}
-
 // deltaOnly reports whether a type has no SotW.
 func deltaOnly(t *xds.Type) bool { return t.Known() && t.Stream == "" }
 
@@ -75,7 +65,6 @@ func (k kind) typ() *xds.Type { return xds.TypeOf(k.url) }
 type content struct {
 	dice  dice
 	kinds []kind
-	more  bool
 	view  xds.Tables
 	whole bool
 	named bool // whole: clusters have aliases, too, by which some routes refer to them
@@ -97,8 +86,8 @@ type content struct {
 	links    map[string][]xds.Ref // whole: to what else a resource refers, by type and name
 }
 
-func newContent(d dice, whole, rich, named, more bool) *content {
-	c := &content{dice: d, kinds: kindsOf(more), more: more, links: map[string][]xds.Ref{}, view: xds.Tables{}, whole: whole, named: named, rich: rich, timed: d.IntN(4) == 0, versioned: d.IntN(10) == 0,
+func newContent(d dice, whole, rich, named bool) *content {
+	c := &content{dice: d, kinds: kinds, links: map[string][]xds.Ref{}, view: xds.Tables{}, whole: whole, named: named, rich: rich, timed: d.IntN(4) == 0, versioned: d.IntN(10) == 0,
 		unknown: xds.Names{}, lazy: map[string]bool{}, recent: map[string][]*xds.Table{},
 		targets: map[string]string{}, routes: map[string]string{}, services: map[string]string{}, past: map[string][]xds.Sum{}, dead: map[xds.Sum]bool{}}
 	for _, k := range c.kinds {
@@ -164,11 +153,7 @@ func (c *content) enrich(e *edit, url string, r *xds.Resource) *xds.Resource {
 				r.Aliases = append(r.Aliases, a)
 			}
 		}
-		often := 40
-		if c.more {
-			often = 6
-		}
-		r.OnDemand = c.lazy[r.Name] != (c.dice.IntN(often) == 0) // it becomes so, or ends to be
+		r.OnDemand = c.lazy[r.Name] != (c.dice.IntN(6) == 0) // it becomes so, or ends to be
 	}
 	r.Seal("")
 	return r
@@ -211,10 +196,8 @@ func (c *content) apply(e *edit) xds.Names {
 	}
 	if c.whole {
 		for url, set := range e.set {
-			if c.more || url == xds.Route.URL || url == xds.Listener.URL {
-				for _, r := range set {
-					c.past[url+r.Name] = append(c.past[url+r.Name], r.Sum)
-				}
+			for _, r := range set {
+				c.past[url+r.Name] = append(c.past[url+r.Name], r.Sum)
 			}
 		}
 	}

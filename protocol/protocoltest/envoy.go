@@ -30,8 +30,7 @@ const fetchTimeout = 15 * time.Second
 //     empty list; but clusters, while some of before are still warming, only when
 //     they are warm, or after 15 s.
 //
-// In worlds that have more it opens the other types, too, when something comes that
-// refers to them: secrets, extension configs and, in delta, endpoints by name, scopes
+// It opens the other types, too, when something comes that refers to them: secrets, extension configs and, in delta, endpoints by name, scopes
 // and, in delta, virtual hosts by an empty list; runtime, by name, first of all. Then
 // a cluster warms until also its secrets have come, and the endpoints to which its
 // assignment refers; and an extension config that is removed is gone at once.
@@ -79,12 +78,8 @@ func (n need) met(t *xds.Type, name string) bool {
 
 // envoys are the types that Envoy asks for, in the order in which it opens them.
 func envoys(cfg Config) []*xds.Type {
-	few := []*xds.Type{xds.Cluster, xds.Endpoint, xds.Listener, xds.Route}
-	more := []*xds.Type{xds.Runtime, xds.Cluster, xds.Endpoint, xds.LbEndpoint, xds.Secret, xds.Listener, xds.ExtensionConfig, xds.ScopedRoute, xds.Route, xds.VirtualHost}
-	if !cfg.More {
-		return few
-	}
-	return slices.DeleteFunc(more, func(t *xds.Type) bool { return cfg.Variant == xds.SotW && deltaOnly(t) })
+	all := []*xds.Type{xds.Runtime, xds.Cluster, xds.Endpoint, xds.LbEndpoint, xds.Secret, xds.Listener, xds.ExtensionConfig, xds.ScopedRoute, xds.Route, xds.VirtualHost}
+	return slices.DeleteFunc(all, func(t *xds.Type) bool { return cfg.Variant == xds.SotW && deltaOnly(t) })
 }
 
 func newEnvoy(w *world) *envoy {
@@ -97,7 +92,7 @@ func newEnvoy(w *world) *envoy {
 	}
 	// A client that follows what it has taken asks for no assignment of a cluster that it
 	// has refused, so that the server can tell.
-	e.picky = e.picky && !w.cfg.More
+	e.picky = false
 	e.of(xds.Cluster).known = true
 	if s := e.of(xds.Runtime); s != nil && w.plan.IntN(2) == 0 {
 		s.known, s.names = true, map[string]bool{kinds[atLayers].names[0]: true}
@@ -215,9 +210,6 @@ func (e *envoy) refers(to *xds.Type, from ...*xds.Type) map[string]bool {
 
 // follow asks for what else is referred to.
 func (e *envoy) follow() {
-	if !e.cfg.More {
-		return
-	}
 	for _, by := range []struct {
 		to   *xds.Type
 		from []*xds.Type
@@ -307,10 +299,6 @@ func (e *envoy) receive(r *xds.Response) {
 	case xds.Cluster:
 		e.got = true
 		e.clusters(s, changed, gone)
-	case xds.Listener:
-		if !e.cfg.More {
-			e.want(e.of(xds.Route), e.refers(xds.Route, xds.Listener), false)
-		}
 	}
 	e.follow()
 	a := xds.Request{Type: s.typ, Node: e.node, Nonce: r.Nonce}
@@ -355,7 +343,7 @@ func (e *envoy) clusters(s *envoyType, changed map[string]bool, gone []string) {
 			needs = append(needs, need{xds.Endpoint, n})
 		}
 		for _, ref := range s.cache[c].Refs {
-			if ref.Type.Is(xds.Secret) && e.cfg.More && !e.has(ref) {
+			if ref.Type.Is(xds.Secret) && !e.has(ref) {
 				needs = append(needs, need{xds.Secret, ref.Name})
 			}
 		}
@@ -512,7 +500,7 @@ func (e *envoy) broken(spurned map[string]bool) string {
 					return fmt.Sprintf("%s is held, and %s is not there or was never warm", show(r), ref.Name)
 				}
 				// "Envoy ignores EDS and SDS removals, deletes ECDS at once."
-				if ref.Type.Is(xds.ExtensionConfig) && e.cfg.More && e.of(ref.Type).lost[ref.Name] {
+				if ref.Type.Is(xds.ExtensionConfig) && e.of(ref.Type).lost[ref.Name] {
 					return fmt.Sprintf("%s is held, and %s was taken away", show(r), ref.Name)
 				}
 			}

@@ -31,11 +31,7 @@ type finding struct {
 
 func newFinder(w *world) *finder {
 	f := &finder{world: w, taste: newTaste(w), node: agent(w)}
-	of := []int{atClusters, atSecrets, atRoutes, atHosts}
-	if w.cfg.More {
-		of = []int{atClusters, atEndpoints, atSecrets, atFilters, atScopes, atRoutes, atHosts, atLayers}
-	}
-	for _, k := range of {
+	for _, k := range []int{atClusters, atEndpoints, atSecrets, atFilters, atScopes, atRoutes, atHosts, atLayers} {
 		f.types = append(f.types, &finding{kind: kinds[k], typ: kinds[k].typ(), names: map[string]bool{}, cache: map[string]*xds.Resource{}})
 	}
 	return f

@@ -32,16 +32,14 @@ func newGeneric(w *world, ks []kind) *generic {
 		g.Subscribe(xds.Listener, xds.Wildcard)
 		g.Subscribe(xds.Route, kinds[4].names...)
 		g.kinds = ks[2:]
-		if w.cfg.More {
-			g.Subscribe(xds.ScopedRoute, xds.Wildcard)
-			for _, k := range []int{atSecrets, atFilters, atEndpoints, atLayers} {
-				if !deltaOnly(kinds[k].typ()) || w.cfg.Variant == xds.Delta {
-					g.Subscribe(kinds[k].typ(), kinds[k].names...)
-				}
+		g.Subscribe(xds.ScopedRoute, xds.Wildcard)
+		for _, k := range []int{atSecrets, atFilters, atEndpoints, atLayers} {
+			if !deltaOnly(kinds[k].typ()) || w.cfg.Variant == xds.Delta {
+				g.Subscribe(kinds[k].typ(), kinds[k].names...)
 			}
-			if w.cfg.Variant == xds.Delta {
-				g.Subscribe(xds.VirtualHost, xds.Wildcard)
-			}
+		}
+		if w.cfg.Variant == xds.Delta {
+			g.Subscribe(xds.VirtualHost, xds.Wildcard)
 		}
 	}
 	return g

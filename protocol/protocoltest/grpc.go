@@ -38,7 +38,7 @@ func newGRPC(w *world) *grpc {
 	for i, t := range []*xds.Type{xds.Listener, xds.Route, xds.Cluster, xds.Endpoint} {
 		g.steps[i] = &step{typ: t, cache: map[string]*xds.Resource{}}
 	}
-	g.picky = g.picky && !w.cfg.More
+	g.picky = false
 	g.targets["l0"] = true
 	g.walk()
 	return g

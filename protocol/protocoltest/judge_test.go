@@ -575,7 +575,7 @@ func TestJudge(t *testing.T) {
 	t.Run("TTL-3 what has expired and is told anew has to be warm again", func(t *testing.T) {
 		breaks := func(dropped bool) (broke bool) {
 			defer func() { broke = recover() != nil }()
-			w := &world{excused: map[string]int{}, cfg: Config{Variant: xds.Delta, More: true}, content: &content{whole: true}, plan: newDice(1, 0), chance: newDice(1, 1)}
+			w := &world{excused: map[string]int{}, cfg: Config{Variant: xds.Delta}, content: &content{whole: true}, plan: newDice(1, 0), chance: newDice(1, 1)}
 			e := newEnvoy(w)
 			e.off = true
 			for _, s := range e.order {

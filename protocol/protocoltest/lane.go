@@ -130,12 +130,7 @@ func (n *lane) request() (progress bool) {
 	if n.mute {
 		return false
 	}
-	requests := n.client.requests()
-	if n.cfg.More {
-		requests = n.tardily(requests)
-	} else {
-		requests = n.sloppily(requests)
-	}
+	requests := n.tardily(n.client.requests())
 	for _, r := range requests {
 		if n.story != nil {
 			n.logf("%d > %s", n.id, describeRequest(r))
@@ -143,30 +138,6 @@ func (n *lane) request() (progress bool) {
 		n.up, progress = append(n.up, r), true
 	}
 	return progress
-}
-
-// sloppily does to the answers of a client what the rules do not forbid: of two
-// that say nothing else the former may be missing, or come last.
-func (n *lane) sloppily(requests []xds.Request) []xds.Request {
-	if !n.sloppy || n.calm {
-		return requests
-	}
-	bare := func(r xds.Request) bool {
-		return r.Nonce != "" && r.Error == nil && len(r.Subscribe)+len(r.Unsubscribe) == 0 && r.Node == nil
-	}
-	for i := 0; i+1 < len(requests); i++ {
-		a := requests[i]
-		j := i + 1 + slices.IndexFunc(requests[i+1:], func(b xds.Request) bool { return b.Type.Is(a.Type) && bare(b) })
-		switch {
-		case j == i || !bare(a):
-		case n.chance.IntN(3) == 0:
-			requests = slices.Delete(requests, i, i+1)
-			i--
-		case n.chance.IntN(3) == 0:
-			requests[i], requests[j] = requests[j], a
-		}
-	}
-	return requests
 }
 
 // deliverUp gives the oldest request on its way to the session.
@@ -296,7 +267,7 @@ const silentOnes = "somebody has answered nothing for 15 s, or opens a type too 
 // spurn notes which clusters the client was offered and has not taken, until it has
 // them: warm, if it is one that warms them.
 func (n *lane) spurn(r *xds.Response) {
-	if !n.cfg.More || !n.content.whole {
+	if !n.content.whole {
 		return
 	}
 	if r.Type.Is(xds.Cluster) {

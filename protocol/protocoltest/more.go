@@ -7,8 +7,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// What worlds that have more add to their content: see [Config.More]. In whole
-// worlds what is referred to exists, and what is not is removed, of all types.
+// What refers and is referred to besides clusters, assignments, listeners and routes. In
+// whole worlds what is referred to exists, and what is not is removed, of all types.
 
 // moreRefs makes up to what else a resource refers.
 func (c *content) moreRefs(url string) (refs []xds.Ref) {
@@ -44,9 +44,6 @@ func (c *content) moreRefs(url string) (refs []xds.Ref) {
 // link makes up to what else a resource of a whole world refers, until it is made
 // anew.
 func (c *content) link(url, name string) (refs []xds.Ref) {
-	if !c.more {
-		return nil
-	}
 	some := func(n, k int) {
 		if c.dice.IntN(n) == 0 {
 			refs = append(refs, xds.Ref{Type: kinds[k].typ(), Name: kinds[k].names[c.dice.IntN(len(kinds[k].names))]})
@@ -117,9 +114,6 @@ func (c *content) keep(e *edit, k kind, wanted func(name string) bool, put func(
 // scoping makes the scopes of the listeners that want some, and uses the routes
 // that these lead to.
 func (c *content) scoping(e *edit, used map[string]bool, put func(url, name string, refs ...xds.Ref)) {
-	if !c.more {
-		return
-	}
 	k := kinds[atScopes]
 	first := c.dice.IntN(2) == 0
 	c.keep(e, k, func(n string) bool {
@@ -131,9 +125,6 @@ func (c *content) scoping(e *edit, used map[string]bool, put func(url, name stri
 
 // hosting makes the virtual hosts under the routes that look for some.
 func (c *content) hosting(e *edit, needed map[string]bool, put func(url, name string, refs ...xds.Ref)) {
-	if !c.more {
-		return
-	}
 	k := kinds[atHosts]
 	for r := range c.targets {
 		if slices.Contains(e.remove[xds.Route.URL], r) {
@@ -149,9 +140,6 @@ func (c *content) hosting(e *edit, needed map[string]bool, put func(url, name st
 
 // filtering makes the extension configs of the listeners.
 func (c *content) filtering(e *edit, needed map[string]bool, put func(url, name string, refs ...xds.Ref)) {
-	if !c.more {
-		return
-	}
 	k := kinds[atFilters]
 	c.keep(e, k, func(n string) bool { return c.linked(e, xds.ExtensionConfig, n) }, put)
 	c.referred(k, xds.Cluster, needed)
@@ -171,9 +159,6 @@ func (c *content) referred(k kind, t *xds.Type, into map[string]bool) {
 // supply makes the endpoints and secrets that are referred to, and at times a
 // layer of runtime.
 func (c *content) supply(e *edit, put func(url, name string, refs ...xds.Ref)) {
-	if !c.more {
-		return
-	}
 	c.keep(e, kinds[atEndpoints], func(n string) bool {
 		return c.linked(e, xds.LbEndpoint, xds.LbEndpoint.Collection(n))
 	}, put)

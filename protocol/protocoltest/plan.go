@@ -96,10 +96,7 @@ func (c *content) refs(url, name string) []xds.Ref {
 			refs = append(refs, pick(0))
 		}
 	}
-	if c.more {
-		refs = append(refs, c.moreRefs(url)...)
-	}
-	return refs
+	return append(refs, c.moreRefs(url)...)
 }
 
 // service is the usual assignment of a cluster: under its own name for the

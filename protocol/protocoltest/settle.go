@@ -169,7 +169,7 @@ func (w *world) run() {
 	for w.ops > 0 {
 		w.op()
 	}
-	if w.cfg.More && w.content.timed {
+	if w.content.timed {
 		w.age()
 	}
 	if e, any := w.content.rest(); any {

@@ -22,11 +22,6 @@ type Config struct {
 	// set, the seed decides.
 	Whole bool
 
-	// More adds what worlds did not have before: the types of scopes, extension
-	// configs, endpoints and runtime, and references to them and to secrets; clients
-	// that drop what expires; late answers in SotW.
-	More bool
-
 	// Accept lets nobody refuse anything.
 	Accept bool
 
@@ -109,6 +104,9 @@ func (w *world) result() Result {
 			out = map[string]string{}
 			for _, k := range kinds {
 				t := k.typ()
+				if deltaOnly(t) {
+					continue // nobody has these in SotW
+				}
 				for name, r := range n.client.held(t) {
 					if w.content.view.Table(t).Lookup(name) != nil {
 						out[t.Short+" "+name] = string(r.Body)

@@ -62,10 +62,10 @@ func newWorld(open Open, cfg Config, story *[]string) *world {
 	whole := (cfg.Whole || w.plan.IntN(3) == 0) && who != "wild" && who != "finder"
 	rich := !whole && !cfg.Accept && (w.plan.IntN(2) == 0 || who == "finder")
 	named := w.plan.IntN(3) == 0 && whole && !cfg.Accept && who == "generic" && cfg.Variant == xds.Delta
-	w.content = newContent(w.plan, whole, rich, named, cfg.More)
+	w.content = newContent(w.plan, whole, rich, named)
 	w.terms = terms(w.plan, whole)
 	w.eager, w.timed = w.plan.IntN(4) > 0, w.plan.IntN(3) > 0
-	w.prompt = cfg.More && who != "wild" && w.plan.IntN(2) == 0
+	w.prompt = who != "wild" && w.plan.IntN(2) == 0
 	clients := 1
 	if who != "separate" && w.plan.IntN(4) == 0 {
 		clients = 2
@@ -79,13 +79,13 @@ func newWorld(open Open, cfg Config, story *[]string) *world {
 		w.logf("a world of %s clients (%s), whole=%v named=%v rich=%v eager=%v timed=%v prompt=%v release=%v limit=%d %+v", who, cfg.Variant, whole, named, rich, w.eager, w.timed, w.prompt, release, limit, w.terms)
 	}
 	add := func(c client, only *xds.Type) {
-		n := &lane{world: w, id: len(w.lanes), client: c, only: only, release: release, sloppy: sloppy && (cfg.More || cfg.Variant == xds.Delta), limit: limit, spread: uint64(w.plan.IntN(100)), refused: map[string]bool{}, worlds: map[string][]*xds.Resource{}, sends: map[string][]sending{}}
+		n := &lane{world: w, id: len(w.lanes), client: c, only: only, release: release, sloppy: sloppy, limit: limit, spread: uint64(w.plan.IntN(100)), refused: map[string]bool{}, worlds: map[string][]*xds.Resource{}, sends: map[string][]sending{}}
 		w.lanes = append(w.lanes, n)
 		n.connect()
 	}
 	if who == "separate" {
 		for i, k := range w.content.kinds {
-			if t := k.typ(); i <= atRoutes || t.Service != "" && cfg.More && (!deltaOnly(t) || cfg.Variant == xds.Delta && !cfg.Accept) {
+			if t := k.typ(); i <= atRoutes || t.Service != "" && (!deltaOnly(t) || cfg.Variant == xds.Delta && !cfg.Accept) {
 				add(newGeneric(w, []kind{k}), t)
 			}
 		}
@@ -223,7 +223,7 @@ func (w *world) pass(d time.Duration) {
 			n.session.Advance(w.now)
 			if due := !at.IsZero() && !at.After(w.now); w.eager || w.calm || due {
 				said := n.respond()
-				if w.cfg.More && w.eager && !n.release {
+				if w.eager && !n.release {
 					n.punctual(due, said)
 				}
 			}

@@ -533,13 +533,12 @@ func (e *envoy) cold(l *ledger) string {
 			continue // since a former stream
 		}
 		for _, n := range e.needs[c] {
-			table, a := l.view.Table(n.typ), l.account(n.typ)
-			there := table.Lookup(n.name) != nil
-			for r := range table.All() {
-				there = there || n.met(n.typ, r.Name)
+			a, there := l.account(n.typ), false
+			for r := range l.view.Table(n.typ).All() { // what was refused is rightly held back
+				there = there || a != nil && n.met(n.typ, r.Name) && !l.standing(a, r.Name)
 			}
 			switch {
-			case !there || a == nil || l.standing(a, n.name):
+			case !there:
 			case slices.ContainsFunc(a.flights, func(f *flight) bool { return !f.done && l.now.Sub(f.at) < patience }):
 				// One in flight: the answer to a part may be lost.
 			default:

@@ -492,6 +492,21 @@ func TestJudge(t *testing.T) {
 			t.Errorf("cold: %q", what)
 		}
 	})
+	t.Run("WARM-2 endpoints that were refused are not sent for their collection, others of it are", func(t *testing.T) {
+		c := newCourt(t, xds.Delta)
+		c.commit("LEDS", "xdstp://a/e/g/1=1", "xdstp://a/e/g/2=1")
+		c.ask(xds.LbEndpoint, "xdstp://a/e/g/*")
+		client := &envoy{warming: map[string]time.Time{"x": epoch}, fresh: map[string]bool{"x": true},
+			needs: map[string][]need{"x": {{xds.LbEndpoint, "xdstp://a/e/g/*"}}}}
+		c.answer(xds.LbEndpoint, c.told(xds.LbEndpoint, "xdstp://a/e/g/1=1", "xdstp://a/e/g/2=1"), true)
+		if what := client.cold(c.l); what != "" {
+			t.Error(what)
+		}
+		c.commit("LEDS", "xdstp://a/e/g/2=2")
+		if what := client.cold(c.l); what != "WARM-2: x warms, and nobody sends xdstp://a/e/g/*" {
+			t.Errorf("cold: %q", what)
+		}
+	})
 	t.Run("DELTA-13 a refused part stays refused when another is acknowledged", func(t *testing.T) {
 		start := func(refused bool) *court {
 			c := newCourt(t, xds.SotW)

@@ -119,7 +119,7 @@ func (u *subscription) replace(names []string, t *xds.Table) {
 	// even if it previously sent those resources without having been asked".
 	u.subscribe(fresh, t)
 	if u.wildcard && !star {
-		u.unsubscribeAll()
+		u.unsubscribeAll(xds.SotW)
 	}
 	u.drop(dropped, xds.SotW, t)
 }
@@ -173,7 +173,6 @@ func (u *subscription) subscribe(names []string, t *xds.Table) {
 // subscribeAll makes everything wanted. Everything is told again.
 func (u *subscription) subscribeAll(t *xds.Table) {
 	u.wildcard, u.anew, u.due, u.moved = true, true, true, true
-	u.lapsed = nil // it is told of all
 	// What is on its way arrives, also what was given up meanwhile; after a world
 	// comes another, which tells of all.
 	last := map[string]*xds.Stamp{}
@@ -198,10 +197,15 @@ func (u *subscription) subscribeAll(t *xds.Table) {
 	}
 }
 
-func (u *subscription) unsubscribeAll() {
+func (u *subscription) unsubscribeAll(v xds.Variant) {
 	u.wildcard, u.implicit, u.anew, u.due, u.moved = false, false, false, false, true
 	u.base = nil
-	u.removeFunc(func(e *entry) bool { return !u.wants(e) })
+	for e := range u.entries() {
+		if v == xds.Delta && u.collects(e.name) { // what lingers the client still wants by its collection
+			u.lapse(e)
+		}
+	}
+	u.removeFunc(func(e *entry) bool { return !u.wants(e) && !u.lapsed[e.name] })
 	u.dropUnwanted()
 }
 
@@ -218,7 +222,7 @@ func (u *subscription) unsubscribe(names []string, t *xds.Table) {
 			u.leaveScope(c, true)
 		}
 		if u.wildcard {
-			u.unsubscribeAll()
+			u.unsubscribeAll(xds.Delta)
 		}
 	}
 	var dropped []string

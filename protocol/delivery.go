@@ -218,12 +218,29 @@ func (u *subscription) deliver(s *Session, d delivery) {
 	u.deliveries, u.unacked, u.nonce = append(u.deliveries, d), true, d.last()
 }
 
-// letGo notes that the client has dropped a name: what it had of it is gone, though it
-// may ask for it again before what is on its way arrives.
-func (u *subscription) letGo(name string) {
+// letGo notes that the client has dropped names: what it had of them is gone, though it
+// may ask for them again before what is on its way arrives. A world brings them, too, of
+// which it told nothing new.
+func (u *subscription) letGo(dropped map[string]bool) {
 	for i := range u.deliveries {
-		if it := u.deliveries[i].find(name); it != nil && it.is != nil {
-			it.was = absent
+		d := &u.deliveries[i]
+		for j := range d.items {
+			if it := &d.items[j]; it.is != nil && dropped[it.name] {
+				it.was = absent
+			}
+		}
+		if !d.parts[0].world || d.beats != nil || d.superseded {
+			continue
+		}
+		items := slices.Clone(d.items) // which others may share
+		for n := range dropped {
+			if told := u.told(n); stands(told) && d.carries(n) == nil {
+				items = append(items, item{name: n, was: absent, is: told})
+			}
+		}
+		if len(items) > len(d.items) {
+			slices.SortFunc(items, itemByName)
+			d.items = items
 		}
 	}
 }

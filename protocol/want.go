@@ -264,12 +264,12 @@ func (u *subscription) drop(dropped []string, v xds.Variant, t *xds.Table) {
 				unwanted = map[string]bool{}
 			}
 			unwanted[n] = true
-			u.letGo(n)
 		}
 		if u.matches[n] != nil {
 			u.unmatch(n, true)
 		}
 	}
+	u.letGo(unwanted)
 	if len(unwanted) > 8 {
 		u.removeFunc(func(e *entry) bool { return unwanted[e.name] && !u.wants(e) })
 	} else {

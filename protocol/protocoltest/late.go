@@ -10,7 +10,8 @@ import (
 // tardily does to the answers of a client what the rules do not forbid, in both
 // variants: they change places, come twice, come late, and an ACK may be missing
 // where a later one follows. In SotW each request has all the names, so these stay
-// in their order: "the later holds".
+// in their order: "the later holds". Of requests with one nonce the first is the answer:
+// none with that nonce goes before a NACK.
 func (n *lane) tardily(requests []xds.Request) []xds.Request {
 	if !n.sloppy {
 		return requests
@@ -28,6 +29,7 @@ func (n *lane) tardily(requests []xds.Request) []xds.Request {
 			continue // it is no request
 		}
 		same := sotw && sameNames(a.Names, n.names[t.URL]) || !sotw && len(a.Subscribe)+len(a.Unsubscribe) == 0
+		before := n.names[t.URL]
 		n.names[t.URL] = a.Names
 		j := i + 1 + slices.IndexFunc(requests[i+1:], func(b xds.Request) bool { return b.Nonce != "" && t.Is(n.typeOf(b)) })
 		if a.Nonce == "" || n.calm {
@@ -43,12 +45,20 @@ func (n *lane) tardily(requests []xds.Request) []xds.Request {
 		case j == i:
 		case k < 6 && same && a.Error == nil:
 			continue
-		case k < 10:
+		case k < 10 && a.Nonce != requests[j].Nonce:
 			b := &requests[j]
 			a.Nonce, b.Nonce = b.Nonce, a.Nonce
 			a.Version, b.Version = b.Version, a.Version
 			a.Error, b.Error = b.Error, a.Error
 		}
+		n.late = slices.DeleteFunc(n.late, func(b xds.Request) bool {
+			first := b.Error != nil && b.Nonce == a.Nonce && t.Is(n.typeOf(b))
+			if first {
+				b.Names = before
+				out = append(out, b)
+			}
+			return first
+		})
 		out = append(out, a)
 	}
 	if n.calm || n.chance.IntN(3) == 0 {

@@ -122,6 +122,7 @@ type part struct {
 	lo, hi     string
 	gone, last string
 	world      bool // it told of every name: what it lacks is gone
+	moved      bool // the client has accepted something later of one of its names
 	fate       fate
 }
 
@@ -154,11 +155,17 @@ type delivery struct {
 }
 
 // without takes names out of which something later was accepted.
-func (c *cargo) without(names func(func(string) bool)) {
+func (d *delivery) without(names func(func(string) bool)) {
 	var out []item
 	for name := range names {
-		if c.carries(name) != nil {
-			out = append(out, item{name: name})
+		is := d.carries(name)
+		if is == nil {
+			continue
+		}
+		out = append(out, item{name: name})
+		for i := range d.parts {
+			p := &d.parts[i]
+			p.moved = p.moved || p.within(name, is)
 		}
 	}
 	if len(out) == 0 {
@@ -166,13 +173,13 @@ func (c *cargo) without(names func(func(string) bool)) {
 	}
 	slices.SortFunc(out, itemByName)
 	both := out
-	for _, it := range c.items { // which others may share
+	for _, it := range d.items { // which others may share
 		if _, in := slices.BinarySearchFunc(out, it, itemByName); !in {
 			both = append(both, it)
 		}
 	}
 	slices.SortFunc(both, itemByName)
-	c.items = both
+	d.items = both
 }
 
 // answers reports whether the answer to a message is that to what was told of a name. What

@@ -198,7 +198,7 @@ func (u *subscription) toldSince(r *refusal, later func(string) bool) bool {
 			return true
 		}
 	}
-	return false
+	return r.moved
 }
 
 // retell makes members of a refusal be told again, if they are still wanted.

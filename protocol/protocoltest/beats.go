@@ -59,10 +59,12 @@ func (l *ledger) stays(a *account, n string) *xds.Resource {
 	return a.told[n].res
 }
 
-// brought reports whether a SotW client has from before what the view has lost and
-// what something that it may hold refers to.
+// brought reports whether a client has from before what the view has lost and what
+// something that it may hold refers to: a SotW client that was told it, or a delta client
+// that states it, and has not asked for it by a name that finds it now.
 func (l *ledger) brought(a *account, r *xds.Resource) bool {
-	return l.shown(a, r.Name) == nil && slices.ContainsFunc(l.past.of(a.typ, r.Name), func(p *xds.Resource) bool { return same(p, r) }) && l.held(a, r.Name, possibly) != ""
+	states := a.stray[r.Name] && same(a.leaving[r.Name].res, r)
+	return l.shown(a, r.Name) == nil && (states || slices.ContainsFunc(l.past.of(a.typ, r.Name), func(p *xds.Resource) bool { return same(p, r) })) && l.held(a, r.Name, possibly) != ""
 }
 
 // hadLast reports whether a SotW client has from before just what it is told to keep,
@@ -78,8 +80,9 @@ func (l *ledger) hadLast(a *account, r *xds.Resource) bool {
 		})
 }
 
-// feeds reports whether something that outstays the view has to be kept alive, for
-// as long as the client holds what refers to it.
+// feeds reports whether something that the view does not have has to be kept alive: what
+// outstays it, for as long as the client holds what refers to it, and what is in force
+// while its successor waits for a refused cluster.
 func (l *ledger) feeds() bool {
 	return l.ttl && slices.ContainsFunc(l.accounts, func(a *account) bool {
 		for _, rs := range l.past[a.typ.URL] { // what it was not told here, too
@@ -87,7 +90,14 @@ func (l *ledger) feeds() bool {
 				return true
 			}
 		}
-		return slices.ContainsFunc(l.expiring(a), func(r *xds.Resource) bool { return l.shown(a, r.Name) == nil })
+		for _, v := range a.leaving {
+			if v.res != nil && v.res.TTL > 0 && l.brought(a, v.res) {
+				return true
+			}
+		}
+		return slices.ContainsFunc(l.expiring(a), func(r *xds.Resource) bool {
+			return l.shown(a, r.Name) == nil || !same(l.shown(a, r.Name), r) && l.tiedToRefused(a, r.Name)
+		})
 	})
 }
 

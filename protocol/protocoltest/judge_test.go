@@ -992,6 +992,39 @@ func TestJudge(t *testing.T) {
 			t.Errorf("waiting: %q", left)
 		}
 	})
+	t.Run("TTL-3 heartbeats do not end while what waits is tied to a refused cluster", func(t *testing.T) {
+		start := func(refused bool) *court {
+			c := newCourt(t, xds.Delta)
+			c.commit("CDS", "x=1", "RDS", "r=1!>CDS/x")
+			c.ask(xds.Cluster)
+			c.answer(xds.Cluster, c.told(xds.Cluster, "x=1"), false)
+			c.ask(xds.Route, "r")
+			c.answer(xds.Route, c.told(xds.Route, "r=1!>CDS/x"), false)
+			c.commit("CDS", "y=1>EDS/y", "RDS", "r=2>CDS/y", "EDS", "y=1")
+			c.answer(xds.Cluster, c.told(xds.Cluster, "y=1>EDS/y"), refused)
+			return c
+		}
+		if !start(true).l.feeds() {
+			t.Error("it may fall silent")
+		}
+		if start(false).l.feeds() {
+			t.Error("it need not fall silent")
+		}
+	})
+	t.Run("TTL-3 a heartbeat of what a client states, and no name finds any more", func(t *testing.T) {
+		start := func(refs string) *court {
+			c := newCourt(t, xds.Delta)
+			c.commit("LEDS", "xdstp://a/e/g/1=1!", "EDS", "x=1>LEDS/"+refs)
+			c.ask(xds.Endpoint, "x")
+			c.answer(xds.Endpoint, c.told(xds.Endpoint, "x=1>LEDS/"+refs), false)
+			c.commit("LEDS", "-xdstp://a/e/g/1", "EDS", "x=2")
+			c.resume(xds.LbEndpoint, []string{"xdstp://a/e/g/*"}, xds.Version{Name: "xdstp://a/e/g/1", Version: thing("xdstp://a/e/g/1=1!").Version})
+			return c
+		}
+		start("xdstp://a/e/g/*").told(xds.LbEndpoint, "~xdstp://a/e/g/1=1!")
+		_, err := start("xdstp://a/e/h/*").try(xds.LbEndpoint, "~xdstp://a/e/g/1=1!")
+		wrong(t, err, "TTL-3: a heartbeat of xdstp://a/e/g/1")
+	})
 	t.Run("TTL-3 what has left, and returns as another that waits, was not in force meanwhile", func(t *testing.T) {
 		start := func(asked bool) *court {
 			c := newCourt(t, xds.SotW)

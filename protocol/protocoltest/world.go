@@ -206,7 +206,11 @@ func (w *world) pass(d time.Duration) {
 		}
 		next := until
 		for _, n := range w.lanes {
-			for _, at := range []time.Time{n.session.Deadline(), n.expires()} {
+			at := []time.Time{n.session.Deadline(), n.expires()}
+			if w.calm { // what it does by itself has to be answered in time
+				at = append(at, n.client.deadline())
+			}
+			for _, at := range at {
 				if !at.IsZero() && at.Before(next) {
 					next = at
 				}

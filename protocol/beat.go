@@ -140,7 +140,7 @@ func (s *Session) outlived(u *subscription) {
 				}
 				told, hungry := u.unfed[r.Name]
 				switch d, p := u.unanswered(r.Name); {
-				case p != nil && p.nonce < u.heard && !s.now.Before(d.sent.Add(ttl-ttl/beatsPerTTL)),
+				case p != nil && p.nonce < u.heard && !s.now.Before(d.sent.Add(ttl-ttl/beatsPerTTL)) && !u.heldBack(r.Name),
 					u.accepted(r.Name) && (late || hungry && !s.now.Before(told.Add(ttl))):
 					u.repeat(r.Name)
 				}

@@ -266,6 +266,11 @@ func (u *subscription) holdsBack() bool {
 	return slices.ContainsFunc(u.refusals, func(r refusal) bool { return !r.retold })
 }
 
+// heldBack reports whether a refusal keeps a name from being told.
+func (u *subscription) heldBack(name string) bool {
+	return slices.ContainsFunc(u.refusals, func(r refusal) bool { return !r.retold && r.has(name) })
+}
+
 // refusedNew reports whether the client has refused a response that brought the
 // name for the first time.
 func (u *subscription) refusedNew(name string) bool {

@@ -134,6 +134,16 @@ func (l *ledger) scope(a *account, asked bool) {
 		}
 	}
 	l.find(a)
+	l.move(a) // what a route that was given up has found is gone
+}
+
+// move notes of which refused responses something is another now.
+func (l *ledger) move(a *account) {
+	for _, g := range a.groups {
+		for n, was := range g.was {
+			g.moved = g.moved || !l.unchanged(a, g, n, was)
+		}
+	}
 }
 
 // undecided reports whether it is not known whether a name exists.

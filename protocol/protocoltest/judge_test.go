@@ -354,6 +354,21 @@ func TestJudge(t *testing.T) {
 		wrong(t, err, "SOTW-9: other/b is not subscribed")
 		c.told(xds.VirtualHost, "r/a=1")
 	})
+	t.Run("DELTA-15 a refused host goes with its route, so the others are told again", func(t *testing.T) {
+		start := func(dropped string) *court {
+			c := newCourt(t, xds.Delta)
+			c.commit("RDS", "r=1", "s=1", "VHDS", "r/a=1", "s/b=1")
+			c.ask(xds.Route, "r", "s")
+			c.answer(xds.Route, c.told(xds.Route, "r=1", "s=1"), false)
+			c.ask(xds.VirtualHost)
+			c.answer(xds.VirtualHost, c.told(xds.VirtualHost, "r/a=1", "s/b=1"), true)
+			c.l.receive(xds.Request{Type: xds.Route, Unsubscribe: []string{dropped}}, false)
+			return c
+		}
+		start("s").told(xds.VirtualHost, "r/a=1", "-s/b")
+		_, err := start("phantom").try(xds.VirtualHost, "r/a=1")
+		wrong(t, err, "DELTA-12, DELTA-15: r/a was told before")
+	})
 	t.Run("ADS-3 who acknowledges a later response has dealt with the one before", func(t *testing.T) {
 		start := func(answers bool) *court {
 			c := newCourt(t, xds.Delta)

@@ -293,11 +293,7 @@ func (l *ledger) change(view xds.View) {
 				}
 			}
 		}
-		for _, g := range a.groups {
-			for n, was := range g.was {
-				g.moved = g.moved || !l.unchanged(a, g, n, was)
-			}
-		}
+		l.move(a)
 	}
 }
 

@@ -31,6 +31,11 @@ func (l *ledger) settle(a *account, req xds.Request, stale bool) *flight {
 		a.ack(f)
 	} else {
 		a.refuse(f)
+		for n, k := range f.carried { // the world that it has refused has fed nothing of the one that it has
+			if a.world && l.ttl && k.res != nil && k.res.TTL > 0 && a.acked[n].is(k.res) {
+				a.may[n] = true
+			}
+		}
 	}
 	for n, k := range f.dropped {
 		// Asked for again, it may have been before the response came: refused or not,

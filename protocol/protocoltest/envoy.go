@@ -457,6 +457,9 @@ func (e *envoy) advance(now time.Time) {
 }
 
 func (e *envoy) deadline() (next time.Time) {
+	if !e.of(xds.Listener).known { // as in advance
+		next = e.begun.Add(fetchTimeout)
+	}
 	for _, since := range e.warming {
 		if d := since.Add(fetchTimeout); next.IsZero() || d.Before(next) {
 			next = d

@@ -23,6 +23,7 @@ type diff struct {
 // diff compares the view with what was told, where they may differ.
 func (s *Session) diff(u *subscription, t *xds.Table) (d diff) {
 	ordered := s.ordered(u)
+	u.any = anyReady{}
 	upsert := func(r *xds.Resource) {
 		s.turns = time.Time{}
 		if !ordered || s.ready(u, r) {

@@ -16,6 +16,7 @@ import (
 type waiting struct {
 	waits map[string]time.Time // since when a name waits
 	ends  time.Time            // when one may wait no longer though nobody answers; zero: never
+	any   anyReady
 }
 
 // ordered reports whether resources of u may have to wait for another type.
@@ -57,13 +58,13 @@ func (s *Session) ready(u *subscription, r *xds.Resource) bool {
 	}
 	t := s.table(first.typ)
 	if r.Refs == nil {
-		return s.readyForAny(first, t) || s.overdue(u, first, r.Name)
+		return s.readyForAny(u, first, t) || s.overdue(u, first, r.Name)
 	}
 	for _, ref := range r.Refs {
 		switch {
 		case !ref.Type.Is(first.typ):
 		case ref.Name == xds.Wildcard:
-			if !s.readyForAny(first, t) && !s.overdue(u, first, r.Name) {
+			if !s.readyForAny(u, first, t) && !s.overdue(u, first, r.Name) {
 				return false
 			}
 		case s.variant == xds.Delta && t.Lookup(ref.Name) == nil && t.Aliased(ref.Name).Len() > 0:
@@ -79,9 +80,50 @@ func (s *Session) ready(u *subscription, r *xds.Resource) bool {
 	return true
 }
 
-// readyForAny reports whether nothing of a type is on its way to the client.
-func (s *Session) readyForAny(first *subscription, t *xds.Table) bool {
-	return !first.pending(t) && (!first.unacked || first.stuck() || !s.awaited(&first.deliveries[len(first.deliveries)-1]))
+// An anyReady is what readyForAny has found out for one diff, and when it may turn.
+type anyReady struct {
+	known, is bool
+	turns     time.Time
+}
+
+// readyForAny reports whether what may refer to anything of the type that comes first may
+// be sent: nothing of that is on its way to the client.
+func (s *Session) readyForAny(u, first *subscription, t *xds.Table) bool {
+	if !u.any.known {
+		turns := s.turns
+		s.turns = time.Time{}
+		u.any = anyReady{known: true, is: s.nothingComes(first, t), turns: s.turns}
+		s.turns = turns
+	}
+	s.before(u.any.turns)
+	return u.any.is
+}
+
+func (s *Session) nothingComes(first *subscription, t *xds.Table) bool {
+	switch {
+	case first.pending(t):
+		return false
+	case first.stuck(): // no answer is to be expected, but to the assignments that there are
+		return !s.cold(first, t)
+	}
+	return !first.unacked || !s.awaited(&first.deliveries[len(first.deliveries)-1])
+}
+
+// cold reports whether a cluster is on its way, new to the client, that it has not
+// acknowledged the assignments of.
+func (s *Session) cold(first *subscription, t *xds.Table) bool {
+	for d := range first.underWay() {
+		for name, it := range d.each {
+			c := t.Lookup(name)
+			if stands(it.was) || !stands(it.is) || !first.shows(c) {
+				continue
+			}
+			if warm, told := s.warmed(first, c); told && !warm && s.awaited(d) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // has reports whether the client has what is called name of the type that comes

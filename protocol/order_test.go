@@ -84,7 +84,7 @@ func TestReadyForAny(t *testing.T) {
 		u := &subscription{typ: xds.Cluster}
 		u.deliver(s, delivery{sent: s.now, parts: []part{{nonce: 1}}})
 		c.do(s, u)
-		if got := s.readyForAny(u, table); got != c.want {
+		if got := s.readyForAny(&subscription{typ: xds.Route}, u, table); got != c.want {
 			t.Errorf("%s: %v", c.name, got)
 		}
 	}

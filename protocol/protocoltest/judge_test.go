@@ -26,16 +26,20 @@ func newCourt(t *testing.T, v xds.Variant) *court {
 	return c
 }
 
-// thing makes a resource that refers to others: "r=to-x>CDS/x".
+// thing makes a resource that refers to others, and may have an alias: "r|alias=to-x>CDS/x".
 func thing(s string) *xds.Resource {
 	left, refs, _ := strings.Cut(s, ">")
 	name, body, _ := strings.Cut(left, "=")
+	name, alias, aliased := strings.Cut(name, "|")
 	r := &xds.Resource{Stamp: &xds.Stamp{Name: name, Refs: []xds.Ref{}}, Body: []byte(s)}
 	for ref := range strings.SplitSeq(refs, ",") {
 		if short, n, ok := strings.Cut(ref, "/"); ok {
 			typ, _ := typeOf(short)
 			r.Refs = append(r.Refs, xds.Ref{Type: typ, Name: n})
 		}
+	}
+	if aliased {
+		r.Aliases = []string{alias}
 	}
 	if body, timed := strings.CutSuffix(body, "!"); timed {
 		_, r.TTL = body, 30*time.Second
@@ -1300,6 +1304,53 @@ func TestJudge(t *testing.T) {
 		}
 		if err != nil {
 			t.Error(err)
+		}
+	})
+	t.Run("ADS-2 what refers to any cluster follows what is said of the last of them", func(t *testing.T) {
+		start := func() *court {
+			c := newCourt(t, xds.Delta)
+			c.commit("CDS", "x=1", "RTDS", "t=1", "RDS", "r=1>CDS/*")
+			c.ask(xds.Cluster)
+			c.answer(xds.Cluster, c.told(xds.Cluster, "x=1"), false)
+			c.ask(xds.Route, "r")
+			c.answer(xds.Route, c.told(xds.Route, "r=1>CDS/*"), false)
+			c.ask(xds.Runtime, "t")
+			c.answer(xds.Runtime, c.told(xds.Runtime, "t=1"), false)
+			c.commit("RTDS", "t=2", "RDS", "r=2>CDS/*")
+			c.ask(xds.Cluster, "z")
+			return c
+		}
+		c := start()
+		c.told(xds.Runtime, "t=2")
+		_, err := c.say(xds.Route, "r=2>CDS/*")
+		wrong(t, err, "ADS-2: RDS follows a type")
+		c = start()
+		c.told(xds.Runtime, "t=2")
+		if _, err = c.say(xds.Cluster, "-z"); err == nil {
+			_, err = c.say(xds.Route, "r=2>CDS/*")
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	t.Run("ADS-8 what it stated refers to what is lost, until it answers that it is gone", func(t *testing.T) {
+		for _, answers := range []bool{false, true} {
+			c := newCourt(t, xds.Delta)
+			c.commit("CDS", "y=1", "SDS", "s=1")
+			c.resume(xds.Cluster, nil, xds.Version{Name: "x", Version: "old"})
+			c.wait(silence) // nothing else is from before
+			nonce := c.told(xds.Cluster, "y=1", "-x")
+			c.ask(xds.Secret, "s")
+			c.answer(xds.Secret, c.told(xds.Secret, "s=1"), false)
+			c.commit("CDS", "y|x=2", "SDS", "-s")
+			if answers {
+				c.answer(xds.Cluster, nonce, false)
+			}
+			c.wait(patience)
+			c.told(xds.Cluster, "y|x=2") // by an alias that is the name of what is gone
+			if what := c.l.waiting(); (what != "") != answers {
+				t.Errorf("it has answered (%v), and should leave: %q", answers, what)
+			}
 		}
 	})
 	t.Run("DELTA-13 a part above the limit", func(t *testing.T) {

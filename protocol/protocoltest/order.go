@@ -28,11 +28,12 @@ func (l *ledger) ordered(a *account, r *xds.Response, f *flight) error {
 		}
 	}
 	slices.Sort(gone)
+	late := l.awaitedAll(a, r)
 	if f.forward {
-		if a.typ.Rank() < l.rank {
+		if a.typ.Rank() < l.rank && !late {
 			return fmt.Errorf("ADS-2: %s follows a type of rank %d", a.typ, l.rank)
 		}
-		l.rank = a.typ.Rank()
+		l.rank = max(l.rank, a.typ.Rank())
 	}
 	// What a split answer removes may stand in parts of its own, behind what it
 	// tells: DELTA-13.
@@ -47,7 +48,7 @@ func (l *ledger) ordered(a *account, r *xds.Response, f *flight) error {
 			return fmt.Errorf("ADS-2: %s follows a removal of a type of rank %d: they leave in reverse", a.typ, l.falling)
 		}
 		l.falling = a.typ.Rank()
-	} else if f.forward && l.falling != math.MaxInt && !l.awaitedAll(a, r) {
+	} else if f.forward && l.falling != math.MaxInt && !late {
 		return fmt.Errorf("ADS-2: %s tells something new after a removal", a.typ)
 	}
 	for _, n := range slices.Sorted(maps.Keys(f.news)) {
@@ -78,7 +79,7 @@ func (l *ledger) unbound(a *account, gone []string) bool {
 // the clusters, removals too: what may refer to any of them (ADR 3).
 func (l *ledger) awaitedAll(a *account, r *xds.Response) bool {
 	first := l.account(a.typ.After)
-	return first != nil && first.newest != nil && first.newest.drain == l.drain &&
+	return first != nil && first.newest != nil && first.newest.drain == l.drain && !first.newest.forward &&
 		slices.ContainsFunc(r.Upserts, func(x *xds.Resource) bool { return refersToAny(x, first.typ) })
 }
 

@@ -241,11 +241,12 @@ func (a *account) mayHold(n string, silent bool, d doubt) []fact {
 		}
 		out = append(out, f.joined[n]...)
 	}
-	told, acked := a.told[n], a.acked[n]
+	told, known := a.told[n]
+	acked := a.acked[n]
 	switch {
 	case silent:
 		return out
-	case acked.seq == told.seq:
+	case known && acked.seq == told.seq:
 		return append(out, told)
 	}
 	open, before := false, acked

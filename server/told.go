@@ -80,8 +80,9 @@ type holding struct {
 	prev, next *holding
 	ended      *list.Element // nil while its stream lives
 
-	// What the stream's client was told next of a type without full state: who refuses
-	// a response states what it had before, and may have applied a part of it.
+	// What the stream's client refused next, and of a type without full state what it was
+	// told next: who refuses a response states what it had before, and may have applied a
+	// part of it.
 	later *holding
 }
 
@@ -118,6 +119,18 @@ func (t *told) hold(now time.Time, h, after *holding) {
 	t.link(h)
 	if after != nil {
 		after.later = h
+	}
+}
+
+// follow notes that a client which states the first may have applied a part of the other.
+func (t *told) follow(first, refused *holding) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for h := first; h != refused; h = h.later {
+		if h.later == nil {
+			h.later = refused
+			return
+		}
 	}
 }
 

@@ -136,6 +136,16 @@ func (a *account) acked(e protocol.Event) {
 	}
 }
 
+// refused notes that the client may have applied a part of a response and states what it
+// accepted before that. Of a type without full state that counts anyway.
+func (a *account) refused(e protocol.Event) {
+	p := a.of(e.Type)
+	i := slices.IndexFunc(p.may, func(h *holding) bool { return h.nonce == e.Nonce })
+	if i > 0 && p.typ.FullState {
+		a.told.follow(p.may[0], p.may[i])
+	}
+}
+
 // recall returns what a client has that states a version, nil if that is not
 // known: what it was told, or what the table of that version has. As long as it is
 // told nothing else it may state the same again.

@@ -156,6 +156,33 @@ func TestTold(t *testing.T) {
 			})
 		}
 	}
+	within(t, "ADS-9 SotW: who states what it had before a world that it has refused may have applied a part of that", func(t *testing.T) {
+		m := newMoving(t, "n")
+		c, conn := m.open("", "")
+		first := c.wants(c.want(), xds.Cluster, "c1, other")
+		c.send(ack(first))
+		c.send(ack(c.wants(c.want(), xds.Route, "r to c1"), "r"))
+		synctest.Wait()
+		move := func(from, to_ string) {
+			update(t, m.Store, func(tx *store.Tx) {
+				tx.Set(xds.Cluster, to(to_))
+				tx.Delete(xds.Cluster, from)
+				tx.Set(xds.Route, to("r", cluster(to_)))
+			})
+		}
+		move("c1", "c2")
+		c.send(nack(c.wants(c.want(), xds.Cluster, "c1, c2, other"), "other is bad"))
+		synctest.Wait()
+		time.Sleep(20 * time.Second)
+		route := c.wants(c.want(), xds.Route, "r to c2")
+		c.send(ack(route, "r"))
+		synctest.Wait()
+		conn.Close()
+		synctest.Wait()
+		move("c2", "c3")
+		c, _ = m.open(first.VersionInfo, route.VersionInfo)
+		c.wants(c.want(), xds.Cluster, "c1, c2, c3, other")
+	})
 	within(t, "ADS-9 SotW: it breaks again and again", func(t *testing.T) {
 		m := newMoving(t, "n")
 		_, union, route := m.breaks(accept)

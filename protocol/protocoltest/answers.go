@@ -66,6 +66,11 @@ func (l *ledger) settle(a *account, req xds.Request, stale bool) *flight {
 		was := a.instead(o)
 		if l.variant == xds.SotW && !o.done { // a part that it has refused it has refused
 			o.superseded = true
+			for n := range o.carried {
+				if a.before[n] || a.unsure[n] {
+					o.undone = append(o.undone, n)
+				}
+			}
 			a.ack(o)
 		}
 		if o.joined = nil; req.Error != nil && !o.done {
@@ -121,6 +126,9 @@ func (a *account) refuse(f *flight) {
 			a.refused[n] = append(a.refused[n], k)
 		}
 	}
+	for _, n := range f.undone {
+		a.unsure[n] = a.acked[n].seq <= f.seq && a.covers(n)
+	}
 }
 
 // ack notes that the client has what a response carried.
@@ -133,6 +141,7 @@ func (a *account) ack(f *flight) {
 				delete(a.refused, n)
 			}
 			delete(a.before, n)
+			delete(a.unsure, n)
 		}
 	}
 }

@@ -1104,6 +1104,65 @@ func TestJudge(t *testing.T) {
 			t.Errorf("it has left: %q", got)
 		}
 	})
+	t.Run("ADS-9 who refuses what a later ACK stood for may still have what it had before", func(t *testing.T) {
+		held := func(refused bool) string {
+			c := newCourt(t, xds.SotW)
+			c.commit("CDS", "x=1", "RDS", "r=1", "RDS", "s=1")
+			names := []string{"r", "s"}
+			c.l.receive(xds.Request{Type: xds.Route, Names: names, Version: "before", Node: &xds.Node{}}, false)
+			first := c.told(xds.Route, "r=1")
+			second, err := c.say(xds.Route, "s=1")
+			if err != nil {
+				t.Error(err)
+			}
+			c.l.receive(xds.Request{Type: xds.Route, Names: names, Nonce: second}, false)
+			answer := xds.Request{Type: xds.Route, Names: names, Nonce: first}
+			if refused {
+				answer.Error = &xds.Status{Code: 3}
+			}
+			c.l.receive(answer, false)
+			return c.l.keeps(c.l.account(xds.Route), xds.Cluster, []string{"x"}, leaver{}, possibly)
+		}
+		if what := held(false); what != "" {
+			t.Errorf("it has what it was told: %s", what)
+		}
+		if held(true) == "" {
+			t.Error("it has what it was told, though it has refused it")
+		}
+	})
+	t.Run("ADS-9 what a client has of a world that it has refused may be told as long as it lingers", func(t *testing.T) {
+		lies := func(refused bool) bool {
+			c := newCourt(t, xds.SotW)
+			c.l.opts.Refused = func(*xds.Type) bool { return refused }
+			c.commit("CDS", "x=1")
+			c.l.past = past{xds.Cluster.URL: {"y": {thing("y=1")}}}
+			c.l.receive(xds.Request{Type: xds.Cluster, Version: c.view.Table(xds.Cluster).Version(), Node: &xds.Node{}}, false)
+			_, err := c.try(xds.Cluster, "x=1", "y=1")
+			return err != nil && strings.Contains(err.Error(), "ADS-4: y")
+		}
+		if lies(true) {
+			t.Error("y may be told, for it may have that")
+		}
+		if !lies(false) {
+			t.Error("y may be told, though it cannot have that")
+		}
+	})
+	t.Run("ADS-9 a client that states none of its clusters is as good as new until it has accepted some", func(t *testing.T) {
+		c := newCourt(t, xds.SotW)
+		c.commit("CDS", "x=1")
+		c.l.receive(xds.Request{Type: xds.Route, Names: []string{"r"}, Version: "before", Node: &xds.Node{}}, false)
+		if c.l.secretive() {
+			t.Error("it has not opened its clusters")
+		}
+		c.ask(xds.Cluster)
+		if !c.l.secretive() {
+			t.Error("it has stated none")
+		}
+		c.answer(xds.Cluster, c.told(xds.Cluster, "x=1"), false)
+		if c.l.secretive() {
+			t.Error("it has accepted what there is")
+		}
+	})
 	t.Run("SOTW-8 a world waits for what the view looks for, and so do routes to its clusters", func(t *testing.T) {
 		start := func(unknown ...string) (c *court, waits bool) {
 			c = newCourt(t, xds.SotW)

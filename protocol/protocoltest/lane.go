@@ -300,9 +300,9 @@ func (n *lane) deliverDown() bool {
 	n.spurn(r)
 	dropped := len(n.expired) > 0 // and what it is told anew has to be warm again first
 	n.wind(r)
-	// A client whose clusters of before never were warm reopens all else first, and
-	// states to have nothing: nobody can tell it from a new one.
-	secret := n.quiet && !n.ledger.resumes
+	// A client whose clusters of before never were warm, or which has accepted none whole,
+	// states to have none: nobody can tell it from a new one.
+	secret := n.quiet && n.ledger.secretive()
 	for why, is := range map[string]bool{silentOnes: n.ledger.tardy, "nobody knows the version that it states": n.ledger.blind, "its clusters of before were never warm": secret, "it has dropped what expired": dropped} {
 		if is && (n.shaky == "" || why < n.shaky) {
 			n.shaky = why

@@ -18,12 +18,19 @@ type noted struct {
 	stream              Session
 	url, version, nonce string
 	*protocol.World
+	refused bool
 }
 
 func (m *memory) note(stream Session, e protocol.Event) {
 	switch {
 	case e.Kind == protocol.Sent && e.World != nil:
-		*m = append(*m, noted{stream, e.Type.URL, e.Version, e.Nonce, e.World})
+		*m = append(*m, noted{stream: stream, url: e.Type.URL, version: e.Version, nonce: e.Nonce, World: e.World})
+	case e.Kind == protocol.Nacked:
+		for i := range *m {
+			if n := &(*m)[i]; n.stream == stream && n.url == e.Type.URL && n.nonce == e.Nonce {
+				n.refused = true
+			}
+		}
 	case e.Kind == protocol.Acked:
 		of := func(n noted) bool { return n.stream == stream && n.url == e.Type.URL }
 		accepted := slices.IndexFunc(*m, func(n noted) bool { return of(n) && n.nonce == e.Nonce })
@@ -36,8 +43,8 @@ func (m *memory) note(stream Session, e protocol.Event) {
 
 // world returns what a client may have that states a version: it may have accepted
 // any of the responses of that version. If there was none, it has what the table has.
-// Of a type without full state it may have what it was told after that, too: who refuses
-// a response may have applied a part.
+// It may have what it has refused after that, too, for who refuses a response may have
+// applied a part; of a type without full state all that it was told after that.
 func (m *memory) world(t *xds.Type, version string, table *protocol.World) *protocol.World {
 	var all, states []noted
 	for _, n := range *m {
@@ -45,7 +52,7 @@ func (m *memory) world(t *xds.Type, version string, table *protocol.World) *prot
 		case n.url != t.URL:
 		case n.version == version:
 			all, states = append(all, n), append(states, n)
-		case !t.FullState && len(states) > 0:
+		case (n.refused || !t.FullState) && len(states) > 0:
 			all = append(all, n)
 		}
 	}

@@ -77,6 +77,13 @@ func (l *ledger) begin(a *account, req xds.Request) {
 	}
 }
 
+// secretive reports whether the client has stated nothing by which its clusters of before
+// could be known, and has accepted none since.
+func (l *ledger) secretive() bool {
+	cds := l.account(xds.Cluster)
+	return !l.resumes || l.variant == xds.SotW && cds != nil && cds.stated == "" && cds.accepted == 0
+}
+
 // had finds what the view had lately under a name, or nil.
 func (l *ledger) had(a *account, name, version string) *xds.Resource {
 	for _, t := range l.opts.Recent(a.typ) {
@@ -119,6 +126,15 @@ func (l *ledger) recall(a *account, version string) {
 	a.opaque = l.opts.Refused(a.typ)
 	for r := range then.All() {
 		l.hold(a, r, false)
+	}
+	if l.opts.Refused(a.typ) { // of what it has refused it may have applied a part
+		for name, rs := range l.past[a.typ.URL] {
+			for _, r := range rs {
+				if _, told := a.told[name]; !told {
+					l.hold(a, r, true)
+				}
+			}
+		}
 	}
 	// Together with what lingers it may be what the client has.
 	a.answer = a.answer && (then == table || !whole)

@@ -171,6 +171,11 @@ func (l *ledger) keeps(b *account, t *xds.Type, called []string, v leaver, d dou
 			return fmt.Sprintf("the client has %s %s from before", b.typ, n)
 		}
 	}
+	for n, unsure := range b.unsure {
+		if unsure && d == possibly && b.covers(n) {
+			return fmt.Sprintf("the client may have another %s from before", b.typ)
+		}
+	}
 	for _, n := range slices.Sorted(maps.Keys(b.before)) {
 		is := l.shown(b, n)
 		if is == nil && d == surely {

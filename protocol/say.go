@@ -220,7 +220,6 @@ func (s *Session) send(u *subscription, t *xds.Table, d delivery, parts []*xds.C
 	for _, c := range parts {
 		if len(u.beats) > 0 {
 			for _, r := range c.Upserts {
-				delete(u.unfed, r.Name)
 				if at, ok := u.beats[r.TTL]; ok && !s.now.Before(at) {
 					u.beats[r.TTL] = s.nextBeat(r.TTL) // its time begins now
 				}
@@ -235,6 +234,13 @@ func (s *Session) send(u *subscription, t *xds.Table, d delivery, parts []*xds.C
 		out = append(out, r)
 	}
 	u.deliver(s, d)
+	if len(u.unfed) > 0 {
+		for _, c := range parts {
+			for _, r := range c.Upserts {
+				delete(u.unfed, r.Name) // also of what was unlisted for this one
+			}
+		}
+	}
 	return out
 }
 

@@ -89,8 +89,13 @@ func (s *Session) recall(u *subscription, version string, t *xds.Table) {
 	if w == nil {
 		return
 	}
+	// What the view has and it came by in a world that it refused it need not have: that
+	// is news.
+	refused := func(st *xds.Stamp) bool {
+		return u.typ.FullState && s.refusedBefore(u.typ) && w.Versions.Get(st.Name) == nil && u.current(t, st.Name, st)
+	}
 	for e := range u.entries() {
-		if st := w.has(e.name); stands(st) {
+		if st := w.has(e.name); stands(st) && !refused(st) {
 			e.told, e.sent = st, true
 		}
 	}
@@ -108,7 +113,7 @@ func (s *Session) recall(u *subscription, version string, t *xds.Table) {
 	for _, st := range w.Others {
 		e, told := u.entry(st.Name), u.told(st.Name)
 		switch {
-		case !u.wildcard && (e == nil || !u.wants(e)), same(told, st):
+		case !u.wildcard && (e == nil || !u.wants(e)), same(told, st), refused(st):
 		case e == nil && told == absent:
 			u.addMarked([]entry{{name: st.Name, told: st, sent: true, again: !u.typ.FullState && u.shows(t.Lookup(st.Name))}})
 		default:

@@ -57,6 +57,7 @@ type envoyType struct {
 	opened  bool // on this stream
 	names   map[string]bool
 	all     bool   // by an empty list
+	finds   bool   // names find by alias and collection, too: delta only
 	nonce   string // SotW
 	version string // SotW
 	cache   map[string]*xds.Resource
@@ -86,7 +87,7 @@ func newEnvoy(w *world) *envoy {
 	e := &envoy{world: w, taste: newTaste(w), node: &xds.Node{ID: "e", UserAgentName: "envoy"}, now: w.now,
 		types: map[string]*envoyType{}, warming: map[string]time.Time{}, fresh: map[string]bool{}, needs: map[string][]need{}, active: map[string]bool{}}
 	for _, t := range envoys(w.cfg) {
-		s := &envoyType{typ: t, names: map[string]bool{}, cache: map[string]*xds.Resource{}, lost: map[string]bool{}}
+		s := &envoyType{typ: t, finds: w.cfg.Variant == xds.Delta, names: map[string]bool{}, cache: map[string]*xds.Resource{}, lost: map[string]bool{}}
 		s.all = t.Is(xds.Cluster) || t.Is(xds.Listener) || t.Is(xds.ScopedRoute) || t.Is(xds.VirtualHost)
 		e.types[t.URL], e.order = s, append(e.order, s)
 	}
@@ -171,7 +172,7 @@ func (e *envoy) want(s *envoyType, names map[string]bool, repeat bool) {
 // wants reports whether a resource was asked for, by its name or by what finds it.
 func (s *envoyType) wants(r *xds.Resource) bool {
 	for n := range s.names {
-		if n == r.Name || finds(s.typ, r, n) {
+		if n == r.Name || s.finds && finds(s.typ, r, n) {
 			return true
 		}
 	}

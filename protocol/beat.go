@@ -117,6 +117,22 @@ func (s *Session) beat(u *subscription) []*xds.Response {
 	return out
 }
 
+// tellsAll reports whether a response brings all that the client has with a TTL.
+func (s *Session) tellsAll(u *subscription, ttl time.Duration, c *xds.Changes) bool {
+	tells := func(name string) bool {
+		_, ok := slices.BinarySearchFunc(c.Upserts, name, func(r *xds.Resource, name string) int { return cmp.Compare(r.Name, name) })
+		return ok
+	}
+	for _, b := range s.beatsOf(u, s.table(u.typ)) {
+		for _, r := range b.Changes.Beats {
+			if b.TTL == ttl && u.covers(r.Name) && !tells(r.Name) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
 // outlived notes that heartbeats are so late that the client may have dropped
 // resources, as when the server's process was stopped for a while: they are told
 // anew, for a heartbeat would not bring them back. So is what gets no heartbeat, for
@@ -199,8 +215,20 @@ func (s *Session) expiring(u *subscription, d *delivery) iter.Seq[*xds.Resource]
 			return
 		}
 		t := s.table(u.typ)
-		since := func(name string) bool { // told again meanwhile
-			return slices.ContainsFunc(u.deliveries, func(o delivery) bool { return o.last() > d.last() && o.carries(name) != nil })
+		since := func(name string) bool { // told again meanwhile, as all is in a world
+			return slices.ContainsFunc(u.deliveries, func(o delivery) bool {
+				return o.last() > d.last() && (o.parts[0].world || o.carries(name) != nil)
+			})
+		}
+		if d.parts[0].world {
+			for _, b := range s.beatsOf(u, t) {
+				for _, r := range b.Changes.Beats {
+					if u.covers(r.Name) && same(u.told(r.Name), r.Stamp) && !since(r.Name) && !yield(r) {
+						return
+					}
+				}
+			}
+			return
 		}
 		for name, it := range d.each {
 			r := t.Lookup(name)

@@ -218,11 +218,9 @@ func (s *Session) send(u *subscription, t *xds.Table, d delivery, parts []*xds.C
 		world = s.worldOf(u, t, &d, len(parts))
 	}
 	for _, c := range parts {
-		if len(u.beats) > 0 {
-			for _, r := range c.Upserts {
-				if at, ok := u.beats[r.TTL]; ok && !s.now.Before(at) {
-					u.beats[r.TTL] = s.nextBeat(r.TTL) // its time begins now
-				}
+		for ttl, at := range u.beats {
+			if !s.now.Before(at) && s.tellsAll(u, ttl, c) {
+				u.beats[ttl] = s.nextBeat(ttl) // its time begins now
 			}
 		}
 		s.nonces++

@@ -146,6 +146,8 @@ func TestUpdateRefuses(t *testing.T) {
 	ttl.Seal("")
 	binary := &xds.Resource{Stamp: &xds.Stamp{Name: "x"}}
 	binary.Seal("\xff")
+	typeless := res("x", "")
+	typeless.Refs = []xds.Ref{{Name: "y"}}
 	mine := errors.New("mine")
 	for _, tt := range []struct {
 		name string
@@ -163,6 +165,8 @@ func TestUpdateRefuses(t *testing.T) {
 			`group "edge": RDS: resource "x" is not sealed`},
 		{"version not UTF-8", func(tx *Tx) error { tx.Set(xds.Route, binary); return nil }, `version "\xff" is not UTF-8`},
 		{"negative TTL", func(tx *Tx) error { tx.Set(xds.Route, ttl); return nil }, "TTL -1ns is negative"},
+		{"ADS-8 a reference to nothing of any type", func(tx *Tx) error { tx.Set(xds.Route, typeless); return nil },
+			`resource "x": the reference to "y" has no type`},
 		{"empty alias", func(tx *Tx) error { tx.Set(xds.Route, res("x", "", "")); return nil }, `resource "x": "" cannot be an alias`},
 		{"reserved alias", func(tx *Tx) error { tx.Set(xds.Route, res("x", "", "*")); return nil }, `resource "x": "*" cannot be an alias`},
 		{"delete all by *", func(tx *Tx) error { tx.Delete(xds.Route, "*"); return nil }, `"*" is not the name of a resource`},

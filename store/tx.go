@@ -191,6 +191,11 @@ func invalid(r *xds.Resource) string {
 	case r.TTL < 0:
 		return fmt.Sprintf("resource %q: TTL %s is negative", r.Name, r.TTL)
 	}
+	for _, ref := range r.Refs {
+		if ref.Type == nil {
+			return fmt.Sprintf("resource %q: the reference to %q has no type", r.Name, ref.Name)
+		}
+	}
 	for _, a := range r.Aliases {
 		if a == "" || a == xds.Wildcard || !utf8.ValidString(a) {
 			return fmt.Sprintf("resource %q: %q cannot be an alias", r.Name, a)

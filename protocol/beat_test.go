@@ -21,6 +21,8 @@ func TestBeatsTooLate(t *testing.T) {
 	}{
 		{12 * time.Second, "heartbeat a"},
 		{29 * time.Second, "heartbeat a"},
+		{ttl, "a"},
+		{35 * time.Second, "a"},
 		{2 * time.Minute, "a"},
 	} {
 		t.Run(fmt.Sprint("TTL-3 after ", c.stopped), func(t *testing.T) {

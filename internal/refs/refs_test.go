@@ -101,6 +101,7 @@ func TestOf(t *testing.T) {
 		{"EDS from a file", eds("c", "s", file), "LEDS *"},
 		{"EDS from a file, the old way", eds("c", "s", &corev3.ConfigSource{ConfigSourceSpecifier: &corev3.ConfigSource_Path{Path: "x.yaml"}}), "LEDS *"},
 		{"EDS without a source", &clusterv3.Cluster{Name: "c", ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_EDS}}, "EDS c"},
+		{"EDS by service name, without a source", eds("c", "s", nil), "EDS s"},
 		{"EDS settings of a cluster of another type", &clusterv3.Cluster{Name: "c", EdsClusterConfig: &clusterv3.Cluster_EdsClusterConfig{ServiceName: "s", EdsConfig: ads}}, ""},
 		{"aggregate cluster", &clusterv3.Cluster{Name: "c", ClusterDiscoveryType: &clusterv3.Cluster_ClusterType{ClusterType: &clusterv3.Cluster_CustomClusterType{
 			TypedConfig: packed(t, &aggregatev3.ClusterConfig{Clusters: []string{"b", "a"}})}}}, "CDS a, CDS b"},

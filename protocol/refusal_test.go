@@ -74,6 +74,21 @@ func TestMerge(t *testing.T) {
 			t.Error(retold)
 		}
 	}
+	// What the client gave up of either moves it when it is asked for again.
+	for _, given := range [][2]string{{"d", "e f"}, {"d e", "f"}, {"d e f", ""}, {"", "d e f"}} {
+		a, b := list(itemsOf("a:a1>a2"), 1, false), list(itemsOf("b:b1>b2"), 2, false)
+		for i, r := range []*refusal{&a, &b} {
+			for _, name := range strings.Fields(given[i]) {
+				if r.given == nil {
+					r.given = map[string]bool{}
+				}
+				r.given[name] = true
+			}
+		}
+		if m := merge(a, b); !m.given["d"] || !m.given["e"] || !m.given["f"] || len(m.given) != 3 {
+			t.Errorf("DELTA-15 %q: %v", given, m.given)
+		}
+	}
 }
 
 // DELTA-15 beyond what is remembered one by one: after seventeen refusals each is

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/chancery-xds/chancery/internal/guard"
 	"github.com/chancery-xds/chancery/protocol"
@@ -277,6 +278,44 @@ func TestPanicsOfPolls(t *testing.T) {
 			w.wantOne(t, 0)
 		})
 	}
+}
+
+// A stuntman is a stream of an interceptor that panics at the second request.
+type stuntman struct {
+	grpc.ServerStream
+	requests int
+}
+
+func (s *stuntman) RecvMsg(m any) error {
+	if s.requests++; s.requests == 2 {
+		panic(goesOff)
+	}
+	return s.ServerStream.RecvMsg(m)
+}
+
+// Requests are read in a goroutine of its own, which gRPC's interceptors do not guard.
+func TestPanicsOfReading(t *testing.T) {
+	within(t, "SAFE-8 RecvMsg", func(t *testing.T) {
+		b := newBombWorld(t, "")
+		w := &world{Server: b.Server, lis: bufconn.Listen(64 << 10)}
+		w.grpc = grpc.NewServer(append(GRPCOptions(), grpc.WaitForHandlers(true), grpc.ChainStreamInterceptor(
+			func(srv any, s grpc.ServerStream, _ *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
+				return handle(srv, &stuntman{ServerStream: s})
+			}))...)
+		w.Register(w.grpc)
+		done := make(chan struct{})
+		go func() { defer close(done); w.grpc.Serve(w.lis) }()
+		t.Cleanup(func() { w.grpc.Stop(); <-done })
+		good, bad := b.sotw(t, b.dial(t)), w.sotw(t, w.dial(t))
+		for _, c := range []*sotwClient{good, bad} {
+			c.send(&discovery.DiscoveryRequest{TypeUrl: xds.Cluster.URL, Node: &corev3.Node{Id: "n"}})
+		}
+		if err := bad.end(); status.Code(err) != codes.Internal || strings.Contains(err.Error(), goesOff) {
+			t.Errorf("the stream ended with %v", err)
+		}
+		good.send(ack(good.want()))
+		b.wantOne(t, 1)
+	})
 }
 
 // What is not ours is guarded, too.

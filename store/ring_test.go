@@ -1,6 +1,7 @@
 package store
 
 import (
+	"fmt"
 	"testing"
 	"testing/synctest"
 
@@ -57,4 +58,38 @@ func TestRingsForNews(t *testing.T) {
 			t.Error("it rings for what was seen")
 		}
 	})
+}
+
+// However many watches there are, each that is to hear of a commit does: of a name that
+// it asked for, and of more names than the log has.
+func TestRingsForAll(t *testing.T) {
+	for _, n := range []int{1, 32, 33, 63, batch, batch + 1, 2*batch + 40} {
+		synctest.Test(t, func(t *testing.T) {
+			st := New()
+			var all []*Watch
+			for range n {
+				w := st.Watch(nil)
+				defer w.Close()
+				w.Interested(xds.Cluster, false, []string{"a"}, nil)
+				all = append(all, w)
+			}
+			wantAll := func(why string) {
+				t.Helper()
+				for i, w := range all {
+					if !rang(w) {
+						t.Fatalf("%s: watch %d of %d hears of nothing", why, i, n)
+					}
+					w.Next()
+				}
+			}
+			update(t, st, func(tx *Tx) { tx.Set(xds.Cluster, res("a", "1")) })
+			wantAll("one name")
+			update(t, st, func(tx *Tx) {
+				for i := range maxNames + 1 {
+					tx.Touch(xds.Cluster, fmt.Sprint(i))
+				}
+			})
+			wantAll("many names")
+		})
+	}
 }

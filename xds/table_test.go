@@ -136,6 +136,7 @@ func TestTableWithNothing(t *testing.T) {
 		"another body":                   tab.With([]*Resource{refs(named("a", "2", "alias"), a.Refs...)}),
 		"another alias":                  tab.With([]*Resource{refs(named("a", "1"), a.Refs...)}),
 		"other references":               tab.With([]*Resource{refs(named("a", "1", "alias"))}),
+		"references to another type":     tab.With([]*Resource{refs(named("a", "1", "alias"), Ref{Endpoint, "x"})}),
 		"references no longer known":     tab.With([]*Resource{named("a", "1", "alias")}),
 		"a version that a source says":   tab.WithVersion("v1"),
 		"no references, and it is known": none.With([]*Resource{refs(named("b", "1"))}),

@@ -160,10 +160,10 @@ func TestJoin(t *testing.T) {
 		t.Error("something was not told in between:", got)
 	}
 	// All of it was told, if either told all.
-	whole := table("a1 b1", "a2 b1")
-	whole.whole, two.from = true, whole.to
-	j = join(whole, two)
-	if got := cargoText(&j); got != "a:a1>a2 b:b1>b2" || j.carries("a") == nil {
+	whole, more := table("a1 b1 c1", "a2 b1 c1"), table("", "a2 b2 c1")
+	whole.whole, more.from = true, whole.to
+	j = join(whole, more)
+	if got := cargoText(&j); got != "a:a1>a2 b:b1>b2 c:c1>c1" {
 		t.Error("told all:", got)
 	}
 	// What came and went is remembered, for the client may have it still.
@@ -240,6 +240,12 @@ func TestEvict(t *testing.T) {
 	}
 	if u.acceptUnlisted(1); u.stuck() {
 		t.Error("ADS-6: it was accepted, though it is not listed any more")
+	}
+	s, u = make4()
+	u.deliveries[1].stuck = 2
+	u.deliver(s, fifth)
+	if got := listed(u); got != "2 stuck, 3, 4, 5" {
+		t.Error("ADS-6: the one that the oldest becomes one with cannot be answered:", got)
 	}
 	s, u = make4()
 	u.deliveries[2].beats = []*xds.Resource{}

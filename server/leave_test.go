@@ -13,6 +13,7 @@ import (
 	"time"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -183,6 +184,23 @@ func TestAge(t *testing.T) {
 			if n := o.sent[1].Load(); n != 2 {
 				t.Errorf("%d responses", n)
 			}
+		}
+	})
+	within(t, "SAFE-12 a refusal is an answer", func(t *testing.T) {
+		a := Age{Max: 20 * time.Second, Grace: time.Minute}
+		w, _ := agedWorld(t, a, a.GRPCOption())
+		w.set(xds.Cluster, res("a", "0"))
+		c := w.sotw(t, w.dial(t))
+		start := time.Now()
+		c.send(&discovery.DiscoveryRequest{TypeUrl: xds.Cluster.URL})
+		r := ack(c.want())
+		r.ErrorDetail = &rpcstatus.Status{Message: "no"}
+		c.send(r)
+		if err := c.end(); status.Code(err) != codes.Unavailable {
+			t.Error(err)
+		}
+		if d := time.Since(start); d > a.Max*3/2 {
+			t.Errorf("it ended after %v", d)
 		}
 	})
 	within(t, "SAFE-12 gRPC leaves the connection to a stream whose client takes its time", func(t *testing.T) {

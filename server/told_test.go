@@ -613,6 +613,21 @@ func TestAccount(t *testing.T) {
 	if got := has("4"); !slices.Equal(got, []string{"a", "d", "f"}) {
 		t.Error(got)
 	}
+	// Of a name that it may have in two states it has the one that it is told next.
+	other := &account{told: memory, node: "n"}
+	tell(other, "4", "a")
+	if got := has("4"); !slices.Equal(got, []string{"a", "a", "d", "f"}) {
+		t.Error(got)
+	}
+	a.end(now)
+	other.end(now)
+	a = &account{told: memory, node: "n"}
+	a.recall(now, xds.Route, "4", nil)
+	a.interested(protocol.Interest{Type: xds.Route, Added: []string{"a"}})
+	tell(a, "5", "a")
+	if got := has("5"); !slices.Equal(got, []string{"a"}) {
+		t.Error(got)
+	}
 }
 
 // ADS-9: what waited when a version was told the client lacks that states it.
@@ -689,6 +704,15 @@ func TestUnion(t *testing.T) {
 		if got := strings.TrimSpace(show(union(tt.some).world())); got != tt.want {
 			t.Errorf("got %s, want %s", got, tt.want)
 		}
+	}
+	// What one was told otherwise the other may lack as it is in its own table.
+	w := union([]content{{all: all, lacks: []string{"b"}}, {all: table(res("a", "1"), res("b", "2"))}}).world()
+	if !slices.Equal(w.Lacks, []string{"b"}) || len(w.Others) != 1 || w.Others[0].Sum != stamp("b", "2").Sum {
+		t.Errorf("ADS-9 it lacks %v, and may have %v", w.Lacks, w.Others)
+	}
+	w = union([]content{{each: stampList{{c}}}, {all: all, lacks: []string{"b"}}}).world()
+	if !slices.Equal(w.Lacks, []string{"b"}) {
+		t.Errorf("ADS-9 beside one that asked for names it lacks %v", w.Lacks)
 	}
 	if got := override([]*xds.Stamp{a1, c}, []*xds.Stamp{a2, b}); !slices.Equal(got, []*xds.Stamp{a2, b, c}) || cap(got) != 3 {
 		t.Error(got, cap(got))

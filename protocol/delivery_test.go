@@ -242,6 +242,12 @@ func TestEvict(t *testing.T) {
 		t.Error("ADS-6: it was accepted, though it is not listed any more")
 	}
 	s, u = make4()
+	u.deliveries[0].stuck = 1
+	u.deliver(s, fifth)
+	if u.settle(s, xds.Request{Nonce: "1", Error: &xds.Status{}}); !u.stuck() {
+		t.Error("ADS-6: a refusal of what is not listed any more tells that a cluster has warmed")
+	}
+	s, u = make4()
 	u.deliveries[1].stuck = 2
 	u.deliver(s, fifth)
 	if got := listed(u); got != "2 stuck, 3, 4, 5" {

@@ -229,6 +229,9 @@ func (u *subscription) deliver(s *Session, d delivery) {
 // may ask for them again before what is on its way arrives. A world brings them, too, of
 // which it told nothing new.
 func (u *subscription) letGo(dropped map[string]bool) {
+	if len(dropped) == 0 {
+		return
+	}
 	for i := range u.deliveries {
 		d := &u.deliveries[i]
 		for j := range d.items {

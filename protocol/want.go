@@ -238,14 +238,13 @@ func (u *subscription) drop(dropped []string, v xds.Variant, t *xds.Table) {
 	if len(dropped) == 0 {
 		return
 	}
-	var unwanted map[string]bool
+	unwanted := map[string]bool{}
 	for _, n := range dropped {
 		e := u.entry(n)
 		if e == nil || !e.named {
 			continue // it was dropped twice
 		}
 		u.name(e, false)
-		u.giveUpLapsed(n)
 		switch {
 		case u.scopes[n]: // the client still wants everything under a route
 			continue
@@ -260,15 +259,13 @@ func (u *subscription) drop(dropped []string, v xds.Variant, t *xds.Table) {
 			}
 			u.mark(e)
 		default:
-			if unwanted == nil {
-				unwanted = map[string]bool{}
-			}
 			unwanted[n] = true
 		}
 		if u.matches[n] != nil {
 			u.unmatch(n, true)
 		}
 	}
+	u.giveUpLapsed(dropped, unwanted)
 	u.letGo(unwanted)
 	if len(unwanted) > 8 {
 		u.removeFunc(func(e *entry) bool { return unwanted[e.name] && !u.wants(e) })
@@ -292,15 +289,21 @@ func (u *subscription) giveUp(e *entry) {
 	e.again, u.asked = true, true
 }
 
-// giveUpLapsed forgets what a collection has found and does not any more: the client
-// drops it with the collection.
-func (u *subscription) giveUpLapsed(collection string) {
+// giveUpLapsed adds to what is unwanted what a collection has found and does not any
+// more: the client drops it with the collection.
+func (u *subscription) giveUpLapsed(dropped []string, unwanted map[string]bool) {
+	if len(u.lapsed) == 0 {
+		return
+	}
+	gone := make(map[string]bool, len(dropped))
+	for _, n := range dropped {
+		gone[n] = true
+	}
 	for name := range u.lapsed {
-		if u.typ.Collection(name) == collection && !u.collects(name) {
+		if gone[u.typ.Collection(name)] && !u.collects(name) {
 			delete(u.lapsed, name)
 			if !u.covers(name) { // by its own name it may be wanted still
-				delete(u.leaving, name)
-				u.names.remove(name)
+				unwanted[name] = true
 			}
 		}
 	}

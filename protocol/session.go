@@ -154,7 +154,7 @@ func (s *Session) Receive(req xds.Request) error {
 		}
 		u = &subscription{typ: req.Type, want: want{implicit: true}}
 	}
-	if err := s.check(u, req); err != nil {
+	if err := s.check(u, req, first); err != nil {
 		return err
 	}
 	if first {
@@ -203,8 +203,9 @@ func (s *Session) Receive(req xds.Request) error {
 }
 
 // check enforces the limits on names. Names that are listed twice, or that the
-// stream subscribes to already, count once.
-func (s *Session) check(u *subscription, req xds.Request) error {
+// stream subscribes to already, count once. What the first request states is as long as
+// names may be, for it is kept and may be told again.
+func (s *Session) check(u *subscription, req xds.Request, first bool) error {
 	count := len(req.Names)
 	if s.variant == xds.Delta {
 		count = u.named + len(req.Subscribe)
@@ -241,6 +242,14 @@ func (s *Session) check(u *subscription, req xds.Request) error {
 			if len(n) > s.opts.MaxNameLen {
 				return fmt.Errorf("%w: a %s name of %d bytes, more than %d", ErrLimit, u.typ, len(n), s.opts.MaxNameLen)
 			}
+		}
+	}
+	if !first {
+		return nil // they are ignored
+	}
+	for _, v := range append(req.Initial[:len(req.Initial):len(req.Initial)], xds.Version{Version: req.Version}) {
+		if n := max(len(v.Name), len(v.Version)); n > s.opts.MaxNameLen {
+			return fmt.Errorf("%w: a %s name or version of %d bytes is stated, more than %d", ErrLimit, u.typ, n, s.opts.MaxNameLen)
 		}
 	}
 	return nil

@@ -40,6 +40,10 @@ func TestLimits(t *testing.T) {
 		"SOTW-14 a name listed twice counts once": {sub("a"), sub("b", "b", "c", "c"), false},
 		"SAFE-1 the longest name":                 {sub("abcd"), sub("a"), false},
 		"SAFE-1 a name that is too long":          {sub("a"), sub("abcde"), true},
+		"SAFE-1 the longest that is stated":       {sub("a"), xds.Request{Type: xds.Route, Initial: []xds.Version{{Name: "abcd", Version: "1234"}}}, false},
+		"SAFE-1 a stated name that is too long":   {sub("a"), xds.Request{Type: xds.Listener, Initial: []xds.Version{{Name: "abcde"}}}, true},
+		"SAFE-1 a stated version too long":        {sub("a"), xds.Request{Type: xds.Listener, Initial: []xds.Version{{Version: "12345"}}}, true},
+		"DELTA-10 what is stated later":           {sub("a"), xds.Request{Type: xds.Endpoint, Initial: []xds.Version{{Name: "abcde"}}}, false},
 		"SAFE-1 one type more":                    {sub("a"), xds.Request{Type: xds.Route}, false},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -336,20 +336,28 @@ func (u *subscription) notice(e *entry, was bool) {
 	}
 }
 
-// interest returns how the interest has moved since it was last asked. A name
-// may have come and gone: it counts as what it is now.
+// interest returns how the interest has moved since it was last asked. What has come
+// and gone, or gone and come, has not moved.
 func (u *subscription) interest() Interest {
 	i := Interest{Type: u.typ, Wildcard: u.wildcard, Added: u.added, Removed: u.removed}
 	if len(i.Added) > 0 && len(i.Removed) > 0 {
-		all := slices.Concat(u.added, u.removed)
-		i.Added, i.Removed = nil, nil
-		for _, n := range all {
-			if e := u.entry(n); e != nil && u.wants(e) {
-				i.Added = append(i.Added, n)
-			} else {
-				i.Removed = append(i.Removed, n)
+		moved := map[string]int{}
+		for _, n := range u.added {
+			moved[n]++
+		}
+		for _, n := range u.removed {
+			moved[n]--
+		}
+		once := func(by int) func(string) bool {
+			return func(n string) bool {
+				not := moved[n] != by
+				if !not {
+					moved[n] = 0
+				}
+				return not
 			}
 		}
+		i.Added, i.Removed = slices.DeleteFunc(u.added, once(1)), slices.DeleteFunc(u.removed, once(-1))
 	}
 	u.moved, u.added, u.removed = false, nil, nil
 	return i

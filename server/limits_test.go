@@ -306,7 +306,7 @@ func TestFlood(t *testing.T) {
 		c := w.sotw(t, w.dial(t))
 		start := time.Now()
 		for range 20 { // of ten times 64 KiB each
-			c.send(&discovery.DiscoveryRequest{TypeUrl: xds.Endpoint.URL, VersionInfo: strings.Repeat("v", 600<<10)})
+			c.send(&discovery.DiscoveryRequest{TypeUrl: xds.Endpoint.URL, ResponseNonce: strings.Repeat("n", 600<<10)})
 		}
 		c.send(&discovery.DiscoveryRequest{TypeUrl: xds.Cluster.URL})
 		c.want()

@@ -325,7 +325,7 @@ func (s *stream) receive(m *message) error {
 	s.tell()
 	if s.types > types { // what a client states at first may be kept until it is up to date
 		for _, v := range req.Initial {
-			s.held += len(v.Name)
+			s.held += len(v.Name) + len(v.Version)
 		}
 	}
 	return nil

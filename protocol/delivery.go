@@ -214,12 +214,19 @@ func (d *delivery) answered() bool { return d.parts[len(d.parts)-1].fate != unan
 // last is the delivery's newest nonce.
 func (d *delivery) last() uint64 { return d.parts[len(d.parts)-1].nonce }
 
+// answered reports whether the client owes no answer to the newest message. In SotW the
+// last answer stands for all, and who answers in order has answered the others.
+func (u *subscription) answered() bool {
+	n := len(u.deliveries)
+	return !u.unacked || n > 0 && u.deliveries[n-1].answered()
+}
+
 // deliver notes that a delivery leaves.
 func (u *subscription) deliver(s *Session, d delivery) {
 	if len(u.deliveries) == maxDeliveries {
 		s.evict(u)
 	}
-	if n := len(u.deliveries); !u.unacked || n > 0 && u.deliveries[n-1].answered() {
+	if u.answered() {
 		u.silent = s.now
 	}
 	u.deliveries, u.unacked, u.nonce = append(u.deliveries, d), true, d.last()

@@ -336,6 +336,15 @@ func (s *Session) Waits() (until time.Time) {
 	return until
 }
 
+// Answered reports whether the client has answered the newest response of each type,
+// of those that were sent at a time or later. It need not answer those before the newest,
+// nor what it no longer wants.
+func (s *Session) Answered(since time.Time) bool {
+	return !slices.ContainsFunc(s.subs, func(u *subscription) bool {
+		return !u.answered() && !u.deliveries[len(u.deliveries)-1].sent.Before(since)
+	})
+}
+
 // Responses yields the responses that are due, "make before break": in push
 // order, removals last and in reverse.
 func (s *Session) Responses() iter.Seq[*xds.Response] {

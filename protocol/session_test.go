@@ -99,6 +99,60 @@ func TestWaits(t *testing.T) {
 	wait("one is answered", 0)
 }
 
+// SAFE-12: the newest response of a type must be answered, whatever became of those
+// before it; not what was sent before a time, nor what the client wants no more.
+func TestAnswered(t *testing.T) {
+	began := time.Unix(0, 0)
+	for _, c := range []struct {
+		name    string
+		variant xds.Variant
+		answers string // to three responses
+		since   time.Duration
+		want    bool
+	}{
+		{"SAFE-12 none", xds.SotW, "", 0, false},
+		{"SAFE-12 none of what was sent since", xds.SotW, "", time.Hour, true},
+		{"SAFE-12 none since the last was sent", xds.SotW, "", 20 * time.Second, false},
+		{"SAFE-12 an older one", xds.SotW, "2", 0, false},
+		{"SAFE-12 the newest stands for all", xds.SotW, "3", 0, true},
+		{"SAFE-12 the newest and then an older one", xds.SotW, "3 1", 0, true},
+		{"SAFE-12 the newest is refused", xds.SotW, "3!", 0, true},
+		{"SAFE-12 delta, all but the newest", xds.Delta, "1 2", 0, false},
+		{"SAFE-12 delta, all", xds.Delta, "1 2 3", 0, true},
+		{"SAFE-12 it is wanted no more", xds.Delta, "-", 0, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := NewSession(c.variant, nil, xds.Tables{}, Options{})
+			if !s.Answered(time.Time{}) {
+				t.Error("nothing was sent")
+			}
+			u := &subscription{typ: xds.Route}
+			s.subs = append(s.subs, u)
+			for n := range uint64(3) {
+				s.now = began.Add(time.Duration(n) * 10 * time.Second)
+				u.deliver(s, delivery{sent: s.now, parts: []part{{nonce: n + 1, lo: "a", hi: "z"}}, cargo: cargo{items: itemsOf("a:->a1")}})
+			}
+			for a := range strings.FieldsSeq(c.answers) {
+				if a == "-" { // it unsubscribes from the last name
+					if err := s.Receive(xds.Request{Type: xds.Route, Unsubscribe: []string{"a"}}); err != nil {
+						t.Fatal(err)
+					}
+					continue
+				}
+				nonce, no := strings.CutSuffix(a, "!")
+				req := xds.Request{Nonce: nonce}
+				if no {
+					req.Error = &xds.Status{}
+				}
+				u.settle(s, req)
+			}
+			if got := s.Answered(began.Add(c.since)); got != c.want {
+				t.Errorf("answered: %v", got)
+			}
+		})
+	}
+}
+
 // SAFE-1: the memory of a burst of events is given back.
 func TestEventsGiveMemoryBack(t *testing.T) {
 	names := numbered(1000)

@@ -151,6 +151,23 @@ func TestFirstAnswers(t *testing.T) {
 			t.Errorf("%d wait", s.Waiting)
 		}
 	})
+	within(t, "SAFE-1 who accepts makes room, whatever it owes from before", func(t *testing.T) {
+		w := serve(t, one)
+		w.set(xds.Cluster, res("a", "1"))
+		w.set(xds.Endpoint, res("e", "1"))
+		c := w.sotw(t, w.dial(t))
+		c.send(&discovery.DiscoveryRequest{TypeUrl: xds.Cluster.URL})
+		c.want() // not answered
+		time.Sleep(2 * placeTime)
+		c.send(&discovery.DiscoveryRequest{TypeUrl: xds.Endpoint.URL, ResourceNames: []string{"e"}})
+		r := ack(c.want())
+		r.ResourceNames = []string{"e"}
+		c.send(r)
+		synctest.Wait()
+		if at := w.arrive(t, 1, "n", true)[0].answered(); at > 0 {
+			t.Errorf("answered after %v", at)
+		}
+	})
 	within(t, "SAFE-1 nobody waits for ever", func(t *testing.T) {
 		w := serve(t, one)
 		w.set(xds.Endpoint, res("e", "1"))

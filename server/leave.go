@@ -79,14 +79,14 @@ const lastWrite = time.Second
 
 // over reports whether the stream has nothing to wait for any more: neither for
 // answers nor for a write.
-func (l *leave) over(now time.Time, unanswered int, writing bool) bool {
+func (l *leave) over(now time.Time, answered, writing bool) bool {
 	switch {
 	case !l.begun:
 		return false
 	case writing:
 		return !now.Before(l.by.Add(lastWrite))
 	}
-	return unanswered <= 0 || !now.Before(l.by)
+	return answered || !now.Before(l.by)
 }
 
 // deadline returns when advance is wanted next, the zero time if never.

@@ -203,6 +203,26 @@ func TestAge(t *testing.T) {
 			t.Errorf("it ended after %v", d)
 		}
 	})
+	within(t, "SAFE-12 one answer stands for those before", func(t *testing.T) {
+		a := Age{Max: 40 * time.Second, Grace: 2 * time.Minute}
+		w, _ := agedWorld(t, a, a.GRPCOption())
+		w.set(xds.Cluster, res("a", "0"))
+		c := w.sotw(t, w.dial(t))
+		start := time.Now()
+		c.send(&discovery.DiscoveryRequest{TypeUrl: xds.Cluster.URL})
+		c.send(ack(c.want()))
+		w.set(xds.Cluster, res("a", "1"))
+		c.want() // not answered
+		time.Sleep(6 * time.Second)
+		w.set(xds.Cluster, res("a", "2"))
+		c.send(ack(c.want()))
+		if err := c.end(); status.Code(err) != codes.Unavailable {
+			t.Error(err)
+		}
+		if d := time.Since(start); d > a.Max*3/2 {
+			t.Errorf("it ended after %v", d)
+		}
+	})
 	within(t, "SAFE-12 gRPC leaves the connection to a stream whose client takes its time", func(t *testing.T) {
 		a := Age{Max: 20 * time.Second, Grace: 4 * time.Minute}
 		w, _ := agedWorld(t, a, a.GRPCOption())
@@ -276,25 +296,25 @@ func TestLeave(t *testing.T) {
 	now := time.Now()
 	var l leave
 	l.sooner(now, errOld, time.Minute)
-	if l.over(now, 1, true) || !l.deadline(now).Equal(now) {
+	if l.over(now, false, true) || !l.deadline(now).Equal(now) {
 		t.Error("it has not begun to leave, and is over")
 	}
 	l.advance(now)
 	end := now.Add(time.Minute)
 	for _, c := range []struct {
-		after      time.Duration
-		unanswered int
-		writing    bool
-		over       bool
+		after    time.Duration
+		answered bool
+		writing  bool
+		over     bool
 	}{
-		{0, 0, false, true},
-		{0, 1, false, false},
-		{0, 0, true, false},
-		{time.Minute, 1, false, true},
-		{time.Minute, 1, true, false},
-		{time.Minute + lastWrite, 1, true, true},
+		{0, true, false, true},
+		{0, false, false, false},
+		{0, true, true, false},
+		{time.Minute, false, false, true},
+		{time.Minute, false, true, false},
+		{time.Minute + lastWrite, false, true, true},
 	} {
-		if got := l.over(now.Add(c.after), c.unanswered, c.writing); got != c.over {
+		if got := l.over(now.Add(c.after), c.answered, c.writing); got != c.over {
 			t.Errorf("%+v: over %v", c, got)
 		}
 	}

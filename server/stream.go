@@ -53,11 +53,10 @@ type stream struct {
 	ticket *ticket
 	turn   <-chan struct{} // of the ticket; nil: it is not waited for
 	turnBy time.Time       // when it is given up, though its turn has not come or answers are open
-	unread int             // answers since that the client has not acknowledged
+	since  time.Time       // when it was taken
 
-	drain      <-chan struct{} // nil when draining
-	leaving    leave
-	unanswered int // responses, by the client
+	drain   <-chan struct{} // nil when draining
+	leaving leave
 
 	held    int  // bytes, of names
 	types   int  // that were opened
@@ -143,7 +142,7 @@ func (s *stream) loop() error {
 		if err := <-s.stepped; err != nil {
 			return err
 		}
-		if s.leaving.over(time.Now(), s.unanswered, s.sent != nil) {
+		if s.leaving.over(time.Now(), s.answered(time.Time{}), s.sent != nil) {
 			return s.leaving.why
 		}
 		if s.ended && s.sent == nil && s.ticket == nil {
@@ -208,7 +207,7 @@ func (s *stream) settle() error {
 		s.sent, s.writeBy = make(chan error, 1), time.Now().Add(s.server.writeTimeout)
 		go s.send(r, s.sent)
 	}
-	if s.sent == nil && s.turn == nil && s.unread <= 0 {
+	if s.sent == nil && s.turn == nil && s.answered(s.since) {
 		s.leave()
 	}
 	return nil
@@ -218,16 +217,9 @@ func (s *stream) settle() error {
 // answered in turn with those of other streams.
 func (s *stream) tell() {
 	for e := range s.session.Events() {
-		switch e.Kind {
-		case protocol.Opened:
+		if e.Kind == protocol.Opened {
 			s.types++
 			s.queueUp()
-		case protocol.Sent:
-			s.unread++
-			s.unanswered++
-		case protocol.Acked, protocol.Nacked:
-			s.unread--
-			s.unanswered--
 		}
 		if s.told != nil {
 			s.remember(e)
@@ -262,7 +254,7 @@ func (s *stream) queueUp() {
 	if s.ticket != nil {
 		return
 	}
-	s.ticket, s.unread = s.server.first.enter(s.line()), 0
+	s.ticket, s.since = s.server.first.enter(s.line()), time.Now()
 	if s.turn = s.ticket.turn; s.turn == nil {
 		s.turnBy = time.Now().Add(placeTime)
 		return
@@ -278,6 +270,11 @@ func (s *stream) line() string {
 		return id
 	}
 	return "\x00" + strconv.FormatUint(s.info.ID, 10)
+}
+
+// answered reports whether the client has answered what it was told since a time.
+func (s *stream) answered(since time.Time) bool {
+	return s.session == nil || s.session.Answered(since)
 }
 
 // leave gives up the ticket, if there is one.

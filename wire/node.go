@@ -75,19 +75,20 @@ func decodeNode(b []byte, n *xds.Node, v *build) error {
 	return nil
 }
 
-// nodeID returns the id of an encoded Node, without looking at what follows.
-func nodeID(b []byte) (id []byte, ok bool) {
+// nodeID returns the id of an encoded Node as decodeNode finds it, id if there is
+// none; it looks at nothing else.
+func nodeID(b, id []byte) []byte {
 	for len(b) > 0 {
 		f, rest, err := next(b)
 		if err != nil {
-			return nil, false
+			break
 		}
 		if f.num == nodeIDField && f.typ == protowire.BytesType {
-			return f.data, true
+			id = f.data
 		}
 		b = rest
 	}
-	return nil, false
+	return id
 }
 
 func decodeLocality(b []byte, n *xds.Node) error {

@@ -135,6 +135,7 @@ func (d *Decoder) Decode(b []byte) (req xds.Request, err error) {
 	req.Initial = grown[xds.Version](c.initial)
 	a, own := newArena(c.listed), newArena(c.own)
 	var version build
+	var id []byte // in a later message; nil: none
 	for len(b)+len(rest) > 0 {
 		if len(b) == 0 {
 			b, rest = rest, nil
@@ -174,13 +175,16 @@ func (d *Decoder) Decode(b []byte) (req xds.Request, err error) {
 			if first {
 				req.Node = d.node
 				err = decodeNode(f.data, d.node, &version)
-			} else if id, ok := nodeID(f.data); ok && string(id) != d.node.ID {
-				req.Node = &xds.Node{ID: strings.ToValidUTF8(string(id), "\uFFFD")}
+			} else {
+				id = nodeID(f.data, id)
 			}
 		}
 		if err != nil {
 			return xds.Request{}, fmt.Errorf("malformed %s: field %d: %w", l.message, f.num, err)
 		}
+	}
+	if id != nil && string(id) != d.node.ID {
+		req.Node = &xds.Node{ID: strings.ToValidUTF8(string(id), "\uFFFD")}
 	}
 	return req, nil
 }

@@ -364,6 +364,35 @@ func TestDecodeNodeOnce(t *testing.T) {
 			t.Error(r.Node, err)
 		}
 	})
+	t.Run("SUB-5 of two ids the last counts, at first and later, in one node or two", func(t *testing.T) {
+		nodes := func(ids ...string) (b []byte) {
+			for _, id := range ids {
+				b = append(b, with(&corev3.Node{Id: id})...)
+			}
+			return b
+		}
+		node := func(ids ...string) (b []byte) {
+			for _, id := range ids {
+				b = protowire.AppendString(protowire.AppendTag(b, nodeIDField, protowire.BytesType), id)
+			}
+			return protowire.AppendBytes(protowire.AppendTag(nil, layouts[xds.SotW].node, protowire.BytesType), b)
+		}
+		for name, twice := range map[string]func(...string) []byte{"two nodes": nodes, "one": node} {
+			var d Decoder
+			if r, err := d.Decode(twice("a", "b")); err != nil || r.Node == nil || r.Node.ID != "b" {
+				t.Error(name, r.Node, err)
+			}
+			if r, err := d.Decode(twice("a", "b")); err != nil || r.Node != nil {
+				t.Error(name, "is another later:", r.Node, err)
+			}
+			if r, err := d.Decode(twice("b", "a")); err != nil || r.Node == nil || r.Node.ID != "a" {
+				t.Error(name, "is the same later:", r.Node, err)
+			}
+			if r, err := d.Decode(append(twice("a"), with(&corev3.Node{Cluster: "c"})...)); err != nil || r.Node == nil || r.Node.ID != "a" {
+				t.Error(name, "and one without an id:", r.Node, err)
+			}
+		}
+	})
 	t.Run("SUB-5 no node at first", func(t *testing.T) {
 		var d Decoder
 		if r, err := d.Decode(with(nil)); err != nil || r.Node != nil {

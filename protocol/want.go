@@ -225,6 +225,9 @@ func (u *subscription) unsubscribe(names []string, t *xds.Table) {
 			u.unsubscribeAll(xds.Delta)
 		}
 	}
+	if len(names) > 8 { // a name that is listed many times is looked up once
+		names = slices.Compact(slices.Sorted(slices.Values(names)))
+	}
 	var dropped []string
 	for _, n := range names {
 		// "It can simply ignore these phantom unsubscriptions."

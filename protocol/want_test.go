@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 	"unsafe"
 
 	"github.com/chancery-xds/chancery/xds"
@@ -237,4 +238,35 @@ func TestSubscribeTwoAtATime(t *testing.T) {
 	if per := allocs / (n / 2); per > 200 {
 		t.Errorf("%v allocations for each two names", per)
 	}
+}
+
+// SAFE-1: a name that is unsubscribed many times at once is looked up once.
+func TestUnsubscribedManyTimes(t *testing.T) {
+	members := numbered(300)
+	for i, n := range members {
+		members[i] = "r/" + n
+	}
+	l := newLine(t, xds.Delta, xds.VirtualHost, Options{}, xds.Tables{xds.VirtualHost.URL: tableOf(xds.VirtualHost, members...)})
+	l.ask(xds.Request{Type: xds.VirtualHost, Subscribe: []string{"none"}})
+	l.settle()
+	run := func(k int) func() time.Duration {
+		names := slices.Repeat([]string{"r/*"}, k)
+		best := time.Hour
+		return func() time.Duration {
+			start := time.Now()
+			if err := l.Receive(xds.Request{Type: xds.VirtualHost, Unsubscribe: names}); err != nil {
+				t.Fatal(err)
+			}
+			best = min(best, time.Since(start))
+			return best
+		}
+	}
+	once, often := run(1), run(1000)
+	var a, b time.Duration
+	for range 10 {
+		if a, b = once(), often(); b <= 100*a {
+			return
+		}
+	}
+	t.Errorf("once takes %v, 1,000 times takes %v", a, b)
 }

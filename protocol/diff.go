@@ -190,9 +190,38 @@ func (s *Session) mute(u *subscription, names []string) {
 			if u.muted == nil {
 				u.muted = map[string]time.Time{}
 			}
+			if s.now.Add(d).Equal(u.muted[e.name]) {
+				continue
+			}
 			u.muted[e.name] = s.now.Add(d)
+			u.queue(muting{e.name, s.now.Add(d)})
 		}
 	}
+}
+
+// A muting says until when the absence of a name is kept back.
+type muting struct {
+	name  string
+	until time.Time
+}
+
+// queue adds a muting behind the others: their time is the same, so that the first ends
+// first. Before the list would grow, it loses those that count no more.
+func (u *subscription) queue(m muting) {
+	if len(u.mutings) == cap(u.mutings) {
+		u.mutings = slices.DeleteFunc(u.mutings, func(m muting) bool {
+			if !u.muted[m.name].Equal(m.until) {
+				return true // it was asked for again since
+			}
+			e := u.entry(m.name)
+			if e == nil || e.sent {
+				delete(u.muted, m.name)
+			}
+			return e == nil || e.sent
+		})
+		u.mutings = slices.Grow(u.mutings, len(u.mutings)+1)
+	}
+	u.mutings = append(u.mutings, m)
 }
 
 // mutes reports whether the absence of a name is to be kept from the client for
@@ -201,11 +230,18 @@ func (s *Session) mutes(u *subscription, e *entry) bool {
 	return !e.sent && s.now.Before(u.muted[e.name])
 }
 
-// unmute lets go of names whose time is over, or of which something was told.
+// unmute lets go of names whose time is over, or of which something was told. It looks
+// at the first alone while that one counts: there may be many.
 func (s *Session) unmute(u *subscription) {
-	for n, until := range u.muted {
-		e := u.entry(n)
-		if e != nil && !e.sent && s.now.Before(until) {
+	for len(u.mutings) > 0 {
+		n, until := u.mutings[0].name, u.mutings[0].until
+		e, counts := u.entry(n), u.muted[n].Equal(until)
+		if counts && e != nil && !e.sent && s.now.Before(until) {
+			return
+		}
+		u.mutings[0] = muting{}
+		u.mutings = u.mutings[1:]
+		if !counts {
 			continue
 		}
 		delete(u.muted, n)
@@ -213,4 +249,5 @@ func (s *Session) unmute(u *subscription) {
 			u.mark(e)
 		}
 	}
+	u.mutings, u.muted = nil, nil
 }

@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -68,4 +69,66 @@ func TestMute(t *testing.T) {
 			t.Errorf("SAFE-1: %v is kept", u.muted)
 		}
 	}
+}
+
+// SAFE-1: what is kept back costs an input nothing, nor that it ends, name by name.
+func TestMutedNamesAreCheap(t *testing.T) {
+	run := func(n int) time.Duration {
+		l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.Route.URL: xds.NewTable(xds.Route)})
+		if err := l.Receive(xds.Request{Type: xds.Route, Node: &xds.Node{UserAgentName: "envoy"}}); err != nil {
+			t.Fatal(err)
+		}
+		names := numbered(n)
+		start, now := time.Now(), l.now
+		for _, name := range names {
+			now = now.Add(time.Microsecond)
+			l.Advance(now)
+			if err := l.Receive(xds.Request{Type: xds.Route, Subscribe: []string{name}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range n {
+			now = l.Deadline()
+			l.Advance(now)
+		}
+		took := time.Since(start)
+		if u := l.subs[0]; len(u.muted)+len(u.mutings) > 0 {
+			t.Errorf("of %d names %d are kept back too long", n, len(u.muted))
+		}
+		if !now.Equal(l.now.Add(20*time.Second + time.Duration(n)*time.Microsecond)) {
+			t.Errorf("the last of %d ends in %v", n, now.Sub(l.now))
+		}
+		return took
+	}
+	var a, b time.Duration
+	for range 3 {
+		if a, b = run(1000), run(8000); b <= 30*a {
+			return
+		}
+	}
+	t.Errorf("1,000 names take %v, 8,000 take %v", a, b)
+}
+
+// SAFE-1: what a client asks for again, or gives up, is not kept twice.
+func TestMutedNamesAreBounded(t *testing.T) {
+	l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.Route.URL: xds.NewTable(xds.Route)})
+	l.ask(xds.Request{Type: xds.Route, Node: &xds.Node{UserAgentName: "envoy"}, Subscribe: []string{"again"}})
+	for i := range 1000 {
+		l.wait(time.Microsecond)
+		l.ask(xds.Request{Type: xds.Route, Subscribe: []string{"again", fmt.Sprint(i)}, Unsubscribe: []string{fmt.Sprint(i - 1)}})
+		l.want("")
+	}
+	if u := l.subs[0]; len(u.muted) > 20 || cap(u.mutings) > 40 {
+		t.Errorf("of 2 names %d are kept, %d times", len(u.muted), len(u.mutings))
+	}
+	for range 50 {
+		l.wait(l.Deadline().Sub(l.now))
+		if said := l.said(); said != "" {
+			if said != "RDS -999 -again" && said != "RDS -again -999" {
+				t.Errorf("said %s", said)
+			}
+			return
+		}
+	}
+	t.Error("nothing was said")
 }

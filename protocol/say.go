@@ -18,6 +18,7 @@ type saying struct {
 
 	stalled bool                 // something is to be said, but the newest response is unanswered
 	muted   map[string]time.Time // until when the absence of a name is kept back
+	mutings []muting             // these in order of time, and some that count no more
 	stated  string               // the version that the client states to have (SotW, full state), until it is told something
 
 	beats  map[time.Duration]time.Time // when resources with a TTL are told next, by TTL
@@ -412,7 +413,7 @@ func (s *Session) sayBy(u *subscription, yield func(time.Time)) {
 	if d := u.newest(s.variant); d != nil && (u.stalled || overdue || len(u.leaving) > 0) {
 		yield(d.sent.Add(patience))
 	}
-	for _, until := range u.muted {
-		yield(until)
+	if len(u.mutings) > 0 {
+		yield(u.mutings[0].until)
 	}
 }

@@ -134,6 +134,13 @@ func (t *told) follow(first, refused *holding) {
 	}
 }
 
+// narrow notes that of what the client may have by name it has given up the rest.
+func (t *told) narrow(h *holding, each stampList) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	h.each = each
+}
+
 // link keeps the first one where it is, which may be of a stream that has ended.
 func (t *told) link(h *holding) {
 	first := t.index[h.of]
@@ -228,23 +235,50 @@ func (t *told) recall(now time.Time, of statement) (c content, ok bool) {
 	return union(some), true
 }
 
-// find returns the different contents of a statement.
+// maxRecalled is how much is looked at to find what a client may have that makes a
+// statement: each answer counts one, and each name that it adds. So one more stream costs
+// the same, however many its node had. A client that may have more may have anything. The
+// first answer is found whatever its size.
+const maxRecalled = 16384
+
+// anything is the content of which nobody knows what it is: [protocol.World.Others].
+var anything = content{each: stampList{{{}}}}
+
+func (c content) isAnything() bool { return len(c.each) > 0 && c.each[0][0].Name == "" }
+
+// find returns the different contents of a statement, of each what those before have not.
 func (t *told) find(now time.Time, of statement) (some []content) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.expire(now)
+	var last content
+	seen, cost := map[**xds.Stamp]bool{}, 0
 	for h := t.index[of]; h != nil; h = h.next {
 		for c := range h.all {
-			if len(some) == 0 || !some[len(some)-1].equal(c) {
-				some = append(some, c)
+			if cost++; len(some) == 0 || !last.equal(c) {
+				last, cost = c, cost+len(c.lacks)
+				var fresh stampList
+				for _, p := range c.each {
+					if !seen[&p[0]] {
+						seen[&p[0]], cost = true, cost+len(p)
+						fresh = append(fresh, p)
+					}
+				}
+				c.each = fresh
+				if some = append(some, c); len(some) == 1 {
+					cost = 0
+				}
+			}
+			if last.isAnything() || cost > maxRecalled {
+				return []content{anything}
 			}
 		}
 	}
 	return some
 }
 
-// maxDiffering is how many stamps in which a table differs are taken over from
-// it. Tables of one version differ if their source supplies that, or one has what
+// maxDiffering is how many stamps in which tables differ are taken over from
+// them. Tables of one version differ if their source supplies that, or one has what
 // lingers beside the other.
 const maxDiffering = 4096
 
@@ -253,7 +287,7 @@ func union(some []content) content {
 	if len(some) == 1 {
 		return c
 	}
-	each := slices.Collect(c.each.all)
+	each, n := slices.Collect(c.each.all), 0
 	for _, o := range some[1:] {
 		each = slices.AppendSeq(each, o.each.all)
 		switch {
@@ -265,13 +299,12 @@ func union(some []content) content {
 				is := o.has(n)
 				return is != nil && is.Sum == c.all.Get(n).Sum
 			})
-			n := 0
 			for was := range c.all.Since(o.all) {
 				if was == nil || o.has(was.Name) == nil {
 					continue
 				}
 				if n++; n > maxDiffering {
-					break
+					return anything
 				}
 				each = append(each, was)
 			}

@@ -25,7 +25,9 @@ type accountOf struct {
 	typ   *xds.Type
 	broad bool // it asked for everything at some time
 	named bool // and now for names, too
-	came  bool // mine is from before; which of it the client still wants is not known yet
+
+	// What it came with, until it is known which of it the client still wants. Mine is of it.
+	came *holding
 
 	// What it has by name, in types whose answers have a part of it. It shares
 	// memory with holdings.
@@ -54,7 +56,7 @@ func (a *account) subscribed(e protocol.Event) {
 func (a *account) interested(i protocol.Interest) {
 	p := a.of(i.Type)
 	came := p.came
-	if p.came = false; len(p.mine) == 0 || !came && len(i.Removed) == 0 {
+	if p.came = nil; len(p.mine) == 0 || came == nil && len(i.Removed) == 0 {
 		return
 	}
 	names := make(map[string]bool, len(i.Added)+len(i.Removed))
@@ -64,13 +66,20 @@ func (a *account) interested(i protocol.Interest) {
 	for _, n := range i.Added {
 		names[n] = true
 	}
-	var left []*xds.Stamp
-	for st := range p.mine.all {
-		if wanted, listed := names[st.Name]; wanted || !listed && !came {
-			left = append(left, st)
+	left := func(l stampList) stampList {
+		var out []*xds.Stamp
+		for st := range l.all {
+			// What its collection has lost is not listed.
+			if wanted, listed := names[st.Name]; wanted || !listed && (came == nil || names[p.typ.Collection(st.Name)]) {
+				out = append(out, st)
+			}
 		}
+		return inPieces(out)
 	}
-	p.mine = inPieces(left)
+	p.mine = left(p.mine)
+	if came != nil && !i.Wildcard { // what other streams of its node have is remembered with them
+		a.told.narrow(came, left(came.each))
+	}
 }
 
 // sent notes what the client has when it accepts a response.
@@ -158,12 +167,12 @@ func (a *account) recall(now time.Time, typ *xds.Type, version string, table *pr
 	if !ok {
 		return nil
 	}
-	p := a.of(typ)
-	if !typ.FullState {
+	p, h := a.of(typ), &holding{content: c, of: of}
+	if !typ.FullState && !c.isAnything() {
 		mine := slices.Collect(c.each.all)
-		p.mine, p.came = inPieces(slices.CompactFunc(mine, func(a, b *xds.Stamp) bool { return a.Name == b.Name })), true
+		p.mine, p.came = inPieces(slices.CompactFunc(mine, func(a, b *xds.Stamp) bool { return a.Name == b.Name })), h
 	}
-	a.may(now, p, &holding{content: c, of: of})
+	a.may(now, p, h)
 	return c.world()
 }
 

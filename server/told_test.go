@@ -756,6 +756,142 @@ func TestToldLater(t *testing.T) {
 	}
 }
 
+// SAFE-9: however many streams of a node state the same version and have other names, what one
+// more costs is the same. A client that may have too much may have anything.
+func TestToldByMany(t *testing.T) {
+	const streams, each = 200, 500
+	now, m := time.Now(), newTold(4*streams)
+	key := stating("n", xds.Route.URL, "v")
+	known := 0
+	for i := range streams {
+		a := &account{told: m, node: "n"}
+		w := a.recall(now, xds.Route, "v", &protocol.World{Versions: new(xds.Table).Versions()})
+		if i > 0 && w.Others[0].Name != "" {
+			if known++; known < i {
+				t.Fatal("ADS-9: what it may have is known again when there is more of it")
+			}
+			if got := len(w.Others); got != i*each {
+				t.Fatalf("ADS-9: after %d streams it may have %d names", i, got)
+			}
+		}
+		var names []string
+		c := &xds.Changes{}
+		for n := range each {
+			r := &xds.Resource{Stamp: &xds.Stamp{Name: fmt.Sprintf("%05d", i*each+n)}}
+			names, c.Upserts = append(names, r.Name), append(c.Upserts, r)
+		}
+		a.interested(protocol.Interest{Type: xds.Route, Added: names})
+		a.sent(now, protocol.Event{Kind: protocol.Sent, Type: xds.Route, Nonce: "1", Version: "v", World: &protocol.World{}}, c)
+		a.end(now)
+		cost := 0
+		for _, c := range m.find(now, key) {
+			cost += c.each.len()
+		}
+		if cost > maxRecalled+each {
+			t.Fatalf("after %d streams %d names are looked at", i, cost)
+		}
+	}
+	if known < 20 || known > maxRecalled/each+1 { // the first does not count
+		t.Errorf("what it may have is known after %d streams", known)
+	}
+	stamps := 0
+	for h := m.index[key]; h != nil; h = h.next {
+		stamps += h.each.len()
+	}
+	if stamps > (streams+1)*each {
+		t.Errorf("%d names are remembered, of %d that were told", stamps, streams*each)
+	}
+}
+
+// SAFE-9: answers that say the same count, too; pieces that they share count once. The first
+// is found whatever its size.
+func TestRecalled(t *testing.T) {
+	now := time.Now()
+	key := stating("n", "t", "v")
+	var many []*xds.Stamp
+	for i := range 2 * maxRecalled {
+		many = append(many, &xds.Stamp{Name: fmt.Sprintf("%06d", i)})
+	}
+	big := inPieces(many)
+	one := stampList{{{Name: "a"}}}
+	repeat := func(n int, l stampList) (ls []stampList) {
+		for range n {
+			ls = append(ls, l)
+		}
+		return ls
+	}
+	for what, tt := range map[string]struct {
+		each []stampList
+		want int // zero: anything
+	}{
+		"one":                {[]stampList{big}, len(many)},
+		"two that share":     {[]stampList{big.with(one[0]), big}, len(many) + 1},
+		"two that do not":    {[]stampList{big, inPieces(many)}, 0},
+		"many that are same": {repeat(maxRecalled, one), 1},
+		"too many":           {repeat(maxRecalled+2, one), 0},
+		"and anything":       {[]stampList{one, anything.each}, 0},
+	} {
+		if what == "two that do not" {
+			tt.each[1] = inPieces(slices.Clone(many[1:]))
+		}
+		m := newTold(10)
+		for _, l := range tt.each {
+			m.hold(now, &holding{content: content{each: l}, of: key}, nil)
+		}
+		c, ok := m.recall(now, key)
+		if !ok || c.isAnything() != (tt.want == 0) || tt.want > 0 && c.each.len() != tt.want {
+			t.Errorf("%s: %d names, want %d", what, c.each.len(), tt.want)
+		}
+	}
+	// Who leaves too much open between tables may have anything.
+	table := func(n int, body string) *xds.Versions {
+		var rs []*xds.Resource
+		for i := range n {
+			rs = append(rs, res(fmt.Sprint(i), body))
+		}
+		return new(xds.Table).With(rs).Versions()
+	}
+	for n, want := range map[int]bool{maxDiffering / 2: false, maxDiffering/2 + 1: true} {
+		c := union([]content{{all: table(n, "1")}, {all: table(n, "2")}, {all: table(n, "3")}})
+		if c.isAnything() != want {
+			t.Errorf("ADS-9 of %d names three states: anything is %v", n, !want)
+		}
+	}
+}
+
+// ADS-9: what a client came with it keeps as far as it asks for it: by name, by a
+// collection, which lists what there is, or with everything.
+func TestCameWith(t *testing.T) {
+	now := time.Now()
+	const in, glob = "xdstp://a/" + "envoy.config.route.v3.RouteConfiguration/x/1", "xdstp://a/" + "envoy.config.route.v3.RouteConfiguration/x/*"
+	for _, tt := range []struct {
+		asks protocol.Interest
+		want []string
+	}{
+		{protocol.Interest{Added: []string{"b"}}, []string{"b", "b"}},
+		{protocol.Interest{Added: []string{glob}}, []string{in}},
+		{protocol.Interest{Wildcard: true}, []string{"a", "b", "b", in}},
+	} {
+		m := newTold(10)
+		l := stampList{{{Name: "a"}, {Name: "b"}, {Name: "b", Version: "2"}, {Name: in}}}
+		h := &holding{content: content{each: l}, of: stating("n", xds.Route.URL, "v")}
+		m.hold(now, h, nil)
+		a := &account{told: m, node: "n"}
+		a.recall(now, xds.Route, "v", nil)
+		m.release([]*holding{h}, nil)
+		tt.asks.Type = xds.Route
+		a.interested(tt.asks)
+		a.end(now)
+		var got []string
+		for _, st := range (&account{told: m, node: "n"}).recall(now, xds.Route, "v", nil).Others {
+			got = append(got, st.Name)
+		}
+		if !slices.Equal(got, tt.want) {
+			t.Errorf("who asks for %v has %v, want %v", tt.asks.Added, got, tt.want)
+		}
+	}
+}
+
 // Two that leave the same in the same state count once, whatever the order.
 func TestToldLists(t *testing.T) {
 	now := time.Now()

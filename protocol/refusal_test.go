@@ -78,7 +78,7 @@ func TestMerge(t *testing.T) {
 	for _, given := range [][2]string{{"d", "e f"}, {"d e", "f"}, {"d e f", ""}, {"", "d e f"}} {
 		a, b := list(itemsOf("a:a1>a2"), 1, false), list(itemsOf("b:b1>b2"), 2, false)
 		for i, r := range []*refusal{&a, &b} {
-			for _, name := range strings.Fields(given[i]) {
+			for name := range strings.FieldsSeq(given[i]) {
 				if r.given == nil {
 					r.given = map[string]bool{}
 				}

@@ -247,7 +247,7 @@ func (s *Session) check(u *subscription, req xds.Request, first bool) error {
 	if !first {
 		return nil // they are ignored
 	}
-	for _, v := range append(req.Initial[:len(req.Initial):len(req.Initial)], xds.Version{Version: req.Version}) {
+	for _, v := range append(slices.Clip(req.Initial), xds.Version{Version: req.Version}) {
 		if n := max(len(v.Name), len(v.Version)); n > s.opts.MaxNameLen {
 			return fmt.Errorf("%w: a %s name or version of %d bytes is stated, more than %d", ErrLimit, u.typ, n, s.opts.MaxNameLen)
 		}

@@ -185,7 +185,7 @@ func (d *delivery) without(names func(func(string) bool)) {
 // answers reports whether the answer to a message is that to what was told of a name. What
 // only a delivery told that is not listed any more has none of its own.
 func (d *delivery) answers(p *part, name string, is *xds.Stamp) bool {
-	return p.within(name, is) || !slices.ContainsFunc(d.parts, func(p part) bool { return p.within(name, is) })
+	return p.within(name, is) || !d.tells(name, is)
 }
 
 // open reports whether the message that told of a name is not answered: "each
@@ -249,7 +249,7 @@ func (u *subscription) letGo(dropped map[string]bool) {
 		if !d.parts[0].world || d.beats != nil || d.superseded {
 			continue
 		}
-		items := slices.Clone(d.items) // which others may share
+		items := slices.Clip(d.items) // others may share them
 		for n := range dropped {
 			if told := u.told(n); stands(told) && d.carries(n) == nil {
 				items = append(items, item{name: n, was: absent, is: told})

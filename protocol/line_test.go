@@ -245,3 +245,29 @@ func liveBytes() uint64 {
 	runtime.ReadMemStats(&m)
 	return m.HeapAlloc
 }
+
+// timer returns what a request takes at best, of as many tries as it was called.
+func (l *line) timer(req xds.Request) func() time.Duration {
+	best := time.Hour
+	return func() time.Duration {
+		start := time.Now()
+		if err := l.Receive(req); err != nil {
+			l.t.Fatal(err)
+		}
+		best = min(best, time.Since(start))
+		return best
+	}
+}
+
+// grows fails the test if in each of the tries many take more than so many times as
+// long as few.
+func grows(t *testing.T, tries int, most time.Duration, few, many func() time.Duration) {
+	t.Helper()
+	var a, b time.Duration
+	for range tries {
+		if a, b = few(), many(); b <= most*a {
+			return
+		}
+	}
+	t.Errorf("few take %v, many take %v", a, b)
+}

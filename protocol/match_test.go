@@ -116,22 +116,7 @@ func TestPhantomsAreCheap(t *testing.T) {
 		l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.Endpoint.URL: xds.NewTable(xds.Endpoint).With(set)})
 		l.ask(xds.Request{Type: xds.Endpoint, Subscribe: subs})
 		l.settle()
-		best := time.Hour
-		return func() time.Duration {
-			start := time.Now()
-			if err := l.Receive(xds.Request{Type: xds.Endpoint, Unsubscribe: phantoms}); err != nil {
-				t.Fatal(err)
-			}
-			best = min(best, time.Since(start))
-			return best
-		}
+		return l.timer(xds.Request{Type: xds.Endpoint, Unsubscribe: phantoms})
 	}
-	few, many := timer(1500), timer(24_000)
-	var a, b time.Duration
-	for range 10 {
-		if a, b = few(), many(); b <= 130*a {
-			return
-		}
-	}
-	t.Errorf("1,500 phantoms take %v, 24,000 take %v", a, b)
+	grows(t, 10, 130, timer(1500), timer(24_000))
 }

@@ -247,10 +247,12 @@ func (s *Session) check(u *subscription, req xds.Request, first bool) error {
 	if !first {
 		return nil // they are ignored
 	}
-	for _, v := range append(slices.Clip(req.Initial), xds.Version{Version: req.Version}) {
-		if n := max(len(v.Name), len(v.Version)); n > s.opts.MaxNameLen {
-			return fmt.Errorf("%w: a %s name or version of %d bytes is stated, more than %d", ErrLimit, u.typ, n, s.opts.MaxNameLen)
-		}
+	longest := len(req.Version)
+	for _, v := range req.Initial {
+		longest = max(longest, len(v.Name), len(v.Version))
+	}
+	if longest > s.opts.MaxNameLen {
+		return fmt.Errorf("%w: a %s name or version of %d bytes is stated, more than %d", ErrLimit, u.typ, longest, s.opts.MaxNameLen)
 	}
 	return nil
 }

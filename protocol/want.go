@@ -351,16 +351,16 @@ func (u *subscription) interest() Interest {
 		for _, n := range u.removed {
 			moved[n]--
 		}
-		once := func(by int) func(string) bool {
+		others := func(by int) func(string) bool { // all but the first of each name that moved so
 			return func(n string) bool {
-				not := moved[n] != by
-				if !not {
-					moved[n] = 0
+				if moved[n] != by {
+					return true
 				}
-				return not
+				moved[n] = 0
+				return false
 			}
 		}
-		i.Added, i.Removed = slices.DeleteFunc(u.added, once(1)), slices.DeleteFunc(u.removed, once(-1))
+		i.Added, i.Removed = slices.DeleteFunc(u.added, others(1)), slices.DeleteFunc(u.removed, others(-1))
 	}
 	u.moved, u.added, u.removed = false, nil, nil
 	return i

@@ -112,6 +112,18 @@ func lost(t *testing.T, a Age, age grpc.ServerOption) (lost int, ages []time.Dur
 	return lost, ages
 }
 
+// endsInTime fails the test unless a stream that began at start has just ended as an old
+// one, without any of its grace.
+func endsInTime(t *testing.T, a Age, start time.Time, end error) {
+	t.Helper()
+	if status.Code(end) != codes.Unavailable {
+		t.Error(end)
+	}
+	if d := time.Since(start); d > a.Max*3/2 {
+		t.Errorf("it ended after %v", d)
+	}
+}
+
 func TestAge(t *testing.T) {
 	within(t, "SAFE-12 what is sent at the end arrives", func(t *testing.T) {
 		a := Age{Max: 20 * time.Second, Grace: 10 * time.Second}
@@ -196,12 +208,7 @@ func TestAge(t *testing.T) {
 		r := ack(c.want())
 		r.ErrorDetail = &rpcstatus.Status{Message: "no"}
 		c.send(r)
-		if err := c.end(); status.Code(err) != codes.Unavailable {
-			t.Error(err)
-		}
-		if d := time.Since(start); d > a.Max*3/2 {
-			t.Errorf("it ended after %v", d)
-		}
+		endsInTime(t, a, start, c.end())
 	})
 	within(t, "SAFE-12 one answer stands for those before", func(t *testing.T) {
 		a := Age{Max: 40 * time.Second, Grace: 2 * time.Minute}
@@ -216,12 +223,7 @@ func TestAge(t *testing.T) {
 		time.Sleep(6 * time.Second)
 		w.set(xds.Cluster, res("a", "2"))
 		c.send(ack(c.want()))
-		if err := c.end(); status.Code(err) != codes.Unavailable {
-			t.Error(err)
-		}
-		if d := time.Since(start); d > a.Max*3/2 {
-			t.Errorf("it ended after %v", d)
-		}
+		endsInTime(t, a, start, c.end())
 	})
 	within(t, "SAFE-12 gRPC leaves the connection to a stream whose client takes its time", func(t *testing.T) {
 		a := Age{Max: 20 * time.Second, Grace: 4 * time.Minute}

@@ -65,6 +65,13 @@ func TestJudgeOfWhatStays(t *testing.T) {
 	body := func(to ...string) held {
 		return held{body: string(pack(k.body("a", "g1", to)).GetValue())}
 	}
+	loses := func(refuses bool) func(*sub) {
+		return func(s *sub) {
+			s.hears("2", "a", nil)
+			delete(s.cache, "a")
+			s.settles(true, "2", refuses)
+		}
+	}
 	for _, tt := range []struct {
 		name  string
 		first held            // the cluster that the client accepted
@@ -72,16 +79,8 @@ func TestJudgeOfWhatStays(t *testing.T) {
 		fresh map[string]held // of a new client
 		right bool
 	}{
-		{"it refuses to lose the cluster", body("b"), func(s *sub) {
-			s.hears("2", "a", nil)
-			delete(s.cache, "a")
-			s.settles(true, "2", true)
-		}, nil, true},
-		{"it has lost the cluster", body("b"), func(s *sub) {
-			s.hears("2", "a", nil)
-			delete(s.cache, "a")
-			s.settles(true, "2", false)
-		}, nil, false},
+		{"it refuses to lose the cluster", body("b"), loses(true), nil, true},
+		{"it has lost the cluster", body("b"), loses(false), nil, false},
 		{"it has refused the cluster, and accepted it later", body("b"), func(s *sub) {
 			s.hears("2", "a", nil)
 			s.settles(true, "2", true)
@@ -90,11 +89,7 @@ func TestJudgeOfWhatStays(t *testing.T) {
 			delete(s.cache, "a")
 			s.settles(true, "3", false)
 		}, nil, false},
-		{"the cluster refers to another", body("c"), func(s *sub) {
-			s.hears("2", "a", nil)
-			delete(s.cache, "a")
-			s.settles(true, "2", true)
-		}, nil, false},
+		{"the cluster refers to another", body("c"), loses(true), nil, false},
 		{"the cluster is what a new client has", body("b"), func(*sub) {}, map[string]held{"a": body("b")}, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -117,6 +117,29 @@ func (s *Session) beat(u *subscription) []*xds.Response {
 	return out
 }
 
+// feed notes what a message tells: its time begins now. When that of others is over, it
+// is not known by the heartbeats.
+func (s *Session) feed(u *subscription, c *xds.Changes) {
+	if len(u.unfed) > 0 {
+		for _, r := range c.Upserts {
+			delete(u.unfed, r.Name)
+		}
+	}
+	for ttl, at := range u.beats {
+		switch {
+		case s.now.Before(at):
+		case s.tellsAll(u, ttl, c):
+			u.beats[ttl] = s.nextBeat(ttl)
+		default:
+			for _, r := range c.Upserts {
+				if r.TTL == ttl {
+					u.starve(r.Name, s.now)
+				}
+			}
+		}
+	}
+}
+
 // tellsAll reports whether a response brings all that the client has with a TTL.
 func (s *Session) tellsAll(u *subscription, ttl time.Duration, c *xds.Changes) bool {
 	tells := func(name string) bool {
@@ -154,11 +177,17 @@ func (s *Session) outlived(u *subscription) {
 				if !u.covers(r.Name) || !same(u.told(r.Name), r.Stamp) {
 					continue
 				}
+				lost := late
 				told, hungry := u.unfed[r.Name]
+				if hungry {
+					lost = !s.now.Before(told.Add(ttl))
+				}
 				switch d, p := u.unanswered(r.Name); {
 				case p != nil && p.nonce < u.heard && !s.now.Before(d.sent.Add(ttl-ttl/beatsPerTTL)) && !u.heldBack(r.Name),
-					u.accepted(r.Name) && (late || hungry && !s.now.Before(told.Add(ttl))):
+					lost && u.accepted(r.Name):
 					u.repeat(r.Name)
+				case late && hungry: // that may end before the next heartbeat
+					u.beats[ttl] = s.now
 				}
 			}
 		}

@@ -23,7 +23,7 @@ type saying struct {
 
 	beats  map[time.Duration]time.Time // when resources with a TTL are told next, by TTL
 	beatAt time.Time                   // the first of these; zero: never
-	unfed  map[string]time.Time        // when names were told that were accepted late, and got no heartbeat until then
+	unfed  map[string]time.Time        // when names were told that were accepted late, or when a heartbeat was due, and got none since
 }
 
 // mark notes that something may have to be told of an entry.
@@ -219,11 +219,6 @@ func (s *Session) send(u *subscription, t *xds.Table, d delivery, parts []*xds.C
 		world = s.worldOf(u, t, &d, len(parts))
 	}
 	for _, c := range parts {
-		for ttl, at := range u.beats {
-			if !s.now.Before(at) && s.tellsAll(u, ttl, c) {
-				u.beats[ttl] = s.nextBeat(ttl) // its time begins now
-			}
-		}
 		s.nonces++
 		p := partOf(s.nonces, c)
 		p.world = s.variant == xds.SotW && u.typ.FullState
@@ -233,12 +228,8 @@ func (s *Session) send(u *subscription, t *xds.Table, d delivery, parts []*xds.C
 		out = append(out, r)
 	}
 	u.deliver(s, d)
-	if len(u.unfed) > 0 {
-		for _, c := range parts {
-			for _, r := range c.Upserts {
-				delete(u.unfed, r.Name) // also of what was unlisted for this one
-			}
-		}
+	for _, c := range parts { // also of what was unlisted for this one
+		s.feed(u, c)
 	}
 	return out
 }

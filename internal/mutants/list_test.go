@@ -46,7 +46,8 @@ func TestListFits(t *testing.T) {
 // pending says of which lists the report is known to be old, and why. Take a
 // list off when it was run.
 var pending = map[string]string{
-	"shell": "observers, the age of streams, panics, and what is remembered of streams were added",
+	"protocol": "lines of the core that it quotes have changed",
+	"shell":    "observers, the age of streams, panics, and what is remembered of streams were added",
 }
 
 // The report is of the lists that there are, not of what they were once.

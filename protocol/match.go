@@ -129,7 +129,7 @@ func (u *subscription) unrefer(name string, asked bool) {
 	}
 	e.matched--
 	u.notice(e, true)
-	if !asked || u.collects(name) && !u.wants(e) {
+	if !asked || u.leaving[name] != nil && u.collects(name) && !u.wants(e) {
 		u.lapse(e)
 	}
 	switch {

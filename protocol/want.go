@@ -249,8 +249,6 @@ func (u *subscription) drop(dropped []string, v xds.Variant, t *xds.Table) {
 		}
 		u.name(e, false)
 		switch {
-		case u.scopes[n]: // the client still wants everything under a route
-			continue
 		case e.matched > 0 || u.wildcard || u.scopes != nil || v == xds.Delta && stands(e.told) && (u.collects(n) || u.lapsed[n]):
 			if v == xds.Delta && (u.wildcard || u.scopes != nil) && u.matches[n] == nil {
 				// "The server must send a response that includes the specific
@@ -264,7 +262,7 @@ func (u *subscription) drop(dropped []string, v xds.Variant, t *xds.Table) {
 		default:
 			unwanted[n] = true
 		}
-		if u.matches[n] != nil {
+		if u.matches[n] != nil && !u.scopes[n] { // else the client still wants everything under a route
 			u.unmatch(n, true)
 		}
 	}

@@ -204,6 +204,48 @@ func TestJudge(t *testing.T) {
 		}
 		c.told(xds.Endpoint, "x=2", "y=1")
 	})
+	t.Run("DELTA-3 who gives up an alias of what it still asks for has asked for nothing", func(t *testing.T) {
+		start := func(dropped string) *court {
+			c := newCourt(t, xds.Delta)
+			c.commit("VHDS", "r/a|x=1")
+			c.ask(xds.VirtualHost, "*", "r/a", "x")
+			c.told(xds.VirtualHost, "r/a|x=1")
+			c.ask(xds.Route, "n")
+			c.told(xds.Route, "-n")
+			c.l.receive(xds.Request{Type: xds.VirtualHost, Unsubscribe: []string{dropped}}, false)
+			return c
+		}
+		if left := start("x").l.waiting(); left != "" {
+			t.Errorf("waiting: %q", left)
+		}
+		if left := start("r/a").l.waiting(); left != "VHDS: n/* is owed, if only its absence" {
+			t.Errorf("waiting: %q", left)
+		}
+	})
+	t.Run("ADS-3 what is about to leave stays behind its alias when the wildcard is given up", func(t *testing.T) {
+		start := func(names ...string) *court {
+			c := newCourt(t, xds.Delta)
+			c.commit("CDS", "x|a=1", "RDS", "r=to-x>CDS/x")
+			c.ask(xds.Cluster, append(names, "*")...)
+			c.answer(xds.Cluster, c.told(xds.Cluster, "x|a=1"), false)
+			c.ask(xds.Route, "r")
+			c.answer(xds.Route, c.told(xds.Route, "r=to-x>CDS/x"), false)
+			c.commit("CDS", "-x", "RDS", "r=2")
+			c.l.receive(xds.Request{Type: xds.Cluster, Unsubscribe: []string{"*"}}, false)
+			return c
+		}
+		c := start("a")
+		_, err := c.try(xds.Cluster, "-a", "-x")
+		wrong(t, err, "ADS-3, ADS-8: x leaves while")
+		c.told(xds.Route, "r=2")
+		c.ask(xds.Cluster, "a")
+		if left := c.l.waiting(); left != "" {
+			t.Errorf("waiting: %q", left)
+		}
+		if c = start(); c.l.account(xds.Cluster).covers("x") {
+			t.Error("x is kept, and nothing asks for it")
+		}
+	})
 	t.Run("DELTA-3 passed responses do not fill the list of those that are unanswered", func(t *testing.T) {
 		c := newCourt(t, xds.Delta)
 		c.commit("EDS", "a=1", "b=1", "c=1", "d=1", "e=1", "f=1")

@@ -123,10 +123,10 @@ func (l *ledger) unsubscribe(a *account, names []string) {
 	l.find(a)
 	for _, n := range dropped {
 		if a.wildcard {
-			a.may[n], a.asked = true, true
+			a.may[n] = true
 			found := l.members(a, n)
 			if len(found) == 0 {
-				a.owe[n] = true
+				a.owe[n], a.asked = true, true
 			} else {
 				delete(a.owe, n)
 			}
@@ -134,7 +134,7 @@ func (l *ledger) unsubscribe(a *account, names []string) {
 				if a.names[r.Name] || a.reach[r.Name] {
 					continue // it is still asked for
 				}
-				a.owe[r.Name], a.may[r.Name] = true, true
+				a.owe[r.Name], a.may[r.Name], a.asked = true, true, true
 				a.release(r.Name)
 			}
 			a.release(n)
@@ -148,7 +148,7 @@ func (l *ledger) unsubscribe(a *account, names []string) {
 	if slices.Contains(names, xds.Wildcard) {
 		// What it was told by way of that it may know by aliases of the past.
 		for n := range a.told {
-			if !a.names[n] && !a.reach[n] {
+			if !a.names[n] && !a.reach[n] && !a.behind(n) {
 				delete(a.told, n)
 				a.stray[n] = true
 			}
@@ -178,6 +178,22 @@ func (l *ledger) meant(a *account, n string) (out []string) {
 		}
 	}
 	return out
+}
+
+// behind reports whether a name that is about to leave stands behind others that the client
+// asks for, of which it was not told that they find nothing.
+func (a *account) behind(n string) bool {
+	_, leaves := a.leaving[n]
+	r := a.told[n].res
+	if !leaves || r == nil {
+		return false
+	}
+	for s := range a.names {
+		if _, told := a.told[s]; !told && finds(a.typ, r, s) {
+			return true
+		}
+	}
+	return false
 }
 
 // ask notes that a name was asked for: it is told whatever the client holds.

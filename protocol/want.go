@@ -221,6 +221,11 @@ func (u *subscription) unsubscribe(names []string, t *xds.Table) {
 		for _, c := range scopes {
 			u.leaveScope(c, true)
 		}
+		if len(scopes) > 0 {
+			unwanted := map[string]bool{}
+			u.giveUpLapsed(func(string) bool { return true }, unwanted)
+			u.discard(unwanted)
+		}
 		if u.wildcard {
 			u.unsubscribeAll(xds.Delta)
 		}
@@ -266,7 +271,18 @@ func (u *subscription) drop(dropped []string, v xds.Variant, t *xds.Table) {
 			u.unmatch(n, true)
 		}
 	}
-	u.giveUpLapsed(dropped, unwanted)
+	if len(u.lapsed) > 0 {
+		gone := make(map[string]bool, len(dropped))
+		for _, n := range dropped {
+			gone[n] = true
+		}
+		u.giveUpLapsed(func(collection string) bool { return gone[collection] }, unwanted)
+	}
+	u.discard(unwanted)
+}
+
+// discard forgets what the client has dropped with all that made it want that.
+func (u *subscription) discard(unwanted map[string]bool) {
 	u.letGo(unwanted)
 	if len(unwanted) > 8 {
 		u.removeFunc(func(e *entry) bool { return unwanted[e.name] && !u.wants(e) })
@@ -290,18 +306,11 @@ func (u *subscription) giveUp(e *entry) {
 	e.again, u.asked = true, true
 }
 
-// giveUpLapsed adds to what is unwanted what a collection has found and does not any
-// more: the client drops it with the collection.
-func (u *subscription) giveUpLapsed(dropped []string, unwanted map[string]bool) {
-	if len(u.lapsed) == 0 {
-		return
-	}
-	gone := make(map[string]bool, len(dropped))
-	for _, n := range dropped {
-		gone[n] = true
-	}
+// giveUpLapsed adds to what is unwanted what a collection, or "*", has found and does not
+// any more: the client drops it with that.
+func (u *subscription) giveUpLapsed(dropped func(collection string) bool, unwanted map[string]bool) {
 	for name := range u.lapsed {
-		if gone[u.typ.Collection(name)] && !u.collects(name) {
+		if dropped(u.typ.Collection(name)) && !u.collects(name) {
 			delete(u.lapsed, name)
 			if !u.covers(name) { // by its own name it may be wanted still
 				unwanted[name] = true

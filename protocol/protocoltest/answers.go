@@ -49,7 +49,14 @@ func (l *ledger) settle(a *account, req xds.Request, stale bool) *flight {
 		// it is true all the same.
 		if i := slices.IndexFunc(a.flights, func(o *flight) bool { return o.seq > f.seq }); i >= 0 {
 			a.flights[i].stuck = a.flights[i].stuck || f.stuck
-			a.flights[i].joined = joined
+			was := a.flights[i].joined // of another part, which was answered before
+			if was == nil {
+				was = map[string][]fact{}
+			}
+			for n, ks := range joined {
+				was[n] = append(was[n], ks...)
+			}
+			a.flights[i].joined = was
 		}
 		return nil
 	}

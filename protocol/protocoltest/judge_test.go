@@ -822,6 +822,32 @@ func TestJudge(t *testing.T) {
 		_, err := start(true).try(xds.Endpoint, "e=1")
 		wrong(t, err, "ADS-4: e@e=1 is not what the view has")
 	})
+	t.Run("ADS-8 a lost assignment is told, since what went with a part of a response that is not listed any more refers to it", func(t *testing.T) {
+		start := func(listed bool) *court {
+			c := newCourt(t, xds.Delta)
+			c.commit("CDS", "w=1", "x=1>EDS/e", "EDS", "e=1")
+			c.ask(xds.Cluster)
+			c.answer(xds.Cluster, c.told(xds.Cluster, "w=1", "x=1>EDS/e"), false)
+			c.commit("CDS", "w=2", "x=2", "EDS", "-e")
+			c.told(xds.Cluster, "w=2")
+			if _, err := c.say(xds.Cluster, "x=2"); err != nil {
+				t.Fatal(err)
+			}
+			for _, y := range []string{"y=1", "y=2", "y=3", "y=4"} {
+				c.wait(5 * time.Second)
+				c.commit("CDS", y)
+				c.told(xds.Cluster, y)
+			}
+			for _, late := range []string{"3", "2"} {
+				c.l.receive(xds.Request{Type: xds.Cluster, Nonce: late}, !listed)
+			}
+			c.ask(xds.Endpoint, "e")
+			return c
+		}
+		start(false).told(xds.Endpoint, "e=1")
+		_, err := start(true).try(xds.Endpoint, "e=1")
+		wrong(t, err, "ADS-4: e@e=1 is not what the view has")
+	})
 	t.Run("ADS-7 the last assignment there was, of one that the client states and nobody knows", func(t *testing.T) {
 		start := func(accepted bool) *court {
 			c := newCourt(t, xds.Delta)

@@ -53,6 +53,17 @@ func TestUnsubscribedBy(t *testing.T) {
 	}
 }
 
+// SAFE-1: what was found, and lost before it could be told, leaves nothing behind.
+func TestFoundAndLostUntold(t *testing.T) {
+	l := newLine(t, xds.Delta, xds.VirtualHost, Options{}, xds.Tables{xds.VirtualHost.URL: xds.NewTable(xds.VirtualHost).With([]*xds.Resource{aliased("r/a", "n")})})
+	l.ask(xds.Request{Type: xds.VirtualHost, Subscribe: []string{"n"}})
+	l.commit(xds.VirtualHost, nil, "r/a")
+	l.want("VHDS -n")
+	if u := l.subs[0]; u.entry("r/a") != nil {
+		t.Error("r/a is remembered")
+	}
+}
+
 // DELTA-11: a resource is found as long as one name finds it, and is told to be
 // gone, or forgotten, with the last.
 func TestFoundByTwo(t *testing.T) {

@@ -243,6 +243,45 @@ func TestGrace(t *testing.T) {
 	}
 }
 
+// ADS-3: what came back meanwhile has its time from when it was lost again, also on a
+// stream that was too busy to say anything.
+func TestLostBackAndLost(t *testing.T) {
+	l := newLine(t, xds.Delta, xds.Cluster, Options{}, xds.Tables{xds.Cluster.URL: tableOf(xds.Cluster, "x", "y")})
+	l.ask(xds.Request{Type: xds.Cluster})
+	l.settle()
+	l.commit(xds.Cluster, nil, "x")
+	l.commit(xds.Cluster, resources(1, "x"))
+	l.wait(3 * time.Second)
+	l.commit(xds.Cluster, nil, "x")
+	if took, said := l.next(); took != 5*time.Second || said != "CDS -x" {
+		t.Errorf("after %v it said %s", took, said)
+	}
+}
+
+// ADS-6: an assignment that the client was told to be gone is not kept for a cluster that
+// refers to it and leaves. Whoever has forgotten it asks again.
+func TestGoneIsNotKept(t *testing.T) {
+	refers := func(version int, assignment string) []*xds.Resource {
+		return []*xds.Resource{resource("c", version, xds.Ref{Type: xds.Endpoint, Name: assignment})}
+	}
+	l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{
+		xds.Cluster.URL: xds.NewTable(xds.Cluster).With(refers(1, "e")), xds.Endpoint.URL: tableOf(xds.Endpoint, "e", "f"),
+	})
+	l.commit(xds.Endpoint, nil, "e")
+	l.ask(xds.Request{Type: xds.Cluster})
+	l.ask(xds.Request{Type: xds.Endpoint, Subscribe: []string{"e"}})
+	l.want("CDS c@1, EDS -e")
+	l.ack(xds.Cluster)
+	l.ack(xds.Endpoint)
+	l.commit(xds.Cluster, refers(2, "f"))
+	l.want("CDS c@2")
+	l.Change(l.view, nil) // anything may have changed
+	l.want("")
+	if u := l.sub(xds.Endpoint); len(u.leaving) > 0 || !l.Deadline().IsZero() {
+		t.Errorf("kept until %v: %v", l.Deadline(), u.leaving)
+	}
+}
+
 // 10,000 removals, acknowledged, leave next to nothing behind on a stream; streams
 // that held the same are told by the same Changes. What nothing refers to is not
 // looked at one by one.

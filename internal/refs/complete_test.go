@@ -90,6 +90,10 @@ func TestComplete(t *testing.T) {
 	for range 100 {
 		deep = packed(t, deep)
 	}
+	many := &hcmv3.HttpConnectionManager{}
+	for range 2 * deepest {
+		many.HttpFilters = append(many.HttpFilters, &hcmv3.HttpFilter{Name: "f", ConfigType: &hcmv3.HttpFilter_TypedConfig{TypedConfig: packed(t, &routerv3.Router{})}})
+	}
 	younger := &routev3.RouteAction{}
 	younger.ProtoReflect().SetUnknown(protowire.AppendBytes(protowire.AppendTag(nil, 9999, protowire.BytesType), []byte("c")))
 
@@ -153,6 +157,7 @@ func TestComplete(t *testing.T) {
 		{"routes from a file", &hcmv3.Rds{ConfigSource: file, RouteConfigName: "r"}, anything},
 		{"routes from a server that is a cluster", &hcmv3.Rds{ConfigSource: other, RouteConfigName: "r"},
 			"CDS *, CDS grpc, SDS *, ECDS *, SRDS *, RDS *, RDS r, VHDS *"},
+		{"routes from the server itself", &hcmv3.Rds{ConfigSource: self, RouteConfigName: "r"}, "RDS r"},
 		{"a filter from a file", &hcmv3.HttpFilter{Name: "e", ConfigType: &hcmv3.HttpFilter_ConfigDiscovery{ConfigDiscovery: &corev3.ExtensionConfigSource{ConfigSource: file}}}, anything},
 		{"endpoints from a file", eds("c", "s", file), "LEDS *"},
 		{"endpoints from a server that is a cluster", eds("c", "s", other), "CDS grpc, EDS s, LEDS *"},
@@ -189,6 +194,8 @@ func TestComplete(t *testing.T) {
 		{"a tracer", hcm(t, &hcmv3.HttpConnectionManager{Tracing: &hcmv3.HttpConnectionManager_Tracing{Provider: &tracev3.Tracing_Http{
 			ConfigType: &tracev3.Tracing_Http_TypedConfig{TypedConfig: packed(t, &tracev3.ZipkinConfig{CollectorCluster: "a"})}}}}), "CDS a"},
 		{"the router", filter(&routerv3.Router{}), ""},
+		{"more filters beside each other than Anys may be in each other", many, ""},
+		{"a route to a cluster without a name", action(&routev3.RouteAction{ClusterSpecifier: &routev3.RouteAction_Cluster{}}), ""},
 		{"Redis", network(&redisv3.RedisProxy{PrefixRoutes: &redisv3.RedisProxy_PrefixRoutes{CatchAllRoute: &redisv3.RedisProxy_PrefixRoutes_Route{Cluster: "a"}}}), "CDS a"},
 		{"a generic proxy", &genericv3.RouteAction{ClusterSpecifier: &genericv3.RouteAction_Cluster{Cluster: "a"}}, "CDS a"},
 		{"a UDP proxy that matches", network(&udpv3.UdpProxyConfig{RouteSpecifier: &udpv3.UdpProxyConfig_Matcher{Matcher: &matcherv3.Matcher{OnNoMatch: &matcherv3.Matcher_OnMatch{

@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -179,6 +180,31 @@ func TestSourcesHaveTypes(t *testing.T) {
 		}
 		t.Errorf("%s: what does it bring?", f.FullName())
 	})
+}
+
+// ADS-8: what others call v3, and what Envoy called v2, has names where nobody looks.
+func TestReadable(t *testing.T) {
+	for pkg, want := range map[protoreflect.FullName]bool{
+		"envoy.config.route.v3": true, "xds.core.v3": true, "envoy.config.cluster.redis": true,
+		"acme.filters.v3": false, "envoyproxy.v3": false, "envoy.api.v2": false, "google.protobuf": false, "": false,
+	} {
+		if got := readable(pkg); got != want {
+			t.Errorf("%q: %v", pkg, got)
+		}
+	}
+}
+
+// ADS-8: a value without a schema may name a cluster, in whatever form it comes.
+func TestIsData(t *testing.T) {
+	value, fields := (&structpb.Value{}).ProtoReflect().Descriptor(), (&structpb.Struct{}).ProtoReflect().Descriptor()
+	for name, want := range map[protoreflect.Name]bool{"struct_value": true, "list_value": true, "string_value": false} {
+		if got := isData(value.Fields().ByName(name)); got != want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+	if !isData(fields.Fields().ByName("fields")) {
+		t.Error("a map of values is no data")
+	}
 }
 
 // What may be withdrawn late is what something unknown may refer to, but for

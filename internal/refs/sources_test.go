@@ -11,6 +11,7 @@ import (
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	ondemandv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/cert_selectors/on_demand_secret/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -24,6 +25,9 @@ func sourcesOf(m proto.Message) string {
 	Edit(m, func(m protoreflect.Message, at Path) bool {
 		for _, s := range Sources(m) {
 			where := strings.TrimPrefix(at.String()+"."+string(s.Field), ".")
+			if s.Config.Descriptor().FullName() != configSource {
+				where += ", a " + string(s.Config.Descriptor().Name())
+			}
 			if s.Type == nil {
 				got = append(got, "unknown @ "+where)
 				continue
@@ -69,6 +73,7 @@ func TestSources(t *testing.T) {
 		{"the routes of scopes have many names", scoped(&hcmv3.ScopedRoutes{RdsConfigSource: ads}), "unknown @ scoped_routes.rds_config_source"},
 		{"virtual hosts", &routev3.RouteConfiguration{Vhds: &routev3.Vhds{ConfigSource: ads}}, "unknown @ vhds.config_source"},
 		{"locality endpoints", &endpointv3.LedsClusterLocalityConfig{LedsConfig: ads}, "unknown @ leds_config"},
+		{"secrets on demand have many names", &ondemandv3.Config{ConfigSource: ads, PrefetchSecretNames: []string{"s"}}, "unknown @ config_source"},
 		{"filter chains", &listenerv3.Listener_FcdsConfig{Name: "f", ConfigSource: ads}, "unknown @ config_source"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -110,6 +115,29 @@ func TestEdit(t *testing.T) {
 	}
 	if !proto.Equal(l.FilterChains[0].TransportSocket, was.FilterChains[0].TransportSocket) {
 		t.Error("a message beside it was changed")
+	}
+}
+
+// Whatever was changed before, the next is changed, too: in a list and in a map.
+func TestEditAll(t *testing.T) {
+	discovered := func(name string) *hcmv3.HttpFilter {
+		return &hcmv3.HttpFilter{Name: name, ConfigType: &hcmv3.HttpFilter_ConfigDiscovery{ConfigDiscovery: &corev3.ExtensionConfigSource{ConfigSource: proto.CloneOf(ads)}}}
+	}
+	for _, m := range []proto.Message{
+		&hcmv3.HttpConnectionManager{HttpFilters: []*hcmv3.HttpFilter{discovered("a"), discovered("b"), discovered("c")}},
+		&routev3.Route{TypedPerFilterConfig: map[string]*anypb.Any{"x": packed(t, discovered("a")), "y": packed(t, discovered("b")), "z": packed(t, discovered("c"))}},
+	} {
+		Edit(m, func(m protoreflect.Message, _ Path) (changed bool) {
+			for _, s := range Sources(m) {
+				proto.Reset(s.Config.Interface())
+				proto.Merge(s.Config.Interface(), file)
+				changed = true
+			}
+			return changed
+		})
+		if left := sourcesOf(m); left != "" {
+			t.Errorf("left %q", left)
+		}
 	}
 }
 

@@ -159,7 +159,7 @@ func (u *subscription) lapse(e *entry) {
 }
 
 // lapses reports whether the client still has what no name finds any more: it has not
-// heard so, or not answered, and it wants something still.
+// heard so, or not answered, and it wants something still; or it has refused to hear so.
 func (u *subscription) lapses(name string) bool {
 	if u.lapsed[name] || u.idle() {
 		return u.lapsed[name]
@@ -169,7 +169,16 @@ func (u *subscription) lapses(name string) bool {
 			return true
 		}
 	}
-	return false
+	return slices.ContainsFunc(u.refusals, func(r refusal) bool {
+		it := r.find(name)
+		return it != nil && it.lapsed && r.has(name) && u.mayHave(name)
+	})
+}
+
+// mayHave reports whether the client wants something still by which it may have what no
+// name finds any more: a wildcard, the collection, or, for all that is known, an alias.
+func (u *subscription) mayHave(name string) bool {
+	return u.wildcard || u.scopes != nil || u.collects(name) || u.typ.Collection(name) == ""
 }
 
 // forget drops an entry of which nothing needs to be said any more.

@@ -141,14 +141,14 @@ func (u *subscription) refuse(v xds.Variant, d *delivery, p *part) {
 			return // whatever it made of them, it has taken what it was told later
 		}
 	}
-	if u.unwanted(&r) {
-		return // it wants none of them any more
-	}
 	at := len(u.refusals)
 	for at > 0 && u.refusals[at-1].nonce > r.nonce {
 		at--
 	}
 	u.refusals = slices.Insert(u.refusals, at, r)
+	if u.unwanted(&u.refusals[at]) {
+		u.refusals = slices.Delete(u.refusals, at, at+1) // it wants none of them any more
+	}
 	if len(u.refusals) > maxRefusals {
 		u.joinRefusals()
 	}
@@ -217,6 +217,12 @@ func (u *subscription) retell(r *refusal, which func(string, item) bool) {
 			u.mark(e)
 		case u.wildcard:
 			extra = append(extra, entry{name: name, told: u.told(name), sent: true, again: true})
+		case u.lapses(name): // it is told to be gone again
+			if u.lapsed == nil {
+				u.lapsed = map[string]bool{}
+			}
+			u.lapsed[name] = true
+			extra = append(extra, entry{name: name, told: absent, sent: true, again: true})
 		}
 	}
 	u.addMarked(extra)

@@ -91,7 +91,8 @@ func (l *ledger) settle(a *account, req xds.Request, stale bool) *flight {
 	g := &group{was: map[string]*xds.Resource{}, rest: map[string]bool{}, moved: f.moved, found: f.found}
 	refuse := func(n string, k fact) {
 		g.was[n] = k.res
-		g.rest[n] = a.covers(n) && a.told[n].seq == k.seq
+		// What it has refused to let go it has, though no name finds it any more.
+		g.rest[n] = (a.covers(n) || k.absent() && (a.wildcard || a.finding(n, a.acked[n].res))) && a.told[n].seq == k.seq
 		// What was asked for while it flew is owed all the same, and so is
 		// what goes with something that has moved since.
 		if late && a.covers(n) {

@@ -415,6 +415,29 @@ func TestJudge(t *testing.T) {
 		_, err := start("phantom").try(xds.VirtualHost, "r/a=1")
 		wrong(t, err, "DELTA-12, DELTA-15: r/a was told before")
 	})
+	t.Run("DELTA-15 a host that was refused to go is told to be gone again, with all that was refused", func(t *testing.T) {
+		start := func(refused bool) *court {
+			c := newCourt(t, xds.Delta)
+			c.commit("RDS", "r=1", "VHDS", "r/a=1", "r/b=1")
+			c.ask(xds.Route, "r")
+			c.answer(xds.Route, c.told(xds.Route, "r=1"), false)
+			c.ask(xds.VirtualHost)
+			c.answer(xds.VirtualHost, c.told(xds.VirtualHost, "r/a=1", "r/b=1"), false)
+			c.commit("VHDS", "-r/a", "r/b=2")
+			c.answer(xds.VirtualHost, c.told(xds.VirtualHost, "-r/a", "r/b=2"), refused)
+			c.commit("VHDS", "r/b=3")
+			return c
+		}
+		start(true).told(xds.VirtualHost, "-r/a", "r/b=3")
+		_, err := start(false).try(xds.VirtualHost, "-r/a", "r/b=3")
+		wrong(t, err, "DELTA-8: removes r/a")
+		c := start(true)
+		c.told(xds.VirtualHost, "r/b=3")
+		c.wait(5 * time.Second)
+		if left := c.l.waiting(); left != "VHDS: r/a is gone, which was refused" {
+			t.Errorf("waiting: %q", left)
+		}
+	})
 	t.Run("ADS-3 who acknowledges a later response has dealt with the one before", func(t *testing.T) {
 		start := func(answers bool) *court {
 			c := newCourt(t, xds.Delta)

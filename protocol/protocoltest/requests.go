@@ -265,7 +265,13 @@ func (a *account) keeps(n string) bool {
 	if a.wildcard || a.names[n] || a.reach[n] {
 		return true
 	}
-	r, c := a.told[n].res, a.typ.Collection(n)
+	refused := slices.ContainsFunc(a.groups, func(g *group) bool { return g.rest[n] })
+	return a.finding(n, a.told[n].res) || refused && a.finding(n, a.acked[n].res)
+}
+
+// finding reports whether something that was called so was found by what is wanted still.
+func (a *account) finding(n string, r *xds.Resource) bool {
+	c := a.typ.Collection(n)
 	return a.finds && r != nil && (slices.ContainsFunc(r.Aliases, func(n string) bool { return a.names[n] }) || c != "" && a.names[c])
 }
 

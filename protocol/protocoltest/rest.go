@@ -91,13 +91,16 @@ func (l *ledger) muted(a *account, n string) bool {
 // missing says what is still to be said of a name, or "".
 func (l *ledger) missing(a *account, n string) string {
 	named, owed := a.owe[n]
-	if !a.covers(n) || n == "" || !owed && l.standing(a, n) {
+	refused := slices.ContainsFunc(a.groups, func(g *group) bool { return g.rest[n] && !l.unmoved(a, g) })
+	if !a.covers(n) && !refused || n == "" || !owed && l.standing(a, n) {
 		return ""
 	}
 	is := l.shown(a, n)
 	k, told := a.told[n]
-	again := owed || slices.ContainsFunc(a.groups, func(g *group) bool { return g.rest[n] && !l.unmoved(a, g) })
+	again := owed || refused
 	switch {
+	case !a.covers(n):
+		return "is gone, which was refused"
 	case is != nil && (!told || !k.is(is)):
 		return "differs"
 	case is != nil && again:

@@ -361,6 +361,32 @@ func (u *subscription) acceptUnlisted(nonce uint64) {
 	}
 }
 
+// refuseUnlisted notes that the client has refused what is not listed any more, but has
+// become one with another: of what that does not tell by itself it may have any, and its
+// answer does not say. What else was refused with it nobody knows, so it is told again.
+func (u *subscription) refuseUnlisted(v xds.Variant, nonce uint64) {
+	for i := range u.deliveries {
+		d := &u.deliveries[i]
+		if d.joined < nonce {
+			continue
+		}
+		var items []item
+		for name, it := range d.each {
+			if !d.tells(name, it.is) {
+				items = append(items, it)
+			}
+		}
+		if len(items) == 0 {
+			return
+		}
+		r := list(items, nonce, false)
+		r.moved = true
+		d.without(r.names)
+		u.remember(v, r)
+		return
+	}
+}
+
 // settle pairs an answer with its response.
 func (u *subscription) settle(s *Session, req xds.Request) {
 	n, err := strconv.ParseUint(req.Nonce, 10, 64)
@@ -376,10 +402,13 @@ func (u *subscription) settle(s *Session, req xds.Request) {
 		// Of a message that is not listed any more. In SotW it may be the one that was
 		// answered last, with other names.
 		if err == nil && n < u.nonce && (s.variant == xds.Delta || n > u.heard) {
-			u.silent, u.heard = s.now, n
-			if req.Error == nil {
+			switch {
+			case req.Error == nil:
 				u.acceptUnlisted(n)
+			case n > u.heard: // else it may come twice
+				u.refuseUnlisted(s.variant, n)
 			}
+			u.silent, u.heard = s.now, max(u.heard, n)
 		}
 		s.event(Event{Kind: Stale, Type: u.typ, Nonce: req.Nonce})
 		return

@@ -31,7 +31,8 @@
 //	              superseded  a later one was accepted: nothing waits for this
 //	              stuck       a cluster in it has no assignment: expect no ACK
 //	              joined      the fifth unanswered makes one of the oldest two: of what
-//	                          was before both and what only the older said, one counts
+//	                          was before both and what only the older said, one counts;
+//	                          refused, what only that told becomes a refusal
 //	refusal     refused: it may have applied all, some or none.
 //	              held back   none of its names is sent while all are the same
 //	              retold      one has moved, so all are told again

@@ -45,6 +45,15 @@ func (r *refusal) members(yield func(string, item) bool) {
 	}
 }
 
+// names yields the names of the refusal.
+func (r *refusal) names(yield func(string) bool) {
+	for name := range r.members {
+		if !yield(name) {
+			return
+		}
+	}
+}
+
 // shrink takes names out that were accepted, or given up, and reports whether none
 // is left.
 func (r *refusal) shrink(out func(string) bool) bool {
@@ -129,11 +138,15 @@ func (u *subscription) refuse(v xds.Variant, d *delivery, p *part) {
 		}
 		r = list(items, p.nonce, false)
 	}
-	if v == xds.SotW && u.typ.FullState {
-		if d.superseded {
-			return // it has taken a later world
-		}
-	} else if later := u.laterThan(v, p.nonce); u.toldSince(&r, later) {
+	if v == xds.SotW && u.typ.FullState && d.superseded {
+		return // it has taken a later world
+	}
+	u.remember(v, r)
+}
+
+// remember adds a refusal, in the order of nonces.
+func (u *subscription) remember(v xds.Variant, r refusal) {
+	if later := u.laterThan(v, r.nonce); (v == xds.Delta || !u.typ.FullState) && u.toldSince(&r, later) {
 		// One of the names was told anew already. The others, which the client
 		// may not have applied, would otherwise stay refused with it.
 		u.retell(&r, func(name string, it item) bool { return same(u.told(name), it.is) && !later(name) })

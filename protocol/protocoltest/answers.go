@@ -58,6 +58,9 @@ func (l *ledger) settle(a *account, req xds.Request, stale bool) *flight {
 			}
 			a.flights[i].joined = was
 		}
+		if req.Error != nil {
+			l.group(a, f)
+		}
 		return nil
 	}
 	for _, o := range a.flights {
@@ -84,9 +87,14 @@ func (l *ledger) settle(a *account, req xds.Request, stale bool) *flight {
 			o.joined = was // what it has of that it has not said
 		}
 	}
-	if req.Error == nil {
-		return f
+	if req.Error != nil {
+		l.group(a, f)
 	}
+	return f
+}
+
+// group notes what was refused together.
+func (l *ledger) group(a *account, f *flight) {
 	late := f != a.newest
 	g := &group{was: map[string]*xds.Resource{}, rest: map[string]bool{}, moved: f.moved, found: f.found}
 	refuse := func(n string, k fact) {
@@ -95,7 +103,7 @@ func (l *ledger) settle(a *account, req xds.Request, stale bool) *flight {
 		g.rest[n] = (a.covers(n) || k.absent() && (a.wildcard || a.finding(n, a.acked[n].res))) && a.told[n].seq == k.seq
 		// What was asked for while it flew is owed all the same, and so is
 		// what goes with something that has moved since.
-		if late && a.covers(n) {
+		if late && (a.covers(n) || g.rest[n]) {
 			a.may[n] = true // nobody can tell what the client made of both
 		}
 		if _, owed := a.owe[n]; !g.rest[n] || owed || !l.unchanged(a, g, n, k.res) {
@@ -112,7 +120,6 @@ func (l *ledger) settle(a *account, req xds.Request, stale bool) *flight {
 	if len(g.rest) > 0 {
 		a.groups = append(a.groups, g)
 	}
-	return f
 }
 
 // instead returns what may be in force instead of what a response carries.

@@ -914,6 +914,22 @@ func TestJudge(t *testing.T) {
 		_, err := start(true).try(xds.Endpoint, "e=1")
 		wrong(t, err, "ADS-4: e@e=1 is not what the view has")
 	})
+	t.Run("SOTW-9 what was lost when it was told, and returns, may be told again", func(t *testing.T) {
+		start := func(lost ...string) *court {
+			c := newCourt(t, xds.SotW)
+			c.commit("CDS", "x=1>EDS/e", "EDS", "e=1")
+			c.ask(xds.Cluster)
+			c.told(xds.Cluster, "x=1>EDS/e")
+			c.commit(append([]string{"CDS", "-x"}, lost...)...)
+			c.ask(xds.Endpoint, "e")
+			c.l.receive(xds.Request{Type: xds.Endpoint, Names: []string{"e"}, Nonce: c.told(xds.Endpoint, "e=1")}, false)
+			c.commit("EDS", "e=1")
+			return c
+		}
+		start("EDS", "-e").told(xds.Endpoint, "e=1")
+		_, err := start().try(xds.Endpoint, "e=1")
+		wrong(t, err, "DELTA-12, DELTA-15: e was told before")
+	})
 	t.Run("ADS-4 what was given up on its way may linger when all is asked for", func(t *testing.T) {
 		start := func(answered bool) *court {
 			c := newCourt(t, xds.Delta)

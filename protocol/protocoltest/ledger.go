@@ -290,8 +290,8 @@ func (l *ledger) change(view xds.View) {
 		}
 		if l.variant == xds.SotW && !a.world {
 			for n := range a.told {
-				if is.Lookup(n) == nil {
-					// It cannot be told; should it return, it is told anew.
+				if lost[a][n] == nil || l.shown(a, n) == nil {
+					// It cannot be told that it is lost; should it return, it is told anew.
 					a.may[n] = true
 				}
 			}

@@ -86,7 +86,7 @@ func (u *subscription) replace(names []string, t *xds.Table) {
 	if said == u.said {
 		return // as in nearly every ACK
 	}
-	u.said, u.stated = said, "" // it asks for something new
+	u.said = said
 	names = slices.Compact(slices.Sorted(slices.Values(names)))
 	star := false
 	if i, ok := slices.BinarySearch(names, xds.Wildcard); ok {
@@ -109,6 +109,9 @@ func (u *subscription) replace(names []string, t *xds.Table) {
 		}
 	}
 	fresh = append(fresh, names[i:]...)
+	if len(fresh)+len(dropped) > 0 || star != u.wildcard {
+		u.stated = "" // it asks for something else
+	}
 	// What comes to be wanted comes first: what was covered and still is, by another
 	// name, the client keeps.
 	if star && !u.wildcard {

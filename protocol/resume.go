@@ -105,7 +105,7 @@ func (s *Session) recall(u *subscription, version string, t *xds.Table) {
 	var extra []entry
 	for _, n := range w.Lacks {
 		if told := w.has(n); u.wildcard && u.entry(n) == nil {
-			extra = append(extra, entry{name: n, told: told, sent: stands(told), again: !u.typ.FullState && u.shows(t.Lookup(n))})
+			extra = append(extra, entry{name: n, told: told, sent: stands(told), again: !u.typ.FullState})
 		}
 	}
 	u.addMarked(extra)
@@ -115,7 +115,7 @@ func (s *Session) recall(u *subscription, version string, t *xds.Table) {
 		switch {
 		case !u.wildcard && (e == nil || !u.wants(e)), same(told, st), refused(st):
 		case e == nil && told == absent:
-			u.addMarked([]entry{{name: st.Name, told: st, sent: true, again: !u.typ.FullState && u.shows(t.Lookup(st.Name))}})
+			u.addMarked([]entry{{name: st.Name, told: st, sent: true, again: !u.typ.FullState}})
 		default:
 			kept = append(kept, item{name: st.Name, was: told, is: st})
 		}

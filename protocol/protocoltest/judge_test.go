@@ -27,11 +27,13 @@ func newCourt(t *testing.T, v xds.Variant) *court {
 }
 
 // thing makes a resource that refers to others, and may have an alias: "r|alias=to-x>CDS/x".
+// By a leading "?" it is on demand.
 func thing(s string) *xds.Resource {
+	s, lazy := strings.CutPrefix(s, "?")
 	left, refs, _ := strings.Cut(s, ">")
 	name, body, _ := strings.Cut(left, "=")
 	name, alias, aliased := strings.Cut(name, "|")
-	r := &xds.Resource{Stamp: &xds.Stamp{Name: name, Refs: []xds.Ref{}}, Body: []byte(s)}
+	r := &xds.Resource{Stamp: &xds.Stamp{Name: name, Refs: []xds.Ref{}}, Body: []byte(s), OnDemand: lazy}
 	for ref := range strings.SplitSeq(refs, ",") {
 		if short, n, ok := strings.Cut(ref, "/"); ok {
 			typ, _ := typeOf(short)
@@ -830,6 +832,20 @@ func TestJudge(t *testing.T) {
 		}
 		start(true).told(xds.Endpoint, "e=1")
 		_, err := start(false).try(xds.Endpoint, "e=1")
+		wrong(t, err, "ADS-4: e@e=1 is not what the view has")
+	})
+	t.Run("ADS-8 a lost assignment is told, since what is no more the client's refers to it", func(t *testing.T) {
+		start := func(x string) *court {
+			c := newCourt(t, xds.Delta)
+			c.commit("CDS", "x=1>EDS/e", "EDS", "e=1")
+			c.ask(xds.Cluster)
+			c.told(xds.Cluster, "x=1>EDS/e")
+			c.commit("CDS", x, "EDS", "-e")
+			c.ask(xds.Endpoint, "e")
+			return c
+		}
+		start("?x=1>EDS/e").told(xds.Endpoint, "e=1")
+		_, err := start("x=1>EDS/e").try(xds.Endpoint, "e=1")
 		wrong(t, err, "ADS-4: e@e=1 is not what the view has")
 	})
 	t.Run("ADS-8 a lost assignment is told, since what the client states to have may refer to it", func(t *testing.T) {

@@ -162,8 +162,8 @@ func (l *ledger) stale(a *account, x *xds.Resource) bool {
 }
 
 // bereft reports whether the client was told of something that refers to a name
-// and that the view has lost, too: "nothing that a type's ACK depends on may wait
-// for that ACK".
+// and that the view has lost, too, or does not show to it any more: "nothing that a
+// type's ACK depends on may wait for that ACK".
 func (l *ledger) bereft(a *account, name string) bool {
 	for _, by := range a.typ.ReferredBy() {
 		b := l.account(by)
@@ -180,7 +180,7 @@ func (l *ledger) bereft(a *account, name string) bool {
 					return true // "unknown references refer to everything"
 				}
 			}
-			return r != nil && r.MayRefer(a.typ, name, a.typ.Collection(name)) && !same(l.lookup(b, n), r)
+			return r != nil && r.MayRefer(a.typ, name, a.typ.Collection(name)) && !same(l.shown(b, n), r)
 		}
 		for _, facts := range []map[string]fact{b.told, b.acked} {
 			for n, k := range facts {

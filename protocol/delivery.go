@@ -460,7 +460,7 @@ func (s *Session) pass(u *subscription, d *delivery) {
 
 // accept notes that the client has taken what a message carried.
 func (s *Session) accept(u *subscription, d *delivery, p *part) {
-	if d.beats != nil {
+	if d.beats != nil && !p.world { // a heartbeat of a world is a world
 		return
 	}
 	s.belated(u, d, p)

@@ -57,7 +57,7 @@ func (w *world) cold() {
 
 // quiet lets everybody speak until nobody has anything to say.
 func (w *world) quiet() {
-	for range 400 {
+	for range 4000 { // a client that was silent for a minute may have hundreds to answer, one by one
 		progress := false
 		for _, n := range w.lanes {
 			progress = n.request() || progress

@@ -946,6 +946,26 @@ func TestJudge(t *testing.T) {
 		_, err := start().try(xds.Endpoint, "e=1")
 		wrong(t, err, "DELTA-12, DELTA-15: e was told before")
 	})
+	t.Run("SOTW-13 what is on demand now and lingers counts in the version of a world", func(t *testing.T) {
+		tell := func(version func(t *xds.Table, x *xds.Resource) string) error {
+			c := newCourt(t, xds.SotW)
+			c.commit("CDS", "x=1", "RDS", "r=to-x>CDS/x")
+			c.ask(xds.Cluster)
+			c.answer(xds.Cluster, c.told(xds.Cluster, "x=1"), false)
+			c.ask(xds.Route, "r")
+			c.told(xds.Route, "r=to-x>CDS/x")
+			c.commit("CDS", "?x=1", "y=1", "RDS", "r=to-y>CDS/y")
+			x, table := thing("?x=1"), c.view.Table(xds.Cluster)
+			c.l.begun()
+			return c.l.sent(&xds.Response{Type: xds.Cluster, Nonce: "3", Version: version(table, x), Changes: &xds.Changes{Upserts: []*xds.Resource{x, thing("y=1")}}})
+		}
+		if err := tell(func(t *xds.Table, x *xds.Resource) string {
+			return t.VersionWith(func(yield func(*xds.Stamp) bool) { yield(x.Stamp) })
+		}); err != nil {
+			t.Error(err)
+		}
+		wrong(t, tell(func(t *xds.Table, _ *xds.Resource) string { return t.Version() }), "SOTW-13: version")
+	})
 	t.Run("ADS-4 what was given up on its way may linger when all is asked for", func(t *testing.T) {
 		start := func(answered bool) *court {
 			c := newCourt(t, xds.Delta)

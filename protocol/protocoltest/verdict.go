@@ -311,7 +311,7 @@ func (l *ledger) named(a *account, r *xds.Response) error {
 	if a.world && a.wildcard {
 		want = table.VersionWith(func(yield func(*xds.Stamp) bool) {
 			for _, x := range r.Upserts {
-				if !same(table.Lookup(x.Name), x) && !yield(x.Stamp) {
+				if !same(l.shown(a, x.Name), x) && !yield(x.Stamp) {
 					return
 				}
 			}

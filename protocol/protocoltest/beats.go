@@ -117,7 +117,7 @@ func (l *ledger) expiring(a *account) []*xds.Resource {
 // reports so, too, of what need not be listed any more, if a later one was acknowledged:
 // a client may be taken to have dealt with that.
 func (l *ledger) accepted(a *account, n string, d doubt) bool {
-	if slices.ContainsFunc(a.groups, func(g *group) bool { return g.rest[n] }) {
+	if a.heldBack(n) {
 		return false
 	}
 	return !slices.ContainsFunc(a.flights, func(f *flight) bool {

@@ -115,7 +115,7 @@ func (l *ledger) expired(c clock) (lost bool, why string) {
 		return lost, "the stream is new"
 	case len(a.flights) > 0 || l.now.Sub(a.calm) <= c.res.TTL/3:
 		return lost, "something is, or was just, unanswered"
-	case a.nacked && a.world || slices.ContainsFunc(a.groups, func(g *group) bool { return g.rest[n] }):
+	case a.nacked && a.world || a.heldBack(n):
 		return lost, "TTL-5: the client has refused it"
 	case a.world && (len(a.tied) > 0 || l.searching(a)):
 		return lost, "TTL-4: its heartbeat would be the whole world, which waits"

@@ -1297,6 +1297,28 @@ func TestJudge(t *testing.T) {
 			t.Error("it has what it was told, though it has refused it")
 		}
 	})
+	t.Run("ADS-3, ADS-9 no silence makes a client let go of what it had before, if it has refused what it was told instead", func(t *testing.T) {
+		held := func(refused bool) string {
+			c := newCourt(t, xds.SotW)
+			c.commit("CDS", "x=1", "RDS", "r=1", "RDS", "s=1")
+			names := []string{"r", "s"}
+			c.l.receive(xds.Request{Type: xds.Route, Names: names, Version: "before", Node: &xds.Node{}}, false)
+			answer := xds.Request{Type: xds.Route, Names: names, Nonce: c.told(xds.Route, "r=1")}
+			if refused {
+				answer.Error = &xds.Status{Code: 3}
+			}
+			c.l.receive(answer, false)
+			c.told(xds.Route, "s=1")
+			c.wait(silence)
+			return c.l.keeps(c.l.account(xds.Route), xds.Cluster, []string{"x"}, leaver{}, possibly)
+		}
+		if held(true) == "" {
+			t.Error("it lets go of what it had, though it has taken nothing else")
+		}
+		if what := held(false); what != "" {
+			t.Errorf("it is silent: %s", what)
+		}
+	})
 	t.Run("ADS-9 what a client has of a world that it has refused may be told as long as it lingers", func(t *testing.T) {
 		lies := func(refused bool) bool {
 			c := newCourt(t, xds.SotW)

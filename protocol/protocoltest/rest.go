@@ -24,7 +24,7 @@ func (l *ledger) waiting() string {
 			what := l.missing(a, n)
 			if what == "" {
 				// The first world is all news, and so is what was refused.
-				news := a.newest == nil || slices.ContainsFunc(a.groups, func(g *group) bool { return g.rest[n] })
+				news := a.newest == nil || a.heldBack(n)
 				tied = tied || a.world && news && l.tied(a, l.shown(a, n))
 				// What is about to leave and told again waits like all else.
 				tied = tied || a.may[n] && l.shown(a, n) == nil && l.lingering(a, n) && l.tied(a, a.told[n].res)

@@ -156,8 +156,8 @@ func (l *ledger) keeps(b *account, t *xds.Type, called []string, v leaver, d dou
 			}
 		}
 	}
-	if silent {
-		return ""
+	if what := l.fromBefore(b, refers, silent, d); what != "" || silent {
+		return what
 	}
 	if d == possibly && slices.ContainsFunc(b.flights, func(f *flight) bool { return f.done }) {
 		return fmt.Sprintf("a part of a response of %s is not answered", b.typ) // "the flight by all"
@@ -176,7 +176,16 @@ func (l *ledger) keeps(b *account, t *xds.Type, called []string, v leaver, d dou
 			return fmt.Sprintf("the client may have another %s from before", b.typ)
 		}
 	}
+	return ""
+}
+
+// fromBefore says what of b the client may have from an earlier stream, or "". No silence
+// makes it let go of that where it has refused what it was told instead.
+func (l *ledger) fromBefore(b *account, refers func(*xds.Stamp) bool, silent bool, d doubt) string {
 	for _, n := range slices.Sorted(maps.Keys(b.before)) {
+		if silent && (len(b.refused[n]) == 0 || d == surely && !b.heldBack(n)) {
+			continue
+		}
 		is := l.shown(b, n)
 		if is == nil && d == surely {
 			continue // nothing will ever tell what it has
@@ -191,6 +200,12 @@ func (l *ledger) keeps(b *account, t *xds.Type, called []string, v leaver, d dou
 		}
 	}
 	return ""
+}
+
+// heldBack reports whether a name is among those of a refused response that were not told
+// since.
+func (a *account) heldBack(n string) bool {
+	return slices.ContainsFunc(a.groups, func(g *group) bool { return g.rest[n] })
 }
 
 // answering reports whether the client has been sent something of late.
@@ -229,7 +244,7 @@ func set(names []string) []string {
 // name was told anew since, and it is that which is not answered.
 func (a *account) mayHold(n string, silent bool, d doubt) []fact {
 	var out []fact
-	back := slices.ContainsFunc(a.groups, func(g *group) bool { return g.rest[n] })
+	back := a.heldBack(n)
 	refused := slices.Clone(a.refused[n])
 	if d == surely {
 		refused = slices.DeleteFunc(refused, func(k fact) bool { return k.dropped })

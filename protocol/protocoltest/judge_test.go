@@ -1297,6 +1297,25 @@ func TestJudge(t *testing.T) {
 			t.Error("it has what it was told, though it has refused it")
 		}
 	})
+	t.Run("ADS-8 of what was given up on its way the newest may linger when it is asked for again", func(t *testing.T) {
+		start := func() *court {
+			c := newCourt(t, xds.SotW)
+			c.commit("CDS", "x=1")
+			c.ask(xds.Cluster, "x")
+			c.told(xds.Cluster, "x=1")
+			c.commit("CDS", "x=2")
+			c.wait(patience)
+			c.told(xds.Cluster, "x=2")
+			c.ask(xds.Cluster, "y")
+			c.commit("CDS", "-x")
+			c.ask(xds.Cluster, "x")
+			c.wait(patience)
+			return c
+		}
+		start().told(xds.Cluster, "x=2")
+		_, err := start().try(xds.Cluster, "x=1")
+		wrong(t, err, "ADS-4: x@x=1 is not what the view has")
+	})
 	t.Run("ADS-3, ADS-9 no silence makes a client let go of what it had before, if it has refused what it was told instead", func(t *testing.T) {
 		held := func(refused bool) string {
 			c := newCourt(t, xds.SotW)

@@ -113,8 +113,8 @@ func (l *ledger) expired(c clock) (lost bool, why string) {
 	switch {
 	case l.now.Sub(a.opened) < c.res.TTL/3:
 		return lost, "the stream is new"
-	case len(a.flights) > 0 || l.now.Sub(a.calm) <= c.res.TTL/3:
-		return lost, "something is, or was just, unanswered"
+	case len(a.flights) > 0 || a.stirred || l.now.Sub(a.calm) <= c.res.TTL/3:
+		return lost, "something is, or was just, unanswered" // or the session was not asked since it was answered
 	case a.nacked && a.world || a.heldBack(n):
 		return lost, "TTL-5: the client has refused it"
 	case a.world && (len(a.tied) > 0 || l.searching(a)):

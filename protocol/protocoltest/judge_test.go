@@ -1421,6 +1421,28 @@ func TestJudge(t *testing.T) {
 			t.Error("a heartbeat that was under way is not seen")
 		}
 	})
+	t.Run("TTL-3 a session that was not asked since an answer came says nothing", func(t *testing.T) {
+		why := func(asked bool) string {
+			c := newCourt(t, xds.Delta)
+			c.commit("RDS", "r=1!", "RDS", "s=1")
+			c.ask(xds.Route, "r")
+			c.answer(xds.Route, c.told(xds.Route, "r=1!"), false)
+			c.ask(xds.Route, "s")
+			c.answer(xds.Route, c.told(xds.Route, "s=1"), false)
+			if asked {
+				c.l.waiting()
+			}
+			c.wait(30 * time.Second)
+			_, why := c.l.expired(clock{typ: xds.Route, res: thing("r=1!"), fed: epoch})
+			return why
+		}
+		if what := why(true); what != "" {
+			t.Errorf("excused: %q", what)
+		}
+		if why(false) == "" {
+			t.Error("nobody asked it")
+		}
+	})
 	t.Run("OND-4 a host of a route that the stream does not subscribe to lingers", func(t *testing.T) {
 		start := func() *court {
 			c := newCourt(t, xds.Delta)

@@ -67,9 +67,10 @@ type content struct {
 	kinds []kind
 	view  xds.Tables
 	whole bool
-	named bool // whole: clusters have aliases, too, by which some routes refer to them
-	rich  bool // aliases, resources on demand, and names that are not decided yet
-	timed bool // resources may expire
+	named bool        // whole: clusters have aliases, too, by which some routes refer to them
+	flips []*xds.Type // whole: resources of these become resources on demand, and end to be
+	rich  bool        // aliases, resources on demand, and names that are not decided yet
+	timed bool        // resources may expire
 	gen   int
 
 	unknown xds.Names               // not decided yet
@@ -86,7 +87,7 @@ type content struct {
 	links    map[string][]xds.Ref // whole: to what else a resource refers, by type and name
 }
 
-func newContent(d dice, whole, rich, named bool) *content {
+func newContent(d dice, whole, rich, named bool, flips []*xds.Type) *content {
 	c := &content{dice: d, kinds: kinds, links: map[string][]xds.Ref{}, view: xds.Tables{}, whole: whole, named: named, rich: rich, timed: d.IntN(4) == 0, versioned: d.IntN(10) == 0,
 		unknown: xds.Names{}, lazy: map[string]bool{}, recent: map[string][]*xds.Table{},
 		targets: map[string]string{}, routes: map[string]string{}, services: map[string]string{}, past: map[string][]xds.Sum{}, dead: map[xds.Sum]bool{}}
@@ -143,6 +144,9 @@ func (c *content) free(e *edit, url, name, alias string) bool {
 func (c *content) enrich(e *edit, url string, r *xds.Resource) *xds.Resource {
 	if c.named && url == xds.Cluster.URL {
 		r.Aliases = []string{"a" + r.Name}
+	}
+	if slices.ContainsFunc(c.flips, func(t *xds.Type) bool { return t.URL == url }) {
+		r.OnDemand = c.dice.IntN(3) == 0
 	}
 	if c.timed {
 		r.TTL = ttls[c.dice.IntN(len(ttls))]

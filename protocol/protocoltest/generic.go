@@ -31,6 +31,11 @@ func newGeneric(w *world, ks []kind) *generic {
 		g.Subscribe(xds.Endpoint, xds.Wildcard)
 		g.Subscribe(xds.Listener, xds.Wildcard)
 		g.Subscribe(xds.Route, kinds[4].names...)
+		for _, k := range kinds {
+			if slices.Contains(w.content.flips, k.typ()) {
+				g.Subscribe(k.typ(), k.names...)
+			}
+		}
 		g.kinds = ks[2:]
 		g.Subscribe(xds.ScopedRoute, xds.Wildcard)
 		for _, k := range []int{atSecrets, atFilters, atEndpoints, atLayers} {

@@ -62,7 +62,7 @@ func newWorld(open Open, cfg Config, story *[]string) *world {
 	whole := (cfg.Whole || w.plan.IntN(3) == 0) && who != "wild" && who != "finder"
 	rich := !whole && !cfg.Accept && (w.plan.IntN(2) == 0 || who == "finder")
 	named := w.plan.IntN(3) == 0 && whole && !cfg.Accept && who == "generic" && cfg.Variant == xds.Delta
-	w.content = newContent(w.plan, whole, rich, named)
+	w.content = newContent(w.plan, whole, rich, named, flips(cfg, who, whole))
 	w.terms = terms(w.plan, whole)
 	w.eager, w.timed = w.plan.IntN(4) > 0, w.plan.IntN(3) > 0
 	w.prompt = who != "wild" && w.plan.IntN(2) == 0
@@ -76,7 +76,7 @@ func newWorld(open Open, cfg Config, story *[]string) *world {
 		limit = []int{300, 40}[w.plan.IntN(2)] // two resources fill a message, or one
 	}
 	if w.story != nil {
-		w.logf("a world of %s clients (%s), whole=%v named=%v rich=%v eager=%v timed=%v prompt=%v release=%v limit=%d %+v", who, cfg.Variant, whole, named, rich, w.eager, w.timed, w.prompt, release, limit, w.terms)
+		w.logf("a world of %s clients (%s), whole=%v named=%v flips=%v rich=%v eager=%v timed=%v prompt=%v release=%v limit=%d %+v", who, cfg.Variant, whole, named, w.content.flips, rich, w.eager, w.timed, w.prompt, release, limit, w.terms)
 	}
 	add := func(c client, only *xds.Type) {
 		n := &lane{world: w, id: len(w.lanes), client: c, only: only, release: release, sloppy: sloppy, limit: limit, spread: uint64(w.plan.IntN(100)), refused: map[string]bool{}, worlds: map[string][]*xds.Resource{}, sends: map[string][]sending{}}
@@ -118,6 +118,20 @@ func newWorld(open Open, cfg Config, story *[]string) *world {
 		who = []string{who, "generic"}[w.plan.IntN(2)]
 	}
 	return w
+}
+
+// flips are the types of a whole world that have resources on demand. Generic clients ask
+// for these by name, too, so that they have all. Envoy loses a host when it becomes one.
+func flips(cfg Config, who string, whole bool) []*xds.Type {
+	switch {
+	case !whole || cfg.Accept || cfg.Variant == xds.SotW || newDice(cfg.Seed, 4).IntN(4) > 0:
+		return nil
+	case who == "generic":
+		return []*xds.Type{xds.Cluster, xds.VirtualHost}
+	case who == "envoy":
+		return []*xds.Type{xds.VirtualHost}
+	}
+	return nil
 }
 
 // terms are the options of the sessions.

@@ -103,6 +103,11 @@ func (u *subscription) checkRecord() error {
 			return fmt.Errorf("delivery %d behind %d, settled %v", d.parts[0].nonce, last, dealt)
 		}
 		last = d.last()
+		for j := range d.items[:max(len(d.items), 1)-1] {
+			if d.items[j].name >= d.items[j+1].name {
+				return fmt.Errorf("delivery %d: item %q behind %q", last, d.items[j+1].name, d.items[j].name)
+			}
+		}
 	}
 	if u.unacked && last != u.nonce {
 		return fmt.Errorf("nonce %d is unanswered, and the newest delivery is %d", u.nonce, last)

@@ -343,8 +343,9 @@ func (s *Session) tell(u *subscription, t *xds.Table, d *diff) (items []item) {
 			u.mark(e)
 		}
 	}
+	told := items              // in order
 	for _, n := range d.kept { // of these nothing was said
-		if _, ok := slices.BinarySearchFunc(items, item{name: n}, itemByName); !ok {
+		if _, ok := slices.BinarySearchFunc(told, item{name: n}, itemByName); !ok {
 			items = append(items, item{name: n})
 		}
 	}

@@ -192,3 +192,16 @@ func TestWokenForABeat(t *testing.T) {
 		t.Error(after, said)
 	}
 }
+
+// ADS-3: of what stays nothing is said, also when what leaves beside it is told. Each is
+// listed once.
+func TestToldOnceBesideWhatStays(t *testing.T) {
+	l := withdrawing2(t, xds.Delta, "*", "y")
+	l.commit(xds.Route, route(2, "z"))
+	l.want("RDS r@2")
+	l.commit(xds.Cluster, nil, "x", "y")
+	l.want("CDS -y")
+	if items := l.sub(xds.Cluster).deliveries[0].items; len(items) != 2 {
+		t.Errorf("listed are %v", items)
+	}
+}

@@ -28,6 +28,10 @@ func (l *ledger) settle(a *account, req xds.Request, stale bool) *flight {
 	joined := a.instead(f)
 	if req.Error == nil {
 		a.accepted = max(a.accepted, f.seq)
+		for n, k := range f.carried {
+			k.merged = stale && a.merged(f, n)
+			f.carried[n] = k
+		}
 		a.ack(f)
 	} else {
 		a.refuse(f)

@@ -417,6 +417,58 @@ func TestJudge(t *testing.T) {
 		_, err := start("phantom").try(xds.VirtualHost, "r/a=1")
 		wrong(t, err, "DELTA-12, DELTA-15: r/a was told before")
 	})
+	t.Run("ADS-3 of three that need not be listed any more what the first and the last told counts", func(t *testing.T) {
+		start := func(later ...string) *court {
+			c := newCourt(t, xds.Delta)
+			c.commit("CDS", "c=to-w>EDS/w", "EDS", "w=1", "x=1", "y=1")
+			c.ask(xds.Endpoint, "w", "x", "y")
+			c.answer(xds.Endpoint, c.told(xds.Endpoint, "w=1", "x=1", "y=1"), false)
+			c.ask(xds.Cluster)
+			first := c.told(xds.Cluster, "c=to-w>EDS/w")
+			for _, x := range append([]string{"c=to-x>EDS/x", "c=to-y>EDS/y"}, later...) {
+				c.wait(5 * time.Second)
+				c.commit("CDS", x)
+				c.told(xds.Cluster, x)
+			}
+			c.wait(5 * time.Second)
+			c.l.receive(xds.Request{Type: xds.Cluster, Nonce: first}, true)
+			c.commit("CDS", "-c", "EDS", "-w", "-x", "-y")
+			return c
+		}
+		start("d=1", "d=2", "d=3").told(xds.Endpoint, "-x")
+		for gone, held := range map[string]string{"-w": "c@c=to-w", "-y": "c@c=to-y"} {
+			_, err := start("d=1", "d=2", "d=3").try(xds.Endpoint, gone)
+			wrong(t, err, "the client may hold CDS "+held)
+		}
+		_, err := start("d=1").try(xds.Endpoint, "-x")
+		wrong(t, err, "the client may hold CDS c@c=to-x")
+	})
+	t.Run("ADS-3 before what was refused was what it has dealt with since", func(t *testing.T) {
+		start := func(later bool) *court {
+			c := newCourt(t, xds.Delta)
+			c.commit("CDS", "w=1", "x=1", "RDS", "q=1", "r=to-w>CDS/w")
+			c.ask(xds.Cluster)
+			c.answer(xds.Cluster, c.told(xds.Cluster, "w=1", "x=1"), false)
+			c.ask(xds.Route, "q", "r")
+			c.answer(xds.Route, c.told(xds.Route, "q=1", "r=to-w>CDS/w"), false)
+			c.commit("RDS", "r=to-x>CDS/x")
+			c.told(xds.Route, "r=to-x>CDS/x")
+			c.wait(5 * time.Second)
+			c.commit("RDS", "r=bad")
+			c.answer(xds.Route, c.told(xds.Route, "r=bad"), true)
+			if later {
+				c.commit("RDS", "q=2")
+				c.answer(xds.Route, c.told(xds.Route, "q=2"), false)
+			}
+			c.commit("CDS", "-w", "-x")
+			return c
+		}
+		start(true).told(xds.Cluster, "-w")
+		_, err := start(true).try(xds.Cluster, "-x")
+		wrong(t, err, "the client may hold RDS r@r=to-x")
+		_, err = start(false).try(xds.Cluster, "-w")
+		wrong(t, err, "the client may hold RDS r@r=to-w")
+	})
 	t.Run("DELTA-15 what was refused is told again though it need not be listed any more", func(t *testing.T) {
 		start := func(refused bool) *court {
 			c := newCourt(t, xds.Delta)

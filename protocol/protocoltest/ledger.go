@@ -126,6 +126,7 @@ type fact struct {
 	version string
 	seq     int
 	dropped bool // the client gave the name up before it answered
+	merged  bool // it was accepted when it need not be remembered any more
 	left    bool // the view has lost it, and nothing kept it with the client, though nothing could tell so
 }
 

@@ -249,8 +249,28 @@ func (a *account) mayHold(n string, silent bool, d doubt) []fact {
 	if d == surely {
 		refused = slices.DeleteFunc(refused, func(k fact) bool { return k.dropped })
 	}
+	told, known := a.told[n]
+	acked := a.acked[n]
+	open, before := []fact(nil), acked
+	for _, f := range a.flights {
+		k, ok := f.carried[n]
+		switch {
+		case !ok || f.done:
+		case d == surely && a.merged(f, n):
+			open = append(open, told)
+		case d == possibly || !f.superseded && f.seq >= a.answered:
+			open = append(open, k)
+		case f.seq < a.accepted && f.seq > before.seq:
+			before = k // it has acknowledged a later one, so it has dealt with this
+		}
+	}
+	if d == surely && before.merged {
+		before = told
+	}
 	if len(refused) > 0 && (back || !silent || d == possibly) {
-		out = append(refused, a.acked[n])
+		if out = append(refused, before); d == possibly {
+			out = append(out, acked)
+		}
 	}
 	for _, f := range a.flights {
 		if d == surely || silent {
@@ -261,33 +281,45 @@ func (a *account) mayHold(n string, silent bool, d doubt) []fact {
 		}
 		out = append(out, f.joined[n]...)
 	}
-	told, known := a.told[n]
-	acked := a.acked[n]
 	switch {
 	case silent:
 		return out
 	case known && acked.seq == told.seq:
 		return append(out, told)
 	}
-	open, before := false, acked
-	for _, f := range a.flights {
-		k, ok := f.carried[n]
-		switch {
-		case !ok || f.done:
-		case d == possibly || !f.superseded && f.seq >= a.answered:
-			out, open = append(out, k), true
-		case f.seq < a.accepted && f.seq > before.seq:
-			before = k // it has acknowledged a later one, so it has dealt with this
-		}
-	}
-	out = append(out, told)
-	if open {
+	out = append(append(out, open...), told)
+	if len(open) > 0 {
 		out = append(out, before)
 	}
 	if d == possibly {
 		out = append(out, acked)
 	}
 	return out
+}
+
+// merged reports whether what a response told of a name need not be remembered: it is not
+// listed any more, and beside what was in force before it the one that it has become one
+// with, or one between them, tells of the name.
+func (a *account) merged(f *flight, n string) bool {
+	before, after := !a.acked[n].absent() || a.acked[n].merged, false
+	for _, o := range a.flights {
+		if k, ok := o.carried[n]; ok && o.drain != f.drain {
+			before = before || o.seq < f.seq && !k.absent()
+			after = after || o.seq > f.seq && a.newer(o) >= listed-1
+		}
+	}
+	return before && after && a.newer(f) >= listed
+}
+
+// newer counts the responses after one that are not answered.
+func (a *account) newer(f *flight) int {
+	later := map[int]bool{}
+	for _, o := range a.flights {
+		if o.seq > f.seq && o.drain != f.drain && len(o.carried) > 0 {
+			later[o.drain] = true
+		}
+	}
+	return len(later)
 }
 
 // A past is what a client has from earlier streams, by type and name.

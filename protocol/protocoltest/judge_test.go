@@ -469,6 +469,29 @@ func TestJudge(t *testing.T) {
 		_, err = start(false).try(xds.Cluster, "-w")
 		wrong(t, err, "the client may hold RDS r@r=to-w")
 	})
+	t.Run("ADS-6 what is not owed meanwhile waits anew", func(t *testing.T) {
+		for between, want := range map[string]string{"r=1": "", "r=2>CDS/x": "RDS: r differs"} {
+			c := newCourt(t, xds.Delta)
+			c.commit("CDS", "x=1", "RDS", "r=1")
+			c.ask(xds.Cluster)
+			c.answer(xds.Cluster, c.told(xds.Cluster, "x=1"), true)
+			c.ask(xds.Route, "r")
+			c.answer(xds.Route, c.told(xds.Route, "r=1"), false)
+			c.commit("CDS", "x=2")
+			c.told(xds.Cluster, "x=2")
+			c.wait(15 * time.Second)
+			for _, r := range []string{"r=to-x>CDS/x", between, "r=to-x>CDS/x"} {
+				c.commit("RDS", r)
+				if left := c.l.waiting(); left != "" {
+					t.Errorf("%s: waiting: %q", between, left)
+				}
+				c.wait(7 * time.Second)
+			}
+			if left := c.l.waiting(); left != want {
+				t.Errorf("%s: waiting: %q, want %q", between, left, want)
+			}
+		}
+	})
 	t.Run("DELTA-15 what was refused is told again though it need not be listed any more", func(t *testing.T) {
 		start := func(refused bool) *court {
 			c := newCourt(t, xds.Delta)

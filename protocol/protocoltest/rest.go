@@ -23,6 +23,7 @@ func (l *ledger) waiting() string {
 		for _, n := range l.known(a) {
 			what := l.missing(a, n)
 			if what == "" {
+				delete(a.tied, n)
 				// The first world is all news, and so is what was refused.
 				news := a.newest == nil || a.heldBack(n)
 				tied = tied || a.world && news && l.tied(a, l.shown(a, n))

@@ -106,7 +106,26 @@ func (s *Session) nothingComes(first *subscription, t *xds.Table) bool {
 	case first.stuck(): // no answer is to be expected, but to the assignments that there are
 		return !s.cold(first, t)
 	}
-	return !first.unacked || !s.awaited(&first.deliveries[len(first.deliveries)-1])
+	for d := range first.underWay() {
+		if first.unacked && first.brings(d) && s.awaited(d) {
+			return false
+		}
+	}
+	return true
+}
+
+// brings reports whether a delivery tells anything that the client does not have, as far
+// as is known: not if all of it was told before, and is told again.
+func (u *subscription) brings(d *delivery) bool {
+	if !u.wildcard || !u.typ.FullState {
+		return true
+	}
+	for name, it := range d.each {
+		if !same(it.was, it.is) || u.refusedNew(name) {
+			return true
+		}
+	}
+	return false
 }
 
 // cold reports whether a cluster is on its way, new to the client, that it has not

@@ -795,6 +795,30 @@ func TestJudge(t *testing.T) {
 			t.Error("it breaks when it has dropped it:", breaks(true), "and else:", breaks(false))
 		}
 	})
+	t.Run("DELTA-15 what it has refused it does not have, though the response is not listed any more", func(t *testing.T) {
+		lacks := func(refused bool) (failed bool) {
+			defer func() { failed = recover() != nil }()
+			c := newCourt(t, xds.Delta)
+			c.commit("RDS", "r=1")
+			c.ask(xds.Route, "r")
+			nonce := c.told(xds.Route, "r=1")
+			for _, other := range []string{"a", "b", "c", "d"} {
+				c.ask(xds.Route, other)
+				c.told(xds.Route, "-"+other)
+			}
+			req := xds.Request{Type: xds.Route, Nonce: nonce}
+			if refused {
+				req.Error = &xds.Status{Code: 3}
+			}
+			c.l.receive(req, true)
+			n := &lane{world: &world{}, client: empty{}, ledger: c.l, expired: map[[2]string]bool{}}
+			n.converged()
+			return false
+		}
+		if lacks(true) || !lacks(false) {
+			t.Error("it lacks what it has refused:", lacks(true), "and what it has accepted:", lacks(false))
+		}
+	})
 	t.Run("DELTA-9 what a client states is not sent again, unless it expires", func(t *testing.T) {
 		c := newCourt(t, xds.Delta)
 		c.commit("EDS", "a=1", "b=1!")
@@ -1801,6 +1825,11 @@ func TestJudgeGRPC(t *testing.T) {
 		t.Errorf("ADS-3 it waits for a cluster, and that is called broken: %s", what)
 	}
 }
+
+// An empty client holds nothing.
+type empty struct{ client }
+
+func (empty) held(*xds.Type) map[string]*xds.Resource { return map[string]*xds.Resource{} }
 
 func say(c client, typ *xds.Type, words ...string) {
 	r := &xds.Response{Type: typ, Nonce: "n", Changes: &xds.Changes{}}

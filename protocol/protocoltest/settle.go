@@ -114,6 +114,7 @@ func (n *lane) converged() {
 			case n.ledger.standing(a, name) || n.ledger.tiedToRefused(a, name) || is == nil && n.ledger.lingering(a, name):
 			case !a.covers(name), n.ledger.waitsForView(a, name, is):
 			case n.expired[[2]string{a.typ.URL, name}] && has == nil:
+			case a.declined(name, is): // a response that need not be listed any more
 			case is == nil && n.cfg.Variant == xds.SotW && !a.world: // removal cannot be expressed
 			case !same(is, has):
 				n.fail(fmt.Errorf("%s: the client holds %v of %s, the view has %v", a.typ, textOf(has), name, textOf(is)))
@@ -130,6 +131,12 @@ func (n *lane) converged() {
 			}
 		}
 	}
+}
+
+// declined reports whether the client has refused just that of a name, and accepted nothing
+// of it since: the same is not sent again, whether the response is remembered or not.
+func (a *account) declined(name string, r *xds.Resource) bool {
+	return r != nil && slices.ContainsFunc(a.refused[name], func(k fact) bool { return !k.dropped && same(k.res, r) })
 }
 
 func textOf(r *xds.Resource) string {

@@ -26,9 +26,14 @@ func (l *ledger) settle(a *account, req xds.Request, stale bool) *flight {
 		a.flights = slices.DeleteFunc(a.flights, func(o *flight) bool { return o.drain == f.drain })
 	}
 	joined := a.instead(f)
+	beat := l.ttl && len(f.news) == 0
+	unlisted := stale && f != a.newest && (len(l.nonces)-f.seq >= listed || beat)
 	if req.Error == nil {
 		a.accepted = max(a.accepted, f.seq)
 		for n, k := range f.carried {
+			if unlisted {
+				a.doubted[n] = append(a.doubted[n], a.refused[n]...)
+			}
 			k.merged = stale && a.merged(f, n)
 			f.carried[n] = k
 		}
@@ -48,7 +53,7 @@ func (l *ledger) settle(a *account, req xds.Request, stale bool) *flight {
 			a.refused[n] = append(a.refused[n], k)
 		}
 	}
-	if beat := l.ttl && len(f.news) == 0; stale && f != a.newest && (len(l.nonces)-f.seq >= listed || beat) {
+	if unlisted {
 		// It need not be listed any more, but be one with the next; what the client has of
 		// it is true all the same.
 		if i := slices.IndexFunc(a.flights, func(o *flight) bool { return o.seq > f.seq }); i >= 0 {
@@ -66,6 +71,11 @@ func (l *ledger) settle(a *account, req xds.Request, stale bool) *flight {
 			l.group(a, f)
 		}
 		return nil
+	}
+	if req.Error == nil {
+		for n, k := range f.carried {
+			a.doubted[n] = slices.DeleteFunc(a.doubted[n], func(r fact) bool { return r.seq < k.seq })
+		}
 	}
 	for _, o := range a.flights {
 		o.mixed = o.mixed || o.drain == f.drain && (f.mixed || req.Error != nil)

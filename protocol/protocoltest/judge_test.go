@@ -754,6 +754,32 @@ func TestJudge(t *testing.T) {
 			t.Errorf("waiting: %q", left)
 		}
 	})
+	t.Run("ADS-8 what was refused, and accepted since in a response that is not listed any more", func(t *testing.T) {
+		start := func(stale bool) *court {
+			c := newCourt(t, xds.Delta)
+			c.commit("CDS", "x=1", "y=1", "RDS", "r=1>CDS/x")
+			c.ask(xds.Cluster)
+			c.answer(xds.Cluster, c.told(xds.Cluster, "x=1", "y=1"), false)
+			c.ask(xds.Route, "r")
+			c.answer(xds.Route, c.told(xds.Route, "r=1>CDS/x"), true)
+			c.commit("RDS", "r=2>CDS/y")
+			nonce := c.told(xds.Route, "r=2>CDS/y")
+			for _, other := range []string{"a", "b", "c", "d"} {
+				c.ask(xds.Route, other)
+				c.told(xds.Route, "-"+other)
+			}
+			c.l.receive(xds.Request{Type: xds.Route, Nonce: nonce}, stale)
+			c.commit("CDS", "-x")
+			return c
+		}
+		if left := start(true).l.waiting(); left != "" {
+			t.Errorf("waiting: %q", left)
+		}
+		if left := start(false).l.waiting(); left != "CDS: x is gone" {
+			t.Errorf("waiting: %q", left)
+		}
+		start(true).told(xds.Cluster, "-x") // who remembers need not keep it
+	})
 	t.Run("ADS-8 what was asked for again on its way stays for who walks to it", func(t *testing.T) {
 		c := newCourt(t, xds.SotW)
 		c.l.opts.ResourceErrors = true

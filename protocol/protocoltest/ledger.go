@@ -74,6 +74,7 @@ type account struct {
 	told    map[string]fact
 	acked   map[string]fact
 	refused map[string][]fact    // by the client, which has accepted none since
+	doubted map[string][]fact    // likewise, but that it has accepted a response since that need not be listed any more
 	owe     map[string]bool      // must be told, whatever the client holds
 	may     map[string]bool      // may be told, whatever the client holds
 	since   map[string]time.Time // it was asked for
@@ -216,7 +217,7 @@ func (l *ledger) account(t *xds.Type) *account {
 }
 
 func (l *ledger) open(t *xds.Type) *account {
-	a := &account{typ: t, opened: l.now, born: l.changes, stirred: true, finds: l.variant == xds.Delta, implicit: true, names: map[string]bool{}, reach: map[string]bool{}, turned: map[string]bool{}, told: map[string]fact{}, acked: map[string]fact{}, refused: map[string][]fact{},
+	a := &account{typ: t, opened: l.now, born: l.changes, stirred: true, finds: l.variant == xds.Delta, implicit: true, names: map[string]bool{}, reach: map[string]bool{}, turned: map[string]bool{}, told: map[string]fact{}, acked: map[string]fact{}, refused: map[string][]fact{}, doubted: map[string][]fact{},
 		owe: map[string]bool{}, may: map[string]bool{}, since: map[string]time.Time{}, lately: map[string]time.Time{}, tied: map[string]time.Time{}, heard: map[string]bool{}, before: map[string]bool{}, unsure: map[string]bool{},
 		stray: map[string]bool{}, missed: map[string]bool{}, follows: map[string]string{}, fed: map[string]time.Time{}, leaving: map[string]leaver{}, interest: map[string]bool{}, world: l.variant == xds.SotW && t.FullState}
 	l.accounts = append(l.accounts, a)

@@ -298,6 +298,7 @@ func (a *account) trim() {
 	gone := func(n string) bool { return !a.keeps(n) }
 	maps.DeleteFunc(a.acked, func(n string, _ fact) bool { return gone(n) })
 	maps.DeleteFunc(a.refused, func(n string, _ []fact) bool { return gone(n) })
+	maps.DeleteFunc(a.doubted, func(n string, _ []fact) bool { return gone(n) })
 	maps.DeleteFunc(a.owe, func(n string, _ bool) bool { return gone(n) })
 	maps.DeleteFunc(a.may, func(n string, _ bool) bool { return gone(n) })
 	maps.DeleteFunc(a.since, func(n string, _ time.Time) bool { return gone(n) })

@@ -189,9 +189,11 @@ func (l *ledger) bereft(a *account, name string) bool {
 				}
 			}
 		}
-		for n, refused := range b.refused { // it may have applied that all the same
-			if slices.ContainsFunc(refused, func(k fact) bool { return lost(n, k) }) {
-				return true
+		for _, refused := range []map[string][]fact{b.refused, b.doubted} { // it may have applied that all the same
+			for n, ks := range refused {
+				if slices.ContainsFunc(ks, func(k fact) bool { return lost(n, k) }) {
+					return true
+				}
 			}
 		}
 		for _, f := range b.flights {

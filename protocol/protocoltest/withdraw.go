@@ -248,6 +248,8 @@ func (a *account) mayHold(n string, silent bool, d doubt) []fact {
 	refused := slices.Clone(a.refused[n])
 	if d == surely {
 		refused = slices.DeleteFunc(refused, func(k fact) bool { return k.dropped })
+	} else {
+		refused = append(refused, a.doubted[n]...)
 	}
 	told, known := a.told[n]
 	acked := a.acked[n]

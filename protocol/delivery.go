@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 	"strconv"
 	"time"
@@ -155,31 +156,27 @@ type delivery struct {
 }
 
 // without takes names out of which something later was accepted.
-func (d *delivery) without(names func(func(string) bool)) {
+func (d *delivery) without(names iter.Seq2[string, item]) {
 	var out []item
 	for name := range names {
 		is := d.carries(name)
 		if is == nil {
 			continue
 		}
-		out = append(out, item{name: name})
 		for i := range d.parts {
 			p := &d.parts[i]
 			p.moved = p.moved || p.within(name, is)
 		}
-	}
-	if len(out) == 0 {
-		return
-	}
-	slices.SortFunc(out, itemByName)
-	both := out
-	for _, it := range d.items { // which others may share
-		if _, in := slices.BinarySearchFunc(out, it, itemByName); !in {
-			both = append(both, it)
+		if it := d.find(name); it != nil {
+			*it = item{name: name}
+		} else {
+			out = append(out, item{name: name})
 		}
 	}
-	slices.SortFunc(both, itemByName)
-	d.items = both
+	if len(out) > 0 {
+		d.items = append(d.items, out...)
+		slices.SortFunc(d.items, itemByName)
+	}
 }
 
 // answers reports whether the answer to a message is that to what was told of a name. What
@@ -197,6 +194,15 @@ func (d *delivery) open(name string, is *xds.Stamp) bool {
 // tells reports whether one of its messages told of a name.
 func (d *delivery) tells(name string, is *xds.Stamp) bool {
 	return slices.ContainsFunc(d.parts, func(p part) bool { return p.within(name, is) })
+}
+
+// unlisted yields what only a delivery told that is not listed any more.
+func (d *delivery) unlisted(yield func(string, item) bool) {
+	for name, it := range d.each {
+		if !d.tells(name, it.is) && !yield(name, it) {
+			return
+		}
+	}
 }
 
 func (d *delivery) settled() bool {
@@ -241,15 +247,15 @@ func (u *subscription) letGo(dropped map[string]bool) {
 	}
 	for i := range u.deliveries {
 		d := &u.deliveries[i]
-		for j := range d.items {
-			if it := &d.items[j]; it.is != nil && dropped[it.name] {
+		for n := range dropped {
+			if it := d.find(n); it != nil && it.is != nil {
 				it.was = absent
 			}
 		}
 		if !d.parts[0].world || d.beats != nil || d.superseded {
 			continue
 		}
-		items := slices.Clip(d.items) // others may share them
+		items := d.items
 		for n := range dropped {
 			if told := u.told(n); stands(told) && d.carries(n) == nil {
 				items = append(items, item{name: n, was: absent, is: told})
@@ -356,7 +362,7 @@ func (u *subscription) acceptUnlisted(nonce uint64) {
 			d.stuck = 0
 		}
 		if d.joined == nonce {
-			u.forgive(nonce, func(name string) bool { is := d.carries(name); return is != nil && !d.tells(name, is) })
+			u.forgive(nonce, d.unlisted)
 		}
 	}
 }
@@ -371,17 +377,15 @@ func (u *subscription) refuseUnlisted(v xds.Variant, nonce uint64) {
 			continue
 		}
 		var items []item
-		for name, it := range d.each {
-			if !d.tells(name, it.is) {
-				items = append(items, it)
-			}
+		for _, it := range d.unlisted {
+			items = append(items, it)
 		}
 		if len(items) == 0 {
 			return
 		}
 		r := list(items, nonce, false)
 		r.moved = true
-		d.without(r.names)
+		d.without(r.members)
 		u.remember(v, r)
 		return
 	}
@@ -465,23 +469,21 @@ func (s *Session) accept(u *subscription, d *delivery, p *part) {
 	}
 	s.belated(u, d, p)
 	u.learned(s.variant, d, p)
+	told := func(yield func(string, item) bool) {
+		for name, it := range d.each {
+			if p.within(name, it.is) && !yield(name, it) {
+				return
+			}
+		}
+	}
 	for i := range u.deliveries {
 		if o := &u.deliveries[i]; o.last() < p.nonce && o.beats == nil {
-			o.without(func(yield func(string) bool) {
-				for name, it := range d.each {
-					if p.within(name, it.is) && !yield(name) {
-						return
-					}
-				}
-			})
+			o.without(told)
 		}
 	}
 	if s.variant == xds.SotW && u.typ.FullState { // a world takes the place of all before
 		u.refusals = slices.DeleteFunc(u.refusals, func(r refusal) bool { return r.nonce < p.nonce })
 		return
 	}
-	u.forgive(p.nonce, func(name string) bool {
-		is := d.carries(name)
-		return is != nil && p.within(name, is)
-	})
+	u.forgive(p.nonce, told)
 }

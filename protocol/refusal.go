@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"iter"
 	"maps"
 	"slices"
 
@@ -26,83 +27,70 @@ type refusal struct {
 	cargo
 	part
 	retold bool
-	size   int             // how many names it has
-	given  map[string]bool // up by the client: asked for again, they move what is left
+	left   int             // how many names it has
+	lapsed []string        // names of it that nothing finds any more, though the client may have them still
+	out    map[string]bool // of it; true: given up by the client: asked for again, they move what is left
 }
 
-// has reports whether the refused message carried the name.
+// has reports whether the refusal has the name.
 func (r *refusal) has(name string) bool {
 	is := r.carries(name)
-	return is != nil && r.within(name, is)
+	if is == nil || !r.within(name, is) {
+		return false
+	}
+	_, out := r.out[name]
+	return !out
 }
+
+// moves reports whether all is told again when the name changes.
+func (r *refusal) moves(name string) bool { return r.out[name] || r.has(name) }
 
 // members yields the names of the refusal, and what was said of them.
 func (r *refusal) members(yield func(string, item) bool) {
 	for name, it := range r.each {
-		if r.within(name, it.is) && !yield(name, it) {
+		if _, out := r.out[name]; !out && r.within(name, it.is) && !yield(name, it) {
 			return
 		}
 	}
 }
 
-// names yields the names of the refusal.
-func (r *refusal) names(yield func(string) bool) {
-	for name := range r.members {
-		if !yield(name) {
-			return
-		}
+// take takes a name out that was accepted, or given up. What it costs does not depend on
+// how many are left.
+func (r *refusal) take(name string, given bool) {
+	if !r.has(name) {
+		return
 	}
-}
-
-// shrink takes names out that were accepted, or given up, and reports whether none
-// is left.
-func (r *refusal) shrink(out func(string) bool) bool {
-	var left []item
-	some := false
-	for name, it := range r.members {
-		if out(name) {
-			some = true
-		} else {
-			left = append(left, it)
-		}
+	if r.out == nil {
+		r.out = map[string]bool{}
 	}
-	if some && len(left) > 0 {
-		given := r.given
-		*r = list(left, r.nonce, r.retold)
-		r.given = given
-	}
-	return len(left) == 0
-}
-
-// unwanted takes names out that the client does not want any more, and reports
-// whether none is left.
-func (u *subscription) unwanted(r *refusal) bool {
-	return r.shrink(func(name string) bool {
-		if u.covers(name) || u.lapses(name) {
-			return false
-		}
-		if r.given == nil {
-			r.given = map[string]bool{}
-		}
-		r.given[name] = true
-		return true
-	})
+	r.out[name] = given
+	r.left--
 }
 
 // list returns a refusal of single names.
 func list(items []item, nonce uint64, retold bool) refusal {
 	slices.SortFunc(items, itemByName)
-	r := refusal{cargo: cargo{items: items}, retold: retold, size: len(items)}
+	r := refusal{cargo: cargo{items: items}, retold: retold}
 	r.nonce = nonce
 	for _, it := range items {
 		r.hi, r.last = max(r.hi, it.name), max(r.last, it.name)
 	}
+	r.count()
 	return r
+}
+
+// count looks at what it has.
+func (r *refusal) count() {
+	for name, it := range r.members {
+		if r.left++; it.lapsed {
+			r.lapsed = append(r.lapsed, name)
+		}
+	}
 }
 
 // merge returns one refusal with the members of two in a row.
 func merge(a, b refusal) refusal {
-	items := make([]item, 0, a.size+b.size)
+	items := make([]item, 0, a.left+b.left)
 	for name, it := range a.members {
 		if !b.has(name) {
 			items = append(items, it)
@@ -115,20 +103,24 @@ func merge(a, b refusal) refusal {
 		items = append(items, it)
 	}
 	r := list(items, b.nonce, a.retold && b.retold)
-	few := b.given
-	if r.given = a.given; len(r.given) < len(few) {
-		r.given, few = few, r.given
+	few := b.out
+	if r.out = a.out; len(r.out) < len(few) {
+		r.out, few = few, r.out
 	}
-	maps.Copy(r.given, few)
+	for name, given := range few {
+		r.out[name] = given || r.out[name]
+	}
+	for _, it := range items { // what is out of one may be in the other
+		delete(r.out, it.name)
+	}
 	return r
 }
 
 // refuse notes that the client has not taken what a message carried.
 func (u *subscription) refuse(v xds.Variant, d *delivery, p *part) {
 	r := refusal{cargo: d.cargo, part: *p}
-	for range r.members {
-		r.size++
-	}
+	r.items = slices.Clone(d.items) // of which the delivery may lose some
+	r.count()
 	if d.beats != nil {
 		var items []item
 		for _, b := range d.beats {
@@ -150,8 +142,10 @@ func (u *subscription) remember(v xds.Variant, r refusal) {
 		// One of the names was told anew already. The others, which the client
 		// may not have applied, would otherwise stay refused with it.
 		u.retell(&r, func(name string, it item) bool { return same(u.told(name), it.is) && !later(name) })
-		if r.shrink(func(name string) bool { return u.acceptedSince(v, &r, name) && !later(name) }) {
-			return // whatever it made of them, it has taken what it was told later
+		for name := range r.members { // whatever it made of them, it has taken what it was told later
+			if u.acceptedSince(v, &r, name) && !later(name) {
+				r.take(name, false)
+			}
 		}
 	}
 	at := len(u.refusals)
@@ -159,9 +153,12 @@ func (u *subscription) remember(v xds.Variant, r refusal) {
 		at--
 	}
 	u.refusals = slices.Insert(u.refusals, at, r)
-	if u.unwanted(&u.refusals[at]) {
-		u.refusals = slices.Delete(u.refusals, at, at+1) // it wants none of them any more
+	for name := range r.members {
+		if !u.covers(name) && !u.lapses(name) {
+			u.refusals[at].take(name, true)
+		}
 	}
+	u.dropEmpty()
 	if len(u.refusals) > maxRefusals {
 		u.joinRefusals()
 	}
@@ -172,7 +169,7 @@ func (u *subscription) remember(v xds.Variant, r refusal) {
 // however many are refused.
 func (u *subscription) joinRefusals() {
 	at := 0
-	for at < len(u.refusals)-2 && u.refusals[at].size > u.refusals[at+1].size {
+	for at < len(u.refusals)-2 && u.refusals[at].left > u.refusals[at+1].left {
 		at++
 	}
 	u.refusals[at] = merge(u.refusals[at], u.refusals[at+1])
@@ -257,7 +254,7 @@ func (u *subscription) dissolve(world bool, names func(func(string) bool)) (any 
 			continue
 		}
 		for n := range names {
-			if world || r.has(n) || r.given[n] {
+			if world || r.moves(n) {
 				u.retell(r, func(string, item) bool { return true })
 				any = true
 				break
@@ -269,15 +266,23 @@ func (u *subscription) dissolve(world bool, names func(func(string) bool)) (any 
 
 // forgive takes names out of what was refused before a nonce, and was told again: the
 // client has accepted that.
-func (u *subscription) forgive(nonce uint64, told func(name string) bool) {
-	left := u.refusals[:0]
-	for _, r := range u.refusals {
-		if r.nonce >= nonce || !r.retold || !r.shrink(told) {
-			left = append(left, r)
+func (u *subscription) forgive(nonce uint64, names iter.Seq2[string, item]) {
+	if !slices.ContainsFunc(u.refusals, func(r refusal) bool { return r.nonce < nonce && r.retold }) {
+		return
+	}
+	for name := range names {
+		for i := range u.refusals {
+			if r := &u.refusals[i]; r.nonce < nonce && r.retold {
+				r.take(name, false)
+			}
 		}
 	}
-	clear(u.refusals[len(left):])
-	u.refusals = left
+	u.dropEmpty()
+}
+
+// dropEmpty forgets the refusals that have no names.
+func (u *subscription) dropEmpty() {
+	u.refusals = slices.DeleteFunc(u.refusals, func(r refusal) bool { return r.left == 0 })
 }
 
 // holdsBack reports whether a refusal keeps names from being told.
@@ -296,40 +301,51 @@ func (u *subscription) refusedNew(name string) bool {
 	return slices.ContainsFunc(u.refusals, func(r refusal) bool { return r.has(name) && !stands(r.before(name)) })
 }
 
+// remembered returns the names of which something is remembered as long as they are wanted.
+func (u *subscription) remembered() (names []string) {
+	for _, of := range []iter.Seq[string]{maps.Keys(u.lapsed), maps.Keys(u.leaving), maps.Keys(u.unfed), maps.Keys(u.brought), maps.Keys(u.orphans)} {
+		names = slices.AppendSeq(names, of)
+	}
+	for i := range u.refusals {
+		for name := range u.refusals[i].members {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
 // dropUnwanted forgets what is remembered of names that the client does not want
 // any more.
 func (u *subscription) dropUnwanted() {
-	for name := range u.lapsed {
+	if len(u.quit) == 0 {
+		return
+	}
+	for i := range u.refusals { // by the name that was dropped it may have had these
+		u.quit = append(u.quit, u.refusals[i].lapsed...)
+	}
+	if u.idle() {
+		u.quit = u.remembered()
+	}
+	for _, name := range u.quit {
 		if u.entry(name) == nil {
 			delete(u.lapsed, name)
 		}
-	}
-	for name := range u.leaving {
-		if !u.covers(name) && !u.lapsed[name] {
+		if u.covers(name) {
+			continue
+		}
+		delete(u.unfed, name)
+		delete(u.brought, name)
+		delete(u.orphans, name)
+		if !u.lapsed[name] {
 			delete(u.leaving, name)
 		}
-	}
-	for name := range u.unfed {
-		if !u.covers(name) {
-			delete(u.unfed, name)
+		if u.lapses(name) {
+			continue
+		}
+		for i := range u.refusals {
+			u.refusals[i].take(name, true)
 		}
 	}
-	for name := range u.brought {
-		if !u.covers(name) {
-			delete(u.brought, name)
-		}
-	}
-	for name := range u.orphans {
-		if !u.covers(name) {
-			delete(u.orphans, name)
-		}
-	}
-	left := u.refusals[:0]
-	for _, r := range u.refusals {
-		if !u.unwanted(&r) {
-			left = append(left, r)
-		}
-	}
-	clear(u.refusals[len(left):])
-	u.refusals = left
+	u.quit = nil
+	u.dropEmpty()
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -36,24 +37,28 @@ func TestRefusalOfAPart(t *testing.T) {
 	}
 }
 
-// What is accepted of a refusal leaves it; of the rest it still is known what was
-// in force, removals too.
-func TestShrink(t *testing.T) {
-	for _, c := range []struct {
-		accepted, left string
-		empty          bool
-	}{
-		{"", "a:a1>a2 b:->b1 x:x1>-", false},
-		{"z", "a:a1>a2 b:->b1 x:x1>-", false},
-		{"a", "b:->b1 x:x1>-", false},
-		{"ab", "x:x1>-", false},
-		{"bx", "a:a1>a2", false},
-		{"abx", "", true},
+// What is accepted of a refusal leaves it, and what is given up: that moves the rest. Of
+// what is left it still is known what was in force, removals too.
+func TestTake(t *testing.T) {
+	for _, c := range []struct{ out, left string }{
+		{"", "a:a1>a2 b:->b1 x:x1>-"},
+		{"z", "a:a1>a2 b:->b1 x:x1>-"},
+		{"a", "b:->b1 x:x1>-"},
+		{"a b b", "x:x1>-"},
+		{"b x", "a:a1>a2"},
+		{"a b x", ""},
 	} {
-		r := refusal{cargo: cargo{from: versionsOf("a1 x1"), to: versionsOf("a2 b1")}, part: part{nonce: 7, lo: "a", hi: "b", gone: "x", last: "x"}, retold: true}
-		empty := r.shrink(func(n string) bool { return strings.Contains(c.accepted, n) })
-		if empty != c.empty || !empty && (refusalText(&r) != c.left || r.nonce != 7 || !r.retold) {
-			t.Errorf("%q: %v, %s", c.accepted, empty, refusalText(&r))
+		for _, given := range []bool{false, true} {
+			r := refusal{cargo: cargo{from: versionsOf("a1 x1"), to: versionsOf("a2 b1")}, part: part{nonce: 7, lo: "a", hi: "b", gone: "x", last: "x"}, left: 3}
+			for name := range strings.FieldsSeq(c.out) {
+				r.take(name, given)
+				if r.has(name) || r.moves(name) != (given && name != "z") {
+					t.Errorf("DELTA-15 %s of %q: %v, %v", name, c.out, r.has(name), r.moves(name))
+				}
+			}
+			if got := refusalText(&r); got != c.left || r.left != len(strings.Fields(c.left)) {
+				t.Errorf("%q: %s, %d", c.out, got, r.left)
+			}
 		}
 	}
 }
@@ -74,19 +79,33 @@ func TestMerge(t *testing.T) {
 			t.Error(retold)
 		}
 	}
-	// What the client gave up of either moves it when it is asked for again.
-	for _, given := range [][2]string{{"d", "e f"}, {"d e", "f"}, {"d e f", ""}, {"", "d e f"}} {
-		a, b := list(itemsOf("a:a1>a2"), 1, false), list(itemsOf("b:b1>b2"), 2, false)
-		for i, r := range []*refusal{&a, &b} {
-			for name := range strings.FieldsSeq(given[i]) {
-				if r.given == nil {
-					r.given = map[string]bool{}
-				}
-				r.given[name] = true
+	// What is out of one and in the other is in it. What the client gave up of either
+	// moves it when it is asked for again, what it accepted does not.
+	for _, c := range []struct{ a, b, moves, left string }{
+		{"+e", "+f", "a b c d e f", "a b c d"},
+		{"+e -d", "+f -c", "a b d c e f", "a b c d"},
+		{"+e -a -d", "", "b c d e f", "b c d f"},
+		{"", "+c -f", "a b c d e", "a b c d e"},
+		{"+a", "-f +b", "a b c d e", "c d e"},
+	} {
+		a, b := list(itemsOf("a:a1>a2 c:c1>c2 d:d1>d2 e:e1>e2"), 1, false), list(itemsOf("b:b1>b2 c:c1>c2 d:d1>d2 f:f1>f2"), 2, false)
+		for r, out := range map[*refusal]string{&a: c.a, &b: c.b} {
+			for o := range strings.FieldsSeq(out) {
+				r.take(o[1:], o[0] == '+')
 			}
 		}
-		if m := merge(a, b); !m.given["d"] || !m.given["e"] || !m.given["f"] || len(m.given) != 3 {
-			t.Errorf("DELTA-15 %q: %v", given, m.given)
+		m := merge(a, b)
+		var left []string
+		for name := range m.members {
+			left = append(left, name)
+		}
+		for _, name := range []string{"a", "b", "c", "d", "e", "f"} {
+			if m.moves(name) != strings.Contains(c.moves, name) {
+				t.Errorf("DELTA-15 %q %q: %s moves it: %v", c.a, c.b, name, m.moves(name))
+			}
+		}
+		if got := strings.Join(left, " "); got != c.left || m.left != len(left) {
+			t.Errorf("DELTA-15 %q %q: %s, %d", c.a, c.b, got, m.left)
 		}
 	}
 }
@@ -350,4 +369,48 @@ func TestRefusedInAnyOrder(t *testing.T) {
 	if u := l.subs[0]; len(u.refusals) != 2 || !u.refusals[0].has("a") || !u.refusals[1].has("b") {
 		t.Error(u.refusals)
 	}
+}
+
+// SAFE-1: what was refused costs a request no more than the names that it drops, or
+// accepts.
+func TestRefusedNamesAreCheap(t *testing.T) {
+	run := func(n int, again bool, req func(name, nonce string) xds.Request) time.Duration {
+		names := numbered(n)
+		l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.Endpoint.URL: tableOf(xds.Endpoint, names...)})
+		receive := func(req xds.Request) (last string) {
+			req.Type = xds.Endpoint
+			if err := l.Receive(req); err != nil {
+				t.Fatal(err)
+			}
+			for r := range l.Responses() {
+				last = r.Nonce
+			}
+			for range l.Events() {
+			}
+			for range l.Interests() {
+			}
+			return last
+		}
+		nonce := receive(xds.Request{Nonce: receive(xds.Request{Subscribe: names}), Error: &xds.Status{}})
+		if again {
+			receive(xds.Request{Subscribe: names[:1]}) // all are told anew, which it leaves unanswered
+		}
+		start := time.Now()
+		for _, name := range names {
+			nonce = receive(req(name, nonce))
+		}
+		took := time.Since(start)
+		if receive(xds.Request{Nonce: nonce}); len(l.subs[0].refusals) > 0 {
+			t.Errorf("%d of %d names are refused", l.subs[0].refusals[0].left, n)
+		}
+		return took
+	}
+	t.Run("dropped", func(t *testing.T) {
+		req := func(name, _ string) xds.Request { return xds.Request{Unsubscribe: []string{name}} }
+		grows(t, 3, 25, func() time.Duration { return run(500, false, req) }, func() time.Duration { return run(4000, false, req) })
+	})
+	t.Run("accepted", func(t *testing.T) {
+		req := func(name, nonce string) xds.Request { return xds.Request{Subscribe: []string{name}, Nonce: nonce} }
+		grows(t, 3, 25, func() time.Duration { return run(500, true, req) }, func() time.Duration { return run(4000, true, req) })
+	})
 }

@@ -95,6 +95,7 @@ func (s *Session) prepare(u *subscription) {
 			s.retainFound(u, t, n)
 			u.match(t, n)
 		}
+		u.dropUnwanted()
 	}
 	dirty := u.dirty[:0]
 	slices.Sort(u.dirty)

@@ -32,6 +32,7 @@ func (s *Session) narrow(u *subscription) {
 	}
 	anew := u.anew
 	u.wildcard, u.anew, u.base, u.moved = false, false, nil, true
+	u.quit = append(u.quit, u.remembered()...)
 	u.add(extra...)
 	for e := range u.entries() {
 		u.lapse(e)
@@ -119,9 +120,6 @@ func (u *subscription) leaveScope(c string, asked bool) {
 		return // the client asked for it, too
 	}
 	u.unmatch(c, asked)
-	if asked {
-		u.dropUnwanted()
-	}
 }
 
 // tellEmpty makes the first answer to a wildcard on a stream of its own name

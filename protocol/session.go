@@ -181,6 +181,7 @@ func (s *Session) Receive(req xds.Request) error {
 		}
 		u.unsubscribe(req.Unsubscribe, t)
 	}
+	u.dropUnwanted()
 	if first {
 		if s.began.IsZero() {
 			s.began = s.now

@@ -28,6 +28,7 @@ type want struct {
 	dropped map[string]bool
 
 	toggled []string // names the client subscribed to or dropped, since scope was last asked
+	quit    []string // names that may be wanted no more, since dropUnwanted was last asked
 
 	// How the interest has moved since Interests was called.
 	moved          bool
@@ -209,7 +210,7 @@ func (u *subscription) unsubscribeAll(v xds.Variant) {
 		}
 	}
 	u.removeFunc(func(e *entry) bool { return !u.wants(e) && !u.lapsed[e.name] })
-	u.dropUnwanted()
+	u.quit = append(u.quit, u.remembered()...)
 }
 
 // unsubscribe drops names (delta).
@@ -296,7 +297,6 @@ func (u *subscription) discard(unwanted map[string]bool) {
 			}
 		}
 	}
-	u.dropUnwanted()
 }
 
 // giveUp notes that the client has dropped what is called so, by that name or by
@@ -315,6 +315,7 @@ func (u *subscription) giveUpLapsed(dropped func(collection string) bool, unwant
 	for name := range u.lapsed {
 		if dropped(u.typ.Collection(name)) && !u.collects(name) {
 			delete(u.lapsed, name)
+			u.quit = append(u.quit, name)
 			if !u.covers(name) { // by its own name it may be wanted still
 				unwanted[name] = true
 			}
@@ -345,7 +346,7 @@ func (u *subscription) notice(e *entry, was bool) {
 	case is && !was:
 		u.added = append(u.added, e.name)
 	case was && !is:
-		u.removed = append(u.removed, e.name)
+		u.removed, u.quit = append(u.removed, e.name), append(u.quit, e.name)
 	}
 }
 

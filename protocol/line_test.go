@@ -107,6 +107,23 @@ func (l *line) nack(typ *xds.Type) {
 	l.ask(xds.Request{Type: typ, Nonce: l.last[typ.URL], Error: &xds.Status{Message: "no"}})
 }
 
+// talk does as a shell does with a request, and returns the newest nonce. It does not look
+// at the session: what it takes is measured.
+func (l *line) talk(req xds.Request) (nonce string) {
+	l.t.Helper()
+	if err := l.Receive(req); err != nil {
+		l.t.Fatal(err)
+	}
+	for r := range l.Responses() {
+		nonce = r.Nonce
+	}
+	for range l.Events() {
+	}
+	for range l.Interests() {
+	}
+	return nonce
+}
+
 // drain returns what is due.
 func (l *line) drain() (all []*xds.Response) {
 	l.t.Helper()

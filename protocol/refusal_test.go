@@ -377,40 +377,28 @@ func TestRefusedNamesAreCheap(t *testing.T) {
 	run := func(n int, again bool, req func(name, nonce string) xds.Request) time.Duration {
 		names := numbered(n)
 		l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.Endpoint.URL: tableOf(xds.Endpoint, names...)})
-		receive := func(req xds.Request) (last string) {
-			req.Type = xds.Endpoint
-			if err := l.Receive(req); err != nil {
-				t.Fatal(err)
-			}
-			for r := range l.Responses() {
-				last = r.Nonce
-			}
-			for range l.Events() {
-			}
-			for range l.Interests() {
-			}
-			return last
-		}
-		nonce := receive(xds.Request{Nonce: receive(xds.Request{Subscribe: names}), Error: &xds.Status{}})
+		nonce := l.talk(xds.Request{Type: xds.Endpoint, Nonce: l.talk(xds.Request{Type: xds.Endpoint, Subscribe: names}), Error: &xds.Status{}})
 		if again {
-			receive(xds.Request{Subscribe: names[:1]}) // all are told anew, which it leaves unanswered
+			l.talk(xds.Request{Type: xds.Endpoint, Subscribe: names[:1]}) // all are told anew, which it leaves unanswered
 		}
 		start := time.Now()
 		for _, name := range names {
-			nonce = receive(req(name, nonce))
+			nonce = l.talk(req(name, nonce))
 		}
 		took := time.Since(start)
-		if receive(xds.Request{Nonce: nonce}); len(l.subs[0].refusals) > 0 {
+		if l.talk(xds.Request{Type: xds.Endpoint, Nonce: nonce}); len(l.subs[0].refusals) > 0 {
 			t.Errorf("%d of %d names are refused", l.subs[0].refusals[0].left, n)
 		}
 		return took
 	}
 	t.Run("dropped", func(t *testing.T) {
-		req := func(name, _ string) xds.Request { return xds.Request{Unsubscribe: []string{name}} }
+		req := func(name, _ string) xds.Request { return xds.Request{Type: xds.Endpoint, Unsubscribe: []string{name}} }
 		grows(t, 3, 25, func() time.Duration { return run(500, false, req) }, func() time.Duration { return run(4000, false, req) })
 	})
 	t.Run("accepted", func(t *testing.T) {
-		req := func(name, nonce string) xds.Request { return xds.Request{Subscribe: []string{name}, Nonce: nonce} }
+		req := func(name, nonce string) xds.Request {
+			return xds.Request{Type: xds.Endpoint, Subscribe: []string{name}, Nonce: nonce}
+		}
 		grows(t, 3, 25, func() time.Duration { return run(500, true, req) }, func() time.Duration { return run(4000, true, req) })
 	})
 }

@@ -10,11 +10,12 @@ import (
 
 // A saying is what may have to be said of one type.
 type saying struct {
-	dirty []string // names of entries of which something may have to be told
-	all   bool     // of any entry
-	anew  bool     // all that the wildcard covers is to be told again
-	due   bool     // answer even if nothing differs
-	asked bool     // names were asked for, or given up under a wildcard, since the last response
+	dirty  []string // names of entries of which something may have to be told
+	looked int      // at how many of these since the view changed, while nothing may be said
+	all    bool     // of any entry
+	anew   bool     // all that the wildcard covers is to be told again
+	due    bool     // answer even if nothing differs
+	asked  bool     // names were asked for, or given up under a wildcard, since the last response
 
 	stalled bool                 // something is to be said, but the newest response is unanswered
 	muted   map[string]time.Time // until when the absence of a name is kept back
@@ -83,11 +84,14 @@ func (u *subscription) markAll() {
 // prepare finds of which names something is to be said: what others find anew,
 // what is lost and stays for a while, and of the rest what differs.
 func (s *Session) prepare(u *subscription) {
-	t := s.table(u.typ)
-	if s.blocked(u) {
-		s.retain(u, []xds.Names{}) // of the wildcard's, Change has seen to it
-	} else {
+	t, blocked := s.table(u.typ), s.blocked(u)
+	switch {
+	case !blocked:
 		s.retain(u, nil)
+	case len(u.dirty) < u.looked+u.looked/8:
+		return // what one request more asks for does not make it look at thousands: before they are told it will
+	default:
+		s.retain(u, []xds.Names{}) // of the wildcard's, Change has seen to it
 	}
 	if s.variant == xds.Delta && (t.Finds() || len(u.matches) > 0) {
 		slices.Sort(u.dirty) // in what order they became so depends on hints
@@ -111,6 +115,9 @@ func (s *Session) prepare(u *subscription) {
 	clear(u.dirty[len(dirty):])
 	if u.dirty = dirty; len(dirty) == 0 {
 		u.dirty = nil
+	}
+	if u.looked = 0; blocked {
+		u.looked = len(dirty)
 	}
 }
 

@@ -205,3 +205,29 @@ func TestToldOnceBesideWhatStays(t *testing.T) {
 		t.Errorf("listed are %v", items)
 	}
 }
+
+// SAFE-1: while nothing may be said, a request costs what it asks for, and not all that
+// waits.
+func TestUnansweredNamesAreCheap(t *testing.T) {
+	run := func(n int, have ...string) time.Duration {
+		names := numbered(n)
+		l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.Endpoint.URL: tableOf(xds.Endpoint, have...)})
+		start := time.Now()
+		for i := 0; i < n; i += 2 {
+			l.talk(xds.Request{Type: xds.Endpoint, Subscribe: names[i : i+2]})
+		}
+		took := time.Since(start)
+		l.wait(patience)
+		if all := l.drain(); len(all) != 1 || len(all[0].Upserts)+len(all[0].Removed) != n-2*maxDeliveries {
+			t.Errorf("DELTA-4: %d responses to what has waited", len(all))
+		}
+		return took
+	}
+	have := numbered(4000)
+	t.Run("there", func(t *testing.T) {
+		grows(t, 3, 25, func() time.Duration { return run(500, have...) }, func() time.Duration { return run(4000, have...) })
+	})
+	t.Run("not there", func(t *testing.T) {
+		grows(t, 3, 25, func() time.Duration { return run(500) }, func() time.Duration { return run(4000) })
+	})
+}

@@ -263,6 +263,7 @@ func (s *Session) check(u *subscription, req xds.Request, first bool) error {
 func (s *Session) Change(view xds.View, touched []xds.Names) {
 	s.view = view
 	for _, u := range s.subs {
+		u.looked = 0
 		if touched == nil || len(touched) > u.names.len() { // it costs less to look at all
 			u.all = true
 			for name := range u.leaving {

@@ -354,8 +354,12 @@ func (u *subscription) message(nonce uint64) (d *delivery, p *part) {
 }
 
 // acceptUnlisted notes that the client has taken what is not listed any more: what could
-// not warm has warmed, and what had become one with another is told.
-func (u *subscription) acceptUnlisted(nonce uint64) {
+// not warm has warmed, what had become one with another is told, and a world takes the
+// place of those refused before it.
+func (u *subscription) acceptUnlisted(v xds.Variant, nonce uint64) {
+	if v == xds.SotW && u.typ.FullState {
+		u.refusals = slices.DeleteFunc(u.refusals, func(r refusal) bool { return r.retold && r.nonce < nonce })
+	}
 	for i := range u.deliveries {
 		d := &u.deliveries[i]
 		if d.stuck <= nonce {
@@ -408,7 +412,7 @@ func (u *subscription) settle(s *Session, req xds.Request) {
 		if err == nil && n < u.nonce && (s.variant == xds.Delta || n > u.heard) {
 			switch {
 			case req.Error == nil:
-				u.acceptUnlisted(n)
+				u.acceptUnlisted(s.variant, n)
 			case n > u.heard: // else it may come twice
 				u.refuseUnlisted(s.variant, n)
 			}

@@ -234,11 +234,11 @@ func TestEvict(t *testing.T) {
 	if got := cargoText(&u.deliveries[0].cargo); got != "a:a0>a2" {
 		t.Error("ADS-3: what was in force before the oldest:", got)
 	}
-	u.acceptUnlisted(0)
+	u.acceptUnlisted(xds.Delta, 0)
 	if !u.stuck() {
 		t.Error("ADS-6: what was sent before it tells that a cluster has warmed")
 	}
-	if u.acceptUnlisted(1); u.stuck() {
+	if u.acceptUnlisted(xds.Delta, 1); u.stuck() {
 		t.Error("ADS-6: it was accepted, though it is not listed any more")
 	}
 	s, u = make4()

@@ -155,6 +155,13 @@ func (a *account) refuse(f *flight) {
 			a.refused[n] = append(a.refused[n], k)
 		}
 	}
+	for n, ks := range f.joined { // though an answer to a later one has passed it
+		for _, k := range ks {
+			if a.covers(n) && !k.absent() && a.acked[n].seq <= f.seq {
+				a.refused[n] = append(a.refused[n], k)
+			}
+		}
+	}
 	for _, n := range f.undone {
 		a.unsure[n] = a.acked[n].seq <= f.seq && a.covers(n)
 	}

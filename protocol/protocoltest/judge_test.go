@@ -1463,6 +1463,41 @@ func TestJudge(t *testing.T) {
 			t.Errorf("it is silent: %s", what)
 		}
 	})
+	t.Run("ADS-3 what was in force before a part that is refused after the next one", func(t *testing.T) {
+		for _, d := range []doubt{surely, possibly} {
+			held := func(refused bool) string {
+				c := newCourt(t, xds.SotW)
+				c.commit("CDS", "x=1", "RDS", "a=1>CDS/x", "b=1")
+				c.ask(xds.Cluster)
+				c.answer(xds.Cluster, c.told(xds.Cluster, "x=1"), false)
+				names := []string{"a", "b"}
+				answer := func(nonce string, refused bool) {
+					r := xds.Request{Type: xds.Route, Names: names, Nonce: nonce}
+					if refused {
+						r.Error = &xds.Status{Code: 3}
+					}
+					c.l.receive(r, false)
+				}
+				c.ask(xds.Route, names...)
+				answer(c.told(xds.Route, "a=1>CDS/x", "b=1"), false)
+				c.commit("CDS", "-x", "RDS", "a=2", "b=2")
+				first := c.told(xds.Route, "a=2")
+				second, err := c.say(xds.Route, "b=2")
+				if err != nil {
+					t.Error(err)
+				}
+				answer(second, true)
+				answer(first, refused)
+				return c.l.keeps(c.l.account(xds.Route), xds.Cluster, []string{"x"}, leaver{}, d)
+			}
+			if held(true) == "" {
+				t.Error("it has what it had, for it has refused the next")
+			}
+			if what := held(false); what != "" {
+				t.Errorf("it has what it was told: %s", what)
+			}
+		}
+	})
 	t.Run("ADS-9 what a client has of a world that it has refused may be told as long as it lingers", func(t *testing.T) {
 		lies := func(refused bool) bool {
 			c := newCourt(t, xds.SotW)

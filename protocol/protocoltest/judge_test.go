@@ -1498,6 +1498,56 @@ func TestJudge(t *testing.T) {
 			}
 		}
 	})
+	t.Run("ADS-6 a route waits for a name that the client has stated, refused and been told again", func(t *testing.T) {
+		waits := func(refused bool) bool {
+			c := newCourt(t, xds.SotW)
+			c.l.opts.Refused = func(*xds.Type) bool { return false }
+			c.commit("CDS", "x=1", "RDS", "r=1>CDS/x")
+			c.l.receive(xds.Request{Type: xds.Cluster, Names: []string{"x"}, Version: c.view.Table(xds.Cluster).Version(), Node: &xds.Node{}}, false)
+			answer := xds.Request{Type: xds.Cluster, Names: []string{"x"}, Nonce: c.told(xds.Cluster, "x=1")}
+			if refused {
+				answer.Error = &xds.Status{Code: 3}
+			}
+			c.l.receive(answer, false)
+			c.commit("CDS", "y=1")
+			c.l.receive(xds.Request{Type: xds.Cluster, Names: []string{"x", "y"}}, false)
+			c.told(xds.Cluster, "x=1", "y=1")
+			c.ask(xds.Route, "r")
+			return c.l.waiting() == ""
+		}
+		if !waits(true) {
+			t.Error("it may not have had x")
+		}
+		if waits(false) {
+			t.Error("it has x")
+		}
+	})
+	t.Run("ADS-6 a route waits for a refused cluster until it is mended, or the client silent", func(t *testing.T) {
+		left := func(refs string) string {
+			c := newCourt(t, xds.SotW)
+			c.commit("CDS", "x=1"+refs, "EDS", "e=1", "RDS", "r=1>CDS/x")
+			c.ask(xds.Cluster)
+			c.answer(xds.Cluster, c.told(xds.Cluster, "x=1"+refs), true)
+			c.commit("CDS", "x=2"+refs)
+			nonce := c.told(xds.Cluster, "x=2"+refs)
+			c.ask(xds.Route, "r")
+			c.wait(time.Second)
+			c.l.waiting()
+			c.commit("CDS", "x=3"+refs)
+			c.wait(patience)
+			c.told(xds.Cluster, "x=3"+refs)
+			c.wait(2 * time.Second)
+			c.answer(xds.Cluster, nonce, true)
+			c.wait(silence - time.Second)
+			return c.l.waiting()
+		}
+		if left := left(">EDS/e"); left != "" {
+			t.Errorf("the client is not silent: %q", left)
+		}
+		if left := left(""); left != "RDS: r differs" {
+			t.Errorf("it has waited for 15 s: %q", left)
+		}
+	})
 	t.Run("ADS-9 what a client has of a world that it has refused may be told as long as it lingers", func(t *testing.T) {
 		lies := func(refused bool) bool {
 			c := newCourt(t, xds.SotW)

@@ -227,13 +227,15 @@ func (l *ledger) tied(a *account, r *xds.Resource) bool {
 			return false
 		}
 		for _, f := range first.flights {
-			if (f.fresh[c] || l.shown(first, c) == nil) && l.now.Sub(f.at) < silence && (!l.stuck(first, f) || l.supplied(first, c)) {
+			// A name that it states by a version and has refused here it need not have had.
+			again := !first.wildcard && len(first.refused[c]) > 0 && first.acked[c].seq == 0 && !f.carried[c].absent()
+			if (f.fresh[c] || again || l.shown(first, c) == nil) && l.now.Sub(f.at) < silence && (!l.stuck(first, f) || l.supplied(first, c)) {
 				return true
 			}
 		}
 		since, waits := a.tied[r.Name]
-		if len(first.refused[c]) > 0 && first.acked[c].absent() && (!waits || l.now.Sub(since) < silence) {
-			return true // it was refused when it came, and may be again
+		if len(first.refused[c]) > 0 && first.acked[c].absent() && (!waits || l.now.Sub(since) < silence || l.supplied(first, c) && !l.silent(first)) {
+			return true // it was refused when it came, and may be again: only silence ends that if its assignment would tell
 		}
 		if l.assignless(first) && first.acked[c].absent() && l.supplied(first, c) && (!waits || l.now.Sub(since) < silence) {
 			return true // beside a stuck one, of whose answer nothing is to be expected

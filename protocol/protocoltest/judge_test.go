@@ -1548,6 +1548,23 @@ func TestJudge(t *testing.T) {
 			t.Errorf("it has waited for 15 s: %q", left)
 		}
 	})
+	t.Run("ADS-9 a client that says late that it resumes has not opened its clusters in time", func(t *testing.T) {
+		late := func(after time.Duration) bool {
+			c := newCourt(t, xds.SotW)
+			c.l.opts.Refused = func(*xds.Type) bool { return false }
+			c.ask(xds.Runtime, "t")
+			c.wait(after)
+			c.ask(xds.Route, "r")
+			c.l.receive(xds.Request{Type: xds.Listener, Version: "before"}, false)
+			return c.l.tardy
+		}
+		if !late(silence) {
+			t.Error("what it has need not wait for them any more")
+		}
+		if late(time.Second) {
+			t.Error("it may still open them")
+		}
+	})
 	t.Run("ADS-9 what a client has of a world that it has refused may be told as long as it lingers", func(t *testing.T) {
 		lies := func(refused bool) bool {
 			c := newCourt(t, xds.SotW)

@@ -241,9 +241,14 @@ func (l *ledger) advance(now time.Time) {
 			l.tardy = l.tardy || !f.done && f.seq >= a.answered && now.Sub(f.at) >= silence
 		}
 	}
-	// Types that are not open within the grace of a reconnect are not there.
-	l.tardy = l.tardy || l.resumes && now.Sub(l.began) >= l.opts.Grace && (l.account(xds.Listener) == nil || l.account(xds.Route) == nil) ||
-		l.resumes && now.Sub(l.began) >= silence && l.account(xds.Cluster) == nil
+	l.tardy = l.tardy || l.opensLate()
+}
+
+// opensLate reports whether a client that resumes has not opened its types in time: those
+// that are not open within the grace of a reconnect are not there.
+func (l *ledger) opensLate() bool {
+	after := l.now.Sub(l.began)
+	return l.resumes && (after >= l.opts.Grace && (l.account(xds.Listener) == nil || l.account(xds.Route) == nil) || after >= silence && l.account(xds.Cluster) == nil)
 }
 
 // change notes the session's next view.

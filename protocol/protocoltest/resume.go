@@ -24,6 +24,7 @@ func (l *ledger) begin(a *account, req xds.Request) {
 	a.answer = a.wildcard || a.world
 	a.lax = a.answer
 	l.resumes = l.resumes || req.Version != "" || len(req.Initial) > 0
+	l.tardy = l.tardy || l.opensLate() // it may have been silent before, and say only now that it resumes
 	l.scope(a, true)
 	a.opaque = l.variant == xds.SotW
 	if l.variant == xds.SotW {

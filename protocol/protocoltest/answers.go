@@ -136,6 +136,15 @@ func (l *ledger) group(a *account, f *flight) {
 	}
 }
 
+// crossed reports whether a world left while the client did not ask for a name: it says
+// nothing of that.
+func (a *account) crossed(nonce, name string) bool {
+	return slices.ContainsFunc(a.flights, func(f *flight) bool {
+		_, said := f.carried[name]
+		return f.nonce == nonce && !said
+	})
+}
+
 // instead returns what may be in force instead of what a response carries.
 func (a *account) instead(f *flight) map[string][]fact {
 	was := map[string][]fact{}

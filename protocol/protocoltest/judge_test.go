@@ -1923,6 +1923,28 @@ func TestJudge(t *testing.T) {
 	})
 }
 
+// What a world lacks that left before the client asked for it is no loss that the server
+// could have spared it.
+func TestJudgeCrossed(t *testing.T) {
+	crossed := func(asked ...string) bool {
+		c := newCourt(t, xds.SotW)
+		c.commit("CDS", "x=1", "y=1")
+		c.ask(xds.Cluster, "x", "y")
+		c.answer(xds.Cluster, c.told(xds.Cluster, "x=1", "y=1"), false)
+		c.l.receive(xds.Request{Type: xds.Cluster, Names: asked}, false)
+		c.commit("CDS", "x=2", "-y")
+		nonce := c.told(xds.Cluster, "x=2")
+		c.l.receive(xds.Request{Type: xds.Cluster, Names: []string{"x", "y"}}, false)
+		return c.l.account(xds.Cluster).crossed(nonce, "y")
+	}
+	if !crossed("x") {
+		t.Error("ADS-3 the server did not know that it is asked for")
+	}
+	if crossed("x", "y") {
+		t.Error("ADS-3 the server took it away")
+	}
+}
+
 // A gRPC client whose cluster is taken away while its route is in use is broken,
 // and one that gives the cluster up itself is not.
 func TestJudgeGRPC(t *testing.T) {

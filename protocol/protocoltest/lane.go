@@ -265,18 +265,24 @@ func (n *lane) punctual(due, said bool) {
 const silentOnes = "somebody has answered nothing for 15 s, or opens a type too late"
 
 // spurn notes which clusters the client was offered and has not taken, until it has
-// them: warm, if it is one that warms them.
+// them: warm, if it is one that warms them. One that gRPC had given up and asks for anew
+// while a world is on its way, it takes for gone if that lacks it: the server could not know.
 func (n *lane) spurn(r *xds.Response) {
 	if !n.content.whole {
 		return
 	}
+	if n.spurned == nil {
+		n.spurned = map[string]bool{}
+	}
 	if r.Type.Is(xds.Cluster) {
 		held := n.client.held(xds.Cluster)
 		for _, x := range r.Upserts {
-			if n.spurned == nil {
-				n.spurned = map[string]bool{}
-			}
 			n.spurned[x.Name] = n.spurned[x.Name] || held[x.Name] == nil
+		}
+		if g, ok := n.client.(*grpc); ok {
+			for c, lost := range g.lost {
+				n.spurned[c] = n.spurned[c] || lost && n.ledger.account(r.Type).crossed(r.Nonce, c)
+			}
 		}
 	}
 	for c := range n.spurned {

@@ -1,7 +1,6 @@
 package protocol
 
 import (
-	"cmp"
 	"iter"
 	"slices"
 	"time"
@@ -161,10 +160,16 @@ func (u *subscription) underWay() iter.Seq[*delivery] {
 	}
 }
 
-// coming returns what of a name is on its way to the client, nil if nothing is.
+// coming returns what of a name is on its way to a client that did not ask for it at
+// last, nil if nothing is.
 func (u *subscription) coming(name string) (is *xds.Stamp) {
 	for d := range u.underWay() {
-		is = cmp.Or(d.carries(name), is)
+		switch said := d.carries(name); {
+		case said != nil:
+			is = said
+		case d.parts[0].world: // it lacks what was not asked for when it left
+			is = nil
+		}
 	}
 	return is
 }

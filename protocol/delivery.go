@@ -382,7 +382,10 @@ func (u *subscription) refuseUnlisted(v xds.Variant, nonce uint64) {
 		}
 		var items []item
 		for _, it := range d.unlisted {
-			items = append(items, it)
+			// SotW says of what is gone that it is missing, if that: the client has lost nothing.
+			if v == xds.Delta || stands(it.is) {
+				items = append(items, it)
+			}
 		}
 		if len(items) == 0 {
 			return

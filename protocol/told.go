@@ -277,8 +277,11 @@ func (s *Session) keeps(u *subscription, yield func(st *xds.Stamp, firm bool) bo
 		r := &u.refusals[i]
 		later := u.laterThan(s.variant, r.nonce)
 		for name, it := range r.members {
+			firm := r.nonce > 0 && (!r.retold || !later(name)) // of an earlier stream it need not have refused it
+			if u.brought[name] && firm && !yield(&xds.Stamp{}, true) {
+				return false
+			}
 			for _, st := range []*xds.Stamp{it.was, it.is} {
-				firm := r.nonce > 0 && (!r.retold || !later(name)) // of an earlier stream it need not have refused it
 				if u.outdated(t, name, st) && !yield(st, firm) {
 					return false
 				}

@@ -67,7 +67,7 @@ func (l *ledger) settle(a *account, req xds.Request, stale bool) *flight {
 			}
 			a.flights[i].joined = was
 		}
-		if req.Error != nil {
+		if req.Error != nil && len(f.beats) == 0 { // a heartbeat carries nothing that it could lack
 			l.group(a, f)
 		}
 		return nil

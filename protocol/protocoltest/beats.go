@@ -90,8 +90,8 @@ func (l *ledger) feeds() bool {
 				return true
 			}
 		}
-		for _, v := range a.leaving {
-			if v.res != nil && v.res.TTL > 0 && l.brought(a, v.res) {
+		for n, v := range a.leaving { // also what is not acknowledged yet, and may be at any time
+			if v.res != nil && v.res.TTL > 0 && (l.brought(a, v.res) || a.told[n].is(v.res)) {
 				return true
 			}
 		}

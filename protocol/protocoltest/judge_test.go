@@ -898,6 +898,21 @@ func TestJudge(t *testing.T) {
 		wrong(t, err, "TTL-5")
 		start(3).told(xds.Route, "~r=1!")
 	})
+	t.Run("TTL-5 the NACK of a heartbeat that is not listed any more says nothing", func(t *testing.T) {
+		start := func(stale bool) *court {
+			c := newCourt(t, xds.Delta)
+			c.commit("RDS", "r=1!")
+			c.ask(xds.Route, "r")
+			c.answer(xds.Route, c.told(xds.Route, "r=1!"), false)
+			nonce := c.told(xds.Route, "~r=1!")
+			c.told(xds.Route, "~r=1!")
+			c.l.receive(xds.Request{Type: xds.Route, Nonce: nonce, Error: &xds.Status{Code: 3}}, stale)
+			return c
+		}
+		start(true).told(xds.Route, "~r=1!")
+		_, err := start(false).try(xds.Route, "~r=1!")
+		wrong(t, err, "TTL-5")
+	})
 	t.Run("TTL-3 a late heartbeat brings nothing back", func(t *testing.T) {
 		start := func(late time.Duration) *court {
 			c := newCourt(t, xds.Delta)
@@ -1319,6 +1334,27 @@ func TestJudge(t *testing.T) {
 			t.Error("it may fall silent")
 		}
 		if start(false).l.feeds() {
+			t.Error("it need not fall silent")
+		}
+	})
+	t.Run("TTL-3 heartbeats of what lingers may begin when it is acknowledged", func(t *testing.T) {
+		start := func(ttl string) *court {
+			c := newCourt(t, xds.SotW)
+			c.commit("CDS", "x=1", "RDS", "r=1>CDS/x")
+			c.ask(xds.Cluster)
+			c.l.ttl = true
+			c.answer(xds.Cluster, c.told(xds.Cluster, "x=1"), false)
+			c.ask(xds.Route, "r")
+			c.answer(xds.Route, c.told(xds.Route, "r=1>CDS/x"), true)
+			c.commit("CDS", "x=2"+ttl)
+			c.told(xds.Cluster, "x=2"+ttl)
+			c.commit("CDS", "-x")
+			return c
+		}
+		if !start("!").l.feeds() {
+			t.Error("it may fall silent")
+		}
+		if start("").l.feeds() {
 			t.Error("it need not fall silent")
 		}
 	})

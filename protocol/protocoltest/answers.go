@@ -114,7 +114,7 @@ func (l *ledger) group(a *account, f *flight) {
 	refuse := func(n string, k fact) {
 		g.was[n] = k.res
 		// What it has refused to let go it has, though no name finds it any more.
-		g.rest[n] = (a.covers(n) || k.absent() && (a.wildcard || a.finding(n, a.acked[n].res))) && a.told[n].seq == k.seq
+		g.rest[n] = (a.covers(n) || k.absent() && (a.wildcard || a.finding(n, a.acked[n]))) && a.told[n].seq == k.seq
 		// What was asked for while it flew is owed all the same, and so is
 		// what goes with something that has moved since.
 		if late && (a.covers(n) || g.rest[n]) {

@@ -492,6 +492,55 @@ func TestJudge(t *testing.T) {
 			}
 		}
 	})
+	t.Run("ADS-6 a cluster that was refused, and accepted since in a response that is not listed any more", func(t *testing.T) {
+		start := func(stale bool) *court {
+			c := newCourt(t, xds.Delta)
+			c.commit("CDS", "x=1", "RDS", "r=1")
+			c.ask(xds.Cluster)
+			c.answer(xds.Cluster, c.told(xds.Cluster, "x=1"), true)
+			c.ask(xds.Route, "r")
+			c.answer(xds.Route, c.told(xds.Route, "r=1"), false)
+			c.commit("CDS", "x=2")
+			nonce := c.told(xds.Cluster, "x=2")
+			for _, x := range []string{"y=1", "y=2", "y=3", "x=3"} {
+				c.wait(5 * time.Second)
+				c.commit("CDS", x)
+				c.told(xds.Cluster, x)
+			}
+			c.l.receive(xds.Request{Type: xds.Cluster, Nonce: nonce}, stale)
+			c.wait(8 * time.Second)
+			c.commit("RDS", "r=to-x>CDS/x")
+			if left := c.l.waiting(); left != "" {
+				t.Errorf("waiting: %q", left)
+			}
+			c.wait(7 * time.Second)
+			return c
+		}
+		if left := start(true).l.waiting(); left != "" {
+			t.Errorf("it may wait since it is refused: %q", left)
+		}
+		if left := start(false).l.waiting(); left != "RDS: r differs" {
+			t.Errorf("waiting: %q", left)
+		}
+	})
+	t.Run("NAME-2 what a client states is found by its collection when another is given up", func(t *testing.T) {
+		const g, h = "xdstp://a/e/g/", "xdstp://a/e/h/"
+		c := newCourt(t, xds.Delta)
+		c.commit("LEDS", h+"1=1")
+		had := xds.Version{Name: h + "1", Version: c.view.Table(xds.LbEndpoint).Lookup(h + "1").Version}
+		c.commit("LEDS", h+"1=2")
+		c.resume(xds.LbEndpoint, []string{g + "*", h + "*"}, had)
+		c.commit("LEDS", "-"+h+"1")
+		c.answer(xds.LbEndpoint, c.told(xds.LbEndpoint, "-"+g+"*"), false)
+		c.l.receive(xds.Request{Type: xds.LbEndpoint, Unsubscribe: []string{g + "*"}}, false)
+		if left := c.l.waiting(); left != "" {
+			t.Errorf("assignments may refer to it, which are not open yet: %q", left)
+		}
+		c.wait(15 * time.Second)
+		if left := c.l.waiting(); left != "LEDS: "+h+"* is owed, if only its absence" {
+			t.Errorf("waiting: %q", left)
+		}
+	})
 	t.Run("DELTA-15 what was refused is told again though it need not be listed any more", func(t *testing.T) {
 		start := func(refused bool) *court {
 			c := newCourt(t, xds.Delta)

@@ -234,7 +234,8 @@ func (l *ledger) tied(a *account, r *xds.Resource) bool {
 			}
 		}
 		since, waits := a.tied[r.Name]
-		if len(first.refused[c]) > 0 && first.acked[c].absent() && (!waits || l.now.Sub(since) < silence || l.supplied(first, c) && !l.silent(first)) {
+		refused := len(first.refused[c]) > 0 && first.acked[c].absent() || len(first.doubted[c]) > 0
+		if refused && (!waits || l.now.Sub(since) < silence || l.supplied(first, c) && !l.silent(first)) {
 			return true // it was refused when it came, and may be again: only silence ends that if its assignment would tell
 		}
 		if l.assignless(first) && first.acked[c].absent() && l.supplied(first, c) && (!waits || l.now.Sub(since) < silence) {

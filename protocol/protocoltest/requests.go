@@ -271,13 +271,14 @@ func (a *account) keeps(n string) bool {
 		return true
 	}
 	refused := slices.ContainsFunc(a.groups, func(g *group) bool { return g.rest[n] })
-	return a.finding(n, a.told[n].res) || refused && a.finding(n, a.acked[n].res)
+	return a.finding(n, a.told[n]) || refused && a.finding(n, a.acked[n])
 }
 
 // finding reports whether something that was called so was found by what is wanted still.
-func (a *account) finding(n string, r *xds.Resource) bool {
+func (a *account) finding(n string, k fact) bool {
 	c := a.typ.Collection(n)
-	return a.finds && r != nil && (slices.ContainsFunc(r.Aliases, func(n string) bool { return a.names[n] }) || c != "" && a.names[c])
+	aliased := k.res != nil && slices.ContainsFunc(k.res.Aliases, func(n string) bool { return a.names[n] })
+	return a.finds && (aliased || !k.absent() && c != "" && a.names[c])
 }
 
 // leave notes that a name is not asked for any more: "all still wanted" are sent again.

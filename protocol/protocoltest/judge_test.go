@@ -544,15 +544,15 @@ func TestJudge(t *testing.T) {
 	t.Run("DELTA-15 what was refused is told again though it need not be listed any more", func(t *testing.T) {
 		start := func(refused bool) *court {
 			c := newCourt(t, xds.Delta)
-			c.commit("EDS", "a=1", "b=1")
-			c.ask(xds.Endpoint, "a", "b")
-			c.answer(xds.Endpoint, c.told(xds.Endpoint, "a=1", "b=1"), false)
+			c.commit("EDS", "a=1", "b=1", "c=1")
+			c.ask(xds.Endpoint, "a", "b", "c")
+			c.answer(xds.Endpoint, c.told(xds.Endpoint, "a=1", "b=1", "c=1"), false)
 			c.commit("EDS", "a=2")
 			r := xds.Request{Type: xds.Endpoint, Nonce: c.told(xds.Endpoint, "a=2")}
-			for _, b := range []string{"b=2", "b=3", "b=4", "b=5"} {
+			for _, x := range []string{"c=2", "b=2", "b=3", "b=4", "b=5"} {
 				c.wait(5 * time.Second)
-				c.commit("EDS", b)
-				c.told(xds.Endpoint, b)
+				c.commit("EDS", x)
+				c.told(xds.Endpoint, x)
 			}
 			if refused {
 				r.Error = &xds.Status{Code: 3}
@@ -562,8 +562,11 @@ func TestJudge(t *testing.T) {
 			return c
 		}
 		start(true).told(xds.Endpoint, "a=2")
+		start(true).told(xds.Endpoint, "a=2", "c=2") // who remembers both as one
 		_, err := start(false).try(xds.Endpoint, "a=2")
 		wrong(t, err, "DELTA-15: a was told before")
+		_, err = start(true).try(xds.Endpoint, "b=5")
+		wrong(t, err, "DELTA-15: b was told before")
 	})
 	t.Run("DELTA-15 a host that was refused to go is told to be gone again, with all that was refused", func(t *testing.T) {
 		start := func(refused bool) *court {

@@ -242,6 +242,12 @@ func (s *Session) waitsSince(u *subscription, name string) time.Time {
 	return s.now
 }
 
+// waitsForEver reports whether something waits that is to be waited for without end, as
+// what has not been sent is.
+func (s *Session) waitsForEver() bool {
+	return slices.ContainsFunc(s.subs, func(u *subscription) bool { return len(u.waits) > 0 && u.ends.IsZero() })
+}
+
 // wait notes which names of u wait, and since when.
 func (s *Session) wait(u *subscription, d *diff) {
 	was := u.waits

@@ -212,3 +212,26 @@ func TestWokenToSend(t *testing.T) {
 		t.Error(after, said)
 	}
 }
+
+// ADS-6: what waited for the client to be told that a cluster does not exist, which comes
+// last, waits for the answer "at most 15 s", and says so.
+func TestWaitsForAbsence(t *testing.T) {
+	unknown := xds.NewResource("r", []byte("2"))
+	unknown.Seal("2")
+	l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{
+		xds.Route.URL: xds.NewTable(xds.Route).With([]*xds.Resource{unknown}),
+	})
+	l.ask(xds.Request{Type: xds.Route, Subscribe: []string{"r"}, Initial: []xds.Version{{Name: "r", Version: "1"}}})
+	l.said()
+	l.ask(xds.Request{Type: xds.Cluster, Subscribe: []string{"c"}})
+	if got := l.said(); got != "CDS -c" {
+		t.Errorf("said %s", got)
+	}
+	if want := l.now.Add(silence); !l.Deadline().Equal(want) {
+		t.Errorf("the deadline is %v, want %v", l.Deadline(), want)
+	}
+	l.wait(silence)
+	if got := l.said(); got != "RDS r@2" {
+		t.Errorf("said %s", got)
+	}
+}

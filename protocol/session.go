@@ -368,9 +368,10 @@ func (s *Session) speak(yield func(*xds.Response) bool) {
 		s.prepare(u)
 	}
 	s.withdraw() // what nothing refers to goes with the first response
-	// A world of clusters that only lacks some may take assignments with it, too.
+	// A world of clusters that only lacks some may take assignments with it, too. And what
+	// waited for the client to be told that clusters are gone waits for the answer from now on.
 	var told, goOn bool
-	for again := true; again; again = s.withdraw() || told && s.variant == xds.SotW {
+	for again := true; again; again = s.withdraw() || told && (s.variant == xds.SotW || s.waitsForEver()) {
 		if told, goOn = s.round(yield); !goOn {
 			return
 		}

@@ -1103,6 +1103,17 @@ func TestJudge(t *testing.T) {
 		_, err := start(true).try(xds.Endpoint, "e=1")
 		wrong(t, err, "ADS-4: e@e=1 is not what the view has")
 	})
+	t.Run("DELTA-7 Envoy must not hear that a route is gone that it has just asked for, if it has said that it is Envoy", func(t *testing.T) {
+		envoy := &xds.Node{UserAgentName: "envoy"}
+		c := newCourt(t, xds.Delta)
+		c.l.receive(xds.Request{Type: xds.Route, Subscribe: []string{"r"}, Node: envoy}, false)
+		_, err := c.try(xds.Route, "-r")
+		wrong(t, err, "DELTA-7: r was never told")
+		c = newCourt(t, xds.Delta)
+		c.l.receive(xds.Request{Type: xds.Route, Subscribe: []string{"r"}}, false)
+		c.l.receive(xds.Request{Type: xds.Cluster, Subscribe: []string{"x"}, Node: envoy}, false)
+		c.told(xds.Route, "-r")
+	})
 	t.Run("ADS-7 the last assignment there was, of one that the client states and nobody knows", func(t *testing.T) {
 		start := func(accepted bool) *court {
 			c := newCourt(t, xds.Delta)

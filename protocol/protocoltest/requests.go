@@ -48,6 +48,11 @@ func (l *ledger) receive(req xds.Request, stale bool) *flight {
 // meet notes what the client says of itself.
 func (l *ledger) meet(n *xds.Node) {
 	l.met, l.agent = true, n.UserAgentName
+	for _, a := range l.accounts { // what it has asked for before is told as to anybody
+		for n := range a.names {
+			a.since[n] = time.Time{}
+		}
+	}
 	has := func(f string) bool { return slices.Contains(n.ClientFeatures, f) }
 	l.ttl = has("xds.config.supports-resource-ttl")
 	if l.variant == xds.Delta {

@@ -119,11 +119,11 @@ func (l *ledger) group(a *account, f *flight) {
 		// What it has refused to let go it has, though no name finds it any more.
 		g.rest[n] = (a.covers(n) || k.absent() && (a.wildcard || a.finding(n, a.acked[n]))) && a.told[n].seq == k.seq
 		// What was asked for while it flew is owed all the same, and so is
-		// what goes with something that has moved since.
+		// what goes with something that has moved since, or found others for a while.
 		if late && (a.covers(n) || g.rest[n]) {
 			a.may[n] = true // nobody can tell what the client made of both
 		}
-		if _, owed := a.owe[n]; !g.rest[n] || owed || !l.unchanged(a, g, n, k.res) {
+		if _, owed := a.owe[n]; !g.rest[n] || owed || a.turned[n] || !l.unchanged(a, g, n, k.res) {
 			g.moved = true
 		}
 	}

@@ -1103,6 +1103,24 @@ func TestJudge(t *testing.T) {
 		_, err := start(true).try(xds.Endpoint, "e=1")
 		wrong(t, err, "ADS-4: e@e=1 is not what the view has")
 	})
+	t.Run("DELTA-15 what was refused with a name that has found others meanwhile, and lost them", func(t *testing.T) {
+		start := func(found bool) *court {
+			c := newCourt(t, xds.Delta)
+			c.ask(xds.Route, "n", "q")
+			nonce := c.told(xds.Route, "-n", "-q")
+			if found {
+				c.commit("RDS", "r|n=1")
+				c.commit("RDS", "-r")
+			}
+			c.answer(xds.Route, nonce, true)
+			c.ask(xds.Route, "other")
+			return c
+		}
+		start(true).told(xds.Route, "-n", "-other", "-q")
+		start(false).told(xds.Route, "-other")
+		_, err := start(false).try(xds.Route, "-other", "-q")
+		wrong(t, err, "DELTA-8: removes q")
+	})
 	t.Run("DELTA-7 Envoy must not hear that a route is gone that it has just asked for, if it has said that it is Envoy", func(t *testing.T) {
 		envoy := &xds.Node{UserAgentName: "envoy"}
 		c := newCourt(t, xds.Delta)

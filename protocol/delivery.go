@@ -412,7 +412,7 @@ func (u *subscription) settle(s *Session, req xds.Request) {
 		}
 		// Of a message that is not listed any more. In SotW it may be the one that was
 		// answered last, with other names.
-		if err == nil && n < u.nonce && (s.variant == xds.Delta || n > u.heard) {
+		if n > 0 && n < u.nonce && (s.variant == xds.Delta || n > u.heard) { // no message has the nonce 0
 			switch {
 			case req.Error == nil:
 				u.acceptUnlisted(s.variant, n)

@@ -1121,6 +1121,36 @@ func TestJudge(t *testing.T) {
 		_, err := start(false).try(xds.Route, "-other", "-q")
 		wrong(t, err, "DELTA-8: removes q")
 	})
+	t.Run("DELTA-6 an alias is given up under a wildcard that finds nothing any more, and what the client has by it is told", func(t *testing.T) {
+		start := func(known bool) *court {
+			c := newCourt(t, xds.Delta)
+			c.commit("CDS", "x|n=1", "y=1")
+			asked := "y"
+			if known {
+				asked = "n"
+			}
+			c.ask(xds.Cluster, asked)
+			c.told(xds.Cluster, map[bool]string{true: "x|n=1", false: "y=1"}[known])
+			c.commit("CDS", "x=2")
+			c.l.receive(xds.Request{Type: xds.Cluster, Nonce: "1", Subscribe: []string{"*", "n"}, Unsubscribe: []string{"n"}}, false)
+			return c
+		}
+		c := start(true)
+		c.answer(xds.Cluster, c.told(xds.Cluster, "x=2", "y=1"), false)
+		if left := c.l.waiting(); left != "" {
+			t.Errorf("waiting: %q", left)
+		}
+		c = start(true)
+		c.answer(xds.Cluster, c.told(xds.Cluster, "y=1", "-n"), false)
+		if left := c.l.waiting(); left != "CDS: x differs" {
+			t.Errorf("waiting: %q", left)
+		}
+		c = start(false)
+		c.answer(xds.Cluster, c.told(xds.Cluster, "x=2", "y=1"), false)
+		if left := c.l.waiting(); left != "CDS: n is owed, if only its absence" {
+			t.Errorf("waiting: %q", left)
+		}
+	})
 	t.Run("DELTA-7 Envoy must not hear that a route is gone that it has just asked for, if it has said that it is Envoy", func(t *testing.T) {
 		envoy := &xds.Node{UserAgentName: "envoy"}
 		c := newCourt(t, xds.Delta)

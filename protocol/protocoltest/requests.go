@@ -130,6 +130,9 @@ func (l *ledger) unsubscribe(a *account, names []string) {
 		if a.wildcard {
 			a.may[n] = true
 			found := l.members(a, n)
+			if _, told := a.told[n]; len(found) == 0 && !told {
+				found = l.knownAs(a, n)
+			}
 			if len(found) == 0 {
 				a.owe[n], a.asked = true, true
 			} else {
@@ -160,6 +163,17 @@ func (l *ledger) unsubscribe(a *account, names []string) {
 		}
 	}
 	a.trim()
+}
+
+// knownAs lists what the view has, and what the client has been told is found by a name
+// that finds it no more: that is what it gives up by the name.
+func (l *ledger) knownAs(a *account, n string) (out []*xds.Resource) {
+	for x, k := range a.told {
+		if r := l.shown(a, x); r != nil && x != n && k.res != nil && finds(a.typ, k.res, n) {
+			out = append(out, r)
+		}
+	}
+	return out
 }
 
 // meant lists the subscribed names that are given up by unsubscribing from one:

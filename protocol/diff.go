@@ -101,7 +101,7 @@ func (s *Session) owed(u *subscription, t *xds.Table, e *entry) (r *xds.Resource
 		return nil, e.told != others && l == nil
 	case !u.wants(e) && !u.wildcard:
 		// No name finds it any more.
-		return nil, (e.told != absent || e.again || u.dropped[e.name]) && l == nil
+		return nil, (e.told != absent || (e.again || u.dropped[e.name]) && !s.undecided(u.typ, e.name)) && l == nil
 	}
 	if r = t.Lookup(e.name); !u.shows(r) || l != nil {
 		r = nil

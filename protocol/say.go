@@ -110,6 +110,10 @@ func (s *Session) prepare(u *subscription) {
 		}
 		if e.dirty = s.lists(u, t, e); e.dirty {
 			dirty = append(dirty, n)
+		} else if u.dropped[n] && !u.wants(e) && !u.wildcard && e.told == absent {
+			// It is not decided whether it exists. If it does its route will find it.
+			delete(u.dropped, n)
+			u.names.remove(n)
 		}
 	}
 	clear(u.dirty[len(dirty):])

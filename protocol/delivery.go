@@ -179,6 +179,26 @@ func (d *delivery) without(names iter.Seq2[string, item]) {
 	}
 }
 
+// lapse notes that nothing finds any more what it told to be gone: the client has not given
+// that up.
+func (d *delivery) lapse() {
+	var more []item
+	for name, it := range d.each {
+		switch own := d.find(name); {
+		case !stands(it.was) || stands(it.is):
+		case own != nil:
+			own.lapsed = true
+		default:
+			it.lapsed = true
+			more = append(more, it)
+		}
+	}
+	if len(more) > 0 {
+		d.items = append(d.items, more...)
+		slices.SortFunc(d.items, itemByName)
+	}
+}
+
 // answers reports whether the answer to a message is that to what was told of a name. What
 // only a delivery told that is not listed any more has none of its own.
 func (d *delivery) answers(p *part, name string, is *xds.Stamp) bool {

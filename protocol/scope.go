@@ -24,6 +24,9 @@ func (s *Session) narrow(u *subscription) {
 	if over == nil || over.wildcard {
 		return
 	}
+	for d := range u.underWay() {
+		d.lapse()
+	}
 	var extra []entry
 	for st := range u.base.All() { // what it was told, or states to have
 		if u.entry(st.Name) == nil {

@@ -402,8 +402,9 @@ func (u *subscription) refuseUnlisted(v xds.Variant, nonce uint64) {
 		}
 		var items []item
 		for _, it := range d.unlisted {
-			// SotW says of what is gone that it is missing, if that: the client has lost nothing.
-			if v == xds.Delta || stands(it.is) {
+			// Of what is not there, and was not, it may have nothing; and in SotW no response
+			// makes a client lose what is gone.
+			if stands(it.is) || v == xds.Delta && stands(it.was) {
 				items = append(items, it)
 			}
 		}

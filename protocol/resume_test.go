@@ -323,6 +323,34 @@ func TestWorldLacks(t *testing.T) {
 	}
 }
 
+// ADS-9: what a client has besides is looked for by name, and so is in order, whatever that
+// was lost in.
+func TestOthersAreInOrder(t *testing.T) {
+	many := numbered(50)
+	l := newLine(t, xds.SotW, nil, Options{}, xds.Tables{
+		xds.Cluster.URL: tableOf(xds.Cluster, append(many, "x")...), xds.Route.URL: xds.NewTable(xds.Route).With([]*xds.Resource{xds.NewResource("r", nil)}),
+	})
+	l.ask(xds.Request{Type: xds.Cluster})
+	l.ask(xds.Request{Type: xds.Route, Names: []string{"r"}})
+	l.settle()
+	l.commit(xds.Route, resources(2, "r")) // what it has may refer to any of them
+	l.commit(xds.Cluster, resources(2, "x"), many...)
+	for range l.Responses() {
+	}
+	for e := range l.Events() {
+		if e.Kind != Sent || !e.Type.Is(xds.Cluster) {
+			continue
+		}
+		var names []string
+		for _, st := range e.World.Others {
+			names = append(names, st.Name)
+		}
+		if !slices.Equal(names, many) {
+			t.Errorf("%d: %s", len(names), names)
+		}
+	}
+}
+
 // DELTA-9: an index agrees with a map, also when it is as full as it gets.
 func TestIndex(t *testing.T) {
 	for n := range 70 {

@@ -1795,6 +1795,27 @@ func TestJudge(t *testing.T) {
 			t.Error("a heartbeat that was under way is not seen")
 		}
 	})
+	t.Run("ADS-6 what refers to a cluster that was refused waits for the world by which that is told again", func(t *testing.T) {
+		waiting := func(refused bool) string {
+			c := newCourt(t, xds.SotW)
+			c.commit("CDS", "x=1", "RDS", "r=to-x>CDS/x")
+			c.ask(xds.Cluster)
+			c.answer(xds.Cluster, c.told(xds.Cluster, "x=1"), refused)
+			c.ask(xds.Route, "r")
+			c.l.begun()
+			c.l.waiting() // it waits from now on
+			c.wait(silence)
+			c.commit("CDS", "y=1")
+			c.told(xds.Cluster, "x=1", "y=1")
+			return c.l.waiting()
+		}
+		if left := waiting(true); left != "" {
+			t.Errorf("waiting: %q", left)
+		}
+		if waiting(false) != "RDS: r differs" {
+			t.Error("it waits for what the client has accepted")
+		}
+	})
 	t.Run("TTL-3 a session that was not asked since an answer came says nothing", func(t *testing.T) {
 		why := func(asked bool) string {
 			c := newCourt(t, xds.Delta)

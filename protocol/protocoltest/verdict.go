@@ -259,6 +259,7 @@ func (l *ledger) needed(a *account, r *xds.Response, f *flight) error {
 				f.forward = f.forward || !a.world || l.shown(a, x.Name) != nil
 			}
 		case a.world:
+			f.fresh[x.Name] = a.heldBack(x.Name) // with the news it is told what it has refused
 		default:
 			return fmt.Errorf("DELTA-12, DELTA-15: %s was told before, unchanged and unasked", x.Name)
 		}

@@ -1712,6 +1712,28 @@ func TestJudge(t *testing.T) {
 			t.Error("it may still open them")
 		}
 	})
+	t.Run("ADS-9 a session need not know what a client had of a world before the one that it states", func(t *testing.T) {
+		leaves := func(has bool) error {
+			c := newCourt(t, xds.SotW)
+			c.l.opts.Refused = func(*xds.Type) bool { return !has }
+			c.commit("CDS", "x=1", "CDS", "y=1", "RDS", "r=to-y>CDS/y")
+			c.l.past = past{xds.Cluster.URL: {"y": {thing("y=1")}}}
+			version := c.view.Table(xds.Cluster).Version()
+			if !has {
+				version = c.past[0].Version() // of x alone
+			}
+			c.l.receive(xds.Request{Type: xds.Cluster, Version: version, Node: &xds.Node{}}, false)
+			c.ask(xds.Route, "r")
+			c.l.account(xds.Route).told["r"] = fact{res: thing("r=to-y>CDS/y")}
+			c.commit("CDS", "-y", "CDS", "z=1", "RDS", "r=to-z>CDS/z")
+			_, err := c.try(xds.Cluster, "x=1", "z=1")
+			return err
+		}
+		if err := leaves(false); err != nil {
+			t.Error(err)
+		}
+		wrong(t, leaves(true), "ADS-3, ADS-8: y leaves while the client may hold RDS r@r=to-y")
+	})
 	t.Run("ADS-9 what a client has of a world that it has refused may be told as long as it lingers", func(t *testing.T) {
 		lies := func(refused bool) bool {
 			c := newCourt(t, xds.SotW)

@@ -128,6 +128,7 @@ type fact struct {
 	seq     int
 	dropped bool // the client gave the name up before it answered
 	merged  bool // it was accepted when it need not be remembered any more
+	loose   bool // a session need not know that the client has it
 	left    bool // the view has lost it, and nothing kept it with the client, though nothing could tell so
 }
 
@@ -271,7 +272,7 @@ func (l *ledger) change(view xds.View) {
 		for n, r := range lost[a] {
 			if r != nil && l.shown(a, n) == nil && l.lingers(a) {
 				// What is not shown any more, and is there, may linger, too.
-				a.leaving[n] = leaver{res: r, at: l.now}
+				a.leaving[n] = leaver{res: r, at: l.now, loose: a.told[n].loose}
 			}
 		}
 		for n, v := range a.leaving {

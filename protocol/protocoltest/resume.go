@@ -141,12 +141,13 @@ func (l *ledger) recall(a *account, version string) {
 	a.answer = a.answer && (then == table || !whole)
 }
 
-// hold notes that the client has a resource from before.
+// hold notes that the client has a resource from before; loose: that a session need not
+// know that.
 func (l *ledger) hold(a *account, r *xds.Resource, loose bool) {
 	if !a.names[r.Name] && (!a.star() || r.OnDemand) {
 		return
 	}
-	a.told[r.Name] = fact{res: r}
+	a.told[r.Name] = fact{res: r, loose: loose}
 	a.acked[r.Name], a.heard[r.Name] = a.told[r.Name], true
 	if l.shown(a, r.Name) == nil && l.lingers(a) {
 		a.leaving[r.Name] = leaver{res: r, at: l.now, resumed: true, loose: loose}

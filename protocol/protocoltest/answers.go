@@ -67,7 +67,9 @@ func (l *ledger) settle(a *account, req xds.Request, stale bool) *flight {
 			}
 			a.flights[i].joined = was
 		}
-		if req.Error != nil && len(f.beats) == 0 { // a heartbeat carries nothing that it could lack
+		// A heartbeat carries nothing that it could lack, and a later one that was accepted
+		// stands for those before.
+		if req.Error != nil && len(f.beats) == 0 && !f.superseded {
 			l.group(a, f)
 			for n, k := range a.told { // or of what has become one with it
 				a.may[n] = a.may[n] || a.covers(n) && k.seq > a.passed && a.newer(&flight{seq: k.seq}) >= listed

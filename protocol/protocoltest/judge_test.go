@@ -568,6 +568,41 @@ func TestJudge(t *testing.T) {
 		_, err = start(true).try(xds.Endpoint, "b=5")
 		wrong(t, err, "DELTA-15: b was told before")
 	})
+	t.Run("SOTW-3 what is refused late, that is not listed any more and a later response stands for, is not owed", func(t *testing.T) {
+		owed := func(v xds.Variant) string {
+			c := newCourt(t, v)
+			answer := func(nonce string, refused, stale bool) {
+				r := xds.Request{Type: xds.Endpoint, Nonce: nonce}
+				if v == xds.SotW {
+					r.Names = []string{"a", "b"}
+				}
+				if refused {
+					r.Error = &xds.Status{Code: 3}
+				}
+				c.l.receive(r, stale)
+			}
+			c.commit("EDS", "a=1", "b=1")
+			c.ask(xds.Endpoint, "a", "b")
+			first, second := c.told(xds.Endpoint, "a=1", "b=1"), ""
+			for _, b := range []string{"b=2", "b=3", "b=4", "b=5"} {
+				c.wait(5 * time.Second)
+				c.commit("EDS", b)
+				if n := c.told(xds.Endpoint, b); second == "" {
+					second = n
+				}
+			}
+			answer(second, false, false)
+			answer(first, true, true)
+			c.wait(5 * time.Second)
+			return c.l.waiting()
+		}
+		if left := owed(xds.SotW); left != "" {
+			t.Errorf("waiting: %q", left)
+		}
+		if left := owed(xds.Delta); left != "EDS: a is owed" {
+			t.Errorf("waiting: %q", left)
+		}
+	})
 	t.Run("DELTA-15 a host that was refused to go is told to be gone again, with all that was refused", func(t *testing.T) {
 		start := func(refused bool) *court {
 			c := newCourt(t, xds.Delta)

@@ -23,7 +23,7 @@ func (l *ledger) beating(a *account, r *xds.Response, f *flight) error {
 	}
 	for _, b := range r.Beats {
 		switch k, told := a.told[b.Name]; {
-		case !told && b.TTL > 0 && (l.brought(a, b) || l.hadLast(a, b)):
+		case !told && b.TTL > 0 && (l.brought(a, b) || l.hadLast(a, b) || a.cameBack(b)):
 			f.beats[b.Name] = fact{res: b}
 		case b.TTL == 0 || !same(b, l.stays(a, b.Name)) && (!k.is(b) || l.shown(a, b.Name) == nil):
 			return fmt.Errorf("TTL-3: a heartbeat of %s, which is not what is subscribed and expires", show(b))
@@ -65,6 +65,12 @@ func (l *ledger) stays(a *account, n string) *xds.Resource {
 func (l *ledger) brought(a *account, r *xds.Resource) bool {
 	states := a.stray[r.Name] && same(a.leaving[r.Name].res, r)
 	return l.shown(a, r.Name) == nil && (states || slices.ContainsFunc(l.past.of(a.typ, r.Name), func(p *xds.Resource) bool { return same(p, r) })) && l.held(a, r.Name, possibly) != ""
+}
+
+// cameBack reports whether the client has answered for what it gave up on its way and had
+// asked for again: it may have that.
+func (a *account) cameBack(r *xds.Resource) bool {
+	return slices.ContainsFunc(a.refused[r.Name], func(k fact) bool { return k.dropped && k.is(r) })
 }
 
 // hadLast reports whether a SotW client has from before just what it is told to keep,

@@ -1873,6 +1873,27 @@ func TestJudge(t *testing.T) {
 			t.Error("it waits for what the client has accepted")
 		}
 	})
+	t.Run("TTL-3 what was given up on its way, and asked for again before the answer, is kept alive", func(t *testing.T) {
+		beat := func(again bool) error {
+			c := newCourt(t, xds.Delta)
+			c.commit("RDS", "r=1!")
+			c.ask(xds.Route, "r")
+			n := c.told(xds.Route, "r=1!")
+			c.l.receive(xds.Request{Type: xds.Route, Unsubscribe: []string{"r"}}, false)
+			if again {
+				c.ask(xds.Route, "r")
+			}
+			c.answer(xds.Route, n, false)
+			c.ask(xds.Route, "r")
+			c.commit("RDS", "r=2>CDS/x") // which may have to wait
+			_, err := c.try(xds.Route, "~r=1!")
+			return err
+		}
+		if err := beat(true); err != nil {
+			t.Error(err)
+		}
+		wrong(t, beat(false), "TTL-3: a heartbeat of r@r=1")
+	})
 	t.Run("TTL-3 a session that was not asked since an answer came says nothing", func(t *testing.T) {
 		why := func(asked bool) string {
 			c := newCourt(t, xds.Delta)

@@ -72,16 +72,16 @@ func (s *Session) vague(u *subscription) bool {
 			return true
 		}
 	}
-	for d := range u.underWay() {
-		for name := range d.each {
-			if u.brought[name] {
+	for d := range u.underWay() { // it is told by nothing that a name is lost
+		for name, it := range d.each {
+			if u.brought[name] && stands(it.is) {
 				return true
 			}
 		}
 	}
 	for i := range u.refusals {
-		for name := range u.refusals[i].members {
-			if u.brought[name] {
+		for name, it := range u.refusals[i].members {
+			if u.brought[name] && stands(it.is) {
 				return true
 			}
 		}

@@ -16,7 +16,7 @@ import (
 func TestBootstrapIsPiped(t *testing.T) {
 	t.Parallel()
 	needs(t, envoyPath)
-	for name, flags := range map[string]string{"sotw": "", "delta": " --delta", "own streams": " --per-type"} {
+	for name, flags := range map[string]string{"delta": "", "sotw": " --delta=false", "own streams": " --per-type", "own streams, sotw": " --per-type --delta=false"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d := newDaemon(t, newWorld(edsCluster("a", time.Second), assignment("a", freePort(t))), renamed)

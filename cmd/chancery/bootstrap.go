@@ -43,6 +43,9 @@ func client(name, short, long, example string, write func(bootstrap.Options) ([]
 			if secure || tls != (bootstrap.TLS{}) {
 				o.TLS = &tls
 			}
+			if o.REST && !cmd.Flags().Changed("delta") {
+				o.Delta = false // there is no other
+			}
 			b, err := write(o)
 			if err != nil {
 				return err
@@ -66,7 +69,7 @@ func client(name, short, long, example string, write func(bootstrap.Options) ([]
 	f.StringVar(&tls.Key, "tls-key", "", "`FILE` with its private key")
 	f.StringVar(&tls.ServerName, "tls-server-name", "", "`NAME` in the server's certificate, if it is not that of --server")
 	if name == "envoy" {
-		f.BoolVar(&o.Delta, "delta", false, "incremental xDS instead of state of the world")
+		f.BoolVar(&o.Delta, "delta", true, "incremental xDS; --delta=false is state of the world, which cannot tell Envoy of all that is gone")
 		f.BoolVar(&o.PerType, "per-type", false, "a stream for each type instead of one for all (ADS)")
 		f.BoolVar(&o.REST, "rest", false, "polls over REST-JSON instead of gRPC; --server is where --rest-listen of the server is")
 		f.StringVar(&o.Admin, "admin", bootstrap.DefaultAdmin, "`IP:PORT` or unix:///PATH of Envoy's admin interface")

@@ -59,6 +59,7 @@ func (u *subscription) match(t *xds.Table, name string) {
 	for n, found := range is.Since(was) {
 		if found {
 			u.refer(n)
+			u.returned(t, n)
 		} else {
 			u.unrefer(n, false)
 		}

@@ -118,7 +118,9 @@ func (s *Session) owed(u *subscription, t *xds.Table, e *entry) (r *xds.Resource
 		// It is about to leave: what the client has of it will do. That a SotW client
 		// asks for it on a new stream need not mean that it had it: only what others
 		// may wait for it is told.
-	case !e.again && e.told == absent:
+	case e.told == absent && (!e.again || e.matched > 0 && !e.named && !e.sent):
+		// Of what only another name has found, and is gone before the client was told of
+		// it, nothing is said.
 	case s.mutes(u, e):
 	case s.undecided(u.typ, e.name) && (u.wants(e) || s.variant == xds.Delta): // in SotW nothing is said of what a client has given up
 	default:

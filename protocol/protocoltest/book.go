@@ -73,10 +73,14 @@ func (l *ledger) book(a *account, r *xds.Response, f *flight) {
 		if k.absent() {
 			delete(a.leaving, n)
 		}
-		delete(l.warm, [2]string{a.typ.URL, n})
+		key := [2]string{a.typ.URL, n}
 		for _, g := range a.groups {
+			if _, in := g.was[n]; in && l.warm[key] {
+				g.warmed = l.drain // the rest of it may come in another part
+			}
 			delete(g.rest, n)
 		}
+		delete(l.warm, key)
 	}
 	a.groups = slices.DeleteFunc(a.groups, func(g *group) bool { return len(g.rest) == 0 })
 	if a.world {

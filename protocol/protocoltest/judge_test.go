@@ -867,6 +867,26 @@ func TestJudge(t *testing.T) {
 		}
 		start(true).told(xds.Cluster, "-x") // who remembers need not keep it
 	})
+	t.Run("DELTA-13 what was refused together with what warms a cluster comes in another part", func(t *testing.T) {
+		start := func() *court {
+			c := newCourt(t, xds.Delta)
+			c.commit("CDS", "x=1>EDS/e", "EDS", "e=1", "f=1")
+			c.ask(xds.Endpoint, "e", "f")
+			c.answer(xds.Endpoint, c.told(xds.Endpoint, "e=1", "f=1"), true)
+			c.ask(xds.Cluster)
+			c.told(xds.Cluster, "x=1>EDS/e")
+			return c
+		}
+		c := start()
+		c.told(xds.Endpoint, "e=1")
+		if _, err := c.say(xds.Endpoint, "f=1"); err != nil {
+			t.Error(err)
+		}
+		c = start()
+		c.answer(xds.Endpoint, c.told(xds.Endpoint, "e=1"), false)
+		_, err := c.try(xds.Endpoint, "f=1")
+		wrong(t, err, "f was told before")
+	})
 	t.Run("ADS-8 what was asked for again on its way stays for who walks to it", func(t *testing.T) {
 		c := newCourt(t, xds.SotW)
 		c.l.opts.ResourceErrors = true

@@ -184,6 +184,8 @@ type group struct {
 	found map[string]bool          // of these, the names that found others all the same
 	rest  map[string]bool          // not told since
 	moved bool                     // may be told again
+
+	warmed int // the drain in which some of it was sent again with its cluster
 }
 
 type leaver struct {

@@ -228,7 +228,7 @@ func (l *ledger) again(a *account, n string) bool {
 	if r := a.told[n].res; r != nil && r.TTL > 0 && l.ttl && l.unfed(a, r) {
 		return true
 	}
-	return slices.ContainsFunc(a.groups, func(g *group) bool { return g.rest[n] && (g.moved || l.warming(a, g)) })
+	return slices.ContainsFunc(a.groups, func(g *group) bool { return g.rest[n] && (g.moved || g.warmed == l.drain || l.warming(a, g)) })
 }
 
 // warming reports whether something of a refused response is sent again with its

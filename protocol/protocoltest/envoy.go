@@ -49,6 +49,8 @@ type envoy struct {
 	needs   map[string][]need    // what they warm for
 	active  map[string]bool      // clusters that were warm once
 	got     bool                 // an answer to CDS came
+
+	refusing *envoyType // its answer is on its way, and has the names: nothing is said of it before
 }
 
 type envoyType struct {
@@ -150,7 +152,7 @@ func (e *envoy) want(s *envoyType, names map[string]bool, repeat bool) {
 			e.open(s)
 		}
 	case e.cfg.Variant == xds.SotW:
-		if !same || repeat {
+		if (!same || repeat) && s != e.refusing {
 			e.out = append(e.out, xds.Request{Type: s.typ, Node: e.node, Nonce: s.nonce, Version: s.version, Names: e.list(names)})
 		}
 	case !same:
@@ -283,6 +285,8 @@ func (e *envoy) receive(r *xds.Response) {
 	s.nonce = r.Nonce
 	if len(refused) == 0 {
 		s.version = r.Version
+	} else {
+		e.refusing = s
 	}
 	if !delta || len(refused) == 0 {
 		for _, x := range r.Upserts {
@@ -302,6 +306,7 @@ func (e *envoy) receive(r *xds.Response) {
 		e.clusters(s, changed, gone)
 	}
 	e.follow()
+	e.refusing = nil
 	a := xds.Request{Type: s.typ, Node: e.node, Nonce: r.Nonce}
 	if !delta {
 		a.Version = s.version

@@ -31,6 +31,7 @@ type item struct {
 	name    string
 	was, is *xds.Stamp
 	lapsed  bool // that it is gone since nothing finds it any more: the client has not given it up
+	older   bool // only what has become one with the response said so
 }
 
 // A cargo is what a response carried, in the size of two pointers for a
@@ -149,6 +150,7 @@ type delivery struct {
 	stuck   uint64          // the nonce by which a cluster in it was sent that has no assignment to give, so that no ACK is to be expected; zero: none
 
 	joined uint64 // the newest nonce of what it has become one with; zero: none
+	own    cargo  // what the delivery carried before that, without items
 
 	// A later delivery was answered: nothing waits for this one, and what was
 	// before it is not held.
@@ -213,6 +215,11 @@ func (d *delivery) open(name string, is *xds.Stamp) bool {
 
 // tells reports whether one of its messages told of a name.
 func (d *delivery) tells(name string, is *xds.Stamp) bool {
+	if d.joined > 0 {
+		if it := d.find(name); it != nil && it.older || it == nil && d.own.carries(name) == nil {
+			return false
+		}
+	}
 	return slices.ContainsFunc(d.parts, func(p part) bool { return p.within(name, is) })
 }
 
@@ -301,6 +308,7 @@ func (s *Session) evict(u *subscription) {
 		i = 0
 		old, next := &u.deliveries[0], &u.deliveries[1]
 		next.stuck, next.joined = max(next.stuck, old.stuck), old.last()
+		next.own = cargo{from: next.from, to: next.to, whole: next.whole}
 		next.cargo = join(old, next)
 	}
 	u.deliveries = slices.Delete(u.deliveries, i, i+1)
@@ -318,7 +326,7 @@ func join(a, b *delivery) cargo {
 	default:
 		for was, is := range b.from.Since(a.to) { // the client was told nothing of these
 			if name := cmp.Or(is, was).Name; a.find(name) == nil && b.find(name) == nil && b.carries(name) == nil {
-				it := item{name: name}
+				it := item{name: name, older: true}
 				if it.is = a.carries(name); it.is != nil {
 					it.was = a.before(name)
 				}
@@ -338,7 +346,7 @@ func join(a, b *delivery) cargo {
 		switch old := a.carries(it.name); {
 		case old == nil:
 		case it.is == nil:
-			it.was, it.is = a.before(it.name), old
+			it.was, it.is, it.older = a.before(it.name), old, true
 		default:
 			it.was = before(it.name, old, it.is)
 		}
@@ -353,6 +361,7 @@ func join(a, b *delivery) cargo {
 	}
 	for _, it := range a.items {
 		if b.find(it.name) == nil && b.carries(it.name) == nil {
+			it.older = true
 			c.items = append(c.items, it)
 		}
 	}

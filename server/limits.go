@@ -10,7 +10,8 @@ type Limits struct {
 	// Streams is how many streams may be open at once, of all clients together;
 	// 100,000 by default. How many one connection may have is up to gRPC:
 	// [MaxStreams]. Of streams that have ended four times as many answers are
-	// remembered, for an hour: by them clients that come back are known.
+	// remembered, for an hour, in 64 MiB and 1 KiB for each at most: by them clients
+	// that come back are known.
 	Streams int
 
 	// Polls is how many polls are held at a time, of REST and Fetch together;

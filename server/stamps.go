@@ -101,6 +101,24 @@ func (l stampList) with(newer []*xds.Stamp) stampList {
 	return out
 }
 
+// like returns a list of stamps in order, which shares with this one the pieces in which
+// they are the same, and no memory with what it is made of.
+func (l stampList) like(sts []*xds.Stamp) (out stampList) {
+	for i := range max(len(l), 1) {
+		n := len(sts)
+		if i+1 < len(l) {
+			n, _ = find(sts, l[i+1][0].Name)
+		}
+		if len(l) > 0 && slices.Equal(sts[:n], l[i]) {
+			out = append(out, l[i])
+		} else {
+			out = append(out, inPieces(slices.Clone(sts[:n]))...)
+		}
+		sts = sts[n:]
+	}
+	return out
+}
+
 // find returns where a name is in stamps in order, or would be.
 func find(sts []*xds.Stamp, name string) (int, bool) {
 	return slices.BinarySearchFunc(sts, name, func(st *xds.Stamp, name string) int { return strings.Compare(st.Name, name) })

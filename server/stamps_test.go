@@ -46,6 +46,9 @@ func TestStamps(t *testing.T) {
 					t.Fatalf("a piece of %d", len(p))
 				}
 			}
+			if other := old.like(want); !other.equal(l) || !slices.Equal(old.flat(), was) {
+				t.Fatal("what is like another has not the same")
+			}
 			if other := inPieces(want); !l.equal(other) || !other.equal(l) {
 				t.Fatal("it does not equal what has the same")
 			}
@@ -55,5 +58,35 @@ func TestStamps(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// SAFE-1: a list like another costs what differs, whether stamps have come or gone.
+func TestLike(t *testing.T) {
+	var sts []*xds.Stamp
+	for i := range 20 * piece {
+		sts = append(sts, &xds.Stamp{Name: fmt.Sprintf("%05d", i)})
+	}
+	l := inPieces(sts)
+	for what, sts := range map[string][]*xds.Stamp{
+		"the same":      sts,
+		"one more":      slices.Insert(slices.Clone(sts), 1000, &xds.Stamp{Name: "00999+"}),
+		"another":       slices.Insert(slices.Clone(sts), 1000, &xds.Stamp{Name: "00999"}),
+		"one less":      slices.Delete(slices.Clone(sts), 1000, 1001),
+		"a piece less":  slices.Delete(slices.Clone(sts), 5*piece, 6*piece),
+		"the last less": sts[:len(sts)-1],
+	} {
+		like, shared := l.like(sts), 0
+		for _, p := range like {
+			if slices.ContainsFunc(l, func(o []*xds.Stamp) bool { return &o[0] == &p[0] }) {
+				shared++
+			}
+		}
+		if !slices.Equal(like.flat(), sts) || shared < len(l)-1 {
+			t.Errorf("%s: %d pieces of %d are shared", what, shared, len(l))
+		}
+	}
+	if l.like(nil) != nil || !slices.Equal(stampList(nil).like(sts).flat(), sts) {
+		t.Error("nothing is like nothing")
 	}
 }

@@ -20,6 +20,10 @@ const toldTime = time.Hour
 // those that have ended: one of each type that an Envoy usually opens.
 const toldPerStream = 4
 
+// toldRoom is about how many bytes these may take besides a KiB for each: clients
+// determine how many names they have. Beyond it the oldest are forgotten, too.
+const toldRoom = 64 << 20
+
 // told remembers what SotW clients were told under the versions by which they may
 // tell so when they come back: "what a client was told and has not been told
 // otherwise counts as held on its next stream", whatever happened meanwhile. What
@@ -30,6 +34,7 @@ const toldPerStream = 4
 type told struct {
 	mu    sync.Mutex
 	max   int                    // of ended
+	bytes int                    // of ended, about
 	index map[statement]*holding // the first of a list
 	ended *list.List             // of *ending, the newest first
 }
@@ -108,6 +113,7 @@ func (h *holding) equal(o *holding) bool {
 type ending struct {
 	*holding
 	until time.Time
+	bytes int
 }
 
 // hold remembers what the client of a stream may state, and that it was told so after
@@ -204,7 +210,8 @@ func (t *told) end(now time.Time, hs []*holding) {
 			t.ended.MoveToFront(o.ended)
 			continue
 		}
-		h.ended = t.ended.PushFront(&ending{h, now.Add(toldTime)})
+		e := &ending{h, now.Add(toldTime), 256 + 8*h.each.len() + 16*len(h.lacks)}
+		h.ended, t.bytes = t.ended.PushFront(e), t.bytes+e.bytes
 		if h.next = t.index[h.of]; h.next != nil {
 			h.next.prev = h
 		}
@@ -217,10 +224,11 @@ func (t *told) end(now time.Time, hs []*holding) {
 func (t *told) expire(now time.Time) {
 	for e := t.ended.Back(); e != nil; e = t.ended.Back() {
 		last := e.Value.(*ending)
-		if t.ended.Len() <= t.max && now.Before(last.until) {
+		if t.ended.Len() <= t.max && t.bytes <= toldRoom+t.max<<10 && now.Before(last.until) {
 			return
 		}
 		t.ended.Remove(e)
+		t.bytes -= last.bytes
 		t.unlink(last.holding)
 	}
 }

@@ -114,7 +114,11 @@ func (p *accountOf) content(w *protocol.World, c *xds.Changes) content {
 		out.each = p.mine
 	}
 	if len(w.Others) > 0 {
-		out.each = inPieces(distinct(slices.Concat(out.each.flat(), w.Others)))
+		var before stampList // the next is nearly the same
+		if n := len(p.may); n > 0 {
+			before = p.may[n-1].each
+		}
+		out.each = before.like(distinct(slices.Concat(out.each.flat(), w.Others)))
 	}
 	if p.broad {
 		out.all, out.lacks = w.Versions, w.Lacks

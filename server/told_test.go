@@ -1002,3 +1002,29 @@ func TestToldOfEverythingAndByName(t *testing.T) {
 		t.Error("ADS-9: after a wildcard", w)
 	}
 }
+
+// SAFE-1: what is remembered of streams that have ended is bounded in bytes, too: the
+// oldest is forgotten first.
+func TestToldRoom(t *testing.T) {
+	now, m := time.Now(), newTold(10_000)
+	var sts []*xds.Stamp
+	for i := range 100_000 {
+		sts = append(sts, &xds.Stamp{Name: fmt.Sprintf("%06d", i)})
+	}
+	each, most := inPieces(sts), (toldRoom+10_000<<10)/(8*len(sts))
+	for i := range most + 10 {
+		h := &holding{of: stating("n", "t", fmt.Sprint(i)), content: content{each: each}}
+		m.hold(now, h, nil)
+		m.end(now, []*holding{h})
+	}
+	knows := func(i int) bool {
+		_, ok := m.recall(now, stating("n", "t", fmt.Sprint(i)))
+		return ok
+	}
+	if n := m.ended.Len(); n > most || n < most-2 || knows(0) || !knows(most+9) || !knows(most+10-n) {
+		t.Errorf("%d answers of %d names are remembered, at most %d", n, len(sts), most)
+	}
+	if m.end(now.Add(toldTime), nil); m.bytes != 0 || m.ended.Len() > 0 {
+		t.Errorf("nothing takes %d bytes", m.bytes)
+	}
+}

@@ -152,16 +152,6 @@ func (t *Table) clone() *Table {
 	}
 }
 
-// Forget returns the table without its memory of departed resources.
-func (t *Table) Forget() *Table {
-	if t.departed[0].root == nil && t.departed[1].root == nil {
-		return t
-	}
-	n := t.clone()
-	n.departed, n.young = [2]tree[*Resource]{}, 0
-	return n
-}
-
 // WithVersion returns the table with a version that its source supplies
 // instead of the hash of the content. An empty string restores the hash, and
 // so does the next change of the content.

@@ -119,14 +119,13 @@ func TestTableWithNothing(t *testing.T) {
 	tab, none := (&Table{}).With([]*Resource{a}), (&Table{}).With([]*Resource{named("b", "1")})
 	same := refs(named("a", "1", "alias"), Ref{unlisted(), "x"})
 	for name, got := range map[string]*Table{
-		"nothing":                           tab.With(nil),
-		"the same":                          tab.With([]*Resource{a}),
-		"equal content":                     tab.With([]*Resource{same}),
-		"equal content after another":       tab.With([]*Resource{named("a", "2"), same}),
-		"equal content of a removed name":   tab.With([]*Resource{same}, "a"),
-		"a removal of what is not there":    tab.With(nil, "b", "b"),
-		"the version that it has":           tab.WithVersion(""),
-		"a memory that is empty, forgotten": tab.Forget(),
+		"nothing":                         tab.With(nil),
+		"the same":                        tab.With([]*Resource{a}),
+		"equal content":                   tab.With([]*Resource{same}),
+		"equal content after another":     tab.With([]*Resource{named("a", "2"), same}),
+		"equal content of a removed name": tab.With([]*Resource{same}, "a"),
+		"a removal of what is not there":  tab.With(nil, "b", "b"),
+		"the version that it has":         tab.WithVersion(""),
 	} {
 		if got != tab {
 			t.Errorf("%s makes another table", name)
@@ -246,9 +245,6 @@ func TestTableDeparted(t *testing.T) {
 		tab := (&Table{}).With([]*Resource{a}).With([]*Resource{b}).With(nil, "a")
 		if tab.Departed("a") != b || tab.Lookup("a") != nil {
 			t.Errorf("departed: %v", tab.Departed("a"))
-		}
-		if tab.Forget().Departed("a") != nil || tab.Forget().Version() != tab.Version() {
-			t.Error("Forget remembers, or changes the content")
 		}
 		if tab.With([]*Resource{b}).Departed("a") != nil {
 			t.Error("what came back is still departed")

@@ -194,9 +194,9 @@ func (s *Session) retain(u *subscription, touched []xds.Names) {
 		switch kept := s.keep(u, refs, n, told); {
 		case e != nil:
 		case kept:
-			extra = append(extra, entry{name: n, told: told, sent: true, again: u.anew})
+			extra = append(extra, entry{name: n, told: told, sent: true, again: u.anew && !u.typ.FullState})
 		case blocked: // until it is told, something may come to refer to it
-			gone := entry{name: n, told: told, sent: true, again: u.anew}
+			gone := entry{name: n, told: told, sent: true, again: u.anew && !u.typ.FullState}
 			u.mark(&gone)
 			extra = append(extra, gone)
 		}

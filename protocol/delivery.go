@@ -274,23 +274,22 @@ func (u *subscription) letGo(dropped map[string]bool) {
 	}
 	for i := range u.deliveries {
 		d := &u.deliveries[i]
+		world := d.parts[0].world && d.beats == nil && !d.superseded
+		var more []item
 		for n := range dropped {
-			if it := d.find(n); it != nil && it.is != nil {
+			switch it, told := d.find(n), u.told(n); {
+			case it != nil && it.is != nil:
 				it.was = absent
+			case !world || !stands(told) || d.carries(n) != nil:
+			case it != nil:
+				it.was, it.is = absent, told
+			default:
+				more = append(more, item{name: n, was: absent, is: told})
 			}
 		}
-		if !d.parts[0].world || d.beats != nil || d.superseded {
-			continue
-		}
-		items := d.items
-		for n := range dropped {
-			if told := u.told(n); stands(told) && d.carries(n) == nil {
-				items = append(items, item{name: n, was: absent, is: told})
-			}
-		}
-		if len(items) > len(d.items) {
-			slices.SortFunc(items, itemByName)
-			d.items = items
+		if len(more) > 0 {
+			d.items = append(d.items, more...)
+			slices.SortFunc(d.items, itemByName)
 		}
 	}
 }

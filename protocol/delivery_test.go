@@ -362,3 +362,18 @@ func TestSettle(t *testing.T) {
 		}
 	}
 }
+
+// ADS-3: what a client drops was not there before a world that is under way, and comes with
+// it, whatever that said of it. Each is listed once.
+func TestLetGo(t *testing.T) {
+	u := subscription{typ: xds.Cluster}
+	for name, told := range map[string]string{"a": "a2", "b": "b1", "c": "c1"} {
+		u.add(entry{name: name, told: stampOf(told), named: true})
+	}
+	d := delivery{cargo: cargo{items: append(itemsOf("a:a1>a2"), item{name: "b"})}, parts: []part{{nonce: 1, world: true}}}
+	u.deliveries = []delivery{d}
+	u.letGo(map[string]bool{"a": true, "b": true, "c": true, "x": true})
+	if got := cargoText(&u.deliveries[0].cargo); got != "a:->a2 b:->b1 c:->c1" {
+		t.Error(got)
+	}
+}

@@ -71,6 +71,13 @@ func (l *ledger) settle(a *account, req xds.Request, stale bool) *flight {
 		// stands for those before.
 		if req.Error != nil && len(f.beats) == 0 && !f.superseded {
 			l.group(a, f)
+			for _, o := range a.flights { // what has become one with it counts as refused with it
+				if o.seq > f.seq && a.newer(o) >= listed {
+					for n, k := range o.carried {
+						a.doubted[n] = append(a.doubted[n], k)
+					}
+				}
+			}
 			for n, k := range a.told { // or of what has become one with it
 				a.may[n] = a.may[n] || a.covers(n) && k.seq > a.passed && a.newer(&flight{seq: k.seq}) >= listed
 			}

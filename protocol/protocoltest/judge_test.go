@@ -523,6 +523,32 @@ func TestJudge(t *testing.T) {
 			t.Errorf("waiting: %q", left)
 		}
 	})
+	t.Run("ADS-6 a cluster that has become one with what was refused and is not listed any more", func(t *testing.T) {
+		for refused, want := range map[bool]string{true: "", false: "RDS: r differs"} {
+			c := newCourt(t, xds.Delta)
+			c.commit("CDS", "w=1", "RDS", "r=1")
+			c.ask(xds.Cluster)
+			c.answer(xds.Cluster, c.told(xds.Cluster, "w=1"), false)
+			c.ask(xds.Route, "r")
+			c.answer(xds.Route, c.told(xds.Route, "r=1"), false)
+			var nonces []string
+			for _, x := range []string{"z=1", "x=1", "y=1", "y=2", "y=3", "y=4"} {
+				c.commit("CDS", x)
+				nonces = append(nonces, c.told(xds.Cluster, x))
+				c.wait(5 * time.Second)
+			}
+			answer := xds.Request{Type: xds.Cluster, Nonce: nonces[0]}
+			if refused {
+				answer.Error = &xds.Status{Code: 3}
+			}
+			c.l.receive(answer, true)
+			c.l.receive(xds.Request{Type: xds.Cluster, Nonce: nonces[1]}, true)
+			c.commit("RDS", "r=to-x>CDS/x")
+			if left := c.l.waiting(); left != want {
+				t.Errorf("refused %v: waiting: %q", refused, left)
+			}
+		}
+	})
 	t.Run("NAME-2 what a client states is found by its collection when another is given up", func(t *testing.T) {
 		const g, h = "xdstp://a/e/g/", "xdstp://a/e/h/"
 		c := newCourt(t, xds.Delta)

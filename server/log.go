@@ -95,7 +95,7 @@ func (s *Server) encode(v xds.Variant, r *xds.Response) *message {
 		s.mu.Unlock()
 		if !told {
 			s.log.Warn("a response is larger than clients accept by default: raise their limit, or split the configuration",
-				"type", r.Type.Short, "bytes", n, "resources", len(r.Upserts), "default", warnAt)
+				"type", r.Type.Short, "bytes", n, "resources", len(r.Upserts), "errors", len(r.Missing), "default", warnAt)
 		}
 	}
 	return m

@@ -228,6 +228,12 @@ func (u *subscription) unsubscribe(names []string, t *xds.Table) {
 		if len(scopes) > 0 {
 			unwanted := map[string]bool{}
 			u.giveUpLapsed(func(string) bool { return true }, unwanted)
+			for n := range u.dropped { // it is not told what becomes of that: no wildcard is left
+				delete(u.dropped, n)
+				if !u.covers(n) {
+					unwanted[n] = true
+				}
+			}
 			u.discard(unwanted)
 		}
 		if u.wildcard {

@@ -978,6 +978,23 @@ func TestJudge(t *testing.T) {
 			t.Error("it lacks what it has refused:", lacks(true), "and what it has accepted:", lacks(false))
 		}
 	})
+	t.Run("TTL-5 what a client has not answered for it may have dropped even at rest", func(t *testing.T) {
+		lacks := func(answered bool) (failed bool) {
+			defer func() { failed = recover() != nil }()
+			c := newCourt(t, xds.Delta)
+			c.commit("CDS", "x=1!")
+			c.ask(xds.Cluster, "x")
+			if nonce := c.told(xds.Cluster, "x=1!"); answered {
+				c.answer(xds.Cluster, nonce, false)
+			}
+			n := &lane{world: &world{}, client: empty{}, ledger: c.l, expired: map[[2]string]bool{{xds.Cluster.URL, "x"}: false}}
+			n.converged()
+			return false
+		}
+		if lacks(false) || !lacks(true) {
+			t.Error("it has dropped what is unanswered:", lacks(false), "and what it has answered:", lacks(true))
+		}
+	})
 	t.Run("DELTA-9 what a client states is not sent again, unless it expires", func(t *testing.T) {
 		c := newCourt(t, xds.Delta)
 		c.commit("EDS", "a=1", "b=1!")

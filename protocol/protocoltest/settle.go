@@ -113,7 +113,7 @@ func (n *lane) converged() {
 			switch {
 			case n.ledger.standing(a, name) || n.ledger.tiedToRefused(a, name) || is == nil && n.ledger.lingering(a, name):
 			case !a.covers(name), n.ledger.waitsForView(a, name, is):
-			case n.expired[[2]string{a.typ.URL, name}] && has == nil:
+			case has == nil && n.lacks(a, name):
 			case a.declined(name, is): // a response that need not be listed any more
 			case is == nil && n.cfg.Variant == xds.SotW && !a.world: // removal cannot be expressed
 			case !same(is, has):
@@ -131,6 +131,16 @@ func (n *lane) converged() {
 			}
 		}
 	}
+}
+
+// lacks reports whether the client may have dropped a name since its TTL, and not have it
+// even at rest: what kept it alive was lost under way, or it has not answered for it yet, as
+// Envoy does while clusters warm. Until then there is "no heartbeat of what the client has
+// not ACKed" (TTL-5).
+func (n *lane) lacks(a *account, name string) bool {
+	lost, dropped := n.expired[[2]string{a.typ.URL, name}]
+	told := a.told[name]
+	return lost || dropped && slices.ContainsFunc(a.flights, func(f *flight) bool { return !f.done && f.seq == told.seq })
 }
 
 // declined reports whether the client has refused just that of a name, and accepted nothing

@@ -136,7 +136,7 @@ func (u *subscription) unrefer(name string, asked bool) {
 	switch {
 	case u.wants(e):
 		u.mark(e)
-	case u.wildcard || u.scopes != nil && asked: // DELTA-6, as for the name itself
+	case u.wildcard || u.dropped[name] || u.scopes != nil && asked: // DELTA-6, as for the name itself
 		if asked {
 			u.giveUp(e)
 		}

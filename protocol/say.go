@@ -187,11 +187,12 @@ func (s *Session) respond(u *subscription, last bool) []*xds.Response {
 	send = send || gone
 	u.stated = ""
 	old, whole := u.base, u.anew
-	u.due, u.asked = false, false
+	u.due = false
 	if !send {
 		s.tell(u, t, &d)
 		return nil
 	}
+	u.asked = false
 	f := delivery{version: version, sent: s.now}
 	stuck := s.warm(u, d.upserts, world)
 	if f.items = s.tell(u, t, &d); u.wildcard {

@@ -157,9 +157,24 @@ type delivery struct {
 	superseded bool
 }
 
-// without takes names out of which something later was accepted.
-func (d *delivery) without(names iter.Seq2[string, item]) {
+// without takes names out.
+func (c *cargo) without(names iter.Seq2[string, item]) {
 	var out []item
+	for name := range names {
+		if it := c.find(name); it != nil {
+			*it = item{name: name}
+		} else if c.carries(name) != nil {
+			out = append(out, item{name: name})
+		}
+	}
+	if len(out) > 0 {
+		c.items = append(c.items, out...)
+		slices.SortFunc(c.items, itemByName)
+	}
+}
+
+// overtaken takes names out of which something later was accepted.
+func (d *delivery) overtaken(names iter.Seq2[string, item]) {
 	for name := range names {
 		is := d.carries(name)
 		if is == nil {
@@ -169,16 +184,8 @@ func (d *delivery) without(names iter.Seq2[string, item]) {
 			p := &d.parts[i]
 			p.moved = p.moved || p.within(name, is)
 		}
-		if it := d.find(name); it != nil {
-			*it = item{name: name}
-		} else {
-			out = append(out, item{name: name})
-		}
 	}
-	if len(out) > 0 {
-		d.items = append(d.items, out...)
-		slices.SortFunc(d.items, itemByName)
-	}
+	d.without(names)
 }
 
 // lapse notes that nothing finds any more what it told to be gone: the client has not given
@@ -421,7 +428,7 @@ func (u *subscription) refuseUnlisted(v xds.Variant, nonce uint64) {
 		}
 		r := list(items, nonce, false)
 		r.moved = true
-		d.without(r.members)
+		d.overtaken(r.members)
 		u.remember(v, r)
 		return
 	}
@@ -514,7 +521,7 @@ func (s *Session) accept(u *subscription, d *delivery, p *part) {
 	}
 	for i := range u.deliveries {
 		if o := &u.deliveries[i]; o.last() < p.nonce && o.beats == nil {
-			o.without(told)
+			o.overtaken(told)
 		}
 	}
 	if s.variant == xds.SotW && u.typ.FullState { // a world takes the place of all before

@@ -119,7 +119,10 @@ func merge(a, b refusal) refusal {
 // refuse notes that the client has not taken what a message carried.
 func (u *subscription) refuse(v xds.Variant, d *delivery, p *part) {
 	r := refusal{cargo: d.cargo, part: *p}
-	r.items = slices.Clone(d.items) // of which the delivery may lose some
+	r.items = slices.Clone(d.items)     // of which the delivery may lose some
+	if v == xds.Delta && d.joined > 0 { // in SotW the last answer stands for all before
+		r.without(d.unlisted)
+	}
 	r.count()
 	if d.beats != nil {
 		var items []item

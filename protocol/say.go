@@ -108,7 +108,7 @@ func (s *Session) prepare(u *subscription) {
 		if e == nil || !e.dirty {
 			continue
 		}
-		if e.dirty = s.lists(u, t, e); e.dirty {
+		if e.dirty = s.lists(u, t, e) || s.hopes(u, t, e); e.dirty {
 			dirty = append(dirty, n)
 		} else if u.dropped[n] && !u.wants(e) && !u.wildcard && e.told == absent {
 			// It is not decided whether it exists. If it does its route will find it.
@@ -335,7 +335,7 @@ func (s *Session) tell(u *subscription, t *xds.Table, d *diff) (items []item) {
 	for _, n := range listed {
 		if e := u.entry(n); e != nil {
 			// What must not be told yet, since the view is looking for it, stays listed.
-			if e.dirty = false; u.leaving[n] == nil && u.outdated(t, n, e.told) {
+			if e.dirty = false; u.leaving[n] == nil && u.outdated(t, n, e.told) || s.hopes(u, t, e) {
 				u.mark(e)
 			}
 		}

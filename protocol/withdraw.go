@@ -254,7 +254,19 @@ func (s *Session) lost(u *subscription, t *xds.Table, n string, e *entry, told *
 	case e != nil && !u.wants(e) && (u.dropped[n] && t.Lookup(n) != nil || !u.wildcard && (!u.lapsed[n] || !u.collects(n))):
 		return false // the client has given it up, and the wildcard does not cover it
 	}
-	return stands(told) || e != nil && e.named && e.again && s.warms(u.typ) && u.matches[n] == nil
+	return stands(told) || e != nil && s.awaits(u, e)
+}
+
+// awaits reports whether a client may need a name for an ACK that it has asked for, and not
+// been told of.
+func (s *Session) awaits(u *subscription, e *entry) bool {
+	return e.named && e.again && u.matches[e.name] == nil && s.warms(u.typ)
+}
+
+// hopes reports whether that was in the view not long ago, and nothing of it may be told for
+// now. What comes to refer to it makes it linger: so it stays listed.
+func (s *Session) hopes(u *subscription, t *xds.Table, e *entry) bool {
+	return s.awaits(u, e) && s.lost(u, t, e.name, e, e.told) && s.body(u.typ, e.name, e.told) != nil
 }
 
 // warms reports whether other types are not accepted before resources of this

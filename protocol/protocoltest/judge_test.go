@@ -1,6 +1,7 @@
 package protocoltest
 
 import (
+	"iter"
 	"maps"
 	"strings"
 	"testing"
@@ -2055,6 +2056,30 @@ func TestJudge(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	t.Run("ADS-3 each type waits by itself for a client that never answers again, and others are silent in a minute", func(t *testing.T) {
+		settles := func(forever bool, types, waits int) (silent bool) {
+			defer func() { silent = recover() == nil }()
+			w := &world{cfg: Config{Variant: xds.Delta}, content: &content{view: xds.Tables{}}, now: epoch}
+			n := &lane{world: w, client: &still{}, ledger: newCourt(t, xds.Delta).l, forever: forever, mute: true}
+			for _, typ := range []*xds.Type{xds.Listener, xds.ScopedRoute, xds.Route, xds.VirtualHost, xds.Cluster, xds.Endpoint}[:types] {
+				n.ledger.open(typ)
+			}
+			s := &waiter{now: epoch, until: epoch.Add(time.Duration(waits) * 15 * time.Second)}
+			n.session = &twins{Session: s, other: s}
+			w.lanes = []*lane{n}
+			w.settle()
+			return true
+		}
+		for _, c := range []struct {
+			forever      bool
+			types, waits int
+			silent       bool
+		}{{true, 6, 7, true}, {true, 6, 8, false}, {true, 2, 5, false}, {false, 6, 4, true}, {false, 6, 5, false}} {
+			if got := settles(c.forever, c.types, c.waits); got != c.silent {
+				t.Errorf("%+v: silent in time: %v", c, got)
+			}
+		}
+	})
 	t.Run("ADS-3 a client that repeats an answer is not silent", func(t *testing.T) {
 		c := newCourt(t, xds.Delta)
 		c.commit("CDS", "x=1>EDS/e", "EDS", "e=1")
@@ -2286,6 +2311,32 @@ func TestJudgeGRPC(t *testing.T) {
 }
 
 // An empty client holds nothing.
+// A still is a client that says nothing.
+type still struct{ empty }
+
+func (still) calm()                   {}
+func (still) requests() []xds.Request { return nil }
+func (still) advance(time.Time)       {}
+func (still) deadline() time.Time     { return time.Time{} }
+func (still) idle(*ledger) error      { return nil }
+
+// A waiter is a session that says nothing, and waits 15 s, and again, until a time.
+type waiter struct {
+	Session
+	now, until time.Time
+}
+
+func (s *waiter) Advance(now time.Time)              { s.now = now }
+func (s *waiter) Events() iter.Seq[protocol.Event]   { return func(func(protocol.Event) bool) {} }
+func (s *waiter) Responses() iter.Seq[*xds.Response] { return func(func(*xds.Response) bool) {} }
+
+func (s *waiter) Deadline() time.Time {
+	if !s.now.Before(s.until) {
+		return time.Time{}
+	}
+	return s.now.Add(15 * time.Second)
+}
+
 type empty struct{ client }
 
 func (empty) held(*xds.Type) map[string]*xds.Resource { return map[string]*xds.Resource{} }

@@ -67,7 +67,7 @@ func (u *subscription) match(t *xds.Table, name string) {
 	if again {
 		for r := range is.All() {
 			e := u.entry(r.Name)
-			e.again = true
+			e.again = e.again || e.told != absent // else it differs; should it be lost first, there is nothing to tell again
 			u.mark(e)
 		}
 	}

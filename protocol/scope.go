@@ -39,8 +39,8 @@ func (s *Session) narrow(u *subscription) {
 	u.add(extra...)
 	for e := range u.entries() {
 		u.lapse(e)
+		u.all = u.all || !u.wants(e)
 	}
-	u.all = u.all || len(extra) > 0
 	if u.scopes == nil {
 		u.scopes = map[string]bool{}
 	}

@@ -1296,6 +1296,32 @@ func TestJudge(t *testing.T) {
 		_, err := start().try(xds.Endpoint, "e=1")
 		wrong(t, err, "DELTA-12, DELTA-15: e was told before")
 	})
+	t.Run("ADS-9 what it had by way of \"*\" on an earlier stream may linger when it asks for it by name", func(t *testing.T) {
+		waiting := func(stated bool, wait time.Duration) string {
+			c := newCourt(t, xds.SotW)
+			c.l.opts.ResourceErrors, c.l.opts.Grace = true, time.Second
+			c.commit("ECDS", "f=1", "g=1", "-f")
+			c.l.past = past{xds.ExtensionConfig.URL: {"f": {thing("f=1")}}}
+			first := xds.Request{Type: xds.ExtensionConfig, Names: []string{"*"}, Node: &xds.Node{}}
+			if stated {
+				first.Version = "before"
+			}
+			c.l.receive(first, false)
+			n := c.told(xds.ExtensionConfig, "g=1")
+			c.wait(wait)
+			c.l.receive(xds.Request{Type: xds.ExtensionConfig, Names: []string{"*", "f"}, Nonce: n}, false)
+			c.l.begun()
+			return c.l.waiting()
+		}
+		if left := waiting(true, 0); left != "" {
+			t.Errorf("waiting: %q", left)
+		}
+		for _, left := range []string{waiting(false, 0), waiting(true, silence)} {
+			if left != "ECDS: f is owed, if only as an error" {
+				t.Errorf("waiting: %q", left)
+			}
+		}
+	})
 	t.Run("SOTW-13 what is on demand now and lingers counts in the version of a world", func(t *testing.T) {
 		tell := func(version func(t *xds.Table, x *xds.Resource) string) error {
 			c := newCourt(t, xds.SotW)

@@ -97,6 +97,7 @@ type account struct {
 
 	version string // last told, or stated and up to date
 	stated  string // SotW: by its first request
+	resumed bool   // SotW, not full state: its first request was for "*", and stated a version
 	opaque  bool   // SotW: its first request did not say what the client has
 	vague   bool   // SotW: the client holds a world that a session need not know
 

@@ -145,11 +145,19 @@ func (l *ledger) lingering(a *account, n string) bool {
 	}
 	// Or the client may have it, which resumes or has asked for it again before it came,
 	// and something that refers to it.
-	if !a.before[n] && !a.comes(n) || l.shown(a, n) != nil {
+	if !a.before[n] && !a.comes(n) && !l.hadBefore(a, n) || l.shown(a, n) != nil {
 		return false
 	}
 	v, _ := a.leaver(n)
 	return a.walks() && l.only == nil && l.now.Sub(v.at) < silence || l.held(a, n, possibly) != ""
+}
+
+// hadBefore reports whether the client has stated a version under which it had a name by way
+// of "*", and was told nothing of that since: it may ask for it by itself, too. Only SotW
+// states what is not named.
+func (l *ledger) hadBefore(a *account, n string) bool {
+	_, told := a.told[n]
+	return a.resumed && a.wildcard && !told && len(l.past.of(a.typ, n)) > 0
 }
 
 // comes reports whether a name was given up while something of it was on its way.

@@ -36,6 +36,7 @@ func (l *ledger) begin(a *account, req xds.Request) {
 		}
 		switch {
 		case !a.world:
+			a.resumed = a.wildcard && req.Version != ""
 			l.past.since(a.typ, req.Version, l.sends[a.typ.URL])
 		case req.Version != "":
 			l.recall(a, req.Version)

@@ -30,14 +30,17 @@ func (l *ledger) settle(a *account, req xds.Request, stale bool) *flight {
 	unlisted := stale && f != a.newest && (len(l.nonces)-f.seq >= listed || beat)
 	if req.Error == nil {
 		a.accepted = max(a.accepted, f.seq)
+		unheard := map[string]bool{}
 		for n, k := range f.carried {
 			if unlisted {
 				a.doubted[n] = append(a.doubted[n], a.refused[n]...)
+				unheard[n] = a.before[n] || a.unsure[n] || a.unheard[n]
 			}
 			k.merged = stale && a.merged(f, n)
 			f.carried[n] = k
 		}
 		a.ack(f)
+		maps.Copy(a.unheard, unheard)
 	} else {
 		a.refuse(f)
 		for n, k := range f.carried { // the world that it has refused has fed nothing of the one that it has
@@ -199,6 +202,7 @@ func (a *account) ack(f *flight) {
 			}
 			delete(a.before, n)
 			delete(a.unsure, n)
+			delete(a.unheard, n)
 		}
 	}
 }

@@ -1322,6 +1322,36 @@ func TestJudge(t *testing.T) {
 			}
 		}
 	})
+	t.Run("ADS-9 what it had before it accepted a response that is not listed any more may keep what is lost", func(t *testing.T) {
+		overdue := func(stale, again bool) bool {
+			c := newCourt(t, xds.SotW)
+			c.commit("SDS", "s=1", "ECDS", "f=1")
+			c.l.receive(xds.Request{Type: xds.ExtensionConfig, Names: []string{"f"}, Version: "unheard of", Node: &xds.Node{}}, false)
+			c.ask(xds.Secret, "s")
+			c.l.receive(xds.Request{Type: xds.Secret, Names: []string{"s"}, Nonce: c.told(xds.Secret, "s=1")}, false)
+			first := c.told(xds.ExtensionConfig, "f=1")
+			c.l.receive(xds.Request{Type: xds.ExtensionConfig, Names: []string{"f", "g"}}, false)
+			c.wait(patience)
+			for _, w := range []string{"g=2", "g=3", "g=4", "g=5"} {
+				c.commit("ECDS", w)
+				c.told(xds.ExtensionConfig, w)
+				c.wait(patience)
+			}
+			c.l.receive(xds.Request{Type: xds.ExtensionConfig, Names: []string{"f", "g"}, Nonce: first}, stale)
+			if again {
+				c.commit("ECDS", "f=2")
+				c.told(xds.ExtensionConfig, "f=2")
+			}
+			c.commit("SDS", "-s")
+			return c.l.overdue(c.l.account(xds.Secret), "s")
+		}
+		if overdue(true, true) {
+			t.Error("it may have another f, and that may refer to s")
+		}
+		if !overdue(false, true) || !overdue(true, false) {
+			t.Error("it has what it has accepted")
+		}
+	})
 	t.Run("SOTW-13 what is on demand now and lingers counts in the version of a world", func(t *testing.T) {
 		tell := func(version func(t *xds.Table, x *xds.Resource) string) error {
 			c := newCourt(t, xds.SotW)

@@ -171,6 +171,13 @@ func (l *ledger) keeps(b *account, t *xds.Type, called []string, v leaver, d dou
 			return fmt.Sprintf("the client has %s %s from before", b.typ, n)
 		}
 	}
+	for n, unheard := range b.unheard {
+		// It is so for a while, and for as long as something of the name is not answered.
+		open := slices.ContainsFunc(b.flights, func(f *flight) bool { _, said := f.carried[n]; return said && !f.done })
+		if unheard && d == possibly && b.covers(n) && (open || l.now.Sub(b.opened) < silence) {
+			return fmt.Sprintf("the client may have another %s %s from before", b.typ, n)
+		}
+	}
 	for n, unsure := range b.unsure {
 		if unsure && d == possibly && b.covers(n) {
 			return fmt.Sprintf("the client may have another %s from before", b.typ)

@@ -111,7 +111,8 @@ func (s *Session) owed(u *subscription, t *xds.Table, e *entry) (r *xds.Resource
 		return r, false
 	case r != nil:
 	case l != nil && e.again && l.body == nil:
-		return nil, e.named || u.dropped[e.name] // who asks for it, or gives it up, can be told of it only that it is lost
+		// Who asks for it, or gives it up, can be told of it only that it is lost, once that is decided.
+		return nil, (e.named || u.dropped[e.name]) && !s.undecided(u.typ, e.name)
 	case l != nil && e.again && (s.variant == xds.Delta || s.warms(u.typ)):
 		return l.body, false
 	case l != nil:

@@ -196,7 +196,7 @@ func (u *subscription) forget(name string) {
 // unsubscribedBy returns the subscribed names that a client drops by
 // unsubscribing from a name: "resource names and aliases" both match. A
 // collection is not dropped with one of its members.
-func (u *subscription) unsubscribedBy(t *xds.Table, name string) (names []string) {
+func (s *Session) unsubscribedBy(u *subscription, t *xds.Table, name string) (names []string) {
 	e := u.entry(name)
 	if e != nil && e.named {
 		return []string{name}
@@ -211,6 +211,18 @@ func (u *subscription) unsubscribedBy(t *xds.Table, name string) (names []string
 	for r := range t.Aliased(name).All() {
 		if e := u.entry(r.Name); e != nil && e.named && slices.Contains(r.Aliases, name) {
 			names = append(names, r.Name)
+		}
+	}
+	if e == nil || e.matched > 0 || !stands(e.told) || u.covers(name) && u.shows(t.Lookup(name)) {
+		return names
+	}
+	// It is lost, or found no more, and the client has not heard so: it has it under the
+	// aliases that this had, but for those of which it was told that they find nothing.
+	if was := s.body(u.typ, name, e.told); was != nil && same(was.Stamp, e.told) {
+		for _, alias := range was.Aliases {
+			if known := u.entry(alias); known != nil && known.named && (known.told == others || known.told == absent && !known.sent) {
+				names = append(names, alias)
+			}
 		}
 	}
 	return names

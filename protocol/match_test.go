@@ -42,7 +42,7 @@ func TestUnsubscribedBy(t *testing.T) {
 	} {
 		l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.VirtualHost.URL: table})
 		l.ask(xds.Request{Type: xds.VirtualHost, Subscribe: strings.Split(c.sub, ",")})
-		got := l.subs[0].unsubscribedBy(table, c.unsub)
+		got := l.unsubscribedBy(l.subs[0], table, c.unsub)
 		slices.Sort(got)
 		if s := strings.Join(got, " "); s != c.want {
 			t.Errorf("sub=%s unsub=%s: drops %q, not %q", c.sub, c.unsub, s, c.want)

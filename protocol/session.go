@@ -179,7 +179,7 @@ func (s *Session) Receive(req xds.Request) error {
 		for _, n := range req.Subscribe {
 			u.match(t, n)
 		}
-		u.unsubscribe(req.Unsubscribe, t)
+		s.unsubscribe(u, req.Unsubscribe, t)
 	}
 	u.dropUnwanted()
 	if first {

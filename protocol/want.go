@@ -214,7 +214,7 @@ func (u *subscription) unsubscribeAll(v xds.Variant) {
 }
 
 // unsubscribe drops names (delta).
-func (u *subscription) unsubscribe(names []string, t *xds.Table) {
+func (s *Session) unsubscribe(u *subscription, names []string, t *xds.Table) {
 	if len(names) == 0 {
 		return
 	}
@@ -246,7 +246,7 @@ func (u *subscription) unsubscribe(names []string, t *xds.Table) {
 	var dropped []string
 	for _, n := range names {
 		// "It can simply ignore these phantom unsubscriptions."
-		dropped = append(dropped, u.unsubscribedBy(t, n)...)
+		dropped = append(dropped, s.unsubscribedBy(u, t, n)...)
 	}
 	u.drop(dropped, xds.Delta, t)
 }

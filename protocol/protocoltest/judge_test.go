@@ -1993,6 +1993,36 @@ func TestJudge(t *testing.T) {
 			t.Error("it waits for what the client has accepted")
 		}
 	})
+	t.Run("ADS-6 what refers to a cluster that came back waits for it, if the client has refused to let go of it", func(t *testing.T) {
+		waiting := func(refused bool) string {
+			c := newCourt(t, xds.Delta)
+			c.commit("CDS", "x=1", "RDS", "r=1>-")
+			c.ask(xds.Cluster)
+			c.answer(xds.Cluster, c.told(xds.Cluster, "x=1"), false)
+			c.ask(xds.Route, "r")
+			c.answer(xds.Route, c.told(xds.Route, "r=1>-"), false)
+			if refused {
+				c.commit("CDS", "-x")
+				c.answer(xds.Cluster, c.told(xds.Cluster, "-x"), true)
+			}
+			c.commit("CDS", "x=2")
+			c.answer(xds.Cluster, c.told(xds.Cluster, "x=2"), true)
+			c.commit("CDS", "x=3")
+			c.told(xds.Cluster, "x=3")
+			c.wait(time.Second)
+			c.commit("RDS", "r=to-x>CDS/x")
+			c.l.begun()
+			c.l.waiting() // it waits from now on
+			c.wait(silence - time.Second)
+			return c.l.waiting()
+		}
+		if left := waiting(true); left != "" {
+			t.Errorf("waiting: %q", left)
+		}
+		if left := waiting(false); left != "RDS: r differs" {
+			t.Errorf("waiting for what it has all the same: %q", left)
+		}
+	})
 	t.Run("TTL-3 what was given up on its way, and asked for again before the answer, is kept alive", func(t *testing.T) {
 		beat := func(again bool) error {
 			c := newCourt(t, xds.Delta)

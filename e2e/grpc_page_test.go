@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -29,7 +30,9 @@ func TestGRPCPage(t *testing.T) {
 		}
 		call, _ := of.dial(t, "page", d.port)
 		eventually(t, 30*time.Second, "an answer of the greeter", func() error {
-			a, err := call(t.Context())
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			defer cancel()
+			a, err := call(ctx)
 			if err == nil && a.from != server.name {
 				err = errors.New("it was answered by " + a.from)
 			}

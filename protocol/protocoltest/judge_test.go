@@ -92,6 +92,18 @@ func (c *court) answer(t *xds.Type, nonce string, refused bool) {
 	c.l.receive(r, false)
 }
 
+// takes is told something and acknowledges it.
+func (c *court) takes(t *xds.Type, words ...string) {
+	c.t.Helper()
+	c.answer(t, c.told(t, words...), false)
+}
+
+// refuses is told something and does not take it.
+func (c *court) refuses(t *xds.Type, words ...string) {
+	c.t.Helper()
+	c.answer(t, c.told(t, words...), true)
+}
+
 func (c *court) wait(d time.Duration) { c.l.advance(c.l.now.Add(d)) }
 
 // try lets a response leave and returns its nonce and the verdict on it, and on
@@ -137,9 +149,9 @@ func given(t *testing.T) *court {
 	c := newCourt(t, xds.Delta)
 	c.commit("CDS", "x=1", "y=1", "RDS", "r=to-x>CDS/x")
 	c.ask(xds.Cluster)
-	c.answer(xds.Cluster, c.told(xds.Cluster, "x=1", "y=1"), false)
+	c.takes(xds.Cluster, "x=1", "y=1")
 	c.ask(xds.Route, "r")
-	c.answer(xds.Route, c.told(xds.Route, "r=to-x>CDS/x"), false)
+	c.takes(xds.Route, "r=to-x>CDS/x")
 	c.commit("CDS", "-x", "RDS", "r=to-y>CDS/y")
 	return c
 }
@@ -165,7 +177,7 @@ func TestJudge(t *testing.T) {
 	})
 	t.Run("ADS-8 leaves with the answer, and not later", func(t *testing.T) {
 		c := given(t)
-		c.answer(xds.Route, c.told(xds.Route, "r=to-y>CDS/y"), false)
+		c.takes(xds.Route, "r=to-y>CDS/y")
 		if left := c.l.waiting(); left != "CDS: x is gone" {
 			t.Errorf("waiting: %q", left)
 		}
@@ -173,7 +185,7 @@ func TestJudge(t *testing.T) {
 	})
 	t.Run("ADS-3 a refusal keeps what it refers to, through silence", func(t *testing.T) {
 		c := given(t)
-		c.answer(xds.Route, c.told(xds.Route, "r=to-y>CDS/y"), true)
+		c.refuses(xds.Route, "r=to-y>CDS/y")
 		c.wait(time.Minute)
 		if left := c.l.waiting(); left != "" {
 			t.Errorf("waiting: %q", left)
@@ -183,9 +195,9 @@ func TestJudge(t *testing.T) {
 	})
 	t.Run("ADS-8 behind a refusal, what it does not refer to leaves", func(t *testing.T) {
 		c := given(t)
-		c.answer(xds.Route, c.told(xds.Route, "r=to-y>CDS/y"), true)
+		c.refuses(xds.Route, "r=to-y>CDS/y")
 		c.commit("CDS", "z=1")
-		c.answer(xds.Cluster, c.told(xds.Cluster, "z=1"), false)
+		c.takes(xds.Cluster, "z=1")
 		c.commit("CDS", "-z")
 		if left := c.l.waiting(); left != "CDS: z is gone" {
 			t.Errorf("waiting: %q", left)
@@ -230,9 +242,9 @@ func TestJudge(t *testing.T) {
 			c := newCourt(t, xds.Delta)
 			c.commit("CDS", "x|a=1", "RDS", "r=to-x>CDS/x")
 			c.ask(xds.Cluster, append(names, "*")...)
-			c.answer(xds.Cluster, c.told(xds.Cluster, "x|a=1"), false)
+			c.takes(xds.Cluster, "x|a=1")
 			c.ask(xds.Route, "r")
-			c.answer(xds.Route, c.told(xds.Route, "r=to-x>CDS/x"), false)
+			c.takes(xds.Route, "r=to-x>CDS/x")
 			c.commit("CDS", "-x", "RDS", "r=2")
 			c.l.receive(xds.Request{Type: xds.Cluster, Unsubscribe: []string{"*"}}, false)
 			return c
@@ -317,7 +329,7 @@ func TestJudge(t *testing.T) {
 			c = newCourt(t, xds.Delta)
 			c.commit("CDS", "x=1", "y=1", "RDS", "q=1", "r=to-x>CDS/x")
 			c.ask(xds.Cluster)
-			c.answer(xds.Cluster, c.told(xds.Cluster, "x=1", "y=1"), false)
+			c.takes(xds.Cluster, "x=1", "y=1")
 			c.ask(xds.Route, "q", "r")
 			late = c.told(xds.Route, "q=1", "r=to-x>CDS/x")
 			for _, said := range []string{"q=2", "q=3", "q=4", "r=to-y>CDS/y"} {
@@ -345,7 +357,7 @@ func TestJudge(t *testing.T) {
 			c := newCourt(t, xds.Delta)
 			c.commit("CDS", "x=1", "y=1", "RDS", "q=1", "r=to-x>CDS/x")
 			c.ask(xds.Cluster)
-			c.answer(xds.Cluster, c.told(xds.Cluster, "x=1", "y=1"), false)
+			c.takes(xds.Cluster, "x=1", "y=1")
 			c.ask(xds.Route, "q", "r")
 			late := c.told(xds.Route, "q=1", "r=to-x>CDS/x")
 			for _, said := range []string{"r=to-y>CDS/y", "q=2", "q=3", "q=4"} {
@@ -374,7 +386,7 @@ func TestJudge(t *testing.T) {
 		c.resume(xds.Cluster, []string{"y"}, xds.Version{Name: "x", Version: "old"})
 		first := c.told(xds.Cluster, "y=1", "-x")
 		c.ask(xds.Endpoint, "e")
-		c.answer(xds.Endpoint, c.told(xds.Endpoint, "e=1"), false)
+		c.takes(xds.Endpoint, "e=1")
 		c.ask(xds.Cluster, "x")
 		second := c.told(xds.Cluster, "-x")
 		c.commit("EDS", "-e")
@@ -391,9 +403,9 @@ func TestJudge(t *testing.T) {
 		c := newCourt(t, xds.Delta)
 		c.commit("RDS", "r=1", "VHDS", "r/a=1", "other/b=1")
 		c.ask(xds.Route, "r")
-		c.answer(xds.Route, c.told(xds.Route, "r=1"), false)
+		c.takes(xds.Route, "r=1")
 		c.ask(xds.VirtualHost)
-		c.answer(xds.VirtualHost, c.told(xds.VirtualHost, "r/a=1"), false)
+		c.takes(xds.VirtualHost, "r/a=1")
 		c.l.receive(xds.Request{Type: xds.VirtualHost, Unsubscribe: []string{"*"}}, false)
 		c.ask(xds.VirtualHost, "*")
 		if left := c.l.waiting(); left != "VHDS: r/a differs" {
@@ -408,9 +420,9 @@ func TestJudge(t *testing.T) {
 			c := newCourt(t, xds.Delta)
 			c.commit("RDS", "r=1", "s=1", "VHDS", "r/a=1", "s/b=1")
 			c.ask(xds.Route, "r", "s")
-			c.answer(xds.Route, c.told(xds.Route, "r=1", "s=1"), false)
+			c.takes(xds.Route, "r=1", "s=1")
 			c.ask(xds.VirtualHost)
-			c.answer(xds.VirtualHost, c.told(xds.VirtualHost, "r/a=1", "s/b=1"), true)
+			c.refuses(xds.VirtualHost, "r/a=1", "s/b=1")
 			c.l.receive(xds.Request{Type: xds.Route, Unsubscribe: []string{dropped}}, false)
 			return c
 		}
@@ -423,7 +435,7 @@ func TestJudge(t *testing.T) {
 			c := newCourt(t, xds.Delta)
 			c.commit("CDS", "c=to-w>EDS/w", "EDS", "w=1", "x=1", "y=1")
 			c.ask(xds.Endpoint, "w", "x", "y")
-			c.answer(xds.Endpoint, c.told(xds.Endpoint, "w=1", "x=1", "y=1"), false)
+			c.takes(xds.Endpoint, "w=1", "x=1", "y=1")
 			c.ask(xds.Cluster)
 			first := c.told(xds.Cluster, "c=to-w>EDS/w")
 			for _, x := range append([]string{"c=to-x>EDS/x", "c=to-y>EDS/y"}, later...) {
@@ -449,17 +461,17 @@ func TestJudge(t *testing.T) {
 			c := newCourt(t, xds.Delta)
 			c.commit("CDS", "w=1", "x=1", "RDS", "q=1", "r=to-w>CDS/w")
 			c.ask(xds.Cluster)
-			c.answer(xds.Cluster, c.told(xds.Cluster, "w=1", "x=1"), false)
+			c.takes(xds.Cluster, "w=1", "x=1")
 			c.ask(xds.Route, "q", "r")
-			c.answer(xds.Route, c.told(xds.Route, "q=1", "r=to-w>CDS/w"), false)
+			c.takes(xds.Route, "q=1", "r=to-w>CDS/w")
 			c.commit("RDS", "r=to-x>CDS/x")
 			c.told(xds.Route, "r=to-x>CDS/x")
 			c.wait(5 * time.Second)
 			c.commit("RDS", "r=bad")
-			c.answer(xds.Route, c.told(xds.Route, "r=bad"), true)
+			c.refuses(xds.Route, "r=bad")
 			if later {
 				c.commit("RDS", "q=2")
-				c.answer(xds.Route, c.told(xds.Route, "q=2"), false)
+				c.takes(xds.Route, "q=2")
 			}
 			c.commit("CDS", "-w", "-x")
 			return c
@@ -475,9 +487,9 @@ func TestJudge(t *testing.T) {
 			c := newCourt(t, xds.Delta)
 			c.commit("CDS", "x=1", "RDS", "r=1")
 			c.ask(xds.Cluster)
-			c.answer(xds.Cluster, c.told(xds.Cluster, "x=1"), true)
+			c.refuses(xds.Cluster, "x=1")
 			c.ask(xds.Route, "r")
-			c.answer(xds.Route, c.told(xds.Route, "r=1"), false)
+			c.takes(xds.Route, "r=1")
 			c.commit("CDS", "x=2")
 			c.told(xds.Cluster, "x=2")
 			c.wait(15 * time.Second)
@@ -498,9 +510,9 @@ func TestJudge(t *testing.T) {
 			c := newCourt(t, xds.Delta)
 			c.commit("CDS", "x=1", "RDS", "r=1")
 			c.ask(xds.Cluster)
-			c.answer(xds.Cluster, c.told(xds.Cluster, "x=1"), true)
+			c.refuses(xds.Cluster, "x=1")
 			c.ask(xds.Route, "r")
-			c.answer(xds.Route, c.told(xds.Route, "r=1"), false)
+			c.takes(xds.Route, "r=1")
 			c.commit("CDS", "x=2")
 			nonce := c.told(xds.Cluster, "x=2")
 			for _, x := range []string{"y=1", "y=2", "y=3", "x=3"} {
@@ -529,9 +541,9 @@ func TestJudge(t *testing.T) {
 			c := newCourt(t, xds.Delta)
 			c.commit("CDS", "w=1", "RDS", "r=1")
 			c.ask(xds.Cluster)
-			c.answer(xds.Cluster, c.told(xds.Cluster, "w=1"), false)
+			c.takes(xds.Cluster, "w=1")
 			c.ask(xds.Route, "r")
-			c.answer(xds.Route, c.told(xds.Route, "r=1"), false)
+			c.takes(xds.Route, "r=1")
 			var nonces []string
 			for _, x := range []string{"z=1", "x=1", "y=1", "y=2", "y=3", "y=4"} {
 				c.commit("CDS", x)
@@ -558,7 +570,7 @@ func TestJudge(t *testing.T) {
 		c.commit("LEDS", h+"1=2")
 		c.resume(xds.LbEndpoint, []string{g + "*", h + "*"}, had)
 		c.commit("LEDS", "-"+h+"1")
-		c.answer(xds.LbEndpoint, c.told(xds.LbEndpoint, "-"+g+"*"), false)
+		c.takes(xds.LbEndpoint, "-"+g+"*")
 		c.l.receive(xds.Request{Type: xds.LbEndpoint, Unsubscribe: []string{g + "*"}}, false)
 		if left := c.l.waiting(); left != "" {
 			t.Errorf("assignments may refer to it, which are not open yet: %q", left)
@@ -573,7 +585,7 @@ func TestJudge(t *testing.T) {
 			c := newCourt(t, xds.Delta)
 			c.commit("EDS", "a=1", "b=1", "c=1")
 			c.ask(xds.Endpoint, "a", "b", "c")
-			c.answer(xds.Endpoint, c.told(xds.Endpoint, "a=1", "b=1", "c=1"), false)
+			c.takes(xds.Endpoint, "a=1", "b=1", "c=1")
 			c.commit("EDS", "a=2")
 			r := xds.Request{Type: xds.Endpoint, Nonce: c.told(xds.Endpoint, "a=2")}
 			for _, x := range []string{"c=2", "b=2", "b=3", "b=4", "b=5"} {
@@ -635,9 +647,9 @@ func TestJudge(t *testing.T) {
 			c := newCourt(t, xds.Delta)
 			c.commit("RDS", "r=1", "VHDS", "r/a=1", "r/b=1")
 			c.ask(xds.Route, "r")
-			c.answer(xds.Route, c.told(xds.Route, "r=1"), false)
+			c.takes(xds.Route, "r=1")
 			c.ask(xds.VirtualHost)
-			c.answer(xds.VirtualHost, c.told(xds.VirtualHost, "r/a=1", "r/b=1"), false)
+			c.takes(xds.VirtualHost, "r/a=1", "r/b=1")
 			c.commit("VHDS", "-r/a", "r/b=2")
 			c.answer(xds.VirtualHost, c.told(xds.VirtualHost, "-r/a", "r/b=2"), refused)
 			c.commit("VHDS", "r/b=3")
@@ -658,9 +670,9 @@ func TestJudge(t *testing.T) {
 			c := newCourt(t, xds.Delta)
 			c.commit("CDS", "x=1", "y=1", "RDS", "q=1", "r=to-x>CDS/x")
 			c.ask(xds.Cluster)
-			c.answer(xds.Cluster, c.told(xds.Cluster, "x=1", "y=1"), false)
+			c.takes(xds.Cluster, "x=1", "y=1")
 			c.ask(xds.Route, "q", "r")
-			c.answer(xds.Route, c.told(xds.Route, "q=1", "r=to-x>CDS/x"), false)
+			c.takes(xds.Route, "q=1", "r=to-x>CDS/x")
 			c.commit("RDS", "-r")
 			c.told(xds.Route, "-r")
 			c.wait(5 * time.Second)
@@ -682,7 +694,7 @@ func TestJudge(t *testing.T) {
 			c := newCourt(t, xds.Delta)
 			c.commit("CDS", "x=1", "RDS", "r=to-x>CDS/x")
 			c.ask(xds.Cluster)
-			c.answer(xds.Cluster, c.told(xds.Cluster, "x=1"), false)
+			c.takes(xds.Cluster, "x=1")
 			c.ask(xds.Route, "r")
 			c.told(xds.Route, "r=to-x>CDS/x")
 			c.wait(5 * time.Second)
@@ -705,9 +717,9 @@ func TestJudge(t *testing.T) {
 			c := newCourt(t, xds.Delta)
 			c.commit("CDS", "x=1", "y=1", "RDS", "q=1", "r=to-x>CDS/x")
 			c.ask(xds.Cluster)
-			c.answer(xds.Cluster, c.told(xds.Cluster, "x=1", "y=1"), false)
+			c.takes(xds.Cluster, "x=1", "y=1")
 			c.ask(xds.Route, "q", "r")
-			c.answer(xds.Route, c.told(xds.Route, "q=1", "r=to-x>CDS/x"), false)
+			c.takes(xds.Route, "q=1", "r=to-x>CDS/x")
 			c.commit("RDS", "r=to-y>CDS/y")
 			late := c.told(xds.Route, "r=to-y>CDS/y")
 			for _, said := range []string{"q=2", "q=3", "q=4", "q=5"} {
@@ -752,7 +764,7 @@ func TestJudge(t *testing.T) {
 			c := newCourt(t, xds.SotW)
 			c.commit("CDS", "x=1", "RDS", "q=1", "r=to-x>CDS/x")
 			c.ask(xds.Cluster)
-			c.answer(xds.Cluster, c.told(xds.Cluster, "x=1"), false)
+			c.takes(xds.Cluster, "x=1")
 			c.ask(xds.Route, "q", "r")
 			first := c.told(xds.Route, "q=1")
 			last, err := c.say(xds.Route, "r=to-x>CDS/x")
@@ -797,7 +809,7 @@ func TestJudge(t *testing.T) {
 		c.ask(xds.LbEndpoint, "xdstp://a/e/g/*")
 		client := &envoy{warming: map[string]time.Time{"x": epoch}, fresh: map[string]bool{"x": true},
 			needs: map[string][]need{"x": {{xds.LbEndpoint, "xdstp://a/e/g/*"}}}}
-		c.answer(xds.LbEndpoint, c.told(xds.LbEndpoint, "xdstp://a/e/g/1=1", "xdstp://a/e/g/2=1"), true)
+		c.refuses(xds.LbEndpoint, "xdstp://a/e/g/1=1", "xdstp://a/e/g/2=1")
 		if what := client.cold(c.l); what != "" {
 			t.Error(what)
 		}
@@ -818,7 +830,7 @@ func TestJudge(t *testing.T) {
 			}
 			c.commit("CDS", "x=1", "y=1", "RDS", "q=1", "r=to-x>CDS/x")
 			c.ask(xds.Cluster)
-			c.answer(xds.Cluster, c.told(xds.Cluster, "x=1", "y=1"), false)
+			c.takes(xds.Cluster, "x=1", "y=1")
 			c.ask(xds.Route, "q", "r")
 			answer(c.told(xds.Route, "q=1", "r=to-x>CDS/x"), false)
 			c.commit("RDS", "q=2", "r=to-y>CDS/y")
@@ -851,7 +863,7 @@ func TestJudge(t *testing.T) {
 		}
 		c.commit("CDS", "x=1", "y=1", "z=1", "RDS", "r=to-x>CDS/x")
 		c.ask(xds.Cluster)
-		c.answer(xds.Cluster, c.told(xds.Cluster, "x=1", "y=1", "z=1"), false)
+		c.takes(xds.Cluster, "x=1", "y=1", "z=1")
 		c.ask(xds.Route, "r")
 		answer(c.told(xds.Route, "r=to-x>CDS/x"), false)
 		c.commit("RDS", "r=to-y>CDS/y")
@@ -873,9 +885,9 @@ func TestJudge(t *testing.T) {
 			c := newCourt(t, xds.Delta)
 			c.commit("CDS", "x=1", "y=1", "RDS", "r=1>CDS/x")
 			c.ask(xds.Cluster)
-			c.answer(xds.Cluster, c.told(xds.Cluster, "x=1", "y=1"), false)
+			c.takes(xds.Cluster, "x=1", "y=1")
 			c.ask(xds.Route, "r")
-			c.answer(xds.Route, c.told(xds.Route, "r=1>CDS/x"), true)
+			c.refuses(xds.Route, "r=1>CDS/x")
 			c.commit("RDS", "r=2>CDS/y")
 			nonce := c.told(xds.Route, "r=2>CDS/y")
 			for _, other := range []string{"a", "b", "c", "d"} {
@@ -899,7 +911,7 @@ func TestJudge(t *testing.T) {
 			c := newCourt(t, xds.Delta)
 			c.commit("CDS", "x=1>EDS/e", "EDS", "e=1", "f=1")
 			c.ask(xds.Endpoint, "e", "f")
-			c.answer(xds.Endpoint, c.told(xds.Endpoint, "e=1", "f=1"), true)
+			c.refuses(xds.Endpoint, "e=1", "f=1")
 			c.ask(xds.Cluster)
 			c.told(xds.Cluster, "x=1>EDS/e")
 			return c
@@ -910,7 +922,7 @@ func TestJudge(t *testing.T) {
 			t.Error(err)
 		}
 		c = start()
-		c.answer(xds.Endpoint, c.told(xds.Endpoint, "e=1"), false)
+		c.takes(xds.Endpoint, "e=1")
 		_, err := c.try(xds.Endpoint, "f=1")
 		wrong(t, err, "f was told before")
 	})
@@ -1054,7 +1066,7 @@ func TestJudge(t *testing.T) {
 			c := newCourt(t, xds.Delta)
 			c.commit("RDS", "r=1!")
 			c.ask(xds.Route, "r")
-			c.answer(xds.Route, c.told(xds.Route, "r=1!"), false)
+			c.takes(xds.Route, "r=1!")
 			nonce := c.told(xds.Route, "~r=1!")
 			c.told(xds.Route, "~r=1!")
 			c.l.receive(xds.Request{Type: xds.Route, Nonce: nonce, Error: &xds.Status{Code: 3}}, stale)
@@ -1069,9 +1081,9 @@ func TestJudge(t *testing.T) {
 			c := newCourt(t, xds.Delta)
 			c.commit("RDS", "r=1!")
 			c.ask(xds.Route, "r")
-			c.answer(xds.Route, c.told(xds.Route, "r=1!"), false)
+			c.takes(xds.Route, "r=1!")
 			c.wait(late)
-			c.answer(xds.Route, c.told(xds.Route, "~r=1!"), false)
+			c.takes(xds.Route, "~r=1!")
 			return c
 		}
 		start(20*time.Second).told(xds.Route, "r=1!")
@@ -1083,7 +1095,7 @@ func TestJudge(t *testing.T) {
 			c := newCourt(t, xds.Delta)
 			c.commit("CDS", "y=1")
 			c.resume(xds.Cluster, nil, xds.Version{Name: "x", Version: "old"})
-			c.answer(xds.Cluster, c.told(xds.Cluster, "y=1"), false)
+			c.takes(xds.Cluster, "y=1")
 			c.commit("CDS", "y=2")
 			if asks {
 				c.ask(xds.Cluster, "x")
@@ -1100,7 +1112,7 @@ func TestJudge(t *testing.T) {
 	t.Run("ADS-8 unknown references refer to everything", func(t *testing.T) {
 		c := given(t)
 		c.view = xds.Tables{}
-		c.answer(xds.Route, c.told(xds.Route, "r=to-y>CDS/y"), false)
+		c.takes(xds.Route, "r=to-y>CDS/y")
 		k := c.l.account(xds.Route).told["r"]
 		k.res.Stamp = &xds.Stamp{Name: "r", Sum: xds.Sum{}}
 		c.l.account(xds.Route).told["r"] = k
@@ -1160,7 +1172,7 @@ func TestJudge(t *testing.T) {
 			c := newCourt(t, xds.Delta)
 			c.commit("CDS", "x=1>EDS/e", "EDS", "e=1")
 			c.ask(xds.Cluster)
-			c.answer(xds.Cluster, c.told(xds.Cluster, "x=1>EDS/e"), false)
+			c.takes(xds.Cluster, "x=1>EDS/e")
 			c.commit("CDS", "-x", "EDS", "-e")
 			gone := c.told(xds.Cluster, "-x")
 			for _, y := range []string{"y=1", "y=2", "y=3", "y=4"} {
@@ -1181,7 +1193,7 @@ func TestJudge(t *testing.T) {
 			c := newCourt(t, xds.Delta)
 			c.commit("CDS", "w=1", "x=1>EDS/e", "EDS", "e=1")
 			c.ask(xds.Cluster)
-			c.answer(xds.Cluster, c.told(xds.Cluster, "w=1", "x=1>EDS/e"), false)
+			c.takes(xds.Cluster, "w=1", "x=1>EDS/e")
 			c.commit("CDS", "w=2", "x=2", "EDS", "-e")
 			c.told(xds.Cluster, "w=2")
 			if _, err := c.say(xds.Cluster, "x=2"); err != nil {
@@ -1235,17 +1247,17 @@ func TestJudge(t *testing.T) {
 			return c
 		}
 		c := start(true)
-		c.answer(xds.Cluster, c.told(xds.Cluster, "x=2", "y=1"), false)
+		c.takes(xds.Cluster, "x=2", "y=1")
 		if left := c.l.waiting(); left != "" {
 			t.Errorf("waiting: %q", left)
 		}
 		c = start(true)
-		c.answer(xds.Cluster, c.told(xds.Cluster, "y=1", "-n"), false)
+		c.takes(xds.Cluster, "y=1", "-n")
 		if left := c.l.waiting(); left != "CDS: x differs" {
 			t.Errorf("waiting: %q", left)
 		}
 		c = start(false)
-		c.answer(xds.Cluster, c.told(xds.Cluster, "x=2", "y=1"), false)
+		c.takes(xds.Cluster, "x=2", "y=1")
 		if left := c.l.waiting(); left != "CDS: n is owed, if only its absence" {
 			t.Errorf("waiting: %q", left)
 		}
@@ -1271,7 +1283,7 @@ func TestJudge(t *testing.T) {
 			c.resume(xds.Endpoint, []string{"e"}, xds.Version{Name: "e", Version: "unheard of"})
 			if accepted {
 				c.answer(xds.Cluster, "1", false)
-				c.answer(xds.Cluster, c.told(xds.Cluster, "-x"), false)
+				c.takes(xds.Cluster, "-x")
 			}
 			c.ask(xds.Endpoint, "e")
 			return c
@@ -1357,7 +1369,7 @@ func TestJudge(t *testing.T) {
 			c := newCourt(t, xds.SotW)
 			c.commit("CDS", "x=1", "RDS", "r=to-x>CDS/x")
 			c.ask(xds.Cluster)
-			c.answer(xds.Cluster, c.told(xds.Cluster, "x=1"), false)
+			c.takes(xds.Cluster, "x=1")
 			c.ask(xds.Route, "r")
 			c.told(xds.Route, "r=to-x>CDS/x")
 			c.commit("CDS", "?x=1", "y=1", "RDS", "r=to-y>CDS/y")
@@ -1420,7 +1432,7 @@ func TestJudge(t *testing.T) {
 		c = newCourt(t, xds.Delta)
 		c.commit("CDS", "x=1", "RDS", "r=to-x>CDS/x", "free=1")
 		c.resume(xds.Route, []string{"r", "free"}, xds.Version{Name: "r", Version: "old"})
-		c.answer(xds.Route, c.told(xds.Route, "free=1"), false)
+		c.takes(xds.Route, "free=1")
 		if left := c.l.waiting(); left != "" {
 			t.Errorf("waiting: %q", left)
 		}
@@ -1434,12 +1446,12 @@ func TestJudge(t *testing.T) {
 		c := newCourt(t, xds.Delta)
 		c.commit("CDS", "x=1!", "RDS", "r=to-x>CDS/x")
 		c.ask(xds.Cluster)
-		c.answer(xds.Cluster, c.told(xds.Cluster, "x=1!"), false)
+		c.takes(xds.Cluster, "x=1!")
 		c.ask(xds.Route, "r")
-		c.answer(xds.Route, c.told(xds.Route, "r=to-x>CDS/x"), false)
+		c.takes(xds.Route, "r=to-x>CDS/x")
 		c.l.waiting()
 		c.commit("CDS", "-x", "RDS", "r=bad")
-		c.answer(xds.Route, c.told(xds.Route, "r=bad"), true)
+		c.refuses(xds.Route, "r=bad")
 		c.wait(11 * time.Second)
 		if left := c.l.waiting(); !strings.Contains(left, "TTL-3: x@x=1") {
 			t.Errorf("waiting: %q", left)
@@ -1453,17 +1465,17 @@ func TestJudge(t *testing.T) {
 		c := newCourt(t, xds.Delta)
 		c.commit("CDS", "x=1", "LDS", "l=1>RDS/r", "RDS", "r=1!")
 		c.ask(xds.Cluster)
-		c.answer(xds.Cluster, c.told(xds.Cluster, "x=1"), false)
+		c.takes(xds.Cluster, "x=1")
 		c.ask(xds.Listener)
-		c.answer(xds.Listener, c.told(xds.Listener, "l=1>RDS/r"), true)
+		c.refuses(xds.Listener, "l=1>RDS/r")
 		c.ask(xds.Route, "r")
-		c.answer(xds.Route, c.told(xds.Route, "r=1!"), false)
+		c.takes(xds.Route, "r=1!")
 		c.l.waiting()
 		c.commit("CDS", "y=1", "RDS", "r=2>CDS/y")
 		c.told(xds.Cluster, "y=1")
 		c.wait(5 * time.Second)
 		c.commit("LDS", "l=2", "RDS", "-r")
-		c.answer(xds.Listener, c.told(xds.Listener, "l=2"), true)
+		c.refuses(xds.Listener, "l=2")
 		c.wait(9 * time.Second)
 		if left := c.l.waiting(); left != "" {
 			t.Errorf("waiting: %q", left)
@@ -1479,9 +1491,9 @@ func TestJudge(t *testing.T) {
 			c.commit("CDS", "x=1", "LDS", "l=1!")
 			c.ask(xds.Cluster)
 			c.l.ttl = true
-			c.answer(xds.Cluster, c.told(xds.Cluster, "x=1"), false)
+			c.takes(xds.Cluster, "x=1")
 			c.ask(xds.Listener)
-			c.answer(xds.Listener, c.told(xds.Listener, "l=1!"), false)
+			c.takes(xds.Listener, "l=1!")
 			c.l.waiting()
 			c.commit("CDS", "y=1", "LDS", word)
 			c.told(xds.Cluster, "x=1", "y=1")
@@ -1521,7 +1533,7 @@ func TestJudge(t *testing.T) {
 			c.l.opts.Refused = func(*xds.Type) bool { return refused }
 			c.commit("CDS", "x=1", "LDS", "l=1")
 			c.ask(xds.Cluster)
-			c.answer(xds.Cluster, c.told(xds.Cluster, "x=1"), false)
+			c.takes(xds.Cluster, "x=1")
 			c.l.receive(xds.Request{Type: xds.Listener, Version: c.view.Table(xds.Listener).Version()}, false)
 			c.l.accounts[1].answer = false
 			c.wait(20 * time.Second) // for the types that it does not open
@@ -1535,7 +1547,7 @@ func TestJudge(t *testing.T) {
 		c := newCourt(t, xds.Delta)
 		c.commit("CDS", "x=1", "RDS", "r=1>CDS/x")
 		c.ask(xds.Cluster)
-		c.answer(xds.Cluster, c.told(xds.Cluster, "x=1"), false)
+		c.takes(xds.Cluster, "x=1")
 		c.ask(xds.Route, "r", "s")
 		nonce := c.told(xds.Route, "r=1>CDS/x", "-s")
 		c.l.receive(xds.Request{Type: xds.Route, Unsubscribe: []string{"r"}}, false)
@@ -1553,25 +1565,25 @@ func TestJudge(t *testing.T) {
 			c := newCourt(t, xds.Delta)
 			c.commit("EDS", "x=1>LEDS/xdstp://a/e/g/*", "LEDS", "xdstp://a/e/g/1=1")
 			c.ask(xds.Endpoint, "x")
-			c.answer(xds.Endpoint, c.told(xds.Endpoint, "x=1>LEDS/xdstp://a/e/g/*"), false)
+			c.takes(xds.Endpoint, "x=1>LEDS/xdstp://a/e/g/*")
 			c.ask(xds.LbEndpoint, "xdstp://a/e/g/*")
-			c.answer(xds.LbEndpoint, c.told(xds.LbEndpoint, "xdstp://a/e/g/1=1"), false)
+			c.takes(xds.LbEndpoint, "xdstp://a/e/g/1=1")
 			c.commit("EDS", "x=2", "LEDS", "-xdstp://a/e/g/1")
 			return c
 		}
 		_, err := start().try(xds.LbEndpoint, "-xdstp://a/e/g/1")
 		wrong(t, err, "ADS-8: xdstp://a/e/g/1 leaves")
 		c := start()
-		c.answer(xds.Endpoint, c.told(xds.Endpoint, "x=2"), false)
+		c.takes(xds.Endpoint, "x=2")
 		c.told(xds.LbEndpoint, "-xdstp://a/e/g/1", "-xdstp://a/e/g/*")
 	})
 	t.Run("TTL-3 what is in force while its successor waits keeps its heartbeats", func(t *testing.T) {
 		c := newCourt(t, xds.Delta)
 		c.commit("CDS", "x=1", "RDS", "r=1!>CDS/x")
 		c.ask(xds.Cluster)
-		c.answer(xds.Cluster, c.told(xds.Cluster, "x=1"), false)
+		c.takes(xds.Cluster, "x=1")
 		c.ask(xds.Route, "r")
-		c.answer(xds.Route, c.told(xds.Route, "r=1!>CDS/x"), false)
+		c.takes(xds.Route, "r=1!>CDS/x")
 		c.l.waiting()
 		c.commit("CDS", "y=1", "RDS", "r=2!>CDS/y")
 		c.told(xds.Cluster, "y=1")
@@ -1589,9 +1601,9 @@ func TestJudge(t *testing.T) {
 			c := newCourt(t, xds.Delta)
 			c.commit("CDS", "x=1", "RDS", "r=1!>CDS/x")
 			c.ask(xds.Cluster)
-			c.answer(xds.Cluster, c.told(xds.Cluster, "x=1"), false)
+			c.takes(xds.Cluster, "x=1")
 			c.ask(xds.Route, "r")
-			c.answer(xds.Route, c.told(xds.Route, "r=1!>CDS/x"), false)
+			c.takes(xds.Route, "r=1!>CDS/x")
 			c.commit("CDS", "y=1>EDS/y", "RDS", "r=2>CDS/y", "EDS", "y=1")
 			c.answer(xds.Cluster, c.told(xds.Cluster, "y=1>EDS/y"), refused)
 			return c
@@ -1609,9 +1621,9 @@ func TestJudge(t *testing.T) {
 			c.commit("CDS", "x=1", "RDS", "r=1>CDS/x")
 			c.ask(xds.Cluster)
 			c.l.ttl = true
-			c.answer(xds.Cluster, c.told(xds.Cluster, "x=1"), false)
+			c.takes(xds.Cluster, "x=1")
 			c.ask(xds.Route, "r")
-			c.answer(xds.Route, c.told(xds.Route, "r=1>CDS/x"), true)
+			c.refuses(xds.Route, "r=1>CDS/x")
 			c.commit("CDS", "x=2"+ttl)
 			c.told(xds.Cluster, "x=2"+ttl)
 			c.commit("CDS", "-x")
@@ -1629,7 +1641,7 @@ func TestJudge(t *testing.T) {
 			c := newCourt(t, xds.Delta)
 			c.commit("LEDS", "xdstp://a/e/g/1=1!", "EDS", "x=1>LEDS/"+refs)
 			c.ask(xds.Endpoint, "x")
-			c.answer(xds.Endpoint, c.told(xds.Endpoint, "x=1>LEDS/"+refs), false)
+			c.takes(xds.Endpoint, "x=1>LEDS/"+refs)
 			c.commit("LEDS", "-xdstp://a/e/g/1", "EDS", "x=2")
 			c.resume(xds.LbEndpoint, []string{"xdstp://a/e/g/*"}, xds.Version{Name: "xdstp://a/e/g/1", Version: thing("xdstp://a/e/g/1=1!").Version})
 			return c
@@ -1644,7 +1656,7 @@ func TestJudge(t *testing.T) {
 			c.commit("CDS", "x=1", "RDS", "r=1!>CDS/x")
 			c.ask(xds.Cluster)
 			c.l.ttl = true
-			c.answer(xds.Cluster, c.told(xds.Cluster, "x=1"), false)
+			c.takes(xds.Cluster, "x=1")
 			c.ask(xds.Route, "r")
 			c.l.receive(xds.Request{Type: xds.Route, Names: []string{"r"}, Nonce: c.told(xds.Route, "r=1!>CDS/x")}, false)
 			c.l.waiting()
@@ -1670,7 +1682,7 @@ func TestJudge(t *testing.T) {
 			c.commit("CDS", "x=1>SDS/s", "SDS", "s=1!")
 			c.ask(xds.Cluster)
 			c.l.ttl = true
-			c.answer(xds.Cluster, c.told(xds.Cluster, "x=1>SDS/s"), false)
+			c.takes(xds.Cluster, "x=1>SDS/s")
 			c.ask(xds.Secret, "s")
 			c.l.receive(xds.Request{Type: xds.Secret, Names: []string{"s"}, Nonce: c.told(xds.Secret, "s=1!")}, false)
 			c.l.waiting()
@@ -1689,7 +1701,7 @@ func TestJudge(t *testing.T) {
 			t.Errorf("excused while the cluster of before may refer to it: %q", got)
 		}
 		c = start()
-		c.answer(xds.Cluster, c.told(xds.Cluster, "x=2"), false)
+		c.takes(xds.Cluster, "x=2")
 		c.l.begun() // nothing keeps it
 		c.commit("CDS", "x=3>SDS/s")
 		c.told(xds.Cluster, "x=3>SDS/s")
@@ -1771,7 +1783,7 @@ func TestJudge(t *testing.T) {
 				c := newCourt(t, xds.SotW)
 				c.commit("CDS", "x=1", "RDS", "a=1>CDS/x", "b=1")
 				c.ask(xds.Cluster)
-				c.answer(xds.Cluster, c.told(xds.Cluster, "x=1"), false)
+				c.takes(xds.Cluster, "x=1")
 				names := []string{"a", "b"}
 				answer := func(nonce string, refused bool) {
 					r := xds.Request{Type: xds.Route, Names: names, Nonce: nonce}
@@ -1829,7 +1841,7 @@ func TestJudge(t *testing.T) {
 			c := newCourt(t, xds.SotW)
 			c.commit("CDS", "x=1"+refs, "EDS", "e=1", "RDS", "r=1>CDS/x")
 			c.ask(xds.Cluster)
-			c.answer(xds.Cluster, c.told(xds.Cluster, "x=1"+refs), true)
+			c.refuses(xds.Cluster, "x=1"+refs)
 			c.commit("CDS", "x=2"+refs)
 			nonce := c.told(xds.Cluster, "x=2"+refs)
 			c.ask(xds.Route, "r")
@@ -1917,7 +1929,7 @@ func TestJudge(t *testing.T) {
 		if !c.l.secretive() {
 			t.Error("it has stated none")
 		}
-		c.answer(xds.Cluster, c.told(xds.Cluster, "x=1"), false)
+		c.takes(xds.Cluster, "x=1")
 		if c.l.secretive() {
 			t.Error("it has accepted what there is")
 		}
@@ -1955,7 +1967,7 @@ func TestJudge(t *testing.T) {
 			c := newCourt(t, xds.Delta)
 			c.commit("RDS", "r=1!")
 			c.ask(xds.Route, "r")
-			c.answer(xds.Route, c.told(xds.Route, "r=1!"), false)
+			c.takes(xds.Route, "r=1!")
 			c.l.waiting()
 			return c, clock{typ: xds.Route, res: thing("r=1!"), fed: epoch}
 		}
@@ -1998,15 +2010,15 @@ func TestJudge(t *testing.T) {
 			c := newCourt(t, xds.Delta)
 			c.commit("CDS", "x=1", "RDS", "r=1>-")
 			c.ask(xds.Cluster)
-			c.answer(xds.Cluster, c.told(xds.Cluster, "x=1"), false)
+			c.takes(xds.Cluster, "x=1")
 			c.ask(xds.Route, "r")
-			c.answer(xds.Route, c.told(xds.Route, "r=1>-"), false)
+			c.takes(xds.Route, "r=1>-")
 			if refused {
 				c.commit("CDS", "-x")
-				c.answer(xds.Cluster, c.told(xds.Cluster, "-x"), true)
+				c.refuses(xds.Cluster, "-x")
 			}
 			c.commit("CDS", "x=2")
-			c.answer(xds.Cluster, c.told(xds.Cluster, "x=2"), true)
+			c.refuses(xds.Cluster, "x=2")
 			c.commit("CDS", "x=3")
 			c.told(xds.Cluster, "x=3")
 			c.wait(time.Second)
@@ -2049,9 +2061,9 @@ func TestJudge(t *testing.T) {
 			c := newCourt(t, xds.Delta)
 			c.commit("RDS", "r=1!", "RDS", "s=1")
 			c.ask(xds.Route, "r")
-			c.answer(xds.Route, c.told(xds.Route, "r=1!"), false)
+			c.takes(xds.Route, "r=1!")
 			c.ask(xds.Route, "s")
-			c.answer(xds.Route, c.told(xds.Route, "s=1"), false)
+			c.takes(xds.Route, "s=1")
 			if asked {
 				c.l.waiting()
 			}
@@ -2094,9 +2106,9 @@ func TestJudge(t *testing.T) {
 			c := newCourt(t, xds.Delta)
 			c.commit("CDS", "c=1", "RDS", "r=1", "VHDS", "r/a=1>CDS/c")
 			c.ask(xds.Cluster)
-			c.answer(xds.Cluster, c.told(xds.Cluster, "c=1"), false)
+			c.takes(xds.Cluster, "c=1")
 			c.ask(xds.Route, "r")
-			c.answer(xds.Route, c.told(xds.Route, "r=1"), false)
+			c.takes(xds.Route, "r=1")
 			c.ask(xds.VirtualHost)
 			late := c.told(xds.VirtualHost, "r/a=1>CDS/c")
 			c.l.receive(xds.Request{Type: xds.Route, Unsubscribe: []string{"r"}}, false)
@@ -2124,11 +2136,11 @@ func TestJudge(t *testing.T) {
 			c := newCourt(t, xds.Delta)
 			c.commit("CDS", "x=1", "EDS", "e=1")
 			c.ask(xds.Cluster)
-			c.answer(xds.Cluster, c.told(xds.Cluster, "x=1"), false)
+			c.takes(xds.Cluster, "x=1")
 			c.ask(xds.Endpoint, "e")
-			c.answer(xds.Endpoint, c.told(xds.Endpoint, "e=1"), false)
+			c.takes(xds.Endpoint, "e=1")
 			c.commit("CDS", "x=2"+refs)
-			c.answer(xds.Cluster, c.told(xds.Cluster, "x=2"+refs), true)
+			c.refuses(xds.Cluster, "x=2"+refs)
 			c.commit("CDS", "y=1")
 			c.told(xds.Cluster, "y=1")
 			c.wait(20 * time.Second) // which is not answered
@@ -2170,7 +2182,7 @@ func TestJudge(t *testing.T) {
 		c := newCourt(t, xds.Delta)
 		c.commit("CDS", "x=1>EDS/e", "EDS", "e=1")
 		c.ask(xds.Endpoint, "e")
-		c.answer(xds.Endpoint, c.told(xds.Endpoint, "e=1"), false)
+		c.takes(xds.Endpoint, "e=1")
 		c.ask(xds.Cluster)
 		first := c.told(xds.Cluster, "x=1>EDS/e")
 		c.answer(xds.Cluster, first, false)
@@ -2193,7 +2205,7 @@ func TestJudge(t *testing.T) {
 			c := newCourt(t, xds.Delta)
 			c.commit("EDS", "a=bad", "b=1")
 			c.ask(xds.Endpoint, "a", "b")
-			c.answer(xds.Endpoint, c.told(xds.Endpoint, "a=bad", "b=1"), true)
+			c.refuses(xds.Endpoint, "a=bad", "b=1")
 			return c
 		}
 		c := start()
@@ -2217,11 +2229,11 @@ func TestJudge(t *testing.T) {
 			c := newCourt(t, xds.Delta)
 			c.commit("CDS", "x=1", "SDS", "s=1", "RDS", "r=1")
 			c.ask(xds.Cluster)
-			c.answer(xds.Cluster, c.told(xds.Cluster, "x=1"), false)
+			c.takes(xds.Cluster, "x=1")
 			c.ask(xds.Secret, "s")
-			c.answer(xds.Secret, c.told(xds.Secret, "s=1"), false)
+			c.takes(xds.Secret, "s=1")
 			c.ask(xds.Route, "r")
-			c.answer(xds.Route, c.told(xds.Route, "r=1"), false)
+			c.takes(xds.Route, "r=1")
 			c.commit("CDS", "-x", "SDS", "-s", "RDS", "r=2")
 			return c
 		}
@@ -2247,11 +2259,11 @@ func TestJudge(t *testing.T) {
 			c := newCourt(t, xds.Delta)
 			c.commit("CDS", "x=1", "RTDS", "t=1", "RDS", "r=1>CDS/*")
 			c.ask(xds.Cluster)
-			c.answer(xds.Cluster, c.told(xds.Cluster, "x=1"), false)
+			c.takes(xds.Cluster, "x=1")
 			c.ask(xds.Route, "r")
-			c.answer(xds.Route, c.told(xds.Route, "r=1>CDS/*"), false)
+			c.takes(xds.Route, "r=1>CDS/*")
 			c.ask(xds.Runtime, "t")
-			c.answer(xds.Runtime, c.told(xds.Runtime, "t=1"), false)
+			c.takes(xds.Runtime, "t=1")
 			c.commit("RTDS", "t=2", "RDS", "r=2>CDS/*")
 			c.ask(xds.Cluster, "z")
 			return c
@@ -2277,7 +2289,7 @@ func TestJudge(t *testing.T) {
 			c.wait(silence) // nothing else is from before
 			nonce := c.told(xds.Cluster, "y=1", "-x")
 			c.ask(xds.Secret, "s")
-			c.answer(xds.Secret, c.told(xds.Secret, "s=1"), false)
+			c.takes(xds.Secret, "s=1")
 			c.commit("CDS", "y|x=2", "SDS", "-s")
 			if answers {
 				c.answer(xds.Cluster, nonce, false)
@@ -2310,9 +2322,9 @@ func TestJudge(t *testing.T) {
 			c := newCourt(t, xds.Delta)
 			c.commit("CDS", "cluster-1=1", "cluster-2=1", "RDS", "r=1")
 			c.ask(xds.Cluster)
-			c.answer(xds.Cluster, c.told(xds.Cluster, "cluster-1=1", "cluster-2=1"), false)
+			c.takes(xds.Cluster, "cluster-1=1", "cluster-2=1")
 			c.ask(xds.Route, "r")
-			c.answer(xds.Route, c.told(xds.Route, "r=1"), false)
+			c.takes(xds.Route, "r=1")
 			c.commit("CDS", "-cluster-1", "-cluster-2", "cluster-3=1", "RDS", "r=2")
 			c.l.opts.MaxResponse = 15
 			return c
@@ -2350,7 +2362,7 @@ func TestJudgeCrossed(t *testing.T) {
 		c := newCourt(t, xds.SotW)
 		c.commit("CDS", "x=1", "y=1")
 		c.ask(xds.Cluster, "x", "y")
-		c.answer(xds.Cluster, c.told(xds.Cluster, "x=1", "y=1"), false)
+		c.takes(xds.Cluster, "x=1", "y=1")
 		c.l.receive(xds.Request{Type: xds.Cluster, Names: asked}, false)
 		c.commit("CDS", "x=2", "-y")
 		nonce := c.told(xds.Cluster, "x=2")

@@ -289,7 +289,7 @@ func (a *account) keeps(n string) bool {
 	if a.wildcard || a.names[n] || a.reach[n] {
 		return true
 	}
-	refused := slices.ContainsFunc(a.groups, func(g *group) bool { return g.rest[n] })
+	refused := a.heldBack(n)
 	return a.finding(n, a.told[n]) || refused && a.finding(n, a.acked[n])
 }
 

@@ -47,6 +47,17 @@ func agedWorld(t *testing.T, a Age, age grpc.ServerOption, opts ...Option) (*wor
 	return w, o
 }
 
+// agedClient is a client of such a world that has asked for the clusters, and when it did.
+func agedClient(t *testing.T, a Age) (*world, *sotwClient, time.Time) {
+	t.Helper()
+	w, _ := agedWorld(t, a, a.GRPCOption())
+	w.set(xds.Cluster, res("a", "0"))
+	c := w.sotw(t, w.dial(t))
+	start := time.Now()
+	c.send(&discovery.DiscoveryRequest{TypeUrl: xds.Cluster.URL})
+	return w, c, start
+}
+
 // reads answers each response after a while, until the stream ends; it returns
 // how many came and why it ended.
 func (c *client[Req, Res]) reads(takes time.Duration, answer func(*Res) *Req) (n int, err error) {
@@ -200,11 +211,7 @@ func TestAge(t *testing.T) {
 	})
 	within(t, "SAFE-12 a refusal is an answer", func(t *testing.T) {
 		a := Age{Max: 20 * time.Second, Grace: time.Minute}
-		w, _ := agedWorld(t, a, a.GRPCOption())
-		w.set(xds.Cluster, res("a", "0"))
-		c := w.sotw(t, w.dial(t))
-		start := time.Now()
-		c.send(&discovery.DiscoveryRequest{TypeUrl: xds.Cluster.URL})
+		_, c, start := agedClient(t, a)
 		r := ack(c.want())
 		r.ErrorDetail = &rpcstatus.Status{Message: "no"}
 		c.send(r)
@@ -212,11 +219,7 @@ func TestAge(t *testing.T) {
 	})
 	within(t, "SAFE-12 one answer stands for those before", func(t *testing.T) {
 		a := Age{Max: 40 * time.Second, Grace: 2 * time.Minute}
-		w, _ := agedWorld(t, a, a.GRPCOption())
-		w.set(xds.Cluster, res("a", "0"))
-		c := w.sotw(t, w.dial(t))
-		start := time.Now()
-		c.send(&discovery.DiscoveryRequest{TypeUrl: xds.Cluster.URL})
+		w, c, start := agedClient(t, a)
 		c.send(ack(c.want()))
 		w.set(xds.Cluster, res("a", "1"))
 		c.want() // not answered
@@ -227,10 +230,7 @@ func TestAge(t *testing.T) {
 	})
 	within(t, "SAFE-12 gRPC leaves the connection to a stream whose client takes its time", func(t *testing.T) {
 		a := Age{Max: 20 * time.Second, Grace: 4 * time.Minute}
-		w, _ := agedWorld(t, a, a.GRPCOption())
-		w.set(xds.Cluster, res("a", "0"))
-		c := w.sotw(t, w.dial(t))
-		c.send(&discovery.DiscoveryRequest{TypeUrl: xds.Cluster.URL})
+		_, c, _ := agedClient(t, a)
 		r := c.want()
 		timer := time.AfterFunc(a.Max*3/2+a.Grace-10*time.Second, func() { _ = c.s.Send(ack(r)) })
 		defer timer.Stop()
@@ -277,10 +277,7 @@ func TestAge(t *testing.T) {
 	})
 	within(t, "SAFE-12 draining comes first", func(t *testing.T) {
 		a := Age{Max: time.Minute, Grace: 10 * time.Second}
-		w, _ := agedWorld(t, a, a.GRPCOption())
-		w.set(xds.Cluster, res("a", "0"))
-		c := w.sotw(t, w.dial(t))
-		c.send(&discovery.DiscoveryRequest{TypeUrl: xds.Cluster.URL})
+		w, c, _ := agedClient(t, a)
 		c.want() // and no answer
 		start := time.Now()
 		if err := w.Drain(t.Context()); err != nil || time.Since(start) > 5*time.Second {

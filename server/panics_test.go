@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
@@ -223,9 +224,9 @@ func TestPanicsOfStreams(t *testing.T) {
 func TestPanicsOfPolls(t *testing.T) {
 	for _, at := range []string{"Watch", "selector", "Next", "Interested", "Table", "Opened", "Event", "Undecided", "identifier", "Next after a commit", "Close", "Closed"} {
 		within(t, "SAFE-8 "+at, func(t *testing.T) {
-			broken := false
+			var broken atomic.Bool // the poll that has ended may still be read
 			w := newBombWorld(t, at, WithIdentifier(func() string {
-				if broken {
+				if broken.Load() {
 					panic(goesOff)
 				}
 				return ""
@@ -258,7 +259,7 @@ func TestPanicsOfPolls(t *testing.T) {
 			case "Close", "Closed":
 				want = codes.OK // it has its answer
 			}
-			broken = at == "identifier"
+			broken.Store(at == "identifier")
 			failed := make(chan error)
 			go func() { _, err := fetch("bad", version); failed <- err }()
 			synctest.Wait()
@@ -268,7 +269,7 @@ func TestPanicsOfPolls(t *testing.T) {
 			if err := <-failed; status.Code(err) != want {
 				t.Errorf("the poll ended with %v", err)
 			}
-			broken = false
+			broken.Store(false)
 			if version == "" {
 				put(t, w.st, xds.Cluster, res("a", "2"))
 			}

@@ -228,7 +228,7 @@ func (s *Session) retain(u *subscription, touched []xds.Names) {
 // this client would find it: that is as good as lost.
 func (s *Session) retainFound(u *subscription, t *xds.Table, name string) {
 	was := u.matches[name]
-	if was.Len() == 0 || t.Lookup(name) != nil || t.Aliased(name).Len() > 0 || !s.withdrawsLate(u) {
+	if was.Len() == 0 || !s.withdrawsLate(u) {
 		return
 	}
 	var refs []referrer

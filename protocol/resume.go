@@ -21,9 +21,14 @@ type World struct {
 
 	// Others are what it may have besides, or instead: what lingered, what it kept
 	// since it refused another, what could not be told to be gone; of types with full
-	// state also what is on demand. By name; one without a name is something from an
-	// earlier stream, and nobody knows what.
+	// state also what is on demand. By name, of several of one name the newest first, if
+	// that is known; one without a name is something from an earlier stream, and nobody
+	// knows what.
 	Others []*xds.Stamp
+
+	// Since says that it was told otherwise after that, which is among these, and has
+	// not accepted it: it may have taken some.
+	Since bool
 }
 
 func stampByName(a, b *xds.Stamp) int { return strings.Compare(a.Name, b.Name) }
@@ -83,19 +88,18 @@ func (s *Session) recall(u *subscription, version string, t *xds.Table) {
 			}
 		}
 	}
-	if u.typ.FullState {
+	if u.typ.FullState && (w == nil || !w.Since) {
 		u.stated = strings.Clone(version)
 	}
 	if w == nil {
 		return
 	}
-	// What the view has and it came by in a world that it refused it need not have: that
-	// is news.
-	refused := func(st *xds.Stamp) bool {
-		return u.typ.FullState && s.refusedBefore(u.typ) && w.Versions.Get(st.Name) == nil && u.current(t, st.Name, st)
+	// What the view has and it came by in a later world it need not have: that is news.
+	doubtful := func(st *xds.Stamp) bool {
+		return u.typ.FullState && w.Since && w.Versions.Get(st.Name) == nil && u.current(t, st.Name, st)
 	}
 	for e := range u.entries() {
-		if st := w.has(e.name); stands(st) && !refused(st) {
+		if st := w.has(e.name); stands(st) && !doubtful(st) {
 			e.told, e.sent = st, true
 		}
 	}
@@ -113,7 +117,7 @@ func (s *Session) recall(u *subscription, version string, t *xds.Table) {
 	for _, st := range w.Others {
 		e, told := u.entry(st.Name), u.told(st.Name)
 		switch {
-		case !u.wildcard && (e == nil || !u.wants(e)), same(told, st), refused(st):
+		case !u.wildcard && (e == nil || !u.wants(e)), same(told, st), doubtful(st):
 		case e == nil && told == absent:
 			u.addMarked([]entry{{name: st.Name, told: st, sent: true, again: !u.typ.FullState}})
 		default:

@@ -33,10 +33,10 @@ type Options struct {
 	// Told returns what this client was told of a type, on whatever stream, under
 	// the version that it states (SotW): the World of the Sent event; of several
 	// responses of that version, which it may all have accepted or not, what it may
-	// have of any; also of those that it was told after that and has refused, for it may
-	// have applied a part; of a type without full state, of all after that. If that is not known it returns
-	// the last argument, which is what the table of that version has, nil if there is
-	// none. Nil: it never is known.
+	// have of any; also of all that it was told after that, for it may have applied a
+	// part before it answered. If that is not known it returns the last argument, which
+	// is what the table of that version has, nil if there is none. Nil: it never is
+	// known.
 	Told func(t *xds.Type, version string, table *World) *World
 
 	// Recent returns the tables that a type had lately in this view, the newest

@@ -238,8 +238,6 @@ func (s *stream) remember(e protocol.Event) {
 		s.told.sent(time.Now(), e, s.queue[i].Changes)
 	case protocol.Acked:
 		s.told.acked(e)
-	case protocol.Nacked:
-		s.told.refused(e)
 	}
 }
 

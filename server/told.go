@@ -61,10 +61,11 @@ type content struct {
 	all   *xds.Versions
 	lacks []string // of these, sorted: it was not told of them, for they waited
 	each  stampList
+	since bool // of these some it was told after what it states
 }
 
 func (c content) equal(o content) bool {
-	return c.all == o.all && slices.Equal(c.lacks, o.lacks) && c.each.equal(o.each)
+	return c.all == o.all && c.since == o.since && slices.Equal(c.lacks, o.lacks) && c.each.equal(o.each)
 }
 
 // has returns what the client has of a name by way of the wildcard.
@@ -85,9 +86,8 @@ type holding struct {
 	prev, next *holding
 	ended      *list.Element // nil while its stream lives
 
-	// What the stream's client refused next, and of a type without full state what it was
-	// told next: who refuses a response states what it had before, and may have applied a
-	// part of it.
+	// What the stream's client was told next: it states what it accepted before, and may
+	// have applied a part of this.
 	later *holding
 }
 
@@ -125,18 +125,6 @@ func (t *told) hold(now time.Time, h, after *holding) {
 	t.link(h)
 	if after != nil {
 		after.later = h
-	}
-}
-
-// follow notes that a client which states the first may have applied a part of the other.
-func (t *told) follow(first, refused *holding) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for h := first; h != refused; h = h.later {
-		if h.later == nil {
-			h.later = refused
-			return
-		}
 	}
 }
 
@@ -263,6 +251,7 @@ func (t *told) find(now time.Time, of statement) (some []content) {
 	seen, cost := map[**xds.Stamp]bool{}, 0
 	for h := t.index[of]; h != nil; h = h.next {
 		for c := range h.all {
+			c.since = c.since || !c.equal(h.content)
 			if cost++; len(some) == 0 || !last.equal(c) {
 				last, cost = c, cost+len(c.lacks)
 				var fresh stampList
@@ -297,6 +286,7 @@ func union(some []content) content {
 	}
 	each, n := slices.Collect(c.each.all), 0
 	for _, o := range some[1:] {
+		c.since = c.since || o.since
 		each = slices.AppendSeq(each, o.each.all)
 		switch {
 		case o.all == nil:
@@ -324,7 +314,7 @@ func union(some []content) content {
 
 // world returns the content as a session wants it.
 func (c content) world() *protocol.World {
-	return &protocol.World{Versions: c.all, Lacks: c.lacks, Others: c.each.flat()}
+	return &protocol.World{Versions: c.all, Lacks: c.lacks, Others: c.each.flat(), Since: c.since}
 }
 
 // proven returns what any client has that states a version of a type with full state,

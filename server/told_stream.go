@@ -132,7 +132,7 @@ func (a *account) may(now time.Time, p *accountOf, h *holding) {
 		p.may = slices.Delete(p.may, 1, 2)
 	}
 	var after *holding
-	if len(p.may) > 0 && !p.typ.FullState {
+	if len(p.may) > 0 {
 		after = p.may[len(p.may)-1]
 	}
 	p.may = append(p.may, h)
@@ -146,16 +146,6 @@ func (a *account) acked(e protocol.Event) {
 	if i > 0 {
 		a.told.release(p.may[:i], nil)
 		p.may = slices.Delete(p.may, 0, i)
-	}
-}
-
-// refused notes that the client may have applied a part of a response and states what it
-// accepted before that. Of a type without full state that counts anyway.
-func (a *account) refused(e protocol.Event) {
-	p := a.of(e.Type)
-	i := slices.IndexFunc(p.may, func(h *holding) bool { return h.nonce == e.Nonce })
-	if i > 0 && p.typ.FullState {
-		a.told.follow(p.may[0], p.may[i])
 	}
 }
 

@@ -30,7 +30,8 @@ func (l *ledger) warms(t *xds.Type, ref xds.Ref) (found []string) {
 func (l *ledger) book(a *account, r *xds.Response, f *flight) {
 	if a.world {
 		l.worlds[a.typ.URL+r.Version] = r.Upserts
-	} else if l.variant == xds.SotW {
+	}
+	if l.variant == xds.SotW {
 		l.sends[a.typ.URL] = append(l.sends[a.typ.URL], sending{r.Version, r.Upserts})
 	}
 	a.version, a.stirred = r.Version, true

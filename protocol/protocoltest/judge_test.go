@@ -1901,6 +1901,42 @@ func TestJudge(t *testing.T) {
 		}
 		wrong(t, leaves(true), "ADS-3, ADS-8: y leaves while the client may hold RDS r@r=to-y")
 	})
+	t.Run("ADS-9 who was told otherwise since the version that it states is told the same again", func(t *testing.T) {
+		resumes := func(since ...string) *court {
+			c := newCourt(t, xds.SotW)
+			c.l.opts.Refused = func(*xds.Type) bool { return false }
+			c.commit("CDS", "x=1")
+			version := c.view.Table(xds.Cluster).Version()
+			for _, v := range append([]string{version}, since...) {
+				c.l.sends[xds.Cluster.URL] = append(c.l.sends[xds.Cluster.URL], sending{v, []*xds.Resource{thing("x=1"), thing("y=1")}})
+			}
+			c.l.past = past{xds.Cluster.URL: {"y": {thing("y=1")}}}
+			c.l.receive(xds.Request{Type: xds.Cluster, Version: version, Node: &xds.Node{}}, false)
+			return c
+		}
+		_, err := resumes().try(xds.Cluster, "x=1")
+		wrong(t, err, "SOTW-6")
+		resumes("later").told(xds.Cluster, "x=1")
+	})
+	t.Run("ADS-9 what lingers may be told as it was told on an earlier stream", func(t *testing.T) {
+		c := newCourt(t, xds.SotW)
+		c.l.receive(xds.Request{Type: xds.Endpoint, Names: []string{"e"}, Version: "before", Node: &xds.Node{}}, false)
+		a := c.l.account(xds.Endpoint)
+		a.leaving["e"] = leaver{res: thing("e=last"), at: c.l.now}
+		c.l.sends[xds.Endpoint.URL] = []sending{{"before", []*xds.Resource{thing("e=told")}}}
+		for body, may := range map[string]bool{"last": true, "told": true, "never": false} {
+			for _, has := range []fact{{}, {res: thing("e=another"), loose: true}} {
+				a.told["e"] = has
+				if got := c.l.stale(a, thing("e="+body)); got != may {
+					t.Errorf("%s may be told: %v", body, got)
+				}
+			}
+			a.told["e"] = fact{res: thing("e=another")}
+			if c.l.stale(a, thing("e="+body)) {
+				t.Errorf("%s may be told, though it is known what it has", body)
+			}
+		}
+	})
 	t.Run("ADS-9 what a client has of a world that it has refused may be told as long as it lingers", func(t *testing.T) {
 		lies := func(refused bool) bool {
 			c := newCourt(t, xds.SotW)

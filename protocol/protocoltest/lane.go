@@ -28,7 +28,7 @@ type lane struct {
 	release bool        // the session lets go of its view when idle
 	refused map[string]bool
 	worlds  map[string][]*xds.Resource // SotW, full state: by type and version
-	sends   map[string][]sending       // SotW, others: by type
+	sends   map[string][]sending       // SotW: by type
 	limit   int
 	sloppy  bool   // delta: its answers get lost where a later one follows, or change places
 	quiet   bool   // the client has something from before, of which it need not say anything

@@ -30,7 +30,7 @@ type ledger struct {
 	only    *xds.Type
 	opts    protocol.Options           // as the session has them
 	worlds  map[string][]*xds.Resource // what a version of a full-state type was when it was told
-	sends   map[string][]sending       // SotW: what else was told, on all streams, by type
+	sends   map[string][]sending       // SotW: what was told, on all streams, by type
 	past    past                       // what the client has from earlier streams
 	view    xds.View
 	now     time.Time

@@ -18,19 +18,12 @@ type noted struct {
 	stream              Session
 	url, version, nonce string
 	*protocol.World
-	refused bool
 }
 
 func (m *memory) note(stream Session, e protocol.Event) {
 	switch {
 	case e.Kind == protocol.Sent && e.World != nil:
 		*m = append(*m, noted{stream: stream, url: e.Type.URL, version: e.Version, nonce: e.Nonce, World: e.World})
-	case e.Kind == protocol.Nacked:
-		for i := range *m {
-			if n := &(*m)[i]; n.stream == stream && n.url == e.Type.URL && n.nonce == e.Nonce {
-				n.refused = true
-			}
-		}
 	case e.Kind == protocol.Acked:
 		of := func(n noted) bool { return n.stream == stream && n.url == e.Type.URL }
 		accepted := slices.IndexFunc(*m, func(n noted) bool { return of(n) && n.nonce == e.Nonce })
@@ -43,17 +36,18 @@ func (m *memory) note(stream Session, e protocol.Event) {
 
 // world returns what a client may have that states a version: it may have accepted
 // any of the responses of that version. If there was none, it has what the table has.
-// It may have what it has refused after that, too, for who refuses a response may have
-// applied a part; of a type without full state all that it was told after that.
+// It may have all that it was told after that, too, for it may have applied a part
+// before it answered.
 func (m *memory) world(t *xds.Type, version string, table *protocol.World) *protocol.World {
 	var all, states []noted
+	since := false
 	for _, n := range *m {
 		switch {
 		case n.url != t.URL:
 		case n.version == version:
 			all, states = append(all, n), append(states, n)
-		case (n.refused || !t.FullState) && len(states) > 0:
-			all = append(all, n)
+		case len(states) > 0:
+			all, since = append(all, n), true
 		}
 	}
 	switch {
@@ -68,7 +62,7 @@ func (m *memory) world(t *xds.Type, version string, table *protocol.World) *prot
 			has[st.Name] = append(has[st.Name], st)
 		}
 	}
-	for _, n := range all {
+	for _, n := range slices.Backward(all) { // of several of a name the newest first
 		for st := range n.Versions.All() {
 			if !slices.Contains(n.Lacks, st.Name) {
 				add(st)
@@ -78,7 +72,7 @@ func (m *memory) world(t *xds.Type, version string, table *protocol.World) *prot
 			add(st)
 		}
 	}
-	w := &protocol.World{Versions: states[len(states)-1].Versions}
+	w := &protocol.World{Versions: states[len(states)-1].Versions, Since: since}
 	for st := range w.Versions.All() {
 		if !slices.ContainsFunc(has[st.Name], func(o *xds.Stamp) bool { return o.Sum == st.Sum }) {
 			w.Lacks = append(w.Lacks, st.Name)

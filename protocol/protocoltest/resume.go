@@ -1,6 +1,10 @@
 package protocoltest
 
-import "github.com/chancery-xds/chancery/xds"
+import (
+	"slices"
+
+	"github.com/chancery-xds/chancery/xds"
+)
 
 // begin completes the first request of a type.
 func (l *ledger) begin(a *account, req xds.Request) {
@@ -34,11 +38,8 @@ func (l *ledger) begin(a *account, req xds.Request) {
 				a.before[n] = true
 			}
 		}
-		switch {
-		case !a.world:
-			a.resumed = a.wildcard && req.Version != ""
-			l.past.since(a.typ, req.Version, l.sends[a.typ.URL])
-		case req.Version != "":
+		a.resumed = !a.world && a.wildcard && req.Version != ""
+		if l.past.since(a.typ, req.Version, l.sends[a.typ.URL]); a.world && req.Version != "" {
 			l.recall(a, req.Version)
 		}
 		return
@@ -109,6 +110,9 @@ func (l *ledger) recall(a *account, version string) {
 		}
 	}
 	whole := a.wildcard && len(a.names) == 0
+	// "After a NACK the client is not on the version it states", nor need it be before it
+	// has answered.
+	doubtful := l.opts.Refused(a.typ) || toldSince(l.sends[a.typ.URL], version)
 	a.version = version
 	if then == nil {
 		// It may be one with what lingered when it was told.
@@ -120,16 +124,15 @@ func (l *ledger) recall(a *account, version string) {
 		return
 	}
 	if then == table && whole && !l.opts.Refused(a.typ) {
-		a.answer, a.lax = false, false
+		a.answer, a.lax = false, doubtful
 		clear(a.owe)
 		clear(a.may)
 	}
-	// "After a NACK the client is not on the version it states."
-	a.opaque = l.opts.Refused(a.typ)
+	a.opaque = doubtful
 	for r := range then.All() {
 		l.hold(a, r, false)
 	}
-	if l.opts.Refused(a.typ) { // of what it has refused it may have applied a part
+	if doubtful { // of what it was told after that it may have applied a part
 		for name, rs := range l.past[a.typ.URL] {
 			for _, r := range rs {
 				if _, told := a.told[name]; !told {
@@ -140,6 +143,12 @@ func (l *ledger) recall(a *account, version string) {
 	}
 	// Together with what lingers it may be what the client has.
 	a.answer = a.answer && (then == table || !whole)
+}
+
+// toldSince reports whether a client that states a version was told another one after that.
+func toldSince(sent []sending, version string) bool {
+	i := slices.IndexFunc(sent, func(s sending) bool { return s.version == version })
+	return i >= 0 && slices.ContainsFunc(sent[i:], func(s sending) bool { return s.version != version })
 }
 
 // hold notes that the client has a resource from before; loose: that a session need not

@@ -157,8 +157,18 @@ func (l *ledger) stale(a *account, x *xds.Resource) bool {
 	case k.res == nil && k.version != "" && x.Version == k.version:
 		return true
 	}
-	// Of what it states to have, and nobody knows, it may be told the last there was.
-	return k.absent() && same(x, v.res) || l.bereft(a, x.Name) && l.had(a, x.Name, x.Version) != nil
+	// Of what it has from before, and nobody knows, it may be told the last there was, or
+	// what it was told.
+	sotw := l.variant == xds.SotW
+	unknown := k.absent() || sotw && k.loose
+	return unknown && (same(x, v.res) || sotw && l.resumes && l.toldOnce(a, x)) || l.bereft(a, x.Name) && l.had(a, x.Name, x.Version) != nil
+}
+
+// toldOnce reports whether a SotW client was told just that, on whatever stream.
+func (l *ledger) toldOnce(a *account, x *xds.Resource) bool {
+	return slices.ContainsFunc(l.sends[a.typ.URL], func(s sending) bool {
+		return slices.ContainsFunc(s.told, func(r *xds.Resource) bool { return r.Name == x.Name && same(r, x) })
+	})
 }
 
 // bereft reports whether the client was told of something that refers to a name

@@ -342,22 +342,29 @@ type sending struct {
 	told    []*xds.Resource
 }
 
-// since drops what a client of which the type is not told whole has let go of: it
-// has accepted the response of the version that it states, so of what that told it
-// has that, or what came later. Of responses of one version it may be the first.
+// since drops what a client has let go of: it has accepted the response of the version
+// that it states, so of what that told it has that, or what came later. Of responses of
+// one version it may be the first.
 func (p past) since(t *xds.Type, version string, sent []sending) {
 	i := slices.IndexFunc(sent, func(s sending) bool { return s.version == version })
 	if version == "" || i < 0 {
 		return
 	}
-	for _, r := range sent[i].told {
-		later := func(x *xds.Resource) bool {
-			return slices.ContainsFunc(sent[i:], func(s sending) bool {
-				return slices.ContainsFunc(s.told, func(r *xds.Resource) bool { return r.Name == x.Name && same(r, x) })
-			})
+	if t.FullState { // what came between two of one version it surely has no more
+		for j, s := range sent {
+			if s.version == version {
+				i = j
+			}
 		}
-		if has := p[t.URL]; has[r.Name] != nil {
-			has[r.Name] = slices.DeleteFunc(slices.Clone(has[r.Name]), func(x *xds.Resource) bool { return !later(x) })
+	}
+	later := func(x *xds.Resource) bool {
+		return slices.ContainsFunc(sent[i:], func(s sending) bool {
+			return slices.ContainsFunc(s.told, func(r *xds.Resource) bool { return r.Name == x.Name && same(r, x) })
+		})
+	}
+	for name, has := range p[t.URL] {
+		if t.FullState || slices.ContainsFunc(sent[i].told, func(r *xds.Resource) bool { return r.Name == name }) {
+			p[t.URL][name] = slices.DeleteFunc(slices.Clone(has), func(x *xds.Resource) bool { return !later(x) })
 		}
 	}
 }

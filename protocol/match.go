@@ -213,12 +213,17 @@ func (s *Session) unsubscribedBy(u *subscription, t *xds.Table, name string) (na
 			names = append(names, r.Name)
 		}
 	}
-	if e == nil || e.matched > 0 || !stands(e.told) || u.covers(name) && u.shows(t.Lookup(name)) {
-		return names
+	return append(names, s.aliasesOf(u, name)...)
+}
+
+// aliasesOf returns the subscribed names that are aliases of a resource as the client was
+// told of it, but for those of which it was told that they find nothing.
+func (s *Session) aliasesOf(u *subscription, name string) (names []string) {
+	told := u.told(name)
+	if !stands(told) {
+		return nil
 	}
-	// It is lost, or found no more, and the client has not heard so: it has it under the
-	// aliases that this had, but for those of which it was told that they find nothing.
-	if was := s.body(u.typ, name, e.told); was != nil && same(was.Stamp, e.told) {
+	if was := s.body(u.typ, name, told); was != nil && same(was.Stamp, told) {
 		for _, alias := range was.Aliases {
 			if known := u.entry(alias); known != nil && known.named && (known.told == others || known.told == absent && !known.sent) {
 				names = append(names, alias)

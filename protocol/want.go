@@ -227,7 +227,6 @@ func (s *Session) unsubscribe(u *subscription, names []string, t *xds.Table) {
 		}
 		if len(scopes) > 0 {
 			unwanted := map[string]bool{}
-			u.giveUpLapsed(func(string) bool { return true }, unwanted)
 			for n := range u.dropped { // it is not told what becomes of that: no wildcard is left
 				delete(u.dropped, n)
 				if !u.covers(n) {
@@ -249,6 +248,7 @@ func (s *Session) unsubscribe(u *subscription, names []string, t *xds.Table) {
 		dropped = append(dropped, s.unsubscribedBy(u, t, n)...)
 	}
 	u.drop(dropped, xds.Delta, t)
+	s.giveUpLapsed(u)
 }
 
 // drop ends the subscription to names.
@@ -281,13 +281,6 @@ func (u *subscription) drop(dropped []string, v xds.Variant, t *xds.Table) {
 			u.unmatch(n, true)
 		}
 	}
-	if len(u.lapsed) > 0 {
-		gone := make(map[string]bool, len(dropped))
-		for _, n := range dropped {
-			gone[n] = true
-		}
-		u.giveUpLapsed(func(collection string) bool { return gone[collection] }, unwanted)
-	}
 	u.discard(unwanted)
 }
 
@@ -315,18 +308,24 @@ func (u *subscription) giveUp(e *entry) {
 	e.again, u.asked = true, true
 }
 
-// giveUpLapsed adds to what is unwanted what a collection, or "*", has found and does not
-// any more: the client drops it with that.
-func (u *subscription) giveUpLapsed(dropped func(collection string) bool, unwanted map[string]bool) {
+// giveUpLapsed forgets what no name finds any more, and the client has dropped with the last
+// name by which it has that: a wildcard, the collection, or an alias.
+func (s *Session) giveUpLapsed(u *subscription) {
+	if u.scopes != nil {
+		return
+	}
+	unwanted := map[string]bool{}
 	for name := range u.lapsed {
-		if dropped(u.typ.Collection(name)) && !u.collects(name) {
-			delete(u.lapsed, name)
-			u.quit = append(u.quit, name)
-			if !u.covers(name) { // by its own name it may be wanted still
-				unwanted[name] = true
-			}
+		if u.collects(name) || len(s.aliasesOf(u, name)) > 0 {
+			continue
+		}
+		delete(u.lapsed, name)
+		u.quit = append(u.quit, name)
+		if !u.covers(name) { // by its own name it may be wanted still
+			unwanted[name] = true
 		}
 	}
+	u.discard(unwanted)
 }
 
 // name notes that the client subscribes to a name, or drops it.

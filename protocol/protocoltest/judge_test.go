@@ -1232,6 +1232,47 @@ func TestJudge(t *testing.T) {
 		_, err := start(false).try(xds.Route, "-other", "-q")
 		wrong(t, err, "DELTA-8: removes q")
 	})
+	t.Run("DELTA-11 who drops a resource drops the alias by which it has that, though it finds it no more", func(t *testing.T) {
+		start := func() *court {
+			c := newCourt(t, xds.Delta)
+			c.commit("SDS", "xdstp://a/s/x/2|nick=1")
+			c.ask(xds.Secret, "nick")
+			c.takes(xds.Secret, "xdstp://a/s/x/2|nick=1")
+			c.commit("SDS", "xdstp://a/s/x/2=2")
+			c.ask(xds.Secret, "xdstp://a/s/x/*")
+			c.commit("CDS", "x=1")
+			return c
+		}
+		c := start()
+		c.l.receive(xds.Request{Type: xds.Secret, Unsubscribe: []string{"xdstp://a/s/x/2"}}, false)
+		c.takes(xds.Secret, "xdstp://a/s/x/2=2")
+		if left := c.l.waiting(); left != "" {
+			t.Errorf("waiting: %q", left)
+		}
+		c = start()
+		c.takes(xds.Secret, "xdstp://a/s/x/2=2")
+		if left := c.l.waiting(); left != "SDS: nick is owed, if only its absence" {
+			t.Errorf("waiting: %q", left)
+		}
+	})
+	t.Run("DELTA-7 what a client has been told of by another name is removed, and what it has not is told absent", func(t *testing.T) {
+		start := func(alias string) (*court, error) {
+			c := newCourt(t, xds.Delta)
+			c.l.opts.Bodyless = true
+			c.commit("SDS", "x|"+alias+"=1")
+			c.ask(xds.Secret, "x")
+			c.takes(xds.Secret, "x|"+alias+"=1")
+			c.ask(xds.Secret, "nick")
+			c.commit("SDS", "-x")
+			_, err := c.try(xds.Secret, "-x", "-nick")
+			return c, err
+		}
+		if _, err := start("nick"); err != nil {
+			t.Error(err)
+		}
+		_, err := start("other")
+		wrong(t, err, "DELTA-7: nick is removed, and this client wants it told absent")
+	})
 	t.Run("DELTA-6 an alias is given up under a wildcard that finds nothing any more, and what the client has by it is told", func(t *testing.T) {
 		start := func(known bool) *court {
 			c := newCourt(t, xds.Delta)

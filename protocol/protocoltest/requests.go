@@ -188,9 +188,8 @@ func (l *ledger) meant(a *account, n string) (out []string) {
 				out = append(out, s) // n is behind the alias s
 			}
 		}
-		_, leaves := a.leaving[n]
-		if _, told := a.told[s]; leaves && !told && a.told[n].res != nil && slices.Contains(a.told[n].res.Aliases, s) {
-			out = append(out, s) // likewise, and n is about to leave
+		if _, told := a.told[s]; !told && a.told[n].res != nil && slices.Contains(a.told[n].res.Aliases, s) {
+			out = append(out, s) // likewise, as it was told of it
 		}
 		if r := l.lookup(a, s); r != nil && l.lookup(a, n) == nil && slices.Contains(r.Aliases, n) {
 			out = append(out, s) // n is an alias of s

@@ -139,12 +139,14 @@ func (r *referrer) holds(name string, body *xds.Resource, since time.Time) (hold
 		return true, time.Time{}
 	case !r.loose.has(name, body):
 		return false, time.Time{}
-	case r.sub == nil || !r.sub.unacked && len(r.sub.waits) == 0:
-		return true, r.until
-	case !r.sub.unacked:
-		return true, time.Time{} // until it is told
+	case r.sub == nil || !r.sub.unacked:
+		return true, r.until // zero: until it is told
 	}
-	return true, r.sub.waitsUntil(since)
+	until = r.sub.waitsUntil(since)
+	if !r.until.IsZero() && r.until.Before(until) {
+		until = r.until // then it may hold less
+	}
+	return true, until
 }
 
 // waitsUntil is when the wait for an answer that began at since ends: the

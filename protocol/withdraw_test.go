@@ -52,6 +52,8 @@ func TestHolds(t *testing.T) {
 		u.unacked, u.silent = unacked, silent
 		return u
 	}
+	waits := sub(false, time.Time{})
+	waits.waits = map[string]time.Time{"r": lost}
 	until := now.Add(5 * time.Second)
 	for _, c := range []struct {
 		name  string
@@ -67,6 +69,9 @@ func TestHolds(t *testing.T) {
 		{"ADS-3 not told yet", referrer{sub: sub(false, time.Time{}), loose: set("x")}, true, time.Time{}},
 		{"ADS-3 not opened yet", referrer{loose: refSet{all: true}, until: until}, true, until},
 		{"ADS-3 it has something from before", referrer{sub: sub(false, time.Time{}), loose: refSet{all: true}, until: until}, true, until},
+		{"ADS-3 it has something from before, and does not answer", referrer{sub: sub(true, now), loose: refSet{all: true}, until: until}, true, until},
+		{"ADS-3 it has something from before, and has answered nothing for longer", referrer{sub: sub(true, lost), loose: refSet{all: true}, until: now.Add(time.Hour)}, true, lost.Add(silence)},
+		{"ADS-3 it has something from before, and something waits", referrer{sub: waits, loose: refSet{all: true}, until: until}, true, until},
 	} {
 		holds, end := c.r.holds("x", nil, lost)
 		if holds != c.holds || !end.Equal(c.until) {

@@ -301,6 +301,38 @@ func (u *subscription) letGo(dropped map[string]bool) {
 	}
 }
 
+// letGoAll notes that the client has dropped what it had by way of the wildcard: all that
+// has no entry any more.
+func (u *subscription) letGoAll() {
+	for i := range u.deliveries {
+		d := &u.deliveries[i]
+		all := d.whole || d.parts[0].world && d.beats == nil
+		var more []item
+		for was, is := range d.to.Since(d.from) {
+			if name := cmp.Or(is, was).Name; d.find(name) == nil && u.entry(name) == nil && (is == nil || !all) {
+				more = append(more, item{name: name, was: absent, is: cmp.Or(is, absent)})
+			}
+		}
+		for j := range d.items {
+			if it := &d.items[j]; it.is != nil && u.entry(it.name) == nil {
+				it.was = absent
+			}
+		}
+		if all { // of what has no item it tells anew
+			for e := range u.entries() {
+				if is := d.carries(e.name); is != nil && d.find(e.name) == nil {
+					more = append(more, item{name: e.name, was: d.before(e.name), is: is})
+				}
+			}
+			d.from = nil
+		}
+		if len(more) > 0 {
+			d.items = append(d.items, more...)
+			slices.SortFunc(d.items, itemByName)
+		}
+	}
+}
+
 // evict makes room for a delivery: one of which nothing more is to be learned, a
 // heartbeat, or the oldest. What was in force before that one the client may
 // still have.

@@ -210,6 +210,7 @@ func (u *subscription) unsubscribeAll(v xds.Variant) {
 		}
 	}
 	u.removeFunc(func(e *entry) bool { return !u.wants(e) && !u.lapsed[e.name] })
+	u.letGoAll()
 	u.quit = append(u.quit, u.remembered()...)
 }
 

@@ -104,10 +104,15 @@ func (l *ledger) settle(a *account, req xds.Request, stale bool) *flight {
 		}
 		was := a.instead(o)
 		if l.variant == xds.SotW && !o.done { // a part that it has refused it has refused
-			o.superseded = true
 			for n := range o.carried {
 				if a.before[n] || a.unsure[n] {
 					o.undone = append(o.undone, n)
+				}
+			}
+			if !o.superseded {
+				o.superseded, o.was, o.refused = true, was, map[string][]fact{}
+				for n := range o.carried {
+					o.refused[n] = slices.Clone(a.refused[n])
 				}
 			}
 			a.ack(o)
@@ -179,11 +184,18 @@ func (a *account) refuse(f *flight) {
 			a.refused[n] = append(a.refused[n], k)
 		}
 	}
-	for n, ks := range f.joined { // though an answer to a later one has passed it
-		for _, k := range ks {
-			if a.covers(n) && !k.absent() && a.acked[n].seq <= f.seq {
-				a.refused[n] = append(a.refused[n], k)
+	for _, was := range []map[string][]fact{f.joined, f.was} { // though an answer to a later one has passed it
+		for n, ks := range was {
+			for _, k := range ks {
+				if a.covers(n) && !k.absent() && a.acked[n].seq <= f.seq {
+					a.refused[n] = append(a.refused[n], k)
+				}
 			}
+		}
+	}
+	for n, ks := range f.refused { // who passes it need not remember these
+		if a.covers(n) && a.acked[n].seq <= f.seq {
+			a.doubted[n] = append(a.doubted[n], ks...)
 		}
 	}
 	for _, n := range f.undone {

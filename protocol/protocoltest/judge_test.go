@@ -456,6 +456,23 @@ func TestJudge(t *testing.T) {
 		_, err := start("d=1").try(xds.Endpoint, "-x")
 		wrong(t, err, "the client may hold CDS c@c=to-x")
 	})
+	t.Run("ADS-3 a response that only says what does not exist is listed like others, and a heartbeat is not", func(t *testing.T) {
+		newer := func(later *flight) int {
+			a := &account{}
+			for i := range listed {
+				a.flights = append(a.flights, &flight{seq: i, drain: i, carried: map[string]fact{"r": {seq: i}}})
+			}
+			later.seq, later.drain = listed, listed
+			a.flights = append(a.flights, later)
+			return a.newer(a.flights[0])
+		}
+		if n := newer(&flight{}); n != listed {
+			t.Errorf("%d are listed after it, want %d", n, listed)
+		}
+		if n := newer(&flight{beats: map[string]fact{"r": {}}}); n != listed-1 {
+			t.Errorf("%d are listed after it, want %d", n, listed-1)
+		}
+	})
 	t.Run("ADS-3 before what was refused was what it has dealt with since", func(t *testing.T) {
 		start := func(later bool) *court {
 			c := newCourt(t, xds.Delta)
@@ -1851,6 +1868,51 @@ func TestJudge(t *testing.T) {
 			if what := held(false); what != "" {
 				t.Errorf("it has what it was told: %s", what)
 			}
+		}
+	})
+	t.Run("ADS-3 what was in force, and what was refused, before a part that is refused after the next one was acknowledged", func(t *testing.T) {
+		held := func(d doubt, cluster string, refused bool) string {
+			c := newCourt(t, xds.SotW)
+			c.commit("CDS", "x=1", "y=1", "RDS", "a=1>CDS/x", "b=1")
+			c.ask(xds.Cluster)
+			c.takes(xds.Cluster, "x=1", "y=1")
+			names := []string{"a", "b"}
+			answer := func(nonce string, refused bool) {
+				r := xds.Request{Type: xds.Route, Names: names, Nonce: nonce}
+				if refused {
+					r.Error = &xds.Status{Code: 3}
+				}
+				c.l.receive(r, false)
+			}
+			c.ask(xds.Route, names...)
+			answer(c.told(xds.Route, "a=1>CDS/x", "b=1"), false)
+			c.commit("RDS", "a=2>CDS/y", "b=2")
+			answer(c.told(xds.Route, "a=2>CDS/y", "b=2"), true)
+			c.commit("RDS", "a=3", "b=3")
+			first := c.told(xds.Route, "a=3")
+			second, err := c.say(xds.Route, "b=3")
+			if err != nil {
+				t.Error(err)
+			}
+			answer(second, false)
+			answer(first, refused)
+			return c.l.keeps(c.l.account(xds.Route), xds.Cluster, []string{cluster}, leaver{}, d)
+		}
+		for _, d := range []doubt{surely, possibly} {
+			if held(d, "x", true) == "" {
+				t.Error("it has what was in force, for it has refused all since")
+			}
+			for _, cluster := range []string{"x", "y"} {
+				if what := held(d, cluster, false); what != "" {
+					t.Errorf("it has what it was told: %s", what)
+				}
+			}
+		}
+		if held(possibly, "y", true) == "" {
+			t.Error("it may have what it has refused before")
+		}
+		if what := held(surely, "y", true); what != "" {
+			t.Errorf("who takes the ACK for that of both parts need not remember what was refused before: %s", what)
 		}
 	})
 	t.Run("ADS-6 a route waits for a name that the client has stated, refused and been told again", func(t *testing.T) {

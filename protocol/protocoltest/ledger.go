@@ -74,7 +74,7 @@ type account struct {
 	told    map[string]fact
 	acked   map[string]fact
 	refused map[string][]fact    // by the client, which has accepted none since
-	doubted map[string][]fact    // likewise, but that it has accepted a response since that need not be listed any more
+	doubted map[string][]fact    // likewise, but that it has accepted a response since that need not be listed any more, or seemed to have
 	owe     map[string]bool      // must be told, whatever the client holds
 	may     map[string]bool      // may be told, whatever the client holds
 	since   map[string]time.Time // it was asked for
@@ -169,7 +169,12 @@ type flight struct {
 	// one was refused, before this.
 	joined map[string][]fact
 
-	undone []string // what the client may have had from an earlier stream before a later one was accepted
+	// What was so when a later one was accepted, which stands for this, should it be refused
+	// all the same: what was in force, what was refused before, and of what the client may
+	// have had something from an earlier stream.
+	was     map[string][]fact
+	refused map[string][]fact
+	undone  []string
 
 	forward    bool // it tells something new, or what was asked for
 	done       bool // answered

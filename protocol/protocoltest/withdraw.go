@@ -324,7 +324,7 @@ func (a *account) merged(f *flight, n string) bool {
 func (a *account) newer(f *flight) int {
 	later := map[int]bool{}
 	for _, o := range a.flights {
-		if o.seq > f.seq && o.drain != f.drain && len(o.carried) > 0 {
+		if o.seq > f.seq && o.drain != f.drain && (len(o.carried) > 0 || len(o.beats) == 0) {
 			later[o.drain] = true
 		}
 	}

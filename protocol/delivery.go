@@ -434,6 +434,9 @@ func (u *subscription) acceptUnlisted(v xds.Variant, nonce uint64) {
 		}
 		if d.joined == nonce {
 			u.forgive(nonce, d.unlisted)
+			if v == xds.SotW && u.typ.FullState { // it has all of that world, also if it refuses this one
+				d.without(d.unlisted)
+			}
 		}
 	}
 }

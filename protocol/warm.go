@@ -48,7 +48,7 @@ func (s *Session) warmWorld(u *subscription) (stuck bool) {
 		}
 	}
 	for r := range u.lingering {
-		if e := u.entry(r.Name); e.again || differs(e.told, r) {
+		if e := u.entry(r.Name); u.anew || e.again || differs(e.told, r) {
 			s.warmOne(u, r)
 		}
 	}

@@ -29,7 +29,7 @@ func (l *ledger) settle(a *account, req xds.Request, stale bool) *flight {
 	beat := l.ttl && len(f.news) == 0
 	unlisted := stale && f != a.newest && (len(l.nonces)-f.seq >= listed || beat)
 	if req.Error == nil {
-		a.accepted = max(a.accepted, f.seq)
+		a.accepted, a.opaque = max(a.accepted, f.seq), false // a NACK says nothing of what was told before
 		unheard := map[string]bool{}
 		for n, k := range f.carried {
 			if unlisted {
@@ -205,7 +205,6 @@ func (a *account) refuse(f *flight) {
 
 // ack notes that the client has what a response carried.
 func (a *account) ack(f *flight) {
-	a.opaque = false
 	for n, k := range f.carried {
 		if (a.wildcard || a.covers(n) || k.absent()) && a.acked[n].seq <= k.seq {
 			a.acked[n] = k

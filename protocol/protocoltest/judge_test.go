@@ -2174,6 +2174,56 @@ func TestJudge(t *testing.T) {
 			t.Errorf("waiting for what it has all the same: %q", left)
 		}
 	})
+	t.Run("ADS-6 what refers to a cluster that is refused waits, if the client need not have it from before", func(t *testing.T) {
+		waiting := func(loose bool) string {
+			c := newCourt(t, xds.SotW)
+			c.commit("CDS", "x=1", "RDS", "r=to-x>CDS/x")
+			c.ask(xds.Cluster)
+			a := c.l.account(xds.Cluster)
+			a.told["x"] = fact{res: thing("x=1"), loose: loose}
+			a.acked["x"] = a.told["x"]
+			c.refuses(xds.Cluster, "x=1")
+			c.ask(xds.Route, "r")
+			c.commit("CDS", "x=2")
+			c.told(xds.Cluster, "x=2")
+			c.l.begun()
+			c.l.waiting() // it waits from now on
+			c.wait(silence - time.Second)
+			a.flights[0].at = epoch.Add(-time.Minute)
+			return c.l.waiting()
+		}
+		if left := waiting(true); left != "" {
+			t.Errorf("waiting: %q", left)
+		}
+		if left := waiting(false); left != "RDS: r differs" {
+			t.Errorf("waiting for what it has all the same: %q", left)
+		}
+	})
+	t.Run("ADS-9 who refuses a world has accepted none before it, and may have what it had", func(t *testing.T) {
+		waiting := func(refused bool) string {
+			c := newCourt(t, xds.SotW)
+			c.commit("CDS", "x=1", "LDS", "l=1")
+			c.ask(xds.Cluster)
+			c.l.resumes = true
+			c.takes(xds.Cluster, "x=1")
+			c.ask(xds.Listener)
+			first := c.told(xds.Listener, "l=1")
+			c.wait(patience)
+			c.commit("LDS", "l=2")
+			c.answer(xds.Listener, c.told(xds.Listener, "l=2"), refused)
+			c.answer(xds.Listener, first, true)
+			c.wait(time.Minute)
+			c.commit("LDS", "l=3", "CDS", "-x")
+			c.told(xds.Listener, "l=3")
+			return c.l.waiting()
+		}
+		if left := waiting(true); left != "" {
+			t.Errorf("waiting: %q", left)
+		}
+		if left := waiting(false); left != "CDS: x is gone" {
+			t.Errorf("waiting for nothing: %q", left)
+		}
+	})
 	t.Run("TTL-3 what was given up on its way, and asked for again before the answer, is kept alive", func(t *testing.T) {
 		beat := func(again bool) error {
 			c := newCourt(t, xds.Delta)

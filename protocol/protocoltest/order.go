@@ -235,7 +235,7 @@ func (l *ledger) tied(a *account, r *xds.Resource) bool {
 		}
 		since, waits := a.tied[r.Name]
 		// Who refuses may have applied some of it: that the cluster is gone, too.
-		gone := first.acked[c].absent() || slices.ContainsFunc(first.refused[c], fact.absent)
+		gone := first.acked[c].absent() || first.acked[c].loose || slices.ContainsFunc(first.refused[c], fact.absent)
 		refused := len(first.refused[c]) > 0 && gone || len(first.doubted[c]) > 0
 		if refused && (!waits || l.now.Sub(since) < silence || l.supplied(first, c) && !l.silent(first)) {
 			return true // it was refused when it came, and may be again: only silence ends that if its assignment would tell

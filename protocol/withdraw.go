@@ -242,6 +242,9 @@ func (s *Session) retainFound(u *subscription, t *xds.Table, name string) {
 		}
 		if !asked {
 			asked, refs = true, s.referrers(u.typ)
+			if s.blocked(u) { // until it is told, something may come to refer to it
+				refs = append(refs, referrer{loose: refSet{all: true}})
+			}
 		}
 		s.keep(u, refs, r.Name, e.told)
 	}

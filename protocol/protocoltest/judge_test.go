@@ -1291,30 +1291,28 @@ func TestJudge(t *testing.T) {
 		wrong(t, err, "DELTA-7: nick is removed, and this client wants it told absent")
 	})
 	t.Run("DELTA-6 an alias is given up under a wildcard that finds nothing any more, and what the client has by it is told", func(t *testing.T) {
-		start := func(known bool) *court {
+		start := func(asked, now string) *court {
 			c := newCourt(t, xds.Delta)
 			c.commit("CDS", "x|n=1", "y=1")
-			asked := "y"
-			if known {
-				asked = "n"
-			}
 			c.ask(xds.Cluster, asked)
-			c.told(xds.Cluster, map[bool]string{true: "x|n=1", false: "y=1"}[known])
-			c.commit("CDS", "x=2")
+			c.told(xds.Cluster, map[string]string{"n": "x|n=1", "y": "y=1"}[asked])
+			c.commit("CDS", now)
 			c.l.receive(xds.Request{Type: xds.Cluster, Nonce: "1", Subscribe: []string{"*", "n"}, Unsubscribe: []string{"n"}}, false)
 			return c
 		}
-		c := start(true)
-		c.takes(xds.Cluster, "x=2", "y=1")
-		if left := c.l.waiting(); left != "" {
-			t.Errorf("waiting: %q", left)
+		for _, tt := range []struct{ now, left string }{{"x=2", "CDS: x differs"}, {"-x", "CDS: x is gone"}} {
+			c := start("n", tt.now)
+			c.takes(xds.Cluster, tt.now, "y=1")
+			if left := c.l.waiting(); left != "" {
+				t.Errorf("waiting: %q", left)
+			}
+			c = start("n", tt.now)
+			c.takes(xds.Cluster, "y=1", "-n")
+			if left := c.l.waiting(); left != tt.left {
+				t.Errorf("waiting: %q, want %q", left, tt.left)
+			}
 		}
-		c = start(true)
-		c.takes(xds.Cluster, "y=1", "-n")
-		if left := c.l.waiting(); left != "CDS: x differs" {
-			t.Errorf("waiting: %q", left)
-		}
-		c = start(false)
+		c := start("y", "x=2")
 		c.takes(xds.Cluster, "x=2", "y=1")
 		if left := c.l.waiting(); left != "CDS: n is owed, if only its absence" {
 			t.Errorf("waiting: %q", left)

@@ -131,7 +131,7 @@ func (l *ledger) unsubscribe(a *account, names []string) {
 			a.may[n] = true
 			found := l.members(a, n)
 			if _, told := a.told[n]; len(found) == 0 && !told {
-				found = l.knownAs(a, n)
+				found = a.knownAs(n)
 			}
 			if len(found) == 0 {
 				a.owe[n], a.asked = true, true
@@ -165,12 +165,12 @@ func (l *ledger) unsubscribe(a *account, names []string) {
 	a.trim()
 }
 
-// knownAs lists what the view has, and what the client has been told is found by a name
-// that finds it no more: that is what it gives up by the name.
-func (l *ledger) knownAs(a *account, n string) (out []*xds.Resource) {
+// knownAs lists what the client has been told is found by a name that finds nothing any more:
+// that is what it gives up by the name.
+func (a *account) knownAs(n string) (out []*xds.Resource) {
 	for x, k := range a.told {
-		if r := l.shown(a, x); r != nil && x != n && k.res != nil && finds(a.typ, k.res, n) {
-			out = append(out, r)
+		if x != n && k.res != nil && finds(a.typ, k.res, n) {
+			out = append(out, k.res)
 		}
 	}
 	return out

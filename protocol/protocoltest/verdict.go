@@ -119,7 +119,7 @@ func (l *ledger) wellFormed(a *account, r *xds.Response) error {
 		}
 	}
 	for _, n := range r.Removed {
-		if a.names[n] && !a.scopes[n] && !a.heard[n] && !a.knows(n) && l.bodyless(a) {
+		if a.names[n] && !a.scopes[n] && !a.heard[n] && len(a.knownAs(n)) == 0 && l.bodyless(a) {
 			return fmt.Errorf("DELTA-7: %s is removed, and this client wants it told absent", n)
 		}
 	}
@@ -131,17 +131,6 @@ func (l *ledger) wellFormed(a *account, r *xds.Response) error {
 		}
 	}
 	return nil
-}
-
-// knows reports whether the client was told of something that a name finds, be it asked for
-// by another.
-func (a *account) knows(name string) bool {
-	for _, k := range a.told {
-		if k.res != nil && finds(a.typ, k.res, name) {
-			return true
-		}
-	}
-	return false
 }
 
 // asks reports whether a resource is asked for by another name than this.

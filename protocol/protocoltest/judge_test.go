@@ -1272,6 +1272,22 @@ func TestJudge(t *testing.T) {
 			t.Errorf("waiting: %q", left)
 		}
 	})
+	t.Run("DELTA-11 with the alias goes what the client has by that alone, and not what its collection finds", func(t *testing.T) {
+		for _, collects := range []bool{true, false} {
+			c := newCourt(t, xds.Delta)
+			c.commit("SDS", "xdstp://a/s/x/2|nick=1")
+			c.ask(xds.Secret, "nick")
+			c.takes(xds.Secret, "xdstp://a/s/x/2|nick=1")
+			c.commit("SDS", "-xdstp://a/s/x/2")
+			if collects {
+				c.ask(xds.Secret, "xdstp://a/s/x/*")
+			}
+			c.told(xds.Secret, "-nick")
+			if left := c.l.waiting(); strings.Contains(left, "removes nick, an alias of xdstp://a/s/x/2, which stays") == collects {
+				t.Errorf("with its collection %v: waiting: %q", collects, left)
+			}
+		}
+	})
 	t.Run("DELTA-7 what a client has been told of by another name is removed, and what it has not is told absent", func(t *testing.T) {
 		start := func(alias string) (*court, error) {
 			c := newCourt(t, xds.Delta)

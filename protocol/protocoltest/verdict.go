@@ -135,7 +135,7 @@ func (l *ledger) wellFormed(a *account, r *xds.Response) error {
 
 // asks reports whether a resource is asked for by another name than this.
 func (a *account) asks(r *xds.Resource, but string) bool {
-	return a.wildcard || a.names[r.Name] || slices.ContainsFunc(r.Aliases, func(n string) bool { return n != but && a.names[n] })
+	return a.wildcard || slices.ContainsFunc(append([]string{r.Name, a.typ.Collection(r.Name)}, r.Aliases...), func(n string) bool { return n != "" && n != but && a.names[n] })
 }
 
 // stale reports whether a resource that the view does not have may be shown all

@@ -53,10 +53,7 @@ func (l *ledger) stays(a *account, n string) *xds.Resource {
 	if _, leaves := a.leaving[n]; !leaves {
 		return nil
 	}
-	if k := a.told[n]; k.res == nil && k.version != "" {
-		return l.had(a, n, k.version)
-	}
-	return a.told[n].res
+	return l.content(a, n, a.told[n])
 }
 
 // brought reports whether a client has from before what the view has lost and what

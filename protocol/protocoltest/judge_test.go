@@ -2054,6 +2054,20 @@ func TestJudge(t *testing.T) {
 			}
 		}
 	})
+	t.Run("ADS-9 the answer to a wildcard waits for clusters with what lingers, also if the client has stated that", func(t *testing.T) {
+		for _, tt := range []struct{ refers, left string }{{"CDS/x", ""}, {"", "VHDS: an answer, if need be empty"}} {
+			c := newCourt(t, xds.Delta)
+			c.commit("VHDS", "r/b=1>"+tt.refers)
+			was := c.view.Table(xds.VirtualHost).Lookup("r/b").Version
+			c.commit("VHDS", "r/b=2>"+tt.refers)
+			c.resume(xds.VirtualHost, []string{"r/b"}, xds.Version{Name: "r/b", Version: was})
+			c.ask(xds.VirtualHost, "*")
+			c.commit("VHDS", "-r/b")
+			if left := c.l.waiting(); left != tt.left {
+				t.Errorf("waiting: %q, want %q", left, tt.left)
+			}
+		}
+	})
 	t.Run("ADS-9 what a client has of a world that it has refused may be told as long as it lingers", func(t *testing.T) {
 		lies := func(refused bool) bool {
 			c := newCourt(t, xds.SotW)

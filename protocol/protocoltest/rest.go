@@ -28,7 +28,7 @@ func (l *ledger) waiting() string {
 				news := a.newest == nil || a.heldBack(n)
 				tied = tied || a.world && news && l.tied(a, l.shown(a, n))
 				// What is about to leave and told again waits like all else.
-				tied = tied || a.may[n] && l.shown(a, n) == nil && l.lingering(a, n) && l.tied(a, a.told[n].res)
+				tied = tied || a.may[n] && l.shown(a, n) == nil && l.lingering(a, n) && l.tied(a, l.content(a, n, a.told[n]))
 				continue
 			}
 			if l.tied(a, l.shown(a, n)) {

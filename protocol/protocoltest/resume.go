@@ -97,6 +97,14 @@ func (l *ledger) had(a *account, name, version string) *xds.Resource {
 	return nil
 }
 
+// content returns what a fact tells of a name, nil if that is nothing, or if nobody knows.
+func (l *ledger) content(a *account, name string, k fact) *xds.Resource {
+	if k.res == nil && k.version != "" {
+		return l.had(a, name, k.version)
+	}
+	return k.res
+}
+
 // recall takes over what a SotW client states to have by the version of a world.
 func (l *ledger) recall(a *account, version string) {
 	if !l.opts.Refused(a.typ) {

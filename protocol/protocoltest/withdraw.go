@@ -386,11 +386,7 @@ func earlier(l *ledger) past {
 		}
 		for _, n := range a.everTold() {
 			for _, k := range a.mayHold(n, false, surely) {
-				r := k.res
-				if r == nil && k.version != "" {
-					r = l.had(a, n, k.version)
-				}
-				if r != nil {
+				if r := l.content(a, n, k); r != nil {
 					has[n] = append(has[n], r)
 				}
 			}

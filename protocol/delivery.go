@@ -34,6 +34,9 @@ type item struct {
 	older   bool // only what has become one with the response said so
 }
 
+// tellsNothing reports whether the client may have nothing of the name, before and after.
+func (it *item) tellsNothing() bool { return !stands(it.was) && !stands(it.is) && !it.lapsed }
+
 // A cargo is what a response carried, in the size of two pointers for a
 // wildcard: the names in which from and to differ, or all of to, and items,
 // which override.
@@ -348,8 +351,17 @@ func (s *Session) evict(u *subscription) {
 		next.stuck, next.joined = max(next.stuck, old.stuck), old.last()
 		next.own = cargo{from: next.from, to: next.to, whole: next.whole}
 		next.cargo = join(old, next)
+		next.items = slices.DeleteFunc(next.items, func(it item) bool { return u.idleTalk(next, it) })
 	}
 	u.deliveries = slices.Delete(u.deliveries, i, i+1)
+}
+
+// idleTalk reports whether nothing can come of what a delivery that is not listed any more
+// said: that a name is gone which was not there. A client may ask for any number of these,
+// and answer nothing.
+func (u *subscription) idleTalk(d *delivery, it item) bool {
+	return it.older && it.tellsNothing() && d.from.Get(it.name) == nil && d.to.Get(it.name) == nil &&
+		!slices.ContainsFunc(u.refusals, func(r refusal) bool { return r.has(it.name) })
 }
 
 // join returns what two deliveries in a row carried: what the later one did, and

@@ -113,6 +113,13 @@ func merge(a, b refusal) refusal {
 	for _, it := range items { // what is out of one may be in the other
 		delete(r.out, it.name)
 	}
+	for _, of := range [][]item{a.items, b.items} {
+		for _, it := range of {
+			if it.tellsNothing() { // of what never was there may be any number
+				delete(r.out, it.name)
+			}
+		}
+	}
 	return r
 }
 
@@ -156,8 +163,8 @@ func (u *subscription) remember(v xds.Variant, r refusal) {
 		at--
 	}
 	u.refusals = slices.Insert(u.refusals, at, r)
-	for name := range r.members {
-		if !u.covers(name) && !u.lapses(name) {
+	for name, it := range r.members {
+		if !u.covers(name) && !u.lapses(name) || u.phantom(it) {
 			u.refusals[at].take(name, true)
 		}
 	}
@@ -165,6 +172,13 @@ func (u *subscription) remember(v xds.Variant, r refusal) {
 	if len(u.refusals) > maxRefusals {
 		u.joinRefusals()
 	}
+}
+
+// phantom reports whether the client was told that something is gone which was not there,
+// and does not ask for it by name any more: that a wildcard covers it says nothing.
+func (u *subscription) phantom(it item) bool {
+	e := u.entry(it.name)
+	return it.tellsNothing() && (e == nil || !u.wants(e))
 }
 
 // joinRefusals makes one of the oldest that has no more names than the one after it,
@@ -334,6 +348,11 @@ func (u *subscription) dropUnwanted() {
 			delete(u.lapsed, name)
 		}
 		if u.covers(name) {
+			for i := range u.refusals {
+				if r := &u.refusals[i]; r.has(name) && u.phantom(item{name: name, was: r.before(name), is: r.carries(name)}) {
+					r.take(name, true)
+				}
+			}
 			continue
 		}
 		delete(u.unfed, name)

@@ -402,3 +402,45 @@ func TestRefusedNamesAreCheap(t *testing.T) {
 		grows(t, 25, func() time.Duration { return run(500, true, req) }, func() time.Duration { return run(4000, true, req) })
 	})
 }
+
+// SAFE-9: "What a client can make the server hold or do is bounded per stream": names that
+// do not exist, asked for and given up without end, leave nothing behind, whether the
+// client refuses what it is told of them or never answers.
+func TestPhantomsLeaveNothing(t *testing.T) {
+	const many = 50
+	for _, first := range [][]string{{"a"}, {"*", "a"}} {
+		for _, refuses := range []bool{false, true} {
+			t.Run(fmt.Sprintf("SAFE-9 %q refuses %v", first, refuses), func(t *testing.T) {
+				l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.Cluster.URL: tableOf(xds.Cluster, "a")})
+				say := func(req xds.Request) {
+					req.Type = xds.Cluster
+					l.ask(req)
+					if said := l.drain(); refuses && len(said) > 0 {
+						l.nack(xds.Cluster)
+					}
+				}
+				say(xds.Request{Subscribe: first})
+				for round := range 80 {
+					var names []string
+					for i := range many {
+						names = append(names, fmt.Sprint("none-", round, "-", i))
+					}
+					say(xds.Request{Subscribe: append([]string{"a"}, names...)})
+					say(xds.Request{Unsubscribe: names})
+					l.wait(patience + time.Second)
+					l.drain()
+				}
+				kept := l.subs[0].names.len()
+				for _, d := range l.subs[0].deliveries {
+					kept += len(d.items)
+				}
+				for _, r := range l.subs[0].refusals {
+					kept += len(r.items) + len(r.out)
+				}
+				if most := 2 * (maxDeliveries + maxRefusals) * (many + 2); kept > most {
+					t.Errorf("%d names are kept of %d that it asked for, more than %d", kept, 80*many, most)
+				}
+			})
+		}
+	}
+}

@@ -113,14 +113,15 @@ func merge(a, b refusal) refusal {
 	for _, it := range items { // what is out of one may be in the other
 		delete(r.out, it.name)
 	}
-	for _, of := range [][]item{a.items, b.items} {
-		for _, it := range of {
-			if it.tellsNothing() { // of what never was there may be any number
-				delete(r.out, it.name)
-			}
-		}
-	}
+	maps.DeleteFunc(r.out, func(name string, _ bool) bool { return a.neverWas(name) || b.neverWas(name) })
 	return r
+}
+
+// neverWas reports whether of a name only that is told that it is not there, and was not: a
+// client may give up any number of these.
+func (r *refusal) neverWas(name string) bool {
+	it := r.find(name)
+	return it != nil && it.is != nil && it.tellsNothing()
 }
 
 // refuse notes that the client has not taken what a message carried.

@@ -200,10 +200,10 @@ func (s *Session) unsubscribedBy(u *subscription, t *xds.Table, name string) (na
 	if e != nil && e.named {
 		return []string{name}
 	}
-	if e != nil && e.matched > 0 {
-		for by := range u.matchedBy(t, name) {
-			if r := u.matches[by].Get(name); slices.Contains(r.Aliases, by) && u.entry(by).named {
-				names = append(names, by)
+	if r := t.Lookup(name); r != nil {
+		for _, alias := range r.Aliases {
+			if e := u.entry(alias); e != nil && e.named && t.Lookup(alias) == nil {
+				names = append(names, alias)
 			}
 		}
 	}

@@ -53,6 +53,18 @@ func TestUnsubscribedBy(t *testing.T) {
 	}
 }
 
+// DELTA-11: what a name means when it is dropped does not depend on whether the session was
+// asked for its responses since the view changed.
+func TestUnsubscribedByUntold(t *testing.T) {
+	l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{})
+	l.ask(xds.Request{Type: xds.Cluster, Subscribe: []string{"nick"}})
+	l.want("CDS -nick")
+	l.commit(xds.Cluster, []*xds.Resource{aliased("c", "nick")})
+	l.ask(xds.Request{Type: xds.Cluster, Unsubscribe: []string{"c"}})
+	l.ack(xds.Cluster)
+	l.want("")
+}
+
 // SAFE-1: what was found, and lost before it could be told, leaves nothing behind.
 func TestFoundAndLostUntold(t *testing.T) {
 	l := newLine(t, xds.Delta, xds.VirtualHost, Options{}, xds.Tables{xds.VirtualHost.URL: xds.NewTable(xds.VirtualHost).With([]*xds.Resource{aliased("r/a", "n")})})

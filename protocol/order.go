@@ -101,7 +101,7 @@ func (s *Session) readyForAny(u, first *subscription, t *xds.Table) bool {
 
 func (s *Session) nothingComes(first *subscription, t *xds.Table) bool {
 	switch {
-	case first.pending(t):
+	case s.owes(first, t):
 		return false
 	case first.stuck(): // no answer is to be expected, but to the assignments that there are
 		return !s.cold(first, t)
@@ -112,6 +112,19 @@ func (s *Session) nothingComes(first *subscription, t *xds.Table) bool {
 		}
 	}
 	return true
+}
+
+// owes reports whether there is something to say. What the view is looking for may stay
+// listed for ever, and is nothing to wait for.
+func (s *Session) owes(u *subscription, t *xds.Table) bool {
+	return u.news(t) || slices.ContainsFunc(u.dirty, func(n string) bool {
+		e := u.entry(n)
+		if e == nil {
+			return false
+		}
+		r, gone := s.owed(u, t, e)
+		return r != nil || gone
+	})
 }
 
 // brings reports whether a delivery tells anything that the client does not have, as far

@@ -44,8 +44,11 @@ func (u *subscription) addMarked(extra []entry) {
 }
 
 // pending reports whether there may be something to say.
-func (u *subscription) pending(t *xds.Table) bool {
-	return u.due || u.all || len(u.dirty) > 0 || u.anew || u.wildcard && u.base != t.Versions()
+func (u *subscription) pending(t *xds.Table) bool { return len(u.dirty) > 0 || u.news(t) }
+
+// news reports whether there may be something to say besides what is listed.
+func (u *subscription) news(t *xds.Table) bool {
+	return u.due || u.all || u.anew || u.wildcard && u.base != t.Versions()
 }
 
 // blocked reports whether the newest response must be answered first: changes

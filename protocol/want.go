@@ -125,7 +125,7 @@ func (u *subscription) replace(names []string, t *xds.Table) {
 	if u.wildcard && !star {
 		u.unsubscribeAll(xds.SotW)
 	}
-	u.drop(dropped, xds.SotW, t)
+	u.drop(dropped, xds.SotW)
 }
 
 // subscribe adds names; each is told again, whatever the client holds: "the
@@ -248,12 +248,12 @@ func (s *Session) unsubscribe(u *subscription, names []string, t *xds.Table) {
 		// "It can simply ignore these phantom unsubscriptions."
 		dropped = append(dropped, s.unsubscribedBy(u, t, n)...)
 	}
-	u.drop(dropped, xds.Delta, t)
+	u.drop(dropped, xds.Delta)
 	s.giveUpLapsed(u)
 }
 
 // drop ends the subscription to names.
-func (u *subscription) drop(dropped []string, v xds.Variant, t *xds.Table) {
+func (u *subscription) drop(dropped []string, v xds.Variant) {
 	if len(dropped) == 0 {
 		return
 	}
@@ -271,10 +271,8 @@ func (u *subscription) drop(dropped []string, v xds.Variant, t *xds.Table) {
 				// resource in either the removed_resources field (if it is not
 				// included in the wildcard) or in the resources field".
 				u.giveUp(e)
-			} else if r := t.Lookup(n); v == xds.SotW && r != nil && r.OnDemand {
-				e.told = absent // it is part of no wildcard
 			}
-			u.mark(e)
+			u.mark(e) // the wildcard need not cover it
 		default:
 			unwanted[n] = true
 		}

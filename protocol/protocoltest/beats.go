@@ -141,6 +141,12 @@ func (l *ledger) unfed(a *account, r *xds.Resource) bool {
 	return 3*l.now.Sub(a.fed[r.Name]) >= 2*r.TTL
 }
 
+// lapsed reports whether that is so of what the client was told of a name.
+func (l *ledger) lapsed(a *account, n string) bool {
+	r := a.told[n].res
+	return r != nil && r.TTL > 0 && l.ttl && l.unfed(a, r)
+}
+
 // starving names what has had no heartbeat for longer than a third of its TTL,
 // though nothing was in the way, or "".
 func (l *ledger) starving(a *account) string {

@@ -2252,6 +2252,28 @@ func TestJudge(t *testing.T) {
 			t.Errorf("waiting for nothing: %q", left)
 		}
 	})
+	t.Run("ADS-3 a world waits for what it tells again of what has expired, and for nothing that has not", func(t *testing.T) {
+		waiting := func(expires string) string {
+			c := newCourt(t, xds.SotW)
+			c.commit("CDS", "x=1", "LDS", "l="+expires+">CDS/x")
+			c.ask(xds.Cluster)
+			c.takes(xds.Cluster, "x=1")
+			c.ask(xds.Listener)
+			c.l.ttl = true
+			c.takes(xds.Listener, "l="+expires+">CDS/x")
+			c.wait(20 * time.Second)
+			c.commit("CDS", "x=2")
+			c.told(xds.Cluster, "x=2")
+			c.commit("LDS", "m=1>-")
+			return c.l.waiting()
+		}
+		if left := waiting("1!"); left != "" {
+			t.Errorf("waiting: %q", left)
+		}
+		if left := waiting("1"); left != "LDS: m differs" {
+			t.Errorf("waiting for nothing: %q", left)
+		}
+	})
 	t.Run("TTL-3 what was given up on its way, and asked for again before the answer, is kept alive", func(t *testing.T) {
 		beat := func(again bool) error {
 			c := newCourt(t, xds.Delta)

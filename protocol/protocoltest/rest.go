@@ -24,8 +24,8 @@ func (l *ledger) waiting() string {
 			what := l.missing(a, n)
 			if what == "" {
 				delete(a.tied, n)
-				// The first world is all news, and so is what was refused.
-				news := a.newest == nil || a.heldBack(n)
+				// The first world is all news, and so is what was refused or has expired.
+				news := a.newest == nil || a.heldBack(n) || l.lapsed(a, n)
 				tied = tied || a.world && news && l.tied(a, l.shown(a, n))
 				// What is about to leave and told again waits like all else.
 				tied = tied || a.may[n] && l.shown(a, n) == nil && l.lingering(a, n) && l.tied(a, l.content(a, n, a.told[n]))

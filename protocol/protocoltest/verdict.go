@@ -235,7 +235,7 @@ func (l *ledger) again(a *account, n string) bool {
 	if a.may[n] || owed || l.warm[[2]string{a.typ.URL, n}] {
 		return true
 	}
-	if r := a.told[n].res; r != nil && r.TTL > 0 && l.ttl && l.unfed(a, r) {
+	if l.lapsed(a, n) {
 		return true
 	}
 	return slices.ContainsFunc(a.groups, func(g *group) bool { return g.rest[n] && (g.moved || g.warmed == l.drain || l.warming(a, g)) })

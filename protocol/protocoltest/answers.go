@@ -116,6 +116,9 @@ func (l *ledger) settle(a *account, req xds.Request, stale bool) *flight {
 				}
 			}
 			a.ack(o)
+			for _, n := range o.undone { // who refuses a later one has not said that it accepted this
+				a.unheard[n] = req.Error != nil
+			}
 		}
 		if o.joined = nil; req.Error != nil && !o.done {
 			o.joined = was // what it has of that it has not said

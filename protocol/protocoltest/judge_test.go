@@ -1851,7 +1851,7 @@ func TestJudge(t *testing.T) {
 	})
 	t.Run("ADS-3 what was in force before a part that is refused after the next one", func(t *testing.T) {
 		for _, d := range []doubt{surely, possibly} {
-			held := func(refused bool) string {
+			held := func(refused, next bool) string {
 				c := newCourt(t, xds.SotW)
 				c.commit("CDS", "x=1", "RDS", "a=1>CDS/x", "b=1")
 				c.ask(xds.Cluster)
@@ -1872,16 +1872,60 @@ func TestJudge(t *testing.T) {
 				if err != nil {
 					t.Error(err)
 				}
-				answer(second, true)
+				answer(second, next)
 				answer(first, refused)
 				return c.l.keeps(c.l.account(xds.Route), xds.Cluster, []string{"x"}, leaver{}, d)
 			}
-			if held(true) == "" {
-				t.Error("it has what it had, for it has refused the next")
+			for _, next := range []bool{true, false} {
+				if held(true, next) == "" {
+					t.Errorf("it has what it had, for it has refused the other: the next is refused: %v", next)
+				}
+				if what := held(false, next); what != "" {
+					t.Errorf("it has what it was told: %s", what)
+				}
 			}
-			if what := held(false); what != "" {
-				t.Errorf("it has what it was told: %s", what)
+		}
+	})
+	t.Run("ADS-9 what a client has given up on this stream it has not from before when it asks for it again", func(t *testing.T) {
+		has := func(asked ...[]string) bool {
+			c := newCourt(t, xds.SotW)
+			c.l.past = past{xds.Route.URL: {"r": {thing("r=to-x>CDS/x")}}}
+			for _, names := range asked {
+				c.l.receive(xds.Request{Type: xds.Route, Names: names, Version: "before", Node: &xds.Node{}}, false)
 			}
+			return len(earlier(c.l).of(xds.Route, "r")) > 0
+		}
+		if has([]string{"q", "r"}, []string{"q"}, []string{"q", "r"}) {
+			t.Error("it has given it up")
+		}
+		if !has([]string{"q", "r"}, []string{"r"}) {
+			t.Error("nothing has told it otherwise")
+		}
+	})
+	t.Run("ADS-9 what it had before a response that it did not answer may keep what is lost when it refuses a later one", func(t *testing.T) {
+		overdue := func(refused bool) bool {
+			c := newCourt(t, xds.SotW)
+			c.commit("SDS", "s=1", "ECDS", "f=1")
+			c.l.receive(xds.Request{Type: xds.ExtensionConfig, Names: []string{"f"}, Version: "unheard of", Node: &xds.Node{}}, false)
+			c.ask(xds.Secret, "s")
+			c.l.receive(xds.Request{Type: xds.Secret, Names: []string{"s"}, Nonce: c.told(xds.Secret, "s=1")}, false)
+			c.told(xds.ExtensionConfig, "f=1")
+			c.l.receive(xds.Request{Type: xds.ExtensionConfig, Names: []string{"f", "g"}}, false)
+			c.wait(silence)
+			c.commit("ECDS", "g=2")
+			answer := xds.Request{Type: xds.ExtensionConfig, Names: []string{"f", "g"}, Nonce: c.told(xds.ExtensionConfig, "g=2")}
+			if refused {
+				answer.Error = &xds.Status{Code: 3}
+			}
+			c.l.receive(answer, false)
+			c.commit("SDS", "-s")
+			return c.l.overdue(c.l.account(xds.Secret), "s")
+		}
+		if overdue(true) {
+			t.Error("it has not said that it has accepted f")
+		}
+		if !overdue(false) {
+			t.Error("the last that it accepts stands for all before")
 		}
 	})
 	t.Run("ADS-3 what was in force, and what was refused, before a part that is refused after the next one was acknowledged", func(t *testing.T) {

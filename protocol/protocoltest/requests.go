@@ -39,6 +39,9 @@ func (l *ledger) receive(req xds.Request, stale bool) *flight {
 	} else {
 		answered = l.settle(a, req, stale)
 	}
+	if l.variant == xds.SotW && !a.wildcard { // what it gives up it has no more, should it ask for it again
+		maps.DeleteFunc(l.past[t.URL], func(n string, _ []*xds.Resource) bool { return !a.names[n] })
+	}
 	for _, b := range l.accounts {
 		l.scope(b, a == b)
 	}

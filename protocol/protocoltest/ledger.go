@@ -247,6 +247,7 @@ func (l *ledger) lingers(a *account) bool {
 func (l *ledger) advance(now time.Time) {
 	l.now = now
 	for _, a := range l.accounts {
+		l.tardy = l.tardy || l.silent(a) // or of the parts of a response one is not answered
 		for _, f := range a.flights {
 			l.tardy = l.tardy || !f.done && f.seq >= a.answered && now.Sub(f.at) >= silence
 		}

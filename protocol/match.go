@@ -76,6 +76,28 @@ func (u *subscription) match(t *xds.Table, name string) {
 	}
 }
 
+// comeBack notes what was found by names that the client asks for again, and given up on
+// its way: it arrives all the same, though they may find it no more.
+func (s *Session) comeBack(u *subscription, names []string, t *xds.Table) {
+	if u.wildcard || !slices.ContainsFunc(names, func(n string) bool { return t.Lookup(n) == nil }) {
+		return
+	}
+	var extra []entry
+	for name, is := range u.givenUp() {
+		body := s.body(u.typ, name, is)
+		if body == nil {
+			body = &xds.Resource{Stamp: is}
+		}
+		if slices.ContainsFunc(names, func(n string) bool { return t.Lookup(n) == nil && u.finds(n, body) }) {
+			extra = append(extra, entry{name: name, told: is})
+		}
+	}
+	u.addMarked(extra)
+	for i := range extra {
+		u.lapse(&extra[i])
+	}
+}
+
 // finds reports whether a name that no resource has finds one.
 func (u *subscription) finds(name string, r *xds.Resource) bool {
 	return slices.Contains(r.Aliases, name) || u.typ.Collection(r.Name) == name
@@ -280,11 +302,11 @@ func (u *subscription) rematch(t *xds.Table, name string) {
 	}
 }
 
-// toldAny reports whether the client was told any of the members as they were found:
-// another version need not have had the alias.
+// toldAny reports whether the client was told any of the members as they were found, since
+// it asked: another version need not have had the alias.
 func (u *subscription) toldAny(m *xds.Members) bool {
 	for r := range m.All() {
-		if same(u.told(r.Name), r.Stamp) {
+		if e := u.entry(r.Name); same(u.toldBy(e, r.Name), r.Stamp) && (e == nil || e.sent) {
 			return true
 		}
 	}

@@ -176,6 +176,7 @@ func (s *Session) Receive(req xds.Request) error {
 	} else {
 		u.subscribe(req.Subscribe, t)
 		s.mute(u, req.Subscribe)
+		s.comeBack(u, req.Subscribe, t)
 		for _, n := range req.Subscribe {
 			u.match(t, n)
 		}

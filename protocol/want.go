@@ -29,6 +29,7 @@ type want struct {
 
 	toggled []string // names the client subscribed to or dropped, since scope was last asked
 	quit    []string // names that may be wanted no more, since dropUnwanted was last asked
+	gaveUp  uint64   // the newest nonce when the client last dropped something: what came later it did not drop on its way
 
 	// How the interest has moved since Interests was called.
 	moved          bool
@@ -177,22 +178,9 @@ func (u *subscription) subscribe(names []string, t *xds.Table) {
 // subscribeAll makes everything wanted. Everything is told again.
 func (u *subscription) subscribeAll(t *xds.Table) {
 	u.wildcard, u.anew, u.due, u.moved = true, true, true, true
-	// What is on its way arrives, also what was given up meanwhile; after a world
-	// comes another, which tells of all.
-	last := map[string]*xds.Stamp{}
-	for d := range u.underWay() {
-		if d.parts[0].world {
-			continue
-		}
-		for name, it := range d.each {
-			last[name] = it.is
-		}
-	}
 	var extra []entry
-	for name, is := range last {
-		if stands(is) && u.entry(name) == nil {
-			extra = append(extra, entry{name: name, told: is, sent: true})
-		}
+	for name, is := range u.givenUp() {
+		extra = append(extra, entry{name: name, told: is, sent: true})
 	}
 	u.add(extra...)
 	for e := range u.entries() {
@@ -201,9 +189,32 @@ func (u *subscription) subscribeAll(t *xds.Table) {
 	}
 }
 
+// givenUp returns what is on its way and was given up meanwhile: it arrives all the same.
+// After a world comes another, which tells of all.
+func (u *subscription) givenUp() map[string]*xds.Stamp {
+	var last map[string]*xds.Stamp
+	for d := range u.underWay() {
+		if d.parts[0].world || d.parts[0].nonce > u.gaveUp {
+			continue
+		}
+		for name, it := range d.each {
+			if u.entry(name) != nil {
+				continue
+			}
+			if last == nil {
+				last = map[string]*xds.Stamp{}
+			}
+			last[name] = it.is
+		}
+	}
+	maps.DeleteFunc(last, func(_ string, is *xds.Stamp) bool { return !stands(is) })
+	return last
+}
+
 func (u *subscription) unsubscribeAll(v xds.Variant) {
 	u.wildcard, u.implicit, u.anew, u.due, u.moved = false, false, false, false, true
 	u.base = nil
+	u.gaveUp = u.nonce
 	for e := range u.entries() {
 		if v == xds.Delta && u.collects(e.name) { // what lingers the client still wants by its collection
 			u.lapse(e)
@@ -351,6 +362,7 @@ func (u *subscription) notice(e *entry, was bool) {
 		u.added = append(u.added, e.name)
 	case was && !is:
 		u.removed, u.quit = append(u.removed, e.name), append(u.quit, e.name)
+		u.gaveUp = u.nonce
 	}
 }
 

@@ -1495,6 +1495,31 @@ func TestJudge(t *testing.T) {
 		_, err := start(false).try(xds.Cluster, "x=1")
 		wrong(t, err, "ADS-4: x@x=1 is not what the view has")
 	})
+	t.Run("ADS-8 what was given up on its way may linger when its collection is asked for again", func(t *testing.T) {
+		holds := func(referred bool) (failed bool) {
+			defer func() { failed = recover() != nil }()
+			c := newCourt(t, xds.Delta)
+			name, all := "xdstp://a/e/1", "xdstp://a/e/*"
+			c.commit("EDS", "e=1>LEDS/"+all, "LEDS", name+"=1")
+			c.ask(xds.Endpoint, "e")
+			c.takes(xds.Endpoint, "e=1>LEDS/"+all)
+			c.ask(xds.LbEndpoint, all)
+			c.told(xds.LbEndpoint, name+"=1")
+			c.l.receive(xds.Request{Type: xds.LbEndpoint, Unsubscribe: []string{all}}, false)
+			c.commit("LEDS", "-"+name, "EDS", "e=2")
+			if !referred {
+				c.takes(xds.Endpoint, "e=2")
+			}
+			c.ask(xds.LbEndpoint, all)
+			c.told(xds.LbEndpoint, "-"+all)
+			n := &lane{world: &world{cfg: Config{Variant: xds.Delta}}, client: holder{has: map[string]*xds.Resource{name: thing(name + "=1")}}, ledger: c.l}
+			n.converged()
+			return false
+		}
+		if holds(true) || !holds(false) {
+			t.Error("what is referred to lingers:", !holds(true), "what is not leaves:", holds(false))
+		}
+	})
 	t.Run("ADS-9 a route before the clusters of a client that resumes", func(t *testing.T) {
 		c := newCourt(t, xds.Delta)
 		c.commit("CDS", "x=1", "RDS", "r=to-x>CDS/x", "free=1")
@@ -2021,6 +2046,27 @@ func TestJudge(t *testing.T) {
 		}
 		if left := left(""); left != "RDS: r differs" {
 			t.Errorf("it has waited for 15 s: %q", left)
+		}
+	})
+	t.Run("ADS-6 who leaves a part of a response unanswered is silent, though it has answered the others", func(t *testing.T) {
+		tardy := func(all bool) bool {
+			c := newCourt(t, xds.Delta)
+			c.commit("RDS", "a=1", "b=1")
+			c.ask(xds.Route, "a", "b")
+			first := c.told(xds.Route, "a=1")
+			second, err := c.say(xds.Route, "b=1")
+			if err != nil {
+				t.Error(err)
+			}
+			c.answer(xds.Route, second, false)
+			if all {
+				c.answer(xds.Route, first, false)
+			}
+			c.wait(silence)
+			return c.l.tardy
+		}
+		if !tardy(false) || tardy(true) {
+			t.Error("order is given up for who leaves a part unanswered:", tardy(false), "for who answers all:", tardy(true))
 		}
 	})
 	t.Run("ADS-9 a client that says late that it resumes has not opened its clusters in time", func(t *testing.T) {
@@ -2692,6 +2738,19 @@ func TestJudgeGRPC(t *testing.T) {
 }
 
 // An empty client holds nothing.
+// A holder is a client that holds endpoints.
+type holder struct {
+	empty
+	has map[string]*xds.Resource
+}
+
+func (h holder) held(t *xds.Type) map[string]*xds.Resource {
+	if t.Is(xds.LbEndpoint) {
+		return maps.Clone(h.has)
+	}
+	return nil
+}
+
 // A still is a client that says nothing.
 type still struct{ empty }
 

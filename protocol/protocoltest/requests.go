@@ -226,6 +226,17 @@ func (l *ledger) ask(a *account, n string) {
 	}
 	a.lax = a.lax || a.world
 	l.comeBack(a, n)
+	for _, f := range a.flights {
+		for x, k := range f.dropped {
+			if a.finds && k.res != nil && finds(a.typ, k.res, n) {
+				l.comeBack(a, x)
+				if v, leaves := a.leaving[x]; leaves && a.typ.Collection(x) == n {
+					v.loose = false // it knows what is in a collection
+					a.leaving[x] = v
+				}
+			}
+		}
+	}
 	a.release(n)
 	for _, r := range l.members(a, n) {
 		since := a.owe[r.Name]

@@ -136,7 +136,10 @@ func (n *lane) converged() {
 		}
 		maps.DeleteFunc(held, func(name string, _ *xds.Resource) bool { return a.stray[name] })
 		for name, r := range held {
-			if n.ledger.shown(a, name) == nil && (n.cfg.Variant == xds.Delta || a.world) && !n.ledger.standing(a, name) && !n.ledger.lingering(a, name) {
+			if n.ledger.lingering(a, name) {
+				continue
+			}
+			if n.ledger.shown(a, name) == nil && (n.cfg.Variant == xds.Delta || a.world) && !n.ledger.standing(a, name) {
 				n.fail(fmt.Errorf("%s: the client holds %s, which is gone", a.typ, show(r)))
 			}
 			if !a.covers(name) {

@@ -58,6 +58,21 @@ func TestLimit(t *testing.T) {
 			}
 		}
 	}, WithLimit(5))
+	on(t, "SAFE-9 names that were given up make room, though they are asked about", func(b *bench) {
+		fill(b, "r/good")
+		s := b.stream("")
+		defer s.w.Close()
+		for _, name := range []string{"r/a", "r/b", "r/c"} {
+			s.subscribe(name)
+			s.unsubscribe(name)
+			s.look(s.next(), name) // whether its client is to be told that it is gone
+		}
+		o := b.stream("")
+		defer o.w.Close()
+		o.subscribe("r/good")
+		b.sleep(time.Minute)
+		o.is("r/good=r/good")
+	}, WithLimit(3))
 	on(t, "a resource goes with the last of its names", func(b *bench) {
 		b.be.set("r/www", res("r/shop", "S", "r/www"))
 		b.be.set("r/web", res("r/shop", "S", "r/web"))

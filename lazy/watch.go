@@ -101,8 +101,11 @@ func (v *view) Undecided(t *xds.Type, name string) bool {
 	defer s.mu.Unlock()
 	newest := v.watch.View()
 	e := s.want(k, t, newest)
-	if v.watch.hold(e); e == nil {
+	if e == nil {
 		return finds(newest, t, k.name)
+	}
+	if v.watch.Wants(t, name) { // of what its client has given up it may ask, too: nobody would let go of that
+		v.watch.hold(e)
 	}
 	return e.status != absent // if it is found, a newer view has it
 }

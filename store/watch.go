@@ -117,6 +117,11 @@ func (w *Watch) Interested(t *xds.Type, wildcard bool, added, removed []string) 
 	}
 }
 
+// Wants reports whether the stream is interested in a name by itself, and not only in all.
+func (w *Watch) Wants(t *xds.Type, name string) bool {
+	return len(w.group.index.keep(w, []uint64{key(typeKey(t.URL), name)})) > 0
+}
+
 // Close ends the watch. Its doorbell may still ring once. Closing it again does
 // nothing.
 func (w *Watch) Close() {

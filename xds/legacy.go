@@ -30,7 +30,7 @@ func addLegacy() {
 	for _, l := range legacyRows {
 		t := *l.of
 		t.URL, t.Service, t.Proto, t.REST = apis+l.url, l.service, l.file, ""
-		t.V2 = true
+		t.Short, t.V2 = t.Short+"v2", true // two types of one name would be one where they are counted
 		legacy[l.of] = &t
 	}
 	for _, t := range legacy {

@@ -13,7 +13,7 @@ import (
 // has no unique row.
 type Type struct {
 	URL   string // "type.googleapis.com/envoy.config.cluster.v3.Cluster"
-	Short string // "CDS"; the message's name for types the table does not list
+	Short string // "CDS", "CDSv2"; the message's name for types the table does not list
 
 	// The service of its own. "" where there is none: then the type can be had
 	// over ADS only.

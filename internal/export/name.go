@@ -44,11 +44,15 @@ func fileName(name string) string {
 
 // collective reports whether all resources of a type are in one file: "a
 // wildcard subscription" is how Envoy reads listeners, clusters and scopes.
-func collective(t *xds.Type) bool { return t.Known() && t.Implicit && t.Stream != "" }
+func collective(t *xds.Type) bool { return readByEnvoy(t) && t.Implicit && t.Stream != "" }
 
 // deltaOnly reports whether a type cannot come from files: "VHDS" and "LEDS"
 // are for incremental streams alone.
-func deltaOnly(t *xds.Type) bool { return t.Known() && t.Stream == "" }
+func deltaOnly(t *xds.Type) bool { return readByEnvoy(t) && t.Stream == "" }
+
+// readByEnvoy reports whether Envoy has a file of its own form for a type. Those
+// of v2 it does not read any more: they share no file with those of v3.
+func readByEnvoy(t *xds.Type) bool { return t.Known() && !t.V2 }
 
 // pathOf returns the path below current of the file that has a resource.
 func (f *Format) pathOf(t *xds.Type, name string) string {
@@ -56,7 +60,7 @@ func (f *Format) pathOf(t *xds.Type, name string) string {
 		return strings.ToLower(t.Short) + f.ext
 	}
 	dir := strings.ToLower(t.Short)
-	if !t.Known() {
+	if !readByEnvoy(t) {
 		dir = fileName(t.URL[strings.LastIndexByte(t.URL, '/')+1:])
 	}
 	return dir + "/" + fileName(xds.CanonicalName(name)) + f.ext

@@ -100,6 +100,8 @@ func TestPathOf(t *testing.T) {
 		{xds.ExtensionConfig, "x", "ecds/x.yaml"},
 		{xds.Runtime, "x", "rtds/x.yaml"},
 		{xds.Endpoint, "xdstp://a/t/x?b=1&a=2", "eds/" + fileName("xdstp://a/t/x?a=2&b=1") + ".yaml"},
+		{xds.Cluster.Legacy(), "x", "envoy.api.v2.%43luster/x.yaml"},
+		{xds.VirtualHost.Legacy(), "x", "envoy.api.v2.route.%56irtual%48ost/x.yaml"},
 		{xds.TypeOf("type.googleapis.com/envoy.x.v3.Thing"), "x", "envoy.x.v3.%54hing/x.yaml"},
 	} {
 		if got := f.pathOf(tt.t, tt.name); got != tt.want {

@@ -88,7 +88,7 @@ func (s *Session) recall(u *subscription, version string, t *xds.Table) {
 			}
 		}
 	}
-	if u.typ.FullState && (w == nil || !w.Since) {
+	if u.typ.FullState && w != nil && !w.Since {
 		u.stated = strings.Clone(version)
 	}
 	if w == nil {

@@ -300,6 +300,27 @@ func TestRecall(t *testing.T) {
 	}
 }
 
+// ADS-9, SOTW-12: a client that may have anything besides what it states is answered: "the
+// server can skip" that only for one that has just what it states.
+func TestStatedByWhoMayHaveAnything(t *testing.T) {
+	table := tableOf(xds.Listener, "l")
+	for _, c := range []struct {
+		name  string
+		world *World
+		said  string
+	}{
+		{"SOTW-12 it has what it states", &World{Versions: table.Versions()}, ""},
+		{"ADS-9 and was told otherwise since", &World{Versions: table.Versions(), Since: true}, "LDS l@1"},
+		{"ADS-9 and may have anything", &World{Versions: table.Versions(), Others: []*xds.Stamp{{}}}, "LDS l@1"},
+	} {
+		l := newLine(t, xds.SotW, nil, Options{Told: func(*xds.Type, string, *World) *World { return c.world }}, xds.Tables{xds.Listener.URL: table})
+		l.ask(xds.Request{Type: xds.Listener, Version: table.Version()})
+		if got := l.said(); got != c.said {
+			t.Errorf("%s: %q", c.name, got)
+		}
+	}
+}
+
 // ADS-9: what a response could not tell of since it waits its world lacks.
 func TestWorldLacks(t *testing.T) {
 	l := newLine(t, xds.SotW, nil, Options{}, xds.Tables{

@@ -65,6 +65,9 @@ func TestLimits(t *testing.T) {
 	if err := l.Receive(xds.Request{Type: xds.Endpoint, Names: strings.Split("a b c d", " ")}); !errors.Is(err, ErrLimit) {
 		t.Error("SAFE-1:", err)
 	}
+	if err := l.Receive(xds.Request{Type: xds.Route, Version: "12345"}); !errors.Is(err, ErrLimit) {
+		t.Error("SAFE-1: a version that is stated:", err)
+	}
 }
 
 // SAFE-2: Waits tells until when nothing can be said, so that a server need not
@@ -167,6 +170,32 @@ func TestEventsGiveMemoryBack(t *testing.T) {
 	l.settle()
 	if cap(l.events) > manyEvents {
 		t.Errorf("room for %d events", cap(l.events))
+	}
+}
+
+// An operator is told how long answers take, and of how many names it was said that they do
+// not exist, in whatever form a client is told so.
+func TestEventsCount(t *testing.T) {
+	l := newLine(t, xds.Delta, xds.Endpoint, Options{Bodyless: true}, xds.Tables{xds.Endpoint.URL: tableOf(xds.Endpoint, "a", "b")})
+	event := func(kind EventKind) (found Event) {
+		for e := range l.Events() {
+			if e.Kind == kind {
+				found = e
+			}
+		}
+		return found
+	}
+	l.ask(xds.Request{Type: xds.Endpoint, Subscribe: []string{"a", "b", "none"}})
+	for r := range l.Responses() {
+		l.last[xds.Endpoint.URL] = r.Nonce
+	}
+	if e := event(Sent); e.Count != 2 || e.Removed != 1 {
+		t.Errorf("DELTA-7: %d resources and %d that do not exist were told", e.Count, e.Removed)
+	}
+	l.wait(3 * time.Second)
+	l.ack(xds.Endpoint)
+	if e := event(Acked); e.Took != 3*time.Second {
+		t.Errorf("it took %v", e.Took)
 	}
 }
 

@@ -239,6 +239,11 @@ func (s *Session) check(u *subscription, req xds.Request, first bool) error {
 	if count > s.opts.MaxNames {
 		return fmt.Errorf("%w: %d names of %s, more than %d", ErrLimit, count, u.typ, s.opts.MaxNames)
 	}
+	// What it gives up under a wildcard is kept until it is told what becomes of that, which
+	// it can delay by answering nothing.
+	if len(u.dropped) > s.opts.MaxNames {
+		return fmt.Errorf("%w: %d names of %s given up before an answer, more than %d", ErrLimit, len(u.dropped), u.typ, s.opts.MaxNames)
+	}
 	for _, names := range [][]string{req.Names, req.Subscribe} {
 		for _, n := range names {
 			if len(n) > s.opts.MaxNameLen {

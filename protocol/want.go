@@ -221,6 +221,7 @@ func (u *subscription) unsubscribeAll(v xds.Variant) {
 		}
 	}
 	u.removeFunc(func(e *entry) bool { return !u.wants(e) && !u.lapsed[e.name] })
+	maps.DeleteFunc(u.dropped, func(name string, _ bool) bool { return u.entry(name) == nil }) // of these nothing is told any more
 	u.letGoAll()
 	u.quit = append(u.quit, u.remembered()...)
 }

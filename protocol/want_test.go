@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -172,6 +173,40 @@ func TestDropped(t *testing.T) {
 	if u.names.len() != 1 {
 		t.Errorf("SAFE-1: %d entries are kept of one name", u.names.len())
 	}
+}
+
+// SAFE-9: "What a client can make the server hold or do is bounded per stream": what is
+// given up under a wildcard, too, by a client that is not told of it since it answers nothing.
+func TestDroppedIsBounded(t *testing.T) {
+	const most = 20
+	l := newLine(t, xds.Delta, nil, Options{MaxNames: most}, xds.Tables{})
+	l.ask(xds.Request{Type: xds.Endpoint, Subscribe: []string{"*"}})
+	for i := range 2 * most {
+		name := fmt.Sprint("none-", i)
+		for _, req := range []xds.Request{{Subscribe: []string{name}}, {Unsubscribe: []string{name}}} {
+			req.Type = xds.Endpoint
+			if err := l.Receive(req); errors.Is(err, ErrLimit) && i > most {
+				return
+			} else if err != nil {
+				t.Fatal(err)
+			}
+			l.drain()
+		}
+	}
+	t.Errorf("%d names are kept, more than %d", len(l.subs[0].dropped), most)
+}
+
+// SAFE-9: with the wildcard goes what was given up under it and is not told of.
+func TestDroppedGoesWithTheWildcard(t *testing.T) {
+	l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.Endpoint.URL: tableOf(xds.Endpoint, "a")})
+	l.ask(xds.Request{Type: xds.Endpoint, Subscribe: []string{"*", "a", "x"}})
+	l.settle()
+	l.ask(xds.Request{Type: xds.Endpoint, Unsubscribe: []string{"a", "x"}})
+	l.ask(xds.Request{Type: xds.Endpoint, Unsubscribe: []string{"*"}})
+	if u := l.subs[0]; len(u.dropped) > 0 {
+		t.Error(u.dropped)
+	}
+	l.want("")
 }
 
 // SAFE-1: whoever drops all names leaves nothing behind, few or many at once.

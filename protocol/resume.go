@@ -22,8 +22,8 @@ type World struct {
 	// Others are what it may have besides, or instead: what lingered, what it kept
 	// since it refused another, what could not be told to be gone; of types with full
 	// state also what is on demand. By name, of several of one name the newest first, if
-	// that is known; one without a name is something from an earlier stream, and nobody
-	// knows what.
+	// that is known; one without a sum is something of that name from an earlier stream,
+	// one without a name something of any, and nobody knows what.
 	Others []*xds.Stamp
 
 	// Since says that it was told otherwise after that, which is among these, and has
@@ -38,11 +38,13 @@ func (w *World) has(name string) *xds.Stamp {
 	if st := w.Versions.Get(name); st != nil && !w.lacks(name) {
 		return st
 	}
-	i, ok := slices.BinarySearchFunc(w.Others, name, func(st *xds.Stamp, name string) int { return strings.Compare(st.Name, name) })
-	if !ok {
-		return absent
+	i, _ := slices.BinarySearchFunc(w.Others, name, func(st *xds.Stamp, name string) int { return strings.Compare(st.Name, name) })
+	for ; i < len(w.Others) && w.Others[i].Name == name; i++ {
+		if known(w.Others[i]) {
+			return w.Others[i]
+		}
 	}
-	return w.Others[i]
+	return absent
 }
 
 func (w *World) lacks(name string) bool {
@@ -117,6 +119,10 @@ func (s *Session) recall(u *subscription, version string, t *xds.Table) {
 	for _, st := range w.Others {
 		e, told := u.entry(st.Name), u.told(st.Name)
 		switch {
+		case !known(st):
+			if u.covers(st.Name) { // until it is told, which may never be
+				u.bring(st.Name)
+			}
 		case !u.wildcard && (e == nil || !u.wants(e)), same(told, st), doubtful(st):
 		case e == nil && told == absent:
 			u.addMarked([]entry{{name: st.Name, told: st, sent: true, again: !u.typ.FullState}})
@@ -190,6 +196,11 @@ func (s *Session) worldOf(u *subscription, t *xds.Table, d *delivery, parts int)
 		}
 		return true
 	})
+	for name, st := range u.brought {
+		if parts > 1 || !stands(d.carries(name)) {
+			w.Others = append(w.Others, st)
+		}
+	}
 	if parts > 1 {
 		for _, it := range d.each {
 			if stands(it.was) && stands(it.is) && !same(it.was, it.is) {

@@ -53,7 +53,7 @@ type record struct {
 	// this time.
 	vague    time.Time
 	vagueAll bool
-	brought  map[string]bool
+	brought  map[string]*xds.Stamp // of each what a World says of it
 }
 
 // vague reports whether nobody knows what the client has from before.
@@ -68,20 +68,20 @@ func (s *Session) vague(u *subscription) bool {
 		return true
 	}
 	for _, n := range u.dirty { // more than these may be marked, as no hint says what has changed
-		if e := u.entry(n); e != nil && u.brought[n] && s.lists(u, s.table(u.typ), e) {
+		if e := u.entry(n); e != nil && u.brought[n] != nil && s.lists(u, s.table(u.typ), e) {
 			return true
 		}
 	}
 	for d := range u.underWay() { // it is told by nothing that a name is lost
 		for name, it := range d.each {
-			if u.brought[name] && stands(it.is) {
+			if u.brought[name] != nil && stands(it.is) {
 				return true
 			}
 		}
 	}
 	for i := range u.refusals {
 		for name, it := range u.refusals[i].members {
-			if u.brought[name] && stands(it.is) {
+			if u.brought[name] != nil && stands(it.is) {
 				return true
 			}
 		}
@@ -130,9 +130,9 @@ func (u *subscription) learned(v xds.Variant, d *delivery, p *part) {
 // bring notes that the client may have a name from before, and nobody knows what of it.
 func (u *subscription) bring(name string) {
 	if u.brought == nil {
-		u.brought = map[string]bool{}
+		u.brought = map[string]*xds.Stamp{}
 	}
-	u.brought[name] = true
+	u.brought[name] = &xds.Stamp{Name: name}
 }
 
 // told returns what the client was last told of a name.
@@ -278,7 +278,7 @@ func (s *Session) keeps(u *subscription, yield func(st *xds.Stamp, firm bool) bo
 		later := u.laterThan(s.variant, r.nonce)
 		for name, it := range r.members {
 			firm := r.nonce > 0 && (!r.retold || !later(name)) // of an earlier stream it need not have refused it
-			if u.brought[name] && firm && !yield(&xds.Stamp{}, true) {
+			if u.brought[name] != nil && firm && !yield(&xds.Stamp{}, true) {
 				return false
 			}
 			for _, st := range []*xds.Stamp{it.was, it.is} {

@@ -514,6 +514,7 @@ func (u *subscription) settle(s *Session, req xds.Request) {
 	if req.Error != nil {
 		e.Kind, e.Error, e.InUse = Nacked, req.Error, req.Version
 		p.fate = refused
+		u.toldAll(d)
 		u.refuse(s.variant, d, p)
 	} else {
 		p.fate = accepted

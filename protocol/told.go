@@ -104,25 +104,38 @@ func (s *Session) vagueAfter(u *subscription, d *delivery, parts int) bool {
 }
 
 // learned notes that the client has taken a message, so that it is known what it
-// has of the names in it, and of all if it was told of all.
+// has of the names in it.
 func (u *subscription) learned(v xds.Variant, d *delivery, p *part) {
 	if v == xds.SotW && u.typ.FullState || len(u.waits) == 0 && d.accepted() {
 		u.vagueAll = false
 	}
-	if u.vagueAll && d.whole && d.accepted() {
-		u.vagueAll = false
-		for _, it := range d.items {
-			if it.is == nil { // it waited
-				u.bring(it.name)
-			}
-		}
-	}
+	u.toldAll(d)
 	if len(u.brought) == 0 {
 		return
 	}
 	for name, it := range d.each {
 		if stands(it.is) && p.within(name, it.is) { // it is told by nothing that a name is lost
 			delete(u.brought, name)
+		}
+	}
+}
+
+// toldAll notes that the client has answered a delivery: if that told of all, it is by
+// name that nobody knows what it has, of what waited and of what it has refused. A world
+// that was refused is told again as one.
+func (u *subscription) toldAll(d *delivery) {
+	if u.typ.FullState || !u.vagueAll || !d.whole || !d.settled() {
+		return
+	}
+	u.vagueAll = false
+	for _, it := range d.items {
+		if it.is == nil { // it waited
+			u.bring(it.name)
+		}
+	}
+	for name, it := range d.each {
+		if stands(it.is) && slices.ContainsFunc(d.parts, func(p part) bool { return p.fate == refused && p.within(name, it.is) }) {
+			u.bring(name)
 		}
 	}
 }

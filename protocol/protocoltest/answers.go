@@ -42,6 +42,11 @@ func (l *ledger) settle(a *account, req xds.Request, stale bool) *flight {
 		a.ack(f)
 		maps.Copy(a.unheard, unheard)
 	} else {
+		for n, k := range f.carried {
+			if l.resumes && a.opaque && a.wildcard && !a.world && !k.absent() {
+				a.before[n] = true // what came by "*", too
+			}
+		}
 		a.refuse(f)
 		for n, k := range f.carried { // the world that it has refused has fed nothing of the one that it has
 			if a.world && l.ttl && k.res != nil && k.res.TTL > 0 && a.acked[n].is(k.res) {

@@ -1874,6 +1874,29 @@ func TestJudge(t *testing.T) {
 			t.Errorf("it is silent: %s", what)
 		}
 	})
+	t.Run("ADS-9 who refuses all that it is told may still have what it had before, though it takes something else", func(t *testing.T) {
+		held := func(version string, refused bool) string {
+			c := newCourt(t, xds.SotW)
+			c.commit("CDS", "x=1", "RDS", "r=1")
+			c.l.receive(xds.Request{Type: xds.Route, Names: []string{"*"}, Version: version, Node: &xds.Node{}}, false)
+			answer := xds.Request{Type: xds.Route, Names: []string{"*"}, Nonce: c.told(xds.Route, "r=1")}
+			if refused {
+				answer.Error = &xds.Status{Code: 3}
+			}
+			c.l.receive(answer, false)
+			c.commit("RDS", "s=1")
+			c.l.receive(xds.Request{Type: xds.Route, Names: []string{"*"}, Nonce: c.told(xds.Route, "s=1")}, false)
+			return c.l.keeps(c.l.account(xds.Route), xds.Cluster, []string{"x"}, leaver{}, possibly)
+		}
+		if held("before", true) == "" {
+			t.Error("it has what it was told, though it has refused it")
+		}
+		for version, refused := range map[string]bool{"before": false, "": true} {
+			if what := held(version, refused); what != "" {
+				t.Errorf("it has what it was told, or had nothing before: %s", what)
+			}
+		}
+	})
 	t.Run("ADS-3 what was in force before a part that is refused after the next one", func(t *testing.T) {
 		for _, d := range []doubt{surely, possibly} {
 			held := func(refused, next bool) string {

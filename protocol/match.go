@@ -104,10 +104,11 @@ func (u *subscription) finds(name string, r *xds.Resource) bool {
 }
 
 // findable reports whether the client wants a resource of the view by any of the
-// names that this has now.
+// names that this has now: what is on demand is part of no wildcard and no collection.
 func (u *subscription) findable(t *xds.Table, r *xds.Resource) bool {
 	found := func(n string) bool { return u.asksFor(n) && t.Lookup(n) == nil }
-	return u.wildcard || u.asksFor(r.Name) || u.collects(r.Name) && found(u.typ.Collection(r.Name)) || slices.ContainsFunc(r.Aliases, found)
+	all := u.wildcard || u.collects(r.Name) && found(u.typ.Collection(r.Name))
+	return all && !r.OnDemand || u.asksFor(r.Name) || slices.ContainsFunc(r.Aliases, found)
 }
 
 // asksFor reports whether a name may find something: the client subscribes to it, or

@@ -2167,6 +2167,29 @@ func TestJudge(t *testing.T) {
 			}
 		}
 	})
+	t.Run("ADS-3 who accepts what it gave up on its way, and has asked for again, has it", func(t *testing.T) {
+		for _, again := range []bool{true, false} {
+			c := newCourt(t, xds.Delta)
+			c.commit("CDS", "x=1", "y=1", "VHDS", "r/a=1>CDS/x")
+			c.ask(xds.Cluster, "x", "y")
+			nonce := c.told(xds.Cluster, "x=1", "y=1")
+			c.l.receive(xds.Request{Type: xds.Cluster, Unsubscribe: []string{"x"}}, false)
+			if again {
+				c.ask(xds.Cluster, "*")
+			}
+			c.answer(xds.Cluster, nonce, false)
+			if !again {
+				c.ask(xds.Cluster, "*")
+			}
+			c.told(xds.Cluster, "x=1", "y=1")
+			c.ask(xds.VirtualHost, "r/a")
+			if _, err := c.try(xds.VirtualHost, "r/a=1>CDS/x"); again && err != nil {
+				t.Error(err)
+			} else if !again {
+				wrong(t, err, "ADS-3: r/a@r/a=1>CDS/x refers to x")
+			}
+		}
+	})
 	t.Run("ADS-9 the answer to a wildcard waits for clusters with what lingers, also if the client has stated that", func(t *testing.T) {
 		for _, tt := range []struct{ refers, left string }{{"CDS/x", ""}, {"", "VHDS: an answer, if need be empty"}} {
 			c := newCourt(t, xds.Delta)

@@ -163,7 +163,7 @@ func (u *subscription) unrefer(name string, asked bool) {
 			u.giveUp(e)
 		}
 		u.mark(e)
-	case asked && !u.collects(name), e.told == absent:
+	case asked && !u.collects(name) && !u.lapsed[name], e.told == absent:
 		u.forget(name)
 	default: // it is told that it is gone, if it has it
 		u.mark(e)

@@ -99,7 +99,6 @@ func (s *Session) prepare(u *subscription) {
 	if s.variant == xds.Delta && (t.Finds() || len(u.matches) > 0) {
 		slices.Sort(u.dirty) // in what order they became so depends on hints
 		for _, n := range slices.Clone(u.dirty) {
-			s.retainFound(u, t, n)
 			u.match(t, n)
 		}
 		u.dropUnwanted()

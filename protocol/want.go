@@ -260,8 +260,36 @@ func (s *Session) unsubscribe(u *subscription, names []string, t *xds.Table) {
 		// "It can simply ignore these phantom unsubscriptions."
 		dropped = append(dropped, s.unsubscribedBy(u, t, n)...)
 	}
+	s.outlive(u, t, dropped)
 	u.drop(dropped, xds.Delta)
 	s.giveUpLapsed(u)
+}
+
+// outlive notes what the client drops by a name, but has by another as it was told of it, by
+// which the view does not find it any more: it is told what becomes of that.
+func (s *Session) outlive(u *subscription, t *xds.Table, dropped []string) {
+	if u.wildcard || u.scopes != nil || len(dropped) == 0 {
+		return
+	}
+	gone := make(map[string]bool, len(dropped))
+	for _, n := range dropped {
+		gone[n] = true
+	}
+	look := func(name string) {
+		e := u.entry(name)
+		if e == nil || !stands(e.told) || u.current(t, name, e.told) {
+			return
+		}
+		if u.collects(name) && !gone[u.typ.Collection(name)] || slices.ContainsFunc(s.aliasesOf(u, name), func(n string) bool { return !gone[n] }) {
+			u.lapse(e)
+		}
+	}
+	for n := range gone {
+		look(n)
+		for r := range u.matches[n].All() {
+			look(r.Name)
+		}
+	}
 }
 
 // drop ends the subscription to names.

@@ -222,6 +222,7 @@ func (s *Session) retain(u *subscription, touched []xds.Names) {
 		if e := u.entry(n); e != nil || u.wildcard {
 			look(n, e)
 		}
+		s.retainFound(u, t, n)
 	}
 	u.add(extra...)
 }
@@ -230,7 +231,7 @@ func (s *Session) retain(u *subscription, touched []xds.Names) {
 // this client would find it: that is as good as lost.
 func (s *Session) retainFound(u *subscription, t *xds.Table, name string) {
 	was := u.matches[name]
-	if was.Len() == 0 || !s.withdrawsLate(u) {
+	if was.Len() == 0 {
 		return
 	}
 	var refs []referrer

@@ -263,6 +263,21 @@ func TestLostBackAndLost(t *testing.T) {
 	}
 }
 
+// DELTA-11, ADS-3: what loses the alias by which the client has it has its time from then on,
+// also on a stream that was too busy to say anything.
+func TestLostByItsAlias(t *testing.T) {
+	l := newLine(t, xds.Delta, xds.Cluster, Options{}, xds.Tables{xds.Cluster.URL: xds.NewTable(xds.Cluster).With([]*xds.Resource{aliased("x", "n")})})
+	l.ask(xds.Request{Type: xds.Cluster, Subscribe: []string{"n"}})
+	l.settle()
+	l.commit(xds.Cluster, resources(2, "x"))
+	l.wait(3 * time.Second)
+	l.want("CDS -n")
+	l.ack(xds.Cluster)
+	if took, said := l.next(); took != 2*time.Second || said != "CDS -x" {
+		t.Errorf("after %v it said %s", took, said)
+	}
+}
+
 // ADS-6: an assignment that the client was told to be gone is not kept for a cluster that
 // refers to it and leaves. Whoever has forgotten it asks again.
 func TestGoneIsNotKept(t *testing.T) {

@@ -1008,21 +1008,29 @@ func TestJudge(t *testing.T) {
 			t.Error("it lacks what it has refused:", lacks(true), "and what it has accepted:", lacks(false))
 		}
 	})
-	t.Run("TTL-5 what a client has not answered for it may have dropped even at rest", func(t *testing.T) {
-		lacks := func(answered bool) (failed bool) {
+	t.Run("TTL-5 what a client has not answered for it may have dropped even at rest, or what may not be told anew yet", func(t *testing.T) {
+		lacks := func(answered bool, later time.Duration) (failed bool) {
 			defer func() { failed = recover() != nil }()
 			c := newCourt(t, xds.Delta)
-			c.commit("CDS", "x=1!")
+			c.commit("CDS", "x=1!", "y=1")
 			c.ask(xds.Cluster, "x")
 			if nonce := c.told(xds.Cluster, "x=1!"); answered {
 				c.answer(xds.Cluster, nonce, false)
 			}
-			n := &lane{world: &world{}, client: empty{}, ledger: c.l, expired: map[[2]string]bool{{xds.Cluster.URL, "x"}: false}}
+			if later > 0 {
+				c.ask(xds.Cluster, "y")
+				c.told(xds.Cluster, "y=1")
+				c.wait(later)
+			}
+			n := &lane{world: &world{}, client: empty{}, ledger: c.l, expired: map[[2]string]bool{{xds.Cluster.URL, "x"}: false, {xds.Cluster.URL, "y"}: true}}
 			n.converged()
 			return false
 		}
-		if lacks(false) || !lacks(true) {
-			t.Error("it has dropped what is unanswered:", lacks(false), "and what it has answered:", lacks(true))
+		if lacks(false, 0) || !lacks(true, 0) {
+			t.Error("it has dropped what is unanswered:", lacks(false, 0), "and what it has answered:", lacks(true, 0))
+		}
+		if lacks(true, time.Second) || !lacks(true, 5*time.Second) {
+			t.Error("behind an unanswered one:", lacks(true, time.Second), "and when that holds back nothing more:", lacks(true, 5*time.Second))
 		}
 	})
 	t.Run("DELTA-9 what a client states is not sent again, unless it expires", func(t *testing.T) {

@@ -152,11 +152,11 @@ func (n *lane) converged() {
 // lacks reports whether the client may have dropped a name since its TTL, and not have it
 // even at rest: what kept it alive was lost under way, or it has not answered for it yet, as
 // Envoy does while clusters warm. Until then there is "no heartbeat of what the client has
-// not ACKed" (TTL-5).
+// not ACKed" (TTL-5). Nor is it told anew while a later response of the type is unanswered.
 func (n *lane) lacks(a *account, name string) bool {
 	lost, dropped := n.expired[[2]string{a.typ.URL, name}]
 	told := a.told[name]
-	return lost || dropped && slices.ContainsFunc(a.flights, func(f *flight) bool { return !f.done && f.seq == told.seq })
+	return lost || dropped && slices.ContainsFunc(a.flights, func(f *flight) bool { return !f.done && (f.seq == told.seq || n.ledger.now.Sub(f.at) < patience) })
 }
 
 // declined reports whether the client has refused just that of a name, and accepted nothing

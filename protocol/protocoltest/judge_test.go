@@ -1482,6 +1482,23 @@ func TestJudge(t *testing.T) {
 		_, err := start(true).try(xds.Cluster, "x=1")
 		wrong(t, err, "ADS-4: x@x=1 is not what the view has")
 	})
+	t.Run("ADS-4 what was given up on its way, and asked for again before it changes and is lost, may linger as it was", func(t *testing.T) {
+		start := func() *court {
+			c := newCourt(t, xds.Delta)
+			c.commit("CDS", "x=0")
+			c.commit("CDS", "x=1")
+			c.ask(xds.Cluster, "x")
+			c.told(xds.Cluster, "x=1")
+			c.l.receive(xds.Request{Type: xds.Cluster, Unsubscribe: []string{"x"}}, false)
+			c.commit("CDS", "x=2")
+			c.ask(xds.Cluster, "x")
+			c.commit("CDS", "-x")
+			return c
+		}
+		start().told(xds.Cluster, "x=1")
+		_, err := start().try(xds.Cluster, "x=0")
+		wrong(t, err, "ADS-4: x@x=0 is not what the view has")
+	})
 	t.Run("ADS-8 what was given up on its way may linger when it is asked for again", func(t *testing.T) {
 		start := func(again bool) *court {
 			c := newCourt(t, xds.SotW)

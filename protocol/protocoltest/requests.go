@@ -248,16 +248,19 @@ func (l *ledger) ask(a *account, n string) {
 // comeBack notes that what was given up on its way, and is asked for again, arrives all
 // the same: it may linger.
 func (l *ledger) comeBack(a *account, n string) {
-	for _, f := range slices.Backward(a.flights) { // the newest counts
-		k, dropped := f.dropped[n]
-		if !dropped {
-			continue
-		}
-		if a.leaving[n].res == nil && k.res != nil && l.shown(a, n) == nil && l.lingers(a) {
-			a.leaving[n] = leaver{res: k.res, at: l.now, loose: true}
-		}
-		return
+	if k := a.back(n); a.leaving[n].res == nil && k.res != nil && l.shown(a, n) == nil && l.lingers(a) {
+		a.leaving[n] = leaver{res: k.res, at: l.now, loose: true}
 	}
+}
+
+// back returns what of a name was given up on its way: the newest counts.
+func (a *account) back(n string) fact {
+	for _, f := range slices.Backward(a.flights) {
+		if k, dropped := f.dropped[n]; dropped {
+			return k
+		}
+	}
+	return fact{}
 }
 
 func (l *ledger) askAll(a *account) {

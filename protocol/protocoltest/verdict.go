@@ -158,10 +158,10 @@ func (l *ledger) stale(a *account, x *xds.Resource) bool {
 		return true
 	}
 	// Of what it has from before, and nobody knows, it may be told the last there was, or
-	// what it was told.
+	// what it was told; of what it gave up on its way, and asked for again, just that.
 	sotw := l.variant == xds.SotW
 	unknown := k.absent() || sotw && k.loose
-	return unknown && (same(x, v.res) || sotw && l.resumes && l.toldOnce(a, x)) || l.bereft(a, x.Name) && l.had(a, x.Name, x.Version) != nil
+	return unknown && (same(x, v.res) || same(x, a.back(x.Name).res) || sotw && l.resumes && l.toldOnce(a, x)) || l.bereft(a, x.Name) && l.had(a, x.Name, x.Version) != nil
 }
 
 // toldOnce reports whether a SotW client was told just that, on whatever stream.

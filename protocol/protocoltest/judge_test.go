@@ -415,6 +415,27 @@ func TestJudge(t *testing.T) {
 		wrong(t, err, "SOTW-9: other/b is not subscribed")
 		c.told(xds.VirtualHost, "r/a=1")
 	})
+	t.Run("DELTA-15 of a route that the stream has given up no change of a host is told, refused or not", func(t *testing.T) {
+		held := func(dropped string) int {
+			c := newCourt(t, xds.Delta)
+			c.commit("RDS", "r=1", "s=1", "VHDS", "r/a=1")
+			c.ask(xds.Route, "r", "s")
+			c.takes(xds.Route, "r=1", "s=1")
+			c.ask(xds.VirtualHost)
+			c.takes(xds.VirtualHost, "r/a=1")
+			if dropped == "" {
+				c.commit("VHDS", "r/a=2")
+				c.refuses(xds.VirtualHost, "r/a=2")
+			} else {
+				c.l.receive(xds.Request{Type: xds.Route, Unsubscribe: []string{dropped}}, false)
+				c.refuses(xds.VirtualHost, "-r/a")
+			}
+			return len(c.l.outstanding())
+		}
+		if held("") != 1 || held("r") != 0 {
+			t.Errorf("held back until they change: %d, and of the route that was dropped %d", held(""), held("r"))
+		}
+	})
 	t.Run("DELTA-15 a refused host goes with its route, so the others are told again", func(t *testing.T) {
 		start := func(dropped string) *court {
 			c := newCourt(t, xds.Delta)

@@ -2,6 +2,7 @@ package protocoltest
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/chancery-xds/chancery/xds"
@@ -265,11 +266,15 @@ func (l *ledger) even() bool {
 	return true
 }
 
-// outstanding are the names still held back by a refusal, by type.
+// outstanding are the names still held back by a refusal, by type, that are told again when
+// they change: not those of a refusal in which the client wants none any more.
 func (l *ledger) outstanding() map[string][]string {
 	out := map[string][]string{}
 	for _, a := range l.accounts {
 		for _, g := range a.groups {
+			if !slices.ContainsFunc(slices.Collect(maps.Keys(g.was)), a.covers) {
+				continue
+			}
 			for n := range g.rest {
 				if !slices.Contains(out[a.typ.URL], n) && !l.resolves(a, n) {
 					out[a.typ.URL] = append(out[a.typ.URL], n)

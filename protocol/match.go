@@ -33,7 +33,7 @@ func (u *subscription) match(t *xds.Table, name string) {
 	if t.Lookup(name) == nil {
 		is = t.Aliased(name)
 	}
-	was, again := u.matches[name], e.again
+	was, again, gone := u.matches[name], e.again, e.told == absent && e.sent
 	switch {
 	case is.Len() > 0:
 		if u.matches == nil {
@@ -45,10 +45,14 @@ func (u *subscription) match(t *xds.Table, name string) {
 		}
 		u.mark(e) // of a resource of that name it may have to be told that it is gone
 	case was != nil:
-		for r := range was.All() {
-			if l := u.lingers(r.Name); l != nil && t.Lookup(name) == nil && (l.body == nil || u.finds(name, l.body)) {
-				return // what it found is about to leave: until then it is found
-			}
+		// What it found and is about to leave is found until then.
+		is, again = was.Where(func(r *xds.Resource) bool {
+			l := u.lingers(r.Name)
+			return l != nil && t.Lookup(name) == nil && (l.body == nil || u.finds(name, l.body))
+		}), false
+		if is.Len() > 0 {
+			u.matches[name] = is
+			break
 		}
 		delete(u.matches, name)
 		if e.told == others && !u.toldAny(was) {
@@ -58,8 +62,12 @@ func (u *subscription) match(t *xds.Table, name string) {
 	}
 	for n, found := range is.Since(was) {
 		if found {
+			lapsed := u.lapsed[n]
 			u.refer(n)
 			u.returned(t, n)
+			if gone && lapsed { // it need not have kept what the name had found
+				u.entry(n).again = true
+			}
 		} else {
 			u.unrefer(n, false)
 		}

@@ -65,6 +65,23 @@ func TestUnsubscribedByUntold(t *testing.T) {
 	l.want("")
 }
 
+// ADS-3, SAFE-9: what lingers is found until it leaves, and what is lost beside it is not.
+func TestFoundBesideWhatLingers(t *testing.T) {
+	l := newLine(t, xds.Delta, xds.VirtualHost, Options{}, xds.Tables{xds.VirtualHost.URL: xds.NewTable(xds.VirtualHost).With([]*xds.Resource{aliased("r/a")})})
+	l.ask(xds.Request{Type: xds.VirtualHost, Subscribe: []string{"r/*"}})
+	l.want("VHDS r/a@1")
+	l.commit(xds.VirtualHost, []*xds.Resource{aliased("r/b")})
+	l.want("")
+	l.commit(xds.VirtualHost, nil, "r/a", "r/b")
+	l.want("")
+	if u := l.subs[0]; !u.covers("r/a") || u.covers("r/b") {
+		t.Errorf("finds r/a, which the client has: %v, and r/b: %v", u.covers("r/a"), u.covers("r/b"))
+	}
+	l.ack(xds.VirtualHost)
+	l.wait(5 * time.Second)
+	l.want("VHDS -r/* -r/a")
+}
+
 // SAFE-1: what was found, and lost before it could be told, leaves nothing behind.
 func TestFoundAndLostUntold(t *testing.T) {
 	l := newLine(t, xds.Delta, xds.VirtualHost, Options{}, xds.Tables{xds.VirtualHost.URL: xds.NewTable(xds.VirtualHost).With([]*xds.Resource{aliased("r/a", "n")})})

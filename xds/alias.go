@@ -39,6 +39,17 @@ func (m *Members) all(yield func(*Resource) bool) {
 	}
 }
 
+// Where returns the members that keep selects; m itself if these are all.
+func (m *Members) Where(keep func(*Resource) bool) *Members {
+	is := m
+	for r := range m.All() {
+		if !keep(r) {
+			is = &Members{bodies: is.bodies.without(r.Name), len: is.len - 1}
+		}
+	}
+	return is
+}
+
 // Since yields the names that are members of one of m and old only, and whether
 // it is m. It costs the difference, not the size, when one was made from the
 // other.

@@ -66,6 +66,10 @@ func TestMembers(t *testing.T) {
 	if old.Len() != 50 || old.Get("r/lazy") != nil || old.Get("r/07") == nil {
 		t.Fatalf("%d members: %v", old.Len(), finds(tab, "r/*"))
 	}
+	few := old.Where(func(r *Resource) bool { return r.Name < "r/03" })
+	if few.Len() != 3 || few.Get("r/02") == nil || few.Get("r/03") != nil || old.Len() != 50 || old.Where(func(*Resource) bool { return true }) != old {
+		t.Fatalf("%d of %d members", few.Len(), old.Len())
+	}
 	tab = tab.With([]*Resource{NewResource("r/99", nil), NewResource("r/01", []byte("new"))}, "r/07")
 	var got []string
 	for name, in := range tab.Aliased("r/*").Since(old) {

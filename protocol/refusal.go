@@ -234,12 +234,11 @@ func (u *subscription) retell(r *refusal, which func(string, item) bool) {
 	r.retold = true
 	var extra []entry
 	for name, it := range r.members {
-		if !which(name, it) || u.leaving[name] != nil || u.toldGone(name) {
+		if !which(name, it) || u.leaving[name] != nil {
 			continue
 		}
 		switch e := u.entry(name); {
-		case u.matches[name] != nil:
-			u.repeat(name) // it finds others now
+		case u.matches[name] != nil: // it finds others now, which have entries of their own
 		case e != nil:
 			e.again = true
 			u.mark(e)
@@ -256,11 +255,11 @@ func (u *subscription) retell(r *refusal, which func(string, item) bool) {
 	u.addMarked(extra)
 }
 
-// toldGone reports whether the client was told since it asked for a name that it
-// does not exist, which need not be said again.
+// toldGone reports whether the client has nothing of a name, as far as it was told. A world
+// says so again by what it lacks; what was asked for since is told in any case.
 func (u *subscription) toldGone(name string) bool {
 	e := u.entry(name)
-	return e != nil && e.told == absent && e.sent && u.typ.FullState
+	return e != nil && e.told == absent
 }
 
 // dissolve ends the refusals of which one of the names has moved, and reports
@@ -273,7 +272,7 @@ func (u *subscription) dissolve(world bool, names func(func(string) bool)) (any 
 		}
 		for n := range names {
 			if world || r.moves(n) {
-				u.retell(r, func(string, item) bool { return true })
+				u.retell(r, func(name string, _ item) bool { return !world || !u.toldGone(name) })
 				any = true
 				break
 			}

@@ -310,7 +310,11 @@ func (s *Session) body(typ *xds.Type, name string, told *xds.Stamp) *xds.Resourc
 	if last != nil && (told == absent || same(last.Stamp, told)) {
 		return last
 	}
-	for _, t := range s.recent(typ) {
+	recent := s.recent(typ)
+	if told == absent { // of those after the view it has nothing
+		recent = recent[slices.Index(recent, t)+1:]
+	}
+	for _, t := range recent {
 		if r := t.Lookup(name); r != nil && (told == absent || same(r.Stamp, told)) {
 			return r
 		}

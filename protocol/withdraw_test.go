@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -401,6 +402,31 @@ func TestWokenToWithdraw(t *testing.T) {
 		lost := l.now.Add(-7 * time.Second)
 		if at := l.Deadline(); !at.Equal(lost.Add(silence)) {
 			t.Errorf("woken %v after x was lost", at.Sub(lost))
+		}
+	})
+	t.Run("ADS-4 what the view is yet to have does not linger", func(t *testing.T) {
+		for _, after := range []bool{true, false} {
+			is, other := xds.NewTable(xds.Endpoint), tableOf(xds.Endpoint, "e")
+			recent := []*xds.Table{is, other}
+			if after {
+				slices.Reverse(recent)
+			}
+			l := newLine(t, xds.SotW, nil, Options{Recent: func(typ *xds.Type) []*xds.Table {
+				if typ == xds.Endpoint {
+					return recent
+				}
+				return nil
+			}}, xds.Tables{
+				xds.Cluster.URL:  xds.NewTable(xds.Cluster).With([]*xds.Resource{resource("x", 1, xds.Ref{Type: xds.Endpoint, Name: "e"})}),
+				xds.Endpoint.URL: is,
+			})
+			l.ask(xds.Request{Type: xds.Cluster})
+			l.drain()
+			l.commit(xds.Cluster, nil, "x") // the client may be warming it
+			l.ask(xds.Request{Type: xds.Endpoint, Names: []string{"e"}})
+			if told := strings.Contains(l.said(), "EDS e@1"); told == after {
+				t.Errorf("that it comes after the view is %v; told: %v", after, told)
+			}
 		}
 	})
 	t.Run("ADS-3 what departed is told with its version", func(t *testing.T) {

@@ -2456,6 +2456,62 @@ func TestJudge(t *testing.T) {
 			t.Errorf("waiting for nothing: %q", left)
 		}
 	})
+	t.Run("ADS-9 what a SotW client has by way of the wildcard, and nothing tells to be gone, keeps what it refers to", func(t *testing.T) {
+		waiting := func(refs string) string {
+			c := newCourt(t, xds.SotW)
+			c.commit("CDS", "x=1")
+			c.ask(xds.Cluster)
+			c.takes(xds.Cluster, "x=1")
+			c.ask(xds.Listener)
+			c.takes(xds.Listener)
+			c.l.past = past{xds.Route.URL: {"r": {thing("r=1>" + refs)}}}
+			c.l.receive(xds.Request{Type: xds.Route, Names: []string{xds.Wildcard}, Version: "before", Node: &xds.Node{}}, false)
+			c.l.receive(xds.Request{Type: xds.Route, Names: []string{xds.Wildcard}, Nonce: c.told(xds.Route)}, false)
+			c.wait(time.Minute)
+			c.commit("CDS", "-x")
+			c.l.begun()
+			return c.l.waiting()
+		}
+		if left := waiting("CDS/x"); left != "" {
+			t.Errorf("waiting: %q", left)
+		}
+		if left := waiting("CDS/y"); left != "CDS: x is gone" {
+			t.Errorf("waiting for nothing: %q", left)
+		}
+	})
+	t.Run("SOTW-8 a client may have what is gone as long as the world waits for what the view looks for", func(t *testing.T) {
+		lacks := func(unknown ...string) (failed bool) {
+			defer func() { failed = recover() != nil }()
+			c := newCourt(t, xds.SotW)
+			c.l.change(searching{c.view, xds.Names{xds.Cluster.URL: unknown}})
+			c.ask(xds.Cluster, "x", xds.Wildcard)
+			n := &lane{world: &world{}, client: owner{has: []string{"y=1"}}, ledger: c.l, expired: map[[2]string]bool{}}
+			n.converged()
+			return false
+		}
+		if lacks("x") || !lacks() {
+			t.Error("it fails while x is looked for:", lacks("x"), "and when all is decided:", lacks())
+		}
+	})
+	t.Run("ADS-2 a version does not say that a client has what is on demand", func(t *testing.T) {
+		tells := func(x string) error {
+			c := newCourt(t, xds.SotW)
+			c.l.opts.Refused = func(*xds.Type) bool { return false }
+			c.commit("CDS", "y=1", "CDS", x)
+			version := c.view.Table(xds.Cluster).Version()
+			c.commit("CDS", "-x", "LDS", "l=1")
+			c.l.receive(xds.Request{Type: xds.Cluster, Names: []string{"x"}, Version: version, Node: &xds.Node{}}, false)
+			c.ask(xds.Listener)
+			c.wait(silence)
+			c.told(xds.Cluster)
+			_, err := c.say(xds.Listener, "l=1")
+			return err
+		}
+		if err := tells("?x=1"); err != nil {
+			t.Error(err)
+		}
+		wrong(t, tells("x=1"), "ADS-2")
+	})
 	t.Run("TTL-3 what was given up on its way, and asked for again before the answer, is kept alive", func(t *testing.T) {
 		beat := func(again bool) error {
 			c := newCourt(t, xds.Delta)
@@ -2872,6 +2928,20 @@ func (s *waiter) Deadline() time.Time {
 type empty struct{ client }
 
 func (empty) held(*xds.Type) map[string]*xds.Resource { return map[string]*xds.Resource{} }
+
+// An owner has clusters.
+type owner struct {
+	client
+	has []string
+}
+
+func (o owner) held(*xds.Type) map[string]*xds.Resource {
+	held := map[string]*xds.Resource{}
+	for _, s := range o.has {
+		held[thing(s).Name] = thing(s)
+	}
+	return held
+}
 
 func say(c client, typ *xds.Type, words ...string) {
 	r := &xds.Response{Type: typ, Nonce: "n", Changes: &xds.Changes{}}

@@ -22,7 +22,7 @@ func (l *ledger) ordered(a *account, r *xds.Response, f *flight) error {
 	}
 	if a.world {
 		for n, k := range a.told {
-			if !k.absent() && a.covers(n) && f.carried[n].absent() {
+			if !k.absent() && !k.loose && a.covers(n) && f.carried[n].absent() {
 				gone = append(gone, n)
 			}
 		}

@@ -138,7 +138,7 @@ func (l *ledger) recall(a *account, version string) {
 	}
 	a.opaque = doubtful
 	for r := range then.All() {
-		l.hold(a, r, false)
+		l.hold(a, r, r.OnDemand) // by the version nobody knows that it had asked for this
 	}
 	if doubtful { // of what it was told after that it may have applied a part
 		for name, rs := range l.past[a.typ.URL] {

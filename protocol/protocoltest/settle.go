@@ -136,7 +136,7 @@ func (n *lane) converged() {
 		}
 		maps.DeleteFunc(held, func(name string, _ *xds.Resource) bool { return a.stray[name] })
 		for name, r := range held {
-			if n.ledger.lingering(a, name) {
+			if n.ledger.lingering(a, name) || n.ledger.waitsForView(a, name, nil) {
 				continue
 			}
 			if n.ledger.shown(a, name) == nil && (n.cfg.Variant == xds.Delta || a.world) && !n.ledger.standing(a, name) {

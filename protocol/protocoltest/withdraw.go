@@ -189,6 +189,12 @@ func (l *ledger) keeps(b *account, t *xds.Type, called []string, v leaver, d dou
 // fromBefore says what of b the client may have from an earlier stream, or "". No silence
 // makes it let go of that where it has refused what it was told instead.
 func (l *ledger) fromBefore(b *account, refers func(*xds.Stamp) bool, silent bool, d doubt) string {
+	for n, rs := range l.past[b.typ.URL] {
+		// Nothing tells it that this is gone.
+		if d == possibly && l.hadBefore(b, n) && slices.ContainsFunc(rs, func(r *xds.Resource) bool { return !same(r, l.shown(b, n)) && refers(r.Stamp) }) {
+			return fmt.Sprintf("the client may have %s %s from before, by way of the wildcard", b.typ, n)
+		}
+	}
 	for _, n := range slices.Sorted(maps.Keys(b.before)) {
 		if silent && (len(b.refused[n]) == 0 || d == surely && !b.heldBack(n)) {
 			continue

@@ -2236,6 +2236,30 @@ func TestJudge(t *testing.T) {
 			}
 		}
 	})
+	t.Run("ADS-8 what a collection found is given up on its way and asked for again, so that it keeps what it refers to", func(t *testing.T) {
+		for _, again := range []bool{true, false} {
+			c := newCourt(t, xds.Delta)
+			c.commit("CDS", "x=1", "VHDS", "r/a=1>CDS/x")
+			c.ask(xds.Cluster)
+			c.takes(xds.Cluster, "x=1")
+			c.ask(xds.VirtualHost, "r/*")
+			nonce := c.told(xds.VirtualHost, "r/a=1>CDS/x")
+			c.l.receive(xds.Request{Type: xds.VirtualHost, Unsubscribe: []string{"r/*"}}, false)
+			if again {
+				c.ask(xds.VirtualHost, "r/*")
+			}
+			c.commit("VHDS", "-r/a", "CDS", "-x")
+			c.answer(xds.VirtualHost, nonce, false)
+			want := "CDS: x is gone"
+			if again {
+				c.told(xds.VirtualHost, "-r/a", "-r/*")
+				want = ""
+			}
+			if left := c.l.waiting(); left != want {
+				t.Errorf("waiting: %q, want %q", left, want)
+			}
+		}
+	})
 	t.Run("ADS-9 the answer to a wildcard waits for clusters with what lingers, also if the client has stated that", func(t *testing.T) {
 		for _, tt := range []struct{ refers, left string }{{"CDS/x", ""}, {"", "VHDS: an answer, if need be empty"}} {
 			c := newCourt(t, xds.Delta)

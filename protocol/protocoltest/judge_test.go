@@ -2602,6 +2602,31 @@ func TestJudge(t *testing.T) {
 		}
 		c.told(xds.VirtualHost, "-other/b")
 	})
+	t.Run("OND-4 a host that was never told is found as long as another of its route lingers", func(t *testing.T) {
+		interested := func(refused bool) bool {
+			c := newCourt(t, xds.Delta)
+			c.commit("RDS", "r=1>VHDS/*", "VHDS", "r/a=1")
+			c.ask(xds.Route, "r")
+			nonce := c.told(xds.Route, "r=1>VHDS/*")
+			c.ask(xds.VirtualHost)
+			c.takes(xds.VirtualHost, "r/a=1")
+			c.commit("VHDS", "r/b=1")
+			c.commit("RDS", "r=2", "VHDS", "-r/a", "-r/b")
+			c.answer(xds.Route, nonce, refused)
+			a := c.l.account(xds.VirtualHost)
+			a.interest = map[string]bool{"r/*": true, "r/a": true, "r/b": true}
+			if !refused {
+				c.takes(xds.Route, "r=2")
+			}
+			return c.l.interested(a)
+		}
+		if !interested(true) {
+			t.Error("the one that lingers is found by their collection, and with it the other")
+		}
+		if interested(false) {
+			t.Error("nothing lingers, and it is interested in what is gone")
+		}
+	})
 	t.Run("OND-4 a host is acknowledged after its route was dropped", func(t *testing.T) {
 		start := func() (*court, string) {
 			c := newCourt(t, xds.Delta)

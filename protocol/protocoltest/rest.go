@@ -209,10 +209,11 @@ func (l *ledger) settled(answered, interests bool) error {
 }
 
 // interested reports whether the session has said that it is interested in what
-// is subscribed. It may be in what that finds, too.
+// is subscribed. It may be in what that finds, too, and in what a collection has found,
+// as long as something else of it lingers.
 func (l *ledger) interested(a *account) bool {
 	for n := range real(a.interest) {
-		if k, told := a.told[n]; !a.wants(n) && !a.reach[n] && (!told || k.absent()) {
+		if k, told := a.told[n]; !a.wants(n) && !a.reach[n] && (!told || k.absent()) && !l.collected(a, n) {
 			return false
 		}
 	}
@@ -224,6 +225,21 @@ func (l *ledger) interested(a *account) bool {
 		}
 	}
 	return a.interestStar == a.star()
+}
+
+// collected reports whether a name belongs to a collection that the client asks for, and of
+// which something lingers.
+func (l *ledger) collected(a *account, n string) bool {
+	c := a.typ.Collection(n)
+	if c == "" || !a.names[c] && !a.scopes[c] {
+		return false
+	}
+	for x := range a.leaving {
+		if x != n && a.typ.Collection(x) == c && l.lingering(a, x) {
+			return true
+		}
+	}
+	return false
 }
 
 // real drops the name of nothing, which whoever asks for it may be told is gone.

@@ -291,6 +291,9 @@ func (s *Session) tell(u *subscription, t *xds.Table, d *diff) (items []item) {
 		if stands(is) {
 			delete(u.lapsed, e.name)
 		}
+		if s.variant == xds.Delta && same(was, is) && u.comesFirst(e.name) {
+			was = absent // it may have been given up since, and asked for again
+		}
 		items = append(items, item{name: e.name, was: was, is: is})
 		e.told, e.sent, e.again = is, true, false
 	}

@@ -187,6 +187,16 @@ func (u *subscription) coming(name string) (is *xds.Stamp) {
 	return is
 }
 
+// comesFirst reports whether a name is on its way to a client that had nothing of it.
+func (u *subscription) comesFirst(name string) bool {
+	for d := range u.underWay() {
+		if is := d.carries(name); stands(is) && !stands(d.before(name)) && d.open(name, is) {
+			return true
+		}
+	}
+	return false
+}
+
 // newest returns the newest delivery that is no heartbeat, if it is unanswered.
 // In SotW the heartbeat of a type with full state is an answer like any other.
 func (u *subscription) newest(v xds.Variant) *delivery {

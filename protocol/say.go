@@ -375,13 +375,25 @@ func (s *Session) tell(u *subscription, t *xds.Table, d *diff) (items []item) {
 		u.removeFunc(func(e *entry) bool { return e.told == absent && !u.wants(e) })
 	}
 	if u.wildcard && u.names.len() > u.named { // forget exceptions that are none
-		u.removeFunc(func(e *entry) bool {
+		none := func(e *entry) bool {
 			if u.wants(e) || e.dirty || e.again || u.leaving[e.name] != nil {
 				return false
 			}
 			is := u.base.Get(e.name)
 			return e.told == absent && is == nil || is != nil && same(e.told, is)
-		})
+		}
+		if len(listed)+len(items) > 64 {
+			u.removeFunc(none)
+		} else { // only these can have become so
+			for _, it := range items {
+				listed = append(listed, it.name)
+			}
+			for _, n := range listed {
+				if e := u.entry(n); e != nil && none(e) {
+					u.remove(n)
+				}
+			}
+		}
 	}
 	return items
 }

@@ -231,3 +231,27 @@ func TestUnansweredNamesAreCheap(t *testing.T) {
 		grows(t, 25, func() time.Duration { return run(500) }, func() time.Duration { return run(4000) })
 	})
 }
+
+// SAFE-9: "What a client can make the server hold or do is bounded": beside a wildcard, too,
+// a response costs what it says, and not what the client has asked for by name.
+func TestNamesBesideAWildcardAreCheap(t *testing.T) {
+	run := func(n int) func() time.Duration {
+		return func() time.Duration {
+			var rs []*xds.Resource
+			for _, name := range numbered(n) {
+				r := xds.NewResource(name, []byte(name))
+				r.Refs, r.Aliases = []xds.Ref{}, []string{"alias of " + name}
+				r.Seal("1")
+				rs = append(rs, r)
+			}
+			l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.Endpoint.URL: xds.NewTable(xds.Endpoint).With(rs)})
+			nonce := l.talk(xds.Request{Type: xds.Endpoint, Subscribe: []string{"*"}})
+			start := time.Now()
+			for _, r := range rs {
+				nonce = l.talk(xds.Request{Type: xds.Endpoint, Nonce: nonce, Subscribe: r.Aliases})
+			}
+			return time.Since(start)
+		}
+	}
+	grows(t, 25, run(500), run(4000))
+}

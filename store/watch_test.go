@@ -57,6 +57,8 @@ func TestWatch(t *testing.T) {
 			w.Interested(xds.Cluster, false, nil, []string{"a", "x", "a"})
 		}, set(xds.Cluster, "b", "2"), true},
 		{"a name added and removed at once", func(w *Watch) { w.Interested(xds.Cluster, false, []string{"a"}, []string{"a"}) }, set(xds.Cluster, "a", "2"), true},
+		{"NAME-2 a collection that gets a member", func(w *Watch) { w.Interested(xds.VirtualHost, false, []string{"r/*"}, nil) }, set(xds.VirtualHost, "r/a", "1"), true},
+		{"NAME-2 a collection of others", func(w *Watch) { w.Interested(xds.VirtualHost, false, []string{"r/*"}, nil) }, set(xds.VirtualHost, "s/a", "1"), false},
 		{"DELTA-11 an alias that comes", func(w *Watch) { w.Interested(xds.VirtualHost, false, []string{"alias"}, nil) },
 			set(xds.VirtualHost, "v", "1", "other", "alias"), true},
 		{"DELTA-11 an alias that goes", func(w *Watch) { w.Interested(xds.VirtualHost, false, []string{"old"}, nil) },
@@ -174,6 +176,24 @@ func TestNext(t *testing.T) {
 			t.Errorf("after a large commit: touched %v", touched)
 		}
 	})
+}
+
+// What a large commit pushes out of the log is forgotten whole: who has seen some of that
+// compares tables.
+func TestForgotten(t *testing.T) {
+	h := &head{}
+	for seq := range uint64(3) {
+		h = h.next(seq+1, nil, xds.Names{}, 1, 100)
+	}
+	h = h.next(4, nil, xds.Names{}, maxNames, 100)
+	for seq := range uint64(3) {
+		if h.since(seq) != nil {
+			t.Errorf("it is known what came after commit %d", seq)
+		}
+	}
+	if n := len(h.since(3)); n != 1 {
+		t.Errorf("%d commits came after the third", n)
+	}
 }
 
 // A large commit, whose names are not remembered, rings for everyone.

@@ -113,3 +113,63 @@ func TestBeatsAreSpread(t *testing.T) {
 		}
 	}
 }
+
+// TTL-5: what a client has refused gets no heartbeats, and so it wakes nobody while what
+// comes instead waits for a cluster that was refused, too.
+func TestRefusedAndWaitingIsSilent(t *testing.T) {
+	set := func(view xds.Tables, typ *xds.Type, name, body string, ttl time.Duration, refs []xds.Ref) {
+		r := xds.NewResource(name, []byte(body))
+		r.TTL, r.Refs = ttl, append([]xds.Ref{}, refs...)
+		r.Seal("")
+		view[typ.URL] = view.Table(typ).With([]*xds.Resource{r})
+	}
+	tables := func(route string, ttl time.Duration, to []xds.Ref) xds.Tables {
+		view := xds.Tables{xds.Cluster.URL: xds.NewTable(xds.Cluster), xds.Endpoint.URL: xds.NewTable(xds.Endpoint), xds.Route.URL: xds.NewTable(xds.Route)}
+		set(view, xds.Cluster, "c", "1", 0, []xds.Ref{{Type: xds.Endpoint, Name: "e"}})
+		set(view, xds.Endpoint, "e", "1", 0, nil)
+		set(view, xds.Route, "r", route, ttl, to)
+		return view
+	}
+	first := tables("1", 30*time.Second, nil)
+	s := protocol.NewSession(xds.Delta, nil, first, protocol.Options{ForceTTL: true, Recent: func(typ *xds.Type) []*xds.Table { return []*xds.Table{first.Table(typ)} }})
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	s.Advance(now)
+	receive := func(r xds.Request) {
+		if err := s.Receive(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	said := func() (out []string) {
+		var answers []xds.Request
+		for r := range s.Responses() {
+			answers = append(answers, xds.Request{Type: r.Type, Nonce: r.Nonce, Error: &xds.Status{Code: 3}})
+			for _, x := range slices.Concat(r.Upserts, r.Beats) {
+				out = append(out, r.Type.Short+" "+x.Name)
+			}
+		}
+		for _, a := range answers {
+			receive(a)
+		}
+		return out
+	}
+	receive(xds.Request{Type: xds.Cluster, Node: &xds.Node{}})
+	receive(xds.Request{Type: xds.Endpoint, Subscribe: []string{"other"}})
+	receive(xds.Request{Type: xds.Route, Subscribe: []string{"r"}})
+	if got := said(); !slices.Contains(got, "CDS c") || !slices.Contains(got, "RDS r") {
+		t.Fatalf("it is told %v", got)
+	}
+	s.Change(tables("2", 0, []xds.Ref{{Type: xds.Cluster, Name: "c"}}), nil)
+	for range 20 {
+		for _, what := range said() {
+			if what == "RDS r" {
+				t.Fatal("the route does not wait")
+			}
+		}
+		next := s.Deadline()
+		if next.IsZero() {
+			return
+		}
+		s.Advance(next)
+	}
+	t.Error("it wakes for ever, to say nothing")
+}

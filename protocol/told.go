@@ -233,7 +233,12 @@ func (u *subscription) unanswered(name string) (*delivery, *part) {
 // accepted reports whether the client has taken what it was told of a name.
 func (u *subscription) accepted(name string) bool {
 	d, _ := u.unanswered(name)
-	return d == nil && !slices.ContainsFunc(u.refusals, func(r refusal) bool { return r.has(name) })
+	return d == nil && !u.refuses(name)
+}
+
+// refuses reports whether the client has refused what it was told of a name, or may have.
+func (u *subscription) refuses(name string) bool {
+	return slices.ContainsFunc(u.refusals, func(r refusal) bool { return r.has(name) })
 }
 
 // mayHold yields what the client may have of the type that is not what the view

@@ -29,7 +29,7 @@ type want struct {
 
 	toggled []string // names the client subscribed to or dropped, since scope was last asked
 	quit    []string // names that may be wanted no more, since dropUnwanted was last asked
-	gaveUp  uint64   // the newest nonce when the client last dropped something: what came later it did not drop on its way
+	gaveUp  uint64   // the newest nonce when the client last dropped something: what was sent later it did not drop on its way
 
 	// How the interest has moved since Interests was called.
 	moved          bool
@@ -193,8 +193,11 @@ func (u *subscription) subscribeAll(t *xds.Table) {
 // After a world comes another, which tells of all.
 func (u *subscription) givenUp() map[string]*xds.Stamp {
 	var last map[string]*xds.Stamp
+	if len(u.deliveries) == 0 || u.deliveries[0].parts[0].nonce > u.gaveUp {
+		return nil
+	}
 	for d := range u.underWay() {
-		if d.parts[0].world || d.parts[0].nonce > u.gaveUp {
+		if d.parts[0].world {
 			continue
 		}
 		for name, it := range d.each {

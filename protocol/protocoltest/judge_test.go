@@ -2750,6 +2750,48 @@ func TestJudge(t *testing.T) {
 			t.Errorf("what was refused with it is not sent again: %q", left)
 		}
 	})
+	t.Run("ADS-2 what a session need not know that a client has it may leave out before it tells something new", func(t *testing.T) {
+		after := func(loose bool) error {
+			c := newCourt(t, xds.SotW)
+			c.commit("LDS", "l=1")
+			c.ask(xds.Cluster, "x")
+			c.l.account(xds.Cluster).told["x"] = fact{res: thing("x=1"), loose: loose}
+			c.ask(xds.Listener)
+			c.told(xds.Cluster)
+			_, err := c.say(xds.Listener, "l=1")
+			return err
+		}
+		if err := after(true); err != nil {
+			t.Error(err)
+		}
+		wrong(t, after(false), "ADS-2: LDS tells something new after a removal")
+	})
+	t.Run("ADS-3 who acknowledges a response before it refuses an earlier one says that it has dealt with both", func(t *testing.T) {
+		n := &lane{world: &world{}}
+		ack, nack := func(nonce string) xds.Request { return xds.Request{Type: xds.Listener, Nonce: nonce} }, func(typ *xds.Type, nonce string) xds.Request {
+			return xds.Request{Type: typ, Nonce: nonce, Error: &xds.Status{Code: 3}}
+		}
+		for _, c := range []struct {
+			out  []xds.Request
+			late []xds.Request
+			want bool
+		}{
+			{[]xds.Request{ack("10"), nack(xds.Listener, "9")}, nil, true},
+			{[]xds.Request{ack("10")}, []xds.Request{nack(xds.Listener, "9")}, true},
+			{[]xds.Request{ack("9"), nack(xds.Listener, "10")}, nil, false},
+			{[]xds.Request{ack("10"), nack(xds.Route, "9")}, nil, false},
+			{[]xds.Request{nack(xds.Listener, "9"), ack("10"), nack(xds.Listener, "9")}, nil, false}, // it comes twice
+		} {
+			n.late = c.late
+			got := false
+			for i := range c.out {
+				got = got || n.contradicts(c.out, i)
+			}
+			if got != c.want {
+				t.Errorf("%v, and later %v: %v", c.out, c.late, got)
+			}
+		}
+	})
 	t.Run("ADS-2 removals last, in reverse", func(t *testing.T) {
 		start := func() *court {
 			c := newCourt(t, xds.Delta)

@@ -1,8 +1,10 @@
 package protocoltest
 
 import (
+	"cmp"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -69,7 +71,31 @@ func (n *lane) tardily(requests []xds.Request) []xds.Request {
 		r.Names, r.Subscribe, r.Unsubscribe, r.Initial = n.names[n.typeOf(r).URL], nil, nil, nil
 		out = append(out, r)
 	}
+	for i := range out {
+		if n.contradicts(out, i) {
+			n.shaky = cmp.Or(n.shaky, contradiction)
+		}
+	}
 	return out
+}
+
+// contradiction is why nobody can tell what a client has.
+const contradiction = "it has acknowledged a response before it refuses an earlier one"
+
+// contradicts reports whether the client acknowledges a response before it refuses an
+// earlier one of the type: until that comes it says that it has dealt with both.
+func (n *lane) contradicts(out []xds.Request, i int) bool {
+	a := out[i]
+	if a.Nonce == "" || a.Error != nil {
+		return false
+	}
+	refuses := func(b xds.Request) bool {
+		return b.Error != nil && n.typeOf(b) == n.typeOf(a) && cmp.Or(len(b.Nonce)-len(a.Nonce), strings.Compare(b.Nonce, a.Nonce)) < 0
+	}
+	return slices.ContainsFunc(slices.Concat(out[i+1:], n.late), func(b xds.Request) bool {
+		first := !slices.ContainsFunc(out[:i], func(o xds.Request) bool { return o.Error != nil && o.Nonce == b.Nonce && n.typeOf(o) == n.typeOf(b) })
+		return first && refuses(b)
+	})
 }
 
 func (n *lane) typeOf(r xds.Request) *xds.Type {

@@ -44,10 +44,13 @@ func (l *ledger) ordered(a *account, r *xds.Response, f *flight) error {
 		l.telling = nil
 	}
 	if len(gone) > 0 && len(r.Upserts) == 0 && l.telling == nil {
-		if a.typ.Rank() > l.falling && !l.unbound(a, gone) {
-			return fmt.Errorf("ADS-2: %s follows a removal of a type of rank %d: they leave in reverse", a.typ, l.falling)
+		// Of what a session need not know that the client has it tells no removal.
+		if slices.ContainsFunc(gone, func(n string) bool { return !a.told[n].loose }) {
+			if a.typ.Rank() > l.falling && !l.unbound(a, gone) {
+				return fmt.Errorf("ADS-2: %s follows a removal of a type of rank %d: they leave in reverse", a.typ, l.falling)
+			}
+			l.falling = a.typ.Rank()
 		}
-		l.falling = a.typ.Rank()
 	} else if f.forward && l.falling != math.MaxInt && !late {
 		return fmt.Errorf("ADS-2: %s tells something new after a removal", a.typ)
 	}

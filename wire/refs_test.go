@@ -28,6 +28,37 @@ func showRefs(refs []xds.Ref) string {
 	return strings.Join(s, ", ")
 }
 
+// Of the two ways to say what type a cluster is the last one counts, as of any oneof; and a
+// field that Envoy gets later may refer to anything.
+func TestRefsField(t *testing.T) {
+	const typeURL = "type.googleapis.com/envoy.extensions.clusters.aggregate.v3.ClusterConfig"
+	encode := func(c *clusterv3.Cluster) string {
+		b, err := proto.Marshal(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	aggregate := encode(&clusterv3.Cluster{ClusterDiscoveryType: &clusterv3.Cluster_ClusterType{ClusterType: &clusterv3.Cluster_CustomClusterType{
+		Name: "c", TypedConfig: &anypb.Any{TypeUrl: typeURL}}}})
+	typ := func(d clusterv3.Cluster_DiscoveryType) string {
+		return encode(&clusterv3.Cluster{ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: d}})
+	}
+	settings := encode(&clusterv3.Cluster{EdsClusterConfig: &clusterv3.Cluster_EdsClusterConfig{ServiceName: "s"}})
+	const opaque = "CDS *, ECDS *, SDS *"
+	for _, tc := range []struct{ name, body, want string }{
+		{"WARM-2 a type of its own after EDS", typ(clusterv3.Cluster_EDS) + aggregate, opaque},
+		{"WARM-2 EDS after a type of its own", aggregate + typ(clusterv3.Cluster_EDS), "CDS *, ECDS *, EDS a, SDS *"},
+		{"WARM-2 DNS after a type of its own", aggregate + settings + typ(clusterv3.Cluster_STRICT_DNS), opaque},
+		{"ADS-8 a field of a large number", string(protowire.AppendVarint(protowire.AppendTag(nil, 70, protowire.VarintType), 1)), opaque},
+		{"ADS-8 metadata name nothing", encode(&clusterv3.Cluster{Metadata: &corev3.Metadata{}}), ""},
+	} {
+		if got := showRefs(Refs(xds.Cluster, "a", []byte(tc.body))); got != tc.want {
+			t.Errorf("%s: %q, not %q", tc.name, got, tc.want)
+		}
+	}
+}
+
 func TestRefs(t *testing.T) {
 	var (
 		ads    = &corev3.ConfigSource{ConfigSourceSpecifier: &corev3.ConfigSource_Ads{Ads: &corev3.AggregatedConfigSource{}}}

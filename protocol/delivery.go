@@ -434,9 +434,10 @@ func (u *subscription) message(nonce uint64) (d *delivery, p *part) {
 
 // acceptUnlisted notes that the client has taken what is not listed any more: what could
 // not warm has warmed, what had become one with another is told, and a world takes the
-// place of those refused before it.
+// place of those refused before it, and of what it had from before.
 func (u *subscription) acceptUnlisted(v xds.Variant, nonce uint64) {
 	if v == xds.SotW && u.typ.FullState {
+		u.vagueAll = false
 		u.refusals = slices.DeleteFunc(u.refusals, func(r refusal) bool { return r.retold && r.nonce < nonce })
 	}
 	for i := range u.deliveries {

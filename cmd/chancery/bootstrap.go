@@ -63,15 +63,19 @@ func client(name, short, long, example string, write func(bootstrap.Options) ([]
 	f.Lookup("node").DefValue = "" // the same help everywhere
 	f.StringVar(&o.Cluster, "cluster", "", "`NAME` of the service that the client belongs to")
 	f.StringVar(&o.Server, "server", "127.0.0.1:18000", "`HOST:PORT` or unix:///PATH where the server is")
-	f.BoolVar(&secure, "tls", false, "TLS, with the system's CAs unless --tls-ca says others")
+	trusted := "TLS, with the system's CAs unless --tls-ca says others"
+	if name == "envoy" {
+		trusted = "TLS; needs --tls-ca, for Envoy knows no CAs by itself"
+	}
+	f.BoolVar(&secure, "tls", false, trusted)
 	f.StringVar(&tls.CA, "tls-ca", "", "`FILE` with the CA of the server's certificate, on the client's machine: TLS")
 	f.StringVar(&tls.Cert, "tls-cert", "", "`FILE` with the client's certificate (mutual TLS)")
 	f.StringVar(&tls.Key, "tls-key", "", "`FILE` with its private key")
 	f.StringVar(&tls.ServerName, "tls-server-name", "", "`NAME` in the server's certificate, if it is not that of --server")
 	if name == "envoy" {
 		f.BoolVar(&o.Delta, "delta", true, "incremental xDS; --delta=false is state of the world, which cannot tell Envoy of all that is gone")
-		f.BoolVar(&o.PerType, "per-type", false, "a stream for each type instead of one for all (ADS)")
-		f.BoolVar(&o.REST, "rest", false, "polls over REST-JSON instead of gRPC; --server is where --rest-listen of the server is")
+		f.BoolVar(&o.PerType, "per-type", false, "a stream for each type instead of one for all (ADS); then no resource may say ads: {}")
+		f.BoolVar(&o.REST, "rest", false, "polls over REST-JSON instead of gRPC; --server is where --rest-listen of the server is; no resource may say ads: {}")
 		f.StringVar(&o.Admin, "admin", bootstrap.DefaultAdmin, "`IP:PORT` or unix:///PATH of Envoy's admin interface")
 	}
 	return cmd

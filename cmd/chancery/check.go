@@ -51,6 +51,9 @@ Exit codes: 0 nothing found; 1 something is; 2 wrong use.`,
 			default:
 				return fmt.Errorf("--output: %q is none of text and json", output)
 			}
+			if err := checkMaxFile(maxFile); err != nil {
+				return err
+			}
 			c := dir.Check(args[0], dir.Options{MaxFile: maxFile})
 			bad := len(c.Errors) > 0 || strict && len(c.Warnings) > 0
 			if err := print(cmd.OutOrStdout(), c, bad); err != nil {

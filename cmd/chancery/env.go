@@ -25,7 +25,7 @@ func bind(cmd *cobra.Command, _ []string) error {
 			return
 		}
 		if err := cmd.Flags().Set(f.Name, value); err != nil {
-			first = fmt.Errorf("environment variable %s: %w", variable(f.Name), err)
+			first = fmt.Errorf("environment variable %s: %w", variable(f.Name), wrongValue(err))
 		}
 	})
 	return first

@@ -125,6 +125,9 @@ func (e *exporting) check() error {
 	case e.options.Settle < 0:
 		return errors.New("--settle is negative")
 	}
+	if err := checkMaxFile(e.maxFile); err != nil {
+		return err
+	}
 	if e.options.Format, err = export.ParseFormat(e.format); err != nil {
 		return fmt.Errorf("--format: %w", err)
 	}

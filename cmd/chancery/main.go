@@ -38,6 +38,7 @@ Each flag may be given as an environment variable instead: CHANCERY_LISTEN for
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 	}
+	root.SetFlagErrorFunc(wrongFlag)
 	root.AddCommand(serveCommand(), checkCommand(), exportCommand(), bootstrapCommand(), versionCommand())
 	root.SetArgs(args)
 	root.SetOut(stdout)

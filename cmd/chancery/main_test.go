@@ -82,7 +82,7 @@ func TestCommands(t *testing.T) {
 		{"serve a b", 2, []string{"serve wants one directory, not 2"}},
 		{"serve good --lisen x", 2, []string{"unknown flag: --lisen"}},
 		{"serve good --listen x", 2, []string{`--listen: address "x": missing port`}},
-		{"serve good --drain x", 2, []string{`invalid argument "x" for "--drain"`}},
+		{"serve good --drain x", 2, []string{`--drain: "x" is no time`}},
 		{"sevre good", 2, []string{`unknown command "sevre"`, "Did you mean this?", "serve"}},
 		{"serve good --listen 127.0.0.1:" + port, 1, []string{"chancery: error: listen on 127.0.0.1:" + port, "in use", "chancery: hint: --listen"}},
 		{"serve none", 1, []string{"chancery: error: none: no such file or directory\n"}},

@@ -134,8 +134,11 @@ func (s *serving) check() error {
 			return fmt.Errorf("--metrics-listen: %w", err)
 		}
 	}
-	if err := errors.Join(s.limits.check(), s.manner.check()); err != nil {
+	if err := errors.Join(checkMaxFile(s.maxFile), s.limits.check(), s.manner.check()); err != nil {
 		return err
+	}
+	if s.drain < 0 {
+		return errors.New("--drain is negative")
 	}
 	if err := s.rest.check(); err != nil {
 		return err

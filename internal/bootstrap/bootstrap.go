@@ -48,7 +48,7 @@ type TLS struct {
 func (o Options) checkNode() error {
 	switch {
 	case o.Node == "":
-		return errors.New("the node's id is missing")
+		return errors.New("the node's id is missing (--node)")
 	case !utf8.ValidString(o.Node):
 		return fmt.Errorf("node id %q is not UTF-8", o.Node)
 	case !utf8.ValidString(o.Cluster):
@@ -63,7 +63,7 @@ func (o Options) check() (listen.Address, error) {
 		return listen.Address{}, err
 	}
 	if t := o.TLS; t != nil && (t.Cert == "") != (t.Key == "") {
-		return listen.Address{}, errors.New("TLS: a certificate and its private key go together")
+		return listen.Address{}, errors.New("TLS: a certificate and its private key go together (--tls-cert, --tls-key)")
 	}
 	a, err := listen.Parse(o.Server)
 	switch {

@@ -143,14 +143,14 @@ func (o Options) envoyTLS(server listen.Address) (any, error) {
 		return nil, nil
 	}
 	if t.CA == "" {
-		return nil, errors.New("TLS: the CA of the server's certificate is missing: without one Envoy trusts any server")
+		return nil, errors.New("TLS: the CA of the server's certificate is missing (--tls-ca): without one Envoy trusts any server")
 	}
 	name := t.ServerName
 	if name == "" {
 		name = server.Host
 	}
 	if name == "" {
-		return nil, errors.New("TLS: on a unix socket the name in the server's certificate must be said")
+		return nil, errors.New("TLS: on a unix socket the name in the server's certificate must be said (--tls-server-name)")
 	}
 	sni, kind := name, "DNS"
 	if (listen.Address{Host: name}).IP() != nil {

@@ -20,9 +20,9 @@ type Checked struct {
 }
 
 // Check reads a directory as a [Source] with the options does, and loads it
-// nowhere. Beyond what a source tells it warns of references to resources that
-// no file has, if there are no errors: what cannot be read refers to nothing
-// and is referred to in vain.
+// nowhere. Beyond what a source tells it warns of a directory without resources,
+// and of references to resources that no file has, if there are no errors: what
+// cannot be read refers to nothing and is referred to in vain.
 func Check(root string, opts Options) Checked {
 	s := New(root, nil, opts)
 	next, _, errs := s.look(true, &scanner{})
@@ -32,7 +32,14 @@ func Check(root string, opts Options) Checked {
 		for _, f := range s.files {
 			warnings = append(warnings, f.warnings...)
 		}
-		c.Warnings = summary(root, "warnings", append(warnings, next.dangling()...), 0)
+		warnings = append(warnings, next.dangling()...)
+		if len(c.Counts) == 0 {
+			warnings = append(warnings, protofile.Problem{
+				File: root, Message: "no file has a resource", Warning: true,
+				Hint: "is it the right directory? Names of files end in .yaml, .yml, .json, .txtpb, .textproto, .pb_text or .pb",
+			})
+		}
+		c.Warnings = summary(root, "warnings", warnings, 0)
 	}
 	return c
 }

@@ -14,12 +14,13 @@ func (b *bench) findings() string {
 		out.WriteString(n.Type.String() + " " + strings.Repeat("|", n.N) + "\n")
 	}
 	for _, p := range append(c.Errors, c.Warnings...) {
-		out.WriteString(strings.ReplaceAll(p.Error(), b.dir+"/", "") + "\n")
+		out.WriteString(strings.ReplaceAll(strings.ReplaceAll(p.Error(), b.dir+"/", ""), b.dir, "DIR") + "\n")
 	}
 	return out.String()
 }
 
 func TestCheck(t *testing.T) {
+	const noResource = "DIR: warning: no file has a resource (is it the right directory? Names of files end in .yaml, .yml, .json, .txtpb, .textproto, .pb_text or .pb)\n"
 	eds := func(name string) string {
 		return "{" + clusterURL + ", name: " + name + ", type: EDS, eds_cluster_config: {eds_config: {ads: {}}}}\n"
 	}
@@ -30,7 +31,8 @@ func TestCheck(t *testing.T) {
 		files []string
 		want  string
 	}{
-		{"nothing", nil, ""},
+		{"nothing", nil, noResource},
+		{"nothing by a name that is read", []string{"a.yml.bak", eds("x")}, noResource},
 		{"all there", []string{"a.yaml", eds("e"), "e.json", endpointsE, "r.yaml", to("e")}, "CDS |\nEDS |\nRDS |\n"},
 		{"endpoints and a cluster that are not", []string{"a.yaml", eds("x"), "r.txtpb", `resources { [type.googleapis.com/envoy.config.route.v3.RouteConfiguration] {
 name: "r" virtual_hosts { name: "v" domains: "*" routes { match { prefix: "/" } route { cluster: "none" } } } } }`},

@@ -1,0 +1,47 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// wrongFlag tells on behalf of cobra what is wrong with a flag.
+func wrongFlag(_ *cobra.Command, err error) error {
+	if e, is := errors.AsType[*pflag.InvalidValueError](err); is {
+		return fmt.Errorf("--%s: %w", e.GetFlag().Name, wrongValue(err))
+	}
+	return err
+}
+
+// wrongValue says what a flag takes that does not take its value. Its own error
+// names the function of Go that could not read it.
+func wrongValue(err error) error {
+	e, is := errors.AsType[*pflag.InvalidValueError](err)
+	if !is {
+		return err
+	}
+	switch e.GetFlag().Value.Type() {
+	case "int", "int64":
+		if errors.Is(err, strconv.ErrRange) {
+			return fmt.Errorf("%s is too large", e.GetValue())
+		}
+		return fmt.Errorf("%q is no whole number", e.GetValue())
+	case "duration":
+		return fmt.Errorf("%q is no time: write a number and its unit, such as 500ms, 10s, 5m or 1h30m", e.GetValue())
+	case "bool":
+		return fmt.Errorf("%q is none of true and false", e.GetValue())
+	}
+	return err
+}
+
+// checkMaxFile returns an error of usage.
+func checkMaxFile(bytes int64) error {
+	if bytes < 1 {
+		return errors.New("--max-file: that would let no file in")
+	}
+	return nil
+}

@@ -1,9 +1,12 @@
 package main
 
 import (
+	"bytes"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/chancery-xds/chancery/internal/source/dir"
@@ -49,5 +52,40 @@ func TestDocumentedFlags(t *testing.T) {
 				t.Errorf("%s: %s is no flag", path, flag[1:])
 			}
 		}
+	}
+}
+
+// What the program logs for an operator stands in the table of docs/operations.md.
+func TestDocumentedLines(t *testing.T) {
+	doc, err := os.ReadFile("../../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	logs := regexp.MustCompile(`(?:(?i:log)\.(?:Info|Warn|Error)\(|og\.Log(?:Attrs)?\(context\.Background\(\), (?:l|slog\.L)evel(?:Info|Warn|Error)?, |s\.warn\(.*\}, )"([^"]+)"`)
+	found := 0
+	for _, pattern := range []string{"*.go", "../../server/*.go", "../../rest/*.go", "../../internal/*/*.go", "../../internal/source/dir/*.go"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			if strings.HasSuffix(file, "_test.go") || strings.Contains(file, "/demo/") || strings.Contains(file, "/mutants/") {
+				continue
+			}
+			code, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, m := range logs.FindAllSubmatch(code, -1) {
+				found++
+				line, _, _ := bytes.Cut(m[1], []byte(": "))
+				if !bytes.Contains(doc, append([]byte("\n| `"), line...)) && !bytes.Contains(doc, append([]byte("`, `"), line...)) {
+					t.Errorf("%s: %q is not in the table", file, m[1])
+				}
+			}
+		}
+	}
+	if found < 25 {
+		t.Errorf("%d lines found: the expression does not fit the code any more", found)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
@@ -118,6 +119,23 @@ func (f *front) at() string {
 		}
 	}
 	return strings.Join(all, ", ")
+}
+
+// lastWords is how long connections without streams of ours may take to end.
+const lastWords = time.Second
+
+// finish ends the connections when their streams have ended: in order, so that
+// what the last of them were told on leaving is written before. Watches of
+// health and reflection never end by themselves: they are cut when that takes
+// too long, or when ctx is done.
+func (f *front) finish(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, lastWords)
+	defer cancel()
+	for _, g := range f.servers {
+		stop := context.AfterFunc(ctx, g.Stop)
+		g.GracefulStop()
+		stop()
+	}
 }
 
 func (f *front) close() {

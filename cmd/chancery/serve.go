@@ -263,6 +263,7 @@ func (s *serving) end(xds *server.Server, signals <-chan os.Signal) error {
 	if err := xds.Drain(ctx); err != nil {
 		return failure{fmt.Errorf("ended at once, with streams open: %w", err), ""}
 	}
+	s.front.finish(ctx)
 	s.log.Info("ended")
 	return nil
 }

@@ -336,6 +336,19 @@ func TestSignals(t *testing.T) {
 		}
 		d.exits(0)
 	})
+	t.Run("the last stream, too, is told why it ends", func(t *testing.T) {
+		t.Parallel()
+		for range 10 { // a connection that is cut is UNAVAILABLE as well, and is cut in time in some of them only
+			d := serve(t, []string{"--drain", "0s"}, "a.yaml", cluster("a"))
+			s := d.clusters()
+			s.gets("a")
+			d.signal(syscall.SIGTERM)
+			if _, err := s.stream.Recv(); status.Convert(err).Message() != "the server is shutting down" {
+				t.Fatalf("the stream ended with %v", err)
+			}
+			d.exits(0)
+		}
+	})
 	t.Run("SIGINT without clients", func(t *testing.T) {
 		t.Parallel()
 		d := serve(t, []string{"--drain", "1h"})

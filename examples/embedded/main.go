@@ -49,8 +49,9 @@ func main() {
 		<-ctx.Done()
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
-		_ = xds.Drain(ctx) // streams that are left are cut
-		g.Stop()
+		_ = xds.Drain(ctx)
+		time.AfterFunc(time.Second, g.Stop) // what is left then is cut
+		g.GracefulStop()
 	}()
 	log.Printf("serving at %v; type addresses to change the endpoints", l.Addr())
 	if err := g.Serve(l); err != nil {

@@ -57,7 +57,7 @@ func (l *ledger) settle(a *account, req xds.Request, stale bool) *flight {
 	for n, k := range f.dropped {
 		// Asked for again, it may have been before the response came: refused or not,
 		// the client may have that.
-		if k.dropped, k.taken = true, req.Error == nil; a.keeps(n) || a.finding(n, k) {
+		if k.dropped = true; a.keeps(n) || a.finding(n, k) {
 			a.refused[n] = append(a.refused[n], k)
 		}
 	}

@@ -2213,29 +2213,6 @@ func TestJudge(t *testing.T) {
 			}
 		}
 	})
-	t.Run("ADS-3 who accepts what it gave up on its way, and has asked for again, has it", func(t *testing.T) {
-		for _, again := range []bool{true, false} {
-			c := newCourt(t, xds.Delta)
-			c.commit("CDS", "x=1", "y=1", "VHDS", "r/a=1>CDS/x")
-			c.ask(xds.Cluster, "x", "y")
-			nonce := c.told(xds.Cluster, "x=1", "y=1")
-			c.l.receive(xds.Request{Type: xds.Cluster, Unsubscribe: []string{"x"}}, false)
-			if again {
-				c.ask(xds.Cluster, "*")
-			}
-			c.answer(xds.Cluster, nonce, false)
-			if !again {
-				c.ask(xds.Cluster, "*")
-			}
-			c.told(xds.Cluster, "x=1", "y=1")
-			c.ask(xds.VirtualHost, "r/a")
-			if _, err := c.try(xds.VirtualHost, "r/a=1>CDS/x"); again && err != nil {
-				t.Error(err)
-			} else if !again {
-				wrong(t, err, "ADS-3: r/a@r/a=1>CDS/x refers to x")
-			}
-		}
-	})
 	t.Run("ADS-8 what a collection found is given up on its way and asked for again, so that it keeps what it refers to", func(t *testing.T) {
 		for _, again := range []bool{true, false} {
 			c := newCourt(t, xds.Delta)

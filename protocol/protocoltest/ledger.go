@@ -129,7 +129,6 @@ type fact struct {
 	version string
 	seq     int
 	dropped bool // the client gave the name up before it answered
-	taken   bool // and has accepted it when it had asked for it again
 	merged  bool // it was accepted when it need not be remembered any more
 	loose   bool // a session need not know that the client has it
 	left    bool // the view has lost it, and nothing kept it with the client, though nothing could tell so

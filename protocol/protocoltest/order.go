@@ -114,7 +114,7 @@ func (l *ledger) early(a *account, r *xds.Resource) error {
 				continue // the client has answered a later one
 			}
 			late := l.silent(first) || l.now.Sub(f.at) >= silence || !a.tied[r.Name].IsZero() && l.now.Sub(a.tied[r.Name]) >= silence
-			if f.news[ref.Name] && !first.has(ref.Name, f.carried[ref.Name]) && !f.done && !f.superseded && !late && !l.assignless(first) {
+			if f.news[ref.Name] && first.acked[ref.Name].absent() && !f.done && !f.superseded && !late && !l.assignless(first) {
 				return fmt.Errorf("ADS-3: %s refers to %s, which nonce %s brought and the client did not answer yet", show(r), ref.Name, f.nonce)
 			}
 		}
@@ -156,17 +156,11 @@ func (l *ledger) earlyForAny(a, first *account, r *xds.Resource) error {
 		return nil
 	}
 	for _, n := range slices.Sorted(maps.Keys(f.news)) {
-		if !first.has(n, f.carried[n]) && !f.carried[n].absent() {
+		if first.acked[n].absent() && !f.carried[n].absent() {
 			return fmt.Errorf("ADS-3: %s may refer to %s, which nonce %s brought and the client did not answer yet", show(r), n, f.nonce)
 		}
 	}
 	return nil
-}
-
-// has reports whether the client has what is called so: it has accepted that, or just what
-// it is told again, which it had given up on its way and asked for again before it answered.
-func (a *account) has(n string, told fact) bool {
-	return !a.acked[n].absent() || slices.ContainsFunc(a.refused[n], func(k fact) bool { return k.taken && k.is(told.res) })
 }
 
 // awaits reports whether a resource has to wait since it refers to a type that

@@ -12,8 +12,10 @@ import (
 // the drain time, and returns when the last has ended or ctx is done. From its
 // first moment on health is NOT_SERVING and new streams are refused, for good.
 //
-// Afterwards call grpc.Server.Stop: GracefulStop would wait for streams that
-// never end by themselves, and without Drain cut nobody's connection.
+// Afterwards call grpc.Server.GracefulStop, and after a second Stop. Stop alone
+// may cut the last stream off before it has said why it ends; GracefulStop alone
+// would wait for ever for what does not end by itself, such as watches of health,
+// and without Drain for every stream.
 func (s *Server) Drain(ctx context.Context) error {
 	s.health.Shutdown()
 	s.drain.begin()

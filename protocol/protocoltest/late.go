@@ -23,6 +23,17 @@ func (n *lane) tardily(requests []xds.Request) []xds.Request {
 	}
 	sotw := n.cfg.Variant == xds.SotW
 	var out, twice []xds.Request
+	// release lets a NACK go that it has kept back, before another request with its nonce.
+	release := func(a xds.Request, before []string) {
+		n.late = slices.DeleteFunc(n.late, func(b xds.Request) bool {
+			first := b.Error != nil && b.Nonce == a.Nonce && n.typeOf(a).Is(n.typeOf(b))
+			if first {
+				b.Names = before
+				out = append(out, b)
+			}
+			return first
+		})
+	}
 	for i := range requests {
 		a := requests[i]
 		t := n.typeOf(a)
@@ -35,6 +46,7 @@ func (n *lane) tardily(requests []xds.Request) []xds.Request {
 		n.names[t.URL] = a.Names
 		j := i + 1 + slices.IndexFunc(requests[i+1:], func(b xds.Request) bool { return b.Nonce != "" && t.Is(n.typeOf(b)) })
 		if a.Nonce == "" || n.calm {
+			release(a, before)
 			out = append(out, a)
 			continue
 		}
@@ -53,14 +65,7 @@ func (n *lane) tardily(requests []xds.Request) []xds.Request {
 			a.Version, b.Version = b.Version, a.Version
 			a.Error, b.Error = b.Error, a.Error
 		}
-		n.late = slices.DeleteFunc(n.late, func(b xds.Request) bool {
-			first := b.Error != nil && b.Nonce == a.Nonce && t.Is(n.typeOf(b))
-			if first {
-				b.Names = before
-				out = append(out, b)
-			}
-			return first
-		})
+		release(a, before)
 		out = append(out, a)
 	}
 	if n.calm || n.chance.IntN(3) == 0 {

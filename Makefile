@@ -9,7 +9,7 @@ SHELL := /usr/bin/env bash
 
 STAGES   := build lint unit race memory sim fuzz e2e bench-smoke examples coverage
 MODULES  := . bench e2e examples/embedded
-WORLDS   ?= 50000
+WORLDS   ?= 200000
 FUZZTIME ?= 20s
 SOAK     ?= 1h
 
@@ -47,7 +47,7 @@ race: .cache/envoy ## Unit tests of all other packages, under the race detector
 memory: ## What takes how much memory; the race detector has a memory of its own
 	@packages=$$(tools/packages memory); $(GOTEST) -run Memory $$packages
 
-sim: ## The simulation of both halves of the protocol, WORLDS worlds each
+sim: ## The simulation of both halves of the protocol, WORLDS worlds
 	@export WORLDS=$(WORLDS) GOGC=400 SIM_SUMMARY=$(RESULTS)/sim.txt; rm -f $$SIM_SUMMARY; $(GOTEST) -run Simulation ./protocol; cat $$SIM_SUMMARY
 
 fuzz: ## Each fuzz target for FUZZTIME

@@ -32,7 +32,7 @@ import (
 var (
 	only   = flag.String("only", "", "run only mutants whose name, rule or file has this word, and write no file")
 	again  = flag.Bool("again", false, "try only mutants that the report does not say were caught")
-	worlds = flag.Int("worlds", 2000, "worlds that each simulation tries")
+	worlds = flag.Int("worlds", 5000, "worlds that the simulation tries")
 	output = flag.String("o", "docs/mutants.md", "file to write")
 	jobs   = flag.Int("j", 2, "mutants at a time")
 )

@@ -176,10 +176,15 @@ func (u *subscription) remember(v xds.Variant, r refusal) {
 }
 
 // phantom reports whether the client was told that something is gone which was not there,
-// and does not ask for it by name any more: that a wildcard covers it says nothing.
+// and does not ask for it by name any more: that a wildcard covers it says nothing. What it
+// has refused to let go before may be there still.
 func (u *subscription) phantom(it item) bool {
-	e := u.entry(it.name)
-	return it.tellsNothing() && (e == nil || !u.wants(e))
+	if e := u.entry(it.name); !it.tellsNothing() || e != nil && u.wants(e) {
+		return false
+	}
+	return !slices.ContainsFunc(u.refusals, func(r refusal) bool {
+		return r.has(it.name) && (stands(r.before(it.name)) || stands(r.carries(it.name)))
+	})
 }
 
 // joinRefusals makes one of the oldest that has no more names than the one after it,

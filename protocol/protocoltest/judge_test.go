@@ -1301,6 +1301,24 @@ func TestJudge(t *testing.T) {
 			t.Errorf("waiting: %q", left)
 		}
 	})
+	t.Run("DELTA-11 who drops a resource drops the alias by which it has that, of which it was told that it is none itself", func(t *testing.T) {
+		start := func(dropped ...string) *court {
+			c := newCourt(t, xds.Delta)
+			c.commit("SDS", "x|nick=1")
+			c.l.receive(xds.Request{Type: xds.Secret, Subscribe: []string{"nick"}, Initial: []xds.Version{{Name: "nick", Version: "old"}}}, false)
+			c.l.advance(epoch.Add(silence)) // it has no other type
+			c.takes(xds.Secret, "x|nick=1", "-nick")
+			c.commit("SDS", "x=2")
+			c.l.receive(xds.Request{Type: xds.Secret, Unsubscribe: dropped}, false)
+			return c
+		}
+		if left := start("x").l.waiting(); left != "" {
+			t.Errorf("waiting: %q", left)
+		}
+		if left := start("y").l.waiting(); left != "SDS: x is gone" {
+			t.Errorf("waiting: %q", left)
+		}
+	})
 	t.Run("DELTA-11 with the alias goes what the client has by that alone, and not what its collection finds", func(t *testing.T) {
 		for _, collects := range []bool{true, false} {
 			c := newCourt(t, xds.Delta)

@@ -131,6 +131,7 @@ type fact struct {
 	dropped bool // the client gave the name up before it answered
 	merged  bool // it was accepted when it need not be remembered any more
 	loose   bool // a session need not know that the client has it
+	found   bool // it does not exist, and finds others
 	left    bool // the view has lost it, and nothing kept it with the client, though nothing could tell so
 }
 

@@ -191,7 +191,7 @@ func (l *ledger) meant(a *account, n string) (out []string) {
 				out = append(out, s) // n is behind the alias s
 			}
 		}
-		if _, told := a.told[s]; !told && a.told[n].res != nil && slices.Contains(a.told[n].res.Aliases, s) {
+		if a.told[n].res != nil && slices.Contains(a.told[n].res.Aliases, s) && a.mayFind(s) {
 			out = append(out, s) // likewise, as it was told of it
 		}
 		if r := l.lookup(a, s); r != nil && l.lookup(a, n) == nil && slices.Contains(r.Aliases, n) {
@@ -199,6 +199,12 @@ func (l *ledger) meant(a *account, n string) (out []string) {
 		}
 	}
 	return out
+}
+
+// mayFind reports whether the client was not told that a name finds nothing.
+func (a *account) mayFind(name string) bool {
+	k, told := a.told[name]
+	return !told || k.found
 }
 
 // behind reports whether a name that is about to leave stands behind others that the client
@@ -210,7 +216,7 @@ func (a *account) behind(n string) bool {
 		return false
 	}
 	for s := range a.names {
-		if _, told := a.told[s]; !told && finds(a.typ, r, s) {
+		if finds(a.typ, r, s) && a.mayFind(s) {
 			return true
 		}
 	}

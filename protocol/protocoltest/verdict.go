@@ -275,10 +275,8 @@ func (l *ledger) needed(a *account, r *xds.Response, f *flight) error {
 		}
 	}
 	for _, n := range slices.Concat(r.Removed, r.Absent) {
-		f.carried[n] = fact{seq: f.seq}
-		if l.resolves(a, n) {
-			f.found[n] = true
-		}
+		f.carried[n] = fact{seq: f.seq, found: l.resolves(a, n)}
+		f.found[n] = f.carried[n].found
 		k, told := a.told[n]
 		switch d := a.typ.Mute[l.agent]; {
 		case d > 0 && !a.heard[n] && l.now.Sub(a.since[n]) < d:

@@ -124,6 +124,12 @@ func (l *ledger) scope(a *account, asked bool) {
 			a.owe[c], a.may[c] = true, true // what it has of the others is not told again
 		}
 	}
+	for n, k := range a.told { // what it has of a route that it asks for again may linger
+		c := a.typ.Collection(n)
+		if _, leaves := a.leaving[n]; k.res != nil && a.scopes[c] && was != nil && !was[c] && !leaves && l.shown(a, n) == nil && l.lingers(a) {
+			a.leaving[n] = leaver{res: k.res, at: l.now}
+		}
+	}
 	for c := range was {
 		if !a.scopes[c] && !a.names[c] {
 			delete(a.told, c)

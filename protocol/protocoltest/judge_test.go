@@ -2255,6 +2255,25 @@ func TestJudge(t *testing.T) {
 			}
 		}
 	})
+	t.Run("ADS-8 a host that is lost while its route is given up lingers when the route is asked for again", func(t *testing.T) {
+		start := func(again bool) *court {
+			c := newCourt(t, xds.Delta)
+			c.commit("RDS", "r=1", "s=1>VHDS/*", "VHDS", "r/a=1")
+			c.ask(xds.Route, "r", "s")
+			c.takes(xds.Route, "r=1", "s=1>VHDS/*")
+			c.ask(xds.VirtualHost)
+			c.takes(xds.VirtualHost, "r/a=1")
+			c.l.receive(xds.Request{Type: xds.Route, Unsubscribe: []string{"r"}}, false)
+			c.commit("RDS", "s=2", "VHDS", "-r/a")
+			if again {
+				c.ask(xds.Route, "r")
+			}
+			return c
+		}
+		_, err := start(true).try(xds.VirtualHost, "-r/a", "-r/*")
+		wrong(t, err, "ADS-3, ADS-8: r/a leaves while the client may hold RDS s")
+		start(false).told(xds.VirtualHost, "-r/a")
+	})
 	t.Run("ADS-9 the answer to a wildcard waits for clusters with what lingers, also if the client has stated that", func(t *testing.T) {
 		for _, tt := range []struct{ refers, left string }{{"CDS/x", ""}, {"", "VHDS: an answer, if need be empty"}} {
 			c := newCourt(t, xds.Delta)

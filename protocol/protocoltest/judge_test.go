@@ -2349,6 +2349,31 @@ func TestJudge(t *testing.T) {
 			t.Error("r is not decided, and s is gone")
 		}
 	})
+	t.Run("DELTA-6, OND-4 of what is given up under its route and not decided nothing is owed", func(t *testing.T) {
+		start := func(unknown ...string) *court {
+			c := newCourt(t, xds.Delta)
+			c.ask(xds.VirtualHost, "*", "r/a")
+			c.takes(xds.VirtualHost, "-r/a")
+			c.ask(xds.Route, "s")
+			c.l.change(searching{c.view, xds.Names{xds.VirtualHost.URL: unknown}})
+			c.l.receive(xds.Request{Type: xds.VirtualHost, Unsubscribe: []string{"r/a"}}, false)
+			c.takes(xds.Route, "-s")
+			c.takes(xds.VirtualHost, "-s/*")
+			c.l.change(c.view)
+			c.ask(xds.Route, "*")
+			return c
+		}
+		owed := func(c *court) bool {
+			a := c.l.account(xds.VirtualHost)
+			return c.l.missing(a, "r/a") != ""
+		}
+		if owed(start("r/a")) {
+			t.Error("it was not decided: if it exists its route finds it")
+		}
+		if !owed(start()) {
+			t.Error("it is decided, and was not answered")
+		}
+	})
 	t.Run("TTL-3 a client drops what it should have, by effect", func(t *testing.T) {
 		start := func() (*court, clock) {
 			c := newCourt(t, xds.Delta)

@@ -2,6 +2,7 @@ package protocoltest
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -18,6 +19,9 @@ func (l *ledger) begun() {
 		if a.drained.IsZero() {
 			a.drained = l.now
 		}
+		// Of what was given up under the wildcard of its route, and is not decided, nothing is
+		// told: if it exists, that finds it.
+		maps.DeleteFunc(a.owe, func(n string, _ bool) bool { return a.scopes != nil && !a.covers(n) && l.undecided(a, n) })
 	}
 }
 

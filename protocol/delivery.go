@@ -273,6 +273,7 @@ func (u *subscription) deliver(s *Session, d delivery) {
 		u.silent = s.now
 	}
 	u.deliveries, u.unacked, u.nonce = append(u.deliveries, d), true, d.last()
+	u.moves++
 }
 
 // letGo notes that the client has dropped names: what it had of them is gone, though it

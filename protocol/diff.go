@@ -14,9 +14,9 @@ type diff struct {
 	removed []string // of which absent are told otherwise
 	absent  []string
 	missing []string
-	waiting []string  // upserts kept back until another type is answered
-	ends    time.Time // when one of these may be kept back no longer
-	kept    []string  // the wildcard's table differs in them, but nothing is to be said
+	waiting []string    // upserts kept back until another type is answered
+	until   []time.Time // when each of these may be kept back no longer; zero: never
+	kept    []string    // the wildcard's table differs in them, but nothing is to be said
 	shared  *xds.Changes
 }
 
@@ -31,9 +31,7 @@ func (s *Session) diff(u *subscription, t *xds.Table) (d diff) {
 			return
 		}
 		d.waiting = append(d.waiting, r.Name)
-		if d.ends.IsZero() || !s.turns.IsZero() && s.turns.Before(d.ends) {
-			d.ends = s.turns
-		}
+		d.until = append(d.until, s.turns)
 	}
 	if u.wildcard && (u.anew || u.base != t.Versions()) {
 		c := t.Since(u.base)

@@ -56,7 +56,7 @@
 //	never told             absent             nothing        -
 //	told as the view has   the view's         nothing        base, or entry
 //	differs from the view  the old one        the old one    dirty, or base
-//	waits for a cluster    the old one        the old one    waits, entry, dirty
+//	waits for a cluster    the old one        the old one    waits, entry
 //	under way              the new one        the old one    deliveries
 //	refused                either             old and new    refusals
 //	lost, and kept         what it was        what it was    leaving, entry
@@ -78,7 +78,8 @@
 // answer. What nothing refers to goes with the next response, also behind a NACK.
 //
 // Who waits (order.go): routes, listeners and scopes that refer to a cluster leave
-// when the client has answered for that cluster, and for no other. Assignments
+// when the client has answered for that cluster, and for no other. What was found to
+// wait rests until something moves on which that may depend. Assignments
 // wait for nothing: Envoy acknowledges clusters when they are warm, and for that
 // it must be told their assignments again, changed or not (warm.go).
 //
@@ -116,6 +117,7 @@
 //	what counts as held                mayHold, keeps (told.go)
 //	what is kept, and until when       retain and free (withdraw.go)
 //	what waits, and until when         ready and has (order.go)
+//	when that is looked at again       sight (order.go)
 //	what a client has from before      recall (SotW), resume (delta)
 //
 // # Invariants
@@ -127,8 +129,8 @@
 //   - A name has an entry if it is subscribed or scoped, if it is found by such a
 //     name, if it is leaving, or if what was told of it is an exception to base.
 //   - entry.matched counts the sets of matches that have the name.
-//   - What an entry was told differs from the view only while it is dirty or
-//     leaving. So mayHold costs what has changed, and not what there is.
+//   - What an entry was told differs from the view only while it is dirty, rests or
+//     is leaving. So mayHold costs what has changed, and not what there is.
 //   - No delivery that is listed is answered; there are 4 of a type at most, and 16
 //     refusals. unacked: the newest nonce is of the newest delivery.
 //   - A hint only saves work: told which names changed, told nothing, or woken by

@@ -139,7 +139,7 @@ func (u *subscription) checkSaying() error {
 // checkListed: what differs from the view is dirty or leaving.
 func (u *subscription) checkListed(t *xds.Table) error {
 	for e := range u.entries() {
-		if !e.dirty && u.leaving[e.name] == nil && u.outdated(t, e.name, e.told) {
+		if !e.dirty && !u.resting(e.name) && u.leaving[e.name] == nil && u.outdated(t, e.name, e.told) {
 			return fmt.Errorf("%q differs from the view and is not dirty", e.name)
 		}
 	}

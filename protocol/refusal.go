@@ -149,6 +149,7 @@ func (u *subscription) refuse(v xds.Variant, d *delivery, p *part) {
 
 // remember adds a refusal, in the order of nonces.
 func (u *subscription) remember(v xds.Variant, r refusal) {
+	u.wake() // what waits may be among what is refused, which is told again with that
 	if later := u.laterThan(v, r.nonce); (v == xds.Delta || !u.typ.FullState) && u.toldSince(&r, later) {
 		// One of the names was told anew already. The others, which the client
 		// may not have applied, would otherwise stay refused with it.
@@ -342,6 +343,7 @@ func (u *subscription) dropUnwanted() {
 	if len(u.quit) == 0 {
 		return
 	}
+	u.moves++
 	for i := range u.refusals { // by the name that was dropped it may have had these
 		u.quit = append(u.quit, u.refusals[i].lapsed...)
 	}

@@ -184,8 +184,8 @@ func (s *Session) worldOf(u *subscription, t *xds.Table, d *delivery, parts int)
 		}
 		return w
 	}
-	for _, n := range u.dirty {
-		if e := u.entry(n); e != nil && e.dirty && w.Versions.Get(n) != nil && !same(e.told, w.Versions.Get(n)) {
+	for n := range u.listed {
+		if e := u.entry(n); e != nil && w.Versions.Get(n) != nil && !same(e.told, w.Versions.Get(n)) {
 			w.Lacks = append(w.Lacks, n)
 		}
 	}

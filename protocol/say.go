@@ -33,6 +33,12 @@ func (u *subscription) mark(e *entry) {
 		e.dirty = true
 		u.dirty = append(u.dirty, e.name)
 	}
+	if u.moves++; u.resting(e.name) {
+		if u.roused == nil {
+			u.roused = map[string]bool{}
+		}
+		u.roused[e.name] = true
+	}
 }
 
 // addMarked adds entries of which something may have to be told.
@@ -44,7 +50,9 @@ func (u *subscription) addMarked(extra []entry) {
 }
 
 // pending reports whether there may be something to say.
-func (u *subscription) pending(t *xds.Table) bool { return len(u.dirty) > 0 || u.news(t) }
+func (u *subscription) pending(t *xds.Table) bool {
+	return len(u.dirty) > 0 || u.rests && len(u.waits) > len(u.roused) || u.news(t)
+}
 
 // news reports whether there may be something to say besides what is listed.
 func (u *subscription) news(t *xds.Table) bool {
@@ -88,6 +96,9 @@ func (u *subscription) markAll() {
 // what is lost and stays for a while, and of the rest what differs.
 func (s *Session) prepare(u *subscription) {
 	t, blocked := s.table(u.typ), s.blocked(u)
+	if s.rouse(u); blocked {
+		u.wake()
+	}
 	switch {
 	case !blocked:
 		s.retain(u, nil)
@@ -140,14 +151,23 @@ func (s *Session) lists(u *subscription, t *xds.Table, e *entry) bool {
 func (s *Session) respond(u *subscription, last bool) []*xds.Response {
 	t := s.table(u.typ)
 	if !u.pending(t) {
-		u.waits, u.ends = nil, time.Time{}
+		u.waits, u.ends, u.rests, u.roused = nil, time.Time{}, false, nil
 		return nil
 	}
 	if u.stalled = s.blocked(u); u.stalled {
+		u.wake()
 		u.ends = time.Time{} // it waits for its own type first
 		return nil
 	}
 	world := s.variant == xds.SotW && u.typ.FullState
+	if s.rouse(u); u.rests {
+		if len(u.dirty)+len(u.roused) == 0 {
+			return nil
+		}
+		if world || u.news(t) { // what is told of the table is told of all of it
+			u.wake()
+		}
+	}
 	d := s.diff(u, t)
 	for u.holdsBack() && u.dissolve(world, d.names) {
 		d = s.diff(u, t)
@@ -171,7 +191,8 @@ func (s *Session) respond(u *subscription, last bool) []*xds.Response {
 		return nil // what a world does not have does not exist
 	}
 	s.wait(u, &d)
-	if len(d.waiting) > 0 && (world || len(d.upserts)+len(d.removed) == 0) {
+	if len(u.waits) > 0 && (world || len(d.upserts)+len(d.removed) == 0) {
+		s.rest(u)
 		return nil // a world is told whole, or not yet; an empty one would mislead
 	}
 	send := u.due || len(d.upserts) > 0
@@ -192,6 +213,7 @@ func (s *Session) respond(u *subscription, last bool) []*xds.Response {
 	u.due = false
 	if !send {
 		s.tell(u, t, &d)
+		s.rest(u)
 		return nil
 	}
 	u.asked = false
@@ -221,6 +243,7 @@ func (s *Session) respond(u *subscription, last bool) []*xds.Response {
 		parts = changes.Split(s.opts.MaxResponse)
 	}
 	out := s.send(u, t, f, parts)
+	s.rest(u)
 	if stuck {
 		u.deliveries[len(u.deliveries)-1].stuck = u.nonce
 	}
@@ -337,6 +360,7 @@ func (s *Session) tell(u *subscription, t *xds.Table, d *diff) (items []item) {
 	slices.SortFunc(items, itemByName)
 	listed := u.dirty
 	u.anew, u.dirty = false, nil
+	u.moves++
 	for _, n := range listed {
 		if e := u.entry(n); e != nil {
 			// What must not be told yet, since the view is looking for it, stays listed.

@@ -81,6 +81,7 @@ type Session struct {
 	resumes bool      // the client has state of an earlier stream
 
 	view   xds.View // nil between Release and Change
+	views  uint64   // counts them
 	now    time.Time
 	turns  time.Time       // the first time that before has noted
 	nonces uint64          // counts messages
@@ -166,6 +167,7 @@ func (s *Session) Receive(req xds.Request) error {
 		s.event(Event{Kind: Opened, Type: u.typ, Version: req.Version})
 	}
 
+	u.moves++
 	// The names count whatever the nonce, for the stream keeps its order; the
 	// nonce only pairs an answer with its response.
 	t := s.table(u.typ)
@@ -268,6 +270,7 @@ func (s *Session) check(u *subscription, req xds.Request, first bool) error {
 // in one or several steps; nil: anything may. A hint only saves work.
 func (s *Session) Change(view xds.View, touched []xds.Names) {
 	s.view = view
+	s.views++
 	for _, u := range s.subs {
 		u.looked = 0
 		if touched == nil || len(touched) > u.names.len() { // it costs less to look at all
@@ -366,6 +369,9 @@ func (s *Session) speak(yield func(*xds.Response) bool) {
 		u.markAll()
 		s.outlived(u)
 		for name, l := range u.leaving {
+			if l.released {
+				u.moves++
+			}
 			l.released = false
 			u.returned(s.table(u.typ), name) // also what the client has asked for by another name
 		}

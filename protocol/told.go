@@ -67,7 +67,7 @@ func (s *Session) vague(u *subscription) bool {
 	case early:
 		return true
 	}
-	for _, n := range u.dirty { // more than these may be marked, as no hint says what has changed
+	for n := range u.listed { // more than these may be marked, as no hint says what has changed
 		if e := u.entry(n); e != nil && u.brought[n] != nil && s.lists(u, s.table(u.typ), e) {
 			return true
 		}
@@ -286,7 +286,7 @@ func (s *Session) keeps(u *subscription, yield func(st *xds.Stamp, firm bool) bo
 			}
 		}
 	}
-	for _, n := range u.dirty {
+	for n := range u.listed {
 		if e := u.entry(n); e != nil && u.leaving[n] == nil && u.outdated(t, n, e.told) && !yield(e.told, false) {
 			return false
 		}

@@ -328,6 +328,7 @@ func (u *subscription) drop(dropped []string, v xds.Variant) {
 
 // discard forgets what the client has dropped with all that made it want that.
 func (u *subscription) discard(unwanted map[string]bool) {
+	u.moves++
 	u.letGo(unwanted)
 	if len(unwanted) > 8 {
 		u.removeFunc(func(e *entry) bool { return unwanted[e.name] && !u.wants(e) })
@@ -389,6 +390,9 @@ func (u *subscription) name(e *entry, named bool) {
 // notice notes that the interest in a name may have moved.
 func (u *subscription) notice(e *entry, was bool) {
 	u.moved = true
+	if u.moves++; u.resting(e.name) {
+		u.mark(e)
+	}
 	switch is := u.wants(e); {
 	case is && !was:
 		u.added = append(u.added, e.name)

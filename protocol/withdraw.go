@@ -296,6 +296,7 @@ func (s *Session) keep(u *subscription, refs []referrer, name string, told *xds.
 		u.leaving = map[string]*leaver{}
 	}
 	u.leaving[name] = &leaver{stamp: told, since: s.now, body: body}
+	u.moves++
 	return true
 }
 
@@ -336,6 +337,7 @@ func (s *Session) withdraw() (progress bool) {
 				continue
 			}
 			l.released = true
+			u.moves++
 			u.rematch(t, name)
 			u.mark(u.entry(name))
 			progress = true
@@ -402,6 +404,7 @@ func (u *subscription) dropsByItself() bool { return u.typ.FullState && !u.wildc
 func (u *subscription) returned(t *xds.Table, name string) {
 	if r := t.Lookup(name); u.leaving[name] != nil && u.shows(r) && u.findable(t, r) {
 		delete(u.leaving, name)
+		u.moves++
 		u.suspect(t, name)
 		if e := u.entry(name); e != nil {
 			u.mark(e)

@@ -48,7 +48,7 @@ func (s *Session) beatsOf(u *subscription, t *xds.Table) []xds.Beat {
 		add(r)
 	}
 	for n := range u.waits {
-		if told := u.told(n); stands(told) && !u.refuses(n) {
+		if told := u.told(n); stands(told) && !u.refuses(n) && u.lingers(n) == nil {
 			if r := s.body(u.typ, n, told); r != nil && same(r.Stamp, told) {
 				add(r)
 			}

@@ -2274,6 +2274,16 @@ func TestJudge(t *testing.T) {
 		wrong(t, err, "ADS-3, ADS-8: r/a leaves while the client may hold RDS s")
 		start(false).told(xds.VirtualHost, "-r/a")
 	})
+	t.Run("SOTW-14 a heartbeat tells of a name once", func(t *testing.T) {
+		c := newCourt(t, xds.Delta)
+		c.l.ttl = true
+		c.commit("CDS", "x=1!", "y=1!")
+		c.ask(xds.Cluster)
+		c.takes(xds.Cluster, "x=1!", "y=1!")
+		c.takes(xds.Cluster, "~x=1!", "~y=1!")
+		_, err := c.try(xds.Cluster, "~x=1!", "~x=1!")
+		wrong(t, err, "SOTW-14: x twice in one response")
+	})
 	t.Run("ADS-9 the answer to a wildcard waits for clusters with what lingers, also if the client has stated that", func(t *testing.T) {
 		for _, tt := range []struct{ refers, left string }{{"CDS/x", ""}, {"", "VHDS: an answer, if need be empty"}} {
 			c := newCourt(t, xds.Delta)

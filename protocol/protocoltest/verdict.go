@@ -117,6 +117,12 @@ func (l *ledger) wellFormed(a *account, r *xds.Response) error {
 			}
 		}
 	}
+	for _, b := range r.Beats {
+		if seen[b.Name] {
+			return fmt.Errorf("SOTW-14: %s twice in one response", b.Name)
+		}
+		seen[b.Name] = true
+	}
 	for _, n := range r.Absent {
 		if !l.bodyless(a) {
 			return fmt.Errorf("DELTA-7: %s is told absent to a client that wants it removed", n)

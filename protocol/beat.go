@@ -292,7 +292,7 @@ func (s *Session) beating(u *subscription, all *xds.Changes) *xds.Changes {
 	}
 	var some []*xds.Resource
 	for _, r := range all.Beats {
-		if (u.shows(r) && u.covers(r.Name) || u.lingers(r.Name) != nil) && same(u.told(r.Name), r.Stamp) && u.accepted(r.Name) {
+		if (u.covers(r.Name) || u.lingers(r.Name) != nil) && same(u.told(r.Name), r.Stamp) && u.accepted(r.Name) {
 			delete(u.unfed, r.Name)
 			some = append(some, r)
 		}

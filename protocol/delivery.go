@@ -439,7 +439,7 @@ func (u *subscription) message(nonce uint64) (d *delivery, p *part) {
 func (u *subscription) acceptUnlisted(v xds.Variant, nonce uint64) {
 	if v == xds.SotW && u.typ.FullState {
 		u.vagueAll = false
-		u.refusals = slices.DeleteFunc(u.refusals, func(r refusal) bool { return r.retold && r.nonce < nonce })
+		u.refusals = slices.DeleteFunc(u.refusals, func(r refusal) bool { return r.nonce < nonce })
 	}
 	for i := range u.deliveries {
 		d := &u.deliveries[i]
@@ -498,10 +498,9 @@ func (u *subscription) settle(s *Session, req xds.Request) {
 		// Of a message that is not listed any more. In SotW it may be the one that was
 		// answered last, with other names.
 		if n > 0 && n < u.nonce && (s.variant == xds.Delta || n > u.heard) { // no message has the nonce 0
-			switch {
-			case req.Error == nil:
+			if req.Error == nil {
 				u.acceptUnlisted(s.variant, n)
-			case n > u.heard: // else it may come twice
+			} else {
 				u.refuseUnlisted(s.variant, n)
 			}
 			u.silent, u.heard = s.now, max(u.heard, n)

@@ -183,7 +183,7 @@ func (s *Session) bodyless(u *subscription) bool {
 // a while after it asked for them.
 func (s *Session) mute(u *subscription, names []string) {
 	d := u.typ.Mute[s.agent]
-	if d == 0 || s.variant == xds.SotW {
+	if d == 0 {
 		return
 	}
 	for _, n := range names {

@@ -33,7 +33,8 @@
 //	              joined      the fifth unanswered makes one of the oldest two: of what
 //	                          was before both and what only the older said, one counts;
 //	                          refused, what only that told becomes a refusal
-//	refusal     refused: it may have applied all, some or none.
+//	refusal     refused: it may have applied all, some or none. What it was told to be
+//	            gone it may have, and is told so again with the rest.
 //	              held back   none of its names is sent while all are the same
 //	              retold      one has moved, so all are told again
 //	            A name leaves it when the client accepts what it was told then, or

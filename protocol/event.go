@@ -42,7 +42,7 @@ type Event struct {
 	Kind     EventKind
 	Type     *xds.Type
 	Nonce    string
-	Version  string        // of the response
+	Version  string        // of the response; Opened: what the client states; Departed: of the resource
 	Count    int           // Sent: resources; Subscribed: names
 	Removed  int           // Sent: names that are told not to exist
 	Beats    int           // Sent: heartbeats

@@ -290,12 +290,12 @@ func (u *subscription) dissolve(world bool, names func(func(string) bool)) (any 
 // forgive takes names out of what was refused before a nonce, and was told again: the
 // client has accepted that.
 func (u *subscription) forgive(nonce uint64, names iter.Seq2[string, item]) {
-	if !slices.ContainsFunc(u.refusals, func(r refusal) bool { return r.nonce < nonce && r.retold }) {
+	if !slices.ContainsFunc(u.refusals, func(r refusal) bool { return r.nonce < nonce }) {
 		return
 	}
 	for name := range names {
 		for i := range u.refusals {
-			if r := &u.refusals[i]; r.nonce < nonce && r.retold {
+			if r := &u.refusals[i]; r.nonce < nonce {
 				r.take(name, false)
 			}
 		}

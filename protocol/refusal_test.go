@@ -204,14 +204,15 @@ func TestWhatSettlesARefusal(t *testing.T) {
 		l.want(fmt.Sprintf("EDS %s@%d", name, version))
 		return l.last[xds.Endpoint.URL]
 	}
+	l.ask(xds.Request{Type: xds.Endpoint, Nonce: step(2, "b"), Error: &xds.Status{}})
 	older := step(2, "a")
 	l.ask(xds.Request{Type: xds.Endpoint, Nonce: step(3, "a"), Error: &xds.Status{}})
 	u := l.subs[0]
 	l.ask(xds.Request{Type: xds.Endpoint, Nonce: older})
-	if len(u.refusals) != 1 {
+	if len(u.refusals) != 2 {
 		t.Fatal("a late ACK of what was before settles it")
 	}
-	l.ask(xds.Request{Type: xds.Endpoint, Nonce: step(2, "b")})
+	l.ask(xds.Request{Type: xds.Endpoint, Nonce: step(3, "b")})
 	if len(u.refusals) != 1 {
 		t.Fatal("an ACK of something else settles it")
 	}

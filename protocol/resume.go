@@ -59,7 +59,6 @@ func (u *subscription) begin(s *Session, req xds.Request, t *xds.Table) {
 	if u.implicit && u.typ.Implicit && len(req.Unsubscribe) == 0 {
 		u.wildcard, u.moved = true, true
 	}
-	u.implicit = u.implicit && u.wildcard
 	// Clients wait for an answer to these even when there is nothing to say.
 	u.due = u.wildcard || s.variant == xds.SotW && u.typ.FullState
 	s.narrow(u)
@@ -203,7 +202,7 @@ func (s *Session) worldOf(u *subscription, t *xds.Table, d *delivery, parts int)
 	}
 	if parts > 1 {
 		for _, it := range d.each {
-			if stands(it.was) && stands(it.is) && !same(it.was, it.is) {
+			if stands(it.was) && !same(it.was, it.is) {
 				w.Others = append(w.Others, it.was)
 			}
 		}

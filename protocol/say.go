@@ -179,11 +179,8 @@ func (s *Session) respond(u *subscription, last bool) []*xds.Response {
 	// "It is generally safe for servers to do this optimization for LDS and CDS
 	// when the only subscription is a wildcard subscription."
 	if world && u.stated == version && u.wildcard && u.named == 0 && t.Hashed() && !s.refusedBefore(u.typ) {
-		for _, n := range d.waiting { // it has all
-			d.upserts = append(d.upserts, t.Lookup(n))
-		}
-		d.waiting = nil
-		u.stated, u.due, u.asked = "", false, false
+		d.waiting = nil // it has all
+		u.stated, u.due = "", false
 		s.tell(u, t, &d)
 		return nil
 	}

@@ -79,14 +79,7 @@ func (s *Session) vague(u *subscription) bool {
 			}
 		}
 	}
-	for i := range u.refusals {
-		for name, it := range u.refusals[i].members {
-			if u.brought[name] != nil && stands(it.is) {
-				return true
-			}
-		}
-	}
-	return false
+	return false // of what it has refused refusals tell
 }
 
 // vagueAfter reports whether nobody knows either, if nobody does now, when the client

@@ -3,6 +3,7 @@ package protocoltest
 import (
 	"iter"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -2565,6 +2566,50 @@ func TestJudge(t *testing.T) {
 		if lacks("x") || !lacks() {
 			t.Error("it fails while x is looked for:", lacks("x"), "and when all is decided:", lacks())
 		}
+	})
+	t.Run("ADS-3, SUB-6 what is on demand and given up for the wildcard lingers", func(t *testing.T) {
+		tell := func(had bool, words ...string) error {
+			c := newCourt(t, xds.SotW)
+			c.l.only, c.l.opts.Grace = xds.Cluster, time.Second
+			c.commit("CDS", "?x=1", "y=1")
+			if had {
+				c.ask(xds.Cluster, "x")
+				c.told(xds.Cluster, "?x=1")
+			} else {
+				c.ask(xds.Cluster, "y")
+				c.told(xds.Cluster, "y=1")
+			}
+			c.ask(xds.Cluster, "*")
+			c.l.account(xds.Cluster).newest.excused = true
+			var lingering []*xds.Stamp
+			r := &xds.Response{Type: xds.Cluster, Nonce: "9", Changes: &xds.Changes{}}
+			for _, w := range words {
+				x := thing(w)
+				if r.Upserts = append(r.Upserts, x); x.OnDemand {
+					lingering = append(lingering, x.Stamp)
+				}
+			}
+			r.Version = c.view.Table(xds.Cluster).VersionWith(slices.Values(lingering))
+			c.l.begun()
+			return c.l.sent(r)
+		}
+		if err := tell(true, "?x=1", "y=1"); err != nil {
+			t.Error(err)
+		}
+		wrong(t, tell(true, "?x=2", "y=1"), "ADS-4: x@")
+		wrong(t, tell(false, "?x=1", "y=1"), "ADS-4: x@")
+
+		c := newCourt(t, xds.SotW)
+		c.commit("CDS", "?x=1", "y=1", "RDS", "r=to-x>CDS/x")
+		c.ask(xds.Cluster, "x")
+		c.told(xds.Cluster, "?x=1")
+		c.l.receive(xds.Request{Type: xds.Cluster, Names: []string{"x"}, Nonce: "1"}, false)
+		c.ask(xds.Route, "r")
+		c.told(xds.Route, "r=to-x>CDS/x")
+		c.commit("RDS", "r=to-y>CDS/y")
+		c.ask(xds.Cluster, "*")
+		_, err := c.try(xds.Cluster, "y=1")
+		wrong(t, err, "ADS-3, ADS-8: x leaves while the client may hold RDS r@r=to-x")
 	})
 	t.Run("ADS-2 a version does not say that a client has what is on demand", func(t *testing.T) {
 		tells := func(x string) error {

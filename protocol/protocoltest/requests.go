@@ -75,9 +75,11 @@ func (l *ledger) replace(a *account, names []string) {
 		want[n] = true
 	}
 	star := want[xds.Wildcard]
+	var dropped []string
 	for n := range a.names {
 		if !want[n] {
 			delete(a.names, n)
+			dropped = append(dropped, n)
 		}
 	}
 	if star != a.wildcard {
@@ -90,6 +92,12 @@ func (l *ledger) replace(a *account, names []string) {
 		if n != xds.Wildcard && !a.names[n] {
 			a.names[n] = true
 			l.ask(a, n)
+		}
+	}
+	for _, n := range dropped {
+		// It cannot know that the wildcard does not cover that: it has it until a world lacks it.
+		if r := l.lookup(a, n); star && r != nil && l.shown(a, n) == nil && !a.told[n].absent() && l.lingers(a) {
+			a.leaving[n] = leaver{res: r, at: l.now}
 		}
 	}
 	a.trim()

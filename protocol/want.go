@@ -234,6 +234,14 @@ func (s *Session) unsubscribe(u *subscription, names []string, t *xds.Table) {
 	if len(names) == 0 {
 		return
 	}
+	if len(names) > 8 { // a name that is listed many times is looked up once
+		names = slices.Compact(slices.Sorted(slices.Values(names)))
+	}
+	var dropped []string
+	for _, n := range names { // they say what the client has, by the wildcard that it gives up, too
+		// "It can simply ignore these phantom unsubscriptions."
+		dropped = append(dropped, s.unsubscribedBy(u, t, n)...)
+	}
 	if slices.Contains(names, xds.Wildcard) {
 		u.implicit = false
 		scopes := slices.Sorted(maps.Keys(u.scopes))
@@ -254,14 +262,6 @@ func (s *Session) unsubscribe(u *subscription, names []string, t *xds.Table) {
 		if u.wildcard {
 			u.unsubscribeAll(xds.Delta)
 		}
-	}
-	if len(names) > 8 { // a name that is listed many times is looked up once
-		names = slices.Compact(slices.Sorted(slices.Values(names)))
-	}
-	var dropped []string
-	for _, n := range names {
-		// "It can simply ignore these phantom unsubscriptions."
-		dropped = append(dropped, s.unsubscribedBy(u, t, n)...)
 	}
 	s.outlive(u, t, dropped)
 	u.drop(dropped, xds.Delta)

@@ -544,6 +544,33 @@ func TestJudge(t *testing.T) {
 			}
 		}
 	})
+	t.Run("ADS-6 what is given up and asked for again waits anew", func(t *testing.T) {
+		for again, want := range map[bool]string{true: "", false: "RDS: r differs"} {
+			c := newCourt(t, xds.Delta)
+			c.commit("CDS", "x=1", "RDS", "r=1")
+			c.ask(xds.Cluster)
+			c.refuses(xds.Cluster, "x=1")
+			c.ask(xds.Route, "r")
+			c.takes(xds.Route, "r=1")
+			c.commit("CDS", "x=2")
+			c.told(xds.Cluster, "x=2")
+			c.wait(silence)
+			c.commit("RDS", "r=to-x>CDS/x")
+			for range 2 {
+				if left := c.l.waiting(); left != "" {
+					t.Errorf("%v: waiting: %q", again, left)
+				}
+				c.wait(8 * time.Second)
+				if again {
+					c.l.receive(xds.Request{Type: xds.Route, Unsubscribe: []string{"r"}}, false)
+					c.ask(xds.Route, "r")
+				}
+			}
+			if left := c.l.waiting(); left != want {
+				t.Errorf("%v: waiting: %q, want %q", again, left, want)
+			}
+		}
+	})
 	t.Run("ADS-6 a cluster that was refused, and accepted since in a response that is not listed any more", func(t *testing.T) {
 		start := func(stale bool) *court {
 			c := newCourt(t, xds.Delta)

@@ -352,6 +352,7 @@ func (a *account) trim() {
 	maps.DeleteFunc(a.owe, func(n string, _ bool) bool { return gone(n) })
 	maps.DeleteFunc(a.may, func(n string, _ bool) bool { return gone(n) })
 	maps.DeleteFunc(a.since, func(n string, _ time.Time) bool { return gone(n) })
+	maps.DeleteFunc(a.tied, func(n string, _ time.Time) bool { return gone(n) }) // asked for again, it waits anew
 	maps.DeleteFunc(a.before, func(n string, _ bool) bool { return gone(n) })
 	maps.DeleteFunc(a.missed, func(n string, _ bool) bool { return !a.names[n] })
 	for _, g := range a.groups {

@@ -29,7 +29,7 @@ type client interface {
 	expire(t *xds.Type, name string)
 	// broken says how what the client holds would lose traffic, or "". Clusters that it
 	// was offered and has not taken are its own loss.
-	broken(spurned map[string]bool) string
+	broken(spurned map[string]bool, forgotten func(*xds.Type, *xds.Resource) bool) string
 	// idle checks the client when all is silent.
 	idle(l *ledger) error
 }

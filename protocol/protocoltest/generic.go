@@ -138,7 +138,7 @@ func (g *generic) held(t *xds.Type) map[string]*xds.Resource {
 	return out
 }
 
-func (g *generic) broken(spurned map[string]bool) string {
+func (g *generic) broken(spurned map[string]bool, _ func(*xds.Type, *xds.Resource) bool) string {
 	if g.lone {
 		return ""
 	}

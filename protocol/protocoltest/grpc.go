@@ -174,7 +174,7 @@ func (g *grpc) calm()               { g.off = true }
 // broken names a cluster that a route in use refers to, which the client had, and
 // which the server took back: the client holds a route without its cluster though
 // it asks for it. What it has never been given it still waits for.
-func (g *grpc) broken(spurned map[string]bool) string {
+func (g *grpc) broken(spurned map[string]bool, _ func(*xds.Type, *xds.Resource) bool) string {
 	routes, clusters := g.steps[1], g.steps[2]
 	for _, n := range routes.names {
 		r := routes.cache[n]

@@ -544,6 +544,31 @@ func TestJudge(t *testing.T) {
 			}
 		}
 	})
+	t.Run("ADS-9 a route from before of no known version, and there is nothing to tell of it", func(t *testing.T) {
+		for _, told := range []bool{false, true} {
+			c := newCourt(t, xds.SotW)
+			c.commit("CDS", "x=1", "RDS", "r=1>CDS/x")
+			c.l.opts.Refused = func(*xds.Type) bool { return false }
+			c.l.receive(xds.Request{Type: xds.Cluster, Version: "of before", Node: &xds.Node{}}, false)
+			c.takes(xds.Cluster, "x=1")
+			if !told {
+				c.commit("RDS", "-r")
+			}
+			c.ask(xds.Route, "r")
+			if told {
+				c.takes(xds.Route, "r=1>CDS/x")
+				c.commit("RDS", "-r")
+			}
+			c.wait(silence - time.Second)
+			if c.l.forgotten(xds.Route, "r") {
+				t.Error("its cluster need not stay")
+			}
+			c.wait(time.Second)
+			if c.l.forgotten(xds.Route, "r") == told {
+				t.Errorf("told here: %v, and its cluster has to stay: %v", told, !told)
+			}
+		}
+	})
 	t.Run("ADS-6 what is given up and asked for again waits anew", func(t *testing.T) {
 		for again, want := range map[bool]string{true: "", false: "RDS: r differs"} {
 			c := newCourt(t, xds.Delta)
@@ -3081,18 +3106,18 @@ func TestJudgeGRPC(t *testing.T) {
 		return g
 	}
 	g := start()
-	if what := g.broken(nil); what != "" {
+	if what := g.broken(nil, nil); what != "" {
 		t.Errorf("ADS-3 broken at first: %s", what)
 	}
 	say(g, xds.Cluster)
-	if g.broken(nil) == "" {
+	if g.broken(nil, nil) == "" {
 		t.Error("ADS-3 a cluster taken from a route in use breaks nothing")
 	}
 	g = start()
 	say(g, xds.Route, "r=to-y>CDS/y")
 	say(g, xds.Cluster, "y=1")
 	say(g, xds.Route, "r=to-x>CDS/x") // it asks for x anew, and waits
-	if what := g.broken(nil); what != "" {
+	if what := g.broken(nil, nil); what != "" {
 		t.Errorf("ADS-3 it waits for a cluster, and that is called broken: %s", what)
 	}
 }

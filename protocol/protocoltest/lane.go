@@ -292,6 +292,13 @@ func (n *lane) spurn(r *xds.Response) {
 	}
 }
 
+// forgotten reports whether the client has something from an earlier stream of which nobody
+// knows, and there is nothing to tell it of that: the view has lost it. In SotW no answer
+// says what becomes of it, so its clusters stay for 15 s.
+func (n *lane) forgotten(t *xds.Type, r *xds.Resource) bool {
+	return n.content.dead[r.Sum] && n.ledger.forgotten(t, r.Name)
+}
+
 // deliverDown gives the oldest response on its way to the client.
 func (n *lane) deliverDown() bool {
 	if len(n.down) == 0 {
@@ -327,7 +334,7 @@ func (n *lane) deliverDown() bool {
 		n.excused[cmp.Or(n.shaky, "it has dropped what expired")]++
 	default:
 		n.judged++
-		if what := n.client.broken(n.spurned); what != "" {
+		if what := n.client.broken(n.spurned, n.forgotten); what != "" {
 			n.fail(fmt.Errorf("never breaks: %s", what))
 		}
 	}

@@ -87,6 +87,13 @@ func (l *ledger) secretive() bool {
 	return !l.resumes || l.variant == xds.SotW && cds != nil && cds.stated == "" && cds.accepted == 0
 }
 
+// forgotten reports whether nobody knows what of a name the client has from an earlier
+// stream, it has not been told of it for so long, and there is nothing to tell.
+func (l *ledger) forgotten(t *xds.Type, name string) bool {
+	a := l.account(t)
+	return a != nil && l.variant == xds.SotW && a.before[name] && a.told[name].absent() && l.shown(a, name) == nil && l.now.Sub(l.began) >= silence
+}
+
 // had finds what the view had lately under a name, or nil.
 func (l *ledger) had(a *account, name, version string) *xds.Resource {
 	for _, t := range l.opts.Recent(a.typ) {

@@ -50,6 +50,13 @@ func (l *names) check() error {
 }
 
 func (u *subscription) checkWant() error {
+	size := 0
+	for n := range u.dropped {
+		size += len(n)
+	}
+	if size != u.droppedSize {
+		return fmt.Errorf("names of %d bytes were given up, counted are %d", size, u.droppedSize)
+	}
 	named := 0
 	for e := range u.entries() {
 		if e.named {

@@ -240,7 +240,7 @@ func (s *Session) resume(u *subscription, initial []xds.Version, t *xds.Table) {
 		switch {
 		case e != nil:
 			e.told, e.sent, e.again = told, true, expires
-			delete(u.dropped, v.Name) // what it has by way of "*" it has not given up
+			u.regain(v.Name) // what it has by way of "*" it has not given up
 			if e.matched == 0 && u.collects(v.Name) {
 				u.lapse(e) // its collection found it, too
 			}

@@ -125,7 +125,7 @@ func (s *Session) prepare(u *subscription) {
 			dirty = append(dirty, n)
 		} else if u.dropped[n] && !u.wants(e) && !u.wildcard && e.told == absent {
 			// It is not decided whether it exists. If it does its route will find it.
-			delete(u.dropped, n)
+			u.regain(n)
 			u.names.remove(n)
 		}
 	}
@@ -307,7 +307,7 @@ func (s *Session) tell(u *subscription, t *xds.Table, d *diff) (items []item) {
 			was = orphan
 			delete(u.orphans, e.name)
 		}
-		delete(u.dropped, e.name)
+		u.regain(e.name)
 		if stands(is) {
 			delete(u.lapsed, e.name)
 		}

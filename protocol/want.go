@@ -25,7 +25,8 @@ type want struct {
 
 	// Names that the client dropped though a wildcard covers what is called so,
 	// until it is told what becomes of them.
-	dropped map[string]bool
+	dropped     map[string]bool
+	droppedSize int // how long these names are together
 
 	toggled []string // names the client subscribed to or dropped, since scope was last asked
 	quit    []string // names that may be wanted no more, since dropUnwanted was last asked
@@ -224,7 +225,11 @@ func (u *subscription) unsubscribeAll(v xds.Variant) {
 		}
 	}
 	u.removeFunc(func(e *entry) bool { return !u.wants(e) && !u.lapsed[e.name] })
-	maps.DeleteFunc(u.dropped, func(name string, _ bool) bool { return u.entry(name) == nil }) // of these nothing is told any more
+	for name := range u.dropped {
+		if u.entry(name) == nil { // of these nothing is told any more
+			u.regain(name)
+		}
+	}
 	u.letGoAll()
 	u.quit = append(u.quit, u.remembered()...)
 }
@@ -252,7 +257,7 @@ func (s *Session) unsubscribe(u *subscription, names []string, t *xds.Table) {
 		if len(scopes) > 0 {
 			unwanted := map[string]bool{}
 			for n := range u.dropped { // it is not told what becomes of that: no wildcard is left
-				delete(u.dropped, n)
+				u.regain(n)
 				if !u.covers(n) {
 					unwanted[n] = true
 				}
@@ -347,8 +352,30 @@ func (u *subscription) giveUp(e *entry) {
 	if u.dropped == nil {
 		u.dropped = map[string]bool{}
 	}
-	u.dropped[e.name] = true
+	if !u.dropped[e.name] {
+		u.dropped[e.name] = true
+		u.droppedSize += len(e.name)
+	}
 	e.again, u.asked = true, true
+}
+
+// regain forgets that a name was given up: the client asks for it again, or is told what has
+// become of it, or is not told of it any more.
+func (u *subscription) regain(name string) {
+	if u.dropped[name] {
+		delete(u.dropped, name)
+		u.droppedSize -= len(name)
+	}
+}
+
+// GivenUp returns how many names the session remembers since the client has given them up
+// and was not told yet what becomes of them, and how many bytes these have. A client that
+// answers nothing makes them more.
+func (s *Session) GivenUp() (names, bytes int) {
+	for _, u := range s.subs {
+		names, bytes = names+len(u.dropped), bytes+u.droppedSize
+	}
+	return names, bytes
 }
 
 // giveUpLapsed forgets what no name finds any more, and the client has dropped with the last
@@ -379,7 +406,7 @@ func (u *subscription) name(e *entry, named bool) {
 	was := u.wants(e)
 	if e.named = named; named {
 		u.named++
-		delete(u.dropped, e.name)
+		u.regain(e.name)
 	} else {
 		u.named--
 	}

@@ -221,6 +221,35 @@ func TestLimits(t *testing.T) {
 		d.send(&discovery.DeltaDiscoveryRequest{TypeUrl: xds.Endpoint.URL, ResourceNamesSubscribe: names(30)})
 		refused(t, d.end())
 	})
+	within(t, "SAFE-9 names that are given up under a wildcard count until the client is told of them", func(t *testing.T) {
+		for _, answers := range []bool{true, false} {
+			w := serve(t, WithLimits(Limits{Held: 1000}))
+			d := w.delta(t, w.dial(t))
+			d.send(&discovery.DeltaDiscoveryRequest{TypeUrl: xds.Endpoint.URL, ResourceNamesSubscribe: []string{"*"}})
+			d.send(&discovery.DeltaDiscoveryRequest{TypeUrl: xds.Endpoint.URL, ResponseNonce: d.want().Nonce})
+			rounds := 0
+			for ; rounds < 20; rounds++ {
+				name := []string{fmt.Sprintf("%0150d", rounds)} // and 64 added
+				if d.s.Send(&discovery.DeltaDiscoveryRequest{TypeUrl: xds.Endpoint.URL, ResourceNamesSubscribe: name}) != nil {
+					break
+				}
+				d.s.Send(&discovery.DeltaDiscoveryRequest{TypeUrl: xds.Endpoint.URL, ResourceNamesUnsubscribe: name})
+				for range 2 {
+					if answers {
+						d.send(&discovery.DeltaDiscoveryRequest{TypeUrl: xds.Endpoint.URL, ResponseNonce: d.want().Nonce})
+					}
+				}
+				synctest.Wait()
+			}
+			if all := rounds == 20; all != answers {
+				t.Fatalf("it ends after %d names that are given up, and answers %v", rounds, answers)
+			}
+			if answers {
+				d.send(&discovery.DeltaDiscoveryRequest{TypeUrl: xds.Endpoint.URL, ResourceNamesSubscribe: names(30)})
+			}
+			refused(t, d.end())
+		}
+	})
 	within(t, "SAFE-1 names that a client states to have count", func(t *testing.T) {
 		w := serve(t, WithLimits(Limits{Held: 1000}))
 		w.set(xds.Endpoint, res("e", "1"))

@@ -186,8 +186,9 @@ func (s *stream) settle() error {
 			s.told.interested(i)
 		}
 	}
-	if max := s.server.bounds.Held; s.held > max {
-		return reject(tooMany, codes.ResourceExhausted, "limit exceeded: names of %d bytes on one stream, more than %d", s.held, max)
+	names, bytes := s.session.GivenUp() // and not told yet what becomes of them
+	if held, max := s.held+bytes+64*names, s.server.bounds.Held; held > max {
+		return reject(tooMany, codes.ResourceExhausted, "limit exceeded: names of %d bytes on one stream, more than %d", held, max)
 	}
 	if s.missed = s.sent != nil || len(s.queue) > 0; !s.missed && s.turn == nil && !s.leaving.begun {
 		for r := range s.session.Responses() {

@@ -1388,6 +1388,28 @@ func TestJudge(t *testing.T) {
 			}
 		}
 	})
+	t.Run("DELTA-7, ADS-8 an alias goes before what is about to leave, if it was asked for after that was lost, and something refers to that", func(t *testing.T) {
+		for _, tt := range []struct{ found, held bool }{{false, true}, {true, true}, {false, false}} {
+			c := newCourt(t, xds.Delta)
+			c.commit("SDS", "x|nick=1", "LDS", "l=1>SDS/x")
+			c.ask(xds.Listener)
+			c.takes(xds.Listener, "l=1>SDS/x")
+			c.ask(xds.Secret, "x")
+			if tt.found {
+				c.ask(xds.Secret, "nick")
+			}
+			c.takes(xds.Secret, "x|nick=1")
+			c.commit("SDS", "-x", "LDS", "l=2")
+			if nonce := c.told(xds.Listener, "l=2"); !tt.held {
+				c.answer(xds.Listener, nonce, false)
+			}
+			c.l.receive(xds.Request{Type: xds.Secret, Subscribe: []string{"nick"}, Unsubscribe: []string{"x"}}, false)
+			c.told(xds.Secret, "-nick")
+			if left := c.l.waiting(); strings.Contains(left, "removes nick, an alias of x, which stays") == (tt.held && !tt.found) {
+				t.Errorf("%+v: waiting: %q", tt, left)
+			}
+		}
+	})
 	t.Run("DELTA-7 what a client has been told of by another name is removed, and what it has not is told absent", func(t *testing.T) {
 		start := func(alias string) (*court, error) {
 			c := newCourt(t, xds.Delta)

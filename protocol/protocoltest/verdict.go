@@ -112,7 +112,7 @@ func (l *ledger) wellFormed(a *account, r *xds.Response) error {
 			return fmt.Errorf("DELTA-7: removes %s, which may exist: that is not decided", n)
 		}
 		for x, k := range a.told {
-			if k.res != nil && x != n && slices.Contains(k.res.Aliases, n) && l.lookup(a, x) == nil && a.names[n] && !a.asks(k.res, n) {
+			if k.res != nil && x != n && slices.Contains(k.res.Aliases, n) && l.lookup(a, x) == nil && a.names[n] && !a.asks(k.res, n) && !l.precedes(a, n, x) {
 				a.follows[x] = n
 			}
 		}
@@ -141,6 +141,13 @@ func (l *ledger) wellFormed(a *account, r *xds.Response) error {
 		}
 	}
 	return nil
+}
+
+// precedes reports whether an alias may go before what is about to leave: it was asked for
+// after that was lost, so it has found nothing and is answered at once (DELTA-7), while
+// something still refers to the other (ADS-8).
+func (l *ledger) precedes(a *account, alias, name string) bool {
+	return !a.turned[alias] && !l.overdue(a, name)
 }
 
 // asks reports whether a resource is asked for by another name than this.

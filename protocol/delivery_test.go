@@ -64,44 +64,6 @@ func cargoText(c *cargo) string {
 	return strings.Join(out, " ")
 }
 
-// What a response carried: by way of the wildcard the difference of two tables,
-// or all of one; items override.
-func TestCargo(t *testing.T) {
-	for _, c := range []struct {
-		from, to string
-		whole    bool
-		items    string
-		want     string
-	}{
-		{"", "", false, "", ""},
-		{"", "a1 b1", false, "", "a:->a1 b:->b1"},
-		{"a1 b1 c1", "a1 b2", false, "", "b:b1>b2 c:c1>-"},
-		{"a1 b1", "a1 b1", true, "", "a:a1>a1 b:b1>b1"}, // told anew, changed or not
-		{"a1 c1", "a1 b1", true, "", "a:a1>a1 b:->b1 c:c1>-"},
-		{"a1 b1", "a2 b2", false, "a:a1>", "b:b1>b2"}, // of a nothing was said: it waits
-		{"a1", "a2", false, "a:a0>a2 z:z1>-", "a:a0>a2 z:z1>-"},
-		{"", "", false, "a:->a1", "a:->a1"},
-	} {
-		is := cargo{from: versionsOf(c.from), to: versionsOf(c.to), whole: c.whole, items: itemsOf(c.items)}
-		if c.whole && c.from == c.to {
-			is.to = is.from // as when nothing has changed
-		}
-		if got := cargoText(&is); got != c.want {
-			t.Errorf("%+v: %s", c, got)
-		}
-		// carries and before say the same of single names.
-		var out []string
-		for _, n := range []string{"a", "b", "c", "z"} {
-			if st := is.carries(n); st != nil {
-				out = append(out, fmt.Sprintf("%s:%s>%s", n, textOf(is.before(n)), textOf(st)))
-			}
-		}
-		if got := strings.Join(out, " "); got != c.want {
-			t.Errorf("%+v: one by one: %s", c, got)
-		}
-	}
-}
-
 // ADS-3: two responses in a row carried what the later one did; before that was what
 // had been told before either, or, if that was nothing, what the older one said.
 func TestJoin(t *testing.T) {
@@ -310,56 +272,6 @@ func TestSilence(t *testing.T) {
 	}
 	if got := u.waitsUntil(time.Unix(150, 0)); got != time.Unix(200, 0).Add(silence) {
 		t.Error("since the response:", got.Unix())
-	}
-}
-
-// SOTW-3: whatever is answered late, or twice, changes what it is about and
-// nothing else.
-func TestSettle(t *testing.T) {
-	for _, c := range []struct {
-		answers string // of three responses; "!" refuses
-		want    string // what is listed then; "x" is superseded
-	}{
-		{"", "1 2 3"},
-		{"1", "2 3"},
-		{"2", "1x 3"},
-		{"3", "1x 2x"},
-		{"3 1", "2x"},
-		{"2!", "1 3"}, // a refused one has replaced nothing
-		{"3!", "1 2"},
-		{"2 2 2", "1x 3"},
-		{"1 2 3", ""},
-		{"9", "1 2 3"},
-		{"bad", "1 2 3"},
-	} {
-		u := &subscription{typ: xds.Route}
-		s := &Session{variant: xds.Delta, now: time.Unix(1, 0), view: xds.Tables{}}
-		for n := range uint64(3) {
-			u.deliver(s, delivery{parts: []part{{nonce: n + 1, lo: "a", hi: "z"}}, cargo: cargo{items: itemsOf("a:->a1")}})
-		}
-		for a := range strings.FieldsSeq(c.answers) {
-			nonce, no := strings.CutSuffix(a, "!")
-			req := xds.Request{Nonce: nonce}
-			if no {
-				req.Error = &xds.Status{}
-			}
-			u.settle(s, req)
-		}
-		var out []string
-		for _, d := range u.deliveries {
-			n := fmt.Sprint(d.last())
-			if d.superseded {
-				n += "x"
-			}
-			out = append(out, n)
-		}
-		if got := strings.Join(out, " "); got != c.want {
-			t.Errorf("%q: %q, not %q", c.answers, got, c.want)
-		}
-		newest := !strings.Contains(c.answers, "3")
-		if u.unacked != newest {
-			t.Errorf("%q: unacked %v", c.answers, u.unacked)
-		}
 	}
 }
 

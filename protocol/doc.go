@@ -103,7 +103,8 @@
 // each is written to by its own files:
 //
 //	want, matching        what the client wants            want.go match.go scope.go
-//	record                what it was told, and the fate   told.go delivery.go refusal.go resume.go
+//	record                what it was told, and the fate   told.go cargo.go delivery.go settle.go
+//	                                                       refusal.go resume.go
 //	withdrawing, waiting  what stays, what waits           withdraw.go order.go warm.go
 //	saying                what is to be said next          diff.go say.go beat.go
 //

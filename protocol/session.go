@@ -93,8 +93,8 @@ type Session struct {
 // parts belongs to one idea, which alone writes to it:
 //
 //   - want, matching: what the client wants (want.go, match.go, scope.go)
-//   - record: what it was told, and what became of it (told.go, delivery.go,
-//     refusal.go, resume.go)
+//   - record: what it was told, and what became of it (told.go, cargo.go,
+//     delivery.go, settle.go, refusal.go, resume.go)
 //   - withdrawing, waiting: what has to stay and what has to wait because of other
 //     types (withdraw.go, order.go, warm.go)
 //   - saying: what is to be said next (diff.go, say.go, beat.go)

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
@@ -437,6 +439,51 @@ func TestStreamLimits(t *testing.T) {
 		(<-more).want()
 		if s := w.Stats(); s.Open != MaxStreams {
 			t.Errorf("%d streams are open", s.Open)
+		}
+	})
+}
+
+// A choked is a stream that ends when it cannot read a request, while a response leaves.
+type choked struct {
+	grpc.ServerStream
+	ctx     context.Context
+	end     context.CancelFunc
+	asks    [][]byte
+	sending chan struct{}
+}
+
+func (c *choked) Context() context.Context { return c.ctx }
+
+func (c *choked) RecvMsg(m any) error {
+	if len(c.asks) > 0 {
+		m.(*message).data = mem.BufferSlice{mem.SliceBuffer(c.asks[0])}
+		c.asks = c.asks[1:]
+		return nil
+	}
+	<-c.sending
+	c.end()
+	time.Sleep(time.Millisecond) // what was sent fails first
+	return status.Error(codes.ResourceExhausted, "grpc: received message larger than max")
+}
+
+func (c *choked) SendMsg(any) error {
+	close(c.sending)
+	<-c.ctx.Done()
+	return status.FromContextError(c.ctx.Err()).Err()
+}
+
+func TestRefusedWhileSending(t *testing.T) {
+	within(t, "SAFE-1 a request that is too large is counted, also while a response leaves", func(t *testing.T) {
+		w := serve(t)
+		w.set(xds.Cluster, res("a", "1"))
+		ask, err := proto.Marshal(&discovery.DiscoveryRequest{TypeUrl: xds.Cluster.URL, Node: &corev3.Node{Id: "n"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, end := context.WithCancel(t.Context())
+		err = w.serve(&choked{ctx: ctx, end: end, asks: [][]byte{ask}, sending: make(chan struct{})}, xds.SotW, nil, nil)
+		if n := w.Stats().Throttled["request"]; status.Code(err) != codes.ResourceExhausted || n != 1 {
+			t.Errorf("%d are counted: %v", n, err)
 		}
 	})
 }

@@ -118,7 +118,7 @@ func (s *stream) loop() error {
 			s.turn, s.turnBy = nil, time.Now().Add(placeTime)
 		case err := <-s.sent:
 			if s.sent = nil; err != nil {
-				return err
+				return s.unsent(err)
 			}
 			if !s.missed && len(s.queue) == 0 && s.ticket == nil && !s.ended && !s.leaving.begun {
 				continue // nothing happened meanwhile
@@ -149,6 +149,20 @@ func (s *stream) loop() error {
 			return nil // after what was due has left
 		}
 	}
+}
+
+// unsent returns why a response could not be sent: gRPC ends a stream by itself when it
+// cannot read a request, and then no response leaves either.
+func (s *stream) unsent(err error) error {
+	if s.inbox == nil || s.rpc.Context().Err() == nil {
+		return err
+	}
+	for range s.inbox { // read ends with the stream
+	}
+	if why, ok := errors.AsType[*rejection](unread(s.failure)); ok {
+		return why
+	}
+	return err
 }
 
 // doorbell returns what rings when something has changed, nil while no change can

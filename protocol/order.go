@@ -261,10 +261,11 @@ func (s *Session) cold(first *subscription, t *xds.Table) bool {
 // first, so that waiter of u may be sent.
 func (s *Session) has(u, first *subscription, t *xds.Table, name, waiter string) bool {
 	is := t.Lookup(name)
+	comes := first.shows(is) && first.leaving[name] == nil // else it is found by no name that the client asks for
 	switch {
-	case first.shows(is) && first.told(name) == absent:
+	case comes && first.told(name) == absent:
 		return false // it leaves within the patience of its type
-	case first.shows(is) && differs(first.told(name), is), !first.stuck() && s.flies(first, name, false):
+	case comes && differs(first.told(name), is), !first.stuck() && s.flies(first, name, false):
 		if !s.overdue(u, first, waiter) {
 			return false
 		}

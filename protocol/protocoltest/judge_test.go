@@ -1427,6 +1427,22 @@ func TestJudge(t *testing.T) {
 		}
 		_, err := start("other")
 		wrong(t, err, "DELTA-7: nick is removed, and this client wants it told absent")
+		split := func(alias string) error {
+			c := newCourt(t, xds.Delta)
+			c.l.opts.Bodyless = true
+			c.commit("SDS", "x|"+alias+"=1")
+			c.ask(xds.Secret, "x")
+			c.takes(xds.Secret, "x|"+alias+"=1")
+			c.ask(xds.Secret, "nick")
+			c.commit("SDS", "x=2")
+			c.told(xds.Secret, "x=2")
+			_, err := c.say(xds.Secret, "-nick")
+			return err
+		}
+		if err := split("nick"); err != nil {
+			t.Error(err)
+		}
+		wrong(t, split("other"), "DELTA-7: nick is removed, and this client wants it told absent")
 	})
 	t.Run("DELTA-6 an alias is given up under a wildcard that finds nothing any more, and what the client has by it is told", func(t *testing.T) {
 		start := func(asked, now string) *court {

@@ -129,7 +129,7 @@ func (l *ledger) wellFormed(a *account, r *xds.Response) error {
 		}
 	}
 	for _, n := range r.Removed {
-		if a.names[n] && !a.scopes[n] && !a.heard[n] && len(a.knownAs(n)) == 0 && l.bodyless(a) {
+		if a.names[n] && !a.scopes[n] && !a.heard[n] && len(a.knownAs(n)) == 0 && !l.knewAs(a, n) && l.bodyless(a) {
 			return fmt.Errorf("DELTA-7: %s is removed, and this client wants it told absent", n)
 		}
 	}
@@ -141,6 +141,28 @@ func (l *ledger) wellFormed(a *account, r *xds.Response) error {
 		}
 	}
 	return nil
+}
+
+// knewAs reports whether the client had something by a name before a part of this same
+// response told it of that anew: that the response is split says nothing of the name.
+func (l *ledger) knewAs(a *account, name string) bool {
+	for _, part := range a.flights {
+		if part.drain != l.drain {
+			continue
+		}
+		for x := range part.carried {
+			before := a.acked[x]
+			for _, f := range a.flights {
+				if k, ok := f.carried[x]; ok && f.drain != l.drain && k.seq > before.seq {
+					before = k
+				}
+			}
+			if x != name && before.res != nil && finds(a.typ, before.res, name) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // precedes reports whether an alias may go before what is about to leave: it was asked for

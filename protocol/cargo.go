@@ -93,6 +93,14 @@ func (c *cargo) each(yield func(string, item) bool) {
 	}
 }
 
+// add adds items of names that have none.
+func (c *cargo) add(items []item) {
+	if len(items) > 0 {
+		c.items = append(c.items, items...)
+		slices.SortFunc(c.items, itemByName)
+	}
+}
+
 // without takes names out.
 func (c *cargo) without(names iter.Seq2[string, item]) {
 	var out []item
@@ -103,8 +111,5 @@ func (c *cargo) without(names iter.Seq2[string, item]) {
 			out = append(out, item{name: name})
 		}
 	}
-	if len(out) > 0 {
-		c.items = append(c.items, out...)
-		slices.SortFunc(c.items, itemByName)
-	}
+	c.add(out)
 }

@@ -103,10 +103,7 @@ func (d *delivery) lapse() {
 			more = append(more, it)
 		}
 	}
-	if len(more) > 0 {
-		d.items = append(d.items, more...)
-		slices.SortFunc(d.items, itemByName)
-	}
+	d.add(more)
 }
 
 // answers reports whether the answer to a message is that to what was told of a name. What
@@ -196,10 +193,7 @@ func (u *subscription) letGo(dropped map[string]bool) {
 				more = append(more, item{name: n, was: absent, is: told})
 			}
 		}
-		if len(more) > 0 {
-			d.items = append(d.items, more...)
-			slices.SortFunc(d.items, itemByName)
-		}
+		d.add(more)
 	}
 }
 
@@ -228,10 +222,7 @@ func (u *subscription) letGoAll() {
 			}
 			d.from = nil
 		}
-		if len(more) > 0 {
-			d.items = append(d.items, more...)
-			slices.SortFunc(d.items, itemByName)
-		}
+		d.add(more)
 	}
 }
 

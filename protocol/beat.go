@@ -196,9 +196,12 @@ func (s *Session) outlived(u *subscription) {
 
 // belated sees to what the client accepts so late that it may drop it, or has done so:
 // before that there were no heartbeats of it.
-func (s *Session) belated(u *subscription, d *delivery, p *part) {
+func (s *Session) belated(u *subscription, d *delivery, accepts func(name string, is *xds.Stamp) bool) {
+	if !s.ttl {
+		return
+	}
 	beats := s.table(u.typ).Beats()
-	if early := len(beats) == 0 || s.now.Before(d.sent.Add(beats[0].TTL/beatsPerTTL)); !s.ttl || early && len(u.leaving)+len(u.unfed) == 0 {
+	if early := len(beats) == 0 || s.now.Before(d.sent.Add(beats[0].TTL/beatsPerTTL)); early && len(u.leaving)+len(u.unfed) == 0 {
 		return // as nearly always
 	}
 	for r := range s.expiring(u, d) {
@@ -206,7 +209,7 @@ func (s *Session) belated(u *subscription, d *delivery, p *part) {
 		if !ok {
 			told = d.sent
 		}
-		if s.now.Before(told.Add(r.TTL/beatsPerTTL)) || !d.answers(p, r.Name, r.Stamp) {
+		if s.now.Before(told.Add(r.TTL/beatsPerTTL)) || !accepts(r.Name, r.Stamp) {
 			continue
 		}
 		switch end := told.Add(r.TTL); {

@@ -163,12 +163,13 @@ func (u *subscription) answered() bool {
 func (u *subscription) deliver(s *Session, d delivery) {
 	if len(u.deliveries) == maxDeliveries {
 		s.evict(u)
+		u.moves++
 	}
 	if u.answered() {
 		u.silent = s.now
 	}
 	u.deliveries, u.unacked, u.nonce = append(u.deliveries, d), true, d.last()
-	u.moves++
+	u.stirAll(&d)
 }
 
 // letGo notes that the client has dropped names: what it had of them is gone, though it
@@ -235,6 +236,7 @@ func (s *Session) evict(u *subscription) {
 		i = slices.IndexFunc(u.deliveries, func(d delivery) bool { return d.beats != nil })
 	}
 	s.unlisted(u, &u.deliveries[max(i, 0)])
+	u.evicted = max(u.evicted, u.deliveries[max(i, 0)].last())
 	if i < 0 {
 		i = 0
 		old, next := &u.deliveries[0], &u.deliveries[1]
@@ -300,9 +302,13 @@ func join(a, b *delivery) cargo {
 		}
 	}
 	for _, it := range a.items {
-		if b.find(it.name) == nil && b.carries(it.name) == nil {
+		switch is := b.carries(it.name); {
+		case b.find(it.name) != nil:
+		case is == nil:
 			it.older = true
 			c.items = append(c.items, it)
+		case it.is == nil: // all that counts is what the later one did
+			c.items = append(c.items, item{name: it.name, was: b.before(it.name), is: is})
 		}
 	}
 	slices.SortFunc(c.items, itemByName)

@@ -178,7 +178,7 @@ func TestEvict(t *testing.T) {
 	}
 	make4 := func() (*Session, *subscription) {
 		u := &subscription{typ: xds.Cluster}
-		s := &Session{now: time.Unix(1, 0)}
+		s := &Session{now: time.Unix(1, 0), variant: xds.Delta}
 		for n := range uint64(4) {
 			is := fmt.Sprintf("a:a%d>a%d", n, n+1)
 			u.deliver(s, delivery{cargo: cargo{items: itemsOf(is)}, parts: []part{{nonce: n + 1}}})
@@ -196,11 +196,11 @@ func TestEvict(t *testing.T) {
 	if got := cargoText(&u.deliveries[0].cargo); got != "a:a0>a2" {
 		t.Error("ADS-3: what was in force before the oldest:", got)
 	}
-	u.acceptUnlisted(xds.Delta, 0)
+	s.acceptUnlisted(u, 0)
 	if !u.stuck() {
 		t.Error("ADS-6: what was sent before it tells that a cluster has warmed")
 	}
-	if u.acceptUnlisted(xds.Delta, 1); u.stuck() {
+	if s.acceptUnlisted(u, 1); u.stuck() {
 		t.Error("ADS-6: it was accepted, though it is not listed any more")
 	}
 	s, u = make4()

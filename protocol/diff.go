@@ -16,6 +16,7 @@ type diff struct {
 	missing []string
 	waiting []string    // upserts kept back until another type is answered
 	until   []time.Time // when each of these may be kept back no longer; zero: never
+	patient []bool      // whether each is, until the client has been silent for too long
 	kept    []string    // the wildcard's table differs in them, but nothing is to be said
 	shared  *xds.Changes
 }
@@ -25,13 +26,13 @@ func (s *Session) diff(u *subscription, t *xds.Table) (d diff) {
 	ordered := s.ordered(u)
 	u.any = anyReady{}
 	upsert := func(r *xds.Resource) {
-		s.turns = time.Time{}
+		s.turns, s.patient = time.Time{}, false
 		if !ordered || s.ready(u, r) {
 			d.upserts = append(d.upserts, r)
 			return
 		}
 		d.waiting = append(d.waiting, r.Name)
-		d.until = append(d.until, s.turns)
+		d.until, d.patient = append(d.until, s.turns), append(d.patient, s.patient)
 	}
 	if u.wildcard && (u.anew || u.base != t.Versions()) {
 		c := t.Since(u.base)
@@ -111,12 +112,12 @@ func (s *Session) owed(u *subscription, t *xds.Table, e *entry) (r *xds.Resource
 	case l != nil && e.again && l.body == nil:
 		// Who asks for it, or gives it up, can be told of it only that it is lost, once that is decided.
 		return nil, (e.named || u.dropped[e.name]) && !s.undecided(u.typ, e.name)
-	case l != nil && e.again && (s.variant == xds.Delta || s.warms(u.typ)):
+	case l != nil && e.again && (s.variant == xds.Delta && (e.matched == 0 || e.named || u.wildcard) || s.warms(u.typ)):
 		return l.body, false
 	case l != nil:
-		// It is about to leave: what the client has of it will do. That a SotW client
-		// asks for it on a new stream need not mean that it had it: only what others
-		// may wait for it is told.
+		// It is about to leave: what the client has of it will do, and what only another name
+		// finds it has not asked for. That a SotW client asks for it on a new stream need not
+		// mean that it had it: only what others may wait for is told.
 	case e.told == absent && (!e.again || e.matched > 0 && !e.named && !e.sent):
 		// Of what only another name has found, and is gone before the client was told of
 		// it, nothing is said.

@@ -80,7 +80,7 @@
 //
 // Who waits (order.go): routes, listeners and scopes that refer to a cluster leave
 // when the client has answered for that cluster, and for no other. What was found to
-// wait rests until something moves on which that may depend. Assignments
+// wait rests until something moves to which it refers. Assignments
 // wait for nothing: Envoy acknowledges clusters when they are warm, and for that
 // it must be told their assignments again, changed or not (warm.go).
 //
@@ -105,7 +105,8 @@
 //	want, matching        what the client wants            want.go match.go scope.go
 //	record                what it was told, and the fate   told.go cargo.go delivery.go settle.go
 //	                                                       refusal.go resume.go
-//	withdrawing, waiting  what stays, what waits           withdraw.go order.go warm.go
+//	withdrawing, waiting  what stays, what waits           withdraw.go order.go waiting.go
+//	                                                       warm.go
 //	saying                what is to be said next          diff.go say.go beat.go
 //
 // session.go leads through them: Receive and Change mark names as dirty, Responses
@@ -119,7 +120,7 @@
 //	what counts as held                mayHold, keeps (told.go)
 //	what is kept, and until when       retain and free (withdraw.go)
 //	what waits, and until when         ready and has (order.go)
-//	when that is looked at again       sight (order.go)
+//	when that is looked at again       sight (waiting.go)
 //	what a client has from before      recall (SotW), resume (delta)
 //
 // # Invariants

@@ -3,6 +3,7 @@ package protocol
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -22,6 +23,42 @@ func (s *Session) Check() error {
 			if err := u.checkListed(s.table(u.typ)); err != nil {
 				return fmt.Errorf("%s: %w", u.typ, err)
 			}
+			if err := s.checkResting(u); err != nil {
+				return fmt.Errorf("%s: %w", u.typ, err)
+			}
+		}
+	}
+	return nil
+}
+
+// checkResting finds what rests though it would be found otherwise if it was looked at.
+func (s *Session) checkResting(u *subscription) error {
+	ends := s.waitEnds(u)
+	if !u.rests || u.seen != s.sight(u) || !ends.IsZero() && !s.now.Before(ends) ||
+		slices.ContainsFunc(s.subs, func(v *subscription) bool { return len(v.stirred) > 0 }) {
+		return nil // it is about to be looked at
+	}
+	turns, patient, any := s.turns, s.patient, u.any
+	defer func() { s.turns, s.patient, u.any = turns, patient, any }()
+	for n, is := range u.waits {
+		e := u.entry(n)
+		if e == nil || !u.resting(n) {
+			continue
+		}
+		r, _ := s.owed(u, s.table(u.typ), e)
+		if r == nil {
+			continue
+		}
+		s.turns, s.patient, u.any = time.Time{}, false, anyReady{}
+		ready := !s.ordered(u) || s.ready(u, r)
+		if ready && is.until.IsZero() && !is.patient && s.variant == xds.SotW && u.typ.FullState {
+			continue // a world waits for others
+		}
+		if ready {
+			return fmt.Errorf("%q waits, and need not", n)
+		}
+		if !s.turns.Equal(is.until) || s.patient != is.patient {
+			return fmt.Errorf("%q waits until %v (%v), not %v (%v)", n, s.turns, s.patient, is.until, is.patient)
 		}
 	}
 	return nil

@@ -12,112 +12,6 @@ import (
 // Envoy ACKs a CDS response when its clusters are warm, which takes EDS: so
 // EDS waits for nothing, and what refers to a cluster waits for that ACK.
 
-// A waiting is what of one type waits for another.
-//
-// What was found to wait rests: it is not listed as dirty, and not looked at again, before
-// it is marked, or something has moved on which the wait of any depends. So a request costs
-// what it asks for, and not all that waits.
-type waiting struct {
-	waits map[string]wait
-	ends  time.Time // when one may wait no longer though nobody answers; zero: never
-	any   anyReady
-
-	ending int             // for how many that is so
-	rests  bool            // what waits rests, save the roused
-	roused map[string]bool // of these, marked since
-	seen   sight           // on what that depended when they were looked at
-	moves  uint64          // counts what may make others wait for this type, or wait no longer
-}
-
-// A wait is since when a name waits, and when that may end though nobody answers; zero: never.
-type wait struct{ since, until time.Time }
-
-// A sight is all on which it depends whether a name of a type waits, but for the time and
-// the name itself.
-type sight struct {
-	view, first, warms uint64
-	wildcard           bool
-	base               *xds.Versions
-}
-
-func (s *Session) sight(u *subscription) sight {
-	is := sight{view: s.views, wildcard: u.wildcard, base: u.base}
-	if first := s.sub(u.typ.After); first != nil {
-		is.first = first.moves
-	}
-	if w := u.typ.After.Warms; w != nil && s.sub(w) != nil {
-		is.warms = s.sub(w).moves
-	}
-	return is
-}
-
-// rest lets rest what waits.
-func (s *Session) rest(u *subscription) {
-	u.rests, u.roused = len(u.waits) > 0 && u.stated == "", nil // what is stated may turn out to be all
-	if !u.rests {
-		return
-	}
-	u.seen = s.sight(u)
-	dirty := u.dirty[:0]
-	for _, n := range u.dirty {
-		if _, waits := u.waits[n]; !waits {
-			dirty = append(dirty, n)
-		} else if e := u.entry(n); e != nil {
-			e.dirty = false
-		}
-	}
-	clear(u.dirty[len(dirty):])
-	if u.dirty = dirty; len(dirty) == 0 {
-		u.dirty = nil
-	}
-}
-
-// rouse makes what rests be looked at, if it may wait no longer.
-func (s *Session) rouse(u *subscription) {
-	if u.rests && (u.seen != s.sight(u) || !u.ends.IsZero() && !s.now.Before(u.ends)) {
-		u.wake()
-	}
-}
-
-// wake lists all that waits as dirty again.
-func (u *subscription) wake() {
-	if !u.rests {
-		return
-	}
-	u.rests, u.roused = false, nil
-	for n := range u.waits {
-		if e := u.entry(n); e != nil {
-			u.mark(e)
-		}
-	}
-}
-
-// resting reports whether a name rests.
-func (u *subscription) resting(name string) bool {
-	if !u.rests || u.roused[name] {
-		return false
-	}
-	_, waits := u.waits[name]
-	return waits
-}
-
-// listed yields what is dirty, and what rests.
-func (u *subscription) listed(yield func(string) bool) {
-	for _, n := range u.dirty {
-		if !yield(n) {
-			return
-		}
-	}
-	if !u.rests {
-		return
-	}
-	for n := range u.waits {
-		if !u.roused[n] && !yield(n) {
-			return
-		}
-	}
-}
-
 // ordered reports whether resources of u may have to wait for another type.
 func (s *Session) ordered(u *subscription) bool {
 	if s.only != nil || u.typ.After == nil {
@@ -189,13 +83,18 @@ type anyReady struct {
 // be sent: nothing of that is on its way to the client.
 func (s *Session) readyForAny(u, first *subscription, t *xds.Table) bool {
 	if !u.any.known {
-		turns := s.turns
-		s.turns = time.Time{}
-		u.any = anyReady{known: true, is: s.nothingComes(first, t), turns: s.turns}
-		s.turns = turns
+		u.any = s.findAny(first, t)
 	}
 	s.before(u.any.turns)
 	return u.any.is
+}
+
+func (s *Session) findAny(first *subscription, t *xds.Table) anyReady {
+	turns := s.turns
+	s.turns = time.Time{}
+	is := anyReady{known: true, is: s.nothingComes(first, t), turns: s.turns}
+	s.turns = turns
+	return is
 }
 
 func (s *Session) nothingComes(first *subscription, t *xds.Table) bool {
@@ -332,7 +231,7 @@ func (s *Session) flies(u *subscription, name string, novel bool) bool {
 
 // awaited reports whether a response is one that others wait for.
 func (s *Session) awaited(d *delivery) bool {
-	return d.beats == nil && s.before(d.sent.Add(silence))
+	return s.before(d.sent.Add(silence))
 }
 
 // stuck reports whether no answer is to be expected: Envoy withholds the ACK
@@ -342,72 +241,9 @@ func (u *subscription) stuck() bool {
 }
 
 // overdue reports whether a name of u has waited long enough for a client that
-// does not answer first.
+// does not answer first. When that is moves with each answer, so the Deadline is of all
+// that ask (waitEnds).
 func (s *Session) overdue(u, first *subscription, name string) bool {
-	return first.unacked && !s.before(first.waitsUntil(s.waitsSince(u, name)))
-}
-
-// waitsSince is since when a name of u waits: if it did not, since now.
-func (s *Session) waitsSince(u *subscription, name string) time.Time {
-	if w, ok := u.waits[name]; ok {
-		return w.since
-	}
-	return s.now
-}
-
-// waitsForEver reports whether something waits that is to be waited for without end, as
-// what has not been sent is.
-func (s *Session) waitsForEver() bool {
-	return slices.ContainsFunc(s.subs, func(u *subscription) bool { return len(u.waits) > 0 && u.ends.IsZero() })
-}
-
-// wait notes which of the names that were looked at wait, and since when.
-func (s *Session) wait(u *subscription, d *diff) {
-	first := s.sub(u.typ.After)
-	for _, r := range d.upserts {
-		if len(u.waits) == 0 {
-			break
-		}
-		w, waited := u.waits[r.Name]
-		if waited && (first == nil && !s.opensLater() || first != nil && first.unacked && !s.now.Before(first.waitsUntil(w.since))) {
-			s.event(Event{Kind: Waived, Type: u.typ, By: u.typ.After, Name: r.Name})
-		}
-	}
-	roused, fresh := u.roused, make([]wait, len(d.waiting))
-	for i, n := range d.waiting {
-		fresh[i] = wait{since: s.waitsSince(u, n), until: d.until[i]}
-	}
-	if !u.rests {
-		u.waits, u.ends, u.ending = nil, time.Time{}, 0
-	}
-	for n := range roused {
-		if u.waits[n].until.Equal(u.ends) {
-			u.ending--
-		}
-		delete(u.waits, n)
-	}
-	for i, n := range d.waiting {
-		if u.waits == nil {
-			u.waits = make(map[string]wait, len(d.waiting))
-		}
-		u.waits[n] = fresh[i]
-		u.endsBy(fresh[i].until)
-	}
-	if u.ending == 0 && !u.ends.IsZero() { // the first is over: when is the next?
-		u.ends = time.Time{}
-		for _, w := range u.waits {
-			u.endsBy(w.until)
-		}
-	}
-}
-
-// endsBy counts a time among those at which a wait may end.
-func (u *waiting) endsBy(t time.Time) {
-	switch {
-	case t.IsZero():
-	case u.ends.IsZero() || t.Before(u.ends):
-		u.ends, u.ending = t, 1
-	case t.Equal(u.ends):
-		u.ending++
-	}
+	s.patient = true
+	return first.unacked && !s.now.Before(first.waitsUntil(s.waitsSince(u, name)))
 }

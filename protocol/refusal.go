@@ -166,6 +166,7 @@ func (u *subscription) remember(v xds.Variant, r refusal) {
 	}
 	u.refusals = slices.Insert(u.refusals, at, r)
 	for name, it := range r.members {
+		u.stir(name)
 		if !u.covers(name) && !u.lapses(name) || u.phantom(it) {
 			u.refusals[at].take(name, true)
 		}
@@ -198,6 +199,25 @@ func (u *subscription) joinRefusals() {
 	}
 	u.refusals[at] = merge(u.refusals[at], u.refusals[at+1])
 	u.refusals = slices.Delete(u.refusals, at+1, at+2)
+	r := &u.refusals[at]
+	for _, it := range r.items {
+		u.stir(it.name)
+	}
+	r.items = slices.DeleteFunc(r.items, func(it item) bool { return u.phantom(it) }) // what it had in between is taken for not held
+	r.left = len(r.items)
+	u.dropEmpty()
+}
+
+// hoard returns how many names are remembered for what the client does, beside those that
+// there are and those that it asks for: what it gives up under a wildcard is kept until it is
+// told what becomes of that, which it can delay by answering nothing; what it refuses to let
+// go until it does; and what it cannot be told to be gone (SotW) until it drops the name.
+func (u *subscription) hoard(t *xds.Table) int {
+	most := max(len(u.dropped), len(u.orphans))
+	for i := range u.refusals {
+		most = max(most, u.refusals[i].left+len(u.refusals[i].out)-t.Len())
+	}
+	return most
 }
 
 // laterThan returns whether a name is under way in a delivery after a nonce. Of what
@@ -294,6 +314,7 @@ func (u *subscription) forgive(nonce uint64, names iter.Seq2[string, item]) {
 		return
 	}
 	for name := range names {
+		u.stir(name)
 		for i := range u.refusals {
 			if r := &u.refusals[i]; r.nonce < nonce {
 				r.take(name, false)
@@ -343,7 +364,6 @@ func (u *subscription) dropUnwanted() {
 	if len(u.quit) == 0 {
 		return
 	}
-	u.moves++
 	for i := range u.refusals { // by the name that was dropped it may have had these
 		u.quit = append(u.quit, u.refusals[i].lapsed...)
 	}
@@ -351,6 +371,7 @@ func (u *subscription) dropUnwanted() {
 		u.quit = u.remembered()
 	}
 	for _, name := range u.quit {
+		u.stir(name)
 		if u.entry(name) == nil {
 			delete(u.lapsed, name)
 		}

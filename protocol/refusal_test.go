@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -328,7 +329,7 @@ func TestJoinedRefusals(t *testing.T) {
 		for i, n := range sizes {
 			var items []item
 			for k := range n {
-				items = append(items, item{name: fmt.Sprint(i, ".", k), was: absent, is: absent})
+				items = append(items, item{name: fmt.Sprint(i, ".", k), was: absent, is: &xds.Stamp{}})
 			}
 			u.refusals = append(u.refusals, list(items, uint64(i+1), false))
 		}
@@ -442,6 +443,65 @@ func TestPhantomsLeaveNothing(t *testing.T) {
 					t.Errorf("%d names are kept of %d that it asked for, more than %d", kept, 80*many, most)
 				}
 			})
+		}
+	}
+}
+
+// SAFE-9: "What a client can make the server hold or do is bounded": of a name that has come
+// and gone meanwhile a client that refuses each response leaves nothing behind.
+func TestRefusedChurnLeavesNothing(t *testing.T) {
+	for _, typ := range []*xds.Type{xds.Cluster, xds.Endpoint} {
+		names := numbered(500)
+		l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{typ.URL: tableOf(typ, names[0])})
+		l.ask(xds.Request{Type: typ, Subscribe: []string{"*"}})
+		for i := range names[1:] {
+			l.drain()
+			l.nack(typ)
+			l.commit(typ, resources(1, names[i+1]), names[i])
+		}
+		kept := 0
+		for _, r := range l.subs[0].refusals {
+			kept += len(r.items) + len(r.out)
+		}
+		if most := (maxRefusals + 2) * (maxRefusals + 2); kept > most {
+			t.Errorf("%s: %d names are kept, more than %d", typ, kept, most)
+		}
+	}
+}
+
+// SAFE-9: what a client has accepted and refuses to let go is kept, for it has that. More
+// than MaxNames end the stream: on the next it says what it has.
+func TestRefusedRemovalsAreBounded(t *testing.T) {
+	const most = 20
+	for _, v := range []xds.Variant{xds.Delta, xds.SotW} {
+		// SotW does not say that an assignment is gone, so the client refuses nothing.
+		l := newLine(t, v, nil, Options{MaxNames: most}, xds.Tables{xds.Endpoint.URL: tableOf(xds.Endpoint, "a")})
+		req := xds.Request{Type: xds.Endpoint, Subscribe: []string{"*"}}
+		if v == xds.SotW {
+			req = xds.Request{Type: xds.Endpoint, Names: []string{"*"}}
+		}
+		l.ask(req)
+		answer := func(status *xds.Status) error {
+			if len(l.drain()) == 0 {
+				return l.Receive(xds.Request{Type: xds.Endpoint, Names: req.Names})
+			}
+			return l.Receive(xds.Request{Type: xds.Endpoint, Names: req.Names, Nonce: l.last[xds.Endpoint.URL], Error: status})
+		}
+		ended := false
+		for i := 0; i < 4*most && !ended; i++ {
+			name := fmt.Sprint("x", i)
+			l.commit(xds.Endpoint, resources(1, name))
+			err := answer(nil)
+			if err == nil {
+				l.commit(xds.Endpoint, nil, name)
+				err = answer(&xds.Status{})
+			}
+			if ended = errors.Is(err, ErrLimit); ended && i < most || err != nil && !ended {
+				t.Errorf("%v: after %d names, %d may be kept: %v", v, i, most, err)
+			}
+		}
+		if !ended {
+			t.Errorf("%v: the stream goes on with %d names", v, 4*most)
 		}
 	}
 }

@@ -33,7 +33,7 @@ func (u *subscription) mark(e *entry) {
 		e.dirty = true
 		u.dirty = append(u.dirty, e.name)
 	}
-	if u.moves++; u.resting(e.name) {
+	if u.stir(e.name); u.resting(e.name) {
 		if u.roused == nil {
 			u.roused = map[string]bool{}
 		}
@@ -151,12 +151,13 @@ func (s *Session) lists(u *subscription, t *xds.Table, e *entry) bool {
 func (s *Session) respond(u *subscription, last bool) []*xds.Response {
 	t := s.table(u.typ)
 	if !u.pending(t) {
-		u.waits, u.ends, u.rests, u.roused = nil, time.Time{}, false, nil
+		u.forgetWaits()
+		u.rests, u.roused = false, nil
 		return nil
 	}
 	if u.stalled = s.blocked(u); u.stalled {
 		u.wake()
-		u.ends = time.Time{} // it waits for its own type first
+		u.ends, u.patient = earliest{}, earliest{} // it waits for its own type first
 		return nil
 	}
 	world := s.variant == xds.SotW && u.typ.FullState
@@ -356,8 +357,15 @@ func (s *Session) tell(u *subscription, t *xds.Table, d *diff) (items []item) {
 	}
 	slices.SortFunc(items, itemByName)
 	listed := u.dirty
+	if u.anew || u.wildcard && u.base != t.Versions() || s.variant == xds.SotW && u.typ.FullState {
+		u.moves++ // it is told of the table
+	} else if u.heeded {
+		u.stirred = append(u.stirred, listed...)
+		for n := range d.names {
+			u.stir(n)
+		}
+	}
 	u.anew, u.dirty = false, nil
-	u.moves++
 	for _, n := range listed {
 		if e := u.entry(n); e != nil {
 			// What must not be told yet, since the view is looking for it, stays listed.

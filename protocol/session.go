@@ -80,13 +80,14 @@ type Session struct {
 	began   time.Time // when the first request came
 	resumes bool      // the client has state of an earlier stream
 
-	view   xds.View // nil between Release and Change
-	views  uint64   // counts them
-	now    time.Time
-	turns  time.Time       // the first time that before has noted
-	nonces uint64          // counts messages
-	subs   []*subscription // by rank
-	events []Event
+	view    xds.View // nil between Release and Change
+	views   uint64   // counts them
+	now     time.Time
+	turns   time.Time       // the first time that before has noted
+	patient bool            // overdue was asked
+	nonces  uint64          // counts messages
+	subs    []*subscription // by rank
+	events  []Event
 }
 
 // A subscription is the state of one resource type on one stream. Each of its
@@ -96,7 +97,7 @@ type Session struct {
 //   - record: what it was told, and what became of it (told.go, cargo.go,
 //     delivery.go, settle.go, refusal.go, resume.go)
 //   - withdrawing, waiting: what has to stay and what has to wait because of other
-//     types (withdraw.go, order.go, warm.go)
+//     types (withdraw.go, order.go, waiting.go, warm.go)
 //   - saying: what is to be said next (diff.go, say.go, beat.go)
 //
 // They share the rows of single names.
@@ -167,7 +168,6 @@ func (s *Session) Receive(req xds.Request) error {
 		s.event(Event{Kind: Opened, Type: u.typ, Version: req.Version})
 	}
 
-	u.moves++
 	// The names count whatever the nonce, for the stream keeps its order; the
 	// nonce only pairs an answer with its response.
 	t := s.table(u.typ)
@@ -190,6 +190,7 @@ func (s *Session) Receive(req xds.Request) error {
 			s.began = s.now
 		}
 		u.begin(s, req, t)
+		u.moves++
 		s.retain(u, nil) // what it brought and the view has lost is kept from now on
 		s.warming(u)
 	} else if s.narrow(u); req.Nonce != "" || s.variant == xds.SotW && u.nonce != 0 {
@@ -199,6 +200,7 @@ func (s *Session) Receive(req xds.Request) error {
 	if u.idle() {
 		// A client may drop unanswered what it no longer wants.
 		u.unacked, u.stalled = false, false
+		u.stir("")
 	}
 	if u.moved {
 		s.event(Event{Kind: Subscribed, Type: u.typ, Count: u.named, Wildcard: u.wildcard})
@@ -241,10 +243,8 @@ func (s *Session) check(u *subscription, req xds.Request, first bool) error {
 	if count > s.opts.MaxNames {
 		return fmt.Errorf("%w: %d names of %s, more than %d", ErrLimit, count, u.typ, s.opts.MaxNames)
 	}
-	// What it gives up under a wildcard is kept until it is told what becomes of that, which
-	// it can delay by answering nothing.
-	if len(u.dropped) > s.opts.MaxNames {
-		return fmt.Errorf("%w: %d names of %s given up before an answer, more than %d", ErrLimit, len(u.dropped), u.typ, s.opts.MaxNames)
+	if n := u.hoard(s.table(u.typ)); n > s.opts.MaxNames {
+		return fmt.Errorf("%w: %d names of %s to remember that are given up or gone, more than %d", ErrLimit, n, u.typ, s.opts.MaxNames)
 	}
 	for _, names := range [][]string{req.Names, req.Subscribe} {
 		for _, n := range names {
@@ -322,7 +322,7 @@ func (s *Session) Deadline() (next time.Time) {
 	}
 	for _, u := range s.subs {
 		s.sayBy(u, at)
-		at(u.ends)
+		at(s.waitEnds(u))
 		u.withdrawBy(at)
 	}
 	return next
@@ -370,7 +370,7 @@ func (s *Session) speak(yield func(*xds.Response) bool) {
 		s.outlived(u)
 		for name, l := range u.leaving {
 			if l.released {
-				u.moves++
+				u.stir(name)
 			}
 			l.released = false
 			u.returned(s.table(u.typ), name) // also what the client has asked for by another name

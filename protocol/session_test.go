@@ -239,3 +239,18 @@ func TestHintOfNothing(t *testing.T) {
 		})
 	}
 }
+
+// SOTW-12: who watches is told what a client states when it opens a type.
+func TestOpenedAtAVersion(t *testing.T) {
+	s := NewSession(xds.SotW, nil, xds.Tables{}, Options{})
+	s.Advance(time.Unix(0, 0))
+	if err := s.Receive(xds.Request{Type: xds.Cluster, Version: "v"}); err != nil {
+		t.Fatal(err)
+	}
+	for e := range s.Events() {
+		if e.Kind == Opened && e.Version == "v" {
+			return
+		}
+	}
+	t.Error("no event says so")
+}

@@ -23,9 +23,10 @@ func (u *subscription) message(nonce uint64) (d *delivery, p *part) {
 // acceptUnlisted notes that the client has taken what is not listed any more: what could
 // not warm has warmed, what had become one with another is told, and a world takes the
 // place of those refused before it, and of what it had from before.
-func (u *subscription) acceptUnlisted(v xds.Variant, nonce uint64) {
-	if v == xds.SotW && u.typ.FullState {
+func (s *Session) acceptUnlisted(u *subscription, nonce uint64) {
+	if s.variant == xds.SotW && u.typ.FullState {
 		u.vagueAll = false
+		u.moves++
 		u.refusals = slices.DeleteFunc(u.refusals, func(r refusal) bool { return r.nonce < nonce })
 	}
 	for i := range u.deliveries {
@@ -34,10 +35,9 @@ func (u *subscription) acceptUnlisted(v xds.Variant, nonce uint64) {
 			d.stuck = 0
 		}
 		if d.joined == nonce {
+			s.belated(u, d, func(name string, is *xds.Stamp) bool { return !d.tells(name, is) })
 			u.forgive(nonce, d.unlisted)
-			if v == xds.SotW && u.typ.FullState { // it has all of that world, also if it refuses this one
-				d.without(d.unlisted)
-			}
+			d.without(d.unlisted) // it has all of that, also if it refuses this one
 		}
 	}
 }
@@ -84,9 +84,9 @@ func (u *subscription) settle(s *Session, req xds.Request) {
 		}
 		// Of a message that is not listed any more. In SotW it may be the one that was
 		// answered last, with other names.
-		if n > 0 && n < u.nonce && (s.variant == xds.Delta || n > u.heard) { // no message has the nonce 0
+		if n > 0 && n <= u.evicted && (s.variant == xds.Delta || n > u.heard) { // no message has the nonce 0
 			if req.Error == nil {
-				u.acceptUnlisted(s.variant, n)
+				s.acceptUnlisted(u, n)
 			} else {
 				u.refuseUnlisted(s.variant, n)
 			}
@@ -106,27 +106,40 @@ func (u *subscription) settle(s *Session, req xds.Request) {
 		u.refuse(s.variant, d, p)
 	} else {
 		p.fate = accepted
+		if d.accepted() {
+			s.passBefore(u, d)
+		}
 		s.accept(u, d, p)
 		e.Refuses = len(u.refusals) > 0
 	}
 	s.event(e)
+	u.stirAll(d)
 	if !d.settled() {
 		return
-	}
-	at := slices.IndexFunc(u.deliveries, func(o delivery) bool { return o.last() == d.last() })
-	if d.accepted() {
-		for i := range at { // what was sent before has been dealt with
-			o := &u.deliveries[i]
-			s.pass(u, o)
-			o.superseded = true
-		}
 	}
 	u.unacked = u.unacked && !newest
 	if d.superseded = slices.ContainsFunc(d.parts, func(p part) bool { return p.fate == passed }); d.superseded {
 		return // some of it may still be refused
 	}
-	if u.deliveries = slices.Delete(u.deliveries, at, at+1); len(u.deliveries) == 0 {
+	u.deliveries = slices.DeleteFunc(u.deliveries, func(o delivery) bool { return o.last() == d.last() })
+	if len(u.deliveries) == 0 {
 		u.deliveries = nil
+	}
+}
+
+// passBefore notes that what was sent before a delivery has been dealt with, and before
+// that: what it left open the later one may have settled.
+func (s *Session) passBefore(u *subscription, d *delivery) {
+	for i := range u.deliveries {
+		o := &u.deliveries[i]
+		if o.last() == d.last() {
+			return
+		}
+		if !o.superseded {
+			u.stirAll(o)
+		}
+		s.pass(u, o)
+		o.superseded = true
 	}
 }
 
@@ -146,7 +159,7 @@ func (s *Session) accept(u *subscription, d *delivery, p *part) {
 	if d.beats != nil && !p.world { // a heartbeat of a world is a world
 		return
 	}
-	s.belated(u, d, p)
+	s.belated(u, d, func(name string, is *xds.Stamp) bool { return d.answers(p, name, is) })
 	u.learned(s.variant, d, p)
 	told := func(yield func(string, item) bool) {
 		for name, it := range d.each {
@@ -161,6 +174,7 @@ func (s *Session) accept(u *subscription, d *delivery, p *part) {
 		}
 	}
 	if s.variant == xds.SotW && u.typ.FullState { // a world takes the place of all before
+		u.moves++
 		u.refusals = slices.DeleteFunc(u.refusals, func(r refusal) bool { return r.nonce < p.nonce })
 		return
 	}

@@ -40,6 +40,7 @@ type record struct {
 	nonce      uint64     // of the newest message; zero: none was sent
 	unacked    bool       // the newest delivery is unanswered
 	heard      uint64     // the newest nonce that was answered
+	evicted    uint64     // the newest nonce that is not listed any more, and may be unanswered
 	silent     time.Time  // since when the client has answered nothing; meaningful while unacked
 
 	// SotW, types without full state: what the client has of names that the view

@@ -125,7 +125,7 @@ func (u *subscription) replace(names []string, t *xds.Table) {
 	// even if it previously sent those resources without having been asked".
 	u.subscribe(fresh, t)
 	if u.wildcard && !star {
-		u.unsubscribeAll(xds.SotW)
+		u.unsubscribeAll(func(*entry) bool { return false })
 	}
 	u.drop(dropped, xds.SotW)
 }
@@ -179,6 +179,7 @@ func (u *subscription) subscribe(names []string, t *xds.Table) {
 // subscribeAll makes everything wanted. Everything is told again.
 func (u *subscription) subscribeAll(t *xds.Table) {
 	u.wildcard, u.anew, u.due, u.moved = true, true, true, true
+	u.moves++
 	var extra []entry
 	for name, is := range u.givenUp() {
 		extra = append(extra, entry{name: name, told: is, sent: true})
@@ -215,12 +216,15 @@ func (u *subscription) givenUp() map[string]*xds.Stamp {
 	return last
 }
 
-func (u *subscription) unsubscribeAll(v xds.Variant) {
+// unsubscribeAll ends the wildcard. By another name the client still has, and wants, what is
+// left to it: a collection, or an alias.
+func (u *subscription) unsubscribeAll(left func(*entry) bool) {
 	u.wildcard, u.implicit, u.anew, u.due, u.moved = false, false, false, false, true
+	u.moves++
 	u.base = nil
 	u.gaveUp = u.nonce
 	for e := range u.entries() {
-		if v == xds.Delta && u.collects(e.name) { // what lingers the client still wants by its collection
+		if left(e) { // it may be lost, and not told so
 			u.lapse(e)
 		}
 	}
@@ -265,7 +269,7 @@ func (s *Session) unsubscribe(u *subscription, names []string, t *xds.Table) {
 			u.discard(unwanted)
 		}
 		if u.wildcard {
-			u.unsubscribeAll(xds.Delta)
+			u.unsubscribeAll(func(e *entry) bool { return u.collects(e.name) || len(s.aliasesOf(u, e.name)) > 0 })
 		}
 	}
 	s.outlive(u, t, dropped)
@@ -333,7 +337,9 @@ func (u *subscription) drop(dropped []string, v xds.Variant) {
 
 // discard forgets what the client has dropped with all that made it want that.
 func (u *subscription) discard(unwanted map[string]bool) {
-	u.moves++
+	for n := range unwanted {
+		u.stir(n)
+	}
 	u.letGo(unwanted)
 	if len(unwanted) > 8 {
 		u.removeFunc(func(e *entry) bool { return unwanted[e.name] && !u.wants(e) })
@@ -417,7 +423,7 @@ func (u *subscription) name(e *entry, named bool) {
 // notice notes that the interest in a name may have moved.
 func (u *subscription) notice(e *entry, was bool) {
 	u.moved = true
-	if u.moves++; u.resting(e.name) {
+	if u.stir(e.name); u.resting(e.name) {
 		u.mark(e)
 	}
 	switch is := u.wants(e); {

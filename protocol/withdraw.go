@@ -296,7 +296,7 @@ func (s *Session) keep(u *subscription, refs []referrer, name string, told *xds.
 		u.leaving = map[string]*leaver{}
 	}
 	u.leaving[name] = &leaver{stamp: told, since: s.now, body: body}
-	u.moves++
+	u.stir(name)
 	return true
 }
 
@@ -337,7 +337,7 @@ func (s *Session) withdraw() (progress bool) {
 				continue
 			}
 			l.released = true
-			u.moves++
+			u.stir(name)
 			u.rematch(t, name)
 			u.mark(u.entry(name))
 			progress = true
@@ -352,6 +352,7 @@ func (s *Session) departed(u *subscription, name string) {
 	if l == nil {
 		return
 	}
+	u.stir(name)
 	delete(u.leaving, name)
 	for _, by := range l.waived {
 		s.event(Event{Kind: Waived, Type: u.typ, By: by, Name: name})
@@ -404,7 +405,7 @@ func (u *subscription) dropsByItself() bool { return u.typ.FullState && !u.wildc
 func (u *subscription) returned(t *xds.Table, name string) {
 	if r := t.Lookup(name); u.leaving[name] != nil && u.shows(r) && u.findable(t, r) {
 		delete(u.leaving, name)
-		u.moves++
+		u.stir(name)
 		u.suspect(t, name)
 		if e := u.entry(name); e != nil {
 			u.mark(e)

@@ -12,8 +12,13 @@ import (
 func (l *ledger) settle(a *account, req xds.Request, stale bool) *flight {
 	i := slices.IndexFunc(a.flights, func(f *flight) bool { return !f.done && f.nonce == req.Nonce })
 	if i < 0 {
-		if l.variant == xds.Delta && l.nonces[req.Nonce] {
+		if seq, known := l.nonces[req.Nonce]; l.variant == xds.Delta && known {
 			a.repeated = l.now
+			// That it is another type's, or was answered before, nobody need know when later
+			// ones need not be listed any more.
+			if refused := (&flight{seq: seq}); req.Error != nil && a.newer(refused) >= listed {
+				a.doubt(refused)
+			}
 		}
 		return nil
 	}
@@ -37,6 +42,7 @@ func (l *ledger) settle(a *account, req xds.Request, stale bool) *flight {
 				unheard[n] = a.before[n] || a.unsure[n] || a.unheard[n]
 			}
 			k.merged = stale && a.merged(f, n)
+			k.late = stale && a.newer(f) > listed && a.preceded(f, n)
 			f.carried[n] = k
 		}
 		a.ack(f)
@@ -79,16 +85,7 @@ func (l *ledger) settle(a *account, req xds.Request, stale bool) *flight {
 		// stands for those before.
 		if req.Error != nil && len(f.beats) == 0 && !f.superseded {
 			l.group(a, f)
-			for _, o := range a.flights { // what has become one with it counts as refused with it
-				if o.seq > f.seq && a.newer(o) >= listed {
-					for n, k := range o.carried {
-						a.doubted[n] = append(a.doubted[n], k)
-					}
-				}
-			}
-			for n, k := range a.told { // or of what has become one with it
-				a.may[n] = a.may[n] || a.covers(n) && k.seq > a.passed && a.newer(&flight{seq: k.seq}) >= listed
-			}
+			a.doubt(f)
 		}
 		return nil
 	}
@@ -121,6 +118,12 @@ func (l *ledger) settle(a *account, req xds.Request, stale bool) *flight {
 				}
 			}
 			a.ack(o)
+			for n := range o.carried {
+				if k := a.acked[n]; req.Error != nil && k.seq == o.seq {
+					k.unsaid = slices.ContainsFunc(was[n], func(w fact) bool { return w.absent() || w.unsaid })
+					a.acked[n] = k
+				}
+			}
 			for _, n := range o.undone { // who refuses a later one has not said that it accepted this
 				a.unheard[n] = req.Error != nil
 			}
@@ -133,6 +136,21 @@ func (l *ledger) settle(a *account, req xds.Request, stale bool) *flight {
 		l.group(a, f)
 	}
 	return f
+}
+
+// doubt notes that what has become one with a response that was refused counts as refused
+// with it, and may be told again.
+func (a *account) doubt(f *flight) {
+	for _, o := range a.flights {
+		if o.seq > f.seq && a.newer(o) >= listed {
+			for n, k := range o.carried {
+				a.doubted[n] = append(a.doubted[n], k)
+			}
+		}
+	}
+	for n, k := range a.told {
+		a.may[n] = a.may[n] || a.covers(n) && k.seq > a.passed && a.newer(&flight{seq: k.seq}) >= listed
+	}
 }
 
 // group notes what was refused together.
@@ -188,7 +206,8 @@ func (a *account) instead(f *flight) map[string][]fact {
 // refuse notes that the client may have what a response carried, or any of it.
 func (a *account) refuse(f *flight) {
 	for n, k := range f.carried {
-		if a.covers(n) && a.acked[n].seq <= k.seq {
+		// What a wildcard of scopes has found it may have, though it was told since that it is gone.
+		if (a.covers(n) || a.scopes != nil && !a.outside(n)) && a.acked[n].seq <= k.seq {
 			a.refused[n] = append(a.refused[n], k)
 		}
 	}

@@ -98,9 +98,15 @@ func (l *ledger) feeds() bool {
 				return true
 			}
 		}
-		return slices.ContainsFunc(l.expiring(a), func(r *xds.Resource) bool {
+		outdated := func(r *xds.Resource) bool {
 			return l.shown(a, r.Name) == nil || !same(l.shown(a, r.Name), r) && l.tiedToRefused(a, r.Name)
-		})
+		}
+		for _, facts := range a.refused { // also what it may have, though it has asked for it anew
+			if slices.ContainsFunc(facts, func(k fact) bool { return k.dropped && k.res != nil && k.res.TTL > 0 && outdated(k.res) }) {
+				return true
+			}
+		}
+		return slices.ContainsFunc(l.expiring(a), outdated)
 	})
 }
 

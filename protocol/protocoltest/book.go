@@ -63,6 +63,7 @@ func (l *ledger) book(a *account, r *xds.Response, f *flight) {
 		}
 	}
 	for n, k := range f.carried {
+		k.own = !k.absent() && a.alone(n)
 		a.told[n] = k
 		delete(a.tied, n)
 		a.heard[n] = true
@@ -112,4 +113,5 @@ func (l *ledger) book(a *account, r *xds.Response, f *flight) {
 		a.quiet = l.now
 	}
 	a.flights, a.newest = append(a.flights, f), f
+	a.fade()
 }

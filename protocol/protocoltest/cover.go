@@ -39,8 +39,12 @@ func (a *account) covers(name string) bool {
 // outside reports whether a name is under none of the routes whose virtual hosts the
 // wildcard is of, and is not asked for by itself: "A VHDS wildcard covers the routes this
 // stream subscribed to". What is not the client's does not linger.
-func (a *account) outside(name string) bool {
-	return a.scopes != nil && !a.wants(name) && !a.reach[name] && !a.wants(a.typ.Collection(name))
+func (a *account) outside(name string) bool { return !a.wants(name) && a.alone(name) }
+
+// alone reports whether there is a wildcard of routes, and neither it nor another name
+// has what is called so.
+func (a *account) alone(name string) bool {
+	return a.scopes != nil && !a.reach[name] && !a.wants(a.typ.Collection(name))
 }
 
 // members are the resources that a name finds that no resource has: "Both the
@@ -85,6 +89,12 @@ func (l *ledger) find(a *account) {
 			}
 		}
 	}
+	for n, k := range a.told {
+		if k.own && !a.alone(n) {
+			k.own = false
+			a.told[n] = k
+		}
+	}
 }
 
 // unchanged reports whether what is to be said of a name is what was refused.
@@ -124,7 +134,8 @@ func (l *ledger) scope(a *account, asked bool) {
 			a.owe[c], a.may[c] = true, true // what it has of the others is not told again
 		}
 	}
-	for n, k := range a.told { // what it has of a route that it asks for again may linger
+	l.find(a)
+	for n, k := range a.told { // what it has of a route that it asks for again may linger, if that is lost
 		c := a.typ.Collection(n)
 		if _, leaves := a.leaving[n]; k.res != nil && a.scopes[c] && was != nil && !was[c] && !leaves && l.shown(a, n) == nil && l.lingers(a) {
 			a.leaving[n] = leaver{res: k.res, at: l.now}
@@ -139,7 +150,6 @@ func (l *ledger) scope(a *account, asked bool) {
 			}
 		}
 	}
-	l.find(a)
 	l.move(a) // what a route that was given up has found is gone
 }
 

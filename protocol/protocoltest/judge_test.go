@@ -478,6 +478,39 @@ func TestJudge(t *testing.T) {
 		_, err := start("d=1").try(xds.Endpoint, "-x")
 		wrong(t, err, "the client may hold CDS c@c=to-x")
 	})
+	t.Run("ADS-3 what was accepted when it had become one with later ones counts until the next that tells of it is one with them, too", func(t *testing.T) {
+		start := func(before, after []string) *court {
+			c := newCourt(t, xds.Delta)
+			c.commit("CDS", "c=to-w>EDS/w", "EDS", "w=1", "x=1", "y=1")
+			c.ask(xds.Endpoint, "w", "x", "y")
+			c.takes(xds.Endpoint, "w=1", "x=1", "y=1")
+			c.ask(xds.Cluster)
+			c.takes(xds.Cluster, "c=to-w>EDS/w")
+			tell := func(x string) string {
+				c.wait(patience)
+				c.commit("CDS", x)
+				return c.told(xds.Cluster, x)
+			}
+			first := tell("c=to-x>EDS/x")
+			for _, x := range before {
+				tell(x)
+			}
+			c.l.receive(xds.Request{Type: xds.Cluster, Nonce: first}, true)
+			for _, x := range after {
+				tell(x)
+			}
+			c.commit("CDS", "-c", "EDS", "-w", "-x", "-y")
+			return c
+		}
+		before := []string{"d=1", "d=2", "c=to-y>EDS/y", "d=3", "d=4"}
+		start(before, []string{"d=5"}).told(xds.Endpoint, "-x")
+		_, err := start(before, []string{"d=5"}).try(xds.Endpoint, "-y")
+		wrong(t, err, "the client may hold CDS c@c=to-y")
+		_, err = start(before, nil).try(xds.Endpoint, "-x")
+		wrong(t, err, "the client may hold CDS c@c=to-x")
+		_, err = start(before[1:], []string{"d=5", "d=6"}).try(xds.Endpoint, "-x")
+		wrong(t, err, "the client may hold CDS c@c=to-x")
+	})
 	t.Run("ADS-3 a response that only says what does not exist is listed like others, and a heartbeat is not", func(t *testing.T) {
 		newer := func(later *flight) int {
 			a := &account{}
@@ -697,6 +730,33 @@ func TestJudge(t *testing.T) {
 		wrong(t, err, "DELTA-15: a was told before")
 		_, err = start(true).try(xds.Endpoint, "b=5")
 		wrong(t, err, "DELTA-15: b was told before")
+	})
+	t.Run("DELTA-15 who refuses by another type's nonce may have refused what need not be listed any more", func(t *testing.T) {
+		tell := func(others []string, x string) error {
+			c := newCourt(t, xds.Delta)
+			c.commit("EDS", "a=1", "b=1", "SDS", "s=1")
+			c.ask(xds.Endpoint, "a", "b")
+			c.takes(xds.Endpoint, "a=1", "b=1")
+			c.ask(xds.Secret, "s")
+			r := xds.Request{Type: xds.Endpoint, Nonce: c.told(xds.Secret, "s=1"), Error: &xds.Status{Code: 3}}
+			c.commit("EDS", "a=2")
+			c.told(xds.Endpoint, "a=2")
+			for _, x := range others {
+				c.wait(5 * time.Second)
+				c.commit("EDS", x)
+				c.told(xds.Endpoint, x)
+			}
+			c.l.receive(r, true)
+			c.wait(5 * time.Second)
+			_, err := c.try(xds.Endpoint, x)
+			return err
+		}
+		many := []string{"b=2", "b=3", "b=4", "b=5", "b=6"}
+		if err := tell(many, "a=2"); err != nil {
+			t.Error(err)
+		}
+		wrong(t, tell(many[:2], "a=2"), "DELTA-15: a was told before")
+		wrong(t, tell(many, "b=6"), "DELTA-15: b was told before")
 	})
 	t.Run("SOTW-3 what is refused late, that is not listed any more and a later response stands for, is not owed", func(t *testing.T) {
 		owed := func(v xds.Variant) string {
@@ -1629,6 +1689,25 @@ func TestJudge(t *testing.T) {
 		_, err := start().try(xds.Cluster, "x=0")
 		wrong(t, err, "ADS-4: x@x=0 is not what the view has")
 	})
+	t.Run("ADS-4 so may what is asked for again by its collection", func(t *testing.T) {
+		start := func(again bool) *court {
+			c := newCourt(t, xds.Delta)
+			c.commit("LEDS", "xdstp://a/e/g/1=1")
+			c.ask(xds.LbEndpoint, "xdstp://a/e/g/*")
+			c.told(xds.LbEndpoint, "xdstp://a/e/g/1=1")
+			c.l.receive(xds.Request{Type: xds.LbEndpoint, Unsubscribe: []string{"xdstp://a/e/g/*"}}, false)
+			c.commit("LEDS", "xdstp://a/e/g/1=2")
+			c.ask(xds.LbEndpoint, "xdstp://a/e/h/*")
+			if again {
+				c.ask(xds.LbEndpoint, "xdstp://a/e/g/*")
+			}
+			c.commit("LEDS", "-xdstp://a/e/g/1")
+			return c
+		}
+		start(true).told(xds.LbEndpoint, "xdstp://a/e/g/1=1")
+		_, err := start(false).try(xds.LbEndpoint, "xdstp://a/e/g/1=1")
+		wrong(t, err, "SOTW-9: xdstp://a/e/g/1 is not subscribed")
+	})
 	t.Run("ADS-8 what was given up on its way may linger when it is asked for again", func(t *testing.T) {
 		start := func(again bool) *court {
 			c := newCourt(t, xds.SotW)
@@ -1856,6 +1935,28 @@ func TestJudge(t *testing.T) {
 			c.takes(xds.Cluster, "x=1")
 			c.ask(xds.Route, "r")
 			c.takes(xds.Route, "r=1!>CDS/x")
+			c.commit("CDS", "y=1>EDS/y", "RDS", "r=2>CDS/y", "EDS", "y=1")
+			c.answer(xds.Cluster, c.told(xds.Cluster, "y=1>EDS/y"), refused)
+			return c
+		}
+		if !start(true).l.feeds() {
+			t.Error("it may fall silent")
+		}
+		if start(false).l.feeds() {
+			t.Error("it need not fall silent")
+		}
+	})
+	t.Run("TTL-3 nor do those of what was given up on its way, and asked for again", func(t *testing.T) {
+		start := func(refused bool) *court {
+			c := newCourt(t, xds.Delta)
+			c.commit("CDS", "x=1", "RDS", "r=1!>CDS/x")
+			c.ask(xds.Cluster)
+			c.takes(xds.Cluster, "x=1")
+			c.ask(xds.Route, "r")
+			came := c.told(xds.Route, "r=1!>CDS/x")
+			c.l.receive(xds.Request{Type: xds.Route, Unsubscribe: []string{"r"}}, false)
+			c.ask(xds.Route, "r")
+			c.answer(xds.Route, came, false)
 			c.commit("CDS", "y=1>EDS/y", "RDS", "r=2>CDS/y", "EDS", "y=1")
 			c.answer(xds.Cluster, c.told(xds.Cluster, "y=1>EDS/y"), refused)
 			return c
@@ -2131,6 +2232,35 @@ func TestJudge(t *testing.T) {
 			t.Error("the last that it accepts stands for all before")
 		}
 	})
+	t.Run("ADS-9 what it had before a response that it accepts when that is not listed any more may keep what is lost, while it is to be told anew", func(t *testing.T) {
+		overdue := func(anew bool) bool {
+			c := newCourt(t, xds.SotW)
+			c.commit("SDS", "s=1", "ECDS", "f=1")
+			c.l.receive(xds.Request{Type: xds.ExtensionConfig, Names: []string{"f", "g"}, Version: "unheard of", Node: &xds.Node{}}, false)
+			c.ask(xds.Secret, "s")
+			c.l.receive(xds.Request{Type: xds.Secret, Names: []string{"s"}, Nonce: c.told(xds.Secret, "s=1")}, false)
+			nonces := []string{c.told(xds.ExtensionConfig, "f=1")}
+			for _, g := range []string{"g=1", "g=2", "g=3", "g=4"} {
+				c.wait(patience)
+				c.commit("ECDS", g)
+				nonces = append(nonces, c.told(xds.ExtensionConfig, g))
+			}
+			for i, n := range nonces {
+				c.l.receive(xds.Request{Type: xds.ExtensionConfig, Names: []string{"f", "g"}, Nonce: n}, i == 0)
+			}
+			if anew {
+				c.commit("ECDS", "f=2")
+			}
+			c.commit("SDS", "-s")
+			return c.l.overdue(c.l.account(xds.Secret), "s")
+		}
+		if overdue(true) {
+			t.Error("of f a session need not know what it has until it is told that anew")
+		}
+		if !overdue(false) {
+			t.Error("there is nothing to tell it of f")
+		}
+	})
 	t.Run("ADS-3 what was in force, and what was refused, before a part that is refused after the next one was acknowledged", func(t *testing.T) {
 		held := func(d doubt, cluster string, refused bool) string {
 			c := newCourt(t, xds.SotW)
@@ -2344,6 +2474,111 @@ func TestJudge(t *testing.T) {
 			if left := c.l.waiting(); left != want {
 				t.Errorf("waiting: %q, want %q", left, want)
 			}
+		}
+	})
+	t.Run("ADS-8 a host of a route that is given up, asked for again, and given up for good leaves, if it is not lost", func(t *testing.T) {
+		leaves := func(lost bool) error {
+			c := newCourt(t, xds.Delta)
+			c.commit("RDS", "r=1", "s=1>VHDS/*", "VHDS", "r/a=1")
+			c.ask(xds.Route, "r", "s")
+			c.takes(xds.Route, "r=1", "s=1>VHDS/*")
+			c.ask(xds.VirtualHost)
+			c.told(xds.VirtualHost, "r/a=1", "-s/*")
+			c.commit("RDS", "s=2")
+			c.told(xds.Route, "s=2") // it may hold the one that refers to the host, still
+			if lost {
+				c.commit("VHDS", "-r/a")
+			}
+			drop := xds.Request{Type: xds.Route, Unsubscribe: []string{"r"}}
+			c.l.receive(drop, false)
+			c.ask(xds.Route, "r")
+			c.told(xds.Route, "r=1")
+			c.l.receive(drop, false)
+			_, err := c.try(xds.VirtualHost, "-r/a")
+			return err
+		}
+		if err := leaves(false); err != nil {
+			t.Error(err)
+		}
+		wrong(t, leaves(true), "ADS-3, ADS-8: r/a leaves while the client may hold RDS s@s=1")
+	})
+	t.Run("ADS-8 a host that the stream's routes have found, and that is refused after it was told to be gone, keeps what it refers to", func(t *testing.T) {
+		c := newCourt(t, xds.Delta)
+		c.commit("CDS", "x=1", "RDS", "r=1", "VHDS", "r/a=1>CDS/x")
+		c.ask(xds.Cluster)
+		c.takes(xds.Cluster, "x=1")
+		c.ask(xds.Route, "r")
+		c.takes(xds.Route, "r=1")
+		c.ask(xds.VirtualHost)
+		first := c.told(xds.VirtualHost, "r/a=1>CDS/x")
+		c.wait(patience)
+		c.commit("VHDS", "-r/a", "CDS", "-x")
+		second := c.told(xds.VirtualHost, "-r/a", "-r/*")
+		c.answer(xds.VirtualHost, first, true)
+		if left := c.l.waiting(); left != "" {
+			t.Errorf("waiting: %q", left)
+		}
+		if c.l.held(c.l.account(xds.Cluster), "x", surely) == "" {
+			t.Error("it may have applied what it has refused, and has not answered for what it was told since")
+		}
+		c.answer(xds.VirtualHost, second, false)
+		if left := c.l.waiting(); left != "CDS: x is gone" {
+			t.Errorf("waiting: %q", left)
+		}
+	})
+	t.Run("DELTA-6 a host that was lost, and is given up, leaves at once if no route of the wildcard has it", func(t *testing.T) {
+		try := func(routes ...string) error {
+			c := newCourt(t, xds.Delta)
+			c.commit("RDS", "r=1>VHDS/*", "s=1", "VHDS", "s/a=1")
+			c.ask(xds.Route, "r", "s")
+			c.takes(xds.Route, "r=1>VHDS/*", "s=1")
+			c.l.receive(xds.Request{Type: xds.Route, Unsubscribe: routes}, false)
+			c.ask(xds.VirtualHost, "*", "s/a")
+			c.takes(xds.VirtualHost, "s/a=1", "-r/*")
+			c.commit("RDS", "r=2", "VHDS", "-s/a")
+			c.l.receive(xds.Request{Type: xds.VirtualHost, Unsubscribe: []string{"s/a"}}, false)
+			_, err := c.try(xds.VirtualHost, "-s/a")
+			return err
+		}
+		if err := try("s"); err != nil {
+			t.Error(err)
+		}
+		wrong(t, try(), "ADS-8: s/a leaves while the client may hold RDS r")
+	})
+	t.Run("DELTA-6 a host that a route given up has found lingers, also if the client asks for it by its name and gives that up", func(t *testing.T) {
+		start := func(again bool) (*court, string) {
+			c := newCourt(t, xds.Delta)
+			c.commit("CDS", "x=1", "RDS", "r=1>VHDS/*", "s=1", "VHDS", "s/a=1>CDS/x")
+			c.ask(xds.Cluster)
+			c.takes(xds.Cluster, "x=1")
+			c.ask(xds.Route, "r", "s")
+			c.takes(xds.Route, "r=1>VHDS/*", "s=1")
+			c.ask(xds.VirtualHost)
+			c.takes(xds.VirtualHost, "s/a=1>CDS/x", "-r/*")
+			c.commit("CDS", "x=2", "RDS", "r=2", "VHDS", "-s/a")
+			first := c.told(xds.Cluster, "x=2")
+			second := c.told(xds.Route, "r=2")
+			c.l.receive(xds.Request{Type: xds.Route, Unsubscribe: []string{"s"}}, false)
+			c.ask(xds.VirtualHost, "s/a")
+			if again {
+				c.answer(xds.Cluster, first, false)
+				c.takes(xds.VirtualHost, "s/a=1>CDS/x")
+			}
+			c.l.receive(xds.Request{Type: xds.VirtualHost, Unsubscribe: []string{"s/a"}}, false)
+			if left := c.l.waiting(); (left == "VHDS: s/a is gone") != again {
+				t.Errorf("told by its name %v: waiting: %q", again, left)
+			}
+			return c, second
+		}
+		c, _ := start(true)
+		c.told(xds.VirtualHost, "-s/a")
+		c, _ = start(false)
+		_, err := c.try(xds.VirtualHost, "-s/a")
+		wrong(t, err, "ADS-8: s/a leaves while the client may hold RDS r")
+		c, routes := start(false)
+		c.answer(xds.Route, routes, false)
+		if left := c.l.waiting(); left != "VHDS: s/a is gone" {
+			t.Errorf("nothing refers to it: waiting: %q", left)
 		}
 	})
 	t.Run("ADS-8 a host that is lost while its route is given up lingers when the route is asked for again", func(t *testing.T) {
@@ -2573,6 +2808,35 @@ func TestJudge(t *testing.T) {
 			t.Errorf("waiting for what it has all the same: %q", left)
 		}
 	})
+	t.Run("ADS-6 what refers to a cluster of which a client refuses the newer state waits, unless it has accepted the older", func(t *testing.T) {
+		waiting := func(accepts bool) string {
+			c := newCourt(t, xds.SotW)
+			c.commit("CDS", "x=1", "RDS", "r=1>CDS/x")
+			c.ask(xds.Cluster)
+			c.refuses(xds.Cluster, "x=1")
+			c.commit("CDS", "x=2")
+			older := c.told(xds.Cluster, "x=2")
+			c.wait(patience)
+			c.commit("CDS", "x=3")
+			newer := c.told(xds.Cluster, "x=3")
+			c.wait(patience)
+			c.commit("CDS", "y=1")
+			c.told(xds.Cluster, "x=3", "y=1")
+			c.wait(patience)
+			c.ask(xds.Route, "r")
+			if accepts {
+				c.answer(xds.Cluster, older, false)
+			}
+			c.answer(xds.Cluster, newer, true)
+			return c.l.waiting()
+		}
+		if left := waiting(false); left != "" {
+			t.Errorf("waiting: %q", left)
+		}
+		if left := waiting(true); left != "RDS: r differs" {
+			t.Errorf("waiting for what it has all the same: %q", left)
+		}
+	})
 	t.Run("ADS-9 who refuses a world has accepted none before it, and may have what it had", func(t *testing.T) {
 		waiting := func(refused bool) string {
 			c := newCourt(t, xds.SotW)
@@ -2740,6 +3004,30 @@ func TestJudge(t *testing.T) {
 			t.Error(err)
 		}
 		wrong(t, beat(false), "TTL-3: a heartbeat of r@r=1")
+	})
+	t.Run("TTL-3 what was given up on its way, and asked for again by its collection, is kept alive until that is dropped", func(t *testing.T) {
+		g, h := "xdstp://a/e/g/*", "xdstp://a/e/h/*"
+		beat := func(drops string) error {
+			c := newCourt(t, xds.Delta)
+			c.commit("EDS", "e=1>LEDS/"+h, "LEDS", "xdstp://a/e/h/1=1!")
+			c.ask(xds.Endpoint, "e")
+			c.takes(xds.Endpoint, "e=1>LEDS/"+h)
+			c.ask(xds.LbEndpoint, h)
+			n := c.told(xds.LbEndpoint, "xdstp://a/e/h/1=1!")
+			c.commit("EDS", "-e", "LEDS", "-xdstp://a/e/h/1")
+			c.l.receive(xds.Request{Type: xds.LbEndpoint, Subscribe: []string{g}, Unsubscribe: []string{h}}, false)
+			c.takes(xds.LbEndpoint, "-"+g)
+			c.ask(xds.LbEndpoint, h)
+			c.takes(xds.LbEndpoint, "-"+h)
+			c.answer(xds.LbEndpoint, n, false)
+			c.l.receive(xds.Request{Type: xds.LbEndpoint, Unsubscribe: []string{drops}}, false)
+			_, err := c.try(xds.LbEndpoint, "~xdstp://a/e/h/1=1!")
+			return err
+		}
+		if err := beat(g); err != nil {
+			t.Error(err)
+		}
+		wrong(t, beat(h), "TTL-3: a heartbeat of xdstp://a/e/h/1")
 	})
 	t.Run("TTL-3 a session that was not asked since an answer came says nothing", func(t *testing.T) {
 		why := func(asked bool) string {
@@ -3030,6 +3318,22 @@ func TestJudge(t *testing.T) {
 			_, err = c.say(xds.Route, "r=2>CDS/*")
 		}
 		if err != nil {
+			t.Error(err)
+		}
+	})
+	t.Run("ADS-3 what refers to any cluster waits for what is on its way, unless that is lost", func(t *testing.T) {
+		start := func(words ...string) error {
+			c := newCourt(t, xds.Delta)
+			c.commit("CDS", "x=1")
+			c.ask(xds.Cluster)
+			c.told(xds.Cluster, "x=1")
+			c.commit(append(words, "RDS", "r=1>CDS/*")...)
+			c.ask(xds.Route, "r")
+			_, err := c.try(xds.Route, "r=1>CDS/*")
+			return err
+		}
+		wrong(t, start(), "may refer to x, which nonce 1 brought")
+		if err := start("CDS", "-x"); err != nil {
 			t.Error(err)
 		}
 	})

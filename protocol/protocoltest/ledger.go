@@ -40,7 +40,7 @@ type ledger struct {
 	ttl   bool // it is told TTLs
 
 	accounts []*account // by rank
-	nonces   map[string]bool
+	nonces   map[string]int
 	// warm: what may be sent again because a response carried what is warmed by it,
 	// by type and name.
 	warm map[[2]string]bool
@@ -130,8 +130,11 @@ type fact struct {
 	seq     int
 	dropped bool // the client gave the name up before it answered
 	merged  bool // it was accepted when it need not be remembered any more
+	late    bool // or when its response had become one with a later one
 	loose   bool // a session need not know that the client has it
 	found   bool // it does not exist, and finds others
+	own     bool // the client has it by its own name alone, and not by a route of the wildcard
+	unsaid  bool // it was taken for accepted, for a later response was refused; if not, the client has nothing
 	left    bool // the view has lost it, and nothing kept it with the client, though nothing could tell so
 }
 
@@ -214,7 +217,7 @@ func newLedger(v xds.Variant, only *xds.Type, view xds.View, now time.Time, opts
 	case opts.Grace < 0:
 		opts.Grace = 0
 	}
-	return &ledger{variant: v, only: only, opts: opts, worlds: worlds, sends: sends, past: p, view: view, now: now, nonces: map[string]bool{}, warm: map[[2]string]bool{},
+	return &ledger{variant: v, only: only, opts: opts, worlds: worlds, sends: sends, past: p, view: view, now: now, nonces: map[string]int{}, warm: map[[2]string]bool{},
 		ttl: v == xds.Delta && opts.ForceTTL}
 }
 

@@ -156,7 +156,8 @@ func (l *ledger) earlyForAny(a, first *account, r *xds.Resource) error {
 		return nil
 	}
 	for _, n := range slices.Sorted(maps.Keys(f.news)) {
-		if first.acked[n].absent() && !f.carried[n].absent() {
+		// To what the view has lost nothing refers that it has.
+		if first.acked[n].absent() && !f.carried[n].absent() && l.shown(first, n) != nil {
 			return fmt.Errorf("ADS-3: %s may refer to %s, which nonce %s brought and the client did not answer yet", show(r), n, f.nonce)
 		}
 	}
@@ -238,7 +239,7 @@ func (l *ledger) tied(a *account, r *xds.Resource) bool {
 		}
 		since, waits := a.tied[r.Name]
 		// Who refuses may have applied some of it: that the cluster is gone, too.
-		gone := first.acked[c].absent() || first.acked[c].loose || slices.ContainsFunc(first.refused[c], fact.absent)
+		gone := first.acked[c].absent() || first.acked[c].loose || first.acked[c].unsaid || slices.ContainsFunc(first.refused[c], fact.absent)
 		refused := len(first.refused[c]) > 0 && gone || len(first.doubted[c]) > 0
 		if refused && (!waits || l.now.Sub(since) < silence || l.supplied(first, c) && !l.silent(first)) {
 			return true // it was refused when it came, and may be again: only silence ends that if its assignment would tell

@@ -138,6 +138,9 @@ func (l *ledger) unsubscribe(a *account, names []string) {
 	}
 	l.find(a)
 	for _, n := range dropped {
+		if a.told[n].own && a.outside(n) {
+			delete(a.leaving, n) // it is told to be gone at once: no route of the wildcard has had it
+		}
 		if a.wildcard {
 			a.may[n] = true
 			found := l.members(a, n)
@@ -320,7 +323,9 @@ func (a *account) keeps(n string) bool {
 		return true
 	}
 	refused := a.heldBack(n)
-	return a.finding(n, a.told[n]) || refused && a.finding(n, a.acked[n])
+	// Another name that it drops takes nothing of what it may have by its collection.
+	back := func(k fact) bool { return k.dropped && a.finding(n, k) }
+	return a.finding(n, a.told[n]) || refused && a.finding(n, a.acked[n]) || slices.ContainsFunc(a.refused[n], back)
 }
 
 // finding reports whether something that was called so was found by what is wanted still.

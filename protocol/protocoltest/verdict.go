@@ -71,18 +71,19 @@ func (l *ledger) overtakes(a *account, f *flight) bool {
 
 // wellFormed checks what needs no memory.
 func (l *ledger) wellFormed(a *account, r *xds.Response) error {
-	if r.Nonce == "" || l.nonces[r.Nonce] {
+	if _, used := l.nonces[r.Nonce]; used || r.Nonce == "" {
 		return fmt.Errorf("SOTW-2: nonce %q is empty or was used before", r.Nonce)
 	}
-	l.nonces[r.Nonce] = true
+	l.nonces[r.Nonce] = len(l.nonces) + 1
 	seen := map[string]bool{}
 	for _, x := range r.Upserts {
 		if seen[x.Name] {
 			return fmt.Errorf("SOTW-14: %s twice in one response", x.Name)
 		}
 		seen[x.Name] = true
-		// Of what the client states to have it holds what its names would find.
-		if !a.covers(x.Name) && (!a.stray[x.Name] || !a.calls(x)) {
+		// Of what the client states to have, and of what it gave up on its way, it holds what
+		// its names would find.
+		if !a.covers(x.Name) && (!a.stray[x.Name] && !a.comes(x.Name) || !a.calls(x)) {
 			return fmt.Errorf("SOTW-9: %s is not subscribed", x.Name)
 		}
 		if is := l.shown(a, x.Name); !same(is, x) && (is != nil || !l.stale(a, x)) {

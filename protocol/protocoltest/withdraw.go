@@ -172,8 +172,9 @@ func (l *ledger) keeps(b *account, t *xds.Type, called []string, v leaver, d dou
 		}
 	}
 	for n, unheard := range b.unheard {
-		// It is so for a while, and for as long as something of the name is not answered.
-		open := slices.ContainsFunc(b.flights, func(f *flight) bool { _, said := f.carried[n]; return said && !f.done })
+		// It is so for a while, and for as long as something of the name is to be told or is not answered.
+		is := l.shown(b, n)
+		open := is != nil && !b.told[n].is(is) || slices.ContainsFunc(b.flights, func(f *flight) bool { _, said := f.carried[n]; return said && !f.done })
 		if unheard && d == possibly && b.covers(n) && (open || l.now.Sub(b.opened) < silence) {
 			return fmt.Sprintf("the client may have another %s %s from before", b.typ, n)
 		}
@@ -316,14 +317,35 @@ func (a *account) mayHold(n string, silent bool, d doubt) []fact {
 // listed any more, and beside what was in force before it the one that it has become one
 // with, or one between them, tells of the name.
 func (a *account) merged(f *flight, n string) bool {
-	before, after := !a.acked[n].absent() || a.acked[n].merged, false
-	for _, o := range a.flights {
-		if k, ok := o.carried[n]; ok && o.drain != f.drain {
-			before = before || o.seq < f.seq && !k.absent()
-			after = after || o.seq > f.seq && a.newer(o) >= listed-1
+	return a.newer(f) >= listed && a.preceded(f, n) && a.followed(f.seq, n)
+}
+
+// preceded reports whether there was something of a name before a response.
+func (a *account) preceded(f *flight, n string) bool {
+	return !a.acked[n].absent() || a.acked[n].merged || slices.ContainsFunc(a.flights, func(o *flight) bool {
+		k, ok := o.carried[n]
+		return ok && o.drain != f.drain && o.seq < f.seq && !k.absent()
+	})
+}
+
+// followed reports whether a later response that tells of a name is the oldest that is
+// listed, or is not listed any more.
+func (a *account) followed(seq int, n string) bool {
+	return slices.ContainsFunc(a.flights, func(o *flight) bool {
+		_, ok := o.carried[n]
+		return ok && o.seq > seq && a.newer(o) >= listed-1
+	})
+}
+
+// fade notes what need not be remembered of what was accepted, now that another response
+// has left: of several that became one nobody knows which was accepted.
+func (a *account) fade() {
+	for n, k := range a.acked {
+		if k.late && a.followed(k.seq, n) {
+			k.merged = true
+			a.acked[n] = k
 		}
 	}
-	return before && after && a.newer(f) >= listed
 }
 
 // newer counts the responses after one that are not answered.

@@ -1,0 +1,381 @@
+package protocol
+
+import (
+	"slices"
+	"time"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// A waiting is what of one type waits for another.
+//
+// What was found to wait rests: it is not listed as dirty, and not looked at again, before
+// it is marked, or something has moved on which its wait depends: a name to which it refers
+// (stir), or what all depend on (sight). So a request costs what it asks for, and not all that
+// waits.
+type waiting struct {
+	waits   map[string]wait
+	ends    earliest // when one may wait no longer though nobody answers
+	patient earliest // since when one waits that does so until the client has been silent for too long
+	any     anyReady
+
+	rests  bool               // what waits rests, save the roused
+	roused map[string]bool    // of these, marked since
+	seen   sight              // on what that depended when they were looked at
+	found  anyReady           // what any was then
+	behind map[cause][]string // what waits, by what it is behind, and some that waits no more; nil: not known
+	put    int                // how many names were added to that
+
+	heeded  bool     // others rest that wait for this type
+	stirred []string // of these names something has moved since they were asked about
+	moves   uint64   // counts what may make any others wait for this type, or wait no longer
+}
+
+// A wait is since when a name waits, when that may end though nobody answers; zero: never;
+// and whether it ends when the client has been silent for too long.
+type wait struct {
+	since, until time.Time
+	patient      bool
+}
+
+// A cause is what others may wait for: a name of the type that comes first, or of the one
+// that this warms.
+type cause struct {
+	warms bool
+	name  string
+}
+
+// A sight is all on which it depends whether a name of a type waits, but for the time, the
+// name itself, and the names to which it refers.
+type sight struct {
+	view, first, warms uint64
+	stuck, wildcard    bool
+	base               *xds.Versions
+}
+
+func (s *Session) sight(u *subscription) sight {
+	is := sight{view: s.views, wildcard: u.wildcard, base: u.base}
+	if first := s.sub(u.typ.After); first != nil {
+		is.first, is.stuck = first.moves, first.stuck()
+	}
+	if w := u.typ.After.Warms; w != nil && s.sub(w) != nil {
+		is.warms = s.sub(w).moves
+	}
+	return is
+}
+
+// rest lets rest what waits.
+func (s *Session) rest(u *subscription) {
+	u.rests, u.roused = len(u.waits) > 0 && u.stated == "", nil // what is stated may turn out to be all
+	if !u.rests {
+		u.behind = nil
+		return
+	}
+	u.seen = s.sight(u)
+	if u.any.known {
+		u.found = u.any
+	}
+	for _, t := range []*xds.Type{u.typ.After, u.typ.After.Warms} {
+		if t != nil && s.sub(t) != nil {
+			s.sub(t).heeded = true
+		}
+	}
+	dirty := u.dirty[:0]
+	for _, n := range u.dirty {
+		if _, waits := u.waits[n]; !waits {
+			dirty = append(dirty, n)
+		} else if e := u.entry(n); e != nil {
+			e.dirty = false
+		}
+	}
+	clear(u.dirty[len(dirty):])
+	if u.dirty = dirty; len(dirty) == 0 {
+		u.dirty = nil
+	}
+}
+
+// rouse makes what rests be looked at, if it may wait no longer.
+func (s *Session) rouse(u *subscription) {
+	for _, v := range s.subs {
+		s.spread(v)
+	}
+	if ends := s.waitEnds(u); u.rests && (u.seen != s.sight(u) || !ends.IsZero() && !s.now.Before(ends)) {
+		u.wake()
+	}
+}
+
+// stir notes that something has moved of a name for which others may wait.
+func (u *subscription) stir(name string) {
+	if u.heeded {
+		u.stirred = append(u.stirred, name)
+	}
+}
+
+// stirAll does so for what a delivery carries; that the client answers is something, too.
+func (u *subscription) stirAll(d *delivery) {
+	if !u.heeded {
+		return
+	}
+	u.stir("")
+	for name := range d.each {
+		u.stir(name)
+	}
+}
+
+// spread makes what waits for the names of a type that have stirred be looked at.
+func (s *Session) spread(v *subscription) {
+	if !v.heeded {
+		return
+	}
+	names := v.stirred
+	v.heeded, v.stirred = false, nil
+	for _, u := range s.subs {
+		if !u.rests {
+			continue
+		}
+		first, warms := v.typ.Is(u.typ.After), v.typ.Is(u.typ.After.Warms)
+		if v.heeded = v.heeded || first || warms; !first && !warms || len(names) == 0 {
+			continue
+		}
+		if len(names) > len(u.waits) {
+			u.wake() // it costs less to look at all
+			continue
+		}
+		s.findBehind(u)
+		for _, n := range names {
+			s.rouseBehind(u, cause{warms, n})
+		}
+		// What may refer to anything: of each the answer is the same.
+		if first := s.sub(u.typ.After); len(u.behind[cause{}]) > 0 && first != nil && u.found != s.findAny(first, s.table(first.typ)) {
+			s.rouseBehind(u, cause{})
+		}
+	}
+}
+
+func (s *Session) rouseBehind(u *subscription, a cause) {
+	for _, n := range u.behind[a] {
+		switch e := u.entry(n); {
+		case !u.resting(n):
+		case e == nil: // nothing of the table was told yet, and all of it will be
+			u.wake()
+			return
+		default:
+			u.mark(e)
+		}
+	}
+}
+
+// findBehind finds what rests behind what.
+func (s *Session) findBehind(u *subscription) {
+	if u.behind != nil && u.put <= 2*len(u.waits)+16 {
+		return
+	}
+	u.behind, u.put = map[cause][]string{}, 0
+	for n := range u.waits {
+		s.putBehind(u, n)
+	}
+}
+
+// putBehind lists a name behind all on which it depends whether that waits: see ready.
+func (s *Session) putBehind(u *subscription, name string) {
+	u.put++
+	if r := s.table(u.typ).Lookup(name); r != nil {
+		s.putBody(u, r)
+	}
+	if l := u.leaving[name]; l != nil && l.body != nil {
+		s.putBody(u, l.body)
+	}
+}
+
+func (s *Session) putBody(u *subscription, r *xds.Resource) {
+	put := func(a cause) {
+		if at := u.behind[a]; len(at) == 0 || at[len(at)-1] != r.Name {
+			u.behind[a] = append(at, r.Name)
+		}
+	}
+	if r.Refs == nil {
+		put(cause{})
+	}
+	t := s.table(u.typ.After)
+	one := func(name string) {
+		put(cause{name: name})
+		c := t.Lookup(name)
+		if c == nil || u.typ.After.Warms == nil {
+			return
+		}
+		for _, ref := range c.Refs {
+			if ref.Type.Is(u.typ.After.Warms) {
+				put(cause{true, ref.Name})
+			}
+		}
+	}
+	for _, ref := range r.Refs {
+		switch {
+		case !ref.Type.Is(u.typ.After):
+		case ref.Name == xds.Wildcard:
+			put(cause{})
+		default:
+			one(ref.Name)
+			for c := range t.Aliased(ref.Name).All() {
+				one(c.Name)
+			}
+		}
+	}
+}
+
+// wake lists all that waits as dirty again.
+func (u *subscription) wake() {
+	if !u.rests {
+		return
+	}
+	u.rests, u.roused, u.behind = false, nil, nil
+	for n := range u.waits {
+		if e := u.entry(n); e != nil {
+			u.mark(e)
+		}
+	}
+}
+
+// resting reports whether a name rests.
+func (u *subscription) resting(name string) bool {
+	if !u.rests || u.roused[name] {
+		return false
+	}
+	_, waits := u.waits[name]
+	return waits
+}
+
+// listed yields what is dirty, and what rests.
+func (u *subscription) listed(yield func(string) bool) {
+	for _, n := range u.dirty {
+		if !yield(n) {
+			return
+		}
+	}
+	if !u.rests {
+		return
+	}
+	for n := range u.waits {
+		if !u.roused[n] && !yield(n) {
+			return
+		}
+	}
+}
+
+// waitEnds is when something of u may wait no longer though nobody answers; zero: never.
+func (s *Session) waitEnds(u *subscription) time.Time {
+	ends := u.ends.at
+	if u.patient.at.IsZero() {
+		return ends
+	}
+	if first := s.sub(u.typ.After); first != nil && first.unacked {
+		if until := first.waitsUntil(u.patient.at); ends.IsZero() || until.Before(ends) {
+			ends = until
+		}
+	}
+	return ends
+}
+
+// waitsSince is since when a name of u waits: if it did not, since now.
+func (s *Session) waitsSince(u *subscription, name string) time.Time {
+	if w, ok := u.waits[name]; ok {
+		return w.since
+	}
+	return s.now
+}
+
+// waitsForEver reports whether something waits that is to be waited for without end, as
+// what has not been sent is.
+func (s *Session) waitsForEver() bool {
+	return slices.ContainsFunc(s.subs, func(u *subscription) bool { return len(u.waits) > 0 && s.waitEnds(u).IsZero() })
+}
+
+// wait notes which of the names that were looked at wait, and since when.
+func (s *Session) wait(u *subscription, d *diff) {
+	if s.variant == xds.SotW && u.typ.FullState && len(d.waiting) > 0 { // a world is told whole, or not yet
+		for _, r := range d.upserts {
+			if _, waited := u.waits[r.Name]; waited {
+				d.waiting, d.until, d.patient = append(d.waiting, r.Name), append(d.until, time.Time{}), append(d.patient, false)
+			}
+		}
+		d.upserts = nil
+	}
+	first := s.sub(u.typ.After)
+	for _, r := range d.upserts {
+		if len(u.waits) == 0 {
+			break
+		}
+		w, waited := u.waits[r.Name]
+		if waited && (first == nil && !s.opensLater() || first != nil && first.unacked && !s.now.Before(first.waitsUntil(w.since))) {
+			s.event(Event{Kind: Waived, Type: u.typ, By: u.typ.After, Name: r.Name})
+		}
+	}
+	roused, fresh := u.roused, make([]wait, len(d.waiting))
+	for i, n := range d.waiting {
+		fresh[i] = wait{since: s.waitsSince(u, n), until: d.until[i], patient: d.patient[i]}
+	}
+	if !u.rests {
+		u.forgetWaits()
+	}
+	for n := range roused {
+		w := u.waits[n]
+		u.ends.less(w.until)
+		if w.patient {
+			u.patient.less(w.since)
+		}
+		delete(u.waits, n)
+	}
+	for i, n := range d.waiting {
+		if u.waits == nil {
+			u.waits = make(map[string]wait, len(d.waiting))
+		}
+		if u.waits[n] = fresh[i]; u.behind != nil && !roused[n] {
+			s.putBehind(u, n)
+		}
+		u.endsBy(fresh[i])
+	}
+	if u.ends.over() || u.patient.over() { // the first is over: when is the next?
+		u.ends, u.patient = earliest{}, earliest{}
+		for _, w := range u.waits {
+			u.endsBy(w)
+		}
+	}
+}
+
+// endsBy counts when a wait may end.
+func (u *waiting) endsBy(w wait) {
+	u.ends.more(w.until)
+	if w.patient {
+		u.patient.more(w.since)
+	}
+}
+
+// forgetWaits makes nothing wait.
+func (u *waiting) forgetWaits() {
+	u.waits, u.ends, u.patient, u.behind = nil, earliest{}, earliest{}, nil
+}
+
+// An earliest is the first of some times, and how many these are. The zero time counts not.
+type earliest struct {
+	at    time.Time
+	count int
+}
+
+func (e *earliest) more(t time.Time) {
+	switch {
+	case t.IsZero():
+	case e.at.IsZero() || t.Before(e.at):
+		e.at, e.count = t, 1
+	case t.Equal(e.at):
+		e.count++
+	}
+}
+
+func (e *earliest) less(t time.Time) {
+	if !t.IsZero() && t.Equal(e.at) {
+		e.count--
+	}
+}
+
+// over reports whether none of these is left, so that another is the first.
+func (e *earliest) over() bool { return e.count == 0 && !e.at.IsZero() }

@@ -12,7 +12,7 @@ import (
 // Virtual hosts come from a database, one by one, when an Envoy has a request
 // for them. To serve them, src goes to server.New in place of the store.
 func Example() {
-	st := store.New()
+	st := store.New(store.WithEmptyGroups())
 	src := lazy.New(st, func(ctx context.Context, q lazy.Query) (*xds.Resource, error) {
 		if q.Name != "local/shop.example" {
 			return nil, nil // there is none

@@ -4,6 +4,7 @@
 // group find it. It knows neither gRPC nor generated code, and looks into no
 // resource.
 //
+//	st := store.New(store.WithEmptyGroups()) // if all there is is found on demand
 //	src := lazy.New(st, find, []*xds.Type{xds.VirtualHost})
 //	go src.Run(ctx)
 //	server.New(src).Register(g)

@@ -238,7 +238,7 @@ func TestRefresh(t *testing.T) {
 func TestRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		be := &backend{has: map[string]*xds.Resource{"r/a": res("r/a", "A")}, takes: time.Second}
-		b := &bench{T: t, be: be, st: store.New()}
+		b := &bench{T: t, be: be, st: store.New(store.WithEmptyGroups())}
 		b.Source = New(b.st, be.resolve, []*xds.Type{xds.VirtualHost})
 		s := b.stream("")
 		defer s.w.Close()

@@ -81,7 +81,7 @@ func on(t *testing.T, name string, f func(b *bench), opts ...Option) {
 	t.Run(name, func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			b := &bench{T: t, be: &backend{has: map[string]*xds.Resource{}, takes: time.Second}, log: &bytes.Buffer{}}
-			b.st = store.New(store.WithSelect(func(n *xds.Node) string { return n.ID }))
+			b.st = store.New(store.WithEmptyGroups(), store.WithSelect(func(n *xds.Node) string { return n.ID }))
 			opts := append([]Option{WithLogger(slog.New(slog.NewTextHandler(b.log, nil)))}, opts...)
 			b.Source = New(b.st, b.be.resolve, []*xds.Type{xds.VirtualHost}, opts...)
 			ctx, cancel := context.WithCancel(t.Context())

@@ -25,7 +25,7 @@ import (
 func serve(t *testing.T, name string, found map[string]*xds.Resource, f func(t *testing.T, conn *grpc.ClientConn, st *store.Store)) {
 	t.Run(name, func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			st := store.New()
+			st := store.New(store.WithEmptyGroups())
 			src := lazy.New(st, func(ctx context.Context, q lazy.Query) (*xds.Resource, error) {
 				time.Sleep(time.Second)
 				return found[q.Name], nil

@@ -79,6 +79,9 @@ func (w *Watch) Close() {
 // looked for.
 func (w *Watch) Next() (xds.View, []xds.Names) {
 	v, names := w.Watch.Next()
+	if v == nil {
+		return nil, names
+	}
 	return &view{v, w}, names
 }
 
@@ -95,7 +98,8 @@ func (v *view) Undecided(t *xds.Type, name string) bool {
 	s := v.watch.src
 	k := v.watch.key(t, name)
 	if !s.types[t.URL] || !asked(t, k.name) || finds(v, t, k.name) {
-		return false
+		u, is := v.View.(xds.Undecided)
+		return is && u.Undecided(t, name) && !finds(v, t, k.name)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -43,7 +43,7 @@ type world struct {
 }
 
 func newWorld(t *testing.T, opts ...Option) *world {
-	w := &world{t: t, store: store.New(), lis: newMemory(), log: &logbook{}, done: make(chan error, 1)}
+	w := &world{t: t, store: store.New(store.WithEmptyGroups()), lis: newMemory(), log: &logbook{}, done: make(chan error, 1)}
 	log := slog.New(slog.NewTextHandler(w.log, nil))
 	w.Server = server.New(w.store, server.WithLogger(log), server.WithLimits(server.Limits{Polls: 3}), server.WithIdentifier(func() string { return "replica <1>" }))
 	w.web = &http.Server{Handler: New(w.Server, append([]Option{WithLogger(log)}, opts...)...)}
@@ -60,7 +60,7 @@ func (w *world) end() {
 	w.web.Close()
 	<-w.done
 	w.lis.closeAll()
-	if n := w.Stats().Open; n != 0 {
+	if n := w.Stats().Open + w.Stats().Polls; n != 0 {
 		w.t.Errorf("%d polls are open", n)
 	}
 }

@@ -57,7 +57,7 @@ func TestHeldMemory(t *testing.T) {
 // held returns how many bytes a connection has that is idle after a poll, and
 // one with a poll that is held.
 func held(t testing.TB, n int) (idle, held float64) {
-	st := store.New()
+	st := store.New(store.WithEmptyGroups())
 	if _, err := st.Update(func(tx *store.Tx) error {
 		tx.Set(xds.Endpoint, xds.NewResource("backend", nil))
 		return nil
@@ -103,9 +103,9 @@ func held(t testing.TB, n int) (idle, held float64) {
 	after := inUse()
 	in.Write([]byte("x"))
 	open := func(ok func(int) bool, what string) {
-		for end := time.Now().Add(time.Minute); !ok(srv.Stats().Open); time.Sleep(10 * time.Millisecond) {
+		for end := time.Now().Add(time.Minute); !ok(srv.Stats().Polls); time.Sleep(10 * time.Millisecond) {
 			if time.Now().After(end) {
-				t.Fatalf("%s: %d of %d", what, srv.Stats().Open, n)
+				t.Fatalf("%s: %d of %d", what, srv.Stats().Polls, n)
 			}
 		}
 	}

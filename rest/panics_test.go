@@ -58,7 +58,7 @@ func TestPanics(t *testing.T) {
 		refused(t, c.poll(version))
 		logged(t, w)
 		synctest.Wait()
-		if n := w.Stats().Open; n != 0 {
+		if n := w.Stats().Polls; n != 0 {
 			t.Errorf("%d polls are open", n)
 		}
 		b.armed = false

@@ -72,7 +72,7 @@ func (c *rawClient) ends() {
 // open is how many polls are held, when nothing moves any more.
 func (w *world) open() int {
 	synctest.Wait()
-	return w.Stats().Open
+	return w.Stats().Polls
 }
 
 func TestPark(t *testing.T) {
@@ -221,7 +221,7 @@ func (w *world) view() string {
 
 // What cannot be taken away is held where it is.
 func TestHeldInPlace(t *testing.T) {
-	st := store.New()
+	st := store.New(store.WithEmptyGroups())
 	srv := server.New(st)
 	h := New(srv)
 	hold := http.Header{"X-Envoy-Expected-Rq-Timeout-Ms": {"300"}}
@@ -248,7 +248,7 @@ func TestHeldInPlace(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			rec, req := httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, xds.Cluster.REST, strings.NewReader(`{"version_info":"0000000000000000"}`))
 			start := time.Now()
-			if New(server.New(store.New())).ServeHTTP(rec, req); rec.Code != http.StatusNotModified || time.Since(start) != 30*time.Second {
+			if New(server.New(store.New(store.WithEmptyGroups()))).ServeHTTP(rec, req); rec.Code != http.StatusNotModified || time.Since(start) != 30*time.Second {
 				t.Errorf("%d after %v", rec.Code, time.Since(start))
 			}
 		})

@@ -168,6 +168,31 @@ func TestFirstAnswers(t *testing.T) {
 			t.Errorf("answered after %v", at)
 		}
 	})
+	within(t, "SAFE-1 the first request of each type waits its turn", func(t *testing.T) {
+		w := serve(t, one)
+		w.set(xds.Cluster, res("a", "1"))
+		w.set(xds.Endpoint, res("e", "1"))
+		c := w.sotw(t, w.dial(t))
+		c.send(&discovery.DiscoveryRequest{TypeUrl: xds.Cluster.URL})
+		c.send(ack(c.want()))
+		synctest.Wait()
+		w.arrive(t, 1, "n", false)
+		synctest.Wait()
+		c.send(&discovery.DiscoveryRequest{TypeUrl: xds.Endpoint.URL, ResourceNames: []string{"e"}})
+		synctest.Wait()
+		if n := w.Stats().Waiting; n != 1 {
+			t.Errorf("%d wait", n)
+		}
+		c.want()
+	})
+	t.Run("SAFE-1 streams without a node are not of one", func(t *testing.T) {
+		stream := func(id uint64, node string) *stream {
+			return &stream{info: Stream{ID: id, Node: &xds.Node{ID: node}}}
+		}
+		if stream(1, "").line() == stream(2, "").line() || stream(1, "n").line() != stream(2, "n").line() {
+			t.Error("a node is a line, and so is a stream that has none")
+		}
+	})
 	within(t, "SAFE-1 nobody waits for ever", func(t *testing.T) {
 		w := serve(t, one)
 		w.set(xds.Endpoint, res("e", "1"))

@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"math"
 	"sync"
 
 	"google.golang.org/grpc/codes"
@@ -27,20 +26,40 @@ func (s *Server) Drain(ctx context.Context) error {
 	}
 }
 
-// A drain counts the open streams and tells them when to leave.
+// A drain counts the open streams and polls and tells them when to leave.
 type drain struct {
 	began chan struct{} // closed when draining has begun
 	empty chan struct{} // closed when, after that, no stream is left
 
-	mu    sync.Mutex
-	open  int
-	begun bool
+	mu      sync.Mutex
+	open    int // streams and polls
+	streams int // of these
+	begun   bool
 }
 
 func newDrain() drain { return drain{began: make(chan struct{}), empty: make(chan struct{})} }
 
-// enter counts a call; it returns false when draining has begun.
-func (d *drain) enter() bool { return d.join(math.MaxInt) == nil }
+// enter counts a poll, unless draining has begun.
+func (d *drain) enter() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.begun {
+		d.open++
+	}
+	return !d.begun
+}
+
+func (d *drain) leave() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.left()
+}
+
+func (d *drain) left() {
+	if d.open--; d.begun && d.open == 0 {
+		close(d.empty)
+	}
+}
 
 // join counts a stream, unless max are open or draining has begun.
 func (d *drain) join(max int) error {
@@ -49,19 +68,20 @@ func (d *drain) join(max int) error {
 	if d.begun {
 		return errDraining
 	}
-	if d.open >= max {
-		return reject(tooManyStreams, codes.ResourceExhausted, "limit exceeded: %d streams are open, all that this server takes", d.open)
+	if d.streams >= max {
+		return reject(tooManyStreams, codes.ResourceExhausted, "limit exceeded: %d streams are open, all that this server takes", d.streams)
 	}
+	d.streams++
 	d.open++
 	return nil
 }
 
-func (d *drain) leave() {
+// part undoes join.
+func (d *drain) part() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.open--; d.begun && d.open == 0 {
-		close(d.empty)
-	}
+	d.streams--
+	d.left()
 }
 
 func (d *drain) begin() {
@@ -80,5 +100,5 @@ func (d *drain) begin() {
 func (d *drain) count() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.open
+	return d.streams
 }

@@ -15,6 +15,9 @@ import (
 	"github.com/chancery-xds/chancery/wire"
 )
 
+// errNotKnown ends polls, which cannot wait for as long as streams can.
+var errNotKnown = status.Error(codes.Unavailable, "it is not known yet what this node may see: try again later")
+
 var errDraining = status.Error(codes.Unavailable, "the server is shutting down")
 
 // A fault is what is wrong with what clients do.
@@ -27,13 +30,15 @@ const (
 	tooMany  // types or names
 	tooFast  // requests
 	tooSlow  // a write was blocked
+	tooLate  // the first request
+	tooOther // streams of other services
 	mustWait // for the first answer
 	faults   // how many there are
 )
 
 // limits are the names of faults that have to do with a limit.
 var limits = [faults]string{
-	tooManyStreams: "streams", tooLarge: "request", tooMany: "subscription", tooFast: "rate", tooSlow: "write", mustWait: "first_answers",
+	tooManyStreams: "streams", tooLarge: "request", tooMany: "subscription", tooFast: "rate", tooSlow: "write", tooLate: "first_request", tooOther: "other_streams", mustWait: "first_answers",
 }
 
 // A tally counts faults. The zero value is ready to use.

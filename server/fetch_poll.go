@@ -117,9 +117,17 @@ func (p *Poll) open(req xds.Request) error {
 		return reject(tooLarge, codes.ResourceExhausted, "limit exceeded: a node of %d bytes, more than %d", n, s.bounds.Node)
 	}
 	view, _ := p.watch.Next()
+	known := view != nil
+	if !known {
+		view = xds.Tables{}
+	}
 	session := p.session(view)
 	if err := session.Receive(xds.Request{Type: req.Type, Node: req.Node, Version: req.Version, Names: req.Names}); err != nil {
 		return rejected(err)
+	}
+	if !known {
+		s.logWaits(&p.info)
+		return errNotKnown
 	}
 	for i := range session.Interests() {
 		p.watch.Interested(i.Type, i.Wildcard, i.Added, nil)

@@ -79,7 +79,7 @@ func TestFetch(t *testing.T) {
 		req := &discovery.DiscoveryRequest{VersionInfo: gets(t, conn, xds.Cluster, &discovery.DiscoveryRequest{}).VersionInfo}
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Second, func() {
-			if w.Stats().Open != 1 {
+			if w.Stats().Polls != 1 {
 				t.Error("no poll is held")
 			}
 			cancel()
@@ -88,7 +88,7 @@ func TestFetch(t *testing.T) {
 			t.Error(err, took)
 		}
 		synctest.Wait()
-		if w.Stats().Open != 0 || len(w.watches) != 0 {
+		if w.Stats().Polls != 0 || len(w.watches) != 0 {
 			t.Errorf("open: %v, watches: %v", w.Stats(), w.watches)
 		}
 	})

@@ -257,7 +257,7 @@ func TestAge(t *testing.T) {
 		}
 	})
 	within(t, "SAFE-12 one that says nothing ends, too", func(t *testing.T) {
-		a := Age{Max: 20 * time.Second}
+		a := Age{Max: 8 * time.Second}
 		w, _ := agedWorld(t, a, a.GRPCOption())
 		if err := w.sotw(t, w.dial(t)).end(); status.Code(err) != codes.Unavailable {
 			t.Error(err)

@@ -19,6 +19,10 @@ type Limits struct {
 	// Retry-After over REST, unless they can be answered at once.
 	Polls int
 
+	// Others is how many streams of other services are open at once that are
+	// registered by [Server.Bound], such as watches of health; 1,000 by default.
+	Others int
+
 	// Types is how many resource types one stream may open; 64 by default.
 	Types int
 
@@ -60,7 +64,7 @@ type Limits struct {
 // DefaultLimits returns the limits of a server that is given none.
 func DefaultLimits() Limits {
 	return Limits{
-		Streams: 100_000, Polls: 10_000, Types: 64, Names: 100_000, NameLen: 4096, Held: 128 << 20, Node: 256 << 10,
+		Streams: 100_000, Polls: 10_000, Others: 1000, Types: 64, Names: 100_000, NameLen: 4096, Held: 128 << 20, Node: 256 << 10,
 		Rate: 1000, FirstAnswers: 50, Response: 3 << 20,
 	}
 }
@@ -72,7 +76,7 @@ func WithLimits(l Limits) Option {
 			to *int
 			n  int
 		}{
-			{&o.bounds.Streams, l.Streams}, {&o.bounds.Polls, l.Polls}, {&o.bounds.Held, l.Held}, {&o.bounds.Node, l.Node}, {&o.bounds.Rate, l.Rate},
+			{&o.bounds.Streams, l.Streams}, {&o.bounds.Polls, l.Polls}, {&o.bounds.Others, l.Others}, {&o.bounds.Held, l.Held}, {&o.bounds.Node, l.Node}, {&o.bounds.Rate, l.Rate},
 			{&o.bounds.FirstAnswers, l.FirstAnswers}, {&o.limits.MaxTypes, l.Types}, {&o.limits.MaxNames, l.Names},
 			{&o.limits.MaxNameLen, l.NameLen}, {&o.limits.MaxResponse, l.Response},
 		} {

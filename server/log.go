@@ -60,6 +60,13 @@ func (s *Server) logWaived(st *Stream, e protocol.Event) {
 	tell(slog.LevelDebug)
 }
 
+// logWaits logs that a client is told nothing, since nobody has said what there is:
+// one line, and one that counts.
+func (s *Server) logWaits(st *Stream) {
+	s.warn(reason{"", "waits"}, "client waits: it is not known yet what its node may see",
+		[]slog.Attr{slog.String("node", clip(st.Node.ID)), slog.Uint64("stream", st.ID)})
+}
+
 func (s *Server) logAck(st *Stream, e protocol.Event) {
 	if !s.log.Enabled(context.Background(), slog.LevelDebug) {
 		return

@@ -17,6 +17,7 @@ type options struct {
 	log          *slog.Logger
 	observer     Observer
 	writeTimeout time.Duration
+	firstTimeout time.Duration
 	drainTime    time.Duration
 	age          Age
 	v2           bool
@@ -27,6 +28,7 @@ func defaults() options {
 		identifier:   func() string { return "" },
 		log:          slog.Default(),
 		writeTimeout: 20 * time.Second,
+		firstTimeout: 15 * time.Second,
 		drainTime:    5 * time.Second,
 	}
 	WithLimits(DefaultLimits())(&o)
@@ -52,6 +54,13 @@ func WithObserver(obs Observer) Option { return func(o *options) { o.observer = 
 // stream of a client that takes longer ends with DEADLINE_EXCEEDED. The default
 // is 20 s.
 func WithWriteTimeout(d time.Duration) Option { return func(o *options) { o.writeTimeout = d } }
+
+// WithFirstRequestTimeout sets how long a stream may be open before its first request
+// has come, whole: nothing is known of its client until then, and a stream costs
+// memory. One that takes longer ends with DEADLINE_EXCEEDED. The default is 15 s.
+func WithFirstRequestTimeout(d time.Duration) Option {
+	return func(o *options) { o.firstTimeout = d }
+}
 
 // WithDrainTime sets over which time [Server.Drain] ends the streams, so that
 // clients do not all reconnect elsewhere at once. The default is 5 s; zero ends

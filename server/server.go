@@ -33,6 +33,10 @@ type Watch interface {
 
 	// Next returns the newest view, and which names may differ from the view
 	// before it: nil if any may, an empty list if none does.
+	//
+	// As long as the view is nil it is not known what the node may see: the stream
+	// waits, and its client keeps what it has. C rings when there is a view, and from
+	// then on there always is one.
 	Next() (xds.View, []xds.Names)
 
 	// Interested says how the subscription to a type has moved: what C rings
@@ -65,6 +69,7 @@ type Server struct {
 	drain   drain
 	polls   *polls
 
+	others      atomic.Int64  // streams of other services that are open
 	streams     atomic.Uint64 // ever opened; numbers them
 	nodeChanges atomic.Uint64
 	tally       tally
@@ -109,7 +114,7 @@ func (s *Server) Register(g grpc.ServiceRegistrar) {
 			return
 		}
 	}
-	healthgrpc.RegisterHealthServer(g, s.health)
+	healthgrpc.RegisterHealthServer(s.Bound(g), s.health)
 }
 
 // Health returns the health service. The server ("") and each discovery service
@@ -118,8 +123,9 @@ func (s *Server) Health() *health.Server { return s.health }
 
 // Stats counts what happened since the server was made.
 type Stats struct {
-	Open        int    // streams open now
-	Waiting     int    // of these, for their turn to be answered first
+	Open        int    // streams open now, also before their first request
+	Polls       int    // polls held now
+	Waiting     int    // of the streams, for their turn to be answered first
 	Streams     uint64 // streams opened
 	NodeChanges uint64 // streams whose client changed its node id, which is ignored
 	Blocked     uint64 // streams ended because their client did not read
@@ -130,7 +136,8 @@ type Stats struct {
 	Panics uint64
 
 	// Throttled counts what ran into a limit: streams refused for there are too
-	// many ("streams"), ended by a request that is too large ("request") or
+	// many ("streams", "other_streams"), ended since no request came
+	// ("first_request"), ended by a request that is too large ("request") or
 	// subscribes to too much ("subscription"), slowed down because of too many
 	// requests ("rate"), ended because the client did not read ("write"), and
 	// first answers that had to wait ("first_answers").
@@ -141,6 +148,7 @@ type Stats struct {
 func (s *Server) Stats() Stats {
 	return Stats{
 		Open:        s.drain.count(),
+		Polls:       int(s.polls.held.Load()),
 		Waiting:     s.first.waiting(),
 		Streams:     s.streams.Load(),
 		NodeChanges: s.nodeChanges.Load(),

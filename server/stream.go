@@ -35,9 +35,14 @@ type stream struct {
 	ended   bool          // the client sends no more
 
 	// From the first request on; nil before.
-	session *protocol.Session
-	told    *account // nil: delta
-	watch   Watch
+	watch Watch
+	told  *account // nil: delta
+
+	// The first request, while it is not known what its node may see. Meanwhile no
+	// other is read.
+	first *xds.Request
+
+	session *protocol.Session // nil until that is known
 	bell    <-chan struct{}
 	deaf    time.Time // until then no change makes the session say anything; zero: one may
 
@@ -55,6 +60,8 @@ type stream struct {
 	turnBy time.Time       // when it is given up, though its turn has not come or answers are open
 	since  time.Time       // when it was taken
 
+	firstBy time.Time // when the first request must have come; zero: it has
+
 	drain   <-chan struct{} // nil when draining
 	leaving leave
 
@@ -68,6 +75,7 @@ type stream struct {
 	stepped chan error // from step
 
 	nodeChanged bool
+	opened      bool // the observer was told so
 }
 
 // serve runs a stream until it ends.
@@ -80,12 +88,13 @@ func (s *Server) serve(rpc grpc.ServerStream, v xds.Variant, only, also *xds.Typ
 	plain(rpc.Context())
 	err := s.drain.join(s.bounds.Streams)
 	if err == nil {
-		defer s.drain.leave()
+		defer s.drain.part()
 		st.info.ID = s.streams.Add(1)
+		st.firstBy = time.Now().Add(s.firstTimeout)
 		if max := s.age.Max; max > 0 {
 			st.leaving.sooner(time.Now().Add(max+jitter(max/2)), errOld, s.age.Grace)
-			st.alarm()
 		}
+		st.alarm()
 		go st.read()
 		err = s.guarded(&st.info, st.loop)
 	}
@@ -111,8 +120,14 @@ func (s *stream) loop() error {
 			fires = s.timer.C
 		}
 		more := true
+		inbox, gone := s.inbox, (<-chan struct{})(nil)
+		if s.first != nil {
+			inbox, gone = nil, s.rpc.Context().Done()
+		}
 		select {
-		case req, more = <-s.inbox:
+		case <-gone:
+			return status.FromContextError(s.rpc.Context().Err()).Err()
+		case req, more = <-inbox:
 		case <-s.doorbell():
 		case <-s.turn:
 			s.turn, s.turnBy = nil, time.Now().Add(placeTime)
@@ -178,8 +193,11 @@ func (s *stream) doorbell() <-chan struct{} {
 func (s *stream) step(req *message) {
 	s.stepped <- s.server.guarded(&s.info, func() error {
 		var err error
-		if req != nil {
+		switch {
+		case req != nil:
 			err = s.receive(req)
+		case s.first != nil:
+			err = s.begin()
 		}
 		if err == nil && s.session != nil {
 			err = s.settle()
@@ -313,6 +331,7 @@ func (s *stream) receive(m *message) error {
 		s.server.tally[tooFast].Add(1)
 		s.server.complain(s.rpc.Context(), &s.info, "client sends more requests than are taken: they wait", slog.Int("per_second", s.server.bounds.Rate))
 	}
+	s.firstBy = time.Time{}
 	req, err := decode(&s.decoder, m)
 	if err != nil {
 		return rejected(err)
@@ -324,10 +343,19 @@ func (s *stream) receive(m *message) error {
 		if err := s.open(req.Node); err != nil {
 			return err
 		}
-	} else if req.Node != nil {
+		first := req // so that others need not live on the heap
+		s.first = &first
+		return s.begin()
+	}
+	if req.Node != nil {
 		s.nodeChange(req.Node)
 	}
 	s.refresh()
+	return s.hand(req)
+}
+
+// hand hands a request to a session that is up to date.
+func (s *stream) hand(req xds.Request) error {
 	if err := s.session.Receive(req); err != nil {
 		return rejected(err)
 	}
@@ -347,8 +375,8 @@ func (s *stream) receive(m *message) error {
 // name that the client subscribed to and whose resource field is unset".
 const absentKey = "xds.absent"
 
-// open begins the session. "Only the first request on a stream is guaranteed
-// to carry the node identifier."
+// open begins to watch. "Only the first request on a stream is guaranteed to carry
+// the node identifier."
 func (s *stream) open(node *xds.Node) error {
 	limits := s.server.limits
 	if node != nil && len(node.ID) > limits.MaxNameLen { // which is remembered beyond the stream
@@ -360,6 +388,21 @@ func (s *stream) open(node *xds.Node) error {
 		node = &noNode
 	}
 	s.info.open(s.rpc.Context(), node)
+	if o := s.server.observer; o != nil {
+		s.opened = true
+		o.Opened(&s.info)
+	}
+	return nil
+}
+
+// begin begins the session, if it is known what the node may see.
+func (s *stream) begin() error {
+	view, _ := s.watch.Next()
+	if view == nil {
+		s.server.logWaits(&s.info)
+		return nil
+	}
+	node, limits := s.info.Node, s.server.limits
 	limits.Bodyless = wire.Metadata(node.Metadata, absentKey) == "resource"
 	limits.Refused = func(t *xds.Type) bool { return s.server.refused.has(s.info.Node.ID, t.URL) }
 	if w, ok := s.watch.(Recalling); ok {
@@ -370,12 +413,11 @@ func (s *stream) open(node *xds.Node) error {
 		limits.Told = s.recall
 	}
 	limits.Spread = s.info.ID
-	view, _ := s.watch.Next()
 	s.session = protocol.NewSession(s.info.Variant, s.only, view, limits)
-	if o := s.server.observer; o != nil {
-		o.Opened(&s.info)
-	}
-	return nil
+	req := *s.first
+	s.first = nil
+	s.refresh()
+	return s.hand(req)
 }
 
 // close gives back all that the stream has, and returns what its client is told:
@@ -391,7 +433,7 @@ func (s *stream) close(err error) error {
 	if s.watch != nil {
 		err = merge(err, s.server.guarded(&s.info, func() error { s.watch.Close(); return nil }))
 	}
-	if o := s.server.observer; o != nil && s.session != nil {
+	if o := s.server.observer; o != nil && s.opened {
 		err = merge(err, s.server.guarded(&s.info, func() error { o.Closed(&s.info, err); return nil }))
 	}
 	return err
@@ -411,6 +453,7 @@ func (s *stream) alarm() {
 	if s.sent != nil {
 		earlier(s.writeBy)
 	}
+	earlier(s.firstBy)
 	earlier(s.turnBy)
 	earlier(s.deaf)
 	switch {
@@ -432,6 +475,9 @@ func (s *stream) alarm() {
 func (s *stream) expired(now time.Time) error {
 	if s.sent != nil && !now.Before(s.writeBy) {
 		return reject(tooSlow, codes.DeadlineExceeded, "the client has read nothing for %v", s.server.writeTimeout)
+	}
+	if !s.firstBy.IsZero() && !now.Before(s.firstBy) {
+		return reject(tooLate, codes.DeadlineExceeded, "no request came for %v", s.server.firstTimeout)
 	}
 	s.leaving.advance(now)
 	if !s.turnBy.IsZero() && !now.Before(s.turnBy) {

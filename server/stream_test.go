@@ -378,6 +378,29 @@ func TestRefused(t *testing.T) {
 		time.Sleep(toldTime)
 		reopen(good.VersionInfo).idle("the client is up to date, and has accepted since")
 	})
+	within(t, "SOTW-18 a NACK on a stream of delta counts for the next of SotW", func(t *testing.T) {
+		w := serve(t)
+		w.set(xds.Cluster, res("a", "1"))
+		conn := w.dial(t)
+		node := &corev3.Node{Id: "n"}
+		first := w.sotw(t, conn)
+		first.send(&discovery.DiscoveryRequest{TypeUrl: xds.Cluster.URL, Node: node})
+		good := first.want()
+		first.send(ack(good))
+		first.s.CloseSend()
+		synctest.Wait()
+		w.set(xds.Cluster, res("a", "bad"))
+		d := w.delta(t, conn)
+		d.send(&discovery.DeltaDiscoveryRequest{TypeUrl: xds.Cluster.URL, Node: node})
+		d.send(&discovery.DeltaDiscoveryRequest{TypeUrl: xds.Cluster.URL, ResponseNonce: d.want().Nonce, ErrorDetail: &rpcstatus.Status{Message: "no"}})
+		synctest.Wait()
+		w.set(xds.Cluster, res("a", "1"))
+		c := w.sotw(t, conn)
+		c.send(&discovery.DiscoveryRequest{TypeUrl: xds.Cluster.URL, VersionInfo: good.VersionInfo, Node: node})
+		if r := c.want(); r.VersionInfo != good.VersionInfo {
+			t.Errorf("told %v", r)
+		}
+	})
 	within(t, "SOTW-18 an ACK of what is not the newest any more does not make up for a NACK", func(t *testing.T) {
 		w := serve(t)
 		w.set(xds.Cluster, res("a", "bad"))

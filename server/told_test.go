@@ -714,6 +714,10 @@ func TestUnion(t *testing.T) {
 	if !slices.Equal(w.Lacks, []string{"b"}) {
 		t.Errorf("ADS-9 beside one that asked for names it lacks %v", w.Lacks)
 	}
+	w = union([]content{{all: all, lacks: []string{"a", "b"}}, {all: all, lacks: []string{"b"}}}).world()
+	if !slices.Equal(w.Lacks, []string{"b"}) {
+		t.Errorf("ADS-9 of two the second was told of a, but it lacks %v", w.Lacks)
+	}
 	if got := override([]*xds.Stamp{a1, c}, []*xds.Stamp{a2, b}); !slices.Equal(got, []*xds.Stamp{a2, b, c}) || cap(got) != 3 {
 		t.Error(got, cap(got))
 	}
@@ -893,6 +897,39 @@ func TestCameWith(t *testing.T) {
 		if !slices.Equal(got, tt.want) {
 			t.Errorf("who asks for %v has %v, want %v", tt.asks.Added, got, tt.want)
 		}
+	}
+}
+
+// ADS-9: of a client that may have anything nobody knows what that is, whatever it asks for.
+func TestCameWithAnything(t *testing.T) {
+	now, m := time.Now(), newTold(10)
+	h := &holding{content: anything, of: stating("n", xds.Route.URL, "v")}
+	m.hold(now, h, nil)
+	a := &account{told: m, node: "n"}
+	a.recall(now, xds.Route, "v", nil)
+	m.release([]*holding{h}, nil)
+	a.interested(protocol.Interest{Type: xds.Route, Added: []string{"a"}})
+	a.end(now)
+	if c, ok := m.recall(now, h.of); !ok || !c.isAnything() {
+		t.Errorf("it has %v of what it asked for", c.each)
+	}
+}
+
+// A client that says no id and asks for names is told a part of a table, which is not kept
+// alive for it: nothing else is known of it.
+func TestToldByNameWithoutID(t *testing.T) {
+	now, m := time.Now(), newTold(10)
+	all := new(xds.Table).With([]*xds.Resource{res("a", "1"), res("b", "1")})
+	a := &account{told: m}
+	tell := func(wildcard bool, names int) {
+		a.subscribed(protocol.Event{Type: xds.Cluster, Wildcard: wildcard, Count: names})
+		a.sent(now, protocol.Event{Kind: protocol.Sent, Type: xds.Cluster, Nonce: "1", Version: all.Version(), World: &protocol.World{Versions: all.Versions()}}, &xds.Changes{})
+	}
+	if tell(false, 1); len(m.index) != 0 {
+		t.Error("what one was told that asked for a name is remembered")
+	}
+	if tell(true, 0); len(m.index) != 1 {
+		t.Error("what one was told that asked for everything is not remembered")
 	}
 }
 

@@ -59,6 +59,23 @@ func TestTTLInSotW(t *testing.T) {
 			t.Errorf("TTL-2 without TTL: %v", r)
 		}
 	})
+	within(t, "TTL-3 streams have their heartbeats at different times", func(t *testing.T) {
+		w := serve(t)
+		w.set(xds.Endpoint, expiring())
+		conn := w.dial(t)
+		var at []time.Time
+		for range 2 {
+			c := w.sotw(t, conn)
+			c.send(&discovery.DiscoveryRequest{Node: node, TypeUrl: xds.Endpoint.URL, ResourceNames: []string{"a"}})
+			for range 3 {
+				c.send(ack(c.want(), "a"))
+			}
+			at = append(at, time.Now())
+		}
+		if at[1].Sub(at[0])%(ttl/3) == 0 {
+			t.Errorf("both after a multiple of %v", ttl/3)
+		}
+	})
 	within(t, "TTL-4 clusters are told whole", func(t *testing.T) {
 		w := serve(t)
 		w.set(xds.Cluster, expiring(), res("b", "1"))

@@ -14,9 +14,9 @@ func Example() {
 
 	w := st.Watch(&xds.Node{ID: "envoy-1", Cluster: "edge"})
 	defer w.Close()
-	view, _ := w.Next() // all there is, which is nothing yet
+	view, _ := w.Next()
+	fmt.Println("known:", view != nil) // nothing was written to the group
 	w.Interested(xds.Cluster, true, nil, nil)
-	fmt.Println(view.Table(xds.Cluster).Len(), "clusters")
 
 	// All of it becomes visible at once, or, if the function returns an error,
 	// nothing of it.
@@ -35,17 +35,32 @@ func Example() {
 	}
 
 	<-w.C()
-	view, touched := w.Next()
+	view, _ = w.Next()
+	for c := range view.Table(xds.Cluster).All() {
+		fmt.Println(c.Name, "is", string(c.Body))
+	}
+
+	_, err = st.Update(func(tx *store.Tx) error {
+		tx.Group("edge").Set(xds.Cluster, xds.NewResource("canary", []byte("another")))
+		return nil
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	<-w.C()
+	view, touched := w.Next() // and which names may differ
 	for _, names := range touched {
 		for _, name := range names[xds.Cluster.URL] {
 			fmt.Println(name, "is", string(view.Table(xds.Cluster).Lookup(name).Body))
 		}
 	}
 	// Output:
-	// 0 clusters
+	// known: false
 	// commit 1 sets 1 CDS in edge
 	// commit 1 sets 1 EDS in edge
 	// backend is an encoded Cluster
+	// canary is another
 }
 
 func ExampleTx_Replace() {

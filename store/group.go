@@ -24,16 +24,21 @@ func (st *Store) group(name string) *group {
 	g := st.groups[name]
 	if g == nil {
 		g = &group{name: name}
-		g.head.Store(&head{})
+		h := &head{}
+		if st.emptyGroups {
+			h.view = xds.Tables{}
+		}
+		g.head.Store(h)
 		st.groups[name] = g
 	}
 	return g
 }
 
-// tidy drops a group that has neither content nor watches: names of groups may
-// come from clients. The store is locked.
+// tidy drops a group that has neither content nor watches, unless it was said that
+// there is none: names of groups may come from clients. The store is locked.
 func (st *Store) tidy(g *group) {
-	if g.watches == 0 && st.groups[g.name] == g && bare(g.head.Load().view) {
+	h := g.head.Load()
+	if g.watches == 0 && st.groups[g.name] == g && !h.known && bare(h.view) {
 		delete(st.groups, g.name)
 	}
 }
@@ -60,9 +65,11 @@ func vacant(t *xds.Table) bool {
 // is immutable, and one pointer to it is all that readers load, so that nobody
 // sees a commit's names without its resources, or the reverse.
 type head struct {
-	seq     uint64     // of the newest commit that touched the group; 0: none did
-	view    xds.Tables // nil: nothing was ever in it
-	forgot  uint64     // the log tells about commits after this one
+	seq     uint64          // of the newest commit that touched the group; 0: none did
+	view    xds.Tables      // nil: not known, nothing was ever written
+	unknown map[string]bool // type URLs of which it is not known what there is
+	known   bool            // it is empty, and that was said to be all there is
+	forgot  uint64          // the log tells about commits after this one
 	entries []entry
 	names   []xds.Names // touched by entries, index by index
 	total   int         // of all names touched, ever
@@ -81,9 +88,13 @@ const maxNames = 16384
 // next returns the head after a commit that touched count names; keep is how
 // many commits to remember. It may be called once only: both heads share the
 // memory of the log.
-func (h *head) next(seq uint64, view xds.Tables, names xds.Names, count, keep int) *head {
+func (h *head) next(seq uint64, r revision, keep int) *head {
+	names, count := r.touched, r.count
+	if h.view == nil && r.view != nil || len(r.unknown) < len(h.unknown) { // nobody could say what it would hear of
+		return &head{seq: seq, view: r.view, unknown: r.unknown, known: r.known, forgot: seq, total: h.total}
+	}
 	n := &head{
-		seq: seq, view: view, forgot: h.forgot,
+		seq: seq, view: r.view, unknown: r.unknown, known: r.known, forgot: h.forgot,
 		entries: append(h.entries, entry{seq, h.total}),
 		names:   append(h.names, names),
 		total:   h.total + count,
@@ -101,6 +112,26 @@ func (h *head) next(seq uint64, view xds.Tables, names xds.Names, count, keep in
 	}
 	return n
 }
+
+// seen returns what watches see of it.
+func (h *head) seen() xds.View {
+	switch {
+	case h.view == nil:
+		return nil
+	case len(h.unknown) > 0:
+		return partial{h.view, h.unknown}
+	}
+	return h.view
+}
+
+// A partial is a view of which the names of some types are not known.
+type partial struct {
+	xds.Tables
+	unknown map[string]bool // by type URL
+}
+
+// Undecided implements [xds.Undecided].
+func (p partial) Undecided(t *xds.Type, _ string) bool { return p.unknown[t.URL] }
 
 var none = []xds.Names{}
 

@@ -19,6 +19,8 @@ type Store struct {
 	now  func() time.Time
 	keep int // commits in a log
 
+	emptyGroups bool // what was never written is empty
+
 	writing sync.Mutex // held by the transaction whose turn it is
 
 	mu       sync.Mutex // guards what follows; held for memory only
@@ -54,6 +56,15 @@ func WithClock(now func() time.Time) Option {
 // that anything may have changed.
 func WithLog(commits int) Option {
 	return func(st *Store) { st.keep = max(commits, 1) }
+}
+
+// WithEmptyGroups says that a group is empty before anything was written to it. By
+// default it is not known then what is in it: its nodes are told nothing, and keep
+// what they have, until a transaction writes to it, be it to say that it is empty
+// ([Tx.Clear]). So a server that starts before its configuration is there tells no
+// client that everything is gone.
+func WithEmptyGroups() Option {
+	return func(st *Store) { st.emptyGroups = true }
 }
 
 // New returns an empty store.

@@ -24,6 +24,7 @@ type Tx struct {
 type txn struct {
 	st     *Store
 	drafts map[string]map[string]*draft // by group and type URL
+	known  map[string]bool              // groups of which all is said
 	err    error                        // the first thing that was not valid
 	done   bool
 }
@@ -36,6 +37,7 @@ type draft struct {
 	writes  map[string]*xds.Resource // by name; nil: delete
 	version *string                  // nil: none was said
 	touched []string                 // besides what is written
+	unknown bool                     // what there is is not known
 }
 
 // Group returns the transaction's methods for another group.
@@ -84,13 +86,43 @@ func (tx *Tx) Replace(t *xds.Type, resources ...*xds.Resource) {
 // Clear deletes all resources of all types of the group, so that with what is
 // set after it the transaction says the group's whole content.
 func (tx *Tx) Clear() {
-	for url, table := range tx.st.view(tx.group) {
+	tx.Known()
+	for url, table := range tx.st.newest(tx.group).view {
 		if !vacant(table) {
 			tx.Replace(xds.TypeOf(url))
 		}
 	}
 	for _, d := range tx.drafts[tx.group] {
 		tx.Replace(d.typ)
+	}
+}
+
+// Unknown says that it is not known what there is of a type. Names of it that no
+// resource has are not told to be gone, until a transaction writes to the type. What
+// a wildcard covers is what there is.
+func (tx *Tx) Unknown(t *xds.Type) { tx.draft(t).unknown = true }
+
+// decides reports whether the draft says what there is of its type, or that this is
+// not known.
+func (d *draft) decides() bool {
+	if d.all || d.unknown {
+		return true
+	}
+	for _, r := range d.writes {
+		if r != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// Known says that what is in the group is all there is, even if that is nothing: its
+// nodes may be told that all else is gone. So does whatever writes to a group, but
+// one that is empty after that is forgotten when no stream watches it.
+func (tx *Tx) Known() {
+	tx.known[tx.group] = true
+	if tx.drafts[tx.group] == nil {
+		tx.drafts[tx.group] = map[string]*draft{}
 	}
 }
 
@@ -153,7 +185,7 @@ func (tx *Tx) draft(t *xds.Type) *draft {
 	}
 	d := tx.drafts[tx.group][t.URL]
 	if d == nil {
-		d = &draft{typ: t, base: tx.st.view(tx.group)[t.URL], writes: map[string]*xds.Resource{}}
+		d = &draft{typ: t, base: tx.st.newest(tx.group).view[t.URL], writes: map[string]*xds.Resource{}}
 		if d.base == nil {
 			d.base = xds.NewTable(t)
 		}

@@ -18,7 +18,7 @@ import (
 func (st *Store) Update(f func(*Tx) error) (Commit, error) {
 	st.writing.Lock()
 	defer st.writing.Unlock()
-	tx := &txn{st: st, drafts: map[string]map[string]*draft{}}
+	tx := &txn{st: st, drafts: map[string]map[string]*draft{}, known: map[string]bool{}}
 	defer func() { tx.done = true }()
 	if err := f(&Tx{tx, DefaultGroup}); err != nil {
 		return Commit{}, err
@@ -29,7 +29,7 @@ func (st *Store) Update(f func(*Tx) error) (Commit, error) {
 	var all []revision
 	var c Commit
 	for name, drafts := range tx.drafts {
-		r, err := st.revise(name, drafts)
+		r, err := st.revise(name, drafts, tx.known[name])
 		if err != nil {
 			return Commit{}, err
 		}
@@ -48,18 +48,26 @@ func (st *Store) Update(f func(*Tx) error) (Commit, error) {
 type revision struct {
 	group   string
 	view    xds.Tables
+	unknown map[string]bool
+	known   bool // it is empty, and that is all there is
 	touched xds.Names
 	count   int      // of touched
 	past    []former // the tables that it replaces; until is not set
 	changes []Change
 }
 
-// revise carries out the drafts of a group, and returns nil if nothing changes
-// and nothing is touched.
+// revise carries out the drafts of a group, and returns nil if nothing changes,
+// nothing is touched and what is not known stays so.
 // It costs what the drafts write, or the type's size where they replace it.
-func (st *Store) revise(group string, drafts map[string]*draft) (*revision, error) {
-	r := &revision{group: group, view: st.view(group), touched: xds.Names{}}
+func (st *Store) revise(group string, drafts map[string]*draft, known bool) (*revision, error) {
+	was := st.newest(group)
+	r := &revision{group: group, view: was.view, unknown: was.unknown, touched: xds.Names{}}
+	written := known
 	for url, d := range drafts {
+		if d.decides() {
+			written, known = true, known || d.all
+			r.knows(url, !d.unknown)
+		}
 		table, touched, c, err := d.table()
 		if err != nil {
 			return nil, fmt.Errorf("group %q: %s: %w", group, d.typ, err)
@@ -84,10 +92,29 @@ func (st *Store) revise(group string, drafts map[string]*draft) (*revision, erro
 		c.Group, c.Version = group, table.Version()
 		r.changes = append(r.changes, c)
 	}
-	if r.count == 0 && r.changes == nil {
+	if written && r.view == nil {
+		r.view = xds.Tables{}
+	}
+	r.known = (known || was.known) && bare(r.view)
+	if r.count == 0 && r.changes == nil && (r.view == nil) == (was.view == nil) && len(r.unknown) == len(was.unknown) && r.known == was.known {
 		return nil, nil
 	}
 	return r, nil
+}
+
+// knows notes whether it is known what there is of a type.
+func (r *revision) knows(url string, known bool) {
+	if r.unknown[url] != known {
+		return
+	}
+	if r.unknown = maps.Clone(r.unknown); r.unknown == nil {
+		r.unknown = map[string]bool{}
+	}
+	if known {
+		delete(r.unknown, url)
+	} else {
+		r.unknown[url] = true
+	}
 }
 
 // table returns what a draft makes of its type, and the names that may find
@@ -144,14 +171,14 @@ func (d *draft) table() (*xds.Table, []string, Change, error) {
 	return table, slices.Compact(touched), c, clash
 }
 
-// view returns a group's view after the newest commit.
-func (st *Store) view(group string) xds.Tables {
+// newest returns a group after the newest commit.
+func (st *Store) newest(group string) *head {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	if g := st.groups[group]; g != nil {
-		return g.head.Load().view
+		return g.head.Load()
 	}
-	return nil
+	return &head{}
 }
 
 // commit publishes the revisions together and returns the commit with its
@@ -172,13 +199,13 @@ func (st *Store) commit(c Commit, all []revision) Commit {
 	for _, r := range all {
 		g := st.group(r.group)
 		old := g.head.Load()
-		g.head.Store(old.next(c.Seq, r.view, r.touched, r.count, st.keep))
+		g.head.Store(old.next(c.Seq, r, st.keep))
 		for _, f := range r.past {
 			f.until = c.Time
 			g.remember(f)
 		}
 		g.forget(c.Time)
-		if g.watches > 0 && r.count > 0 {
+		if g.watches > 0 && (r.count > 0 || old.view == nil || len(r.unknown) < len(old.unknown)) {
 			st.ring(g, old.seq)
 		}
 		st.tidy(g)

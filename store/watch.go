@@ -57,6 +57,9 @@ func (w *Watch) C() <-chan struct{} { return w.bell }
 // or names than the store remembers. An empty list means that no name does. View
 // and names are shared and must not be changed.
 //
+// The view is nil as long as nothing was ever written to the group: nobody knows
+// then what is in it. Once there is one there always is. C rings when there is.
+//
 // It takes back what rang before, waits for nobody, and may be called when
 // nothing rang.
 func (w *Watch) Next() (xds.View, []xds.Names) {
@@ -68,13 +71,14 @@ func (w *Watch) Next() (xds.View, []xds.Names) {
 	w.seen.Store(h.seq)
 	if !w.opened {
 		w.opened = true
-		return h.view, nil
+		return h.seen(), nil
 	}
-	return h.view, h.since(seen)
+	return h.seen(), h.since(seen)
 }
 
-// View returns the newest view, and leaves to Next what is to be told of it.
-func (w *Watch) View() xds.View { return w.group.head.Load().view }
+// View returns the newest view, as Next does, and leaves to Next what is to be told
+// of it.
+func (w *Watch) View() xds.View { return w.group.head.Load().seen() }
 
 // Interested says how the stream's interest in a type has moved: whether it
 // wants to hear of all names, and which names it wants to hear of from now on

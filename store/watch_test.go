@@ -107,7 +107,7 @@ func TestWatch(t *testing.T) {
 
 func TestNext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		st := New(WithLog(8))
+		st := New(WithLog(8), WithEmptyGroups())
 		w := st.Watch(nil)
 		w.Interested(xds.Cluster, true, nil, nil)
 		defer w.Close()
@@ -183,9 +183,9 @@ func TestNext(t *testing.T) {
 func TestForgotten(t *testing.T) {
 	h := &head{}
 	for seq := range uint64(3) {
-		h = h.next(seq+1, nil, xds.Names{}, 1, 100)
+		h = h.next(seq+1, revision{touched: xds.Names{}, count: 1}, 100)
 	}
-	h = h.next(4, nil, xds.Names{}, maxNames, 100)
+	h = h.next(4, revision{touched: xds.Names{}, count: maxNames}, 100)
 	for seq := range uint64(3) {
 		if h.since(seq) != nil {
 			t.Errorf("it is known what came after commit %d", seq)
@@ -218,7 +218,7 @@ func TestLargeCommitRings(t *testing.T) {
 // What is committed between Next and Interested is not missed.
 func TestInterestedLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		st := New()
+		st := New(WithEmptyGroups())
 		w := st.Watch(nil)
 		defer w.Close()
 		w.Next()
@@ -253,15 +253,15 @@ func TestSelect(t *testing.T) {
 		}
 		w := st.Watch(&xds.Node{Cluster: "edge"}) // a group that is not there yet
 		defer w.Close()
-		if view, _ := w.Next(); view == nil || view.Table(xds.Cluster).Len() != 0 {
-			t.Error("a group that does not exist is not empty")
+		if view, _ := w.Next(); view != nil {
+			t.Error("it is known what is in a group that does not exist")
 		}
 		w.Interested(xds.Cluster, true, nil, nil)
 		update(t, st, func(tx *Tx) { tx.Group("edge").Set(xds.Cluster, res("a", "1")) })
 		if !rang(w) {
 			t.Error("a group that comes into being does not ring")
 		}
-		if view, touched := w.Next(); view.Table(xds.Cluster).Len() != 1 || len(touched) != 1 {
+		if view, touched := w.Next(); view.Table(xds.Cluster).Len() != 1 || touched != nil {
 			t.Errorf("touched %v", touched)
 		}
 	})

@@ -21,6 +21,9 @@ import (
 // The references of a Cluster and of a ClusterLoadAssignment are set ([Refs]),
 // those of other types are not known.
 func NewResource(t *xds.Type, name string, m proto.Message) (*xds.Resource, error) {
+	if t == nil || m == nil {
+		return nil, fmt.Errorf("resource %q without a type or a message", name)
+	}
 	a, packed := m.(*anypb.Any)
 	url := a.GetTypeUrl()
 	if !packed {

@@ -39,6 +39,8 @@ func TestNewResource(t *testing.T) {
 		{name: "packed and opaque", typ: xds.TypeOf("type.googleapis.com/my.Own"), given: "x", m: &anypb.Any{TypeUrl: "type.googleapis.com/my.Own", Value: []byte("any")}, want: "x"},
 		{name: "packed, opaque, nameless", typ: xds.TypeOf("type.googleapis.com/my.Own"), m: &anypb.Any{TypeUrl: "type.googleapis.com/my.Own"}, no: "Own resource: "},
 		{name: "nameless type", typ: xds.VirtualHost, m: &routev3.VirtualHost{Name: "v"}, no: "VHDS resource without a name"},
+		{name: "typeless", given: "x", m: c, no: `resource "x" without a type`},
+		{name: "empty", typ: xds.Cluster, given: "x", no: `resource "x" without a type or a message`},
 		{name: "nameless", typ: xds.Cluster, m: &clusterv3.Cluster{}, no: "CDS resource without a name"},
 		{name: "wrong type", typ: xds.Listener, given: "l", m: c, no: `LDS resource "l": type is type.googleapis.com/envoy.config.cluster.v3.Cluster, not type.googleapis.com/envoy.config.listener.v3.Listener`},
 		{name: "wrong type, packed", typ: xds.Cluster, given: "l", m: pack(t, &listenerv3.Listener{}), no: `CDS resource "l": type is type.googleapis.com/envoy.config.listener.v3.Listener, not type.googleapis.com/envoy.config.cluster.v3.Cluster`},

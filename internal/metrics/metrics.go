@@ -81,14 +81,36 @@ func (m *Metrics) Server(stats func() server.Stats) {
 	counter("panics_total", "Panics that were caught: each ended a stream, a poll, a load of the configuration, or a search for a resource. Each is a defect; the log has its stack.",
 		func(s server.Stats) uint64 { return s.Panics })
 	m.registry.MustRegister(throttled(stats), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: prefix + "streams_open", Help: "Streams that are open, also those on which no request has come.",
+	}, func() float64 { return float64(stats().Open) }), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: prefix + "polls_held", Help: "Polls of REST-JSON and Fetch that are held until something changes.",
+	}, func() float64 { return float64(stats().Polls) }), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: prefix + "first_answers_waiting", Help: "Streams that wait for their turn to be answered first.",
 	}, func() float64 { return float64(stats().Waiting) }))
+}
+
+// Source adds what a source of configuration says of itself: whether what is served
+// was restored from disk, and how many resources wait to be removed.
+func (m *Metrics) Source(restored func() bool, held func() int) {
+	m.registry.MustRegister(
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: prefix + "config_restored", Help: "1 while what is served is the last good configuration of before the start, since the files could not be loaded.",
+		}, func() float64 {
+			if restored() {
+				return 1
+			}
+			return 0
+		}),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: prefix + "config_removals_waiting", Help: "Resources that are gone from the files, and served until a second look agrees.",
+		}, func() float64 { return float64(held()) }),
+	)
 }
 
 // throttled tells how often clients ran into a limit, when asked.
 type throttled func() server.Stats
 
-var throttledTotal = prometheus.NewDesc(prefix+"throttled_total", "Times a client ran into a limit: streams, request, subscription, write, which end its stream, and rate, first_answers, which make it wait.", []string{"limit"}, nil)
+var throttledTotal = prometheus.NewDesc(prefix+"throttled_total", "Times a client ran into a limit: streams, other_streams, first_request, request, subscription, write, which end its stream, and rate, first_answers, which make it wait.", []string{"limit"}, nil)
 
 // Describe implements [prometheus.Collector].
 func (t throttled) Describe(out chan<- *prometheus.Desc) { out <- throttledTotal }
@@ -129,8 +151,8 @@ func buildInfo(version, revision string) prometheus.Collector {
 
 // loads counts the attempts to load the configuration.
 type loads struct {
-	good, bad prometheus.Counter
-	last      prometheus.Gauge
+	good, bad  prometheus.Counter
+	last, fine prometheus.Gauge
 }
 
 func newLoads(r prometheus.Registerer) *loads {
@@ -140,8 +162,11 @@ func newLoads(r prometheus.Registerer) *loads {
 	last := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: prefix + "config_last_load_success_timestamp_seconds", Help: "When the configuration was last loaded, in Unix time; 0: never.",
 	})
-	r.MustRegister(results, last)
-	return &loads{good: results.WithLabelValues("success"), bad: results.WithLabelValues("failure"), last: last}
+	fine := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: prefix + "config_last_load_successful", Help: "1 if the last attempt to load the configuration was a success; 0: what is served is older than the files.",
+	})
+	r.MustRegister(results, last, fine)
+	return &loads{good: results.WithLabelValues("success"), bad: results.WithLabelValues("failure"), last: last, fine: fine}
 }
 
 // Loaded counts an attempt to load the configuration that ended at a time. With
@@ -149,8 +174,10 @@ func newLoads(r prometheus.Registerer) *loads {
 func (m *Metrics) Loaded(at time.Time, err error) {
 	if err != nil {
 		m.loads.bad.Inc()
+		m.loads.fine.Set(0)
 		return
 	}
 	m.loads.good.Inc()
+	m.loads.fine.Set(1)
 	m.loads.last.Set(float64(at.UnixNano()) / 1e9)
 }

@@ -266,9 +266,12 @@ func TestLoads(t *testing.T) {
 	m := New(Options{})
 	expect(t, m, func() { m.Loaded(time.UnixMilli(1_500), nil) },
 		`config_loads_total{result="success"} 1`,
-		`config_last_load_success_timestamp_seconds 1.5`)
+		`config_last_load_success_timestamp_seconds 1.5`, `config_last_load_successful 1`)
 	expect(t, m, func() { m.Loaded(time.UnixMilli(9_500), errors.New("x")) },
-		`config_loads_total{result="failure"} 1`)
+		`config_loads_total{result="failure"} 1`, `config_last_load_successful 0`)
+	restored, held := false, 0
+	m.Source(func() bool { return restored }, func() int { return held })
+	expect(t, m, func() { restored, held = true, 7 }, `config_restored 1`, `config_removals_waiting 7`)
 }
 
 func TestServerAndBuild(t *testing.T) {

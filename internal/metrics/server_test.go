@@ -48,10 +48,14 @@ func TestRealServer(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer conn.Close()
-		rpcStream, err := discovery.NewAggregatedDiscoveryServiceClient(conn).StreamAggregatedResources(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		var rpcStream discovery.AggregatedDiscoveryService_StreamAggregatedResourcesClient
+		expect(t, m, func() {
+			if rpcStream, err = discovery.NewAggregatedDiscoveryServiceClient(conn).StreamAggregatedResources(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+		},
+			`streams_open 1`)
 		var nonce string
 		send := func(req *discovery.DiscoveryRequest) {
 			req.TypeUrl, req.ResponseNonce = xds.Cluster.URL, nonce
@@ -101,6 +105,7 @@ func TestRealServer(t *testing.T) {
 			rpcStream.CloseSend()
 			synctest.Wait()
 		},
+			`streams_open 0`,
 			`streams{variant="sotw"} 0`,
 			`streams_closed_total{reason="ended"} 1`)
 		expect(t, m, func() {

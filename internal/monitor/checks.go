@@ -18,6 +18,16 @@ type check struct {
 // Anyone who can ask is shown the first line of its error.
 func (s *Server) Check(name string, f func() error) { s.checks = append(s.checks, check{name, f}) }
 
+// A note is told to who asks for it, whether or not the server is ready.
+type note struct {
+	name string
+	f    func() string
+}
+
+// Note adds a line of what is to be known besides, with ?verbose. The rules of
+// [Server.Check] hold for f.
+func (s *Server) Note(name string, f func() string) { s.notes = append(s.notes, note{name, f}) }
+
 // maxReason is how much of an error is shown.
 const maxReason = 200
 
@@ -33,6 +43,9 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 			continue
 		}
 		fmt.Fprintf(&lines, "[+]%s ok\n", c.name)
+	}
+	for _, n := range s.notes {
+		fmt.Fprintf(&lines, "[ ]%s: %s\n", n.name, n.f())
 	}
 	switch {
 	case !ready:

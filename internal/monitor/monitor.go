@@ -30,6 +30,7 @@ type Server struct {
 	Log     *slog.Logger // of broken requests; nil: slog.Default()
 
 	checks []check
+	notes  []note
 }
 
 // How long things may take.

@@ -1,0 +1,79 @@
+package server
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc/codes"
+	healthgrpc "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// "What a client can make the server hold or do is bounded per stream, per peer and in
+// all, in bytes and in time, from the first byte (requests not finished, streams not
+// begun, health and reflection included)." (SAFE-9)
+func TestBoundFromTheFirstByte(t *testing.T) {
+	within(t, "SAFE-9 a stream on which no request comes ends", func(t *testing.T) {
+		w := serve(t)
+		conn := w.dial(t)
+		silent, said := w.sotw(t, conn), w.sotw(t, conn)
+		said.send(&discovery.DiscoveryRequest{TypeUrl: xds.Cluster.URL})
+		said.send(ack(said.want()))
+		begin := time.Now()
+		if err := silent.end(); status.Code(err) != codes.DeadlineExceeded || time.Since(begin) != 15*time.Second {
+			t.Errorf("%v after %v", err, time.Since(begin))
+		}
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if s := w.Stats(); s.Open != 1 || s.Throttled["first_request"] != 1 {
+			t.Errorf("%+v", s)
+		}
+	})
+	within(t, "SAFE-9 watches of health have a limit of their own", func(t *testing.T) {
+		w := serve(t, WithLimits(Limits{Others: 2}))
+		h := healthgrpc.NewHealthClient(w.dial(t))
+		ctx, cancel := context.WithCancel(t.Context())
+		watch := func(ctx context.Context) error {
+			s, err := h.Watch(ctx, &healthgrpc.HealthCheckRequest{})
+			if err == nil {
+				_, err = s.Recv()
+			}
+			return err
+		}
+		for range 2 {
+			if err := watch(ctx); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := watch(t.Context()); status.Code(err) != codes.ResourceExhausted || w.Stats().Throttled["other_streams"] != 1 {
+			t.Errorf("%v, %+v", err, w.Stats())
+		}
+		if _, err := h.Check(t.Context(), &healthgrpc.HealthCheckRequest{}); err != nil {
+			t.Errorf("a check, which ends: %v", err)
+		}
+		cancel()
+		synctest.Wait()
+		if err := watch(t.Context()); err != nil {
+			t.Errorf("after others have ended: %v", err)
+		}
+	})
+	within(t, "SAFE-9 polls that are held leave streams their room", func(t *testing.T) {
+		w := serve(t, WithLimits(Limits{Streams: 1, Polls: 3}))
+		w.set(xds.Cluster, res("a", "1"))
+		for range 3 {
+			p, err := w.Poll(xds.Cluster, xds.Request{Type: xds.Cluster, Names: []string{"none"}}, Caller{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer p.Close(nil)
+		}
+		c := w.sotw(t, w.dial(t))
+		c.send(&discovery.DiscoveryRequest{TypeUrl: xds.Cluster.URL})
+		c.want()
+	})
+}

@@ -1,0 +1,95 @@
+package store
+
+import (
+	"testing"
+	"testing/synctest"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// "A start on nothing, on mistakes or on half a configuration tells no client that
+// anything is gone: the last good is served, or nothing is answered." (SAFE-10)
+func TestNeverWritten(t *testing.T) {
+	view := func(t *testing.T, st *Store, want string) {
+		t.Helper()
+		w := st.Watch(nil)
+		defer w.Close()
+		got := "unknown"
+		if v, _ := w.Next(); v != nil {
+			got = "empty"
+			if v.Table(xds.Cluster).Len() > 0 {
+				got = "full"
+			}
+		}
+		if got != want {
+			t.Errorf("the group is %s, want %s", got, want)
+		}
+	}
+	for _, tt := range []struct {
+		name string
+		do   func(*Tx)
+		want string
+	}{
+		{"nothing is done", func(*Tx) {}, "unknown"},
+		{"it is looked at", func(tx *Tx) { tx.Lookup(xds.Cluster, "a"); tx.Touch(xds.Cluster, "a") }, "unknown"},
+		{"another group is written", func(tx *Tx) { tx.Group("b").Set(xds.Cluster, res("a", "1")) }, "unknown"},
+		{"it is written", func(tx *Tx) { tx.Set(xds.Cluster, res("a", "1")) }, "full"},
+		{"it is cleared", func(tx *Tx) { tx.Clear() }, "empty"},
+		{"a type is replaced by nothing", func(tx *Tx) { tx.Replace(xds.Cluster) }, "empty"},
+		{"what is not there is deleted", func(tx *Tx) { tx.Delete(xds.Cluster, "a") }, "unknown"},
+		{"it is said to be empty", func(tx *Tx) { tx.Known() }, "empty"},
+		{"it is written and emptied", func(tx *Tx) { tx.Set(xds.Cluster, res("a", "1")); tx.Clear() }, "empty"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			st := New()
+			update(t, st, tt.do)
+			view(t, st, tt.want)
+		})
+	}
+	t.Run("unless that is what it means", func(t *testing.T) { view(t, New(WithEmptyGroups()), "empty") })
+	t.Run("all that wait for it hear of it, whatever they ask for", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			st := New()
+			w := st.Watch(nil)
+			defer w.Close()
+			w.Next()
+			update(t, st, func(tx *Tx) { tx.Clear() })
+			if !rang(w) {
+				t.Error("it does not ring")
+			}
+			if v, touched := w.Next(); v == nil || touched != nil {
+				t.Errorf("view %v, touched %v", v, touched)
+			}
+		})
+	})
+}
+
+// Of a type that is not known no name is told to be gone, until it is.
+func TestUnknownType(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := New()
+		update(t, st, func(tx *Tx) { tx.Set(xds.Cluster, res("a", "1")); tx.Unknown(xds.Secret) })
+		w := st.Watch(nil)
+		defer w.Close()
+		undecided := func(want bool) {
+			t.Helper()
+			v, _ := w.Next()
+			u, is := v.(xds.Undecided)
+			if got := is && u.Undecided(xds.Secret, "s"); got != want {
+				t.Errorf("undecided: %v, want %v", got, want)
+			}
+			if is && u.Undecided(xds.Cluster, "b") {
+				t.Error("another type is undecided")
+			}
+		}
+		undecided(true)
+		update(t, st, func(tx *Tx) { tx.Set(xds.Cluster, res("a", "2")) })
+		undecided(true)
+		synctest.Wait()
+		update(t, st, func(tx *Tx) { tx.Replace(xds.Secret) })
+		if !rang(w) {
+			t.Error("it does not ring when the type is known")
+		}
+		undecided(false)
+	})
+}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -49,6 +50,9 @@ func client(name, short, long, example string, write func(bootstrap.Options) ([]
 			b, err := write(o)
 			if err != nil {
 				return err
+			}
+			if o.REST && !cmd.Flags().Changed("server") {
+				return errors.New("--rest needs --server: where --rest-listen of the server is")
 			}
 			if _, err := cmd.OutOrStdout().Write(b); err != nil {
 				return failure{err, ""}

@@ -8,6 +8,7 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc"
@@ -25,10 +26,12 @@ type front struct {
 	tls       tlsfiles.Files
 	age       server.Age
 
-	parsed    []listen.Address
-	certs     *tlsfiles.Source // nil: no TLS
-	listeners []net.Listener
-	servers   []*grpc.Server
+	reflection bool
+	parsed     []listen.Address
+	certs      *tlsfiles.Source // nil: no TLS
+	listeners  []net.Listener
+	servers    []*grpc.Server
+	ending     sync.WaitGroup // that were told to
 }
 
 // check parses the addresses; an error is one of usage.
@@ -92,7 +95,9 @@ func (f *front) open(log *slog.Logger, xds *server.Server, limits []grpc.ServerO
 		}
 		g := grpc.NewServer(options...)
 		xds.Register(g)
-		reflection.RegisterV1(g)
+		if f.reflection {
+			reflection.RegisterV1(xds.Bound(g).(reflection.GRPCServer))
+		}
 		f.servers = append(f.servers, g)
 	}
 	return nil
@@ -121,21 +126,31 @@ func (f *front) at() string {
 	return strings.Join(all, ", ")
 }
 
+// goAway takes no more connections, and tells the clients of those that there are to
+// open their next stream elsewhere (GOAWAY). The connections end with their streams.
+func (f *front) goAway() {
+	for _, g := range f.servers {
+		f.ending.Go(g.GracefulStop)
+	}
+}
+
+// handover is how long clients have to hear that before streams are refused.
+const handover = 300 * time.Millisecond
+
 // lastWords is how long connections without streams of ours may take to end.
 const lastWords = time.Second
 
-// finish ends the connections when their streams have ended: in order, so that
-// what the last of them were told on leaving is written before. Watches of
+// finish returns when the connections have ended after their streams: in order, so
+// that what the last of them were told on leaving is written before. Watches of
 // health and reflection never end by themselves: they are cut when that takes
 // too long, or when ctx is done.
 func (f *front) finish(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, lastWords)
 	defer cancel()
 	for _, g := range f.servers {
-		stop := context.AfterFunc(ctx, g.Stop)
-		g.GracefulStop()
-		stop()
+		defer context.AfterFunc(ctx, g.Stop)()
 	}
+	f.ending.Wait()
 }
 
 func (f *front) close() {

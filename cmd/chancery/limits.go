@@ -16,12 +16,14 @@ type bounding struct {
 	perConnection int
 	request       int
 	write         time.Duration
+	first         time.Duration
 }
 
 func (b *bounding) flags(f *pflag.FlagSet) {
 	b.Limits = server.DefaultLimits()
 	f.IntVar(&b.Streams, "max-streams", b.Streams, "largest `number` of streams open at once; more are refused")
 	f.IntVar(&b.Polls, "max-polls", b.Polls, "largest `number` of polls held at once, of REST-JSON and Fetch; more are refused")
+	f.IntVar(&b.Others, "max-other-streams", b.Others, "largest `number` of streams open at once that are none of xDS: watches of health, reflection")
 	f.IntVar(&b.perConnection, "max-connection-streams", server.MaxStreams, "largest `number` of streams of one connection; more wait at the client")
 	f.IntVar(&b.request, "max-request", server.MaxRequest, "largest request in `bytes`")
 	f.IntVar(&b.Node, "max-node", b.Node, "largest node in `bytes`")
@@ -31,6 +33,7 @@ func (b *bounding) flags(f *pflag.FlagSet) {
 	f.IntVar(&b.Held, "max-held", b.Held, "most `bytes` that the names of one stream may hold, 64 added for each name")
 	f.IntVar(&b.Rate, "max-rate", b.Rate, "`requests` a second of one stream, ten times as many at once; more wait at the client. 0: any number")
 	f.IntVar(&b.FirstAnswers, "max-first-answers", b.FirstAnswers, "largest `number` of streams that are given their first answers at once; more wait")
+	f.DurationVar(&b.first, "first-request-timeout", 15*time.Second, "`time` after which a stream ends on which no request has come")
 	f.DurationVar(&b.write, "write-timeout", 20*time.Second, "`time` after which a client that does not read loses its stream")
 }
 
@@ -40,9 +43,9 @@ func (b *bounding) check() error {
 		flag string
 		n    int
 	}{
-		{"max-streams", b.Streams}, {"max-polls", b.Polls}, {"max-connection-streams", b.perConnection}, {"max-request", b.request}, {"max-node", b.Node},
+		{"max-streams", b.Streams}, {"max-polls", b.Polls}, {"max-other-streams", b.Others}, {"max-connection-streams", b.perConnection}, {"max-request", b.request}, {"max-node", b.Node},
 		{"max-types", b.Types}, {"max-names", b.Names}, {"max-name-length", b.NameLen}, {"max-held", b.Held},
-		{"max-rate", b.Rate + 1}, {"max-first-answers", b.FirstAnswers}, {"write-timeout", int(b.write)},
+		{"max-rate", b.Rate + 1}, {"max-first-answers", b.FirstAnswers}, {"write-timeout", int(b.write)}, {"first-request-timeout", int(b.first)},
 	} {
 		if l.n < 1 {
 			return fmt.Errorf("--%s: that would let nobody in", l.flag)
@@ -56,7 +59,7 @@ func (b *bounding) check() error {
 
 // options are what the server is told of them.
 func (b *bounding) options() []server.Option {
-	return []server.Option{server.WithLimits(b.Limits), server.WithWriteTimeout(b.write)}
+	return []server.Option{server.WithLimits(b.Limits), server.WithWriteTimeout(b.write), server.WithFirstRequestTimeout(b.first)}
 }
 
 // transport is what gRPC is told of them.

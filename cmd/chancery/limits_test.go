@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	healthgrpc "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
 
 	"github.com/chancery-xds/chancery/xds"
@@ -108,6 +109,34 @@ func TestWriteTimeoutFlag(t *testing.T) {
 		}
 		if took := time.Since(start); took > 15*time.Second {
 			t.Errorf("it took %v", took)
+		}
+	})
+}
+
+// What nothing is known of is bounded by flags, too.
+func TestStrangersFlags(t *testing.T) {
+	t.Run("SAFE-9 --first-request-timeout --max-other-streams", func(t *testing.T) {
+		t.Parallel()
+		d := serve(t, []string{"--first-request-timeout", "200ms", "--max-other-streams", "1"}, "a.yaml", cluster("a"))
+		silent, err := discoveryv3.NewAggregatedDiscoveryServiceClient(d.conn).StreamAggregatedResources(d.ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := silent.Recv(); status.Code(err) != codes.DeadlineExceeded || !strings.Contains(err.Error(), "no request came for 200ms") {
+			t.Errorf("told %v", err)
+		}
+		watch := func() error {
+			h, err := healthgrpc.NewHealthClient(d.conn).Watch(d.ctx, &healthgrpc.HealthCheckRequest{})
+			if err == nil {
+				_, err = h.Recv()
+			}
+			return err
+		}
+		if err := watch(); err != nil {
+			t.Error(err)
+		}
+		if err := watch(); status.Code(err) != codes.ResourceExhausted {
+			t.Errorf("told %v", err)
 		}
 	})
 }

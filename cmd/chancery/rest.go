@@ -129,6 +129,14 @@ func (r *restFront) at() string {
 	return r.listener.Addr().String()
 }
 
+// goAway takes no more connections, and has those that there are end when their polls
+// have.
+func (r *restFront) goAway() {
+	if r.listener != nil {
+		go r.web.Shutdown(context.Background()) //nolint:errcheck // close is told
+	}
+}
+
 // close ends connections. Polls end before, when the server is drained.
 func (r *restFront) close() {
 	if r.listener == nil {

@@ -38,8 +38,12 @@ type serving struct {
 	insecureSecrets bool
 	emptyMissing    bool
 	drain           time.Duration
+	drainDelay      time.Duration
 	maxFile         int64
 	allowMassDelete bool
+	allowEmpty      bool
+	confirm         time.Duration
+	state           state
 	logging         logging
 	log             *slog.Logger
 	stderr          io.Writer
@@ -66,10 +70,15 @@ DiscoveryResponse. Names that begin with "." or "_" are skipped. Unknown fields
 are errors.
 
 Files are loaded again when they change, all of them or none: any mistake is
-logged with file, line and column, and what was loaded before stays. At start a
-mistake ends the program. A reload that removes more than half of a type's
-resources (of 20 or more), or the last file, is refused, since it is what an
-unmounted volume looks like.
+logged with file, line and column, and what was loaded before stays. So it does
+across a restart: the last good configuration is kept in --state-dir. Without one
+a mistake at start ends the program, and clients of a directory that has nothing
+yet are told nothing, not that everything is gone.
+
+A load that removes more than half of what a type (of 20 resources or more) had
+in the last 10 minutes, or the last file, is refused, since it is what an
+unmounted volume looks like: chancery reload --allow-mass-delete approves of it.
+One that removes more than a tenth waits for a second look.
 
 TLS files are read again when they change. Unix sockets are never TLS: the mode
 of the file, 0660, says who may connect. Secrets are not sent in plain text to
@@ -78,8 +87,9 @@ other machines, unless that is allowed.
 Each flag may be given as an environment variable instead: CHANCERY_LISTEN for
 --listen, CHANCERY_MAX_FILE for --max-file. The flag wins.
 
-Signals: SIGHUP reloads at once. SIGTERM and SIGINT end the streams within the
-drain time, then the program; a second one ends it at once.
+Signals: SIGHUP reloads at once. On SIGTERM and SIGINT the server is not ready;
+after --drain-delay it sends its clients elsewhere and ends their streams, one by
+one within --drain, then the program. A second one ends it at once.
 
 Exit codes: 0 ended by a signal; 1 the files cannot be loaded, or an address
 cannot be listened on; 2 wrong use.`,
@@ -98,6 +108,7 @@ cannot be listened on; 2 wrong use.`,
 			}
 			var err error
 			s.dir, s.stderr = args[0], cmd.ErrOrStderr()
+			s.state.chosen = cmd.Flags().Changed("state-dir")
 			if s.log, err = s.logging.open(s.stderr); err != nil {
 				return err
 			}
@@ -115,10 +126,15 @@ cannot be listened on; 2 wrong use.`,
 	f.BoolVar(&s.insecureSecrets, "insecure-secrets", false, "send secrets (SDS) to other machines in plain text")
 	f.DurationVar(&s.front.age.Max, "max-connection-age", 0, "`time`, and up to half as long again, after which a stream is ended and its connection with it, so that clients spread over replicas; 0: never")
 	f.DurationVar(&s.front.age.Grace, "max-connection-age-grace", 10*time.Second, "`time` that a stream that old waits for its client's answers")
+	f.BoolVar(&s.front.reflection, "reflection", false, "say which gRPC services there are, to whoever asks (grpcurl)")
 	f.StringVar(&s.monitor, "metrics-listen", "", "`HOST:PORT` for /metrics, /healthz and /readyz, and profiles if only this machine can reach it; none if empty")
 	f.BoolVar(&s.emptyMissing, "empty-assignments", false, "give clusters of type EDS whose endpoints are in no file an empty assignment, so that Envoy does not wait for one")
-	f.BoolVar(&s.allowMassDelete, "allow-mass-delete", false, "let a reload remove more than half of a type, or everything")
+	f.BoolVar(&s.allowMassDelete, "allow-mass-delete", false, "let any load remove more than half of a type, or everything, and at once; chancery reload lets one")
+	f.BoolVar(&s.allowEmpty, "allow-empty", false, "serve a directory without resources as what it is: clients are told that there is nothing")
+	f.DurationVar(&s.confirm, "confirm-removals", 5*time.Second, "`time` that resources must be gone from the files before they are removed, if more than a tenth of a type goes; 0: at once")
+	s.state.flags(f)
 	f.DurationVar(&s.drain, "drain", 5*time.Second, "`time` over which streams are ended at the end")
+	f.DurationVar(&s.drainDelay, "drain-delay", 0, "`time` before that in which the server is not ready and serves on, for load balancers to notice")
 	f.Int64Var(&s.maxFile, "max-file", 64<<20, "largest file in `bytes`")
 	s.manner.flags(f)
 	s.limits.flags(f)
@@ -137,8 +153,14 @@ func (s *serving) check() error {
 	if err := errors.Join(checkMaxFile(s.maxFile), s.limits.check(), s.manner.check()); err != nil {
 		return err
 	}
+	if s.confirm < 0 {
+		return errors.New("--confirm-removals is negative")
+	}
 	if s.drain < 0 {
 		return errors.New("--drain is negative")
+	}
+	if s.drainDelay < 0 {
+		return errors.New("--drain-delay is negative")
 	}
 	if err := s.rest.check(); err != nil {
 		return err
@@ -166,8 +188,8 @@ func (s *serving) run() error {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	defer func() { cancel(); running.Wait() }()
-	var state atomic.Pointer[string] // why it is not ready
-	state.Store(new("the configuration is not loaded yet"))
+	var unready atomic.Pointer[string] // why
+	unready.Store(new("the configuration is not loaded yet"))
 	if s.monitor != "" {
 		l, err := s.monitorAt.Open(ctx)
 		if err != nil {
@@ -175,11 +197,15 @@ func (s *serving) run() error {
 		}
 		h := &monitor.Server{Metrics: m.Handler(), Log: s.log}
 		h.Check("serving", func() error {
-			if why := state.Load(); why != nil {
+			switch why := unready.Load(); {
+			case why != nil:
 				return errors.New(*why)
+			case st.Snapshot().View(store.DefaultGroup) == nil:
+				return errors.New("there is nothing to serve yet: no file has a resource")
 			}
 			return nil
 		})
+		h.Note("configuration", s.state.note)
 		running.Go(func() {
 			if err := h.Serve(ctx, l); err != nil {
 				s.log.Error("no metrics any more", "error", err)
@@ -192,14 +218,29 @@ func (s *serving) run() error {
 	if !s.insecureSecrets {
 		r.plain = cmp.Or(s.front.plain(), s.rest.plain(&s.front))
 	}
-	src := dir.New(s.dir, st, dir.Options{Log: s.log, MaxFile: s.maxFile, AllowMassDelete: s.allowMassDelete, Review: r.load, Done: m.Loaded})
-	report, err := src.Load()
-	if err != nil {
-		return notLoaded(s.stderr, s.dir, "served", err)
+	if err := s.state.open(s.log, s.dir); err != nil {
+		return err
 	}
-	s.log.Info("loaded", report.Attrs()...)
-	if len(report.Counts) == 0 {
-		s.log.Warn("there is nothing to serve yet: no file has a resource", "dir", s.dir, "files", report.Files)
+	opts := dir.Options{
+		Log: s.log, MaxFile: s.maxFile, AllowMassDelete: s.allowMassDelete, HowToAllow: s.state.howToAllow(s.dir), AllowEmpty: s.allowEmpty,
+		Confirm: s.confirm, Review: r.load, Done: func(at time.Time, err error) { s.state.loaded(err); m.Loaded(at, err) },
+	}
+	if s.state.keeper != nil {
+		opts.Keep = s.state.keeper.Keep
+	}
+	src := dir.New(s.dir, st, opts)
+	m.Source(func() bool { return s.state.restored.Load() != nil }, src.Held)
+	s.state.restore(s.log, src)
+	loaded := make(chan error, 1)
+	go func() { loaded <- s.first(src) }()
+	select {
+	case err := <-loaded:
+		if err != nil {
+			return err
+		}
+	case sig := <-signals: // much to load takes longer than who sent it waits
+		s.log.Info("ended before the files were loaded", "signal", sig.String())
+		return nil
 	}
 	if err := s.front.open(s.log, xds, s.limits.transport()); err != nil {
 		return err
@@ -210,8 +251,9 @@ func (s *serving) run() error {
 	}
 	defer s.rest.close()
 	running.Go(func() { src.Run(ctx) })
+	s.state.run(ctx, &running, s.log, src)
 	served, polled := s.front.serve(), s.rest.serve()
-	state.Store(nil)
+	unready.Store(nil)
 	s.log.Info("serving", "xds", s.front.at(), "tls", s.front.tls.Configured(), "client_certificates", s.front.tls.ClientCA != "", "dir", s.dir)
 	if s.rest.address != "" {
 		s.log.Info("serving REST-JSON", "http", s.rest.at(), "tls", s.front.secure(s.rest.parsed))
@@ -226,11 +268,31 @@ func (s *serving) run() error {
 		case err := <-polled:
 			return failure{fmt.Errorf("serve REST-JSON: %w", err), ""}
 		case sig := <-signals:
-			state.Store(new("it is ending"))
-			s.log.Info("ending streams", "signal", sig.String(), "streams", xds.Stats().Open, "within", s.drain.String())
+			unready.Store(new("it is ending"))
+			s.log.Info("ending streams", "signal", sig.String(), "streams", xds.Stats().Open, "within", s.drain.String(), "after", s.drainDelay.String())
 			return s.end(xds, signals)
 		}
 	}
+}
+
+// first loads the files for the first time. With mistakes in them it serves the last
+// good configuration; without one there is nothing to serve.
+func (s *serving) first(src *dir.Source) error {
+	report, err := src.Load()
+	last := s.state.restored.Load()
+	switch {
+	case err != nil && last == nil:
+		return notLoaded(s.stderr, s.dir, "served", err)
+	case err != nil:
+		src.Tell(err)
+		s.log.Warn("the last good configuration is served, not what the files say", "of", last.At.UTC().Format(time.RFC3339), "state", s.state.keeper.Dir())
+		return nil
+	}
+	s.log.Info("loaded", report.Attrs()...)
+	if len(report.Counts) == 0 {
+		s.log.Warn("there is nothing to serve yet: no file has a resource", "dir", s.dir, "files", report.Files, "clients_wait", !s.allowEmpty)
+	}
+	return nil
 }
 
 // raiseFiles makes room for as many clients as the system allows, and says how
@@ -249,7 +311,8 @@ func (s *serving) raiseFiles() {
 	}
 }
 
-// end ends the streams, at once if another signal comes.
+// end ends the streams, at once if another signal comes. "Not ready first, then
+// GOAWAY, then streams, spread over time." (SAFE-12)
 func (s *serving) end(xds *server.Server, signals <-chan os.Signal) error {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
@@ -260,12 +323,25 @@ func (s *serving) end(xds *server.Server, signals <-chan os.Signal) error {
 		case <-ctx.Done():
 		}
 	}()
+	wait(ctx, s.drainDelay)
+	s.front.goAway()
+	s.rest.goAway()
+	if xds.Stats().Open > 0 {
+		wait(ctx, handover)
+	}
 	if err := xds.Drain(ctx); err != nil {
 		return failure{fmt.Errorf("ended at once, with streams open: %w", err), ""}
 	}
 	s.front.finish(ctx)
 	s.log.Info("ended")
 	return nil
+}
+
+func wait(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
 }
 
 // notLoaded tells the mistakes that keep a directory from being loaded.

@@ -202,7 +202,7 @@ func TestServe(t *testing.T) {
 	})
 	t.Run("a directory without resources", func(t *testing.T) {
 		t.Parallel()
-		d := serve(t, nil)
+		d := serve(t, []string{"--allow-empty"})
 		s := d.clusters()
 		s.gets()
 		write(t, d.dir, "deep/er/a.yaml", cluster("a"))
@@ -264,7 +264,7 @@ func TestServe(t *testing.T) {
 	})
 	t.Run("reflection", func(t *testing.T) {
 		t.Parallel()
-		d := serve(t, nil)
+		d := serve(t, []string{"--reflection"})
 		stream, err := reflectgrpc.NewServerReflectionClient(d.conn).ServerReflectionInfo(d.ctx)
 		if err != nil {
 			t.Fatal(err)
@@ -288,6 +288,26 @@ func TestServe(t *testing.T) {
 }
 
 func TestSignals(t *testing.T) {
+	t.Run("SIGTERM while the files are loaded", func(t *testing.T) {
+		t.Parallel()
+		dir := t.TempDir()
+		write(t, dir, "a.yaml", many(0, 20_000)) // some seconds
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
+		d := &daemon{T: t, ctx: ctx, log: make(chan map[string]any, 1000), cmd: exec.CommandContext(ctx, binary, "serve", dir, "--listen", "127.0.0.1:0")}
+		stderr, err := d.cmd.StderrPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := d.cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		go d.read(stderr)
+		d.logged("limit of open files")
+		d.signal(syscall.SIGTERM)
+		d.logged("ended before the files were loaded")
+		d.exits(0)
+	})
 	t.Run("SIGTERM: health, streams, the end", func(t *testing.T) {
 		t.Parallel()
 		d := serve(t, []string{"--drain", "300ms"}, "a.yaml", cluster("a"))

@@ -74,8 +74,9 @@ func startDaemon(t *testing.T, bin string, flags ...string) *daemon {
 		t.Fatal(err)
 	}
 	defer log.Close()
-	d.cmd = exec.Command(bin, append([]string{"serve", d.dir, "--listen", d.addr, "--drain", "0s"}, flags...)...)
+	d.cmd = exec.Command(bin, append([]string{"serve", d.dir, "--listen", d.addr, "--drain", "0s", "--first-request-timeout", "1h"}, flags...)...)
 	d.cmd.Stdout, d.cmd.Stderr = log, log
+	d.cmd.Env = append(os.Environ(), "STATE_DIRECTORY="+filepath.Join(filepath.Dir(d.log), "state"))
 	if err := d.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net"
 	"testing/synctest"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
@@ -29,7 +30,8 @@ type library struct {
 func newLibrary(options []server.Option, more ...grpc.ServerOption) *library {
 	l := &library{store: store.New(), lis: bufconn.Listen(64 << 10)}
 	quiet := server.WithLogger(slog.New(slog.DiscardHandler))
-	s := server.New(l.store, append([]server.Option{quiet}, options...)...)
+	patient := server.WithFirstRequestTimeout(time.Hour) // clients here may say nothing for as long as they like
+	s := server.New(l.store, append([]server.Option{quiet, patient}, options...)...)
 	g := grpc.NewServer(append(append(server.GRPCOptions(), grpc.WaitForHandlers(true)), more...)...)
 	s.Register(g)
 	done := make(chan struct{})

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/chancery-xds/chancery/xds"
+
+	"github.com/chancery-xds/chancery/internal/filelock"
 )
 
 // Options of an export. The zero value is ready to use.
@@ -76,8 +78,11 @@ func Open(root string, o Options) (*Exporter, error) {
 	if err != nil {
 		return nil, err
 	}
-	unlock, err := lock(root)
-	if err != nil {
+	unlock, err := filelock.Lock(root)
+	switch {
+	case errors.Is(err, filelock.ErrBusy):
+		return nil, &fs.PathError{Op: "lock", Path: root, Err: ErrBusy}
+	case err != nil:
 		return nil, err
 	}
 	e := &Exporter{Options: o, unlock: unlock, grace: 100 * time.Millisecond, dir: outDir{system: disk{info.Mode()}, root: root}}
@@ -199,8 +204,6 @@ func (e *Exporter) Close() { e.unlock() }
 
 // ErrBusy is the error of a directory that another program exports to.
 var ErrBusy = errors.New("another program exports to it")
-
-func busy(root string) error { return &fs.PathError{Op: "lock", Path: root, Err: ErrBusy} }
 
 // Inside reports whether a directory is, or would be, in another one or the
 // same, with symbolic links followed.

@@ -30,6 +30,11 @@ type outDir struct {
 
 // open reads what there is.
 func (d *outDir) open() error {
+	// What is below it is removed: through a link that would be something else.
+	hidden := filepath.Join(d.root, generations)
+	if info, err := os.Lstat(hidden); err == nil && !info.IsDir() {
+		return fmt.Errorf("%s is there already, and not of an export", hidden)
+	}
 	link := filepath.Join(d.root, bootstrapLink)
 	if to, err := os.Readlink(link); !errors.Is(err, fs.ErrNotExist) && to != filepath.Join(current, bootstrapFile) {
 		return fmt.Errorf("%s is there already, and not of an export", link)

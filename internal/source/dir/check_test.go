@@ -68,7 +68,7 @@ func TestWarnOnce(t *testing.T) {
 	defer w.close()
 	reload := func(force bool) int {
 		log.Reset()
-		b.src.reload(force, w)
+		b.src.reload(order{force: force}, w)
 		return strings.Count(log.String(), "level=WARN")
 	}
 	for i, tt := range []struct {

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/chancery-xds/chancery/internal/guard"
+	"github.com/chancery-xds/chancery/internal/lastgood"
 	"github.com/chancery-xds/chancery/internal/protofile"
 	"github.com/chancery-xds/chancery/store"
 	"github.com/chancery-xds/chancery/xds"
@@ -30,10 +31,20 @@ type Options struct {
 	Log *slog.Logger
 	// MaxFile is the largest file that is read, in bytes; 64 MiB if zero.
 	MaxFile int64
-	// AllowMassDelete lets a reload remove more than half of the resources of a
-	// type, or everything. Without it that is refused, since it is what an
-	// unmounted volume or half a checkout looks like.
+	// AllowMassDelete lets any reload remove more than half of the resources that
+	// a type had in the last 10 minutes, or everything, and removes at once. Without
+	// it that is refused, since it is what an unmounted volume or half a checkout
+	// looks like, until [Source.Order] approves of it.
 	AllowMassDelete bool
+	// HowToAllow is what an error says who is refused may do.
+	HowToAllow string
+	// AllowEmpty says that no files, or none with a resource, are a configuration
+	// like any other. Without it a directory that has none at start is one that is
+	// not there yet: clients are told nothing.
+	AllowEmpty bool
+	// Confirm is how long resources must be gone from the files before they are
+	// removed, if more than a tenth of a type of 20 or more goes. Zero: no time.
+	Confirm time.Duration
 	// Poll is how often the directory is looked at when nothing hints at a
 	// change; 30 s if zero.
 	Poll time.Duration
@@ -42,6 +53,8 @@ type Options struct {
 	// files, before they are committed. What it returns is added; with an error,
 	// such as [Errors], nothing is committed.
 	Review func([]Loaded) ([]Loaded, error)
+	// Keep, if set, is given what was committed, to be restored one day.
+	Keep func(lastgood.Config)
 	// Done, if set, is told of each attempt to load that committed something,
 	// or failed.
 	Done func(at time.Time, err error)
@@ -53,11 +66,15 @@ type Source struct {
 	Options
 	root  string
 	store *store.Store
-	force chan struct{} // one slot
+	force chan order // one slot
 
-	files map[string]*file // as last seen
-	world world            // as last committed
-	err   error            // why the world is not what the files say
+	files    map[string]*file // as last seen
+	world    world            // as last committed
+	removals removals         // of what was committed
+	held     atomic.Int64     // of removals, for others
+	withheld []*xds.Type      // types of it that are not known
+	begun    bool             // the files were loaded once
+	err      error            // why the world is not what the files say
 
 	warnings []protofile.Problem // of the files as last seen
 	told     map[string]bool     // those that were logged
@@ -81,13 +98,14 @@ func New(root string, st *store.Store, opts Options) *Source {
 	opts.Log = cmp.Or(opts.Log, slog.Default())
 	opts.MaxFile = cmp.Or(opts.MaxFile, 64<<20)
 	opts.Poll = cmp.Or(opts.Poll, 30*time.Second)
-	return &Source{Options: opts, root: root, store: st, force: make(chan struct{}, 1)}
+	return &Source{Options: opts, root: root, store: st, force: make(chan order, 1), removals: removals{confirm: opts.Confirm}}
 }
 
 // A Report says what a load found and did.
 type Report struct {
 	Files  int
 	Counts []Count // in push order
+	Held   int     // resources that are gone from the files, and served until a second look agrees
 	Commit store.Commit
 	Took   time.Duration
 
@@ -105,9 +123,22 @@ type Count struct {
 // Load reads what has changed since the last load and commits it. If anything
 // is wrong it commits nothing; mistakes in files are [Errors], all of them.
 func (s *Source) Load() (Report, error) {
-	report, err := s.guarded(false, &scanner{})
+	report, err := s.guarded(order{}, &scanner{})
 	s.done(report, err)
 	return report, err
+}
+
+// An order is what a load is to do besides what every load does.
+type order struct {
+	force   bool           // look into each file whatever its date
+	approve bool           // remove what goes
+	done    chan<- outcome // nil: nobody waits
+}
+
+// An outcome is what became of an order.
+type outcome struct {
+	report Report
+	err    error
 }
 
 func (s *Source) done(r Report, err error) {
@@ -118,10 +149,10 @@ func (s *Source) done(r Report, err error) {
 	}
 }
 
-func (s *Source) load(force bool, sc *scanner) (Report, error) {
+func (s *Source) load(o order, sc *scanner) (Report, error) {
 	start := time.Now()
-	next, changed, errs := s.look(force, sc)
-	if !changed && errs == nil && s.err == nil {
+	next, changed, errs := s.look(o.force, sc)
+	if !changed && errs == nil && !s.behind() {
 		return s.report(store.Commit{}, start), nil
 	}
 	if errs != nil {
@@ -131,16 +162,45 @@ func (s *Source) load(force bool, sc *scanner) (Report, error) {
 	if s.err = s.review(sc.files, next); s.err != nil {
 		return Report{}, s.err
 	}
-	if s.err = s.world.guard(next, s.AllowMassDelete); s.err != nil {
-		return Report{}, s.err
+	if s.AllowMassDelete || o.approve {
+		s.removals.approved()
+	} else {
+		if s.err = s.removals.refuse(start, s.world, next, s.HowToAllow); s.err != nil {
+			return Report{}, s.err
+		}
+		s.removals.hold(start, s.world, next)
 	}
 	var commit store.Commit
-	if commit, s.err = s.store.Update(func(tx *store.Tx) error { s.world.replace(tx, next); return nil }); s.err != nil {
+	if commit, s.err = s.store.Update(func(tx *store.Tx) error { s.commit(tx, next); return nil }); s.err != nil {
 		return Report{}, s.err
 	}
+	if !s.AllowMassDelete && !o.approve {
+		s.removals.committed(start, s.world)
+	}
+	s.held.Store(int64(s.removals.held))
 	s.world = next
+	if s.Keep != nil && (len(commit.Changes) > 0 || !s.begun) {
+		s.Keep(next.config(start))
+	}
+	s.begun = true
 	return s.report(commit, start), nil
 }
+
+// commit writes what is new.
+func (s *Source) commit(tx *store.Tx, next world) {
+	s.world.replace(tx, next)
+	for _, t := range s.withheld {
+		if next.types[t.URL] == nil {
+			tx.Replace(t) // none of it is there
+		}
+	}
+	if s.withheld = nil; s.AllowEmpty || len(s.world.types) > 0 {
+		tx.Known()
+	}
+}
+
+// behind reports whether the world is not what the files say.
+func (s *Source) behind() bool { return !s.begun || s.err != nil || s.removals.held > 0 }
 
 // look reads what has changed and returns what the files say now. It returns
 // nothing of it if nothing has changed.
@@ -158,7 +218,7 @@ func (s *Source) look(force bool, sc *scanner) (next world, changed bool, _ Erro
 	}
 	s.files = files
 	s.warnings = summary(s.root, "warnings", warnings, 0)
-	if !changed && len(errs) == 0 && s.err == nil {
+	if !changed && len(errs) == 0 && !s.behind() {
 		return world{}, false, nil
 	}
 	next, twice := assemble(sc.files, files)
@@ -207,7 +267,7 @@ func (s *Source) review(order []found, next world) error {
 }
 
 func (s *Source) report(c store.Commit, start time.Time) Report {
-	return Report{Files: len(s.files), Counts: s.world.counts(), Commit: c, Took: time.Since(start), Warnings: s.warnings}
+	return Report{Files: len(s.files), Counts: s.world.counts(), Held: s.removals.held, Commit: c, Took: time.Since(start), Warnings: s.warnings}
 }
 
 func (w world) counts() []Count {
@@ -262,11 +322,32 @@ func (s *Source) file(f found, old *file, force bool) *file {
 	return now
 }
 
+// Held returns how many resources are gone from the files, and served until a second
+// look agrees. It may be called by anyone at any time.
+func (s *Source) Held() int { return int(s.held.Load()) }
+
 // Reload makes Run load at once, and look into each file whatever its date.
 func (s *Source) Reload() {
 	select {
-	case s.force <- struct{}{}:
+	case s.force <- order{force: true}:
 	default: // it is going to
+	}
+}
+
+// Order loads as [Source.Reload] has it, and returns what was done. With approve it
+// removes whatever is gone, at once. It waits for Run, until ctx is done.
+func (s *Source) Order(ctx context.Context, approve bool) (Report, error) {
+	done := make(chan outcome, 1)
+	select {
+	case s.force <- order{force: true, approve: approve, done: done}:
+	case <-ctx.Done():
+		return Report{}, context.Cause(ctx)
+	}
+	select {
+	case o := <-done:
+		return o.report, o.err
+	case <-ctx.Done():
+		return Report{}, context.Cause(ctx)
 	}
 }
 
@@ -275,24 +356,34 @@ func (s *Source) Reload() {
 func (s *Source) Run(ctx context.Context) {
 	w := newWatcher(s.Log, s.Poll)
 	defer w.close()
-	reload := func(force bool) { s.reload(force, w) }
-	reload(false) // what changed since Load, and to watch
-	pace{quiet: 100 * time.Millisecond, most: 2 * time.Second, poll: s.Poll}.run(ctx, w.bell, s.force, reload)
+	reload := func(o order) time.Time { return s.reload(o, w) }
+	again := reload(order{}) // what changed since Load, and to watch
+	pace{quiet: 100 * time.Millisecond, most: 2 * time.Second, poll: s.Poll}.run(ctx, w.bell, s.force, again, reload)
 }
 
-func (s *Source) reload(force bool, w *watcher) {
-	was := s.err
+// reload loads, and returns when to load again though nothing hints at a change;
+// the zero time if it need not be sooner than usual.
+func (s *Source) reload(o order, w *watcher) time.Time {
+	was, held := s.err, s.removals.held
 	w.begin()
-	report, err := s.guarded(force, &scanner{enter: w.enter, touch: w.touch})
+	report, err := s.guarded(o, &scanner{enter: w.enter, touch: w.touch})
 	w.end()
 	s.done(report, err)
 	s.warn()
 	switch {
-	case err == nil && (force || was != nil || len(report.Commit.Changes) > 0):
+	case err == nil && (o.force || was != nil || len(report.Commit.Changes) > 0):
 		s.Log.Info("loaded", report.Attrs()...)
-	case err != nil && (force || was == nil || was.Error() != err.Error()):
-		s.tell(err)
+	case err != nil && (o.force || was == nil || was.Error() != err.Error()):
+		s.Tell(err)
 	}
+	s.holding(held)
+	if o.done != nil {
+		o.done <- outcome{report, err}
+	}
+	if err != nil {
+		return time.Time{}
+	}
+	return s.removals.again
 }
 
 // warn logs the warnings that it has not logged yet.
@@ -308,8 +399,8 @@ func (s *Source) warn() {
 	s.told = now
 }
 
-// tell logs why nothing was loaded, mistake by mistake.
-func (s *Source) tell(err error) {
+// Tell logs why nothing was loaded, mistake by mistake, as Run does.
+func (s *Source) Tell(err error) {
 	errs, ok := errors.AsType[Errors](err)
 	if !ok {
 		s.Log.Error("not loaded, what was good before stays", "error", err)

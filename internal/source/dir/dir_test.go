@@ -485,7 +485,7 @@ func TestUnchangedFiles(t *testing.T) {
 		overwrite(b, clusters("b"))
 		date(b, old)
 		b.load("CDS a")
-		if _, err := b.src.load(true, &scanner{}); err != nil || b.content() != "CDS b" {
+		if _, err := b.src.load(order{force: true}, &scanner{}); err != nil || b.content() != "CDS b" {
 			t.Errorf("forced: %v, %s", err, b.content())
 		}
 	})

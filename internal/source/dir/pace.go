@@ -12,16 +12,17 @@ type pace struct {
 	poll  time.Duration // after the last reload, without any hint
 }
 
-// run calls reload at its time until ctx is done. A force reloads at once.
-func (p pace) run(ctx context.Context, hints, force <-chan struct{}, reload func(force bool)) {
-	poll := time.NewTimer(p.poll)
+// run calls reload at its time until ctx is done, and when reload asked for it. An
+// order reloads at once.
+func (p pace) run(ctx context.Context, hints <-chan struct{}, orders <-chan order, again time.Time, reload func(order) time.Time) {
+	poll := time.NewTimer(p.rest(again))
 	defer poll.Stop()
 	quiet := time.NewTimer(p.quiet)
 	defer quiet.Stop()
 	quiet.Stop()
 	var first time.Time // hint since the last reload; zero: none
 	for {
-		forced := false
+		var o order
 		select {
 		case <-ctx.Done():
 			return
@@ -31,14 +32,20 @@ func (p pace) run(ctx context.Context, hints, force <-chan struct{}, reload func
 			}
 			quiet.Reset(min(p.quiet, p.most-time.Since(first)))
 			continue
-		case <-force:
-			forced = true
+		case o = <-orders:
 		case <-quiet.C:
 		case <-poll.C:
 		}
 		quiet.Stop()
 		first = time.Time{}
-		reload(forced)
-		poll.Reset(p.poll)
+		poll.Reset(p.rest(reload(o)))
 	}
+}
+
+// rest returns how long nothing is done without a hint.
+func (p pace) rest(again time.Time) time.Duration {
+	if again.IsZero() {
+		return p.poll
+	}
+	return min(p.poll, max(time.Until(again), 0))
 }

@@ -9,8 +9,8 @@ import (
 
 // guarded is load. A panic, such as one of Review, is an error: nothing is
 // committed, and the next load tries again.
-func (s *Source) guarded(force bool, sc *scanner) (report Report, err error) {
-	if p := guard.Do(func() { report, err = s.load(force, sc) }); p != nil {
+func (s *Source) guarded(o order, sc *scanner) (report Report, err error) {
+	if p := guard.Do(func() { report, err = s.load(o, sc) }); p != nil {
 		p.Log(s.Log, "load")
 		s.err = p
 		return Report{}, p

@@ -211,7 +211,7 @@ func TestTold(t *testing.T) {
 		{"{", false, 2},
 	} {
 		b.write("a.yaml", tt.write)
-		b.src.reload(tt.force, w)
+		b.src.reload(order{force: tt.force}, w)
 		if n := len(log); n != tt.lines {
 			t.Errorf("step %d: %d lines, want %d", i, n, tt.lines)
 		}
@@ -229,7 +229,7 @@ func TestWatchedInPart(t *testing.T) {
 	w := newWatcher(b.src.Log, time.Hour)
 	defer w.close()
 	w.begin()
-	if _, err := b.src.load(false, &scanner{enter: w.enter, touch: w.touch}); err != nil {
+	if _, err := b.src.load(order{}, &scanner{enter: w.enter, touch: w.touch}); err != nil {
 		t.Fatal(err)
 	}
 	w.end()

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/chancery-xds/chancery/internal/protofile"
 	"github.com/chancery-xds/chancery/store"
@@ -108,46 +107,5 @@ func (c *content) since(was *content) (set []*xds.Resource, gone []string) {
 			set = append(set, l.Resource)
 		}
 	}
-	for name := range was.at {
-		if c.at[name].Resource == nil {
-			gone = append(gone, name)
-		}
-	}
-	return set, gone
+	return set, was.gone(c)
 }
-
-// Reloads are refused that remove more than half of this many resources of a
-// type, or more.
-const guarded = 20
-
-// guard returns an error if next looks like a part of what the files should
-// say: an unmounted volume, half a checkout.
-func (w world) guard(next world, allow bool) error {
-	if allow {
-		return nil
-	}
-	if next.files == 0 && len(w.types) > 0 {
-		return fmt.Errorf("there are no files any more: if that is meant, restart%s", orAllow)
-	}
-	var why []string
-	for url, c := range w.types {
-		removed := len(c.at)
-		if n := next.types[url]; n != nil {
-			for name := range c.at {
-				if _, stays := n.at[name]; stays {
-					removed--
-				}
-			}
-		}
-		if len(c.at) >= guarded && 2*removed > len(c.at) {
-			why = append(why, fmt.Sprintf("%d of %d %s resources", removed, len(c.at), c.typ))
-		}
-	}
-	if why == nil {
-		return nil
-	}
-	slices.Sort(why)
-	return fmt.Errorf("this would remove %s: if that is meant, restart%s", strings.Join(why, " and "), orAllow)
-}
-
-const orAllow = ", or allow mass deletion (--allow-mass-delete)"

@@ -1,0 +1,102 @@
+package main
+
+import (
+	"fmt"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/resolver"
+	"google.golang.org/grpc/resolver/manual"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// "Going away (drain) costs no client a request: not ready first, then GOAWAY, then
+// streams, spread over time." (SAFE-12) With two replicas and 200 clients behind a list
+// of addresses nobody is refused, and nobody is without a stream for more than 300 ms.
+func TestRollout(t *testing.T) {
+	const clients, most = 200, 300 * time.Millisecond
+	first := serve(t, []string{"--drain", "2s", "--drain-delay", "200ms"}, "a.yaml", cluster("a"))
+	second := serve(t, nil, "a.yaml", cluster("a"))
+	both := resolver.State{Addresses: []resolver.Address{{Addr: first.conn.Target()}, {Addr: second.conn.Target()}}}
+
+	type result struct {
+		refused []error
+		without time.Duration
+		streams int
+	}
+	results := make(chan result, clients)
+	var ready sync.WaitGroup
+	ready.Add(clients)
+	over := make(chan struct{})
+	for range clients {
+		list := manual.NewBuilderWithScheme("list")
+		list.InitialState(both)
+		conn, err := grpc.NewClient("list:///", grpc.WithResolvers(list), grpc.WithTransportCredentials(insecure.NewCredentials()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { conn.Close() })
+		go func() {
+			var r result
+			var lost time.Time // when the last stream ended
+			for {
+				stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).StreamAggregatedResources(first.ctx, grpc.WaitForReady(true))
+				if err == nil {
+					err = stream.Send(&discoveryv3.DiscoveryRequest{Node: node, TypeUrl: xds.Cluster.URL})
+				}
+				if err == nil {
+					_, err = stream.Recv()
+				}
+				if err != nil {
+					r.refused = append(r.refused, err)
+					lost = time.Now()
+					if len(r.refused) > 100 {
+						break
+					}
+					continue
+				}
+				if r.streams++; r.streams == 1 {
+					ready.Done()
+				} else {
+					r.without = max(r.without, time.Since(lost))
+				}
+				ended := make(chan error, 1)
+				go func() { _, err := stream.Recv(); ended <- err }()
+				select {
+				case <-over:
+					results <- r
+					return
+				case <-ended:
+					lost = time.Now()
+				}
+			}
+			results <- r
+		}()
+	}
+	ready.Wait()
+	first.signal(syscall.SIGTERM)
+	first.exits(0)
+	time.Sleep(most)
+	close(over)
+	moved, longest, refused := 0, time.Duration(0), 0
+	for range clients {
+		r := <-results
+		if r.streams > 1 {
+			moved++
+		}
+		longest = max(longest, r.without)
+		if refused += len(r.refused); len(r.refused) > 0 {
+			t.Error(fmt.Errorf("refused: %w", r.refused[0]))
+		}
+	}
+	t.Logf("%d of %d clients have moved, refused %d times, at most %v without a stream", moved, clients, refused, longest)
+	if moved != clients || longest > most {
+		t.Errorf("%d of %d clients have moved, at most %v without a stream, want %v", moved, clients, longest, most)
+	}
+}

@@ -1,0 +1,151 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/chancery-xds/chancery/internal/control"
+	"github.com/chancery-xds/chancery/internal/lastgood"
+	"github.com/chancery-xds/chancery/internal/source/dir"
+)
+
+// A state is what chancery serve is told of what it keeps on disk.
+type state struct {
+	root           string // "": nothing is kept
+	chosen         bool   // somebody said where
+	withoutSecrets bool
+
+	keeper   *lastgood.Keeper                // nil: nothing is kept
+	restored atomic.Pointer[lastgood.Config] // what is served, until the files are loaded; nil: the files are
+	failing  atomic.Pointer[time.Time]       // since when the files cannot be loaded; nil: they can
+}
+
+// stateDir is the flag of the commands that have to agree on it.
+func stateDir(f *pflag.FlagSet, root *string) {
+	// Where there is no such directory, none is kept unless somebody says where.
+	fallback, _ := lastgood.Root()
+	f.StringVar(root, "state-dir", fallback, "`directory` in which the last good configuration is kept, in a folder for each DIR; empty: nowhere")
+	f.Lookup("state-dir").DefValue = "/var/lib/chancery for root, else ~/.local/state/chancery"
+}
+
+func (s *state) flags(f *pflag.FlagSet) {
+	stateDir(f, &s.root)
+	f.BoolVar(&s.withoutSecrets, "state-without-secrets", false, "keep no secrets (SDS) there: after a start on bad files clients keep those that they have, and new ones wait")
+}
+
+// open prepares to keep. What nobody asked for may be impossible, such as on a file
+// system that is read-only.
+func (s *state) open(log *slog.Logger, served string) error {
+	if s.root == "" {
+		log.Info("the last good configuration is not kept: a start on bad files serves nothing")
+		return nil
+	}
+	folder, err := lastgood.Folder(s.root, served)
+	if err == nil {
+		s.keeper, err = lastgood.Open(folder)
+	}
+	switch {
+	case err != nil && s.chosen:
+		return failure{err, "--state-dir chooses another directory, or none if it is empty"}
+	case err != nil:
+		log.Warn("the last good configuration is not kept: a start on bad files serves nothing", "error", err, "hint", "--state-dir")
+		return nil
+	}
+	s.keeper.Log, s.keeper.WithoutSecrets = log, s.withoutSecrets
+	return nil
+}
+
+// restore serves what was kept, if anything was.
+func (s *state) restore(log *slog.Logger, src *dir.Source) {
+	if s.keeper == nil {
+		return
+	}
+	c, err := s.keeper.Load()
+	if err == nil {
+		err = src.Restore(c)
+	}
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		log.Warn("what was kept of the last good configuration is of no use", "error", err)
+	default:
+		s.restored.Store(&c)
+	}
+}
+
+// loaded notes that the files were loaded.
+func (s *state) loaded(err error) {
+	if err == nil {
+		s.restored.Store(nil)
+		s.failing.Store(nil)
+		return
+	}
+	s.failing.CompareAndSwap(nil, new(time.Now()))
+}
+
+// howToAllow says how to approve of a removal.
+func (s *state) howToAllow(served string) string {
+	if s.keeper == nil { // and nobody can reach the server
+		return "restart"
+	}
+	return "chancery reload --allow-mass-delete " + served
+}
+
+// note says what is served, for who asks about readiness.
+func (s *state) note() string {
+	if c := s.restored.Load(); c != nil {
+		return "the last good, of " + c.At.UTC().Format(time.RFC3339) + ": the files could not be loaded since the start; the log says why"
+	}
+	if t := s.failing.Load(); t != nil {
+		return "the last good: the files cannot be loaded since " + t.UTC().Format(time.RFC3339) + "; the log says why"
+	}
+	return "the files"
+}
+
+// run keeps, and listens to operators, until ctx is done.
+func (s *state) run(ctx context.Context, running *sync.WaitGroup, log *slog.Logger, src *dir.Source) {
+	if s.keeper == nil {
+		return
+	}
+	running.Go(func() { s.keeper.Run(ctx) })
+	running.Go(func() {
+		select {
+		case <-s.keeper.Locked():
+		case <-ctx.Done():
+			return
+		}
+		if err := control.Serve(ctx, s.keeper.Dir(), operator{src}, log); err != nil {
+			log.Warn("chancery reload cannot reach this server", "error", err)
+		}
+	})
+}
+
+// An operator asks the source to load.
+type operator struct{ src *dir.Source }
+
+func (o operator) Reload(ctx context.Context, approve bool) control.Reload {
+	report, err := o.src.Order(ctx, approve)
+	out := control.Reload{Files: report.Files, Held: report.Held}
+	for _, c := range report.Counts {
+		out.Resources += c.N
+	}
+	for _, c := range report.Commit.Changes {
+		out.Set += c.Set
+		out.Removed += c.Removed
+	}
+	if errs, ok := errors.AsType[dir.Errors](err); ok {
+		for _, e := range errs {
+			out.Errors = append(out.Errors, e.Error())
+		}
+	} else if err != nil {
+		out.Errors = []string{err.Error()}
+	}
+	return out
+}

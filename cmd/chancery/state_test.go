@@ -1,0 +1,185 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/chancery-xds/chancery/internal/lastgood"
+)
+
+// many is a file of n clusters, from number from.
+func many(from, n int) string {
+	var out strings.Builder
+	for i := range n {
+		out.WriteString("---\n" + cluster(fmt.Sprintf("c%02d", from+i)))
+	}
+	return out.String()
+}
+
+func listed(from, n int) (names []string) {
+	for i := range n {
+		names = append(names, fmt.Sprintf("c%02d", from+i))
+	}
+	return names
+}
+
+// kept waits until a server has kept a configuration of n resources.
+func (d *daemon) kept(n int) {
+	d.Helper()
+	root, err := lastgood.Root()
+	if err != nil {
+		d.Fatal(err)
+	}
+	folder, err := lastgood.Folder(root, d.dir)
+	if err != nil {
+		d.Fatal(err)
+	}
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		data, err := os.ReadFile(filepath.Join(folder, "last-good"))
+		if err == nil && strings.Count(string(data), "envoy.config.cluster.v3.Cluster\x12") == n {
+			return
+		}
+	}
+	d.Fatalf("%d resources are not kept", n)
+}
+
+// killed ends the server as a lack of memory does.
+func (d *daemon) killed() {
+	d.Helper()
+	d.signal(syscall.SIGKILL)
+	_ = d.cmd.Wait()
+}
+
+func chancery(t *testing.T, code int, want string, args ...string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), binary, args...)
+	out, _ := cmd.CombinedOutput() // the code tells
+	if got := cmd.ProcessState.ExitCode(); got != code || !strings.Contains(string(out), want) {
+		t.Errorf("chancery %s: exit code %d, want %d, with %q in\n%s", strings.Join(args, " "), got, code, want, out)
+	}
+}
+
+// "A start on nothing, on mistakes or on half a configuration tells no client that
+// anything is gone: the last good is served, or nothing is answered. Removals beyond a
+// share, at once or little by little, wait for a word." (SAFE-10)
+func TestSafeStart(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		harm func(dir string) error
+		why  string
+	}{
+		{"a mistake", func(dir string) error { return os.WriteFile(dir+"/b.yaml", []byte("a: ["), 0o666) }, "mistake"},
+		{"half of the files", func(dir string) error { return os.Remove(dir + "/a.yaml") }, ""},
+		{"no files", func(dir string) error { return os.RemoveAll(dir + "/a.yaml") }, ""},
+		{"no directory", func(dir string) error { return os.Rename(dir, dir+".gone") }, "mistake"},
+	} {
+		t.Run("SAFE-10 a start on "+tt.name, func(t *testing.T) {
+			t.Parallel()
+			d := serve(t, nil, "a.yaml", many(0, 30), "z.yaml", cluster("z"))
+			want := append(listed(0, 30), "z")
+			if tt.name == "no files" {
+				want = want[:30]
+				if err := os.Remove(d.dir + "/z.yaml"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			d.kept(len(want))
+			d.killed()
+			if err := tt.harm(d.dir); err != nil {
+				t.Fatal(err)
+			}
+			port := freePort(t)
+			d = serveDir(t, d.dir, "--metrics-listen", "127.0.0.1:"+port)
+			d.clusters().gets(want...)
+			for path, part := range map[string]string{
+				"/readyz":         "ok",
+				"/readyz?verbose": "[ ]configuration: the last good, of 20",
+				"/metrics":        "xds_server_config_restored 1\n",
+			} {
+				resp, err := http.Get("http://127.0.0.1:" + port + path)
+				if err != nil {
+					t.Fatal(err)
+				}
+				body, _ := io.ReadAll(resp.Body)
+				resp.Body.Close()
+				if resp.StatusCode != http.StatusOK || !strings.Contains(string(body), part) {
+					t.Errorf("%s: %d, no %q in\n%s", path, resp.StatusCode, part, body)
+				}
+			}
+		})
+	}
+	t.Run("SAFE-10 a start on nothing answers nobody, until there is something", func(t *testing.T) {
+		t.Parallel()
+		port := freePort(t)
+		d := serve(t, []string{"--metrics-listen", "127.0.0.1:" + port})
+		d.clusters() // which waits
+		d.logged("client waits: it is not known yet what its node may see")
+		s := d.clusters()
+		if resp, err := http.Get("http://127.0.0.1:" + port + "/readyz"); err != nil || resp.StatusCode != http.StatusServiceUnavailable {
+			t.Errorf("ready: %v, %v", resp, err)
+		}
+		write(t, d.dir, "a.yaml", cluster("a"))
+		s.gets("a")
+		if resp, err := http.Get("http://127.0.0.1:" + port + "/readyz"); err != nil || resp.StatusCode != http.StatusOK {
+			t.Errorf("not ready: %v, %v", resp, err)
+		}
+	})
+	t.Run("SAFE-10 what was kept is of no use", func(t *testing.T) {
+		t.Parallel()
+		d := serve(t, nil, "a.yaml", many(0, 30))
+		d.kept(30)
+		d.killed()
+		root, _ := lastgood.Root()
+		folder, err := lastgood.Folder(root, d.dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(folder+"/last-good", []byte("chancery last good 1\n?"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		d = serveDir(t, d.dir)
+		d.clusters().gets(listed(0, 30)...)
+	})
+	t.Run("SAFE-10 a refused removal is approved while the server runs", func(t *testing.T) {
+		t.Parallel()
+		d := serve(t, nil, "a.yaml", many(0, 30))
+		s := d.clusters()
+		s.gets(listed(0, 30)...)
+		write(t, d.dir, "a.yaml", many(0, 10))
+		if why := fmt.Sprint(d.logged("not loaded, what was good before stays")["error"]); !strings.HasSuffix(why, "chancery reload --allow-mass-delete "+d.dir) {
+			t.Error(why)
+		}
+		chancery(t, 1, "this would remove 20 of 30 CDS resources", "reload", d.dir)
+		chancery(t, 0, "ok: 10 resources in 1 file, 0 set, 20 removed\n", "reload", "--allow-mass-delete", d.dir)
+		s.gets(listed(0, 10)...)
+		chancery(t, 1, "no server of "+d.dir+"x is running", "reload", d.dir+"x")
+	})
+	t.Run("SAFE-10 a removal of more than a tenth waits for a second look", func(t *testing.T) {
+		t.Parallel()
+		d := serve(t, []string{"--confirm-removals", "2s"}, "a.yaml", many(0, 30))
+		s := d.clusters()
+		s.gets(listed(0, 30)...)
+		begin := time.Now()
+		write(t, d.dir, "a.yaml", many(5, 26)) // c30 is new
+		s.gets(listed(0, 31)...)
+		d.logged("much has gone from the files: it stays until a second look agrees")
+		s.gets(listed(5, 26)...)
+		if took := time.Since(begin); took < 2*time.Second {
+			t.Errorf("removed after %v", took)
+		}
+	})
+	t.Run("two servers of one directory", func(t *testing.T) {
+		t.Parallel()
+		d := serve(t, nil, "a.yaml", many(0, 30))
+		d.kept(30)
+		serveDir(t, d.dir).logged("another program keeps the state of this directory: until it ends, a start has what that one kept")
+	})
+}

@@ -1,0 +1,243 @@
+// Package lastgood keeps on disk what a directory held when it was last served, so
+// that a program that starts again, and finds mistakes in the files, half of them
+// or none, has something to serve. It obeys: "A start on nothing, on mistakes or on
+// half a configuration tells no client that anything is gone: the last good is
+// served, or nothing is answered."
+package lastgood
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"time"
+
+	"github.com/chancery-xds/chancery/internal/filelock"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// MaxBytes is how large a configuration is that is kept.
+const MaxBytes = 1 << 30
+
+// Root returns where programs of this user keep what outlives them: the directory
+// that systemd made for the service, that of the system for root, or the user's.
+func Root() (string, error) {
+	if dir := os.Getenv("STATE_DIRECTORY"); dir != "" {
+		return filepath.SplitList(dir)[0], nil
+	}
+	if runtime.GOOS != "windows" && os.Geteuid() == 0 {
+		return "/var/lib/chancery", nil
+	}
+	if dir := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) {
+		return filepath.Join(dir, "chancery"), nil
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(home, ".local", "state", "chancery"), nil
+}
+
+var odd = regexp.MustCompile(`[^A-Za-z0-9._-]+`)
+
+// Folder returns the folder below root for a served directory, by its absolute
+// path as it is written: what a link leads to may change.
+func Folder(root, served string) (string, error) {
+	abs, err := filepath.Abs(served)
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256([]byte(abs))
+	name := odd.ReplaceAllString(filepath.Base(abs), "_")
+	return filepath.Join(root, name[:min(len(name), 40)]+"-"+hex.EncodeToString(sum[:6])), nil
+}
+
+// A Keeper keeps the last good configuration of one served directory. It is safe
+// for one goroutine, besides Keep.
+type Keeper struct {
+	Log *slog.Logger // slog.Default() if nil
+
+	// WithoutSecrets leaves secrets out: of those it is only kept that there are any.
+	WithoutSecrets bool
+
+	dir    string
+	unlock func()        // owned by Open, then by Run; nil: another program has the lock
+	locked chan struct{} // closed when this one has it
+	next   chan Config   // one slot: the newest that is not written
+}
+
+// Open returns a keeper for a folder, which it makes, for this user alone. While
+// another program keeps the same folder it reads what that one writes, and writes
+// nothing.
+func Open(dir string) (*Keeper, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	k := &Keeper{Log: slog.Default(), dir: dir, locked: make(chan struct{}), next: make(chan Config, 1)}
+	if err := k.lock(); err != nil && !errors.Is(err, filelock.ErrBusy) {
+		return nil, err
+	}
+	return k, nil
+}
+
+func (k *Keeper) lock() (err error) {
+	if k.unlock, err = filelock.Lock(k.dir); err != nil {
+		return err
+	}
+	close(k.locked)
+	return nil
+}
+
+// Locked is closed when no other program keeps the folder.
+func (k *Keeper) Locked() <-chan struct{} { return k.locked }
+
+// Dir returns the folder.
+func (k *Keeper) Dir() string { return k.dir }
+
+const name = "last-good"
+
+// Load returns the configuration that was kept last. [os.ErrNotExist] says that
+// there is none.
+func (k *Keeper) Load() (Config, error) {
+	path := filepath.Join(k.dir, name)
+	info, err := os.Lstat(path)
+	switch {
+	case err != nil:
+		return Config{}, err
+	case !info.Mode().IsRegular() || info.Size() > MaxBytes:
+		return Config{}, fmt.Errorf("%s: no file that Chancery has written", path)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return Config{}, err
+	}
+	c, err := parse(data)
+	if err != nil {
+		return Config{}, fmt.Errorf("%s: %w", path, err)
+	}
+	return c, nil
+}
+
+// Keep has Run write a configuration. It does not wait; of several the last counts.
+func (k *Keeper) Keep(c Config) {
+	select {
+	case <-k.next:
+	default:
+	}
+	select {
+	case k.next <- c:
+	default: // there is a newer one
+	}
+}
+
+// retry is how often a folder is looked at that another program keeps.
+const retry = 5 * time.Second
+
+// Run writes what is to be kept until ctx is done, the last before it returns. It
+// writes at most for half of the time, so that a large configuration that changes
+// often does not keep the disk busy.
+func (k *Keeper) Run(ctx context.Context) {
+	for said := false; k.unlock == nil; {
+		if !said {
+			said = true
+			k.Log.Warn("another program keeps the state of this directory: until it ends, a start has what that one kept", "state", k.dir)
+		}
+		select {
+		case <-time.After(retry):
+			_ = k.lock()
+		case <-ctx.Done():
+			return
+		}
+	}
+	defer k.unlock()
+	said := ""
+	for {
+		var c Config
+		select {
+		case c = <-k.next:
+		case <-ctx.Done():
+			select {
+			case c = <-k.next:
+				k.save(c, &said)
+			default:
+			}
+			return
+		}
+		start := time.Now()
+		k.save(c, &said)
+		select {
+		case <-time.After(max(time.Since(start), 100*time.Millisecond)):
+		case <-ctx.Done():
+		}
+	}
+}
+
+func (k *Keeper) save(c Config, said *string) {
+	err := k.Save(c)
+	if err == nil {
+		*said = ""
+		return
+	}
+	if err.Error() != *said {
+		*said = err.Error()
+		k.Log.Error("the last good configuration is not kept: a start on bad files would have an older one, or none", "error", err)
+	}
+}
+
+// Save writes a configuration, all of it or nothing.
+func (k *Keeper) Save(c Config) (err error) {
+	if k.WithoutSecrets {
+		c = c.withoutSecrets()
+	}
+	// One that a killed program left is written anew.
+	path := filepath.Join(k.dir, ".new")
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = os.Remove(path)
+		}
+	}()
+	err = c.write(&counter{f, MaxBytes})
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = cmp.Or(err, f.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(path, filepath.Join(k.dir, name)); err != nil {
+		return err
+	}
+	return syncDir(k.dir)
+}
+
+func (c Config) withoutSecrets() Config {
+	all := c.Types
+	c.Types = nil
+	for _, t := range all {
+		if t.Is(xds.Secret) {
+			t.Withheld, t.Resources = true, nil
+		}
+		c.Types = append(c.Types, t)
+	}
+	return c
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	_ = d.Sync() // not all file systems can do it for directories
+	return nil
+}

@@ -1,0 +1,227 @@
+package lastgood
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+	"go.uber.org/goleak"
+
+	"github.com/chancery-xds/chancery/wire"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func some(t *testing.T, n int) Config {
+	t.Helper()
+	c := Config{At: time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)}
+	all := Type{Type: xds.Cluster, Version: "v7"}
+	for i := range n {
+		name := strings.Repeat("c", i+1)
+		r, err := wire.NewResource(xds.Cluster, "", &clusterv3.Cluster{
+			Name: name, ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_EDS},
+			EdsClusterConfig: &clusterv3.Cluster_EdsClusterConfig{ServiceName: "of-" + name},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i == 1 {
+			r.Aliases, r.TTL, r.OnDemand = []string{"b"}, 5*time.Second, true
+			r.Seal("mine")
+		}
+		all.Resources = append(all.Resources, Resource{r, "a.yaml", i + 1, 3, "resources[0]"})
+	}
+	c.Types = []Type{all, {Type: xds.Secret, Resources: []Resource{{xds.NewResource("s", nil), "s.yaml", 1, 1, ""}}}}
+	return c
+}
+
+// open returns a keeper that keeps until the test ends.
+func open(t *testing.T, dir string) (*Keeper, *bytes.Buffer, func()) {
+	t.Helper()
+	k, err := Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := &bytes.Buffer{}
+	k.Log = slog.New(slog.NewTextHandler(log, nil))
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); k.Run(ctx) }()
+	stop := func() { cancel(); <-done }
+	t.Cleanup(stop)
+	return k, log, stop
+}
+
+// What is kept comes back as it was: each resource with all that is said of it, and
+// with what it refers to. (SAFE-10)
+func TestKeep(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "state")
+	k, _, stop := open(t, dir)
+	want := some(t, 2*chunk+1)
+	k.Keep(some(t, 1))
+	k.Keep(want)
+	stop()
+
+	got, err := k.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !got.At.Equal(want.At) || len(got.Types) != 2 {
+		t.Fatalf("at %v, %d types", got.At, len(got.Types))
+	}
+	for i, w := range want.Types {
+		g := got.Types[i]
+		if g.Type != w.Type || g.Version != w.Version || len(g.Resources) != len(w.Resources) {
+			t.Fatalf("%s %q with %d resources, want %s %q with %d", g.Type, g.Version, len(g.Resources), w.Type, w.Version, len(w.Resources))
+		}
+		for j, w := range w.Resources {
+			g := g.Resources[j]
+			if g.Name != w.Name || g.Sum != w.Sum || g.Version != w.Version || g.OnDemand != w.OnDemand || g.File != w.File || g.Line != w.Line || g.Col != w.Col || g.Path != w.Path {
+				t.Errorf("got %+v, want %+v", g, w)
+			}
+			if w := want.Types[i].Type; w.Is(xds.Cluster) && (len(g.Refs) != 1 || g.Refs[0] != (xds.Ref{Type: xds.Endpoint, Name: "of-" + g.Name})) {
+				t.Errorf("%s refers to %v", g.Name, g.Refs)
+			}
+		}
+	}
+	for path, mode := range map[string]fs.FileMode{dir: 0o700 | fs.ModeDir, filepath.Join(dir, name): 0o600} {
+		if info, err := os.Stat(path); err != nil || info.Mode() != mode {
+			t.Errorf("%s: %v, %v", path, info.Mode(), err)
+		}
+	}
+}
+
+// "Bad input of every kind: clear error, nothing lost."
+func TestDamaged(t *testing.T) {
+	dir := t.TempDir()
+	k, err := Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer k.unlock()
+	if _, err := k.Load(); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("nothing was kept: %v", err)
+	}
+	if err := k.Save(some(t, 3)); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, name)
+	good, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range good {
+		for _, bad := range [][]byte{good[:i], append(append(bytes.Clone(good[:i]), good[i]^1), good[i+1:]...)} {
+			if _, err := parse(bad); err == nil {
+				t.Fatalf("what is damaged at byte %d of %d is taken", i, len(good))
+			}
+		}
+	}
+	for _, bad := range []string{"", "resources: []\n", magic} {
+		if err := os.WriteFile(path, []byte(bad), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := k.Load(); err == nil || !strings.Contains(err.Error(), path+": the file is ") {
+			t.Errorf("%q: %v", bad, err)
+		}
+	}
+}
+
+// Secrets that are not to be on disk are not, and are not said to be gone either.
+func TestWithoutSecrets(t *testing.T) {
+	k, err := Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer k.unlock()
+	k.WithoutSecrets = true
+	if err := k.Save(some(t, 1)); err != nil {
+		t.Fatal(err)
+	}
+	c, err := k.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := c.Types[1]; !s.Is(xds.Secret) || len(s.Resources) != 0 || !s.Withheld || c.Types[0].Withheld {
+		t.Errorf("got %+v", c.Types)
+	}
+}
+
+// "Two processes do not spoil each other's": the second writes when the first has ended.
+func TestTwoKeepers(t *testing.T) {
+	dir := t.TempDir()
+	first, _, stop := open(t, dir)
+	second, err := Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-second.Locked():
+		t.Error("both have the lock")
+	case <-first.Locked():
+	}
+	first.Keep(some(t, 1))
+	stop()
+	if err := second.lock(); err != nil {
+		t.Fatal(err)
+	}
+	defer second.unlock()
+	if c, err := second.Load(); err != nil || len(c.Types[0].Resources) != 1 {
+		t.Errorf("%+v, %v", c, err)
+	}
+}
+
+// What cannot be written is told once, and what was kept before stays.
+func TestNotWritten(t *testing.T) {
+	dir := t.TempDir()
+	k, log, stop := open(t, dir)
+	if err := k.Save(some(t, 1)); err != nil {
+		t.Fatal(err)
+	}
+	if err := (Config{}).write(&counter{&bytes.Buffer{}, 10}); !errors.Is(err, errLarge) {
+		t.Errorf("too large: %v", err)
+	}
+	if err := os.Rename(dir, dir+"2"); err != nil {
+		t.Fatal(err)
+	}
+	k.Keep(some(t, 2))
+	time.Sleep(300 * time.Millisecond)
+	k.Keep(some(t, 3))
+	stop()
+	if n := strings.Count(log.String(), "is not kept"); n != 1 {
+		t.Errorf("told %d times: %s", n, log)
+	}
+	if err := os.Rename(dir+"2", dir); err != nil {
+		t.Fatal(err)
+	}
+	if c, err := k.Load(); err != nil || len(c.Types[0].Resources) != 1 {
+		t.Errorf("%+v, %v", c, err)
+	}
+}
+
+func TestFolder(t *testing.T) {
+	a, err := Folder("/state", "/etc/my config")
+	if err != nil || !strings.HasPrefix(a, "/state/my_config-") {
+		t.Errorf("%s, %v", a, err)
+	}
+	if b, _ := Folder("/state", "/srv/my config"); a == b {
+		t.Error("two directories share a folder")
+	}
+	if c, _ := Folder("/state", "/etc/x/../my config/"); a != c {
+		t.Error("a directory has two folders")
+	}
+	t.Setenv("STATE_DIRECTORY", "/run/a:/run/b")
+	if root, err := Root(); root != "/run/a" || err != nil {
+		t.Errorf("%s, %v", root, err)
+	}
+}

@@ -1,0 +1,184 @@
+package dir
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A directory that loses much may be one whose files are not there now: an
+// unmounted volume, half a checkout, an editor between two steps. What comes is
+// taken at once, what goes in numbers is not.
+const (
+	// guarded is how many resources a type must have for its removals to be
+	// looked at by their number.
+	guarded = 20
+
+	// peakTime is how long it counts how many a type had.
+	peakTime = 10 * time.Minute
+)
+
+// removals is what a source knows of what has gone from its files, and how much
+// there was. The zero value knows nothing.
+type removals struct {
+	confirm time.Duration                   // how long much must be gone
+	peaks   map[string][]peak               // by type URL: falling numbers, the newest last
+	absent  map[string]map[string]time.Time // by type URL and name: what no look has found since
+	held    int                             // names that are gone from the files and still served
+	again   time.Time                       // when to look again at what is held
+}
+
+// A peak is how many resources a type had until a time.
+type peak struct {
+	n     int
+	until time.Time
+}
+
+// refusal says why a load is not committed that would remove too much, and what who
+// means that may do.
+func refusal(what, how string) error {
+	if how == "" {
+		return errors.New(what)
+	}
+	return fmt.Errorf("%s: if that is meant, %s", what, how)
+}
+
+// refuse returns an error if next looks like a part of what the files should say:
+// more than half of a type would go, or has gone in steps.
+func (m *removals) refuse(now time.Time, was, next world, how string) error {
+	if next.files == 0 && len(was.types) > 0 {
+		return refusal("there are no files any more", how)
+	}
+	var why []string
+	for url, c := range was.types {
+		n, lost := c.size(next.types[url]), len(c.gone(next.types[url]))
+		top := m.top(now, url, len(c.at))
+		switch {
+		case len(c.at) >= guarded && 2*lost > len(c.at):
+			why = append(why, fmt.Sprintf("remove %d of %d %s resources", lost, len(c.at), c.typ))
+		case lost > 0 && top >= guarded && 2*n < top:
+			why = append(why, fmt.Sprintf("leave %d of the %d %s resources that there were in the last %d minutes", n, top, c.typ, int(peakTime.Minutes())))
+		}
+	}
+	if why == nil {
+		return nil
+	}
+	slices.Sort(why)
+	return refusal("this would "+strings.Join(why, " and "), how)
+}
+
+// hold keeps in next what has not been gone for long enough, if a type loses more
+// than a tenth. All that goes waits for it, so that nothing is left alone that
+// refers to it. What comes back in the meantime says that files are being written:
+// what is still gone is then gone from now on.
+func (m *removals) hold(now time.Time, was, next world) {
+	absent := map[string]map[string]time.Time{}
+	many, back := false, false
+	for url, c := range was.types {
+		lost := c.gone(next.types[url])
+		top := m.top(now, url, len(c.at))
+		many = many || top >= guarded && len(lost) > 0 && (10*len(lost) > len(c.at) || 10*(top-c.size(next.types[url])) > top)
+		since := map[string]time.Time{}
+		for _, name := range lost {
+			since[name] = now
+			if at, was := m.absent[url][name]; was {
+				since[name] = at
+			}
+		}
+		for name := range m.absent[url] {
+			_, still := since[name]
+			back = back || !still
+		}
+		absent[url] = since
+	}
+	m.absent, m.held, m.again = absent, 0, time.Time{}
+	if !many || m.confirm <= 0 {
+		return
+	}
+	for url, since := range absent {
+		for name, at := range since {
+			if back {
+				at, since[name] = now, now
+			}
+			due := at.Add(m.confirm)
+			if !now.Before(due) || !next.keep(was.types[url], name) {
+				continue
+			}
+			if m.held++; m.again.IsZero() || due.Before(m.again) {
+				m.again = due
+			}
+		}
+	}
+}
+
+// committed notes how much there was before.
+func (m *removals) committed(now time.Time, was world) {
+	if m.peaks == nil {
+		m.peaks = map[string][]peak{}
+	}
+	for url, c := range was.types {
+		p := m.peaks[url]
+		for len(p) > 0 && p[len(p)-1].n <= len(c.at) {
+			p = p[:len(p)-1]
+		}
+		m.peaks[url] = append(p, peak{len(c.at), now})
+	}
+	for url, p := range m.peaks {
+		for len(p) > 0 && now.Sub(p[0].until) > peakTime {
+			p = p[1:]
+		}
+		if m.peaks[url] = p; len(p) == 0 {
+			delete(m.peaks, url)
+		}
+	}
+}
+
+// approved forgets how much there was.
+func (m *removals) approved() { m.peaks, m.absent, m.held, m.again = nil, nil, 0, time.Time{} }
+
+// top returns how many resources a type had at most lately; it has n now.
+func (m *removals) top(now time.Time, url string, n int) int {
+	for _, p := range m.peaks[url] {
+		if now.Sub(p.until) <= peakTime {
+			return max(n, p.n)
+		}
+	}
+	return n
+}
+
+// size returns how many resources there are in next, nil for none.
+func (c *content) size(next *content) int {
+	if next == nil {
+		return 0
+	}
+	return len(next.at)
+}
+
+// gone returns the names that next, nil for nothing, has no more.
+func (c *content) gone(next *content) (names []string) {
+	for name := range c.at {
+		if next == nil || next.at[name].Resource == nil {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// keep adds what c has under a name, unless something else has taken the name.
+func (w world) keep(c *content, name string) bool {
+	if why := w.add(c.at[name]); why != "" {
+		return false
+	}
+	w.types[c.typ.URL].version = "" // of what the files say, which this is not
+	return true
+}
+
+// holding logs what waits to be removed, once.
+func (s *Source) holding(was int) {
+	if n := s.removals.held; n > was {
+		s.Log.Warn("much has gone from the files: it stays until a second look agrees", slog.Int("resources", n), slog.String("in", s.Confirm.String()))
+	}
+}

@@ -1,0 +1,172 @@
+package dir
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chancery-xds/chancery/store"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// A mover changes the files of a source with a clock of its own.
+type mover struct {
+	*bench
+	start time.Time
+}
+
+func moving(t *testing.T, files ...string) *mover {
+	m := &mover{newBench(t, files...), time.Now()}
+	m.src.removals.confirm = 5 * time.Second
+	m.now("")
+	return m
+}
+
+// now loads; with an empty string that succeeds.
+func (m *mover) now(refused string) {
+	m.Helper()
+	_, err := m.src.Load()
+	if got := fmt.Sprint(err); err == nil && refused != "" || err != nil && refused == "" || !strings.Contains(got, refused) {
+		m.Errorf("after %s: %v, want %q", time.Since(m.start), err, refused)
+	}
+}
+
+func (m *mover) served(want int) {
+	m.Helper()
+	if got := m.st.Snapshot().View(store.DefaultGroup).Table(xds.Cluster).Len(); got != want {
+		m.Errorf("after %s: %d clusters, want %d", time.Since(m.start), got, want)
+	}
+}
+
+// rewrite says what the clusters are, in a file whose date moves on.
+func (m *mover) rewrite(names ...string) {
+	m.Helper()
+	m.write("a.yaml", clusters(names...))
+	if err := os.Chtimes(m.dir+"/a.yaml", time.Now(), time.Now()); err != nil {
+		m.Fatal(err)
+	}
+}
+
+// "Removals (not additions) of more than a tenth of a type of 20 or more wait for a
+// second look some seconds later that agrees, smaller ones are not delayed." (SAFE-10)
+func TestRemovalsWait(t *testing.T) {
+	all := names("c", 40)
+	run := func(name string, f func(*mover)) {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { f(moving(t, "a.yaml", clusters(all...), "e.json", endpointsE)) })
+		})
+	}
+	run("a tenth goes at once", func(m *mover) {
+		m.rewrite(all[4:]...)
+		m.now("")
+		m.served(36)
+	})
+	run("more waits for a second look; what comes does not", func(m *mover) {
+		m.rewrite(append([]string{"new"}, all[5:]...)...)
+		m.now("")
+		m.served(41)
+		time.Sleep(4 * time.Second)
+		m.now("")
+		m.served(41)
+		time.Sleep(time.Second)
+		m.now("")
+		m.served(36)
+	})
+	run("what comes back stays, and the rest waits anew", func(m *mover) {
+		m.rewrite(all[10:]...)
+		m.now("")
+		time.Sleep(4 * time.Second)
+		m.rewrite(all[5:]...)
+		m.now("")
+		time.Sleep(4 * time.Second)
+		m.now("")
+		m.served(40)
+		time.Sleep(time.Second)
+		m.now("")
+		m.served(35)
+	})
+	run("little of another type waits for it", func(m *mover) {
+		m.rewrite(all[5:]...)
+		m.remove("e.json")
+		m.now("")
+		if got := m.st.Snapshot().View(store.DefaultGroup).Table(xds.Endpoint).Len(); got != 1 {
+			m.Errorf("%d assignments, want 1", got)
+		}
+	})
+	run("what has taken the name goes first", func(m *mover) {
+		m.write("a.yaml", clusters(all[5:]...), "b.yaml", `{"@type": "type.googleapis.com/envoy.service.discovery.v3.Resource", name: n, aliases: [c0], resource: {`+clusterURL+`, name: n}}`)
+		m.now("")
+		m.served(40) // n, and all but c0
+	})
+	run("a mistake meanwhile keeps all, and the wait goes on after it", func(m *mover) {
+		m.rewrite(all[5:]...)
+		m.now("")
+		m.write("b.yaml", "{")
+		m.now("b.yaml")
+		m.served(40)
+		time.Sleep(6 * time.Second)
+		m.remove("b.yaml")
+		m.now("")
+		m.served(35)
+	})
+	run("what is said to be meant goes at once", func(m *mover) {
+		m.src.AllowMassDelete = true
+		m.rewrite("c1")
+		m.now("")
+		m.served(1)
+	})
+}
+
+// "The guard against mass removal counts against a high-water mark over minutes, not
+// the last commit." (SAFE-10)
+func TestRemovalsInSteps(t *testing.T) {
+	all := names("c", 40)
+	step := func(m *mover, left int) {
+		m.rewrite(all[40-left:]...)
+		m.now("")
+		time.Sleep(5 * time.Second)
+		m.now("")
+		m.served(left)
+	}
+	t.Run("half in ten minutes", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			m := moving(t, "a.yaml", clusters(all...))
+			for left := 39; left >= 20; left-- {
+				step(m, left)
+			}
+			m.rewrite(all[21:]...)
+			m.now("this would leave 19 of the 40 CDS resources that there were in the last 10 minutes")
+			m.served(20)
+			time.Sleep(peakTime)
+			m.now("")
+			m.served(19)
+		})
+	})
+	t.Run("after a tenth each step waits", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			m := moving(t, "a.yaml", clusters(all...))
+			for left := 39; left >= 36; left-- {
+				m.rewrite(all[40-left:]...)
+				m.now("")
+				m.served(left)
+			}
+			m.rewrite(all[5:]...)
+			m.now("")
+			m.served(36)
+		})
+	})
+	t.Run("names that change are not fewer", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			m := moving(t, "a.yaml", clusters(all...))
+			for i := range 20 {
+				time.Sleep(10 * time.Second)
+				m.rewrite(append(names(fmt.Sprint("d", i, "."), 4), all[4:]...)...)
+				m.now("")
+				m.served(40)
+			}
+		})
+	})
+}

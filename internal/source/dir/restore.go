@@ -1,0 +1,69 @@
+package dir
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/chancery-xds/chancery/internal/lastgood"
+	"github.com/chancery-xds/chancery/internal/protofile"
+	"github.com/chancery-xds/chancery/store"
+)
+
+// Restore commits what was served when the program ended, before the first Load.
+// What the files say then is to that what it is to the files of a moment ago: it is
+// taken all or nothing, and much that has gone is asked about. Clients that were
+// told the last good configuration find it when they come back.
+func (s *Source) Restore(c lastgood.Config) error {
+	w := world{files: 1, types: map[string]*content{}}
+	for _, t := range c.Types {
+		for _, r := range t.Resources {
+			l := Loaded{Resource: r.Resource, Type: t.Type, Pos: Pos{r.File, r.Line, r.Col, r.Path}}
+			if why := w.add(l); why != "" {
+				return protofile.Problem{File: r.File, Message: why}
+			}
+		}
+		if c := w.types[t.URL]; c != nil {
+			c.version = t.Version
+		}
+	}
+	if s.Review != nil {
+		var all []Loaded
+		for _, c := range w.types {
+			all = append(all, slices.Collect(maps.Values(c.at))...)
+		}
+		if _, err := s.Review(all); err != nil {
+			return err
+		}
+	}
+	_, err := s.store.Update(func(tx *store.Tx) error {
+		s.world.replace(tx, w)
+		for _, t := range c.Types {
+			if t.Withheld {
+				tx.Unknown(t.Type)
+				s.withheld = append(s.withheld, t.Type)
+			}
+		}
+		return nil
+	})
+	if err == nil {
+		s.world = w
+	}
+	return err
+}
+
+// config returns what is to be kept of the world.
+func (w world) config(at time.Time) lastgood.Config {
+	c := lastgood.Config{At: at}
+	for _, url := range slices.Sorted(maps.Keys(w.types)) {
+		content := w.types[url]
+		t := lastgood.Type{Type: content.typ, Version: content.version}
+		for _, l := range content.at {
+			t.Resources = append(t.Resources, lastgood.Resource{Resource: l.Resource, File: l.File, Line: l.Line, Col: l.Col, Path: l.Path})
+		}
+		slices.SortFunc(t.Resources, func(a, b lastgood.Resource) int { return strings.Compare(a.Name, b.Name) })
+		c.Types = append(c.Types, t)
+	}
+	return c
+}

@@ -1,0 +1,133 @@
+package dir
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chancery-xds/chancery/internal/lastgood"
+	"github.com/chancery-xds/chancery/store"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// "A start on nothing, on mistakes or on half a configuration tells no client that
+// anything is gone: the last good is served, or nothing is answered." (SAFE-10)
+func TestRestore(t *testing.T) {
+	all := names("c", 30)
+	var kept lastgood.Config
+	first := newBench(t, "a.yaml", "version_info: v7\n"+clusters(all...))
+	first.src.Keep = func(c lastgood.Config) { kept = c }
+	if _, err := first.src.Load(); err != nil {
+		t.Fatal(err)
+	}
+	restored := func(t *testing.T, files ...string) *bench {
+		b := newBench(t, files...)
+		if err := b.src.Restore(kept); err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	served := func(b *bench, n int, version string) {
+		b.Helper()
+		if got := b.st.Snapshot().View(store.DefaultGroup).Table(xds.Cluster); got.Len() != n || got.Version() != version {
+			b.Errorf("%d clusters at %s, want %d at %s", got.Len(), got.Version(), n, version)
+		}
+	}
+	t.Run("it is served before the files are read, at the version it had", func(t *testing.T) { served(restored(t), 30, "v7") })
+	t.Run("the files are compared with it", func(t *testing.T) {
+		b := restored(t, "a.yaml", clusters(all[:10]...))
+		if got := b.try(); !strings.HasPrefix(got, "this would remove 20 of 30 CDS resources") {
+			t.Error(got)
+		}
+		served(b, 30, "v7")
+	})
+	t.Run("no files are no reason to forget it", func(t *testing.T) {
+		b := restored(t)
+		if got := b.try(); !strings.HasPrefix(got, "there are no files any more") {
+			t.Error(got)
+		}
+		served(b, 30, "v7")
+	})
+	t.Run("what may not be served is not", func(t *testing.T) {
+		b := newBench(t)
+		b.src.Review = func([]Loaded) ([]Loaded, error) { return nil, errors.New("no") }
+		if err := b.src.Restore(kept); err == nil || b.st.Snapshot().View(store.DefaultGroup) != nil {
+			t.Error("it is served", err)
+		}
+	})
+	t.Run("secrets that were not kept are not known, until the files are", func(t *testing.T) {
+		with := kept
+		with.Types = append([]lastgood.Type{{Type: xds.Secret, Withheld: true}}, kept.Types...)
+		b := newBench(t, "a.yaml", clusters(all...))
+		if err := b.src.Restore(with); err != nil {
+			t.Fatal(err)
+		}
+		w := b.st.Watch(nil)
+		defer w.Close()
+		unknown := func(want bool) {
+			t.Helper()
+			v, _ := w.Next()
+			if u, is := v.(xds.Undecided); (is && u.Undecided(xds.Secret, "s")) != want {
+				t.Errorf("unknown: %v, want %v", !want, want)
+			}
+		}
+		unknown(true)
+		b.try()
+		unknown(false)
+	})
+}
+
+// A directory that has nothing at start is one that is not there yet.
+func TestNothingAtStart(t *testing.T) {
+	for empty, known := range map[bool]bool{false: false, true: true} {
+		b := newBench(t)
+		b.src.AllowEmpty = empty
+		b.load("")
+		if got := b.st.Snapshot().View(store.DefaultGroup) != nil; got != known {
+			t.Errorf("allowed: %v; known: %v", empty, got)
+		}
+		b.write("a.yaml", clusters("a"))
+		b.load("CDS a")
+		b.write("a.yaml", "resources: []\n")
+		b.load("")
+		if b.st.Snapshot().View(store.DefaultGroup) == nil {
+			t.Error("what was emptied is not known")
+		}
+	}
+}
+
+// "What is refused is approved at run time, one time." (SAFE-10)
+func TestOrder(t *testing.T) {
+	all := names("c", 30)
+	b := newBench(t, "a.yaml", clusters(all...))
+	b.run()
+	order := func(approve bool, want string) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		got := "ok"
+		if _, err := b.src.Order(ctx, approve); err != nil {
+			got = err.Error()
+		}
+		if got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+	b.write("a.yaml", clusters(all[:10]...))
+	order(false, "this would remove 20 of 30 CDS resources")
+	order(true, "ok")
+	if n := b.st.Snapshot().View(store.DefaultGroup).Table(xds.Cluster).Len(); n != 10 {
+		t.Errorf("%d clusters", n)
+	}
+	b.write("a.yaml", clusters(all...))
+	order(false, "ok")
+	b.remove("a.yaml")
+	order(false, "there are no files any more")
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := b.src.Order(gone, false); !errors.Is(err, context.Canceled) && err == nil {
+		t.Errorf("who left is told %v", err)
+	}
+}

@@ -47,7 +47,7 @@ func (s *Session) beatsOf(u *subscription, t *xds.Table) []xds.Beat {
 	for r := range u.lingering {
 		add(r)
 	}
-	for n := range u.waits {
+	for n := range u.waiting.all {
 		if told := u.told(n); stands(told) && !u.refuses(n) && u.lingers(n) == nil {
 			if r := s.body(u.typ, n, told); r != nil && same(r.Stamp, told) {
 				add(r)
@@ -319,7 +319,7 @@ func (s *Session) sendBeat(u *subscription, t *xds.Table, c *xds.Changes, world 
 	d := delivery{version: t.Version(), sent: s.now, beats: c.Beats}
 	if world {
 		d.version = t.VersionWith(u.lingeringStamps)
-		return s.send(u, t, d, []*xds.Changes{u.world(t)}) // without a body a resource would be gone
+		return s.send(u, t, &d, []*xds.Changes{u.world(t)}) // without a body a resource would be gone
 	}
-	return s.send(u, t, d, c.Split(s.opts.MaxResponse))
+	return s.send(u, t, &d, c.Split(s.opts.MaxResponse))
 }

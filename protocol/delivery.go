@@ -160,7 +160,7 @@ func (u *subscription) answered() bool {
 }
 
 // deliver notes that a delivery leaves.
-func (u *subscription) deliver(s *Session, d delivery) {
+func (u *subscription) deliver(s *Session, d *delivery) {
 	if len(u.deliveries) == maxDeliveries {
 		s.evict(u)
 		u.moves++
@@ -168,8 +168,8 @@ func (u *subscription) deliver(s *Session, d delivery) {
 	if u.answered() {
 		u.silent = s.now
 	}
-	u.deliveries, u.unacked, u.nonce = append(u.deliveries, d), true, d.last()
-	u.stirAll(&d)
+	u.deliveries, u.unacked, u.nonce = append(u.deliveries, *d), true, d.last()
+	u.stirAll(d)
 }
 
 // letGo notes that the client has dropped names: what it had of them is gone, though it

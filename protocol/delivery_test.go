@@ -181,7 +181,7 @@ func TestEvict(t *testing.T) {
 		s := &Session{now: time.Unix(1, 0), variant: xds.Delta}
 		for n := range uint64(4) {
 			is := fmt.Sprintf("a:a%d>a%d", n, n+1)
-			u.deliver(s, delivery{cargo: cargo{items: itemsOf(is)}, parts: []part{{nonce: n + 1}}})
+			u.deliver(s, &delivery{cargo: cargo{items: itemsOf(is)}, parts: []part{{nonce: n + 1}}})
 		}
 		return s, u
 	}
@@ -189,7 +189,7 @@ func TestEvict(t *testing.T) {
 
 	s, u := make4()
 	u.deliveries[0].stuck = 1 // ADS-6: the wait for a cluster that cannot warm stays over
-	u.deliver(s, fifth)
+	u.deliver(s, &fifth)
 	if got := listed(u); got != "2 stuck, 3, 4, 5" {
 		t.Error(got)
 	}
@@ -205,25 +205,25 @@ func TestEvict(t *testing.T) {
 	}
 	s, u = make4()
 	u.deliveries[0].stuck = 1
-	u.deliver(s, fifth)
+	u.deliver(s, &fifth)
 	if u.settle(s, xds.Request{Nonce: "1", Error: &xds.Status{}}); !u.stuck() {
 		t.Error("ADS-6: a refusal of what is not listed any more tells that a cluster has warmed")
 	}
 	s, u = make4()
 	u.deliveries[1].stuck = 2
-	u.deliver(s, fifth)
+	u.deliver(s, &fifth)
 	if got := listed(u); got != "2 stuck, 3, 4, 5" {
 		t.Error("ADS-6: the one that the oldest becomes one with cannot be answered:", got)
 	}
 	s, u = make4()
 	u.deliveries[2].beats = []*xds.Resource{}
-	u.deliver(s, fifth)
+	u.deliver(s, &fifth)
 	if got := listed(u); got != "1, 2, 4, 5" {
 		t.Error("a heartbeat goes first:", got)
 	}
 	s, u = make4()
 	u.deliveries[1].superseded, u.deliveries[0].beats = true, []*xds.Resource{}
-	u.deliver(s, fifth)
+	u.deliver(s, &fifth)
 	if got := listed(u); got != "1, 3, 4, 5" {
 		t.Error("what was dealt with goes before:", got)
 	}
@@ -238,9 +238,9 @@ func TestSilence(t *testing.T) {
 	u := &subscription{typ: xds.Route}
 	s := &Session{now: time.Unix(100, 0), variant: xds.Delta, view: xds.Tables{}}
 	at := func(sec int64) { s.now = time.Unix(sec, 0) }
-	u.deliver(s, delivery{parts: []part{{nonce: 1}}})
+	u.deliver(s, &delivery{parts: []part{{nonce: 1}}})
 	at(110)
-	u.deliver(s, delivery{parts: []part{{nonce: 2}}})
+	u.deliver(s, &delivery{parts: []part{{nonce: 2}}})
 	if u.silent != time.Unix(100, 0) {
 		t.Error("the second response began silence anew:", u.silent.Unix())
 	}
@@ -252,17 +252,17 @@ func TestSilence(t *testing.T) {
 	at(130)
 	u.settle(s, xds.Request{Nonce: "2"})
 	at(200)
-	u.deliver(s, delivery{parts: []part{{nonce: 3}}})
+	u.deliver(s, &delivery{parts: []part{{nonce: 3}}})
 	if u.silent != time.Unix(200, 0) {
 		t.Error("silent before there was anything to answer:", u.silent.Unix())
 	}
 	// Of a split response the last message is answered, and a first one is not: what
 	// is sent then is the first that it owes an answer to.
 	w := &subscription{typ: xds.Route}
-	w.deliver(s, delivery{parts: []part{{nonce: 1}, {nonce: 2}}})
+	w.deliver(s, &delivery{parts: []part{{nonce: 1}, {nonce: 2}}})
 	w.settle(s, xds.Request{Nonce: "2"})
 	at(300)
-	w.deliver(s, delivery{parts: []part{{nonce: 3}}})
+	w.deliver(s, &delivery{parts: []part{{nonce: 3}}})
 	if w.silent != time.Unix(300, 0) {
 		t.Error("silent before there was anything new to answer:", w.silent.Unix())
 	}

@@ -14,25 +14,23 @@ type diff struct {
 	removed []string // of which absent are told otherwise
 	absent  []string
 	missing []string
-	waiting []string    // upserts kept back until another type is answered
-	until   []time.Time // when each of these may be kept back no longer; zero: never
-	patient []bool      // whether each is, until the client has been silent for too long
-	kept    []string    // the wildcard's table differs in them, but nothing is to be said
+	waiting []waiter // upserts kept back until another type is answered
+	kept    []string // the wildcard's table differs in them, but nothing is to be said
 	shared  *xds.Changes
+	any     anyReady
 }
 
-// diff compares the view with what was told, where they may differ.
-func (s *Session) diff(u *subscription, t *xds.Table) (d diff) {
+// diff compares the view with what was told, where they may differ, and adds to d, which
+// is empty, in what they do.
+func (s *Session) diff(u *subscription, t *xds.Table, d *diff) {
 	ordered := s.ordered(u)
-	u.any = anyReady{}
 	upsert := func(r *xds.Resource) {
 		s.turns, s.patient = time.Time{}, false
-		if !ordered || s.ready(u, r) {
+		if !ordered || s.ready(u, &d.any, r) {
 			d.upserts = append(d.upserts, r)
 			return
 		}
-		d.waiting = append(d.waiting, r.Name)
-		d.until, d.patient = append(d.until, s.turns), append(d.patient, s.patient)
+		d.waiting = append(d.waiting, waiter{r.Name, s.turns, s.patient})
 	}
 	if u.wildcard && (u.anew || u.base != t.Versions()) {
 		c := t.Since(u.base)
@@ -40,7 +38,8 @@ func (s *Session) diff(u *subscription, t *xds.Table) (d diff) {
 			c = &xds.Changes{Upserts: t.Since(nil).Upserts, Removed: c.Removed}
 		}
 		if u.names.len() == 0 && !ordered {
-			return diff{upserts: c.Upserts, removed: c.Removed, shared: c}
+			*d = diff{upserts: c.Upserts, removed: c.Removed, shared: c}
+			return
 		}
 		for _, r := range c.Upserts {
 			if e := u.entry(r.Name); e != nil {
@@ -59,7 +58,8 @@ func (s *Session) diff(u *subscription, t *xds.Table) (d diff) {
 			}
 		}
 		if len(d.kept)+len(d.waiting)+len(u.dirty) == 0 {
-			return diff{upserts: c.Upserts, removed: c.Removed, shared: c}
+			*d = diff{upserts: c.Upserts, removed: c.Removed, shared: c}
+			return
 		}
 	}
 	d.upserts = slices.Grow(d.upserts, len(u.dirty))
@@ -86,7 +86,14 @@ func (s *Session) diff(u *subscription, t *xds.Table) (d diff) {
 	slices.Sort(d.removed)
 	slices.Sort(d.absent)
 	slices.Sort(d.missing)
-	return d
+}
+
+// diffAnew compares again as long as the diff ends refusals, which kept names from being told.
+func (s *Session) diffAnew(u *subscription, t *xds.Table, d *diff) {
+	for u.holdsBack() && u.dissolve(s.tellsWorld(u), d.names) {
+		*d = diff{}
+		s.diff(u, t, d)
+	}
 }
 
 // owed returns what the client is to be told of an entry's name: a resource, or
@@ -138,11 +145,14 @@ func (d *diff) names(yield func(string) bool) {
 			return
 		}
 	}
-	for _, list := range [][]string{d.waiting, d.removed} {
-		for _, n := range list {
-			if !yield(n) {
-				return
-			}
+	for _, w := range d.waiting {
+		if !yield(w.name) {
+			return
+		}
+	}
+	for _, n := range d.removed {
+		if !yield(n) {
+			return
 		}
 	}
 }

@@ -11,7 +11,7 @@ import (
 
 // DELTA-15: what waits and what is gone moves a refusal, too.
 func TestDiffNames(t *testing.T) {
-	d := diff{upserts: resources(1, "b"), waiting: []string{"c"}, removed: []string{"a"}, absent: []string{"a"}, kept: []string{"x"}}
+	d := diff{upserts: resources(1, "b"), waiting: []waiter{{name: "c"}}, removed: []string{"a"}, absent: []string{"a"}, kept: []string{"x"}}
 	for some, want := range []string{"b", "b c", "b c a"} {
 		var got []string
 		for n := range d.names {

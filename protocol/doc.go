@@ -107,7 +107,7 @@
 //	                                                       refusal.go resume.go
 //	withdrawing, waiting  what stays, what waits           withdraw.go order.go waiting.go
 //	                                                       warm.go
-//	saying                what is to be said next          diff.go say.go beat.go
+//	saying                what is to be said next          diff.go say.go tell.go response.go beat.go
 //
 // session.go leads through them: Receive and Change mark names as dirty, Responses
 // lets each type prepare (find what is lost and what differs), tell what is new in

@@ -34,23 +34,23 @@ func (s *Session) Check() error {
 // checkResting finds what rests though it would be found otherwise if it was looked at.
 func (s *Session) checkResting(u *subscription) error {
 	ends := s.waitEnds(u)
-	if !u.rests || u.seen != s.sight(u) || !ends.IsZero() && !s.now.Before(ends) ||
+	if !u.waiting.rests() || u.waiting.seen != s.sight(u) || !ends.IsZero() && !s.now.Before(ends) ||
 		slices.ContainsFunc(s.subs, func(v *subscription) bool { return len(v.stirred) > 0 }) {
 		return nil // it is about to be looked at
 	}
-	turns, patient, any := s.turns, s.patient, u.any
-	defer func() { s.turns, s.patient, u.any = turns, patient, any }()
-	for n, is := range u.waits {
+	turns, patient := s.turns, s.patient
+	defer func() { s.turns, s.patient = turns, patient }()
+	for n, is := range u.waiting.waits {
 		e := u.entry(n)
-		if e == nil || !u.resting(n) {
+		if e == nil || !u.waiting.resting(n) {
 			continue
 		}
 		r, _ := s.owed(u, s.table(u.typ), e)
 		if r == nil {
 			continue
 		}
-		s.turns, s.patient, u.any = time.Time{}, false, anyReady{}
-		ready := !s.ordered(u) || s.ready(u, r)
+		s.turns, s.patient = time.Time{}, false
+		ready := !s.ordered(u) || s.ready(u, &anyReady{}, r)
 		if ready && is.until.IsZero() && !is.patient && s.variant == xds.SotW && u.typ.FullState {
 			continue // a world waits for others
 		}
@@ -183,7 +183,7 @@ func (u *subscription) checkSaying() error {
 // checkListed: what differs from the view is dirty or leaving.
 func (u *subscription) checkListed(t *xds.Table) error {
 	for e := range u.entries() {
-		if !e.dirty && !u.resting(e.name) && u.leaving[e.name] == nil && u.outdated(t, e.name, e.told) {
+		if !e.dirty && !u.waiting.resting(e.name) && u.leaving[e.name] == nil && u.outdated(t, e.name, e.told) {
 			return fmt.Errorf("%q differs from the view and is not dirty", e.name)
 		}
 	}

@@ -43,7 +43,7 @@ func (s *Session) before(t time.Time) bool {
 
 // ready reports whether r may be sent: whether the client has all that it refers
 // to of the type that comes first.
-func (s *Session) ready(u *subscription, r *xds.Resource) bool {
+func (s *Session) ready(u *subscription, any *anyReady, r *xds.Resource) bool {
 	first := s.sub(u.typ.After)
 	if first == nil {
 		refers := r.Refs == nil || slices.ContainsFunc(r.Refs, func(ref xds.Ref) bool { return ref.Type.Is(u.typ.After) })
@@ -51,13 +51,13 @@ func (s *Session) ready(u *subscription, r *xds.Resource) bool {
 	}
 	t := s.table(first.typ)
 	if r.Refs == nil {
-		return s.readyForAny(u, first, t) || s.overdue(u, first, r.Name)
+		return s.readyForAny(any, first, t) || s.overdue(u, first, r.Name)
 	}
 	for _, ref := range r.Refs {
 		switch {
 		case !ref.Type.Is(first.typ):
 		case ref.Name == xds.Wildcard:
-			if !s.readyForAny(u, first, t) && !s.overdue(u, first, r.Name) {
+			if !s.readyForAny(any, first, t) && !s.overdue(u, first, r.Name) {
 				return false
 			}
 		case s.variant == xds.Delta && t.Lookup(ref.Name) == nil && t.Aliased(ref.Name).Len() > 0:
@@ -81,12 +81,12 @@ type anyReady struct {
 
 // readyForAny reports whether what may refer to anything of the type that comes first may
 // be sent: nothing of that is on its way to the client.
-func (s *Session) readyForAny(u, first *subscription, t *xds.Table) bool {
-	if !u.any.known {
-		u.any = s.findAny(first, t)
+func (s *Session) readyForAny(any *anyReady, first *subscription, t *xds.Table) bool {
+	if !any.known {
+		*any = s.findAny(first, t)
 	}
-	s.before(u.any.turns)
-	return u.any.is
+	s.before(any.turns)
+	return any.is
 }
 
 func (s *Session) findAny(first *subscription, t *xds.Table) anyReady {

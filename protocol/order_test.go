@@ -82,9 +82,9 @@ func TestReadyForAny(t *testing.T) {
 	} {
 		s := &Session{now: time.Unix(100, 0)}
 		u := &subscription{typ: xds.Cluster}
-		u.deliver(s, delivery{sent: s.now, parts: []part{{nonce: 1}}})
+		u.deliver(s, &delivery{sent: s.now, parts: []part{{nonce: 1}}})
 		c.do(s, u)
-		if got := s.readyForAny(&subscription{typ: xds.Route}, u, table); got != c.want {
+		if got := s.readyForAny(&anyReady{}, u, table); got != c.want {
 			t.Errorf("%s: %v", c.name, got)
 		}
 	}

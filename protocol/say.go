@@ -2,7 +2,6 @@ package protocol
 
 import (
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/chancery-xds/chancery/xds"
@@ -33,12 +32,8 @@ func (u *subscription) mark(e *entry) {
 		e.dirty = true
 		u.dirty = append(u.dirty, e.name)
 	}
-	if u.stir(e.name); u.resting(e.name) {
-		if u.roused == nil {
-			u.roused = map[string]bool{}
-		}
-		u.roused[e.name] = true
-	}
+	u.stir(e.name)
+	u.waiting.rouse(e.name)
 }
 
 // addMarked adds entries of which something may have to be told.
@@ -51,7 +46,7 @@ func (u *subscription) addMarked(extra []entry) {
 
 // pending reports whether there may be something to say.
 func (u *subscription) pending(t *xds.Table) bool {
-	return len(u.dirty) > 0 || u.rests && len(u.waits) > len(u.roused) || u.news(t)
+	return len(u.dirty) > 0 || u.waiting.restsStill() || u.news(t)
 }
 
 // news reports whether there may be something to say besides what is listed.
@@ -148,50 +143,81 @@ func (s *Session) lists(u *subscription, t *xds.Table, e *entry) bool {
 
 // respond returns the messages that bring the client up to date, if there is
 // anything to say now. Removals alone are told only if last is set.
+//
+// A step of a stream runs on a new goroutine. Its stack need not grow as long as what
+// is seldom done stands in functions of its own, here and in what this calls.
 func (s *Session) respond(u *subscription, last bool) []*xds.Response {
 	t := s.table(u.typ)
-	if !u.pending(t) {
-		u.forgetWaits()
-		u.rests, u.roused = false, nil
+	if !s.mayRespond(u, t) {
 		return nil
+	}
+	var d diff
+	s.diff(u, t, &d)
+	if u.holdsBack() {
+		s.diffAnew(u, t, &d)
+	}
+	decided := s.decide(u, t, &d, last)
+	if decided == later {
+		return nil
+	}
+	u.stated, u.due = "", false
+	var out []*xds.Response
+	if decided == now {
+		out = s.bring(u, t, &d)
+	} else {
+		s.tell(u, t, &d)
+	}
+	s.rest(u, &d)
+	return out
+}
+
+// mayRespond reports whether there may be something to say that may be said now.
+func (s *Session) mayRespond(u *subscription, t *xds.Table) bool {
+	if !u.pending(t) {
+		u.waiting = nil
+		return false
 	}
 	if u.stalled = s.blocked(u); u.stalled {
 		u.wake()
-		u.ends, u.patient = earliest{}, earliest{} // it waits for its own type first
-		return nil
+		u.waiting.blocked()
+		return false
 	}
-	world := s.variant == xds.SotW && u.typ.FullState
-	if s.rouse(u); u.rests {
-		if len(u.dirty)+len(u.roused) == 0 {
-			return nil
+	if s.rouse(u); u.waiting.rests() {
+		if len(u.dirty)+len(u.waiting.roused) == 0 {
+			return false
 		}
-		if world || u.news(t) { // what is told of the table is told of all of it
+		if s.tellsWorld(u) || u.news(t) { // what is told of the table is told of all of it
 			u.wake()
 		}
 	}
-	d := s.diff(u, t)
-	for u.holdsBack() && u.dissolve(world, d.names) {
-		d = s.diff(u, t)
-	}
-	version := t.Version()
-	if world && len(u.leaving) > 0 {
-		version = t.VersionWith(u.lingeringStamps)
-	}
+	return true
+}
+
+// A decision is what becomes of a diff.
+type decision int
+
+const (
+	later decision = iota // it is not told yet
+	never                 // it counts as told without a response
+	now                   // a response tells it
+)
+
+// decide decides what becomes of a diff, and notes what of it waits for another type.
+func (s *Session) decide(u *subscription, t *xds.Table, d *diff, last bool) decision {
+	world := s.tellsWorld(u)
 	// "It is generally safe for servers to do this optimization for LDS and CDS
 	// when the only subscription is a wildcard subscription."
-	if world && u.stated == version && u.wildcard && u.named == 0 && t.Hashed() && !s.refusedBefore(u.typ) {
-		d.waiting = nil // it has all
-		u.stated, u.due = "", false
-		s.tell(u, t, &d)
-		return nil
+	if world && u.stated == s.version(u, t) && u.wildcard && u.named == 0 && t.Hashed() && !s.refusedBefore(u.typ) {
+		d.waiting, u.waiting = nil, nil // it has all
+		return never
 	}
 	if world && s.searching(u) {
-		return nil // what a world does not have does not exist
+		return later // what a world does not have does not exist
 	}
-	s.wait(u, &d)
-	if len(u.waits) > 0 && (world || len(d.upserts)+len(d.removed) == 0) {
-		s.rest(u)
-		return nil // a world is told whole, or not yet; an empty one would mislead
+	s.wait(u, d)
+	if u.waiting.len() > 0 && (world || len(d.upserts)+len(d.removed) == 0) {
+		s.rest(u, d)
+		return later // a world is told whole, or not yet; an empty one would mislead
 	}
 	send := u.due || len(d.upserts) > 0
 	gone := len(d.missing) > 0
@@ -199,261 +225,16 @@ func (s *Session) respond(u *subscription, last bool) []*xds.Response {
 		gone = gone || len(d.removed) > 0
 		// "Removals last", also of what the client brought along.
 		if !last && len(d.upserts) == 0 && slices.ContainsFunc(d.removed, func(n string) bool { return stands(u.told(n)) }) {
-			return nil
+			return later
 		}
 	}
-	if gone && !send && !last {
-		return nil
-	}
-	send = send || gone
-	u.stated = ""
-	old, whole := u.base, u.anew
-	u.due = false
-	if !send {
-		s.tell(u, t, &d)
-		s.rest(u)
-		return nil
-	}
-	u.asked = false
-	f := delivery{version: version, sent: s.now}
-	stuck := s.warm(u, d.upserts, world)
-	if f.items = s.tell(u, t, &d); u.wildcard {
-		f.from, f.to, f.whole = old, u.base, whole
-	}
-	changes := d.shared
 	switch {
-	case world:
-		changes = u.world(t)
-		for r := range u.lingering {
-			e := u.entry(r.Name)
-			e.told, e.again = r.Stamp, false // the last it was, news or not
-		}
-	case s.variant == xds.SotW:
-		changes = &xds.Changes{Upserts: d.upserts}
-	case changes == nil:
-		changes = &xds.Changes{Upserts: d.upserts, Removed: minus(d.removed, d.absent), Absent: d.absent}
+	case send || gone && last:
+		return now
+	case gone:
+		return later
 	}
-	if len(d.missing) > 0 {
-		changes = &xds.Changes{Upserts: changes.Upserts, Removed: changes.Removed, Absent: changes.Absent, Missing: d.missing}
-	}
-	parts := []*xds.Changes{changes}
-	if !world {
-		parts = changes.Split(s.opts.MaxResponse)
-	}
-	out := s.send(u, t, f, parts)
-	s.rest(u)
-	if stuck {
-		u.deliveries[len(u.deliveries)-1].stuck = u.nonce
-	}
-	return out
-}
-
-// send makes the messages of a delivery.
-func (s *Session) send(u *subscription, t *xds.Table, d delivery, parts []*xds.Changes) (out []*xds.Response) {
-	var world *World // the same, whichever part the client accepts last
-	if s.variant == xds.SotW {
-		world = s.worldOf(u, t, &d, len(parts))
-	}
-	for _, c := range parts {
-		s.nonces++
-		p := partOf(s.nonces, c)
-		p.world = s.variant == xds.SotW && u.typ.FullState
-		d.parts = append(d.parts, p)
-		r := &xds.Response{Type: u.typ, Version: d.version, Nonce: strconv.FormatUint(s.nonces, 10), TTL: s.ttl, Changes: c}
-		s.event(Event{Kind: Sent, Type: u.typ, Nonce: r.Nonce, Version: r.Version, Count: len(c.Upserts), Removed: len(c.Removed) + len(c.Absent), Beats: len(c.Beats), World: world})
-		out = append(out, r)
-	}
-	u.deliver(s, d)
-	for _, c := range parts { // also of what was unlisted for this one
-		s.feed(u, c)
-	}
-	return out
-}
-
-// partOf is the message that carries the changes.
-func partOf(nonce uint64, c *xds.Changes) part {
-	p := part{nonce: nonce, lo: "-", gone: "-"} // of nothing: no name stands between "-" and ""
-	if n := len(c.Upserts); n > 0 {
-		p.lo, p.hi = c.Upserts[0].Name, c.Upserts[n-1].Name
-	}
-	if n := len(c.Beats); n > 0 {
-		p.lo, p.hi = c.Beats[0].Name, c.Beats[n-1].Name
-	}
-	first := true
-	for _, gone := range [][]string{c.Removed, c.Absent} {
-		if n := len(gone); n > 0 {
-			if first || gone[0] < p.gone {
-				p.gone = gone[0]
-			}
-			p.last, first = max(p.last, gone[n-1]), false
-		}
-	}
-	return p
-}
-
-// tell counts the diff as told and returns what it said of entries.
-func (s *Session) tell(u *subscription, t *xds.Table, d *diff) (items []item) {
-	// What waits keeps what it was told before as an exception to the base.
-	var extra []entry
-	for _, n := range d.waiting {
-		if u.entry(n) == nil {
-			told := u.told(n)
-			extra = append(extra, entry{name: n, told: told, sent: told != absent, again: u.anew && told != absent})
-		}
-	}
-	items = slices.Grow(items, len(u.dirty)+len(d.kept))
-	said := func(e *entry, is *xds.Stamp) {
-		was := e.told
-		if orphan := u.orphans[e.name]; orphan != nil && stands(is) {
-			was = orphan
-			delete(u.orphans, e.name)
-		}
-		u.regain(e.name)
-		if stands(is) {
-			delete(u.lapsed, e.name)
-		}
-		if s.variant == xds.Delta && same(was, is) && u.comesFirst(e.name) {
-			was = absent // it may have been given up since, and asked for again
-		}
-		items = append(items, item{name: e.name, was: was, is: is})
-		e.told, e.sent, e.again = is, true, false
-	}
-	if u.names.len() > 0 {
-		for _, r := range d.upserts {
-			if e := u.entry(r.Name); e != nil {
-				said(e, r.Stamp)
-			}
-		}
-	}
-	if len(u.orphans) > 0 { // what the wildcard tells anew of what it could not tell to be gone
-		for _, r := range d.upserts {
-			if orphan := u.orphans[r.Name]; orphan != nil && u.entry(r.Name) == nil {
-				items = append(items, item{name: r.Name, was: orphan, is: r.Stamp})
-				delete(u.orphans, r.Name)
-			}
-		}
-	}
-	untold := s.variant == xds.SotW && !u.typ.FullState
-	stray := false
-	for _, n := range d.removed {
-		delete(u.unfed, n)
-		e := u.entry(n)
-		if e == nil {
-			continue
-		}
-		stray = stray || !u.wildcard && !u.wants(e)
-		if untold && stands(e.told) {
-			u.orphan(n, e.told)
-		}
-		said(e, absent)
-		if u.lapsed[n] {
-			items[len(items)-1].lapsed = true
-			delete(u.lapsed, n)
-		}
-		if u.matches[n] != nil {
-			e.told = others
-		}
-		s.departed(u, n)
-	}
-	slices.SortFunc(items, itemByName)
-	listed := u.dirty
-	if u.anew || u.wildcard && u.base != t.Versions() || s.variant == xds.SotW && u.typ.FullState {
-		u.moves++ // it is told of the table
-	} else if u.heeded {
-		u.stirred = append(u.stirred, listed...)
-		for n := range d.names {
-			u.stir(n)
-		}
-	}
-	u.anew, u.dirty = false, nil
-	for _, n := range listed {
-		if e := u.entry(n); e != nil {
-			// What must not be told yet, since the view is looking for it, stays listed.
-			if e.dirty = false; u.leaving[n] == nil && u.outdated(t, n, e.told) || s.hopes(u, t, e) {
-				u.mark(e)
-			}
-		}
-	}
-	if untold && u.wildcard {
-		for _, n := range d.removed {
-			if st := u.base.Get(n); st != nil && u.entry(n) == nil {
-				u.orphan(n, st)
-			}
-		}
-	}
-	if u.wildcard {
-		u.base = t.Versions()
-		u.add(extra...)
-	}
-	for _, n := range d.waiting {
-		if e := u.entry(n); e != nil {
-			u.mark(e)
-		}
-	}
-	told := items              // in order
-	for _, n := range d.kept { // of these nothing was said
-		if _, ok := slices.BinarySearchFunc(told, item{name: n}, itemByName); !ok {
-			items = append(items, item{name: n})
-		}
-	}
-	for i := range extra {
-		items = append(items, item{name: extra[i].name})
-	}
-	slices.SortFunc(items, itemByName)
-	if stray { // forget what no name finds
-		u.removeFunc(func(e *entry) bool { return e.told == absent && !u.wants(e) })
-	}
-	if u.wildcard && u.names.len() > u.named { // forget exceptions that are none
-		none := func(e *entry) bool {
-			if u.wants(e) || e.dirty || e.again || u.leaving[e.name] != nil {
-				return false
-			}
-			is := u.base.Get(e.name)
-			return e.told == absent && is == nil || is != nil && same(e.told, is)
-		}
-		if len(listed)+len(items) > 64 {
-			u.removeFunc(none)
-		} else { // only these can have become so
-			for _, it := range items {
-				listed = append(listed, it.name)
-			}
-			for _, n := range listed {
-				if e := u.entry(n); e != nil && none(e) {
-					u.remove(n)
-				}
-			}
-		}
-	}
-	return items
-}
-
-// orphan notes that the client keeps what the view has lost.
-func (u *subscription) orphan(name string, st *xds.Stamp) {
-	if u.orphans == nil {
-		u.orphans = map[string]*xds.Stamp{}
-	}
-	u.orphans[name] = st
-}
-
-// world is everything the subscription covers: "the server must include the
-// complete state of the world".
-func (u *subscription) world(t *xds.Table) *xds.Changes {
-	var all []*xds.Resource
-	for e := range u.entries() { // of a wildcard, what it does not cover itself
-		if r := t.Lookup(e.name); u.shows(r) && (!u.wildcard || r.OnDemand) {
-			all = append(all, r)
-		}
-	}
-	for r := range u.lingering {
-		all = append(all, r)
-	}
-	if u.wildcard {
-		if len(all) == 0 {
-			return t.Since(nil)
-		}
-		all = append(all, t.Since(nil).Upserts...)
-	}
-	return &xds.Changes{Upserts: byName(all)}
+	return never
 }
 
 // sayBy yields the times at which something may have to be said though nothing

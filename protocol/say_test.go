@@ -138,14 +138,14 @@ func TestBlocked(t *testing.T) {
 		{"ADS-6 it cannot be answered", xds.SotW, func(_ *Session, u *subscription) { u.deliveries[0].stuck = 1 }, false},
 		{"ADS-6 it could not be answered, and was dealt with", xds.SotW, func(s *Session, u *subscription) {
 			u.deliveries[0].stuck, u.deliveries[0].superseded = 1, true
-			u.deliver(s, delivery{sent: s.now, parts: []part{{nonce: 2}}})
+			u.deliver(s, &delivery{sent: s.now, parts: []part{{nonce: 2}}})
 		}, true},
 		{"TTL-3 a heartbeat in delta", xds.Delta, func(_ *Session, u *subscription) { u.deliveries[0].beats = []*xds.Resource{} }, false},
 		{"TTL-3 a world told as a heartbeat", xds.SotW, func(_ *Session, u *subscription) { u.deliveries[0].beats = []*xds.Resource{} }, true},
 	} {
 		s := &Session{variant: c.variant, now: time.Unix(100, 0)}
 		u := &subscription{typ: xds.Cluster}
-		u.deliver(s, delivery{sent: s.now, parts: []part{{nonce: 1}}})
+		u.deliver(s, &delivery{sent: s.now, parts: []part{{nonce: 1}}})
 		c.do(s, u)
 		if got := s.blocked(u); got != c.want {
 			t.Errorf("%s: %v", c.name, got)

@@ -96,9 +96,9 @@ type Session struct {
 //   - want, matching: what the client wants (want.go, match.go, scope.go)
 //   - record: what it was told, and what became of it (told.go, cargo.go,
 //     delivery.go, settle.go, refusal.go, resume.go)
-//   - withdrawing, waiting: what has to stay and what has to wait because of other
+//   - withdrawing, heed, waiting: what has to stay and what has to wait because of other
 //     types (withdraw.go, order.go, waiting.go, warm.go)
-//   - saying: what is to be said next (diff.go, say.go, beat.go)
+//   - saying: what is to be said next (diff.go, say.go, tell.go, response.go, beat.go)
 //
 // They share the rows of single names.
 type subscription struct {
@@ -108,7 +108,8 @@ type subscription struct {
 	matching
 	record
 	withdrawing
-	waiting
+	heed
+	waiting *waiting // nil while nothing waits
 	saying
 }
 
@@ -432,7 +433,9 @@ func (s *Session) Events() iter.Seq[Event] {
 		if s.events = s.events[:0]; cap(events) > manyEvents {
 			s.events = nil
 		}
-		for _, e := range events {
+		for i := range events {
+			e := events[i]
+			events[i] = Event{} // keep nothing alive that it has
 			if !yield(e) {
 				return
 			}
@@ -440,8 +443,9 @@ func (s *Session) Events() iter.Seq[Event] {
 	}
 }
 
-// manyEvents is how many events the memory is kept for.
-const manyEvents = 64
+// manyEvents is how many events the memory is kept for: those of a step when one type
+// has moved. When a stream opens there are more.
+const manyEvents = 2
 
 func (s *Session) event(e Event) { s.events = append(s.events, e) }
 

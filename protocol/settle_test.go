@@ -31,7 +31,7 @@ func TestSettle(t *testing.T) {
 		u := &subscription{typ: xds.Route}
 		s := &Session{variant: xds.Delta, now: time.Unix(1, 0), view: xds.Tables{}}
 		for n := range uint64(3) {
-			u.deliver(s, delivery{parts: []part{{nonce: n + 1, lo: "a", hi: "z"}}, cargo: cargo{items: itemsOf("a:->a1")}})
+			u.deliver(s, &delivery{parts: []part{{nonce: n + 1, lo: "a", hi: "z"}}, cargo: cargo{items: itemsOf("a:->a1")}})
 		}
 		for a := range strings.FieldsSeq(c.answers) {
 			nonce, no := strings.CutSuffix(a, "!")

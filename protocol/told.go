@@ -61,7 +61,7 @@ type record struct {
 func (s *Session) vague(u *subscription) bool {
 	early := s.now.Before(u.vague)
 	switch {
-	case u.vagueAll && (early || u.unacked || len(u.waits) > 0):
+	case u.vagueAll && (early || u.unacked || u.waiting.len() > 0):
 		return true
 	case len(u.brought) == 0:
 		return false // it has been told of all, or has given it up
@@ -86,7 +86,7 @@ func (s *Session) vague(u *subscription) bool {
 // vagueAfter reports whether nobody knows either, if nobody does now, when the client
 // accepts a part of a delivery that is about to leave.
 func (s *Session) vagueAfter(u *subscription, d *delivery, parts int) bool {
-	if parts > 1 || u.vagueAll && len(u.waits) > 0 {
+	if parts > 1 || u.vagueAll && u.waiting.len() > 0 {
 		return true
 	}
 	for name := range u.brought {
@@ -100,7 +100,7 @@ func (s *Session) vagueAfter(u *subscription, d *delivery, parts int) bool {
 // learned notes that the client has taken a message, so that it is known what it
 // has of the names in it.
 func (u *subscription) learned(v xds.Variant, d *delivery, p *part) {
-	if v == xds.SotW && u.typ.FullState || len(u.waits) == 0 && d.accepted() {
+	if v == xds.SotW && u.typ.FullState || u.waiting.len() == 0 && d.accepted() {
 		u.vagueAll = false
 	}
 	u.toldAll(d)

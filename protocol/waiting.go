@@ -17,18 +17,73 @@ type waiting struct {
 	waits   map[string]wait
 	ends    earliest // when one may wait no longer though nobody answers
 	patient earliest // since when one waits that does so until the client has been silent for too long
-	any     anyReady
 
-	rests  bool               // what waits rests, save the roused
+	rest   bool               // what waits rests, save the roused
 	roused map[string]bool    // of these, marked since
 	seen   sight              // on what that depended when they were looked at
-	found  anyReady           // what any was then
+	found  anyReady           // what was found then of those that may refer to anything
 	behind map[cause][]string // what waits, by what it is behind, and some that waits no more; nil: not known
 	put    int                // how many names were added to that
+}
 
+// A heed is what those have to know of a type that wait for it.
+type heed struct {
 	heeded  bool     // others rest that wait for this type
 	stirred []string // of these names something has moved since they were asked about
 	moves   uint64   // counts what may make any others wait for this type, or wait no longer
+}
+
+// len is how many wait.
+func (w *waiting) len() int {
+	if w == nil {
+		return 0
+	}
+	return len(w.waits)
+}
+
+// all yields what waits.
+func (w *waiting) all(yield func(string) bool) {
+	if w == nil {
+		return
+	}
+	for n := range w.waits {
+		if !yield(n) {
+			return
+		}
+	}
+}
+
+// rests reports whether what waits rests, save the roused.
+func (w *waiting) rests() bool { return w != nil && w.rest }
+
+// restsStill reports whether any of it does.
+func (w *waiting) restsStill() bool { return w.rests() && len(w.waits) > len(w.roused) }
+
+// resting reports whether a name rests.
+func (w *waiting) resting(name string) bool {
+	if !w.rests() || w.roused[name] {
+		return false
+	}
+	_, waits := w.waits[name]
+	return waits
+}
+
+// rouse makes a name that rests be looked at.
+func (w *waiting) rouse(name string) {
+	if !w.resting(name) {
+		return
+	}
+	if w.roused == nil {
+		w.roused = map[string]bool{}
+	}
+	w.roused[name] = true
+}
+
+// blocked notes that what waits for another type waits for its own first.
+func (w *waiting) blocked() {
+	if w != nil {
+		w.ends, w.patient = earliest{}, earliest{}
+	}
 }
 
 // A wait is since when a name waits, when that may end though nobody answers; zero: never;
@@ -36,6 +91,14 @@ type waiting struct {
 type wait struct {
 	since, until time.Time
 	patient      bool
+}
+
+// A waiter is what is to wait, until when that may end though nobody answers, and whether
+// it ends when the client has been silent for too long.
+type waiter struct {
+	name    string
+	until   time.Time // zero: never
+	patient bool
 }
 
 // A cause is what others may wait for: a name of the type that comes first, or of the one
@@ -65,15 +128,20 @@ func (s *Session) sight(u *subscription) sight {
 }
 
 // rest lets rest what waits.
-func (s *Session) rest(u *subscription) {
-	u.rests, u.roused = len(u.waits) > 0 && u.stated == "", nil // what is stated may turn out to be all
-	if !u.rests {
-		u.behind = nil
+func (s *Session) rest(u *subscription, d *diff) {
+	w := u.waiting
+	if w.len() == 0 {
+		u.waiting = nil
 		return
 	}
-	u.seen = s.sight(u)
-	if u.any.known {
-		u.found = u.any
+	w.roused = nil
+	if w.rest = u.stated == ""; !w.rest { // what is stated may turn out to be all
+		w.behind = nil
+		return
+	}
+	w.seen = s.sight(u)
+	if d.any.known {
+		w.found = d.any
 	}
 	for _, t := range []*xds.Type{u.typ.After, u.typ.After.Warms} {
 		if t != nil && s.sub(t) != nil {
@@ -82,7 +150,7 @@ func (s *Session) rest(u *subscription) {
 	}
 	dirty := u.dirty[:0]
 	for _, n := range u.dirty {
-		if _, waits := u.waits[n]; !waits {
+		if _, waits := w.waits[n]; !waits {
 			dirty = append(dirty, n)
 		} else if e := u.entry(n); e != nil {
 			e.dirty = false
@@ -99,7 +167,10 @@ func (s *Session) rouse(u *subscription) {
 	for _, v := range s.subs {
 		s.spread(v)
 	}
-	if ends := s.waitEnds(u); u.rests && (u.seen != s.sight(u) || !ends.IsZero() && !s.now.Before(ends)) {
+	if !u.waiting.rests() {
+		return
+	}
+	if ends := s.waitEnds(u); u.waiting.seen != s.sight(u) || !ends.IsZero() && !s.now.Before(ends) {
 		u.wake()
 	}
 }
@@ -130,14 +201,15 @@ func (s *Session) spread(v *subscription) {
 	names := v.stirred
 	v.heeded, v.stirred = false, nil
 	for _, u := range s.subs {
-		if !u.rests {
+		w := u.waiting
+		if !w.rests() {
 			continue
 		}
 		first, warms := v.typ.Is(u.typ.After), v.typ.Is(u.typ.After.Warms)
 		if v.heeded = v.heeded || first || warms; !first && !warms || len(names) == 0 {
 			continue
 		}
-		if len(names) > len(u.waits) {
+		if len(names) > len(w.waits) {
 			u.wake() // it costs less to look at all
 			continue
 		}
@@ -146,16 +218,16 @@ func (s *Session) spread(v *subscription) {
 			s.rouseBehind(u, cause{warms, n})
 		}
 		// What may refer to anything: of each the answer is the same.
-		if first := s.sub(u.typ.After); len(u.behind[cause{}]) > 0 && first != nil && u.found != s.findAny(first, s.table(first.typ)) {
+		if first := s.sub(u.typ.After); len(w.behind[cause{}]) > 0 && first != nil && w.found != s.findAny(first, s.table(first.typ)) {
 			s.rouseBehind(u, cause{})
 		}
 	}
 }
 
 func (s *Session) rouseBehind(u *subscription, a cause) {
-	for _, n := range u.behind[a] {
+	for _, n := range u.waiting.behind[a] {
 		switch e := u.entry(n); {
-		case !u.resting(n):
+		case !u.waiting.resting(n):
 		case e == nil: // nothing of the table was told yet, and all of it will be
 			u.wake()
 			return
@@ -167,18 +239,19 @@ func (s *Session) rouseBehind(u *subscription, a cause) {
 
 // findBehind finds what rests behind what.
 func (s *Session) findBehind(u *subscription) {
-	if u.behind != nil && u.put <= 2*len(u.waits)+16 {
+	w := u.waiting
+	if w.behind != nil && w.put <= 2*len(w.waits)+16 {
 		return
 	}
-	u.behind, u.put = map[cause][]string{}, 0
-	for n := range u.waits {
+	w.behind, w.put = map[cause][]string{}, 0
+	for n := range w.waits {
 		s.putBehind(u, n)
 	}
 }
 
 // putBehind lists a name behind all on which it depends whether that waits: see ready.
 func (s *Session) putBehind(u *subscription, name string) {
-	u.put++
+	u.waiting.put++
 	if r := s.table(u.typ).Lookup(name); r != nil {
 		s.putBody(u, r)
 	}
@@ -189,8 +262,8 @@ func (s *Session) putBehind(u *subscription, name string) {
 
 func (s *Session) putBody(u *subscription, r *xds.Resource) {
 	put := func(a cause) {
-		if at := u.behind[a]; len(at) == 0 || at[len(at)-1] != r.Name {
-			u.behind[a] = append(at, r.Name)
+		if at := u.waiting.behind[a]; len(at) == 0 || at[len(at)-1] != r.Name {
+			u.waiting.behind[a] = append(at, r.Name)
 		}
 	}
 	if r.Refs == nil {
@@ -225,24 +298,16 @@ func (s *Session) putBody(u *subscription, r *xds.Resource) {
 
 // wake lists all that waits as dirty again.
 func (u *subscription) wake() {
-	if !u.rests {
+	w := u.waiting
+	if !w.rests() {
 		return
 	}
-	u.rests, u.roused, u.behind = false, nil, nil
-	for n := range u.waits {
+	w.rest, w.roused, w.behind = false, nil, nil
+	for n := range w.waits {
 		if e := u.entry(n); e != nil {
 			u.mark(e)
 		}
 	}
-}
-
-// resting reports whether a name rests.
-func (u *subscription) resting(name string) bool {
-	if !u.rests || u.roused[name] {
-		return false
-	}
-	_, waits := u.waits[name]
-	return waits
 }
 
 // listed yields what is dirty, and what rests.
@@ -252,11 +317,11 @@ func (u *subscription) listed(yield func(string) bool) {
 			return
 		}
 	}
-	if !u.rests {
+	if !u.waiting.rests() {
 		return
 	}
-	for n := range u.waits {
-		if !u.roused[n] && !yield(n) {
+	for n := range u.waiting.waits {
+		if !u.waiting.roused[n] && !yield(n) {
 			return
 		}
 	}
@@ -264,12 +329,16 @@ func (u *subscription) listed(yield func(string) bool) {
 
 // waitEnds is when something of u may wait no longer though nobody answers; zero: never.
 func (s *Session) waitEnds(u *subscription) time.Time {
-	ends := u.ends.at
-	if u.patient.at.IsZero() {
+	w := u.waiting
+	if w == nil {
+		return time.Time{}
+	}
+	ends := w.ends.at
+	if w.patient.at.IsZero() {
 		return ends
 	}
 	if first := s.sub(u.typ.After); first != nil && first.unacked {
-		if until := first.waitsUntil(u.patient.at); ends.IsZero() || until.Before(ends) {
+		if until := first.waitsUntil(w.patient.at); ends.IsZero() || until.Before(ends) {
 			ends = until
 		}
 	}
@@ -278,8 +347,10 @@ func (s *Session) waitEnds(u *subscription) time.Time {
 
 // waitsSince is since when a name of u waits: if it did not, since now.
 func (s *Session) waitsSince(u *subscription, name string) time.Time {
-	if w, ok := u.waits[name]; ok {
-		return w.since
+	if u.waiting != nil {
+		if w, ok := u.waiting.waits[name]; ok {
+			return w.since
+		}
 	}
 	return s.now
 }
@@ -287,72 +358,85 @@ func (s *Session) waitsSince(u *subscription, name string) time.Time {
 // waitsForEver reports whether something waits that is to be waited for without end, as
 // what has not been sent is.
 func (s *Session) waitsForEver() bool {
-	return slices.ContainsFunc(s.subs, func(u *subscription) bool { return len(u.waits) > 0 && s.waitEnds(u).IsZero() })
+	return slices.ContainsFunc(s.subs, func(u *subscription) bool { return u.waiting.len() > 0 && s.waitEnds(u).IsZero() })
 }
 
 // wait notes which of the names that were looked at wait, and since when.
 func (s *Session) wait(u *subscription, d *diff) {
-	if s.variant == xds.SotW && u.typ.FullState && len(d.waiting) > 0 { // a world is told whole, or not yet
+	w := u.waiting
+	if w == nil && len(d.waiting) == 0 {
+		return
+	}
+	if w == nil {
+		w = &waiting{}
+		u.waiting = w
+	}
+	if s.tellsWorld(u) && len(d.waiting) > 0 { // a world is told whole, or not yet
 		for _, r := range d.upserts {
-			if _, waited := u.waits[r.Name]; waited {
-				d.waiting, d.until, d.patient = append(d.waiting, r.Name), append(d.until, time.Time{}), append(d.patient, false)
+			if _, waited := w.waits[r.Name]; waited {
+				d.waiting = append(d.waiting, waiter{name: r.Name})
 			}
 		}
 		d.upserts = nil
 	}
+	s.waive(u, d)
+	roused, fresh := w.roused, make([]wait, len(d.waiting))
+	for i, n := range d.waiting {
+		fresh[i] = wait{since: s.waitsSince(u, n.name), until: n.until, patient: n.patient}
+	}
+	if !w.rest {
+		*w = waiting{found: w.found}
+	}
+	for n := range roused {
+		w.drop(n)
+	}
+	if w.waits == nil {
+		w.waits = make(map[string]wait, len(d.waiting))
+	}
+	for i, n := range d.waiting {
+		if w.waits[n.name] = fresh[i]; w.behind != nil && !roused[n.name] {
+			s.putBehind(u, n.name)
+		}
+		w.endsBy(fresh[i])
+	}
+	if w.ends.over() || w.patient.over() { // the first is over: when is the next?
+		w.ends, w.patient = earliest{}, earliest{}
+		for _, one := range w.waits {
+			w.endsBy(one)
+		}
+	}
+}
+
+// waive tells of what has waited for a client that did not answer.
+func (s *Session) waive(u *subscription, d *diff) {
+	if u.waiting.len() == 0 {
+		return
+	}
 	first := s.sub(u.typ.After)
 	for _, r := range d.upserts {
-		if len(u.waits) == 0 {
-			break
-		}
-		w, waited := u.waits[r.Name]
+		w, waited := u.waiting.waits[r.Name]
 		if waited && (first == nil && !s.opensLater() || first != nil && first.unacked && !s.now.Before(first.waitsUntil(w.since))) {
 			s.event(Event{Kind: Waived, Type: u.typ, By: u.typ.After, Name: r.Name})
 		}
 	}
-	roused, fresh := u.roused, make([]wait, len(d.waiting))
-	for i, n := range d.waiting {
-		fresh[i] = wait{since: s.waitsSince(u, n), until: d.until[i], patient: d.patient[i]}
+}
+
+// drop makes a name wait no longer.
+func (w *waiting) drop(name string) {
+	one := w.waits[name]
+	w.ends.less(one.until)
+	if one.patient {
+		w.patient.less(one.since)
 	}
-	if !u.rests {
-		u.forgetWaits()
-	}
-	for n := range roused {
-		w := u.waits[n]
-		u.ends.less(w.until)
-		if w.patient {
-			u.patient.less(w.since)
-		}
-		delete(u.waits, n)
-	}
-	for i, n := range d.waiting {
-		if u.waits == nil {
-			u.waits = make(map[string]wait, len(d.waiting))
-		}
-		if u.waits[n] = fresh[i]; u.behind != nil && !roused[n] {
-			s.putBehind(u, n)
-		}
-		u.endsBy(fresh[i])
-	}
-	if u.ends.over() || u.patient.over() { // the first is over: when is the next?
-		u.ends, u.patient = earliest{}, earliest{}
-		for _, w := range u.waits {
-			u.endsBy(w)
-		}
-	}
+	delete(w.waits, name)
 }
 
 // endsBy counts when a wait may end.
-func (u *waiting) endsBy(w wait) {
-	u.ends.more(w.until)
-	if w.patient {
-		u.patient.more(w.since)
+func (w *waiting) endsBy(one wait) {
+	w.ends.more(one.until)
+	if one.patient {
+		w.patient.more(one.since)
 	}
-}
-
-// forgetWaits makes nothing wait.
-func (u *waiting) forgetWaits() {
-	u.waits, u.ends, u.patient, u.behind = nil, earliest{}, earliest{}, nil
 }
 
 // An earliest is the first of some times, and how many these are. The zero time counts not.

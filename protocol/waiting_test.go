@@ -33,11 +33,11 @@ func TestWaitingNamesAreCheap(t *testing.T) {
 		}
 		took := time.Since(start)
 		u := l.sub(xds.Route)
-		if len(u.waits) != n {
-			t.Errorf("ADS-6: %d of %d routes wait", len(u.waits), n)
+		if u.waiting.len() != n {
+			t.Errorf("ADS-6: %d of %d routes wait", u.waiting.len(), n)
 		}
-		if u.put > 3*n {
-			t.Errorf("%d are listed of %d that wait", u.put, n)
+		if u.waiting.put > 3*n {
+			t.Errorf("%d are listed of %d that wait", u.waiting.put, n)
 		}
 		return took
 	}

@@ -423,7 +423,7 @@ func (u *subscription) name(e *entry, named bool) {
 // notice notes that the interest in a name may have moved.
 func (u *subscription) notice(e *entry, was bool) {
 	u.moved = true
-	if u.stir(e.name); u.resting(e.name) {
+	if u.stir(e.name); u.waiting.resting(e.name) {
 		u.mark(e)
 	}
 	switch is := u.wants(e); {

@@ -54,7 +54,7 @@ func TestHolds(t *testing.T) {
 		return u
 	}
 	waits := sub(false, time.Time{})
-	waits.waits = map[string]wait{"r": {since: lost}}
+	waits.waiting = &waiting{waits: map[string]wait{"r": {since: lost}}}
 	until := now.Add(5 * time.Second)
 	for _, c := range []struct {
 		name  string

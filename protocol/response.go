@@ -1,0 +1,131 @@
+package protocol
+
+import (
+	"strconv"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// bring returns the messages that tell a diff.
+func (s *Session) bring(u *subscription, t *xds.Table, d *diff) []*xds.Response {
+	u.asked = false
+	world := s.tellsWorld(u)
+	var f delivery
+	f.version, f.sent = s.version(u, t), s.now
+	stuck := s.warm(u, d.upserts, world)
+	if u.wildcard {
+		f.from, f.whole = u.base, u.anew
+	}
+	if f.items = s.tell(u, t, d); u.wildcard {
+		f.to = u.base
+	}
+	parts := []*xds.Changes{s.changes(u, t, d)}
+	if !world {
+		parts = parts[0].Split(s.opts.MaxResponse)
+	}
+	if stuck {
+		f.stuck = s.nonces + uint64(len(parts))
+	}
+	return s.send(u, t, &f, parts)
+}
+
+// changes is what is to be sent of a diff.
+func (s *Session) changes(u *subscription, t *xds.Table, d *diff) *xds.Changes {
+	c := d.shared
+	switch {
+	case s.tellsWorld(u):
+		c = u.world(t)
+		for r := range u.lingering {
+			e := u.entry(r.Name)
+			e.told, e.again = r.Stamp, false // the last it was, news or not
+		}
+	case s.variant == xds.SotW:
+		c = &xds.Changes{Upserts: d.upserts}
+	case c == nil:
+		c = &xds.Changes{Upserts: d.upserts, Removed: minus(d.removed, d.absent), Absent: d.absent}
+	}
+	if len(d.missing) > 0 {
+		c = &xds.Changes{Upserts: c.Upserts, Removed: c.Removed, Absent: c.Absent, Missing: d.missing}
+	}
+	return c
+}
+
+// send makes the messages of a delivery.
+func (s *Session) send(u *subscription, t *xds.Table, d *delivery, parts []*xds.Changes) (out []*xds.Response) {
+	var world *World // the same, whichever part the client accepts last
+	if s.variant == xds.SotW {
+		world = s.worldOf(u, t, d, len(parts))
+	}
+	for _, c := range parts {
+		out = append(out, s.sendPart(u, d, c, world))
+	}
+	u.deliver(s, d)
+	for _, c := range parts { // also of what was unlisted for this one
+		s.feed(u, c)
+	}
+	return out
+}
+
+// sendPart makes one message of a delivery.
+func (s *Session) sendPart(u *subscription, d *delivery, c *xds.Changes, world *World) *xds.Response {
+	s.nonces++
+	p := partOf(s.nonces, c)
+	p.world = s.tellsWorld(u)
+	d.parts = append(d.parts, p)
+	r := &xds.Response{Type: u.typ, Version: d.version, Nonce: strconv.FormatUint(s.nonces, 10), TTL: s.ttl, Changes: c}
+	s.event(Event{Kind: Sent, Type: u.typ, Nonce: r.Nonce, Version: r.Version, Count: len(c.Upserts), Removed: len(c.Removed) + len(c.Absent), Beats: len(c.Beats), World: world})
+	return r
+}
+
+// partOf is the message that carries the changes.
+func partOf(nonce uint64, c *xds.Changes) part {
+	p := part{nonce: nonce, lo: "-", gone: "-"} // of nothing: no name stands between "-" and ""
+	if n := len(c.Upserts); n > 0 {
+		p.lo, p.hi = c.Upserts[0].Name, c.Upserts[n-1].Name
+	}
+	if n := len(c.Beats); n > 0 {
+		p.lo, p.hi = c.Beats[0].Name, c.Beats[n-1].Name
+	}
+	first := true
+	for _, gone := range [][]string{c.Removed, c.Absent} {
+		if n := len(gone); n > 0 {
+			if first || gone[0] < p.gone {
+				p.gone = gone[0]
+			}
+			p.last, first = max(p.last, gone[n-1]), false
+		}
+	}
+	return p
+}
+
+// world is everything the subscription covers: "the server must include the
+// complete state of the world".
+func (u *subscription) world(t *xds.Table) *xds.Changes {
+	var all []*xds.Resource
+	for e := range u.entries() { // of a wildcard, what it does not cover itself
+		if r := t.Lookup(e.name); u.shows(r) && (!u.wildcard || r.OnDemand) {
+			all = append(all, r)
+		}
+	}
+	for r := range u.lingering {
+		all = append(all, r)
+	}
+	if u.wildcard {
+		if len(all) == 0 {
+			return t.Since(nil)
+		}
+		all = append(all, t.Since(nil).Upserts...)
+	}
+	return &xds.Changes{Upserts: byName(all)}
+}
+
+// version is the version of what a response to u tells.
+func (s *Session) version(u *subscription, t *xds.Table) string {
+	if s.tellsWorld(u) && len(u.leaving) > 0 {
+		return t.VersionWith(u.lingeringStamps)
+	}
+	return t.Version()
+}
+
+// tellsWorld reports whether a response to u tells the complete state of the world.
+func (s *Session) tellsWorld(u *subscription) bool { return s.variant == xds.SotW && u.typ.FullState }

@@ -1,0 +1,195 @@
+package protocol
+
+import (
+	"slices"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// tell counts the diff as told and returns what it said of entries.
+func (s *Session) tell(u *subscription, t *xds.Table, d *diff) (items []item) {
+	held := u.held(d)
+	items = slices.Grow(items, len(u.dirty)+len(d.kept))
+	if u.names.len() > 0 {
+		for _, r := range d.upserts {
+			if e := u.entry(r.Name); e != nil {
+				items = append(items, s.said(u, e, r.Stamp))
+			}
+		}
+	}
+	if len(u.orphans) > 0 {
+		items = u.tellOrphans(d, items)
+	}
+	stray := false
+	if len(d.removed) > 0 {
+		items, stray = s.tellRemoved(u, d, items)
+	}
+	slices.SortFunc(items, itemByName)
+	listed := s.relist(u, t, d)
+	if s.forsakes(u) && u.wildcard {
+		for _, n := range d.removed {
+			if st := u.base.Get(n); st != nil && u.entry(n) == nil {
+				u.orphan(n, st)
+			}
+		}
+	}
+	if u.wildcard {
+		u.base = t.Versions()
+		u.add(held...)
+	}
+	for _, n := range d.waiting {
+		if e := u.entry(n.name); e != nil {
+			u.mark(e)
+		}
+	}
+	if len(d.kept)+len(held) > 0 {
+		items = u.tellNothing(d.kept, held, items)
+	}
+	if stray { // forget what no name finds
+		u.removeFunc(func(e *entry) bool { return e.told == absent && !u.wants(e) })
+	}
+	if u.wildcard && u.names.len() > u.named {
+		u.forgetPlain(listed, items)
+	}
+	return items
+}
+
+// held returns the entries of what waits and has none: it keeps what it was told before
+// as an exception to the base.
+func (u *subscription) held(d *diff) (held []entry) {
+	for _, w := range d.waiting {
+		if u.entry(w.name) == nil {
+			told := u.told(w.name)
+			held = append(held, entry{name: w.name, told: told, sent: told != absent, again: u.anew && told != absent})
+		}
+	}
+	return held
+}
+
+// said counts it as told what an entry's name is.
+func (s *Session) said(u *subscription, e *entry, is *xds.Stamp) item {
+	was := e.told
+	if orphan := u.orphans[e.name]; orphan != nil && stands(is) {
+		was = orphan
+		delete(u.orphans, e.name)
+	}
+	u.regain(e.name)
+	if stands(is) {
+		delete(u.lapsed, e.name)
+	}
+	if s.variant == xds.Delta && same(was, is) && u.comesFirst(e.name) {
+		was = absent // it may have been given up since, and asked for again
+	}
+	e.told, e.sent, e.again = is, true, false
+	return item{name: e.name, was: was, is: is}
+}
+
+// tellOrphans adds what the wildcard tells anew of what it could not tell to be gone.
+func (u *subscription) tellOrphans(d *diff, items []item) []item {
+	for _, r := range d.upserts {
+		if orphan := u.orphans[r.Name]; orphan != nil && u.entry(r.Name) == nil {
+			items = append(items, item{name: r.Name, was: orphan, is: r.Stamp})
+			delete(u.orphans, r.Name)
+		}
+	}
+	return items
+}
+
+// forsakes reports whether the client keeps what is gone, for it cannot be told so: "the
+// API provides no mechanism".
+func (s *Session) forsakes(u *subscription) bool { return s.variant == xds.SotW && !u.typ.FullState }
+
+// tellRemoved counts it as told that names are gone. It adds what that says of entries,
+// and reports whether any of these was found by no name any more.
+func (s *Session) tellRemoved(u *subscription, d *diff, items []item) (_ []item, stray bool) {
+	for _, n := range d.removed {
+		delete(u.unfed, n)
+		e := u.entry(n)
+		if e == nil {
+			continue
+		}
+		stray = stray || !u.wildcard && !u.wants(e)
+		if s.forsakes(u) && stands(e.told) {
+			u.orphan(n, e.told)
+		}
+		items = append(items, s.said(u, e, absent))
+		if u.lapsed[n] {
+			items[len(items)-1].lapsed = true
+			delete(u.lapsed, n)
+		}
+		if u.matches[n] != nil {
+			e.told = others
+		}
+		s.departed(u, n)
+	}
+	return items, stray
+}
+
+// relist lists of what was dirty only what must not be told yet, since the view is
+// looking for it. It returns what was listed.
+func (s *Session) relist(u *subscription, t *xds.Table, d *diff) (listed []string) {
+	listed = u.dirty
+	if u.anew || u.wildcard && u.base != t.Versions() || s.tellsWorld(u) {
+		u.moves++ // it is told of the table
+	} else if u.heeded {
+		u.stirred = append(u.stirred, listed...)
+		for n := range d.names {
+			u.stir(n)
+		}
+	}
+	u.anew, u.dirty = false, nil
+	for _, n := range listed {
+		if e := u.entry(n); e != nil {
+			if e.dirty = false; u.leaving[n] == nil && u.outdated(t, n, e.told) || s.hopes(u, t, e) {
+				u.mark(e)
+			}
+		}
+	}
+	return listed
+}
+
+// tellNothing adds, in order, that nothing was said of what was kept or held back.
+func (u *subscription) tellNothing(kept []string, held []entry, items []item) []item {
+	told := items
+	for _, n := range kept {
+		if _, ok := slices.BinarySearchFunc(told, item{name: n}, itemByName); !ok {
+			items = append(items, item{name: n})
+		}
+	}
+	for i := range held {
+		items = append(items, item{name: held[i].name})
+	}
+	slices.SortFunc(items, itemByName)
+	return items
+}
+
+// forgetPlain forgets exceptions to the base that are none.
+func (u *subscription) forgetPlain(listed []string, items []item) {
+	none := func(e *entry) bool {
+		if u.wants(e) || e.dirty || e.again || u.leaving[e.name] != nil {
+			return false
+		}
+		is := u.base.Get(e.name)
+		return e.told == absent && is == nil || is != nil && same(e.told, is)
+	}
+	if len(listed)+len(items) > 64 {
+		u.removeFunc(none)
+		return
+	}
+	for _, it := range items { // only these can have become so
+		listed = append(listed, it.name)
+	}
+	for _, n := range listed {
+		if e := u.entry(n); e != nil && none(e) {
+			u.remove(n)
+		}
+	}
+}
+
+// orphan notes that the client keeps what the view has lost.
+func (u *subscription) orphan(name string, st *xds.Stamp) {
+	if u.orphans == nil {
+		u.orphans = map[string]*xds.Stamp{}
+	}
+	u.orphans[name] = st
+}

@@ -46,20 +46,18 @@ func (a Age) GRPCOption() grpc.ServerOption {
 // tells nothing new any more. It ends when what it writes is written and its
 // client has answered, and later anyway. The zero value stays.
 type leave struct {
-	at    time.Time     // when it begins to leave; zero: never
+	at    time.Time     // when it begins to leave; zero: never; when begun: the end, whether or not the client has answered
 	why   error         // what its client is told
 	grace time.Duration // for the client's answers
-
 	begun bool
-	by    time.Time // when begun: the end, whether or not the client has answered
 }
 
 // sooner has the stream leave at a time, if it would not leave before anyway.
 func (l *leave) sooner(at time.Time, why error, grace time.Duration) {
 	switch {
 	case l.begun:
-		if end := at.Add(grace); end.Before(l.by) {
-			l.by = end
+		if end := at.Add(grace); end.Before(l.at) {
+			l.at = end
 		}
 	case l.at.IsZero() || at.Before(l.at):
 		l.at, l.why, l.grace = at, why, grace
@@ -69,7 +67,7 @@ func (l *leave) sooner(at time.Time, why error, grace time.Duration) {
 // advance begins to leave if it is time to.
 func (l *leave) advance(now time.Time) {
 	if !l.begun && !l.at.IsZero() && !now.Before(l.at) {
-		l.begun, l.by = true, now.Add(l.grace)
+		l.begun, l.at = true, now.Add(l.grace)
 	}
 }
 
@@ -84,18 +82,15 @@ func (l *leave) over(now time.Time, answered, writing bool) bool {
 	case !l.begun:
 		return false
 	case writing:
-		return !now.Before(l.by.Add(lastWrite))
+		return !now.Before(l.at.Add(lastWrite))
 	}
-	return answered || !now.Before(l.by)
+	return answered || !now.Before(l.at)
 }
 
 // deadline returns when advance is wanted next, the zero time if never.
 func (l *leave) deadline(now time.Time) time.Time {
-	switch {
-	case !l.begun:
-		return l.at
-	case now.Before(l.by):
-		return l.by
+	if l.begun && !now.Before(l.at) {
+		return l.at.Add(lastWrite)
 	}
-	return l.by.Add(lastWrite)
+	return l.at
 }

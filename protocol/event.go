@@ -47,6 +47,7 @@ type Event struct {
 	Removed  int           // Sent: names that are told not to exist
 	Beats    int           // Sent: heartbeats
 	Error    *xds.Status   // Nacked
+	Names    []string      // Nacked: at most 5 of the response, first those that the client's text names
 	Name     string        // Departed: the resource; Waived: the one that waited
 	By       *xds.Type     // Waived: the type that the client did not answer
 	World    *World        // Sent, SotW: what the client has when it accepts the response

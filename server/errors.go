@@ -107,13 +107,14 @@ func (s *Server) rejects(ctx context.Context, st *Stream, err error) {
 // complain logs what a client did, or counts it if others have done the same a
 // moment ago.
 func (s *Server) complain(ctx context.Context, st *Stream, what string, more ...slog.Attr) {
-	why := reason{text: mask(fmt.Sprint(what, more))}
 	attrs := []slog.Attr{slog.Uint64("stream", st.ID)}
+	who := *st
 	if p, ok := peer.FromContext(ctx); ok {
+		who.Peer = p.Addr
 		attrs = append(attrs, slog.String("peer", p.Addr.String()))
 	}
 	if st.Node != nil {
 		attrs = append(attrs, slog.String("node", clip(st.Node.ID)))
 	}
-	s.warn(why, what, append(attrs, more...))
+	s.warn(whose(&who), mask(fmt.Sprint(what, more)), what, append(attrs, more...))
 }

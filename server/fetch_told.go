@@ -160,10 +160,21 @@ func (p *Poll) arrives() {
 	}
 }
 
+// some are a few of the names that were asked for: of which of them the answer was
+// refused nobody says.
+func (p *Poll) some() (names []string) {
+	for _, n := range p.names {
+		if n != xds.Wildcard && len(names) < 5 {
+			names = append(names, strings.Clone(n))
+		}
+	}
+	return names
+}
+
 // refuses records that an answer was not applied. Each poll tells the observer,
 // for which the last one is over; the log is told once.
 func (p *Poll) refuses(e protocol.Event, before bool) {
-	e.Kind, e.Nonce, e.Settled = protocol.Nacked, e.Version, true
+	e.Kind, e.Nonce, e.Settled, e.Names = protocol.Nacked, e.Version, true, p.some()
 	if !before {
 		p.server.event(&p.info, e)
 		return

@@ -4,7 +4,10 @@ import (
 	"context"
 	"log/slog"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/chancery-xds/chancery/protocol"
@@ -12,8 +15,18 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// maxLogged is how many bytes of a client's text go into a line of the log.
-const maxLogged = 512
+const (
+	// maxLogged is how many bytes of a client's text go into a line of the log.
+	maxLogged = 512
+
+	// maxReason is the same of the text of a NACK, of which the head says where something
+	// is wrong and the tail what.
+	maxReason = 1024
+
+	// maxFew is how many lines of a kind that says nothing is wrong go into the log within
+	// 10 s, before they are counted: the clients of a server come and go together.
+	maxFew = 20
+)
 
 // logNack logs a NACK, unless the same was said a moment ago: then it is counted
 // and a line for those who debug.
@@ -22,49 +35,77 @@ func (s *Server) logNack(st *Stream, e protocol.Event) {
 	if e.Error != nil {
 		failure = *e.Error
 	}
-	attrs := []slog.Attr{
-		slog.String("node", clip(st.Node.ID)), slog.String("type", e.Type.Short), slog.String("version", e.Version),
-		slog.String("in_use", clip(e.InUse)), slog.String("nonce", e.Nonce), slog.Uint64("stream", st.ID),
-		slog.Int("code", int(failure.Code)), slog.String("error", clip(failure.Message)),
+	names, places := make([]string, len(e.Names)), []string{}
+	for i, name := range e.Names {
+		names[i] = clip(name)
+		if place := s.place(st.Node, e.Type, name); place != "" {
+			places = append(places, clip(place))
+		}
 	}
-	s.warn(reason{e.Type.URL, mask(failure.Message)}, "client refused a response", attrs)
+	attrs := []slog.Attr{
+		slog.String("node", clip(st.Node.ID)), slog.String("type", e.Type.Short), slog.Any("resources", names), slog.Any("at", places),
+		slog.String("version", e.Version), slog.String("in_use", clip(e.InUse)), slog.String("nonce", e.Nonce), slog.Uint64("stream", st.ID),
+		slog.Int("code", int(failure.Code)), slog.String("error", ends(failure.Message, maxReason)),
+	}
+	s.warn(whose(st), e.Type.URL+" "+mask(failure.Message), "client refused a response", attrs)
 }
 
 // warn logs a line, and counts those that follow for the same reason: they are
 // for those who debug.
-func (s *Server) warn(why reason, line string, attrs []slog.Attr) {
+func (s *Server) warn(teller, why, line string, attrs []slog.Attr) {
+	s.say(slog.LevelWarn, 1, teller, why, line, attrs)
+}
+
+// inform logs one of a few lines, and counts those that follow.
+func (s *Server) inform(line string, attrs ...slog.Attr) {
+	s.say(slog.LevelInfo, maxFew, "", line, line, attrs)
+}
+
+func (s *Server) say(level slog.Level, most int, teller, why, line string, attrs []slog.Attr) {
 	tell := func(level slog.Level, more ...slog.Attr) {
-		s.log.LogAttrs(context.Background(), level, line, append(attrs, more...)...) //nolint:sloglint // callers give a literal
+		s.log.LogAttrs(context.Background(), level, line, slices.Concat(attrs, more)...) //nolint:sloglint // callers give a literal
 	}
-	if s.repeats.first(why, func(n int) { tell(slog.LevelWarn, slog.Int("repeated", n)) }) {
-		tell(slog.LevelWarn)
+	if s.repeats.Say(teller, why, most, func(n int) { tell(level, slog.Int("repeated", n)) }) {
+		tell(level)
 		return
 	}
 	tell(slog.LevelDebug)
+}
+
+// whose says who a line is of, so that no client hides what another says: a node, or a
+// stream, or who has none yet by its address.
+func whose(st *Stream) string {
+	switch {
+	case st.Node != nil && st.Node.ID != "":
+		return st.Node.ID
+	case st.Node == nil && st.Peer != nil:
+		return "\x00" + hostOf(st.Peer)
+	}
+	return "\x00" + strconv.FormatUint(st.ID, 10)
 }
 
 // logWaived logs that something went on without an answer that it waited for:
 // which client is silent, of which type. Of many names it is one line, and one
 // that counts.
 func (s *Server) logWaived(st *Stream, e protocol.Event) {
-	tell := func(level slog.Level, more ...slog.Attr) {
-		s.log.LogAttrs(context.Background(), level, "client did not answer: what waited for it goes on", append([]slog.Attr{
-			slog.String("node", clip(st.Node.ID)), slog.String("unanswered", e.By.Short), slog.String("type", e.Type.Short),
-			slog.String("name", clip(e.Name)), slog.Uint64("stream", st.ID),
-		}, more...)...)
-	}
-	if s.repeats.first(reason{e.By.URL, "silent: " + st.Node.ID}, func(n int) { tell(slog.LevelWarn, slog.Int("repeated", n)) }) {
-		tell(slog.LevelWarn)
-		return
-	}
-	tell(slog.LevelDebug)
+	s.warn(whose(st), e.By.URL+" silent: "+st.Node.ID, "client did not answer: what waited for it goes on", []slog.Attr{
+		slog.String("node", clip(st.Node.ID)), slog.String("unanswered", e.By.Short), slog.String("type", e.Type.Short),
+		slog.String("name", clip(e.Name)), slog.Uint64("stream", st.ID),
+	})
 }
 
 // logWaits logs that a client is told nothing, since nobody has said what there is:
 // one line, and one that counts.
 func (s *Server) logWaits(st *Stream) {
-	s.warn(reason{"", "waits"}, "client waits: it is not known yet what its node may see",
+	s.warn("", "waits", "client waits: it is not known yet what its node may see",
 		[]slog.Attr{slog.String("node", clip(st.Node.ID)), slog.Uint64("stream", st.ID)})
+}
+
+// logRecovered logs that a client accepts a type that it refused.
+func (s *Server) logRecovered(st *Stream, e protocol.Event, since time.Time) {
+	s.inform("client accepts what it refused before",
+		slog.String("node", clip(st.Node.ID)), slog.String("type", e.Type.Short), slog.String("version", e.Version),
+		slog.String("after", time.Since(since).Round(time.Millisecond).String()), slog.Uint64("stream", st.ID))
 }
 
 func (s *Server) logAck(st *Stream, e protocol.Event) {
@@ -73,7 +114,7 @@ func (s *Server) logAck(st *Stream, e protocol.Event) {
 	}
 	s.log.LogAttrs(context.Background(), slog.LevelDebug, "client accepted a response",
 		slog.String("node", clip(st.Node.ID)), slog.String("type", e.Type.Short), slog.String("version", e.Version),
-		slog.Duration("took", e.Took), slog.Uint64("stream", st.ID))
+		slog.String("took", e.Took.Round(time.Microsecond).String()), slog.Uint64("stream", st.ID))
 }
 
 // nodeChange notes that a client says it is another node than before. What a
@@ -145,6 +186,12 @@ func cause(text string) string {
 	return ""
 }
 
+// digits differ between clients that mean the same: ports, lengths, addresses.
+var digits = regexp.MustCompile(`[0-9]+`)
+
+// mask returns what texts have in common that mean the same.
+func mask(text string) string { return ends(digits.ReplaceAllLiteralString(text, "0"), maxLogged) }
+
 // maxFailure is how many bytes of the text of a NACK are looked at; Envoy's have
 // 4,096.
 const maxFailure = 16 << 10
@@ -161,4 +208,17 @@ func cut(s string, n int) string {
 		n--
 	}
 	return s[:n] + "…"
+}
+
+// ends cuts a text in its middle, so that n bytes or a few less are left of it, and says
+// so.
+func ends(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	tail := len(s) - n/2
+	for tail < len(s) && !utf8.RuneStart(s[tail]) {
+		tail++
+	}
+	return cut(s[:tail], n-n/2) + s[tail:]
 }

@@ -12,6 +12,7 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 
+	"github.com/chancery-xds/chancery/internal/repeats"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -56,6 +57,19 @@ func TestClip(t *testing.T) {
 	}
 }
 
+func TestEnds(t *testing.T) {
+	for n := range 5 {
+		s := strings.Repeat("x", n) + strings.Repeat("ä", maxLogged) + "cause"
+		got := ends(s, maxLogged)
+		if len(got) > maxLogged+len("…") || len(got) < maxLogged-2 || !utf8.ValidString(got) || !strings.HasPrefix(got, s[:200]) || !strings.HasSuffix(got, s[len(s)-200:]) {
+			t.Errorf("%d: %d bytes, %q", n, len(got), got)
+		}
+	}
+	if got := ends("short", 5); got != "short" {
+		t.Error(got)
+	}
+}
+
 func TestLog(t *testing.T) {
 	within(t, "SOTW-5 SAFE-6 a NACK is a line", func(t *testing.T) {
 		w := serve(t)
@@ -66,7 +80,7 @@ func TestLog(t *testing.T) {
 		for _, typ := range []*xds.Type{xds.Cluster, xds.Secret} {
 			c.send(&discovery.DiscoveryRequest{TypeUrl: typ.URL, ResourceNames: []string{"a"}, Node: &corev3.Node{Id: "the-node"}})
 			r := c.want()
-			c.send(nack(r, "first\n   cause "+strings.Repeat("long ", 1000), "a"))
+			c.send(nack(r, "first\n   cause "+strings.Repeat("long ", 1000)+"and the last", "a"))
 			synctest.Wait()
 			log := w.log.String()
 			if typ == xds.Secret {
@@ -75,8 +89,8 @@ func TestLog(t *testing.T) {
 				}
 				continue
 			}
-			if strings.Count(log, "\n") != 1 || !strings.Contains(log, "level=WARN") || !strings.Contains(log, "node=the-node type=CDS version="+r.VersionInfo) ||
-				!strings.Contains(log, "first cause long") || len(log) > 900 {
+			if strings.Count(log, "\n") != 1 || !strings.Contains(log, "level=WARN") || !strings.Contains(log, "node=the-node type=CDS resources=[a] at=[] version="+r.VersionInfo) ||
+				!strings.Contains(log, "first cause long") || !strings.Contains(log, `long and the last"`) || len(log) > 1500 {
 				t.Error(log)
 			}
 		}
@@ -93,12 +107,12 @@ func TestLog(t *testing.T) {
 		if log := w.log.String(); strings.Count(log, "\n") != 1 || !strings.Contains(log, "node=node-0") {
 			t.Error(log)
 		}
-		time.Sleep(repeatsWithin)
+		time.Sleep(repeats.Within)
 		synctest.Wait()
 		if log := w.log.String(); strings.Count(log, "\n") != 2 || !strings.Contains(log, "node=node-4") || !strings.Contains(log, "repeated=4") {
 			t.Error(log)
 		}
-		time.Sleep(10 * repeatsWithin)
+		time.Sleep(10 * repeats.Within)
 		synctest.Wait()
 		if log := w.log.String(); strings.Count(log, "\n") != 2 {
 			t.Error(log)
@@ -122,7 +136,7 @@ func TestLog(t *testing.T) {
 		if strings.Count(log, "\n") != 1 || !strings.Contains(log, "level=WARN") || !strings.Contains(log, "node=the-node unanswered=RDS type=CDS name=x") {
 			t.Error(log)
 		}
-		time.Sleep(repeatsWithin)
+		time.Sleep(repeats.Within)
 		synctest.Wait()
 		if log := w.log.String(); strings.Count(log, "\n") != 2 || !strings.Contains(log, "repeated=1") {
 			t.Error(log)

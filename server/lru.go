@@ -46,11 +46,13 @@ func (l *lru[K, V]) put(k K, v V) {
 	}
 }
 
-func (l *lru[K, V]) remove(k K) {
+// remove forgets a key, and returns what was remembered.
+func (l *lru[K, V]) remove(k K) (v V, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if e := l.index[k]; e != nil {
-		l.order.Remove(e)
 		delete(l.index, k)
+		return l.order.Remove(e).(*pair[K, V]).value, true
 	}
+	return v, false
 }

@@ -52,14 +52,16 @@ type Observer interface {
 func (s *Server) event(st *Stream, e protocol.Event) {
 	switch e.Kind {
 	case protocol.Nacked:
-		s.refused.add(st.Node.ID, e.Type.URL)
+		s.refused.add(st.Node.ID, e.Type.URL, time.Now())
 		if e.Error != nil {
 			e.Error = &xds.Status{Code: e.Error.Code, Message: presentable(e.Type, cut(e.Error.Message, maxFailure))}
 		}
 		s.logNack(st, e)
 	case protocol.Acked:
 		if e.Settled && !e.Refuses {
-			s.refused.remove(st.Node.ID, e.Type.URL)
+			if since, ok := s.refused.remove(refusal{st.Node.ID, e.Type.URL}); ok {
+				s.logRecovered(st, e, since)
+			}
 		}
 		s.logAck(st, e)
 	case protocol.Waived:

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/chancery-xds/chancery/protocol"
+	"github.com/chancery-xds/chancery/xds"
 )
 
 // An Option changes a server from its defaults.
@@ -15,6 +16,7 @@ type options struct {
 	bounds       Limits // all that limits does not say
 	identifier   func() string
 	log          *slog.Logger
+	place        func(*xds.Node, *xds.Type, string) string
 	observer     Observer
 	writeTimeout time.Duration
 	firstTimeout time.Duration
@@ -27,6 +29,7 @@ func defaults() options {
 	o := options{
 		identifier:   func() string { return "" },
 		log:          slog.Default(),
+		place:        func(*xds.Node, *xds.Type, string) string { return "" },
 		writeTimeout: 20 * time.Second,
 		firstTimeout: 15 * time.Second,
 		drainTime:    5 * time.Second,
@@ -43,8 +46,18 @@ func WithIdentifier(f func() string) Option { return func(o *options) { o.identi
 // WithLogger sets where the server logs; slog.Default() unless set. A NACK is
 // one line of level WARN; those that give the same reason within 10 s after it
 // are lines of level DEBUG, and together one of level WARN that counts them
-// ("repeated"). An ACK is one line of level DEBUG.
+// ("repeated"). That a client connects, leaves, or accepts what it refused before is
+// a line of level INFO; of each kind there are 20 within 10 s, and one that counts the
+// others. An ACK is one line of level DEBUG.
 func WithLogger(l *slog.Logger) Option { return func(o *options) { o.log = l } }
+
+// WithPlaces sets how the log says where a resource comes from, such as
+// "clusters.yaml:12:3": f is given a node that has refused the resource of a type and
+// name, and returns "" if it does not know. It is called by several goroutines, for at
+// most 5 resources of each NACK. By default nothing is said.
+func WithPlaces(f func(node *xds.Node, t *xds.Type, name string) string) Option {
+	return func(o *options) { o.place = f }
+}
 
 // WithObserver sets who is told what happens on the streams. By default nobody
 // is.

@@ -1,53 +1,29 @@
 package server
 
-import (
-	"container/list"
-	"sync"
-)
+import "time"
 
-// refusals remembers which nodes have refused a type and accepted none since.
-// It outlives the streams: "the next differing state is always sent", also when
-// the client comes back and states the version that it kept. It is bounded: the
-// oldest are forgotten.
-type refusals struct {
-	mu    sync.Mutex
-	max   int
-	order *list.List // of refusal, newest first
-	index map[refusal]*list.Element
-}
+// maxRefusals is how many refusals are remembered beyond their streams.
+const maxRefusals = 10_000
 
+// A refusal is that a node has refused a type and accepted none since. It outlives
+// the streams: "the next differing state is always sent", also when the client comes
+// back and states the version that it kept. The oldest are forgotten.
 type refusal struct{ node, url string }
 
-func newRefusals(n int) *refusals {
-	return &refusals{max: n, order: list.New(), index: map[refusal]*list.Element{}}
-}
+// A refusals remembers since when.
+type refusals struct{ *lru[refusal, time.Time] }
 
-func (r *refusals) add(node, url string) {
+func newRefusals(n int) refusals { return refusals{newLRU[refusal, time.Time](n)} }
+
+func (r refusals) add(node, url string, now time.Time) {
 	k := refusal{node, url}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if e := r.index[k]; e != nil {
-		r.order.MoveToFront(e)
-		return
+	if since, again := r.get(k); again {
+		now = since
 	}
-	r.index[k] = r.order.PushFront(k)
-	if r.order.Len() > r.max {
-		delete(r.index, r.order.Remove(r.order.Back()).(refusal))
-	}
+	r.put(k, now)
 }
 
-func (r *refusals) remove(node, url string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	k := refusal{node, url}
-	if e := r.index[k]; e != nil {
-		r.order.Remove(e)
-		delete(r.index, k)
-	}
-}
-
-func (r *refusals) has(node, url string) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.index[refusal{node, url}] != nil
+func (r refusals) has(node, url string) bool {
+	_, ok := r.get(refusal{node, url})
+	return ok
 }

@@ -15,6 +15,7 @@ import (
 	healthgrpc "google.golang.org/grpc/health/grpc_health_v1"
 
 	"github.com/chancery-xds/chancery/internal/guard"
+	"github.com/chancery-xds/chancery/internal/repeats"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -63,9 +64,10 @@ type Server struct {
 	watch   func(*xds.Node) Watch
 	first   *admission // to first answers
 	health  *health.Server
-	refused *refusals
+	refused refusals
 	told    *told
-	repeats repeats
+	repeats repeats.Counter
+	clients clients
 	drain   drain
 	polls   *polls
 
@@ -85,7 +87,7 @@ func New[W Watch](src Source[W], opts ...Option) *Server {
 		options: defaults(),
 		watch:   func(n *xds.Node) Watch { return src.Watch(n) },
 		health:  health.NewServer(),
-		refused: newRefusals(10_000),
+		refused: newRefusals(maxRefusals),
 		drain:   newDrain(),
 		large:   map[string]bool{},
 		panics:  guard.Count(),

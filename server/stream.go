@@ -75,6 +75,7 @@ type stream struct {
 	stepped chan error // from step
 
 	nodeChanged bool
+	known       bool // of the clients that are connected
 	opened      bool // the observer was told so
 }
 
@@ -388,6 +389,8 @@ func (s *stream) open(node *xds.Node) error {
 		node = &noNode
 	}
 	s.info.open(s.rpc.Context(), node)
+	s.known = true
+	s.server.logConnected(&s.info)
 	if o := s.server.observer; o != nil {
 		s.opened = true
 		o.Opened(&s.info)
@@ -432,6 +435,9 @@ func (s *stream) close(err error) error {
 	}
 	if s.watch != nil {
 		err = merge(err, s.server.guarded(&s.info, func() error { s.watch.Close(); return nil }))
+	}
+	if s.known {
+		err = merge(err, s.server.guarded(&s.info, func() error { s.server.logLeft(&s.info, err); return nil }))
 	}
 	if o := s.server.observer; o != nil && s.opened {
 		err = merge(err, s.server.guarded(&s.info, func() error { o.Closed(&s.info, err); return nil }))

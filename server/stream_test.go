@@ -446,17 +446,18 @@ func TestRefused(t *testing.T) {
 		}
 	})
 	t.Run("SOTW-18 bounded", func(t *testing.T) {
-		r := newRefusals(2)
-		r.add("a", "x")
-		r.add("b", "x")
-		r.add("a", "x")
-		r.add("c", "x")
+		r, now := newRefusals(2), time.Now()
+		r.add("a", "x", now)
+		r.add("b", "x", now)
+		r.add("a", "x", now.Add(time.Hour))
+		r.add("c", "x", now)
 		if !r.has("a", "x") || r.has("b", "x") || !r.has("c", "x") || len(r.index) != 2 || r.order.Len() != 2 {
 			t.Error(r.index)
 		}
-		r.remove("a", "x")
-		r.remove("a", "y")
-		if r.has("a", "x") || len(r.index) != 1 || r.order.Len() != 1 {
+		if since, ok := r.remove(refusal{"a", "x"}); !ok || !since.Equal(now) {
+			t.Error("it refuses since", since, ok)
+		}
+		if _, ok := r.remove(refusal{"a", "y"}); ok || r.has("a", "x") || len(r.index) != 1 || r.order.Len() != 1 {
 			t.Error(r.index)
 		}
 	})

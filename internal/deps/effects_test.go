@@ -12,7 +12,7 @@ import (
 )
 
 // The packages whose effects are listed.
-var watched = []string{"xds", "protocol", "protocol/protocoltest", "store", "wire", "server", "lazy", "rest", "internal/refs", "internal/protofile", "internal/export", "internal/guard"}
+var watched = []string{"xds", "protocol", "protocol/protocoltest", "store", "wire", "server", "lazy", "rest", "internal/refs", "internal/protofile", "internal/export", "internal/guard", "internal/repeats"}
 
 // Every effect they have, by package, declaration and kind, and why it is there.
 var effects = map[string]string{
@@ -37,14 +37,11 @@ var effects = map[string]string{
 	"server Server mutex":            "which warnings were given; off every hot path",
 	"server drain mutex":             "counts open streams",
 	"server admission mutex":         "who is answered first, for all streams; held for memory only",
-	"server refusals mutex":          "what nodes refused, for all streams",
+	"server clients mutex":           "which clients are connected, for all streams",
 	"server told mutex":              "what clients may state when they come back, for all streams; held for memory only",
 	"server stream.remember clock":   "how long that is remembered",
 	"server stream.recall clock":     "the same",
 	"server stream.close clock":      "the same",
-	"server repeats mutex":           "what clients refuse for the same reason, for all streams",
-	"server repeats.first timer":     "when NACKs that say the same are counted in the log",
-	"server repeats.over timer":      "the same, while they are repeated",
 	"server Server.serve goroutine":  "reads a stream's requests",
 	"server Server.serve clock":      "when a stream will be old",
 	"server stream.settle goroutine": "writes a response, so that its stream's goroutine stays awake",
@@ -59,19 +56,26 @@ var effects = map[string]string{
 	"server stream.alarm timer":      "the stream's one timer",
 	"server Stream.open clock":       "since when a stream is open",
 
-	"server lru mutex":          "what polls were told, for all of them",
-	"server Server.Poll clock":  "since when a poll is open",
-	"server Poll.session clock": "the time a session is told",
-	"server Poll.look clock":    "when a poll was answered",
-	"server Poll.judge clock":   "how long ago that was",
-	"server Poll.wait timer":    "when a poll was held long enough",
-	"server holdOf clock":       "when the client of a call gives up",
+	"server Server.event clock":        "since when a node refuses a type",
+	"server Server.logRecovered clock": "the same",
+	"server Server.logLeft clock":      "since when a client was connected",
+	"server lru mutex":                 "what polls were told, and what nodes refused, for all streams",
+	"server Server.Poll clock":         "since when a poll is open",
+	"server Poll.session clock":        "the time a session is told",
+	"server Poll.look clock":           "when a poll was answered",
+	"server Poll.judge clock":          "how long ago that was",
+	"server Poll.wait timer":           "when a poll was held long enough",
+	"server holdOf clock":              "when the client of a call gives up",
 
 	"rest Handler.ServeHTTP goroutine": "holds a poll, so that net/http's goroutine and buffers are free; ends with its answer",
 	"rest parked.watch goroutine":      "notices that the client of a poll is gone; ends with the poll",
 	"rest parked.WriteHeader clock":    "dates a response, and when writing it has taken too long",
 	"rest answers mutex":               "shares encodings between polls; held for memory only",
 	"rest answer once":                 "encodes for all who are told the same",
+
+	"internal/repeats Counter mutex":      "what is said for the same reason, for all who say it; held for memory only",
+	"internal/repeats Counter.say timer":  "when lines that say the same are counted",
+	"internal/repeats Counter.over timer": "the same, while they are repeated",
 
 	"internal/guard Do recover":            "a panic ends what it happened in, not the process",
 	"protocol/protocoltest Replay recover": "an implementation that is judged may panic: that is its answer",

@@ -1,0 +1,114 @@
+package server
+
+import (
+	"cmp"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/status"
+)
+
+// clients are those that are connected: a client may have many streams, one for each
+// type or each cluster, and comes and goes once. The zero value is ready to use; there
+// is an entry for each stream at most.
+type clients struct {
+	mu    sync.Mutex
+	known map[clientKey]presence
+}
+
+// A clientKey is a node at an address. One that does not say which it is, is its stream.
+type clientKey struct {
+	node, peer string
+	stream     uint64 // 0: it says which node it is
+}
+
+type presence struct {
+	streams int
+	since   time.Time
+}
+
+func clientOf(st *Stream) clientKey {
+	c := clientKey{node: st.Node.ID, peer: addr(st.Peer)}
+	if c.node == "" {
+		c.stream = st.ID
+	}
+	return c
+}
+
+// come notes a stream, and reports whether it is the first of its client.
+func (c *clients) come(st *Stream) (first bool) {
+	k := clientOf(st)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.known == nil {
+		c.known = map[clientKey]presence{}
+	}
+	p, known := c.known[k]
+	if !known {
+		p.since = st.Since
+	}
+	p.streams++
+	c.known[k] = p
+	return !known
+}
+
+// leave notes that a stream has ended, and returns since when its client was there if it was
+// the last.
+func (c *clients) leave(st *Stream) (since time.Time, last bool) {
+	k := clientOf(st)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p := c.known[k]
+	if p.streams--; p.streams > 0 {
+		c.known[k] = p
+		return time.Time{}, false
+	}
+	delete(c.known, k)
+	return p.since, true
+}
+
+// logConnected logs that a client is there, with its first stream.
+func (s *Server) logConnected(st *Stream) {
+	if !s.clients.come(st) {
+		return
+	}
+	api := "ADS"
+	if st.Type != nil {
+		api = st.Type.Short
+	}
+	s.inform("client connected",
+		slog.String("node", clip(st.Node.ID)), slog.String("cluster", clip(st.Node.Cluster)), slog.String("peer", addr(st.Peer)),
+		slog.String("agent", clip(strings.TrimSpace(st.Node.UserAgentName+" "+st.Node.UserAgentVersion))),
+		slog.String("api", api), slog.String("variant", st.Variant.String()), slog.Uint64("stream", st.ID))
+}
+
+// logLeft logs that a client's last stream has ended, and why.
+func (s *Server) logLeft(st *Stream, why error) {
+	since, last := s.clients.leave(st)
+	if !last {
+		return
+	}
+	code := status.Convert(why)
+	s.inform("client left",
+		slog.String("node", clip(st.Node.ID)), slog.String("peer", addr(st.Peer)), slog.String("after", time.Since(since).Round(time.Millisecond).String()),
+		slog.String("code", code.Code().String()), slog.String("why", cmp.Or(clip(code.Message()), "the client ended its stream")), slog.Uint64("stream", st.ID))
+}
+
+// addr is the text of an address, "" of none.
+func addr(a net.Addr) string {
+	if a == nil {
+		return ""
+	}
+	return a.String()
+}
+
+// hostOf is the host of an address, whatever its port.
+func hostOf(a net.Addr) string {
+	if host, _, err := net.SplitHostPort(a.String()); err == nil {
+		return host
+	}
+	return a.String()
+}

@@ -1,0 +1,137 @@
+package server
+
+import (
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+
+	"github.com/chancery-xds/chancery/internal/repeats"
+	"github.com/chancery-xds/chancery/protocol"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// lines returns the lines of a log that have a text.
+func (l *logbook) lines(text string) (found []string) {
+	for line := range strings.Lines(l.String()) {
+		if strings.Contains(line, text) {
+			found = append(found, line)
+		}
+	}
+	return found
+}
+
+// ofNode asks for all clusters, and returns the stream and the answer.
+func (w *world) ofNode(t *testing.T, id string) (*sotwClient, *discovery.DiscoveryResponse) {
+	t.Helper()
+	c := w.sotw(t, w.dial(t))
+	c.send(&discovery.DiscoveryRequest{TypeUrl: xds.Cluster.URL, Node: &corev3.Node{Id: id}})
+	return c, c.want()
+}
+
+func TestNackLine(t *testing.T) {
+	within(t, "OBS-1 a NACK line names resources and their places", func(t *testing.T) {
+		places := WithPlaces(func(n *xds.Node, typ *xds.Type, name string) string {
+			if name == "a" {
+				return "" // nobody knows
+			}
+			return fmt.Sprintf("%s/%s.yaml:%s:1", n.ID, typ.Short, name)
+		})
+		w := serve(t, places)
+		w.set(xds.Cluster, res("a", "1"), res("b", "1"), res("c", "1"))
+		c, r := w.ofNode(t, "n")
+		c.send(nack(r, "Error adding/updating cluster(s) c: no"))
+		synctest.Wait()
+		lines := w.log.lines("client refused a response")
+		if len(lines) != 1 || !strings.Contains(lines[0], `node=n type=CDS resources="[c `) || !strings.Contains(lines[0], `at="[n/CDS.yaml:c:1 n/CDS.yaml:b:1]"`) {
+			t.Error(lines)
+		}
+	})
+	within(t, "OBS-1 SAFE-6 of a secret the line has name and place", func(t *testing.T) {
+		w := serve(t, WithPlaces(func(*xds.Node, *xds.Type, string) string { return "keys.yaml:7:1" }))
+		w.set(xds.Secret, res("key", "1"))
+		c := w.sotw(t, w.dial(t))
+		c.send(&discovery.DiscoveryRequest{TypeUrl: xds.Secret.URL, ResourceNames: []string{"key"}})
+		c.send(nack(c.want(), "bad key MIIE", "key"))
+		synctest.Wait()
+		if log := w.log.String(); !strings.Contains(log, "resources=[key] at=[keys.yaml:7:1]") || !strings.Contains(log, "(withheld)") || strings.Contains(log, "MIIE") {
+			t.Error(log)
+		}
+	})
+	within(t, "OBS-1 names are cut", func(t *testing.T) {
+		w := serve(t)
+		w.set(xds.Cluster, res(strings.Repeat("x", 4000), "1"))
+		c, r := w.ofNode(t, "n")
+		c.send(nack(r, "no"))
+		synctest.Wait()
+		if log := w.log.String(); len(log) < maxLogged || len(log) > 2*maxLogged {
+			t.Error(log)
+		}
+	})
+	within(t, "OBS-2 made-up reasons of others hide no node's first NACK", func(t *testing.T) {
+		w := serve(t)
+		w.set(xds.Cluster, res("a", "1"))
+		for i := range repeats.MaxReasons + 100 {
+			st := &Stream{ID: uint64(i), Node: &xds.Node{ID: fmt.Sprint("flood-", i/20)}}
+			w.logNack(st, nacked(strings.Repeat("x", i)))
+		}
+		before := len(w.log.lines("client refused a response"))
+		if most := (repeats.MaxReasons/20 + 5) * (repeats.Share + 1); before > most {
+			t.Errorf("%d lines, more than %d", before, most)
+		}
+		c, r := w.ofNode(t, "prod-edge-1")
+		c.send(nack(r, "a real mistake"))
+		synctest.Wait()
+		if lines := w.log.lines("a real mistake"); len(lines) != 1 || !strings.Contains(lines[0], "node=prod-edge-1") {
+			t.Error(lines)
+		}
+		time.Sleep(2 * repeats.Within)
+	})
+	within(t, "REST-3 OBS-1 a poll that was not applied names what it asked for", func(t *testing.T) {
+		p := &Poll{names: []string{xds.Wildcard, "a", "b", "c", "d", "e", "f"}}
+		if got := fmt.Sprint(p.some()); got != "[a b c d e]" {
+			t.Error(got)
+		}
+	})
+}
+
+func TestRecovered(t *testing.T) {
+	within(t, "OBS-3 who accepts what it refused before is a line", func(t *testing.T) {
+		w := serve(t)
+		var book logbook
+		w.Server.log = slog.New(slog.NewTextHandler(&book, nil))
+		w.set(xds.Cluster, res("a", "1"))
+		c, r := w.ofNode(t, "n")
+		c.send(ack(r))
+		synctest.Wait()
+		if lines := book.lines("accepts"); lines != nil {
+			t.Error("it refused nothing", lines)
+		}
+		for i := range 2 {
+			w.set(xds.Cluster, res("a", fmt.Sprint("bad ", i)))
+			c.send(nack(c.want(), "no"))
+			time.Sleep(3 * time.Second)
+		}
+		if lines := book.lines("accepts"); lines != nil {
+			t.Error(lines)
+		}
+		w.set(xds.Cluster, res("a", "2"))
+		good := c.want()
+		c.send(ack(good))
+		c.send(ack(good))
+		synctest.Wait()
+		lines := book.lines("client accepts what it refused before")
+		if len(lines) != 1 || !strings.Contains(lines[0], "level=INFO") || !strings.Contains(lines[0], "node=n type=CDS version="+good.VersionInfo+" after=6s") {
+			t.Error(lines)
+		}
+	})
+}
+
+func nacked(text string) protocol.Event {
+	return protocol.Event{Kind: protocol.Nacked, Type: xds.Cluster, Error: &xds.Status{Message: text}}
+}

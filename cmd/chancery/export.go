@@ -279,6 +279,9 @@ func (e *exporting) export(ctx context.Context) error {
 // Linux gives a user 128, unless told otherwise.
 const inotify = 100
 
+// most is how many warnings an export tells.
+const most = 20
+
 // warn tells the warnings that the export before did not have.
 func (e *exporting) warn(warnings []string) {
 	now := make(map[string]bool, len(warnings))

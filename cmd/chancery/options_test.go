@@ -109,15 +109,19 @@ func TestSecrets(t *testing.T) {
 }
 
 func TestAssignments(t *testing.T) {
-	t.Run("one that is missing is warned of", func(t *testing.T) {
+	t.Run("OBS-6 what is missing is warned of as check does, once", func(t *testing.T) {
 		t.Parallel()
 		dir := t.TempDir()
 		write(t, dir, "a.yaml", cluster("a")+edsOf)
-		// The line comes before the daemon serves, so it is what a reload says.
 		d := serveDir(t, dir)
-		write(t, dir, "b.yaml", cluster("b")+edsOf)
-		if line := d.logged("a cluster has no endpoints: its ClusterLoadAssignment is missing"); line["cluster"] != "b" || line["at"] != filepath.Join(dir, "b.yaml")+":1:1" {
-			t.Error(line)
+		for _, name := range []string{"a", "b"} {
+			if name == "b" {
+				write(t, dir, "b.yaml", cluster("b")+edsOf)
+			}
+			want := fmt.Sprintf(`%s:1:1: CDS %q refers to EDS %[2]q, which no file has (Envoy waits 15 s for endpoints that are missing, at each start)`, filepath.Join(dir, name+".yaml"), name)
+			if line := d.logged("accepted, but doubtful"); line["problem"] != want {
+				t.Error(line["problem"])
+			}
 		}
 	})
 	t.Run("or is empty", func(t *testing.T) {

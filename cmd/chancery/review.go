@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"log/slog"
 
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 
@@ -13,11 +12,8 @@ import (
 
 // A review looks at what is loaded before it is served.
 type review struct {
-	log   *slog.Logger
 	plain string // a listener that others may overhear; "": there is none, or it is allowed
 	empty bool   // answer assignments that are missing with empty ones
-
-	told map[string]bool // assignments whose absence was told
 }
 
 func (r *review) load(all []dir.Loaded) ([]dir.Loaded, error) {
@@ -41,9 +37,13 @@ func (r *review) secrets(all []dir.Loaded) error {
 	return nil
 }
 
-// assignments finds the clusters whose endpoints are to come from here and do
-// not. Envoy waits 15 s for them before it uses such a cluster, at each start.
+// assignments makes up those of clusters whose endpoints are to come from here and do
+// not, if that is wanted. Envoy waits 15 s for them before it uses such a cluster, at each
+// start.
 func (r *review) assignments(all []dir.Loaded) ([]dir.Loaded, error) {
+	if !r.empty {
+		return nil, nil
+	}
 	have := map[string]bool{}
 	for _, l := range all {
 		if l.Type.Is(xds.Endpoint) {
@@ -53,7 +53,6 @@ func (r *review) assignments(all []dir.Loaded) ([]dir.Loaded, error) {
 			}
 		}
 	}
-	told, n := map[string]bool{}, 0
 	var more []dir.Loaded
 	for _, l := range all {
 		if !l.Type.Is(xds.Cluster) {
@@ -63,29 +62,14 @@ func (r *review) assignments(all []dir.Loaded) ([]dir.Loaded, error) {
 			if !ref.Type.Is(xds.Endpoint) || ref.Name == xds.Wildcard || have[ref.Name] {
 				continue
 			}
-			if r.empty {
-				have[ref.Name] = true
-				a, err := wire.NewResource(xds.Endpoint, "", &endpointv3.ClusterLoadAssignment{ClusterName: ref.Name})
-				if err != nil {
-					return nil, fmt.Errorf("%v: %w", l.Pos, err)
-				}
-				a.Refs = []xds.Ref{}
-				more = append(more, dir.Loaded{Resource: a, Type: xds.Endpoint, Pos: l.Pos})
-				continue
+			have[ref.Name] = true
+			a, err := wire.NewResource(xds.Endpoint, "", &endpointv3.ClusterLoadAssignment{ClusterName: ref.Name})
+			if err != nil {
+				return nil, fmt.Errorf("%v: %w", l.Pos, err)
 			}
-			if told[ref.Name] = true; !r.told[ref.Name] {
-				if n++; n <= most {
-					r.log.Warn("a cluster has no endpoints: its ClusterLoadAssignment is missing", "cluster", l.Name, "assignment", ref.Name, "at", l.Pos.String())
-				}
-			}
+			a.Refs = []xds.Ref{}
+			more = append(more, dir.Loaded{Resource: a, Type: xds.Endpoint, Pos: l.Pos})
 		}
 	}
-	if n > most {
-		r.log.Warn("and more clusters without endpoints", "clusters", n-most)
-	}
-	r.told = told
 	return more, nil
 }
-
-// most is how many lines of the log a load may have of one kind.
-const most = 20

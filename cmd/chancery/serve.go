@@ -24,6 +24,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/source/dir"
 	"github.com/chancery-xds/chancery/server"
 	"github.com/chancery-xds/chancery/store"
+	"github.com/chancery-xds/chancery/xds"
 )
 
 // A serving is what chancery serve is told by its flags.
@@ -182,7 +183,9 @@ func (s *serving) run() error {
 	st := store.New()
 	m := metrics.New(metrics.Options{Version: version(), Revision: revision(), Snapshot: st.Snapshot})
 	host, _ := os.Hostname()
-	xds := server.New(st, append(slices.Concat(s.limits.options(), s.manner.options()), server.WithLogger(s.log), server.WithObserver(m), server.WithDrainTime(s.drain), server.WithAge(s.front.age), server.WithIdentifier(func() string { return host }))...)
+	var src *dir.Source // before the first client
+	place := func(_ *xds.Node, t *xds.Type, name string) string { return src.Place(t, name) }
+	xds := server.New(st, append(slices.Concat(s.limits.options(), s.manner.options()), server.WithLogger(s.log), server.WithObserver(m), server.WithDrainTime(s.drain), server.WithAge(s.front.age), server.WithIdentifier(func() string { return host }), server.WithPlaces(place))...)
 	m.Server(xds.Stats)
 
 	ctx, cancel := context.WithCancel(context.Background())
@@ -214,7 +217,7 @@ func (s *serving) run() error {
 		s.log.Info("metrics and health", "http", l.Addr().String(), "profiles", listen.Loopback(l.Addr()))
 	}
 
-	r := &review{log: s.log, empty: s.emptyMissing}
+	r := &review{empty: s.emptyMissing}
 	if !s.insecureSecrets {
 		r.plain = cmp.Or(s.front.plain(), s.rest.plain(&s.front))
 	}
@@ -223,12 +226,12 @@ func (s *serving) run() error {
 	}
 	opts := dir.Options{
 		Log: s.log, MaxFile: s.maxFile, AllowMassDelete: s.allowMassDelete, HowToAllow: s.state.howToAllow(s.dir), AllowEmpty: s.allowEmpty,
-		Confirm: s.confirm, Review: r.load, Done: func(at time.Time, err error) { s.state.loaded(err); m.Loaded(at, err) },
+		Confirm: s.confirm, References: true, Review: r.load, Done: func(at time.Time, err error) { s.state.loaded(err); m.Loaded(at, err) },
 	}
 	if s.state.keeper != nil {
 		opts.Keep = s.state.keeper.Keep
 	}
-	src := dir.New(s.dir, st, opts)
+	src = dir.New(s.dir, st, opts)
 	m.Source(func() bool { return s.state.restored.Load() != nil }, src.Held)
 	s.state.restore(s.log, src)
 	loaded := make(chan error, 1)

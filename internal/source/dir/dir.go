@@ -12,6 +12,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"log/slog"
+	"maps"
 	"runtime"
 	"slices"
 	"sync"
@@ -45,6 +46,9 @@ type Options struct {
 	// Confirm is how long resources must be gone from the files before they are
 	// removed, if more than a tenth of a type of 20 or more goes. Zero: no time.
 	Confirm time.Duration
+	// References says that a load warns, as [Check] does, of references to resources that
+	// no file has.
+	References bool
 	// Poll is how often the directory is looked at when nothing hints at a
 	// change; 30 s if zero.
 	Poll time.Duration
@@ -75,8 +79,12 @@ type Source struct {
 	withheld []*xds.Type      // types of it that are not known
 	begun    bool             // the files were loaded once
 	err      error            // why the world is not what the files say
+	failing  failing          // what is known of err
+
+	served atomic.Pointer[world] // the world, for others
 
 	warnings []protofile.Problem // of the files as last seen
+	missing  []protofile.Problem // references of the world to what it has not
 	told     map[string]bool     // those that were logged
 }
 
@@ -178,7 +186,10 @@ func (s *Source) load(o order, sc *scanner) (Report, error) {
 		s.removals.committed(start, s.world)
 	}
 	s.held.Store(int64(s.removals.held))
-	s.world = next
+	s.serves(next)
+	if s.References {
+		s.missing = next.dangling()
+	}
 	if s.Keep != nil && (len(commit.Changes) > 0 || !s.begun) {
 		s.Keep(next.config(start))
 	}
@@ -216,8 +227,8 @@ func (s *Source) look(force bool, sc *scanner) (next world, changed bool, _ Erro
 		warnings = append(warnings, f.warnings...)
 		more += f.more
 	}
-	s.files = files
-	s.warnings = summary(s.root, "warnings", warnings, 0)
+	s.failing.moved = s.failing.moved || !maps.Equal(files, s.files)
+	s.files, s.warnings = files, warnings
 	if !changed && len(errs) == 0 && !s.behind() {
 		return world{}, false, nil
 	}
@@ -267,7 +278,7 @@ func (s *Source) review(order []found, next world) error {
 }
 
 func (s *Source) report(c store.Commit, start time.Time) Report {
-	return Report{Files: len(s.files), Counts: s.world.counts(), Held: s.removals.held, Commit: c, Took: time.Since(start), Warnings: s.warnings}
+	return Report{Files: len(s.files), Counts: s.world.counts(), Held: s.removals.held, Commit: c, Took: time.Since(start), Warnings: s.doubts()}
 }
 
 func (w world) counts() []Count {
@@ -296,7 +307,11 @@ func (s *Source) file(f found, old *file, force bool) *file {
 		err = errors.New("has become empty, which is what half a write looks like: delete it, or leave a comment in it")
 	}
 	if err != nil {
-		return &file{emptied: had(old), errs: []protofile.Problem{unread(f.path, err)}}
+		now := &file{emptied: had(old), errs: []protofile.Problem{unread(f.path, err)}}
+		if old != nil && old.emptied == now.emptied && slices.Equal(old.errs, now.errs) {
+			return old // it cannot be read as before
+		}
+		return now
 	}
 	// Clocks of file systems tick slowly: what was written just before it was
 	// read may be written again under the same stamp.
@@ -365,6 +380,7 @@ func (s *Source) Run(ctx context.Context) {
 // the zero time if it need not be sooner than usual.
 func (s *Source) reload(o order, w *watcher) time.Time {
 	was, held := s.err, s.removals.held
+	s.failing.moved = false
 	w.begin()
 	report, err := s.guarded(o, &scanner{enter: w.enter, touch: w.touch})
 	w.end()
@@ -373,7 +389,7 @@ func (s *Source) reload(o order, w *watcher) time.Time {
 	switch {
 	case err == nil && (o.force || was != nil || len(report.Commit.Changes) > 0):
 		s.Log.Info("loaded", report.Attrs()...)
-	case err != nil && (o.force || was == nil || was.Error() != err.Error()):
+	case err != nil && (o.force || was == nil || was.Error() != err.Error() || s.failing.due(time.Now())):
 		s.Tell(err)
 	}
 	s.holding(held)
@@ -388,8 +404,9 @@ func (s *Source) reload(o order, w *watcher) time.Time {
 
 // warn logs the warnings that it has not logged yet.
 func (s *Source) warn() {
-	now := make(map[string]bool, len(s.warnings))
-	for _, p := range s.warnings {
+	doubts := s.doubts()
+	now := make(map[string]bool, len(doubts))
+	for _, p := range doubts {
 		line := p.Error()
 		if now[line] = true; !s.told[line] {
 			p.Warning = false // the level says it
@@ -397,19 +414,6 @@ func (s *Source) warn() {
 		}
 	}
 	s.told = now
-}
-
-// Tell logs why nothing was loaded, mistake by mistake, as Run does.
-func (s *Source) Tell(err error) {
-	errs, ok := errors.AsType[Errors](err)
-	if !ok {
-		s.Log.Error("not loaded, what was good before stays", "error", err)
-		return
-	}
-	s.Log.Error("not loaded, what was good before stays", "mistakes", len(errs))
-	for _, e := range errs {
-		s.Log.Error("mistake", "error", e.Error())
-	}
 }
 
 // Attrs returns the report as attributes of a log line.

@@ -2,6 +2,7 @@ package dir
 
 import (
 	"log/slog"
+	"time"
 
 	"github.com/chancery-xds/chancery/internal/guard"
 	"github.com/chancery-xds/chancery/internal/protofile"
@@ -12,9 +13,10 @@ import (
 func (s *Source) guarded(o order, sc *scanner) (report Report, err error) {
 	if p := guard.Do(func() { report, err = s.load(o, sc) }); p != nil {
 		p.Log(s.Log, "load")
-		s.err = p
-		return Report{}, p
+		s.err, err = p, p
+		report = Report{}
 	}
+	s.failing.note(time.Now(), err)
 	return report, err
 }
 

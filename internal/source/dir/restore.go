@@ -48,7 +48,7 @@ func (s *Source) Restore(c lastgood.Config) error {
 		return nil
 	})
 	if err == nil {
-		s.world = w
+		s.serves(w)
 	}
 	return err
 }

@@ -61,7 +61,7 @@ func TestDocumentedLines(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	logs := regexp.MustCompile(`(?:(?i:log)\.(?:Info|Warn|Error)\(|og\.Log(?:Attrs)?\(context\.Background\(\), (?:l|slog\.L)evel(?:Info|Warn|Error)?, |s\.warn\(.*\}, )"([^"]+)"`)
+	logs := regexp.MustCompile(`(?:(?i:log)\.(?:Info|Warn|Error)\(|og\.Log(?:Attrs)?\(context\.Background\(\), (?:l|slog\.L)evel(?:Info|Warn|Error)?, |s\.(?:server\.)?(?:warn|complain)\(.*, |s\.inform\()"([^"]+)"`)
 	found := 0
 	for _, pattern := range []string{"*.go", "../../server/*.go", "../../rest/*.go", "../../internal/*/*.go", "../../internal/source/dir/*.go"} {
 		files, err := filepath.Glob(pattern)

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/reflection"
 
+	"github.com/chancery-xds/chancery/internal/handshakes"
 	"github.com/chancery-xds/chancery/internal/listen"
 	"github.com/chancery-xds/chancery/internal/tlsfiles"
 	"github.com/chancery-xds/chancery/server"
@@ -29,6 +30,7 @@ type front struct {
 	reflection bool
 	parsed     []listen.Address
 	certs      *tlsfiles.Source // nil: no TLS
+	handshakes handshakes.Failures
 	listeners  []net.Listener
 	servers    []*grpc.Server
 	ending     sync.WaitGroup // that were told to
@@ -80,7 +82,7 @@ func (f *front) open(log *slog.Logger, xds *server.Server, limits []grpc.ServerO
 		if f.certs, err = tlsfiles.Open(f.tls, log); err != nil {
 			return failure{err, ""}
 		}
-		secured = []grpc.ServerOption{grpc.Creds(credentials.NewTLS(f.certs.Config()))}
+		secured = []grpc.ServerOption{grpc.Creds(f.handshakes.Credentials(credentials.NewTLS(f.certs.Config())))}
 	}
 	for _, a := range f.parsed {
 		l, err := a.Open(context.Background())

@@ -73,6 +73,13 @@ func TestListeners(t *testing.T) {
 				t.Errorf("a client %s is served", what)
 			}
 		}
+		reasons := map[any]bool{} // OBS-4
+		for len(reasons) < 2 {
+			reasons[d.logged("TLS handshake failed")["reason"]] = true
+		}
+		if !reasons["no_certificate"] || !reasons["no_tls"] {
+			t.Error(reasons)
+		}
 	})
 	t.Run("plain text over a socket", func(t *testing.T) {
 		d.dial(socket, insecure.NewCredentials())

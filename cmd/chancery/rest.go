@@ -66,7 +66,7 @@ func (r *restFront) open(log *slog.Logger, xds *server.Server, f *front) error {
 		IdleTimeout:       restBegin,
 		MaxHeaderBytes:    16 << 10,
 		Protocols:         new(http.Protocols),
-		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug), // what clients do
+		ErrorLog:          f.handshakes.ErrorLog(), // what clients do
 	}
 	r.web.Protocols.SetHTTP1(true)
 	r.web.Protocols.SetHTTP2(true)

@@ -151,6 +151,9 @@ func TestREST(t *testing.T) {
 		if _, err := d.poller(&tls.Config{RootCAs: roots}, "tcp", at).http.Get("https://" + at); err == nil {
 			t.Error("a client without a certificate is served")
 		}
+		if line := d.logged("TLS handshake failed"); line["reason"] != "no_certificate" { // OBS-4
+			t.Error(line)
+		}
 	})
 	t.Run("a socket", func(t *testing.T) {
 		t.Parallel()

@@ -37,6 +37,7 @@ var direction = map[string]row{
 	"lazy":                  {ours: "xds store internal/guard", light: true, why: "fills a store when streams ask, and knows no stream"},
 	"rest":                  {ours: "xds protocol wire server internal/guard internal/repeats", light: true, why: "polls are answered by a server; messages are found by their descriptors"},
 	"internal/guard":        {std: true, why: "catches panics of whoever calls it"},
+	"internal/handshakes":   {ours: "internal/repeats internal/guard", light: true, why: "is told by credentials and net/http"},
 	"internal/repeats":      {ours: "internal/guard", std: true, why: "counts lines, and writes none"},
 	"internal/refs":         {ours: "xds", light: true, why: "knows messages by their descriptors only"},
 	"internal/protofile":    {light: true, why: "reads text, knows no resource types"},

@@ -80,7 +80,7 @@ func (m *Metrics) Server(stats func() server.Stats) {
 		func(s server.Stats) uint64 { return s.Malformed })
 	counter("panics_total", "Panics that were caught: each ended a stream, a poll, a load of the configuration, or a search for a resource. Each is a defect; the log has its stack.",
 		func(s server.Stats) uint64 { return s.Panics })
-	m.registry.MustRegister(throttled(stats), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+	m.registry.MustRegister(labelled{throttledTotal, func() map[string]uint64 { return stats().Throttled }}, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: prefix + "streams_open", Help: "Streams that are open, also those on which no request has come.",
 	}, func() float64 { return float64(stats().Open) }), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: prefix + "polls_held", Help: "Polls of REST-JSON and Fetch that are held until something changes.",
@@ -105,21 +105,6 @@ func (m *Metrics) Source(restored func() bool, held func() int) {
 			Name: prefix + "config_removals_waiting", Help: "Resources that are gone from the files, and served until a second look agrees.",
 		}, func() float64 { return float64(held()) }),
 	)
-}
-
-// throttled tells how often clients ran into a limit, when asked.
-type throttled func() server.Stats
-
-var throttledTotal = prometheus.NewDesc(prefix+"throttled_total", "Times a client ran into a limit: streams, other_streams, first_request, request, subscription, write, which end its stream, and rate, first_answers, which make it wait.", []string{"limit"}, nil)
-
-// Describe implements [prometheus.Collector].
-func (t throttled) Describe(out chan<- *prometheus.Desc) { out <- throttledTotal }
-
-// Collect implements [prometheus.Collector].
-func (t throttled) Collect(out chan<- prometheus.Metric) {
-	for limit, n := range t().Throttled {
-		out <- prometheus.MustNewConstMetric(throttledTotal, prometheus.CounterValue, float64(n), limit)
-	}
 }
 
 // Handler serves the metrics to Prometheus.

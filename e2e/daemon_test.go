@@ -198,6 +198,22 @@ func (d *daemon) serves(clusters ...string) func() error {
 	}
 }
 
+// logged returns the lines of the log with a message.
+func (d *daemon) logged(message string) (found []map[string]any) {
+	d.t.Helper()
+	log, err := os.ReadFile(d.log)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	for line := range bytes.Lines(log) {
+		var fields map[string]any
+		if json.Unmarshal(line, &fields) == nil && fields["msg"] == message {
+			found = append(found, fields)
+		}
+	}
+	return found
+}
+
 // kill ends the daemon without a chance to say goodbye.
 func (d *daemon) kill() {
 	d.t.Helper()

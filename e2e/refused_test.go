@@ -1,6 +1,10 @@
 package e2e
 
 import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -46,16 +50,26 @@ func TestRefusedListener(t *testing.T) {
 
 func TestRefusedCluster(t *testing.T) {
 	t.Parallel()
-	each(t, "SOTW-5 SOTW-21 DELTA-15 refused once, reverted", func(t *testing.T, v variant) {
+	each(t, "SOTW-5 SOTW-21 DELTA-15 OBS-1 OBS-3 refused once, reverted", func(t *testing.T, v variant) {
 		s := startSite(t, v)
 		l := loaded(t, s.ingress, nil)
 		p := s.refuseCluster()
 		nack := s.refusedOnce(p, "CDS")
+		s.blamed("bad", "CDS", nack)
+		if lines := s.daemon.logged("client connected"); len(lines) != 1 || lines[0]["node"] != "e2e" || !strings.HasPrefix(fmt.Sprint(lines[0]["agent"]), "envoy 1.") {
+			t.Errorf("OBS-3: %v", lines)
+		}
 		eventually(t, soon, "Envoy has the good cluster of a refused response", s.envoy.hasClusters("backend", "other", "zgood"))
 		p = s.revertCluster()
 		eventually(t, soon, "it goes", s.envoy.hasClusters("backend", "other"))
 		s.quiet()
 		s.reverted(p, "CDS", nack)
+		eventually(t, soon, "the log says that Envoy accepts again", func() error {
+			if lines := s.daemon.logged("client accepts what it refused before"); len(lines) != 1 || lines[0]["node"] != "e2e" || lines[0]["type"] != "CDS" {
+				return fmt.Errorf("OBS-3: %v", lines)
+			}
+			return nil
+		})
 
 		s.refuseCluster()
 		s.commit("the bad one fixed", func(w world) { w.set(edsCluster("bad", time.Second), assignment("bad", s.a.port)) })
@@ -133,6 +147,36 @@ func (s *site) refusedOnce(p tap.Point, typ string) tap.Record {
 	exactly(s.t, 1, "NACK of "+typ, s.Since(p).NACKs())
 	exactly(s.t, 1, typ+" response", s.Since(p).Responses(typ))
 	return rs.NACKs(typ)[0]
+}
+
+// blamed makes sure that the log tells of a NACK what Envoy said, and which resource that
+// is about, with the line of the file where it stands.
+func (s *site) blamed(name, typ string, nack tap.Record) {
+	s.t.Helper()
+	lines := s.daemon.logged("client refused a response")
+	if len(lines) != 1 {
+		s.t.Fatalf("OBS-1: %d lines tell of one NACK: %v", len(lines), lines)
+	}
+	line := lines[0]
+	resources, _ := line["resources"].([]any)
+	places, _ := line["at"].([]any)
+	if line["node"] != "e2e" || line["type"] != typ || line["nonce"] != nack.Nonce || len(resources) == 0 || resources[0] != name || len(places) != len(resources) {
+		s.t.Fatalf("OBS-1: %v", line)
+	}
+	file, at, _ := strings.Cut(fmt.Sprint(places[0]), ".yaml:")
+	row, _, _ := strings.Cut(at, ":")
+	n, _ := strconv.Atoi(row)
+	content, err := os.ReadFile(file + ".yaml")
+	if err != nil {
+		s.t.Fatalf("OBS-1: %v: %v", line, err)
+	}
+	below := strings.Join(strings.Split(string(content), "\n")[max(n-1, 0):], "\n")
+	if first, _, _ := strings.Cut(below, "\n---"); n == 0 || !strings.Contains(first, name) {
+		s.t.Errorf("OBS-1: %v is not at %v, where there is:\n%s", name, places[0], first)
+	}
+	if text := fmt.Sprint(line["error"]); !strings.Contains(text, name) && !strings.Contains(text, "Proto constraint validation failed") {
+		s.t.Errorf("OBS-1: %v", line)
+	}
 }
 
 // reverted makes sure that going back was told once since p. In SotW the

@@ -104,7 +104,7 @@
 //
 //	want, matching        what the client wants            want.go match.go scope.go
 //	record                what it was told, and the fate   told.go cargo.go delivery.go settle.go
-//	                                                       refusal.go resume.go
+//	                                                       refusal.go resume.go blamed.go
 //	withdrawing, waiting  what stays, what waits           withdraw.go order.go waiting.go
 //	                                                       warm.go
 //	saying                what is to be said next          diff.go say.go tell.go response.go beat.go

@@ -3,6 +3,8 @@ package server
 import (
 	"fmt"
 	"log/slog"
+	"net"
+	"net/netip"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -134,4 +136,27 @@ func TestRecovered(t *testing.T) {
 
 func nacked(text string) protocol.Event {
 	return protocol.Event{Kind: protocol.Nacked, Type: xds.Cluster, Error: &xds.Status{Message: text}}
+}
+
+// OBS-2: a share is a node's, or that of who does not say which it is.
+func TestWhose(t *testing.T) {
+	peer := func(a string) net.Addr { return net.TCPAddrFromAddrPort(netip.MustParseAddrPort(a)) }
+	seen := map[string]string{}
+	for name, st := range map[string]*Stream{
+		"a node":                     {ID: 1, Node: &xds.Node{ID: "n"}, Peer: peer("10.0.0.1:1")},
+		"a stream without a node":    {ID: 2, Node: &xds.Node{}, Peer: peer("10.0.0.1:1")},
+		"another":                    {ID: 3, Node: &xds.Node{}, Peer: peer("10.0.0.1:1")},
+		"before the first request":   {ID: 4, Peer: peer("10.0.0.1:1")},
+		"that of another host":       {ID: 5, Peer: peer("10.0.0.2:1")},
+		"that of nobody knows whose": {ID: 6},
+	} {
+		who := whose(st)
+		if other, taken := seen[who]; taken {
+			t.Errorf("OBS-2 %s is %s", name, other)
+		}
+		seen[who] = name
+	}
+	if a, b := (&Stream{ID: 7, Peer: peer("10.0.0.1:2")}), (&Stream{ID: 8, Node: &xds.Node{ID: "n"}}); seen[whose(a)] != "before the first request" || seen[whose(b)] != "a node" {
+		t.Errorf("OBS-2 %q, %q", whose(a), whose(b))
+	}
 }

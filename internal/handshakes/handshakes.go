@@ -31,7 +31,7 @@ var kinds = []kind{
 	{"no_certificate", []string{"client didn't provide a certificate"}},
 	{"expired", []string{"certificate has expired"}},
 	{"unknown_ca", []string{"certificate signed by unknown authority"}},
-	{"bad_certificate", []string{"x509: ", "client certificate", "certificate"}},
+	{"bad_certificate", []string{"x509: ", "certificate"}},
 	{"no_agreement", []string{"unsupported versions", "no cipher suite", "no mutually supported", "application protocol", "ALPN", "no supported"}},
 	{"timeout", []string{"timeout", "deadline exceeded"}},
 	{closed, []string{"EOF", "connection reset", "broken pipe", "closed"}},

@@ -51,8 +51,11 @@ func (b *bench) follow() func(string) {
 	}
 	return func(want string) {
 		b.Helper()
-		for late := time.After(10 * time.Second); b.content() != want; {
-			w.Next()
+		for late := time.After(10 * time.Second); ; {
+			w.Next() // before content, so that the bell rings for what comes after it
+			if b.content() == want {
+				return
+			}
 			select {
 			case <-w.C():
 			case <-late:

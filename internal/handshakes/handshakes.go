@@ -119,7 +119,7 @@ const few = 5
 // others.
 func (f *Failures) note(peer, text string) {
 	i := kindOf(text)
-	f.counts[i].Add(1)
+	defer f.counts[i].Add(1) // who sees it counted finds the line
 	reason, level := kinds[i].reason, slog.LevelWarn
 	if reason == closed {
 		level = slog.LevelDebug

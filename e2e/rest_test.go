@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"os"
 	"os/exec"
 	"regexp"
 	"strconv"
@@ -374,17 +373,8 @@ func TestRESTRefused(t *testing.T) {
 			if st := s.stats(c.stats); st["rejected"] != 1 {
 				t.Errorf("%v", st)
 			}
-			log, err := os.ReadFile(s.daemon.log)
-			if err != nil {
-				t.Fatal(err)
-			}
-			var lines []string
-			for line := range strings.Lines(string(log)) {
-				if strings.Contains(line, "client refused a response") {
-					lines = append(lines, line)
-				}
-			}
-			if len(lines) != 1 || !strings.Contains(lines[0], `"type":"`+c.short+`","version":"`+told.told+`","in_use":"`+told.version+`"`) || !strings.Contains(lines[0], "not applied") {
+			lines := s.daemon.logged("client refused a response")
+			if len(lines) != 1 || lines[0]["type"] != c.short || lines[0]["version"] != told.told || lines[0]["in_use"] != told.version || !strings.HasPrefix(fmt.Sprint(lines[0]["error"]), "not applied") {
 				t.Errorf("logged %q", lines)
 			}
 

@@ -296,7 +296,7 @@ func join(a, b *delivery) cargo {
 	}
 	for was, is := range b.to.Since(b.from) {
 		name := cmp.Or(is, was).Name
-		if old := a.carries(name); old != nil && b.find(name) == nil {
+		if old := a.carries(name); old != nil && a.find(name) == nil && b.find(name) == nil {
 			is = cmp.Or(is, absent)
 			c.items = append(c.items, item{name: name, was: before(name, old, is), is: is})
 		}
@@ -309,6 +309,8 @@ func join(a, b *delivery) cargo {
 			c.items = append(c.items, it)
 		case it.is == nil: // all that counts is what the later one did
 			c.items = append(c.items, item{name: it.name, was: b.before(it.name), is: is})
+		default:
+			c.items = append(c.items, item{name: it.name, was: before(it.name, it.is, is), is: is})
 		}
 	}
 	slices.SortFunc(c.items, itemByName)

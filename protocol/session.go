@@ -382,9 +382,10 @@ func (s *Session) speak(yield func(*xds.Response) bool) {
 	}
 	s.withdraw() // what nothing refers to goes with the first response
 	// A world of clusters that only lacks some may take assignments with it, too. And what
-	// waited for the client to be told that clusters are gone waits for the answer from now on.
+	// waited for the client to be told that clusters are gone waits for the answer from now on,
+	// or, if none is to be expected, no longer.
 	var told, goOn bool
-	for again := true; again; again = s.withdraw() || told && (s.variant == xds.SotW || s.waitsForEver()) {
+	for again := true; again; again = s.withdraw() || told && (s.variant == xds.SotW || s.anyWaits()) {
 		if told, goOn = s.round(yield); !goOn {
 			return
 		}

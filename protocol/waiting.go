@@ -355,10 +355,9 @@ func (s *Session) waitsSince(u *subscription, name string) time.Time {
 	return s.now
 }
 
-// waitsForEver reports whether something waits that is to be waited for without end, as
-// what has not been sent is.
-func (s *Session) waitsForEver() bool {
-	return slices.ContainsFunc(s.subs, func(u *subscription) bool { return u.waiting.len() > 0 && s.waitEnds(u).IsZero() })
+// anyWaits reports whether something of any type waits for another.
+func (s *Session) anyWaits() bool {
+	return slices.ContainsFunc(s.subs, func(u *subscription) bool { return u.waiting.len() > 0 })
 }
 
 // wait notes which of the names that were looked at wait, and since when.

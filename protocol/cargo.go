@@ -14,6 +14,7 @@ type item struct {
 	name    string
 	was, is *xds.Stamp
 	lapsed  bool // that it is gone since nothing finds it any more: the client has not given it up
+	member  bool // and it was found by its collection then
 	older   bool // only what has become one with the response said so
 }
 

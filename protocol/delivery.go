@@ -97,9 +97,9 @@ func (d *delivery) lapse() {
 		switch own := d.find(name); {
 		case !stands(it.was) || stands(it.is):
 		case own != nil:
-			own.lapsed = true
+			own.lapsed, own.member = true, true
 		default:
-			it.lapsed = true
+			it.lapsed, it.member = true, true
 			more = append(more, it)
 		}
 	}

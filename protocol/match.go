@@ -202,14 +202,14 @@ func (u *subscription) lapses(name string) bool {
 	}
 	return slices.ContainsFunc(u.refusals, func(r refusal) bool {
 		it := r.find(name)
-		return it != nil && it.lapsed && r.has(name) && u.mayHave(name)
+		return it != nil && it.lapsed && r.has(name) && u.mayHave(it)
 	})
 }
 
 // mayHave reports whether the client wants something still by which it may have what no
 // name finds any more: a wildcard, the collection, or, for all that is known, an alias.
-func (u *subscription) mayHave(name string) bool {
-	return u.wildcard || u.scopes != nil || u.collects(name) || u.typ.Collection(name) == ""
+func (u *subscription) mayHave(it *item) bool {
+	return u.wildcard || u.scopes != nil || !it.member || u.collects(it.name)
 }
 
 // forget drops an entry of which nothing needs to be said any more.

@@ -114,7 +114,8 @@ func (s *Session) tellRemoved(u *subscription, d *diff, items []item) (_ []item,
 		}
 		items = append(items, s.said(u, e, absent))
 		if u.lapsed[n] {
-			items[len(items)-1].lapsed = true
+			it := &items[len(items)-1]
+			it.lapsed, it.member = true, u.collects(n)
 			delete(u.lapsed, n)
 		}
 		if u.matches[n] != nil {

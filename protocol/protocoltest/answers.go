@@ -160,7 +160,7 @@ func (l *ledger) group(a *account, f *flight) {
 	refuse := func(n string, k fact) {
 		g.was[n] = k.res
 		// What it has refused to let go it has, though no name finds it any more.
-		g.rest[n] = (a.covers(n) || k.absent() && (a.wildcard || a.finding(n, a.acked[n]))) && a.told[n].seq == k.seq
+		g.rest[n] = (a.covers(n) || k.absent() && (a.wildcard || a.hadFound(n, k.seq))) && a.told[n].seq == k.seq
 		// What was asked for while it flew is owed all the same, and so is
 		// what goes with something that has moved since, or found others for a while.
 		if late && (a.covers(n) || g.rest[n]) {
@@ -180,6 +180,12 @@ func (l *ledger) group(a *account, f *flight) {
 	if len(g.rest) > 0 {
 		a.groups = append(a.groups, g)
 	}
+}
+
+// hadFound reports whether the client may have had something of a name before a response, by
+// what it asks for still.
+func (a *account) hadFound(n string, seq int) bool {
+	return a.finding(n, a.acked[n]) || slices.ContainsFunc(a.flights, func(f *flight) bool { return f.seq < seq && a.finding(n, f.carried[n]) })
 }
 
 // crossed reports whether a world left while the client did not ask for a name: it says
@@ -233,7 +239,7 @@ func (a *account) refuse(f *flight) {
 // ack notes that the client has what a response carried.
 func (a *account) ack(f *flight) {
 	for n, k := range f.carried {
-		if (a.wildcard || a.covers(n) || k.absent()) && a.acked[n].seq <= k.seq {
+		if (a.wildcard || a.covers(n) || k.absent() || a.finding(n, k)) && a.acked[n].seq <= k.seq {
 			a.acked[n] = k
 			if a.refused[n] = slices.DeleteFunc(a.refused[n], func(r fact) bool { return r.seq < k.seq }); len(a.refused[n]) == 0 {
 				delete(a.refused, n)

@@ -44,7 +44,8 @@ func (a *account) outside(name string) bool { return !a.wants(name) && a.alone(n
 // alone reports whether there is a wildcard of routes, and neither it nor another name
 // has what is called so.
 func (a *account) alone(name string) bool {
-	return a.scopes != nil && !a.reach[name] && !a.wants(a.typ.Collection(name))
+	c := a.typ.Collection(name)
+	return a.scopes != nil && !a.reach[name] && (c == "" || !a.wants(c)) // "" may be asked for, too
 }
 
 // members are the resources that a name finds that no resource has: "Both the
@@ -125,6 +126,7 @@ func (l *ledger) scope(a *account, asked bool) {
 			a.scopes[n+"/*"] = true
 		}
 	}
+	l.find(a) // before anything is asked of what is shown
 	for c := range a.scopes {
 		switch {
 		case was[c]:
@@ -134,7 +136,6 @@ func (l *ledger) scope(a *account, asked bool) {
 			a.owe[c], a.may[c] = true, true // what it has of the others is not told again
 		}
 	}
-	l.find(a)
 	for n, k := range a.told { // what it has of a route that it asks for again may linger, if that is lost
 		c := a.typ.Collection(n)
 		if _, leaves := a.leaving[n]; k.res != nil && a.scopes[c] && was != nil && !was[c] && !leaves && l.shown(a, n) == nil && l.lingers(a) {

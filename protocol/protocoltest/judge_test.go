@@ -130,7 +130,16 @@ func (c *court) say(t *xds.Type, words ...string) (string, error) {
 			r.Upserts = append(r.Upserts, x)
 		}
 	}
-	r.Version = c.l.view.Table(t).Version()
+	table := c.l.view.Table(t)
+	if r.Version = table.Version(); c.l.variant == xds.SotW && t.FullState {
+		r.Version = table.VersionWith(func(yield func(*xds.Stamp) bool) {
+			for _, x := range r.Upserts {
+				if table.Lookup(x.Name) == nil && !yield(x.Stamp) {
+					return
+				}
+			}
+		})
+	}
 	return r.Nonce, c.l.sent(r)
 }
 

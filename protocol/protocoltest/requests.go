@@ -105,6 +105,12 @@ func (l *ledger) replace(a *account, names []string) {
 
 func (l *ledger) subscribe(a *account, names []string) {
 	for _, n := range names {
+		if n != xds.Wildcard {
+			a.names[n], a.lately[n] = true, l.now
+		}
+	}
+	l.find(a) // what all of them find, before anything is asked of what is shown
+	for _, n := range names {
 		a.implicit = false
 		switch n {
 		case xds.Wildcard:
@@ -114,11 +120,9 @@ func (l *ledger) subscribe(a *account, names []string) {
 			a.wildcard = true
 			l.askAll(a)
 		default:
-			a.names[n], a.lately[n] = true, l.now
 			l.ask(a, n)
 		}
 	}
-	l.find(a)
 }
 
 func (l *ledger) unsubscribe(a *account, names []string) {

@@ -355,11 +355,13 @@ func (l *ledger) needed(a *account, r *xds.Response, f *flight) error {
 	return nil
 }
 
-// named checks the version.
+// named checks the version. What lingers counts in that of a world; of what is told by name
+// it may count.
 func (l *ledger) named(a *account, r *xds.Response) error {
 	table := l.view.Table(a.typ)
 	want := table.Version()
-	if a.world && a.wildcard {
+	switch lost := func(n string) bool { return table.Lookup(n) == nil && l.bereft(a, n) }; {
+	case a.world:
 		want = table.VersionWith(func(yield func(*xds.Stamp) bool) {
 			for _, x := range r.Upserts {
 				if !same(l.shown(a, x.Name), x) && !yield(x.Stamp) {
@@ -367,13 +369,8 @@ func (l *ledger) named(a *account, r *xds.Response) error {
 				}
 			}
 		})
-	} else if len(a.leaving) > 0 || a.vague || l.resumes && l.variant == xds.Delta {
+	case len(a.leaving) > 0, a.vague, l.resumes && l.variant == xds.Delta, slices.ContainsFunc(slices.Collect(maps.Keys(a.names)), lost):
 		return nil
-	}
-	for n := range a.names {
-		if table.Lookup(n) == nil && l.bereft(a, n) {
-			return nil // it may linger, and count
-		}
 	}
 	if r.Version != want {
 		return fmt.Errorf("SOTW-13: version %q, want %q", r.Version, want)

@@ -242,7 +242,7 @@ func (s *Session) evict(u *subscription) {
 		old, next := &u.deliveries[0], &u.deliveries[1]
 		next.stuck, next.joined = max(next.stuck, old.stuck), old.last()
 		next.own = cargo{from: next.from, to: next.to, whole: next.whole}
-		next.cargo = join(old, next)
+		next.cargo = u.join(old, next)
 		next.items = slices.DeleteFunc(next.items, func(it item) bool { return u.idleTalk(next, it) })
 	}
 	u.deliveries = slices.Delete(u.deliveries, i, i+1)
@@ -258,7 +258,7 @@ func (u *subscription) idleTalk(d *delivery, it item) bool {
 
 // join returns what two deliveries in a row carried: what the later one did, and
 // what the client may have had before that.
-func join(a, b *delivery) cargo {
+func (u *subscription) join(a, b *delivery) cargo {
 	c := cargo{from: a.from, to: b.to, whole: a.whole || b.whole}
 	switch {
 	case a.from == a.to && !a.whole: // a wildcard began in between
@@ -277,9 +277,9 @@ func join(a, b *delivery) cargo {
 		}
 	}
 	// Of what was before either and what only the older one said it may have one or
-	// the other; one is remembered, and not that it had nothing.
+	// the other; one is remembered: not that it had nothing, nor what its refusal tells.
 	before := func(name string, old, is *xds.Stamp) *xds.Stamp {
-		if was := a.before(name); a.open(name, old) && (stands(was) || same(old, is)) {
+		if was := a.before(name); a.open(name, old) && (stands(was) && !u.hasRefused(name, was) || same(old, is)) {
 			return was
 		}
 		return old

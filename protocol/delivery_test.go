@@ -67,6 +67,8 @@ func cargoText(c *cargo) string {
 // ADS-3: two responses in a row carried what the later one did; before that was what
 // had been told before either, or, if that was nothing, what the older one said.
 func TestJoin(t *testing.T) {
+	u := new(subscription)
+	join := u.join
 	said := func(text string) *delivery {
 		return &delivery{cargo: cargo{items: itemsOf(text)}, parts: []part{{nonce: 1, lo: "a", hi: "z", gone: "a", last: "z"}}}
 	}
@@ -121,6 +123,15 @@ func TestJoin(t *testing.T) {
 	if got := cargoText(&j); got != "a:a1>a2 b:b1>b3" {
 		t.Error("something was not told in between:", got)
 	}
+	// What all of it was told over stays what it was.
+	again := table("a2 b1 c1", "a2 b1 c1")
+	again.whole = true
+	one = said("a:a1>a2")
+	one.to = again.from
+	j = join(one, again)
+	if got := cargoText(&j); got != "a:a1>a2 b:->b1 c:->c1" {
+		t.Error("told again:", got)
+	}
 	// All of it was told, if either told all.
 	whole, more := table("a1 b1 c1", "a2 b1 c1"), table("", "a2 b2 c1")
 	whole.whole, more.from = true, whole.to
@@ -134,6 +145,12 @@ func TestJoin(t *testing.T) {
 	j = join(one, three)
 	if got := cargoText(&j); got != "a:a2>-" {
 		t.Error("it came and went:", got)
+	}
+	// What was refused is remembered by its refusal.
+	u.refusals = []refusal{list(itemsOf("a:->a1"), 1, true)}
+	j = join(said("a:a1>a2"), said("a:a2>a3"))
+	if got := cargoText(&j); got != "a:a2>a3" {
+		t.Error("behind a refusal:", got)
 	}
 }
 

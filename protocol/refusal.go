@@ -255,6 +255,11 @@ func (u *subscription) toldSince(r *refusal, later func(string) bool) bool {
 	return r.moved
 }
 
+// hasRefused reports whether just that was refused of a name.
+func (u *subscription) hasRefused(name string, is *xds.Stamp) bool {
+	return slices.ContainsFunc(u.refusals, func(r refusal) bool { return r.has(name) && same(r.carries(name), is) })
+}
+
 // retell makes members of a refusal be told again, if they are still wanted.
 func (u *subscription) retell(r *refusal, which func(string, item) bool) {
 	r.retold = true

@@ -46,7 +46,8 @@ func TestListFits(t *testing.T) {
 // pending says of which lists the report is known to be old, and why. Take a
 // list off when it was run.
 var pending = map[string]string{
-	"shell": "more rules follow, and it is run when they are there",
+	"shell":    "more rules follow, and it is run when they are there",
+	"protocol": "mended behind it: three quotes are adapted and five mutants are new, each tried by itself",
 }
 
 // The report is of the lists that there are, not of what they were once.

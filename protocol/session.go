@@ -381,12 +381,9 @@ func (s *Session) speak(yield func(*xds.Response) bool) {
 		s.prepare(u)
 	}
 	s.withdraw() // what nothing refers to goes with the first response
-	// A world of clusters that only lacks some may take assignments with it, too. And what
-	// waited for the client to be told that clusters are gone waits for the answer from now on,
-	// or, if none is to be expected, no longer.
-	var told, goOn bool
-	for again := true; again; again = s.withdraw() || told && (s.variant == xds.SotW || s.anyWaits()) {
-		if told, goOn = s.round(yield); !goOn {
+	var more, goOn bool
+	for again := true; again; again = s.withdraw() || more {
+		if more, goOn = s.round(yield); !goOn {
 			return
 		}
 	}
@@ -400,17 +397,22 @@ func (s *Session) speak(yield func(*xds.Response) bool) {
 }
 
 // round lets each type say what is new, in push order, and then what is gone. It
-// reports whether any did, and whether more is wanted.
-func (s *Session) round(yield func(*xds.Response) bool) (told, goOn bool) {
+// reports whether there may be more to say then, and whether more is wanted.
+//
+// A world of clusters that only lacks some may take assignments with it, too. And what
+// waited for the client to be told that clusters are gone waits for the answer from now on,
+// or, if none is to be expected, no longer.
+func (s *Session) round(yield func(*xds.Response) bool) (more, goOn bool) {
 	for i := range 2 * len(s.subs) {
 		u, last := s.subs[min(i, 2*len(s.subs)-1-i)], i >= len(s.subs)
 		for _, r := range s.respond(u, last) {
-			if told = true; !yield(r) {
-				return told, false
+			if !yield(r) {
+				return false, false
 			}
+			more = more || s.variant == xds.SotW || last && s.waitedFor(u)
 		}
 	}
-	return told, true
+	return more, true
 }
 
 // Interests yields how the subscriptions have moved since it was last called.

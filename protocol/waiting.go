@@ -355,9 +355,9 @@ func (s *Session) waitsSince(u *subscription, name string) time.Time {
 	return s.now
 }
 
-// anyWaits reports whether something of any type waits for another.
-func (s *Session) anyWaits() bool {
-	return slices.ContainsFunc(s.subs, func(u *subscription) bool { return u.waiting.len() > 0 })
+// waitedFor reports whether something of another type waits for what u is told.
+func (s *Session) waitedFor(u *subscription) bool {
+	return slices.ContainsFunc(s.subs, func(v *subscription) bool { return v.waiting.len() > 0 && u.typ.Is(v.typ.After) })
 }
 
 // wait notes which of the names that were looked at wait, and since when.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"log/slog"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -90,12 +91,22 @@ func (s *state) loaded(err error) {
 	s.failing.CompareAndSwap(nil, new(time.Now()))
 }
 
-// howToAllow says how to approve of a removal.
+// howToAllow says how to approve of a removal, wherever one types it.
 func (s *state) howToAllow(served string) string {
 	if s.keeper == nil { // and nobody can reach the server
 		return "restart"
 	}
-	return "chancery reload --allow-mass-delete " + served
+	whole := func(path string) string {
+		if abs, err := filepath.Abs(path); err == nil {
+			return abs
+		}
+		return path
+	}
+	how := "chancery reload --allow-mass-delete " + whole(served)
+	if s.chosen {
+		how += " --state-dir " + whole(s.root)
+	}
+	return how
 }
 
 // note says what is served, for who asks about readiness.

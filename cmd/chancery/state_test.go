@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -58,6 +59,32 @@ func (d *daemon) killed() {
 	_ = d.cmd.Wait()
 }
 
+// loads waits until the server says that it serves what its files say.
+func (d *daemon) loads(port string) {
+	d.Helper()
+	d.tells(port, "/metrics", "xds_server_config_last_load_successful 1\n")
+	d.tells(port, "/metrics", "xds_server_config_restored 0\n")
+	d.tells(port, "/readyz?verbose", "[ ]configuration: the files\n")
+}
+
+// tells waits until an answer has a part.
+func (d *daemon) tells(port, path, part string) {
+	d.Helper()
+	var last string
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		resp, err := http.Get("http://127.0.0.1:" + port + path)
+		if err != nil {
+			d.Fatal(err)
+		}
+		body, _ := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if last = string(body); resp.StatusCode == http.StatusOK && strings.Contains(last, part) {
+			return
+		}
+	}
+	d.Fatalf("%s: no %q in\n%s", path, part, last)
+}
+
 func chancery(t *testing.T, code int, want string, args ...string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), binary, args...)
@@ -99,23 +126,34 @@ func TestSafeStart(t *testing.T) {
 			port := freePort(t)
 			d = serveDir(t, d.dir, "--metrics-listen", "127.0.0.1:"+port)
 			d.clusters().gets(want...)
-			for path, part := range map[string]string{
-				"/readyz":         "ok",
-				"/readyz?verbose": "[ ]configuration: the last good, of 20",
-				"/metrics":        "xds_server_config_restored 1\n",
-			} {
-				resp, err := http.Get("http://127.0.0.1:" + port + path)
-				if err != nil {
+			d.tells(port, "/readyz", "ok")
+			d.tells(port, "/readyz?verbose", "[ ]configuration: the last good, of 20")
+			d.tells(port, "/metrics", "xds_server_config_restored 1\n")
+			if err := errors.Join(os.MkdirAll(d.dir, 0o777), os.WriteFile(d.dir+"/a.yaml", []byte(many(0, 30)), 0o666), os.RemoveAll(d.dir+"/b.yaml")); err != nil {
+				t.Fatal(err)
+			}
+			if tt.name == "no directory" {
+				if err := os.WriteFile(d.dir+"/z.yaml", []byte(cluster("z")), 0o666); err != nil {
 					t.Fatal(err)
 				}
-				body, _ := io.ReadAll(resp.Body)
-				resp.Body.Close()
-				if resp.StatusCode != http.StatusOK || !strings.Contains(string(body), part) {
-					t.Errorf("%s: %d, no %q in\n%s", path, resp.StatusCode, part, body)
-				}
 			}
+			d.loads(port) // what was there before, so that nothing is set
 		})
 	}
+	t.Run("SAFE-10 a restart, and a mistake that is undone, leave no alarm", func(t *testing.T) {
+		t.Parallel()
+		d := serve(t, nil, "a.yaml", many(0, 3))
+		d.kept(3)
+		d.killed()
+		port := freePort(t)
+		d = serveDir(t, d.dir, "--metrics-listen", "127.0.0.1:"+port)
+		d.loads(port)
+		write(t, d.dir, "a.yaml", "a: [")
+		d.tells(port, "/metrics", "xds_server_config_last_load_successful 0\n")
+		d.tells(port, "/readyz?verbose", "[ ]configuration: the last good: the files cannot be loaded since 20")
+		write(t, d.dir, "a.yaml", many(0, 3))
+		d.loads(port)
+	})
 	t.Run("SAFE-10 a start on nothing answers nobody, until there is something", func(t *testing.T) {
 		t.Parallel()
 		port := freePort(t)
@@ -150,15 +188,18 @@ func TestSafeStart(t *testing.T) {
 	})
 	t.Run("SAFE-10 a refused removal is approved while the server runs", func(t *testing.T) {
 		t.Parallel()
-		d := serve(t, nil, "a.yaml", many(0, 30))
+		state := "--state-dir=" + t.TempDir()
+		d := serve(t, []string{state}, "a.yaml", many(0, 30))
 		s := d.clusters()
 		s.gets(listed(0, 30)...)
 		write(t, d.dir, "a.yaml", many(0, 10))
-		if why := fmt.Sprint(d.logged("not loaded, what was good before stays")["error"]); !strings.HasSuffix(why, "chancery reload --allow-mass-delete "+d.dir) {
+		why := fmt.Sprint(d.logged("not loaded, what was good before stays")["error"])
+		_, how, _ := strings.Cut(why, "chancery reload ")
+		if !strings.HasPrefix(how, "--allow-mass-delete ") {
 			t.Error(why)
 		}
-		chancery(t, 1, "this would remove 20 of 30 CDS resources", "reload", d.dir)
-		chancery(t, 0, "ok: 10 resources in 1 file, 0 set, 20 removed\n", "reload", "--allow-mass-delete", d.dir)
+		chancery(t, 1, "this would remove 20 of 30 CDS resources", "reload", state, d.dir)
+		chancery(t, 0, "ok: 10 resources in 1 file, 0 set, 20 removed\n", append([]string{"reload"}, strings.Fields(how)...)...) // as it says
 		s.gets(listed(0, 10)...)
 		chancery(t, 1, "no server of "+d.dir+"x is running", "reload", d.dir+"x")
 	})

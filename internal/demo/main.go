@@ -27,7 +27,7 @@ func main() {
 	defer stop()
 	dir, err := os.MkdirTemp("", "chancery-demo-")
 	if err == nil {
-		err = (&demo{dir: dir, start: time.Now()}).run(ctx, *once)
+		err = (&demo{dir: dir}).run(ctx, *once)
 		err = errors.Join(err, os.RemoveAll(dir))
 	}
 	if err != nil {
@@ -38,7 +38,7 @@ func main() {
 
 type demo struct {
 	dir   string // everything is in here
-	start time.Time
+	start time.Time // of Envoy
 	proxy string // where Envoy listens for requests
 }
 
@@ -121,6 +121,7 @@ func (d *demo) run(ctx context.Context, once bool) (err error) {
 		return fmt.Errorf("chancery bootstrap envoy: %w", err)
 	}
 	envoy := []string{envoys[len(envoys)-1], "-c", "/dev/fd/0", "--concurrency", "1", "--disable-hot-restart", "--log-level", "warning"}
+	d.start = time.Now()
 	if err := run("envoy", bytes.NewReader(bootstrap), envoy...); err != nil {
 		return err
 	}
@@ -129,7 +130,7 @@ func (d *demo) run(ctx context.Context, once bool) (err error) {
 	if err := d.until(ctx, "one"); err != nil {
 		return err
 	}
-	say("A request through Envoy was answered, %.1f s after the start:", time.Since(d.start).Seconds())
+	say("A request through Envoy was answered, %.1f s after Envoy was started:", time.Since(d.start).Seconds())
 	if err := d.show(ctx); err != nil {
 		return err
 	}

@@ -14,8 +14,8 @@ type Checked struct {
 }
 
 // Check reads a directory as a [Source] with the options does, and loads it
-// nowhere. Beyond what a source tells it warns of a directory without resources,
-// and of references to resources that no file has, if there are no errors: what
+// nowhere. Beyond what a source tells, a directory without resources is a mistake, and
+// it warns of references to resources that no file has, if there are no errors: what
 // cannot be read refers to nothing and is referred to in vain.
 func Check(root string, opts Options) Checked {
 	s := New(root, nil, opts)
@@ -23,8 +23,8 @@ func Check(root string, opts Options) Checked {
 	if len(errs) == 0 {
 		s.missing = next.dangling()
 		if len(next.types) == 0 {
-			s.missing = append(s.missing, protofile.Problem{
-				File: root, Message: "no file has a resource", Warning: true,
+			errs = append(errs, protofile.Problem{
+				File: root, Message: "no file has a resource",
 				Hint: "is it the right directory? Names of files end in .yaml, .yml, .json, .txtpb, .textproto, .pb_text or .pb",
 			})
 		}

@@ -20,7 +20,7 @@ func (b *bench) findings() string {
 }
 
 func TestCheck(t *testing.T) {
-	const noResource = "DIR: warning: no file has a resource (is it the right directory? Names of files end in .yaml, .yml, .json, .txtpb, .textproto, .pb_text or .pb)\n"
+	const noResource = "DIR: no file has a resource (is it the right directory? Names of files end in .yaml, .yml, .json, .txtpb, .textproto, .pb_text or .pb)\n"
 	eds := func(name string) string {
 		return "{" + clusterURL + ", name: " + name + ", type: EDS, eds_cluster_config: {eds_config: {ads: {}}}}\n"
 	}

@@ -59,8 +59,8 @@ type Options struct {
 	Review func([]Loaded) ([]Loaded, error)
 	// Keep, if set, is given what was committed, to be restored one day.
 	Keep func(lastgood.Config)
-	// Done, if set, is told of each attempt to load that committed something,
-	// or failed.
+	// Done, if set, is told of each load that committed something, or failed, and of
+	// the first that did not fail: at the start, or after others that did.
 	Done func(at time.Time, err error)
 }
 
@@ -78,6 +78,7 @@ type Source struct {
 	held     atomic.Int64     // of removals, for others
 	withheld []*xds.Type      // types of it that are not known
 	begun    bool             // the files were loaded once
+	loaded   bool             // the last load did not fail
 	err      error            // why the world is not what the files say
 	failing  failing          // what is known of err
 
@@ -150,7 +151,8 @@ type outcome struct {
 }
 
 func (s *Source) done(r Report, err error) {
-	if s.Done != nil && (err != nil || len(r.Commit.Changes) > 0) {
+	news := err != nil || !s.loaded || len(r.Commit.Changes) > 0
+	if s.loaded = err == nil; news && s.Done != nil {
 		if p := guard.Do(func() { s.Done(time.Now(), err) }); p != nil {
 			p.Log(s.Log, "done")
 		}

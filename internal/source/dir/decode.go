@@ -74,7 +74,7 @@ func decode(path string, data []byte) *decoder {
 
 func (d *decoder) decode() {
 	if len(bytes.TrimSpace(d.Source)) == 0 {
-		d.Warn(&yaml.Node{}, "", "", "the file is empty")
+		d.Warn(&yaml.Node{}, "", "", "the file is empty; if it was not before, a running server refuses that")
 		return
 	}
 	form(d.File)(d)

@@ -159,6 +159,15 @@ func (u *subscription) checkRecord() error {
 	if !slices.IsSortedFunc(u.refusals, func(a, b refusal) int { return int(a.nonce) - int(b.nonce) }) {
 		return fmt.Errorf("refusals in no order")
 	}
+	for i := range u.refusals {
+		n := 0
+		for range u.refusals[i].members {
+			n++
+		}
+		if n == 0 || n != u.refusals[i].left {
+			return fmt.Errorf("refusal %d has %d names, counted are %d", u.refusals[i].nonce, n, u.refusals[i].left)
+		}
+	}
 	for name := range u.leaving {
 		if u.entry(name) == nil {
 			return fmt.Errorf("%q is leaving and has no entry", name)

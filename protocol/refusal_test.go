@@ -505,3 +505,61 @@ func TestRefusedRemovalsAreBounded(t *testing.T) {
 		}
 	}
 }
+
+// DELTA-15, ADS-6: what was refused is told again when another of it moves; what of that
+// waits for a cluster comes when this is acknowledged, whatever else was told meanwhile.
+func TestRefusedWaitsBesideMany(t *testing.T) {
+	many := numbered(70)
+	view := xds.Tables{
+		xds.Cluster.URL:  xds.NewTable(xds.Cluster).With(resources(1, "c")),
+		xds.Listener.URL: xds.NewTable(xds.Listener).With(append(resources(1, append(many, "l2")...), resource("l1", 1, xds.Ref{Type: xds.Cluster, Name: "c"}))),
+	}
+	l := newLine(t, xds.Delta, nil, Options{}, view)
+	l.ask(xds.Request{Type: xds.Cluster})
+	l.drain()
+	l.ack(xds.Cluster)
+	l.ask(xds.Request{Type: xds.Listener})
+	l.drain()
+	l.ack(xds.Listener)
+	l.commit(xds.Listener, []*xds.Resource{resource("l1", 2, xds.Ref{Type: xds.Cluster, Name: "c"}), resource("l2", 2)})
+	l.drain()
+	l.nack(xds.Listener)
+	l.drain()
+	l.commit(xds.Cluster, resources(2, "c"))
+	l.drain() // c, not acknowledged yet
+	l.commit(xds.Listener, resources(3, "l2"))
+	l.drain() // l2 alone: l1 waits
+	l.ack(xds.Listener)
+	l.drain()
+	l.ask(xds.Request{Type: xds.Listener, Subscribe: many})
+	l.drain()
+	l.ack(xds.Listener)
+	l.ack(xds.Cluster)
+	for _, r := range l.drain() {
+		for _, is := range r.Changes.Upserts {
+			if r.Type.Is(xds.Listener) && is.Name == "l1" {
+				return
+			}
+		}
+	}
+	t.Error("l1 is not told again")
+}
+
+// DELTA-13, DELTA-15: a part is refused after one of its names was told anew; when that is
+// accepted nothing of the refusal is left, though the other parts are unanswered.
+func TestRefusedPartToldAnewIsForgotten(t *testing.T) {
+	l := newLine(t, xds.Delta, xds.Endpoint, Options{MaxResponse: 1}, xds.Tables{xds.Endpoint.URL: tableOf(xds.Endpoint, "a", "b", "c")})
+	l.ask(xds.Request{Type: xds.Endpoint, Subscribe: []string{"a", "b", "c"}})
+	l.drain()
+	l.commit(xds.Endpoint, resources(2, "b"))
+	l.wait(patience)
+	l.drain()
+	l.ask(xds.Request{Type: xds.Endpoint, Nonce: "2", Error: &xds.Status{}})
+	if n := len(l.subs[0].refusals); n != 1 {
+		t.Fatalf("%d refusals", n)
+	}
+	l.ask(xds.Request{Type: xds.Endpoint, Nonce: "4"})
+	if n := len(l.subs[0].refusals); n != 0 {
+		t.Errorf("%d refusals are left, with %d names", n, l.subs[0].refusals[0].left)
+	}
+}

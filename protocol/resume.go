@@ -114,7 +114,8 @@ func (s *Session) recall(u *subscription, version string, t *xds.Table) {
 		}
 	}
 	u.addMarked(extra)
-	var kept []item
+	var kept [][]item // each name once in each: it may have any of several
+	several := map[string]int{}
 	for _, st := range w.Others {
 		e, told := u.entry(st.Name), u.told(st.Name)
 		switch {
@@ -126,11 +127,18 @@ func (s *Session) recall(u *subscription, version string, t *xds.Table) {
 		case e == nil && told == absent:
 			u.addMarked([]entry{{name: st.Name, told: st, sent: true, again: !u.typ.FullState}})
 		default:
-			kept = append(kept, item{name: st.Name, was: told, is: st})
+			n := several[st.Name]
+			if several[st.Name]++; n == len(kept) {
+				kept = append(kept, nil)
+			}
+			kept[n] = append(kept[n], item{name: st.Name, was: told, is: st})
 		}
 	}
-	if len(kept) > 0 {
-		u.refusals = append(u.refusals, list(kept, 0, true))
+	for _, items := range kept {
+		u.refusals = append(u.refusals, list(items, 0, true))
+	}
+	for len(u.refusals) > maxRefusals {
+		u.joinRefusals()
 	}
 }
 

@@ -391,3 +391,19 @@ func TestIndex(t *testing.T) {
 		}
 	}
 }
+
+// ADS-9: of a name a World may tell several others. When the client has accepted what it is
+// told on the new stream, nothing of these is held.
+func TestSeveralOthersOfOneName(t *testing.T) {
+	old := func(v int) *xds.Stamp { return resource("a", v).Stamp }
+	w := &World{Versions: xds.NewTable(xds.Endpoint).With(resources(1, "a")).Versions(), Others: []*xds.Stamp{old(3), old(2)}}
+	l := newLine(t, xds.SotW, nil, Options{Told: func(*xds.Type, string, *World) *World { return w }}, xds.Tables{
+		xds.Endpoint.URL: xds.NewTable(xds.Endpoint).With(resources(4, "a")),
+	})
+	l.ask(xds.Request{Type: xds.Endpoint, Version: "v", Names: []string{"a"}})
+	l.drain()
+	l.ask(xds.Request{Type: xds.Endpoint, Version: "v", Names: []string{"a"}, Nonce: "1"})
+	if r := l.subs[0].refusals; len(r) != 0 {
+		t.Errorf("%d refusals are left, counted with %d names", len(r), r[0].left)
+	}
+}

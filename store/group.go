@@ -35,10 +35,11 @@ func (st *Store) group(name string) *group {
 }
 
 // tidy drops a group that has neither content nor watches, unless it was said that
-// there is none: names of groups may come from clients. The store is locked.
+// there is none, or of which types that is not known: names of groups may come from
+// clients. The store is locked.
 func (st *Store) tidy(g *group) {
 	h := g.head.Load()
-	if g.watches == 0 && st.groups[g.name] == g && !h.known && bare(h.view) {
+	if g.watches == 0 && st.groups[g.name] == g && !h.known && len(h.unknown) == 0 && bare(h.view) {
 		delete(st.groups, g.name)
 	}
 }

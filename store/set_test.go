@@ -146,3 +146,20 @@ func TestKeys(t *testing.T) {
 		}
 	}
 }
+
+// Bits of which few are left set become a list.
+func TestSetThinsWhenRemoved(t *testing.T) {
+	var s set
+	for id := range uint32(6400) {
+		s.add(id, 6400)
+	}
+	if !s.dense {
+		t.Fatal("6400 of 6400 are a list")
+	}
+	for id := range uint32(6390) {
+		s.remove(id)
+	}
+	if s.dense || cap(s.words) > 64 {
+		t.Errorf("%d ids are in %d words", s.n, cap(s.words))
+	}
+}

@@ -380,3 +380,22 @@ func TestGroupsGo(t *testing.T) {
 	}
 	w.Close()
 }
+
+// "By group, and by type in push order", which is not the order of their URLs.
+func TestChangesInPushOrder(t *testing.T) {
+	st := New()
+	c := update(t, st, func(tx *Tx) {
+		for _, g := range []string{"b", "a"} {
+			for _, typ := range xds.Types() {
+				tx.Group(g).Set(typ, res("x", "1"))
+			}
+		}
+	})
+	var last Change
+	for i, ch := range c.Changes {
+		if i > 0 && (ch.Group < last.Group || ch.Group == last.Group && ch.Type.Rank() < last.Type.Rank()) {
+			t.Errorf("%s %s behind %s %s", ch.Group, ch.Type, last.Group, last.Type)
+		}
+		last = ch
+	}
+}

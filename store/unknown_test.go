@@ -93,3 +93,41 @@ func TestUnknownType(t *testing.T) {
 		undecided(false)
 	})
 }
+
+// To know one type says nothing of another that is not known (SAFE-10).
+func TestUnknownTypesApart(t *testing.T) {
+	st := New()
+	update(t, st, func(tx *Tx) {
+		tx.Set(xds.Cluster, res("c", "1"))
+		tx.Unknown(xds.Secret)
+		tx.Unknown(xds.Endpoint)
+	})
+	update(t, st, func(tx *Tx) { tx.Replace(xds.Secret) })
+	w := st.Watch(nil)
+	defer w.Close()
+	v, _ := w.Next()
+	u, is := v.(xds.Undecided)
+	if !is || !u.Undecided(xds.Endpoint, "e") || u.Undecided(xds.Secret, "s") {
+		t.Errorf("undecided: %v", v)
+	}
+}
+
+// What was said not to be known stays so, watched or not, full or empty (SAFE-10: "... no
+// client is told that anything is gone").
+func TestUnknownOutlivesAnEmptyGroup(t *testing.T) {
+	for _, full := range []bool{true, false} {
+		st := New()
+		update(t, st, func(tx *Tx) {
+			if tx.Unknown(xds.Endpoint); full {
+				tx.Set(xds.Listener, res("l", "1"))
+			}
+		})
+		update(t, st, func(tx *Tx) { tx.Replace(xds.Cluster) })
+		w := st.Watch(nil)
+		v, _ := w.Next()
+		w.Close()
+		if u, is := v.(xds.Undecided); !is || !u.Undecided(xds.Endpoint, "e") {
+			t.Errorf("full %v: the endpoints are known: %v", full, v)
+		}
+	}
+}

@@ -305,3 +305,21 @@ func TestReadersDoNotWait(t *testing.T) {
 		<-done
 	})
 }
+
+// "Closing it again does nothing": the group of another watch stays.
+func TestClosedTwice(t *testing.T) {
+	st := New(WithEmptyGroups())
+	other, w := st.Watch(nil), st.Watch(nil)
+	defer other.Close()
+	w.Close()
+	w.Close()
+	if n := other.group.watches; n != 1 {
+		t.Errorf("%d watches are open, want 1", n)
+	}
+	if n := len(other.group.index.free); n != 1 {
+		t.Errorf("%d ids are free, want 1", n)
+	}
+	if st.groups[DefaultGroup] != other.group {
+		t.Error("the group of an open watch was dropped")
+	}
+}

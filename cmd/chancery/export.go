@@ -9,7 +9,9 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -19,7 +21,6 @@ import (
 	"github.com/chancery-xds/chancery/internal/export"
 	"github.com/chancery-xds/chancery/internal/source/dir"
 	"github.com/chancery-xds/chancery/store"
-	"github.com/chancery-xds/chancery/xds"
 )
 
 // An exporting is what chancery export is told by its flags.
@@ -35,9 +36,10 @@ type exporting struct {
 	log             *slog.Logger
 	stdout, stderr  io.Writer
 
-	store *store.Store
-	to    *export.Exporter
-	told  map[string]bool // warnings
+	store   *store.Store
+	to      *export.Exporter
+	secrets atomic.Bool     // something that was loaded has one
+	told    map[string]bool // warnings
 }
 
 func exportCommand() *cobra.Command {
@@ -172,7 +174,7 @@ func (e *exporting) run() error {
 
 	changed := make(chan struct{}, 1)
 	e.store = store.New()
-	src := dir.New(e.dir, e.store, dir.Options{Log: e.log, MaxFile: e.maxFile, AllowMassDelete: e.allowMassDelete, Done: func(_ time.Time, err error) {
+	src := dir.New(e.dir, e.store, dir.Options{Log: e.log, MaxFile: e.maxFile, AllowMassDelete: e.allowMassDelete, Review: e.review, Done: func(_ time.Time, err error) {
 		if err == nil {
 			ring(changed)
 		}
@@ -206,6 +208,12 @@ func (e *exporting) run() error {
 	e.follow(ctx, changed, hangups, src.Reload)
 	e.log.Info("ended")
 	return nil
+}
+
+// review notes whether there are secrets.
+func (e *exporting) review(all []dir.Loaded) ([]dir.Loaded, error) {
+	e.secrets.Store(slices.ContainsFunc(all, func(l dir.Loaded) bool { return l.Secret != "" }))
+	return nil, nil
 }
 
 // ring fills a channel of one slot.
@@ -257,7 +265,7 @@ func (e *exporting) export(ctx context.Context) error {
 		return err
 	}
 	warnings := r.Warnings
-	if view.Table(xds.Secret).Len() > 0 && e.to.Exposed() {
+	if e.secrets.Load() && e.to.Exposed() {
 		warnings = append(warnings, fmt.Sprintf("every user of this machine may read the secrets in %s: chmod o= %[1]s", e.out))
 	}
 	if r.Watches > inotify {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -81,8 +80,9 @@ unmounted volume looks like: chancery reload --allow-mass-delete approves of it.
 One that removes more than a tenth waits for a second look.
 
 TLS files are read again when they change. Unix sockets are never TLS: the mode
-of the file, 0660, says who may connect. Secrets are not sent in plain text to
-other machines, unless that is allowed.
+of the file, 0660, says who may connect. Secrets, in whatever resource, are sent
+to other machines over TLS and to clients with certificates (--client-ca), unless
+--insecure-secrets allows more.
 
 Each flag may be given as an environment variable instead: CHANCERY_LISTEN for
 --listen, CHANCERY_MAX_FILE for --max-file. The flag wins.
@@ -123,7 +123,7 @@ cannot be listened on; 2 wrong use.`,
 	f.StringVar(&s.front.tls.Cert, "tls-cert", "", "`FILE` with the server's certificate, in PEM: serve TLS")
 	f.StringVar(&s.front.tls.Key, "tls-key", "", "`FILE` with its private key")
 	f.StringVar(&s.front.tls.ClientCA, "client-ca", "", "`FILE` with the CA that certificates of clients must be of (mutual TLS)")
-	f.BoolVar(&s.insecureSecrets, "insecure-secrets", false, "send secrets (SDS) to other machines in plain text")
+	f.BoolVar(&s.insecureSecrets, "insecure-secrets", false, "send secrets to other machines in plain text, or without asking clients for certificates")
 	f.DurationVar(&s.front.age.Max, "max-connection-age", 0, "`time`, and up to half as long again, after which a stream is ended and its connection with it, so that clients spread over replicas; 0: never")
 	f.DurationVar(&s.front.age.Grace, "max-connection-age-grace", 10*time.Second, "`time` that a stream that old waits for its client's answers")
 	f.BoolVar(&s.front.reflection, "reflection", false, "say which gRPC services there are, to whoever asks (grpcurl)")
@@ -216,7 +216,7 @@ func (s *serving) run() error {
 
 	r := &review{log: s.log, empty: s.emptyMissing}
 	if !s.insecureSecrets {
-		r.plain = cmp.Or(s.front.plain(), s.rest.plain(&s.front))
+		r.exposed = exposed(&s.front, &s.rest)
 	}
 	if err := s.state.open(s.log, s.dir); err != nil {
 		return err
@@ -229,7 +229,7 @@ func (s *serving) run() error {
 		opts.Keep = s.state.keeper.Keep
 	}
 	src := dir.New(s.dir, st, opts)
-	m.Source(func() bool { return s.state.restored.Load() != nil }, src.Held)
+	m.Source(func() bool { return s.state.restored.Load() != nil }, src.Held, src.FirstExpiry)
 	s.state.restore(s.log, src)
 	loaded := make(chan error, 1)
 	go func() { loaded <- s.first(src) }()

@@ -30,7 +30,7 @@ func certificate(m protoreflect.Message) *Certificate {
 	if chain == nil {
 		return nil
 	}
-	c := &Certificate{Path: here}
+	c := &Certificate{}
 	var leaf *x509.Certificate
 	for rest := chain; ; {
 		var block *pem.Block

@@ -3,6 +3,7 @@ package dir
 import (
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/chancery-xds/chancery/internal/protofile"
 	"github.com/chancery-xds/chancery/xds"
@@ -31,6 +32,7 @@ func Check(root string, opts Options) Checked {
 		var warnings []protofile.Problem
 		for _, f := range s.files {
 			warnings = append(warnings, f.warnings...)
+			warnings = append(warnings, f.ending(time.Now())...)
 		}
 		warnings = append(warnings, next.dangling()...)
 		if len(c.Counts) == 0 {

@@ -72,6 +72,7 @@ type Source struct {
 	world    world            // as last committed
 	removals removals         // of what was committed
 	held     atomic.Int64     // of removals, for others
+	expiry   expiry           // of what is served
 	withheld []*xds.Type      // types of it that are not known
 	begun    bool             // the files were loaded once
 	err      error            // why the world is not what the files say
@@ -179,6 +180,7 @@ func (s *Source) load(o order, sc *scanner) (Report, error) {
 	}
 	s.held.Store(int64(s.removals.held))
 	s.world = next
+	s.expiry.of(next)
 	if s.Keep != nil && (len(commit.Changes) > 0 || !s.begun) {
 		s.Keep(next.config(start))
 	}
@@ -208,12 +210,13 @@ func (s *Source) look(force bool, sc *scanner) (next world, changed bool, _ Erro
 	sc.scan(s.root)
 	errs, more := sc.errs, 0
 	files := s.read(sc.files, force)
-	changed = len(files) != len(s.files) || len(errs) > 0
+	changed, now := len(files) != len(s.files) || len(errs) > 0, time.Now()
 	var warnings []protofile.Problem
 	for path, f := range files {
 		changed = changed || f != s.files[path]
 		errs = append(errs, f.errs...)
 		warnings = append(warnings, f.warnings...)
+		warnings = append(warnings, f.ending(now)...)
 		more += f.more
 	}
 	s.files = files

@@ -1,0 +1,113 @@
+package dir
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chancery-xds/chancery/internal/lastgood"
+	"github.com/chancery-xds/chancery/store"
+)
+
+// aPair returns a certificate that ends at a time, and its key.
+func aPair(t *testing.T, ends time.Time) (cert, key string) {
+	t.Helper()
+	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: ends.Add(-time.Hour), NotAfter: ends}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &k.PublicKey, k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	own, err := x509.MarshalPKCS8PrivateKey(k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})), string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: own}))
+}
+
+func tlsSecret(name, cert, key string) string {
+	return fmt.Sprintf("\"@type\": type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret\nname: %s\ntls_certificate:\n  certificate_chain: {inline_string: %q}\n  private_key: {inline_string: %q}\n", name, cert, key)
+}
+
+func TestCertificates(t *testing.T) {
+	now := time.Now().Truncate(time.Second)
+	gone, soon, late := now.Add(-time.Hour), now.Add(29*24*time.Hour), now.Add(31*24*time.Hour)
+	cert, key := aPair(t, soon)
+	old, oldKey := aPair(t, gone)
+	fine, fineKey := aPair(t, late)
+	say := func(at time.Time) string { return at.UTC().Format(time.RFC3339) }
+	for _, tt := range []struct {
+		name, content, want string
+	}{
+		{"SAFE-11 ends soon", tlsSecret("s", cert, key), "SDS |\na.yaml:1:1: warning: SDS \"s\": the certificate in tls_certificate ends at " + say(soon) + " (who is shown it refuses the connection from then on)\n"},
+		{"SAFE-11 has ended", tlsSecret("s", old, oldKey), "SDS |\na.yaml:1:1: warning: SDS \"s\": the certificate in tls_certificate has ended at " + say(gone) + " (who is shown it refuses the connection from then on)\n"},
+		{"SAFE-11 ends late", tlsSecret("s", fine, fineKey), "SDS |\n"},
+		{"SAFE-11 another's key", tlsSecret("s", cert, oldKey), "a.yaml:1:1: tls_certificate: private_key is not the key of the certificate\n"},
+		{"SAFE-11 no certificate", tlsSecret("s", key, key), "a.yaml:1:1: tls_certificate: certificate_chain has no certificate in PEM\n"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got := newBench(t, "a.yaml", tt.content).findings()
+			if got != tt.want {
+				t.Errorf("got\n%swant\n%s", got, tt.want)
+			}
+		})
+	}
+
+	// The gauge is of what is served, restored included, and the log says it once.
+	b := newBench(t, "a.yaml", tlsSecret("fine", fine, fineKey), "b.yaml", tlsSecret("soon", cert, key))
+	var kept lastgood.Config
+	s := New(b.dir, store.New(), Options{Keep: func(c lastgood.Config) { kept = c }})
+	if at := s.FirstExpiry(); !at.IsZero() {
+		t.Error("before the first load:", at)
+	}
+	r, err := s.Load()
+	if err != nil || len(r.Warnings) != 1 || !strings.Contains(r.Warnings[0].Message, say(soon)) {
+		t.Error(r.Warnings, err)
+	}
+	if at := s.FirstExpiry(); !at.Equal(soon) {
+		t.Error(at, "want", soon)
+	}
+	again := New(b.dir, store.New(), Options{})
+	if err := again.Restore(kept); err != nil || !again.FirstExpiry().Equal(soon) {
+		t.Error(err, again.FirstExpiry())
+	}
+	b.remove("b.yaml")
+	if _, err := s.Load(); err != nil || !s.FirstExpiry().Equal(late) {
+		t.Error(err, s.FirstExpiry())
+	}
+	b.write("a.yaml", clusters("c"))
+	if _, err := s.Load(); err != nil || !s.FirstExpiry().IsZero() {
+		t.Error(err, s.FirstExpiry())
+	}
+}
+
+// What is restored is looked at as what is read is.
+func TestSecretOf(t *testing.T) {
+	b := newBench(t, "a.yaml", "\"@type\": type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret\nname: s\ngeneric_secret: {secret: {inline_string: pw}}\n", "c.yaml", clusters("c"))
+	var kept lastgood.Config
+	seen := map[string]string{}
+	o := Options{Keep: func(c lastgood.Config) { kept = c }, Review: func(all []Loaded) ([]Loaded, error) {
+		for _, l := range all {
+			seen[l.Name] = l.Secret
+		}
+		return nil, nil
+	}}
+	want := "map[c: s:generic_secret.secret]"
+	if _, err := New(b.dir, store.New(), o).Load(); err != nil || fmt.Sprint(seen) != want {
+		t.Error("SAFE-11", seen, err)
+	}
+	clear(seen)
+	if err := New(b.dir, store.New(), o).Restore(kept); err != nil || fmt.Sprint(seen) != want {
+		t.Error("SAFE-11 restored:", seen, err)
+	}
+}

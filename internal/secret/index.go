@@ -1,6 +1,7 @@
 package secret
 
 import (
+	"maps"
 	"sync"
 
 	"github.com/cncf/xds/go/udpa/annotations"
@@ -27,7 +28,8 @@ var (
 // Marked reports whether Envoy's API marks a field as sensitive.
 func Marked(fd protoreflect.FieldDescriptor) bool { return index().marked[fd.FullName()] }
 
-// Holds reports whether a message has a field that is marked, itself and not below.
+// Holds reports whether a message has a field that is marked, or a message in one of its
+// fields does: what is misplaced there may be a secret.
 func Holds(md protoreflect.MessageDescriptor) bool { return index().holders[md.FullName()] }
 
 // facts are what the descriptors of all linked messages say.
@@ -45,11 +47,12 @@ var index = sync.OnceValue(build)
 
 func build() *facts {
 	x := &facts{
-		marked: map[protoreflect.FullName]bool{}, holders: map[protoreflect.FullName]bool{},
-		ways: map[protoreflect.FullName][]protoreflect.FieldDescriptor{},
+		marked: map[protoreflect.FullName]bool{},
+		ways:   map[protoreflect.FullName][]protoreflect.FieldDescriptor{},
 	}
 	var all []protoreflect.MessageDescriptor
 	users := map[protoreflect.FullName][]protoreflect.FullName{} // messages with a field of a type, by type
+	direct := map[protoreflect.FullName]bool{}
 	leads := map[protoreflect.FullName]bool{anyName: true}
 	for name := range typedStructs {
 		leads[name] = true
@@ -60,7 +63,7 @@ func build() *facts {
 		for i := range d.Fields().Len() {
 			fd := d.Fields().Get(i)
 			if isMarked(fd) {
-				x.marked[fd.FullName()], x.holders[d.FullName()], leads[d.FullName()] = true, true, true
+				x.marked[fd.FullName()], direct[d.FullName()], leads[d.FullName()] = true, true, true
 			}
 			if m := messageOf(fd); m != nil {
 				users[m.FullName()] = append(users[m.FullName()], d.FullName())
@@ -82,10 +85,15 @@ func build() *facts {
 			}
 		}
 	}
+	x.holders = maps.Clone(direct)
 	for _, d := range all {
 		for i := range d.Fields().Len() {
 			fd := d.Fields().Get(i)
-			if m := messageOf(fd); x.marked[fd.FullName()] || m != nil && leads[m.FullName()] {
+			m := messageOf(fd)
+			if m != nil && direct[m.FullName()] {
+				x.holders[d.FullName()] = true
+			}
+			if x.marked[fd.FullName()] || m != nil && leads[m.FullName()] {
 				x.ways[d.FullName()] = append(x.ways[d.FullName()], fd)
 			}
 		}

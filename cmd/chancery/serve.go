@@ -39,6 +39,7 @@ type serving struct {
 	drain           time.Duration
 	drainDelay      time.Duration
 	maxFile         int64
+	followOutside   bool
 	allowMassDelete bool
 	allowEmpty      bool
 	confirm         time.Duration
@@ -136,6 +137,7 @@ cannot be listened on; 2 wrong use.`,
 	f.DurationVar(&s.drain, "drain", 5*time.Second, "`time` over which streams are ended at the end")
 	f.DurationVar(&s.drainDelay, "drain-delay", 0, "`time` before that in which the server is not ready and serves on, for load balancers to notice")
 	f.Int64Var(&s.maxFile, "max-file", 64<<20, "largest file in `bytes`")
+	followFlag(f, &s.followOutside)
 	s.manner.flags(f)
 	s.limits.flags(f)
 	s.logging.flags(f)
@@ -222,7 +224,7 @@ func (s *serving) run() error {
 		return err
 	}
 	opts := dir.Options{
-		Log: s.log, MaxFile: s.maxFile, AllowMassDelete: s.allowMassDelete, HowToAllow: s.state.howToAllow(s.dir), AllowEmpty: s.allowEmpty,
+		Log: s.log, MaxFile: s.maxFile, FollowLinksOutside: s.followOutside, V2: s.manner.v2, AllowMassDelete: s.allowMassDelete, HowToAllow: s.state.howToAllow(s.dir), AllowEmpty: s.allowEmpty,
 		Confirm: s.confirm, Review: r.load, Done: func(at time.Time, err error) { s.state.loaded(err); m.Loaded(at, err) },
 	}
 	if s.state.keeper != nil {

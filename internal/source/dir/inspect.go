@@ -2,6 +2,7 @@ package dir
 
 import (
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -28,6 +29,19 @@ func (l *Loaded) inspect(m proto.Message) (p protofile.Problem) {
 		}
 	}
 	return p
+}
+
+// ofV2 returns a mistake for each resource of the API before v3, which no client of
+// today takes.
+func ofV2(all []Loaded) (errs []protofile.Problem) {
+	for _, l := range all {
+		if l.Type.V2 {
+			p := l.Pos.problem("%s %q is of v2, the API before v3: %s", l.Type, l.Name, strings.TrimPrefix(l.Type.URL, apis))
+			p.Hint = "--legacy-v2 serves it as it is"
+			errs = append(errs, p)
+		}
+	}
+	return errs
 }
 
 // ending returns a warning for each certificate that has ended, or does soon.

@@ -12,6 +12,11 @@ import (
 	"testing"
 	"time"
 
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+
 	"github.com/chancery-xds/chancery/internal/lastgood"
 	"github.com/chancery-xds/chancery/store"
 )
@@ -88,6 +93,53 @@ func TestCertificates(t *testing.T) {
 	b.write("a.yaml", clusters("c"))
 	if _, err := s.Load(); err != nil || !s.FirstExpiry().IsZero() {
 		t.Error(err, s.FirstExpiry())
+	}
+}
+
+// A file must not be slow to load, however it is made: what is in an Any is in each Any
+// around it, too.
+func TestNestedAnys(t *testing.T) {
+	nested := func(n int) []byte {
+		a := &anypb.Any{TypeUrl: "type.googleapis.com/envoy.config.core.v3.Locality"}
+		for range n {
+			b, err := proto.Marshal(a)
+			if err != nil {
+				t.Fatal(err)
+			}
+			a = &anypb.Any{TypeUrl: "type.googleapis.com/google.protobuf.Any", Value: b}
+		}
+		e, err := anypb.New(&corev3.TypedExtensionConfig{Name: "e", TypedConfig: a})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := proto.Marshal(&discoveryv3.DiscoveryResponse{Resources: []*anypb.Any{e}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	const ext = "type.googleapis.com/envoy.config.core.v3.TypedExtensionConfig"
+	text := func(n int) string {
+		return "resources { [" + ext + "] { name: \"e\" typed_config {" + strings.Repeat("[type.googleapis.com/google.protobuf.Any] {", n) + strings.Repeat("}", n) + "} } }"
+	}
+	flow := func(n int) string {
+		return `{"@type": ` + ext + `, name: e, typed_config: ` + strings.Repeat(`{"@type": type.googleapis.com/google.protobuf.Any, value: `, n) +
+			`{"@type": type.googleapis.com/envoy.config.core.v3.Locality}` + strings.Repeat("}", n) + "}"
+	}
+	for _, tt := range []struct{ name, file, content, want string }{
+		{"few", "a.pb", string(nested(5)), "ECDS |\n"},
+		{"few, in text", "a.txtpb", text(5), "ECDS |\n"},
+		{"few, in YAML", "a.yaml", flow(5), "ECDS |\n"},
+		{"SAFE-9 many", "a.pb", string(nested(5000)), "a.pb: resources[0].typed_config: more than 64 google.protobuf.Any in each other\n"},
+		{"SAFE-9 many, in text", "a.txtpb", text(150), "a.txtpb: resources[0].typed_config: more than 64 google.protobuf.Any in each other\n"},
+		{"SAFE-9 very many, in text", "a.txtpb", text(5000), "a.txtpb: nested more than 200 deep\n"},
+		{"SAFE-9 many, in YAML", "a.yaml", flow(66), "a.yaml:1:3809: typed_config" + strings.Repeat(".value", 7) + ".va...: more than 64 google.protobuf.Any in each other\n"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := newBench(t, tt.file, tt.content).findings(); got != tt.want {
+				t.Errorf("got\n%swant\n%s", got, tt.want)
+			}
+		})
 	}
 }
 

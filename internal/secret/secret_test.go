@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/base64"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -19,72 +18,17 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
-	"google.golang.org/protobuf/reflect/protoregistry"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/structpb"
-	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	udpav1 "github.com/cncf/xds/go/udpa/type/v1"
 	xdsv3 "github.com/cncf/xds/go/xds/type/v3"
 
 	_ "github.com/chancery-xds/chancery/internal/envoyprotos"
+	"github.com/chancery-xds/chancery/internal/secret/secrettest"
 )
 
-const canary = "canary-of-a-secret"
-
-// fill sets every field below a message to a value that gives itself away; of a oneof
-// the last field wins, so that there are as many messages as fields.
-func fill(m protoreflect.Message, only, depth int) {
-	switch x := m.Interface().(type) {
-	case *anypb.Any:
-		_ = x.MarshalFrom(wrapperspb.String(canary))
-		return
-	case *structpb.Struct:
-		x.Fields = map[string]*structpb.Value{"password": structpb.NewStringValue(canary)}
-		return
-	}
-	fields := m.Descriptor().Fields()
-	for i := range fields.Len() {
-		if fd := fields.Get(i); fd.ContainingOneof() == nil || fd.Index() == only {
-			set(m, fd, only, depth)
-		}
-	}
-}
-
-func set(m protoreflect.Message, fd protoreflect.FieldDescriptor, only, depth int) {
-	if depth == 0 {
-		return
-	}
-	one := func(fd protoreflect.FieldDescriptor, empty func() protoreflect.Value) (v protoreflect.Value, ok bool) {
-		switch {
-		case fd.Message() != nil:
-			v = empty()
-			fill(v.Message(), only, depth-1)
-			return v, true
-		case fd.Kind() == protoreflect.StringKind:
-			return protoreflect.ValueOfString(canary), true
-		case fd.Kind() == protoreflect.BytesKind:
-			return protoreflect.ValueOfBytes([]byte(canary)), true
-		}
-		return v, false
-	}
-	switch {
-	case fd.IsMap():
-		entries := m.Mutable(fd).Map()
-		if v, ok := one(fd.MapValue(), entries.NewValue); ok {
-			entries.Set(protoreflect.ValueOfString(canary).MapKey(), v)
-		}
-	case fd.IsList():
-		l := m.Mutable(fd).List()
-		if v, ok := one(fd, l.NewElement); ok {
-			l.Append(v)
-		}
-	default:
-		if v, ok := one(fd, func() protoreflect.Value { return m.NewField(fd) }); ok {
-			m.Set(fd, v)
-		}
-	}
-}
+const canary = secrettest.Canary
 
 func has(text []byte) bool {
 	return bytes.Contains(text, []byte(canary)) || bytes.Contains(text, []byte(base64.StdEncoding.EncodeToString([]byte(canary)))[:20])
@@ -124,47 +68,10 @@ func structOf(t *testing.T, m proto.Message) *structpb.Struct {
 	return s
 }
 
-// every calls f with each way to set each sensitive field that is linked.
-func every(t *testing.T, f func(t *testing.T, m proto.Message, fd protoreflect.FieldDescriptor)) int {
-	types := map[protoreflect.FullName]protoreflect.MessageType{}
-	protoregistry.GlobalTypes.RangeMessages(func(mt protoreflect.MessageType) bool {
-		types[mt.Descriptor().FullName()] = mt
-		return true
-	})
-	n := 0
-	for _, name := range slices.Sorted(maps.Keys(types)) {
-		fields := types[name].Descriptor().Fields()
-		for i := range fields.Len() {
-			fd := fields.Get(i)
-			if !isMarked(fd) {
-				continue
-			}
-			n++
-			t.Run(string(fd.FullName()), func(t *testing.T) {
-				tried := map[string]bool{}
-				for only := range 5 { // the fields of a oneof below
-					m := types[name].New()
-					set(m, fd, only, 4)
-					text := prototext.Format(m.Interface())
-					if tried[text] {
-						continue
-					}
-					tried[text] = true
-					f(t, m.Interface(), fd)
-				}
-				if len(tried) == 0 {
-					t.Error("nothing was tried")
-				}
-			})
-		}
-	}
-	return n
-}
-
 // Whatever the API marks is found and hidden, wherever it stands.
 func TestEveryField(t *testing.T) {
 	nothing := map[string]bool{} // spellings that have no value in them: a DataSource's file or variable
-	n := every(t, func(t *testing.T, m proto.Message, fd protoreflect.FieldDescriptor) {
+	n := secrettest.Every(t, isMarked, func(t *testing.T, m proto.Message, fd protoreflect.FieldDescriptor) {
 		text := prototext.Format(m)
 		value := strings.Contains(text, "inline_") || strings.Contains(text, canary) && !strings.HasSuffix(typeOf(fd), ".DataSource")
 		if !value {

@@ -25,15 +25,15 @@ import (
 
 // An exporting is what chancery export is told by its flags.
 type exporting struct {
-	dir, out        string
-	format          string
-	watch           bool
-	options         export.Options
-	client          bootstrap.Options
-	load            dir.Options
-	logging         logging
-	log             *slog.Logger
-	stdout, stderr  io.Writer
+	dir, out       string
+	format         string
+	watch          bool
+	options        export.Options
+	client         bootstrap.Options
+	load           dir.Options
+	logging        logging
+	log            *slog.Logger
+	stdout, stderr io.Writer
 
 	store   *store.Store
 	to      *export.Exporter

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"slices"
 
 	"github.com/chancery-xds/chancery/internal/source/dir"
 )
@@ -23,7 +24,7 @@ func exposed(f *front, r *restFront) exposure {
 	}
 	all := f.parsed
 	if r.address != "" {
-		all = append(all[:len(all):len(all)], r.parsed)
+		all = append(slices.Clip(all), r.parsed)
 	}
 	for _, a := range all {
 		if !a.Loopback() {

@@ -41,7 +41,7 @@ var direction = map[string]row{
 	"internal/secret":       {light: true, why: "knows fields by their descriptors only"},
 	"internal/protofile":    {ours: "internal/secret", light: true, why: "reads text, knows no resource types"},
 	"internal/source/dir":   {ours: "xds store wire internal/refs internal/protofile internal/secret internal/guard internal/lastgood internal/filelock", why: "a source fills a store and knows no stream"},
-	"internal/export":       {ours: "xds wire internal/refs internal/protofile internal/filelock", why: "writes what a view has, wherever that is from"},
+	"internal/export":       {ours: "xds wire internal/refs internal/protofile internal/secret internal/filelock", why: "writes what a view has, wherever that is from"},
 	"internal/lastgood":     {ours: "xds internal/refs internal/filelock", light: true, why: "keeps what a source has committed"},
 	"internal/metrics":      {ours: "xds protocol wire server store internal/guard", light: true, why: "counts what server and store tell"},
 	"internal/monitor":      {ours: "internal/listen", std: true, why: "is given what it serves and checks"},

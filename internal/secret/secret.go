@@ -186,13 +186,11 @@ func inline(m protoreflect.Message) bool {
 	if !dataSources[m.Descriptor().FullName()] {
 		return true
 	}
-	d := m.Descriptor()
-	switch set := m.WhichOneof(d.Oneofs().ByName("specifier")); {
-	case set == nil:
+	set := m.WhichOneof(m.Descriptor().Oneofs().ByName("specifier"))
+	if set == nil {
 		return len(m.GetUnknown()) > 0
-	default:
-		return set.Name() != "filename" && set.Name() != "environment_variable"
 	}
+	return set.Name() != "filename" && set.Name() != "environment_variable"
 }
 
 // unpack returns the message in an Any, nil if it cannot be read.

@@ -110,4 +110,3 @@ func set(m protoreflect.Message, fd protoreflect.FieldDescriptor, only, depth in
 		}
 	}
 }
-

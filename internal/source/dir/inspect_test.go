@@ -96,6 +96,18 @@ func TestCertificates(t *testing.T) {
 	}
 }
 
+func TestV2(t *testing.T) {
+	b := newBench(t, "a.yaml", `"@type": type.googleapis.com/envoy.api.v2.Cluster`+"\nname: c\n")
+	want := `a.yaml:1:1: CDSv2 "c" is of v2, the API before v3: envoy.api.v2.Cluster (--legacy-v2 serves it as it is)`
+	if got := b.try(); got != want {
+		t.Errorf("TYP-6 got\n%swant\n%s", got, want)
+	}
+	b.src = New(b.dir, b.st, Options{V2: true})
+	if _, err := b.src.Load(); err != nil {
+		t.Error(err)
+	}
+}
+
 // A file must not be slow to load, however it is made: what is in an Any is in each Any
 // around it, too.
 func TestNestedAnys(t *testing.T) {

@@ -26,7 +26,7 @@ func (s *Source) Restore(c lastgood.Config) error {
 			if err != nil {
 				return err
 			}
-			l.inspect(m)
+			_ = l.inspect(m) // what is wrong with it was no mistake when it was kept
 			if why := w.add(l); why != "" {
 				return protofile.Problem{File: r.File, Message: why}
 			}

@@ -42,7 +42,7 @@ func TestCanaries(t *testing.T) {
 		{"check bad", 1}, {"check bad -o json", 1}, {"serve bad --log-level debug", 1}, {"export bad --out out", 1}, {"check good", 0}, {"export good --out out", 0},
 		{"serve good --listen 0.0.0.0:0 --log-level debug", 1},
 	} {
-		t.Run(tt.args, func(t *testing.T) {
+		t.Run("SAFE-6 "+tt.args, func(t *testing.T) {
 			cmd := exec.CommandContext(t.Context(), binary, strings.Fields(tt.args)...)
 			cmd.Dir = dir
 			out, _ := cmd.CombinedOutput() // the code tells

@@ -20,8 +20,8 @@ const Canary = "canary-of-a-secret"
 
 // Every calls f with each way to set each linked field that is marked, in a message that
 // has nothing else. All texts in it are the [Canary], but for keys of maps. It returns
-// how many fields there are.
-func Every(t *testing.T, marked func(protoreflect.FieldDescriptor) bool, f func(t *testing.T, m proto.Message, fd protoreflect.FieldDescriptor)) int {
+// how many fields there are. The rules that f tests are part of the tests' names.
+func Every(t *testing.T, rules string, marked func(protoreflect.FieldDescriptor) bool, f func(t *testing.T, m proto.Message, fd protoreflect.FieldDescriptor)) int {
 	types := map[protoreflect.FullName]protoreflect.MessageType{}
 	protoregistry.GlobalTypes.RangeMessages(func(mt protoreflect.MessageType) bool {
 		types[mt.Descriptor().FullName()] = mt
@@ -36,7 +36,7 @@ func Every(t *testing.T, marked func(protoreflect.FieldDescriptor) bool, f func(
 				continue
 			}
 			n++
-			t.Run(string(fd.FullName()), func(t *testing.T) {
+			t.Run(rules+" "+string(fd.FullName()), func(t *testing.T) {
 				tried := map[string]bool{}
 				for only := range 5 { // the fields of a oneof below
 					m := types[name].New()

@@ -105,7 +105,7 @@ func leaks(text string) bool {
 func TestCanaries(t *testing.T) {
 	marks := []string{":", "{", "}", "[", "]", `"`, "'", "*", "&", "!", "|", ">", "%", "@", ",", "#", "-", " ", "  ", "\n", "\t", "\\", ": ", "- ", "x", "5", "<<: ", "null", "\\x", "\\u12"}
 	for path, src := range spelled(t) {
-		t.Run(path, func(t *testing.T) {
+		t.Run("SAFE-6 "+path, func(t *testing.T) {
 			rnd := rand.New(rand.NewPCG(1, 2))
 			lines := strings.SplitAfter(src, "\n")
 			problems := 0

@@ -121,6 +121,9 @@ func excerpt(src []byte, n *yaml.Node) (text string, caret int) {
 	default:
 		own += " " + left
 	}
+	if strings.Trim(before+own, " \t-"+left) == "" { // nothing that tells more than the place
+		return "", 0
+	}
 	return before + own, utf8.RuneCountInString(before)
 }
 

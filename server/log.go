@@ -157,13 +157,13 @@ func (s *Server) encode(v xds.Variant, r *xds.Response) *message {
 //
 //	goo.gle/debugonly   \nname: "a"\n…}\n: Proto constraint validation failed (…)
 func presentable(t *xds.Type, text string) string {
-	if t.Is(xds.Secret) && text != "" {
+	if (t.Is(xds.Secret) || t.Is(xds.Secret.Legacy())) && text != "" {
 		return "(withheld)"
 	}
 	if i := strings.Index(text, marker); i >= 0 {
 		text = text[:i] + "… " + cause(text[i:])
 	}
-	text = data.ReplaceAllString(text, `$1"…"`)
+	text = withoutValues(text)
 	if i := strings.Index(text, "-----BEGIN "); i >= 0 {
 		text = text[:i] + "…"
 	}
@@ -171,9 +171,6 @@ func presentable(t *xds.Type, text string) string {
 }
 
 const marker = "goo.gle/debug"
-
-// data is a DataSource in text or JSON: what Envoy's API has for keys.
-var data = regexp.MustCompile(`(inline_?(?:string|bytes|String|Bytes)"?\s*:\s*)"(?:[^"\\]|\\.)*"?`)
 
 // cause returns what follows a dump; "" if the text was cut within it.
 func cause(text string) string {

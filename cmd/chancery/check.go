@@ -19,7 +19,7 @@ var errFindings = errors.New("there are findings")
 func checkCommand() *cobra.Command {
 	var output string
 	var strict bool
-	var maxFile int64
+	var opts dir.Options
 	cmd := &cobra.Command{
 		Use:   "check DIR",
 		Short: "Check the configuration in a directory",
@@ -51,10 +51,10 @@ Exit codes: 0 nothing found; 1 something is; 2 wrong use.`,
 			default:
 				return fmt.Errorf("--output: %q is none of text and json", output)
 			}
-			if err := checkMaxFile(maxFile); err != nil {
+			if err := checkMaxFile(opts.MaxFile); err != nil {
 				return err
 			}
-			c := dir.Check(args[0], dir.Options{MaxFile: maxFile})
+			c := dir.Check(args[0], opts)
 			bad := len(c.Errors) > 0 || strict && len(c.Warnings) > 0
 			if err := print(cmd.OutOrStdout(), c, bad); err != nil {
 				return failure{err, ""}
@@ -69,7 +69,9 @@ Exit codes: 0 nothing found; 1 something is; 2 wrong use.`,
 	f.SortFlags = false
 	f.StringVarP(&output, "output", "o", "text", "`FORMAT` of what is found: text or json")
 	f.BoolVar(&strict, "strict", false, "warnings are findings too")
-	f.Int64Var(&maxFile, "max-file", 64<<20, "largest file in `bytes`")
+	f.Int64Var(&opts.MaxFile, "max-file", 64<<20, "largest file in `bytes`")
+	followFlag(f, &opts.FollowLinksOutside)
+	v2Flag(f, &opts.V2)
 	return cmd
 }
 

@@ -9,7 +9,9 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -19,25 +21,24 @@ import (
 	"github.com/chancery-xds/chancery/internal/export"
 	"github.com/chancery-xds/chancery/internal/source/dir"
 	"github.com/chancery-xds/chancery/store"
-	"github.com/chancery-xds/chancery/xds"
 )
 
 // An exporting is what chancery export is told by its flags.
 type exporting struct {
-	dir, out        string
-	format          string
-	watch           bool
-	options         export.Options
-	client          bootstrap.Options
-	maxFile         int64
-	allowMassDelete bool
-	logging         logging
-	log             *slog.Logger
-	stdout, stderr  io.Writer
+	dir, out       string
+	format         string
+	watch          bool
+	options        export.Options
+	client         bootstrap.Options
+	load           dir.Options
+	logging        logging
+	log            *slog.Logger
+	stdout, stderr io.Writer
 
-	store *store.Store
-	to    *export.Exporter
-	told  map[string]bool // warnings
+	store   *store.Store
+	to      *export.Exporter
+	secrets atomic.Bool     // something that was loaded has one
+	told    map[string]bool // warnings
 }
 
 func exportCommand() *cobra.Command {
@@ -110,8 +111,10 @@ written; 2 wrong use.`,
 	f.Lookup("node").DefValue = "" // the same help everywhere
 	f.StringVar(&e.client.Cluster, "cluster", "", "`NAME` of the service that the Envoy belongs to")
 	f.StringVar(&e.client.Admin, "admin", bootstrap.DefaultAdmin, "`IP:PORT` or unix:///PATH of Envoy's admin interface")
-	f.BoolVar(&e.allowMassDelete, "allow-mass-delete", false, "let a reload remove more than half of a type, and an empty DIR everything")
-	f.Int64Var(&e.maxFile, "max-file", 64<<20, "largest file of DIR in `bytes`")
+	f.BoolVar(&e.load.AllowMassDelete, "allow-mass-delete", false, "let a reload remove more than half of a type, and an empty DIR everything")
+	f.Int64Var(&e.load.MaxFile, "max-file", 64<<20, "largest file of DIR in `bytes`")
+	followFlag(f, &e.load.FollowLinksOutside)
+	v2Flag(f, &e.load.V2)
 	e.logging.flags(f)
 	return cmd
 }
@@ -125,7 +128,7 @@ func (e *exporting) check() error {
 	case e.options.Settle < 0:
 		return errors.New("--settle is negative")
 	}
-	if err := checkMaxFile(e.maxFile); err != nil {
+	if err := checkMaxFile(e.load.MaxFile); err != nil {
 		return err
 	}
 	if e.options.Format, err = export.ParseFormat(e.format); err != nil {
@@ -172,16 +175,18 @@ func (e *exporting) run() error {
 
 	changed := make(chan struct{}, 1)
 	e.store = store.New()
-	src := dir.New(e.dir, e.store, dir.Options{Log: e.log, MaxFile: e.maxFile, AllowMassDelete: e.allowMassDelete, Done: func(_ time.Time, err error) {
+	e.load.Log, e.load.Review = e.log, e.review
+	e.load.Done = func(_ time.Time, err error) {
 		if err == nil {
 			ring(changed)
 		}
-	}})
+	}
+	src := dir.New(e.dir, e.store, e.load)
 	report, err := src.Load()
 	switch {
 	case err != nil:
 		return notLoaded(e.stderr, e.dir, "exported", err)
-	case len(report.Counts) == 0 && !e.allowMassDelete:
+	case len(report.Counts) == 0 && !e.load.AllowMassDelete:
 		return failure{fmt.Errorf("there is nothing to export: no file in %s has a resource", e.dir), "--allow-mass-delete exports that"}
 	}
 	if e.to, err = export.Open(e.out, e.options); err != nil {
@@ -206,6 +211,12 @@ func (e *exporting) run() error {
 	e.follow(ctx, changed, hangups, src.Reload)
 	e.log.Info("ended")
 	return nil
+}
+
+// review notes whether there are secrets.
+func (e *exporting) review(all []dir.Loaded) ([]dir.Loaded, error) {
+	e.secrets.Store(slices.ContainsFunc(all, func(l dir.Loaded) bool { return l.Secret != "" }))
+	return nil, nil
 }
 
 // ring fills a channel of one slot.
@@ -257,7 +268,7 @@ func (e *exporting) export(ctx context.Context) error {
 		return err
 	}
 	warnings := r.Warnings
-	if view.Table(xds.Secret).Len() > 0 && e.to.Exposed() {
+	if e.secrets.Load() && e.to.Exposed() {
 		warnings = append(warnings, fmt.Sprintf("every user of this machine may read the secrets in %s: chmod o= %[1]s", e.out))
 	}
 	if r.Watches > inotify {

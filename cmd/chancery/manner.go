@@ -21,7 +21,7 @@ func (m *manner) flags(f *pflag.FlagSet) {
 	f.DurationVar(&m.grace, "removal-grace", 5*time.Second, "`time` for which a stream of a single type keeps what others may still refer to; 0: none")
 	f.BoolVar(&m.forceTTL, "force-ttl", false, "tell delta clients TTLs though they do not say that they know them")
 	f.BoolVar(&m.resourceErrors, "resource-errors", false, "tell of names that do not exist in resource_errors, too")
-	f.BoolVar(&m.v2, "legacy-v2", false, "serve the methods of v2, too; resources of v2 are served as the files have them")
+	f.BoolVar(&m.v2, "legacy-v2", false, "serve the methods of v2, too, and resources of v2 as the files have them; else one is a mistake")
 }
 
 // check returns an error of usage.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -14,7 +15,6 @@ import (
 func TestMannerFlags(t *testing.T) {
 	files := []string{
 		"a.yaml", cluster("a"),
-		"old.yaml", `"@type": type.googleapis.com/envoy.api.v2.Cluster` + "\nname: old\nconnect_timeout: 1s\n",
 		"ttl.yaml", `"@type": type.googleapis.com/envoy.service.discovery.v3.Resource` + "\nname: rt\nttl: 60s\n" +
 			`resource: {"@type": type.googleapis.com/envoy.service.runtime.v3.Runtime, name: rt}` + "\n",
 	}
@@ -23,8 +23,11 @@ func TestMannerFlags(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			files, on := slices.Clip(files), len(flags) > 0
+			if on {
+				files = append(files, "old.yaml", `"@type": type.googleapis.com/envoy.api.v2.Cluster`+"\nname: old\nconnect_timeout: 1s\n")
+			}
 			d := serve(t, flags, files...)
-			on := len(flags) > 0
 
 			t.Run("TYP-6 --legacy-v2", func(t *testing.T) {
 				var r discoveryv3.DiscoveryResponse // of v2, which is the same on the wire

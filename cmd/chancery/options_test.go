@@ -24,7 +24,7 @@ import (
 )
 
 const (
-	secret = `"@type": type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret` + "\nname: key\n"
+	secret = `"@type": type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret` + "\nname: key\ngeneric_secret: {secret: {inline_string: pw}}\n"
 	edsOf  = "type: EDS\neds_cluster_config: {eds_config: {ads: {}, resource_api_version: V3}}\n"
 )
 
@@ -88,23 +88,23 @@ func TestListeners(t *testing.T) {
 }
 
 func TestSecrets(t *testing.T) {
-	t.Run("a reload that would send them in plain text is refused", func(t *testing.T) {
+	t.Run("SAFE-11 a reload that would send them in plain text is refused", func(t *testing.T) {
 		t.Parallel()
 		d := serve(t, []string{"--listen", "0.0.0.0:0"}, "a.yaml", cluster("a"))
 		s := d.clusters()
 		s.gets("a")
 		write(t, d.dir, "a.yaml", cluster("b"), "s.yaml", secret)
 		why := fmt.Sprint(d.logged("not loaded, what was good before stays")["error"])
-		if !strings.Contains(why, "s.yaml:1:1: secret \"key\"") {
+		if !strings.Contains(why, "s.yaml:1:1: the secret in generic_secret.secret of SDS \"key\"") {
 			t.Error(why)
 		}
 		write(t, d.dir, "s.yaml", cluster("c"))
 		s.gets("b", "c")
 	})
 	for name, flags := range map[string][]string{
-		"loopback": nil,
-		"socket":   {"--listen", "unix:" + filepath.Join(t.TempDir(), "s")},
-		"allowed":  {"--listen", "0.0.0.0:0", "--insecure-secrets"},
+		"SAFE-11 loopback": nil,
+		"SAFE-11 socket":   {"--listen", "unix:" + filepath.Join(t.TempDir(), "s")},
+		"SAFE-11 allowed":  {"--listen", "0.0.0.0:0", "--insecure-secrets"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

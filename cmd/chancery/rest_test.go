@@ -128,7 +128,7 @@ func TestREST(t *testing.T) {
 			return path
 		}
 		d := serve(t, []string{"--rest-listen", "0.0.0.0:0", "--tls-cert", file("crt", own.Cert), "--tls-key", file("key", own.Key), "--client-ca", file("ca", ca.PEM)},
-			"s.yaml", secret, "a.yaml", cluster("a")) // secrets may go where TLS is
+			"s.yaml", secret, "a.yaml", cluster("a")) // secrets may go to clients with certificates
 		_, port, err := net.SplitHostPort(d.logged("serving REST-JSON")["http"].(string))
 		if err != nil {
 			t.Fatal(err)

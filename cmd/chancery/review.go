@@ -12,29 +12,15 @@ import (
 
 // A review looks at what is loaded before it is served.
 type review struct {
-	plain string // a listener that others may overhear; "": there is none, or it is allowed
-	empty bool   // answer assignments that are missing with empty ones
+	exposed exposure // of secrets; none if it is allowed
+	empty   bool     // answer assignments that are missing with empty ones
 }
 
 func (r *review) load(all []dir.Loaded) ([]dir.Loaded, error) {
-	if err := r.secrets(all); err != nil {
+	if err := r.exposed.refuse(all); err != nil {
 		return nil, err
 	}
 	return r.assignments(all)
-}
-
-// secrets refuses to send secrets where others may read them.
-func (r *review) secrets(all []dir.Loaded) error {
-	if r.plain == "" {
-		return nil
-	}
-	for _, l := range all {
-		if l.Type.Is(xds.Secret) {
-			return fmt.Errorf("%v: secret %q would be sent over the network in plain text, by %s: give --tls-cert and --tls-key, listen on this machine only, or allow it with --insecure-secrets",
-				l.Pos, l.Name, r.plain)
-		}
-	}
-	return nil
 }
 
 // assignments makes up those of clusters whose endpoints are to come from here and do

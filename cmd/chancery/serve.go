@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -41,6 +40,7 @@ type serving struct {
 	drain           time.Duration
 	drainDelay      time.Duration
 	maxFile         int64
+	followOutside   bool
 	allowMassDelete bool
 	allowEmpty      bool
 	confirm         time.Duration
@@ -82,8 +82,9 @@ unmounted volume looks like: chancery reload --allow-mass-delete approves of it.
 One that removes more than a tenth waits for a second look.
 
 TLS files are read again when they change. Unix sockets are never TLS: the mode
-of the file, 0660, says who may connect. Secrets are not sent in plain text to
-other machines, unless that is allowed.
+of the file, 0660, says who may connect. Secrets, in whatever resource, are sent
+to other machines over TLS and to clients with certificates (--client-ca), unless
+--insecure-secrets allows more.
 
 Each flag may be given as an environment variable instead: CHANCERY_LISTEN for
 --listen, CHANCERY_MAX_FILE for --max-file. The flag wins.
@@ -124,7 +125,7 @@ cannot be listened on; 2 wrong use.`,
 	f.StringVar(&s.front.tls.Cert, "tls-cert", "", "`FILE` with the server's certificate, in PEM: serve TLS")
 	f.StringVar(&s.front.tls.Key, "tls-key", "", "`FILE` with its private key")
 	f.StringVar(&s.front.tls.ClientCA, "client-ca", "", "`FILE` with the CA that certificates of clients must be of (mutual TLS)")
-	f.BoolVar(&s.insecureSecrets, "insecure-secrets", false, "send secrets (SDS) to other machines in plain text")
+	f.BoolVar(&s.insecureSecrets, "insecure-secrets", false, "send secrets to other machines in plain text, or without asking clients for certificates")
 	f.DurationVar(&s.front.age.Max, "max-connection-age", 0, "`time`, and up to half as long again, after which a stream is ended and its connection with it, so that clients spread over replicas; 0: never")
 	f.DurationVar(&s.front.age.Grace, "max-connection-age-grace", 10*time.Second, "`time` that a stream that old waits for its client's answers")
 	f.BoolVar(&s.front.reflection, "reflection", false, "say which gRPC services there are, to whoever asks (grpcurl)")
@@ -137,6 +138,7 @@ cannot be listened on; 2 wrong use.`,
 	f.DurationVar(&s.drain, "drain", 5*time.Second, "`time` over which streams are ended at the end")
 	f.DurationVar(&s.drainDelay, "drain-delay", 0, "`time` before that in which the server is not ready and serves on, for load balancers to notice")
 	f.Int64Var(&s.maxFile, "max-file", 64<<20, "largest file in `bytes`")
+	followFlag(f, &s.followOutside)
 	s.manner.flags(f)
 	s.limits.flags(f)
 	s.logging.flags(f)
@@ -221,20 +223,20 @@ func (s *serving) run() error {
 
 	r := &review{empty: s.emptyMissing}
 	if !s.insecureSecrets {
-		r.plain = cmp.Or(s.front.plain(), s.rest.plain(&s.front))
+		r.exposed = exposed(&s.front, &s.rest)
 	}
 	if err := s.state.open(s.log, s.dir); err != nil {
 		return err
 	}
 	opts := dir.Options{
-		Log: s.log, MaxFile: s.maxFile, AllowMassDelete: s.allowMassDelete, HowToAllow: s.state.howToAllow(s.dir), AllowEmpty: s.allowEmpty,
+		Log: s.log, MaxFile: s.maxFile, FollowLinksOutside: s.followOutside, V2: s.manner.v2, AllowMassDelete: s.allowMassDelete, HowToAllow: s.state.howToAllow(s.dir), AllowEmpty: s.allowEmpty,
 		Confirm: s.confirm, References: true, Review: r.load, Done: func(at time.Time, err error) { s.state.loaded(err); m.Loaded(at, err) },
 	}
 	if s.state.keeper != nil {
 		opts.Keep = s.state.keeper.Keep
 	}
 	src = dir.New(s.dir, st, opts)
-	m.Source(func() bool { return s.state.restored.Load() != nil }, src.Held)
+	m.Source(func() bool { return s.state.restored.Load() != nil }, src.Held, src.FirstExpiry)
 	s.state.restore(s.log, src)
 	loaded := make(chan error, 1)
 	go func() { loaded <- s.first(src) }()

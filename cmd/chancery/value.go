@@ -45,3 +45,12 @@ func checkMaxFile(bytes int64) error {
 	}
 	return nil
 }
+
+// followFlag and v2Flag are flags of all commands that load a directory.
+func followFlag(f *pflag.FlagSet, to *bool) {
+	f.BoolVar(to, "follow-links-outside", false, "follow symbolic links that lead out of DIR; else one is a mistake")
+}
+
+func v2Flag(f *pflag.FlagSet, to *bool) {
+	f.BoolVar(to, "legacy-v2", false, "take resources of v2, the API before v3; else one is a mistake")
+}

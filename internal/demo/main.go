@@ -37,9 +37,9 @@ func main() {
 }
 
 type demo struct {
-	dir   string // everything is in here
+	dir   string    // everything is in here
 	start time.Time // of Envoy
-	proxy string // where Envoy listens for requests
+	proxy string    // where Envoy listens for requests
 }
 
 func (d *demo) config(name string) string { return filepath.Join(d.dir, "config", name) }

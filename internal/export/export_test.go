@@ -344,6 +344,17 @@ func TestOpen(t *testing.T) {
 		})
 	}
 
+	t.Run("SAFE-11 what is behind a link is not removed", func(t *testing.T) {
+		root, victim := t.TempDir(), t.TempDir()
+		write(t, filepath.Join(victim, "precious"), "x")
+		symlink(t, victim, filepath.Join(root, ".generations"))
+		if _, err := Open(root, Options{}); !strings.Contains(errorText(err), ".generations is there already, and not of an export") {
+			t.Error(err)
+		}
+		if got := names(t, victim); len(got) != 1 {
+			t.Error("left:", got)
+		}
+	})
 	t.Run("one exporter at a time", func(t *testing.T) {
 		root := t.TempDir()
 		s := open(t, root, Options{})

@@ -224,7 +224,7 @@ func (c Config) withoutSecrets() Config {
 	all := c.Types
 	c.Types = nil
 	for _, t := range all {
-		if t.Is(xds.Secret) {
+		if t.Is(xds.Secret) || t.Is(xds.Secret.Legacy()) {
 			t.Withheld, t.Resources = true, nil
 		}
 		c.Types = append(c.Types, t)

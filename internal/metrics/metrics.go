@@ -90,8 +90,9 @@ func (m *Metrics) Server(stats func() server.Stats) {
 }
 
 // Source adds what a source of configuration says of itself: whether what is served
-// was restored from disk, and how many resources wait to be removed.
-func (m *Metrics) Source(restored func() bool, held func() int) {
+// was restored from disk, how many resources wait to be removed, and when the first
+// certificate ends of what is served, the zero time if there is none.
+func (m *Metrics) Source(restored func() bool, held func() int, expiry func() time.Time) {
 	m.registry.MustRegister(
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: prefix + "config_restored", Help: "1 while what is served is the last good configuration of before the start, since the files could not be loaded.",
@@ -104,6 +105,7 @@ func (m *Metrics) Source(restored func() bool, held func() int) {
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: prefix + "config_removals_waiting", Help: "Resources that are gone from the files, and served until a second look agrees.",
 		}, func() float64 { return float64(held()) }),
+		firstExpiry(expiry),
 	)
 }
 

@@ -269,9 +269,13 @@ func TestLoads(t *testing.T) {
 		`config_last_load_success_timestamp_seconds 1.5`, `config_last_load_successful 1`)
 	expect(t, m, func() { m.Loaded(time.UnixMilli(9_500), errors.New("x")) },
 		`config_loads_total{result="failure"} 1`, `config_last_load_successful 0`)
-	restored, held := false, 0
-	m.Source(func() bool { return restored }, func() int { return held })
-	expect(t, m, func() { restored, held = true, 7 }, `config_restored 1`, `config_removals_waiting 7`)
+	restored, held, ends := false, 0, time.Time{}
+	m.Source(func() bool { return restored }, func() int { return held }, func() time.Time { return ends })
+	if at, is := scrape(t, m)[prefix+"certificate_first_expiry_timestamp_seconds"]; is {
+		t.Error("a certificate that there is not ends at", at)
+	}
+	expect(t, m, func() { restored, held, ends = true, 7, time.Unix(1500, 0) },
+		`config_restored 1`, `config_removals_waiting 7`, `certificate_first_expiry_timestamp_seconds 1500`)
 }
 
 func TestServerAndBuild(t *testing.T) {

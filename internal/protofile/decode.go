@@ -2,12 +2,13 @@ package protofile
 
 import (
 	"fmt"
-	"strings"
 
 	"go.yaml.in/yaml/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
+
+	"github.com/chancery-xds/chancery/internal/secret"
 )
 
 const (
@@ -37,6 +38,9 @@ type Decoder struct {
 
 	visited, errors, warnings int
 
+	secrets int // how many fields that are sensitive we are in, or as good as in
+	anys    int // how many Anys
+
 	full   bool                // visited is beyond its limit
 	merges map[*yaml.Node]bool // merge keys that were told
 }
@@ -63,7 +67,9 @@ func (d *Decoder) Warn(n *yaml.Node, path, hint, format string, args ...any) {
 
 func (d *Decoder) add(n *yaml.Node, p Problem) {
 	p.File, p.Pos = d.File, Pos{n.Line, n.Column}
-	p.Excerpt = excerpt(d.Source, n.Line)
+	if d.secrets == 0 {
+		p.Excerpt, p.caret = excerpt(d.Source, n)
+	}
 	d.Problems = append(d.Problems, p)
 }
 
@@ -93,7 +99,7 @@ func (d *Decoder) Message(n *yaml.Node, m proto.Message, path string) {
 func (d *Decoder) Flat(n *yaml.Node, path string) *yaml.Node {
 	m := d.resolve(n, path)
 	if m.Kind != yaml.MappingNode {
-		d.Report(n, path, "", "a mapping is needed, not %s", kind(m))
+		d.misshapen(m, path, "a mapping is needed")
 		return nil
 	}
 	flat := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map", Line: n.Line, Column: n.Column}
@@ -139,9 +145,9 @@ func (d *Decoder) enter(n *yaml.Node, path string, depth int) bool {
 	case d.full:
 	case d.visited > limit:
 		d.full = true
-		d.Report(n, path, "", "more than %d values, aliases expanded", limit)
+		d.conceal(func() { d.Report(n, path, "", "more than %d values, aliases expanded", limit) })
 	case depth > maxNesting:
-		d.Report(n, shorten(path), "", "nested more than %d deep", maxNesting)
+		d.conceal(func() { d.Report(n, shorten(path), "", "nested more than %d deep", maxNesting) })
 	default:
 		return true
 	}
@@ -176,7 +182,7 @@ func (d *Decoder) pairs(n *yaml.Node, path string, depth int) []pair {
 			continue
 		}
 		if first := seen[k.Value]; first != nil {
-			d.Report(k, path, "", "duplicate key %q, first on line %d", k.Value, first.Line)
+			d.Report(k, path, "", "duplicate key %s, first on line %d", d.quoted(k.Value), first.Line)
 			continue
 		}
 		seen[k.Value] = k
@@ -209,7 +215,7 @@ func (d *Decoder) merged(n *yaml.Node, path string, depth int) (out []pair) {
 		}
 		return out
 	}
-	d.Report(n, path, "", "a merge key needs a mapping")
+	d.misshapen(n, path, "a merge key needs a mapping")
 	return nil
 }
 
@@ -220,7 +226,7 @@ func (d *Decoder) message(n *yaml.Node, m protoreflect.Message, path string, dep
 		return
 	}
 	if n.Kind != yaml.MappingNode {
-		d.Report(n, path, "", "%s is a message and needs a mapping, not %s", m.Descriptor().Name(), kind(n))
+		d.misshapen(n, path, "%s is a message and needs a mapping", m.Descriptor().Name())
 		return
 	}
 	d.fields(d.pairs(n, path, depth), m, path, depth)
@@ -237,11 +243,7 @@ func (d *Decoder) fields(pairs []pair, m protoreflect.Message, path string, dept
 				d.Report(p.key, path, "", `"@type" belongs into a google.protobuf.Any, and this is a %s`, m.Descriptor().Name())
 				continue
 			}
-			hint := ""
-			if s := nearest(p.key.Value, fieldNames(m.Descriptor())); s != "" {
-				hint = fmt.Sprintf("did you mean %q?", s)
-			}
-			d.Report(p.key, path, hint, "unknown field %q in %s", p.key.Value, m.Descriptor().Name())
+			d.unknownField(p.key, m.Descriptor(), path)
 			continue
 		}
 		if other, ok := set[fd.Number()]; ok {
@@ -266,12 +268,16 @@ func (d *Decoder) fields(pairs []pair, m protoreflect.Message, path string, dept
 
 // field decodes the value of one field.
 func (d *Decoder) field(n *yaml.Node, m protoreflect.Message, fd protoreflect.FieldDescriptor, path string, depth int) {
+	if secret.Marked(fd) {
+		d.secrets++
+		defer func() { d.secrets-- }()
+	}
 	switch {
 	case fd.IsMap():
 		d.mapField(n, m, fd, path, depth)
 	case fd.IsList():
 		if n.Kind != yaml.SequenceNode {
-			d.Report(n, path, "", "a list is needed, not %s", kind(n))
+			d.unlisted(n, fd, path, "a list is needed")
 			return
 		}
 		l := m.Mutable(fd).List()
@@ -299,12 +305,12 @@ func (d *Decoder) field(n *yaml.Node, m protoreflect.Message, fd protoreflect.Fi
 
 func (d *Decoder) mapField(n *yaml.Node, m protoreflect.Message, fd protoreflect.FieldDescriptor, path string, depth int) {
 	if n.Kind != yaml.MappingNode {
-		d.Report(n, path, "", "a mapping is needed, not %s", kind(n))
+		d.unlisted(n, fd.MapValue(), path, "a mapping is needed")
 		return
 	}
 	out := m.Mutable(fd).Map()
 	for _, p := range d.pairs(n, path, depth) {
-		at := fmt.Sprintf("%s[%q]", path, p.key.Value)
+		at := fmt.Sprintf("%s[%s]", path, d.quoted(p.key.Value))
 		key := *p.key // keys are words; protobuf wants some of them as numbers
 		if fd.MapKey().Kind() == protoreflect.StringKind {
 			key.Tag, key.Style = "!!str", yaml.DoubleQuotedStyle
@@ -354,26 +360,4 @@ func join(path, name string) string {
 		return name
 	}
 	return path + "." + name
-}
-
-// kind names what stands there, for people.
-func kind(n *yaml.Node) string {
-	switch {
-	case n.Kind == yaml.MappingNode:
-		return "a mapping"
-	case n.Kind == yaml.SequenceNode:
-		return "a list"
-	case isNull(n):
-		return "null"
-	case n.Tag == "!!str":
-		return fmt.Sprintf("the string %q", shorten(n.Value))
-	}
-	return strings.TrimPrefix(n.Tag, "!!") + " " + shorten(n.Value)
-}
-
-func shorten(s string) string {
-	if len(s) > 60 {
-		return strings.ToValidUTF8(s[:57], "") + "..."
-	}
-	return s
 }

@@ -135,7 +135,7 @@ func TestProblems(t *testing.T) {
 		{"range", "c.yaml", cluster + "per_connection_buffer_limit_bytes: -1", `c.yaml:3:36: per_connection_buffer_limit_bytes: a whole number from 0 (uint32) is needed, not int -1`},
 		{"fraction", "c.yaml", cluster + "per_connection_buffer_limit_bytes: 1.5", `c.yaml:3:36: per_connection_buffer_limit_bytes: a whole number from 0 (uint32) is needed, not float 1.5`},
 		{"list of null", "c.yaml", cluster + "health_checks: [null]", `c.yaml:3:17: health_checks[0]: a list cannot hold null`},
-		{"scalar for message", "c.yaml", cluster + "eds_cluster_config: x", `c.yaml:3:21: eds_cluster_config: EdsClusterConfig is a message and needs a mapping, not the string "x"`},
+		{"scalar for message", "c.yaml", cluster + "eds_cluster_config: x", `c.yaml:3:21: eds_cluster_config: EdsClusterConfig is a message and needs a mapping, not a string`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, d := decode(t, c.file, c.src)

@@ -14,7 +14,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// ParseYAML returns the documents of a YAML file. Its error is a Problem.
+// ParseYAML returns the documents of a YAML file. Its error is a Problem, which quotes
+// nothing of the file: nobody knows what is a secret in what cannot be read.
 func ParseYAML(file string, src []byte) ([]*yaml.Node, error) {
 	var docs []*yaml.Node
 	dec := yaml.NewDecoder(bytes.NewReader(src))
@@ -28,8 +29,7 @@ func ParseYAML(file string, src []byte) ([]*yaml.Node, error) {
 			return nil, syntax(file, src, err)
 		}
 		if bad := tagged(&n); bad != nil {
-			return nil, Problem{File: file, Pos: Pos{bad.Line, bad.Column}, Excerpt: excerpt(src, bad.Line),
-				Message: fmt.Sprintf("the tag %s has no meaning here", shorten(bad.Tag))}
+			return nil, Problem{File: file, Pos: Pos{bad.Line, bad.Column}, Message: "a tag has no meaning here", Hint: tagHint}
 		}
 		if len(n.Content) > 0 && !isNull(n.Content[0]) {
 			docs = append(docs, n.Content[0])
@@ -52,6 +52,11 @@ func tagged(n *yaml.Node) *yaml.Node {
 	return nil
 }
 
+// What begins with "!" is a tag, also where it was meant to be a password.
+const tagHint = `text that begins with "!" wants quotes`
+
+var unknownAnchor = regexp.MustCompile(`^unknown anchor '(.*)' referenced$`)
+
 var yamlLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
 
 // syntax makes a Problem of a YAML reader's error, which says its line in words.
@@ -64,17 +69,22 @@ func syntax(file string, src []byte, err error) Problem {
 			p.Pos.Line++ // the reader counts the lines of these from 0
 		}
 		p.Pos.Line = min(p.Pos.Line, 1+bytes.Count(src, []byte("\n")))
-		p.Excerpt = excerpt(src, p.Pos.Line)
+		if strings.ContainsRune(sourceLine(src, p.Pos.Line), '\t') {
+			p.Hint = "YAML is not indented with tabs"
+		}
 	}
 	p.Message = msg
-	if bytes.ContainsRune(src, '\t') && p.Pos.Line > 0 && bytes.ContainsRune([]byte(p.Excerpt), '\t') {
-		p.Hint = "YAML is not indented with tabs"
+	if m := unknownAnchor.FindStringSubmatch(msg); m != nil { // which may be a password that begins with *
+		p.Message, p.Hint = "an alias of an anchor that there is not", `text that begins with "*" wants quotes`
+		if i := bytes.Index(src, []byte("*"+m[1])); i >= 0 {
+			p.Pos.Line = 1 + bytes.Count(src[:i], []byte("\n"))
+		}
 	}
 	return p
 }
 
 // ParseJSON returns a JSON file as the tree that ParseYAML makes. Its error is
-// a Problem.
+// a Problem, which quotes a character of the file at most.
 func ParseJSON(file string, src []byte) (*yaml.Node, error) {
 	p := jsonParser{dec: json.NewDecoder(bytes.NewReader(src)), src: src, line: 1}
 	p.dec.UseNumber()
@@ -106,7 +116,7 @@ func ParseJSON(file string, src []byte) (*yaml.Node, error) {
 		at = int64(len(src))
 	}
 	pos := p.pos(at)
-	return nil, Problem{File: file, Pos: pos, Message: err.Error(), Excerpt: excerpt(src, pos.Line)}
+	return nil, Problem{File: file, Pos: pos, Message: err.Error()}
 }
 
 type jsonParser struct {

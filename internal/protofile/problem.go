@@ -1,10 +1,8 @@
 package protofile
 
 import (
-	"bytes"
 	"fmt"
 	"strings"
-	"unicode/utf8"
 )
 
 // A Pos is a place in a file, counted from 1; the zero Pos is no place.
@@ -18,7 +16,9 @@ type Problem struct {
 	Message string
 	Hint    string // such as `did you mean "connect_timeout"?`; may be empty
 	Warning bool
-	Excerpt string // the line of the file; may be empty
+	Excerpt string // what may be shown of the line of the file; may be empty
+
+	caret int // characters of the excerpt before what is wrong
 }
 
 // Error returns the problem in one line: file:line:column: path: message (hint).
@@ -45,18 +45,16 @@ func (p Problem) Error() string {
 	return b.String()
 }
 
-// Text returns the problem with the line it stands in and a caret below.
+// Text returns the problem, what may be shown of the line it stands in, and a caret
+// below.
 func (p Problem) Text() string {
-	if p.Excerpt == "" || p.Pos.Column < 1 {
+	if p.Excerpt == "" {
 		return p.Error()
 	}
 	prefix := fmt.Sprintf("%5d | ", p.Pos.Line)
 	// The caret stands where the column does, tabs and wide text notwithstanding.
 	var pad strings.Builder
-	for i, r := range p.Excerpt {
-		if utf8.RuneCountInString(p.Excerpt[:i]) >= p.Pos.Column-1 {
-			break
-		}
+	for _, r := range string([]rune(p.Excerpt)[:p.caret]) {
 		if r == '\t' {
 			pad.WriteRune('\t')
 		} else {
@@ -64,28 +62,6 @@ func (p Problem) Text() string {
 		}
 	}
 	return fmt.Sprintf("%s\n%s%s\n%s%s^", p.Error(), prefix, p.Excerpt, strings.Repeat(" ", len(prefix)), pad.String())
-}
-
-// excerpt returns a line of a source, cut to what fits a terminal.
-func excerpt(src []byte, line int) string {
-	if line < 1 {
-		return ""
-	}
-	for i := 1; i < line; i++ {
-		n := bytes.IndexByte(src, '\n')
-		if n < 0 {
-			return ""
-		}
-		src = src[n+1:]
-	}
-	if n := bytes.IndexByte(src, '\n'); n >= 0 {
-		src = src[:n]
-	}
-	s := strings.TrimRight(strings.ToValidUTF8(string(src), "�"), "\r")
-	if len(s) > 160 {
-		s = strings.ToValidUTF8(s[:157], "") + "..."
-	}
-	return s
 }
 
 // nearest returns the candidate that is closest to a word, or "" if none is

@@ -17,12 +17,12 @@ const bareNumber = "Envoy's own reader refuses a bare number or word for a strin
 // a problem, or for an enum value to be ignored.
 func (d *Decoder) scalar(n *yaml.Node, fd protoreflect.FieldDescriptor, path string) (v protoreflect.Value, ok bool) {
 	if n.Kind != yaml.ScalarNode {
-		d.Report(n, path, "", "%s is needed, not %s", article(fd), kind(n))
+		d.Report(n, path, "", "%s is needed, not %s", article(fd), d.kind(n))
 		return v, false
 	}
 	quoted := n.Tag == "!!str" || n.Tag == "!!timestamp"
 	fail := func(hint string) (protoreflect.Value, bool) {
-		d.Report(n, path, hint, "%s is needed, not %s", article(fd), kind(n))
+		d.Report(n, path, hint, "%s is needed, not %s", article(fd), d.kind(n))
 		return v, false
 	}
 	switch fd.Kind() {
@@ -31,7 +31,7 @@ func (d *Decoder) scalar(n *yaml.Node, fd protoreflect.FieldDescriptor, path str
 			if isNull(n) {
 				return fail("")
 			}
-			d.Warn(n, path, bareNumber, "%s for a string", kind(n))
+			d.Warn(n, path, bareNumber, "%s for a string", d.kind(n))
 		}
 		return protoreflect.ValueOfString(n.Value), true
 	case protoreflect.BytesKind:
@@ -102,7 +102,7 @@ func (d *Decoder) enum(n *yaml.Node, fd protoreflect.FieldDescriptor, path strin
 		}
 		hint = "one of " + strings.Join(all, ", ")
 	}
-	d.Report(n, path, hint, "%s has no value %q", fd.Enum().Name(), shorten(n.Value))
+	d.Report(n, path, hint, "%s has no value %s", fd.Enum().Name(), d.quoted(n.Value))
 	return v, false
 }
 

@@ -10,6 +10,8 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/chancery-xds/chancery/internal/secret"
 )
 
 // wellKnown decodes the messages that protobuf's JSON mapping spells in their
@@ -30,14 +32,14 @@ func (d *Decoder) wellKnown(n *yaml.Node, m protoreflect.Message, path string, d
 	case "Timestamp":
 		t, err := time.Parse(time.RFC3339Nano, n.Value)
 		if n.Kind != yaml.ScalarNode || err != nil {
-			d.Report(n, path, "", "a time like 2006-01-02T15:04:05Z is needed, not %s", kind(n))
+			d.Report(n, path, "", "a time like 2006-01-02T15:04:05Z is needed, not %s", d.kind(n))
 			return true
 		}
 		m.Set(fields.ByName("seconds"), protoreflect.ValueOfInt64(t.Unix()))
 		m.Set(fields.ByName("nanos"), protoreflect.ValueOfInt32(int32(t.Nanosecond())))
 	case "FieldMask":
 		if n.Kind != yaml.ScalarNode {
-			d.Report(n, path, "", "a comma-separated list of paths is needed, not %s", kind(n))
+			d.Report(n, path, "", "a comma-separated list of paths is needed, not %s", d.kind(n))
 			return true
 		}
 		l := m.Mutable(fields.ByName("paths")).List()
@@ -83,15 +85,15 @@ func (d *Decoder) duration(n *yaml.Node, m protoreflect.Message, path string) {
 		seconds = false
 	}
 	if err != nil && !seconds {
-		d.Report(n, path, `write seconds: "0.25s", "300s"`, "a duration is needed, not %s", kind(n))
+		d.Report(n, path, `write seconds: "0.25s", "300s"`, "a duration is needed, not %s", d.kind(n))
 		return
 	}
 	if err != nil { // too long for time.Duration, or no number
-		d.Report(n, path, "", "the duration %q is out of range", shorten(n.Value))
+		d.Report(n, path, "", "the duration %s is out of range", d.quoted(n.Value))
 		return
 	}
 	if !seconds {
-		d.Warn(n, path, "Envoy's own reader takes seconds only", "the duration %q", shorten(n.Value))
+		d.Warn(n, path, "Envoy's own reader takes seconds only", "the duration %s", d.quoted(n.Value))
 	}
 	fields := m.Descriptor().Fields()
 	m.Set(fields.ByName("seconds"), protoreflect.ValueOfInt64(int64(v/time.Second)))
@@ -118,7 +120,7 @@ func (d *Decoder) value(n *yaml.Node, m protoreflect.Message, path string, depth
 	case n.Tag == "!!int" || n.Tag == "!!float":
 		f, ok := float(n)
 		if !ok || math.IsInf(f, 0) || math.IsNaN(f) {
-			d.Report(n, path, "", "%s is no number that JSON knows", kind(n))
+			d.Report(n, path, "", "%s is no number that JSON knows", d.kind(n))
 			return
 		}
 		m.Set(fields.ByName("number_value"), protoreflect.ValueOfFloat64(f))
@@ -130,7 +132,7 @@ func (d *Decoder) value(n *yaml.Node, m protoreflect.Message, path string, depth
 // any decodes the message inside a google.protobuf.Any, or returns nil.
 func (d *Decoder) any(n *yaml.Node, path string, depth int) protoreflect.Message {
 	if n.Kind != yaml.MappingNode {
-		d.Report(n, path, "", `a mapping with "@type" is needed, not %s`, kind(n))
+		d.misshapen(n, path, `a mapping with "@type" is needed`)
 		return nil
 	}
 	pairs := d.pairs(n, path, depth)
@@ -150,14 +152,20 @@ func (d *Decoder) any(n *yaml.Node, path string, depth int) protoreflect.Message
 		return nil
 	}
 	if typ.Kind != yaml.ScalarNode || !strings.Contains(typ.Value, "/") {
-		d.Report(typ, path, "write type.googleapis.com/ and the message's full name", "%s is no type URL", kind(typ))
+		d.Report(typ, path, "write type.googleapis.com/ and the message's full name", "%s is no type URL", d.kind(typ))
 		return nil
 	}
 	mt, err := d.types().FindMessageByURL(typ.Value)
 	if err != nil {
-		d.Report(typ, path, "", "no message type is known as %q", shorten(typ.Value[strings.LastIndexByte(typ.Value, '/')+1:]))
+		d.Report(typ, path, "", "no message type is known as %s", d.quoted(typ.Value[strings.LastIndexByte(typ.Value, '/')+1:]))
 		return nil
 	}
+	if d.anys > secret.Deepest {
+		d.Report(n, shorten(path), "", "more than %d google.protobuf.Any in each other", secret.Deepest)
+		return nil
+	}
+	d.anys++
+	defer func() { d.anys-- }()
 	m := mt.New()
 	if special(m.Descriptor()) {
 		for _, p := range rest {

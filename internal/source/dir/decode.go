@@ -18,6 +18,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/guard"
 	"github.com/chancery-xds/chancery/internal/protofile"
 	"github.com/chancery-xds/chancery/internal/refs"
+	"github.com/chancery-xds/chancery/internal/secret"
 	"github.com/chancery-xds/chancery/wire"
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -27,6 +28,12 @@ type Loaded struct {
 	*xds.Resource
 	Type *xds.Type
 	Pos
+
+	// Secret is where a secret stands in the resource, such as
+	// "generic_secret.secret"; "" if it has none.
+	Secret string
+
+	certificates []secret.Certificate
 
 	version string // version_info of the response it stands in
 	doc     int    // which document of the file
@@ -318,8 +325,12 @@ func (d *decoder) add(n *yaml.Node, path string, m proto.Message, w *wrapped, in
 	for i := range r.Refs {
 		r.Refs[i].Name = xds.CanonicalName(r.Refs[i].Name)
 	}
-	at := Pos{d.File, n.Line, n.Column, path}
-	d.loaded = append(d.loaded, Loaded{r, t, at, in.VersionInfo, d.doc})
+	l := Loaded{Resource: r, Type: t, Pos: Pos{d.File, n.Line, n.Column, path}, version: in.VersionInfo, doc: d.doc}
+	if p := l.inspect(m); p.Message != "" {
+		d.Report(n, strings.Trim(path+"."+p.Path, "."), "", "%s", p.Message)
+		return
+	}
+	d.loaded = append(d.loaded, l)
 }
 
 // unsupported returns a field of a wrapper that would be lost, or "".

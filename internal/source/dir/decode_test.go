@@ -132,7 +132,7 @@ filter_chains:
 			"CDS b at c.yaml:3:3\n" +
 				"c.yaml:2:66: resources[0]: unknown field \"nam\" in Cluster (did you mean \"name\"?)\n" +
 				"c.yaml:4:3: resources[2]: no \"@type\" (such as \"@type\": type.googleapis.com/envoy.config.cluster.v3.Cluster)\n" +
-				"c.yaml:5:3: resources[3]: a mapping is needed, not int 7\n" +
+				"c.yaml:5:3: resources[3]: a mapping is needed, not a number or a bare word\n" +
 				"c.yaml:6:3: resources[4]: CDS resource without a name\n"},
 		{"all mistakes of a resource", "c.yaml", clusterURL + "\nnam: a\ntype: EDDS\n",
 			"c.yaml:2:1: unknown field \"nam\" in Cluster (did you mean \"name\"?)\nc.yaml:3:7: type: DiscoveryType has no value \"EDDS\" (did you mean EDS?)\n"},
@@ -158,7 +158,7 @@ filter_chains:
 			"- {" + wrapperURL + ", name: c, x-chancery: {on_demand: True}, resource: {" + clusterURL + "}}\n- {" + wrapperURL + ", name: d, resource: {" + clusterURL + ", x-chancery: {on_demand: true}}}\n",
 			"CDS a at c.yaml:2:3 on demand\nCDS b at c.yaml:3:3\nCDS c at c.yaml:4:3 on demand\nCDS d at c.yaml:5:3 on demand\n"},
 		{"the extension key, with mistakes", "c.yaml", "resources:\n- {" + clusterURL + ", name: a,\n   x-chancery: {ondemand: true}}\n- {" + clusterURL + ", name: b,\n   x-chancery: {on_demand: 1}}\n- {" + clusterURL + ", name: c,\n   x-chancery: 1}\n",
-			"c.yaml:3:17: resources[0].x-chancery: unknown key \"ondemand\" (there is on_demand only)\nc.yaml:5:28: resources[1].x-chancery.on_demand: true or false is needed\nc.yaml:7:16: resources[2].x-chancery: a mapping is needed, not int 1\n"},
+			"c.yaml:3:17: resources[0].x-chancery: unknown key \"ondemand\" (there is on_demand only)\nc.yaml:5:28: resources[1].x-chancery.on_demand: true or false is needed\nc.yaml:7:16: resources[2].x-chancery: a mapping is needed, not a number or a bare word\n"},
 		{"NAME-2 canonical names, aliases and references", "c.yaml", wrapperURL + "\nname: xdstp://a/t/x?b=1&a=2\naliases: [\"xdstp://a/t/y?b=1&a=2\", \"plain?b&a\"]\nresource: {" + clusterURL + ", type: EDS, eds_cluster_config: {service_name: \"xdstp://a/t/e?b=1&a=2\"}}\n",
 			"CDS xdstp://a/t/x?a=2&b=1 at c.yaml:1:1 aliases [xdstp://a/t/y?a=2&b=1 plain?b&a] → EDS xdstp://a/t/e?a=2&b=1\n"},
 		{"binary in YAML", "c.yaml", "a: b\nc: \x00\x01", "c.yaml:2:4: this is no text: byte 0x00\n"},
@@ -184,7 +184,7 @@ filter_chains:
 		{"YAML that is none", "c.yaml", clusterURL + "\nname: a\n---\na: b: c\n", "c.yaml:4: mapping values are not allowed in this context\n"},
 		{"half a JSON file", "c.json", "{\"resources\": [\n  {\"@type\": ", "c.json:2:13: the file ends in the middle of a value\n"},
 		{"JSON that is none", "c.json", "{\"resources\":\n  nope}", "c.json:2:3: invalid character 'o' in literal null (expecting 'u')\n"},
-		{"a tag", "c.yaml", clusterURL + "\nname: !include x\n", "c.yaml:2:7: the tag !include has no meaning here\n"},
+		{"a tag", "c.yaml", clusterURL + "\nname: !include x\n", "c.yaml:2:7: a tag has no meaning here (text that begins with \"!\" wants quotes)\n"},
 		{"a merge of itself", "c.yaml", "resources: [&a {<<: *a}]\n", "c.yaml:1:17: warning: resources[0]: merge key (Envoy's own reader refuses merge keys)\nc.yaml:1:13: resources[0]: nested more than 200 deep\nc.yaml:1:13: resources[0]: no \"@type\" (such as \"@type\": type.googleapis.com/envoy.config.cluster.v3.Cluster)\n"},
 		{"an anchor that contains itself", "c.yaml", clusterURL + "\nname: a\nmetadata: &m {filter_metadata: *m}\n", "c.yaml:3:11: metadata.filter_metadata[\"filter_metadata\"][\"filter_metad...: nested more than 200 deep\n"},
 	} {

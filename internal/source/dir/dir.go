@@ -32,6 +32,11 @@ type Options struct {
 	Log *slog.Logger
 	// MaxFile is the largest file that is read, in bytes; 64 MiB if zero.
 	MaxFile int64
+	// FollowLinksOutside follows symbolic links that lead out of the directory. Without
+	// it one is a mistake.
+	FollowLinksOutside bool
+	// V2 takes resources of v2, the API before v3. Without it one is a mistake.
+	V2 bool
 	// AllowMassDelete lets any reload remove more than half of the resources that
 	// a type had in the last 10 minutes, or everything, and removes at once. Without
 	// it that is refused, since it is what an unmounted volume or half a checkout
@@ -76,6 +81,7 @@ type Source struct {
 	world    world            // as last committed
 	removals removals         // of what was committed
 	held     atomic.Int64     // of removals, for others
+	expiry   expiry           // of what is served
 	withheld []*xds.Type      // types of it that are not known
 	begun    bool             // the files were loaded once
 	loaded   bool             // the last load did not fail
@@ -218,15 +224,17 @@ func (s *Source) behind() bool { return !s.begun || s.err != nil || s.removals.h
 // look reads what has changed and returns what the files say now. It returns
 // nothing of it if nothing has changed.
 func (s *Source) look(force bool, sc *scanner) (next world, changed bool, _ Errors) {
+	sc.outside = s.FollowLinksOutside
 	sc.scan(s.root)
 	errs, more := sc.errs, 0
 	files := s.read(sc.files, force)
-	changed = len(files) != len(s.files) || len(errs) > 0
+	changed, now := len(files) != len(s.files) || len(errs) > 0, time.Now()
 	var warnings []protofile.Problem
 	for path, f := range files {
 		changed = changed || f != s.files[path]
 		errs = append(errs, f.errs...)
 		warnings = append(warnings, f.warnings...)
+		warnings = append(warnings, f.ending(now)...)
 		more += f.more
 	}
 	s.failing.moved = s.failing.moved || !maps.Equal(files, s.files)
@@ -336,6 +344,9 @@ func (s *Source) file(f found, old *file, force bool) *file {
 		}
 	}
 	now.loaded, now.more = d.loaded, d.Errors()-len(now.errs)
+	if !s.V2 {
+		now.errs = append(now.errs, ofV2(d.loaded)...)
+	}
 	return now
 }
 

@@ -209,7 +209,7 @@ func TestLoad(t *testing.T) {
 		b := newBench(t, "a.yaml", clusterURL+"\nnam: a\n")
 		_, err := b.src.Load()
 		errs, _ := errors.AsType[Errors](err)
-		if len(errs) != 1 || !strings.HasSuffix(errs[0].Text(), "    2 | nam: a\n        ^") {
+		if len(errs) != 1 || !strings.HasSuffix(errs[0].Text(), "    2 | nam: …\n        ^") {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -303,6 +303,7 @@ func TestOddFiles(t *testing.T) {
 	})
 	t.Run("a device", func(t *testing.T) {
 		b := newBench(t)
+		b.src.FollowLinksOutside = true
 		b.link("/dev/zero", "z.yaml")
 		b.load("z.yaml: a device, not a regular file")
 	})
@@ -331,7 +332,35 @@ func TestOddFiles(t *testing.T) {
 		b := newBench(t)
 		b.link(other.dir+"/a", "a.yaml")
 		b.link(other.dir+"/d", "d")
+		const out = ": a symbolic link out of the directory, to "
+		for _, name := range []string{"a.yaml", "d"} {
+			if got := b.try(); !strings.Contains(got, name+out) || !strings.Contains(got, ": --follow-links-outside follows it") {
+				t.Error(got)
+			}
+		}
+		b.src.FollowLinksOutside = true
 		b.load("CDS a b")
+	})
+	t.Run("SAFE-11 links of which one leads out", func(t *testing.T) {
+		other := newBench(t, "x.yaml", clusters("a"))
+		b := newBench(t, "real/b.yaml", clusters("b"))
+		b.link(other.dir, "real/.hop")
+		b.link(".hop/x.yaml", "real/a.yaml")
+		if got := b.try(); !strings.Contains(got, "real/a.yaml: a symbolic link out of the directory, to ") {
+			t.Error(got)
+		}
+	})
+	t.Run("a link to a directory whose links stay in it", func(t *testing.T) {
+		b := newBench(t, "v1/.data/b.yaml", clusters("b"))
+		b.link(".data/b.yaml", "v1/a.yaml")
+		b.link("v1", "live")
+		b.src = New(b.dir+"/live", b.st, Options{Log: b.src.Log})
+		b.load("CDS b")
+	})
+	t.Run("a link to what is not read", func(t *testing.T) {
+		b := newBench(t, "a.yaml", clusters("a"))
+		b.link("/etc/hosts", "hosts.txt")
+		b.load("CDS a")
 	})
 	t.Run("a directory with a file's name", func(t *testing.T) {
 		newBench(t, "d.yaml/a.yaml", clusters("a")).load("CDS a")
@@ -364,7 +393,7 @@ func TestOddFiles(t *testing.T) {
 			{"b.yaml", "", "b.yaml: has become empty, which is what half a write looks like: delete it, or leave a comment in it"},
 			{"b.yaml", "\x7fELF\x02\x00", "b.yaml:1:6: this is no text: byte 0x00"},
 			{"b.yaml", "\xff\xfea\x00", "b.yaml:1:1: this is no text: byte 0xff"},
-			{"b.yaml", "resources: [x]", "b.yaml:1:13: resources[0]: a mapping is needed, not the string \"x\""},
+			{"b.yaml", "resources: [x]", "b.yaml:1:13: resources[0]: a mapping is needed, not a string"},
 			{"p.pb", clusters("c"), "p.pb: not an encoded DiscoveryResponse: cannot parse invalid wire-format data"},
 		} {
 			was, err := os.ReadFile(filepath.Join(b.dir, tt.file))

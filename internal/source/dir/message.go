@@ -37,7 +37,7 @@ func (d *decoder) text() {
 		return
 	}
 	m := typ.New().Interface()
-	if err := prototext.Unmarshal(d.Source, m); err != nil {
+	if err := (prototext.UnmarshalOptions{RecursionLimit: maxNested}).Unmarshal(d.Source, m); err != nil {
 		d.textError(err, hint)
 		return
 	}
@@ -66,7 +66,7 @@ func header(src []byte) (name string, line int) {
 }
 
 // The reader writes some of its spaces as no-break spaces, at random.
-var textError = regexp.MustCompile(`^proto:[\s\x{a0}]*(.*?)\(line (\d+):(\d+)\): (.*)$`)
+var textError = regexp.MustCompile(`(?s)^proto:[\s\x{a0}]*(.*?)\(line (\d+):(\d+)\): (.*)$`)
 
 func (d *decoder) textError(err error, hint string) {
 	found := textError.FindStringSubmatch(err.Error())
@@ -75,13 +75,38 @@ func (d *decoder) textError(err error, hint string) {
 		last := 1 + bytes.Count(d.Source, []byte("\n"))
 		d.Report(&yaml.Node{Line: last}, "", "", "the file ends in the middle of a value")
 		return
+	case found == nil && strings.Contains(err.Error(), "recursion depth"):
+		d.Report(whole, "", "", "nested more than %d deep", maxNested)
+		return
 	case found == nil:
 		d.Report(whole, "", hint, "%s", unprefixed(err))
 		return
 	}
 	line, _ := strconv.Atoi(found[2])
 	col, _ := strconv.Atoi(found[3])
-	d.Report(&yaml.Node{Line: line, Column: col}, "", hint, "%s", strings.TrimSpace(found[1]+" "+found[4]))
+	d.Report(&yaml.Node{Line: line, Column: col}, "", hint, "%s", strings.TrimSpace(found[1]+" "+unquoted(found[4])))
+}
+
+// maxNested is how deep messages may stand in each other in text. Those in an Any are
+// encoded once for each Any around them.
+const maxNested = 200
+
+var (
+	readersQuote = regexp.MustCompile(`(?s)^((?:invalid|unexpected)[^:]*):.*$`)
+	longQuote    = regexp.MustCompile(` "(?:\\.|[^"\\]){2,}"`)
+)
+
+// unquoted returns what the reader of text says without the value it quotes, which may
+// be a secret.
+func unquoted(message string) string {
+	if strings.HasPrefix(message, "unknown field: ") { // in what message, the reader does not say
+		return "unknown field"
+	}
+	message = readersQuote.ReplaceAllString(message, "$1")
+	if strings.HasPrefix(message, "invalid") {
+		message = longQuote.ReplaceAllString(message, "")
+	}
+	return message
 }
 
 // unprefixed returns the text of an error of the protobuf library.

@@ -23,4 +23,5 @@ func (s *Source) Place(t *xds.Type, name string) string {
 func (s *Source) serves(w world) {
 	s.world = w
 	s.served.Store(&w)
+	s.expiry.of(w)
 }

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/protobuf/types/known/anypb"
+
 	"github.com/chancery-xds/chancery/internal/lastgood"
 	"github.com/chancery-xds/chancery/internal/protofile"
 	"github.com/chancery-xds/chancery/store"
@@ -20,6 +22,11 @@ func (s *Source) Restore(c lastgood.Config) error {
 	for _, t := range c.Types {
 		for _, r := range t.Resources {
 			l := Loaded{Resource: r.Resource, Type: t.Type, Pos: Pos{r.File, r.Line, r.Col, r.Path}}
+			m, err := (&anypb.Any{TypeUrl: t.URL, Value: r.Body}).UnmarshalNew()
+			if err != nil {
+				return err
+			}
+			_ = l.inspect(m) // what is wrong with it was no mistake when it was kept
 			if why := w.add(l); why != "" {
 				return protofile.Problem{File: r.File, Message: why}
 			}

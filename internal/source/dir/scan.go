@@ -31,8 +31,9 @@ type found struct {
 	stamp
 }
 
-// A scanner finds the files under a directory. It follows symbolic links, reads
-// each directory once and opens no file.
+// A scanner finds the files under a directory. It follows symbolic links, to what is
+// outside only if told to: who may write a link into the directory need not be who may
+// have the server read any file. It reads each directory once and opens no file.
 type scanner struct {
 	// enter, if set, is called with the real path of each directory before it is
 	// read, so that what appears in it later is not missed. touch is called with
@@ -40,9 +41,12 @@ type scanner struct {
 	enter func(dir string)
 	touch func(path string)
 
+	outside bool // follow links that lead out of the root
+
 	files []found
 	errs  []protofile.Problem
 	seen  map[fileID]string
+	root  string // its path without links
 }
 
 // Each link of a chain may be read again and again through another one.
@@ -58,7 +62,8 @@ func (s *scanner) scan(root string) {
 	case !info.IsDir():
 		s.fail(root, errors.New("not a directory"))
 	default:
-		s.dir(root, s.follow(root), info, 0)
+		s.root = s.follow(root)
+		s.dir(root, s.root, info, 0)
 	}
 }
 
@@ -104,6 +109,8 @@ func (s *scanner) entry(e fs.DirEntry, path, real string, nesting int) {
 	case !link && errors.Is(err, fs.ErrNotExist): // deleted a moment ago
 	case err != nil:
 		s.fail(path, err)
+	case link && !s.outside && (info.IsDir() || wanted) && !s.within(real):
+		s.fail(path, fmt.Errorf("a symbolic link out of the directory, to %s: --follow-links-outside follows it", real))
 	case info.IsDir():
 		s.dir(path, real, info, nesting+1)
 	case wanted && !info.Mode().IsRegular():
@@ -111,6 +118,12 @@ func (s *scanner) entry(e fs.DirEntry, path, real string, nesting int) {
 	case wanted:
 		s.files = append(s.files, found{path, stampOf(info)})
 	}
+}
+
+// within reports whether a path without links is in the root.
+func (s *scanner) within(real string) bool {
+	rel, err := filepath.Rel(s.root, real)
+	return err == nil && filepath.IsLocal(rel)
 }
 
 func (s *scanner) fail(path string, err error) {

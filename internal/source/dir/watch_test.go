@@ -26,7 +26,7 @@ func (l lines) Write(b []byte) (int, error) {
 func (b *bench) run() lines {
 	b.Helper()
 	log := make(lines, 100)
-	b.src = New(b.src.root, b.st, Options{Log: slog.New(slog.NewTextHandler(log, nil)), Poll: time.Hour})
+	b.src = New(b.src.root, b.st, Options{Log: slog.New(slog.NewTextHandler(log, nil)), Poll: time.Hour, FollowLinksOutside: b.src.FollowLinksOutside})
 	if _, err := b.src.Load(); err != nil {
 		b.Fatal(err)
 	}
@@ -176,6 +176,7 @@ func TestRun(t *testing.T) {
 	t.Run("a link to a file elsewhere", func(t *testing.T) {
 		other := newBench(t, "a", clusters("a"))
 		b := newBench(t)
+		b.src.FollowLinksOutside = true
 		b.link(other.dir+"/a", "a.yaml")
 		want := b.follow()
 		b.run()
@@ -228,6 +229,7 @@ func TestTold(t *testing.T) {
 func TestWatchedInPart(t *testing.T) {
 	other := newBench(t, "a", clusters("a"))
 	b := newBench(t)
+	b.src.FollowLinksOutside = true
 	b.link(other.dir+"/a", "a.yaml")
 	w := newWatcher(b.src.Log, time.Hour)
 	defer w.close()

@@ -1,0 +1,224 @@
+// Package secret finds what Envoy's API marks as sensitive
+// (udpa.annotations.sensitive), wherever it stands: in any type and version, and
+// in any google.protobuf.Any whose type is linked. It knows fields by their
+// descriptors. It reads no file, and holds no value that it finds.
+package secret
+
+import (
+	"strconv"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+)
+
+// Deepest is how many Anys may stand in each other. Each has all the bytes of those
+// in it: without a limit n bytes cost n².
+const Deepest = 64
+
+// Findings are what stands in a message. Its zero value is nothing.
+type Findings struct {
+	// Values are the paths of sensitive values, such as
+	// "common_tls_context.tls_certificates[0].private_key". A field that says where a
+	// value is, such as the name of a file, has none.
+	Values []string
+
+	// Certificates are those that the message itself has, not those that it names.
+	Certificates []Certificate
+
+	// TooDeep is the path of an Any inside of more than [Deepest] others, into which
+	// nobody looked; "" if there is none.
+	TooDeep string
+}
+
+// Find looks into a message. An Any whose type is not linked, or that cannot be read,
+// has nothing that is known to be sensitive. It may be called by anyone at any time,
+// as long as nobody changes m.
+func Find(m proto.Message) Findings {
+	var f finder
+	f.message(m.ProtoReflect())
+	return f.Findings
+}
+
+// A finder goes through a message. What it finds below a field gets its path when it
+// comes back to the field, so that a path costs nothing where nothing is found.
+type finder struct {
+	Findings
+	anys int
+}
+
+func (f *finder) message(m protoreflect.Message) {
+	switch name := m.Descriptor().FullName(); {
+	case name == anyName:
+		f.any(m)
+		return
+	case typedStructs[name]:
+		if inner := fromStruct(m); inner != nil {
+			below := f.mark()
+			f.message(inner)
+			f.prefix(below, "value")
+		}
+		return
+	case tlsCertificates[name]:
+		if c := certificate(m); c != nil {
+			f.Certificates = append(f.Certificates, *c)
+		}
+	}
+	for _, fd := range index().ways[m.Descriptor().FullName()] {
+		if !m.Has(fd) {
+			continue
+		}
+		v := m.Get(fd)
+		if Marked(fd) && isValue(fd, v) {
+			f.Values = append(f.Values, string(fd.Name()))
+		} else if fd.Message() != nil {
+			f.field(fd, v)
+		}
+	}
+}
+
+// field goes through the messages in a field.
+func (f *finder) field(fd protoreflect.FieldDescriptor, v protoreflect.Value) {
+	name := string(fd.Name())
+	each := func(v protoreflect.Value, at func() string) {
+		below := f.mark()
+		f.message(v.Message())
+		if f.mark() != below {
+			f.prefix(below, name+at())
+		}
+	}
+	switch {
+	case fd.IsMap():
+		if fd.MapValue().Message() != nil {
+			v.Map().Range(func(k protoreflect.MapKey, v protoreflect.Value) bool {
+				each(v, func() string { return "[" + strconv.Quote(k.String()) + "]" })
+				return true
+			})
+		}
+	case fd.IsList():
+		for i := range v.List().Len() {
+			each(v.List().Get(i), func() string { return "[" + strconv.Itoa(i) + "]" })
+		}
+	default:
+		each(v, func() string { return "" })
+	}
+}
+
+// any looks into an Any. What is in there stands below the field that has the Any.
+func (f *finder) any(m protoreflect.Message) {
+	if f.anys == Deepest {
+		f.TooDeep = here
+		return
+	}
+	if inner := unpack(m); inner != nil {
+		f.anys++
+		f.message(inner)
+		f.anys--
+	}
+}
+
+// here is a path that has no field yet.
+const here = "."
+
+// A mark is how much was found at some time.
+type mark struct {
+	values, certificates int
+	deep                 bool
+}
+
+func (f *finder) mark() mark {
+	return mark{len(f.Values), len(f.Certificates), f.TooDeep != ""}
+}
+
+// prefix puts a field before the paths of what was found since.
+func (f *finder) prefix(since mark, field string) {
+	for i := since.values; i < len(f.Values); i++ {
+		f.Values[i] = join(field, f.Values[i])
+	}
+	for i := since.certificates; i < len(f.Certificates); i++ {
+		c := &f.Certificates[i]
+		c.Path = join(field, c.Path)
+	}
+	if !since.deep && f.TooDeep != "" {
+		f.TooDeep = join(field, f.TooDeep)
+	}
+}
+
+func join(field, path string) string {
+	if path == "" || path == here {
+		return field
+	}
+	return field + "." + path
+}
+
+// isValue reports whether what is in a sensitive field is sensitive itself. A
+// DataSource may say where a value is, and have none.
+func isValue(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+	switch {
+	case fd.IsMap():
+		values := fd.MapValue()
+		if values.Message() == nil {
+			return true
+		}
+		found := false
+		v.Map().Range(func(_ protoreflect.MapKey, v protoreflect.Value) bool {
+			found = inline(v.Message())
+			return !found
+		})
+		return found
+	case fd.Message() == nil:
+		return true
+	case fd.IsList():
+		for i := range v.List().Len() {
+			if inline(v.List().Get(i).Message()) {
+				return true
+			}
+		}
+		return false
+	}
+	return inline(v.Message())
+}
+
+// inline reports whether a message of a sensitive field has a value: all have, but a
+// DataSource that is empty or names another place.
+func inline(m protoreflect.Message) bool {
+	if !dataSources[m.Descriptor().FullName()] {
+		return true
+	}
+	set := m.WhichOneof(m.Descriptor().Oneofs().ByName("specifier"))
+	if set == nil {
+		return len(m.GetUnknown()) > 0
+	}
+	return set.Name() != "filename" && set.Name() != "environment_variable"
+}
+
+// unpack returns the message in an Any, nil if it cannot be read.
+func unpack(m protoreflect.Message) protoreflect.Message {
+	fields := m.Descriptor().Fields()
+	typ, err := protoregistry.GlobalTypes.FindMessageByURL(m.Get(fields.ByName("type_url")).String())
+	if err != nil {
+		return nil
+	}
+	inner := typ.New()
+	if proto.Unmarshal(m.Get(fields.ByName("value")).Bytes(), inner.Interface()) != nil {
+		return nil
+	}
+	return inner
+}
+
+// fromStruct returns the message that a TypedStruct spells as JSON, as Envoy reads it;
+// nil if it cannot be read.
+func fromStruct(m protoreflect.Message) protoreflect.Message {
+	fields := m.Descriptor().Fields()
+	typ, err := protoregistry.GlobalTypes.FindMessageByURL(m.Get(fields.ByName("type_url")).String())
+	if err != nil {
+		return nil
+	}
+	text, err := protojson.Marshal(m.Get(fields.ByName("value")).Message().Interface())
+	inner := typ.New()
+	if err != nil || (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(text, inner.Interface()) != nil {
+		return nil
+	}
+	return inner
+}

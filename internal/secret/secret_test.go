@@ -1,0 +1,213 @@
+package secret
+
+import (
+	"bytes"
+	"encoding/base64"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/encoding/prototext"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	udpav1 "github.com/cncf/xds/go/udpa/type/v1"
+	xdsv3 "github.com/cncf/xds/go/xds/type/v3"
+
+	_ "github.com/chancery-xds/chancery/internal/envoyprotos"
+	"github.com/chancery-xds/chancery/internal/secret/secrettest"
+)
+
+const canary = secrettest.Canary
+
+func has(text []byte) bool {
+	return bytes.Contains(text, []byte(canary)) || bytes.Contains(text, []byte(base64.StdEncoding.EncodeToString([]byte(canary)))[:20])
+}
+
+// shows reports whether the canary is in a message, in any of its spellings.
+func shows(t *testing.T, m proto.Message) bool {
+	t.Helper()
+	wire, err := proto.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	js, _ := protojson.Marshal(m) // nothing, if it has an Any that nobody knows
+	return has(wire) || has(js) || has([]byte(prototext.Format(m)))
+}
+
+func packed(t *testing.T, m proto.Message) *anypb.Any {
+	t.Helper()
+	a, err := anypb.New(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// structOf spells a message as the JSON that a TypedStruct has.
+func structOf(t *testing.T, m proto.Message) *structpb.Struct {
+	t.Helper()
+	b, err := protojson.Marshal(m)
+	s := &structpb.Struct{}
+	if err == nil {
+		err = protojson.Unmarshal(b, s)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// Whatever the API marks is found and hidden, wherever it stands.
+func TestEveryField(t *testing.T) {
+	nothing := map[string]bool{} // spellings that have no value in them: a DataSource's file or variable
+	n := secrettest.Every(t, "SAFE-6 SAFE-11", isMarked, func(t *testing.T, m proto.Message, fd protoreflect.FieldDescriptor) {
+		text := prototext.Format(m)
+		value := strings.Contains(text, "inline_") || strings.Contains(text, canary) && !strings.HasSuffix(typeOf(fd), ".DataSource")
+		if !value {
+			nothing[string(fd.FullName())] = true
+		}
+		name := string(fd.Name())
+		typed := &corev3.TypedExtensionConfig{Name: "x", TypedConfig: packed(t, m)}
+		for _, in := range []struct {
+			where string
+			m     proto.Message
+			path  string
+		}{
+			{"alone", m, name},
+			{"in an Any", packed(t, m), name},
+			{"in an Any of an Any", packed(t, packed(t, m)), name},
+			{"in a listener", &listenerv3.Listener{FilterChains: []*listenerv3.FilterChain{{}, {Filters: []*listenerv3.Filter{{
+				ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: packed(t, &hcmv3.HttpConnectionManager{HttpFilters: []*hcmv3.HttpFilter{{
+					ConfigType: &hcmv3.HttpFilter_TypedConfig{TypedConfig: packed(t, m)}}}})}}}}}},
+				"filter_chains[1].filters[0].typed_config.http_filters[0].typed_config." + name},
+			{"in a map", &clusterv3.Cluster{TypedExtensionProtocolOptions: map[string]*anypb.Any{"k": packed(t, m)}}, `typed_extension_protocol_options["k"].` + name},
+			{"in a TypedStruct", &xdsv3.TypedStruct{TypeUrl: "type.googleapis.com/" + string(fd.Parent().FullName()), Value: structOf(t, m)}, "value." + name},
+			{"in an old TypedStruct", &udpav1.TypedStruct{TypeUrl: "type.googleapis.com/" + string(fd.Parent().FullName()), Value: structOf(t, m)}, "value." + name},
+			{"in an extension", typed, "typed_config." + name},
+		} {
+			found := Find(in.m)
+			if value && !slices.Contains(found.Values, in.path) {
+				t.Errorf("SAFE-11 %s: found %q, want %q in\n%s", in.where, found.Values, in.path, prototext.Format(in.m))
+			}
+			if !value && len(found.Values) != 0 {
+				t.Errorf("SAFE-11 %s: found %q, where a value is not, in\n%s", in.where, found.Values, text)
+			}
+			if !value {
+				continue
+			}
+			if !shows(t, in.m) {
+				t.Errorf("%s: the canary is not there to begin with\n%s", in.where, prototext.Format(in.m))
+			}
+			out := Redacted(in.m)
+			if shows(t, out) {
+				t.Errorf("SAFE-6 %s: shown\n%s", in.where, prototext.Format(out))
+			}
+			if again := Find(Redacted(out)).Values; len(again) > 0 && fd.Kind() != protoreflect.StringKind && !emptied(fd) {
+				t.Errorf("SAFE-6 %s: still found: %q", in.where, again)
+			}
+		}
+	})
+	if n < 38 {
+		t.Errorf("%d fields are marked; Envoy's API has 38 at least", n)
+	}
+	if len(nothing) < 20 {
+		t.Errorf("%d fields may name another place: what the test takes for that does not fit the API any more", len(nothing))
+	}
+}
+
+func typeOf(fd protoreflect.FieldDescriptor) string {
+	if m := messageOf(fd); m != nil {
+		return string(m.FullName())
+	}
+	return fd.Kind().String()
+}
+
+// emptied reports whether a field stays set, without what was in it.
+func emptied(fd protoreflect.FieldDescriptor) bool {
+	return fd.Message() != nil && !dataSources[fd.Message().FullName()]
+}
+
+func TestFind(t *testing.T) {
+	key := func(d *corev3.DataSource) *tlsv3.Secret {
+		return &tlsv3.Secret{Name: "s", Type: &tlsv3.Secret_TlsCertificate{TlsCertificate: &tlsv3.TlsCertificate{PrivateKey: d}}}
+	}
+	unknown := &corev3.DataSource{}
+	unknown.ProtoReflect().SetUnknown(protowire.AppendVarint(protowire.AppendTag(nil, 99, protowire.VarintType), 1))
+	for _, tt := range []struct {
+		name string
+		m    proto.Message
+		want string
+	}{
+		{"SAFE-11 a key", key(&corev3.DataSource{Specifier: &corev3.DataSource_InlineString{InlineString: "k"}}), "[tls_certificate.private_key]"},
+		{"SAFE-11 a file has it", key(&corev3.DataSource{Specifier: &corev3.DataSource_Filename{Filename: "k"}}), "[]"},
+		{"SAFE-11 a variable has it", key(&corev3.DataSource{Specifier: &corev3.DataSource_EnvironmentVariable{EnvironmentVariable: "k"}}), "[]"},
+		{"SAFE-11 it comes in a way that is not known here", key(unknown), "[tls_certificate.private_key]"},
+		{"SAFE-11 what is for all to see", &tlsv3.Secret{Type: &tlsv3.Secret_ValidationContext{ValidationContext: &tlsv3.CertificateValidationContext{
+			TrustedCa: &corev3.DataSource{Specifier: &corev3.DataSource_InlineString{InlineString: "ca"}}}}}, "[]"},
+		{"SAFE-11 all of them", &tlsv3.Secret{Type: &tlsv3.Secret_GenericSecret{GenericSecret: &tlsv3.GenericSecret{
+			Secret:  &corev3.DataSource{Specifier: &corev3.DataSource_InlineString{InlineString: "a"}},
+			Secrets: map[string]*corev3.DataSource{"b": {Specifier: &corev3.DataSource_InlineBytes{InlineBytes: []byte("b")}}}}}},
+			"[generic_secret.secret generic_secret.secrets]"},
+		{"an Any of a type that nobody knows", &anypb.Any{TypeUrl: "type.googleapis.com/my.Own", Value: []byte(canary)}, "[]"},
+		{"an Any that cannot be read", &anypb.Any{TypeUrl: "type.googleapis.com/envoy.config.cluster.v3.Cluster", Value: []byte(canary)}, "[]"},
+		{"a TypedStruct of a type that nobody knows", &xdsv3.TypedStruct{TypeUrl: "my.Own", Value: structOf(t, &corev3.Locality{Region: canary})}, "[]"},
+		{"nothing", &clusterv3.Cluster{}, "[]"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := fmt.Sprint(Find(tt.m).Values); got != tt.want {
+				t.Errorf("%s, want %s", got, tt.want)
+			}
+			if out := Redacted(tt.m); shows(t, out) {
+				t.Error("SAFE-6 shown:", prototext.Format(out))
+			}
+		})
+	}
+}
+
+// What is not known may be anything.
+func TestRedactedUnknown(t *testing.T) {
+	raw := protowire.AppendString(protowire.AppendTag(nil, 999, protowire.BytesType), canary)
+	m := &clusterv3.Cluster{Name: "c", TransportSocket: &corev3.TransportSocket{Name: "t"}}
+	m.ProtoReflect().SetUnknown(raw)
+	m.TransportSocket.ProtoReflect().SetUnknown(raw)
+	m.TypedExtensionProtocolOptions = map[string]*anypb.Any{"k": packed(t, m)}
+	out := Redacted(m).(*clusterv3.Cluster)
+	if shows(t, out) || out.Name != "c" || out.TransportSocket.Name != "t" {
+		t.Error("SAFE-6", prototext.Format(out))
+	}
+	if !shows(t, m) {
+		t.Error("the original was changed")
+	}
+}
+
+// A file must not be slow to look at, however it is made.
+func TestDepth(t *testing.T) {
+	nested := func(n int) *anypb.Any {
+		a := packed(t, &tlsv3.TlsCertificate{Password: &corev3.DataSource{Specifier: &corev3.DataSource_InlineString{InlineString: canary}}})
+		for range n - 1 {
+			a = packed(t, a)
+		}
+		return a
+	}
+	if f := Find(nested(Deepest)); len(f.Values) != 1 || f.TooDeep != "" {
+		t.Error("SAFE-9", f)
+	}
+	deep := &corev3.TypedExtensionConfig{TypedConfig: nested(Deepest + 1)}
+	if f := Find(deep); len(f.Values) != 0 || f.TooDeep != "typed_config" {
+		t.Error("SAFE-9", f)
+	}
+	if shows(t, Redacted(deep)) {
+		t.Error("SAFE-6 what is too deep is shown")
+	}
+}

@@ -72,7 +72,7 @@ func (f *front) plain() string {
 }
 
 // open listens on all addresses.
-func (f *front) open(log *slog.Logger, xds *server.Server, limits []grpc.ServerOption) error {
+func (f *front) open(log *slog.Logger, xds *server.Server, clients *listen.Limit, limits []grpc.ServerOption) error {
 	options := append(append(server.GRPCOptions(), f.age.GRPCOption()), limits...)
 	var secured []grpc.ServerOption
 	if f.tls.Configured() {
@@ -88,7 +88,7 @@ func (f *front) open(log *slog.Logger, xds *server.Server, limits []grpc.ServerO
 			f.close()
 			return failure{err, "--listen chooses another address"}
 		}
-		f.listeners = append(f.listeners, l)
+		f.listeners = append(f.listeners, clients.On(l))
 		options := slices.Clip(options)
 		if f.secure(a) {
 			options = append(options, secured...)

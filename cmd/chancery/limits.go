@@ -13,6 +13,7 @@ import (
 // A bounding is what chancery serve is told of limits for its clients.
 type bounding struct {
 	server.Limits
+	connections   int // 0: as many as there is room for
 	perConnection int
 	request       int
 	write         time.Duration
@@ -21,6 +22,7 @@ type bounding struct {
 
 func (b *bounding) flags(f *pflag.FlagSet) {
 	b.Limits = server.DefaultLimits()
+	f.IntVar(&b.connections, "max-connections", 0, "largest `number` of connections of clients open at once; more are closed, those of the address that has most. 0: what the limit of open files has room for")
 	f.IntVar(&b.Streams, "max-streams", b.Streams, "largest `number` of streams open at once; more are refused")
 	f.IntVar(&b.Polls, "max-polls", b.Polls, "largest `number` of polls held at once, of REST-JSON and Fetch; more are refused")
 	f.IntVar(&b.Others, "max-other-streams", b.Others, "largest `number` of streams open at once that are none of xDS: watches of health, reflection")
@@ -43,7 +45,7 @@ func (b *bounding) check() error {
 		flag string
 		n    int
 	}{
-		{"max-streams", b.Streams}, {"max-polls", b.Polls}, {"max-other-streams", b.Others}, {"max-connection-streams", b.perConnection}, {"max-request", b.request}, {"max-node", b.Node},
+		{"max-connections", b.connections + 1}, {"max-streams", b.Streams}, {"max-polls", b.Polls}, {"max-other-streams", b.Others}, {"max-connection-streams", b.perConnection}, {"max-request", b.request}, {"max-node", b.Node},
 		{"max-types", b.Types}, {"max-names", b.Names}, {"max-name-length", b.NameLen}, {"max-held", b.Held},
 		{"max-rate", b.Rate + 1}, {"max-first-answers", b.FirstAnswers}, {"write-timeout", int(b.write)}, {"first-request-timeout", int(b.first)},
 	} {

@@ -36,6 +36,8 @@ var direction = map[string]row{
 	"server":                {ours: "xds protocol wire internal/guard", light: true, why: "a store comes in as an interface"},
 	"lazy":                  {ours: "xds store internal/guard", light: true, why: "fills a store when streams ask, and knows no stream"},
 	"rest":                  {ours: "xds protocol wire server internal/guard", light: true, why: "polls are answered by a server; messages are found by their descriptors"},
+	"internal/shares":       {std: true, why: "counts, and knows nothing of what"},
+	"internal/listen":       {ours: "internal/shares", std: true, why: "opens what is listened on, and serves nothing"},
 	"internal/guard":        {std: true, why: "catches panics of whoever calls it"},
 	"internal/refs":         {ours: "xds", light: true, why: "knows messages by their descriptors only"},
 	"internal/protofile":    {light: true, why: "reads text, knows no resource types"},
@@ -43,8 +45,8 @@ var direction = map[string]row{
 	"internal/export":       {ours: "xds wire internal/refs internal/protofile internal/filelock", why: "writes what a view has, wherever that is from"},
 	"internal/lastgood":     {ours: "xds internal/refs internal/filelock", light: true, why: "keeps what a source has committed"},
 	"internal/metrics":      {ours: "xds protocol wire server store internal/guard", light: true, why: "counts what server and store tell"},
-	"internal/monitor":      {ours: "internal/listen", std: true, why: "is given what it serves and checks"},
-	"internal/bootstrap":    {ours: "internal/listen", std: true, why: "writes what clients read, which is text"},
+	"internal/monitor":      {ours: "internal/listen internal/shares", std: true, why: "is given what it serves and checks"},
+	"internal/bootstrap":    {ours: "internal/listen internal/shares", std: true, why: "writes what clients read, which is text"},
 	"cmd/chancery":          {ours: "*", why: "flags and wiring"},
 }
 

@@ -89,6 +89,19 @@ func (m *Metrics) Server(stats func() server.Stats) {
 	}, func() float64 { return float64(stats().Waiting) }))
 }
 
+// Connections adds how many connections of clients are open, and how many were closed
+// since there were too many.
+func (m *Metrics) Connections(open func() int, closed func() uint64) {
+	m.registry.MustRegister(
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: prefix + "connections", Help: "Connections of clients that are open.",
+		}, func() float64 { return float64(open()) }),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: prefix + "connections_closed_total", Help: "Connections closed since too many were open.",
+		}, func() float64 { return float64(closed()) }),
+	)
+}
+
 // Source adds what a source of configuration says of itself: whether what is served
 // was restored from disk, and how many resources wait to be removed.
 func (m *Metrics) Source(restored func() bool, held func() int) {

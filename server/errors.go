@@ -32,13 +32,14 @@ const (
 	tooSlow  // a write was blocked
 	tooLate  // the first request
 	tooOther // streams of other services
+	tooUnfinished
 	mustWait // for the first answer
 	faults   // how many there are
 )
 
 // limits are the names of faults that have to do with a limit.
 var limits = [faults]string{
-	tooManyStreams: "streams", tooLarge: "request", tooMany: "subscription", tooFast: "rate", tooSlow: "write", tooLate: "first_request", tooOther: "other_streams", mustWait: "first_answers",
+	tooManyStreams: "streams", tooLarge: "request", tooMany: "subscription", tooFast: "rate", tooSlow: "write", tooLate: "first_request", tooOther: "other_streams", tooUnfinished: "unfinished", mustWait: "first_answers",
 }
 
 // A tally counts faults. The zero value is ready to use.

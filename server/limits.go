@@ -56,6 +56,13 @@ type Limits struct {
 	// waits 10 s at most. 50 by default; negative: any number.
 	FirstAnswers int
 
+	// Unfinished is how many bytes of requests are held that have begun to come and are
+	// not whole, or wait to be handled, on all connections together; of requests of which
+	// more than 64 KiB have come. Beyond a quarter of it connections take turns to be read,
+	// and the one whose turn it is may use all: so it must not be less than the largest
+	// request. 48 MiB by default. See [Server.Credentials].
+	Unfinished int
+
 	// Response is the size in bytes above which a response is split, save where
 	// a SotW type is told whole; 3 MiB by default.
 	Response int
@@ -65,7 +72,7 @@ type Limits struct {
 func DefaultLimits() Limits {
 	return Limits{
 		Streams: 100_000, Polls: 10_000, Others: 1000, Types: 64, Names: 100_000, NameLen: 4096, Held: 128 << 20, Node: 256 << 10,
-		Rate: 1000, FirstAnswers: 50, Response: 3 << 20,
+		Rate: 1000, FirstAnswers: 50, Unfinished: MaxRequest / 2 * 3, Response: 3 << 20,
 	}
 }
 
@@ -77,7 +84,7 @@ func WithLimits(l Limits) Option {
 			n  int
 		}{
 			{&o.bounds.Streams, l.Streams}, {&o.bounds.Polls, l.Polls}, {&o.bounds.Others, l.Others}, {&o.bounds.Held, l.Held}, {&o.bounds.Node, l.Node}, {&o.bounds.Rate, l.Rate},
-			{&o.bounds.FirstAnswers, l.FirstAnswers}, {&o.limits.MaxTypes, l.Types}, {&o.limits.MaxNames, l.Names},
+			{&o.bounds.FirstAnswers, l.FirstAnswers}, {&o.bounds.Unfinished, l.Unfinished}, {&o.limits.MaxTypes, l.Types}, {&o.limits.MaxNames, l.Names},
 			{&o.limits.MaxNameLen, l.NameLen}, {&o.limits.MaxResponse, l.Response},
 		} {
 			if f.n != 0 {

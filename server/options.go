@@ -18,6 +18,7 @@ type options struct {
 	observer     Observer
 	writeTimeout time.Duration
 	firstTimeout time.Duration
+	readTimeout  time.Duration
 	drainTime    time.Duration
 	age          Age
 	v2           bool
@@ -29,6 +30,7 @@ func defaults() options {
 		log:          slog.Default(),
 		writeTimeout: 20 * time.Second,
 		firstTimeout: 15 * time.Second,
+		readTimeout:  20 * time.Second,
 		drainTime:    5 * time.Second,
 	}
 	WithLimits(DefaultLimits())(&o)
@@ -55,9 +57,16 @@ func WithObserver(obs Observer) Option { return func(o *options) { o.observer = 
 // is 20 s.
 func WithWriteTimeout(d time.Duration) Option { return func(o *options) { o.writeTimeout = d } }
 
+// WithReadTimeout sets how long 64 KiB of a request may take to come. The connection of
+// a client that takes longer is closed; while others wait for room for their requests
+// ([Limits.Unfinished]), that of one that sends less than 1 MiB in a second. The default is
+// 20 s.
+func WithReadTimeout(d time.Duration) Option { return func(o *options) { o.readTimeout = d } }
+
 // WithFirstRequestTimeout sets how long a stream may be open before its first request
 // has come, whole: nothing is known of its client until then, and a stream costs
-// memory. One that takes longer ends with DEADLINE_EXCEEDED. The default is 15 s.
+// memory. One that takes longer ends with DEADLINE_EXCEEDED, unless a large request is
+// coming on its connection ([WithReadTimeout]). The default is 15 s.
 func WithFirstRequestTimeout(d time.Duration) Option {
 	return func(o *options) { o.firstTimeout = d }
 }

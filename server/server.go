@@ -15,6 +15,7 @@ import (
 	healthgrpc "google.golang.org/grpc/health/grpc_health_v1"
 
 	"github.com/chancery-xds/chancery/internal/guard"
+	"github.com/chancery-xds/chancery/internal/unfinished"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -69,6 +70,8 @@ type Server struct {
 	drain   drain
 	polls   *polls
 
+	unfinished *unfinished.Budget
+
 	others      atomic.Int64  // streams of other services that are open
 	streams     atomic.Uint64 // ever opened; numbers them
 	nodeChanges atomic.Uint64
@@ -96,6 +99,7 @@ func New[W Watch](src Source[W], opts ...Option) *Server {
 	s.polls = newPolls(s.bounds.Polls)
 	s.told = newTold(toldPerStream * s.bounds.Streams)
 	s.first = newAdmission(s.bounds.FirstAnswers)
+	s.unfinished = unfinished.NewBudget(s.bounds.Unfinished, s.readTimeout, s.cut)
 	return s
 }
 
@@ -126,6 +130,7 @@ type Stats struct {
 	Open        int    // streams open now, also before their first request
 	Polls       int    // polls held now
 	Waiting     int    // of the streams, for their turn to be answered first
+	Unfinished  int    // bytes of requests that are not whole, or wait to be handled
 	Streams     uint64 // streams opened
 	NodeChanges uint64 // streams whose client changed its node id, which is ignored
 	Blocked     uint64 // streams ended because their client did not read
@@ -137,7 +142,8 @@ type Stats struct {
 
 	// Throttled counts what ran into a limit: streams refused for there are too
 	// many ("streams", "other_streams"), ended since no request came
-	// ("first_request"), ended by a request that is too large ("request") or
+	// ("first_request"), on a connection that was closed because of requests that are not
+	// whole ("unfinished"), ended by a request that is too large ("request") or
 	// subscribes to too much ("subscription"), slowed down because of too many
 	// requests ("rate"), ended because the client did not read ("write"), and
 	// first answers that had to wait ("first_answers").
@@ -150,6 +156,7 @@ func (s *Server) Stats() Stats {
 		Open:        s.drain.count(),
 		Polls:       int(s.polls.held.Load()),
 		Waiting:     s.first.waiting(),
+		Unfinished:  s.unfinished.Used(),
 		Streams:     s.streams.Load(),
 		NodeChanges: s.nodeChanges.Load(),
 		Blocked:     s.tally[tooSlow].Load(),

@@ -61,6 +61,7 @@ type stream struct {
 	since  time.Time       // when it was taken
 
 	firstBy time.Time // when the first request must have come; zero: it has
+	coming  int       // how much had come on the connection when that was set
 
 	drain   <-chan struct{} // nil when draining
 	leaving leave
@@ -172,7 +173,8 @@ func (s *stream) unsent(err error) error {
 	if s.inbox == nil || s.rpc.Context().Err() == nil {
 		return err
 	}
-	for range s.inbox { // read ends with the stream
+	for m := range s.inbox { // read ends with the stream
+		s.server.kept(-m.data.Len())
 	}
 	if why, ok := errors.AsType[*rejection](unread(s.failure)); ok {
 		return why
@@ -332,7 +334,7 @@ func (s *stream) receive(m *message) error {
 		s.server.complain(s.rpc.Context(), &s.info, "client sends more requests than are taken: they wait", slog.Int("per_second", s.server.bounds.Rate))
 	}
 	s.firstBy = time.Time{}
-	req, err := decode(&s.decoder, m)
+	req, err := s.decode(m)
 	if err != nil {
 		return rejected(err)
 	}
@@ -477,7 +479,11 @@ func (s *stream) expired(now time.Time) error {
 		return reject(tooSlow, codes.DeadlineExceeded, "the client has read nothing for %v", s.server.writeTimeout)
 	}
 	if !s.firstBy.IsZero() && !now.Before(s.firstBy) {
-		return reject(tooLate, codes.DeadlineExceeded, "no request came for %v", s.server.firstTimeout)
+		n := s.server.coming(s.rpc.Context())
+		if n <= s.coming {
+			return reject(tooLate, codes.DeadlineExceeded, "no request came for %v", s.server.firstTimeout)
+		}
+		s.coming, s.firstBy = n, now.Add(s.server.firstTimeout)
 	}
 	s.leaving.advance(now)
 	if !s.turnBy.IsZero() && !now.Before(s.turnBy) {
@@ -504,7 +510,9 @@ func (s *stream) requests() {
 		if s.failure = s.rpc.RecvMsg(m); s.failure != nil {
 			return
 		}
-		if wait := p.take(time.Now(), m.data.Len(), s.server.bounds.Rate); wait > 0 {
+		n := m.data.Len()
+		s.server.kept(n)
+		if wait := p.take(time.Now(), n, s.server.bounds.Rate); wait > 0 {
 			m.late = true
 			select {
 			case <-time.After(wait):
@@ -514,10 +522,17 @@ func (s *stream) requests() {
 		select {
 		case s.inbox <- m:
 		case <-s.rpc.Context().Done():
+			s.server.kept(-n)
 			s.failure = status.FromContextError(s.rpc.Context().Err()).Err()
 			return
 		}
 	}
+}
+
+// decode consumes m, which no longer counts against what requests may hold.
+func (s *stream) decode(m *message) (xds.Request, error) {
+	defer s.server.kept(-m.data.Len())
+	return decode(&s.decoder, m)
 }
 
 // decode consumes m.

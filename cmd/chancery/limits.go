@@ -16,6 +16,7 @@ type bounding struct {
 	connections   int // 0: as many as there is room for
 	perConnection int
 	request       int
+	read          time.Duration
 	write         time.Duration
 	first         time.Duration
 }
@@ -28,6 +29,7 @@ func (b *bounding) flags(f *pflag.FlagSet) {
 	f.IntVar(&b.Others, "max-other-streams", b.Others, "largest `number` of streams open at once that are none of xDS: watches of health, reflection")
 	f.IntVar(&b.perConnection, "max-connection-streams", server.MaxStreams, "largest `number` of streams of one connection; more wait at the client")
 	f.IntVar(&b.request, "max-request", server.MaxRequest, "largest request in `bytes`")
+	f.IntVar(&b.Unfinished, "max-unfinished", 0, "most `bytes` of requests that are not whole, of all clients together; beyond a quarter of it they come one after the other. 0: one and a half of --max-request")
 	f.IntVar(&b.Node, "max-node", b.Node, "largest node in `bytes`")
 	f.IntVar(&b.Types, "max-types", b.Types, "largest `number` of resource types on one stream")
 	f.IntVar(&b.Names, "max-names", b.Names, "largest `number` of names of one type on one stream")
@@ -36,6 +38,7 @@ func (b *bounding) flags(f *pflag.FlagSet) {
 	f.IntVar(&b.Rate, "max-rate", b.Rate, "`requests` a second of one stream, ten times as many at once; more wait at the client. 0: any number")
 	f.IntVar(&b.FirstAnswers, "max-first-answers", b.FirstAnswers, "largest `number` of streams that are given their first answers at once; more wait")
 	f.DurationVar(&b.first, "first-request-timeout", 15*time.Second, "`time` after which a stream ends on which no request has come")
+	f.DurationVar(&b.read, "read-timeout", 20*time.Second, "`time` in which 64 KiB of a large request must come, or its connection is closed")
 	f.DurationVar(&b.write, "write-timeout", 20*time.Second, "`time` after which a client that does not read loses its stream")
 }
 
@@ -47,11 +50,17 @@ func (b *bounding) check() error {
 	}{
 		{"max-connections", b.connections + 1}, {"max-streams", b.Streams}, {"max-polls", b.Polls}, {"max-other-streams", b.Others}, {"max-connection-streams", b.perConnection}, {"max-request", b.request}, {"max-node", b.Node},
 		{"max-types", b.Types}, {"max-names", b.Names}, {"max-name-length", b.NameLen}, {"max-held", b.Held},
-		{"max-rate", b.Rate + 1}, {"max-first-answers", b.FirstAnswers}, {"write-timeout", int(b.write)}, {"first-request-timeout", int(b.first)},
+		{"max-rate", b.Rate + 1}, {"max-first-answers", b.FirstAnswers}, {"write-timeout", int(b.write)}, {"read-timeout", int(b.read)}, {"max-unfinished", b.Unfinished + 1}, {"first-request-timeout", int(b.first)},
 	} {
 		if l.n < 1 {
 			return fmt.Errorf("--%s: that would let nobody in", l.flag)
 		}
+	}
+	switch {
+	case b.Unfinished == 0:
+		b.Unfinished = b.request / 2 * 3
+	case b.Unfinished < b.request:
+		return fmt.Errorf("--max-unfinished: %d bytes, less than the largest request (--max-request) has", b.Unfinished)
 	}
 	if b.Rate == 0 {
 		b.Rate = -1
@@ -61,7 +70,12 @@ func (b *bounding) check() error {
 
 // options are what the server is told of them.
 func (b *bounding) options() []server.Option {
-	return []server.Option{server.WithLimits(b.Limits), server.WithWriteTimeout(b.write), server.WithFirstRequestTimeout(b.first)}
+	return []server.Option{
+		server.WithLimits(b.Limits),
+		server.WithFirstRequestTimeout(b.first),
+		server.WithReadTimeout(b.read),
+		server.WithWriteTimeout(b.write),
+	}
 }
 
 // transport is what gRPC is told of them.

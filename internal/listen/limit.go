@@ -1,8 +1,10 @@
 package listen
 
 import (
+	"errors"
 	"net"
 	"sync"
+	"syscall"
 
 	"github.com/chancery-xds/chancery/internal/shares"
 )
@@ -94,4 +96,13 @@ func (p *placed) Close() error {
 	defer p.limit.mu.Unlock()
 	p.limit.shares.Leave(p.place)
 	return err
+}
+
+// SyscallConn implements [syscall.Conn], if the connection does.
+func (p *placed) SyscallConn() (syscall.RawConn, error) {
+	c, ok := p.Conn.(syscall.Conn)
+	if !ok {
+		return nil, errors.ErrUnsupported
+	}
+	return c.SyscallConn()
 }

@@ -85,6 +85,8 @@ func (m *Metrics) Server(stats func() server.Stats) {
 	}, func() float64 { return float64(stats().Open) }), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: prefix + "polls_held", Help: "Polls of REST-JSON and Fetch that are held until something changes.",
 	}, func() float64 { return float64(stats().Polls) }), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: prefix + "unfinished_bytes", Help: "Bytes of requests that are not whole, or wait to be handled; of those larger than 64 KiB.",
+	}, func() float64 { return float64(stats().Unfinished) }), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: prefix + "first_answers_waiting", Help: "Streams that wait for their turn to be answered first.",
 	}, func() float64 { return float64(stats().Waiting) }))
 }
@@ -123,7 +125,7 @@ func (m *Metrics) Source(restored func() bool, held func() int) {
 // throttled tells how often clients ran into a limit, when asked.
 type throttled func() server.Stats
 
-var throttledTotal = prometheus.NewDesc(prefix+"throttled_total", "Times a client ran into a limit: streams, other_streams, first_request, request, subscription, write, which end its stream, and rate, first_answers, which make it wait.", []string{"limit"}, nil)
+var throttledTotal = prometheus.NewDesc(prefix+"throttled_total", "Times a client ran into a limit: streams, other_streams, first_request, request, subscription, write, which end its stream, unfinished, which ends its connection, and rate, first_answers, which make it wait.", []string{"limit"}, nil)
 
 // Describe implements [prometheus.Collector].
 func (t throttled) Describe(out chan<- *prometheus.Desc) { out <- throttledTotal }

@@ -68,6 +68,7 @@ type Server struct {
 	told    *told
 	repeats repeats
 	drain   drain
+	seats   *seats // of streams
 	polls   *polls
 
 	unfinished *unfinished.Budget
@@ -96,6 +97,7 @@ func New[W Watch](src Source[W], opts ...Option) *Server {
 	for _, o := range opts {
 		o(&s.options)
 	}
+	s.seats = newSeats(s.bounds.Streams)
 	s.polls = newPolls(s.bounds.Polls)
 	s.told = newTold(toldPerStream * s.bounds.Streams)
 	s.first = newAdmission(s.bounds.FirstAnswers)
@@ -153,8 +155,8 @@ type Stats struct {
 // Stats returns the counters.
 func (s *Server) Stats() Stats {
 	return Stats{
-		Open:        s.drain.count(),
-		Polls:       int(s.polls.held.Load()),
+		Open:        s.seats.taken(),
+		Polls:       s.polls.held.taken(),
 		Waiting:     s.first.waiting(),
 		Unfinished:  s.unfinished.Used(),
 		Streams:     s.streams.Load(),

@@ -5,6 +5,7 @@ import (
 	"io"
 	"log/slog"
 	"math/rand/v2"
+	"net"
 	"slices"
 	"strconv"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
 	"github.com/chancery-xds/chancery/internal/guard"
@@ -63,6 +65,7 @@ type stream struct {
 	firstBy time.Time // when the first request must have come; zero: it has
 	coming  int       // how much had come on the connection when that was set
 
+	seat    *seat
 	drain   <-chan struct{} // nil when draining
 	leaving leave
 
@@ -87,9 +90,10 @@ func (s *Server) serve(rpc grpc.ServerStream, v xds.Variant, only, also *xds.Typ
 		decoder: s.decoder(v),
 	}
 	plain(rpc.Context())
-	err := s.drain.join(s.bounds.Streams)
+	err := s.admit(st)
 	if err == nil {
-		defer s.drain.part()
+		defer s.drain.leave()
+		defer s.seats.leave(st.seat)
 		st.info.ID = s.streams.Add(1)
 		st.firstBy = time.Now().Add(s.firstTimeout)
 		if max := s.age.Max; max > 0 {
@@ -101,6 +105,22 @@ func (s *Server) serve(rpc grpc.ServerStream, v xds.Variant, only, also *xds.Typ
 	}
 	err = s.guarded(&st.info, func() error { s.rejects(rpc.Context(), &st.info, err); return err })
 	return st.close(err)
+}
+
+// admit finds room for a stream.
+func (s *Server) admit(st *stream) error {
+	if !s.drain.enter() {
+		return errDraining
+	}
+	var from net.Addr
+	if p, ok := peer.FromContext(st.rpc.Context()); ok {
+		from = p.Addr
+	}
+	if st.seat = s.seats.enter(from); st.seat == nil {
+		s.drain.leave()
+		return s.seats.full()
+	}
+	return nil
 }
 
 // decoder returns a decoder that knows the limits.
@@ -144,6 +164,8 @@ func (s *stream) loop() error {
 			if err := s.expired(time.Now()); err != nil {
 				return err
 			}
+		case <-s.seat.lost:
+			return errLost
 		case <-s.drain:
 			s.drain = nil
 			s.leaving.sooner(time.Now().Add(jitter(s.server.drainTime)), errDraining, 0)
@@ -388,6 +410,9 @@ func (s *stream) open(node *xds.Node) error {
 	s.bell = s.watch.C()
 	if node == nil {
 		node = &noNode
+	}
+	if err := s.server.seats.name(s.seat, node.ID); err != nil {
+		return err
 	}
 	s.info.open(s.rpc.Context(), node)
 	if o := s.server.observer; o != nil {

@@ -1,0 +1,91 @@
+package server
+
+import (
+	"net"
+	"sync"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/chancery-xds/chancery/internal/shares"
+)
+
+// seats are the streams, or the polls, that may be open at once. When all are taken, the
+// newest of the address that has most gives up its own for who comes from another.
+type seats struct {
+	max int
+
+	mu     sync.Mutex // held for memory only
+	shares shares.Shares[chan struct{}]
+	nodes  map[string]int // streams by the id of their node, of those whose is known
+}
+
+// A seat is what a stream has. Its goroutine owns it.
+type seat struct {
+	place *shares.Place[chan struct{}]
+	lost  <-chan struct{} // closed when somebody else gets it
+	node  string
+	named bool // node is counted
+}
+
+func newSeats(max int) *seats {
+	return &seats{max: max, shares: shares.Shares[chan struct{}]{Max: max}, nodes: map[string]int{}}
+}
+
+// enter finds a seat for who comes from an address; nil: there is none.
+func (s *seats) enter(peer net.Addr) *seat {
+	owner, lost := shares.Owner(peer), make(chan struct{})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	place, other := s.shares.Enter(owner, lost)
+	if place == nil {
+		return nil
+	}
+	if other.OK {
+		close(other.Thing)
+	}
+	return &seat{place: place, lost: lost}
+}
+
+// name says whose a seat is, and reports whether that node may have one more: when three
+// quarters of all are taken, none has more than half of all.
+func (s *seats) name(of *seat, node string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	of.node, of.named = node, true
+	s.nodes[node]++
+	if n := s.nodes[node]; s.shares.Len() > s.max-s.max/4 && n > s.max/2 {
+		return reject(tooManyStreams, codes.ResourceExhausted, "limit exceeded: the node has %d streams, more than half of all that this server takes, and there are few left", n)
+	}
+	return nil
+}
+
+// leave gives a seat back.
+func (s *seats) leave(of *seat) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.shares.Leave(of.place)
+	if !of.named {
+		return
+	}
+	if s.nodes[of.node]--; s.nodes[of.node] == 0 {
+		delete(s.nodes, of.node)
+	}
+}
+
+// taken is how many seats are.
+func (s *seats) taken() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.shares.Len()
+}
+
+// full is what those are told for whom there is no seat.
+func (s *seats) full() error {
+	return reject(tooManyStreams, codes.ResourceExhausted, "limit exceeded: %d streams are open, all that this server takes", s.max)
+}
+
+// errLost ends the newest stream of the address that has most.
+var errLost = reject(tooManyStreams, codes.ResourceExhausted, "limit exceeded: all streams that this server takes are open, and most of them are of this address")
+
+// errLostPoll is the same of a poll. Its client is told that nothing is new, which is so.
+var errLostPoll = reject(tooManyStreams, codes.Unavailable, "limit exceeded: all polls that this server takes are held, and most of them are of this address")

@@ -52,9 +52,9 @@ func WithLogger(l *slog.Logger) Option { return func(o *options) { o.log = l } }
 // is.
 func WithObserver(obs Observer) Option { return func(o *options) { o.observer = obs } }
 
-// WithWriteTimeout sets how long one message may wait for a client to read. The
-// stream of a client that takes longer ends with DEADLINE_EXCEEDED. The default
-// is 20 s.
+// WithWriteTimeout sets how long a client may read nothing of what it is sent: no 16
+// KiB. Its stream then ends with DEADLINE_EXCEEDED. A client that reads slowly gets all.
+// The default is 20 s.
 func WithWriteTimeout(d time.Duration) Option { return func(o *options) { o.writeTimeout = d } }
 
 // WithReadTimeout sets how long 64 KiB of a request may take to come. The connection of

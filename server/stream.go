@@ -53,7 +53,10 @@ type stream struct {
 	queue   []*xds.Response // taken from the session, not yet sent
 	sent    chan error      // from send, with one slot, so that it never waits; nil: nothing is being sent
 	writeBy time.Time       // when the running send has taken too long
+	left    uint64          // what progress said when that was set
 	missed  bool            // the session may have more to say
+
+	progress progress // of what was sent
 
 	// From the first request of a type until all that was due is written, the
 	// stream has a ticket, and says nothing before its turn.
@@ -262,6 +265,7 @@ func (s *stream) settle() error {
 			s.queue = nil
 		}
 		s.sent, s.writeBy = make(chan error, 1), time.Now().Add(s.server.writeTimeout)
+		s.left = s.progress.left.Load()
 		go s.send(r, s.sent)
 	}
 	if s.sent == nil && s.turn == nil && s.answered(s.since) {
@@ -501,7 +505,11 @@ func (s *stream) alarm() {
 // has passed. Those of the session are its business.
 func (s *stream) expired(now time.Time) error {
 	if s.sent != nil && !now.Before(s.writeBy) {
-		return reject(tooSlow, codes.DeadlineExceeded, "the client has read nothing for %v", s.server.writeTimeout)
+		left := s.progress.left.Load()
+		if left == s.left {
+			return reject(tooSlow, codes.DeadlineExceeded, "the client has read nothing for %v", s.server.writeTimeout)
+		}
+		s.left, s.writeBy = left, now.Add(s.server.writeTimeout) // it reads, if slowly
 	}
 	if !s.firstBy.IsZero() && !now.Before(s.firstBy) {
 		n := s.server.coming(s.rpc.Context())
@@ -571,7 +579,11 @@ func decode(d *wire.Decoder, m *message) (xds.Request, error) {
 // send writes a response. It runs in a goroutine of its own and touches nothing
 // that changes.
 func (s *stream) send(r *xds.Response, sent chan<- error) {
-	sent <- s.server.guarded(&s.info, func() error { return s.rpc.SendMsg(s.server.encode(s.info.Variant, r)) })
+	sent <- s.server.guarded(&s.info, func() error {
+		m := s.progress.marked(s.server.encode(s.info.Variant, r))
+		defer m.data.Free()
+		return s.rpc.SendMsg(m)
+	})
 }
 
 func jitter(d time.Duration) time.Duration { return time.Duration(rand.Int64N(int64(max(d, 1)))) }

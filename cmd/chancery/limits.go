@@ -39,7 +39,7 @@ func (b *bounding) flags(f *pflag.FlagSet) {
 	f.IntVar(&b.FirstAnswers, "max-first-answers", b.FirstAnswers, "largest `number` of streams that are given their first answers at once; more wait")
 	f.DurationVar(&b.first, "first-request-timeout", 15*time.Second, "`time` after which a stream ends on which no request has come")
 	f.DurationVar(&b.read, "read-timeout", 20*time.Second, "`time` in which 64 KiB of a large request must come, or its connection is closed")
-	f.DurationVar(&b.write, "write-timeout", 20*time.Second, "`time` after which a client that does not read loses its stream")
+	f.DurationVar(&b.write, "write-timeout", 20*time.Second, "`time` after which a client that has read nothing of a response loses its stream")
 }
 
 // check returns an error of usage.

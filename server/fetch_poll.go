@@ -62,7 +62,8 @@ type polls struct {
 }
 
 func newPolls(n int) *polls {
-	return &polls{held: newSeats(n), told: newLRU[poller, telling](n), conns: newLRU[netip.AddrPort, traffic](n)}
+	full := reject(tooManyStreams, codes.Unavailable, "limit exceeded: %d polls are held, all that this server takes; try again later", n)
+	return &polls{held: newSeats(n, full), told: newLRU[poller, telling](n), conns: newLRU[netip.AddrPort, traffic](n)}
 }
 
 // A Caller is who polls, as far as its transport can tell.
@@ -148,7 +149,7 @@ func (p *Poll) open(req xds.Request) error {
 		return nil
 	}
 	if p.seat = s.polls.held.enter(p.info.Peer); p.seat == nil {
-		return reject(tooManyStreams, codes.Unavailable, "limit exceeded: %d polls are held, all that this server takes; try again later", s.bounds.Polls)
+		return s.polls.held.full
 	}
 	return nil
 }

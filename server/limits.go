@@ -16,6 +16,10 @@ type Limits struct {
 	// that come back are known.
 	Streams int
 
+	// Silent is how many streams may be open on which no request has come: 2,000 by
+	// default. One more is treated as one beyond Streams.
+	Silent int
+
 	// Polls is how many polls are held at a time, of REST and Fetch together;
 	// 10,000 by default. One more takes the place of the newest of the address that has
 	// most, whose hold is over, unless it is of that address: then it gets UNAVAILABLE,
@@ -74,7 +78,7 @@ type Limits struct {
 // DefaultLimits returns the limits of a server that is given none.
 func DefaultLimits() Limits {
 	return Limits{
-		Streams: 100_000, Polls: 10_000, Others: 1000, Types: 64, Names: 100_000, NameLen: 4096, Held: 128 << 20, Node: 256 << 10,
+		Streams: 100_000, Silent: 2000, Polls: 10_000, Others: 1000, Types: 64, Names: 100_000, NameLen: 4096, Held: 128 << 20, Node: 256 << 10,
 		Rate: 1000, FirstAnswers: 50, Unfinished: MaxRequest / 2 * 3, Response: 3 << 20,
 	}
 }
@@ -86,7 +90,7 @@ func WithLimits(l Limits) Option {
 			to *int
 			n  int
 		}{
-			{&o.bounds.Streams, l.Streams}, {&o.bounds.Polls, l.Polls}, {&o.bounds.Others, l.Others}, {&o.bounds.Held, l.Held}, {&o.bounds.Node, l.Node}, {&o.bounds.Rate, l.Rate},
+			{&o.bounds.Streams, l.Streams}, {&o.bounds.Silent, l.Silent}, {&o.bounds.Polls, l.Polls}, {&o.bounds.Others, l.Others}, {&o.bounds.Held, l.Held}, {&o.bounds.Node, l.Node}, {&o.bounds.Rate, l.Rate},
 			{&o.bounds.FirstAnswers, l.FirstAnswers}, {&o.bounds.Unfinished, l.Unfinished}, {&o.limits.MaxTypes, l.Types}, {&o.limits.MaxNames, l.Names},
 			{&o.limits.MaxNameLen, l.NameLen}, {&o.limits.MaxResponse, l.Response},
 		} {

@@ -1,10 +1,14 @@
 package server
 
 import (
+	"context"
+	"errors"
+	"log/slog"
 	"net"
 	"sync"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/peer"
 
 	"github.com/chancery-xds/chancery/internal/shares"
 )
@@ -12,7 +16,8 @@ import (
 // seats are the streams, or the polls, that may be open at once. When all are taken, the
 // newest of the address that has most gives up its own for who comes from another.
 type seats struct {
-	max int
+	max  int
+	full error // for those for whom there is none
 
 	mu     sync.Mutex // held for memory only
 	shares shares.Shares[chan struct{}]
@@ -27,8 +32,8 @@ type seat struct {
 	named bool // node is counted
 }
 
-func newSeats(max int) *seats {
-	return &seats{max: max, shares: shares.Shares[chan struct{}]{Max: max}, nodes: map[string]int{}}
+func newSeats(max int, full error) *seats {
+	return &seats{max: max, full: full, shares: shares.Shares[chan struct{}]{Max: max}, nodes: map[string]int{}}
 }
 
 // enter finds a seat for who comes from an address; nil: there is none.
@@ -79,10 +84,51 @@ func (s *seats) taken() int {
 	return s.shares.Len()
 }
 
-// full is what those are told for whom there is no seat.
-func (s *seats) full() error {
-	return reject(tooManyStreams, codes.ResourceExhausted, "limit exceeded: %d streams are open, all that this server takes", s.max)
+// admit finds room for a stream, among all and among those that are silent. It does
+// little for who is refused, for that may be a crowd.
+func (s *Server) admit(ctx context.Context) (seat, silence *seat, err error) {
+	if !s.drain.enter() {
+		return nil, nil, errDraining
+	}
+	var from net.Addr
+	if p, ok := peer.FromContext(ctx); ok {
+		from = p.Addr
+	}
+	if silence = s.silent.enter(from); silence == nil {
+		s.drain.leave()
+		return nil, nil, s.silent.full
+	}
+	if seat = s.seats.enter(from); seat == nil {
+		s.silent.leave(silence)
+		s.drain.leave()
+		return nil, nil, s.seats.full
+	}
+	return seat, silence, nil
 }
+
+// dismiss undoes admit.
+func (s *Server) dismiss(seat, silence *seat) {
+	s.seats.leave(seat)
+	s.silent.leave(silence)
+	s.drain.leave()
+}
+
+// crowded notes that there was no room for a stream.
+func (s *Server) crowded(ctx context.Context, err error) {
+	r, ok := errors.AsType[*rejection](err)
+	if !ok {
+		return
+	}
+	s.tally[r.fault].Add(1)
+	attrs := []slog.Attr{slog.String("code", r.Code().String()), slog.String("error", r.Message())}
+	if p, ok := peer.FromContext(ctx); ok {
+		attrs = append(attrs, slog.String("peer", p.Addr.String()))
+	}
+	s.warn(reason{text: r.Message()}, "client was refused: its stream ends", attrs)
+}
+
+// errLostSilent ends the newest stream without a request of the address that has most.
+var errLostSilent = reject(tooSilent, codes.ResourceExhausted, "limit exceeded: too many streams are open on which no request has come, and most of them are of this address")
 
 // errLost ends the newest stream of the address that has most.
 var errLost = reject(tooManyStreams, codes.ResourceExhausted, "limit exceeded: all streams that this server takes are open, and most of them are of this address")

@@ -165,3 +165,31 @@ func TestShares(t *testing.T) {
 		}
 	})
 }
+
+func TestSilence(t *testing.T) {
+	within(t, "SAFE-9 silent streams have a limit of their own", func(t *testing.T) {
+		w := serve(t, WithLimits(Limits{Silent: 3}))
+		crowd, other := w.dialFrom(t, "192.0.2.1"), w.dialFrom(t, "192.0.2.2")
+		var silent []*sotwClient
+		for range 3 {
+			silent = append(silent, w.sotw(t, crowd))
+			synctest.Wait()
+		}
+		if err := w.sotw(t, crowd).end(); status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "3 streams are open on which no request has come") {
+			t.Error(err)
+		}
+		for i := range 5 { // who says something is none of them
+			w.settled(t, other, fmt.Sprint("n", i))
+		}
+		if err := silent[2].end(); status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "most of them are of this address") {
+			t.Error(err)
+		}
+		synctest.Wait()
+		if s := w.Stats(); s.Silent != 2 || s.Open != 7 || s.Throttled["silent_streams"] != 2 || s.Throttled["streams"] != 0 {
+			t.Errorf("%+v", s)
+		}
+		if !strings.Contains(w.log.String(), "peer=192.0.2.1:1") {
+			t.Error(w.log)
+		}
+	})
+}

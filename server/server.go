@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/health"
 	healthgrpc "google.golang.org/grpc/health/grpc_health_v1"
 
@@ -69,6 +70,7 @@ type Server struct {
 	repeats repeats
 	drain   drain
 	seats   *seats // of streams
+	silent  *seats // of those on which no request has come
 	polls   *polls
 
 	unfinished *unfinished.Budget
@@ -97,7 +99,10 @@ func New[W Watch](src Source[W], opts ...Option) *Server {
 	for _, o := range opts {
 		o(&s.options)
 	}
-	s.seats = newSeats(s.bounds.Streams)
+	s.seats = newSeats(s.bounds.Streams, reject(tooManyStreams, codes.ResourceExhausted,
+		"limit exceeded: %d streams are open, all that this server takes", s.bounds.Streams))
+	s.silent = newSeats(s.bounds.Silent, reject(tooSilent, codes.ResourceExhausted,
+		"limit exceeded: %d streams are open on which no request has come, all that this server takes", s.bounds.Silent))
 	s.polls = newPolls(s.bounds.Polls)
 	s.told = newTold(toldPerStream * s.bounds.Streams)
 	s.first = newAdmission(s.bounds.FirstAnswers)
@@ -130,6 +135,7 @@ func (s *Server) Health() *health.Server { return s.health }
 // Stats counts what happened since the server was made.
 type Stats struct {
 	Open        int    // streams open now, also before their first request
+	Silent      int    // of these, those on which no request has come
 	Polls       int    // polls held now
 	Waiting     int    // of the streams, for their turn to be answered first
 	Unfinished  int    // bytes of requests that are not whole, or wait to be handled
@@ -143,7 +149,7 @@ type Stats struct {
 	Panics uint64
 
 	// Throttled counts what ran into a limit: streams refused for there are too
-	// many ("streams", "other_streams"), ended since no request came
+	// many ("streams", "silent_streams", "other_streams"), ended since no request came
 	// ("first_request"), on a connection that was closed because of requests that are not
 	// whole ("unfinished"), ended by a request that is too large ("request") or
 	// subscribes to too much ("subscription"), slowed down because of too many
@@ -156,6 +162,7 @@ type Stats struct {
 func (s *Server) Stats() Stats {
 	return Stats{
 		Open:        s.seats.taken(),
+		Silent:      s.silent.taken(),
 		Polls:       s.polls.held.taken(),
 		Waiting:     s.first.waiting(),
 		Unfinished:  s.unfinished.Used(),

@@ -98,7 +98,7 @@ type stopping struct {
 }
 
 func (s stopping) Read(b []byte) (int, error) {
-	if now := time.Now(); now.After(s.at) && now.Before(s.at.Add(25 * time.Second)) {
+	if now := time.Now(); now.After(s.at) && now.Before(s.at.Add(25*time.Second)) {
 		time.Sleep(25 * time.Second)
 	}
 	return s.narrow.Read(b)

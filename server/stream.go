@@ -5,7 +5,6 @@ import (
 	"io"
 	"log/slog"
 	"math/rand/v2"
-	"net"
 	"slices"
 	"strconv"
 	"time"
@@ -13,7 +12,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/mem"
-	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
 	"github.com/chancery-xds/chancery/internal/guard"
@@ -68,7 +66,8 @@ type stream struct {
 	firstBy time.Time // when the first request must have come; zero: it has
 	coming  int       // how much had come on the connection when that was set
 
-	seat    *seat
+	seat    *seat           // among all streams
+	silence *seat           // among those on which no request has come
 	drain   <-chan struct{} // nil when draining
 	leaving leave
 
@@ -87,43 +86,27 @@ type stream struct {
 
 // serve runs a stream until it ends.
 func (s *Server) serve(rpc grpc.ServerStream, v xds.Variant, only, also *xds.Type) error {
+	seat, silence, err := s.admit(rpc.Context())
+	if err != nil {
+		return s.guarded(&Stream{Type: only}, func() error { s.crowded(rpc.Context(), err); return err })
+	}
+	defer s.dismiss(seat, silence)
 	st := &stream{
-		server: s, rpc: rpc, only: only, also: also, drain: s.drain.began, inbox: make(chan *message), stepped: make(chan error),
+		server: s, rpc: rpc, only: only, also: also, seat: seat, silence: silence, drain: s.drain.began, inbox: make(chan *message), stepped: make(chan error),
 		info:    Stream{Variant: v, Type: only},
 		decoder: s.decoder(v),
 	}
 	plain(rpc.Context())
-	err := s.admit(st)
-	if err == nil {
-		defer s.drain.leave()
-		defer s.seats.leave(st.seat)
-		st.info.ID = s.streams.Add(1)
-		st.firstBy = time.Now().Add(s.firstTimeout)
-		if max := s.age.Max; max > 0 {
-			st.leaving.sooner(time.Now().Add(max+jitter(max/2)), errOld, s.age.Grace)
-		}
-		st.alarm()
-		go st.read()
-		err = s.guarded(&st.info, st.loop)
+	st.info.ID = s.streams.Add(1)
+	st.firstBy = time.Now().Add(s.firstTimeout)
+	if max := s.age.Max; max > 0 {
+		st.leaving.sooner(time.Now().Add(max+jitter(max/2)), errOld, s.age.Grace)
 	}
+	st.alarm()
+	go st.read()
+	err = s.guarded(&st.info, st.loop)
 	err = s.guarded(&st.info, func() error { s.rejects(rpc.Context(), &st.info, err); return err })
 	return st.close(err)
-}
-
-// admit finds room for a stream.
-func (s *Server) admit(st *stream) error {
-	if !s.drain.enter() {
-		return errDraining
-	}
-	var from net.Addr
-	if p, ok := peer.FromContext(st.rpc.Context()); ok {
-		from = p.Addr
-	}
-	if st.seat = s.seats.enter(from); st.seat == nil {
-		s.drain.leave()
-		return s.seats.full()
-	}
-	return nil
 }
 
 // decoder returns a decoder that knows the limits.
@@ -169,6 +152,8 @@ func (s *stream) loop() error {
 			}
 		case <-s.seat.lost:
 			return errLost
+		case <-s.silence.lost:
+			return errLostSilent
 		case <-s.drain:
 			s.drain = nil
 			s.leaving.sooner(time.Now().Add(jitter(s.server.drainTime)), errDraining, 0)
@@ -543,6 +528,7 @@ func (s *stream) requests() {
 		if s.failure = s.rpc.RecvMsg(m); s.failure != nil {
 			return
 		}
+		s.server.silent.leave(s.silence) // which does nothing after the first
 		n := m.data.Len()
 		s.server.kept(n)
 		if wait := p.take(time.Now(), n, s.server.bounds.Rate); wait > 0 {

@@ -25,6 +25,7 @@ func (b *bounding) flags(f *pflag.FlagSet) {
 	b.Limits = server.DefaultLimits()
 	f.IntVar(&b.connections, "max-connections", 0, "largest `number` of connections of clients open at once; more are closed, those of the address that has most. 0: what the limit of open files has room for")
 	f.IntVar(&b.Streams, "max-streams", b.Streams, "largest `number` of streams open at once; more are refused")
+	f.IntVar(&b.Silent, "max-silent-streams", b.Silent, "largest `number` of streams open at once on which no request has come; more are refused")
 	f.IntVar(&b.Polls, "max-polls", b.Polls, "largest `number` of polls held at once, of REST-JSON and Fetch; more are refused")
 	f.IntVar(&b.Others, "max-other-streams", b.Others, "largest `number` of streams open at once that are none of xDS: watches of health, reflection")
 	f.IntVar(&b.perConnection, "max-connection-streams", server.MaxStreams, "largest `number` of streams of one connection; more wait at the client")
@@ -48,7 +49,7 @@ func (b *bounding) check() error {
 		flag string
 		n    int
 	}{
-		{"max-connections", b.connections + 1}, {"max-streams", b.Streams}, {"max-polls", b.Polls}, {"max-other-streams", b.Others}, {"max-connection-streams", b.perConnection}, {"max-request", b.request}, {"max-node", b.Node},
+		{"max-connections", b.connections + 1}, {"max-streams", b.Streams}, {"max-silent-streams", b.Silent}, {"max-polls", b.Polls}, {"max-other-streams", b.Others}, {"max-connection-streams", b.perConnection}, {"max-request", b.request}, {"max-node", b.Node},
 		{"max-types", b.Types}, {"max-names", b.Names}, {"max-name-length", b.NameLen}, {"max-held", b.Held},
 		{"max-rate", b.Rate + 1}, {"max-first-answers", b.FirstAnswers}, {"write-timeout", int(b.write)}, {"read-timeout", int(b.read)}, {"max-unfinished", b.Unfinished + 1}, {"first-request-timeout", int(b.first)},
 	} {

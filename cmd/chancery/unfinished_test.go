@@ -6,7 +6,9 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"net"
+	"net/http"
 	"os"
 	"regexp"
 	"strconv"
@@ -176,4 +178,58 @@ func TestUnfinishedRequests(t *testing.T) {
 			flooders.Wait()
 		})
 	}
+}
+
+// live returns how much memory is in use after a collection, in bytes.
+func (d *daemon) live() (n int) {
+	d.Helper()
+	r, err := http.Get("http://" + d.http + "/debug/pprof/heap?gc=1")
+	if err != nil {
+		d.Fatal(err)
+	}
+	_, _ = io.Copy(io.Discard, r.Body)
+	r.Body.Close()
+	for _, m := range regexp.MustCompile(`(?m)^go_memstats_(?:heap|stack)_inuse_bytes (.*)`).FindAllStringSubmatch(d.metrics(), -1) {
+		f, err := strconv.ParseFloat(m[1], 64)
+		if err != nil {
+			d.Fatal(err)
+		}
+		n += int(f)
+	}
+	return n
+}
+
+// "10 connections × 10,000 silent streams are gone after the first-request deadline and
+// cost < 100 MB", and keep nobody out meanwhile.
+func TestSilentStreams(t *testing.T) {
+	t.Run("SAFE-9 silent streams cost little, keep nobody out, and are gone after a while", func(t *testing.T) {
+		d := serve(t, []string{"--metrics-listen", "127.0.0.1:0", "--first-request-timeout", "8s"}, "a.yaml", cluster("a"))
+		d.clusters().gets("a")
+		before := d.live()
+		for range 10 {
+			f := flood(t, d.conn.Target())
+			for i := range uint32(10_000) {
+				f.open(2*i + 1)
+			}
+		}
+		refused := regexp.MustCompile(`xds_server_throttled_total{limit="silent_streams"} 9\d{4}\n`)
+		for !refused.MatchString(d.metrics()) {
+			time.Sleep(10 * time.Millisecond)
+		}
+		cost := d.live() - before
+		for range 10 { // those that were refused go one after the other
+			cost = min(cost, d.live()-before)
+			time.Sleep(100 * time.Millisecond)
+		}
+		d.conn = from("127.0.0.2", d.conn.Target(), t)
+		d.clusters().gets("a")
+		for !strings.Contains(d.metrics(), "xds_server_streams_silent 0\n") {
+			time.Sleep(100 * time.Millisecond)
+		}
+		left := d.live() - before
+		t.Logf("they cost %d MB, and %d MB when they are gone", cost/1e6, left/1e6)
+		if (cost > 100e6 || left > 20e6) && buildFlags == nil { // the race detector has a memory of its own
+			t.Errorf("they cost %d bytes, and %d when they are gone", cost, left)
+		}
+	})
 }

@@ -83,6 +83,8 @@ func (m *Metrics) Server(stats func() server.Stats) {
 	m.registry.MustRegister(throttled(stats), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: prefix + "streams_open", Help: "Streams that are open, also those on which no request has come.",
 	}, func() float64 { return float64(stats().Open) }), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: prefix + "streams_silent", Help: "Of these, streams on which no request has come.",
+	}, func() float64 { return float64(stats().Silent) }), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: prefix + "polls_held", Help: "Polls of REST-JSON and Fetch that are held until something changes.",
 	}, func() float64 { return float64(stats().Polls) }), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: prefix + "unfinished_bytes", Help: "Bytes of requests that are not whole, or wait to be handled; of those larger than 64 KiB.",
@@ -125,7 +127,7 @@ func (m *Metrics) Source(restored func() bool, held func() int) {
 // throttled tells how often clients ran into a limit, when asked.
 type throttled func() server.Stats
 
-var throttledTotal = prometheus.NewDesc(prefix+"throttled_total", "Times a client ran into a limit: streams, other_streams, first_request, request, subscription, write, which end its stream, unfinished, which ends its connection, and rate, first_answers, which make it wait.", []string{"limit"}, nil)
+var throttledTotal = prometheus.NewDesc(prefix+"throttled_total", "Times a client ran into a limit: streams, silent_streams, other_streams, first_request, request, subscription, write, which end its stream, unfinished, which ends its connection, and rate, first_answers, which make it wait.", []string{"limit"}, nil)
 
 // Describe implements [prometheus.Collector].
 func (t throttled) Describe(out chan<- *prometheus.Desc) { out <- throttledTotal }

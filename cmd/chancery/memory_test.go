@@ -33,7 +33,7 @@ func TestMemoryOf(t *testing.T) {
 		{"a cgroup that cannot be read", "", math.MaxInt64, 0, odd, memory{0, "nobody"}},
 	} {
 		got, err := memoryOf(c.env, c.inForce, func() (uint64, error) { return c.cgroup, c.err })
-		if got != c.want || errors.Is(err, odd) != (c.err == odd) {
+		if got != c.want || errors.Is(err, odd) != errors.Is(c.err, odd) {
 			t.Errorf("%s: %+v, %v, want %+v", c.what, got, err, c.want)
 		}
 	}

@@ -166,7 +166,7 @@ func (c *Conn) note() (over bool) {
 
 // refuse closes the connection.
 func (c *Conn) refuse(why Reason) {
-	c.Close()
+	_ = c.Close()
 	c.budget.refused(c.RemoteAddr(), why)
 }
 

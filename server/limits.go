@@ -46,6 +46,10 @@ type Limits struct {
 	// default.
 	Held int
 
+	// HeldInAll is the same of all streams together: beyond it the stream ends that wants
+	// to hold more. Zero: any number.
+	HeldInAll int
+
 	// Node is the largest node in bytes; 256 KiB by default. Envoy's has 61 KiB,
 	// extensions of its build for the most part.
 	Node int
@@ -90,7 +94,7 @@ func WithLimits(l Limits) Option {
 			to *int
 			n  int
 		}{
-			{&o.bounds.Streams, l.Streams}, {&o.bounds.Silent, l.Silent}, {&o.bounds.Polls, l.Polls}, {&o.bounds.Others, l.Others}, {&o.bounds.Held, l.Held}, {&o.bounds.Node, l.Node}, {&o.bounds.Rate, l.Rate},
+			{&o.bounds.Streams, l.Streams}, {&o.bounds.Silent, l.Silent}, {&o.bounds.Polls, l.Polls}, {&o.bounds.Others, l.Others}, {&o.bounds.Held, l.Held}, {&o.bounds.HeldInAll, l.HeldInAll}, {&o.bounds.Node, l.Node}, {&o.bounds.Rate, l.Rate},
 			{&o.bounds.FirstAnswers, l.FirstAnswers}, {&o.bounds.Unfinished, l.Unfinished}, {&o.limits.MaxTypes, l.Types}, {&o.limits.MaxNames, l.Names},
 			{&o.limits.MaxNameLen, l.NameLen}, {&o.limits.MaxResponse, l.Response},
 		} {

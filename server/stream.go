@@ -72,6 +72,7 @@ type stream struct {
 	leaving leave
 
 	held    int  // bytes, of names
+	charged int  // bytes that are counted among those of all streams
 	types   int  // that were opened
 	hurried bool // the client sent more requests than are taken
 
@@ -233,6 +234,8 @@ func (s *stream) settle() error {
 	names, bytes := s.session.GivenUp() // and not told yet what becomes of them
 	if held, max := s.held+bytes+64*names, s.server.bounds.Held; held > max {
 		return reject(tooMany, codes.ResourceExhausted, "limit exceeded: names of %d bytes on one stream, more than %d", held, max)
+	} else if err := s.charge(held); err != nil {
+		return err
 	}
 	if s.missed = s.sent != nil || len(s.queue) > 0; !s.missed && s.turn == nil && !s.leaving.begun {
 		for r := range s.session.Responses() {
@@ -255,6 +258,21 @@ func (s *stream) settle() error {
 	}
 	if s.sent == nil && s.turn == nil && s.answered(s.since) {
 		s.leave()
+	}
+	return nil
+}
+
+// charge counts what the stream holds by names among what all do. When that is too much,
+// who wants to hold more ends.
+func (s *stream) charge(held int) error {
+	more := held - s.charged
+	if more == 0 {
+		return nil
+	}
+	s.charged = held
+	all, max := s.server.held.Add(int64(more)), int64(s.server.bounds.HeldInAll)
+	if more > 0 && max > 0 && all > max {
+		return reject(tooMany, codes.ResourceExhausted, "limit exceeded: names of %d bytes on all streams, more than %d", all, max)
 	}
 	return nil
 }
@@ -443,6 +461,7 @@ func (s *stream) close(err error) error {
 		s.timer.Stop()
 	}
 	s.leave()
+	_ = s.charge(0)
 	if s.told != nil {
 		s.told.end(time.Now())
 	}
@@ -523,12 +542,14 @@ func (s *stream) read() {
 
 func (s *stream) requests() {
 	var p pace
-	for {
+	for silent := true; ; silent = false {
 		m := new(message)
 		if s.failure = s.rpc.RecvMsg(m); s.failure != nil {
 			return
 		}
-		s.server.silent.leave(s.silence) // which does nothing after the first
+		if silent {
+			s.server.silent.leave(s.silence)
+		}
 		n := m.data.Len()
 		s.server.kept(n)
 		if wait := p.take(time.Now(), n, s.server.bounds.Rate); wait > 0 {

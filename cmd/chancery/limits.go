@@ -36,6 +36,7 @@ func (b *bounding) flags(f *pflag.FlagSet) {
 	f.IntVar(&b.Names, "max-names", b.Names, "largest `number` of names of one type on one stream")
 	f.IntVar(&b.NameLen, "max-name-length", b.NameLen, "longest name in `bytes`")
 	f.IntVar(&b.Held, "max-held", b.Held, "most `bytes` that the names of one stream may hold, 64 added for each name")
+	f.IntVar(&b.HeldInAll, "max-held-total", 0, "most `bytes` that the names of all streams may hold; 0: a quarter of the memory limit, any number if there is none")
 	f.IntVar(&b.Rate, "max-rate", b.Rate, "`requests` a second of one stream, ten times as many at once; more wait at the client. 0: any number")
 	f.IntVar(&b.FirstAnswers, "max-first-answers", b.FirstAnswers, "largest `number` of streams that are given their first answers at once; more wait")
 	f.DurationVar(&b.first, "first-request-timeout", 15*time.Second, "`time` after which a stream ends on which no request has come")
@@ -50,7 +51,7 @@ func (b *bounding) check() error {
 		n    int
 	}{
 		{"max-connections", b.connections + 1}, {"max-streams", b.Streams}, {"max-silent-streams", b.Silent}, {"max-polls", b.Polls}, {"max-other-streams", b.Others}, {"max-connection-streams", b.perConnection}, {"max-request", b.request}, {"max-node", b.Node},
-		{"max-types", b.Types}, {"max-names", b.Names}, {"max-name-length", b.NameLen}, {"max-held", b.Held},
+		{"max-types", b.Types}, {"max-names", b.Names}, {"max-name-length", b.NameLen}, {"max-held", b.Held}, {"max-held-total", b.HeldInAll + 1},
 		{"max-rate", b.Rate + 1}, {"max-first-answers", b.FirstAnswers}, {"write-timeout", int(b.write)}, {"read-timeout", int(b.read)}, {"max-unfinished", b.Unfinished + 1}, {"first-request-timeout", int(b.first)},
 	} {
 		if l.n < 1 {
@@ -67,6 +68,13 @@ func (b *bounding) check() error {
 		b.Rate = -1
 	}
 	return nil
+}
+
+// within has limits that are shares of the memory, unless they were given.
+func (b *bounding) within(m memory) {
+	if b.HeldInAll == 0 {
+		b.HeldInAll = int(m.bytes / 4)
+	}
 }
 
 // options are what the server is told of them.

@@ -39,6 +39,17 @@ func TestMemoryOf(t *testing.T) {
 	}
 }
 
+func TestHeldTotal(t *testing.T) {
+	t.Parallel()
+	for given, want := range map[int]int{0: 250, 7: 7} {
+		var b bounding
+		b.HeldInAll = given
+		if b.within(memory{1000, "cgroup"}); b.HeldInAll != want {
+			t.Errorf("SAFE-9 --max-held-total %d is %d, want %d", given, b.HeldInAll, want)
+		}
+	}
+}
+
 func TestMemoryLimit(t *testing.T) {
 	t.Parallel()
 	t.Run("SAFE-9 the log says what limits memory", func(t *testing.T) {

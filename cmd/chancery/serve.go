@@ -178,7 +178,7 @@ func (s *serving) run() error {
 	signal.Notify(hangups, syscall.SIGHUP)
 	defer signal.Stop(hangups)
 
-	limitMemory(s.log)
+	s.limits.within(limitMemory(s.log))
 	files := s.raiseFiles()
 	st := store.New()
 	m := metrics.New(metrics.Options{Version: version(), Revision: revision(), Snapshot: st.Snapshot})

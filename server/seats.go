@@ -51,9 +51,13 @@ func (s *seats) enter(peer net.Addr) *seat {
 	return &seat{place: place, lost: lost}
 }
 
-// name says whose a seat is, and reports whether that node may have one more: when three
-// quarters of all are taken, none has more than half of all.
+// name says whose a seat is. An error says that this node has enough: when three quarters
+// of all are taken, none has more than half of all. Nobody knows whether streams without
+// an id are of one node.
 func (s *seats) name(of *seat, node string) error {
+	if node == "" {
+		return nil
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	of.node, of.named = node, true

@@ -124,6 +124,13 @@ func TestShares(t *testing.T) {
 			t.Errorf("%d nodes are remembered", n)
 		}
 	})
+	within(t, "SAFE-9 streams without an id are not of one node", func(t *testing.T) {
+		w := serve(t, WithLimits(Limits{Streams: 8}))
+		conn := w.dial(t)
+		for range 8 {
+			w.settled(t, conn, "")
+		}
+	})
 	within(t, "SAFE-9 when all polls are held, the newest of the address that has most is answered", func(t *testing.T) {
 		w := serve(t, WithLimits(Limits{Polls: 3}))
 		w.set(xds.Cluster, res("a", "1"))

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -75,5 +76,37 @@ func TestBoundFromTheFirstByte(t *testing.T) {
 		c := w.sotw(t, w.dial(t))
 		c.send(&discovery.DiscoveryRequest{TypeUrl: xds.Cluster.URL})
 		c.want()
+	})
+}
+
+func TestHeldInAll(t *testing.T) {
+	within(t, "SAFE-9 what the names of all streams hold is bounded", func(t *testing.T) {
+		w := serve(t, WithLimits(Limits{HeldInAll: 1000}))
+		conn := w.dial(t)
+		ask := func(c *sotwClient, names ...string) {
+			c.send(&discovery.DiscoveryRequest{TypeUrl: xds.Endpoint.URL, ResourceNames: names})
+			synctest.Wait()
+		}
+		a, b := w.sotw(t, conn), w.sotw(t, conn)
+		ask(a, "1", "2", "3", "4", "5", "6", "7", "8", "9", "10") // of 64 bytes and a few each
+		ask(b, "1", "2", "3")
+		if n := w.Stats().Held; n != 13*64+14 {
+			t.Errorf("%d bytes are held", n)
+		}
+		ask(b, "1", "2", "3", "4", "5", "6")
+		if err := b.end(); status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "on all streams, more than 1000") {
+			t.Error(err)
+		}
+		synctest.Wait()
+		if n := w.Stats().Held; n != 10*64+11 {
+			t.Errorf("%d bytes are held after one has ended", n)
+		}
+		ask(a, "1")
+		a.s.CloseSend()
+		a.end()
+		synctest.Wait()
+		if n := w.Stats().Held; n != 0 {
+			t.Errorf("%d bytes are held after all have", n)
+		}
 	})
 }

@@ -3,8 +3,6 @@ package server
 import (
 	"context"
 	"sync"
-
-	"google.golang.org/grpc/codes"
 )
 
 // Drain ends all streams with UNAVAILABLE, each at a moment of its own within
@@ -31,15 +29,14 @@ type drain struct {
 	began chan struct{} // closed when draining has begun
 	empty chan struct{} // closed when, after that, no stream is left
 
-	mu      sync.Mutex
-	open    int // streams and polls
-	streams int // of these
-	begun   bool
+	mu    sync.Mutex
+	open  int // streams and polls
+	begun bool
 }
 
 func newDrain() drain { return drain{began: make(chan struct{}), empty: make(chan struct{})} }
 
-// enter counts a poll, unless draining has begun.
+// enter counts a stream or a poll, unless draining has begun.
 func (d *drain) enter() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -52,36 +49,9 @@ func (d *drain) enter() bool {
 func (d *drain) leave() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.left()
-}
-
-func (d *drain) left() {
 	if d.open--; d.begun && d.open == 0 {
 		close(d.empty)
 	}
-}
-
-// join counts a stream, unless max are open or draining has begun.
-func (d *drain) join(max int) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.begun {
-		return errDraining
-	}
-	if d.streams >= max {
-		return reject(tooManyStreams, codes.ResourceExhausted, "limit exceeded: %d streams are open, all that this server takes", d.streams)
-	}
-	d.streams++
-	d.open++
-	return nil
-}
-
-// part undoes join.
-func (d *drain) part() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.streams--
-	d.left()
 }
 
 func (d *drain) begin() {
@@ -95,10 +65,4 @@ func (d *drain) begin() {
 	if d.open == 0 {
 		close(d.empty)
 	}
-}
-
-func (d *drain) count() int {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.streams
 }

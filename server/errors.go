@@ -26,19 +26,21 @@ type fault uint8
 const (
 	malformed fault = iota
 	tooManyStreams
-	tooLarge // a request, or a part of it
-	tooMany  // types or names
-	tooFast  // requests
-	tooSlow  // a write was blocked
-	tooLate  // the first request
-	tooOther // streams of other services
+	tooLarge  // a request, or a part of it
+	tooMany   // types or names
+	tooFast   // requests
+	tooSlow   // a write was blocked
+	tooLate   // the first request
+	tooSilent // streams without a request
+	tooOther  // streams of other services
+	tooUnfinished
 	mustWait // for the first answer
 	faults   // how many there are
 )
 
 // limits are the names of faults that have to do with a limit.
 var limits = [faults]string{
-	tooManyStreams: "streams", tooLarge: "request", tooMany: "subscription", tooFast: "rate", tooSlow: "write", tooLate: "first_request", tooOther: "other_streams", mustWait: "first_answers",
+	tooManyStreams: "streams", tooLarge: "request", tooMany: "subscription", tooFast: "rate", tooSlow: "write", tooLate: "first_request", tooSilent: "silent_streams", tooOther: "other_streams", tooUnfinished: "unfinished", mustWait: "first_answers",
 }
 
 // A tally counts faults. The zero value is ready to use.

@@ -12,7 +12,6 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -52,18 +51,19 @@ type Poll struct {
 	before telling       // what is to be told again
 	but    string        // the version that is no news; "": each is
 	answer *xds.Response // what to answer, as soon as that is known
-	holds  bool          // it is counted as held
+	seat   *seat         // nil: it is not held
 }
 
 // polls is what a server knows of polls.
 type polls struct {
 	told  *lru[poller, telling]         // answers that are not acknowledged
 	conns *lru[netip.AddrPort, traffic] // on which polls came
-	held  atomic.Int64
+	held  *seats
 }
 
 func newPolls(n int) *polls {
-	return &polls{told: newLRU[poller, telling](n), conns: newLRU[netip.AddrPort, traffic](n)}
+	full := reject(tooManyStreams, codes.Unavailable, "limit exceeded: %d polls are held, all that this server takes; try again later", n)
+	return &polls{held: newSeats(n, full), told: newLRU[poller, telling](n), conns: newLRU[netip.AddrPort, traffic](n)}
 }
 
 // A Caller is who polls, as far as its transport can tell.
@@ -148,9 +148,8 @@ func (p *Poll) open(req xds.Request) error {
 	if p.look(); p.answer != nil {
 		return nil
 	}
-	p.holds = true
-	if n := s.polls.held.Add(1); n > int64(s.bounds.Polls) {
-		return reject(tooManyStreams, codes.Unavailable, "limit exceeded: %d polls are held, all that this server takes; try again later", n-1)
+	if p.seat = s.polls.held.enter(p.info.Peer); p.seat == nil {
+		return s.polls.held.full
 	}
 	return nil
 }
@@ -278,6 +277,9 @@ func (p *Poll) wait(ctx context.Context, hold time.Duration) error {
 			return nil
 		case <-p.server.drain.began:
 			return errDraining
+		case <-p.seat.lost: // it is over before its time
+			p.rejects(errLostPoll)
+			return nil
 		case <-ctx.Done():
 			return status.FromContextError(ctx.Err()).Err()
 		}
@@ -294,8 +296,8 @@ func (p *Poll) Unchanged() *xds.Response {
 // Close ends the poll after its answer was sent. An error says that it was not,
 // and what the client was told instead.
 func (p *Poll) Close(err error) {
-	if p.holds {
-		p.server.polls.held.Add(-1)
+	if p.seat != nil {
+		p.server.polls.held.leave(p.seat)
 	}
 	if err != nil && p.answer != nil {
 		p.server.polls.told.remove(p.poller)

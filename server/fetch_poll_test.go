@@ -105,8 +105,8 @@ func newPollWorld(t *testing.T, opts ...Option) *pollWorld {
 		if n := len(w.watches); n > 0 {
 			t.Errorf("%d watches are open", n)
 		}
-		if n := w.Stats().Open; n != 0 || w.polls.held.Load() != 0 || w.seen.open != 0 {
-			t.Errorf("%d polls are open, %d are held, %d are observed", n, w.polls.held.Load(), w.seen.open)
+		if n := w.Stats().Open; n != 0 || w.polls.held.taken() != 0 || w.seen.open != 0 {
+			t.Errorf("%d polls are open, %d are held, %d are observed", n, w.polls.held.taken(), w.seen.open)
 		}
 	})
 	return w
@@ -572,7 +572,7 @@ func TestPollEnds(t *testing.T) {
 		a, b := hold(t, w), hold(t, w)
 		v := w.visitor(xds.Cluster)
 		v.gets(0, "a")
-		if _, err := w.Poll(v.typ, v.request(), Caller{}); status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "2 polls are held, all that this server takes") {
+		if _, err := w.Poll(v.typ, v.request(), Caller{Addr: a.info.Peer}); status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "2 polls are held, all that this server takes") {
 			t.Error(err)
 		}
 		a.Close(nil)

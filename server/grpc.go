@@ -45,7 +45,7 @@ func Keepalive() keepalive.ServerParameters {
 // 10 s for a connection to begin, [Keepalive]. Requests may be
 // compressed with gzip, and their limit is of what they unpack to; responses never
 // are: one encoding is shared by all streams. A panic in a handler of any service
-// ends its call with INTERNAL.
+// ends its call with INTERNAL. [Server.Credentials] are one option more.
 func GRPCOptions() []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.ForceServerCodecV2(codec{encoding.GetCodecV2("proto")}),

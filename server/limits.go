@@ -8,15 +8,22 @@ import "time"
 // clients wait instead.
 type Limits struct {
 	// Streams is how many streams may be open at once, of all clients together;
-	// 100,000 by default. How many one connection may have is up to gRPC:
+	// 100,000 by default. When they are, one more takes the place of the newest of the
+	// address that has most, unless it is of that address; and when three quarters are,
+	// no node may have more than half of all. How many one connection may have is up to gRPC:
 	// [MaxStreams]. Of streams that have ended four times as many answers are
 	// remembered, for an hour, in 64 MiB and 1 KiB for each at most: by them clients
 	// that come back are known.
 	Streams int
 
+	// Silent is how many streams may be open on which no request has come: 2,000 by
+	// default. One more is treated as one beyond Streams.
+	Silent int
+
 	// Polls is how many polls are held at a time, of REST and Fetch together;
-	// 10,000 by default. Those beyond it get UNAVAILABLE, which is 503 with
-	// Retry-After over REST, unless they can be answered at once.
+	// 10,000 by default. One more takes the place of the newest of the address that has
+	// most, whose hold is over, unless it is of that address: then it gets UNAVAILABLE,
+	// which is 503 with Retry-After over REST, if it cannot be answered at once.
 	Polls int
 
 	// Others is how many streams of other services are open at once that are
@@ -39,6 +46,10 @@ type Limits struct {
 	// default.
 	Held int
 
+	// HeldInAll is the same of all streams together: beyond it the stream ends that wants
+	// to hold more. Zero: any number.
+	HeldInAll int
+
 	// Node is the largest node in bytes; 256 KiB by default. Envoy's has 61 KiB,
 	// extensions of its build for the most part.
 	Node int
@@ -56,6 +67,13 @@ type Limits struct {
 	// waits 10 s at most. 50 by default; negative: any number.
 	FirstAnswers int
 
+	// Unfinished is how many bytes of requests are held that have begun to come and are
+	// not whole, or wait to be handled, on all connections together; of requests of which
+	// more than 64 KiB have come. Beyond a quarter of it connections take turns to be read,
+	// and the one whose turn it is may use all: so it must not be less than the largest
+	// request. 48 MiB by default. See [Server.Credentials].
+	Unfinished int
+
 	// Response is the size in bytes above which a response is split, save where
 	// a SotW type is told whole; 3 MiB by default.
 	Response int
@@ -64,8 +82,8 @@ type Limits struct {
 // DefaultLimits returns the limits of a server that is given none.
 func DefaultLimits() Limits {
 	return Limits{
-		Streams: 100_000, Polls: 10_000, Others: 1000, Types: 64, Names: 100_000, NameLen: 4096, Held: 128 << 20, Node: 256 << 10,
-		Rate: 1000, FirstAnswers: 50, Response: 3 << 20,
+		Streams: 100_000, Silent: 2000, Polls: 10_000, Others: 1000, Types: 64, Names: 100_000, NameLen: 4096, Held: 128 << 20, Node: 256 << 10,
+		Rate: 1000, FirstAnswers: 50, Unfinished: MaxRequest / 2 * 3, Response: 3 << 20,
 	}
 }
 
@@ -76,8 +94,8 @@ func WithLimits(l Limits) Option {
 			to *int
 			n  int
 		}{
-			{&o.bounds.Streams, l.Streams}, {&o.bounds.Polls, l.Polls}, {&o.bounds.Others, l.Others}, {&o.bounds.Held, l.Held}, {&o.bounds.Node, l.Node}, {&o.bounds.Rate, l.Rate},
-			{&o.bounds.FirstAnswers, l.FirstAnswers}, {&o.limits.MaxTypes, l.Types}, {&o.limits.MaxNames, l.Names},
+			{&o.bounds.Streams, l.Streams}, {&o.bounds.Silent, l.Silent}, {&o.bounds.Polls, l.Polls}, {&o.bounds.Others, l.Others}, {&o.bounds.Held, l.Held}, {&o.bounds.HeldInAll, l.HeldInAll}, {&o.bounds.Node, l.Node}, {&o.bounds.Rate, l.Rate},
+			{&o.bounds.FirstAnswers, l.FirstAnswers}, {&o.bounds.Unfinished, l.Unfinished}, {&o.limits.MaxTypes, l.Types}, {&o.limits.MaxNames, l.Names},
 			{&o.limits.MaxNameLen, l.NameLen}, {&o.limits.MaxResponse, l.Response},
 		} {
 			if f.n != 0 {

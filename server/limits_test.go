@@ -413,7 +413,7 @@ func TestStreamLimits(t *testing.T) {
 		open().want()
 	})
 	within(t, "SAFE-7 streams beyond those of a connection wait at the client", func(t *testing.T) {
-		w := serve(t)
+		w := serve(t, WithLimits(Limits{Silent: MaxStreams}))
 		w.set(xds.Endpoint, res("e", "1"))
 		conn := w.dial(t)
 		open := func() *sotwClient {

@@ -20,6 +20,7 @@ type options struct {
 	observer     Observer
 	writeTimeout time.Duration
 	firstTimeout time.Duration
+	readTimeout  time.Duration
 	drainTime    time.Duration
 	age          Age
 	v2           bool
@@ -32,6 +33,7 @@ func defaults() options {
 		place:        func(*xds.Node, *xds.Type, string) string { return "" },
 		writeTimeout: 20 * time.Second,
 		firstTimeout: 15 * time.Second,
+		readTimeout:  20 * time.Second,
 		drainTime:    5 * time.Second,
 	}
 	WithLimits(DefaultLimits())(&o)
@@ -63,14 +65,21 @@ func WithPlaces(f func(node *xds.Node, t *xds.Type, name string) string) Option 
 // is.
 func WithObserver(obs Observer) Option { return func(o *options) { o.observer = obs } }
 
-// WithWriteTimeout sets how long one message may wait for a client to read. The
-// stream of a client that takes longer ends with DEADLINE_EXCEEDED. The default
-// is 20 s.
+// WithWriteTimeout sets how long a client may read nothing of what it is sent: no 16
+// KiB. Its stream then ends with DEADLINE_EXCEEDED. A client that reads slowly gets all.
+// The default is 20 s.
 func WithWriteTimeout(d time.Duration) Option { return func(o *options) { o.writeTimeout = d } }
+
+// WithReadTimeout sets how long 64 KiB of a request may take to come. The connection of
+// a client that takes longer is closed; while others wait for room for their requests
+// ([Limits.Unfinished]), that of one that sends less than 1 MiB in a second. The default is
+// 20 s.
+func WithReadTimeout(d time.Duration) Option { return func(o *options) { o.readTimeout = d } }
 
 // WithFirstRequestTimeout sets how long a stream may be open before its first request
 // has come, whole: nothing is known of its client until then, and a stream costs
-// memory. One that takes longer ends with DEADLINE_EXCEEDED. The default is 15 s.
+// memory. One that takes longer ends with DEADLINE_EXCEEDED, unless a large request is
+// coming on its connection ([WithReadTimeout]). The default is 15 s.
 func WithFirstRequestTimeout(d time.Duration) Option {
 	return func(o *options) { o.firstTimeout = d }
 }

@@ -135,7 +135,7 @@ func (w *bombWorld) wantOne(t *testing.T, n int) {
 	if first := w.first; first.free != 1 {
 		t.Errorf("%d places are free", first.free)
 	}
-	if held := w.polls.held.Load(); held != 0 {
+	if held := w.polls.held.taken(); held != 0 {
 		t.Errorf("%d polls are held", held)
 	}
 }

@@ -11,11 +11,13 @@ import (
 	"sync/atomic"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/health"
 	healthgrpc "google.golang.org/grpc/health/grpc_health_v1"
 
 	"github.com/chancery-xds/chancery/internal/guard"
 	"github.com/chancery-xds/chancery/internal/repeats"
+	"github.com/chancery-xds/chancery/internal/unfinished"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -69,8 +71,13 @@ type Server struct {
 	repeats repeats.Counter
 	clients clients
 	drain   drain
+	seats   *seats // of streams
+	silent  *seats // of those on which no request has come
 	polls   *polls
 
+	unfinished *unfinished.Budget
+
+	held        atomic.Int64  // bytes, of the names of all streams
 	others      atomic.Int64  // streams of other services that are open
 	streams     atomic.Uint64 // ever opened; numbers them
 	nodeChanges atomic.Uint64
@@ -95,9 +102,14 @@ func New[W Watch](src Source[W], opts ...Option) *Server {
 	for _, o := range opts {
 		o(&s.options)
 	}
+	s.seats = newSeats(s.bounds.Streams, reject(tooManyStreams, codes.ResourceExhausted,
+		"limit exceeded: %d streams are open, all that this server takes", s.bounds.Streams))
+	s.silent = newSeats(s.bounds.Silent, reject(tooSilent, codes.ResourceExhausted,
+		"limit exceeded: %d streams are open on which no request has come, all that this server takes", s.bounds.Silent))
 	s.polls = newPolls(s.bounds.Polls)
 	s.told = newTold(toldPerStream * s.bounds.Streams)
 	s.first = newAdmission(s.bounds.FirstAnswers)
+	s.unfinished = unfinished.NewBudget(s.bounds.Unfinished, s.readTimeout, s.cut)
 	return s
 }
 
@@ -126,8 +138,11 @@ func (s *Server) Health() *health.Server { return s.health }
 // Stats counts what happened since the server was made.
 type Stats struct {
 	Open        int    // streams open now, also before their first request
+	Silent      int    // of these, those on which no request has come
 	Polls       int    // polls held now
 	Waiting     int    // of the streams, for their turn to be answered first
+	Held        int    // bytes of names that streams hold, 64 added for each
+	Unfinished  int    // bytes of requests that are not whole, or wait to be handled
 	Streams     uint64 // streams opened
 	NodeChanges uint64 // streams whose client changed its node id, which is ignored
 	Blocked     uint64 // streams ended because their client did not read
@@ -138,8 +153,9 @@ type Stats struct {
 	Panics uint64
 
 	// Throttled counts what ran into a limit: streams refused for there are too
-	// many ("streams", "other_streams"), ended since no request came
-	// ("first_request"), ended by a request that is too large ("request") or
+	// many ("streams", "silent_streams", "other_streams"), ended since no request came
+	// ("first_request"), on a connection that was closed because of requests that are not
+	// whole ("unfinished"), ended by a request that is too large ("request") or
 	// subscribes to too much ("subscription"), slowed down because of too many
 	// requests ("rate"), ended because the client did not read ("write"), and
 	// first answers that had to wait ("first_answers").
@@ -149,9 +165,12 @@ type Stats struct {
 // Stats returns the counters.
 func (s *Server) Stats() Stats {
 	return Stats{
-		Open:        s.drain.count(),
-		Polls:       int(s.polls.held.Load()),
+		Open:        s.seats.taken(),
+		Silent:      s.silent.taken(),
+		Polls:       s.polls.held.taken(),
 		Waiting:     s.first.waiting(),
+		Held:        int(s.held.Load()),
+		Unfinished:  s.unfinished.Used(),
 		Streams:     s.streams.Load(),
 		NodeChanges: s.nodeChanges.Load(),
 		Blocked:     s.tally[tooSlow].Load(),

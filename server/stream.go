@@ -51,7 +51,10 @@ type stream struct {
 	queue   []*xds.Response // taken from the session, not yet sent
 	sent    chan error      // from send, with one slot, so that it never waits; nil: nothing is being sent
 	writeBy time.Time       // when the running send has taken too long
+	left    uint64          // what progress said when that was set
 	missed  bool            // the session may have more to say
+
+	progress progress // of what was sent
 
 	// From the first request of a type until all that was due is written, the
 	// stream has a ticket, and says nothing before its turn.
@@ -61,11 +64,15 @@ type stream struct {
 	since  time.Time       // when it was taken
 
 	firstBy time.Time // when the first request must have come; zero: it has
+	coming  int       // how much had come on the connection when that was set
 
+	seat    *seat           // among all streams
+	silence *seat           // among those on which no request has come
 	drain   <-chan struct{} // nil when draining
 	leaving leave
 
 	held    int  // bytes, of names
+	charged int  // bytes that are counted among those of all streams
 	types   int  // that were opened
 	hurried bool // the client sent more requests than are taken
 
@@ -81,24 +88,25 @@ type stream struct {
 
 // serve runs a stream until it ends.
 func (s *Server) serve(rpc grpc.ServerStream, v xds.Variant, only, also *xds.Type) error {
+	seat, silence, err := s.admit(rpc.Context())
+	if err != nil {
+		return s.guarded(&Stream{Type: only}, func() error { s.crowded(rpc.Context(), err); return err })
+	}
+	defer s.dismiss(seat, silence)
 	st := &stream{
-		server: s, rpc: rpc, only: only, also: also, drain: s.drain.began, inbox: make(chan *message), stepped: make(chan error),
+		server: s, rpc: rpc, only: only, also: also, seat: seat, silence: silence, drain: s.drain.began, inbox: make(chan *message), stepped: make(chan error),
 		info:    Stream{Variant: v, Type: only},
 		decoder: s.decoder(v),
 	}
 	plain(rpc.Context())
-	err := s.drain.join(s.bounds.Streams)
-	if err == nil {
-		defer s.drain.part()
-		st.info.ID = s.streams.Add(1)
-		st.firstBy = time.Now().Add(s.firstTimeout)
-		if max := s.age.Max; max > 0 {
-			st.leaving.sooner(time.Now().Add(max+jitter(max/2)), errOld, s.age.Grace)
-		}
-		st.alarm()
-		go st.read()
-		err = s.guarded(&st.info, st.loop)
+	st.info.ID = s.streams.Add(1)
+	st.firstBy = time.Now().Add(s.firstTimeout)
+	if max := s.age.Max; max > 0 {
+		st.leaving.sooner(time.Now().Add(max+jitter(max/2)), errOld, s.age.Grace)
 	}
+	st.alarm()
+	go st.read()
+	err = s.guarded(&st.info, st.loop)
 	err = s.guarded(&st.info, func() error { s.rejects(rpc.Context(), &st.info, err); return err })
 	return st.close(err)
 }
@@ -144,6 +152,10 @@ func (s *stream) loop() error {
 			if err := s.expired(time.Now()); err != nil {
 				return err
 			}
+		case <-s.seat.lost:
+			return errLost
+		case <-s.silence.lost:
+			return errLostSilent
 		case <-s.drain:
 			s.drain = nil
 			s.leaving.sooner(time.Now().Add(jitter(s.server.drainTime)), errDraining, 0)
@@ -173,7 +185,8 @@ func (s *stream) unsent(err error) error {
 	if s.inbox == nil || s.rpc.Context().Err() == nil {
 		return err
 	}
-	for range s.inbox { // read ends with the stream
+	for m := range s.inbox { // read ends with the stream
+		s.server.kept(-m.data.Len())
 	}
 	if why, ok := errors.AsType[*rejection](unread(s.failure)); ok {
 		return why
@@ -222,6 +235,8 @@ func (s *stream) settle() error {
 	names, bytes := s.session.GivenUp() // and not told yet what becomes of them
 	if held, max := s.held+bytes+64*names, s.server.bounds.Held; held > max {
 		return reject(tooMany, codes.ResourceExhausted, "limit exceeded: names of %d bytes on one stream, more than %d", held, max)
+	} else if err := s.charge(held); err != nil {
+		return err
 	}
 	if s.missed = s.sent != nil || len(s.queue) > 0; !s.missed && s.turn == nil && !s.leaving.begun {
 		for r := range s.session.Responses() {
@@ -239,10 +254,26 @@ func (s *stream) settle() error {
 			s.queue = nil
 		}
 		s.sent, s.writeBy = make(chan error, 1), time.Now().Add(s.server.writeTimeout)
+		s.left = s.progress.left.Load()
 		go s.send(r, s.sent)
 	}
 	if s.sent == nil && s.turn == nil && s.answered(s.since) {
 		s.leave()
+	}
+	return nil
+}
+
+// charge counts what the stream holds by names among what all do. When that is too much,
+// who wants to hold more ends.
+func (s *stream) charge(held int) error {
+	more := held - s.charged
+	if more == 0 {
+		return nil
+	}
+	s.charged = held
+	all, max := s.server.held.Add(int64(more)), int64(s.server.bounds.HeldInAll)
+	if more > 0 && max > 0 && all > max {
+		return reject(tooMany, codes.ResourceExhausted, "limit exceeded: names of %d bytes on all streams, more than %d", all, max)
 	}
 	return nil
 }
@@ -333,7 +364,7 @@ func (s *stream) receive(m *message) error {
 		s.server.complain(s.rpc.Context(), &s.info, "client sends more requests than are taken: they wait", slog.Int("per_second", s.server.bounds.Rate))
 	}
 	s.firstBy = time.Time{}
-	req, err := decode(&s.decoder, m)
+	req, err := s.decode(m)
 	if err != nil {
 		return rejected(err)
 	}
@@ -388,6 +419,9 @@ func (s *stream) open(node *xds.Node) error {
 	if node == nil {
 		node = &noNode
 	}
+	if err := s.server.seats.name(s.seat, node.ID); err != nil {
+		return err
+	}
 	s.info.open(s.rpc.Context(), node)
 	s.known = true
 	s.server.logConnected(&s.info)
@@ -430,6 +464,7 @@ func (s *stream) close(err error) error {
 		s.timer.Stop()
 	}
 	s.leave()
+	_ = s.charge(0)
 	if s.told != nil {
 		s.told.end(time.Now())
 	}
@@ -480,10 +515,18 @@ func (s *stream) alarm() {
 // has passed. Those of the session are its business.
 func (s *stream) expired(now time.Time) error {
 	if s.sent != nil && !now.Before(s.writeBy) {
-		return reject(tooSlow, codes.DeadlineExceeded, "the client has read nothing for %v", s.server.writeTimeout)
+		left := s.progress.left.Load()
+		if left == s.left {
+			return reject(tooSlow, codes.DeadlineExceeded, "the client has read nothing for %v", s.server.writeTimeout)
+		}
+		s.left, s.writeBy = left, now.Add(s.server.writeTimeout) // it reads, if slowly
 	}
 	if !s.firstBy.IsZero() && !now.Before(s.firstBy) {
-		return reject(tooLate, codes.DeadlineExceeded, "no request came for %v", s.server.firstTimeout)
+		n := s.server.coming(s.rpc.Context())
+		if n <= s.coming {
+			return reject(tooLate, codes.DeadlineExceeded, "no request came for %v", s.server.firstTimeout)
+		}
+		s.coming, s.firstBy = n, now.Add(s.server.firstTimeout)
 	}
 	s.leaving.advance(now)
 	if !s.turnBy.IsZero() && !now.Before(s.turnBy) {
@@ -505,12 +548,17 @@ func (s *stream) read() {
 
 func (s *stream) requests() {
 	var p pace
-	for {
+	for silent := true; ; silent = false {
 		m := new(message)
 		if s.failure = s.rpc.RecvMsg(m); s.failure != nil {
 			return
 		}
-		if wait := p.take(time.Now(), m.data.Len(), s.server.bounds.Rate); wait > 0 {
+		if silent {
+			s.server.silent.leave(s.silence)
+		}
+		n := m.data.Len()
+		s.server.kept(n)
+		if wait := p.take(time.Now(), n, s.server.bounds.Rate); wait > 0 {
 			m.late = true
 			select {
 			case <-time.After(wait):
@@ -520,10 +568,17 @@ func (s *stream) requests() {
 		select {
 		case s.inbox <- m:
 		case <-s.rpc.Context().Done():
+			s.server.kept(-n)
 			s.failure = status.FromContextError(s.rpc.Context().Err()).Err()
 			return
 		}
 	}
+}
+
+// decode consumes m, which no longer counts against what requests may hold.
+func (s *stream) decode(m *message) (xds.Request, error) {
+	defer s.server.kept(-m.data.Len())
+	return decode(&s.decoder, m)
 }
 
 // decode consumes m.
@@ -537,7 +592,11 @@ func decode(d *wire.Decoder, m *message) (xds.Request, error) {
 // send writes a response. It runs in a goroutine of its own and touches nothing
 // that changes.
 func (s *stream) send(r *xds.Response, sent chan<- error) {
-	sent <- s.server.guarded(&s.info, func() error { return s.rpc.SendMsg(s.server.encode(s.info.Variant, r)) })
+	sent <- s.server.guarded(&s.info, func() error {
+		m := s.progress.marked(s.server.encode(s.info.Variant, r))
+		defer m.data.Free()
+		return s.rpc.SendMsg(m)
+	})
 }
 
 func jitter(d time.Duration) time.Duration { return time.Duration(rand.Int64N(int64(max(d, 1)))) }

@@ -74,15 +74,15 @@ func (f *front) plain() string {
 }
 
 // open listens on all addresses.
-func (f *front) open(log *slog.Logger, xds *server.Server, limits []grpc.ServerOption) error {
+func (f *front) open(log *slog.Logger, xds *server.Server, clients *listen.Limit, limits []grpc.ServerOption) error {
 	options := append(append(server.GRPCOptions(), f.age.GRPCOption()), limits...)
-	var secured []grpc.ServerOption
+	var secured credentials.TransportCredentials // nil: no TLS
 	if f.tls.Configured() {
 		var err error
 		if f.certs, err = tlsfiles.Open(f.tls, log); err != nil {
 			return failure{err, ""}
 		}
-		secured = []grpc.ServerOption{grpc.Creds(f.handshakes.Credentials(credentials.NewTLS(f.certs.Config())))}
+		secured = f.handshakes.Credentials(credentials.NewTLS(f.certs.Config()))
 	}
 	for _, a := range f.parsed {
 		l, err := a.Open(context.Background())
@@ -90,12 +90,12 @@ func (f *front) open(log *slog.Logger, xds *server.Server, limits []grpc.ServerO
 			f.close()
 			return failure{err, "--listen chooses another address"}
 		}
-		f.listeners = append(f.listeners, l)
-		options := slices.Clip(options)
+		f.listeners = append(f.listeners, clients.On(l))
+		var creds credentials.TransportCredentials
 		if f.secure(a) {
-			options = append(options, secured...)
+			creds = secured
 		}
-		g := grpc.NewServer(options...)
+		g := grpc.NewServer(append(slices.Clip(options), grpc.Creds(xds.Credentials(creds)))...)
 		xds.Register(g)
 		if f.reflection {
 			reflection.RegisterV1(xds.Bound(g).(reflection.GRPCServer))

@@ -13,28 +13,35 @@ import (
 // A bounding is what chancery serve is told of limits for its clients.
 type bounding struct {
 	server.Limits
+	connections   int // 0: as many as there is room for
 	perConnection int
 	request       int
+	read          time.Duration
 	write         time.Duration
 	first         time.Duration
 }
 
 func (b *bounding) flags(f *pflag.FlagSet) {
 	b.Limits = server.DefaultLimits()
+	f.IntVar(&b.connections, "max-connections", 0, "largest `number` of connections of clients open at once; more are closed, those of the address that has most. 0: what the limit of open files has room for")
 	f.IntVar(&b.Streams, "max-streams", b.Streams, "largest `number` of streams open at once; more are refused")
+	f.IntVar(&b.Silent, "max-silent-streams", b.Silent, "largest `number` of streams open at once on which no request has come; more are refused")
 	f.IntVar(&b.Polls, "max-polls", b.Polls, "largest `number` of polls held at once, of REST-JSON and Fetch; more are refused")
 	f.IntVar(&b.Others, "max-other-streams", b.Others, "largest `number` of streams open at once that are none of xDS: watches of health, reflection")
 	f.IntVar(&b.perConnection, "max-connection-streams", server.MaxStreams, "largest `number` of streams of one connection; more wait at the client")
 	f.IntVar(&b.request, "max-request", server.MaxRequest, "largest request in `bytes`")
+	f.IntVar(&b.Unfinished, "max-unfinished", 0, "most `bytes` of requests that are not whole, of all clients together; beyond a quarter of it they come one after the other. 0: one and a half of --max-request")
 	f.IntVar(&b.Node, "max-node", b.Node, "largest node in `bytes`")
 	f.IntVar(&b.Types, "max-types", b.Types, "largest `number` of resource types on one stream")
 	f.IntVar(&b.Names, "max-names", b.Names, "largest `number` of names of one type on one stream")
 	f.IntVar(&b.NameLen, "max-name-length", b.NameLen, "longest name in `bytes`")
 	f.IntVar(&b.Held, "max-held", b.Held, "most `bytes` that the names of one stream may hold, 64 added for each name")
+	f.IntVar(&b.HeldInAll, "max-held-total", 0, "most `bytes` that the names of all streams may hold; 0: a quarter of the memory limit, any number if there is none")
 	f.IntVar(&b.Rate, "max-rate", b.Rate, "`requests` a second of one stream, ten times as many at once; more wait at the client. 0: any number")
 	f.IntVar(&b.FirstAnswers, "max-first-answers", b.FirstAnswers, "largest `number` of streams that are given their first answers at once; more wait")
 	f.DurationVar(&b.first, "first-request-timeout", 15*time.Second, "`time` after which a stream ends on which no request has come")
-	f.DurationVar(&b.write, "write-timeout", 20*time.Second, "`time` after which a client that does not read loses its stream")
+	f.DurationVar(&b.read, "read-timeout", 20*time.Second, "`time` in which 64 KiB of a large request must come, or its connection is closed")
+	f.DurationVar(&b.write, "write-timeout", 20*time.Second, "`time` after which a client that has read nothing of a response loses its stream")
 }
 
 // check returns an error of usage.
@@ -43,13 +50,19 @@ func (b *bounding) check() error {
 		flag string
 		n    int
 	}{
-		{"max-streams", b.Streams}, {"max-polls", b.Polls}, {"max-other-streams", b.Others}, {"max-connection-streams", b.perConnection}, {"max-request", b.request}, {"max-node", b.Node},
-		{"max-types", b.Types}, {"max-names", b.Names}, {"max-name-length", b.NameLen}, {"max-held", b.Held},
-		{"max-rate", b.Rate + 1}, {"max-first-answers", b.FirstAnswers}, {"write-timeout", int(b.write)}, {"first-request-timeout", int(b.first)},
+		{"max-connections", b.connections + 1}, {"max-streams", b.Streams}, {"max-silent-streams", b.Silent}, {"max-polls", b.Polls}, {"max-other-streams", b.Others}, {"max-connection-streams", b.perConnection}, {"max-request", b.request}, {"max-node", b.Node},
+		{"max-types", b.Types}, {"max-names", b.Names}, {"max-name-length", b.NameLen}, {"max-held", b.Held}, {"max-held-total", b.HeldInAll + 1},
+		{"max-rate", b.Rate + 1}, {"max-first-answers", b.FirstAnswers}, {"write-timeout", int(b.write)}, {"read-timeout", int(b.read)}, {"max-unfinished", b.Unfinished + 1}, {"first-request-timeout", int(b.first)},
 	} {
 		if l.n < 1 {
 			return fmt.Errorf("--%s: that would let nobody in", l.flag)
 		}
+	}
+	switch {
+	case b.Unfinished == 0:
+		b.Unfinished = b.request / 2 * 3
+	case b.Unfinished < b.request:
+		return fmt.Errorf("--max-unfinished: %d bytes, less than the largest request (--max-request) has", b.Unfinished)
 	}
 	if b.Rate == 0 {
 		b.Rate = -1
@@ -57,9 +70,21 @@ func (b *bounding) check() error {
 	return nil
 }
 
+// within has limits that are shares of the memory, unless they were given.
+func (b *bounding) within(m memory) {
+	if b.HeldInAll == 0 {
+		b.HeldInAll = int(m.bytes / 4)
+	}
+}
+
 // options are what the server is told of them.
 func (b *bounding) options() []server.Option {
-	return []server.Option{server.WithLimits(b.Limits), server.WithWriteTimeout(b.write), server.WithFirstRequestTimeout(b.first)}
+	return []server.Option{
+		server.WithLimits(b.Limits),
+		server.WithFirstRequestTimeout(b.first),
+		server.WithReadTimeout(b.read),
+		server.WithWriteTimeout(b.write),
+	}
 }
 
 // transport is what gRPC is told of them.

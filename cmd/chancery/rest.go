@@ -54,7 +54,7 @@ func (r *restFront) plain(f *front) string {
 }
 
 // open listens, with the TLS of the front, which is open.
-func (r *restFront) open(log *slog.Logger, xds *server.Server, f *front) error {
+func (r *restFront) open(log *slog.Logger, xds *server.Server, clients *listen.Limit, f *front) error {
 	if r.address == "" {
 		return nil
 	}
@@ -74,10 +74,11 @@ func (r *restFront) open(log *slog.Logger, xds *server.Server, f *front) error {
 	if f.secure(r.parsed) {
 		r.web.TLSConfig = webTLS(f.certs.Config())
 	}
-	var err error
-	if r.listener, err = r.parsed.Open(context.Background()); err != nil {
+	l, err := r.parsed.Open(context.Background())
+	if err != nil {
 		return failure{err, "--rest-listen chooses another address"}
 	}
+	r.listener = clients.On(l)
 	return nil
 }
 

@@ -181,7 +181,8 @@ func (s *serving) run() error {
 	signal.Notify(hangups, syscall.SIGHUP)
 	defer signal.Stop(hangups)
 
-	s.raiseFiles()
+	s.limits.within(limitMemory(s.log))
+	files := s.raiseFiles()
 	st := store.New()
 	m := metrics.New(metrics.Options{Version: version(), Revision: revision(), Snapshot: st.Snapshot})
 	host, _ := os.Hostname()
@@ -191,6 +192,7 @@ func (s *serving) run() error {
 	m.Server(xds.Stats)
 	s.front.handshakes.Log = s.log
 	m.Handshakes(s.front.handshakes.Counts)
+	clients, probes := s.connections(files, m)
 
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -214,7 +216,7 @@ func (s *serving) run() error {
 		})
 		h.Note("configuration", s.state.note)
 		running.Go(func() {
-			if err := h.Serve(ctx, l); err != nil {
+			if err := h.Serve(ctx, probes.On(l)); err != nil {
 				s.log.Error("no metrics any more", "error", err)
 			}
 		})
@@ -249,11 +251,11 @@ func (s *serving) run() error {
 		s.log.Info("ended before the files were loaded", "signal", sig.String())
 		return nil
 	}
-	if err := s.front.open(s.log, xds, s.limits.transport()); err != nil {
+	if err := s.front.open(s.log, xds, clients, s.limits.transport()); err != nil {
 		return err
 	}
 	defer s.front.close()
-	if err := s.rest.open(s.log, xds, &s.front); err != nil {
+	if err := s.rest.open(s.log, xds, clients, &s.front); err != nil {
 		return err
 	}
 	defer s.rest.close()
@@ -300,22 +302,6 @@ func (s *serving) first(src *dir.Source) error {
 		s.log.Warn("there is nothing to serve yet: no file has a resource", "dir", s.dir, "files", report.Files, "clients_wait", !s.allowEmpty)
 	}
 	return nil
-}
-
-// raiseFiles makes room for as many clients as the system allows, and says how
-// many that is.
-func (s *serving) raiseFiles() {
-	files, err := listen.RaiseFiles()
-	if err != nil {
-		s.log.Warn("the limit of open files stays", "error", err)
-	}
-	level := slog.LevelInfo
-	if files.Few() {
-		level = slog.LevelWarn
-	}
-	if files.Soft != 0 {
-		s.log.Log(context.Background(), level, "limit of open files", "files", files.Soft, "clients", files.Clients())
-	}
 }
 
 // end ends the streams, at once if another signal comes. "Not ready first, then

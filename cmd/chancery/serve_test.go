@@ -35,6 +35,7 @@ type daemon struct {
 	dir  string
 	cmd  *exec.Cmd
 	log  chan map[string]any
+	http string // where metrics are, if it has logged that
 	conn *grpc.ClientConn
 }
 
@@ -48,9 +49,16 @@ func serve(t *testing.T, flags []string, files ...string) *daemon {
 
 func serveDir(t *testing.T, dir string, flags ...string) *daemon {
 	t.Helper()
+	return serveUnder(t, nil, dir, flags...)
+}
+
+// serveUnder has a command run chancery serve.
+func serveUnder(t *testing.T, command []string, dir string, flags ...string) *daemon {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	d := &daemon{T: t, ctx: ctx, dir: dir, log: make(chan map[string]any, 1000)}
-	d.cmd = exec.CommandContext(ctx, binary, append([]string{"serve", dir, "--listen", "127.0.0.1:0", "--removal-grace", "0s"}, flags...)...)
+	args := slices.Concat(command, []string{binary, "serve", dir, "--listen", "127.0.0.1:0", "--removal-grace", "0s"}, flags)
+	d.cmd = exec.CommandContext(ctx, args[0], args[1:]...)
 	stderr, err := d.cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -79,6 +87,9 @@ func (d *daemon) read(stderr io.Reader) {
 		var line map[string]any
 		if json.Unmarshal(lines.Bytes(), &line) != nil {
 			line = map[string]any{"msg": lines.Text()}
+		}
+		if line["msg"] == "metrics and health" {
+			d.http, _ = line["http"].(string)
 		}
 		d.log <- line
 	}

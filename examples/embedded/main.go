@@ -36,7 +36,7 @@ func main() {
 		log.Fatal(err)
 	}
 	xds := server.New(st)
-	g := grpc.NewServer(server.GRPCOptions()...)
+	g := grpc.NewServer(append(server.GRPCOptions(), grpc.Creds(xds.Credentials(nil)))...)
 	xds.Register(g)
 	l, err := net.Listen("tcp", "127.0.0.1:18000")
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 )
 
 // The packages whose effects are listed.
-var watched = []string{"xds", "protocol", "protocol/protocoltest", "store", "wire", "server", "lazy", "rest", "internal/refs", "internal/protofile", "internal/export", "internal/guard", "internal/repeats"}
+var watched = []string{"xds", "protocol", "protocol/protocoltest", "store", "wire", "server", "lazy", "rest", "internal/refs", "internal/protofile", "internal/export", "internal/guard", "internal/repeats", "internal/shares", "internal/unfinished"}
 
 // Every effect they have, by package, declaration and kind, and why it is there.
 var effects = map[string]string{
@@ -35,7 +35,8 @@ var effects = map[string]string{
 	"lazy Source.fail clock":      "when to look again",
 
 	"server Server mutex":            "which warnings were given; off every hot path",
-	"server drain mutex":             "counts open streams",
+	"server drain mutex":             "counts open streams and polls",
+	"server seats mutex":             "whose they are; held for memory only",
 	"server admission mutex":         "who is answered first, for all streams; held for memory only",
 	"server clients mutex":           "which clients are connected, for all streams",
 	"server told mutex":              "what clients may state when they come back, for all streams; held for memory only",
@@ -73,9 +74,18 @@ var effects = map[string]string{
 	"rest answers mutex":               "shares encodings between polls; held for memory only",
 	"rest answer once":                 "encodes for all who are told the same",
 
-	"internal/repeats Counter mutex":      "what is said for the same reason, for all who say it; held for memory only",
-	"internal/repeats Counter.say timer":  "when lines that say the same are counted",
-	"internal/repeats Counter.over timer": "the same, while they are repeated",
+	"internal/repeats Counter mutex":         "what is said for the same reason, for all who say it; held for memory only",
+	"internal/repeats Counter.say timer":     "when lines that say the same are counted",
+	"internal/repeats Counter.over timer":    "the same, while they are repeated",
+	"internal/unfinished Budget mutex":       "what requests hold, of all connections; held for memory only",
+	"internal/unfinished Conn mutex":         "what has begun on a connection, for who reads and who writes; held for memory only",
+	"internal/unfinished Conn once":          "a connection may be closed by several",
+	"internal/unfinished Conn.wait timer":    "nobody waits for ever to be read",
+	"internal/unfinished Conn.look clock":    "whether what has begun comes on",
+	"internal/unfinished Budget.note clock":  "since when something has begun",
+	"internal/unfinished Budget.note timer":  "looks at a connection each second while something has begun on it",
+	"internal/unfinished Budget.may clock":   "since when somebody waits",
+	"internal/unfinished Budget.serve clock": "since when it is a connection's turn",
 
 	"internal/guard Do recover":            "a panic ends what it happened in, not the process",
 	"protocol/protocoltest Replay recover": "an implementation that is judged may panic: that is its answer",

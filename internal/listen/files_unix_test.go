@@ -3,6 +3,7 @@
 package listen
 
 import (
+	"math"
 	"syscall"
 	"testing"
 )
@@ -36,13 +37,16 @@ func TestFiles(t *testing.T) {
 	for _, c := range []struct {
 		files   Files
 		few     bool
-		clients uint64
+		clients int
 	}{
 		{Files{}, false, 0},
-		{Files{Soft: 100}, true, 0},
-		{Files{Soft: 65_535}, true, 65_279},
-		{Files{Soft: 65_536}, false, 65_280},
-		{Files{Soft: 1_048_576}, false, 1_048_320},
+		{Files{Soft: 100}, true, 50},
+		{Files{Soft: 300}, true, 236},
+		{Files{Soft: 1024}, true, 896},
+		{Files{Soft: 65_535}, true, 64_511},
+		{Files{Soft: 65_536}, false, 64_512},
+		{Files{Soft: 1_048_576}, false, 1_047_552},
+		{Files{Soft: math.MaxUint64}, false, math.MaxInt32 - 1024},
 	} {
 		if c.files.Few() != c.few || c.files.Clients() != c.clients {
 			t.Errorf("%+v: few %v, clients %d", c.files, c.files.Few(), c.files.Clients())

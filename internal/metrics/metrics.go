@@ -83,10 +83,29 @@ func (m *Metrics) Server(stats func() server.Stats) {
 	m.registry.MustRegister(labelled{throttledTotal, func() map[string]uint64 { return stats().Throttled }}, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: prefix + "streams_open", Help: "Streams that are open, also those on which no request has come.",
 	}, func() float64 { return float64(stats().Open) }), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: prefix + "streams_silent", Help: "Of these, streams on which no request has come.",
+	}, func() float64 { return float64(stats().Silent) }), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: prefix + "polls_held", Help: "Polls of REST-JSON and Fetch that are held until something changes.",
 	}, func() float64 { return float64(stats().Polls) }), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: prefix + "held_bytes", Help: "Bytes of names that streams hold, 64 added for each.",
+	}, func() float64 { return float64(stats().Held) }), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: prefix + "unfinished_bytes", Help: "Bytes of requests that are not whole, or wait to be handled; of those larger than 64 KiB.",
+	}, func() float64 { return float64(stats().Unfinished) }), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: prefix + "first_answers_waiting", Help: "Streams that wait for their turn to be answered first.",
 	}, func() float64 { return float64(stats().Waiting) }))
+}
+
+// Connections adds how many connections of clients are open, and how many were closed
+// since there were too many.
+func (m *Metrics) Connections(open func() int, closed func() uint64) {
+	m.registry.MustRegister(
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: prefix + "connections", Help: "Connections of clients that are open.",
+		}, func() float64 { return float64(open()) }),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: prefix + "connections_closed_total", Help: "Connections closed since too many were open.",
+		}, func() float64 { return float64(closed()) }),
+	)
 }
 
 // Source adds what a source of configuration says of itself: whether what is served

@@ -55,7 +55,7 @@ func TestRealServer(t *testing.T) {
 			}
 			synctest.Wait()
 		},
-			`streams_open 1`)
+			`streams_open 1`, `streams_silent 1`)
 		var nonce string
 		send := func(req *discovery.DiscoveryRequest) {
 			req.TypeUrl, req.ResponseNonce = xds.Cluster.URL, nonce
@@ -79,6 +79,7 @@ func TestRealServer(t *testing.T) {
 			send(&discovery.DiscoveryRequest{ErrorDetail: status.New(codes.InvalidArgument, "no").Proto()})
 		},
 			`streams{variant="sotw"} 1`,
+			`streams_silent 0`,
 			`streams_opened_total{variant="sotw"} 1`,
 			`requests_total{kind="initial",type="cds",variant="sotw"} 1`,
 			`requests_total{kind="subscribe",type="cds",variant="sotw"} 1`,

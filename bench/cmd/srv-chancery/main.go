@@ -52,7 +52,9 @@ func (a *adapter) Update(url string, rs []ctl.Resource) error {
 
 func (a *adapter) Register(s *grpc.Server) { a.server.Register(s) }
 
-func (a *adapter) ServerOptions() []grpc.ServerOption { return server.GRPCOptions() }
+func (a *adapter) ServerOptions() []grpc.ServerOption {
+	return append(server.GRPCOptions(), grpc.Creds(a.server.Credentials(nil)))
+}
 
 func main() {
 	ctl.Flags()

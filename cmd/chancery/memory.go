@@ -1,0 +1,58 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math"
+	"os"
+	"runtime/debug"
+
+	"github.com/KimMachineGun/automemlimit/memlimit"
+)
+
+// A memory is how much of it the process may use, and who says so.
+type memory struct {
+	bytes int64  // 0: there is no limit, or none that is known
+	by    string // "GOMEMLIMIT", "cgroup" or "nobody"
+}
+
+// memoryOf returns the limit that GOMEMLIMIT has set, or else the one to set: nine
+// tenths of the cgroup's. The kernel counts what Go does not, such as the program
+// itself. env is what the variable says, inForce the limit that the runtime has.
+func memoryOf(env string, inForce int64, cgroup func() (uint64, error)) (memory, error) {
+	if env != "" {
+		if inForce == math.MaxInt64 { // "off"
+			inForce = 0
+		}
+		return memory{inForce, "GOMEMLIMIT"}, nil
+	}
+	n, err := cgroup()
+	switch {
+	case errors.Is(err, memlimit.ErrNoLimit), errors.Is(err, memlimit.ErrNoCgroup), errors.Is(err, memlimit.ErrCgroupsNotSupported):
+		return memory{0, "nobody"}, nil
+	case err != nil:
+		return memory{0, "nobody"}, err
+	case n > math.MaxInt64/2: // how cgroups of version 1 say that there is none
+		return memory{0, "nobody"}, nil
+	}
+	return memory{int64(n / 10 * 9), "cgroup"}, nil
+}
+
+// limitMemory has the garbage collector keep to the limit of the cgroup, unless
+// GOMEMLIMIT says another: a container is killed that does not.
+func limitMemory(log *slog.Logger) memory {
+	m, err := memoryOf(os.Getenv("GOMEMLIMIT"), debug.SetMemoryLimit(-1), memlimit.FromCgroup)
+	if err != nil {
+		log.Warn("the memory limit of the cgroup is not known", "error", err)
+	}
+	if m.by == "cgroup" {
+		debug.SetMemoryLimit(m.bytes)
+	}
+	attrs := []slog.Attr{slog.String("by", m.by)}
+	if m.bytes > 0 {
+		attrs = append(attrs, slog.Int64("bytes", m.bytes))
+	}
+	log.LogAttrs(context.Background(), slog.LevelInfo, "memory limit", attrs...)
+	return m
+}

@@ -1,0 +1,235 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// A flooder is a client that sends requests and leaves them unfinished.
+type flooder struct {
+	*http2.Framer
+	conn net.Conn
+
+	mu      sync.Mutex
+	changed *sync.Cond
+	window  map[uint32]int // by stream; 0: of the connection
+	err     error
+}
+
+func flood(t *testing.T, address string) *flooder {
+	t.Helper()
+	f := &flooder{conn: idle(t, address), window: map[uint32]int{0: 65535}}
+	f.changed = sync.NewCond(&f.mu)
+	f.Framer = http2.NewFramer(f.conn, f.conn)
+	go func() {
+		for {
+			frame, err := f.ReadFrame()
+			f.mu.Lock()
+			switch frame := frame.(type) {
+			case *http2.WindowUpdateFrame:
+				f.window[frame.StreamID] += int(frame.Increment)
+			}
+			f.err = err
+			f.changed.Broadcast()
+			f.mu.Unlock()
+			if err != nil {
+				return
+			}
+		}
+	}()
+	return f
+}
+
+// open opens an aggregated stream.
+func (f *flooder) open(stream uint32) {
+	var block bytes.Buffer
+	e := hpack.NewEncoder(&block)
+	for _, h := range [][2]string{
+		{":method", "POST"}, {":scheme", "http"}, {":authority", "x"},
+		{":path", "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources"},
+		{"content-type", "application/grpc"}, {"te", "trailers"},
+	} {
+		_ = e.WriteField(hpack.HeaderField{Name: h[0], Value: h[1]})
+	}
+	f.mu.Lock()
+	f.window[stream] = 65536
+	f.mu.Unlock()
+	_ = f.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: block.Bytes(), EndHeaders: true})
+}
+
+// begin sends n bytes of a request that is said to have more, and reports whether the
+// connection lives.
+func (f *flooder) begin(stream uint32, n, said int) bool {
+	b := append([]byte{0, byte(said >> 24), byte(said >> 16), byte(said >> 8), byte(said)}, make([]byte, n)...)
+	for len(b) > 0 {
+		f.mu.Lock()
+		for f.err == nil && (f.window[0] <= 0 || f.window[stream] <= 0) {
+			f.changed.Wait()
+		}
+		n, err := min(len(b), f.window[0], f.window[stream], 16<<10), f.err
+		f.window[0] -= n
+		f.window[stream] -= n
+		f.mu.Unlock()
+		if err != nil || f.WriteData(stream, false, b[:n]) != nil {
+			return false
+		}
+		b = b[n:]
+	}
+	return true
+}
+
+// rss returns how much memory a process has, and has had at most, in bytes.
+func (d *daemon) rss() (now, most int) {
+	d.Helper()
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", d.cmd.Process.Pid))
+	if err != nil {
+		d.Fatal(err)
+	}
+	number := func(key string) int {
+		n, _ := strconv.Atoi(string(regexp.MustCompile(key + `:\s+(\d+) kB`).FindSubmatch(b)[1]))
+		return n << 10
+	}
+	return number("VmRSS"), number("VmHWM")
+}
+
+// "100 unfinished 32 MiB requests (clients that send a length prefix and most of the
+// body, then stop) cost < 64 MB", and a good one of 32 MiB passes meanwhile.
+func TestUnfinishedRequests(t *testing.T) {
+	for _, c := range []struct {
+		what           string
+		conns, streams int
+	}{
+		{"SAFE-9 100 connections with a request each that is never whole", 100, 1},
+		{"SAFE-9 one connection with 100 such requests", 1, 100},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			d := serve(t, []string{"--metrics-listen", "127.0.0.1:0"}, "a.yaml", cluster("a"))
+			d.clusters().gets("a")
+			before, _ := d.rss()
+			var flooders sync.WaitGroup
+			for range c.conns {
+				f := flood(t, d.conn.Target())
+				for i := range c.streams {
+					f.open(uint32(2*i + 1))
+				}
+				for i := range c.streams {
+					flooders.Go(func() { f.begin(uint32(2*i+1), 31<<20, 32<<20) })
+					if c.conns == 1 {
+						flooders.Wait() // one goroutine writes
+					}
+				}
+			}
+			time.Sleep(5 * time.Second)
+			_, during := d.rss()
+			begin := time.Now()
+			d.conn = from("127.0.0.2", d.conn.Target(), t)
+			large := &discoveryv3.DiscoveryRequest{Node: node, TypeUrl: xds.Endpoint.URL}
+			for i := range 90_000 {
+				large.ResourceNames = append(large.ResourceNames, fmt.Sprintf("%s-%d", strings.Repeat("x", 360), i))
+			}
+			ctx, cancel := context.WithTimeout(d.ctx, 20*time.Second)
+			defer cancel()
+			s, err := discoveryv3.NewAggregatedDiscoveryServiceClient(d.conn).StreamAggregatedResources(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := s.Send(large); err != nil {
+				t.Fatal(err)
+			}
+			if err := s.Send(&discoveryv3.DiscoveryRequest{TypeUrl: xds.Cluster.URL}); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := s.Recv(); err != nil {
+				t.Errorf("a good request: %v", err)
+			}
+			took := time.Since(begin)
+			cancel()
+			_, after := d.rss()
+			t.Logf("cost %d MB; the good one, %d MB more, took %v", (during-before)/1e6, (after-during)/1e6, took)
+			if cost := during - before; cost > 64e6 && buildFlags == nil { // the race detector has a memory of its own
+				t.Errorf("%d MB", cost/1e6)
+			}
+			if line := d.logged("client was refused: its connection is closed"); line["peer"] == nil {
+				t.Error(line)
+			}
+			if m := d.metrics(); !regexp.MustCompile(`xds_server_throttled_total{limit="unfinished"} [1-9]`).MatchString(m) || !strings.Contains(m, "xds_server_unfinished_bytes ") {
+				t.Error("the metrics say nothing of it")
+			}
+			_ = d.cmd.Process.Kill()
+			flooders.Wait()
+		})
+	}
+}
+
+// live returns how much memory is in use after a collection, in bytes.
+func (d *daemon) live() (n int) {
+	d.Helper()
+	r, err := http.Get("http://" + d.http + "/debug/pprof/heap?gc=1")
+	if err != nil {
+		d.Fatal(err)
+	}
+	_, _ = io.Copy(io.Discard, r.Body)
+	r.Body.Close()
+	for _, m := range regexp.MustCompile(`(?m)^go_memstats_(?:heap|stack)_inuse_bytes (.*)`).FindAllStringSubmatch(d.metrics(), -1) {
+		f, err := strconv.ParseFloat(m[1], 64)
+		if err != nil {
+			d.Fatal(err)
+		}
+		n += int(f)
+	}
+	return n
+}
+
+// "10 connections × 10,000 silent streams are gone after the first-request deadline and
+// cost < 100 MB", and keep nobody out meanwhile.
+func TestSilentStreams(t *testing.T) {
+	t.Run("SAFE-9 silent streams cost little, keep nobody out, and are gone after a while", func(t *testing.T) {
+		d := serve(t, []string{"--metrics-listen", "127.0.0.1:0", "--first-request-timeout", "8s"}, "a.yaml", cluster("a"))
+		d.clusters().gets("a")
+		before := d.live()
+		for range 10 {
+			f := flood(t, d.conn.Target())
+			for i := range uint32(10_000) {
+				f.open(2*i + 1)
+			}
+		}
+		refused := regexp.MustCompile(`xds_server_throttled_total{limit="silent_streams"} 9\d{4}\n`)
+		for !refused.MatchString(d.metrics()) {
+			time.Sleep(10 * time.Millisecond)
+		}
+		cost := d.live() - before
+		for range 10 { // those that were refused go one after the other
+			cost = min(cost, d.live()-before)
+			time.Sleep(100 * time.Millisecond)
+		}
+		d.conn = from("127.0.0.2", d.conn.Target(), t)
+		d.clusters().gets("a")
+		for !strings.Contains(d.metrics(), "xds_server_streams_silent 0\n") {
+			time.Sleep(100 * time.Millisecond)
+		}
+		left := d.live() - before
+		t.Logf("they cost %d MB, and %d MB when they are gone", cost/1e6, left/1e6)
+		if (cost > 100e6 || left > 50e6) && buildFlags == nil { // the race detector has a memory of its own
+			t.Errorf("they cost %d bytes, and %d when they are gone", cost, left)
+		}
+	})
+}

@@ -1,0 +1,108 @@
+package listen
+
+import (
+	"errors"
+	"net"
+	"sync"
+	"syscall"
+
+	"github.com/chancery-xds/chancery/internal/shares"
+)
+
+// A Limit is how many connections several listeners may have at once, together. When
+// that many are open, one more takes the place of the newest of the address that has
+// most, or is closed at once if it is of that address. It is safe for concurrent use.
+type Limit struct {
+	// Closed is called for each connection that was closed because of the limit, by
+	// the goroutine that accepts: it must not block. Nil: nobody is told.
+	Closed func(peer net.Addr)
+
+	mu     sync.Mutex // held for memory only
+	shares shares.Shares[net.Conn]
+}
+
+// NewLimit returns a limit of max connections; 0: any number.
+func NewLimit(max int) *Limit {
+	return &Limit{shares: shares.Shares[net.Conn]{Max: max}}
+}
+
+// Open is how many connections are open; 0 if there is no limit.
+func (l *Limit) Open() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.shares.Len()
+}
+
+// On returns a listener that keeps to the limit.
+func (l *Limit) On(inner net.Listener) net.Listener {
+	if l.shares.Max == 0 {
+		return inner
+	}
+	return limited{inner, l}
+}
+
+type limited struct {
+	net.Listener
+	limit *Limit
+}
+
+// Accept implements [net.Listener].
+func (l limited) Accept() (net.Conn, error) {
+	for {
+		c, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		if c := l.limit.enter(c); c != nil {
+			return c, nil
+		}
+	}
+}
+
+// enter returns nil if the connection was closed.
+func (l *Limit) enter(c net.Conn) net.Conn {
+	l.mu.Lock()
+	p, lost := l.shares.Enter(shares.Owner(c.RemoteAddr()), c)
+	l.mu.Unlock()
+	if p == nil {
+		l.close(c)
+		return nil
+	}
+	if lost.OK {
+		l.close(lost.Thing)
+	}
+	return &placed{Conn: c, limit: l, place: p}
+}
+
+func (l *Limit) close(c net.Conn) {
+	peer := c.RemoteAddr()
+	c.Close()
+	if l.Closed != nil {
+		l.Closed(peer)
+	}
+}
+
+// placed is a connection that gives its place back when it is closed.
+type placed struct {
+	net.Conn
+	limit *Limit
+	place *shares.Place[net.Conn]
+}
+
+// Close implements [net.Conn].
+func (p *placed) Close() error {
+	err := p.Conn.Close()
+	p.limit.mu.Lock()
+	defer p.limit.mu.Unlock()
+	p.limit.shares.Leave(p.place)
+	return err
+}
+
+// SyscallConn implements [syscall.Conn], if the connection does.
+func (p *placed) SyscallConn() (syscall.RawConn, error) {
+	c, ok := p.Conn.(syscall.Conn)
+	if !ok {
+		return nil, errors.ErrUnsupported
+	}
+	return c.SyscallConn()
+}

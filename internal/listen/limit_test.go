@@ -1,0 +1,109 @@
+package listen
+
+import (
+	"io"
+	"net"
+	"sync/atomic"
+	"syscall"
+	"testing"
+)
+
+// A caller comes from an address.
+type caller struct {
+	net.Conn
+	from string
+}
+
+func (c caller) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.ParseIP(c.from), Port: 1} }
+
+// callers are those who have called.
+type callers chan net.Conn
+
+func (c callers) Accept() (net.Conn, error) {
+	conn, ok := <-c
+	if !ok {
+		return nil, io.EOF
+	}
+	return conn, nil
+}
+func (c callers) Close() error   { return nil }
+func (c callers) Addr() net.Addr { return nil }
+
+func TestLimit(t *testing.T) {
+	var closed atomic.Int32
+	l := NewLimit(2)
+	l.Closed = func(net.Addr) { closed.Add(1) }
+	calls := make(callers, 10)
+	on := l.On(calls)
+	call := func(from string) net.Conn {
+		near, far := net.Pipe()
+		t.Cleanup(func() { near.Close(); far.Close() })
+		calls <- caller{far, from}
+		return near
+	}
+	accept := func() net.Conn {
+		t.Helper()
+		c, err := on.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	ended := func(c net.Conn) {
+		t.Helper()
+		if _, err := c.Read(make([]byte, 1)); err != io.EOF { //nolint:errorlint // of a pipe
+			t.Errorf("it is not closed: %v", err)
+		}
+	}
+	call("192.0.2.1")
+	second := call("192.0.2.1")
+	first, lost := accept(), accept()
+	refused := call("192.0.2.1")
+	call("192.0.2.2")
+	other := accept() // SAFE-9: in the place of the second
+	ended(refused)
+	ended(second)
+	if l.Open() != 2 || closed.Load() != 2 {
+		t.Errorf("%d are open, %d were closed", l.Open(), closed.Load())
+	}
+	lost.Close()
+	if l.Open() != 2 {
+		t.Errorf("%d are open: a place was given back that was lost", l.Open())
+	}
+	first.Close()
+	first.Close()
+	if l.Open() != 1 {
+		t.Errorf("%d are open", l.Open())
+	}
+	call("192.0.2.1")
+	accept()
+	other.Close()
+	if l.Open() != 1 || closed.Load() != 2 {
+		t.Errorf("%d are open, %d were closed", l.Open(), closed.Load())
+	}
+	close(calls)
+	if _, err := on.Accept(); err != io.EOF { //nolint:errorlint // the listener's own
+		t.Error(err)
+	}
+	if _, ok := NewLimit(0).On(calls).(callers); !ok {
+		t.Error("a limit of any number is one")
+	}
+}
+
+// What is said of the system's connection is said of one with a place.
+func TestLimitedRaw(t *testing.T) {
+	l := NewLimit(1).On(mustOpen(t, "127.0.0.1:0"))
+	c, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	s, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if _, err := s.(syscall.Conn).SyscallConn(); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,122 @@
+// Package shares says who has most of what there is only so much of. When all is
+// taken, the newest thing of whoever has most goes, and not everybody's. It knows
+// nothing of what it counts, starts no goroutine, and holds no lock.
+package shares
+
+import (
+	"container/heap"
+	"container/list"
+)
+
+// Shares count things by whose they are. The zero value has no room: set Max. They
+// are not safe for concurrent use.
+type Shares[T any] struct {
+	Max int // things at once
+
+	n      int
+	owners map[string]*owner
+	most   ranking // all owners, those with most first
+}
+
+// A Place is what a thing has until [Shares.Leave]. Owned by its Shares.
+type Place[T any] struct {
+	thing T
+	of    *owner
+	at    *list.Element // of of.places; nil: it was taken away, or left
+}
+
+// An owner has at least one thing.
+type owner struct {
+	name   string
+	places *list.List // of *Place, in the order of arrival
+	rank   int        // its index in the ranking
+}
+
+// Enter finds a place for a thing. When all are taken, one is made: lost is the newest
+// thing of whoever has most, and lost.OK says that there is one. No place is made, and
+// Enter returns nil, for who would then have as much as the one that loses, or has most
+// already.
+func (s *Shares[T]) Enter(name string, thing T) (p *Place[T], lost Lost[T]) {
+	o := s.owners[name]
+	if s.n >= s.Max {
+		if s.n == 0 {
+			return nil, lost
+		}
+		top := s.most[0]
+		have := 0
+		if o != nil {
+			have = o.places.Len()
+		}
+		if have+1 >= top.places.Len() {
+			return nil, lost
+		}
+		p := top.places.Back().Value.(*Place[T])
+		lost = Lost[T]{p.thing, true}
+		s.Leave(p)
+	}
+	if o == nil {
+		o = &owner{name: name, places: list.New()}
+		if s.owners == nil {
+			s.owners = map[string]*owner{}
+		}
+		s.owners[name] = o
+		heap.Push(&s.most, o)
+	}
+	p = &Place[T]{thing: thing, of: o}
+	p.at = o.places.PushBack(p)
+	heap.Fix(&s.most, o.rank)
+	s.n++
+	return p, lost
+}
+
+// Lost is a thing that has lost its place.
+type Lost[T any] struct {
+	Thing T
+	OK    bool
+}
+
+// Leave gives a place back. A second time does nothing, nor does it for one that was
+// lost.
+func (s *Shares[T]) Leave(p *Place[T]) {
+	if p.at == nil {
+		return
+	}
+	p.of.places.Remove(p.at)
+	p.at = nil
+	s.n--
+	if p.of.places.Len() > 0 {
+		heap.Fix(&s.most, p.of.rank)
+		return
+	}
+	heap.Remove(&s.most, p.of.rank)
+	delete(s.owners, p.of.name)
+}
+
+// Len is how many places are taken.
+func (s *Shares[T]) Len() int { return s.n }
+
+// A ranking is a heap of owners.
+type ranking []*owner
+
+func (r ranking) Len() int           { return len(r) }
+func (r ranking) Less(i, j int) bool { return r[i].places.Len() > r[j].places.Len() }
+func (r ranking) Swap(i, j int) {
+	r[i], r[j] = r[j], r[i]
+	r[i].rank, r[j].rank = i, j
+}
+
+// Push implements [heap.Interface].
+func (r *ranking) Push(x any) {
+	o := x.(*owner)
+	o.rank = len(*r)
+	*r = append(*r, o)
+}
+
+// Pop implements [heap.Interface].
+func (r *ranking) Pop() any {
+	last := len(*r) - 1
+	o := (*r)[last]
+	(*r)[last] = nil
+	*r = (*r)[:last]
+	return o
+}

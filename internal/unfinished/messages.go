@@ -1,0 +1,126 @@
+package unfinished
+
+import "encoding/binary"
+
+// window is how much of a request a client may send before the server reads it: the
+// window of a stream. Of less than that there is nothing to be known here, for the
+// server may have reasons not to read on.
+const window = 64 << 10
+
+// messages are the requests that streams of a connection have begun. It is a value that
+// is fed: it has no clock and no lock.
+type messages struct {
+	scanner
+	open  map[uint32]*message // by stream; nil: between two requests
+	large int                 // bytes of requests that are not whole, and of which more than the window has come
+	total int                 // how much large has grown, ever
+}
+
+// A message is a request that has begun: "a Length-Prefixed-Message: Compressed-Flag,
+// Message-Length, Message", of which the first two have five bytes.
+type message struct {
+	prefix [5]byte
+	have   int // bytes of the prefix
+	left   int // bytes that have not come
+	got    int // bytes that have
+}
+
+func newMessages() messages {
+	return messages{scanner: scanner{skip: preface}, open: map[uint32]*message{}}
+}
+
+// received takes what a client sent.
+func (m *messages) received(b []byte) {
+	for len(b) > 0 {
+		f, body, rest, begins, ends, ok := m.next(b)
+		if b = rest; !ok {
+			continue
+		}
+		switch {
+		case f.typ == typeHeaders && begins:
+			if _, again := m.open[f.stream]; !again {
+				m.open[f.stream] = nil
+			}
+		case f.typ == typeData && len(body) > 0:
+			m.data(f.stream, body)
+		}
+		if ends && f.ends() {
+			m.forget(f.stream)
+			if f.typ == typeReset {
+				delete(m.open, f.stream)
+			}
+		}
+	}
+}
+
+// closed is told that the server has ended a stream, which reads no more of it.
+func (m *messages) closed(stream uint32) {
+	m.forget(stream)
+	delete(m.open, stream)
+}
+
+// data takes a part of a stream's requests. Streams that are not open hold nothing: the
+// server drops what comes on them.
+func (m *messages) data(stream uint32, b []byte) {
+	msg, ok := m.open[stream]
+	if !ok {
+		return
+	}
+	var short message // of a request that is whole at once, nothing is kept
+	if msg == nil {
+		msg = &short
+	}
+	for len(b) > 0 {
+		if msg.have < len(msg.prefix) {
+			n := copy(msg.prefix[msg.have:], b)
+			msg.have += n
+			b = b[n:]
+			if msg.have < len(msg.prefix) {
+				break
+			}
+			msg.left = int(binary.BigEndian.Uint32(msg.prefix[1:]))
+		}
+		n := min(msg.left, len(b))
+		b = b[n:]
+		m.grow(msg, n)
+		if msg.left == 0 {
+			m.drop(msg)
+			*msg = message{}
+		}
+	}
+	switch {
+	case msg.have == 0:
+		m.open[stream] = nil
+	case msg == &short:
+		kept := short // so that others need not live on the heap
+		m.open[stream] = &kept
+	}
+}
+
+func (m *messages) grow(msg *message, n int) {
+	before := msg.got
+	msg.got += n
+	msg.left -= n
+	switch {
+	case before > window:
+		m.large += n
+		m.total += n
+	case msg.got > window:
+		m.large += msg.got
+		m.total += msg.got
+	}
+}
+
+func (m *messages) drop(msg *message) {
+	if msg.got > window {
+		m.large -= msg.got
+	}
+}
+
+// forget drops what has come of a stream's request: no more will.
+func (m *messages) forget(stream uint32) {
+	if msg := m.open[stream]; msg != nil {
+		m.drop(msg)
+		m.open[stream] = nil
+	}
+}

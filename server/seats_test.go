@@ -1,0 +1,202 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/test/bufconn"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// at is a listener whose clients come from an address.
+type at struct {
+	*bufconn.Listener
+	ip net.IP
+}
+
+func (l at) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return cameFrom{c, &net.TCPAddr{IP: l.ip, Port: 1}}, nil
+}
+
+type cameFrom struct {
+	net.Conn
+	at net.Addr
+}
+
+func (c cameFrom) RemoteAddr() net.Addr { return c.at }
+
+// dialFrom dials from an address.
+func (w *world) dialFrom(t testing.TB, ip string) *grpc.ClientConn {
+	t.Helper()
+	l := bufconn.Listen(64 << 10)
+	go w.grpc.Serve(at{l, net.ParseIP(ip)})
+	return w.dial(t, grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return l.DialContext(ctx) }))
+}
+
+// settled opens a stream of a node, and waits for its first answer.
+func (w *world) settled(t testing.TB, conn *grpc.ClientConn, node string) *sotwClient {
+	t.Helper()
+	c := w.sotw(t, conn)
+	c.send(&discovery.DiscoveryRequest{Node: &core.Node{Id: node}, TypeUrl: xds.Cluster.URL})
+	c.send(ack(c.want()))
+	synctest.Wait()
+	return c
+}
+
+// "What a client can make the server hold or do is bounded per stream, per peer and in
+// all." (SAFE-9)
+func TestShares(t *testing.T) {
+	within(t, "SAFE-9 when all streams are open, the newest of the address that has most gives way", func(t *testing.T) {
+		w := serve(t, WithLimits(Limits{Streams: 4}))
+		greedy, other := w.dialFrom(t, "192.0.2.1"), w.dialFrom(t, "192.0.2.2")
+		var all []*sotwClient
+		for i := range 4 {
+			all = append(all, w.settled(t, greedy, fmt.Sprint("g", i)))
+		}
+		w.settled(t, other, "a")
+		if err := all[3].end(); status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "most of them are of this address") {
+			t.Error(err)
+		}
+		w.settled(t, other, "b")
+		if err := all[2].end(); status.Code(err) != codes.ResourceExhausted {
+			t.Error(err)
+		}
+		for _, conn := range []*grpc.ClientConn{greedy, other} { // they have two each
+			if err := w.sotw(t, conn).end(); status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "4 streams are open") {
+				t.Error(err)
+			}
+		}
+		synctest.Wait()
+		if s := w.Stats(); s.Open != 4 || s.Throttled["streams"] != 4 {
+			t.Errorf("%+v", s)
+		}
+		w.set(xds.Cluster, res("a", "1")) // the others are as they were
+		for _, c := range all[:2] {
+			c.want()
+		}
+	})
+	within(t, "SAFE-9 a silent crowd keeps nobody out", func(t *testing.T) {
+		w := serve(t, WithLimits(Limits{Streams: 50}))
+		crowd := w.dialFrom(t, "192.0.2.1")
+		for range 50 {
+			w.sotw(t, crowd)
+		}
+		synctest.Wait()
+		w.settled(t, w.dialFrom(t, "192.0.2.2"), "a")
+		time.Sleep(16 * time.Second)
+		synctest.Wait()
+		if n := w.Stats().Open; n != 1 {
+			t.Errorf("%d streams are open", n)
+		}
+	})
+	within(t, "SAFE-9 when few streams are left, no node has more than half", func(t *testing.T) {
+		w := serve(t, WithLimits(Limits{Streams: 8}))
+		conn := w.dial(t)
+		for range 6 {
+			w.settled(t, conn, "greedy") // three quarters
+		}
+		c := w.sotw(t, conn)
+		c.send(&discovery.DiscoveryRequest{Node: &core.Node{Id: "greedy"}, TypeUrl: xds.Cluster.URL})
+		if err := c.end(); status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "the node has 7 streams") {
+			t.Error(err)
+		}
+		w.settled(t, conn, "a")
+		b := w.settled(t, conn, "b")
+		b.s.CloseSend()
+		b.end()
+		synctest.Wait()
+		if n := len(w.seats.nodes); n != 2 {
+			t.Errorf("%d nodes are remembered", n)
+		}
+	})
+	within(t, "SAFE-9 streams without an id are not of one node", func(t *testing.T) {
+		w := serve(t, WithLimits(Limits{Streams: 8}))
+		conn := w.dial(t)
+		for range 8 {
+			w.settled(t, conn, "")
+		}
+	})
+	within(t, "SAFE-9 when all polls are held, the newest of the address that has most is answered", func(t *testing.T) {
+		w := serve(t, WithLimits(Limits{Polls: 3}))
+		w.set(xds.Cluster, res("a", "1"))
+		poll := func(ip string, node string) (p *Poll, err error) {
+			for version := ""; ; {
+				req := xds.Request{Type: xds.Cluster, Names: []string{"none"}, Node: &xds.Node{ID: node}, Version: version}
+				if p, err = w.Poll(xds.Cluster, req, Caller{Addr: &net.TCPAddr{IP: net.ParseIP(ip), Port: 1}}); err != nil {
+					return nil, err
+				}
+				if !p.Due() {
+					t.Cleanup(func() { p.Close(nil) })
+					return p, nil
+				}
+				r, err := p.Wait(t.Context(), 0)
+				if err != nil {
+					return nil, err
+				}
+				version = r.Version
+				p.Close(nil)
+			}
+		}
+		var last *Poll
+		for i := range 3 {
+			p, err := poll("192.0.2.1", fmt.Sprint("g", i))
+			if err != nil {
+				t.Fatal(err)
+			}
+			last = p
+		}
+		if _, err := poll("192.0.2.2", "a"); err != nil {
+			t.Fatal(err)
+		}
+		begin := time.Now()
+		if r, err := last.Wait(t.Context(), MaxHold); r != nil || err != nil || time.Since(begin) != 0 {
+			t.Errorf("%v, %v after %v", r, err, time.Since(begin))
+		}
+		if _, err := poll("192.0.2.1", "g4"); status.Code(err) != codes.Unavailable {
+			t.Error(err)
+		}
+	})
+}
+
+func TestSilence(t *testing.T) {
+	within(t, "SAFE-9 silent streams have a limit of their own", func(t *testing.T) {
+		w := serve(t, WithLimits(Limits{Silent: 3}))
+		crowd, other := w.dialFrom(t, "192.0.2.1"), w.dialFrom(t, "192.0.2.2")
+		var silent []*sotwClient
+		for range 3 {
+			silent = append(silent, w.sotw(t, crowd))
+			synctest.Wait()
+		}
+		if err := w.sotw(t, crowd).end(); status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "3 streams are open on which no request has come") {
+			t.Error(err)
+		}
+		for i := range 5 { // who says something is none of them
+			w.settled(t, other, fmt.Sprint("n", i))
+		}
+		if err := silent[2].end(); status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "most of them are of this address") {
+			t.Error(err)
+		}
+		synctest.Wait()
+		if s := w.Stats(); s.Silent != 2 || s.Open != 7 || s.Throttled["silent_streams"] != 2 || s.Throttled["streams"] != 0 {
+			t.Errorf("%+v", s)
+		}
+		if !strings.Contains(w.log.String(), "peer=192.0.2.1:1") {
+			t.Error(w.log)
+		}
+	})
+}

@@ -1,0 +1,70 @@
+package server
+
+import (
+	"context"
+	"log/slog"
+	"net"
+
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/peer"
+
+	"github.com/chancery-xds/chancery/internal/unfinished"
+)
+
+// Credentials returns the transport credentials that a grpc.Server should have
+// (grpc.Creds): those given, nil for plain text, on connections whose requests that are not
+// whole count against [Limits.Unfinished]. Without them nothing bounds those, for gRPC
+// gives each request all the window it asks for.
+func (s *Server) Credentials(c credentials.TransportCredentials) credentials.TransportCredentials {
+	if c == nil {
+		c = insecure.NewCredentials()
+	}
+	return counting{c, s.unfinished}
+}
+
+// counting are credentials with connections that count.
+type counting struct {
+	credentials.TransportCredentials
+	budget *unfinished.Budget
+}
+
+// ServerHandshake implements [credentials.TransportCredentials].
+func (c counting) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	conn, auth, err := c.TransportCredentials.ServerHandshake(raw)
+	if err != nil {
+		return nil, nil, err
+	}
+	return c.budget.Conn(conn, conn == raw), auth, nil
+}
+
+// Clone implements [credentials.TransportCredentials].
+func (c counting) Clone() credentials.TransportCredentials {
+	return counting{c.TransportCredentials.Clone(), c.budget}
+}
+
+// cut is told that a connection was closed.
+func (s *Server) cut(peer net.Addr, why unfinished.Reason) {
+	s.tally[tooUnfinished].Add(1)
+	s.warn("", string(why), "client was refused: its connection is closed", []slog.Attr{slog.String("peer", peer.String()), slog.String("error", string(why))})
+}
+
+// largeRequest is from how many bytes on a request that is whole counts against
+// Limits.Unfinished until it is handled.
+const largeRequest = unreadWindow
+
+// kept notes a request that is whole, or that it is so no more.
+func (s *Server) kept(n int) {
+	if n > largeRequest || -n > largeRequest {
+		s.unfinished.Whole(n)
+	}
+}
+
+// coming is a number that grows while a request comes on a stream's connection; 0: none
+// does.
+func (s *Server) coming(ctx context.Context) int {
+	if p, ok := peer.FromContext(ctx); ok {
+		return s.unfinished.Progress(p.Addr)
+	}
+	return 0
+}

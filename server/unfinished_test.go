@@ -1,0 +1,88 @@
+package server
+
+import (
+	"bytes"
+	"io"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+)
+
+// begun opens a stream and sends the first 70 KiB of a request of 1 MiB. It returns what
+// sends more.
+func (w *world) begun(t *testing.T) func(n int) {
+	t.Helper()
+	conn, err := w.lis.Dial()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	go io.Copy(io.Discard, conn)
+	var block bytes.Buffer
+	e := hpack.NewEncoder(&block)
+	for _, h := range [][2]string{
+		{":method", "POST"}, {":scheme", "http"}, {":authority", "x"},
+		{":path", "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources"}, {"content-type", "application/grpc"},
+	} {
+		_ = e.WriteField(hpack.HeaderField{Name: h[0], Value: h[1]})
+	}
+	_, _ = io.WriteString(conn, http2.ClientPreface)
+	f := http2.NewFramer(conn, nil)
+	_ = f.WriteSettings()
+	_ = f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block.Bytes(), EndHeaders: true})
+	_ = f.WriteData(1, false, []byte{0, 0, 0x10, 0, 0})
+	more := func(n int) {
+		for ; n > 0; n -= 1 << 10 {
+			_ = f.WriteData(1, false, make([]byte, 1<<10))
+		}
+		synctest.Wait()
+	}
+	synctest.Wait() // the server gives the request its window
+	more(70 << 10)
+	return more
+}
+
+func TestUnfinished(t *testing.T) {
+	within(t, "SAFE-9 a first request that comes slowly but steadily is waited for, until it stops", func(t *testing.T) {
+		w := serve(t)
+		more := w.begun(t)
+		if s := w.Stats(); s.Unfinished != 70<<10 || s.Open != 1 {
+			t.Errorf("%+v", s)
+		}
+		time.Sleep(16 * time.Second)
+		more(65 << 10)
+		time.Sleep(15 * time.Second)
+		if s := w.Stats(); s.Unfinished != 135<<10 || s.Open != 1 || s.Silent != 1 {
+			t.Errorf("%+v", s)
+		}
+		time.Sleep(6 * time.Second)
+		synctest.Wait()
+		if s := w.Stats(); s.Unfinished != 0 || s.Open != 0 || s.Throttled["unfinished"] != 1 || s.Throttled["first_request"] != 0 {
+			t.Errorf("%+v", s)
+		}
+		if !strings.Contains(w.log.String(), "its connection is closed") {
+			t.Error(w.log)
+		}
+	})
+	within(t, "SAFE-9 what was unfinished is not, when the server ends the stream", func(t *testing.T) {
+		w := serve(t, WithReadTimeout(time.Hour))
+		w.begun(t)
+		time.Sleep(31 * time.Second)
+		synctest.Wait()
+		if s := w.Stats(); s.Unfinished != 0 || s.Open != 0 || s.Throttled["first_request"] != 1 || s.Throttled["unfinished"] != 0 {
+			t.Errorf("%+v", s)
+		}
+	})
+	within(t, "SAFE-9 a request that is whole is counted until it is handled", func(t *testing.T) {
+		w := serve(t)
+		more := w.begun(t)
+		more(954 << 10)
+		if s := w.Stats(); s.Unfinished != 0 || s.Open != 0 || s.Malformed != 1 { // it is all zeros
+			t.Errorf("%+v", s)
+		}
+	})
+}

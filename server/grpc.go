@@ -6,7 +6,6 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/encoding"
-	_ "google.golang.org/grpc/encoding/gzip"  // clients may compress their requests
 	_ "google.golang.org/grpc/encoding/proto" // registers the codec that codec falls back to
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/mem"
@@ -42,9 +41,10 @@ func Keepalive() keepalive.ServerParameters {
 // GRPCOptions returns the options that a grpc.Server must have to serve a
 // Server. It may have more, and options that follow override these: requests of
 // up to [MaxRequest], [MaxStreams] streams per connection, 64 KiB of headers,
-// 10 s for a connection to begin, [Keepalive]. Requests may be
-// compressed with gzip, and their limit is of what they unpack to; responses never
-// are: one encoding is shared by all streams. A panic in a handler of any service
+// 10 s for a connection to begin, [Keepalive]. Compressed requests are refused, unless the
+// program links a compressor, such as grpc/encoding/gzip: 30 KB of them could become 31 MiB
+// before anybody counts these. Responses are never compressed: one encoding is shared by
+// all streams. A panic in a handler of any service
 // ends its call with INTERNAL. [Server.Credentials] are one option more.
 func GRPCOptions() []grpc.ServerOption {
 	return []grpc.ServerOption{

@@ -125,10 +125,12 @@ func (s *Server) crowded(ctx context.Context, err error) {
 	}
 	s.tally[r.fault].Add(1)
 	attrs := []slog.Attr{slog.String("code", r.Code().String()), slog.String("error", r.Message())}
+	var who Stream
 	if p, ok := peer.FromContext(ctx); ok {
+		who.Peer = p.Addr
 		attrs = append(attrs, slog.String("peer", p.Addr.String()))
 	}
-	s.warn("", mask(r.Message()), "client was refused: its stream ends", attrs)
+	s.warn(whose(&who), r.Message(), "client was refused: its stream ends", attrs)
 }
 
 // errLostSilent ends the newest stream without a request of the address that has most.

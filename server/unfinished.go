@@ -46,7 +46,7 @@ func (c counting) Clone() credentials.TransportCredentials {
 // cut is told that a connection was closed.
 func (s *Server) cut(peer net.Addr, why unfinished.Reason) {
 	s.tally[tooUnfinished].Add(1)
-	s.warn("", string(why), "client was refused: its connection is closed", []slog.Attr{slog.String("peer", peer.String()), slog.String("error", string(why))})
+	s.warn(whose(&Stream{Peer: peer}), string(why), "client was refused: its connection is closed", []slog.Attr{slog.String("peer", peer.String()), slog.String("error", string(why))})
 }
 
 // largeRequest is from how many bytes on a request that is whole counts against

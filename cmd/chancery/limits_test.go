@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/encoding/gzip"
 	healthgrpc "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
 
@@ -170,6 +171,25 @@ func TestConnectionStreamsFlag(t *testing.T) {
 		}
 		if n := told[maxStreams]; n != 7 {
 			t.Errorf("a connection may have %d streams: %v", n, told)
+		}
+	})
+}
+
+// "What a client can make the server hold or do is bounded" (SAFE-9): what is compressed
+// could be counted only when it is unpacked.
+func TestCompressedRequests(t *testing.T) {
+	t.Run("SAFE-9 compressed requests are refused", func(t *testing.T) {
+		t.Parallel()
+		d := serve(t, nil, "a.yaml", cluster("a"))
+		s, err := discoveryv3.NewAggregatedDiscoveryServiceClient(d.conn).StreamAggregatedResources(d.ctx, grpc.UseCompressor(gzip.Name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Send(&discoveryv3.DiscoveryRequest{TypeUrl: xds.Cluster.URL}); err != nil && err != io.EOF { // which says that Recv tells why
+			t.Fatal(err)
+		}
+		if _, err := s.Recv(); status.Code(err) != codes.Unimplemented {
+			t.Error(err)
 		}
 	})
 }

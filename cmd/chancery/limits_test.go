@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -185,7 +186,7 @@ func TestCompressedRequests(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Send(&discoveryv3.DiscoveryRequest{TypeUrl: xds.Cluster.URL}); err != nil && err != io.EOF { // which says that Recv tells why
+		if err := s.Send(&discoveryv3.DiscoveryRequest{TypeUrl: xds.Cluster.URL}); err != nil && !errors.Is(err, io.EOF) { // which says that Recv tells why
 			t.Fatal(err)
 		}
 		if _, err := s.Recv(); status.Code(err) != codes.Unimplemented {

@@ -72,6 +72,8 @@ type delivery struct {
 	// A later delivery was answered: nothing waits for this one, and what was
 	// before it is not held.
 	superseded bool
+
+	finding *finding // what of it names find that no resource has; nil: that was not asked
 }
 
 // overtaken takes names out of which something later was accepted.
@@ -243,6 +245,7 @@ func (s *Session) evict(u *subscription) {
 		next.stuck, next.joined = max(next.stuck, old.stuck), old.last()
 		next.own = cargo{from: next.from, to: next.to, whole: next.whole}
 		next.cargo = u.join(old, next)
+		next.finding = nil
 		next.items = slices.DeleteFunc(next.items, func(it item) bool { return u.idleTalk(next, it) })
 	}
 	u.deliveries = slices.Delete(u.deliveries, i, i+1)

@@ -132,6 +132,7 @@
 //   - A name has an entry if it is subscribed or scoped, if it is found by such a
 //     name, if it is leaving, or if what was told of it is an exception to base.
 //   - entry.matched counts the sets of matches that have the name.
+//   - aliased has, of each name that is found, the aliases by which it is.
 //   - What an entry was told differs from the view only while it is dirty, rests or
 //     is leaving. So mayHold costs what has changed, and not what there is.
 //   - No delivery that is listed is answered; there are 4 of a type at most, and 16

@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -115,17 +116,30 @@ func (u *subscription) checkWant() error {
 }
 
 func (u *subscription) checkMatching() error {
-	matched := map[string]int32{}
+	matched, aliases := map[string]int32{}, 0
 	for by, found := range u.matches {
 		if e := u.entry(by); e == nil || !u.wants(e) {
 			return fmt.Errorf("%q finds resources and is not wanted", by)
 		}
 		for r := range found.All() {
 			matched[r.Name]++
+			if _, has := slices.BinarySearch(u.aliased[r.Name], by); has == (by == u.typ.Collection(r.Name)) {
+				return fmt.Errorf("%q finds %q, listed as an alias: %v", by, r.Name, has)
+			} else if has {
+				aliases++
+			}
 			if u.entry(r.Name) == nil {
 				return fmt.Errorf("%q finds %q, which has no entry", by, r.Name)
 			}
 		}
+	}
+	for _, by := range u.aliased {
+		if aliases -= len(by); len(by) == 0 {
+			return errors.New("nothing is listed as an alias")
+		}
+	}
+	if aliases != 0 {
+		return fmt.Errorf("%d aliases are listed and find nothing", -aliases)
 	}
 	for e := range u.entries() {
 		if e.matched != matched[e.name] {

@@ -13,9 +13,11 @@ import (
 // A matching is what wanted names find in this way.
 //
 // Invariant: entry.matched of a name is the number of sets in matches that have
-// it; each name in matches, and each of the members, has an entry.
+// it; each name in matches, and each of the members, has an entry; aliased is matches the
+// other way round, without collections.
 type matching struct {
 	matches map[string]*xds.Members // by wanted name, where there are any
+	aliased map[string][]string     // by the name of what is found: the aliases that find it, sorted
 
 	// What no name finds any more, though the client has dropped none that did: it
 	// has that until it has heard so, also when it drops the names by which it is
@@ -33,6 +35,7 @@ func (u *subscription) match(t *xds.Table, name string) {
 	if t.Lookup(name) == nil {
 		is = t.Aliased(name)
 	}
+	name = e.name // which is kept: a request's own memory is not
 	was, again, gone := u.matches[name], e.again, e.told == absent && e.sent
 	switch {
 	case is.Len() > 0:
@@ -63,13 +66,13 @@ func (u *subscription) match(t *xds.Table, name string) {
 	for n, found := range is.Since(was) {
 		if found {
 			lapsed := u.lapsed[n]
-			u.refer(n)
+			u.refer(n, name)
 			u.returned(t, n)
 			if gone && lapsed { // it need not have kept what the name had found
 				u.entry(n).again = true
 			}
 		} else {
-			u.unrefer(n, false)
+			u.unrefer(n, name, false)
 		}
 	}
 	if again {
@@ -87,23 +90,67 @@ func (u *subscription) match(t *xds.Table, name string) {
 // comeBack notes what was found by names that the client asks for again, and given up on
 // its way: it arrives all the same, though they may find it no more.
 func (s *Session) comeBack(u *subscription, names []string, t *xds.Table) {
-	if u.wildcard || !slices.ContainsFunc(names, func(n string) bool { return t.Lookup(n) == nil }) {
+	if u.wildcard || !u.mayHaveGivenUp() {
 		return
 	}
+	names = slices.DeleteFunc(slices.Clone(names), func(n string) bool { return t.Lookup(n) != nil })
+	slices.Sort(names)
+	names = slices.Compact(names)
+	back := map[string]*xds.Stamp{}
+	for d := range u.underWay() {
+		if d.parts[0].world || len(names) == 0 {
+			continue
+		}
+		found := s.finding(u, d)
+		for _, by := range names {
+			for _, name := range found[by] {
+				if u.entry(name) != nil {
+					continue
+				}
+				if last, is := u.bringer(name); last == d && stands(is) {
+					back[name] = is
+				}
+			}
+		}
+	}
 	var extra []entry
-	for name, is := range u.givenUp() {
-		body := s.body(u.typ, name, is)
-		if body == nil {
-			body = &xds.Resource{Stamp: is}
-		}
-		if slices.ContainsFunc(names, func(n string) bool { return t.Lookup(n) == nil && u.finds(n, body) }) {
-			extra = append(extra, entry{name: name, told: is})
-		}
+	for name, is := range back {
+		extra = append(extra, entry{name: name, told: is})
 	}
 	u.addMarked(extra)
 	for i := range extra {
 		u.lapse(&extra[i])
 	}
+}
+
+// A finding is what of a delivery a name finds that no resource has, in a view.
+type finding struct {
+	views uint64 // of the session, when it was made
+	found map[string][]string
+}
+
+// finding returns that of a delivery. It is made once in a view: a request then costs what
+// its names find, and not all that is on its way.
+func (s *Session) finding(u *subscription, d *delivery) map[string][]string {
+	if f := d.finding; f != nil && f.views == s.views {
+		return f.found
+	}
+	found := map[string][]string{}
+	for name, it := range d.each {
+		if !stands(it.is) {
+			continue
+		}
+		if c := u.typ.Collection(name); c != "" {
+			found[c] = append(found[c], name)
+		}
+		if body := s.body(u.typ, name, it.is); body != nil {
+			for _, alias := range body.Aliases {
+				found[alias] = append(found[alias], name)
+			}
+		}
+	}
+	d.finding = &finding{s.views, found}
+	return found
 }
 
 // finds reports whether a name that no resource has finds one.
@@ -132,13 +179,16 @@ func (u *subscription) unmatch(name string, asked bool) {
 	was := u.matches[name]
 	delete(u.matches, name)
 	for r := range was.All() {
-		u.unrefer(r.Name, asked)
+		u.unrefer(r.Name, name, asked)
 	}
 	u.forget(name)
 }
 
-// refer counts a name that finds a resource.
-func (u *subscription) refer(name string) {
+// refer counts a name by which a resource is found.
+func (u *subscription) refer(name, by string) {
+	if by != u.typ.Collection(name) {
+		u.alias(name, by)
+	}
 	e := u.entry(name)
 	if e == nil {
 		told := u.told(name)
@@ -152,8 +202,11 @@ func (u *subscription) refer(name string) {
 	u.mark(e)
 }
 
-// unrefer counts a name less that finds a resource.
-func (u *subscription) unrefer(name string, asked bool) {
+// unrefer counts a name less by which a resource is found.
+func (u *subscription) unrefer(name, by string, asked bool) {
+	if by != u.typ.Collection(name) {
+		u.unalias(name, by)
+	}
 	e := u.entry(name)
 	if e == nil || e.matched == 0 {
 		return
@@ -263,34 +316,39 @@ func (s *Session) aliasesOf(u *subscription, name string) (names []string) {
 	return names
 }
 
-// matchedBy yields the names that find a resource. Nearly always these are among
-// the ones that it has itself.
-func (u *subscription) matchedBy(t *xds.Table, name string) func(func(string) bool) {
+// alias notes that a resource is found by an alias.
+func (u *subscription) alias(name, by string) {
+	if u.aliased == nil {
+		u.aliased = map[string][]string{}
+	}
+	at := u.aliased[name]
+	if i, has := slices.BinarySearch(at, by); !has {
+		u.aliased[name] = slices.Insert(at, i, by)
+	}
+}
+
+// unalias notes that it is found by an alias no more.
+func (u *subscription) unalias(name, by string) {
+	at := u.aliased[name]
+	if i, has := slices.BinarySearch(at, by); has {
+		at = slices.Delete(at, i, i+1)
+	}
+	if len(at) > 0 {
+		u.aliased[name] = at
+	} else {
+		delete(u.aliased, name)
+	}
+}
+
+// matchedBy yields the names that find a resource, also by an alias that it has lost, until
+// they have looked anew.
+func (u *subscription) matchedBy(name string) func(func(string) bool) {
 	return func(yield func(string) bool) {
-		e := u.entry(name)
-		if e == nil || e.matched == 0 {
+		if c := u.typ.Collection(name); u.matches[c].Get(name) != nil && !yield(c) {
 			return
 		}
-		left := e.matched
-		by := []string{u.typ.Collection(name)}
-		if r := t.Lookup(name); r != nil {
-			by = append(by, r.Aliases...)
-		} else if l := u.leaving[name]; l != nil && l.body != nil {
-			by = append(by, l.body.Aliases...)
-		}
-		slices.Sort(by)
-		for _, n := range slices.Compact(by) {
-			if u.matches[n].Get(name) != nil {
-				if left--; !yield(n) {
-					return
-				}
-			}
-		}
-		if left == 0 {
-			return
-		}
-		for n, m := range u.matches {
-			if _, seen := slices.BinarySearch(by, n); !seen && m.Get(name) != nil && !yield(n) {
+		for _, by := range u.aliased[name] {
+			if !yield(by) {
 				return
 			}
 		}
@@ -298,15 +356,15 @@ func (u *subscription) matchedBy(t *xds.Table, name string) func(func(string) bo
 }
 
 // suspect notes that what finds a resource may find something else now.
-func (u *subscription) suspect(t *xds.Table, name string) {
-	for by := range u.matchedBy(t, name) {
+func (u *subscription) suspect(name string) {
+	for by := range u.matchedBy(name) {
 		u.mark(u.entry(by))
 	}
 }
 
 // rematch makes what found a resource that has left look anew.
 func (u *subscription) rematch(t *xds.Table, name string) {
-	for _, by := range slices.Collect(u.matchedBy(t, name)) {
+	for _, by := range slices.Collect(u.matchedBy(name)) {
 		u.match(t, by)
 	}
 }

@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -120,24 +121,170 @@ func TestFoundByTwo(t *testing.T) {
 	}
 }
 
-// What finds a resource is looked for among its own names first, then among all:
-// an alias that it lost still finds it until it has looked anew.
+// What finds a resource is known: an alias that it lost still finds it until it has looked
+// anew.
 func TestMatchedBy(t *testing.T) {
 	l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.VirtualHost.URL: xds.NewTable(xds.VirtualHost).With([]*xds.Resource{aliased("r/c", "m", "n", "other")})})
 	l.ask(xds.Request{Type: xds.VirtualHost, Subscribe: []string{"m", "n", "r/*", "x"}})
 	u := l.subs[0]
-	by := func(table *xds.Table) string {
-		got := slices.Collect(u.matchedBy(table, "r/c"))
+	want := func(name, want string) {
+		t.Helper()
+		got := slices.Collect(u.matchedBy(name))
 		slices.Sort(got)
-		return fmt.Sprint(got)
-	}
-	for _, table := range []*xds.Table{l.view.Table(xds.VirtualHost), xds.NewTable(xds.VirtualHost).With([]*xds.Resource{aliased("r/c", "n")}), xds.NewTable(xds.VirtualHost)} {
-		if got := by(table); got != "[m n r/*]" {
-			t.Error(got)
+		if s := fmt.Sprint(got); s != want {
+			t.Errorf("%s is found by %s, not %s", name, s, want)
 		}
 	}
-	if got := fmt.Sprint(slices.Collect(u.matchedBy(xds.NewTable(nil), "m"))); got != "[]" {
-		t.Error(got)
+	want("m", "[]")
+	want("r/c", "[m n r/*]")
+	l.Change(xds.Tables{xds.VirtualHost.URL: xds.NewTable(xds.VirtualHost).With([]*xds.Resource{aliased("r/c", "n")})}, nil)
+	want("r/c", "[m n r/*]")
+	l.settle()
+	want("r/c", "[n r/*]")
+	l.ask(xds.Request{Type: xds.VirtualHost, Unsubscribe: []string{"n"}})
+	want("r/c", "[r/*]")
+	if len(u.aliased) > 0 {
+		t.Errorf("remembered: %q", u.aliased)
+	}
+}
+
+// SAFE-9: "cheap per request whatever was asked before": what comes back under another
+// alias, while something still refers to it, costs as much as there is of it.
+func TestReturnByAliasIsCheap(t *testing.T) {
+	run := func(n int) time.Duration {
+		names := numbered(n)
+		var subs []string
+		var refs []xds.Ref
+		var set [2][]*xds.Resource
+		for _, name := range names {
+			refs = append(refs, xds.Ref{Type: xds.Cluster, Name: name})
+			for i, alias := range []string{"old-" + name, "new-" + name} {
+				subs, set[i] = append(subs, alias), append(set[i], aliased(name, alias))
+			}
+		}
+		was := xds.NewTable(xds.Cluster).With(set[0])
+		gone := was.With(nil, names...)
+		route := xds.NewTable(xds.Route).With([]*xds.Resource{resource("r", 1, refs...)})
+		l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.Cluster.URL: was, xds.Route.URL: route})
+		l.talk(xds.Request{Type: xds.Cluster, Nonce: l.talk(xds.Request{Type: xds.Cluster, Subscribe: subs})})
+		l.talk(xds.Request{Type: xds.Route, Nonce: l.talk(xds.Request{Type: xds.Route, Subscribe: []string{"r"}})})
+		route = tableOf(xds.Route, "r").With(resources(2, "r"))
+		touched := []xds.Names{{xds.Cluster.URL: slices.Concat(names, subs), xds.Route.URL: {"r"}}}
+		l.Change(xds.Tables{xds.Cluster.URL: gone, xds.Route.URL: route}, touched)
+		for range l.Responses() {
+		}
+		if u := l.sub(xds.Cluster); len(u.leaving) != n {
+			t.Errorf("%d of %d names are leaving", len(u.leaving), n)
+		}
+		start := time.Now()
+		l.Change(xds.Tables{xds.Cluster.URL: gone.With(set[1]), xds.Route.URL: route}, touched)
+		for range l.Responses() {
+		}
+		return time.Since(start)
+	}
+	t.Run("SAFE-9", func(t *testing.T) {
+		grows(t, 25, func() time.Duration { return run(500) }, func() time.Duration { return run(4000) })
+	})
+}
+
+// SAFE-9: "cheap per request whatever was asked before": a name that does not exist costs
+// the same however much is on its way, of which the client has given something up.
+func TestGivenUpIsCheap(t *testing.T) {
+	for _, aliases := range []bool{false, true} {
+		t.Run(fmt.Sprint("SAFE-9 what has aliases: ", aliases), func(t *testing.T) {
+			ask := func(n int) func() time.Duration {
+				names, asked := numbered(n), 0
+				var set []*xds.Resource
+				for _, name := range names {
+					if aliases {
+						set = append(set, aliased(name, "alias-"+name))
+					} else {
+						set = append(set, aliased(name))
+					}
+				}
+				l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.Cluster.URL: xds.NewTable(xds.Cluster).With(set)})
+				l.talk(xds.Request{Type: xds.Cluster, Subscribe: names})
+				l.talk(xds.Request{Type: xds.Cluster, Unsubscribe: names[n/2:]})
+				return func() time.Duration {
+					start := time.Now()
+					for range 50 {
+						asked++
+						l.talk(xds.Request{Type: xds.Cluster, Subscribe: []string{fmt.Sprint("none-", asked)}})
+					}
+					return time.Since(start)
+				}
+			}
+			grows(t, 5, ask(500), ask(20_000))
+		})
+	}
+}
+
+// DELTA-11: what is on its way and was given up comes back by its collection and by the aliases
+// that it has as it was told last, or, where that is not known any more, as it was last.
+func TestGivenUpComesBack(t *testing.T) {
+	change := func(l *line, name, alias string) {
+		r := resource(name, 2)
+		r.Aliases = []string{alias}
+		r.Seal("2")
+		l.commit(xds.VirtualHost, []*xds.Resource{r})
+	}
+	for _, c := range []struct{ by, known, unknown string }{
+		{"m", "[r/a]", "[r/a]"},
+		{"r/*", "[r/a r/b]", "[r/a r/b]"},
+		{"new", "[r/b]", "[r/b]"},
+		{"old", "[]", "[]"},
+		{"n", "[c]", "[]"},
+		{"third", "[]", "[c]"},
+		{"none", "[]", "[]"},
+		{"", "[]", "[]"},
+	} {
+		for _, known := range []bool{true, false} {
+			table := xds.NewTable(xds.VirtualHost).With([]*xds.Resource{aliased("r/a", "m"), aliased("r/b", "old"), aliased("c", "n")})
+			opts, want := Options{}, c.unknown
+			if known {
+				opts.Recent, want = func(*xds.Type) []*xds.Table { return []*xds.Table{table} }, c.known
+			}
+			l := newLine(t, xds.Delta, nil, opts, xds.Tables{xds.VirtualHost.URL: table})
+			names := []string{"r/a", "r/b", "c"}
+			l.ask(xds.Request{Type: xds.VirtualHost, Subscribe: names})
+			l.want("VHDS c@1 r/a@1 r/b@1")
+			change(l, "r/b", "new")
+			l.wait(patience)
+			l.want("VHDS r/b@2")
+			l.ask(xds.Request{Type: xds.VirtualHost, Unsubscribe: names})
+			l.ask(xds.Request{Type: xds.VirtualHost, Subscribe: []string{"early"}}) // before the view changes
+			change(l, "c", "third")
+			l.commit(xds.VirtualHost, nil, names...)
+			l.ask(xds.Request{Type: xds.VirtualHost, Subscribe: []string{c.by}})
+			if got := fmt.Sprint(slices.Sorted(maps.Keys(l.subs[0].lapsed))); got != want {
+				t.Errorf("by %q comes back %s, not %s; its body is known: %v", c.by, got, want, known)
+			}
+		}
+	}
+}
+
+// DELTA-11: what is on its way comes back also when the delivery that tells of it has become
+// one with the next.
+func TestGivenUpComesBackJoined(t *testing.T) {
+	l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.VirtualHost.URL: xds.NewTable(xds.VirtualHost).With([]*xds.Resource{aliased("r/a", "m")})})
+	l.ask(xds.Request{Type: xds.VirtualHost, Subscribe: []string{"r/a"}})
+	l.want("VHDS r/a@1")
+	l.ask(xds.Request{Type: xds.VirtualHost, Unsubscribe: []string{"r/a"}})
+	l.commit(xds.VirtualHost, nil, "r/a")
+	for i := range maxDeliveries {
+		name := fmt.Sprint("none-", i)
+		l.ask(xds.Request{Type: xds.VirtualHost, Subscribe: []string{name}})
+		l.wait(patience)
+		l.want("VHDS -" + name)
+	}
+	u := l.subs[0]
+	if u.deliveries[0].joined == 0 {
+		t.Fatal("none is joined")
+	}
+	l.ask(xds.Request{Type: xds.VirtualHost, Unsubscribe: []string{"none-0"}})
+	l.ask(xds.Request{Type: xds.VirtualHost, Subscribe: []string{"m"}})
+	if !u.lapsed["r/a"] {
+		t.Error("it is forgotten")
 	}
 }
 

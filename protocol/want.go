@@ -195,7 +195,7 @@ func (u *subscription) subscribeAll(t *xds.Table) {
 // After a world comes another, which tells of all.
 func (u *subscription) givenUp() map[string]*xds.Stamp {
 	var last map[string]*xds.Stamp
-	if len(u.deliveries) == 0 || u.deliveries[0].parts[0].nonce > u.gaveUp {
+	if !u.mayHaveGivenUp() {
 		return nil
 	}
 	for d := range u.underWay() {
@@ -214,6 +214,22 @@ func (u *subscription) givenUp() map[string]*xds.Stamp {
 	}
 	maps.DeleteFunc(last, func(_ string, is *xds.Stamp) bool { return !stands(is) })
 	return last
+}
+
+// mayHaveGivenUp reports whether the client has dropped anything since the oldest delivery left.
+func (u *subscription) mayHaveGivenUp() bool {
+	return len(u.deliveries) > 0 && u.deliveries[0].parts[0].nonce <= u.gaveUp
+}
+
+// bringer returns the newest delivery that tells of a name given up meanwhile, and what it
+// tells; nil if none does.
+func (u *subscription) bringer(name string) (last *delivery, is *xds.Stamp) {
+	for d := range u.underWay() {
+		if said := d.carries(name); said != nil && !d.parts[0].world {
+			last, is = d, said
+		}
+	}
+	return last, is
 }
 
 // unsubscribeAll ends the wildcard. By another name the client still has, and wants, what is

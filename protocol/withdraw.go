@@ -406,7 +406,7 @@ func (u *subscription) returned(t *xds.Table, name string) {
 	if r := t.Lookup(name); u.leaving[name] != nil && u.shows(r) && u.findable(t, r) {
 		delete(u.leaving, name)
 		u.stir(name)
-		u.suspect(t, name)
+		u.suspect(name)
 		if e := u.entry(name); e != nil {
 			u.mark(e)
 		}

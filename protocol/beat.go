@@ -311,8 +311,27 @@ func (s *Session) beating(u *subscription, all *xds.Changes) *xds.Changes {
 
 // coversAny reports whether any of the resources may be one of the client's. What lingers
 // is, though no name may find it any more.
+// They are in order. It is asked of each answer, so it goes by the fewer: these, or what the
+// client has asked for.
 func (u *subscription) coversAny(rs []*xds.Resource) bool {
-	return u.wildcard || slices.ContainsFunc(rs, func(r *xds.Resource) bool { return u.covers(r.Name) || u.lingers(r.Name) != nil })
+	if u.wildcard || len(rs) <= u.names.len()+len(u.leaving) {
+		return u.wildcard || slices.ContainsFunc(rs, func(r *xds.Resource) bool { return u.covers(r.Name) || u.lingers(r.Name) != nil })
+	}
+	among := func(name string) bool {
+		_, ok := slices.BinarySearchFunc(rs, name, func(r *xds.Resource, name string) int { return cmp.Compare(r.Name, name) })
+		return ok
+	}
+	for e := range u.entries() {
+		if u.wants(e) && among(e.name) {
+			return true
+		}
+	}
+	for name := range u.leaving {
+		if u.lingers(name) != nil && among(name) {
+			return true
+		}
+	}
+	return false
 }
 
 func (s *Session) sendBeat(u *subscription, t *xds.Table, c *xds.Changes, world bool) []*xds.Response {

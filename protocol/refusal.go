@@ -352,8 +352,11 @@ func (u *subscription) refusedNew(name string) bool {
 
 // remembered returns the names of which something is remembered as long as they are wanted.
 func (u *subscription) remembered() (names []string) {
-	for _, of := range []iter.Seq[string]{maps.Keys(u.lapsed), maps.Keys(u.leaving), maps.Keys(u.unfed), maps.Keys(u.brought), maps.Keys(u.orphans)} {
+	for _, of := range []iter.Seq[string]{maps.Keys(u.lapsed), maps.Keys(u.leaving), maps.Keys(u.unfed), maps.Keys(u.orphans)} {
 		names = slices.AppendSeq(names, of)
+	}
+	for _, st := range u.brought {
+		names = append(names, st.Name)
 	}
 	for i := range u.refusals {
 		for name := range u.refusals[i].members {
@@ -375,6 +378,7 @@ func (u *subscription) dropUnwanted() {
 	if u.idle() {
 		u.quit = u.remembered()
 	}
+	var given []string
 	for _, name := range u.quit {
 		u.stir(name)
 		if u.entry(name) == nil {
@@ -389,7 +393,7 @@ func (u *subscription) dropUnwanted() {
 			continue
 		}
 		delete(u.unfed, name)
-		delete(u.brought, name)
+		given = append(given, name)
 		delete(u.orphans, name)
 		if !u.lapsed[name] {
 			delete(u.leaving, name)
@@ -401,6 +405,6 @@ func (u *subscription) dropUnwanted() {
 			u.refusals[i].take(name, true)
 		}
 	}
-	u.quit = nil
+	u.quit, u.brought = nil, except(u.brought, given)
 	u.dropEmpty()
 }

@@ -33,12 +33,60 @@ type World struct {
 
 func stampByName(a, b *xds.Stamp) int { return strings.Compare(a.Name, b.Name) }
 
+// place returns the place of a name in stamps that are in order, or where it would be, and
+// whether it is there; of several the first.
+func place(list []*xds.Stamp, name string) (int, bool) {
+	return slices.BinarySearchFunc(list, name, func(st *xds.Stamp, name string) int { return strings.Compare(st.Name, name) })
+}
+
+// except returns stamps, of which no two have the same name, without those of some names.
+// The stamps are in order, and stay as they are; the names are put in order. If none of them
+// is there, it costs no more than to look for them.
+func except(list []*xds.Stamp, names []string) []*xds.Stamp {
+	if len(list) == 0 {
+		return nil
+	}
+	slices.Sort(names)
+	var gone []int
+	for _, n := range slices.Compact(names) {
+		if i, ok := place(list, n); ok {
+			gone = append(gone, i)
+		}
+	}
+	switch len(gone) {
+	case 0:
+		return list
+	case len(list):
+		return nil
+	}
+	left, from := make([]*xds.Stamp, 0, len(list)-len(gone)), 0
+	for _, i := range gone {
+		left, from = append(left, list[from:i]...), i+1
+	}
+	return append(left, list[from:]...)
+}
+
+// merged returns few stamps and many as one list, both in order, which stay as they are: of
+// the same name those of the few come first.
+func merged(few, many []*xds.Stamp) []*xds.Stamp {
+	if len(few) == 0 {
+		return many
+	}
+	all := make([]*xds.Stamp, 0, len(few)+len(many))
+	for _, st := range few {
+		i, _ := place(many, st.Name)
+		all = append(append(all, many[:i]...), st)
+		many = many[i:]
+	}
+	return append(all, many...)
+}
+
 // has returns what the world has of a name; of several, the first.
 func (w *World) has(name string) *xds.Stamp {
 	if st := w.Versions.Get(name); st != nil && !w.lacks(name) {
 		return st
 	}
-	i, _ := slices.BinarySearchFunc(w.Others, name, func(st *xds.Stamp, name string) int { return strings.Compare(st.Name, name) })
+	i, _ := place(w.Others, name)
 	for ; i < len(w.Others) && w.Others[i].Name == name; i++ {
 		if known(w.Others[i]) {
 			return w.Others[i]
@@ -82,11 +130,13 @@ func (s *Session) recall(u *subscription, version string, t *xds.Table) {
 	if w == nil || s.refusedBefore(u.typ) {
 		u.vague, u.vagueAll = s.now.Add(silence), u.wildcard || u.typ.FullState
 		if !u.typ.FullState && u.named > 0 {
+			var names []string
 			for e := range u.entries() {
 				if e.named {
-					u.bring(e.name)
+					names = append(names, e.name)
 				}
 			}
+			u.bring(names)
 		}
 	}
 	if u.typ.FullState && w != nil && !w.Since {
@@ -116,12 +166,13 @@ func (s *Session) recall(u *subscription, version string, t *xds.Table) {
 	u.addMarked(extra)
 	var kept [][]item // each name once in each: it may have any of several
 	several := map[string]int{}
+	var unknown []string
 	for _, st := range w.Others {
 		e, told := u.entry(st.Name), u.told(st.Name)
 		switch {
 		case !known(st):
 			if u.covers(st.Name) { // until it is told, which may never be
-				u.bring(st.Name)
+				unknown = append(unknown, st.Name)
 			}
 		case !u.wildcard && (e == nil || !u.wants(e)), same(told, st), doubtful(st):
 		case e == nil && told == absent:
@@ -134,6 +185,7 @@ func (s *Session) recall(u *subscription, version string, t *xds.Table) {
 			kept[n] = append(kept[n], item{name: st.Name, was: told, is: st})
 		}
 	}
+	u.bring(unknown)
 	for _, items := range kept {
 		u.refusals = append(u.refusals, list(items, 0, true))
 	}
@@ -179,7 +231,6 @@ func (s *Session) recent(t *xds.Type) []*xds.Table {
 // whole then; of others it may refuse what is under way besides, and other parts.
 func (s *Session) worldOf(u *subscription, t *xds.Table, d *delivery, parts int) *World {
 	w := &World{Versions: t.Versions()}
-	defer func() { slices.SortStableFunc(w.Others, stampByName) }()
 	if u.typ.FullState {
 		for st := range u.lingeringStamps {
 			w.Others = append(w.Others, st)
@@ -189,6 +240,7 @@ func (s *Session) worldOf(u *subscription, t *xds.Table, d *delivery, parts int)
 				w.Others = append(w.Others, r.Stamp)
 			}
 		}
+		slices.SortStableFunc(w.Others, stampByName)
 		return w
 	}
 	for n := range u.listed {
@@ -203,18 +255,24 @@ func (s *Session) worldOf(u *subscription, t *xds.Table, d *delivery, parts int)
 		}
 		return true
 	})
-	for name, st := range u.brought {
-		if parts > 1 || !stands(d.carries(name)) {
-			w.Others = append(w.Others, st)
-		}
-	}
+	var told []string
 	if parts > 1 {
 		for _, it := range d.each {
 			if stands(it.was) && !same(it.was, it.is) {
 				w.Others = append(w.Others, it.was)
 			}
 		}
+	} else if len(u.brought) > 0 {
+		for name, it := range d.each {
+			if stands(it.is) {
+				told = append(told, name)
+			}
+		}
 	}
+	slices.SortStableFunc(w.Others, stampByName)
+	// It may have had these for the longest, so they come last of a name. All are shared,
+	// or it would cost what the client brought, and not what it is told.
+	w.Others = merged(w.Others, except(u.brought, told))
 	return w
 }
 
@@ -225,6 +283,7 @@ func (s *Session) resume(u *subscription, initial []xds.Version, t *xds.Table) {
 		return
 	}
 	u.due = false
+	lately := slices.Concat([]*xds.Table{t}, s.recent(u.typ)) // once: a client may state many names
 	seen := newIndex(initial)
 	matched := 0
 	var extra []entry
@@ -243,7 +302,7 @@ func (s *Session) resume(u *subscription, initial []xds.Version, t *xds.Table) {
 				matched++
 			}
 		} else {
-			told = s.stated(u.typ, t, v)
+			told = stated(lately, v)
 		}
 		switch {
 		case e != nil:
@@ -308,13 +367,14 @@ func (x *index) add(i int) bool {
 }
 
 // stated returns what a client has of a name at a version. What that refers to
-// is known only if the view had it lately.
-func (s *Session) stated(typ *xds.Type, t *xds.Table, v xds.Version) *xds.Stamp {
+// is known only if the view had it lately: in one of these tables, of which the first is
+// that of the view.
+func stated(lately []*xds.Table, v xds.Version) *xds.Stamp {
 	is := func(r *xds.Resource) bool { return r != nil && r.Version == v.Version }
-	if r := t.Departed(v.Name); is(r) {
+	if r := lately[0].Departed(v.Name); is(r) {
 		return r.Stamp
 	}
-	for _, t := range slices.Concat([]*xds.Table{t}, s.recent(typ)) {
+	for _, t := range lately {
 		if r := t.Lookup(v.Name); is(r) {
 			return r.Stamp
 		}

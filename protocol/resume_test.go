@@ -219,7 +219,7 @@ func TestStated(t *testing.T) {
 		{"nobody remembers", two, nil, "1", "anything"},
 	} {
 		s := NewSession(xds.Delta, nil, xds.Tables{}, Options{Recent: func(*xds.Type) []*xds.Table { return c.recent }})
-		st := s.stated(xds.Route, c.table, xds.Version{Name: "r", Version: c.version})
+		st := stated(slices.Concat([]*xds.Table{c.table}, s.recent(xds.Route)), xds.Version{Name: "r", Version: c.version})
 		got := "anything"
 		if st.Refs != nil {
 			got = ""

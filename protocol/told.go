@@ -54,7 +54,7 @@ type record struct {
 	// this time.
 	vague    time.Time
 	vagueAll bool
-	brought  map[string]*xds.Stamp // of each what a World says of it
+	brought  []*xds.Stamp // of each what a World says of it, by name; worlds share it, so it is replaced
 }
 
 // vague reports whether nobody knows what the client has from before.
@@ -69,13 +69,13 @@ func (s *Session) vague(u *subscription) bool {
 		return true
 	}
 	for n := range u.listed { // more than these may be marked, as no hint says what has changed
-		if e := u.entry(n); e != nil && u.brought[n] != nil && s.lists(u, s.table(u.typ), e) {
+		if e := u.entry(n); e != nil && u.hadBefore(n) && s.lists(u, s.table(u.typ), e) {
 			return true
 		}
 	}
 	for d := range u.underWay() { // it is told by nothing that a name is lost
 		for name, it := range d.each {
-			if u.brought[name] != nil && stands(it.is) {
+			if u.hadBefore(name) && stands(it.is) {
 				return true
 			}
 		}
@@ -89,8 +89,8 @@ func (s *Session) vagueAfter(u *subscription, d *delivery, parts int) bool {
 	if parts > 1 || u.vagueAll && u.waiting.len() > 0 {
 		return true
 	}
-	for name := range u.brought {
-		if !stands(d.carries(name)) {
+	for _, st := range u.brought {
+		if !stands(d.carries(st.Name)) {
 			return true
 		}
 	}
@@ -107,11 +107,13 @@ func (u *subscription) learned(v xds.Variant, d *delivery, p *part) {
 	if len(u.brought) == 0 {
 		return
 	}
+	var taken []string
 	for name, it := range d.each {
 		if stands(it.is) && p.within(name, it.is) { // it is told by nothing that a name is lost
-			delete(u.brought, name)
+			taken = append(taken, name)
 		}
 	}
+	u.brought = except(u.brought, taken)
 }
 
 // toldAll notes that the client has answered a delivery: if that told of all, it is by
@@ -122,24 +124,35 @@ func (u *subscription) toldAll(d *delivery) {
 		return
 	}
 	u.vagueAll = false
+	var names []string
 	for _, it := range d.items {
 		if it.is == nil { // it waited
-			u.bring(it.name)
+			names = append(names, it.name)
 		}
 	}
 	for name, it := range d.each {
 		if stands(it.is) && slices.ContainsFunc(d.parts, func(p part) bool { return p.fate == refused && p.within(name, it.is) }) {
-			u.bring(name)
+			names = append(names, name)
 		}
 	}
+	u.bring(names)
 }
 
-// bring notes that the client may have a name from before, and nobody knows what of it.
-func (u *subscription) bring(name string) {
-	if u.brought == nil {
-		u.brought = map[string]*xds.Stamp{}
+// bring notes that the client may have names from before, and nobody knows what of them.
+func (u *subscription) bring(names []string) {
+	slices.Sort(names)
+	more := make([]*xds.Stamp, 0, len(names))
+	names = slices.Compact(names)
+	for _, n := range names {
+		more = append(more, &xds.Stamp{Name: n})
 	}
-	u.brought[name] = &xds.Stamp{Name: name}
+	u.brought = merged(more, except(u.brought, names))
+}
+
+// hadBefore reports whether the client may have a name from before, and nobody knows what of it.
+func (u *subscription) hadBefore(name string) bool {
+	_, ok := place(u.brought, name)
+	return ok
 }
 
 // told returns what the client was last told of a name.
@@ -300,7 +313,7 @@ func (s *Session) keeps(u *subscription, yield func(st *xds.Stamp, firm bool) bo
 		later := u.laterThan(s.variant, r.nonce)
 		for name, it := range r.members {
 			firm := r.nonce > 0 && (!r.retold || !later(name)) // of an earlier stream it need not have refused it
-			if u.brought[name] != nil && firm && !yield(&xds.Stamp{}, true) {
+			if u.hadBefore(name) && firm && !yield(&xds.Stamp{}, true) {
 				return false
 			}
 			for _, st := range []*xds.Stamp{it.was, it.is} {

@@ -311,6 +311,9 @@ func (s *Session) body(typ *xds.Type, name string, told *xds.Stamp) *xds.Resourc
 	if last != nil && (told == absent || same(last.Stamp, told)) {
 		return last
 	}
+	if told != absent && !known(told) {
+		return last // no table has that, and a client may state many of these
+	}
 	recent := s.recent(typ)
 	if told == absent { // of those after the view it has nothing
 		recent = recent[slices.Index(recent, t)+1:]

@@ -1,0 +1,81 @@
+package protocol
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// SAFE-9: "cheap per request whatever was asked before".
+
+// What a client has from an earlier stream, and nobody knows what, costs a commit no more
+// than what it tells.
+func TestBroughtNamesAreCheap(t *testing.T) {
+	run := func(n int) time.Duration {
+		l := newLine(t, xds.SotW, nil, Options{}, xds.Tables{})
+		views := []xds.Tables{{xds.Endpoint.URL: tableOf(xds.Endpoint, "one")}}
+		views = append(views, xds.Tables{xds.Endpoint.URL: views[0][xds.Endpoint.URL].With(resources(2, "one"))})
+		l.Change(views[0], nil)
+		nonce := l.talk(xds.Request{Type: xds.Endpoint, Version: "unknown", Names: append([]string{"one"}, numbered(n)...)})
+		l.talk(xds.Request{Type: xds.Endpoint, Nonce: nonce, Same: true})
+		l.wait(4 * silence)
+		start := time.Now()
+		for i := range 50 {
+			l.Change(views[(i+1)&1], []xds.Names{{xds.Endpoint.URL: {"one"}}})
+			for r := range l.Responses() {
+				nonce = r.Nonce
+			}
+			l.talk(xds.Request{Type: xds.Endpoint, Nonce: nonce, Same: true})
+		}
+		return time.Since(start)
+	}
+	t.Run("SAFE-9", func(t *testing.T) {
+		grows(t, 10, func() time.Duration { return run(500) }, func() time.Duration { return run(20_000) })
+	})
+}
+
+// TTLs of what a client has not asked for cost its answers nothing.
+func TestBeatsOfOthersAreCheap(t *testing.T) {
+	run := func(n int) time.Duration {
+		rs := resources(1, "plain")
+		for _, name := range numbered(n) {
+			r := resource(name, 1)
+			r.TTL = time.Minute
+			rs = append(rs, r)
+		}
+		l := newLine(t, xds.Delta, nil, Options{ForceTTL: true}, xds.Tables{xds.Endpoint.URL: xds.NewTable(xds.Endpoint).With(rs)})
+		nonce := l.talk(xds.Request{Type: xds.Endpoint, Subscribe: []string{"plain"}})
+		l.talk(xds.Request{Type: xds.Endpoint, Nonce: nonce}) // the table lists what has a TTL once
+		start := time.Now()
+		for range 200 {
+			l.talk(xds.Request{Type: xds.Endpoint, Nonce: nonce})
+		}
+		return time.Since(start)
+	}
+	t.Run("SAFE-9", func(t *testing.T) {
+		grows(t, 10, func() time.Duration { return run(100) }, func() time.Duration { return run(10_000) })
+	})
+}
+
+// The tables that a type had lately are asked for once, however many names a client states.
+func TestStatedNamesAreCheap(t *testing.T) {
+	for _, n := range []int{1, 1000} {
+		t.Run(fmt.Sprint("SAFE-9 ", n), func(t *testing.T) {
+			asked := 0
+			lately := []*xds.Table{tableOf(xds.Cluster, "a")}
+			l := newLine(t, xds.Delta, nil, Options{Recent: func(*xds.Type) []*xds.Table { asked++; return lately }}, xds.Tables{xds.Cluster.URL: lately[0]})
+			var initial []xds.Version
+			for _, name := range numbered(n) {
+				initial = append(initial, xds.Version{Name: name, Version: "other"})
+			}
+			if err := l.Receive(xds.Request{Type: xds.Cluster, Subscribe: []string{xds.Wildcard}, Initial: initial}); err != nil {
+				t.Fatal(err)
+			}
+			if asked != 1 {
+				t.Errorf("%d times", asked)
+			}
+		})
+	}
+}

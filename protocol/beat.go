@@ -204,6 +204,10 @@ func (s *Session) belated(u *subscription, d *delivery, accepts func(name string
 	if early := len(beats) == 0 || s.now.Before(d.sent.Add(beats[0].TTL/beatsPerTTL)); early && len(u.leaving)+len(u.unfed) == 0 {
 		return // as nearly always
 	}
+	s.feedLate(u, d, accepts)
+}
+
+func (s *Session) feedLate(u *subscription, d *delivery, accepts func(name string, is *xds.Stamp) bool) {
 	for r := range s.expiring(u, d) {
 		told, ok := u.unfed[r.Name]
 		if !ok {

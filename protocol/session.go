@@ -433,7 +433,8 @@ func (s *Session) Interests() iter.Seq[Interest] {
 func (s *Session) Events() iter.Seq[Event] {
 	return func(yield func(Event) bool) {
 		events := s.events
-		if s.events = s.events[:0]; cap(events) > manyEvents {
+		// A step has about as many as the one before, but the first has more than others.
+		if s.events = s.events[:0]; cap(events) > manyEvents || cap(events) > 2*len(events) {
 			s.events = nil
 		}
 		for i := range events {
@@ -446,9 +447,8 @@ func (s *Session) Events() iter.Seq[Event] {
 	}
 }
 
-// manyEvents is how many events the memory is kept for: those of a step when one type
-// has moved. When a stream opens there are more.
-const manyEvents = 2
+// manyEvents is for how many events memory is kept.
+const manyEvents = 64
 
 func (s *Session) event(e Event) { s.events = append(s.events, e) }
 

@@ -122,7 +122,17 @@ func (u *subscription) settle(s *Session, req xds.Request) {
 	if d.superseded = slices.ContainsFunc(d.parts, func(p part) bool { return p.fate == passed }); d.superseded {
 		return // some of it may still be refused
 	}
-	u.deliveries = slices.DeleteFunc(u.deliveries, func(o delivery) bool { return o.last() == d.last() })
+	u.gone(d)
+}
+
+// gone forgets a delivery.
+func (u *subscription) gone(d *delivery) {
+	for i := range u.deliveries {
+		if d == &u.deliveries[i] {
+			u.deliveries = slices.Delete(u.deliveries, i, i+1)
+			break
+		}
+	}
 	if len(u.deliveries) == 0 {
 		u.deliveries = nil
 	}

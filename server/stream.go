@@ -358,13 +358,12 @@ func (s *stream) refresh() {
 
 // receive hands a request to the session.
 func (s *stream) receive(m *message) error {
+	defer s.server.kept(-m.data.Len()) // as large as it was when it was read
 	if m.late && !s.hurried {
-		s.hurried = true
-		s.server.tally[tooFast].Add(1)
-		s.server.complain(s.rpc.Context(), &s.info, "client sends more requests than are taken: they wait", slog.Int("per_second", s.server.bounds.Rate))
+		s.hurry()
 	}
 	s.firstBy = time.Time{}
-	req, err := s.decode(m)
+	req, err := decode(&s.decoder, m)
 	if err != nil {
 		return rejected(err)
 	}
@@ -384,6 +383,13 @@ func (s *stream) receive(m *message) error {
 	}
 	s.refresh()
 	return s.hand(req)
+}
+
+// hurry notes, once, that the client sends too many requests.
+func (s *stream) hurry() {
+	s.hurried = true
+	s.server.tally[tooFast].Add(1)
+	s.server.complain(s.rpc.Context(), &s.info, "client sends more requests than are taken: they wait", slog.Int("per_second", s.server.bounds.Rate))
 }
 
 // hand hands a request to a session that is up to date.
@@ -573,12 +579,6 @@ func (s *stream) requests() {
 			return
 		}
 	}
-}
-
-// decode consumes m, which no longer counts against what requests may hold.
-func (s *stream) decode(m *message) (xds.Request, error) {
-	defer s.server.kept(-m.data.Len())
-	return decode(&s.decoder, m)
 }
 
 // decode consumes m.

@@ -59,8 +59,8 @@ func flood(t *testing.T, address string) *flooder {
 	return f
 }
 
-// open opens an aggregated stream.
-func (f *flooder) open(stream uint32) {
+// headers are those with which a client opens an aggregated stream.
+var headers = sync.OnceValue(func() []byte {
 	var block bytes.Buffer
 	e := hpack.NewEncoder(&block)
 	for _, h := range [][2]string{
@@ -70,10 +70,15 @@ func (f *flooder) open(stream uint32) {
 	} {
 		_ = e.WriteField(hpack.HeaderField{Name: h[0], Value: h[1]})
 	}
+	return block.Bytes()
+})
+
+// open opens an aggregated stream.
+func (f *flooder) open(stream uint32) {
 	f.mu.Lock()
 	f.window[stream] = 65536
 	f.mu.Unlock()
-	_ = f.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: block.Bytes(), EndHeaders: true})
+	_ = f.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: headers(), EndHeaders: true})
 }
 
 // begin sends n bytes of a request that is said to have more, and reports whether the

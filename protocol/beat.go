@@ -84,7 +84,7 @@ func (s *Session) beat(u *subscription) []*xds.Response {
 		return nil
 	}
 	t := s.table(u.typ)
-	world := s.variant == xds.SotW && u.typ.FullState
+	world := s.tellsWorld(u)
 	var out []*xds.Response
 	var due map[time.Duration]time.Time
 	for _, b := range s.beatsOf(u, t) {

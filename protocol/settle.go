@@ -24,7 +24,7 @@ func (u *subscription) message(nonce uint64) (d *delivery, p *part) {
 // not warm has warmed, what had become one with another is told, and a world takes the
 // place of those refused before it, and of what it had from before.
 func (s *Session) acceptUnlisted(u *subscription, nonce uint64) {
-	if s.variant == xds.SotW && u.typ.FullState {
+	if s.tellsWorld(u) {
 		u.vagueAll = false
 		u.moves++
 		u.refusals = slices.DeleteFunc(u.refusals, func(r refusal) bool { return r.nonce < nonce })
@@ -184,7 +184,7 @@ func (s *Session) accept(u *subscription, d *delivery, p *part) {
 			o.overtaken(told)
 		}
 	}
-	if s.variant == xds.SotW && u.typ.FullState { // a world takes the place of all before
+	if s.tellsWorld(u) { // a world takes the place of all before
 		u.moves++
 		u.refusals = slices.DeleteFunc(u.refusals, func(r refusal) bool { return r.nonce < p.nonce })
 		return

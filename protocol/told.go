@@ -265,7 +265,7 @@ func (s *Session) mayHold(u *subscription, yield func(st *xds.Stamp, firm bool) 
 		return
 	}
 	t := s.table(u.typ)
-	untold := s.variant == xds.SotW && !u.typ.FullState
+	untold := s.forsakes(u)
 	for d := range u.underWay() {
 		for name, it := range d.each {
 			if untold && !stands(it.is) {

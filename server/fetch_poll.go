@@ -52,6 +52,7 @@ type Poll struct {
 	but    string        // the version that is no news; "": each is
 	answer *xds.Response // what to answer, as soon as that is known
 	seat   *seat         // nil: it is not held
+	lost   *loss         // of the seat
 }
 
 // polls is what a server knows of polls.
@@ -63,7 +64,7 @@ type polls struct {
 
 func newPolls(n int) *polls {
 	full := reject(tooManyStreams, codes.Unavailable, "limit exceeded: %d polls are held, all that this server takes; try again later", n)
-	return &polls{held: newSeats(n, full), told: newLRU[poller, telling](n), conns: newLRU[netip.AddrPort, traffic](n)}
+	return &polls{held: newSeats(n, full, errLostPoll), told: newLRU[poller, telling](n), conns: newLRU[netip.AddrPort, traffic](n)}
 }
 
 // A Caller is who polls, as far as its transport can tell.
@@ -148,7 +149,8 @@ func (p *Poll) open(req xds.Request) error {
 	if p.look(); p.answer != nil {
 		return nil
 	}
-	if p.seat = s.polls.held.enter(p.info.Peer); p.seat == nil {
+	p.lost = newLoss()
+	if p.seat = s.polls.held.enter(p.info.Peer, p.lost); p.seat == nil {
 		return s.polls.held.full
 	}
 	return nil
@@ -277,8 +279,8 @@ func (p *Poll) wait(ctx context.Context, hold time.Duration) error {
 			return nil
 		case <-p.server.drain.began:
 			return errDraining
-		case <-p.seat.lost: // it is over before its time
-			p.rejects(errLostPoll)
+		case <-p.lost.told: // it is over before its time
+			p.rejects(p.lost.why)
 			return nil
 		case <-ctx.Done():
 			return status.FromContextError(ctx.Err()).Err()

@@ -18,27 +18,40 @@ import (
 type seats struct {
 	max  int
 	full error // for those for whom there is none
+	lost error // for those who have lost theirs
 
 	mu     sync.Mutex // held for memory only
-	shares shares.Shares[chan struct{}]
+	shares shares.Shares[*loss]
 	nodes  map[string]int // streams by the id of their node, of those whose is known
 }
 
 // A seat is what a stream has. Its goroutine owns it.
 type seat struct {
-	place *shares.Place[chan struct{}]
-	lost  <-chan struct{} // closed when somebody else gets it
+	place *shares.Place[*loss]
 	node  string
 	named bool // node is counted
 }
 
-func newSeats(max int, full error) *seats {
-	return &seats{max: max, full: full, shares: shares.Shares[chan struct{}]{Max: max}, nodes: map[string]int{}}
+// A loss is how who has seats is told that one of them was taken away.
+type loss struct {
+	told chan struct{} // closed when that is so
+	once sync.Once
+	why  error // set before
+}
+
+func newLoss() *loss { return &loss{told: make(chan struct{})} }
+
+func (l *loss) tell(why error) {
+	l.once.Do(func() { l.why = why; close(l.told) })
+}
+
+func newSeats(max int, full, lost error) *seats {
+	return &seats{max: max, full: full, lost: lost, shares: shares.Shares[*loss]{Max: max}, nodes: map[string]int{}}
 }
 
 // enter finds a seat for who comes from an address; nil: there is none.
-func (s *seats) enter(peer net.Addr) *seat {
-	owner, lost := shares.Owner(peer), make(chan struct{})
+func (s *seats) enter(peer net.Addr, lost *loss) *seat {
+	owner := shares.Owner(peer)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	place, other := s.shares.Enter(owner, lost)
@@ -46,9 +59,9 @@ func (s *seats) enter(peer net.Addr) *seat {
 		return nil
 	}
 	if other.OK {
-		close(other.Thing)
+		other.Thing.tell(s.lost)
 	}
-	return &seat{place: place, lost: lost}
+	return &seat{place: place}
 }
 
 // name says whose a seat is. An error says that this node has enough: when three quarters
@@ -90,7 +103,7 @@ func (s *seats) taken() int {
 
 // admit finds room for a stream, among all and among those that are silent. It does
 // little for who is refused, for that may be a crowd.
-func (s *Server) admit(ctx context.Context) (seat, silence *seat, err error) {
+func (s *Server) admit(ctx context.Context, lost *loss) (seat, silence *seat, err error) {
 	if !s.drain.enter() {
 		return nil, nil, errDraining
 	}
@@ -98,11 +111,11 @@ func (s *Server) admit(ctx context.Context) (seat, silence *seat, err error) {
 	if p, ok := peer.FromContext(ctx); ok {
 		from = p.Addr
 	}
-	if silence = s.silent.enter(from); silence == nil {
+	if silence = s.silent.enter(from, lost); silence == nil {
 		s.drain.leave()
 		return nil, nil, s.silent.full
 	}
-	if seat = s.seats.enter(from); seat == nil {
+	if seat = s.seats.enter(from, lost); seat == nil {
 		s.silent.leave(silence)
 		s.drain.leave()
 		return nil, nil, s.seats.full
@@ -110,10 +123,12 @@ func (s *Server) admit(ctx context.Context) (seat, silence *seat, err error) {
 	return seat, silence, nil
 }
 
-// dismiss undoes admit.
+// dismiss undoes admit. No silence is one that was given back.
 func (s *Server) dismiss(seat, silence *seat) {
 	s.seats.leave(seat)
-	s.silent.leave(silence)
+	if silence != nil {
+		s.silent.leave(silence)
+	}
 	s.drain.leave()
 }
 

@@ -174,6 +174,23 @@ func TestShares(t *testing.T) {
 }
 
 func TestSilence(t *testing.T) {
+	within(t, "SAFE-9 a stream that loses its place twice ends once", func(t *testing.T) {
+		w := serve(t, WithLimits(Limits{Silent: 3, Streams: 3}))
+		crowd := w.dialFrom(t, "192.0.2.1")
+		var silent []*sotwClient
+		for range 3 {
+			silent = append(silent, w.sotw(t, crowd))
+			synctest.Wait()
+		}
+		w.settled(t, w.dialFrom(t, "192.0.2.2"), "a")
+		if err := silent[2].end(); status.Code(err) != codes.ResourceExhausted {
+			t.Error(err)
+		}
+		synctest.Wait()
+		if s := w.Stats(); s.Silent != 2 || s.Open != 3 {
+			t.Errorf("%+v", s)
+		}
+	})
 	within(t, "SAFE-9 silent streams have a limit of their own", func(t *testing.T) {
 		w := serve(t, WithLimits(Limits{Silent: 3}))
 		crowd, other := w.dialFrom(t, "192.0.2.1"), w.dialFrom(t, "192.0.2.2")

@@ -71,6 +71,7 @@ type Server struct {
 	repeats repeats.Counter
 	clients clients
 	drain   drain
+	timers  timers
 	seats   *seats // of streams
 	silent  *seats // of those on which no request has come
 	polls   *polls
@@ -103,9 +104,9 @@ func New[W Watch](src Source[W], opts ...Option) *Server {
 		o(&s.options)
 	}
 	s.seats = newSeats(s.bounds.Streams, reject(tooManyStreams, codes.ResourceExhausted,
-		"limit exceeded: %d streams are open, all that this server takes", s.bounds.Streams))
+		"limit exceeded: %d streams are open, all that this server takes", s.bounds.Streams), errLost)
 	s.silent = newSeats(s.bounds.Silent, reject(tooSilent, codes.ResourceExhausted,
-		"limit exceeded: %d streams are open on which no request has come, all that this server takes", s.bounds.Silent))
+		"limit exceeded: %d streams are open on which no request has come, all that this server takes", s.bounds.Silent), errLostSilent)
 	s.polls = newPolls(s.bounds.Polls)
 	s.told = newTold(toldPerStream * s.bounds.Streams)
 	s.first = newAdmission(s.bounds.FirstAnswers)

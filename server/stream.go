@@ -46,7 +46,7 @@ type stream struct {
 	bell    <-chan struct{}
 	deaf    time.Time // until then no change makes the session say anything; zero: one may
 
-	// One response is sent at a time, by a goroutine of its own that lives as
+	// One response is sent at a time, by the goroutine that made it, which lives as
 	// long as the write. While it is blocked, changes coalesce in the session.
 	queue   []*xds.Response // taken from the session, not yet sent
 	sent    chan error      // from send, with one slot, so that it never waits; nil: nothing is being sent
@@ -67,7 +67,8 @@ type stream struct {
 	coming  int       // how much had come on the connection when that was set
 
 	seat    *seat           // among all streams
-	silence *seat           // among those on which no request has come
+	silence *seat           // among those on which no request has come; nil: one has
+	lost    *loss           // of one of them
 	drain   <-chan struct{} // nil when draining
 	leaving leave
 
@@ -88,23 +89,23 @@ type stream struct {
 
 // serve runs a stream until it ends.
 func (s *Server) serve(rpc grpc.ServerStream, v xds.Variant, only, also *xds.Type) error {
-	seat, silence, err := s.admit(rpc.Context())
+	lost := newLoss()
+	seat, silence, err := s.admit(rpc.Context(), lost)
 	if err != nil {
 		return s.guarded(&Stream{Type: only}, func() error { s.crowded(rpc.Context(), err); return err })
 	}
-	defer s.dismiss(seat, silence)
 	st := &stream{
-		server: s, rpc: rpc, only: only, also: also, seat: seat, silence: silence, drain: s.drain.began, inbox: make(chan *message), stepped: make(chan error),
+		server: s, rpc: rpc, only: only, also: also, seat: seat, silence: silence, lost: lost, drain: s.drain.began, inbox: make(chan *message), stepped: make(chan error),
 		info:    Stream{Variant: v, Type: only},
 		decoder: s.decoder(v),
 	}
+	defer func() { s.dismiss(st.seat, st.silence) }()
 	plain(rpc.Context())
 	st.info.ID = s.streams.Add(1)
 	st.firstBy = time.Now().Add(s.firstTimeout)
 	if max := s.age.Max; max > 0 {
 		st.leaving.sooner(time.Now().Add(max+jitter(max/2)), errOld, s.age.Grace)
 	}
-	st.alarm()
 	go st.read()
 	err = s.guarded(&st.info, st.loop)
 	err = s.guarded(&st.info, func() error { s.rejects(rpc.Context(), &st.info, err); return err })
@@ -117,54 +118,18 @@ func (s *Server) decoder(v xds.Variant) wire.Decoder {
 }
 
 // loop handles one event after the other. When it returns, gRPC cancels the
-// stream's context, which ends read and send.
+// stream's context, which ends reading and sending.
 //
 // The work is done by a goroutine that ends with it, and so does its deep
 // stack: an idle stream keeps two small ones, this and read's.
 func (s *stream) loop() error {
 	for {
-		var req *message
-		var fires <-chan time.Time
-		if s.timer != nil {
-			fires = s.timer.C
+		req, nothing, err := s.await()
+		if err != nil {
+			return err
 		}
-		more := true
-		inbox, gone := s.inbox, (<-chan struct{})(nil)
-		if s.first != nil {
-			inbox, gone = nil, s.rpc.Context().Done()
-		}
-		select {
-		case <-gone:
-			return status.FromContextError(s.rpc.Context().Err()).Err()
-		case req, more = <-inbox:
-		case <-s.doorbell():
-		case <-s.turn:
-			s.turn, s.turnBy = nil, time.Now().Add(placeTime)
-		case err := <-s.sent:
-			if s.sent = nil; err != nil {
-				return s.unsent(err)
-			}
-			if !s.missed && len(s.queue) == 0 && s.ticket == nil && !s.ended && !s.leaving.begun {
-				continue // nothing happened meanwhile
-			}
-		case <-fires:
-			s.armed = time.Time{}
-			if err := s.expired(time.Now()); err != nil {
-				return err
-			}
-		case <-s.seat.lost:
-			return errLost
-		case <-s.silence.lost:
-			return errLostSilent
-		case <-s.drain:
-			s.drain = nil
-			s.leaving.sooner(time.Now().Add(jitter(s.server.drainTime)), errDraining, 0)
-		}
-		if !more {
-			if !errors.Is(s.failure, io.EOF) {
-				return unread(s.failure)
-			}
-			s.inbox, s.ended = nil, true
+		if nothing {
+			continue
 		}
 		go s.step(req)
 		if err := <-s.stepped; err != nil {
@@ -177,6 +142,63 @@ func (s *stream) loop() error {
 			return nil // after what was due has left
 		}
 	}
+}
+
+// await returns when there is something to do: for a request, if it returns one, or
+// nothing at all after all. An error ends the stream.
+func (s *stream) await() (req *message, nothing bool, err error) {
+	select {
+	case err := <-s.sent: // most have left by now, and need no timer
+		nothing, err := s.written(err)
+		return nil, nothing, err
+	default:
+	}
+	s.alarm()
+	var fires <-chan time.Time
+	if s.timer != nil {
+		fires = s.timer.C
+	}
+	more := true
+	inbox, gone := s.inbox, (<-chan struct{})(nil)
+	if s.first != nil {
+		inbox, gone = nil, s.rpc.Context().Done()
+	}
+	select {
+	case <-gone:
+		return nil, false, status.FromContextError(s.rpc.Context().Err()).Err()
+	case req, more = <-inbox:
+	case <-s.doorbell():
+		if s.turn != nil {
+			s.turn, s.turnBy = nil, time.Now().Add(placeTime)
+		}
+	case err := <-s.sent:
+		nothing, err := s.written(err)
+		return nil, nothing, err
+	case <-fires:
+		s.armed = time.Time{}
+		err = s.expired(time.Now())
+	case <-s.lost.told:
+		err = s.lost.why
+	case <-s.drain:
+		s.drain = nil
+		s.leaving.sooner(time.Now().Add(jitter(s.server.drainTime)), errDraining, 0)
+	}
+	if !more {
+		if !errors.Is(s.failure, io.EOF) {
+			return nil, false, unread(s.failure)
+		}
+		s.inbox, s.ended = nil, true
+	}
+	return req, false, err
+}
+
+// written notes that a response has left, or why it has not, and reports whether
+// nothing happened meanwhile.
+func (s *stream) written(err error) (nothing bool, _ error) {
+	if s.sent = nil; err != nil {
+		return false, s.unsent(err)
+	}
+	return !s.missed && len(s.queue) == 0 && s.ticket == nil && !s.ended && !s.leaving.begun, nil
 }
 
 // unsent returns why a response could not be sent: gRPC ends a stream by itself when it
@@ -194,19 +216,24 @@ func (s *stream) unsent(err error) error {
 	return err
 }
 
-// doorbell returns what rings when something has changed, nil while no change can
-// make the stream say anything: what changes meanwhile is seen at the next step.
+// doorbell returns what rings when something has changed, or the stream's turn has come
+// if it waits for that; nil while no change can make it say anything: what changes
+// meanwhile is seen at the next step.
 func (s *stream) doorbell() <-chan struct{} {
-	if s.sent != nil || s.turn != nil || s.leaving.begun || !s.deaf.IsZero() {
+	switch {
+	case s.turn != nil:
+		return s.turn
+	case s.sent != nil || s.leaving.begun || !s.deaf.IsZero():
 		return nil
 	}
 	return s.bell
 }
 
-// step handles a request, if there is one, and does whatever is due.
+// step handles a request, if there is one, and does whatever is due. What is to be
+// sent then it sends: it touches nothing that changes by then.
 func (s *stream) step(req *message) {
-	s.stepped <- s.server.guarded(&s.info, func() error {
-		var err error
+	var r *xds.Response
+	err := s.server.guarded(&s.info, func() (err error) {
 		switch {
 		case req != nil:
 			err = s.receive(req)
@@ -214,16 +241,20 @@ func (s *stream) step(req *message) {
 			err = s.begin()
 		}
 		if err == nil && s.session != nil {
-			err = s.settle()
+			r, err = s.settle()
 		}
-		s.alarm()
 		return err
 	})
+	sent := s.sent
+	s.stepped <- err
+	if r != nil {
+		s.send(r, sent)
+	}
 }
 
 // settle brings the session up to date, carries out what it wants done and
-// lets go of what an idle stream must not hold.
-func (s *stream) settle() error {
+// lets go of what an idle stream must not hold. It returns what is to be sent now.
+func (s *stream) settle() (next *xds.Response, _ error) {
 	s.refresh()
 	for i := range s.session.Interests() {
 		s.held += weight(i.Added) - weight(i.Removed)
@@ -234,9 +265,9 @@ func (s *stream) settle() error {
 	}
 	names, bytes := s.session.GivenUp() // and not told yet what becomes of them
 	if held, max := s.held+bytes+64*names, s.server.bounds.Held; held > max {
-		return reject(tooMany, codes.ResourceExhausted, "limit exceeded: names of %d bytes on one stream, more than %d", held, max)
+		return nil, reject(tooMany, codes.ResourceExhausted, "limit exceeded: names of %d bytes on one stream, more than %d", held, max)
 	} else if err := s.charge(held); err != nil {
-		return err
+		return nil, err
 	}
 	if s.missed = s.sent != nil || len(s.queue) > 0; !s.missed && s.turn == nil && !s.leaving.begun {
 		for r := range s.session.Responses() {
@@ -249,18 +280,17 @@ func (s *stream) settle() error {
 	}
 	s.session.Release()
 	if s.sent == nil && len(s.queue) > 0 {
-		r := s.queue[0]
+		next = s.queue[0]
 		if s.queue = s.queue[1:]; len(s.queue) == 0 {
 			s.queue = nil
 		}
 		s.sent, s.writeBy = make(chan error, 1), time.Now().Add(s.server.writeTimeout)
 		s.left = s.progress.left.Load()
-		go s.send(r, s.sent)
 	}
 	if s.sent == nil && s.turn == nil && s.answered(s.since) {
 		s.leave()
 	}
-	return nil
+	return next, nil
 }
 
 // charge counts what the stream holds by names among what all do. When that is too much,
@@ -363,6 +393,10 @@ func (s *stream) receive(m *message) error {
 		s.hurry()
 	}
 	s.firstBy = time.Time{}
+	if s.silence != nil {
+		s.server.silent.leave(s.silence)
+		s.silence = nil
+	}
 	req, err := decode(&s.decoder, m)
 	if err != nil {
 		return rejected(err)
@@ -466,9 +500,7 @@ func (s *stream) begin() error {
 // close gives back all that the stream has, and returns what its client is told:
 // err, unless that is nil and something panics.
 func (s *stream) close(err error) error {
-	if s.timer != nil {
-		s.timer.Stop()
-	}
+	s.disarm()
 	s.leave()
 	_ = s.charge(0)
 	if s.told != nil {
@@ -505,16 +537,21 @@ func (s *stream) alarm() {
 	earlier(s.deaf)
 	switch {
 	case next.IsZero():
-		if s.timer != nil {
-			s.timer.Stop()
-		}
-		s.timer = nil
+		s.disarm()
 	case s.timer == nil:
-		s.timer = time.NewTimer(time.Until(next))
+		s.timer = s.server.timers.take(time.Until(next))
 	case !next.Equal(s.armed):
 		s.timer.Reset(time.Until(next))
 	}
 	s.armed = next
+}
+
+// disarm gives the timer back, if there is one.
+func (s *stream) disarm() {
+	if s.timer != nil {
+		s.server.timers.give(s.timer)
+		s.timer = nil
+	}
 }
 
 // expired returns the error that ends the stream if one of its own deadlines
@@ -554,13 +591,10 @@ func (s *stream) read() {
 
 func (s *stream) requests() {
 	var p pace
-	for silent := true; ; silent = false {
+	for {
 		m := new(message)
 		if s.failure = s.rpc.RecvMsg(m); s.failure != nil {
 			return
-		}
-		if silent {
-			s.server.silent.leave(s.silence)
 		}
 		n := m.data.Len()
 		s.server.kept(n)
@@ -589,8 +623,7 @@ func decode(d *wire.Decoder, m *message) (xds.Request, error) {
 	return d.Decode(b.ReadOnlyData())
 }
 
-// send writes a response. It runs in a goroutine of its own and touches nothing
-// that changes.
+// send writes a response, beside the loop.
 func (s *stream) send(r *xds.Response, sent chan<- error) {
 	sent <- s.server.guarded(&s.info, func() error {
 		m := s.progress.marked(s.server.encode(s.info.Variant, r))

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/chancery-xds/chancery/internal/shares"
 )
 
 // A Budget is how many bytes such requests may hold, on all connections together. It
@@ -27,12 +29,28 @@ type Budget struct {
 	mu      sync.Mutex // held for memory only
 	used    int        // by requests that are not whole
 	whole   int        // by those that are, and wait to be handled
-	turn    *Conn      // may be read though there is no room; nil: nobody
+	turn    *hold      // of the connection that may be read though there is no room; nil: none
 	last    string     // whose the turn before was
-	waiting []*Conn    // for their turn or for room, in the order of arrival
-	holding map[*Conn]struct{}
+	waiting []*hold    // for their turn or for room, in the order of arrival
+	holding map[*Conn]*hold
 
 	pressedAt time.Time // since when somebody waits, if somebody does
+}
+
+// A hold is what a budget knows of a connection for as long as it has requests that count.
+// The budget's lock guards it.
+type hold struct {
+	conn  *Conn
+	owner string        // whose the connection is, to take turns
+	wake  chan struct{} // with one slot: there may be room, or nothing is held any more
+	timer *time.Timer
+
+	counted state
+	ticks   int       // at which it was not read
+	since   time.Time // since when it may be judged by others who wait
+	seen    int       // counted.total at since
+	markAt  time.Time // when the stall time began
+	mark    int       // counted.total at markAt
 }
 
 // A Reason is why a connection was closed.
@@ -58,7 +76,7 @@ const (
 // room, less than 1 MiB within a second. refused is told of each connection that is
 // closed, by any goroutine.
 func NewBudget(max int, stall time.Duration, refused func(peer net.Addr, why Reason)) *Budget {
-	return &Budget{max: max, stall: stall, refused: refused, holding: map[*Conn]struct{}{}}
+	return &Budget{max: max, stall: stall, refused: refused, holding: map[*Conn]*hold{}}
 }
 
 // Whole is told that a request is whole, of bytes, and until when it takes memory: n is
@@ -82,9 +100,9 @@ func (b *Budget) Used() int {
 func (b *Budget) Progress(peer net.Addr) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for c := range b.holding {
+	for c, h := range b.holding {
 		if c.RemoteAddr() == peer {
-			return c.counted.total + c.held
+			return h.counted.total + h.ticks
 		}
 	}
 	return 0
@@ -98,54 +116,63 @@ func (b *Budget) room() bool { return b.used+b.whole < b.max/4 }
 func (b *Budget) note(c *Conn, now state) (over bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.used += now.large - c.counted.large
-	c.counted = now
-	switch _, held := b.holding[c]; {
-	case now.large > 0 && !held:
-		b.holding[c] = struct{}{}
-		c.begin(time.Now())
-		c.mark, c.markAt = c.seen, c.since
-		c.timer = time.AfterFunc(tick, c.look)
-	case now.large == 0 && held:
-		b.release(c)
+	h := b.holding[c]
+	if h == nil && now.large > 0 {
+		h = &hold{conn: c, owner: shares.Owner(c.RemoteAddr()), wake: make(chan struct{}, 1)}
+		h.counted.total = now.total
+		h.begin(time.Now())
+		h.mark, h.markAt = h.seen, h.since
+		h.timer = time.AfterFunc(tick, c.look)
+		b.holding[c] = h
+	}
+	if h != nil {
+		b.used += now.large - h.counted.large
+		if h.counted = now; now.large == 0 {
+			b.release(h)
+		}
 	}
 	b.serve()
 	return now.large > b.max
 }
 
 // release forgets a connection that holds nothing any more. b.mu is held.
-func (b *Budget) release(c *Conn) {
-	delete(b.holding, c)
-	c.timer.Stop()
-	if i := slices.Index(b.waiting, c); i >= 0 {
+func (b *Budget) release(h *hold) {
+	delete(b.holding, h.conn)
+	h.timer.Stop()
+	h.ring()
+	if i := slices.Index(b.waiting, h); i >= 0 {
 		b.waiting = slices.Delete(b.waiting, i, i+1)
 	}
-	if b.turn == c {
-		b.turn, b.last = nil, c.owner
+	if b.turn == h {
+		b.turn, b.last = nil, h.owner
 	}
 }
 
-// may reports whether a connection may be read now, and has it wait if not. b.mu is held.
-func (b *Budget) may(c *Conn) bool {
-	if _, held := b.holding[c]; !held || b.turn == c || b.room() {
-		return true
+// may says what a connection waits for before it may be read, and has it wait; nil: it
+// may be read now. b.mu is held.
+func (b *Budget) may(c *Conn) *hold {
+	h := b.holding[c]
+	if h == nil || b.turn == h || b.room() {
+		return nil
 	}
 	if len(b.waiting) == 0 {
 		b.pressedAt = time.Now()
 	}
-	if !slices.Contains(b.waiting, c) {
-		b.waiting = append(b.waiting, c)
+	if !slices.Contains(b.waiting, h) {
+		b.waiting = append(b.waiting, h)
 	}
-	b.serve()
-	return b.turn == c
+	if b.serve(); b.turn == h {
+		return nil
+	}
+	return h
 }
 
 // serve wakes those who wait: all if there is room, or the one whose turn it is. The turn
 // goes from address to address. b.mu is held.
 func (b *Budget) serve() {
 	if b.room() {
-		for _, c := range b.waiting {
-			c.ring()
+		for _, h := range b.waiting {
+			h.ring()
 		}
 		b.waiting = nil
 		return
@@ -154,8 +181,8 @@ func (b *Budget) serve() {
 		return
 	}
 	next := 0
-	for i, c := range b.waiting {
-		if c.owner != b.last {
+	for i, h := range b.waiting {
+		if h.owner != b.last {
 			next = i
 			break
 		}
@@ -168,26 +195,36 @@ func (b *Budget) serve() {
 
 // judge reports, at each tick, whether requests come too slowly on a connection. b.mu is
 // held.
-func (b *Budget) judge(c *Conn, now time.Time) (slow bool) {
-	if slices.Contains(b.waiting, c) { // it is we who do not read
-		c.held++
-		c.begin(now)
-		c.mark, c.markAt = c.seen, now
+func (b *Budget) judge(h *hold, now time.Time) (slow bool) {
+	if slices.Contains(b.waiting, h) { // it is we who do not read
+		h.ticks++
+		h.begin(now)
+		h.mark, h.markAt = h.seen, now
 		return false
 	}
-	total := c.counted.total
+	total := h.counted.total
 	if len(b.waiting) == 0 {
-		c.begin(now)
-	} else if start := later(c.since, b.pressedAt); now.Sub(start) >= tick {
-		if total-c.seen < pressed {
+		h.begin(now)
+	} else if start := later(h.since, b.pressedAt); now.Sub(start) >= tick {
+		if total-h.seen < pressed {
 			return true
 		}
-		c.begin(now)
+		h.begin(now)
 	}
-	if total-c.mark >= atLeast {
-		c.mark, c.markAt = total, now
+	if total-h.mark >= atLeast {
+		h.mark, h.markAt = total, now
 	}
-	return now.Sub(c.markAt) >= b.stall
+	return now.Sub(h.markAt) >= b.stall
+}
+
+// begin is when the connection has a tick before it is judged by others who wait.
+func (h *hold) begin(now time.Time) { h.since, h.seen = now, h.counted.total }
+
+func (h *hold) ring() {
+	select {
+	case h.wake <- struct{}{}:
+	default:
+	}
 }
 
 func later(a, b time.Time) time.Time {

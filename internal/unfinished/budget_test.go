@@ -96,7 +96,7 @@ func (p *peer) say(b []byte) {
 }
 
 // begin sends n bytes of a request of size bytes; more sends more of it.
-func (p *peer) begin(size, n int) { p.more(1, request(size, n)) }
+func (p *peer) begin(size, n int) { p.more(1, beginning(size, n)) }
 
 func (p *peer) more(stream uint32, b []byte) {
 	for part := range slices.Chunk(b, 16*k) {
@@ -230,7 +230,7 @@ func TestBudget(t *testing.T) {
 		a := r.from("a")
 		for i := range uint32(5) {
 			a.say(newTalk().open(3+2*i, false).Bytes()[preface:])
-			a.more(3+2*i, request(300*k, 90*k))
+			a.more(3+2*i, beginning(300*k, 90*k))
 		}
 		a.is("closed")
 		r.refuses("a: " + string(TooMuch))

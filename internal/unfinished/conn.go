@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"google.golang.org/grpc/mem"
-
-	"github.com/chancery-xds/chancery/internal/shares"
 )
 
 // A Conn is a connection whose requests count against a budget. As of any net.Conn, one
@@ -19,10 +17,6 @@ type Conn struct {
 	net.Conn
 	budget *Budget
 	raw    syscall.RawConn // nil: there is none, or what comes from it is not what Conn reads
-	owner  string          // whose it is, to take turns
-	wake   chan struct{}   // with one slot: there may be room
-	closed chan struct{}
-	once   sync.Once
 
 	out scanner // owned by who writes
 
@@ -35,18 +29,9 @@ type Conn struct {
 	attempt func(fd uintptr) bool
 
 	mu    sync.Mutex  // held for memory only, and taken before the budget's
-	in    messages    // what came; without streams when the connection is closed
+	in    messages    // what came
 	noted state       // what the budget knows
 	holds atomic.Bool // something that counts: noted.large > 0
-
-	// Owned by the budget.
-	counted state
-	timer   *time.Timer // while it holds something
-	held    int         // ticks at which it was not read
-	since   time.Time   // since when it may be judged by others who wait
-	seen    int         // counted.total at since
-	markAt  time.Time   // when the stall time began
-	mark    int         // counted.total at markAt
 }
 
 // A state is what requests hold that are not whole, and what they have got, ever.
@@ -57,10 +42,7 @@ var errRefused = errors.New("the connection was closed: too much is unfinished")
 // Conn returns a connection that keeps to the budget, and is c in all else. c is at its
 // beginning, after TLS. plain says that c reads what the system does: there is no TLS.
 func (b *Budget) Conn(c net.Conn, plain bool) *Conn {
-	conn := &Conn{
-		Conn: c, budget: b, owner: shares.Owner(c.RemoteAddr()),
-		wake: make(chan struct{}, 1), closed: make(chan struct{}), in: newMessages(),
-	}
+	conn := &Conn{Conn: c, budget: b, in: newMessages()}
 	if s, ok := c.(syscall.Conn); ok && plain && hasRaw {
 		if raw, err := s.SyscallConn(); err == nil {
 			conn.raw, conn.attempt = raw, conn.try
@@ -81,7 +63,7 @@ func (c *Conn) Read(b []byte) (int, error) {
 // Write implements [net.Conn].
 func (c *Conn) Write(b []byte) (int, error) {
 	for rest := b; len(rest) > 0; {
-		f, _, r, begins, _, _ := c.out.next(rest)
+		f, begins, r := c.out.skim(rest)
 		if rest = r; begins && f.ends() {
 			c.mu.Lock()
 			c.in.closed(f.stream)
@@ -95,13 +77,10 @@ func (c *Conn) Write(b []byte) (int, error) {
 // Close implements [net.Conn].
 func (c *Conn) Close() error {
 	err := c.Conn.Close()
-	c.once.Do(func() {
-		close(c.closed)
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.in.open, c.in.large = nil, 0
-		c.note()
-	})
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.in.end()
+	c.note()
 	return err
 }
 
@@ -114,9 +93,9 @@ func (c *Conn) wait() error {
 	var late <-chan time.Time
 	for {
 		b.mu.Lock()
-		may := b.may(c)
+		h := b.may(c)
 		b.mu.Unlock()
-		if may {
+		if h == nil {
 			return nil
 		}
 		if late == nil {
@@ -125,9 +104,7 @@ func (c *Conn) wait() error {
 			late = t.C
 		}
 		select {
-		case <-c.wake:
-		case <-c.closed:
-			return net.ErrClosed
+		case <-h.wake:
 		case <-late:
 			c.refuse(TooLong)
 			return errRefused
@@ -138,7 +115,7 @@ func (c *Conn) wait() error {
 // took follows what was read, and returns the error of reading.
 func (c *Conn) took(b []byte, err error) error {
 	c.mu.Lock()
-	if c.in.open == nil {
+	if c.in.ended {
 		c.mu.Unlock()
 		return net.ErrClosed
 	}
@@ -174,24 +151,13 @@ func (c *Conn) refuse(why Reason) {
 func (c *Conn) look() {
 	b := c.budget
 	b.mu.Lock()
-	_, holds := b.holding[c]
-	slow := holds && b.judge(c, time.Now())
-	if holds && !slow {
-		c.timer.Reset(tick)
+	h := b.holding[c]
+	slow := h != nil && b.judge(h, time.Now())
+	if h != nil && !slow {
+		h.timer.Reset(tick)
 	}
 	b.mu.Unlock()
 	if slow {
 		c.refuse(TooSlow)
-	}
-}
-
-// begin is when the connection has a tick before it is judged by others who wait. The
-// budget's lock is held.
-func (c *Conn) begin(now time.Time) { c.since, c.seen = now, c.counted.total }
-
-func (c *Conn) ring() {
-	select {
-	case c.wake <- struct{}{}:
-	default:
 	}
 }

@@ -87,10 +87,27 @@ func (s *scanner) next(b []byte) (f frame, body, rest []byte, begins, ends, ok b
 	return s.frame, body, b, begins, ends, begins || ends || len(body) > 0
 }
 
+// skim is next for who wants no payload: it passes over a whole frame at once.
+func (s *scanner) skim(b []byte) (f frame, begins bool, rest []byte) {
+	if s.skip == 0 && s.have == 0 && len(b) >= frameHeader {
+		if n := frameHeader + length(b); len(b) >= n {
+			return frameOf(b), true, b[n:]
+		}
+	}
+	f, _, rest, begins, _, _ = s.next(b)
+	return f, begins, rest
+}
+
+func length(header []byte) int {
+	return int(header[0])<<16 | int(header[1])<<8 | int(header[2])
+}
+
+func frameOf(header []byte) frame {
+	return frame{header[3], header[4], binary.BigEndian.Uint32(header[5:]) &^ (1 << 31)}
+}
+
 func (s *scanner) begin() {
-	h := &s.header
-	s.frame = frame{h[3], h[4], binary.BigEndian.Uint32(h[5:]) &^ (1 << 31)}
-	s.left = int(h[0])<<16 | int(h[1])<<8 | int(h[2])
+	s.frame, s.left = frameOf(s.header[:]), length(s.header[:])
 	s.pad = 0
 	if s.typ == typeData && s.flags&flagPadded != 0 {
 		s.pad = -1

@@ -1,6 +1,10 @@
 package unfinished
 
-import "encoding/binary"
+import (
+	"cmp"
+	"encoding/binary"
+	"slices"
+)
 
 // window is how much of a request a client may send before the server reads it: the
 // window of a stream. Of less than that there is nothing to be known here, for the
@@ -11,9 +15,16 @@ const window = 64 << 10
 // is fed: it has no clock and no lock.
 type messages struct {
 	scanner
-	open  map[uint32]*message // by stream; nil: between two requests
-	large int                 // bytes of requests that are not whole, and of which more than the window has come
-	total int                 // how much large has grown, ever
+	open  []request // of the streams that are open, by stream
+	large int       // bytes of requests that are not whole, and of which more than the window has come
+	total int       // how much large has grown, ever
+	ended bool      // nothing more is to come
+}
+
+// A request is what has come of a stream's next one.
+type request struct {
+	stream   uint32
+	*message // nil: nothing
 }
 
 // A message is a request that has begun: "a Length-Prefixed-Message: Compressed-Flag,
@@ -26,7 +37,12 @@ type message struct {
 }
 
 func newMessages() messages {
-	return messages{scanner: scanner{skip: preface}, open: map[uint32]*message{}}
+	return messages{scanner: scanner{skip: preface}}
+}
+
+// of returns where a stream's request is, or would be, and whether the stream is open.
+func (m *messages) of(stream uint32) (at int, open bool) {
+	return slices.BinarySearchFunc(m.open, stream, func(r request, stream uint32) int { return cmp.Compare(r.stream, stream) })
 }
 
 // received takes what a client sent.
@@ -38,35 +54,35 @@ func (m *messages) received(b []byte) {
 		}
 		switch {
 		case f.typ == typeHeaders && begins:
-			if _, again := m.open[f.stream]; !again {
-				m.open[f.stream] = nil
+			if at, again := m.of(f.stream); !again {
+				m.open = slices.Insert(m.open, at, request{stream: f.stream})
 			}
 		case f.typ == typeData && len(body) > 0:
 			m.data(f.stream, body)
 		}
 		if ends && f.ends() {
-			m.forget(f.stream)
-			if f.typ == typeReset {
-				delete(m.open, f.stream)
-			}
+			m.forget(f.stream, f.typ == typeReset)
 		}
 	}
 }
 
 // closed is told that the server has ended a stream, which reads no more of it.
 func (m *messages) closed(stream uint32) {
-	m.forget(stream)
-	delete(m.open, stream)
+	m.forget(stream, true)
 }
+
+// end is told that the connection is closed.
+func (m *messages) end() { m.open, m.large, m.ended = nil, 0, true }
 
 // data takes a part of a stream's requests. Streams that are not open hold nothing: the
 // server drops what comes on them.
 func (m *messages) data(stream uint32, b []byte) {
-	msg, ok := m.open[stream]
-	if !ok {
+	at, open := m.of(stream)
+	if !open {
 		return
 	}
-	var short message // of a request that is whole at once, nothing is kept
+	var short message
+	msg := m.open[at].message
 	if msg == nil {
 		msg = &short
 	}
@@ -90,10 +106,10 @@ func (m *messages) data(stream uint32, b []byte) {
 	}
 	switch {
 	case msg.have == 0:
-		m.open[stream] = nil
-	case msg == &short:
+		m.open[at].message = nil
+	case msg == &short: // of a request that is whole at once nothing is kept
 		kept := short // so that others need not live on the heap
-		m.open[stream] = &kept
+		m.open[at].message = &kept
 	}
 }
 
@@ -117,10 +133,18 @@ func (m *messages) drop(msg *message) {
 	}
 }
 
-// forget drops what has come of a stream's request: no more will.
-func (m *messages) forget(stream uint32) {
-	if msg := m.open[stream]; msg != nil {
+// forget drops what has come of a stream's request: no more will. gone says that the
+// stream is open no more.
+func (m *messages) forget(stream uint32, gone bool) {
+	at, open := m.of(stream)
+	if !open {
+		return
+	}
+	if msg := m.open[at].message; msg != nil {
 		m.drop(msg)
-		m.open[stream] = nil
+		m.open[at].message = nil
+	}
+	if gone {
+		m.open = slices.Delete(m.open, at, at+1)
 	}
 }

@@ -33,8 +33,8 @@ func (t *talk) data(stream uint32, end bool, b []byte) *talk {
 	return t
 }
 
-// request is the first n bytes of one of size bytes.
-func request(size, n int) []byte {
+// beginning is the first n bytes of one of size bytes.
+func beginning(size, n int) []byte {
 	return append(binary.BigEndian.AppendUint32([]byte{0}, uint32(size)), make([]byte, n)...)
 }
 
@@ -47,7 +47,7 @@ func fed(t *talk) messages {
 func TestMessages(t *testing.T) {
 	const k = 1 << 10
 	begun := func() *talk {
-		talk := newTalk().open(1, false).data(1, false, request(100*k, 60*k))
+		talk := newTalk().open(1, false).data(1, false, beginning(100*k, 60*k))
 		return talk.data(1, false, make([]byte, 10*k))
 	}
 	for _, c := range []struct {
@@ -56,23 +56,23 @@ func TestMessages(t *testing.T) {
 		want int
 	}{
 		{"nothing", newTalk(), 0},
-		{"less than the window", newTalk().open(1, false).data(1, false, request(1<<20, 64*k)), 0},
+		{"less than the window", newTalk().open(1, false).data(1, false, beginning(1<<20, 64*k)), 0},
 		{"SAFE-9 more than the window", begun(), 70 * k},
 		{"it is whole", begun().data(1, false, make([]byte, 30*k)), 0},
-		{"another follows in the same frame", begun().data(1, false, append(make([]byte, 30*k), request(1<<20, 65*k)...)), 65 * k},
+		{"another follows in the same frame", begun().data(1, false, append(make([]byte, 30*k), beginning(1<<20, 65*k)...)), 65 * k},
 		{"the client ends it", func() *talk { t := begun(); _ = t.WriteRSTStream(1, http2.ErrCodeCancel); return t }(), 0},
 		{"the client says that it was all", begun().data(1, true, nil), 0},
-		{"what comes on a stream that is not open is dropped", newTalk().data(1, false, request(1<<20, 500*k)), 0},
-		{"another stream", begun().open(3, false).data(3, false, request(80*k, 80*k)), 70 * k},
-		{"two", begun().open(3, false).data(3, false, request(90*k, 80*k)), 150 * k},
+		{"what comes on a stream that is not open is dropped", newTalk().data(1, false, beginning(1<<20, 500*k)), 0},
+		{"another stream", begun().open(3, false).data(3, false, beginning(80*k, 80*k)), 70 * k},
+		{"two", begun().open(3, false).data(3, false, beginning(90*k, 80*k)), 150 * k},
 		{"padding is no part of it", func() *talk {
 			t := newTalk().open(1, false)
-			_ = t.WriteDataPadded(1, false, request(1<<20, 64*k-100), make([]byte, 200))
+			_ = t.WriteDataPadded(1, false, beginning(1<<20, 64*k-100), make([]byte, 200))
 			return t
 		}(), 0},
 		{"padding ends", func() *talk {
 			t := newTalk().open(1, false)
-			_ = t.WriteDataPadded(1, false, request(1<<20, 64*k), make([]byte, 200))
+			_ = t.WriteDataPadded(1, false, beginning(1<<20, 64*k), make([]byte, 200))
 			return t.data(1, false, []byte{1})
 		}(), 64*k + 1},
 	} {
@@ -89,7 +89,7 @@ func TestMessages(t *testing.T) {
 	if m.large != 0 || len(m.open) != 0 {
 		t.Errorf("more comes on it: %+v", m)
 	}
-	if m = fed(newTalk().open(1, false).data(1, true, request(10, 10))); m.open[1] != nil || len(m.open) != 1 {
+	if m = fed(newTalk().open(1, false).data(1, true, beginning(10, 10))); len(m.open) != 1 || m.open[0].message != nil {
 		t.Errorf("between requests something is kept: %+v", m.open)
 	}
 }
@@ -160,7 +160,7 @@ func TestMessagesQuick(t *testing.T) {
 			default:
 				if len(left[id]) == 0 {
 					size := r.IntN(200 << 10)
-					left[id] = request(size, size)
+					left[id] = beginning(size, size)
 				}
 				b := left[id]
 				n := min(len(b), 1+r.IntN(40<<10))
@@ -187,9 +187,9 @@ func TestMessagesQuick(t *testing.T) {
 // Whatever a client sends, nothing panics, what is counted is what was sent or less, and
 // the pieces do not matter.
 func FuzzMessages(f *testing.F) {
-	f.Add(newTalk().open(1, false).data(1, false, request(1<<20, 70<<10)).Bytes(), uint16(7), uint32(1))
+	f.Add(newTalk().open(1, false).data(1, false, beginning(1<<20, 70<<10)).Bytes(), uint16(7), uint32(1))
 	padded := newTalk().open(3, false)
-	_ = padded.WriteDataPadded(3, false, request(9, 9), make([]byte, 9))
+	_ = padded.WriteDataPadded(3, false, beginning(9, 9), make([]byte, 9))
 	f.Add(padded.Bytes(), uint16(1), uint32(3))
 	f.Fuzz(func(t *testing.T, b []byte, cut uint16, closed uint32) {
 		whole, pieces := newMessages(), newMessages()
@@ -205,8 +205,8 @@ func FuzzMessages(f *testing.F) {
 		if whole.large < 0 || whole.large > len(b) || whole.large > whole.total {
 			t.Fatalf("%d bytes of %d", whole.large, len(b))
 		}
-		for id := range whole.open {
-			whole.closed(id)
+		for len(whole.open) > 0 {
+			whole.closed(whole.open[0].stream)
 		}
 		if whole.large != 0 {
 			t.Fatalf("all streams are closed: %+v", whole)

@@ -294,7 +294,7 @@ func (s *Session) nextBeat(ttl time.Duration) time.Time {
 // beating returns what the client is to be told again of the resources: "not
 // of a resource which the client has not ACKed at that version". Nil: nothing.
 func (s *Session) beating(u *subscription, all *xds.Changes) *xds.Changes {
-	if s.variant == xds.SotW && u.typ.FullState && len(u.refusals) > 0 {
+	if s.tellsWorld(u) && len(u.refusals) > 0 {
 		return nil // the world was refused
 	}
 	var some []*xds.Resource
@@ -339,9 +339,8 @@ func (u *subscription) coversAny(rs []*xds.Resource) bool {
 }
 
 func (s *Session) sendBeat(u *subscription, t *xds.Table, c *xds.Changes, world bool) []*xds.Response {
-	d := delivery{version: t.Version(), sent: s.now, beats: c.Beats}
+	d := delivery{version: s.version(u, t), sent: s.now, beats: c.Beats}
 	if world {
-		d.version = t.VersionWith(u.lingeringStamps)
 		return s.send(u, t, &d, []*xds.Changes{u.world(t)}) // without a body a resource would be gone
 	}
 	return s.send(u, t, &d, c.Split(s.opts.MaxResponse))

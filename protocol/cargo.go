@@ -27,6 +27,7 @@ func (it *item) tellsNothing() bool { return !stands(it.was) && !stands(it.is) &
 type cargo struct {
 	from, to *xds.Versions
 	whole    bool   // all of to was told, changed or not
+	dropped  bool   // all of it was given up since: of what has no item the client had nothing before
 	items    []item // by name
 }
 
@@ -66,7 +67,15 @@ func (c *cargo) before(name string) *xds.Stamp {
 	if it := c.find(name); it != nil && it.was != nil {
 		return it.was
 	}
-	return cmp.Or(c.from.Get(name), absent)
+	return cmp.Or(c.had(name), absent)
+}
+
+// had returns what had been told of a name by way of the wildcard, or nil.
+func (c *cargo) had(name string) *xds.Stamp {
+	if c.dropped {
+		return nil
+	}
+	return c.from.Get(name)
 }
 
 // each yields every name of the cargo.
@@ -78,11 +87,14 @@ func (c *cargo) each(yield func(string, item) bool) {
 	}
 	tell := func(was, is *xds.Stamp) bool {
 		name := cmp.Or(is, was).Name
+		if c.dropped {
+			was = nil
+		}
 		return c.find(name) != nil || yield(name, item{name: name, was: cmp.Or(was, absent), is: cmp.Or(is, absent)})
 	}
 	if c.whole {
 		for is := range c.to.All() {
-			if !tell(c.from.Get(is.Name), is) {
+			if !tell(c.had(is.Name), is) {
 				return
 			}
 		}

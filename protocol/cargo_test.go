@@ -12,19 +12,23 @@ func TestCargo(t *testing.T) {
 	for _, c := range []struct {
 		from, to string
 		whole    bool
+		dropped  bool
 		items    string
 		want     string
 	}{
-		{"", "", false, "", ""},
-		{"", "a1 b1", false, "", "a:->a1 b:->b1"},
-		{"a1 b1 c1", "a1 b2", false, "", "b:b1>b2 c:c1>-"},
-		{"a1 b1", "a1 b1", true, "", "a:a1>a1 b:b1>b1"}, // told anew, changed or not
-		{"a1 c1", "a1 b1", true, "", "a:a1>a1 b:->b1 c:c1>-"},
-		{"a1 b1", "a2 b2", false, "a:a1>", "b:b1>b2"}, // of a nothing was said: it waits
-		{"a1", "a2", false, "a:a0>a2 z:z1>-", "a:a0>a2 z:z1>-"},
-		{"", "", false, "a:->a1", "a:->a1"},
+		{"", "", false, false, "", ""},
+		{"", "a1 b1", false, false, "", "a:->a1 b:->b1"},
+		{"a1 b1 c1", "a1 b2", false, false, "", "b:b1>b2 c:c1>-"},
+		{"a1 b1", "a1 b1", true, false, "", "a:a1>a1 b:b1>b1"}, // told anew, changed or not
+		{"a1 c1", "a1 b1", true, false, "", "a:a1>a1 b:->b1 c:c1>-"},
+		{"a1 b1", "a2 b2", false, false, "a:a1>", "b:b1>b2"}, // of a nothing was said: it waits
+		{"a1", "a2", false, false, "a:a0>a2 z:z1>-", "a:a0>a2 z:z1>-"},
+		{"", "", false, false, "a:->a1", "a:->a1"},
+		{"a1 b1 c1", "a1 b2", false, true, "c:c1>-", "b:->b2 c:c1>-"}, // given up since, but for c
+		{"a1 c1", "a1 b1", true, true, "", "a:->a1 b:->b1 c:->-"},
+		{"a1", "a2", false, true, "a:>", ""},
 	} {
-		is := cargo{from: versionsOf(c.from), to: versionsOf(c.to), whole: c.whole, items: itemsOf(c.items)}
+		is := cargo{from: versionsOf(c.from), to: versionsOf(c.to), whole: c.whole, dropped: c.dropped, items: itemsOf(c.items)}
 		if c.whole && c.from == c.to {
 			is.to = is.from // as when nothing has changed
 		}

@@ -201,30 +201,27 @@ func (u *subscription) letGo(dropped map[string]bool) {
 }
 
 // letGoAll notes that the client has dropped what it had by way of the wildcard: all that
-// has no entry any more.
+// has no entry any more. It costs what has one, and what was told beside the table, not what
+// the table has: a client may drop the wildcard, and ask for it again, without end.
 func (u *subscription) letGoAll() {
 	for i := range u.deliveries {
 		d := &u.deliveries[i]
-		all := d.whole || d.parts[0].world && d.beats == nil
-		var more []item
-		for was, is := range d.to.Since(d.from) {
-			if name := cmp.Or(is, was).Name; d.find(name) == nil && u.entry(name) == nil && (is == nil || !all) {
-				more = append(more, item{name: name, was: absent, is: cmp.Or(is, absent)})
-			}
-		}
 		for j := range d.items {
 			if it := &d.items[j]; it.is != nil && u.entry(it.name) == nil {
 				it.was = absent
 			}
 		}
-		if all { // of what has no item it tells anew
-			for e := range u.entries() {
-				if is := d.carries(e.name); is != nil && d.find(e.name) == nil {
-					more = append(more, item{name: e.name, was: d.before(e.name), is: is})
-				}
-			}
-			d.from = nil
+		if d.dropped {
+			continue
 		}
+		var more []item // what has an entry keeps what it had
+		for e := range u.entries() {
+			if is := d.carries(e.name); is != nil && d.find(e.name) == nil {
+				more = append(more, item{name: e.name, was: d.before(e.name), is: is})
+			}
+		}
+		world := d.parts[0].world && d.beats == nil // it brings all, changed or not
+		d.whole, d.dropped = d.whole || world, true
 		d.add(more)
 	}
 }
@@ -262,10 +259,10 @@ func (u *subscription) idleTalk(d *delivery, it item) bool {
 // join returns what two deliveries in a row carried: what the later one did, and
 // what the client may have had before that.
 func (u *subscription) join(a, b *delivery) cargo {
-	c := cargo{from: a.from, to: b.to, whole: a.whole || b.whole}
+	c := cargo{from: a.from, to: b.to, whole: a.whole || b.whole, dropped: a.dropped}
 	switch {
 	case a.from == a.to && !a.whole: // a wildcard began in between
-		c.from = b.from
+		c.from, c.dropped = b.from, b.dropped
 	case b.from == b.to && !b.whole: // or ended
 		c.to = a.to
 	default:
@@ -297,11 +294,22 @@ func (u *subscription) join(a, b *delivery) cargo {
 		}
 		c.items = append(c.items, it)
 	}
-	for was, is := range b.to.Since(b.from) {
-		name := cmp.Or(is, was).Name
-		if old := a.carries(name); old != nil && a.find(name) == nil && b.find(name) == nil {
-			is = cmp.Or(is, absent)
+	both := func(name string, was, is *xds.Stamp) {
+		switch old := a.carries(name); {
+		case a.find(name) != nil || b.find(name) != nil:
+		case old != nil:
 			c.items = append(c.items, item{name: name, was: before(name, old, is), is: is})
+		case c.dropped && !b.dropped && stands(was): // it came by that later
+			c.items = append(c.items, item{name: name, was: was, is: is})
+		}
+	}
+	if answered := func(p part) bool { return p.fate != unanswered }; b.whole && slices.ContainsFunc(a.parts, answered) {
+		for name, it := range b.each { // it has some of what is told again
+			both(name, it.was, it.is)
+		}
+	} else {
+		for was, is := range b.to.Since(b.from) {
+			both(cmp.Or(is, was).Name, was, cmp.Or(is, absent))
 		}
 	}
 	for _, it := range a.items {

@@ -146,6 +146,27 @@ func TestJoin(t *testing.T) {
 	if got := cargoText(&j); got != "a:a2>-" {
 		t.Error("it came and went:", got)
 	}
+	// What was given up before the later one left it had not; what came by the later one
+	// it had, and what it has answered for. Nothing is listed by name that both told.
+	whole, again = table("", "a1 b1"), table("", "a1 b1")
+	whole.whole, whole.dropped, again.whole, again.from, again.to = true, true, true, whole.to, whole.to
+	if j = join(whole, again); cargoText(&j) != "a:->a1 b:->b1" || len(j.items) > 0 {
+		t.Error("dropped, and told again:", cargoText(&j), j.items)
+	}
+	whole.parts[0].hi, whole.parts[0].fate = "a", accepted
+	if j = join(whole, again); cargoText(&j) != "a:a1>a1 b:->b1" {
+		t.Error("accepted in part:", cargoText(&j))
+	}
+	one, two = table("a1 b1", "a2 b1"), table("", "a2 b2")
+	two.from, one.dropped = one.to, true
+	if j = join(one, two); cargoText(&j) != "a:->a2 b:b1>b2" {
+		t.Error("dropped, and another changed:", cargoText(&j))
+	}
+	one = said("c:->c1")
+	one.dropped = true
+	if j = join(one, two); cargoText(&j) != "b:b1>b2 c:->c1" {
+		t.Error("dropped, and a wildcard begins:", cargoText(&j))
+	}
 	// What was refused is remembered by its refusal.
 	u.refusals = []refusal{list(itemsOf("a:->a1"), 1, true)}
 	j = join(said("a:a1>a2"), said("a:a2>a3"))
@@ -304,5 +325,25 @@ func TestLetGo(t *testing.T) {
 	u.letGo(map[string]bool{"a": true, "b": true, "c": true, "x": true})
 	if got := cargoText(&u.deliveries[0].cargo); got != "a:->a2 b:->b1 c:->c1" {
 		t.Error(got)
+	}
+}
+
+// ADS-8: with the wildcard all is dropped that has no entry; a world brings that again, of
+// which it told nothing new.
+func TestLetGoAll(t *testing.T) {
+	for _, c := range []struct {
+		world bool
+		want  string
+	}{{false, "a:a1>a2 b:->b2 d:->-"}, {true, "a:a1>a2 b:->b2 c:->c1 d:->-"}} {
+		u := subscription{typ: xds.Cluster}
+		u.add(entry{name: "a", told: stampOf("a2"), named: true})
+		from, to := versionsOf("a1 b1 c1 d1"), versionsOf("a2 b2 c1")
+		u.deliveries = []delivery{{cargo: cargo{from: from, to: to}, parts: []part{{nonce: 1, world: c.world}}}}
+		for range 2 {
+			u.letGoAll()
+			if got := cargoText(&u.deliveries[0].cargo); got != c.want {
+				t.Errorf("a world %v: %s", c.world, got)
+			}
+		}
 	}
 }

@@ -35,7 +35,10 @@ func (s *Session) diff(u *subscription, t *xds.Table, d *diff) {
 	if u.wildcard && (u.anew || u.base != t.Versions()) {
 		c := t.Since(u.base)
 		if u.anew && u.base.Len() > 0 {
-			c = &xds.Changes{Upserts: t.Since(nil).Upserts, Removed: c.Removed}
+			removed := c.Removed
+			if c = t.Since(nil); len(removed) > 0 { // else as other streams are told it
+				c = &xds.Changes{Upserts: c.Upserts, Removed: removed}
+			}
 		}
 		if u.names.len() == 0 && !ordered {
 			*d = diff{upserts: c.Upserts, removed: c.Removed, shared: c}

@@ -80,9 +80,16 @@
 //
 // Who waits (order.go): routes, listeners and scopes that refer to a cluster leave
 // when the client has answered for that cluster, and for no other. What was found to
-// wait rests until something moves to which it refers. Assignments
-// wait for nothing: Envoy acknowledges clusters when they are warm, and for that
-// it must be told their assignments again, changed or not (warm.go).
+// wait rests until something moves to which it refers:
+//
+//	rest    what was found to wait is not looked at again
+//	stir    something has moved of a name for which others may wait
+//	spread  what rests behind such names is made to be looked at
+//	rouse   a name that rests is looked at
+//	wake    all that rests is
+//
+// Assignments wait for nothing: Envoy acknowledges clusters when they are warm, and for
+// that it must be told their assignments again, changed or not (warm.go).
 //
 // Who is silent: a type that has answered nothing for 15 s is waited for no longer,
 // before a withdrawal or an order; an event Waived says so. A NACK is no silence. A

@@ -218,7 +218,7 @@ func (s *Session) flies(u *subscription, name string, novel bool) bool {
 	for d := range u.underWay() {
 		is := d.carries(name)
 		switch {
-		case is == nil, novel && stands(d.from.Get(name)):
+		case is == nil, novel && stands(d.had(name)):
 		case !novel && u.wildcard && u.typ.FullState && same(d.before(name), is):
 			// Told again in a world. Of names nobody knows whether a client that
 			// resumes had asked for them before.

@@ -59,6 +59,32 @@ func TestBeatsOfOthersAreCheap(t *testing.T) {
 	})
 }
 
+// A wildcard given up and taken again costs what is told of it, and not a note of each name
+// that is on its way, or has been: neither when the client answers nothing.
+func TestEverythingAgainIsCheap(t *testing.T) {
+	for _, v := range []xds.Variant{xds.Delta, xds.SotW} {
+		for _, typ := range []*xds.Type{xds.Cluster, xds.Endpoint} {
+			t.Run(fmt.Sprintf("SAFE-9 %v %s", v, typ), func(t *testing.T) {
+				run := func(n int) uint64 {
+					l := newLine(t, v, nil, Options{}, xds.Tables{typ.URL: tableOf(typ, append(numbered(n), "one")...)})
+					l.talk(xds.Request{Type: typ, Names: []string{"*"}, Subscribe: []string{"*"}})
+					again := func() {
+						for range 10 {
+							l.talk(xds.Request{Type: typ, Names: []string{"one"}, Unsubscribe: []string{"*"}})
+							l.talk(xds.Request{Type: typ, Names: []string{"*"}, Subscribe: []string{"*"}})
+						}
+					}
+					again() // as many are unanswered then as are listed
+					return countBytes(again)
+				}
+				if few, many := run(100), run(10_000); many > few+50_000 {
+					t.Errorf("few take %d bytes, many take %d", few, many)
+				}
+			})
+		}
+	}
+}
+
 // The tables that a type had lately are asked for once, however many names a client states.
 func TestStatedNamesAreCheap(t *testing.T) {
 	for _, n := range []int{1, 1000} {

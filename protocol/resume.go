@@ -108,7 +108,7 @@ func (u *subscription) begin(s *Session, req xds.Request, t *xds.Table) {
 		u.wildcard, u.moved = true, true
 	}
 	// Clients wait for an answer to these even when there is nothing to say.
-	u.due = u.wildcard || s.variant == xds.SotW && u.typ.FullState
+	u.due = u.wildcard || s.tellsWorld(u)
 	s.narrow(u)
 	s.tellEmpty(u)
 	s.resumes = s.resumes || req.Version != "" || len(req.Initial) > 0

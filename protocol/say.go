@@ -197,9 +197,9 @@ func (s *Session) mayRespond(u *subscription, t *xds.Table) bool {
 type decision int
 
 const (
-	later decision = iota // it is not told yet
-	never                 // it counts as told without a response
-	now                   // a response tells it
+	later   decision = iota // it is not told yet
+	quietly                 // it counts as told, and no response is needed: the client has it, or cannot be told
+	now                     // a response tells it
 )
 
 // decide decides what becomes of a diff, and notes what of it waits for another type.
@@ -209,7 +209,7 @@ func (s *Session) decide(u *subscription, t *xds.Table, d *diff, last bool) deci
 	// when the only subscription is a wildcard subscription."
 	if world && u.stated == s.version(u, t) && u.wildcard && u.named == 0 && t.Hashed() && !s.refusedBefore(u.typ) {
 		d.waiting, u.waiting = nil, nil // it has all
-		return never
+		return quietly
 	}
 	if world && s.searching(u) {
 		return later // what a world does not have does not exist
@@ -234,7 +234,7 @@ func (s *Session) decide(u *subscription, t *xds.Table, d *diff, last bool) deci
 	case gone:
 		return later
 	}
-	return never
+	return quietly
 }
 
 // sayBy yields the times at which something may have to be said though nothing

@@ -180,7 +180,7 @@ func (s *Session) accept(u *subscription, d *delivery, p *part) {
 		}
 	}
 	for i := range u.deliveries {
-		if o := &u.deliveries[i]; o.last() < p.nonce && o.beats == nil {
+		if o := &u.deliveries[i]; o.last() < p.nonce {
 			o.overtaken(told)
 		}
 	}

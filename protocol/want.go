@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"cmp"
 	"hash/maphash"
 	"maps"
 	"slices"
@@ -178,42 +179,73 @@ func (u *subscription) subscribe(names []string, t *xds.Table) {
 
 // subscribeAll makes everything wanted. Everything is told again.
 func (u *subscription) subscribeAll(t *xds.Table) {
+	if !u.wildcard {
+		u.arrives(t)
+	}
 	u.wildcard, u.anew, u.due, u.moved = true, true, true, true
 	u.moves++
-	var extra []entry
-	for name, is := range u.givenUp() {
-		extra = append(extra, entry{name: name, told: is, sent: true})
-	}
-	u.add(extra...)
 	for e := range u.entries() {
 		e.again = e.again || e.told != absent && u.leaving[e.name] == nil
 		u.mark(e)
 	}
 }
 
-// givenUp returns what is on its way and was given up meanwhile: it arrives all the same.
-// After a world comes another, which tells of all.
-func (u *subscription) givenUp() map[string]*xds.Stamp {
-	var last map[string]*xds.Stamp
+// arrives counts as told what was given up on its way, now that everything is asked for: it
+// arrives all the same. Most of that is the table of the newest response that told of all;
+// others are what else there is to know of single names. So it costs what has changed since,
+// or was told beside the table. After a world comes another, which tells of all.
+func (u *subscription) arrives(t *xds.Table) {
 	if !u.mayHaveGivenUp() {
-		return nil
+		return
+	}
+	for d := range u.underWay() {
+		if d.whole && !d.parts[0].world {
+			u.base = d.to
+		}
+	}
+	others := map[string]*xds.Stamp{}
+	look := func(name string) {
+		if u.entry(name) != nil {
+			return
+		}
+		is := absent
+		if _, said := u.bringer(name); said != nil {
+			is = said
+		}
+		if is != cmp.Or(u.base.Get(name), absent) {
+			others[name] = is
+		}
 	}
 	for d := range u.underWay() {
 		if d.parts[0].world {
 			continue
 		}
-		for name, it := range d.each {
-			if u.entry(name) != nil {
-				continue
+		for _, it := range d.items {
+			look(it.name)
+		}
+		switch {
+		case u.base == nil:
+			for name := range d.each {
+				look(name)
 			}
-			if last == nil {
-				last = map[string]*xds.Stamp{}
+		case d.whole || d.from != d.to:
+			for was, is := range u.base.Since(d.to) {
+				look(cmp.Or(is, was).Name)
 			}
-			last[name] = it.is
 		}
 	}
-	maps.DeleteFunc(last, func(_ string, is *xds.Stamp) bool { return !stands(is) })
-	return last
+	if u.base != nil {
+		for was, is := range t.Versions().Since(u.base) { // something may come to refer to what is lost
+			if is == nil && u.entry(was.Name) == nil && others[was.Name] == nil {
+				others[was.Name] = was
+			}
+		}
+	}
+	extra := make([]entry, 0, len(others))
+	for name, is := range others {
+		extra = append(extra, entry{name: name, told: is, sent: is != absent})
+	}
+	u.add(extra...)
 }
 
 // mayHaveGivenUp reports whether the client has dropped anything since the oldest delivery left.

@@ -39,7 +39,7 @@ func (st *Store) group(name string) *group {
 // clients. The store is locked.
 func (st *Store) tidy(g *group) {
 	h := g.head.Load()
-	if g.watches == 0 && st.groups[g.name] == g && !h.known && len(h.unknown) == 0 && bare(h.view) {
+	if g.watches == 0 && !h.known && len(h.unknown) == 0 && bare(h.view) {
 		delete(st.groups, g.name)
 	}
 }
@@ -73,7 +73,7 @@ type head struct {
 	forgot  uint64          // the log tells about commits after this one
 	entries []entry
 	names   []xds.Names // touched by entries, index by index
-	total   int         // of all names touched, ever
+	total   int         // of all names touched, since the log began
 }
 
 // An entry of a group's log.
@@ -92,7 +92,7 @@ const maxNames = 16384
 func (h *head) next(seq uint64, r revision, keep int) *head {
 	names, count := r.touched, r.count
 	if h.view == nil && r.view != nil || len(r.unknown) < len(h.unknown) { // nobody could say what it would hear of
-		return &head{seq: seq, view: r.view, unknown: r.unknown, known: r.known, forgot: seq, total: h.total}
+		return &head{seq: seq, view: r.view, unknown: r.unknown, known: r.known, forgot: seq}
 	}
 	n := &head{
 		seq: seq, view: r.view, unknown: r.unknown, known: r.known, forgot: h.forgot,

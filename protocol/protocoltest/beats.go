@@ -164,7 +164,7 @@ func (l *ledger) starving(a *account) string {
 	}
 	for _, r := range l.expiring(a) {
 		n := r.Name
-		if l.shown(a, n) == nil && l.mayLeave(a, n) {
+		if a.told[n].left || l.shown(a, n) == nil && l.mayLeave(a, n) {
 			continue
 		}
 		if !a.fed[n].IsZero() && l.unfed(a, r) {

@@ -2072,6 +2072,34 @@ func TestJudge(t *testing.T) {
 			t.Errorf("it has left: %q", got)
 		}
 	})
+	t.Run("TTL-3 nothing is due of what has left, though it is back and lost again where something refers to it", func(t *testing.T) {
+		starving := func(asked bool) string {
+			c := newCourt(t, xds.SotW)
+			c.commit("CDS", "x=1>SDS/s", "SDS", "s=1!")
+			c.ask(xds.Cluster)
+			c.l.ttl = true
+			c.takes(xds.Cluster, "x=1>SDS/s")
+			c.ask(xds.Secret, "s")
+			c.l.receive(xds.Request{Type: xds.Secret, Names: []string{"s"}, Nonce: c.told(xds.Secret, "s=1!")}, false)
+			c.l.waiting()
+			c.commit("CDS", "x=2", "SDS", "-s")
+			c.takes(xds.Cluster, "x=2")
+			if asked {
+				c.l.begun() // nothing keeps it
+			}
+			c.commit("CDS", "x=3>SDS/s", "SDS", "s=2!")
+			c.told(xds.Cluster, "x=3>SDS/s")
+			c.commit("CDS", "x=4", "SDS", "-s")
+			c.wait(11 * time.Second)
+			return c.l.starving(c.l.account(xds.Secret))
+		}
+		if got := starving(true); got != "" {
+			t.Errorf("it has left: %q", got)
+		}
+		if got := starving(false); !strings.Contains(got, "TTL-3: s@s=1") {
+			t.Errorf("it was there all the time: %q", got)
+		}
+	})
 	t.Run("ADS-9 who refuses what a later ACK stood for may still have what it had before", func(t *testing.T) {
 		held := func(refused bool) string {
 			c := newCourt(t, xds.SotW)

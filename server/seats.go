@@ -30,6 +30,8 @@ type seat struct {
 	lost  <-chan struct{} // closed when somebody else gets it
 	node  string
 	named bool // node is counted
+
+	free net.Addr // it is the free one of this connection ([silences]), and nobody else gets it; nil: it is not
 }
 
 func newSeats(max int, full error) *seats {

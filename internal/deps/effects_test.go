@@ -37,6 +37,7 @@ var effects = map[string]string{
 	"server Server mutex":            "which warnings were given; off every hot path",
 	"server drain mutex":             "counts open streams and polls",
 	"server seats mutex":             "whose they are; held for memory only",
+	"server silences mutex":          "which connections have one for free; held for memory only",
 	"server admission mutex":         "who is answered first, for all streams; held for memory only",
 	"server clients mutex":           "which clients are connected, for all streams",
 	"server told mutex":              "what clients may state when they come back, for all streams; held for memory only",

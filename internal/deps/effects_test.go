@@ -79,6 +79,7 @@ var effects = map[string]string{
 	"internal/repeats Counter.say timer":     "when lines that say the same are counted",
 	"internal/repeats Counter.over timer":    "the same, while they are repeated",
 	"internal/unfinished Budget mutex":       "what requests hold, of all connections; held for memory only",
+	"internal/unfinished reader mutex":       "nobody is stopped whose body was closed; held while a read deadline is set",
 	"internal/unfinished Conn mutex":         "what has begun on a connection, for who reads and who writes; held for memory only",
 	"internal/unfinished Conn once":          "a connection may be closed by several",
 	"internal/unfinished Conn.wait timer":    "nobody waits for ever to be read",

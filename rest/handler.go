@@ -208,7 +208,7 @@ func (h *Handler) open(w http.ResponseWriter, r *http.Request) (*server.Poll, ti
 	defer h.reuse(b)
 	b.Reset()
 	body := h.body(w, r)
-	defer body.Close() //nolint:errcheck // there is nothing to be told
+	defer body.Close()
 	if _, err := b.ReadFrom(body); err != nil {
 		if status.Code(err) == codes.Unavailable {
 			return nil, 0, err

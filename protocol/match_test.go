@@ -219,6 +219,45 @@ func TestGivenUpIsCheap(t *testing.T) {
 	}
 }
 
+// SAFE-9: "bounded per stream": of names that may be wanted no more, none is kept once that was
+// looked at, however often a client changes its mind, and the view does, and whether it answers.
+func TestQuitIsBounded(t *testing.T) {
+	for _, variant := range []xds.Variant{xds.SotW, xds.Delta} {
+		for _, answers := range []bool{true, false} {
+			t.Run(fmt.Sprintf("SAFE-9 %v, answers: %v", variant, answers), func(t *testing.T) {
+				typ, most := xds.Endpoint, 0
+				if variant == xds.Delta {
+					typ = xds.VirtualHost // has aliases and collections
+				}
+				l := newLine(t, variant, nil, Options{}, xds.Tables{})
+				for i := range 200 {
+					name := fmt.Sprint("r/", i)
+					if l.ask(xds.Request{Type: typ, Subscribe: []string{name, "alias-" + name}, Names: []string{name}}); answers {
+						l.settle()
+					}
+					l.commit(typ, []*xds.Resource{aliased(name, "alias-"+name)})
+					if answers {
+						l.settle()
+					}
+					l.commit(typ, nil, name)
+					for range l.Responses() {
+					}
+					if answers {
+						l.ack(typ)
+					}
+					l.ask(xds.Request{Type: typ, Unsubscribe: []string{name, "alias-" + name}, Names: []string{"other"}})
+					for range l.Responses() {
+					}
+					most = max(most, len(l.subs[0].quit))
+				}
+				if most > 4 {
+					t.Errorf("%d names are kept", most)
+				}
+			})
+		}
+	}
+}
+
 // DELTA-11: what is on its way and was given up comes back by its collection and by the aliases
 // that it has as it was told last, or, where that is not known any more, as it was last.
 func TestGivenUpComesBack(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -204,9 +205,14 @@ func (h *Handler) open(w http.ResponseWriter, r *http.Request) (*server.Poll, ti
 		return nil, 0, invalid(err)
 	}
 	b := h.bodies.Get().(*bytes.Buffer)
-	defer h.bodies.Put(b)
+	defer h.reuse(b)
 	b.Reset()
-	if _, err := b.ReadFrom(http.MaxBytesReader(w, r.Body, h.maxBody)); err != nil {
+	body := h.body(w, r)
+	defer body.Close()
+	if _, err := b.ReadFrom(body); err != nil {
+		if status.Code(err) == codes.Unavailable {
+			return nil, 0, err
+		}
 		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 			return nil, 0, failure{http.StatusRequestEntityTooLarge, codes.ResourceExhausted, fmt.Sprintf("the request has more than %d bytes", h.maxBody)}
 		}
@@ -221,6 +227,22 @@ func (h *Handler) open(w http.ResponseWriter, r *http.Request) (*server.Poll, ti
 	}
 	p, err := h.server.Poll(t, req, server.Caller{Addr: peer(r.RemoteAddr), InTurn: r.ProtoMajor == 1})
 	return p, hold, err
+}
+
+// body is the body of a request, which counts as long as it is held.
+func (h *Handler) body(w http.ResponseWriter, r *http.Request) io.ReadCloser {
+	c := http.NewResponseController(w)
+	stop := func() { _ = c.SetReadDeadline(time.Unix(1, 0)) } // if it fails, the request ends by itself
+	return h.server.Body(http.MaxBytesReader(w, r.Body, h.maxBody), peer(r.RemoteAddr), stop)
+}
+
+// mostKept is how large a buffer may be that is kept for the next poll.
+const mostKept = 256 << 10
+
+func (h *Handler) reuse(b *bytes.Buffer) {
+	if b.Cap() <= mostKept {
+		h.bodies.Put(b)
+	}
 }
 
 // noPath says that there is no such path, and which there are.

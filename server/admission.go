@@ -1,8 +1,13 @@
 package server
 
 import (
+	"container/heap"
+	"container/list"
 	"math"
+	"net"
 	"sync"
+
+	"github.com/chancery-xds/chancery/internal/shares"
 )
 
 // An admission bounds how many streams get first answers at a time. When a whole
@@ -10,26 +15,38 @@ import (
 // later, and what is encoded but not yet sent is little, where answering all at
 // once would make everybody wait for the last.
 //
-// Nodes take turns, and the streams of a node do in the order of their requests:
-// one that opens a thousand is not served a thousand times before others are
-// once. The lock is held for memory only.
+// A place goes to the address that has fewest, there to the connection that has fewest,
+// and there to the node; of equals, to the one that waits longest. The streams of a node
+// are served in the order of their requests. So one that opens a thousand, or keeps its
+// places long, or says that it is a thousand nodes, is one of many. The lock is held for
+// memory only.
 type admission struct {
-	mu    sync.Mutex
-	free  int              // places; there is none while somebody waits
-	lines map[string]*line // by node: those that wait
-	next  []*line          // whose turn is next
-	n     int              // tickets that wait
+	mu   sync.Mutex
+	free int  // places; there is none while somebody waits
+	root line // of addresses
+	n    int  // tickets that wait
+	now  int  // counts who came, went and was served
 }
 
-// A line is the streams of one node that wait, the first first. It may be empty.
+// A line is the streams of an address, of a connection, or of a node, that wait or have
+// places. Above the lowest it consists of lines.
+//
+// Invariant: it has places, or somebody in it waits; so has each line that it is part of.
 type line struct {
-	node    string
-	tickets []*ticket
+	up      *line // nil: it is the root
+	key     any   // by which up knows it
+	lines   map[any]*line
+	waiting ranking   // those of lines in which somebody waits
+	tickets list.List // of a node: those that wait, the first first
+	places  int       // that its streams have
+	since   int       // when the turn came to it last, or when it began to wait
+	rank    int       // in up.waiting; -1: nobody waits
 }
 
 // A ticket is a stream's place, or its claim to one.
 type ticket struct {
-	node string
+	of   *line
+	at   *list.Element // of of.tickets; nil: it does not wait
 	turn chan struct{} // closed when its turn has come; nil: it came at once
 	left bool          // it no longer wants a place, nor has one
 }
@@ -40,27 +57,26 @@ func newAdmission(places int) *admission {
 	if places < 0 {
 		places = math.MaxInt
 	}
-	return &admission{free: places, lines: map[string]*line{}}
+	return &admission{free: places}
 }
 
-// enter asks for a place for a stream of a node. Whoever enters must leave.
-func (a *admission) enter(node string) *ticket {
+// enter asks for a place for a stream of a node on the connection from an address. A
+// connection is known by the address that it has in memory, not by what that says: on
+// unix sockets that is the same for all. Whoever enters must leave.
+func (a *admission) enter(conn net.Addr, node any) *ticket {
+	owner := shares.Owner(conn)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	t := &ticket{node: node}
+	t := &ticket{of: a.root.below(owner).below(conn).below(node)}
 	if a.free > 0 {
 		a.free--
+		a.settle(t.of, 1)
 		return t
 	}
 	t.turn = make(chan struct{})
-	l := a.lines[node]
-	if l == nil {
-		l = &line{node: node}
-		a.lines[node] = l
-		a.next = append(a.next, l)
-	}
-	l.tickets = append(l.tickets, t)
+	t.at = t.of.tickets.PushBack(t)
 	a.n++
+	a.settle(t.of, 0)
 	return t
 }
 
@@ -69,40 +85,41 @@ func (a *admission) enter(node string) *ticket {
 func (a *admission) leave(t *ticket) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if t.left {
-		return
+	switch {
+	case t.left:
+	case t.at != nil:
+		a.take(t)
+		a.settle(t.of, 0)
+	default:
+		a.free++
+		a.settle(t.of, -1)
+		a.call()
 	}
 	t.left = true
-	if !t.called() {
-		a.n-- // its line will pass over it
-		return
-	}
-	if n := a.pop(); n != nil {
-		close(n.turn)
-		a.n--
-		return
-	}
-	a.free++
 }
 
-// pop takes the ticket whose turn is next out of its line, nil if none waits.
-func (a *admission) pop() *ticket {
-	for len(a.next) > 0 {
-		l := a.next[0]
-		for len(l.tickets) > 0 && l.tickets[0].left {
-			l.tickets = l.tickets[1:]
-		}
-		a.next = a.next[1:]
-		if len(l.tickets) == 0 {
-			delete(a.lines, l.node)
-			continue
-		}
-		t := l.tickets[0]
-		l.tickets = l.tickets[1:]
-		a.next = append(a.next, l)
-		return t
+// call gives a place to whose turn it is, if somebody waits.
+func (a *admission) call() {
+	l := &a.root
+	for len(l.waiting) > 0 {
+		l = l.waiting[0]
 	}
-	return nil
+	first := l.tickets.Front()
+	if first == nil {
+		return
+	}
+	t := first.Value.(*ticket)
+	a.free--
+	a.take(t)
+	a.settle(l, 1)
+	close(t.turn)
+}
+
+// take takes a ticket from those that wait.
+func (a *admission) take(t *ticket) {
+	t.of.tickets.Remove(t.at)
+	t.at = nil
+	a.n--
 }
 
 // waiting is how many streams wait for their turn.
@@ -112,15 +129,72 @@ func (a *admission) waiting() int {
 	return a.n
 }
 
-// called reports whether the ticket's turn has come.
-func (t *ticket) called() bool {
-	if t.turn == nil {
-		return true
+// settle notes that a line's streams have more places, or that fewer or more of them wait,
+// and has it and those that it is part of stand where they belong.
+func (a *admission) settle(l *line, more int) {
+	a.now++
+	for ; l.up != nil; l = l.up {
+		if l.places += more; more > 0 || l.rank < 0 {
+			l.since = a.now
+		}
+		waits := l.tickets.Len() > 0 || len(l.waiting) > 0
+		switch {
+		case waits && l.rank < 0:
+			heap.Push(&l.up.waiting, l)
+		case waits:
+			heap.Fix(&l.up.waiting, l.rank)
+		case l.rank >= 0:
+			heap.Remove(&l.up.waiting, l.rank)
+			l.rank = -1
+		}
+		if !waits && l.places == 0 {
+			delete(l.up.lines, l.key)
+		}
 	}
-	select {
-	case <-t.turn:
-		return true
-	default:
-		return false
+}
+
+// below returns the line of a key that is part of this one.
+func (l *line) below(key any) *line {
+	b := l.lines[key]
+	if b == nil {
+		b = &line{up: l, key: key, rank: -1}
+		if l.lines == nil {
+			l.lines = map[any]*line{}
+		}
+		l.lines[key] = b
 	}
+	return b
+}
+
+// A ranking is a heap of lines: whose turn is next is the first.
+type ranking []*line
+
+func (r ranking) Len() int { return len(r) }
+
+func (r ranking) Less(i, j int) bool {
+	if r[i].places != r[j].places {
+		return r[i].places < r[j].places
+	}
+	return r[i].since < r[j].since
+}
+
+func (r ranking) Swap(i, j int) {
+	r[i], r[j] = r[j], r[i]
+	r[i].rank, r[j].rank = i, j
+}
+
+// Push implements [heap.Interface].
+func (r *ranking) Push(x any) {
+	l := x.(*line)
+	l.rank = len(*r)
+	*r = append(*r, l)
+}
+
+// Pop implements [heap.Interface].
+func (r *ranking) Pop() any {
+	last := len(*r) - 1
+	l := (*r)[last]
+	(*r)[last] = nil
+	*r = (*r)[:last]
+	return l
 }

@@ -3,6 +3,8 @@ package server
 import (
 	"fmt"
 	"math/rand/v2"
+	"net"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -11,71 +13,140 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 
+	"github.com/chancery-xds/chancery/internal/shares"
 	"github.com/chancery-xds/chancery/xds"
 )
 
+// called reports whether the ticket's turn has come.
+func (t *ticket) called() bool {
+	if t.turn == nil {
+		return true
+	}
+	select {
+	case <-t.turn:
+		return true
+	default:
+		return false
+	}
+}
+
+// empty reports whether nothing is remembered of anybody, and all places are free.
+func (a *admission) empty(places int) bool {
+	return a.free == places && a.n == 0 && len(a.root.lines) == 0 && len(a.root.waiting) == 0
+}
+
+// from is an address, and each of its ports a connection.
+func from(host, port int) net.Addr {
+	return &net.TCPAddr{IP: net.IPv4(192, 0, 2, byte(host)), Port: port}
+}
+
 func TestAdmission(t *testing.T) {
-	t.Run("SAFE-1 nodes take turns, streams of a node in order", func(t *testing.T) {
-		a := newAdmission(2)
-		names := map[*ticket]string{}
-		enter := func(node, name string) *ticket {
-			k := a.enter(node)
-			names[k] = name
-			return k
-		}
-		first, second := enter("x", "x1"), enter("x", "x2")
-		if !first.called() || !second.called() {
-			t.Fatal("there were places")
-		}
-		all := []*ticket{enter("x", "x3"), enter("x", "x4"), enter("y", "y1"), enter("x", "x5"), enter("z", "z1"), enter("y", "y2")}
-		gone := all[1]
-		a.leave(gone)
-		a.leave(gone)
-		if a.waiting() != 5 {
-			t.Errorf("%d wait", a.waiting())
-		}
-		var order []string
-		for in := first; in != nil; {
-			a.leave(in)
-			in = nil
-			for i, k := range all {
-				if k != nil && k != gone && k.called() {
-					order, in, all[i] = append(order, names[k]), k, nil
+	x, y, z := from(1, 1), from(2, 1), from(3, 1)
+	x2 := from(1, 2) // another connection of the first address
+	for _, c := range []struct {
+		name  string
+		queue []string // connection, node and a number of its own
+		want  string   // the numbers, in the order in which they get one of two places
+	}{
+		{"the streams of a node are served in order", []string{"x n 1", "x n 2", "x n 3", "x n 4"}, "1 2 3 4"},
+		{"nodes take turns", []string{"x n 1", "x n 2", "x n 3", "x m 4", "x n 5", "x m 6"}, "1 2 4 3 6 5"},
+		{"connections take turns, however many nodes they state", []string{"x a 1", "x b 2", "x c 3", "x d 4", "w e 5", "w e 6"}, "1 2 5 3 6 4"},
+		{"addresses take turns, however many connections they have", []string{"x a 1", "w b 2", "x c 3", "w d 4", "y e 5", "y e 6"}, "1 2 5 3 6 4"},
+		{"of equals, who waits longest", []string{"x a 1", "y b 2", "z c 3", "y b 4", "x a 5", "z c 6"}, "1 2 3 4 5 6"},
+	} {
+		t.Run("SAFE-9 "+c.name, func(t *testing.T) {
+			a := newAdmission(2)
+			waiting := map[*ticket]string{}
+			var called []string
+			var in []*ticket
+			look := func() {
+				for k, name := range waiting {
+					if k.called() {
+						called, in = append(called, name), append(in, k)
+						delete(waiting, k)
+					}
 				}
 			}
-		}
-		if got := strings.Join(order, " "); got != "x3 y1 z1 x5 y2" {
-			t.Errorf("the order was %s", got)
-		}
-		a.leave(second)
-		if a.free != 2 || a.n != 0 || len(a.lines) != 0 || len(a.next) != 0 {
-			t.Errorf("at the end: %+v", a)
-		}
-	})
-	t.Run("SAFE-1 no place is lost, and none is given twice", func(t *testing.T) {
+			for _, q := range c.queue {
+				f := strings.Fields(q)
+				waiting[a.enter(map[string]net.Addr{"x": x, "w": x2, "y": y, "z": z}[f[0]], f[1])] = f[2]
+				look()
+			}
+			for len(in) > 0 { // each goes when all have gone that came in before
+				k := in[0]
+				in = in[1:]
+				a.leave(k)
+				a.leave(k)
+				look()
+			}
+			if got := strings.Join(called, " "); got != c.want {
+				t.Errorf("the order was %s, want %s", got, c.want)
+			}
+			if !a.empty(2) {
+				t.Errorf("at the end: %+v", a)
+			}
+		})
+	}
+	t.Run("SAFE-9 no place is lost, none is given twice, and each goes to who has fewest", func(t *testing.T) {
 		for seed := range uint64(300) {
 			rnd := rand.New(rand.NewPCG(seed, 1))
-			places := 1 + rnd.IntN(4)
+			places := 1 + rnd.IntN(6)
 			a := newAdmission(places)
-			var open []*ticket
+			conns := []net.Addr{x, x2, y, z}
+			type stream struct {
+				*ticket
+				in   bool
+				path [3]any
+			}
+			var open []*stream
+			// places of those with whom a stream shares the beginning of its path
+			has := func(of *stream, depth int) (n int) {
+				for _, k := range open {
+					if k.in && slices.Equal(k.path[:depth], of.path[:depth]) {
+						n++
+					}
+				}
+				return n
+			}
+			fair := func(got *stream) {
+				for _, k := range open {
+					for d := range 3 {
+						if !k.in && slices.Equal(k.path[:d], got.path[:d]) && has(k, d+1) < has(got, d+1) {
+							t.Fatalf("seed %d: a place went to %v, and %v has fewer", seed, got.path, k.path)
+						}
+					}
+				}
+			}
 			for range 200 {
 				if n := len(open); n > 0 && rnd.IntN(2) == 0 {
 					i := rnd.IntN(n)
-					a.leave(open[i])
+					k := open[i]
 					open[i] = open[n-1]
 					open = open[:n-1]
+					a.leave(k.ticket)
 				} else {
-					open = append(open, a.enter(fmt.Sprint(rnd.IntN(5))))
+					conn, node := conns[rnd.IntN(len(conns))], fmt.Sprint(rnd.IntN(3))
+					open = append(open, &stream{a.enter(conn, node), false, [3]any{shares.Owner(conn), conn, node}})
 				}
 				in := 0
 				for _, k := range open {
-					if k.called() {
+					if k.called() && !k.in {
+						fair(k)
+						k.in = true
+					}
+					if k.in {
 						in++
 					}
 				}
 				if want := min(places, len(open)); in != want || a.waiting() != len(open)-in {
 					t.Fatalf("seed %d: %d of %d are in, %d wait; there are %d places", seed, in, len(open), a.waiting(), places)
 				}
+			}
+			for _, k := range open {
+				a.leave(k.ticket)
+			}
+			if !a.empty(places) {
+				t.Fatalf("seed %d: at the end: %+v", seed, a)
 			}
 		}
 	})
@@ -207,8 +278,8 @@ func TestFirstAnswers(t *testing.T) {
 		}
 		time.Sleep(2 * placeTime) // the last whose turn came has a place
 		synctest.Wait()
-		if w.first.free != 1 || w.first.n != 0 || w.Stats().Waiting != 0 {
-			t.Errorf("%d places, %d wait", w.first.free, w.first.n)
+		if !w.first.empty(1) || w.Stats().Waiting != 0 {
+			t.Errorf("%+v", w.first)
 		}
 	})
 	within(t, "SAFE-2 streams that have had theirs do not wait", func(t *testing.T) {
@@ -274,8 +345,8 @@ func TestFirstAnswers(t *testing.T) {
 			t.Errorf("answered after %v", at)
 		}
 		synctest.Wait()
-		if w.first.free != 1 || w.first.n != 0 || w.Stats().Waiting != 0 {
-			t.Errorf("%d places, %d wait", w.first.free, w.first.n)
+		if !w.first.empty(1) || w.Stats().Waiting != 0 {
+			t.Errorf("%+v", w.first)
 		}
 	})
 	within(t, "SAFE-1 who is up to date needs no place", func(t *testing.T) {
@@ -289,8 +360,8 @@ func TestFirstAnswers(t *testing.T) {
 			w.sotw(t, w.dial(t)).send(&discovery.DiscoveryRequest{TypeUrl: xds.Cluster.URL, VersionInfo: r.VersionInfo})
 			synctest.Wait()
 		}
-		if w.first.free != 1 || w.first.n != 0 {
-			t.Errorf("%d places, %d wait", w.first.free, w.first.n)
+		if !w.first.empty(1) {
+			t.Errorf("%+v", w.first)
 		}
 	})
 }

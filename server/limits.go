@@ -16,8 +16,8 @@ type Limits struct {
 	// that come back are known.
 	Streams int
 
-	// Silent is how many streams may be open on which no request has come: 2,000 by
-	// default. One more is treated as one beyond Streams.
+	// Silent is how many streams may be open on which no request has come, besides one of
+	// each connection: 2,000 by default. One more is treated as one beyond Streams.
 	Silent int
 
 	// Polls is how many polls are held at a time, of REST and Fetch together;
@@ -62,9 +62,10 @@ type Limits struct {
 
 	// FirstAnswers is how many streams are answered at a time to the first
 	// request of a type, so that a fleet that reconnects at once costs bounded
-	// memory and is served one after the other, the nodes in turn. A stream makes
-	// room when its client has acknowledged what it got, or after 100 ms, and
-	// waits 10 s at most. 50 by default; negative: any number.
+	// memory and is served one after the other: the address, connection and node
+	// first that has fewest of these places. A stream makes room when its client has
+	// acknowledged what it got, or after 100 ms, and waits 10 s at most. 50 by default;
+	// negative: any number.
 	FirstAnswers int
 
 	// Unfinished is how many bytes of requests are held that have begun to come and are

@@ -252,6 +252,23 @@ func TestLimits(t *testing.T) {
 			refused(t, d.end())
 		}
 	})
+	within(t, "SAFE-9 names of one byte that are given up count as 65", func(t *testing.T) {
+		w := serve(t, WithLimits(Limits{Held: 1000}))
+		d := w.delta(t, w.dial(t))
+		d.send(&discovery.DeltaDiscoveryRequest{TypeUrl: xds.Endpoint.URL, ResourceNamesSubscribe: []string{"*"}})
+		d.send(&discovery.DeltaDiscoveryRequest{TypeUrl: xds.Endpoint.URL, ResponseNonce: d.want().Nonce}) // and answers nothing more
+		rounds := 0
+		for ; rounds < 30 && w.Stats().Open > 0; rounds++ {
+			name := []string{string(rune('A' + rounds))}
+			_ = d.s.Send(&discovery.DeltaDiscoveryRequest{TypeUrl: xds.Endpoint.URL, ResourceNamesSubscribe: name}) // end tells why
+			_ = d.s.Send(&discovery.DeltaDiscoveryRequest{TypeUrl: xds.Endpoint.URL, ResourceNamesUnsubscribe: name})
+			synctest.Wait()
+		}
+		if rounds < 15 || rounds == 30 { // what it is told of at once is no more kept than the names themselves
+			t.Fatalf("it ends after %d names that are given up", rounds)
+		}
+		refused(t, d.end())
+	})
 	within(t, "SAFE-1 names that a client states to have count", func(t *testing.T) {
 		w := serve(t, WithLimits(Limits{Held: 1000}))
 		w.set(xds.Endpoint, res("e", "1"))

@@ -30,6 +30,8 @@ type seat struct {
 	place *shares.Place[*loss]
 	node  string
 	named bool // node is counted
+
+	free net.Addr // it is the free one of this connection ([silences]), and nobody else gets it; nil: it is not
 }
 
 // A loss is how who has seats is told that one of them was taken away.

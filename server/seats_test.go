@@ -194,8 +194,9 @@ func TestSilence(t *testing.T) {
 	within(t, "SAFE-9 silent streams have a limit of their own", func(t *testing.T) {
 		w := serve(t, WithLimits(Limits{Silent: 3}))
 		crowd, other := w.dialFrom(t, "192.0.2.1"), w.dialFrom(t, "192.0.2.2")
+		w.sotw(t, other)
 		var silent []*sotwClient
-		for range 3 {
+		for range 4 { // the first of a connection does not count
 			silent = append(silent, w.sotw(t, crowd))
 			synctest.Wait()
 		}
@@ -205,15 +206,47 @@ func TestSilence(t *testing.T) {
 		for i := range 5 { // who says something is none of them
 			w.settled(t, other, fmt.Sprint("n", i))
 		}
-		if err := silent[2].end(); status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "most of them are of this address") {
+		if err := silent[3].end(); status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "most of them are of this address") {
 			t.Error(err)
 		}
 		synctest.Wait()
-		if s := w.Stats(); s.Silent != 2 || s.Open != 7 || s.Throttled["silent_streams"] != 2 || s.Throttled["streams"] != 0 {
+		if s := w.Stats(); s.Silent != 4 || s.Open != 9 || s.Throttled["silent_streams"] != 2 || s.Throttled["streams"] != 0 {
 			t.Errorf("%+v", s)
 		}
 		if !strings.Contains(w.log.String(), "peer=192.0.2.1:1") {
 			t.Error(w.log)
+		}
+	})
+	within(t, "SAFE-9 a fleet behind one address may open a stream each, all at once", func(t *testing.T) {
+		w := serve(t, WithLimits(Limits{Silent: 3}))
+		var fleet []*sotwClient
+		for range 20 {
+			fleet = append(fleet, w.sotw(t, w.dialFrom(t, "192.0.2.1")))
+		}
+		synctest.Wait()
+		if s := w.Stats(); s.Silent != 20 {
+			t.Errorf("%+v", s)
+		}
+		for _, c := range fleet {
+			c.send(&discovery.DiscoveryRequest{TypeUrl: xds.Cluster.URL})
+			c.want()
+		}
+		if s := w.Stats(); s.Silent != 0 || s.Open != 20 || len(w.silent.free) != 0 {
+			t.Errorf("%+v", s)
+		}
+	})
+	within(t, "SAFE-9 who is silent no more makes room once", func(t *testing.T) {
+		w := serve(t, WithLimits(Limits{Silent: 1}))
+		conn := w.dialFrom(t, "192.0.2.1")
+		first := w.settled(t, conn, "a")
+		w.sotw(t, conn) // is the connection's first now
+		synctest.Wait()
+		first.s.CloseSend()
+		first.end()
+		w.sotw(t, conn)
+		synctest.Wait()
+		if err := w.sotw(t, conn).end(); status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "1 streams are open on which no request has come") {
+			t.Error(err)
 		}
 	})
 }

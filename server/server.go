@@ -73,7 +73,7 @@ type Server struct {
 	drain   drain
 	timers  timers
 	seats   *seats // of streams
-	silent  *seats // of those on which no request has come
+	silent  *silences
 	polls   *polls
 
 	unfinished *unfinished.Budget
@@ -105,8 +105,8 @@ func New[W Watch](src Source[W], opts ...Option) *Server {
 	}
 	s.seats = newSeats(s.bounds.Streams, reject(tooManyStreams, codes.ResourceExhausted,
 		"limit exceeded: %d streams are open, all that this server takes", s.bounds.Streams), errLost)
-	s.silent = newSeats(s.bounds.Silent, reject(tooSilent, codes.ResourceExhausted,
-		"limit exceeded: %d streams are open on which no request has come, all that this server takes", s.bounds.Silent), errLostSilent)
+	s.silent = newSilences(newSeats(s.bounds.Silent, reject(tooSilent, codes.ResourceExhausted,
+		"limit exceeded: %d streams are open on which no request has come, besides the first of each connection, all that this server takes", s.bounds.Silent), errLostSilent))
 	s.polls = newPolls(s.bounds.Polls)
 	s.told = newTold(toldPerStream * s.bounds.Streams)
 	s.first = newAdmission(s.bounds.FirstAnswers)

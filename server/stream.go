@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"slices"
-	"strconv"
 	"time"
 
 	"google.golang.org/grpc"
@@ -347,7 +346,7 @@ func (s *stream) queueUp() {
 	if s.ticket != nil {
 		return
 	}
-	s.ticket, s.since = s.server.first.enter(s.line()), time.Now()
+	s.ticket, s.since = s.server.first.enter(s.info.Peer, s.line()), time.Now()
 	if s.turn = s.ticket.turn; s.turn == nil {
 		s.turnBy = time.Now().Add(placeTime)
 		return
@@ -358,11 +357,11 @@ func (s *stream) queueUp() {
 
 // line is where the stream's tickets wait: with those of its node. Nobody knows
 // whether streams without a node are of one.
-func (s *stream) line() string {
+func (s *stream) line() any {
 	if id := s.info.Node.ID; id != "" {
 		return id
 	}
-	return "\x00" + strconv.FormatUint(s.info.ID, 10)
+	return s.info.ID
 }
 
 // answered reports whether the client has answered what it was told since a time.

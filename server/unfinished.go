@@ -2,12 +2,16 @@ package server
 
 import (
 	"context"
+	"errors"
+	"io"
 	"log/slog"
 	"net"
 
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
 
 	"github.com/chancery-xds/chancery/internal/unfinished"
 )
@@ -68,3 +72,29 @@ func (s *Server) coming(ctx context.Context) int {
 	}
 	return 0
 }
+
+// Body returns the body of a request over HTTP, such as a poll's, whose client is at an
+// address. What of it is beyond 64 KiB counts against [Limits.Unfinished] until it is closed:
+// who reads it waits for room. An error of reading is UNAVAILABLE, as one of gRPC's status,
+// if it found none or came too slowly ([WithReadTimeout]); stop, which must make reads of r
+// fail, has been called then, by any goroutine.
+func (s *Server) Body(r io.Reader, peer net.Addr, stop func()) io.ReadCloser {
+	if peer == nil {
+		peer = &net.UnixAddr{Net: "unix"}
+	}
+	return body{s.unfinished.Body(r, peer, stop)}
+}
+
+type body struct{ *unfinished.Body }
+
+// Read implements [io.Reader].
+func (b body) Read(p []byte) (int, error) {
+	n, err := b.Body.Read(p)
+	if errors.Is(err, unfinished.ErrRefused) {
+		err = errNoRoom
+	}
+	return n, err
+}
+
+// errNoRoom is what a poll is told whose body was refused. That is counted already.
+var errNoRoom = status.Error(codes.Unavailable, "limit exceeded: the request came too slowly, or there was no room for it: try again later")

@@ -25,7 +25,7 @@ func (b *bounding) flags(f *pflag.FlagSet) {
 	b.Limits = server.DefaultLimits()
 	f.IntVar(&b.connections, "max-connections", 0, "largest `number` of connections of clients open at once; more are closed, those of the address that has most. 0: what the limit of open files has room for")
 	f.IntVar(&b.Streams, "max-streams", b.Streams, "largest `number` of streams open at once; more are refused")
-	f.IntVar(&b.Silent, "max-silent-streams", b.Silent, "largest `number` of streams open at once on which no request has come; more are refused")
+	f.IntVar(&b.Silent, "max-silent-streams", b.Silent, "largest `number` of streams open at once on which no request has come, besides the first of each connection; more are refused")
 	f.IntVar(&b.Polls, "max-polls", b.Polls, "largest `number` of polls held at once, of REST-JSON and Fetch; more are refused")
 	f.IntVar(&b.Others, "max-other-streams", b.Others, "largest `number` of streams open at once that are none of xDS: watches of health, reflection")
 	f.IntVar(&b.perConnection, "max-connection-streams", server.MaxStreams, "largest `number` of streams of one connection; more wait at the client")

@@ -57,6 +57,7 @@ var effects = map[string]string{
 	"server stream.await clock":     "when a deadline has passed, and when a draining stream leaves",
 	"server loss once":              "two seats may be taken from a stream",
 	"server Stream.open clock":      "since when a stream is open",
+	"server silences mutex":         "which connections have one for free; held for memory only",
 
 	"server Server.event clock":        "since when a node refuses a type",
 	"server Server.logRecovered clock": "the same",
@@ -79,6 +80,7 @@ var effects = map[string]string{
 	"internal/repeats Counter.say timer":     "when lines that say the same are counted",
 	"internal/repeats Counter.over timer":    "the same, while they are repeated",
 	"internal/unfinished Budget mutex":       "what requests hold, of all connections; held for memory only",
+	"internal/unfinished reader mutex":       "nobody is stopped whose body was closed; held while a read deadline is set",
 	"internal/unfinished Conn mutex":         "what has begun on a connection, for who reads and who writes; held for memory only",
 	"internal/unfinished Conn.wait timer":    "nobody waits for ever to be read",
 	"internal/unfinished Conn.look clock":    "whether what has begun comes on",

@@ -1,0 +1,57 @@
+package rest
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// "What a client can make the server hold or do is bounded per stream, per peer and in all,
+// in bytes and in time, from the first byte (requests not finished, …)" (SAFE-9)
+func TestUnfinished(t *testing.T) {
+	within(t, "SAFE-9 a poll that begins and stops is cut, and counts until then", func(t *testing.T) {
+		w := newWorld(t)
+		w.set("a")
+		conn, err := w.lis.dial()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var answer strings.Builder
+		ended := make(chan struct{})
+		go func() { defer close(ended); io.Copy(&answer, conn) }()
+		start := time.Now()
+		fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n%s", xds.Cluster.REST, strings.Repeat(" ", 200<<10))
+		synctest.Wait()
+		if n := w.Stats().Unfinished; n < 150<<10 || n > 200<<10 { // the rest is in net/http's buffer
+			t.Errorf("%d bytes are unfinished", n)
+		}
+		w.client().poll("").gets(t, 0, "a")
+		<-ended
+		if d := time.Since(start); d > 22*time.Second || !strings.Contains(answer.String(), "503") || !strings.Contains(answer.String(), "Retry-After") {
+			t.Errorf("after %v: %s", d, &answer)
+		}
+		if s := w.Stats(); s.Unfinished != 0 || s.Throttled["unfinished"] != 1 {
+			t.Errorf("%+v", s)
+		}
+	})
+	within(t, "SAFE-9 a large poll is answered, and counts no more", func(t *testing.T) {
+		w := newWorld(t)
+		w.set("a")
+		c := w.client()
+		for range 3 { // on one connection
+			r := c.post(xds.Cluster.REST, `{}`+strings.Repeat(" ", 2<<20))
+			if r.gets(t, 0, "a"); r.StatusCode != http.StatusOK {
+				t.Error(r.StatusCode)
+			}
+		}
+		if s := w.Stats(); s.Unfinished != 0 || w.lis.count() != 1 {
+			t.Errorf("%+v, %d connections", s, w.lis.count())
+		}
+	})
+}

@@ -87,7 +87,8 @@ to other machines over TLS and to clients with certificates (--client-ca), unles
 --insecure-secrets allows more.
 
 Each flag may be given as an environment variable instead: CHANCERY_LISTEN for
---listen, CHANCERY_MAX_FILE for --max-file. The flag wins.
+--listen, CHANCERY_MAX_FILE for --max-file. The flag wins. A SIZE is a number of
+bytes, or has a unit: 67108864, 64MiB, 64MB.
 
 Signals: SIGHUP reloads at once. On SIGTERM and SIGINT the server is not ready;
 after --drain-delay it sends its clients elsewhere and ends their streams, one by
@@ -137,7 +138,7 @@ cannot be listened on; 2 wrong use.`,
 	s.state.flags(f)
 	f.DurationVar(&s.drain, "drain", 5*time.Second, "`time` over which streams are ended at the end")
 	f.DurationVar(&s.drainDelay, "drain-delay", 0, "`time` before that in which the server is not ready and serves on, for load balancers to notice")
-	f.Int64Var(&s.maxFile, "max-file", 64<<20, "largest file in `bytes`")
+	sizeVar(f, &s.maxFile, "max-file", 64<<20, "largest `SIZE` of a file")
 	followFlag(f, &s.followOutside)
 	s.manner.flags(f)
 	s.limits.flags(f)

@@ -198,6 +198,7 @@ func (s *serving) run() error {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	defer func() { cancel(); running.Wait() }()
+	known := func() bool { return st.Snapshot().View(store.DefaultGroup) != nil }
 	var unready atomic.Pointer[string] // why
 	unready.Store(new("the configuration is not loaded yet"))
 	if s.monitor != "" {
@@ -210,7 +211,7 @@ func (s *serving) run() error {
 			switch why := unready.Load(); {
 			case why != nil:
 				return errors.New(*why)
-			case st.Snapshot().View(store.DefaultGroup) == nil:
+			case !known():
 				return errors.New("there is nothing to serve yet: no file has a resource")
 			}
 			return nil
@@ -224,6 +225,7 @@ func (s *serving) run() error {
 		s.log.Info("metrics and health", "http", l.Addr().String(), "profiles", listen.Loopback(l.Addr()))
 	}
 
+	loads := make(chan struct{}, 1) // rings when files were loaded, or could not be
 	r := &review{empty: s.emptyMissing}
 	if !s.insecureSecrets {
 		r.exposed = exposed(&s.front, &s.rest)
@@ -233,7 +235,7 @@ func (s *serving) run() error {
 	}
 	opts := dir.Options{
 		Log: s.log, MaxFile: s.maxFile, FollowLinksOutside: s.followOutside, V2: s.manner.v2, AllowMassDelete: s.allowMassDelete, HowToAllow: s.state.howToAllow(s.dir), AllowEmpty: s.allowEmpty,
-		Confirm: s.confirm, References: true, Review: r.load, Done: func(at time.Time, err error) { s.state.loaded(err); m.Loaded(at, err) },
+		Confirm: s.confirm, References: true, Review: r.load, Done: func(at time.Time, err error) { s.state.loaded(err); m.Loaded(at, err); ring(loads) },
 	}
 	if s.state.keeper != nil {
 		opts.Keep = s.state.keeper.Keep
@@ -262,6 +264,7 @@ func (s *serving) run() error {
 	defer s.rest.close()
 	running.Go(func() { src.Run(ctx) })
 	s.state.run(ctx, &running, s.log, src)
+	xds.SetServing(known())
 	served, polled := s.front.serve(), s.rest.serve()
 	unready.Store(nil)
 	s.log.Info("serving", "xds", s.front.at(), "tls", s.front.tls.Configured(), "client_certificates", s.front.tls.ClientCA != "", "dir", s.dir)
@@ -273,12 +276,15 @@ func (s *serving) run() error {
 		select {
 		case <-hangups:
 			src.Reload()
+		case <-loads:
+			xds.SetServing(known())
 		case err := <-served:
 			return failure{fmt.Errorf("serve: %w", err), ""}
 		case err := <-polled:
 			return failure{fmt.Errorf("serve REST-JSON: %w", err), ""}
 		case sig := <-signals:
 			unready.Store(new("it is ending"))
+			xds.SetServing(false)
 			s.log.Info("ending streams", "signal", sig.String(), "streams", xds.Stats().Open, "within", s.drain.String(), "after", s.drainDelay.String())
 			return s.end(xds, signals)
 		}

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	healthgrpc "google.golang.org/grpc/health/grpc_health_v1"
+
 	"github.com/chancery-xds/chancery/internal/lastgood"
 )
 
@@ -164,8 +166,10 @@ func TestSafeStart(t *testing.T) {
 		if resp, err := http.Get("http://127.0.0.1:" + port + "/readyz"); err != nil || resp.StatusCode != http.StatusServiceUnavailable {
 			t.Errorf("ready: %v, %v", resp, err)
 		}
+		d.healthy(healthgrpc.HealthCheckResponse_NOT_SERVING)
 		write(t, d.dir, "a.yaml", cluster("a"))
 		s.gets("a")
+		d.healthy(healthgrpc.HealthCheckResponse_SERVING)
 		if resp, err := http.Get("http://127.0.0.1:" + port + "/readyz"); err != nil || resp.StatusCode != http.StatusOK {
 			t.Errorf("not ready: %v, %v", resp, err)
 		}

@@ -47,7 +47,7 @@ var direction = map[string]row{
 	"internal/protofile":    {ours: "internal/secret", light: true, why: "reads text, knows no resource types"},
 	"internal/source/dir":   {ours: "xds store wire internal/refs internal/protofile internal/secret internal/guard internal/lastgood internal/filelock", why: "a source fills a store and knows no stream"},
 	"internal/export":       {ours: "xds wire internal/refs internal/protofile internal/secret internal/filelock", why: "writes what a view has, wherever that is from"},
-	"internal/lastgood":     {ours: "xds internal/refs internal/filelock", light: true, why: "keeps what a source has committed"},
+	"internal/lastgood":     {ours: "xds internal/filelock", light: true, why: "keeps what a source has committed"},
 	"internal/metrics":      {ours: "xds protocol wire server store internal/guard internal/repeats internal/shares internal/unfinished", light: true, why: "counts what server and store tell"},
 	"internal/monitor":      {ours: "internal/listen internal/shares", std: true, why: "is given what it serves and checks"},
 	"internal/bootstrap":    {ours: "internal/listen internal/shares", std: true, why: "writes what clients read, which is text"},

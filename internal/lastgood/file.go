@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"errors"
-	"fmt"
 	"io"
 	"time"
 
@@ -18,14 +17,14 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"github.com/chancery-xds/chancery/internal/refs"
 	"github.com/chancery-xds/chancery/xds"
 )
 
 // magic is the first line of a file. Another number is another format.
 const magic = "chancery last good 1\n"
 
-// A Config is a configuration that was served. It is immutable.
+// A Config is a configuration that was served. It is immutable. What its resources refer
+// to is not kept.
 type Config struct {
 	At    time.Time // when it was committed
 	Types []Type
@@ -108,25 +107,16 @@ func (r Resource) encode(url string) *discoveryv3.Resource {
 	return m
 }
 
-func decode(m *discoveryv3.Resource) (Resource, error) {
+// decode returns a resource without its references.
+func decode(m *discoveryv3.Resource) Resource {
 	at := m.GetMetadata().GetFilterMetadata()[place].GetFields()
 	r := Resource{
 		Resource: &xds.Resource{Stamp: &xds.Stamp{Name: m.Name}, Body: m.Resource.GetValue(), Aliases: m.Aliases, TTL: m.Ttl.AsDuration(), OnDemand: at["on_demand"].GetBoolValue()},
 		File:     at["file"].GetStringValue(), Path: at["path"].GetStringValue(),
 		Line: int(at["line"].GetNumberValue()), Col: int(at["column"].GetNumberValue()),
 	}
-	body, err := m.Resource.UnmarshalNew()
-	if err != nil {
-		return Resource{}, fmt.Errorf("%s %q: %w", m.Resource.GetTypeUrl(), m.Name, err)
-	}
-	if !xds.TypeOf(m.Resource.GetTypeUrl()).V2 {
-		r.Refs = refs.Of(body)
-	}
-	for i := range r.Refs {
-		r.Refs[i].Name = xds.CanonicalName(r.Refs[i].Name)
-	}
 	r.Seal(m.Version)
-	return r, nil
+	return r
 }
 
 // errCut says that a file is not all that was written.
@@ -163,11 +153,7 @@ func parse(data []byte) (Config, error) {
 			n++
 		}
 		for _, r := range m.Resources {
-			loaded, err := decode(r)
-			if err != nil {
-				return Config{}, err
-			}
-			c.Types[n-1].Resources = append(c.Types[n-1].Resources, loaded)
+			c.Types[n-1].Resources = append(c.Types[n-1].Resources, decode(r))
 		}
 	}
 	return c, nil

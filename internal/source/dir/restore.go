@@ -1,6 +1,7 @@
 package dir
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -19,13 +20,19 @@ import (
 // told the last good configuration find it when they come back.
 func (s *Source) Restore(c lastgood.Config) error {
 	w := world{files: 1, types: map[string]*content{}}
+	withheld := func(t lastgood.Type) bool { return t.Withheld || t.V2 && !s.V2 } // clients keep what they have
 	for _, t := range c.Types {
+		if t.V2 && !s.V2 {
+			s.Log.Warn("the last good configuration has resources of v2, which are left out: --legacy-v2 serves them", "type", t.URL, "resources", len(t.Resources))
+			continue
+		}
 		for _, r := range t.Resources {
 			l := Loaded{Resource: r.Resource, Type: t.Type, Pos: Pos{r.File, r.Line, r.Col, r.Path}}
 			m, err := (&anypb.Any{TypeUrl: t.URL, Value: r.Body}).UnmarshalNew()
 			if err != nil {
-				return err
+				return fmt.Errorf("%s %q: %w", t.URL, r.Name, err)
 			}
+			refer(l.Resource, t.Type, m)
 			_ = l.inspect(m) // what is wrong with it was no mistake when it was kept
 			if why := w.add(l); why != "" {
 				return protofile.Problem{File: r.File, Message: why}
@@ -47,7 +54,7 @@ func (s *Source) Restore(c lastgood.Config) error {
 	_, err := s.store.Update(func(tx *store.Tx) error {
 		s.world.replace(tx, w)
 		for _, t := range c.Types {
-			if t.Withheld {
+			if withheld(t) {
 				tx.Unknown(t.Type)
 				s.withheld = append(s.withheld, t.Type)
 			}

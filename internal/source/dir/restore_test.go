@@ -1,8 +1,11 @@
 package dir
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -57,10 +60,32 @@ func TestRestore(t *testing.T) {
 			t.Error("it is served", err)
 		}
 	})
-	t.Run("secrets that were not kept are not known, until the files are", func(t *testing.T) {
+	t.Run("with what it refers to", func(t *testing.T) {
+		var kept lastgood.Config
+		first := newBench(t, "a.yaml", "{"+clusterURL+", name: backend, type: EDS, eds_cluster_config: {eds_config: {ads: {}}}}\n")
+		first.src.Keep = func(c lastgood.Config) { kept = c }
+		if _, err := first.src.Load(); err != nil {
+			t.Fatal(err)
+		}
+		r := &kept.Types[0].Resources[0]
+		want := r.Refs
+		r.Resource = xds.NewResource(r.Name, r.Body) // as it comes from the disk
+		b := newBench(t)
+		if err := b.src.Restore(kept); err != nil {
+			t.Fatal(err)
+		}
+		got := b.st.Snapshot().View(store.DefaultGroup).Table(xds.Cluster).Lookup("backend").Refs
+		if len(want) == 0 || !slices.Equal(got, want) {
+			t.Errorf("refers to %v, want %v", got, want)
+		}
+	})
+	// withheld restores what was kept and another type, which is not known until the files
+	// are loaded.
+	withheld := func(t *testing.T, more lastgood.Type, name string) (log bytes.Buffer) {
 		with := kept
-		with.Types = append([]lastgood.Type{{Type: xds.Secret, Withheld: true}}, kept.Types...)
+		with.Types = append([]lastgood.Type{more}, kept.Types...)
 		b := newBench(t, "a.yaml", clusters(all...))
+		b.src.Log = slog.New(slog.NewTextHandler(&log, nil))
 		if err := b.src.Restore(with); err != nil {
 			t.Fatal(err)
 		}
@@ -69,13 +94,37 @@ func TestRestore(t *testing.T) {
 		unknown := func(want bool) {
 			t.Helper()
 			v, _ := w.Next()
-			if u, is := v.(xds.Undecided); (is && u.Undecided(xds.Secret, "s")) != want {
+			if u, is := v.(xds.Undecided); (is && u.Undecided(more.Type, name)) != want {
 				t.Errorf("unknown: %v, want %v", !want, want)
+			}
+			if got := v.Table(more.Type).Lookup(name); got != nil {
+				t.Errorf("%q is served", name)
 			}
 		}
 		unknown(true)
 		b.try()
 		unknown(false)
+		return log
+	}
+	t.Run("secrets that were not kept are not known, until the files are", func(t *testing.T) {
+		withheld(t, lastgood.Type{Type: xds.Secret, Withheld: true}, "s")
+	})
+	v2 := lastgood.Type{Type: xds.Cluster.Legacy(), Resources: []lastgood.Resource{{Resource: xds.NewResource("old", nil)}}}
+	t.Run("what is of v2 is not served without the flag, and told to be left out", func(t *testing.T) {
+		log := withheld(t, v2, "old")
+		if got := log.String(); !strings.Contains(got, "left out: --legacy-v2") {
+			t.Error(got)
+		}
+	})
+	t.Run("what is of v2 is served with it", func(t *testing.T) {
+		b := newBench(t)
+		b.src.V2 = true
+		if err := b.src.Restore(lastgood.Config{Types: []lastgood.Type{v2}}); err != nil {
+			t.Fatal(err)
+		}
+		if b.st.Snapshot().View(store.DefaultGroup).Table(v2.Type).Lookup("old") == nil {
+			t.Error("it is not served")
+		}
 	})
 }
 

@@ -258,6 +258,9 @@ func (s *serving) run() error {
 		return err
 	}
 	defer s.front.close()
+	if s.front.certs != nil {
+		m.TLS(s.front.certs.FirstExpiry)
+	}
 	if err := s.rest.open(s.log, xds, clients, &s.front); err != nil {
 		return err
 	}

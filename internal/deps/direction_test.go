@@ -41,6 +41,7 @@ var direction = map[string]row{
 	"internal/listen":       {ours: "internal/shares", std: true, why: "opens what is listened on, and serves nothing"},
 	"internal/guard":        {std: true, why: "catches panics of whoever calls it"},
 	"internal/handshakes":   {ours: "internal/repeats internal/guard", light: true, why: "is told by credentials and net/http"},
+	"internal/tlsfiles":     {ours: "internal/secret", light: true, why: "reads files when clients connect, and serves nothing"},
 	"internal/repeats":      {ours: "internal/guard", std: true, why: "counts lines, and writes none"},
 	"internal/refs":         {ours: "xds", light: true, why: "knows messages by their descriptors only"},
 	"internal/secret":       {light: true, why: "knows fields by their descriptors only"},

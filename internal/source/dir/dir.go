@@ -181,10 +181,11 @@ func (s *Source) load(o order, sc *scanner) (Report, error) {
 	if s.AllowMassDelete || o.approve {
 		s.removals.approved()
 	} else {
-		if s.err = s.removals.refuse(start, s.world, next, s.HowToAllow); s.err != nil {
+		lost := s.removals.losses(start, s.world, next)
+		if s.err = s.removals.refuse(lost, s.world, next, s.HowToAllow); s.err != nil {
 			return Report{}, s.err
 		}
-		s.removals.hold(start, s.world, next)
+		s.removals.hold(start, lost, next)
 	}
 	var commit store.Commit
 	if commit, s.err = s.store.Update(func(tx *store.Tx) error { s.commit(tx, next); return nil }); s.err != nil {

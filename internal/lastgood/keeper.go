@@ -17,6 +17,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/chancery-xds/chancery/internal/durable"
@@ -201,10 +202,12 @@ func (k *Keeper) Save(c Config) error {
 }
 
 func (c Config) withoutSecrets() Config {
+	isSecret := func(t Type) bool { return t.Is(xds.Secret) || t.Is(xds.Secret.Legacy()) }
+	c.Gone = slices.DeleteFunc(slices.Clone(c.Gone), isSecret)
 	all := c.Types
 	c.Types = nil
 	for _, t := range all {
-		if t.Is(xds.Secret) || t.Is(xds.Secret.Legacy()) {
+		if isSecret(t) {
 			t.Withheld, t.Resources = true, nil
 		}
 		c.Types = append(c.Types, t)

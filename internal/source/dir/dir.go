@@ -83,6 +83,7 @@ type Source struct {
 	held     atomic.Int64     // of removals, for others
 	expiry   expiry           // of what is served
 	withheld []*xds.Type      // types of it that are not known
+	departed departed         // what was served lately, and is not any more
 	begun    bool             // the files were loaded once
 	loaded   bool             // the last load did not fail
 	err      error            // why the world is not what the files say
@@ -195,12 +196,13 @@ func (s *Source) load(o order, sc *scanner) (Report, error) {
 		s.removals.committed(start, s.world)
 	}
 	s.held.Store(int64(s.removals.held))
+	s.departed = s.departed.after(start, s.world, next)
 	s.serves(next)
 	if s.References {
 		s.missing = next.dangling()
 	}
 	if s.Keep != nil && (len(commit.Changes) > 0 || !s.begun) {
-		s.Keep(next.config(start))
+		s.Keep(next.config(start, s.departed))
 	}
 	s.begun = true
 	return s.report(commit, start), nil

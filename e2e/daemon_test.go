@@ -52,6 +52,15 @@ func newDaemon(t *testing.T, w world, l layout, args ...string) *daemon {
 	return d
 }
 
+// twin starts another daemon of the same directory, with flags of its own.
+func (d *daemon) twin(args ...string) *daemon {
+	d.t.Helper()
+	other := &daemon{t: d.t, dir: d.dir, layout: d.layout, args: args, port: freePort(d.t), log: filepath.Join(d.t.TempDir(), "chancery.log")}
+	other.start()
+	d.t.Cleanup(other.stop)
+	return other
+}
+
 func (d *daemon) addr() string { return fmt.Sprintf("127.0.0.1:%d", d.port) }
 
 // write puts a whole world in the place of the last, in one step.

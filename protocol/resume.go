@@ -143,7 +143,9 @@ func (s *Session) recall(u *subscription, version string, t *xds.Table) {
 		u.stated = strings.Clone(version)
 	}
 	if w == nil {
-		return
+		if w = s.lately(u.typ, version, t); w == nil {
+			return
+		}
 	}
 	// What the view has and it came by in a later world it need not have: that is news.
 	doubtful := func(st *xds.Stamp) bool {
@@ -216,6 +218,28 @@ func (s *Session) world(typ *xds.Type, version string, t *xds.Table) *World {
 		return nil
 	}
 	return known
+}
+
+// lately returns what a client may have that states a version of which nothing is known
+// here. It was told so elsewhere, by "another replica" or this server before a restart, of
+// the same source: so it may have what the view had lately, which is told on until
+// nothing refers to it that the client may hold. What the view has is news to it.
+func (s *Session) lately(typ *xds.Type, version string, t *xds.Table) *World {
+	if version == "" || !typ.FullState { // of others nothing tells that a name is lost
+		return nil
+	}
+	w, seen, next := &World{Since: true}, map[string]bool{}, t.Versions()
+	for _, was := range s.recent(typ) {
+		for old, is := range next.Since(was.Versions()) {
+			if is == nil && !seen[old.Name] && t.Lookup(old.Name) == nil {
+				seen[old.Name] = true
+				w.Others = append(w.Others, old)
+			}
+		}
+		next = was.Versions()
+	}
+	slices.SortFunc(w.Others, stampByName)
+	return w
 }
 
 // recent returns the tables that the type had lately, the newest first.

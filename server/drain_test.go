@@ -114,6 +114,22 @@ func TestHealth(t *testing.T) {
 			t.Errorf("%q: %v, %v", s, r, err)
 		}
 	}
+	for _, set := range []bool{false, true, false} {
+		w.SetServing(set)
+		for _, s := range services {
+			r, err := h.Check(t.Context(), &healthgrpc.HealthCheckRequest{Service: s})
+			if err != nil || (r.Status == healthgrpc.HealthCheckResponse_SERVING) != set {
+				t.Errorf("SAFE-12 %q: %v, %v, want serving: %v", s, r, err, set)
+			}
+		}
+	}
+	if err := w.Drain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w.SetServing(true)
+	if r, err := h.Check(t.Context(), &healthgrpc.HealthCheckRequest{}); err != nil || r.Status != healthgrpc.HealthCheckResponse_NOT_SERVING {
+		t.Errorf("SAFE-12 drained: %v, %v", r, err)
+	}
 	// A health service of the caller's own stays.
 	g := grpc.NewServer(GRPCOptions()...)
 	defer g.Stop()

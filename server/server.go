@@ -111,6 +111,7 @@ func New[W Watch](src Source[W], opts ...Option) *Server {
 	s.told = newTold(toldPerStream * s.bounds.Streams)
 	s.first = newAdmission(s.bounds.FirstAnswers)
 	s.unfinished = unfinished.NewBudget(s.bounds.Unfinished, s.readTimeout, s.cut)
+	s.SetServing(true)
 	return s
 }
 
@@ -120,7 +121,6 @@ func New[W Watch](src Source[W], opts ...Option) *Server {
 func (s *Server) Register(g grpc.ServiceRegistrar) {
 	for _, d := range s.services() {
 		g.RegisterService(d, s)
-		s.health.SetServingStatus(d.ServiceName, healthgrpc.HealthCheckResponse_SERVING)
 	}
 	if i, ok := g.(interface {
 		GetServiceInfo() map[string]grpc.ServiceInfo
@@ -133,8 +133,23 @@ func (s *Server) Register(g grpc.ServiceRegistrar) {
 }
 
 // Health returns the health service. The server ("") and each discovery service
-// are SERVING until [Server.Drain].
+// are SERVING until [Server.Drain], but for [Server.SetServing].
 func (s *Server) Health() *health.Server { return s.health }
+
+// SetServing sets what the health service says of the server and each discovery
+// service, SERVING or NOT_SERVING: they are served all the same. It is for who knows
+// that there is nothing to serve yet, or that the server is about to be drained. After
+// [Server.Drain] it does nothing.
+func (s *Server) SetServing(serving bool) {
+	status := healthgrpc.HealthCheckResponse_NOT_SERVING
+	if serving {
+		status = healthgrpc.HealthCheckResponse_SERVING
+	}
+	s.health.SetServingStatus("", status)
+	for _, d := range s.services() {
+		s.health.SetServingStatus(d.ServiceName, status)
+	}
+}
 
 // Stats counts what happened since the server was made.
 type Stats struct {

@@ -69,7 +69,7 @@ Exit codes: 0 nothing found; 1 something is; 2 wrong use.`,
 	f.SortFlags = false
 	f.StringVarP(&output, "output", "o", "text", "`FORMAT` of what is found: text or json")
 	f.BoolVar(&strict, "strict", false, "warnings are findings too")
-	f.Int64Var(&opts.MaxFile, "max-file", 64<<20, "largest file in `bytes`")
+	sizeVar(f, &opts.MaxFile, "max-file", 64<<20, "largest `SIZE` of a file")
 	followFlag(f, &opts.FollowLinksOutside)
 	v2Flag(f, &opts.V2)
 	return cmd

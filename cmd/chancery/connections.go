@@ -6,10 +6,10 @@ import (
 	"log/slog"
 	"net"
 	"sync/atomic"
-	"time"
 
 	"github.com/chancery-xds/chancery/internal/listen"
 	"github.com/chancery-xds/chancery/internal/metrics"
+	"github.com/chancery-xds/chancery/internal/repeats"
 )
 
 // raiseFiles makes room for as many clients as the system allows.
@@ -48,16 +48,14 @@ func (s *serving) connections(files listen.Files, m *metrics.Metrics) (clients, 
 // crowd returns what logs that connections are closed: at once, and then every 10 s how
 // many more were. The goroutines that accept call it.
 func (s *serving) crowd(what string, most int) func(peer net.Addr) {
-	var last atomic.Pointer[time.Time]
-	last.Store(new(time.Time))
-	var since atomic.Uint64
+	var lines repeats.Counter
 	return func(peer net.Addr) {
-		now, before := time.Now(), last.Load()
-		if now.Sub(*before) < 10*time.Second || !last.CompareAndSwap(before, &now) {
-			since.Add(1)
-			return
+		tell := func(repeated int) {
+			s.log.Warn("too many connections: one was closed, of the address that has most",
+				"connections", what, "open", most, "peer", cmp.Or(peer.String(), "unix"), "repeated", repeated)
 		}
-		s.log.Warn("too many connections: one was closed, of the address that has most",
-			"connections", what, "open", most, "peer", cmp.Or(peer.String(), "unix"), "repeated", since.Swap(0))
+		if lines.Say("", what, 1, tell) {
+			tell(0)
+		}
 	}
 }

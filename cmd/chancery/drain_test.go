@@ -10,6 +10,7 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/resolver"
 	"google.golang.org/grpc/resolver/manual"
 
@@ -26,6 +27,7 @@ func TestRollout(t *testing.T) {
 	both := resolver.State{Addresses: []resolver.Address{{Addr: first.conn.Target()}, {Addr: second.conn.Target()}}}
 
 	type result struct {
+		at      string // where the last stream was
 		refused []error
 		without time.Duration
 		streams int
@@ -61,6 +63,9 @@ func TestRollout(t *testing.T) {
 					}
 					continue
 				}
+				if p, is := peer.FromContext(stream.Context()); is {
+					r.at = p.Addr.String()
+				}
 				if r.streams++; r.streams == 1 {
 					ready.Done()
 				} else {
@@ -84,11 +89,14 @@ func TestRollout(t *testing.T) {
 	first.exits(0)
 	time.Sleep(most)
 	close(over)
-	moved, longest, refused := 0, time.Duration(0), 0
+	moved, served, longest, refused := 0, 0, time.Duration(0), 0
 	for range clients {
 		r := <-results
 		if r.streams > 1 {
 			moved++
+		}
+		if r.at == second.conn.Target() {
+			served++
 		}
 		longest = max(longest, r.without)
 		if refused += len(r.refused); len(r.refused) > 0 {
@@ -96,7 +104,8 @@ func TestRollout(t *testing.T) {
 		}
 	}
 	t.Logf("%d of %d clients have moved, refused %d times, at most %v without a stream", moved, clients, refused, longest)
-	if moved != clients || longest > most {
-		t.Errorf("%d of %d clients have moved, at most %v without a stream, want %v", moved, clients, longest, most)
+	// On a busy machine a client may have begun at the second of the list.
+	if moved < clients/2 || served != clients || longest > most {
+		t.Errorf("%d of %d clients have moved, %d are at the other server, at most %v without a stream, want %v", moved, clients, served, longest, most)
 	}
 }

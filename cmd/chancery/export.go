@@ -112,7 +112,7 @@ written; 2 wrong use.`,
 	f.StringVar(&e.client.Cluster, "cluster", "", "`NAME` of the service that the Envoy belongs to")
 	f.StringVar(&e.client.Admin, "admin", bootstrap.DefaultAdmin, "`IP:PORT` or unix:///PATH of Envoy's admin interface")
 	f.BoolVar(&e.load.AllowMassDelete, "allow-mass-delete", false, "let a reload remove more than half of a type, and an empty DIR everything")
-	f.Int64Var(&e.load.MaxFile, "max-file", 64<<20, "largest file of DIR in `bytes`")
+	sizeVar(f, &e.load.MaxFile, "max-file", 64<<20, "largest `SIZE` of a file of DIR")
 	followFlag(f, &e.load.FollowLinksOutside)
 	v2Flag(f, &e.load.V2)
 	e.logging.flags(f)

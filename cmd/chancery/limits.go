@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -29,14 +30,14 @@ func (b *bounding) flags(f *pflag.FlagSet) {
 	f.IntVar(&b.Polls, "max-polls", b.Polls, "largest `number` of polls held at once, of REST-JSON and Fetch; more are refused")
 	f.IntVar(&b.Others, "max-other-streams", b.Others, "largest `number` of streams open at once that are none of xDS: watches of health, reflection")
 	f.IntVar(&b.perConnection, "max-connection-streams", server.MaxStreams, "largest `number` of streams of one connection; more wait at the client")
-	f.IntVar(&b.request, "max-request", server.MaxRequest, "largest request in `bytes`")
-	f.IntVar(&b.Unfinished, "max-unfinished", 0, "most `bytes` of requests that are not whole, of all clients together; beyond a quarter of it they come one after the other. 0: one and a half of --max-request")
-	f.IntVar(&b.Node, "max-node", b.Node, "largest node in `bytes`")
+	sizeVar(f, &b.request, "max-request", server.MaxRequest, "largest `SIZE` of a request")
+	sizeVar(f, &b.Unfinished, "max-unfinished", 0, "largest `SIZE` of all requests together that are not whole, of all clients; beyond a quarter of it they come one after the other. 0: one and a half of --max-request")
+	sizeVar(f, &b.Node, "max-node", b.Node, "largest `SIZE` of a node")
 	f.IntVar(&b.Types, "max-types", b.Types, "largest `number` of resource types on one stream")
 	f.IntVar(&b.Names, "max-names", b.Names, "largest `number` of names of one type on one stream")
-	f.IntVar(&b.NameLen, "max-name-length", b.NameLen, "longest name in `bytes`")
-	f.IntVar(&b.Held, "max-held", b.Held, "most `bytes` that the names of one stream may hold, 64 added for each name")
-	f.IntVar(&b.HeldInAll, "max-held-total", 0, "most `bytes` that the names of all streams may hold; 0: a quarter of the memory limit, any number if there is none")
+	sizeVar(f, &b.NameLen, "max-name-length", b.NameLen, "largest `SIZE` of a name")
+	sizeVar(f, &b.Held, "max-held", b.Held, "largest `SIZE` of all names of one stream, 64 bytes added for each")
+	sizeVar(f, &b.HeldInAll, "max-held-total", 0, "largest `SIZE` of the names of all streams; 0: a quarter of the memory limit, any number if there is none")
 	f.IntVar(&b.Rate, "max-rate", b.Rate, "`requests` a second of one stream, ten times as many at once; more wait at the client. 0: any number")
 	f.IntVar(&b.FirstAnswers, "max-first-answers", b.FirstAnswers, "largest `number` of streams that are given their first answers at once; more wait")
 	f.DurationVar(&b.first, "first-request-timeout", 15*time.Second, "`time` after which a stream ends on which no request has come")
@@ -46,23 +47,30 @@ func (b *bounding) flags(f *pflag.FlagSet) {
 
 // check returns an error of usage.
 func (b *bounding) check() error {
+	const many, anything = math.MaxInt32, math.MaxInt
 	for _, l := range []struct {
-		flag string
-		n    int
+		flag           string
+		n, least, most int
 	}{
-		{"max-connections", b.connections + 1}, {"max-streams", b.Streams}, {"max-silent-streams", b.Silent}, {"max-polls", b.Polls}, {"max-other-streams", b.Others}, {"max-connection-streams", b.perConnection}, {"max-request", b.request}, {"max-node", b.Node},
-		{"max-types", b.Types}, {"max-names", b.Names}, {"max-name-length", b.NameLen}, {"max-held", b.Held}, {"max-held-total", b.HeldInAll + 1},
-		{"max-rate", b.Rate + 1}, {"max-first-answers", b.FirstAnswers}, {"write-timeout", int(b.write)}, {"read-timeout", int(b.read)}, {"max-unfinished", b.Unfinished + 1}, {"first-request-timeout", int(b.first)},
+		{"max-connections", b.connections, 0, many}, {"max-streams", b.Streams, 1, many}, {"max-silent-streams", b.Silent, 1, many}, {"max-polls", b.Polls, 1, many},
+		{"max-other-streams", b.Others, 1, many}, {"max-connection-streams", b.perConnection, 1, many}, {"max-types", b.Types, 1, many}, {"max-names", b.Names, 1, many},
+		{"max-rate", b.Rate, 0, many}, {"max-first-answers", b.FirstAnswers, 1, many},
+		{"max-request", b.request, 1, many}, {"max-unfinished", b.Unfinished, 0, anything}, {"max-node", b.Node, 1, anything}, {"max-name-length", b.NameLen, 1, anything},
+		{"max-held", b.Held, 1, anything}, {"max-held-total", b.HeldInAll, 0, anything},
+		{"first-request-timeout", int(b.first), 1, anything}, {"read-timeout", int(b.read), 1, anything}, {"write-timeout", int(b.write), 1, anything},
 	} {
-		if l.n < 1 {
+		switch {
+		case l.n < l.least:
 			return fmt.Errorf("--%s: that would let nobody in", l.flag)
+		case l.n > l.most:
+			return fmt.Errorf("--%s: that is more than there can be", l.flag)
 		}
 	}
 	switch {
 	case b.Unfinished == 0:
 		b.Unfinished = b.request / 2 * 3
 	case b.Unfinished < b.request:
-		return fmt.Errorf("--max-unfinished: %d bytes, less than the largest request (--max-request) has", b.Unfinished)
+		return fmt.Errorf("--max-unfinished: %s, less than the largest request (--max-request) has", sizeText(int64(b.Unfinished)))
 	}
 	if b.Rate == 0 {
 		b.Rate = -1
@@ -91,6 +99,6 @@ func (b *bounding) options() []server.Option {
 func (b *bounding) transport() []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(b.request),
-		grpc.MaxConcurrentStreams(uint32(min(b.perConnection, 1<<31-1))),
+		grpc.MaxConcurrentStreams(uint32(b.perConnection)),
 	}
 }

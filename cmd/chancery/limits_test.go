@@ -26,7 +26,7 @@ import (
 func TestLimitFlags(t *testing.T) {
 	t.Parallel()
 	d := serve(t, []string{
-		"--max-streams", "2", "--max-request", "5000", "--max-node", "1000", "--max-types", "2", "--max-names", "3",
+		"--max-streams", "2", "--max-request", "5kB", "--max-node", "1000B", "--max-types", "2", "--max-names", "3",
 		"--max-name-length", "200", "--max-held", "500",
 	}, "a.yaml", cluster("a"))
 	ads := discoveryv3.NewAggregatedDiscoveryServiceClient(d.conn)

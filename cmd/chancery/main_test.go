@@ -88,7 +88,7 @@ func TestCommands(t *testing.T) {
 		{"serve good --listen 127.0.0.1:" + port, 1, []string{"chancery: error: listen on 127.0.0.1:" + port, "in use", "chancery: hint: --listen"}},
 		{"serve none", 1, []string{"chancery: error: none: no such file or directory\n"}},
 		{"serve good/a.yaml", 1, []string{"chancery: error: good/a.yaml: not a directory\n"}},
-		{"serve good --max-file 5", 1, []string{"chancery: error: good/a.yaml: ", "more than the limit of 5\n"}},
+		{"serve good --max-file 5B", 1, []string{"chancery: error: good/a.yaml: ", "more than the limit of 5\n"}},
 		{"serve one", 1, []string{"chancery: error: one/a.yaml:3:1: unknown field \"nam\" in Cluster"}},
 		{"serve ./many", 1, []string{"many/a.yaml:3:1: unknown field \"nam\"", "many/c/c.yml:2:1: CDS \"b\" is already at many/b.yaml:1:1\n", "many/d.json:1:", "the file ends",
 			"chancery: error: 3 mistakes in ./many: nothing is served\n"}},

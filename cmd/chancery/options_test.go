@@ -52,7 +52,8 @@ func TestListeners(t *testing.T) {
 		return path
 	}
 	socket := "unix://" + filepath.Join(dir, "s")
-	d := serve(t, []string{"--listen", socket, "--tls-cert", file("crt", own.Cert), "--tls-key", file("key", own.Key), "--client-ca", file("ca", ca.PEM)},
+	port := freePort(t)
+	d := serve(t, []string{"--metrics-listen", "127.0.0.1:" + port, "--listen", socket, "--tls-cert", file("crt", own.Cert), "--tls-key", file("key", own.Key), "--client-ca", file("ca", ca.PEM)},
 		"a.yaml", cluster("a"))
 	secured := d.conn.Target()
 
@@ -65,6 +66,7 @@ func TestListeners(t *testing.T) {
 		roots.AppendCertsFromPEM(ca.PEM)
 		d.dial(secured, credentials.NewTLS(&tls.Config{RootCAs: roots, Certificates: []tls.Certificate{pair}}))
 		d.clusters().gets("a")
+		d.tells(port, "/metrics", "\nxds_server_tls_certificate_first_expiry_timestamp_seconds ")
 		for what, creds := range map[string]credentials.TransportCredentials{
 			"without a certificate": credentials.NewTLS(&tls.Config{RootCAs: roots}), "without TLS": insecure.NewCredentials(),
 		} {

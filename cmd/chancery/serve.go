@@ -87,7 +87,8 @@ to other machines over TLS and to clients with certificates (--client-ca), unles
 --insecure-secrets allows more.
 
 Each flag may be given as an environment variable instead: CHANCERY_LISTEN for
---listen, CHANCERY_MAX_FILE for --max-file. The flag wins.
+--listen, CHANCERY_MAX_FILE for --max-file. The flag wins. A SIZE is a number of
+bytes, or has a unit: 67108864, 64MiB, 64MB.
 
 Signals: SIGHUP reloads at once. On SIGTERM and SIGINT the server is not ready;
 after --drain-delay it sends its clients elsewhere and ends their streams, one by
@@ -137,7 +138,7 @@ cannot be listened on; 2 wrong use.`,
 	s.state.flags(f)
 	f.DurationVar(&s.drain, "drain", 5*time.Second, "`time` over which streams are ended at the end")
 	f.DurationVar(&s.drainDelay, "drain-delay", 0, "`time` before that in which the server is not ready and serves on, for load balancers to notice")
-	f.Int64Var(&s.maxFile, "max-file", 64<<20, "largest file in `bytes`")
+	sizeVar(f, &s.maxFile, "max-file", 64<<20, "largest `SIZE` of a file")
 	followFlag(f, &s.followOutside)
 	s.manner.flags(f)
 	s.limits.flags(f)
@@ -197,6 +198,7 @@ func (s *serving) run() error {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	defer func() { cancel(); running.Wait() }()
+	known := func() bool { return st.Snapshot().View(store.DefaultGroup) != nil }
 	var unready atomic.Pointer[string] // why
 	unready.Store(new("the configuration is not loaded yet"))
 	if s.monitor != "" {
@@ -209,7 +211,7 @@ func (s *serving) run() error {
 			switch why := unready.Load(); {
 			case why != nil:
 				return errors.New(*why)
-			case st.Snapshot().View(store.DefaultGroup) == nil:
+			case !known():
 				return errors.New("there is nothing to serve yet: no file has a resource")
 			}
 			return nil
@@ -223,6 +225,7 @@ func (s *serving) run() error {
 		s.log.Info("metrics and health", "http", l.Addr().String(), "profiles", listen.Loopback(l.Addr()))
 	}
 
+	loads := make(chan struct{}, 1) // rings when files were loaded, or could not be
 	r := &review{empty: s.emptyMissing}
 	if !s.insecureSecrets {
 		r.exposed = exposed(&s.front, &s.rest)
@@ -232,7 +235,7 @@ func (s *serving) run() error {
 	}
 	opts := dir.Options{
 		Log: s.log, MaxFile: s.maxFile, FollowLinksOutside: s.followOutside, V2: s.manner.v2, AllowMassDelete: s.allowMassDelete, HowToAllow: s.state.howToAllow(s.dir), AllowEmpty: s.allowEmpty,
-		Confirm: s.confirm, References: true, Review: r.load, Done: func(at time.Time, err error) { s.state.loaded(err); m.Loaded(at, err) },
+		Confirm: s.confirm, References: true, Review: r.load, Done: func(at time.Time, err error) { s.state.loaded(err); m.Loaded(at, err); ring(loads) },
 	}
 	if s.state.keeper != nil {
 		opts.Keep = s.state.keeper.Keep
@@ -255,12 +258,16 @@ func (s *serving) run() error {
 		return err
 	}
 	defer s.front.close()
+	if s.front.certs != nil {
+		m.TLS(s.front.certs.FirstExpiry)
+	}
 	if err := s.rest.open(s.log, xds, clients, &s.front); err != nil {
 		return err
 	}
 	defer s.rest.close()
 	running.Go(func() { src.Run(ctx) })
 	s.state.run(ctx, &running, s.log, src)
+	xds.SetServing(known())
 	served, polled := s.front.serve(), s.rest.serve()
 	unready.Store(nil)
 	s.log.Info("serving", "xds", s.front.at(), "tls", s.front.tls.Configured(), "client_certificates", s.front.tls.ClientCA != "", "dir", s.dir)
@@ -272,12 +279,15 @@ func (s *serving) run() error {
 		select {
 		case <-hangups:
 			src.Reload()
+		case <-loads:
+			xds.SetServing(known())
 		case err := <-served:
 			return failure{fmt.Errorf("serve: %w", err), ""}
 		case err := <-polled:
 			return failure{fmt.Errorf("serve REST-JSON: %w", err), ""}
 		case sig := <-signals:
 			unready.Store(new("it is ending"))
+			xds.SetServing(false)
 			s.log.Info("ending streams", "signal", sig.String(), "streams", xds.Stats().Open, "within", s.drain.String(), "after", s.drainDelay.String())
 			return s.end(xds, signals)
 		}

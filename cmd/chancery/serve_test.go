@@ -109,6 +109,22 @@ func (d *daemon) logged(msg string) map[string]any {
 	return nil
 }
 
+// healthy waits until the health service says so.
+func (d *daemon) healthy(want healthgrpc.HealthCheckResponse_ServingStatus) {
+	d.Helper()
+	for _, service := range []string{"", "envoy.service.discovery.v3.AggregatedDiscoveryService"} {
+		s, err := healthgrpc.NewHealthClient(d.conn).Watch(d.ctx, &healthgrpc.HealthCheckRequest{Service: service})
+		for got := (*healthgrpc.HealthCheckResponse)(nil); got.GetStatus() != want; {
+			if err == nil {
+				got, err = s.Recv()
+			}
+			if err != nil {
+				d.Fatalf("health of %q: %v, %v, want %v", service, got, err, want)
+			}
+		}
+	}
+}
+
 func (d *daemon) signal(s os.Signal) {
 	d.Helper()
 	if err := d.cmd.Process.Signal(s); err != nil {
@@ -345,6 +361,19 @@ func TestSignals(t *testing.T) {
 		}
 		d.logged("ended")
 		d.exits(0)
+	})
+	t.Run("SAFE-12 not ready first: it serves on for --drain-delay", func(t *testing.T) {
+		t.Parallel()
+		d := serve(t, []string{"--drain-delay", "1h"}, "a.yaml", cluster("a"))
+		d.healthy(healthgrpc.HealthCheckResponse_SERVING)
+		d.signal(syscall.SIGTERM)
+		d.logged("ending streams")
+		d.healthy(healthgrpc.HealthCheckResponse_NOT_SERVING)
+		s := d.clusters()
+		s.gets("a")
+		write(t, d.dir, "b.yaml", cluster("b"))
+		s.gets("a", "b")
+		d.healthy(healthgrpc.HealthCheckResponse_NOT_SERVING)
 	})
 	t.Run("--drain 0s: all streams end at once", func(t *testing.T) {
 		t.Parallel()

@@ -7,13 +7,16 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	healthgrpc "google.golang.org/grpc/health/grpc_health_v1"
+
 	"github.com/chancery-xds/chancery/internal/lastgood"
+	"github.com/chancery-xds/chancery/xds"
 )
 
 // many is a file of n clusters, from number from.
@@ -44,8 +47,16 @@ func (d *daemon) kept(n int) {
 		d.Fatal(err)
 	}
 	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-		data, err := os.ReadFile(filepath.Join(folder, "last-good"))
-		if err == nil && strings.Count(string(data), "envoy.config.cluster.v3.Cluster\x12") == n {
+		k, err := lastgood.Open(folder) // whose lock the server has
+		if err != nil {
+			d.Fatal(err)
+		}
+		c, _ := k.Load() // or it is not there yet
+		got := 0
+		for _, t := range c.Types {
+			got += len(t.Resources)
+		}
+		if got == n {
 			return
 		}
 	}
@@ -164,11 +175,33 @@ func TestSafeStart(t *testing.T) {
 		if resp, err := http.Get("http://127.0.0.1:" + port + "/readyz"); err != nil || resp.StatusCode != http.StatusServiceUnavailable {
 			t.Errorf("ready: %v, %v", resp, err)
 		}
+		d.healthy(healthgrpc.HealthCheckResponse_NOT_SERVING)
 		write(t, d.dir, "a.yaml", cluster("a"))
 		s.gets("a")
+		d.healthy(healthgrpc.HealthCheckResponse_SERVING)
 		if resp, err := http.Get("http://127.0.0.1:" + port + "/readyz"); err != nil || resp.StatusCode != http.StatusOK {
 			t.Errorf("not ready: %v, %v", resp, err)
 		}
+	})
+	t.Run("ADS-9 a client further behind than the last commit keeps what its routes may lead to", func(t *testing.T) {
+		t.Parallel()
+		d := serve(t, nil, "a.yaml", many(0, 3))
+		d.kept(3)
+		write(t, d.dir, "a.yaml", many(1, 4)) // without c00
+		d.kept(4)
+		d.killed()
+		d = serveDir(t, d.dir, "--removal-grace", "5s")
+		s, err := discoveryv3.NewAggregatedDiscoveryServiceClient(d.conn).StreamAggregatedResources(d.ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Send(&discoveryv3.DiscoveryRequest{Node: node, TypeUrl: xds.Cluster.URL, VersionInfo: "of before"}); err != nil {
+			t.Fatal(err)
+		}
+		if r, err := s.Recv(); err != nil || len(r.Resources) != 5 {
+			t.Errorf("%d clusters, want 5; %v", len(r.GetResources()), err)
+		}
+		d.clusters().gets(listed(1, 4)...)
 	})
 	t.Run("SAFE-10 what was kept is of no use", func(t *testing.T) {
 		t.Parallel()

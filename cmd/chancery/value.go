@@ -25,9 +25,12 @@ func wrongValue(err error) error {
 		return err
 	}
 	switch e.GetFlag().Value.Type() {
-	case "int", "int64":
+	case "int", "size":
 		if errors.Is(err, strconv.ErrRange) {
 			return fmt.Errorf("%s is too large", e.GetValue())
+		}
+		if e.GetFlag().Value.Type() == "size" {
+			return fmt.Errorf("%q is no size: write a number of bytes, with a unit if you like, such as 64MiB, 64MB or 1GiB", e.GetValue())
 		}
 		return fmt.Errorf("%q is no whole number", e.GetValue())
 	case "duration":

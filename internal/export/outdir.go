@@ -3,6 +3,7 @@ package export
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -10,7 +11,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
+
+	"github.com/chancery-xds/chancery/internal/durable"
 )
 
 const (
@@ -194,25 +196,7 @@ func (d disk) Remove(path string) error          { return os.RemoveAll(path) }
 
 // Write returns when the file would outlast a loss of power.
 func (d disk) Write(path string, data []byte) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, d.mode.Perm()&0o666|0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	if err == nil {
-		err = f.Sync()
-	}
-	return errors.Join(err, f.Close())
+	return durable.Write(path, os.O_EXCL, d.mode.Perm()&0o666|0o600, func(w io.Writer) error { _, err := w.Write(data); return err })
 }
 
-func (d disk) Sync(dir string) error {
-	f, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	if err := f.Sync(); err != nil && !errors.Is(err, syscall.EINVAL) && !errors.Is(err, errors.ErrUnsupported) {
-		return err // not all file systems can do it for directories
-	}
-	return nil
-}
+func (d disk) Sync(dir string) error { return durable.SyncDir(dir) }

@@ -70,7 +70,7 @@ func TestReasons(t *testing.T) {
 	ca, stranger := tlstest.NewAuthority(t, "ca"), tlstest.NewAuthority(t, "stranger")
 	server := &tls.Config{Certificates: []tls.Certificate{pair(t, ca.Issue("s", "127.0.0.1"))}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool(ca), MinVersion: tls.VersionTLS12, NextProtos: []string{"h2"}}
 	client := func(change func(*tls.Config)) func(net.Conn) {
-		c := &tls.Config{RootCAs: pool(ca), ServerName: "127.0.0.1", Certificates: []tls.Certificate{pair(t, ca.Issue("c"))}, NextProtos: []string{"h2"}}
+		c := &tls.Config{RootCAs: pool(ca), ServerName: "127.0.0.1", Certificates: []tls.Certificate{pair(t, ca.IssueUntil(time.Now().Add(time.Hour), "c"))}, NextProtos: []string{"h2"}}
 		change(c)
 		return func(conn net.Conn) {
 			secured := tls.Client(conn, c)

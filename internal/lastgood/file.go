@@ -5,8 +5,8 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"errors"
-	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -18,17 +18,21 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"github.com/chancery-xds/chancery/internal/refs"
 	"github.com/chancery-xds/chancery/xds"
 )
 
 // magic is the first line of a file. Another number is another format.
-const magic = "chancery last good 1\n"
+const magic = "chancery last good 2\n"
 
-// A Config is a configuration that was served. It is immutable.
+// before is that of the format without what had gone, which is read.
+const before = "chancery last good 1\n"
+
+// A Config is a configuration that was served. It is immutable. What its resources refer
+// to is not kept.
 type Config struct {
 	At    time.Time // when it was committed
 	Types []Type
+	Gone  []Type // what was served shortly before, and clients may still have
 }
 
 // A Type is all resources of a type.
@@ -63,12 +67,15 @@ func (c Config) write(out io.Writer) error {
 	if _, err := protodelim.MarshalTo(w, timestamppb.New(c.At)); err != nil {
 		return err
 	}
-	for _, t := range c.Types {
+	for i, t := range slices.Concat(c.Types, c.Gone) {
 		rest := t.Resources
 		for first := true; first || len(rest) > 0; first = false {
 			n := min(chunk, len(rest))
 			m := &discoveryv3.DeltaDiscoveryResponse{TypeUrl: t.URL, SystemVersionInfo: t.Version}
-			if t.Withheld {
+			switch {
+			case i >= len(c.Types):
+				m.Nonce = gone
+			case t.Withheld:
 				m.Nonce = withheld
 			}
 			for _, r := range rest[:n] {
@@ -87,8 +94,11 @@ func (c Config) write(out io.Writer) error {
 	return err
 }
 
-// withheld marks a type of which not all is kept.
-const withheld = "withheld"
+// withheld marks a type of which not all is kept, gone what is not served any more.
+const (
+	withheld = "withheld"
+	gone     = "gone"
+)
 
 // place is the key of the metadata that says where a resource stood.
 const place = "chancery"
@@ -108,25 +118,16 @@ func (r Resource) encode(url string) *discoveryv3.Resource {
 	return m
 }
 
-func decode(m *discoveryv3.Resource) (Resource, error) {
+// decode returns a resource without its references.
+func decode(m *discoveryv3.Resource) Resource {
 	at := m.GetMetadata().GetFilterMetadata()[place].GetFields()
 	r := Resource{
 		Resource: &xds.Resource{Stamp: &xds.Stamp{Name: m.Name}, Body: m.Resource.GetValue(), Aliases: m.Aliases, TTL: m.Ttl.AsDuration(), OnDemand: at["on_demand"].GetBoolValue()},
 		File:     at["file"].GetStringValue(), Path: at["path"].GetStringValue(),
 		Line: int(at["line"].GetNumberValue()), Col: int(at["column"].GetNumberValue()),
 	}
-	body, err := m.Resource.UnmarshalNew()
-	if err != nil {
-		return Resource{}, fmt.Errorf("%s %q: %w", m.Resource.GetTypeUrl(), m.Name, err)
-	}
-	if !xds.TypeOf(m.Resource.GetTypeUrl()).V2 {
-		r.Refs = refs.Of(body)
-	}
-	for i := range r.Refs {
-		r.Refs[i].Name = xds.CanonicalName(r.Refs[i].Name)
-	}
 	r.Seal(m.Version)
-	return r, nil
+	return r
 }
 
 // errCut says that a file is not all that was written.
@@ -135,6 +136,9 @@ var errCut = errors.New("the file is damaged: its checksum is another")
 // parse reads what write wrote.
 func parse(data []byte) (Config, error) {
 	body, ok := bytes.CutPrefix(data, []byte(magic))
+	if !ok {
+		body, ok = bytes.CutPrefix(data, []byte(before))
+	}
 	if !ok {
 		return Config{}, errors.New("the file is of another version of Chancery, or of something else")
 	}
@@ -157,17 +161,17 @@ func parse(data []byte) (Config, error) {
 		if err := unmarshal(in, &m); err != nil {
 			return Config{}, err
 		}
-		n := len(c.Types)
-		if n == 0 || c.Types[n-1].URL != m.TypeUrl {
-			c.Types = append(c.Types, Type{Type: xds.TypeOf(m.TypeUrl), Version: m.SystemVersionInfo, Withheld: m.Nonce == withheld})
+		types := &c.Types
+		if m.Nonce == gone {
+			types = &c.Gone
+		}
+		n := len(*types)
+		if n == 0 || (*types)[n-1].URL != m.TypeUrl {
+			*types = append(*types, Type{Type: xds.TypeOf(m.TypeUrl), Version: m.SystemVersionInfo, Withheld: m.Nonce == withheld})
 			n++
 		}
 		for _, r := range m.Resources {
-			loaded, err := decode(r)
-			if err != nil {
-				return Config{}, err
-			}
-			c.Types[n-1].Resources = append(c.Types[n-1].Resources, loaded)
+			(*types)[n-1].Resources = append((*types)[n-1].Resources, decode(r))
 		}
 	}
 	return c, nil

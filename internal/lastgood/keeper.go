@@ -6,19 +6,21 @@
 package lastgood
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"time"
 
+	"github.com/chancery-xds/chancery/internal/durable"
 	"github.com/chancery-xds/chancery/internal/filelock"
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -192,52 +194,23 @@ func (k *Keeper) save(c Config, said *string) {
 }
 
 // Save writes a configuration, all of it or nothing.
-func (k *Keeper) Save(c Config) (err error) {
+func (k *Keeper) Save(c Config) error {
 	if k.WithoutSecrets {
 		c = c.withoutSecrets()
 	}
-	// One that a killed program left is written anew.
-	path := filepath.Join(k.dir, ".new")
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			_ = os.Remove(path)
-		}
-	}()
-	err = c.write(&counter{f, MaxBytes})
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = cmp.Or(err, f.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(path, filepath.Join(k.dir, name)); err != nil {
-		return err
-	}
-	return syncDir(k.dir)
+	return durable.Replace(filepath.Join(k.dir, name), 0o600, func(w io.Writer) error { return c.write(&counter{w, MaxBytes}) })
 }
 
 func (c Config) withoutSecrets() Config {
+	isSecret := func(t Type) bool { return t.Is(xds.Secret) || t.Is(xds.Secret.Legacy()) }
+	c.Gone = slices.DeleteFunc(slices.Clone(c.Gone), isSecret)
 	all := c.Types
 	c.Types = nil
 	for _, t := range all {
-		if t.Is(xds.Secret) || t.Is(xds.Secret.Legacy()) {
+		if isSecret(t) {
 			t.Withheld, t.Resources = true, nil
 		}
 		c.Types = append(c.Types, t)
 	}
 	return c
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	_ = d.Sync() // not all file systems can do it for directories
-	return nil
 }

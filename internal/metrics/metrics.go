@@ -124,7 +124,7 @@ func (m *Metrics) Source(restored func() bool, held func() int, expiry func() ti
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: prefix + "config_removals_waiting", Help: "Resources that are gone from the files, and served until a second look agrees.",
 		}, func() float64 { return float64(held()) }),
-		firstExpiry(expiry),
+		firstExpiry{servedExpiry, expiry},
 	)
 }
 

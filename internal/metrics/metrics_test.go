@@ -276,6 +276,10 @@ func TestLoads(t *testing.T) {
 	}
 	expect(t, m, func() { restored, held, ends = true, 7, time.Unix(1500, 0) },
 		`config_restored 1`, `config_removals_waiting 7`, `certificate_first_expiry_timestamp_seconds 1500`)
+	m.TLS(func() time.Time { return time.Unix(2500, 0) })
+	if at := scrape(t, m)[prefix+"tls_certificate_first_expiry_timestamp_seconds"]; at != "2500" {
+		t.Errorf("the server's own certificate ends at %q", at)
+	}
 }
 
 func TestServerAndBuild(t *testing.T) {

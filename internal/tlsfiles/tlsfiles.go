@@ -6,12 +6,15 @@ package tlsfiles
 import (
 	"crypto/sha256"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"io/fs"
 	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/chancery-xds/chancery/internal/secret"
 )
 
 // Files are the paths of PEM files.
@@ -52,6 +55,7 @@ type Source struct {
 	read     time.Time
 	stamps   []fs.FileInfo // from just before read
 	sum      sum           // of the content read, good or bad
+	warned   int           // how much of the end of the current certificate was told
 }
 
 // Open reads the files. What becomes of them later is told to the log: one line
@@ -77,7 +81,32 @@ func Open(f Files, log *slog.Logger) (*Source, error) {
 	}
 	s.sum = sum
 	s.current.Store(c)
+	s.warn(s.checked)
 	return s, nil
+}
+
+// FirstExpiry returns when the first certificate ends of those that the server shows: its
+// own, and what leads from it to a root.
+func (s *Source) FirstExpiry() (at time.Time) {
+	for _, der := range s.current.Load().Certificates[0].Certificate {
+		if c, err := x509.ParseCertificate(der); err == nil && (at.IsZero() || c.NotAfter.Before(at)) {
+			at = c.NotAfter
+		}
+	}
+	return at
+}
+
+// warn tells that a certificate ends soon, and that it has ended: each once.
+func (s *Source) warn(now time.Time) {
+	const soon, ended = 1, 2
+	switch at := s.FirstExpiry(); {
+	case !now.Before(at) && s.warned < ended:
+		s.warned = ended
+		s.log.Warn("the certificate of --tls-cert has ended: clients refuse it", "not_after", at, "file", s.files.Cert)
+	case at.Sub(now) <= secret.Soon && s.warned < soon:
+		s.warned = soon
+		s.log.Warn("the certificate of --tls-cert ends soon", "not_after", at, "file", s.files.Cert)
+	}
 }
 
 // Config returns the configuration of a server: TLS 1.2 or newer and HTTP/2,
@@ -102,6 +131,7 @@ func (s *Source) refresh() {
 		return
 	}
 	s.checked = now
+	defer s.warn(now)
 	stamps := stampsOf(s.files.paths())
 	if same(stamps, s.stamps, s.read) {
 		return
@@ -125,6 +155,7 @@ func (s *Source) refresh() {
 		return
 	}
 	s.current.Store(c)
+	s.warned = 0
 	leaf := c.Certificates[0].Leaf
 	s.log.Info("TLS files changed", "subject", leaf.Subject.String(), "not_after", leaf.NotAfter)
 }

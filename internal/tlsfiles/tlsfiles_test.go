@@ -355,3 +355,45 @@ func TestOpenErrors(t *testing.T) {
 		t.Error("Configured")
 	}
 }
+
+// A certificate that ends is told 30 days before, and when it has, each once, whether
+// the files change or not.
+func TestExpiry(t *testing.T) {
+	ca := newAuthority(t, "ca")
+	dir := t.TempDir()
+	start := time.Now()
+	until := func(days int) Files {
+		pair := ca.IssueUntil(start.AddDate(0, 0, days), "server", "server")
+		return filesIn(t, dir, pair, nil)
+	}
+	w := newWorld(t, until(40))
+	ends := func(days int) {
+		t.Helper()
+		if got, want := w.source.FirstExpiry(), start.AddDate(0, 0, days); got.Sub(want).Abs() > time.Second {
+			t.Errorf("ends at %v, want %v", got, want)
+		}
+	}
+	ends(40)
+	w.source.refresh()
+	w.logged("")
+	w.sleep(10 * 24 * time.Hour)
+	w.source.refresh()
+	w.logged("the certificate of --tls-cert ends soon")
+	w.sleep(time.Hour)
+	w.source.refresh()
+	w.logged("")
+	w.sleep(30 * 24 * time.Hour)
+	w.source.refresh()
+	w.logged("the certificate of --tls-cert has ended")
+	w.sleep(time.Hour)
+	w.source.refresh()
+	w.logged("")
+	until(50)
+	ends(40) // nobody has looked
+	w.sleep(time.Hour)
+	w.source.refresh()
+	ends(50)
+	if got := w.lines(); len(got) != 2 || !strings.Contains(got[0], "TLS files changed") || !strings.Contains(got[1], "ends soon") {
+		t.Error(got)
+	}
+}

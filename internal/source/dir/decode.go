@@ -319,18 +319,23 @@ func (d *decoder) add(n *yaml.Node, path string, m proto.Message, w *wrapped, in
 		r.Seal(w.Version)
 	}
 	r.OnDemand = w.onDemand
-	if !t.V2 { // whose references are not known, but for those that wire knows
-		r.Refs = refs.Of(m)
-	}
-	for i := range r.Refs {
-		r.Refs[i].Name = xds.CanonicalName(r.Refs[i].Name)
-	}
+	refer(r, t, m)
 	l := Loaded{Resource: r, Type: t, Pos: Pos{d.File, n.Line, n.Column, path}, version: in.VersionInfo, doc: d.doc}
 	if p := l.inspect(m); p.Message != "" {
 		d.Report(n, strings.Trim(path+"."+p.Path, "."), "", "%s", p.Message)
 		return
 	}
 	d.loaded = append(d.loaded, l)
+}
+
+// refer sets what a resource refers to.
+func refer(r *xds.Resource, t *xds.Type, m proto.Message) {
+	if r.Refs = wire.Refs(t, r.Name, r.Body); !t.V2 { // of v2 only those are known
+		r.Refs = refs.Of(m)
+	}
+	for i := range r.Refs {
+		r.Refs[i].Name = xds.CanonicalName(r.Refs[i].Name)
+	}
 }
 
 // unsupported returns a field of a wrapper that would be lost, or "".

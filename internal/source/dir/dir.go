@@ -83,6 +83,7 @@ type Source struct {
 	held     atomic.Int64     // of removals, for others
 	expiry   expiry           // of what is served
 	withheld []*xds.Type      // types of it that are not known
+	departed departed         // what was served lately, and is not any more
 	begun    bool             // the files were loaded once
 	loaded   bool             // the last load did not fail
 	err      error            // why the world is not what the files say
@@ -181,10 +182,11 @@ func (s *Source) load(o order, sc *scanner) (Report, error) {
 	if s.AllowMassDelete || o.approve {
 		s.removals.approved()
 	} else {
-		if s.err = s.removals.refuse(start, s.world, next, s.HowToAllow); s.err != nil {
+		lost := s.removals.losses(start, s.world, next)
+		if s.err = s.removals.refuse(lost, s.world, next, s.HowToAllow); s.err != nil {
 			return Report{}, s.err
 		}
-		s.removals.hold(start, s.world, next)
+		s.removals.hold(start, lost, next)
 	}
 	var commit store.Commit
 	if commit, s.err = s.store.Update(func(tx *store.Tx) error { s.commit(tx, next); return nil }); s.err != nil {
@@ -194,12 +196,13 @@ func (s *Source) load(o order, sc *scanner) (Report, error) {
 		s.removals.committed(start, s.world)
 	}
 	s.held.Store(int64(s.removals.held))
+	s.departed = s.departed.after(start, s.world, next)
 	s.serves(next)
 	if s.References {
 		s.missing = next.dangling()
 	}
 	if s.Keep != nil && (len(commit.Changes) > 0 || !s.begun) {
-		s.Keep(next.config(start))
+		s.Keep(next.config(start, s.departed))
 	}
 	s.begun = true
 	return s.report(commit, start), nil

@@ -46,21 +46,38 @@ func refusal(what, how string) error {
 	return fmt.Errorf("%s: if that is meant, %s", what, how)
 }
 
+// A loss is what of a type is gone.
+type loss struct {
+	of    *content // what there was
+	names []string
+	left  int
+	top   int // how many there were lately, at most
+}
+
+// losses returns what of each type is gone, by type URL.
+func (m *removals) losses(now time.Time, was, next world) map[string]loss {
+	all := map[string]loss{}
+	for url, c := range was.types {
+		left := next.types[url]
+		all[url] = loss{c, c.gone(left), c.size(left), m.top(now, url, len(c.at))}
+	}
+	return all
+}
+
 // refuse returns an error if next looks like a part of what the files should say:
 // more than half of a type would go, or has gone in steps.
-func (m *removals) refuse(now time.Time, was, next world, how string) error {
+func (m *removals) refuse(lost map[string]loss, was, next world, how string) error {
 	if next.files == 0 && len(was.types) > 0 {
 		return refusal("there are no files any more", how)
 	}
 	var why []string
-	for url, c := range was.types {
-		n, lost := c.size(next.types[url]), len(c.gone(next.types[url]))
-		top := m.top(now, url, len(c.at))
+	for _, l := range lost {
+		n, had := len(l.names), len(l.of.at)
 		switch {
-		case len(c.at) >= guarded && 2*lost > len(c.at):
-			why = append(why, fmt.Sprintf("remove %d of %d %s resources", lost, len(c.at), c.typ))
-		case lost > 0 && top >= guarded && 2*n < top:
-			why = append(why, fmt.Sprintf("leave %d of the %d %s resources that there were in the last %d minutes", n, top, c.typ, int(peakTime.Minutes())))
+		case had >= guarded && 2*n > had:
+			why = append(why, fmt.Sprintf("remove %d of %d %s resources", n, had, l.of.typ))
+		case n > 0 && l.top >= guarded && 2*l.left < l.top:
+			why = append(why, fmt.Sprintf("leave %d of the %d %s resources that there were in the last %d minutes", l.left, l.top, l.of.typ, int(peakTime.Minutes())))
 		}
 	}
 	if why == nil {
@@ -74,15 +91,13 @@ func (m *removals) refuse(now time.Time, was, next world, how string) error {
 // than a tenth. All that goes waits for it, so that nothing is left alone that
 // refers to it. What comes back in the meantime says that files are being written:
 // what is still gone is then gone from now on.
-func (m *removals) hold(now time.Time, was, next world) {
+func (m *removals) hold(now time.Time, lost map[string]loss, next world) {
 	absent := map[string]map[string]time.Time{}
 	many, back := false, false
-	for url, c := range was.types {
-		lost := c.gone(next.types[url])
-		top := m.top(now, url, len(c.at))
-		many = many || top >= guarded && len(lost) > 0 && (10*len(lost) > len(c.at) || 10*(top-c.size(next.types[url])) > top)
+	for url, l := range lost {
+		many = many || l.top >= guarded && len(l.names) > 0 && (10*len(l.names) > len(l.of.at) || 10*(l.top-l.left) > l.top)
 		since := map[string]time.Time{}
-		for _, name := range lost {
+		for _, name := range l.names {
 			since[name] = now
 			if at, was := m.absent[url][name]; was {
 				since[name] = at
@@ -104,7 +119,7 @@ func (m *removals) hold(now time.Time, was, next world) {
 				at, since[name] = now, now
 			}
 			due := at.Add(m.confirm)
-			if !now.Before(due) || !next.keep(was.types[url], name) {
+			if !now.Before(due) || !next.keep(lost[url].of, name) {
 				continue
 			}
 			if m.held++; m.again.IsZero() || due.Before(m.again) {

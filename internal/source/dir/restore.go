@@ -1,6 +1,7 @@
 package dir
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/lastgood"
 	"github.com/chancery-xds/chancery/internal/protofile"
 	"github.com/chancery-xds/chancery/store"
+	"github.com/chancery-xds/chancery/xds"
 )
 
 // Restore commits what was served when the program ended, before the first Load.
@@ -19,14 +21,17 @@ import (
 // told the last good configuration find it when they come back.
 func (s *Source) Restore(c lastgood.Config) error {
 	w := world{files: 1, types: map[string]*content{}}
+	withheld := func(t lastgood.Type) bool { return t.Withheld || t.V2 && !s.V2 } // clients keep what they have
 	for _, t := range c.Types {
+		if t.V2 && !s.V2 {
+			s.Log.Warn("the last good configuration has resources of v2, which are left out: --legacy-v2 serves them", "type", t.URL, "resources", len(t.Resources))
+			continue
+		}
 		for _, r := range t.Resources {
-			l := Loaded{Resource: r.Resource, Type: t.Type, Pos: Pos{r.File, r.Line, r.Col, r.Path}}
-			m, err := (&anypb.Any{TypeUrl: t.URL, Value: r.Body}).UnmarshalNew()
+			l, err := restored(t.Type, r)
 			if err != nil {
 				return err
 			}
-			_ = l.inspect(m) // what is wrong with it was no mistake when it was kept
 			if why := w.add(l); why != "" {
 				return protofile.Problem{File: r.File, Message: why}
 			}
@@ -35,19 +40,36 @@ func (s *Source) Restore(c lastgood.Config) error {
 			c.version = t.Version
 		}
 	}
-	if s.Review != nil {
-		var all []Loaded
-		for _, c := range w.types {
-			all = append(all, slices.Collect(maps.Values(c.at))...)
-		}
-		if _, err := s.Review(all); err != nil {
-			return err
+	before := departed{}
+	for _, t := range c.Gone {
+		for _, r := range t.Resources {
+			l, err := restored(t.Type, r)
+			switch {
+			case err != nil:
+				return err
+			case !withheld(t):
+				before[goneName{t.URL, r.Name}] = gone{l, time.Now()}
+			}
 		}
 	}
+	if s.Review != nil {
+		if _, err := s.Review(w.all()); err != nil {
+			return err
+		}
+		if _, err := s.Review(before.with(world{}).all()); err != nil {
+			before = nil // what may not be served any more is no reason to forget the rest
+		}
+	}
+	was := before.with(w)
+	// What had gone lately is what clients may have whom nobody knows here, or who state a
+	// version of before: it goes once more, before the first of them comes.
+	if _, err := s.store.Update(func(tx *store.Tx) error { s.world.replace(tx, was); return nil }); err != nil {
+		return err
+	}
 	_, err := s.store.Update(func(tx *store.Tx) error {
-		s.world.replace(tx, w)
+		was.replace(tx, w)
 		for _, t := range c.Types {
-			if t.Withheld {
+			if withheld(t) {
 				tx.Unknown(t.Type)
 				s.withheld = append(s.withheld, t.Type)
 			}
@@ -55,19 +77,44 @@ func (s *Source) Restore(c lastgood.Config) error {
 		return nil
 	})
 	if err == nil {
+		s.departed = before
 		s.serves(w)
 	}
 	return err
 }
 
-// config returns what is to be kept of the world.
-func (w world) config(at time.Time) lastgood.Config {
-	c := lastgood.Config{At: at}
+func (w world) all() (all []Loaded) {
+	for _, c := range w.types {
+		all = slices.AppendSeq(all, maps.Values(c.at))
+	}
+	return all
+}
+
+// restored makes what was kept of a resource as a load makes it.
+func restored(t *xds.Type, r lastgood.Resource) (Loaded, error) {
+	l := Loaded{Resource: r.Resource, Type: t, Pos: Pos{r.File, r.Line, r.Col, r.Path}}
+	m, err := (&anypb.Any{TypeUrl: t.URL, Value: r.Body}).UnmarshalNew()
+	if err != nil {
+		return l, fmt.Errorf("%s %q: %w", t.URL, r.Name, err)
+	}
+	refer(l.Resource, t, m)
+	_ = l.inspect(m) // what is wrong with it was no mistake when it was kept
+	return l, nil
+}
+
+// kept returns what is kept of a resource.
+func (l Loaded) kept() lastgood.Resource {
+	return lastgood.Resource{Resource: l.Resource, File: l.File, Line: l.Line, Col: l.Col, Path: l.Path}
+}
+
+// config returns what is to be kept of the world, and of what has gone lately.
+func (w world) config(at time.Time, d departed) lastgood.Config {
+	c := lastgood.Config{At: at, Gone: d.kept()}
 	for _, url := range slices.Sorted(maps.Keys(w.types)) {
 		content := w.types[url]
 		t := lastgood.Type{Type: content.typ, Version: content.version}
 		for _, l := range content.at {
-			t.Resources = append(t.Resources, lastgood.Resource{Resource: l.Resource, File: l.File, Line: l.Line, Col: l.Col, Path: l.Path})
+			t.Resources = append(t.Resources, l.kept())
 		}
 		slices.SortFunc(t.Resources, func(a, b lastgood.Resource) int { return strings.Compare(a.Name, b.Name) })
 		c.Types = append(c.Types, t)

@@ -1,8 +1,11 @@
 package dir
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -57,10 +60,79 @@ func TestRestore(t *testing.T) {
 			t.Error("it is served", err)
 		}
 	})
-	t.Run("secrets that were not kept are not known, until the files are", func(t *testing.T) {
+	t.Run("with what it refers to", func(t *testing.T) {
+		var kept lastgood.Config
+		first := newBench(t, "a.yaml", "{"+clusterURL+", name: backend, type: EDS, eds_cluster_config: {eds_config: {ads: {}}}}\n")
+		first.src.Keep = func(c lastgood.Config) { kept = c }
+		if _, err := first.src.Load(); err != nil {
+			t.Fatal(err)
+		}
+		r := &kept.Types[0].Resources[0]
+		want := r.Refs
+		r.Resource = xds.NewResource(r.Name, r.Body) // as it comes from the disk
+		b := newBench(t)
+		if err := b.src.Restore(kept); err != nil {
+			t.Fatal(err)
+		}
+		got := b.st.Snapshot().View(store.DefaultGroup).Table(xds.Cluster).Lookup("backend").Refs
+		if len(want) == 0 || !slices.Equal(got, want) {
+			t.Errorf("refers to %v, want %v", got, want)
+		}
+	})
+	t.Run("what had gone lately went before the first client comes", func(t *testing.T) {
+		var kept lastgood.Config
+		first := newBench(t, "a.yaml", clusters("a", "b", "c"))
+		first.src.Keep = func(c lastgood.Config) { kept = c }
+		first.try()
+		first.write("a.yaml", clusters("a", "b"))
+		first.try()
+		first.write("a.yaml", clusters("a", "c"))
+		first.try()
+		if len(kept.Gone) != 1 || len(kept.Gone[0].Resources) != 1 || kept.Gone[0].Resources[0].Name != "b" {
+			t.Fatalf("gone: %v", kept.Gone)
+		}
+		recent := func(b *bench) (names []string) {
+			w := b.st.Watch(nil)
+			defer w.Close()
+			for _, table := range w.Recent(xds.Cluster) {
+				for r := range table.All() {
+					names = append(names, r.Name)
+				}
+			}
+			slices.Sort(names)
+			return names
+		}
+		b := newBench(t, "a.yaml", clusters("a", "c"))
+		if err := b.src.Restore(kept); err != nil {
+			t.Fatal(err)
+		}
+		if got := b.st.Snapshot().View(store.DefaultGroup).Table(xds.Cluster); got.Len() != 2 || got.Departed("b") == nil || !slices.Equal(recent(b), []string{"a", "b", "c"}) {
+			t.Errorf("served %d, of before %v", got.Len(), recent(b))
+		}
+		var again lastgood.Config
+		b.src.Keep = func(c lastgood.Config) { again = c }
+		b.try()
+		if len(again.Gone) != 1 {
+			t.Error("it is forgotten")
+		}
+		b = newBench(t)
+		b.src.Review = func(all []Loaded) ([]Loaded, error) {
+			if len(all) == 1 { // b
+				return nil, errors.New("no")
+			}
+			return nil, nil
+		}
+		if err := b.src.Restore(kept); err != nil || len(recent(b)) != 0 {
+			t.Errorf("what may not be served is: %v, %v", recent(b), err)
+		}
+	})
+	// withheld restores what was kept and another type, which is not known until the files
+	// are loaded.
+	withheld := func(t *testing.T, more lastgood.Type, name string) (log bytes.Buffer) {
 		with := kept
-		with.Types = append([]lastgood.Type{{Type: xds.Secret, Withheld: true}}, kept.Types...)
+		with.Types = append([]lastgood.Type{more}, kept.Types...)
 		b := newBench(t, "a.yaml", clusters(all...))
+		b.src.Log = slog.New(slog.NewTextHandler(&log, nil))
 		if err := b.src.Restore(with); err != nil {
 			t.Fatal(err)
 		}
@@ -69,14 +141,65 @@ func TestRestore(t *testing.T) {
 		unknown := func(want bool) {
 			t.Helper()
 			v, _ := w.Next()
-			if u, is := v.(xds.Undecided); (is && u.Undecided(xds.Secret, "s")) != want {
+			if u, is := v.(xds.Undecided); (is && u.Undecided(more.Type, name)) != want {
 				t.Errorf("unknown: %v, want %v", !want, want)
+			}
+			if got := v.Table(more.Type).Lookup(name); got != nil {
+				t.Errorf("%q is served", name)
 			}
 		}
 		unknown(true)
 		b.try()
 		unknown(false)
+		return log
+	}
+	t.Run("secrets that were not kept are not known, until the files are", func(t *testing.T) {
+		withheld(t, lastgood.Type{Type: xds.Secret, Withheld: true}, "s")
 	})
+	v2 := lastgood.Type{Type: xds.Cluster.Legacy(), Resources: []lastgood.Resource{{Resource: xds.NewResource("old", nil)}}}
+	t.Run("what is of v2 is not served without the flag, and told to be left out", func(t *testing.T) {
+		log := withheld(t, v2, "old")
+		if got := log.String(); !strings.Contains(got, "left out: --legacy-v2") {
+			t.Error(got)
+		}
+	})
+	t.Run("what is of v2 is served with it", func(t *testing.T) {
+		b := newBench(t)
+		b.src.V2 = true
+		if err := b.src.Restore(lastgood.Config{Types: []lastgood.Type{v2}}); err != nil {
+			t.Fatal(err)
+		}
+		if b.st.Snapshot().View(store.DefaultGroup).Table(v2.Type).Lookup("old") == nil {
+			t.Error("it is not served")
+		}
+	})
+}
+
+func TestDeparted(t *testing.T) {
+	of := func(names ...string) world {
+		w := world{types: map[string]*content{}}
+		for _, n := range names {
+			w.add(Loaded{Resource: xds.NewResource(n, nil), Type: xds.Cluster})
+		}
+		return w
+	}
+	start := time.Now()
+	d := departed(nil).after(start, of("a", "b"), of("b"))
+	d = d.after(start.Add(goneTime), of("b"), of("c"))
+	if len(d) != 2 {
+		t.Error(d)
+	}
+	if d = d.after(start.Add(goneTime+time.Second), of("c"), of("c")); len(d) != 1 {
+		t.Error(d)
+	}
+	if d = d.after(start.Add(goneTime+time.Second), of("c"), of("b", "c")); len(d) != 0 {
+		t.Error("it is there again", d)
+	}
+	d = departed(nil).after(start, of("old"), of())
+	d = d.after(start.Add(time.Second), of(names("n", mostGone)...), of())
+	if _, is := d[goneName{xds.Cluster.URL, "old"}]; is || len(d) != mostGone {
+		t.Errorf("%d are remembered, the oldest: %v", len(d), is)
+	}
 }
 
 // A directory that has nothing at start is one that is not there yet.

@@ -31,7 +31,7 @@ func NewAuthority(t testing.TB, name string) *Authority {
 	t.Helper()
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, IsCA: true, BasicConstraintsValid: true,
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), KeyUsage: x509.KeyUsageCertSign,
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().AddDate(1, 0, 0), KeyUsage: x509.KeyUsageCertSign,
 	}
 	a := &Authority{t: t, key: newKey(t), Cert: template}
 	der := a.sign(template, &a.key.PublicKey)
@@ -47,9 +47,15 @@ func NewAuthority(t testing.TB, name string) *Authority {
 // and for the hosts given, by name or IP address.
 func (a *Authority) Issue(name string, hosts ...string) Pair {
 	a.t.Helper()
+	return a.IssueUntil(time.Now().AddDate(0, 0, 90), name, hosts...)
+}
+
+// IssueUntil returns one that ends at a time.
+func (a *Authority) IssueUntil(end time.Time, name string, hosts ...string) Pair {
+	a.t.Helper()
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: end,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
 	for _, h := range hosts {

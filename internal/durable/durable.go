@@ -1,0 +1,56 @@
+// Package durable writes files so that they outlast a loss of power. What it writes is
+// there as a whole or not at all only if the caller renames it: see [Replace].
+package durable
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+// Write makes a file of what write writes, and returns when it would outlast a loss of
+// power, but for its name: see [SyncDir]. Flags are those of [os.OpenFile] besides those of
+// writing: [os.O_EXCL] refuses a file that is there, [os.O_TRUNC] replaces what is in it.
+func Write(path string, flags int, mode os.FileMode, write func(io.Writer) error) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|flags, mode)
+	if err != nil {
+		return err
+	}
+	if err = write(f); err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}
+
+// Replace puts a file in the place of the one at path, as a whole or not at all. It goes
+// by the name ".new" beside it, which two that replace at once must not share.
+func Replace(path string, mode os.FileMode, write func(io.Writer) error) error {
+	dir := filepath.Dir(path)
+	next := filepath.Join(dir, ".new")
+	// One that a killed program left is written anew.
+	err := Write(next, os.O_TRUNC, mode, write)
+	if err == nil {
+		err = os.Rename(next, path)
+	}
+	if err != nil {
+		_ = os.Remove(next)
+		return err
+	}
+	return SyncDir(dir)
+}
+
+// SyncDir returns when the names in a directory would outlast a loss of power. Not all
+// file systems can do that, which is no error.
+func SyncDir(dir string) error {
+	f, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := f.Sync(); err != nil && !errors.Is(err, syscall.EINVAL) && !errors.Is(err, errors.ErrUnsupported) {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,57 @@
+package durable
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+func TestReplace(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "f")
+	is := func(want string) {
+		t.Helper()
+		all, err := os.ReadDir(dir)
+		if err != nil || len(all) != 1 {
+			t.Errorf("%v, %v", all, err)
+		}
+		if got, err := os.ReadFile(path); err != nil || string(got) != want {
+			t.Errorf("%q, %v, want %q", got, err, want)
+		}
+	}
+	puts := func(text string, err error) func(io.Writer) error {
+		return func(w io.Writer) error {
+			_, _ = io.WriteString(w, text)
+			return err
+		}
+	}
+	if err := Replace(path, 0o600, puts("one", nil)); err != nil {
+		t.Fatal(err)
+	}
+	is("one")
+	if info, err := os.Stat(path); err != nil || info.Mode() != 0o600 {
+		t.Error(info.Mode(), err)
+	}
+	if err := Replace(path, 0o600, puts("half", io.ErrShortWrite)); !errors.Is(err, io.ErrShortWrite) {
+		t.Error(err)
+	}
+	is("one")
+	// A program was killed while it wrote.
+	if err := os.WriteFile(filepath.Join(dir, ".new"), []byte("longer than two"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := Replace(path, 0o600, puts("two", nil)); err != nil {
+		t.Fatal(err)
+	}
+	is("two")
+	if err := Write(path, os.O_EXCL, 0o600, puts("three", nil)); !errors.Is(err, fs.ErrExist) {
+		t.Error(err)
+	}
+	is("two")
+	if err := SyncDir(filepath.Join(dir, "none")); !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,97 @@
+package chaos
+
+import (
+	"fmt"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// A row is a fault.
+type row struct {
+	name string
+	fast bool // it is played in seconds, also where not all are
+	setup
+	fault func(r *rig)
+}
+
+// long is d, or less where rows are to take seconds.
+func long(d, short time.Duration) time.Duration {
+	if *whole {
+		return d
+	}
+	return short
+}
+
+// "Failure matrix: 500 fake clients and two Envoys under 500 requests/s, against real
+// processes." Rows that need nothing special share a rig, one after the other.
+func TestMatrix(t *testing.T) {
+	rows := []row{
+		{name: "SAFE-10 killed and started again", fast: true, fault: killed},
+		{name: "SAFE-10 killed and started on other content", fast: true, fault: startedOnOther},
+		{name: "SAFE-12 ended by SIGTERM and started again", fast: true, fault: ended},
+		{name: "SAFE-1 stopped and continued", fast: true, fault: stopped},
+	}
+	rows = append(rows, networkRows...)
+	rows = append(rows, abuseRows...)
+	rows = append(rows, diskRows...)
+	var shared *rig
+	defer func() { t.Logf("%d rows", len(rows)) }()
+	for _, row := range rows {
+		if !row.fast && !*whole {
+			continue
+		}
+		if row.clients != 0 || row.server != nil {
+			t.Run(row.name, func(t *testing.T) { r := newRig(t, row.setup); r.plays(t, func() { row.fault(r) }) })
+			continue
+		}
+		if shared == nil {
+			shared = newRig(t, setup{})
+		}
+		if !t.Run(row.name, func(t *testing.T) { shared.plays(t, func() { row.fault(shared) }) }) {
+			shared = nil // who knows what state it is in
+		}
+	}
+}
+
+// Versions depend on the content alone, so that a server that has forgotten everything
+// has nothing to tell to who states what it has.
+func killed(r *rig) {
+	r.must(r.kill())
+	r.goesOn(long(5*time.Second, time.Second))
+	r.must(r.start())
+	ready := time.Now()
+	r.converges("after the restart")
+	r.note("all back %.1f s after the start, %d resources told", time.Since(ready).Seconds(), r.fleet.resources.Load())
+}
+
+func startedOnOther(r *rig) {
+	r.must(r.kill())
+	for range 5 {
+		r.commit()
+	}
+	r.goesOn(long(5*time.Second, time.Second))
+	r.must(r.start())
+	fleet, envoys := r.converges("after the restart")
+	r.note("five generations later after the start: fleet %.1f s, Envoys %.1f s", fleet.Seconds(), envoys.Seconds())
+}
+
+func ended(r *rig) {
+	r.must(r.stop())
+	r.must(r.start())
+	fleet, envoys := r.converges("after the restart")
+	r.note("all back after the start: fleet %.1f s, Envoys %.1f s", fleet.Seconds(), envoys.Seconds())
+}
+
+// For the process this is what a machine that is suspended is: no time passes for it,
+// and all its timers are due at once when it goes on.
+func stopped(r *rig) {
+	r.must(r.signal(syscall.SIGSTOP))
+	r.commit()
+	r.goesOn(long(30*time.Second, 2*time.Second))
+	r.must(r.signal(syscall.SIGCONT))
+	fleet, envoys := r.converges("when it goes on")
+	r.note("what changed meanwhile: fleet %.1f s, Envoys %.1f s", fleet.Seconds(), envoys.Seconds())
+}
+
+var _ = fmt.Sprint

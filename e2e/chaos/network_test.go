@@ -1,0 +1,5 @@
+package chaos
+
+var networkRows []row
+var abuseRows []row
+var diskRows []row

@@ -73,7 +73,6 @@ func (c *client) stream(ctx context.Context) (told bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	c.streams.Add(1)
 	talk := c.sotw
 	if c.delta {
 		talk = c.incremental
@@ -94,10 +93,14 @@ func (c *client) locked(f func() error) error {
 	return f()
 }
 
-// heard notes a response.
-func (c *client) heard(resources int) {
-	c.responses.Add(1)
-	c.resources.Add(int64(resources))
+// heard notes resources that a response brought, of which the client said what it has
+// or did not.
+func (c *client) heard(resources int, said bool) {
+	if said {
+		c.resources.Add(int64(resources))
+	} else {
+		c.named.Add(int64(resources))
+	}
 }
 
 // names returns what is to be asked for of a type that another leads to.
@@ -133,7 +136,7 @@ func (c *client) sotw(s grpc.ClientStream) (told bool, err error) {
 		told = true
 		err = c.locked(func() error {
 			t := xds.TypeOf(m.TypeUrl)
-			c.heard(len(m.Resources))
+			c.heard(len(m.Resources), t.FullState)
 			c.accepted[t], c.nonce[t] = m.VersionInfo, m.Nonce
 			now := map[string]string{}
 			for _, a := range m.Resources {
@@ -184,7 +187,7 @@ func (c *client) incremental(s grpc.ClientStream) (told bool, err error) {
 		told = true
 		err = c.locked(func() error {
 			t := xds.TypeOf(m.TypeUrl)
-			c.heard(len(m.Resources))
+			c.heard(len(m.Resources), true)
 			now := maps.Clone(c.has[t])
 			for _, r := range m.Resources {
 				now[r.Name] = r.Version
@@ -237,16 +240,24 @@ func nameOf(body []byte) string {
 	return ""
 }
 
-// behind reports whether the client has anything else than the content.
-func (c *client) behind(want content) bool {
+// lacks returns how many resources of the content the client has not, and how many it
+// has that are none of it. It lacks everything while it has no stream.
+func (c *client) lacks(want content) (missing, stale int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, t := range kinds {
-		if !maps.Equal(c.has[t], want.versions[t]) {
-			return true
+		for name, version := range want.versions[t] {
+			if !c.since.IsZero() || c.has[t][name] != version {
+				missing++
+			}
+		}
+		for name := range c.has[t] {
+			if _, is := want.versions[t][name]; !is {
+				stale++
+			}
 		}
 	}
-	return !c.since.IsZero()
+	return missing, stale
 }
 
 // goes notes which of the clusters that are always there, and of their assignments,

@@ -26,7 +26,8 @@ type fleet struct {
 	conns   []*grpc.ClientConn
 	stop    func() // and wait
 
-	streams, responses, resources atomic.Int64
+	resources atomic.Int64 // told, but those below
+	named     atomic.Int64 // told of types that SotW clients ask for by name: for each stream once
 
 	mu       sync.Mutex
 	longest  time.Duration      // that a client was without a stream
@@ -107,17 +108,30 @@ func (f *fleet) wrong(what string) {
 	}
 }
 
-// have is a condition: all clients but those that are excused have the content.
-func (f *fleet) have(want content, excused func(*client) bool) func() error {
+// told is a condition: all clients but those that are excused have what is new in the
+// content. They may have more for a while: what is gone is withdrawn last.
+func (f *fleet) told(want content, excused func(*client) bool) func() error {
+	return f.all(want, excused, func(missing, _ int) bool { return missing == 0 })
+}
+
+// have is a condition: all clients have the content, and nothing else.
+func (f *fleet) have(want content) func() error {
+	return f.all(want, nil, func(missing, stale int) bool { return missing+stale == 0 })
+}
+
+func (f *fleet) all(want content, excused func(*client) bool, right func(missing, stale int) bool) func() error {
 	return func() error {
 		n, last := 0, ""
 		for _, c := range f.clients {
-			if (excused == nil || !excused(c)) && c.behind(want) {
-				n, last = n+1, c.id
+			if excused != nil && excused(c) {
+				continue
+			}
+			if missing, stale := c.lacks(want); !right(missing, stale) {
+				n, last = n+1, fmt.Sprintf("%s lacks %d resources and has %d that are gone", c.id, missing, stale)
 			}
 		}
 		if n > 0 {
-			return fmt.Errorf("%d clients have something else than generation %d, %s is one", n, want.generation, last)
+			return fmt.Errorf("%d clients have something else than generation %d: %s", n, want.generation, last)
 		}
 		return nil
 	}
@@ -125,16 +139,17 @@ func (f *fleet) have(want content, excused func(*client) bool) func() error {
 
 // A count is what a fleet has been through.
 type count struct {
-	streams, responses, resources int64
-	longest                       time.Duration
-	ended                         map[codes.Code]int
+	longest time.Duration
+	ended   map[codes.Code]int
 }
 
 // counts returns what there was since it was asked last.
 func (f *fleet) counts() count {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	c := count{f.streams.Swap(0), f.responses.Swap(0), f.resources.Swap(0), f.longest, f.ended}
+	c := count{f.longest, f.ended}
+	f.resources.Store(0)
+	f.named.Store(0)
 	f.longest, f.ended = 0, map[codes.Code]int{}
 	return c
 }

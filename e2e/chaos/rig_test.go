@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,7 +12,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -23,7 +23,7 @@ const envoyPath = "../../.cache/envoy/envoy-1.40.0"
 // A setup is what a row needs otherwise than others. The zero value is the usual.
 type setup struct {
 	clients int                           // 500 if zero
-	near    int                           // of them beyond no proxy; all but a tenth if zero
+	far     bool                          // all of them are behind the proxy, not a tenth
 	server  func(t *testing.T, s *server) // changes how the server is run
 }
 
@@ -53,9 +53,6 @@ func newRig(t *testing.T, s setup) *rig {
 	t.Helper()
 	if s.clients == 0 {
 		s.clients = 500
-	}
-	if s.near == 0 {
-		s.near = s.clients / 10 * 9
 	}
 	harness.Needs(t, envoyPath)
 	dir := t.TempDir()
@@ -92,10 +89,10 @@ func newRig(t *testing.T, s setup) *rig {
 	r.must(err)
 	t.Cleanup(r.proxy.close)
 	r.fleet, err = newFleet(s.clients, func(i int) string {
-		if i < s.near {
-			return r.addr
+		if s.far || r.distant(i) {
+			return r.proxy.Addr().String()
 		}
-		return r.proxy.Addr().String()
+		return r.addr
 	})
 	r.must(err)
 	t.Cleanup(r.fleet.stop)
@@ -105,8 +102,12 @@ func newRig(t *testing.T, s setup) *rig {
 	r.traffic = &http.Transport{MaxIdleConnsPerHost: 100}
 	t.Cleanup(r.traffic.CloseIdleConnections)
 	r.converges("at first")
+	r.commit() // what a change leaves behind is there from now on
 	return r
 }
+
+// distant reports whether the ith client is behind the proxy: a tenth is.
+func (r *rig) distant(i int) bool { return i >= r.clients/10*9/perConn*perConn }
 
 // envoy starts one with the bootstrap that the program makes.
 func (r *rig) envoy(delta bool) *harness.Envoy {
@@ -149,31 +150,35 @@ func (r *rig) commit() {
 // back after 30 s at most, and the machine may be busy.
 const patience = 90 * time.Second
 
-// converges waits until the fleet and the Envoys have the generation, and returns how
-// long each took.
-func (r *rig) converges(when string) (fleet, envoys time.Duration) {
+// A delay is how long it took until the content was everywhere.
+type delay struct{ told, fleet, envoys time.Duration }
+
+func (d delay) String() string {
+	return fmt.Sprintf("fleet %.1f s (nothing stale %.1f s), Envoys %.1f s", d.told.Seconds(), d.fleet.Seconds(), d.envoys.Seconds())
+}
+
+// converges waits until the fleet and the Envoys have the generation, and nothing else.
+func (r *rig) converges(when string) (took delay) {
 	r.t.Helper()
-	var both sync.WaitGroup
 	start := time.Now()
-	var slow error
-	both.Go(func() {
+	slow := make(chan error, 1)
+	go func() {
 		for {
 			err := r.haveEnvoys()
-			envoys = time.Since(start)
-			if err == nil || envoys > patience {
-				slow = err
+			took.envoys = time.Since(start)
+			if err == nil || took.envoys > patience {
+				slow <- err
 				return
 			}
 			time.Sleep(20 * time.Millisecond) // between two looks
 		}
-	})
-	defer both.Wait()
-	fleet = harness.Eventually(r.t, patience, "the fleet has the newest content "+when, r.fleet.have(r.now, nil))
-	both.Wait()
-	if slow != nil {
-		r.t.Fatalf("the Envoys have not the newest content %s: %v", when, slow)
+	}()
+	took.told = harness.Eventually(r.t, patience, "the fleet is told the newest content "+when, r.fleet.told(r.now, nil))
+	took.fleet = took.told + harness.Eventually(r.t, patience, "the fleet has the newest content only "+when, r.fleet.have(r.now))
+	if err := <-slow; err != nil {
+		r.t.Fatalf("the Envoys have not the newest content %s: %v", when, err)
 	}
-	return fleet, envoys
+	return took
 }
 
 // haveEnvoys is a condition: both route as the generation says, and have its cluster
@@ -240,7 +245,7 @@ func (r *rig) plays(t *testing.T, fault func()) {
 	seen := r.fleet.counts()
 	took := time.Since(r.begun)
 	r.commit()
-	fleet, envoys := r.converges("after the fault")
+	converged := r.converges("after the fault")
 	var after usage
 	harness.Eventually(t, patience, "the server takes what it took before", func() error {
 		if after, err = r.usage(); err != nil {
@@ -252,8 +257,8 @@ func (r *rig) plays(t *testing.T, fault func()) {
 		t.Error(err)
 	}
 	r.load.Unharmed(t)
-	t.Logf("%.1f s; %v; %s then a commit: fleet %d ms, Envoys %d ms; requests %d, failed %d; before %v; after %v",
-		took.Seconds(), seen, strings.Join(append(r.notes, ""), "; "), fleet.Milliseconds(), envoys.Milliseconds(),
+	t.Logf("\n  fault    %.1f s, %v\n  during   %s\n  after    a commit: %v\n  requests %d, failed %d\n  before   %v\n  at rest  %v",
+		took.Seconds(), seen, cmp.Or(strings.Join(r.notes, "; "), "nothing"), converged,
 		r.load.OK.Load()+r.load.Failed.Load(), r.load.Failed.Load(), r.before, after)
 }
 
@@ -270,7 +275,7 @@ func (r *rig) goesOn(d time.Duration) { time.Sleep(d) }
 func (r *rig) notices(within time.Duration, excused func(*client) bool) time.Duration {
 	r.t.Helper()
 	r.commit()
-	return harness.Eventually(r.t, within, "clients are told what changes during the fault", r.fleet.have(r.now, excused))
+	return harness.Eventually(r.t, within, "clients are told what changes during the fault", r.fleet.told(r.now, excused))
 }
 
 // untouched makes sure that no stream of the fleet was lost since the row began.

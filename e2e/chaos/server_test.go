@@ -191,25 +191,27 @@ func (s *server) usage() (usage, error) {
 	}, nil
 }
 
-// beyond returns what is more than it was, by more than what one look differs from
-// another; nil if nothing is.
+// beyond returns what is open that was not; nil if nothing is.
 func (u usage) beyond(was usage) error {
 	var all []error
 	for _, x := range []struct {
 		what             string
-		now, was, margin float64
+		now, was, margin int // by the margin one look differs from another
 	}{
-		{"streams", float64(u.streams), float64(was.streams), 0},
-		{"goroutines", float64(u.goroutines), float64(was.goroutines), 10},
-		{"open files", float64(u.files), float64(was.files), 5},
-		{"MiB of heap", u.heap, was.heap, 2 + was.heap/10},
+		{"streams", u.streams, was.streams, 0},
+		{"goroutines", u.goroutines, was.goroutines, 10},
+		{"open files", u.files, was.files, 5},
 	} {
 		if x.now > x.was+x.margin {
-			all = append(all, fmt.Errorf("%.1f %s, and %.1f before", x.now, x.what, x.was))
+			all = append(all, fmt.Errorf("%d %s, and %d before", x.now, x.what, x.was))
 		}
 	}
 	return errors.Join(all...)
 }
+
+// heavier reports whether more memory is in use than was, by more than one look
+// differs from another.
+func (u usage) heavier(was usage) bool { return u.heap > 2+was.heap*1.1 }
 
 func (u usage) String() string {
 	return fmt.Sprintf("%d streams, %d goroutines, %d files, heap %.1f MiB, resident %.0f MiB", u.streams, u.goroutines, u.files, u.heap, u.resident)

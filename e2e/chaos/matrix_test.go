@@ -34,6 +34,7 @@ func TestMatrix(t *testing.T) {
 	rows = append(rows, networkRows...)
 	rows = append(rows, abuseRows...)
 	rows = append(rows, diskRows...)
+	rows = append(rows, clockRows...)
 	var shared *rig
 	defer func() { t.Logf("%d rows", len(rows)) }()
 	for _, row := range rows {

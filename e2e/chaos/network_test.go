@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -47,7 +48,16 @@ func halfOpen(r *rig) {
 // Forty clients ask for what fits into no buffer and read nothing of it, ten read
 // 128 KiB a second. Nobody else waits for them.
 func slowReaders(r *rig) {
+	before, err := r.metrics()
+	r.must(err)
 	r.must(put(r.dir, large+".yaml", largeFile(1)))
+	harness.Eventually(r.t, 10*time.Second, "the large assignment is served", func() error {
+		m, err := r.metrics()
+		if err == nil && m["xds_server_resources"] == before["xds_server_resources"] {
+			err = errors.New("it is not")
+		}
+		return err
+	})
 	slow, err := newProxy(r.addr)
 	r.must(err)
 	defer slow.close()

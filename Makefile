@@ -20,7 +20,7 @@ RESULTS := $(CURDIR)/.cache/test
 # comes from Go's cache, which does not see the programs that tests build and run.
 GOTEST  = mkdir -p $(RESULTS) && $(TOOL) gotestsum --format pkgname --jsonfile $(RESULTS)/$@.json -- -count=1
 
-.PHONY: help test $(STAGES) soak mutants bench clean
+.PHONY: help test $(STAGES) soak chaos mutants bench clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | column -t -s '|'
@@ -62,6 +62,10 @@ e2e: ## Real clients as judges; installs them into .cache
 
 soak: ## Random clients and commits, judged when they rest, for SOAK; `make e2e` has some seconds of it
 	cd e2e && $(TOOL) gotestsum --format standard-quiet -- ./soak -count=1 -timeout 0 -for $(SOAK)
+
+chaos: ## The failure matrix, all rows at full length, eight minutes: docs/reliability.md
+	cd e2e && ./install.sh envoy
+	cd e2e && $(TOOL) gotestsum --format standard-verbose -- ./chaos -count=1 -timeout 30m -whole
 
 coverage: ## Requirements that no passed test names
 	tools/spec-coverage $(RESULTS)/*.json

@@ -9,21 +9,23 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/chancery-xds/chancery/e2e/harness"
 )
 
 // What "chancery bootstrap envoy" prints can be piped into Envoy, which then
 // gets its configuration.
 func TestBootstrapIsPiped(t *testing.T) {
 	t.Parallel()
-	needs(t, envoyPath)
+	harness.Needs(t, envoyPath)
 	for name, flags := range map[string]string{"delta": "", "sotw": " --delta=false", "own streams": " --per-type", "own streams, sotw": " --per-type --delta=false"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d := newDaemon(t, newWorld(edsCluster("a", time.Second), assignment("a", freePort(t))), renamed)
 			dir := t.TempDir()
-			e := &envoy{t: t, log: filepath.Join(dir, "envoy.log")}
+			e := &envoy{&harness.Envoy{Log: filepath.Join(dir, "envoy.Log")}}
 			address := filepath.Join(dir, "admin")
-			log, err := os.Create(e.log)
+			log, err := os.Create(e.Log)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -39,7 +41,7 @@ func TestBootstrapIsPiped(t *testing.T) {
 				_ = syscall.Kill(-sh.Process.Pid, syscall.SIGKILL) // the shell and Envoy
 				_ = sh.Wait()
 				if t.Failed() {
-					t.Logf("envoy's log:\n%s", tail(e.log, 30))
+					t.Logf("envoy's log:\n%s", harness.Tail(e.Log, 30))
 				}
 			})
 			eventually(t, 30*time.Second, "envoy's admin address", func() error {
@@ -47,7 +49,7 @@ func TestBootstrapIsPiped(t *testing.T) {
 				if err == nil && len(b) == 0 {
 					err = errors.New("empty")
 				}
-				e.admin = string(b)
+				e.Admin = string(b)
 				return err
 			})
 			eventually(t, 20*time.Second, "the cluster that the server has", e.dumps("dynamic_active_clusters", `"a"`))

@@ -21,6 +21,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/encoding/protojson"
+
+	"github.com/chancery-xds/chancery/e2e/harness"
 )
 
 // A daemon is the server under test with its directory of configuration. It
@@ -150,7 +152,7 @@ func (d *daemon) start() {
 	defer log.Close()
 	d.cmd = exec.Command(binary, append([]string{"serve", d.dir, "--listen", d.addr()}, d.args...)...)
 	d.cmd.Stdout, d.cmd.Stderr = log, log
-	dieWithParent(d.cmd)
+	harness.DieWithParent(d.cmd)
 	if err := d.cmd.Start(); err != nil {
 		d.t.Fatal(err)
 	}
@@ -160,7 +162,7 @@ func (d *daemon) start() {
 	eventually(d.t, 20*time.Second, "the daemon takes connections", func() error {
 		select {
 		case err := <-ended:
-			d.t.Fatalf("the daemon ended: %v\n%s", err, tail(d.log, 40))
+			d.t.Fatalf("the daemon ended: %v\n%s", err, harness.Tail(d.log, 40))
 		default:
 		}
 		c, err := net.Dial("tcp", d.addr())
@@ -257,6 +259,6 @@ func (d *daemon) stop() {
 		d.t.Error("a data race in the daemon", err)
 	}
 	if d.t.Failed() {
-		d.t.Logf("the daemon's log:\n%s", tail(d.log, 60))
+		d.t.Logf("the daemon's log:\n%s", harness.Tail(d.log, 60))
 	}
 }

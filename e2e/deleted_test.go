@@ -28,7 +28,7 @@ func TestListenerDeletedAndBack(t *testing.T) {
 		s.commit("ingress back", func(w world) { w.set(gone) })
 		eventually(t, soon, "ingress serves again", s.ingress.gets(answer{"a", "1"}))
 
-		l.unharmed(t) // the next answers are refusals
+		l.Unharmed(t) // the next answers are refusals
 		s.commit("all listeners deleted", func(w world) {
 			w.drop(httpListener("ingress", 0, ""), httpListener("side", 0, ""))
 		})
@@ -64,7 +64,7 @@ func TestAssignmentDeletedAndBack(t *testing.T) {
 		s.commit("it returns, elsewhere", func(w world) { w.set(assignment("backend", s.b.port)) })
 		eventually(t, soon, "traffic moves", s.ingress.gets(answer{"b", "1"}))
 		s.quiet()
-		l.unharmed(t)
+		l.Unharmed(t)
 		exactly(t, 0, "NACK", s.Since(0).NACKs())
 	})
 }
@@ -87,7 +87,7 @@ func TestRoutesDeletedAndBack(t *testing.T) {
 		s.commit("ingress' routes back, leading to other", func(w world) { w.set(routes("ingress", "2", "other")) })
 		eventually(t, soon, "the routes are in force", s.ingress.gets(answer{s.sideAt.name, "2"}))
 		s.quiet()
-		l.unharmed(t)
+		l.Unharmed(t)
 		exactly(t, 0, "NACK", s.Since(0).NACKs())
 	})
 }
@@ -107,7 +107,7 @@ func TestClusterDeletedAndBack(t *testing.T) {
 		})
 		eventually(t, soon, "ingress serves again", s.ingress.gets(answer{"b", "1"}))
 		s.quiet()
-		l.unharmed(t)
+		l.Unharmed(t)
 		exactly(t, 0, "NACK", s.Since(0).NACKs())
 	})
 
@@ -134,7 +134,7 @@ func TestClusterDeletedAndBack(t *testing.T) {
 			eventually(t, soon, "traffic moves back", s.ingress.gets(answer{"a", gen}))
 		}
 		s.quiet()
-		l.unharmed(t)
+		l.Unharmed(t)
 		exactly(t, 0, "NACK", s.Since(0).NACKs())
 	})
 
@@ -152,7 +152,7 @@ func TestClusterDeletedAndBack(t *testing.T) {
 		})
 		eventually(t, soon, "ingress serves again", s.ingress.gets(answer{"b", "2"}))
 		s.quiet()
-		l.unharmed(t)
+		l.Unharmed(t)
 		exactly(t, 0, "NACK", s.Since(0).NACKs())
 	})
 }

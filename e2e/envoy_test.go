@@ -2,18 +2,14 @@ package e2e
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
+
+	"github.com/chancery-xds/chancery/e2e/harness"
 )
 
 // A variant is how Envoy talks to its management server.
@@ -82,11 +78,7 @@ func (v variant) source() map[string]any {
 const envoyPath = "../.cache/envoy/envoy-1.40.0"
 
 // An envoy is a running Envoy.
-type envoy struct {
-	t     *testing.T
-	admin string // host:port
-	log   string // path
-}
+type envoy struct{ *harness.Envoy }
 
 // startEnvoy runs an Envoy with that node id whose management server is on the
 // loopback's port. It is killed when the test ends. edits change its bootstrap.
@@ -111,46 +103,7 @@ func startEnvoy(t *testing.T, id string, v variant, port int, edits ...func(boot
 // test ends.
 func runEnvoy(t *testing.T, config string) *envoy {
 	t.Helper()
-	needs(t, envoyPath)
-	dir := t.TempDir()
-	address := filepath.Join(dir, "admin")
-	e := &envoy{t: t, log: filepath.Join(dir, "envoy.log")}
-	log, err := os.Create(e.log)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer log.Close()
-	cmd := exec.Command(envoyPath, "--config-path", config, "--admin-address-path", address,
-		"--concurrency", "1", "--disable-hot-restart", "--drain-time-s", "1",
-		"--log-level", "info", "--component-log-level", "main:warning", "--log-format", "%E.%e %l %n] %v")
-	cmd.Stdout, cmd.Stderr = log, log
-	dieWithParent(cmd)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
-	t.Cleanup(func() {
-		select {
-		case err := <-ended:
-			t.Errorf("envoy ended by itself: %v", err)
-		default:
-			cmd.Process.Kill()
-			<-ended
-		}
-		if t.Failed() {
-			t.Logf("envoy's log:\n%s", tail(e.log, 30))
-		}
-	})
-	eventually(t, 20*time.Second, "envoy's admin address", func() error {
-		b, err := os.ReadFile(address)
-		if err == nil && len(b) == 0 {
-			err = errors.New("empty")
-		}
-		e.admin = string(b)
-		return err
-	})
-	return e
+	return &envoy{harness.RunEnvoy(t, envoyPath, config)}
 }
 
 // A bootstrap is what Envoy starts with.
@@ -190,38 +143,9 @@ func newBootstrap(id string, v variant, port int) bootstrap {
 	return b
 }
 
-// get asks Envoy's admin interface.
-func (e *envoy) get(path string) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+e.admin+path, nil)
-	if err != nil {
-		return nil, err
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return nil, err
-	}
-	defer resp.Body.Close()
-	b, err := io.ReadAll(resp.Body)
-	if err == nil && resp.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s: %s %s", path, resp.Status, b)
-	}
-	return b, err
-}
-
-// live is a condition: Envoy has finished initialising.
-func (e *envoy) live() error {
-	b, err := e.get("/ready")
-	if err == nil && strings.TrimSpace(string(b)) != "LIVE" {
-		err = errors.New(string(b))
-	}
-	return err
-}
-
 // dump returns one part of /config_dump, as JSON.
 func (e *envoy) dump(resource string, into any) error {
-	b, err := e.get("/config_dump?resource=" + resource)
+	b, err := e.Get("/config_dump?resource=" + resource)
 	if err != nil {
 		return err
 	}
@@ -231,7 +155,7 @@ func (e *envoy) dump(resource string, into any) error {
 // dumps is a condition: a part of /config_dump contains the text.
 func (e *envoy) dumps(resource, text string) func() error {
 	return func() error {
-		b, err := e.get("/config_dump?resource=" + resource)
+		b, err := e.Get("/config_dump?resource=" + resource)
 		if err == nil && !bytes.Contains(b, []byte(text)) {
 			err = fmt.Errorf("no %s in %s", text, resource)
 		}
@@ -290,7 +214,7 @@ func (e *envoy) inForce(name, timeout string) func() error {
 // hasEndpoints is a condition: the cluster has that many endpoints.
 func (e *envoy) hasEndpoints(cluster string, n int) func() error {
 	return func() error {
-		b, err := e.get("/clusters")
+		b, err := e.Get("/clusters")
 		got := 0
 		for line := range strings.Lines(string(b)) {
 			if strings.HasPrefix(line, cluster+"::127.0.0.1:") && strings.Contains(line, "::health_flags::") {
@@ -336,22 +260,4 @@ func sameNames[V any](m map[string]V, names []string) bool {
 		}
 	}
 	return len(m) == len(names)
-}
-
-// tail returns the last lines of a file.
-func tail(path string, lines int) []byte {
-	b, err := os.ReadFile(path)
-	if err != nil {
-		return []byte(err.Error())
-	}
-	all := bytes.Split(bytes.TrimSpace(b), []byte("\n"))
-	if len(all) > lines {
-		all = all[len(all)-lines:]
-	}
-	for i, line := range all {
-		if len(line) > 300 {
-			all[i] = append(bytes.Clone(line[:300]), "…"...)
-		}
-	}
-	return bytes.Join(all, []byte("\n"))
 }

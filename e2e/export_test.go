@@ -21,6 +21,8 @@ import (
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listener "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	route "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+
+	"github.com/chancery-xds/chancery/e2e/harness"
 )
 
 // Envoy runs from files that an export wrote, with no server alive, and follows
@@ -49,8 +51,8 @@ func TestExport(t *testing.T) {
 			eventually(t, soon, "the endpoint has moved", x.side.gets(answer{"b", "2"}))
 			x.commit(func(w world) { w.set(certificate("server", servers.issue(t, "certificate 2"))) })
 			eventually(t, soon, "new connections see the certificate", anew.gets(answer{"b", "certificate 2"}))
-			l.unharmed(t)
-			l2.unharmed(t)
+			l.Unharmed(t)
+			l2.Unharmed(t)
 			x.accepted()
 		})
 	}
@@ -106,7 +108,7 @@ func TestExportMakesBeforeItBreaks(t *testing.T) {
 			eventually(t, soon, "traffic moves back", x.ingress.gets(answer{"a", "1"}))
 			eventually(t, soon, "the cluster goes", x.envoy.hasClusters("backend"))
 		}
-		l.unharmed(t)
+		l.Unharmed(t)
 		x.accepted()
 		eventually(t, soon, "so does its file", func() error {
 			if got := files(t, filepath.Join(x.out, "current", "eds")); !slices.Equal(got, []string{"backend.yaml"}) {
@@ -293,7 +295,7 @@ func (x *export) commit(change func(world)) {
 
 func (x *export) command(more ...string) *exec.Cmd {
 	cmd := exec.Command(binary, slices.Concat([]string{"export", x.dir, "--out", x.out}, x.flags, more)...)
-	dieWithParent(cmd)
+	harness.DieWithParent(cmd)
 	return cmd
 }
 
@@ -355,7 +357,7 @@ func (x *export) logged(text string) {
 func (x *export) boot() {
 	x.t.Helper()
 	x.envoy = runEnvoy(x.t, filepath.Join(x.out, "bootstrap.json"))
-	eventually(x.t, 10*time.Second, "envoy is live", x.envoy.live)
+	eventually(x.t, 10*time.Second, "envoy is live", x.envoy.Live)
 }
 
 // accepted fails the test if Envoy refused or missed a file. The counters of a
@@ -368,7 +370,7 @@ func (x *export) accepted() {
 	if x.count("update_success") == 0 {
 		x.t.Error("Envoy read no file")
 	}
-	log, err := os.ReadFile(x.envoy.log)
+	log, err := os.ReadFile(x.envoy.Log)
 	if err != nil {
 		x.t.Fatal(err)
 	}
@@ -382,7 +384,7 @@ func (x *export) accepted() {
 // count adds up what Envoy counts under a name that ends so.
 func (x *export) count(name string) (n int) {
 	x.t.Helper()
-	b, err := x.envoy.get("/stats?format=json&filter=" + name + "$")
+	b, err := x.envoy.Get("/stats?format=json&filter=" + name + "$")
 	if err != nil {
 		x.t.Fatal(err)
 	}

@@ -39,7 +39,7 @@ func TestExtensions(t *testing.T) {
 		p = s.commit("the second again", func(w world) { w.set(marker("marker", "second")) })
 		s.sees(p, soon, "an ACK", func(rs tap.Records) bool { return len(rs.ACKs("ECDS")) == 1 })
 		s.quiet()
-		l.unharmed(t)
+		l.Unharmed(t)
 
 		s.commit("the filter deleted, other routes change", func(w world) {
 			w.drop(marker("marker", ""))
@@ -70,7 +70,7 @@ func TestMissingExtension(t *testing.T) {
 		s := newSite(t, renamed, func(w world) { marked(w, "ingress") })
 		s.Mark("envoy started")
 		s.envoy = startEnvoy(t, "e2e", delta, s.Addr().Port)
-		if took := eventually(t, 25*time.Second, "envoy is live", s.envoy.live); took < 10*time.Second {
+		if took := eventually(t, 25*time.Second, "envoy is live", s.envoy.Live); took < 10*time.Second {
 			t.Errorf("envoy was live after %v: it did not wait for the missing filter", took)
 		}
 		eventually(t, soon, "the other listener serves", s.side.gets(answer{"b", "1"}))

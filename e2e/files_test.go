@@ -27,7 +27,7 @@ func TestMountedDirectory(t *testing.T) {
 			eventually(t, soon, "traffic moves", s.ingress.gets(answer{"a", "1"}))
 		}
 		s.quiet()
-		l.unharmed(t)
+		l.Unharmed(t)
 		exactly(t, 0, "NACK", s.Since(0).NACKs())
 	})
 }

@@ -29,7 +29,7 @@ func TestForeign(t *testing.T) {
 		s.commit("from ads", func(w world) { w.set(edsCluster("self", time.Second), assignment("self", s.b.port)) })
 		eventually(t, soon, "it is in force", s.envoy.hasClusters("backend", "other", "self"))
 		s.quiet()
-		l.unharmed(t)
+		l.Unharmed(t)
 		exactly(t, 1, "NACK", s.Since(0).NACKs())
 	})
 }

@@ -19,6 +19,8 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/xds"
+
+	"github.com/chancery-xds/chancery/e2e/harness"
 )
 
 // An implementation is one of gRPC, with what sets its xDS client apart.
@@ -96,7 +98,7 @@ func everyGRPC(t *testing.T, f func(t *testing.T, g implementation)) {
 		t.Run(g.name, func(t *testing.T) {
 			t.Parallel()
 			if g.needs != "" {
-				needs(t, g.needs)
+				harness.Needs(t, g.needs)
 			}
 			f(t, g)
 		})
@@ -164,7 +166,7 @@ func (g implementation) run(t *testing.T, bootstrap []byte, args ...string) *pro
 	cmd := exec.Command(g.command[0], args...)
 	cmd.Env = append(os.Environ(), g.env, "GRPC_XDS_BOOTSTRAP_CONFIG="+string(bootstrap))
 	cmd.Stderr = log
-	dieWithParent(cmd)
+	harness.DieWithParent(cmd)
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -200,7 +202,7 @@ func (g implementation) run(t *testing.T, bootstrap []byte, args ...string) *pro
 			}
 		}
 		if t.Failed() {
-			t.Logf("%s's log:\n%s", g.name, tail(log.Name(), 30))
+			t.Logf("%s's log:\n%s", g.name, harness.Tail(log.Name(), 30))
 		}
 	})
 	t.Cleanup(p.end)

@@ -51,7 +51,7 @@ func TestGRPC(t *testing.T) {
 			for range 6 {
 				s.nextChange()
 			}
-			l.unharmed(t)
+			l.Unharmed(t)
 			exactly(t, 6, "EDS response", s.Since(p).Responses("EDS"))
 		})
 
@@ -72,7 +72,7 @@ func TestGRPC(t *testing.T) {
 				c.RespectDnsTtl = true // means nothing to the client
 				w.set(c, assignment("greeter", s.at.port))
 			}))
-			l.unharmed(t)
+			l.Unharmed(t)
 		})
 
 		s.step("ADS-2 responses leave in their order", func(t *testing.T) {
@@ -115,7 +115,7 @@ func TestGRPC(t *testing.T) {
 				s.sees(p, patience, "it lets go of the old cluster", wants([]string{s.cluster}, "CDS", "EDS"))
 				s.quiet()
 			}
-			l.unharmed(t)
+			l.Unharmed(t)
 		})
 
 		s.step("SOTW-9 SOTW-11 routes go and return", func(t *testing.T) {
@@ -126,7 +126,7 @@ func TestGRPC(t *testing.T) {
 			p = s.commit("routes back", func(w world) { w.set(routes("greeter_route", "2", s.cluster)) })
 			s.acked(p, "RDS")
 			s.quiet()
-			l.unharmed(t)
+			l.Unharmed(t)
 		})
 
 		s.step("SOTW-5 SOTW-21 refused once, the good beside it taken, reverted", func(t *testing.T) {
@@ -179,7 +179,7 @@ func TestGRPC(t *testing.T) {
 			})
 			s.sees(p, patience, "it lets go of the spare cluster", wants([]string{s.cluster}, "CDS", "EDS"))
 			s.quiet()
-			l.unharmed(t)
+			l.Unharmed(t)
 		})
 
 		otherListener := apiListener("greeter.local", "greeter_route")
@@ -263,7 +263,7 @@ func TestGRPC(t *testing.T) {
 			}
 			exactly(t, 2, "EDS response behind CDS, one of them the next change,", behind)
 			exactly(t, 0, "NACK", rs.NACKs())
-			l.unharmed(t)
+			l.Unharmed(t)
 		})
 
 		s.step("SOTW-8 SOTW-12 the listener it had before the restart goes and returns", func(*testing.T) {

@@ -29,7 +29,7 @@ func TestLocalityEndpoints(t *testing.T) {
 		eventually(t, soon, "it is there", s.ingress.gets(answer{"a", "1"}))
 		eventually(t, grace+soon, "it is alone", s.envoy.hasEndpoints("backend", 1))
 		s.quiet()
-		l.unharmed(t)
+		l.Unharmed(t)
 
 		s.commit("all endpoints go", func(w world) { w.drop(member("backend", "two", 0)) })
 		eventually(t, grace+soon, "there is none", s.ingress.fails("503"))
@@ -53,7 +53,7 @@ func TestLocalityEndpoints(t *testing.T) {
 		s.commit("the cluster changes", func(w world) { w.set(edsCluster("backend", 2*time.Second)) })
 		eventually(t, soon, "it is in force", s.envoy.inForce("backend", "2s"))
 		s.quiet()
-		l.unharmed(t)
+		l.Unharmed(t)
 		exactly(t, 0, "NACK", s.Since(0).NACKs())
 	}, delta, ownDelta)
 

@@ -6,11 +6,11 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
 
+	"github.com/chancery-xds/chancery/e2e/harness"
 	"github.com/chancery-xds/chancery/e2e/tap"
 )
 
@@ -36,10 +36,8 @@ func run(m *testing.M) int {
 		return m.Run()
 	}
 	binary = filepath.Join(dir, "chancery")
-	build := exec.Command("go", "build", "-o", binary, "./cmd/chancery")
-	build.Dir = ".."
-	if out, err := build.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "build the daemon: %v\n%s", err, out)
+	if err := harness.Build("..", binary); err != nil {
+		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	return m.Run()
@@ -49,18 +47,6 @@ func isSet(name string) bool {
 	set := false
 	flag.Visit(func(f *flag.Flag) { set = set || f.Name == name })
 	return set
-}
-
-// needs skips the test where a client is not installed. CI must have them all.
-func needs(t *testing.T, path string) {
-	t.Helper()
-	if _, err := os.Stat(path); err == nil {
-		return
-	}
-	if os.Getenv("CI") == "true" {
-		t.Fatalf("%s is not installed: run e2e/install.sh", path)
-	}
-	t.Skipf("%s is not installed: run e2e/install.sh", path)
 }
 
 // A rig is a daemon with a tap before it.

@@ -105,7 +105,7 @@ func (f *fleet) ends() {
 	// What lingers on a stream that resumes leaves after 5 s, which streams of 4 s
 	// do not always reach.
 	eventually(f.t, 2*generous, "Envoy has the files' clusters and no other", func() error {
-		b, err := f.envoy.get("/clusters")
+		b, err := f.envoy.Get("/clusters")
 		got := map[string]bool{}
 		for line := range strings.Lines(string(b)) {
 			name, _, _ := strings.Cut(line, "::")
@@ -116,11 +116,11 @@ func (f *fleet) ends() {
 		}
 		return err
 	})
-	f.load.stop()
+	f.load.Stop()
 	bad := f.Since(0).Disorder()
 	f.t.Logf("%v: %d commits in %.1f s, %d streams; %d requests, %d failed; %d times out of order",
-		f.variant, f.n, time.Since(f.began).Seconds(), len(f.Since(0).Opened()), f.load.ok.Load()+f.load.failed.Load(), f.load.failed.Load(), len(bad))
-	f.load.unharmed(f.t)
+		f.variant, f.n, time.Since(f.began).Seconds(), len(f.Since(0).Opened()), f.load.OK.Load()+f.load.Failed.Load(), f.load.Failed.Load(), len(bad))
+	f.load.Unharmed(f.t)
 	for _, why := range bad[:min(3, len(bad))] {
 		f.t.Error(why)
 	}

@@ -127,7 +127,7 @@ func (c *chain) alone(and ...string) {
 	c.t.Helper()
 	want := append(and, c.at, "other", "xds")
 	eventually(c.t, generous, "nothing lingers in Envoy", func() error {
-		b, err := c.envoy.get("/clusters")
+		b, err := c.envoy.Get("/clusters")
 		got := map[string]bool{}
 		for line := range strings.Lines(string(b)) {
 			name, _, _ := strings.Cut(line, "::")
@@ -154,12 +154,12 @@ func (c *chain) ends() {
 		return nil
 	})
 	c.quiet()
-	c.load.stop()
+	c.load.Stop()
 	took := time.Since(c.began).Seconds()
-	n, failed := c.load.ok.Load()+c.load.failed.Load(), c.load.failed.Load()
+	n, failed := c.load.OK.Load()+c.load.Failed.Load(), c.load.Failed.Load()
 	c.t.Logf("%v: %d commits in %.1f s, %d CDS responses; %d requests, %.0f a second; %d failed, %d of them without an answer",
 		c.variant, c.n, took, len(c.Since(0).Responses("CDS")), n, float64(n)/took, failed, c.timeouts.Load())
-	c.load.unharmed(c.t)
+	c.load.Unharmed(c.t)
 
 	rs := c.Since(0)
 	if at := slices.IndexFunc(rs, func(r tap.Record) bool { return strings.HasPrefix(r.Text, failure) }); at >= 0 {

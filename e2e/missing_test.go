@@ -31,7 +31,7 @@ func TestStuckCluster(t *testing.T) {
 		if v == sotw {
 			exactly(t, 0, "ACK of CDS, so the cluster is not stuck", s.Since(p).ACKs("CDS"))
 		}
-		l.unharmed(t)
+		l.Unharmed(t)
 		// Envoy will not say when this one is warm, so its routes do not wait,
 		// and a few requests may fail.
 		s.commit("another cluster is new, and routes lead there", func(w world) {
@@ -70,7 +70,7 @@ func TestOvertakenCluster(t *testing.T) {
 		eventually(t, soon, "traffic moves", s.ingress.gets(answer{"b", "third"}))
 		eventually(t, soon, "the old clusters go", s.envoy.hasClusters("third", "other"))
 		s.quiet()
-		l.unharmed(t)
+		l.Unharmed(t)
 		exactly(t, 0, "NACK", s.Since(0).NACKs())
 	})
 }
@@ -105,7 +105,7 @@ func TestSlowCluster(t *testing.T) {
 		eventually(t, soon, "traffic moves", s.ingress.gets(answer{"slow", "2"}))
 		eventually(t, soon, "the old cluster goes", s.envoy.hasClusters("slow", "other"))
 		s.quiet()
-		l.unharmed(t)
+		l.Unharmed(t)
 		exactly(t, 0, "NACK", s.Since(0).NACKs())
 	})
 }
@@ -135,7 +135,7 @@ func TestMissingAtStart(t *testing.T) {
 			w.set(routes("unused", "1", "none")) // a directory without any resource is a mistake
 		})
 		s.envoy = startEnvoy(t, "e2e", v, s.Addr().Port)
-		eventually(t, prompt, "envoy is live", s.envoy.live)
+		eventually(t, prompt, "envoy is live", s.envoy.Live)
 		s.commit("everything comes", func(w world) { maps.Copy(w, all) })
 		eventually(t, prompt, "ingress serves", s.ingress.gets(answer{"a", "1"}))
 		eventually(t, prompt, "side serves", s.side.gets(answer{"b", "1"}))
@@ -150,7 +150,7 @@ func TestMissingAtStart(t *testing.T) {
 		s := newSite(t, renamed, func(w world) { w.set(httpListener("broken", port, "missing")) })
 		s.Mark("envoy started: %s", v)
 		s.envoy = startEnvoy(t, "e2e", v, s.Addr().Port)
-		if took := eventually(t, 20*time.Second, "envoy is live", s.envoy.live); took < 10*time.Second {
+		if took := eventually(t, 20*time.Second, "envoy is live", s.envoy.Live); took < 10*time.Second {
 			t.Errorf("envoy was live after %v: it did not wait for the missing routes", took)
 		}
 		eventually(t, soon, "this one has no routes", broken.fails("404"))
@@ -164,7 +164,7 @@ func TestMissingAtStart(t *testing.T) {
 		s.commit("the routes are there", func(w world) { w.set(routes("missing", "2", "other")) })
 		eventually(t, soon, "they are in force", broken.gets(answer{"b", "2"}))
 		s.quiet()
-		l.unharmed(t)
+		l.Unharmed(t)
 		exactly(t, 0, "NACK", s.Since(0).NACKs())
 	})
 }

@@ -27,7 +27,7 @@ func TestMixedSources(t *testing.T) {
 			w.set(edsCluster("backend", 3*time.Second), assignment("backend", s.b.port))
 		})
 		eventually(t, 20*time.Second, "traffic moves", s.ingress.gets(answer{"b", "1"}))
-		l.unharmed(t)
+		l.Unharmed(t)
 		exactly(t, 0, "NACK", s.Since(0).NACKs())
 	})
 }

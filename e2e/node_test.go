@@ -24,7 +24,7 @@ func TestNode(t *testing.T) {
 			s.kill()
 			s.back(s.restart())
 		}
-		l.unharmed(t)
+		l.Unharmed(t)
 		first := map[int]bool{}
 		for _, r := range s.Since(0).Requests() {
 			if has := r.Node != nil; has != (!v.once || !first[r.Stream]) {

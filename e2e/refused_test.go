@@ -44,7 +44,7 @@ func TestRefusedListener(t *testing.T) {
 		eventually(t, soon, "the good one of the refused response goes", s.envoy.hasListeners("ingress", "side", "good", "bad"))
 		s.quiet()
 		s.reverted(p, "LDS", nack)
-		l.unharmed(t)
+		l.Unharmed(t)
 	})
 }
 
@@ -75,7 +75,7 @@ func TestRefusedCluster(t *testing.T) {
 		s.commit("the bad one fixed", func(w world) { w.set(edsCluster("bad", time.Second), assignment("bad", s.a.port)) })
 		eventually(t, soon, "both are in force", s.envoy.hasClusters("backend", "other", "zgood", "bad"))
 		s.quiet()
-		l.unharmed(t)
+		l.Unharmed(t)
 	})
 
 	// The server remembers across streams, as the client states the version it
@@ -119,7 +119,7 @@ func TestRefusedRoutes(t *testing.T) {
 		eventually(t, soon, "and those refused with them", s.side.gets(answer{s.sideAt.name, "3"}))
 		s.quiet()
 		exactly(t, 0, "NACK", s.Since(p).NACKs())
-		l.unharmed(t)
+		l.Unharmed(t)
 	})
 }
 

@@ -82,7 +82,7 @@ func startPolls(t *testing.T, v polling, changes ...func(world)) *pollSite {
 		fmt.Sscanf(at, "127.0.0.1:%d", &port)
 	}
 	s.envoy = startEnvoy(t, "e2e", sotw, port, v.bootstrap)
-	eventually(t, 20*time.Second, "envoy is live", s.envoy.live)
+	eventually(t, 20*time.Second, "envoy is live", s.envoy.Live)
 	eventually(t, soon, "ingress serves", s.ingress.gets(answer{"a", "1"}))
 	eventually(t, soon, "side serves", s.side.gets(answer{"b", "1"}))
 	if !v.http2 {
@@ -155,7 +155,7 @@ func (s *pollSite) answers(p time.Duration, typ, name string, status, n int, wit
 // stats are Envoy's counters of a subscription.
 func (s *pollSite) stats(prefix string) map[string]int {
 	s.site.t.Helper()
-	b, err := s.envoy.get("/stats?format=json&filter=^" + regexp.QuoteMeta(prefix) + "update_")
+	b, err := s.envoy.Get("/stats?format=json&filter=^" + regexp.QuoteMeta(prefix) + "update_")
 	if err != nil {
 		s.site.t.Fatal(err)
 	}
@@ -254,7 +254,7 @@ func TestREST(t *testing.T) {
 		s.commit("and its cluster", func(w world) { w.drop(edsCluster("other", 0)) })
 		eventually(t, soon, "the cluster is gone", s.envoy.hasClusters("backend", "third"))
 		s.told(p, "clusters []")
-		l.unharmed(t)
+		l.Unharmed(t)
 	})
 
 	t.Run("REST-2 what Envoy makes of a poll that nothing happens to", func(t *testing.T) {
@@ -304,7 +304,7 @@ func TestREST(t *testing.T) {
 		s.told(p) // versions are the same as before
 		s.commit("backend moves", func(w world) { w.set(assignment("backend", s.b.port)) })
 		eventually(t, soon, "traffic follows", s.ingress.gets(answer{"b", "1"}))
-		l.unharmed(t)
+		l.Unharmed(t)
 	})
 
 	t.Run("REST-1 over HTTP/2", func(t *testing.T) {
@@ -321,7 +321,7 @@ func TestREST(t *testing.T) {
 			}
 			return nil
 		})
-		l.unharmed(t)
+		l.Unharmed(t)
 	})
 }
 
@@ -388,7 +388,7 @@ func TestRESTRefused(t *testing.T) {
 			eventually(t, soon, "the clusters are as they were", s.envoy.hasClusters("backend", "other"))
 			eventually(t, soon, "and the listeners", s.envoy.hasListeners("ingress", "side"))
 			s.settles()
-			l.unharmed(t)
+			l.Unharmed(t)
 		})
 	}
 	t.Run("REST-3 the first answer", func(t *testing.T) {

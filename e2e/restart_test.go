@@ -30,7 +30,7 @@ func TestRestart(t *testing.T) {
 			}
 			exactly(t, 0, "NACK", rs.NACKs())
 		}
-		l.unharmed(t)
+		l.Unharmed(t)
 	})
 
 	each(t, "SOTW-12 DELTA-8 DELTA-9 what changed meanwhile is sent", func(t *testing.T, v variant) {
@@ -48,7 +48,7 @@ func TestRestart(t *testing.T) {
 		eventually(t, soon, "the new clusters are in force", s.envoy.hasClusters("backend", "third"))
 		eventually(t, soon, "the deleted listener goes", s.envoy.hasListeners("ingress"))
 		s.quiet()
-		l.unharmed(t)
+		l.Unharmed(t)
 		exactly(t, 0, "NACK", s.Since(p).NACKs())
 	})
 }
@@ -69,7 +69,7 @@ func TestRestartInOrder(t *testing.T) {
 		s.commit("routes lead to other", func(w world) { w.set(routes("ingress", "2", "other")) })
 		eventually(t, 30*time.Second, "traffic moves when its stream is back", s.ingress.gets(answer{"b", "2"}))
 		exactly(t, 0, "CDS or LDS response", s.Since(p).Responses("CDS", "LDS"))
-		l.unharmed(t)
+		l.Unharmed(t)
 		exactly(t, 0, "NACK", s.Since(p).NACKs())
 	})
 }
@@ -86,7 +86,7 @@ func TestRestartWithChangedCluster(t *testing.T) {
 		s.back(s.restart())
 		eventually(t, soon, "the new cluster is in force", s.envoy.inForce("backend", "2s"))
 		s.quiet()
-		l.unharmed(t)
+		l.Unharmed(t)
 		exactly(t, 0, "NACK", s.Since(0).NACKs())
 	})
 }

@@ -46,7 +46,7 @@ func TestRuntime(t *testing.T) {
 		})
 		eventually(t, soon, "the value is there", s.envoy.runtime("e2e.more", "yes"))
 		s.quiet()
-		l.unharmed(t)
+		l.Unharmed(t)
 		exactly(t, 0, "NACK", s.Since(0).NACKs())
 		recorded(t, "envoy/RTDS "+v.String(), s.Since(0).About("RTDS"))
 	})
@@ -97,7 +97,7 @@ func (e *envoy) runtime(key, want string) func() error {
 				Final string `json:"final_value"`
 			}
 		}
-		b, err := e.get("/runtime")
+		b, err := e.Get("/runtime")
 		if err == nil {
 			err = json.Unmarshal(b, &d)
 		}

@@ -40,6 +40,6 @@ func TestSafeStart(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.nextChange()
-		l.unharmed(t)
+		l.Unharmed(t)
 	})
 }

@@ -38,7 +38,7 @@ func TestScopedRoutes(t *testing.T) {
 		s.commit("it returns", func(w world) { w.set(scope("third", "red", "side")) })
 		eventually(t, soon, "it is there", in("red").gets(answer{"b", "1"}))
 		s.quiet()
-		blue.unharmed(t)
+		blue.Unharmed(t)
 		s.listenerChanges()
 		exactly(t, 0, "NACK", s.Since(0).NACKs())
 		recorded(t, "envoy/SRDS "+v.String(), s.Since(0).About("SRDS"))

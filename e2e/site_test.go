@@ -83,7 +83,7 @@ func (s *site) boot(v variant, edits ...func(bootstrap)) {
 	s.t.Helper()
 	s.Mark("envoy started: %s", v)
 	s.envoy = startEnvoy(s.t, "e2e", v, s.Addr().Port, edits...)
-	eventually(s.t, prompt, "envoy is live", s.envoy.live)
+	eventually(s.t, prompt, "envoy is live", s.envoy.Live)
 }
 
 // nextChange moves the cluster other and waits until traffic follows and all is

@@ -38,7 +38,7 @@ func TestOwnStreams(t *testing.T) {
 			eventually(t, soon, "traffic follows", anew(s.ingressPort).gets(answer{from.name, gen}))
 		}
 		s.quiet()
-		l.unharmed(t)
+		l.Unharmed(t)
 		exactly(t, 0, "NACK", s.Since(0).NACKs())
 	}, ownSotw, ownDelta)
 
@@ -51,6 +51,6 @@ func TestOwnStreams(t *testing.T) {
 		s.commit("routes lead to other", func(w world) { w.set(routes("ingress", "2", "other")) })
 		eventually(t, 30*time.Second, "traffic moves when its stream is back", s.ingress.gets(answer{"b", "2"}))
 		exactly(t, 0, "CDS or LDS response", s.Since(p).Responses("CDS", "LDS"))
-		l.unharmed(t)
+		l.Unharmed(t)
 	}, ownSotw, ownDelta)
 }

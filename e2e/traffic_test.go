@@ -7,13 +7,11 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
-	"os"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/chancery-xds/chancery/e2e/harness"
 )
 
 // An upstream is an HTTP server that says who it is, after the time that a
@@ -25,28 +23,14 @@ type upstream struct {
 
 func newUpstream(t *testing.T, name string) upstream {
 	t.Helper()
-	ready := make(chan struct{})
-	close(ready)
-	return newSlowUpstream(t, name, ready)
+	return newSlowUpstream(t, name, nil)
 }
 
 // newSlowUpstream is healthy only when ready is closed.
 func newSlowUpstream(t *testing.T, name string, ready <-chan struct{}) upstream {
 	t.Helper()
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/health" {
-			select {
-			case <-ready:
-			case <-r.Context().Done():
-			}
-		}
-		if d, err := time.ParseDuration(r.URL.Query().Get("after")); err == nil {
-			time.Sleep(d)
-		}
-		io.WriteString(w, name)
-	}))
-	t.Cleanup(s.Close)
-	return upstream{name, s.Listener.Addr().(*net.TCPAddr).Port}
+	u := harness.NewUpstream(t, name, ready)
+	return upstream{u.Name, u.Port}
 }
 
 // An answer is what came back through the data plane.
@@ -157,13 +141,7 @@ func refused(port int) func() error {
 }
 
 // A load is steady traffic in the background.
-type load struct {
-	stop func() // ends it and waits for what is under way
-
-	ok, failed atomic.Int64
-	mu         sync.Mutex
-	failures   []string // the first few
-}
+type load = harness.Load
 
 // perSecond is the rate of a load.
 const perSecond = 200
@@ -175,102 +153,21 @@ func loaded(t *testing.T, call caller, forgive func(error) bool) *load {
 	return loadedAt(t, perSecond, call, forgive)
 }
 
-// loadedAt is loaded at that many requests a second. It makes up for those that
-// a busy machine delayed, with at most 100 under way: Envoy refuses some when
-// there are 1,024.
+// loadedAt is loaded at that many requests a second.
 func loadedAt(t *testing.T, perSecond int, call caller, forgive func(error) bool) *load {
 	t.Helper()
-	l := &load{}
-	start := time.Now()
-	quit, done := make(chan struct{}), make(chan struct{})
-	l.stop = sync.OnceFunc(func() { close(quit); <-done })
-	go func() {
-		defer close(done)
-		var calls sync.WaitGroup
-		defer calls.Wait()
-		slots := make(chan struct{}, 100)
-		due := time.NewTimer(0)
-		defer due.Stop()
-		for n := time.Duration(1); ; n++ {
-			select {
-			case <-quit:
-				return
-			case <-due.C:
-			}
-			due.Reset(time.Until(start.Add(n * time.Second / time.Duration(perSecond))))
-			slots <- struct{}{}
-			calls.Go(func() {
-				defer func() { <-slots }()
-				ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-				defer cancel()
-				began := time.Since(start)
-				_, err := call(ctx)
-				switch {
-				case err == nil:
-					l.ok.Add(1)
-				case forgive != nil && forgive(err):
-				default:
-					l.failed.Add(1)
-					l.mu.Lock()
-					if len(l.failures) < 5 {
-						l.failures = append(l.failures, fmt.Sprintf("%.3f s after the load began: %v", began.Seconds(), err))
-					}
-					l.mu.Unlock()
-				}
-			})
-		}
-	}()
-	t.Cleanup(l.stop)
-	return l
+	return harness.NewLoad(t, perSecond, func(ctx context.Context) error {
+		_, err := call(ctx)
+		return err
+	}, forgive)
 }
 
-// unharmed ends the load and fails the test if a request failed.
-func (l *load) unharmed(t *testing.T) {
-	t.Helper()
-	l.stop()
-	if n := l.failed.Load(); n > 0 {
-		t.Errorf("%d of %d requests failed, the first of them:\n%s", n, n+l.ok.Load(), strings.Join(l.failures, "\n"))
-	}
-	if l.ok.Load() == 0 {
-		t.Error("no request got through")
-	}
-}
-
-var nextPort atomic.Int64
-
-// freePort returns a loopback port that nobody uses, from below the range that
-// connections take theirs from, so that it stays free for whom it is meant,
-// also while nobody listens.
 func freePort(t *testing.T) int {
 	t.Helper()
-	for range 1000 {
-		port := int(20000 + (int64(os.Getpid())*131+nextPort.Add(1))%12000)
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
-		if err == nil {
-			l.Close()
-			return port
-		}
-	}
-	t.Fatal("no free port")
-	return 0
+	return harness.FreePort(t)
 }
 
-// eventually waits until a condition holds and returns how long that took. It
-// ends the test when the time is up.
 func eventually(t *testing.T, within time.Duration, what string, condition func() error) time.Duration {
 	t.Helper()
-	start := time.Now()
-	for {
-		err := condition()
-		took := time.Since(start)
-		switch {
-		case err == nil && took <= within:
-			return took
-		case err == nil:
-			t.Fatalf("%s: only after %v, not within %v", what, took, within)
-		case took > within:
-			t.Fatalf("%s: not within %v: %v", what, within, err)
-		}
-		time.Sleep(5 * time.Millisecond) // between two looks
-	}
+	return harness.Eventually(t, within, what, condition)
 }

@@ -41,7 +41,7 @@ func TestTTL(t *testing.T) {
 		l := loaded(t, brief, nil)
 		p := s.Mark("three TTLs")
 		s.sees(p, 4*ttl, "heartbeats", func(rs tap.Records) bool { return len(beats(rs)) >= 9 })
-		l.unharmed(t)
+		l.Unharmed(t)
 		exactly(t, len(beats(s.Since(p))), "response, each a heartbeat", s.Since(p).Responses())
 
 		s.Mark("the server stands still")

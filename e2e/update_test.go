@@ -35,7 +35,7 @@ func TestEndpointMoved(t *testing.T) {
 		p := s.commit("backend moves from a to b", func(w world) { w.set(assignment("backend", s.b.port)) })
 		eventually(t, prompt, "traffic moves", s.ingress.gets(answer{"b", "1"}))
 		s.quiet()
-		l.unharmed(t)
+		l.Unharmed(t)
 		carries(t, "EDS backend", s.Since(p).Responses())
 	})
 }
@@ -48,7 +48,7 @@ func TestRouteChanged(t *testing.T) {
 		p := s.commit("ingress leads to other", func(w world) { w.set(routes("ingress", "2", "other")) })
 		eventually(t, prompt, "traffic moves", s.ingress.gets(answer{"b", "2"}))
 		s.quiet()
-		l.unharmed(t)
+		l.Unharmed(t)
 		carries(t, "RDS ingress", s.Since(p).Responses())
 	})
 }
@@ -61,7 +61,7 @@ func TestListenerChanged(t *testing.T) {
 		p := s.commit("ingress gets a name", func(w world) { w.set(namedListener("ingress", s.ingressPort, "ingress", "second")) })
 		eventually(t, prompt, "the new listener is in force", s.envoy.dumps("dynamic_listeners", `"server_name": "second"`))
 		s.quiet()
-		l.unharmed(t)
+		l.Unharmed(t)
 		exactly(t, 1, "LDS response", s.Since(p).Responses("LDS"))
 		exactly(t, 0, "response of another type", s.Since(p).Responses("CDS", "EDS", "RDS"))
 	})
@@ -103,7 +103,7 @@ func TestClusterChangedInPlace(t *testing.T) {
 		eventually(t, prompt, "traffic moves", s.ingress.gets(answer{"b", "1"}))
 		eventually(t, prompt, "the cluster is in force", s.envoy.inForce("backend", "1s"))
 		s.quiet()
-		l.unharmed(t)
+		l.Unharmed(t)
 	})
 }
 
@@ -155,7 +155,7 @@ func TestClusterReplaced(t *testing.T) {
 		eventually(t, 2*soon, "traffic moves", s.ingress.gets(answer{"a", old}))
 		eventually(t, 2*soon, "all old clusters go", s.envoy.hasClusters(old, "other"))
 		s.quiet()
-		l.unharmed(t)
+		l.Unharmed(t)
 		exactly(t, 0, "NACK", s.Since(0).NACKs())
 	})
 }
@@ -180,7 +180,7 @@ func TestClusterOfRefusedRoutes(t *testing.T) {
 		eventually(t, soon, "they are in force", s.ingress.gets(answer{s.sideAt.name, "2"}))
 		eventually(t, soon, "the cluster goes", s.envoy.hasClusters("other"))
 		s.quiet()
-		l.unharmed(t)
+		l.Unharmed(t)
 		exactly(t, 1, "NACK", s.Since(0).NACKs())
 	})
 }

@@ -49,7 +49,7 @@ func TestVirtualHosts(t *testing.T) {
 		}
 		s.quiet()
 		carries(t, "RDS ingress", s.Since(p).Responses())
-		l.unharmed(t)
+		l.Unharmed(t)
 		s.listenerChanges()
 		exactly(t, 0, "NACK", s.Since(0).NACKs())
 		recorded(t, "envoy/VHDS "+v.String(), s.Since(0).About("VHDS"))

@@ -20,6 +20,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/chancery-xds/chancery/e2e/harness"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -30,12 +31,7 @@ var built = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	bin := filepath.Join(dir, "chancery")
-	build := exec.Command("go", "build", "-o", bin, "./cmd/chancery")
-	build.Dir = "../.."
-	if out, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build the program: %w\n%s", err, out)
-	}
-	return bin, nil
+	return bin, harness.Build("../..", bin)
 })
 
 // A daemon is the program with a directory of files.

@@ -1,0 +1,41 @@
+package chaos
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/chancery-xds/chancery/e2e/harness"
+)
+
+var (
+	whole = flag.Bool("whole", false, "play all rows, each for as long as the table says; otherwise those that take seconds")
+	lasts = flag.Duration("for", 0, "how long TestSteady goes on; 0: it does not begin")
+)
+
+// binary is the program under test.
+var binary string
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	flag.Parse()
+	dir, err := os.MkdirTemp("", "chancery-chaos-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	if err := os.Chmod(dir, 0o755); err != nil { // for a server that is another user
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	binary = filepath.Join(dir, "chancery")
+	if err := harness.Build("../..", binary); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return m.Run()
+}

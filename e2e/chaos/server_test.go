@@ -1,0 +1,242 @@
+package chaos
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/chancery-xds/chancery/e2e/harness"
+)
+
+// A server is the program with its directory.
+type server struct {
+	binary        string
+	dir, state    string
+	addr, monitor string // host:port
+	log           string // path
+	args, env     []string
+	shell         string                     // what a shell does before it becomes the server; "": there is none
+	as            *syscall.Credential        // nil: who runs the test
+	attr          func(*syscall.SysProcAttr) // nil: nothing else
+
+	cmd   *exec.Cmd
+	ended chan struct{}
+}
+
+// start runs the program and waits until it is ready.
+func (s *server) start() error {
+	log, err := os.OpenFile(s.log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	args := append([]string{"serve", s.dir, "--listen", s.addr, "--metrics-listen", s.monitor, "--state-dir", s.state, "--log-format", "json"}, s.args...)
+	cmd := exec.Command(s.binary, args...)
+	if s.shell != "" {
+		cmd = exec.Command("sh", append([]string{"-c", s.shell + ` && exec "$0" "$@"`, s.binary}, args...)...)
+	}
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.Env = append(os.Environ(), s.env...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: s.as}
+	if s.attr != nil {
+		s.attr(cmd.SysProcAttr)
+	}
+	harness.DieWithParent(cmd)
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	ended := make(chan struct{})
+	go func() { cmd.Wait(); close(ended) }()
+	s.cmd, s.ended = cmd, ended
+	for until := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		select {
+		case <-ended:
+			return fmt.Errorf("the server ended: %v\n%s", cmd.ProcessState, harness.Tail(s.log, 20))
+		default:
+		}
+		err := s.ready()
+		if err == nil {
+			return nil
+		}
+		if time.Now().After(until) {
+			return fmt.Errorf("the server is not ready: %w\n%s", err, harness.Tail(s.log, 20))
+		}
+	}
+}
+
+func (s *server) signal(sig syscall.Signal) error { return s.cmd.Process.Signal(sig) }
+
+// kill ends the program without a word.
+func (s *server) kill() error {
+	err := s.cmd.Process.Kill()
+	<-s.ended
+	return err
+}
+
+// stop ends the program as an operator does.
+func (s *server) stop() error {
+	if s.cmd == nil {
+		return nil
+	}
+	select {
+	case <-s.ended:
+		return nil
+	default:
+	}
+	s.signal(syscall.SIGCONT)
+	s.signal(syscall.SIGTERM)
+	select {
+	case <-s.ended:
+	case <-time.After(15 * time.Second):
+		s.kill()
+		return errors.New("the server does not end on SIGTERM")
+	}
+	if code := s.cmd.ProcessState.ExitCode(); code != 0 {
+		return fmt.Errorf("the server ended with %d\n%s", code, harness.Tail(s.log, 20))
+	}
+	return nil
+}
+
+// alone is a client of HTTP that keeps no connection.
+var alone = &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+
+func (s *server) get(path string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.monitor+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := alone.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s %s", path, resp.Status, b)
+	}
+	return b, err
+}
+
+func (s *server) ready() error {
+	if _, err := s.get("/readyz"); err != nil {
+		return err
+	}
+	c, err := net.Dial("tcp", s.addr)
+	if err == nil {
+		c.Close()
+	}
+	return err
+}
+
+// metrics returns the sums of the series of each name.
+func (s *server) metrics() (map[string]float64, error) {
+	b, err := s.get("/metrics")
+	if err != nil {
+		return nil, err
+	}
+	sums := map[string]float64{}
+	for lines := bufio.NewScanner(bytes.NewReader(b)); lines.Scan(); {
+		line := lines.Text()
+		i := strings.LastIndexByte(line, ' ')
+		if i < 0 || line[0] == '#' {
+			continue
+		}
+		v, err := strconv.ParseFloat(line[i+1:], 64)
+		if err != nil {
+			return nil, err
+		}
+		name, _, _ := strings.Cut(line[:i], "{")
+		sums[name] += v
+	}
+	return sums, nil
+}
+
+// A usage is what the server takes when it has nothing to do.
+type usage struct {
+	streams, goroutines, files int
+	heap, resident             float64 // MiB; heap is what two collections leave
+}
+
+func (s *server) usage() (usage, error) {
+	for range 2 {
+		if _, err := s.get("/debug/pprof/heap?gc=1"); err != nil {
+			return usage{}, err
+		}
+	}
+	m, err := s.metrics()
+	if err != nil {
+		return usage{}, err
+	}
+	if m["xds_server_panics_total"] > 0 {
+		return usage{}, errors.New("the server has caught a panic")
+	}
+	return usage{
+		streams: int(m["xds_server_streams_open"]), goroutines: int(m["go_goroutines"]), files: int(m["process_open_fds"]),
+		heap: m["go_memstats_heap_alloc_bytes"] / (1 << 20), resident: m["process_resident_memory_bytes"] / (1 << 20),
+	}, nil
+}
+
+// beyond returns what is open that was not; nil if nothing is.
+func (u usage) beyond(was usage) error {
+	var all []error
+	for _, x := range []struct {
+		what             string
+		now, was, margin int // by the margin one look differs from another
+	}{
+		{"streams", u.streams, was.streams, 0},
+		{"goroutines", u.goroutines, was.goroutines, 10},
+		{"open files", u.files, was.files, 5},
+	} {
+		if x.now > x.was+x.margin {
+			all = append(all, fmt.Errorf("%d %s, and %d before", x.now, x.what, x.was))
+		}
+	}
+	return errors.Join(all...)
+}
+
+// heavier reports whether more memory is in use than was, by more than one look
+// differs from another.
+func (u usage) heavier(was usage) bool { return u.heap > 2+was.heap*1.1 }
+
+func (u usage) String() string {
+	return fmt.Sprintf("%d streams, %d goroutines, %d files, heap %.1f MiB, resident %.0f MiB", u.streams, u.goroutines, u.files, u.heap, u.resident)
+}
+
+// logged reports how often the log has a text.
+func (s *server) logged(text string) int {
+	b, _ := os.ReadFile(s.log)
+	return bytes.Count(b, []byte(text))
+}
+
+// peak returns the most memory that the process has had, in MiB.
+func (s *server) peak() float64 {
+	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.cmd.Process.Pid))
+	for line := range strings.Lines(string(b)) {
+		if rest, ok := strings.CutPrefix(line, "VmHWM:"); ok {
+			kb, _ := strconv.ParseFloat(strings.Fields(rest)[0], 64)
+			return kb / 1024
+		}
+	}
+	return 0
+}
+
+// kept is the file of the last good configuration.
+func (s *server) kept() string {
+	found, _ := filepath.Glob(filepath.Join(s.state, "*", "last-good"))
+	return cmp.Or(strings.Join(found, " "), filepath.Join(s.state, "none"))
+}

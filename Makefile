@@ -58,7 +58,7 @@ fuzz: ## Each fuzz target for FUZZTIME
 
 e2e: ## Real clients as judges; installs them into .cache
 	cd e2e && ./install.sh
-	@cd e2e && $(GOTEST) ./...
+	@cd e2e && $(GOTEST) -p 1 ./... # one package at a time: what is judged by time runs alone
 
 soak: ## Random clients and commits, judged when they rest, for SOAK; `make e2e` has some seconds of it
 	cd e2e && $(TOOL) gotestsum --format standard-quiet -- ./soak -count=1 -timeout 0 -for $(SOAK)

@@ -155,7 +155,7 @@ func (r *rollout) ends() {
 	for _, c := range r.clients {
 		eventually(r.t, generous, fmt.Sprint(c.variant, ": traffic follows to ", r.at), c.call.gets(r.answer()))
 		eventually(r.t, generous, fmt.Sprint(c.variant, ": nothing lingers"), c.hasClusters(r.at))
-		c.load.stop()
+		c.load.Stop()
 		streams := 0
 		for _, d := range r.servers {
 			for _, line := range d.logged("client connected") {
@@ -164,10 +164,10 @@ func (r *rollout) ends() {
 				}
 			}
 		}
-		r.t.Logf("%v: %d commits, %d streams; %d requests, %d failed", c.variant, r.n, streams, c.load.ok.Load()+c.load.failed.Load(), c.load.failed.Load())
+		r.t.Logf("%v: %d commits, %d streams; %d requests, %d failed", c.variant, r.n, streams, c.load.OK.Load()+c.load.Failed.Load(), c.load.Failed.Load())
 		if streams < 2 { // wherever its first one was, that server has ended
 			r.t.Errorf("%v: %d streams", c.variant, streams)
 		}
-		c.load.unharmed(r.t)
+		c.load.Unharmed(r.t)
 	}
 }

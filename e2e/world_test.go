@@ -83,7 +83,6 @@ var (
 	namedListener = harness.HTTPListener
 	manager       = harness.Manager
 	ads           = harness.ADS
-	loopback      = harness.Loopback
 	pack          = harness.Pack
 )
 

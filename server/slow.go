@@ -9,7 +9,11 @@ import (
 // A progress is how much of what a stream sent has left. It counts marks, which are
 // empty buffers in a message: gRPC frees them when it has written what is before them,
 // which puts them into the pool that they are said to be from.
-type progress struct{ left atomic.Uint64 }
+type progress struct{ put, left atomic.Uint64 }
+
+// done reports whether all marks have left: gRPC says that a message is sent when it has
+// taken it, though nothing of it may have been read.
+func (p *progress) done() bool { return p.left.Load() == p.put.Load() }
 
 // Put implements [mem.BufferPool].
 func (p *progress) Put(*[]byte) { p.left.Add(1) }
@@ -41,6 +45,7 @@ func (p *progress) marked(m *message) *message {
 			b = b[len(part):]
 			if room -= len(part); room == 0 {
 				data = append(data, mem.NewBuffer(&mark, p))
+				p.put.Add(1)
 				room = step
 			}
 		}

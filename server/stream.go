@@ -49,7 +49,7 @@ type stream struct {
 	// long as the write. While it is blocked, changes coalesce in the session.
 	queue   []*xds.Response // taken from the session, not yet sent
 	sent    chan error      // from send, with one slot, so that it never waits; nil: nothing is being sent
-	writeBy time.Time       // when the running send has taken too long
+	writeBy time.Time       // when what is being written has taken too long
 	left    uint64          // what progress said when that was set
 	missed  bool            // the session may have more to say
 
@@ -528,7 +528,7 @@ func (s *stream) alarm() {
 	if s.session != nil {
 		earlier(s.session.Deadline())
 	}
-	if s.sent != nil {
+	if s.writing() {
 		earlier(s.writeBy)
 	}
 	earlier(s.firstBy)
@@ -545,6 +545,9 @@ func (s *stream) alarm() {
 	s.armed = next
 }
 
+// writing reports whether something of what was sent has not left yet.
+func (s *stream) writing() bool { return s.sent != nil || !s.progress.done() }
+
 // disarm gives the timer back, if there is one.
 func (s *stream) disarm() {
 	if s.timer != nil {
@@ -556,7 +559,7 @@ func (s *stream) disarm() {
 // expired returns the error that ends the stream if one of its own deadlines
 // has passed. Those of the session are its business.
 func (s *stream) expired(now time.Time) error {
-	if s.sent != nil && !now.Before(s.writeBy) {
+	if s.writing() && !now.Before(s.writeBy) {
 		left := s.progress.left.Load()
 		if left == s.left {
 			return reject(tooSlow, codes.DeadlineExceeded, "the client has read nothing for %v", s.server.writeTimeout)

@@ -1,9 +1,11 @@
 package chaos
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -100,7 +102,7 @@ func diskFull(r *rig) {
 	kept := func() (time.Time, error) {
 		found, err := filepath.Glob(filepath.Join(r.disk(), "*", "last-good"))
 		if err != nil || len(found) != 1 {
-			return time.Time{}, fmt.Errorf("%d files: %v", len(found), err)
+			return time.Time{}, fmt.Errorf("%d files: %w", len(found), cmp.Or(err, fs.ErrNotExist))
 		}
 		info, err := os.Stat(found[0])
 		if err != nil {

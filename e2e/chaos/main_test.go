@@ -10,10 +10,7 @@ import (
 	"github.com/chancery-xds/chancery/e2e/harness"
 )
 
-var (
-	whole = flag.Bool("whole", false, "play all rows, each for as long as the table says; otherwise those that take seconds")
-	lasts = flag.Duration("for", 0, "how long TestSteady goes on; 0: it does not begin")
-)
+var whole = flag.Bool("whole", false, "play all rows, each for as long as the table says; otherwise those that take seconds")
 
 // binary is the program under test.
 var binary string

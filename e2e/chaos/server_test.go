@@ -3,7 +3,6 @@ package chaos
 import (
 	"bufio"
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,7 +11,6 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -233,10 +231,4 @@ func (s *server) peak() float64 {
 		}
 	}
 	return 0
-}
-
-// kept is the file of the last good configuration.
-func (s *server) kept() string {
-	found, _ := filepath.Glob(filepath.Join(s.state, "*", "last-good"))
-	return cmp.Or(strings.Join(found, " "), filepath.Join(s.state, "none"))
 }

@@ -146,12 +146,6 @@ func (s *stream) loop() error {
 // await returns when there is something to do: for a request, if it returns one, or
 // nothing at all after all. An error ends the stream.
 func (s *stream) await() (req *message, nothing bool, err error) {
-	select {
-	case err := <-s.sent: // most have left by now, and need no timer
-		nothing, err := s.written(err)
-		return nil, nothing, err
-	default:
-	}
 	s.alarm()
 	var fires <-chan time.Time
 	if s.timer != nil {

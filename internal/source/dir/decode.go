@@ -330,7 +330,9 @@ func (d *decoder) add(n *yaml.Node, path string, m proto.Message, w *wrapped, in
 
 // refer sets what a resource refers to.
 func refer(r *xds.Resource, t *xds.Type, m proto.Message) {
-	if r.Refs = wire.Refs(t, r.Name, r.Body); !t.V2 { // of v2 only those are known
+	if t.V2 { // of which no others are known
+		r.Refs = wire.Refs(t, r.Name, r.Body)
+	} else {
 		r.Refs = refs.Of(m)
 	}
 	for i := range r.Refs {

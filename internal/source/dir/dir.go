@@ -179,10 +179,11 @@ func (s *Source) load(o order, sc *scanner) (Report, error) {
 	if s.err = s.review(sc.files, next); s.err != nil {
 		return Report{}, s.err
 	}
+	var lost map[string]loss // nil: whatever it is, it is meant
 	if s.AllowMassDelete || o.approve {
 		s.removals.approved()
 	} else {
-		lost := s.removals.losses(start, s.world, next)
+		lost = s.removals.losses(start, s.world, next)
 		if s.err = s.removals.refuse(lost, s.world, next, s.HowToAllow); s.err != nil {
 			return Report{}, s.err
 		}
@@ -192,9 +193,7 @@ func (s *Source) load(o order, sc *scanner) (Report, error) {
 	if commit, s.err = s.store.Update(func(tx *store.Tx) error { s.commit(tx, next); return nil }); s.err != nil {
 		return Report{}, s.err
 	}
-	if !s.AllowMassDelete && !o.approve {
-		s.removals.committed(start, s.world)
-	}
+	s.removals.committed(start, lost)
 	s.held.Store(int64(s.removals.held))
 	s.departed = s.departed.after(start, s.world, next)
 	s.serves(next)

@@ -19,19 +19,36 @@ const (
 
 	// peakTime is how long it counts how many a type had.
 	peakTime = 10 * time.Minute
+
+	// patience is how many times the usual wait is the longest: files that are
+	// written again and again do not keep for ever what has gone.
+	patience = 12
 )
 
 // removals is what a source knows of what has gone from its files, and how much
 // there was. The zero value knows nothing.
 type removals struct {
-	confirm time.Duration                   // how long much must be gone
-	peaks   map[string][]peak               // by type URL: falling numbers, the newest last
-	absent  map[string]map[string]time.Time // by type URL and name: what no look has found since
-	held    int                             // names that are gone from the files and still served
-	again   time.Time                       // when to look again at what is held
+	confirm time.Duration                 // how long much must be gone
+	peaks   map[string][]peak             // by type URL: falling numbers, the newest last
+	absent  map[string]map[string]absence // by type URL and name: what the last look did not find
+	held    int                           // names that are gone from the files and still served
+	again   time.Time                     // when to look again at what is held
 }
 
-// A peak is how many resources a type had until a time.
+// An absence says since when no look has found a name: the first, and the first
+// after something else came back.
+type absence struct{ first, since time.Time }
+
+// due returns when the name may leave, if much goes.
+func (a absence) due(confirm time.Duration) time.Time {
+	last, usual := a.first.Add(patience*confirm), a.since.Add(confirm)
+	if usual.After(last) {
+		return last
+	}
+	return usual
+}
+
+// A peak is how many resources of a type the files had until a time.
 type peak struct {
 	n     int
 	until time.Time
@@ -46,12 +63,16 @@ func refusal(what, how string) error {
 	return fmt.Errorf("%s: if that is meant, %s", what, how)
 }
 
-// A loss is what of a type is gone.
+// A loss is what of a type is gone. What is held counts as gone in names alone:
+// one small change after the other is not more than that because what the first
+// took away is still served.
 type loss struct {
 	of    *content // what there was
 	names []string
-	left  int
-	top   int // how many there were lately, at most
+	fresh int // of these, what the last look still found
+	had   int // how many the files had at the last look
+	left  int // how many they have now
+	top   int // how many they had lately, at most
 }
 
 // losses returns what of each type is gone, by type URL.
@@ -59,7 +80,19 @@ func (m *removals) losses(now time.Time, was, next world) map[string]loss {
 	all := map[string]loss{}
 	for url, c := range was.types {
 		left := next.types[url]
-		all[url] = loss{c, c.gone(left), c.size(left), m.top(now, url, len(c.at))}
+		l := loss{of: c, names: c.gone(left), left: c.size(left)}
+		for name := range c.at {
+			if _, held := m.absent[url][name]; !held {
+				l.had++
+			}
+		}
+		for _, name := range l.names {
+			if _, held := m.absent[url][name]; !held {
+				l.fresh++
+			}
+		}
+		l.top = m.top(now, url, l.had)
+		all[url] = l
 	}
 	return all
 }
@@ -72,11 +105,10 @@ func (m *removals) refuse(lost map[string]loss, was, next world, how string) err
 	}
 	var why []string
 	for _, l := range lost {
-		n, had := len(l.names), len(l.of.at)
 		switch {
-		case had >= guarded && 2*n > had:
-			why = append(why, fmt.Sprintf("remove %d of %d %s resources", n, had, l.of.typ))
-		case n > 0 && l.top >= guarded && 2*l.left < l.top:
+		case l.had >= guarded && 2*l.fresh > l.had:
+			why = append(why, fmt.Sprintf("remove %d of %d %s resources", l.fresh, l.had, l.of.typ))
+		case l.fresh > 0 && l.top >= guarded && 2*l.left < l.top:
 			why = append(why, fmt.Sprintf("leave %d of the %d %s resources that there were in the last %d minutes", l.left, l.top, l.of.typ, int(peakTime.Minutes())))
 		}
 	}
@@ -92,33 +124,34 @@ func (m *removals) refuse(lost map[string]loss, was, next world, how string) err
 // refers to it. What comes back in the meantime says that files are being written:
 // what is still gone is then gone from now on.
 func (m *removals) hold(now time.Time, lost map[string]loss, next world) {
-	absent := map[string]map[string]time.Time{}
+	absent := map[string]map[string]absence{}
 	many, back := false, false
 	for url, l := range lost {
-		many = many || l.top >= guarded && len(l.names) > 0 && (10*len(l.names) > len(l.of.at) || 10*(l.top-l.left) > l.top)
-		since := map[string]time.Time{}
+		many = many || l.top >= guarded && len(l.names) > 0 && (10*len(l.names) > l.had || 10*(l.top-l.left) > l.top)
+		gone := map[string]absence{}
 		for _, name := range l.names {
-			since[name] = now
-			if at, was := m.absent[url][name]; was {
-				since[name] = at
+			gone[name] = absence{now, now}
+			if a, was := m.absent[url][name]; was {
+				gone[name] = a
 			}
 		}
 		for name := range m.absent[url] {
-			_, still := since[name]
+			_, still := gone[name]
 			back = back || !still
 		}
-		absent[url] = since
+		absent[url] = gone
 	}
 	m.absent, m.held, m.again = absent, 0, time.Time{}
 	if !many || m.confirm <= 0 {
 		return
 	}
-	for url, since := range absent {
-		for name, at := range since {
+	for url, gone := range absent {
+		for name, a := range gone {
 			if back {
-				at, since[name] = now, now
+				a.since = now
+				gone[name] = a
 			}
-			due := at.Add(m.confirm)
+			due := a.due(m.confirm)
 			if !now.Before(due) || !next.keep(lost[url].of, name) {
 				continue
 			}
@@ -130,16 +163,16 @@ func (m *removals) hold(now time.Time, lost map[string]loss, next world) {
 }
 
 // committed notes how much there was before.
-func (m *removals) committed(now time.Time, was world) {
+func (m *removals) committed(now time.Time, lost map[string]loss) {
 	if m.peaks == nil {
 		m.peaks = map[string][]peak{}
 	}
-	for url, c := range was.types {
+	for url, l := range lost {
 		p := m.peaks[url]
-		for len(p) > 0 && p[len(p)-1].n <= len(c.at) {
+		for len(p) > 0 && p[len(p)-1].n <= l.had {
 			p = p[:len(p)-1]
 		}
-		m.peaks[url] = append(p, peak{len(c.at), now})
+		m.peaks[url] = append(p, peak{l.had, now})
 	}
 	for url, p := range m.peaks {
 		for len(p) > 0 && now.Sub(p[0].until) > peakTime {

@@ -88,6 +88,39 @@ func TestRemovalsWait(t *testing.T) {
 		m.now("")
 		m.served(35)
 	})
+	run("files that are written again and again keep nothing for ever", func(m *mover) {
+		for i := range 24 {
+			m.rewrite(all[5+i%2:]...) // one comes and goes
+			m.now("")
+			if i < 20 {
+				m.served(40)
+			}
+			time.Sleep(3 * time.Second)
+		}
+		m.served(35) // and that one, which has just gone again
+	})
+	run("what is held does not make the next small changes large ones", func(m *mover) {
+		m.rewrite(append(names("d", 5), all[5:]...)...)
+		m.now("")
+		m.served(45)
+		fleet := all[5:]
+		for i := range 60 {
+			fleet = append(fleet[2:len(fleet):len(fleet)], names(fmt.Sprint("e", i, "."), 2)...)
+			time.Sleep(250 * time.Millisecond)
+			m.rewrite(append(names("d", 5), fleet...)...)
+			m.now("")
+		}
+		time.Sleep(5 * time.Second)
+		m.now("")
+		m.served(40)
+	})
+	run("what is held has gone: half of what the files had is half", func(m *mover) {
+		m.rewrite(all[10:]...)
+		m.now("")
+		m.rewrite(all[21:]...)
+		m.now("this would leave 19 of the 40 CDS resources that there were in the last 10 minutes")
+		m.served(40)
+	})
 	run("little of another type waits for it", func(m *mover) {
 		m.rewrite(all[5:]...)
 		m.remove("e.json")

@@ -1,0 +1,70 @@
+package server
+
+import (
+	"time"
+
+	"google.golang.org/grpc/codes"
+)
+
+// alarm sets the timer to the next deadline.
+func (s *stream) alarm() {
+	next := s.leaving.deadline(time.Now())
+	earlier := func(t time.Time) {
+		if !t.IsZero() && (next.IsZero() || t.Before(next)) {
+			next = t
+		}
+	}
+	if s.session != nil {
+		earlier(s.session.Deadline())
+	}
+	if s.writing() {
+		earlier(s.writeBy)
+	}
+	earlier(s.firstBy)
+	earlier(s.turnBy)
+	earlier(s.deaf)
+	switch {
+	case next.IsZero():
+		s.disarm()
+	case s.timer == nil:
+		s.timer = s.server.timers.take(time.Until(next))
+	case !next.Equal(s.armed):
+		s.timer.Reset(time.Until(next))
+	}
+	s.armed = next
+}
+
+// disarm gives the timer back, if there is one.
+func (s *stream) disarm() {
+	if s.timer != nil {
+		s.server.timers.give(s.timer)
+		s.timer = nil
+	}
+}
+
+// expired returns the error that ends the stream if one of its own deadlines
+// has passed. Those of the session are its business.
+func (s *stream) expired(now time.Time) error {
+	if s.writing() && !now.Before(s.writeBy) {
+		left := s.progress.left.Load()
+		if left == s.left {
+			return reject(tooSlow, codes.DeadlineExceeded, "the client has read nothing for %v", s.server.writeTimeout)
+		}
+		s.left, s.writeBy = left, now.Add(s.server.writeTimeout) // it reads, if slowly
+	}
+	if !s.firstBy.IsZero() && !now.Before(s.firstBy) {
+		n := s.server.coming(s.rpc.Context())
+		if n <= s.coming {
+			return reject(tooLate, codes.DeadlineExceeded, "no request came for %v", s.server.firstTimeout)
+		}
+		s.coming, s.firstBy = n, now.Add(s.server.firstTimeout)
+	}
+	s.leaving.advance(now)
+	if !s.turnBy.IsZero() && !now.Before(s.turnBy) {
+		s.leave()
+	}
+	return nil
+}
+
+// writing reports whether something of what was sent has not left yet.
+func (s *stream) writing() bool { return s.sent != nil || !s.progress.done() }

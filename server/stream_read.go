@@ -1,0 +1,113 @@
+package server
+
+import (
+	"log/slog"
+	"time"
+
+	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/status"
+
+	"github.com/chancery-xds/chancery/internal/guard"
+	"github.com/chancery-xds/chancery/wire"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// read receives requests until there are no more. It runs in a goroutine of its
+// own; a request is handed over before the next is read, so that a flood stays
+// with the client.
+func (s *stream) read() {
+	defer close(s.inbox)
+	if p := guard.Do(s.requests); p != nil {
+		s.server.panicked(&Stream{ID: s.info.ID}, p) // the rest is not ours to read
+		s.failure = errInternal
+	}
+}
+
+func (s *stream) requests() {
+	var p pace
+	for {
+		m := new(message)
+		if s.failure = s.rpc.RecvMsg(m); s.failure != nil {
+			return
+		}
+		n := m.data.Len()
+		s.server.kept(n)
+		if wait := p.take(time.Now(), n, s.server.bounds.Rate); wait > 0 {
+			m.late = true
+			select {
+			case <-time.After(wait):
+			case <-s.rpc.Context().Done():
+			}
+		}
+		select {
+		case s.inbox <- m:
+		case <-s.rpc.Context().Done():
+			s.server.kept(-n)
+			s.failure = status.FromContextError(s.rpc.Context().Err()).Err()
+			return
+		}
+	}
+}
+
+// receive hands a request to the session.
+func (s *stream) receive(m *message) error {
+	defer s.server.kept(-m.data.Len()) // as large as it was when it was read
+	if m.late && !s.hurried {
+		s.hurry()
+	}
+	s.firstBy = time.Time{}
+	if s.silence != nil {
+		s.server.silent.leave(s.silence)
+		s.silence = nil
+	}
+	req, err := decode(&s.decoder, m)
+	if err != nil {
+		return rejected(err)
+	}
+	if s.session == nil {
+		if s.also != nil && s.also.Is(req.Type) {
+			s.only, s.info.Type = s.also, s.also
+		}
+		if err := s.open(req.Node); err != nil {
+			return err
+		}
+		first := req // so that others need not live on the heap
+		s.first = &first
+		return s.begin()
+	}
+	if req.Node != nil {
+		s.nodeChange(req.Node)
+	}
+	s.refresh()
+	return s.hand(req)
+}
+
+// decode consumes m.
+func decode(d *wire.Decoder, m *message) (xds.Request, error) {
+	b := m.data.MaterializeToBuffer(mem.DefaultBufferPool())
+	defer b.Free()
+	m.data.Free()
+	return d.Decode(b.ReadOnlyData())
+}
+
+// hurry notes, once, that the client sends too many requests.
+func (s *stream) hurry() {
+	s.hurried = true
+	s.server.tally[tooFast].Add(1)
+	s.server.complain(s.rpc.Context(), &s.info, "client sends more requests than are taken: they wait", slog.Int("per_second", s.server.bounds.Rate))
+}
+
+// hand hands a request to a session that is up to date.
+func (s *stream) hand(req xds.Request) error {
+	if err := s.session.Receive(req); err != nil {
+		return rejected(err)
+	}
+	types := s.types
+	s.tell()
+	if s.types > types { // what a client states at first may be kept until it is up to date
+		for _, v := range req.Initial {
+			s.held += len(v.Name) + len(v.Version)
+		}
+	}
+	return nil
+}

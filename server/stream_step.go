@@ -1,0 +1,177 @@
+package server
+
+import (
+	"slices"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/chancery-xds/chancery/protocol"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// step handles a request, if there is one, and does whatever is due. What is to be
+// sent then it sends: it touches nothing that changes by then.
+func (s *stream) step(req *message) {
+	var r *xds.Response
+	err := s.server.guarded(&s.info, func() (err error) {
+		switch {
+		case req != nil:
+			err = s.receive(req)
+		case s.first != nil:
+			err = s.begin()
+		}
+		if err == nil && s.session != nil {
+			r, err = s.settle()
+		}
+		return err
+	})
+	sent := s.sent
+	s.stepped <- err
+	if r != nil {
+		s.send(r, sent)
+	}
+}
+
+// settle brings the session up to date, carries out what it wants done and
+// lets go of what an idle stream must not hold. It returns what is to be sent now.
+func (s *stream) settle() (next *xds.Response, _ error) {
+	s.refresh()
+	for i := range s.session.Interests() {
+		s.held += weight(i.Added) - weight(i.Removed)
+		s.watch.Interested(i.Type, i.Wildcard, i.Added, i.Removed)
+		if s.told != nil {
+			s.told.interested(i)
+		}
+	}
+	names, bytes := s.session.GivenUp() // and not told yet what becomes of them
+	if held, max := s.held+bytes+64*names, s.server.bounds.Held; held > max {
+		return nil, reject(tooMany, codes.ResourceExhausted, "limit exceeded: names of %d bytes on one stream, more than %d", held, max)
+	} else if err := s.charge(held); err != nil {
+		return nil, err
+	}
+	if s.missed = s.sent != nil || len(s.queue) > 0; !s.missed && s.turn == nil && !s.leaving.begun {
+		for r := range s.session.Responses() {
+			s.queue = append(s.queue, r)
+		}
+		s.tell()
+	}
+	if s.deaf = s.session.Waits(); !s.deaf.After(time.Now()) {
+		s.deaf = time.Time{}
+	}
+	s.session.Release()
+	if s.sent == nil && len(s.queue) > 0 {
+		next = s.queue[0]
+		if s.queue = s.queue[1:]; len(s.queue) == 0 {
+			s.queue = nil
+		}
+		s.sent, s.writeBy = make(chan error, 1), time.Now().Add(s.server.writeTimeout)
+		s.left = s.progress.left.Load()
+	}
+	if s.sent == nil && s.turn == nil && s.answered(s.since) {
+		s.leave()
+	}
+	return next, nil
+}
+
+// refresh tells the session the time and the newest view, which it wants to
+// know before each input.
+func (s *stream) refresh() {
+	s.session.Advance(time.Now())
+	view, touched := s.watch.Next()
+	s.session.Change(view, touched)
+}
+
+// tell passes on what the session has to tell. The first request of a type is
+// answered in turn with those of other streams.
+func (s *stream) tell() {
+	for e := range s.session.Events() {
+		if e.Kind == protocol.Opened {
+			s.types++
+			s.queueUp()
+		}
+		if s.told != nil {
+			s.remember(e)
+		}
+		s.server.event(&s.info, e)
+	}
+}
+
+// remember notes what the client may state when it comes back.
+func (s *stream) remember(e protocol.Event) {
+	switch e.Kind {
+	case protocol.Subscribed:
+		s.told.subscribed(e)
+	case protocol.Sent:
+		i := slices.IndexFunc(s.queue, func(r *xds.Response) bool { return r.Nonce == e.Nonce })
+		s.told.sent(time.Now(), e, s.queue[i].Changes)
+	case protocol.Acked:
+		s.told.acked(e)
+	}
+}
+
+// recall returns what the client has that states a version; table is what the table
+// of that version has.
+func (s *stream) recall(t *xds.Type, version string, table *protocol.World) *protocol.World {
+	return s.told.recall(time.Now(), t, version, table)
+}
+
+// charge counts what the stream holds by names among what all do. When that is too much,
+// who wants to hold more ends.
+func (s *stream) charge(held int) error {
+	more := held - s.charged
+	if more == 0 {
+		return nil
+	}
+	s.charged = held
+	all, max := s.server.held.Add(int64(more)), int64(s.server.bounds.HeldInAll)
+	if more > 0 && max > 0 && all > max {
+		return reject(tooMany, codes.ResourceExhausted, "limit exceeded: names of %d bytes on all streams, more than %d", all, max)
+	}
+	return nil
+}
+
+// queueUp gets the stream a ticket, unless it has one.
+func (s *stream) queueUp() {
+	if s.ticket != nil {
+		return
+	}
+	s.ticket, s.since = s.server.first.enter(s.info.Peer, s.line()), time.Now()
+	if s.turn = s.ticket.turn; s.turn == nil {
+		s.turnBy = time.Now().Add(placeTime)
+		return
+	}
+	s.turnBy = time.Now().Add(queueTime)
+	s.server.tally[mustWait].Add(1)
+}
+
+// line is where the stream's tickets wait: with those of its node. Nobody knows
+// whether streams without a node are of one.
+func (s *stream) line() any {
+	if id := s.info.Node.ID; id != "" {
+		return id
+	}
+	return s.info.ID
+}
+
+// answered reports whether the client has answered what it was told since a time.
+func (s *stream) answered(since time.Time) bool {
+	return s.session == nil || s.session.Answered(since)
+}
+
+// leave gives up the ticket, if there is one.
+func (s *stream) leave() {
+	if s.ticket != nil {
+		s.server.first.leave(s.ticket)
+	}
+	s.ticket, s.turn, s.turnBy = nil, nil, time.Time{}
+}
+
+// send writes a response, beside the loop.
+func (s *stream) send(r *xds.Response, sent chan<- error) {
+	sent <- s.server.guarded(&s.info, func() error {
+		m := s.progress.marked(s.server.encode(s.info.Variant, r))
+		defer m.data.Free()
+		return s.rpc.SendMsg(m)
+	})
+}

@@ -219,7 +219,12 @@ func (s *serving) run() error {
 			}
 			return nil
 		})
-		h.Note("configuration", s.state.note)
+		h.Note("configuration", func() string {
+			if !known() {
+				return "none"
+			}
+			return s.state.note()
+		})
 		running.Go(func() {
 			if err := h.Serve(ctx, probes.On(l)); err != nil {
 				s.log.Error("no metrics any more", "error", err)

@@ -53,6 +53,8 @@ func (f *front) check() error {
 		return errors.New("TLS wants both --tls-cert and --tls-key; --client-ca goes with them")
 	case f.age.Max < 0:
 		return errors.New("--max-connection-age is negative")
+	case f.age.Max > 0 && f.age.Max < time.Second:
+		return errors.New("--max-connection-age: less than a second, in which clients come and go and do nothing else")
 	case f.age.Grace < 0:
 		return errors.New("--max-connection-age-grace is negative")
 	}

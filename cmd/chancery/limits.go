@@ -25,9 +25,9 @@ type bounding struct {
 func (b *bounding) flags(f *pflag.FlagSet) {
 	b.Limits = server.DefaultLimits()
 	f.IntVar(&b.connections, "max-connections", 0, "largest `number` of connections of clients open at once; more are closed, those of the address that has most. 0: what the limit of open files has room for")
-	f.IntVar(&b.Streams, "max-streams", b.Streams, "largest `number` of streams open at once; more are refused")
-	f.IntVar(&b.Silent, "max-silent-streams", b.Silent, "largest `number` of streams open at once on which no request has come, besides the first of each connection; more are refused")
-	f.IntVar(&b.Polls, "max-polls", b.Polls, "largest `number` of polls held at once, of REST-JSON and Fetch; more are refused")
+	f.IntVar(&b.Streams, "max-streams", b.Streams, "largest `number` of streams open at once; one more takes the place of the newest of the address that has most")
+	f.IntVar(&b.Silent, "max-silent-streams", b.Silent, "largest `number` of streams open at once on which no request has come, besides the first of each connection; one more takes the place of the newest of the address that has most")
+	f.IntVar(&b.Polls, "max-polls", b.Polls, "largest `number` of polls held at once, of REST-JSON and Fetch; one more takes the place of the newest of the address that has most")
 	f.IntVar(&b.Others, "max-other-streams", b.Others, "largest `number` of streams open at once that are none of xDS: watches of health, reflection")
 	f.IntVar(&b.perConnection, "max-connection-streams", server.MaxStreams, "largest `number` of streams of one connection; more wait at the client")
 	sizeVar(f, &b.request, "max-request", server.MaxRequest, "largest `SIZE` of a request")
@@ -45,7 +45,8 @@ func (b *bounding) flags(f *pflag.FlagSet) {
 	f.DurationVar(&b.write, "write-timeout", 20*time.Second, "`time` after which a client that has read nothing of a response loses its stream")
 }
 
-// check returns an error of usage.
+// check returns an error of usage. Sizes in which no request has room, such as one
+// without its unit, are mistakes.
 func (b *bounding) check() error {
 	const many, anything = math.MaxInt32, math.MaxInt
 	for _, l := range []struct {
@@ -55,8 +56,8 @@ func (b *bounding) check() error {
 		{"max-connections", b.connections, 0, many}, {"max-streams", b.Streams, 1, many}, {"max-silent-streams", b.Silent, 1, many}, {"max-polls", b.Polls, 1, many},
 		{"max-other-streams", b.Others, 1, many}, {"max-connection-streams", b.perConnection, 1, many}, {"max-types", b.Types, 1, many}, {"max-names", b.Names, 1, many},
 		{"max-rate", b.Rate, 0, many}, {"max-first-answers", b.FirstAnswers, 1, many},
-		{"max-request", b.request, 1, many}, {"max-unfinished", b.Unfinished, 0, anything}, {"max-node", b.Node, 1, anything}, {"max-name-length", b.NameLen, 1, anything},
-		{"max-held", b.Held, 1, anything}, {"max-held-total", b.HeldInAll, 0, anything},
+		{"max-request", b.request, 1 << 10, many}, {"max-unfinished", b.Unfinished, 0, anything}, {"max-node", b.Node, 1 << 8, anything}, {"max-name-length", b.NameLen, 1, anything},
+		{"max-held", b.Held, 1 << 8, anything}, {"max-held-total", b.HeldInAll, 0, anything},
 		{"first-request-timeout", int(b.first), 1, anything}, {"read-timeout", int(b.read), 1, anything}, {"write-timeout", int(b.write), 1, anything},
 	} {
 		switch {

@@ -86,9 +86,14 @@ func TestCommands(t *testing.T) {
 		{"serve good --drain x", 2, []string{`--drain: "x" is no time`}},
 		{"sevre good", 2, []string{`unknown command "sevre"`, "Did you mean this?", "serve"}},
 		{"serve good --listen 127.0.0.1:" + port, 1, []string{"chancery: error: listen on 127.0.0.1:" + port, "in use", "chancery: hint: --listen"}},
+		{"serve good --listen 127.0.0.1:1 --metrics-listen 127.0.0.1:1", 2, []string{"chancery: error: --listen and --metrics-listen: both are to be at 127.0.0.1:1\n"}},
+		{"serve good --listen 127.0.0.1:1,127.0.0.1:1", 2, []string{"chancery: error: --listen: 127.0.0.1:1 is given twice\n"}},
+		{"serve good --max-request 32", 2, []string{"chancery: error: --max-request: that would let nobody in\n"}}, // MiB were meant
+		{"serve good --max-node 64", 2, []string{"chancery: error: --max-node: that would let nobody in\n"}},
+		{"serve good --max-connection-age 30ms", 2, []string{"chancery: error: --max-connection-age: less than a second"}}, // 30m were
 		{"serve none", 1, []string{"chancery: error: none: no such file or directory\n"}},
 		{"serve good/a.yaml", 1, []string{"chancery: error: good/a.yaml: not a directory\n"}},
-		{"serve good --max-file 5B", 1, []string{"chancery: error: good/a.yaml: ", "more than the limit of 5\n"}},
+		{"serve good --max-file 5B", 1, []string{"chancery: error: good/a.yaml: ", "more than the limit of 5 (--max-file)\n"}},
 		{"serve one", 1, []string{"chancery: error: one/a.yaml:3:1: unknown field \"nam\" in Cluster"}},
 		{"serve ./many", 1, []string{"many/a.yaml:3:1: unknown field \"nam\"", "many/c/c.yml:2:1: CDS \"b\" is already at many/b.yaml:1:1\n", "many/d.json:1:", "the file ends",
 			"chancery: error: 3 mistakes in ./many: nothing is served\n"}},

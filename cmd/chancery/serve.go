@@ -169,7 +169,10 @@ func (s *serving) check() error {
 	if err := s.rest.check(); err != nil {
 		return err
 	}
-	return s.front.check()
+	if err := s.front.check(); err != nil {
+		return err
+	}
+	return s.checkAddresses()
 }
 
 // run serves until a signal ends it.
@@ -216,7 +219,12 @@ func (s *serving) run() error {
 			}
 			return nil
 		})
-		h.Note("configuration", s.state.note)
+		h.Note("configuration", func() string {
+			if !known() {
+				return "none"
+			}
+			return s.state.note()
+		})
 		running.Go(func() {
 			if err := h.Serve(ctx, probes.On(l)); err != nil {
 				s.log.Error("no metrics any more", "error", err)
@@ -333,7 +341,7 @@ func (s *serving) end(xds *server.Server, signals <-chan os.Signal) error {
 		wait(ctx, handover)
 	}
 	if err := xds.Drain(ctx); err != nil {
-		return failure{fmt.Errorf("ended at once, with streams open: %w", err), ""}
+		return failure{fmt.Errorf("ended at once: %w", err), ""}
 	}
 	s.front.finish(ctx)
 	s.log.Info("ended")

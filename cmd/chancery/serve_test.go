@@ -423,7 +423,7 @@ func TestSignals(t *testing.T) {
 		d.signal(syscall.SIGTERM)
 		d.logged("ending streams")
 		d.signal(syscall.SIGTERM)
-		d.logged("chancery: error: ended at once, with streams open: second signal: terminated")
+		d.logged("chancery: error: ended at once: second signal: terminated")
 		d.exits(1)
 	})
 }

@@ -44,8 +44,13 @@ func (s *state) flags(f *pflag.FlagSet) {
 // open prepares to keep. What nobody asked for may be impossible, such as on a file
 // system that is read-only.
 func (s *state) open(log *slog.Logger, served string) error {
-	if s.root == "" {
+	switch {
+	case s.root == "" && s.chosen:
 		log.Info("the last good configuration is not kept: a start on bad files serves nothing")
+		return nil
+	case s.root == "": // there is no place for it, and nobody said that none is wanted
+		_, err := lastgood.Root()
+		log.Warn("the last good configuration is not kept: a start on bad files serves nothing", "error", err, "hint", "--state-dir")
 		return nil
 	}
 	folder, err := lastgood.Folder(s.root, served)
@@ -133,7 +138,7 @@ func (s *state) run(ctx context.Context, running *sync.WaitGroup, log *slog.Logg
 			return
 		}
 		if err := control.Serve(ctx, s.keeper.Dir(), operator{src}, log); err != nil {
-			log.Warn("chancery reload cannot reach this server", "error", err)
+			log.Warn("chancery reload cannot reach this server", "error", err, "hint", "SIGHUP reloads, too; a socket's path has some 100 bytes at most: a shorter --state-dir")
 		}
 	})
 }

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"os"
 	"os/exec"
@@ -172,8 +174,13 @@ func TestSafeStart(t *testing.T) {
 		d.clusters() // which waits
 		d.logged("client waits: it is not known yet what its node may see")
 		s := d.clusters()
-		if resp, err := http.Get("http://127.0.0.1:" + port + "/readyz"); err != nil || resp.StatusCode != http.StatusServiceUnavailable {
-			t.Errorf("ready: %v, %v", resp, err)
+		resp, err := http.Get("http://127.0.0.1:" + port + "/readyz?verbose")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		if body, _ := io.ReadAll(resp.Body); resp.StatusCode != http.StatusServiceUnavailable || !strings.Contains(string(body), "[ ]configuration: none\n") {
+			t.Errorf("ready: %s, %s", resp.Status, body)
 		}
 		d.healthy(healthgrpc.HealthCheckResponse_NOT_SERVING)
 		write(t, d.dir, "a.yaml", cluster("a"))
@@ -233,6 +240,13 @@ func TestSafeStart(t *testing.T) {
 		}
 		chancery(t, 1, "this would remove 20 of 30 CDS resources", "reload", state, d.dir)
 		chancery(t, 0, "ok: 10 resources in 1 file, 0 set, 20 removed\n", append([]string{"reload"}, strings.Fields(how)...)...) // as it says
+		for line := d.logged("loaded"); ; line = d.logged("loaded") {
+			if approved := line["removals"] == "approved"; approved != (line["removed"] == 20.0) {
+				t.Errorf("approved: %v of %v", approved, line)
+			} else if approved {
+				break
+			}
+		}
 		s.gets(listed(0, 10)...)
 		chancery(t, 1, "no server of "+d.dir+"x is running", "reload", d.dir+"x")
 	})
@@ -254,6 +268,26 @@ func TestSafeStart(t *testing.T) {
 		t.Parallel()
 		d := serve(t, nil, "a.yaml", many(0, 30))
 		d.kept(30)
-		serveDir(t, d.dir).logged("another program keeps the state of this directory: until it ends, a start has what that one kept")
+		other := serveDir(t, d.dir)
+		other.logged("another program keeps the state of this directory: until it ends, a start has what that one kept")
+		d.killed()
+		other.logged("the other program has ended: this one keeps the state of the directory")
 	})
+}
+
+// Who asks for nothing to be kept knows it. Who has no place for it, such as a user
+// without a home directory, may not.
+func TestNoStateIsSaid(t *testing.T) {
+	for _, tt := range []struct {
+		chosen bool
+		want   string
+	}{{true, "level=INFO"}, {false, "level=WARN"}} {
+		var out bytes.Buffer
+		if err := (&state{chosen: tt.chosen}).open(slog.New(slog.NewTextHandler(&out, nil)), "dir"); err != nil {
+			t.Error(err)
+		}
+		if got := out.String(); !strings.Contains(got, tt.want) || strings.Contains(got, "hint=--state-dir") == tt.chosen {
+			t.Errorf("chosen %v: %s", tt.chosen, got)
+		}
+	}
 }

@@ -146,10 +146,12 @@ const retry = 5 * time.Second
 // writes at most for half of the time, so that a large configuration that changes
 // often does not keep the disk busy.
 func (k *Keeper) Run(ctx context.Context) {
-	for said := false; k.unlock == nil; {
-		if !said {
-			said = true
-			k.Log.Warn("another program keeps the state of this directory: until it ends, a start has what that one kept", "state", k.dir)
+	other := false
+	for k.unlock == nil {
+		if !other {
+			other = true
+			k.Log.Warn("another program keeps the state of this directory: until it ends, a start has what that one kept", "state", k.dir,
+				"hint", "chancery reload reaches the other one; give each its own --state-dir")
 		}
 		select {
 		case <-time.After(retry):
@@ -159,6 +161,9 @@ func (k *Keeper) Run(ctx context.Context) {
 		}
 	}
 	defer k.unlock()
+	if other {
+		k.Log.Info("the other program has ended: this one keeps the state of the directory", "state", k.dir)
+	}
 	said := ""
 	for {
 		var c Config

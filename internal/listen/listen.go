@@ -38,7 +38,7 @@ func (a Address) open(ctx context.Context) (net.Listener, error) {
 func (a Address) explain(err error) error {
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return fmt.Errorf("port %d is in use by another process", a.Port)
+		return fmt.Errorf("port %d is in use already", a.Port)
 	case errors.Is(err, syscall.EACCES):
 		return fmt.Errorf("port %d needs a privilege (CAP_NET_BIND_SERVICE): %w", a.Port, syscall.EACCES)
 	case errors.Is(err, syscall.EADDRNOTAVAIL):

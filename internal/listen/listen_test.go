@@ -60,7 +60,7 @@ func TestTCP(t *testing.T) {
 		t.Error("not judged to be loopback")
 	}
 	_, port, _ := net.SplitHostPort(l.Addr().String())
-	refuses(t, "127.0.0.1:"+port, "listen on 127.0.0.1:"+port+": port "+port+" is in use by another process")
+	refuses(t, "127.0.0.1:"+port, "listen on 127.0.0.1:"+port+": port "+port+" is in use already")
 	refuses(t, "192.0.2.1:0", "this machine does not have the address 192.0.2.1")
 	refuses(t, "no-such-name.invalid:0", "listen on no-such-name.invalid:0: lookup no-such-name.invalid")
 	if l := mustOpen(t, "localhost:0"); !Loopback(l.Addr()) {

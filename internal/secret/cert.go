@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -18,8 +19,8 @@ type Certificate struct {
 	Path string    // of the TlsCertificate; "" for the message itself
 	Ends time.Time // when the first of the chain to end does; zero if none can be read
 
-	// Err says why no client can use it: there is no certificate, or the key is
-	// another's. It quotes nothing.
+	// Err says why no client can use it: there is no certificate, the key is none, or
+	// it is another's. It quotes nothing.
 	Err error
 }
 
@@ -58,13 +59,32 @@ func certificate(m protoreflect.Message) *Certificate {
 		c.Err = errors.New("certificate_chain has no certificate in PEM")
 		return c
 	}
-	if key := privateKey(data(m, "private_key")); key != nil {
+	text := data(m, "private_key")
+	if len(text) > 0 && !holdsKey(text) {
+		c.Err = errors.New("private_key has no private key in PEM")
+		return c
+	}
+	if key := privateKey(text); key != nil {
 		own, ok := leaf.PublicKey.(interface{ Equal(crypto.PublicKey) bool })
 		if ok && !own.Equal(key.Public()) {
 			c.Err = errors.New("private_key is not the key of the certificate")
 		}
 	}
 	return c
+}
+
+// holdsKey reports whether PEM says that it has a private key, in whatever form: "RSA
+// PRIVATE KEY", "ENCRYPTED PRIVATE KEY" and others.
+func holdsKey(text []byte) bool {
+	for {
+		var block *pem.Block
+		if block, text = pem.Decode(text); block == nil {
+			return false
+		}
+		if strings.HasSuffix(block.Type, "PRIVATE KEY") {
+			return true
+		}
+	}
 }
 
 // privateKey returns the first private key in PEM, nil if there is none that can be

@@ -151,7 +151,7 @@ func (s *Source) refresh() {
 		c, err = content.config()
 	}
 	if err != nil {
-		s.log.Error("TLS files changed and are of no use: the last good ones stay", "err", err)
+		s.log.Error("TLS files changed and are of no use: the last good ones stay", "error", err)
 		return
 	}
 	s.current.Store(c)

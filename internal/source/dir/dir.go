@@ -403,7 +403,11 @@ func (s *Source) reload(o order, w *watcher) time.Time {
 	s.warn()
 	switch {
 	case err == nil && (o.force || was != nil || len(report.Commit.Changes) > 0):
-		s.Log.Info("loaded", report.Attrs()...)
+		attrs := report.Attrs()
+		if o.approve { // who asks later where it all went finds who allowed it
+			attrs = append(attrs, "removals", "approved")
+		}
+		s.Log.Info("loaded", attrs...)
 	case err != nil && (o.force || was == nil || was.Error() != err.Error() || s.failing.due(time.Now())):
 		s.Tell(err)
 	}

@@ -310,7 +310,7 @@ func TestOddFiles(t *testing.T) {
 	t.Run("a link to nothing", func(t *testing.T) {
 		b := newBench(t)
 		b.link("nothing", "x.yaml")
-		b.load("x.yaml: no such file or directory")
+		b.load("x.yaml: a symbolic link to nothing, which is not there")
 	})
 	t.Run("a link to itself", func(t *testing.T) {
 		b := newBench(t)
@@ -368,7 +368,7 @@ func TestOddFiles(t *testing.T) {
 	t.Run("a large file", func(t *testing.T) {
 		b := newBench(t, "a.yaml", clusters("a"))
 		b.src.MaxFile = 10
-		b.load(fmt.Sprintf("a.yaml: %d bytes, more than the limit of 10", len(clusters("a"))))
+		b.load(fmt.Sprintf("a.yaml: %d bytes, more than the limit of 10 (--max-file)", len(clusters("a"))))
 	})
 	t.Run("a file of a gigabyte is not read", func(t *testing.T) {
 		b := newBench(t, "a.yaml", "")
@@ -377,7 +377,7 @@ func TestOddFiles(t *testing.T) {
 		}
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		b.load("a.yaml: 1073741824 bytes, more than the limit of 67108864")
+		b.load("a.yaml: 1073741824 bytes, more than the limit of 67108864 (--max-file)")
 		runtime.ReadMemStats(&after)
 		if n := after.TotalAlloc - before.TotalAlloc; n > 1<<20 {
 			t.Errorf("%d bytes allocated", n)

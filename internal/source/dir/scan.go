@@ -107,6 +107,8 @@ func (s *scanner) entry(e fs.DirEntry, path, real string, nesting int) {
 	}
 	switch {
 	case !link && errors.Is(err, fs.ErrNotExist): // deleted a moment ago
+	case errors.Is(err, fs.ErrNotExist):
+		s.fail(path, fmt.Errorf("a symbolic link to %s, which is not there", real))
 	case err != nil:
 		s.fail(path, err)
 	case link && !s.outside && (info.IsDir() || wanted) && !s.within(real):
@@ -201,7 +203,7 @@ func readOpen(f fs.File, limit int64) ([]byte, stamp, error) {
 		return nil, stamp{}, notRegular(before.Mode())
 	}
 	if before.Size() > limit {
-		return nil, stamp{}, fmt.Errorf("%d bytes, more than the limit of %d", before.Size(), limit)
+		return nil, stamp{}, fmt.Errorf("%d bytes, more than the limit of %d (--max-file)", before.Size(), limit)
 	}
 	data, err := io.ReadAll(io.LimitReader(f, limit+1))
 	if err != nil {

@@ -150,6 +150,6 @@ func (w *watcher) end() {
 func (w *watcher) unheard(err error) {
 	if !w.deaf {
 		w.deaf = true
-		w.log.Warn("some changes will be noticed late", "after", w.poll, "error", err)
+		w.log.Warn("some changes will be noticed late", "after", w.poll.String(), "error", err)
 	}
 }

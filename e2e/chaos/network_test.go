@@ -36,8 +36,8 @@ func halfOpen(r *rig) {
 	back := r.converges("through new connections")
 	r.note("those behind had it: %v", back)
 	gone := back.told + harness.Eventually(r.t, patience, "the server gives up what has vanished", func() error {
-		m, err := r.metrics()
-		if err == nil && int(m["xds_server_streams_open"]) != r.before.streams {
+		m, err := r.Metrics()
+		if err == nil && int(m["xds_server_streams_open"]) != r.before.Streams {
 			err = fmt.Errorf("%v streams are open", m["xds_server_streams_open"])
 		}
 		return err
@@ -48,11 +48,11 @@ func halfOpen(r *rig) {
 // Forty clients ask for what fits into no buffer and read nothing of it, ten read
 // 128 KiB a second. Nobody else waits for them.
 func slowReaders(r *rig) {
-	before, err := r.metrics()
+	before, err := r.Metrics()
 	r.must(err)
 	r.must(put(r.dir, large+".yaml", largeFile(1)))
 	harness.Eventually(r.t, 10*time.Second, "the large assignment is served", func() error {
-		m, err := r.metrics()
+		m, err := r.Metrics()
 		if err == nil && m["xds_server_resources"] == before["xds_server_resources"] {
 			err = errors.New("it is not")
 		}
@@ -99,7 +99,7 @@ func slowReaders(r *rig) {
 			r.t.Errorf("a client that reads slowly lost its stream: %v", err)
 		}
 	}
-	m, err := r.metrics()
+	m, err := r.Metrics()
 	r.must(err)
 	if n := m["xds_server_blocked_writes_total"]; n != 40 {
 		r.t.Errorf("%v streams ended since their client read nothing, not 40", n)
@@ -113,7 +113,7 @@ func reconnects(r *rig) {
 	r.proxy.cut()
 	r.note("all back: %v", r.converges("after the cut"))
 	r.nothingNew()
-	m, err := r.metrics()
+	m, err := r.Metrics()
 	r.must(err)
 	r.note("peak of memory %.0f MiB, %v refused", r.peak(), m["xds_server_throttled_total"])
 }

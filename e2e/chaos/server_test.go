@@ -7,8 +7,6 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
@@ -146,12 +144,6 @@ func (s *server) logged(text string) int {
 
 // peak returns the most memory that the process has had, in MiB.
 func (s *server) peak() float64 {
-	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.cmd.Process.Pid))
-	for line := range strings.Lines(string(b)) {
-		if rest, ok := strings.CutPrefix(line, "VmHWM:"); ok {
-			kb, _ := strconv.ParseFloat(strings.Fields(rest)[0], 64)
-			return kb / 1024
-		}
-	}
-	return 0
+	most, _ := harness.Memory(s.cmd.Process.Pid, "VmHWM")
+	return most
 }

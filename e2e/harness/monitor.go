@@ -71,7 +71,8 @@ type Usage struct {
 
 // Usage returns what the server takes. Of the heap only what is reachable counts: a
 // second collection takes what pools and finalizers had kept from the first, and the
-// profile tells the heap's size before it makes anything itself.
+// profile tells the heap's size before it makes anything itself. The metric of goroutines
+// counts those that gather the metrics, of which there may be any number.
 func (m Monitor) Usage() (u Usage, err error) {
 	var profile []byte
 	for range 2 {
@@ -79,12 +80,16 @@ func (m Monitor) Usage() (u Usage, err error) {
 			return u, err
 		}
 	}
-	const size = "\n# HeapAlloc = "
-	_, rest, _ := strings.Cut(string(profile), size)
-	rest, _, _ = strings.Cut(rest, "\n")
-	heap, err := strconv.ParseFloat(rest, 64)
+	heap, err := figure(profile, "# HeapAlloc = ")
 	if err != nil {
-		return u, fmt.Errorf("the profile tells no size of the heap: %w", err)
+		return u, err
+	}
+	if profile, err = m.Get("/debug/pprof/goroutine?debug=1"); err != nil {
+		return u, err
+	}
+	goroutines, err := figure(profile, "goroutine profile: total ")
+	if err != nil {
+		return u, err
 	}
 	all, err := m.Metrics()
 	if err != nil {
@@ -94,9 +99,20 @@ func (m Monitor) Usage() (u Usage, err error) {
 		return u, errors.New("the server has caught a panic")
 	}
 	return Usage{
-		Streams: int(all["xds_server_streams_open"]), Goroutines: int(all["go_goroutines"]), Files: int(all["process_open_fds"]),
+		Streams: int(all["xds_server_streams_open"]), Goroutines: int(goroutines), Files: int(all["process_open_fds"]),
 		Heap: heap / (1 << 20), Resident: all["process_resident_memory_bytes"] / (1 << 20),
 	}, nil
+}
+
+// figure returns the number after a text.
+func figure(of []byte, after string) (float64, error) {
+	_, rest, _ := strings.Cut(string(of), after)
+	rest, _, _ = strings.Cut(rest, "\n")
+	n, err := strconv.ParseFloat(rest, 64)
+	if err != nil {
+		return 0, fmt.Errorf("there is no %q: %w", after, err)
+	}
+	return n, nil
 }
 
 func (u Usage) String() string {

@@ -77,6 +77,7 @@ func startDaemon(t *testing.T, bin string, flags ...string) *daemon {
 	d.cmd = exec.Command(bin, append([]string{"serve", d.dir, "--listen", d.addr, "--drain", "0s", "--first-request-timeout", "1h"}, flags...)...)
 	d.cmd.Stdout, d.cmd.Stderr = log, log
 	d.cmd.Env = append(os.Environ(), "STATE_DIRECTORY="+filepath.Join(filepath.Dir(d.log), "state"))
+	harness.DieWithParent(d.cmd)
 	if err := d.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

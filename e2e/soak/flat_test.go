@@ -9,7 +9,8 @@ import (
 )
 
 // warmUp is how long a server takes to have what it keeps for a while: what the types
-// were in the last five minutes, goroutines' descriptors, arenas of the heap.
+// were in the last five minutes, the last commits, what clients that are gone were told,
+// goroutines' descriptors, arenas of the heap. It is longer where that takes longer, and a third of a run that is short.
 const warmUp = 5 * time.Minute
 
 // enough is how many samples after the warm-up tell a slope from noise.

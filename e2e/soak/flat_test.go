@@ -81,3 +81,38 @@ func TestFlat(t *testing.T) {
 		})
 	}
 }
+
+// What is judged of a run depends on how long it was.
+func TestFlatTown(t *testing.T) {
+	grows := func(samples int, each float64) *town {
+		v := &town{daemon: &daemon{}, streams: 45 * samples, warm: samples / 10, full: samples > enough}
+		for i := range samples {
+			v.heap, v.resident = append(v.heap, 12+each*45*float64(i)/1024), append(v.resident, 30)
+		}
+		return v
+	}
+	resident := grows(300, 0)
+	for i := range resident.resident {
+		resident.resident[i] += float64(i) / 300
+	}
+	filling := grows(300, 0.5)
+	filling.full = false
+	for _, tt := range []struct {
+		what  string
+		town  *town
+		right bool
+	}{
+		{"an hour, nothing grows", grows(300, 0), true},
+		{"an hour, 16 bytes of heap for each stream", grows(300, 1.0/64), false},
+		{"an hour, 3 % of resident memory", resident, false},
+		{"half a minute, 3 KiB for each stream", grows(8, 3), true},
+		{"half a minute, whole streams", grows(8, 20), false},
+		{"many samples, but it has not filled what it remembers", filling, true},
+	} {
+		t.Run(tt.what, func(t *testing.T) {
+			if err := tt.town.flat(t.Logf); (err == nil) != tt.right {
+				t.Errorf("the judge says %v", err)
+			}
+		})
+	}
+}

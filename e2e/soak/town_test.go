@@ -283,9 +283,14 @@ func (v *town) flat(tell func(format string, args ...any)) error {
 		}
 		return nil
 	}
-	for what, l := range map[string]level{"the heap": heap, "resident memory": resident} {
-		by, of := l.rise()
-		tell("%s: %.2f MiB, %+.3f MiB from the first to the last of %d samples, %+.2f %%", what, of, by, len(l), 100*by/of)
+	var wrong error
+	for _, x := range []struct {
+		what string
+		level
+	}{{"the heap", heap}, {"resident memory", resident}} {
+		by, of := x.rise()
+		tell("%s: %.2f MiB, %+.3f MiB from the first to the last of %d samples, %+.2f %%", x.what, of, by, len(x.level), 100*by/of)
+		wrong = errors.Join(wrong, x.flat(x.what, 0.01))
 	}
-	return errors.Join(heap.flat("the heap", 0.01), resident.flat("resident memory", 0.01))
+	return wrong
 }

@@ -61,7 +61,9 @@ e2e: ## Real clients as judges; installs them into .cache
 	@cd e2e && $(GOTEST) -p 1 ./... # one package at a time: what is judged by time runs alone
 
 soak: ## Random clients and commits, judged when they rest, for SOAK; `make e2e` has some seconds of it
-	cd e2e && $(TOOL) gotestsum --format standard-quiet -- ./soak -count=1 -timeout 0 -for $(SOAK)
+	@mkdir -p $(RESULTS)
+	cd e2e && $(TOOL) gotestsum --format standard-quiet -- ./soak -count=1 -timeout 0 -for $(SOAK) -samples $(RESULTS)/soak.tsv
+	@grep '^#' $(RESULTS)/soak.tsv
 
 chaos: ## The failure matrix, all rows at full length, eight minutes: docs/reliability.md
 	cd e2e && ./install.sh envoy

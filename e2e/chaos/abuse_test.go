@@ -140,7 +140,7 @@ func pause(ctx context.Context, d time.Duration) {
 // Ten connections open streams and reset them at once (CVE-2023-44487).
 func rapidReset(r *rig) {
 	var resets, conns atomic.Int64
-	was, err := r.metrics()
+	was, err := r.Metrics()
 	r.must(err)
 	r.strangers(10, long(30*time.Second, 3*time.Second), func(ctx context.Context, _ int) {
 		c, err := r.from("127.0.0.2")(ctx, "")
@@ -152,7 +152,7 @@ func rapidReset(r *rig) {
 		defer context.AfterFunc(ctx, func() { c.Close() })()
 		resetting(ctx, c, &resets)
 	})
-	is, err := r.metrics()
+	is, err := r.Metrics()
 	r.must(err)
 	cpu := is["process_cpu_seconds_total"] - was["process_cpu_seconds_total"]
 	r.note("%d streams reset on %d connections; the server took %.0f µs of CPU for each, and all else that it did", resets.Load(), conns.Load(), 1e6*cpu/float64(resets.Load()))
@@ -243,7 +243,7 @@ func filesExhausted(r *rig) {
 		}
 		<-ctx.Done()
 	})
-	m, err := r.metrics()
+	m, err := r.Metrics()
 	r.must(err)
 	r.note("%d connections opened, %v of them closed by the server, which has %v files", opened.Load(), m["xds_server_connections_closed_total"], m["process_open_fds"])
 	if n := m["xds_server_connections_closed_total"]; n < 1000 {

@@ -43,7 +43,7 @@ type rig struct {
 
 	// Of that row.
 	load   *harness.Load
-	before usage
+	before harness.Usage
 	begun  time.Time // of the fault
 	notes  []string
 }
@@ -61,7 +61,7 @@ func newRig(t *testing.T, s setup) *rig {
 	}
 	local := func() string { return fmt.Sprintf("127.0.0.1:%d", harness.FreePort(t)) }
 	r := &rig{t: t, setup: s, server: &server{
-		binary: binary, dir: filepath.Join(dir, "config"), state: filepath.Join(dir, "state"), log: filepath.Join(dir, "log"), addr: local(), monitor: local(),
+		binary: binary, dir: filepath.Join(dir, "config"), state: filepath.Join(dir, "state"), log: filepath.Join(dir, "log"), addr: local(), Monitor: harness.Monitor(local()),
 	}}
 	for _, d := range []string{r.dir, r.state} {
 		if err := os.Mkdir(d, 0o755); err != nil {
@@ -236,7 +236,7 @@ func (r *rig) plays(t *testing.T, fault func()) {
 	r.t, r.notes = t, nil
 	r.converges("before the fault")
 	var err error
-	r.before, err = r.usage()
+	r.before, err = r.Usage()
 	r.must(err)
 	r.fleet.counts()
 	r.load = harness.NewLoad(t, perSecond, r.request, nil)
@@ -247,16 +247,16 @@ func (r *rig) plays(t *testing.T, fault func()) {
 	r.commit()
 	converged := r.converges("after the fault")
 	after := r.rests()
-	if after.heavier(r.before) {
+	if heavier(after, r.before) {
 		// A leak grows again. What Go keeps for another time, such as the descriptors of
 		// goroutines, and what is remembered of clients for a while, do not.
-		r.note("the fault was repeated, since the heap had grown from %.1f to %.1f MiB", r.before.heap, after.heap)
+		r.note("the fault was repeated, since the heap had grown from %.1f to %.1f MiB", r.before.Heap, after.Heap)
 		first := after
 		fault()
 		r.commit()
 		r.converges("after the fault again")
-		if after = r.rests(); after.heavier(first) {
-			t.Errorf("the heap grows: %.1f MiB, %.1f after the fault, %.1f when it was repeated", r.before.heap, first.heap, after.heap)
+		if after = r.rests(); heavier(after, first) {
+			t.Errorf("the heap grows: %.1f MiB, %.1f after the fault, %.1f when it was repeated", r.before.Heap, first.Heap, after.Heap)
 		}
 	}
 	if err := r.fleet.err(); err != nil {
@@ -269,13 +269,13 @@ func (r *rig) plays(t *testing.T, fault func()) {
 }
 
 // rests waits until nothing is open that was not before, and returns what there is.
-func (r *rig) rests() (u usage) {
+func (r *rig) rests() (u harness.Usage) {
 	r.t.Helper()
 	harness.Eventually(r.t, patience, "the server takes what it took before", func() (err error) {
-		if u, err = r.usage(); err != nil {
+		if u, err = r.Usage(); err != nil {
 			return err
 		}
-		return u.beyond(r.before)
+		return beyond(u, r.before)
 	})
 	return u
 }
@@ -309,7 +309,7 @@ func (r *rig) untouched() {
 // served makes sure that the server answers who asks for its health.
 func (r *rig) served() {
 	r.t.Helper()
-	if _, err := r.get("/healthz"); err != nil {
+	if _, err := r.Get("/healthz"); err != nil {
 		r.t.Error(err)
 	}
 	if err := r.ready(); err != nil && !errors.Is(err, context.DeadlineExceeded) {

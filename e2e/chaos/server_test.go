@@ -1,18 +1,12 @@
 package chaos
 
 import (
-	"bufio"
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
-	"net/http"
 	"os"
 	"os/exec"
-	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
@@ -21,14 +15,15 @@ import (
 
 // A server is the program with its directory.
 type server struct {
-	binary        string
-	dir, state    string
-	addr, monitor string // host:port
-	log           string // path
-	args, env     []string
-	shell         string                     // what a shell does before it becomes the server; "": there is none
-	as            *syscall.Credential        // nil: who runs the test
-	attr          func(*syscall.SysProcAttr) // nil: nothing else
+	harness.Monitor
+	binary     string
+	dir, state string
+	addr       string // host:port
+	log        string // path
+	args, env  []string
+	shell      string                     // what a shell does before it becomes the server; "": there is none
+	as         *syscall.Credential        // nil: who runs the test
+	attr       func(*syscall.SysProcAttr) // nil: nothing else
 
 	cmd   *exec.Cmd
 	ended chan struct{}
@@ -41,7 +36,7 @@ func (s *server) start() error {
 		return err
 	}
 	defer log.Close()
-	args := append([]string{"serve", s.dir, "--listen", s.addr, "--metrics-listen", s.monitor, "--state-dir", s.state, "--log-format", "json"}, s.args...)
+	args := append([]string{"serve", s.dir, "--listen", s.addr, "--metrics-listen", string(s.Monitor), "--state-dir", s.state, "--log-format", "json"}, s.args...)
 	cmd := exec.Command(s.binary, args...)
 	if s.shell != "" {
 		cmd = exec.Command("sh", append([]string{"-c", s.shell + ` && exec "$0" "$@"`, s.binary}, args...)...)
@@ -108,30 +103,8 @@ func (s *server) stop() error {
 	return nil
 }
 
-// alone is a client of HTTP that keeps no connection.
-var alone = &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
-
-func (s *server) get(path string) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.monitor+path, nil)
-	if err != nil {
-		return nil, err
-	}
-	resp, err := alone.Do(req)
-	if err != nil {
-		return nil, err
-	}
-	defer resp.Body.Close()
-	b, err := io.ReadAll(resp.Body)
-	if err == nil && resp.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s: %s %s", path, resp.Status, b)
-	}
-	return b, err
-}
-
 func (s *server) ready() error {
-	if _, err := s.get("/readyz"); err != nil {
+	if _, err := s.Get("/readyz"); err != nil {
 		return err
 	}
 	c, err := net.Dial("tcp", s.addr)
@@ -141,64 +114,16 @@ func (s *server) ready() error {
 	return err
 }
 
-// metrics returns the sums of the series of each name.
-func (s *server) metrics() (map[string]float64, error) {
-	b, err := s.get("/metrics")
-	if err != nil {
-		return nil, err
-	}
-	sums := map[string]float64{}
-	for lines := bufio.NewScanner(bytes.NewReader(b)); lines.Scan(); {
-		line := lines.Text()
-		i := strings.LastIndexByte(line, ' ')
-		if i < 0 || line[0] == '#' {
-			continue
-		}
-		v, err := strconv.ParseFloat(line[i+1:], 64)
-		if err != nil {
-			return nil, err
-		}
-		name, _, _ := strings.Cut(line[:i], "{")
-		sums[name] += v
-	}
-	return sums, nil
-}
-
-// A usage is what the server takes when it has nothing to do.
-type usage struct {
-	streams, goroutines, files int
-	heap, resident             float64 // MiB; heap is what two collections leave
-}
-
-func (s *server) usage() (usage, error) {
-	for range 2 {
-		if _, err := s.get("/debug/pprof/heap?gc=1"); err != nil {
-			return usage{}, err
-		}
-	}
-	m, err := s.metrics()
-	if err != nil {
-		return usage{}, err
-	}
-	if m["xds_server_panics_total"] > 0 {
-		return usage{}, errors.New("the server has caught a panic")
-	}
-	return usage{
-		streams: int(m["xds_server_streams_open"]), goroutines: int(m["go_goroutines"]), files: int(m["process_open_fds"]),
-		heap: m["go_memstats_heap_alloc_bytes"] / (1 << 20), resident: m["process_resident_memory_bytes"] / (1 << 20),
-	}, nil
-}
-
 // beyond returns what is open that was not; nil if nothing is.
-func (u usage) beyond(was usage) error {
+func beyond(now, was harness.Usage) error {
 	var all []error
 	for _, x := range []struct {
 		what             string
 		now, was, margin int // by the margin one look differs from another
 	}{
-		{"streams", u.streams, was.streams, 0},
-		{"goroutines", u.goroutines, was.goroutines, 10},
-		{"open files", u.files, was.files, 5},
+		{"streams", now.Streams, was.Streams, 0},
+		{"goroutines", now.Goroutines, was.Goroutines, 10},
+		{"open files", now.Files, was.Files, 5},
 	} {
 		if x.now > x.was+x.margin {
 			all = append(all, fmt.Errorf("%d %s, and %d before", x.now, x.what, x.was))
@@ -209,11 +134,7 @@ func (u usage) beyond(was usage) error {
 
 // heavier reports whether more memory is in use than was, by more than one look
 // differs from another.
-func (u usage) heavier(was usage) bool { return u.heap > 2+was.heap*1.1 }
-
-func (u usage) String() string {
-	return fmt.Sprintf("%d streams, %d goroutines, %d files, heap %.1f MiB, resident %.0f MiB", u.streams, u.goroutines, u.files, u.heap, u.resident)
-}
+func heavier(now, was harness.Usage) bool { return now.Heap > 2+was.Heap*1.1 }
 
 // logged reports how often the log has a text.
 func (s *server) logged(text string) int {
@@ -223,12 +144,6 @@ func (s *server) logged(text string) int {
 
 // peak returns the most memory that the process has had, in MiB.
 func (s *server) peak() float64 {
-	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.cmd.Process.Pid))
-	for line := range strings.Lines(string(b)) {
-		if rest, ok := strings.CutPrefix(line, "VmHWM:"); ok {
-			kb, _ := strconv.ParseFloat(strings.Fields(rest)[0], 64)
-			return kb / 1024
-		}
-	}
-	return 0
+	most, _ := harness.Memory(s.cmd.Process.Pid, "VmHWM")
+	return most
 }

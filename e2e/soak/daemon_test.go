@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"math"
 	"net"
 	"os"
 	"os/exec"
@@ -37,12 +39,14 @@ var built = sync.OnceValues(func() (string, error) {
 // A daemon is the program with a directory of files.
 type daemon struct {
 	dir, addr, log string
+	monitor        harness.Monitor // empty: nobody looks
 	cmd            *exec.Cmd
 	ended          chan struct{}
 	old            bool // it ends connections
 
 	commits int
 	probe   *client // sees when files are served
+	read    int64   // of the log
 }
 
 // tick is the resource that tells which commit is served.
@@ -73,6 +77,7 @@ func startDaemon(t *testing.T, bin string, flags ...string) *daemon {
 	d.cmd = exec.Command(bin, append([]string{"serve", d.dir, "--listen", d.addr, "--drain", "0s", "--first-request-timeout", "1h"}, flags...)...)
 	d.cmd.Stdout, d.cmd.Stderr = log, log
 	d.cmd.Env = append(os.Environ(), "STATE_DIRECTORY="+filepath.Join(filepath.Dir(d.log), "state"))
+	harness.DieWithParent(d.cmd)
 	if err := d.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -111,11 +116,20 @@ func (d *daemon) catchUp()      { time.Sleep(3 * time.Millisecond) }
 func (d *daemon) patient() bool { return false }
 func (d *daemon) aging() bool   { return d.old }
 
+// alive looks at what the log has had since the last look, and a bit before that, so that
+// no word is cut in two.
 func (d *daemon) alive() error {
-	log, err := os.ReadFile(d.log)
+	const longest = 16
+	file, err := os.Open(d.log)
 	if err != nil {
 		return err
 	}
+	defer file.Close()
+	log, err := io.ReadAll(io.NewSectionReader(file, max(0, d.read-longest), math.MaxInt64-d.read))
+	if err != nil {
+		return err
+	}
+	d.read = max(0, d.read-longest) + int64(len(log))
 	for _, bad := range []string{"panic", "fatal error", "DATA RACE", "level=ERROR"} {
 		if i := bytes.Index(log, []byte(bad)); i >= 0 {
 			return fmt.Errorf("the program's log:\n%s", log[i:min(len(log), i+4000)])
@@ -123,7 +137,7 @@ func (d *daemon) alive() error {
 	}
 	select {
 	case <-d.ended:
-		return fmt.Errorf("the program ended: %v\n%s", d.cmd.ProcessState, log)
+		return fmt.Errorf("the program ended: %v\n%s", d.cmd.ProcessState, harness.Tail(d.log, 40))
 	default:
 		return nil
 	}

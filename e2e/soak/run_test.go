@@ -80,18 +80,23 @@ type run struct {
 	subject
 	story
 	less    features
+	town    string // is in the ids of nodes, where a server lives for more than one story
 	began   time.Time
 	world   world
 	called  called
 	renewed int
 	clients []*client
 
-	mu  sync.Mutex
-	log []string
-	out *os.File // where the conversation is written, too, in case that the process dies
+	quiet bool // keeps no log
+	mu    sync.Mutex
+	log   []string
+	out   *os.File // where the conversation is written, too, in case that the process dies
 }
 
 func (r *run) note(format string, args ...any) {
+	if r.quiet {
+		return
+	}
 	line := fmt.Sprintf("%9.3f ", time.Since(r.began).Seconds()) + fmt.Sprintf(format, args...)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -140,7 +145,7 @@ func (r *run) serve() error {
 }
 
 func (r *run) newClient(id string, m manner, seed uint64) *client {
-	n := &core.Node{Id: id, Cluster: "soak", UserAgentName: m.node.GetUserAgentName(), ClientFeatures: m.node.GetClientFeatures()}
+	n := &core.Node{Id: r.town + id, Cluster: "soak", UserAgentName: m.node.GetUserAgentName(), ClientFeatures: m.node.GetClientFeatures()}
 	m.node = n
 	return &client{manner: m, id: id, dial: r.dial, note: r.note, moody: rand.New(rand.NewPCG(seed, 3))}
 }

@@ -82,6 +82,14 @@ func TestSoak(t *testing.T) {
 			return wrong
 		})
 	})
+	t.Run("SAFE-1 SAFE-9 town", func(t *testing.T) {
+		t.Parallel()
+		bin, err := built()
+		if err != nil {
+			t.Fatal(err)
+		}
+		newTown(t, bin).lives(t)
+	})
 }
 
 // manners are flags that change what is said to clients, and when.

@@ -135,22 +135,27 @@ func TestReasons(t *testing.T) {
 				}
 				done := make(chan struct{})
 				go func() { defer close(done); serve(f, l) }()
-				conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", l.Addr().String())
+				ends := sync.OnceFunc(func() { _ = l.Close(); <-done })
+				defer ends()
+				within, cancel := context.WithTimeout(t.Context(), 10*time.Second) // a handshake that succeeds is counted never
+				defer cancel()
+				conn, err := new(net.Dialer).DialContext(within, "tcp", l.Addr().String())
 				if err != nil {
 					t.Fatal(err)
 				}
+				until, _ := within.Deadline()
+				_ = conn.SetDeadline(until)
 				c.client(conn)
 				_ = conn.Close()
-				for f.Counts()[reason] == 0 && t.Context().Err() == nil {
-					ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
-					<-ctx.Done()
+				for f.Counts()[reason] == 0 {
+					next, cancel := context.WithTimeout(within, 5*time.Millisecond)
+					<-next.Done()
 					cancel()
-					if n := total(f); n > f.Counts()[reason] {
-						t.Fatalf("%v", f.Counts())
+					if n := total(f); n > f.Counts()[reason] || within.Err() != nil {
+						t.Fatalf("not counted as %s: %v", reason, f.Counts())
 					}
 				}
-				_ = l.Close()
-				<-done
+				ends()
 				lines := b.lines("")
 				if reason == closed {
 					if len(lines) != 0 {

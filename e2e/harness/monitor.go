@@ -1,0 +1,120 @@
+package harness
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A Monitor is where a server tells of its metrics, health and profiles: host:port.
+type Monitor string
+
+// alone is a client of HTTP that keeps no connection, which would be one of the
+// server's open files.
+var alone = &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+
+// Get returns what is at a path.
+func (m Monitor) Get(path string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+string(m)+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := alone.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s %s", path, resp.Status, b)
+	}
+	return b, err
+}
+
+// Metrics returns the sums of the series of each name.
+func (m Monitor) Metrics() (map[string]float64, error) {
+	b, err := m.Get("/metrics")
+	if err != nil {
+		return nil, err
+	}
+	sums := map[string]float64{}
+	for lines := bufio.NewScanner(bytes.NewReader(b)); lines.Scan(); {
+		line := lines.Text()
+		i := strings.LastIndexByte(line, ' ')
+		if i < 0 || line[0] == '#' {
+			continue
+		}
+		v, err := strconv.ParseFloat(line[i+1:], 64)
+		if err != nil {
+			return nil, err
+		}
+		name, _, _ := strings.Cut(line[:i], "{")
+		sums[name] += v
+	}
+	return sums, nil
+}
+
+// A Usage is what a server takes.
+type Usage struct {
+	Streams, Goroutines, Files int
+	Heap, Resident             float64 // MiB; Heap is what two collections leave
+}
+
+// Usage returns what the server takes. Of the heap only what is reachable counts: a
+// second collection takes what pools and finalizers had kept from the first, and the
+// profile tells the heap's size before it makes anything itself. The metric of goroutines
+// counts those that gather the metrics, of which there may be any number.
+func (m Monitor) Usage() (u Usage, err error) {
+	var profile []byte
+	for range 2 {
+		if profile, err = m.Get("/debug/pprof/heap?gc=1&debug=1"); err != nil {
+			return u, err
+		}
+	}
+	heap, err := figure(profile, "# HeapAlloc = ")
+	if err != nil {
+		return u, err
+	}
+	if profile, err = m.Get("/debug/pprof/goroutine?debug=1"); err != nil {
+		return u, err
+	}
+	goroutines, err := figure(profile, "goroutine profile: total ")
+	if err != nil {
+		return u, err
+	}
+	all, err := m.Metrics()
+	if err != nil {
+		return u, err
+	}
+	if all["xds_server_panics_total"] > 0 {
+		return u, errors.New("the server has caught a panic")
+	}
+	return Usage{
+		Streams: int(all["xds_server_streams_open"]), Goroutines: int(goroutines), Files: int(all["process_open_fds"]),
+		Heap: heap / (1 << 20), Resident: all["process_resident_memory_bytes"] / (1 << 20),
+	}, nil
+}
+
+// figure returns the number after a text.
+func figure(of []byte, after string) (float64, error) {
+	_, rest, _ := strings.Cut(string(of), after)
+	rest, _, _ = strings.Cut(rest, "\n")
+	n, err := strconv.ParseFloat(rest, 64)
+	if err != nil {
+		return 0, fmt.Errorf("there is no %q: %w", after, err)
+	}
+	return n, nil
+}
+
+func (u Usage) String() string {
+	return fmt.Sprintf("%d streams, %d goroutines, %d files, heap %.1f MiB, resident %.0f MiB", u.Streams, u.Goroutines, u.Files, u.Heap, u.Resident)
+}

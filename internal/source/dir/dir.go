@@ -183,7 +183,7 @@ func (s *Source) load(o order, sc *scanner) (Report, error) {
 		s.removals.approved()
 	} else {
 		lost := s.removals.losses(start, s.world, next)
-		if s.err = s.removals.refuse(lost, s.world, next, s.HowToAllow); s.err != nil {
+		if s.err = s.removals.refuse(lost, s.world, next, !s.begun, s.HowToAllow); s.err != nil {
 			return Report{}, s.err
 		}
 		s.removals.hold(start, lost, next)

@@ -65,10 +65,15 @@ func (m *removals) losses(now time.Time, was, next world) map[string]loss {
 }
 
 // refuse returns an error if next looks like a part of what the files should say:
-// more than half of a type would go, or has gone in steps.
-func (m *removals) refuse(lost map[string]loss, was, next world, how string) error {
-	if next.files == 0 && len(was.types) > 0 {
+// more than half of a type would go, or has gone in steps. At the start files without a
+// resource are no more than no files: nobody has seen them become so.
+func (m *removals) refuse(lost map[string]loss, was, next world, starting bool, how string) error {
+	switch {
+	case len(was.types) == 0:
+	case next.files == 0:
 		return refusal("there are no files any more", how)
+	case starting && len(next.types) == 0:
+		return refusal("no file has a resource any more", how)
 	}
 	var why []string
 	for _, l := range lost {

@@ -5,6 +5,8 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"os/signal"
+	"syscall"
 
 	"github.com/spf13/pflag"
 )
@@ -17,7 +19,8 @@ func (l *logging) flags(f *pflag.FlagSet) {
 	f.StringVar(&l.format, "log-format", "auto", "`FORMAT` of the log: text, json, or auto: text on a terminal, else json")
 }
 
-// open returns a log to w; an error is one of usage.
+// open returns a log to w; an error is one of usage. From then on the program outlives
+// who reads the log: a line that nobody can be told is lost.
 func (l logging) open(w io.Writer) (*slog.Logger, error) {
 	var o slog.HandlerOptions
 	switch l.level {
@@ -32,6 +35,7 @@ func (l logging) open(w io.Writer) (*slog.Logger, error) {
 	default:
 		return nil, fmt.Errorf("--log-level: %q is none of debug, info, warn and error", l.level)
 	}
+	signal.Ignore(syscall.SIGPIPE)
 	switch {
 	case l.format == "text" || l.format == "auto" && terminal(w):
 		return slog.New(slog.NewTextHandler(w, &o)), nil

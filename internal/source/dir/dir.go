@@ -202,7 +202,7 @@ func (s *Source) load(o order, sc *scanner) (Report, error) {
 		s.missing = next.dangling()
 	}
 	if s.Keep != nil && (len(commit.Changes) > 0 || !s.begun) {
-		s.Keep(next.config(start, s.departed))
+		s.Keep(next.config(start, s.departed, &s.removals))
 	}
 	s.begun = true
 	return s.report(commit, start), nil

@@ -4,9 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/chancery-xds/chancery/internal/lastgood"
 )
 
 // A directory that loses much may be one whose files are not there now: an
@@ -153,6 +156,27 @@ func (m *removals) committed(now time.Time, was world) {
 		if m.peaks[url] = p; len(p) == 0 {
 			delete(m.peaks, url)
 		}
+	}
+}
+
+// kept returns how much there was, as it is kept on disk.
+func (m *removals) kept() (all []lastgood.Peak) {
+	for _, url := range slices.Sorted(maps.Keys(m.peaks)) {
+		for _, p := range m.peaks[url] {
+			all = append(all, lastgood.Peak{URL: url, N: p.n, Until: p.until})
+		}
+	}
+	return all
+}
+
+// restore takes up what was kept. A clock that was set back makes nothing last longer.
+func (m *removals) restore(now time.Time, all []lastgood.Peak) {
+	m.peaks = map[string][]peak{}
+	for _, p := range all {
+		if p.Until.After(now) {
+			p.Until = now
+		}
+		m.peaks[p.URL] = append(m.peaks[p.URL], peak{p.N, p.Until})
 	}
 }
 

@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"io"
+	"net"
 	"sync"
 	"syscall"
 	"testing"
@@ -107,5 +109,35 @@ func TestRollout(t *testing.T) {
 	// On a busy machine a client may have begun at the second of the list.
 	if moved < clients/2 || served != clients || longest > most {
 		t.Errorf("%d of %d clients have moved, %d are at the other server, at most %v without a stream, want %v", moved, clients, served, longest, most)
+	}
+}
+
+// "A second signal ends it at once", and what connects and says nothing delays no end: the
+// machine that is not gone in time is killed, with what others still have to hear. (SAFE-12)
+func TestSilentPeersDelayNoEnd(t *testing.T) {
+	for name, signals := range map[string]int{"one signal": 1, "a second one": 2} {
+		t.Run(name, func(t *testing.T) {
+			d := serve(t, []string{"--drain", map[int]string{1: "100ms", 2: "1h"}[signals]}, "a.yaml", cluster("a"))
+			d.clusters().gets("a") // so that there is a stream to drain
+			for _, first := range []string{"", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"} {
+				c, err := net.Dial("tcp", d.conn.Target())
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer c.Close()
+				_, _ = io.WriteString(c, first)
+			}
+			time.Sleep(100 * time.Millisecond) // both are accepted
+			start := time.Now()
+			d.signal(syscall.SIGTERM)
+			d.logged("ending streams")
+			if signals == 2 {
+				d.signal(syscall.SIGTERM)
+			}
+			d.exits(signals - 1)
+			if took := time.Since(start); took > 5*time.Second {
+				t.Errorf("it ended after %v", took)
+			}
+		})
 	}
 }

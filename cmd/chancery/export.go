@@ -95,6 +95,7 @@ written; 2 wrong use.`,
 			if err := e.check(); err != nil {
 				return err
 			}
+			defer e.logging.close()
 			return e.run()
 		},
 	}

@@ -31,6 +31,7 @@ type front struct {
 	parsed     []listen.Address
 	certs      *tlsfiles.Source // nil: no TLS
 	handshakes handshakes.Failures
+	clients    *listen.Limit // who may connect; of REST, too
 	listeners  []net.Listener
 	servers    []*grpc.Server
 	ending     sync.WaitGroup // that were told to
@@ -77,6 +78,7 @@ func (f *front) plain() string {
 
 // open listens on all addresses.
 func (f *front) open(log *slog.Logger, xds *server.Server, clients *listen.Limit, limits []grpc.ServerOption) error {
+	f.clients = clients
 	options := append(append(server.GRPCOptions(), f.age.GRPCOption()), limits...)
 	var secured credentials.TransportCredentials // nil: no TLS
 	if f.tls.Configured() {
@@ -146,18 +148,20 @@ const lastWords = time.Second
 
 // finish returns when the connections have ended after their streams: in order, so
 // that what the last of them were told on leaving is written before. Watches of
-// health and reflection never end by themselves: they are cut when that takes
-// too long, or when ctx is done.
+// health and reflection never end by themselves, nor do connections on which nothing
+// comes for 10 s: they are cut when that takes too long, or when ctx is done.
 func (f *front) finish(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, lastWords)
 	defer cancel()
 	for _, g := range f.servers {
 		defer context.AfterFunc(ctx, g.Stop)()
 	}
+	defer context.AfterFunc(ctx, f.clients.Cut)()
 	f.ending.Wait()
 }
 
 func (f *front) close() {
+	f.clients.Cut() // Stop waits for those on which nothing comes
 	for _, g := range f.servers {
 		g.Stop()
 	}

@@ -5,20 +5,35 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"os/signal"
+	"syscall"
+	"time"
 
 	"github.com/spf13/pflag"
+
+	"github.com/chancery-xds/chancery/internal/backlog"
 )
 
 // A logging is how to log, as the flags say.
-type logging struct{ level, format string }
+type logging struct {
+	level, format string
+
+	lines *backlog.Writer // that wait for their reader
+}
+
+const (
+	maxWaiting = 4 << 20         // bytes of lines that wait
+	lastLines  = 2 * time.Second // for the last lines to be read when the program ends
+)
 
 func (l *logging) flags(f *pflag.FlagSet) {
 	f.StringVar(&l.level, "log-level", "info", "least `LEVEL` to log: debug, info, warn or error")
 	f.StringVar(&l.format, "log-format", "auto", "`FORMAT` of the log: text, json, or auto: text on a terminal, else json")
 }
 
-// open returns a log to w; an error is one of usage.
-func (l logging) open(w io.Writer) (*slog.Logger, error) {
+// open returns a log to w; an error is one of usage. From then on the program outlives
+// who reads the log, and waits for nobody who does: a line that cannot be told is lost.
+func (l *logging) open(w io.Writer) (*slog.Logger, error) {
 	var o slog.HandlerOptions
 	switch l.level {
 	case "debug":
@@ -32,14 +47,27 @@ func (l logging) open(w io.Writer) (*slog.Logger, error) {
 	default:
 		return nil, fmt.Errorf("--log-level: %q is none of debug, info, warn and error", l.level)
 	}
+	signal.Ignore(syscall.SIGPIPE)
+	var log *slog.Logger
+	lines := func() io.Writer {
+		l.lines = backlog.New(w, maxWaiting, func(lost int) {
+			log.Warn("lines of the log were lost: who reads it is too slow", "lines", lost)
+		})
+		return l.lines
+	}
 	switch {
 	case l.format == "text" || l.format == "auto" && terminal(w):
-		return slog.New(slog.NewTextHandler(w, &o)), nil
+		log = slog.New(slog.NewTextHandler(lines(), &o))
 	case l.format == "json" || l.format == "auto":
-		return slog.New(slog.NewJSONHandler(w, &o)), nil
+		log = slog.New(slog.NewJSONHandler(lines(), &o))
+	default:
+		return nil, fmt.Errorf("--log-format: %q is none of text, json and auto", l.format)
 	}
-	return nil, fmt.Errorf("--log-format: %q is none of text, json and auto", l.format)
+	return log, nil
 }
+
+// close waits until the log is read, for some time.
+func (l *logging) close() { l.lines.Close(lastLines) }
 
 func terminal(w io.Writer) bool {
 	f, ok := w.(*os.File)

@@ -115,6 +115,7 @@ cannot be listened on; 2 wrong use.`,
 			if s.log, err = s.logging.open(s.stderr); err != nil {
 				return err
 			}
+			defer s.logging.close()
 			return s.run()
 		},
 	}

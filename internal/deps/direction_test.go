@@ -43,6 +43,7 @@ var direction = map[string]row{
 	"internal/handshakes":   {ours: "internal/repeats internal/guard", light: true, why: "is told by credentials and net/http"},
 	"internal/tlsfiles":     {ours: "internal/secret", light: true, why: "reads files when clients connect, and serves nothing"},
 	"internal/durable":      {std: true, why: "writes files, and knows nothing of what is in them"},
+	"internal/backlog":      {std: true, why: "knows nothing of what is in a line"},
 	"internal/repeats":      {ours: "internal/guard", std: true, why: "counts lines, and writes none"},
 	"internal/refs":         {ours: "xds", light: true, why: "knows messages by their descriptors only"},
 	"internal/secret":       {light: true, why: "knows fields by their descriptors only"},

@@ -12,7 +12,7 @@ import (
 )
 
 // The packages whose effects are listed.
-var watched = []string{"xds", "protocol", "protocol/protocoltest", "store", "wire", "server", "lazy", "rest", "internal/refs", "internal/protofile", "internal/export", "internal/guard", "internal/repeats", "internal/shares", "internal/unfinished"}
+var watched = []string{"xds", "protocol", "protocol/protocoltest", "store", "wire", "server", "lazy", "rest", "internal/refs", "internal/protofile", "internal/export", "internal/guard", "internal/repeats", "internal/shares", "internal/unfinished", "internal/backlog"}
 
 // Every effect they have, by package, declaration and kind, and why it is there.
 var effects = map[string]string{
@@ -75,6 +75,10 @@ var effects = map[string]string{
 	"rest parked.WriteHeader clock":    "dates a response, and when writing it has taken too long",
 	"rest answers mutex":               "shares encodings between polls; held for memory only",
 	"rest answer once":                 "encodes for all who are told the same",
+
+	"internal/backlog Writer mutex":       "lines that wait, for all who log; held for memory only",
+	"internal/backlog New goroutine":      "waits for the reader so that nobody else does; ends when closed",
+	"internal/backlog Writer.Close timer": "how long the end of a program waits for the reader",
 
 	"internal/repeats Counter mutex":         "what is said for the same reason, for all who say it; held for memory only",
 	"internal/repeats Counter.say timer":     "when lines that say the same are counted",

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"slices"
+	"strconv"
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -33,6 +34,14 @@ type Config struct {
 	At    time.Time // when it was committed
 	Types []Type
 	Gone  []Type // what was served shortly before, and clients may still have
+	Peaks []Peak // how much there was lately, by type
+}
+
+// A Peak is how many resources a type had until a time.
+type Peak struct {
+	URL   string
+	N     int
+	Until time.Time
 }
 
 // A Type is all resources of a type.
@@ -87,6 +96,11 @@ func (c Config) write(out io.Writer) error {
 			rest = rest[n:]
 		}
 	}
+	for _, p := range c.Peaks {
+		if _, err := protodelim.MarshalTo(w, p.encode()); err != nil {
+			return err
+		}
+	}
 	if err := w.Flush(); err != nil {
 		return err
 	}
@@ -94,11 +108,31 @@ func (c Config) write(out io.Writer) error {
 	return err
 }
 
-// withheld marks a type of which not all is kept, gone what is not served any more.
+// withheld marks a type of which not all is kept, gone what is not served any more, peak
+// how much there was.
 const (
 	withheld = "withheld"
 	gone     = "gone"
+	peak     = "peak"
 )
+
+func (p Peak) encode() *discoveryv3.DeltaDiscoveryResponse {
+	return &discoveryv3.DeltaDiscoveryResponse{TypeUrl: p.URL, Nonce: peak, Resources: []*discoveryv3.Resource{
+		{Name: strconv.Itoa(p.N), Version: p.Until.UTC().Format(time.RFC3339Nano)},
+	}}
+}
+
+func decodePeak(m *discoveryv3.DeltaDiscoveryResponse) (p Peak, err error) {
+	if len(m.Resources) != 1 {
+		return p, errCut
+	}
+	p.URL = m.TypeUrl
+	if p.N, err = strconv.Atoi(m.Resources[0].Name); err != nil {
+		return p, err
+	}
+	p.Until, err = time.Parse(time.RFC3339Nano, m.Resources[0].Version)
+	return p, err
+}
 
 // place is the key of the metadata that says where a resource stood.
 const place = "chancery"
@@ -162,8 +196,16 @@ func parse(data []byte) (Config, error) {
 			return Config{}, err
 		}
 		types := &c.Types
-		if m.Nonce == gone {
+		switch m.Nonce {
+		case gone:
 			types = &c.Gone
+		case peak:
+			p, err := decodePeak(&m)
+			if err != nil {
+				return Config{}, err
+			}
+			c.Peaks = append(c.Peaks, p)
+			continue
 		}
 		n := len(*types)
 		if n == 0 || (*types)[n-1].URL != m.TypeUrl {

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -69,6 +70,7 @@ func TestKeep(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "state")
 	k, _, stop := open(t, dir)
 	want := some(t, 2*chunk+1)
+	want.Peaks = []Peak{{xds.Cluster.URL, 700, want.At}, {xds.Cluster.URL, 600, want.At.Add(time.Second)}}
 	k.Keep(some(t, 1))
 	k.Keep(want)
 	stop()
@@ -79,6 +81,9 @@ func TestKeep(t *testing.T) {
 	}
 	if !got.At.Equal(want.At) || len(got.Types) != 2 {
 		t.Fatalf("at %v, %d types", got.At, len(got.Types))
+	}
+	if !slices.Equal(got.Peaks, want.Peaks) {
+		t.Errorf("peaks %v, want %v", got.Peaks, want.Peaks)
 	}
 	for i, w := range want.Types {
 		g := got.Types[i]

@@ -2,7 +2,9 @@ package listen
 
 import (
 	"errors"
+	"maps"
 	"net"
+	"slices"
 	"sync"
 	"syscall"
 
@@ -19,11 +21,23 @@ type Limit struct {
 
 	mu     sync.Mutex // held for memory only
 	shares shares.Shares[net.Conn]
+	open   map[*placed]bool
 }
 
 // NewLimit returns a limit of max connections; 0: any number.
 func NewLimit(max int) *Limit {
-	return &Limit{shares: shares.Shares[net.Conn]{Max: max}}
+	return &Limit{shares: shares.Shares[net.Conn]{Max: max}, open: map[*placed]bool{}}
+}
+
+// Cut closes all connections that are open, also those on which nothing has come yet and
+// which nobody else knows. Without a limit it closes none.
+func (l *Limit) Cut() {
+	l.mu.Lock()
+	all := slices.Collect(maps.Keys(l.open))
+	l.mu.Unlock()
+	for _, c := range all {
+		_ = c.Close()
+	}
 }
 
 // Open is how many connections are open; 0 if there is no limit.
@@ -63,6 +77,10 @@ func (l limited) Accept() (net.Conn, error) {
 func (l *Limit) enter(c net.Conn) net.Conn {
 	l.mu.Lock()
 	p, lost := l.shares.Enter(shares.Owner(c.RemoteAddr()), c)
+	kept := &placed{Conn: c, limit: l, place: p}
+	if p != nil {
+		l.open[kept] = true
+	}
 	l.mu.Unlock()
 	if p == nil {
 		l.close(c)
@@ -71,7 +89,7 @@ func (l *Limit) enter(c net.Conn) net.Conn {
 	if lost.OK {
 		l.close(lost.Thing)
 	}
-	return &placed{Conn: c, limit: l, place: p}
+	return kept
 }
 
 func (l *Limit) close(c net.Conn) {
@@ -95,6 +113,7 @@ func (p *placed) Close() error {
 	p.limit.mu.Lock()
 	defer p.limit.mu.Unlock()
 	p.limit.shares.Leave(p.place)
+	delete(p.limit.open, p)
 	return err
 }
 

@@ -1,6 +1,7 @@
 package listen
 
 import (
+	"errors"
 	"io"
 	"net"
 	"sync/atomic"
@@ -106,4 +107,31 @@ func TestLimitedRaw(t *testing.T) {
 	if _, err := s.(syscall.Conn).SyscallConn(); err != nil {
 		t.Error(err)
 	}
+}
+
+// Cut ends what is open, and gives all places back.
+func TestCut(t *testing.T) {
+	limit := NewLimit(2)
+	l := limit.On(mustOpen(t, "127.0.0.1:0"))
+	for range 2 {
+		c, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		s, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			if _, err := s.Read(make([]byte, 1)); !errors.Is(err, net.ErrClosed) {
+				t.Error(err)
+			}
+		}()
+	}
+	limit.Cut()
+	if n := limit.Open(); n != 0 || len(limit.open) != 0 {
+		t.Errorf("%d are open", n)
+	}
+	limit.Cut()
 }

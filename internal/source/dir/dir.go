@@ -184,7 +184,7 @@ func (s *Source) load(o order, sc *scanner) (Report, error) {
 		s.removals.approved()
 	} else {
 		lost = s.removals.losses(start, s.world, next)
-		if s.err = s.removals.refuse(lost, s.world, next, s.HowToAllow); s.err != nil {
+		if s.err = s.removals.refuse(lost, s.world, next, !s.begun, s.HowToAllow); s.err != nil {
 			return Report{}, s.err
 		}
 		s.removals.hold(start, lost, next)
@@ -201,7 +201,7 @@ func (s *Source) load(o order, sc *scanner) (Report, error) {
 		s.missing = next.dangling()
 	}
 	if s.Keep != nil && (len(commit.Changes) > 0 || !s.begun) {
-		s.Keep(next.config(start, s.departed))
+		s.Keep(next.config(start, s.departed, &s.removals))
 	}
 	s.begun = true
 	return s.report(commit, start), nil

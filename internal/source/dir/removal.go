@@ -4,9 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/chancery-xds/chancery/internal/lastgood"
 )
 
 // A directory that loses much may be one whose files are not there now: an
@@ -98,10 +101,15 @@ func (m *removals) losses(now time.Time, was, next world) map[string]loss {
 }
 
 // refuse returns an error if next looks like a part of what the files should say:
-// more than half of a type would go, or has gone in steps.
-func (m *removals) refuse(lost map[string]loss, was, next world, how string) error {
-	if next.files == 0 && len(was.types) > 0 {
+// more than half of a type would go, or has gone in steps. At the start files without a
+// resource are no more than no files: nobody has seen them become so.
+func (m *removals) refuse(lost map[string]loss, was, next world, starting bool, how string) error {
+	switch {
+	case len(was.types) == 0:
+	case next.files == 0:
 		return refusal("there are no files any more", how)
+	case starting && len(next.types) == 0:
+		return refusal("no file has a resource any more", how)
 	}
 	var why []string
 	for _, l := range lost {
@@ -181,6 +189,27 @@ func (m *removals) committed(now time.Time, lost map[string]loss) {
 		if m.peaks[url] = p; len(p) == 0 {
 			delete(m.peaks, url)
 		}
+	}
+}
+
+// kept returns how much there was, as it is kept on disk.
+func (m *removals) kept() (all []lastgood.Peak) {
+	for _, url := range slices.Sorted(maps.Keys(m.peaks)) {
+		for _, p := range m.peaks[url] {
+			all = append(all, lastgood.Peak{URL: url, N: p.n, Until: p.until})
+		}
+	}
+	return all
+}
+
+// restore takes up what was kept. A clock that was set back makes nothing last longer.
+func (m *removals) restore(now time.Time, all []lastgood.Peak) {
+	m.peaks = map[string][]peak{}
+	for _, p := range all {
+		if p.Until.After(now) {
+			p.Until = now
+		}
+		m.peaks[p.URL] = append(m.peaks[p.URL], peak{p.N, p.Until})
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/chancery-xds/chancery/internal/lastgood"
 	"github.com/chancery-xds/chancery/store"
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -175,6 +176,40 @@ func TestRemovalsInSteps(t *testing.T) {
 			m.served(20)
 			time.Sleep(peakTime)
 			m.now("")
+			m.served(19)
+		})
+	})
+	t.Run("half in ten minutes, with a restart before each step", func(t *testing.T) {
+		// "Removals beyond a share, at once or little by little, wait for a word." (SAFE-10)
+		synctest.Test(t, func(t *testing.T) {
+			m := moving(t, "a.yaml", clusters(all...))
+			var kept lastgood.Config
+			again := func(left int, refused string) {
+				m.Helper()
+				m.write("a.yaml", clusters(all[40-left:]...))
+				m.st = store.New()
+				m.src = New(m.dir, m.st, Options{Keep: func(c lastgood.Config) { kept = c }})
+				if err := m.src.Restore(kept); err != nil {
+					t.Fatal(err)
+				}
+				m.now(refused)
+			}
+			m.src.Keep = func(c lastgood.Config) { kept = c }
+			m.src.removals.confirm = 0
+			m.rewrite(all[10:]...)
+			m.now("")
+			again(25, "")
+			again(20, "")
+			again(19, "this would leave 19 of the 40 CDS resources that there were in the last 10 minutes")
+			m.served(20)
+			if _, err := m.src.load(order{approve: true}, &scanner{}); err != nil {
+				t.Error(err)
+			}
+			again(18, "") // of the 19 that were approved of
+			again(40, "")
+			again(30, "")
+			time.Sleep(peakTime + time.Second)
+			again(19, "")
 			m.served(19)
 		})
 	})

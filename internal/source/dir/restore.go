@@ -78,6 +78,7 @@ func (s *Source) Restore(c lastgood.Config) error {
 	})
 	if err == nil {
 		s.departed = before
+		s.removals.restore(time.Now(), c.Peaks)
 		s.serves(w)
 	}
 	return err
@@ -107,9 +108,10 @@ func (l Loaded) kept() lastgood.Resource {
 	return lastgood.Resource{Resource: l.Resource, File: l.File, Line: l.Line, Col: l.Col, Path: l.Path}
 }
 
-// config returns what is to be kept of the world, and of what has gone lately.
-func (w world) config(at time.Time, d departed) lastgood.Config {
-	c := lastgood.Config{At: at, Gone: d.kept()}
+// config returns what is to be kept of the world, of what has gone lately, and of how much
+// there was.
+func (w world) config(at time.Time, d departed, m *removals) lastgood.Config {
+	c := lastgood.Config{At: at, Gone: d.kept(), Peaks: m.kept()}
 	for _, url := range slices.Sorted(maps.Keys(w.types)) {
 		content := w.types[url]
 		t := lastgood.Type{Type: content.typ, Version: content.version}

@@ -53,6 +53,32 @@ func TestRestore(t *testing.T) {
 		}
 		served(b, 30, "v7")
 	})
+	t.Run("files without a resource are none either", func(t *testing.T) {
+		// "A start on nothing [...] tells no client that anything is gone: the last good
+		// is served." (SAFE-10) Of a type of less than 20, too.
+		var kept lastgood.Config
+		first := newBench(t, "a.yaml", clusters("a", "b"))
+		first.src.Keep = func(c lastgood.Config) { kept = c }
+		first.load("CDS a b")
+		b := newBench(t, "a.yaml", "# soon\n")
+		if err := b.src.Restore(kept); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 { // looks
+			if got := b.try(); !strings.HasPrefix(got, "no file has a resource any more") {
+				t.Error(got)
+			}
+			if got := b.content(); got != "CDS a b" {
+				t.Error(got)
+			}
+		}
+		if _, err := b.src.load(order{approve: true}, &scanner{}); err != nil {
+			t.Error(err)
+		}
+		if got := b.content(); got != "" {
+			t.Error("what was approved of is there:", got)
+		}
+	})
 	t.Run("what may not be served is not", func(t *testing.T) {
 		b := newBench(t)
 		b.src.Review = func([]Loaded) ([]Loaded, error) { return nil, errors.New("no") }

@@ -34,13 +34,15 @@ const (
 	tooSilent // streams without a request
 	tooOther  // streams of other services
 	tooUnfinished
-	mustWait // for the first answer
-	faults   // how many there are
+	tooCrowded // requests of an address
+	tooHasty   // streams of a connection come and go
+	mustWait   // for the first answer
+	faults     // how many there are
 )
 
 // limits are the names of faults that have to do with a limit.
 var limits = [faults]string{
-	tooManyStreams: "streams", tooLarge: "request", tooMany: "subscription", tooFast: "rate", tooSlow: "write", tooLate: "first_request", tooSilent: "silent_streams", tooOther: "other_streams", tooUnfinished: "unfinished", mustWait: "first_answers",
+	tooManyStreams: "streams", tooLarge: "request", tooMany: "subscription", tooFast: "rate", tooSlow: "write", tooLate: "first_request", tooSilent: "silent_streams", tooOther: "other_streams", tooUnfinished: "unfinished", tooCrowded: "address_rate", tooHasty: "stream_rate", mustWait: "first_answers",
 }
 
 // A tally counts faults. The zero value is ready to use.

@@ -24,6 +24,11 @@ func (s *Server) fetch(ctx context.Context, m *message, t, also *xds.Type) (out 
 
 func (s *Server) answer(ctx context.Context, m *message, t, also *xds.Type) (out *message, err error) {
 	plain(ctx)
+	var from Caller
+	if p, ok := peer.FromContext(ctx); ok {
+		from.Addr = p.Addr
+	}
+	s.queue(from.Addr, ctx.Done())
 	d := s.decoder(xds.SotW)
 	req, err := decode(&d, m)
 	if err != nil {
@@ -37,10 +42,6 @@ func (s *Server) answer(ctx context.Context, m *message, t, also *xds.Type) (out
 	hold, err := holdOf(ctx)
 	if err != nil {
 		return nil, err
-	}
-	var from Caller
-	if p, ok := peer.FromContext(ctx); ok {
-		from.Addr = p.Addr
 	}
 	p, err := s.Poll(t, req, from)
 	if err != nil {

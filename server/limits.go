@@ -4,8 +4,8 @@ import "time"
 
 // Limits bound what clients can make a server do and hold. A field that is zero
 // keeps its default. What exceeds one ends its stream, and no other, with
-// RESOURCE_EXHAUSTED and a line of the log; only Rate and FirstAnswers make
-// clients wait instead.
+// RESOURCE_EXHAUSTED and a line of the log; only Rate, AddressRate, StreamRate and
+// FirstAnswers make clients wait instead.
 type Limits struct {
 	// Streams is how many streams may be open at once, of all clients together;
 	// 100,000 by default. When they are, one more takes the place of the newest of the
@@ -60,6 +60,18 @@ type Limits struct {
 	// default; negative: any number.
 	Rate int
 
+	// AddressRate is the same of all streams and polls of an address together; of IPv6, of
+	// a network of 64 bits. A stream that has ended counts as ten requests. What is beyond
+	// waits, 30 s at most. 100,000 by default, so that as many clients may be behind one
+	// address; negative: any number.
+	AddressRate int
+
+	// StreamRate is how many streams of a connection may end in a second in the long run,
+	// whoever ends them; ten times as many may end at once. Whoever opens and resets more
+	// (rapid reset, CVE-2023-44487) is slowed down: the connection is read later. Those that
+	// stay open do not count. 100 by default; negative: any number. See [Server.Credentials].
+	StreamRate int
+
 	// FirstAnswers is how many streams are answered at a time to the first
 	// request of a type, so that a fleet that reconnects at once costs bounded
 	// memory and is served one after the other: the address, connection and node
@@ -84,7 +96,7 @@ type Limits struct {
 func DefaultLimits() Limits {
 	return Limits{
 		Streams: 100_000, Silent: 2000, Polls: 10_000, Others: 1000, Types: 64, Names: 100_000, NameLen: 4096, Held: 128 << 20, Node: 256 << 10,
-		Rate: 1000, FirstAnswers: 50, Unfinished: MaxRequest / 2 * 3, Response: 3 << 20,
+		Rate: 1000, AddressRate: 100_000, StreamRate: 100, FirstAnswers: 50, Unfinished: MaxRequest / 2 * 3, Response: 3 << 20,
 	}
 }
 
@@ -95,7 +107,7 @@ func WithLimits(l Limits) Option {
 			to *int
 			n  int
 		}{
-			{&o.bounds.Streams, l.Streams}, {&o.bounds.Silent, l.Silent}, {&o.bounds.Polls, l.Polls}, {&o.bounds.Others, l.Others}, {&o.bounds.Held, l.Held}, {&o.bounds.HeldInAll, l.HeldInAll}, {&o.bounds.Node, l.Node}, {&o.bounds.Rate, l.Rate},
+			{&o.bounds.Streams, l.Streams}, {&o.bounds.Silent, l.Silent}, {&o.bounds.Polls, l.Polls}, {&o.bounds.Others, l.Others}, {&o.bounds.Held, l.Held}, {&o.bounds.HeldInAll, l.HeldInAll}, {&o.bounds.Node, l.Node}, {&o.bounds.Rate, l.Rate}, {&o.bounds.AddressRate, l.AddressRate}, {&o.bounds.StreamRate, l.StreamRate},
 			{&o.bounds.FirstAnswers, l.FirstAnswers}, {&o.bounds.Unfinished, l.Unfinished}, {&o.limits.MaxTypes, l.Types}, {&o.limits.MaxNames, l.Names},
 			{&o.limits.MaxNameLen, l.NameLen}, {&o.limits.MaxResponse, l.Response},
 		} {
@@ -124,24 +136,4 @@ func weight(names []string) (n int) {
 		n += len(name) + 64
 	}
 	return n
-}
-
-// A pace spreads requests over time. The zero value lets the first ones pass at
-// once.
-type pace struct{ until time.Time } // when all that came would have been due, one by one
-
-// burst is how many seconds' worth of requests may come at once.
-const burst = 10
-
-// take says how long a request of some bytes has to wait at a rate.
-func (p *pace) take(now time.Time, bytes, rate int) time.Duration {
-	if rate < 0 {
-		return 0
-	}
-	each := time.Second / time.Duration(rate)
-	if p.until.Before(now) {
-		p.until = now
-	}
-	p.until = p.until.Add(each * time.Duration(1+bytes>>16))
-	return p.until.Sub(now) - burst*time.Second
 }

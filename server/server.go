@@ -16,6 +16,7 @@ import (
 	healthgrpc "google.golang.org/grpc/health/grpc_health_v1"
 
 	"github.com/chancery-xds/chancery/internal/guard"
+	"github.com/chancery-xds/chancery/internal/pace"
 	"github.com/chancery-xds/chancery/internal/repeats"
 	"github.com/chancery-xds/chancery/internal/unfinished"
 	"github.com/chancery-xds/chancery/xds"
@@ -77,6 +78,7 @@ type Server struct {
 	polls   *polls
 
 	unfinished *unfinished.Budget
+	rates      *pace.Owners // addresses
 
 	held        atomic.Int64  // bytes, of the names of all streams
 	others      atomic.Int64  // streams of other services that are open
@@ -110,7 +112,10 @@ func New[W Watch](src Source[W], opts ...Option) *Server {
 	s.polls = newPolls(s.bounds.Polls)
 	s.told = newTold(toldPerStream * s.bounds.Streams)
 	s.first = newAdmission(s.bounds.FirstAnswers)
-	s.unfinished = unfinished.NewBudget(s.bounds.Unfinished, s.readTimeout, s.cut)
+	s.rates = pace.NewOwners(maxOwners, s.bounds.AddressRate)
+	s.unfinished = unfinished.NewBudget(unfinished.Bounds{
+		Bytes: s.bounds.Unfinished, Stall: s.readTimeout, Streams: s.bounds.StreamRate, Pace: s.rate, Refused: s.cut, Hasty: s.hasty,
+	})
 	s.SetServing(true)
 	return s
 }
@@ -173,7 +178,8 @@ type Stats struct {
 	// ("first_request"), on a connection that was closed because of requests that are not
 	// whole ("unfinished"), ended by a request that is too large ("request") or
 	// subscribes to too much ("subscription"), slowed down because of too many
-	// requests ("rate"), ended because the client did not read ("write"), and
+	// requests ("rate"), or of those of their address ("address_rate", a stream once), or because streams of their connection come and go too fast
+	// ("stream_rate", once for a connection), ended because the client did not read ("write"), and
 	// first answers that had to wait ("first_answers").
 	Throttled map[string]uint64
 }

@@ -2,12 +2,15 @@ package server
 
 import (
 	"log/slog"
+	"net"
 	"time"
 
 	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
 	"github.com/chancery-xds/chancery/internal/guard"
+	"github.com/chancery-xds/chancery/internal/pace"
 	"github.com/chancery-xds/chancery/wire"
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -24,7 +27,13 @@ func (s *stream) read() {
 }
 
 func (s *stream) requests() {
-	var p pace
+	var own pace.Pace
+	var from net.Addr
+	if p, ok := peer.FromContext(s.rpc.Context()); ok {
+		from = p.Addr
+	}
+	rushed := false
+	all := s.server.rate(from)
 	for {
 		m := new(message)
 		if s.failure = s.rpc.RecvMsg(m); s.failure != nil {
@@ -32,12 +41,17 @@ func (s *stream) requests() {
 		}
 		n := m.data.Len()
 		s.server.kept(n)
-		if wait := p.take(time.Now(), n, s.server.bounds.Rate); wait > 0 {
-			m.late = true
-			select {
-			case <-time.After(wait):
-			case <-s.rpc.Context().Done():
+		now := time.Now()
+		wait := own.Take(now, counts(n), s.server.bounds.Rate)
+		m.late = wait > 0
+		if w := all.Take(now, counts(n)); w > 0 {
+			if wait = max(wait, w); !rushed {
+				rushed = true
+				s.server.rush(from)
 			}
+		}
+		if wait > 0 {
+			pause(wait, s.rpc.Context().Done())
 		}
 		select {
 		case s.inbox <- m:

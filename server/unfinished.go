@@ -18,8 +18,9 @@ import (
 
 // Credentials returns the transport credentials that a grpc.Server should have
 // (grpc.Creds): those given, nil for plain text, on connections whose requests that are not
-// whole count against [Limits.Unfinished]. Without them nothing bounds those, for gRPC
-// gives each request all the window it asks for.
+// whole count against [Limits.Unfinished], and whose streams come and go at
+// [Limits.StreamRate]. Without them nothing bounds either, for gRPC gives each request all
+// the window it asks for, and starts each stream that is opened.
 func (s *Server) Credentials(c credentials.TransportCredentials) credentials.TransportCredentials {
 	if c == nil {
 		c = insecure.NewCredentials()
@@ -53,6 +54,13 @@ func (s *Server) cut(peer net.Addr, why unfinished.Reason) {
 	s.warn(whose(&Stream{Peer: peer}), string(why), "client was refused: its connection is closed", []slog.Attr{slog.String("peer", peer.String()), slog.String("error", string(why))})
 }
 
+// hasty is told of a connection whose streams come and go too fast.
+func (s *Server) hasty(peer net.Addr) {
+	const line = "client opens and ends streams faster than they are taken: its connection waits"
+	s.tally[tooHasty].Add(1)
+	s.warn(whose(&Stream{Peer: peer}), line, line, []slog.Attr{slog.String("peer", peer.String()), slog.Int("per_second", s.bounds.StreamRate)})
+}
+
 // largeRequest is from how many bytes on a request that is whole counts against
 // Limits.Unfinished until it is handled.
 const largeRequest = unreadWindow
@@ -75,14 +83,14 @@ func (s *Server) coming(ctx context.Context) int {
 
 // Body returns the body of a request over HTTP, such as a poll's, whose client is at an
 // address. What of it is beyond 64 KiB counts against [Limits.Unfinished] until it is closed:
-// who reads it waits for room. An error of reading is UNAVAILABLE, as one of gRPC's status,
+// who reads it waits for room, and before that until it is due ([Limits.AddressRate]). An error of reading is UNAVAILABLE, as one of gRPC's status,
 // if it found none or came too slowly ([WithReadTimeout]); stop, which must make reads of r
 // fail, has been called then, by any goroutine.
 func (s *Server) Body(r io.Reader, peer net.Addr, stop func()) io.ReadCloser {
 	if peer == nil {
 		peer = &net.UnixAddr{Net: "unix"}
 	}
-	return body{s.unfinished.Body(r, peer, stop)}
+	return &queued{ReadCloser: body{s.unfinished.Body(r, peer, stop)}, server: s, peer: peer}
 }
 
 type body struct{ *unfinished.Body }

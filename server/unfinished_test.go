@@ -8,9 +8,25 @@ import (
 	"testing/synctest"
 	"time"
 
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+
+	"github.com/chancery-xds/chancery/xds"
 )
+
+// headers are those of a call that opens a stream, on any connection.
+func headers() []byte {
+	var block bytes.Buffer
+	e := hpack.NewEncoder(&block)
+	for _, h := range [][2]string{
+		{":method", "POST"}, {":scheme", "http"}, {":authority", "x"},
+		{":path", "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources"}, {"content-type", "application/grpc"},
+	} {
+		_ = e.WriteField(hpack.HeaderField{Name: h[0], Value: h[1]})
+	}
+	return block.Bytes()
+}
 
 // begun opens a stream and sends the first 70 KiB of a request of 1 MiB. It returns what
 // sends more.
@@ -22,18 +38,10 @@ func (w *world) begun(t *testing.T) func(n int) {
 	}
 	t.Cleanup(func() { conn.Close() })
 	go io.Copy(io.Discard, conn)
-	var block bytes.Buffer
-	e := hpack.NewEncoder(&block)
-	for _, h := range [][2]string{
-		{":method", "POST"}, {":scheme", "http"}, {":authority", "x"},
-		{":path", "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources"}, {"content-type", "application/grpc"},
-	} {
-		_ = e.WriteField(hpack.HeaderField{Name: h[0], Value: h[1]})
-	}
 	_, _ = io.WriteString(conn, http2.ClientPreface)
 	f := http2.NewFramer(conn, nil)
 	_ = f.WriteSettings()
-	_ = f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block.Bytes(), EndHeaders: true})
+	_ = f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: headers(), EndHeaders: true})
 	_ = f.WriteData(1, false, []byte{0, 0, 0x10, 0, 0})
 	more := func(n int) {
 		for ; n > 0; n -= 1 << 10 {
@@ -83,6 +91,62 @@ func TestUnfinished(t *testing.T) {
 		more(954 << 10)
 		if s := w.Stats(); s.Unfinished != 0 || s.Open != 0 || s.Malformed != 1 { // it is all zeros
 			t.Errorf("%+v", s)
+		}
+	})
+}
+
+// resets opens streams on a connection and resets each at once, as fast as they are taken.
+func (w *world) resets(t *testing.T, n int) {
+	t.Helper()
+	conn, err := w.lis.Dial()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	go io.Copy(io.Discard, conn)
+	_, _ = io.WriteString(conn, http2.ClientPreface)
+	f := http2.NewFramer(conn, nil)
+	_ = f.WriteSettings()
+	for id := uint32(1); n > 0; n, id = n-1, id+2 {
+		_ = f.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: headers(), EndHeaders: true})
+		_ = f.WriteRSTStream(id, http2.ErrCodeCancel)
+	}
+	synctest.Wait()
+}
+
+func TestStreamRate(t *testing.T) {
+	within(t, "SAFE-9 who opens and resets streams is slowed down, and nobody else", func(t *testing.T) {
+		w := serve(t, WithLimits(Limits{StreamRate: 100}))
+		conn := w.dial(t)
+		w.sotw(t, conn)
+		var last time.Duration
+		neighbours := make(chan struct{})
+		go func() {
+			defer close(neighbours)
+			for range 100 {
+				start := time.Now()
+				c := w.sotw(t, conn)
+				c.send(&discovery.DiscoveryRequest{TypeUrl: xds.Cluster.URL})
+				c.want()
+				last = max(last, time.Since(start))
+				time.Sleep(100 * time.Millisecond)
+			}
+		}()
+		start := time.Now()
+		w.resets(t, 2000)
+		// Ten seconds' worth, what is due, what one read has in it, and the neighbours'.
+		if d, n := time.Since(start), w.Stats().Streams; float64(n) > 1000+100*d.Seconds()+50+100 || d < time.Second {
+			t.Errorf("%d streams were begun within %v", n, d)
+		}
+		<-neighbours
+		if last > 0 {
+			t.Errorf("a neighbour waited %v", last)
+		}
+		if n := w.Stats().Throttled["stream_rate"]; n != 1 {
+			t.Errorf("counted %d", n)
+		}
+		if log := w.log.String(); !strings.Contains(log, "faster than they are taken") || !strings.Contains(log, "peer=") || !strings.Contains(log, "per_second=100") {
+			t.Errorf("logged\n%s", log)
 		}
 	})
 }

@@ -39,6 +39,8 @@ func (b *bounding) flags(f *pflag.FlagSet) {
 	sizeVar(f, &b.Held, "max-held", b.Held, "largest `SIZE` of all names of one stream, 64 bytes added for each")
 	sizeVar(f, &b.HeldInAll, "max-held-total", 0, "largest `SIZE` of the names of all streams; 0: a quarter of the memory limit, any number if there is none")
 	f.IntVar(&b.Rate, "max-rate", b.Rate, "`requests` a second of one stream, ten times as many at once; more wait at the client. 0: any number")
+	f.IntVar(&b.AddressRate, "max-address-rate", b.AddressRate, "`requests` a second of all clients of one address, ten times as many at once; a stream that ends counts as ten; more wait, 30s at most. 0: any number")
+	f.IntVar(&b.StreamRate, "max-stream-rate", b.StreamRate, "`streams` of one connection that end in a second, ten times as many at once; beyond it the connection is read later. 0: any number")
 	f.IntVar(&b.FirstAnswers, "max-first-answers", b.FirstAnswers, "largest `number` of streams that are given their first answers at once; more wait")
 	f.DurationVar(&b.first, "first-request-timeout", 15*time.Second, "`time` after which a stream ends on which no request has come")
 	f.DurationVar(&b.read, "read-timeout", 20*time.Second, "`time` in which 64 KiB of a large request must come, or its connection is closed")
@@ -55,7 +57,7 @@ func (b *bounding) check() error {
 	}{
 		{"max-connections", b.connections, 0, many}, {"max-streams", b.Streams, 1, many}, {"max-silent-streams", b.Silent, 1, many}, {"max-polls", b.Polls, 1, many},
 		{"max-other-streams", b.Others, 1, many}, {"max-connection-streams", b.perConnection, 1, many}, {"max-types", b.Types, 1, many}, {"max-names", b.Names, 1, many},
-		{"max-rate", b.Rate, 0, many}, {"max-first-answers", b.FirstAnswers, 1, many},
+		{"max-rate", b.Rate, 0, many}, {"max-address-rate", b.AddressRate, 0, many}, {"max-stream-rate", b.StreamRate, 0, many}, {"max-first-answers", b.FirstAnswers, 1, many},
 		{"max-request", b.request, 1 << 10, many}, {"max-unfinished", b.Unfinished, 0, anything}, {"max-node", b.Node, 1 << 8, anything}, {"max-name-length", b.NameLen, 1, anything},
 		{"max-held", b.Held, 1 << 8, anything}, {"max-held-total", b.HeldInAll, 0, anything},
 		{"first-request-timeout", int(b.first), 1, anything}, {"read-timeout", int(b.read), 1, anything}, {"write-timeout", int(b.write), 1, anything},
@@ -73,8 +75,10 @@ func (b *bounding) check() error {
 	case b.Unfinished < b.request:
 		return fmt.Errorf("--max-unfinished: %s, less than the largest request (--max-request) has", sizeText(int64(b.Unfinished)))
 	}
-	if b.Rate == 0 {
-		b.Rate = -1
+	for _, rate := range []*int{&b.Rate, &b.AddressRate, &b.StreamRate} {
+		if *rate == 0 {
+			*rate = -1
+		}
 	}
 	return nil
 }

@@ -210,7 +210,8 @@ func (d *daemon) live() (n int) {
 // cost < 100 MB", and keep nobody out meanwhile.
 func TestSilentStreamsMemory(t *testing.T) {
 	t.Run("SAFE-9 silent streams cost little, keep nobody out, and are gone after a while", func(t *testing.T) {
-		d := serve(t, []string{"--metrics-listen", "127.0.0.1:0", "--first-request-timeout", "8s"}, "a.yaml", cluster("a"))
+		// Those that are refused would come one after the other, which costs less.
+		d := serve(t, []string{"--metrics-listen", "127.0.0.1:0", "--first-request-timeout", "8s", "--max-stream-rate", "0"}, "a.yaml", cluster("a"))
 		d.clusters().gets("a")
 		before := d.live()
 		for range 10 {
@@ -238,5 +239,31 @@ func TestSilentStreamsMemory(t *testing.T) {
 		if (cost > 100e6 || left > 50e6) && buildFlags == nil { // the race detector has a memory of its own
 			t.Errorf("they cost %d bytes, and %d when they are gone", cost, left)
 		}
+	})
+}
+
+// "HTTP/2 rapid reset": who opens streams and resets them at once is noticed, and others are
+// served. How long it waits is for unit tests to say.
+func TestRapidReset(t *testing.T) {
+	t.Parallel()
+	t.Run("SAFE-9 --max-stream-rate", func(t *testing.T) {
+		d := serve(t, []string{"--metrics-listen", "127.0.0.1:0", "--max-stream-rate", "10"}, "a.yaml", cluster("a"))
+		f := flood(t, d.conn.Target())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			for i := range uint32(100_000) { // more than fit into the buffers of a connection
+				f.open(2*i + 1)
+				if f.WriteRSTStream(2*i+1, http2.ErrCodeCancel) != nil {
+					return
+				}
+			}
+		}()
+		for !strings.Contains(d.metrics(), `xds_server_throttled_total{limit="stream_rate"} 1`+"\n") {
+			time.Sleep(10 * time.Millisecond)
+		}
+		d.clusters().gets("a")
+		f.conn.Close()
+		<-done
 	})
 }

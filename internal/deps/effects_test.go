@@ -12,7 +12,7 @@ import (
 )
 
 // The packages whose effects are listed.
-var watched = []string{"xds", "protocol", "protocol/protocoltest", "store", "wire", "server", "lazy", "rest", "internal/refs", "internal/protofile", "internal/export", "internal/guard", "internal/repeats", "internal/shares", "internal/unfinished", "internal/backlog"}
+var watched = []string{"xds", "protocol", "protocol/protocoltest", "store", "wire", "server", "lazy", "rest", "internal/refs", "internal/protofile", "internal/export", "internal/guard", "internal/repeats", "internal/shares", "internal/pace", "internal/unfinished", "internal/backlog"}
 
 // Every effect they have, by package, declaration and kind, and why it is there.
 var effects = map[string]string{
@@ -49,7 +49,8 @@ var effects = map[string]string{
 	"server stream.settle clock":    "when a write has taken too long",
 	"server stream.loop clock":      "when a deadline has passed, and when a draining stream leaves",
 	"server stream.requests clock":  "how fast requests come",
-	"server stream.requests timer":  "those that come too fast wait",
+	"server pause timer":            "requests that come too fast wait",
+	"server Server.queue clock":     "how fast polls come",
 	"server stream.queueUp clock":   "when a stream makes room for others",
 	"server stream.refresh clock":   "the time a session is told",
 	"server stream.alarm clock":     "arms the stream's one timer",
@@ -87,6 +88,10 @@ var effects = map[string]string{
 	"internal/unfinished reader mutex":       "nobody is stopped whose body was closed; held while a read deadline is set",
 	"internal/unfinished Conn mutex":         "what has begun on a connection, for who reads and who writes; held for memory only",
 	"internal/unfinished Conn.wait timer":    "nobody waits for ever to be read",
+	"internal/unfinished Conn.hurried clock": "how fast streams come and go",
+	"internal/unfinished Conn.rest timer":    "a connection whose streams come and go too fast is read later",
+	"internal/pace Shared mutex":             "how fast several come together; held for memory only",
+	"internal/pace Owners mutex":             "which address has which pace; held for memory only",
 	"internal/unfinished Conn.look clock":    "whether what has begun comes on",
 	"internal/unfinished Budget.note clock":  "since when something has begun",
 	"internal/unfinished Budget.note timer":  "looks at a connection each second while something has begun on it",

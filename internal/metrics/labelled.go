@@ -9,7 +9,7 @@ type labelled struct {
 }
 
 var (
-	throttledTotal  = prometheus.NewDesc(prefix+"throttled_total", "Times a client ran into a limit: streams, silent_streams, other_streams, first_request, request, subscription, write, which end its stream, unfinished, which ends its connection, and rate, first_answers, which make it wait.", []string{"limit"}, nil)
+	throttledTotal  = prometheus.NewDesc(prefix+"throttled_total", "Times a client ran into a limit: streams, silent_streams, other_streams, first_request, request, subscription, write, which end its stream, unfinished, which ends its connection, and rate, address_rate, stream_rate, first_answers, which make it wait.", []string{"limit"}, nil)
 	handshakesTotal = prometheus.NewDesc(prefix+"tls_handshakes_failed_total", "TLS handshakes that have failed, by reason; closed: without a word, which is how load balancers look whether somebody listens.", []string{"reason"}, nil)
 )
 

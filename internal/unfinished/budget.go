@@ -1,6 +1,7 @@
 // Package unfinished bounds the memory of requests that have begun to come and are not
-// whole. It sits between a gRPC server and its connections, and looks at the frames that
-// pass: gRPC gives a request of 32 MiB all the window it asks for, and says so to nobody.
+// whole, and how fast streams come and go. It sits between a gRPC server and its
+// connections, and looks at the frames that pass: gRPC gives a request of 32 MiB all the
+// window it asks for, takes streams as fast as they come, and says so to nobody.
 //
 // It changes no byte. What it can do is read a connection later, or close it.
 package unfinished
@@ -11,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/chancery-xds/chancery/internal/pace"
 	"github.com/chancery-xds/chancery/internal/shares"
 )
 
@@ -24,7 +26,10 @@ import (
 type Budget struct {
 	max     int
 	stall   time.Duration
+	streams int
+	pace    func(peer net.Addr) *pace.Shared
 	refused func(peer net.Addr, why Reason) // called without a lock
+	hasty   func(peer net.Addr)             // the same
 
 	mu      sync.Mutex // held for memory only
 	used    int        // by requests that are not whole
@@ -71,12 +76,31 @@ const (
 	maxWait = 30 * time.Second // for a turn
 )
 
-// NewBudget returns a budget of max bytes. A connection is closed on which a request has
-// begun and less than 64 KiB of it come within the stall time, or, while others wait for
-// room, less than 1 MiB within a second. refused is told of each connection that is
-// closed, by any goroutine.
-func NewBudget(max int, stall time.Duration, refused func(peer net.Addr, why Reason)) *Budget {
-	return &Budget{max: max, stall: stall, refused: refused, holding: map[*Conn]*hold{}}
+// Bounds are what a budget keeps to, and whom it tells.
+type Bounds struct {
+	Bytes int
+
+	// Stall is in which time 64 KiB must come of a request that has begun, and while others
+	// wait for room 1 MiB in each second. A connection on which they do not is closed.
+	Stall time.Duration
+
+	// Streams is how many streams of a connection may end in a second, ten times as many at
+	// once; negative: any number. A connection on which more do is read later.
+	Streams int
+
+	// Pace is that of all connections from an address, at which they take ten for each stream
+	// that has ended; it is called by any goroutine.
+	Pace func(peer net.Addr) *pace.Shared
+
+	// Refused is told of each connection that is closed, and Hasty once of each that is read
+	// later, by any goroutine.
+	Refused func(peer net.Addr, why Reason)
+	Hasty   func(peer net.Addr)
+}
+
+// NewBudget returns a budget that keeps to bounds.
+func NewBudget(b Bounds) *Budget {
+	return &Budget{max: b.Bytes, stall: b.Stall, streams: b.Streams, pace: b.Pace, refused: b.Refused, hasty: b.Hasty, holding: map[*Conn]*hold{}}
 }
 
 // Whole is told that a request is whole, of bytes, and until when it takes memory: n is

@@ -12,6 +12,8 @@ import (
 
 	"go.uber.org/goleak"
 	"google.golang.org/grpc/mem"
+
+	"github.com/chancery-xds/chancery/internal/pace"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -24,16 +26,23 @@ type rig struct {
 	*Budget
 	mu      sync.Mutex
 	refused []string
+	hasty   atomic.Int64 // connections
 }
 
 func within(t *testing.T, what string, maxBytes int, f func(*rig)) {
 	t.Run(what, func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			r := &rig{T: t}
-			r.Budget = NewBudget(maxBytes, 20*time.Second, func(peer net.Addr, why Reason) {
-				r.mu.Lock()
-				defer r.mu.Unlock()
-				r.refused = append(r.refused, fmt.Sprint(peer, ": ", why))
+			owners := pace.NewOwners(10, 100_000)
+			r.Budget = NewBudget(Bounds{
+				Bytes: maxBytes, Stall: 20 * time.Second, Streams: 100,
+				Refused: func(peer net.Addr, why Reason) {
+					r.mu.Lock()
+					defer r.mu.Unlock()
+					r.refused = append(r.refused, fmt.Sprint(peer, ": ", why))
+				},
+				Pace:  func(peer net.Addr) *pace.Shared { return owners.Of(peer.String()) },
+				Hasty: func(net.Addr) { r.hasty.Add(1) },
 			})
 			f(r)
 		})

@@ -27,11 +27,13 @@ type Conn struct {
 	n       int
 	failed  error
 	attempt func(fd uintptr) bool
+	haste   haste
 
-	mu    sync.Mutex  // held for memory only, and taken before the budget's
-	in    messages    // what came
-	noted state       // what the budget knows
-	holds atomic.Bool // something that counts: noted.large > 0
+	mu    sync.Mutex    // held for memory only, and taken before the budget's
+	in    messages      // what came
+	noted state         // what the budget knows
+	holds atomic.Bool   // something that counts: noted.large > 0
+	rests chan struct{} // closed when the connection is; nil: it has never been read later
 }
 
 // A state is what requests hold that are not whole, and what they have got, ever.
@@ -81,11 +83,17 @@ func (c *Conn) Close() error {
 	defer c.mu.Unlock()
 	c.in.end()
 	c.note()
+	c.rouse()
 	return err
 }
 
 // wait returns when the connection may be read.
 func (c *Conn) wait() error {
+	if c.haste.wait > 0 {
+		if err := c.rest(); err != nil {
+			return err
+		}
+	}
 	if !c.holds.Load() {
 		return nil
 	}
@@ -120,8 +128,13 @@ func (c *Conn) took(b []byte, err error) error {
 		return net.ErrClosed
 	}
 	c.in.received(b)
+	ended := c.in.over
+	c.in.over = 0
 	over := c.note()
 	c.mu.Unlock()
+	if ended > 0 {
+		c.hurried(ended)
+	}
 	if over {
 		c.refuse(TooMuch)
 		return errRefused

@@ -18,6 +18,7 @@ type messages struct {
 	open  []request // of the streams that are open, by stream
 	large int       // bytes of requests that are not whole, and of which more than the window has come
 	total int       // how much large has grown, ever
+	over  int       // streams that were open, and are no more: since somebody asked
 	ended bool      // nothing more is to come
 }
 
@@ -146,5 +147,6 @@ func (m *messages) forget(stream uint32, gone bool) {
 	}
 	if gone {
 		m.open = slices.Delete(m.open, at, at+1)
+		m.over++
 	}
 }

@@ -1,0 +1,67 @@
+package server
+
+import (
+	"io"
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/chancery-xds/chancery/internal/pace"
+	"github.com/chancery-xds/chancery/internal/shares"
+)
+
+// maxOwners is of how many addresses at least it is known how fast their requests come.
+const maxOwners = 10_000
+
+// counts is how many requests one of some bytes counts as.
+func counts(bytes int) int { return 1 + bytes>>16 }
+
+// rate returns the pace of all that comes from an address. A node has none of its own: which
+// one it is, its client says, and may say anything.
+func (s *Server) rate(peer net.Addr) *pace.Shared { return s.rates.Of(shares.Owner(peer)) }
+
+// rush notes that requests of an address wait.
+func (s *Server) rush(peer net.Addr) {
+	const line = "more requests come from an address than are taken: they wait"
+	s.tally[tooCrowded].Add(1)
+	from := "unknown"
+	if peer != nil {
+		from = peer.String()
+	}
+	s.warn(whose(&Stream{Peer: peer}), line, line, []slog.Attr{slog.String("peer", from), slog.Int("per_second", s.bounds.AddressRate)})
+}
+
+// queue has a poll wait that comes from an address, until somebody is gone.
+func (s *Server) queue(peer net.Addr, gone <-chan struct{}) {
+	if wait := s.rate(peer).Take(time.Now(), 1); wait > 0 {
+		s.rush(peer)
+		pause(wait, gone)
+	}
+}
+
+// pause returns after a time, or when somebody is gone.
+func pause(d time.Duration, gone <-chan struct{}) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-gone:
+	}
+}
+
+// A queued body is not read before its poll is due.
+type queued struct {
+	io.ReadCloser
+	server *Server
+	peer   net.Addr
+	due    bool
+}
+
+// Read implements [io.Reader].
+func (q *queued) Read(p []byte) (int, error) {
+	if !q.due {
+		q.due = true
+		q.server.queue(q.peer, q.server.drain.began)
+	}
+	return q.ReadCloser.Read(p)
+}

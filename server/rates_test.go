@@ -1,0 +1,132 @@
+package server
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// "Shares per peer address and per node id (streams, polls, connections, requests) with
+// defaults that let 100,000 well-behaved clients behind a NAT be configured."
+func TestAddressRate(t *testing.T) {
+	asks := func(t *testing.T, c *sotwClient, node string, n int) {
+		for range n {
+			c.send(&discovery.DiscoveryRequest{Node: &core.Node{Id: node}, TypeUrl: xds.Endpoint.URL})
+		}
+		c.send(&discovery.DiscoveryRequest{TypeUrl: xds.Cluster.URL})
+		c.want()
+	}
+	within(t, "SAFE-9 what streams of an address ask together is taken at a rate, whoever they say they are", func(t *testing.T) {
+		w := serve(t, WithLimits(Limits{AddressRate: 100}))
+		start := time.Now()
+		done := make(chan struct{})
+		for i := range 20 {
+			conn := w.dialFrom(t, "192.0.2.1")
+			c := w.sotw(t, conn)
+			go func() {
+				asks(t, c, fmt.Sprint("node-", i), 99)
+				done <- struct{}{}
+			}()
+		}
+		neighbour := w.dialFrom(t, "192.0.2.2")
+		for range 20 {
+			time.Sleep(100 * time.Millisecond)
+			before := time.Now()
+			asks(t, w.sotw(t, neighbour), "neighbour", 10)
+			if d := time.Since(before); d > 0 {
+				t.Errorf("a neighbour waited %v", d)
+			}
+		}
+		for range 20 {
+			<-done
+		}
+		if d := time.Since(start); d < 9*time.Second || d > 11*time.Second {
+			t.Errorf("2,000 requests, 1,000 at once and 100 a second, were taken within %v", d)
+		}
+		synctest.Wait()
+		n := w.Stats().Throttled // streams that had to wait, of which some had their answer before
+		if n["address_rate"] < 10 || n["address_rate"] > 20 || n["rate"] != 0 {
+			t.Errorf("%v", n)
+		}
+		if log := w.log.String(); strings.Count(log, "more requests come from an address") != 1+strings.Count(log, fmt.Sprint(" repeated=", n["address_rate"]-1)) || !strings.Contains(log, "peer=192.0.2.1:1 per_second=100") {
+			t.Errorf("logged\n%s", log)
+		}
+	})
+	within(t, "SAFE-9 polls count among them", func(t *testing.T) {
+		w := serve(t, WithLimits(Limits{AddressRate: 100}))
+		w.set(xds.Cluster, res("a", "1"))
+		port := 0
+		poll := func(ip string) time.Duration {
+			port++
+			start := time.Now()
+			b := w.Body(strings.NewReader("poll"), &net.TCPAddr{IP: net.ParseIP(ip), Port: port}, func() {})
+			defer b.Close()
+			if got, err := io.ReadAll(b); err != nil || string(got) != "poll" {
+				t.Fatalf("%q, %v", got, err)
+			}
+			return time.Since(start)
+		}
+		for range 999 {
+			if d := poll("192.0.2.1"); d > 0 {
+				t.Fatal(d)
+			}
+		}
+		if d := poll("192.0.2.2"); d > 0 {
+			t.Error("another waits:", d)
+		}
+		start := time.Now()
+		conn := w.dialFrom(t, "192.0.2.1")
+		for range 3 {
+			if err := conn.Invoke(t.Context(), "/"+xds.Cluster.Service+"/"+xds.Cluster.Fetch, &discovery.DiscoveryRequest{}, &discovery.DiscoveryResponse{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		// One was left. Streams that have ended count besides, when more is read after them.
+		if d := time.Since(start); d < 20*time.Millisecond || d > 320*time.Millisecond {
+			t.Errorf("three by Fetch took %v", d)
+		}
+		if d := poll("192.0.2.1"); d < 10*time.Millisecond || d > 320*time.Millisecond {
+			t.Errorf("one more took %v", d)
+		}
+		if s := w.Stats(); s.Throttled["address_rate"] < 3 {
+			t.Errorf("%v", s.Throttled)
+		}
+	})
+	within(t, "SAFE-12 who waits is told when the server ends", func(t *testing.T) {
+		w := serve(t, WithLimits(Limits{AddressRate: 1}))
+		from := &net.TCPAddr{IP: net.ParseIP("192.0.2.1")}
+		w.rate(from).Take(time.Now(), 1000)
+		start := time.Now()
+		read := make(chan time.Duration)
+		go func() {
+			b := w.Body(strings.NewReader("poll"), from, func() {})
+			defer b.Close()
+			_, _ = io.ReadAll(b)
+			read <- time.Since(start)
+		}()
+		time.Sleep(5 * time.Second)
+		go w.Drain(t.Context())
+		if d := <-read; d != 5*time.Second {
+			t.Errorf("after %v", d)
+		}
+	})
+	within(t, "SAFE-9 any number, if the operator wants", func(t *testing.T) {
+		w := serve(t, WithLimits(Limits{AddressRate: -1}))
+		start := time.Now()
+		for range 3 {
+			asks(t, w.sotw(t, w.dialFrom(t, "192.0.2.1")), "", 1000)
+		}
+		if d := time.Since(start); d > 0 {
+			t.Error(d)
+		}
+	})
+}

@@ -328,6 +328,28 @@ func TestGivenUpComesBackJoined(t *testing.T) {
 	}
 }
 
+// SAFE-9: "bounded per stream": what no name finds any more, and may not go yet, is forgotten
+// when the client drops the alias by which it has that.
+func TestLapsedAndGivenUp(t *testing.T) {
+	l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.Cluster.URL: xds.NewTable(xds.Cluster).With([]*xds.Resource{aliased("a", "alias"), aliased("z")})})
+	l.ask(xds.Request{Type: xds.Cluster, Subscribe: []string{"alias", "z"}})
+	l.want("CDS a@1 z@1")
+	l.nack(xds.Cluster)
+	l.ask(xds.Request{Type: xds.Cluster, Subscribe: []string{"z"}})
+	l.want("CDS a@1 z@1")
+	l.commit(xds.Cluster, []*xds.Resource{aliased("a")})
+	l.ask(xds.Request{Type: xds.Route}) // its routes may refer to anything
+	l.want("")
+	u := l.sub(xds.Cluster)
+	if !u.lapsed["a"] || u.leaving["a"] == nil || !u.refusals[0].has("a") {
+		t.Fatal("it is not kept")
+	}
+	l.ask(xds.Request{Type: xds.Cluster, Unsubscribe: []string{"alias"}})
+	if len(u.lapsed)+len(u.leaving) > 0 || u.refusals[0].has("a") {
+		t.Error("it is kept")
+	}
+}
+
 // SAFE-1: n phantom unsubscriptions cost n, however many aliases are subscribed:
 // each walked over all of them once. Sixteen times as many, which fit into no cache, may
 // take 130 times as long, not 256. No allocation shows a walk, so it has to be time; but

@@ -167,6 +167,10 @@ func TestJoin(t *testing.T) {
 	if j = join(one, two); cargoText(&j) != "b:b1>b2 c:->c1" {
 		t.Error("dropped, and a wildcard begins:", cargoText(&j))
 	}
+	again.from, again.dropped = again.to, false // it had all that it is told again
+	if j = join(one, again); cargoText(&j) != "a:a1>a1 b:b1>b1 c:->c1" {
+		t.Error("dropped, and a wildcard that it has begins:", cargoText(&j))
+	}
 	// What was refused is remembered by its refusal.
 	u.refusals = []refusal{list(itemsOf("a:->a1"), 1, true)}
 	j = join(said("a:a1>a2"), said("a:a2>a3"))

@@ -267,24 +267,11 @@ func liveBytes() uint64 {
 func (l *line) timer(req xds.Request) func() time.Duration {
 	best := time.Hour
 	return func() time.Duration {
-		start := time.Now()
-		if err := l.Receive(req); err != nil {
-			l.t.Fatal(err)
-		}
-		best = min(best, time.Since(start))
+		best = min(best, computing(func() {
+			if err := l.Receive(req); err != nil {
+				l.t.Fatal(err)
+			}
+		}))
 		return best
 	}
-}
-
-// grows fails the test if many take more than so many times as long as few, each at its
-// best of ten tries: the machine may do other things meanwhile.
-func grows(t *testing.T, most time.Duration, few, many func() time.Duration) {
-	t.Helper()
-	a, b := time.Hour, time.Hour
-	for range 10 {
-		if a, b = min(a, few()), min(b, many()); b <= most*a {
-			return
-		}
-	}
-	t.Errorf("few take %v, many take %v", a, b)
 }

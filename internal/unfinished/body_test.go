@@ -86,7 +86,7 @@ func TestBody(t *testing.T) {
 		b := r.Body(bytes.NewReader(make([]byte, 100*k)), address("a"), func() {})
 		_, _ = io.Copy(io.Discard, b)
 		for range 3 {
-			if _, err := b.Read(make([]byte, 1)); err != io.EOF {
+			if _, err := b.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 				r.Error(err)
 			}
 		}

@@ -104,6 +104,47 @@ func TestShares(t *testing.T) {
 			t.Errorf("%d streams are open", n)
 		}
 	})
+	within(t, "SAFE-9 who is refused leaves nothing behind", func(t *testing.T) {
+		w := serve(t, WithLimits(Limits{Streams: 2, Silent: 1}))
+		conn := w.dial(t)
+		refused := func(why string) {
+			t.Helper()
+			if err := w.sotw(t, conn).end(); status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), why) {
+				t.Error(err)
+			}
+		}
+		silent := []*sotwClient{w.sotw(t, conn), w.sotw(t, conn)} // one is free
+		synctest.Wait()
+		refused("no request has come")
+		for _, c := range silent {
+			c.send(&discovery.DiscoveryRequest{TypeUrl: xds.Cluster.URL})
+			c.send(ack(c.want()))
+		}
+		synctest.Wait()
+		refused("2 streams are open")
+		if s := w.Stats(); s.Open != 2 || s.Silent != 0 {
+			t.Errorf("%+v", s)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := w.Drain(ctx); err != nil {
+			t.Error("who was refused is waited for:", err)
+		}
+	})
+	within(t, "SAFE-9 nor one that had more before", func(t *testing.T) {
+		w := serve(t, WithLimits(Limits{Streams: 8}))
+		conn := w.dial(t)
+		for range 5 {
+			w.settled(t, conn, "greedy")
+		}
+		w.settled(t, conn, "a")
+		w.settled(t, conn, "b")
+		c := w.sotw(t, conn)
+		c.send(&discovery.DiscoveryRequest{Node: &core.Node{Id: "greedy"}, TypeUrl: xds.Cluster.URL})
+		if err := c.end(); status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "the node has 6 streams") {
+			t.Error(err)
+		}
+	})
 	within(t, "SAFE-9 when few streams are left, no node has more than half", func(t *testing.T) {
 		w := serve(t, WithLimits(Limits{Streams: 8}))
 		conn := w.dial(t)

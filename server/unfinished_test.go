@@ -3,6 +3,7 @@ package server
 import (
 	"bytes"
 	"io"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -11,7 +12,10 @@ import (
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
+	"github.com/chancery-xds/chancery/store"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -83,6 +87,42 @@ func TestUnfinished(t *testing.T) {
 		synctest.Wait()
 		if s := w.Stats(); s.Unfinished != 0 || s.Open != 0 || s.Throttled["first_request"] != 1 || s.Throttled["unfinished"] != 0 {
 			t.Errorf("%+v", s)
+		}
+	})
+	within(t, "SAFE-9 a large request that waits to be handled is counted", func(t *testing.T) {
+		w := serveFrom(t, New(store.New())) // nobody knows yet what there is, so the second is not handled
+		c := w.sotw(t, w.dial(t))
+		names := make([]string, 100)
+		for i := range names {
+			names[i] = strings.Repeat("n", 1000) + strconv.Itoa(i)
+		}
+		c.send(&discovery.DiscoveryRequest{TypeUrl: xds.Cluster.URL})
+		c.send(&discovery.DiscoveryRequest{TypeUrl: xds.Cluster.URL, ResourceNames: names})
+		synctest.Wait()
+		if n := w.Stats().Unfinished; n < 100_000 {
+			t.Errorf("%d bytes", n)
+		}
+		_ = c.s.CloseSend()
+		w.grpc.Stop()
+		synctest.Wait()
+		if n := w.Stats().Unfinished; n != 0 {
+			t.Errorf("%d bytes stay", n)
+		}
+	})
+	within(t, "SAFE-9 a body whose client has no address is refused as others are", func(t *testing.T) {
+		w := serve(t, WithLimits(Limits{Unfinished: 200 << 10}))
+		b := w.Server.Body(bytes.NewReader(make([]byte, 1<<20)), nil, func() {})
+		defer b.Close()
+		if _, err := io.Copy(io.Discard, b); status.Code(err) != codes.Unavailable {
+			t.Error(err)
+		}
+		if s := w.Stats(); s.Throttled["unfinished"] != 1 || !strings.Contains(w.log.String(), "its connection is closed") {
+			t.Errorf("%+v, %s", s, w.log)
+		}
+	})
+	t.Run("copies of credentials count, too", func(t *testing.T) {
+		if _, ok := New(store.New()).Credentials(nil).Clone().(counting); !ok {
+			t.Error("connections of a copy do not count")
 		}
 	})
 	within(t, "SAFE-9 a request that is whole is counted until it is handled", func(t *testing.T) {

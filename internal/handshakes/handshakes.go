@@ -35,7 +35,7 @@ var kinds = []kind{
 	{"no_agreement", []string{"unsupported versions", "no cipher suite", "no mutually supported", "application protocol", "ALPN", "no supported"}},
 	{"timeout", []string{"timeout", "deadline exceeded"}},
 	{closed, []string{"EOF", "connection reset", "broken pipe", "closed"}},
-	{"other", []string{""}},
+	{"other", nil}, // whatever else
 }
 
 // closed is the reason of those that end without a word: a load balancer looks in this way

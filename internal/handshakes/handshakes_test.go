@@ -176,6 +176,17 @@ func total(f *Failures) (n uint64) {
 	return n
 }
 
+// counted looks at each line before it is written.
+type counted struct {
+	slog.Handler
+	look func()
+}
+
+func (c counted) Handle(ctx context.Context, r slog.Record) error {
+	c.look()
+	return c.Handler.Handle(ctx, r)
+}
+
 func TestNote(t *testing.T) {
 	t.Run("OBS-4 of a reason a few are lines, and one line counts the others", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
@@ -198,6 +209,24 @@ func TestNote(t *testing.T) {
 				t.Error(c)
 			}
 			time.Sleep(repeats.Within)
+		})
+	})
+	t.Run("OBS-4 who debugs sees all, and who sees one counted has its line", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			var b book
+			f := &Failures{Log: b.at(slog.LevelDebug)}
+			f.Log = slog.New(counted{f.Log.Handler(), func() {
+				if n, lines := total(f), len(b.lines("")); n > uint64(lines) {
+					t.Errorf("%d are counted, of %d there are lines", n, lines)
+				}
+			}})
+			for range few + 3 {
+				f.note("10.0.0.1:1", "remote error: tls: bad certificate")
+			}
+			if warned, all := len(b.lines("WARN")), len(b.lines("")); warned != few || all != few+3 {
+				t.Errorf("%d warnings of %d lines", warned, all)
+			}
+			time.Sleep(2 * repeats.Within)
 		})
 	})
 	t.Run("what else net/http says is for those who debug", func(t *testing.T) {

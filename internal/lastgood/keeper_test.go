@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
@@ -104,6 +105,40 @@ func TestKeep(t *testing.T) {
 	}
 }
 
+// Of several that are to be kept the last counts, and writing takes half of the time at most.
+func TestKeepLast(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		k, err := Open(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		for n := range 4 { // before it runs
+			k.Keep(some(t, n))
+		}
+		done := make(chan struct{})
+		go func() { defer close(done); k.Run(ctx) }()
+		written := map[int]bool{}
+		for n := 3; n < 23; n++ { // each 10 ms
+			k.Keep(some(t, n))
+			synctest.Wait()
+			if c, err := k.Load(); err == nil {
+				written[len(c.Types[0].Resources)] = true
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		cancel()
+		<-done
+		if !written[3] || len(written) > 3 {
+			t.Errorf("in 0.2 s these were written: %v", written)
+		}
+		if c, err := k.Load(); err != nil || len(c.Types[0].Resources) != 22 {
+			t.Error("the last is not kept:", len(c.Types[0].Resources), err)
+		}
+	})
+}
+
 // "Bad input of every kind: clear error, nothing lost."
 func TestDamaged(t *testing.T) {
 	dir := t.TempDir()
@@ -129,6 +164,23 @@ func TestDamaged(t *testing.T) {
 				t.Fatalf("what is damaged at byte %d of %d is taken", i, len(good))
 			}
 		}
+	}
+	other := func(what string) {
+		t.Helper()
+		if _, err := k.Load(); err == nil || !strings.Contains(err.Error(), "no file that Chancery has written") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if err := os.Truncate(path, MaxBytes+1); err != nil {
+		t.Fatal(err)
+	}
+	other("too large")
+	if err := errors.Join(os.Remove(path), os.WriteFile(path+"2", good, 0o600), os.Symlink(path+"2", path)); err != nil {
+		t.Fatal(err)
+	}
+	other("a link")
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
 	}
 	for _, bad := range []string{"", "resources: []\n", magic} {
 		if err := os.WriteFile(path, []byte(bad), 0o600); err != nil {
@@ -183,6 +235,40 @@ func TestFormatOfBefore(t *testing.T) {
 }
 
 // "Two processes do not spoil each other's": the second writes when the first has ended.
+func TestTakeOver(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		first, err := Open(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		second, err := Open(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); second.Run(ctx) }()
+		second.Keep(some(t, 2))
+		time.Sleep(time.Minute)
+		if _, err := second.Load(); !errors.Is(err, fs.ErrNotExist) {
+			t.Error("both write:", err)
+		}
+		first.unlock()
+		time.Sleep(2 * retry)
+		if c, err := second.Load(); err != nil || len(c.Types[0].Resources) != 2 {
+			t.Error("nobody writes:", err)
+		}
+		cancel()
+		<-done
+		third, err := Open(dir)
+		if err != nil || third.unlock == nil {
+			t.Fatal("what has ended keeps the folder:", err)
+		}
+		third.unlock()
+	})
+}
+
 func TestTwoKeepers(t *testing.T) {
 	dir := t.TempDir()
 	first, _, stop := open(t, dir)
@@ -229,6 +315,10 @@ func TestNotWritten(t *testing.T) {
 	if err := os.Rename(dir+"2", dir); err != nil {
 		t.Fatal(err)
 	}
+	said := "an error of before"
+	if k.save(some(t, 1), &said); said != "" {
+		t.Errorf("the next time %q is not told", said)
+	}
 	if c, err := k.Load(); err != nil || len(c.Types[0].Resources) != 1 {
 		t.Errorf("%+v, %v", c, err)
 	}
@@ -244,6 +334,9 @@ func TestFolder(t *testing.T) {
 	}
 	if c, _ := Folder("/state", "/etc/x/../my config/"); a != c {
 		t.Error("a directory has two folders")
+	}
+	if long, _ := Folder("/state", "/"+strings.Repeat("x", 250)); len(filepath.Base(long)) > 60 {
+		t.Error("no file system has room for", long)
 	}
 	t.Setenv("STATE_DIRECTORY", "/run/a:/run/b")
 	if root, err := Root(); root != "/run/a" || err != nil {

@@ -129,6 +129,66 @@ func TestSay(t *testing.T) {
 			t.Errorf("%d are remembered for ever", n)
 		}
 	})
+	within(t, "OBS-2 what others gave is no reason of one's own", func(t *testing.T) {
+		var b book
+		b.say("other", "theirs", 1)
+		for i := range Share {
+			b.say("one", fmt.Sprint("own ", i), 1)
+		}
+		if b.say("one", "theirs", 1) {
+			t.Error("it is told twice")
+		}
+		pass(2 * Within)
+		b.want(t, Share+1, 1, 1)
+	})
+	within(t, "OBS-2 what was counted just now is not the oldest", func(t *testing.T) {
+		var b book
+		b.say("first", "goes on", 1)
+		b.say("first", "goes on", 1)
+		pass(Within / 2)
+		for i := range MaxReasons - 1 {
+			b.say(fmt.Sprint("teller-", i), fmt.Sprint("once ", i), 1)
+		}
+		pass(Within / 2)
+		b.want(t, MaxReasons, 1, 1)
+		b.say("last", "one more", 1)
+		if b.say("first", "goes on", 1) {
+			t.Error("it was forgotten, and others that are older were not")
+		}
+		pass(2 * Within)
+	})
+	within(t, "OBS-2 a count that comes too late is of nothing", func(t *testing.T) {
+		var b book
+		b.say("first", "old", 1)
+		old := b.order.Front().Value.(*repeated)
+		for i := range MaxReasons {
+			b.say(fmt.Sprint("flood-", i), fmt.Sprint("made up ", i), 1)
+		}
+		b.say("first", "old", 1) // anew
+		b.over(old)              // its timer had fired when it was displaced
+		if b.say("first", "old", 1) {
+			t.Error("the new one is forgotten")
+		}
+		pass(2 * Within)
+		if n := b.remembered(); n != 0 {
+			t.Errorf("%d are remembered for ever", n)
+		}
+	})
+	within(t, "who tells may say more, and the newest tells", func(t *testing.T) {
+		var c Counter
+		var told []string
+		for _, who := range []string{"line", "first", "last"} {
+			c.Say("n", "no", 1, func(n int) {
+				c.Say("n", "another", 1, nil)
+				told = append(told, fmt.Sprint(who, " ", n))
+			})
+		}
+		pass(Within)
+		if len(told) != 1 || told[0] != "last 2" {
+			t.Error(told)
+		}
+		pass(2 * Within)
+	})
 	within(t, "SAFE-8 who tells may panic", func(t *testing.T) {
 		var c Counter
 		for range 2 {

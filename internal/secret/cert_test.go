@@ -132,3 +132,13 @@ func TestCertificates(t *testing.T) {
 		})
 	}
 }
+
+// Some put the key before the certificates, in one file.
+func TestKeyInChain(t *testing.T) {
+	p := newPair(t, ends)
+	chain := &corev3.DataSource{Specifier: &corev3.DataSource_InlineString{InlineString: p.pkcs8 + p.cert}}
+	found := Find(&tlsv3.TlsCertificate{CertificateChain: chain}).Certificates
+	if len(found) != 1 || found[0].Err != nil || !found[0].Ends.Equal(ends) {
+		t.Errorf("%+v", found)
+	}
+}

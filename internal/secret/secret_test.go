@@ -210,4 +210,38 @@ func TestDepth(t *testing.T) {
 	if shows(t, Redacted(deep)) {
 		t.Error("SAFE-6 what is too deep is shown")
 	}
+	harmless := packed(t, &corev3.Locality{Region: canary})
+	for range Deepest - 1 {
+		harmless = packed(t, harmless)
+	}
+	if !shows(t, Redacted(harmless)) || shows(t, Redacted(packed(t, harmless))) {
+		t.Error("SAFE-9 it is looked into deeper than", Deepest)
+	}
+}
+
+// How deep one is says nothing of the next, and each has its own path.
+func TestBeside(t *testing.T) {
+	socket := &tlsv3.DownstreamTlsContext{CommonTlsContext: &tlsv3.CommonTlsContext{}}
+	key := &corev3.DataSource{Specifier: &corev3.DataSource_InlineString{InlineString: canary}}
+	for range 2 {
+		socket.CommonTlsContext.TlsCertificates = append(socket.CommonTlsContext.TlsCertificates, &tlsv3.TlsCertificate{PrivateKey: key})
+	}
+	if got := fmt.Sprint(Find(socket).Values); got != "[common_tls_context.tls_certificates[0].private_key common_tls_context.tls_certificates[1].private_key]" {
+		t.Error("SAFE-11", got)
+	}
+	if out := Redacted(socket).(*tlsv3.DownstreamTlsContext); out.CommonTlsContext.TlsCertificates[0].PrivateKey == nil {
+		t.Error("SAFE-6 nobody sees that there was a key")
+	}
+	many := &clusterv3.Cluster{TypedExtensionProtocolOptions: map[string]*anypb.Any{}}
+	for i := range 2 * Deepest {
+		many.TypedExtensionProtocolOptions[fmt.Sprint(i)] = packed(t, socket.CommonTlsContext.TlsCertificates[0])
+	}
+	if f := Find(many); len(f.Values) != 2*Deepest || f.TooDeep != "" {
+		t.Error("SAFE-11", f)
+	}
+	for _, a := range Redacted(many).(*clusterv3.Cluster).TypedExtensionProtocolOptions {
+		if len(a.Value) == 0 {
+			t.Fatal("SAFE-6 what is beside others is taken for deep")
+		}
+	}
 }

@@ -16,9 +16,9 @@ func Owner(a net.Addr) string {
 	if err != nil {
 		return a.Network()
 	}
-	ip := ap.Addr().Unmap().WithZone("")
+	ip := ap.Addr().Unmap()
 	if ip.Is6() {
-		if p, err := ip.Prefix(64); err == nil {
+		if p, err := ip.Prefix(64); err == nil { // which has no zone
 			return p.String()
 		}
 	}

@@ -127,6 +127,12 @@ func TestSharesQuick(t *testing.T) {
 	}
 }
 
+// A text is an address that is what it says.
+type text string
+
+func (text) Network() string  { return "tcp" }
+func (a text) String() string { return string(a) }
+
 func TestOwner(t *testing.T) {
 	for _, c := range []struct {
 		a    net.Addr
@@ -137,6 +143,8 @@ func TestOwner(t *testing.T) {
 		{&net.TCPAddr{IP: net.ParseIP("2001:db8:1:2:3::4"), Port: 3}, "2001:db8:1:2::/64"},
 		{&net.TCPAddr{IP: net.ParseIP("fe80::1"), Port: 3, Zone: "eth0"}, "fe80::/64"},
 		{&net.UnixAddr{Name: "", Net: "unix"}, "unix"},
+		{&net.TCPAddr{IP: net.ParseIP("2001:db8:1:2:3::4"), Port: 3, Zone: "eth0"}, "2001:db8:1:2::/64"},
+		{text("[::ffff:192.0.2.1]:2"), "192.0.2.1"}, // of another's making
 		{nil, ""},
 	} {
 		if got := Owner(c.a); got != c.want {

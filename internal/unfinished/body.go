@@ -14,7 +14,7 @@ type Body struct {
 	conn *Conn // of which only the account is used: nothing is read from it or written
 	from io.Reader
 	got  int
-	all  bool // it was read to its end, and counts as whole
+	all  bool // it was read to its end, and counts as whole until it is closed
 }
 
 // Body returns a body whose client is at an address. stop must make reads from it fail; it
@@ -28,18 +28,21 @@ var ErrRefused = errRefused
 
 // Read implements [io.Reader].
 func (b *Body) Read(p []byte) (int, error) {
+	if b.all {
+		return 0, io.EOF // it counts once, however often it is read
+	}
 	c := b.conn
 	if err := c.wait(); err != nil {
 		return 0, errRefused
 	}
 	n, err := b.from.Read(p)
 	b.got += n
-	b.all = errors.Is(err, io.EOF)
+	ends := errors.Is(err, io.EOF)
 	c.mu.Lock()
 	refused := c.in.ended
 	switch {
 	case refused:
-	case b.all: // it comes no more, and is not to be judged by how
+	case ends: // it comes no more, and is not to be judged by how
 		c.in.large = 0
 	case b.got > window:
 		c.in.total += b.got - c.in.large
@@ -53,7 +56,8 @@ func (b *Body) Read(p []byte) (int, error) {
 	case over:
 		c.refuse(TooMuch)
 		return n, errRefused
-	case b.all:
+	case ends:
+		b.all = true
 		b.whole(b.got)
 	}
 	return n, err

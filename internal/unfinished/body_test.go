@@ -1,6 +1,7 @@
 package unfinished
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"slices"
@@ -26,6 +27,10 @@ func (r *rig) upload(at address) *upload {
 	}()
 	return u
 }
+
+type reading func([]byte) (int, error)
+
+func (f reading) Read(p []byte) (int, error) { return f(p) }
 
 // refusals returns what was refused.
 func (r *rig) refusals() []string {
@@ -67,6 +72,56 @@ func TestBody(t *testing.T) {
 		if n := r.Used(); n != 0 || len(r.refusals()) != 0 {
 			r.Errorf("%d, %v", n, r.refusals())
 		}
+	})
+	within(t, "SAFE-9 a small body never counts", 4<<20, func(r *rig) {
+		u := r.upload("a")
+		u.sends(60 * k)
+		u.to.Close()
+		if err := <-u.done; err != nil || r.Used() != 0 {
+			r.Error(err, r.Used())
+		}
+		u.Close()
+	})
+	within(t, "SAFE-9 a body that is read beyond its end counts once", 4<<20, func(r *rig) {
+		b := r.Body(bytes.NewReader(make([]byte, 100*k)), address("a"), func() {})
+		_, _ = io.Copy(io.Discard, b)
+		for range 3 {
+			if _, err := b.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+				r.Error(err)
+			}
+		}
+		if n := r.Used(); n != 100*k {
+			r.Errorf("%d", n)
+		}
+		if b.Close(); r.Used() != 0 {
+			r.Errorf("%d", r.Used())
+		}
+	})
+	within(t, "SAFE-9 a body that ends as it is refused gives back no more than it had", 4<<20, func(r *rig) {
+		var b *Body
+		b = r.Body(reading(func(p []byte) (int, error) {
+			b.conn.refuse(TooSlow)
+			return len(p), io.EOF
+		}), address("a"), func() {})
+		if _, err := b.Read(make([]byte, 100*k)); !errors.Is(err, ErrRefused) {
+			r.Error("it is said to be whole:", err)
+		}
+		if b.Close(); r.Used() != 0 {
+			r.Errorf("%d", r.Used())
+		}
+	})
+	within(t, "SAFE-9 a body that comes slowly but steadily is taken", 4<<20, func(r *rig) {
+		u := r.upload("a")
+		u.sends(100 * k)
+		for range 10 {
+			time.Sleep(15*time.Second + tick/2)
+			u.sends(65 * k)
+		}
+		u.to.Close()
+		if err := <-u.done; err != nil || len(r.refusals()) != 0 {
+			r.Error(err, r.refusals())
+		}
+		u.Close()
 	})
 	within(t, "SAFE-9 a body that does not come on is refused", 4<<20, func(r *rig) {
 		u := r.upload("a")
@@ -122,9 +177,12 @@ func TestBody(t *testing.T) {
 		go to.Write(make([]byte, 100*k))
 		_, _ = io.CopyN(io.Discard, b, 100*k)
 		b.Close()
+		if r.Used() != 0 {
+			r.Error("what was closed counts:", r.Used())
+		}
 		time.Sleep(time.Hour)
-		if stopped || r.Used() != 0 {
-			r.Error(stopped, r.Used())
+		if stopped || len(r.refusals()) != 0 {
+			r.Error(stopped, r.refusals())
 		}
 		to.Close()
 	})

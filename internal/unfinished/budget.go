@@ -182,9 +182,7 @@ func (b *Budget) may(c *Conn) *hold {
 	if len(b.waiting) == 0 {
 		b.pressedAt = time.Now()
 	}
-	if !slices.Contains(b.waiting, h) {
-		b.waiting = append(b.waiting, h)
-	}
+	b.waiting = append(b.waiting, h) // it is not there: whoever wakes it takes it out
 	if b.serve(); b.turn == h {
 		return nil
 	}

@@ -210,7 +210,7 @@ func TestBudget(t *testing.T) {
 		time.Sleep(19 * time.Second)
 		a.is("read")
 		r.refuses()
-		time.Sleep(2 * time.Second)
+		time.Sleep(tick + tick/2)
 		r.refuses("a: " + string(TooSlow))
 		if r.Used() != 0 {
 			r.Errorf("%d bytes are used", r.Used())
@@ -260,6 +260,66 @@ func TestBudget(t *testing.T) {
 		a2.send(100 * k)
 		a2.is("waiting")
 	})
+	within(t, "SAFE-9 so does the second one, whatever came before", 400*k, func(r *rig) {
+		a := r.from("a")
+		a.begin(300*k, 300*k)
+		a.begin(300*k, 70*k)
+		time.Sleep(19 * time.Second)
+		r.refuses()
+		time.Sleep(tick + tick/2)
+		r.refuses("a: " + string(TooSlow))
+	})
+	within(t, "SAFE-9 who is slow has a second from when others wait", 64<<20, func(r *rig) {
+		a, b := r.from("a"), r.from("b")
+		a.begin(60<<20, 15<<20) // its ticks fall on whole seconds
+		time.Sleep(5*tick + tick*9/10)
+		b.begin(60<<20, 2<<20) // it goes beyond what is for all, and has the turn
+		c := r.from("c")
+		c.begin(60<<20, 70*k)
+		c.send(20 * k)
+		c.is("waiting")
+		for range 5 { // one of a's ticks passes, 0.1 s after the pressure began
+			b.send(2 << 20)
+			time.Sleep(tick / 5)
+			r.refuses()
+		}
+		time.Sleep(tick / 5)
+		r.refuses("a: " + string(TooSlow))
+	})
+	within(t, "SAFE-9 who has waited is not judged by what came meanwhile", 400*k, func(r *rig) {
+		r.Whole(200 * k)
+		a := r.from("a")
+		a.begin(300*k, 70*k)
+		a.send(10 * k)
+		a.is("waiting")
+		time.Sleep(25*time.Second + tick/2)
+		r.Whole(-200 * k)
+		a.is("read")
+		time.Sleep(18 * time.Second)
+		r.refuses()
+		time.Sleep(3 * time.Second)
+		r.refuses("a: " + string(TooSlow))
+	})
+	within(t, "SAFE-9 who gets the turn has a second before it is judged", 4<<20, func(r *rig) {
+		a, b, c := r.from("a"), r.from("b"), r.from("c")
+		b.begin(3<<20, 400*k)
+		c.begin(3<<20, 400*k)
+		a.begin(2<<20, 1<<20) // there is no room any more, and it asks first
+		r.Whole(300 * k)      // nor is there when it has come
+		b.send(20 * k)
+		c.send(20 * k)
+		b.is("waiting")
+		c.is("waiting")
+		time.Sleep(tick * 9 / 10)
+		a.send(1 << 20) // all of it
+		b.is("read")
+		c.is("waiting")
+		time.Sleep(tick / 5)
+		r.refuses()
+		b.is("read")
+		time.Sleep(tick)
+		r.refuses("b: " + string(TooSlow))
+	})
 	within(t, "SAFE-9 nobody waits for ever", 400*k, func(r *rig) {
 		r.Whole(200 * k)
 		a := r.from("a")
@@ -308,6 +368,15 @@ func TestBudget(t *testing.T) {
 			}
 		}
 		r.refuses()
+	})
+	within(t, "what comes after the end counts for nothing", 400*k, func(r *rig) {
+		a := r.from("a")
+		a.server.Close()
+		synctest.Wait()
+		late := newTalk().open(1, false).data(1, false, beginning(300*k, 150*k))
+		if err := a.server.took(late.Bytes()[preface:], nil); err == nil || r.Used() != 0 {
+			r.Error(err, r.Used())
+		}
 	})
 	within(t, "who is closed while it waits, waits no more", 400*k, func(r *rig) {
 		r.Whole(200 * k)

@@ -69,7 +69,7 @@ type Limits struct {
 	// StreamRate is how many streams of a connection may end in a second in the long run,
 	// whoever ends them; ten times as many may end at once. Whoever opens and resets more
 	// (rapid reset, CVE-2023-44487) is slowed down: the connection is read later. Those that
-	// stay open do not count. 100 by default; negative: any number. See [Server.Credentials].
+	// stay open do not count. 300 by default; negative: any number. See [Server.Credentials].
 	StreamRate int
 
 	// FirstAnswers is how many streams are answered at a time to the first
@@ -96,7 +96,7 @@ type Limits struct {
 func DefaultLimits() Limits {
 	return Limits{
 		Streams: 100_000, Silent: 2000, Polls: 10_000, Others: 1000, Types: 64, Names: 100_000, NameLen: 4096, Held: 128 << 20, Node: 256 << 10,
-		Rate: 1000, AddressRate: 100_000, StreamRate: 100, FirstAnswers: 50, Unfinished: MaxRequest / 2 * 3, Response: 3 << 20,
+		Rate: 1000, AddressRate: 100_000, StreamRate: 300, FirstAnswers: 50, Unfinished: MaxRequest / 2 * 3, Response: 3 << 20,
 	}
 }
 

@@ -31,12 +31,13 @@ import (
 // A daemon is a chancery serve that runs.
 type daemon struct {
 	*testing.T
-	ctx  context.Context // of the test, with a deadline
-	dir  string
-	cmd  *exec.Cmd
-	log  chan map[string]any
-	http string // where metrics are, if it has logged that
-	conn *grpc.ClientConn
+	ctx    context.Context // of the test, with a deadline
+	dir    string
+	cmd    *exec.Cmd
+	log    chan map[string]any
+	passed []map[string]any // what was logged before the line that was waited for last
+	http   string           // where metrics are, if it has logged that
+	conn   *grpc.ClientConn
 }
 
 // serve runs chancery serve for a directory that holds the files.
@@ -98,15 +99,24 @@ func (d *daemon) read(stderr io.Reader) {
 // logged waits for a line of the log.
 func (d *daemon) logged(msg string) map[string]any {
 	d.Helper()
-	var before []any
+	d.passed = nil
 	for line := range d.log {
 		if line["msg"] == msg {
 			return line
 		}
-		before = append(before, line)
+		d.passed = append(d.passed, line)
 	}
-	d.Fatalf("the log ended without %q: %v", msg, before)
+	d.Fatalf("the log ended without %q: %v", msg, d.passed)
 	return nil
+}
+
+// meanwhile is logged, for a line that need not come after the one that was waited for
+// last.
+func (d *daemon) meanwhile(msg string) {
+	d.Helper()
+	if !slices.ContainsFunc(d.passed, func(line map[string]any) bool { return line["msg"] == msg }) {
+		d.logged(msg)
+	}
 }
 
 // healthy waits until the health service says so.

@@ -269,7 +269,7 @@ func TestSafeStart(t *testing.T) {
 		d := serve(t, nil, "a.yaml", many(0, 30))
 		d.kept(30)
 		other := serveDir(t, d.dir)
-		other.logged("another program keeps the state of this directory: until it ends, a start has what that one kept")
+		other.meanwhile("another program keeps the state of this directory: until it ends, a start has what that one kept")
 		d.killed()
 		other.logged("the other program has ended: this one keeps the state of the directory")
 	})

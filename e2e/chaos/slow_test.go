@@ -67,9 +67,7 @@ func (c *reader) reads() error {
 			delete(c.has, name)
 		}
 		c.mu.Unlock()
-		if err := c.in.Send(&discovery.DeltaDiscoveryRequest{TypeUrl: m.GetTypeUrl(), ResponseNonce: m.GetNonce()}); err != nil {
-			return err
-		}
+		_ = c.in.Send(&discovery.DeltaDiscoveryRequest{TypeUrl: m.GetTypeUrl(), ResponseNonce: m.GetNonce()}) // Recv learns why it is not sent
 	}
 }
 

@@ -87,13 +87,14 @@ func TestFlatTown(t *testing.T) {
 	grows := func(samples int, each float64) *town {
 		v := &town{daemon: &daemon{}, streams: 45 * samples, warm: samples / 10, full: samples > enough}
 		for i := range samples {
-			v.heap, v.resident = append(v.heap, 12+each*45*float64(i)/1024), append(v.resident, 30)
+			heap := 12 + each*45*float64(i)/1024
+			v.heap, v.needed = append(v.heap, heap), append(v.needed, 6+heap)
 		}
 		return v
 	}
-	resident := grows(300, 0)
-	for i := range resident.resident {
-		resident.resident[i] += float64(i) / 300
+	outside := grows(300, 0)
+	for i := range outside.needed {
+		outside.needed[i] += float64(i) / 300
 	}
 	filling := grows(300, 0.5)
 	filling.full = false
@@ -104,7 +105,7 @@ func TestFlatTown(t *testing.T) {
 	}{
 		{"an hour, nothing grows", grows(300, 0), true},
 		{"an hour, 16 bytes of heap for each stream", grows(300, 1.0/64), false},
-		{"an hour, 3 % of resident memory", resident, false},
+		{"an hour, 1 MiB outside of the heap", outside, false},
 		{"half a minute, 3 KiB for each stream", grows(8, 3), true},
 		{"half a minute, whole streams", grows(8, 20), false},
 		{"many samples, but it has not filled what it remembers", filling, true},

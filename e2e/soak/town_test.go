@@ -29,11 +29,11 @@ type town struct {
 	still     world
 	out       io.Writer
 
-	lowest         harness.Usage // goroutines and files: what any sample had
-	streams        int           // that have come and gone
-	heap, resident level
-	warm           int  // samples before the warm-up was over
-	full           bool // by then the store remembered as many commits as it will
+	lowest       harness.Usage // goroutines and files: what any sample had
+	streams      int           // that have come and gone
+	heap, needed level
+	warm         int  // samples before the warm-up was over
+	full         bool // by then the store remembered as many commits as it will
 }
 
 const (
@@ -205,11 +205,12 @@ func (v *town) note(u harness.Usage, resident float64, warm bool) {
 		v.lowest = u
 	}
 	v.lowest.Goroutines, v.lowest.Files = min(v.lowest.Goroutines, u.Goroutines), min(v.lowest.Files, u.Files)
-	v.heap, v.resident = append(v.heap, u.Heap), append(v.resident, resident)
+	v.heap, v.needed = append(v.heap, u.Heap), append(v.needed, resident-u.Pages+u.Heap)
 	if !warm {
 		v.warm = len(v.heap)
 	}
-	fmt.Fprintf(v.out, "%.0f\twarm=%v\tstreams=%d\tgoroutines=%d\tfiles=%d\theap=%.4f\tresident=%.3f\n", time.Since(v.run.began).Seconds(), warm, v.streams, u.Goroutines, u.Files, u.Heap, resident)
+	fmt.Fprintf(v.out, "%.0f\twarm=%v\tstreams=%d\tgoroutines=%d\tfiles=%d\theap=%.4f\tresident=%.3f\tneeded=%.3f\n",
+		time.Since(v.run.began).Seconds(), warm, v.streams, u.Goroutines, u.Files, u.Heap, resident, v.needed[len(v.needed)-1])
 }
 
 // profile keeps what the heap consists of.
@@ -270,11 +271,13 @@ func (v *town) lives(t *testing.T) {
 	}
 }
 
-// flat judges memory. Within some seconds nothing is flat: what the server remembers on
+// flat judges memory: the heap, and with it what else is resident. The pages that the
+// heap has of the system are not counted, but what lives in them: how many it has
+// depends on when there was garbage last, by a tenth and more. Within some seconds nothing is flat: what the server remembers on
 // purpose is filling. What can be told then is whether it keeps whole streams, of about
 // 20 KB each.
 func (v *town) flat(tell func(format string, args ...any)) error {
-	heap, resident := v.heap[v.warm:], v.resident[v.warm:]
+	heap, needed := v.heap[v.warm:], v.needed[v.warm:]
 	if n := len(v.heap); len(heap) < enough || !v.full {
 		each := (v.heap[n-1] - v.heap[0]) * (1 << 10) / float64(max(1, v.streams))
 		tell("too short to judge whether memory is flat: %d samples after the warm-up, %d commits; the heap has grown by %.1f KiB for each stream", len(heap), v.commits, each)
@@ -287,7 +290,7 @@ func (v *town) flat(tell func(format string, args ...any)) error {
 	for _, x := range []struct {
 		what string
 		level
-	}{{"the heap", heap}, {"resident memory", resident}} {
+	}{{"the heap", heap}, {"memory that is needed", needed}} {
 		by, of := x.rise()
 		tell("%s: %.2f MiB, %+.3f MiB from the first to the last of %d samples, %+.2f %%", x.what, of, by, len(x.level), 100*by/of)
 		wrong = errors.Join(wrong, x.flat(x.what, 0.01))

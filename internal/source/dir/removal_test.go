@@ -66,15 +66,24 @@ func TestRemovalsWait(t *testing.T) {
 		m.served(36)
 	})
 	run("more waits for a second look; what comes does not", func(m *mover) {
+		held := func(want int) {
+			m.Helper()
+			if got := m.src.Held(); got != want {
+				m.Errorf("%d held, want %d", got, want)
+			}
+		}
 		m.rewrite(append([]string{"new"}, all[5:]...)...)
 		m.now("")
 		m.served(41)
+		held(5)
 		time.Sleep(4 * time.Second)
 		m.now("")
 		m.served(41)
+		held(5)
 		time.Sleep(time.Second)
 		m.now("")
 		m.served(36)
+		held(0)
 	})
 	run("what comes back stays, and the rest waits anew", func(m *mover) {
 		m.rewrite(all[10:]...)

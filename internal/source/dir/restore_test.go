@@ -79,6 +79,20 @@ func TestRestore(t *testing.T) {
 			t.Error("what was approved of is there:", got)
 		}
 	})
+	t.Run("it is written when it changes", func(t *testing.T) {
+		n := 0
+		b := newBench(t, "a.yaml", clusters("a"))
+		b.src.Keep = func(lastgood.Config) { n++ }
+		b.load("CDS a")
+		if _, err := b.src.load(order{force: true}, &scanner{}); err != nil || n != 1 {
+			t.Errorf("written %d times, want once; %v", n, err)
+		}
+		b.write("a.yaml", clusters("a", "b"))
+		b.load("CDS a b")
+		if n != 2 {
+			t.Errorf("written %d times, want twice", n)
+		}
+	})
 	t.Run("what may not be served is not", func(t *testing.T) {
 		b := newBench(t)
 		b.src.Review = func([]Loaded) ([]Loaded, error) { return nil, errors.New("no") }

@@ -125,8 +125,10 @@ func (s *stream) nodeChange(node *xds.Node) {
 	}
 	s.nodeChanged = true
 	s.server.nodeChanges.Add(1)
-	s.server.log.LogAttrs(context.Background(), slog.LevelWarn, "client changed its node id on a stream: ignored",
-		slog.String("node", clip(s.info.Node.ID)), slog.String("now", clip(node.ID)), slog.Uint64("stream", s.info.ID))
+	const line = "client changed its node id on a stream: ignored"
+	s.server.warn(whose(&s.info), line, line, []slog.Attr{
+		slog.String("node", clip(s.info.Node.ID)), slog.String("now", clip(node.ID)), slog.Uint64("stream", s.info.ID),
+	})
 }
 
 // warnAt is gRPC's default limit for a message that a client receives.

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/chancery-xds/chancery/internal/repeats"
 	"github.com/chancery-xds/chancery/protocol"
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -176,6 +177,20 @@ func TestNode(t *testing.T) {
 		synctest.Wait()
 		if len(w.nodes) != 1 || w.Stats().NodeChanges != 1 || strings.Count(w.log.String(), "now=second") != 1 {
 			t.Error(w.nodes, w.Stats(), w.log)
+		}
+	})
+	within(t, "SUB-5 SAFE-6 streams without number that do so are a line, and one that counts", func(t *testing.T) {
+		w := serve(t)
+		for i := range 50 {
+			c := w.sotw(t, w.dial(t))
+			c.send(&discovery.DiscoveryRequest{TypeUrl: xds.Cluster.URL, Node: &corev3.Node{Id: fmt.Sprint("first-", i)}})
+			c.want()
+			c.send(&discovery.DiscoveryRequest{TypeUrl: xds.Endpoint.URL, Node: &corev3.Node{Id: fmt.Sprint("second-", i)}})
+		}
+		time.Sleep(repeats.Within)
+		synctest.Wait()
+		if got := strings.Count(w.log.String(), "changed its node id"); got != 2 || !strings.Contains(w.log.String(), "repeated=49") || w.Stats().NodeChanges != 50 {
+			t.Errorf("%d lines, %+v: %s", got, w.Stats(), w.log)
 		}
 	})
 }

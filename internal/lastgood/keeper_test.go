@@ -139,6 +139,24 @@ func TestKeepLast(t *testing.T) {
 	})
 }
 
+// What is to be kept when the program ends is written, whichever of the two Run hears of
+// first: that is chance, so it is tried often.
+func TestKeepAtTheEnd(t *testing.T) {
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 20 {
+		k, err := Open(t.TempDir())
+		if err != nil {
+			t.Fatal(err)
+		}
+		k.Keep(some(t, 1))
+		k.Run(ended)
+		if _, err := k.Load(); err != nil {
+			t.Fatal("what was to be kept is not:", err)
+		}
+	}
+}
+
 // "Bad input of every kind: clear error, nothing lost."
 func TestDamaged(t *testing.T) {
 	dir := t.TempDir()

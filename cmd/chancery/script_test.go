@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 )
@@ -21,9 +22,11 @@ func TestScripts(t *testing.T) {
 		UpdateScripts:       *update,
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
+		Deadline:            time.Now().Add(2 * time.Minute), // a server that should not have begun does not end
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("PATH", filepath.Dir(binary)+string(os.PathListSeparator)+e.Getenv("PATH"))
 			e.Setenv("STATE_DIRECTORY", filepath.Join(e.WorkDir, ".state"))
+			e.Setenv("MUTANT", os.Getenv("MUTANT")) // which rule is broken, when that is tried: see internal/mutants
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits},

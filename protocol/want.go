@@ -317,12 +317,28 @@ func (s *Session) unsubscribe(u *subscription, names []string, t *xds.Table) {
 			u.discard(unwanted)
 		}
 		if u.wildcard {
+			s.enterLost(u, t)
 			u.unsubscribeAll(func(e *entry) bool { return u.collects(e.name) || len(s.aliasesOf(u, e.name)) > 0 })
 		}
 	}
 	s.outlive(u, t, dropped)
 	u.drop(dropped, xds.Delta)
 	s.giveUpLapsed(u)
+}
+
+// enterLost gives an entry to what the wildcard has told, which is about to end, and the view
+// has lost since, if the client has it by another name: it is told so by that.
+func (s *Session) enterLost(u *subscription, t *xds.Table) {
+	if u.base == t.Versions() {
+		return
+	}
+	var extra []entry
+	for _, n := range t.Since(u.base).Removed {
+		if u.entry(n) == nil && (u.collects(n) || len(s.aliasesOf(u, n)) > 0) {
+			extra = append(extra, entry{name: n, told: u.told(n), sent: true})
+		}
+	}
+	u.addMarked(extra)
 }
 
 // outlive notes what the client drops by a name, but has by another as it was told of it, by

@@ -291,3 +291,21 @@ func TestSilence(t *testing.T) {
 		}
 	})
 }
+
+// Who leaves twice, as a stream that ends while its first request is read, gives back what is
+// its own, and not the free place of the next one of the connection.
+func TestSilenceIsLeftOnce(t *testing.T) {
+	s := newSilences(newSeats(1, nil, nil))
+	conn := &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 1}
+	a := s.enter(conn, nil)
+	s.leave(a)
+	b := s.enter(conn, nil)
+	s.leave(a)
+	if n := s.taken(); n != 1 {
+		t.Errorf("SAFE-9 %d streams are silent, want 1", n)
+	}
+	s.leave(b)
+	if n := s.taken(); n != 0 {
+		t.Errorf("SAFE-9 %d streams are silent, want none", n)
+	}
+}

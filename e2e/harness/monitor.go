@@ -68,6 +68,7 @@ type Usage struct {
 	Streams, Goroutines, Files int
 	Heap, Resident             float64 // MiB; Heap is what two collections leave
 	Pages                      float64 // MiB that the heap has of the system, garbage and room included
+	Profiler                   float64 // MiB of the ways to allocations that it remembers, outside of the heap: as many as the program has
 }
 
 // Usage returns what the server takes. Of the heap only what is reachable counts: a
@@ -102,7 +103,8 @@ func (m Monitor) Usage() (u Usage, err error) {
 	return Usage{
 		Streams: int(all["xds_server_streams_open"]), Goroutines: int(goroutines), Files: int(all["process_open_fds"]),
 		Heap: heap / (1 << 20), Resident: all["process_resident_memory_bytes"] / (1 << 20),
-		Pages: (all["go_memstats_heap_sys_bytes"] - all["go_memstats_heap_released_bytes"]) / (1 << 20),
+		Pages:    (all["go_memstats_heap_sys_bytes"] - all["go_memstats_heap_released_bytes"]) / (1 << 20),
+		Profiler: all["go_memstats_buck_hash_sys_bytes"] / (1 << 20),
 	}, nil
 }
 

@@ -1,10 +1,7 @@
 package harness
 
 import (
-	"context"
 	"errors"
-	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -68,22 +65,7 @@ func RunEnvoy(t testing.TB, path, config string) *Envoy {
 
 // Get asks Envoy's admin interface.
 func (e *Envoy) Get(path string) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+e.Admin+path, nil)
-	if err != nil {
-		return nil, err
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return nil, err
-	}
-	defer resp.Body.Close()
-	b, err := io.ReadAll(resp.Body)
-	if err == nil && resp.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s: %s %s", path, resp.Status, b)
-	}
-	return b, err
+	return get(http.DefaultClient, e.Admin, path)
 }
 
 // Live is a condition: Envoy has finished initialising.

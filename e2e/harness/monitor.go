@@ -21,14 +21,17 @@ type Monitor string
 var alone = &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 
 // Get returns what is at a path.
-func (m Monitor) Get(path string) ([]byte, error) {
+func (m Monitor) Get(path string) ([]byte, error) { return get(alone, string(m), path) }
+
+// get returns what is at a path of a server, which answers within 5 s, and with 200.
+func get(client *http.Client, address, path string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+string(m)+path, nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+path, nil)
 	if err != nil {
 		return nil, err
 	}
-	resp, err := alone.Do(req)
+	resp, err := client.Do(req)
 	if err != nil {
 		return nil, err
 	}

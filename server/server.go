@@ -178,9 +178,10 @@ type Stats struct {
 	// ("first_request"), on a connection that was closed because of requests that are not
 	// whole ("unfinished"), ended by a request that is too large ("request") or
 	// subscribes to too much ("subscription"), slowed down because of too many
-	// requests ("rate"), or of those of their address ("address_rate", a stream once), or because streams of their connection come and go too fast
-	// ("stream_rate", once for a connection), ended because the client did not read ("write"), and
-	// first answers that had to wait ("first_answers").
+	// requests ("rate"), or of those of their address ("address_rate", a stream once), or
+	// because streams of their connection come and go too fast ("stream_rate", once for a
+	// connection), ended because the client did not read ("write"), and first answers that
+	// had to wait ("first_answers").
 	Throttled map[string]uint64
 }
 

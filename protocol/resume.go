@@ -143,10 +143,14 @@ func (s *Session) recall(u *subscription, version string, t *xds.Table) {
 		u.stated = strings.Clone(version)
 	}
 	if w == nil {
-		if w = s.lately(u.typ, version, t); w == nil {
-			return
-		}
+		u.elsewhere = version != "" && u.typ.FullState // of others nothing tells that a name is lost
+		return
 	}
+	s.takeOver(u, w, t)
+}
+
+// takeOver takes over what a SotW client may have.
+func (s *Session) takeOver(u *subscription, w *World, t *xds.Table) {
 	// What the view has and it came by in a later world it need not have: that is news.
 	doubtful := func(st *xds.Stamp) bool {
 		return u.typ.FullState && w.Since && w.Versions.Get(st.Name) == nil && u.current(t, st.Name, st)
@@ -220,16 +224,21 @@ func (s *Session) world(typ *xds.Type, version string, t *xds.Table) *World {
 	return known
 }
 
-// lately returns what a client may have that states a version of which nothing is known
-// here. It was told so elsewhere, by "another replica" or this server before a restart, of
-// the same source: so it may have what the view had lately, which is told on until
-// nothing refers to it that the client may hold. What the view has is news to it.
-func (s *Session) lately(typ *xds.Type, version string, t *xds.Table) *World {
-	if version == "" || !typ.FullState { // of others nothing tells that a name is lost
-		return nil
+// recallLately takes over what a client may have that states a version of which nothing is
+// known here. It was told so elsewhere, by "another replica" or this server before a restart,
+// of the same source: so it may have what the view had lately, which is told on until nothing
+// refers to it that the client may hold. What the view has is news to it.
+//
+// That is asked when it is to be told something first, for what goes until then it may have,
+// too.
+func (s *Session) recallLately(u *subscription) {
+	if !u.elsewhere {
+		return
 	}
+	u.elsewhere = false
+	t := s.table(u.typ)
 	w, seen, next := &World{Since: true}, map[string]bool{}, t.Versions()
-	for _, was := range s.recent(typ) {
+	for _, was := range s.recent(u.typ) {
 		for old, is := range next.Since(was.Versions()) {
 			if is == nil && !seen[old.Name] && t.Lookup(old.Name) == nil {
 				seen[old.Name] = true
@@ -239,7 +248,7 @@ func (s *Session) lately(typ *xds.Type, version string, t *xds.Table) *World {
 		next = was.Versions()
 	}
 	slices.SortFunc(w.Others, stampByName)
-	return w
+	s.takeOver(u, w, t)
 }
 
 // recent returns the tables that the type had lately, the newest first.

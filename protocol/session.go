@@ -367,6 +367,7 @@ func (s *Session) Responses() iter.Seq[*xds.Response] {
 
 func (s *Session) speak(yield func(*xds.Response) bool) {
 	for _, u := range s.subs { // of all, before anything is asked of what they hold
+		s.recallLately(u)
 		u.markAll()
 		s.outlived(u)
 		for name, l := range u.leaving {

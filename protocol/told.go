@@ -55,6 +55,10 @@ type record struct {
 	vague    time.Time
 	vagueAll bool
 	brought  []*xds.Stamp // of each what a World says of it, by name; worlds share it, so it is replaced
+
+	// It states a version that nobody knows here of a type with full state, and was told
+	// nothing here yet.
+	elsewhere bool
 }
 
 // vague reports whether nobody knows what the client has from before.

@@ -258,7 +258,10 @@ func TestSafeStart(t *testing.T) {
 		begin := time.Now()
 		write(t, d.dir, "a.yaml", many(5, 26)) // c30 is new
 		s.gets(listed(0, 31)...)
-		d.logged("much has gone from the files: it stays until a second look agrees")
+		line := d.logged("much has gone from the files: it stays until a second look agrees")
+		if got := fmt.Sprint(line["resources"], line["first"]); got != "5 [c00 c01 c02]" {
+			t.Error(got)
+		}
 		s.gets(listed(5, 26)...)
 		if took := time.Since(begin); took < 2*time.Second {
 			t.Errorf("removed after %v", took)

@@ -72,10 +72,10 @@ func refusal(what, how string) error {
 type loss struct {
 	of    *content // what there was
 	names []string
-	fresh int // of these, what the last look still found
-	had   int // how many the files had at the last look
-	left  int // how many they have now
-	top   int // how many they had lately, at most
+	fresh []string // of these, what the last look still found
+	had   int      // how many the files had at the last look
+	left  int      // how many they have now
+	top   int      // how many they had lately, at most
 }
 
 // losses returns what of each type is gone, by type URL.
@@ -91,7 +91,7 @@ func (m *removals) losses(now time.Time, was, next world) map[string]loss {
 		}
 		for _, name := range l.names {
 			if _, held := m.absent[url][name]; !held {
-				l.fresh++
+				l.fresh = append(l.fresh, name)
 			}
 		}
 		l.top = m.top(now, url, l.had)
@@ -114,9 +114,9 @@ func (m *removals) refuse(lost map[string]loss, was, next world, starting bool, 
 	var why []string
 	for _, l := range lost {
 		switch {
-		case l.had >= guarded && 2*l.fresh > l.had:
-			why = append(why, fmt.Sprintf("remove %d of %d %s resources", l.fresh, l.had, l.of.typ))
-		case l.fresh > 0 && l.top >= guarded && 2*l.left < l.top:
+		case l.had >= guarded && 2*len(l.fresh) > l.had:
+			why = append(why, fmt.Sprintf("remove %d of %d %s resources, first of all %q", len(l.fresh), l.had, l.of.typ, first(l.fresh)))
+		case len(l.fresh) > 0 && l.top >= guarded && 2*l.left < l.top:
 			why = append(why, fmt.Sprintf("leave %d of the %d %s resources that there were in the last %d minutes", l.left, l.top, l.of.typ, int(peakTime.Minutes())))
 		}
 	}
@@ -125,6 +125,12 @@ func (m *removals) refuse(lost map[string]loss, was, next world, starting bool, 
 	}
 	slices.Sort(why)
 	return refusal("this would "+strings.Join(why, " and "), how)
+}
+
+// first returns the first of many names, which are enough to tell which file is meant.
+func first(names []string) []string {
+	slices.Sort(names)
+	return names[:min(3, len(names))]
 }
 
 // hold keeps in next what has not been gone for long enough, if a type loses more
@@ -255,7 +261,14 @@ func (w world) keep(c *content, name string) bool {
 
 // holding logs what waits to be removed, once.
 func (s *Source) holding(was int) {
-	if n := s.removals.held; n > was {
-		s.Log.Warn("much has gone from the files: it stays until a second look agrees", slog.Int("resources", n), slog.String("in", s.Confirm.String()))
+	n := s.removals.held
+	if n <= was {
+		return
 	}
+	var names []string
+	for _, gone := range s.removals.absent {
+		names = slices.AppendSeq(names, maps.Keys(gone))
+	}
+	s.Log.Warn("much has gone from the files: it stays until a second look agrees",
+		slog.Int("resources", n), slog.Any("first", first(names)), slog.String("in", s.Confirm.String()))
 }

@@ -281,7 +281,7 @@ func TestOrder(t *testing.T) {
 		}
 	}
 	b.write("a.yaml", clusters(all[:10]...))
-	order(false, "this would remove 20 of 30 CDS resources")
+	order(false, `this would remove 20 of 30 CDS resources, first of all ["c10" "c11" "c12"]`)
 	order(true, "ok")
 	if n := b.st.Snapshot().View(store.DefaultGroup).Table(xds.Cluster).Len(); n != 10 {
 		t.Errorf("%d clusters", n)

@@ -54,8 +54,8 @@ func (c *client) open(r *rand.Rand, s *sub) {
 	alone := s.everything() && (s.nameless || len(s.names) == 1)
 	switch {
 	case r.IntN(6) == 0:
-		clear(s.cache)
-		s.version, s.exact, x.version = "", false, ""
+		s.losesAll()
+		x.version = ""
 	case alone && !s.exact:
 		// Whoever states a version is not sent what it has.
 		x.version = one(r, []string{"", "unheard-of"})

@@ -183,6 +183,16 @@ func (s *sub) forget(delta bool) {
 	}
 }
 
+// losesAll makes a SotW client have nothing of a type. If it is told under a version that
+// it has had before, and states that on its next stream, it may have all that it had then.
+func (s *sub) losesAll() {
+	for name, h := range s.cache {
+		s.maybe[name] = append(s.maybe[name], maybe{held: h})
+	}
+	clear(s.cache)
+	s.version, s.exact = "", false
+}
+
 // byAlias drops what the client has by an alias only, and reports whether there
 // was anything.
 func (s *sub) byAlias() bool {

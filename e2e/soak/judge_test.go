@@ -89,6 +89,12 @@ func TestJudgeOfWhatStays(t *testing.T) {
 			delete(s.cache, "a")
 			s.settles(true, "3", false)
 		}, nil, false},
+		{"it has lost everything, and may state a version of before", body("b"), (*sub).losesAll, nil, true},
+		{"it has lost everything, and was told since", body("b"), func(s *sub) {
+			s.losesAll()
+			s.hears("2", "a", nil)
+			s.settles(true, "2", false)
+		}, nil, false},
 		{"the cluster refers to another", body("c"), loses(true), nil, false},
 		{"the cluster is what a new client has", body("b"), func(*sub) {}, map[string]held{"a": body("b")}, false},
 	} {

@@ -116,6 +116,7 @@ var told = []uint64{
 	50732, // a resource becomes on demand while the client is away
 
 	227360905, // a route that SotW cannot take back refers to a cluster, which stays
+	393004435, // the same, by a version that the client had before it lost the route
 }
 
 // soaks tells one story after the other until the time is over: in the library,

@@ -355,6 +355,19 @@ func TestOpen(t *testing.T) {
 			t.Error("left:", got)
 		}
 	})
+	t.Run("SAFE-11 what no export has made is not removed", func(t *testing.T) {
+		for _, path := range []string{"precious", "0/precious", "next/precious", "zz/lds.yaml"} {
+			root := exported(t, Options{})
+			write(t, filepath.Join(root, ".generations", path), "x")
+			first, _, _ := strings.Cut(path, "/")
+			if _, err := Open(root, Options{}); !strings.Contains(errorText(err), filepath.Join(".generations", first)+" is there already, and not of an export") {
+				t.Error(path, err)
+			}
+			if _, err := os.Stat(filepath.Join(root, ".generations", path)); err != nil {
+				t.Error(err)
+			}
+		}
+	})
 	t.Run("one exporter at a time", func(t *testing.T) {
 		root := t.TempDir()
 		s := open(t, root, Options{})

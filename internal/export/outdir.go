@@ -18,6 +18,7 @@ import (
 const (
 	current       = "current"         // the link that Envoy reads through
 	generations   = ".generations"    // what it leads into; hidden, and not watched
+	next          = "next"            // the link before it is renamed
 	bootstrapLink = "bootstrap.json"  // leads to …
 	bootstrapFile = "_bootstrap.json" // … a name that is no resource's
 )
@@ -32,14 +33,12 @@ type outDir struct {
 
 // open reads what there is.
 func (d *outDir) open() error {
-	// What is below it is removed: through a link that would be something else.
-	hidden := filepath.Join(d.root, generations)
-	if info, err := os.Lstat(hidden); err == nil && !info.IsDir() {
-		return fmt.Errorf("%s is there already, and not of an export", hidden)
+	if err := d.own(); err != nil {
+		return err
 	}
 	link := filepath.Join(d.root, bootstrapLink)
 	if to, err := os.Readlink(link); !errors.Is(err, fs.ErrNotExist) && to != filepath.Join(current, bootstrapFile) {
-		return fmt.Errorf("%s is there already, and not of an export", link)
+		return notOurs(link)
 	}
 	link = filepath.Join(d.root, current)
 	to, err := os.Readlink(link)
@@ -48,7 +47,7 @@ func (d *outDir) open() error {
 	}
 	n, ours := strings.CutPrefix(filepath.ToSlash(to), generations+"/")
 	if d.seq, _ = strconv.Atoi(n); err != nil || !ours || d.seq < 1 {
-		return fmt.Errorf("%s is there already, and not of an export", link)
+		return notOurs(link)
 	}
 	d.shown = files{}
 	root := os.DirFS(d.generation(d.seq))
@@ -65,6 +64,29 @@ func (d *outDir) open() error {
 	}
 	return err
 }
+
+// own returns an error if the generations are not of an export. What is below them is
+// removed: through a link that would be something else, and so would what else lies there.
+func (d *outDir) own() error {
+	hidden := filepath.Join(d.root, generations)
+	if info, err := os.Lstat(hidden); err == nil && !info.IsDir() {
+		return notOurs(hidden)
+	}
+	entries, err := os.ReadDir(hidden)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for _, e := range entries {
+		n, err := strconv.Atoi(e.Name())
+		made := e.IsDir() && err == nil && n > 0 || e.Name() == next && e.Type() == fs.ModeSymlink
+		if !made {
+			return notOurs(filepath.Join(hidden, e.Name()))
+		}
+	}
+	return nil
+}
+
+func notOurs(path string) error { return fmt.Errorf("%s is there already, and not of an export", path) }
 
 func (d *outDir) generation(n int) string {
 	return filepath.Join(d.root, generations, strconv.Itoa(n))
@@ -127,12 +149,12 @@ func (d *outDir) fill(dir string, next files) (written int, err error) {
 // swap makes current lead to another generation. Envoy notices renames only,
 // of the link in the directory it watches.
 func (d *outDir) swap(generation string) error {
-	next := filepath.Join(d.root, generations, "next")
-	if err := d.Symlink(generation, next); err != nil {
+	link := filepath.Join(d.root, generations, next)
+	if err := d.Symlink(generation, link); err != nil {
 		return err
 	}
-	if err := d.Rename(next, filepath.Join(d.root, current)); err != nil {
-		_ = d.Remove(next)
+	if err := d.Rename(link, filepath.Join(d.root, current)); err != nil {
+		_ = d.Remove(link)
 		return err
 	}
 	return nil

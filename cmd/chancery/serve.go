@@ -251,7 +251,6 @@ func (s *serving) run() error {
 	}
 	src = dir.New(s.dir, st, opts)
 	m.Source(func() bool { return s.state.restored.Load() != nil }, src.Held, src.FirstExpiry)
-	s.state.restore(s.log, src)
 	loaded := make(chan error, 1)
 	go func() { loaded <- s.first(src) }()
 	select {
@@ -303,9 +302,10 @@ func (s *serving) run() error {
 	}
 }
 
-// first loads the files for the first time. With mistakes in them it serves the last
-// good configuration; without one there is nothing to serve.
+// first restores what was kept, and loads the files for the first time. With mistakes in
+// them it serves the last good configuration; without one there is nothing to serve.
 func (s *serving) first(src *dir.Source) error {
+	s.state.restore(s.log, src)
 	report, err := src.Load()
 	last := s.state.restored.Load()
 	switch {

@@ -176,7 +176,7 @@ func (e *exporting) run() error {
 
 	changed := make(chan struct{}, 1)
 	e.store = store.New()
-	e.load.Log, e.load.Review = e.log, e.review
+	e.load.Log, e.load.Review, e.load.HowToAllow = e.log, e.review, "export anew: a start takes DIR as it is"
 	e.load.Done = func(_ time.Time, err error) {
 		if err == nil {
 			ring(changed)

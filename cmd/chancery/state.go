@@ -99,7 +99,7 @@ func (s *state) loaded(err error) {
 // howToAllow says how to approve of a removal, wherever one types it.
 func (s *state) howToAllow(served string) string {
 	if s.keeper == nil { // and nobody can reach the server
-		return "restart"
+		return "restart, with --allow-empty if nothing is left"
 	}
 	whole := func(path string) string {
 		if abs, err := filepath.Abs(path); err == nil {

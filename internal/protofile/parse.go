@@ -57,21 +57,32 @@ const tagHint = `text that begins with "!" wants quotes`
 
 var unknownAnchor = regexp.MustCompile(`^unknown anchor '(.*)' referenced$`)
 
+// What the reader says of the first line, it says without a line.
+var ofFirstLine = regexp.MustCompile(`^(found|could not find|mapping values|block)`)
+
+// reserved finds where a key or a value begins with a character of which "The reserved
+// indicators can't start a plain scalar" (YAML 1.2.2, 5.3) or that directives have.
+var reserved = regexp.MustCompile("(?:^|[\\s\\[{,:-])([@`%])")
+
 var yamlLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
 
 // syntax makes a Problem of a YAML reader's error, which says its line in words.
 func syntax(file string, src []byte, err error) Problem {
-	msg, p := err.Error(), Problem{File: file}
+	msg, p, line := err.Error(), Problem{File: file}, []byte(nil)
 	if m := yamlLine.FindStringSubmatch(msg); m != nil {
 		msg = msg[len(m[0]):]
 		p.Pos.Line, _ = strconv.Atoi(m[1])
-		if strings.HasPrefix(msg, "did not find") {
-			p.Pos.Line++ // the reader counts the lines of these from 0
+		if m[1] == "" && ofFirstLine.MatchString(msg) || strings.HasPrefix(msg, "did not find") {
+			p.Pos.Line++ // the reader counts the lines of these from 0, and says nothing of that
 		}
 		p.Pos.Line = min(p.Pos.Line, 1+bytes.Count(src, []byte("\n")))
-		if strings.ContainsRune(sourceLine(src, p.Pos.Line), '\t') {
+		line = []byte(sourceLine(src, p.Pos.Line))
+		if bytes.ContainsRune(line, '\t') {
 			p.Hint = "YAML is not indented with tabs"
 		}
+	}
+	if at := reserved.FindSubmatchIndex(line); at != nil && strings.HasSuffix(msg, "cannot start any token") {
+		p.Pos.Column, p.Hint = 1+utf8.RuneCount(line[:at[2]]), "what begins with '"+string(line[at[2]:at[3]])+"' wants quotes"
 	}
 	p.Message = msg
 	if m := unknownAnchor.FindStringSubmatch(msg); m != nil { // which may be a password that begins with *

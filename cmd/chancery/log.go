@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"log/slog"
@@ -48,22 +49,40 @@ func (l *logging) open(w io.Writer) (*slog.Logger, error) {
 		return nil, fmt.Errorf("--log-level: %q is none of debug, info, warn and error", l.level)
 	}
 	signal.Ignore(syscall.SIGPIPE)
-	var log *slog.Logger
-	lines := func() io.Writer {
-		l.lines = backlog.New(w, maxWaiting, func(lost int) {
-			log.Warn("lines of the log were lost: who reads it is too slow", "lines", lost)
-		})
-		return l.lines
-	}
+	var to func(io.Writer) slog.Handler
 	switch {
 	case l.format == "text" || l.format == "auto" && terminal(w):
-		log = slog.New(slog.NewTextHandler(lines(), &o))
+		to = func(w io.Writer) slog.Handler { return slog.NewTextHandler(w, &o) }
 	case l.format == "json" || l.format == "auto":
-		log = slog.New(slog.NewJSONHandler(lines(), &o))
+		to = func(w io.Writer) slog.Handler { return slog.NewJSONHandler(w, &o) }
 	default:
 		return nil, fmt.Errorf("--log-format: %q is none of text, json and auto", l.format)
 	}
-	return log, nil
+	l.lines = backlog.New(w, maxWaiting, func(out io.Writer, lost int) {
+		slog.New(to(out)).Warn("lines of the log were lost: who reads it is too slow", "lines", lost)
+	})
+	return slog.New(byLevel{to(l.lines), to(l.lines.Urgent())}), nil
+}
+
+// byLevel handles errors apart: they find room where others are lost.
+type byLevel struct {
+	slog.Handler
+	errors slog.Handler
+}
+
+func (h byLevel) Handle(ctx context.Context, r slog.Record) error {
+	if r.Level >= slog.LevelError {
+		return h.errors.Handle(ctx, r)
+	}
+	return h.Handler.Handle(ctx, r)
+}
+
+func (h byLevel) WithAttrs(as []slog.Attr) slog.Handler {
+	return byLevel{h.Handler.WithAttrs(as), h.errors.WithAttrs(as)}
+}
+
+func (h byLevel) WithGroup(name string) slog.Handler {
+	return byLevel{h.Handler.WithGroup(name), h.errors.WithGroup(name)}
 }
 
 // close waits until the log is read, for some time.

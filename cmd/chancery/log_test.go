@@ -16,12 +16,13 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	statusgrpc "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc/credentials/insecure"
+	healthgrpc "google.golang.org/grpc/health/grpc_health_v1"
 
 	"github.com/chancery-xds/chancery/xds"
 )
 
 // unread starts a server whose log is read until it serves, and returns that log.
-func unread(t *testing.T) (d *daemon, port string, log *os.File) {
+func unread(t *testing.T, flags ...string) (d *daemon, port string, log *os.File) {
 	t.Helper()
 	dir := t.TempDir()
 	write(t, dir, "a.yaml", cluster("a"))
@@ -33,7 +34,7 @@ func unread(t *testing.T) (d *daemon, port string, log *os.File) {
 	t.Cleanup(func() { log.Close() })
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	t.Cleanup(cancel)
-	d = &daemon{T: t, ctx: ctx, dir: dir, cmd: exec.CommandContext(ctx, binary, "serve", dir, "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:"+port, "--drain", "100ms")}
+	d = &daemon{T: t, ctx: ctx, dir: dir, cmd: exec.CommandContext(ctx, binary, append([]string{"serve", dir, "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:" + port, "--drain", "100ms"}, flags...)...)}
 	d.cmd.Stderr = w
 	if err := d.cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -74,6 +75,26 @@ func TestNobodyReadsTheLog(t *testing.T) {
 // And who does not read stops no stream, no reload and no end.
 func TestSlowReaderOfTheLog(t *testing.T) {
 	d, port, _ := unread(t)
+	d.chats(port)
+	chancery(t, ok, "ok: 1 resource", "reload", d.dir)
+	d.serves(port)
+}
+
+// Nor the second signal, which ends the program at once and says why.
+func TestSlowReaderOfTheEnd(t *testing.T) {
+	d, port, _ := unread(t, "--drain-delay", "1h")
+	d.chats(port)
+	d.signal(syscall.SIGTERM)
+	d.healthy(healthgrpc.HealthCheckResponse_NOT_SERVING)
+	d.signal(syscall.SIGTERM)
+	if _ = d.cmd.Wait(); d.cmd.ProcessState.ExitCode() != failed {
+		d.Error(d.cmd.ProcessState)
+	}
+}
+
+// chats fills the log, of which a pipe holds less.
+func (d *daemon) chats(port string) {
+	t := d.T
 	for i := range 100 { // lines of a KiB, more than a pipe holds
 		stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(d.conn).StreamAggregatedResources(d.ctx)
 		if err != nil {
@@ -88,6 +109,4 @@ func TestSlowReaderOfTheLog(t *testing.T) {
 		s.send(&discoveryv3.DiscoveryRequest{TypeUrl: xds.Cluster.URL, ResponseNonce: r.Nonce, ErrorDetail: &statusgrpc.Status{Message: string([]rune{rune('a' + i/26), rune('a' + i%26)}) + strings.Repeat("x", 1000)}})
 	}
 	d.tells(port, "/metrics", `xds_server_nacks_total{group="default",type="cds"} 100`+"\n")
-	chancery(t, ok, "ok: 1 resource", "reload", d.dir)
-	d.serves(port)
 }

@@ -9,6 +9,8 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
+
+	"github.com/chancery-xds/chancery/internal/backlog"
 )
 
 // Exit codes.
@@ -50,14 +52,16 @@ Each flag may be given as an environment variable instead: CHANCERY_LISTEN for
 	if errors.Is(err, errFindings) {
 		return failed
 	}
-	fmt.Fprintln(stderr, "chancery: error:", err)
+	last := backlog.New(stderr, maxWaiting, nil) // of the program, which waits for no reader either
+	defer last.Close(lastLines)
+	fmt.Fprintln(last, "chancery: error:", err)
 	f, is := errors.AsType[failure](err)
 	if !is {
-		fmt.Fprintf(stderr, "chancery: hint: %s --help tells more\n", cmd.CommandPath())
+		fmt.Fprintf(last, "chancery: hint: %s --help tells more\n", cmd.CommandPath())
 		return misuse
 	}
 	if f.hint != "" {
-		fmt.Fprintln(stderr, "chancery: hint:", f.hint)
+		fmt.Fprintln(last, "chancery: hint:", f.hint)
 	}
 	return failed
 }

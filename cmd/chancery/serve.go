@@ -195,6 +195,7 @@ func (s *serving) run() error {
 	place := func(_ *xds.Node, t *xds.Type, name string) string { return src.Place(t, name) }
 	xds := server.New(st, append(slices.Concat(s.limits.options(), s.manner.options()), server.WithLogger(s.log), server.WithObserver(m), server.WithDrainTime(s.drain), server.WithAge(s.front.age), server.WithIdentifier(func() string { return host }), server.WithPlaces(place))...)
 	m.Server(xds.Stats)
+	m.Log(s.logging.lines.Lost)
 	s.front.handshakes.Log = s.log
 	m.Handshakes(s.front.handshakes.Counts)
 	clients, probes := s.connections(files, m)

@@ -11,38 +11,66 @@ import (
 
 // A Writer takes lines without waiting. It is made by [New], and safe for concurrent use.
 type Writer struct {
-	out io.Writer // of run alone
-	max int
+	out  io.Writer // of run alone
+	max  int
+	tell func(out io.Writer, lost int)
 
 	mu     sync.Mutex // held for memory only
-	lines  [][]byte
-	bytes  int  // of lines
-	lost   int  // lines for which there was no room, since the last that was written
-	closed bool // no more comes
+	queue  []entry
+	bytes  int    // of the lines in it
+	lost   uint64 // lines, ever
+	closed bool   // no more comes
 
 	bell chan struct{} // one slot
 	done chan struct{} // closed when run has ended
-	tell func(lost int)
+}
+
+// An entry is a line, or says how many were lost in its place.
+type entry struct {
+	line []byte
+	lost int
 }
 
 // New returns a writer that writes to out in a goroutine of its own, until it is closed,
-// and holds max bytes at most. When lines were lost and there is room again, tell is
-// called once with their number: it may write.
-func New(out io.Writer, max int, tell func(lost int)) *Writer {
+// and holds max bytes at most. In the place of lines that were lost tell is called with
+// their number, and writes a line to out; nil: nobody is told.
+func New(out io.Writer, max int, tell func(out io.Writer, lost int)) *Writer {
 	w := &Writer{out: out, max: max, tell: tell, bell: make(chan struct{}, 1), done: make(chan struct{})}
 	go w.run()
 	return w
 }
 
 // Write implements [io.Writer]. It takes a line, or loses it, and never fails.
-func (w *Writer) Write(line []byte) (int, error) {
+func (w *Writer) Write(line []byte) (int, error) { return w.take(line, w.max) }
+
+// Urgent returns a writer of lines for which a quarter more is kept free than for others.
+func (w *Writer) Urgent() io.Writer { return urgent{w} }
+
+type urgent struct{ *Writer }
+
+func (u urgent) Write(line []byte) (int, error) { return u.take(line, u.max+u.max/4) }
+
+// Lost returns how many lines were lost, ever.
+func (w *Writer) Lost() uint64 {
 	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.lost
+}
+
+func (w *Writer) take(line []byte, max int) (int, error) {
+	w.mu.Lock()
+	last := len(w.queue) - 1
 	switch {
-	case w.closed || w.bytes+len(line) > w.max:
+	case w.closed:
 		w.lost++
-	default:
-		w.lines = append(w.lines, append([]byte(nil), line...))
+	case w.bytes+len(line) <= max:
+		w.queue = append(w.queue, entry{line: append([]byte(nil), line...)})
 		w.bytes += len(line)
+	default:
+		if w.lost++; last < 0 || w.queue[last].lost == 0 {
+			w.queue, last = append(w.queue, entry{}), last+1
+		}
+		w.queue[last].lost++
 	}
 	w.mu.Unlock()
 	w.ring()
@@ -73,12 +101,13 @@ func (w *Writer) Close(within time.Duration) {
 func (w *Writer) run() {
 	defer close(w.done)
 	for {
-		line, lost, more := w.next()
+		e, more := w.next()
 		switch {
-		case line != nil:
-			_, _ = w.out.Write(line) // there is nobody to tell
-		case lost > 0:
-			w.tell(lost)
+		case e.line != nil:
+			_, _ = w.out.Write(e.line) // there is nobody to tell
+		case e.lost > 0 && w.tell != nil:
+			w.tell(w.out, e.lost)
+		case e.lost > 0:
 		case !more:
 			return
 		default:
@@ -87,19 +116,15 @@ func (w *Writer) run() {
 	}
 }
 
-// next returns the next line; or how many were lost, when those before are written; or
-// whether there may be more.
-func (w *Writer) next() (line []byte, lost int, more bool) {
+// next returns what is to be written next, or nothing, and whether there may be more.
+func (w *Writer) next() (e entry, more bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.lines) > 0 {
-		line, w.lines = w.lines[0], w.lines[1:]
-		w.bytes -= len(line)
-		return line, 0, true
+	if len(w.queue) == 0 {
+		w.queue = nil
+		return e, !w.closed
 	}
-	w.lines = nil
-	if !w.closed {
-		lost, w.lost = w.lost, 0
-	}
-	return nil, lost, !w.closed
+	e, w.queue = w.queue[0], w.queue[1:]
+	w.bytes -= len(e.line)
+	return e, true
 }

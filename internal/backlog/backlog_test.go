@@ -2,6 +2,7 @@ package backlog
 
 import (
 	"fmt"
+	"io"
 	"strings"
 	"sync"
 	"testing"
@@ -39,7 +40,7 @@ func (r *reader) String() string {
 // Lines are written in their order, and all of them before Close returns.
 func TestInOrder(t *testing.T) {
 	r := &reader{}
-	w := New(r, 1<<20, func(n int) { t.Errorf("%d are lost", n) })
+	w := New(r, 1<<20, func(_ io.Writer, n int) { t.Errorf("%d are lost", n) })
 	var want strings.Builder
 	for i := range 1000 {
 		line := fmt.Appendf(nil, "%d\n", i)
@@ -54,28 +55,36 @@ func TestInOrder(t *testing.T) {
 }
 
 // Nobody waits for who does not read. What there was no room for is counted, and the
-// count stands where the lines would.
+// count stands where the lines would, however many come after; for what is urgent some
+// room is left.
 func TestNobodyReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &reader{let: make(chan struct{})}
-		var w *Writer
-		w = New(r, 4, func(n int) { fmt.Fprintf(w, "-%d", n) })
-		fmt.Fprint(w, "a\n")
-		synctest.Wait() // it is being written, and takes no room any more
-		for _, line := range []string{"b\n", "c\n", "d\n", "e\n"} {
-			if n, err := fmt.Fprint(w, line); n != 2 || err != nil {
-				t.Error(n, err)
+		w := New(r, 4, func(out io.Writer, n int) { fmt.Fprintf(out, "-%d\n", n) })
+		put := func(to io.Writer, lines ...string) {
+			for _, line := range lines {
+				if n, err := fmt.Fprint(to, line); n != len(line) || err != nil {
+					t.Error(n, err)
+				}
 			}
 		}
+		put(w, "a\n")
+		synctest.Wait() // it is being written, and takes no room any more
+		put(w, "b\n", "c\n", "d\n", "e\n")
+		put(w.Urgent(), "!", "!")
 		start := time.Now()
-		close(r.let)
+		r.let <- struct{}{} // b is being written
 		synctest.Wait()
-		fmt.Fprint(w, "f\n")
+		put(w, "f", "g", "h")
+		close(r.let)
 		w.Close(time.Minute)
-		if got := r.String(); got != "a\nb\nc\n-2f\n" || time.Since(start) != 0 {
+		if got := r.String(); got != "a\nb\nc\n-2\n!-1\nf-2\n" || time.Since(start) != 0 {
 			t.Errorf("%q after %v", got, time.Since(start))
 		}
-		fmt.Fprint(w, "late\n")
+		put(w, "late\n")
+		if n := w.Lost(); n != 6 {
+			t.Error(n)
+		}
 	})
 }
 

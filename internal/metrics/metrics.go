@@ -108,6 +108,13 @@ func (m *Metrics) Connections(open func() int, closed func() uint64) {
 	)
 }
 
+// Log adds how many lines of the log were lost.
+func (m *Metrics) Log(lost func() uint64) {
+	m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: prefix + "log_lines_lost_total", Help: "Lines of the log that were lost, since who reads it is too slow.",
+	}, func() float64 { return float64(lost()) }))
+}
+
 // Source adds what a source of configuration says of itself: whether what is served
 // was restored from disk, how many resources wait to be removed, and when the first
 // certificate ends of what is served, the zero time if there is none.

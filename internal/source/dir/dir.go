@@ -228,8 +228,11 @@ func (s *Source) behind() bool { return !s.begun || s.err != nil || s.removals.h
 func (s *Source) look(force bool, sc *scanner) (next world, changed bool, _ Errors) {
 	sc.outside = s.FollowLinksOutside
 	sc.scan(s.root)
+	files := s.read(sc.files, s.files, force)
+	for again := 0; again < rereads && !maps.Equal(files, s.files) && !sc.still(s.root); again++ {
+		files = s.read(sc.files, files, false)
+	}
 	errs, more := sc.errs, 0
-	files := s.read(sc.files, force)
 	changed, now := len(files) != len(s.files) || len(errs) > 0, time.Now()
 	var warnings []protofile.Problem
 	for path, f := range files {
@@ -248,9 +251,13 @@ func (s *Source) look(force bool, sc *scanner) (next world, changed bool, _ Erro
 	return next, true, summary(s.root, "mistakes", append(errs, twice...), more)
 }
 
-// read returns what is in files, by path: several at a time, since decoding is
-// most of the work.
-func (s *Source) read(order []found, force bool) map[string]*file {
+// rereads is how often files are read again that have changed while they were read, as
+// a link that leads to another generation of all does: half of each is no configuration.
+const rereads = 5
+
+// read returns what is in files, by path, of which some were seen before: several at a
+// time, since decoding is most of the work.
+func (s *Source) read(order []found, before map[string]*file, force bool) map[string]*file {
 	files := make([]*file, len(order))
 	var next atomic.Int64
 	var wg sync.WaitGroup
@@ -261,7 +268,8 @@ func (s *Source) read(order []found, force bool) map[string]*file {
 				if i >= len(order) {
 					return
 				}
-				files[i] = s.safely(order[i], s.files[order[i].path], force)
+				path := order[i].path
+				files[i] = s.safely(order[i], cmp.Or(before[path], s.files[path]), force)
 			}
 		})
 	}

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -60,11 +61,22 @@ func (s *scanner) scan(root string) {
 		s.follow(root)
 		s.fail(root, err)
 	case !info.IsDir():
+		s.follow(root)
 		s.fail(root, errors.New("not a directory"))
 	default:
 		s.root = s.follow(root)
 		s.dir(root, s.root, info, 0)
 	}
+}
+
+// still scans again, and reports whether it has found the same. If not, the scanner has
+// what it has found now.
+func (s *scanner) still(root string) bool {
+	now := scanner{enter: s.enter, touch: s.touch, outside: s.outside}
+	now.scan(root)
+	same := slices.Equal(now.files, s.files) && slices.Equal(now.errs, s.errs)
+	*s = now
+	return same
 }
 
 // dir finds the files in a directory whose path without links is real.

@@ -4,6 +4,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -56,6 +57,28 @@ func TestHalfWritten(t *testing.T) {
 			}}, 100)
 			if err == nil || !strings.Contains(err.Error(), "is being written") {
 				t.Errorf("error %v", err)
+			}
+		})
+	}
+}
+
+// What is no directory for a moment is watched on: nothing else tells when it is one again.
+func TestRootIsWatched(t *testing.T) {
+	for name, make := range map[string]func(path string) error{
+		"missing":     func(string) error { return nil },
+		"a file":      func(path string) error { return os.WriteFile(path, nil, 0o600) },
+		"a directory": func(path string) error { return os.Mkdir(path, 0o700) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			root := filepath.Join(t.TempDir(), "root")
+			if err := make(root); err != nil {
+				t.Fatal(err)
+			}
+			var touched []string
+			s := scanner{touch: func(path string) { touched = append(touched, path) }}
+			s.scan(root)
+			if !slices.Contains(touched, root) {
+				t.Error(touched)
 			}
 		})
 	}

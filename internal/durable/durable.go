@@ -11,10 +11,10 @@ import (
 )
 
 // Write makes a file of what write writes, and returns when it would outlast a loss of
-// power, but for its name: see [SyncDir]. Flags are those of [os.OpenFile] besides those of
-// writing: [os.O_EXCL] refuses a file that is there, [os.O_TRUNC] replaces what is in it.
-func Write(path string, flags int, mode os.FileMode, write func(io.Writer) error) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|flags, mode)
+// power, but for its name: see [SyncDir]. It refuses a file, or a
+// link, that is there.
+func Write(path string, mode os.FileMode, write func(io.Writer) error) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {
 		return err
 	}
@@ -29,8 +29,12 @@ func Write(path string, flags int, mode os.FileMode, write func(io.Writer) error
 func Replace(path string, mode os.FileMode, write func(io.Writer) error) error {
 	dir := filepath.Dir(path)
 	next := filepath.Join(dir, ".new")
-	// One that a killed program left is written anew.
-	err := Write(next, os.O_TRUNC, mode, write)
+	// One that a killed program left goes, and what else has that name: a link to another
+	// file, or a file that others may read.
+	err := os.Remove(next)
+	if err == nil || errors.Is(err, os.ErrNotExist) {
+		err = Write(next, mode, write)
+	}
 	if err == nil {
 		err = os.Rename(next, path)
 	}

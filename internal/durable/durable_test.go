@@ -47,11 +47,38 @@ func TestReplace(t *testing.T) {
 		t.Fatal(err)
 	}
 	is("two")
-	if err := Write(path, os.O_EXCL, 0o600, puts("three", nil)); !errors.Is(err, fs.ErrExist) {
+	if err := Write(path, 0o600, puts("three", nil)); !errors.Is(err, fs.ErrExist) {
 		t.Error(err)
 	}
 	is("two")
 	if err := SyncDir(filepath.Join(dir, "none")); !errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)
+	}
+}
+
+// What somebody else has put there is neither written to nor shared (SAFE-11).
+func TestReplaceOfOthers(t *testing.T) {
+	victim := filepath.Join(t.TempDir(), "victim")
+	for name, put := range map[string]func(next string) error{
+		"a link to a file": func(next string) error {
+			return errors.Join(os.WriteFile(victim, []byte("theirs"), 0o600), os.Symlink(victim, next))
+		},
+		"a file that others may read": func(next string) error { return errors.Join(os.WriteFile(next, nil, 0o600), os.Chmod(next, 0o666)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "f")
+			if err := put(filepath.Join(filepath.Dir(path), ".new")); err != nil {
+				t.Fatal(err)
+			}
+			if err := Replace(path, 0o600, func(w io.Writer) error { _, err := io.WriteString(w, "ours"); return err }); err != nil {
+				t.Fatal(err)
+			}
+			if info, err := os.Lstat(path); err != nil || info.Mode() != 0o600 {
+				t.Error(info.Mode(), err)
+			}
+			if got, err := os.ReadFile(victim); err == nil && string(got) != "theirs" {
+				t.Errorf("%q", got)
+			}
+		})
 	}
 }

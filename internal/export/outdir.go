@@ -218,7 +218,7 @@ func (d disk) Remove(path string) error          { return os.RemoveAll(path) }
 
 // Write returns when the file would outlast a loss of power.
 func (d disk) Write(path string, data []byte) error {
-	return durable.Write(path, os.O_EXCL, d.mode.Perm()&0o666|0o600, func(w io.Writer) error { _, err := w.Write(data); return err })
+	return durable.Write(path, d.mode.Perm()&0o666|0o600, func(w io.Writer) error { _, err := w.Write(data); return err })
 }
 
 func (d disk) Sync(dir string) error { return durable.SyncDir(dir) }

@@ -82,6 +82,9 @@ func Open(dir string) (*Keeper, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
+	if err := own(dir); err != nil {
+		return nil, err
+	}
 	k := &Keeper{Log: slog.Default(), dir: dir, locked: make(chan struct{}), next: make(chan Config, 1)}
 	if err := k.lock(); err != nil && !errors.Is(err, filelock.ErrBusy) {
 		return nil, err

@@ -1,0 +1,28 @@
+//go:build unix
+
+package lastgood
+
+import (
+	"fmt"
+	"os"
+	"syscall"
+)
+
+// own makes sure that a folder is this user's alone: what is in it is served, and has
+// secrets. Somebody may have made it before.
+func own(dir string) error {
+	info, err := os.Lstat(dir)
+	if err != nil {
+		return err
+	}
+	if !info.IsDir() {
+		return fmt.Errorf("%s is no directory", dir)
+	}
+	if s, ok := info.Sys().(*syscall.Stat_t); ok && int(s.Uid) != os.Geteuid() {
+		return fmt.Errorf("%s belongs to another user (%d), who could read what is kept, and change it", dir, s.Uid)
+	}
+	if info.Mode().Perm()&0o077 == 0 {
+		return nil
+	}
+	return os.Chmod(dir, 0o700)
+}

@@ -2,6 +2,7 @@ package dir
 
 import (
 	"fmt"
+	"log/slog"
 	"os"
 	"strings"
 	"testing"
@@ -143,6 +144,25 @@ func TestRemovalsWait(t *testing.T) {
 		m.write("a.yaml", clusters(all[5:]...), "b.yaml", `{"@type": "type.googleapis.com/envoy.service.discovery.v3.Resource", name: n, aliases: [c0], resource: {`+clusterURL+`, name: n}}`)
 		m.now("")
 		m.served(40) // n, and all but c0
+		if got := m.src.Held(); got != 4 {
+			m.Errorf("%d held, want 4: c0 is not served any more", got)
+		}
+	})
+	run("the version of the files is not that of what they do not have", func(m *mover) {
+		version := func(want string) {
+			m.Helper()
+			if got := m.st.Snapshot().View(store.DefaultGroup).Table(xds.Cluster).Version(); (got == "v2") != (want == "v2") {
+				m.Errorf("after %s: version %q, want %q", time.Since(m.start), got, want)
+			}
+		}
+		m.write("a.yaml", "version_info: v2\n"+clusters(all[5:]...))
+		m.now("")
+		m.served(40)
+		version("that of the content")
+		time.Sleep(5 * time.Second)
+		m.now("")
+		m.served(35)
+		version("v2")
 	})
 	run("a mistake meanwhile keeps all, and the wait goes on after it", func(m *mover) {
 		m.rewrite(all[5:]...)
@@ -222,6 +242,50 @@ func TestRemovalsInSteps(t *testing.T) {
 			m.served(19)
 		})
 	})
+	t.Run("half of what there was at most", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			m := moving(t, "a.yaml", clusters(all[15:]...))
+			step(m, 40)
+			for left := 36; left >= 20; left -= 4 {
+				step(m, left)
+			}
+			m.rewrite(all[21:]...)
+			m.now("this would leave 19 of the 40 CDS resources that there were in the last 10 minutes")
+			m.served(20)
+		})
+	})
+	t.Run("what was long ago is forgotten", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			m := moving(t, "a.yaml", clusters(all...))
+			for left := 39; left >= 10; left-- {
+				time.Sleep(peakTime / 2)
+				step(m, left)
+			}
+			if n := len(m.src.removals.peaks[xds.Cluster.URL]); n > 3 {
+				t.Errorf("%d numbers are remembered", n)
+			}
+		})
+	})
+	t.Run("what was few and has become many waits", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			m := moving(t, "a.yaml", clusters(all[30:]...))
+			step(m, 40)
+			m.rewrite(all[5:]...)
+			m.now("")
+			m.served(40)
+		})
+	})
+	t.Run("a clock that was set back makes nothing last longer", func(t *testing.T) {
+		var m removals
+		now := time.Now()
+		m.restore(now, []lastgood.Peak{{URL: xds.Cluster.URL, N: 40, Until: now.Add(time.Hour)}})
+		if top := m.top(now, xds.Cluster.URL, 1); top != 40 {
+			t.Errorf("%d are remembered, want 40", top)
+		}
+		if top := m.top(now.Add(peakTime+time.Second), xds.Cluster.URL, 1); top != 1 {
+			t.Errorf("%d are remembered after %v", top, peakTime)
+		}
+	})
 	t.Run("after a tenth each step waits", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			m := moving(t, "a.yaml", clusters(all...))
@@ -246,4 +310,40 @@ func TestRemovalsInSteps(t *testing.T) {
 			}
 		})
 	})
+}
+
+// What waits is looked at again when its time has come, and not only at the next change,
+// and is told once. A load that fails is not tried again and again for it. (SAFE-10)
+func TestRemovalsAreLookedAtAgain(t *testing.T) {
+	all := names("c", 40)
+	b := newBench(t, "a.yaml", clusters(all...))
+	b.src.removals.confirm = time.Hour
+	log := make(lines, 100)
+	b.src.Log = slog.New(slog.NewTextHandler(log, nil))
+	w := newWatcher(b.src.Log, time.Hour)
+	defer w.close()
+	look := func(o order, again bool, told string) {
+		t.Helper()
+		at := b.src.reload(o, w)
+		if in := time.Until(at); at.IsZero() == again || again && (in < time.Hour-time.Minute || in > time.Hour) {
+			t.Errorf("again at %v, want it: %v", at, again)
+		}
+		var all []string
+		for len(log) > 0 {
+			all = append(all, <-log)
+		}
+		if got := strings.Join(all, "\n"); strings.Contains(got, "it stays until a second look agrees") != (told == "held") || told != "" && told != "held" && !strings.Contains(got, told) {
+			t.Errorf("told %q, want %q", got, told)
+		}
+	}
+	look(order{}, false, "msg=loaded")
+	b.write("a.yaml", clusters(all[5:]...))
+	look(order{}, true, "held")
+	look(order{}, true, "")
+	b.write("b.yaml", "{")
+	look(order{}, false, "not loaded")
+	b.remove("b.yaml")
+	look(order{approve: true}, false, "set=0 removed=5 took=")
+	b.write("a.yaml", clusters("c39"))
+	look(order{approve: true}, false, "removals=approved")
 }

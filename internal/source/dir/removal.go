@@ -167,6 +167,7 @@ func (m *removals) hold(now time.Time, lost map[string]loss, next world) {
 			}
 			due := a.due(m.confirm)
 			if !now.Before(due) || !next.keep(lost[url].of, name) {
+				delete(gone, name) // it is served no more: that no look misses it is no coming back
 				continue
 			}
 			if m.held++; m.again.IsZero() || due.Before(m.again) {

@@ -99,6 +99,21 @@ func TestRemovalsWait(t *testing.T) {
 		m.now("")
 		m.served(35)
 	})
+	run("of two that wait each is looked at when its time has come", func(m *mover) {
+		m.rewrite(all[5:]...)
+		m.now("")
+		time.Sleep(3 * time.Second)
+		m.rewrite(all[9:]...)
+		m.now("")
+		for _, want := range []int{35, 31} {
+			time.Sleep(time.Until(m.src.removals.again))
+			m.now("")
+			m.served(want)
+		}
+		if took := time.Since(m.start); took != 8*time.Second {
+			m.Errorf("after %v", took)
+		}
+	})
 	run("files that are written again and again keep nothing for ever", func(m *mover) {
 		for i := range 24 {
 			m.rewrite(all[5+i%2:]...) // one comes and goes

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fsnotify/fsnotify"
+
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -186,6 +188,17 @@ func TestRun(t *testing.T) {
 		b.link(other.dir+"/c", "a.yaml")
 		want("CDS c")
 	})
+	t.Run("a link to a file beside it, and another file", func(t *testing.T) {
+		b := newBench(t, "a", clusters("a"))
+		b.link("a", "a.yaml")
+		want := b.follow()
+		b.run()
+		want("CDS a")
+		b.write("b.yaml", clusters("b"))
+		want("CDS a b")
+		b.write("a", clusters("c"))
+		want("CDS b c")
+	})
 	t.Run("forced", func(t *testing.T) {
 		b := newBench(t, "a.yaml", clusters("a"))
 		log := b.run()
@@ -249,5 +262,43 @@ func TestWatchedInPart(t *testing.T) {
 	case <-w.bell:
 	case <-time.After(10 * time.Second):
 		t.Error("silent when the file changed that a link leads to")
+	}
+}
+
+// Events may be lost: then anything may have changed. What cannot be watched is told once.
+func TestUnheard(t *testing.T) {
+	log := make(lines, 100)
+	w := newWatcher(slog.New(slog.NewTextHandler(log, nil)), time.Hour)
+	defer w.close()
+	w.fs.Errors <- fsnotify.ErrEventOverflow
+	select {
+	case <-w.bell:
+	case <-time.After(10 * time.Second):
+		t.Error("silent when events were lost")
+	}
+	for range 2 {
+		w.begin()
+		w.enter(filepath.Join(t.TempDir(), "none"))
+		w.end()
+	}
+	if len(log) != 1 || !strings.Contains(<-log, "some changes will be noticed late") {
+		t.Errorf("%d lines more", len(log))
+	}
+}
+
+// Who keeps the time of loads is told of those that changed something, or failed, and of
+// the first that did not fail after others that did.
+func TestDone(t *testing.T) {
+	b := newBench(t, "a.yaml", clusters("a"))
+	var told []string
+	b.src.Done = func(_ time.Time, err error) {
+		told = append(told, map[bool]string{true: "good", false: "bad"}[err == nil])
+	}
+	for _, content := range []string{clusters("a"), clusters("a"), "{", "{", clusters("a"), clusters("a"), clusters("b")} {
+		b.write("a.yaml", content)
+		_, _ = b.src.Load()
+	}
+	if got := strings.Join(told, " "); got != "good bad bad good good" {
+		t.Error(got)
 	}
 }

@@ -138,6 +138,18 @@ func emptied(fd protoreflect.FieldDescriptor) bool {
 	return fd.Message() != nil && !dataSources[fd.Message().FullName()]
 }
 
+// fileBut returns n values, in files but for one.
+func fileBut(n, one int) map[string]*corev3.DataSource {
+	all := map[string]*corev3.DataSource{}
+	for i := range n {
+		all[fmt.Sprint(i)] = &corev3.DataSource{Specifier: &corev3.DataSource_Filename{Filename: "k"}}
+		if i == one {
+			all[fmt.Sprint(i)] = &corev3.DataSource{Specifier: &corev3.DataSource_InlineString{InlineString: "k"}}
+		}
+	}
+	return all
+}
+
 func TestFind(t *testing.T) {
 	key := func(d *corev3.DataSource) *tlsv3.Secret {
 		return &tlsv3.Secret{Name: "s", Type: &tlsv3.Secret_TlsCertificate{TlsCertificate: &tlsv3.TlsCertificate{PrivateKey: d}}}
@@ -159,6 +171,15 @@ func TestFind(t *testing.T) {
 			Secret:  &corev3.DataSource{Specifier: &corev3.DataSource_InlineString{InlineString: "a"}},
 			Secrets: map[string]*corev3.DataSource{"b": {Specifier: &corev3.DataSource_InlineBytes{InlineBytes: []byte("b")}}}}}},
 			"[generic_secret.secret generic_secret.secrets]"},
+		{"SAFE-11 a file has the first of several", &tlsv3.TlsSessionTicketKeys{Keys: []*corev3.DataSource{
+			{Specifier: &corev3.DataSource_Filename{Filename: "k"}}, {Specifier: &corev3.DataSource_InlineString{InlineString: "k"}}}}, "[keys]"},
+		{"SAFE-11 files have all of several", &tlsv3.TlsSessionTicketKeys{Keys: []*corev3.DataSource{{Specifier: &corev3.DataSource_Filename{Filename: "k"}}}}, "[]"},
+		{"SAFE-11 files have all but one of a map", &tlsv3.GenericSecret{Secrets: fileBut(20, 7)}, "[secrets]"},
+		{"SAFE-11 files have all of a map", &tlsv3.GenericSecret{Secrets: fileBut(20, -1)}, "[]"},
+		{"SAFE-11 a TypedStruct has a key, and what nobody knows beside it", &xdsv3.TypedStruct{TypeUrl: "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.TlsCertificate",
+			Value: &structpb.Struct{Fields: map[string]*structpb.Value{
+				"of_a_later_version": structpb.NewBoolValue(true),
+				"private_key":        structpb.NewStructValue(structOf(t, &corev3.DataSource{Specifier: &corev3.DataSource_InlineString{InlineString: canary}}))}}}, "[value.private_key]"},
 		{"an Any of a type that nobody knows", &anypb.Any{TypeUrl: "type.googleapis.com/my.Own", Value: []byte(canary)}, "[]"},
 		{"an Any that cannot be read", &anypb.Any{TypeUrl: "type.googleapis.com/envoy.config.cluster.v3.Cluster", Value: []byte(canary)}, "[]"},
 		{"a TypedStruct of a type that nobody knows", &xdsv3.TypedStruct{TypeUrl: "my.Own", Value: structOf(t, &corev3.Locality{Region: canary})}, "[]"},

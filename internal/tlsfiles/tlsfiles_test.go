@@ -397,3 +397,59 @@ func TestExpiry(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// Of the certificates that the server shows, the first to end counts. That it ends soon is
+// told at the start, too.
+func TestExpiryAtStart(t *testing.T) {
+	ca, other := newAuthority(t, "ca"), newAuthority(t, "other")
+	start := time.Now()
+	pair := ca.IssueUntil(start.AddDate(0, 0, 60), "server", "server")
+	pair.Cert = append(pair.Cert, other.IssueUntil(start.AddDate(0, 0, 20), "between").Cert...)
+	var log bytes.Buffer
+	s, err := Open(filesIn(t, t.TempDir(), pair, nil), slog.New(slog.NewTextHandler(&log, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := s.FirstExpiry(), start.AddDate(0, 0, 20); got.Sub(want).Abs() > time.Second {
+		t.Errorf("ends at %v, want %v", got, want)
+	}
+	if !strings.Contains(log.String(), "the certificate of --tls-cert ends soon") {
+		t.Errorf("logged %q", log.String())
+	}
+}
+
+// A clock that is set back keeps no new certificate from being seen.
+func TestClockSetBack(t *testing.T) {
+	ca := newAuthority(t, "ca")
+	f := filesIn(t, t.TempDir(), ca.issue("one"), nil)
+	w := newWorld(t, f)
+	w.serves(ca.client(), "one")
+	two := ca.issue("two")
+	write(t, f.Cert, two.Cert)
+	write(t, f.Key, two.Key)
+	w.sleep(-30 * time.Minute)
+	w.serves(ca.client(), "two")
+}
+
+// A file that was written in place long after it was read is another, though it is as large.
+func TestSameSize(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tls.crt")
+	state := func(content string, age time.Duration) []os.FileInfo {
+		t.Helper()
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		at := time.Now().Add(-age)
+		if err := os.Chtimes(path, at, at); err != nil {
+			t.Fatal(err)
+		}
+		return stampsOf([]string{path})
+	}
+	old, read := state("one", time.Hour), time.Now().Add(-time.Minute)
+	if !same(stampsOf([]string{path}), old, read) {
+		t.Error("what has not changed has")
+	}
+	if same(state("two", time.Second), old, read) {
+		t.Error("what has changed has not")
+	}
+}

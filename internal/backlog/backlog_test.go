@@ -102,3 +102,24 @@ func TestClose(t *testing.T) {
 		close(r.let)
 	})
 }
+
+// Lines are written when they come, not when the next one does, and who closes waits no
+// longer than it takes.
+func TestAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &reader{}
+		w := New(r, 100, nil)
+		synctest.Wait() // it waits for a line
+		for _, line := range []string{"a", "b"} {
+			fmt.Fprint(w, line)
+			synctest.Wait()
+		}
+		if r.String() != "ab" {
+			t.Errorf("%q", r.String())
+		}
+		start := time.Now()
+		if w.Close(time.Minute); time.Since(start) != 0 {
+			t.Errorf("after %v", time.Since(start))
+		}
+	})
+}

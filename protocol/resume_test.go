@@ -281,6 +281,8 @@ func TestRecall(t *testing.T) {
 	}{
 		{"ADS-9 what it was told", []string{"q", "r"}, World{Versions: was.Versions()}, []*xds.Resource{y, resource("q", 1)}, "", "RDS q@1 r@2"},
 		{"ADS-9 and kept besides", []string{"q", "r"}, World{Versions: was.Versions(), Others: stamps(x)}, []*xds.Resource{y, resource("q", 1)}, "r1", "RDS q@1 r@2"},
+		{"ADS-9 and something from before", []string{"q", "r"}, World{Versions: was.Versions(), Others: []*xds.Stamp{{Name: "r"}}}, []*xds.Resource{y, resource("q", 1)}, "?", "RDS q@1 r@2"},
+		{"ADS-9 and kept besides, or something from before", []string{"q", "r"}, World{Versions: was.Versions(), Others: []*xds.Stamp{x.Stamp, {Name: "r"}}}, []*xds.Resource{y, resource("q", 1)}, "? r1", "RDS q@1 r@2"},
 		{"ADS-9 it lacks one", []string{"q", "r"}, World{Versions: was.Versions(), Lacks: []string{"r"}}, []*xds.Resource{x, resource("q", 1)}, "", "RDS q@1 r@1"},
 		{"ADS-9 and has what that was", []string{"q", "r"}, World{Versions: was.Versions(), Lacks: []string{"r"}, Others: stamps(x)}, []*xds.Resource{y, resource("q", 1)}, "r1", "RDS q@1 r@2"},
 		{"ADS-9 everything, and it lacks what the view has again", []string{"*"}, World{Versions: was.Versions(), Lacks: []string{"r"}, Others: stamps(x)}, []*xds.Resource{x, resource("q", 1)}, "", "RDS q@1 r@1"},
@@ -321,16 +323,24 @@ func TestStatedByWhoMayHaveAnything(t *testing.T) {
 	}
 }
 
-// ADS-9: what a response could not tell of since it waits its world lacks.
+// ADS-9: what a response could not tell of since it waits its world lacks. That is looked for
+// by name, and so is in order, whatever it came to wait in.
 func TestWorldLacks(t *testing.T) {
+	many := numbered(20)
+	routes := func(version int, cluster string) (all []*xds.Resource) {
+		for _, n := range many {
+			all = append(all, resource(n, version, xds.Ref{Type: xds.Cluster, Name: cluster}))
+		}
+		return append(all, resource("q", version))
+	}
 	l := newLine(t, xds.SotW, nil, Options{}, xds.Tables{
-		xds.Cluster.URL: tableOf(xds.Cluster, "x"), xds.Route.URL: xds.NewTable(xds.Route).With(append(route(1, "x"), resource("q", 1))),
+		xds.Cluster.URL: tableOf(xds.Cluster, "x"), xds.Route.URL: xds.NewTable(xds.Route).With(routes(1, "x")),
 	})
 	l.ask(xds.Request{Type: xds.Cluster})
-	l.ask(xds.Request{Type: xds.Route, Names: []string{"q", "r"}})
+	l.ask(xds.Request{Type: xds.Route, Names: append([]string{"q"}, many...)})
 	l.settle()
 	l.commit(xds.Cluster, resources(1, "y"))
-	l.commit(xds.Route, append(route(2, "y"), resource("q", 2)))
+	l.commit(xds.Route, routes(2, "y"))
 	var w *World
 	for range l.Responses() {
 	}
@@ -339,7 +349,7 @@ func TestWorldLacks(t *testing.T) {
 			w = e.World
 		}
 	}
-	if w == nil || !slices.Equal(w.Lacks, []string{"r"}) || othersOf(w) != "r1" {
+	if w == nil || !slices.Equal(w.Lacks, many) || othersOf(w) != strings.Join(many, "1 ")+"1" {
 		t.Errorf("%+v", w)
 	}
 }
@@ -405,5 +415,130 @@ func TestSeveralOthersOfOneName(t *testing.T) {
 	l.ask(xds.Request{Type: xds.Endpoint, Version: "v", Names: []string{"a"}, Nonce: "1"})
 	if r := l.subs[0].refusals; len(r) != 0 {
 		t.Errorf("%d refusals are left, counted with %d names", len(r), r[0].left)
+	}
+}
+
+// ADS-9: of each name that it was not told the client may have something from before, and its
+// next stream knows that, also when nobody waits for it any more; what it has been told it has.
+func TestWorldOfWhoComesFromElsewhere(t *testing.T) {
+	l := newLine(t, xds.SotW, nil, Options{}, xds.Tables{
+		xds.Cluster.URL: tableOf(xds.Cluster, "x"), xds.Route.URL: xds.NewTable(xds.Route).With(append(route(1, "x"), resources(1, "a", "z")...)),
+	})
+	world := func() string {
+		t.Helper()
+		got := "nothing"
+		for r := range l.Responses() {
+			l.last[r.Type.URL] = r.Nonce
+		}
+		for e := range l.Events() {
+			if e.Kind != Sent || !e.Type.Is(xds.Route) {
+				continue
+			}
+			got = ""
+			for _, st := range e.World.Others {
+				got += fmt.Sprintf("%s@%s ", st.Name, st.Version)
+			}
+		}
+		return got
+	}
+	names := []string{"a", "gone", "r", "z"}
+	l.ask(xds.Request{Type: xds.Route, Names: names, Version: "of another replica"})
+	l.ask(xds.Request{Type: xds.Cluster, Version: "of another replica"})
+	if got := world(); got != "@ gone@ r@ " { // r waits for x
+		t.Errorf("at first it may have %q", got)
+	}
+	l.ask(xds.Request{Type: xds.Route, Names: names, Nonce: l.last[xds.Route.URL]})
+	l.ask(xds.Request{Type: xds.Cluster, Nonce: l.last[xds.Cluster.URL]})
+	if got := world(); got != "@ gone@ " {
+		t.Errorf("then it may have %q", got)
+	}
+	l.ask(xds.Request{Type: xds.Route, Names: names, Nonce: l.last[xds.Route.URL]})
+	l.wait(silence)
+	l.commit(xds.Route, resources(2, "a"), "z")
+	if got := world(); got != "gone@ z@1 " { // it cannot be told that these are gone
+		t.Errorf("at last it may have %q", got)
+	}
+}
+
+// ADS-9: of a type that is told whole, a client that has accepted a response has that, and
+// nothing from before.
+func TestWorldOfAWhole(t *testing.T) {
+	l := newLine(t, xds.SotW, nil, Options{}, xds.Tables{xds.Route.URL: tableOf(xds.Route, "a", "b")})
+	l.ask(xds.Request{Type: xds.Route, Names: []string{"*"}, Version: "of another replica"})
+	for range l.Responses() {
+	}
+	sent := 0
+	for e := range l.Events() {
+		if e.Kind != Sent {
+			continue
+		}
+		if sent++; len(e.World.Others) > 0 {
+			t.Errorf("it may have %+v besides", e.World.Others[0])
+		}
+	}
+	if sent != 1 {
+		t.Errorf("%d responses", sent)
+	}
+}
+
+// SAFE-1: however much a client may have of a name, what is remembered of it is bounded.
+func TestManyOthersOfOneName(t *testing.T) {
+	var old []*xds.Stamp
+	for v := range 40 {
+		old = append(old, resource("a", 100-v).Stamp)
+	}
+	w := &World{Versions: xds.NewTable(xds.Endpoint).With(resources(1, "a")).Versions(), Others: old}
+	l := newLine(t, xds.SotW, nil, Options{Told: func(*xds.Type, string, *World) *World { return w }}, xds.Tables{
+		xds.Endpoint.URL: xds.NewTable(xds.Endpoint).With(resources(4, "a")),
+	})
+	l.ask(xds.Request{Type: xds.Endpoint, Version: "v", Names: []string{"a"}})
+	if n := len(l.subs[0].refusals); n > maxRefusals {
+		t.Errorf("%d refusals", n)
+	}
+}
+
+// Lists of stamps, in order, agree with maps: what is taken out, and what comes first.
+func TestStampLists(t *testing.T) {
+	list := func(version string, which int) (all []*xds.Stamp) {
+		for i := range 8 {
+			if which&(1<<i) != 0 {
+				all = append(all, &xds.Stamp{Name: fmt.Sprint(i), Version: version})
+			}
+		}
+		return all
+	}
+	say := func(all []*xds.Stamp) (out string) {
+		for _, st := range all {
+			out += st.Name + st.Version + " "
+		}
+		return out
+	}
+	for a := range 256 {
+		for b := range 256 {
+			few, many := list("a", a), list("b", b)
+			var both, left string
+			var out []string
+			for i := range 8 {
+				if a&(1<<i) != 0 {
+					both += fmt.Sprint(i, "a ")
+					out = append([]string{fmt.Sprint(i)}, out...)
+				}
+				if b&(1<<i) != 0 {
+					both += fmt.Sprint(i, "b ")
+					if a&(1<<i) == 0 {
+						left += fmt.Sprint(i, "b ")
+					}
+				}
+			}
+			if got := say(merged(few, many)); got != strings.ReplaceAll(both, "  ", " ") {
+				t.Fatalf("merged %q, want %q", got, both)
+			}
+			if got := say(except(many, out)); got != left {
+				t.Fatalf("left %q, want %q", got, left)
+			}
+			if say(many) != say(list("b", b)) {
+				t.Fatalf("changed: %q", say(many))
+			}
+		}
 	}
 }

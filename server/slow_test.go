@@ -54,6 +54,10 @@ func TestSlowClients(t *testing.T) {
 			if took := time.Since(begin); took < time.Minute {
 				t.Errorf("it took %v: the connection is not narrow", took)
 			}
+			// It has read all, and nothing more is to come for a while.
+			time.Sleep(time.Minute)
+			w.set(xds.Listener, res("l", "2"))
+			c.wants(c.want(), xds.Listener, "2")
 			if s := w.Stats(); s.Blocked != 0 {
 				t.Errorf("%+v", s)
 			}
@@ -149,6 +153,9 @@ func TestMarks(t *testing.T) {
 		r.Close()
 		if len(want) > step && int(p.left.Load()) != len(want)/step {
 			t.Errorf("%v: %d marks left", sizes, p.left.Load())
+		}
+		if !p.done() {
+			t.Errorf("%v: something has not left", sizes)
 		}
 	}
 }

@@ -763,6 +763,35 @@ func TestToldLater(t *testing.T) {
 	}
 }
 
+// ADS-9: what one stream of a node was told after what it states, and another was not, either
+// may have, whichever of them ended first.
+func TestToldLaterByOne(t *testing.T) {
+	now := time.Now()
+	all := []*protocol.World{ // which all streams share
+		{Others: []*xds.Stamp{{Name: "r0"}}}, {Others: []*xds.Stamp{{Name: "r1"}}}, {Others: []*xds.Stamp{{Name: "r2"}}},
+	}
+	for _, answers := range [][]int{{1, 3}, {3, 1}, {1, 3, 1}, {2, 3}} {
+		memory := newTold(10)
+		for _, n := range answers {
+			a := &account{told: memory, node: "n"}
+			a.interested(protocol.Interest{Type: xds.Route, Added: []string{"r"}})
+			for i := range n {
+				v := fmt.Sprint("r", i)
+				a.sent(now, protocol.Event{Kind: protocol.Sent, Type: xds.Route, Nonce: v, Version: v, World: all[i]}, &xds.Changes{})
+			}
+			a.end(now)
+		}
+		got := map[string]bool{}
+		w := (&account{told: memory, node: "n"}).recall(now, xds.Route, "r0", nil)
+		for _, st := range w.Others {
+			got[st.Name] = true
+		}
+		if len(got) != 3 || !w.Since {
+			t.Errorf("after %v: %v, otherwise since: %v", answers, got, w.Since)
+		}
+	}
+}
+
 // SAFE-9: however many streams of a node state the same version and have other names, what one
 // more costs is the same. A client that may have too much may have anything.
 func TestToldByMany(t *testing.T) {

@@ -289,3 +289,26 @@ func TestUnsubscribedManyTimes(t *testing.T) {
 	}
 	grows(t, 100, run(1), run(1000))
 }
+
+// SAFE-9: what a client has given up is counted once, by however many names it had that, and
+// no more when it has been told what becomes of it: else a stream that lives long enough would
+// end.
+func TestGivenUpIsCountedOnce(t *testing.T) {
+	l := newLine(t, xds.Delta, xds.VirtualHost, Options{}, xds.Tables{xds.VirtualHost.URL: xds.NewTable(xds.VirtualHost).With([]*xds.Resource{aliased("r/a", "x", "y")})})
+	l.ask(xds.Request{Type: xds.VirtualHost, Subscribe: []string{"*"}})
+	l.settle()
+	for range 3 {
+		l.ask(xds.Request{Type: xds.VirtualHost, Subscribe: []string{"r/a", "x", "y"}})
+		l.settle()
+		for _, names := range [][]string{{"x"}, {"r/a", "y"}} {
+			l.ask(xds.Request{Type: xds.VirtualHost, Unsubscribe: names})
+		}
+		if names, bytes := l.GivenUp(); names == 0 || bytes != len("r/a")*names {
+			t.Errorf("%d names of %d bytes are given up", names, bytes)
+		}
+		l.settle()
+		if names, bytes := l.GivenUp(); names != 0 || bytes != 0 {
+			t.Errorf("%d names of %d bytes are given up and told", names, bytes)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package secret
 
 import (
+	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
@@ -27,7 +28,7 @@ func (r *redactor) message(m protoreflect.Message) {
 		r.any(m)
 		return
 	case typedStructs[name]:
-		if inner := fromStruct(m); inner == nil || len(Find(inner.Interface()).Values) > 0 {
+		if !harmless(m) {
 			m.Clear(m.Descriptor().Fields().ByName("value"))
 		}
 		return
@@ -51,6 +52,17 @@ func (r *redactor) message(m protoreflect.Message) {
 		}
 		return true
 	})
+}
+
+// harmless reports whether all of what a TypedStruct spells is known, and nothing of it
+// sensitive.
+func harmless(m protoreflect.Message) bool {
+	inner := fromStruct(m, protojson.UnmarshalOptions{})
+	if inner == nil {
+		return false
+	}
+	found := Find(inner.Interface())
+	return len(found.Values) == 0 && found.TooDeep == ""
 }
 
 // hide empties a field, and leaves it set where it can be.

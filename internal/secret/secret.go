@@ -54,7 +54,7 @@ func (f *finder) message(m protoreflect.Message) {
 		f.any(m)
 		return
 	case typedStructs[name]:
-		if inner := fromStruct(m); inner != nil {
+		if inner := fromStruct(m, protojson.UnmarshalOptions{DiscardUnknown: true}); inner != nil {
 			below := f.mark()
 			f.message(inner)
 			f.prefix(below, "value")
@@ -209,7 +209,7 @@ func unpack(m protoreflect.Message) protoreflect.Message {
 
 // fromStruct returns the message that a TypedStruct spells as JSON, as Envoy reads it;
 // nil if it cannot be read.
-func fromStruct(m protoreflect.Message) protoreflect.Message {
+func fromStruct(m protoreflect.Message, o protojson.UnmarshalOptions) protoreflect.Message {
 	fields := m.Descriptor().Fields()
 	typ, err := protoregistry.GlobalTypes.FindMessageByURL(m.Get(fields.ByName("type_url")).String())
 	if err != nil {
@@ -217,7 +217,7 @@ func fromStruct(m protoreflect.Message) protoreflect.Message {
 	}
 	text, err := protojson.Marshal(m.Get(fields.ByName("value")).Message().Interface())
 	inner := typ.New()
-	if err != nil || (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(text, inner.Interface()) != nil {
+	if err != nil || o.Unmarshal(text, inner.Interface()) != nil {
 		return nil
 	}
 	return inner

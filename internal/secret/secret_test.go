@@ -266,3 +266,27 @@ func TestBeside(t *testing.T) {
 		}
 	}
 }
+
+// "Fields that are not known here are gone": also those of a TypedStruct, and what is too
+// deep in it to be looked at.
+func TestRedactedStruct(t *testing.T) {
+	value := func(fields map[string]*structpb.Value) *xdsv3.TypedStruct {
+		return &xdsv3.TypedStruct{TypeUrl: "type.googleapis.com/envoy.config.core.v3.TypedExtensionConfig", Value: &structpb.Struct{Fields: fields}}
+	}
+	known := value(map[string]*structpb.Value{"name": structpb.NewStringValue(canary)})
+	if !shows(t, Redacted(known)) {
+		t.Error("what is harmless is gone")
+	}
+	unknown := value(map[string]*structpb.Value{"name": structpb.NewStringValue("n"), "of_a_later_version": structpb.NewStringValue(canary)})
+	if out := Redacted(unknown); shows(t, out) {
+		t.Error("SAFE-6 a field that nobody knows is shown:", prototext.Format(out))
+	}
+	a := packed(t, &tlsv3.TlsCertificate{Password: &corev3.DataSource{Specifier: &corev3.DataSource_InlineString{InlineString: canary}}})
+	for range Deepest {
+		a = packed(t, a)
+	}
+	deep := &xdsv3.TypedStruct{TypeUrl: "type.googleapis.com/envoy.config.core.v3.TypedExtensionConfig", Value: structOf(t, &corev3.TypedExtensionConfig{TypedConfig: a})}
+	if out := Redacted(deep); shows(t, out) {
+		t.Error("SAFE-6 what is too deep is shown")
+	}
+}

@@ -12,6 +12,7 @@ import (
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/spf13/pflag"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
@@ -79,6 +80,56 @@ func TestLimitFlags(t *testing.T) {
 	})
 	if line := d.logged("client was refused: its stream ends"); !strings.HasPrefix(fmt.Sprint(line["peer"]), "127.0.0.1:") || line["code"] != "ResourceExhausted" {
 		t.Error(line)
+	}
+}
+
+// Each flag sets its own limit, and no other; 0 of a rate is any number.
+func TestBounding(t *testing.T) {
+	parse := func(args ...string) (*bounding, error) {
+		var b bounding
+		f := pflag.NewFlagSet("", pflag.ContinueOnError)
+		b.flags(f)
+		if err := f.Parse(args); err != nil {
+			t.Fatal(err)
+		}
+		return &b, b.check()
+	}
+	all := map[string]func(*bounding) int{
+		"max-connections": func(b *bounding) int { return b.connections }, "max-streams": func(b *bounding) int { return b.Streams },
+		"max-silent-streams": func(b *bounding) int { return b.Silent }, "max-polls": func(b *bounding) int { return b.Polls },
+		"max-other-streams": func(b *bounding) int { return b.Others }, "max-connection-streams": func(b *bounding) int { return b.perConnection },
+		"max-request": func(b *bounding) int { return b.request }, "max-node": func(b *bounding) int { return b.Node },
+		"max-types": func(b *bounding) int { return b.Types }, "max-names": func(b *bounding) int { return b.Names },
+		"max-name-length": func(b *bounding) int { return b.NameLen }, "max-held": func(b *bounding) int { return b.Held },
+		"max-held-total": func(b *bounding) int { return b.HeldInAll }, "max-rate": func(b *bounding) int { return b.Rate },
+		"max-address-rate": func(b *bounding) int { return b.AddressRate }, "max-stream-rate": func(b *bounding) int { return b.StreamRate },
+		"max-first-answers": func(b *bounding) int { return b.FirstAnswers },
+	}
+	usual, err := parse()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for flag := range all {
+		b, err := parse("--"+flag, "54321")
+		if err != nil {
+			t.Error(err)
+		}
+		for other, value := range all {
+			if want := map[bool]int{true: 54321, false: value(usual)}[other == flag]; value(b) != want {
+				t.Errorf("SAFE-1 --%s 54321: %s is %d, want %d", flag, other, value(b), want)
+			}
+		}
+	}
+	for _, flag := range []string{"max-rate", "max-address-rate", "max-stream-rate"} {
+		if b, err := parse("--"+flag, "0"); err != nil || all[flag](b) != -1 {
+			t.Errorf("SAFE-1 --%s 0: %d, %v", flag, all[flag](b), err)
+		}
+	}
+	if b, err := parse("--max-request", "2MiB"); err != nil || b.Unfinished != 3<<20 {
+		t.Errorf("SAFE-9 requests of 2 MiB that are not whole may have %d bytes: %v", b.Unfinished, err)
+	}
+	if b, err := parse("--max-unfinished", "1GiB"); err != nil || b.Unfinished != 1<<30 {
+		t.Errorf("SAFE-9 --max-unfinished 1GiB is %d: %v", b.Unfinished, err)
 	}
 }
 

@@ -6,10 +6,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -25,6 +27,7 @@ import (
 	reflectgrpc "google.golang.org/grpc/reflection/grpc_reflection_v1"
 	"google.golang.org/grpc/status"
 
+	"github.com/chancery-xds/chancery/internal/tlsfiles/tlstest"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -299,6 +302,34 @@ func TestServe(t *testing.T) {
 		d.subscribe(xds.Listener).gets("http")
 		d.subscribe(xds.Route).gets("local")
 	})
+	t.Run("SAFE-11 links that lead out are followed if that is wanted", func(t *testing.T) {
+		t.Parallel()
+		dir, other := t.TempDir(), t.TempDir()
+		write(t, other, "b.yaml", cluster("b"))
+		write(t, dir, "a.yaml", cluster("a"))
+		if err := os.Symlink(other+"/b.yaml", dir+"/b.yaml"); err != nil {
+			t.Fatal(err)
+		}
+		serveDir(t, dir, "--follow-links-outside").clusters().gets("a", "b")
+	})
+	t.Run("TYP-6 files of v2 are served if that is wanted", func(t *testing.T) {
+		t.Parallel()
+		d := serve(t, []string{"--legacy-v2"}, "a.yaml", cluster("a"), "b.yaml", strings.ReplaceAll(cluster("b"), "envoy.config.cluster.v3", "envoy.api.v2"))
+		d.clusters().gets("a")
+	})
+	t.Run("SAFE-10 SAFE-11 what waits to be removed can be seen, and when certificates end", func(t *testing.T) {
+		t.Parallel()
+		end := time.Now().AddDate(0, 0, 90)
+		pair := tlstest.NewAuthority(t, "ca").IssueUntil(end, "s")
+		port := freePort(t)
+		d := serve(t, []string{"--metrics-listen", "127.0.0.1:" + port, "--confirm-removals", "1h"}, "a.yaml", many(0, 40), "s.yaml", fmt.Sprintf(
+			`{"@type": type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret, name: s, tls_certificate: {certificate_chain: {inline_string: %q}, private_key: {inline_string: %q}}}`,
+			pair.Cert, pair.Key))
+		d.tells(port, "/metrics", "xds_server_config_removals_waiting 0\n")
+		d.tells(port, "/metrics", "xds_server_certificate_first_expiry_timestamp_seconds "+strconv.FormatFloat(float64(end.Unix()), 'g', -1, 64)+"\n")
+		write(t, d.dir, "a.yaml", many(6, 34))
+		d.tells(port, "/metrics", "xds_server_config_removals_waiting 6\n")
+	})
 	t.Run("reflection", func(t *testing.T) {
 		t.Parallel()
 		d := serve(t, []string{"--reflection"})
@@ -331,7 +362,7 @@ func TestSignals(t *testing.T) {
 		write(t, dir, "a.yaml", many(0, 20_000)) // some seconds
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 		defer cancel()
-		d := &daemon{T: t, ctx: ctx, log: make(chan map[string]any, 1000), cmd: exec.CommandContext(ctx, binary, "serve", dir, "--listen", "127.0.0.1:0")}
+		d := &daemon{T: t, ctx: ctx, log: make(chan map[string]any, 1000), cmd: exec.CommandContext(ctx, binary, "serve", dir, "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0")}
 		stderr, err := d.cmd.StderrPipe()
 		if err != nil {
 			t.Fatal(err)
@@ -340,7 +371,15 @@ func TestSignals(t *testing.T) {
 			t.Fatal(err)
 		}
 		go d.read(stderr)
-		d.logged("limit of open files")
+		at := d.logged("metrics and health")["http"]
+		resp, err := http.Get(fmt.Sprintf("http://%s/readyz?verbose", at))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		if body, _ := io.ReadAll(resp.Body); resp.StatusCode != http.StatusServiceUnavailable || !strings.Contains(string(body), "the configuration is not loaded yet") {
+			t.Errorf("%s: %s", resp.Status, body)
+		}
 		d.signal(syscall.SIGTERM)
 		d.logged("ended before the files were loaded")
 		d.exits(0)

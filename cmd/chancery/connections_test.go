@@ -3,9 +3,11 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"slices"
@@ -16,6 +18,10 @@ import (
 	"golang.org/x/net/http2"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/chancery-xds/chancery/internal/listen"
+	"github.com/chancery-xds/chancery/internal/metrics"
+	"github.com/chancery-xds/chancery/store"
 )
 
 // idle opens a connection of HTTP/2 on which nothing happens. The server may have
@@ -137,4 +143,28 @@ func dialBy(t *testing.T, address string, dialer *net.Dialer) *grpc.ClientConn {
 	}
 	t.Cleanup(func() { conn.Close() })
 	return conn
+}
+
+// SAFE-9: whoever asks for more connections than there are files gets what there is room for;
+// that these are few for a fleet is a warning.
+func TestRoomForConnections(t *testing.T) {
+	for _, tt := range []struct {
+		asked int
+		files uint64
+		want  string
+	}{
+		{0, 300, "level=WARN msg=\"limit of open files\" files=300 clients=236"},
+		{100, 300, "level=WARN msg=\"limit of open files\" files=300 clients=100"},
+		{1000, 300, "level=WARN msg=\"limit of open files\" files=300 clients=236"},
+		{0, 65_536, "level=INFO msg=\"limit of open files\" files=65536 clients=64512"},
+		{100, 0, ""}, // which is not known
+	} {
+		var out bytes.Buffer
+		s := &serving{log: slog.New(slog.NewTextHandler(&out, nil))}
+		s.limits.connections = tt.asked
+		s.connections(listen.Files{Soft: tt.files}, metrics.New(metrics.Options{Snapshot: store.New().Snapshot}))
+		if got := out.String(); !strings.Contains(got, tt.want) || tt.want == "" && got != "" {
+			t.Errorf("--max-connections %d of %d files: %q, want %q", tt.asked, tt.files, got, tt.want)
+		}
+	}
 }

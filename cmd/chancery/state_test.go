@@ -370,8 +370,8 @@ func TestHowToAllow(t *testing.T) {
 		chosen, kept bool
 		want         string
 	}{
-		{false, false, "restart"},
-		{true, false, "restart"},
+		{false, false, "restart, with --allow-empty if nothing is left"},
+		{true, false, "restart, with --allow-empty if nothing is left"},
 		{false, true, "chancery reload --allow-mass-delete " + here + "/dir"},
 		{true, true, "chancery reload --allow-mass-delete " + here + "/dir --state-dir " + here + "/state"},
 	} {

@@ -65,21 +65,41 @@ func (s *Server) say(level slog.Level, most int, teller, why, line string, attrs
 	tell := func(level slog.Level, more ...slog.Attr) {
 		s.log.LogAttrs(context.Background(), level, line, slices.Concat(attrs, more)...) //nolint:sloglint // callers give a literal
 	}
-	if s.repeats.Say(teller, why, most, func(n int) { tell(level, slog.Int("repeated", n)) }) {
+	if s.repeats.Say(teller, why, most, func(n int, by []string) { tell(level, repeated(n, by)...) }) {
 		tell(level)
 		return
 	}
 	tell(slog.LevelDebug)
 }
 
-// whose says who a line is of, so that no client hides what another says: a node, or a
-// stream, or who has none yet by its address.
+// repeated says how many lines were left out, and whose they were if they were several's:
+// what a line shows is of the last.
+func repeated(n int, by []string) []slog.Attr {
+	attrs := []slog.Attr{slog.Int("repeated", n)}
+	var nodes []string
+	for _, teller := range by {
+		if node, _, _ := strings.Cut(teller, "\x00"); node != "" {
+			nodes = append(nodes, clip(node))
+		}
+	}
+	if len(nodes) > 1 {
+		attrs = append(attrs, slog.Any("nodes", nodes))
+	}
+	return attrs
+}
+
+// whose says who a line is of, so that no client hides what another says: a node at an
+// address, for anybody may call itself so, or a stream, or who has none yet by its address.
 func whose(st *Stream) string {
+	var host string
+	if st.Peer != nil {
+		host = hostOf(st.Peer)
+	}
 	switch {
 	case st.Node != nil && st.Node.ID != "":
-		return st.Node.ID
+		return st.Node.ID + "\x00" + host
 	case st.Node == nil && st.Peer != nil:
-		return "\x00" + hostOf(st.Peer)
+		return "\x00" + host
 	}
 	return "\x00" + strconv.FormatUint(st.ID, 10)
 }

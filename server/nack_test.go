@@ -94,6 +94,16 @@ func TestNackLine(t *testing.T) {
 		}
 		time.Sleep(2 * repeats.Within)
 	})
+	within(t, "OBS-2 who gives a reason that others gave is named with the count", func(t *testing.T) {
+		w := serve(t)
+		for i, node := range []string{"stranger", "prod-edge-2", "stranger", "prod-edge-3", "a", "b", "c"} {
+			w.logNack(&Stream{ID: uint64(i), Node: &xds.Node{ID: node}}, nacked("the same"))
+		}
+		time.Sleep(2 * repeats.Within)
+		if lines := w.log.lines("the same"); len(lines) != 2 || !strings.Contains(lines[1], `repeated=6 nodes="[prod-edge-2 stranger prod-edge-3 a b]"`) {
+			t.Error(lines)
+		}
+	})
 	within(t, "REST-3 OBS-1 a poll that was not applied names what it asked for", func(t *testing.T) {
 		p := &Poll{names: []string{xds.Wildcard, "a", "b", "c", "d", "e", "f"}}
 		if got := fmt.Sprint(p.some()); got != "[a b c d e]" {
@@ -138,12 +148,13 @@ func nacked(text string) protocol.Event {
 	return protocol.Event{Kind: protocol.Nacked, Type: xds.Cluster, Error: &xds.Status{Message: text}}
 }
 
-// OBS-2: a share is a node's, or that of who does not say which it is.
+// OBS-2: a share is a node's at an address, or that of who does not say which it is.
 func TestWhose(t *testing.T) {
 	peer := func(a string) net.Addr { return net.TCPAddrFromAddrPort(netip.MustParseAddrPort(a)) }
 	seen := map[string]string{}
 	for name, st := range map[string]*Stream{
 		"a node":                     {ID: 1, Node: &xds.Node{ID: "n"}, Peer: peer("10.0.0.1:1")},
+		"who calls itself so":        {ID: 1, Node: &xds.Node{ID: "n"}, Peer: peer("10.0.0.2:1")},
 		"a stream without a node":    {ID: 2, Node: &xds.Node{}, Peer: peer("10.0.0.1:1")},
 		"another":                    {ID: 3, Node: &xds.Node{}, Peer: peer("10.0.0.1:1")},
 		"before the first request":   {ID: 4, Peer: peer("10.0.0.1:1")},
@@ -156,7 +167,7 @@ func TestWhose(t *testing.T) {
 		}
 		seen[who] = name
 	}
-	if a, b := (&Stream{ID: 7, Peer: peer("10.0.0.1:2")}), (&Stream{ID: 8, Node: &xds.Node{ID: "n"}}); seen[whose(a)] != "before the first request" || seen[whose(b)] != "a node" {
+	if a, b := (&Stream{ID: 7, Peer: peer("10.0.0.1:2")}), (&Stream{ID: 8, Node: &xds.Node{ID: "n"}, Peer: peer("10.0.0.1:3")}); seen[whose(a)] != "before the first request" || seen[whose(b)] != "a node" {
 		t.Errorf("OBS-2 %q, %q", whose(a), whose(b))
 	}
 }

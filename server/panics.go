@@ -34,7 +34,7 @@ func (s *Server) panicked(st *Stream, p *guard.Panic) {
 		attrs = append(attrs, slog.String("node", clip(st.Node.ID)))
 	}
 	tell := func(more ...slog.Attr) { p.Log(s.log, "stream", append(attrs, more...)...) }
-	if s.repeats.Say(whose(st), "panic "+mask(p.Error()), 1, func(n int) { tell(slog.Int("repeated", n)) }) {
+	if s.repeats.Say(whose(st), "panic "+mask(p.Error()), 1, func(n int, by []string) { tell(repeated(n, by)...) }) {
 		tell()
 	}
 }

@@ -50,12 +50,12 @@ func (s *serving) connections(files listen.Files, m *metrics.Metrics) (clients, 
 func (s *serving) crowd(what string, most int) func(peer net.Addr) {
 	var lines repeats.Counter
 	return func(peer net.Addr) {
-		tell := func(repeated int) {
+		tell := func(repeated int, _ []string) {
 			s.log.Warn("too many connections: one was closed, of the address that has most",
 				"connections", what, "open", most, "peer", cmp.Or(peer.String(), "unix"), "repeated", repeated)
 		}
 		if lines.Say("", what, 1, tell) {
-			tell(0)
+			tell(0, nil)
 		}
 	}
 }

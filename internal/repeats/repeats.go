@@ -4,6 +4,7 @@ package repeats
 
 import (
 	"container/list"
+	"slices"
 	"sync"
 	"time"
 
@@ -23,6 +24,9 @@ const (
 	// Share is how many reasons one teller may give anew while they are remembered. All
 	// that it gives beyond them counts as one.
 	Share = 10
+
+	// Named is how many of those who gave a reason again are named with the count.
+	Named = 5
 )
 
 // A Counter counts what is said for the same reason. It is safe for concurrent use, and
@@ -42,21 +46,23 @@ type repeated struct {
 	teller string // who gave it first
 	said   int    // lines that were told
 	n      int    // lines that were not, since the last count
-	tell   func(n int)
+	by     []string
+	tell   func(n int, by []string)
 	timer  *time.Timer
 	at     *list.Element
 }
 
 // Say reports whether a line is to be logged: the reason was given less than most times
 // lately. If it was not, tell is called when the time is over, with the number of
-// lines that were left out since: the newest tell that was given, by any goroutine.
-func (c *Counter) Say(teller, why string, most int, tell func(n int)) bool {
+// lines that were left out since, and the first few who gave them: the newest tell that
+// was given, by any goroutine.
+func (c *Counter) Say(teller, why string, most int, tell func(n int, by []string)) bool {
 	now, displaced := c.say(teller, reason{text: why}, most, tell)
 	displaced()
 	return now
 }
 
-func (c *Counter) say(teller string, why reason, most int, tell func(n int)) (now bool, displaced func()) {
+func (c *Counter) say(teller string, why reason, most int, tell func(n int, by []string)) (now bool, displaced func()) {
 	displaced = func() {}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -69,6 +75,9 @@ func (c *Counter) say(teller string, why reason, most int, tell func(n int)) (no
 			return true, displaced
 		}
 		e.n, e.tell = e.n+1, tell
+		if len(e.by) < Named && !slices.Contains(e.by, teller) {
+			e.by = append(e.by, teller)
+		}
 		return false, displaced
 	}
 	if len(c.open) >= MaxReasons {
@@ -116,11 +125,11 @@ func (c *Counter) forget(e *repeated) {
 // count begins to count anew, and returns what tells the count. It is called without the
 // lock.
 func (e *repeated) count() func() {
-	n, tell := e.n, e.tell
-	e.n, e.tell = 0, nil
+	n, by, tell := e.n, e.by, e.tell
+	e.n, e.by, e.tell = 0, nil, nil
 	return func() {
 		if n > 0 {
-			_ = guard.Do(func() { tell(n) }) // a logger that panics is told of nowhere
+			_ = guard.Do(func() { tell(n, by) }) // a logger that panics is told of nowhere
 		}
 	}
 }

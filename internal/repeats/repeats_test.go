@@ -20,7 +20,7 @@ type book struct {
 }
 
 func (b *book) say(teller, why string, most int) bool {
-	now := b.Say(teller, why, most, func(n int) { b.counts.Add(1); b.counted.Add(int32(n)) })
+	now := b.Say(teller, why, most, func(n int, _ []string) { b.counts.Add(1); b.counted.Add(int32(n)) })
 	if now {
 		b.lines++
 	}
@@ -178,7 +178,7 @@ func TestSay(t *testing.T) {
 		var c Counter
 		var told []string
 		for _, who := range []string{"line", "first", "last"} {
-			c.Say("n", "no", 1, func(n int) {
+			c.Say("n", "no", 1, func(n int, _ []string) {
 				c.Say("n", "another", 1, nil)
 				told = append(told, fmt.Sprint(who, " ", n))
 			})
@@ -192,7 +192,7 @@ func TestSay(t *testing.T) {
 	within(t, "SAFE-8 who tells may panic", func(t *testing.T) {
 		var c Counter
 		for range 2 {
-			c.Say("n", "no", 1, func(int) { panic("a logger") })
+			c.Say("n", "no", 1, func(int, []string) { panic("a logger") })
 		}
 		pass(2 * Within)
 	})

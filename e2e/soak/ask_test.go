@@ -130,7 +130,10 @@ func (c *client) changes(r *rand.Rand, s *sub, less features) {
 		// "Both the names and aliases of resources should be checked when matching
 		// a resource in the unsubscription list": which of the others end with
 		// these depends on what the server had at that moment. So all are asked
-		// for again.
+		// for again, and it has of them what it is told now.
+		for n := range s.names {
+			delete(s.cache, n)
+		}
 		if names := slices.Sorted(maps.Keys(s.names)); len(names) > 0 {
 			c.say(s, says{subscribe: names})
 		}

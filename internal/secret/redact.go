@@ -11,14 +11,17 @@ const Hidden = "[redacted]"
 // Redacted returns a copy of a message without what is sensitive: texts are
 // [Hidden], all else in a sensitive field is empty. What cannot be read may be
 // sensitive: fields that are not known here are gone, and so is what is in an Any or
-// a TypedStruct whose type is not linked.
-func Redacted(m proto.Message) proto.Message {
+// a TypedStruct whose type is not known.
+func (f *Finder) Redacted(m proto.Message) proto.Message {
 	m = proto.Clone(m)
-	(&redactor{}).message(m.ProtoReflect())
+	(&redactor{Finder: f}).message(m.ProtoReflect())
 	return m
 }
 
-type redactor struct{ anys int }
+type redactor struct {
+	*Finder
+	anys int
+}
 
 func (r *redactor) message(m protoreflect.Message) {
 	m.SetUnknown(nil)
@@ -27,7 +30,7 @@ func (r *redactor) message(m protoreflect.Message) {
 		r.any(m)
 		return
 	case typedStructs[name]:
-		if inner := fromStruct(m); inner == nil || len(Find(inner.Interface()).Values) > 0 {
+		if inner := r.fromStruct(m); inner == nil || len(r.Find(inner.Interface()).Values) > 0 {
 			m.Clear(m.Descriptor().Fields().ByName("value"))
 		}
 		return
@@ -70,7 +73,7 @@ func hide(m protoreflect.Message, fd protoreflect.FieldDescriptor) {
 // any packs what is in an Any again, redacted.
 func (r *redactor) any(m protoreflect.Message) {
 	value := m.Descriptor().Fields().ByName("value")
-	inner := unpack(m)
+	inner := r.unpack(m)
 	if inner == nil || r.anys == Deepest {
 		m.Clear(value)
 		return

@@ -2,6 +2,7 @@ package envoyapi
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
@@ -106,10 +107,8 @@ func (t *Types) build(path string, importers []string) error {
 	if _, err := t.built.FindFileByPath(path); err == nil {
 		return nil
 	}
-	for _, p := range importers {
-		if p == path {
-			return fmt.Errorf("%s imports itself", path)
-		}
+	if slices.Contains(importers, path) {
+		return fmt.Errorf("%s imports itself", path)
 	}
 	raw := t.files[path]
 	if raw == nil {

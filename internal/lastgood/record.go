@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"io"
+	"slices"
 	"strconv"
 	"time"
 
@@ -207,7 +208,7 @@ func fields(m []byte, f func(num protowire.Number, v []byte) error) error {
 		}
 		if typ == protowire.BytesType {
 			v, _ := protowire.ConsumeBytes(m)
-			if err := f(num, v[:len(v):len(v)]); err != nil {
+			if err := f(num, slices.Clip(v)); err != nil {
 				return err
 			}
 		}

@@ -83,8 +83,8 @@ type reader struct {
 func newReader(types *envoyapi.Types) *reader { return &reader{types, secret.NewFinder(types)} }
 
 // decode returns a decoder that is done with a file.
-func (r *reader) decode(path string, data []byte) *decoder {
-	d := &decoder{Decoder: protofile.Decoder{File: path, Source: data, Types: r.types}, reader: r}
+func (rd *reader) decode(path string, data []byte) *decoder {
+	d := &decoder{Decoder: protofile.Decoder{File: path, Source: data, Types: rd.types}, reader: rd}
 	// A file must not end the program, whatever it finds in its readers.
 	if p := guard.Do(d.decode); p != nil {
 		d.Report(&yaml.Node{}, "", "", "%s: %s", gaveUp, p.Value)

@@ -9,7 +9,7 @@ import (
 	"go/token"
 	"io/fs"
 	"os"
-	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -20,22 +20,23 @@ import (
 
 // descriptors returns the descriptors in the generated code below a directory.
 func descriptors(root string) (files []*descriptorpb.FileDescriptorProto, err error) {
-	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+	all := os.DirFS(root)
+	err = fs.WalkDir(all, ".", func(path string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err
 		case d.IsDir() && (d.Name() == "internal" || d.Name() == "testdata" || d.Name() == "testing"):
-			return filepath.SkipDir // protobuf's own tests
+			return fs.SkipDir // protobuf's own tests
 		case d.IsDir() || !strings.HasSuffix(path, ".pb.go"):
 			return nil
 		}
-		src, err := os.ReadFile(path)
+		src, err := fs.ReadFile(all, path)
 		if err != nil || !bytes.Contains(src, []byte("_rawDesc ")) {
 			return err // of another generator: gRPC, vtprotobuf, validation
 		}
 		f, err := descriptor(src)
 		if err != nil {
-			return fmt.Errorf("%s: %w", path, err)
+			return fmt.Errorf("%s/%s: %w", root, path, err)
 		}
 		files = append(files, f)
 		return nil
@@ -95,12 +96,9 @@ func value(e ast.Expr) (string, error) {
 		e = b.X
 	}
 	first, err := literal(e)
-	var all strings.Builder
-	all.WriteString(first)
-	for i := len(parts) - 1; i >= 0; i-- {
-		all.WriteString(parts[i])
-	}
-	return all.String(), err
+	parts = append(parts, first)
+	slices.Reverse(parts)
+	return strings.Join(parts, ""), err
 }
 
 func bytesOf(list *ast.CompositeLit) (string, error) {

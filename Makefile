@@ -7,8 +7,8 @@ SHELL := /usr/bin/env bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := build
 
-STAGES   := build lint unit race memory sim fuzz e2e bench-smoke examples coverage
-MODULES  := . bench e2e examples/embedded
+STAGES   := build lint race memory sim fuzz e2e bench-smoke examples coverage
+MODULES  := . bench e2e examples/embedded tools/descriptors
 WORLDS   ?= 200000
 FUZZTIME ?= 20s
 SOAK     ?= 1h
@@ -38,14 +38,11 @@ build: ## Compile and vet, and put the program into bin/
 lint: ## golangci-lint, formatting included
 	for m in $(MODULES); do (cd $$m && $(TOOL) golangci-lint run ./...); done
 
-unit: .cache/envoy ## Unit tests of the packages that link Envoy's messages, under the race detector
-	@packages=$$(tools/packages heavy); $(GOTEST) -race $$packages
-
-race: .cache/envoy ## Unit tests of all other packages, under the race detector
-	@packages=$$(tools/packages light); $(GOTEST) -race $$packages
+race: .cache/envoy ## Unit tests, under the race detector
+	@$(GOTEST) -race ./...
 
 memory: ## What takes how much memory; the race detector has a memory of its own
-	@packages=$$(tools/packages memory); $(GOTEST) -run Memory $$packages
+	@packages=$$(tools/memory-packages); $(GOTEST) -run Memory $$packages
 
 sim: ## The simulation of both halves of the protocol, WORLDS worlds
 	@export WORLDS=$(WORLDS) GOGC=400 SIM_SUMMARY=$(RESULTS)/sim.txt; rm -f $$SIM_SUMMARY; $(GOTEST) -timeout 2h -run Simulation ./protocol; cat $$SIM_SUMMARY
@@ -85,6 +82,10 @@ bench: ## The whole benchmark, about an hour
 examples: .cache/envoy ## Compile what people copy, and go through the demo once
 	for m in $$(find examples -name go.mod); do (cd $$(dirname $$m) && go vet ./...); done
 	go run ./internal/demo --once
+
+.PHONY: descriptors
+descriptors: ## Make the descriptor set of Envoy's API anew, of the modules in tools/descriptors/go.mod
+	cd tools/descriptors && go run . $(CURDIR)/internal/envoyapi
 
 clean: ## Remove what the other targets made
 	rm -rf .cache bin bench/bin bench/results

@@ -6,13 +6,11 @@ import (
 	"strings"
 	"testing"
 
-	"google.golang.org/protobuf/encoding/protojson"
-	"google.golang.org/protobuf/encoding/prototext"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/anypb"
 
-	_ "github.com/chancery-xds/chancery/internal/envoyprotos"
+	"github.com/chancery-xds/chancery/internal/envoyapi/apitest"
 	"github.com/chancery-xds/chancery/internal/secret"
 	"github.com/chancery-xds/chancery/internal/secret/secrettest"
 	"github.com/chancery-xds/chancery/xds"
@@ -27,14 +25,14 @@ func TestPresentableSecrets(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		js, err := protojson.Marshal(packed)
+		js, err := apitest.JSON(packed)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if place.Match(js) && !strings.Contains(string(js), "inline") {
 			return
 		}
-		for _, dump := range []string{prototext.Format(packed), strings.Join(strings.Fields(prototext.Format(packed)), " "), string(js)} {
+		for _, dump := range []string{apitest.Text(packed), strings.Join(strings.Fields(apitest.Text(packed)), " "), string(js)} {
 			for _, text := range []string{
 				"Error adding listener: " + dump,
 				"Error adding listener: " + marker + "only \n" + dump + "\n: the cause",

@@ -20,6 +20,7 @@ func checkCommand() *cobra.Command {
 	var output string
 	var strict bool
 	var opts dir.Options
+	var sets []string
 	cmd := &cobra.Command{
 		Use:   "check DIR",
 		Short: "Check the configuration in a directory",
@@ -54,6 +55,10 @@ Exit codes: 0 nothing found; 1 something is; 2 wrong use.`,
 			if err := checkMaxFile(opts.MaxFile); err != nil {
 				return err
 			}
+			var err error
+			if opts.Types, err = readSets(sets); err != nil {
+				return err
+			}
 			c := dir.Check(args[0], opts)
 			bad := len(c.Errors) > 0 || strict && len(c.Warnings) > 0
 			if err := print(cmd.OutOrStdout(), c, bad); err != nil {
@@ -69,6 +74,7 @@ Exit codes: 0 nothing found; 1 something is; 2 wrong use.`,
 	f.SortFlags = false
 	f.StringVarP(&output, "output", "o", "text", "`FORMAT` of what is found: text or json")
 	f.BoolVar(&strict, "strict", false, "warnings are findings too")
+	setFlag(f, &sets)
 	sizeVar(f, &opts.MaxFile, "max-file", 64<<20, "largest `SIZE` of a file")
 	followFlag(f, &opts.FollowLinksOutside)
 	v2Flag(f, &opts.V2)

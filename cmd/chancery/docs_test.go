@@ -47,7 +47,7 @@ func TestDocumentedFlags(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, flag := range regexp.MustCompile(`[ \x60(]--[a-z][a-z0-9-]+`).FindAll(doc, -1) {
+		for _, flag := range regexp.MustCompile(`[ \x60(]--[a-z][a-z0-9_-]+`).FindAll(doc, -1) {
 			if !regexp.MustCompile(string(flag[1:]) + `\b`).Match(help) {
 				t.Errorf("%s: %s is no flag", path, flag[1:])
 			}

@@ -31,6 +31,7 @@ type exporting struct {
 	options        export.Options
 	client         bootstrap.Options
 	load           dir.Options
+	sets           []string
 	logging        logging
 	log            *slog.Logger
 	stdout, stderr io.Writer
@@ -113,6 +114,7 @@ written; 2 wrong use.`,
 	f.StringVar(&e.client.Cluster, "cluster", "", "`NAME` of the service that the Envoy belongs to")
 	f.StringVar(&e.client.Admin, "admin", bootstrap.DefaultAdmin, "`IP:PORT` or unix:///PATH of Envoy's admin interface")
 	f.BoolVar(&e.load.AllowMassDelete, "allow-mass-delete", false, "let a reload remove more than half of a type, and an empty DIR everything")
+	setFlag(f, &e.sets)
 	sizeVar(f, &e.load.MaxFile, "max-file", 64<<20, "largest `SIZE` of a file of DIR")
 	followFlag(f, &e.load.FollowLinksOutside)
 	v2Flag(f, &e.load.V2)
@@ -175,6 +177,11 @@ func (e *exporting) run() error {
 	defer signal.Stop(hangups)
 
 	changed := make(chan struct{}, 1)
+	var err error
+	if e.load.Types, err = readSets(e.sets); err != nil {
+		return err
+	}
+	e.options.Types = e.load.Types
 	e.store = store.New()
 	e.load.Log, e.load.Review, e.load.HowToAllow = e.log, e.review, "export anew: a start takes DIR as it is"
 	e.load.Done = func(_ time.Time, err error) {

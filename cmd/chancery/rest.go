@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/chancery-xds/chancery/internal/envoyapi"
 	"github.com/chancery-xds/chancery/internal/listen"
 	"github.com/chancery-xds/chancery/rest"
 	"github.com/chancery-xds/chancery/server"
@@ -54,12 +55,12 @@ func (r *restFront) plain(f *front) string {
 }
 
 // open listens, with the TLS of the front, which is open.
-func (r *restFront) open(log *slog.Logger, xds *server.Server, clients *listen.Limit, f *front) error {
+func (r *restFront) open(log *slog.Logger, types *envoyapi.Types, xds *server.Server, clients *listen.Limit, f *front) error {
 	if r.address == "" {
 		return nil
 	}
 	r.web = &http.Server{
-		Handler:           rest.New(xds, rest.WithLogger(log)),
+		Handler:           rest.New(xds, rest.WithLogger(log), rest.WithResolver(types)),
 		ReadHeaderTimeout: restBegin,
 		ReadTimeout:       restRead,
 		WriteTimeout:      restWrite,

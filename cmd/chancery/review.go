@@ -3,8 +3,9 @@ package main
 import (
 	"fmt"
 
-	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/chancery-xds/chancery/internal/envoyapi"
 	"github.com/chancery-xds/chancery/internal/source/dir"
 	"github.com/chancery-xds/chancery/wire"
 	"github.com/chancery-xds/chancery/xds"
@@ -49,7 +50,9 @@ func (r *review) assignments(all []dir.Loaded) ([]dir.Loaded, error) {
 				continue
 			}
 			have[ref.Name] = true
-			a, err := wire.NewResource(xds.Endpoint, "", &endpointv3.ClusterLoadAssignment{ClusterName: ref.Name})
+			m := envoyapi.Envoy().New("envoy.config.endpoint.v3.ClusterLoadAssignment")
+			m.Set(m.Descriptor().Fields().ByName("cluster_name"), protoreflect.ValueOfString(ref.Name))
+			a, err := wire.NewResource(xds.Endpoint, "", m.Interface())
 			if err != nil {
 				return nil, fmt.Errorf("%v: %w", l.Pos, err)
 			}

@@ -10,12 +10,17 @@ import (
 	"testing"
 	"time"
 
+	_ "github.com/cncf/xds/go/udpa/annotations" // which scripts spell
 	"github.com/rogpeppe/go-internal/testscript"
+	"google.golang.org/protobuf/encoding/prototext"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/descriptorpb"
 )
 
 var update = flag.Bool("update", false, "write what commands print into the scripts")
 
-// TestScripts runs what users type. "exits CODE chancery …" wants an exit code.
+// TestScripts runs what users type. "exits CODE chancery …" wants an exit code;
+// "descriptors FILE TEXT" writes the FileDescriptorSet that a file has in text.
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
@@ -29,7 +34,7 @@ func TestScripts(t *testing.T) {
 			e.Setenv("MUTANT", os.Getenv("MUTANT")) // which rule is broken, when that is tried: see internal/mutants
 			return nil
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "descriptors": writeDescriptors},
 	})
 }
 
@@ -50,4 +55,15 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	if code != want {
 		ts.Fatalf("exit code %d, want %d", code, want)
 	}
+}
+
+func writeDescriptors(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: descriptors FILE TEXT")
+	}
+	var set descriptorpb.FileDescriptorSet
+	ts.Check(prototext.Unmarshal([]byte(ts.ReadFile(args[1])), &set))
+	b, err := proto.Marshal(&set)
+	ts.Check(err)
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), b, 0o600))
 }

@@ -16,7 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	_ "github.com/chancery-xds/chancery/internal/envoyprotos" // what files may hold
+	"github.com/chancery-xds/chancery/internal/envoyapi"
 	"github.com/chancery-xds/chancery/internal/listen"
 	"github.com/chancery-xds/chancery/internal/metrics"
 	"github.com/chancery-xds/chancery/internal/monitor"
@@ -39,6 +39,8 @@ type serving struct {
 	emptyMissing    bool
 	drain           time.Duration
 	drainDelay      time.Duration
+	sets            []string
+	types           *envoyapi.Types
 	maxFile         int64
 	followOutside   bool
 	allowMassDelete bool
@@ -139,6 +141,7 @@ cannot be listened on; 2 wrong use.`,
 	s.state.flags(f)
 	f.DurationVar(&s.drain, "drain", 5*time.Second, "`time` over which streams are ended at the end")
 	f.DurationVar(&s.drainDelay, "drain-delay", 0, "`time` before that in which the server is not ready and serves on, for load balancers to notice")
+	setFlag(f, &s.sets)
 	sizeVar(f, &s.maxFile, "max-file", 64<<20, "largest `SIZE` of a file")
 	followFlag(f, &s.followOutside)
 	s.manner.flags(f)
@@ -186,6 +189,10 @@ func (s *serving) run() error {
 	signal.Notify(hangups, syscall.SIGHUP)
 	defer signal.Stop(hangups)
 
+	var err error
+	if s.types, err = readSets(s.sets); err != nil {
+		return err
+	}
 	s.limits.within(limitMemory(s.log))
 	files := s.raiseFiles()
 	st := store.New()
@@ -245,7 +252,7 @@ func (s *serving) run() error {
 	}
 	opts := dir.Options{
 		Log: s.log, MaxFile: s.maxFile, FollowLinksOutside: s.followOutside, V2: s.manner.v2, AllowMassDelete: s.allowMassDelete, HowToAllow: s.state.howToAllow(s.dir), AllowEmpty: s.allowEmpty,
-		Confirm: s.confirm, References: true, Review: r.load, Done: func(at time.Time, err error) { s.state.loaded(err); m.Loaded(at, err); ring(loads) },
+		Types: s.types, Confirm: s.confirm, References: true, Review: r.load, Done: func(at time.Time, err error) { s.state.loaded(err); m.Loaded(at, err); ring(loads) },
 	}
 	if s.state.keeper != nil {
 		opts.Keep = s.state.keeper.Keep
@@ -263,14 +270,14 @@ func (s *serving) run() error {
 		s.log.Info("ended before the files were loaded", "signal", sig.String())
 		return nil
 	}
-	if err := s.front.open(s.log, xds, clients, s.limits.transport()); err != nil {
+	if err := s.front.open(s.log, s.types, xds, clients, s.limits.transport()); err != nil {
 		return err
 	}
 	defer s.front.close()
 	if s.front.certs != nil {
 		m.TLS(s.front.certs.FirstExpiry)
 	}
-	if err := s.rest.open(s.log, xds, clients, &s.front); err != nil {
+	if err := s.rest.open(s.log, s.types, xds, clients, &s.front); err != nil {
 		return err
 	}
 	defer s.rest.close()

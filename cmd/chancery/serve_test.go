@@ -27,6 +27,7 @@ import (
 	reflectgrpc "google.golang.org/grpc/reflection/grpc_reflection_v1"
 	"google.golang.org/grpc/status"
 
+	"github.com/chancery-xds/chancery/internal/envoyapi"
 	"github.com/chancery-xds/chancery/internal/tlsfiles/tlstest"
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -205,15 +206,15 @@ func (s subscriber) gets(want ...string) {
 	s.send(&discoveryv3.DiscoveryRequest{TypeUrl: r.TypeUrl, VersionInfo: r.VersionInfo, ResponseNonce: r.Nonce})
 	var names []string
 	for _, a := range r.Resources {
-		m, err := a.UnmarshalNew()
+		typ, err := envoyapi.Envoy().FindMessageByURL(a.TypeUrl)
 		if err != nil {
 			s.Fatal(err)
 		}
-		named, ok := m.(interface{ GetName() string })
-		if !ok {
-			s.Fatalf("%T has no name", m)
+		m := typ.New()
+		if err := a.UnmarshalTo(m.Interface()); err != nil {
+			s.Fatal(err)
 		}
-		names = append(names, named.GetName())
+		names = append(names, m.Get(m.Descriptor().Fields().ByName("name")).String())
 	}
 	if slices.Sort(names); !slices.Equal(names, want) {
 		s.Errorf("got %v, want %v", names, want)

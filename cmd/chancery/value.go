@@ -7,6 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/chancery-xds/chancery/internal/envoyapi"
 )
 
 // wrongFlag tells on behalf of cobra what is wrong with a flag.
@@ -49,7 +51,23 @@ func checkMaxFile(bytes int64) error {
 	return nil
 }
 
-// followFlag and v2Flag are flags of all commands that load a directory.
+// setFlag, followFlag and v2Flag are flags of all commands that load a directory.
+func setFlag(f *pflag.FlagSet, to *[]string) {
+	f.StringArrayVar(to, "proto-set", nil, "`FILE` with the descriptors of messages besides Envoy's, from protoc --include_imports --descriptor_set_out=FILE or buf build -o FILE; more than once if wanted")
+}
+
+// readSets returns the messages that files may have.
+func readSets(paths []string) (*envoyapi.Types, error) {
+	types, err := envoyapi.Load(paths...)
+	switch {
+	case errors.Is(err, envoyapi.ErrNoSet), errors.Is(err, envoyapi.ErrMissing):
+		return nil, failure{fmt.Errorf("--proto-set: %w", err), "protoc --include_imports --descriptor_set_out=FILE makes one, and so does buf build -o FILE"}
+	case err != nil:
+		return nil, failure{fmt.Errorf("--proto-set: %w", err), ""}
+	}
+	return types, nil
+}
+
 func followFlag(f *pflag.FlagSet, to *bool) {
 	f.BoolVar(to, "follow-links-outside", false, "follow symbolic links that lead out of DIR; else one is a mistake")
 }

@@ -7,6 +7,8 @@ import (
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
+
+	"github.com/chancery-xds/chancery/internal/envoyapi"
 )
 
 // release is set by the linker where a release is built.
@@ -44,13 +46,5 @@ func revision() string {
 }
 
 func printVersion(w io.Writer) {
-	api := "unknown"
-	if info, ok := debug.ReadBuildInfo(); ok {
-		for _, m := range info.Deps {
-			if m.Path == "github.com/envoyproxy/go-control-plane/envoy" {
-				api = m.Version
-			}
-		}
-	}
-	fmt.Fprintf(w, "chancery %s (Envoy API %s, %s %s/%s)\n", version(), api, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	fmt.Fprintf(w, "chancery %s (Envoy API %s, %s %s/%s)\n", version(), envoyapi.Version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // The packages whose effects are listed.
-var watched = []string{"xds", "protocol", "protocol/protocoltest", "store", "wire", "server", "lazy", "rest", "internal/refs", "internal/protofile", "internal/export", "internal/guard", "internal/repeats", "internal/shares", "internal/pace", "internal/unfinished", "internal/backlog"}
+var watched = []string{"xds", "protocol", "protocol/protocoltest", "store", "wire", "server", "lazy", "rest", "internal/envoyapi", "internal/refs", "internal/protofile", "internal/export", "internal/guard", "internal/repeats", "internal/shares", "internal/pace", "internal/unfinished", "internal/backlog"}
 
 // Every effect they have, by package, declaration and kind, and why it is there.
 var effects = map[string]string{
@@ -76,6 +76,9 @@ var effects = map[string]string{
 	"rest parked.WriteHeader clock":    "dates a response, and when writing it has taken too long",
 	"rest answers mutex":               "shares encodings between polls; held for memory only",
 	"rest answer once":                 "encodes for all who are told the same",
+
+	"internal/envoyapi Types mutex": "builds the descriptors of a file when somebody first asks, and keeps what was asked for",
+	"internal/envoyapi ranks mutex": "keeps the order of fields that were written",
 
 	"internal/backlog Writer mutex":       "lines that wait, for all who log; held for memory only",
 	"internal/backlog New goroutine":      "waits for the reader so that nobody else does; ends when closed",

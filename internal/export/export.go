@@ -13,14 +13,17 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/chancery-xds/chancery/xds"
-
+	"github.com/chancery-xds/chancery/internal/envoyapi"
 	"github.com/chancery-xds/chancery/internal/filelock"
+	"github.com/chancery-xds/chancery/xds"
 )
 
 // Options of an export. The zero value is ready to use.
 type Options struct {
 	Format *Format // YAML if nil
+
+	// Types are the messages that resources may have; Envoy's API if nil.
+	Types *envoyapi.Types
 
 	// Prefix is the path at which Envoy finds the directory of the exports. By
 	// default it is that of the directory here.
@@ -95,6 +98,9 @@ func Open(root string, o Options) (*Exporter, error) {
 
 func (e *Exporter) open() error {
 	e.Format = cmp.Or(e.Format, formats[0])
+	if e.Types == nil {
+		e.Types = envoyapi.Envoy()
+	}
 	if e.Prefix == "" {
 		abs, err := filepath.Abs(e.dir.root)
 		if err != nil {
@@ -130,7 +136,7 @@ func (e *Exporter) resume() error {
 		if t.After != nil {
 			continue // replaced at once
 		}
-		pieces, err := e.Format.read(t, f.data)
+		pieces, err := e.Format.read(e.Types, t, f.data)
 		if err != nil {
 			return fmt.Errorf("%s: %w", filepath.Join(e.dir.root, current, path), err)
 		}

@@ -23,7 +23,6 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/chancery-xds/chancery/internal/bootstrap"
-	_ "github.com/chancery-xds/chancery/internal/envoyprotos"
 	"github.com/chancery-xds/chancery/wire"
 	"github.com/chancery-xds/chancery/xds"
 )

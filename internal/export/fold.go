@@ -3,10 +3,8 @@ package export
 import (
 	"fmt"
 
-	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
-	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
-	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/chancery-xds/chancery/internal/refs"
 	"github.com/chancery-xds/chancery/xds"
@@ -14,22 +12,22 @@ import (
 
 // fold makes resources that Envoy cannot have from a file part of the one that
 // refers to them.
-func (w *rewriter) fold(m proto.Message) (bool, error) {
-	switch m := m.(type) {
-	case *routev3.RouteConfiguration:
+func (w *rewriter) fold(m protoreflect.Message) (bool, error) {
+	switch m.Descriptor().FullName() {
+	case "envoy.config.route.v3.RouteConfiguration":
 		return w.virtualHosts(m)
-	case *routev3.ScopedRouteConfiguration:
+	case "envoy.config.route.v3.ScopedRouteConfiguration":
 		return w.scope(m)
-	case *hcmv3.ScopedRoutes:
+	case "envoy.extensions.filters.network.http_connection_manager.v3.ScopedRoutes":
 		// One source for the routes of all scopes, where a file has one resource:
 		// the scopes have their routes in them.
-		for _, s := range refs.Sources(m.ProtoReflect()) {
+		for _, s := range refs.Sources(m) {
 			if s.Field == "rds_config_source" {
-				m.RdsConfigSource = nil
+				unset(m, s.Field)
 				return true, nil
 			}
 		}
-	case *endpointv3.LocalityLbEndpoints:
+	case "envoy.config.endpoint.v3.LocalityLbEndpoints":
 		return w.localityEndpoints(m)
 	}
 	return false, nil
@@ -37,55 +35,59 @@ func (w *rewriter) fold(m proto.Message) (bool, error) {
 
 // "vhds: only 'DELTA_GRPC' or 'ADS' (which uses Delta xDS) is supported as a
 // config source", Envoy says.
-func (w *rewriter) virtualHosts(m *routev3.RouteConfiguration) (bool, error) {
-	if m.GetVhds() == nil {
+func (w *rewriter) virtualHosts(m protoreflect.Message) (bool, error) {
+	if !has(m, "vhds") {
 		return false, nil
 	}
-	m.Vhds = nil
-	for _, r := range w.hosts[m.GetName()+"/*"] {
-		host := &routev3.VirtualHost{}
-		if err := proto.Unmarshal(r.Body, host); err != nil {
-			return true, fmt.Errorf("VHDS %q: %w", r.Name, err)
-		}
-		m.VirtualHosts = append(m.VirtualHosts, host)
-	}
-	return true, nil
+	unset(m, "vhds")
+	return true, w.append(m, "virtual_hosts", xds.VirtualHost, w.hosts[get(m, "name").String()+"/*"])
 }
 
 // scope puts the routes of a scope into it. Without any it answers 404, as it
 // does while a server has none: without a source for them Envoy would refuse
 // all scopes.
-func (w *rewriter) scope(m *routev3.ScopedRouteConfiguration) (bool, error) {
-	name := m.GetRouteConfigurationName()
+func (w *rewriter) scope(m protoreflect.Message) (bool, error) {
+	name := get(m, "route_configuration_name").String()
 	if name == "" {
 		return false, nil
 	}
-	m.RouteConfigurationName, m.RouteConfiguration = "", &routev3.RouteConfiguration{Name: name}
+	unset(m, "route_configuration_name")
+	unset(m, "route_configuration")
+	routes := mutable(m, "route_configuration")
+	set(routes, "name", protoreflect.ValueOfString(name))
 	r := w.view.Table(xds.Route).Lookup(name)
 	if r == nil {
 		w.warn("refers to %s %q, which there is not", xds.Route, name)
 		return true, nil
 	}
-	if err := proto.Unmarshal(r.Body, m.RouteConfiguration); err != nil {
-		return true, fmt.Errorf("%s %q: %w", xds.Route, name, err)
-	}
-	return true, nil
+	return true, w.read(routes, xds.Route, r)
 }
 
 // localityEndpoints puts a collection of endpoints into the assignment that
 // refers to it: LEDS is for incremental streams only.
-func (w *rewriter) localityEndpoints(m *endpointv3.LocalityLbEndpoints) (bool, error) {
-	leds := m.GetLedsClusterLocalityConfig()
-	if leds == nil {
+func (w *rewriter) localityEndpoints(m protoreflect.Message) (bool, error) {
+	if !has(m, "leds_cluster_locality_config") {
 		return false, nil
 	}
-	m.LbConfig = nil
-	for _, r := range byName(w.view.Table(xds.LbEndpoint).Aliased(leds.GetLedsCollectionName()).All()) {
-		endpoint := &endpointv3.LbEndpoint{}
-		if err := proto.Unmarshal(r.Body, endpoint); err != nil {
-			return true, fmt.Errorf("LEDS %q: %w", r.Name, err)
+	collection := get(get(m, "leds_cluster_locality_config").Message(), "leds_collection_name").String()
+	unset(m, "leds_cluster_locality_config")
+	return true, w.append(m, "lb_endpoints", xds.LbEndpoint, byName(w.view.Table(xds.LbEndpoint).Aliased(collection).All()))
+}
+
+// append appends resources to a list.
+func (w *rewriter) append(m protoreflect.Message, list protoreflect.Name, t *xds.Type, resources []*xds.Resource) error {
+	for _, r := range resources {
+		if err := w.read(m.Mutable(m.Descriptor().Fields().ByName(list)).List().AppendMutable().Message(), t, r); err != nil {
+			return err
 		}
-		m.LbEndpoints = append(m.LbEndpoints, endpoint)
 	}
-	return true, nil
+	return nil
+}
+
+// read reads a resource into a message.
+func (w *rewriter) read(m protoreflect.Message, t *xds.Type, r *xds.Resource) error {
+	if err := (proto.UnmarshalOptions{Resolver: w.Types}).Unmarshal(r.Body, m.Interface()); err != nil {
+		return fmt.Errorf("%s %q: %w", t, r.Name, err)
+	}
+	return nil
 }

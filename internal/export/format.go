@@ -4,12 +4,16 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"strconv"
 
-	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/encoding/prototext"
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/chancery-xds/chancery/internal/envoyapi"
 )
 
 // A Format is a way to write a DiscoveryResponse. "Binary protobufs, JSON, YAML
@@ -20,7 +24,7 @@ import (
 type Format struct {
 	name, ext string
 
-	piece func(*anypb.Any) ([]byte, error)
+	piece func(*envoyapi.Types, *anypb.Any) ([]byte, error)
 	whole func(version, typeURL string, pieces [][]byte) []byte
 
 	lossless bool // fields that nobody knows here are written too
@@ -48,43 +52,45 @@ func ParseFormat(name string) (*Format, error) {
 	return nil, fmt.Errorf("%q is none of yaml, json, pb_text and pb", name)
 }
 
-// one is a response with nothing but a resource. Responses of which one is
-// appended to the other are one response with the resources of both, in the
-// binary format and in text.
-func one(a *anypb.Any) *discoveryv3.DiscoveryResponse {
-	return &discoveryv3.DiscoveryResponse{Resources: []*anypb.Any{a}}
-}
+// A response is written as what it says of all its resources and a piece for each. In
+// the binary format and in text, responses of which one is appended to the other are one
+// response with the resources of both.
 
-func head(version, typeURL string) *discoveryv3.DiscoveryResponse {
-	return &discoveryv3.DiscoveryResponse{VersionInfo: version, TypeUrl: typeURL}
-}
+const responseName = "envoy.service.discovery.v3.DiscoveryResponse"
 
-func binaryPiece(a *anypb.Any) ([]byte, error) {
-	return proto.MarshalOptions{Deterministic: true}.Marshal(one(a))
+// The fields of a DiscoveryResponse.
+const (
+	responseVersion   = 1
+	responseResources = 2
+	responseTypeURL   = 4
+)
+
+func binaryPiece(_ *envoyapi.Types, a *anypb.Any) ([]byte, error) {
+	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(a)
+	return protowire.AppendBytes(protowire.AppendTag(nil, responseResources, protowire.BytesType), b), err
 }
 
 func binaryWhole(version, typeURL string, pieces [][]byte) []byte {
-	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(head(version, typeURL))
-	if err != nil {
-		panic(err) // two strings
-	}
+	b := protowire.AppendString(protowire.AppendTag(nil, responseVersion, protowire.BytesType), version)
+	b = protowire.AppendString(protowire.AppendTag(b, responseTypeURL, protowire.BytesType), typeURL)
 	return append(b, bytes.Join(pieces, nil)...)
 }
 
-var text = prototext.MarshalOptions{Multiline: true, Indent: "  "}
-
-func textPiece(a *anypb.Any) ([]byte, error) { return text.Marshal(one(a)) }
+func textPiece(types *envoyapi.Types, a *anypb.Any) ([]byte, error) {
+	m := types.New(responseName)
+	resource := m.Mutable(m.Descriptor().Fields().ByName("resources")).List().AppendMutable().Message()
+	set(resource, "type_url", protoreflect.ValueOfString(a.TypeUrl))
+	set(resource, "value", protoreflect.ValueOfBytes(a.Value))
+	return prototext.MarshalOptions{Multiline: true, Indent: "  ", Resolver: types}.Marshal(m.Interface())
+}
 
 func textWhole(version, typeURL string, pieces [][]byte) []byte {
-	b, err := text.Marshal(head(version, typeURL))
-	if err != nil {
-		panic(err) // two strings
-	}
-	return append(b, bytes.Join(pieces, nil)...)
+	head := fmt.Sprintf("version_info: %s\ntype_url: %s\n", strconv.Quote(version), strconv.Quote(typeURL))
+	return append([]byte(head), bytes.Join(pieces, nil)...)
 }
 
-func jsonPiece(a *anypb.Any) ([]byte, error) {
-	b, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(a)
+func jsonPiece(types *envoyapi.Types, a *anypb.Any) ([]byte, error) {
+	b, err := protojson.MarshalOptions{UseProtoNames: true, Resolver: types}.Marshal(a)
 	if err != nil {
 		return nil, err
 	}
@@ -116,8 +122,8 @@ func jsonString(s string) string {
 	return string(b)
 }
 
-func yamlPiece(a *anypb.Any) ([]byte, error) {
-	b, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(a)
+func yamlPiece(types *envoyapi.Types, a *anypb.Any) ([]byte, error) {
+	b, err := protojson.MarshalOptions{UseProtoNames: true, Resolver: types}.Marshal(a)
 	if err != nil {
 		return nil, err
 	}

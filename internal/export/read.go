@@ -3,37 +3,49 @@ package export
 import (
 	"fmt"
 
-	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/protobuf/encoding/prototext"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
 
+	"github.com/chancery-xds/chancery/internal/envoyapi"
 	"github.com/chancery-xds/chancery/internal/protofile"
 	"github.com/chancery-xds/chancery/wire"
 	"github.com/chancery-xds/chancery/xds"
 )
 
 // read returns the pieces that a file was made of.
-func (f *Format) read(t *xds.Type, data []byte) ([]*piece, error) {
-	m := &discoveryv3.DiscoveryResponse{}
+func (f *Format) read(types *envoyapi.Types, t *xds.Type, data []byte) ([]*piece, error) {
+	m := types.New(responseName).Interface()
 	var err error
 	switch f.ext {
 	case ".pb":
-		err = proto.Unmarshal(data, m)
+		err = proto.UnmarshalOptions{Resolver: types}.Unmarshal(data, m)
 	case ".pb_text":
-		err = prototext.Unmarshal(data, m)
+		err = prototext.UnmarshalOptions{Resolver: types}.Unmarshal(data, m)
 	default:
-		err = fromYAML(data, m) // JSON is YAML
+		err = fromYAML(types, data, m) // JSON is YAML
 	}
 	if err != nil {
 		return nil, err
 	}
 	pieces := []*piece{}
-	for _, a := range m.GetResources() {
-		r, err := wire.NewResource(t, "", a)
+	resources := get(m.ProtoReflect(), "resources").List()
+	for i := range resources.Len() {
+		packed := resources.Get(i).Message()
+		a := &anypb.Any{TypeUrl: get(packed, "type_url").String(), Value: get(packed, "value").Bytes()}
+		typ, err := types.FindMessageByURL(a.TypeUrl)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", a.TypeUrl, err)
+		}
+		inner := typ.New().Interface()
+		if err := (proto.UnmarshalOptions{Resolver: types}).Unmarshal(a.Value, inner); err != nil {
+			return nil, err
+		}
+		r, err := wire.NewResource(t, "", inner)
 		if err != nil {
 			return nil, err
 		}
-		p, err := f.piece(a)
+		p, err := f.piece(types, a)
 		if err != nil {
 			return nil, err
 		}
@@ -42,7 +54,7 @@ func (f *Format) read(t *xds.Type, data []byte) ([]*piece, error) {
 	return pieces, nil
 }
 
-func fromYAML(data []byte, m proto.Message) error {
+func fromYAML(types *envoyapi.Types, data []byte, m proto.Message) error {
 	docs, err := protofile.ParseYAML("", data)
 	if err != nil {
 		return err
@@ -50,7 +62,7 @@ func fromYAML(data []byte, m proto.Message) error {
 	if len(docs) != 1 {
 		return fmt.Errorf("%d documents", len(docs))
 	}
-	d := protofile.Decoder{Source: data}
+	d := protofile.Decoder{Source: data, Types: types}
 	d.Message(docs[0], m, "")
 	for _, p := range d.Problems {
 		if !p.Warning {

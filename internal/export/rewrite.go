@@ -3,10 +3,8 @@ package export
 import (
 	"fmt"
 
-	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
-	"google.golang.org/protobuf/reflect/protoregistry"
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/chancery-xds/chancery/internal/refs"
@@ -40,16 +38,16 @@ func (w rewriter) rewrite(t *xds.Type, r *xds.Resource) (*piece, error) {
 		return fmt.Errorf("%s %q cannot be written as %s: %w", t, r.Name, w.Format, err)
 	}
 	a := &anypb.Any{TypeUrl: t.URL, Value: r.Body}
-	typ, err := protoregistry.GlobalTypes.FindMessageByURL(t.URL)
+	typ, err := w.Types.FindMessageByURL(t.URL)
 	if err != nil {
 		return nil, fail(err)
 	}
 	m := typ.New().Interface()
-	if err := proto.Unmarshal(r.Body, m); err != nil {
+	if err := (proto.UnmarshalOptions{Resolver: w.Types}).Unmarshal(r.Body, m); err != nil {
 		return nil, fail(err)
 	}
 	w.name, w.version = r.Name, r.Version
-	changed := refs.Edit(m, w.message)
+	changed := refs.Edit(w.Types, m, w.message)
 	if w.err != nil {
 		return nil, fail(w.err)
 	}
@@ -58,7 +56,7 @@ func (w rewriter) rewrite(t *xds.Type, r *xds.Resource) (*piece, error) {
 			return nil, fail(err)
 		}
 	}
-	if w.data, err = w.Format.piece(a); err != nil {
+	if w.data, err = w.Format.piece(w.Types, a); err != nil {
 		return nil, fail(err)
 	}
 	for i, s := range w.warnings {
@@ -75,7 +73,7 @@ func (w *rewriter) message(m protoreflect.Message, at refs.Path) (changed bool) 
 	if w.KeepSources {
 		return false
 	}
-	folded, err := w.fold(m.Interface())
+	folded, err := w.fold(m)
 	if err != nil && w.err == nil {
 		w.err = fmt.Errorf("%s: %w", place(at, m), err)
 	}
@@ -88,19 +86,43 @@ func (w *rewriter) message(m protoreflect.Message, at refs.Path) (changed bool) 
 			continue
 		}
 		path := w.Format.pathOf(s.Type, s.Name)
-		w.source(path, s.Config.Interface().(*corev3.ConfigSource))
+		w.source(path, s.Config)
 		w.needs, changed = append(w.needs, xds.Ref{Type: s.Type, Name: s.Name}), true
 	}
 	return changed
 }
 
 // source makes a ConfigSource lead to a file of the export.
-func (e *Exporter) source(path string, c *corev3.ConfigSource) {
-	c.Authorities, c.ResourceApiVersion = nil, corev3.ApiVersion_V3
-	c.ConfigSourceSpecifier = &corev3.ConfigSource_PathConfigSource{PathConfigSource: &corev3.PathConfigSource{
-		Path:             e.at(path),
-		WatchedDirectory: &corev3.WatchedDirectory{Path: e.Prefix},
-	}}
+func (e *Exporter) source(path string, c protoreflect.Message) {
+	const v3 = 2 // envoy.config.core.v3.ApiVersion
+	unset(c, "authorities")
+	set(c, "resource_api_version", protoreflect.ValueOfEnum(v3))
+	unset(c, "path_config_source")
+	file := mutable(c, "path_config_source")
+	set(file, "path", protoreflect.ValueOfString(e.at(path)))
+	set(mutable(file, "watched_directory"), "path", protoreflect.ValueOfString(e.Prefix))
+}
+
+// What fields have, by their names. The fields must exist.
+
+func get(m protoreflect.Message, field protoreflect.Name) protoreflect.Value {
+	return m.Get(m.Descriptor().Fields().ByName(field))
+}
+
+func has(m protoreflect.Message, field protoreflect.Name) bool {
+	return m.Has(m.Descriptor().Fields().ByName(field))
+}
+
+func set(m protoreflect.Message, field protoreflect.Name, v protoreflect.Value) {
+	m.Set(m.Descriptor().Fields().ByName(field), v)
+}
+
+func unset(m protoreflect.Message, field protoreflect.Name) {
+	m.Clear(m.Descriptor().Fields().ByName(field))
+}
+
+func mutable(m protoreflect.Message, field protoreflect.Name) protoreflect.Message {
+	return m.Mutable(m.Descriptor().Fields().ByName(field)).Message()
 }
 
 func (w *rewriter) warn(format string, args ...any) {

@@ -7,16 +7,9 @@ import (
 	"errors"
 	"io"
 	"slices"
-	"strconv"
 	"time"
 
-	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/protobuf/encoding/protodelim"
-	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/anypb"
-	"google.golang.org/protobuf/types/known/durationpb"
-	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/chancery-xds/chancery/xds"
@@ -63,8 +56,8 @@ type Resource struct {
 // chunk is how many resources are in a message of a file.
 const chunk = 256
 
-// A file is the first line, the time, messages of resources each with its length,
-// and the checksum of all of that.
+// A file is the first line, the time, messages of resources each with its length
+// (record.go), and the checksum of all of that.
 
 // write writes a configuration.
 func (c Config) write(out io.Writer) error {
@@ -80,24 +73,28 @@ func (c Config) write(out io.Writer) error {
 		rest := t.Resources
 		for first := true; first || len(rest) > 0; first = false {
 			n := min(chunk, len(rest))
-			m := &discoveryv3.DeltaDiscoveryResponse{TypeUrl: t.URL, SystemVersionInfo: t.Version}
+			m := record{url: t.URL, version: t.Version}
 			switch {
 			case i >= len(c.Types):
-				m.Nonce = gone
+				m.kind = gone
 			case t.Withheld:
-				m.Nonce = withheld
+				m.kind = withheld
 			}
 			for _, r := range rest[:n] {
-				m.Resources = append(m.Resources, r.encode(t.URL))
+				b, err := r.encode(t.URL)
+				if err != nil {
+					return err
+				}
+				m.resources = append(m.resources, b)
 			}
-			if _, err := protodelim.MarshalTo(w, m); err != nil {
+			if err := m.write(w); err != nil {
 				return err
 			}
 			rest = rest[n:]
 		}
 	}
 	for _, p := range c.Peaks {
-		if _, err := protodelim.MarshalTo(w, p.encode()); err != nil {
+		if err := p.encode().write(w); err != nil {
 			return err
 		}
 	}
@@ -115,54 +112,6 @@ const (
 	gone     = "gone"
 	peak     = "peak"
 )
-
-func (p Peak) encode() *discoveryv3.DeltaDiscoveryResponse {
-	return &discoveryv3.DeltaDiscoveryResponse{TypeUrl: p.URL, Nonce: peak, Resources: []*discoveryv3.Resource{
-		{Name: strconv.Itoa(p.N), Version: p.Until.UTC().Format(time.RFC3339Nano)},
-	}}
-}
-
-func decodePeak(m *discoveryv3.DeltaDiscoveryResponse) (p Peak, err error) {
-	if len(m.Resources) != 1 {
-		return p, errCut
-	}
-	p.URL = m.TypeUrl
-	if p.N, err = strconv.Atoi(m.Resources[0].Name); err != nil {
-		return p, err
-	}
-	p.Until, err = time.Parse(time.RFC3339Nano, m.Resources[0].Version)
-	return p, err
-}
-
-// place is the key of the metadata that says where a resource stood.
-const place = "chancery"
-
-func (r Resource) encode(url string) *discoveryv3.Resource {
-	m := &discoveryv3.Resource{
-		Name: r.Name, Aliases: r.Aliases, Version: r.Version,
-		Resource: &anypb.Any{TypeUrl: url, Value: r.Body},
-		Metadata: &corev3.Metadata{FilterMetadata: map[string]*structpb.Struct{place: {Fields: map[string]*structpb.Value{
-			"file": structpb.NewStringValue(r.File), "line": structpb.NewNumberValue(float64(r.Line)), "column": structpb.NewNumberValue(float64(r.Col)),
-			"path": structpb.NewStringValue(r.Path), "on_demand": structpb.NewBoolValue(r.OnDemand),
-		}}}},
-	}
-	if r.TTL != 0 {
-		m.Ttl = durationpb.New(r.TTL)
-	}
-	return m
-}
-
-// decode returns a resource without its references.
-func decode(m *discoveryv3.Resource) Resource {
-	at := m.GetMetadata().GetFilterMetadata()[place].GetFields()
-	r := Resource{
-		Resource: &xds.Resource{Stamp: &xds.Stamp{Name: m.Name}, Body: m.Resource.GetValue(), Aliases: m.Aliases, TTL: m.Ttl.AsDuration(), OnDemand: at["on_demand"].GetBoolValue()},
-		File:     at["file"].GetStringValue(), Path: at["path"].GetStringValue(),
-		Line: int(at["line"].GetNumberValue()), Col: int(at["column"].GetNumberValue()),
-	}
-	r.Seal(m.Version)
-	return r
-}
 
 // errCut says that a file is not all that was written.
 var errCut = errors.New("the file is damaged: its checksum is another")
@@ -186,21 +135,21 @@ func parse(data []byte) (Config, error) {
 	var c Config
 	in := bytes.NewReader(data[len(magic):end])
 	var at timestamppb.Timestamp
-	if err := unmarshal(in, &at); err != nil {
+	if err := (protodelim.UnmarshalOptions{MaxSize: -1}).UnmarshalFrom(in, &at); err != nil {
 		return Config{}, err
 	}
 	c.At = at.AsTime()
 	for in.Len() > 0 {
-		var m discoveryv3.DeltaDiscoveryResponse
-		if err := unmarshal(in, &m); err != nil {
+		m, err := readRecord(in)
+		if err != nil {
 			return Config{}, err
 		}
 		types := &c.Types
-		switch m.Nonce {
+		switch m.kind {
 		case gone:
 			types = &c.Gone
 		case peak:
-			p, err := decodePeak(&m)
+			p, err := decodePeak(m)
 			if err != nil {
 				return Config{}, err
 			}
@@ -208,19 +157,19 @@ func parse(data []byte) (Config, error) {
 			continue
 		}
 		n := len(*types)
-		if n == 0 || (*types)[n-1].URL != m.TypeUrl {
-			*types = append(*types, Type{Type: xds.TypeOf(m.TypeUrl), Version: m.SystemVersionInfo, Withheld: m.Nonce == withheld})
+		if n == 0 || (*types)[n-1].URL != m.url {
+			*types = append(*types, Type{Type: xds.TypeOf(m.url), Version: m.version, Withheld: m.kind == withheld})
 			n++
 		}
-		for _, r := range m.Resources {
-			(*types)[n-1].Resources = append((*types)[n-1].Resources, decode(r))
+		for _, b := range m.resources {
+			r, err := decode(b)
+			if err != nil {
+				return Config{}, err
+			}
+			(*types)[n-1].Resources = append((*types)[n-1].Resources, r)
 		}
 	}
 	return c, nil
-}
-
-func unmarshal(in *bytes.Reader, m proto.Message) error {
-	return protodelim.UnmarshalOptions{MaxSize: -1}.UnmarshalFrom(in, m)
 }
 
 // A counter counts what is written, and refuses more than a limit.

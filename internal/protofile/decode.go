@@ -2,11 +2,12 @@ package protofile
 
 import (
 	"fmt"
+	"slices"
+	"strconv"
 
 	"go.yaml.in/yaml/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
-	"google.golang.org/protobuf/reflect/protoregistry"
 
 	"github.com/chancery-xds/chancery/internal/secret"
 )
@@ -20,17 +21,17 @@ const (
 	slack, expansion = 100_000, 10
 )
 
-// A Resolver finds message types by type URL. *protoregistry.Types is one.
-type Resolver interface {
+// Types find message types by type URL.
+type Types interface {
 	FindMessageByURL(url string) (protoreflect.MessageType, error)
 }
 
 // A Decoder decodes the nodes of one file and collects what is wrong with
 // them. It is not safe for concurrent use.
 type Decoder struct {
-	File     string
-	Source   []byte
-	Resolver Resolver // nil: all linked types
+	File   string
+	Source []byte
+	Types  Types
 
 	// Problems are errors and warnings in the order they were found, the first
 	// hundred of each.
@@ -154,71 +155,6 @@ func (d *Decoder) enter(n *yaml.Node, path string, depth int) bool {
 	return false
 }
 
-// A pair is a key of a mapping and its value.
-type pair struct{ key, value *yaml.Node }
-
-// pairs returns the keys and values of a mapping. Duplicate keys are errors;
-// merge keys are followed.
-func (d *Decoder) pairs(n *yaml.Node, path string, depth int) []pair {
-	d.visited += len(n.Content) / 2 // merge keys come by again and again
-	var out []pair
-	seen := make(map[string]*yaml.Node, len(n.Content)/2)
-	var merges []*yaml.Node
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		k, v := d.resolve(n.Content[i], path), n.Content[i+1]
-		if k.Kind != yaml.ScalarNode {
-			d.Report(k, path, "", "a key must be a word")
-			continue
-		}
-		if k.Tag == "!!merge" {
-			if !d.merges[k] {
-				if d.merges == nil {
-					d.merges = map[*yaml.Node]bool{}
-				}
-				d.merges[k] = true
-				d.Warn(k, path, "Envoy's own reader refuses merge keys", "merge key")
-			}
-			merges = append(merges, v)
-			continue
-		}
-		if first := seen[k.Value]; first != nil {
-			d.Report(k, path, "", "duplicate key %s, first on line %d", d.quoted(k.Value), first.Line)
-			continue
-		}
-		seen[k.Value] = k
-		out = append(out, pair{k, v})
-	}
-	for _, m := range merges {
-		for _, p := range d.merged(m, path, depth+1) {
-			if seen[p.key.Value] == nil {
-				seen[p.key.Value] = p.key
-				out = append(out, p)
-			}
-		}
-	}
-	return out
-}
-
-// merged returns what a merge key brings in: a mapping or a list of them, of
-// which the earlier wins.
-func (d *Decoder) merged(n *yaml.Node, path string, depth int) (out []pair) {
-	n = d.resolve(n, path)
-	if !d.enter(n, path, depth) {
-		return nil
-	}
-	switch n.Kind {
-	case yaml.MappingNode:
-		return d.pairs(n, path, depth)
-	case yaml.SequenceNode:
-		for _, c := range n.Content {
-			out = append(out, d.merged(c, path, depth+1)...)
-		}
-		return out
-	}
-	d.misshapen(n, path, "a merge key needs a mapping")
-	return nil
-}
-
 // message decodes n into m, which may be a well-known type.
 func (d *Decoder) message(n *yaml.Node, m protoreflect.Message, path string, depth int) {
 	n = d.resolve(n, path)
@@ -232,10 +168,17 @@ func (d *Decoder) message(n *yaml.Node, m protoreflect.Message, path string, dep
 	d.fields(d.pairs(n, path, depth), m, path, depth)
 }
 
+// A named field is one that is in the file, and how it is spelled there.
+type named struct {
+	field protoreflect.FieldDescriptor
+	oneof protoreflect.OneofDescriptor // which it chooses; nil: none
+	as    string
+}
+
 // fields decodes a message's fields.
 func (d *Decoder) fields(pairs []pair, m protoreflect.Message, path string, depth int) {
-	set := map[protoreflect.FieldNumber]string{}
-	oneofs := map[protoreflect.FullName]string{}
+	var few [16]named
+	set := few[:0]
 	for _, p := range pairs {
 		fd := field(m.Descriptor(), p.key.Value)
 		if fd == nil {
@@ -246,21 +189,21 @@ func (d *Decoder) fields(pairs []pair, m protoreflect.Message, path string, dept
 			d.unknownField(p.key, m.Descriptor(), path)
 			continue
 		}
-		if other, ok := set[fd.Number()]; ok {
-			d.Report(p.key, path, "", "field %q again, first as %q", p.key.Value, other)
+		if i := slices.IndexFunc(set, func(n named) bool { return n.field == fd }); i >= 0 {
+			d.Report(p.key, path, "", "field %q again, first as %q", p.key.Value, set[i].as)
 			continue
 		}
-		set[fd.Number()] = p.key.Value
+		set = append(set, named{field: fd, as: p.key.Value})
 		value := d.resolve(p.value, path)
 		if isNull(value) && !takesNull(fd) {
 			continue // as in protobuf's JSON mapping: not set
 		}
 		if o := fd.ContainingOneof(); o != nil && !o.IsSynthetic() {
-			if other, ok := oneofs[o.FullName()]; ok {
-				d.Report(p.key, path, "", "%q and %q exclude each other", other, p.key.Value)
+			if i := slices.IndexFunc(set, func(n named) bool { return n.oneof == o }); i >= 0 {
+				d.Report(p.key, path, "", "%q and %q exclude each other", set[i].as, p.key.Value)
 				continue
 			}
-			oneofs[o.FullName()] = p.key.Value
+			set[len(set)-1].oneof = o
 		}
 		d.field(value, m, fd, join(path, string(fd.Name())), depth+1)
 	}
@@ -283,7 +226,7 @@ func (d *Decoder) field(n *yaml.Node, m protoreflect.Message, fd protoreflect.Fi
 		l := m.Mutable(fd).List()
 		for i, c := range n.Content {
 			c = d.resolve(c, path)
-			at := fmt.Sprintf("%s[%d]", path, i)
+			at := path + "[" + strconv.Itoa(i) + "]"
 			if isNull(c) && !takesNull(fd) {
 				d.Report(c, at, "", "a list cannot hold null")
 				continue
@@ -346,13 +289,6 @@ func fieldNames(md protoreflect.MessageDescriptor) func(func(string) bool) {
 			}
 		}
 	}
-}
-
-func (d *Decoder) types() Resolver {
-	if d.Resolver != nil {
-		return d.Resolver
-	}
-	return protoregistry.GlobalTypes
 }
 
 func join(path, name string) string {

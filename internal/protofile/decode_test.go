@@ -16,11 +16,14 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/testing/protocmp"
 	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/chancery-xds/chancery/internal/envoyapi"
+	"github.com/chancery-xds/chancery/internal/envoyapi/apitest"
 )
 
 func decode(t testing.TB, file, src string) (proto.Message, *Decoder) {
 	t.Helper()
-	d := &Decoder{File: file, Source: []byte(src)}
+	d := &Decoder{File: file, Source: []byte(src), Types: envoyapi.Envoy()}
 	var n *yaml.Node
 	var err error
 	if strings.HasSuffix(file, ".json") {
@@ -161,8 +164,8 @@ name: &n c
 alt_stat_name: *n
 <<: [{connect_timeout: 1s, type: EDS}, {type: STATIC}]
 `)
-	c, ok := m.(*clusterv3.Cluster)
-	if d.Failed() || !ok || c.AltStatName != "c" || c.GetType() != clusterv3.Cluster_EDS || c.ConnectTimeout.AsDuration().String() != "1s" {
+	c := &clusterv3.Cluster{}
+	if err := mustAny(t, m).UnmarshalTo(c); d.Failed() || err != nil || c.AltStatName != "c" || c.GetType() != clusterv3.Cluster_EDS || c.ConnectTimeout.AsDuration().String() != "1s" {
 		t.Fatal(d.Problems, c)
 	}
 }
@@ -216,7 +219,7 @@ func FuzzDecode(f *testing.F) {
 			return
 		}
 		// What is accepted can be written down and read back.
-		out, err := protojson.Marshal(mustAny(t, m))
+		out, err := apitest.JSON(mustAny(t, m))
 		if err != nil {
 			t.Skip()
 		}

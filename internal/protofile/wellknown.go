@@ -7,10 +7,9 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
-	"google.golang.org/protobuf/types/known/anypb"
 
+	"github.com/chancery-xds/chancery/internal/envoyapi"
 	"github.com/chancery-xds/chancery/internal/secret"
 )
 
@@ -155,7 +154,7 @@ func (d *Decoder) any(n *yaml.Node, path string, depth int) protoreflect.Message
 		d.Report(typ, path, "write type.googleapis.com/ and the message's full name", "%s is no type URL", d.kind(typ))
 		return nil
 	}
-	mt, err := d.types().FindMessageByURL(typ.Value)
+	mt, err := d.Types.FindMessageByURL(typ.Value)
 	if err != nil {
 		d.Report(typ, path, "", "no message type is known as %s", d.quoted(typ.Value[strings.LastIndexByte(typ.Value, '/')+1:]))
 		return nil
@@ -196,16 +195,12 @@ func special(md protoreflect.MessageDescriptor) bool {
 
 // pack sets an Any to a message, encoded once.
 func (d *Decoder) pack(n *yaml.Node, inner, m protoreflect.Message, path string) {
-	b, err := proto.MarshalOptions{Deterministic: true, AllowPartial: true}.Marshal(inner.Interface())
+	b, err := envoyapi.Marshal(inner)
 	if err != nil { // invalid UTF-8
 		d.Report(n, path, "", "%v", err)
 		return
 	}
 	url := "type.googleapis.com/" + string(inner.Descriptor().FullName())
-	if a, ok := m.Interface().(*anypb.Any); ok {
-		a.TypeUrl, a.Value = url, b
-		return
-	}
 	fields := m.Descriptor().Fields()
 	m.Set(fields.ByName("type_url"), protoreflect.ValueOfString(url))
 	m.Set(fields.ByName("value"), protoreflect.ValueOfBytes(b))

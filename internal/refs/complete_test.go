@@ -53,6 +53,8 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"github.com/chancery-xds/chancery/internal/envoyapi"
+	"github.com/chancery-xds/chancery/internal/envoyapi/apitest"
 	"github.com/chancery-xds/chancery/wire"
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -203,12 +205,15 @@ func TestComplete(t *testing.T) {
 		{"flags", &runtimev3.Runtime{Name: "r", Layer: words}, ""},
 	} {
 		t.Run("ADS-8 "+tt.name, func(t *testing.T) {
-			refs := Of(tt.m)
+			refs := Of(envoyapi.Envoy(), tt.m)
 			if got := show(refs); got != tt.want {
 				t.Errorf("got  %q\nwant %q", got, tt.want)
 			}
 			if refs == nil {
 				t.Error("nil")
+			}
+			if got := show(Of(envoyapi.Envoy(), apitest.Dynamic(t, tt.m))); got != tt.want {
+				t.Errorf("by descriptors only: got %q\nwant %q", got, tt.want)
 			}
 			wired(t, tt.m, refs)
 		})

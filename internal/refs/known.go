@@ -184,7 +184,7 @@ var foreign = map[protoreflect.FullName]bool{
 // data are the fields with a Struct, a Value or Metadata that name nothing. In
 // other fields these may be what a filter takes the name of a cluster from: Lua
 // reads the metadata of routes.
-var data = set(
+var data = setOf(
 	// Compared with the metadata of endpoints.
 	"envoy.config.cluster.v3.Cluster.LbSubsetConfig.default_subset",
 	"envoy.config.cluster.v3.Cluster.TransportSocketMatch.match",
@@ -212,7 +212,7 @@ var data = set(
 	"envoy.service.runtime.v3.Runtime.layer",
 )
 
-func set(names ...protoreflect.FullName) map[protoreflect.FullName]bool {
+func setOf(names ...protoreflect.FullName) map[protoreflect.FullName]bool {
 	all := make(map[protoreflect.FullName]bool, len(names))
 	for _, n := range names {
 		all[n] = true

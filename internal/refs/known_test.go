@@ -8,9 +8,9 @@ import (
 	"testing"
 
 	"google.golang.org/protobuf/reflect/protoreflect"
-	"google.golang.org/protobuf/reflect/protoregistry"
 	"google.golang.org/protobuf/types/known/structpb"
 
+	"github.com/chancery-xds/chancery/internal/envoyapi"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -19,7 +19,7 @@ var update = flag.Bool("update", false, "write testdata/understood.txt anew")
 // fields yields every field of a registered v3 message that a resource may have
 // in it.
 func fields(yield func(protoreflect.FieldDescriptor)) {
-	protoregistry.GlobalTypes.RangeMessages(func(mt protoreflect.MessageType) bool {
+	envoyapi.Envoy().RangeMessages(func(mt protoreflect.MessageType) bool {
 		d := mt.Descriptor()
 		for i := range d.Fields().Len() {
 			if f := d.Fields().Get(i); strings.Contains(string(f.FullName()), ".v3.") && !d.IsMapEntry() {
@@ -229,7 +229,7 @@ func TestUnderstood(t *testing.T) {
 	for p := range understood {
 		missing[p] = true
 	}
-	protoregistry.GlobalTypes.RangeMessages(func(mt protoreflect.MessageType) bool {
+	envoyapi.Envoy().RangeMessages(func(mt protoreflect.MessageType) bool {
 		d := mt.Descriptor()
 		pkg := d.ParentFile().Package()
 		delete(missing, pkg)

@@ -1,5 +1,5 @@
 // Package refs finds the resources that a resource refers to. It looks into
-// every google.protobuf.Any whose type is registered and knows messages by
+// every google.protobuf.Any whose type is known and knows messages by
 // their descriptors only, so it links no generated code of its own.
 package refs
 
@@ -21,9 +21,9 @@ import (
 //
 // Names that come to a proxy with requests and connections are no references.
 // But what takes them from there is one, and so is what puts them there.
-func Of(m proto.Message) []xds.Ref {
-	c := collector{refs: []xds.Ref{}}
-	w := walk{enter: c.enter, field: c.field, packed: c.packed}
+func Of(types Types, m proto.Message) []xds.Ref {
+	c := collector{types: types, refs: []xds.Ref{}}
+	w := walk{types: types, enter: c.enter, field: c.field, packed: c.packed, at: make(Path, 0, depth)}
 	c.packed(m.ProtoReflect())
 	w.message(m.ProtoReflect())
 	slices.SortFunc(c.refs, func(a, b xds.Ref) int {
@@ -35,7 +35,10 @@ func Of(m proto.Message) []xds.Ref {
 // A locality's endpoints are a collection, which no source has by one name.
 const collectionName = "envoy.config.endpoint.v3.LedsClusterLocalityConfig.leds_collection_name"
 
-type collector struct{ refs []xds.Ref }
+type collector struct {
+	types Types
+	refs  []xds.Ref
+}
 
 // enter looks at a message as a whole.
 func (c *collector) enter(m protoreflect.Message, _ Path) (changed bool) {
@@ -187,7 +190,7 @@ func (c *collector) assignment(cluster protoreflect.Message) {
 // custom adds the assignments that a cluster of a type of its own may have, if
 // the type is not one of Envoy's that are understood.
 func (c *collector) custom(typ protoreflect.Message) {
-	if !isUnderstood((&walk{}).inside(get(typ, "typed_config").Message())) {
+	if !isUnderstood((&walk{types: c.types}).inside(get(typ, "typed_config").Message())) {
 		c.any(xds.Endpoint)
 	}
 }

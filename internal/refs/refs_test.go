@@ -18,7 +18,8 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 
-	_ "github.com/chancery-xds/chancery/internal/envoyprotos"
+	"github.com/chancery-xds/chancery/internal/envoyapi"
+	"github.com/chancery-xds/chancery/internal/envoyapi/apitest"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -151,10 +152,13 @@ func TestOf(t *testing.T) {
 		}, "CDS grpc, ECDS b, RDS a"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := show(Of(tt.m)); got != tt.want {
+			if got := show(Of(envoyapi.Envoy(), tt.m)); got != tt.want {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
-			if Of(tt.m) == nil {
+			if got := show(Of(envoyapi.Envoy(), apitest.Dynamic(t, tt.m))); got != tt.want {
+				t.Errorf("by descriptors only: got %q\nwant %q", got, tt.want)
+			}
+			if Of(envoyapi.Envoy(), tt.m) == nil {
 				t.Error("nil: that would mean unknown")
 			}
 		})
@@ -169,7 +173,7 @@ func BenchmarkOf(b *testing.B) {
 	m := routes(list...)
 	b.ReportAllocs()
 	for b.Loop() {
-		if len(Of(m)) != 1000 {
+		if len(Of(envoyapi.Envoy(), m)) != 1000 {
 			b.Fatal("lost some")
 		}
 	}

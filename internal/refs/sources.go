@@ -28,19 +28,19 @@ type Source struct {
 // with them.
 func Sources(m protoreflect.Message) []Source {
 	var found []Source
-	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+	for f, v := range set(m) {
 		if f.Message() == nil || f.IsList() || f.IsMap() {
-			return true
+			continue
 		}
 		s := Source{Field: f.Name()}
 		switch t, listed := sources[f.FullName()]; {
 		case f.FullName() == clusterEDS:
 			if s.Name = assignment(m); s.Name == "" || !served(v.Message(), "eds_config") {
-				return true
+				continue
 			}
 			s.Type, s.Config = xds.Endpoint, get(v.Message(), "eds_config").Message()
 		case listed && t == nil, !isSource(f.Message()), !served(m, f.Name()):
-			return true
+			continue
 		default:
 			s.Type, s.Config = t, v.Message()
 			if t != nil {
@@ -54,8 +54,7 @@ func Sources(m protoreflect.Message) []Source {
 			}
 		}
 		found = append(found, s)
-		return true
-	})
+	}
 	return found
 }
 

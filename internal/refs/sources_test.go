@@ -15,14 +15,15 @@ import (
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
-	"google.golang.org/protobuf/reflect/protoregistry"
 	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/chancery-xds/chancery/internal/envoyapi"
 )
 
 // sourcesOf returns all sources in a message, with their places.
 func sourcesOf(m proto.Message) string {
 	var got []string
-	Edit(m, func(m protoreflect.Message, at Path) bool {
+	Edit(envoyapi.Envoy(), m, func(m protoreflect.Message, at Path) bool {
 		for _, s := range Sources(m) {
 			where := strings.TrimPrefix(at.String()+"."+string(s.Field), ".")
 			if s.Config.Descriptor().FullName() != configSource {
@@ -84,20 +85,31 @@ func TestSources(t *testing.T) {
 	}
 }
 
+// become makes a message the same as another one, which may be of generated code.
+func become(t *testing.T, m protoreflect.Message, other proto.Message) {
+	t.Helper()
+	b, err := proto.Marshal(other)
+	if err == nil {
+		err = proto.Unmarshal(b, m.Interface())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // What is changed deep inside is packed again, and nothing else is.
 func TestEdit(t *testing.T) {
 	l := hcm(t, &hcmv3.HttpConnectionManager{StatPrefix: "x", RouteSpecifier: &hcmv3.HttpConnectionManager_Rds{
 		Rds: &hcmv3.Rds{ConfigSource: proto.CloneOf(ads), RouteConfigName: "r"}}})
 	l.FilterChains[0].TransportSocket = tls(t, &tlsv3.SdsSecretConfig{Name: "s", SdsConfig: ads})
 	was := proto.CloneOf(l)
-	if Edit(l, func(protoreflect.Message, Path) bool { return false }) || !proto.Equal(l, was) {
+	if Edit(envoyapi.Envoy(), l, func(protoreflect.Message, Path) bool { return false }) || !proto.Equal(l, was) {
 		t.Error("changed, without anybody asking")
 	}
-	changed := Edit(l, func(m protoreflect.Message, _ Path) bool {
+	changed := Edit(envoyapi.Envoy(), l, func(m protoreflect.Message, _ Path) bool {
 		for _, s := range Sources(m) {
 			if s.Name == "r" {
-				proto.Reset(s.Config.Interface())
-				proto.Merge(s.Config.Interface(), file)
+				become(t, s.Config, file)
 				return true
 			}
 		}
@@ -127,10 +139,9 @@ func TestEditAll(t *testing.T) {
 		&hcmv3.HttpConnectionManager{HttpFilters: []*hcmv3.HttpFilter{discovered("a"), discovered("b"), discovered("c")}},
 		&routev3.Route{TypedPerFilterConfig: map[string]*anypb.Any{"x": packed(t, discovered("a")), "y": packed(t, discovered("b")), "z": packed(t, discovered("c"))}},
 	} {
-		Edit(m, func(m protoreflect.Message, _ Path) (changed bool) {
+		Edit(envoyapi.Envoy(), m, func(m protoreflect.Message, _ Path) (changed bool) {
 			for _, s := range Sources(m) {
-				proto.Reset(s.Config.Interface())
-				proto.Merge(s.Config.Interface(), file)
+				become(t, s.Config, file)
 				changed = true
 			}
 			return changed
@@ -155,12 +166,13 @@ var unlisted = map[protoreflect.FullName]string{
 	"envoy.extensions.filters.network.dubbo_proxy.v3.Drds.config_source":                             "a type that xds does not list",
 	"envoy.extensions.filters.network.generic_proxy.v3.GenericRds.config_source":                     "a type that xds does not list",
 	"envoy.extensions.filters.network.thrift_proxy.v3.Trds.config_source":                            "a type that xds does not list",
+	"istio.workload.BootstrapExtension.config_source":                                                "a type that xds does not list",
 }
 
 // Every ConfigSource that a resource may have is known, or listed above.
 func TestSourcesAreComplete(t *testing.T) {
 	n := 0
-	protoregistry.GlobalTypes.RangeMessages(func(mt protoreflect.MessageType) bool {
+	envoyapi.Envoy().RangeMessages(func(mt protoreflect.MessageType) bool {
 		for i := range mt.Descriptor().Fields().Len() {
 			f := mt.Descriptor().Fields().Get(i)
 			if f.Message() == nil || !isSource(f.Message()) || strings.HasPrefix(string(f.FullName()), "envoy.config.bootstrap.") {

@@ -1,6 +1,7 @@
 package refs
 
 import (
+	"iter"
 	"strconv"
 	"strings"
 
@@ -9,14 +10,20 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 )
 
+// Types find the messages in an Any.
+type Types interface {
+	protoregistry.MessageTypeResolver
+	protoregistry.ExtensionTypeResolver
+}
+
 // Edit calls edit with m and each message in it, an outer one before the ones
-// inside. It follows every google.protobuf.Any whose type is registered, and
+// inside. It follows every google.protobuf.Any whose type is known, and
 // packs it again if edit says that it changed something in there. It reports
 // whether anything was changed at all.
 //
 // edit may change the message it is given, and what is below it.
-func Edit(m proto.Message, edit func(m protoreflect.Message, at Path) (changed bool)) (changed bool) {
-	w := walk{enter: edit}
+func Edit(types Types, m proto.Message, edit func(m protoreflect.Message, at Path) (changed bool)) (changed bool) {
+	w := walk{types: types, enter: edit, at: make(Path, 0, depth)}
 	return w.message(m.ProtoReflect())
 }
 
@@ -51,6 +58,7 @@ func (p Path) String() string {
 
 // A walk goes through a message and all that are in it.
 type walk struct {
+	types Types
 	enter func(m protoreflect.Message, at Path) (changed bool) // may be nil
 
 	// field reports whether to look into what is in the field. It may be nil.
@@ -63,6 +71,9 @@ type walk struct {
 	at   Path
 	anys int // how many we are in
 }
+
+// depth is how deep most messages go.
+const depth = 16
 
 // deepest is how many Anys may stand in each other. Each has all the bytes of
 // those in it: without a limit a file of n bytes costs n².
@@ -78,16 +89,28 @@ func (w *walk) message(m protoreflect.Message) (changed bool) {
 	if w.enter != nil {
 		changed = w.enter(m, w.at)
 	}
-	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+	for f, v := range set(m) {
 		if w.field != nil && !w.field(m, f, v) {
-			return true
+			continue
 		}
 		if f.Message() != nil && w.below(f, v) {
 			changed = true
 		}
-		return true
-	})
+	}
 	return changed
+}
+
+// set yields the fields that are set, in the order in which they are declared: what is
+// told of them is told in the same order each time.
+func set(m protoreflect.Message) iter.Seq2[protoreflect.FieldDescriptor, protoreflect.Value] {
+	return func(yield func(protoreflect.FieldDescriptor, protoreflect.Value) bool) {
+		fields := m.Descriptor().Fields()
+		for i := range fields.Len() {
+			if f := fields.Get(i); m.Has(f) && !yield(f, m.Get(f)) {
+				return
+			}
+		}
+	}
 }
 
 // below goes through the messages in a field.
@@ -141,12 +164,12 @@ func (w *walk) any(m protoreflect.Message) (changed bool) {
 // inside returns the message in an Any, nil if it cannot be read.
 func (w *walk) inside(m protoreflect.Message) protoreflect.Message {
 	fields := m.Descriptor().Fields()
-	typ, err := protoregistry.GlobalTypes.FindMessageByURL(m.Get(fields.ByName("type_url")).String())
+	typ, err := w.types.FindMessageByURL(m.Get(fields.ByName("type_url")).String())
 	if err != nil || w.anys == deepest {
 		return nil
 	}
 	inner := typ.New()
-	if proto.Unmarshal(m.Get(fields.ByName("value")).Bytes(), inner.Interface()) != nil {
+	if (proto.UnmarshalOptions{Resolver: w.types}).Unmarshal(m.Get(fields.ByName("value")).Bytes(), inner.Interface()) != nil {
 		return nil
 	}
 	return inner

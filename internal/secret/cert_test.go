@@ -119,7 +119,7 @@ func TestCertificates(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var got []string
-			for _, c := range Find(tt.m).Certificates {
+			for _, c := range known.Find(tt.m).Certificates {
 				s := c.Path + " " + c.Ends.UTC().Format(time.DateOnly)
 				if c.Err != nil {
 					s += " " + c.Err.Error()
@@ -137,7 +137,7 @@ func TestCertificates(t *testing.T) {
 func TestKeyInChain(t *testing.T) {
 	p := newPair(t, ends)
 	chain := &corev3.DataSource{Specifier: &corev3.DataSource_InlineString{InlineString: p.pkcs8 + p.cert}}
-	found := Find(&tlsv3.TlsCertificate{CertificateChain: chain}).Certificates
+	found := known.Find(&tlsv3.TlsCertificate{CertificateChain: chain}).Certificates
 	if len(found) != 1 || found[0].Err != nil || !found[0].Ends.Equal(ends) {
 		t.Errorf("%+v", found)
 	}

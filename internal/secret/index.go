@@ -1,13 +1,11 @@
 package secret
 
 import (
-	"maps"
 	"sync"
 
-	"github.com/cncf/xds/go/udpa/annotations"
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
-	"google.golang.org/protobuf/reflect/protoregistry"
 	"google.golang.org/protobuf/types/descriptorpb"
 )
 
@@ -25,86 +23,108 @@ var (
 	}
 )
 
+// sensitive is the number of the extension of google.protobuf.FieldOptions by which
+// Envoy's API marks a field: udpa.annotations.sensitive.
+const sensitive = 76569463
+
+// marks has what [Marked] found out. What the options of a field say does not change.
+var marks sync.Map // of bool, by field descriptor
+
 // Marked reports whether Envoy's API marks a field as sensitive.
-func Marked(fd protoreflect.FieldDescriptor) bool { return index().marked[fd.FullName()] }
+func Marked(fd protoreflect.FieldDescriptor) bool {
+	if yes, known := marks.Load(fd); known {
+		return yes.(bool)
+	}
+	yes := isMarked(fd)
+	marks.Store(fd, yes)
+	return yes
+}
+
+// isMarked looks for the option in the encoded options: whether the extension is known
+// depends on what a program links.
+func isMarked(fd protoreflect.FieldDescriptor) bool {
+	o, _ := fd.Options().(*descriptorpb.FieldOptions)
+	encoded, _ := proto.Marshal(o)
+	return o.GetDebugRedact() || saysTrue(encoded, sensitive)
+}
+
+// saysTrue reports whether an encoded message has a field that is true.
+func saysTrue(m []byte, field protowire.Number) (yes bool) {
+	for len(m) > 0 {
+		num, typ, n := protowire.ConsumeTag(m)
+		if n < 0 {
+			return yes
+		}
+		m = m[n:]
+		if num == field && typ == protowire.VarintType {
+			v, _ := protowire.ConsumeVarint(m)
+			yes = v != 0
+		}
+		if n = protowire.ConsumeFieldValue(num, typ, m); n < 0 {
+			return yes
+		}
+		m = m[n:]
+	}
+	return yes
+}
 
 // Holds reports whether a message has a field that is marked, or a message in one of its
 // fields does: what is misplaced there may be a secret.
-func Holds(md protoreflect.MessageDescriptor) bool { return index().holders[md.FullName()] }
-
-// facts are what the descriptors of all linked messages say.
-type facts struct {
-	marked  map[protoreflect.FullName]bool
-	holders map[protoreflect.FullName]bool
-
-	// ways are the fields of a message that are marked or lead to one that is, in
-	// the order in which they are declared. An Any may lead anywhere.
-	ways map[protoreflect.FullName][]protoreflect.FieldDescriptor
+func Holds(md protoreflect.MessageDescriptor) bool {
+	for i := range md.Fields().Len() {
+		fd := md.Fields().Get(i)
+		if Marked(fd) {
+			return true
+		}
+		if m := messageOf(fd); m != nil && hasMarked(m) {
+			return true
+		}
+	}
+	return false
 }
 
-// index is made once: what is linked does not change.
-var index = sync.OnceValue(build)
-
-func build() *facts {
-	x := &facts{
-		marked: map[protoreflect.FullName]bool{},
-		ways:   map[protoreflect.FullName][]protoreflect.FieldDescriptor{},
-	}
-	var all []protoreflect.MessageDescriptor
-	users := map[protoreflect.FullName][]protoreflect.FullName{} // messages with a field of a type, by type
-	direct := map[protoreflect.FullName]bool{}
-	leads := map[protoreflect.FullName]bool{anyName: true}
-	for name := range typedStructs {
-		leads[name] = true
-	}
-	protoregistry.GlobalTypes.RangeMessages(func(t protoreflect.MessageType) bool {
-		d := t.Descriptor()
-		all = append(all, d)
-		for i := range d.Fields().Len() {
-			fd := d.Fields().Get(i)
-			if isMarked(fd) {
-				x.marked[fd.FullName()], direct[d.FullName()], leads[d.FullName()] = true, true, true
-			}
-			if m := messageOf(fd); m != nil {
-				users[m.FullName()] = append(users[m.FullName()], d.FullName())
-			}
+func hasMarked(md protoreflect.MessageDescriptor) bool {
+	for i := range md.Fields().Len() {
+		if Marked(md.Fields().Get(i)) {
+			return true
 		}
+	}
+	return false
+}
+
+// waysOf returns the fields of a message that are marked or lead to one that is, in
+// the order in which they are declared. An Any may lead anywhere.
+func (f *Finder) waysOf(md protoreflect.MessageDescriptor) []protoreflect.FieldDescriptor {
+	if known, ok := f.ways.Load(md); ok {
+		return known.([]protoreflect.FieldDescriptor)
+	}
+	var ways []protoreflect.FieldDescriptor
+	for i := range md.Fields().Len() {
+		fd := md.Fields().Get(i)
+		if m := messageOf(fd); Marked(fd) || m != nil && leads(m, map[protoreflect.FullName]bool{}) {
+			ways = append(ways, fd)
+		}
+	}
+	f.ways.Store(md, ways)
+	return ways
+}
+
+// leads reports whether something that is marked, or an Any, is in a message or below.
+func leads(md protoreflect.MessageDescriptor, seen map[protoreflect.FullName]bool) bool {
+	name := md.FullName()
+	if name == anyName || typedStructs[name] || hasMarked(md) {
 		return true
-	})
-	var todo []protoreflect.FullName
-	for name := range leads {
-		todo = append(todo, name)
 	}
-	for len(todo) > 0 {
-		name := todo[len(todo)-1]
-		todo = todo[:len(todo)-1]
-		for _, user := range users[name] {
-			if !leads[user] {
-				leads[user] = true
-				todo = append(todo, user)
-			}
+	if seen[name] {
+		return false
+	}
+	seen[name] = true
+	for i := range md.Fields().Len() {
+		if m := messageOf(md.Fields().Get(i)); m != nil && leads(m, seen) {
+			return true
 		}
 	}
-	x.holders = maps.Clone(direct)
-	for _, d := range all {
-		for i := range d.Fields().Len() {
-			fd := d.Fields().Get(i)
-			m := messageOf(fd)
-			if m != nil && direct[m.FullName()] {
-				x.holders[d.FullName()] = true
-			}
-			if x.marked[fd.FullName()] || m != nil && leads[m.FullName()] {
-				x.ways[d.FullName()] = append(x.ways[d.FullName()], fd)
-			}
-		}
-	}
-	return x
-}
-
-func isMarked(fd protoreflect.FieldDescriptor) bool {
-	o, _ := fd.Options().(*descriptorpb.FieldOptions)
-	sensitive, _ := proto.GetExtension(o, annotations.E_Sensitive).(bool)
-	return sensitive || o.GetDebugRedact()
+	return false
 }
 
 // messageOf returns the message in a field, or in the values of a map; nil if there is

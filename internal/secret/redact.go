@@ -12,14 +12,17 @@ const Hidden = "[redacted]"
 // Redacted returns a copy of a message without what is sensitive: texts are
 // [Hidden], all else in a sensitive field is empty. What cannot be read may be
 // sensitive: fields that are not known here are gone, and so is what is in an Any or
-// a TypedStruct whose type is not linked.
-func Redacted(m proto.Message) proto.Message {
+// a TypedStruct whose type is not known.
+func (f *Finder) Redacted(m proto.Message) proto.Message {
 	m = proto.Clone(m)
-	(&redactor{}).message(m.ProtoReflect())
+	(&redactor{Finder: f}).message(m.ProtoReflect())
 	return m
 }
 
-type redactor struct{ anys int }
+type redactor struct {
+	*Finder
+	anys int
+}
 
 func (r *redactor) message(m protoreflect.Message) {
 	m.SetUnknown(nil)
@@ -28,7 +31,7 @@ func (r *redactor) message(m protoreflect.Message) {
 		r.any(m)
 		return
 	case typedStructs[name]:
-		if !harmless(m) {
+		if !r.harmless(m) {
 			m.Clear(m.Descriptor().Fields().ByName("value"))
 		}
 		return
@@ -56,12 +59,12 @@ func (r *redactor) message(m protoreflect.Message) {
 
 // harmless reports whether all of what a TypedStruct spells is known, and nothing of it
 // sensitive.
-func harmless(m protoreflect.Message) bool {
-	inner := fromStruct(m, protojson.UnmarshalOptions{})
+func (r *redactor) harmless(m protoreflect.Message) bool {
+	inner := r.fromStruct(m, protojson.UnmarshalOptions{})
 	if inner == nil {
 		return false
 	}
-	found := Find(inner.Interface())
+	found := r.Find(inner.Interface())
 	return len(found.Values) == 0 && found.TooDeep == ""
 }
 
@@ -82,7 +85,7 @@ func hide(m protoreflect.Message, fd protoreflect.FieldDescriptor) {
 // any packs what is in an Any again, redacted.
 func (r *redactor) any(m protoreflect.Message) {
 	value := m.Descriptor().Fields().ByName("value")
-	inner := unpack(m)
+	inner := r.unpack(m)
 	if inner == nil || r.anys == Deepest {
 		m.Clear(value)
 		return

@@ -1,11 +1,12 @@
 // Package secret finds what Envoy's API marks as sensitive
 // (udpa.annotations.sensitive), wherever it stands: in any type and version, and
-// in any google.protobuf.Any whose type is linked. It knows fields by their
+// in any google.protobuf.Any whose type is known. It knows fields by their
 // descriptors. It reads no file, and holds no value that it finds.
 package secret
 
 import (
 	"strconv"
+	"sync"
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
@@ -32,18 +33,34 @@ type Findings struct {
 	TooDeep string
 }
 
-// Find looks into a message. An Any whose type is not linked, or that cannot be read,
-// has nothing that is known to be sensitive. It may be called by anyone at any time,
-// as long as nobody changes m.
-func Find(m proto.Message) Findings {
-	var f finder
-	f.message(m.ProtoReflect())
-	return f.Findings
+// Types find the messages in an Any or a TypedStruct.
+type Types interface {
+	protoregistry.MessageTypeResolver
+	protoregistry.ExtensionTypeResolver
+}
+
+// A Finder finds secrets. It may be used by anyone at any time, as long as nobody
+// changes the message that it looks into.
+type Finder struct {
+	types Types
+	ways  sync.Map // by message descriptor, of those that were met: see [Finder.waysOf]
+}
+
+// NewFinder returns a finder that knows the types.
+func NewFinder(types Types) *Finder { return &Finder{types: types} }
+
+// Find looks into a message. An Any whose type is not known, or that cannot be read,
+// has nothing that is known to be sensitive.
+func (f *Finder) Find(m proto.Message) Findings {
+	x := finder{Finder: f}
+	x.message(m.ProtoReflect())
+	return x.Findings
 }
 
 // A finder goes through a message. What it finds below a field gets its path when it
 // comes back to the field, so that a path costs nothing where nothing is found.
 type finder struct {
+	*Finder
 	Findings
 	anys int
 }
@@ -54,7 +71,7 @@ func (f *finder) message(m protoreflect.Message) {
 		f.any(m)
 		return
 	case typedStructs[name]:
-		if inner := fromStruct(m, protojson.UnmarshalOptions{DiscardUnknown: true}); inner != nil {
+		if inner := f.fromStruct(m, protojson.UnmarshalOptions{DiscardUnknown: true}); inner != nil {
 			below := f.mark()
 			f.message(inner)
 			f.prefix(below, "value")
@@ -65,7 +82,7 @@ func (f *finder) message(m protoreflect.Message) {
 			f.Certificates = append(f.Certificates, *c)
 		}
 	}
-	for _, fd := range index().ways[m.Descriptor().FullName()] {
+	for _, fd := range f.waysOf(m.Descriptor()) {
 		if !m.Has(fd) {
 			continue
 		}
@@ -111,7 +128,7 @@ func (f *finder) any(m protoreflect.Message) {
 		f.TooDeep = here
 		return
 	}
-	if inner := unpack(m); inner != nil {
+	if inner := f.unpack(m); inner != nil {
 		f.anys++
 		f.message(inner)
 		f.anys--
@@ -194,14 +211,14 @@ func inline(m protoreflect.Message) bool {
 }
 
 // unpack returns the message in an Any, nil if it cannot be read.
-func unpack(m protoreflect.Message) protoreflect.Message {
+func (f *Finder) unpack(m protoreflect.Message) protoreflect.Message {
 	fields := m.Descriptor().Fields()
-	typ, err := protoregistry.GlobalTypes.FindMessageByURL(m.Get(fields.ByName("type_url")).String())
+	typ, err := f.types.FindMessageByURL(m.Get(fields.ByName("type_url")).String())
 	if err != nil {
 		return nil
 	}
 	inner := typ.New()
-	if proto.Unmarshal(m.Get(fields.ByName("value")).Bytes(), inner.Interface()) != nil {
+	if (proto.UnmarshalOptions{Resolver: f.types}).Unmarshal(m.Get(fields.ByName("value")).Bytes(), inner.Interface()) != nil {
 		return nil
 	}
 	return inner
@@ -209,14 +226,16 @@ func unpack(m protoreflect.Message) protoreflect.Message {
 
 // fromStruct returns the message that a TypedStruct spells as JSON, as Envoy reads it;
 // nil if it cannot be read.
-func fromStruct(m protoreflect.Message, o protojson.UnmarshalOptions) protoreflect.Message {
+// o says how that is read.
+func (f *Finder) fromStruct(m protoreflect.Message, o protojson.UnmarshalOptions) protoreflect.Message {
 	fields := m.Descriptor().Fields()
-	typ, err := protoregistry.GlobalTypes.FindMessageByURL(m.Get(fields.ByName("type_url")).String())
+	typ, err := f.types.FindMessageByURL(m.Get(fields.ByName("type_url")).String())
 	if err != nil {
 		return nil
 	}
-	text, err := protojson.Marshal(m.Get(fields.ByName("value")).Message().Interface())
+	text, err := protojson.MarshalOptions{Resolver: f.types}.Marshal(m.Get(fields.ByName("value")).Message().Interface())
 	inner := typ.New()
+	o.Resolver = f.types
 	if err != nil || o.Unmarshal(text, inner.Interface()) != nil {
 		return nil
 	}

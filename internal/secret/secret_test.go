@@ -24,11 +24,14 @@ import (
 	udpav1 "github.com/cncf/xds/go/udpa/type/v1"
 	xdsv3 "github.com/cncf/xds/go/xds/type/v3"
 
-	_ "github.com/chancery-xds/chancery/internal/envoyprotos"
+	"github.com/chancery-xds/chancery/internal/envoyapi"
+	"github.com/chancery-xds/chancery/internal/envoyapi/apitest"
 	"github.com/chancery-xds/chancery/internal/secret/secrettest"
 )
 
 const canary = secrettest.Canary
+
+var known = NewFinder(envoyapi.Envoy())
 
 func has(text []byte) bool {
 	return bytes.Contains(text, []byte(canary)) || bytes.Contains(text, []byte(base64.StdEncoding.EncodeToString([]byte(canary)))[:20])
@@ -41,8 +44,8 @@ func shows(t *testing.T, m proto.Message) bool {
 	if err != nil {
 		t.Fatal(err)
 	}
-	js, _ := protojson.Marshal(m) // nothing, if it has an Any that nobody knows
-	return has(wire) || has(js) || has([]byte(prototext.Format(m)))
+	js, _ := apitest.JSON(m) // nothing, if it has an Any that nobody knows
+	return has(wire) || has(js) || has([]byte(apitest.Text(m)))
 }
 
 func packed(t *testing.T, m proto.Message) *anypb.Any {
@@ -57,7 +60,7 @@ func packed(t *testing.T, m proto.Message) *anypb.Any {
 // structOf spells a message as the JSON that a TypedStruct has.
 func structOf(t *testing.T, m proto.Message) *structpb.Struct {
 	t.Helper()
-	b, err := protojson.Marshal(m)
+	b, err := apitest.JSON(m)
 	s := &structpb.Struct{}
 	if err == nil {
 		err = protojson.Unmarshal(b, s)
@@ -72,7 +75,7 @@ func structOf(t *testing.T, m proto.Message) *structpb.Struct {
 func TestEveryField(t *testing.T) {
 	nothing := map[string]bool{} // spellings that have no value in them: a DataSource's file or variable
 	n := secrettest.Every(t, "SAFE-6 SAFE-11", isMarked, func(t *testing.T, m proto.Message, fd protoreflect.FieldDescriptor) {
-		text := prototext.Format(m)
+		text := apitest.Text(m)
 		value := strings.Contains(text, "inline_") || strings.Contains(text, canary) && !strings.HasSuffix(typeOf(fd), ".DataSource")
 		if !value {
 			nothing[string(fd.FullName())] = true
@@ -96,9 +99,9 @@ func TestEveryField(t *testing.T) {
 			{"in an old TypedStruct", &udpav1.TypedStruct{TypeUrl: "type.googleapis.com/" + string(fd.Parent().FullName()), Value: structOf(t, m)}, "value." + name},
 			{"in an extension", typed, "typed_config." + name},
 		} {
-			found := Find(in.m)
+			found := known.Find(in.m)
 			if value && !slices.Contains(found.Values, in.path) {
-				t.Errorf("SAFE-11 %s: found %q, want %q in\n%s", in.where, found.Values, in.path, prototext.Format(in.m))
+				t.Errorf("SAFE-11 %s: found %q, want %q in\n%s", in.where, found.Values, in.path, apitest.Text(in.m))
 			}
 			if !value && len(found.Values) != 0 {
 				t.Errorf("SAFE-11 %s: found %q, where a value is not, in\n%s", in.where, found.Values, text)
@@ -107,13 +110,13 @@ func TestEveryField(t *testing.T) {
 				continue
 			}
 			if !shows(t, in.m) {
-				t.Errorf("%s: the canary is not there to begin with\n%s", in.where, prototext.Format(in.m))
+				t.Errorf("%s: the canary is not there to begin with\n%s", in.where, apitest.Text(in.m))
 			}
-			out := Redacted(in.m)
+			out := known.Redacted(in.m)
 			if shows(t, out) {
-				t.Errorf("SAFE-6 %s: shown\n%s", in.where, prototext.Format(out))
+				t.Errorf("SAFE-6 %s: shown\n%s", in.where, apitest.Text(out))
 			}
-			if again := Find(Redacted(out)).Values; len(again) > 0 && fd.Kind() != protoreflect.StringKind && !emptied(fd) {
+			if again := known.Find(known.Redacted(out)).Values; len(again) > 0 && fd.Kind() != protoreflect.StringKind && !emptied(fd) {
 				t.Errorf("SAFE-6 %s: still found: %q", in.where, again)
 			}
 		}
@@ -186,11 +189,13 @@ func TestFind(t *testing.T) {
 		{"nothing", &clusterv3.Cluster{}, "[]"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := fmt.Sprint(Find(tt.m).Values); got != tt.want {
-				t.Errorf("%s, want %s", got, tt.want)
-			}
-			if out := Redacted(tt.m); shows(t, out) {
-				t.Error("SAFE-6 shown:", prototext.Format(out))
+			for _, m := range []proto.Message{tt.m, apitest.Dynamic(t, tt.m)} {
+				if got := fmt.Sprint(known.Find(m).Values); got != tt.want {
+					t.Errorf("%s, want %s", got, tt.want)
+				}
+				if out := known.Redacted(m); shows(t, out) {
+					t.Error("SAFE-6 shown:", apitest.Text(out))
+				}
 			}
 		})
 	}
@@ -203,9 +208,9 @@ func TestRedactedUnknown(t *testing.T) {
 	m.ProtoReflect().SetUnknown(raw)
 	m.TransportSocket.ProtoReflect().SetUnknown(raw)
 	m.TypedExtensionProtocolOptions = map[string]*anypb.Any{"k": packed(t, m)}
-	out := Redacted(m).(*clusterv3.Cluster)
+	out := known.Redacted(m).(*clusterv3.Cluster)
 	if shows(t, out) || out.Name != "c" || out.TransportSocket.Name != "t" {
-		t.Error("SAFE-6", prototext.Format(out))
+		t.Error("SAFE-6", apitest.Text(out))
 	}
 	if !shows(t, m) {
 		t.Error("the original was changed")
@@ -221,21 +226,21 @@ func TestDepth(t *testing.T) {
 		}
 		return a
 	}
-	if f := Find(nested(Deepest)); len(f.Values) != 1 || f.TooDeep != "" {
+	if f := known.Find(nested(Deepest)); len(f.Values) != 1 || f.TooDeep != "" {
 		t.Error("SAFE-9", f)
 	}
 	deep := &corev3.TypedExtensionConfig{TypedConfig: nested(Deepest + 1)}
-	if f := Find(deep); len(f.Values) != 0 || f.TooDeep != "typed_config" {
+	if f := known.Find(deep); len(f.Values) != 0 || f.TooDeep != "typed_config" {
 		t.Error("SAFE-9", f)
 	}
-	if shows(t, Redacted(deep)) {
+	if shows(t, known.Redacted(deep)) {
 		t.Error("SAFE-6 what is too deep is shown")
 	}
 	harmless := packed(t, &corev3.Locality{Region: canary})
 	for range Deepest - 1 {
 		harmless = packed(t, harmless)
 	}
-	if !shows(t, Redacted(harmless)) || shows(t, Redacted(packed(t, harmless))) {
+	if !shows(t, known.Redacted(harmless)) || shows(t, known.Redacted(packed(t, harmless))) {
 		t.Error("SAFE-9 it is looked into deeper than", Deepest)
 	}
 }
@@ -247,20 +252,20 @@ func TestBeside(t *testing.T) {
 	for range 2 {
 		socket.CommonTlsContext.TlsCertificates = append(socket.CommonTlsContext.TlsCertificates, &tlsv3.TlsCertificate{PrivateKey: key})
 	}
-	if got := fmt.Sprint(Find(socket).Values); got != "[common_tls_context.tls_certificates[0].private_key common_tls_context.tls_certificates[1].private_key]" {
+	if got := fmt.Sprint(known.Find(socket).Values); got != "[common_tls_context.tls_certificates[0].private_key common_tls_context.tls_certificates[1].private_key]" {
 		t.Error("SAFE-11", got)
 	}
-	if out := Redacted(socket).(*tlsv3.DownstreamTlsContext); out.CommonTlsContext.TlsCertificates[0].PrivateKey == nil {
+	if out := known.Redacted(socket).(*tlsv3.DownstreamTlsContext); out.CommonTlsContext.TlsCertificates[0].PrivateKey == nil {
 		t.Error("SAFE-6 nobody sees that there was a key")
 	}
 	many := &clusterv3.Cluster{TypedExtensionProtocolOptions: map[string]*anypb.Any{}}
 	for i := range 2 * Deepest {
 		many.TypedExtensionProtocolOptions[fmt.Sprint(i)] = packed(t, socket.CommonTlsContext.TlsCertificates[0])
 	}
-	if f := Find(many); len(f.Values) != 2*Deepest || f.TooDeep != "" {
+	if f := known.Find(many); len(f.Values) != 2*Deepest || f.TooDeep != "" {
 		t.Error("SAFE-11", f)
 	}
-	for _, a := range Redacted(many).(*clusterv3.Cluster).TypedExtensionProtocolOptions {
+	for _, a := range known.Redacted(many).(*clusterv3.Cluster).TypedExtensionProtocolOptions {
 		if len(a.Value) == 0 {
 			t.Fatal("SAFE-6 what is beside others is taken for deep")
 		}
@@ -273,12 +278,12 @@ func TestRedactedStruct(t *testing.T) {
 	value := func(fields map[string]*structpb.Value) *xdsv3.TypedStruct {
 		return &xdsv3.TypedStruct{TypeUrl: "type.googleapis.com/envoy.config.core.v3.TypedExtensionConfig", Value: &structpb.Struct{Fields: fields}}
 	}
-	known := value(map[string]*structpb.Value{"name": structpb.NewStringValue(canary)})
-	if !shows(t, Redacted(known)) {
+	plain := value(map[string]*structpb.Value{"name": structpb.NewStringValue(canary)})
+	if !shows(t, known.Redacted(plain)) {
 		t.Error("what is harmless is gone")
 	}
 	unknown := value(map[string]*structpb.Value{"name": structpb.NewStringValue("n"), "of_a_later_version": structpb.NewStringValue(canary)})
-	if out := Redacted(unknown); shows(t, out) {
+	if out := known.Redacted(unknown); shows(t, out) {
 		t.Error("SAFE-6 a field that nobody knows is shown:", prototext.Format(out))
 	}
 	a := packed(t, &tlsv3.TlsCertificate{Password: &corev3.DataSource{Specifier: &corev3.DataSource_InlineString{InlineString: canary}}})
@@ -286,7 +291,7 @@ func TestRedactedStruct(t *testing.T) {
 		a = packed(t, a)
 	}
 	deep := &xdsv3.TypedStruct{TypeUrl: "type.googleapis.com/envoy.config.core.v3.TypedExtensionConfig", Value: structOf(t, &corev3.TypedExtensionConfig{TypedConfig: a})}
-	if out := Redacted(deep); shows(t, out) {
+	if out := known.Redacted(deep); shows(t, out) {
 		t.Error("SAFE-6 what is too deep is shown")
 	}
 }

@@ -9,21 +9,20 @@ import (
 	"google.golang.org/protobuf/encoding/prototext"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
-	"google.golang.org/protobuf/reflect/protoregistry"
-	"google.golang.org/protobuf/types/known/anypb"
-	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/chancery-xds/chancery/internal/envoyapi"
 )
 
 // Canary is the value of each secret.
 const Canary = "canary-of-a-secret"
 
-// Every calls f with each way to set each linked field that is marked, in a message that
+// Every calls f with each way to set each field that is marked in Envoy's API, in a message that
 // has nothing else. All texts in it are the [Canary], but for keys of maps. It returns
 // how many fields there are. The rules that f tests are part of the tests' names.
 func Every(t *testing.T, rules string, marked func(protoreflect.FieldDescriptor) bool, f func(t *testing.T, m proto.Message, fd protoreflect.FieldDescriptor)) int {
 	types := map[protoreflect.FullName]protoreflect.MessageType{}
-	protoregistry.GlobalTypes.RangeMessages(func(mt protoreflect.MessageType) bool {
+	envoyapi.Envoy().RangeMessages(func(mt protoreflect.MessageType) bool {
 		types[mt.Descriptor().FullName()] = mt
 		return true
 	})
@@ -60,15 +59,19 @@ func Every(t *testing.T, rules string, marked func(protoreflect.FieldDescriptor)
 // fill sets every field below a message to a value that gives itself away; of a oneof
 // the last field wins, so that there are as many messages as fields.
 func fill(m protoreflect.Message, only, depth int) {
-	switch x := m.Interface().(type) {
-	case *anypb.Any:
-		_ = x.MarshalFrom(wrapperspb.String(Canary))
+	fields := m.Descriptor().Fields()
+	switch m.Descriptor().FullName() {
+	case "google.protobuf.Any":
+		b, _ := proto.Marshal(wrapperspb.String(Canary))
+		m.Set(fields.ByName("type_url"), protoreflect.ValueOfString("type.googleapis.com/google.protobuf.StringValue"))
+		m.Set(fields.ByName("value"), protoreflect.ValueOfBytes(b))
 		return
-	case *structpb.Struct:
-		x.Fields = map[string]*structpb.Value{"password": structpb.NewStringValue(Canary)}
+	case "google.protobuf.Struct":
+		all := m.Mutable(fields.ByName("fields")).Map()
+		value := all.Mutable(protoreflect.ValueOfString("password").MapKey()).Message()
+		value.Set(value.Descriptor().Fields().ByName("string_value"), protoreflect.ValueOfString(Canary))
 		return
 	}
-	fields := m.Descriptor().Fields()
 	for i := range fields.Len() {
 		if fd := fields.Get(i); fd.ContainingOneof() == nil || fd.Index() == only {
 			set(m, fd, only, depth)

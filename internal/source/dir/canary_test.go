@@ -11,7 +11,12 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/chancery-xds/chancery/internal/envoyapi"
 )
+
+// envoy reads what is in Envoy's API.
+var envoy = newReader(envoyapi.Envoy())
 
 const canary = "hunter2Quokkas"
 
@@ -59,7 +64,7 @@ const canaries = `resources:
 // spelled returns the canaries in each form of a file.
 func spelled(t *testing.T) map[string]string {
 	t.Helper()
-	d := decode("a.yaml", []byte(canaries))
+	d := envoy.decode("a.yaml", []byte(canaries))
 	if len(d.Problems) > 0 || len(d.loaded) != 5 {
 		t.Fatal(d.Problems)
 	}
@@ -70,20 +75,20 @@ func spelled(t *testing.T) map[string]string {
 		}
 		m.Resources = append(m.Resources, &anypb.Any{TypeUrl: l.Type.URL, Value: l.Body})
 	}
-	js, err := protojson.MarshalOptions{UseProtoNames: true, Multiline: true}.Marshal(m)
+	js, err := protojson.MarshalOptions{UseProtoNames: true, Multiline: true, Resolver: envoy.types}.Marshal(m)
 	if err != nil {
 		t.Fatal(err)
 	}
-	one, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(m)
+	one, err := protojson.MarshalOptions{UseProtoNames: true, Resolver: envoy.types}.Marshal(m)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return map[string]string{"a.yaml": canaries, "a.json": string(js), "one.json": string(one), "flow.yaml": string(one), "a.txtpb": prototext.MarshalOptions{Multiline: true}.Format(m)}
+	return map[string]string{"a.yaml": canaries, "a.json": string(js), "one.json": string(one), "flow.yaml": string(one), "a.txtpb": prototext.MarshalOptions{Multiline: true, Resolver: envoy.types}.Format(m)}
 }
 
 // told returns all that is said of a file, and how much that is.
 func told(path, src string) (text string, n int) {
-	d := decode(path, []byte(src))
+	d := envoy.decode(path, []byte(src))
 	var b strings.Builder
 	for _, p := range d.Problems {
 		fmt.Fprintln(&b, p.Error(), p.Text(), p.Excerpt)

@@ -10,11 +10,12 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"go.yaml.in/yaml/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/anypb"
 
+	"github.com/chancery-xds/chancery/internal/envoyapi"
 	"github.com/chancery-xds/chancery/internal/guard"
 	"github.com/chancery-xds/chancery/internal/protofile"
 	"github.com/chancery-xds/chancery/internal/refs"
@@ -40,9 +41,11 @@ type Loaded struct {
 }
 
 const (
-	apis     = "type.googleapis.com/"
-	response = apis + "envoy.service.discovery.v3.DiscoveryResponse"
-	wrapper  = apis + "envoy.service.discovery.v3.Resource"
+	apis         = "type.googleapis.com/"
+	responseName = "envoy.service.discovery.v3.DiscoveryResponse"
+	wrapperName  = "envoy.service.discovery.v3.Resource"
+	response     = apis + responseName
+	wrapper      = apis + wrapperName
 )
 
 // forms are the ways to write a file, by the end of its name.
@@ -63,14 +66,23 @@ func form(path string) func(*decoder) { return forms[strings.ToLower(filepath.Ex
 // A decoder turns a file into resources, and collects all its mistakes.
 type decoder struct {
 	protofile.Decoder
+	*reader
 	doc    int
 	loaded []Loaded
 	died   *guard.Panic // of what read the file; nil: it did not
 }
 
+// A reader has what is needed to read files, of whatever source.
+type reader struct {
+	types   *envoyapi.Types
+	secrets *secret.Finder
+}
+
+func newReader(types *envoyapi.Types) *reader { return &reader{types, secret.NewFinder(types)} }
+
 // decode returns a decoder that is done with a file.
-func decode(path string, data []byte) *decoder {
-	d := &decoder{Decoder: protofile.Decoder{File: path, Source: data}}
+func (rd *reader) decode(path string, data []byte) *decoder {
+	d := &decoder{Decoder: protofile.Decoder{File: path, Source: data, Types: rd.types}, reader: rd}
 	// A file must not end the program, whatever it finds in its readers.
 	if p := guard.Do(d.decode); p != nil {
 		d.Report(&yaml.Node{}, "", "", "%s: %s", gaveUp, p.Value)
@@ -150,7 +162,7 @@ func (d *decoder) document(n *yaml.Node) {
 	case url != nil && url.Value == response, url == nil && has("resources"):
 		d.response(flat)
 	case url != nil:
-		d.entry(n, flat, "", &discoveryv3.DiscoveryResponse{})
+		d.entry(n, flat, "", said{})
 	case has("static_resources"), has("dynamic_resources"), has("staticResources"), has("dynamicResources"):
 		d.Report(n, "", "it belongs outside of this directory", "this is Envoy's bootstrap, not a resource")
 	default:
@@ -160,8 +172,8 @@ func (d *decoder) document(n *yaml.Node) {
 
 // response reads Envoy's DiscoveryResponse, as in the files Envoy itself reads.
 func (d *decoder) response(flat *yaml.Node) {
-	var m discoveryv3.DiscoveryResponse
-	d.Message(without(flat, "@type", "resources"), &m, "")
+	m := d.types.New(responseName)
+	d.Message(without(flat, "@type", "resources"), m.Interface(), "")
 	list := protofile.Get(flat, "resources")
 	switch {
 	case list == nil || list.ShortTag() == "!!null":
@@ -171,19 +183,21 @@ func (d *decoder) response(flat *yaml.Node) {
 		for i, n := range list.Content {
 			path := fmt.Sprintf("resources[%d]", i)
 			if flat := d.Flat(n, path); flat != nil {
-				d.entry(n, flat, path, &m)
+				d.entry(n, flat, path, of(m))
 			}
 		}
 	}
 }
 
 // entry reads a resource, wrapped or not, that stands in a response.
-func (d *decoder) entry(n, flat *yaml.Node, path string, in *discoveryv3.DiscoveryResponse) {
+func (d *decoder) entry(n, flat *yaml.Node, path string, in said) {
 	before := d.Errors()
-	w := wrapped{Resource: &discoveryv3.Resource{}}
+	var w wrapped
 	inner, at := flat, path
 	if url := protofile.Get(flat, "@type"); url != nil && url.Value == wrapper {
-		d.Message(without(d.extras(flat, path, &w), "@type", "resource"), w.Resource, path)
+		m := d.types.New(wrapperName)
+		d.Message(without(d.extras(flat, path, &w), "@type", "resource"), m.Interface(), path)
+		w.says(m)
 		w.ttlAt = protofile.Get(flat, "ttl")
 		at = strings.TrimPrefix(path+".resource", ".")
 		r := protofile.Get(flat, "resource")
@@ -198,13 +212,6 @@ func (d *decoder) entry(n, flat *yaml.Node, path string, in *discoveryv3.Discove
 	if m := d.single(inner, at, &w); m != nil && d.Errors() == before {
 		d.add(n, path, m, &w, in)
 	}
-}
-
-// A wrapped is what is said of a resource besides the resource.
-type wrapped struct {
-	*discoveryv3.Resource
-	ttlAt    *yaml.Node // nil: not known
-	onDemand bool
 }
 
 // single reads a resource that is not wrapped.
@@ -265,21 +272,21 @@ func without(flat *yaml.Node, keys ...string) *yaml.Node {
 }
 
 // add adds a resource that a wrapper and a response say more of.
-func (d *decoder) add(n *yaml.Node, path string, m proto.Message, w *wrapped, in *discoveryv3.DiscoveryResponse) {
+func (d *decoder) add(n *yaml.Node, path string, m proto.Message, w *wrapped, in said) {
 	fail := func(hint, format string, args ...any) { d.Report(n, path, hint, format, args...) }
 	name := m.ProtoReflect().Descriptor().FullName()
 	t := xds.TypeOf(apis + string(name))
-	as := w.Name
+	as := w.name
 	if as == "" && t.Is(xds.VirtualHost) { // which has a name that need not be that of the resource, but is for Envoy
 		as = m.ProtoReflect().Get(m.ProtoReflect().Descriptor().Fields().ByName("name")).String()
 	}
 	switch {
-	case in.TypeUrl != "" && in.TypeUrl != t.URL:
-		fail("", "%s, in a response whose type_url is %s", t.URL, in.TypeUrl)
+	case in.typeURL != "" && in.typeURL != t.URL:
+		fail("", "%s, in a response whose type_url is %s", t.URL, in.typeURL)
 		return
 	case t.Is(xds.VirtualHost) && !strings.Contains(as, "/"):
 		hint := ""
-		if w.Name == "" {
+		if w.name == "" {
 			hint = `change its name, or put it into a Resource ("@type": ` + wrapper + ") with name and resource"
 		}
 		fail(hint, "the name %q of a VHDS resource: want route/host, the route configuration's name and the host", as)
@@ -289,15 +296,27 @@ func (d *decoder) add(n *yaml.Node, path string, m proto.Message, w *wrapped, in
 			"a %s is known to the protocol by a name that is none of its fields", name.Name())
 		return
 	}
-	if u := unsupported(w.Resource); u != "" {
-		fail("", "%s of a Resource is not supported", u)
+	if w.unsupported != "" {
+		fail("", "%s of a Resource is not supported", w.unsupported)
 		return
 	}
-	if slices.Contains(w.Aliases, "") || slices.Contains(w.Aliases, xds.Wildcard) {
+	if slices.Contains(w.aliases, "") || slices.Contains(w.aliases, xds.Wildcard) {
 		fail("", `an alias that is empty or "*"`)
 		return
 	}
-	r, err := wire.NewResource(t, as, m)
+	if as == "" {
+		as = ownName(t, m.ProtoReflect())
+	}
+	if as == "" {
+		fail("", "%s resource without a name", t)
+		return
+	}
+	body, err := envoyapi.Marshal(m.ProtoReflect())
+	if err != nil {
+		fail("", "%s resource %q: %v", t, as, err)
+		return
+	}
+	r, err := wire.NewResource(t, as, &anypb.Any{TypeUrl: t.URL, Value: body})
 	if err != nil {
 		fail("", "%v", err)
 		return
@@ -306,49 +325,45 @@ func (d *decoder) add(n *yaml.Node, path string, m proto.Message, w *wrapped, in
 		fail("", `the name "*" is reserved: it subscribes to all resources`)
 		return
 	}
-	if w.Ttl != nil {
-		if r.TTL = w.Ttl.AsDuration(); r.TTL <= 0 {
+	if w.ttl != nil {
+		if r.TTL = *w.ttl; r.TTL <= 0 {
 			d.Report(cmp.Or(w.ttlAt, n), path, "", "a ttl of %v: want more than zero", r.TTL)
 			return
 		}
 	}
-	for _, a := range w.Aliases {
+	for _, a := range w.aliases {
 		r.Aliases = append(r.Aliases, xds.CanonicalName(a))
 	}
-	if w.Aliases != nil || w.Ttl != nil || w.Version != "" {
-		r.Seal(w.Version)
+	if w.aliases != nil || w.ttl != nil || w.version != "" {
+		r.Seal(w.version)
 	}
 	r.OnDemand = w.onDemand
-	refer(r, t, m)
-	l := Loaded{Resource: r, Type: t, Pos: Pos{d.File, n.Line, n.Column, path}, version: in.VersionInfo, doc: d.doc}
-	if p := l.inspect(m); p.Message != "" {
+	d.refer(r, t, m)
+	l := Loaded{Resource: r, Type: t, Pos: Pos{d.File, n.Line, n.Column, path}, version: in.version, doc: d.doc}
+	if p := d.inspect(&l, m); p.Message != "" {
 		d.Report(n, strings.Trim(path+"."+p.Path, "."), "", "%s", p.Message)
 		return
 	}
 	d.loaded = append(d.loaded, l)
 }
 
+// ownName returns the name that a resource has in it, or "".
+func ownName(t *xds.Type, m protoreflect.Message) string {
+	f := m.Descriptor().Fields().ByName(protoreflect.Name(t.Name))
+	if f == nil || f.Kind() != protoreflect.StringKind || f.IsList() {
+		return ""
+	}
+	return m.Get(f).String()
+}
+
 // refer sets what a resource refers to.
-func refer(r *xds.Resource, t *xds.Type, m proto.Message) {
+func (rd *reader) refer(r *xds.Resource, t *xds.Type, m proto.Message) {
 	if t.V2 { // of which no others are known
 		r.Refs = wire.Refs(t, r.Name, r.Body)
 	} else {
-		r.Refs = refs.Of(m)
+		r.Refs = refs.Of(rd.types, m)
 	}
 	for i := range r.Refs {
 		r.Refs[i].Name = xds.CanonicalName(r.Refs[i].Name)
 	}
-}
-
-// unsupported returns a field of a wrapper that would be lost, or "".
-func unsupported(w *discoveryv3.Resource) (name protoreflect.Name) {
-	w.ProtoReflect().Range(func(f protoreflect.FieldDescriptor, _ protoreflect.Value) bool {
-		switch f.Name() {
-		case "name", "aliases", "version", "ttl", "resource":
-		default:
-			name = f.Name()
-		}
-		return true
-	})
-	return name
 }

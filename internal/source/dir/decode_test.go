@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-
-	_ "github.com/chancery-xds/chancery/internal/envoyprotos"
 )
 
 const (
@@ -189,7 +187,7 @@ filter_chains:
 		{"an anchor that contains itself", "c.yaml", clusterURL + "\nname: a\nmetadata: &m {filter_metadata: *m}\n", "c.yaml:3:11: metadata.filter_metadata[\"filter_metadata\"][\"filter_metad...: nested more than 200 deep\n"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := story(decode(tt.file, []byte(tt.in))); got != tt.want {
+			if got := story(envoy.decode(tt.file, []byte(tt.in))); got != tt.want {
 				t.Errorf("got\n%swant\n%s", got, tt.want)
 			}
 		})
@@ -203,7 +201,7 @@ func TestDecodeAliasBomb(t *testing.T) {
 	for i := range 20 {
 		fmt.Fprintf(&b, "  a%d: &a%d [%s]\n", i+1, i+1, strings.Repeat(fmt.Sprintf("*a%d, ", i), 10))
 	}
-	d := decode("bomb.yaml", []byte(b.String()))
+	d := envoy.decode("bomb.yaml", []byte(b.String()))
 	if d.Errors() != 1 || !strings.Contains(d.Problems[0].Message, "aliases expanded") {
 		t.Errorf("got %v", d.Problems)
 	}
@@ -215,7 +213,7 @@ func TestDecodeMergeBomb(t *testing.T) {
 	for i := range 50 {
 		fmt.Fprintf(&b, "- &a%d {<<: [%s], name: b%d}\n", i+1, strings.Repeat(fmt.Sprintf("*a%d, ", i), 10), i)
 	}
-	d := decode("bomb.yaml", []byte(b.String()))
+	d := envoy.decode("bomb.yaml", []byte(b.String()))
 	if !d.Failed() || !strings.Contains(fmt.Sprint(d.Problems), "aliases expanded") {
 		t.Errorf("%d resources, %v", len(d.loaded), d.Problems)
 	}
@@ -225,7 +223,7 @@ func TestDecodeMergeBomb(t *testing.T) {
 // every resource to every client again. Golden, to be changed knowingly.
 func TestDecodeVersions(t *testing.T) {
 	t.Run("SOTW-13 golden versions", func(t *testing.T) {
-		d := decode("x.yaml", []byte(`
+		d := envoy.decode("x.yaml", []byte(`
 resources:
 - {"@type": type.googleapis.com/envoy.config.cluster.v3.Cluster, name: a, connect_timeout: 0.25s, metadata: {filter_metadata: {x: {b: 1, a: 2}, w: {}}}}
 - {"@type": type.googleapis.com/envoy.config.core.v3.TypedExtensionConfig, name: e, typed_config: {"@type": type.googleapis.com/google.protobuf.Struct, value: {z: 1, y: [true, null]}}}
@@ -246,7 +244,7 @@ resources:
 func TestDecodeWrapped(t *testing.T) {
 	decoded := func(says string) Loaded {
 		t.Helper()
-		d := decode("x.yaml", []byte("\"@type\": type.googleapis.com/envoy.service.discovery.v3.Resource\n"+says+"\nresource: {"+clusterURL+", name: a}\n"))
+		d := envoy.decode("x.yaml", []byte("\"@type\": type.googleapis.com/envoy.service.discovery.v3.Resource\n"+says+"\nresource: {"+clusterURL+", name: a}\n"))
 		if d.Failed() {
 			t.Fatal(d.Problems)
 		}
@@ -279,7 +277,7 @@ func FuzzDecode(f *testing.F) {
 		if form(ext) == nil {
 			t.Skip()
 		}
-		d := decode("f"+ext, data)
+		d := envoy.decode("f"+ext, data)
 		s := string(data)
 		lines := strings.Count(s, "\n") + strings.Count(s, "\r") + strings.Count(s, "\u0085") + strings.Count(s, "\u2028") + strings.Count(s, "\u2029") + 2
 		for _, l := range d.loaded {

@@ -19,6 +19,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/chancery-xds/chancery/internal/envoyapi"
 	"github.com/chancery-xds/chancery/internal/guard"
 	"github.com/chancery-xds/chancery/internal/lastgood"
 	"github.com/chancery-xds/chancery/internal/protofile"
@@ -28,6 +29,8 @@ import (
 
 // Options of a source. The zero value is ready to use.
 type Options struct {
+	// Types are the messages that files may have; Envoy's API if nil.
+	Types *envoyapi.Types
 	// Log is told of each reload; slog.Default() if nil.
 	Log *slog.Logger
 	// MaxFile is the largest file that is read, in bytes; 64 MiB if zero.
@@ -77,6 +80,8 @@ type Source struct {
 	store *store.Store
 	force chan order // one slot
 
+	*reader
+
 	files    map[string]*file // as last seen
 	world    world            // as last committed
 	removals removals         // of what was committed
@@ -114,7 +119,10 @@ func New(root string, st *store.Store, opts Options) *Source {
 	opts.Log = cmp.Or(opts.Log, slog.Default())
 	opts.MaxFile = cmp.Or(opts.MaxFile, 64<<20)
 	opts.Poll = cmp.Or(opts.Poll, 30*time.Second)
-	return &Source{Options: opts, root: root, store: st, force: make(chan order, 1), removals: removals{confirm: opts.Confirm}}
+	if opts.Types == nil {
+		opts.Types = envoyapi.Envoy()
+	}
+	return &Source{Options: opts, root: root, store: st, reader: newReader(opts.Types), force: make(chan order, 1), removals: removals{confirm: opts.Confirm}}
 }
 
 // A Report says what a load found and did.
@@ -342,7 +350,7 @@ func (s *Source) file(f found, old *file, force bool) *file {
 		return old
 	}
 	now := &file{stamp: stamp, settled: settled, sum: sum}
-	d := decode(f.path, data)
+	d := s.reader.decode(f.path, data)
 	if d.died != nil {
 		s.panicked(f.path, d.died)
 	}

@@ -487,7 +487,7 @@ func TestOneLongLine(t *testing.T) {
 		fmt.Fprintf(&in, `{"@type":"type.googleapis.com/envoy.config.cluster.v3.Cluster","name":"é%d"},`, i)
 	}
 	in.WriteString(`{}]}`)
-	d := decode("x.json", []byte(in.String()))
+	d := envoy.decode("x.json", []byte(in.String()))
 	if len(d.loaded) != 20_000 || d.Errors() != 1 || d.Problems[0].Pos.Column != utf8.RuneCountInString(in.String())-3 {
 		t.Errorf("%d resources, %v", len(d.loaded), d.Problems)
 	}

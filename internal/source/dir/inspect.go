@@ -14,8 +14,8 @@ import (
 
 // inspect notes which secrets and certificates are in a resource. It returns what is
 // wrong with them, without a place in the file; the zero Problem if nothing is.
-func (l *Loaded) inspect(m proto.Message) (p protofile.Problem) {
-	found := secret.Find(m)
+func (rd *reader) inspect(l *Loaded, m proto.Message) (p protofile.Problem) {
+	found := rd.secrets.Find(m)
 	if len(found.Values) > 0 {
 		l.Secret = found.Values[0]
 	}

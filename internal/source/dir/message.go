@@ -8,13 +8,10 @@ import (
 	"strconv"
 	"strings"
 
-	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"go.yaml.in/yaml/v3"
 	"google.golang.org/protobuf/encoding/prototext"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
-	"google.golang.org/protobuf/reflect/protoregistry"
-	"google.golang.org/protobuf/types/known/anypb"
 )
 
 // whole stands for a file where nothing tells lines.
@@ -29,23 +26,23 @@ func (d *decoder) text() {
 	name, line := header(d.Source)
 	hint := ""
 	if name == "" {
-		name, hint = strings.TrimPrefix(response, apis), `read as a DiscoveryResponse: for another message, begin with a line "# proto-message: envoy.config.cluster.v3.Cluster"`
+		name, hint = responseName, `read as a DiscoveryResponse: for another message, begin with a line "# proto-message: envoy.config.cluster.v3.Cluster"`
 	}
-	typ, err := protoregistry.GlobalTypes.FindMessageByName(protoreflect.FullName(name))
+	typ, err := d.types.FindMessageByName(protoreflect.FullName(name))
 	if err != nil {
 		d.Report(&yaml.Node{Line: line, Column: 1}, "", "", "no message type is known as %q", name)
 		return
 	}
-	m := typ.New().Interface()
-	if err := (prototext.UnmarshalOptions{RecursionLimit: maxNested}).Unmarshal(d.Source, m); err != nil {
+	m := typ.New()
+	if err := (prototext.UnmarshalOptions{RecursionLimit: maxNested, Resolver: d.types}).Unmarshal(d.Source, m.Interface()); err != nil {
 		d.textError(err, hint)
 		return
 	}
-	if m, ok := m.(*discoveryv3.DiscoveryResponse); ok {
+	if name == responseName {
 		d.responseMessage(m)
 		return
 	}
-	d.entryMessage(m, "", &discoveryv3.DiscoveryResponse{})
+	d.entryMessage(m, "", said{})
 }
 
 // header returns the message that a comment at the head of a file names, as
@@ -116,61 +113,66 @@ func unprefixed(err error) string {
 
 // binary reads an encoded DiscoveryResponse.
 func (d *decoder) binary() {
-	var m discoveryv3.DiscoveryResponse
-	err := proto.Unmarshal(d.Source, &m)
+	m := d.types.New(responseName)
+	err := proto.UnmarshalOptions{Resolver: d.types}.Unmarshal(d.Source, m.Interface())
 	d.Source = nil // nothing to quote
 	switch {
 	case err != nil:
 		d.Report(whole, "", "", "not an encoded DiscoveryResponse: %s", unprefixed(err))
-	case len(m.ProtoReflect().GetUnknown()) > 0:
+	case len(m.GetUnknown()) > 0:
 		d.Report(whole, "", "", "not an encoded DiscoveryResponse: it has fields that a DiscoveryResponse does not have")
 	default:
-		d.responseMessage(&m)
+		d.responseMessage(m)
 	}
 }
 
 // responseMessage reads the resources of a response.
-func (d *decoder) responseMessage(m *discoveryv3.DiscoveryResponse) {
-	if len(m.Resources) == 0 {
+func (d *decoder) responseMessage(m protoreflect.Message) {
+	resources := get(m, "resources").List()
+	if resources.Len() == 0 {
 		d.Warn(whole, "", "", "a DiscoveryResponse without resources")
 	}
-	for i, a := range m.Resources {
+	for i := range resources.Len() {
 		path := fmt.Sprintf("resources[%d]", i)
-		if inner := d.unpack(a, path); inner != nil {
-			d.entryMessage(inner, path, m)
+		if inner := d.unpack(resources.Get(i).Message(), path); inner != nil {
+			d.entryMessage(inner, path, of(m))
 		}
 	}
 }
 
 // entryMessage reads a resource, wrapped or not.
-func (d *decoder) entryMessage(m proto.Message, path string, in *discoveryv3.DiscoveryResponse) {
-	w, ok := m.(*discoveryv3.Resource)
-	if !ok {
-		d.add(whole, path, m, &wrapped{Resource: &discoveryv3.Resource{}}, in)
+func (d *decoder) entryMessage(m protoreflect.Message, path string, in said) {
+	if m.Descriptor().FullName() != wrapperName {
+		d.add(whole, path, m.Interface(), &wrapped{}, in)
 		return
 	}
-	if w.Resource == nil {
+	f := m.Descriptor().Fields().ByName("resource")
+	if !m.Has(f) {
 		d.Report(whole, path, "", "a Resource without its resource")
 		return
 	}
-	if inner := d.unpack(w.Resource, strings.TrimPrefix(path+".resource", ".")); inner != nil {
-		d.add(whole, path, inner, &wrapped{Resource: w}, in)
+	if inner := d.unpack(m.Get(f).Message(), strings.TrimPrefix(path+".resource", ".")); inner != nil {
+		var w wrapped
+		w.says(m)
+		d.add(whole, path, inner.Interface(), &w, in)
 	}
 }
 
-func (d *decoder) unpack(a *anypb.Any, path string) proto.Message {
-	if !strings.HasPrefix(a.GetTypeUrl(), apis) {
-		d.Report(whole, path, "", "type %q is no type URL that begins with %s", a.GetTypeUrl(), apis)
+// unpack returns the message in an Any.
+func (d *decoder) unpack(a protoreflect.Message, path string) protoreflect.Message {
+	url := get(a, "type_url").String()
+	if !strings.HasPrefix(url, apis) {
+		d.Report(whole, path, "", "type %q is no type URL that begins with %s", url, apis)
 		return nil
 	}
-	typ, err := protoregistry.GlobalTypes.FindMessageByURL(a.TypeUrl)
+	typ, err := d.types.FindMessageByURL(url)
 	if err != nil {
-		d.Report(whole, path, "", "no message type is known as %q", strings.TrimPrefix(a.TypeUrl, apis))
+		d.Report(whole, path, "", "no message type is known as %q", strings.TrimPrefix(url, apis))
 		return nil
 	}
-	m := typ.New().Interface()
-	if err := proto.Unmarshal(a.Value, m); err != nil {
-		d.Report(whole, path, "", "no %s is in there: %s", m.ProtoReflect().Descriptor().Name(), unprefixed(err))
+	m := typ.New()
+	if err := (proto.UnmarshalOptions{Resolver: d.types}).Unmarshal(get(a, "value").Bytes(), m.Interface()); err != nil {
+		d.Report(whole, path, "", "no %s is in there: %s", m.Descriptor().Name(), unprefixed(err))
 		return nil
 	}
 	return m

@@ -26,7 +26,7 @@ resources {
 // encoded returns a response in text as binary.
 func encoded(tb testing.TB, text string) []byte {
 	var m discoveryv3.DiscoveryResponse
-	if err := prototext.Unmarshal([]byte(text), &m); err != nil {
+	if err := (prototext.UnmarshalOptions{Resolver: envoy.types}).Unmarshal([]byte(text), &m); err != nil {
 		tb.Fatal(err)
 	}
 	b, err := proto.Marshal(&m)
@@ -67,7 +67,7 @@ func TestDecodeMessages(t *testing.T) {
 		{"text that is binary", "x.txtpb", "name: \xff", "x.txtpb:1:7: this is no text: byte 0xff\n"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := story(decode(tt.file, []byte(tt.in))); got != tt.want {
+			if got := story(envoy.decode(tt.file, []byte(tt.in))); got != tt.want {
 				t.Errorf("got\n%swant\n%s", got, tt.want)
 			}
 		})

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/chancery-xds/chancery/internal/lastgood"
 	"github.com/chancery-xds/chancery/internal/protofile"
@@ -28,7 +28,7 @@ func (s *Source) Restore(c lastgood.Config) error {
 			continue
 		}
 		for _, r := range t.Resources {
-			l, err := restored(t.Type, r)
+			l, err := s.reader.restored(t.Type, r)
 			if err != nil {
 				return err
 			}
@@ -43,7 +43,7 @@ func (s *Source) Restore(c lastgood.Config) error {
 	before := departed{}
 	for _, t := range c.Gone {
 		for _, r := range t.Resources {
-			l, err := restored(t.Type, r)
+			l, err := s.reader.restored(t.Type, r)
 			switch {
 			case err != nil:
 				return err
@@ -92,14 +92,18 @@ func (w world) all() (all []Loaded) {
 }
 
 // restored makes what was kept of a resource as a load makes it.
-func restored(t *xds.Type, r lastgood.Resource) (Loaded, error) {
+func (rd *reader) restored(t *xds.Type, r lastgood.Resource) (Loaded, error) {
 	l := Loaded{Resource: r.Resource, Type: t, Pos: Pos{r.File, r.Line, r.Col, r.Path}}
-	m, err := (&anypb.Any{TypeUrl: t.URL, Value: r.Body}).UnmarshalNew()
+	typ, err := rd.types.FindMessageByURL(t.URL)
 	if err != nil {
 		return l, fmt.Errorf("%s %q: %w", t.URL, r.Name, err)
 	}
-	refer(l.Resource, t, m)
-	_ = l.inspect(m) // what is wrong with it was no mistake when it was kept
+	m := typ.New().Interface()
+	if err := (proto.UnmarshalOptions{Resolver: rd.types}).Unmarshal(r.Body, m); err != nil {
+		return l, fmt.Errorf("%s %q: %w", t.URL, r.Name, err)
+	}
+	rd.refer(l.Resource, t, m)
+	_ = rd.inspect(&l, m) // what is wrong with it was no mistake when it was kept
 	return l, nil
 }
 

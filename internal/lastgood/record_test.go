@@ -1,0 +1,82 @@
+package lastgood
+
+import (
+	"bufio"
+	"bytes"
+	"testing"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/encoding/protodelim"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/testing/protocmp"
+	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// A file has the protocol's own messages, as files of earlier versions have.
+func TestSAFE10Record(t *testing.T) {
+	const url = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
+	full := Resource{
+		Resource: &xds.Resource{Stamp: &xds.Stamp{Name: "n"}, Body: []byte("body"), Aliases: []string{"a", ""}, TTL: 90 * time.Millisecond, OnDemand: true},
+		File:     "f.yaml", Line: 3, Col: 4, Path: "resources[1]",
+	}
+	full.Seal("7")
+	bare := Resource{Resource: &xds.Resource{Stamp: &xds.Stamp{Name: "m"}}}
+	bare.Seal("8")
+	at := func(file, path string, line, col float64, onDemand bool) *corev3.Metadata {
+		return &corev3.Metadata{FilterMetadata: map[string]*structpb.Struct{place: {Fields: map[string]*structpb.Value{
+			"file": structpb.NewStringValue(file), "line": structpb.NewNumberValue(line), "column": structpb.NewNumberValue(col),
+			"path": structpb.NewStringValue(path), "on_demand": structpb.NewBoolValue(onDemand),
+		}}}}
+	}
+	want := &discoveryv3.DeltaDiscoveryResponse{TypeUrl: url, SystemVersionInfo: "v", Nonce: gone, Resources: []*discoveryv3.Resource{
+		{Name: "n", Version: "7", Aliases: []string{"a", ""}, Ttl: durationpb.New(90 * time.Millisecond), Resource: &anypb.Any{TypeUrl: url, Value: []byte("body")}, Metadata: at("f.yaml", "resources[1]", 3, 4, true)},
+		{Name: "m", Version: "8", Resource: &anypb.Any{TypeUrl: url}, Metadata: at("", "", 0, 0, false)},
+	}}
+
+	m := record{url: url, version: "v", kind: gone}
+	for _, r := range []Resource{full, bare} {
+		b, err := r.encode(url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.resources = append(m.resources, b)
+	}
+	var out bytes.Buffer
+	w := bufio.NewWriter(&out)
+	if err := m.write(w); err != nil || w.Flush() != nil {
+		t.Fatal(err)
+	}
+	var got discoveryv3.DeltaDiscoveryResponse
+	if err := protodelim.UnmarshalFrom(bufio.NewReader(&out), &got); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, &got, protocmp.Transform()); diff != "" {
+		t.Error(diff)
+	}
+
+	var before bytes.Buffer
+	if _, err := (protodelim.MarshalOptions{MarshalOptions: proto.MarshalOptions{Deterministic: true}}).MarshalTo(&before, want); err != nil {
+		t.Fatal(err)
+	}
+	again, err := readRecord(bytes.NewReader(before.Bytes()))
+	if err != nil || again.url != url || again.version != "v" || again.kind != gone || len(again.resources) != 2 {
+		t.Fatalf("%+v, %v", again, err)
+	}
+	for i, wanted := range []Resource{full, bare} {
+		r, err := decode(again.resources[i])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Name != wanted.Name || r.Version != wanted.Version || !bytes.Equal(r.Body, wanted.Body) || r.TTL != wanted.TTL || r.OnDemand != wanted.OnDemand ||
+			!cmp.Equal(r.Aliases, wanted.Aliases) || r.File != wanted.File || r.Path != wanted.Path || r.Line != wanted.Line || r.Col != wanted.Col {
+			t.Errorf("%+v, want %+v", r, wanted)
+		}
+	}
+}

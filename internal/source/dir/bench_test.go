@@ -1,0 +1,117 @@
+package dir
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// BenchmarkCheck reads 10,000 resources in 100 files: a quarter each of clusters,
+// assignments, routes and listeners, with what people put into them.
+func BenchmarkCheck(b *testing.B) {
+	root := b.TempDir()
+	writeMany(b, root, 10_000)
+	b.ReportAllocs()
+	for b.Loop() {
+		if c := Check(root, Options{}); len(c.Errors) > 0 || len(c.Counts) != 4 {
+			b.Fatal(c)
+		}
+	}
+}
+
+// writeMany writes n resources into a directory, a hundred in a file.
+func writeMany(tb testing.TB, root string, n int) {
+	tb.Helper()
+	kinds := []func(int) string{manyCluster, manyAssignment, manyRoutes, manyListener}
+	var file strings.Builder
+	for i := range n {
+		file.WriteString("---\n" + kinds[i%len(kinds)](i/len(kinds)))
+		if (i+1)%100 == 0 || i == n-1 {
+			if err := os.WriteFile(filepath.Join(root, fmt.Sprintf("%05d.yaml", i/100)), []byte(file.String()), 0o600); err != nil {
+				tb.Fatal(err)
+			}
+			file.Reset()
+		}
+	}
+}
+
+func manyCluster(i int) string {
+	return fmt.Sprintf(`"@type": type.googleapis.com/envoy.config.cluster.v3.Cluster
+name: cluster-%[1]d
+type: EDS
+connect_timeout: 1s
+lb_policy: LEAST_REQUEST
+eds_cluster_config: {eds_config: {ads: {}, resource_api_version: V3}}
+circuit_breakers: {thresholds: [{max_connections: 1000, max_requests: 1000}]}
+typed_extension_protocol_options:
+  envoy.extensions.upstreams.http.v3.HttpProtocolOptions:
+    "@type": type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions
+    explicit_http_config: {http2_protocol_options: {}}
+transport_socket:
+  name: envoy.transport_sockets.tls
+  typed_config:
+    "@type": type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext
+    sni: cluster-%[1]d.example
+    common_tls_context:
+      validation_context: {trusted_ca: {filename: /etc/ca.pem}}
+`, i)
+}
+
+func manyAssignment(i int) string {
+	var s strings.Builder
+	fmt.Fprintf(&s, `"@type": type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment
+cluster_name: cluster-%d
+endpoints:
+- locality: {region: eu, zone: a}
+  lb_endpoints:
+`, i)
+	for k := range 5 {
+		fmt.Fprintf(&s, `  - endpoint: {address: {socket_address: {address: 10.%d.%d.%d, port_value: 8080}}}
+    load_balancing_weight: %d
+`, i>>8&255, i&255, k, k+1)
+	}
+	return s.String()
+}
+
+func manyRoutes(i int) string {
+	var s strings.Builder
+	fmt.Fprintf(&s, `"@type": type.googleapis.com/envoy.config.route.v3.RouteConfiguration
+name: route-%[1]d
+virtual_hosts:
+- name: host
+  domains: ["host-%[1]d.example", "*.host-%[1]d.example"]
+  routes:
+`, i)
+	for k := range 5 {
+		fmt.Fprintf(&s, `  - match: {prefix: /p%[1]d/, headers: [{name: x-h, string_match: {exact: v%[1]d}}]}
+    route: {cluster: cluster-%[2]d, timeout: 5s, retry_policy: {retry_on: 5xx, num_retries: 2}}
+`, k, i)
+	}
+	return s.String()
+}
+
+func manyListener(i int) string {
+	return fmt.Sprintf(`"@type": type.googleapis.com/envoy.config.listener.v3.Listener
+name: listener-%[1]d
+address: {socket_address: {address: 0.0.0.0, port_value: %[2]d}}
+filter_chains:
+- filters:
+  - name: envoy.filters.network.http_connection_manager
+    typed_config:
+      "@type": type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager
+      stat_prefix: ingress
+      rds: {route_config_name: route-%[1]d, config_source: {ads: {}, resource_api_version: V3}}
+      access_log:
+      - name: envoy.access_loggers.file
+        typed_config:
+          "@type": type.googleapis.com/envoy.extensions.access_loggers.file.v3.FileAccessLog
+          path: /dev/stdout
+      http_filters:
+      - name: cors
+        typed_config: {"@type": type.googleapis.com/envoy.extensions.filters.http.cors.v3.Cors}
+      - name: router
+        typed_config: {"@type": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router}
+`, i, 1024+i%60000)
+}

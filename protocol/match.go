@@ -43,9 +43,7 @@ func (u *subscription) match(t *xds.Table, name string) {
 			u.matches = map[string]*xds.Members{}
 		}
 		u.matches[name] = is
-		if e.again = false; e.told == absent {
-			e.told = others
-		}
+		e.finds()
 		u.mark(e) // of a resource of that name it may have to be told that it is gone
 	case was != nil:
 		// What it found and is about to leave is found until then.
@@ -59,7 +57,7 @@ func (u *subscription) match(t *xds.Table, name string) {
 		}
 		delete(u.matches, name)
 		if e.told == others && !u.toldAny(was) {
-			e.told, e.again = absent, true
+			e.findsNone()
 		}
 		u.mark(e)
 	}
@@ -69,7 +67,7 @@ func (u *subscription) match(t *xds.Table, name string) {
 			u.refer(n, name)
 			u.returned(t, n)
 			if gone && lapsed { // it need not have kept what the name had found
-				u.entry(n).again = true
+				u.entry(n).repeat(true)
 			}
 		} else {
 			u.unrefer(n, name, false)
@@ -78,7 +76,7 @@ func (u *subscription) match(t *xds.Table, name string) {
 	if again {
 		for r := range is.All() {
 			e := u.entry(r.Name)
-			e.again = e.again || e.told != absent // else it differs; should it be lost first, there is nothing to tell again
+			e.repeat(e.again || e.told != absent) // else it differs; should it be lost first, there is nothing to tell again
 			u.mark(e)
 		}
 	}

@@ -271,7 +271,7 @@ func (u *subscription) retell(r *refusal, which func(string, item) bool) {
 		switch e := u.entry(name); {
 		case u.matches[name] != nil: // it finds others now, which have entries of their own
 		case e != nil:
-			e.again = true
+			e.repeat(true)
 			u.mark(e)
 		case u.wildcard:
 			extra = append(extra, entry{name: name, told: u.told(name), sent: true, again: true})

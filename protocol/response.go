@@ -36,8 +36,7 @@ func (s *Session) changes(u *subscription, t *xds.Table, d *diff) *xds.Changes {
 	case s.tellsWorld(u):
 		c = u.world(t)
 		for r := range u.lingering {
-			e := u.entry(r.Name)
-			e.told, e.again = r.Stamp, false // the last it was, news or not
+			u.entry(r.Name).tell(r.Stamp) // the last it was, news or not
 		}
 	case s.variant == xds.SotW:
 		c = &xds.Changes{Upserts: d.upserts}

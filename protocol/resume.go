@@ -157,7 +157,7 @@ func (s *Session) takeOver(u *subscription, w *World, t *xds.Table) {
 	}
 	for e := range u.entries() {
 		if st := w.has(e.name); stands(st) && !doubtful(st) {
-			e.told, e.sent = st, true
+			e.had(st)
 		}
 	}
 	if u.wildcard {
@@ -339,7 +339,8 @@ func (s *Session) resume(u *subscription, initial []xds.Version, t *xds.Table) {
 		}
 		switch {
 		case e != nil:
-			e.told, e.sent, e.again = told, true, expires
+			e.tell(told)
+			e.repeat(expires)
 			u.regain(v.Name) // what it has by way of "*" it has not given up
 			if e.matched == 0 && u.collects(v.Name) {
 				u.lapse(e) // its collection found it, too

@@ -108,7 +108,8 @@ func (u *subscription) enterScope(t *xds.Table, c string, anew bool) {
 	was := u.wants(e)
 	u.scopes[c] = true
 	u.notice(e, was)
-	u.asked, e.again = true, anew || t.Aliased(c).Len() == 0
+	u.asked = true
+	e.repeat(anew || t.Aliased(c).Len() == 0)
 	u.mark(e)
 	u.match(t, c)
 }

@@ -80,7 +80,7 @@ func (s *Session) said(u *subscription, e *entry, is *xds.Stamp) item {
 	if s.variant == xds.Delta && same(was, is) && u.comesFirst(e.name) {
 		was = absent // it may have been given up since, and asked for again
 	}
-	e.told, e.sent, e.again = is, true, false
+	e.tell(is)
 	return item{name: e.name, was: was, is: is}
 }
 
@@ -119,7 +119,7 @@ func (s *Session) tellRemoved(u *subscription, d *diff, items []item) (_ []item,
 			delete(u.lapsed, n)
 		}
 		if u.matches[n] != nil {
-			e.told = others
+			e.finds()
 		}
 		s.departed(u, n)
 	}

@@ -148,7 +148,7 @@ func (u *subscription) subscribe(names []string, t *xds.Table) {
 		}
 		if e := u.entry(n); e != nil {
 			u.name(e, true)
-			e.again = true
+			e.repeat(true)
 			u.mark(e)
 			continue
 		}
@@ -185,7 +185,7 @@ func (u *subscription) subscribeAll(t *xds.Table) {
 	u.wildcard, u.anew, u.due, u.moved = true, true, true, true
 	u.moves++
 	for e := range u.entries() {
-		e.again = e.again || e.told != absent && u.leaving[e.name] == nil
+		e.repeat(e.again || e.told != absent && u.leaving[e.name] == nil)
 		u.mark(e)
 	}
 }
@@ -426,7 +426,8 @@ func (u *subscription) giveUp(e *entry) {
 		u.dropped[e.name] = true
 		u.droppedSize += len(e.name)
 	}
-	e.again, u.asked = true, true
+	e.repeat(true)
+	u.asked = true
 }
 
 // regain forgets that a name was given up: the client asks for it again, or is told what has

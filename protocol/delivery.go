@@ -165,7 +165,7 @@ func (u *subscription) answered() bool {
 func (u *subscription) deliver(s *Session, d *delivery) {
 	if len(u.deliveries) == maxDeliveries {
 		s.evict(u)
-		u.moves++
+		u.moveAll()
 	}
 	if u.answered() {
 		u.silent = s.now

@@ -44,6 +44,27 @@ func (u *subscription) addMarked(extra []entry) {
 	u.add(extra...)
 }
 
+// unmark takes names off the list.
+func (u *subscription) unmark(names map[string]wait) {
+	dirty := u.dirty[:0]
+	for _, n := range u.dirty {
+		if _, off := names[n]; !off {
+			dirty = append(dirty, n)
+		} else if e := u.entry(n); e != nil {
+			e.dirty = false
+		}
+	}
+	u.relisted(dirty)
+}
+
+// relisted makes the list a part of what it was, which stands at its beginning.
+func (u *subscription) relisted(dirty []string) {
+	clear(u.dirty[len(dirty):])
+	if u.dirty = dirty; len(dirty) == 0 {
+		u.dirty = nil
+	}
+}
+
 // pending reports whether there may be something to say.
 func (u *subscription) pending(t *xds.Table) bool {
 	return len(u.dirty) > 0 || u.waiting.restsStill() || u.news(t)
@@ -124,10 +145,7 @@ func (s *Session) prepare(u *subscription) {
 			u.names.remove(n)
 		}
 	}
-	clear(u.dirty[len(dirty):])
-	if u.dirty = dirty; len(dirty) == 0 {
-		u.dirty = nil
-	}
+	u.relisted(dirty)
 	if u.looked = 0; blocked {
 		u.looked = len(dirty)
 	}
@@ -174,7 +192,7 @@ func (s *Session) respond(u *subscription, last bool) []*xds.Response {
 // mayRespond reports whether there may be something to say that may be said now.
 func (s *Session) mayRespond(u *subscription, t *xds.Table) bool {
 	if !u.pending(t) {
-		u.waiting = nil
+		u.waitNoMore()
 		return false
 	}
 	if u.stalled = s.blocked(u); u.stalled {
@@ -208,7 +226,8 @@ func (s *Session) decide(u *subscription, t *xds.Table, d *diff, last bool) deci
 	// "It is generally safe for servers to do this optimization for LDS and CDS
 	// when the only subscription is a wildcard subscription."
 	if world && u.stated == s.version(u, t) && u.wildcard && u.named == 0 && t.Hashed() && !s.refusedBefore(u.typ) {
-		d.waiting, u.waiting = nil, nil // it has all
+		d.waitNone() // it has all
+		u.waitNoMore()
 		return quietly
 	}
 	if world && s.searching(u) {

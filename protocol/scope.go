@@ -35,7 +35,7 @@ func (s *Session) narrow(u *subscription) {
 	}
 	anew := u.anew
 	u.wildcard, u.anew, u.base, u.moved = false, false, nil, true
-	u.moves++
+	u.moveAll()
 	u.quit = append(u.quit, u.remembered()...)
 	u.add(extra...)
 	for e := range u.entries() {
@@ -65,7 +65,7 @@ func (s *Session) widen(u *subscription) {
 	}
 	// The client has not asked for anything of this type: it is told what it lacks.
 	u.wildcard, u.base, u.lapsed, u.moved = true, nil, nil, true
-	u.moves++
+	u.moveAll()
 }
 
 // scope makes the scopes follow what the stream subscribes to.

@@ -191,7 +191,7 @@ func (s *Session) Receive(req xds.Request) error {
 			s.began = s.now
 		}
 		u.begin(s, req, t)
-		u.moves++
+		u.moveAll()
 		s.retain(u, nil) // what it brought and the view has lost is kept from now on
 		s.warming(u)
 	} else if s.narrow(u); req.Nonce != "" || s.variant == xds.SotW && u.nonce != 0 {

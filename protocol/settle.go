@@ -26,7 +26,7 @@ func (u *subscription) message(nonce uint64) (d *delivery, p *part) {
 func (s *Session) acceptUnlisted(u *subscription, nonce uint64) {
 	if s.tellsWorld(u) {
 		u.vagueAll = false
-		u.moves++
+		u.moveAll()
 		u.refusals = slices.DeleteFunc(u.refusals, func(r refusal) bool { return r.nonce < nonce })
 	}
 	for i := range u.deliveries {
@@ -185,7 +185,7 @@ func (s *Session) accept(u *subscription, d *delivery, p *part) {
 		}
 	}
 	if s.tellsWorld(u) { // a world takes the place of all before
-		u.moves++
+		u.moveAll()
 		u.refusals = slices.DeleteFunc(u.refusals, func(r refusal) bool { return r.nonce < p.nonce })
 		return
 	}

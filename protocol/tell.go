@@ -131,9 +131,9 @@ func (s *Session) tellRemoved(u *subscription, d *diff, items []item) (_ []item,
 func (s *Session) relist(u *subscription, t *xds.Table, d *diff) (listed []string) {
 	listed = u.dirty
 	if u.anew || u.wildcard && u.base != t.Versions() || s.tellsWorld(u) {
-		u.moves++ // it is told of the table
+		u.moveAll() // it is told of the table
 	} else if u.heeded {
-		u.stirred = append(u.stirred, listed...)
+		u.stirEach(listed)
 		for n := range d.names {
 			u.stir(n)
 		}

@@ -183,7 +183,7 @@ func (u *subscription) subscribeAll(t *xds.Table) {
 		u.arrives(t)
 	}
 	u.wildcard, u.anew, u.due, u.moved = true, true, true, true
-	u.moves++
+	u.moveAll()
 	for e := range u.entries() {
 		e.repeat(e.again || e.told != absent && u.leaving[e.name] == nil)
 		u.mark(e)
@@ -268,7 +268,7 @@ func (u *subscription) bringer(name string) (last *delivery, is *xds.Stamp) {
 // left to it: a collection, or an alias.
 func (u *subscription) unsubscribeAll(left func(*entry) bool) {
 	u.wildcard, u.implicit, u.anew, u.due, u.moved = false, false, false, false, true
-	u.moves++
+	u.moveAll()
 	u.base = nil
 	u.gaveUp = u.nonce
 	for e := range u.entries() {

@@ -99,9 +99,9 @@ func (d *delivery) lapse() {
 		switch own := d.find(name); {
 		case !stands(it.was) || stands(it.is):
 		case own != nil:
-			own.lapsed, own.member = true, true
+			own.lapse(true)
 		default:
-			it.lapsed, it.member = true, true
+			it.lapse(true)
 			more = append(more, it)
 		}
 	}

@@ -92,8 +92,7 @@ func (s *Session) diff(u *subscription, t *xds.Table, d *diff) {
 	slices.Sort(d.missing)
 }
 
-// waitAll keeps back all that is new: of those that waited before nobody need be told that
-// they do no longer.
+// waitAll keeps back all that is new. What has waited waits on, since when it did.
 func (d *diff) waitAll(before map[string]wait) {
 	for _, r := range d.upserts {
 		if _, waited := before[r.Name]; waited {

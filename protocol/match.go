@@ -194,7 +194,7 @@ func (u *subscription) refer(name, by string) {
 		e = u.entry(name)
 	}
 	was := u.wants(e)
-	delete(u.lapsed, name)
+	u.unlapse(name)
 	e.matched++
 	u.notice(e, was)
 	u.mark(e)
@@ -231,14 +231,24 @@ func (u *subscription) unrefer(name, by string, asked bool) {
 
 // lapse notes that no name finds any more, by itself, what the client has.
 func (u *subscription) lapse(e *entry) {
-	if u.wildcard || !stands(e.told) {
-		return
+	if !u.wildcard && stands(e.told) {
+		u.lapseName(e.name)
 	}
-	if u.lapsed == nil {
-		u.lapsed = map[string]bool{}
-	}
-	u.lapsed[e.name] = true
 }
+
+func (m *matching) lapseName(name string) {
+	if m.lapsed == nil {
+		m.lapsed = map[string]bool{}
+	}
+	m.lapsed[name] = true
+}
+
+// unlapse notes that the client has that by a name again, or has heard that it does not, or
+// has given it up.
+func (m *matching) unlapse(name string) { delete(m.lapsed, name) }
+
+// unlapseAll does so for all.
+func (m *matching) unlapseAll() { m.lapsed = nil }
 
 // lapses reports whether the client still has what no name finds any more: it has not
 // heard so, or not answered, and it wants something still; or it has refused to hear so.

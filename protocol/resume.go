@@ -105,7 +105,7 @@ func (u *subscription) begin(s *Session, req xds.Request, t *xds.Table) {
 	// "(legacy behavior) the request must have no resources in both
 	// resource_names_subscribe and resource_names_unsubscribe".
 	if u.implicit && u.typ.Implicit && len(req.Unsubscribe) == 0 {
-		u.wildcard, u.moved = true, true
+		u.imply()
 	}
 	// Clients wait for an answer to these even when there is nothing to say.
 	u.due = u.wildcard || s.tellsWorld(u)

@@ -64,7 +64,9 @@ func (s *Session) widen(u *subscription) {
 		u.leaveScope(c, false)
 	}
 	// The client has not asked for anything of this type: it is told what it lacks.
-	u.wildcard, u.base, u.lapsed, u.moved = true, nil, nil, true
+	u.wildcard, u.moved = true, true
+	u.base = nil
+	u.unlapseAll()
 	u.moveAll()
 }
 

@@ -370,12 +370,8 @@ func (s *Session) speak(yield func(*xds.Response) bool) {
 		s.recallLately(u)
 		u.markAll()
 		s.outlived(u)
-		for name, l := range u.leaving {
-			if l.released {
-				u.stir(name)
-			}
-			l.released = false
-			u.returned(s.table(u.typ), name) // also what the client has asked for by another name
+		if len(u.leaving) > 0 {
+			u.holdAgain(s.table(u.typ))
 		}
 	}
 	for _, u := range s.subs {

@@ -75,7 +75,7 @@ func (s *Session) said(u *subscription, e *entry, is *xds.Stamp) item {
 	}
 	u.regain(e.name)
 	if stands(is) {
-		delete(u.lapsed, e.name)
+		u.unlapse(e.name)
 	}
 	if s.variant == xds.Delta && same(was, is) && u.comesFirst(e.name) {
 		was = absent // it may have been given up since, and asked for again
@@ -114,9 +114,8 @@ func (s *Session) tellRemoved(u *subscription, d *diff, items []item) (_ []item,
 		}
 		items = append(items, s.said(u, e, absent))
 		if u.lapsed[n] {
-			it := &items[len(items)-1]
-			it.lapsed, it.member = true, u.collects(n)
-			delete(u.lapsed, n)
+			items[len(items)-1].lapse(u.collects(n))
+			u.unlapse(n)
 		}
 		if u.matches[n] != nil {
 			e.finds()

@@ -38,6 +38,15 @@ type want struct {
 	added, removed []string
 }
 
+// imply makes everything wanted, since the first request says nothing.
+func (w *want) imply() { w.wildcard, w.moved = true, true }
+
+// takeQuit returns the names that may be wanted no more, and forgets them.
+func (w *want) takeQuit() (names []string) {
+	names, w.quit = w.quit, nil
+	return names
+}
+
 // wants reports whether an entry is wanted by its name.
 func (u *subscription) wants(e *entry) bool { return e.named || e.matched > 0 || u.scopes[e.name] }
 
@@ -460,7 +469,7 @@ func (s *Session) giveUpLapsed(u *subscription) {
 		if u.collects(name) || len(s.aliasesOf(u, name)) > 0 {
 			continue
 		}
-		delete(u.lapsed, name)
+		u.unlapse(name)
 		u.quit = append(u.quit, name)
 		if !u.covers(name) { // by its own name it may be wanted still
 			unwanted[name] = true

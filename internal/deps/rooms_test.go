@@ -67,13 +67,6 @@ var foreign = []string{
 	"delivery.sent response.go",
 	"delivery.stuck response.go",
 	"delivery.version response.go",
-	"item.lapsed tell.go",
-	"item.member tell.go",
-	"leaver.released session.go",
-	"matching.lapsed refusal.go",
-	"matching.lapsed scope.go",
-	"matching.lapsed tell.go",
-	"matching.lapsed want.go",
 	"part.gone response.go",
 	"part.hi response.go",
 	"part.last response.go",
@@ -100,10 +93,6 @@ var foreign = []string{
 	"saying.stated want.go",
 	"saying.unfed refusal.go",
 	"saying.unfed tell.go",
-	"want.moved resume.go",
-	"want.quit refusal.go",
-	"want.wildcard resume.go",
-	"withdrawing.leaving refusal.go",
 }
 
 // "Each is written to by its own files": who wants a field of another room to change asks

@@ -76,6 +76,15 @@ type delivery struct {
 	finding *finding // what of it names find that no resource has; nil: that was not asked
 }
 
+// addPart adds a message behind the others.
+func (d *delivery) addPart(p part) { d.parts = append(d.parts, p) }
+
+// expectNone notes that it is stuck, and by which nonce.
+func (d *delivery) expectNone(nonce uint64) { d.stuck = nonce }
+
+// keepFinding keeps what names find of it in a view.
+func (d *delivery) keepFinding(f finding) { d.finding = &f }
+
 // overtaken takes names out of which something later was accepted.
 func (d *delivery) overtaken(names iter.Seq2[string, item]) {
 	for name := range names {

@@ -147,7 +147,7 @@ func (s *Session) finding(u *subscription, d *delivery) map[string][]string {
 			}
 		}
 	}
-	d.finding = &finding{s.views, found}
+	d.keepFinding(finding{s.views, found})
 	return found
 }
 

@@ -392,7 +392,7 @@ func (u *subscription) dropUnwanted() {
 		}
 		delete(u.unfed, name)
 		given = append(given, name)
-		delete(u.orphans, name)
+		u.unorphan(name)
 		if !u.lapsed[name] {
 			u.leaveNot(name)
 		}

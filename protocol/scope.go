@@ -34,7 +34,9 @@ func (s *Session) narrow(u *subscription) {
 		}
 	}
 	anew := u.anew
-	u.wildcard, u.anew, u.base, u.moved = false, false, nil, true
+	u.wildcard, u.moved = false, true
+	u.anew = false
+	u.rebase(nil)
 	u.moveAll()
 	u.quit = append(u.quit, u.remembered()...)
 	u.add(extra...)
@@ -65,7 +67,7 @@ func (s *Session) widen(u *subscription) {
 	}
 	// The client has not asked for anything of this type: it is told what it lacks.
 	u.wildcard, u.moved = true, true
-	u.base = nil
+	u.rebase(nil)
 	u.unlapseAll()
 	u.moveAll()
 }

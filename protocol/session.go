@@ -199,9 +199,8 @@ func (s *Session) Receive(req xds.Request) error {
 	}
 	s.scope(u)
 	if u.idle() {
-		// A client may drop unanswered what it no longer wants.
-		u.unacked, u.stalled = false, false
-		u.stir("")
+		u.excuse()
+		u.stalled = false
 	}
 	if u.moved {
 		s.event(Event{Kind: Subscribed, Type: u.typ, Count: u.named, Wildcard: u.wildcard})

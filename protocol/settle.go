@@ -125,6 +125,12 @@ func (u *subscription) settle(s *Session, req xds.Request) {
 	u.gone(d)
 }
 
+// excuse notes that no answer is owed: a client may drop unanswered what it no longer wants.
+func (u *subscription) excuse() {
+	u.unacked = false
+	u.stir("")
+}
+
 // gone forgets a delivery.
 func (u *subscription) gone(d *delivery) {
 	for i := range u.deliveries {

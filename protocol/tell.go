@@ -34,7 +34,7 @@ func (s *Session) tell(u *subscription, t *xds.Table, d *diff) (items []item) {
 		}
 	}
 	if u.wildcard {
-		u.base = t.Versions()
+		u.rebase(t.Versions())
 		u.add(held...)
 	}
 	for _, n := range d.waiting {
@@ -71,7 +71,7 @@ func (s *Session) said(u *subscription, e *entry, is *xds.Stamp) item {
 	was := e.told
 	if orphan := u.orphans[e.name]; orphan != nil && stands(is) {
 		was = orphan
-		delete(u.orphans, e.name)
+		u.unorphan(e.name)
 	}
 	u.regain(e.name)
 	if stands(is) {
@@ -89,7 +89,7 @@ func (u *subscription) tellOrphans(d *diff, items []item) []item {
 	for _, r := range d.upserts {
 		if orphan := u.orphans[r.Name]; orphan != nil && u.entry(r.Name) == nil {
 			items = append(items, item{name: r.Name, was: orphan, is: r.Stamp})
-			delete(u.orphans, r.Name)
+			u.unorphan(r.Name)
 		}
 	}
 	return items
@@ -184,12 +184,4 @@ func (u *subscription) forgetPlain(listed []string, items []item) {
 			u.remove(n)
 		}
 	}
-}
-
-// orphan notes that the client keeps what the view has lost.
-func (u *subscription) orphan(name string, st *xds.Stamp) {
-	if u.orphans == nil {
-		u.orphans = map[string]*xds.Stamp{}
-	}
-	u.orphans[name] = st
 }

@@ -209,7 +209,7 @@ func (u *subscription) arrives(t *xds.Table) {
 	}
 	for d := range u.underWay() {
 		if d.whole && !d.parts[0].world {
-			u.base = d.to
+			u.rebase(d.to)
 		}
 	}
 	others := map[string]*xds.Stamp{}
@@ -278,7 +278,7 @@ func (u *subscription) bringer(name string) (last *delivery, is *xds.Stamp) {
 func (u *subscription) unsubscribeAll(left func(*entry) bool) {
 	u.wildcard, u.implicit, u.anew, u.due, u.moved = false, false, false, false, true
 	u.moveAll()
-	u.base = nil
+	u.rebase(nil)
 	u.gaveUp = u.nonce
 	for e := range u.entries() {
 		if left(e) { // it may be lost, and not told so

@@ -390,7 +390,7 @@ func (u *subscription) dropUnwanted() {
 			}
 			continue
 		}
-		delete(u.unfed, name)
+		u.fed(name)
 		given = append(given, name)
 		u.unorphan(name)
 		if !u.lapsed[name] {

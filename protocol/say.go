@@ -26,6 +26,33 @@ type saying struct {
 	unfed  map[string]time.Time        // when names were told that were accepted late, or when a heartbeat was due, and got none since
 }
 
+// ask notes that names were asked for, or given up under a wildcard.
+func (y *saying) ask() { y.asked = true }
+
+// askAll notes that everything was asked for: all of it is told again.
+func (y *saying) askAll() { y.anew, y.due = true, true }
+
+// dropAll notes that nobody asks for everything any more.
+func (y *saying) dropAll() { y.anew, y.due = false, false }
+
+// renew says whether all that the wildcard covers is told again.
+func (y *saying) renew(anew bool) { y.anew = anew }
+
+// owe says whether an answer is due, even if nothing differs.
+func (y *saying) owe(due bool) { y.due = due }
+
+// doubtAll notes that any entry may differ from the view.
+func (y *saying) doubtAll() { y.all = true }
+
+// lookAnew notes that the view has changed: what was looked at may differ from it.
+func (y *saying) lookAnew() { y.looked = 0 }
+
+// unstall notes that nothing waits for the answer to the newest response.
+func (y *saying) unstall() { y.stalled = false }
+
+// state notes the version that the client states to have; "": it asks for something else.
+func (y *saying) state(version string) { y.stated = version }
+
 // mark notes that something may have to be told of an entry.
 func (u *subscription) mark(e *entry) {
 	if !e.dirty {

@@ -35,26 +35,25 @@ func (s *Session) narrow(u *subscription) {
 	}
 	anew := u.anew
 	u.wildcard, u.moved = false, true
-	u.anew = false
+	u.renew(false)
 	u.rebase(nil)
 	u.moveAll()
 	u.quit = append(u.quit, u.remembered()...)
 	u.add(extra...)
 	for e := range u.entries() {
 		u.lapse(e)
-		u.all = u.all || !u.wants(e)
+		if !u.wants(e) {
+			u.doubtAll()
+		}
 	}
 	if u.scopes == nil {
 		u.scopes = map[string]bool{}
 	}
-	t, asked := s.table(u.typ), u.asked
+	t := s.table(u.typ)
 	for e := range over.entries() {
 		if e.named {
 			u.enterScope(t, e.name+"/*", anew)
 		}
-	}
-	if !anew {
-		u.asked = asked // the client has not asked for anything of this type
 	}
 }
 
@@ -112,7 +111,9 @@ func (u *subscription) enterScope(t *xds.Table, c string, anew bool) {
 	was := u.wants(e)
 	u.scopes[c] = true
 	u.notice(e, was)
-	u.asked = true
+	if anew { // else the client has not asked for anything of this type
+		u.ask()
+	}
 	e.repeat(anew || t.Aliased(c).Len() == 0)
 	u.mark(e)
 	u.match(t, c)

@@ -200,7 +200,7 @@ func (s *Session) Receive(req xds.Request) error {
 	s.scope(u)
 	if u.idle() {
 		u.excuse()
-		u.stalled = false
+		u.unstall()
 	}
 	if u.moved {
 		s.event(Event{Kind: Subscribed, Type: u.typ, Count: u.named, Wildcard: u.wildcard})
@@ -272,9 +272,9 @@ func (s *Session) Change(view xds.View, touched []xds.Names) {
 	s.view = view
 	s.views++
 	for _, u := range s.subs {
-		u.looked = 0
+		u.lookAnew()
 		if touched == nil || len(touched) > u.names.len() { // it costs less to look at all
-			u.all = true
+			u.doubtAll()
 			for name := range u.leaving {
 				u.returned(s.table(u.typ), name)
 			}

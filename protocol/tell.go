@@ -103,7 +103,7 @@ func (s *Session) forsakes(u *subscription) bool { return s.variant == xds.SotW 
 // and reports whether any of these was found by no name any more.
 func (s *Session) tellRemoved(u *subscription, d *diff, items []item) (_ []item, stray bool) {
 	for _, n := range d.removed {
-		delete(u.unfed, n)
+		u.fed(n)
 		e := u.entry(n)
 		if e == nil {
 			continue

@@ -123,7 +123,7 @@ func (u *subscription) replace(names []string, t *xds.Table) {
 	}
 	fresh = append(fresh, names[i:]...)
 	if len(fresh)+len(dropped) > 0 || star != u.wildcard {
-		u.stated = "" // it asks for something else
+		u.state("") // it asks for something else
 	}
 	// What comes to be wanted comes first: what was covered and still is, by another
 	// name, the client keeps.
@@ -145,7 +145,8 @@ func (u *subscription) replace(names []string, t *xds.Table) {
 // subscribed".
 func (u *subscription) subscribe(names []string, t *xds.Table) {
 	if len(names) > 0 {
-		u.implicit, u.asked = false, true
+		u.implicit = false
+		u.ask()
 	}
 	if slices.Contains(names, xds.Wildcard) {
 		u.subscribeAll(t)
@@ -191,7 +192,8 @@ func (u *subscription) subscribeAll(t *xds.Table) {
 	if !u.wildcard {
 		u.arrives(t)
 	}
-	u.wildcard, u.anew, u.due, u.moved = true, true, true, true
+	u.wildcard, u.moved = true, true
+	u.askAll()
 	u.moveAll()
 	for e := range u.entries() {
 		e.repeat(e.again || e.told != absent && u.leaving[e.name] == nil)
@@ -276,7 +278,8 @@ func (u *subscription) bringer(name string) (last *delivery, is *xds.Stamp) {
 // unsubscribeAll ends the wildcard. By another name the client still has, and wants, what is
 // left to it: a collection, or an alias.
 func (u *subscription) unsubscribeAll(left func(*entry) bool) {
-	u.wildcard, u.implicit, u.anew, u.due, u.moved = false, false, false, false, true
+	u.wildcard, u.implicit, u.moved = false, false, true
+	u.dropAll()
 	u.moveAll()
 	u.rebase(nil)
 	u.gaveUp = u.nonce
@@ -436,7 +439,7 @@ func (u *subscription) giveUp(e *entry) {
 		u.droppedSize += len(e.name)
 	}
 	e.repeat(true)
-	u.asked = true
+	u.ask()
 }
 
 // regain forgets that a name was given up: the client asks for it again, or is told what has

@@ -117,6 +117,12 @@ func (s *Session) beat(u *subscription) []*xds.Response {
 	return out
 }
 
+// beatBy is when heartbeats are due next; zero: never.
+func (y *saying) beatBy() time.Time { return y.beatAt }
+
+// overdueBeat reports whether heartbeats are due, and wait.
+func (y *saying) overdueBeat(now time.Time) bool { return !y.beatAt.IsZero() && !now.Before(y.beatAt) }
+
 // feed notes what a message tells: its time begins now. When that of others is over, it
 // is not known by the heartbeats.
 func (s *Session) feed(u *subscription, c *xds.Changes) {

@@ -259,6 +259,14 @@ func (s *Session) mutes(u *subscription, e *entry) bool {
 	return !e.sent && s.now.Before(u.muted[e.name])
 }
 
+// mutedBy is when the absence of a name is kept back no longer; zero: never.
+func (y *saying) mutedBy() time.Time {
+	if len(y.mutings) == 0 {
+		return time.Time{}
+	}
+	return y.mutings[0].until
+}
+
 // unmute lets go of names whose time is over, or of which something was told. It looks
 // at the first alone while that one counts: there may be many.
 func (s *Session) unmute(u *subscription) {

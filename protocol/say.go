@@ -115,6 +115,15 @@ func (s *Session) blocked(u *subscription) bool {
 	return s.variant == xds.SotW || !u.asked || u.crowded()
 }
 
+// blockedBy is when the newest response is waited for no longer, if anything waits for its
+// answer: what is to be said, a heartbeat, or what leaves; zero: never.
+func (s *Session) blockedBy(u *subscription) time.Time {
+	if d := u.newest(s.variant); d != nil && (u.stalled || u.overdueBeat(s.now) || len(u.leaving) > 0) {
+		return d.sent.Add(patience)
+	}
+	return time.Time{}
+}
+
 // crowded reports whether as many responses are unanswered as are listed.
 func (u *subscription) crowded() bool {
 	n := 0
@@ -281,17 +290,4 @@ func (s *Session) decide(u *subscription, t *xds.Table, d *diff, last bool) deci
 		return later
 	}
 	return quietly
-}
-
-// sayBy yields the times at which something may have to be said though nothing
-// happens.
-func (s *Session) sayBy(u *subscription, yield func(time.Time)) {
-	yield(u.beatAt)
-	overdue := !u.beatAt.IsZero() && !s.now.Before(u.beatAt)
-	if d := u.newest(s.variant); d != nil && (u.stalled || overdue || len(u.leaving) > 0) {
-		yield(d.sent.Add(patience))
-	}
-	if len(u.mutings) > 0 {
-		yield(u.mutings[0].until)
-	}
 }

@@ -321,9 +321,11 @@ func (s *Session) Deadline() (next time.Time) {
 		}
 	}
 	for _, u := range s.subs {
-		s.sayBy(u, at)
+		at(s.blockedBy(u))
 		at(s.waitEnds(u))
 		u.withdrawBy(at)
+		at(u.mutedBy())
+		at(u.beatBy())
 	}
 	return next
 }

@@ -117,12 +117,18 @@ func (s *Session) beat(u *subscription) []*xds.Response {
 	return out
 }
 
+// beatBy is when heartbeats are due next; zero: never.
+func (y *saying) beatBy() time.Time { return y.beatAt }
+
+// overdueBeat reports whether heartbeats are due, and wait.
+func (y *saying) overdueBeat(now time.Time) bool { return !y.beatAt.IsZero() && !now.Before(y.beatAt) }
+
 // feed notes what a message tells: its time begins now. When that of others is over, it
 // is not known by the heartbeats.
 func (s *Session) feed(u *subscription, c *xds.Changes) {
 	if len(u.unfed) > 0 {
 		for _, r := range c.Upserts {
-			delete(u.unfed, r.Name)
+			u.fed(r.Name)
 		}
 	}
 	for ttl, at := range u.beats {
@@ -237,6 +243,10 @@ func (s *Session) unlisted(u *subscription, d *delivery) {
 	}
 }
 
+// fed notes that it gets heartbeats, or needs none.
+func (y *saying) fed(name string) { delete(y.unfed, name) }
+
+// starve notes that a name gets no heartbeats, since when it was told.
 func (u *subscription) starve(name string, told time.Time) {
 	if u.unfed == nil {
 		u.unfed = map[string]time.Time{}
@@ -300,7 +310,7 @@ func (s *Session) beating(u *subscription, all *xds.Changes) *xds.Changes {
 	var some []*xds.Resource
 	for _, r := range all.Beats {
 		if (u.covers(r.Name) || u.lingers(r.Name) != nil) && same(u.told(r.Name), r.Stamp) && u.accepted(r.Name) {
-			delete(u.unfed, r.Name)
+			u.fed(r.Name)
 			some = append(some, r)
 		}
 	}

@@ -21,6 +21,9 @@ type item struct {
 // tellsNothing reports whether the client may have nothing of the name, before and after.
 func (it *item) tellsNothing() bool { return !stands(it.was) && !stands(it.is) && !it.lapsed }
 
+// lapse notes that nothing finds any more what was told to be gone.
+func (it *item) lapse(member bool) { it.lapsed, it.member = true, member }
+
 // A cargo is what a response carried, in the size of two pointers for a
 // wildcard: the names in which from and to differ, or all of to, and items,
 // which override.

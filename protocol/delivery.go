@@ -76,6 +76,15 @@ type delivery struct {
 	finding *finding // what of it names find that no resource has; nil: that was not asked
 }
 
+// addPart adds a message behind the others.
+func (d *delivery) addPart(p part) { d.parts = append(d.parts, p) }
+
+// expectNone notes that it is stuck, and by which nonce.
+func (d *delivery) expectNone(nonce uint64) { d.stuck = nonce }
+
+// keepFinding keeps what names find of it in a view.
+func (d *delivery) keepFinding(f finding) { d.finding = &f }
+
 // overtaken takes names out of which something later was accepted.
 func (d *delivery) overtaken(names iter.Seq2[string, item]) {
 	for name := range names {
@@ -99,9 +108,9 @@ func (d *delivery) lapse() {
 		switch own := d.find(name); {
 		case !stands(it.was) || stands(it.is):
 		case own != nil:
-			own.lapsed, own.member = true, true
+			own.lapse(true)
 		default:
-			it.lapsed, it.member = true, true
+			it.lapse(true)
 			more = append(more, it)
 		}
 	}
@@ -165,7 +174,7 @@ func (u *subscription) answered() bool {
 func (u *subscription) deliver(s *Session, d *delivery) {
 	if len(u.deliveries) == maxDeliveries {
 		s.evict(u)
-		u.moves++
+		u.moveAll()
 	}
 	if u.answered() {
 		u.silent = s.now

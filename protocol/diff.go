@@ -25,12 +25,13 @@ type diff struct {
 func (s *Session) diff(u *subscription, t *xds.Table, d *diff) {
 	ordered := s.ordered(u)
 	upsert := func(r *xds.Resource) {
-		s.turns, s.patient = time.Time{}, false
-		if !ordered || s.ready(u, &d.any, r) {
+		if !ordered {
 			d.upserts = append(d.upserts, r)
-			return
+		} else if ready, w := s.readyOr(u, &d.any, r); ready {
+			d.upserts = append(d.upserts, r)
+		} else {
+			d.waiting = append(d.waiting, w)
 		}
-		d.waiting = append(d.waiting, waiter{r.Name, s.turns, s.patient})
 	}
 	if u.wildcard && (u.anew || u.base != t.Versions()) {
 		c := t.Since(u.base)
@@ -90,6 +91,19 @@ func (s *Session) diff(u *subscription, t *xds.Table, d *diff) {
 	slices.Sort(d.absent)
 	slices.Sort(d.missing)
 }
+
+// waitAll keeps back all that is new. What has waited waits on, since when it did.
+func (d *diff) waitAll(before map[string]wait) {
+	for _, r := range d.upserts {
+		if _, waited := before[r.Name]; waited {
+			d.waiting = append(d.waiting, waiter{name: r.Name})
+		}
+	}
+	d.upserts = nil
+}
+
+// waitNone keeps nothing back.
+func (d *diff) waitNone() { d.waiting = nil }
 
 // diffAnew compares again as long as the diff ends refusals, which kept names from being told.
 func (s *Session) diffAnew(u *subscription, t *xds.Table, d *diff) {
@@ -243,6 +257,14 @@ func (u *subscription) queue(m muting) {
 // now.
 func (s *Session) mutes(u *subscription, e *entry) bool {
 	return !e.sent && s.now.Before(u.muted[e.name])
+}
+
+// mutedBy is when the absence of a name is kept back no longer; zero: never.
+func (y *saying) mutedBy() time.Time {
+	if len(y.mutings) == 0 {
+		return time.Time{}
+	}
+	return y.mutings[0].until
 }
 
 // unmute lets go of names whose time is over, or of which something was told. It looks

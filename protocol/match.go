@@ -43,9 +43,7 @@ func (u *subscription) match(t *xds.Table, name string) {
 			u.matches = map[string]*xds.Members{}
 		}
 		u.matches[name] = is
-		if e.again = false; e.told == absent {
-			e.told = others
-		}
+		e.finds()
 		u.mark(e) // of a resource of that name it may have to be told that it is gone
 	case was != nil:
 		// What it found and is about to leave is found until then.
@@ -59,7 +57,7 @@ func (u *subscription) match(t *xds.Table, name string) {
 		}
 		delete(u.matches, name)
 		if e.told == others && !u.toldAny(was) {
-			e.told, e.again = absent, true
+			e.findsNone()
 		}
 		u.mark(e)
 	}
@@ -69,7 +67,7 @@ func (u *subscription) match(t *xds.Table, name string) {
 			u.refer(n, name)
 			u.returned(t, n)
 			if gone && lapsed { // it need not have kept what the name had found
-				u.entry(n).again = true
+				u.entry(n).repeat(true)
 			}
 		} else {
 			u.unrefer(n, name, false)
@@ -78,7 +76,7 @@ func (u *subscription) match(t *xds.Table, name string) {
 	if again {
 		for r := range is.All() {
 			e := u.entry(r.Name)
-			e.again = e.again || e.told != absent // else it differs; should it be lost first, there is nothing to tell again
+			e.repeat(e.again || e.told != absent) // else it differs; should it be lost first, there is nothing to tell again
 			u.mark(e)
 		}
 	}
@@ -149,7 +147,7 @@ func (s *Session) finding(u *subscription, d *delivery) map[string][]string {
 			}
 		}
 	}
-	d.finding = &finding{s.views, found}
+	d.keepFinding(finding{s.views, found})
 	return found
 }
 
@@ -196,7 +194,7 @@ func (u *subscription) refer(name, by string) {
 		e = u.entry(name)
 	}
 	was := u.wants(e)
-	delete(u.lapsed, name)
+	u.unlapse(name)
 	e.matched++
 	u.notice(e, was)
 	u.mark(e)
@@ -233,14 +231,24 @@ func (u *subscription) unrefer(name, by string, asked bool) {
 
 // lapse notes that no name finds any more, by itself, what the client has.
 func (u *subscription) lapse(e *entry) {
-	if u.wildcard || !stands(e.told) {
-		return
+	if !u.wildcard && stands(e.told) {
+		u.lapseName(e.name)
 	}
-	if u.lapsed == nil {
-		u.lapsed = map[string]bool{}
-	}
-	u.lapsed[e.name] = true
 }
+
+func (m *matching) lapseName(name string) {
+	if m.lapsed == nil {
+		m.lapsed = map[string]bool{}
+	}
+	m.lapsed[name] = true
+}
+
+// unlapse notes that the client has that by a name again, or has heard that it does not, or
+// has given it up.
+func (m *matching) unlapse(name string) { delete(m.lapsed, name) }
+
+// unlapseAll does so for all.
+func (m *matching) unlapseAll() { m.lapsed = nil }
 
 // lapses reports whether the client still has what no name finds any more: it has not
 // heard so, or not answered, and it wants something still; or it has refused to hear so.

@@ -23,8 +23,27 @@ type entry struct {
 	named   bool  // the client subscribes to it
 	sent    bool  // something was told of it, on this stream or an earlier one
 	again   bool  // tell it again, changed or not
-	dirty   bool  // it may have to be told something; listed in pending.dirty
+	dirty   bool  // it may have to be told something; listed in saying.dirty
 }
+
+// tell counts it as told what the name is, and nothing is to be told again.
+func (e *entry) tell(is *xds.Stamp) { e.told, e.sent, e.again = is, true, false }
+
+// had counts it as told earlier; if it is to be told again, it still is.
+func (e *entry) had(is *xds.Stamp) { e.told, e.sent = is, true }
+
+// finds notes that the name finds others: what there is to say is said of these.
+func (e *entry) finds() {
+	if e.again = false; e.told == absent {
+		e.told = others
+	}
+}
+
+// findsNone notes that it finds nothing any more, which the client is to be told.
+func (e *entry) findsNone() { e.told, e.again = absent, true }
+
+// repeat says whether it is told again, changed or not.
+func (e *entry) repeat(again bool) { e.again = again }
 
 // names is a set of entries in the order of their names. It is cut into chunks,
 // so that one entry more or less costs the same however many there are. The zero

@@ -41,6 +41,15 @@ func (s *Session) before(t time.Time) bool {
 	return true
 }
 
+// readyOr reports whether r may be sent, and if not, what waits, and until when.
+func (s *Session) readyOr(u *subscription, any *anyReady, r *xds.Resource) (bool, waiter) {
+	s.turns, s.patient = time.Time{}, false
+	if s.ready(u, any, r) {
+		return true, waiter{}
+	}
+	return false, waiter{r.Name, s.turns, s.patient}
+}
+
 // ready reports whether r may be sent: whether the client has all that it refers
 // to of the type that comes first.
 func (s *Session) ready(u *subscription, any *anyReady, r *xds.Resource) bool {

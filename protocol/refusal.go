@@ -271,15 +271,12 @@ func (u *subscription) retell(r *refusal, which func(string, item) bool) {
 		switch e := u.entry(name); {
 		case u.matches[name] != nil: // it finds others now, which have entries of their own
 		case e != nil:
-			e.again = true
+			e.repeat(true)
 			u.mark(e)
 		case u.wildcard:
 			extra = append(extra, entry{name: name, told: u.told(name), sent: true, again: true})
 		case u.lapses(name): // it is told to be gone again
-			if u.lapsed == nil {
-				u.lapsed = map[string]bool{}
-			}
-			u.lapsed[name] = true
+			u.lapseName(name)
 			extra = append(extra, entry{name: name, told: absent, sent: true, again: true})
 		}
 	}
@@ -372,17 +369,18 @@ func (u *subscription) dropUnwanted() {
 	if len(u.quit) == 0 {
 		return
 	}
+	quit := u.takeQuit()
 	for i := range u.refusals { // by the name that was dropped it may have had these
-		u.quit = append(u.quit, u.refusals[i].lapsed...)
+		quit = append(quit, u.refusals[i].lapsed...)
 	}
 	if u.idle() {
-		u.quit = u.remembered()
+		quit = u.remembered()
 	}
 	var given []string
-	for _, name := range u.quit {
+	for _, name := range quit {
 		u.stir(name)
 		if u.entry(name) == nil {
-			delete(u.lapsed, name)
+			u.unlapse(name)
 		}
 		if u.covers(name) {
 			for i := range u.refusals {
@@ -392,11 +390,11 @@ func (u *subscription) dropUnwanted() {
 			}
 			continue
 		}
-		delete(u.unfed, name)
+		u.fed(name)
 		given = append(given, name)
-		delete(u.orphans, name)
+		u.unorphan(name)
 		if !u.lapsed[name] {
-			delete(u.leaving, name)
+			u.leaveNot(name)
 		}
 		if u.lapses(name) {
 			continue
@@ -405,6 +403,6 @@ func (u *subscription) dropUnwanted() {
 			u.refusals[i].take(name, true)
 		}
 	}
-	u.quit, u.brought = nil, except(u.brought, given)
+	u.brought = except(u.brought, given)
 	u.dropEmpty()
 }

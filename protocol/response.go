@@ -10,21 +10,24 @@ import (
 func (s *Session) bring(u *subscription, t *xds.Table, d *diff) []*xds.Response {
 	u.asked = false
 	world := s.tellsWorld(u)
-	var f delivery
-	f.version, f.sent = s.version(u, t), s.now
+	version := s.version(u, t) // before it is told that something is gone
 	stuck := s.warm(u, d.upserts, world)
+	var from, to *xds.Versions
 	if u.wildcard {
-		f.from, f.whole = u.base, u.anew
+		from = u.base
 	}
-	if f.items = s.tell(u, t, d); u.wildcard {
-		f.to = u.base
+	whole := u.wildcard && u.anew
+	items := s.tell(u, t, d)
+	if u.wildcard {
+		to = u.base
 	}
 	parts := []*xds.Changes{s.changes(u, t, d)}
 	if !world {
 		parts = parts[0].Split(s.opts.MaxResponse)
 	}
+	f := delivery{cargo: cargo{from: from, to: to, whole: whole, items: items}, version: version, sent: s.now}
 	if stuck {
-		f.stuck = s.nonces + uint64(len(parts))
+		f.expectNone(s.nonces + uint64(len(parts)))
 	}
 	return s.send(u, t, &f, parts)
 }
@@ -36,8 +39,7 @@ func (s *Session) changes(u *subscription, t *xds.Table, d *diff) *xds.Changes {
 	case s.tellsWorld(u):
 		c = u.world(t)
 		for r := range u.lingering {
-			e := u.entry(r.Name)
-			e.told, e.again = r.Stamp, false // the last it was, news or not
+			u.entry(r.Name).tell(r.Stamp) // the last it was, news or not
 		}
 	case s.variant == xds.SotW:
 		c = &xds.Changes{Upserts: d.upserts}
@@ -69,33 +71,31 @@ func (s *Session) send(u *subscription, t *xds.Table, d *delivery, parts []*xds.
 // sendPart makes one message of a delivery.
 func (s *Session) sendPart(u *subscription, d *delivery, c *xds.Changes, world *World) *xds.Response {
 	s.nonces++
-	p := partOf(s.nonces, c)
-	p.world = s.tellsWorld(u)
-	d.parts = append(d.parts, p)
+	d.addPart(partOf(s.nonces, c, s.tellsWorld(u)))
 	r := &xds.Response{Type: u.typ, Version: d.version, Nonce: strconv.FormatUint(s.nonces, 10), TTL: s.ttl, Changes: c}
 	s.event(Event{Kind: Sent, Type: u.typ, Nonce: r.Nonce, Version: r.Version, Count: len(c.Upserts), Removed: len(c.Removed) + len(c.Absent), Beats: len(c.Beats), World: world})
 	return r
 }
 
 // partOf is the message that carries the changes.
-func partOf(nonce uint64, c *xds.Changes) part {
-	p := part{nonce: nonce, lo: "-", gone: "-"} // of nothing: no name stands between "-" and ""
+func partOf(nonce uint64, c *xds.Changes, world bool) part {
+	lo, hi, begin, last := "-", "", "-", "" // of nothing: no name stands between "-" and ""
 	if n := len(c.Upserts); n > 0 {
-		p.lo, p.hi = c.Upserts[0].Name, c.Upserts[n-1].Name
+		lo, hi = c.Upserts[0].Name, c.Upserts[n-1].Name
 	}
 	if n := len(c.Beats); n > 0 {
-		p.lo, p.hi = c.Beats[0].Name, c.Beats[n-1].Name
+		lo, hi = c.Beats[0].Name, c.Beats[n-1].Name
 	}
 	first := true
 	for _, gone := range [][]string{c.Removed, c.Absent} {
 		if n := len(gone); n > 0 {
-			if first || gone[0] < p.gone {
-				p.gone = gone[0]
+			if first || gone[0] < begin {
+				begin = gone[0]
 			}
-			p.last, first = max(p.last, gone[n-1]), false
+			last, first = max(last, gone[n-1]), false
 		}
 	}
-	return p
+	return part{nonce: nonce, lo: lo, hi: hi, gone: begin, last: last, world: world}
 }
 
 // world is everything the subscription covers: "the server must include the

@@ -105,10 +105,10 @@ func (u *subscription) begin(s *Session, req xds.Request, t *xds.Table) {
 	// "(legacy behavior) the request must have no resources in both
 	// resource_names_subscribe and resource_names_unsubscribe".
 	if u.implicit && u.typ.Implicit && len(req.Unsubscribe) == 0 {
-		u.wildcard, u.moved = true, true
+		u.imply()
 	}
 	// Clients wait for an answer to these even when there is nothing to say.
-	u.due = u.wildcard || s.tellsWorld(u)
+	u.owe(u.wildcard || s.tellsWorld(u))
 	s.narrow(u)
 	s.tellEmpty(u)
 	s.resumes = s.resumes || req.Version != "" || len(req.Initial) > 0
@@ -140,7 +140,7 @@ func (s *Session) recall(u *subscription, version string, t *xds.Table) {
 		}
 	}
 	if u.typ.FullState && w != nil && !w.Since {
-		u.stated = strings.Clone(version)
+		u.state(strings.Clone(version))
 	}
 	if w == nil {
 		u.elsewhere = version != "" && u.typ.FullState // of others nothing tells that a name is lost
@@ -157,11 +157,12 @@ func (s *Session) takeOver(u *subscription, w *World, t *xds.Table) {
 	}
 	for e := range u.entries() {
 		if st := w.has(e.name); stands(st) && !doubtful(st) {
-			e.told, e.sent = st, true
+			e.had(st)
 		}
 	}
 	if u.wildcard {
-		u.base, u.anew = w.Versions, true
+		u.rebase(w.Versions)
+		u.renew(true)
 	}
 	var extra []entry
 	for _, n := range w.Lacks {
@@ -315,7 +316,7 @@ func (s *Session) resume(u *subscription, initial []xds.Version, t *xds.Table) {
 	if len(initial) == 0 {
 		return
 	}
-	u.due = false
+	u.owe(false)
 	lately := slices.Concat([]*xds.Table{t}, s.recent(u.typ)) // once: a client may state many names
 	seen := newIndex(initial)
 	matched := 0
@@ -339,7 +340,8 @@ func (s *Session) resume(u *subscription, initial []xds.Version, t *xds.Table) {
 		}
 		switch {
 		case e != nil:
-			e.told, e.sent, e.again = told, true, expires
+			e.tell(told)
+			e.repeat(expires)
 			u.regain(v.Name) // what it has by way of "*" it has not given up
 			if e.matched == 0 && u.collects(v.Name) {
 				u.lapse(e) // its collection found it, too
@@ -354,7 +356,9 @@ func (s *Session) resume(u *subscription, initial []xds.Version, t *xds.Table) {
 		}
 	}
 	if u.wildcard {
-		u.base, u.anew, u.all = t.Versions(), false, true
+		u.rebase(t.Versions())
+		u.renew(false)
+		u.doubtAll()
 		if matched < t.Len() { // what the client does not state it does not have
 			for st := range t.Versions().All() {
 				if !seen.has(st.Name) && u.entry(st.Name) == nil {

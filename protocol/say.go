@@ -26,6 +26,33 @@ type saying struct {
 	unfed  map[string]time.Time        // when names were told that were accepted late, or when a heartbeat was due, and got none since
 }
 
+// ask notes that names were asked for, or given up under a wildcard.
+func (y *saying) ask() { y.asked = true }
+
+// askAll notes that everything was asked for: all of it is told again.
+func (y *saying) askAll() { y.anew, y.due = true, true }
+
+// dropAll notes that nobody asks for everything any more.
+func (y *saying) dropAll() { y.anew, y.due = false, false }
+
+// renew says whether all that the wildcard covers is told again.
+func (y *saying) renew(anew bool) { y.anew = anew }
+
+// owe says whether an answer is due, even if nothing differs.
+func (y *saying) owe(due bool) { y.due = due }
+
+// doubtAll notes that any entry may differ from the view.
+func (y *saying) doubtAll() { y.all = true }
+
+// lookAnew notes that the view has changed: what was looked at may differ from it.
+func (y *saying) lookAnew() { y.looked = 0 }
+
+// unstall notes that nothing waits for the answer to the newest response.
+func (y *saying) unstall() { y.stalled = false }
+
+// state notes the version that the client states to have; "": it asks for something else.
+func (y *saying) state(version string) { y.stated = version }
+
 // mark notes that something may have to be told of an entry.
 func (u *subscription) mark(e *entry) {
 	if !e.dirty {
@@ -42,6 +69,27 @@ func (u *subscription) addMarked(extra []entry) {
 		u.mark(&extra[i])
 	}
 	u.add(extra...)
+}
+
+// unmark takes names off the list.
+func (u *subscription) unmark(names map[string]wait) {
+	dirty := u.dirty[:0]
+	for _, n := range u.dirty {
+		if _, off := names[n]; !off {
+			dirty = append(dirty, n)
+		} else if e := u.entry(n); e != nil {
+			e.dirty = false
+		}
+	}
+	u.relisted(dirty)
+}
+
+// relisted makes the list a part of what it was, which stands at its beginning.
+func (u *subscription) relisted(dirty []string) {
+	clear(u.dirty[len(dirty):])
+	if u.dirty = dirty; len(dirty) == 0 {
+		u.dirty = nil
+	}
 }
 
 // pending reports whether there may be something to say.
@@ -65,6 +113,15 @@ func (s *Session) blocked(u *subscription) bool {
 	// Delta: "the server must honor changes to the subscription state even if
 	// the nonce is stale".
 	return s.variant == xds.SotW || !u.asked || u.crowded()
+}
+
+// blockedBy is when the newest response is waited for no longer, if anything waits for its
+// answer: what is to be said, a heartbeat, or what leaves; zero: never.
+func (s *Session) blockedBy(u *subscription) time.Time {
+	if d := u.newest(s.variant); d != nil && (u.stalled || u.overdueBeat(s.now) || len(u.leaving) > 0) {
+		return d.sent.Add(patience)
+	}
+	return time.Time{}
 }
 
 // crowded reports whether as many responses are unanswered as are listed.
@@ -124,10 +181,7 @@ func (s *Session) prepare(u *subscription) {
 			u.names.remove(n)
 		}
 	}
-	clear(u.dirty[len(dirty):])
-	if u.dirty = dirty; len(dirty) == 0 {
-		u.dirty = nil
-	}
+	u.relisted(dirty)
 	if u.looked = 0; blocked {
 		u.looked = len(dirty)
 	}
@@ -174,7 +228,7 @@ func (s *Session) respond(u *subscription, last bool) []*xds.Response {
 // mayRespond reports whether there may be something to say that may be said now.
 func (s *Session) mayRespond(u *subscription, t *xds.Table) bool {
 	if !u.pending(t) {
-		u.waiting = nil
+		u.waitNoMore()
 		return false
 	}
 	if u.stalled = s.blocked(u); u.stalled {
@@ -208,7 +262,8 @@ func (s *Session) decide(u *subscription, t *xds.Table, d *diff, last bool) deci
 	// "It is generally safe for servers to do this optimization for LDS and CDS
 	// when the only subscription is a wildcard subscription."
 	if world && u.stated == s.version(u, t) && u.wildcard && u.named == 0 && t.Hashed() && !s.refusedBefore(u.typ) {
-		d.waiting, u.waiting = nil, nil // it has all
+		d.waitNone() // it has all
+		u.waitNoMore()
 		return quietly
 	}
 	if world && s.searching(u) {
@@ -235,17 +290,4 @@ func (s *Session) decide(u *subscription, t *xds.Table, d *diff, last bool) deci
 		return later
 	}
 	return quietly
-}
-
-// sayBy yields the times at which something may have to be said though nothing
-// happens.
-func (s *Session) sayBy(u *subscription, yield func(time.Time)) {
-	yield(u.beatAt)
-	overdue := !u.beatAt.IsZero() && !s.now.Before(u.beatAt)
-	if d := u.newest(s.variant); d != nil && (u.stalled || overdue || len(u.leaving) > 0) {
-		yield(d.sent.Add(patience))
-	}
-	if len(u.mutings) > 0 {
-		yield(u.mutings[0].until)
-	}
 }

@@ -34,25 +34,26 @@ func (s *Session) narrow(u *subscription) {
 		}
 	}
 	anew := u.anew
-	u.wildcard, u.anew, u.base, u.moved = false, false, nil, true
-	u.moves++
+	u.wildcard, u.moved = false, true
+	u.renew(false)
+	u.rebase(nil)
+	u.moveAll()
 	u.quit = append(u.quit, u.remembered()...)
 	u.add(extra...)
 	for e := range u.entries() {
 		u.lapse(e)
-		u.all = u.all || !u.wants(e)
+		if !u.wants(e) {
+			u.doubtAll()
+		}
 	}
 	if u.scopes == nil {
 		u.scopes = map[string]bool{}
 	}
-	t, asked := s.table(u.typ), u.asked
+	t := s.table(u.typ)
 	for e := range over.entries() {
 		if e.named {
 			u.enterScope(t, e.name+"/*", anew)
 		}
-	}
-	if !anew {
-		u.asked = asked // the client has not asked for anything of this type
 	}
 }
 
@@ -64,8 +65,10 @@ func (s *Session) widen(u *subscription) {
 		u.leaveScope(c, false)
 	}
 	// The client has not asked for anything of this type: it is told what it lacks.
-	u.wildcard, u.base, u.lapsed, u.moved = true, nil, nil, true
-	u.moves++
+	u.wildcard, u.moved = true, true
+	u.rebase(nil)
+	u.unlapseAll()
+	u.moveAll()
 }
 
 // scope makes the scopes follow what the stream subscribes to.
@@ -108,7 +111,10 @@ func (u *subscription) enterScope(t *xds.Table, c string, anew bool) {
 	was := u.wants(e)
 	u.scopes[c] = true
 	u.notice(e, was)
-	u.asked, e.again = true, anew || t.Aliased(c).Len() == 0
+	if anew { // else the client has not asked for anything of this type
+		u.ask()
+	}
+	e.repeat(anew || t.Aliased(c).Len() == 0)
 	u.mark(e)
 	u.match(t, c)
 }

@@ -191,7 +191,7 @@ func (s *Session) Receive(req xds.Request) error {
 			s.began = s.now
 		}
 		u.begin(s, req, t)
-		u.moves++
+		u.moveAll()
 		s.retain(u, nil) // what it brought and the view has lost is kept from now on
 		s.warming(u)
 	} else if s.narrow(u); req.Nonce != "" || s.variant == xds.SotW && u.nonce != 0 {
@@ -199,9 +199,8 @@ func (s *Session) Receive(req xds.Request) error {
 	}
 	s.scope(u)
 	if u.idle() {
-		// A client may drop unanswered what it no longer wants.
-		u.unacked, u.stalled = false, false
-		u.stir("")
+		u.excuse()
+		u.unstall()
 	}
 	if u.moved {
 		s.event(Event{Kind: Subscribed, Type: u.typ, Count: u.named, Wildcard: u.wildcard})
@@ -273,9 +272,9 @@ func (s *Session) Change(view xds.View, touched []xds.Names) {
 	s.view = view
 	s.views++
 	for _, u := range s.subs {
-		u.looked = 0
+		u.lookAnew()
 		if touched == nil || len(touched) > u.names.len() { // it costs less to look at all
-			u.all = true
+			u.doubtAll()
 			for name := range u.leaving {
 				u.returned(s.table(u.typ), name)
 			}
@@ -322,9 +321,11 @@ func (s *Session) Deadline() (next time.Time) {
 		}
 	}
 	for _, u := range s.subs {
-		s.sayBy(u, at)
+		at(s.blockedBy(u))
 		at(s.waitEnds(u))
 		u.withdrawBy(at)
+		at(u.mutedBy())
+		at(u.beatBy())
 	}
 	return next
 }
@@ -370,12 +371,8 @@ func (s *Session) speak(yield func(*xds.Response) bool) {
 		s.recallLately(u)
 		u.markAll()
 		s.outlived(u)
-		for name, l := range u.leaving {
-			if l.released {
-				u.stir(name)
-			}
-			l.released = false
-			u.returned(s.table(u.typ), name) // also what the client has asked for by another name
+		if len(u.leaving) > 0 {
+			u.holdAgain(s.table(u.typ))
 		}
 	}
 	for _, u := range s.subs {

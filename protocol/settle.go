@@ -26,7 +26,7 @@ func (u *subscription) message(nonce uint64) (d *delivery, p *part) {
 func (s *Session) acceptUnlisted(u *subscription, nonce uint64) {
 	if s.tellsWorld(u) {
 		u.vagueAll = false
-		u.moves++
+		u.moveAll()
 		u.refusals = slices.DeleteFunc(u.refusals, func(r refusal) bool { return r.nonce < nonce })
 	}
 	for i := range u.deliveries {
@@ -125,6 +125,12 @@ func (u *subscription) settle(s *Session, req xds.Request) {
 	u.gone(d)
 }
 
+// excuse notes that no answer is owed: a client may drop unanswered what it no longer wants.
+func (u *subscription) excuse() {
+	u.unacked = false
+	u.stir("")
+}
+
 // gone forgets a delivery.
 func (u *subscription) gone(d *delivery) {
 	for i := range u.deliveries {
@@ -185,7 +191,7 @@ func (s *Session) accept(u *subscription, d *delivery, p *part) {
 		}
 	}
 	if s.tellsWorld(u) { // a world takes the place of all before
-		u.moves++
+		u.moveAll()
 		u.refusals = slices.DeleteFunc(u.refusals, func(r refusal) bool { return r.nonce < p.nonce })
 		return
 	}

@@ -34,7 +34,7 @@ func (s *Session) tell(u *subscription, t *xds.Table, d *diff) (items []item) {
 		}
 	}
 	if u.wildcard {
-		u.base = t.Versions()
+		u.rebase(t.Versions())
 		u.add(held...)
 	}
 	for _, n := range d.waiting {
@@ -71,16 +71,16 @@ func (s *Session) said(u *subscription, e *entry, is *xds.Stamp) item {
 	was := e.told
 	if orphan := u.orphans[e.name]; orphan != nil && stands(is) {
 		was = orphan
-		delete(u.orphans, e.name)
+		u.unorphan(e.name)
 	}
 	u.regain(e.name)
 	if stands(is) {
-		delete(u.lapsed, e.name)
+		u.unlapse(e.name)
 	}
 	if s.variant == xds.Delta && same(was, is) && u.comesFirst(e.name) {
 		was = absent // it may have been given up since, and asked for again
 	}
-	e.told, e.sent, e.again = is, true, false
+	e.tell(is)
 	return item{name: e.name, was: was, is: is}
 }
 
@@ -89,7 +89,7 @@ func (u *subscription) tellOrphans(d *diff, items []item) []item {
 	for _, r := range d.upserts {
 		if orphan := u.orphans[r.Name]; orphan != nil && u.entry(r.Name) == nil {
 			items = append(items, item{name: r.Name, was: orphan, is: r.Stamp})
-			delete(u.orphans, r.Name)
+			u.unorphan(r.Name)
 		}
 	}
 	return items
@@ -103,7 +103,7 @@ func (s *Session) forsakes(u *subscription) bool { return s.variant == xds.SotW 
 // and reports whether any of these was found by no name any more.
 func (s *Session) tellRemoved(u *subscription, d *diff, items []item) (_ []item, stray bool) {
 	for _, n := range d.removed {
-		delete(u.unfed, n)
+		u.fed(n)
 		e := u.entry(n)
 		if e == nil {
 			continue
@@ -114,12 +114,11 @@ func (s *Session) tellRemoved(u *subscription, d *diff, items []item) (_ []item,
 		}
 		items = append(items, s.said(u, e, absent))
 		if u.lapsed[n] {
-			it := &items[len(items)-1]
-			it.lapsed, it.member = true, u.collects(n)
-			delete(u.lapsed, n)
+			items[len(items)-1].lapse(u.collects(n))
+			u.unlapse(n)
 		}
 		if u.matches[n] != nil {
-			e.told = others
+			e.finds()
 		}
 		s.departed(u, n)
 	}
@@ -131,9 +130,9 @@ func (s *Session) tellRemoved(u *subscription, d *diff, items []item) (_ []item,
 func (s *Session) relist(u *subscription, t *xds.Table, d *diff) (listed []string) {
 	listed = u.dirty
 	if u.anew || u.wildcard && u.base != t.Versions() || s.tellsWorld(u) {
-		u.moves++ // it is told of the table
+		u.moveAll() // it is told of the table
 	} else if u.heeded {
-		u.stirred = append(u.stirred, listed...)
+		u.stirEach(listed)
 		for n := range d.names {
 			u.stir(n)
 		}
@@ -185,12 +184,4 @@ func (u *subscription) forgetPlain(listed []string, items []item) {
 			u.remove(n)
 		}
 	}
-}
-
-// orphan notes that the client keeps what the view has lost.
-func (u *subscription) orphan(name string, st *xds.Stamp) {
-	if u.orphans == nil {
-		u.orphans = map[string]*xds.Stamp{}
-	}
-	u.orphans[name] = st
 }

@@ -61,6 +61,20 @@ type record struct {
 	elsewhere bool
 }
 
+// rebase makes these what was told by way of the wildcard; nil: nothing was.
+func (r *record) rebase(to *xds.Versions) { r.base = to }
+
+// orphan notes that the client keeps what the view has lost.
+func (r *record) orphan(name string, st *xds.Stamp) {
+	if r.orphans == nil {
+		r.orphans = map[string]*xds.Stamp{}
+	}
+	r.orphans[name] = st
+}
+
+// unorphan notes that it is told of that again, or has dropped the name.
+func (r *record) unorphan(name string) { delete(r.orphans, name) }
+
 // vague reports whether nobody knows what the client has from before.
 func (s *Session) vague(u *subscription) bool {
 	early := s.now.Before(u.vague)

@@ -33,6 +33,10 @@ type heed struct {
 	moves   uint64   // counts what may make any others wait for this type, or wait no longer
 }
 
+// moveAll notes that something has moved that may make any others wait for this type, or
+// wait no longer.
+func (h *heed) moveAll() { h.moves++ }
+
 // len is how many wait.
 func (w *waiting) len() int {
 	if w == nil {
@@ -127,11 +131,14 @@ func (s *Session) sight(u *subscription) sight {
 	return is
 }
 
+// waitNoMore notes that nothing of u waits.
+func (u *subscription) waitNoMore() { u.waiting = nil }
+
 // rest lets rest what waits.
 func (s *Session) rest(u *subscription, d *diff) {
 	w := u.waiting
 	if w.len() == 0 {
-		u.waiting = nil
+		u.waitNoMore()
 		return
 	}
 	w.roused = nil
@@ -148,18 +155,7 @@ func (s *Session) rest(u *subscription, d *diff) {
 			s.sub(t).heeded = true
 		}
 	}
-	dirty := u.dirty[:0]
-	for _, n := range u.dirty {
-		if _, waits := w.waits[n]; !waits {
-			dirty = append(dirty, n)
-		} else if e := u.entry(n); e != nil {
-			e.dirty = false
-		}
-	}
-	clear(u.dirty[len(dirty):])
-	if u.dirty = dirty; len(dirty) == 0 {
-		u.dirty = nil
-	}
+	u.unmark(w.waits)
 }
 
 // rouse makes what rests be looked at, if it may wait no longer.
@@ -179,6 +175,13 @@ func (s *Session) rouse(u *subscription) {
 func (u *subscription) stir(name string) {
 	if u.heeded {
 		u.stirred = append(u.stirred, name)
+	}
+}
+
+// stirEach does so for several names.
+func (u *subscription) stirEach(names []string) {
+	if u.heeded {
+		u.stirred = append(u.stirred, names...)
 	}
 }
 
@@ -371,12 +374,7 @@ func (s *Session) wait(u *subscription, d *diff) {
 		u.waiting = w
 	}
 	if s.tellsWorld(u) && len(d.waiting) > 0 { // a world is told whole, or not yet
-		for _, r := range d.upserts {
-			if _, waited := w.waits[r.Name]; waited {
-				d.waiting = append(d.waiting, waiter{name: r.Name})
-			}
-		}
-		d.upserts = nil
+		d.waitAll(w.waits)
 	}
 	s.waive(u, d)
 	roused, fresh := w.roused, make([]wait, len(d.waiting))

@@ -38,6 +38,15 @@ type want struct {
 	added, removed []string
 }
 
+// imply makes everything wanted, since the first request says nothing.
+func (w *want) imply() { w.wildcard, w.moved = true, true }
+
+// takeQuit returns the names that may be wanted no more, and forgets them.
+func (w *want) takeQuit() (names []string) {
+	names, w.quit = w.quit, nil
+	return names
+}
+
 // wants reports whether an entry is wanted by its name.
 func (u *subscription) wants(e *entry) bool { return e.named || e.matched > 0 || u.scopes[e.name] }
 
@@ -114,7 +123,7 @@ func (u *subscription) replace(names []string, t *xds.Table) {
 	}
 	fresh = append(fresh, names[i:]...)
 	if len(fresh)+len(dropped) > 0 || star != u.wildcard {
-		u.stated = "" // it asks for something else
+		u.state("") // it asks for something else
 	}
 	// What comes to be wanted comes first: what was covered and still is, by another
 	// name, the client keeps.
@@ -136,7 +145,8 @@ func (u *subscription) replace(names []string, t *xds.Table) {
 // subscribed".
 func (u *subscription) subscribe(names []string, t *xds.Table) {
 	if len(names) > 0 {
-		u.implicit, u.asked = false, true
+		u.implicit = false
+		u.ask()
 	}
 	if slices.Contains(names, xds.Wildcard) {
 		u.subscribeAll(t)
@@ -148,7 +158,7 @@ func (u *subscription) subscribe(names []string, t *xds.Table) {
 		}
 		if e := u.entry(n); e != nil {
 			u.name(e, true)
-			e.again = true
+			e.repeat(true)
 			u.mark(e)
 			continue
 		}
@@ -182,10 +192,11 @@ func (u *subscription) subscribeAll(t *xds.Table) {
 	if !u.wildcard {
 		u.arrives(t)
 	}
-	u.wildcard, u.anew, u.due, u.moved = true, true, true, true
-	u.moves++
+	u.wildcard, u.moved = true, true
+	u.askAll()
+	u.moveAll()
 	for e := range u.entries() {
-		e.again = e.again || e.told != absent && u.leaving[e.name] == nil
+		e.repeat(e.again || e.told != absent && u.leaving[e.name] == nil)
 		u.mark(e)
 	}
 }
@@ -200,7 +211,7 @@ func (u *subscription) arrives(t *xds.Table) {
 	}
 	for d := range u.underWay() {
 		if d.whole && !d.parts[0].world {
-			u.base = d.to
+			u.rebase(d.to)
 		}
 	}
 	others := map[string]*xds.Stamp{}
@@ -267,9 +278,10 @@ func (u *subscription) bringer(name string) (last *delivery, is *xds.Stamp) {
 // unsubscribeAll ends the wildcard. By another name the client still has, and wants, what is
 // left to it: a collection, or an alias.
 func (u *subscription) unsubscribeAll(left func(*entry) bool) {
-	u.wildcard, u.implicit, u.anew, u.due, u.moved = false, false, false, false, true
-	u.moves++
-	u.base = nil
+	u.wildcard, u.implicit, u.moved = false, false, true
+	u.dropAll()
+	u.moveAll()
+	u.rebase(nil)
 	u.gaveUp = u.nonce
 	for e := range u.entries() {
 		if left(e) { // it may be lost, and not told so
@@ -426,7 +438,8 @@ func (u *subscription) giveUp(e *entry) {
 		u.dropped[e.name] = true
 		u.droppedSize += len(e.name)
 	}
-	e.again, u.asked = true, true
+	e.repeat(true)
+	u.ask()
 }
 
 // regain forgets that a name was given up: the client asks for it again, or is told what has
@@ -459,7 +472,7 @@ func (s *Session) giveUpLapsed(u *subscription) {
 		if u.collects(name) || len(s.aliasesOf(u, name)) > 0 {
 			continue
 		}
-		delete(u.lapsed, name)
+		u.unlapse(name)
 		u.quit = append(u.quit, name)
 		if !u.covers(name) { // by its own name it may be wanted still
 			unwanted[name] = true

@@ -105,6 +105,6 @@ func (u *subscription) repeat(name string) {
 		u.add(entry{name: name, told: told, sent: told != absent})
 	}
 	e := u.entry(name)
-	e.again = true
+	e.repeat(true)
 	u.mark(e)
 }

@@ -349,6 +349,21 @@ func (s *Session) withdraw() (progress bool) {
 	return progress
 }
 
+// holdAgain makes all stay that was released and is not told to be gone yet, until it is found
+// anew that nothing refers to it.
+func (u *subscription) holdAgain(t *xds.Table) {
+	for name, l := range u.leaving {
+		if l.released {
+			u.stir(name)
+		}
+		l.released = false
+		u.returned(t, name) // also what the client has asked for by another name
+	}
+}
+
+// leaveNot forgets that something is about to leave: the client has dropped it by itself.
+func (w *withdrawing) leaveNot(name string) { delete(w.leaving, name) }
+
 // departed notes that the client was told that a leaver is gone.
 func (s *Session) departed(u *subscription, name string) {
 	l := u.leaving[name]

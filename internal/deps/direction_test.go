@@ -1,4 +1,4 @@
-// Package deps holds tests of the repository's shape: who imports whom, and
+// Package deps holds tests of the repository's shape: who imports whom, who writes to what, and
 // where effects are allowed.
 package deps
 

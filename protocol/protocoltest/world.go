@@ -238,7 +238,7 @@ func (w *world) pass(d time.Duration) {
 			n.client.advance(w.now)
 			n.ledger.advance(w.now)
 			at := n.session.Deadline()
-			n.session.Advance(w.now)
+			n.advance()
 			if due := !at.IsZero() && !at.After(w.now); w.eager || w.calm || due {
 				said := n.respond()
 				if w.eager && !n.release {

@@ -97,6 +97,12 @@ func newEnvoy(w *world) *envoy {
 	// has refused, so that the server can tell.
 	e.picky = false
 	e.of(xds.Cluster).known = true
+	if slices.ContainsFunc(w.content.flips, xds.Cluster.Is) { // by name, as for the on-demand filter
+		e.of(xds.Cluster).names[xds.Wildcard] = true
+		for _, n := range kinds[atClusters].names {
+			e.of(xds.Cluster).names[n] = true
+		}
+	}
 	if s := e.of(xds.Runtime); s != nil && w.plan.IntN(2) == 0 {
 		s.known, s.names = true, map[string]bool{kinds[atLayers].names[0]: true}
 	}
@@ -528,7 +534,8 @@ func (e *envoy) idle(l *ledger) error {
 		if a == nil && !s.opened {
 			continue
 		}
-		if a == nil || !maps.Equal(a.names, s.names) {
+		names := maps.Clone(s.names)
+		if delete(names, xds.Wildcard); a == nil || !maps.Equal(a.names, names) || s.all != a.wildcard {
 			return fmt.Errorf("%s: the client wants %v, the server was told another", s.typ, s.names)
 		}
 	}

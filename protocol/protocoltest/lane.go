@@ -64,7 +64,7 @@ func (n *lane) connect() {
 		return n.open(n.cfg.Variant, n.only, n.content.seen(), opts)
 	}, &n.told[0], &n.told[1])
 	n.ledger = newLedger(n.cfg.Variant, n.only, n.content.seen(), n.now, opts, n.worlds, n.sends, earlier(n.ledger))
-	n.session.Advance(n.now)
+	n.advance()
 	n.quiet = len(n.client.held(xds.Cluster)) > 0
 	n.client.connected()
 	if n.story != nil {
@@ -79,7 +79,7 @@ func (n *lane) tell() {
 	}
 	n.ledger.change(n.content.seen())
 	n.still = time.Time{}
-	n.session.Advance(n.now)
+	n.advance()
 	n.session.Change(n.content.seen(), n.hint())
 	if n.story != nil && n.behind {
 		n.logf("%d sees the view", n.id)
@@ -108,7 +108,7 @@ func (n *lane) hint() []xds.Names {
 // wake gives a session that let go of its view the newest, as it must have
 // before any other input.
 func (n *lane) wake() {
-	n.session.Advance(n.now)
+	n.advance()
 	if !n.release {
 		return
 	}
@@ -116,6 +116,12 @@ func (n *lane) wake() {
 	n.world.eager = false
 	n.tell()
 	n.world.eager = eager
+}
+
+// advance tells the session the time.
+func (n *lane) advance() {
+	n.session.Advance(n.now)
+	n.check()
 }
 
 // check asks a session that can for its own invariants.

@@ -120,18 +120,17 @@ func newWorld(open Open, cfg Config, story *[]string) *world {
 	return w
 }
 
-// flips are the types of a whole world that have resources on demand. Generic clients ask
-// for these by name, too, so that they have all. Envoy loses a host when it becomes one.
+// flips are the types of a whole world that have resources on demand. All clients ask for
+// clusters by name, too, so that they have them all the same; and generic ones for hosts.
+// Envoy loses a host when it becomes one.
 func flips(cfg Config, who string, whole bool) []*xds.Type {
 	switch {
-	case !whole || cfg.Accept || cfg.Variant == xds.SotW || newDice(cfg.Seed, 4).IntN(4) > 0:
+	case !whole || cfg.Accept || who == "separate" || newDice(cfg.Seed, 4).IntN(4) > 0:
 		return nil
-	case who == "generic":
-		return []*xds.Type{xds.Cluster, xds.VirtualHost}
-	case who == "envoy":
-		return []*xds.Type{xds.VirtualHost}
+	case cfg.Variant == xds.SotW:
+		return []*xds.Type{xds.Cluster}
 	}
-	return nil
+	return []*xds.Type{xds.Cluster, xds.VirtualHost}
 }
 
 // terms are the options of the sessions.
@@ -238,7 +237,7 @@ func (w *world) pass(d time.Duration) {
 			n.client.advance(w.now)
 			n.ledger.advance(w.now)
 			at := n.session.Deadline()
-			n.session.Advance(w.now)
+			n.advance()
 			if due := !at.IsZero() && !at.After(w.now); w.eager || w.calm || due {
 				said := n.respond()
 				if w.eager && !n.release {

@@ -156,6 +156,21 @@ func TestAbsence(t *testing.T) {
 	})
 }
 
+// Names that failed together are not looked for together ever after: each waits between
+// half and one and a half times as long as others that have failed as often.
+func TestBackoff(t *testing.T) {
+	for failed, mean := range map[int]time.Duration{0: 100 * time.Millisecond, 1: 200 * time.Millisecond, 8: 25600 * time.Millisecond, 9: 30 * time.Second, 1000: 30 * time.Second} {
+		shortest, longest := time.Hour, time.Duration(0)
+		for range 1000 {
+			d := backoff(failed)
+			shortest, longest = min(shortest, d), max(longest, d)
+		}
+		if shortest < mean/2 || shortest > mean*6/10 || longest < mean*14/10 || longest > mean*3/2 {
+			t.Errorf("after %d failures and one more: %v to %v, want %v to %v", failed, shortest, longest, mean/2, mean*3/2)
+		}
+	}
+}
+
 func TestErrors(t *testing.T) {
 	on(t, "nothing is decided, and it is tried again", func(b *bench) {
 		b.be.takes = 0
@@ -220,6 +235,21 @@ func TestErrors(t *testing.T) {
 		b.be.set("r/a", res("r/a", "A2"))
 		b.sleep(time.Minute)
 		s.is("r/a=A2")
+	})
+	on(t, "so it does while nobody asks for it", func(b *bench) {
+		b.be.set("r/a", res("r/a", "A"))
+		s := b.stream("")
+		s.subscribe("r/a")
+		b.sleep(time.Second)
+		s.w.Close()
+		b.be.fail(errDown)
+		b.Refresh(store.DefaultGroup, xds.VirtualHost, "r/a")
+		b.sleep(time.Hour)
+		b.has("r/a")
+		again := b.stream("")
+		defer again.w.Close()
+		again.subscribe("r/a")
+		again.is("r/a=A")
 	})
 	for name, r := range map[string]*xds.Resource{
 		"another name": res("r/b", "B"),

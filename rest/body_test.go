@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"net/http"
@@ -54,4 +55,17 @@ func TestUnfinished(t *testing.T) {
 			t.Errorf("%+v, %d connections", s, w.lis.count())
 		}
 	})
+}
+
+// One large poll does not make its buffer stay for ever.
+func TestBuffers(t *testing.T) {
+	w := newWorld(t)
+	h := w.web.Handler.(*Handler)
+	for range 10 { // a pool may keep what it is given
+		large := bytes.NewBuffer(make([]byte, 0, mostKept+1))
+		h.reuse(large)
+		if h.bodies.Get() == large {
+			t.Fatalf("SAFE-9 a buffer of %d bytes is kept", large.Cap())
+		}
+	}
 }

@@ -130,7 +130,12 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (h *Handler) hold(c *parked, p *server.Poll, hold time.Duration) {
 	ctx, gone := context.WithCancel(context.Background())
 	defer gone()
-	c.watch(gone)
+	go func() {
+		defer close(c.ended)
+		if h.guarded(func() error { c.watch(gone); return nil }) != nil {
+			gone()
+		}
+	}()
 	h.finish(ctx, c, p, hold)
 	if h.guarded(func() error { c.unpark(); return nil }) != nil {
 		c.conn.Close()

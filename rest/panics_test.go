@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -9,6 +10,9 @@ import (
 
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
+
+	"github.com/chancery-xds/chancery/server"
+	"github.com/chancery-xds/chancery/xds"
 )
 
 // A bomb is a resolver that panics while it is armed.
@@ -65,4 +69,27 @@ func TestPanics(t *testing.T) {
 		w.set("c")
 		c.poll(version).gets(t, 0, "a", "b", "c")
 	})
+	within(t, "SAFE-8 the connection of a poll that is held", func(t *testing.T) {
+		w := newWorld(t)
+		w.set("a")
+		version := w.client().poll("").gets(t, 0, "a").VersionInfo
+		p, err := w.Poll(xds.Cluster, xds.Request{Node: &xds.Node{ID: "n"}, Version: version}, server.Caller{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := &touchy{}
+		w.web.Handler.(*Handler).hold(&parked{conn: c, ended: make(chan struct{})}, p, time.Hour) // returns, as when the client goes
+		if n := w.Stats().Panics; n != 1 || !strings.Contains(w.log.String(), "touchy") || !c.closed {
+			t.Errorf("%d panics, closed: %v, %s", n, c.closed, w.log)
+		}
+	})
 }
+
+// A touchy connection panics when it is read.
+type touchy struct {
+	net.Conn
+	closed bool
+}
+
+func (*touchy) Read([]byte) (int, error) { panic("a bomb of the test goes off") }
+func (c *touchy) Close() error           { c.closed = true; return nil }

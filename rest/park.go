@@ -23,7 +23,7 @@ type parked struct {
 	err    error // of writing
 	keep   bool  // the connection is returned
 
-	ended chan struct{} // closed when watch has ended
+	ended chan struct{} // closed when nobody watches any more
 }
 
 // park takes the connection of a request that was read whole. It returns nil if
@@ -43,16 +43,13 @@ func park(w http.ResponseWriter, r *http.Request) *parked {
 
 // watch calls gone when the client closes the connection.
 func (c *parked) watch(gone context.CancelFunc) {
-	go func() {
-		defer close(c.ended)
-		n, err := c.conn.Read(make([]byte, 1))
-		switch {
-		case n > 0:
-			c.keep = false
-		case !errors.Is(err, os.ErrDeadlineExceeded):
-			gone()
-		}
-	}()
+	n, err := c.conn.Read(make([]byte, 1))
+	switch {
+	case n > 0:
+		c.keep = false
+	case !errors.Is(err, os.ErrDeadlineExceeded):
+		gone()
+	}
 }
 
 // unwatch ends watch.

@@ -101,7 +101,12 @@ func TestHeldInAll(t *testing.T) {
 		if n := w.Stats().Held; n != 10*64+11 {
 			t.Errorf("%d bytes are held after one has ended", n)
 		}
+		w.Server.held.Add(1000) // as if others held more than all may, and had not ended yet
 		ask(a, "1")
+		w.Server.held.Add(-1000)
+		if n := w.Stats().Held; n != 64+1 {
+			t.Errorf("%d bytes are held by who has given up names while all held too much", n)
+		}
 		a.s.CloseSend()
 		a.end()
 		synctest.Wait()

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net"
+	"slices"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -33,7 +35,16 @@ func (s *Server) panicked(st *Stream, p *guard.Panic) {
 	if st.Node != nil {
 		attrs = append(attrs, slog.String("node", clip(st.Node.ID)))
 	}
-	tell := func(more ...slog.Attr) { p.Log(s.log, "stream", append(attrs, more...)...) }
+	s.logPanic(p, "stream", st, attrs)
+}
+
+// broken is told of a panic that has closed a connection.
+func (s *Server) broken(peer net.Addr, p *guard.Panic) {
+	s.logPanic(p, "connection", &Stream{Peer: peer}, []slog.Attr{slog.String("peer", peer.String())})
+}
+
+func (s *Server) logPanic(p *guard.Panic, in string, st *Stream, attrs []slog.Attr) {
+	tell := func(more ...slog.Attr) { p.Log(s.log, in, slices.Concat(attrs, more)...) }
 	if s.repeats.Say(whose(st), "panic "+mask(p.Error()), 1, func(n int, by []string) { tell(repeated(n, by)...) }) {
 		tell()
 	}

@@ -3,15 +3,19 @@ package server
 import (
 	"context"
 	"log/slog"
+	"net"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
 
@@ -330,4 +334,67 @@ func TestPanicsOfOthers(t *testing.T) {
 	if status.Code(err) != codes.Internal || guard.Count() != before+2 {
 		t.Error(err, guard.Count()-before)
 	}
+}
+
+// A sprung log panics at the first warning.
+type sprung struct {
+	slog.Handler
+	gone *atomic.Bool
+}
+
+func (l sprung) Handle(ctx context.Context, r slog.Record) error {
+	if r.Level == slog.LevelWarn && !l.gone.Swap(true) {
+		panic(goesOff)
+	}
+	return l.Handler.Handle(ctx, r)
+}
+
+// A booby is credentials that panic.
+type booby struct {
+	credentials.TransportCredentials
+}
+
+func (booby) ServerHandshake(net.Conn) (net.Conn, credentials.AuthInfo, error) { panic(goesOff) }
+
+// Below gRPC nobody guards but we.
+func TestPanicsOfConnections(t *testing.T) {
+	logs := func(w *world) {
+		t.Helper()
+		synctest.Wait()
+		log := w.log.String()
+		if strings.Count(log, "level=ERROR") != 1 || !strings.Contains(log, "in=connection") || !strings.Contains(log, goesOff) || !strings.Contains(log, "panics_test.go") {
+			t.Errorf("it was logged so:\n%s", log)
+		}
+		if n := w.Stats().Panics; n != 1 {
+			t.Errorf("%d panics were counted", n)
+		}
+	}
+	within(t, "SAFE-8 a tick", func(t *testing.T) {
+		log := &logbook{}
+		w := serve(t, WithLogger(slog.New(sprung{slog.NewTextHandler(log, nil), new(atomic.Bool)})))
+		w.log = log
+		w.source.set(xds.Cluster, res("a", "1"))
+		good := w.sotw(t, w.dial(t))
+		good.send(&discovery.DiscoveryRequest{TypeUrl: xds.Cluster.URL, Node: &corev3.Node{Id: "good"}})
+		good.send(ack(good.want()))
+		w.begun(t)
+		time.Sleep(25 * time.Second) // it comes too slowly, which is a warning
+		synctest.Wait()
+		if s := w.Stats(); s.Unfinished != 0 || s.Open != 1 {
+			t.Errorf("%+v", s)
+		}
+		w.source.set(xds.Cluster, res("a", "2"))
+		good.send(ack(good.want()))
+		logs(w)
+	})
+	within(t, "SAFE-8 a handshake", func(t *testing.T) {
+		w := serve(t)
+		near, far := net.Pipe()
+		defer near.Close()
+		defer far.Close()
+		if _, _, err := w.Credentials(booby{insecure.NewCredentials()}).ServerHandshake(far); err == nil || strings.Contains(err.Error(), goesOff) {
+			t.Error(err)
+		}
+		logs(w)
+	})
 }

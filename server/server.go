@@ -114,7 +114,8 @@ func New[W Watch](src Source[W], opts ...Option) *Server {
 	s.first = newAdmission(s.bounds.FirstAnswers)
 	s.rates = pace.NewOwners(maxOwners, s.bounds.AddressRate)
 	s.unfinished = unfinished.NewBudget(unfinished.Bounds{
-		Bytes: s.bounds.Unfinished, Stall: s.readTimeout, Streams: s.bounds.StreamRate, Pace: s.rate, Refused: s.cut, Hasty: s.hasty,
+		Bytes: s.bounds.Unfinished, Stall: s.readTimeout, Streams: s.bounds.StreamRate, Pace: s.rate,
+		Refused: s.cut, Hasty: s.hasty, Panicked: s.broken,
 	})
 	s.SetServing(true)
 	return s
@@ -169,8 +170,8 @@ type Stats struct {
 	Blocked     uint64 // streams ended because their client did not read
 	Malformed   uint64 // streams ended because their client sent what is no request
 
-	// Panics counts those that were caught, each of which ended one stream, poll
-	// or search for a resource: of all that this process has of ours.
+	// Panics counts those that were caught, each of which ended one connection,
+	// stream, poll or search for a resource: of all that this process has of ours.
 	Panics uint64
 
 	// Throttled counts what ran into a limit: streams refused for there are too

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
+	"github.com/chancery-xds/chancery/internal/guard"
 	"github.com/chancery-xds/chancery/internal/unfinished"
 )
 
@@ -25,27 +26,30 @@ func (s *Server) Credentials(c credentials.TransportCredentials) credentials.Tra
 	if c == nil {
 		c = insecure.NewCredentials()
 	}
-	return counting{c, s.unfinished}
+	return counting{c, s}
 }
 
 // counting are credentials with connections that count.
 type counting struct {
 	credentials.TransportCredentials
-	budget *unfinished.Budget
+	server *Server
 }
 
 // ServerHandshake implements [credentials.TransportCredentials].
-func (c counting) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	conn, auth, err := c.TransportCredentials.ServerHandshake(raw)
+func (c counting) ServerHandshake(raw net.Conn) (conn net.Conn, auth credentials.AuthInfo, err error) {
+	if p := guard.Do(func() { conn, auth, err = c.TransportCredentials.ServerHandshake(raw) }); p != nil {
+		c.server.broken(raw.RemoteAddr(), p)
+		return nil, nil, errInternal
+	}
 	if err != nil {
 		return nil, nil, err
 	}
-	return c.budget.Conn(conn, conn == raw), auth, nil
+	return c.server.unfinished.Conn(conn, conn == raw), auth, nil
 }
 
 // Clone implements [credentials.TransportCredentials].
 func (c counting) Clone() credentials.TransportCredentials {
-	return counting{c.TransportCredentials.Clone(), c.budget}
+	return counting{c.TransportCredentials.Clone(), c.server}
 }
 
 // cut is told that a connection was closed.

@@ -187,6 +187,25 @@ func TestUnfinishedMemory(t *testing.T) {
 	}
 }
 
+// A connection on which a large request does not come on is closed after the time of the
+// flag, not after that of the default.
+func TestReadTimeoutFlag(t *testing.T) {
+	t.Run("SAFE-9 --read-timeout", func(t *testing.T) {
+		t.Parallel()
+		d := serve(t, []string{"--read-timeout", "200ms"}, "a.yaml", cluster("a"))
+		start := time.Now()
+		f := flood(t, d.conn.Target())
+		f.open(1)
+		f.begin(1, 100<<10, 1<<20)
+		if line := d.logged("client was refused: its connection is closed"); line["error"] != "a request came too slowly" {
+			t.Error(line)
+		}
+		if took := time.Since(start); took > 15*time.Second {
+			t.Errorf("it took %v", took)
+		}
+	})
+}
+
 // live returns how much memory is in use after a collection, in bytes.
 func (d *daemon) live() (n int) {
 	d.Helper()

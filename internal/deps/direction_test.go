@@ -39,10 +39,10 @@ var direction = map[string]row{
 	"server":                     {ours: "xds protocol wire internal/guard internal/pace internal/repeats internal/shares internal/unfinished", why: "a store comes in as an interface"},
 	"lazy":                       {ours: "xds store internal/guard", why: "fills a store when streams ask, and knows no stream"},
 	"rest":                       {ours: "xds protocol wire server internal/guard internal/pace internal/repeats internal/shares internal/unfinished", why: "polls are answered by a server; messages are found by their descriptors"},
-	"internal/unfinished":        {ours: "internal/pace internal/shares", why: "looks at the frames that pass, and knows nothing of what is in them"},
+	"internal/unfinished":        {ours: "internal/guard internal/pace internal/shares", why: "looks at the frames that pass, and knows nothing of what is in them"},
 	"internal/shares":            {std: true, why: "counts, and knows nothing of what"},
 	"internal/pace":              {std: true, why: "says how long somebody waits, and has no clock"},
-	"internal/listen":            {ours: "internal/shares", std: true, why: "opens what is listened on, and serves nothing"},
+	"internal/listen":            {ours: "internal/guard internal/shares", std: true, why: "opens what is listened on, and serves nothing"},
 	"internal/guard":             {std: true, why: "catches panics of whoever calls it"},
 	"internal/handshakes":        {ours: "internal/repeats internal/guard", why: "is told by credentials and net/http"},
 	"internal/tlsfiles":          {ours: "internal/secret", why: "reads files when clients connect, and serves nothing"},
@@ -59,8 +59,8 @@ var direction = map[string]row{
 	"internal/export":            {ours: "xds wire internal/envoyapi internal/refs internal/protofile internal/secret internal/filelock internal/durable", why: "writes what a view has, wherever that is from"},
 	"internal/lastgood":          {ours: "xds internal/filelock internal/durable", why: "keeps what a source has committed"},
 	"internal/metrics":           {ours: "xds protocol wire server store internal/guard internal/pace internal/repeats internal/shares internal/unfinished", why: "counts what server and store tell"},
-	"internal/monitor":           {ours: "internal/listen internal/shares", std: true, why: "is given what it serves and checks"},
-	"internal/bootstrap":         {ours: "internal/listen internal/shares", std: true, why: "writes what clients read, which is text"},
+	"internal/monitor":           {ours: "internal/listen internal/guard internal/shares", std: true, why: "is given what it serves and checks"},
+	"internal/bootstrap":         {ours: "internal/listen internal/guard internal/shares", std: true, why: "writes what clients read, which is text"},
 	"cmd/chancery":               {ours: "*", why: "flags and wiring"},
 }
 

@@ -2,12 +2,14 @@ package listen
 
 import (
 	"errors"
+	"log/slog"
 	"maps"
 	"net"
 	"slices"
 	"sync"
 	"syscall"
 
+	"github.com/chancery-xds/chancery/internal/guard"
 	"github.com/chancery-xds/chancery/internal/shares"
 )
 
@@ -67,36 +69,44 @@ func (l limited) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		if c := l.limit.enter(c); c != nil {
-			return c, nil
+		var kept net.Conn
+		lost := c // also if there is a panic
+		guarded(func() { kept, lost = l.limit.enter(c) })
+		if lost != nil {
+			guarded(func() { l.limit.close(lost) })
+		}
+		if kept != nil {
+			return kept, nil
 		}
 	}
 }
 
-// enter returns nil if the connection was closed.
-func (l *Limit) enter(c net.Conn) net.Conn {
+// guarded calls f: a panic in it is logged, and ends neither the loop that accepts nor the
+// process.
+func guarded(f func()) {
+	if p := guard.Do(f); p != nil {
+		p.Log(slog.Default(), "connection")
+	}
+}
+
+// enter returns the connection with its place, if it has found one, and the one that is to be
+// closed, if there is one.
+func (l *Limit) enter(c net.Conn) (kept, lost net.Conn) {
 	l.mu.Lock()
-	p, lost := l.shares.Enter(shares.Owner(c.RemoteAddr()), c)
-	kept := &placed{Conn: c, limit: l, place: p}
-	if p != nil {
-		l.open[kept] = true
-	}
-	l.mu.Unlock()
+	defer l.mu.Unlock()
+	p, last := l.shares.Enter(shares.Owner(c.RemoteAddr()), c)
 	if p == nil {
-		l.close(c)
-		return nil
+		return nil, c
 	}
-	if lost.OK {
-		l.close(lost.Thing)
-	}
-	return kept
+	own := &placed{Conn: c, limit: l, place: p}
+	l.open[own] = true
+	return own, last.Thing
 }
 
 func (l *Limit) close(c net.Conn) {
-	peer := c.RemoteAddr()
 	c.Close()
 	if l.Closed != nil {
-		l.Closed(peer)
+		l.Closed(c.RemoteAddr())
 	}
 }
 
@@ -110,11 +120,15 @@ type placed struct {
 // Close implements [net.Conn].
 func (p *placed) Close() error {
 	err := p.Conn.Close()
-	p.limit.mu.Lock()
-	defer p.limit.mu.Unlock()
-	p.limit.shares.Leave(p.place)
-	delete(p.limit.open, p)
+	guarded(func() { p.limit.leave(p) })
 	return err
+}
+
+func (l *Limit) leave(p *placed) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.open, p)
+	l.shares.Leave(p.place)
 }
 
 // SyscallConn implements [syscall.Conn], if the connection does.

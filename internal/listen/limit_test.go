@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+
+	"github.com/chancery-xds/chancery/internal/guard"
 )
 
 // A caller comes from an address.
@@ -88,6 +90,45 @@ func TestLimit(t *testing.T) {
 	}
 	if _, ok := NewLimit(0).On(calls).(callers); !ok {
 		t.Error("a limit of any number is one")
+	}
+}
+
+// A nameless caller has no address that could be asked for.
+type nameless struct{ net.Conn }
+
+func (nameless) RemoteAddr() net.Addr { panic("a bomb of the test goes off") }
+
+// A panic ends the connection that it is about, and others are accepted (SAFE-8).
+func TestPanics(t *testing.T) {
+	l, calls := NewLimit(2), make(callers, 10)
+	l.Closed = func(net.Addr) { panic("a bomb of the test goes off") }
+	var ends []net.Conn
+	for range 4 {
+		near, far := net.Pipe()
+		t.Cleanup(func() { near.Close(); far.Close() })
+		ends = append(ends, near)
+		calls <- caller{far, "192.0.2.1"}
+	}
+	calls <- nameless{<-calls}
+	close(calls)
+	on, before := l.On(calls), guard.Count()
+	for range 2 {
+		c, err := on.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+	}
+	if _, err := on.Accept(); err != io.EOF { //nolint:errorlint // the listener's own
+		t.Error(err)
+	}
+	for _, refused := range []net.Conn{ends[0], ends[3]} {
+		if _, err := refused.Read(make([]byte, 1)); err != io.EOF { //nolint:errorlint // of a pipe
+			t.Errorf("it is not closed: %v", err)
+		}
+	}
+	if n := guard.Count() - before; n != 3 || l.Open() != 2 { // one when it comes, and when either is refused
+		t.Errorf("%d panics, %d are open", n, l.Open())
 	}
 }
 

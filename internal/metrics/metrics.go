@@ -78,7 +78,7 @@ func (m *Metrics) Server(stats func() server.Stats) {
 		func(s server.Stats) uint64 { return s.NodeChanges })
 	counter("malformed_requests_total", "Streams ended because their client sent what is no request.",
 		func(s server.Stats) uint64 { return s.Malformed })
-	counter("panics_total", "Panics that were caught: each ended a stream, a poll, a load of the configuration, or a search for a resource. Each is a defect; the log has its stack.",
+	counter("panics_total", "Panics that were caught: each ended a connection, a stream, a poll, a load of the configuration, or a search for a resource. Each is a defect; the log has its stack.",
 		func(s server.Stats) uint64 { return s.Panics })
 	m.registry.MustRegister(labelled{throttledTotal, func() map[string]uint64 { return stats().Throttled }}, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: prefix + "streams_open", Help: "Streams that are open, also those on which no request has come.",

@@ -109,6 +109,7 @@ var (
 	since = regexp.MustCompile(`before, at (.+) or later`)
 	ranAt = regexp.MustCompile(`Run at ([^;.]+)[;.]`)
 	row   = regexp.MustCompile(`(?m)^\| .* \| ([^|]+) \| ([0-9a-f]{8}) \|$`)
+	ids   = regexp.MustCompile(`commit ([0-9a-f]{12})\b`)
 	sumOf = regexp.MustCompile(`\.txt\) ([0-9a-f]{16})\b`)
 )
 
@@ -155,6 +156,14 @@ func readReport(path string) (map[string]string, error) {
 		return nil, err
 	}
 	return sections(string(text)), nil
+}
+
+// commitsOf returns the commits at which a section says that mutants were run.
+func commitsOf(section string) (all []string) {
+	for _, m := range ids.FindAllStringSubmatch(section, -1) {
+		all = append(all, m[1])
+	}
+	return all
 }
 
 // reported returns the sum of the list that a section is of, or nothing.

@@ -96,10 +96,14 @@ func (c *Counter) say(teller string, why reason, most int, tell func(n int, by [
 	return true, displaced
 }
 
-// over tells what was repeated, and keeps counting while it is.
-func (c *Counter) over(e *repeated) {
+// over tells what was repeated. It is called by a timer.
+func (c *Counter) over(e *repeated) { _ = guard.Do(func() { c.due(e)() }) }
+
+// due returns what tells what was repeated, and keeps counting while it is.
+func (c *Counter) due(e *repeated) (tell func()) {
 	c.mu.Lock()
-	tell := func() {}
+	defer c.mu.Unlock()
+	tell = func() {}
 	switch {
 	case c.open[e.why] != e: // it was displaced
 	case e.n == 0:
@@ -110,8 +114,7 @@ func (c *Counter) over(e *repeated) {
 		c.order.MoveToBack(e.at)
 		e.timer = time.AfterFunc(Within, func() { c.over(e) })
 	}
-	c.mu.Unlock()
-	tell()
+	return tell
 }
 
 func (c *Counter) forget(e *repeated) {

@@ -38,18 +38,7 @@ func (b *Body) Read(p []byte) (int, error) {
 	n, err := b.from.Read(p)
 	b.got += n
 	ends := errors.Is(err, io.EOF)
-	c.mu.Lock()
-	refused := c.in.ended
-	switch {
-	case refused:
-	case ends: // it comes no more, and is not to be judged by how
-		c.in.large = 0
-	case b.got > window:
-		c.in.total += b.got - c.in.large
-		c.in.large = b.got
-	}
-	over := c.note()
-	c.mu.Unlock()
+	refused, over := b.account(ends)
 	switch {
 	case refused:
 		return n, errRefused
@@ -61,6 +50,21 @@ func (b *Body) Read(p []byte) (int, error) {
 		b.whole(b.got)
 	}
 	return n, err
+}
+
+func (b *Body) account(ends bool) (refused, over bool) {
+	c := b.conn
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch refused = c.in.ended; {
+	case refused:
+	case ends: // it comes no more, and is not to be judged by how
+		c.in.large = 0
+	case b.got > window:
+		c.in.total += b.got - c.in.large
+		c.in.large = b.got
+	}
+	return refused, c.note()
 }
 
 // Close says that the body is not needed any more. A second time does nothing.

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/chancery-xds/chancery/internal/guard"
 	"github.com/chancery-xds/chancery/internal/pace"
 	"github.com/chancery-xds/chancery/internal/shares"
 )
@@ -28,8 +29,10 @@ type Budget struct {
 	stall   time.Duration
 	streams int
 	pace    func(peer net.Addr) *pace.Shared
-	refused func(peer net.Addr, why Reason) // called without a lock
-	hasty   func(peer net.Addr)             // the same
+
+	refused  func(peer net.Addr, why Reason) // called without a lock
+	hasty    func(peer net.Addr)             // the same
+	panicked func(peer net.Addr, p *guard.Panic)
 
 	mu      sync.Mutex // held for memory only
 	used    int        // by requests that are not whole
@@ -96,11 +99,17 @@ type Bounds struct {
 	// later, by any goroutine.
 	Refused func(peer net.Addr, why Reason)
 	Hasty   func(peer net.Addr)
+
+	// Panicked is told of each panic that has closed a connection, by any goroutine.
+	Panicked func(peer net.Addr, p *guard.Panic)
 }
 
 // NewBudget returns a budget that keeps to bounds.
 func NewBudget(b Bounds) *Budget {
-	return &Budget{max: b.Bytes, stall: b.Stall, streams: b.Streams, pace: b.Pace, refused: b.Refused, hasty: b.Hasty, holding: map[*Conn]*hold{}}
+	return &Budget{
+		max: b.Bytes, stall: b.Stall, streams: b.Streams, pace: b.Pace, holding: map[*Conn]*hold{},
+		refused: b.Refused, hasty: b.Hasty, panicked: b.Panicked,
+	}
 }
 
 // Whole is told that a request is whole, of bytes, and until when it takes memory: n is
@@ -162,7 +171,6 @@ func (b *Budget) note(c *Conn, now state) (over bool) {
 // release forgets a connection that holds nothing any more. b.mu is held.
 func (b *Budget) release(h *hold) {
 	delete(b.holding, h.conn)
-	h.timer.Stop()
 	h.ring()
 	if i := slices.Index(b.waiting, h); i >= 0 {
 		b.waiting = slices.Delete(b.waiting, i, i+1)
@@ -170,6 +178,14 @@ func (b *Budget) release(h *hold) {
 	if b.turn == h {
 		b.turn, b.last = nil, h.owner
 	}
+	h.timer.Stop()
+}
+
+// ask is may for who has no lock.
+func (b *Budget) ask(c *Conn) *hold {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.may(c)
 }
 
 // may says what a connection waits for before it may be read, and has it wait; nil: it
@@ -213,6 +229,21 @@ func (b *Budget) serve() {
 	b.waiting = slices.Delete(b.waiting, next, next+1)
 	b.turn.begin(time.Now())
 	b.turn.ring()
+}
+
+// slow reports, at each tick, whether requests come too slowly on a connection.
+func (b *Budget) slow(c *Conn) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	h := b.holding[c]
+	if h == nil {
+		return false
+	}
+	if b.judge(h, time.Now()) {
+		return true
+	}
+	h.timer.Reset(tick)
+	return false
 }
 
 // judge reports, at each tick, whether requests come too slowly on a connection. b.mu is

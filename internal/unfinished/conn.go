@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc/mem"
+
+	"github.com/chancery-xds/chancery/internal/guard"
 )
 
 // A Conn is a connection whose requests count against a budget. As of any net.Conn, one
@@ -53,6 +55,22 @@ func (b *Budget) Conn(c net.Conn, plain bool) *Conn {
 	return conn
 }
 
+// guarded calls f, which follows what passes. Those who read, write and time connections are
+// not ours: a panic would end the process. It closes this connection, and is told of.
+func (c *Conn) guarded(f func() error) (err error) {
+	if p := guard.Do(func() { err = f() }); p != nil {
+		_ = guard.Do(func() { _ = c.Conn.Close() })
+		_ = guard.Do(c.end)
+		c.tell(p)
+		return errRefused
+	}
+	return err
+}
+
+func (c *Conn) tell(p *guard.Panic) {
+	_ = guard.Do(func() { c.budget.panicked(c.RemoteAddr(), p) })
+}
+
 // Read implements [net.Conn].
 func (c *Conn) Read(b []byte) (int, error) {
 	if err := c.wait(); err != nil {
@@ -64,31 +82,57 @@ func (c *Conn) Read(b []byte) (int, error) {
 
 // Write implements [net.Conn].
 func (c *Conn) Write(b []byte) (int, error) {
-	for rest := b; len(rest) > 0; {
-		f, begins, r := c.out.skim(rest)
-		if rest = r; begins && f.ends() {
-			c.mu.Lock()
-			c.in.closed(f.stream)
-			c.note()
-			c.mu.Unlock()
-		}
+	if err := c.guarded(func() error { c.wrote(b); return nil }); err != nil {
+		return 0, err
 	}
 	return c.Conn.Write(b)
+}
+
+// wrote follows what is about to be written.
+func (c *Conn) wrote(b []byte) {
+	for len(b) > 0 {
+		f, begins, rest := c.out.skim(b)
+		if b = rest; begins && f.ends() {
+			c.closed(f.stream)
+		}
+	}
+}
+
+func (c *Conn) closed(stream uint32) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.in.closed(stream)
+	c.note()
 }
 
 // Close implements [net.Conn].
 func (c *Conn) Close() error {
 	err := c.Conn.Close()
+	if p := guard.Do(c.end); p != nil {
+		c.tell(p)
+	}
+	return err
+}
+
+// end gives back what the connection holds.
+func (c *Conn) end() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.in.end()
-	c.note()
 	c.rouse()
-	return err
+	c.note()
 }
 
 // wait returns when the connection may be read.
 func (c *Conn) wait() error {
+	if c.haste.wait <= 0 && !c.holds.Load() {
+		return nil
+	}
+	return c.guarded(c.queue)
+}
+
+// queue returns when it is the connection's turn.
+func (c *Conn) queue() error {
 	if c.haste.wait > 0 {
 		if err := c.rest(); err != nil {
 			return err
@@ -97,12 +141,9 @@ func (c *Conn) wait() error {
 	if !c.holds.Load() {
 		return nil
 	}
-	b := c.budget
 	var late <-chan time.Time
 	for {
-		b.mu.Lock()
-		h := b.may(c)
-		b.mu.Unlock()
+		h := c.budget.ask(c)
 		if h == nil {
 			return nil
 		}
@@ -122,24 +163,32 @@ func (c *Conn) wait() error {
 
 // took follows what was read, and returns the error of reading.
 func (c *Conn) took(b []byte, err error) error {
+	return c.guarded(func() error {
+		ended, over, closed := c.follow(b)
+		if closed {
+			return net.ErrClosed
+		}
+		if ended > 0 {
+			c.hurried(ended)
+		}
+		if over {
+			c.refuse(TooMuch)
+			return errRefused
+		}
+		return err
+	})
+}
+
+// follow says how many streams have ended by what was read, and whether too much is held.
+func (c *Conn) follow(b []byte) (ended int, over, closed bool) {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	if c.in.ended {
-		c.mu.Unlock()
-		return net.ErrClosed
+		return 0, false, true
 	}
 	c.in.received(b)
-	ended := c.in.over
-	c.in.over = 0
-	over := c.note()
-	c.mu.Unlock()
-	if ended > 0 {
-		c.hurried(ended)
-	}
-	if over {
-		c.refuse(TooMuch)
-		return errRefused
-	}
-	return err
+	ended, c.in.over = c.in.over, 0
+	return ended, c.note(), false
 }
 
 // note tells the budget what has changed, and reports whether there is too much. c.mu is
@@ -149,9 +198,10 @@ func (c *Conn) note() (over bool) {
 	if now == c.noted {
 		return false
 	}
-	c.noted = now
 	c.holds.Store(now.large > 0)
-	return c.budget.note(c, now)
+	over = c.budget.note(c, now)
+	c.noted = now // not before: if telling it panics, end tells it again
+	return over
 }
 
 // refuse closes the connection.
@@ -162,15 +212,10 @@ func (c *Conn) refuse(why Reason) {
 
 // look is called at each tick while something is held.
 func (c *Conn) look() {
-	b := c.budget
-	b.mu.Lock()
-	h := b.holding[c]
-	slow := h != nil && b.judge(h, time.Now())
-	if h != nil && !slow {
-		h.timer.Reset(tick)
-	}
-	b.mu.Unlock()
-	if slow {
-		c.refuse(TooSlow)
-	}
+	_ = c.guarded(func() error {
+		if c.budget.slow(c) {
+			c.refuse(TooSlow)
+		}
+		return nil
+	})
 }

@@ -42,14 +42,10 @@ func (c *Conn) hurried(ended int) {
 
 // rest returns when the connection may be read after its haste, or is closed.
 func (c *Conn) rest() error {
-	c.mu.Lock()
-	if c.in.ended {
-		c.mu.Unlock()
+	closed := c.resting()
+	if closed == nil {
 		return net.ErrClosed
 	}
-	closed := make(chan struct{})
-	c.rests = closed
-	c.mu.Unlock()
 	t := time.NewTimer(c.haste.wait)
 	defer t.Stop()
 	c.haste.wait = 0
@@ -59,6 +55,17 @@ func (c *Conn) rest() error {
 	case <-closed:
 		return net.ErrClosed
 	}
+}
+
+// resting returns what is closed when the connection is; nil: it is already.
+func (c *Conn) resting() chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.in.ended {
+		return nil
+	}
+	c.rests = make(chan struct{})
+	return c.rests
 }
 
 // rouse ends a rest when the connection is closed. c.mu is held.

@@ -46,8 +46,8 @@ type Limits struct {
 	// default.
 	Held int
 
-	// HeldInAll is the same of all streams together: beyond it the stream ends that wants
-	// to hold more. Zero: any number.
+	// HeldInAll is the same of all streams together: beyond it the stream ends that holds
+	// most, of the address whose streams do. Zero: any number.
 	HeldInAll int
 
 	// Node is the largest node in bytes; 256 KiB by default. Envoy's has 61 KiB,

@@ -7,6 +7,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 
+	"github.com/chancery-xds/chancery/internal/shares"
 	"github.com/chancery-xds/chancery/protocol"
 	"github.com/chancery-xds/chancery/wire"
 	"github.com/chancery-xds/chancery/xds"
@@ -64,10 +65,11 @@ type stream struct {
 	drain   <-chan struct{} // nil when draining
 	leaving leave
 
-	held    int  // bytes, of names
-	charged int  // bytes that are counted among those of all streams
-	types   int  // that were opened
-	hurried bool // the client sent more requests than are taken
+	held    int                 // bytes, of names
+	charged int                 // bytes that are counted among those of all streams, by load
+	load    *shares.Load[*loss] // nil: none ever were
+	types   int                 // that were opened
+	hurried bool                // the client sent more requests than are taken
 
 	timer *time.Timer // nil: no deadline
 	armed time.Time   // when timer fires
@@ -170,7 +172,9 @@ func (s *stream) begin() error {
 func (s *stream) close(err error) error {
 	s.disarm()
 	s.leave()
-	_ = s.charge(0)
+	if s.load != nil {
+		s.server.held.leave(s.load)
+	}
 	if s.told != nil {
 		s.told.end(time.Now())
 	}

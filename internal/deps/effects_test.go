@@ -58,6 +58,7 @@ var effects = map[string]string{
 	"server stream.await clock":     "when a deadline has passed, and when a draining stream leaves",
 	"server loss once":              "two seats may be taken from a stream",
 	"server Stream.open clock":      "since when a stream is open",
+	"server holdings mutex":         "what the names of all streams hold; held for memory only",
 	"server silences mutex":         "which connections have one for free; held for memory only",
 
 	"server Server.event clock":        "since when a node refuses a type",

@@ -70,8 +70,9 @@ func WithObserver(obs Observer) Option { return func(o *options) { o.observer = 
 // The default is 20 s.
 func WithWriteTimeout(d time.Duration) Option { return func(o *options) { o.writeTimeout = d } }
 
-// WithReadTimeout sets how long 64 KiB of a request may take to come. The connection of
-// a client that takes longer is closed; while others wait for room for their requests
+// WithReadTimeout sets how long 64 KiB of a request, or the rest of it, may take to come; of
+// several on a connection, their shares of that. The connection of a client that takes a
+// quarter longer is closed; while others wait for room for their requests
 // ([Limits.Unfinished]), that of one that sends less than 1 MiB in a second. The default is
 // 20 s.
 func WithReadTimeout(d time.Duration) Option { return func(o *options) { o.readTimeout = d } }

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/chancery-xds/chancery/store"
 	"github.com/chancery-xds/chancery/xds"
@@ -32,9 +33,8 @@ func headers() []byte {
 	return block.Bytes()
 }
 
-// begun opens a stream and sends the first 70 KiB of a request of 1 MiB. It returns what
-// sends more.
-func (w *world) begun(t *testing.T) func(n int) {
+// raw opens a stream on a connection of its own, and returns what writes to that.
+func (w *world) raw(t *testing.T) *http2.Framer {
 	t.Helper()
 	conn, err := w.lis.Dial()
 	if err != nil {
@@ -46,6 +46,14 @@ func (w *world) begun(t *testing.T) func(n int) {
 	f := http2.NewFramer(conn, nil)
 	_ = f.WriteSettings()
 	_ = f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: headers(), EndHeaders: true})
+	return f
+}
+
+// begun opens a stream and sends the first 70 KiB of a request of 1 MiB. It returns what
+// sends more.
+func (w *world) begun(t *testing.T) func(n int) {
+	t.Helper()
+	f := w.raw(t)
 	_ = f.WriteData(1, false, []byte{0, 0, 0x10, 0, 0})
 	more := func(n int) {
 		for ; n > 0; n -= 1 << 10 {
@@ -107,6 +115,46 @@ func TestUnfinished(t *testing.T) {
 		synctest.Wait()
 		if n := w.Stats().Unfinished; n != 0 {
 			t.Errorf("%d bytes stay", n)
+		}
+	})
+	within(t, "SAFE-9 who has begun a request that the server does not read is waited for", func(t *testing.T) {
+		w := serveFrom(t, New(store.New())) // nobody knows yet what there is
+		conn := w.dial(t)
+		for range 3 {
+			c := w.sotw(t, conn)
+			for range 5 { // one is handled, one waits for that, and one has not come whole
+				c.send(&discovery.DiscoveryRequest{TypeUrl: xds.Cluster.URL, ResourceNames: []string{strings.Repeat("n", 3000), strings.Repeat("m", 37_000)}})
+			}
+		}
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if s := w.Stats(); s.Open != 3 || s.Unfinished != 0 || s.Throttled["unfinished"] != 0 {
+			t.Errorf("%+v", s)
+		}
+	})
+	within(t, "SAFE-9 a small request that has begun must come on, whatever came before it", func(t *testing.T) {
+		w := serve(t)
+		w.set(xds.Cluster, res("a", "1"))
+		c := w.sotw(t, w.dial(t))
+		c.send(&discovery.DiscoveryRequest{TypeUrl: xds.Cluster.URL})
+		c.want()
+		f := w.raw(t)
+		ask, err := proto.Marshal(&discovery.DiscoveryRequest{TypeUrl: xds.Cluster.URL})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = f.WriteData(1, false, append([]byte{0, 0, 0, 0, byte(len(ask))}, ask...))
+		_ = f.WriteData(1, false, []byte{0, 0, 1, 0, 0})
+		_ = f.WriteData(1, false, make([]byte, 10<<10))
+		time.Sleep(20 * time.Second)
+		synctest.Wait()
+		if s := w.Stats(); s.Open != 2 || s.Throttled["unfinished"] != 0 {
+			t.Errorf("%+v", s)
+		}
+		time.Sleep(6 * time.Second)
+		synctest.Wait()
+		if s := w.Stats(); s.Open != 1 || s.Throttled["unfinished"] != 1 {
+			t.Errorf("%+v", s)
 		}
 	})
 	within(t, "SAFE-9 a body whose client has no address is refused as others are", func(t *testing.T) {

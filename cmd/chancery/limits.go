@@ -31,7 +31,7 @@ func (b *bounding) flags(f *pflag.FlagSet) {
 	f.IntVar(&b.Others, "max-other-streams", b.Others, "largest `number` of streams open at once that are none of xDS: watches of health, reflection")
 	f.IntVar(&b.perConnection, "max-connection-streams", server.MaxStreams, "largest `number` of streams of one connection; more wait at the client")
 	sizeVar(f, &b.request, "max-request", server.MaxRequest, "largest `SIZE` of a request")
-	sizeVar(f, &b.Unfinished, "max-unfinished", 0, "largest `SIZE` of all requests together that are not whole, of all clients; beyond a quarter of it they come one after the other. 0: one and a half of --max-request")
+	sizeVar(f, &b.Unfinished, "max-unfinished", 0, "largest `SIZE` of all requests together that are not whole, of all clients, small ones counted where a connection has begun more than 64 KiB; beyond a quarter of it they come one after the other. 0: one and a half of --max-request")
 	sizeVar(f, &b.Node, "max-node", b.Node, "largest `SIZE` of a node")
 	f.IntVar(&b.Types, "max-types", b.Types, "largest `number` of resource types on one stream")
 	f.IntVar(&b.Names, "max-names", b.Names, "largest `number` of names of one type on one stream")
@@ -43,7 +43,7 @@ func (b *bounding) flags(f *pflag.FlagSet) {
 	f.IntVar(&b.StreamRate, "max-stream-rate", b.StreamRate, "`streams` of one connection that end in a second, ten times as many at once; beyond it the connection is read later. 0: any number")
 	f.IntVar(&b.FirstAnswers, "max-first-answers", b.FirstAnswers, "largest `number` of streams that are given their first answers at once; more wait")
 	f.DurationVar(&b.first, "first-request-timeout", 15*time.Second, "`time` after which a stream ends on which no request has come")
-	f.DurationVar(&b.read, "read-timeout", 20*time.Second, "`time` in which 64 KiB of a large request must come, or its connection is closed")
+	f.DurationVar(&b.read, "read-timeout", 20*time.Second, "`time` in which 64 KiB of a request that has begun must come, or the rest of it, or its connection is closed")
 	f.DurationVar(&b.write, "write-timeout", 20*time.Second, "`time` after which a client that has read nothing of a response loses its stream")
 }
 

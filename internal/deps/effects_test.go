@@ -89,6 +89,7 @@ var effects = map[string]string{
 	"internal/unfinished reader mutex":       "nobody is stopped whose body was closed; held while a read deadline is set",
 	"internal/unfinished Conn mutex":         "what has begun on a connection, for who reads and who writes; held for memory only",
 	"internal/unfinished Conn.wait timer":    "nobody waits for ever to be read",
+	"internal/unfinished Conn.note timer":    "looks at requests that have begun, while there are some",
 	"internal/unfinished Conn.hurried clock": "how fast streams come and go",
 	"internal/unfinished Conn.rest timer":    "a connection whose streams come and go too fast is read later",
 	"internal/pace Shared mutex":             "how fast several come together; held for memory only",

@@ -17,8 +17,8 @@ import (
 )
 
 // A Budget is how many bytes such requests may hold, on all connections together. It
-// counts those of which more than 64 KiB have come; of others there are as many as
-// streams.
+// counts those of connections that have more than 64 KiB of them; of others there is that
+// much for each connection.
 //
 // A quarter of it is for all. When that is used up, the connections that have such requests
 // take turns: they are not read, but for one, which may use the whole budget until it has
@@ -80,8 +80,9 @@ const (
 type Bounds struct {
 	Bytes int
 
-	// Stall is in which time 64 KiB must come of a request that has begun, and while others
-	// wait for room 1 MiB in each second. A connection on which they do not is closed.
+	// Stall is in which time 64 KiB must come of requests that have begun, of each its share,
+	// or the rest of it; and while others wait for room 1 MiB in each second. A connection on
+	// which they do not is closed.
 	Stall time.Duration
 
 	// Streams is how many streams of a connection may end in a second, ten times as many at

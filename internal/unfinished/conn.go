@@ -18,7 +18,7 @@ type Conn struct {
 	budget *Budget
 	raw    syscall.RawConn // nil: there is none, or what comes from it is not what Conn reads
 
-	out scanner // owned by who writes
+	out replies // owned by who writes
 
 	// Owned by who reads, while it does.
 	size    int
@@ -34,6 +34,9 @@ type Conn struct {
 	noted state         // what the budget knows
 	holds atomic.Bool   // something that counts: noted.large > 0
 	rests chan struct{} // closed when the connection is; nil: it has never been read later
+	watch *time.Timer   // looks whether what has begun comes on; nil: nothing had begun when it last did
+
+	unread atomic.Bool // who reads waits, since it may not
 }
 
 // A state is what requests hold that are not whole, and what they have got, ever.
@@ -65,13 +68,20 @@ func (c *Conn) Read(b []byte) (int, error) {
 // Write implements [net.Conn].
 func (c *Conn) Write(b []byte) (int, error) {
 	for rest := b; len(rest) > 0; {
-		f, begins, r := c.out.skim(rest)
-		if rest = r; begins && f.ends() {
-			c.mu.Lock()
-			c.in.closed(f.stream)
-			c.note()
-			c.mu.Unlock()
+		f, begins, grant, r := c.out.next(rest)
+		rest = r
+		ends := begins && f.ends()
+		if !ends && (grant == 0 || f.stream == 0) {
+			continue
 		}
+		c.mu.Lock()
+		if ends {
+			c.in.closed(f.stream)
+		} else {
+			c.in.granted(f.stream, grant)
+		}
+		c.note()
+		c.mu.Unlock()
 	}
 	return c.Conn.Write(b)
 }
@@ -82,6 +92,9 @@ func (c *Conn) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.in.end()
+	if c.watch != nil {
+		c.watch.Stop()
+	}
 	c.note()
 	c.rouse()
 	return err
@@ -98,6 +111,7 @@ func (c *Conn) wait() error {
 		return nil
 	}
 	b := c.budget
+	defer c.unread.Store(false)
 	var late <-chan time.Time
 	for {
 		b.mu.Lock()
@@ -106,7 +120,7 @@ func (c *Conn) wait() error {
 		if h == nil {
 			return nil
 		}
-		if late == nil {
+		if c.unread.Store(true); late == nil {
 			t := time.NewTimer(maxWait)
 			defer t.Stop()
 			late = t.C
@@ -145,8 +159,11 @@ func (c *Conn) took(b []byte, err error) error {
 // note tells the budget what has changed, and reports whether there is too much. c.mu is
 // held.
 func (c *Conn) note() (over bool) {
+	if c.in.parts > 0 && c.watch == nil {
+		c.watch = time.AfterFunc(c.budget.stall/looks, c.follow)
+	}
 	now := state{c.in.large, c.in.total}
-	if now == c.noted {
+	if now == c.noted || now.large == 0 && c.noted.large == 0 {
 		return false
 	}
 	c.noted = now
@@ -170,6 +187,23 @@ func (c *Conn) look() {
 		h.timer.Reset(tick)
 	}
 	b.mu.Unlock()
+	if slow {
+		c.refuse(TooSlow)
+	}
+}
+
+// follow is called some times within the stall time, while something has begun.
+func (c *Conn) follow() {
+	c.mu.Lock()
+	slow := c.in.stalls(c.unread.Load())
+	switch {
+	case slow:
+	case c.in.parts > 0:
+		c.watch.Reset(c.budget.stall / looks)
+	default: // an idle connection has no timer
+		c.watch = nil
+	}
+	c.mu.Unlock()
 	if slow {
 		c.refuse(TooSlow)
 	}

@@ -50,6 +50,8 @@ func (c *Conn) rest() error {
 	closed := make(chan struct{})
 	c.rests = closed
 	c.mu.Unlock()
+	c.unread.Store(true)
+	defer c.unread.Store(false)
 	t := time.NewTimer(c.haste.wait)
 	defer t.Stop()
 	c.haste.wait = 0

@@ -79,8 +79,8 @@ func WithReadTimeout(d time.Duration) Option { return func(o *options) { o.readT
 
 // WithFirstRequestTimeout sets how long a stream may be open before its first request
 // has come, whole: nothing is known of its client until then, and a stream costs
-// memory. One that takes longer ends with DEADLINE_EXCEEDED, unless a large request is
-// coming on its connection ([WithReadTimeout]). The default is 15 s.
+// memory. One that takes longer ends with DEADLINE_EXCEEDED, unless its first request is
+// large and coming on, for which it has 20 times as long at most. The default is 15 s.
 func WithFirstRequestTimeout(d time.Duration) Option {
 	return func(o *options) { o.firstTimeout = d }
 }

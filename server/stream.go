@@ -56,8 +56,9 @@ type stream struct {
 	turnBy time.Time       // when it is given up, though its turn has not come or answers are open
 	since  time.Time       // when it was taken
 
-	firstBy time.Time // when the first request must have come; zero: it has
-	coming  int       // how much had come on the connection when that was set
+	firstBy   time.Time // when the first request must have come; zero: it has
+	firstLast time.Time // the same, however steadily it comes
+	coming    int       // how much of it had come when firstBy was set
 
 	seat    *seat           // among all streams
 	silence *seat           // among those on which no request has come; nil: one has
@@ -97,6 +98,7 @@ func (s *Server) serve(rpc grpc.ServerStream, v xds.Variant, only, also *xds.Typ
 	plain(rpc.Context())
 	st.info.ID = s.streams.Add(1)
 	st.firstBy = time.Now().Add(s.firstTimeout)
+	st.firstLast = st.firstBy.Add((firstTimeouts - 1) * s.firstTimeout)
 	if max := s.age.Max; max > 0 {
 		st.leaving.sooner(time.Now().Add(max+jitter(max/2)), errOld, s.age.Grace)
 	}

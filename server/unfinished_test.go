@@ -97,6 +97,41 @@ func TestUnfinished(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 	})
+	within(t, "SAFE-9 a large first request keeps no other stream of its connection", func(t *testing.T) {
+		w := serve(t)
+		f := w.raw(t)
+		for id := uint32(3); id < 203; id += 2 {
+			_ = f.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: headers(), EndHeaders: true})
+		}
+		_ = f.WriteData(5, false, []byte{0, 0}) // it has begun, and does not come on
+		_ = f.WriteData(1, false, []byte{0, 1, 0, 0, 0})
+		synctest.Wait()
+		for i := range 100 {
+			if s := w.Stats(); i == 5 && (s.Open != 101 || s.Throttled["first_request"] != 0) || i == 20 && (s.Open != 1 || s.Throttled["first_request"] != 100) {
+				t.Fatalf("after %d KiB: %+v", 16*i, s)
+			}
+			for range 16 {
+				_ = f.WriteData(1, false, make([]byte, 1<<10))
+			}
+			time.Sleep(time.Second)
+		}
+	})
+	within(t, "SAFE-9 however steadily a first request comes, it must be whole at last", func(t *testing.T) {
+		w := serve(t)
+		f := w.raw(t)
+		_ = f.WriteData(1, false, []byte{0, 1, 0, 0, 0})
+		start := time.Now()
+		for w.Stats().Throttled["first_request"] == 0 {
+			synctest.Wait()
+			for range 16 {
+				_ = f.WriteData(1, false, make([]byte, 1<<10))
+			}
+			time.Sleep(time.Second)
+		}
+		if d := time.Since(start); d < 300*time.Second || d > 301*time.Second || !strings.Contains(w.log.String(), "the first request was not whole after 5m0s") {
+			t.Errorf("after %v:\n%s", d, w.log)
+		}
+	})
 	within(t, "SAFE-9 a large request that waits to be handled is counted", func(t *testing.T) {
 		w := serveFrom(t, New(store.New())) // nobody knows yet what there is, so the second is not handled
 		c := w.sotw(t, w.dial(t))

@@ -42,7 +42,7 @@ func (b *bounding) flags(f *pflag.FlagSet) {
 	f.IntVar(&b.AddressRate, "max-address-rate", b.AddressRate, "`requests` a second of all clients of one address, ten times as many at once; a stream that ends counts as ten; more wait, 30s at most. 0: any number")
 	f.IntVar(&b.StreamRate, "max-stream-rate", b.StreamRate, "`streams` of one connection that end in a second, ten times as many at once; beyond it the connection is read later. 0: any number")
 	f.IntVar(&b.FirstAnswers, "max-first-answers", b.FirstAnswers, "largest `number` of streams that are given their first answers at once; more wait")
-	f.DurationVar(&b.first, "first-request-timeout", 15*time.Second, "`time` after which a stream ends on which no request has come")
+	f.DurationVar(&b.first, "first-request-timeout", 15*time.Second, "`time` after which a stream ends on which no request has come, or 20 times as long while a large one comes")
 	f.DurationVar(&b.read, "read-timeout", 20*time.Second, "`time` in which 64 KiB of a request that has begun must come, or the rest of it, or its connection is closed")
 	f.DurationVar(&b.write, "write-timeout", 20*time.Second, "`time` after which a client that has read nothing of a response loses its stream")
 }

@@ -120,17 +120,30 @@ func (b *Budget) Used() int {
 	return b.used + b.whole
 }
 
-// Progress is a number that grows while a request comes on the connection from an
-// address, or would come if it were read; 0 if there is none under way.
-func (b *Budget) Progress(peer net.Addr) int {
+// Progress is a number that grows while a request comes on a stream of the connection
+// from an address, or might come if the connection were read; 0 if neither is so. stream is
+// its number in HTTP/2.
+func (b *Budget) Progress(peer net.Addr, stream uint32) int {
+	c, ticks := b.from(peer)
+	if c == nil {
+		return 0
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.in.came(stream) + ticks
+}
+
+// from returns the connection from an address, if it holds something, and how long it was
+// not read.
+func (b *Budget) from(peer net.Addr) (c *Conn, ticks int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for c, h := range b.holding {
 		if c.RemoteAddr() == peer {
-			return h.counted.total + h.ticks
+			return c, h.ticks
 		}
 	}
-	return 0
+	return nil, 0
 }
 
 // room reports whether there is some for all.

@@ -219,18 +219,21 @@ func TestBudget(t *testing.T) {
 	within(t, "SAFE-9 one that comes slowly but steadily is taken", 4<<20, func(r *rig) {
 		a := r.from("a")
 		a.begin(2<<20, 70*k)
-		before := r.Progress(address("a"))
+		before := r.Progress(address("a"), 1)
 		for range 30 {
 			time.Sleep(15*time.Second + tick/2)
 			a.send(65 * k)
 		}
 		r.refuses()
-		if now := r.Progress(address("a")); before != 70*k || now != (70+30*65)*k {
+		if now := r.Progress(address("a"), 1); before != 70*k || now != (70+30*65)*k {
 			r.Errorf("progress %d, then %d", before, now)
 		}
+		if n := r.Progress(address("a"), 3); n != 0 {
+			r.Errorf("progress %d of a stream on which nothing comes", n)
+		}
 		a.send(28 * k)
-		if r.Progress(address("a")) != 0 || r.Used() != 0 {
-			r.Error(r.Progress(address("a")), r.Used())
+		if r.Progress(address("a"), 1) != 0 || r.Used() != 0 {
+			r.Error(r.Progress(address("a"), 1), r.Used())
 		}
 		time.Sleep(time.Hour)
 		r.refuses()
@@ -326,10 +329,10 @@ func TestBudget(t *testing.T) {
 		a.begin(300*k, 70*k)
 		a.send(10 * k)
 		a.is("waiting")
-		before := r.Progress(address("a"))
+		before := r.Progress(address("a"), 1)
 		time.Sleep(29 * time.Second)
 		a.is("waiting")
-		if now := r.Progress(address("a")); now <= before {
+		if now := r.Progress(address("a"), 1); now <= before {
 			r.Error("it is told to be silent, and is not read:", before, now)
 		}
 		time.Sleep(2 * time.Second)

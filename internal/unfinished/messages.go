@@ -186,6 +186,14 @@ func (m *messages) forget(stream uint32, gone bool) {
 	}
 }
 
+// came is how much has come of a stream's request.
+func (m *messages) came(stream uint32) int {
+	if at, open := m.of(stream); open && m.open[at].message != nil {
+		return m.open[at].got
+	}
+	return 0
+}
+
 // looks is how often within the stall time it is looked whether requests come on.
 const looks = 4
 

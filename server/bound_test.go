@@ -80,38 +80,58 @@ func TestBoundFromTheFirstByte(t *testing.T) {
 }
 
 func TestHeldInAll(t *testing.T) {
-	within(t, "SAFE-9 what the names of all streams hold is bounded", func(t *testing.T) {
+	ask := func(c *sotwClient, names ...string) {
+		c.send(&discovery.DiscoveryRequest{TypeUrl: xds.Endpoint.URL, ResourceNames: names})
+		synctest.Wait()
+	}
+	within(t, "SAFE-9 what the names of all streams hold is bounded, and the largest of an address ends", func(t *testing.T) {
 		w := serve(t, WithLimits(Limits{HeldInAll: 1000}))
 		conn := w.dial(t)
-		ask := func(c *sotwClient, names ...string) {
-			c.send(&discovery.DiscoveryRequest{TypeUrl: xds.Endpoint.URL, ResourceNames: names})
-			synctest.Wait()
-		}
 		a, b := w.sotw(t, conn), w.sotw(t, conn)
-		ask(a, "1", "2", "3", "4", "5", "6", "7", "8", "9", "10") // of 64 bytes and a few each
-		ask(b, "1", "2", "3")
+		ask(a, "1", "2", "3")
+		ask(b, "1", "2", "3", "4", "5", "6", "7", "8", "9", "10") // of 64 bytes and a few each
 		if n := w.Stats().Held; n != 13*64+14 {
 			t.Errorf("%d bytes are held", n)
 		}
-		ask(b, "1", "2", "3", "4", "5", "6")
-		if err := b.end(); status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "on all streams, more than 1000") {
+		ask(b, "1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12", "13")
+		if err := b.end(); status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "the names of all streams hold more than 1000 bytes") {
 			t.Error(err)
 		}
 		synctest.Wait()
-		if n := w.Stats().Held; n != 10*64+11 {
+		if n := w.Stats().Held; n != 3*64+3 {
 			t.Errorf("%d bytes are held after one has ended", n)
-		}
-		w.Server.held.Add(1000) // as if others held more than all may, and had not ended yet
-		ask(a, "1")
-		w.Server.held.Add(-1000)
-		if n := w.Stats().Held; n != 64+1 {
-			t.Errorf("%d bytes are held by who has given up names while all held too much", n)
 		}
 		a.s.CloseSend()
 		a.end()
 		synctest.Wait()
 		if n := w.Stats().Held; n != 0 {
 			t.Errorf("%d bytes are held after all have", n)
+		}
+	})
+	within(t, "SAFE-9 who came first and holds most locks nobody out", func(t *testing.T) {
+		w := serve(t, WithLimits(Limits{HeldInAll: 1000}))
+		stranger, good := w.dialFrom(t, "192.0.2.1"), w.dialFrom(t, "192.0.2.2")
+		large, small := w.sotw(t, stranger), w.sotw(t, stranger)
+		ask(large, names(9)...)
+		ask(small, "1")
+		for range 3 { // it comes again and again
+			c := w.sotw(t, good)
+			ask(c, "1", "2", "3", "4", "5")
+			if err := large.end(); status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "most of them are of this address") {
+				t.Error(err)
+			}
+			w.update(xds.Endpoint, []*xds.Resource{res("5", "1")}) // the good one is as it was
+			c.want()
+			c.s.CloseSend()
+			c.end()
+			w.update(xds.Endpoint, nil, "5")
+			large = w.sotw(t, stranger)
+			ask(large, names(9)...)
+		}
+		ask(w.sotw(t, good), "1", "2", "3", "4", "5")
+		ask(small, "1", "2") // what the stranger has elsewhere stays
+		if s := w.Stats(); s.Throttled["subscription"] != 4 || s.Open != 2 || !strings.Contains(w.log.String(), "peer=192.0.2.1:1") || strings.Contains(w.log.String(), "peer=192.0.2.2:1 code=ResourceExhausted") {
+			t.Errorf("%+v\n%s", s, w.log)
 		}
 	})
 }

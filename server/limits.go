@@ -46,8 +46,8 @@ type Limits struct {
 	// default.
 	Held int
 
-	// HeldInAll is the same of all streams together: beyond it the stream ends that wants
-	// to hold more. Zero: any number.
+	// HeldInAll is the same of all streams together: beyond it the stream ends that holds
+	// most, of the address whose streams do. Zero: any number.
 	HeldInAll int
 
 	// Node is the largest node in bytes; 256 KiB by default. Envoy's has 61 KiB,
@@ -81,8 +81,8 @@ type Limits struct {
 	FirstAnswers int
 
 	// Unfinished is how many bytes of requests are held that have begun to come and are
-	// not whole, or wait to be handled, on all connections together; of requests of which
-	// more than 64 KiB have come. Beyond a quarter of it connections take turns to be read,
+	// not whole, or wait to be handled, on all connections together; of connections that
+	// have begun more than 64 KiB. Beyond a quarter of it connections take turns to be read,
 	// and the one whose turn it is may use all: so it must not be less than the largest
 	// request. 48 MiB by default. See [Server.Credentials].
 	Unfinished int

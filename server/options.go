@@ -70,16 +70,17 @@ func WithObserver(obs Observer) Option { return func(o *options) { o.observer = 
 // The default is 20 s.
 func WithWriteTimeout(d time.Duration) Option { return func(o *options) { o.writeTimeout = d } }
 
-// WithReadTimeout sets how long 64 KiB of a request may take to come. The connection of
-// a client that takes longer is closed; while others wait for room for their requests
+// WithReadTimeout sets how long 64 KiB of a request, or the rest of it, may take to come; of
+// several on a connection, their shares of that. The connection of a client that takes a
+// quarter longer is closed; while others wait for room for their requests
 // ([Limits.Unfinished]), that of one that sends less than 1 MiB in a second. The default is
 // 20 s.
 func WithReadTimeout(d time.Duration) Option { return func(o *options) { o.readTimeout = d } }
 
 // WithFirstRequestTimeout sets how long a stream may be open before its first request
 // has come, whole: nothing is known of its client until then, and a stream costs
-// memory. One that takes longer ends with DEADLINE_EXCEEDED, unless a large request is
-// coming on its connection ([WithReadTimeout]). The default is 15 s.
+// memory. One that takes longer ends with DEADLINE_EXCEEDED, unless its first request is
+// large and coming on, for which it has 20 times as long at most. The default is 15 s.
 func WithFirstRequestTimeout(d time.Duration) Option {
 	return func(o *options) { o.firstTimeout = d }
 }

@@ -76,11 +76,11 @@ type Server struct {
 	seats   *seats // of streams
 	silent  *silences
 	polls   *polls
+	held    holdings // of streams
 
 	unfinished *unfinished.Budget
 	rates      *pace.Owners // addresses
 
-	held        atomic.Int64  // bytes, of the names of all streams
 	others      atomic.Int64  // streams of other services that are open
 	streams     atomic.Uint64 // ever opened; numbers them
 	nodeChanges atomic.Uint64
@@ -110,6 +110,7 @@ func New[W Watch](src Source[W], opts ...Option) *Server {
 	s.silent = newSilences(newSeats(s.bounds.Silent, reject(tooSilent, codes.ResourceExhausted,
 		"limit exceeded: %d streams are open on which no request has come, besides the first of each connection, all that this server takes", s.bounds.Silent), errLostSilent))
 	s.polls = newPolls(s.bounds.Polls)
+	s.held.loads.Max = s.bounds.HeldInAll
 	s.told = newTold(toldPerStream * s.bounds.Streams)
 	s.first = newAdmission(s.bounds.FirstAnswers)
 	s.rates = pace.NewOwners(maxOwners, s.bounds.AddressRate)
@@ -193,7 +194,7 @@ func (s *Server) Stats() Stats {
 		Silent:      s.silent.taken(),
 		Polls:       s.polls.held.taken(),
 		Waiting:     s.first.waiting(),
-		Held:        int(s.held.Load()),
+		Held:        s.held.bytes(),
 		Unfinished:  s.unfinished.Used(),
 		Streams:     s.streams.Load(),
 		NodeChanges: s.nodeChanges.Load(),

@@ -7,6 +7,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 
+	"github.com/chancery-xds/chancery/internal/shares"
 	"github.com/chancery-xds/chancery/protocol"
 	"github.com/chancery-xds/chancery/wire"
 	"github.com/chancery-xds/chancery/xds"
@@ -55,8 +56,9 @@ type stream struct {
 	turnBy time.Time       // when it is given up, though its turn has not come or answers are open
 	since  time.Time       // when it was taken
 
-	firstBy time.Time // when the first request must have come; zero: it has
-	coming  int       // how much had come on the connection when that was set
+	firstBy   time.Time // when the first request must have come; zero: it has
+	firstLast time.Time // the same, however steadily it comes
+	coming    int       // how much of it had come when firstBy was set
 
 	seat    *seat           // among all streams
 	silence *seat           // among those on which no request has come; nil: one has
@@ -64,10 +66,11 @@ type stream struct {
 	drain   <-chan struct{} // nil when draining
 	leaving leave
 
-	held    int  // bytes, of names
-	charged int  // bytes that are counted among those of all streams
-	types   int  // that were opened
-	hurried bool // the client sent more requests than are taken
+	held    int                 // bytes, of names
+	charged int                 // bytes that are counted among those of all streams, by load
+	load    *shares.Load[*loss] // nil: none ever were
+	types   int                 // that were opened
+	hurried bool                // the client sent more requests than are taken
 
 	timer *time.Timer // nil: no deadline
 	armed time.Time   // when timer fires
@@ -95,6 +98,7 @@ func (s *Server) serve(rpc grpc.ServerStream, v xds.Variant, only, also *xds.Typ
 	plain(rpc.Context())
 	st.info.ID = s.streams.Add(1)
 	st.firstBy = time.Now().Add(s.firstTimeout)
+	st.firstLast = st.firstBy.Add((firstTimeouts - 1) * s.firstTimeout)
 	if max := s.age.Max; max > 0 {
 		st.leaving.sooner(time.Now().Add(max+jitter(max/2)), errOld, s.age.Grace)
 	}
@@ -170,7 +174,9 @@ func (s *stream) begin() error {
 func (s *stream) close(err error) error {
 	s.disarm()
 	s.leave()
-	_ = s.charge(0)
+	if s.load != nil {
+		s.server.held.leave(s.load)
+	}
 	if s.told != nil {
 		s.told.end(time.Now())
 	}

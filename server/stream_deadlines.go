@@ -6,6 +6,10 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
+// firstTimeouts is how often the time for a first request may pass while that comes: by
+// default 5 minutes, in which 32 MiB come at 112 KB a second.
+const firstTimeouts = 20
+
 // alarm sets the timer to the next deadline.
 func (s *stream) alarm() {
 	next := s.leaving.deadline(time.Now())
@@ -54,10 +58,13 @@ func (s *stream) expired(now time.Time) error {
 	}
 	if !s.firstBy.IsZero() && !now.Before(s.firstBy) {
 		n := s.server.coming(s.rpc.Context())
-		if n <= s.coming {
+		switch {
+		case n <= s.coming:
 			return reject(tooLate, codes.DeadlineExceeded, "no request came for %v", s.server.firstTimeout)
+		case !now.Before(s.firstLast):
+			return reject(tooLate, codes.DeadlineExceeded, "the first request was not whole after %v", firstTimeouts*s.server.firstTimeout)
 		}
-		s.coming, s.firstBy = n, now.Add(s.server.firstTimeout)
+		s.coming, s.firstBy = n, first(now.Add(s.server.firstTimeout), s.firstLast)
 	}
 	s.leaving.advance(now)
 	if !s.turnBy.IsZero() && !now.Before(s.turnBy) {
@@ -68,3 +75,10 @@ func (s *stream) expired(now time.Time) error {
 
 // writing reports whether something of what was sent has not left yet.
 func (s *stream) writing() bool { return s.sent != nil || !s.progress.done() }
+
+func first(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}

@@ -116,19 +116,15 @@ func (s *stream) recall(t *xds.Type, version string, table *protocol.World) *pro
 	return s.told.recall(time.Now(), t, version, table)
 }
 
-// charge counts what the stream holds by names among what all do. When that is too much,
-// who wants to hold more ends.
+// charge counts what the stream holds by names among what all do. An error ends it.
 func (s *stream) charge(held int) error {
-	more := held - s.charged
-	if more == 0 {
+	if held == s.charged {
 		return nil
 	}
 	s.charged = held
-	all, max := s.server.held.Add(int64(more)), int64(s.server.bounds.HeldInAll)
-	if more > 0 && max > 0 && all > max {
-		return reject(tooMany, codes.ResourceExhausted, "limit exceeded: names of %d bytes on all streams, more than %d", all, max)
-	}
-	return nil
+	var err error
+	s.load, err = s.server.held.set(s.load, s.info.Peer, s.lost, held)
+	return err
 }
 
 // queueUp gets the stream a ticket, unless it has one.

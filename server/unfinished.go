@@ -6,7 +6,9 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"reflect"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
@@ -76,11 +78,23 @@ func (s *Server) kept(n int) {
 	}
 }
 
-// coming is a number that grows while a request comes on a stream's connection; 0: none
-// does.
+// coming is a number that grows while a request comes on a stream; 0: none does.
 func (s *Server) coming(ctx context.Context) int {
 	if p, ok := peer.FromContext(ctx); ok {
-		return s.unfinished.Progress(p.Addr)
+		return s.unfinished.Progress(p.Addr, numberOf(ctx))
+	}
+	return 0
+}
+
+// numberOf is the number that a call's stream has in HTTP/2; 0: it is not known. gRPC has
+// it in a field and tells nobody; without it no first request is waited for.
+func numberOf(ctx context.Context) uint32 {
+	st := reflect.Indirect(reflect.ValueOf(grpc.ServerTransportStreamFromContext(ctx)))
+	if st.Kind() != reflect.Struct {
+		return 0
+	}
+	if id := st.FieldByName("id"); id.IsValid() && id.CanUint() {
+		return uint32(id.Uint())
 	}
 	return 0
 }

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/chancery-xds/chancery/store"
 	"github.com/chancery-xds/chancery/xds"
@@ -32,9 +33,8 @@ func headers() []byte {
 	return block.Bytes()
 }
 
-// begun opens a stream and sends the first 70 KiB of a request of 1 MiB. It returns what
-// sends more.
-func (w *world) begun(t *testing.T) func(n int) {
+// raw opens a stream on a connection of its own, and returns what writes to that.
+func (w *world) raw(t *testing.T) *http2.Framer {
 	t.Helper()
 	conn, err := w.lis.Dial()
 	if err != nil {
@@ -46,6 +46,14 @@ func (w *world) begun(t *testing.T) func(n int) {
 	f := http2.NewFramer(conn, nil)
 	_ = f.WriteSettings()
 	_ = f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: headers(), EndHeaders: true})
+	return f
+}
+
+// begun opens a stream and sends the first 70 KiB of a request of 1 MiB. It returns what
+// sends more.
+func (w *world) begun(t *testing.T) func(n int) {
+	t.Helper()
+	f := w.raw(t)
 	_ = f.WriteData(1, false, []byte{0, 0, 0x10, 0, 0})
 	more := func(n int) {
 		for ; n > 0; n -= 1 << 10 {
@@ -89,6 +97,41 @@ func TestUnfinished(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 	})
+	within(t, "SAFE-9 a large first request keeps no other stream of its connection", func(t *testing.T) {
+		w := serve(t)
+		f := w.raw(t)
+		for id := uint32(3); id < 203; id += 2 {
+			_ = f.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: headers(), EndHeaders: true})
+		}
+		_ = f.WriteData(5, false, []byte{0, 0}) // it has begun, and does not come on
+		_ = f.WriteData(1, false, []byte{0, 1, 0, 0, 0})
+		synctest.Wait()
+		for i := range 100 {
+			if s := w.Stats(); i == 5 && (s.Open != 101 || s.Throttled["first_request"] != 0) || i == 20 && (s.Open != 1 || s.Throttled["first_request"] != 100) {
+				t.Fatalf("after %d KiB: %+v", 16*i, s)
+			}
+			for range 16 {
+				_ = f.WriteData(1, false, make([]byte, 1<<10))
+			}
+			time.Sleep(time.Second)
+		}
+	})
+	within(t, "SAFE-9 however steadily a first request comes, it must be whole at last", func(t *testing.T) {
+		w := serve(t)
+		f := w.raw(t)
+		_ = f.WriteData(1, false, []byte{0, 1, 0, 0, 0})
+		start := time.Now()
+		for w.Stats().Throttled["first_request"] == 0 {
+			synctest.Wait()
+			for range 16 {
+				_ = f.WriteData(1, false, make([]byte, 1<<10))
+			}
+			time.Sleep(time.Second)
+		}
+		if d := time.Since(start); d < 300*time.Second || d > 301*time.Second || !strings.Contains(w.log.String(), "the first request was not whole after 5m0s") {
+			t.Errorf("after %v:\n%s", d, w.log)
+		}
+	})
 	within(t, "SAFE-9 a large request that waits to be handled is counted", func(t *testing.T) {
 		w := serveFrom(t, New(store.New())) // nobody knows yet what there is, so the second is not handled
 		c := w.sotw(t, w.dial(t))
@@ -107,6 +150,46 @@ func TestUnfinished(t *testing.T) {
 		synctest.Wait()
 		if n := w.Stats().Unfinished; n != 0 {
 			t.Errorf("%d bytes stay", n)
+		}
+	})
+	within(t, "SAFE-9 who has begun a request that the server does not read is waited for", func(t *testing.T) {
+		w := serveFrom(t, New(store.New())) // nobody knows yet what there is
+		conn := w.dial(t)
+		for range 3 {
+			c := w.sotw(t, conn)
+			for range 5 { // one is handled, one waits for that, and one has not come whole
+				c.send(&discovery.DiscoveryRequest{TypeUrl: xds.Cluster.URL, ResourceNames: []string{strings.Repeat("n", 3000), strings.Repeat("m", 37_000)}})
+			}
+		}
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if s := w.Stats(); s.Open != 3 || s.Unfinished != 0 || s.Throttled["unfinished"] != 0 {
+			t.Errorf("%+v", s)
+		}
+	})
+	within(t, "SAFE-9 a small request that has begun must come on, whatever came before it", func(t *testing.T) {
+		w := serve(t)
+		w.set(xds.Cluster, res("a", "1"))
+		c := w.sotw(t, w.dial(t))
+		c.send(&discovery.DiscoveryRequest{TypeUrl: xds.Cluster.URL})
+		c.want()
+		f := w.raw(t)
+		ask, err := proto.Marshal(&discovery.DiscoveryRequest{TypeUrl: xds.Cluster.URL})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = f.WriteData(1, false, append([]byte{0, 0, 0, 0, byte(len(ask))}, ask...))
+		_ = f.WriteData(1, false, []byte{0, 0, 1, 0, 0})
+		_ = f.WriteData(1, false, make([]byte, 10<<10))
+		time.Sleep(20 * time.Second)
+		synctest.Wait()
+		if s := w.Stats(); s.Open != 2 || s.Throttled["unfinished"] != 0 {
+			t.Errorf("%+v", s)
+		}
+		time.Sleep(6 * time.Second)
+		synctest.Wait()
+		if s := w.Stats(); s.Open != 1 || s.Throttled["unfinished"] != 1 {
+			t.Errorf("%+v", s)
 		}
 	})
 	within(t, "SAFE-9 a body whose client has no address is refused as others are", func(t *testing.T) {

@@ -58,6 +58,7 @@ var effects = map[string]string{
 	"server stream.await clock":     "when a deadline has passed, and when a draining stream leaves",
 	"server loss once":              "two seats may be taken from a stream",
 	"server Stream.open clock":      "since when a stream is open",
+	"server holdings mutex":         "what the names of all streams hold; held for memory only",
 	"server silences mutex":         "which connections have one for free; held for memory only",
 
 	"server Server.event clock":        "since when a node refuses a type",
@@ -91,6 +92,7 @@ var effects = map[string]string{
 	"internal/unfinished reader mutex":       "nobody is stopped whose body was closed; held while a read deadline is set",
 	"internal/unfinished Conn mutex":         "what has begun on a connection, for who reads and who writes; held for memory only",
 	"internal/unfinished Conn.queue timer":   "nobody waits for ever to be read",
+	"internal/unfinished Conn.note timer":    "looks at requests that have begun, while there are some",
 	"internal/unfinished Conn.hurried clock": "how fast streams come and go",
 	"internal/unfinished Conn.rest timer":    "a connection whose streams come and go too fast is read later",
 	"internal/pace Shared mutex":             "how fast several come together; held for memory only",

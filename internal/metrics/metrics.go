@@ -89,7 +89,7 @@ func (m *Metrics) Server(stats func() server.Stats) {
 	}, func() float64 { return float64(stats().Polls) }), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: prefix + "held_bytes", Help: "Bytes of names that streams hold, 64 added for each.",
 	}, func() float64 { return float64(stats().Held) }), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: prefix + "unfinished_bytes", Help: "Bytes of requests that are not whole, or wait to be handled; of those larger than 64 KiB.",
+		Name: prefix + "unfinished_bytes", Help: "Bytes of requests that are not whole, where a connection has more than 64 KiB of them, and of larger ones that wait to be handled.",
 	}, func() float64 { return float64(stats().Unfinished) }), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: prefix + "first_answers_waiting", Help: "Streams that wait for their turn to be answered first.",
 	}, func() float64 { return float64(stats().Waiting) }))

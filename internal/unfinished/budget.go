@@ -18,8 +18,8 @@ import (
 )
 
 // A Budget is how many bytes such requests may hold, on all connections together. It
-// counts those of which more than 64 KiB have come; of others there are as many as
-// streams.
+// counts those of connections that have more than 64 KiB of them; of others there is that
+// much for each connection.
 //
 // A quarter of it is for all. When that is used up, the connections that have such requests
 // take turns: they are not read, but for one, which may use the whole budget until it has
@@ -83,8 +83,9 @@ const (
 type Bounds struct {
 	Bytes int
 
-	// Stall is in which time 64 KiB must come of a request that has begun, and while others
-	// wait for room 1 MiB in each second. A connection on which they do not is closed.
+	// Stall is in which time 64 KiB must come of requests that have begun, of each its share,
+	// or the rest of it; and while others wait for room 1 MiB in each second. A connection on
+	// which they do not is closed.
 	Stall time.Duration
 
 	// Streams is how many streams of a connection may end in a second, ten times as many at
@@ -128,17 +129,30 @@ func (b *Budget) Used() int {
 	return b.used + b.whole
 }
 
-// Progress is a number that grows while a request comes on the connection from an
-// address, or would come if it were read; 0 if there is none under way.
-func (b *Budget) Progress(peer net.Addr) int {
+// Progress is a number that grows while a request comes on a stream of the connection
+// from an address, or might come if the connection were read; 0 if neither is so. stream is
+// its number in HTTP/2.
+func (b *Budget) Progress(peer net.Addr, stream uint32) int {
+	c, ticks := b.from(peer)
+	if c == nil {
+		return 0
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.in.came(stream) + ticks
+}
+
+// from returns the connection from an address, if it holds something, and how long it was
+// not read.
+func (b *Budget) from(peer net.Addr) (c *Conn, ticks int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for c, h := range b.holding {
 		if c.RemoteAddr() == peer {
-			return h.counted.total + h.ticks
+			return c, h.ticks
 		}
 	}
-	return 0
+	return nil, 0
 }
 
 // room reports whether there is some for all.

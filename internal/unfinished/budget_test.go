@@ -219,18 +219,21 @@ func TestBudget(t *testing.T) {
 	within(t, "SAFE-9 one that comes slowly but steadily is taken", 4<<20, func(r *rig) {
 		a := r.from("a")
 		a.begin(2<<20, 70*k)
-		before := r.Progress(address("a"))
+		before := r.Progress(address("a"), 1)
 		for range 30 {
 			time.Sleep(15*time.Second + tick/2)
 			a.send(65 * k)
 		}
 		r.refuses()
-		if now := r.Progress(address("a")); before != 70*k || now != (70+30*65)*k {
+		if now := r.Progress(address("a"), 1); before != 70*k || now != (70+30*65)*k {
 			r.Errorf("progress %d, then %d", before, now)
 		}
+		if n := r.Progress(address("a"), 3); n != 0 {
+			r.Errorf("progress %d of a stream on which nothing comes", n)
+		}
 		a.send(28 * k)
-		if r.Progress(address("a")) != 0 || r.Used() != 0 {
-			r.Error(r.Progress(address("a")), r.Used())
+		if r.Progress(address("a"), 1) != 0 || r.Used() != 0 {
+			r.Error(r.Progress(address("a"), 1), r.Used())
 		}
 		time.Sleep(time.Hour)
 		r.refuses()
@@ -326,10 +329,10 @@ func TestBudget(t *testing.T) {
 		a.begin(300*k, 70*k)
 		a.send(10 * k)
 		a.is("waiting")
-		before := r.Progress(address("a"))
+		before := r.Progress(address("a"), 1)
 		time.Sleep(29 * time.Second)
 		a.is("waiting")
-		if now := r.Progress(address("a")); now <= before {
+		if now := r.Progress(address("a"), 1); now <= before {
 			r.Error("it is told to be silent, and is not read:", before, now)
 		}
 		time.Sleep(2 * time.Second)
@@ -388,5 +391,102 @@ func TestBudget(t *testing.T) {
 		if r.Used() != 200*k || len(r.holding) != 0 || len(r.waiting) != 0 {
 			r.Error(r.Used(), r.holding, r.waiting)
 		}
+	})
+	within(t, "SAFE-9 a small request that is never whole ends its connection", 400*k, func(r *rig) {
+		a := r.from("a")
+		a.begin(60*k, 59*k)
+		time.Sleep(20 * time.Second)
+		r.refuses()
+		time.Sleep(5*time.Second + tick/2)
+		r.refuses("a: " + string(TooSlow))
+	})
+	within(t, "SAFE-9 so does one of which nothing has come but where it begins", 400*k, func(r *rig) {
+		a := r.from("a")
+		a.more(1, []byte{0, 0})
+		time.Sleep(25*time.Second + tick/2)
+		r.refuses("a: " + string(TooSlow))
+	})
+	within(t, "SAFE-9 so do those that have stopped while another comes on", 400*k, func(r *rig) {
+		a := r.from("a")
+		a.say(newTalk().open(3, false).Bytes()[preface:])
+		a.more(3, beginning(30*k, 20*k))
+		a.begin(10<<20, 10*k)
+		for range 3 {
+			time.Sleep(8 * time.Second)
+			r.refuses()
+			a.send(50 * k)
+		}
+		time.Sleep(8 * time.Second)
+		r.refuses("a: " + string(TooSlow))
+	})
+	within(t, "SAFE-9 one that is small and comes slowly is taken, and so is one after the other", 400*k, func(r *rig) {
+		a := r.from("a")
+		for range 20 {
+			a.begin(60*k, 10*k)
+			for range 10 {
+				time.Sleep(1900 * time.Millisecond)
+				a.send(5 * k)
+			}
+		}
+		r.refuses()
+		a.server.mu.Lock()
+		defer a.server.mu.Unlock()
+		if a.server.in.parts != 0 || a.server.in.begun != 0 {
+			r.Errorf("something is left: %+v", a.server.in)
+		}
+	})
+	within(t, "SAFE-9 those that come at once share what must come", 4<<20, func(r *rig) {
+		a := r.from("a")
+		const n = 8
+		for i := range uint32(n) {
+			a.say(newTalk().open(3+2*i, false).Bytes()[preface:])
+			a.more(3+2*i, beginning(1<<20, 70*k))
+		}
+		for range 6 {
+			time.Sleep(10*time.Second + tick/2)
+			for i := range uint32(n) {
+				a.more(3+2*i, make([]byte, 9*k))
+			}
+		}
+		r.refuses()
+	})
+	within(t, "SAFE-9 who has not been given room for the rest is waited for", 400*k, func(r *rig) {
+		a := r.from("a")
+		a.begin(100*k, 64*k-10) // in a stream's first window
+		time.Sleep(time.Hour)
+		r.refuses()
+		grant := newTalk()
+		_ = grant.WriteWindowUpdate(0, 1<<20)
+		_ = grant.WriteWindowUpdate(1, 100*k)
+		go a.Read(make([]byte, 100))
+		a.server.Write(grant.Bytes()[preface:])
+		time.Sleep(20 * time.Second)
+		r.refuses()
+		time.Sleep(6 * time.Second)
+		r.refuses("a: " + string(TooSlow))
+	})
+	within(t, "SAFE-9 many small requests that are not whole count as a large one does", 400*k, func(r *rig) {
+		a := r.from("a")
+		for i := range uint32(7) {
+			if r.Used() != 0 && r.Used() != int(i)*50*k {
+				r.Errorf("%d bytes are used by %d", r.Used(), i)
+			}
+			a.say(newTalk().open(3+2*i, false).Bytes()[preface:])
+			a.more(3+2*i, beginning(60*k, 50*k))
+		}
+		if r.Used() != 350*k {
+			r.Errorf("%d bytes are used", r.Used())
+		}
+		a.is("read")
+		a.more(3, make([]byte, 10*k)) // it is whole
+		if r.Used() != 300*k {
+			r.Errorf("%d bytes are used", r.Used())
+		}
+		for i := range uint32(2) {
+			a.say(newTalk().open(23+2*i, false).Bytes()[preface:])
+			a.more(23+2*i, beginning(60*k, 59*k))
+		}
+		a.is("closed")
+		r.refuses("a: " + string(TooMuch))
 	})
 }

@@ -20,7 +20,7 @@ type Conn struct {
 	budget *Budget
 	raw    syscall.RawConn // nil: there is none, or what comes from it is not what Conn reads
 
-	out scanner // owned by who writes
+	out replies // owned by who writes
 
 	// Owned by who reads, while it does.
 	size    int
@@ -36,6 +36,9 @@ type Conn struct {
 	noted state         // what the budget knows
 	holds atomic.Bool   // something that counts: noted.large > 0
 	rests chan struct{} // closed when the connection is; nil: it has never been read later
+	watch *time.Timer   // looks whether what has begun comes on; nil: nothing had begun when it last did
+
+	unread atomic.Bool // who reads waits, since it may not
 }
 
 // A state is what requests hold that are not whole, and what they have got, ever.
@@ -91,17 +94,24 @@ func (c *Conn) Write(b []byte) (int, error) {
 // wrote follows what is about to be written.
 func (c *Conn) wrote(b []byte) {
 	for len(b) > 0 {
-		f, begins, rest := c.out.skim(b)
-		if b = rest; begins && f.ends() {
-			c.closed(f.stream)
+		f, begins, grant, rest := c.out.next(b)
+		b = rest
+		ends := begins && f.ends()
+		if ends || grant > 0 && f.stream != 0 {
+			c.heard(f.stream, ends, grant)
 		}
 	}
 }
 
-func (c *Conn) closed(stream uint32) {
+// heard notes what the server says of a stream: it ends, or its client may send more.
+func (c *Conn) heard(stream uint32, ends bool, grant int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.in.closed(stream)
+	if ends {
+		c.in.closed(stream)
+	} else {
+		c.in.granted(stream, grant)
+	}
 	c.note()
 }
 
@@ -119,6 +129,9 @@ func (c *Conn) end() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.in.end()
+	if c.watch != nil {
+		c.watch.Stop()
+	}
 	c.rouse()
 	c.note()
 }
@@ -141,13 +154,14 @@ func (c *Conn) queue() error {
 	if !c.holds.Load() {
 		return nil
 	}
+	defer c.unread.Store(false)
 	var late <-chan time.Time
 	for {
 		h := c.budget.ask(c)
 		if h == nil {
 			return nil
 		}
-		if late == nil {
+		if c.unread.Store(true); late == nil {
 			t := time.NewTimer(maxWait)
 			defer t.Stop()
 			late = t.C
@@ -194,8 +208,11 @@ func (c *Conn) follow(b []byte) (ended int, over, closed bool) {
 // note tells the budget what has changed, and reports whether there is too much. c.mu is
 // held.
 func (c *Conn) note() (over bool) {
+	if c.in.parts > 0 && c.watch == nil {
+		c.watch = time.AfterFunc(c.budget.stall/looks, c.stalled)
+	}
 	now := state{c.in.large, c.in.total}
-	if now == c.noted {
+	if now == c.noted || now.large == 0 && c.noted.large == 0 {
 		return false
 	}
 	c.holds.Store(now.large > 0)
@@ -218,4 +235,30 @@ func (c *Conn) look() {
 		}
 		return nil
 	})
+}
+
+// stalled is called some times within the stall time, while something has begun.
+func (c *Conn) stalled() {
+	_ = c.guarded(func() error {
+		if c.stalls() {
+			c.refuse(TooSlow)
+		}
+		return nil
+	})
+}
+
+// stalls reports whether something that has begun does not come on, and looks again later if
+// something has.
+func (c *Conn) stalls() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.in.stalls(c.unread.Load()):
+		return true
+	case c.in.parts > 0:
+		c.watch.Reset(c.budget.stall / looks)
+	default: // an idle connection has no timer
+		c.watch = nil
+	}
+	return false
 }

@@ -10,6 +10,7 @@ const (
 	typeData    = 0x0
 	typeHeaders = 0x1
 	typeReset   = 0x3
+	typeGrant   = 0x8 // WINDOW_UPDATE
 
 	flagEndStream = 0x1
 	flagPadded    = 0x8
@@ -87,16 +88,38 @@ func (s *scanner) next(b []byte) (f frame, body, rest []byte, begins, ends, ok b
 	return s.frame, body, b, begins, ends, begins || ends || len(body) > 0
 }
 
-// skim is next for who wants no payload: it passes over a whole frame at once.
-func (s *scanner) skim(b []byte) (f frame, begins bool, rest []byte) {
-	if s.skip == 0 && s.have == 0 && len(b) >= frameHeader {
+// replies follow what a server sends: which streams it ends, and how much more of which
+// it takes.
+type replies struct {
+	scanner
+	grant [4]byte
+	read  int // bytes of grant
+}
+
+// next passes over a frame, or a part of it. grant is by how many bytes the window of
+// its stream grows, if it says so and is whole.
+func (s *replies) next(b []byte) (f frame, begins bool, grant int, rest []byte) {
+	if s.skip == 0 && s.have == 0 && len(b) >= frameHeader { // it is whole
 		if n := frameHeader + length(b); len(b) >= n {
-			return frameOf(b), true, b[n:]
+			if f = frameOf(b); f.typ == typeGrant && n == frameHeader+len(s.grant) {
+				grant = granted(b[frameHeader:])
+			}
+			return f, true, grant, b[n:]
 		}
 	}
-	f, _, rest, begins, _, _ = s.next(b)
-	return f, begins, rest
+	f, body, rest, begins, ends, _ := s.scanner.next(b)
+	if begins {
+		s.read = 0
+	}
+	if f.typ == typeGrant {
+		if s.read += copy(s.grant[s.read:], body); ends && s.read == len(s.grant) {
+			grant = granted(s.grant[:])
+		}
+	}
+	return f, begins, grant, rest
 }
+
+func granted(payload []byte) int { return int(binary.BigEndian.Uint32(payload) &^ (1 << 31)) }
 
 func length(header []byte) int {
 	return int(header[0])<<16 | int(header[1])<<8 | int(header[2])

@@ -46,6 +46,8 @@ func (c *Conn) rest() error {
 	if closed == nil {
 		return net.ErrClosed
 	}
+	c.unread.Store(true)
+	defer c.unread.Store(false)
 	t := time.NewTimer(c.haste.wait)
 	defer t.Stop()
 	c.haste.wait = 0

@@ -57,6 +57,17 @@ func TestMessages(t *testing.T) {
 	}{
 		{"nothing", newTalk(), 0},
 		{"less than the window", newTalk().open(1, false).data(1, false, beginning(1<<20, 64*k)), 0},
+		{"less than the window, which has room for the rest", newTalk().open(1, false).data(1, false, beginning(60*k, 59*k)), 0},
+		{"SAFE-9 many of these", newTalk().open(1, false).data(1, false, beginning(60*k, 40*k)).open(3, false).data(3, false, beginning(60*k, 50*k)), 90 * k},
+		{"those for which the server has given no room are not its client's fault", newTalk().open(1, false).data(1, false, beginning(70*k, 60*k)).open(3, false).data(3, false, beginning(60*k, 50*k)), 0},
+		{"padding makes no room scarce", func() *talk {
+			t := newTalk().open(1, false).data(1, false, beginning(60*k, 50*k)).open(3, false)
+			_ = t.WriteDataPadded(3, false, beginning(60*k, 59*k), make([]byte, 255))
+			for range 40 {
+				_ = t.WriteDataPadded(3, false, nil, make([]byte, 255))
+			}
+			return t
+		}(), 109 * k},
 		{"SAFE-9 more than the window", begun(), 70 * k},
 		{"it is whole", begun().data(1, false, make([]byte, 30*k)), 0},
 		{"another follows in the same frame", begun().data(1, false, append(make([]byte, 30*k), beginning(1<<20, 65*k)...)), 65 * k},
@@ -64,6 +75,7 @@ func TestMessages(t *testing.T) {
 		{"the client says that it was all", begun().data(1, true, nil), 0},
 		{"what comes on a stream that is not open is dropped", newTalk().data(1, false, beginning(1<<20, 500*k)), 0},
 		{"another stream", begun().open(3, false).data(3, false, beginning(80*k, 80*k)), 70 * k},
+		{"another stream has a little", begun().open(3, false).data(3, false, beginning(80, 8)), 70*k + 8},
 		{"two", begun().open(3, false).data(3, false, beginning(90*k, 80*k)), 150 * k},
 		{"padding is no part of it", func() *talk {
 			t := newTalk().open(1, false)
@@ -81,7 +93,15 @@ func TestMessages(t *testing.T) {
 			t.Errorf("%s: %d bytes, want %d", c.what, m.large, c.want)
 		}
 	}
-	m := fed(begun())
+	m := fed(newTalk().open(1, false).data(1, false, beginning(90*k, 60*k)).open(3, false).data(3, false, beginning(60*k, 50*k)))
+	m.granted(5, 100*k)
+	if m.granted(1, 26*k+4); m.large != 0 {
+		t.Errorf("%d bytes count before the window has room", m.large)
+	}
+	if m.granted(1, 1); m.large != 110*k || m.parts != 2 {
+		t.Errorf("%d bytes of %d requests count when the window has room", m.large, m.parts)
+	}
+	m = fed(begun())
 	m.closed(1)
 	if m.large != 0 || len(m.open) != 0 {
 		t.Errorf("the server has ended the stream: %+v", m)
@@ -95,14 +115,16 @@ func TestMessages(t *testing.T) {
 	}
 }
 
-// oracle says what is unfinished, by a framer of another make.
-func oracle(b []byte) (large int) {
+// oracle says what is unfinished, by a framer of another make. grants are by how much
+// windows have grown.
+func oracle(b []byte, grants map[uint32]int) (large int) {
 	if len(b) < preface {
 		return 0
 	}
 	f := http2.NewFramer(nil, bytes.NewReader(b[preface:]))
 	f.SetMaxReadFrameSize(1<<24 - 1)
 	said := map[uint32][]byte{}
+	room := map[uint32]int{}
 	for {
 		frame, err := f.ReadFrame()
 		if err != nil {
@@ -113,12 +135,13 @@ func oracle(b []byte) (large int) {
 		switch frame := frame.(type) {
 		case *http2.HeadersFrame:
 			if _, ok := said[id]; !ok {
-				said[id] = []byte{}
+				said[id], room[id] = []byte{}, window+grants[id]
 			}
 			ends = frame.StreamEnded()
 		case *http2.DataFrame:
 			if _, ok := said[id]; ok {
 				said[id] = append(said[id], frame.Data()...)
+				room[id] -= len(frame.Data())
 			}
 			ends = frame.StreamEnded()
 		case *http2.RSTStreamFrame:
@@ -130,13 +153,16 @@ func oracle(b []byte) (large int) {
 			}
 		}
 	}
-	for _, b := range said {
+	for id, b := range said {
 		for len(b) >= 5 && len(b)-5 >= int(binary.BigEndian.Uint32(b[1:])) {
 			b = b[5+binary.BigEndian.Uint32(b[1:]):]
 		}
-		if len(b)-5 > window {
-			large += len(b) - 5
+		if n := len(b) - 5; n > window || n > 0 && room[id] >= int(binary.BigEndian.Uint32(b[1:]))-n {
+			large += n
 		}
+	}
+	if large <= window {
+		return 0
 	}
 	return large
 }
@@ -183,9 +209,38 @@ func TestMessagesQuick(t *testing.T) {
 			m.received(rest[:n])
 			rest = rest[n:]
 		}
-		if want := oracle(talk.Bytes()); m.large != want {
-			t.Fatalf("seed %d: %d bytes, want %d", seed, m.large, want)
+		grants := map[uint32]int{}
+		for range 5 {
+			if want := oracle(talk.Bytes(), grants); m.large != want {
+				t.Fatalf("seed %d: %d bytes, want %d", seed, m.large, want)
+			}
+			id, n := uint32(1+2*r.IntN(4)), r.IntN(200<<10)
+			grants[id] += n
+			m.granted(id, n)
 		}
+	}
+}
+
+// What is whole when it is read leaves nothing behind, and costs no memory.
+func BenchmarkMessages(b *testing.B) {
+	for _, c := range []struct {
+		what   string
+		pieces [][]byte
+	}{
+		{"whole", [][]byte{newTalk().data(1, false, beginning(40, 40)).Bytes()[preface:]}},
+		{"in two pieces", [][]byte{
+			newTalk().data(1, false, beginning(40, 20)).Bytes()[preface:], newTalk().data(1, false, make([]byte, 20)).Bytes()[preface:],
+		}},
+	} {
+		b.Run(c.what, func(b *testing.B) {
+			m := fed(newTalk().open(1, false))
+			b.ReportAllocs()
+			for b.Loop() {
+				for _, p := range c.pieces {
+					m.received(p)
+				}
+			}
+		})
 	}
 }
 
@@ -204,7 +259,7 @@ func FuzzMessages(f *testing.F) {
 			pieces.received(rest[:n])
 			rest = rest[n:]
 		}
-		if whole.large != pieces.large || whole.total != pieces.total || len(whole.open) != len(pieces.open) {
+		if whole.large != pieces.large || whole.total != pieces.total || whole.parts != pieces.parts || len(whole.open) != len(pieces.open) {
 			t.Fatalf("%+v in one piece, %+v in many", whole, pieces)
 		}
 		if whole.large < 0 || whole.large > len(b) || whole.large > whole.total {
@@ -213,7 +268,7 @@ func FuzzMessages(f *testing.F) {
 		for len(whole.open) > 0 {
 			whole.closed(whole.open[0].stream)
 		}
-		if whole.large != 0 {
+		if whole.large != 0 || whole.begun != 0 || whole.parts != 0 {
 			t.Fatalf("all streams are closed: %+v", whole)
 		}
 		pieces.closed(closed)

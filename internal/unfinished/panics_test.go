@@ -27,7 +27,7 @@ func TestPanics(t *testing.T) {
 			p.more(1, []byte("more"))
 		},
 		"what is written": func(r *rig, p *peer) {
-			p.server.out = odd
+			p.server.out = replies{scanner: odd}
 			if n, err := p.server.Write([]byte("more")); n > 0 || err == nil {
 				r.Error("it was written all the same:", n, err)
 			}

@@ -1,0 +1,53 @@
+package server
+
+import (
+	"net"
+	"sync"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/chancery-xds/chancery/internal/shares"
+)
+
+// holdings are what the names of all streams hold, in bytes. When that is too much, the
+// largest stream of the address that holds most gives way, and not who comes last: nobody
+// locks others out by coming first.
+type holdings struct {
+	mu    sync.Mutex // held for memory only
+	loads shares.Loads[*loss]
+}
+
+// set says what a stream of an address holds, of which load is what it held before, nil:
+// nothing. An error ends the stream: it is the one that gives way.
+func (h *holdings) set(load *shares.Load[*loss], peer net.Addr, lost *loss, bytes int) (*shares.Load[*loss], error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if load == nil {
+		load = h.loads.Enter(shares.Owner(peer), lost)
+	}
+	gone := h.loads.Set(load, bytes)
+	if len(gone) > 0 {
+		why := reject(tooMany, codes.ResourceExhausted, "limit exceeded: the names of all streams hold more than %d bytes, and most of them are of this address", h.loads.Max)
+		for _, l := range gone {
+			l.tell(why)
+		}
+	}
+	if h.loads.Lost(load) {
+		return load, lost.why
+	}
+	return load, nil
+}
+
+// leave says that a stream holds nothing any more.
+func (h *holdings) leave(load *shares.Load[*loss]) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.loads.Leave(load)
+}
+
+// bytes is what all streams hold.
+func (h *holdings) bytes() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.loads.All()
+}

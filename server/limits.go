@@ -62,8 +62,9 @@ type Limits struct {
 
 	// AddressRate is the same of all streams and polls of an address together; of IPv6, of
 	// a network of 64 bits. A stream that has ended counts as ten requests. What is beyond
-	// waits, 30 s at most. 100,000 by default, so that as many clients may be behind one
-	// address; negative: any number.
+	// waits unread, 30 s at most, on those connections that send more than the same part for
+	// each; never the first request of a stream. 100,000 by default, so that as many clients
+	// may be behind one address; negative: any number.
 	AddressRate int
 
 	// StreamRate is how many streams of a connection may end in a second in the long run,

@@ -42,8 +42,8 @@ type Limits struct {
 	NameLen int
 
 	// Held is how many bytes a stream may make the server hold by names, in all
-	// its types together; each counts its length and 64 bytes. 128 MiB by
-	// default.
+	// its types together, and by its node; each name counts its length and 64 bytes. 128 MiB
+	// by default.
 	Held int
 
 	// HeldInAll is the same of all streams together: beyond it the stream ends that wants

@@ -80,7 +80,7 @@ type Server struct {
 	unfinished *unfinished.Budget
 	rates      *pace.Owners // addresses
 
-	held        atomic.Int64  // bytes, of the names of all streams
+	held        atomic.Int64  // bytes, of the names and nodes of all streams
 	others      atomic.Int64  // streams of other services that are open
 	streams     atomic.Uint64 // ever opened; numbers them
 	nodeChanges atomic.Uint64
@@ -162,7 +162,7 @@ type Stats struct {
 	Silent      int    // of these, those on which no request has come
 	Polls       int    // polls held now
 	Waiting     int    // of the streams, for their turn to be answered first
-	Held        int    // bytes of names that streams hold, 64 added for each
+	Held        int    // bytes of names that streams hold, 64 added for each, and of their nodes
 	Unfinished  int    // bytes of requests that are not whole, or wait to be handled
 	Streams     uint64 // streams opened
 	NodeChanges uint64 // streams whose client changed its node id, which is ignored

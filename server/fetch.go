@@ -28,7 +28,7 @@ func (s *Server) answer(ctx context.Context, m *message, t, also *xds.Type) (out
 	if p, ok := peer.FromContext(ctx); ok {
 		from.Addr = p.Addr
 	}
-	s.queue(from.Addr, ctx.Done())
+	s.queue(s.rate(from.Addr), from.Addr, ctx.Done())
 	d := s.decoder(xds.SotW)
 	req, err := decode(&d, m)
 	if err != nil {

@@ -84,7 +84,7 @@ func plain(ctx context.Context) {
 // A message is a discovery request or response in its encoded form.
 type message struct {
 	data mem.BufferSlice
-	late bool // a request that had to wait, for there were too many
+	late bool // a request that is one too many: the next one waits
 }
 
 // codec passes messages through as they are; everything else, such as the

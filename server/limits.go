@@ -42,8 +42,8 @@ type Limits struct {
 	NameLen int
 
 	// Held is how many bytes a stream may make the server hold by names, in all
-	// its types together; each counts its length and 64 bytes. 128 MiB by
-	// default.
+	// its types together, and by its node; each name counts its length and 64 bytes. 128 MiB
+	// by default.
 	Held int
 
 	// HeldInAll is the same of all streams together: beyond it the stream ends that holds
@@ -62,8 +62,9 @@ type Limits struct {
 
 	// AddressRate is the same of all streams and polls of an address together; of IPv6, of
 	// a network of 64 bits. A stream that has ended counts as ten requests. What is beyond
-	// waits, 30 s at most. 100,000 by default, so that as many clients may be behind one
-	// address; negative: any number.
+	// waits unread, 30 s at most, on those connections that send more than the same part for
+	// each; never the first request of a stream. 100,000 by default, so that as many clients
+	// may be behind one address; negative: any number.
 	AddressRate int
 
 	// StreamRate is how many streams of a connection may end in a second in the long run,

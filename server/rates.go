@@ -16,9 +16,15 @@ const maxOwners = 10_000
 // counts is how many requests one of some bytes counts as.
 func counts(bytes int) int { return 1 + bytes>>16 }
 
-// rate returns the pace of all that comes from an address. A node has none of its own: which
-// one it is, its client says, and may say anything.
-func (s *Server) rate(peer net.Addr) *pace.Shared { return s.rates.Of(shares.Owner(peer)) }
+// rate returns the part that the connection from an address has in the pace of all that comes
+// from there. It is known by the address that it has in memory, as in [admission.enter]. A
+// node has no pace of its own: which one it is, its client says, and may say anything.
+func (s *Server) rate(peer net.Addr) *pace.Shared { return s.rates.Of(shares.Owner(peer), peer) }
+
+// rateOf is the same of a connection that is not known by that, but by its port.
+func (s *Server) rateOf(peer net.Addr) *pace.Shared {
+	return s.rates.Of(shares.Owner(peer), connOf(peer))
+}
 
 // rush notes that requests of an address wait.
 func (s *Server) rush(peer net.Addr) {
@@ -31,9 +37,9 @@ func (s *Server) rush(peer net.Addr) {
 	s.warn(whose(&Stream{Peer: peer}), line, line, []slog.Attr{slog.String("peer", from), slog.Int("per_second", s.bounds.AddressRate)})
 }
 
-// queue has a poll wait that comes from an address, until somebody is gone.
-func (s *Server) queue(peer net.Addr, gone <-chan struct{}) {
-	if wait := s.rate(peer).Take(time.Now(), 1); wait > 0 {
+// queue has a poll wait that comes on a connection, until somebody is gone.
+func (s *Server) queue(conn *pace.Shared, peer net.Addr, gone <-chan struct{}) {
+	if wait := conn.Take(time.Now(), 1); wait > 0 {
 		s.rush(peer)
 		pause(wait, gone)
 	}
@@ -61,7 +67,7 @@ type queued struct {
 func (q *queued) Read(p []byte) (int, error) {
 	if !q.due {
 		q.due = true
-		q.server.queue(q.peer, q.server.drain.began)
+		q.server.queue(q.server.rateOf(q.peer), q.peer, q.server.drain.began)
 	}
 	return q.ReadCloser.Read(p)
 }

@@ -164,7 +164,7 @@ type Stats struct {
 	Silent      int    // of these, those on which no request has come
 	Polls       int    // polls held now
 	Waiting     int    // of the streams, for their turn to be answered first
-	Held        int    // bytes of names that streams hold, 64 added for each
+	Held        int    // bytes of names that streams hold, 64 added for each, and of their nodes
 	Unfinished  int    // bytes of requests that are not whole, or wait to be handled
 	Streams     uint64 // streams opened
 	NodeChanges uint64 // streams whose client changed its node id, which is ignored

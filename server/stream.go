@@ -66,7 +66,7 @@ type stream struct {
 	drain   <-chan struct{} // nil when draining
 	leaving leave
 
-	held    int                 // bytes, of names
+	held    int                 // bytes, of names and the node
 	charged int                 // bytes that are counted among those of all streams, by load
 	load    *shares.Load[*loss] // nil: none ever were
 	types   int                 // that were opened
@@ -134,6 +134,7 @@ func (s *stream) open(node *xds.Node) error {
 	if err := s.server.seats.name(s.seat, node.ID); err != nil {
 		return err
 	}
+	s.held = size(node) // an observer may ask for it as long as the stream lives
 	s.info.open(s.rpc.Context(), node)
 	s.known = true
 	s.server.logConnected(&s.info)
@@ -149,7 +150,7 @@ func (s *stream) begin() error {
 	view, _ := s.watch.Next()
 	if view == nil {
 		s.server.logWaits(&s.info)
-		return nil
+		return s.charge(s.held + holds(s.first))
 	}
 	node, limits := s.info.Node, s.server.limits
 	limits.Bodyless = wire.Metadata(node.Metadata, absentKey) == "resource"
@@ -167,6 +168,15 @@ func (s *stream) begin() error {
 	s.first = nil
 	s.refresh()
 	return s.hand(req)
+}
+
+// holds is about how much memory a request takes, without its node.
+func holds(r *xds.Request) int {
+	n := weight(r.Names) + weight(r.Subscribe) + weight(r.Unsubscribe) + len(r.Version) + len(r.Nonce)
+	for _, v := range r.Initial {
+		n += len(v.Name) + len(v.Version) + 64
+	}
+	return n
 }
 
 // close gives back all that the stream has, and returns what its client is told:

@@ -26,6 +26,8 @@ func (s *stream) read() {
 	}
 }
 
+// requests waits for the rates after a request, before the next is read: what was read does
+// not wait, so that it takes no room, and the first one of a stream never does.
 func (s *stream) requests() {
 	var own pace.Pace
 	var from net.Addr
@@ -50,15 +52,15 @@ func (s *stream) requests() {
 				s.server.rush(from)
 			}
 		}
-		if wait > 0 {
-			pause(wait, s.rpc.Context().Done())
-		}
 		select {
 		case s.inbox <- m:
 		case <-s.rpc.Context().Done():
 			s.server.kept(-n)
 			s.failure = status.FromContextError(s.rpc.Context().Err()).Err()
 			return
+		}
+		if wait -= time.Since(now); wait > 0 {
+			pause(wait, s.rpc.Context().Done())
 		}
 	}
 }

@@ -95,7 +95,7 @@ var effects = map[string]string{
 	"internal/unfinished Conn.note timer":    "looks at requests that have begun, while there are some",
 	"internal/unfinished Conn.hurried clock": "how fast streams come and go",
 	"internal/unfinished Conn.rest timer":    "a connection whose streams come and go too fast is read later",
-	"internal/pace Shared mutex":             "how fast several come together; held for memory only",
+	"internal/pace owner mutex":              "how fast several come together; held for memory only",
 	"internal/pace Owners mutex":             "which address has which pace; held for memory only",
 	"internal/unfinished Budget.slow clock":  "whether what has begun comes on",
 	"internal/unfinished Budget.note clock":  "since when something has begun",

@@ -79,6 +79,7 @@ func TestRealServer(t *testing.T) {
 			send(&discovery.DiscoveryRequest{ErrorDetail: status.New(codes.InvalidArgument, "no").Proto()})
 		},
 			`streams{variant="sotw"} 1`,
+			`held_bytes 1`,
 			`streams_silent 0`,
 			`streams_opened_total{variant="sotw"} 1`,
 			`requests_total{kind="initial",type="cds",variant="sotw"} 1`,
@@ -107,6 +108,7 @@ func TestRealServer(t *testing.T) {
 			synctest.Wait()
 		},
 			`streams_open 0`,
+			`held_bytes 0`,
 			`streams{variant="sotw"} 0`,
 			`streams_closed_total{reason="ended"} 1`)
 		expect(t, m, func() {

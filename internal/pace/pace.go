@@ -20,9 +20,22 @@ func (p *Pace) Take(now time.Time, n, rate int) time.Duration {
 	if rate < 0 {
 		return 0
 	}
+	p.add(now, n, rate)
+	return p.until.Sub(now) - Burst
+}
+
+func (p *Pace) add(now time.Time, n, rate int) {
 	if p.until.Before(now) {
 		p.until = now
 	}
 	p.until = p.until.Add(time.Second / time.Duration(rate) * time.Duration(n))
-	return p.until.Sub(now) - Burst
+}
+
+// takeAll is Take of something that may be silent for another time, and for [Longest].
+func (p *Pace) takeAll(now time.Time, n, rate int, burst time.Duration) time.Duration {
+	p.add(now, min(n, rate*int((burst+Longest)/time.Second)), rate) // more than that does not count, and cannot overflow
+	if most := now.Add(burst + Longest); p.until.After(most) {
+		p.until = most
+	}
+	return p.until.Sub(now) - burst
 }

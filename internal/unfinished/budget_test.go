@@ -41,7 +41,7 @@ func within(t *testing.T, what string, maxBytes int, f func(*rig)) {
 					defer r.mu.Unlock()
 					r.refused = append(r.refused, fmt.Sprint(peer, ": ", why))
 				},
-				Pace:  func(peer net.Addr) *pace.Shared { return owners.Of(peer.String()) },
+				Pace:  func(peer net.Addr) *pace.Shared { return owners.Of(peer.String(), peer) },
 				Hasty: func(net.Addr) { r.hasty.Add(1) },
 			})
 			f(r)

@@ -261,22 +261,25 @@ func TestChurnBehindANACK(t *testing.T) {
 			l.want("LDS l@2")
 			l.nack(xds.Listener)
 			names := numbered(1001)
-			var first, last float64
-			for i := range 1000 {
-				count := countAllocs(func() {
-					l.commit(xds.Cluster, resources(1, names[i+1]), names[i])
-					l.settle()
-				})
-				if i < 10 {
-					first = max(first, count)
-				}
-				last = count
+			const step = 200
+			var allocs, bytes [5]float64 // of 1,000 commits
+			for i := range allocs {
+				bytes[i] = float64(countBytes(func() {
+					allocs[i] = countAllocs(func() {
+						for j := i * step; j < (i+1)*step; j++ {
+							l.commit(xds.Cluster, resources(1, names[j+1]), names[j])
+							l.settle()
+						}
+					})
+				}))
 			}
 			if len(l.subs[0].leaving) > 0 || l.subs[0].names.len() > 0 {
 				t.Errorf("%d are leaving, %d entries", len(l.subs[0].leaving), l.subs[0].names.len())
 			}
-			if last > 2*first+100 {
-				t.Errorf("a commit made %v allocations first, and %v in the end", first, last)
+			for what, n := range map[string][5]float64{"allocations": allocs, "bytes": bytes} {
+				if n[4] < n[0]*0.8 || n[4] > n[0]*1.2 {
+					t.Errorf("%d commits take so many %s each: %v", step, what, n)
+				}
 			}
 		})
 	}

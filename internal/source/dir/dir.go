@@ -81,6 +81,7 @@ type Source struct {
 	world    world            // as last committed
 	removals removals         // of what was committed
 	held     atomic.Int64     // of removals, for others
+	deaf     atomic.Bool      // the system does not tell of all changes
 	expiry   expiry           // of what is served
 	withheld []*xds.Type      // types of it that are not known
 	waiting  waiting          // what the log was told of removals
@@ -369,6 +370,10 @@ func (s *Source) file(f found, old *file, force bool) *file {
 // look agrees. It may be called by anyone at any time.
 func (s *Source) Held() int { return int(s.held.Load()) }
 
+// Deaf reports whether the system does not tell of all changes of the files, so that some
+// are noticed when the files are looked at anyway. It may be called by anyone at any time.
+func (s *Source) Deaf() bool { return s.deaf.Load() }
+
 // Reload makes Run load at once, and look into each file whatever its date.
 func (s *Source) Reload() {
 	select {
@@ -412,6 +417,7 @@ func (s *Source) reload(o order, w *watcher) time.Time {
 	w.begin()
 	report, err := s.guarded(o, &scanner{enter: w.enter, touch: w.touch})
 	w.end()
+	s.deaf.Store(w.deaf)
 	s.done(report, err)
 	s.warn()
 	switch {

@@ -116,6 +116,7 @@ cannot be listened on; 2 wrong use.`,
 				return err
 			}
 			defer s.logging.close()
+			s.log = slog.New(raises{s.log.Handler()})
 			return s.run()
 		},
 	}

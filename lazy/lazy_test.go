@@ -191,6 +191,20 @@ func TestErrors(t *testing.T) {
 			t.Errorf("logged %s", got)
 		}
 	})
+	on(t, "TYP-7 what was made for another type is not served", func(b *bench) {
+		b.be.takes = 0
+		foreign := res("r/a", "A")
+		foreign.Of = xds.Cluster
+		b.be.set("r/a", foreign)
+		s := b.stream("")
+		defer s.w.Close()
+		s.subscribe("r/a")
+		b.sleep(time.Second)
+		s.is("r/a=?")
+		if got := b.log.String(); !strings.Contains(got, "set as VHDS") {
+			t.Errorf("logged %s", got)
+		}
+	})
 	on(t, "streams do not wait for ever, but are told when it is found", func(b *bench) {
 		b.be.takes = 0
 		b.be.set("r/a", res("r/a", "A"))

@@ -81,7 +81,7 @@ func (f *finding) fit(h *holding) {
 	for _, a := range f.resource.Aliases {
 		delete(names, a)
 	}
-	own := &xds.Resource{Stamp: f.resource.Stamp, Body: f.resource.Body, Aliases: f.resource.Aliases, TTL: f.resource.TTL, OnDemand: true}
+	own := &xds.Resource{Stamp: f.resource.Stamp, Body: f.resource.Body, Aliases: f.resource.Aliases, TTL: f.resource.TTL, Of: f.resource.Of, OnDemand: true}
 	if len(names) > 0 {
 		own.Aliases = slices.Concat(own.Aliases, slices.Sorted(maps.Keys(names)))
 		version := own.Version

@@ -148,6 +148,8 @@ func TestUpdateRefuses(t *testing.T) {
 	binary.Seal("\xff")
 	typeless := res("x", "")
 	typeless.Refs = []xds.Ref{{Name: "y"}}
+	cluster := res("backend", "1")
+	cluster.Of = xds.Cluster
 	mine := errors.New("mine")
 	for _, tt := range []struct {
 		name string
@@ -182,6 +184,11 @@ func TestUpdateRefuses(t *testing.T) {
 			`group "default": CDS: "a" is an alias of "z" and the name of another resource`},
 		{"DELTA-11 a name that is an alias", func(tx *Tx) error { tx.Set(xds.Route, res("z", "", "x")); tx.Set(xds.Route, res("x", "")); return nil },
 			`group "default": RDS: "x" is an alias of "z" and the name of another resource`},
+		{"made for another type", func(tx *Tx) error { tx.Set(xds.Listener, cluster); return nil },
+			`group "default": CDS resource "backend" set as LDS`},
+		{"made for another type, as all there is", func(tx *Tx) error { tx.Group("edge").Replace(xds.Route, cluster); return nil },
+			`group "edge": CDS resource "backend" set as RDS`},
+		{"made for another type, set as none", func(tx *Tx) error { tx.Set(nil, cluster); return nil }, "a type has no URL"},
 		{"nil type", func(tx *Tx) error { tx.Set(nil, res("x", "")); return nil }, "a type has no URL"},
 		{"type without URL", func(tx *Tx) error { tx.Version(&xds.Type{}, "x"); return nil }, "a type has no URL"},
 		{"type version not UTF-8", func(tx *Tx) error { tx.Version(xds.Cluster, "\xff"); return nil }, `version "\xff" is not UTF-8`},

@@ -52,12 +52,17 @@ func (tx *Tx) Group(name string) *Tx {
 // the content it has stays as it is. The resources must be sealed
 // ([xds.Resource.Seal]) and must not be changed any more. Their names and aliases
 // must be canonical ([xds.CanonicalName]); and as a name has one resource, none
-// may have an alias that is the name or an alias of another of the type.
+// may have an alias that is the name or an alias of another of the type. What was
+// made for a type ([xds.Resource.Of]) cannot be set as another.
 func (tx *Tx) Set(t *xds.Type, resources ...*xds.Resource) {
 	d := tx.draft(t)
 	for i, r := range resources {
 		if why := invalid(r); why != "" {
 			tx.fail("group %q: %s: %s (number %d of %d)", tx.group, t, why, i+1, len(resources))
+			return
+		}
+		if r.Of != nil && !r.Of.Is(d.typ) {
+			tx.fail("group %q: %s resource %q set as %s", tx.group, r.Of, r.Name, t)
 			return
 		}
 		d.writes[r.Name] = r

@@ -10,7 +10,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// NewResource returns m as a resource of type t. It is marshalled here, once
+// NewResource returns m as a resource of type t, and of no other. It is marshalled here, once
 // and for all: the version is the hash of these bytes. An *[anypb.Any] stands
 // for the message in it; its bytes are taken as they are and must not be
 // changed afterwards.
@@ -52,7 +52,7 @@ func NewResource(t *xds.Type, name string, m proto.Message) (*xds.Resource, erro
 		}
 	}
 	r := xds.NewResource(name, body)
-	r.Refs = Refs(t, name, body)
+	r.Of, r.Refs = t, Refs(t, name, body)
 	return r, nil
 }
 

@@ -73,6 +73,7 @@ type Resource struct {
 	*Stamp
 	Body    []byte        // the encoded message, exactly as stored
 	Aliases []string      // other names that find it (delta)
+	Of      *Type         // the type that it was made for; nil: whichever it is set as
 	TTL     time.Duration // zero: never expires
 
 	// OnDemand marks a resource that is found by name and part of no wildcard.

@@ -2,7 +2,9 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -66,7 +68,8 @@ func client(name, short, long, example string, write func(bootstrap.Options) ([]
 	f.StringVar(&o.Node, "node", host, "`ID` of the client; by default the name of this machine")
 	f.Lookup("node").DefValue = "" // the same help everywhere
 	f.StringVar(&o.Cluster, "cluster", "", "`NAME` of the service that the client belongs to")
-	f.StringVar(&o.Server, "server", "127.0.0.1:18000", "`HOST:PORT` or unix:///PATH where the server is")
+	o.Server = "127.0.0.1:18000"
+	f.Var(&only{to: &o.Server}, "server", "`HOST:PORT` or unix:///PATH where the server is; several are one name with an address of each in DNS")
 	trusted := "TLS, with the system's CAs unless --tls-ca says others"
 	if name == "envoy" {
 		trusted = "TLS; needs --tls-ca, for Envoy knows no CAs by itself"
@@ -84,3 +87,33 @@ func client(name, short, long, example string, write func(bootstrap.Options) ([]
 	}
 	return cmd
 }
+
+// An only is the value of a flag that is given once: a client has one server, and who
+// names two would be given the last.
+type only struct {
+	to    *string
+	given bool
+}
+
+// Set implements [pflag.Value].
+func (o *only) Set(value string) error {
+	switch {
+	case o.given:
+		return fmt.Errorf("one address, and %q is there already; several servers are one name with an address of each in DNS", *o.to)
+	case strings.Contains(value, ","):
+		return fmt.Errorf("one address, and %q is a list; several servers are one name with an address of each in DNS", value)
+	}
+	*o.to, o.given = value, true
+	return nil
+}
+
+// String implements [pflag.Value].
+func (o *only) String() string {
+	if o.to == nil { // how pflag finds out what is zero
+		return ""
+	}
+	return *o.to
+}
+
+// Type implements [pflag.Value].
+func (*only) Type() string { return "only" }

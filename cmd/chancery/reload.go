@@ -1,8 +1,13 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -13,6 +18,7 @@ import (
 func reloadCommand() *cobra.Command {
 	var root string
 	var approve bool
+	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   "reload DIR",
 		Short: "Have a running server load its directory again",
@@ -21,8 +27,9 @@ its files at once, waits until it has, and says what it did. It is how a removal
 is approved that the server has refused: --allow-mass-delete, for this one time.
 
 The server is found by the folder that it keeps for DIR in its --state-dir.
+After --timeout nobody waits any more; the server may load all the same.
 
-Exit codes: 0 loaded; 1 not loaded, and why; 2 wrong use.`,
+Exit codes: 0 loaded; 1 not loaded, or not known, and why; 2 wrong use.`,
 		Example: `  chancery reload /etc/chancery
   chancery reload /etc/chancery --allow-mass-delete`,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -35,12 +42,19 @@ Exit codes: 0 loaded; 1 not loaded, and why; 2 wrong use.`,
 			if root == "" {
 				return errors.New("--state-dir: a server that keeps nothing on disk cannot be reached")
 			}
+			if timeout <= 0 {
+				return errors.New("--timeout: no server answers at once")
+			}
 			folder, err := lastgood.Folder(root, args[0])
 			if err != nil {
 				return failure{err, ""}
 			}
-			r, err := control.Ask(cmd.Context(), folder, approve)
+			r, err := patiently(cmd.ErrOrStderr(), timeout, func(ctx context.Context) (control.Reload, error) {
+				return control.Ask(ctx, folder, approve)
+			})
 			switch {
+			case errors.Is(err, control.ErrNobody) && missing(args[0]):
+				return failure{fmt.Errorf("no server of %s is running: there is no such directory", args[0]), ""}
 			case errors.Is(err, control.ErrNobody):
 				return failure{fmt.Errorf("no server of %s is running", args[0]), "DIR and --state-dir must be those of chancery serve, and the user the same"}
 			case err != nil:
@@ -60,6 +74,33 @@ Exit codes: 0 loaded; 1 not loaded, and why; 2 wrong use.`,
 		},
 	}
 	stateDir(cmd.Flags(), &root)
+	cmd.Flags().DurationVar(&timeout, "timeout", 2*time.Minute, "longest `time` to wait for the server")
 	cmd.Flags().BoolVar(&approve, "allow-mass-delete", false, "let this one load remove whatever is gone from the files, at once")
 	return cmd
+}
+
+// silence is how long a server may say nothing before who waits is told so.
+const silence = 10 * time.Second
+
+// patiently asks a server, says that it still waits when that takes long, and gives up
+// after some time.
+func patiently(stderr io.Writer, timeout time.Duration, ask func(context.Context) (control.Reload, error)) (control.Reload, error) {
+	ctx, cancel := context.WithTimeoutCause(context.Background(), timeout,
+		fmt.Errorf("the server has not answered for %v: it is stuck, or has much to load", timeout))
+	defer cancel()
+	still := time.AfterFunc(silence, func() {
+		fmt.Fprintf(stderr, "chancery: the server has not answered for %v: waiting, %v at most (--timeout)\n", silence, timeout)
+	})
+	defer still.Stop()
+	r, err := ask(ctx)
+	if err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	return r, err
+}
+
+// missing reports whether there is nothing at a path.
+func missing(path string) bool {
+	_, err := os.Stat(path)
+	return errors.Is(err, fs.ErrNotExist)
 }

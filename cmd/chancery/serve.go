@@ -118,6 +118,7 @@ cannot be listened on; 2 wrong use.`,
 				return err
 			}
 			defer s.logging.close()
+			s.log = slog.New(raises{s.log.Handler()})
 			return s.run()
 		},
 	}
@@ -258,7 +259,9 @@ func (s *serving) run() error {
 		opts.Keep = s.state.keeper.Keep
 	}
 	src = dir.New(s.dir, st, opts)
-	m.Source(func() bool { return s.state.restored.Load() != nil }, src.Held, src.FirstExpiry)
+	m.Source(metrics.Source{
+		Restored: func() bool { return s.state.restored.Load() != nil }, Held: src.Held, Deaf: src.Deaf, Expiry: src.FirstExpiry, Kept: s.state.kept(),
+	})
 	loaded := make(chan error, 1)
 	go func() { loaded <- s.first(src) }()
 	select {

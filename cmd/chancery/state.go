@@ -86,6 +86,18 @@ func (s *state) restore(log *slog.Logger, src *dir.Source) {
 	}
 }
 
+// kept returns what reports whether what is served is kept; nil if somebody wants nothing
+// to be.
+func (s *state) kept() func() bool {
+	switch {
+	case s.keeper != nil:
+		return s.keeper.Kept
+	case s.root == "" && s.chosen:
+		return nil
+	}
+	return func() bool { return false }
+}
+
 // loaded notes that the files were loaded.
 func (s *state) loaded(err error) {
 	if err == nil {

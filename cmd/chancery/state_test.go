@@ -315,6 +315,12 @@ func TestStateOfNoUse(t *testing.T) {
 		if (err != nil) != chosen || s.keeper != nil {
 			t.Errorf("chosen %v: %v, kept: %v", chosen, err, s.keeper != nil)
 		}
+		if kept := s.kept(); kept == nil || kept() {
+			t.Errorf("chosen %v: it is said to be kept", chosen)
+		}
+		if (&state{chosen: true}).kept() != nil {
+			t.Error("nothing is to be kept, and there is a series that says so")
+		}
 		if strings.Contains(out.String(), "is not kept") == chosen {
 			t.Errorf("chosen %v: %s", chosen, out.String())
 		}

@@ -39,6 +39,8 @@ func wrongValue(err error) error {
 		return fmt.Errorf("%q is no time: write a number and its unit, such as 500ms, 10s, 5m or 1h30m", e.GetValue())
 	case "bool":
 		return fmt.Errorf("%q is none of true and false", e.GetValue())
+	case "only":
+		return e.Unwrap()
 	}
 	return err
 }

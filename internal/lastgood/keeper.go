@@ -18,6 +18,7 @@ import (
 	"regexp"
 	"runtime"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/chancery-xds/chancery/internal/durable"
@@ -73,6 +74,7 @@ type Keeper struct {
 	unlock func()        // owned by Open, then by Run; nil: another program has the lock
 	locked chan struct{} // closed when this one has it
 	next   chan Config   // one slot: the newest that is not written
+	failed atomic.Bool   // the last could not be written
 }
 
 // Open returns a keeper for a folder, which it makes, for this user alone. While
@@ -98,6 +100,17 @@ func (k *Keeper) lock() (err error) {
 	}
 	close(k.locked)
 	return nil
+}
+
+// Kept reports whether this program keeps the folder, and could write what it was given
+// last. It may be called by anyone at any time.
+func (k *Keeper) Kept() bool {
+	select {
+	case <-k.locked:
+		return !k.failed.Load()
+	default:
+		return false
+	}
 }
 
 // Locked is closed when no other program keeps the folder.
@@ -191,7 +204,7 @@ func (k *Keeper) Run(ctx context.Context) {
 
 func (k *Keeper) save(c Config, said *string) {
 	err := k.Save(c)
-	if err == nil {
+	if k.failed.Store(err != nil); err == nil {
 		*said = ""
 		return
 	}

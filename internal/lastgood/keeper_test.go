@@ -299,6 +299,9 @@ func TestTwoKeepers(t *testing.T) {
 		t.Error("both have the lock")
 	case <-first.Locked():
 	}
+	if !first.Kept() || second.Kept() {
+		t.Errorf("the first keeps: %v, the second: %v", first.Kept(), second.Kept())
+	}
 	first.Keep(some(t, 1))
 	stop()
 	if err := second.lock(); err != nil {
@@ -325,6 +328,9 @@ func TestNotWritten(t *testing.T) {
 	}
 	k.Keep(some(t, 2))
 	time.Sleep(300 * time.Millisecond)
+	if k.Kept() {
+		t.Error("what could not be written is kept")
+	}
 	k.Keep(some(t, 3))
 	stop()
 	if n := strings.Count(log.String(), "is not kept"); n != 1 {
@@ -336,6 +342,9 @@ func TestNotWritten(t *testing.T) {
 	said := "an error of before"
 	if k.save(some(t, 1), &said); said != "" {
 		t.Errorf("the next time %q is not told", said)
+	}
+	if !k.Kept() {
+		t.Error("what was written is not kept")
 	}
 	if c, err := k.Load(); err != nil || len(c.Types[0].Resources) != 1 {
 		t.Errorf("%+v, %v", c, err)

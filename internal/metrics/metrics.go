@@ -115,26 +115,6 @@ func (m *Metrics) Log(lost func() uint64) {
 	}, func() float64 { return float64(lost()) }))
 }
 
-// Source adds what a source of configuration says of itself: whether what is served
-// was restored from disk, how many resources wait to be removed, and when the first
-// certificate ends of what is served, the zero time if there is none.
-func (m *Metrics) Source(restored func() bool, held func() int, expiry func() time.Time) {
-	m.registry.MustRegister(
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: prefix + "config_restored", Help: "1 while what is served is the last good configuration of before the start, since the files could not be loaded.",
-		}, func() float64 {
-			if restored() {
-				return 1
-			}
-			return 0
-		}),
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: prefix + "config_removals_waiting", Help: "Resources that are gone from the files, and served until a second look agrees.",
-		}, func() float64 { return float64(held()) }),
-		firstExpiry{servedExpiry, expiry},
-	)
-}
-
 // Handler serves the metrics to Prometheus.
 func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{

@@ -4,9 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -46,7 +48,7 @@ func scrape(t *testing.T, m *Metrics) map[string]string {
 }
 
 // moved returns the series that f moves, with their values after it. Buckets are
-// left out.
+// left out, and the hash of what is served.
 func moved(t *testing.T, m *Metrics, f func()) []string {
 	t.Helper()
 	before := scrape(t, m)
@@ -54,7 +56,7 @@ func moved(t *testing.T, m *Metrics, f func()) []string {
 	after := scrape(t, m)
 	var lines []string
 	for _, name := range slices.Sorted(maps.Keys(after)) {
-		if before[name] != after[name] && !strings.Contains(name, "_bucket{") {
+		if before[name] != after[name] && !strings.Contains(name, "_bucket{") && name != prefix+"config_hash" {
 			lines = append(lines, strings.TrimPrefix(name, prefix)+" "+after[name])
 		}
 	}
@@ -269,16 +271,68 @@ func TestLoads(t *testing.T) {
 		`config_last_load_success_timestamp_seconds 1.5`, `config_last_load_successful 1`)
 	expect(t, m, func() { m.Loaded(time.UnixMilli(9_500), errors.New("x")) },
 		`config_loads_total{result="failure"} 1`, `config_last_load_successful 0`)
-	restored, held, ends := false, 0, time.Time{}
-	m.Source(func() bool { return restored }, func() int { return held }, func() time.Time { return ends })
+	restored, held, ends, deaf, kept := false, 0, time.Time{}, false, false
+	m.Source(Source{
+		Restored: func() bool { return restored }, Held: func() int { return held }, Expiry: func() time.Time { return ends },
+		Deaf: func() bool { return deaf }, Kept: func() bool { return kept },
+	})
 	if at, is := scrape(t, m)[prefix+"certificate_first_expiry_timestamp_seconds"]; is {
 		t.Error("a certificate that there is not ends at", at)
 	}
 	expect(t, m, func() { restored, held, ends = true, 7, time.Unix(1500, 0) },
 		`config_restored 1`, `config_removals_waiting 7`, `certificate_first_expiry_timestamp_seconds 1500`)
+	expect(t, m, func() { deaf = true }, `watch_deaf 1`)
+	expect(t, m, func() { kept = true }, `config_kept 1`)
 	m.TLS(func() time.Time { return time.Unix(2500, 0) })
 	if at := scrape(t, m)[prefix+"tls_certificate_first_expiry_timestamp_seconds"]; at != "2500" {
 		t.Errorf("the server's own certificate ends at %q", at)
+	}
+}
+
+// Two servers that serve the same have the same hash, however they came to it, and others
+// another.
+func TestConfigHash(t *testing.T) {
+	of := func(writes ...func(*store.Tx)) string {
+		st := store.New()
+		for _, w := range writes {
+			if _, err := st.Update(func(tx *store.Tx) error { w(tx); return nil }); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got := scrape(t, New(Options{Snapshot: st.Snapshot}))[prefix+"config_hash"]
+		if n, err := strconv.ParseFloat(got, 64); err != nil || n != math.Trunc(n) || n >= 1<<53 {
+			t.Errorf("%q is no whole number of 53 bits", got)
+		}
+		return got
+	}
+	a, b, other := xds.NewResource("a", []byte("1")), xds.NewResource("b", []byte("1")), xds.NewResource("a", []byte("2"))
+	onDemand := xds.NewResource("a", []byte("1"))
+	onDemand.OnDemand = true
+	set := func(typ *xds.Type, all ...*xds.Resource) func(*store.Tx) {
+		return func(tx *store.Tx) { tx.Set(typ, all...) }
+	}
+	if got := of(); got != "0" {
+		t.Errorf("nothing has %s", got)
+	}
+	want := of(set(xds.Cluster, a, b), set(xds.Route, a))
+	if got := of(set(xds.Route, other), set(xds.Route, a), set(xds.Cluster, b), set(xds.Cluster, a), set(xds.Endpoint, a), func(tx *store.Tx) { tx.Delete(xds.Endpoint, "a") }); got != want {
+		t.Errorf("the same has %s and %s", got, want)
+	}
+	seen := map[string]string{want: "what there was"}
+	for name, writes := range map[string][]func(*store.Tx){
+		"one less":      {set(xds.Cluster, a), set(xds.Route, a)},
+		"another type":  {set(xds.Cluster, a, b), set(xds.Endpoint, a)},
+		"types changed": {set(xds.Route, a, b), set(xds.Cluster, a)},
+		"other content": {set(xds.Cluster, other, b), set(xds.Route, a)},
+		"on demand":     {set(xds.Cluster, onDemand, b), set(xds.Route, a)},
+		"another group": {set(xds.Cluster, a, b), func(tx *store.Tx) { tx.Group("edge").Set(xds.Route, a) }},
+		"said version":  {set(xds.Cluster, a, b), set(xds.Route, a), func(tx *store.Tx) { tx.Version(xds.Route, "7") }},
+	} {
+		got := of(writes...)
+		if as := seen[got]; as != "" {
+			t.Errorf("%s: %s, as %s", name, got, as)
+		}
+		seen[got] = name
 	}
 }
 

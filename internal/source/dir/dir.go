@@ -86,8 +86,10 @@ type Source struct {
 	world    world            // as last committed
 	removals removals         // of what was committed
 	held     atomic.Int64     // of removals, for others
+	deaf     atomic.Bool      // the system does not tell of all changes
 	expiry   expiry           // of what is served
 	withheld []*xds.Type      // types of it that are not known
+	waiting  waiting          // what the log was told of removals
 	departed departed         // what was served lately, and is not any more
 	begun    bool             // the files were loaded once
 	loaded   bool             // the last load did not fail
@@ -187,11 +189,12 @@ func (s *Source) load(o order, sc *scanner) (Report, error) {
 	if s.err = s.review(sc.files, next); s.err != nil {
 		return Report{}, s.err
 	}
-	var lost map[string]loss // nil: whatever it is, it is meant
+	lost := s.removals.losses(start, s.world, next)
+	gone := lost
 	if s.AllowMassDelete || o.approve {
 		s.removals.approved()
+		lost = nil // whatever it is, it is meant
 	} else {
-		lost = s.removals.losses(start, s.world, next)
 		if s.err = s.removals.refuse(lost, s.world, next, !s.begun, s.HowToAllow); s.err != nil {
 			return Report{}, s.err
 		}
@@ -210,6 +213,9 @@ func (s *Source) load(o order, sc *scanner) (Report, error) {
 	}
 	if s.Keep != nil && (len(commit.Changes) > 0 || !s.begun) {
 		s.Keep(next.config(start, s.departed, &s.removals))
+	}
+	if !s.begun {
+		s.since(gone)
 	}
 	s.begun = true
 	return s.report(commit, start), nil
@@ -372,6 +378,10 @@ func (s *Source) file(f found, old *file, force bool) *file {
 // look agrees. It may be called by anyone at any time.
 func (s *Source) Held() int { return int(s.held.Load()) }
 
+// Deaf reports whether the system does not tell of all changes of the files, so that some
+// are noticed when the files are looked at anyway. It may be called by anyone at any time.
+func (s *Source) Deaf() bool { return s.deaf.Load() }
+
 // Reload makes Run load at once, and look into each file whatever its date.
 func (s *Source) Reload() {
 	select {
@@ -410,11 +420,12 @@ func (s *Source) Run(ctx context.Context) {
 // reload loads, and returns when to load again though nothing hints at a change;
 // the zero time if it need not be sooner than usual.
 func (s *Source) reload(o order, w *watcher) time.Time {
-	was, held := s.err, s.removals.held
+	was := s.err
 	s.failing.moved = false
 	w.begin()
 	report, err := s.guarded(o, &scanner{enter: w.enter, touch: w.touch})
 	w.end()
+	s.deaf.Store(w.deaf)
 	s.done(report, err)
 	s.warn()
 	switch {
@@ -427,7 +438,7 @@ func (s *Source) reload(o order, w *watcher) time.Time {
 	case err != nil && (o.force || was == nil || was.Error() != err.Error() || s.failing.due(time.Now())):
 		s.Tell(err)
 	}
-	s.holding(held)
+	s.holding(time.Now())
 	if o.done != nil {
 		o.done <- outcome{report, err}
 	}

@@ -3,7 +3,6 @@ package dir
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -35,6 +34,7 @@ type removals struct {
 	peaks   map[string][]peak             // by type URL: falling numbers, the newest last
 	absent  map[string]map[string]absence // by type URL and name: what the last look did not find
 	held    int                           // names that are gone from the files and still served
+	joined  int                           // how many of these came to it since the log said so
 	again   time.Time                     // when to look again at what is held
 }
 
@@ -155,6 +155,7 @@ func (m *removals) hold(now time.Time, lost map[string]loss, next world) {
 		}
 		absent[url] = gone
 	}
+	before := m.absent
 	m.absent, m.held, m.again = absent, 0, time.Time{}
 	if !many || m.confirm <= 0 {
 		return
@@ -169,6 +170,9 @@ func (m *removals) hold(now time.Time, lost map[string]loss, next world) {
 			if !now.Before(due) || !next.keep(lost[url].of, name) {
 				delete(gone, name) // it is served no more: that no look misses it is no coming back
 				continue
+			}
+			if _, was := before[url][name]; !was {
+				m.joined++
 			}
 			if m.held++; m.again.IsZero() || due.Before(m.again) {
 				m.again = due
@@ -258,18 +262,4 @@ func (w world) keep(c *content, name string) bool {
 	}
 	w.types[c.typ.URL].version = "" // of what the files say, which this is not
 	return true
-}
-
-// holding logs what waits to be removed, once.
-func (s *Source) holding(was int) {
-	n := s.removals.held
-	if n <= was {
-		return
-	}
-	var names []string
-	for _, gone := range s.removals.absent {
-		names = slices.AppendSeq(names, maps.Keys(gone))
-	}
-	s.Log.Warn("much has gone from the files: it stays until a second look agrees",
-		slog.Int("resources", n), slog.Any("first", first(names)), slog.String("in", s.Confirm.String()))
 }

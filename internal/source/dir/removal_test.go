@@ -362,3 +362,45 @@ func TestRemovalsAreLookedAtAgain(t *testing.T) {
 	b.write("a.yaml", clusters("c39"))
 	look(order{approve: true}, false, "removals=approved")
 }
+
+// Of files that go one by one the log says so once, and then how many they were. (SAFE-10)
+func TestSlowRemoval(t *testing.T) {
+	all := names("c", 40)
+	synctest.Test(t, func(t *testing.T) {
+		m := moving(t, "a.yaml", clusters(all...))
+		log := make(lines, 100)
+		m.src.Log = slog.New(slog.NewTextHandler(log, nil))
+		var told []string
+		look := func() {
+			m.now("")
+			m.src.holding(time.Now())
+			for len(log) > 0 {
+				told = append(told, fmt.Sprint(time.Since(m.start), " ", <-log))
+			}
+		}
+		for i := 5; i < 12; i++ {
+			m.rewrite(all[i:]...)
+			look()
+			look() // nothing is new
+			time.Sleep(time.Second)
+		}
+		time.Sleep(10 * time.Second)
+		look()
+		m.served(29)
+		m.rewrite(all...)
+		look()
+		const much, more = ` level=WARN msg="much has gone from the files: it stays until a second look agrees" `, ` level=WARN msg="more has gone from the files while that waited" `
+		if got, want := strings.Join(told, "\n"), "0s"+much+"resources=5 first=\"[c0 c1 c2]\" in=0s\n17s"+more+"resources=6"; got != want {
+			t.Errorf("told\n%s\nwant\n%s", got, want)
+		}
+		told = nil
+		for i := range 15 { // one more is gone each time, and another comes back: it goes on for a minute
+			m.rewrite(append(names("n", i%2+1), all[5+i:]...)...)
+			look()
+			time.Sleep(4500 * time.Millisecond)
+		}
+		if n := strings.Count(strings.Join(told, "\n"), more); n != 1 {
+			t.Errorf("%d lines that count, want one after a minute:\n%s", n, strings.Join(told, "\n"))
+		}
+	})
+}

@@ -79,6 +79,51 @@ func TestRestore(t *testing.T) {
 			t.Error("what was approved of is there:", got)
 		}
 	})
+	t.Run("of what has gone since that is not refused the log says so, once", func(t *testing.T) {
+		var kept lastgood.Config
+		first := newBench(t, "a.yaml", clusters(names("c", 10)...), "e.json", endpointsE)
+		first.src.Keep = func(c lastgood.Config) { kept = c }
+		first.try()
+		for _, tt := range []struct {
+			left []string
+			all  bool // any removal is meant
+			want string
+		}{
+			{names("c", 1), false, `level=WARN msg="more than half of a type has gone from the files since the last good configuration" gone="[9 of 10 CDS 1 of 1 EDS]"`},
+			{names("c", 1), true, `level=WARN msg="more than half of a type has gone from the files since the last good configuration" gone="[9 of 10 CDS 1 of 1 EDS]"`},
+			{names("c", 5), false, `level=WARN msg="more than half of a type has gone from the files since the last good configuration" gone="[1 of 1 EDS]"`},
+		} {
+			log := make(lines, 10)
+			b := newBench(t, "a.yaml", "{")
+			b.src.Log, b.src.AllowMassDelete = slog.New(slog.NewTextHandler(log, nil)), tt.all
+			if err := b.src.Restore(kept); err != nil {
+				t.Fatal(err)
+			}
+			b.try() // a mistake: what has gone is not known yet
+			b.write("a.yaml", clusters(tt.left...))
+			for range 2 {
+				b.load("CDS " + strings.Join(tt.left, " "))
+			}
+			b.write("a.yaml", clusters("other"))
+			b.load("CDS other") // somebody sees that, and the log says it
+			if len(log) != 1 {
+				t.Fatalf("%d lines", len(log))
+			}
+			if got := <-log; got != tt.want {
+				t.Errorf("%s\nwant %s", got, tt.want)
+			}
+		}
+		half := newBench(t, "a.yaml", clusters(names("c", 5)...), "e.json", endpointsE)
+		log := make(lines, 10)
+		half.src.Log = slog.New(slog.NewTextHandler(log, nil))
+		if err := half.src.Restore(kept); err != nil {
+			t.Fatal(err)
+		}
+		half.try()
+		if len(log) != 0 {
+			t.Errorf("half is not more than half: %s", <-log)
+		}
+	})
 	t.Run("it is written when it changes", func(t *testing.T) {
 		n := 0
 		b := newBench(t, "a.yaml", clusters("a"))

@@ -26,7 +26,9 @@ type watcher struct {
 	// Of the scan that is running.
 	whole map[string]bool
 	names map[string]map[string]bool
-	deaf  bool // it was told that a directory cannot be watched
+	deaf  bool // a directory cannot be watched
+
+	told bool // that there was one
 }
 
 func newWatcher(log *slog.Logger, poll time.Duration) *watcher {
@@ -90,6 +92,7 @@ func (w *watcher) matters(path string) bool {
 
 // begin, enter, touch and end keep what is watched to what a scan comes by.
 func (w *watcher) begin() {
+	w.deaf = w.fs == nil
 	w.whole, w.names = map[string]bool{}, map[string]map[string]bool{}
 }
 
@@ -148,8 +151,9 @@ func (w *watcher) end() {
 }
 
 func (w *watcher) unheard(err error) {
-	if !w.deaf {
-		w.deaf = true
+	w.deaf = true
+	if !w.told {
+		w.told = true
 		w.log.Warn("some changes will be noticed late", "after", w.poll.String(), "error", err)
 	}
 }

@@ -284,6 +284,21 @@ func TestUnheard(t *testing.T) {
 	if len(log) != 1 || !strings.Contains(<-log, "some changes will be noticed late") {
 		t.Errorf("%d lines more", len(log))
 	}
+	b := newBench(t, "a.yaml", clusters("a"))
+	look := func(want bool, w *watcher) {
+		t.Helper()
+		b.src.reload(order{}, w)
+		if b.src.Deaf() != want {
+			t.Errorf("deaf: %v, want %v", !want, want)
+		}
+	}
+	look(false, w)
+	look(true, &watcher{log: w.log, bell: w.bell}) // the system has none to give
+	look(false, w)
+	if err := w.fs.Close(); err != nil {
+		t.Fatal(err)
+	}
+	look(true, w) // nothing can be added any more
 }
 
 // Who keeps the time of loads is told of those that changed something, or failed, and of

@@ -276,7 +276,7 @@ func (u *subscription) mayHave(it *item) bool {
 // forget drops an entry of which nothing needs to be said any more.
 func (u *subscription) forget(name string) {
 	e := u.entry(name)
-	if e == nil || u.wants(e) || u.wildcard && u.leaving[name] != nil {
+	if e == nil || u.wants(e) || u.lapsed[name] || u.wildcard && u.leaving[name] != nil {
 		return
 	}
 	if is := u.base.Get(name); !u.wildcard || is == nil && !stands(e.told) || same(e.told, is) {

@@ -117,6 +117,7 @@ var told = []uint64{
 
 	227360905, // a route that SotW cannot take back refers to a cluster, which stays
 	393004435, // the same, by a version that the client had before it lost the route
+	248027861, // what is on demand is lost, found by an alias and dropped, and its collection is not
 	810277641, // a name that a client does not ask for, and drops, ends another by an alias
 }
 

@@ -10,6 +10,8 @@ import (
 
 // An item is what a response said of one name, and what had been told before: a
 // stamp, or absent. If is is nil it said nothing.
+//
+// Invariant: unless is is nil, was is not; what has lapsed was told to be gone.
 type item struct {
 	name    string
 	was, is *xds.Stamp
@@ -31,7 +33,7 @@ type cargo struct {
 	from, to *xds.Versions
 	whole    bool   // all of to was told, changed or not
 	dropped  bool   // all of it was given up since: of what has no item the client had nothing before
-	items    []item // by name
+	items    []item // by name, each once
 }
 
 func itemByName(a, b item) int { return cmp.Compare(a.name, b.name) }

@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -44,6 +45,92 @@ func TestCargo(t *testing.T) {
 		}
 		if got := strings.Join(out, " "); got != c.want {
 			t.Errorf("%+v: one by one: %s", c, got)
+		}
+	}
+}
+
+// Items override what the tables tell, and stay in order whatever is added and taken out.
+func TestCargoWithout(t *testing.T) {
+	for _, c := range []struct {
+		items, out string
+		want       string // of from a1 b1 c1, to a2 b2 c2 d1
+		left       string // names that have an item
+	}{
+		{"", "", "a:a1>a2 b:b1>b2 c:c1>c2 d:->d1", ""},
+		{"", "b", "a:a1>a2 c:c1>c2 d:->d1", "b"},
+		{"b:b0>b2", "b", "a:a1>a2 c:c1>c2 d:->d1", "b"},
+		{"b:b0>b2", "a d", "b:b0>b2 c:c1>c2", "a b d"},
+		{"z:->z1", "z", "a:a1>a2 b:b1>b2 c:c1>c2 d:->d1", "z"},
+		{"", "z", "a:a1>a2 b:b1>b2 c:c1>c2 d:->d1", ""}, // it was not there
+		{"", "d c b a", "", "a b c d"},
+		{"", "b b", "a:a1>a2 c:c1>c2 d:->d1", "b"},
+	} {
+		is := cargo{from: versionsOf("a1 b1 c1"), to: versionsOf("a2 b2 c2 d1"), items: itemsOf(c.items)}
+		out := strings.Fields(c.out)
+		is.without(func(yield func(string, item) bool) {
+			for i, n := range out {
+				if !slices.Contains(out[:i], n) && !yield(n, item{}) {
+					return
+				}
+			}
+		})
+		var left []string
+		for _, it := range is.items {
+			left = append(left, it.name)
+		}
+		if got := sorted(cargoText(&is)); got != c.want || strings.Join(left, " ") != c.left {
+			t.Errorf("%q without %q: %s; items of %q", c.items, c.out, got, left)
+		}
+		if err := is.check(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func sorted(text string) string {
+	words := strings.Fields(text)
+	slices.Sort(words)
+	return strings.Join(words, " ")
+}
+
+// What is added stands among the others, and is found.
+func TestCargoAdd(t *testing.T) {
+	var is cargo
+	if is.find("a") != nil || is.carries("a") != nil || is.before("a") != absent {
+		t.Error("nothing carries something")
+	}
+	is.add(nil)
+	is.add(itemsOf("c:->c1 b:b1>-"))
+	is.add(itemsOf("a:a1> d:->d1"))
+	if got := sorted(cargoText(&is)); got != "b:b1>- c:->c1 d:->d1" {
+		t.Error(got)
+	}
+	for _, n := range []string{"a", "b", "c", "d"} {
+		if it := is.find(n); it == nil || it.name != n {
+			t.Errorf("%q is not found", n)
+		}
+	}
+	if is.find("") != nil || is.find("bb") != nil || is.find("z") != nil {
+		t.Error("found is what is not there")
+	}
+	if is.carries("a") != nil || is.before("a") == absent {
+		t.Error("nothing was said of a, which was told before")
+	}
+}
+
+// Whether the client may have anything of a name, before and after: of what it cannot have
+// nothing need be remembered.
+func TestTellsNothing(t *testing.T) {
+	for text, want := range map[string]bool{
+		"a:->-": true, "a:>": true, "a:->": true, "a:>-": true,
+		"a:->a1": false, "a:a1>-": false, "a:a1>a2": false, "a:a1>": false,
+	} {
+		it := itemsOf(text)[0]
+		if got := it.tellsNothing(); got != want {
+			t.Errorf("%s: %v", text, got)
+		}
+		if it.lapse(false); it.tellsNothing() {
+			t.Errorf("%s: it has lapsed, so it was there", text)
 		}
 	}
 }

@@ -58,15 +58,18 @@ func (p *part) within(name string, is *xds.Stamp) bool {
 
 // A delivery is a response that the client has not answered yet: one message, or
 // several if it was split.
+//
+// Invariant: of what it told of a name one message told, which is none if only the name is
+// gone and SotW does not say so, or if what it has become one with told it.
 type delivery struct {
 	cargo
-	parts   []part
+	parts   []part // one at least, by nonce
 	version string
 	sent    time.Time
 	beats   []*xds.Resource // it is a heartbeat of these; nil: it is none
 	stuck   uint64          // the nonce by which a cluster in it was sent that has no assignment to give, so that no ACK is to be expected; zero: none
 
-	joined uint64 // the newest nonce of what it has become one with; zero: none
+	joined uint64 // the newest nonce of what it has become one with, before its own; zero: none
 	own    cargo  // what the delivery carried before that, without items
 
 	// A later delivery was answered: nothing waits for this one, and what was

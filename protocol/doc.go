@@ -106,15 +106,20 @@
 //
 // # The rooms
 //
-// A subscription is one type on one stream. Its parts share the entries (names.go);
-// each is written to by its own files:
+// A subscription is one type on one stream. Each of its parts is written to by the files of
+// its room alone, which a test sees to (TestRooms in internal/deps): who wants another room to
+// change asks it, by a verb that is a method there. All may read.
 //
 //	want, matching        what the client wants            want.go match.go scope.go
 //	record                what it was told, and the fate   told.go cargo.go delivery.go settle.go
 //	                                                       refusal.go resume.go blamed.go
-//	withdrawing, waiting  what stays, what waits           withdraw.go order.go waiting.go
-//	                                                       warm.go
+//	withdrawing, heed,    what stays, what waits           withdraw.go order.go waiting.go
+//	waiting                                                warm.go
 //	saying                what is to be said next          diff.go say.go tell.go response.go beat.go
+//
+// They share the entries, a row for each name (names.go), which have verbs of their own; only
+// who counts its names says that one is named (want.go), matched (match.go) or dirty (say.go,
+// tell.go).
 //
 // session.go leads through them: Receive and Change mark names as dirty, Responses
 // lets each type prepare (find what is lost and what differs), tell what is new in
@@ -128,12 +133,14 @@
 //	what is kept, and until when       retain and free (withdraw.go)
 //	what waits, and until when         ready and has (order.go)
 //	when that is looked at again       sight (waiting.go)
+//	what ends though nobody answers    blockedBy, waitEnds, withdrawBy, mutedBy, beatBy, each
+//	                                   beside the rule that it ends; Deadline takes the earliest
 //	what a client has from before      recall (SotW), resume (delta)
 //
 // # Invariants
 //
-// Tests check them after each step of each simulated world (Check in
-// export_test.go):
+// Each struct has its own at its fields. Tests check them, and these, after each step of each
+// simulated world (Check in export_test.go):
 //
 //   - Subscriptions stand in push order; entries in the order of their names.
 //   - A name has an entry if it is subscribed or scoped, if it is found by such a

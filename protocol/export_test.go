@@ -15,10 +15,13 @@ func (s *Session) Check() error {
 		if i > 0 && s.subs[i-1].typ.Rank() > u.typ.Rank() {
 			return fmt.Errorf("%s comes before %s", s.subs[i-1].typ, u.typ)
 		}
-		for _, check := range []func() error{u.names.check, u.checkWant, u.checkMatching, u.checkRecord, u.checkSaying} {
+		for _, check := range []func() error{u.names.check, u.checkWant, u.checkMatching, u.checkRecord, u.checkRefusals, u.checkWithdrawing, u.checkSaying, u.checkMuted, u.checkBeats} {
 			if err := check(); err != nil {
 				return fmt.Errorf("%s: %w", u.typ, err)
 			}
+		}
+		if err := s.checkWaiting(u); err != nil {
+			return fmt.Errorf("%s: %w", u.typ, err)
 		}
 		if s.view != nil && !u.all {
 			if err := u.checkListed(s.table(u.typ)); err != nil {
@@ -109,6 +112,23 @@ func (u *subscription) checkWant() error {
 			return fmt.Errorf("the scope %q has no entry", c)
 		}
 	}
+	for n := range u.dropped {
+		if u.entry(n) == nil {
+			return fmt.Errorf("%q was given up and has no entry", n)
+		}
+	}
+	switch {
+	case u.wildcard && u.scopes != nil:
+		return errors.New("a wildcard has scopes")
+	case len(u.dropped) > 0 && !u.wildcard && u.scopes == nil:
+		return fmt.Errorf("given up, and no wildcard is left: %d names", len(u.dropped))
+	case u.implicit && u.named > 0:
+		return fmt.Errorf("%d names are named, and none ever was", u.named)
+	case !u.moved && len(u.added)+len(u.removed) > 0:
+		return fmt.Errorf("the interest has not moved, but for %q and %q", u.added, u.removed)
+	case u.gaveUp > u.nonce:
+		return fmt.Errorf("something was given up after nonce %d, and the newest is %d", u.gaveUp, u.nonce)
+	}
 	if len(u.toggled) > 0 {
 		return fmt.Errorf("toggled and not scoped: %q", u.toggled)
 	}
@@ -133,9 +153,14 @@ func (u *subscription) checkMatching() error {
 			}
 		}
 	}
-	for _, by := range u.aliased {
-		if aliases -= len(by); len(by) == 0 {
-			return errors.New("nothing is listed as an alias")
+	for name, by := range u.aliased {
+		if aliases -= len(by); len(by) == 0 || !slices.IsSorted(by) {
+			return fmt.Errorf("as aliases of %q are listed %q", name, by)
+		}
+	}
+	for name := range u.lapsed {
+		if u.entry(name) == nil {
+			return fmt.Errorf("%q has lapsed and has no entry", name)
 		}
 	}
 	if aliases != 0 {
@@ -161,30 +186,150 @@ func (u *subscription) checkRecord() error {
 			return fmt.Errorf("delivery %d behind %d, settled %v", d.parts[0].nonce, last, dealt)
 		}
 		last = d.last()
-		for j := range d.items[:max(len(d.items), 1)-1] {
-			if d.items[j].name >= d.items[j+1].name {
-				return fmt.Errorf("delivery %d: item %q behind %q", last, d.items[j+1].name, d.items[j].name)
-			}
+		if err := d.check(); err != nil {
+			return fmt.Errorf("delivery %d: %w", last, err)
 		}
 	}
 	if u.unacked && last != u.nonce {
 		return fmt.Errorf("nonce %d is unanswered, and the newest delivery is %d", u.nonce, last)
 	}
+	switch {
+	case u.base != nil && !u.wildcard:
+		return errors.New("told by way of a wildcard that there is not")
+	case u.heard > u.nonce || u.evicted > u.nonce:
+		return fmt.Errorf("nonce %d was answered, %d is listed no more, and the newest is %d", u.heard, u.evicted, u.nonce)
+	case u.elsewhere && !u.typ.FullState:
+		return errors.New("of a type without full state all is told anew")
+	case !slices.IsSortedFunc(u.brought, stampByName):
+		return errors.New("what it brought is in no order")
+	}
+	for i, st := range u.brought {
+		if i > 0 && u.brought[i-1].Name == st.Name {
+			return fmt.Errorf("it brought %q twice", st.Name)
+		}
+	}
+	for n, st := range u.orphans {
+		if !stands(st) || stands(u.told(n)) {
+			return fmt.Errorf("%q cannot be told to be gone, and was told as %q", n, u.told(n).Name)
+		}
+	}
+	return nil
+}
+
+// check: items are in order, and each is of a message.
+func (d *delivery) check() error {
+	if err := d.cargo.check(); err != nil {
+		return err
+	}
+	for i, p := range d.parts {
+		if i > 0 && d.parts[i-1].nonce >= p.nonce {
+			return fmt.Errorf("message %d behind %d", p.nonce, d.parts[i-1].nonce)
+		}
+	}
+	if d.joined >= d.parts[0].nonce {
+		return fmt.Errorf("it has become one with %d, which is later", d.joined)
+	}
+	for name, it := range d.each {
+		if n := len(slices.DeleteFunc(slices.Clone(d.parts), func(p part) bool { return !p.within(name, it.is) })); n > 1 || n == 0 && stands(it.is) && d.joined == 0 {
+			return fmt.Errorf("%d of its messages told of %q", n, name)
+		}
+	}
+	return nil
+}
+
+func (c *cargo) check() error {
+	for i, it := range c.items {
+		switch {
+		case i > 0 && c.items[i-1].name >= it.name:
+			return fmt.Errorf("item %q behind %q", it.name, c.items[i-1].name)
+		case it.is != nil && it.was == nil:
+			return fmt.Errorf("nobody knows what was told of %q before", it.name)
+		case it.lapsed && (stands(it.is) || it.is == nil), it.member && !it.lapsed:
+			return fmt.Errorf("item %q has lapsed, and is there", it.name)
+		}
+	}
+	return nil
+}
+
+func (u *subscription) checkRefusals() error {
 	if !slices.IsSortedFunc(u.refusals, func(a, b refusal) int { return int(a.nonce) - int(b.nonce) }) {
-		return fmt.Errorf("refusals in no order")
+		return errors.New("refusals in no order")
 	}
 	for i := range u.refusals {
+		r := &u.refusals[i]
+		if err := r.check(); err != nil {
+			return fmt.Errorf("refusal %d: %w", r.nonce, err)
+		}
 		n := 0
-		for range u.refusals[i].members {
+		for range r.members {
 			n++
 		}
-		if n == 0 || n != u.refusals[i].left {
-			return fmt.Errorf("refusal %d has %d names, counted are %d", u.refusals[i].nonce, n, u.refusals[i].left)
+		if n == 0 || n != r.left {
+			return fmt.Errorf("refusal %d has %d names, counted are %d", r.nonce, n, r.left)
+		}
+		for _, name := range r.lapsed {
+			if it := r.find(name); it == nil || !it.lapsed {
+				return fmt.Errorf("refusal %d lists %q as lapsed", r.nonce, name)
+			}
 		}
 	}
-	for name := range u.leaving {
-		if u.entry(name) == nil {
+	return nil
+}
+
+func (u *subscription) checkWithdrawing() error {
+	for name, l := range u.leaving {
+		switch {
+		case u.entry(name) == nil:
 			return fmt.Errorf("%q is leaving and has no entry", name)
+		case l.stamp == nil || l.since.IsZero():
+			return fmt.Errorf("of %q nobody knows what leaves, or since when", name)
+		case l.body != nil && l.body.Name != name:
+			return fmt.Errorf("as %q leaves %q", name, l.body.Name)
+		case !l.due.IsZero() && !l.due.After(l.since):
+			return fmt.Errorf("%q may leave before it was lost", name)
+		}
+	}
+	return nil
+}
+
+func (s *Session) checkWaiting(u *subscription) error {
+	if len(u.stirred) > 0 && !u.heeded {
+		return fmt.Errorf("%q have moved, which nobody heeds", u.stirred)
+	}
+	w := u.waiting
+	switch {
+	case w == nil:
+		return nil
+	case u.typ.After == nil:
+		return errors.New("something waits for no type")
+	case w.rest && len(w.waits) == 0:
+		return errors.New("nothing rests")
+	case len(w.roused) > 0 && !w.rest:
+		return errors.New("some are roused, and none rests")
+	}
+	for n := range w.roused {
+		if _, waits := w.waits[n]; !waits {
+			return fmt.Errorf("%q is roused and does not wait", n)
+		}
+	}
+	var ends, patient earliest
+	for n, one := range w.waits {
+		if one.since.IsZero() || one.since.After(s.now) {
+			return fmt.Errorf("%q waits since %v", n, one.since)
+		}
+		if ends.more(one.until); one.patient {
+			patient.more(one.since)
+		}
+	}
+	if !w.ends.at.IsZero() && w.ends != ends || !w.patient.at.IsZero() && w.patient != patient {
+		return fmt.Errorf("waits end at %v, counted are %v; the patient since %v, counted are %v", ends, w.ends, patient, w.patient)
+	}
+	if s.view == nil || !w.rests() || w.seen != s.sight(u) {
+		return nil // it is about to be looked at
+	}
+	for _, t := range []*xds.Type{u.typ.After, u.typ.After.Warms} {
+		if t != nil && s.sub(t) != nil && !s.sub(t).heeded {
+			return fmt.Errorf("%d wait for %s, which nobody heeds", len(w.waits), t)
 		}
 	}
 	return nil
@@ -199,6 +344,31 @@ func (u *subscription) checkSaying() error {
 		if e.dirty && !listed[e.name] {
 			return fmt.Errorf("%q is dirty and not listed", e.name)
 		}
+	}
+	switch {
+	case u.anew && !u.wildcard:
+		return errors.New("all that the wildcard covers is told anew, and there is none")
+	case u.stated != "" && !u.typ.FullState:
+		return fmt.Errorf("the version %q is of a type without full state", u.stated)
+	}
+	return nil
+}
+
+func (u *subscription) checkMuted() error {
+	if !slices.IsSortedFunc(u.mutings, func(a, b muting) int { return a.until.Compare(b.until) }) {
+		return errors.New("mutings in no order")
+	}
+	for n, until := range u.muted {
+		if !slices.Contains(u.mutings, muting{n, until}) {
+			return fmt.Errorf("%q is muted, and nobody will end that", n)
+		}
+	}
+	return nil
+}
+
+func (u *subscription) checkBeats() error {
+	if (len(u.beats) == 0) != u.beatAt.IsZero() {
+		return fmt.Errorf("%d heartbeats, the next at %v", len(u.beats), u.beatAt)
 	}
 	return nil
 }

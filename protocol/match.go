@@ -13,8 +13,8 @@ import (
 // A matching is what wanted names find in this way.
 //
 // Invariant: entry.matched of a name is the number of sets in matches that have
-// it; each name in matches, and each of the members, has an entry; aliased is matches the
-// other way round, without collections.
+// it; each name in matches is wanted, and each of the members has an entry; aliased is matches
+// the other way round, without collections.
 type matching struct {
 	matches map[string]*xds.Members // by wanted name, where there are any
 	aliased map[string][]string     // by the name of what is found: the aliases that find it, sorted

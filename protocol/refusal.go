@@ -23,13 +23,15 @@ const maxRefusals = 16
 //
 // In SotW a type with full state is told whole each time: there the world is
 // refused, until a later one is accepted.
+//
+// Invariant: left is the number of its members, and not zero.
 type refusal struct {
 	cargo
 	part
 	retold bool
 	left   int             // how many names it has
-	lapsed []string        // names of it that nothing finds any more, though the client may have them still
-	out    map[string]bool // of it; true: given up by the client: asked for again, they move what is left
+	lapsed []string        // its items that nothing finds any more, though the client may have them still
+	out    map[string]bool // no members, but names that it had, or what has become one with it; true: given up by the client: asked for again, they move what is left
 }
 
 // has reports whether the refusal has the name.

@@ -3,6 +3,7 @@ package protocol
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/chancery-xds/chancery/xds"
@@ -54,5 +55,157 @@ func TestSplitTellsMissing(t *testing.T) {
 	}
 	if want := []string{"1 1 0", "2 1 0", "3 0 1"}; !slices.Equal(events, want) {
 		t.Errorf("events %q, not %q", events, want)
+	}
+}
+
+// changesText says what a response has: "a1 b2", and what is gone.
+func changesText(c *xds.Changes) string {
+	var out []string
+	for _, r := range c.Upserts {
+		out = append(out, r.Name+r.Version)
+	}
+	for _, list := range []struct {
+		mark  string
+		names []string
+	}{{"-", c.Removed}, {"?", c.Absent}, {"!", c.Missing}} {
+		for _, n := range list.names {
+			out = append(out, list.mark+n)
+		}
+	}
+	return strings.Join(out, " ")
+}
+
+// SOTW-8: "the server must include the complete state of the world": all that the
+// subscription covers and the view has, and what stays for a while, by name.
+func TestWorldHasAll(t *testing.T) {
+	late := resource("d", 1)
+	late.OnDemand = true
+	late.Seal("1")
+	for _, c := range []struct {
+		names string
+		want  string
+	}{
+		{"", "a1 b1 e1"},
+		{"*", "a1 b1 e1"},
+		{"b", "b1"},
+		{"b z", "b1"},
+		{"d a", "a1 d1"},
+		{"* d", "a1 b1 d1 e1"},
+		{"d *", "a1 b1 d1 e1"},
+	} {
+		l := newLine(t, xds.SotW, nil, Options{}, xds.Tables{xds.Cluster.URL: tableOf(xds.Cluster, "e", "b", "a").With([]*xds.Resource{late})})
+		l.ask(xds.Request{Type: xds.Cluster, Names: strings.Fields(c.names)})
+		u, table := l.sub(xds.Cluster), l.view.Table(xds.Cluster)
+		if got := changesText(u.world(table)); got != c.want {
+			t.Errorf("SOTW-8: the world of %q is %q", c.names, got)
+		}
+		if c.names == "*" && u.world(table) != table.Since(nil) {
+			t.Error("the world that others are told, too, is made anew")
+		}
+	}
+}
+
+// ADS-3: what stays after the view has lost it is in the world, which has another version than
+// the view's while it does.
+func TestWorldOfWhatStays(t *testing.T) {
+	l := withdrawing2(t, xds.SotW, "*")
+	l.commit(xds.Route, route(2, "z"))
+	l.want("RDS r@2") // which is unanswered, so that something refers to x
+	u := l.sub(xds.Cluster)
+	before := l.version(u, l.view.Table(xds.Cluster))
+	l.commit(xds.Cluster, nil, "x", "y")
+	table := l.view.Table(xds.Cluster)
+	if got := changesText(u.world(table)); got != "x1" {
+		t.Errorf("the world is %q", got)
+	}
+	switch v := l.version(u, table); v {
+	case before:
+		t.Error("with less in it, it has the same version")
+	case table.Version():
+		t.Error("with what stays it has the version of what is without")
+	}
+	if r := l.sub(xds.Route); l.version(r, l.view.Table(xds.Route)) != l.view.Table(xds.Route).Version() {
+		t.Error("a type without full state has another version than its table")
+	}
+}
+
+// What is sent of a diff: a world whole; of other types in SotW what is new alone, for "the API
+// provides no mechanism" for what is gone; in delta both.
+func TestChanges(t *testing.T) {
+	d := diff{upserts: resources(2, "a"), removed: []string{"b", "c"}, absent: []string{"c"}, missing: []string{"c"}}
+	shared := &xds.Changes{Upserts: resources(2, "a"), Removed: []string{"b"}}
+	for _, c := range []struct {
+		name    string
+		variant xds.Variant
+		typ     *xds.Type
+		shared  bool
+		missing bool
+		want    string
+	}{
+		{"SOTW-8 a world", xds.SotW, xds.Cluster, false, false, "a1 z1"},
+		{"SOTW-9 what is new", xds.SotW, xds.Endpoint, false, false, "a2"},
+		{"SOTW-11 and what is missing", xds.SotW, xds.Endpoint, false, true, "a2 !c"},
+		{"DELTA-8 what is new and what is gone", xds.Delta, xds.Endpoint, false, false, "a2 -b ?c"},
+		{"DELTA-7 and what is missing", xds.Delta, xds.Endpoint, false, true, "a2 -b ?c !c"},
+		{"DELTA-1 as others are told it", xds.Delta, xds.Cluster, true, false, "a2 -b"},
+	} {
+		l := newLine(t, c.variant, nil, Options{}, xds.Tables{c.typ.URL: tableOf(c.typ, "a", "z")})
+		l.ask(xds.Request{Type: c.typ, Names: []string{"*"}, Subscribe: []string{"*"}})
+		is := d
+		if !c.missing {
+			is.missing = nil
+		}
+		if c.shared {
+			is.shared = shared
+		}
+		got := l.changes(l.sub(c.typ), l.view.Table(c.typ), &is)
+		if text := changesText(got); text != c.want {
+			t.Errorf("%s: %q, not %q", c.name, text, c.want)
+		}
+		if c.shared && got != shared {
+			t.Errorf("%s: it is made anew", c.name)
+		}
+	}
+}
+
+// SOTW-2: no two messages of a stream have the same nonce, of whatever type and however a
+// response is split; each is listed with its own.
+func TestNoncesDiffer(t *testing.T) {
+	l := newLine(t, xds.Delta, nil, Options{MaxResponse: 1}, xds.Tables{
+		xds.Cluster.URL: tableOf(xds.Cluster, "x", "y"), xds.Endpoint.URL: tableOf(xds.Endpoint, "a", "b", "c"),
+	})
+	l.ask(xds.Request{Type: xds.Cluster})
+	l.ask(xds.Request{Type: xds.Endpoint, Subscribe: []string{"a", "b", "c"}})
+	var said, listed []string
+	for _, r := range l.drain() {
+		said = append(said, r.Nonce)
+	}
+	for _, u := range l.subs {
+		for _, d := range u.deliveries {
+			for _, p := range d.parts {
+				listed = append(listed, fmt.Sprint(p.nonce))
+			}
+		}
+		if u.nonce != u.deliveries[0].last() {
+			t.Errorf("SOTW-2: the newest nonce of %s is %d", u.typ, u.nonce)
+		}
+	}
+	if want := []string{"1", "2", "3", "4", "5"}; !slices.Equal(said, want) || !slices.Equal(listed, want) {
+		t.Errorf("SOTW-2: said %q, listed %q", said, listed)
+	}
+}
+
+// ADS-6: of a cluster without an assignment no ACK is to be expected, to none of the messages
+// it may be in: the last of them is remembered.
+func TestStuckByTheLast(t *testing.T) {
+	l := newLine(t, xds.Delta, nil, Options{MaxResponse: 1}, xds.Tables{
+		xds.Cluster.URL: xds.NewTable(xds.Cluster).With([]*xds.Resource{cluster("x", 1, "none"), cluster("y", 1, "e")}), xds.Endpoint.URL: tableOf(xds.Endpoint, "e"),
+	})
+	l.ask(xds.Request{Type: xds.Cluster})
+	if n := len(l.drain()); n != 2 {
+		t.Fatalf("%d messages", n)
+	}
+	if d := l.sub(xds.Cluster).deliveries[0]; d.stuck != 2 || d.last() != 2 {
+		t.Errorf("ADS-6: stuck by %d, and the last is %d", d.stuck, d.last())
 	}
 }

@@ -8,11 +8,14 @@ import (
 )
 
 // A saying is what may have to be said of one type.
+//
+// Invariant: an entry that is dirty is listed; a name that is muted is among mutings, with the
+// same time; beatAt is zero if and only if there are no beats.
 type saying struct {
-	dirty  []string // names of entries of which something may have to be told
+	dirty  []string // names of entries of which something may have to be told, and some that are gone, or are not dirty
 	looked int      // at how many of these since the view changed, while nothing may be said
 	all    bool     // of any entry
-	anew   bool     // all that the wildcard covers is to be told again
+	anew   bool     // all that the wildcard covers is to be told again; never without one
 	due    bool     // answer even if nothing differs
 	asked  bool     // names were asked for, or given up under a wildcard, since the last response
 
@@ -22,7 +25,7 @@ type saying struct {
 	stated  string               // the version that the client states to have (SotW, full state), until it is told something
 
 	beats  map[time.Duration]time.Time // when resources with a TTL are told next, by TTL
-	beatAt time.Time                   // the first of these; zero: never
+	beatAt time.Time                   // the first of these, as it was when heartbeats were last looked for; zero: never
 	unfed  map[string]time.Time        // when names were told that were accepted late, or when a heartbeat was due, and got none since
 }
 

@@ -39,60 +39,6 @@ func TestCrowded(t *testing.T) {
 	}
 }
 
-// SAFE-1: what is told anew, waits or is an exception to the wildcard has an entry
-// only until that is over.
-func TestExceptionsEnd(t *testing.T) {
-	l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{
-		xds.Cluster.URL: tableOf(xds.Cluster, "x", "y"), xds.Listener.URL: tableOf(xds.Listener, "l", "m"),
-	})
-	l.ask(xds.Request{Type: xds.Cluster})
-	l.ask(xds.Request{Type: xds.Listener})
-	l.settle()
-	entries := func(why string, want int) {
-		t.Helper()
-		if n := l.sub(xds.Listener).names.len(); n != want {
-			t.Fatalf("%s: %d entries", why, n)
-		}
-	}
-	entries("all is told", 0)
-	l.commit(xds.Cluster, resources(1, "z"))
-	l.commit(xds.Listener, []*xds.Resource{resource("l", 2, xds.Ref{Type: xds.Cluster, Name: "z"}), resource("m", 2)})
-	l.want("CDS z@1, LDS m@2")
-	entries("l waits for z", 1)
-	l.ack(xds.Listener)
-	l.ack(xds.Cluster)
-	l.want("LDS l@2")
-	l.ack(xds.Listener)
-	l.commit(xds.Listener, resources(3, "m"))
-	l.want("LDS m@3")
-	entries("l is told", 0)
-	l.nack(xds.Listener)
-	l.commit(xds.Listener, resources(4, "m"))
-	l.settle()
-	l.commit(xds.Listener, resources(5, "m"))
-	l.settle()
-	entries("m was refused, told anew and accepted", 0)
-}
-
-// DELTA-4: whoever asks for everything again is told everything again, also what
-// has to wait for a while.
-func TestWaitsWhenAskedAgain(t *testing.T) {
-	l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{
-		xds.Cluster.URL:  tableOf(xds.Cluster, "x"),
-		xds.Listener.URL: xds.NewTable(xds.Listener).With([]*xds.Resource{resource("l", 1, xds.Ref{Type: xds.Cluster, Name: "x"}), resource("m", 1)}),
-	})
-	l.ask(xds.Request{Type: xds.Cluster, Subscribe: []string{"*"}})
-	l.ask(xds.Request{Type: xds.Listener, Subscribe: []string{"*"}})
-	l.settle()
-	l.commit(xds.Cluster, resources(2, "x"))
-	l.want("CDS x@2")
-	l.ask(xds.Request{Type: xds.Listener, Subscribe: []string{"*"}})
-	l.want("LDS m@1")
-	l.ack(xds.Listener)
-	l.ack(xds.Cluster)
-	l.want("LDS l@1")
-}
-
 // SAFE-2: only a response that is unanswered blocks, and only until patience is
 // over, or if an answer is to be expected.
 func TestBlocked(t *testing.T) {
@@ -139,19 +85,6 @@ func TestWokenForABeat(t *testing.T) {
 	l.want("EDS b@2")
 	if after, said := l.next(); after != patience || said != "EDS ~a" {
 		t.Error(after, said)
-	}
-}
-
-// ADS-3: of what stays nothing is said, also when what leaves beside it is told. Each is
-// listed once.
-func TestToldOnceBesideWhatStays(t *testing.T) {
-	l := withdrawing2(t, xds.Delta, "*", "y")
-	l.commit(xds.Route, route(2, "z"))
-	l.want("RDS r@2")
-	l.commit(xds.Cluster, nil, "x", "y")
-	l.want("CDS -y")
-	if items := l.sub(xds.Cluster).deliveries[0].items; len(items) != 2 {
-		t.Errorf("listed are %v", items)
 	}
 }
 

@@ -91,7 +91,8 @@ type Session struct {
 }
 
 // A subscription is the state of one resource type on one stream. Each of its
-// parts belongs to one idea, which alone writes to it:
+// parts belongs to one room, whose files alone write to it, but for typ, which is
+// never changed:
 //
 //   - want, matching: what the client wants (want.go, match.go, scope.go)
 //   - record: what it was told, and what became of it (told.go, cargo.go,
@@ -100,7 +101,7 @@ type Session struct {
 //     types (withdraw.go, order.go, waiting.go, warm.go)
 //   - saying: what is to be said next (diff.go, say.go, tell.go, response.go, beat.go)
 //
-// They share the rows of single names.
+// They share the rows of single names (names.go).
 type subscription struct {
 	typ *xds.Type
 	names

@@ -58,3 +58,179 @@ func TestSettle(t *testing.T) {
 		}
 	}
 }
+
+// What an answer tells of, and what is remembered of it.
+func TestSettleTells(t *testing.T) {
+	ack := func(nonce string) xds.Request { return xds.Request{Nonce: nonce} }
+	nack := func(nonce string) xds.Request {
+		return xds.Request{Nonce: nonce, Version: "old", Error: &xds.Status{Message: "b is bad"}}
+	}
+	for _, c := range []struct {
+		name    string
+		variant xds.Variant
+		answers []xds.Request // to two responses, of three seconds ago and two
+		want    string        // of the last of them: what is told; how many are refused
+	}{
+		{"SOTW-3 the newest", xds.SotW, []xds.Request{ack("2")}, "acked 2 v2 2s settled; 0"},
+		{"SOTW-3 an older one", xds.SotW, []xds.Request{ack("1")}, "acked 1 v1 3s; 0"},
+		{"SOTW-4 the newest is refused", xds.SotW, []xds.Request{nack("2")}, "nacked 2 v2 2s settled [b a] old; 1"},
+		{"SOTW-4 an older one is refused", xds.SotW, []xds.Request{nack("1")}, "nacked 1 v1 3s [b a] old; 1"},
+		{"SOTW-4 accepted after one that was refused", xds.SotW, []xds.Request{nack("1"), ack("2")}, "acked 2 v2 2s settled; 0"},
+		{"SOTW-4 accepted before one that was refused", xds.Delta, []xds.Request{nack("2"), ack("1")}, "acked 1 v1 3s refuses; 1"},
+		{"SOTW-3 the newest a second time", xds.SotW, []xds.Request{ack("2"), ack("2")}, "; 0"},
+		{"SOTW-3 an older one a second time", xds.Delta, []xds.Request{ack("2"), ack("1"), ack("1")}, "stale 1; 0"},
+		{"SOTW-3 a nonce that was never sent", xds.SotW, []xds.Request{ack("7")}, "stale 7; 0"},
+		{"SOTW-20 no number", xds.SotW, []xds.Request{ack("x")}, "stale x; 0"},
+		{"SOTW-20 the nonce of nothing", xds.SotW, []xds.Request{ack("0")}, "stale 0; 0"},
+		{"SOTW-3 refused after a later one was accepted, which stands for all", xds.SotW, []xds.Request{ack("2"), nack("1")}, "nacked 1 v1 3s [] old; 0"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := NewSession(c.variant, nil, xds.Tables{}, Options{})
+			u := &subscription{typ: xds.Route}
+			s.Advance(time.Unix(100, 0))
+			for n := range uint64(2) {
+				u.add(entry{name: "a", told: stampOf("a1"), named: true}, entry{name: "b", told: stampOf("b1"), named: true})
+				u.deliver(s, &delivery{cargo: cargo{items: itemsOf("a:->a1 b:->b1")}, version: fmt.Sprint("v", n+1), sent: s.now, parts: []part{{nonce: n + 1, lo: "a", hi: "b"}}})
+				s.Advance(s.now.Add(time.Second))
+			}
+			s.Advance(s.now.Add(time.Second))
+			told := ""
+			for _, a := range c.answers {
+				u.settle(s, a)
+				told = ""
+				for e := range s.Events() {
+					told = fmt.Sprint(e.Kind, " ", e.Nonce)
+					if e.Kind != Stale {
+						told += fmt.Sprint(" ", e.Version, " ", e.Took)
+					}
+					if e.Settled {
+						told += " settled"
+					}
+					if e.Refuses {
+						told += " refuses"
+					}
+					if e.Kind == Nacked {
+						told += fmt.Sprint(" ", e.Names, " ", e.InUse)
+					}
+				}
+			}
+			if got := fmt.Sprintf("%s; %d", told, len(u.refusals)); got != c.want {
+				t.Errorf("%q, not %q", got, c.want)
+			}
+			if err := u.checkRecord(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// DELTA-13: each nonce is settled by itself: of a response that was split the names of one
+// message are accepted, those of another refused, and it is listed until all are answered.
+func TestSettlePartByPart(t *testing.T) {
+	for _, c := range []struct {
+		answers string
+		listed  bool
+		open    string // of which names nothing is known
+		refused string
+	}{
+		{"", true, "a b c", ""},
+		{"1", true, "b c", ""},
+		{"2!", true, "a c", "b"},
+		{"1 3", true, "b", ""},
+		{"3! 1", true, "b", "c"},
+		{"1 2 3", false, "", ""},
+		{"3! 2! 1!", false, "", "a b c"},
+		{"2 1! 3", false, "", "a"},
+	} {
+		s := NewSession(xds.Delta, nil, xds.Tables{}, Options{})
+		u := &subscription{typ: xds.Route}
+		d := delivery{cargo: cargo{items: itemsOf("a:->a1 b:->b1 c:->c1")}}
+		for i, name := range []string{"a", "b", "c"} {
+			u.add(entry{name: name, told: stampOf(name + "1"), named: true})
+			d.addPart(part{nonce: uint64(i + 1), lo: name, hi: name})
+		}
+		u.deliver(s, &d)
+		for a := range strings.FieldsSeq(c.answers) {
+			nonce, no := strings.CutSuffix(a, "!")
+			req := xds.Request{Nonce: nonce}
+			if no {
+				req.Error = &xds.Status{}
+			}
+			u.settle(s, req)
+		}
+		var open, refused []string
+		for _, name := range []string{"a", "b", "c"} {
+			if d, _ := u.unanswered(name); d != nil {
+				open = append(open, name)
+			}
+			if u.refuses(name) {
+				refused = append(refused, name)
+			}
+		}
+		if got := strings.Join(open, " "); got != c.open || len(u.deliveries) > 0 != c.listed || u.unacked != c.listed {
+			t.Errorf("DELTA-13: %q: open are %q, listed: %v, unanswered: %v", c.answers, got, len(u.deliveries) > 0, u.unacked)
+		}
+		if got := strings.Join(refused, " "); got != c.refused {
+			t.Errorf("DELTA-13: %q: refused are %q", c.answers, got)
+		}
+	}
+}
+
+// SOTW-3: who wants nothing more owes no answer, and nothing waits for it.
+func TestExcuse(t *testing.T) {
+	l := newLine(t, xds.SotW, nil, Options{}, xds.Tables{xds.Endpoint.URL: tableOf(xds.Endpoint, "a", "b")})
+	l.ask(xds.Request{Type: xds.Endpoint, Names: []string{"a"}})
+	l.drain()
+	l.ask(xds.Request{Type: xds.Endpoint, Names: []string{"a", "b"}})
+	l.want("")
+	u := l.sub(xds.Endpoint)
+	if !u.unacked || !u.stalled || l.Answered(time.Time{}) {
+		t.Errorf("SOTW-3: unanswered %v, stalled %v", u.unacked, u.stalled)
+	}
+	l.ask(xds.Request{Type: xds.Endpoint, Names: nil})
+	if u.unacked || u.stalled || !l.Answered(time.Time{}) || !l.Deadline().IsZero() {
+		t.Errorf("SOTW-3: unanswered %v, stalled %v, wanted in %v", u.unacked, u.stalled, l.Deadline().Sub(l.now))
+	}
+	l.ask(xds.Request{Type: xds.Endpoint, Names: []string{"b"}})
+	l.want("EDS b@1")
+}
+
+// SOTW-3: an answer to what is not listed any more counts, if it cannot be of anything else:
+// a world that was accepted so stands for those refused before.
+func TestSettleUnlisted(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		variant xds.Variant
+		typ     *xds.Type
+		heard   string // answers before
+		answer  string
+		silent  bool // it is heard
+		refused int  // of two that were refused, nonces 1 and 3
+	}{
+		{"SOTW-8 a world", xds.SotW, xds.Cluster, "", "2", false, 1},
+		{"SOTW-8 a world, later answers were heard", xds.SotW, xds.Cluster, "5", "2", true, 2},
+		{"SOTW-9 no world", xds.SotW, xds.Endpoint, "", "2", false, 2},
+		{"DELTA-13 delta", xds.Delta, xds.Cluster, "", "2", false, 2},
+		{"DELTA-13 delta, later answers were heard", xds.Delta, xds.Cluster, "5", "2", false, 2},
+		{"SOTW-3 it was never sent", xds.SotW, xds.Cluster, "", "4", true, 2},
+	} {
+		s := NewSession(c.variant, nil, xds.Tables{}, Options{})
+		u := &subscription{typ: c.typ}
+		u.add(entry{name: "z", told: absent, named: true})
+		u.refusals = []refusal{list(itemsOf("z:->z1"), 1, true), list(itemsOf("z:->z2"), 3, true)}
+		u.nonce, u.evicted = 9, 2
+		if c.heard != "" {
+			u.heard = 5
+		}
+		s.Advance(time.Unix(100, 0))
+		u.settle(s, xds.Request{Nonce: c.answer})
+		if silent := u.silent.IsZero(); silent != c.silent || len(u.refusals) != c.refused {
+			t.Errorf("%s: heard %v, %d refused", c.name, !silent, len(u.refusals))
+		}
+		for e := range s.Events() {
+			if e.Kind != Stale {
+				t.Errorf("%s: it tells %v", c.name, e.Kind)
+			}
+		}
+	}
+}

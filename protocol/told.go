@@ -32,20 +32,23 @@ func same(a, b *xds.Stamp) bool { return a == b || known(a) && known(b) && a.Sum
 // to; of single names, their entries, which override that. What was told and not
 // accepted yet, or refused, is told by deliveries and refusals: there the client
 // may also have what was in force before.
+//
+// Invariant: no delivery that is listed is answered in all its messages, unless a later one
+// was accepted (SotW); heard and evicted are at most nonce.
 type record struct {
-	base *xds.Versions // told by way of the wildcard
+	base *xds.Versions // told by way of the wildcard; nil while there is none
 
 	deliveries []delivery // unanswered, the oldest first, at most maxDeliveries
 	refusals   []refusal  // the oldest first, at most maxRefusals
 	nonce      uint64     // of the newest message; zero: none was sent
-	unacked    bool       // the newest delivery is unanswered
+	unacked    bool       // the newest delivery is unanswered; nonce is of it
 	heard      uint64     // the newest nonce that was answered
 	evicted    uint64     // the newest nonce that is not listed any more, and may be unanswered
 	silent     time.Time  // since when the client has answered nothing; meaningful while unacked
 
 	// SotW, types without full state: what the client has of names that the view
 	// has no more. "The API provides no mechanism" to tell it so; it keeps that
-	// until it drops the name.
+	// until it drops the name. Each was told as absent.
 	orphans map[string]*xds.Stamp
 
 	// The client has something from an earlier stream, and it is not known what,
@@ -54,7 +57,7 @@ type record struct {
 	// this time.
 	vague    time.Time
 	vagueAll bool
-	brought  []*xds.Stamp // of each what a World says of it, by name; worlds share it, so it is replaced
+	brought  []*xds.Stamp // of each what a World says of it, by name, each once; worlds share it, so it is replaced
 
 	// It states a version that nobody knows here of a type with full state, and was told
 	// nothing here yet.

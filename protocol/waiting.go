@@ -13,6 +13,10 @@ import (
 // it is marked, or something has moved on which its wait depends: a name to which it refers
 // (stir), or what all depend on (sight). So a request costs what it asks for, and not all that
 // waits.
+//
+// Invariant: ends and patient are of waits, or of none while the type is blocked; roused are
+// some of waits, and none unless the others rest, of which there are some; what they wait for
+// is heeded.
 type waiting struct {
 	waits   map[string]wait
 	ends    earliest // when one may wait no longer though nobody answers
@@ -27,6 +31,8 @@ type waiting struct {
 }
 
 // A heed is what those have to know of a type that wait for it.
+//
+// Invariant: nothing has stirred unless it is heeded.
 type heed struct {
 	heeded  bool     // others rest that wait for this type
 	stirred []string // of these names something has moved since they were asked about
@@ -391,6 +397,9 @@ func (s *Session) wait(u *subscription, d *diff) {
 		w.waits = make(map[string]wait, len(d.waiting))
 	}
 	for i, n := range d.waiting {
+		if w.rest { // it may be looked at twice before it rests, for removals come last
+			w.drop(n.name)
+		}
 		if w.waits[n.name] = fresh[i]; w.behind != nil && !roused[n.name] {
 			s.putBehind(u, n.name)
 		}

@@ -1,6 +1,9 @@
 package protocol
 
 import (
+	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -74,5 +77,275 @@ func TestWaitingNamesAreCheap(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			grows(t, 25, func() time.Duration { return run(500, c.ask) }, func() time.Duration { return run(4000, c.ask) })
 		})
+	}
+}
+
+// The first of some times, and how many these are.
+func TestEarliest(t *testing.T) {
+	at := func(n int) time.Time { return time.Unix(int64(n), 0) }
+	for _, c := range []struct {
+		more, less []int // seconds; zero: the zero time
+		at, count  int
+		over       bool
+	}{
+		{nil, nil, 0, 0, false},
+		{[]int{0, 0}, []int{0}, 0, 0, false}, // the zero time counts not
+		{[]int{5, 3, 7}, nil, 3, 1, false},
+		{[]int{3, 5, 3}, nil, 3, 2, false},
+		{[]int{3, 5, 3}, []int{3}, 3, 1, false},
+		{[]int{3, 5, 3}, []int{5, 5}, 3, 2, false}, // another goes: the first stays
+		{[]int{3, 5, 3}, []int{3, 3}, 3, 0, true},  // which is the first now?
+		{[]int{5, 3}, []int{3}, 3, 0, true},
+	} {
+		var e earliest
+		for _, n := range c.more {
+			if n == 0 {
+				e.more(time.Time{})
+			} else {
+				e.more(at(n))
+			}
+		}
+		for _, n := range c.less {
+			if n == 0 {
+				e.less(time.Time{})
+			} else {
+				e.less(at(n))
+			}
+		}
+		want := time.Time{}
+		if c.at > 0 {
+			want = at(c.at)
+		}
+		if !e.at.Equal(want) || e.count != c.count || e.over() != c.over {
+			t.Errorf("%v without %v: %v, over %v", c.more, c.less, e, e.over())
+		}
+	}
+}
+
+// What rests is not looked at, save what was roused. Of nothing that waits all can be asked.
+func TestResting(t *testing.T) {
+	waits := func() map[string]wait { return map[string]wait{"a": {}, "b": {}} }
+	for _, c := range []struct {
+		name    string
+		w       *waiting
+		rouse   string
+		resting string
+		still   bool // some rest
+	}{
+		{"nothing waits", nil, "a", "", false},
+		{"it is all looked at", &waiting{waits: waits()}, "a", "", false},
+		{"all rest", &waiting{waits: waits(), rest: true}, "", "a b", true},
+		{"one is roused", &waiting{waits: waits(), rest: true}, "a", "b", true},
+		{"one is roused twice", &waiting{waits: waits(), rest: true}, "a a", "b", true},
+		{"all are roused", &waiting{waits: waits(), rest: true}, "a b", "", false},
+		{"another name", &waiting{waits: waits(), rest: true}, "c", "a b", true},
+	} {
+		for n := range strings.FieldsSeq(c.rouse) {
+			c.w.rouse(n)
+		}
+		var resting []string
+		for _, n := range []string{"a", "b", "c"} {
+			if c.w.resting(n) {
+				resting = append(resting, n)
+			}
+		}
+		if got := strings.Join(resting, " "); got != c.resting || c.w.restsStill() != c.still {
+			t.Errorf("%s: %q rest; some do: %v", c.name, got, c.w.restsStill())
+		}
+		if n := len(slices.Collect(c.w.all)); n != c.w.len() {
+			t.Errorf("%s: %d wait of %d", c.name, n, c.w.len())
+		}
+	}
+}
+
+// ADS-3: who waits, since when, and until when if nobody answers.
+func TestWait(t *testing.T) {
+	now := time.Unix(1000, 0)
+	until := now.Add(7 * time.Second)
+	for _, c := range []struct {
+		name    string
+		typ     *xds.Type
+		before  map[string]wait
+		roused  string
+		waiting []waiter
+		want    string // name, since how many seconds ago
+		ends    earliest
+		patient earliest
+	}{
+		{"the first", xds.Route, nil, "", []waiter{{name: "a", until: until}}, "a0", earliest{until, 1}, earliest{}},
+		{"one more, and one that goes on", xds.Route, map[string]wait{"a": {since: now.Add(-3 * time.Second)}}, "a", []waiter{{name: "a", patient: true}, {name: "b", until: until}},
+			"a3 b0", earliest{until, 1}, earliest{now.Add(-3 * time.Second), 1}},
+		{"one that rests stays as it was", xds.Route, map[string]wait{"a": {since: now.Add(-3 * time.Second), until: until}}, "", []waiter{{name: "b"}},
+			"a3 b0", earliest{until, 1}, earliest{}},
+		{"one that was looked at waits no more", xds.Route, map[string]wait{"a": {since: now, until: until}, "b": {since: now, until: until.Add(1)}}, "a", nil,
+			"b0", earliest{until.Add(1), 1}, earliest{}},
+		{"one that was looked at twice counts once", xds.Route, map[string]wait{"a": {since: now, until: until}}, "", []waiter{{name: "a", until: until}},
+			"a0", earliest{until, 1}, earliest{}},
+	} {
+		s := NewSession(xds.Delta, nil, xds.Tables{}, Options{})
+		s.Advance(now)
+		u := &subscription{typ: c.typ}
+		if c.before != nil {
+			u.waiting = &waiting{waits: map[string]wait{}, rest: true}
+			for n, one := range c.before {
+				u.waiting.waits[n] = one
+				u.waiting.endsBy(one)
+			}
+			for n := range strings.FieldsSeq(c.roused) {
+				u.waiting.rouse(n)
+			}
+		}
+		s.wait(u, &diff{waiting: c.waiting})
+		var got []string
+		for n, one := range u.waiting.waits {
+			got = append(got, fmt.Sprint(n, int(now.Sub(one.since).Seconds())))
+		}
+		slices.Sort(got)
+		if text := strings.Join(got, " "); text != c.want {
+			t.Errorf("%s: %q wait", c.name, text)
+		}
+		if u.waiting.ends != c.ends || u.waiting.patient != c.patient {
+			t.Errorf("%s: ends %v, patient %v", c.name, u.waiting.ends, u.waiting.patient)
+		}
+	}
+}
+
+// ADS-7: a world is told whole, or not yet: while one of its names waits, all do, since when
+// each did.
+func TestWaitOfAWorld(t *testing.T) {
+	now := time.Unix(1000, 0)
+	s := NewSession(xds.SotW, nil, xds.Tables{}, Options{})
+	s.Advance(now)
+	u := &subscription{typ: xds.Listener}
+	u.waiting = &waiting{waits: map[string]wait{"a": {since: now.Add(-time.Second)}}}
+	d := diff{upserts: resources(1, "a", "b"), waiting: []waiter{{name: "c"}}}
+	s.wait(u, &d)
+	if len(d.upserts) > 0 || u.waiting.len() != 2 || !u.waiting.waits["a"].since.Equal(now.Add(-time.Second)) || !u.waiting.waits["c"].since.Equal(now) {
+		t.Errorf("%d are told, and %v wait", len(d.upserts), u.waiting.waits)
+	}
+	d = diff{upserts: resources(1, "a", "b", "c")}
+	if s.wait(u, &d); len(d.upserts) != 3 || u.waiting.len() > 0 {
+		t.Errorf("%d are told, and %v wait", len(d.upserts), u.waiting.waits)
+	}
+}
+
+// ADS-6: a wait for who does not answer ends by itself: at the time that the rule says, or when
+// the client has been silent for too long, whichever comes first.
+func TestWaitEnds(t *testing.T) {
+	at := func(n int) time.Time { return time.Unix(int64(n), 0) }
+	s := NewSession(xds.Delta, nil, xds.Tables{}, Options{})
+	cds, rds := &subscription{typ: xds.Cluster}, &subscription{typ: xds.Route}
+	s.subs = []*subscription{cds, rds}
+	for _, c := range []struct {
+		name    string
+		w       *waiting
+		unacked bool
+		silent  time.Time
+		want    time.Time
+	}{
+		{"nothing waits", nil, true, at(10), time.Time{}},
+		{"for ever", &waiting{}, true, at(10), time.Time{}},
+		{"until then", &waiting{ends: earliest{at(20), 1}}, true, at(10), at(20)},
+		{"since then, and it is silent since later", &waiting{patient: earliest{at(5), 1}}, true, at(10), at(10).Add(silence)},
+		{"since then, and it was silent before", &waiting{patient: earliest{at(12), 1}}, true, at(10), at(12).Add(silence)},
+		{"it has answered", &waiting{patient: earliest{at(5), 1}}, false, at(10), time.Time{}},
+		{"both, the earlier", &waiting{ends: earliest{at(20), 1}, patient: earliest{at(5), 1}}, true, at(10), at(20)},
+		{"both, the later", &waiting{ends: earliest{at(30), 1}, patient: earliest{at(5), 1}}, true, at(10), at(10).Add(silence)},
+		{"both, and it has answered", &waiting{ends: earliest{at(30), 1}, patient: earliest{at(5), 1}}, false, at(10), at(30)},
+	} {
+		cds.unacked, cds.silent, rds.waiting = c.unacked, c.silent, c.w
+		if got := s.waitEnds(rds); !got.Equal(c.want) {
+			t.Errorf("ADS-6: %s: %v, not %v", c.name, got, c.want)
+		}
+		if rds.waiting.blocked(); !s.waitEnds(rds).IsZero() {
+			t.Errorf("ADS-6: %s: it ends though it waits for its own type", c.name)
+		}
+	}
+}
+
+// ADS-3: what rests is looked at when something moves on which its wait depends, and only then:
+// a cluster to which it refers, or its assignments; who may refer to anything, with each answer.
+func TestStir(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		do     func(l *line)
+		roused string // of r1 and r2, which wait for c1 and c2, and any, for nobody knows what
+	}{
+		{"nothing", func(*line) {}, ""},
+		{"its cluster", func(l *line) { l.sub(xds.Cluster).stir("c1") }, "r1"},
+		{"another cluster", func(l *line) { l.sub(xds.Cluster).stir("c9") }, ""},
+		{"its assignment", func(l *line) { l.sub(xds.Endpoint).stir("e2") }, "r2"},
+		{"a cluster that is called as an assignment", func(l *line) { l.sub(xds.Cluster).stir("e2") }, ""},
+		{"several", func(l *line) { l.sub(xds.Cluster).stirEach([]string{"c1", "c2"}) }, "r1 r2"},
+		{"more than wait", func(l *line) { l.sub(xds.Cluster).stirEach([]string{"a", "b", "c", "d"}) }, "any r1 r2"},
+		{"a delivery of others", func(l *line) { l.sub(xds.Cluster).stirAll(&delivery{cargo: cargo{items: itemsOf("x:->x1")}}) }, "any"}, // it is answered
+		{"a delivery of its cluster", func(l *line) {
+			l.sub(xds.Cluster).stirAll(&delivery{cargo: cargo{items: []item{{name: "c1", was: absent, is: stampOf("c1")}}}})
+		}, "any r1"},
+		{"all of a type", func(l *line) { l.sub(xds.Cluster).moveAll() }, "any r1 r2"},
+		{"itself", func(l *line) { l.sub(xds.Route).mark(l.sub(xds.Route).entry("r2")) }, "r2"},
+		{"the view", func(l *line) { l.Change(l.view, []xds.Names{}) }, "any r1 r2"},
+		{"the first answer", func(l *line) { l.ack(xds.Cluster) }, "any r1 r2"},
+	} {
+		any := resource("any", 1)
+		any.Refs = nil
+		any.Seal("1")
+		l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{
+			xds.Cluster.URL:  xds.NewTable(xds.Cluster).With([]*xds.Resource{cluster("c1", 1, "e1"), cluster("c2", 1, "e2")}),
+			xds.Endpoint.URL: tableOf(xds.Endpoint, "e1", "e2"),
+			xds.Route.URL: xds.NewTable(xds.Route).With([]*xds.Resource{any, resource("r1", 1, xds.Ref{Type: xds.Cluster, Name: "c1"}),
+				resource("r2", 1, xds.Ref{Type: xds.Cluster, Name: "c2"})}),
+		})
+		l.ask(xds.Request{Type: xds.Cluster})
+		l.ask(xds.Request{Type: xds.Endpoint, Subscribe: []string{"e1", "e2"}})
+		l.ask(xds.Request{Type: xds.Route, Subscribe: []string{"any", "r1", "r2"}})
+		l.want("CDS c1@1 c2@1, EDS e1@1 e2@1")
+		u := l.sub(xds.Route)
+		for _, n := range []string{"any", "r1", "r2"} {
+			if !u.waiting.resting(n) {
+				t.Fatalf("%s does not rest", n)
+			}
+		}
+		c.do(l)
+		l.rouse(u)
+		var roused []string
+		for _, n := range []string{"any", "r1", "r2"} {
+			if !u.waiting.resting(n) {
+				roused = append(roused, n)
+			}
+		}
+		if got := strings.Join(roused, " "); got != c.roused {
+			t.Errorf("ADS-3: %s: %q are looked at, not %q", c.name, got, c.roused)
+		}
+		l.check()
+	}
+}
+
+// ADS-6: what has waited for a client that did not answer is told of by an event; what it has
+// answered for is not.
+func TestWaive(t *testing.T) {
+	for _, answers := range []bool{false, true} {
+		l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{
+			xds.Cluster.URL: tableOf(xds.Cluster, "c"), xds.Route.URL: xds.NewTable(xds.Route).With(route(1, "c")),
+		})
+		l.ask(xds.Request{Type: xds.Cluster})
+		l.ask(xds.Request{Type: xds.Route, Subscribe: []string{"r"}})
+		l.want("CDS c@1")
+		if answers {
+			l.ack(xds.Cluster)
+		} else {
+			l.wait(silence)
+		}
+		for range l.Responses() {
+		}
+		waived := ""
+		for e := range l.Events() {
+			if e.Kind == Waived {
+				waived += fmt.Sprint(e.Type, " ", e.Name, " by ", e.By)
+			}
+		}
+		if want := map[bool]string{false: fmt.Sprint(xds.Route, " r by ", xds.Cluster)}[answers]; waived != want {
+			t.Errorf("ADS-6: answered %v: waived is %q", answers, waived)
+		}
 	}
 }

@@ -17,11 +17,14 @@ import (
 // subscribes to it (entry.named), a wildcard under another type stands for it
 // (scopes), or a subscribed name finds the resource that is called so
 // (entry.matched).
+//
+// Invariant: a wildcard is of everything or of scopes, not of both; each of the scopes has an
+// entry, and each name in dropped, of which there is none without a wildcard.
 type want struct {
 	wildcard bool            // subscribed to "*"
 	scopes   map[string]bool // collections that a wildcard stands for, instead of everything; nil: it does not
-	implicit bool            // no name was ever subscribed, so that "*" may be implied
-	named    int             // entries that are named
+	implicit bool            // no name was ever subscribed, so that "*" may be implied; then named is zero
+	named    int             // how many entries are named
 	said     spelling        // SotW: the names of the last request
 
 	// Names that the client dropped though a wildcard covers what is called so,
@@ -29,11 +32,11 @@ type want struct {
 	dropped     map[string]bool
 	droppedSize int // how long these names are together
 
-	toggled []string // names the client subscribed to or dropped, since scope was last asked
+	toggled []string // names the client subscribed to or dropped, since scope was last asked; none after a request
 	quit    []string // names that may be wanted no more, since dropUnwanted was last asked
-	gaveUp  uint64   // the newest nonce when the client last dropped something: what was sent later it did not drop on its way
+	gaveUp  uint64   // at most nonce, the newest, as it was when the client last dropped something: what was sent later it did not drop on its way
 
-	// How the interest has moved since Interests was called.
+	// How the interest has moved since Interests was called; unless moved, not at all.
 	moved          bool
 	added, removed []string
 }

@@ -24,7 +24,8 @@ type leaver struct {
 
 // A withdrawing is what of one type is about to leave.
 //
-// Invariant: each name in leaving has an entry.
+// Invariant: each name in leaving has an entry; what it leaves as is called so, and its due
+// is later than since.
 type withdrawing struct {
 	leaving map[string]*leaver
 }

@@ -1,0 +1,128 @@
+package protocol
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// What tests look for after each step is found: an invariant that is broken by hand is told.
+func TestCheck(t *testing.T) {
+	st := func(name string) *xds.Stamp { return &xds.Stamp{Name: name} }
+	items := []item{{name: "a", was: absent, is: st("a")}}
+	for _, c := range []struct {
+		says string
+		do   func(s *Session, u *subscription)
+	}{
+		{"comes before", func(s *Session, _ *subscription) { s.subs[0], s.subs[1] = s.subs[1], s.subs[0] }},
+		{"was told nothing", func(_ *Session, u *subscription) { u.entry("a").told = nil }},
+		{"are named", func(_ *Session, u *subscription) { u.named++ }},
+		{"has scopes", func(_ *Session, u *subscription) { u.scopes = map[string]bool{} }},
+		{"no wildcard is left", func(_ *Session, u *subscription) {
+			u.wildcard, u.base, u.dropped, u.droppedSize = false, nil, map[string]bool{"a": true}, 1
+		}},
+		{"was given up and has no entry", func(_ *Session, u *subscription) { u.dropped, u.droppedSize = map[string]bool{"b": true}, 1 }},
+		{"bytes were given up", func(_ *Session, u *subscription) { u.droppedSize++ }},
+		{"none ever was", func(_ *Session, u *subscription) { u.implicit = true }},
+		{"has not moved", func(_ *Session, u *subscription) { u.added = []string{"a"} }},
+		{"toggled", func(_ *Session, u *subscription) { u.toggled = []string{"a"} }},
+		{"given up after nonce", func(_ *Session, u *subscription) { u.gaveUp = u.nonce + 1 }},
+		{"is found by", func(_ *Session, u *subscription) { u.entry("a").matched++ }},
+		{"listed as an alias", func(_ *Session, u *subscription) { u.aliased["a"] = nil }},
+		{"as aliases of", func(_ *Session, u *subscription) { u.aliased["z"] = nil }},
+		{"has lapsed and has no entry", func(_ *Session, u *subscription) { u.lapsed = map[string]bool{"b": true} }},
+		{"that there is not", func(_ *Session, u *subscription) { u.wildcard = false }},
+		{"deliveries", func(_ *Session, u *subscription) { u.deliveries = make([]delivery, maxDeliveries+1) }},
+		{"settled true", func(_ *Session, u *subscription) { u.deliveries[0].parts[0].fate = accepted }},
+		{"is unanswered", func(_ *Session, u *subscription) { u.nonce++ }},
+		{"message 1 behind", func(_ *Session, u *subscription) {
+			u.deliveries[0].parts = append(u.deliveries[0].parts, part{nonce: 1, lo: "x", hi: "x"})
+		}},
+		{"its messages told of", func(_ *Session, u *subscription) { u.deliveries[0].parts[0].lo = "zz" }},
+		{"which is later", func(_ *Session, u *subscription) { u.deliveries[0].joined = 9 }},
+		{"behind \"a\"", func(_ *Session, u *subscription) { u.deliveries[0].items = []item{items[0], items[0]} }},
+		{"was told of \"a\" before", func(_ *Session, u *subscription) { u.deliveries[0].items = []item{{name: "a", is: absent}} }},
+		{"has lapsed, and is there", func(_ *Session, u *subscription) {
+			u.deliveries[0].items = []item{{name: "a", was: absent, is: st("a"), lapsed: true}}
+		}},
+		{"was answered", func(_ *Session, u *subscription) { u.heard = u.nonce + 1 }},
+		{"is listed no more", func(_ *Session, u *subscription) { u.evicted = u.nonce + 1 }},
+		{"told anew", func(_ *Session, u *subscription) { u.elsewhere = true }},
+		{"in no order", func(_ *Session, u *subscription) { u.brought = []*xds.Stamp{st("b"), st("a")} }},
+		{"twice", func(_ *Session, u *subscription) { u.brought = []*xds.Stamp{st("b"), st("b")} }},
+		{"cannot be told to be gone", func(_ *Session, u *subscription) { u.orphans = map[string]*xds.Stamp{"a": st("a")} }},
+		{"refusals in no order", func(_ *Session, u *subscription) {
+			u.refusals = []refusal{list(items, 2, false), list(items, 1, false)}
+		}},
+		{"has 1 names, counted are 2", func(_ *Session, u *subscription) {
+			u.refusals = []refusal{list(items, 1, false)}
+			u.refusals[0].left++
+		}},
+		{"has 0 names", func(_ *Session, u *subscription) { u.refusals = []refusal{list(nil, 1, false)} }},
+		{"as lapsed", func(_ *Session, u *subscription) {
+			u.refusals = []refusal{list(items, 1, false)}
+			u.refusals[0].lapsed = []string{"a"}
+		}},
+		{"is leaving and has no entry", func(s *Session, u *subscription) {
+			u.leaving = map[string]*leaver{"b": {stamp: st("b"), since: s.now}}
+		}},
+		{"what leaves, or since when", func(_ *Session, u *subscription) { u.leaving = map[string]*leaver{"a": {stamp: st("a")}} }},
+		{"as \"a\" leaves", func(s *Session, u *subscription) {
+			u.leaving = map[string]*leaver{"a": {stamp: st("a"), since: s.now, body: resource("b", 1)}}
+		}},
+		{"before it was lost", func(s *Session, u *subscription) {
+			u.leaving = map[string]*leaver{"a": {stamp: st("a"), since: s.now, due: s.now}}
+		}},
+		{"nobody heeds", func(_ *Session, u *subscription) { u.heeded, u.stirred = false, []string{"a"} }},
+		{"which nobody heeds", func(s *Session, _ *subscription) {
+			s.subs[0].heeded = false
+		}},
+		{"for no type", func(s *Session, _ *subscription) { s.subs[0].waiting = &waiting{} }},
+		{"nothing rests", func(s *Session, _ *subscription) { s.sub(xds.Route).waiting.waits = nil }},
+		{"and none rests", func(s *Session, _ *subscription) {
+			w := s.sub(xds.Route).waiting
+			w.rest, w.roused = false, map[string]bool{"r": true}
+		}},
+		{"and does not wait", func(s *Session, _ *subscription) { s.sub(xds.Route).waiting.roused = map[string]bool{"x": true} }},
+		{"waits since", func(s *Session, _ *subscription) { s.sub(xds.Route).waiting.waits["r"] = wait{} }},
+		{"counted are", func(s *Session, _ *subscription) { s.sub(xds.Route).waiting.patient.count++ }},
+		{"is dirty and not listed", func(_ *Session, u *subscription) { u.entry("a").dirty = true }},
+		{"and there is none", func(s *Session, _ *subscription) { s.sub(xds.Route).anew = true }},
+		{"of a type without full state", func(_ *Session, u *subscription) { u.stated = "1" }},
+		{"is muted", func(s *Session, u *subscription) { u.muted = map[string]time.Time{"a": s.now} }},
+		{"mutings in no order", func(s *Session, u *subscription) {
+			u.mutings = []muting{{"a", s.now.Add(1)}, {"b", s.now}}
+		}},
+		{"heartbeats", func(s *Session, u *subscription) { u.beatAt = s.now }},
+		{"differs from the view", func(s *Session, _ *subscription) {
+			s.sub(xds.Route).entry("q").told = resource("q", 7).Stamp
+		}},
+		{"and need not", func(s *Session, _ *subscription) { // the cluster is not on its way
+			s.subs[0].deliveries, s.subs[0].unacked = nil, false
+		}},
+	} {
+		a := resource("a", 1)
+		a.Aliases = []string{"n"}
+		a.Seal("1")
+		l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{
+			xds.Cluster.URL:  tableOf(xds.Cluster, "x"),
+			xds.Endpoint.URL: xds.NewTable(xds.Endpoint).With([]*xds.Resource{a}),
+			xds.Route.URL:    tableOf(xds.Route, "q").With([]*xds.Resource{resource("r", 1, xds.Ref{Type: xds.Cluster, Name: "x"})}),
+		})
+		l.ask(xds.Request{Type: xds.Cluster})
+		l.ask(xds.Request{Type: xds.Endpoint, Subscribe: []string{"*", "a", "n"}})
+		l.ask(xds.Request{Type: xds.Route, Subscribe: []string{"q", "r"}})
+		l.drain()
+		l.ack(xds.Route) // what is blocked does not rest
+		l.drain()
+		if !l.sub(xds.Route).waiting.resting("r") {
+			t.Fatal("no route rests")
+		}
+		c.do(l.Session, l.sub(xds.Endpoint))
+		if err := l.Check(); err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v", c.says, err)
+		}
+	}
+}

@@ -1,0 +1,300 @@
+package protocol
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// tells counts as told what is due of a type, and returns what that said of entries, as
+// itemsOf reads it; with what has lapsed, and was found by a collection, marked "!" and "*".
+func (l *line) tells(typ *xds.Type) string {
+	l.t.Helper()
+	u, t := l.sub(typ), l.view.Table(typ)
+	l.recallLately(u)
+	u.markAll()
+	l.prepare(u)
+	l.withdraw()
+	var d diff
+	l.diff(u, t, &d)
+	l.Session.wait(u, &d)
+	var out []string
+	for _, it := range l.tell(u, t, &d) {
+		text := it.name + ":"
+		if it.is != nil {
+			text += strings.TrimPrefix(textOf(it.was), "nothing") + ">" + textOf(it.is)
+		} else {
+			text += ">"
+		}
+		if it.lapsed {
+			text += "!"
+		}
+		if it.member {
+			text += "*"
+		}
+		out = append(out, text)
+	}
+	l.check()
+	return strings.Join(out, " ")
+}
+
+// toldText says what the client was told of names that it may have been told of: of entries,
+// and, behind "|", by way of the wildcard.
+func (l *line) toldText(typ *xds.Type) string {
+	var own, base []string
+	u := l.sub(typ)
+	for e := range u.entries() {
+		text := e.name + ":"
+		switch {
+		case stands(e.told):
+			text = e.told.Name + e.told.Version
+		case e.told == others:
+			text += "others"
+		}
+		own = append(own, text)
+	}
+	for st := range u.base.All() {
+		base = append(base, st.Name+st.Version)
+	}
+	slices.Sort(base)
+	return strings.TrimSpace(strings.Join(own, " ") + " | " + strings.Join(base, " "))
+}
+
+// Told when sent: what a diff says of entries is counted as told, with what had been told
+// before. What the wildcard's table tells needs no item.
+func TestTell(t *testing.T) {
+	const star = xds.Wildcard
+	for _, c := range []struct {
+		name    string
+		variant xds.Variant
+		names   []string
+		do      func(l *line)
+		items   string
+		told    string
+	}{
+		{"SOTW-9 a name has changed", xds.SotW, []string{"a", "b"}, func(l *line) { l.commit(xds.Endpoint, resources(2, "a")) },
+			"a:a1>a2", "a2 b1 |"},
+		{"DELTA-1 a name has changed", xds.Delta, []string{"a", "b"}, func(l *line) { l.commit(xds.Endpoint, resources(2, "a")) },
+			"a:a1>a2", "a2 b1 |"},
+		{"DELTA-1 of what the wildcard covers the table tells", xds.Delta, []string{star}, func(l *line) { l.commit(xds.Endpoint, resources(2, "a"), "b") },
+			"", "| a2 c1"},
+		{"DELTA-1 of what is asked for besides, an item", xds.Delta, []string{star, "a"}, func(l *line) { l.commit(xds.Endpoint, resources(2, "a", "b")) },
+			"a:a1>a2", "a2 | a2 b2 c1"},
+		{"DELTA-8 a name is gone", xds.Delta, []string{"a", "b"}, func(l *line) { l.commit(xds.Endpoint, nil, "a") },
+			"a:a1>-", "a: b1 |"},
+		{"DELTA-8 a name is gone that the wildcard covers, too", xds.Delta, []string{star, "a"}, func(l *line) { l.commit(xds.Endpoint, nil, "a") },
+			"a:a1>-", "a: | b1 c1"},
+		{"DELTA-7 a name is not there", xds.Delta, []string{"a"}, func(l *line) { l.ask(xds.Request{Type: xds.Endpoint, Subscribe: []string{"x"}}) },
+			"x:->-", "a1 x: |"},
+		{"DELTA-4 asked for again", xds.Delta, []string{"a"}, func(l *line) { l.ask(xds.Request{Type: xds.Endpoint, Subscribe: []string{"a"}}) },
+			"a:a1>a1", "a1 |"},
+		{"DELTA-6 given up under the wildcard: told, and then the table's", xds.Delta, []string{star, "a"}, func(l *line) {
+			l.ask(xds.Request{Type: xds.Endpoint, Unsubscribe: []string{"a"}})
+		}, "a:a1>a1", "| a1 b1 c1"},
+		{"SOTW-9 what is gone the client keeps", xds.SotW, []string{"a", "b"}, func(l *line) { l.commit(xds.Endpoint, nil, "a") },
+			"a:a1>-", "a: b1 |"},
+		{"SOTW-9 and has until it is told of it anew", xds.SotW, []string{"a", "b"}, func(l *line) {
+			l.commit(xds.Endpoint, nil, "a")
+			l.drain()
+			l.commit(xds.Endpoint, resources(3, "a"))
+		}, "a:a1>a3", "a3 b1 |"},
+		{"SOTW-9 by way of the wildcard, too", xds.SotW, []string{star}, func(l *line) {
+			l.commit(xds.Endpoint, nil, "a")
+			l.drain()
+			l.commit(xds.Endpoint, resources(3, "a"))
+		}, "a:a1>a3", "| a3 b1 c1"},
+		{"DELTA-4 given up on its way and asked for again: it had nothing", xds.Delta, []string{"b"}, func(l *line) {
+			l.ask(xds.Request{Type: xds.Endpoint, Subscribe: []string{"a"}})
+			l.drain()
+			l.ask(xds.Request{Type: xds.Endpoint, Unsubscribe: []string{"a"}})
+			l.ask(xds.Request{Type: xds.Endpoint, Subscribe: []string{"a"}})
+		}, "a:->a1", "a1 b1 |"},
+		{"DELTA-4 accepted, given up and asked for again: it has nothing", xds.Delta, []string{"a", "b"}, func(l *line) {
+			l.ask(xds.Request{Type: xds.Endpoint, Unsubscribe: []string{"a"}})
+			l.ask(xds.Request{Type: xds.Endpoint, Subscribe: []string{"a"}})
+		}, "a:->a1", "a1 b1 |"},
+		{"DELTA-11 an alias finds others, which are told", xds.Delta, []string{"b"}, func(l *line) {
+			l.ask(xds.Request{Type: xds.Endpoint, Subscribe: []string{"n"}})
+		}, "c:->c1", "b1 c1 n:others |"},
+		{"DELTA-11 a collection has lost a member: it has lapsed", xds.Delta, []string{"xdstp://a/e/g/*"}, func(l *line) {
+			l.commit(xds.Endpoint, nil, "xdstp://a/e/g/1")
+		}, "xdstp://a/e/g/*:@>- xdstp://a/e/g/1:xdstp://a/e/g/11>-!*", "xdstp://a/e/g/*: |"},
+		{"DELTA-11 an alias finds a resource no more: it has lapsed", xds.Delta, []string{"n"}, func(l *line) {
+			l.commit(xds.Endpoint, resources(2, "c"))
+		}, "c:c1>-! n:@>-", "n: |"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			rs := append(resources(1, "a", "b"), aliased("c", "n"))
+			if strings.Contains(c.name, "collection") {
+				rs = append(rs, resource("xdstp://a/e/g/1", 1))
+			}
+			l := newLine(t, c.variant, nil, Options{}, xds.Tables{xds.Endpoint.URL: xds.NewTable(xds.Endpoint).With(rs)})
+			l.ask(xds.Request{Type: xds.Endpoint, Names: c.names, Subscribe: c.names})
+			l.settle()
+			c.do(l)
+			if got := l.tells(xds.Endpoint); got != c.items {
+				t.Errorf("it told %q, not %q", got, c.items)
+			}
+			if got := l.toldText(xds.Endpoint); got != c.told {
+				t.Errorf("told is %q, not %q", got, c.told)
+			}
+			if again := l.tells(xds.Endpoint); again != "" {
+				t.Errorf("it told once more %q", again)
+			}
+		})
+	}
+}
+
+// ADS-3: of what waits nothing is said, though the wildcard's table is told: what was told of
+// it before is an exception to that, until it is sent.
+func TestTellWhatWaits(t *testing.T) {
+	for _, before := range []bool{false, true} {
+		l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.Cluster.URL: tableOf(xds.Cluster, "x"), xds.Listener.URL: tableOf(xds.Listener, "m")})
+		was := ""
+		if before {
+			l.commit(xds.Listener, resources(1, "l"))
+			was = "l1"
+		}
+		l.ask(xds.Request{Type: xds.Cluster})
+		l.ask(xds.Request{Type: xds.Listener})
+		l.settle()
+		l.commit(xds.Cluster, resources(1, "z"))
+		l.commit(xds.Listener, []*xds.Resource{resource("l", 2, xds.Ref{Type: xds.Cluster, Name: "z"}), resource("m", 2)})
+		if got := l.tells(xds.Listener); got != "l:>" {
+			t.Errorf("ADS-3: it told %q", got)
+		}
+		if got := l.toldText(xds.Listener); got != cmp.Or(was, "l:")+" | l2 m2" {
+			t.Errorf("ADS-3: told is %q", got)
+		}
+		if e := l.sub(xds.Listener).entry("l"); e.sent != before || !e.dirty {
+			t.Errorf("ADS-3: sent %v, dirty %v", e.sent, e.dirty)
+		}
+	}
+}
+
+// An undecided view is looking for names.
+type undecided struct {
+	xds.Tables
+	names map[string]bool
+}
+
+func (v undecided) Undecided(_ *xds.Type, name string) bool { return v.names[name] }
+
+// ADS-3: what the view has lost and looks for stays listed when all else is told, for the
+// client may hold it, and is told when it is decided.
+func TestTellLater(t *testing.T) {
+	l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.Endpoint.URL: tableOf(xds.Endpoint, "a", "b")})
+	l.ask(xds.Request{Type: xds.Endpoint, Subscribe: []string{"a", "b"}})
+	l.settle()
+	l.commit(xds.Endpoint, resources(2, "b"), "a")
+	looks := map[string]bool{"a": true}
+	l.Change(undecided{l.view, looks}, []xds.Names{{xds.Endpoint.URL: []string{"a"}}})
+	for range 2 {
+		if got := l.tells(xds.Endpoint); got != "b:b1>b2" && got != "" {
+			t.Errorf("it told %q", got)
+		}
+		if u := l.sub(xds.Endpoint); !slices.Equal(u.dirty, []string{"a"}) || !u.entry("a").dirty {
+			t.Errorf("listed are %q", u.dirty)
+		}
+		if got := l.held(xds.Endpoint); got != "a1" {
+			t.Errorf("it may hold %q", got)
+		}
+	}
+	delete(looks, "a")
+	if got := l.tells(xds.Endpoint); got != "a:a1>-" {
+		t.Errorf("it told %q", got)
+	}
+	if u := l.sub(xds.Endpoint); len(u.dirty) > 0 {
+		t.Errorf("listed are %q", u.dirty)
+	}
+}
+
+// SAFE-1: exceptions to the wildcard that are none any more have no entry, whether few were
+// told or many.
+func TestForgetPlain(t *testing.T) {
+	for _, n := range []int{3, 200} {
+		names := numbered(n)
+		l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.Endpoint.URL: tableOf(xds.Endpoint, names...)})
+		l.ask(xds.Request{Type: xds.Endpoint, Subscribe: append([]string{"*"}, names...)})
+		l.settle()
+		if got := l.sub(xds.Endpoint).names.len(); got != n {
+			t.Errorf("SAFE-1: %d entries of %d names", got, n)
+		}
+		l.ask(xds.Request{Type: xds.Endpoint, Unsubscribe: names[1:]})
+		l.commit(xds.Endpoint, nil, names[2])
+		l.settle()
+		if got := l.toldText(xds.Endpoint); !strings.HasPrefix(got, names[0]+"1 | ") {
+			t.Errorf("SAFE-1: of %d names, told is %q", n, got)
+		}
+	}
+}
+
+// SAFE-1: what is told anew, waits or is an exception to the wildcard has an entry
+// only until that is over.
+func TestExceptionsEnd(t *testing.T) {
+	l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{
+		xds.Cluster.URL: tableOf(xds.Cluster, "x", "y"), xds.Listener.URL: tableOf(xds.Listener, "l", "m"),
+	})
+	l.ask(xds.Request{Type: xds.Cluster})
+	l.ask(xds.Request{Type: xds.Listener})
+	l.settle()
+	entries := func(why string, want int) {
+		t.Helper()
+		if n := l.sub(xds.Listener).names.len(); n != want {
+			t.Fatalf("%s: %d entries", why, n)
+		}
+	}
+	entries("all is told", 0)
+	l.commit(xds.Cluster, resources(1, "z"))
+	l.commit(xds.Listener, []*xds.Resource{resource("l", 2, xds.Ref{Type: xds.Cluster, Name: "z"}), resource("m", 2)})
+	l.want("CDS z@1, LDS m@2")
+	entries("l waits for z", 1)
+	l.ack(xds.Listener)
+	l.ack(xds.Cluster)
+	l.want("LDS l@2")
+	l.ack(xds.Listener)
+	l.commit(xds.Listener, resources(3, "m"))
+	l.want("LDS m@3")
+	entries("l is told", 0)
+	l.nack(xds.Listener)
+	l.commit(xds.Listener, resources(4, "m"))
+	l.settle()
+	l.commit(xds.Listener, resources(5, "m"))
+	l.settle()
+	entries("m was refused, told anew and accepted", 0)
+}
+
+// DELTA-4: whoever asks for everything again is told everything again, also what
+// has to wait for a while.
+func TestWaitsWhenAskedAgain(t *testing.T) {
+	l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{
+		xds.Cluster.URL:  tableOf(xds.Cluster, "x"),
+		xds.Listener.URL: xds.NewTable(xds.Listener).With([]*xds.Resource{resource("l", 1, xds.Ref{Type: xds.Cluster, Name: "x"}), resource("m", 1)}),
+	})
+	l.ask(xds.Request{Type: xds.Cluster, Subscribe: []string{"*"}})
+	l.ask(xds.Request{Type: xds.Listener, Subscribe: []string{"*"}})
+	l.settle()
+	l.commit(xds.Cluster, resources(2, "x"))
+	l.want("CDS x@2")
+	l.ask(xds.Request{Type: xds.Listener, Subscribe: []string{"*"}})
+	l.want("LDS m@1")
+	l.ack(xds.Listener)
+	l.ack(xds.Cluster)
+	l.want("LDS l@1")
+}
+
+// ADS-3: of what stays nothing is said, also when what leaves beside it is told. Each is
+// listed once.
+func TestToldOnceBesideWhatStays(t *testing.T) {
+	l := withdrawing2(t, xds.Delta, "*", "y")
+	l.commit(xds.Route, route(2, "z"))
+	l.want("RDS r@2")
+	l.commit(xds.Cluster, nil, "x", "y")
+	l.want("CDS -y")
+	if items := l.sub(xds.Cluster).deliveries[0].items; len(items) != 2 {
+		t.Errorf("listed are %v", items)
+	}
+}

@@ -45,7 +45,7 @@ memory: ## What takes how much memory; the race detector has a memory of its own
 	@packages=$$(tools/memory-packages); $(GOTEST) -run Memory $$packages
 
 sim: ## The simulation of both halves of the protocol, WORLDS worlds
-	@export WORLDS=$(WORLDS) GOGC=400 SIM_SUMMARY=$(RESULTS)/sim.txt; rm -f $$SIM_SUMMARY; $(GOTEST) -timeout 2h -run Simulation ./protocol; cat $$SIM_SUMMARY
+	@export WORLDS=$(WORLDS) GOGC=1600 SIM_SUMMARY=$(RESULTS)/sim.txt; rm -f $$SIM_SUMMARY; $(GOTEST) -timeout 2h -run Simulation ./protocol; cat $$SIM_SUMMARY
 
 fuzz: ## Each fuzz target for FUZZTIME
 	tools/fuzz $(FUZZTIME)

@@ -2,15 +2,12 @@ package protocol_test
 
 import (
 	"bytes"
-	"errors"
 	"flag"
 	"fmt"
 	"maps"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/chancery-xds/chancery/protocol"
@@ -48,35 +45,36 @@ func worlds() int {
 	return 200_000
 }
 
-// seeds calls f with each seed of one of parts shares of n worlds, or with the
-// one that -seed asks for.
-func seeds(t *testing.T, n, part, parts int, f func(t *testing.T, seed uint64)) {
+// parts into which each sort of world is split, so that no core idles for long at the end.
+const parts = 8
+
+// play tries n worlds of a sort, or the one that -seed asks for, in parallel parts.
+func play(t *testing.T, name string, n int, f func(t *testing.T, test string, seed uint64)) {
+	test := t.Name() + "/" + strings.ReplaceAll(name, " ", "_")
 	if *seedFlag >= 0 {
-		if part == 0 {
-			f(t, uint64(*seedFlag))
-		}
+		t.Run(name, func(t *testing.T) { f(t, test, uint64(*seedFlag)) })
 		return
 	}
-	for seed := *fromFlag + part; seed < *fromFlag+n && (*allFlag || !t.Failed()); seed += parts {
-		f(t, uint64(seed))
+	for part := range parts {
+		t.Run(fmt.Sprintf("%s/%d", name, part), func(t *testing.T) {
+			t.Parallel()
+			for seed := *fromFlag + part; seed < *fromFlag+n && (*allFlag || !t.Failed()); seed += parts {
+				f(t, test, uint64(seed))
+			}
+		})
 	}
 }
 
 // Both halves against each other, in worlds of all personalities, with and
 // without hints.
 func TestSimulation(t *testing.T) {
-	const parts = 2
-	summary(t)
+	t.Parallel()
+	seen := summary(t)
 	for _, v := range []xds.Variant{xds.SotW, xds.Delta} {
-		for part := range parts {
-			t.Run(fmt.Sprintf("%s/%d", v, part), func(t *testing.T) {
-				t.Parallel()
-				seeds(t, worlds()/4, part, parts, func(t *testing.T, seed uint64) {
-					r, err := protocoltest.Simulate(session, protocoltest.Config{Seed: seed, Variant: v})
-					report(t, "TestSimulation/"+v.String(), seed, r, err)
-				})
-			})
-		}
+		play(t, v.String(), worlds()/4, func(t *testing.T, test string, seed uint64) {
+			r, err := protocoltest.Simulate(session, protocoltest.Config{Seed: seed, Variant: v})
+			seen.report(t, test, seed, r, err)
+		})
 	}
 }
 
@@ -85,18 +83,16 @@ func TestSimulation(t *testing.T) {
 // was never warm: through reconnects, refused listeners and routes, and whatever
 // it asks for, as long as no deadline passes.
 func TestSimulationNeverBreaks(t *testing.T) {
-	summary(t)
+	t.Parallel()
+	seen := summary(t)
 	for _, v := range []xds.Variant{xds.SotW, xds.Delta} {
 		for _, who := range []string{"generic", "envoy", "grpc"} {
 			if who == "grpc" && v == xds.Delta {
 				continue // it speaks SotW only
 			}
-			t.Run(fmt.Sprintf("ADS-3 %s %s", who, v), func(t *testing.T) {
-				t.Parallel()
-				seeds(t, worlds()*2/25, 0, 1, func(t *testing.T, seed uint64) {
-					r, err := protocoltest.Simulate(session, protocoltest.Config{Seed: seed, Variant: v, Client: who, Whole: true})
-					report(t, t.Name(), seed, r, err)
-				})
+			play(t, fmt.Sprintf("ADS-3 %s %s", who, v), worlds()*2/25, func(t *testing.T, test string, seed uint64) {
+				r, err := protocoltest.Simulate(session, protocoltest.Config{Seed: seed, Variant: v, Client: who, Whole: true})
+				seen.report(t, test, seed, r, err)
 			})
 		}
 	}
@@ -105,24 +101,22 @@ func TestSimulationNeverBreaks(t *testing.T) {
 // The same commits and whims end in the same caches, whatever the variant;
 // save what SotW cannot express.
 func TestSimulationSotWEqualsDelta(t *testing.T) {
-	summary(t)
+	t.Parallel()
+	seen := summary(t)
 	for _, who := range []string{"generic", "separate"} {
-		t.Run(who, func(t *testing.T) {
-			t.Parallel()
-			seeds(t, worlds()/40, 0, 1, func(t *testing.T, seed uint64) {
-				a, err := protocoltest.Simulate(session, protocoltest.Config{Seed: seed, Variant: xds.SotW, Client: who, Accept: true})
-				report(t, t.Name()+" sotw", seed, a, err)
-				b, err := protocoltest.Simulate(session, protocoltest.Config{Seed: seed, Variant: xds.Delta, Client: who, Accept: true})
-				report(t, t.Name()+" delta", seed, b, err)
-				if a.Held == nil || b.Held == nil {
-					return // a world that was told of already, or cannot be decided
+		play(t, who, worlds()/40, func(t *testing.T, test string, seed uint64) {
+			a, err := protocoltest.Simulate(session, protocoltest.Config{Seed: seed, Variant: xds.SotW, Client: who, Accept: true})
+			seen.report(t, test+" sotw", seed, a, err)
+			b, err := protocoltest.Simulate(session, protocoltest.Config{Seed: seed, Variant: xds.Delta, Client: who, Accept: true})
+			seen.report(t, test+" delta", seed, b, err)
+			if a.Held == nil || b.Held == nil {
+				return // a world that was told of already
+			}
+			for i := range a.Held {
+				if a.Held[i] != nil && b.Held[i] != nil && !maps.Equal(a.Held[i], b.Held[i]) {
+					t.Fatalf("seed %d: client %d holds\n%v in SotW, and in delta\n%v", seed, i, a.Held[i], b.Held[i])
 				}
-				for i := range a.Held {
-					if a.Held[i] != nil && b.Held[i] != nil && !maps.Equal(a.Held[i], b.Held[i]) {
-						t.Fatalf("seed %d: client %d holds\n%v in SotW, and in delta\n%v", seed, i, a.Held[i], b.Held[i])
-					}
-				}
-			})
+			}
 		})
 	}
 }
@@ -136,8 +130,7 @@ func FuzzReceive(f *testing.F) {
 		if len(data) == 0 || len(data) > 2000 {
 			t.Skip()
 		}
-		r, err := protocoltest.Simulate(session, protocoltest.Config{Choices: data, Variant: variant(delta), Client: "wild"})
-		if counted.add(r); err != nil {
+		if _, err := protocoltest.Simulate(session, protocoltest.Config{Choices: data, Variant: variant(delta), Client: "wild"}); err != nil {
 			t.Fatal(err)
 		}
 	})
@@ -148,91 +141,4 @@ func variant(delta bool) xds.Variant {
 		return xds.Delta
 	}
 	return xds.SotW
-}
-
-// report fails the test if an obligation was not met. A world that the protocol
-// cannot decide says so by its kind, and is counted.
-func report(t *testing.T, test string, seed uint64, r protocoltest.Result, err error) {
-	t.Helper()
-	counted.add(r)
-	if err == nil {
-		return
-	}
-	f, ok := errors.AsType[*protocoltest.Failure](err)
-	if !ok {
-		t.Fatal(err)
-	}
-	listed := test
-	test, _, _ = strings.Cut(test, " ")
-	replay := fmt.Sprintf("%v\nreplay: go test ./protocol -run '%s' -seed %d", f.Err, test, f.Seed)
-	if *allFlag {
-		what, _, _ := strings.Cut(f.Err.Error(), "\n")
-		t.Errorf("failed: %s %d: %s\n%s", listed, seed, what, replay)
-		return
-	}
-	for _, l := range f.Story {
-		t.Log(l)
-	}
-	t.Fatal(replay)
-}
-
-// counted is what all worlds of this run were.
-var counted tally
-
-type tally struct {
-	mu sync.Mutex
-	protocoltest.Result
-	worlds int
-}
-
-func (c *tally) add(r protocoltest.Result) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.worlds++
-	c.Messages += r.Messages
-	c.Deliveries += r.Deliveries
-	c.Judged += r.Judged
-	if c.Undecided == nil {
-		c.Undecided = map[protocoltest.Kind]int{}
-	}
-	for k, n := range r.Undecided {
-		c.Undecided[k] += n
-	}
-	if c.Excused == nil {
-		c.Excused = map[string]int{}
-	}
-	for why, n := range r.Excused {
-		c.Excused[why] += n
-	}
-}
-
-// summary says what the simulations have seen, after the last of them: with -v,
-// and in the file $SIM_SUMMARY, which `make sim` prints.
-func summary(t *testing.T) {
-	t.Cleanup(func() {
-		c := &counted
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		var b strings.Builder
-		fmt.Fprintf(&b, "%s: %d worlds, %d messages; \"never breaks\" judged %d of %d deliveries of whole worlds (%d%%)\n",
-			t.Name(), c.worlds, c.Messages, c.Judged, c.Deliveries, 100*c.Judged/max(c.Deliveries, 1))
-		for _, why := range slices.Sorted(maps.Keys(c.Excused)) {
-			fmt.Fprintf(&b, "  not judged, since %s: %d (%.1f%%)\n", why, c.Excused[why], 100*float64(c.Excused[why])/float64(max(c.Deliveries, 1)))
-		}
-		for _, k := range protocoltest.Kinds() {
-			fmt.Fprintf(&b, "  undecided: %s: %d worlds\n", k, c.Undecided[k])
-		}
-		t.Log(b.String())
-		c.Result, c.worlds = protocoltest.Result{}, 0
-		if path := os.Getenv("SIM_SUMMARY"); path != "" {
-			f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer f.Close()
-			if _, err := f.WriteString(b.String()); err != nil {
-				t.Fatal(err)
-			}
-		}
-	})
 }

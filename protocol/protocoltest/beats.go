@@ -23,11 +23,13 @@ func (l *ledger) beating(a *account, r *xds.Response, f *flight) error {
 	}
 	for _, b := range r.Beats {
 		switch k, told := a.told[b.Name]; {
-		case !told && b.TTL > 0 && (l.brought(a, b) || l.hadLast(a, b) || a.cameBack(b)):
+		case !told && b.TTL > 0 && l.lets(func() bool {
+			return l.brought(a, b) && l.grants(hadBefore) || l.hadLast(a, b) && l.grants(opaque) || a.cameBack(b) && l.grants(back)
+		}, hadBefore, opaque, back):
 			f.beats[b.Name] = fact{res: b}
 		case b.TTL == 0 || !same(b, l.stays(a, b.Name)) && (!k.is(b) || l.shown(a, b.Name) == nil):
 			return fmt.Errorf("TTL-3: a heartbeat of %s, which is not what is subscribed and expires", show(b))
-		case !k.is(b) || !l.accepted(a, b.Name, surely):
+		case !k.is(b) || !l.lets(func() bool { return l.accepted(a, b.Name, surely) }, doubted):
 			return fmt.Errorf("TTL-5: a heartbeat of %s, which the client has not acknowledged", show(b))
 		default:
 			f.beats[b.Name] = fact{res: b, seq: k.seq}
@@ -61,7 +63,7 @@ func (l *ledger) stays(a *account, n string) *xds.Resource {
 // that states it, and has not asked for it by a name that finds it now.
 func (l *ledger) brought(a *account, r *xds.Resource) bool {
 	states := a.stray[r.Name] && same(a.leaving[r.Name].res, r)
-	return l.shown(a, r.Name) == nil && (states || slices.ContainsFunc(l.past.of(a.typ, r.Name), func(p *xds.Resource) bool { return same(p, r) })) && l.held(a, r.Name, possibly) != ""
+	return l.shown(a, r.Name) == nil && (states || slices.ContainsFunc(l.past.of(a.typ, r.Name), func(p *xds.Resource) bool { return same(p, r) })) && l.held(a, r.Name, possibly)
 }
 
 // cameBack reports whether the client has answered for what it gave up on its way and had
@@ -78,7 +80,7 @@ func (l *ledger) hadLast(a *account, r *xds.Resource) bool {
 		return false
 	}
 	return slices.ContainsFunc(l.past.of(a.typ, r.Name), func(p *xds.Resource) bool { return same(p, r) }) ||
-		a.stated != "" && slices.ContainsFunc(slices.Concat(l.opts.Recent(a.typ), []*xds.Table{l.view.Table(a.typ)}), func(t *xds.Table) bool {
+		a.stated != "" && slices.ContainsFunc(slices.Concat(l.opts.Recent(a.typ), []*xds.Table{a.table}), func(t *xds.Table) bool {
 			return t.Version() == a.stated && same(t.Lookup(r.Name), r)
 		})
 }
@@ -130,7 +132,7 @@ func (l *ledger) accepted(a *account, n string, d doubt) bool {
 		return false
 	}
 	return !slices.ContainsFunc(a.flights, func(f *flight) bool {
-		past := d == surely && f.seq < a.accepted && len(l.nonces)-f.seq >= listed
+		past := d == surely && l.grants(doubted) && f.seq < a.accepted && len(l.nonces)-f.seq >= listed
 		return f.news[n] && !f.done && !f.superseded && !past && f.seq > a.acked[n].seq
 	})
 }

@@ -28,8 +28,9 @@ type client interface {
 	// expire drops a resource of which nothing was heard for its TTL.
 	expire(t *xds.Type, name string)
 	// broken says how what the client holds would lose traffic, or "". Clusters that it
-	// was offered and has not taken are its own loss.
-	broken(spurned map[string]bool, forgotten func(*xds.Type, *xds.Resource) bool) string
+	// was offered and has not taken are its own loss, and of what it has from before
+	// nobody may know.
+	broken(spurns func(cluster string) bool, unknown func(*xds.Type, *xds.Resource) bool) string
 	// idle checks the client when all is silent.
 	idle(l *ledger) error
 }

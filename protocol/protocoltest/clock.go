@@ -84,11 +84,14 @@ func (n *lane) expire() {
 		if n.story != nil {
 			n.logf("%d drops %s %s, which has expired", n.id, c.typ, key[1])
 		}
-		lost, why := n.ledger.expired(c)
+		lost, why := n.ledger.pleas(c)
 		for _, r := range n.down {
 			lost = lost || r.Type.Is(c.typ) && slices.ContainsFunc(slices.Concat(r.Upserts, r.Beats), func(x *xds.Resource) bool { return x.Name == key[1] })
 		}
-		if why == "" && !lost {
+		if lost {
+			why = append(why, underway)
+		}
+		if !n.ledger.excuses(why...) {
 			n.fail(fmt.Errorf("TTL-3: the client dropped %s %s, of which it heard nothing for %v", c.typ, show(c.res), n.now.Sub(c.fed)))
 		}
 		n.expired[key] = lost
@@ -96,33 +99,29 @@ func (n *lane) expire() {
 	}
 }
 
-// expired says why a client may have heard nothing of a resource that it had, or "";
-// and whether the server cannot know that it has dropped it.
-func (l *ledger) expired(c clock) (lost bool, why string) {
+// pleas says why a client may have heard nothing of a resource that it had, and
+// whether the server cannot know that it has dropped it.
+func (l *ledger) pleas(c clock) (lost bool, why []Excuse) {
 	n := c.res.Name
 	a := l.account(c.typ)
-	switch {
-	case a == nil:
-		return false, "the type is not open"
-	case !a.covers(n):
-		return false, "it is not asked for"
-	case a.fed[n].IsZero() || l.now.Sub(a.fed[n]) < c.res.TTL:
-		// The server has spoken of it in time, or does not know when others did.
-		lost = true
+	if a == nil || !a.covers(n) {
+		return false, []Excuse{unsettled} // it will be asked for
 	}
-	switch {
-	case l.now.Sub(a.opened) < c.res.TTL/3:
-		return lost, "the stream is new"
-	case len(a.flights) > 0 || a.stirred || l.now.Sub(a.calm) <= c.res.TTL/3:
-		return lost, "something is, or was just, unanswered" // or the session was not asked since it was answered
-	case a.nacked && a.world || a.heldBack(n):
-		return lost, "TTL-5: the client has refused it"
-	case a.world && (len(a.tied) > 0 || l.searching(a)):
-		return lost, "TTL-4: its heartbeat would be the whole world, which waits"
-	case !a.told[n].is(c.res):
-		return lost, "it was told another"
-	case a.told[n].left, l.shown(a, n) == nil && l.mayLeave(a, n):
-		return lost, "it is leaving"
+	// The server has spoken of it in time, or does not know when others did.
+	lost = a.fed[n].IsZero() || l.now.Sub(a.fed[n]) < c.res.TTL
+	for _, plea := range []struct {
+		Excuse
+		holds bool
+	}{
+		{unsettled, l.now.Sub(a.opened) < c.res.TTL/3},
+		{unsettled, len(a.flights) > 0 || a.stirred || l.now.Sub(a.calm) <= c.res.TTL/3}, // or the session was not asked since it was answered
+		{unsettled, a.nacked && a.world || a.heldBack(n)},                                // TTL-5
+		{wholeWaits, a.world && (len(a.tied) > 0 || l.searching(a))},
+		{replaced, !a.told[n].is(c.res) || a.told[n].left || l.shown(a, n) == nil && l.mayLeave(a, n)},
+	} {
+		if plea.holds && !slices.Contains(why, plea.Excuse) {
+			why = append(why, plea.Excuse)
+		}
 	}
-	return lost, ""
+	return lost, why
 }

@@ -66,6 +66,7 @@ type content struct {
 	dice  dice
 	kinds []kind
 	view  xds.Tables
+	fast  ranked // the same
 	whole bool
 	named bool        // whole: clusters have aliases, too, by which some routes refer to them
 	flips []*xds.Type // whole: resources of these become resources on demand, and end to be
@@ -97,6 +98,7 @@ func newContent(d dice, whole, rich, named bool, flips []*xds.Type) *content {
 			c.lazy[n] = rich && d.IntN(4) == 0
 		}
 	}
+	c.fast = newRanked(c.view)
 	if whole {
 		c.commit()
 	} else {
@@ -219,7 +221,7 @@ func (c *content) apply(e *edit) xds.Names {
 		}
 	}
 	c.decide(e)
-	c.view = next
+	c.view, c.fast = next, newRanked(next)
 	for url, t := range next {
 		if r := c.recent[url]; len(r) == 0 || r[0] != t {
 			c.recent[url] = append([]*xds.Table{t}, r...)
@@ -249,12 +251,33 @@ func (c *content) decide(e *edit) {
 	c.unknown = unknown
 }
 
+// A ranked view finds its tables by the ranks of their types: sessions ask often.
+type ranked struct {
+	xds.Tables
+	tables []*xds.Table
+}
+
+func newRanked(all xds.Tables) ranked {
+	v := ranked{Tables: all}
+	for _, t := range xds.Types() {
+		v.tables = append(v.tables, all.Table(t))
+	}
+	return v
+}
+
+func (v ranked) Table(t *xds.Type) *xds.Table {
+	if t.Known() {
+		return v.tables[t.Rank()]
+	}
+	return v.Tables.Table(t)
+}
+
 // seen is the view of the clients' sessions.
 func (c *content) seen() xds.View {
 	if !c.rich {
-		return c.view
+		return c.fast
 	}
-	return searching{c.view, c.unknown}
+	return searching{c.fast, c.unknown}
 }
 
 // touch notes the names by which a resource is found, as a store does.

@@ -11,7 +11,7 @@ import (
 
 // lookup is the resource with the name, subscribed or not.
 func (l *ledger) lookup(a *account, name string) *xds.Resource {
-	return l.view.Table(a.typ).Lookup(name)
+	return a.table.Lookup(name)
 }
 
 // shown is what the client should have of a name: the resource, if its
@@ -54,7 +54,7 @@ func (l *ledger) members(a *account, name string) (out []*xds.Resource) {
 	if l.variant == xds.SotW || l.lookup(a, name) != nil {
 		return nil
 	}
-	for r := range l.view.Table(a.typ).All() {
+	for r := range a.table.All() {
 		if finds(a.typ, r, name) {
 			out = append(out, r)
 		}
@@ -232,7 +232,7 @@ func (l *ledger) known(a *account) []string {
 		all = append(all, n)
 	}
 	if a.star() {
-		for r := range l.view.Table(a.typ).All() {
+		for r := range a.table.All() {
 			if !r.OnDemand {
 				all = append(all, r.Name)
 			}

@@ -107,7 +107,7 @@ func (p *play) tables(t *xds.Type) []*xds.Table {
 
 // A searching view has not decided some names.
 type searching struct {
-	xds.Tables
+	xds.View
 	unknown xds.Names
 }
 

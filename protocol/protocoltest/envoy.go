@@ -503,18 +503,18 @@ func (e *envoy) expire(t *xds.Type, name string) {
 	}
 }
 
-func (e *envoy) broken(spurned map[string]bool, forgotten func(*xds.Type, *xds.Resource) bool) string {
+func (e *envoy) broken(spurns func(cluster string) bool, unknown func(*xds.Type, *xds.Resource) bool) string {
 	for _, s := range e.order {
 		if s.typ.After == nil {
 			continue
 		}
 		for _, name := range slices.Sorted(maps.Keys(s.cache)) {
 			r := s.cache[name]
-			if forgotten(s.typ, r) {
+			if unknown(s.typ, r) && e.grants(forgotten) {
 				continue
 			}
 			for _, ref := range r.Refs {
-				if ref.Type.Is(xds.Cluster) && !e.active[ref.Name] && !spurned[ref.Name] {
+				if ref.Type.Is(xds.Cluster) && !e.active[ref.Name] && !spurns(ref.Name) {
 					return fmt.Sprintf("%s is held, and %s is not there or was never warm", show(r), ref.Name)
 				}
 				// "Envoy ignores EDS and SDS removals, deletes ECDS at once."

@@ -153,10 +153,10 @@ func (f *finder) receive(r *xds.Response) {
 	}
 }
 
-func (f *finder) advance(time.Time)                                                  {}
-func (f *finder) deadline() time.Time                                                { return time.Time{} }
-func (f *finder) calm()                                                              { f.off = true }
-func (f *finder) broken(map[string]bool, func(*xds.Type, *xds.Resource) bool) string { return "" }
+func (f *finder) advance(time.Time)                                                    {}
+func (f *finder) deadline() time.Time                                                  { return time.Time{} }
+func (f *finder) calm()                                                                { f.off = true }
+func (f *finder) broken(func(string) bool, func(*xds.Type, *xds.Resource) bool) string { return "" }
 
 func (f *finder) expire(t *xds.Type, name string) {
 	for _, s := range f.types {

@@ -138,7 +138,7 @@ func (g *generic) held(t *xds.Type) map[string]*xds.Resource {
 	return out
 }
 
-func (g *generic) broken(spurned map[string]bool, _ func(*xds.Type, *xds.Resource) bool) string {
+func (g *generic) broken(spurns func(cluster string) bool, _ func(*xds.Type, *xds.Resource) bool) string {
 	if g.lone {
 		return ""
 	}
@@ -152,11 +152,11 @@ func (g *generic) broken(spurned map[string]bool, _ func(*xds.Type, *xds.Resourc
 		held := g.held(t)
 		for _, name := range slices.Sorted(maps.Keys(held)) {
 			r := held[name]
-			if g.cfg.Variant == xds.SotW && g.content.dead[r.Sum] {
+			if g.cfg.Variant == xds.SotW && g.content.dead[r.Sum] && g.grants(dead) {
 				continue // there was no way to tell that it is gone
 			}
 			for _, ref := range r.Refs {
-				if ref.Type.Is(xds.Cluster) && clusters[ref.Name] == nil && !spurned[ref.Name] {
+				if ref.Type.Is(xds.Cluster) && clusters[ref.Name] == nil && !spurns(ref.Name) {
 					return fmt.Sprintf("%s is held without %s", show(r), ref.Name)
 				}
 			}

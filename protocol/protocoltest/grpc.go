@@ -174,7 +174,7 @@ func (g *grpc) calm()               { g.off = true }
 // broken names a cluster that a route in use refers to, which the client had, and
 // which the server took back: the client holds a route without its cluster though
 // it asks for it. What it has never been given it still waits for.
-func (g *grpc) broken(spurned map[string]bool, _ func(*xds.Type, *xds.Resource) bool) string {
+func (g *grpc) broken(spurns func(cluster string) bool, _ func(*xds.Type, *xds.Resource) bool) string {
 	routes, clusters := g.steps[1], g.steps[2]
 	for _, n := range routes.names {
 		r := routes.cache[n]
@@ -182,7 +182,7 @@ func (g *grpc) broken(spurned map[string]bool, _ func(*xds.Type, *xds.Resource) 
 			continue
 		}
 		for _, ref := range r.Refs {
-			if ref.Type.Is(xds.Cluster) && g.lost[ref.Name] && !spurned[ref.Name] && slices.Contains(clusters.names, ref.Name) && clusters.cache[ref.Name] == nil {
+			if ref.Type.Is(xds.Cluster) && g.lost[ref.Name] && slices.Contains(clusters.names, ref.Name) && clusters.cache[ref.Name] == nil && !spurns(ref.Name) {
 				return fmt.Sprintf("%s is in use, and %s was taken away", show(r), ref.Name)
 			}
 		}

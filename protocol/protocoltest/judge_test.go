@@ -93,6 +93,12 @@ func (c *court) answer(t *xds.Type, nonce string, refused bool) {
 	c.l.receive(r, false)
 }
 
+// keeps says which route that the client may hold keeps a cluster, or "".
+func (c *court) keeps(cluster string, d doubt) (why string) {
+	c.l.keeps(c.l.account(xds.Route), xds.Cluster, []string{cluster}, leaver{}, d, &why)
+	return why
+}
+
 // takes is told something and acknowledges it.
 func (c *court) takes(t *xds.Type, words ...string) {
 	c.t.Helper()
@@ -1107,7 +1113,7 @@ func TestJudge(t *testing.T) {
 	t.Run("TTL-3 what has expired and is told anew has to be warm again", func(t *testing.T) {
 		breaks := func(dropped bool) (broke bool) {
 			defer func() { broke = recover() != nil }()
-			w := &world{excused: map[string]int{}, cfg: Config{Variant: xds.Delta}, content: &content{whole: true}, plan: newDice(1, 0), chance: newDice(1, 1)}
+			w := &world{unjudged: map[Excuse]int{}, trial: newTrial(""), cfg: Config{Variant: xds.Delta}, content: &content{whole: true}, plan: newDice(1, 0), chance: newDice(1, 1)}
 			e := newEnvoy(w)
 			e.off = true
 			for _, s := range e.order {
@@ -2051,15 +2057,15 @@ func TestJudge(t *testing.T) {
 			c.commit("CDS", "x=2", "SDS", "-s")
 			return c
 		}
-		why := func(c *court) string {
+		why := func(c *court) []Excuse {
 			c.wait(30 * time.Second)
-			_, why := c.l.expired(clock{typ: xds.Secret, res: thing("s=1!"), fed: epoch})
+			_, why := c.l.pleas(clock{typ: xds.Secret, res: thing("s=1!"), fed: epoch})
 			return why
 		}
 		c := start()
 		c.told(xds.Cluster, "x=2")
 		c.l.account(xds.Cluster).quiet = epoch.Add(20 * time.Second) // it has answered something before that
-		if got := why(c); got != "" {
+		if got := why(c); len(got) > 0 {
 			t.Errorf("excused while the cluster of before may refer to it: %q", got)
 		}
 		c = start()
@@ -2068,7 +2074,7 @@ func TestJudge(t *testing.T) {
 		c.commit("CDS", "x=3>SDS/s")
 		c.told(xds.Cluster, "x=3>SDS/s")
 		c.commit("CDS", "x=4")
-		if got := why(c); got != "it is leaving" {
+		if got := why(c); !slices.Equal(got, []Excuse{replaced}) {
 			t.Errorf("it has left: %q", got)
 		}
 	})
@@ -2117,7 +2123,7 @@ func TestJudge(t *testing.T) {
 				answer.Error = &xds.Status{Code: 3}
 			}
 			c.l.receive(answer, false)
-			return c.l.keeps(c.l.account(xds.Route), xds.Cluster, []string{"x"}, leaver{}, possibly)
+			return c.keeps("x", possibly)
 		}
 		if what := held(false); what != "" {
 			t.Errorf("it has what it was told: %s", what)
@@ -2158,7 +2164,7 @@ func TestJudge(t *testing.T) {
 			c.l.receive(answer, false)
 			c.told(xds.Route, "s=1")
 			c.wait(silence)
-			return c.l.keeps(c.l.account(xds.Route), xds.Cluster, []string{"x"}, leaver{}, possibly)
+			return c.keeps("x", possibly)
 		}
 		if held(true) == "" {
 			t.Error("it lets go of what it had, though it has taken nothing else")
@@ -2179,7 +2185,7 @@ func TestJudge(t *testing.T) {
 			c.l.receive(answer, false)
 			c.commit("RDS", "s=1")
 			c.l.receive(xds.Request{Type: xds.Route, Names: []string{"*"}, Nonce: c.told(xds.Route, "s=1")}, false)
-			return c.l.keeps(c.l.account(xds.Route), xds.Cluster, []string{"x"}, leaver{}, possibly)
+			return c.keeps("x", possibly)
 		}
 		if held("before", true) == "" {
 			t.Error("it has what it was told, though it has refused it")
@@ -2215,7 +2221,7 @@ func TestJudge(t *testing.T) {
 				}
 				answer(second, next)
 				answer(first, refused)
-				return c.l.keeps(c.l.account(xds.Route), xds.Cluster, []string{"x"}, leaver{}, d)
+				return c.keeps("x", d)
 			}
 			for _, next := range []bool{true, false} {
 				if held(true, next) == "" {
@@ -2324,7 +2330,7 @@ func TestJudge(t *testing.T) {
 			}
 			answer(second, false)
 			answer(first, refused)
-			return c.l.keeps(c.l.account(xds.Route), xds.Cluster, []string{cluster}, leaver{}, d)
+			return c.keeps(cluster, d)
 		}
 		for _, d := range []doubt{surely, possibly} {
 			if held(d, "x", true) == "" {
@@ -2555,7 +2561,7 @@ func TestJudge(t *testing.T) {
 		if left := c.l.waiting(); left != "" {
 			t.Errorf("waiting: %q", left)
 		}
-		if c.l.held(c.l.account(xds.Cluster), "x", surely) == "" {
+		if !c.l.held(c.l.account(xds.Cluster), "x", surely) {
 			t.Error("it may have applied what it has refused, and has not answered for what it was told since")
 		}
 		c.answer(xds.VirtualHost, second, false)
@@ -2758,14 +2764,14 @@ func TestJudge(t *testing.T) {
 		}
 		c, k := start()
 		c.wait(30 * time.Second)
-		if lost, why := c.l.expired(k); lost || why != "" {
+		if lost, why := c.l.pleas(k); lost || len(why) > 0 {
 			t.Errorf("excused: %v, %q", lost, why)
 		}
 		c, k = start()
 		c.wait(10 * time.Second)
 		c.told(xds.Route, "~r=1!")
 		c.wait(20 * time.Second)
-		if lost, _ := c.l.expired(k); !lost {
+		if lost, _ := c.l.pleas(k); !lost {
 			t.Error("a heartbeat that was under way is not seen")
 		}
 	})
@@ -3067,7 +3073,7 @@ func TestJudge(t *testing.T) {
 		wrong(t, beat(h), "TTL-3: a heartbeat of xdstp://a/e/h/1")
 	})
 	t.Run("TTL-3 a session that was not asked since an answer came says nothing", func(t *testing.T) {
-		why := func(asked bool) string {
+		why := func(asked bool) []Excuse {
 			c := newCourt(t, xds.Delta)
 			c.commit("RDS", "r=1!", "RDS", "s=1")
 			c.ask(xds.Route, "r")
@@ -3078,13 +3084,13 @@ func TestJudge(t *testing.T) {
 				c.l.waiting()
 			}
 			c.wait(30 * time.Second)
-			_, why := c.l.expired(clock{typ: xds.Route, res: thing("r=1!"), fed: epoch})
+			_, why := c.l.pleas(clock{typ: xds.Route, res: thing("r=1!"), fed: epoch})
 			return why
 		}
-		if what := why(true); what != "" {
+		if what := why(true); len(what) > 0 {
 			t.Errorf("excused: %q", what)
 		}
-		if why(false) == "" {
+		if len(why(false)) == 0 {
 			t.Error("nobody asked it")
 		}
 	})
@@ -3484,19 +3490,20 @@ func TestJudgeGRPC(t *testing.T) {
 		say(g, xds.Cluster, "x=1")
 		return g
 	}
+	none := func(string) bool { return false }
 	g := start()
-	if what := g.broken(nil, nil); what != "" {
+	if what := g.broken(none, nil); what != "" {
 		t.Errorf("ADS-3 broken at first: %s", what)
 	}
 	say(g, xds.Cluster)
-	if g.broken(nil, nil) == "" {
+	if g.broken(none, nil) == "" {
 		t.Error("ADS-3 a cluster taken from a route in use breaks nothing")
 	}
 	g = start()
 	say(g, xds.Route, "r=to-y>CDS/y")
 	say(g, xds.Cluster, "y=1")
 	say(g, xds.Route, "r=to-x>CDS/x") // it asks for x anew, and waits
-	if what := g.broken(nil, nil); what != "" {
+	if what := g.broken(none, nil); what != "" {
 		t.Errorf("ADS-3 it waits for a cluster, and that is called broken: %s", what)
 	}
 }

@@ -1,7 +1,6 @@
 package protocoltest
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -30,14 +29,16 @@ type lane struct {
 	worlds  map[string][]*xds.Resource // SotW, full state: by type and version
 	sends   map[string][]sending       // SotW: by type
 	limit   int
-	sloppy  bool   // delta: its answers get lost where a later one follows, or change places
-	quiet   bool   // the client has something from before, of which it need not say anything
-	shaky   string // order was given up, or nobody knows what the client has from before; until it is even: why
+	sloppy  bool            // delta: its answers get lost where a later one follows, or change places
+	quiet   bool            // the client has something from before, of which it need not say anything
+	shaky   map[Excuse]bool // order was given up, or nobody knows what the client has from before; until it is even: why
 	spread  uint64
 	still   time.Time // it had nothing to say then, and has heard nothing since
+	checked time.Time // its session was, at that time, after all that it has heard
 	told    [2]memory // what the client was told, on all its streams; with hints, and without
 
 	spurned map[string]bool     // clusters that it was offered and has not taken
+	crossed map[string]bool     // clusters that it has asked for when a world that lacks them was on its way
 	clocks  map[[2]string]clock // what expires at the client, by type and name
 	drops   int
 	expired map[[2]string]bool  // what it dropped; true: and the server cannot know
@@ -47,7 +48,7 @@ type lane struct {
 
 func (n *lane) connect() {
 	if n.ledger != nil && n.ledger.tardy {
-		n.shaky = cmp.Or(n.shaky, silentOnes)
+		n.shake(tardy, true)
 	}
 	n.up, n.down, n.pending, n.behind, n.late, n.names, n.still = nil, nil, nil, false, nil, nil, time.Time{}
 	refused := map[string]bool{}
@@ -64,6 +65,7 @@ func (n *lane) connect() {
 		return n.open(n.cfg.Variant, n.only, n.content.seen(), opts)
 	}, &n.told[0], &n.told[1])
 	n.ledger = newLedger(n.cfg.Variant, n.only, n.content.seen(), n.now, opts, n.worlds, n.sends, earlier(n.ledger))
+	n.ledger.trial, n.checked = n.trial, time.Time{}
 	n.advance()
 	n.quiet = len(n.client.held(xds.Cluster)) > 0
 	n.client.connected()
@@ -118,14 +120,16 @@ func (n *lane) wake() {
 	n.world.eager = eager
 }
 
-// advance tells the session the time.
+// advance tells the session the time. When it knew that, its invariants are what they were.
 func (n *lane) advance() {
-	n.session.Advance(n.now)
-	n.check()
+	if n.session.Advance(n.now); !n.checked.Equal(n.now) {
+		n.check()
+	}
 }
 
 // check asks a session that can for its own invariants.
 func (n *lane) check() {
+	n.checked = n.now
 	if err := n.session.Check(); err != nil {
 		n.fail(fmt.Errorf("invariant: %w", err))
 	}
@@ -267,44 +271,6 @@ func (n *lane) punctual(due, said bool) {
 	}
 }
 
-// silentOnes is why order was given up.
-const silentOnes = "somebody has answered nothing for 15 s, or opens a type too late"
-
-// spurn notes which clusters the client was offered and has not taken, until it has
-// them: warm, if it is one that warms them. One that gRPC had given up and asks for anew
-// while a world is on its way, it takes for gone if that lacks it: the server could not know.
-func (n *lane) spurn(r *xds.Response) {
-	if !n.content.whole {
-		return
-	}
-	if n.spurned == nil {
-		n.spurned = map[string]bool{}
-	}
-	if r.Type.Is(xds.Cluster) {
-		held := n.client.held(xds.Cluster)
-		for _, x := range r.Upserts {
-			n.spurned[x.Name] = n.spurned[x.Name] || held[x.Name] == nil
-		}
-		if g, ok := n.client.(*grpc); ok {
-			for c, lost := range g.lost {
-				n.spurned[c] = n.spurned[c] || lost && n.ledger.account(r.Type).crossed(r.Nonce, c)
-			}
-		}
-	}
-	for c := range n.spurned {
-		if e, ok := n.client.(*envoy); ok && e.active[c] || !ok && n.client.held(xds.Cluster)[c] != nil {
-			delete(n.spurned, c)
-		}
-	}
-}
-
-// forgotten reports whether the client has something from an earlier stream of which nobody
-// knows, and there is nothing to tell it of that: the view has lost it. In SotW no answer
-// says what becomes of it, so its clusters stay for 15 s.
-func (n *lane) forgotten(t *xds.Type, r *xds.Resource) bool {
-	return n.content.dead[r.Sum] && n.ledger.forgotten(t, r.Name)
-}
-
 // deliverDown gives the oldest response on its way to the client.
 func (n *lane) deliverDown() bool {
 	if len(n.down) == 0 {
@@ -317,32 +283,22 @@ func (n *lane) deliverDown() bool {
 	}
 	n.client.receive(r)
 	n.spurn(r)
-	dropped := len(n.expired) > 0 // and what it is told anew has to be warm again first
+	lapsed := len(n.expired) > 0 // and what it is told anew has to be warm again first
 	n.wind(r)
 	// A client whose clusters of before never were warm, or which has accepted none whole,
 	// states to have none: nobody can tell it from a new one.
 	secret := n.quiet && n.ledger.secretive()
-	for why, is := range map[string]bool{silentOnes: n.ledger.tardy, "nobody knows the version that it states": n.ledger.blind, "its clusters of before were never warm": secret, "it has dropped what expired": dropped} {
-		if is && (n.shaky == "" || why < n.shaky) {
-			n.shaky = why
-		}
-	}
-	if n.shaky != "" && n.ledger.even() {
-		n.shaky = ""
+	n.shake(tardy, n.ledger.tardy)
+	n.shake(blind, n.ledger.blind)
+	n.shake(quiet, secret)
+	n.shake(dropped, lapsed)
+	if len(n.shaky) > 0 && n.ledger.even() {
+		clear(n.shaky)
 	}
 	n.ledger.blind, n.ledger.tardy = false, false // the next advance finds who is silent still
 	if !n.content.whole {
 		return true
 	}
-	n.deliveries++
-	switch {
-	case n.shaky != "" || len(n.expired) > 0:
-		n.excused[cmp.Or(n.shaky, "it has dropped what expired")]++
-	default:
-		n.judged++
-		if what := n.client.broken(n.spurned, n.forgotten); what != "" {
-			n.fail(fmt.Errorf("never breaks: %s", what))
-		}
-	}
+	n.unbroken()
 	return true
 }

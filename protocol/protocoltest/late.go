@@ -77,15 +77,10 @@ func (n *lane) tardily(requests []xds.Request) []xds.Request {
 		out = append(out, r)
 	}
 	for i := range out {
-		if n.contradicts(out, i) {
-			n.shaky = cmp.Or(n.shaky, contradiction)
-		}
+		n.shake(contradiction, n.contradicts(out, i))
 	}
 	return out
 }
-
-// contradiction is why nobody can tell what a client has.
-const contradiction = "it has acknowledged a response before it refuses an earlier one"
 
 // contradicts reports whether the client acknowledges a response before it refuses an
 // earlier one of the type: until that comes it says that it has dealt with both.

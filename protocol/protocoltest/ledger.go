@@ -26,6 +26,7 @@ const (
 // told, what is owed and what may be said at all. It shares no code with the
 // implementation.
 type ledger struct {
+	*trial
 	variant xds.Variant
 	only    *xds.Type
 	opts    protocol.Options           // as the session has them
@@ -60,7 +61,9 @@ type ledger struct {
 
 // An account is the ledger of one type.
 type account struct {
+	*trial
 	typ      *xds.Type
+	table    *xds.Table      // what the view has
 	born     int             // changes before it was opened
 	names    map[string]bool // without "*"
 	wildcard bool
@@ -86,7 +89,7 @@ type account struct {
 	unheard map[string]bool      // SotW: the same, for the response that it has accepted since need not be listed any more
 	stray   map[string]bool      // the client states to have it, and has not asked for it
 	missed  map[string]bool      // resource_errors have said that it does not exist
-	follows map[string]string    // what has to go in this drain, for an alias of it does
+	follows map[string]following // what has to go in this drain, for an alias of it does
 
 	opened   time.Time            // its first request
 	drained  time.Time            // when the session was first asked what to say of it
@@ -117,9 +120,18 @@ type account struct {
 	leaving map[string]leaver // the view had it and may still be shown it
 	world   bool              // SotW, full state: each response is everything
 
+	ever        []string // room for everTold
+	holds, open []fact   // and for mayHold
+
 	// as told by the session
 	interest     map[string]bool
 	interestStar bool
+}
+
+// A following names the alias behind which a resource has to go.
+type following struct {
+	alias    string
+	precedes bool // but the alias may go before
 }
 
 // A fact is what the client was told of a name: a resource, its absence, or
@@ -217,7 +229,7 @@ func newLedger(v xds.Variant, only *xds.Type, view xds.View, now time.Time, opts
 	case opts.Grace < 0:
 		opts.Grace = 0
 	}
-	return &ledger{variant: v, only: only, opts: opts, worlds: worlds, sends: sends, past: p, view: view, now: now, nonces: map[string]int{}, warm: map[[2]string]bool{},
+	return &ledger{trial: newTrial(""), variant: v, only: only, opts: opts, worlds: worlds, sends: sends, past: p, view: view, now: now, nonces: map[string]int{}, warm: map[[2]string]bool{},
 		ttl: v == xds.Delta && opts.ForceTTL}
 }
 
@@ -231,9 +243,9 @@ func (l *ledger) account(t *xds.Type) *account {
 }
 
 func (l *ledger) open(t *xds.Type) *account {
-	a := &account{typ: t, opened: l.now, born: l.changes, stirred: true, finds: l.variant == xds.Delta, implicit: true, names: map[string]bool{}, reach: map[string]bool{}, turned: map[string]bool{}, told: map[string]fact{}, acked: map[string]fact{}, refused: map[string][]fact{}, doubted: map[string][]fact{},
+	a := &account{trial: l.trial, typ: t, table: l.view.Table(t), opened: l.now, born: l.changes, stirred: true, finds: l.variant == xds.Delta, implicit: true, names: map[string]bool{}, reach: map[string]bool{}, turned: map[string]bool{}, told: map[string]fact{}, acked: map[string]fact{}, refused: map[string][]fact{}, doubted: map[string][]fact{},
 		owe: map[string]bool{}, may: map[string]bool{}, since: map[string]time.Time{}, lately: map[string]time.Time{}, tied: map[string]time.Time{}, heard: map[string]bool{}, before: map[string]bool{}, unsure: map[string]bool{}, unheard: map[string]bool{},
-		stray: map[string]bool{}, missed: map[string]bool{}, follows: map[string]string{}, fed: map[string]time.Time{}, leaving: map[string]leaver{}, interest: map[string]bool{}, world: l.variant == xds.SotW && t.FullState}
+		stray: map[string]bool{}, missed: map[string]bool{}, follows: map[string]following{}, fed: map[string]time.Time{}, leaving: map[string]leaver{}, interest: map[string]bool{}, world: l.variant == xds.SotW && t.FullState}
 	l.accounts = append(l.accounts, a)
 	slices.SortStableFunc(l.accounts, func(a, b *account) int { return cmp.Compare(a.typ.Rank(), b.typ.Rank()) })
 	return a
@@ -268,17 +280,23 @@ func (l *ledger) opensLate() bool {
 
 // change notes the session's next view.
 func (l *ledger) change(view xds.View) {
-	lost := map[*account]map[string]*xds.Resource{}
+	lost, kept := map[*account]map[string]*xds.Resource{}, map[*account]bool{}
 	for _, a := range l.accounts {
 		lost[a] = map[string]*xds.Resource{}
-		for r := range l.view.Table(a.typ).All() {
+		if kept[a] = view.Table(a.typ) == a.table; kept[a] {
+			continue // it has lost nothing
+		}
+		for r := range a.table.All() {
 			lost[a][r.Name] = l.shown(a, r.Name)
 		}
 	}
 	l.view = view
 	l.changes++
 	for _, a := range l.accounts {
-		is := view.Table(a.typ)
+		a.table = view.Table(a.typ)
+	}
+	for _, a := range l.accounts {
+		is := a.table
 		l.find(a)
 		for n := range a.missed {
 			a.turned[n] = a.turned[n] || l.shown(a, n) != nil
@@ -312,7 +330,7 @@ func (l *ledger) change(view xds.View) {
 		}
 		if l.variant == xds.SotW && !a.world {
 			for n := range a.told {
-				if lost[a][n] == nil || l.shown(a, n) == nil {
+				if lost[a][n] == nil && !kept[a] || l.shown(a, n) == nil {
 					// It cannot be told that it is lost; should it return, it is told anew.
 					a.may[n] = true
 				}

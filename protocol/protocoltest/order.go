@@ -14,7 +14,7 @@ func (l *ledger) ordered(a *account, r *xds.Response, f *flight) error {
 	if l.only != nil {
 		return nil
 	}
-	var gone []string
+	var gone, unsure []string
 	for _, n := range slices.Concat(r.Removed, r.Absent) {
 		if k, told := a.told[n]; told && !k.absent() {
 			gone = append(gone, n)
@@ -22,12 +22,17 @@ func (l *ledger) ordered(a *account, r *xds.Response, f *flight) error {
 	}
 	if a.world {
 		for n, k := range a.told {
-			if !k.absent() && !k.loose && a.covers(n) && f.carried[n].absent() {
+			switch {
+			case k.absent() || !a.covers(n) || !f.carried[n].absent():
+			case k.loose:
+				unsure = append(unsure, n)
+			default:
 				gone = append(gone, n)
 			}
 		}
 	}
 	slices.Sort(gone)
+	slices.Sort(unsure)
 	late := l.awaitedAll(a, r)
 	if f.forward {
 		if a.typ.Rank() < l.rank && !late {
@@ -45,10 +50,11 @@ func (l *ledger) ordered(a *account, r *xds.Response, f *flight) error {
 	}
 	if len(gone) > 0 && len(r.Upserts) == 0 && l.telling == nil {
 		// Of what a session need not know that the client has it tells no removal.
-		if slices.ContainsFunc(gone, func(n string) bool { return !a.told[n].loose }) {
-			if a.typ.Rank() > l.falling && !l.unbound(a, gone) {
-				return fmt.Errorf("ADS-2: %s follows a removal of a type of rank %d: they leave in reverse", a.typ, l.falling)
-			}
+		firm := slices.ContainsFunc(gone, func(n string) bool { return !a.told[n].loose })
+		if a.typ.Rank() > l.falling && !l.unbound(a, gone) && (firm || !l.excuses(loose)) {
+			return fmt.Errorf("ADS-2: %s follows a removal of a type of rank %d: they leave in reverse", a.typ, l.falling)
+		}
+		if firm {
 			l.falling = a.typ.Rank()
 		}
 	} else if f.forward && l.falling != math.MaxInt && !late {
@@ -60,7 +66,12 @@ func (l *ledger) ordered(a *account, r *xds.Response, f *flight) error {
 		}
 	}
 	for _, n := range gone {
-		if err := l.hasty(a, n); err != nil {
+		if !l.lets(func() bool { return l.hasty(a, n) == nil }, loose, merged) {
+			return l.hasty(a, n)
+		}
+	}
+	for _, n := range unsure {
+		if err := l.hasty(a, n); !l.lets(func() bool { return l.grants(loose) || err == nil }, loose) {
 			return err
 		}
 	}
@@ -133,7 +144,7 @@ func (l *ledger) resolve(a *account, refs []xds.Ref) (out []xds.Ref) {
 		if l.variant == xds.SotW || l.lookup(a, ref.Name) != nil {
 			continue // aliases find in delta only
 		}
-		for r := range l.view.Table(a.typ).All() {
+		for r := range a.table.All() {
 			if slices.Contains(r.Aliases, ref.Name) {
 				out = append(out, xds.Ref{Type: a.typ, Name: r.Name})
 			}
@@ -239,8 +250,9 @@ func (l *ledger) tied(a *account, r *xds.Resource) bool {
 		}
 		since, waits := a.tied[r.Name]
 		// Who refuses may have applied some of it: that the cluster is gone, too.
-		gone := first.acked[c].absent() || first.acked[c].loose || first.acked[c].unsaid || slices.ContainsFunc(first.refused[c], fact.absent)
-		refused := len(first.refused[c]) > 0 && gone || len(first.doubted[c]) > 0
+		acked := first.acked[c]
+		gone := acked.absent() || acked.loose && l.grants(loose) || acked.unsaid && l.grants(unsaid) || slices.ContainsFunc(first.refused[c], fact.absent)
+		refused := len(first.refused[c]) > 0 && gone || len(first.doubted[c]) > 0 && l.grants(doubted)
 		if refused && (!waits || l.now.Sub(since) < silence || l.supplied(first, c) && !l.silent(first)) {
 			return true // it was refused when it came, and may be again: only silence ends that if its assignment would tell
 		}
@@ -252,6 +264,6 @@ func (l *ledger) tied(a *account, r *xds.Resource) bool {
 	if !refersToAny(r, first.typ) {
 		return slices.ContainsFunc(l.resolve(first, r.Refs), func(ref xds.Ref) bool { return on(ref.Name) })
 	}
-	return l.searching(first) || slices.ContainsFunc(first.flights, func(f *flight) bool { return l.now.Sub(f.at) < silence && !l.stuck(first, f) }) ||
+	return l.searching(first) && l.grants(waitsForView) || slices.ContainsFunc(first.flights, func(f *flight) bool { return l.now.Sub(f.at) < silence && !l.stuck(first, f) }) ||
 		slices.ContainsFunc(l.known(first), on)
 }

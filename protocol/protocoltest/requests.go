@@ -286,7 +286,7 @@ func (a *account) back(n string) fact {
 
 func (l *ledger) askAll(a *account) {
 	a.lax, a.asked = true, true
-	for r := range l.view.Table(a.typ).All() {
+	for r := range a.table.All() {
 		if l.shown(a, r.Name) == nil {
 			continue
 		}

@@ -16,7 +16,7 @@ func (l *ledger) begin(a *account, req xds.Request) {
 	for _, b := range l.accounts {
 		// "DELTA-9 [...] WARM-2 overrides": clusters are on their way.
 		if a.typ.Is(b.typ.Warms) && len(b.flights) > 0 {
-			for c := range l.view.Table(b.typ).All() {
+			for c := range b.table.All() {
 				for _, ref := range c.Refs {
 					l.warms(a.typ, ref)
 				}
@@ -117,7 +117,7 @@ func (l *ledger) recall(a *account, version string) {
 	if !l.opts.Refused(a.typ) {
 		a.version = version // it need not be told so if the view comes to that before it is answered
 	}
-	table := l.view.Table(a.typ)
+	table := a.table
 	var then *xds.Table
 	for _, t := range append([]*xds.Table{table}, l.opts.Recent(a.typ)...) {
 		if then == nil && t.Hashed() && t.Version() == version {

@@ -124,27 +124,25 @@ func (n *lane) converged() {
 		for _, name := range n.ledger.known(a) {
 			is, has := n.ledger.shown(a, name), held[name]
 			switch {
-			case n.ledger.standing(a, name) || n.ledger.tiedToRefused(a, name) || is == nil && n.ledger.lingering(a, name):
-			case !a.covers(name), n.ledger.waitsForView(a, name, is):
-			case has == nil && n.lacks(a, name):
-			case a.declined(name, is): // a response that need not be listed any more
+			case same(is, has) || n.ledger.standing(a, name) || n.ledger.tiedToRefused(a, name) || !a.covers(name):
 			case is == nil && n.cfg.Variant == xds.SotW && !a.world: // removal cannot be expressed
-			case !same(is, has):
+			case !n.ledger.lets(func() bool {
+				return is == nil && n.ledger.lingering(a, name) || n.ledger.grants(waitsForView) && n.ledger.waitsForView(a, name, is) ||
+					has == nil && n.ledger.grants(expired) && n.lacks(a, name) ||
+					n.ledger.grants(declined) && a.declined(name, is) // a response that need not be listed any more
+			}, append(slices.Clone(keeping), waitsForView, expired, declined)...):
 				n.fail(fmt.Errorf("%s: the client holds %v of %s, the view has %v", a.typ, textOf(has), name, textOf(is)))
 			}
 			delete(held, name)
 		}
-		maps.DeleteFunc(held, func(name string, _ *xds.Resource) bool { return a.stray[name] })
 		for name, r := range held {
-			if n.ledger.lingering(a, name) || n.ledger.waitsForView(a, name, nil) {
+			gone := n.ledger.shown(a, name) == nil && (n.cfg.Variant == xds.Delta || a.world) && !n.ledger.standing(a, name)
+			if !gone && a.covers(name) || n.ledger.lets(func() bool {
+				return n.ledger.grants(stray) && a.stray[name] || n.ledger.lingering(a, name) || n.ledger.grants(waitsForView) && n.ledger.waitsForView(a, name, nil)
+			}, append(slices.Clone(keeping), waitsForView)...) {
 				continue
 			}
-			if n.ledger.shown(a, name) == nil && (n.cfg.Variant == xds.Delta || a.world) && !n.ledger.standing(a, name) {
-				n.fail(fmt.Errorf("%s: the client holds %s, which is gone", a.typ, show(r)))
-			}
-			if !a.covers(name) {
-				n.fail(fmt.Errorf("%s: the client holds %s, which it did not subscribe to", a.typ, show(r)))
-			}
+			n.fail(fmt.Errorf("%s: the client holds %s, which is gone, or which it did not subscribe to", a.typ, show(r)))
 		}
 	}
 }

@@ -25,6 +25,10 @@ type Config struct {
 	// Accept lets nobody refuse anything.
 	Accept bool
 
+	// Without is an excuse that is not to be had: worlds in which it alone turned the
+	// verdict fail.
+	Without Excuse
+
 	// Choices, if not nil, replaces the seed: every choice of the world is read
 	// from these bytes, one step for each.
 	Choices []byte
@@ -48,8 +52,8 @@ type Result struct {
 	Messages   int
 	Deliveries int            // responses that reached a client of a whole world
 	Judged     int            // of these, after how many it was judged by "never breaks"
-	Excused    map[string]int // and after how many not, for each reason
-	Undecided  map[Kind]int   // it ended there, for a reason of this kind
+	Unjudged   map[Excuse]int // and after how many not, for each reason
+	Excused    map[Excuse]int // how often each excuse alone turned a verdict
 	// Held is what each client holds in the end of what exists: "CDS c0" and
 	// its content. Nil for clients that fell silent, and for those of which it
 	// depends on the variant what they ask for.
@@ -59,9 +63,6 @@ type Result struct {
 // Simulate runs a world, and returns a [*Failure] if an obligation was not met.
 func Simulate(open Open, cfg Config) (Result, error) {
 	w, err := live(open, cfg, nil)
-	if u, ok := errors.AsType[undecided](err); ok {
-		return Result{Undecided: map[Kind]int{u.kind: 1}}, nil
-	}
 	if err != nil {
 		return Result{}, tell(open, cfg, err)
 	}
@@ -97,7 +98,7 @@ func tell(open Open, cfg Config, err error) error {
 }
 
 func (w *world) result() Result {
-	res := Result{Messages: len(w.sent), Deliveries: w.deliveries, Judged: w.judged, Excused: w.excused}
+	res := Result{Messages: len(w.sent), Deliveries: w.deliveries, Judged: w.judged, Unjudged: w.unjudged, Excused: w.used}
 	for _, n := range w.lanes {
 		var out map[string]string
 		if _, ok := n.client.(*generic); ok && !n.forever {

@@ -79,22 +79,37 @@ func (t *twins) Events() iter.Seq[protocol.Event] {
 	for _, e := range b {
 		t.others.note(t.other, e)
 	}
-	if !slices.EqualFunc(telling(a), telling(b), equalEvent) {
+	if !equalEvents(a, b) {
 		differ("the events are %+v with hints, and without %+v", a, b)
 	}
 	return slices.Values(a)
 }
 
-// telling leaves out which resources have departed: what nothing refers to lingers for
+// equalEvents leaves out which resources have departed: what nothing refers to lingers for
 // no time at all, and may or may not count as one that did.
-func telling(events []protocol.Event) []protocol.Event {
-	return slices.DeleteFunc(slices.Clone(events), func(e protocol.Event) bool { return e.Kind == protocol.Departed })
+func equalEvents(a, b []protocol.Event) bool {
+	rest := func(events []protocol.Event) []protocol.Event {
+		for len(events) > 0 && events[0].Kind == protocol.Departed {
+			events = events[1:]
+		}
+		return events
+	}
+	for a, b = rest(a), rest(b); len(a) > 0 && len(b) > 0; a, b = rest(a[1:]), rest(b[1:]) {
+		if !equalEvent(&a[0], &b[0]) {
+			return false
+		}
+	}
+	return len(a) == len(b)
 }
 
-func equalEvent(a, b protocol.Event) bool {
-	same := a.Type.Is(b.Type) && (a.By == b.By || a.By.Is(b.By)) && (a.World == nil) == (b.World == nil)
+func equalEvent(a, b *protocol.Event) bool {
+	if !a.Type.Is(b.Type) || a.By != b.By && !a.By.Is(b.By) || (a.World == nil) != (b.World == nil) {
+		return false
+	}
+	typ, by, world := a.Type, a.By, a.World
+	defer func() { a.Type, a.By, a.World = typ, by, world }()
 	a.Type, a.By, a.World = b.Type, b.By, b.World
-	return same && reflect.DeepEqual(a, b)
+	return reflect.DeepEqual(a, b)
 }
 
 // Check asks a session that can for its own invariants.

@@ -83,10 +83,11 @@ func (l *ledger) wellFormed(a *account, r *xds.Response) error {
 		seen[x.Name] = true
 		// Of what the client states to have, and of what it gave up on its way, it holds what
 		// its names would find.
-		if !a.covers(x.Name) && (!a.stray[x.Name] && !a.comes(x.Name) || !a.calls(x)) {
+		had := func() bool { return a.stray[x.Name] && l.grants(stray) || a.comes(x.Name) && l.grants(back) }
+		if !a.covers(x.Name) && (!a.calls(x) || !l.lets(had, stray, back)) {
 			return fmt.Errorf("SOTW-9: %s is not subscribed", x.Name)
 		}
-		if is := l.shown(a, x.Name); !same(is, x) && (is != nil || !l.stale(a, x)) {
+		if is := l.shown(a, x.Name); !same(is, x) && (is != nil || !l.lets(func() bool { return l.stale(a, x) }, vague, opaque, unopened, older, loose, back, bereft)) {
 			return fmt.Errorf("ADS-4: %s is not what the view has, nor what was told and is leaving (%s)", show(x), textOf(a.told[x.Name].res))
 		}
 	}
@@ -100,21 +101,23 @@ func (l *ledger) wellFormed(a *account, r *xds.Response) error {
 		}
 		seen[n] = true
 		// What was given up under a wildcard is answered for, whether that covers it or not.
-		if !a.covers(n) && !a.heard[n] && !a.may[n] {
+		if was := func() bool { return a.heard[n] && l.grants(heard) || a.may[n] && l.grants(may) }; !a.covers(n) && !l.lets(was, heard, may) {
 			return fmt.Errorf("DELTA-6: removes %s, which is not subscribed", n)
 		}
 		if l.shown(a, n) != nil {
 			return fmt.Errorf("ADS-4: removes %s, which the view has", n)
 		}
-		if a.told[n].absent() && a.wants(n) && l.resolves(a, n) && !a.stray[n] {
+		if a.told[n].absent() && a.wants(n) && l.resolves(a, n) && (!a.stray[n] || !l.excuses(stray)) {
 			return fmt.Errorf("DELTA-11: removes %s, which finds another", n)
 		}
-		if k, told := a.told[n]; l.undecided(a, n) && (!told || k.absent()) && !a.stray[n] {
+		if k, told := a.told[n]; l.undecided(a, n) && (!told || k.absent()) && (!a.stray[n] || !l.excuses(stray)) {
 			return fmt.Errorf("DELTA-7: removes %s, which may exist: that is not decided", n)
 		}
 		for x, k := range a.told {
-			if k.res != nil && x != n && slices.Contains(k.res.Aliases, n) && l.lookup(a, x) == nil && a.names[n] && !a.asks(k.res, n) && !l.precedes(a, n, x) {
-				a.follows[x] = n
+			if k.res != nil && x != n && slices.Contains(k.res.Aliases, n) && l.lookup(a, x) == nil && a.names[n] && !a.asks(k.res, n) {
+				if f, is := a.follows[x]; !is || f.precedes {
+					a.follows[x] = following{n, l.precedes(a, n, x)}
+				}
 			}
 		}
 	}
@@ -135,7 +138,7 @@ func (l *ledger) wellFormed(a *account, r *xds.Response) error {
 		}
 	}
 	if a.world {
-		for x := range l.view.Table(a.typ).All() {
+		for x := range a.table.All() {
 			if l.shown(a, x.Name) != nil && !seen[x.Name] {
 				return fmt.Errorf("SOTW-8: the world lacks %s", x.Name)
 			}
@@ -185,10 +188,11 @@ func (l *ledger) stale(a *account, x *xds.Resource) bool {
 	if !leaves {
 		// Who knows what it had? And what it has been told of and is lost may
 		// depend on what is lost with it.
-		brought := l.variant == xds.SotW && l.resumes && l.held(a, x.Name, possibly) != ""
+		brought := l.variant == xds.SotW && l.resumes && l.held(a, x.Name, possibly)
 		// What it gave up and asked for again may have come in between: that lingers
 		// like what it was told.
-		return (a.vague || brought || a.comes(x.Name) || l.bereft(a, x.Name)) && l.had(a, x.Name, x.Version) != nil
+		who := a.vague && l.grants(vague) || brought && l.grants(opaque) || a.comes(x.Name) && l.grants(back) || l.bereft(a, x.Name) && l.grants(bereft)
+		return who && l.had(a, x.Name, x.Version) != nil
 	}
 	k := a.told[x.Name]
 	switch {
@@ -200,8 +204,9 @@ func (l *ledger) stale(a *account, x *xds.Resource) bool {
 	// Of what it has from before, and nobody knows, it may be told the last there was, or
 	// what it was told; of what it gave up on its way, and asked for again, just that.
 	sotw := l.variant == xds.SotW
-	unknown := k.absent() || sotw && k.loose
-	return unknown && (same(x, v.res) || same(x, a.back(x.Name).res) || sotw && l.resumes && l.toldOnce(a, x)) || l.bereft(a, x.Name) && l.had(a, x.Name, x.Version) != nil
+	unknown := k.absent() || sotw && k.loose && l.grants(loose)
+	one := same(x, v.res) || same(x, a.back(x.Name).res) && l.grants(back) || sotw && l.resumes && l.toldOnce(a, x) && l.grants(opaque)
+	return unknown && one || l.bereft(a, x.Name) && l.grants(bereft) && l.had(a, x.Name, x.Version) != nil
 }
 
 // toldOnce reports whether a SotW client was told just that, on whatever stream.
@@ -272,10 +277,7 @@ func (l *ledger) bereft(a *account, name string) bool {
 // again reports whether a name may be told again though nothing differs.
 func (l *ledger) again(a *account, n string) bool {
 	_, owed := a.owe[n]
-	if a.may[n] || owed || l.warm[[2]string{a.typ.URL, n}] {
-		return true
-	}
-	if l.lapsed(a, n) {
+	if a.may[n] && l.grants(may) || owed || l.warm[[2]string{a.typ.URL, n}] || l.lapsed(a, n) && l.grants(lapsed) {
 		return true
 	}
 	return slices.ContainsFunc(a.groups, func(g *group) bool { return g.rest[n] && (g.moved || g.warmed == l.drain || l.warming(a, g)) })
@@ -296,6 +298,7 @@ func (l *ledger) warming(a *account, g *group) bool {
 // to the Envoy client when the resources in the DiscoveryResponse have changed."
 func (l *ledger) needed(a *account, r *xds.Response, f *flight) error {
 	reason := len(f.beats) > 0 || len(r.Missing) > 0
+	var again []string // of a world, which may tell what it told before
 	for _, x := range r.Upserts {
 		f.carried[x.Name] = fact{res: x, seq: f.seq}
 		k, told := a.told[x.Name]
@@ -303,8 +306,11 @@ func (l *ledger) needed(a *account, r *xds.Response, f *flight) error {
 		case !told || !k.is(x):
 			f.news[x.Name], f.fresh[x.Name], reason = true, true, true
 			f.forward = f.forward || l.shown(a, x.Name) != nil
-		case l.again(a, x.Name):
-			f.fresh[x.Name], reason = true, true
+		case a.world && l.again(a, x.Name), !a.world && l.lets(func() bool { return l.again(a, x.Name) }, may, lapsed):
+			f.fresh[x.Name], reason = true, reason || !a.world
+			if a.world {
+				again = append(again, x.Name)
+			}
 			if _, owed := a.owe[x.Name]; owed { // in a world what lingers stands beside the news
 				f.forward = f.forward || !a.world || l.shown(a, x.Name) != nil
 			}
@@ -321,13 +327,12 @@ func (l *ledger) needed(a *account, r *xds.Response, f *flight) error {
 		switch d := a.typ.Mute[l.agent]; {
 		case d > 0 && !a.heard[n] && l.now.Sub(a.since[n]) < d:
 			return fmt.Errorf("DELTA-7: %s was never told, and this client must not hear that it is gone", n)
-		case told && !k.absent() || l.again(a, n):
-			reason = true
-		case !told && a.heard[n]:
-			reason = true // it was dropped while something of it was under way
-		case a.stray[n] || a.wants(n) && (!told || a.turned[n]):
-			reason = true // it has found something, or was never told of
-		case l.empty(a, n):
+		case l.lets(func() bool {
+			return told && !k.absent() || l.again(a, n) ||
+				!told && a.heard[n] && l.grants(heard) || // it was dropped while something of it was under way
+				a.stray[n] && l.grants(stray) || a.wants(n) && (!told || a.turned[n]) || // it has found something, or was never told of
+				l.empty(a, n)
+		}, may, lapsed, heard, stray):
 			reason = true
 		default:
 			return fmt.Errorf("DELTA-8: removes %s, which the client does not have and did not ask for", n)
@@ -349,7 +354,9 @@ func (l *ledger) needed(a *account, r *xds.Response, f *flight) error {
 	// "The server skips only [...] whose version_info equals the current version": what
 	// the client states is so no more, though nothing that it wants has changed.
 	older := a.newest == nil && a.version != "" && a.version != r.Version
-	if !reason && !a.answer && !a.lax && !older && (!a.world || !l.expires(a)) {
+	if !reason && !a.answer && !older && (!a.world || !l.expires(a)) && !l.lets(func() bool {
+		return a.lax && l.grants(lax) || slices.ContainsFunc(again, func(n string) bool { return l.again(a, n) })
+	}, lax, may, lapsed) {
 		return fmt.Errorf("SOTW-6, SOTW-9, DELTA-15: nothing differs from what was told, and nothing was asked")
 	}
 	return nil
@@ -358,7 +365,7 @@ func (l *ledger) needed(a *account, r *xds.Response, f *flight) error {
 // named checks the version. What lingers counts in that of a world; of what is told by name
 // it may count.
 func (l *ledger) named(a *account, r *xds.Response) error {
-	table := l.view.Table(a.typ)
+	table := a.table
 	want := table.Version()
 	switch lost := func(n string) bool { return table.Lookup(n) == nil && l.bereft(a, n) }; {
 	case a.world:
@@ -369,7 +376,10 @@ func (l *ledger) named(a *account, r *xds.Response) error {
 				}
 			}
 		})
-	case len(a.leaving) > 0, a.vague, l.resumes && l.variant == xds.Delta, slices.ContainsFunc(slices.Collect(maps.Keys(a.names)), lost):
+	case r.Version == want, l.lets(func() bool {
+		return len(a.leaving) > 0 || l.resumes && l.variant == xds.Delta || a.vague && l.grants(vague) ||
+			l.grants(bereft) && slices.ContainsFunc(slices.Collect(maps.Keys(a.names)), lost)
+	}, vague, bereft):
 		return nil
 	}
 	if r.Version != want {

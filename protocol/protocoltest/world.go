@@ -31,7 +31,8 @@ type world struct {
 	prompt  bool // messages take no time
 
 	deliveries, judged int // see [Result]
-	excused            map[string]int
+	unjudged           map[Excuse]int
+	*trial
 
 	sent  []*xds.Response // all responses, in order
 	story *[]string       // nil: nobody listens
@@ -48,7 +49,7 @@ func (n *lane) fail(err error) { n.world.fail("client %d: %w", n.id, err) }
 
 // newWorld makes a world and connects its clients.
 func newWorld(open Open, cfg Config, story *[]string) *world {
-	w := &world{excused: map[string]int{}, cfg: cfg, open: open, now: epoch, story: story,
+	w := &world{unjudged: map[Excuse]int{}, trial: newTrial(cfg.Without), cfg: cfg, open: open, now: epoch, story: story,
 		plan: newDice(cfg.Seed, 0), chance: newDice(cfg.Seed, 1+uint64(cfg.Variant))}
 	w.noise = newDice(cfg.Seed, 3)
 	if cfg.Choices != nil {

@@ -1,0 +1,134 @@
+package protocoltest
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// settled checks the account when all is quiet. Names held back by a refusal
+// are excused.
+func (l *ledger) settled(answered, interests bool) error {
+	for _, a := range l.accounts {
+		if f := a.newest; answered && f != nil && !f.done && !f.excused {
+			return fmt.Errorf("%s: nonce %s was never answered", a.typ, a.newest.nonce)
+		}
+		if interests && !l.interested(a) {
+			return fmt.Errorf("%s: interested in %v (all %v), subscribed are %v (all %v)", a.typ, a.interest, a.interestStar, a.names, a.wildcard)
+		}
+		_, lazy := l.view.(xds.Undecided) // changes of what is on demand are none of a wildcard
+		if table := a.table; a.world && a.wildcard && table.Hashed() && !lazy && len(a.groups) == 0 && !l.outstays(a) && a.version != table.Version() {
+			return fmt.Errorf("%s: the client was last told version %q, the view has %q", a.typ, a.version, table.Version())
+		}
+		for _, n := range l.known(a) {
+			if l.standing(a, n) || l.tiedToRefused(a, n) {
+				continue
+			}
+			k := a.told[n]
+			is := l.shown(a, n)
+			if l.variant == xds.SotW && !a.world && is == nil {
+				continue
+			}
+			if a.covers(n) && !k.is(is) && !l.lets(func() bool { return l.lingering(a, n) }, keeping...) {
+				return fmt.Errorf("%s: told is %s of %s, the view has %s", a.typ, textOf(k.res)+k.version, n, textOf(is))
+			}
+		}
+	}
+	return nil
+}
+
+// interested reports whether the session has said that it is interested in what
+// is subscribed. It may be in what that finds, too, and in what a collection has found,
+// as long as something else of it lingers.
+func (l *ledger) interested(a *account) bool {
+	for n := range real(a.interest) {
+		if k, told := a.told[n]; !a.wants(n) && !a.reach[n] && (!told || k.absent()) && (!l.collected(a, n) || !l.excuses(collected)) {
+			return false
+		}
+	}
+	for _, names := range []map[string]bool{a.names, a.scopes} {
+		for n := range names {
+			if n != "" && !a.interest[n] {
+				return false
+			}
+		}
+	}
+	return a.interestStar == a.star()
+}
+
+// collected reports whether a name belongs to a collection that the client asks for, and of
+// which something lingers.
+func (l *ledger) collected(a *account, n string) bool {
+	c := a.typ.Collection(n)
+	if c == "" || !a.names[c] && !a.scopes[c] {
+		return false
+	}
+	for x := range a.leaving {
+		if x != n && a.typ.Collection(x) == c && l.lingering(a, x) {
+			return true
+		}
+	}
+	return false
+}
+
+// real drops the name of nothing, which whoever asks for it may be told is gone.
+func real(names map[string]bool) map[string]bool {
+	out := map[string]bool{}
+	for n := range names {
+		if n != "" {
+			out[n] = true
+		}
+	}
+	return out
+}
+
+// tiedToRefused reports whether a name waits for a cluster that was refused.
+func (l *ledger) tiedToRefused(a *account, n string) bool {
+	first := l.account(a.typ.After)
+	r := l.shown(a, n)
+	if first == nil || r == nil {
+		return false
+	}
+	return slices.ContainsFunc(r.Refs, func(ref xds.Ref) bool { return ref.Type.Is(first.typ) && l.standing(first, ref.Name) })
+}
+
+// even reports whether clusters, listeners and routes were asked for, and all
+// was told and answered.
+func (l *ledger) even() bool {
+	if l.account(xds.Cluster) == nil || l.account(xds.Listener) == nil || l.account(xds.Route) == nil {
+		return false
+	}
+	for _, a := range l.accounts {
+		if len(a.refused) > 0 || slices.ContainsFunc(a.flights, func(f *flight) bool { return f.seq >= a.answered }) {
+			return false
+		}
+		for _, n := range l.known(a) {
+			if a.covers(n) && !a.told[n].is(l.shown(a, n)) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// outstanding are the names still held back by a refusal, by type, that are told again when
+// they change: not those of a refusal in which the client wants none any more.
+func (l *ledger) outstanding() map[string][]string {
+	out := map[string][]string{}
+	for _, a := range l.accounts {
+		for _, g := range a.groups {
+			if !slices.ContainsFunc(slices.Collect(maps.Keys(g.was)), a.covers) {
+				continue
+			}
+			for n := range g.rest {
+				if !slices.Contains(out[a.typ.URL], n) && !l.resolves(a, n) {
+					out[a.typ.URL] = append(out[a.typ.URL], n)
+				}
+			}
+		}
+		slices.Sort(out[a.typ.URL])
+	}
+	return out
+}

@@ -130,13 +130,10 @@ func (f *fleet) ends() {
 // that comes back is not what any one commit had.
 func TestMakeBeforeBreakThroughBreaks(t *testing.T) {
 	t.Parallel()
-	for _, tt := range []struct {
-		size, batch int
-		every       time.Duration
-	}{{20, 2, 250 * time.Millisecond}, {10, 10, 250 * time.Millisecond}} {
+	for _, tt := range []struct{ size, batch int }{{20, 2}, {10, 10}} {
 		each(t, fmt.Sprintf("ADS-3 ADS-9 the connection is cut, %d of %d at a time", tt.batch, tt.size), func(t *testing.T, v variant) {
 			f := newFleet(t, v, tt.size, tt.batch)
-			f.paced(50, tt.every, func() {
+			f.paced(50, 250*time.Millisecond, func() {
 				f.replaces()
 				// Cut at once and soon after, for 0 s and for 2 s.
 				switch f.n {
@@ -152,7 +149,20 @@ func TestMakeBeforeBreakThroughBreaks(t *testing.T) {
 		})
 		each(t, fmt.Sprintf("ADS-3 ADS-9 connections grow old, %d of %d at a time", tt.batch, tt.size), func(t *testing.T, v variant) {
 			f := newFleet(t, v, tt.size, tt.batch, "--max-connection-age", "4s", "--max-connection-age-grace", "1s")
-			f.paced(50, tt.every, f.replaces)
+			f.paced(50, 250*time.Millisecond, f.replaces)
+			f.ends()
+		})
+		each(t, fmt.Sprintf("ADS-3 ADS-9 50 commits while the connection is cut for 2 s, %d of %d at a time", tt.batch, tt.size), func(t *testing.T, v variant) {
+			// A busy machine sees many commits at once, which remove much at once.
+			f := newFleet(t, v, tt.size, tt.batch, "--allow-mass-delete")
+			f.paced(70, 40*time.Millisecond, func() {
+				switch f.replaces(); f.n {
+				case 10:
+					f.cut()
+				case 60:
+					f.Restore()
+				}
+			})
 			f.ends()
 		})
 	}

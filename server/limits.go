@@ -47,7 +47,8 @@ type Limits struct {
 	Held int
 
 	// HeldInAll is the same of all streams together: beyond it the stream ends that wants
-	// to hold more. Zero: any number.
+	// to hold more. Polls that are held have a quarter of that besides: one more takes the place
+	// of the newest of the address whose polls hold most. Zero: any number.
 	HeldInAll int
 
 	// Node is the largest node in bytes; 256 KiB by default. Envoy's has 61 KiB,

@@ -37,12 +37,16 @@ func (s *Server) rush(peer net.Addr) {
 	s.warn(whose(&Stream{Peer: peer}), line, line, []slog.Attr{slog.String("peer", from), slog.Int("per_second", s.bounds.AddressRate)})
 }
 
-// queue has a poll wait that comes on a connection, until somebody is gone.
-func (s *Server) queue(conn *pace.Shared, peer net.Addr, gone <-chan struct{}) {
-	if wait := conn.Take(time.Now(), 1); wait > 0 {
+// due is how long a poll has to wait that comes on a connection, and counts as n requests: for
+// what it is more than a small one, those wait that follow.
+func (s *Server) due(conn *pace.Shared, n int, peer net.Addr) time.Duration {
+	now := time.Now()
+	wait := conn.Take(now, 1)
+	conn.Take(now, n-1)
+	if wait > 0 {
 		s.rush(peer)
-		pause(wait, gone)
 	}
+	return wait
 }
 
 // pause returns after a time, or when somebody is gone.
@@ -67,7 +71,9 @@ type queued struct {
 func (q *queued) Read(p []byte) (int, error) {
 	if !q.due {
 		q.due = true
-		q.server.queue(q.server.rateOf(q.peer), q.peer, q.server.drain.began)
+		if wait := q.server.due(q.server.rateOf(q.peer), 1, q.peer); wait > 0 {
+			pause(wait, q.server.drain.began)
+		}
 	}
 	return q.ReadCloser.Read(p)
 }

@@ -13,7 +13,7 @@ type Limits struct {
 	// no node may have more than half of all. How many one connection may have is up to gRPC:
 	// [MaxStreams]. Of streams that have ended four times as many answers are
 	// remembered, for an hour, in 64 MiB and 1 KiB for each at most: by them clients
-	// that come back are known.
+	// that come back are known. Beyond that those of the address are forgotten that left most.
 	Streams int
 
 	// Silent is how many streams may be open on which no request has come, besides one of

@@ -7,6 +7,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 
+	"github.com/chancery-xds/chancery/internal/shares"
 	"github.com/chancery-xds/chancery/protocol"
 	"github.com/chancery-xds/chancery/wire"
 	"github.com/chancery-xds/chancery/xds"
@@ -155,7 +156,7 @@ func (s *stream) begin() error {
 		limits.Recent = w.Recent
 	}
 	if s.info.Variant == xds.SotW {
-		s.told = &account{told: s.server.told, node: node.ID}
+		s.told = &account{told: s.server.told, node: node.ID, owner: shares.Owner(s.info.Peer)}
 		limits.Told = s.recall
 	}
 	limits.Spread = s.info.ID

@@ -81,7 +81,7 @@ func (s *Server) wait(ctx context.Context, m *message, from net.Addr) error {
 		return errHasty
 	}
 	if wait > 0 {
-		pause(wait, ctx.Done())
+		pause(wait, ctx.Done(), nil)
 	}
 	return nil
 }

@@ -1,10 +1,13 @@
 package server
 
 import (
+	"context"
 	"io"
 	"log/slog"
 	"net"
 	"time"
+
+	"google.golang.org/grpc/status"
 
 	"github.com/chancery-xds/chancery/internal/pace"
 	"github.com/chancery-xds/chancery/internal/shares"
@@ -49,31 +52,57 @@ func (s *Server) due(conn *pace.Shared, n int, peer net.Addr) time.Duration {
 	return wait
 }
 
-// pause returns after a time, or when somebody is gone.
-func pause(d time.Duration, gone <-chan struct{}) {
+// pause returns after a time, or when somebody is gone, or something else is; nil: it never is.
+func pause(d time.Duration, gone, other <-chan struct{}) {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-t.C:
 	case <-gone:
+	case <-other:
 	}
 }
 
-// A queued body is not read before its poll is due.
+// A queued body is not read to its end before its poll is due: its first bytes are, for they
+// take no room, and of a client of HTTP/1.1 it is not noticed before the end that it is gone.
 type queued struct {
 	io.ReadCloser
 	server *Server
+	ctx    context.Context //nolint:containedctx // of the request whose body it is
 	peer   net.Addr
+	early  int // bytes that may be read before it is due
 	due    bool
 }
 
 // Read implements [io.Reader].
 func (q *queued) Read(p []byte) (int, error) {
-	if !q.due {
-		q.due = true
-		if wait := q.server.due(q.server.rateOf(q.peer), 1, q.peer); wait > 0 {
-			pause(wait, q.server.drain.began)
+	if q.due {
+		return q.ReadCloser.Read(p)
+	}
+	if q.early == 0 {
+		if err := q.wait(); err != nil {
+			return 0, err
+		}
+		return q.ReadCloser.Read(p)
+	}
+	n, err := q.ReadCloser.Read(p[:min(len(p), q.early)])
+	q.early -= n
+	if err != nil {
+		if gone := q.wait(); gone != nil {
+			err = gone
 		}
 	}
-	return q.ReadCloser.Read(p)
+	return n, err
+}
+
+// wait returns when the poll is due, or with an error when its client is gone.
+func (q *queued) wait() error {
+	q.due = true
+	if wait := q.server.due(q.server.rateOf(q.peer), 1, q.peer); wait > 0 {
+		pause(wait, q.ctx.Done(), q.server.drain.began)
+	}
+	if err := q.ctx.Err(); err != nil {
+		return status.FromContextError(err).Err()
+	}
+	return nil
 }

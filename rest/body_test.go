@@ -4,12 +4,15 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/chancery-xds/chancery/server"
+	"github.com/chancery-xds/chancery/store"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -68,4 +71,55 @@ func TestBuffers(t *testing.T) {
 			t.Fatalf("SAFE-9 a buffer of %d bytes is kept", large.Cap())
 		}
 	}
+}
+
+// An ending handler says when requests have ended.
+type ending struct {
+	http.Handler
+	ended chan time.Duration
+	since time.Time
+}
+
+// ServeHTTP implements [http.Handler].
+func (e ending) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	e.Handler.ServeHTTP(w, r)
+	e.ended <- time.Since(e.since)
+}
+
+func TestGone(t *testing.T) {
+	within(t, "SAFE-9 a poll that waits for its rate ends when its client is gone", func(t *testing.T) {
+		const polls = 30
+		s := server.New(store.New(store.WithEmptyGroups()), server.WithLimits(server.Limits{AddressRate: 1}))
+		h := ending{New(s), make(chan time.Duration, polls), time.Now()}
+		lis, done := newMemory(), make(chan error)
+		web := &http.Server{Handler: h}
+		go func() { done <- web.Serve(lis) }()
+		var all []net.Conn
+		for range polls { // ten at once, and one a second
+			conn, err := lis.dial()
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, conn)
+			go io.Copy(io.Discard, conn)
+			go io.WriteString(conn, request(""))
+		}
+		time.Sleep(5*time.Second + time.Millisecond)
+		for _, conn := range all {
+			conn.Close()
+		}
+		var last time.Duration
+		for range polls {
+			last = max(last, <-h.ended)
+		}
+		if last > 6*time.Second {
+			t.Errorf("the last one ended after %v", last)
+		}
+		if err := s.Drain(t.Context()); err != nil {
+			t.Error(err)
+		}
+		web.Close()
+		<-done
+		lis.closeAll()
+	})
 }

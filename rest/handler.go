@@ -238,7 +238,7 @@ func (h *Handler) open(w http.ResponseWriter, r *http.Request) (*server.Poll, ti
 func (h *Handler) body(w http.ResponseWriter, r *http.Request) io.ReadCloser {
 	c := http.NewResponseController(w)
 	stop := func() { _ = c.SetReadDeadline(time.Unix(1, 0)) } // if it fails, the request ends by itself
-	return h.server.Body(http.MaxBytesReader(w, r.Body, h.maxBody), peer(r.RemoteAddr), stop)
+	return h.server.Body(r.Context(), http.MaxBytesReader(w, r.Body, h.maxBody), peer(r.RemoteAddr), stop)
 }
 
 // mostKept is how large a buffer may be that is kept for the next poll.

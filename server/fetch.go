@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"fmt"
+	"net"
 	"strconv"
 	"time"
 
@@ -28,7 +29,11 @@ func (s *Server) answer(ctx context.Context, m *message, t, also *xds.Type) (out
 	if p, ok := peer.FromContext(ctx); ok {
 		from.Addr = p.Addr
 	}
-	s.queue(s.rate(from.Addr), from.Addr, ctx.Done())
+	if err := s.wait(ctx, m, from.Addr); err != nil {
+		m.data.Free()
+		s.rejects(ctx, &Stream{Type: t}, err)
+		return nil, err
+	}
 	d := s.decoder(xds.SotW)
 	req, err := decode(&d, m)
 	if err != nil {
@@ -59,6 +64,26 @@ func (s *Server) answer(ctx context.Context, m *message, t, also *xds.Type) (out
 	}
 	p.Close(err)
 	return out, err
+}
+
+// errHasty is told of a request that would have to wait, and is too large for that.
+var errHasty = status.Error(codes.Unavailable, "limit exceeded: more requests come from this address than are taken: try again later")
+
+// wait returns when a request is due, or with an error if it may not come. gRPC has read all
+// of it: so a large one, which would take room, does not wait.
+func (s *Server) wait(ctx context.Context, m *message, from net.Addr) error {
+	n := m.data.Len()
+	if n > maxFetch {
+		return reject(tooLarge, codes.ResourceExhausted, "limit exceeded: a request of %d bytes to a Fetch method, more than %d", n, maxFetch)
+	}
+	wait := s.due(s.rate(from), counts(n), from)
+	if wait > 0 && n > largeRequest {
+		return errHasty
+	}
+	if wait > 0 {
+		pause(wait, ctx.Done(), nil)
+	}
+	return nil
 }
 
 // holdOf is how long a call may be held.

@@ -52,19 +52,21 @@ type Poll struct {
 	but    string        // the version that is no news; "": each is
 	answer *xds.Response // what to answer, as soon as that is known
 	seat   *seat         // nil: it is not held
-	lost   *loss         // of the seat
+	stored *stored       // what it has meanwhile; nil: the same
+	lost   *loss         // of one of them
 }
 
 // polls is what a server knows of polls.
 type polls struct {
-	told  *lru[poller, telling]         // answers that are not acknowledged
-	conns *lru[netip.AddrPort, traffic] // on which polls came
-	held  *seats
+	told   *lru[poller, telling]         // answers that are not acknowledged
+	conns  *lru[netip.AddrPort, traffic] // on which polls came
+	held   *seats
+	cellar *cellar
 }
 
-func newPolls(n int) *polls {
+func newPolls(n, heldInAll int) *polls {
 	full := reject(tooManyStreams, codes.Unavailable, "limit exceeded: %d polls are held, all that this server takes; try again later", n)
-	return &polls{held: newSeats(n, full, errLostPoll), told: newLRU[poller, telling](n), conns: newLRU[netip.AddrPort, traffic](n)}
+	return &polls{held: newSeats(n, full, errLostPoll), cellar: newCellar((heldInAll + pollsPart - 1) / pollsPart), told: newLRU[poller, telling](n), conns: newLRU[netip.AddrPort, traffic](n)}
 }
 
 // A Caller is who polls, as far as its transport can tell.
@@ -149,11 +151,7 @@ func (p *Poll) open(req xds.Request) error {
 	if p.look(); p.answer != nil {
 		return nil
 	}
-	p.lost = newLoss()
-	if p.seat = s.polls.held.enter(p.info.Peer, p.lost); p.seat == nil {
-		return s.polls.held.full
-	}
-	return nil
+	return p.sit()
 }
 
 // size is about how much memory a node takes.
@@ -298,9 +296,7 @@ func (p *Poll) Unchanged() *xds.Response {
 // Close ends the poll after its answer was sent. An error says that it was not,
 // and what the client was told instead.
 func (p *Poll) Close(err error) {
-	if p.seat != nil {
-		p.server.polls.held.leave(p.seat)
-	}
+	p.stand()
 	if err != nil && p.answer != nil {
 		p.server.polls.told.remove(p.poller)
 	}

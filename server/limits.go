@@ -13,7 +13,7 @@ type Limits struct {
 	// no node may have more than half of all. How many one connection may have is up to gRPC:
 	// [MaxStreams]. Of streams that have ended four times as many answers are
 	// remembered, for an hour, in 64 MiB and 1 KiB for each at most: by them clients
-	// that come back are known.
+	// that come back are known. Beyond that those of the address are forgotten that left most.
 	Streams int
 
 	// Silent is how many streams may be open on which no request has come, besides one of
@@ -47,7 +47,9 @@ type Limits struct {
 	Held int
 
 	// HeldInAll is the same of all streams together: beyond it the stream ends that holds
-	// most, of the address whose streams do. Zero: any number.
+	// most, of the address whose streams do. Polls that are held have a quarter of that besides:
+	// one more takes the place of the newest of the address whose polls hold most. Zero: any
+	// number.
 	HeldInAll int
 
 	// Node is the largest node in bytes; 256 KiB by default. Envoy's has 61 KiB,

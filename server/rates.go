@@ -1,10 +1,13 @@
 package server
 
 import (
+	"context"
 	"io"
 	"log/slog"
 	"net"
 	"time"
+
+	"google.golang.org/grpc/status"
 
 	"github.com/chancery-xds/chancery/internal/pace"
 	"github.com/chancery-xds/chancery/internal/shares"
@@ -37,37 +40,69 @@ func (s *Server) rush(peer net.Addr) {
 	s.warn(whose(&Stream{Peer: peer}), line, line, []slog.Attr{slog.String("peer", from), slog.Int("per_second", s.bounds.AddressRate)})
 }
 
-// queue has a poll wait that comes on a connection, until somebody is gone.
-func (s *Server) queue(conn *pace.Shared, peer net.Addr, gone <-chan struct{}) {
-	if wait := conn.Take(time.Now(), 1); wait > 0 {
+// due is how long a poll has to wait that comes on a connection, and counts as n requests: for
+// what it is more than a small one, those wait that follow.
+func (s *Server) due(conn *pace.Shared, n int, peer net.Addr) time.Duration {
+	now := time.Now()
+	wait := conn.Take(now, 1)
+	conn.Take(now, n-1)
+	if wait > 0 {
 		s.rush(peer)
-		pause(wait, gone)
 	}
+	return wait
 }
 
-// pause returns after a time, or when somebody is gone.
-func pause(d time.Duration, gone <-chan struct{}) {
+// pause returns after a time, or when somebody is gone, or something else is; nil: it never is.
+func pause(d time.Duration, gone, other <-chan struct{}) {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-t.C:
 	case <-gone:
+	case <-other:
 	}
 }
 
-// A queued body is not read before its poll is due.
+// A queued body is not read to its end before its poll is due: its first bytes are, for they
+// take no room, and of a client of HTTP/1.1 it is not noticed before the end that it is gone.
 type queued struct {
 	io.ReadCloser
 	server *Server
+	ctx    context.Context //nolint:containedctx // of the request whose body it is
 	peer   net.Addr
+	early  int // bytes that may be read before it is due
 	due    bool
 }
 
 // Read implements [io.Reader].
 func (q *queued) Read(p []byte) (int, error) {
-	if !q.due {
-		q.due = true
-		q.server.queue(q.server.rateOf(q.peer), q.peer, q.server.drain.began)
+	if q.due {
+		return q.ReadCloser.Read(p)
 	}
-	return q.ReadCloser.Read(p)
+	if q.early == 0 {
+		if err := q.wait(); err != nil {
+			return 0, err
+		}
+		return q.ReadCloser.Read(p)
+	}
+	n, err := q.ReadCloser.Read(p[:min(len(p), q.early)])
+	q.early -= n
+	if err != nil {
+		if gone := q.wait(); gone != nil {
+			err = gone
+		}
+	}
+	return n, err
+}
+
+// wait returns when the poll is due, or with an error when its client is gone.
+func (q *queued) wait() error {
+	q.due = true
+	if wait := q.server.due(q.server.rateOf(q.peer), 1, q.peer); wait > 0 {
+		pause(wait, q.ctx.Done(), q.server.drain.began)
+	}
+	if err := q.ctx.Err(); err != nil {
+		return status.FromContextError(err).Err()
+	}
+	return nil
 }

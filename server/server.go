@@ -109,7 +109,7 @@ func New[W Watch](src Source[W], opts ...Option) *Server {
 		"limit exceeded: %d streams are open, all that this server takes", s.bounds.Streams), errLost)
 	s.silent = newSilences(newSeats(s.bounds.Silent, reject(tooSilent, codes.ResourceExhausted,
 		"limit exceeded: %d streams are open on which no request has come, besides the first of each connection, all that this server takes", s.bounds.Silent), errLostSilent))
-	s.polls = newPolls(s.bounds.Polls)
+	s.polls = newPolls(s.bounds.Polls, s.bounds.HeldInAll)
 	s.held.loads.Max = s.bounds.HeldInAll
 	s.told = newTold(toldPerStream * s.bounds.Streams)
 	s.first = newAdmission(s.bounds.FirstAnswers)
@@ -164,7 +164,7 @@ type Stats struct {
 	Silent      int    // of these, those on which no request has come
 	Polls       int    // polls held now
 	Waiting     int    // of the streams, for their turn to be answered first
-	Held        int    // bytes of names that streams hold, 64 added for each, and of their nodes
+	Held        int    // bytes of names that streams and polls hold, 64 added for each, and of their nodes
 	Unfinished  int    // bytes of requests that are not whole, or wait to be handled
 	Streams     uint64 // streams opened
 	NodeChanges uint64 // streams whose client changed its node id, which is ignored
@@ -194,7 +194,7 @@ func (s *Server) Stats() Stats {
 		Silent:      s.silent.taken(),
 		Polls:       s.polls.held.taken(),
 		Waiting:     s.first.waiting(),
-		Held:        s.held.bytes(),
+		Held:        s.held.bytes() + s.polls.cellar.taken(),
 		Unfinished:  s.unfinished.Used(),
 		Streams:     s.streams.Load(),
 		NodeChanges: s.nodeChanges.Load(),

@@ -159,7 +159,7 @@ func (s *stream) begin() error {
 		limits.Recent = w.Recent
 	}
 	if s.info.Variant == xds.SotW {
-		s.told = &account{told: s.server.told, node: node.ID}
+		s.told = &account{told: s.server.told, node: node.ID, owner: shares.Owner(s.info.Peer)}
 		limits.Told = s.recall
 	}
 	limits.Spread = s.info.ID

@@ -60,7 +60,7 @@ func (s *stream) requests() {
 			return
 		}
 		if wait -= time.Since(now); wait > 0 {
-			pause(wait, s.rpc.Context().Done())
+			pause(wait, s.rpc.Context().Done(), nil)
 		}
 	}
 }

@@ -21,7 +21,8 @@ const toldTime = time.Hour
 const toldPerStream = 4
 
 // toldRoom is about how many bytes these may take besides a KiB for each: clients
-// determine how many names they have. Beyond it the oldest are forgotten, too.
+// determine how many names they have. Beyond it some are forgotten, too: the oldest of the
+// address that left most.
 const toldRoom = 64 << 20
 
 // told remembers what SotW clients were told under the versions by which they may
@@ -37,6 +38,7 @@ type told struct {
 	bytes int                    // of ended, about
 	index map[statement]*holding // the first of a list
 	ended *list.List             // of *ending, the newest first
+	left  leavers                // the same by who left it
 }
 
 func newTold(n int) *told {
@@ -114,6 +116,9 @@ type ending struct {
 	*holding
 	until time.Time
 	bytes int
+
+	from *leaver
+	at   *list.Element // of from.endings
 }
 
 // hold remembers what the client of a stream may state, and that it was told so after
@@ -179,9 +184,9 @@ func (t *told) release(hs []*holding, before *holding) {
 // ends.
 const nearby = 64
 
-// end remembers what the client of a stream that has ended may state. What
-// another one left in the same state counts once.
-func (t *told) end(now time.Time, hs []*holding) {
+// end remembers what the client of a stream that has ended may state, which came from an
+// address ([shares.Owner]). What another one left in the same state counts once.
+func (t *told) end(now time.Time, owner string, hs []*holding) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, h := range hs {
@@ -196,10 +201,12 @@ func (t *told) end(now time.Time, hs []*holding) {
 		if o != nil {
 			o.ended.Value.(*ending).until = now.Add(toldTime)
 			t.ended.MoveToFront(o.ended)
+			t.left.renew(o.ended.Value.(*ending))
 			continue
 		}
-		e := &ending{h, now.Add(toldTime), 256 + 8*h.each.len() + 16*len(h.lacks)}
+		e := &ending{holding: h, until: now.Add(toldTime), bytes: 320 + 8*h.each.len() + 16*len(h.lacks)}
 		h.ended, t.bytes = t.ended.PushFront(e), t.bytes+e.bytes
+		t.left.add(owner, e)
 		if h.next = t.index[h.of]; h.next != nil {
 			h.next.prev = h
 		}
@@ -215,7 +222,11 @@ func (t *told) expire(now time.Time) {
 		if t.ended.Len() <= t.max && t.bytes <= toldRoom+t.max<<10 && now.Before(last.until) {
 			return
 		}
-		t.ended.Remove(e)
+		if now.Before(last.until) {
+			last = t.left.next()
+		}
+		t.ended.Remove(last.ended)
+		t.left.remove(last)
 		t.bytes -= last.bytes
 		t.unlink(last.holding)
 	}

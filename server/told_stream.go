@@ -17,6 +17,7 @@ const maxStatements = 8
 type account struct {
 	told  *told
 	node  string
+	owner string // from which address it comes
 	types []accountOf
 }
 
@@ -173,7 +174,7 @@ func (a *account) recall(now time.Time, typ *xds.Type, version string, table *pr
 // end notes that the stream has ended.
 func (a *account) end(now time.Time) {
 	for i := range a.types {
-		a.told.end(now, a.types[i].may)
+		a.told.end(now, a.owner, a.types[i].may)
 	}
 	a.types = nil
 }

@@ -974,8 +974,8 @@ func TestToldLists(t *testing.T) {
 	}
 	a, b, a2, c := hold("a"), hold("b"), hold("a"), hold("c")
 	a2.each = a.each
-	m.end(now, []*holding{a})
-	m.end(now.Add(time.Minute), []*holding{a2, b})
+	m.end(now, "", []*holding{a})
+	m.end(now.Add(time.Minute), "", []*holding{a2, b})
 	if n := m.ended.Len(); n != 2 {
 		t.Errorf("%d are remembered", n)
 	}
@@ -1019,7 +1019,7 @@ func TestToldLast(t *testing.T) {
 	for _, name := range []string{"a", "b", "a", "c"} {
 		h := &holding{content: same, of: key(name)}
 		m.hold(now, h, nil)
-		m.end(now, []*holding{h})
+		m.end(now, "", []*holding{h})
 	}
 	for name, want := range map[string]bool{"a": true, "b": false, "c": true} {
 		if _, ok := m.recall(now, key(name)); ok != want {
@@ -1085,7 +1085,7 @@ func TestToldRoom(t *testing.T) {
 	for i := range most + 10 {
 		h := &holding{of: stating("n", "t", fmt.Sprint(i)), content: content{each: each}}
 		m.hold(now, h, nil)
-		m.end(now, []*holding{h})
+		m.end(now, "", []*holding{h})
 	}
 	knows := func(i int) bool {
 		_, ok := m.recall(now, stating("n", "t", fmt.Sprint(i)))
@@ -1094,7 +1094,7 @@ func TestToldRoom(t *testing.T) {
 	if n := m.ended.Len(); n > most || n < most-2 || knows(0) || !knows(most+9) || !knows(most+10-n) {
 		t.Errorf("%d answers of %d names are remembered, at most %d", n, len(sts), most)
 	}
-	if m.end(now.Add(toldTime), nil); m.bytes != 0 || m.ended.Len() > 0 {
+	if m.end(now.Add(toldTime), "", nil); m.bytes != 0 || m.ended.Len() > 0 {
 		t.Errorf("nothing takes %d bytes", m.bytes)
 	}
 }

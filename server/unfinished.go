@@ -101,14 +101,16 @@ func numberOf(ctx context.Context) uint32 {
 
 // Body returns the body of a request over HTTP, such as a poll's, whose client is at an
 // address. What of it is beyond 64 KiB counts against [Limits.Unfinished] until it is closed:
-// who reads it waits for room, and before that until it is due ([Limits.AddressRate]). An error of reading is UNAVAILABLE, as one of gRPC's status,
-// if it found none or came too slowly ([WithReadTimeout]); stop, which must make reads of r
-// fail, has been called then, by any goroutine.
-func (s *Server) Body(r io.Reader, peer net.Addr, stop func()) io.ReadCloser {
+// who reads it waits for room, and before that, or before its end, until it is due
+// ([Limits.AddressRate]), or ctx is done, which should be the request's. An error of reading is
+// UNAVAILABLE, as one of gRPC's status, if it found none or came too slowly
+// ([WithReadTimeout]); stop, which must make reads of r fail, has been called then, by any
+// goroutine.
+func (s *Server) Body(ctx context.Context, r io.Reader, peer net.Addr, stop func()) io.ReadCloser {
 	if peer == nil {
 		peer = &net.UnixAddr{Net: "unix"}
 	}
-	return &queued{ReadCloser: body{s.unfinished.Body(r, peer, stop)}, server: s, peer: peer}
+	return &queued{ReadCloser: body{s.unfinished.Body(r, peer, stop)}, server: s, ctx: ctx, peer: peer, early: largeRequest}
 }
 
 type body struct{ *unfinished.Body }

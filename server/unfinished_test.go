@@ -194,7 +194,7 @@ func TestUnfinished(t *testing.T) {
 	})
 	within(t, "SAFE-9 a body whose client has no address is refused as others are", func(t *testing.T) {
 		w := serve(t, WithLimits(Limits{Unfinished: 200 << 10}))
-		b := w.Server.Body(bytes.NewReader(make([]byte, 1<<20)), nil, func() {})
+		b := w.Server.Body(t.Context(), bytes.NewReader(make([]byte, 1<<20)), nil, func() {})
 		defer b.Close()
 		if _, err := io.Copy(io.Discard, b); status.Code(err) != codes.Unavailable {
 			t.Error(err)

@@ -37,7 +37,7 @@ func (b *bounding) flags(f *pflag.FlagSet) {
 	f.IntVar(&b.Names, "max-names", b.Names, "largest `number` of names of one type on one stream")
 	sizeVar(f, &b.NameLen, "max-name-length", b.NameLen, "largest `SIZE` of a name")
 	sizeVar(f, &b.Held, "max-held", b.Held, "largest `SIZE` of all names of one stream, 64 bytes added for each")
-	sizeVar(f, &b.HeldInAll, "max-held-total", 0, "largest `SIZE` of the names of all streams, beyond which the largest ends of the address that holds most; 0: a quarter of the memory limit, any number if there is none")
+	sizeVar(f, &b.HeldInAll, "max-held-total", 0, "largest `SIZE` of the names and nodes of all streams, beyond which the largest ends of the address that holds most; polls have a quarter of it besides; 0: a quarter of the memory limit, any number if there is none")
 	f.IntVar(&b.Rate, "max-rate", b.Rate, "`requests` a second of one stream, ten times as many at once; more wait at the client. 0: any number")
 	f.IntVar(&b.AddressRate, "max-address-rate", b.AddressRate, "`requests` a second of all clients of one address, ten times as many at once; a stream that ends counts as ten; more wait, 30s at most. 0: any number")
 	f.IntVar(&b.StreamRate, "max-stream-rate", b.StreamRate, "`streams` of one connection that end in a second, ten times as many at once; beyond it the connection is read later. 0: any number")

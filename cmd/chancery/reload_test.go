@@ -61,7 +61,7 @@ func TestPatience(t *testing.T) {
 func TestReloadOfNothing(t *testing.T) {
 	dir := t.TempDir()
 	state := []string{"--state-dir", t.TempDir()}
-	chancery(t, 1, "no server of "+dir+"/chancry is running: there is no such directory", append([]string{"reload", dir+"/chancry"}, state...)...)
+	chancery(t, 1, "no server of "+dir+"/chancry is running: there is no such directory", append([]string{"reload", dir + "/chancry"}, state...)...)
 	chancery(t, 1, "no server of "+dir+" is running", append([]string{"reload", dir}, state...)...)
 	chancery(t, 2, "--timeout: no server answers at once", append([]string{"reload", dir, "--timeout", "0"}, state...)...)
 }

@@ -87,7 +87,7 @@ func (m *Metrics) Server(stats func() server.Stats) {
 	}, func() float64 { return float64(stats().Silent) }), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: prefix + "polls_held", Help: "Polls of REST-JSON and Fetch that are held until something changes.",
 	}, func() float64 { return float64(stats().Polls) }), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: prefix + "held_bytes", Help: "Bytes of names that streams hold, 64 added for each, and of their nodes.",
+		Name: prefix + "held_bytes", Help: "Bytes of names that streams and held polls hold, 64 added for each, and of their nodes.",
 	}, func() float64 { return float64(stats().Held) }), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: prefix + "unfinished_bytes", Help: "Bytes of requests that are not whole, where a connection has more than 64 KiB of them, and of larger ones that wait to be handled.",
 	}, func() float64 { return float64(stats().Unfinished) }), prometheus.NewGaugeFunc(prometheus.GaugeOpts{

@@ -1,0 +1,145 @@
+package server
+
+import (
+	"context"
+	"net"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// "What a client can make the server hold or do is bounded per stream, per peer and in all,
+// in bytes" (SAFE-9): polls that are held, too.
+func TestPollsHeldBytes(t *testing.T) {
+	// held polls from an address for a name of so many bytes, with the version that it is at,
+	// and says how long that took, and what was told.
+	held := func(t *testing.T, w *pollWorld, ip string, n int) (took func() time.Duration, err error) {
+		t.Helper()
+		from := Caller{Addr: &net.TCPAddr{IP: net.ParseIP(ip), Port: 1000}}
+		req := xds.Request{Node: &xds.Node{ID: ip}, Names: []string{strings.Repeat("n", n)}}
+		first, err := w.Poll(xds.Endpoint, req, from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := first.Wait(t.Context(), MaxHold)
+		first.Close(err)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Version = r.Version
+		start := time.Now()
+		p, err := w.Poll(xds.Endpoint, req, from)
+		if err != nil {
+			return nil, err
+		}
+		over := make(chan time.Duration, 1)
+		go func() {
+			_, err := p.Wait(context.Background(), MaxHold)
+			p.Close(err)
+			over <- time.Since(start)
+		}()
+		synctest.Wait()
+		return func() time.Duration { return <-over }, nil
+	}
+	within(t, "SAFE-9 what polls hold is bounded, and who has most of it makes room", func(t *testing.T) {
+		w := newPollWorld(t, WithLimits(Limits{HeldInAll: 8000})) // of which polls have 2,000
+		first, err := held(t, w, "192.0.2.1", 700)
+		if err != nil {
+			t.Fatal(err)
+		}
+		second, err := held(t, w, "192.0.2.1", 700)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := w.Stats().Held; n < 1500 || n > 2000 {
+			t.Errorf("%d bytes are held", n)
+		}
+		if _, err := held(t, w, "192.0.2.1", 700); status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "no room") {
+			t.Error("one more of the same address:", err)
+		}
+		time.Sleep(time.Second)
+		other, err := held(t, w, "192.0.2.2", 700)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := second(); d != time.Second {
+			t.Errorf("the newest of the address that has most was held %v", d)
+		}
+		if d := first(); d != MaxHold {
+			t.Errorf("its other one %v", d)
+		}
+		if d := other(); d != MaxHold {
+			t.Errorf("another's %v", d)
+		}
+		if n := w.Stats().Held; n != 0 {
+			t.Errorf("%d bytes are held after all have ended", n)
+		}
+		if n := w.Stats().Throttled["subscription"]; n != 2 || !strings.Contains(w.log.String(), "most of them are of this address") {
+			t.Errorf("counted %d, logged\n%s", n, w.log)
+		}
+	})
+	within(t, "SAFE-9 there is no bound without a limit", func(t *testing.T) {
+		w := newPollWorld(t)
+		over, err := held(t, w, "192.0.2.1", 4000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := w.Stats().Held; n < 4000 {
+			t.Errorf("%d bytes are held", n)
+		}
+		over()
+	})
+	within(t, "SAFE-9 nor is room taken from who has no more", func(t *testing.T) {
+		w := newPollWorld(t, WithLimits(Limits{HeldInAll: 8000}))
+		small, err := held(t, w, "192.0.2.1", 900)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := held(t, w, "192.0.2.2", 1500); status.Code(err) != codes.Unavailable {
+			t.Error(err)
+		}
+		if d := small(); d != MaxHold {
+			t.Errorf("it was held %v", d)
+		}
+	})
+}
+
+func TestLargeFetch(t *testing.T) {
+	fetch := func(t *testing.T, w *world, n int) error {
+		t.Helper()
+		req := &discovery.DiscoveryRequest{ResponseNonce: strings.Repeat("n", n)}
+		return w.dial(t).Invoke(t.Context(), "/"+xds.Cluster.Service+"/"+xds.Cluster.Fetch, req, &discovery.DiscoveryResponse{})
+	}
+	within(t, "SAFE-9 a request to a Fetch method is no larger than a poll's body", func(t *testing.T) {
+		w := serve(t)
+		if err := fetch(t, w, 4<<20-100); err != nil {
+			t.Error(err)
+		}
+		if err := fetch(t, w, 4<<20); status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "more than 4194304") {
+			t.Error(err)
+		}
+		if n := w.Stats().Throttled["request"]; n != 1 || !strings.Contains(w.log.String(), "client was refused") {
+			t.Errorf("counted %d, logged\n%s", n, w.log)
+		}
+	})
+	within(t, "SAFE-9 a large one does not wait, for it is there as a whole", func(t *testing.T) {
+		w := serve(t, WithLimits(Limits{AddressRate: 1}))
+		if err := fetch(t, w, 3<<20); err != nil { // is as many as 49
+			t.Error(err)
+		}
+		start := time.Now()
+		if err := fetch(t, w, 100<<10); status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "from this address") || time.Since(start) > 0 {
+			t.Error(err, time.Since(start))
+		}
+		if err := fetch(t, w, 0); err != nil || time.Since(start) < 20*time.Second {
+			t.Error(err, time.Since(start))
+		}
+	})
+}

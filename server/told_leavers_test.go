@@ -1,0 +1,80 @@
+package server
+
+import (
+	"fmt"
+	"testing"
+	"time"
+)
+
+// What is too much is forgotten of the address that left most, and there the oldest.
+func TestToldLeavers(t *testing.T) {
+	now := time.Now()
+	leave := func(m *told, owner, what string, names int) {
+		sts := stampList{}
+		for i := range names {
+			sts = inPieces(append(sts.flat(), res(fmt.Sprint(i), "1").Stamp))
+		}
+		h := &holding{of: stating("n", "t", what), content: content{each: sts}}
+		m.hold(now, h, nil)
+		m.end(now, owner, []*holding{h})
+		now = now.Add(time.Second)
+	}
+	knows := func(m *told, what string) bool {
+		_, ok := m.recall(now, stating("n", "t", what))
+		return ok
+	}
+	t.Run("SAFE-9 a stranger's streams make the server forget what strangers have", func(t *testing.T) {
+		m := newTold(10)
+		for i := range 3 {
+			leave(m, "good", fmt.Sprint("good-", i), 1)
+		}
+		for i := range 100 {
+			leave(m, "stranger", fmt.Sprint("stranger-", i), 1)
+		}
+		for i := range 3 {
+			if !knows(m, fmt.Sprint("good-", i)) {
+				t.Errorf("good-%d is forgotten", i)
+			}
+		}
+		for i, want := range map[int]bool{92: false, 93: true, 99: true} {
+			if got := knows(m, fmt.Sprint("stranger-", i)); got != want {
+				t.Errorf("stranger-%d is remembered: %v", i, got)
+			}
+		}
+		leave(m, "other", "other", 1)
+		if !knows(m, "other") || !knows(m, "good-0") || knows(m, "stranger-93") || m.ended.Len() != 10 {
+			t.Error("who comes for the first time is not remembered, or by whom it was paid is wrong")
+		}
+	})
+	t.Run("SAFE-9 who left much counts as many", func(t *testing.T) {
+		m := newTold(6)
+		leave(m, "much", "much", 2000)
+		for i := range 5 {
+			leave(m, "good", fmt.Sprint("good-", i), 1)
+		}
+		leave(m, "other", "other", 1)
+		if knows(m, "much") || !knows(m, "good-0") || !knows(m, "other") {
+			t.Error(knows(m, "much"), knows(m, "good-0"), knows(m, "other"))
+		}
+	})
+	t.Run("what was left once more is not the oldest", func(t *testing.T) {
+		m := newTold(3)
+		for _, what := range []string{"a", "b", "c", "a", "d"} {
+			leave(m, "x", what, 1)
+		}
+		if !knows(m, "a") || knows(m, "b") {
+			t.Error(knows(m, "a"), knows(m, "b"))
+		}
+	})
+	t.Run("nothing stays of who left", func(t *testing.T) {
+		m := newTold(3)
+		for i := range 5 {
+			leave(m, fmt.Sprint(i), fmt.Sprint(i), 1)
+		}
+		now = now.Add(toldTime)
+		m.end(now, "", nil)
+		if m.bytes != 0 || m.ended.Len() != 0 || len(m.left.names) != 0 || len(m.left.most) != 0 {
+			t.Error(m.bytes, m.ended.Len(), m.left)
+		}
+	})
+}

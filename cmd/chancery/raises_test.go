@@ -76,7 +76,7 @@ func TestFlagsOfLimits(t *testing.T) {
 		"limit exceeded: names of 500 bytes on one stream, more than 4":           "--max-held",
 		"limit exceeded: names of 500 bytes on all streams, more than 4":          "--max-held-total",
 		"grpc: received message larger than max (5 vs. 4)":                        "--max-request",
-		"no request":                                                              "",
+		"no request": "",
 	} {
 		if got := flag(ends, text); got != want {
 			t.Errorf("%q has the flag %q, want %q", text, got, want)

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -58,10 +60,19 @@ func TestPatience(t *testing.T) {
 	}
 }
 
+// A mistake in the name of what is to be served leaves nothing in --state-dir.
+func TestNothingIsLeft(t *testing.T) {
+	root := t.TempDir()
+	chancery(t, 1, "none", "serve", filepath.Join(t.TempDir(), "none"), "--state-dir", root)
+	if left, err := os.ReadDir(root); err != nil || len(left) != 0 {
+		t.Errorf("left: %v, %v", left, err)
+	}
+}
+
 func TestReloadOfNothing(t *testing.T) {
 	dir := t.TempDir()
 	state := []string{"--state-dir", t.TempDir()}
-	chancery(t, 1, "no server of "+dir+"/chancry is running: there is no such directory", append([]string{"reload", dir+"/chancry"}, state...)...)
+	chancery(t, 1, "no server of "+dir+"/chancry is running: there is no such directory", append([]string{"reload", dir + "/chancry"}, state...)...)
 	chancery(t, 1, "no server of "+dir+" is running", append([]string{"reload", dir}, state...)...)
 	chancery(t, 2, "--timeout: no server answers at once", append([]string{"reload", dir, "--timeout", "0"}, state...)...)
 }

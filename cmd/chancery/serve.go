@@ -260,6 +260,7 @@ func (s *serving) run() error {
 	select {
 	case err := <-loaded:
 		if err != nil {
+			s.state.drop()
 			return err
 		}
 	case sig := <-signals: // much to load takes longer than who sent it waits

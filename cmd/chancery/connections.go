@@ -26,8 +26,8 @@ const moreFiles = "raise the hard limit: LimitNOFILE= of systemd, ulimit -Hn"
 // together, and of who asks for health and metrics, who have a quarter of the files
 // that are kept back from clients. It says how many clients there may be.
 func (s *serving) connections(files listen.Files, m *metrics.Metrics) (clients, probes *listen.Limit) {
-	asked := s.limits.connections
-	most := asked
+	most := s.limits.connections
+	asked := most
 	if room := files.Clients(); most == 0 || room > 0 && most > room {
 		most = room
 	}

@@ -22,8 +22,17 @@
 //
 // # Groups
 //
-// A node sees one group of resources, chosen by [WithSelect]. A group comes
-// into being by the first commit that has resources for it; a stream may watch
+// A node sees one group of resources, chosen by [WithSelect], and nothing of the others:
+//
+//	st := store.New(store.WithSelect(func(n *xds.Node) string { return n.Cluster }))
+//	_, err := st.Update(func(tx *store.Tx) error {
+//		tx.Group("edge").Set(xds.Cluster, checkout)
+//		tx.Group("internal").Set(xds.Cluster, ledger)
+//		return nil
+//	})
+//
+// Methods of tx itself write to the default group, which nodes of the name "" see. A group
+// comes into being by the first commit that has resources for it; a stream may watch
 // it before, and sees nothing until then.
 //
 // # Concurrency

@@ -63,6 +63,37 @@ func Example() {
 	// canary is another
 }
 
+// Each node sees one group, here that of its cluster, and nothing of the others. What all
+// are to see is set in each group.
+func ExampleWithSelect() {
+	st := store.New(store.WithSelect(func(n *xds.Node) string { return n.Cluster }))
+	shared := xds.NewResource("shared", nil)
+	_, err := st.Update(func(tx *store.Tx) error {
+		for _, group := range []string{"edge", "internal"} {
+			tx.Group(group).Set(xds.Cluster, shared)
+		}
+		tx.Group("edge").Set(xds.Cluster, xds.NewResource("checkout", nil))
+		return nil
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, cluster := range []string{"edge", "internal", "unknown"} {
+		w := st.Watch(&xds.Node{ID: "envoy-1", Cluster: cluster})
+		if view, _ := w.Next(); view == nil {
+			fmt.Println(cluster, "is told nothing: nobody wrote to its group")
+		} else {
+			fmt.Println(cluster, "sees", view.Table(xds.Cluster).Len())
+		}
+		w.Close()
+	}
+	// Output:
+	// edge sees 2
+	// internal sees 1
+	// unknown is told nothing: nobody wrote to its group
+}
+
 func ExampleTx_Replace() {
 	st := store.New()
 	load := func(names ...string) {

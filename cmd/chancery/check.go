@@ -31,8 +31,10 @@ what a directory may hold.
 Warnings tell what is doubtful, such as a reference to a resource that no file
 has.
 
-What Envoy alone can know, such as whether a filter accepts its settings, it
-finds out when it is told: see the log of the server for what clients refuse.
+What Envoy alone can know, such as whether a filter accepts its settings, or a
+value is in the range that its API demands, it finds out when it is told: see the
+log of the server for what clients refuse. Of more than 100 mistakes the first 100
+are told, and how many more there are.
 
 Exit codes: 0 nothing found; 1 something is; 2 wrong use.`,
 		Example: `  chancery check ./config

@@ -2,8 +2,6 @@ package main
 
 import (
 	"cmp"
-	"context"
-	"log/slog"
 	"net"
 	"sync/atomic"
 
@@ -21,20 +19,26 @@ func (s *serving) raiseFiles() listen.Files {
 	return files
 }
 
+// moreFiles says how to have more of them.
+const moreFiles = "raise the hard limit: LimitNOFILE= of systemd, ulimit -Hn"
+
 // connections returns the limits of connections: of clients on all listeners
 // together, and of who asks for health and metrics, who have a quarter of the files
 // that are kept back from clients. It says how many clients there may be.
 func (s *serving) connections(files listen.Files, m *metrics.Metrics) (clients, probes *listen.Limit) {
 	most := s.limits.connections
+	asked := most
 	if room := files.Clients(); most == 0 || room > 0 && most > room {
 		most = room
 	}
-	if files.Soft != 0 {
-		level := slog.LevelInfo
-		if files.Few() {
-			level = slog.LevelWarn
-		}
-		s.log.Log(context.Background(), level, "limit of open files", "files", files.Soft, "clients", most)
+	switch {
+	case files.Few():
+		s.log.Warn("the limit of open files is low: there is room for few clients", "files", files.Soft, "clients", most, "hint", moreFiles)
+	case files.Soft != 0:
+		s.log.Info("limit of open files", "files", files.Soft, "clients", most)
+	}
+	if asked > most {
+		s.log.Warn("--max-connections is cut to what the limit of open files has room for", "asked", asked, "clients", most, "hint", moreFiles)
 	}
 	clients, probes = listen.NewLimit(most), listen.NewLimit(files.Reserve()/4)
 	var closed atomic.Uint64
@@ -50,12 +54,12 @@ func (s *serving) connections(files listen.Files, m *metrics.Metrics) (clients, 
 func (s *serving) crowd(what string, most int) func(peer net.Addr) {
 	var lines repeats.Counter
 	return func(peer net.Addr) {
-		tell := func(repeated int, _ []string) {
+		tell := func(more ...any) {
 			s.log.Warn("too many connections: one was closed, of the address that has most",
-				"connections", what, "open", most, "peer", cmp.Or(peer.String(), "unix"), "repeated", repeated)
+				append([]any{"connections", what, "open", most, "peer", cmp.Or(peer.String(), "unix")}, more...)...)
 		}
-		if lines.Say("", what, 1, tell) {
-			tell(0, nil)
+		if lines.Say("", what, 1, func(n int, _ []string) { tell("repeated", n) }) {
+			tell()
 		}
 	}
 }

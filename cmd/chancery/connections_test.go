@@ -109,11 +109,15 @@ func TestMaxConnections(t *testing.T) {
 		for range 4 {
 			idle(t, d.conn.Target())
 		}
-		if line := d.logged("too many connections: one was closed, of the address that has most"); fmt.Sprintf("%v, %v", line["connections"], line["open"]) != "of clients, 3" {
+		const closed = "too many connections: one was closed, of the address that has most"
+		if line := d.logged(closed); fmt.Sprintf("%v, %v, %v", line["connections"], line["open"], line["repeated"]) != "of clients, 3, <nil>" {
 			t.Error(line)
 		}
 		d.conn = from("127.0.0.2", d.conn.Target(), t) // takes the place of one of them
 		d.clusters().gets("a")
+		if line := d.logged(closed); line["repeated"] != 1.0 {
+			t.Errorf("one was closed since: %v", line)
+		}
 		m := d.metrics()
 		for _, want := range []string{"xds_server_connections 3\n", "xds_server_connections_closed_total 2\n"} {
 			if !strings.Contains(m, want) {
@@ -148,22 +152,31 @@ func dialBy(t *testing.T, address string, dialer *net.Dialer) *grpc.ClientConn {
 // SAFE-9: whoever asks for more connections than there are files gets what there is room for;
 // that these are few for a fleet is a warning.
 func TestRoomForConnections(t *testing.T) {
+	const low, cut = "level=WARN msg=\"the limit of open files is low: there is room for few clients\" ", "level=WARN msg=\"--max-connections is cut to what the limit of open files has room for\" "
+	const enough, more = "level=INFO msg=\"limit of open files\" ", " hint=\"raise the hard limit: LimitNOFILE= of systemd, ulimit -Hn\"\n"
 	for _, tt := range []struct {
 		asked int
 		files uint64
 		want  string
 	}{
-		{0, 300, "level=WARN msg=\"limit of open files\" files=300 clients=236"},
-		{100, 300, "level=WARN msg=\"limit of open files\" files=300 clients=100"},
-		{1000, 300, "level=WARN msg=\"limit of open files\" files=300 clients=236"},
-		{0, 65_536, "level=INFO msg=\"limit of open files\" files=65536 clients=64512"},
+		{0, 300, low + "files=300 clients=236" + more},
+		{100, 300, low + "files=300 clients=100" + more},
+		{1000, 300, low + "files=300 clients=236" + more + cut + "asked=1000 clients=236" + more},
+		{0, 65_536, enough + "files=65536 clients=64512\n"},
+		{64_512, 65_536, enough + "files=65536 clients=64512\n"},
+		{64_513, 65_536, enough + "files=65536 clients=64512\n" + cut + "asked=64513 clients=64512" + more},
 		{100, 0, ""}, // which is not known
 	} {
 		var out bytes.Buffer
-		s := &serving{log: slog.New(slog.NewTextHandler(&out, nil))}
+		s := &serving{log: slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+			if a.Key == slog.TimeKey {
+				return slog.Attr{}
+			}
+			return a
+		}}))}
 		s.limits.connections = tt.asked
 		s.connections(listen.Files{Soft: tt.files}, metrics.New(metrics.Options{Snapshot: store.New().Snapshot}))
-		if got := out.String(); !strings.Contains(got, tt.want) || tt.want == "" && got != "" {
+		if got := out.String(); got != tt.want {
 			t.Errorf("--max-connections %d of %d files: %q, want %q", tt.asked, tt.files, got, tt.want)
 		}
 	}

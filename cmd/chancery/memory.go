@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"log/slog"
 	"math"
@@ -49,10 +48,11 @@ func limitMemory(log *slog.Logger) memory {
 	if m.by == "cgroup" {
 		debug.SetMemoryLimit(m.bytes)
 	}
-	attrs := []slog.Attr{slog.String("by", m.by)}
-	if m.bytes > 0 {
-		attrs = append(attrs, slog.Int64("bytes", m.bytes))
+	switch {
+	case m.bytes > 0:
+		log.Info("memory limit", "by", m.by, "bytes", m.bytes)
+	case err == nil:
+		log.Info("there is no memory limit: the program takes what it needs", "hint", "give the container one, or set GOMEMLIMIT")
 	}
-	log.LogAttrs(context.Background(), slog.LevelInfo, "memory limit", attrs...)
 	return m
 }

@@ -60,5 +60,11 @@ func TestMemoryLimit(t *testing.T) {
 		if want := `"msg":"memory limit","by":"GOMEMLIMIT","bytes":` + strconv.Itoa(700<<20); !strings.Contains(string(out), want) {
 			t.Errorf("no %s in %s", want, out)
 		}
+		cmd = exec.Command(binary, "serve", filepath.Join(t.TempDir(), "none"), "--state-dir", "")
+		cmd.Env = append(os.Environ(), "GOMEMLIMIT=off")
+		out, _ = cmd.CombinedOutput()
+		if want := `"msg":"there is no memory limit: the program takes what it needs","hint":"give the container one, or set GOMEMLIMIT"`; !strings.Contains(string(out), want) || strings.Contains(string(out), "nobody") {
+			t.Errorf("no %s in %s", want, out)
+		}
 	})
 }

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -55,6 +57,15 @@ func TestPatience(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// A mistake in the name of what is to be served leaves nothing in --state-dir.
+func TestNothingIsLeft(t *testing.T) {
+	root := t.TempDir()
+	chancery(t, 1, "none", "serve", filepath.Join(t.TempDir(), "none"), "--state-dir", root)
+	if left, err := os.ReadDir(root); err != nil || len(left) != 0 {
+		t.Errorf("left: %v, %v", left, err)
 	}
 }
 

@@ -73,10 +73,10 @@ DiscoveryResponse. Names that begin with "." or "_" are skipped. Unknown fields
 are errors.
 
 Files are loaded again when they change, all of them or none: any mistake is
-logged with file, line and column, and what was loaded before stays. So it does
-across a restart: the last good configuration is kept in --state-dir. Without one
-a mistake at start ends the program, and clients of a directory that has nothing
-yet are told nothing, not that everything is gone.
+logged with its place, and what was loaded before stays. So it does across a
+restart: the last good configuration is kept in --state-dir. Without one a mistake
+at start ends the program, and clients of a directory that has nothing yet are
+told nothing, not that everything is gone.
 
 A load that removes more than half of what a type (of 20 resources or more) had
 in the last 10 minutes, or the last file, is refused, since it is what an
@@ -267,6 +267,7 @@ func (s *serving) run() error {
 	select {
 	case err := <-loaded:
 		if err != nil {
+			s.state.drop()
 			return err
 		}
 	case sig := <-signals: // much to load takes longer than who sent it waits

@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"log/slog"
 	"path/filepath"
+	"regexp"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -115,15 +117,26 @@ func (s *state) howToAllow(served string) string {
 	}
 	whole := func(path string) string {
 		if abs, err := filepath.Abs(path); err == nil {
-			return abs
+			path = abs
 		}
-		return path
+		return quoted(path)
 	}
 	how := "chancery reload --allow-mass-delete " + whole(served)
 	if s.chosen {
 		how += " --state-dir " + whole(s.root)
 	}
 	return how
+}
+
+// plain is text that means itself in a shell.
+var plain = regexp.MustCompile(`^[A-Za-z0-9_./:@%+=,-]+$`)
+
+// quoted returns text as it is typed into a shell.
+func quoted(text string) string {
+	if plain.MatchString(text) {
+		return text
+	}
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }
 
 // note says what is served, for who asks about readiness.
@@ -135,6 +148,14 @@ func (s *state) note() string {
 		return "the last good: the files cannot be loaded since " + t.UTC().Format(time.RFC3339) + "; the log says why"
 	}
 	return "the files"
+}
+
+// drop leaves no folder behind in which nothing is kept, such as that of a directory whose
+// name was a mistake.
+func (s *state) drop() {
+	if s.keeper != nil {
+		s.keeper.Drop()
+	}
 }
 
 // run keeps, and listens to operators, until ctx is done.

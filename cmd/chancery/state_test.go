@@ -83,7 +83,7 @@ func (d *daemon) loads(port string) {
 	d.Helper()
 	d.tells(port, "/metrics", "xds_server_config_last_load_successful 1\n")
 	d.tells(port, "/metrics", "xds_server_config_restored 0\n")
-	d.tells(port, "/readyz?verbose", "[ ]configuration: the files\n")
+	d.tells(port, "/readyz?verbose", "[i]configuration: the files\n")
 }
 
 // tells waits until an answer has a part.
@@ -146,7 +146,7 @@ func TestSafeStart(t *testing.T) {
 			d = serveDir(t, d.dir, "--metrics-listen", "127.0.0.1:"+port)
 			d.clusters().gets(want...)
 			d.tells(port, "/readyz", "ok")
-			d.tells(port, "/readyz?verbose", "[ ]configuration: the last good, of 20")
+			d.tells(port, "/readyz?verbose", "[i]configuration: the last good, of 20")
 			d.tells(port, "/metrics", "xds_server_config_restored 1\n")
 			if err := errors.Join(os.MkdirAll(d.dir, 0o777), os.WriteFile(d.dir+"/a.yaml", []byte(many(0, 30)), 0o666), os.RemoveAll(d.dir+"/b.yaml")); err != nil {
 				t.Fatal(err)
@@ -169,7 +169,7 @@ func TestSafeStart(t *testing.T) {
 		d.loads(port)
 		write(t, d.dir, "a.yaml", "a: [")
 		d.tells(port, "/metrics", "xds_server_config_last_load_successful 0\n")
-		d.tells(port, "/readyz?verbose", "[ ]configuration: the last good: the files cannot be loaded since 20")
+		d.tells(port, "/readyz?verbose", "[i]configuration: the last good: the files cannot be loaded since 20")
 		write(t, d.dir, "a.yaml", many(0, 3))
 		d.loads(port)
 	})
@@ -185,7 +185,7 @@ func TestSafeStart(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer resp.Body.Close()
-		if body, _ := io.ReadAll(resp.Body); resp.StatusCode != http.StatusServiceUnavailable || !strings.Contains(string(body), "[ ]configuration: none\n") {
+		if body, _ := io.ReadAll(resp.Body); resp.StatusCode != http.StatusServiceUnavailable || !strings.Contains(string(body), "[i]configuration: none\n") {
 			t.Errorf("ready: %s, %s", resp.Status, body)
 		}
 		d.healthy(healthgrpc.HealthCheckResponse_NOT_SERVING)
@@ -388,6 +388,10 @@ func TestHowToAllow(t *testing.T) {
 		if got := s.howToAllow("dir"); got != tt.want {
 			t.Errorf("chosen %v, kept %v: %q, want %q", tt.chosen, tt.kept, got, tt.want)
 		}
+	}
+	spaced := state{root: "/my state", chosen: true, keeper: &lastgood.Keeper{}}
+	if got, want := spaced.howToAllow("/etc/it's $mine"), `chancery reload --allow-mass-delete '/etc/it'\''s $mine' --state-dir '/my state'`; got != want {
+		t.Errorf("%s, want %s", got, want)
 	}
 }
 

@@ -116,6 +116,15 @@ func (k *Keeper) Kept() bool {
 // Locked is closed when no other program keeps the folder.
 func (k *Keeper) Locked() <-chan struct{} { return k.locked }
 
+// Drop gives the folder back before Run was called, and removes it if nothing is kept in it.
+func (k *Keeper) Drop() {
+	if k.unlock == nil {
+		return // another program's
+	}
+	_ = os.Remove(k.dir) // or something is in it
+	k.unlock()
+}
+
 // Dir returns the folder.
 func (k *Keeper) Dir() string { return k.dir }
 

@@ -313,6 +313,43 @@ func TestTwoKeepers(t *testing.T) {
 	}
 }
 
+// Who keeps nothing after all leaves nothing behind, and takes nothing from others.
+func TestDrop(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "folder")
+	begin := func() *Keeper {
+		k, err := Open(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return k
+	}
+	there := func(want bool) {
+		t.Helper()
+		if _, err := os.Stat(dir); (err == nil) != want {
+			t.Errorf("it is there: %v, want %v", err == nil, want)
+		}
+	}
+	first, second := begin(), begin()
+	second.Drop()
+	there(true)
+	first.Drop()
+	there(false)
+	third := begin()
+	if third.unlock == nil {
+		t.Fatal("it is locked")
+	}
+	if err := third.Save(some(t, 1)); err != nil {
+		t.Fatal(err)
+	}
+	third.Drop()
+	there(true)
+	if last := begin(); last.unlock == nil {
+		t.Error("it stays locked")
+	} else {
+		last.unlock()
+	}
+}
+
 // What cannot be written is told once, and what was kept before stays.
 func TestNotWritten(t *testing.T) {
 	dir := t.TempDir()

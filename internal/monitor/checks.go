@@ -45,7 +45,7 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(&lines, "[+]%s ok\n", c.name)
 	}
 	for _, n := range s.notes {
-		fmt.Fprintf(&lines, "[ ]%s: %s\n", n.name, n.f())
+		fmt.Fprintf(&lines, "[i]%s: %s\n", n.name, n.f())
 	}
 	switch {
 	case !ready:

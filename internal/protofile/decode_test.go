@@ -118,7 +118,7 @@ func TestProblems(t *testing.T) {
 		{"all at once", "c.yaml", cluster + "connect_timeout: x\ntype: STATC\nlb_policy: [1]",
 			"c.yaml:3:18: connect_timeout: a duration is needed, not the string \"x\" (write seconds: \"0.25s\", \"300s\")\n" +
 				"c.yaml:4:7: type: DiscoveryType has no value \"STATC\" (did you mean STATIC?)\n" +
-				"c.yaml:5:12: lb_policy: a LbPolicy is needed, not a list"},
+				"c.yaml:5:12: lb_policy: an LbPolicy is needed, not a list"},
 		{"inside an Any", "l.yaml", strings.Replace(listener, "statPrefix", "stat_prefx", 1),
 			`l.yaml:12:7: filter_chains[0].filters[0].typed_config: unknown field "stat_prefx" in HttpConnectionManager (did you mean "stat_prefix"?)`},
 		{"duplicate key", "c.yaml", cluster + "name: d", `c.yaml:3:1: duplicate key "name", first on line 2`},
@@ -126,7 +126,7 @@ func TestProblems(t *testing.T) {
 		{"oneof", "c.yaml", cluster + "type: STATIC\ncluster_type: {name: x}", `c.yaml:4:1: "type" and "cluster_type" exclude each other`},
 		{"no type", "c.yaml", "name: c", `c.yaml:1:1: "@type" is missing (such as "@type": type.googleapis.com/envoy.config.cluster.v3.Cluster)`},
 		{"unknown type", "c.yaml", `"@type": type.googleapis.com/envoy.config.cluster.v3.Clustr`, `c.yaml:1:10: no message type is known as "envoy.config.cluster.v3.Clustr"`},
-		{"nested type key", "c.yaml", cluster + "eds_cluster_config: {\"@type\": a/b}", `c.yaml:3:22: eds_cluster_config: "@type" belongs into a google.protobuf.Any, and this is a EdsClusterConfig`},
+		{"nested type key", "c.yaml", cluster + "eds_cluster_config: {\"@type\": a/b}", `c.yaml:3:22: eds_cluster_config: "@type" belongs into a google.protobuf.Any, and this is an EdsClusterConfig`},
 		{"syntax", "c.yaml", cluster + "a: [1", `c.yaml:3: did not find expected ',' or ']'`},
 		{"tabs", "c.yaml", cluster + "a:\n\tb: 1", `c.yaml:4: found character that cannot start any token (YAML is not indented with tabs)`},
 		{"a type without quotes", "c.yaml", "@type: x\nname: c\n", `c.yaml:1:1: found character that cannot start any token (what begins with '@' wants quotes)`},

@@ -1,0 +1,30 @@
+package protofile
+
+import "strings"
+
+// spoken returns a name of a type with "a" or "an" before it, as it is spoken: an
+// Endpoint, a Cluster, an EDS, an HttpFilter, a UInt32Value.
+func spoken(name string) string {
+	if name == "" {
+		return name
+	}
+	word := name[:1]
+	for _, r := range name[1:] {
+		if r < 'a' || r > 'z' {
+			break
+		}
+		word += string(r)
+	}
+	vowels := "AEIO" // of U it depends
+	switch {
+	case len(name) > 1 && name[1] >= 'A' && name[1] <= 'Z', !strings.ContainsAny(strings.ToLower(word), "aeiouy"):
+		vowels = "AEFHILMNORSX" // it is spelled: an "ess", a "you"
+	case word == "Udp" || word == "Uri" || word == "Url" || strings.HasPrefix(word, "Uni") || strings.HasPrefix(word, "Use"):
+	default:
+		vowels += "U"
+	}
+	if strings.Contains(vowels, strings.ToUpper(name[:1])) {
+		return "an " + name
+	}
+	return "a " + name
+}

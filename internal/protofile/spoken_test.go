@@ -1,0 +1,18 @@
+package protofile
+
+import "testing"
+
+func TestSpoken(t *testing.T) {
+	for name, want := range map[string]string{
+		"Cluster": "a", "Endpoint": "an", "Any": "an", "EDS": "an", "CDS": "a", "RDS": "an", "VHDS": "a", "SDS": "an", "UDPListener": "a", "UInt32Value": "a",
+		"HttpFilter": "an", "RdsConfig": "an", "TcpProxy": "a", "LbEndpoint": "an", "UpstreamTlsContext": "an", "UdpProxy": "a", "UnixSocket": "a",
+		"TypedExtensionConfig": "a", "HeaderMatcher": "a", "S": "an", "DynamicOtConfig": "a",
+	} {
+		if got := spoken(name); got != want+" "+name {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+	if got := spoken(""); got != "" {
+		t.Error(got)
+	}
+}

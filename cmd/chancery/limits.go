@@ -28,7 +28,7 @@ func (b *bounding) flags(f *pflag.FlagSet) {
 	f.IntVar(&b.Streams, "max-streams", b.Streams, "largest `number` of streams open at once; one more takes the place of the newest of the address that has most")
 	f.IntVar(&b.Silent, "max-silent-streams", b.Silent, "largest `number` of streams open at once on which no request has come, besides the first of each connection; one more takes the place of the newest of the address that has most")
 	f.IntVar(&b.Polls, "max-polls", b.Polls, "largest `number` of polls held at once, of REST-JSON and Fetch; one more takes the place of the newest of the address that has most")
-	f.IntVar(&b.Others, "max-other-streams", b.Others, "largest `number` of streams open at once that are none of xDS: watches of health, reflection")
+	f.IntVar(&b.Others, "max-other-streams", b.Others, "largest `number` of streams open at once that are none of xDS: watches of health, reflection; one more takes the place of the newest of the address that has most")
 	f.IntVar(&b.perConnection, "max-connection-streams", server.MaxStreams, "largest `number` of streams of one connection; more wait at the client")
 	sizeVar(f, &b.request, "max-request", server.MaxRequest, "largest `SIZE` of a request")
 	sizeVar(f, &b.Unfinished, "max-unfinished", 0, "largest `SIZE` of all requests together that are not whole, of all clients, small ones counted where a connection has begun more than 64 KiB; beyond a quarter of it they come one after the other. 0: one and a half of --max-request")

@@ -1,13 +1,17 @@
 package server
 
 import (
+	"net"
+
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/peer"
 )
 
 // Bound returns a registrar that adds services to g whose streams count against
 // [Limits.Others]: those of other services cost memory, too, and anybody may open
-// them. The health service is registered so by [Server.Register].
+// them. Their handlers must end with the contexts of their streams, which may be before
+// their clients want it. The health service is registered so by [Server.Register].
 func (s *Server) Bound(g grpc.ServiceRegistrar) grpc.ServiceRegistrar { return bound{s, g} }
 
 type bound struct {
@@ -20,20 +24,41 @@ func (b bound) RegisterService(d *grpc.ServiceDesc, impl any) {
 	own := *d
 	own.Streams = make([]grpc.StreamDesc, len(d.Streams))
 	for i, st := range d.Streams {
-		handle := st.Handler
+		handle, method := st.Handler, "/"+d.ServiceName+"/"+st.StreamName
 		st.Handler = func(srv any, g grpc.ServerStream) error {
-			defer b.server.others.Add(-1)
-			if n := b.server.others.Add(1); n > int64(b.server.bounds.Others) {
-				err := reject(tooOther, codes.ResourceExhausted, "limit exceeded: %d streams of other services are open, all that this server takes", n-1)
-				b.server.rejects(g.Context(), &Stream{}, err)
-				return err
-			}
-			return handle(srv, g)
+			err := b.server.another(g, func() error { return guardCall(method, func() error { return handle(srv, g) }) })
+			b.server.rejects(g.Context(), &Stream{}, err)
+			return err
 		}
 		own.Streams[i] = st
 	}
 	b.ServiceRegistrar.RegisterService(&own, impl)
 }
+
+// another runs a stream of another service, for as long as it has a seat.
+func (s *Server) another(g grpc.ServerStream, handle func() error) error {
+	lost := newLoss()
+	var from net.Addr
+	if p, ok := peer.FromContext(g.Context()); ok {
+		from = p.Addr
+	}
+	seat := s.others.enter(from, lost)
+	if seat == nil {
+		return s.others.full
+	}
+	defer s.others.leave(seat)
+	ended := make(chan error, 1)
+	go func() { ended <- handle() }() // gRPC ends what it waits for when this returns
+	select {
+	case err := <-ended:
+		return err
+	case <-lost.told:
+		return lost.why
+	}
+}
+
+// errLostOther ends the newest stream of another service of the address that has most.
+var errLostOther = reject(tooOther, codes.ResourceExhausted, "limit exceeded: all streams of other services that this server takes are open, and most of them are of this address")
 
 // GetServiceInfo returns what is registered, which reflection wants to know.
 func (b bound) GetServiceInfo() map[string]grpc.ServiceInfo {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	healthgrpc "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
@@ -61,6 +62,49 @@ func TestBoundFromTheFirstByte(t *testing.T) {
 		synctest.Wait()
 		if err := watch(t.Context()); err != nil {
 			t.Errorf("after others have ended: %v", err)
+		}
+	})
+	within(t, "SAFE-9 a crowd of watches of health keeps nobody out", func(t *testing.T) {
+		w := serve(t, WithLimits(Limits{Others: 4}))
+		watch := func(conn *grpc.ClientConn) healthgrpc.Health_WatchClient {
+			s, err := healthgrpc.NewHealthClient(conn).Watch(t.Context(), &healthgrpc.HealthCheckRequest{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			return s
+		}
+		last := func(s healthgrpc.Health_WatchClient) error {
+			for {
+				if _, err := s.Recv(); err != nil {
+					return err
+				}
+			}
+		}
+		crowd, other := w.dialFrom(t, "192.0.2.1"), w.dialFrom(t, "192.0.2.2")
+		var all []healthgrpc.Health_WatchClient
+		for range 4 {
+			all = append(all, watch(crowd))
+		}
+		if n := w.Stats().Others; n != 4 {
+			t.Errorf("%d are counted", n)
+		}
+		good := watch(other)
+		if r, err := good.Recv(); err != nil || r.Status != healthgrpc.HealthCheckResponse_SERVING {
+			t.Error(r, err)
+		}
+		if err := last(all[3]); status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "most of them are of this address") {
+			t.Error(err)
+		}
+		if err := last(watch(crowd)); status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "4 streams of other services are open") {
+			t.Error(err)
+		}
+		w.SetServing(false)
+		if r, err := good.Recv(); err != nil || r.Status != healthgrpc.HealthCheckResponse_NOT_SERVING {
+			t.Error("it is told no more:", r, err)
+		}
+		if s := w.Stats(); s.Others != 4 || s.Throttled["other_streams"] != 2 || !strings.Contains(w.log.String(), "peer=192.0.2.1:1") {
+			t.Errorf("%+v\n%s", s, w.log)
 		}
 	})
 	within(t, "SAFE-9 polls that are held leave streams their room", func(t *testing.T) {

@@ -33,6 +33,7 @@ const (
 	tooLate   // the first request
 	tooSilent // streams without a request
 	tooOther  // streams of other services
+	tooManyPolls
 	tooUnfinished
 	tooCrowded // requests of an address
 	tooHasty   // streams of a connection come and go
@@ -42,7 +43,7 @@ const (
 
 // limits are the names of faults that have to do with a limit.
 var limits = [faults]string{
-	tooManyStreams: "streams", tooLarge: "request", tooMany: "subscription", tooFast: "rate", tooSlow: "write", tooLate: "first_request", tooSilent: "silent_streams", tooOther: "other_streams", tooUnfinished: "unfinished", tooCrowded: "address_rate", tooHasty: "stream_rate", mustWait: "first_answers",
+	tooManyStreams: "streams", tooLarge: "request", tooMany: "subscription", tooFast: "rate", tooSlow: "write", tooLate: "first_request", tooSilent: "silent_streams", tooOther: "other_streams", tooManyPolls: "polls", tooUnfinished: "unfinished", tooCrowded: "address_rate", tooHasty: "stream_rate", mustWait: "first_answers",
 }
 
 // A tally counts faults. The zero value is ready to use.
@@ -97,15 +98,23 @@ func unread(err error) error {
 	return err // the client went away
 }
 
-// rejects notes that err, if it is a rejection, ends a stream or a call. st is
-// what is known of it.
+// rejects notes that err, if it is a rejection, ends a stream. st is what is known of it.
 func (s *Server) rejects(ctx context.Context, st *Stream, err error) {
+	s.refuses(ctx, st, err, "client was refused: its stream ends")
+}
+
+// rejectsPoll is the same of a poll: it has an error, or its answer before its time.
+func (s *Server) rejectsPoll(ctx context.Context, st *Stream, err error) {
+	s.refuses(ctx, st, err, "client was refused: its poll ends")
+}
+
+func (s *Server) refuses(ctx context.Context, st *Stream, err error, what string) {
 	r, ok := errors.AsType[*rejection](err)
 	if !ok {
 		return
 	}
 	s.tally[r.fault].Add(1)
-	s.complain(ctx, st, "client was refused: its stream ends", slog.String("code", r.Code().String()), slog.String("error", r.Message()))
+	s.complain(ctx, st, what, slog.String("code", r.Code().String()), slog.String("error", r.Message()))
 }
 
 // complain logs what a client did, or counts it if others have done the same a

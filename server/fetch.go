@@ -38,7 +38,7 @@ func (s *Server) answer(ctx context.Context, m *message, t, also *xds.Type) (out
 	req, err := decode(&d, m)
 	if err != nil {
 		err = rejected(err)
-		s.rejects(ctx, &Stream{Type: t}, err)
+		s.rejectsPoll(ctx, &Stream{Type: t}, err)
 		return nil, err
 	}
 	if also != nil && also.Is(req.Type) {

@@ -65,7 +65,7 @@ type polls struct {
 }
 
 func newPolls(n, heldInAll int) *polls {
-	full := reject(tooManyStreams, codes.Unavailable, "limit exceeded: %d polls are held, all that this server takes; try again later", n)
+	full := reject(tooManyPolls, codes.Unavailable, "limit exceeded: %d polls are held, all that this server takes; try again later", n)
 	return &polls{held: newSeats(n, full, errLostPoll), cellar: newCellar((heldInAll + pollsPart - 1) / pollsPart), told: newLRU[poller, telling](n), conns: newLRU[netip.AddrPort, traffic](n)}
 }
 
@@ -107,7 +107,7 @@ func (p *Poll) rejects(err error) {
 	if p.caller.Addr != nil {
 		ctx = peer.NewContext(ctx, &peer.Peer{Addr: p.caller.Addr})
 	}
-	p.server.rejects(ctx, &p.info, err)
+	p.server.rejectsPoll(ctx, &p.info, err)
 }
 
 func (p *Poll) open(req xds.Request) error {

@@ -27,7 +27,8 @@ type Limits struct {
 	Polls int
 
 	// Others is how many streams of other services are open at once that are
-	// registered by [Server.Bound], such as watches of health; 1,000 by default.
+	// registered by [Server.Bound], such as watches of health; 1,000 by default. One more is
+	// treated as one beyond Streams.
 	Others int
 
 	// Types is how many resource types one stream may open; 64 by default.

@@ -121,6 +121,14 @@ func (s *Server) logWaits(st *Stream) {
 		[]slog.Attr{slog.String("node", clip(st.Node.ID)), slog.Uint64("stream", st.ID)})
 }
 
+// logQueues counts that a stream waits for its first answers: of a fleet that comes back at
+// once it is one line, and one that counts.
+func (s *Server) logQueues() {
+	s.tally[mustWait].Add(1)
+	const line = "more clients want first answers than are given at once: they wait for their turn"
+	s.say(slog.LevelInfo, 1, "", line, line, []slog.Attr{slog.Int("at_once", s.bounds.FirstAnswers)})
+}
+
 // logRecovered logs that a client accepts a type that it refused.
 func (s *Server) logRecovered(st *Stream, e protocol.Event, since time.Time) {
 	s.inform("client accepts what it refused before",

@@ -157,4 +157,4 @@ var errLostSilent = reject(tooSilent, codes.ResourceExhausted, "limit exceeded: 
 var errLost = reject(tooManyStreams, codes.ResourceExhausted, "limit exceeded: all streams that this server takes are open, and most of them are of this address")
 
 // errLostPoll is the same of a poll. Its client is told that nothing is new, which is so.
-var errLostPoll = reject(tooManyStreams, codes.Unavailable, "limit exceeded: all polls that this server takes are held, and most of them are of this address")
+var errLostPoll = reject(tooManyPolls, codes.Unavailable, "limit exceeded: all polls that this server takes are held, and most of them are of this address")

@@ -76,12 +76,12 @@ type Server struct {
 	seats   *seats // of streams
 	silent  *silences
 	polls   *polls
+	others  *seats   // of streams of other services
 	held    holdings // of streams
 
 	unfinished *unfinished.Budget
 	rates      *pace.Owners // addresses
 
-	others      atomic.Int64  // streams of other services that are open
 	streams     atomic.Uint64 // ever opened; numbers them
 	nodeChanges atomic.Uint64
 	tally       tally
@@ -109,6 +109,8 @@ func New[W Watch](src Source[W], opts ...Option) *Server {
 		"limit exceeded: %d streams are open, all that this server takes", s.bounds.Streams), errLost)
 	s.silent = newSilences(newSeats(s.bounds.Silent, reject(tooSilent, codes.ResourceExhausted,
 		"limit exceeded: %d streams are open on which no request has come, besides the first of each connection, all that this server takes", s.bounds.Silent), errLostSilent))
+	s.others = newSeats(s.bounds.Others, reject(tooOther, codes.ResourceExhausted,
+		"limit exceeded: %d streams of other services are open, all that this server takes", s.bounds.Others), errLostOther)
 	s.polls = newPolls(s.bounds.Polls, s.bounds.HeldInAll)
 	s.held.loads.Max = s.bounds.HeldInAll
 	s.told = newTold(toldPerStream * s.bounds.Streams)
@@ -163,6 +165,7 @@ type Stats struct {
 	Open        int    // streams open now, also before their first request
 	Silent      int    // of these, those on which no request has come
 	Polls       int    // polls held now
+	Others      int    // streams of other services open now ([Server.Bound])
 	Waiting     int    // of the streams, for their turn to be answered first
 	Held        int    // bytes of names that streams and polls hold, 64 added for each, and of their nodes
 	Unfinished  int    // bytes of requests that are not whole, or wait to be handled
@@ -176,7 +179,8 @@ type Stats struct {
 	Panics uint64
 
 	// Throttled counts what ran into a limit: streams refused for there are too
-	// many ("streams", "silent_streams", "other_streams"), ended since no request came
+	// many ("streams", "silent_streams", "other_streams"), polls refused or answered before their
+	// time for the same reason ("polls"), streams ended since no request came
 	// ("first_request"), on a connection that was closed because of requests that are not
 	// whole ("unfinished"), ended by a request that is too large ("request") or
 	// subscribes to too much ("subscription"), slowed down because of too many
@@ -193,6 +197,7 @@ func (s *Server) Stats() Stats {
 		Open:        s.seats.taken(),
 		Silent:      s.silent.taken(),
 		Polls:       s.polls.held.taken(),
+		Others:      s.others.taken(),
 		Waiting:     s.first.waiting(),
 		Held:        s.held.bytes() + s.polls.cellar.taken(),
 		Unfinished:  s.unfinished.Used(),

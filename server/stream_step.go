@@ -138,7 +138,7 @@ func (s *stream) queueUp() {
 		return
 	}
 	s.turnBy = time.Now().Add(queueTime)
-	s.server.tally[mustWait].Add(1)
+	s.server.logQueues()
 }
 
 // line is where the stream's tickets wait: with those of its node. Nobody knows

@@ -60,10 +60,8 @@ func (f *front) check() error {
 		return errors.New("--max-connection-age is negative")
 	case f.age.Max > 0 && f.age.Max < time.Second:
 		return errors.New("--max-connection-age: less than a second, in which clients come and go and do nothing else")
-	case f.age.Grace < 0:
-		return errors.New("--max-connection-age-grace is negative")
 	}
-	return nil
+	return timeFlag{"max-connection-age-grace", f.age.Grace, 0, longest}.check()
 }
 
 // secure reports whether TLS protects a listener. On a unix socket the mode of

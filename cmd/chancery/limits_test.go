@@ -95,7 +95,7 @@ func TestBounding(t *testing.T) {
 		if err := f.Parse(args); err != nil {
 			t.Fatal(err)
 		}
-		return &b, b.check()
+		return &b, b.check(f.Changed)
 	}
 	all := map[string]func(*bounding) int{
 		"max-connections": func(b *bounding) int { return b.connections }, "max-streams": func(b *bounding) int { return b.Streams },
@@ -113,13 +113,13 @@ func TestBounding(t *testing.T) {
 		t.Fatal(err)
 	}
 	for flag := range all {
-		b, err := parse("--"+flag, "54321")
+		b, err := parse("--"+flag, "65537")
 		if err != nil {
 			t.Error(err)
 		}
 		for other, value := range all {
-			if want := map[bool]int{true: 54321, false: value(usual)}[other == flag]; value(b) != want {
-				t.Errorf("SAFE-1 --%s 54321: %s is %d, want %d", flag, other, value(b), want)
+			if want := map[bool]int{true: 65537, false: value(usual)}[other == flag]; value(b) != want {
+				t.Errorf("SAFE-1 --%s 65537: %s is %d, want %d", flag, other, value(b), want)
 			}
 		}
 	}

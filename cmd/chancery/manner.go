@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -26,10 +25,7 @@ func (m *manner) flags(f *pflag.FlagSet) {
 
 // check returns an error of usage.
 func (m *manner) check() error {
-	if m.grace < 0 {
-		return errors.New("--removal-grace is negative")
-	}
-	return nil
+	return timeFlag{"removal-grace", m.grace, 0, longest}.check()
 }
 
 // options are what the server is told of it.

@@ -14,6 +14,8 @@ import (
 type memory struct {
 	bytes int64  // 0: there is no limit, or none that is known
 	by    string // "GOMEMLIMIT", "cgroup" or "nobody"
+
+	machine int64 // what the machine has; 0: it is not known
 }
 
 // memoryOf returns the limit that GOMEMLIMIT has set, or else the one to set: nine
@@ -24,18 +26,18 @@ func memoryOf(env string, inForce int64, cgroup func() (uint64, error)) (memory,
 		if inForce == math.MaxInt64 { // "off"
 			inForce = 0
 		}
-		return memory{inForce, "GOMEMLIMIT"}, nil
+		return memory{bytes: inForce, by: "GOMEMLIMIT"}, nil
 	}
 	n, err := cgroup()
 	switch {
 	case errors.Is(err, memlimit.ErrNoLimit), errors.Is(err, memlimit.ErrNoCgroup), errors.Is(err, memlimit.ErrCgroupsNotSupported):
-		return memory{0, "nobody"}, nil
+		return memory{by: "nobody"}, nil
 	case err != nil:
-		return memory{0, "nobody"}, err
+		return memory{by: "nobody"}, err
 	case n > math.MaxInt64/2: // how cgroups of version 1 say that there is none
-		return memory{0, "nobody"}, nil
+		return memory{by: "nobody"}, nil
 	}
-	return memory{int64(n / 10 * 9), "cgroup"}, nil
+	return memory{bytes: int64(n / 10 * 9), by: "cgroup"}, nil
 }
 
 // limitMemory has the garbage collector keep to the limit of the cgroup, unless
@@ -44,6 +46,9 @@ func limitMemory(log *slog.Logger) memory {
 	m, err := memoryOf(os.Getenv("GOMEMLIMIT"), debug.SetMemoryLimit(-1), memlimit.FromCgroup)
 	if err != nil {
 		log.Warn("the memory limit of the cgroup is not known", "error", err)
+	}
+	if n, err := memlimit.FromSystem(); err == nil && n <= math.MaxInt64 {
+		m.machine = int64(n)
 	}
 	if m.by == "cgroup" {
 		debug.SetMemoryLimit(m.bytes)

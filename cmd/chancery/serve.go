@@ -108,7 +108,7 @@ cannot be listened on; 2 wrong use.`,
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := s.check(); err != nil {
+			if err := s.check(cmd.Flags().Changed); err != nil {
 				return err
 			}
 			var err error
@@ -151,25 +151,21 @@ cannot be listened on; 2 wrong use.`,
 	return cmd
 }
 
-// check parses the addresses; an error is one of usage.
-func (s *serving) check() error {
+// check parses the addresses; an error is one of usage. given says which flags were.
+func (s *serving) check(given func(flag string) bool) error {
 	if s.monitor != "" {
 		var err error
 		if s.monitorAt, err = listen.Parse(s.monitor); err != nil {
 			return fmt.Errorf("--metrics-listen: %w", err)
 		}
 	}
-	if err := errors.Join(checkMaxFile(s.maxFile), s.limits.check(), s.manner.check()); err != nil {
+	if err := errors.Join(checkMaxFile(s.maxFile), s.limits.check(given), s.manner.check()); err != nil {
 		return err
 	}
-	if s.confirm < 0 {
-		return errors.New("--confirm-removals is negative")
-	}
-	if s.drain < 0 {
-		return errors.New("--drain is negative")
-	}
-	if s.drainDelay < 0 {
-		return errors.New("--drain-delay is negative")
+	for _, t := range []timeFlag{{"confirm-removals", s.confirm, 0, longest}, {"drain", s.drain, 0, longest}, {"drain-delay", s.drainDelay, 0, longest}} {
+		if err := t.check(); err != nil {
+			return err
+		}
 	}
 	if err := s.rest.check(); err != nil {
 		return err
@@ -195,6 +191,7 @@ func (s *serving) run() error {
 		return err
 	}
 	s.limits.within(limitMemory(s.log))
+	s.log.Info("limits by memory", "max_held_total", s.limits.HeldInAll, "max_unfinished", s.limits.Unfinished, "max_request", s.limits.request)
 	files := s.raiseFiles()
 	st := store.New()
 	m := metrics.New(metrics.Options{Version: version(), Revision: revision(), Snapshot: st.Snapshot})

@@ -87,6 +87,8 @@ func (m *Metrics) Server(stats func() server.Stats) {
 	}, func() float64 { return float64(stats().Silent) }), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: prefix + "polls_held", Help: "Polls of REST-JSON and Fetch that are held until something changes.",
 	}, func() float64 { return float64(stats().Polls) }), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: prefix + "streams_other", Help: "Streams that are open and none of xDS: watches of health, reflection.",
+	}, func() float64 { return float64(stats().Others) }), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: prefix + "held_bytes", Help: "Bytes of names that streams and held polls hold, 64 added for each, and of their nodes.",
 	}, func() float64 { return float64(stats().Held) }), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: prefix + "unfinished_bytes", Help: "Bytes of requests that are not whole, where a connection has more than 64 KiB of them, and of larger ones that wait to be handled.",

@@ -1,0 +1,136 @@
+//go:build linux
+
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc"
+	healthgrpc "google.golang.org/grpc/health/grpc_health_v1"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// stream opens an aggregated stream and sends requests on it, if there are some.
+func (d *daemon) stream(conn *grpc.ClientConn, reqs ...*discoveryv3.DiscoveryRequest) discoveryv3.AggregatedDiscoveryService_StreamAggregatedResourcesClient {
+	d.Helper()
+	s, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).StreamAggregatedResources(d.ctx)
+	if err != nil {
+		d.Fatal(err)
+	}
+	for _, r := range reqs {
+		_ = s.Send(r) // Recv says why not
+	}
+	return s
+}
+
+// "What a client can make the server hold or do is bounded per stream, per peer and in all"
+// (SAFE-9), and who runs the server sees it: each bound has a flag, is counted, and is a
+// line of the log. Others have tests of their own.
+func TestBoundsAreSeen(t *testing.T) {
+	t.Parallel()
+	const (
+		stream = "client was refused: its stream ends"
+		conn   = "client was refused: its connection is closed"
+	)
+	clusters := &discoveryv3.DiscoveryRequest{TypeUrl: xds.Cluster.URL}
+	named := func(n int) *discoveryv3.DiscoveryRequest {
+		r := &discoveryv3.DiscoveryRequest{TypeUrl: xds.Endpoint.URL}
+		for i := range n {
+			r.ResourceNames = append(r.ResourceNames, fmt.Sprint(i))
+		}
+		return r
+	}
+	opens := func(n int, reqs ...*discoveryv3.DiscoveryRequest) func(*daemon) {
+		return func(d *daemon) {
+			for range n {
+				d.stream(d.conn, reqs...)
+			}
+		}
+	}
+	var many []*discoveryv3.DiscoveryRequest
+	for range 20 {
+		many = append(many, clusters)
+	}
+	for _, c := range []struct {
+		flags   string
+		limit   string // as it is counted
+		line    string
+		says    string // in the line
+		provoke func(*daemon)
+	}{
+		{"--max-silent-streams 1", "silent_streams", stream, "on which no request has come", opens(3)},
+		{"--max-streams 1", "streams", stream, "1 streams are open", opens(2, clusters)},
+		{"--first-request-timeout 200ms", "first_request", stream, "no request came for 200ms", opens(1)},
+		{"--max-types 1", "subscription", stream, "more than 1 resource types", opens(1, clusters, named(1))},
+		{"--max-names 2", "request", stream, "more than 2", opens(1, named(3))},
+		{"--max-request 1KiB", "request", stream, "larger than max", opens(1, named(1000))},
+		{"--max-rate 1", "rate", "client sends more requests than are taken: they wait", "per_second:1", opens(1, many...)},
+		{"--max-address-rate 1", "address_rate", "more requests come from an address than are taken: they wait", "per_second:1", opens(1, many...)},
+		// Who does not answer has its place for 100 ms.
+		{"--max-first-answers 1", "first_answers", "more clients want first answers than are given at once: they wait for their turn", "at_once:1", opens(50, clusters)},
+		{"--max-other-streams 1", "other_streams", stream, "1 streams of other services", func(d *daemon) {
+			for range 2 {
+				s, err := healthgrpc.NewHealthClient(d.conn).Watch(d.ctx, &healthgrpc.HealthCheckRequest{})
+				if err != nil {
+					d.Fatal(err)
+				}
+				_, _ = s.Recv()
+			}
+		}},
+		{"--max-polls 1", "polls", "client was refused: its poll ends", "1 polls are held", func(d *daemon) {
+			p := d.poller(nil, "tcp", d.logged("serving REST-JSON")["http"].(string))
+			_, version, _ := p.poll("")
+			for i := range 2 {
+				go func() {
+					ask := strings.NewReader(fmt.Sprintf(`{"node":{"id":"%d"},"version_info":%q}`, i, version))
+					if r, err := p.http.Post(p.url+"/v3/discovery:clusters", "application/json", ask); err == nil {
+						r.Body.Close()
+					}
+				}()
+			}
+		}},
+		{"--max-request 64KiB --max-unfinished 128KiB", "unfinished", conn, "more bytes than all may have", func(d *daemon) {
+			f := flood(d.T, d.conn.Target())
+			for i := range uint32(3) { // small ones, in sum
+				f.open(2*i + 1)
+				f.begin(2*i+1, 60_000, 60_001)
+			}
+		}},
+		{"--read-timeout 200ms", "unfinished", conn, "too slowly", func(d *daemon) {
+			f := flood(d.T, d.conn.Target())
+			f.open(1)
+			f.begin(1, 1000, 2000)
+		}},
+		{"--max-held-total 64KiB", "subscription", stream, "peer:127.0.0.2", func(d *daemon) {
+			stranger := d.stream(from("127.0.0.2", d.conn.Target(), d.T), named(900))
+			for !strings.Contains(d.metrics(), "xds_server_held_bytes 6") {
+				time.Sleep(10 * time.Millisecond)
+			}
+			good := d.stream(d.conn, clusters, named(300))
+			if _, err := stranger.Recv(); err == nil {
+				d.Error("the stranger stays")
+			}
+			if r, err := good.Recv(); err != nil || len(r.Resources) != 1 {
+				d.Error("who comes from elsewhere is not served:", r, err)
+			}
+		}},
+	} {
+		t.Run("SAFE-9 "+c.flags, func(t *testing.T) {
+			t.Parallel()
+			d := serve(t, append(strings.Fields(c.flags), "--metrics-listen", "127.0.0.1:0", "--rest-listen", "127.0.0.1:0"), "a.yaml", cluster("a"))
+			c.provoke(d)
+			if line := d.logged(c.line); !strings.Contains(fmt.Sprint(line), c.says) {
+				t.Error(line)
+			}
+			counted := `xds_server_throttled_total{limit="` + c.limit + `"} `
+			if m := d.metrics(); !strings.Contains(m, counted) || strings.Contains(m, counted+"0\n") {
+				t.Errorf("%q is not counted", c.limit)
+			}
+		})
+	}
+}

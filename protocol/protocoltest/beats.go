@@ -25,7 +25,7 @@ func (l *ledger) beating(a *account, r *xds.Response, f *flight) error {
 		switch k, told := a.told[b.Name]; {
 		case !told && b.TTL > 0 && l.lets(func() bool {
 			return l.brought(a, b) && l.grants(hadBefore) || l.hadLast(a, b) && l.grants(opaque) || a.cameBack(b) && l.grants(back)
-		}, hadBefore, opaque, back):
+		}, keeping...):
 			f.beats[b.Name] = fact{res: b}
 		case b.TTL == 0 || !same(b, l.stays(a, b.Name)) && (!k.is(b) || l.shown(a, b.Name) == nil):
 			return fmt.Errorf("TTL-3: a heartbeat of %s, which is not what is subscribed and expires", show(b))

@@ -65,6 +65,7 @@ var (
 	keeping   = []Excuse{vague, opaque, unopened, hadBefore, loose, stray, back, doubted, unheard, walks, older}
 	tying     = []Excuse{unsaid, doubted, loose, waitsForView}
 	detaining = append(slices.Clip(keeping), unsaid, lapsed, waitsForView)
+	aging     = append(slices.Clip(keeping), bereft) // or let an old state of it be told
 )
 
 // A trial counts the excuses of a world that turned a verdict.

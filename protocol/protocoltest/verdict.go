@@ -87,7 +87,7 @@ func (l *ledger) wellFormed(a *account, r *xds.Response) error {
 		if !a.covers(x.Name) && (!a.calls(x) || !l.lets(had, stray, back)) {
 			return fmt.Errorf("SOTW-9: %s is not subscribed", x.Name)
 		}
-		if is := l.shown(a, x.Name); !same(is, x) && (is != nil || !l.lets(func() bool { return l.stale(a, x) }, vague, opaque, unopened, older, loose, back, bereft)) {
+		if is := l.shown(a, x.Name); !same(is, x) && (is != nil || !l.lets(func() bool { return l.stale(a, x) }, aging...)) {
 			return fmt.Errorf("ADS-4: %s is not what the view has, nor what was told and is leaving (%s)", show(x), textOf(a.told[x.Name].res))
 		}
 	}
@@ -379,7 +379,7 @@ func (l *ledger) named(a *account, r *xds.Response) error {
 	case r.Version == want, l.lets(func() bool {
 		return len(a.leaving) > 0 || l.resumes && l.variant == xds.Delta || a.vague && l.grants(vague) ||
 			l.grants(bereft) && slices.ContainsFunc(slices.Collect(maps.Keys(a.names)), lost)
-	}, vague, bereft):
+	}, vague, bereft, unopened):
 		return nil
 	}
 	if r.Version != want {

@@ -8,12 +8,9 @@ func spoken(name string) string {
 	if name == "" {
 		return name
 	}
-	word := name[:1]
-	for _, r := range name[1:] {
-		if r < 'a' || r > 'z' {
-			break
-		}
-		word += string(r)
+	word := name // up to the next capital or digit
+	if n := strings.IndexFunc(name[1:], func(r rune) bool { return r < 'a' || r > 'z' }); n >= 0 {
+		word = name[:1+n]
 	}
 	vowels := "AEIO" // of U it depends
 	switch {

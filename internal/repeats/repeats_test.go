@@ -51,6 +51,16 @@ func within(t *testing.T, name string, f func(*testing.T)) {
 func pass(d time.Duration) { time.Sleep(d); synctest.Wait() }
 
 func TestSay(t *testing.T) {
+	within(t, "OBS-2 the first few are named who gave a reason again, each once", func(t *testing.T) {
+		var c Counter
+		var named []string
+		for _, teller := range []string{"a", "b", "b", "c", "a", "d", "e", "f"} {
+			c.Say(teller, "no", 1, func(_ int, by []string) { named = by })
+		}
+		if pass(Within); fmt.Sprint(named) != "[b c a d e]" {
+			t.Errorf("%q are named", named)
+		}
+	})
 	within(t, "SAFE-2 a reason is a line, and one that counts while it goes on", func(t *testing.T) {
 		var b book
 		for i := range 3 {

@@ -44,9 +44,8 @@ func Keepalive() keepalive.ServerParameters {
 // 10 s for a connection to begin, [Keepalive]. Compressed requests are refused, unless the
 // program links a compressor, such as grpc/encoding/gzip: 30 KB of them could become 31 MiB
 // before anybody counts these. Responses are never compressed: one encoding is shared by
-// all streams. A panic in a handler of any service
-// ends its call with INTERNAL. [Server.Credentials] and [Server.StatsHandler] are two
-// options more.
+// all streams. A panic in a handler of any service ends its call with INTERNAL.
+// [Server.Credentials] is an option more.
 func GRPCOptions() []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.ForceServerCodecV2(codec{encoding.GetCodecV2("proto")}),

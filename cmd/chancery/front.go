@@ -81,7 +81,7 @@ func (f *front) plain() string {
 // open listens on all addresses.
 func (f *front) open(log *slog.Logger, types *envoyapi.Types, xds *server.Server, clients *listen.Limit, limits []grpc.ServerOption) error {
 	f.clients = clients
-	options := append(append(server.GRPCOptions(), f.age.GRPCOption(), grpc.StatsHandler(xds.StatsHandler())), limits...)
+	options := append(append(server.GRPCOptions(), f.age.GRPCOption()), limits...)
 	var secured credentials.TransportCredentials // nil: no TLS
 	if f.tls.Configured() {
 		var err error

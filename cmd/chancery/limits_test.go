@@ -236,26 +236,15 @@ func TestCompressedRequests(t *testing.T) {
 	t.Run("SAFE-9 compressed requests are refused", func(t *testing.T) {
 		t.Parallel()
 		d := serve(t, nil, "a.yaml", cluster("a"))
-		for range 3 {
-			s, err := discoveryv3.NewAggregatedDiscoveryServiceClient(d.conn).StreamAggregatedResources(d.ctx, grpc.UseCompressor(gzip.Name))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := s.Send(&discoveryv3.DiscoveryRequest{TypeUrl: xds.Cluster.URL}); err != nil && !errors.Is(err, io.EOF) { // which says that Recv tells why
-				t.Fatal(err)
-			}
-			if _, err := s.Recv(); status.Code(err) != codes.Unimplemented {
-				t.Error(err)
-			}
+		s, err := discoveryv3.NewAggregatedDiscoveryServiceClient(d.conn).StreamAggregatedResources(d.ctx, grpc.UseCompressor(gzip.Name))
+		if err != nil {
+			t.Fatal(err)
 		}
-		const line = "client was refused: its stream ends"
-		said := d.logged(line)
-		if got := fmt.Sprint(said["code"], " ", said["error"]); got != `Unimplemented compressed requests are refused, and these are compressed by "gzip"` || !strings.HasPrefix(fmt.Sprint(said["peer"]), "127.0.0.1:") {
-			t.Error(said)
+		if err := s.Send(&discoveryv3.DiscoveryRequest{TypeUrl: xds.Cluster.URL}); err != nil && !errors.Is(err, io.EOF) { // which says that Recv tells why
+			t.Fatal(err)
 		}
-		if said = d.logged(line); said["repeated"] != 2.0 {
-			t.Errorf("three are no line and one that counts two: %v", said)
+		if _, err := s.Recv(); status.Code(err) != codes.Unimplemented {
+			t.Error(err)
 		}
-		d.clusters().gets("a")
 	})
 }

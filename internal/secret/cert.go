@@ -27,7 +27,11 @@ type Certificate struct {
 // certificate looks at a TlsCertificate; nil if it has no certificate in it. What a
 // file has that it names is on the client's machine: nobody here can know.
 func certificate(m protoreflect.Message) *Certificate {
-	chain := data(m, "certificate_chain")
+	return judge(data(m, "certificate_chain"), data(m, "private_key"))
+}
+
+// judge looks at a chain and its key, of which nil is in another place.
+func judge(chain, key []byte) *Certificate {
 	if chain == nil {
 		return nil
 	}
@@ -59,14 +63,13 @@ func certificate(m protoreflect.Message) *Certificate {
 		c.Err = errors.New("certificate_chain has no certificate in PEM")
 		return c
 	}
-	text := data(m, "private_key")
-	if len(text) > 0 && !holdsKey(text) {
+	if len(key) > 0 && !holdsKey(key) {
 		c.Err = errors.New("private_key has no private key in PEM")
 		return c
 	}
-	if key := privateKey(text); key != nil {
-		own, ok := leaf.PublicKey.(interface{ Equal(crypto.PublicKey) bool })
-		if ok && !own.Equal(key.Public()) {
+	if own := privateKey(key); own != nil {
+		public, ok := leaf.PublicKey.(interface{ Equal(crypto.PublicKey) bool })
+		if ok && !public.Equal(own.Public()) {
 			c.Err = errors.New("private_key is not the key of the certificate")
 		}
 	}

@@ -32,10 +32,18 @@ func Marked(fd protoreflect.FieldDescriptor) bool { return index().marked[fd.Ful
 // fields does: what is misplaced there may be a secret.
 func Holds(md protoreflect.MessageDescriptor) bool { return index().holders[md.FullName()] }
 
+// isWay reports whether a field has a message that is sensitive or has a field that
+// leads to what is.
+func isWay(fd protoreflect.FieldDescriptor) bool {
+	m := messageOf(fd)
+	return m != nil && index().leads[m.FullName()]
+}
+
 // facts are what the descriptors of all linked messages say.
 type facts struct {
 	marked  map[protoreflect.FullName]bool
 	holders map[protoreflect.FullName]bool
+	leads   map[protoreflect.FullName]bool // messages that have ways, Anys and TypedStructs included
 
 	// ways are the fields of a message that are marked or lead to one that is, in
 	// the order in which they are declared. An Any may lead anywhere.
@@ -85,7 +93,7 @@ func build() *facts {
 			}
 		}
 	}
-	x.holders = maps.Clone(direct)
+	x.holders, x.leads = maps.Clone(direct), leads
 	for _, d := range all {
 		for i := range d.Fields().Len() {
 			fd := d.Fields().Get(i)

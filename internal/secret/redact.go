@@ -27,7 +27,8 @@ func (r *redactor) message(m protoreflect.Message) {
 		r.any(m)
 		return
 	case typedStructs[name]:
-		if inner := fromStruct(m); inner == nil || len(Find(inner.Interface()).Values) > 0 {
+		known := typeOf(m.Get(m.Descriptor().Fields().ByName("type_url")).String()) != nil
+		if !known || len(Find(m.Interface()).Values) > 0 {
 			m.Clear(m.Descriptor().Fields().ByName("value"))
 		}
 		return

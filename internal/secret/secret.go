@@ -7,7 +7,6 @@ package secret
 import (
 	"strconv"
 
-	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
@@ -54,11 +53,7 @@ func (f *finder) message(m protoreflect.Message) {
 		f.any(m)
 		return
 	case typedStructs[name]:
-		if inner := fromStruct(m); inner != nil {
-			below := f.mark()
-			f.message(inner)
-			f.prefix(below, "value")
-		}
+		f.typedStruct(m)
 		return
 	case tlsCertificates[name]:
 		if c := certificate(m); c != nil {
@@ -146,8 +141,13 @@ func (f *finder) prefix(since mark, field string) {
 }
 
 func join(field, path string) string {
-	if path == "" || path == here {
+	switch {
+	case path == "" || path == here:
 		return field
+	case field == here:
+		return path
+	case path[0] == '[':
+		return field + path
 	}
 	return field + "." + path
 }
@@ -202,22 +202,6 @@ func unpack(m protoreflect.Message) protoreflect.Message {
 	}
 	inner := typ.New()
 	if proto.Unmarshal(m.Get(fields.ByName("value")).Bytes(), inner.Interface()) != nil {
-		return nil
-	}
-	return inner
-}
-
-// fromStruct returns the message that a TypedStruct spells as JSON, as Envoy reads it;
-// nil if it cannot be read.
-func fromStruct(m protoreflect.Message) protoreflect.Message {
-	fields := m.Descriptor().Fields()
-	typ, err := protoregistry.GlobalTypes.FindMessageByURL(m.Get(fields.ByName("type_url")).String())
-	if err != nil {
-		return nil
-	}
-	text, err := protojson.Marshal(m.Get(fields.ByName("value")).Message().Interface())
-	inner := typ.New()
-	if err != nil || (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(text, inner.Interface()) != nil {
 		return nil
 	}
 	return inner

@@ -73,7 +73,7 @@ func TestEveryField(t *testing.T) {
 	nothing := map[string]bool{} // spellings that have no value in them: a DataSource's file or variable
 	n := secrettest.Every(t, "SAFE-6 SAFE-11", isMarked, func(t *testing.T, m proto.Message, fd protoreflect.FieldDescriptor) {
 		text := prototext.Format(m)
-		value := strings.Contains(text, "inline_") || strings.Contains(text, canary) && !strings.HasSuffix(typeOf(fd), ".DataSource")
+		value := strings.Contains(text, "inline_") || strings.Contains(text, canary) && !strings.HasSuffix(kindOf(fd), ".DataSource")
 		if !value {
 			nothing[string(fd.FullName())] = true
 		}
@@ -126,7 +126,7 @@ func TestEveryField(t *testing.T) {
 	}
 }
 
-func typeOf(fd protoreflect.FieldDescriptor) string {
+func kindOf(fd protoreflect.FieldDescriptor) string {
 	if m := messageOf(fd); m != nil {
 		return string(m.FullName())
 	}

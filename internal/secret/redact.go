@@ -71,7 +71,7 @@ func hide(m protoreflect.Message, fd protoreflect.FieldDescriptor) {
 // any packs what is in an Any again, redacted.
 func (r *redactor) any(m protoreflect.Message) {
 	value := m.Descriptor().Fields().ByName("value")
-	inner := unpack(m)
+	_, inner, _ := unpack(m)
 	if inner == nil || r.anys == Deepest {
 		m.Clear(value)
 		return

@@ -26,14 +26,24 @@ type Findings struct {
 	// Certificates are those that the message itself has, not those that it names.
 	Certificates []Certificate
 
+	// Unread are the Anys that have not what they say they have.
+	Unread []Unread
+
 	// TooDeep is the path of an Any inside of more than [Deepest] others, into which
 	// nobody looked; "" if there is none.
 	TooDeep string
 }
 
-// Find looks into a message. An Any whose type is not linked, or that cannot be read,
-// has nothing that is known to be sensitive. It may be called by anyone at any time,
-// as long as nobody changes m.
+// An Unread is an Any whose type is known, and whose value is none of that type.
+type Unread struct {
+	Path string // of the Any; "." for the message itself
+	Type protoreflect.Name
+	Err  error
+}
+
+// Find looks into a message. An Any whose type is not linked has nothing that is known to
+// be sensitive; one that is not what it says counts as sensitive, if what it says may be.
+// It may be called by anyone at any time, as long as nobody changes m.
 func Find(m proto.Message) Findings {
 	var f finder
 	f.message(m.ProtoReflect())
@@ -106,7 +116,14 @@ func (f *finder) any(m protoreflect.Message) {
 		f.TooDeep = here
 		return
 	}
-	if inner := unpack(m); inner != nil {
+	md, inner, err := unpack(m)
+	switch {
+	case err != nil:
+		f.Unread = append(f.Unread, Unread{here, md.Name(), err})
+		if index().leads[md.FullName()] {
+			f.Values = append(f.Values, here)
+		}
+	case inner != nil:
 		f.anys++
 		f.message(inner)
 		f.anys--
@@ -118,12 +135,12 @@ const here = "."
 
 // A mark is how much was found at some time.
 type mark struct {
-	values, certificates int
-	deep                 bool
+	values, certificates, unread int
+	deep                         bool
 }
 
 func (f *finder) mark() mark {
-	return mark{len(f.Values), len(f.Certificates), f.TooDeep != ""}
+	return mark{len(f.Values), len(f.Certificates), len(f.Unread), f.TooDeep != ""}
 }
 
 // prefix puts a field before the paths of what was found since.
@@ -134,6 +151,10 @@ func (f *finder) prefix(since mark, field string) {
 	for i := since.certificates; i < len(f.Certificates); i++ {
 		c := &f.Certificates[i]
 		c.Path = join(field, c.Path)
+	}
+	for i := since.unread; i < len(f.Unread); i++ {
+		u := &f.Unread[i]
+		u.Path = join(field, u.Path)
 	}
 	if !since.deep && f.TooDeep != "" {
 		f.TooDeep = join(field, f.TooDeep)
@@ -193,16 +214,17 @@ func inline(m protoreflect.Message) bool {
 	return set.Name() != "filename" && set.Name() != "environment_variable"
 }
 
-// unpack returns the message in an Any, nil if it cannot be read.
-func unpack(m protoreflect.Message) protoreflect.Message {
+// unpack returns the message in an Any and its type: nothing if that is not linked, and an
+// error if the message is none.
+func unpack(m protoreflect.Message) (protoreflect.MessageDescriptor, protoreflect.Message, error) {
 	fields := m.Descriptor().Fields()
-	typ, err := protoregistry.GlobalTypes.FindMessageByURL(m.Get(fields.ByName("type_url")).String())
-	if err != nil {
-		return nil
+	typ, _ := protoregistry.GlobalTypes.FindMessageByURL(m.Get(fields.ByName("type_url")).String())
+	if typ == nil {
+		return nil, nil, nil
 	}
 	inner := typ.New()
-	if proto.Unmarshal(m.Get(fields.ByName("value")).Bytes(), inner.Interface()) != nil {
-		return nil
+	if err := proto.Unmarshal(m.Get(fields.ByName("value")).Bytes(), inner.Interface()); err != nil {
+		return typ.Descriptor(), nil, err
 	}
-	return inner
+	return typ.Descriptor(), inner, nil
 }

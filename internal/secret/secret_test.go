@@ -160,7 +160,8 @@ func TestFind(t *testing.T) {
 			Secrets: map[string]*corev3.DataSource{"b": {Specifier: &corev3.DataSource_InlineBytes{InlineBytes: []byte("b")}}}}}},
 			"[generic_secret.secret generic_secret.secrets]"},
 		{"an Any of a type that nobody knows", &anypb.Any{TypeUrl: "type.googleapis.com/my.Own", Value: []byte(canary)}, "[]"},
-		{"an Any that cannot be read", &anypb.Any{TypeUrl: "type.googleapis.com/envoy.config.cluster.v3.Cluster", Value: []byte(canary)}, "[]"},
+		{"SAFE-11 an Any that is not what it says", &corev3.TypedExtensionConfig{TypedConfig: &anypb.Any{TypeUrl: "type.googleapis.com/envoy.config.cluster.v3.Cluster", Value: []byte(canary)}}, "[typed_config]"},
+		{"an Any that is not what it says, and never has secrets", &corev3.TypedExtensionConfig{TypedConfig: &anypb.Any{TypeUrl: "type.googleapis.com/envoy.config.core.v3.Locality", Value: []byte(canary)}}, "[]"},
 		{"a TypedStruct of a type that nobody knows", &xdsv3.TypedStruct{TypeUrl: "my.Own", Value: structOf(t, &corev3.Locality{Region: canary})}, "[]"},
 		{"nothing", &clusterv3.Cluster{}, "[]"},
 	} {

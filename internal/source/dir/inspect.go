@@ -23,6 +23,11 @@ func (l *Loaded) inspect(m proto.Message) (p protofile.Problem) {
 	if found.TooDeep != "" {
 		return protofile.Problem{Path: found.TooDeep, Message: fmt.Sprintf("more than %d google.protobuf.Any in each other", secret.Deepest)}
 	}
+	// No client can use it, and nobody find its secrets.
+	if len(found.Unread) > 0 {
+		u := found.Unread[0]
+		return protofile.Problem{Path: u.Path, Message: fmt.Sprintf("no %s is in there: %s", u.Type, unprefixed(u.Err))}
+	}
 	for _, c := range found.Certificates {
 		if c.Err != nil {
 			return protofile.Problem{Path: c.Path, Message: c.Err.Error()}

@@ -1,7 +1,7 @@
 // Package secret finds what Envoy's API marks as sensitive
 // (udpa.annotations.sensitive), wherever it stands: in any type and version, and
 // in any google.protobuf.Any whose type is linked. It knows fields by their
-// descriptors. It reads no file, and holds no value that it finds.
+// descriptors. It reads no file.
 package secret
 
 import (
@@ -55,6 +55,9 @@ func Find(m proto.Message) Findings {
 type finder struct {
 	Findings
 	anys int
+
+	take  func(text string) // is given what is found; nil: nobody is
+	blind bool              // not all can be found
 }
 
 func (f *finder) message(m protoreflect.Message) {
@@ -77,6 +80,7 @@ func (f *finder) message(m protoreflect.Message) {
 		v := m.Get(fd)
 		if Marked(fd) && isValue(fd, v) {
 			f.Values = append(f.Values, string(fd.Name()))
+			f.texts(fd, v)
 		} else if fd.Message() != nil {
 			f.field(fd, v)
 		}
@@ -113,7 +117,7 @@ func (f *finder) field(fd protoreflect.FieldDescriptor, v protoreflect.Value) {
 // any looks into an Any. What is in there stands below the field that has the Any.
 func (f *finder) any(m protoreflect.Message) {
 	if f.anys == Deepest {
-		f.TooDeep = here
+		f.TooDeep, f.blind = here, true
 		return
 	}
 	md, inner, err := unpack(m)
@@ -122,6 +126,7 @@ func (f *finder) any(m protoreflect.Message) {
 		f.Unread = append(f.Unread, Unread{here, md.Name(), err})
 		if index().leads[md.FullName()] {
 			f.Values = append(f.Values, here)
+			f.blind = true
 		}
 	case inner != nil:
 		f.anys++

@@ -48,8 +48,12 @@ func (f *finder) spelled(md protoreflect.MessageDescriptor, s protoreflect.Messa
 		fd := fieldOf(md, key)
 		switch {
 		case fd == nil: // a reader passes it over, or refuses all of it
+			if Holds(md) { // and shows it
+				f.spelledTexts(nil, v)
+			}
 		case Marked(fd) && spelledValue(fd, fd.IsMap(), v):
 			f.Values = append(f.Values, string(fd.Name()))
+			f.spelledTexts(messageOf(fd), v)
 		case isWay(fd):
 			f.spelledField(messageOf(fd), fd.IsMap(), string(fd.Name()), v)
 		}
@@ -75,6 +79,7 @@ func (f *finder) spelledField(md protoreflect.MessageDescriptor, isMap bool, pat
 	default:
 		if something(kind, in) {
 			f.Values = append(f.Values, here)
+			f.spelledTexts(nil, v)
 		}
 	}
 	f.prefix(below, path)
@@ -82,13 +87,15 @@ func (f *finder) spelledField(md protoreflect.MessageDescriptor, isMap bool, pat
 
 // spelledAny looks into the JSON of an Any.
 func (f *finder) spelledAny(s protoreflect.Message) {
-	url := word(entry(s, "@type"))
+	below, url := f.mark(), word(entry(s, "@type"))
 	md := typeOf(url)
 	switch {
 	case url == "": // it has no type, and may have anything
-		for range entries(s) {
-			f.Values = append(f.Values, here)
-			break
+		for _, v := range entries(s) {
+			if len(f.Values) == below.values {
+				f.Values = append(f.Values, here)
+			}
+			f.spelledTexts(nil, v)
 		}
 	case md == nil:
 	case md.FullName() == anyName: // which stands below a key of its own
@@ -157,13 +164,20 @@ func spelledData(v protoreflect.Message) []byte {
 			return []byte(in.String())
 		}
 		if kind, in := unwrap(entry(s, "inline_bytes")); kind == "string_value" {
-			text := strings.TrimRight(strings.NewReplacer("-", "+", "_", "/").Replace(in.String()), "=")
-			if data, err := base64.RawStdEncoding.DecodeString(text); err == nil {
-				return data
-			}
+			return unbase64(in.String())
 		}
 	}
 	return nil
+}
+
+// unbase64 returns what a text in base64 of any kind says, nil if it is none.
+func unbase64(text string) []byte {
+	text = strings.TrimRight(strings.NewReplacer("-", "+", "_", "/").Replace(text), "=")
+	data, err := base64.RawStdEncoding.DecodeString(text)
+	if err != nil {
+		return nil
+	}
+	return data
 }
 
 // typeOf returns the type that a URL names, nil if it is not linked.

@@ -61,6 +61,7 @@ func (s *Source) Restore(c lastgood.Config) error {
 		}
 	}
 	was := before.with(w)
+	s.hides(was)
 	// What had gone lately is what clients may have whom nobody knows here, or who state a
 	// version of before: it goes once more, before the first of them comes.
 	if _, err := s.store.Update(func(tx *store.Tx) error { s.world.replace(tx, was); return nil }); err != nil {
@@ -77,6 +78,7 @@ func (s *Source) Restore(c lastgood.Config) error {
 		return nil
 	})
 	if err == nil {
+		s.hides(w)
 		s.departed = before
 		s.removals.restore(time.Now(), c.Peaks)
 		s.serves(w)

@@ -28,6 +28,12 @@ var (
 // Marked reports whether Envoy's API marks a field as sensitive.
 func Marked(fd protoreflect.FieldDescriptor) bool { return index().marked[fd.FullName()] }
 
+// Spells reports whether a field has a message as JSON, of which any part may be
+// sensitive.
+func Spells(fd protoreflect.FieldDescriptor) bool {
+	return fd.Name() == "value" && typedStructs[fd.ContainingMessage().FullName()]
+}
+
 // Holds reports whether a message has a field that is marked, or a message in one of its
 // fields does: what is misplaced there may be a secret.
 func Holds(md protoreflect.MessageDescriptor) bool { return index().holders[md.FullName()] }

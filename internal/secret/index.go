@@ -51,6 +51,8 @@ type facts struct {
 	holders map[protoreflect.FullName]bool
 	leads   map[protoreflect.FullName]bool // messages that have ways, Anys and TypedStructs included
 
+	frozen map[protoreflect.FullName]bool // packages of v2, the API before v3
+
 	// ways are the fields of a message that are marked or lead to one that is, in
 	// the order in which they are declared. An Any may lead anywhere.
 	ways map[protoreflect.FullName][]protoreflect.FieldDescriptor
@@ -62,6 +64,7 @@ var index = sync.OnceValue(build)
 func build() *facts {
 	x := &facts{
 		marked: map[protoreflect.FullName]bool{},
+		frozen: map[protoreflect.FullName]bool{},
 		ways:   map[protoreflect.FullName][]protoreflect.FieldDescriptor{},
 	}
 	var all []protoreflect.MessageDescriptor
@@ -74,6 +77,9 @@ func build() *facts {
 	protoregistry.GlobalTypes.RangeMessages(func(t protoreflect.MessageType) bool {
 		d := t.Descriptor()
 		all = append(all, d)
+		if isFrozen(d.ParentFile()) {
+			x.frozen[d.ParentFile().Package()] = true
+		}
 		for i := range d.Fields().Len() {
 			fd := d.Fields().Get(i)
 			if isMarked(fd) {
@@ -119,6 +125,14 @@ func isMarked(fd protoreflect.FieldDescriptor) bool {
 	o, _ := fd.Options().(*descriptorpb.FieldOptions)
 	sensitive, _ := proto.GetExtension(o, annotations.E_Sensitive).(bool)
 	return sensitive || o.GetDebugRedact()
+}
+
+// isFrozen reports whether the API says of a file that its package is of v2, which nobody
+// changes any more. It does not say so of each file.
+func isFrozen(f protoreflect.FileDescriptor) bool {
+	o, _ := f.Options().(*descriptorpb.FileOptions)
+	status, _ := proto.GetExtension(o, annotations.E_FileStatus).(*annotations.StatusAnnotation)
+	return status.GetPackageVersionStatus() == annotations.PackageVersionStatus_FROZEN
 }
 
 // messageOf returns the message in a field, or in the values of a map; nil if there is

@@ -29,6 +29,9 @@ type Findings struct {
 	// Unread are the Anys that have not what they say they have.
 	Unread []Unread
 
+	// V2 are the messages of v2, the API before v3, that stand in an Any or a TypedStruct.
+	V2 []V2
+
 	// TooDeep is the path of an Any inside of more than [Deepest] others, into which
 	// nobody looked; "" if there is none.
 	TooDeep string
@@ -39,6 +42,12 @@ type Unread struct {
 	Path string // of the Any; "." for the message itself
 	Type protoreflect.Name
 	Err  error
+}
+
+// A V2 is a message of v2. No client of v3 takes one.
+type V2 struct {
+	Path string
+	Type protoreflect.FullName
 }
 
 // Find looks into a message. An Any whose type is not linked has nothing that is known to
@@ -121,6 +130,7 @@ func (f *finder) any(m protoreflect.Message) {
 		return
 	}
 	md, inner, err := unpack(m)
+	f.version(md)
 	switch {
 	case err != nil:
 		f.Unread = append(f.Unread, Unread{here, md.Name(), err})
@@ -135,17 +145,24 @@ func (f *finder) any(m protoreflect.Message) {
 	}
 }
 
+// version notes of which API a message is; nil is of none that is known.
+func (f *finder) version(md protoreflect.MessageDescriptor) {
+	if md != nil && index().frozen[md.ParentFile().Package()] {
+		f.V2 = append(f.V2, V2{here, md.FullName()})
+	}
+}
+
 // here is a path that has no field yet.
 const here = "."
 
 // A mark is how much was found at some time.
 type mark struct {
-	values, certificates, unread int
-	deep                         bool
+	values, certificates, unread, v2 int
+	deep                             bool
 }
 
 func (f *finder) mark() mark {
-	return mark{len(f.Values), len(f.Certificates), len(f.Unread), f.TooDeep != ""}
+	return mark{len(f.Values), len(f.Certificates), len(f.Unread), len(f.V2), f.TooDeep != ""}
 }
 
 // prefix puts a field before the paths of what was found since.
@@ -160,6 +177,10 @@ func (f *finder) prefix(since mark, field string) {
 	for i := since.unread; i < len(f.Unread); i++ {
 		u := &f.Unread[i]
 		u.Path = join(field, u.Path)
+	}
+	for i := since.v2; i < len(f.V2); i++ {
+		v := &f.V2[i]
+		v.Path = join(field, v.Path)
 	}
 	if !since.deep && f.TooDeep != "" {
 		f.TooDeep = join(field, f.TooDeep)

@@ -23,6 +23,7 @@ func (f *finder) typedStruct(m protoreflect.Message) {
 	fields := m.Descriptor().Fields()
 	if md := typeOf(m.Get(fields.ByName("type_url")).String()); md != nil {
 		below := f.mark()
+		f.version(md)
 		f.spelled(md, m.Get(fields.ByName("value")).Message())
 		f.prefix(below, "value")
 	}
@@ -36,6 +37,7 @@ func (f *finder) spelled(md protoreflect.MessageDescriptor, s protoreflect.Messa
 		return
 	case typedStructs[name]:
 		if inner := typeOf(word(entry(s, "type_url"))); inner != nil {
+			f.version(inner)
 			f.spelledField(inner, false, "value", entry(s, "value"))
 		}
 		return
@@ -89,6 +91,7 @@ func (f *finder) spelledField(md protoreflect.MessageDescriptor, isMap bool, pat
 func (f *finder) spelledAny(s protoreflect.Message) {
 	below, url := f.mark(), word(entry(s, "@type"))
 	md := typeOf(url)
+	f.version(md)
 	switch {
 	case url == "": // it has no type, and may have anything
 		for _, v := range entries(s) {

@@ -23,6 +23,10 @@ var (
 	tlsCertificates = map[protoreflect.FullName]bool{
 		"envoy.extensions.transport_sockets.tls.v3.TlsCertificate": true, "envoy.api.v2.auth.TlsCertificate": true,
 	}
+
+	validations = map[protoreflect.FullName]bool{
+		"envoy.extensions.transport_sockets.tls.v3.CertificateValidationContext": true, "envoy.api.v2.auth.CertificateValidationContext": true,
+	}
 )
 
 // Marked reports whether Envoy's API marks a field as sensitive.
@@ -71,9 +75,8 @@ func build() *facts {
 	users := map[protoreflect.FullName][]protoreflect.FullName{} // messages with a field of a type, by type
 	direct := map[protoreflect.FullName]bool{}
 	leads := map[protoreflect.FullName]bool{anyName: true}
-	for name := range typedStructs {
-		leads[name] = true
-	}
+	maps.Copy(leads, typedStructs)
+	maps.Copy(leads, validations) // which are looked at, though they have no secrets
 	protoregistry.GlobalTypes.RangeMessages(func(t protoreflect.MessageType) bool {
 		d := t.Descriptor()
 		all = append(all, d)

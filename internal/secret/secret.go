@@ -78,9 +78,9 @@ func (f *finder) message(m protoreflect.Message) {
 		f.typedStruct(m)
 		return
 	case tlsCertificates[name]:
-		if c := certificate(m); c != nil {
-			f.Certificates = append(f.Certificates, *c)
-		}
+		f.certificate(certificate(m))
+	case validations[name]:
+		f.certificate(authorities(m))
 	}
 	for _, fd := range index().ways[m.Descriptor().FullName()] {
 		if !m.Has(fd) {
@@ -93,6 +93,12 @@ func (f *finder) message(m protoreflect.Message) {
 		} else if fd.Message() != nil {
 			f.field(fd, v)
 		}
+	}
+}
+
+func (f *finder) certificate(c *Certificate) {
+	if c != nil {
+		f.Certificates = append(f.Certificates, *c)
 	}
 }
 

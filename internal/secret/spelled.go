@@ -42,9 +42,9 @@ func (f *finder) spelled(md protoreflect.MessageDescriptor, s protoreflect.Messa
 		}
 		return
 	case tlsCertificates[name]:
-		if c := judge(spelledData(entry(s, "certificate_chain")), spelledData(entry(s, "private_key"))); c != nil {
-			f.Certificates = append(f.Certificates, *c)
-		}
+		f.certificate(judge(spelledData(entry(s, "certificate_chain")), spelledData(entry(s, "private_key"))))
+	case validations[name]:
+		f.certificate(judgeCA(spelledData(entry(s, "trusted_ca"))))
 	}
 	for key, v := range entries(s) {
 		fd := fieldOf(md, key)

@@ -25,7 +25,7 @@ const canaries = `resources:
 - "@type": type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret
   name: t
   tls_certificate:
-    private_key: {inline_string: "` + canary + `"}
+    pkcs12: {inline_string: "` + canary + `"}
     password: {inline_bytes: aHVudGVyMlF1b2trYXM=}
 - "@type": type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret
   name: u
@@ -38,7 +38,7 @@ const canaries = `resources:
       typed_config:
         "@type": type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.DownstreamTlsContext
         require_client_certificate: true
-        common_tls_context: {tls_certificates: [{private_key: {inline_string: "` + canary + `"}, password: {inline_string: ` + canary + `}}]}
+        common_tls_context: {tls_certificates: [{pkcs12: {inline_string: "` + canary + `"}, password: {inline_string: ` + canary + `}}]}
     filters:
     - name: redis
       typed_config:
@@ -61,7 +61,7 @@ const canaries = `resources:
     type_url: type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext
     value:
       allow_renegotiation: "true"
-      common_tls_context: {tls_certificates: {private_key: {inline_string: ` + canary + `}, password: {inline_string: "` + canary + `"}}}
+      common_tls_context: {tls_certificates: {pkcs12: {inline_string: ` + canary + `}, password: {inline_string: "` + canary + `"}}}
 `
 
 // spelled returns the canaries in each form of a file.

@@ -107,7 +107,7 @@ func restored(t *xds.Type, r lastgood.Resource) (Loaded, error) {
 
 // kept returns what is kept of a resource.
 func (l Loaded) kept() lastgood.Resource {
-	return lastgood.Resource{Resource: l.Resource, File: l.File, Line: l.Line, Col: l.Col, Path: l.Path}
+	return lastgood.Resource{Resource: l.Resource, File: l.File, Line: l.Line, Col: l.Col, Path: l.Path, Secret: l.Secret != ""}
 }
 
 // config returns what is to be kept of the world, of what has gone lately, and of how much

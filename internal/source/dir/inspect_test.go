@@ -200,6 +200,11 @@ func TestSecretOf(t *testing.T) {
 	if _, err := New(b.dir, store.New(), o).Load(); err != nil || fmt.Sprint(seen) != want {
 		t.Error("SAFE-11", seen, err)
 	}
+	for _, c := range kept.Types {
+		if r := c.Resources[0]; r.Secret != (r.Name == "s") {
+			t.Error("SAFE-6 who keeps it is not told:", r.Name, r.Secret)
+		}
+	}
 	clear(seen)
 	if err := New(b.dir, store.New(), o).Restore(kept); err != nil || fmt.Sprint(seen) != want {
 		t.Error("SAFE-11 restored:", seen, err)

@@ -6,10 +6,12 @@ import (
 	"strings"
 	"testing"
 
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/structpb"
 
 	udpav1 "github.com/cncf/xds/go/udpa/type/v1"
@@ -224,5 +226,31 @@ func TestSpelledCertificates(t *testing.T) {
 	data := asStruct(t, map[string]any{"x": map[string]any{"inline_bytes": "-----_8"}}).Fields["x"]
 	if got := spelledData(data.ProtoReflect()); len(got) != 5 {
 		t.Errorf("%q", got)
+	}
+}
+
+// What is of v2 is found wherever it stands, and what is of v3 is not.
+func TestV2(t *testing.T) {
+	const old = "type.googleapis.com/envoy.config.filter.network.http_connection_manager.v2.HttpConnectionManager"
+	filter := func(url string) map[string]any {
+		return map[string]any{"typed_config": map[string]any{"@type": url}}
+	}
+	for _, tt := range []struct {
+		name string
+		m    proto.Message
+		want string
+	}{
+		{"TYP-6 in an Any", &corev3.TypedExtensionConfig{TypedConfig: &anypb.Any{TypeUrl: old}}, "[{typed_config envoy.config.filter.network.http_connection_manager.v2.HttpConnectionManager}]"},
+		{"TYP-6 in a file that does not say so", &corev3.TypedExtensionConfig{TypedConfig: &anypb.Any{TypeUrl: "x/envoy.api.v2.auth.Secret"}}, "[{typed_config envoy.api.v2.auth.Secret}]"},
+		{"TYP-6 in a TypedStruct", &xdsv3.TypedStruct{TypeUrl: old}, "[{value envoy.config.filter.network.http_connection_manager.v2.HttpConnectionManager}]"},
+		{"TYP-6 in the JSON of one", &xdsv3.TypedStruct{TypeUrl: "x/envoy.config.listener.v3.Filter", Value: asStruct(t, filter(old))},
+			"[{value.typed_config envoy.config.filter.network.http_connection_manager.v2.HttpConnectionManager}]"},
+		{"of v3", &xdsv3.TypedStruct{TypeUrl: "x/envoy.config.listener.v3.Filter", Value: asStruct(t, filter("x/envoy.config.cluster.v3.Cluster"))}, "[]"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := fmt.Sprint(known.Find(tt.m).V2); got != tt.want {
+				t.Errorf("%s, want %s", got, tt.want)
+			}
+		})
 	}
 }

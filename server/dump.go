@@ -3,11 +3,30 @@ package server
 import (
 	"regexp"
 	"strings"
+
+	"github.com/chancery-xds/chancery/xds"
 )
 
-// dumped is a field with a text, as protobuf's text format and JSON have it: of a dump
-// without a marker. The server does not know which fields are sensitive.
-var dumped = regexp.MustCompile(`("[^"]*"|\w+)(\s*:\s*)"(?:[^"\\]|\\.)*"?`)
+// withheld stands where a text may show what nobody may see.
+const withheld = "(withheld, since it may show the secret: see the client's own log, or Envoy's update_rejected)"
+
+// shown returns what may be shown of the text of a NACK of a node.
+func (s *Server) shown(node *xds.Node, t *xds.Type, text string) string {
+	text = cut(text, maxFailure)
+	if text != "" && !isSecret(t) && s.redactor != nil {
+		var ok bool
+		if text, ok = s.redactor(node, t, text); !ok {
+			return withheld
+		}
+	}
+	return presentable(t, text)
+}
+
+func isSecret(t *xds.Type) bool { return t.Is(xds.Secret) || t.Is(xds.Secret.Legacy()) }
+
+// dumped is a field with a text, or a list of them, as protobuf's text format and JSON have
+// it: of a dump without a marker. The server does not know which fields are sensitive.
+var dumped = regexp.MustCompile(`("[^"]*"|\w+)(\s*[:=]\s*)(?:\[\s*\\*"[^\]]*\]?|\\*"(?:[^"\\]|\\.)*"?)`)
 
 // withoutValues leaves out what fields have in them, but for names of resources and of
 // types: they say what to mend.

@@ -187,8 +187,8 @@ func (s *Server) encode(v xds.Variant, r *xds.Response) *message {
 //
 //	goo.gle/debugonly   \nname: "a"\n…}\n: Proto constraint validation failed (…)
 func presentable(t *xds.Type, text string) string {
-	if (t.Is(xds.Secret) || t.Is(xds.Secret.Legacy())) && text != "" {
-		return "(withheld)"
+	if isSecret(t) && text != "" {
+		return withheld
 	}
 	if i := strings.Index(text, marker); i >= 0 {
 		text = text[:i] + "… " + cause(text[i:])

@@ -22,7 +22,7 @@ func TestPresentable(t *testing.T) {
 		typ              *xds.Type
 	}{
 		{name: "plain", text: "Only a single wildcard domain is permitted in route rt", want: "Only a single wildcard domain is permitted in route rt"},
-		{name: "secret", typ: xds.Secret, text: "bad key MIIE", want: "(withheld)"},
+		{name: "secret", typ: xds.Secret, text: "bad key MIIE", want: withheld},
 		{name: "secret, empty", typ: xds.Secret},
 		{name: "dump of many lines",
 			text: "goo.gle/debugonly    \nname: \"r\"\nvirtual_hosts {\n  name: \"v\"\n}\n: Proto constraint validation failed (RouteConfigurationValidationError.X: value)",
@@ -34,6 +34,10 @@ func TestPresentable(t *testing.T) {
 		{name: "cut within the dump", text: "Error: goo.gle/debugonly  \nname: \"x\"\nkey: \"pw", want: "Error: …"},
 		{name: "old Envoy, no marker", text: `failed (E): private_key { inline_string: "pw \" pw" } password { inline_bytes: "pw`, want: `failed (E): private_key { inline_string: "…" } password { inline_bytes: "…"`},
 		{name: "JSON", text: `{"inlineString": "pw", "inline_bytes":"pw"}`, want: `{"inlineString": "…", "inline_bytes":"…"}`},
+		{name: "JSON, a list", text: `"a": {"inline_string": ["pw", "pw"], name: "edge"}`, want: `"a": {"inline_string": "…", name: "edge"}`},
+		{name: "JSON, a list that is cut", text: `"inline_string":["pw", "p`, want: `"inline_string":"…"`},
+		{name: "in quotes", text: `it has password=\"pw\"`, want: `it has password="…"`},
+		{name: "an assignment", text: `it has password = "pw", name="edge"`, want: `it has password = "…", name="edge"`},
 		{name: "PEM", text: "cannot load -----BEGIN PRIVATE KEY-----\npw", want: "cannot load …"},
 	} {
 		t.Run("SAFE-6 "+c.name, func(t *testing.T) {
@@ -84,7 +88,7 @@ func TestLog(t *testing.T) {
 			synctest.Wait()
 			log := w.log.String()
 			if typ == xds.Secret {
-				if strings.Count(log, "\n") != 2 || !strings.Contains(log, "(withheld)") || strings.Count(log, "first cause") != 1 {
+				if strings.Count(log, "\n") != 2 || !strings.Contains(log, "(withheld, since") || strings.Count(log, "first cause") != 1 {
 					t.Error(log)
 				}
 				continue

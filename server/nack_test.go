@@ -61,8 +61,39 @@ func TestNackLine(t *testing.T) {
 		c.send(&discovery.DiscoveryRequest{TypeUrl: xds.Secret.URL, ResourceNames: []string{"key"}})
 		c.send(nack(c.want(), "bad key MIIE", "key"))
 		synctest.Wait()
-		if log := w.log.String(); !strings.Contains(log, "resources=[key] at=[keys.yaml:7:1]") || !strings.Contains(log, "(withheld)") || strings.Contains(log, "MIIE") {
+		if log := w.log.String(); !strings.Contains(log, "resources=[key] at=[keys.yaml:7:1]") || !strings.Contains(log, withheld) || strings.Contains(log, "MIIE") {
 			t.Error(log)
+		}
+	})
+	within(t, "SAFE-6 a text goes through a redactor", func(t *testing.T) {
+		var asked []string
+		redact := WithRedactor(func(n *xds.Node, typ *xds.Type, text string) (string, bool) {
+			asked = append(asked, n.ID+" "+typ.Short)
+			return strings.ReplaceAll(text, "hunter2", "***"), !strings.Contains(text, "MIIE")
+		})
+		var o witness
+		w := serve(t, redact, WithObserver(&o))
+		w.set(xds.Cluster, res("a", "1"))
+		c, r := w.ofNode(t, "n")
+		c.send(nack(r, "bad: hunter2, and "+strings.Repeat("x", maxFailure)+"MIIE"))
+		synctest.Wait()
+		if line := w.log.lines("client refused a response"); len(line) != 1 || !strings.Contains(line[0], `"bad: ***, and `) {
+			t.Error(line)
+		}
+		w.set(xds.Cluster, res("a", "2"))
+		c.send(nack(c.want(), "MIIE hunter2"))
+		synctest.Wait()
+		w.set(xds.Cluster, res("a", "3"))
+		c.send(nack(c.want(), ""))
+		w.set(xds.Secret, res("key", "1"))
+		c.send(&discovery.DiscoveryRequest{TypeUrl: xds.Secret.URL, ResourceNames: []string{"key"}})
+		c.send(nack(c.want(), "hunter2", "key"))
+		synctest.Wait()
+		if got := fmt.Sprint(asked); got != "[n CDS n CDS]" {
+			t.Error(got)
+		}
+		if got := strings.Join(o.nacks[1:], "|"); got != withheld+"||"+withheld || !strings.HasPrefix(o.nacks[0], "bad: ***") {
+			t.Error(o.nacks)
 		}
 	})
 	within(t, "OBS-1 names are cut", func(t *testing.T) {

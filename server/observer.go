@@ -54,7 +54,7 @@ func (s *Server) event(st *Stream, e protocol.Event) {
 	case protocol.Nacked:
 		s.refused.add(st.Node.ID, e.Type.URL, time.Now())
 		if e.Error != nil {
-			e.Error = &xds.Status{Code: e.Error.Code, Message: presentable(e.Type, cut(e.Error.Message, maxFailure))}
+			e.Error = &xds.Status{Code: e.Error.Code, Message: s.shown(st.Node, e.Type, e.Error.Message)}
 		}
 		s.logNack(st, e)
 	case protocol.Acked:

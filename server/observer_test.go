@@ -66,7 +66,7 @@ func TestWitness(t *testing.T) {
 		c.send(&discovery.DiscoveryRequest{TypeUrl: xds.Secret.URL, ResourceNames: []string{"key"}})
 		c.send(nack(c.want(), "hunter2 is no key", "key"))
 		synctest.Wait()
-		if len(o.opened) != 1 || len(o.closed) != 0 || len(o.nacks) != 1 || o.nacks[0] != "(withheld)" {
+		if len(o.opened) != 1 || len(o.closed) != 0 || len(o.nacks) != 1 || o.nacks[0] != withheld {
 			t.Fatalf("%+v", o)
 		}
 		if st := o.opened[0]; st.Peer == nil || !st.Since.Equal(time.Now()) {

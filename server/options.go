@@ -17,6 +17,7 @@ type options struct {
 	identifier   func() string
 	log          *slog.Logger
 	place        func(*xds.Node, *xds.Type, string) string
+	redactor     func(*xds.Node, *xds.Type, string) (string, bool)
 	observer     Observer
 	writeTimeout time.Duration
 	firstTimeout time.Duration
@@ -59,6 +60,16 @@ func WithLogger(l *slog.Logger) Option { return func(o *options) { o.log = l } }
 // most 5 resources of each NACK. By default nothing is said.
 func WithPlaces(f func(node *xds.Node, t *xds.Type, name string) string) Option {
 	return func(o *options) { o.place = f }
+}
+
+// WithRedactor sets what the texts of NACKs go through before the log and the observer are
+// given them: f is given a node that has refused resources of a type, and what it says, of
+// 16 KiB at most, and returns that without what nobody may see. With ok false nothing of it
+// is shown. It is called by several goroutines, and not for secrets (SDS), whose texts are
+// always withheld. Dumps of resources are left out in any case, as far as they are known as
+// such; by default that is all.
+func WithRedactor(f func(node *xds.Node, t *xds.Type, text string) (shown string, ok bool)) Option {
+	return func(o *options) { o.redactor = f }
 }
 
 // WithObserver sets who is told what happens on the streams. By default nobody

@@ -39,3 +39,27 @@ func TestClientIsSeen(t *testing.T) {
 		t.Errorf("OBS-3 %v", line)
 	}
 }
+
+// What Envoy 1.40 says of a key that is spelled as it does not read it has the key in it.
+func TestNackOfSecret(t *testing.T) {
+	t.Parallel()
+	const says = "Unable to parse JSON as proto (INVALID_ARGUMENT: invalid JSON in envoy.extensions.transport_sockets.tls.v3.DownstreamTlsContext @ common_tls_context.tls_certificates[0].private_key: message envoy.config.core.v3.DataSource, near 1:59 (offset 58): unexpected character: '\"'; expected '{'): "
+	d := serve(t, nil, "a.yaml", `"@type": type.googleapis.com/envoy.config.cluster.v3.Cluster
+name: a
+transport_socket:
+  name: tls
+  typed_config:
+    "@type": type.googleapis.com/xds.type.v3.TypedStruct
+    type_url: type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext
+    value: {common_tls_context: {tls_certificates: [{private_key: hunter2Quokkas}]}}
+`)
+	s := d.clusters()
+	r, err := s.stream.Recv()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.send(&discoveryv3.DiscoveryRequest{ResponseNonce: r.GetNonce(), ErrorDetail: &status.Status{Message: says + "private_key: hunter2Quokkas, ['hunter2Quokkas']"}})
+	if got := d.logged("client refused a response")["error"]; got != says+"private_key: …, ['…']" {
+		t.Errorf("SAFE-6 %v", got)
+	}
+}

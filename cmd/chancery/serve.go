@@ -198,7 +198,8 @@ func (s *serving) run() error {
 	host, _ := os.Hostname()
 	var src *dir.Source // before the first client
 	place := func(_ *xds.Node, t *xds.Type, name string) string { return src.Place(t, name) }
-	xds := server.New(st, append(slices.Concat(s.limits.options(), s.manner.options()), server.WithLogger(s.log), server.WithObserver(m), server.WithDrainTime(s.drain), server.WithAge(s.front.age), server.WithIdentifier(func() string { return host }), server.WithPlaces(place))...)
+	redact := func(_ *xds.Node, t *xds.Type, text string) (string, bool) { return src.Redacted(t, text) }
+	xds := server.New(st, append(slices.Concat(s.limits.options(), s.manner.options()), server.WithLogger(s.log), server.WithObserver(m), server.WithDrainTime(s.drain), server.WithAge(s.front.age), server.WithIdentifier(func() string { return host }), server.WithPlaces(place), server.WithRedactor(redact))...)
 	m.Server(xds.Stats)
 	m.Log(s.logging.lines.Lost)
 	s.front.handshakes.Log = s.log

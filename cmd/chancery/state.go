@@ -40,7 +40,7 @@ func stateDir(f *pflag.FlagSet, root *string) {
 
 func (s *state) flags(f *pflag.FlagSet) {
 	stateDir(f, &s.root)
-	f.BoolVar(&s.withoutSecrets, "state-without-secrets", false, "keep no secrets (SDS) there: after a start on bad files clients keep those that they have, and new ones wait")
+	f.BoolVar(&s.withoutSecrets, "state-without-secrets", false, "keep no secrets there, nor others of their type such as extensions; nothing at all if a listener or a cluster has one in it")
 }
 
 // open prepares to keep. What nobody asked for may be impossible, such as on a file

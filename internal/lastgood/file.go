@@ -51,6 +51,7 @@ type Resource struct {
 	File      string
 	Line, Col int // zero: not known
 	Path      string
+	Secret    bool // it has a secret in it; this is not kept
 }
 
 // chunk is how many resources are in a message of a file.

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -67,7 +68,9 @@ func Folder(root, served string) (string, error) {
 type Keeper struct {
 	Log *slog.Logger // slog.Default() if nil
 
-	// WithoutSecrets leaves secrets out: of those it is only kept that there are any.
+	// WithoutSecrets leaves out each type that has a secret in one of its resources: of
+	// those it is only kept that there are any. Of types that clients ask for as a whole
+	// that cannot be: if one of these has a secret, nothing is kept.
 	WithoutSecrets bool
 
 	dir    string
@@ -225,22 +228,47 @@ func (k *Keeper) save(c Config, said *string) {
 
 // Save writes a configuration, all of it or nothing.
 func (k *Keeper) Save(c Config) error {
+	path := filepath.Join(k.dir, name)
 	if k.WithoutSecrets {
-		c = c.withoutSecrets()
+		var err error
+		if c, err = c.withoutSecrets(); err != nil {
+			// What is there may have secrets, or be what nobody wants any more.
+			if gone := os.Remove(path); !errors.Is(gone, fs.ErrNotExist) {
+				err = errors.Join(err, gone)
+			}
+			return err
+		}
 	}
-	return durable.Replace(filepath.Join(k.dir, name), 0o600, func(w io.Writer) error { return c.write(&counter{w, MaxBytes}) })
+	return durable.Replace(path, 0o600, func(w io.Writer) error { return c.write(&counter{w, MaxBytes}) })
 }
 
-func (c Config) withoutSecrets() Config {
-	isSecret := func(t Type) bool { return t.Is(xds.Secret) || t.Is(xds.Secret.Legacy()) }
-	c.Gone = slices.DeleteFunc(slices.Clone(c.Gone), isSecret)
+// withoutSecrets leaves out each type that has a secret in one of its resources: a resource
+// alone would seem to be gone. It is an error if clients ask for all of that type, for
+// they would be told that there is nothing.
+func (c Config) withoutSecrets() (Config, error) {
+	withheld := map[string]bool{xds.Secret.URL: true, xds.Secret.Legacy().URL: true}
 	all := c.Types
 	c.Types = nil
 	for _, t := range all {
-		if isSecret(t) {
+		i := slices.IndexFunc(t.Resources, hasSecret)
+		switch {
+		case i >= 0 && t.Implicit:
+			return c, fmt.Errorf("%s %q has a secret in it and cannot be left out as a Secret (SDS) can", t, t.Resources[i].Name)
+		case i >= 0 || withheld[t.URL]:
+			withheld[t.URL] = true
 			t.Withheld, t.Resources = true, nil
 		}
 		c.Types = append(c.Types, t)
 	}
-	return c
+	gone := c.Gone
+	c.Gone = nil
+	for _, t := range gone {
+		if !withheld[t.URL] {
+			t.Resources = slices.DeleteFunc(slices.Clone(t.Resources), hasSecret)
+			c.Gone = append(c.Gone, t)
+		}
+	}
+	return c, nil
 }
+
+func hasSecret(r Resource) bool { return r.Secret }

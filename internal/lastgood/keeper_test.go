@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -42,9 +43,9 @@ func some(t *testing.T, n int) Config {
 			r.Aliases, r.TTL, r.OnDemand = []string{"b"}, 5*time.Second, true
 			r.Seal("mine")
 		}
-		all.Resources = append(all.Resources, Resource{r, "a.yaml", i + 1, 3, "resources[0]"})
+		all.Resources = append(all.Resources, Resource{Resource: r, File: "a.yaml", Line: i + 1, Col: 3, Path: "resources[0]"})
 	}
-	c.Types = []Type{all, {Type: xds.Secret, Resources: []Resource{{xds.NewResource("s", nil), "s.yaml", 1, 1, ""}}}}
+	c.Types = []Type{all, {Type: xds.Secret, Resources: []Resource{{Resource: xds.NewResource("s", nil), File: "s.yaml", Line: 1, Col: 1}}}}
 	return c
 }
 
@@ -210,7 +211,8 @@ func TestDamaged(t *testing.T) {
 	}
 }
 
-// Secrets that are not to be on disk are not, and are not said to be gone either.
+// Secrets that are not to be on disk are not, wherever they stand, and are not said to be
+// gone either.
 func TestWithoutSecrets(t *testing.T) {
 	k, err := Open(t.TempDir())
 	if err != nil {
@@ -220,7 +222,10 @@ func TestWithoutSecrets(t *testing.T) {
 	k.WithoutSecrets = true
 	all := some(t, 1)
 	all.Types = append(all.Types, Type{Type: xds.Secret.Legacy(), Resources: all.Types[1].Resources})
-	all.Gone = all.Types
+	all.Gone = slices.Clone(all.Types)
+	plain, key := Resource{Resource: xds.NewResource("plain", nil)}, Resource{Resource: xds.NewResource("key", nil), Secret: true}
+	all.Types = append(all.Types, Type{Type: xds.ExtensionConfig, Resources: []Resource{plain, key}})
+	all.Gone = append(all.Gone, Type{Type: xds.ExtensionConfig, Resources: []Resource{plain}}, Type{Type: xds.Route, Resources: []Resource{key, plain}})
 	if err := k.Save(all); err != nil {
 		t.Fatal(err)
 	}
@@ -233,8 +238,18 @@ func TestWithoutSecrets(t *testing.T) {
 			t.Errorf("got %+v", s)
 		}
 	}
-	if len(c.Gone) != 1 || !c.Gone[0].Is(xds.Cluster) || len(c.Gone[0].Resources) != 1 {
+	if len(c.Gone) != 2 || !c.Gone[0].Is(xds.Cluster) || len(c.Gone[0].Resources) != 1 || !c.Gone[1].Is(xds.Route) || len(c.Gone[1].Resources) != 1 || c.Gone[1].Resources[0].Name != "plain" {
 		t.Errorf("gone: %+v", c.Gone)
+	}
+	// Who asks for all listeners would be told that one is gone.
+	all.Types = append(all.Types, Type{Type: xds.Listener, Resources: []Resource{plain, key}})
+	for range 2 {
+		if err := k.Save(all); fmt.Sprint(err) != `LDS "key" has a secret in it and cannot be left out as a Secret (SDS) can` {
+			t.Error(err)
+		}
+		if _, err := k.Load(); !errors.Is(err, fs.ErrNotExist) {
+			t.Error("an older one stays:", err)
+		}
 	}
 }
 

@@ -39,7 +39,7 @@ type Decoder struct {
 
 	visited, errors, warnings int
 
-	secrets int // how many fields that are sensitive we are in, or as good as in
+	secrets int // how many fields that are sensitive, or may have any, we are in or as good as in
 	anys    int // how many Anys
 
 	full   bool                // visited is beyond its limit
@@ -211,7 +211,7 @@ func (d *Decoder) fields(pairs []pair, m protoreflect.Message, path string, dept
 
 // field decodes the value of one field.
 func (d *Decoder) field(n *yaml.Node, m protoreflect.Message, fd protoreflect.FieldDescriptor, path string, depth int) {
-	if secret.Marked(fd) {
+	if secret.Marked(fd) || secret.Spells(fd) {
 		d.secrets++
 		defer func() { d.secrets-- }()
 	}

@@ -15,8 +15,9 @@ import (
 
 // Problems are told to logs, terminals and pages of build systems. So they quote what
 // is wrong, and no more of the file: what stands in the same line may be a secret.
-// Within a field that Envoy's API marks as sensitive nothing is quoted. Nor is text
-// where a message is needed: it may be a secret that stands a level too high.
+// Within a field that Envoy's API marks as sensitive nothing is quoted, nor within the
+// JSON of a TypedStruct. Nor is text where a message is needed: it may be a secret that
+// stands a level too high.
 
 // kind names what stands there, for people.
 func (d *Decoder) kind(n *yaml.Node) string {

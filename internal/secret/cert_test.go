@@ -18,6 +18,8 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	"google.golang.org/protobuf/proto"
+
+	xdsv3 "github.com/cncf/xds/go/xds/type/v3"
 )
 
 var ends = time.Date(2031, 5, 6, 7, 8, 9, 0, time.UTC)
@@ -87,6 +89,10 @@ func TestCertificates(t *testing.T) {
 	with := func(cert, key string) proto.Message {
 		return secret(&tlsv3.TlsCertificate{CertificateChain: text(cert), PrivateKey: text(key)})
 	}
+	file := &corev3.DataSource{Specifier: &corev3.DataSource_Filename{Filename: "/etc/hosts"}}
+	ca := func(d *corev3.DataSource) proto.Message {
+		return &tlsv3.Secret{Type: &tlsv3.Secret_ValidationContext{ValidationContext: &tlsv3.CertificateValidationContext{TrustedCa: d}}}
+	}
 	context := &tlsv3.DownstreamTlsContext{CommonTlsContext: &tlsv3.CommonTlsContext{TlsCertificates: []*tlsv3.TlsCertificate{
 		{CertificateChain: text(one.cert)}, {CertificateChain: text(two.cert), PrivateKey: text(one.own)}}}}
 	for _, tt := range []struct {
@@ -108,8 +114,22 @@ func TestCertificates(t *testing.T) {
 		{"a key whose first line has a typo", with(one.cert, strings.Replace(one.own, "KEY", "KY", 1)), "tls_certificate 2031-05-06 private_key has no private key in PEM"},
 		{"a certificate in place of the key", with(one.cert, one.cert), "tls_certificate 2031-05-06 private_key has no private key in PEM"},
 		{"an empty key", with(one.cert, ""), "tls_certificate 2031-05-06"},
+		{"SAFE-11 a key alone that is none", secret(&tlsv3.TlsCertificate{CertificateChain: file, PrivateKey: text("junk")}), "tls_certificate 0001-01-01 private_key has no private key in PEM"},
+		{"a key alone", secret(&tlsv3.TlsCertificate{CertificateChain: file, PrivateKey: text(one.own)}), ""},
+		{"SAFE-11 a chain that is none", secret(&tlsv3.TlsCertificate{CertificateChain: text("junk"), PrivateKey: file}), "tls_certificate 0001-01-01 certificate_chain has no certificate in PEM"},
+		{"a chain alone", secret(&tlsv3.TlsCertificate{CertificateChain: text(one.cert), PrivateKey: file}), "tls_certificate 2031-05-06"},
+		{"an old name of it", secret(&tlsv3.TlsCertificate{CertificateChain: text(strings.ReplaceAll(one.cert, "CERTIFICATE", "X509 CERTIFICATE")), PrivateKey: text(one.own)}), "tls_certificate 2031-05-06"},
+		{"SAFE-11 authorities that are none", ca(text(one.own)), "validation_context 0001-01-01 trusted_ca has no certificate in PEM"},
+		{"authorities", ca(text(one.own + two.cert)), ""},
+		{"authorities in a file", ca(file), ""},
+		{"no authorities", ca(text("")), ""},
+		{"SAFE-11 authorities of v2", &authv2.Secret{Type: &authv2.Secret_ValidationContext{ValidationContext: &authv2.CertificateValidationContext{
+			TrustedCa: &corev2.DataSource{Specifier: &corev2.DataSource_InlineBytes{InlineBytes: []byte("junk")}}}}}, "validation_context 0001-01-01 trusted_ca has no certificate in PEM"},
+		{"SAFE-11 authorities in a TypedStruct", &xdsv3.TypedStruct{TypeUrl: "x/envoy.extensions.transport_sockets.tls.v3.CommonTlsContext", Value: asStruct(t, map[string]any{
+			"combinedValidationContext": map[string]any{"default_validation_context": map[string]any{"trusted_ca": map[string]any{"inline_string": "junk"}}}})},
+			"value.combined_validation_context.default_validation_context 0001-01-01 trusted_ca has no certificate in PEM"},
 		{"as bytes", secret(&tlsv3.TlsCertificate{CertificateChain: &corev3.DataSource{Specifier: &corev3.DataSource_InlineBytes{InlineBytes: []byte(one.cert)}}}), "tls_certificate 2031-05-06"},
-		{"in a file of the client", secret(&tlsv3.TlsCertificate{CertificateChain: &corev3.DataSource{Specifier: &corev3.DataSource_Filename{Filename: "/etc/hosts"}}}), ""},
+		{"in a file of the client", secret(&tlsv3.TlsCertificate{CertificateChain: file}), ""},
 		{"in a listener", &corev3.TransportSocket{ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: packed(t, context)}},
 			"typed_config.common_tls_context.tls_certificates[0] 2031-05-06, typed_config.common_tls_context.tls_certificates[1] 2031-05-05 private_key is not the key of the certificate"},
 		{"of v2", &authv2.Secret{Type: &authv2.Secret_TlsCertificate{TlsCertificate: &authv2.TlsCertificate{

@@ -1,6 +1,7 @@
 package secret
 
 import (
+	"cmp"
 	"sync"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -21,56 +22,96 @@ var (
 	tlsCertificates = map[protoreflect.FullName]bool{
 		"envoy.extensions.transport_sockets.tls.v3.TlsCertificate": true, "envoy.api.v2.auth.TlsCertificate": true,
 	}
+
+	validations = map[protoreflect.FullName]bool{
+		"envoy.extensions.transport_sockets.tls.v3.CertificateValidationContext": true, "envoy.api.v2.auth.CertificateValidationContext": true,
+	}
 )
 
-// sensitive is the number of the extension of google.protobuf.FieldOptions by which
-// Envoy's API marks a field: udpa.annotations.sensitive.
-const sensitive = 76569463
+// Options are known by their numbers: whether a program links the extensions does not matter.
+const (
+	// udpa.annotations.sensitive of google.protobuf.FieldOptions, by which Envoy's API marks
+	// a field.
+	sensitive = 76569463
 
-// marks has what [Marked] found out. What the options of a field say does not change.
-var marks sync.Map // of bool, by field descriptor
+	// udpa.annotations.file_status of google.protobuf.FileOptions, and in it
+	// package_version_status, by which it says that nobody changes a file any more.
+	fileStatus           = 222707719
+	packageVersionStatus = 2
+	frozen               = 1
+)
 
-// Marked reports whether Envoy's API marks a field as sensitive.
-func Marked(fd protoreflect.FieldDescriptor) bool {
-	if yes, known := marks.Load(fd); known {
+// What was found out of descriptors by [Marked], [Holds] and ofV2: it does not change.
+var marks, holders, versions sync.Map
+
+// once returns what find says of a descriptor, which is asked the first time.
+func once[D protoreflect.Descriptor](known *sync.Map, d D, find func(D) bool) bool {
+	if yes, ok := known.Load(d); ok {
 		return yes.(bool)
 	}
-	yes := isMarked(fd)
-	marks.Store(fd, yes)
+	yes := find(d)
+	known.Store(d, yes)
 	return yes
 }
 
-// isMarked looks for the option in the encoded options: whether the extension is known
-// depends on what a program links.
+// Marked reports whether Envoy's API marks a field as sensitive.
+func Marked(fd protoreflect.FieldDescriptor) bool { return once(&marks, fd, isMarked) }
+
 func isMarked(fd protoreflect.FieldDescriptor) bool {
 	o, _ := fd.Options().(*descriptorpb.FieldOptions)
-	encoded, _ := proto.Marshal(o)
-	return o.GetDebugRedact() || saysTrue(encoded, sensitive)
+	return o.GetDebugRedact() || option(o, sensitive) != 0
 }
 
-// saysTrue reports whether an encoded message has a field that is true.
-func saysTrue(m []byte, field protowire.Number) (yes bool) {
+// ofV2 reports whether a message is of the API before v3, which is frozen.
+func ofV2(md protoreflect.MessageDescriptor) bool {
+	return once(&versions, md.ParentFile(), isFrozen)
+}
+
+func isFrozen(f protoreflect.FileDescriptor) bool {
+	return option(f.Options(), fileStatus, packageVersionStatus) == frozen
+}
+
+// option returns the number in a field of options, or in a message in it; 0 if there is
+// none.
+func option(o proto.Message, path ...protowire.Number) uint64 {
+	encoded, _ := proto.Marshal(o)
+	return number(encoded, path)
+}
+
+func number(m []byte, path []protowire.Number) (v uint64) {
 	for len(m) > 0 {
 		num, typ, n := protowire.ConsumeTag(m)
 		if n < 0 {
-			return yes
+			return v
 		}
 		m = m[n:]
-		if num == field && typ == protowire.VarintType {
-			v, _ := protowire.ConsumeVarint(m)
-			yes = v != 0
-		}
 		if n = protowire.ConsumeFieldValue(num, typ, m); n < 0 {
-			return yes
+			return v
+		}
+		switch {
+		case num != path[0]:
+		case len(path) == 1 && typ == protowire.VarintType:
+			v, _ = protowire.ConsumeVarint(m)
+		case len(path) > 1 && typ == protowire.BytesType:
+			inner, _ := protowire.ConsumeBytes(m)
+			v = cmp.Or(number(inner, path[1:]), v)
 		}
 		m = m[n:]
 	}
-	return yes
+	return v
+}
+
+// Spells reports whether a field has a message as JSON, of which any part may be
+// sensitive.
+func Spells(fd protoreflect.FieldDescriptor) bool {
+	return fd.Name() == "value" && typedStructs[fd.ContainingMessage().FullName()]
 }
 
 // Holds reports whether a message has a field that is marked, or a message in one of its
 // fields does: what is misplaced there may be a secret.
-func Holds(md protoreflect.MessageDescriptor) bool {
+func Holds(md protoreflect.MessageDescriptor) bool { return once(&holders, md, isHolder) }
+
+func isHolder(md protoreflect.MessageDescriptor) bool {
 	for i := range md.Fields().Len() {
 		fd := md.Fields().Get(i)
 		if Marked(fd) {
@@ -100,8 +141,7 @@ func (f *Finder) waysOf(md protoreflect.MessageDescriptor) []protoreflect.FieldD
 	}
 	var ways []protoreflect.FieldDescriptor
 	for i := range md.Fields().Len() {
-		fd := md.Fields().Get(i)
-		if m := messageOf(fd); Marked(fd) || m != nil && leads(m, map[protoreflect.FullName]bool{}) {
+		if fd := md.Fields().Get(i); Marked(fd) || f.isWay(fd) {
 			ways = append(ways, fd)
 		}
 	}
@@ -109,10 +149,23 @@ func (f *Finder) waysOf(md protoreflect.MessageDescriptor) []protoreflect.FieldD
 	return ways
 }
 
-// leads reports whether something that is marked, or an Any, is in a message or below.
+// isWay reports whether a field has a message that is sensitive or has a field that
+// leads to what is.
+func (f *Finder) isWay(fd protoreflect.FieldDescriptor) bool {
+	m := messageOf(fd)
+	return m != nil && f.leads(m)
+}
+
+// leads reports whether something that is looked at is in a message or below.
+func (f *Finder) leads(md protoreflect.MessageDescriptor) bool {
+	return once(&f.leading, md, func(md protoreflect.MessageDescriptor) bool {
+		return leads(md, map[protoreflect.FullName]bool{})
+	})
+}
+
 func leads(md protoreflect.MessageDescriptor, seen map[protoreflect.FullName]bool) bool {
 	name := md.FullName()
-	if name == anyName || typedStructs[name] || hasMarked(md) {
+	if name == anyName || typedStructs[name] || validations[name] || hasMarked(md) { // authorities have no secrets, but mistakes
 		return true
 	}
 	if seen[name] {

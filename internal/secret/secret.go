@@ -1,14 +1,13 @@
 // Package secret finds what Envoy's API marks as sensitive
 // (udpa.annotations.sensitive), wherever it stands: in any type and version, and
 // in any google.protobuf.Any whose type is known. It knows fields by their
-// descriptors. It reads no file, and holds no value that it finds.
+// descriptors. It reads no file.
 package secret
 
 import (
 	"strconv"
 	"sync"
 
-	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
@@ -28,9 +27,28 @@ type Findings struct {
 	// Certificates are those that the message itself has, not those that it names.
 	Certificates []Certificate
 
+	// Unread are the Anys that have not what they say they have.
+	Unread []Unread
+
+	// V2 are the messages of v2, the API before v3, that stand in an Any or a TypedStruct.
+	V2 []V2
+
 	// TooDeep is the path of an Any inside of more than [Deepest] others, into which
 	// nobody looked; "" if there is none.
 	TooDeep string
+}
+
+// An Unread is an Any whose type is known, and whose value is none of that type.
+type Unread struct {
+	Path string // of the Any; "." for the message itself
+	Type protoreflect.Name
+	Err  error
+}
+
+// A V2 is a message of v2. No client of v3 takes one.
+type V2 struct {
+	Path string
+	Type protoreflect.FullName
 }
 
 // Types find the messages in an Any or a TypedStruct.
@@ -43,14 +61,16 @@ type Types interface {
 // changes the message that it looks into.
 type Finder struct {
 	types Types
-	ways  sync.Map // by message descriptor, of those that were met: see [Finder.waysOf]
+
+	// Of the message descriptors that were met: see [Finder.waysOf] and [Finder.leads].
+	ways, leading sync.Map
 }
 
 // NewFinder returns a finder that knows the types.
 func NewFinder(types Types) *Finder { return &Finder{types: types} }
 
-// Find looks into a message. An Any whose type is not known, or that cannot be read,
-// has nothing that is known to be sensitive.
+// Find looks into a message. An Any whose type is not known has nothing that is known to
+// be sensitive; one that is not what it says counts as sensitive, if what it says may be.
 func (f *Finder) Find(m proto.Message) Findings {
 	x := finder{Finder: f}
 	x.message(m.ProtoReflect())
@@ -63,6 +83,9 @@ type finder struct {
 	*Finder
 	Findings
 	anys int
+
+	take  func(text string) // is given what is found; nil: nobody is
+	blind bool              // not all can be found
 }
 
 func (f *finder) message(m protoreflect.Message) {
@@ -71,16 +94,12 @@ func (f *finder) message(m protoreflect.Message) {
 		f.any(m)
 		return
 	case typedStructs[name]:
-		if inner := f.fromStruct(m, protojson.UnmarshalOptions{DiscardUnknown: true}); inner != nil {
-			below := f.mark()
-			f.message(inner)
-			f.prefix(below, "value")
-		}
+		f.typedStruct(m)
 		return
 	case tlsCertificates[name]:
-		if c := certificate(m); c != nil {
-			f.Certificates = append(f.Certificates, *c)
-		}
+		f.certificate(certificate(m))
+	case validations[name]:
+		f.certificate(authorities(m))
 	}
 	for _, fd := range f.waysOf(m.Descriptor()) {
 		if !m.Has(fd) {
@@ -89,9 +108,16 @@ func (f *finder) message(m protoreflect.Message) {
 		v := m.Get(fd)
 		if Marked(fd) && isValue(fd, v) {
 			f.Values = append(f.Values, string(fd.Name()))
+			f.texts(fd, v)
 		} else if fd.Message() != nil {
 			f.field(fd, v)
 		}
+	}
+}
+
+func (f *finder) certificate(c *Certificate) {
+	if c != nil {
+		f.Certificates = append(f.Certificates, *c)
 	}
 }
 
@@ -125,13 +151,29 @@ func (f *finder) field(fd protoreflect.FieldDescriptor, v protoreflect.Value) {
 // any looks into an Any. What is in there stands below the field that has the Any.
 func (f *finder) any(m protoreflect.Message) {
 	if f.anys == Deepest {
-		f.TooDeep = here
+		f.TooDeep, f.blind = here, true
 		return
 	}
-	if inner := f.unpack(m); inner != nil {
+	md, inner, err := f.unpack(m)
+	f.version(md)
+	switch {
+	case err != nil:
+		f.Unread = append(f.Unread, Unread{here, md.Name(), err})
+		if f.leads(md) {
+			f.Values = append(f.Values, here)
+			f.blind = true
+		}
+	case inner != nil:
 		f.anys++
 		f.message(inner)
 		f.anys--
+	}
+}
+
+// version notes of which API a message is; nil is of none that is known.
+func (f *finder) version(md protoreflect.MessageDescriptor) {
+	if md != nil && ofV2(md) {
+		f.V2 = append(f.V2, V2{here, md.FullName()})
 	}
 }
 
@@ -140,12 +182,12 @@ const here = "."
 
 // A mark is how much was found at some time.
 type mark struct {
-	values, certificates int
-	deep                 bool
+	values, certificates, unread, v2 int
+	deep                             bool
 }
 
 func (f *finder) mark() mark {
-	return mark{len(f.Values), len(f.Certificates), f.TooDeep != ""}
+	return mark{len(f.Values), len(f.Certificates), len(f.Unread), len(f.V2), f.TooDeep != ""}
 }
 
 // prefix puts a field before the paths of what was found since.
@@ -157,14 +199,27 @@ func (f *finder) prefix(since mark, field string) {
 		c := &f.Certificates[i]
 		c.Path = join(field, c.Path)
 	}
+	for i := since.unread; i < len(f.Unread); i++ {
+		u := &f.Unread[i]
+		u.Path = join(field, u.Path)
+	}
+	for i := since.v2; i < len(f.V2); i++ {
+		v := &f.V2[i]
+		v.Path = join(field, v.Path)
+	}
 	if !since.deep && f.TooDeep != "" {
 		f.TooDeep = join(field, f.TooDeep)
 	}
 }
 
 func join(field, path string) string {
-	if path == "" || path == here {
+	switch {
+	case path == "" || path == here:
 		return field
+	case field == here:
+		return path
+	case path[0] == '[':
+		return field + path
 	}
 	return field + "." + path
 }
@@ -210,34 +265,17 @@ func inline(m protoreflect.Message) bool {
 	return set.Name() != "filename" && set.Name() != "environment_variable"
 }
 
-// unpack returns the message in an Any, nil if it cannot be read.
-func (f *Finder) unpack(m protoreflect.Message) protoreflect.Message {
+// unpack returns the message in an Any and its type: nothing if that is not known, and an
+// error if the message is none.
+func (f *Finder) unpack(m protoreflect.Message) (protoreflect.MessageDescriptor, protoreflect.Message, error) {
 	fields := m.Descriptor().Fields()
 	typ, err := f.types.FindMessageByURL(m.Get(fields.ByName("type_url")).String())
 	if err != nil {
-		return nil
+		return nil, nil, nil //nolint:nilerr // whatever it is
 	}
 	inner := typ.New()
-	if (proto.UnmarshalOptions{Resolver: f.types}).Unmarshal(m.Get(fields.ByName("value")).Bytes(), inner.Interface()) != nil {
-		return nil
+	if err := (proto.UnmarshalOptions{Resolver: f.types}).Unmarshal(m.Get(fields.ByName("value")).Bytes(), inner.Interface()); err != nil {
+		return typ.Descriptor(), nil, err
 	}
-	return inner
-}
-
-// fromStruct returns the message that a TypedStruct spells as JSON, as Envoy reads it;
-// nil if it cannot be read.
-// o says how that is read.
-func (f *Finder) fromStruct(m protoreflect.Message, o protojson.UnmarshalOptions) protoreflect.Message {
-	fields := m.Descriptor().Fields()
-	typ, err := f.types.FindMessageByURL(m.Get(fields.ByName("type_url")).String())
-	if err != nil {
-		return nil
-	}
-	text, err := protojson.MarshalOptions{Resolver: f.types}.Marshal(m.Get(fields.ByName("value")).Message().Interface())
-	inner := typ.New()
-	o.Resolver = f.types
-	if err != nil || o.Unmarshal(text, inner.Interface()) != nil {
-		return nil
-	}
-	return inner
+	return typ.Descriptor(), inner, nil
 }

@@ -30,7 +30,7 @@ const canaries = `resources:
 - "@type": type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret
   name: t
   tls_certificate:
-    private_key: {inline_string: "` + canary + `"}
+    pkcs12: {inline_string: "` + canary + `"}
     password: {inline_bytes: aHVudGVyMlF1b2trYXM=}
 - "@type": type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret
   name: u
@@ -43,7 +43,7 @@ const canaries = `resources:
       typed_config:
         "@type": type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.DownstreamTlsContext
         require_client_certificate: true
-        common_tls_context: {tls_certificates: [{private_key: {inline_string: "` + canary + `"}, password: {inline_string: ` + canary + `}}]}
+        common_tls_context: {tls_certificates: [{pkcs12: {inline_string: "` + canary + `"}, password: {inline_string: ` + canary + `}}]}
     filters:
     - name: redis
       typed_config:
@@ -59,13 +59,21 @@ const canaries = `resources:
     "@type": type.googleapis.com/envoy.extensions.filters.http.aws_request_signing.v3.AwsRequestSigning
     service_name: s3
     credential_provider: {inline_credential: {access_key_id: A, secret_access_key: ` + canary + `, session_token: "` + canary + `"}}
+- "@type": type.googleapis.com/envoy.config.core.v3.TypedExtensionConfig
+  name: spelled
+  typed_config:
+    "@type": type.googleapis.com/xds.type.v3.TypedStruct
+    type_url: type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext
+    value:
+      allow_renegotiation: "true"
+      common_tls_context: {tls_certificates: {pkcs12: {inline_string: ` + canary + `}, password: {inline_string: "` + canary + `"}}}
 `
 
 // spelled returns the canaries in each form of a file.
 func spelled(t *testing.T) map[string]string {
 	t.Helper()
 	d := envoy.decode("a.yaml", []byte(canaries))
-	if len(d.Problems) > 0 || len(d.loaded) != 5 {
+	if len(d.Problems) > 0 || len(d.loaded) != 6 {
 		t.Fatal(d.Problems)
 	}
 	m := &discoveryv3.DiscoveryResponse{}
@@ -108,7 +116,7 @@ func leaks(text string) bool {
 
 // Whatever mistake is made in a file, what is said of it has nothing of its secrets.
 func TestCanaries(t *testing.T) {
-	marks := []string{":", "{", "}", "[", "]", `"`, "'", "*", "&", "!", "|", ">", "%", "@", ",", "#", "-", " ", "  ", "\n", "\t", "\\", ": ", "- ", "x", "5", "<<: ", "null", "\\x", "\\u12"}
+	marks := []string{":", "{", "}", "[", "]", `"`, "'", "*", "&", "!", "|", ">", "%", "@", ",", "#", "-", " ", "  ", "\n", "\t", "\\", ": ", "- ", "x", "5", "<<: ", "null", "\\x", "\\u12", "!!int ", "!!float ", "!!bool ", "!!binary "}
 	for path, src := range spelled(t) {
 		t.Run("SAFE-6 "+path, func(t *testing.T) {
 			rnd := rand.New(rand.NewPCG(1, 2))

@@ -35,6 +35,7 @@ type Loaded struct {
 	Secret string
 
 	certificates []secret.Certificate
+	v2           []secret.V2
 
 	version string // version_info of the response it stands in
 	doc     int    // which document of the file

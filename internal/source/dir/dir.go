@@ -96,7 +96,8 @@ type Source struct {
 	err      error            // why the world is not what the files say
 	failing  failing          // what is known of err
 
-	served atomic.Pointer[world] // the world, for others
+	served  atomic.Pointer[world]   // the world, for others
+	holders atomic.Pointer[holders] // of secrets in it, for others
 
 	warnings []protofile.Problem // of the files as last seen
 	missing  []protofile.Problem // references of the world to what it has not
@@ -200,8 +201,10 @@ func (s *Source) load(o order, sc *scanner) (Report, error) {
 		}
 		s.removals.hold(start, lost, next)
 	}
+	s.hides(next)
 	var commit store.Commit
 	if commit, s.err = s.store.Update(func(tx *store.Tx) error { s.commit(tx, next); return nil }); s.err != nil {
+		s.hides(s.world)
 		return Report{}, s.err
 	}
 	s.removals.committed(start, lost)

@@ -19,9 +19,14 @@ func (rd *reader) inspect(l *Loaded, m proto.Message) (p protofile.Problem) {
 	if len(found.Values) > 0 {
 		l.Secret = found.Values[0]
 	}
-	l.certificates = found.Certificates
+	l.certificates, l.v2 = found.Certificates, found.V2
 	if found.TooDeep != "" {
 		return protofile.Problem{Path: found.TooDeep, Message: fmt.Sprintf("more than %d google.protobuf.Any in each other", secret.Deepest)}
+	}
+	// No client can use it, and nobody find its secrets.
+	if len(found.Unread) > 0 {
+		u := found.Unread[0]
+		return protofile.Problem{Path: u.Path, Message: fmt.Sprintf("no %s is in there: %s", u.Type, unprefixed(u.Err))}
 	}
 	for _, c := range found.Certificates {
 		if c.Err != nil {
@@ -31,13 +36,21 @@ func (rd *reader) inspect(l *Loaded, m proto.Message) (p protofile.Problem) {
 	return p
 }
 
-// ofV2 returns a mistake for each resource of the API before v3, which no client of
-// today takes.
+const servesV2 = "--legacy-v2 serves it as it is"
+
+// ofV2 returns a mistake for each resource of the API before v3, and for each message of
+// it in another resource: no client of today takes them.
 func ofV2(all []Loaded) (errs []protofile.Problem) {
 	for _, l := range all {
 		if l.Type.V2 {
 			p := l.Pos.problem("%s %q is of v2, the API before v3: %s", l.Type, l.Name, strings.TrimPrefix(l.Type.URL, apis))
-			p.Hint = "--legacy-v2 serves it as it is"
+			p.Hint = servesV2
+			errs = append(errs, p)
+			continue
+		}
+		for _, v := range l.v2 {
+			p := l.Pos.problem("%s %q has in %s a message of v2, the API before v3: %s", l.Type, l.Name, v.Path, v.Type)
+			p.Hint = servesV2
 			errs = append(errs, p)
 		}
 	}

@@ -108,6 +108,36 @@ func TestV2(t *testing.T) {
 	}
 }
 
+// What is of v2 is found wherever it stands.
+func TestNestedV2(t *testing.T) {
+	const hcm = "type.googleapis.com/envoy.config.filter.network.http_connection_manager.v2.HttpConnectionManager"
+	const hint = ": envoy.config.filter.network.http_connection_manager.v2.HttpConnectionManager (--legacy-v2 serves it as it is)"
+	const ext = "\"@type\": type.googleapis.com/envoy.config.core.v3.TypedExtensionConfig\nname: e\n"
+	for _, tt := range []struct{ name, content, want string }{
+		{"TYP-6 in a listener", "\"@type\": type.googleapis.com/envoy.config.listener.v3.Listener\nname: l\nfilter_chains: [{}, {filters: [{name: h, typed_config: {\"@type\": " + hcm + "}}]}]\n",
+			`a.yaml:1:1: LDS "l" has in filter_chains[1].filters[0].typed_config a message of v2, the API before v3` + hint},
+		{"TYP-6 in an extension", ext + "typed_config: {\"@type\": " + hcm + "}\n",
+			`a.yaml:1:1: ECDS "e" has in typed_config a message of v2, the API before v3` + hint},
+		{"TYP-6 in a TypedStruct", ext + "typed_config: {\"@type\": type.googleapis.com/xds.type.v3.TypedStruct, type_url: " + hcm + ", value: {}}\n",
+			`a.yaml:1:1: ECDS "e" has in typed_config.value a message of v2, the API before v3` + hint},
+		{"TYP-6 in the JSON of one", ext + "typed_config: {\"@type\": type.googleapis.com/xds.type.v3.TypedStruct, type_url: x/envoy.config.listener.v3.Filter, value: {typed_config: {\"@type\": " + hcm + "}}}\n",
+			`a.yaml:1:1: ECDS "e" has in typed_config.value.typed_config a message of v2, the API before v3` + hint},
+		{"TYP-6 a TypedStruct in the JSON of one", ext + "typed_config: {\"@type\": type.googleapis.com/xds.type.v3.TypedStruct, type_url: x/xds.type.v3.TypedStruct, value: {type_url: " + hcm + "}}\n",
+			`a.yaml:1:1: ECDS "e" has in typed_config.value a message of v2, the API before v3` + hint},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			b := newBench(t, "a.yaml", tt.content)
+			if got := b.try(); got != tt.want {
+				t.Errorf("got\n%s\nwant\n%s", got, tt.want)
+			}
+			b.src = New(b.dir, b.st, Options{V2: true})
+			if _, err := b.src.Load(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
 // A file must not be slow to load, however it is made: what is in an Any is in each Any
 // around it, too.
 func TestNestedAnys(t *testing.T) {
@@ -169,6 +199,11 @@ func TestSecretOf(t *testing.T) {
 	want := "map[c: s:generic_secret.secret]"
 	if _, err := New(b.dir, store.New(), o).Load(); err != nil || fmt.Sprint(seen) != want {
 		t.Error("SAFE-11", seen, err)
+	}
+	for _, c := range kept.Types {
+		if r := c.Resources[0]; r.Secret != (r.Name == "s") {
+			t.Error("SAFE-6 who keeps it is not told:", r.Name, r.Secret)
+		}
 	}
 	clear(seen)
 	if err := New(b.dir, store.New(), o).Restore(kept); err != nil || fmt.Sprint(seen) != want {

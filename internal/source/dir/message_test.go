@@ -3,9 +3,14 @@ package dir
 import (
 	"testing"
 
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/protobuf/encoding/prototext"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoregistry"
+	"google.golang.org/protobuf/types/known/anypb"
 )
 
 const textResponse = `# Envoy's own
@@ -22,6 +27,35 @@ resources {
   }
 }
 `
+
+// An Any in a resource is what it says, or no client can use it and nobody find its secrets.
+func TestDecodeNested(t *testing.T) {
+	key := &tlsv3.DownstreamTlsContext{CommonTlsContext: &tlsv3.CommonTlsContext{TlsCertificates: []*tlsv3.TlsCertificate{
+		{PrivateKey: &corev3.DataSource{Specifier: &corev3.DataSource_InlineString{InlineString: canary}}}}}}
+	packed, err := anypb.New(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	packed.Value = append(packed.Value, 0xff, 0xff)
+	l, err := anypb.New(&listenerv3.Listener{Name: "edge", FilterChains: []*listenerv3.FilterChain{{}, {TransportSocket: &corev3.TransportSocket{
+		Name: "tls", ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: packed}}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &discoveryv3.DiscoveryResponse{Resources: []*anypb.Any{l}}
+	b, err := proto.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = "resources[0].filter_chains[1].transport_socket.typed_config: no DownstreamTlsContext is in there: cannot parse invalid wire-format data\n"
+	if got := story(envoy.decode("x.pb", b)); got != "x.pb: "+want {
+		t.Error("SAFE-11", got)
+	}
+	text := prototext.MarshalOptions{Resolver: new(protoregistry.Types)}.Format(m)
+	if got := story(envoy.decode("x.txtpb", []byte(text))); got != "x.txtpb: "+want {
+		t.Error("SAFE-11", got)
+	}
+}
 
 // encoded returns a response in text as binary.
 func encoded(tb testing.TB, text string) []byte {

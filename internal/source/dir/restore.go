@@ -61,6 +61,7 @@ func (s *Source) Restore(c lastgood.Config) error {
 		}
 	}
 	was := before.with(w)
+	s.hides(was)
 	// What had gone lately is what clients may have whom nobody knows here, or who state a
 	// version of before: it goes once more, before the first of them comes.
 	if _, err := s.store.Update(func(tx *store.Tx) error { s.world.replace(tx, was); return nil }); err != nil {
@@ -77,6 +78,7 @@ func (s *Source) Restore(c lastgood.Config) error {
 		return nil
 	})
 	if err == nil {
+		s.hides(w)
 		s.departed = before
 		s.removals.restore(time.Now(), c.Peaks)
 		s.serves(w)
@@ -94,12 +96,8 @@ func (w world) all() (all []Loaded) {
 // restored makes what was kept of a resource as a load makes it.
 func (rd *reader) restored(t *xds.Type, r lastgood.Resource) (Loaded, error) {
 	l := Loaded{Resource: r.Resource, Type: t, Pos: Pos{r.File, r.Line, r.Col, r.Path}}
-	typ, err := rd.types.FindMessageByURL(t.URL)
+	m, err := rd.message(t.URL, r.Body)
 	if err != nil {
-		return l, fmt.Errorf("%s %q: %w", t.URL, r.Name, err)
-	}
-	m := typ.New().Interface()
-	if err := (proto.UnmarshalOptions{Resolver: rd.types}).Unmarshal(r.Body, m); err != nil {
 		return l, fmt.Errorf("%s %q: %w", t.URL, r.Name, err)
 	}
 	rd.refer(l.Resource, t, m)
@@ -107,9 +105,19 @@ func (rd *reader) restored(t *xds.Type, r lastgood.Resource) (Loaded, error) {
 	return l, nil
 }
 
+// message returns the message of a type that bytes are.
+func (rd *reader) message(url string, body []byte) (proto.Message, error) {
+	typ, err := rd.types.FindMessageByURL(url)
+	if err != nil {
+		return nil, err
+	}
+	m := typ.New().Interface()
+	return m, proto.UnmarshalOptions{Resolver: rd.types}.Unmarshal(body, m)
+}
+
 // kept returns what is kept of a resource.
 func (l Loaded) kept() lastgood.Resource {
-	return lastgood.Resource{Resource: l.Resource, File: l.File, Line: l.Line, Col: l.Col, Path: l.Path}
+	return lastgood.Resource{Resource: l.Resource, File: l.File, Line: l.Line, Col: l.Col, Path: l.Path, Secret: l.Secret != ""}
 }
 
 // config returns what is to be kept of the world, of what has gone lately, and of how much

@@ -1,0 +1,120 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+
+	"github.com/chancery-xds/chancery/internal/lastgood"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+const inlineKey = `"@type": type.googleapis.com/envoy.config.listener.v3.Listener
+name: edge
+filter_chains:
+- transport_socket:
+    name: tls
+    typed_config:
+      "@type": type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.DownstreamTlsContext
+      common_tls_context: {tls_certificates: [{password: {inline_string: hunter2Quokkas}}]}
+`
+
+const inlinePassword = `"@type": type.googleapis.com/envoy.config.core.v3.TypedExtensionConfig
+name: redis
+typed_config:
+  "@type": type.googleapis.com/envoy.extensions.filters.network.redis_proxy.v3.RedisProxy
+  stat_prefix: r
+  downstream_auth_passwords: [{inline_string: hunter2Quokkas}]
+`
+
+// What is kept has secrets in it or has none, as the operator says.
+func TestStateWithoutSecrets(t *testing.T) {
+	// onDisk reports whether a secret is, after n resources are kept.
+	onDisk := func(d *daemon, n int) bool {
+		d.Helper()
+		d.kept(n)
+		root, err := lastgood.Root()
+		if err != nil {
+			d.Fatal(err)
+		}
+		folder, err := lastgood.Folder(root, d.dir)
+		if err != nil {
+			d.Fatal(err)
+		}
+		data, err := os.ReadFile(filepath.Join(folder, "last-good"))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			d.Fatal(err)
+		}
+		return bytes.Contains(data, []byte("hunter2Quokkas"))
+	}
+	restart := func(d *daemon, flags ...string) *daemon {
+		d.Helper()
+		d.killed()
+		write(d.T, d.dir, "b.yaml", "a: [")
+		return serveDir(d.T, d.dir, flags...)
+	}
+	const without = "--state-without-secrets"
+	t.Run("SAFE-10 secrets are kept without the flag", func(t *testing.T) {
+		t.Parallel()
+		d := serve(t, nil, "a.yaml", cluster("a"), "l.yaml", inlineKey, "e.yaml", inlinePassword)
+		if !onDisk(d, 3) {
+			t.Error("the key is not kept")
+		}
+		d = restart(d)
+		d.clusters().gets("a")
+		d.subscribe(xds.Listener).gets("edge")
+	})
+	t.Run("SAFE-6 SAFE-10 a password in an extension is not on disk, and nobody is told that it is gone", func(t *testing.T) {
+		t.Parallel()
+		d := serve(t, []string{without}, "a.yaml", cluster("a"), "e.yaml", inlinePassword)
+		if onDisk(d, 1) {
+			t.Error("SAFE-6 the password is on disk")
+		}
+		d = restart(d, without)
+		d.clusters().gets("a")
+		s := d.subscribe(xds.Cluster)
+		s.send(&discoveryv3.DiscoveryRequest{TypeUrl: xds.ExtensionConfig.URL, ResourceNames: []string{"redis"}})
+		s.gets("a")
+		d.signal(os.Interrupt) // who waits is told nothing to the end
+		if r, err := s.stream.Recv(); err == nil {
+			t.Errorf("told %v", r)
+		}
+	})
+	t.Run("SAFE-6 with a key in a listener nothing is kept, nor what was before", func(t *testing.T) {
+		t.Parallel()
+		d := serve(t, nil, "a.yaml", cluster("a"), "l.yaml", inlineKey)
+		if !onDisk(d, 2) {
+			t.Error("the key is not kept")
+		}
+		d.killed()
+		d = serveDir(t, d.dir, without)
+		line := d.logged("the last good configuration is not kept: a start on bad files would have an older one, or none")
+		if line["error"] != `LDS "edge" has a secret in it and cannot be left out as a Secret (SDS) can` {
+			t.Error(line)
+		}
+		if onDisk(d, 0) {
+			t.Error("SAFE-6 the key is on disk")
+		}
+	})
+}
+
+func TestFollowLinksOutside(t *testing.T) {
+	outside, dir := t.TempDir(), t.TempDir()
+	write(t, outside, "c.yaml", cluster("outside"))
+	write(t, dir, "a.yaml", cluster("a"))
+	if err := os.Symlink(filepath.Join(outside, "c.yaml"), filepath.Join(dir, "c.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	const says = "c.yaml: a symbolic link out of the directory, to "
+	chancery(t, 1, says, "check", dir)
+	chancery(t, 1, says, "serve", dir, "--listen", "127.0.0.1:0", "--state-dir", "")
+	chancery(t, 1, says, "export", dir, "--out", filepath.Join(t.TempDir(), "out"))
+	chancery(t, 0, "ok: 2 resources in 2 files", "check", dir, "--follow-links-outside")
+	chancery(t, 0, "ok: 2 resources", "export", dir, "--follow-links-outside", "--out", filepath.Join(t.TempDir(), "out"))
+	serveDir(t, dir, "--follow-links-outside").clusters().gets("a", "outside")
+}

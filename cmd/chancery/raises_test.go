@@ -43,7 +43,7 @@ func TestFlagsOfLimits(t *testing.T) {
 				if strings.HasSuffix(file, "_test.go") || !strings.Contains(text, "limit exceeded") && !strings.Contains(text, " for ") && !strings.Contains(string(m[0]), "%w") {
 					continue
 				}
-				none := strings.Contains(text, "type_url") || strings.Contains(text, "there was no room for it")
+				none := strings.Contains(text, "type_url") || strings.Contains(text, "to a Fetch method") || strings.Contains(text, "there was no room for it")
 				got := flag(ends, filled.Replace(text))
 				if (got == "") != none {
 					t.Errorf("%s: %q has the flag %q", file, text, got)
@@ -68,14 +68,16 @@ func TestFlagsOfLimits(t *testing.T) {
 		t.Errorf("flags %q, want %q", got, want)
 	}
 	for text, want := range map[string]string{
-		"limit exceeded: a node id of 5 bytes, more than 4":                       "--max-name-length",
-		"limit exceeded: an EDS name of 5 bytes, more than 4":                     "--max-name-length",
-		"limit exceeded: a EDS name or version of 5 bytes is stated, more than 4": "--max-name-length",
-		"DiscoveryRequest with a node of 5 bytes, more than 4: limit exceeded":    "--max-node",
-		"DiscoveryRequest with 5 names, more than 4: limit exceeded":              "--max-names",
-		"limit exceeded: names of 500 bytes on one stream, more than 4":           "--max-held",
-		"limit exceeded: names of 500 bytes on all streams, more than 4":          "--max-held-total",
-		"grpc: received message larger than max (5 vs. 4)":                        "--max-request",
+		"limit exceeded: a node id of 5 bytes, more than 4":                                                                                            "--max-name-length",
+		"limit exceeded: an EDS name of 5 bytes, more than 4":                                                                                          "--max-name-length",
+		"limit exceeded: a EDS name or version of 5 bytes is stated, more than 4":                                                                      "--max-name-length",
+		"DiscoveryRequest with a node of 5 bytes, more than 4: limit exceeded":                                                                         "--max-node",
+		"DiscoveryRequest with 5 names, more than 4: limit exceeded":                                                                                   "--max-names",
+		"limit exceeded: names of 500 bytes on one stream, more than 4":                                                                                "--max-held",
+		"limit exceeded: names and a node of 500 bytes on one stream, more than 4":                                                                     "--max-held",
+		"limit exceeded: names and a node of 7 bytes in a poll that is to be held, and there is no room for them: polls have 7 bytes; try again later": "--max-held-total",
+		"limit exceeded: polls hold all the names that this server takes":                                                                              "--max-held-total",
+		"grpc: received message larger than max (5 vs. 4)":                                                                                             "--max-request",
 		"no request": "",
 	} {
 		if got := flag(ends, text); got != want {

@@ -467,7 +467,7 @@ func TestSignals(t *testing.T) {
 	})
 	t.Run("a second signal ends it at once", func(t *testing.T) {
 		t.Parallel()
-		d := serve(t, []string{"--drain", "1000h"}, "a.yaml", cluster("a"))
+		d := serve(t, []string{"--drain", "1h"}, "a.yaml", cluster("a"))
 		s := d.clusters()
 		s.gets("a")
 		d.signal(syscall.SIGTERM)

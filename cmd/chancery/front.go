@@ -56,12 +56,10 @@ func (f *front) check() error {
 	switch {
 	case f.tls.Configured() && (f.tls.Cert == "" || f.tls.Key == ""):
 		return errors.New("TLS wants both --tls-cert and --tls-key; --client-ca goes with them")
-	case f.age.Max < 0:
-		return errors.New("--max-connection-age is negative")
 	case f.age.Max > 0 && f.age.Max < time.Second:
 		return errors.New("--max-connection-age: less than a second, in which clients come and go and do nothing else")
 	}
-	return timeFlag{"max-connection-age-grace", f.age.Grace, 0, longest}.check()
+	return errors.Join(timeFlag{"max-connection-age", f.age.Max, 0, 365 * 24 * time.Hour}.check(), timeFlag{"max-connection-age-grace", f.age.Grace, 0, longest}.check())
 }
 
 // secure reports whether TLS protects a listener. On a unix socket the mode of

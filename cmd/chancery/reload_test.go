@@ -52,6 +52,7 @@ func TestPatience(t *testing.T) {
 					t.Errorf("%+v, %v, want %s", r, err, tt.want)
 				}
 				time.Sleep(time.Hour)
+				synctest.Wait()
 				if n := strings.Count(stderr.String(), "chancery: the server has not answered for 10s: waiting"); n != tt.said {
 					t.Errorf("said %d times: %s", n, stderr.String())
 				}

@@ -50,6 +50,9 @@ func checkMaxFile(bytes int64) error {
 	if bytes < 1 {
 		return errors.New("--max-file: that would let no file in")
 	}
+	if bytes > 1<<40 {
+		return errors.New("--max-file: that is more than there can be")
+	}
 	return nil
 }
 

@@ -20,7 +20,7 @@ import (
 func TestPollsHeldBytes(t *testing.T) {
 	// held polls from an address for a name of so many bytes, with the version that it is at,
 	// and says how long that took, and what was told.
-	held := func(t *testing.T, w *pollWorld, ip string, n int) (took func() time.Duration, err error) {
+	held := func(t *testing.T, w *world, ip string, n int) (took func() time.Duration, err error) {
 		t.Helper()
 		from := Caller{Addr: &net.TCPAddr{IP: net.ParseIP(ip), Port: 1000}}
 		req := xds.Request{Node: &xds.Node{ID: ip}, Names: []string{strings.Repeat("n", n)}}
@@ -49,7 +49,7 @@ func TestPollsHeldBytes(t *testing.T) {
 		return func() time.Duration { return <-over }, nil
 	}
 	within(t, "SAFE-9 what polls hold is bounded, and who has most of it makes room", func(t *testing.T) {
-		w := newPollWorld(t, WithLimits(Limits{HeldInAll: 8000})) // of which polls have 2,000
+		w := serve(t, WithLimits(Limits{HeldInAll: 8000})) // of which polls have 2,000
 		first, err := held(t, w, "192.0.2.1", 700)
 		if err != nil {
 			t.Fatal(err)
@@ -86,7 +86,7 @@ func TestPollsHeldBytes(t *testing.T) {
 		}
 	})
 	within(t, "SAFE-9 there is no bound without a limit", func(t *testing.T) {
-		w := newPollWorld(t)
+		w := serve(t)
 		over, err := held(t, w, "192.0.2.1", 4000)
 		if err != nil {
 			t.Fatal(err)
@@ -97,7 +97,7 @@ func TestPollsHeldBytes(t *testing.T) {
 		over()
 	})
 	within(t, "SAFE-9 nor is room taken from who has no more", func(t *testing.T) {
-		w := newPollWorld(t, WithLimits(Limits{HeldInAll: 8000}))
+		w := serve(t, WithLimits(Limits{HeldInAll: 8000}))
 		small, err := held(t, w, "192.0.2.1", 900)
 		if err != nil {
 			t.Fatal(err)

@@ -20,9 +20,6 @@ func TestCheck(t *testing.T) {
 		{"was told nothing", func(_ *Session, u *subscription) { u.entry("a").told = nil }},
 		{"are named", func(_ *Session, u *subscription) { u.named++ }},
 		{"has scopes", func(_ *Session, u *subscription) { u.scopes = map[string]bool{} }},
-		{"no wildcard is left", func(_ *Session, u *subscription) {
-			u.wildcard, u.base, u.dropped, u.droppedSize = false, nil, map[string]bool{"a": true}, 1
-		}},
 		{"was given up and has no entry", func(_ *Session, u *subscription) { u.dropped, u.droppedSize = map[string]bool{"b": true}, 1 }},
 		{"bytes were given up", func(_ *Session, u *subscription) { u.droppedSize++ }},
 		{"none ever was", func(_ *Session, u *subscription) { u.implicit = true }},

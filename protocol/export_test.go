@@ -120,8 +120,6 @@ func (u *subscription) checkWant() error {
 	switch {
 	case u.wildcard && u.scopes != nil:
 		return errors.New("a wildcard has scopes")
-	case len(u.dropped) > 0 && !u.wildcard && u.scopes == nil:
-		return fmt.Errorf("given up, and no wildcard is left: %d names", len(u.dropped))
 	case u.implicit && u.named > 0:
 		return fmt.Errorf("%d names are named, and none ever was", u.named)
 	case !u.moved && len(u.added)+len(u.removed) > 0:

@@ -418,6 +418,7 @@ func (u *subscription) drop(dropped []string, v xds.Variant) {
 func (u *subscription) discard(unwanted map[string]bool) {
 	for n := range unwanted {
 		u.stir(n)
+		u.regain(n) // before it was asked for again, under a wildcard that is gone, too
 	}
 	u.letGo(unwanted)
 	if len(unwanted) > 8 {

@@ -311,3 +311,19 @@ func TestGivenUpIsCountedOnce(t *testing.T) {
 		}
 	}
 }
+
+// What was given up, and ends with the wildcard that it was given up under, is remembered no
+// more: a client that does so again and again holds no memory by it.
+func TestGivenUpEndsWithTheWildcard(t *testing.T) {
+	l := newLine(t, xds.Delta, xds.Cluster, Options{}, xds.Tables{xds.Cluster.URL: xds.NewTable(xds.Cluster).With([]*xds.Resource{aliased("a", "x")})})
+	for range 3 {
+		l.ask(xds.Request{Type: xds.Cluster, Subscribe: []string{"*", "a", "x"}})
+		l.settle()
+		l.commit(xds.Cluster, nil, "a")
+		l.ask(xds.Request{Type: xds.Cluster, Unsubscribe: []string{"a"}})
+		l.ask(xds.Request{Type: xds.Cluster, Unsubscribe: []string{"x", "*"}})
+		if names, bytes := l.GivenUp(); names != 0 || bytes != 0 {
+			t.Errorf("SAFE-9 %d names of %d bytes are given up", names, bytes)
+		}
+	}
+}

@@ -32,23 +32,29 @@ type authority struct {
 func newAuthority(t *testing.T, name string) authority {
 	t.Helper()
 	template := &x509.Certificate{IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
-	p, cert, key := sign(t, name, template, nil, nil)
+	p, cert, key := sign(t, name, elliptic.P256(), template, nil, nil)
 	return authority{p, cert, key}
 }
 
 // issue signs a certificate for the loopback by that name, of either side.
 func (a authority) issue(t *testing.T, name string) pair {
 	t.Helper()
-	p, _, _ := sign(t, name, &x509.Certificate{
+	return a.issueOn(t, name, elliptic.P256())
+}
+
+// issueOn is the same with a key on another curve.
+func (a authority) issueOn(t *testing.T, name string, curve elliptic.Curve) pair {
+	t.Helper()
+	p, _, _ := sign(t, name, curve, &x509.Certificate{
 		DNSNames:    []string{"e2e.example"},
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}, a.cert, a.key)
 	return p
 }
 
-func sign(t *testing.T, name string, template, parent *x509.Certificate, by *ecdsa.PrivateKey) (pair, *x509.Certificate, *ecdsa.PrivateKey) {
+func sign(t *testing.T, name string, curve elliptic.Curve, template, parent *x509.Certificate, by *ecdsa.PrivateKey) (pair, *x509.Certificate, *ecdsa.PrivateKey) {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	key, err := ecdsa.GenerateKey(curve, rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}

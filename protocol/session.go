@@ -71,23 +71,22 @@ type Options struct {
 // use: the goroutine that serves the stream owns it.
 type Session struct {
 	variant xds.Variant
+	met     bool      // the client has said who it is
+	ttl     bool      // it is told TTLs
+	resumes bool      // it has state of an earlier stream
+	patient bool      // overdue was asked
+	agent   string    // its user agent name
 	only    *xds.Type // nil on an aggregated stream
 	opts    Options
-	met     bool   // the client has said who it is
-	agent   string // its user agent name
-	ttl     bool   // the client is told TTLs
-
 	began   time.Time // when the first request came
-	resumes bool      // the client has state of an earlier stream
 
-	view    xds.View // nil between Release and Change
-	views   uint64   // counts them
-	now     time.Time
-	turns   time.Time       // the first time that before has noted
-	patient bool            // overdue was asked
-	nonces  uint64          // counts messages
-	subs    []*subscription // by rank
-	events  []Event
+	view   xds.View // nil between Release and Change
+	views  uint64   // counts them
+	now    time.Time
+	turns  time.Time       // the first time that before has noted
+	nonces uint64          // counts messages
+	subs   []*subscription // by rank
+	events []Event
 }
 
 // A subscription is the state of one resource type on one stream. Each of its
@@ -179,7 +178,7 @@ func (s *Session) Receive(req xds.Request) error {
 		}
 	} else {
 		u.subscribe(req.Subscribe, t)
-		s.mute(u, req.Subscribe)
+		s.keepBack(u, req.Subscribe)
 		s.comeBack(u, req.Subscribe, t)
 		for _, n := range req.Subscribe {
 			u.match(t, n)
@@ -204,7 +203,7 @@ func (s *Session) Receive(req xds.Request) error {
 		u.unstall()
 	}
 	if u.moved {
-		s.event(Event{Kind: Subscribed, Type: u.typ, Count: u.named, Wildcard: u.wildcard})
+		s.event(Event{Kind: Subscribed, Type: u.typ, Count: int(u.named), Wildcard: u.wildcard})
 	}
 	return nil
 }
@@ -215,7 +214,7 @@ func (s *Session) Receive(req xds.Request) error {
 func (s *Session) check(u *subscription, req xds.Request, first bool) error {
 	count := len(req.Names)
 	if s.variant == xds.Delta {
-		count = u.named + len(req.Subscribe)
+		count = int(u.named) + len(req.Subscribe)
 	}
 	if count > s.opts.MaxNames {
 		is := make(map[string]bool, len(req.Names)+len(req.Subscribe))
@@ -230,7 +229,7 @@ func (s *Session) check(u *subscription, req xds.Request, first bool) error {
 			for _, n := range req.Unsubscribe {
 				is[n] = false
 			}
-			count = u.named
+			count = int(u.named)
 			for n, wanted := range is {
 				switch e := u.entry(n); {
 				case e != nil && e.named && !wanted:

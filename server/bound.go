@@ -52,8 +52,8 @@ func (s *Server) another(g grpc.ServerStream, handle func() error) error {
 	select {
 	case err := <-ended:
 		return err
-	case <-lost.told:
-		return lost.why
+	case l := <-lost:
+		return l.why
 	}
 }
 

@@ -38,7 +38,7 @@ type cellarOwner struct {
 type stored struct {
 	owner string
 	bytes int
-	lost  *loss
+	lost  loss
 	at    *list.Element // of the owner's polls; nil: it has nothing any more
 }
 
@@ -46,7 +46,7 @@ func newCellar(max int) *cellar { return &cellar{max: max, owners: map[string]*c
 
 // enter finds room for what a poll from an address has; nil: there is none. No room is made
 // for an address that would then have as much as the one that loses it.
-func (c *cellar) enter(peer net.Addr, bytes int, lost *loss) *stored {
+func (c *cellar) enter(peer net.Addr, bytes int, lost loss) *stored {
 	s := &stored{owner: shares.Owner(peer), bytes: bytes, lost: lost}
 	c.mu.Lock()
 	defer c.mu.Unlock()

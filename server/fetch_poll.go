@@ -53,7 +53,7 @@ type Poll struct {
 	answer *xds.Response // what to answer, as soon as that is known
 	seat   *seat         // nil: it is not held
 	stored *stored       // what it has meanwhile; nil: the same
-	lost   *loss         // of one of them
+	lost   loss          // of one of them
 }
 
 // polls is what a server knows of polls.
@@ -277,8 +277,8 @@ func (p *Poll) wait(ctx context.Context, hold time.Duration) error {
 			return nil
 		case <-p.server.drain.began:
 			return errDraining
-		case <-p.lost.told: // it is over before its time
-			p.rejects(p.lost.why)
+		case l := <-p.lost: // it is over before its time
+			p.rejects(l.why)
 			return nil
 		case <-ctx.Done():
 			return status.FromContextError(ctx.Err()).Err()

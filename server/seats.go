@@ -21,13 +21,13 @@ type seats struct {
 	lost error // for those who have lost theirs
 
 	mu     sync.Mutex // held for memory only
-	shares shares.Shares[*loss]
+	shares shares.Shares[loss]
 	nodes  map[string]int // streams by the id of their node, of those whose is known
 }
 
 // A seat is what a stream has. Its goroutine owns it.
 type seat struct {
-	place *shares.Place[*loss]
+	place *shares.Place[loss]
 	node  string
 	named bool // node is counted
 
@@ -35,24 +35,30 @@ type seat struct {
 }
 
 // A loss is how who has seats is told that one of them was taken away.
-type loss struct {
-	told chan struct{} // closed when that is so
-	once sync.Once
-	why  error // set before
+type loss chan notice
+
+// A notice says why somebody has to go.
+type notice struct {
+	why     error
+	stepped bool // it is of a stream's own step; nil: it need not go
 }
 
-func newLoss() *loss { return &loss{told: make(chan struct{})} }
+func newLoss() loss { return make(loss, 2) }
 
-func (l *loss) tell(why error) {
-	l.once.Do(func() { l.why = why; close(l.told) })
+// tell says that something was taken away. Of many notices some are enough.
+func (l loss) tell(why error) {
+	select {
+	case l <- notice{why: why}:
+	default:
+	}
 }
 
 func newSeats(max int, full, lost error) *seats {
-	return &seats{max: max, full: full, lost: lost, shares: shares.Shares[*loss]{Max: max}, nodes: map[string]int{}}
+	return &seats{max: max, full: full, lost: lost, shares: shares.Shares[loss]{Max: max}, nodes: map[string]int{}}
 }
 
 // enter finds a seat for who comes from an address; nil: there is none.
-func (s *seats) enter(peer net.Addr, lost *loss) *seat {
+func (s *seats) enter(peer net.Addr, lost loss) *seat {
 	owner := shares.Owner(peer)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -105,7 +111,7 @@ func (s *seats) taken() int {
 
 // admit finds room for a stream, among all and among those that are silent. It does
 // little for who is refused, for that may be a crowd.
-func (s *Server) admit(ctx context.Context, lost *loss) (seat, silence *seat, err error) {
+func (s *Server) admit(ctx context.Context, lost loss) (seat, silence *seat, err error) {
 	if !s.drain.enter() {
 		return nil, nil, errDraining
 	}
@@ -125,12 +131,9 @@ func (s *Server) admit(ctx context.Context, lost *loss) (seat, silence *seat, er
 	return seat, silence, nil
 }
 
-// dismiss undoes admit. No silence is one that was given back.
-func (s *Server) dismiss(seat, silence *seat) {
+// dismiss undoes admit, but for the silence, which was given back.
+func (s *Server) dismiss(seat *seat) {
 	s.seats.leave(seat)
-	if silence != nil {
-		s.silent.leave(silence)
-	}
 	s.drain.leave()
 }
 

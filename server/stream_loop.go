@@ -23,16 +23,33 @@ func (s *stream) loop() error {
 			continue
 		}
 		go s.step(req)
-		if err := <-s.stepped; err != nil {
+		if err := s.stepped(); err != nil {
 			return err
 		}
 		if s.leaving.over(time.Now(), s.answered(time.Time{}), s.sent != nil) {
 			return s.leaving.why
 		}
-		if s.ended && s.sent == nil && s.ticket == nil {
+		if s.ended && s.sent == nil && s.claim == nil {
 			return nil // after what was due has left
 		}
 	}
+}
+
+// stepped returns when the step is over, with the error that ends the stream. What was taken
+// away meanwhile ends it, too.
+func (s *stream) stepped() error {
+	var lost error
+	for l := range s.lost {
+		if !l.stepped {
+			lost = l.why
+			continue
+		}
+		if l.why != nil {
+			return l.why
+		}
+		break
+	}
+	return lost
 }
 
 // await returns when there is something to do: for a request, if it returns one, or
@@ -48,13 +65,17 @@ func (s *stream) await() (req *message, nothing bool, err error) {
 	if s.first != nil {
 		inbox, gone = nil, s.rpc.Context().Done()
 	}
+	drain := (<-chan struct{})(nil)
+	if !s.drains {
+		drain = s.server.drain.began
+	}
 	select {
 	case <-gone:
 		return nil, false, status.FromContextError(s.rpc.Context().Err()).Err()
 	case req, more = <-inbox:
 	case <-s.doorbell():
-		if s.turn != nil {
-			s.turn, s.turnBy = nil, time.Now().Add(placeTime)
+		if c := s.claim; c.waits() {
+			c.turn, c.by = nil, time.Now().Add(placeTime)
 		}
 	case err := <-s.sent:
 		nothing, err := s.written(err)
@@ -62,10 +83,10 @@ func (s *stream) await() (req *message, nothing bool, err error) {
 	case <-fires:
 		s.armed = time.Time{}
 		err = s.expired(time.Now())
-	case <-s.lost.told:
-		err = s.lost.why
-	case <-s.drain:
-		s.drain = nil
+	case l := <-s.lost:
+		err = l.why
+	case <-drain:
+		s.drains = true
 		s.leaving.sooner(time.Now().Add(jitter(s.server.drainTime)), errDraining, 0)
 	}
 	if !more {
@@ -83,7 +104,7 @@ func (s *stream) written(err error) (nothing bool, _ error) {
 	if s.sent = nil; err != nil {
 		return false, s.unsent(err)
 	}
-	return !s.missed && len(s.queue) == 0 && s.ticket == nil && !s.ended && !s.leaving.begun, nil
+	return !s.missed && len(s.queue) == 0 && s.claim == nil && !s.ended && !s.leaving.begun, nil
 }
 
 // unsent returns why a response could not be sent: gRPC ends a stream by itself when it
@@ -106,8 +127,8 @@ func (s *stream) unsent(err error) error {
 // meanwhile is seen at the next step.
 func (s *stream) doorbell() <-chan struct{} {
 	switch {
-	case s.turn != nil:
-		return s.turn
+	case s.claim.waits():
+		return s.claim.turn
 	case s.sent != nil || s.leaving.begun || !s.deaf.IsZero():
 		return nil
 	}

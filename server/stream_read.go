@@ -71,18 +71,14 @@ func (s *stream) receive(m *message) error {
 	if m.late && !s.hurried {
 		s.hurry()
 	}
-	s.firstBy = time.Time{}
-	if s.silence != nil {
-		s.server.silent.leave(s.silence)
-		s.silence = nil
-	}
+	s.speaks()
 	req, err := decode(&s.decoder, m)
 	if err != nil {
 		return rejected(err)
 	}
 	if s.session == nil {
 		if s.also != nil && s.also.Is(req.Type) {
-			s.only, s.info.Type = s.also, s.also
+			s.info.Type = s.also
 		}
 		if err := s.open(req.Node); err != nil {
 			return err
@@ -96,6 +92,14 @@ func (s *stream) receive(m *message) error {
 	}
 	s.refresh()
 	return s.hand(req)
+}
+
+// speaks ends the stream's silence.
+func (s *stream) speaks() {
+	if s.silence != nil {
+		s.server.silent.leave(s.silence.seat)
+		s.silence = nil
+	}
 }
 
 // decode consumes m.

@@ -15,7 +15,9 @@ import (
 // and without Drain for every stream.
 func (s *Server) Drain(ctx context.Context) error {
 	s.health.Shutdown()
-	s.drain.begin()
+	if s.drain.begin() {
+		s.seats.drain()
+	}
 	select {
 	case <-s.drain.empty:
 		return nil
@@ -46,6 +48,13 @@ func (d *drain) enter() bool {
 	return !d.begun
 }
 
+// has reports whether draining has begun.
+func (d *drain) has() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.begun
+}
+
 func (d *drain) leave() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -54,15 +63,17 @@ func (d *drain) leave() {
 	}
 }
 
-func (d *drain) begin() {
+// begin reports whether it has not begun before.
+func (d *drain) begin() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.begun {
-		return
+		return false
 	}
 	d.begun = true
 	close(d.began)
 	if d.open == 0 {
 		close(d.empty)
 	}
+	return true
 }

@@ -34,21 +34,31 @@ type seat struct {
 	free net.Addr // it is the free one of this connection ([silences]), and nobody else gets it; nil: it is not
 }
 
-// A loss is how who has seats is told that one of them was taken away.
+// A loss is how who has seats is told that one of them was taken away, and streams that the
+// server drains.
 type loss chan notice
 
 // A notice says why somebody has to go.
 type notice struct {
-	why     error
-	stepped bool // it is of a stream's own step; nil: it need not go
+	why  error
+	what byte
 }
+
+// What a notice tells.
+const (
+	taken   = iota // a seat, or room
+	stepped        // a stream's own step is over; nil: it need not go
+	drains         // the stream is to leave, but in order
+)
 
 func newLoss() loss { return make(loss, 2) }
 
 // tell says that something was taken away. Of many notices some are enough.
-func (l loss) tell(why error) {
+func (l loss) tell(why error) { l.notify(notice{why, taken}) }
+
+func (l loss) notify(n notice) {
 	select {
-	case l <- notice{why: why}:
+	case l <- n:
 	default:
 	}
 }
@@ -99,6 +109,15 @@ func (s *seats) leave(of *seat) {
 	}
 	if s.nodes[of.node]--; s.nodes[of.node] == 0 {
 		delete(s.nodes, of.node)
+	}
+}
+
+// drain tells all who have seats, once.
+func (s *seats) drain() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for l := range s.shares.All() {
+		l.notify(notice{errDraining, drains})
 	}
 }
 

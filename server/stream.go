@@ -61,7 +61,6 @@ type stream struct {
 
 	ended       bool // the client sends no more
 	missed      bool // the session may have more to say
-	drains      bool // it has heard that the server does
 	hurried     bool // the client sent more requests than are taken
 	nodeChanged bool
 	known       bool // of the clients that are connected
@@ -106,6 +105,9 @@ func (s *Server) serve(rpc grpc.ServerStream, v xds.Variant, only, also *xds.Typ
 	st.info.ID = s.streams.Add(1)
 	if max := s.age.Max; max > 0 {
 		st.leaving.sooner(time.Now().Add(max+jitter(max/2)), errOld, s.age.Grace)
+	}
+	if s.drain.has() {
+		st.drains() // whoever is admitted later is told
 	}
 	go st.read()
 	err = s.guarded(&st.info, st.loop)

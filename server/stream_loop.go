@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"errors"
 	"io"
 	"time"
@@ -39,17 +40,26 @@ func (s *stream) loop() error {
 // away meanwhile ends it, too.
 func (s *stream) stepped() error {
 	var lost error
-	for l := range s.lost {
-		if !l.stepped {
-			lost = l.why
-			continue
+	leaves := false // step may be looking
+	for n := range s.lost {
+		switch n.what {
+		case taken:
+			lost = n.why
+		case drains:
+			leaves = true
+		case stepped:
+			if leaves {
+				s.drains()
+			}
+			return cmp.Or(n.why, lost)
 		}
-		if l.why != nil {
-			return l.why
-		}
-		break
 	}
 	return lost
+}
+
+// drains has the stream leave within the drain time.
+func (s *stream) drains() {
+	s.leaving.sooner(time.Now().Add(jitter(s.server.drainTime)), errDraining, 0)
 }
 
 // await returns when there is something to do: for a request, if it returns one, or
@@ -65,10 +75,6 @@ func (s *stream) await() (req *message, nothing bool, err error) {
 	if s.first != nil {
 		inbox, gone = nil, s.rpc.Context().Done()
 	}
-	drain := (<-chan struct{})(nil)
-	if !s.drains {
-		drain = s.server.drain.began
-	}
 	select {
 	case <-gone:
 		return nil, false, status.FromContextError(s.rpc.Context().Err()).Err()
@@ -83,11 +89,12 @@ func (s *stream) await() (req *message, nothing bool, err error) {
 	case <-fires:
 		s.armed = time.Time{}
 		err = s.expired(time.Now())
-	case l := <-s.lost:
-		err = l.why
-	case <-drain:
-		s.drains = true
-		s.leaving.sooner(time.Now().Add(jitter(s.server.drainTime)), errDraining, 0)
+	case n := <-s.lost:
+		if n.what == taken {
+			err = n.why
+		} else {
+			s.drains()
+		}
 	}
 	if !more {
 		if !errors.Is(s.failure, io.EOF) {

@@ -27,7 +27,7 @@ func (s *stream) step(req *message) {
 		return err
 	})
 	sent := s.sent
-	s.lost <- notice{err, true}
+	s.lost <- notice{err, stepped}
 	if r != nil {
 		s.send(r, sent)
 	}

@@ -6,6 +6,7 @@ package shares
 import (
 	"container/heap"
 	"container/list"
+	"iter"
 )
 
 // Shares count things by whose they are. The zero value has no room: set Max. They
@@ -90,6 +91,19 @@ func (s *Shares[T]) Leave(p *Place[T]) {
 	}
 	heap.Remove(&s.most, p.of.rank)
 	delete(s.owners, p.of.name)
+}
+
+// All yields the things that have places, in no order. The shares must not change meanwhile.
+func (s *Shares[T]) All() iter.Seq[T] {
+	return func(yield func(T) bool) {
+		for _, o := range s.owners {
+			for e := o.places.Front(); e != nil; e = e.Next() {
+				if !yield(e.Value.(*Place[T]).thing) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // Len is how many places are taken.

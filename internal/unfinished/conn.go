@@ -23,10 +23,9 @@ type Conn struct {
 	out replies // owned by who writes
 
 	// Owned by who reads, while it does.
-	size    int
+	size, n int32 // of a buffer, and what was read
 	pool    mem.BufferPool
 	buf     *[]byte
-	n       int
 	failed  error
 	attempt func(fd uintptr) bool
 	haste   haste
@@ -34,10 +33,10 @@ type Conn struct {
 	mu    sync.Mutex    // held for memory only, and taken before the budget's
 	in    messages      // what came
 	noted state         // what the budget knows
-	holds atomic.Bool   // something that counts: noted.large > 0
 	rests chan struct{} // closed when the connection is; nil: it has never been read later
 	watch *time.Timer   // looks whether what has begun comes on; nil: nothing had begun when it last did
 
+	holds  atomic.Bool // something that counts: noted.large > 0
 	unread atomic.Bool // who reads waits, since it may not
 }
 
@@ -201,7 +200,7 @@ func (c *Conn) follow(b []byte) (ended int, over, closed bool) {
 		return 0, false, true
 	}
 	c.in.received(b)
-	ended, c.in.over = c.in.over, 0
+	ended, c.in.over = int(c.in.over), 0
 	return ended, c.note(), false
 }
 

@@ -48,13 +48,6 @@ func (d *drain) enter() bool {
 	return !d.begun
 }
 
-// has reports whether draining has begun.
-func (d *drain) has() bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.begun
-}
-
 func (d *drain) leave() {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -131,21 +131,21 @@ func (s *seats) taken() int {
 // admit finds room for a stream, among all and among those that are silent. It does
 // little for who is refused, for that may be a crowd.
 func (s *Server) admit(ctx context.Context, lost loss) (seat, silence *seat, err error) {
-	if !s.drain.enter() {
-		return nil, nil, errDraining
-	}
 	var from net.Addr
 	if p, ok := peer.FromContext(ctx); ok {
 		from = p.Addr
 	}
 	if silence = s.silent.enter(from, lost); silence == nil {
-		s.drain.leave()
 		return nil, nil, s.silent.full
 	}
 	if seat = s.seats.enter(from, lost); seat == nil {
 		s.silent.leave(silence)
-		s.drain.leave()
 		return nil, nil, s.seats.full
+	}
+	if !s.drain.enter() { // after it has a seat: whoever has one when a drain begins is told
+		s.seats.leave(seat)
+		s.silent.leave(silence)
+		return nil, nil, errDraining
 	}
 	return seat, silence, nil
 }

@@ -106,9 +106,6 @@ func (s *Server) serve(rpc grpc.ServerStream, v xds.Variant, only, also *xds.Typ
 	if max := s.age.Max; max > 0 {
 		st.leaving.sooner(time.Now().Add(max+jitter(max/2)), errOld, s.age.Grace)
 	}
-	if s.drain.has() {
-		st.drains() // whoever is admitted later is told
-	}
 	go st.read()
 	err = s.guarded(&st.info, st.loop)
 	err = s.guarded(&st.info, func() error { s.rejects(rpc.Context(), &st.info, err); return err })

@@ -11,7 +11,7 @@ import (
 	_ "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	"github.com/google/go-cmp/cmp"
-	"go.yaml.in/yaml/v3"
+	"go.yaml.in/yaml/v4"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/testing/protocmp"
@@ -127,12 +127,21 @@ func TestProblems(t *testing.T) {
 		{"no type", "c.yaml", "name: c", `c.yaml:1:1: "@type" is missing (such as "@type": type.googleapis.com/envoy.config.cluster.v3.Cluster)`},
 		{"unknown type", "c.yaml", `"@type": type.googleapis.com/envoy.config.cluster.v3.Clustr`, `c.yaml:1:10: no message type is known as "envoy.config.cluster.v3.Clustr"`},
 		{"nested type key", "c.yaml", cluster + "eds_cluster_config: {\"@type\": a/b}", `c.yaml:3:22: eds_cluster_config: "@type" belongs into a google.protobuf.Any, and this is an EdsClusterConfig`},
-		{"syntax", "c.yaml", cluster + "a: [1", `c.yaml:3: did not find expected ',' or ']'`},
-		{"tabs", "c.yaml", cluster + "a:\n\tb: 1", `c.yaml:4: found character that cannot start any token (YAML is not indented with tabs)`},
+		{"syntax", "c.yaml", cluster + "a: [1", `c.yaml:3:6: did not find expected ',' or ']' (in the list whose [ is at 3:4)`},
+		{"tabs", "c.yaml", cluster + "a:\n\tb: 1", `c.yaml:4:1: found character that cannot start any token (YAML is not indented with tabs)`},
 		{"a type without quotes", "c.yaml", "@type: x\nname: c\n", `c.yaml:1:1: found character that cannot start any token (what begins with '@' wants quotes)`},
 		{"a value without quotes", "c.yaml", cluster + "a:  %b", `c.yaml:3:5: found character that cannot start any token (what begins with '%' wants quotes)`},
-		{"a mistake in the first line", "c.yaml", "a: b: c", `c.yaml:1: mapping values are not allowed in this context`},
-		{"a line that ends too early", "c.yaml", "a: [", `c.yaml:1: did not find expected node content`},
+		{"a mistake in the first line", "c.yaml", "a: b: c", `c.yaml:1:5: mapping values are not allowed in this context (text with ": " in it wants quotes; keys of one mapping begin in one column)`},
+		{"a key without a colon", "c.yaml", cluster + "type EDS\nlb_policy: RANDOM\n", `c.yaml:3:1: could not find expected ':'`},
+		{"a key in another column", "c.yaml", cluster + "metadata:\n   filter_metadata: {}\n  typed_filter_metadata: {}\n", `c.yaml:5:3: did not find expected key (in the mapping that begins at 1:1: each of its keys begins in column 1)`},
+		{"an item in another column", "c.yaml", "- é: 1\n  -b: [\n", `c.yaml:2:8: did not find expected node content (the file ends here)`},
+		{"an item that is none", "c.yaml", "a:\n- b\n-c\n", `c.yaml:3:1: could not find expected ':'`},
+		{"a list that becomes a mapping", "c.yaml", "- a\nb: c\n", `c.yaml:2:1: did not find expected '-' indicator (in the list that begins at 1:1: each of its - is in column 1)`},
+		{"a brace that nobody closes", "c.yaml", cluster + "metadata: {é: {}\ntype: EDS\n", `c.yaml:4:1: did not find expected ',' or '}' (in the mapping whose { is at 3:11)`},
+		{"a quote that nobody closes", "c.yaml", cluster + "alt_stat_name: 'é\n\n", `c.yaml:3:18: found unexpected end of stream (in the text whose quotes begin at 3:16)`},
+		{"an anchor that there is not", "c.yaml", cluster + "é: *x\n", `c.yaml:3:4: an alias of an anchor that there is not (text that begins with "*" wants quotes)`},
+		{"a control character", "c.yaml", "a: b\nc: \x01\n", `c.yaml:2:4: control characters are not allowed (value: 1)`},
+		{"a line that ends too early", "c.yaml", "a: [", `c.yaml:1:5: did not find expected node content (the file ends here)`},
 		{"json syntax", "c.json", "{\n \"name\" \"c\"}", `c.json:2:9: invalid character '"' after object key`},
 		{"json cut", "c.json", `{"name": "c"`, `c.json:1:13: the file ends in the middle of a value`},
 		{"json duplicate", "c.json", "{\"@type\":\"type.googleapis.com/envoy.config.cluster.v3.Cluster\",\n\"name\":\"a\",\"name\":\"b\"}", `c.json:2:12: duplicate key "name", first on line 2`},

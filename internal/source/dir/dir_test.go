@@ -388,8 +388,8 @@ func TestOddFiles(t *testing.T) {
 		b.remove("a.yaml") // p.pb has another
 		b.load("CDS a b")
 		for _, tt := range []struct{ file, in, want string }{
-			{"b.yaml", clusters("b", "c")[:70], "b.yaml:2: did not find expected ',' or '}'"},
-			{"b.yaml", "resources:\n- {" + clusterURL + ", name: \"b", "b.yaml:2: found unexpected end of stream"},
+			{"b.yaml", clusters("b", "c")[:70], "b.yaml:2:60: did not find expected ',' or '}' (in the mapping whose { is at 2:3)"},
+			{"b.yaml", "resources:\n- {" + clusterURL + ", name: \"b", "b.yaml:2:74: found unexpected end of stream (in the text whose quotes begin at 2:72)"},
 			{"b.yaml", "", "b.yaml: has become empty, which is what half a write looks like: delete it, or leave a comment in it"},
 			{"b.yaml", "\x7fELF\x02\x00", "b.yaml:1:6: this is no text: byte 0x00"},
 			{"b.yaml", "\xff\xfea\x00", "b.yaml:1:1: this is no text: byte 0xff"},

@@ -183,7 +183,7 @@ func (d *Decoder) fields(pairs []pair, m protoreflect.Message, path string, dept
 		fd := field(m.Descriptor(), p.key.Value)
 		if fd == nil {
 			if p.key.Value == "@type" {
-				d.Report(p.key, path, "", `"@type" belongs into a google.protobuf.Any, and this is %s`, spoken(string(m.Descriptor().Name())))
+				d.Report(p.key, path, "", `"@type" belongs into a google.protobuf.Any, and this is %s`, Spoken(string(m.Descriptor().Name())))
 				continue
 			}
 			d.unknownField(p.key, m.Descriptor(), path)

@@ -172,7 +172,7 @@ func article(fd protoreflect.FieldDescriptor) string {
 	case protoreflect.BoolKind:
 		return "true or false"
 	case protoreflect.EnumKind:
-		return spoken(string(fd.Enum().Name()))
+		return Spoken(string(fd.Enum().Name()))
 	case protoreflect.FloatKind, protoreflect.DoubleKind:
 		return "a number"
 	case protoreflect.Uint32Kind, protoreflect.Fixed32Kind, protoreflect.Uint64Kind, protoreflect.Fixed64Kind:

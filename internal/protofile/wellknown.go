@@ -171,7 +171,7 @@ func (d *Decoder) any(n *yaml.Node, path string, depth int) protoreflect.Message
 			if p.key.Value == "value" {
 				d.message(p.value, m, join(path, "value"), depth+1)
 			} else {
-				d.Report(p.key, path, "", `in %s only "value" may stand beside "@type"`, spoken(string(m.Descriptor().Name())))
+				d.Report(p.key, path, "", `in %s only "value" may stand beside "@type"`, Spoken(string(m.Descriptor().Name())))
 			}
 		}
 		return m

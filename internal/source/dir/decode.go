@@ -294,7 +294,7 @@ func (d *decoder) add(n *yaml.Node, path string, m proto.Message, w *wrapped, in
 		return
 	case as == "" && t.Name == "":
 		fail(`put it into a Resource ("@type": `+wrapper+") with name and resource",
-			"a %s is known to the protocol by a name that is none of its fields", name.Name())
+			"%s is known to the protocol by a name that is none of its fields", protofile.Spoken(string(name.Name())))
 		return
 	}
 	if w.unsupported != "" {

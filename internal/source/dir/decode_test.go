@@ -151,7 +151,7 @@ filter_chains:
 		{"VHDS by its wrapper's name", "c.yaml", vhds("r/v"), "VHDS r/v at c.yaml:1:1\n"},
 		{"VHDS by a name without a route", "c.yaml", vhds("v"), "c.yaml:1:1: the name \"v\" of a VHDS resource: want route/host, the route configuration's name and the host\n"},
 		{"LEDS without a wrapper", "c.yaml", "\"@type\": type.googleapis.com/envoy.config.endpoint.v3.LbEndpoint\n",
-			"c.yaml:1:1: a LbEndpoint is known to the protocol by a name that is none of its fields (put it into a Resource (\"@type\": type.googleapis.com/envoy.service.discovery.v3.Resource) with name and resource)\n"},
+			"c.yaml:1:1: an LbEndpoint is known to the protocol by a name that is none of its fields (put it into a Resource (\"@type\": type.googleapis.com/envoy.service.discovery.v3.Resource) with name and resource)\n"},
 		{"SUB-6 on demand, wrapped or not", "c.yaml", "resources:\n- {" + clusterURL + ", name: a, x-chancery: {on_demand: true}}\n- {" + clusterURL + ", name: b, x-chancery: {on_demand: false}}\n" +
 			"- {" + wrapperURL + ", name: c, x-chancery: {on_demand: True}, resource: {" + clusterURL + "}}\n- {" + wrapperURL + ", name: d, resource: {" + clusterURL + ", x-chancery: {on_demand: true}}}\n",
 			"CDS a at c.yaml:2:3 on demand\nCDS b at c.yaml:3:3\nCDS c at c.yaml:4:3 on demand\nCDS d at c.yaml:5:3 on demand\n"},

@@ -2,6 +2,7 @@ package protofile
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 	"strconv"
 
@@ -21,9 +22,11 @@ const (
 	slack, expansion = 100_000, 10
 )
 
-// Types find message types by type URL.
+// Types find message types by type URL. Names are those of all, which are looked at for
+// what a wrong one may mean.
 type Types interface {
 	FindMessageByURL(url string) (protoreflect.MessageType, error)
+	Names() iter.Seq[protoreflect.FullName]
 }
 
 // A Decoder decodes the nodes of one file and collects what is wrong with
@@ -32,6 +35,7 @@ type Decoder struct {
 	File   string
 	Source []byte
 	Types  Types
+	Words  map[string]string // type URLs by what else people call the types, in capitals
 
 	// Problems are errors and warnings in the order they were found, the first
 	// hundred of each.
@@ -44,6 +48,7 @@ type Decoder struct {
 
 	full   bool                // visited is beyond its limit
 	merges map[*yaml.Node]bool // merge keys that were told
+	meant  map[string]string   // hints at types, by what stands there
 }
 
 // Failed reports whether there were errors.

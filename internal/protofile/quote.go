@@ -95,6 +95,9 @@ func shorten(s string) string {
 	return s
 }
 
+// typeURL matches the types of messages.
+var typeURL = regexp.MustCompile(`^type\.googleapis\.com/(envoy|xds|udpa|google)\.[\w.]{1,150}$`)
+
 // ownKey matches the key of the value that begins where the text ends.
 var ownKey = regexp.MustCompile(`("[^"]*"|'[^']*'|[\w.@/-]+)[ \t]*:[ \t]*$`)
 
@@ -149,6 +152,9 @@ func token(n *yaml.Node, line string) (own, rest string) {
 	case n.Kind == yaml.ScalarNode && n.Value != "":
 		for _, quote := range []string{"", `"`, "'"} {
 			if rest, ok := strings.CutPrefix(line, quote+n.Value+quote); ok {
+				if typeURL.MatchString(n.Value) { // the end of which says most
+					return quote + n.Value + quote, rest
+				}
 				return quote + shorten(n.Value) + quote, rest
 			}
 		}

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v4"
@@ -81,9 +82,18 @@ type reader struct {
 
 func newReader(types *envoyapi.Types) *reader { return &reader{types, secret.NewFinder(types)} }
 
+// words are what the protocol calls the types: some write CDS.
+var words = sync.OnceValue(func() map[string]string {
+	byWord := map[string]string{}
+	for _, t := range xds.Types() {
+		byWord[strings.ToUpper(t.Short)] = t.URL
+	}
+	return byWord
+})
+
 // decode returns a decoder that is done with a file.
 func (rd *reader) decode(path string, data []byte) *decoder {
-	d := &decoder{Decoder: protofile.Decoder{File: path, Source: data, Types: rd.types}, reader: rd}
+	d := &decoder{Decoder: protofile.Decoder{File: path, Source: data, Types: rd.types, Words: words()}, reader: rd}
 	// A file must not end the program, whatever it finds in its readers.
 	if p := guard.Do(d.decode); p != nil {
 		d.Report(&yaml.Node{}, "", "", "%s: %s", gaveUp, p.Value)
@@ -167,7 +177,11 @@ func (d *decoder) document(n *yaml.Node) {
 	case has("static_resources"), has("dynamic_resources"), has("staticResources"), has("dynamicResources"):
 		d.Report(n, "", "it belongs outside of this directory", "this is Envoy's bootstrap, not a resource")
 	default:
-		d.Report(n, "", "want a resource, a DiscoveryResponse or the protocol's Resource", `neither "@type" nor "resources"`)
+		hint := "want a resource, a DiscoveryResponse or the protocol's Resource"
+		if meant := protofile.MeantKey(flat); strings.HasPrefix(meant, "did you mean") {
+			hint = meant
+		}
+		d.Report(n, "", hint, `neither "@type" nor "resources"`)
 	}
 }
 
@@ -175,6 +189,7 @@ func (d *decoder) document(n *yaml.Node) {
 func (d *decoder) response(flat *yaml.Node) {
 	m := d.types.New(responseName)
 	d.Message(without(flat, "@type", "resources"), m.Interface(), "")
+	in := d.of(m, cmp.Or(protofile.Get(flat, "type_url"), protofile.Get(flat, "typeUrl")))
 	list := protofile.Get(flat, "resources")
 	switch {
 	case list == nil || list.ShortTag() == "!!null":
@@ -184,7 +199,7 @@ func (d *decoder) response(flat *yaml.Node) {
 		for i, n := range list.Content {
 			path := fmt.Sprintf("resources[%d]", i)
 			if flat := d.Flat(n, path); flat != nil {
-				d.entry(n, flat, path, of(m))
+				d.entry(n, flat, path, in)
 			}
 		}
 	}
@@ -218,11 +233,11 @@ func (d *decoder) entry(n, flat *yaml.Node, path string, in said) {
 // single reads a resource that is not wrapped.
 func (d *decoder) single(flat *yaml.Node, path string, w *wrapped) proto.Message {
 	flat = d.extras(flat, path, w)
-	const hint = `such as "@type": ` + apis + "envoy.config.cluster.v3.Cluster"
 	switch url := protofile.Get(flat, "@type"); {
 	case url == nil:
-		d.Report(flat, path, hint, `no "@type"`)
+		d.Report(flat, path, protofile.MeantKey(flat), `no "@type"`)
 	case url.Kind != yaml.ScalarNode || !strings.HasPrefix(url.Value, apis):
+		hint := cmp.Or(d.MeantType(url.Value), `such as "@type": `+apis+"envoy.config.cluster.v3.Cluster")
 		d.Report(url, path, hint, `"@type" is no type URL that begins with %s`, apis)
 	default:
 		return d.Any(flat, path)

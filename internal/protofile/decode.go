@@ -1,6 +1,7 @@
 package protofile
 
 import (
+	"cmp"
 	"fmt"
 	"iter"
 	"slices"
@@ -14,8 +15,11 @@ import (
 )
 
 const (
-	maxNesting  = 200 // of messages, lists and maps
-	maxProblems = 100 // errors, and as many warnings, told of one file
+	maxNesting = 200 // of messages, lists and maps
+
+	// MaxProblems is how many errors, and as many warnings, are told of one file
+	// unless a Decoder says otherwise.
+	MaxProblems = 100
 
 	// Aliases may multiply a file: this much more than it has bytes is taken
 	// for anchors of anchors that are made to be slow.
@@ -36,9 +40,10 @@ type Decoder struct {
 	Source []byte
 	Types  Types
 	Words  map[string]string // type URLs by what else people call the types, in capitals
+	Most   int               // how many errors, and as many warnings, Problems has; MaxProblems if zero, all if negative
 
 	// Problems are errors and warnings in the order they were found, the first
-	// hundred of each.
+	// of each.
 	Problems []Problem
 
 	visited, errors, warnings int
@@ -57,16 +62,22 @@ func (d *Decoder) Failed() bool { return d.errors > 0 }
 // Errors returns the number of errors, those that Problems leaves out included.
 func (d *Decoder) Errors() int { return d.errors }
 
+// Warnings returns the number of warnings, those that Problems leaves out included.
+func (d *Decoder) Warnings() int { return d.warnings }
+
+// tells reports whether the nth of its kind is told.
+func (d *Decoder) tells(n int) bool { return d.Most < 0 || n <= cmp.Or(d.Most, MaxProblems) }
+
 // Report adds an error at a node.
 func (d *Decoder) Report(n *yaml.Node, path, hint, format string, args ...any) {
-	if d.errors++; d.errors <= maxProblems {
+	if d.errors++; d.tells(d.errors) {
 		d.add(n, Problem{Path: path, Hint: hint, Message: fmt.Sprintf(format, args...)})
 	}
 }
 
 // Warn adds a warning at a node.
 func (d *Decoder) Warn(n *yaml.Node, path, hint, format string, args ...any) {
-	if d.warnings++; d.warnings <= maxProblems {
+	if d.warnings++; d.tells(d.warnings) {
 		d.add(n, Problem{Path: path, Hint: hint, Message: fmt.Sprintf(format, args...), Warning: true})
 	}
 }

@@ -37,7 +37,7 @@ func (d *Decoder) meantBy(url string) (hint string) {
 // MeantType returns a hint at the type that a wrong type URL of the file means, or "". It
 // says nothing of what may be a secret.
 func (d *Decoder) MeantType(url string) (hint string) {
-	if d.secrets > 0 || d.errors >= maxProblems {
+	if d.secrets > 0 || !d.tells(d.errors+1) {
 		return ""
 	}
 	hint, ok := d.meant[url]

@@ -17,8 +17,18 @@ type Problem struct {
 	Hint    string // such as `did you mean "connect_timeout"?`; may be empty
 	Warning bool
 	Excerpt string // what may be shown of the line of the file; may be empty
+	Others  int    // how many that are not told this one stands for; 0: it is one itself
 
 	caret int // characters of the excerpt before what is wrong
+}
+
+// Count returns how many there are, those included that are not told.
+func Count(problems []Problem) int {
+	n := 0
+	for _, p := range problems {
+		n += max(1, p.Others)
+	}
+	return n
 }
 
 // Error returns the problem in one line: file:line:column: path: message (hint).

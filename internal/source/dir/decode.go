@@ -78,9 +78,12 @@ type decoder struct {
 type reader struct {
 	types   *envoyapi.Types
 	secrets *secret.Finder
+	most    int // how many mistakes of a file are told, as Options have it
 }
 
-func newReader(types *envoyapi.Types) *reader { return &reader{types, secret.NewFinder(types)} }
+func newReader(types *envoyapi.Types, most int) *reader {
+	return &reader{types, secret.NewFinder(types), most}
+}
 
 // words are what the protocol calls the types: some write CDS.
 var words = sync.OnceValue(func() map[string]string {
@@ -93,7 +96,7 @@ var words = sync.OnceValue(func() map[string]string {
 
 // decode returns a decoder that is done with a file.
 func (rd *reader) decode(path string, data []byte) *decoder {
-	d := &decoder{Decoder: protofile.Decoder{File: path, Source: data, Types: rd.types, Words: words()}, reader: rd}
+	d := &decoder{Decoder: protofile.Decoder{File: path, Source: data, Types: rd.types, Words: words(), Most: rd.most}, reader: rd}
 	// A file must not end the program, whatever it finds in its readers.
 	if p := guard.Do(d.decode); p != nil {
 		d.Report(&yaml.Node{}, "", "", "%s: %s", gaveUp, p.Value)

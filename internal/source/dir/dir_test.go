@@ -16,6 +16,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/chancery-xds/chancery/internal/protofile"
 	"github.com/chancery-xds/chancery/store"
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -217,8 +218,26 @@ func TestLoad(t *testing.T) {
 		b := newBench(t, "a.yaml", "resources:\n"+strings.Repeat("- {}\n", 130), "b.yaml", "x: y")
 		_, err := b.src.Load()
 		errs, _ := errors.AsType[Errors](err)
-		if len(errs) != 101 || errs[100].Error() != b.dir+": and 31 more mistakes" || errs[99].Pos.Line != 101 {
+		if len(errs) != 101 || errs[100].Error() != b.dir+": and 31 more mistakes" || errs[99].Pos.Line != 101 || errs.Count() != 131 {
 			t.Errorf("got %v", err)
+		}
+	})
+	t.Run("and those of warnings, and of all there are if wanted", func(t *testing.T) {
+		const doubtful = "- {" + clusterURL + ", name: %d}\n"
+		var lines strings.Builder
+		for i := range 130 {
+			fmt.Fprintf(&lines, doubtful, i)
+		}
+		b := newBench(t, "a.yaml", "resources:\n"+lines.String(), "b.yaml", clusterURL+"\nname: 1000\n")
+		report, err := b.src.Load()
+		if w := report.Warnings; err != nil || len(w) != 101 || protofile.Count(w) != 131 || w[100].Error() != b.dir+": warning: and 31 more warnings" {
+			t.Errorf("got %v, %v", err, w)
+		}
+		if w := Check(b.dir, Options{Most: 130}).Warnings; len(w) != 131 || w[130].Error() != b.dir+": warning: and 1 more warning" {
+			t.Errorf("got %v", w)
+		}
+		if w := Check(b.dir, Options{Most: -1}).Warnings; len(w) != 131 || w[130].Pos.Line != 2 {
+			t.Errorf("got %v", w)
 		}
 	})
 	t.Run("warnings are returned, and change nothing", func(t *testing.T) {

@@ -118,9 +118,9 @@ func slip(a, b string) bool {
 	return distance(strings.ToLower(a), strings.ToLower(b), most) <= most
 }
 
-// nearest returns the candidate that is closest to a word, or "" if none is
+// Nearest returns the candidate that is closest to a word, or "" if none is
 // close enough to be meant.
-func nearest(word string, candidates func(func(string) bool)) string {
+func Nearest(word string, candidates func(func(string) bool)) string {
 	best, at := "", 1+len(word)/3
 	for c := range candidates {
 		if d := distance(strings.ToLower(word), strings.ToLower(c), at); d < at || d == at && best == "" {

@@ -71,7 +71,7 @@ func (d *Decoder) unlisted(n *yaml.Node, of protoreflect.FieldDescriptor, path, 
 // may be one itself: {secret} is a mapping that YAML reads as {secret: null}.
 func (d *Decoder) unknownField(key *yaml.Node, md protoreflect.MessageDescriptor, path string) {
 	hint, slip := "", false
-	if near := nearest(key.Value, fieldNames(md)); near != "" {
+	if near := Nearest(key.Value, fieldNames(md)); near != "" {
 		hint, slip = fmt.Sprintf("did you mean %q?", near), distance(key.Value, near, 2) <= 2
 	}
 	was := d.secrets

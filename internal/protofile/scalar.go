@@ -93,7 +93,7 @@ func (d *Decoder) enum(n *yaml.Node, fd protoreflect.FieldDescriptor, path strin
 			}
 		}
 	}
-	if s := nearest(n.Value, names); s != "" {
+	if s := Nearest(n.Value, names); s != "" {
 		hint = fmt.Sprintf("did you mean %s?", s)
 	} else if values.Len() <= 10 {
 		var all []string

@@ -249,7 +249,7 @@ func (s *Session) check(u *subscription, req xds.Request, first bool) error {
 	for _, names := range [][]string{req.Names, req.Subscribe} {
 		for _, n := range names {
 			if len(n) > s.opts.MaxNameLen {
-				return fmt.Errorf("%w: a %s name of %d bytes, more than %d", ErrLimit, u.typ, len(n), s.opts.MaxNameLen)
+				return fmt.Errorf("%w: a name of %d bytes, of type %s: more than %d", ErrLimit, len(n), u.typ, s.opts.MaxNameLen)
 			}
 		}
 	}
@@ -261,7 +261,7 @@ func (s *Session) check(u *subscription, req xds.Request, first bool) error {
 		longest = max(longest, len(v.Name), len(v.Version))
 	}
 	if longest > s.opts.MaxNameLen {
-		return fmt.Errorf("%w: a %s name or version of %d bytes is stated, more than %d", ErrLimit, u.typ, longest, s.opts.MaxNameLen)
+		return fmt.Errorf("%w: a name or version of %d bytes is stated, of type %s: more than %d", ErrLimit, longest, u.typ, s.opts.MaxNameLen)
 	}
 	return nil
 }

@@ -180,7 +180,7 @@ func TestErrors(t *testing.T) {
 		})
 	}
 	within(t, "REST-5 a name that is too long", func(t *testing.T) {
-		refused(t, newWorld(t).client().post(xds.Cluster.REST, `{"resource_names":["`+strings.Repeat("x", 5000)+`"]}`), 413, 8, "a CDS name of 5000 bytes")
+		refused(t, newWorld(t).client().post(xds.Cluster.REST, `{"resource_names":["`+strings.Repeat("x", 5000)+`"]}`), 413, 8, "a name of 5000 bytes, of type CDS")
 	})
 	within(t, "REST-5 unknown fields are ignored", func(t *testing.T) {
 		if r := newWorld(t).client().post(xds.Cluster.REST, `{"new":{"a":[1]},"resource_locators":[{"name":"x"}]}`); r.StatusCode != http.StatusOK {

@@ -34,7 +34,7 @@ has.
 What Envoy alone can know, such as whether a filter accepts its settings, or a
 value is in the range that its API demands, it finds out when it is told: see the
 log of the server for what clients refuse. Of more than 100 mistakes the first 100
-are told, and how many more there are.
+are told, and how many more there are; of warnings, too. --max-findings 0 tells all.
 
 Exit codes: 0 nothing found; 1 something is; 2 wrong use.`,
 		Example: `  chancery check ./config
@@ -57,6 +57,12 @@ Exit codes: 0 nothing found; 1 something is; 2 wrong use.`,
 			if err := checkMaxFile(opts.MaxFile); err != nil {
 				return err
 			}
+			switch {
+			case opts.Most < 0:
+				return fmt.Errorf("--max-findings %d: want 0 or more", opts.Most)
+			case opts.Most == 0:
+				opts.Most = -1
+			}
 			var err error
 			if opts.Types, err = readSets(sets); err != nil {
 				return err
@@ -76,6 +82,7 @@ Exit codes: 0 nothing found; 1 something is; 2 wrong use.`,
 	f.SortFlags = false
 	f.StringVarP(&output, "output", "o", "text", "`FORMAT` of what is found: text or json")
 	f.BoolVar(&strict, "strict", false, "warnings are findings too")
+	f.IntVar(&opts.Most, "max-findings", protofile.MaxProblems, "largest `number` of mistakes, and of warnings, that are told; the others are counted. 0: all")
 	setFlag(f, &sets)
 	sizeVar(f, &opts.MaxFile, "max-file", 64<<20, "largest `SIZE` of a file")
 	followFlag(f, &opts.FollowLinksOutside)
@@ -90,7 +97,7 @@ func printText(w io.Writer, c dir.Checked, bad bool) error {
 		}
 	}
 	if bad {
-		_, err := fmt.Fprintf(w, "%s, %s\n", count(len(c.Errors), "error"), count(len(c.Warnings), "warning"))
+		_, err := fmt.Fprintf(w, "%s, %s\n", count(protofile.Count(c.Errors), "error"), count(protofile.Count(c.Warnings), "warning"))
 		return err
 	}
 	line, n := "", 0
@@ -99,7 +106,7 @@ func printText(w io.Writer, c dir.Checked, bad bool) error {
 		line += []string{": ", ", "}[min(i, 1)] + fmt.Sprint(t.Type, " ", t.N)
 	}
 	if len(c.Warnings) > 0 {
-		line += "; " + count(len(c.Warnings), "warning")
+		line += "; " + count(protofile.Count(c.Warnings), "warning")
 	}
 	_, err := fmt.Fprintf(w, "ok: %s in %s%s\n", count(n, "resource"), count(c.Files, "file"), line)
 	return err
@@ -128,8 +135,10 @@ func printJSON(w io.Writer, c dir.Checked, _ bool) error {
 	out := struct {
 		Files     int            `json:"files"`
 		Resources map[string]int `json:"resources"`
+		Errors    int            `json:"errors"` // those included that are not among the findings
+		Warnings  int            `json:"warnings"`
 		Findings  []finding      `json:"findings"`
-	}{c.Files, map[string]int{}, []finding{}}
+	}{c.Files, map[string]int{}, protofile.Count(c.Errors), protofile.Count(c.Warnings), []finding{}}
 	for _, n := range c.Counts {
 		out.Resources[n.Type.String()] = n.N
 	}

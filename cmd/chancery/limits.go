@@ -66,7 +66,10 @@ func (b *bounding) check(given func(flag string) bool) error {
 	} {
 		switch {
 		case l.n < l.least:
-			return fmt.Errorf("--%s: that would let nobody in", l.flag)
+			if l.least > 1 { // a size, whose unit was forgotten
+				return fmt.Errorf("--%s: %d bytes would let nobody in: want %d or more, or a unit, as in 64KiB", l.flag, l.n, l.least)
+			}
+			return fmt.Errorf("--%s: %d would let nobody in: want %d or more", l.flag, l.n, l.least)
 		case l.n > l.most:
 			return fmt.Errorf("--%s: that is more than there can be", l.flag)
 		}

@@ -69,8 +69,8 @@ func TestFlagsOfLimits(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		"limit exceeded: a node id of 5 bytes, more than 4":                                                                                            "--max-name-length",
-		"limit exceeded: an EDS name of 5 bytes, more than 4":                                                                                          "--max-name-length",
-		"limit exceeded: a EDS name or version of 5 bytes is stated, more than 4":                                                                      "--max-name-length",
+		"limit exceeded: a name of 5 bytes, of type EDS: more than 4":                                                                                  "--max-name-length",
+		"limit exceeded: a name or version of 5 bytes is stated, of type EDS: more than 4":                                                             "--max-name-length",
 		"DiscoveryRequest with a node of 5 bytes, more than 4: limit exceeded":                                                                         "--max-node",
 		"DiscoveryRequest with 5 names, more than 4: limit exceeded":                                                                                   "--max-names",
 		"limit exceeded: names of 500 bytes on one stream, more than 4":                                                                                "--max-held",

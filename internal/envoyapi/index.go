@@ -1,6 +1,8 @@
 package envoyapi
 
 import (
+	"iter"
+	"maps"
 	"slices"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -23,6 +25,10 @@ func (x *index) declares(name protoreflect.FullName) (path string, ok bool) {
 	}
 	return "", false
 }
+
+// Names returns the names of what is declared outside of messages: of messages, and of
+// enums and services, too.
+func (x *index) Names() iter.Seq[protoreflect.FullName] { return maps.Keys(x.at) }
 
 // Fields of google.protobuf.FileDescriptorSet and FileDescriptorProto, and the name in
 // what is declared in a file.

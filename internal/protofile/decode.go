@@ -1,11 +1,13 @@
 package protofile
 
 import (
+	"cmp"
 	"fmt"
+	"iter"
 	"slices"
 	"strconv"
 
-	"go.yaml.in/yaml/v3"
+	"go.yaml.in/yaml/v4"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
@@ -13,17 +15,22 @@ import (
 )
 
 const (
-	maxNesting  = 200 // of messages, lists and maps
-	maxProblems = 100 // errors, and as many warnings, told of one file
+	maxNesting = 200 // of messages, lists and maps
+
+	// MaxProblems is how many errors, and as many warnings, are told of one file
+	// unless a Decoder says otherwise.
+	MaxProblems = 100
 
 	// Aliases may multiply a file: this much more than it has bytes is taken
 	// for anchors of anchors that are made to be slow.
 	slack, expansion = 100_000, 10
 )
 
-// Types find message types by type URL.
+// Types find message types by type URL. Names are those of all, which are looked at for
+// what a wrong one may mean.
 type Types interface {
 	FindMessageByURL(url string) (protoreflect.MessageType, error)
+	Names() iter.Seq[protoreflect.FullName]
 }
 
 // A Decoder decodes the nodes of one file and collects what is wrong with
@@ -32,9 +39,11 @@ type Decoder struct {
 	File   string
 	Source []byte
 	Types  Types
+	Words  map[string]string // type URLs by what else people call the types, in capitals
+	Most   int               // how many errors, and as many warnings, Problems has; MaxProblems if zero, all if negative
 
 	// Problems are errors and warnings in the order they were found, the first
-	// hundred of each.
+	// of each.
 	Problems []Problem
 
 	visited, errors, warnings int
@@ -44,6 +53,7 @@ type Decoder struct {
 
 	full   bool                // visited is beyond its limit
 	merges map[*yaml.Node]bool // merge keys that were told
+	meant  map[string]string   // hints at types, by what stands there
 }
 
 // Failed reports whether there were errors.
@@ -52,16 +62,22 @@ func (d *Decoder) Failed() bool { return d.errors > 0 }
 // Errors returns the number of errors, those that Problems leaves out included.
 func (d *Decoder) Errors() int { return d.errors }
 
+// Warnings returns the number of warnings, those that Problems leaves out included.
+func (d *Decoder) Warnings() int { return d.warnings }
+
+// tells reports whether the nth of its kind is told.
+func (d *Decoder) tells(n int) bool { return d.Most < 0 || n <= cmp.Or(d.Most, MaxProblems) }
+
 // Report adds an error at a node.
 func (d *Decoder) Report(n *yaml.Node, path, hint, format string, args ...any) {
-	if d.errors++; d.errors <= maxProblems {
+	if d.errors++; d.tells(d.errors) {
 		d.add(n, Problem{Path: path, Hint: hint, Message: fmt.Sprintf(format, args...)})
 	}
 }
 
 // Warn adds a warning at a node.
 func (d *Decoder) Warn(n *yaml.Node, path, hint, format string, args ...any) {
-	if d.warnings++; d.warnings <= maxProblems {
+	if d.warnings++; d.tells(d.warnings) {
 		d.add(n, Problem{Path: path, Hint: hint, Message: fmt.Sprintf(format, args...), Warning: true})
 	}
 }
@@ -183,7 +199,7 @@ func (d *Decoder) fields(pairs []pair, m protoreflect.Message, path string, dept
 		fd := field(m.Descriptor(), p.key.Value)
 		if fd == nil {
 			if p.key.Value == "@type" {
-				d.Report(p.key, path, "", `"@type" belongs into a google.protobuf.Any, and this is %s`, spoken(string(m.Descriptor().Name())))
+				d.Report(p.key, path, "", `"@type" belongs into a google.protobuf.Any, and this is %s`, Spoken(string(m.Descriptor().Name())))
 				continue
 			}
 			d.unknownField(p.key, m.Descriptor(), path)

@@ -11,7 +11,7 @@ import (
 	_ "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	"github.com/google/go-cmp/cmp"
-	"go.yaml.in/yaml/v3"
+	"go.yaml.in/yaml/v4"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/testing/protocmp"
@@ -125,14 +125,32 @@ func TestProblems(t *testing.T) {
 		{"two spellings", "c.yaml", cluster + "connect_timeout: 1s\nconnectTimeout: 2s", `c.yaml:4:1: field "connectTimeout" again, first as "connect_timeout"`},
 		{"oneof", "c.yaml", cluster + "type: STATIC\ncluster_type: {name: x}", `c.yaml:4:1: "type" and "cluster_type" exclude each other`},
 		{"no type", "c.yaml", "name: c", `c.yaml:1:1: "@type" is missing (such as "@type": type.googleapis.com/envoy.config.cluster.v3.Cluster)`},
-		{"unknown type", "c.yaml", `"@type": type.googleapis.com/envoy.config.cluster.v3.Clustr`, `c.yaml:1:10: no message type is known as "envoy.config.cluster.v3.Clustr"`},
+		{"unknown type", "c.yaml", `"@type": type.googleapis.com/envoy.config.cluster.v3.Clustr`, `c.yaml:1:10: no message type is known as "envoy.config.cluster.v3.Clustr" (did you mean "type.googleapis.com/envoy.config.cluster.v3.Cluster"?)`},
+		{"a type of a package that is none", "c.yaml", `"@type": type.googleapis.com/envoy.filters.http.router.Router`, `c.yaml:1:10: no message type is known as "envoy.filters.http.router.Router" (did you mean "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router"?)`},
+		{"a long type, whole", "l.yaml", strings.Replace(listener, "HttpConnectionManager", "HttpConectionManager", 1),
+			`l.yaml:11:16: filter_chains[0].filters[0].typed_config: no message type is known as "envoy.extensions.filters.network.http_connection_manager.v3.HttpConectionManager" (did you mean "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager"?)`},
+		{"a type like nothing", "c.yaml", `"@type": type.googleapis.com/acme.Frobnicator`, `c.yaml:1:10: no message type is known as "acme.Frobnicator"`},
+		{"type_url for @type", "c.yaml", "type_url: type.googleapis.com/envoy.config.cluster.v3.Cluster\nname: c", `c.yaml:1:1: "@type" is missing (did you mean "@type" and not "type_url"?)`},
+		{"a slip in @type", "c.yaml", "\"@typ\": x\nname: c", `c.yaml:1:1: "@type" is missing (did you mean "@type" and not "@typ"?)`},
+		{"where a secret may be, no type is quoted", "s.yaml", `"@type": type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret
+tls_certificate: {private_key_provider: {provider_name: p, typed_config: {"@type": type.googleapis.com/envoy.config.cluster.v3.Clustr}}}`,
+			`s.yaml:2:84: tls_certificate.private_key_provider.typed_config: no message type is known as "…"`},
 		{"nested type key", "c.yaml", cluster + "eds_cluster_config: {\"@type\": a/b}", `c.yaml:3:22: eds_cluster_config: "@type" belongs into a google.protobuf.Any, and this is an EdsClusterConfig`},
-		{"syntax", "c.yaml", cluster + "a: [1", `c.yaml:3: did not find expected ',' or ']'`},
-		{"tabs", "c.yaml", cluster + "a:\n\tb: 1", `c.yaml:4: found character that cannot start any token (YAML is not indented with tabs)`},
+		{"syntax", "c.yaml", cluster + "a: [1", `c.yaml:3:6: did not find expected ',' or ']' (in the list whose [ is at 3:4)`},
+		{"tabs", "c.yaml", cluster + "a:\n\tb: 1", `c.yaml:4:1: found character that cannot start any token (YAML is not indented with tabs)`},
 		{"a type without quotes", "c.yaml", "@type: x\nname: c\n", `c.yaml:1:1: found character that cannot start any token (what begins with '@' wants quotes)`},
 		{"a value without quotes", "c.yaml", cluster + "a:  %b", `c.yaml:3:5: found character that cannot start any token (what begins with '%' wants quotes)`},
-		{"a mistake in the first line", "c.yaml", "a: b: c", `c.yaml:1: mapping values are not allowed in this context`},
-		{"a line that ends too early", "c.yaml", "a: [", `c.yaml:1: did not find expected node content`},
+		{"a mistake in the first line", "c.yaml", "a: b: c", `c.yaml:1:5: mapping values are not allowed in this context (text with ": " in it wants quotes; keys of one mapping begin in one column)`},
+		{"a key without a colon", "c.yaml", cluster + "type EDS\nlb_policy: RANDOM\n", `c.yaml:3:1: could not find expected ':'`},
+		{"a key in another column", "c.yaml", cluster + "metadata:\n   filter_metadata: {}\n  typed_filter_metadata: {}\n", `c.yaml:5:3: did not find expected key (in the mapping that begins at 1:1: each of its keys begins in column 1)`},
+		{"an item in another column", "c.yaml", "- é: 1\n  -b: [\n", `c.yaml:2:8: did not find expected node content (the file ends here)`},
+		{"an item that is none", "c.yaml", "a:\n- b\n-c\n", `c.yaml:3:1: could not find expected ':'`},
+		{"a list that becomes a mapping", "c.yaml", "- a\nb: c\n", `c.yaml:2:1: did not find expected '-' indicator (in the list that begins at 1:1: each of its - is in column 1)`},
+		{"a brace that nobody closes", "c.yaml", cluster + "metadata: {é: {}\ntype: EDS\n", `c.yaml:4:1: did not find expected ',' or '}' (in the mapping whose { is at 3:11)`},
+		{"a quote that nobody closes", "c.yaml", cluster + "alt_stat_name: 'é\n\n", `c.yaml:3:18: found unexpected end of stream (in the text whose quotes begin at 3:16)`},
+		{"an anchor that there is not", "c.yaml", cluster + "é: *x\n", `c.yaml:3:4: an alias of an anchor that there is not (text that begins with "*" wants quotes)`},
+		{"a control character", "c.yaml", "a: b\nc: \x01\n", `c.yaml:2:4: control characters are not allowed (value: 1)`},
+		{"a line that ends too early", "c.yaml", "a: [", `c.yaml:1:5: did not find expected node content (the file ends here)`},
 		{"json syntax", "c.json", "{\n \"name\" \"c\"}", `c.json:2:9: invalid character '"' after object key`},
 		{"json cut", "c.json", `{"name": "c"`, `c.json:1:13: the file ends in the middle of a value`},
 		{"json duplicate", "c.json", "{\"@type\":\"type.googleapis.com/envoy.config.cluster.v3.Cluster\",\n\"name\":\"a\",\"name\":\"b\"}", `c.json:2:12: duplicate key "name", first on line 2`},

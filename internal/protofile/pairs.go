@@ -1,6 +1,6 @@
 package protofile
 
-import "go.yaml.in/yaml/v3"
+import "go.yaml.in/yaml/v4"
 
 // A pair is a key of a mapping and its value.
 type pair struct{ key, value *yaml.Node }

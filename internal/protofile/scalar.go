@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"go.yaml.in/yaml/v3"
+	"go.yaml.in/yaml/v4"
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
@@ -93,7 +93,7 @@ func (d *Decoder) enum(n *yaml.Node, fd protoreflect.FieldDescriptor, path strin
 			}
 		}
 	}
-	if s := nearest(n.Value, names); s != "" {
+	if s := Nearest(n.Value, names); s != "" {
 		hint = fmt.Sprintf("did you mean %s?", s)
 	} else if values.Len() <= 10 {
 		var all []string
@@ -172,7 +172,7 @@ func article(fd protoreflect.FieldDescriptor) string {
 	case protoreflect.BoolKind:
 		return "true or false"
 	case protoreflect.EnumKind:
-		return spoken(string(fd.Enum().Name()))
+		return Spoken(string(fd.Enum().Name()))
 	case protoreflect.FloatKind, protoreflect.DoubleKind:
 		return "a number"
 	case protoreflect.Uint32Kind, protoreflect.Fixed32Kind, protoreflect.Uint64Kind, protoreflect.Fixed64Kind:

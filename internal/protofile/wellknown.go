@@ -1,12 +1,13 @@
 package protofile
 
 import (
+	"cmp"
 	"errors"
 	"math"
 	"strings"
 	"time"
 
-	"go.yaml.in/yaml/v3"
+	"go.yaml.in/yaml/v4"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/chancery-xds/chancery/internal/envoyapi"
@@ -146,17 +147,17 @@ func (d *Decoder) any(n *yaml.Node, path string, depth int) protoreflect.Message
 	}
 	if typ == nil {
 		if len(rest) > 0 {
-			d.Report(n, path, `such as "@type": type.googleapis.com/envoy.config.cluster.v3.Cluster`, `"@type" is missing`)
+			d.Report(n, path, MeantKey(n), `"@type" is missing`)
 		}
 		return nil
 	}
 	if typ.Kind != yaml.ScalarNode || !strings.Contains(typ.Value, "/") {
-		d.Report(typ, path, "write type.googleapis.com/ and the message's full name", "%s is no type URL", d.kind(typ))
+		d.Report(typ, path, cmp.Or(d.MeantType(typ.Value), "write type.googleapis.com/ and the message's full name"), "%s is no type URL", d.kind(typ))
 		return nil
 	}
 	mt, err := d.Types.FindMessageByURL(typ.Value)
 	if err != nil {
-		d.Report(typ, path, "", "no message type is known as %s", d.quoted(typ.Value[strings.LastIndexByte(typ.Value, '/')+1:]))
+		d.UnknownType(typ, typ.Value, path)
 		return nil
 	}
 	if d.anys > secret.Deepest {
@@ -171,7 +172,7 @@ func (d *Decoder) any(n *yaml.Node, path string, depth int) protoreflect.Message
 			if p.key.Value == "value" {
 				d.message(p.value, m, join(path, "value"), depth+1)
 			} else {
-				d.Report(p.key, path, "", `in %s only "value" may stand beside "@type"`, spoken(string(m.Descriptor().Name())))
+				d.Report(p.key, path, "", `in %s only "value" may stand beside "@type"`, Spoken(string(m.Descriptor().Name())))
 			}
 		}
 		return m

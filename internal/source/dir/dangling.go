@@ -8,9 +8,9 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// dangling returns a warning for each reference to a resource that there is
-// not.
-func (w world) dangling() []protofile.Problem {
+// dangling returns a warning for each reference to a resource that there is not, and
+// that there may not be either, if it is known of more names that they are there.
+func (w world) dangling(maybe func(name string) bool) []protofile.Problem {
 	var found []protofile.Problem
 	collections := map[string]map[string]bool{}
 	for _, url := range slices.Sorted(maps.Keys(w.types)) {
@@ -18,7 +18,7 @@ func (w world) dangling() []protofile.Problem {
 		for _, name := range slices.Sorted(maps.Keys(c.at)) {
 			l := c.at[name]
 			for _, ref := range l.Refs {
-				if ref.Name == xds.Wildcard || w.has(ref, collections) {
+				if ref.Name == xds.Wildcard || w.has(ref, collections) || maybe(ref.Name) {
 					continue
 				}
 				p := l.Pos.problem("%s %q refers to %s %q, which no file has", c.typ, name, ref.Type, ref.Name)

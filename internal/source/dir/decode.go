@@ -8,9 +8,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
-	"go.yaml.in/yaml/v3"
+	"go.yaml.in/yaml/v4"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/anypb"
@@ -77,13 +78,25 @@ type decoder struct {
 type reader struct {
 	types   *envoyapi.Types
 	secrets *secret.Finder
+	most    int // how many mistakes of a file are told, as Options have it
 }
 
-func newReader(types *envoyapi.Types) *reader { return &reader{types, secret.NewFinder(types)} }
+func newReader(types *envoyapi.Types, most int) *reader {
+	return &reader{types, secret.NewFinder(types), most}
+}
+
+// words are what the protocol calls the types: some write CDS.
+var words = sync.OnceValue(func() map[string]string {
+	byWord := map[string]string{}
+	for _, t := range xds.Types() {
+		byWord[strings.ToUpper(t.Short)] = t.URL
+	}
+	return byWord
+})
 
 // decode returns a decoder that is done with a file.
 func (rd *reader) decode(path string, data []byte) *decoder {
-	d := &decoder{Decoder: protofile.Decoder{File: path, Source: data, Types: rd.types}, reader: rd}
+	d := &decoder{Decoder: protofile.Decoder{File: path, Source: data, Types: rd.types, Words: words(), Most: rd.most}, reader: rd}
 	// A file must not end the program, whatever it finds in its readers.
 	if p := guard.Do(d.decode); p != nil {
 		d.Report(&yaml.Node{}, "", "", "%s: %s", gaveUp, p.Value)
@@ -167,7 +180,11 @@ func (d *decoder) document(n *yaml.Node) {
 	case has("static_resources"), has("dynamic_resources"), has("staticResources"), has("dynamicResources"):
 		d.Report(n, "", "it belongs outside of this directory", "this is Envoy's bootstrap, not a resource")
 	default:
-		d.Report(n, "", "want a resource, a DiscoveryResponse or the protocol's Resource", `neither "@type" nor "resources"`)
+		hint := "want a resource, a DiscoveryResponse or the protocol's Resource"
+		if meant := protofile.MeantKey(flat); strings.HasPrefix(meant, "did you mean") {
+			hint = meant
+		}
+		d.Report(n, "", hint, `neither "@type" nor "resources"`)
 	}
 }
 
@@ -175,6 +192,7 @@ func (d *decoder) document(n *yaml.Node) {
 func (d *decoder) response(flat *yaml.Node) {
 	m := d.types.New(responseName)
 	d.Message(without(flat, "@type", "resources"), m.Interface(), "")
+	in := d.of(m, cmp.Or(protofile.Get(flat, "type_url"), protofile.Get(flat, "typeUrl")))
 	list := protofile.Get(flat, "resources")
 	switch {
 	case list == nil || list.ShortTag() == "!!null":
@@ -184,7 +202,7 @@ func (d *decoder) response(flat *yaml.Node) {
 		for i, n := range list.Content {
 			path := fmt.Sprintf("resources[%d]", i)
 			if flat := d.Flat(n, path); flat != nil {
-				d.entry(n, flat, path, of(m))
+				d.entry(n, flat, path, in)
 			}
 		}
 	}
@@ -218,11 +236,11 @@ func (d *decoder) entry(n, flat *yaml.Node, path string, in said) {
 // single reads a resource that is not wrapped.
 func (d *decoder) single(flat *yaml.Node, path string, w *wrapped) proto.Message {
 	flat = d.extras(flat, path, w)
-	const hint = `such as "@type": ` + apis + "envoy.config.cluster.v3.Cluster"
 	switch url := protofile.Get(flat, "@type"); {
 	case url == nil:
-		d.Report(flat, path, hint, `no "@type"`)
+		d.Report(flat, path, protofile.MeantKey(flat), `no "@type"`)
 	case url.Kind != yaml.ScalarNode || !strings.HasPrefix(url.Value, apis):
+		hint := cmp.Or(d.MeantType(url.Value), `such as "@type": `+apis+"envoy.config.cluster.v3.Cluster")
 		d.Report(url, path, hint, `"@type" is no type URL that begins with %s`, apis)
 	default:
 		return d.Any(flat, path)
@@ -294,7 +312,7 @@ func (d *decoder) add(n *yaml.Node, path string, m proto.Message, w *wrapped, in
 		return
 	case as == "" && t.Name == "":
 		fail(`put it into a Resource ("@type": `+wrapper+") with name and resource",
-			"a %s is known to the protocol by a name that is none of its fields", name.Name())
+			"%s is known to the protocol by a name that is none of its fields", protofile.Spoken(string(name.Name())))
 		return
 	}
 	if w.unsupported != "" {

@@ -57,6 +57,9 @@ type Options struct {
 	// References says that a load warns, as [Check] does, of references to resources that
 	// no file has.
 	References bool
+	// Most is how many mistakes, and as many warnings, are told; the others are
+	// counted. 100 if zero, all if negative.
+	Most int
 	// Poll is how often the directory is looked at when nothing hints at a
 	// change; 30 s if zero.
 	Poll time.Duration
@@ -100,6 +103,7 @@ type Source struct {
 	holders atomic.Pointer[holders] // of secrets in it, for others
 
 	warnings []protofile.Problem // of the files as last seen
+	untold   int                 // warnings that these leave out
 	missing  []protofile.Problem // references of the world to what it has not
 	told     map[string]bool     // those that were logged
 }
@@ -114,7 +118,7 @@ type file struct {
 
 	errs, warnings []protofile.Problem
 
-	more int // errors that errs leaves out
+	more, untold int // errors and warnings that these leave out
 }
 
 // New returns a source that loads the directory into st.
@@ -125,7 +129,7 @@ func New(root string, st *store.Store, opts Options) *Source {
 	if opts.Types == nil {
 		opts.Types = envoyapi.Envoy()
 	}
-	return &Source{Options: opts, root: root, store: st, reader: newReader(opts.Types), force: make(chan order, 1), removals: removals{confirm: opts.Confirm}}
+	return &Source{Options: opts, root: root, store: st, reader: newReader(opts.Types, opts.Most), force: make(chan order, 1), removals: removals{confirm: opts.Confirm}}
 }
 
 // A Report says what a load found and did.
@@ -212,7 +216,7 @@ func (s *Source) load(o order, sc *scanner) (Report, error) {
 	s.departed = s.departed.after(start, s.world, next)
 	s.serves(next)
 	if s.References {
-		s.missing = next.dangling()
+		s.missing = next.dangling(func(string) bool { return false })
 	}
 	if s.Keep != nil && (len(commit.Changes) > 0 || !s.begun) {
 		s.Keep(next.config(start, s.departed, &s.removals))
@@ -249,7 +253,7 @@ func (s *Source) look(force bool, sc *scanner) (next world, changed bool, _ Erro
 	for again := 0; again < rereads && !maps.Equal(files, s.files) && !sc.still(s.root); again++ {
 		files = s.read(sc.files, files, false)
 	}
-	errs, more := sc.errs, 0
+	errs, more, untold := sc.errs, 0, 0
 	changed, now := len(files) != len(s.files) || len(errs) > 0, time.Now()
 	var warnings []protofile.Problem
 	for path, f := range files {
@@ -258,14 +262,15 @@ func (s *Source) look(force bool, sc *scanner) (next world, changed bool, _ Erro
 		warnings = append(warnings, f.warnings...)
 		warnings = append(warnings, f.ending(now)...)
 		more += f.more
+		untold += f.untold
 	}
 	s.failing.moved = s.failing.moved || !maps.Equal(files, s.files)
-	s.files, s.warnings = files, warnings
+	s.files, s.warnings, s.untold = files, warnings, untold
 	if !changed && len(errs) == 0 && !s.behind() {
 		return world{}, false, nil
 	}
 	next, twice := assemble(sc.files, files)
-	return next, true, summary(s.root, "mistakes", append(errs, twice...), more)
+	return next, true, s.summary("mistake", append(errs, twice...), more)
 }
 
 // rereads is how often files are read again that have changed while they were read, as
@@ -370,7 +375,7 @@ func (s *Source) file(f found, old *file, force bool) *file {
 			now.errs = append(now.errs, p)
 		}
 	}
-	now.loaded, now.more = d.loaded, d.Errors()-len(now.errs)
+	now.loaded, now.more, now.untold = d.loaded, d.Errors()-len(now.errs), d.Warnings()-len(now.warnings)
 	if !s.V2 {
 		now.errs = append(now.errs, ofV2(d.loaded)...)
 	}

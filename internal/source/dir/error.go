@@ -12,8 +12,7 @@ import (
 )
 
 // Errors is what keeps a directory from being loaded, sorted by place. Of more
-// than a hundred mistakes the first hundred are told, and last how many more
-// there are.
+// mistakes than [Options] say the first are told, and last how many more there are.
 type Errors []protofile.Problem
 
 // Error returns the errors, one on a line.
@@ -25,21 +24,26 @@ func (e Errors) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-const most = 100
+// Count returns how many mistakes there are, those included that are not told.
+func (e Errors) Count() int { return protofile.Count(e) }
 
 // summary sorts problems and leaves the first of them, with a last one that
 // counts the others: these, and more that nobody kept.
-func summary(root, what string, problems []protofile.Problem, more int) []protofile.Problem {
+func (s *Source) summary(what string, problems []protofile.Problem, more int) []protofile.Problem {
+	most := cmp.Or(s.Most, protofile.MaxProblems)
 	slices.SortStableFunc(problems, func(a, b protofile.Problem) int {
 		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Pos.Line, b.Pos.Line), cmp.Compare(a.Pos.Column, b.Pos.Column))
 	})
-	if len(problems) > most {
+	if most >= 0 && len(problems) > most {
 		more += len(problems) - most
 		problems = problems[:most:most]
 	}
 	if more > 0 {
+		if more > 1 {
+			what += "s"
+		}
 		last := problems[len(problems)-1]
-		problems = append(problems, protofile.Problem{File: root, Message: fmt.Sprintf("and %d more %s", more, what), Warning: last.Warning})
+		problems = append(problems, protofile.Problem{File: s.root, Message: fmt.Sprintf("and %d more %s", more, what), Warning: last.Warning, Others: more})
 	}
 	return problems
 }

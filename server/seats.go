@@ -22,13 +22,18 @@ type seats struct {
 
 	mu     sync.Mutex // held for memory only
 	shares shares.Shares[*loss]
-	nodes  map[string]int // streams by the id of their node, of those whose is known
+	nodes  map[resident]int // streams of those whose node is known
 }
+
+// A resident is a node at an address. Which node it is, a client says, and may say anything:
+// what it says at one address takes nothing from who is that node at another.
+type resident struct{ owner, node string }
 
 // A seat is what a stream has. Its goroutine owns it.
 type seat struct {
 	place *shares.Place[*loss]
-	node  string
+	owner string // who comes from where it does ([shares.Owner])
+	node  resident
 	named bool // node is counted
 
 	free net.Addr // it is the free one of this connection ([silences]), and nobody else gets it; nil: it is not
@@ -48,7 +53,7 @@ func (l *loss) tell(why error) {
 }
 
 func newSeats(max int, full, lost error) *seats {
-	return &seats{max: max, full: full, lost: lost, shares: shares.Shares[*loss]{Max: max}, nodes: map[string]int{}}
+	return &seats{max: max, full: full, lost: lost, shares: shares.Shares[*loss]{Max: max}, nodes: map[resident]int{}}
 }
 
 // enter finds a seat for who comes from an address; nil: there is none.
@@ -63,16 +68,17 @@ func (s *seats) enter(peer net.Addr, lost *loss) *seat {
 	if other.OK {
 		other.Thing.tell(s.lost)
 	}
-	return &seat{place: place}
+	return &seat{place: place, owner: owner}
 }
 
 // name says whose a seat is. An error says that this node has enough: when three quarters
-// of all are taken, none has more than half of all. Nobody knows whether streams without
-// an id are of one node.
-func (s *seats) name(of *seat, node string) error {
-	if node == "" {
+// of all are taken, none has more than half of all at its address. Nobody knows whether
+// streams without an id are of one node.
+func (s *seats) name(of *seat, id string) error {
+	if id == "" {
 		return nil
 	}
+	node := resident{of.owner, id}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	of.node, of.named = node, true

@@ -144,11 +144,11 @@ func (s *stream) open(node *xds.Node) error {
 	return nil
 }
 
-// checkID refuses an id of a node that is too long: it is remembered beyond the stream or
-// poll, by the log too.
+// checkID refuses an id of a node that is too long. Polls are logged as streams are.
 func (s *Server) checkID(node *xds.Node) error {
-	if most := s.limits.MaxNameLen; node != nil && len(node.ID) > most {
-		return reject(tooLarge, codes.ResourceExhausted, "limit exceeded: a node id of %d bytes, more than %d", len(node.ID), most)
+	limits := s.limits
+	if node != nil && len(node.ID) > limits.MaxNameLen { // which is remembered beyond the stream
+		return reject(tooLarge, codes.ResourceExhausted, "limit exceeded: a node id of %d bytes, more than %d", len(node.ID), limits.MaxNameLen)
 	}
 	return nil
 }

@@ -268,8 +268,14 @@ func (s *Session) check(u *subscription, req xds.Request, first bool) error {
 
 // Change replaces the view. touched lists what may differ since the last view,
 // in one or several steps; nil: anything may. A hint only saves work.
+//
+// If nothing does it costs nothing: a stream brings its session up to date at each request,
+// and what thousands have asked for is not to be looked at again for one more.
 func (s *Session) Change(view xds.View, touched []xds.Names) {
 	s.view = view
+	if touched != nil && len(touched) == 0 {
+		return
+	}
 	s.views++
 	for _, u := range s.subs {
 		u.lookAnew()

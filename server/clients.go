@@ -110,11 +110,3 @@ func addr(a net.Addr) string {
 	}
 	return a.String()
 }
-
-// hostOf is the host of an address, whatever its port.
-func hostOf(a net.Addr) string {
-	if host, _, err := net.SplitHostPort(a.String()); err == nil {
-		return host
-	}
-	return a.String()
-}

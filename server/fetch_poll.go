@@ -116,6 +116,9 @@ func (p *Poll) open(req xds.Request) error {
 	if s.observer != nil {
 		s.observer.Opened(&p.info)
 	}
+	if err := s.checkID(p.info.Node); err != nil {
+		return err
+	}
 	if n := size(p.info.Node); n > s.bounds.Node {
 		return reject(tooLarge, codes.ResourceExhausted, "limit exceeded: a node of %d bytes, more than %d", n, s.bounds.Node)
 	}

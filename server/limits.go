@@ -10,7 +10,7 @@ type Limits struct {
 	// Streams is how many streams may be open at once, of all clients together;
 	// 100,000 by default. When they are, one more takes the place of the newest of the
 	// address that has most, unless it is of that address; and when three quarters are,
-	// no node may have more than half of all. How many one connection may have is up to gRPC:
+	// no node may have more than half of all from one address. How many one connection may have is up to gRPC:
 	// [MaxStreams]. Of streams that have ended four times as many answers are
 	// remembered, for an hour, in 64 MiB and 1 KiB for each at most: by them clients
 	// that come back are known. Beyond that those of the address are forgotten that left most.

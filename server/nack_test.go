@@ -125,6 +125,25 @@ func TestNackLine(t *testing.T) {
 		}
 		time.Sleep(2 * repeats.Within)
 	})
+	within(t, "SAFE-9 who says that it is another node on each stream does not fill the disk with lines", func(t *testing.T) {
+		w := serve(t)
+		for i := range 2 * repeats.MaxReasons {
+			var node xds.Node // or none at all
+			if i%2 == 0 {
+				node.ID = fmt.Sprint("flood-", i)
+			}
+			at := net.TCPAddrFromAddrPort(netip.MustParseAddrPort(fmt.Sprintf("[2001:db8::%d]:1", i%3))) // one network's
+			w.logNack(&Stream{ID: uint64(i), Node: &node, Peer: at}, nacked(strings.Repeat("x", i)))
+		}
+		if n := len(w.log.lines("client refused a response")); n != repeats.CrowdShare+1 {
+			t.Errorf("%d lines, want %d", n, repeats.CrowdShare+1)
+		}
+		w.logNack(&Stream{ID: 1 << 20, Node: &xds.Node{ID: "prod-edge-1"}, Peer: net.TCPAddrFromAddrPort(netip.MustParseAddrPort("[2001:db8::1]:2"))}, nacked("a real mistake"))
+		if lines := w.log.lines("a real mistake"); len(lines) != 1 {
+			t.Error("who has a connection of its own is hidden", lines)
+		}
+		time.Sleep(3 * repeats.Within)
+	})
 	within(t, "OBS-2 who gives a reason that others gave is named with the count", func(t *testing.T) {
 		w := serve(t)
 		for i, node := range []string{"stranger", "prod-edge-2", "stranger", "prod-edge-3", "a", "b", "c"} {
@@ -192,13 +211,13 @@ func TestWhose(t *testing.T) {
 		"that of another host":       {ID: 5, Peer: peer("10.0.0.2:1")},
 		"that of nobody knows whose": {ID: 6},
 	} {
-		who := whose(st)
+		who := nameOf(st)
 		if other, taken := seen[who]; taken {
 			t.Errorf("OBS-2 %s is %s", name, other)
 		}
 		seen[who] = name
 	}
-	if a, b := (&Stream{ID: 7, Peer: peer("10.0.0.1:2")}), (&Stream{ID: 8, Node: &xds.Node{ID: "n"}, Peer: peer("10.0.0.1:3")}); seen[whose(a)] != "before the first request" || seen[whose(b)] != "a node" {
+	if a, b := (&Stream{ID: 7, Peer: peer("10.0.0.1:2")}), (&Stream{ID: 8, Node: &xds.Node{ID: "n"}, Peer: peer("10.0.0.1:3")}); seen[nameOf(a)] != "before the first request" || seen[nameOf(b)] != "a node" {
 		t.Errorf("OBS-2 %q, %q", whose(a), whose(b))
 	}
 }

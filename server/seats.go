@@ -22,8 +22,12 @@ type seats struct {
 
 	mu     sync.Mutex // held for memory only
 	shares shares.Shares[loss]
-	nodes  map[string]int // streams by the id of their node, of those whose is known
+	nodes  map[resident]int // streams of those whose node is known
 }
+
+// A resident is a node at an address. Which node it is, a client says, and may say anything:
+// what it says at one address takes nothing from who is that node at another.
+type resident struct{ owner, node string }
 
 // A seat is what a stream has. Its goroutine owns it.
 type seat struct {
@@ -64,7 +68,7 @@ func (l loss) notify(n notice) {
 }
 
 func newSeats(max int, full, lost error) *seats {
-	return &seats{max: max, full: full, lost: lost, shares: shares.Shares[loss]{Max: max}, nodes: map[string]int{}}
+	return &seats{max: max, full: full, lost: lost, shares: shares.Shares[loss]{Max: max}, nodes: map[resident]int{}}
 }
 
 // enter finds a seat for who comes from an address; nil: there is none.
@@ -83,15 +87,16 @@ func (s *seats) enter(peer net.Addr, lost loss) *seat {
 }
 
 // name says whose a seat is. An error says that this node has enough: when three quarters
-// of all are taken, none has more than half of all. Nobody knows whether streams without
-// an id are of one node.
-func (s *seats) name(of *seat, node string) error {
-	if node == "" {
+// of all are taken, none has more than half of all at its address. Nobody knows whether
+// streams without an id are of one node.
+func (s *seats) name(of *seat, id string) error {
+	if id == "" {
 		return nil
 	}
+	node := resident{of.place.Owner(), id}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	of.node, of.named = node, true
+	of.node, of.named = id, true
 	s.nodes[node]++
 	if n := s.nodes[node]; s.shares.Len() > s.max-s.max/4 && n > s.max/2 {
 		return reject(tooManyStreams, codes.ResourceExhausted, "limit exceeded: the node has %d streams, more than half of all that this server takes, and there are few left", n)
@@ -107,8 +112,9 @@ func (s *seats) leave(of *seat) {
 	if !of.named {
 		return
 	}
-	if s.nodes[of.node]--; s.nodes[of.node] == 0 {
-		delete(s.nodes, of.node)
+	node := resident{of.place.Owner(), of.node}
+	if s.nodes[node]--; s.nodes[node] == 0 {
+		delete(s.nodes, node)
 	}
 }
 

@@ -165,6 +165,16 @@ func TestShares(t *testing.T) {
 			t.Errorf("%d nodes are remembered", n)
 		}
 	})
+	within(t, "SAFE-9 who says that it is a node takes nothing from that node at another address", func(t *testing.T) {
+		w := serve(t, WithLimits(Limits{Streams: 8}))
+		liar := w.dialFrom(t, "192.0.2.1")
+		for range 6 {
+			w.settled(t, liar, "victim")
+		}
+		victim := w.settled(t, w.dialFrom(t, "192.0.2.2"), "victim")
+		w.set(xds.Cluster, res("a", "1"))
+		victim.want()
+	})
 	within(t, "SAFE-9 streams without an id are not of one node", func(t *testing.T) {
 		w := serve(t, WithLimits(Limits{Streams: 8}))
 		conn := w.dial(t)

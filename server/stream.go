@@ -126,9 +126,8 @@ const absentKey = "xds.absent"
 // open begins to watch. "Only the first request on a stream is guaranteed to carry
 // the node identifier."
 func (s *stream) open(node *xds.Node) error {
-	limits := s.server.limits
-	if node != nil && len(node.ID) > limits.MaxNameLen { // which is remembered beyond the stream
-		return reject(tooLarge, codes.ResourceExhausted, "limit exceeded: a node id of %d bytes, more than %d", len(node.ID), limits.MaxNameLen)
+	if err := s.server.checkID(node); err != nil {
+		return err
 	}
 	s.watch = s.server.watch(node)
 	s.bell = s.watch.C()
@@ -145,6 +144,15 @@ func (s *stream) open(node *xds.Node) error {
 	if o := s.server.observer; o != nil {
 		s.opened = true
 		o.Opened(&s.info)
+	}
+	return nil
+}
+
+// checkID refuses an id of a node that is too long. Polls are logged as streams are.
+func (s *Server) checkID(node *xds.Node) error {
+	limits := s.limits
+	if node != nil && len(node.ID) > limits.MaxNameLen { // which is remembered beyond the stream
+		return reject(tooLarge, codes.ResourceExhausted, "limit exceeded: a node id of %d bytes, more than %d", len(node.ID), limits.MaxNameLen)
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -106,8 +107,10 @@ func decodePeak(m record) (p Peak, err error) {
 const place = "chancery"
 
 func (r Resource) encode(url string) ([]byte, error) {
+	// A name of a file may be any bytes, a string of a message may not.
+	file := strings.ToValidUTF8(r.File, "\uFFFD")
 	at, err := proto.MarshalOptions{Deterministic: true}.Marshal(&structpb.Struct{Fields: map[string]*structpb.Value{
-		"file": structpb.NewStringValue(r.File), "line": structpb.NewNumberValue(float64(r.Line)), "column": structpb.NewNumberValue(float64(r.Col)),
+		"file": structpb.NewStringValue(file), "line": structpb.NewNumberValue(float64(r.Line)), "column": structpb.NewNumberValue(float64(r.Col)),
 		"path": structpb.NewStringValue(r.Path), "on_demand": structpb.NewBoolValue(r.OnDemand),
 	}})
 	if err != nil {

@@ -5,6 +5,7 @@ package repeats
 import (
 	"container/list"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -25,6 +26,11 @@ const (
 	// that it gives beyond them counts as one.
 	Share = 10
 
+	// CrowdShare is the same of a crowd, for anybody may say that it is many. Beyond it each
+	// line that the crowd comes by may give one: a flood has to open a connection for each
+	// more, and whose connection is its own is not hidden by others.
+	CrowdShare = 200
+
 	// Named is how many of those who gave a reason again are named with the count.
 	Named = 5
 )
@@ -35,15 +41,22 @@ type Counter struct {
 	mu     sync.Mutex
 	open   map[reason]*repeated
 	shares map[string]int // reasons of who gave them first
+	crowds map[string]int // the same of their crowds
+	lines  map[string]int // and of the lines that they come by
 	order  list.List      // of *repeated, the oldest first
 }
 
-// A reason with a teller is all that this teller says beyond its share.
-type reason struct{ text, teller string }
+// A reason with a teller, or a crowd, is all that this one says beyond its share.
+type reason struct{ text, teller, crowd string }
+
+// crowdOf is what stands behind the last NUL in a teller's name, or all of it. Empty: it is
+// of none.
+func crowdOf(teller string) string { return teller[strings.LastIndexByte(teller, 0)+1:] }
 
 type repeated struct {
 	why    reason
 	teller string // who gave it first
+	line   string // by which
 	said   int    // lines that were told
 	n      int    // lines that were not, since the last count
 	by     []string
@@ -55,19 +68,30 @@ type repeated struct {
 // Say reports whether a line is to be logged: the reason was given less than most times
 // lately. If it was not, tell is called when the time is over, with the number of
 // lines that were left out since, and the first few who gave them: the newest tell that
-// was given, by any goroutine.
+// was given, by any goroutine. A teller's name may end with a NUL and the name of the crowd
+// that it is of.
 func (c *Counter) Say(teller, why string, most int, tell func(n int, by []string)) bool {
-	now, displaced := c.say(teller, reason{text: why}, most, tell)
+	return c.SayBy("", teller, why, most, tell)
+}
+
+// SayBy is [Counter.Say] of a teller that comes by a line, such as a connection; empty: it is
+// not known by which.
+func (c *Counter) SayBy(line, teller, why string, most int, tell func(n int, by []string)) bool {
+	now, displaced := c.say(line, teller, reason{text: why}, most, tell)
 	displaced()
 	return now
 }
 
-func (c *Counter) say(teller string, why reason, most int, tell func(n int, by []string)) (now bool, displaced func()) {
+func (c *Counter) say(line, teller string, why reason, most int, tell func(n int, by []string)) (now bool, displaced func()) {
 	displaced = func() {}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.open[why] == nil && c.shares[teller] >= Share {
 		why = reason{teller: teller}
+	}
+	crowd := crowdOf(teller)
+	if c.open[why] == nil && crowd != "" && c.crowds[crowd] >= CrowdShare && (line == "" || c.lines[line] > 0) {
+		why = reason{crowd: crowd}
 	}
 	if e := c.open[why]; e != nil {
 		if e.said < most {
@@ -87,11 +111,13 @@ func (c *Counter) say(teller string, why reason, most int, tell func(n int, by [
 		c.forget(oldest)
 	}
 	if c.open == nil {
-		c.open, c.shares = map[reason]*repeated{}, map[string]int{}
+		c.open, c.shares, c.crowds, c.lines = map[reason]*repeated{}, map[string]int{}, map[string]int{}, map[string]int{}
 	}
-	e := &repeated{why: why, teller: teller, said: 1}
+	e := &repeated{why: why, teller: teller, line: line, said: 1}
 	c.open[why], e.at = e, c.order.PushBack(e)
 	c.shares[teller]++
+	c.crowds[crowd]++
+	c.lines[line]++
 	e.timer = time.AfterFunc(Within, func() { c.over(e) })
 	return true, displaced
 }
@@ -122,6 +148,13 @@ func (c *Counter) forget(e *repeated) {
 	c.order.Remove(e.at)
 	if c.shares[e.teller]--; c.shares[e.teller] == 0 {
 		delete(c.shares, e.teller)
+	}
+	crowd := crowdOf(e.teller)
+	if c.crowds[crowd]--; c.crowds[crowd] == 0 {
+		delete(c.crowds, crowd)
+	}
+	if c.lines[e.line]--; c.lines[e.line] == 0 {
+		delete(c.lines, e.line)
 	}
 }
 

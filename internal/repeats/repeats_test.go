@@ -41,7 +41,7 @@ func (b *book) remembered() int {
 	if len(b.open) != b.order.Len() {
 		return -1
 	}
-	return max(len(b.open), len(b.shares))
+	return max(len(b.open), len(b.shares), len(b.crowds), len(b.Counter.lines))
 }
 
 func within(t *testing.T, name string, f func(*testing.T)) {
@@ -135,6 +135,51 @@ func TestSay(t *testing.T) {
 		pass(Within)
 		b.want(t, 3*MaxReasons+2, 2, 2)
 		pass(Within)
+		if n := b.remembered(); n != 0 {
+			t.Errorf("%d are remembered for ever", n)
+		}
+	})
+	within(t, "SAFE-9 a crowd that says that it is many makes no more lines than it may, and displaces none of others", func(t *testing.T) {
+		var b book
+		b.say("first\x00elsewhere", "old", 1)
+		for i := range 3 * MaxReasons {
+			b.say(fmt.Sprint("flood-", i, "\x00here"), fmt.Sprint("made up ", i), 1)
+		}
+		b.want(t, CrowdShare+2, 0, 0)
+		if b.say("second\x00elsewhere", "old", 1) {
+			t.Error("what others gave was displaced")
+		}
+		if !b.say("real\x00elsewhere", "bad cluster", 1) {
+			t.Error("it is hidden")
+		}
+		pass(Within)
+		b.want(t, CrowdShare+3, 2, 3*MaxReasons-CrowdShare-1+1)
+		pass(Within)
+		if n := b.remembered(); n != 0 {
+			t.Errorf("%d are remembered for ever", n)
+		}
+	})
+	within(t, "OBS-2 nor does a crowd hide who is of it and comes by a line of its own", func(t *testing.T) {
+		var b book
+		by := func(line int, teller, why string) bool {
+			return b.SayBy(fmt.Sprint(line), teller+"\x00here", why, 1, func(int, []string) {})
+		}
+		told := 0
+		for i := range 10 * CrowdShare {
+			if by(i%3, fmt.Sprint("flood-", i), fmt.Sprint("made up ", i)) {
+				told++
+			}
+		}
+		if told != CrowdShare+1 {
+			t.Errorf("%d lines", told)
+		}
+		if !by(3, "real", "bad cluster") {
+			t.Error("it is hidden")
+		}
+		if by(3, "flood", "one more") {
+			t.Error("a line is for any number of reasons")
+		}
+		pass(3 * Within)
 		if n := b.remembered(); n != 0 {
 			t.Errorf("%d are remembered for ever", n)
 		}

@@ -26,6 +26,9 @@ type Place[T any] struct {
 	at    *list.Element // of of.places; nil: it was taken away, or left
 }
 
+// Owner returns whose the place is, or was.
+func (p *Place[T]) Owner() string { return p.of.name }
+
 // An owner has at least one thing.
 type owner struct {
 	name   string

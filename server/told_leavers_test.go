@@ -73,7 +73,7 @@ func TestToldLeavers(t *testing.T) {
 		}
 		now = now.Add(toldTime)
 		m.end(now, "", nil)
-		if m.bytes != 0 || m.ended.Len() != 0 || len(m.left.names) != 0 || len(m.left.most) != 0 {
+		if m.bytes != 0 || m.ended.Len() != 0 || len(m.left.names) != 0 || m.left.most.Len() != 0 {
 			t.Error(m.bytes, m.ended.Len(), m.left)
 		}
 	})

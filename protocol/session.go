@@ -154,7 +154,7 @@ func (s *Session) Receive(req xds.Request) error {
 	first := u == nil
 	if first {
 		if len(s.subs) >= s.opts.MaxTypes {
-			return fmt.Errorf("%w: more than %d resource types on one stream", ErrLimit, s.opts.MaxTypes)
+			return exceeds(xds.LimitTypes, "more than %d resource types on one stream", s.opts.MaxTypes)
 		}
 		u = &subscription{typ: req.Type, want: want{implicit: true}}
 	}
@@ -242,15 +242,15 @@ func (s *Session) check(u *subscription, req xds.Request, first bool) error {
 		}
 	}
 	if count > s.opts.MaxNames {
-		return fmt.Errorf("%w: %d names of %s, more than %d", ErrLimit, count, u.typ, s.opts.MaxNames)
+		return exceeds(xds.LimitNames, "%d names of %s, more than %d", count, u.typ, s.opts.MaxNames)
 	}
 	if n := u.hoard(s.table(u.typ)); n > s.opts.MaxNames {
-		return fmt.Errorf("%w: %d names of %s to remember that are given up or gone, more than %d", ErrLimit, n, u.typ, s.opts.MaxNames)
+		return exceeds(xds.LimitNames, "%d names of %s to remember that are given up or gone, more than %d", n, u.typ, s.opts.MaxNames)
 	}
 	for _, names := range [][]string{req.Names, req.Subscribe} {
 		for _, n := range names {
 			if len(n) > s.opts.MaxNameLen {
-				return fmt.Errorf("%w: a %s name of %d bytes, more than %d", ErrLimit, u.typ, len(n), s.opts.MaxNameLen)
+				return exceeds(xds.LimitNameLength, "a %s name of %d bytes, more than %d", u.typ, len(n), s.opts.MaxNameLen)
 			}
 		}
 	}
@@ -262,7 +262,7 @@ func (s *Session) check(u *subscription, req xds.Request, first bool) error {
 		longest = max(longest, len(v.Name), len(v.Version))
 	}
 	if longest > s.opts.MaxNameLen {
-		return fmt.Errorf("%w: a %s name or version of %d bytes is stated, more than %d", ErrLimit, u.typ, longest, s.opts.MaxNameLen)
+		return exceeds(xds.LimitNameLength, "a %s name or version of %d bytes is stated, more than %d", u.typ, longest, s.opts.MaxNameLen)
 	}
 	return nil
 }

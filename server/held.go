@@ -27,7 +27,7 @@ func (h *holdings) set(load *shares.Load[*loss], peer net.Addr, lost *loss, byte
 	}
 	gone := h.loads.Set(load, bytes)
 	if len(gone) > 0 {
-		why := reject(tooMany, codes.ResourceExhausted, "limit exceeded: the names of all streams hold more than %d bytes, and most of them are of this address", h.loads.Max)
+		why := exceeds(tooMany, limitHeldInAll, codes.ResourceExhausted, "limit exceeded: the names of all streams hold more than %d bytes, and most of them are of this address", h.loads.Max)
 		for _, l := range gone {
 			l.tell(why)
 		}

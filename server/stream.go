@@ -124,7 +124,7 @@ const absentKey = "xds.absent"
 func (s *stream) open(node *xds.Node) error {
 	limits := s.server.limits
 	if node != nil && len(node.ID) > limits.MaxNameLen { // which is remembered beyond the stream
-		return reject(tooLarge, codes.ResourceExhausted, "limit exceeded: a node id of %d bytes, more than %d", len(node.ID), limits.MaxNameLen)
+		return exceeds(tooLarge, xds.LimitNameLength, codes.ResourceExhausted, "limit exceeded: a node id of %d bytes, more than %d", len(node.ID), limits.MaxNameLen)
 	}
 	s.watch = s.server.watch(node)
 	s.bell = s.watch.C()

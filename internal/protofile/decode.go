@@ -46,9 +46,6 @@ type Decoder struct {
 	merges map[*yaml.Node]bool // merge keys that were told
 }
 
-// Failed reports whether there were errors.
-func (d *Decoder) Failed() bool { return d.errors > 0 }
-
 // Errors returns the number of errors, those that Problems leaves out included.
 func (d *Decoder) Errors() int { return d.errors }
 

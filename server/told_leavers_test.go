@@ -85,7 +85,7 @@ func TestToldLeavers(t *testing.T) {
 	})
 	t.Run("SAFE-9 what is left in one of several states counts once", func(t *testing.T) {
 		m := newTold(100)
-		var states [nearby]content
+		var states [50]content
 		for i := range states {
 			states[i].each = stampList{{res(fmt.Sprint(i), "1").Stamp}}
 		}
@@ -96,8 +96,8 @@ func TestToldLeavers(t *testing.T) {
 				m.end(now, "x", []*holding{h})
 			}
 		}
-		if n := m.ended.Len(); n != nearby {
-			t.Errorf("%d are remembered, want %d", n, nearby)
+		if n := m.ended.Len(); n != len(states) {
+			t.Errorf("%d are remembered, want %d", n, len(states))
 		}
 	})
 	t.Run("nothing stays of who left", func(t *testing.T) {

@@ -183,7 +183,7 @@ func TestAnchorsOfAnchors(t *testing.T) {
 		b.WriteString("  a" + name + ": &a" + name + " [" + strings.TrimSuffix(strings.Repeat(prev+",", 10), ",") + "]\n")
 	}
 	_, d := decode(t, "bomb.yaml", b.String())
-	if !d.Errors() > 0 {
+	if d.Errors() == 0 {
 		t.Fatal("accepted")
 	}
 	if len(d.Problems) > 10 {

@@ -153,7 +153,7 @@ func (s *Session) Receive(req xds.Request) error {
 	first := u == nil
 	if first {
 		if len(s.subs) >= s.opts.MaxTypes {
-			return fmt.Errorf("%w: more than %d resource types on one stream", ErrLimit, s.opts.MaxTypes)
+			return exceeds(xds.LimitTypes, "more than %d resource types on one stream", s.opts.MaxTypes)
 		}
 		u = &subscription{typ: req.Type, want: want{implicit: true}}
 	}
@@ -241,15 +241,15 @@ func (s *Session) check(u *subscription, req xds.Request, first bool) error {
 		}
 	}
 	if count > s.opts.MaxNames {
-		return fmt.Errorf("%w: %d names of %s, more than %d", ErrLimit, count, u.typ, s.opts.MaxNames)
+		return exceeds(xds.LimitNames, "%d names of %s, more than %d", count, u.typ, s.opts.MaxNames)
 	}
 	if n := u.hoard(s.table(u.typ)); n > s.opts.MaxNames {
-		return fmt.Errorf("%w: %d names of %s to remember that are given up or gone, more than %d", ErrLimit, n, u.typ, s.opts.MaxNames)
+		return exceeds(xds.LimitNames, "%d names of %s to remember that are given up or gone, more than %d", n, u.typ, s.opts.MaxNames)
 	}
 	for _, names := range [][]string{req.Names, req.Subscribe} {
 		for _, n := range names {
 			if len(n) > s.opts.MaxNameLen {
-				return fmt.Errorf("%w: a name of %d bytes, of type %s: more than %d", ErrLimit, len(n), u.typ, s.opts.MaxNameLen)
+				return exceeds(xds.LimitNameLength, "a name of %d bytes, of type %s: more than %d", len(n), u.typ, s.opts.MaxNameLen)
 			}
 		}
 	}
@@ -261,7 +261,7 @@ func (s *Session) check(u *subscription, req xds.Request, first bool) error {
 		longest = max(longest, len(v.Name), len(v.Version))
 	}
 	if longest > s.opts.MaxNameLen {
-		return fmt.Errorf("%w: a name or version of %d bytes is stated, of type %s: more than %d", ErrLimit, longest, u.typ, s.opts.MaxNameLen)
+		return exceeds(xds.LimitNameLength, "a name or version of %d bytes is stated, of type %s: more than %d", longest, u.typ, s.opts.MaxNameLen)
 	}
 	return nil
 }

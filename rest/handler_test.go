@@ -207,6 +207,17 @@ func refused(t *testing.T, r *reply, status, code int, text string) {
 	}
 }
 
+// SAFE-9: what nobody is told any more is not remembered for ever.
+func TestAnswersForget(t *testing.T) {
+	var c answers
+	for i := range 1000 {
+		c.get(&xds.Response{Type: xds.Cluster, Version: fmt.Sprint(i), Changes: &xds.Changes{}})
+	}
+	if n := len(c.last); n > 65 {
+		t.Errorf("%d answers are remembered", n)
+	}
+}
+
 func TestAnswers(t *testing.T) {
 	within(t, "REST-4 who is told the same shares its encoding", func(t *testing.T) {
 		count := &counting{Resolver: protoregistry.GlobalTypes}

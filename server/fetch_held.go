@@ -113,7 +113,7 @@ func (c *cellar) taken() int {
 
 // errLostHeld is what is noted of a poll that has lost its room. Its client is told that
 // nothing is new, which is so.
-var errLostHeld = reject(tooMany, codes.Unavailable, "limit exceeded: polls hold all the names that this server takes, and most of them are of this address")
+var errLostHeld = exceeds(tooMany, limitHeldInAll, codes.Unavailable, "limit exceeded: polls hold all the names that this server takes, and most of them are of this address")
 
 // holds is how much memory a poll takes while it is held.
 func (p *Poll) holds() int { return weight(p.names) + size(p.info.Node) + len(p.stated) }
@@ -126,7 +126,7 @@ func (p *Poll) sit() error {
 		return polls.held.full
 	}
 	if p.stored = polls.cellar.enter(p.info.Peer, p.holds(), p.lost); p.stored == nil {
-		return reject(tooMany, codes.Unavailable, "limit exceeded: names and a node of %d bytes in a poll that is to be held, and there is no room for them: polls have %d bytes; try again later", p.holds(), polls.cellar.max)
+		return exceeds(tooMany, limitHeldInAll, codes.Unavailable, "limit exceeded: names and a node of %d bytes in a poll that is to be held, and there is no room for them: polls have %d bytes; try again later", p.holds(), polls.cellar.max)
 	}
 	return nil
 }

@@ -120,7 +120,7 @@ func (p *Poll) open(req xds.Request) error {
 		return err
 	}
 	if n := size(p.info.Node); n > s.bounds.Node {
-		return reject(tooLarge, codes.ResourceExhausted, "limit exceeded: a node of %d bytes, more than %d", n, s.bounds.Node)
+		return exceeds(tooLarge, xds.LimitNode, codes.ResourceExhausted, "limit exceeded: a node of %d bytes, more than %d", n, s.bounds.Node)
 	}
 	view, _ := p.watch.Next()
 	known := view != nil
@@ -144,7 +144,7 @@ func (p *Poll) open(req xds.Request) error {
 	}
 	slices.Sort(p.names)
 	if n := weight(p.names); n > s.bounds.Held {
-		return reject(tooMany, codes.ResourceExhausted, "limit exceeded: names of %d bytes in one poll, more than %d", n, s.bounds.Held)
+		return exceeds(tooMany, limitHeld, codes.ResourceExhausted, "limit exceeded: names of %d bytes in one poll, more than %d", n, s.bounds.Held)
 	}
 	for e := range session.Events() {
 		s.event(&p.info, e)

@@ -35,7 +35,7 @@ func (h *holdings) set(load *shares.Load[loss], peer net.Addr, lost loss, bytes 
 }
 
 func (h *holdings) full() error {
-	return reject(tooMany, codes.ResourceExhausted, "limit exceeded: the names of all streams hold more than %d bytes, and most of them are of this address", h.loads.Max)
+	return exceeds(tooMany, limitHeldInAll, codes.ResourceExhausted, "limit exceeded: the names of all streams hold more than %d bytes, and most of them are of this address", h.loads.Max)
 }
 
 // leave says that a stream holds nothing any more.

@@ -156,7 +156,7 @@ func (s *Server) logWaits(st *Stream) {
 func (s *Server) logQueues() {
 	s.tally[mustWait].Add(1)
 	const line = "more clients want first answers than are given at once: they wait for their turn"
-	s.say(slog.LevelInfo, 1, "", line, line, []slog.Attr{slog.Int("at_once", s.bounds.FirstAnswers)})
+	s.say(slog.LevelInfo, 1, "", line, line, []slog.Attr{slog.Int("at_once", s.bounds.FirstAnswers), limitAttr(limits[mustWait])})
 }
 
 // logRecovered logs that a client accepts a type that it refused.

@@ -169,7 +169,7 @@ func (s *Server) crowded(ctx context.Context, err error) {
 		return
 	}
 	s.tally[r.fault].Add(1)
-	attrs := []slog.Attr{slog.String("code", r.Code().String()), slog.String("error", r.Message())}
+	attrs := r.attrs()
 	var who Stream
 	if p, ok := peer.FromContext(ctx); ok {
 		who.Peer = p.Addr

@@ -152,7 +152,7 @@ func (s *stream) open(node *xds.Node) error {
 func (s *Server) checkID(node *xds.Node) error {
 	limits := s.limits
 	if node != nil && len(node.ID) > limits.MaxNameLen { // which is remembered beyond the stream
-		return reject(tooLarge, codes.ResourceExhausted, "limit exceeded: a node id of %d bytes, more than %d", len(node.ID), limits.MaxNameLen)
+		return exceeds(tooLarge, xds.LimitNameLength, codes.ResourceExhausted, "limit exceeded: a node id of %d bytes, more than %d", len(node.ID), limits.MaxNameLen)
 	}
 	return nil
 }

@@ -46,7 +46,7 @@ func (s *stream) settle() (next *xds.Response, _ error) {
 	}
 	names, bytes := s.session.GivenUp() // and not told yet what becomes of them
 	if held, max := s.held+bytes+64*names, s.server.bounds.Held; held > max {
-		return nil, reject(tooMany, codes.ResourceExhausted, "limit exceeded: names and a node of %d bytes on one stream, more than %d", held, max)
+		return nil, exceeds(tooMany, limitHeld, codes.ResourceExhausted, "limit exceeded: names and a node of %d bytes on one stream, more than %d", held, max)
 	} else if err := s.charge(held); err != nil {
 		return nil, err
 	}

@@ -2,6 +2,8 @@ package server
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"io"
 	"strconv"
 	"strings"
@@ -12,7 +14,9 @@ import (
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
@@ -273,4 +277,30 @@ func TestStreamRate(t *testing.T) {
 			t.Errorf("logged\n%s", log)
 		}
 	})
+}
+
+// gone is a stream that has ended.
+type gone struct{ grpc.ServerStream }
+
+func (gone) Context() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}
+
+// What nobody will handle any more takes no room.
+func TestUnhandled(t *testing.T) {
+	s := New(newSource())
+	m := &message{data: mem.BufferSlice{mem.SliceBuffer(make([]byte, 2*largeRequest))}}
+	s.kept(m.data.Len())
+	inbox := make(chan *message, 1)
+	inbox <- m
+	close(inbox)
+	st := &stream{server: s, rpc: gone{}, inbox: inbox, failure: io.EOF}
+	if why := st.unsent(io.ErrClosedPipe); !errors.Is(why, io.ErrClosedPipe) {
+		t.Error(why)
+	}
+	if n := s.Stats().Unfinished; n != 0 {
+		t.Errorf("SAFE-9 %d bytes are held", n)
+	}
 }

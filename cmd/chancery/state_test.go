@@ -327,6 +327,21 @@ func TestStateOfNoUse(t *testing.T) {
 	}
 }
 
+// Of a directory whose name was a mistake no folder stays.
+func TestStateLeavesNoFolder(t *testing.T) {
+	root := t.TempDir()
+	chancery(t, failed, "no such file", "serve", root+"/none", "--listen", "127.0.0.1:0", "--state-dir", root+"/state")
+	left, err := os.ReadDir(root + "/state")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range left {
+		if f.IsDir() {
+			t.Error(f.Name())
+		}
+	}
+}
+
 // SAFE-6: who wants no secrets on disk has none there.
 func TestStateWithoutSecretsFlag(t *testing.T) {
 	for _, without := range []bool{false, true} {

@@ -56,9 +56,6 @@ type Decoder struct {
 	meant  map[string]string   // hints at types, by what stands there
 }
 
-// Failed reports whether there were errors.
-func (d *Decoder) Failed() bool { return d.errors > 0 }
-
 // Errors returns the number of errors, those that Problems leaves out included.
 func (d *Decoder) Errors() int { return d.errors }
 

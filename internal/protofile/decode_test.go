@@ -183,7 +183,7 @@ alt_stat_name: *n
 <<: [{connect_timeout: 1s, type: EDS}, {type: STATIC}]
 `)
 	c := &clusterv3.Cluster{}
-	if err := mustAny(t, m).UnmarshalTo(c); d.Failed() || err != nil || c.AltStatName != "c" || c.GetType() != clusterv3.Cluster_EDS || c.ConnectTimeout.AsDuration().String() != "1s" {
+	if err := mustAny(t, m).UnmarshalTo(c); d.Errors() > 0 || err != nil || c.AltStatName != "c" || c.GetType() != clusterv3.Cluster_EDS || c.ConnectTimeout.AsDuration().String() != "1s" {
 		t.Fatal(d.Problems, c)
 	}
 }
@@ -201,7 +201,7 @@ func TestAnchorsOfAnchors(t *testing.T) {
 		b.WriteString("  a" + name + ": &a" + name + " [" + strings.TrimSuffix(strings.Repeat(prev+",", 10), ",") + "]\n")
 	}
 	_, d := decode(t, "bomb.yaml", b.String())
-	if !d.Failed() {
+	if d.Errors() == 0 {
 		t.Fatal("accepted")
 	}
 	if len(d.Problems) > 10 {
@@ -233,7 +233,7 @@ func FuzzDecode(f *testing.F) {
 		for _, p := range d.Problems {
 			_ = p.Text()
 		}
-		if m == nil || d.Failed() {
+		if m == nil || d.Errors() > 0 {
 			return
 		}
 		// What is accepted can be written down and read back.
@@ -242,7 +242,7 @@ func FuzzDecode(f *testing.F) {
 			t.Skip()
 		}
 		again, d := decode(t, "again.json", string(out))
-		if d.Failed() {
+		if d.Errors() > 0 {
 			t.Fatalf("%s: %v", out, d.Problems)
 		}
 		if !proto.Equal(m, again) {

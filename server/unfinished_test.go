@@ -88,7 +88,7 @@ func TestUnfinished(t *testing.T) {
 		if s := w.Stats(); s.Unfinished != 0 || s.Open != 0 || s.Throttled["unfinished"] != 1 || s.Throttled["first_request"] != 0 {
 			t.Errorf("%+v", s)
 		}
-		if !strings.Contains(w.log.String(), "its connection is closed") {
+		if log := w.log.String(); !strings.Contains(log, "its connection is closed") || !strings.Contains(log, "limit=read") {
 			t.Error(w.log)
 		}
 	})
@@ -204,7 +204,7 @@ func TestUnfinished(t *testing.T) {
 		if _, err := io.Copy(io.Discard, b); status.Code(err) != codes.Unavailable {
 			t.Error(err)
 		}
-		if s := w.Stats(); s.Throttled["unfinished"] != 1 || !strings.Contains(w.log.String(), "its connection is closed") {
+		if s := w.Stats(); s.Throttled["unfinished"] != 1 || !strings.Contains(w.log.String(), "limit=unfinished") {
 			t.Errorf("%+v, %s", s, w.log)
 		}
 	})

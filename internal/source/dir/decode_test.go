@@ -300,7 +300,7 @@ func FuzzDecode(f *testing.F) {
 				t.Errorf("%v: of %d lines", p, lines)
 			}
 		}
-		if failed != d.Errors() > 0 {
+		if failed != (d.Errors() > 0) {
 			t.Errorf("failed is %v, problems %v", d.Errors() > 0, d.Problems)
 		}
 	})

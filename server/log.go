@@ -2,9 +2,7 @@ package server
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
-	"net"
 	"regexp"
 	"slices"
 	"strconv"
@@ -55,8 +53,8 @@ func (s *Server) logNack(st *Stream, e protocol.Event) {
 
 // warn logs a line, and counts those that follow for the same reason: they are
 // for those who debug.
-func (s *Server) warn(by voice, why, line string, attrs []slog.Attr) {
-	s.say(slog.LevelWarn, 1, by, why, line, attrs)
+func (s *Server) warn(teller, why, line string, attrs []slog.Attr) {
+	s.say(slog.LevelWarn, 1, teller, why, line, attrs)
 }
 
 // inform logs one of a few lines, and counts those that follow.
@@ -64,12 +62,11 @@ func (s *Server) inform(line string, attrs ...slog.Attr) {
 	s.say(slog.LevelInfo, maxFew, "", line, line, attrs)
 }
 
-func (s *Server) say(level slog.Level, most int, by voice, why, line string, attrs []slog.Attr) {
+func (s *Server) say(level slog.Level, most int, teller, why, line string, attrs []slog.Attr) {
 	tell := func(level slog.Level, more ...slog.Attr) {
 		s.log.LogAttrs(context.Background(), level, line, slices.Concat(attrs, more)...) //nolint:sloglint // callers give a literal
 	}
-	conn, name := by.parts()
-	if s.repeats.SayBy(conn, name, why, most, func(n int, by []string) { tell(level, repeated(n, by)...) }) {
+	if s.repeats.Say(teller, why, most, func(n int, by []string) { tell(level, repeated(n, by)...) }) {
 		tell(level)
 		return
 	}
@@ -81,8 +78,8 @@ func (s *Server) say(level slog.Level, most int, by voice, why, line string, att
 func repeated(n int, by []string) []slog.Attr {
 	attrs := []slog.Attr{slog.Int("repeated", n)}
 	var nodes []string
-	for _, name := range by {
-		if node, _, _ := strings.Cut(name, "\x00"); node != "" {
+	for _, teller := range by {
+		if node, _, _ := strings.Cut(teller, "\x00"); node != "" {
 			nodes = append(nodes, clip(node))
 		}
 	}
@@ -94,20 +91,8 @@ func repeated(n int, by []string) []slog.Attr {
 
 // whose says who a line is of, so that no client hides what another says: a node at an
 // address, for anybody may call itself so, or a stream, or who has none yet by its address.
-// All of an address are a crowd, in which each has its connection.
-func whose(st *Stream) voice { return voice(nameOf(st) + "\x00" + lineOf(st)) }
-
-// A voice is whom lines are of, and behind its last NUL the connection that it comes by. The
-// zero value is nobody.
-type voice string
-
-// parts returns what [repeats.Counter.SayBy] wants to know.
-func (v voice) parts() (line, name string) {
-	i := max(strings.LastIndexByte(string(v), 0), 0)
-	return string(v[i:]), string(v[:i])
-}
-
-func nameOf(st *Stream) string {
+// All of an address are a crowd.
+func whose(st *Stream) string {
 	var host string
 	if st.Peer != nil {
 		host = shares.Owner(st.Peer)
@@ -119,19 +104,6 @@ func nameOf(st *Stream) string {
 		return "\x00" + host
 	}
 	return "\x00" + strconv.FormatUint(st.ID, 10) + "\x00" + host
-}
-
-// lineOf returns what tells the connection of a stream from others; on unix sockets the
-// address that it has in memory does.
-func lineOf(st *Stream) string {
-	switch a := st.Peer.(type) {
-	case nil:
-		return ""
-	case *net.TCPAddr: // of polls it is another each time
-		return a.String()
-	default:
-		return fmt.Sprintf("%p", a)
-	}
 }
 
 // logWaived logs that something went on without an answer that it waited for:

@@ -45,8 +45,7 @@ func (s *Server) broken(peer net.Addr, p *guard.Panic) {
 
 func (s *Server) logPanic(p *guard.Panic, in string, st *Stream, attrs []slog.Attr) {
 	tell := func(more ...slog.Attr) { p.Log(s.log, in, slices.Concat(attrs, more)...) }
-	conn, name := whose(st).parts()
-	if s.repeats.SayBy(conn, name, "panic "+mask(p.Error()), 1, func(n int, names []string) { tell(repeated(n, names)...) }) {
+	if s.repeats.Say(whose(st), "panic "+mask(p.Error()), 1, func(n int, by []string) { tell(repeated(n, by)...) }) {
 		tell()
 	}
 }

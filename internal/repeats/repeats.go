@@ -26,9 +26,8 @@ const (
 	// that it gives beyond them counts as one.
 	Share = 10
 
-	// CrowdShare is the same of a crowd, for anybody may say that it is many. Beyond it each
-	// line that the crowd comes by may give one: a flood has to open a connection for each
-	// more, and whose connection is its own is not hidden by others.
+	// CrowdShare is the same of a crowd, of which anybody may say that it is many: so much
+	// at most makes a flood of the log longer, and it displaces nothing of others.
 	CrowdShare = 200
 
 	// Named is how many of those who gave a reason again are named with the count.
@@ -42,7 +41,6 @@ type Counter struct {
 	open   map[reason]*repeated
 	shares map[string]int // reasons of who gave them first
 	crowds map[string]int // the same of their crowds
-	lines  map[string]int // and of the lines that they come by
 	order  list.List      // of *repeated, the oldest first
 }
 
@@ -56,7 +54,6 @@ func crowdOf(teller string) string { return teller[strings.LastIndexByte(teller,
 type repeated struct {
 	why    reason
 	teller string // who gave it first
-	line   string // by which
 	said   int    // lines that were told
 	n      int    // lines that were not, since the last count
 	by     []string
@@ -71,18 +68,12 @@ type repeated struct {
 // was given, by any goroutine. A teller's name may end with a NUL and the name of the crowd
 // that it is of.
 func (c *Counter) Say(teller, why string, most int, tell func(n int, by []string)) bool {
-	return c.SayBy("", teller, why, most, tell)
-}
-
-// SayBy is [Counter.Say] of a teller that comes by a line, such as a connection; empty: it is
-// not known by which.
-func (c *Counter) SayBy(line, teller, why string, most int, tell func(n int, by []string)) bool {
-	now, displaced := c.say(line, teller, reason{text: why}, most, tell)
+	now, displaced := c.say(teller, reason{text: why}, most, tell)
 	displaced()
 	return now
 }
 
-func (c *Counter) say(line, teller string, why reason, most int, tell func(n int, by []string)) (now bool, displaced func()) {
+func (c *Counter) say(teller string, why reason, most int, tell func(n int, by []string)) (now bool, displaced func()) {
 	displaced = func() {}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -90,7 +81,7 @@ func (c *Counter) say(line, teller string, why reason, most int, tell func(n int
 		why = reason{teller: teller}
 	}
 	crowd := crowdOf(teller)
-	if c.open[why] == nil && crowd != "" && c.crowds[crowd] >= CrowdShare && (line == "" || c.lines[line] > 0) {
+	if c.open[why] == nil && crowd != "" && c.crowds[crowd] >= CrowdShare {
 		why = reason{crowd: crowd}
 	}
 	if e := c.open[why]; e != nil {
@@ -111,13 +102,12 @@ func (c *Counter) say(line, teller string, why reason, most int, tell func(n int
 		c.forget(oldest)
 	}
 	if c.open == nil {
-		c.open, c.shares, c.crowds, c.lines = map[reason]*repeated{}, map[string]int{}, map[string]int{}, map[string]int{}
+		c.open, c.shares, c.crowds = map[reason]*repeated{}, map[string]int{}, map[string]int{}
 	}
-	e := &repeated{why: why, teller: teller, line: line, said: 1}
+	e := &repeated{why: why, teller: teller, said: 1}
 	c.open[why], e.at = e, c.order.PushBack(e)
 	c.shares[teller]++
 	c.crowds[crowd]++
-	c.lines[line]++
 	e.timer = time.AfterFunc(Within, func() { c.over(e) })
 	return true, displaced
 }
@@ -152,9 +142,6 @@ func (c *Counter) forget(e *repeated) {
 	crowd := crowdOf(e.teller)
 	if c.crowds[crowd]--; c.crowds[crowd] == 0 {
 		delete(c.crowds, crowd)
-	}
-	if c.lines[e.line]--; c.lines[e.line] == 0 {
-		delete(c.lines, e.line)
 	}
 }
 

@@ -41,7 +41,7 @@ func (b *book) remembered() int {
 	if len(b.open) != b.order.Len() {
 		return -1
 	}
-	return max(len(b.open), len(b.shares), len(b.crowds), len(b.Counter.lines))
+	return max(len(b.open), len(b.shares), len(b.crowds))
 }
 
 func within(t *testing.T, name string, f func(*testing.T)) {
@@ -155,31 +155,6 @@ func TestSay(t *testing.T) {
 		pass(Within)
 		b.want(t, CrowdShare+3, 2, 3*MaxReasons-CrowdShare-1+1)
 		pass(Within)
-		if n := b.remembered(); n != 0 {
-			t.Errorf("%d are remembered for ever", n)
-		}
-	})
-	within(t, "OBS-2 nor does a crowd hide who is of it and comes by a line of its own", func(t *testing.T) {
-		var b book
-		by := func(line int, teller, why string) bool {
-			return b.SayBy(fmt.Sprint(line), teller+"\x00here", why, 1, func(int, []string) {})
-		}
-		told := 0
-		for i := range 10 * CrowdShare {
-			if by(i%3, fmt.Sprint("flood-", i), fmt.Sprint("made up ", i)) {
-				told++
-			}
-		}
-		if told != CrowdShare+1 {
-			t.Errorf("%d lines", told)
-		}
-		if !by(3, "real", "bad cluster") {
-			t.Error("it is hidden")
-		}
-		if by(3, "flood", "one more") {
-			t.Error("a line is for any number of reasons")
-		}
-		pass(3 * Within)
 		if n := b.remembered(); n != 0 {
 			t.Errorf("%d are remembered for ever", n)
 		}

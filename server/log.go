@@ -10,7 +10,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/chancery-xds/chancery/internal/shares"
 	"github.com/chancery-xds/chancery/protocol"
 	"github.com/chancery-xds/chancery/wire"
 	"github.com/chancery-xds/chancery/xds"
@@ -91,11 +90,10 @@ func repeated(n int, by []string) []slog.Attr {
 
 // whose says who a line is of, so that no client hides what another says: a node at an
 // address, for anybody may call itself so, or a stream, or who has none yet by its address.
-// All of an address are a crowd.
 func whose(st *Stream) string {
 	var host string
 	if st.Peer != nil {
-		host = shares.Owner(st.Peer)
+		host = hostOf(st.Peer)
 	}
 	switch {
 	case st.Node != nil && st.Node.ID != "":
@@ -103,7 +101,7 @@ func whose(st *Stream) string {
 	case st.Node == nil && st.Peer != nil:
 		return "\x00" + host
 	}
-	return "\x00" + strconv.FormatUint(st.ID, 10) + "\x00" + host
+	return "\x00" + strconv.FormatUint(st.ID, 10)
 }
 
 // logWaived logs that something went on without an answer that it waited for:

@@ -125,21 +125,6 @@ func TestNackLine(t *testing.T) {
 		}
 		time.Sleep(2 * repeats.Within)
 	})
-	within(t, "SAFE-9 who says that it is another node on each stream does not fill the disk with lines", func(t *testing.T) {
-		w := serve(t)
-		for i := range 2 * repeats.MaxReasons {
-			var node xds.Node // or none at all
-			if i%2 == 0 {
-				node.ID = fmt.Sprint("flood-", i)
-			}
-			at := net.TCPAddrFromAddrPort(netip.MustParseAddrPort(fmt.Sprintf("[2001:db8::%x]:1", i))) // one network's
-			w.logNack(&Stream{ID: uint64(i), Node: &node, Peer: at}, nacked(strings.Repeat("x", i)))
-		}
-		if n := len(w.log.lines("client refused a response")); n != repeats.CrowdShare+1 {
-			t.Errorf("%d lines, want %d", n, repeats.CrowdShare+1)
-		}
-		time.Sleep(3 * repeats.Within)
-	})
 	within(t, "OBS-2 who gives a reason that others gave is named with the count", func(t *testing.T) {
 		w := serve(t)
 		for i, node := range []string{"stranger", "prod-edge-2", "stranger", "prod-edge-3", "a", "b", "c"} {

@@ -5,7 +5,6 @@ package repeats
 import (
 	"container/list"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -26,10 +25,6 @@ const (
 	// that it gives beyond them counts as one.
 	Share = 10
 
-	// CrowdShare is the same of a crowd, of which anybody may say that it is many: so much
-	// at most makes a flood of the log longer, and it displaces nothing of others.
-	CrowdShare = 200
-
 	// Named is how many of those who gave a reason again are named with the count.
 	Named = 5
 )
@@ -40,16 +35,11 @@ type Counter struct {
 	mu     sync.Mutex
 	open   map[reason]*repeated
 	shares map[string]int // reasons of who gave them first
-	crowds map[string]int // the same of their crowds
 	order  list.List      // of *repeated, the oldest first
 }
 
-// A reason with a teller, or a crowd, is all that this one says beyond its share.
-type reason struct{ text, teller, crowd string }
-
-// crowdOf is what stands behind the last NUL in a teller's name, or all of it. Empty: it is
-// of none.
-func crowdOf(teller string) string { return teller[strings.LastIndexByte(teller, 0)+1:] }
+// A reason with a teller is all that this teller says beyond its share.
+type reason struct{ text, teller string }
 
 type repeated struct {
 	why    reason
@@ -65,8 +55,7 @@ type repeated struct {
 // Say reports whether a line is to be logged: the reason was given less than most times
 // lately. If it was not, tell is called when the time is over, with the number of
 // lines that were left out since, and the first few who gave them: the newest tell that
-// was given, by any goroutine. A teller's name may end with a NUL and the name of the crowd
-// that it is of.
+// was given, by any goroutine.
 func (c *Counter) Say(teller, why string, most int, tell func(n int, by []string)) bool {
 	now, displaced := c.say(teller, reason{text: why}, most, tell)
 	displaced()
@@ -79,10 +68,6 @@ func (c *Counter) say(teller string, why reason, most int, tell func(n int, by [
 	defer c.mu.Unlock()
 	if c.open[why] == nil && c.shares[teller] >= Share {
 		why = reason{teller: teller}
-	}
-	crowd := crowdOf(teller)
-	if c.open[why] == nil && crowd != "" && c.crowds[crowd] >= CrowdShare {
-		why = reason{crowd: crowd}
 	}
 	if e := c.open[why]; e != nil {
 		if e.said < most {
@@ -102,12 +87,11 @@ func (c *Counter) say(teller string, why reason, most int, tell func(n int, by [
 		c.forget(oldest)
 	}
 	if c.open == nil {
-		c.open, c.shares, c.crowds = map[reason]*repeated{}, map[string]int{}, map[string]int{}
+		c.open, c.shares = map[reason]*repeated{}, map[string]int{}
 	}
 	e := &repeated{why: why, teller: teller, said: 1}
 	c.open[why], e.at = e, c.order.PushBack(e)
 	c.shares[teller]++
-	c.crowds[crowd]++
 	e.timer = time.AfterFunc(Within, func() { c.over(e) })
 	return true, displaced
 }
@@ -138,10 +122,6 @@ func (c *Counter) forget(e *repeated) {
 	c.order.Remove(e.at)
 	if c.shares[e.teller]--; c.shares[e.teller] == 0 {
 		delete(c.shares, e.teller)
-	}
-	crowd := crowdOf(e.teller)
-	if c.crowds[crowd]--; c.crowds[crowd] == 0 {
-		delete(c.crowds, crowd)
 	}
 }
 

@@ -41,7 +41,7 @@ func (b *book) remembered() int {
 	if len(b.open) != b.order.Len() {
 		return -1
 	}
-	return max(len(b.open), len(b.shares), len(b.crowds))
+	return max(len(b.open), len(b.shares))
 }
 
 func within(t *testing.T, name string, f func(*testing.T)) {
@@ -134,26 +134,6 @@ func TestSay(t *testing.T) {
 		}
 		pass(Within)
 		b.want(t, 3*MaxReasons+2, 2, 2)
-		pass(Within)
-		if n := b.remembered(); n != 0 {
-			t.Errorf("%d are remembered for ever", n)
-		}
-	})
-	within(t, "SAFE-9 a crowd that says that it is many makes no more lines than it may, and displaces none of others", func(t *testing.T) {
-		var b book
-		b.say("first\x00elsewhere", "old", 1)
-		for i := range 3 * MaxReasons {
-			b.say(fmt.Sprint("flood-", i, "\x00here"), fmt.Sprint("made up ", i), 1)
-		}
-		b.want(t, CrowdShare+2, 0, 0)
-		if b.say("second\x00elsewhere", "old", 1) {
-			t.Error("what others gave was displaced")
-		}
-		if !b.say("real\x00elsewhere", "bad cluster", 1) {
-			t.Error("it is hidden")
-		}
-		pass(Within)
-		b.want(t, CrowdShare+3, 2, 3*MaxReasons-CrowdShare-1+1)
 		pass(Within)
 		if n := b.remembered(); n != 0 {
 			t.Errorf("%d are remembered for ever", n)

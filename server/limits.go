@@ -16,8 +16,8 @@ type Limits struct {
 	// that come back are known. Beyond that those of the address are forgotten that left most.
 	Streams int
 
-	// Silent is how many streams may be open on which no request has come, besides one of
-	// each connection: 2,000 by default. One more is treated as one beyond Streams.
+	// Silent is how many streams and unary calls may be open on which no request has come,
+	// besides one of each connection: 2,000 by default. One more is treated as one beyond Streams.
 	Silent int
 
 	// Polls is how many polls are held at a time, of REST and Fetch together;

@@ -109,10 +109,7 @@ func (s *Server) admit(ctx context.Context, lost *loss) (seat, silence *seat, er
 	if !s.drain.enter() {
 		return nil, nil, errDraining
 	}
-	var from net.Addr
-	if p, ok := peer.FromContext(ctx); ok {
-		from = p.Addr
-	}
+	from := peerOf(ctx)
 	if silence = s.silent.enter(from, lost); silence == nil {
 		s.drain.leave()
 		return nil, nil, s.silent.full
@@ -123,6 +120,14 @@ func (s *Server) admit(ctx context.Context, lost *loss) (seat, silence *seat, er
 		return nil, nil, s.seats.full
 	}
 	return seat, silence, nil
+}
+
+// peerOf returns the address that a call comes from; nil: it is not known.
+func peerOf(ctx context.Context) net.Addr {
+	if p, ok := peer.FromContext(ctx); ok {
+		return p.Addr
+	}
+	return nil
 }
 
 // dismiss undoes admit. No silence is one that was given back.

@@ -163,7 +163,7 @@ func (s *Server) SetServing(serving bool) {
 // Stats counts what happened since the server was made.
 type Stats struct {
 	Open        int    // streams open now, also before their first request
-	Silent      int    // of these, those on which no request has come
+	Silent      int    // of these, those on which no request has come; and unary calls without one
 	Polls       int    // polls held now
 	Others      int    // streams of other services open now ([Server.Bound])
 	Waiting     int    // of the streams, for their turn to be answered first

@@ -17,8 +17,9 @@ import (
 // newest of the address that has most gives up its own for who comes from another.
 type seats struct {
 	max  int
-	full error // for those for whom there is none
-	lost error // for those who have lost theirs
+	full error             // for those for whom there is none
+	lost error             // for those who have lost theirs
+	many func(n int) error // for those of a node that has n, too many
 
 	mu     sync.Mutex // held for memory only
 	shares shares.Shares[*loss]
@@ -78,7 +79,7 @@ func (s *seats) name(of *seat, node string) error {
 	of.node, of.named = node, true
 	s.nodes[node]++
 	if n := s.nodes[node]; s.shares.Len() > s.max-s.max/4 && n > s.max/2 {
-		return reject(tooManyStreams, codes.ResourceExhausted, "limit exceeded: the node has %d streams, more than half of all that this server takes, and there are few left", n)
+		return s.many(n)
 	}
 	return nil
 }
@@ -153,6 +154,16 @@ func (s *Server) crowded(ctx context.Context, err error) {
 		attrs = append(attrs, slog.String("peer", p.Addr.String()))
 	}
 	s.warn(whose(&who), r.Message(), "client was refused: its stream ends", attrs)
+}
+
+// manyOfNode ends a stream of a node that has too many.
+func manyOfNode(n int) error {
+	return reject(tooManyStreams, codes.ResourceExhausted, "limit exceeded: the node has %d streams, more than half of all that this server takes, and there are few left", n)
+}
+
+// manyPollsOfNode is the same of a poll.
+func manyPollsOfNode(n int) error {
+	return reject(tooManyPolls, codes.Unavailable, "limit exceeded: the node has %d polls that are held, more than half of all that this server takes, and there are few left; try again later", n)
 }
 
 // errLostSilent ends the newest stream without a request of the address that has most.

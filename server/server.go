@@ -107,6 +107,7 @@ func New[W Watch](src Source[W], opts ...Option) *Server {
 	}
 	s.seats = newSeats(s.bounds.Streams, reject(tooManyStreams, codes.ResourceExhausted,
 		"limit exceeded: %d streams are open, all that this server takes", s.bounds.Streams), errLost)
+	s.seats.many = manyOfNode
 	s.silent = newSilences(newSeats(s.bounds.Silent, reject(tooSilent, codes.ResourceExhausted,
 		"limit exceeded: %d streams are open on which no request has come, besides the first of each connection, all that this server takes", s.bounds.Silent), errLostSilent))
 	s.others = newSeats(s.bounds.Others, reject(tooOther, codes.ResourceExhausted,

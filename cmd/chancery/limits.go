@@ -29,7 +29,7 @@ func (b *bounding) flags(f *pflag.FlagSet) {
 	f.IntVar(&b.connections, "max-connections", 0, "largest `number` of connections of clients open at once; more are closed, those of the address that has most. 0: what the limit of open files has room for")
 	f.IntVar(&b.Streams, "max-streams", b.Streams, "largest `number` of streams open at once; one more takes the place of the newest of the address that has most")
 	f.IntVar(&b.Silent, "max-silent-streams", b.Silent, "largest `number` of streams and unary calls open at once on which no request has come, besides the first of each connection; one more takes the place of the newest of the address that has most")
-	f.IntVar(&b.Polls, "max-polls", b.Polls, "largest `number` of polls held at once, of REST-JSON and Fetch; one more takes the place of the newest of the address that has most")
+	f.IntVar(&b.Polls, "max-polls", b.Polls, "largest `number` of polls held at once, of REST-JSON and Fetch; one more takes the place of the newest of the address that has most, and no node has more than half when few are left")
 	f.IntVar(&b.Others, "max-other-streams", b.Others, "largest `number` of streams open at once that are none of xDS: watches of health, reflection; one more takes the place of the newest of the address that has most")
 	f.IntVar(&b.perConnection, "max-connection-streams", server.MaxStreams, "largest `number` of streams of one connection; more wait at the client")
 	sizeVar(f, &b.request, "max-request", server.MaxRequest, "largest `SIZE` of a request; by default no more than --max-unfinished")

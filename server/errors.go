@@ -129,5 +129,5 @@ func (s *Server) complain(ctx context.Context, st *Stream, what string, more ...
 	if st.Node != nil {
 		attrs = append(attrs, slog.String("node", clip(st.Node.ID)))
 	}
-	s.warn(whose(&who), mask(fmt.Sprint(what, more)), what, append(attrs, more...))
+	s.warn(&who, mask(fmt.Sprint(what, more)), what, append(attrs, more...))
 }

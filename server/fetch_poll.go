@@ -66,9 +66,7 @@ type polls struct {
 
 func newPolls(n, heldInAll int) *polls {
 	full := reject(tooManyPolls, codes.Unavailable, "limit exceeded: %d polls are held, all that this server takes; try again later", n)
-	held := newSeats(n, full, errLostPoll)
-	held.many = manyPollsOfNode
-	return &polls{held: held, cellar: newCellar((heldInAll + pollsPart - 1) / pollsPart), told: newLRU[poller, telling](n), conns: newLRU[netip.AddrPort, traffic](n)}
+	return &polls{held: newSeats(n, full, errLostPoll), cellar: newCellar((heldInAll + pollsPart - 1) / pollsPart), told: newLRU[poller, telling](n), conns: newLRU[netip.AddrPort, traffic](n)}
 }
 
 // A Caller is who polls, as far as its transport can tell.

@@ -70,6 +70,7 @@ type Server struct {
 	refused refusals
 	told    *told
 	repeats repeats.Counter
+	crowds  crowds
 	clients clients
 	drain   drain
 	timers  timers
@@ -113,6 +114,7 @@ func New[W Watch](src Source[W], opts ...Option) *Server {
 	s.others = newSeats(s.bounds.Others, reject(tooOther, codes.ResourceExhausted,
 		"limit exceeded: %d streams of other services are open, all that this server takes", s.bounds.Others), errLostOther)
 	s.polls = newPolls(s.bounds.Polls, s.bounds.HeldInAll)
+	s.polls.held.many = manyPollsOfNode
 	s.held.loads.Max = s.bounds.HeldInAll
 	s.told = newTold(toldPerStream * s.bounds.Streams)
 	s.first = newAdmission(s.bounds.FirstAnswers)

@@ -9,6 +9,7 @@ import (
 // request returns when read has read the request of a unary call, for which gRPC would wait
 // for ever. Until it has come the call is one of the silent streams, and ends as they do.
 func (s *Server) request(ctx context.Context, read func() error) error {
+	plain(ctx)
 	lost := newLoss()
 	seat := s.silent.enter(peerOf(ctx), lost)
 	if seat == nil {
@@ -18,7 +19,7 @@ func (s *Server) request(ctx context.Context, read func() error) error {
 	defer s.silent.leave(seat)
 	done := make(chan error, 1)
 	go func() { done <- read() }() // gRPC ends it when the call ends
-	err := s.comes(ctx, done, lost)
+	err := unread(s.comes(ctx, done, lost))
 	s.rejects(ctx, &Stream{}, err)
 	return err
 }

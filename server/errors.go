@@ -85,8 +85,8 @@ func rejected(err error) error {
 
 // unread is what becomes of an error of gRPC's that ended the requests.
 func unread(err error) error {
-	if isInternal(err) {
-		return err // a panic of ours
+	if _, ours := errors.AsType[*rejection](err); ours || err == nil || isInternal(err) {
+		return err // a panic of ours, too
 	}
 	s := status.Convert(err)
 	switch s.Code() {

@@ -24,7 +24,7 @@ var (
 	}{
 		{regexp.MustCompile(`streams are open on which no request has come`), "--max-silent-streams"},
 		{regexp.MustCompile(`streams of other services`), "--max-other-streams"},
-		{regexp.MustCompile(`\bpolls( that this server takes)? are held`), "--max-polls"},
+		{regexp.MustCompile(`\bpolls( that this server takes)? are held|the node has \d+ polls`), "--max-polls"},
 		{regexp.MustCompile(`streams( that this server takes)? are open|the node has \d+ streams`), "--max-streams"},
 		{regexp.MustCompile(`received message larger than max`), "--max-request"},
 		{regexp.MustCompile(`\bnode id of \d+ bytes|\bname( or version)? of \d+ bytes`), "--max-name-length"},

@@ -114,8 +114,8 @@ func rejected(err error) error {
 
 // unread is what becomes of an error of gRPC's that ended the requests.
 func unread(err error) error {
-	if isInternal(err) {
-		return err // a panic of ours
+	if _, ours := errors.AsType[*rejection](err); ours || err == nil || isInternal(err) {
+		return err // a panic of ours, too
 	}
 	s := status.Convert(err)
 	switch s.Code() {
@@ -158,5 +158,5 @@ func (s *Server) complain(ctx context.Context, st *Stream, what string, more ...
 	if st.Node != nil {
 		attrs = append(attrs, slog.String("node", clip(st.Node.ID)))
 	}
-	s.warn(whose(&who), mask(fmt.Sprint(what, more)), what, append(attrs, more...))
+	s.warn(&who, mask(fmt.Sprint(what, more)), what, append(attrs, more...))
 }

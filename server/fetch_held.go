@@ -125,6 +125,9 @@ func (p *Poll) sit() error {
 	if p.seat = polls.held.enter(p.info.Peer, p.lost); p.seat == nil {
 		return polls.held.full
 	}
+	if err := polls.held.name(p.seat, p.info.Node.ID); err != nil {
+		return err
+	}
 	if p.stored = polls.cellar.enter(p.info.Peer, p.holds(), p.lost); p.stored == nil {
 		return exceeds(tooMany, limitHeldInAll, codes.Unavailable, "limit exceeded: names and a node of %d bytes in a poll that is to be held, and there is no room for them: polls have %d bytes; try again later", p.holds(), polls.cellar.max)
 	}

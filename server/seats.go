@@ -17,8 +17,9 @@ import (
 // newest of the address that has most gives up its own for who comes from another.
 type seats struct {
 	max  int
-	full error // for those for whom there is none
-	lost error // for those who have lost theirs
+	full error             // for those for whom there is none
+	lost error             // for those who have lost theirs
+	many func(n int) error // for those of a node that has n, too many
 
 	mu     sync.Mutex // held for memory only
 	shares shares.Shares[loss]
@@ -99,7 +100,7 @@ func (s *seats) name(of *seat, id string) error {
 	of.node, of.named = id, true
 	s.nodes[node]++
 	if n := s.nodes[node]; s.shares.Len() > s.max-s.max/4 && n > s.max/2 {
-		return reject(tooManyStreams, codes.ResourceExhausted, "limit exceeded: the node has %d streams, more than half of all that this server takes, and there are few left", n)
+		return s.many(n)
 	}
 	return nil
 }
@@ -137,10 +138,7 @@ func (s *seats) taken() int {
 // admit finds room for a stream, among all and among those that are silent. It does
 // little for who is refused, for that may be a crowd.
 func (s *Server) admit(ctx context.Context, lost loss) (seat, silence *seat, err error) {
-	var from net.Addr
-	if p, ok := peer.FromContext(ctx); ok {
-		from = p.Addr
-	}
+	from := peerOf(ctx)
 	if silence = s.silent.enter(from, lost); silence == nil {
 		return nil, nil, s.silent.full
 	}
@@ -154,6 +152,14 @@ func (s *Server) admit(ctx context.Context, lost loss) (seat, silence *seat, err
 		return nil, nil, errDraining
 	}
 	return seat, silence, nil
+}
+
+// peerOf returns the address that a call comes from; nil: it is not known.
+func peerOf(ctx context.Context) net.Addr {
+	if p, ok := peer.FromContext(ctx); ok {
+		return p.Addr
+	}
+	return nil
 }
 
 // dismiss undoes admit, but for the silence, which was given back.
@@ -175,7 +181,17 @@ func (s *Server) crowded(ctx context.Context, err error) {
 		who.Peer = p.Addr
 		attrs = append(attrs, slog.String("peer", p.Addr.String()))
 	}
-	s.warn(whose(&who), r.Message(), "client was refused: its stream ends", attrs)
+	s.warn(&who, r.Message(), "client was refused: its stream ends", attrs)
+}
+
+// manyOfNode ends a stream of a node that has too many.
+func manyOfNode(n int) error {
+	return reject(tooManyStreams, codes.ResourceExhausted, "limit exceeded: the node has %d streams, more than half of all that this server takes, and there are few left", n)
+}
+
+// manyPollsOfNode is the same of a poll.
+func manyPollsOfNode(n int) error {
+	return reject(tooManyPolls, codes.Unavailable, "limit exceeded: the node has %d polls that are held, more than half of all that this server takes, and there are few left; try again later", n)
 }
 
 // errLostSilent ends the newest stream without a request of the address that has most.

@@ -28,6 +28,7 @@ func testMain(m *testing.M) int {
 	defer os.RemoveAll(dir)
 	binary = filepath.Join(dir, "chancery")
 	os.Setenv("STATE_DIRECTORY", filepath.Join(dir, "state")) // the user's is none of ours
+	os.Setenv("XDG_RUNTIME_DIR", filepath.Join(dir, "run"))
 	if out, err := exec.Command("go", append(append([]string{"build"}, buildFlags...), "-o", binary, ".")...).CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "go build: %v\n%s", err, out)
 		return 1

@@ -61,6 +61,8 @@ var effects = map[string]string{
 	"server Stream.open clock":        "since when a stream is open",
 	"server holdings mutex":           "what the names of all streams hold; held for memory only",
 	"server silences mutex":           "which connections have one for free; held for memory only",
+	"server Server.request goroutine": "waits for the request of a unary call, which may never come; ends with the call",
+	"server crowdOf clock":            "who was connected before the others",
 	"server Server.another goroutine": "a stream of another service ends though its client does not want it; ends with that",
 
 	"server Server.event clock":        "since when a node refuses a type",

@@ -3,6 +3,7 @@ package unfinished
 import (
 	"errors"
 	"net"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -177,9 +178,12 @@ func (c *Conn) queue() error {
 // took follows what was read, and returns the error of reading.
 func (c *Conn) took(b []byte, err error) error {
 	return c.guarded(func() error {
-		ended, over, closed := c.follow(b)
+		opened, ended, over, closed := c.follow(b)
 		if closed {
 			return net.ErrClosed
+		}
+		for range opened { // who handles them is not left behind: each that waits costs some KiB
+			runtime.Gosched()
 		}
 		if ended > 0 {
 			c.hurried(ended)
@@ -192,16 +196,18 @@ func (c *Conn) took(b []byte, err error) error {
 	})
 }
 
-// follow says how many streams have ended by what was read, and whether too much is held.
-func (c *Conn) follow(b []byte) (ended int, over, closed bool) {
+// follow says how many streams are more by what was read and how many have ended, and
+// whether too much is held.
+func (c *Conn) follow(b []byte) (opened, ended int, over, closed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.in.ended {
-		return 0, false, true
+		return 0, 0, false, true
 	}
+	n := len(c.in.open)
 	c.in.received(b)
 	ended, c.in.over = int(c.in.over), 0
-	return ended, c.note(), false
+	return len(c.in.open) - n, ended, c.note(), false
 }
 
 // note tells the budget what has changed, and reports whether there is too much. c.mu is

@@ -246,7 +246,7 @@ func TestSafeStart(t *testing.T) {
 			}
 			chancery(t, 1, "this would remove 20 of 30 CDS resources", "reload", state, d.dir)
 			typed := []string{"reload"} // as it says
-			for _, word := range strings.Fields(how) {
+			for word := range strings.FieldsSeq(how) {
 				typed = append(typed, strings.Trim(word, "'"))
 			}
 			chancery(t, 0, "ok: 10 resources in 1 file, 0 set, 20 removed\n", typed...)

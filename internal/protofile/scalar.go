@@ -31,7 +31,7 @@ func (d *Decoder) scalar(n *yaml.Node, fd protoreflect.FieldDescriptor, path str
 			if isNull(n) {
 				return fail("")
 			}
-			d.Warn(n, path, bareNumber, "%s for a string", d.kind(n))
+			d.portable(n, path, bareNumber, "%s for a string", func() { n.Tag, n.Style = "!!str", yaml.DoubleQuotedStyle }, d.kind(n))
 		}
 		return protoreflect.ValueOfString(n.Value), true
 	case protoreflect.BytesKind:
@@ -77,6 +77,11 @@ func (d *Decoder) enum(n *yaml.Node, fd protoreflect.FieldDescriptor, path strin
 	if ev := values.ByName(protoreflect.Name(n.Value)); ev != nil {
 		return protoreflect.ValueOfEnum(ev.Number()), true
 	}
+	if ev := folded(values, n.Value); ev != nil {
+		name := string(ev.Name())
+		d.portable(n, path, "write "+name+": readers other than Envoy's want it as it is declared", "%s for a value of %s", func() { n.Value = name }, d.quoted(n.Value), fd.Enum().Name())
+		return protoreflect.ValueOfEnum(ev.Number()), true
+	}
 	if isNull(n) && fd.Enum().FullName() == "google.protobuf.NullValue" {
 		return protoreflect.ValueOfEnum(0), true
 	}
@@ -104,6 +109,20 @@ func (d *Decoder) enum(n *yaml.Node, fd protoreflect.FieldDescriptor, path strin
 	}
 	d.Report(n, path, hint, "%s has no value %s", fd.Enum().Name(), d.quoted(n.Value))
 	return v, false
+}
+
+// folded returns the value of a name in which upper and lower case are one, as they are
+// for Envoy's reader; nil if there is none, or if there are several.
+func folded(values protoreflect.EnumValueDescriptors, name string) (found protoreflect.EnumValueDescriptor) {
+	for i := range values.Len() {
+		if ev := values.Get(i); strings.EqualFold(string(ev.Name()), name) {
+			if found != nil {
+				return nil
+			}
+			found = ev
+		}
+	}
+	return found
 }
 
 func float(n *yaml.Node) (float64, bool) {

@@ -3,6 +3,7 @@ package protofile
 import (
 	"errors"
 	"math"
+	"strconv"
 	"strings"
 	"time"
 
@@ -50,6 +51,10 @@ func (d *Decoder) wellKnown(n *yaml.Node, m protoreflect.Message, path string, d
 	case "Struct":
 		d.mapField(n, m, fields.ByName("fields"), path, depth)
 	case "ListValue":
+		if n.Kind != yaml.SequenceNode {
+			d.unlisted(n, fields.ByName("values"), path, "a list is needed")
+			return true
+		}
 		d.field(n, m, fields.ByName("values"), path, depth)
 	case "Value":
 		d.value(n, m, path, depth)
@@ -92,7 +97,9 @@ func (d *Decoder) duration(n *yaml.Node, m protoreflect.Message, path string) {
 		return
 	}
 	if !seconds {
-		d.Warn(n, path, "Envoy's own reader takes seconds only", "the duration %s", d.quoted(n.Value))
+		d.portable(n, path, "Envoy's own reader takes seconds only", "the duration %s", func() {
+			n.Value = strings.TrimSuffix(strings.TrimRight(strconv.FormatFloat(v.Seconds(), 'f', 9, 64), "0"), ".") + "s"
+		}, d.quoted(n.Value))
 	}
 	fields := m.Descriptor().Fields()
 	m.Set(fields.ByName("seconds"), protoreflect.ValueOfInt64(int64(v/time.Second)))

@@ -165,10 +165,18 @@ func (d *decoder) document(n *yaml.Node) {
 	case url != nil:
 		d.entry(n, flat, "", said{})
 	case has("static_resources"), has("dynamic_resources"), has("staticResources"), has("dynamicResources"):
-		d.Report(n, "", "it belongs outside of this directory", "this is Envoy's bootstrap, not a resource")
+		d.Report(n, "", "chancery import "+shellWord(d.File)+" --out DIR makes resources of it", "this is an Envoy bootstrap, not a resource")
 	default:
 		d.Report(n, "", "want a resource, a DiscoveryResponse or the protocol's Resource", `neither "@type" nor "resources"`)
 	}
+}
+
+// shellWord returns a path as it is typed.
+func shellWord(path string) string {
+	if strings.Trim(path, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./-") == "" {
+		return path
+	}
+	return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
 }
 
 // response reads Envoy's DiscoveryResponse, as in the files Envoy itself reads.
@@ -178,6 +186,11 @@ func (d *decoder) response(flat *yaml.Node) {
 	list := protofile.Get(flat, "resources")
 	switch {
 	case list == nil || list.ShortTag() == "!!null":
+	case list.Kind == yaml.MappingNode:
+		d.Warn(list, "resources", `put "- " before it: readers other than Envoy's want a list`, "a mapping for a list")
+		if flat := d.Flat(list, "resources"); flat != nil {
+			d.entry(list, flat, "resources", of(m))
+		}
 	case list.Kind != yaml.SequenceNode:
 		d.Report(list, "resources", "", "a list is needed")
 	default:

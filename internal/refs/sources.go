@@ -34,6 +34,15 @@ func AllSources(m protoreflect.Message) []Source { return sourcesThat(m, said) }
 // Own reports whether a source leads to the server that the resource around it is from.
 func (s Source) Own() bool { return own(s.Config) }
 
+// File returns the path of the file that a source leads to; "" if it is none.
+func (s Source) File() string {
+	fields := s.Config.Descriptor().Fields()
+	if path := fields.ByName("path"); s.Config.Has(path) {
+		return s.Config.Get(path).String()
+	}
+	return get(get(s.Config, "path_config_source").Message(), "path").String()
+}
+
 func sourcesThat(m protoreflect.Message, counts func(protoreflect.Message, protoreflect.Name) bool) []Source {
 	var found []Source
 	for f, v := range set(m) {

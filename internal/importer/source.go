@@ -92,6 +92,8 @@ func (im *importer) parse(s *source, f File) ([]*yaml.Node, error) {
 		if n, err := protofile.ParseJSON(f.Name, f.Data); err == nil {
 			s.restyle = true
 			return []*yaml.Node{n}, nil
+		} else if docs, again := protofile.ParseYAML(f.Name, f.Data); again == nil { // as Envoy reads it: a comma at the end of a list is taken
+			return docs, nil
 		} else if strings.EqualFold(filepath.Ext(f.Name), ".json") {
 			return nil, err
 		}

@@ -169,6 +169,19 @@ func TestPortable(t *testing.T) {
 			`c.yaml:3:7: warning: type: "strict_dns" for a value of DiscoveryType (write STRICT_DNS: readers other than Envoy's want it as it is declared)`},
 		{"FILE-7 mixed case", "lb_policy: Round_Robin", "lb_policy: ROUND_ROBIN",
 			`c.yaml:3:12: warning: lb_policy: "Round_Robin" for a value of LbPolicy (write ROUND_ROBIN: readers other than Envoy's want it as it is declared)`},
+		{"FILE-7 a number of a value in quotes", `type: "3"`, "type: 3",
+			`c.yaml:3:7: warning: type: the string "3" for a value of DiscoveryType (write it without quotes: readers other than Envoy's want that)`},
+		{"FILE-7 a duration as a message", "connect_timeout: {seconds: 2, nanos: 500000000}", "connect_timeout: 2.5s",
+			`c.yaml:3:18: warning: connect_timeout: a mapping for a Duration (write "2.5s": readers other than Envoy's want that)`},
+		{"FILE-7 a number as a message", "per_connection_buffer_limit_bytes: {value: 5}", "per_connection_buffer_limit_bytes: 5",
+			`c.yaml:3:36: warning: per_connection_buffer_limit_bytes: a mapping for a UInt32Value (write the value alone: readers other than Envoy's want that)`},
+		{"FILE-7 a number with a sign", "per_connection_buffer_limit_bytes: +5", "per_connection_buffer_limit_bytes: 5", ""},
+		{"FILE-7 a word for true", "respect_dns_ttl: Yes", "respect_dns_ttl: true",
+			`c.yaml:3:18: warning: respect_dns_ttl: the string "Yes" for true or false (write true: readers other than Envoy's want that)`},
+		{"FILE-7 true in quotes", `respect_dns_ttl: "true"`, "respect_dns_ttl: true",
+			`c.yaml:3:18: warning: respect_dns_ttl: the string "true" for true or false (write true: readers other than Envoy's want that)`},
+		{"FILE-7 off without quotes", "respect_dns_ttl: off", "respect_dns_ttl: false",
+			`c.yaml:3:18: warning: respect_dns_ttl: the string "off" for true or false (write false: readers other than Envoy's want that)`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			m, d := decode(t, "c.yaml", before+c.src)
@@ -181,9 +194,17 @@ func TestPortable(t *testing.T) {
 			}
 		})
 	}
-	for _, src := range []string{"type: strict-dns", "load_assignment: {cluster_name: c, endpoints: hunter2}", "connect_timeout: [1s]", "metadata: {filter_metadata: [a]}"} {
+	for _, src := range []string{"type: strict-dns", "load_assignment: {cluster_name: c, endpoints: hunter2}", "connect_timeout: [1s]", "connect_timeout: {second: 1}", `respect_dns_ttl: "on"`, "respect_dns_ttl: 1", "type: 0.0", "metadata: {filter_metadata: [a]}"} {
 		if _, d := decode(t, "c.yaml", before+src); !d.Failed() {
 			t.Error("taken, and Envoy refuses it:", src)
+		}
+	}
+}
+
+func TestInSeconds(t *testing.T) {
+	for want, in := range map[string][2]int64{"0s": {}, "90s": {90, 0}, "2.5s": {2, 5e8}, "0.000000001s": {0, 1}, "-1.5s": {-1, -5e8}, "315576000000s": {315576000000, 0}} {
+		if got := inSeconds(in[0], in[1]); got != want {
+			t.Errorf("%s, want %s", got, want)
 		}
 	}
 }
@@ -204,6 +225,9 @@ cluster:
   <<: *base
   name: 12
   type: static
+  respect_dns_ttl: Y
+  dns_failure_refresh_rate: {base_interval: {seconds: 1}}
+  per_connection_buffer_limit_bytes: {value: 5}
   load_assignment: &load
     cluster_name: c
     endpoints: {priority: 1}
@@ -224,6 +248,9 @@ cluster:
 	const want = `"@type": type.googleapis.com/envoy.config.cluster.v3.Cluster
 name: "12"
 type: STATIC
+respect_dns_ttl: true
+dns_failure_refresh_rate: {base_interval: 1s}
+per_connection_buffer_limit_bytes: 5
 load_assignment:
     cluster_name: c
     endpoints: [{priority: 1}]

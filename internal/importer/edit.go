@@ -3,6 +3,7 @@ package importer
 import (
 	"bytes"
 	"fmt"
+	"slices"
 
 	"go.yaml.in/yaml/v3"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -13,7 +14,7 @@ import (
 
 // edit changes what leaves the bootstrap so that it works without.
 func (im *importer) edit() {
-	for _, e := range im.entries[:len(im.entries):len(im.entries)] {
+	for _, e := range slices.Clone(im.entries) { // it grows
 		if e.stays != "" || e.dropped {
 			continue
 		}

@@ -43,7 +43,7 @@ func (s Source) File() string {
 	return get(get(s.Config, "path_config_source").Message(), "path").String()
 }
 
-func sourcesThat(m protoreflect.Message, counts func(protoreflect.Message, protoreflect.Name) bool) []Source {
+func sourcesThat(m protoreflect.Message, served func(protoreflect.Message, protoreflect.Name) bool) []Source {
 	var found []Source
 	for f, v := range set(m) {
 		if f.Message() == nil || f.IsList() || f.IsMap() {
@@ -52,11 +52,11 @@ func sourcesThat(m protoreflect.Message, counts func(protoreflect.Message, proto
 		s := Source{Field: f.Name()}
 		switch t, listed := sources[f.FullName()]; {
 		case f.FullName() == clusterEDS:
-			if s.Name = assignment(m); s.Name == "" || !counts(v.Message(), "eds_config") {
+			if s.Name = assignment(m); s.Name == "" || !served(v.Message(), "eds_config") {
 				continue
 			}
 			s.Type, s.Config = xds.Endpoint, get(v.Message(), "eds_config").Message()
-		case listed && t == nil, !isSource(f.Message()), !counts(m, f.Name()):
+		case listed && t == nil, !isSource(f.Message()), !served(m, f.Name()):
 			continue
 		default:
 			s.Type, s.Config = t, v.Message()

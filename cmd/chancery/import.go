@@ -122,11 +122,15 @@ func (i *importing) run(ctx context.Context) error {
 	if len(problems) > 0 {
 		return i.refuse(problems)
 	}
+	if len(done.Resources) == 0 {
+		hint := ""
+		if done.Elsewhere {
+			hint = "what its dynamic_resources name is imported from the running Envoy (--from-admin), or from the directory of the files that it reads"
+		}
+		return failure{errors.New("nothing is imported: there is no resource that a server could send, all of it stays with Envoy"), hint}
+	}
 	checked, where := dir.Checked{}, i.to.Dir
 	i.to.Check = func(root string) error {
-		if len(done.Resources) == 0 {
-			return nil
-		}
 		checked = dir.Check(root, dir.Options{Types: i.options.Types, MaxFile: i.maxFile})
 		for _, all := range [][]protofile.Problem{checked.Errors, checked.Warnings} {
 			for n, p := range all {

@@ -57,6 +57,9 @@ type Import struct {
 	Bootstrap *Output  // nil: there was none
 	Stays     []string // what is in it, and why
 
+	// Elsewhere is set if the bootstrap had its resources from elsewhere, too.
+	Elsewhere bool
+
 	Notes    []string // what else is worth knowing
 	Warnings []protofile.Problem
 }

@@ -88,6 +88,7 @@ func (im *importer) leaveServers() {
 	if im.dynamic == nil {
 		return
 	}
+	im.out.Elsewhere = true
 	im.note("dynamic_resources are left out: \"chancery bootstrap envoy --from\" says in their place where this server is")
 	others := map[string]bool{}
 	for _, e := range im.entries {

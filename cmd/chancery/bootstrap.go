@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/chancery-xds/chancery/internal/bootstrap"
-	"github.com/chancery-xds/chancery/internal/envoyapi"
 	"github.com/chancery-xds/chancery/internal/importer"
 )
 
@@ -39,6 +38,7 @@ func client(name, short, long, example string, write func(bootstrap.Options) ([]
 	var tls bootstrap.TLS
 	var secure bool
 	var from string
+	var sets []string
 	cmd := &cobra.Command{
 		Use:     name,
 		Short:   short,
@@ -62,7 +62,7 @@ func client(name, short, long, example string, write func(bootstrap.Options) ([]
 			if from != "" {
 				f := cmd.Flags()
 				keep := importer.Keep{Node: !f.Changed("node"), Cluster: !f.Changed("cluster"), Admin: !f.Changed("admin")}
-				if b, err = complete(cmd, from, b, keep); err != nil {
+				if b, err = complete(cmd, from, b, keep, sets); err != nil {
 					return err
 				}
 			}
@@ -95,17 +95,22 @@ func client(name, short, long, example string, write func(bootstrap.Options) ([]
 		f.BoolVar(&o.REST, "rest", false, "polls over REST-JSON instead of gRPC; --server is where --rest-listen of the server is; no resource may say ads: {}")
 		f.StringVar(&o.Admin, "admin", bootstrap.DefaultAdmin, "`IP:PORT` or unix:///PATH of Envoy's admin interface")
 		f.StringVar(&from, "from", "", "`FILE` with a bootstrap, such as that of chancery import: what is in it stays, but for where resources come from; node, cluster and admin interface are its own unless their flags are given")
+		setFlag(f, &sets)
 	}
 	return cmd
 }
 
 // complete puts our bootstrap into that of a file.
-func complete(cmd *cobra.Command, from string, ours []byte, keep importer.Keep) ([]byte, error) {
+func complete(cmd *cobra.Command, from string, ours []byte, keep importer.Keep, sets []string) ([]byte, error) {
+	types, err := readSets(sets)
+	if err != nil {
+		return nil, err
+	}
 	f, err := importer.ReadFile(from, 64<<20)
 	if err != nil {
 		return nil, failure{err, ""}
 	}
-	b, notes, problems := importer.Complete(f, ours, keep, importer.Options{Types: envoyapi.Envoy()})
+	b, notes, problems := importer.Complete(f, ours, keep, importer.Options{Types: types})
 	for _, p := range problems {
 		fmt.Fprintln(cmd.ErrOrStderr(), p.Text())
 	}

@@ -107,6 +107,7 @@ type importer struct {
 	dynamic     *yaml.Node // its dynamic_resources
 
 	secretsStay map[string]bool
+	finder      *secret.Finder
 	forgot      bool // the health of endpoints
 
 	out      Import
@@ -115,7 +116,7 @@ type importer struct {
 
 // Do imports files. With problems that are errors there is no import.
 func Do(files []File, o Options) (*Import, []protofile.Problem) {
-	im := &importer{Options: o, secretsStay: map[string]bool{}}
+	im := &importer{Options: o, secretsStay: map[string]bool{}, finder: secret.NewFinder(o.Types)}
 	for _, f := range files {
 		im.read(f)
 	}
@@ -217,7 +218,7 @@ const extension = "x-chancery"
 
 // hasSecret reports whether a message has a secret in it, and not where one is.
 func (im *importer) hasSecret(m proto.Message) bool {
-	return len(secret.NewFinder(im.Types).Find(m).Values) > 0
+	return len(im.finder.Find(m).Values) > 0
 }
 
 // descriptor returns what a resource's messages are described by.

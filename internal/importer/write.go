@@ -18,8 +18,8 @@ type Write struct {
 	Force bool        // files that are there are replaced; else Dir has to be new or empty
 	Mode  fs.FileMode // of files without secrets; 0 is 0644
 
-	// Check, if set, is called with a directory that has all of the import before any of it
-	// is where it belongs: an error keeps it from getting there.
+	// Check, if set, is called with a directory that has what Dir is going to have, before
+	// any of it is where it belongs: an error keeps it from getting there.
 	Check func(dir string) error
 }
 
@@ -70,7 +70,14 @@ func (i *Import) To(w Write) (err error) {
 		return err
 	}
 	if w.Check != nil {
-		if err := w.Check(fresh); err != nil {
+		all := fresh
+		if len(entries) > 0 {
+			all = filepath.Join(stage, "all")
+			if err := i.together(all, fresh, w.Dir); err != nil {
+				return err
+			}
+		}
+		if err := w.Check(all); err != nil {
 			return err
 		}
 	}
@@ -99,6 +106,35 @@ func (i *Import) write(dir string, mode fs.FileMode) error {
 		}
 	}
 	return nil
+}
+
+// together makes a directory of links to what is there and stays, and to what is new.
+// Symbolic links are left out: where they lead from elsewhere is not known.
+func (i *Import) together(all, fresh, dir string) error {
+	replaced := map[string]bool{}
+	for _, o := range i.Files() {
+		replaced[filepath.FromSlash(o.Path)] = true
+	}
+	link := func(root string, wanted func(rel string) bool) error {
+		return filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+			rel, relErr := filepath.Rel(root, path)
+			switch {
+			case err != nil || relErr != nil:
+				return errors.Join(err, relErr)
+			case d.IsDir() && rel != "." && d.Name()[0] == '.':
+				return filepath.SkipDir
+			case d.IsDir():
+				return os.MkdirAll(filepath.Join(all, rel), 0o755)
+			case !d.Type().IsRegular() || !wanted(rel):
+				return nil
+			}
+			return os.Link(path, filepath.Join(all, rel))
+		})
+	}
+	if err := link(dir, func(rel string) bool { return !replaced[rel] }); err != nil {
+		return err
+	}
+	return link(fresh, func(string) bool { return true })
 }
 
 // move brings the files to their places, and what was there to another.

@@ -127,6 +127,27 @@ func TestTo(t *testing.T) {
 			t.Error(saw)
 		}
 	})
+	t.Run("FILE-8 what is there is checked together with what is new", func(t *testing.T) {
+		out := t.TempDir()
+		for path, content := range map[string]string{"old.yaml": "old", "clusters/a.yaml": "was", "clusters/c.yaml": "c", ".git/x": ""} {
+			if err := os.MkdirAll(filepath.Join(out, filepath.Dir(path)), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(out, path), []byte(content), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var saw map[string]string
+		if err := im.To(Write{Dir: out, Force: true, Check: func(dir string) error { saw = tree(t, dir); return nil }}); err != nil {
+			t.Fatal(err)
+		}
+		if saw["old.yaml"] != "old" || saw["clusters/a.yaml"] != cluster || saw["clusters/c.yaml"] != "c" || saw["listeners/l.yaml"] == "" || len(saw) != 8 {
+			t.Error(saw)
+		}
+		if got := tree(t, out); got["old.yaml"] != "old" || got["clusters/a.yaml"] != cluster || len(got) != 10 {
+			t.Error(got)
+		}
+	})
 	t.Run("SAFE-6 who may not read the source may not read what comes of it", func(t *testing.T) {
 		out := t.TempDir()
 		if err := im.To(Write{Dir: out, Mode: 0o600}); err != nil {

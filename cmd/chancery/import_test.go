@@ -8,6 +8,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/chancery-xds/chancery/internal/source/dir"
+	"github.com/chancery-xds/chancery/store"
+	"github.com/chancery-xds/chancery/xds"
 )
 
 // A running Envoy is asked for all that it has, at an address or a socket.
@@ -72,5 +76,34 @@ func TestImportTogether(t *testing.T) {
 	}
 	if entries, err := os.ReadDir(root); err != nil || len(entries) != 1 {
 		t.Error(entries, err)
+	}
+}
+
+// An import of an export is what was exported: the same resources, to the byte.
+func TestImportOfExport(t *testing.T) {
+	const quickstart = "../../examples/quickstart"
+	out, back := t.TempDir(), filepath.Join(t.TempDir(), "back")
+	for _, args := range [][]string{
+		{"export", quickstart, "--out", out, "--node", "n", "--format", "json"},
+		{"import", filepath.Join(out, "current"), "--out", back},
+	} {
+		var stdout, stderr strings.Builder
+		if code := run(args, &stdout, &stderr); code != ok {
+			t.Fatalf("%s: %d\n%s", args, code, &stderr)
+		}
+	}
+	versions := func(root string) string {
+		st := store.New()
+		if _, err := dir.New(root, st, dir.Options{}).Load(); err != nil {
+			t.Fatal(err)
+		}
+		all := ""
+		for _, typ := range []*xds.Type{xds.Cluster, xds.Endpoint, xds.Listener, xds.Route} {
+			all += st.Snapshot().View(store.DefaultGroup).Table(typ).Version() + " "
+		}
+		return all
+	}
+	if was, is := versions(quickstart), versions(back); was != is {
+		t.Errorf("FILE-8 %s is not %s", is, was)
 	}
 }

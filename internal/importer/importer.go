@@ -3,6 +3,7 @@ package importer
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"go.yaml.in/yaml/v3"
 	"google.golang.org/protobuf/proto"
@@ -128,6 +129,11 @@ func Do(files []File, o Options) (*Import, []protofile.Problem) {
 	}
 	for _, f := range im.files {
 		im.problems = append(im.problems, f.Problems...)
+	}
+	for i, p := range im.problems {
+		if p.Hint == "" && strings.HasPrefix(p.Message, "no message type is known") {
+			im.problems[i].Hint = "--proto-set FILE adds messages that Envoy's API does not have"
+		}
 	}
 	errs := slices.DeleteFunc(slices.Clone(im.problems), func(p protofile.Problem) bool { return p.Warning })
 	if len(errs) > 0 {

@@ -205,7 +205,7 @@ func TestRefused(t *testing.T) {
 		"a slip of a slip":         {"static_resource: {}\nnode: {}", `e.yaml:1:1: unknown field "static_resource" in Bootstrap (did you mean "static_resources"?)`},
 		"a cluster without a name": {"static_resources: {clusters: [{type: EDS}]}", "e.yaml:1:31: cluster without a name"},
 		"two of a name":            {"static_resources:\n  clusters:\n  - name: a\n  - name: a", `e.yaml:4:5: cluster "a" again, first at e.yaml:3 (Envoy takes one of them alone)`},
-		"a type of one's own":      {`static_resources: {listeners: [{name: a, metadata: {typed_filter_metadata: {x: {"@type": type.googleapis.com/acme.X}}}}]}`, `no message type is known as "acme.X"`},
+		"a type of one's own":      {`static_resources: {listeners: [{name: a, metadata: {typed_filter_metadata: {x: {"@type": type.googleapis.com/acme.X}}}}]}`, `no message type is known as "acme.X" (--proto-set FILE adds messages that Envoy's API does not have)`},
 		"v2":                       {`resources: [{"@type": type.googleapis.com/envoy.api.v2.Cluster, name: a}]`, "envoy.api.v2.Cluster is of v2, the API before v3"},
 		"redacted":                 {`static_resources: {secrets: [{name: a, generic_secret: {secret: {inline_string: "[redacted]"}}}]}`, `secret "a" has "[redacted]" in it: Envoy's admin interface does not tell secrets`},
 		"redacted bytes":           {`static_resources: {secrets: [{name: a, generic_secret: {secret: {inline_bytes: W3JlZGFjdGVkXQ==}}}]}`, `secret "a" has "[redacted]" in it`},
@@ -218,7 +218,11 @@ func TestRefused(t *testing.T) {
 			}
 		})
 	}
-	_, problems := Do([]File{{Name: "a.yaml", Data: []byte("node: {}")}, {Name: "b.yaml", Data: []byte("node: {}")}}, options())
+	_, problems := Do([]File{{Name: "e.yaml", Data: []byte("\"@type\": type.googleapis.com/envoy.config.cluster.v3.Cluster\nname: a\n---\nwhat: else\n")}}, options())
+	if got := told(problems); got != "e.yaml:4:1: neither an Envoy bootstrap, nor a config_dump, nor a DiscoveryResponse, nor a resource\n" {
+		t.Error(got)
+	}
+	_, problems = Do([]File{{Name: "a.yaml", Data: []byte("node: {}")}, {Name: "b.yaml", Data: []byte("node: {}")}}, options())
 	if got := told(problems); !strings.Contains(got, "b.yaml:1:1: another bootstrap, besides a.yaml") {
 		t.Error(got)
 	}

@@ -46,7 +46,9 @@ func (im *importer) read(f File) {
 				im.note("%s is passed over: it is none of Envoy's", f.Name)
 				return
 			}
-			im.files = append(im.files, s)
+			if i == 0 {
+				im.files = append(im.files, s)
+			}
 			s.Report(doc, "", "", "neither an Envoy bootstrap, nor a config_dump, nor a DiscoveryResponse, nor a resource")
 			return
 		}

@@ -166,6 +166,10 @@ func TestStays(t *testing.T) {
 	for in, want := range map[string]string{
 		`{cluster_manager: {local_cluster_name: me}, static_resources: {clusters: [{name: me}, {name: other}]}}`: `cluster_manager, cluster "me" (it is cluster_manager.local_cluster_name)`,
 		`{static_resources: {listeners: [{name: a, api_listener: {}}]}}`:                                         `listener "a" (Envoy takes an api_listener from nowhere else)`,
+		// Words of the runtime are none.
+		`{layered_runtime: {layers: [{name: me, static_layer: {me: me}}]}, static_resources: {clusters: [{name: me}]}}`: "layered_runtime",
+		// Nor is a key.
+		`{stats_sinks: [{name: x, typed_config: {"@type": type.googleapis.com/envoy.extensions.stat_sinks.wasm.v3.Wasm, config: {name: you}}}], static_resources: {clusters: [{name: name}]}}`: "stats_sinks",
 		// A node's cluster is none.
 		`{node: {cluster: me}, static_resources: {clusters: [{name: me}]}}`: "node",
 		// An extension that nobody has read may mean a cluster by any word.

@@ -143,12 +143,14 @@ func walk(types refs.Types, n *yaml.Node, md protoreflect.MessageDescriptor, at 
 	}
 }
 
-// scalars calls visit with each scalar.
+// scalars calls visit with each scalar that is no key.
 func scalars(n *yaml.Node, visit func(*yaml.Node)) {
 	if n.Kind == yaml.ScalarNode {
 		visit(n)
 	}
-	for _, c := range n.Content {
-		scalars(c, visit)
+	for i, c := range n.Content {
+		if n.Kind != yaml.MappingNode || i%2 == 1 {
+			scalars(c, visit)
+		}
 	}
 }

@@ -62,7 +62,9 @@ func (im *importer) needed() map[string]string {
 					add(r.Name, key+" needs it")
 				}
 			}
-			if anything { // a name of a cluster that stands there may be one, whatever the field means
+			// A name of a cluster that stands there may be one, whatever the field means; but
+			// for numbers and words of the runtime, and what all fields of which are known.
+			if anything && key != "layered_runtime" && key != "admin" {
 				scalars(v, func(n *yaml.Node) { add(n.Value, key+" may need it") })
 			}
 		}

@@ -166,6 +166,8 @@ func (d *decoder) document(n *yaml.Node) {
 		d.entry(n, flat, "", said{})
 	case has("static_resources"), has("dynamic_resources"), has("staticResources"), has("dynamicResources"):
 		d.Report(n, "", "chancery import "+shellWord(d.File)+" --out DIR makes resources of it", "this is an Envoy bootstrap, not a resource")
+	case has("configs"):
+		d.Report(n, "", "chancery import "+shellWord(d.File)+" --out DIR makes resources of it", "this is a config_dump of Envoy, not a resource")
 	default:
 		d.Report(n, "", "want a resource, a DiscoveryResponse or the protocol's Resource", `neither "@type" nor "resources"`)
 	}

@@ -16,7 +16,7 @@ import (
 
 // The bootstraps that are imported. Envoy runs them as they are, too; those of its contrib
 // image it does not.
-var importedBootstraps = []string{"storefront.yaml", "tcp.yaml", "filters.yaml", "kept.yaml", "forward.json"}
+var importedBootstraps = []string{"storefront.yaml", "tcp.yaml", "filters.yaml", "kept.yaml", "spellings.yaml", "forward.json"}
 
 const importerData = "../internal/importer/testdata/"
 
@@ -86,6 +86,12 @@ func TestImport(t *testing.T) {
 	t.Parallel()
 	harness.Needs(t, envoyPath)
 	for _, name := range importedBootstraps {
+		t.Run("FILE-7 Envoy takes "+name+" as it is", func(t *testing.T) {
+			t.Parallel()
+			if out, err := exec.Command(envoyPath, "--mode", "validate", "--log-level", "error", "--config-path", importerData+"bootstraps/"+name).CombinedOutput(); err != nil {
+				t.Errorf("%v\n%s", err, out)
+			}
+		})
 		for how, flags := range map[string][]string{"": nil, ", split": {"--split-routes", "--eds"}} {
 			t.Run("FILE-8 "+name+how, func(t *testing.T) {
 				t.Parallel()

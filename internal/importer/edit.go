@@ -36,7 +36,7 @@ func (im *importer) askSecrets(e *entry) {
 			return
 		}
 		if name := child(n, md, "name"); name != nil && im.serves(xds.Secret, name.Value) {
-			put(n, md, "sds_config", fromServer())
+			put(n, md, "sds_config", fromServer(nil))
 			e.note("asks the server for secret %q", name.Value)
 		}
 	})
@@ -69,7 +69,7 @@ func (im *importer) splitRoutes(e *entry) {
 			}
 			im.entries = append(im.entries, r)
 		}
-		put(n, md, "rds", mapping("route_config_name", text(name), "config_source", fromServer()))
+		put(n, md, "rds", mapping("route_config_name", text(name), "config_source", fromServer(nil)))
 		e.note("asks the server for routes %q", name)
 	})
 }
@@ -118,7 +118,7 @@ func (im *importer) splitEndpoints(e *entry) {
 	lead(load, "@type", text(xds.Endpoint.URL))
 	load.Style &^= yaml.FlowStyle
 	put(e.node, md, "type", text("EDS"))
-	put(e.node, md, "eds_cluster_config", mapping("eds_config", fromServer()))
+	put(e.node, md, "eds_cluster_config", mapping("eds_config", fromServer(nil)))
 	e.note("asks the server for its endpoints")
 	r := &entry{source: e.source, typ: xds.Endpoint, node: load, name: e.name}
 	r.note("were in cluster %q", e.name)

@@ -140,6 +140,10 @@ func TestNames(t *testing.T) {
 			t.Errorf("%q: %s", in, got)
 		}
 	}
+	im = do(t, options(), File{Name: "e.yaml", Data: []byte("static_resources: {clusters: [{name: A}, {name: a}]}")})
+	if got := names(im); got != "clusters/A.yaml clusters/a-2.yaml _bootstrap.yaml" {
+		t.Error("one file, where upper and lower case are one:", got)
+	}
 	// One that is there already is nobody else's.
 	im = do(t, options(), File{Name: "e.yaml", Data: []byte(`static_resources: {listeners: [
 		{address: {socket_address: {address: 0.0.0.0, port_value: 80}}}, {name: listener_80, address: {pipe: {path: /run/x}}},
@@ -191,6 +195,10 @@ static_resources: {clusters: [{name: xds}, {name: other}]}
 		t.Error(got)
 	}
 	if got := strings.Join(im.Notes, "\n"); !strings.Contains(got, `cluster "xds" is left out`) || !strings.Contains(got, "dynamic_resources are left out") {
+		t.Error(got)
+	}
+	im = do(t, options(), File{Name: "e.yaml", Data: []byte(strings.Replace(in, "{name: other}", `{name: other, cluster_type: {name: x, typed_config: {"@type": type.googleapis.com/envoy.extensions.clusters.aggregate.v3.ClusterConfig, clusters: [xds]}}}`, 1))})
+	if got := names(im); got != "clusters/other.yaml clusters/xds.yaml _bootstrap.yaml" {
 		t.Error(got)
 	}
 	im = do(t, options(), File{Name: "e.yaml", Data: []byte(in + "cluster_manager: {load_stats_config: {grpc_services: [{envoy_grpc: {cluster_name: xds}}]}}")})

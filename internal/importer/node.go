@@ -35,11 +35,18 @@ func mapping(pairs ...any) *yaml.Node {
 	return n
 }
 
-// fromServer is a ConfigSource that leads to the server.
-func fromServer() *yaml.Node {
+// fromServer is a ConfigSource that leads to the server, in the place of another one or of
+// none: how long Envoy waits for what comes from there stays.
+func fromServer(was *yaml.Node) *yaml.Node {
 	ads := mapping()
 	ads.Style = yaml.FlowStyle
-	return mapping("ads", ads, "resource_api_version", "V3")
+	n := mapping("ads", ads, "resource_api_version", "V3")
+	for _, key := range []string{"initial_fetch_timeout", "initialFetchTimeout"} {
+		if v := protofile.Get(was, key); v != nil {
+			n.Content = append(n.Content, text(key), v)
+		}
+	}
+	return n
 }
 
 // at returns the index of a field's key, in either spelling; -1 if it is not there.

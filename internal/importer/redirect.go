@@ -80,11 +80,11 @@ func redirect(n *yaml.Node, md protoreflect.MessageDescriptor, field string) {
 	v, fd := child(n, md, field), md.Fields().ByName(protoreflect.Name(field))
 	switch fd.Message().FullName() {
 	case configSource:
-		put(n, md, field, fromServer())
+		put(n, md, field, fromServer(v))
 	case extensionSource:
-		put(v, fd.Message(), "config_source", fromServer())
+		put(v, fd.Message(), "config_source", fromServer(child(v, fd.Message(), "config_source")))
 	default: // eds_cluster_config
-		put(v, fd.Message(), "eds_config", fromServer())
+		put(v, fd.Message(), "eds_config", fromServer(child(v, fd.Message(), "eds_config")))
 	}
 }
 

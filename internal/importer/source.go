@@ -114,7 +114,7 @@ func (im *importer) asJSON(ext string, data []byte) ([]byte, error) {
 		} else {
 			err = prototext.UnmarshalOptions{Resolver: im.Types}.Unmarshal(data, m)
 		}
-		if err == nil && len(m.ProtoReflect().GetUnknown()) == 0 {
+		if err == nil && isWhat(m.ProtoReflect()) {
 			return protojson.MarshalOptions{UseProtoNames: true, Resolver: im.Types}.Marshal(m)
 		}
 		if first == nil {
@@ -122,6 +122,24 @@ func (im *importer) asJSON(ext string, data []byte) ([]byte, error) {
 		}
 	}
 	return nil, first
+}
+
+// isWhat reports whether a message is what it was read as: in the binary format many are
+// another one, too.
+func isWhat(m protoreflect.Message) bool {
+	if len(m.GetUnknown()) > 0 {
+		return false
+	}
+	if m.Descriptor().FullName() != responseName {
+		return true
+	}
+	all := field(m, "resources").List()
+	for i := range all.Len() {
+		if !strings.Contains(field(all.Get(i).Message(), "type_url").String(), "/") {
+			return false
+		}
+	}
+	return true
 }
 
 // kind returns what takes a document; nil if it is none of Envoy's. What it returns

@@ -5,6 +5,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
 // What Envoy reads from files comes from the server then; what is not among them stays
@@ -101,6 +105,26 @@ func TestForms(t *testing.T) {
 	}
 	if im.Bootstrap == nil || !strings.HasSuffix(string(im.Bootstrap.Data), "\n{}\n") {
 		t.Errorf("%s", im.Bootstrap.Data)
+	}
+	binary := func(name protoreflect.FullName, json string) []byte {
+		m := options().Types.New(name).Interface()
+		if err := (protojson.UnmarshalOptions{Resolver: options().Types}).Unmarshal([]byte(json), m); err != nil {
+			t.Fatal(err)
+		}
+		b, err := proto.Marshal(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	for name, json := range map[protoreflect.FullName]string{
+		bootstrapName: `{"static_resources": {"listeners": [{"name": "l"}], "clusters": [{"name": "a", "connect_timeout": "1s"}]}, "node": {"id": "n"}}`,
+		responseName:  `{"resources": [{"@type": "type.googleapis.com/envoy.config.cluster.v3.Cluster", "name": "a", "connect_timeout": "1s"}]}`,
+	} {
+		im = do(t, options(), File{Name: "b.pb", Data: binary(name, json)})
+		if got := file(t, im, "clusters/a.yaml"); got != want {
+			t.Error(got)
+		}
 	}
 	if _, problems := Do([]File{{Name: "b.pb", Data: []byte("hunter2")}}, options()); told(problems) != "b.pb: neither a DiscoveryResponse nor a bootstrap\n" {
 		t.Error(told(problems))

@@ -175,6 +175,8 @@ func TestPortable(t *testing.T) {
 			`c.yaml:3:18: warning: connect_timeout: a mapping for a Duration (write "2.5s": readers other than Envoy's want that)`},
 		{"FILE-7 a number as a message", "per_connection_buffer_limit_bytes: {value: 5}", "per_connection_buffer_limit_bytes: 5",
 			`c.yaml:3:36: warning: per_connection_buffer_limit_bytes: a mapping for a UInt32Value (write the value alone: readers other than Envoy's want that)`},
+		{"FILE-7 zero as a message", "per_connection_buffer_limit_bytes: {}", "per_connection_buffer_limit_bytes: 0",
+			`c.yaml:3:36: warning: per_connection_buffer_limit_bytes: a mapping for a UInt32Value (write the value alone: readers other than Envoy's want that)`},
 		{"FILE-7 a number with a sign", "per_connection_buffer_limit_bytes: +5", "per_connection_buffer_limit_bytes: 5", ""},
 		{"FILE-7 a word for true", "respect_dns_ttl: Yes", "respect_dns_ttl: true",
 			`c.yaml:3:18: warning: respect_dns_ttl: the string "Yes" for true or false (write true: readers other than Envoy's want that)`},

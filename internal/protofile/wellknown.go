@@ -89,7 +89,7 @@ func (d *Decoder) inFull(n *yaml.Node, m protoreflect.Message, path string, dept
 	if fields := m.Descriptor().Fields(); m.Descriptor().Name() == "Duration" {
 		short.Value = inSeconds(m.Get(fields.ByName("seconds")).Int(), m.Get(fields.ByName("nanos")).Int())
 	} else if short = Get(n, "value"); short == nil {
-		return // {} is the value that is left out elsewhere
+		short = n // {}: the value that is left out elsewhere
 	}
 	hint := "write the value alone: readers other than Envoy's want that"
 	if m.Descriptor().Name() == "Duration" {

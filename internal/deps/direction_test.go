@@ -58,6 +58,7 @@ var direction = map[string]row{
 	"internal/protofile":         {ours: "internal/envoyapi internal/secret internal/encoded", why: "reads text, knows no resource types"},
 	"internal/source/dir":        {ours: "xds store wire internal/envoyapi internal/refs internal/protofile internal/secret internal/guard internal/lastgood internal/filelock internal/durable internal/encoded", why: "a source fills a store and knows no stream"},
 	"internal/export":            {ours: "xds wire internal/envoyapi internal/refs internal/protofile internal/secret internal/filelock internal/durable internal/encoded", why: "writes what a view has, wherever that is from"},
+	"internal/importer":          {ours: "xds internal/envoyapi internal/refs internal/protofile internal/secret internal/durable internal/encoded", why: "reads what Envoy has, and serves nothing"},
 	"internal/lastgood":          {ours: "xds internal/filelock internal/durable internal/encoded", why: "keeps what a source has committed"},
 	"internal/metrics":           {ours: "xds protocol wire server store internal/guard internal/pace internal/repeats internal/shares internal/unfinished", why: "counts what server and store tell"},
 	"internal/monitor":           {ours: "internal/listen internal/guard internal/shares", std: true, why: "is given what it serves and checks"},

@@ -42,6 +42,11 @@ type Decoder struct {
 	Words  map[string]string // type URLs by what else people call the types, in capitals
 	Most   int               // how many errors, and as many warnings, Problems has; MaxProblems if zero, all if negative
 
+	// Mend has nodes changed into what every reader takes, where a warning would say that
+	// Envoy's own does not, or that Envoy's own alone does. Nodes that stand in several
+	// places by aliases must be apart: see [Decoder.Plain].
+	Mend bool
+
 	// Problems are errors and warnings in the order they were found, the first
 	// of each.
 	Problems []Problem
@@ -77,6 +82,15 @@ func (d *Decoder) Warn(n *yaml.Node, path, hint, format string, args ...any) {
 	if d.warnings++; d.tells(d.warnings) {
 		d.add(n, Problem{Path: path, Hint: hint, Message: fmt.Sprintf(format, args...), Warning: true})
 	}
+}
+
+// portable tells what one reader takes and another does not, or mends it.
+func (d *Decoder) portable(n *yaml.Node, path, hint, format string, mend func(), args ...any) {
+	if d.Mend {
+		mend()
+		return
+	}
+	d.Warn(n, path, hint, format, args...)
 }
 
 func (d *Decoder) add(n *yaml.Node, p Problem) {
@@ -232,11 +246,13 @@ func (d *Decoder) field(n *yaml.Node, m protoreflect.Message, fd protoreflect.Fi
 	case fd.IsMap():
 		d.mapField(n, m, fd, path, depth)
 	case fd.IsList():
-		if n.Kind != yaml.SequenceNode {
-			d.unlisted(n, fd, path, "a list is needed")
+		if n.Kind != yaml.SequenceNode && !d.single(n, fd, path) {
 			return
 		}
 		l := m.Mutable(fd).List()
+		if n.Kind != yaml.SequenceNode {
+			n = &yaml.Node{Kind: yaml.SequenceNode, Content: []*yaml.Node{n}}
+		}
 		for i, c := range n.Content {
 			c = d.resolve(c, path)
 			at := path + "[" + strconv.Itoa(i) + "]"
@@ -257,6 +273,25 @@ func (d *Decoder) field(n *yaml.Node, m protoreflect.Message, fd protoreflect.Fi
 			m.Set(fd, v)
 		}
 	}
+}
+
+// single reports whether something may stand for a list with it alone. "Envoy's reader
+// takes a value for a list of one": of messages a mapping, of other values any.
+func (d *Decoder) single(n *yaml.Node, fd protoreflect.FieldDescriptor, path string) bool {
+	if fd.Message() != nil && n.Kind != yaml.MappingNode || n.Kind != yaml.MappingNode && n.Kind != yaml.ScalarNode {
+		d.unlisted(n, fd, path, "a list is needed")
+		return false
+	}
+	d.conceal(func() {
+		d.portable(n, path, `put "- " before it: readers other than Envoy's want a list`, "%s for a list", func() { *n = listOf(n) }, d.kind(n))
+	})
+	return true
+}
+
+// listOf returns a list that has a node alone.
+func listOf(n *yaml.Node) yaml.Node {
+	only := *n
+	return yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq", Style: n.Style & yaml.FlowStyle, Line: n.Line, Column: n.Column, Content: []*yaml.Node{&only}}
 }
 
 func (d *Decoder) mapField(n *yaml.Node, m protoreflect.Message, fd protoreflect.FieldDescriptor, path string, depth int) {
@@ -284,6 +319,12 @@ func (d *Decoder) mapField(n *yaml.Node, m protoreflect.Message, fd protoreflect
 			out.Set(k.MapKey(), sv)
 		}
 	}
+}
+
+// Field returns the field of a message with the name of either spelling, as in the file;
+// nil if there is none.
+func Field(md protoreflect.MessageDescriptor, name string) protoreflect.FieldDescriptor {
+	return field(md, name)
 }
 
 // field returns the field with the name of either spelling.

@@ -175,6 +175,113 @@ tls_certificate: {private_key_provider: {provider_name: p, typed_config: {"@type
 	}
 }
 
+// What Envoy's reader takes and others do not, this one takes with a warning.
+func TestPortable(t *testing.T) {
+	const before = "\"@type\": type.googleapis.com/envoy.config.cluster.v3.Cluster\nname: c\n"
+	for _, c := range []struct{ name, src, same, want string }{
+		{"FILE-7 a mapping for a list", "load_assignment: {cluster_name: c, endpoints: {priority: 1}}", "load_assignment: {cluster_name: c, endpoints: [{priority: 1}]}",
+			`c.yaml:3:47: warning: load_assignment.endpoints: a mapping for a list (put "- " before it: readers other than Envoy's want a list)`},
+		{"FILE-7 a word for a list", "lrs_report_endpoint_metrics: cpu", "lrs_report_endpoint_metrics: [cpu]",
+			`c.yaml:3:30: warning: lrs_report_endpoint_metrics: a string for a list (put "- " before it: readers other than Envoy's want a list)`},
+		{"FILE-7 lower case", "type: strict_dns", "type: STRICT_DNS",
+			`c.yaml:3:7: warning: type: "strict_dns" for a value of DiscoveryType (write STRICT_DNS: readers other than Envoy's want it as it is declared)`},
+		{"FILE-7 mixed case", "lb_policy: Round_Robin", "lb_policy: ROUND_ROBIN",
+			`c.yaml:3:12: warning: lb_policy: "Round_Robin" for a value of LbPolicy (write ROUND_ROBIN: readers other than Envoy's want it as it is declared)`},
+		{"FILE-7 a number of a value in quotes", `type: "3"`, "type: 3",
+			`c.yaml:3:7: warning: type: the string "3" for a value of DiscoveryType (write it without quotes: readers other than Envoy's want that)`},
+		{"FILE-7 a duration as a message", "connect_timeout: {seconds: 2, nanos: 500000000}", "connect_timeout: 2.5s",
+			`c.yaml:3:18: warning: connect_timeout: a mapping for a Duration (write "2.5s": readers other than Envoy's want that)`},
+		{"FILE-7 a number as a message", "per_connection_buffer_limit_bytes: {value: 5}", "per_connection_buffer_limit_bytes: 5",
+			`c.yaml:3:36: warning: per_connection_buffer_limit_bytes: a mapping for a UInt32Value (write the value alone: readers other than Envoy's want that)`},
+		{"FILE-7 zero as a message", "per_connection_buffer_limit_bytes: {}", "per_connection_buffer_limit_bytes: 0",
+			`c.yaml:3:36: warning: per_connection_buffer_limit_bytes: a mapping for a UInt32Value (write the value alone: readers other than Envoy's want that)`},
+		{"FILE-7 a number with a sign", "per_connection_buffer_limit_bytes: +5", "per_connection_buffer_limit_bytes: 5", ""},
+		{"FILE-7 a word for true", "respect_dns_ttl: Yes", "respect_dns_ttl: true",
+			`c.yaml:3:18: warning: respect_dns_ttl: the string "Yes" for true or false (write true: readers other than Envoy's want that)`},
+		{"FILE-7 true in quotes", `respect_dns_ttl: "true"`, "respect_dns_ttl: true",
+			`c.yaml:3:18: warning: respect_dns_ttl: the string "true" for true or false (write true: readers other than Envoy's want that)`},
+		{"FILE-7 off without quotes", "respect_dns_ttl: off", "respect_dns_ttl: false",
+			`c.yaml:3:18: warning: respect_dns_ttl: the string "off" for true or false (write false: readers other than Envoy's want that)`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			m, d := decode(t, "c.yaml", before+c.src)
+			if got := all(d); got != c.want {
+				t.Errorf("got\n%s\nwant\n%s", got, c.want)
+			}
+			same, _ := decode(t, "c.yaml", before+c.same)
+			if diff := cmp.Diff(mustAny(t, same), mustAny(t, m), protocmp.Transform()); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+	for _, src := range []string{"type: strict-dns", "load_assignment: {cluster_name: c, endpoints: hunter2}", "connect_timeout: [1s]", "connect_timeout: {second: 1}", `respect_dns_ttl: "on"`, "respect_dns_ttl: 1", "type: 0.0", "metadata: {filter_metadata: [a]}"} {
+		if _, d := decode(t, "c.yaml", before+src); d.Errors() == 0 {
+			t.Error("taken, and Envoy refuses it:", src)
+		}
+	}
+}
+
+func TestInSeconds(t *testing.T) {
+	for want, in := range map[string][2]int64{"0s": {}, "90s": {90, 0}, "2.5s": {2, 5e8}, "0.000000001s": {0, 1}, "-1.5s": {-1, -5e8}, "315576000000s": {315576000000, 0}} {
+		if got := inSeconds(in[0], in[1]); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+}
+
+func all(d *Decoder) string {
+	var lines []string
+	for _, p := range d.Problems {
+		lines = append(lines, p.Error())
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Mended, nodes are what every reader takes.
+func TestMend(t *testing.T) {
+	const src = `base: &base {connect_timeout: 5m, dns_refresh_rate: 1m30s}
+cluster:
+  "@type": type.googleapis.com/envoy.config.cluster.v3.Cluster
+  <<: *base
+  name: 12
+  type: static
+  respect_dns_ttl: Y
+  dns_failure_refresh_rate: {base_interval: {seconds: 1}}
+  per_connection_buffer_limit_bytes: {value: 5}
+  load_assignment: &load
+    cluster_name: c
+    endpoints: {priority: 1}
+`
+	docs, err := ParseYAML("c.yaml", []byte(src))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &Decoder{File: "c.yaml", Source: []byte(src), Types: envoyapi.Envoy(), Mend: true}
+	n := d.Plain(Get(docs[0], "cluster"))
+	if d.Any(n, "") == nil || len(d.Problems) > 0 {
+		t.Fatal(d.Problems)
+	}
+	got, err := yaml.Marshal(n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = `"@type": type.googleapis.com/envoy.config.cluster.v3.Cluster
+name: "12"
+type: STATIC
+respect_dns_ttl: true
+dns_failure_refresh_rate: {base_interval: 1s}
+per_connection_buffer_limit_bytes: 5
+load_assignment:
+    cluster_name: c
+    endpoints: [{priority: 1}]
+connect_timeout: 300s
+dns_refresh_rate: 90s
+`
+	if string(got) != want {
+		t.Errorf("got\n%swant\n%s", got, want)
+	}
+}
+
 func TestAnchorsAndMergeKeys(t *testing.T) {
 	m, d := decode(t, "c.yaml", `
 "@type": type.googleapis.com/envoy.config.cluster.v3.Cluster

@@ -23,7 +23,7 @@ func (d *Decoder) pairs(n *yaml.Node, path string, depth int) []pair {
 					d.merges = map[*yaml.Node]bool{}
 				}
 				d.merges[k] = true
-				d.Warn(k, path, "Envoy's own reader refuses merge keys", "merge key")
+				d.portable(k, path, "Envoy's own reader refuses merge keys", "merge key", func() {}) // [Decoder.Plain] mends it
 			}
 			merges = append(merges, v)
 			continue

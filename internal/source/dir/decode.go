@@ -178,7 +178,9 @@ func (d *decoder) document(n *yaml.Node) {
 	case url != nil:
 		d.entry(n, flat, "", said{})
 	case has("static_resources"), has("dynamic_resources"), has("staticResources"), has("dynamicResources"):
-		d.Report(n, "", "it belongs outside of this directory", "this is Envoy's bootstrap, not a resource")
+		d.Report(n, "", "chancery import "+shellWord(d.File)+" --out DIR makes resources of it", "this is an Envoy bootstrap, not a resource")
+	case has("configs"):
+		d.Report(n, "", "chancery import "+shellWord(d.File)+" --out DIR makes resources of it", "this is a config_dump of Envoy, not a resource")
 	default:
 		hint := "want a resource, a DiscoveryResponse or the protocol's Resource"
 		if meant := protofile.MeantKey(flat); strings.HasPrefix(meant, "did you mean") {
@@ -186,6 +188,14 @@ func (d *decoder) document(n *yaml.Node) {
 		}
 		d.Report(n, "", hint, `neither "@type" nor "resources"`)
 	}
+}
+
+// shellWord returns a path as it is typed.
+func shellWord(path string) string {
+	if strings.Trim(path, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./-") == "" {
+		return path
+	}
+	return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
 }
 
 // response reads Envoy's DiscoveryResponse, as in the files Envoy itself reads.
@@ -196,6 +206,11 @@ func (d *decoder) response(flat *yaml.Node) {
 	list := protofile.Get(flat, "resources")
 	switch {
 	case list == nil || list.ShortTag() == "!!null":
+	case list.Kind == yaml.MappingNode:
+		d.Warn(list, "resources", `put "- " before it: readers other than Envoy's want a list`, "a mapping for a list")
+		if flat := d.Flat(list, "resources"); flat != nil {
+			d.entry(list, flat, "resources", in)
+		}
 	case list.Kind != yaml.SequenceNode:
 		d.Report(list, "resources", "", "a list is needed")
 	default:

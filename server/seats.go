@@ -181,7 +181,7 @@ func (s *Server) crowded(ctx context.Context, err error) {
 		who.Peer = p.Addr
 		attrs = append(attrs, slog.String("peer", p.Addr.String()))
 	}
-	s.warn(&who, r.Message(), "client was refused: its stream ends", attrs)
+	s.warn(&who, r.Message(), "stream closed: client exceeded a limit or sent a malformed request", attrs)
 }
 
 // manyOfNode ends a stream of a node that has too many.

@@ -61,12 +61,12 @@ func (s *Server) cut(peer net.Addr, why unfinished.Reason) {
 	if why == unfinished.TooSlow {
 		limit = limitRead
 	}
-	s.warn(&Stream{Peer: peer}, string(why), "client was refused: its connection is closed", []slog.Attr{slog.String("peer", peer.String()), slog.String("error", string(why)), limitAttr(limit)})
+	s.warn(&Stream{Peer: peer}, string(why), "connection closed: unfinished requests exceed a limit", []slog.Attr{slog.String("peer", peer.String()), slog.String("error", string(why)), limitAttr(limit)})
 }
 
 // hasty is told of a connection whose streams come and go too fast.
 func (s *Server) hasty(peer net.Addr) {
-	const line = "client opens and ends streams faster than they are taken: its connection waits"
+	const line = "client opens and ends streams too fast: its connection waits"
 	s.tally[tooHasty].Add(1)
 	s.warn(&Stream{Peer: peer}, line, line, []slog.Attr{slog.String("peer", peer.String()), slog.Int("per_second", s.bounds.StreamRate), limitAttr(limits[tooHasty])})
 }

@@ -69,7 +69,7 @@ func TestLimitFlags(t *testing.T) {
 			if err := open(t, c.reqs...); status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), c.says) {
 				t.Errorf("told %v", err)
 			}
-			if line := d.logged("client was refused: its stream ends"); line["flag"] != name {
+			if line := d.logged("stream closed: client exceeded a limit or sent a malformed request"); line["flag"] != name {
 				t.Errorf("the log names %v: %v", line["flag"], line)
 			}
 		})
@@ -82,7 +82,7 @@ func TestLimitFlags(t *testing.T) {
 			t.Errorf("told %v", err)
 		}
 	})
-	if line := d.logged("client was refused: its stream ends"); !strings.HasPrefix(fmt.Sprint(line["peer"]), "127.0.0.1:") || line["code"] != "ResourceExhausted" || line["flag"] != "--max-streams" {
+	if line := d.logged("stream closed: client exceeded a limit or sent a malformed request"); !strings.HasPrefix(fmt.Sprint(line["peer"]), "127.0.0.1:") || line["code"] != "ResourceExhausted" || line["flag"] != "--max-streams" {
 		t.Error(line)
 	}
 }
@@ -158,7 +158,7 @@ func TestWriteTimeoutFlag(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if line := d.logged("client was refused: its stream ends"); line["code"] != "DeadlineExceeded" || !strings.Contains(fmt.Sprint(line["error"]), "for 200ms") || line["flag"] != "--write-timeout" {
+		if line := d.logged("stream closed: client exceeded a limit or sent a malformed request"); line["code"] != "DeadlineExceeded" || !strings.Contains(fmt.Sprint(line["error"]), "for 200ms") || line["flag"] != "--write-timeout" {
 			t.Error(line)
 		}
 		if took := time.Since(start); took > 15*time.Second {
@@ -256,7 +256,7 @@ func TestCompressedRequests(t *testing.T) {
 		if _, err := s.Recv(); status.Code(err) != codes.Internal || !strings.Contains(err.Error(), says) {
 			t.Error(err)
 		}
-		if line := d.logged("client was refused: its stream ends"); !strings.Contains(fmt.Sprint(line["error"]), says) || line["peer"] == nil {
+		if line := d.logged("stream closed: client exceeded a limit or sent a malformed request"); !strings.Contains(fmt.Sprint(line["error"]), says) || line["peer"] == nil {
 			t.Error(line)
 		}
 		_, err = healthgrpc.NewHealthClient(d.conn).Check(d.ctx, &healthgrpc.HealthCheckRequest{Service: "x"}, grpc.UseCompressor(string(packed)))

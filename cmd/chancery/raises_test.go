@@ -18,7 +18,7 @@ func TestFlagsOfLimits(t *testing.T) {
 	log := slog.New(raises{slog.NewTextHandler(&out, nil)}).With("a", 1).WithGroup("g")
 	for limit, want := range map[string]string{"streams": "--max-streams", "name_length": "--max-name-length", "type_url": "", "": ""} {
 		out.Reset()
-		log.Warn("client was refused: its stream ends", "error", "more than 7", "limit", limit)
+		log.Warn("stream closed: client exceeded a limit or sent a malformed request", "error", "more than 7", "limit", limit)
 		_, flag, _ := strings.Cut(strings.TrimSpace(out.String()), "g.flag=")
 		if flag != want {
 			t.Errorf("%q has the flag %q, want %q", limit, flag, want)

@@ -464,7 +464,7 @@ func (s *Source) warn() {
 		line := p.Error()
 		if now[line] = true; !s.told[line] {
 			p.Warning = false // the level says it
-			s.Log.Warn("accepted, but doubtful", "problem", p.Error())
+			s.Log.Warn("configuration warning", "problem", p.Error())
 		}
 	}
 	s.told = now

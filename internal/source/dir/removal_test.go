@@ -389,7 +389,7 @@ func TestSlowRemoval(t *testing.T) {
 		m.served(29)
 		m.rewrite(all...)
 		look()
-		const much, more = ` level=WARN msg="much has gone from the files: it stays until a second look agrees" `, ` level=WARN msg="more has gone from the files while that waited" `
+		const much, more = ` level=WARN msg="removals delayed: many resources are gone from the files" `, ` level=WARN msg="removals delayed: more resources are gone from the files" `
 		if got, want := strings.Join(told, "\n"), "0s"+much+"resources=5 first=\"[c0 c1 c2]\" in=0s\n17s"+more+"resources=6"; got != want {
 			t.Errorf("told\n%s\nwant\n%s", got, want)
 		}

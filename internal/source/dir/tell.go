@@ -40,12 +40,12 @@ func (s *Source) Tell(err error) {
 	since := s.failing.since.UTC().Format(time.RFC3339)
 	errs, ok := errors.AsType[Errors](err)
 	if !ok {
-		s.Log.Error("not loaded, what was good before stays", "error", err, "since", since)
+		s.Log.Error("reload rejected, keeping the previous configuration", "error", err, "since", since)
 		return
 	}
-	s.Log.Error("not loaded, what was good before stays", "mistakes", errs.Count(), "since", since)
+	s.Log.Error("reload rejected, keeping the previous configuration", "mistakes", errs.Count(), "since", since)
 	for _, e := range errs {
-		s.Log.Error("mistake", "error", e.Error())
+		s.Log.Error("configuration error", "error", e.Error())
 	}
 }
 

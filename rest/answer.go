@@ -25,7 +25,7 @@ func (h *Handler) write(w http.ResponseWriter, r *xds.Response) error {
 		a.err = errors.New("internal error") // what others are told if this panics
 		a.json, a.err = h.resources(r.Type, a.of)
 		if a.err != nil {
-			h.log.Error("a resource cannot be told as JSON", "type", r.Type.Short, "error", a.err)
+			h.log.Error("a resource cannot be written as JSON", "type", r.Type.Short, "error", a.err)
 		}
 	})
 	if a.err != nil {

@@ -247,7 +247,7 @@ func TestAnswers(t *testing.T) {
 			r := c.post(xds.Secret.REST, `{"node":{"id":"n"},"resource_names":["s"]}`)
 			refused(t, r, 500, 13, `SDS resource "s": `)
 		}
-		if !strings.Contains(w.log.String(), "a resource cannot be told as JSON") {
+		if !strings.Contains(w.log.String(), "a resource cannot be written as JSON") {
 			t.Errorf("the log:\n%s", w.log)
 		}
 	})

@@ -100,12 +100,12 @@ func unread(err error) error {
 
 // rejects notes that err, if it is a rejection, ends a stream. st is what is known of it.
 func (s *Server) rejects(ctx context.Context, st *Stream, err error) {
-	s.refuses(ctx, st, err, "client was refused: its stream ends")
+	s.refuses(ctx, st, err, "stream closed: client exceeded a limit or sent a malformed request")
 }
 
 // rejectsPoll is the same of a poll: it has an error, or its answer before its time.
 func (s *Server) rejectsPoll(ctx context.Context, st *Stream, err error) {
-	s.refuses(ctx, st, err, "client was refused: its poll ends")
+	s.refuses(ctx, st, err, "poll ended: client exceeded a limit or sent a malformed request")
 }
 
 func (s *Server) refuses(ctx context.Context, st *Stream, err error, what string) {

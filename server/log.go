@@ -108,7 +108,7 @@ func whose(st *Stream) string {
 // which client is silent, of which type. Of many names it is one line, and one
 // that counts.
 func (s *Server) logWaived(st *Stream, e protocol.Event) {
-	s.warn(whose(st), e.By.URL+" silent: "+st.Node.ID, "client did not answer: what waited for it goes on", []slog.Attr{
+	s.warn(whose(st), e.By.URL+" silent: "+st.Node.ID, "client did not answer: changes that waited for it are sent now", []slog.Attr{
 		slog.String("node", clip(st.Node.ID)), slog.String("unanswered", e.By.Short), slog.String("type", e.Type.Short),
 		slog.String("name", clip(e.Name)), slog.Uint64("stream", st.ID),
 	})
@@ -117,7 +117,7 @@ func (s *Server) logWaived(st *Stream, e protocol.Event) {
 // logWaits logs that a client is told nothing, since nobody has said what there is:
 // one line, and one that counts.
 func (s *Server) logWaits(st *Stream) {
-	s.warn("", "waits", "client waits: it is not known yet what its node may see",
+	s.warn("", "waits", "client waits: nothing is configured for its node yet",
 		[]slog.Attr{slog.String("node", clip(st.Node.ID)), slog.Uint64("stream", st.ID)})
 }
 
@@ -125,7 +125,7 @@ func (s *Server) logWaits(st *Stream) {
 // once it is one line, and one that counts.
 func (s *Server) logQueues() {
 	s.tally[mustWait].Add(1)
-	const line = "more clients want first answers than are given at once: they wait for their turn"
+	const line = "many clients connect at once: they get their first responses in turn"
 	s.say(slog.LevelInfo, 1, "", line, line, []slog.Attr{slog.Int("at_once", s.bounds.FirstAnswers)})
 }
 

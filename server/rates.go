@@ -31,7 +31,7 @@ func (s *Server) rateOf(peer net.Addr) *pace.Shared {
 
 // rush notes that requests of an address wait.
 func (s *Server) rush(peer net.Addr) {
-	const line = "more requests come from an address than are taken: they wait"
+	const line = "an address sends requests too fast: they wait"
 	s.tally[tooCrowded].Add(1)
 	from := "unknown"
 	if peer != nil {

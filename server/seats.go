@@ -169,7 +169,7 @@ func (s *Server) crowded(ctx context.Context, err error) {
 		who.Peer = p.Addr
 		attrs = append(attrs, slog.String("peer", p.Addr.String()))
 	}
-	s.warn(whose(&who), r.Message(), "client was refused: its stream ends", attrs)
+	s.warn(whose(&who), r.Message(), "stream closed: client exceeded a limit or sent a malformed request", attrs)
 }
 
 // errLostSilent ends the newest stream without a request of the address that has most.

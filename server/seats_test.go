@@ -211,7 +211,7 @@ func TestShares(t *testing.T) {
 		if _, err := poll("192.0.2.1", "g4"); status.Code(err) != codes.Unavailable {
 			t.Error(err)
 		}
-		if s := w.Stats(); s.Throttled["polls"] != 2 || s.Throttled["streams"] != 0 || strings.Contains(w.log.String(), "its stream ends") || strings.Count(w.log.String(), "client was refused: its poll ends") != 2 {
+		if s := w.Stats(); s.Throttled["polls"] != 2 || s.Throttled["streams"] != 0 || strings.Contains(w.log.String(), "its stream ends") || strings.Count(w.log.String(), "poll ended: client exceeded a limit or sent a malformed request") != 2 {
 			t.Errorf("%+v\n%s", s, w.log)
 		}
 	})

@@ -147,7 +147,7 @@ func (s *Server) Health() *health.Server { return s.health }
 
 // SetServing sets what the health service says of the server and each discovery
 // service, SERVING or NOT_SERVING: they are served all the same. It is for who knows
-// that there is nothing to serve yet, or that the server is about to be drained. After
+// that the configuration is empty, or that the server is about to be drained. After
 // [Server.Drain] it does nothing.
 func (s *Server) SetServing(serving bool) {
 	status := healthgrpc.HealthCheckResponse_NOT_SERVING

@@ -114,7 +114,7 @@ func decode(d *wire.Decoder, m *message) (xds.Request, error) {
 func (s *stream) hurry() {
 	s.hurried = true
 	s.server.tally[tooFast].Add(1)
-	s.server.complain(s.rpc.Context(), &s.info, "client sends more requests than are taken: they wait", slog.Int("per_second", s.server.bounds.Rate))
+	s.server.complain(s.rpc.Context(), &s.info, "client sends requests too fast: they wait", slog.Int("per_second", s.server.bounds.Rate))
 }
 
 // hand hands a request to a session that is up to date.

@@ -57,12 +57,12 @@ func (c counting) Clone() credentials.TransportCredentials {
 // cut is told that a connection was closed.
 func (s *Server) cut(peer net.Addr, why unfinished.Reason) {
 	s.tally[tooUnfinished].Add(1)
-	s.warn(whose(&Stream{Peer: peer}), string(why), "client was refused: its connection is closed", []slog.Attr{slog.String("peer", peer.String()), slog.String("error", string(why))})
+	s.warn(whose(&Stream{Peer: peer}), string(why), "connection closed: unfinished requests exceed a limit", []slog.Attr{slog.String("peer", peer.String()), slog.String("error", string(why))})
 }
 
 // hasty is told of a connection whose streams come and go too fast.
 func (s *Server) hasty(peer net.Addr) {
-	const line = "client opens and ends streams faster than they are taken: its connection waits"
+	const line = "client opens and ends streams too fast: its connection waits"
 	s.tally[tooHasty].Add(1)
 	s.warn(whose(&Stream{Peer: peer}), line, line, []slog.Attr{slog.String("peer", peer.String()), slog.Int("per_second", s.bounds.StreamRate)})
 }

@@ -84,7 +84,7 @@ func TestUnfinished(t *testing.T) {
 		if s := w.Stats(); s.Unfinished != 0 || s.Open != 0 || s.Throttled["unfinished"] != 1 || s.Throttled["first_request"] != 0 {
 			t.Errorf("%+v", s)
 		}
-		if !strings.Contains(w.log.String(), "its connection is closed") {
+		if !strings.Contains(w.log.String(), "unfinished requests exceed a limit") {
 			t.Error(w.log)
 		}
 	})
@@ -200,7 +200,7 @@ func TestUnfinished(t *testing.T) {
 		if _, err := io.Copy(io.Discard, b); status.Code(err) != codes.Unavailable {
 			t.Error(err)
 		}
-		if s := w.Stats(); s.Throttled["unfinished"] != 1 || !strings.Contains(w.log.String(), "its connection is closed") {
+		if s := w.Stats(); s.Throttled["unfinished"] != 1 || !strings.Contains(w.log.String(), "unfinished requests exceed a limit") {
 			t.Errorf("%+v, %s", s, w.log)
 		}
 	})
@@ -269,7 +269,7 @@ func TestStreamRate(t *testing.T) {
 		if n := w.Stats().Throttled["stream_rate"]; n != 1 {
 			t.Errorf("counted %d", n)
 		}
-		if log := w.log.String(); !strings.Contains(log, "faster than they are taken") || !strings.Contains(log, "peer=") || !strings.Contains(log, "per_second=100") {
+		if log := w.log.String(); !strings.Contains(log, "opens and ends streams too fast") || !strings.Contains(log, "peer=") || !strings.Contains(log, "per_second=100") {
 			t.Errorf("logged\n%s", log)
 		}
 	})

@@ -40,7 +40,7 @@ func TestNothingIsKnown(t *testing.T) {
 		c.send(&discovery.DiscoveryRequest{TypeUrl: xds.Endpoint.URL, ResourceNames: []string{"e"}})
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		if w.Stats().Open != 1 || strings.Count(log.String(), "client waits: it is not known yet what its node may see") != 1 {
+		if w.Stats().Open != 1 || strings.Count(log.String(), "client waits: nothing is configured for its node yet") != 1 {
 			t.Errorf("%+v, log %s", w.Stats(), log)
 		}
 		write(t, st)

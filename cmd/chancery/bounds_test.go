@@ -34,8 +34,8 @@ func (d *daemon) stream(conn *grpc.ClientConn, reqs ...*discoveryv3.DiscoveryReq
 func TestBoundsAreSeen(t *testing.T) {
 	t.Parallel()
 	const (
-		stream = "client was refused: its stream ends"
-		conn   = "client was refused: its connection is closed"
+		stream = "stream closed: client exceeded a limit or sent a malformed request"
+		conn   = "connection closed: unfinished requests exceed a limit"
 	)
 	clusters := &discoveryv3.DiscoveryRequest{TypeUrl: xds.Cluster.URL}
 	named := func(n int) *discoveryv3.DiscoveryRequest {
@@ -69,10 +69,10 @@ func TestBoundsAreSeen(t *testing.T) {
 		{"--max-types 1", "subscription", stream, "more than 1 resource types", opens(1, clusters, named(1))},
 		{"--max-names 2", "request", stream, "more than 2", opens(1, named(3))},
 		{"--max-request 1KiB", "request", stream, "larger than max", opens(1, named(1000))},
-		{"--max-rate 1", "rate", "client sends more requests than are taken: they wait", "per_second:1", opens(1, many...)},
-		{"--max-address-rate 1", "address_rate", "more requests come from an address than are taken: they wait", "per_second:1", opens(1, many...)},
+		{"--max-rate 1", "rate", "client sends requests too fast: they wait", "per_second:1", opens(1, many...)},
+		{"--max-address-rate 1", "address_rate", "an address sends requests too fast: they wait", "per_second:1", opens(1, many...)},
 		// Who does not answer has its place for 100 ms.
-		{"--max-first-answers 1", "first_answers", "more clients want first answers than are given at once: they wait for their turn", "at_once:1", opens(50, clusters)},
+		{"--max-first-answers 1", "first_answers", "many clients connect at once: they get their first responses in turn", "at_once:1", opens(50, clusters)},
 		{"--max-other-streams 1", "other_streams", stream, "1 streams of other services", func(d *daemon) {
 			for range 2 {
 				s, err := healthgrpc.NewHealthClient(d.conn).Watch(d.ctx, &healthgrpc.HealthCheckRequest{})
@@ -82,7 +82,7 @@ func TestBoundsAreSeen(t *testing.T) {
 				_, _ = s.Recv()
 			}
 		}},
-		{"--max-polls 1", "polls", "client was refused: its poll ends", "1 polls are held", func(d *daemon) {
+		{"--max-polls 1", "polls", "poll ended: client exceeded a limit or sent a malformed request", "1 polls are held", func(d *daemon) {
 			p := d.poller(nil, "tcp", d.logged("serving REST-JSON")["http"].(string))
 			_, version, _ := p.poll("")
 			for i := range 2 {

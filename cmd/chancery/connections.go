@@ -14,7 +14,7 @@ import (
 func (s *serving) raiseFiles() listen.Files {
 	files, err := listen.RaiseFiles()
 	if err != nil {
-		s.log.Warn("the limit of open files stays", "error", err)
+		s.log.Warn("the limit of open files cannot be raised", "error", err)
 	}
 	return files
 }

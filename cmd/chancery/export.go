@@ -263,7 +263,7 @@ func (e *exporting) follow(ctx context.Context, changed <-chan struct{}, hangups
 		retry = time.After(again)
 		if err.Error() != was {
 			was = err.Error()
-			e.log.Error("not exported, what is there stays", "error", err, "again_in", again.String())
+			e.log.Error("export failed, keeping the previous files", "error", err, "again_in", again.String())
 		}
 	}
 }
@@ -317,7 +317,7 @@ func (e *exporting) warn(warnings []string) {
 	}
 	for _, w := range fresh {
 		if e.watch {
-			e.log.Warn("exported, but doubtful", "problem", w)
+			e.log.Warn("export warning", "problem", w)
 		} else {
 			fmt.Fprintln(e.stderr, "chancery: warning:", w)
 		}

@@ -79,7 +79,7 @@ func TestExportWatch(t *testing.T) {
 		}
 		was := tree(t, out)
 		write(t, dir, "s.yaml", aSecret("s", "[three]"))
-		d.logged("not loaded, what was good before stays")
+		d.logged("reload rejected, keeping the previous configuration")
 		if now := tree(t, out); !maps.Equal(was, now) {
 			t.Errorf("a mistake was exported: %v", now)
 		}
@@ -110,7 +110,7 @@ func TestExportWatch(t *testing.T) {
 		out = seen(d.cmd.Process.Pid)
 		was := tree(t, out)
 		write(t, dir, "large.yaml", aSecret("large", strings.Repeat("x", 2<<20)), "s.yaml", aSecret("s", "two"))
-		l := d.logged("not exported, what is there stays")
+		l := d.logged("export failed, keeping the previous files")
 		if err := l["error"]; !strings.Contains(err.(string), "/.generations/2/sds/large.yaml: "+why) {
 			t.Errorf("%v", err)
 		}
@@ -151,7 +151,7 @@ func TestExportWatch(t *testing.T) {
 		}
 		write(t, filepath.Dir(out), filepath.Base(out)+"/.generations", "a file")
 		write(t, dir, "c.yaml", cluster("c"))
-		if l := d.logged("not exported, what is there stays"); !strings.Contains(l["error"].(string), out+"/.generations: not a directory") {
+		if l := d.logged("export failed, keeping the previous files"); !strings.Contains(l["error"].(string), out+"/.generations: not a directory") {
 			t.Errorf("%v", l)
 		}
 		if err := os.Remove(filepath.Join(out, ".generations")); err != nil {

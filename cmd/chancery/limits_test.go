@@ -68,7 +68,7 @@ func TestLimitFlags(t *testing.T) {
 			if err := open(t, c.reqs...); status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), c.says) {
 				t.Errorf("told %v", err)
 			}
-			if line := d.logged("client was refused: its stream ends"); line["flag"] != name {
+			if line := d.logged("stream closed: client exceeded a limit or sent a malformed request"); line["flag"] != name {
 				t.Errorf("the log names %v: %v", line["flag"], line)
 			}
 		})
@@ -81,7 +81,7 @@ func TestLimitFlags(t *testing.T) {
 			t.Errorf("told %v", err)
 		}
 	})
-	if line := d.logged("client was refused: its stream ends"); !strings.HasPrefix(fmt.Sprint(line["peer"]), "127.0.0.1:") || line["code"] != "ResourceExhausted" || line["flag"] != "--max-streams" {
+	if line := d.logged("stream closed: client exceeded a limit or sent a malformed request"); !strings.HasPrefix(fmt.Sprint(line["peer"]), "127.0.0.1:") || line["code"] != "ResourceExhausted" || line["flag"] != "--max-streams" {
 		t.Error(line)
 	}
 }
@@ -157,7 +157,7 @@ func TestWriteTimeoutFlag(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if line := d.logged("client was refused: its stream ends"); line["code"] != "DeadlineExceeded" || !strings.Contains(fmt.Sprint(line["error"]), "for 200ms") || line["flag"] != "--write-timeout" {
+		if line := d.logged("stream closed: client exceeded a limit or sent a malformed request"); line["code"] != "DeadlineExceeded" || !strings.Contains(fmt.Sprint(line["error"]), "for 200ms") || line["flag"] != "--write-timeout" {
 			t.Error(line)
 		}
 		if took := time.Since(start); took > 15*time.Second {

@@ -46,7 +46,7 @@ func (l *logging) open(w io.Writer) (*slog.Logger, error) {
 	case "error":
 		o.Level = slog.LevelError
 	default:
-		return nil, fmt.Errorf("--log-level: %q is none of debug, info, warn and error", l.level)
+		return nil, fmt.Errorf("--log-level: must be debug, info, warn or error, not %q", l.level)
 	}
 	signal.Ignore(syscall.SIGPIPE)
 	var to func(io.Writer) slog.Handler
@@ -56,10 +56,10 @@ func (l *logging) open(w io.Writer) (*slog.Logger, error) {
 	case l.format == "json" || l.format == "auto":
 		to = func(w io.Writer) slog.Handler { return slog.NewJSONHandler(w, &o) }
 	default:
-		return nil, fmt.Errorf("--log-format: %q is none of text, json and auto", l.format)
+		return nil, fmt.Errorf("--log-format: must be text, json or auto, not %q", l.format)
 	}
 	l.lines = backlog.New(w, maxWaiting, func(out io.Writer, lost int) {
-		slog.New(to(out)).Warn("lines of the log were lost: who reads it is too slow", "lines", lost)
+		slog.New(to(out)).Warn("log lines were lost: the reader of the log is too slow", "lines", lost)
 	})
 	return slog.New(byLevel{to(l.lines), to(l.lines.Urgent())}), nil
 }

@@ -83,7 +83,7 @@ func TestCommands(t *testing.T) {
 		{"serve a b", 2, []string{"serve wants one directory, not 2"}},
 		{"serve good --lisen x", 2, []string{"unknown flag: --lisen"}},
 		{"serve good --listen x", 2, []string{`--listen: address "x": missing port`}},
-		{"serve good --drain x", 2, []string{`--drain: "x" is no time`}},
+		{"serve good --drain x", 2, []string{`--drain: "x" is not a duration`}},
 		{"sevre good", 2, []string{`unknown command "sevre"`, "Did you mean this?", "serve"}},
 		{"serve good --listen 127.0.0.1:" + port, 1, []string{"chancery: error: listen on 127.0.0.1:" + port, "in use", "chancery: hint: --listen"}},
 		{"serve good --listen 127.0.0.1:1 --metrics-listen 127.0.0.1:1", 2, []string{"chancery: error: --listen and --metrics-listen: both are to be at 127.0.0.1:1\n"}},
@@ -96,7 +96,7 @@ func TestCommands(t *testing.T) {
 		{"serve good --max-file 5B", 1, []string{"chancery: error: good/a.yaml: ", "more than the limit of 5 (--max-file)\n"}},
 		{"serve one", 1, []string{"chancery: error: one/a.yaml:3:1: unknown field \"nam\" in Cluster"}},
 		{"serve ./many", 1, []string{"many/a.yaml:3:1: unknown field \"nam\"", "many/c/c.yml:2:1: CDS \"b\" is already at many/b.yaml:1:1\n", "many/d.json:1:", "the file ends",
-			"chancery: error: 3 mistakes in ./many: nothing is served\n"}},
+			"chancery: error: 3 errors in ./many: nothing is served\n"}},
 	} {
 		t.Run(tt.args, func(t *testing.T) {
 			cmd := exec.CommandContext(t.Context(), binary, strings.Fields(tt.args)...)

@@ -96,7 +96,7 @@ func TestSecrets(t *testing.T) {
 		s := d.clusters()
 		s.gets("a")
 		write(t, d.dir, "a.yaml", cluster("b"), "s.yaml", secret)
-		why := fmt.Sprint(d.logged("not loaded, what was good before stays")["error"])
+		why := fmt.Sprint(d.logged("reload rejected, keeping the previous configuration")["error"])
 		if !strings.Contains(why, "s.yaml:1:1: the secret in generic_secret.secret of SDS \"key\"") {
 			t.Error(why)
 		}
@@ -126,9 +126,9 @@ func TestAssignments(t *testing.T) {
 		d := serveDir(t, dir)
 		write(t, dir, "b.yaml", cluster("b")+edsOf)
 		want := filepath.Join(dir, "b.yaml") + `:1:1: CDS "b" refers to EDS "b", which no file has (Envoy waits 15 s for endpoints that are missing, at each start)`
-		line := d.logged("accepted, but doubtful")
+		line := d.logged("configuration warning")
 		if strings.Contains(fmt.Sprint(line["problem"]), "a.yaml") {
-			line = d.logged("accepted, but doubtful")
+			line = d.logged("configuration warning")
 		}
 		if line["problem"] != want {
 			t.Error(line["problem"])
@@ -173,7 +173,7 @@ func TestMonitor(t *testing.T) {
 		return r.StatusCode, string(b)
 	}
 	write(t, dir, "a.yaml", "nothing")
-	d.logged("not loaded, what was good before stays")
+	d.logged("reload rejected, keeping the previous configuration")
 	for path, want := range map[string][]string{
 		"/healthz":             {"ok"},
 		"/readyz?verbose":      {"[+]serving ok"},

@@ -14,9 +14,9 @@ type raises struct{ slog.Handler }
 // Lines that are about one limit, and those whose error says which.
 var (
 	ofOneLimit = map[string]string{
-		"client sends more requests than are taken: they wait":                           "--max-rate",
-		"more requests come from an address than are taken: they wait":                   "--max-address-rate",
-		"client opens and ends streams faster than they are taken: its connection waits": "--max-stream-rate",
+		"client sends requests too fast: they wait":                    "--max-rate",
+		"an address sends requests too fast: they wait":                "--max-address-rate",
+		"client opens and ends streams too fast: its connection waits": "--max-stream-rate",
 	}
 	byError = []struct {
 		says *regexp.Regexp
@@ -52,7 +52,7 @@ func (h raises) Handle(ctx context.Context, r slog.Record) error {
 
 // raisedBy returns the flag that raises the limit which a line tells of, or "".
 func raisedBy(r slog.Record) (flag string) {
-	if flag = ofOneLimit[r.Message]; flag != "" || !strings.HasPrefix(r.Message, "client was refused: ") {
+	if flag = ofOneLimit[r.Message]; flag != "" || !strings.Contains(r.Message, " a limit") {
 		return flag
 	}
 	r.Attrs(func(a slog.Attr) bool {

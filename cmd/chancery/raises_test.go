@@ -24,7 +24,7 @@ func TestFlagsOfLimits(t *testing.T) {
 		_, flag, _ := strings.Cut(strings.TrimSpace(out.String()), "g.flag=")
 		return flag
 	}
-	const ends = "client was refused: its stream ends"
+	const ends = "stream closed: client exceeded a limit or sent a malformed request"
 	limits := regexp.MustCompile(`"((?:limit exceeded: |%w: |%s with )[^"]+|no request came for [^"]+|the client has read nothing for [^"]+)"`)
 	filled := strings.NewReplacer("%d", "7", "%s", "EDS", "%v", "7s", "%w", "limit exceeded")
 	seen := []string{"--max-request"} // gRPC says that
@@ -53,7 +53,7 @@ func TestFlagsOfLimits(t *testing.T) {
 		}
 	}
 	for _, why := range []unfinished.Reason{unfinished.TooMuch, unfinished.TooSlow, unfinished.TooLong} {
-		seen = append(seen, flag("client was refused: its connection is closed", string(why)))
+		seen = append(seen, flag("connection closed: unfinished requests exceed a limit", string(why)))
 	}
 	for line := range ofOneLimit {
 		seen = append(seen, flag(line, ""))

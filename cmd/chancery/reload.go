@@ -64,7 +64,7 @@ Exit codes: 0 loaded; 1 not loaded, or not known, and why; 2 wrong use.`,
 				fmt.Fprintln(cmd.ErrOrStderr(), e)
 			}
 			if len(r.Errors) > 0 {
-				return failure{errors.New("not loaded, what was good before stays"), ""}
+				return failure{errors.New("reload rejected, keeping the previous configuration"), ""}
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "ok: %s in %s, %d set, %d removed\n", count(r.Resources, "resource"), count(r.Files, "file"), r.Set, r.Removed)
 			if r.Held > 0 {

@@ -223,7 +223,7 @@ func (s *serving) run() error {
 			case why != nil:
 				return errors.New(*why)
 			case !known():
-				return errors.New("there is nothing to serve yet: no file has a resource")
+				return errors.New("the configuration is empty: no file has a resource")
 			}
 			return nil
 		})
@@ -235,7 +235,7 @@ func (s *serving) run() error {
 		})
 		running.Go(func() {
 			if err := h.Serve(ctx, probes.On(l)); err != nil {
-				s.log.Error("no metrics any more", "error", err)
+				s.log.Error("the metrics listener failed", "error", err)
 			}
 		})
 		s.log.Info("metrics and health", "http", l.Addr().String(), "profiles", listen.Loopback(l.Addr()))
@@ -328,7 +328,7 @@ func (s *serving) first(src *dir.Source) error {
 	}
 	s.log.Info("loaded", report.Attrs()...)
 	if len(report.Counts) == 0 {
-		s.log.Warn("there is nothing to serve yet: no file has a resource", "dir", s.dir, "files", report.Files, "clients_wait", !s.allowEmpty)
+		s.log.Warn("the configuration is empty: no file has a resource", "dir", s.dir, "files", report.Files, "clients_wait", !s.allowEmpty)
 	}
 	return nil
 }
@@ -375,5 +375,5 @@ func notLoaded(stderr io.Writer, root, done string, err error) error {
 	for _, e := range errs {
 		fmt.Fprintln(stderr, e)
 	}
-	return failure{fmt.Errorf("%d mistakes in %s: nothing is %s", len(errs), root, done), ""}
+	return failure{fmt.Errorf("%d errors in %s: nothing is %s", len(errs), root, done), ""}
 }

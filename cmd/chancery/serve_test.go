@@ -232,8 +232,8 @@ func TestServe(t *testing.T) {
 		s.gets("a", "c")
 
 		write(t, d.dir, "a.yaml", cluster("a")+"connect_timeout: soon\n", "sub/b.yaml", cluster("d"))
-		d.logged("not loaded, what was good before stays")
-		if at, _ := d.logged("mistake")["error"].(string); !strings.HasPrefix(at, filepath.Join(d.dir, "a.yaml")+":3:18: ") {
+		d.logged("reload rejected, keeping the previous configuration")
+		if at, _ := d.logged("configuration error")["error"].(string); !strings.HasPrefix(at, filepath.Join(d.dir, "a.yaml")+":3:18: ") {
 			t.Errorf("a mistake at %q", at)
 		}
 
@@ -265,7 +265,7 @@ func TestServe(t *testing.T) {
 		}
 		d := serve(t, nil, "a.yaml", many.String())
 		write(t, d.dir, "a.yaml", cluster("a"))
-		if why := d.logged("not loaded, what was good before stays")["error"]; !strings.Contains(fmt.Sprint(why), "20 of 20 CDS resources") {
+		if why := d.logged("reload rejected, keeping the previous configuration")["error"]; !strings.Contains(fmt.Sprint(why), "20 of 20 CDS resources") {
 			t.Error(why)
 		}
 		d = serve(t, []string{"--allow-mass-delete"}, "a.yaml", many.String())

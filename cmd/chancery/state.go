@@ -82,7 +82,7 @@ func (s *state) restore(log *slog.Logger, src *dir.Source) {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
-		log.Warn("what was kept of the last good configuration is of no use", "error", err)
+		log.Warn("the stored last good configuration cannot be used", "error", err)
 	default:
 		s.restored.Store(&c)
 	}

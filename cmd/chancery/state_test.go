@@ -122,10 +122,10 @@ func TestSafeStart(t *testing.T) {
 		harm func(dir string) error
 		why  string
 	}{
-		{"a mistake", func(dir string) error { return os.WriteFile(dir+"/b.yaml", []byte("a: ["), 0o666) }, "mistake"},
+		{"a mistake", func(dir string) error { return os.WriteFile(dir+"/b.yaml", []byte("a: ["), 0o666) }, "configuration error"},
 		{"half of the files", func(dir string) error { return os.Remove(dir + "/a.yaml") }, ""},
 		{"no files", func(dir string) error { return os.RemoveAll(dir + "/a.yaml") }, ""},
-		{"no directory", func(dir string) error { return os.Rename(dir, dir+".gone") }, "mistake"},
+		{"no directory", func(dir string) error { return os.Rename(dir, dir+".gone") }, "configuration error"},
 	} {
 		t.Run("SAFE-10 a start on "+tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -178,7 +178,7 @@ func TestSafeStart(t *testing.T) {
 		port := freePort(t)
 		d := serve(t, []string{"--metrics-listen", "127.0.0.1:" + port})
 		d.clusters() // which waits
-		d.logged("client waits: it is not known yet what its node may see")
+		d.logged("client waits: nothing is configured for its node yet")
 		s := d.clusters()
 		resp, err := http.Get("http://127.0.0.1:" + port + "/readyz?verbose")
 		if err != nil {
@@ -239,7 +239,7 @@ func TestSafeStart(t *testing.T) {
 		s := d.clusters()
 		s.gets(listed(0, 30)...)
 		write(t, d.dir, "a.yaml", many(0, 10))
-		why := fmt.Sprint(d.logged("not loaded, what was good before stays")["error"])
+		why := fmt.Sprint(d.logged("reload rejected, keeping the previous configuration")["error"])
 		_, how, _ := strings.Cut(why, "chancery reload ")
 		if !strings.HasPrefix(how, "--allow-mass-delete ") {
 			t.Error(why)
@@ -264,7 +264,7 @@ func TestSafeStart(t *testing.T) {
 		begin := time.Now()
 		write(t, d.dir, "a.yaml", many(5, 26)) // c30 is new
 		s.gets(listed(0, 31)...)
-		line := d.logged("much has gone from the files: it stays until a second look agrees")
+		line := d.logged("removals delayed: many resources are gone from the files")
 		if got := fmt.Sprint(line["resources"], line["first"]); got != "5 [c00 c01 c02]" {
 			t.Error(got)
 		}

@@ -175,7 +175,7 @@ func TestUnfinishedMemory(t *testing.T) {
 			if cost := during - before; cost > 64e6 && buildFlags == nil { // the race detector has a memory of its own
 				t.Errorf("%d MB", cost/1e6)
 			}
-			if line := d.logged("client was refused: its connection is closed"); line["peer"] == nil {
+			if line := d.logged("connection closed: unfinished requests exceed a limit"); line["peer"] == nil {
 				t.Error(line)
 			}
 			if m := d.metrics(); !regexp.MustCompile(`xds_server_throttled_total{limit="unfinished"} [1-9]`).MatchString(m) || !strings.Contains(m, "xds_server_unfinished_bytes ") {
@@ -197,7 +197,7 @@ func TestReadTimeoutFlag(t *testing.T) {
 		f := flood(t, d.conn.Target())
 		f.open(1)
 		f.begin(1, 100<<10, 1<<20)
-		if line := d.logged("client was refused: its connection is closed"); line["error"] != "a request came too slowly" {
+		if line := d.logged("connection closed: unfinished requests exceed a limit"); line["error"] != "a request came too slowly" {
 			t.Error(line)
 		}
 		if took := time.Since(start); took > 15*time.Second {

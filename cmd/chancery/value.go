@@ -32,13 +32,13 @@ func wrongValue(err error) error {
 			return fmt.Errorf("%s is too large", e.GetValue())
 		}
 		if e.GetFlag().Value.Type() == "size" {
-			return fmt.Errorf("%q is no size: write a number of bytes, with a unit if you like, such as 64MiB, 64MB or 1GiB", e.GetValue())
+			return fmt.Errorf("%q is not a size: write a number of bytes, with a unit if you like, such as 64MiB, 64MB or 1GiB", e.GetValue())
 		}
-		return fmt.Errorf("%q is no whole number", e.GetValue())
+		return fmt.Errorf("%q is not a whole number", e.GetValue())
 	case "duration":
-		return fmt.Errorf("%q is no time: write a number and its unit, such as 500ms, 10s, 5m or 1h30m", e.GetValue())
+		return fmt.Errorf("%q is not a duration: write a number and its unit, such as 500ms, 10s, 5m or 1h30m", e.GetValue())
 	case "bool":
-		return fmt.Errorf("%q is none of true and false", e.GetValue())
+		return fmt.Errorf("must be true or false, not %q", e.GetValue())
 	case "only":
 		return e.Unwrap()
 	}

@@ -155,7 +155,7 @@ func (d *demo) run(ctx context.Context, once bool) (err error) {
 	if err := d.write("route.yaml", bytes.Replace(moved, []byte("cluster: other"), []byte("clutser: backend"), 1)); err != nil {
 		return err
 	}
-	if err := d.logged(ctx, "not loaded"); err != nil {
+	if err := d.logged(ctx, "reload rejected"); err != nil {
 		return err
 	}
 	say("Now there is a typo in route.yaml. Chancery's log says that what was good before stays. The same from chancery check:")

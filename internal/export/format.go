@@ -49,7 +49,7 @@ func ParseFormat(name string) (*Format, error) {
 			return f, nil
 		}
 	}
-	return nil, fmt.Errorf("%q is none of yaml, json, pb_text and pb", name)
+	return nil, fmt.Errorf("must be yaml, json, pb_text or pb, not %q", name)
 }
 
 // A response is written as what it says of all its resources and a piece for each. In

@@ -41,7 +41,7 @@ func TestOwn(t *testing.T) {
 	if err := os.Symlink(at(0o700), link); err != nil {
 		t.Fatal(err)
 	}
-	opens(link, "is no directory")
+	opens(link, "is not a directory")
 	theirs := at(0o700)
 	if err := os.Chown(theirs, 65534, 65534); err != nil {
 		return // who is not root gives nothing away

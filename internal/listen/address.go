@@ -49,13 +49,13 @@ func parse(s string) (Address, error) {
 	}
 	n, err := strconv.ParseUint(port, 10, 16)
 	if err != nil {
-		return Address{}, fmt.Errorf("port %q is no number from 0 to 65535", port)
+		return Address{}, fmt.Errorf("port %q is not a number between 0 and 65535", port)
 	}
 	switch {
 	case strings.Contains(host, ":") && net.ParseIP(zoneless(host)) == nil:
-		return Address{}, fmt.Errorf("%q is no IPv6 address", host)
+		return Address{}, fmt.Errorf("%q is not an IPv6 address", host)
 	case strings.ContainsAny(host, "/ "):
-		return Address{}, fmt.Errorf("%q is no host; want host:port, without a scheme", host)
+		return Address{}, fmt.Errorf("%q is not a host; want host:port, without a scheme", host)
 	}
 	return Address{Network: "tcp", Host: host, Port: uint16(n)}, nil
 }

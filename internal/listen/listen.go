@@ -88,7 +88,7 @@ func removeStale(ctx context.Context, path string) error {
 		return err
 	}
 	if before.Mode().Type() != fs.ModeSocket {
-		return errors.New("the file exists and is no socket")
+		return errors.New("the file exists and is not a socket")
 	}
 	d := net.Dialer{Timeout: time.Second}
 	c, err := d.DialContext(ctx, "unix", path)

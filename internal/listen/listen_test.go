@@ -114,14 +114,14 @@ func TestOtherFiles(t *testing.T) {
 	if err := os.WriteFile(path, []byte("x"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	refuses(t, "unix:"+path, "the file exists and is no socket")
-	refuses(t, "unix:"+dir, "the file exists and is no socket")
+	refuses(t, "unix:"+path, "the file exists and is not a socket")
+	refuses(t, "unix:"+dir, "the file exists and is not a socket")
 	// Nor is what a link points to.
 	link := filepath.Join(dir, "link")
 	if err := os.Symlink(path, link); err != nil {
 		t.Fatal(err)
 	}
-	refuses(t, "unix:"+link, "the file exists and is no socket")
+	refuses(t, "unix:"+link, "the file exists and is not a socket")
 	if b, err := os.ReadFile(path); err != nil || string(b) != "x" {
 		t.Errorf("%q, %v", b, err)
 	}

@@ -146,12 +146,12 @@ func (d *Decoder) any(n *yaml.Node, path string, depth int) protoreflect.Message
 	}
 	if typ == nil {
 		if len(rest) > 0 {
-			d.Report(n, path, `such as "@type": type.googleapis.com/envoy.config.cluster.v3.Cluster`, `"@type" is missing`)
+			d.Report(n, path, `for example "@type": type.googleapis.com/envoy.config.cluster.v3.Cluster`, `"@type" is missing`)
 		}
 		return nil
 	}
 	if typ.Kind != yaml.ScalarNode || !strings.Contains(typ.Value, "/") {
-		d.Report(typ, path, "write type.googleapis.com/ and the message's full name", "%s is no type URL", d.kind(typ))
+		d.Report(typ, path, "write type.googleapis.com/ and the message's full name", "%s is not a type URL", d.kind(typ))
 		return nil
 	}
 	mt, err := d.Types.FindMessageByURL(typ.Value)

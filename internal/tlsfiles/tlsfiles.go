@@ -151,7 +151,7 @@ func (s *Source) refresh() {
 		c, err = content.config()
 	}
 	if err != nil {
-		s.log.Error("TLS files changed and are of no use: the last good ones stay", "error", err)
+		s.log.Error("new TLS files are invalid: keeping the previous ones", "error", err)
 		return
 	}
 	s.current.Store(c)

@@ -218,12 +218,12 @@ func (d *decoder) entry(n, flat *yaml.Node, path string, in said) {
 // single reads a resource that is not wrapped.
 func (d *decoder) single(flat *yaml.Node, path string, w *wrapped) proto.Message {
 	flat = d.extras(flat, path, w)
-	const hint = `such as "@type": ` + apis + "envoy.config.cluster.v3.Cluster"
+	const hint = `for example "@type": ` + apis + "envoy.config.cluster.v3.Cluster"
 	switch url := protofile.Get(flat, "@type"); {
 	case url == nil:
 		d.Report(flat, path, hint, `no "@type"`)
 	case url.Kind != yaml.ScalarNode || !strings.HasPrefix(url.Value, apis):
-		d.Report(url, path, hint, `"@type" is no type URL that begins with %s`, apis)
+		d.Report(url, path, hint, `"@type" must be a full type URL, which begins with %s`, apis)
 	default:
 		return d.Any(flat, path)
 	}

@@ -265,7 +265,7 @@ func (s *Source) look(force bool, sc *scanner) (next world, changed bool, _ Erro
 		return world{}, false, nil
 	}
 	next, twice := assemble(sc.files, files)
-	return next, true, summary(s.root, "mistakes", append(errs, twice...), more)
+	return next, true, summary(s.root, "errors", append(errs, twice...), more)
 }
 
 // rereads is how often files are read again that have changed while they were read, as
@@ -459,7 +459,7 @@ func (s *Source) warn() {
 		line := p.Error()
 		if now[line] = true; !s.told[line] {
 			p.Warning = false // the level says it
-			s.Log.Warn("accepted, but doubtful", "problem", p.Error())
+			s.Log.Warn("configuration warning", "problem", p.Error())
 		}
 	}
 	s.told = now

@@ -25,11 +25,11 @@ func (s *Source) holding(now time.Time) {
 		for _, gone := range m.absent {
 			names = slices.AppendSeq(names, maps.Keys(gone))
 		}
-		s.Log.Warn("much has gone from the files: it stays until a second look agrees",
+		s.Log.Warn("removals delayed: many resources are gone from the files",
 			slog.Int("resources", m.held), slog.Any("first", first(names)), slog.String("in", s.Confirm.String()))
 	case !s.waiting.told.IsZero() && (m.held == 0 || now.Sub(s.waiting.told) >= patience*m.confirm):
 		if m.joined > 0 {
-			s.Log.Warn("more has gone from the files while that waited", slog.Int("resources", m.joined))
+			s.Log.Warn("removals delayed: more resources are gone from the files", slog.Int("resources", m.joined))
 		}
 	default:
 		return

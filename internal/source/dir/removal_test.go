@@ -347,7 +347,7 @@ func TestRemovalsAreLookedAtAgain(t *testing.T) {
 		for len(log) > 0 {
 			all = append(all, <-log)
 		}
-		if got := strings.Join(all, "\n"); strings.Contains(got, "it stays until a second look agrees") != (told == "held") || told != "" && told != "held" && !strings.Contains(got, told) {
+		if got := strings.Join(all, "\n"); strings.Contains(got, "removals delayed: many") != (told == "held") || told != "" && told != "held" && !strings.Contains(got, told) {
 			t.Errorf("told %q, want %q", got, told)
 		}
 	}
@@ -356,7 +356,7 @@ func TestRemovalsAreLookedAtAgain(t *testing.T) {
 	look(order{}, true, "held")
 	look(order{}, true, "")
 	b.write("b.yaml", "{")
-	look(order{}, false, "not loaded")
+	look(order{}, false, "reload rejected")
 	b.remove("b.yaml")
 	look(order{approve: true}, false, "set=0 removed=5 took=")
 	b.write("a.yaml", clusters("c39"))
@@ -389,7 +389,7 @@ func TestSlowRemoval(t *testing.T) {
 		m.served(29)
 		m.rewrite(all...)
 		look()
-		const much, more = ` level=WARN msg="much has gone from the files: it stays until a second look agrees" `, ` level=WARN msg="more has gone from the files while that waited" `
+		const much, more = ` level=WARN msg="removals delayed: many resources are gone from the files" `, ` level=WARN msg="removals delayed: more resources are gone from the files" `
 		if got, want := strings.Join(told, "\n"), "0s"+much+"resources=5 first=\"[c0 c1 c2]\" in=0s\n17s"+more+"resources=6"; got != want {
 			t.Errorf("told\n%s\nwant\n%s", got, want)
 		}

@@ -33,19 +33,19 @@ func (f *failing) note(now time.Time, err error) {
 // the files, and sees nothing of it, or it is long ago.
 func (f *failing) due(now time.Time) bool { return f.moved || now.Sub(f.told) >= remind }
 
-// Tell logs why nothing was loaded, mistake by mistake, as Run does: when it fails, at
+// Tell logs why nothing was loaded, error by error, as Run does: when it fails, at
 // each change while it does, and every five minutes.
 func (s *Source) Tell(err error) {
 	s.failing.told = time.Now()
 	since := s.failing.since.UTC().Format(time.RFC3339)
 	errs, ok := errors.AsType[Errors](err)
 	if !ok {
-		s.Log.Error("not loaded, what was good before stays", "error", err, "since", since)
+		s.Log.Error("reload rejected, keeping the previous configuration", "error", err, "since", since)
 		return
 	}
-	s.Log.Error("not loaded, what was good before stays", "mistakes", len(errs), "since", since)
+	s.Log.Error("reload rejected, keeping the previous configuration", "errors", len(errs), "since", since)
 	for _, e := range errs {
-		s.Log.Error("mistake", "error", e.Error())
+		s.Log.Error("configuration error", "error", e.Error())
 	}
 }
 

@@ -44,7 +44,7 @@ func TestTellAgain(t *testing.T) {
 			bad(b)
 			said := func(when, log string, want bool) {
 				t.Helper()
-				if strings.Contains(log, `level=ERROR msg="not loaded, what was good before stays"`) != want || strings.Contains(log, "since="+b.src.failing.since.UTC().Format(time.RFC3339)) != want {
+				if strings.Contains(log, `level=ERROR msg="reload rejected, keeping the previous configuration"`) != want || strings.Contains(log, "since="+b.src.failing.since.UTC().Format(time.RFC3339)) != want {
 					t.Errorf("%s: %s", when, log)
 				}
 			}
@@ -77,11 +77,11 @@ func TestTellAgain(t *testing.T) {
 	t.Run("OBS-5 who is well again is as new", func(t *testing.T) {
 		b := newBench(t, "a.yaml", clusters("a"), "b.yaml", "x: y")
 		reload := b.reloads(t)
-		if log := reload(false); !strings.Contains(log, "not loaded") || !strings.Contains(log, "level=ERROR msg=mistake error=\"b.yaml:1:1: ") {
+		if log := reload(false); !strings.Contains(log, "reload rejected") || !strings.Contains(log, "level=ERROR msg=\"configuration error\" error=\"b.yaml:1:1: ") {
 			t.Error(log)
 		}
 		b.write("b.yaml", clusters("b"))
-		if log := reload(false); strings.Contains(log, "not loaded") || !strings.Contains(log, "msg=loaded") || !b.src.failing.since.IsZero() {
+		if log := reload(false); strings.Contains(log, "reload rejected") || !strings.Contains(log, "msg=loaded") || !b.src.failing.since.IsZero() {
 			t.Error(log)
 		}
 	})
@@ -118,7 +118,7 @@ func TestPlace(t *testing.T) {
 // better what it means that something is missing.
 func TestWarnsOfReferences(t *testing.T) {
 	eds := "{" + clusterURL + ", name: x, type: EDS, eds_cluster_config: {eds_config: {ads: {}}}}\n"
-	const line = `level=WARN msg="accepted, but doubtful" problem="a.yaml:1:1: CDS \"x\" refers to EDS \"x\", which no file has`
+	const line = `level=WARN msg="configuration warning" problem="a.yaml:1:1: CDS \"x\" refers to EDS \"x\", which no file has`
 	for _, wanted := range []bool{true, false} {
 		b := newBench(t, "a.yaml", eds)
 		b.src.References = wanted

@@ -154,6 +154,6 @@ func (w *watcher) unheard(err error) {
 	w.deaf = true
 	if !w.told {
 		w.told = true
-		w.log.Warn("some changes will be noticed late", "after", w.poll.String(), "error", err)
+		w.log.Warn("changes of files may be noticed up to 30 s late", "after", w.poll.String(), "error", err)
 	}
 }

@@ -103,9 +103,9 @@ func TestRun(t *testing.T) {
 		want := b.follow()
 		log := b.run()
 		b.write("a.yaml", clusters("b")+"- {x: y}\n", "b.yaml", "{")
-		b.wait(log, `level=ERROR msg="not loaded, what was good before stays" mistakes=2`)
-		b.wait(log, `level=ERROR msg=mistake error="`+b.dir+`/a.yaml:3:3: resources[1]: no \"@type\" `)
-		b.wait(log, `level=ERROR msg=mistake error="`+b.dir+`/b.yaml:1:`)
+		b.wait(log, `level=ERROR msg="reload rejected, keeping the previous configuration" errors=2`)
+		b.wait(log, `level=ERROR msg="configuration error" error="`+b.dir+`/a.yaml:3:3: resources[1]: no \"@type\" `)
+		b.wait(log, `level=ERROR msg="configuration error" error="`+b.dir+`/b.yaml:1:`)
 		want("CDS a")
 		b.write("a.yaml", clusters("b"), "b.yaml", "")
 		want("CDS b")
@@ -281,7 +281,7 @@ func TestUnheard(t *testing.T) {
 		w.enter(filepath.Join(t.TempDir(), "none"))
 		w.end()
 	}
-	if len(log) != 1 || !strings.Contains(<-log, "some changes will be noticed late") {
+	if len(log) != 1 || !strings.Contains(<-log, "changes of files may be noticed up to 30 s late") {
 		t.Errorf("%d lines more", len(log))
 	}
 	b := newBench(t, "a.yaml", clusters("a"))

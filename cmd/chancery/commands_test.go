@@ -194,8 +194,8 @@ func newTypist(t *testing.T) *typist {
 		}
 	}
 	set, err := proto.Marshal(&descriptorpb.FileDescriptorSet{File: []*descriptorpb.FileDescriptorProto{{
-		Name: proto.String("acme/filter.proto"), Package: proto.String("acme"), Syntax: proto.String("proto3"),
-		MessageType: []*descriptorpb.DescriptorProto{{Name: proto.String("Filter")}},
+		Name: new("acme/filter.proto"), Package: new("acme"), Syntax: new("proto3"),
+		MessageType: []*descriptorpb.DescriptorProto{{Name: new("Filter")}},
 	}}})
 	if err != nil {
 		t.Fatal(err)

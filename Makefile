@@ -82,7 +82,7 @@ bench: ## The whole benchmark, about an hour
 examples: .cache/envoy ## Compile what people copy, and go through the demo once
 	for m in $$(find examples -name go.mod); do (cd $$(dirname $$m) && go vet ./...); done
 	go run ./internal/demo --once
-	DOCS_COMPILE=1 go test ./cmd/chancery -run TestCommandsOfDocs # those commands of the docs, too, that compile
+	DOCS_COMPILE=1 go test ./cmd/chancery -count=1 -run TestCommandsOfDocs # with the commands of the docs that compile
 
 .PHONY: descriptors
 descriptors: ## Make the descriptor set of Envoy's API anew, of the modules in tools/descriptors/go.mod

@@ -8,7 +8,7 @@ SHELL := /usr/bin/env bash
 .DEFAULT_GOAL := build
 
 STAGES   := build lint race memory sim fuzz e2e bench-smoke examples coverage
-MODULES  := . bench e2e examples/embedded tools/descriptors
+MODULES  := . bench e2e examples/embedded examples/from-go-control-plane examples/grpc/greeter tools/descriptors
 WORLDS   ?= 200000
 FUZZTIME ?= 20s
 SOAK     ?= 1h
@@ -82,6 +82,7 @@ bench: ## The whole benchmark, about an hour
 examples: .cache/envoy ## Compile what people copy, and go through the demo once
 	for m in $$(find examples -name go.mod); do (cd $$(dirname $$m) && go vet ./...); done
 	go run ./internal/demo --once
+	DOCS_COMPILE=1 go test ./cmd/chancery -count=1 -run TestCommandsOfDocs # with the commands of the docs that compile
 
 .PHONY: descriptors
 descriptors: ## Make the descriptor set of Envoy's API anew, of the modules in tools/descriptors/go.mod

@@ -68,7 +68,7 @@ func TestExport(t *testing.T) {
 			t.Fatal(err)
 		}
 		x.commit(func(w world) { w.set(routes("ingress", "2", "other")) })
-		x.logged("not loaded")
+		x.logged("reload rejected")
 		if err := x.ingress.gets(answer{"a", "1"})(); err != nil {
 			t.Error(err)
 		}

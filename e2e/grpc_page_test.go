@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// The example of docs/grpc.md leads a gRPC client to its server.
+// The example of docs/proxyless-grpc.md leads a gRPC client to its server.
 func TestGRPCPage(t *testing.T) {
 	t.Parallel()
 	example, err := os.ReadFile("../examples/grpc/greeter.yaml")

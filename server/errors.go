@@ -16,7 +16,7 @@ import (
 )
 
 // errNotKnown ends polls, which cannot wait for as long as streams can.
-var errNotKnown = status.Error(codes.Unavailable, "it is not known yet what this node may see: try again later")
+var errNotKnown = status.Error(codes.Unavailable, "nothing is configured for this node yet: try again later")
 
 var errDraining = status.Error(codes.Unavailable, "the server is shutting down")
 

@@ -161,7 +161,7 @@ func TestLargeFetch(t *testing.T) {
 		if err := fetch(t, w, 4<<20); status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "more than 4194304") {
 			t.Error(err)
 		}
-		if n := w.Stats().Throttled["request"]; n != 1 || !strings.Contains(w.log.String(), "client was refused") {
+		if n := w.Stats().Throttled["request"]; n != 1 || !strings.Contains(w.log.String(), "client exceeded a limit") {
 			t.Errorf("counted %d, logged\n%s", n, w.log)
 		}
 	})

@@ -616,7 +616,7 @@ func TestPollEnds(t *testing.T) {
 			if status.Code(err) != c.code || !strings.Contains(err.Error(), c.says) {
 				t.Errorf("%v: %v", c.req, err)
 			}
-			if line := strings.TrimPrefix(w.log.String(), before); !strings.Contains(line, "client was refused") || !strings.Contains(line, "peer=10.0.0.1:1000") || !strings.Contains(line, c.says) {
+			if line := strings.TrimPrefix(w.log.String(), before); !strings.Contains(line, "client exceeded a limit") || !strings.Contains(line, "peer=10.0.0.1:1000") || !strings.Contains(line, c.says) {
 				t.Errorf("logged %s", line)
 			}
 		}

@@ -341,7 +341,7 @@ func TestFlood(t *testing.T) {
 			c.send(ack(r, "a", "b"))
 		}
 		synctest.Wait()
-		if log := w.log.String(); strings.Count(log, "\n") != 1 || !strings.Contains(log, "more requests than are taken") || !strings.Contains(log, "node=culprit") || !strings.Contains(log, "peer=") {
+		if log := w.log.String(); strings.Count(log, "\n") != 1 || !strings.Contains(log, "client sends requests too fast") || !strings.Contains(log, "node=culprit") || !strings.Contains(log, "peer=") {
 			t.Errorf("logged\n%s", log)
 		}
 		<-neighbours

@@ -62,7 +62,7 @@ func TestAddressRate(t *testing.T) {
 		if n["address_rate"] < 10 || n["address_rate"] > 20 || n["rate"] != 0 {
 			t.Errorf("%v", n)
 		}
-		if log := w.log.String(); strings.Count(log, "more requests come from an address") != 1+strings.Count(log, fmt.Sprint(" repeated=", n["address_rate"]-1)) || !strings.Contains(log, "peer=192.0.2.1:1 per_second=100") {
+		if log := w.log.String(); strings.Count(log, "an address sends requests too fast") != 1+strings.Count(log, fmt.Sprint(" repeated=", n["address_rate"]-1)) || !strings.Contains(log, "peer=192.0.2.1:1 per_second=100") {
 			t.Errorf("logged\n%s", log)
 		}
 	})

@@ -273,7 +273,7 @@ func TestStreamRate(t *testing.T) {
 		if n := w.Stats().Throttled["stream_rate"]; n != 1 {
 			t.Errorf("counted %d", n)
 		}
-		if log := w.log.String(); !strings.Contains(log, "faster than they are taken") || !strings.Contains(log, "peer=") || !strings.Contains(log, "per_second=100") {
+		if log := w.log.String(); !strings.Contains(log, "opens and ends streams too fast") || !strings.Contains(log, "peer=") || !strings.Contains(log, "per_second=100") {
 			t.Errorf("logged\n%s", log)
 		}
 	})

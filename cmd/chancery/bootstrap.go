@@ -16,18 +16,18 @@ func bootstrapCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bootstrap",
 		Short: "Print the configuration that a client starts with",
-		Long: `Bootstrap prints what a client needs to find the server, in the client's own
-format. It asks no server and checks nothing but the options.`,
+		Long: `Bootstrap prints the configuration with which a client finds the server, in the
+client's own format. It does not contact the server.`,
 		Example: `  chancery bootstrap envoy | envoy -c /dev/fd/0
   chancery bootstrap grpc >xds.json && GRPC_XDS_BOOTSTRAP=xds.json ./client`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(
-		client("envoy", "Print Envoy's bootstrap", `Envoy prints Envoy's bootstrap in JSON: listeners and clusters come from the
-server, and all that they refer to.`, "  chancery bootstrap envoy --node edge-1 --cluster edge | envoy -c /dev/fd/0\n  chancery bootstrap envoy --from config/_bootstrap.yaml --server xds.example:18000", bootstrap.Envoy),
-		client("grpc", "Print gRPC's bootstrap", `Grpc prints the bootstrap that gRPC's xds resolver reads from the file named by
-GRPC_XDS_BOOTSTRAP.`, "  chancery bootstrap grpc --node client-1 >xds.json\n  GRPC_XDS_BOOTSTRAP=xds.json ./client", bootstrap.GRPC),
+		client("envoy", "Print Envoy's bootstrap", `Envoy prints a bootstrap for Envoy, in JSON. Envoy then gets listeners, clusters
+and all that they refer to from the server, with delta xDS over one stream (ADS).`, "  chancery bootstrap envoy --node edge-1 --cluster edge | envoy -c /dev/fd/0\n  chancery bootstrap envoy --from config/_bootstrap.yaml --server xds.example:18000", bootstrap.Envoy),
+		client("grpc", "Print gRPC's bootstrap", `Grpc prints a bootstrap for gRPC clients and servers with xDS. They read it from
+the file that GRPC_XDS_BOOTSTRAP names.`, "  chancery bootstrap grpc --node client-1 >xds.json\n  GRPC_XDS_BOOTSTRAP=xds.json ./client", bootstrap.GRPC),
 	)
 	return cmd
 }

@@ -47,41 +47,40 @@ func exportCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "export DIR --out OUT",
 		Short: "Write files that Envoy runs from without a server",
-		Long: `Export loads DIR as serve does, and writes what is in it to OUT as the files that
-Envoy reads itself, with no server alive. Then
+		Long: `Export loads DIR as serve does, and writes it to OUT as files that Envoy itself
+reads, without a server. Then
 
   envoy -c OUT/bootstrap.json
 
 runs from them, and follows them when they change. In OUT are
 
-  bootstrap.json         an Envoy's bootstrap that leads to the files
+  bootstrap.json         a bootstrap for Envoy that leads to the files
   current                a link to the newest export; Envoy reads through it
   current/lds.yaml       all listeners; clusters in cds, scopes in srds
-  current/eds/NAME.yaml  the endpoints of one cluster; so rds, sds, ecds and others
+  current/eds/NAME.yaml  the endpoints of one cluster; likewise rds, sds, ecds, …
 
-Where a resource says that another is to be had from a server (ads, self,
-api_config_source), it says the file instead (path_config_source), at any depth.
-What Envoy cannot have from a file becomes part of what refers to it: the virtual
-hosts of VHDS, the routes of scopes, the endpoints of LEDS. What is referred to
-and not in DIR gets an empty file, and a warning.
+Config sources that lead to a server (ads, self, api_config_source) are replaced
+by the file (path_config_source), at any depth. Resources that Envoy cannot read
+from a file become part of what refers to them: virtual hosts (VHDS), routes of
+scopes, endpoints of LEDS. If a resource refers to something that is not in DIR,
+there is an empty file for it, and a warning.
 
-An export takes the place of the last with one rename, complete or not at all.
-If it has new clusters, or some are gone, that is done in up to four steps, with
-a pause of --settle between them: new clusters first, then listeners and routes,
-then removals. There is nothing by which Envoy could say that it is ready.
+One rename replaces the previous export: completely or not at all. If clusters are
+new or gone, the export takes up to four steps, --settle apart: new clusters
+first, then listeners and routes, then removals. Envoy cannot say when it is ready.
 
-With --watch, OUT follows DIR until SIGTERM or SIGINT. A mistake in DIR, or a full
-disk, is logged and leaves OUT as it is; SIGHUP tries again at once.
+With --watch, OUT follows DIR until SIGTERM or SIGINT. An error in DIR or a full
+disk is logged and leaves OUT as it is; SIGHUP tries again at once.
 
-OUT is not in DIR. It is made with mode 0750 if it is not there; whoever may read
-OUT may read the files. If Envoy sees OUT at another path, say which with
---path-prefix, and mount OUT itself, not what is in it: Envoy watches it.
+OUT must not be inside DIR. If it does not exist it is made, with mode 0750;
+whoever can read OUT can read the secrets in it. If Envoy sees OUT at another
+path, use --path-prefix, and mount OUT itself, not a directory inside it.
 
-Envoy takes an inotify instance for each file it watches, and aborts if there are
-no more: fs.inotify.max_user_instances is often 128.
+Envoy needs an inotify instance for each file that it watches, and aborts if there
+are no more: fs.inotify.max_user_instances is often 128.
 
 Exit codes: 0 done, or ended by a signal; 1 DIR cannot be loaded, or OUT not be
-written; 2 wrong use.`,
+written; 2 wrong usage.`,
 		Example: `  chancery export ./config --out /var/lib/envoy && envoy -c /var/lib/envoy/bootstrap.json
   chancery export ./config --out /var/lib/envoy --format json --watch
   chancery export ./config --out ./out --path-prefix /etc/envoy   # mount ./out at /etc/envoy`,

@@ -22,15 +22,16 @@ func reloadCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "reload DIR",
 		Short: "Have a running server load its directory again",
-		Long: `Reload tells the chancery serve of DIR, on this machine and of this user, to load
-its files at once, waits until it has, and says what it did. It is how a removal
-is approved that the server has refused: --allow-mass-delete, for this one time.
+		Long: `Reload asks the server that serves DIR to load its files now, waits for the
+result, and prints it. Use it with --allow-mass-delete to allow, once, a removal
+that the server has rejected.
 
-The server is found by the folder that it keeps for DIR in its --state-dir; one
-that keeps nothing (--state-dir "") by one in $XDG_RUNTIME_DIR, or else in $TMPDIR.
-After --timeout nobody waits any more; the server may load all the same.
+The server must run on this machine, as the same user and with the same
+--state-dir; with --state-dir "" it is found by a folder in $XDG_RUNTIME_DIR or
+$TMPDIR. After --timeout the command no longer waits; the server may still load
+the files.
 
-Exit codes: 0 loaded; 1 not loaded, or not known, and why; 2 wrong use.`,
+Exit codes: 0 loaded; 1 not loaded, or not known, with the reason; 2 wrong usage.`,
 		Example: `  chancery reload /etc/chancery
   chancery reload /etc/chancery --allow-mass-delete`,
 		Args: func(_ *cobra.Command, args []string) error {

@@ -53,7 +53,7 @@ func TestExportRetries(t *testing.T) {
 			time.Sleep(again + time.Second)
 			cancel()
 			<-done
-			if n := strings.Count(log.String(), "not exported"); n != 1 || strings.Count(log.String(), "msg=exported") != 1 {
+			if n := strings.Count(log.String(), "export failed"); n != 1 || strings.Count(log.String(), "msg=exported") != 1 {
 				t.Errorf("%d failures are told:\n%s", n, &log)
 			}
 			if _, err := os.Stat(filepath.Join(e.out, "current", "cds.yaml")); err != nil {

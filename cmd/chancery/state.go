@@ -165,10 +165,10 @@ func quoted(text string) string {
 // note says what is served, for who asks about readiness.
 func (s *state) note() string {
 	if c := s.restored.Load(); c != nil {
-		return "the last good, of " + c.At.UTC().Format(time.RFC3339) + ": the files could not be loaded since the start; the log says why"
+		return "the last good one, of " + c.At.UTC().Format(time.RFC3339) + ": the files have been rejected since the start; the log says why"
 	}
 	if t := s.failing.Load(); t != nil {
-		return "the last good: the files cannot be loaded since " + t.UTC().Format(time.RFC3339) + "; the log says why"
+		return "the last good one: the files have been rejected since " + t.UTC().Format(time.RFC3339) + "; the log says why"
 	}
 	return "the files"
 }

@@ -146,7 +146,7 @@ func TestSafeStart(t *testing.T) {
 			d = serveDir(t, d.dir, "--metrics-listen", "127.0.0.1:"+port)
 			d.clusters().gets(want...)
 			d.tells(port, "/readyz", "ok")
-			d.tells(port, "/readyz?verbose", "[i]configuration: the last good, of 20")
+			d.tells(port, "/readyz?verbose", "[i]configuration: the last good one, of 20")
 			d.tells(port, "/metrics", "xds_server_config_restored 1\n")
 			if err := errors.Join(os.MkdirAll(d.dir, 0o777), os.WriteFile(d.dir+"/a.yaml", []byte(many(0, 30)), 0o666), os.RemoveAll(d.dir+"/b.yaml")); err != nil {
 				t.Fatal(err)
@@ -169,7 +169,7 @@ func TestSafeStart(t *testing.T) {
 		d.loads(port)
 		write(t, d.dir, "a.yaml", "a: [")
 		d.tells(port, "/metrics", "xds_server_config_last_load_successful 0\n")
-		d.tells(port, "/readyz?verbose", "[i]configuration: the last good: the files cannot be loaded since 20")
+		d.tells(port, "/readyz?verbose", "[i]configuration: the last good one: the files have been rejected since 20")
 		write(t, d.dir, "a.yaml", many(0, 3))
 		d.loads(port)
 	})
@@ -376,7 +376,7 @@ func TestStateFailingSince(t *testing.T) {
 		for range 3 {
 			s.loaded(errors.New("a mistake"))
 			time.Sleep(time.Hour)
-			wants("cannot be loaded since " + since)
+			wants("have been rejected since " + since)
 		}
 		s.loaded(nil)
 		if got := s.note(); got != "the files" {

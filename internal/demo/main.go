@@ -125,7 +125,7 @@ func (d *demo) run(ctx context.Context, once bool) (err error) {
 	if err := run("envoy", bytes.NewReader(bootstrap), envoy...); err != nil {
 		return err
 	}
-	say("Envoy starts, knowing no more than where Chancery is:\n    chancery bootstrap envoy --node demo --server %s | envoy -c /dev/fd/0", server)
+	say("Envoy starts. All it knows is where Chancery is:\n    chancery bootstrap envoy --node demo --server %s | envoy -c /dev/fd/0", server)
 
 	if err := d.until(ctx, "one"); err != nil {
 		return err
@@ -155,16 +155,16 @@ func (d *demo) run(ctx context.Context, once bool) (err error) {
 	if err := d.write("route.yaml", bytes.Replace(moved, []byte("cluster: other"), []byte("clutser: backend"), 1)); err != nil {
 		return err
 	}
-	if err := d.logged(ctx, "not loaded"); err != nil {
+	if err := d.logged(ctx, "reload rejected"); err != nil {
 		return err
 	}
-	say("Now there is a typo in route.yaml. Chancery's log says that what was good before stays. The same from chancery check:")
+	say("Now route.yaml has a typo. Chancery rejects the file and keeps the previous configuration. chancery check shows the place:")
 	out, err := exec.CommandContext(ctx, chancery, "check", d.config("")).Output()
 	if e, ok := errors.AsType[*exec.ExitError](err); !ok || e.ExitCode() != 1 {
 		return fmt.Errorf("chancery check finds no mistake: %w: %s", err, out)
 	}
 	fmt.Print(indent(string(out)))
-	say("Envoy was told nothing, and works as before:")
+	say("Envoy has noticed nothing, and works as before:")
 	if err := d.until(ctx, "two"); err != nil {
 		return err
 	}
@@ -178,7 +178,7 @@ func (d *demo) run(ctx context.Context, once bool) (err error) {
 	if err := d.until(ctx, "one"); err != nil {
 		return err
 	}
-	say("The file is mended, and as it was at first:")
+	say("The file is as it was at first, and so is the answer:")
 	if err := d.show(ctx); err != nil {
 		return err
 	}

@@ -306,14 +306,14 @@ func TestBrokenFiles(t *testing.T) {
 		w.logged(log)
 	}
 	write(t, f.Cert, []byte("garbage"))
-	check("the last good ones stay")
+	check("keeping the previous ones")
 	for range 3 {
 		check("")
 	}
 	write(t, f.Cert, []byte("garbage"))
 	check("")
 	write(t, f.Cert, []byte("rubbish"))
-	check("the last good ones stay")
+	check("keeping the previous ones")
 	if err := os.Remove(f.Cert); err != nil {
 		t.Fatal(err)
 	}

@@ -129,7 +129,7 @@ filter_chains:
 		{"mistakes of several resources", "c.yaml", "resources:\n- {" + clusterURL + ", nam: a}\n- {" + clusterURL + ", name: b}\n- name: c\n- 7\n- {" + clusterURL + "}\n",
 			"CDS b at c.yaml:3:3\n" +
 				"c.yaml:2:66: resources[0]: unknown field \"nam\" in Cluster (did you mean \"name\"?)\n" +
-				"c.yaml:4:3: resources[2]: no \"@type\" (such as \"@type\": type.googleapis.com/envoy.config.cluster.v3.Cluster)\n" +
+				"c.yaml:4:3: resources[2]: no \"@type\" (for example \"@type\": type.googleapis.com/envoy.config.cluster.v3.Cluster)\n" +
 				"c.yaml:5:3: resources[3]: a mapping is needed, not a number or a bare word\n" +
 				"c.yaml:6:3: resources[4]: CDS resource without a name\n"},
 		{"all mistakes of a resource", "c.yaml", clusterURL + "\nnam: a\ntype: EDDS\n",
@@ -193,7 +193,7 @@ filter_chains:
 		{"half a JSON file", "c.json", "{\"resources\": [\n  {\"@type\": ", "c.json:2:13: the file ends in the middle of a value\n"},
 		{"JSON that is none", "c.json", "{\"resources\":\n  nope}", "c.json:2:3: invalid character 'o' in literal null (expecting 'u')\n"},
 		{"a tag", "c.yaml", clusterURL + "\nname: !include x\n", "c.yaml:2:7: a tag has no meaning here (text that begins with \"!\" wants quotes)\n"},
-		{"a merge of itself", "c.yaml", "resources: [&a {<<: *a}]\n", "c.yaml:1:17: warning: resources[0]: merge key (Envoy's own reader refuses merge keys)\nc.yaml:1:13: resources[0]: nested more than 200 deep\nc.yaml:1:13: resources[0]: no \"@type\" (such as \"@type\": type.googleapis.com/envoy.config.cluster.v3.Cluster)\n"},
+		{"a merge of itself", "c.yaml", "resources: [&a {<<: *a}]\n", "c.yaml:1:17: warning: resources[0]: merge key (Envoy's own reader refuses merge keys)\nc.yaml:1:13: resources[0]: nested more than 200 deep\nc.yaml:1:13: resources[0]: no \"@type\" (for example \"@type\": type.googleapis.com/envoy.config.cluster.v3.Cluster)\n"},
 		{"an anchor that contains itself", "c.yaml", clusterURL + "\nname: a\nmetadata: &m {filter_metadata: *m}\n", "c.yaml:3:11: metadata.filter_metadata[\"filter_metadata\"][\"filter_metad...: nested more than 200 deep\n"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -162,7 +162,7 @@ func (d *decoder) entryMessage(m protoreflect.Message, path string, in said) {
 func (d *decoder) unpack(a protoreflect.Message, path string) protoreflect.Message {
 	url := get(a, "type_url").String()
 	if !strings.HasPrefix(url, apis) {
-		d.Report(whole, path, "", "type %q is no type URL that begins with %s", url, apis)
+		d.Report(whole, path, "", "type %q must be a full type URL, which begins with %s", url, apis)
 		return nil
 	}
 	typ, err := d.types.FindMessageByURL(url)

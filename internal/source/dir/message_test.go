@@ -88,7 +88,7 @@ func TestDecodeMessages(t *testing.T) {
 		{"half a file", "x.txtpb", head + "envoy.config.cluster.v3.Cluster\nmetadata {", "x.txtpb:2: the file ends in the middle of a value\n"},
 		{"a header of nothing", "x.txtpb", "#\n" + head + "envoy.Cluster\n", "x.txtpb:2:1: no message type is known as \"envoy.Cluster\" (did you mean \"envoy.config.cluster.v3.Cluster\"?)\n"},
 		{"an unknown type", "x.txtpb", "resources { type_url: 'type.googleapis.com/x.Y' }", "x.txtpb: resources[0]: no message type is known as \"x.Y\"\n"},
-		{"a foreign URL", "x.txtpb", "resources { type_url: 'x.Y' }", "x.txtpb: resources[0]: type \"x.Y\" is no type URL that begins with type.googleapis.com/\n"},
+		{"a foreign URL", "x.txtpb", "resources { type_url: 'x.Y' }", "x.txtpb: resources[0]: type \"x.Y\" must be a full type URL, which begins with type.googleapis.com/\n"},
 		{"a bad encoding inside", "x.txtpb", "resources { type_url: 'type.googleapis.com/envoy.config.cluster.v3.Cluster' value: '\\xff' }",
 			"x.txtpb: resources[0]: no Cluster is in there: cannot parse invalid wire-format data\n"},
 		{"a wrapper around nothing", "x.txtpb", "resources { [type.googleapis.com/envoy.service.discovery.v3.Resource] { name: 'a' } }",

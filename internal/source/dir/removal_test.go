@@ -347,7 +347,7 @@ func TestRemovalsAreLookedAtAgain(t *testing.T) {
 		for len(log) > 0 {
 			all = append(all, <-log)
 		}
-		if got := strings.Join(all, "\n"); strings.Contains(got, "it stays until a second look agrees") != (told == "held") || told != "" && told != "held" && !strings.Contains(got, told) {
+		if got := strings.Join(all, "\n"); strings.Contains(got, "removals delayed: many") != (told == "held") || told != "" && told != "held" && !strings.Contains(got, told) {
 			t.Errorf("told %q, want %q", got, told)
 		}
 	}
@@ -356,7 +356,7 @@ func TestRemovalsAreLookedAtAgain(t *testing.T) {
 	look(order{}, true, "held")
 	look(order{}, true, "")
 	b.write("b.yaml", "{")
-	look(order{}, false, "not loaded")
+	look(order{}, false, "reload rejected")
 	b.remove("b.yaml")
 	look(order{approve: true}, false, "set=0 removed=5 took=")
 	b.write("a.yaml", clusters("c39"))

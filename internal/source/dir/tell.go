@@ -33,7 +33,7 @@ func (f *failing) note(now time.Time, err error) {
 // the files, and sees nothing of it, or it is long ago.
 func (f *failing) due(now time.Time) bool { return f.moved || now.Sub(f.told) >= remind }
 
-// Tell logs why nothing was loaded, mistake by mistake, as Run does: when it fails, at
+// Tell logs why nothing was loaded, error by error, as Run does: when it fails, at
 // each change while it does, and every five minutes.
 func (s *Source) Tell(err error) {
 	s.failing.told = time.Now()
@@ -43,7 +43,7 @@ func (s *Source) Tell(err error) {
 		s.Log.Error("reload rejected, keeping the previous configuration", "error", err, "since", since)
 		return
 	}
-	s.Log.Error("reload rejected, keeping the previous configuration", "mistakes", errs.Count(), "since", since)
+	s.Log.Error("reload rejected, keeping the previous configuration", "errors", errs.Count(), "since", since)
 	for _, e := range errs {
 		s.Log.Error("configuration error", "error", e.Error())
 	}

@@ -103,7 +103,7 @@ func TestRun(t *testing.T) {
 		want := b.follow()
 		log := b.run()
 		b.write("a.yaml", clusters("b")+"- {x: y}\n", "b.yaml", "{")
-		b.wait(log, `level=ERROR msg="reload rejected, keeping the previous configuration" mistakes=2`)
+		b.wait(log, `level=ERROR msg="reload rejected, keeping the previous configuration" errors=2`)
 		b.wait(log, `level=ERROR msg="configuration error" error="`+b.dir+`/a.yaml:3:3: resources[1]: no \"@type\" `)
 		b.wait(log, `level=ERROR msg="configuration error" error="`+b.dir+`/b.yaml:1:`)
 		want("CDS a")

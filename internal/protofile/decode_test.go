@@ -124,7 +124,7 @@ func TestProblems(t *testing.T) {
 		{"duplicate key", "c.yaml", cluster + "name: d", `c.yaml:3:1: duplicate key "name", first on line 2`},
 		{"two spellings", "c.yaml", cluster + "connect_timeout: 1s\nconnectTimeout: 2s", `c.yaml:4:1: field "connectTimeout" again, first as "connect_timeout"`},
 		{"oneof", "c.yaml", cluster + "type: STATIC\ncluster_type: {name: x}", `c.yaml:4:1: "type" and "cluster_type" exclude each other`},
-		{"no type", "c.yaml", "name: c", `c.yaml:1:1: "@type" is missing (such as "@type": type.googleapis.com/envoy.config.cluster.v3.Cluster)`},
+		{"no type", "c.yaml", "name: c", `c.yaml:1:1: "@type" is missing (for example "@type": type.googleapis.com/envoy.config.cluster.v3.Cluster)`},
 		{"unknown type", "c.yaml", `"@type": type.googleapis.com/envoy.config.cluster.v3.Clustr`, `c.yaml:1:10: no message type is known as "envoy.config.cluster.v3.Clustr" (did you mean "type.googleapis.com/envoy.config.cluster.v3.Cluster"?)`},
 		{"a type of a package that is none", "c.yaml", `"@type": type.googleapis.com/envoy.filters.http.router.Router`, `c.yaml:1:10: no message type is known as "envoy.filters.http.router.Router" (did you mean "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router"?)`},
 		{"a long type, whole", "l.yaml", strings.Replace(listener, "HttpConnectionManager", "HttpConectionManager", 1),

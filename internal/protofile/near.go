@@ -70,7 +70,7 @@ func MeantKey(mapping *yaml.Node) (hint string) {
 			return fmt.Sprintf(`did you mean "@type" and not %q?`, shorten(key))
 		}
 	}
-	return `such as "@type": ` + typePrefix + "envoy.config.cluster.v3.Cluster"
+	return `for example "@type": ` + typePrefix + "envoy.config.cluster.v3.Cluster"
 }
 
 // typeName returns the name of a type for people, whole unless it is longer than any is.

@@ -255,7 +255,7 @@ func (d *decoder) single(flat *yaml.Node, path string, w *wrapped) proto.Message
 	case url == nil:
 		d.Report(flat, path, protofile.MeantKey(flat), `no "@type"`)
 	case url.Kind != yaml.ScalarNode || !strings.HasPrefix(url.Value, apis):
-		hint := cmp.Or(d.MeantType(url.Value), `such as "@type": `+apis+"envoy.config.cluster.v3.Cluster")
+		hint := cmp.Or(d.MeantType(url.Value), `for example "@type": `+apis+"envoy.config.cluster.v3.Cluster")
 		d.Report(url, path, hint, `"@type" is no type URL that begins with %s`, apis)
 	default:
 		return d.Any(flat, path)

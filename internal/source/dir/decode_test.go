@@ -141,7 +141,7 @@ filter_chains:
 			"c.yaml:4:12: typed_config: no message type is known as \"x.Y\"\n"},
 		{"a type without its prefix", "c.yaml", `"@type": envoy.config.cluster.v3.Cluster`, "c.yaml:1:10: \"@type\" is no type URL that begins with type.googleapis.com/ (did you mean \"type.googleapis.com/envoy.config.cluster.v3.Cluster\"?)\n"},
 		{"a type by the protocol's word for it", "c.yaml", `"@type": CDS`, "c.yaml:1:10: \"@type\" is no type URL that begins with type.googleapis.com/ (did you mean \"type.googleapis.com/envoy.config.cluster.v3.Cluster\"?)\n"},
-		{"what is no type at all", "c.yaml", `"@type": 7`, "c.yaml:1:10: \"@type\" is no type URL that begins with type.googleapis.com/ (such as \"@type\": type.googleapis.com/envoy.config.cluster.v3.Cluster)\n"},
+		{"what is no type at all", "c.yaml", `"@type": 7`, "c.yaml:1:10: \"@type\" is no type URL that begins with type.googleapis.com/ (for example \"@type\": type.googleapis.com/envoy.config.cluster.v3.Cluster)\n"},
 		{"type_url for @type", "c.yaml", "name: a\ntype_url: type.googleapis.com/envoy.config.cluster.v3.Cluster\n", "c.yaml:1:1: neither \"@type\" nor \"resources\" (did you mean \"@type\" and not \"type_url\"?)\n"},
 		{"type for @type, in a response", "c.yaml", "resources:\n- name: a\n  type: type.googleapis.com/envoy.config.cluster.v3.Cluster\n", "c.yaml:2:3: resources[0]: no \"@type\" (did you mean \"@type\" and not \"type\"?)\n"},
 		{"TYP-7 a response of a type that there is not", "c.json", "{\"typeUrl\": \"type.googleapis.com/envoy.config.cluster.v3.Clustr\",\n\"resources\": [{\"@type\": \"type.googleapis.com/envoy.config.cluster.v3.Cluster\", \"name\": \"a\"}]}",

@@ -1,0 +1,46 @@
+package main
+
+import (
+	"runtime/debug"
+	"strings"
+	"testing"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// A release says what the linker was told; any other build what Go knows of it.
+func TestVersionOf(t *testing.T) {
+	built := &debug.BuildInfo{Main: debug.Module{Version: "v1.2.4-0.20261124103000-88ccc0712345"}, Settings: []debug.BuildSetting{{Key: "vcs", Value: "git"}, {Key: "vcs.revision", Value: "88ccc07"}}}
+	none := new(debug.BuildInfo)
+	for _, tt := range []struct {
+		release, commit   string
+		info              *debug.BuildInfo
+		version, revision string
+	}{
+		{"v1.2.3", "abc", built, "v1.2.3", "abc"},
+		{"v1.2.3", "", built, "v1.2.3", "88ccc07"},
+		{"", "", built, "v1.2.4-0.20261124103000-88ccc0712345", "88ccc07"},
+		{"", "", none, "(devel)", ""},
+	} {
+		if v, r := versionOf(tt.release, tt.info), revisionOf(tt.commit, tt.info); v != tt.version || r != tt.revision {
+			t.Errorf("%q %q: %q %q, want %q %q", tt.release, tt.commit, v, r, tt.version, tt.revision)
+		}
+	}
+}
+
+// The version that the program was built with is where operators look for it.
+func TestReleased(t *testing.T) {
+	t.Parallel()
+	port := freePort(t)
+	d := serve(t, []string{"--metrics-listen", "127.0.0.1:" + port}, "a.yaml", cluster("a"))
+	d.tells(port, "/metrics", `revision="`+testCommit+`",version="`+testVersion+`"} 1`)
+	t.Run("SAFE-5 responses say which replica, of which version", func(t *testing.T) {
+		r, err := d.subscribe(xds.Cluster).stream.Recv()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if id := r.GetControlPlane().GetIdentifier(); !strings.HasSuffix(id, " chancery/"+testVersion) || strings.HasPrefix(id, " ") {
+			t.Errorf("%q", id)
+		}
+	})
+}

@@ -81,7 +81,7 @@ bench: ## The whole benchmark, about an hour
 
 examples: .cache/envoy ## Compile what people copy, and go through the demo once
 	for m in $$(find examples -name go.mod); do (cd $$(dirname $$m) && go vet ./...); done
-	go run ./internal/demo --once
+	go run ./internal/demo --once --compile
 
 .PHONY: descriptors
 descriptors: ## Make the descriptor set of Envoy's API anew, of the modules in tools/descriptors/go.mod
@@ -97,7 +97,7 @@ clean: ## Remove what the other targets made
 .PHONY: demo
 demo: ## Chancery and a real Envoy on this machine, step by step; Ctrl-C ends it
 	@cd e2e && ./install.sh envoy
-	@echo "The demo is being compiled: some seconds the first time."
+	@echo "The demo is compiled: some seconds the first time, as it is with the parts that Chancery has, too."
 	@go run ./internal/demo $(DEMO)
 
 .PHONY: compare

@@ -97,7 +97,7 @@ clean: ## Remove what the other targets made
 .PHONY: demo
 demo: ## Chancery and a real Envoy on this machine, step by step; Ctrl-C ends it
 	@cd e2e && ./install.sh envoy
-	@echo "The demo is compiled: some seconds the first time, as it is with the parts that Chancery has, too."
+	@echo "The demo is being compiled: some seconds, and longer the first time."
 	@go run ./internal/demo $(DEMO)
 
 .PHONY: compare

@@ -5,7 +5,7 @@ set -e
 case "$1" in
 remove | purge | 0)
 	if [ -d /run/systemd/system ]; then
-		systemctl disable --now chancery.service
+		systemctl disable --now chancery.service || true # it may be gone
 	fi
 	;;
 esac

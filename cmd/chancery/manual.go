@@ -17,11 +17,14 @@ func manualPage(cmd *cobra.Command) []byte {
 	fmt.Fprintf(b, ".TH %s 1 \"\" \"chancery %s\" \"Chancery\"\n", argument(strings.ToUpper(page)), version())
 	fmt.Fprint(b, ".nh\n.ad l\n") // no flag is broken over two lines
 	fmt.Fprintf(b, ".SH NAME\n%s \\- %s\n", roff(page), roff(cmd.Short))
-	if cmd.Runnable() {
-		fmt.Fprintf(b, ".SH SYNOPSIS\n.B %s\n", roff(cmd.UseLine()))
-	} else {
-		fmt.Fprintf(b, ".SH SYNOPSIS\n.B %s\n[command]\n", roff(cmd.CommandPath()))
+	synopsis := cmd.CommandPath() + " [command]"
+	switch {
+	case cmd.Name() == limits:
+		synopsis = "chancery help " + limits
+	case cmd.Runnable():
+		synopsis = cmd.UseLine()
 	}
+	fmt.Fprintf(b, ".SH SYNOPSIS\n.B %s\n", roff(synopsis))
 	fmt.Fprintf(b, ".SH DESCRIPTION\n")
 	for paragraph := range strings.SplitSeq(cmd.Long, "\n\n") {
 		if strings.HasPrefix(paragraph, "  ") { // a list, or what is typed

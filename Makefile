@@ -81,20 +81,25 @@ bench: ## The whole benchmark, about an hour
 
 examples: .cache/envoy ## Compile what people copy, and go through the demo once
 	for m in $$(find examples -name go.mod); do (cd $$(dirname $$m) && go vet ./...); done
-	go run ./internal/demo --once
+	go run ./internal/demo --once --compile
 	DOCS_COMPILE=1 go test ./cmd/chancery -count=1 -run TestCommandsOfDocs # with the commands of the docs that compile
 
 .PHONY: descriptors
 descriptors: ## Make the descriptor set of Envoy's API anew, of the modules in tools/descriptors/go.mod
 	cd tools/descriptors && go run . $(CURDIR)/internal/envoyapi
 
+.PHONY: release-snapshot
+release-snapshot: ## Make all of a release but its publication, of all TARGETS or some (linux_amd64), and look into it: packaging/README.md
+	tools/release-snapshot $(TARGETS)
+
 clean: ## Remove what the other targets made
-	rm -rf .cache bin bench/bin bench/results
+	rm -rf .cache bin bench/bin bench/results dist packaging/made
 
 .PHONY: demo
 demo: ## Chancery and a real Envoy on this machine, step by step; Ctrl-C ends it
-	cd e2e && ./install.sh envoy
-	go run ./internal/demo $(DEMO)
+	@cd e2e && ./install.sh envoy
+	@echo "The demo is being compiled: some seconds, and longer the first time."
+	@go run ./internal/demo $(DEMO)
 
 .PHONY: compare
 compare: ## Make before break beside go-control-plane, RUNS times: docs/make-before-break.md

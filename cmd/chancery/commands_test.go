@@ -34,7 +34,7 @@ var notHere = []struct {
 	why  string
 }{
 	{regexp.MustCompile(`^make( |$)`), "a stage of CI, or it takes minutes; that its targets exist is checked"},
-	{regexp.MustCompile(`^(docker|kubectl|protoc|buf) `), "another program, which need not be installed"},
+	{regexp.MustCompile(`^(docker|kubectl|protoc|buf|systemctl|apt|dnf) `), "another program, which need not be installed"},
 	{regexp.MustCompile(`^go (test|build|run) |^cd e2e && go test |^cd examples/embedded && go run `), "it compiles, as CI does elsewhere"},
 	{regexp.MustCompile(`^(B="|D="|E="|\$B |\./report\.py |bin/bench |e2e/|cd bench )`), "a benchmark"},
 	{regexp.MustCompile(`^(SOAK|GO\w+|RUNS|E2E_\w+|MUTANT\w*)=`), "a stage of CI with other settings"},

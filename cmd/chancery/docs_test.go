@@ -35,7 +35,7 @@ func TestDocumentedFiles(t *testing.T) {
 // What the documents tell users to type exists.
 func TestDocumentedFlags(t *testing.T) {
 	var help []byte
-	for _, args := range [][]string{{"serve", "--help"}, {"check", "--help"}, {"reload", "--help"}, {"export", "--help"}, {"import", "--help"}, {"bootstrap", "envoy", "--help"}} {
+	for _, args := range [][]string{{"--help"}, {"serve", "--help"}, {"help", "limits"}, {"health", "--help"}, {"check", "--help"}, {"reload", "--help"}, {"export", "--help"}, {"import", "--help"}, {"bootstrap", "envoy", "--help"}} {
 		out, err := exec.Command(binary, args...).Output()
 		if err != nil {
 			t.Fatal(err)

@@ -57,7 +57,7 @@ runs from them, and follows them when they change. In OUT are
   bootstrap.json         a bootstrap for Envoy that leads to the files
   current                a link to the newest export; Envoy reads through it
   current/lds.yaml       all listeners; clusters in cds, scopes in srds
-  current/eds/NAME.yaml  the endpoints of one cluster; likewise rds, sds, ecds, …
+  current/eds/NAME.yaml  the endpoints of one cluster; likewise rds, sds, ecds and the others
 
 Config sources that lead to a server (ads, self, api_config_source) are replaced
 by the file (path_config_source), at any depth. Resources that Envoy cannot read

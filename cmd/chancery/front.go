@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/spf13/pflag"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/reflection"
@@ -39,6 +40,25 @@ type front struct {
 	listeners  []net.Listener
 	servers    []*grpc.Server
 	ending     sync.WaitGroup // that were told to
+}
+
+// flags are those of where to listen, with what: of others, too.
+func (f *front) flags(set *pflag.FlagSet, rest *string, insecureSecrets *bool, monitor *string) {
+	set.StringSliceVar(&f.addresses, "listen", []string{"127.0.0.1:18000"}, "`HOST:PORT` or unix:///PATH to serve xDS at, more than once if wanted; 0.0.0.0 is all interfaces, port 0 any free port")
+	set.Lookup("listen").DefValue = "127.0.0.1:18000" // without brackets
+	set.StringVar(rest, "rest-listen", "", "`HOST:PORT` or unix:///PATH to serve xDS over REST-JSON at, as --listen does over gRPC; nowhere if empty")
+	set.StringVar(monitor, "metrics-listen", "", "`HOST:PORT` for /metrics, /healthz and /readyz, and profiles if only this machine can reach it; none if empty")
+	set.StringVar(&f.tls.Cert, "tls-cert", "", "`FILE` with the server's certificate, in PEM: serve TLS")
+	set.StringVar(&f.tls.Key, "tls-key", "", "`FILE` with its private key")
+	set.StringVar(&f.tls.ClientCA, "client-ca", "", "`FILE` with the CA that certificates of clients must be of (mutual TLS)")
+	set.BoolVar(insecureSecrets, "insecure-secrets", false, "send secrets to other machines in plain text, or without asking clients for certificates")
+	set.BoolVar(&f.reflection, "reflection", false, "say which gRPC services there are, to whoever asks (grpcurl)")
+}
+
+// ageFlags are those of when connections end.
+func (f *front) ageFlags(set *pflag.FlagSet) {
+	set.DurationVar(&f.age.Max, "max-connection-age", 0, "`time`, and up to half as long again, after which a stream is ended and its connection with it, so that clients spread over replicas; 0: never")
+	set.DurationVar(&f.age.Grace, "max-connection-age-grace", 10*time.Second, "`time` that a stream that old waits for its client's answers")
 }
 
 // check parses the addresses; an error is one of usage.

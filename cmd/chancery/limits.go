@@ -26,24 +26,51 @@ type bounding struct {
 
 func (b *bounding) flags(f *pflag.FlagSet) {
 	b.Limits = server.DefaultLimits()
-	f.IntVar(&b.connections, "max-connections", 0, "largest `number` of connections of clients open at once; more are closed, those of the address that has most. 0: what the limit of open files has room for")
+	all := pflag.NewFlagSet(limits, pflag.ContinueOnError)
+	all.SortFlags = false
+	titled(all, "Connections, streams and polls", b.counts)
+	titled(all, "Requests", b.sizes)
+	titled(all, "Memory of names", b.memory)
+	titled(all, "Rates", b.rates)
+	titled(all, "Times", b.times)
+	all.VisitAll(func(flag *pflag.Flag) { annotate(flag, topicOf, limits) })
+	f.AddFlagSet(all)
+}
+
+func (b *bounding) counts(f *pflag.FlagSet) {
+	f.IntVar(&b.connections, "max-connections", 0, "largest `number` of connections of clients open at once; more are closed, those of the address that has most")
+	f.Lookup("max-connections").DefValue = "0: what the limit of open files has room for"
 	f.IntVar(&b.Streams, "max-streams", b.Streams, "largest `number` of streams open at once; one more takes the place of the newest of the address that has most")
 	f.IntVar(&b.Silent, "max-silent-streams", b.Silent, "largest `number` of streams and unary calls open at once on which no request has come, besides the first of each connection; one more takes the place of the newest of the address that has most")
 	f.IntVar(&b.Polls, "max-polls", b.Polls, "largest `number` of polls held at once, of REST-JSON and Fetch; one more takes the place of the newest of the address that has most, and no node has more than half when few are left")
 	f.IntVar(&b.Others, "max-other-streams", b.Others, "largest `number` of streams open at once that are none of xDS: watches of health, reflection; one more takes the place of the newest of the address that has most")
 	f.IntVar(&b.perConnection, "max-connection-streams", server.MaxStreams, "largest `number` of streams of one connection; more wait at the client")
-	sizeVar(f, &b.request, "max-request", server.MaxRequest, "largest `SIZE` of a request; by default no more than --max-unfinished")
-	sizeVar(f, &b.Unfinished, "max-unfinished", 0, "largest `SIZE` of all requests together that are not whole, of all clients, small ones counted where a connection has begun more than 64 KiB; beyond a quarter of it they come one after the other. 0: one and a half of --max-request, or an eighth of the memory limit if that is less")
-	sizeVar(f, &b.Node, "max-node", b.Node, "largest `SIZE` of a node")
 	f.IntVar(&b.Types, "max-types", b.Types, "largest `number` of resource types on one stream")
 	f.IntVar(&b.Names, "max-names", b.Names, "largest `number` of names of one type on one stream")
+}
+
+func (b *bounding) sizes(f *pflag.FlagSet) {
+	sizeVar(f, &b.request, "max-request", server.MaxRequest, "largest `SIZE` of a request; by default no more than --max-unfinished")
+	sizeVar(f, &b.Unfinished, "max-unfinished", 0, "largest `SIZE` of all requests together that are not whole, of all clients, small ones counted where a connection has begun more than 64 KiB; beyond a quarter of it they come one after the other")
+	f.Lookup("max-unfinished").DefValue = "0: one and a half of --max-request, or an eighth of the memory limit if that is less"
+	sizeVar(f, &b.Node, "max-node", b.Node, "largest `SIZE` of a node")
 	sizeVar(f, &b.NameLen, "max-name-length", b.NameLen, "largest `SIZE` of a name")
+}
+
+func (b *bounding) memory(f *pflag.FlagSet) {
 	sizeVar(f, &b.Held, "max-held", b.Held, "largest `SIZE` of all names of one stream, 64 bytes added for each")
-	sizeVar(f, &b.HeldInAll, "max-held-total", 0, "largest `SIZE` of the names and nodes of all streams, beyond which the largest ends of the address that holds most; polls have a quarter of it besides; 0: a quarter of the memory limit, or an eighth of the memory of the machine if there is none")
+	sizeVar(f, &b.HeldInAll, "max-held-total", 0, "largest `SIZE` of the names and nodes of all streams, beyond which the largest ends of the address that holds most; polls have a quarter of it besides")
+	f.Lookup("max-held-total").DefValue = "0: a quarter of the memory limit, or an eighth of the memory of the machine if there is none"
+}
+
+func (b *bounding) rates(f *pflag.FlagSet) {
 	f.IntVar(&b.Rate, "max-rate", b.Rate, "`requests` a second of one stream, ten times as many at once; more wait at the client. 0: any number")
 	f.IntVar(&b.AddressRate, "max-address-rate", b.AddressRate, "`requests` a second of all clients of one address, ten times as many at once; a stream that ends counts as ten; more wait, 30s at most. 0: any number")
 	f.IntVar(&b.StreamRate, "max-stream-rate", b.StreamRate, "`streams` of one connection that end in a second, ten times as many at once; beyond it the connection is read later. 0: any number")
 	f.IntVar(&b.FirstAnswers, "max-first-answers", b.FirstAnswers, "largest `number` of streams that are given their first answers at once; more wait")
+}
+
+func (b *bounding) times(f *pflag.FlagSet) {
 	f.DurationVar(&b.first, "first-request-timeout", 15*time.Second, "`time` after which a stream or a unary call ends on which no request has come, or 20 times as long while a large one comes")
 	f.DurationVar(&b.read, "read-timeout", 20*time.Second, "`time` in which 64 KiB of a request that has begun must come, or the rest of it, or its connection is closed")
 	f.DurationVar(&b.write, "write-timeout", 20*time.Second, "`time` after which a client that has read nothing of a response loses its stream")

@@ -41,7 +41,10 @@ Each flag may be given as an environment variable instead: CHANCERY_LISTEN for
 		SilenceUsage:      true,
 	}
 	root.SetFlagErrorFunc(wrongFlag)
-	root.AddCommand(serveCommand(), checkCommand(), importCommand(), reloadCommand(), exportCommand(), bootstrapCommand(), versionCommand())
+	serve := serveCommand()
+	root.AddCommand(serve, checkCommand(), importCommand(), reloadCommand(), exportCommand(), bootstrapCommand(), healthCommand(), versionCommand(), packagingCommand(), limitsTopic(serve))
+	versionFlag(root)
+	completions(root)
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)

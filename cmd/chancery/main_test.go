@@ -17,6 +17,9 @@ var binary string
 // buildFlags are how, besides: see race_test.go.
 var buildFlags []string
 
+// What the program under test says that it is, as a release does.
+const testVersion, testCommit = "v0.0.1-test", "0123456789abcdef0123456789abcdef01234567"
+
 func TestMain(m *testing.M) { os.Exit(testMain(m)) }
 
 func testMain(m *testing.M) int {
@@ -29,7 +32,8 @@ func testMain(m *testing.M) int {
 	binary = filepath.Join(dir, "chancery")
 	os.Setenv("STATE_DIRECTORY", filepath.Join(dir, "state")) // the user's is none of ours
 	os.Setenv("XDG_RUNTIME_DIR", filepath.Join(dir, "run"))
-	if out, err := exec.Command("go", append(append([]string{"build"}, buildFlags...), "-o", binary, ".")...).CombinedOutput(); err != nil {
+	args := append([]string{"build", "-ldflags", "-X main.release=" + testVersion + " -X main.commit=" + testCommit}, buildFlags...)
+	if out, err := exec.Command("go", append(args, "-o", binary, ".")...).CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "go build: %v\n%s", err, out)
 		return 1
 	}

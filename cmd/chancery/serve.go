@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/chancery-xds/chancery/internal/envoyapi"
 	"github.com/chancery-xds/chancery/internal/listen"
@@ -124,31 +125,33 @@ cannot be listened on; 2 wrong use.`,
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.StringSliceVar(&s.front.addresses, "listen", []string{"127.0.0.1:18000"}, "`HOST:PORT` or unix:///PATH to serve xDS at, more than once if wanted; 0.0.0.0 is all interfaces, port 0 any free port")
-	f.Lookup("listen").DefValue = "127.0.0.1:18000" // without brackets
-	f.StringVar(&s.rest.address, "rest-listen", "", "`HOST:PORT` or unix:///PATH to serve xDS over REST-JSON at, as --listen does over gRPC; nowhere if empty")
-	f.StringVar(&s.front.tls.Cert, "tls-cert", "", "`FILE` with the server's certificate, in PEM: serve TLS")
-	f.StringVar(&s.front.tls.Key, "tls-key", "", "`FILE` with its private key")
-	f.StringVar(&s.front.tls.ClientCA, "client-ca", "", "`FILE` with the CA that certificates of clients must be of (mutual TLS)")
-	f.BoolVar(&s.insecureSecrets, "insecure-secrets", false, "send secrets to other machines in plain text, or without asking clients for certificates")
-	f.DurationVar(&s.front.age.Max, "max-connection-age", 0, "`time`, and up to half as long again, after which a stream is ended and its connection with it, so that clients spread over replicas; 0: never")
-	f.DurationVar(&s.front.age.Grace, "max-connection-age-grace", 10*time.Second, "`time` that a stream that old waits for its client's answers")
-	f.BoolVar(&s.front.reflection, "reflection", false, "say which gRPC services there are, to whoever asks (grpcurl)")
-	f.StringVar(&s.monitor, "metrics-listen", "", "`HOST:PORT` for /metrics, /healthz and /readyz, and profiles if only this machine can reach it; none if empty")
-	f.BoolVar(&s.emptyMissing, "empty-assignments", false, "give clusters of type EDS whose endpoints are in no file an empty assignment, so that Envoy does not wait for one")
-	f.BoolVar(&s.allowMassDelete, "allow-mass-delete", false, "let any load remove more than half of a type, or everything, and at once; chancery reload lets one")
-	f.BoolVar(&s.allowEmpty, "allow-empty", false, "serve a directory without resources as what it is: clients are told that there is nothing")
-	f.DurationVar(&s.confirm, "confirm-removals", 5*time.Second, "`time` that resources must be gone from the files before they are removed, if more than a tenth of a type goes; 0: at once")
-	s.state.flags(f)
-	f.DurationVar(&s.drain, "drain", 5*time.Second, "`time` over which streams are ended at the end")
-	f.DurationVar(&s.drainDelay, "drain-delay", 0, "`time` before that in which the server is not ready and serves on, for load balancers to notice")
+	titled(f, "Where to listen, and TLS", func(f *pflag.FlagSet) { s.front.flags(f, &s.rest.address, &s.insecureSecrets, &s.monitor) })
+	titled(f, "Files", s.files)
+	titled(f, "Loading and removing", s.loading)
+	titled(f, "Clients", func(f *pflag.FlagSet) { s.manner.flags(f); s.front.ageFlags(f); s.draining(f) })
+	s.limits.flags(f)
+	titled(f, "Log", s.logging.flags)
+	titledUsage(cmd, "Limits for clients are flags, too: chancery help limits lists them.")
+	return cmd
+}
+
+func (s *serving) files(f *pflag.FlagSet) {
 	setFlag(f, &s.sets)
 	sizeVar(f, &s.maxFile, "max-file", 64<<20, "largest `SIZE` of a file")
 	followFlag(f, &s.followOutside)
-	s.manner.flags(f)
-	s.limits.flags(f)
-	s.logging.flags(f)
-	return cmd
+	f.BoolVar(&s.emptyMissing, "empty-assignments", false, "give clusters of type EDS whose endpoints are in no file an empty assignment, so that Envoy does not wait for one")
+}
+
+func (s *serving) loading(f *pflag.FlagSet) {
+	s.state.flags(f)
+	f.BoolVar(&s.allowEmpty, "allow-empty", false, "serve a directory without resources as what it is: clients are told that there is nothing")
+	f.DurationVar(&s.confirm, "confirm-removals", 5*time.Second, "`time` that resources must be gone from the files before they are removed, if more than a tenth of a type goes; 0: at once")
+	f.BoolVar(&s.allowMassDelete, "allow-mass-delete", false, "let any load remove more than half of a type, or everything, and at once; chancery reload lets one")
+}
+
+func (s *serving) draining(f *pflag.FlagSet) {
+	f.DurationVar(&s.drain, "drain", 5*time.Second, "`time` over which streams are ended at the end")
+	f.DurationVar(&s.drainDelay, "drain-delay", 0, "`time` before that in which the server is not ready and serves on, for load balancers to notice")
 }
 
 // check parses the addresses; an error is one of usage. given says which flags were.
@@ -196,10 +199,11 @@ func (s *serving) run() error {
 	st := store.New()
 	m := metrics.New(metrics.Options{Version: version(), Revision: revision(), Snapshot: st.Snapshot})
 	host, _ := os.Hostname()
+	id := identifier(host)
 	var src *dir.Source // before the first client
 	place := func(_ *xds.Node, t *xds.Type, name string) string { return src.Place(t, name) }
 	redact := func(_ *xds.Node, t *xds.Type, text string) (string, bool) { return src.Redacted(t, text) }
-	xds := server.New(st, append(slices.Concat(s.limits.options(), s.manner.options()), server.WithLogger(s.log), server.WithObserver(m), server.WithDrainTime(s.drain), server.WithAge(s.front.age), server.WithIdentifier(func() string { return host }), server.WithPlaces(place), server.WithRedactor(redact))...)
+	xds := server.New(st, append(slices.Concat(s.limits.options(), s.manner.options()), server.WithLogger(s.log), server.WithObserver(m), server.WithDrainTime(s.drain), server.WithAge(s.front.age), server.WithIdentifier(func() string { return id }), server.WithPlaces(place), server.WithRedactor(redact))...)
 	m.Server(xds.Stats)
 	m.Log(s.logging.lines.Lost)
 	s.front.handshakes.Log = s.log

@@ -292,8 +292,8 @@ func TestServe(t *testing.T) {
 			t.Errorf("got %v", r)
 		}
 		host, _ := os.Hostname()
-		if id := r.GetControlPlane().GetIdentifier(); id != host {
-			t.Errorf("control plane %q, want %q", id, host)
+		if id, want := r.GetControlPlane().GetIdentifier(), host+" chancery/"+testVersion; id != want {
+			t.Errorf("control plane %q, want %q", id, want)
 		}
 	})
 	t.Run("the quick start", func(t *testing.T) {

@@ -2,40 +2,62 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"runtime"
 	"runtime/debug"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/chancery-xds/chancery/internal/envoyapi"
 )
 
-// release is set by the linker where a release is built.
-var release string
+// release and commit are set by the linker where a release is built. Other builds know both
+// from what Go writes into the program.
+var release, commit string
 
 func versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the version",
 		Args:  cobra.NoArgs,
-		Run:   func(cmd *cobra.Command, _ []string) { printVersion(cmd.OutOrStdout()) },
+		Run:   func(cmd *cobra.Command, _ []string) { fmt.Fprintln(cmd.OutOrStdout(), versionLine()) },
 	}
+}
+
+// versionFlag gives the program the flag that people try first.
+func versionFlag(root *cobra.Command) {
+	root.Version = versionLine()
+	root.SetVersionTemplate("{{.Version}}\n")
+	root.Flags().Bool("version", false, "print the version")
 }
 
 // version returns the program's version.
-func version() string {
-	if info, ok := debug.ReadBuildInfo(); ok && release == "" {
-		return info.Main.Version
-	}
-	return release
-}
+func version() string { return versionOf(release, buildInfo()) }
 
 // revision returns the commit that the program was built from, "" if not known.
-func revision() string {
-	info, _ := debug.ReadBuildInfo()
-	if info == nil {
-		return ""
+func revision() string { return revisionOf(commit, buildInfo()) }
+
+// buildInfo is what Go has written into the program; never nil.
+func buildInfo() *debug.BuildInfo {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		return info
+	}
+	return new(debug.BuildInfo)
+}
+
+func versionOf(release string, info *debug.BuildInfo) string {
+	switch {
+	case release != "":
+		return release
+	case info.Main.Version != "":
+		return info.Main.Version
+	}
+	return "(devel)" // as Go says where it does not know
+}
+
+func revisionOf(commit string, info *debug.BuildInfo) string {
+	if commit != "" {
+		return commit
 	}
 	for _, s := range info.Settings {
 		if s.Key == "vcs.revision" {
@@ -45,6 +67,17 @@ func revision() string {
 	return ""
 }
 
-func printVersion(w io.Writer) {
-	fmt.Fprintf(w, "chancery %s (Envoy API %s, %s %s/%s)\n", version(), envoyapi.Version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+// versionLine is what the program says of itself.
+func versionLine() string {
+	var of string
+	if r := revision(); r != "" {
+		of = "commit " + r[:min(len(r), 12)] + ", "
+	}
+	return fmt.Sprintf("chancery %s (%sEnvoy API %s, %s %s/%s)", version(), of, envoyapi.Version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+}
+
+// identifier is what responses say as control_plane.identifier: which replica, of which
+// version, answered. Envoy shows it in its stats (control_plane.identifier).
+func identifier(host string) string {
+	return strings.TrimSpace(host + " chancery/" + version())
 }

@@ -22,12 +22,13 @@ import (
 
 func main() {
 	once := flag.Bool("once", false, "end after the last step instead of waiting for Ctrl-C")
+	compileAlways := flag.Bool("compile", false, "compile Chancery of these files, also if one is installed or built")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	dir, err := os.MkdirTemp("", "chancery-demo-")
 	if err == nil {
-		err = (&demo{dir: dir}).run(ctx, *once)
+		err = (&demo{dir: dir, begin: time.Now()}).run(ctx, *once, *compileAlways)
 		err = errors.Join(err, os.RemoveAll(dir))
 	}
 	if err != nil {
@@ -38,13 +39,14 @@ func main() {
 
 type demo struct {
 	dir   string    // everything is in here
+	begin time.Time // of the demo
 	start time.Time // of Envoy
 	proxy string    // where Envoy listens for requests
 }
 
 func (d *demo) config(name string) string { return filepath.Join(d.dir, "config", name) }
 
-func (d *demo) run(ctx context.Context, once bool) (err error) {
+func (d *demo) run(ctx context.Context, once, compileAlways bool) (err error) {
 	envoys, _ := filepath.Glob(".cache/envoy/envoy-*")
 	if len(envoys) == 0 {
 		return errors.New("there is no Envoy in .cache/envoy: run e2e/install.sh, at the root of the repository")
@@ -83,6 +85,10 @@ func (d *demo) run(ctx context.Context, once bool) (err error) {
 		return nil
 	}
 
+	chancery, err := program(ctx, compileAlways)
+	if err != nil {
+		return err
+	}
 	one, two, err := upstreams()
 	if err != nil {
 		return err
@@ -106,10 +112,6 @@ func (d *demo) run(ctx context.Context, once bool) (err error) {
 		fmt.Println("    " + f.Name())
 	}
 
-	chancery := filepath.Join(d.dir, "chancery")
-	if out, err := exec.CommandContext(ctx, "go", "build", "-o", chancery, "./cmd/chancery").CombinedOutput(); err != nil {
-		return fmt.Errorf("go build: %w\n%s", err, out)
-	}
 	server := fmt.Sprintf("127.0.0.1:%d", xds)
 	if err := run("chancery", nil, chancery, "serve", d.config(""), "--listen", server, "--log-format", "text", "--drain", "0s", "--state-dir", filepath.Join(d.dir, "state")); err != nil {
 		return err
@@ -130,7 +132,7 @@ func (d *demo) run(ctx context.Context, once bool) (err error) {
 	if err := d.until(ctx, "one"); err != nil {
 		return err
 	}
-	say("A request through Envoy was answered, %.1f s after Envoy was started:", time.Since(d.start).Seconds())
+	say("A request through Envoy was answered, %.1f s after Envoy was started, and %.1f s after the demo:", time.Since(d.start).Seconds(), time.Since(d.begin).Seconds())
 	if err := d.show(ctx); err != nil {
 		return err
 	}

@@ -1,0 +1,52 @@
+package main
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// valuesOf are the values of flags that have few.
+var valuesOf = map[string][]string{
+	"log-level":  {"debug", "info", "warn", "error"},
+	"log-format": {"auto", "text", "json"},
+	"output":     {"text", "json"},
+	"format":     {"yaml", "json", "pb_text", "pb"},
+}
+
+// completions tells the shells what may stand where, of a command and those below: the
+// values of flags, files, directories, or nothing.
+func completions(cmd *cobra.Command) {
+	for _, c := range cmd.Commands() {
+		completions(c)
+	}
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		placeholder, _ := pflag.UnquoteUsage(f)
+		var complete cobra.CompletionFunc
+		switch values := valuesOf[f.Name]; {
+		case values != nil:
+			complete = cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp|cobra.ShellCompDirectiveKeepOrder)
+		case placeholder == "FILE" || placeholder == "PATH":
+			complete = cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault)
+		case slices.Contains([]string{"DIRECTORY", "directory"}, placeholder):
+			complete = cobra.FixedCompletions(nil, cobra.ShellCompDirectiveFilterDirs)
+		default:
+			complete = cobra.NoFileCompletions
+		}
+		_ = cmd.RegisterFlagCompletionFunc(f.Name, complete) // errors are of flags that do not exist
+	})
+	// "DIR" is what a command calls the directory that it loads.
+	if slices.Contains(strings.Fields(cmd.Use), "DIR") {
+		cmd.ValidArgsFunction = directories
+	}
+}
+
+// directories completes one directory, and after that nothing.
+func directories(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return nil, cobra.ShellCompDirectiveFilterDirs
+}

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/chancery-xds/chancery/internal/listen"
+)
+
+// maxAnswer is how much of what a server says of its health is read.
+const maxAnswer = 64 << 10
+
+func healthCommand() *cobra.Command {
+	var address string
+	var alive bool
+	var timeout time.Duration
+	cmd := &cobra.Command{
+		Use:   "health",
+		Short: "Ask a running server whether it is ready",
+		Long: `Health asks the chancery serve whose --metrics-listen is given whether it is ready
+(/readyz), or with --alive whether its process answers (/healthz). It is the probe
+of images that have no other program: HEALTHCHECK in a Dockerfile, or exec probes
+of Kubernetes.
+
+Exit codes: 0 it is; 1 it is not, or nobody answers; 2 wrong use.`,
+		Example: `  chancery health
+  chancery health --metrics-listen 127.0.0.1:9090 --alive`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			at, err := listen.Parse(address)
+			switch {
+			case err != nil:
+				return fmt.Errorf("--metrics-listen: %w", err)
+			case at.Network == "tcp" && at.Port == 0:
+				return errors.New("--metrics-listen: port 0 is any free port: say which it was")
+			case timeout <= 0:
+				return errors.New("--timeout: no server answers at once")
+			}
+			path := "/readyz"
+			if alive {
+				path = "/healthz"
+			}
+			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
+			defer cancel()
+			answer, err := askHealth(ctx, at, path)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintln(cmd.OutOrStdout(), answer)
+			return nil
+		},
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.StringVar(&address, "metrics-listen", "127.0.0.1:9090", "`HOST:PORT` or unix:///PATH where chancery serve has its health; 0.0.0.0 is this machine")
+	f.Lookup("metrics-listen").DefValue = "127.0.0.1:9090"
+	f.BoolVar(&alive, "alive", false, "ask whether the process answers, not whether it is ready")
+	f.DurationVar(&timeout, "timeout", 2*time.Second, "longest `time` to wait for the answer")
+	return cmd
+}
+
+// askHealth returns what a server says on a path; a failure if that is not 200.
+func askHealth(ctx context.Context, at listen.Address, path string) (string, error) {
+	to := at.String()
+	switch {
+	case at.Network == "unix":
+		to = at.Path
+	case at.Any(): // to listen on, and not to dial
+		host := "127.0.0.1" // images without files know no localhost
+		if strings.Contains(at.Host, ":") {
+			host = "::1"
+		}
+		to = net.JoinHostPort(host, strconv.Itoa(int(at.Port)))
+	}
+	client := http.Client{Transport: &http.Transport{
+		DisableKeepAlives: true, // one question; no proxy of the environment stands between
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, at.Network, to)
+		},
+	}}
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://localhost"+path, nil)
+	if err != nil {
+		return "", err
+	}
+	resp, err := client.Do(r)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return "", failure{fmt.Errorf("nobody at %s has answered in time (--timeout)", at), ""}
+	case err != nil:
+		return "", failure{fmt.Errorf("nobody answers at %s: %w", at, errors.Unwrap(err)), "--metrics-listen must be that of chancery serve, which has none by default"}
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	if err != nil {
+		return "", failure{fmt.Errorf("the answer of %s ends: %w", at, err), ""}
+	}
+	text := strings.TrimSpace(string(b))
+	if resp.StatusCode != http.StatusOK {
+		return "", failure{fmt.Errorf("%s: %s: %s", at, resp.Status, strings.ReplaceAll(text, "\n", "; ")), ""}
+	}
+	return text, nil
+}

@@ -1,0 +1,51 @@
+package main
+
+import (
+	"net"
+	"path/filepath"
+	"syscall"
+	"testing"
+)
+
+// What an image without other programs asks, and is answered.
+func TestHealth(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	write(t, dir, "a.yaml", "# nothing yet")
+	port := freePort(t)
+	d := serveDir(t, dir, "--metrics-listen", "0.0.0.0:"+port, "--drain-delay", "1m")
+	of := "--metrics-listen=127.0.0.1:" + port
+	chancery(t, 1, "the configuration is empty", "health", of)
+	chancery(t, 0, "ok\n", "health", of, "--alive")
+
+	write(t, dir, "a.yaml", cluster("a"))
+	d.tells(port, "/readyz", "ok")
+	chancery(t, 0, "ok\n", "health", of)
+	chancery(t, 0, "ok\n", "health", "--metrics-listen", "0.0.0.0:"+port) // as serve was told
+
+	d.signal(syscall.SIGTERM)
+	d.logged("ending streams")
+	chancery(t, 1, "it is ending", "health", of)
+	chancery(t, 0, "ok\n", "health", of, "--alive")
+	d.signal(syscall.SIGTERM)
+}
+
+func TestHealthOnSocket(t *testing.T) {
+	t.Parallel()
+	socket := "unix://" + filepath.Join(t.TempDir(), "s")
+	dir := t.TempDir()
+	write(t, dir, "a.yaml", cluster("a"))
+	serveDir(t, dir, "--metrics-listen", socket)
+	chancery(t, 0, "ok\n", "health", "--metrics-listen", socket)
+}
+
+// A server that is stuck takes the time that the probe has, and no more.
+func TestHealthOfSilence(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0") // nobody accepts
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	chancery(t, 1, "nobody at "+l.Addr().String()+" has answered in time (--timeout)", "health", "--timeout", "200ms", "--metrics-listen", l.Addr().String())
+}

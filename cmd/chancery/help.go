@@ -1,0 +1,115 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// Annotations of flags: under which title the help shows them, and whether that is the help
+// of a topic and not that of the command.
+const (
+	titleOf = "title"
+	topicOf = "topic"
+)
+
+// columns is how wide the flags of the help are. Terminals of 80 have them wrapped once more.
+const columns = 100
+
+// titled adds flags under a title of the help.
+func titled(f *pflag.FlagSet, title string, add func(*pflag.FlagSet)) {
+	own := pflag.NewFlagSet(title, pflag.ContinueOnError)
+	own.SortFlags = false
+	add(own)
+	own.VisitAll(func(flag *pflag.Flag) { annotate(flag, titleOf, title) })
+	f.AddFlagSet(own)
+}
+
+// annotate says of a flag what it is, unless that is said already.
+func annotate(flag *pflag.Flag, key, value string) {
+	if flag.Annotations == nil {
+		flag.Annotations = map[string][]string{}
+	}
+	if _, ok := flag.Annotations[key]; !ok {
+		flag.Annotations[key] = []string{value}
+	}
+}
+
+// annotation is what is said of a flag, or "".
+func annotation(flag *pflag.Flag, key string) string { return strings.Join(flag.Annotations[key], "") }
+
+// titles returns the flags of a command by their titles, in the order in which they were
+// added: those of a topic, or with "" those of none. Flags without a title come last.
+func titles(f *pflag.FlagSet, topic string) []*pflag.FlagSet {
+	var sets []*pflag.FlagSet
+	by := map[string]*pflag.FlagSet{}
+	rest := pflag.NewFlagSet("Flags", pflag.ContinueOnError)
+	f.VisitAll(func(flag *pflag.Flag) {
+		title := annotation(flag, titleOf)
+		if flag.Hidden || annotation(flag, topicOf) != topic {
+			return
+		}
+		set := by[title]
+		switch {
+		case title == "":
+			set = rest
+		case set == nil:
+			set = pflag.NewFlagSet(title, pflag.ContinueOnError)
+			set.SortFlags = false
+			by[title] = set
+			sets = append(sets, set)
+		}
+		set.AddFlag(flag)
+	})
+	if rest.HasFlags() {
+		sets = append(sets, rest)
+	}
+	return sets
+}
+
+func printTitles(w io.Writer, sets []*pflag.FlagSet) {
+	for _, set := range sets {
+		fmt.Fprintf(w, "\n%s:\n%s", set.Name(), set.FlagUsagesWrapped(columns))
+	}
+}
+
+// titledUsage has a command print its flags under their titles.
+func titledUsage(cmd *cobra.Command, more string) {
+	cmd.SetUsageFunc(func(cmd *cobra.Command) error {
+		w := cmd.OutOrStdout()
+		fmt.Fprintf(w, "Usage:\n  %s\n\nExamples:\n%s\n", cmd.UseLine(), cmd.Example)
+		printTitles(w, titles(cmd.LocalFlags(), ""))
+		fmt.Fprintf(w, "\n%s\n", more)
+		return nil
+	})
+}
+
+// limits is the topic of what serve bounds.
+const limits = "limits"
+
+// limitsTopic is what "chancery help limits" prints: the flags of serve for limits.
+func limitsTopic(serve *cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   limits,
+		Short: "What chancery serve bounds, and by which flags",
+		Long: `Each limit is a flag of chancery serve, or an environment variable:
+CHANCERY_MAX_STREAMS for --max-streams.
+
+What a client does wrong ends its own stream, with a status that says what was too
+much, and is a line of the log with its address, its node and the flag. Other
+clients notice nothing.
+
+A SIZE is a number of bytes, or has a unit: 67108864, 64MiB, 64MB, 1GiB. A time
+is a number with its unit: 500ms, 20s, 5m. "The memory limit" is that of the
+cgroup or GOMEMLIMIT.`,
+	}
+	cmd.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
+		w := cmd.OutOrStdout()
+		fmt.Fprintln(w, cmd.Long)
+		printTitles(w, titles(serve.Flags(), limits))
+	})
+	return cmd
+}

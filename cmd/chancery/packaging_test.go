@@ -1,0 +1,121 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// content is what is in a file of the repository.
+func content(t *testing.T, path string) string {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join("../..", path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// The unit in the packages is the one that the documents show.
+func TestUnit(t *testing.T) {
+	unit := content(t, "packaging/chancery.service")
+	if !strings.Contains(content(t, "docs/operations.md"), "```ini\n"+unit+"```\n") {
+		t.Error("docs/operations.md does not show packaging/chancery.service")
+	}
+	for _, line := range []string{"Restart=on-failure", "RestartSec=5", "StartLimitIntervalSec=0"} { // it never stays down
+		if !strings.Contains(unit, "\n"+line+"\n") {
+			t.Errorf("the unit has no %s", line)
+		}
+	}
+	if _, err := exec.LookPath("systemd-analyze"); err != nil {
+		return
+	}
+	// Where nothing is installed, the program that it names is another.
+	dir := t.TempDir()
+	write(t, dir, "chancery.service", strings.NewReplacer("/usr/bin/chancery", binary, "Documentation=man:chancery-serve(1)\n", "").Replace(unit))
+	if out, err := exec.Command("systemd-analyze", "verify", filepath.Join(dir, "chancery.service")).CombinedOutput(); err != nil || strings.Contains(string(out), "chancery.service:") {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// Variables that packages and images set are flags of serve.
+func TestPackagedVariables(t *testing.T) {
+	serve := serveCommand()
+	for _, path := range []string{"packaging/chancery.default", "Dockerfile", "packaging/Dockerfile"} {
+		found := regexp.MustCompile(`(?m)(?:^#?|ENV | )(CHANCERY_[A-Z_]+)=`).FindAllStringSubmatch(content(t, path), -1)
+		if len(found) < 2 {
+			t.Errorf("%s sets %d variables", path, len(found))
+		}
+		for _, v := range found {
+			flag := strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(v[1], "CHANCERY_")), "_", "-")
+			if serve.Flags().Lookup(flag) == nil {
+				t.Errorf("%s: %s is of no flag", path, v[1])
+			}
+		}
+	}
+}
+
+// The image of a release is the one that people build.
+func TestImages(t *testing.T) {
+	stage := func(path string) string {
+		_, last, _ := strings.Cut(content(t, path), "\nFROM scratch\n")
+		return regexp.MustCompile(`(?m)^(ARG|COPY) .*\n`).ReplaceAllString(last, "")
+	}
+	if own, released := stage("Dockerfile"), stage("packaging/Dockerfile"); own != released || !strings.Contains(own, `HEALTHCHECK --start-period=30s CMD ["/chancery", "health"]`) {
+		t.Errorf("%s\n%s", own, released)
+	}
+}
+
+// Each version of the changes has notes that a release can show.
+func TestReleaseNotes(t *testing.T) {
+	titles := regexp.MustCompile(`(?m)^## (.*)$`).FindAllStringSubmatch(content(t, "CHANGELOG.md"), -1)
+	if len(titles) == 0 {
+		t.Fatal("there are none")
+	}
+	for i, title := range titles {
+		if !regexp.MustCompile(`^(Unreleased|v\d+\.\d+\.\d+(-[a-z0-9.]+)? \(\d{4}-\d\d-\d\d\))$`).MatchString(title[1]) || i > 0 && title[1] == "Unreleased" {
+			t.Errorf("%q is neither \"Unreleased\", at the top, nor like \"v0.1.0 (2026-12-01)\"", title[1])
+		}
+		version, _, _ := strings.Cut(title[1], " ")
+		if out, err := exec.Command("../../tools/release-notes", version).CombinedOutput(); err != nil || !strings.HasPrefix(string(out), "### ") {
+			t.Errorf("%s: %v: %.200s", version, err, out)
+		}
+	}
+	if out, err := exec.Command("../../tools/release-notes", "v99.0.0").CombinedOutput(); err == nil {
+		t.Errorf("%s", out)
+	}
+}
+
+// What a script of a package does not parse, no installation survives.
+func TestPackageScripts(t *testing.T) {
+	scripts, _ := filepath.Glob("../../packaging/*.sh")
+	for _, script := range scripts {
+		if out, err := exec.Command("sh", "-n", script).CombinedOutput(); err != nil {
+			t.Errorf("%s: %s", script, out)
+		}
+	}
+	if len(scripts) != 3 {
+		t.Error(scripts)
+	}
+}
+
+// What the tests of real clients fetch has a hash, so that nobody can change it.
+func TestPinned(t *testing.T) {
+	for _, path := range []string{"e2e/clients/envoy/requirements.txt", "e2e/clients/python/requirements.txt"} {
+		for requirement := range strings.SplitSeq(strings.ReplaceAll(content(t, path), "\\\n", ""), "\n") {
+			if requirement != "" && requirement[0] != '#' && !regexp.MustCompile(`^[a-z-]+==[0-9.]+ .*--hash=sha256:[0-9a-f]{64}$`).MatchString(requirement) {
+				t.Errorf("%s: %s", path, requirement)
+			}
+		}
+	}
+	install := content(t, "e2e/install.sh")
+	if n := strings.Count(install, " -m pip "); n != strings.Count(install, "--require-hashes") || n != 2 {
+		t.Errorf("pip is used %d times", n)
+	}
+	if lock := content(t, "e2e/clients/node/package-lock.json"); strings.Count(lock, `"integrity"`) < 10 || !strings.Contains(install, "npm ci") {
+		t.Error("npm's lock has no hashes, or is not used")
+	}
+}

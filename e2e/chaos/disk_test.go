@@ -25,7 +25,9 @@ var diskRows = []row{
 }
 
 // refusals is how often the log says that a load was refused.
-func (r *rig) refusals() int { return r.logged(`"reload rejected, keeping the previous configuration"`) }
+func (r *rig) refusals() int {
+	return r.logged(`"reload rejected, keeping the previous configuration"`)
+}
 
 // ignored breaks the source, waits until the server has noticed, and makes sure that
 // nobody has been told anything.

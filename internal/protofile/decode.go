@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/chancery-xds/chancery/internal/findings"
 	"github.com/chancery-xds/chancery/internal/secret"
 )
 
@@ -54,15 +55,25 @@ func (d *Decoder) Errors() int { return d.errors }
 
 // Report adds an error at a node.
 func (d *Decoder) Report(n *yaml.Node, path, hint, format string, args ...any) {
+	d.ReportAs(findings.Misfit, n, path, hint, format, args...)
+}
+
+// ReportAs adds an error of a kind at a node.
+func (d *Decoder) ReportAs(code findings.Code, n *yaml.Node, path, hint, format string, args ...any) {
 	if d.errors++; d.errors <= maxProblems {
-		d.add(n, Problem{Path: path, Hint: hint, Message: fmt.Sprintf(format, args...)})
+		d.add(n, Problem{Path: path, Hint: hint, Code: code, Message: fmt.Sprintf(format, args...)})
 	}
 }
 
 // Warn adds a warning at a node.
 func (d *Decoder) Warn(n *yaml.Node, path, hint, format string, args ...any) {
+	d.WarnAs(findings.Portability, n, path, hint, format, args...)
+}
+
+// WarnAs adds a warning of a kind at a node.
+func (d *Decoder) WarnAs(code findings.Code, n *yaml.Node, path, hint, format string, args ...any) {
 	if d.warnings++; d.warnings <= maxProblems {
-		d.add(n, Problem{Path: path, Hint: hint, Message: fmt.Sprintf(format, args...), Warning: true})
+		d.add(n, Problem{Path: path, Hint: hint, Code: code, Message: fmt.Sprintf(format, args...), Warning: true})
 	}
 }
 
@@ -190,7 +201,7 @@ func (d *Decoder) fields(pairs []pair, m protoreflect.Message, path string, dept
 			continue
 		}
 		if i := slices.IndexFunc(set, func(n named) bool { return n.field == fd }); i >= 0 {
-			d.Report(p.key, path, "", "field %q again, first as %q", p.key.Value, set[i].as)
+			d.ReportAs(findings.Twice, p.key, path, "", "field %q again, first as %q", p.key.Value, set[i].as)
 			continue
 		}
 		set = append(set, named{field: fd, as: p.key.Value})
@@ -200,7 +211,7 @@ func (d *Decoder) fields(pairs []pair, m protoreflect.Message, path string, dept
 		}
 		if o := fd.ContainingOneof(); o != nil && !o.IsSynthetic() {
 			if i := slices.IndexFunc(set, func(n named) bool { return n.oneof == o }); i >= 0 {
-				d.Report(p.key, path, "", "%q and %q exclude each other", set[i].as, p.key.Value)
+				d.ReportAs(findings.Twice, p.key, path, "", "%q and %q exclude each other", set[i].as, p.key.Value)
 				continue
 			}
 			set[len(set)-1].oneof = o

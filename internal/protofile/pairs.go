@@ -1,6 +1,10 @@
 package protofile
 
-import "go.yaml.in/yaml/v3"
+import (
+	"go.yaml.in/yaml/v3"
+
+	"github.com/chancery-xds/chancery/internal/findings"
+)
 
 // A pair is a key of a mapping and its value.
 type pair struct{ key, value *yaml.Node }
@@ -29,7 +33,7 @@ func (d *Decoder) pairs(n *yaml.Node, path string, depth int) []pair {
 			continue
 		}
 		if first := all.add(pair{k, v}); first != nil {
-			d.Report(k, path, "", "duplicate key %s, first on line %d", d.quoted(k.Value), first.Line)
+			d.ReportAs(findings.Twice, k, path, "", "duplicate key %s, first on line %d", d.quoted(k.Value), first.Line)
 		}
 	}
 	for _, m := range merges {

@@ -2,7 +2,10 @@ package protofile
 
 import (
 	"fmt"
+	"slices"
 	"strings"
+
+	"github.com/chancery-xds/chancery/internal/findings"
 )
 
 // A Pos is a place in a file, counted from 1; the zero Pos is no place.
@@ -12,7 +15,8 @@ type Pos struct{ Line, Column int }
 type Problem struct {
 	File    string
 	Pos     Pos
-	Path    string // of the field, such as "filter_chains[0].filters[1].typed_config"; may be empty
+	Path    string        // of the field, such as "filter_chains[0].filters[1].typed_config"; may be empty
+	Code    findings.Code // "": none was given
 	Message string
 	Hint    string // such as `did you mean "connect_timeout"?`; may be empty
 	Warning bool
@@ -62,6 +66,11 @@ func (p Problem) Text() string {
 		}
 	}
 	return fmt.Sprintf("%s\n%s%s\n%s%s^", p.Error(), prefix, p.Excerpt, strings.Repeat(" ", len(prefix)), pad.String())
+}
+
+// Nearest returns the candidate that is likely to be meant by a word, "" if none is.
+func Nearest(word string, candidates []string) string {
+	return nearest(word, slices.Values(candidates))
 }
 
 // nearest returns the candidate that is closest to a word, or "" if none is

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/chancery-xds/chancery/internal/envoyapi"
+	"github.com/chancery-xds/chancery/internal/findings"
 	"github.com/chancery-xds/chancery/internal/secret"
 )
 
@@ -146,7 +147,7 @@ func (d *Decoder) any(n *yaml.Node, path string, depth int) protoreflect.Message
 	}
 	if typ == nil {
 		if len(rest) > 0 {
-			d.Report(n, path, `such as "@type": type.googleapis.com/envoy.config.cluster.v3.Cluster`, `"@type" is missing`)
+			d.ReportAs(findings.NoMessage, n, path, `such as "@type": type.googleapis.com/envoy.config.cluster.v3.Cluster`, `"@type" is missing`)
 		}
 		return nil
 	}
@@ -156,7 +157,7 @@ func (d *Decoder) any(n *yaml.Node, path string, depth int) protoreflect.Message
 	}
 	mt, err := d.Types.FindMessageByURL(typ.Value)
 	if err != nil {
-		d.Report(typ, path, "", "no message type is known as %s", d.quoted(typ.Value[strings.LastIndexByte(typ.Value, '/')+1:]))
+		d.ReportAs(findings.NoType, typ, path, "", "no message type is known as %s", d.quoted(typ.Value[strings.LastIndexByte(typ.Value, '/')+1:]))
 		return nil
 	}
 	if d.anys > secret.Deepest {

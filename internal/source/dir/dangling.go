@@ -1,17 +1,37 @@
 package dir
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 
+	"github.com/chancery-xds/chancery/internal/findings"
 	"github.com/chancery-xds/chancery/internal/protofile"
 	"github.com/chancery-xds/chancery/xds"
 )
 
+// A dangling is a warning of a reference to a resource that there is not.
+type dangling struct {
+	protofile.Problem
+	from Loaded
+	to   xds.Ref
+}
+
+// nearest returns the name of a resource that is likely to be meant, "" if none is.
+func (w world) nearest(ref xds.Ref) string {
+	c := w.types[ref.Type.URL]
+	if c == nil || len(c.at) > maxCompared {
+		return ""
+	}
+	return protofile.Nearest(ref.Name, slices.Sorted(maps.Keys(c.at)))
+}
+
+// maxCompared is how many names a misspelled one is compared with.
+const maxCompared = 10_000
+
 // dangling returns a warning for each reference to a resource that there is
 // not.
-func (w world) dangling() []protofile.Problem {
-	var found []protofile.Problem
+func (w world) dangling() (found []dangling) {
 	collections := map[string]map[string]bool{}
 	for _, url := range slices.Sorted(maps.Keys(w.types)) {
 		c := w.types[url]
@@ -22,10 +42,24 @@ func (w world) dangling() []protofile.Problem {
 					continue
 				}
 				p := l.Pos.problem("%s %q refers to %s %q, which no file has", c.typ, name, ref.Type, ref.Name)
-				p.Warning, p.Hint = true, hints[ref.Type.URL]
-				found = append(found, p)
+				p.Warning, p.Code, p.Hint = true, findings.Dangling, hints[ref.Type.URL]
+				found = append(found, dangling{p, l, ref})
 			}
 		}
+	}
+	slices.SortStableFunc(found, func(a, b dangling) int { return byPlace(a.Problem, b.Problem) })
+	for i, d := range found[:min(most, len(found))] {
+		if near := w.nearest(d.to); near != "" {
+			found[i].Hint = fmt.Sprintf("did you mean %q?", near)
+		}
+	}
+	return found
+}
+
+// problems returns the warnings alone.
+func problems(all []dangling) (found []protofile.Problem) {
+	for _, d := range all {
+		found = append(found, d.Problem)
 	}
 	return found
 }

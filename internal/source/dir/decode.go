@@ -16,10 +16,12 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/chancery-xds/chancery/internal/envoyapi"
+	"github.com/chancery-xds/chancery/internal/findings"
 	"github.com/chancery-xds/chancery/internal/guard"
 	"github.com/chancery-xds/chancery/internal/protofile"
 	"github.com/chancery-xds/chancery/internal/refs"
 	"github.com/chancery-xds/chancery/internal/secret"
+	"github.com/chancery-xds/chancery/internal/validate"
 	"github.com/chancery-xds/chancery/wire"
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -36,6 +38,7 @@ type Loaded struct {
 
 	certificates []secret.Certificate
 	v2           []secret.V2
+	sockets      []string // of a listener, if they are asked for
 
 	version string // version_info of the response it stands in
 	doc     int    // which document of the file
@@ -62,7 +65,12 @@ var forms = map[string]func(*decoder){
 
 // form returns how a file is written; nil if its name says that it holds no
 // resources.
-func form(path string) func(*decoder) { return forms[strings.ToLower(filepath.Ext(path))] }
+func form(path string) func(*decoder) {
+	if path == StdinName {
+		return (*decoder).yaml
+	}
+	return forms[strings.ToLower(filepath.Ext(path))]
+}
 
 // A decoder turns a file into resources, and collects all its mistakes.
 type decoder struct {
@@ -77,9 +85,13 @@ type decoder struct {
 type reader struct {
 	types   *envoyapi.Types
 	secrets *secret.Finder
+
+	validator *validate.Validator // nil: what Envoy refuses is its business
 }
 
-func newReader(types *envoyapi.Types) *reader { return &reader{types, secret.NewFinder(types)} }
+func newReader(types *envoyapi.Types) *reader {
+	return &reader{types: types, secrets: secret.NewFinder(types)}
+}
 
 // decode returns a decoder that is done with a file.
 func (rd *reader) decode(path string, data []byte) *decoder {
@@ -94,7 +106,7 @@ func (rd *reader) decode(path string, data []byte) *decoder {
 
 func (d *decoder) decode() {
 	if len(bytes.TrimSpace(d.Source)) == 0 {
-		d.Warn(&yaml.Node{}, "", "", "the file is empty; if it was not before, a running server refuses that")
+		d.WarnAs(findings.Empty, &yaml.Node{}, "", "", "the file is empty; if it was not before, a running server refuses that")
 		return
 	}
 	form(d.File)(d)
@@ -109,7 +121,7 @@ func (d *decoder) isText() bool {
 		r, w := utf8.DecodeRune(d.Source[i:])
 		switch {
 		case r == utf8.RuneError && w == 1 || r == 0:
-			d.Report(&yaml.Node{Line: line, Column: col}, "", "", "this is no text: byte %#02x", d.Source[i])
+			d.ReportAs(findings.Syntax, &yaml.Node{Line: line, Column: col}, "", "", "this is no text: byte %#02x", d.Source[i])
 			return false
 		case r == '\n':
 			line, col = line+1, 1
@@ -147,7 +159,7 @@ func (d *decoder) json() {
 
 func (d *decoder) syntax(err error) {
 	if p, ok := errors.AsType[protofile.Problem](err); ok {
-		d.Report(&yaml.Node{Line: p.Pos.Line, Column: p.Pos.Column}, p.Path, p.Hint, "%s", p.Message)
+		d.ReportAs(findings.Syntax, &yaml.Node{Line: p.Pos.Line, Column: p.Pos.Column}, p.Path, p.Hint, "%s", p.Message)
 	}
 }
 
@@ -165,9 +177,9 @@ func (d *decoder) document(n *yaml.Node) {
 	case url != nil:
 		d.entry(n, flat, "", said{})
 	case has("static_resources"), has("dynamic_resources"), has("staticResources"), has("dynamicResources"):
-		d.Report(n, "", "it belongs outside of this directory", "this is Envoy's bootstrap, not a resource")
+		d.ReportAs(findings.NoMessage, n, "", "it belongs outside of this directory", "this is Envoy's bootstrap, not a resource")
 	default:
-		d.Report(n, "", "want a resource, a DiscoveryResponse or the protocol's Resource", `neither "@type" nor "resources"`)
+		d.ReportAs(findings.NoMessage, n, "", "want a resource, a DiscoveryResponse or the protocol's Resource", `neither "@type" nor "resources"`)
 	}
 }
 
@@ -221,9 +233,9 @@ func (d *decoder) single(flat *yaml.Node, path string, w *wrapped) proto.Message
 	const hint = `such as "@type": ` + apis + "envoy.config.cluster.v3.Cluster"
 	switch url := protofile.Get(flat, "@type"); {
 	case url == nil:
-		d.Report(flat, path, hint, `no "@type"`)
+		d.ReportAs(findings.NoMessage, flat, path, hint, `no "@type"`)
 	case url.Kind != yaml.ScalarNode || !strings.HasPrefix(url.Value, apis):
-		d.Report(url, path, hint, `"@type" is no type URL that begins with %s`, apis)
+		d.ReportAs(findings.NoType, url, path, hint, `"@type" is no type URL that begins with %s`, apis)
 	default:
 		return d.Any(flat, path)
 	}
@@ -274,7 +286,9 @@ func without(flat *yaml.Node, keys ...string) *yaml.Node {
 
 // add adds a resource that a wrapper and a response say more of.
 func (d *decoder) add(n *yaml.Node, path string, m proto.Message, w *wrapped, in said) {
-	fail := func(hint, format string, args ...any) { d.Report(n, path, hint, format, args...) }
+	fail := func(hint, format string, args ...any) {
+		d.ReportAs(findings.Unusable, n, path, hint, format, args...)
+	}
 	name := m.ProtoReflect().Descriptor().FullName()
 	t := xds.TypeOf(apis + string(name))
 	as := w.name
@@ -342,9 +356,12 @@ func (d *decoder) add(n *yaml.Node, path string, m proto.Message, w *wrapped, in
 	d.refer(r, t, m)
 	l := Loaded{Resource: r, Type: t, Pos: Pos{d.File, n.Line, n.Column, path}, version: in.version, doc: d.doc}
 	if p := d.inspect(&l, m); p.Message != "" {
-		d.Report(n, strings.Trim(path+"."+p.Path, "."), "", "%s", p.Message)
+		at, whole := d.place(n, path, m.ProtoReflect().Descriptor(), p.Path)
+		at.Secret = true // or near one
+		d.ReportAt(at, cmp.Or(p.Code, findings.Unusable), whole, "", p.Message)
 		return
 	}
+	d.refused(&l, n, path, m)
 	d.loaded = append(d.loaded, l)
 }
 

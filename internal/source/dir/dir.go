@@ -20,9 +20,11 @@ import (
 	"time"
 
 	"github.com/chancery-xds/chancery/internal/envoyapi"
+	"github.com/chancery-xds/chancery/internal/findings"
 	"github.com/chancery-xds/chancery/internal/guard"
 	"github.com/chancery-xds/chancery/internal/lastgood"
 	"github.com/chancery-xds/chancery/internal/protofile"
+	"github.com/chancery-xds/chancery/internal/validate"
 	"github.com/chancery-xds/chancery/store"
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -57,6 +59,8 @@ type Options struct {
 	// References says that a load warns, as [Check] does, of references to resources that
 	// no file has.
 	References bool
+	// Validate looks for what Envoy refuses: each is a mistake.
+	Validate bool
 	// Poll is how often the directory is looked at when nothing hints at a
 	// change; 30 s if zero.
 	Poll time.Duration
@@ -70,6 +74,8 @@ type Options struct {
 	// Done, if set, is told of each load that committed something, or failed, and of
 	// the first that did not fail: at the start, or after others that did.
 	Done func(at time.Time, err error)
+
+	ignore []findings.Code // what is not told
 }
 
 // A Source loads a directory into the default group of a store. It is made by
@@ -100,6 +106,7 @@ type Source struct {
 	holders atomic.Pointer[holders] // of secrets in it, for others
 
 	warnings []protofile.Problem // of the files as last seen
+	stdin    []byte              // what was read from there, of a check
 	missing  []protofile.Problem // references of the world to what it has not
 	told     map[string]bool     // those that were logged
 }
@@ -125,7 +132,11 @@ func New(root string, st *store.Store, opts Options) *Source {
 	if opts.Types == nil {
 		opts.Types = envoyapi.Envoy()
 	}
-	return &Source{Options: opts, root: root, store: st, reader: newReader(opts.Types), force: make(chan order, 1), removals: removals{confirm: opts.Confirm}}
+	s := &Source{Options: opts, root: root, store: st, reader: newReader(opts.Types), force: make(chan order, 1), removals: removals{confirm: opts.Confirm}}
+	if opts.Validate {
+		s.validator = validate.New(opts.Types)
+	}
+	return s
 }
 
 // A Report says what a load found and did.
@@ -212,7 +223,7 @@ func (s *Source) load(o order, sc *scanner) (Report, error) {
 	s.departed = s.departed.after(start, s.world, next)
 	s.serves(next)
 	if s.References {
-		s.missing = next.dangling()
+		s.missing = problems(next.dangling())
 	}
 	if s.Keep != nil && (len(commit.Changes) > 0 || !s.begun) {
 		s.Keep(next.config(start, s.departed, &s.removals))
@@ -249,6 +260,11 @@ func (s *Source) look(force bool, sc *scanner) (next world, changed bool, _ Erro
 	for again := 0; again < rereads && !maps.Equal(files, s.files) && !sc.still(s.root); again++ {
 		files = s.read(sc.files, files, false)
 	}
+	return s.gather(sc, files)
+}
+
+// gather puts together what is in files.
+func (s *Source) gather(sc *scanner, files map[string]*file) (next world, changed bool, _ Errors) {
 	errs, more := sc.errs, 0
 	changed, now := len(files) != len(s.files) || len(errs) > 0, time.Now()
 	var warnings []protofile.Problem
@@ -265,7 +281,10 @@ func (s *Source) look(force bool, sc *scanner) (next world, changed bool, _ Erro
 		return world{}, false, nil
 	}
 	next, twice := assemble(sc.files, files)
-	return next, true, summary(s.root, "mistakes", append(errs, twice...), more)
+	if s.Validate {
+		twice = append(twice, next.sharing()...)
+	}
+	return next, true, summary(s.root, "mistakes", s.counted(append(errs, twice...)), more)
 }
 
 // rereads is how often files are read again that have changed while they were read, as
@@ -359,9 +378,15 @@ func (s *Source) file(f found, old *file, force bool) *file {
 		return old
 	}
 	now := &file{stamp: stamp, settled: settled, sum: sum}
-	d := s.reader.decode(f.path, data)
+	s.fill(now, f.path, data)
+	return now
+}
+
+// fill notes what is in a file.
+func (s *Source) fill(now *file, path string, data []byte) {
+	d := s.reader.decode(path, data)
 	if d.died != nil {
-		s.panicked(f.path, d.died)
+		s.panicked(path, d.died)
 	}
 	for _, p := range d.Problems {
 		if p.Warning {
@@ -374,7 +399,6 @@ func (s *Source) file(f found, old *file, force bool) *file {
 	if !s.V2 {
 		now.errs = append(now.errs, ofV2(d.loaded)...)
 	}
-	return now
 }
 
 // Held returns how many resources are gone from the files, and served until a second

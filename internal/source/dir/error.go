@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/chancery-xds/chancery/internal/findings"
 	"github.com/chancery-xds/chancery/internal/protofile"
 )
 
@@ -27,12 +28,18 @@ func (e Errors) Error() string {
 
 const most = 100
 
+// counted returns the problems that are not ignored.
+func (s *Source) counted(all []protofile.Problem) []protofile.Problem {
+	if len(s.ignore) == 0 {
+		return all
+	}
+	return slices.DeleteFunc(slices.Clone(all), func(p protofile.Problem) bool { return slices.Contains(s.ignore, p.Code) })
+}
+
 // summary sorts problems and leaves the first of them, with a last one that
 // counts the others: these, and more that nobody kept.
 func summary(root, what string, problems []protofile.Problem, more int) []protofile.Problem {
-	slices.SortStableFunc(problems, func(a, b protofile.Problem) int {
-		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Pos.Line, b.Pos.Line), cmp.Compare(a.Pos.Column, b.Pos.Column))
-	})
+	slices.SortStableFunc(problems, byPlace)
 	if len(problems) > most {
 		more += len(problems) - most
 		problems = problems[:most:most]
@@ -44,12 +51,16 @@ func summary(root, what string, problems []protofile.Problem, more int) []protof
 	return problems
 }
 
+func byPlace(a, b protofile.Problem) int {
+	return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Pos.Line, b.Pos.Line), cmp.Compare(a.Pos.Column, b.Pos.Column))
+}
+
 // unread is the problem of a path that cannot be read.
 func unread(path string, err error) protofile.Problem {
 	if p, ok := errors.AsType[*fs.PathError](err); ok {
 		err = p.Err // the path is told already
 	}
-	return protofile.Problem{File: path, Message: err.Error()}
+	return protofile.Problem{File: path, Code: findings.Unread, Message: err.Error()}
 }
 
 // A Pos is where a resource stands in a file: its line and column, counted from
@@ -69,6 +80,13 @@ func (p Pos) String() string {
 		return fmt.Sprintf("%s (%s)", p.File, p.Path)
 	}
 	return p.File
+}
+
+// Problem returns what is wrong at the place, of a kind.
+func (p Pos) Problem(code findings.Code, message string) protofile.Problem {
+	q := p.problem("%s", message)
+	q.Code = code
+	return q
 }
 
 // problem returns what is wrong at the place with something that is good by

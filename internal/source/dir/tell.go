@@ -51,5 +51,5 @@ func (s *Source) Tell(err error) {
 
 // doubts are all warnings, sorted by place; of more than a hundred the first.
 func (s *Source) doubts() []protofile.Problem {
-	return summary(s.root, "warnings", slices.Concat(s.warnings, s.missing), 0)
+	return summary(s.root, "warnings", s.counted(slices.Concat(s.warnings, s.missing)), 0)
 }

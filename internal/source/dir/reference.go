@@ -1,0 +1,99 @@
+package dir
+
+import (
+	"fmt"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/chancery-xds/chancery/internal/findings"
+	"github.com/chancery-xds/chancery/internal/protofile"
+	"github.com/chancery-xds/chancery/internal/refs"
+)
+
+// A placer finds fields of resources in files that were read before: nobody keeps what
+// stands where in a file in which nothing is wrong. It reads each file once more.
+type placer struct {
+	s     *Source
+	files map[string][]*yaml.Node // the documents; nil: they are not known
+	data  map[string][]byte
+}
+
+// reference returns a problem of a reference at the place of that, where it stood at the
+// place of the resource that refers.
+func (p *placer) reference(d dangling) dangling {
+	typ, err := p.s.types.FindMessageByURL(d.from.Type.URL)
+	if err != nil {
+		return d
+	}
+	m := typ.New()
+	if (proto.UnmarshalOptions{Resolver: p.s.types}).Unmarshal(d.from.Body, m.Interface()) != nil {
+		return d
+	}
+	path := refs.Places(p.s.types, m.Interface())[d.to]
+	if path == "" {
+		return d
+	}
+	n := p.node(d.from)
+	if n == nil {
+		d.Path = strings.Trim(d.from.Pos.Path+"."+path, ".")
+		return d
+	}
+	dec := &decoder{Decoder: protofile.Decoder{File: d.from.File, Source: p.data[d.from.File], Types: p.s.types}, reader: p.s.reader}
+	at, whole := dec.place(n, d.from.Pos.Path, m.Descriptor(), path)
+	dec.WarnAt(at, findings.Dangling, whole, d.Hint, d.Message)
+	d.Problem = dec.Problems[0]
+	return d
+}
+
+// node returns the node of a resource, nil if it is not known.
+func (p *placer) node(l Loaded) *yaml.Node {
+	if l.Pos.Line == 0 {
+		return nil
+	}
+	docs, known := p.files[l.File]
+	if !known {
+		data, err := p.s.stdin, error(nil)
+		if l.File != StdinName {
+			data, _, err = read(l.File, p.s.MaxFile)
+		}
+		if err == nil {
+			docs = documents(l.File, data)
+		}
+		p.files[l.File], p.data[l.File] = docs, data
+	}
+	if l.doc >= len(docs) {
+		return nil
+	}
+	n := docs[l.doc]
+	var i int
+	if _, err := fmt.Sscanf(l.Pos.Path, "resources[%d]", &i); err == nil {
+		list := protofile.Get(n, "resources")
+		if list == nil || i >= len(list.Content) {
+			return nil
+		}
+		n = list.Content[i]
+	}
+	for n.Kind == yaml.AliasNode {
+		n = n.Alias
+	}
+	if n.Line != l.Pos.Line { // it is another file by now
+		return nil
+	}
+	return n
+}
+
+func documents(path string, data []byte) []*yaml.Node {
+	if strings.HasSuffix(strings.ToLower(path), ".json") {
+		if n, err := protofile.ParseJSON(path, data); err == nil {
+			return []*yaml.Node{n}
+		}
+		return nil
+	}
+	docs, err := protofile.ParseYAML(path, data)
+	if err != nil {
+		return nil
+	}
+	return docs
+}

@@ -1,0 +1,108 @@
+package dir
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/chancery-xds/chancery/internal/findings"
+	"github.com/chancery-xds/chancery/internal/protofile"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// refused reports what Envoy would refuse in a resource, if that is looked for.
+func (d *decoder) refused(l *Loaded, n *yaml.Node, path string, m proto.Message) {
+	if d.validator == nil || l.Type.V2 {
+		return
+	}
+	if l.Type.Is(xds.Listener) {
+		l.sockets = sockets(m.ProtoReflect())
+	}
+	for _, v := range d.validator.Validate(m) {
+		at, whole := d.place(n, path, m.ProtoReflect().Descriptor(), v.Path)
+		d.ReportAt(at, v.Code, whole, v.Hint, v.Message)
+	}
+}
+
+// place returns where a field of a resource stands, and its path in the document. The
+// node and the path are those of the resource, or of what it is wrapped in.
+func (d *decoder) place(n *yaml.Node, path string, md protoreflect.MessageDescriptor, below string) (at protofile.Place, whole string) {
+	if url := protofile.Get(n, "@type"); url != nil && url.Value == wrapper {
+		path = strings.TrimPrefix(path+".resource", ".")
+		if n = protofile.Get(n, "resource"); n == nil {
+			n = &yaml.Node{}
+		}
+	}
+	return d.Place(n, md, below), strings.Trim(path+"."+below, ".")
+}
+
+// sockets returns what a listener listens on, such as "TCP 127.0.0.1:80"; nothing for what
+// the system chooses, and for what proxies do not listen on.
+func sockets(listener protoreflect.Message) (all []string) {
+	if listener.Has(listener.Descriptor().Fields().ByName("api_listener")) {
+		return nil
+	}
+	add := func(address protoreflect.Message) {
+		f := address.Descriptor().Fields().ByName("socket_address")
+		if !address.Has(f) {
+			return
+		}
+		socket := address.Get(f).Message()
+		port := get(socket, "port_value").Uint()
+		if port == 0 {
+			return
+		}
+		protocol := "TCP"
+		if get(socket, "protocol").Enum() == 1 {
+			protocol = "UDP"
+		}
+		host := get(socket, "address").String()
+		if strings.Contains(host, ":") {
+			host = "[" + host + "]"
+		}
+		all = append(all, fmt.Sprintf("%s %s:%d", protocol, host, port))
+	}
+	if f := listener.Descriptor().Fields().ByName("address"); listener.Has(f) {
+		add(listener.Get(f).Message())
+	}
+	more := get(listener, "additional_addresses").List()
+	for i := range more.Len() {
+		add(get(more.Get(i).Message(), "address").Message())
+	}
+	return all
+}
+
+// serversTemplate begins the names of listeners of gRPC servers, of which each server asks
+// for its own: they may well have one socket on several machines.
+const serversTemplate = "grpc/server"
+
+// sharing returns a mistake for each listener on the socket of another.
+func (w world) sharing() (errs []protofile.Problem) {
+	c := w.types[xds.Listener.URL]
+	if c == nil {
+		return nil
+	}
+	first := map[string]Loaded{}
+	for _, name := range slices.Sorted(maps.Keys(c.at)) {
+		l := c.at[name]
+		if strings.HasPrefix(name, serversTemplate) {
+			continue
+		}
+		for _, socket := range l.sockets {
+			other, twice := first[socket]
+			if !twice {
+				first[socket] = l
+				continue
+			}
+			p := l.Pos.problem("%s %q listens on %s, and so does %q at %s", l.Type, name, socket, other.Name, other.Pos)
+			p.Code = findings.Socket
+			errs = append(errs, p)
+		}
+	}
+	return errs
+}

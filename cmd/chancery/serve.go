@@ -37,6 +37,7 @@ type serving struct {
 	monitorAt       listen.Address // monitor, parsed
 	insecureSecrets bool
 	emptyMissing    bool
+	validate        bool
 	drain           time.Duration
 	drainDelay      time.Duration
 	sets            []string
@@ -135,6 +136,7 @@ cannot be listened on; 2 wrong use.`,
 	f.DurationVar(&s.front.age.Grace, "max-connection-age-grace", 10*time.Second, "`time` that a stream that old waits for its client's answers")
 	f.BoolVar(&s.front.reflection, "reflection", false, "say which gRPC services there are, to whoever asks (grpcurl)")
 	f.StringVar(&s.monitor, "metrics-listen", "", "`HOST:PORT` for /metrics, /healthz and /readyz, and profiles if only this machine can reach it; none if empty")
+	f.BoolVar(&s.validate, "validate", false, "look for what Envoy would refuse, as chancery check does: each is a mistake, and keeps what was loaded before")
 	f.BoolVar(&s.emptyMissing, "empty-assignments", false, "give clusters of type EDS whose endpoints are in no file an empty assignment, so that Envoy does not wait for one")
 	f.BoolVar(&s.allowMassDelete, "allow-mass-delete", false, "let any load remove more than half of a type, or everything, and at once; chancery reload lets one")
 	f.BoolVar(&s.allowEmpty, "allow-empty", false, "serve a directory without resources as what it is: clients are told that there is nothing")
@@ -251,7 +253,7 @@ func (s *serving) run() error {
 	}
 	opts := dir.Options{
 		Log: s.log, MaxFile: s.maxFile, FollowLinksOutside: s.followOutside, V2: s.manner.v2, AllowMassDelete: s.allowMassDelete, HowToAllow: s.state.howToAllow(s.dir), AllowEmpty: s.allowEmpty,
-		Types: s.types, Confirm: s.confirm, References: true, Review: r.load, Done: func(at time.Time, err error) { s.state.loaded(err); m.Loaded(at, err); ring(loads) },
+		Types: s.types, Confirm: s.confirm, References: true, Validate: s.validate, Review: r.load, Done: func(at time.Time, err error) { s.state.loaded(err); m.Loaded(at, err); ring(loads) },
 	}
 	if s.state.keeper != nil {
 		opts.Keep = s.state.keeper.Keep

@@ -93,14 +93,14 @@ func Explain(code string) (Kind, bool) {
 
 // Text returns what `chancery check --explain` says.
 func (k Kind) Text() string {
-	return string(k.Code) + " (" + k.Severity() + "): " + k.Title + "\n\n" + fill(k.Why) + "\n\nWhat to do: " + fill(k.Remedy) + "\n"
+	return string(k.Code) + " (" + k.Severity() + "): " + k.Title + "\n\n" + fill(k.Why) + "\n\n" + fill("What to do: "+k.Remedy) + "\n"
 }
 
 // fill breaks a text into lines of at most 80 characters, where it has spaces.
 func fill(text string) string {
 	var b strings.Builder
 	width := 0
-	for _, word := range strings.Fields(text) {
+	for word := range strings.FieldsSeq(text) {
 		switch {
 		case width == 0:
 		case width+1+len(word) > 80:

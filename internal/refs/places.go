@@ -1,6 +1,8 @@
 package refs
 
 import (
+	"slices"
+
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
@@ -20,7 +22,7 @@ func Places(types Types, m proto.Message) map[xds.Ref]string {
 		for _, ref := range c.refs {
 			ref.Name = xds.CanonicalName(ref.Name)
 			if _, known := places[ref]; !known && ref.Name != xds.Wildcard {
-				places[ref] = append(w.at[:len(w.at):len(w.at)], place(f, v, ref)).String()
+				places[ref] = append(slices.Clip(w.at), place(f, v, ref)).String()
 			}
 		}
 		return below

@@ -22,7 +22,7 @@ var (
 
 func words(prefix, list string) map[protoreflect.FullName]bool {
 	all := map[protoreflect.FullName]bool{}
-	for _, w := range strings.Fields(list) {
+	for w := range strings.FieldsSeq(list) {
 		all[protoreflect.FullName(prefix+w+".v3")] = true
 	}
 	return all

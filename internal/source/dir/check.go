@@ -59,6 +59,9 @@ func CheckAll(paths []string, stdin io.Reader, opts Options, ignore ...findings.
 			Hint: "is it the right directory? Names of files end in .yaml, .yml, .json, .txtpb, .textproto, .pb_text or .pb",
 		})
 	}
+	if len(paths) == 1 && paths[0] == Stdin && len(errs) == 1 && errs[0].Code == findings.Nothing {
+		errs[0] = protofile.Problem{File: StdinName, Code: findings.Nothing, Message: "there is no resource in it"}
+	}
 	c := Checked{Files: len(s.files), Counts: next.counts(), Errors: errs, Warnings: s.doubts()}
 	for _, f := range sc.files {
 		c.Loaded = append(c.Loaded, s.files[f.path].loaded...)

@@ -38,7 +38,7 @@ type Loaded struct {
 
 	certificates []secret.Certificate
 	v2           []secret.V2
-	sockets      []string // of a listener, if they are asked for
+	sockets      []socket // of a listener, if they are asked for
 
 	version string // version_info of the response it stands in
 	doc     int    // which document of the file

@@ -22,6 +22,10 @@ func (d *decoder) refused(l *Loaded, n *yaml.Node, path string, m proto.Message)
 	}
 	if l.Type.Is(xds.Listener) {
 		l.sockets = sockets(m.ProtoReflect())
+		for i, s := range l.sockets {
+			at, whole := d.place(n, path, m.ProtoReflect().Descriptor(), s.at.Path)
+			l.sockets[i].at = Pos{l.File, at.Node.Line, at.Node.Column, whole}
+		}
 	}
 	for _, v := range d.validator.Validate(m) {
 		at, whole := d.place(n, path, m.ProtoReflect().Descriptor(), v.Path)
@@ -41,38 +45,44 @@ func (d *decoder) place(n *yaml.Node, path string, md protoreflect.MessageDescri
 	return d.Place(n, md, below), strings.Trim(path+"."+below, ".")
 }
 
-// sockets returns what a listener listens on, such as "TCP 127.0.0.1:80"; nothing for what
-// the system chooses, and for what proxies do not listen on.
-func sockets(listener protoreflect.Message) (all []string) {
+// A socket is what a listener listens on, such as "TCP 127.0.0.1:80".
+type socket struct {
+	name string
+	at   Pos // of the address
+}
+
+// sockets returns those of a listener, with paths for places; nothing for what the system
+// chooses, and for what proxies do not listen on.
+func sockets(listener protoreflect.Message) (all []socket) {
 	if listener.Has(listener.Descriptor().Fields().ByName("api_listener")) {
 		return nil
 	}
-	add := func(address protoreflect.Message) {
+	add := func(address protoreflect.Message, path string) {
 		f := address.Descriptor().Fields().ByName("socket_address")
 		if !address.Has(f) {
 			return
 		}
-		socket := address.Get(f).Message()
-		port := get(socket, "port_value").Uint()
+		at := address.Get(f).Message()
+		port := get(at, "port_value").Uint()
 		if port == 0 {
 			return
 		}
 		protocol := "TCP"
-		if get(socket, "protocol").Enum() == 1 {
+		if get(at, "protocol").Enum() == 1 {
 			protocol = "UDP"
 		}
-		host := get(socket, "address").String()
+		host := get(at, "address").String()
 		if strings.Contains(host, ":") {
 			host = "[" + host + "]"
 		}
-		all = append(all, fmt.Sprintf("%s %s:%d", protocol, host, port))
+		all = append(all, socket{fmt.Sprintf("%s %s:%d", protocol, host, port), Pos{Path: path + ".socket_address"}})
 	}
 	if f := listener.Descriptor().Fields().ByName("address"); listener.Has(f) {
-		add(listener.Get(f).Message())
+		add(listener.Get(f).Message(), "address")
 	}
 	more := get(listener, "additional_addresses").List()
 	for i := range more.Len() {
-		add(get(more.Get(i).Message(), "address").Message())
+		add(get(more.Get(i).Message(), "address").Message(), fmt.Sprintf("additional_addresses[%d].address", i))
 	}
 	return all
 }
@@ -93,14 +103,14 @@ func (w world) sharing() (errs []protofile.Problem) {
 		if strings.HasPrefix(name, serversTemplate) {
 			continue
 		}
-		for _, socket := range l.sockets {
-			other, twice := first[socket]
+		for _, s := range l.sockets {
+			other, twice := first[s.name]
 			if !twice {
-				first[socket] = l
+				first[s.name] = l
 				continue
 			}
-			p := l.Pos.problem("%s %q listens on %s, and so does %q at %s", l.Type, name, socket, other.Name, other.Pos)
-			p.Code = findings.Socket
+			p := s.at.problem("%s %q listens on %s, and so does %q at %s", l.Type, name, s.name, other.Name, other.Pos)
+			p.Path, p.Code = s.at.Path, findings.Socket
 			errs = append(errs, p)
 		}
 	}

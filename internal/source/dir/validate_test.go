@@ -1,0 +1,153 @@
+package dir
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/chancery-xds/chancery/internal/findings"
+	"github.com/chancery-xds/chancery/store"
+)
+
+const listenerURL = `"@type": type.googleapis.com/envoy.config.listener.v3.Listener`
+
+func tcpListener(name, port string) string {
+	return listenerURL + "\nname: " + name + "\naddress: {socket_address: {address: 0.0.0.0, port_value: " + port + "}}\n" +
+		"filter_chains: [{filters: [{name: t, typed_config: {\"@type\": type.googleapis.com/envoy.extensions.filters.network.tcp_proxy.v3.TcpProxy, stat_prefix: s, cluster: c}}]}]\n"
+}
+
+// checkAll returns what is found in files, with their codes and without their directory.
+func checkAll(t *testing.T, stdin string, paths []string, ignore []findings.Code, files ...string) string {
+	t.Helper()
+	root := t.TempDir()
+	for i := 0; i < len(files); i += 2 {
+		path := filepath.Join(root, files[i])
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(files[i+1]), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var full []string
+	for _, p := range paths {
+		if p != Stdin {
+			p = filepath.Join(root, p)
+		}
+		full = append(full, p)
+	}
+	c := CheckAll(full, strings.NewReader(stdin), Options{}, ignore...)
+	var b strings.Builder
+	for _, n := range c.Counts {
+		b.WriteString(n.Type.String() + "|")
+	}
+	b.WriteString("\n")
+	for _, p := range append(c.Errors, c.Warnings...) {
+		b.WriteString(string(p.Code) + " " + strings.ReplaceAll(p.Error(), root+"/", "") + "\n")
+	}
+	return b.String()
+}
+
+func TestCheckAll(t *testing.T) {
+	one := []string{"."}
+	for _, tt := range []struct {
+		name   string
+		stdin  string
+		paths  []string
+		ignore []findings.Code
+		files  []string
+		want   string
+	}{
+		{"a field that is wrong", "", one, nil, []string{"a.yaml", clusterURL + "\nname: c\nconnect_timeout: 0s\n"},
+			"CDS|\nXDS0301 a.yaml:3:18: connect_timeout: must be more than 0s, not 0s\n"},
+		{"in a response", "", one, nil, []string{"a.json", `{"resources": [{"@type": "type.googleapis.com/envoy.config.cluster.v3.Cluster", "name": "c"},` + "\n" + `{"@type": "type.googleapis.com/envoy.config.cluster.v3.Cluster", "name": "d", "connectTimeout": "0s"}]}`},
+			"CDS|\nXDS0301 a.json:2:97: resources[1].connect_timeout: must be more than 0s, not 0s\n"},
+		{"in a wrapper", "", one, nil, []string{"a.yaml", "\"@type\": type.googleapis.com/envoy.service.discovery.v3.Resource\nname: c\nresource:\n  " + clusterURL + "\n  name: c\n  connect_timeout: 0s\n"},
+			"CDS|\nXDS0301 a.yaml:6:20: resource.connect_timeout: must be more than 0s, not 0s\n"},
+		{"in text, without a place", "", one, nil, []string{"a.txtpb", "resources { [type.googleapis.com/envoy.config.cluster.v3.Cluster] { name: \"c\" connect_timeout { } } }"},
+			"CDS|\nXDS0301 a.txtpb: resources[0].connect_timeout: must be more than 0s, not 0s\n"},
+		{"two listeners on one socket", "", one, nil, []string{"a.yaml", tcpListener("a", "80") + "---\n" + tcpListener("b", "80"), "b.yaml", tcpListener("c", "81") + "---\n" + tcpListener("grpc/server?x=0.0.0.0:80", "80"), "c.yaml", clusterURL + "\nname: c\n"},
+			"CDS|LDS|\nXDS0403 a.yaml:8:27: address.socket_address: LDS \"b\" listens on TCP 0.0.0.0:80, and so does \"a\" at a.yaml:1:1\n"},
+		{"a reference with a typo", "", one, nil, []string{"a.yaml", tcpListener("a", "80"), "b.yaml", clusterURL + "\nname: cc\n"},
+			"CDS|LDS|\nXDS0201 a.yaml:4:163: warning: filter_chains[0].filters[0].typed_config.cluster: LDS \"a\" refers to CDS \"c\", which no file has (did you mean \"cc\"?)\nXDS0202 b.yaml:1:1: warning: nothing refers to CDS \"cc\"\n"},
+		{"warnings beside what Envoy refuses", "", one, nil, []string{"a.yaml", tcpListener("a", "99999")},
+			"LDS|\nXDS0301 a.yaml:3:58: address.socket_address.port_value: must be at most 65535, not 99999\nXDS0201 a.yaml:4:163: warning: filter_chains[0].filters[0].typed_config.cluster: LDS \"a\" refers to CDS \"c\", which no file has (requests to it fail, unless the client's bootstrap has it)\n"},
+		{"what is ignored", "", one, []findings.Code{findings.Dangling, findings.Rule}, []string{"a.yaml", tcpListener("a", "99999")}, "LDS|\n"},
+		{"nothing refers to clusters, and nothing could", "", one, nil, []string{"b.yaml", clusterURL + "\nname: cc\n"}, "CDS|\n"},
+		{"anything may refer to a cluster", "", one, nil, []string{"a.yaml", clusterURL + "\nname: c\n---\n" + clusterURL + "\nname: d\n", "l.yaml", tcpListener("a", "80") + "listener_filters: [{name: x, typed_config: {\"@type\": type.googleapis.com/envoy.extensions.filters.http.lua.v3.Lua}}]\n"}, "CDS|LDS|\n"},
+		{"on demand", "", one, nil, []string{"a.yaml", tcpListener("a", "80"), "b.yaml", clusterURL + "\nname: c\n---\n" + clusterURL + "\nname: d\nx-chancery: {on_demand: true}\n"}, "CDS|LDS|\n"},
+		{"files", "", []string{"a.yaml", "sub", "a.yaml"}, nil, []string{"a.yaml", clusterURL + "\nname: c\n", "b.yaml", "nonsense", "sub/c.yaml", tcpListener("a", "80")}, "CDS|LDS|\n"},
+		{"a directory and a file in it", "", []string{".", "a.yaml"}, nil, []string{"a.yaml", clusterURL + "\nname: c\n"}, "CDS|\n"},
+		{"a file of another name", "", []string{"a.conf"}, nil, []string{"a.conf", clusterURL + "\nname: c\n"},
+			"\nXDS0107 a.conf: its name says nothing of what is in it: it must end in .yaml, .yml, .json, .txtpb, .textproto, .pb_text or .pb\n"},
+		{"a file that is not there", "", []string{"a.yaml"}, nil, nil, "\nXDS0107 a.yaml: no such file or directory\n"},
+		{"stdin", tcpListener("a", "80"), []string{Stdin}, nil, nil,
+			"LDS|\nXDS0201 <stdin>:4:163: warning: filter_chains[0].filters[0].typed_config.cluster: LDS \"a\" refers to CDS \"c\", which no file has (requests to it fail, unless the client's bootstrap has it)\n"},
+		{"stdin in JSON, and a file", "{" + clusterURL + ", \"name\": \"c\"}", []string{"a.yaml", Stdin}, nil, []string{"a.yaml", tcpListener("a", "80")}, "CDS|LDS|\n"},
+		{"nothing on stdin", "", []string{Stdin}, nil, nil, "\nXDS0108 <stdin>: there is no resource in it\nXDS0112 <stdin>: warning: the file is empty; if it was not before, a running server refuses that\n"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := checkAll(t, tt.stdin, tt.paths, tt.ignore, tt.files...); got != tt.want {
+				t.Errorf("got\n%swant\n%s", got, tt.want)
+			}
+		})
+	}
+}
+
+// Numbers of secrets are as secret as words.
+func TestNoSecretsInViolations(t *testing.T) {
+	got := checkAll(t, "", []string{"."}, nil, "a.yaml", "\"@type\": type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret\nname: s\nsession_ticket_keys: {keys: [{filename: \"\"}, {inline_string: pa55word}]}\n")
+	if strings.Contains(got, "pa55word") || !strings.Contains(got, "XDS0301 a.yaml:3:") {
+		t.Error(got)
+	}
+}
+
+// A server looks for what Envoy refuses only if it is told to; then it is a mistake like
+// any other.
+func TestServeValidates(t *testing.T) {
+	root := t.TempDir()
+	write := func(timeout string) {
+		if err := os.WriteFile(filepath.Join(root, "a.yaml"), []byte(clusterURL+"\nname: c\nconnect_timeout: "+timeout+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("0s")
+	if _, err := New(root, store.New(), Options{}).Load(); err != nil {
+		t.Errorf("without: %v", err)
+	}
+	src := New(root, store.New(), Options{Validate: true})
+	if _, err := src.Load(); err == nil || !strings.Contains(err.Error(), "a.yaml:3:18: connect_timeout: must be more than 0s") {
+		t.Errorf("with: %v", err)
+	}
+	write("10s")
+	if r, err := src.Load(); err != nil || len(r.Counts) != 1 {
+		t.Errorf("when it is mended: %v, %v", r, err)
+	}
+	if err := os.WriteFile(filepath.Join(root, "b.yaml"), []byte(tcpListener("a", "80")+"---\n"+tcpListener("b", "80")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := src.Load(); err == nil || !strings.Contains(err.Error(), "listens on TCP 0.0.0.0:80") {
+		t.Errorf("two on a socket: %v", err)
+	}
+}
+
+// What is asked of a real Envoy is what nothing is known to be wrong with.
+func TestSound(t *testing.T) {
+	root := t.TempDir()
+	text := clusterURL + "\nname: a\n---\n" + clusterURL + "\nname: b\nconnect_timeout: 0s\n---\n" + clusterURL + "\nname: c\n"
+	if err := os.WriteFile(filepath.Join(root, "a.yaml"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(root, "b.txtpb"), []byte(`resources { [type.googleapis.com/envoy.config.cluster.v3.Cluster] { name: "d" connect_timeout { } } }
+resources { [type.googleapis.com/envoy.config.cluster.v3.Cluster] { name: "e" } }`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, l := range Check(root, Options{}).Sound() {
+		names = append(names, l.Name)
+	}
+	if got := strings.Join(names, " "); got != "a c e" {
+		t.Errorf("%s, want a c e", got)
+	}
+}

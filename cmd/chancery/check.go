@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -74,11 +75,25 @@ Exit codes: 0 nothing found; 1 something is; 2 wrong use.`,
 	f.StringSliceVar(&k.ignore, "ignore", nil, "`CODES` of findings that are not told, of those from XDS0201 on")
 	f.StringVar(&k.explain, "explain", "", "tell what a `CODE` means, and what to do")
 	f.StringVar(&k.envoy, "envoy", "", "`PATH` of an Envoy that is asked, too: it is given the resources (envoy --mode validate)")
+	complete(cmd, "output", slices.Sorted(maps.Keys(report.Formats))...)
+	var codes []string
+	for _, kind := range findings.All() {
+		codes = append(codes, string(kind.Code)+"\t"+kind.Title)
+	}
+	complete(cmd, "explain", codes...)
+	complete(cmd, "ignore", codes...)
 	setFlag(f, &k.sets)
 	sizeVar(f, &k.opts.MaxFile, "max-file", 64<<20, "largest `SIZE` of a file")
 	followFlag(f, &k.opts.FollowLinksOutside)
 	v2Flag(f, &k.opts.V2)
 	return cmd
+}
+
+// complete has a shell complete the values of a flag.
+func complete(cmd *cobra.Command, flag string, values ...string) {
+	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		panic(err) // there is no such flag
+	}
 }
 
 func (k *checking) explained(cmd *cobra.Command) error {

@@ -55,7 +55,7 @@ var direction = map[string]row{
 	"internal/envoyapi/apitest":  {ours: "internal/envoyapi", why: "helps tests"},
 	"internal/secret/secrettest": {ours: "internal/envoyapi", why: "helps tests"},
 	"internal/findings":          {std: true, why: "a table, of which all else is made"},
-	"internal/validate":          {ours: "internal/findings", why: "knows messages by their descriptors only, and no resources"},
+	"internal/validate":          {ours: "internal/findings internal/secret", why: "knows messages by their descriptors only, and no resources"},
 	"internal/report":            {ours: "internal/envoyapi internal/findings internal/protofile internal/secret", why: "writes what was found, and looks for nothing"},
 	"internal/askenvoy":          {ours: "xds internal/envoyapi", why: "is given resources, and runs an Envoy"},
 	"internal/protofile":         {ours: "internal/envoyapi internal/findings internal/secret", why: "reads text, knows no resource types"},

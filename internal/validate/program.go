@@ -157,7 +157,7 @@ func (c *fieldCheck) run(w *walk, m protoreflect.Message) {
 	v := m.Get(f)
 	if c.value != nil {
 		if wrong := c.value(v); wrong != "" {
-			w.report(findings.Rule, string(f.Name()), "", "%s", wrong)
+			w.breaks(f, string(f.Name()), wrong)
 		}
 	}
 	last := len(w.at)
@@ -165,7 +165,7 @@ func (c *fieldCheck) run(w *walk, m protoreflect.Message) {
 	defer func() { w.at = w.at[:last] }()
 	tell := func(wrong string) {
 		if wrong != "" {
-			w.report(findings.Rule, "", "", "%s", wrong)
+			w.breaks(f, "", wrong)
 		}
 	}
 	switch {

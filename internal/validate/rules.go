@@ -176,9 +176,9 @@ func unsigned(r protoreflect.Message, field protoreflect.Name) *uint64 {
 func among(what string, n uint64, least, most *uint64) string {
 	switch {
 	case least != nil && n < *least:
-		return fmt.Sprintf("must have at least %s, not %d", counted(*least, what), n)
+		return fmt.Sprintf("must have at least %s"+quoted+"%d", counted(*least, what), n)
 	case most != nil && n > *most:
-		return fmt.Sprintf("must have at most %s, not %d", counted(*most, what), n)
+		return fmt.Sprintf("must have at most %s"+quoted+"%d", counted(*most, what), n)
 	}
 	return ""
 }

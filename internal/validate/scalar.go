@@ -39,14 +39,14 @@ func number[T cmp.Ordered](c compiler, r protoreflect.Message, of func(protorefl
 		n := of(v)
 		switch {
 		case exactly != nil && n != *exactly:
-			return fmt.Sprintf("must be %v, not %v", *exactly, n)
+			return fmt.Sprintf("must be %v"+quoted+"%v", *exactly, n)
 		case both && floor > ceiling && !above(n) && !below(n): // a hole
-			return fmt.Sprintf("must be %s, not %v", strings.Replace(range_, " and ", " or ", 1), n)
+			return fmt.Sprintf("must be %s"+quoted+"%v", strings.Replace(range_, " and ", " or ", 1), n)
 		case both && floor > ceiling:
 		case !above(n) || !below(n):
-			return fmt.Sprintf("must be %s, not %v", range_, n)
+			return fmt.Sprintf("must be %s"+quoted+"%v", range_, n)
 		case in != nil && !slices.Contains(in, n):
-			return fmt.Sprintf("must be one of %v, not %v", in, n)
+			return fmt.Sprintf("must be one of %v"+quoted+"%v", in, n)
 		case slices.Contains(not, n):
 			return fmt.Sprintf("must not be %v", n)
 		}

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 
 	"github.com/chancery-xds/chancery/internal/findings"
+	"github.com/chancery-xds/chancery/internal/secret"
 )
 
 // Types find the messages in an Any, and that of the rules themselves.
@@ -107,6 +108,18 @@ func (w *walk) report(code findings.Code, below, hint, format string, args ...an
 	}
 	w.found = append(w.found, Violation{Code: code, Path: strings.Join(path, "."), Message: fmt.Sprintf(format, args...), Hint: hint})
 }
+
+// breaks adds a violation of a rule for a field of the message where the walk is, "" for
+// the field where it is. Of what is sensitive not even a number is quoted.
+func (w *walk) breaks(f protoreflect.FieldDescriptor, below, wrong string) {
+	if secret.Marked(f) || slices.ContainsFunc(w.at, func(s step) bool { return secret.Marked(s.field) }) {
+		wrong, _, _ = strings.Cut(wrong, quoted)
+	}
+	w.report(findings.Rule, below, "", "%s", wrong)
+}
+
+// quoted stands before a value in what is wrong with it.
+const quoted = ", not "
 
 func (w *walk) message(m protoreflect.Message) {
 	switch name := m.Descriptor().FullName(); {

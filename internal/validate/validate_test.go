@@ -30,7 +30,7 @@ const (
 	listener   = "envoy.config.listener.v3.Listener"
 	routes     = "envoy.config.route.v3.RouteConfiguration"
 	assignment = "envoy.config.endpoint.v3.ClusterLoadAssignment"
-	secret     = "envoy.extensions.transport_sockets.tls.v3.Secret"
+	tlsSecret  = "envoy.extensions.transport_sockets.tls.v3.Secret"
 	manager    = "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager"
 	router     = `{"name":"r","typed_config":{"@type":"type.googleapis.com/envoy.extensions.filters.http.router.v3.Router"}}`
 )
@@ -67,7 +67,7 @@ func TestValidate(t *testing.T) {
 		{"one Any in another", listener, `{"name":"l","api_listener":{"api_listener":{"@type":"` + manager + `","stat_prefix":"s","rds":{"config_source":{"ads":{}}},"http_filters":[{"name":"f","typed_config":{"@type":"type.googleapis.com/envoy.extensions.filters.http.fault.v3.HTTPFault","max_active_faults":1,"delay":{"fixed_delay":"0s"}}},` + router + `]}}}`, []string{
 			"XDS0301 api_listener.api_listener.http_filters[0].typed_config.delay.fixed_delay: must be more than 0s, not 0s",
 		}},
-		{"secrets are not quoted", secret, `{"name":"s","tls_certificate":{"private_key":{"inline_string":""},"password":{"filename":""}}}`, []string{
+		{"secrets are not quoted", tlsSecret, `{"name":"s","tls_certificate":{"private_key":{"inline_string":""},"password":{"filename":""}}}`, []string{
 			"XDS0301 tls_certificate.password.filename: must not be empty",
 		}},
 		{"an Any of an unknown type, and one that is none", cluster, `{"name":"c"}`, nil},

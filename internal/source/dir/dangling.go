@@ -17,17 +17,9 @@ type dangling struct {
 	to   xds.Ref
 }
 
-// nearest returns the name of a resource that is likely to be meant, "" if none is.
-func (w world) nearest(ref xds.Ref) string {
-	c := w.types[ref.Type.URL]
-	if c == nil || len(c.at) > maxCompared {
-		return ""
-	}
-	return protofile.Nearest(ref.Name, slices.Sorted(maps.Keys(c.at)))
-}
-
-// maxCompared is how many names a misspelled one is compared with.
-const maxCompared = 10_000
+// maxCompared is how many names are compared with misspelled ones, of all in one load: it
+// takes a tenth of a second.
+const maxCompared = 100_000
 
 // dangling returns a warning for each reference to a resource that there is
 // not.
@@ -48,8 +40,17 @@ func (w world) dangling() (found []dangling) {
 		}
 	}
 	slices.SortStableFunc(found, func(a, b dangling) int { return byPlace(a.Problem, b.Problem) })
+	names, budget := map[string][]string{}, maxCompared
 	for i, d := range found[:min(most, len(found))] {
-		if near := w.nearest(d.to); near != "" {
+		c := w.types[d.to.Type.URL]
+		if c == nil || len(c.at) > budget {
+			continue
+		}
+		budget -= len(c.at)
+		if names[d.to.Type.URL] == nil {
+			names[d.to.Type.URL] = slices.Sorted(maps.Keys(c.at))
+		}
+		if near := protofile.Nearest(d.to.Name, names[d.to.Type.URL]); near != "" {
 			found[i].Hint = fmt.Sprintf("did you mean %q?", near)
 		}
 	}

@@ -75,6 +75,9 @@ func sockets(listener protoreflect.Message) (all []socket) {
 		if strings.Contains(host, ":") {
 			host = "[" + host + "]"
 		}
+		if in := get(at, "network_namespace_filepath").String(); in != "" {
+			protocol += " in " + in
+		}
 		all = append(all, socket{fmt.Sprintf("%s %s:%d", protocol, host, port), Pos{Path: path + ".socket_address"}})
 	}
 	if f := listener.Descriptor().Fields().ByName("address"); listener.Has(f) {

@@ -77,6 +77,8 @@ func TestAsk(t *testing.T) {
 		resource(t, xds.ExtensionConfig, "good filter", `{"name":"f","typed_config":{"@type":"type.googleapis.com/envoy.extensions.filters.http.cors.v3.Cors"}}`),
 		resource(t, xds.ExtensionConfig, "filter", `{"name":"f","typed_config":{"@type":"type.googleapis.com/envoy.extensions.filters.http.lua.v3.Lua","default_source_code":{"inline_string":"end"}}}`),
 		resource(t, xds.ExtensionConfig, "network filter", `{"name":"f","typed_config":{"@type":"type.googleapis.com/envoy.extensions.filters.network.echo.v3.Echo"}}`),
+		resource(t, xds.Listener, "of a gRPC client", `{"name":"l","api_listener":{"api_listener":{"@type":"type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager"}}}`),
+		resource(t, xds.Listener, "grpc/server?x", `{"name":"grpc/server?x"}`),
 		resource(t, xds.ScopedRoute, "scope", `{"name":"s","route_configuration_name":"r","key":{"fragments":[{"string_key":"k"}]}}`),
 		resource(t, xds.Endpoint, "collection", `{"cluster_name":"e","endpoints":[{"leds_cluster_locality_config":{"leds_config":{"ads":{}},"leds_collection_name":"xdstp://a/envoy.config.endpoint.v3.LbEndpoint/b/*"}}]}`),
 	}
@@ -102,7 +104,7 @@ func TestAsk(t *testing.T) {
 	if want := []string{"another's key", "filter", "host", "no authorities", "route 0", "route 1", "route 2"}; !slices.Equal(refused, want) {
 		t.Errorf("refused %q, want %q", refused, want)
 	}
-	if want := []string{"network filter", "scope", "collection"}; !slices.Equal(skipped, want) {
+	if want := []string{"network filter", "of a gRPC client", "grpc/server?x", "scope", "collection"}; !slices.Equal(skipped, want) {
 		t.Errorf("skipped %q, want %q", skipped, want)
 	}
 	t.Log(answer.Runs, "runs")

@@ -29,6 +29,7 @@ const (
 // kind returns where a resource can stand.
 func (a *asking) kind(r Resource) place {
 	switch {
+	case r.Type.Is(xds.Listener) && a.forGRPC(r):
 	case r.Type.Is(xds.Cluster), r.Type.Is(xds.Endpoint) && !a.mentions(r, "leds_cluster_locality_config"), r.Type.Is(xds.Secret):
 		return asCluster
 	case r.Type.Is(xds.Listener), r.Type.Is(xds.Route), r.Type.Is(xds.VirtualHost):
@@ -37,6 +38,12 @@ func (a *asking) kind(r Resource) place {
 		return asListener
 	}
 	return none
+}
+
+// forGRPC reports whether a listener is none of Envoy's.
+func (a *asking) forGRPC(r Resource) bool {
+	m, err := a.message(r)
+	return err == nil && (m.Has(field(m, "api_listener")) || strings.HasPrefix(r.Name, "grpc/server"))
 }
 
 // mentions reports whether an assignment has a locality with a field.

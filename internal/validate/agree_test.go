@@ -61,6 +61,7 @@ func TestAgreesWithGenerated(t *testing.T) {
 			}
 			var theirs []string
 			flatten(generated.ValidateAll(), "", &theirs)
+			theirs = slices.DeleteFunc(theirs, func(path string) bool { return strings.Contains(path, "apilistener.") })
 			ours := fieldsOf(v.Validate(m.Interface()))
 			slices.Sort(theirs)
 			messages++

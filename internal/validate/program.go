@@ -51,7 +51,7 @@ func (v *Validator) compile(md protoreflect.MessageDescriptor) *program {
 	}
 	for i := range md.Fields().Len() {
 		f := md.Fields().Get(i)
-		p.below[i] = looked(f)
+		p.below[i] = looked(f) && f.FullName() != forGRPC
 		raw := option(f.Options(), fieldRules)
 		if raw == nil || v.rules == nil {
 			continue
@@ -72,6 +72,10 @@ func (v *Validator) compile(md protoreflect.MessageDescriptor) *program {
 	}
 	return p
 }
+
+// forGRPC is what a gRPC client reads of a listener, and Envoy does not over xDS. It does
+// not want all that Envoy's API demands, such as a stat_prefix.
+const forGRPC = "envoy.config.listener.v3.Listener.api_listener"
 
 // looked reports whether a field has messages.
 func looked(f protoreflect.FieldDescriptor) bool {

@@ -64,9 +64,10 @@ func TestValidate(t *testing.T) {
 		{"inside of a map", cluster, `{"name":"c","typed_extension_protocol_options":{"a.b":{"@type":"type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions"}}}`, []string{
 			`XDS0302 typed_extension_protocol_options["a.b"]: one of explicit_http_config, use_downstream_protocol_config, auto_config is required in HttpProtocolOptions`,
 		}},
-		{"one Any in another", listener, `{"name":"l","api_listener":{"api_listener":{"@type":"` + manager + `","stat_prefix":"s","rds":{"config_source":{"ads":{}}},"http_filters":[{"name":"f","typed_config":{"@type":"type.googleapis.com/envoy.extensions.filters.http.fault.v3.HTTPFault","max_active_faults":1,"delay":{"fixed_delay":"0s"}}},` + router + `]}}}`, []string{
-			"XDS0301 api_listener.api_listener.http_filters[0].typed_config.delay.fixed_delay: must be more than 0s, not 0s",
+		{"one Any in another", listener, `{"name":"l","address":{"socket_address":{"address":"::1","port_value":1}},"default_filter_chain":{"filters":[{"name":"h","typed_config":{"@type":"` + manager + `","stat_prefix":"s","rds":{"config_source":{"ads":{}}},"http_filters":[{"name":"f","typed_config":{"@type":"type.googleapis.com/envoy.extensions.filters.http.fault.v3.HTTPFault","max_active_faults":1,"delay":{"fixed_delay":"0s"}}},` + router + `]}}]}}`, []string{
+			"XDS0301 default_filter_chain.filters[0].typed_config.http_filters[0].typed_config.delay.fixed_delay: must be more than 0s, not 0s",
 		}},
+		{"what a gRPC client reads", listener, `{"name":"l","api_listener":{"api_listener":{"@type":"` + manager + `","rds":{"config_source":{"ads":{}}}}}}`, nil},
 		{"secrets are not quoted", tlsSecret, `{"name":"s","tls_certificate":{"private_key":{"inline_string":""},"password":{"filename":""}}}`, []string{
 			"XDS0301 tls_certificate.password.filename: must not be empty",
 		}},

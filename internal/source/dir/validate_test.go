@@ -67,7 +67,7 @@ func TestCheckAll(t *testing.T) {
 			"CDS|\nXDS0301 a.yaml:6:20: resource.connect_timeout: must be more than 0s, not 0s\n"},
 		{"in text, without a place", "", one, nil, []string{"a.txtpb", "resources { [type.googleapis.com/envoy.config.cluster.v3.Cluster] { name: \"c\" connect_timeout { } } }"},
 			"CDS|\nXDS0301 a.txtpb: resources[0].connect_timeout: must be more than 0s, not 0s\n"},
-		{"two listeners on one socket", "", one, nil, []string{"a.yaml", tcpListener("a", "80") + "---\n" + tcpListener("b", "80"), "b.yaml", tcpListener("c", "81") + "---\n" + tcpListener("grpc/server?x=0.0.0.0:80", "80"), "c.yaml", clusterURL + "\nname: c\n"},
+		{"two listeners on one socket", "", one, nil, []string{"a.yaml", tcpListener("a", "80") + "---\n" + tcpListener("b", "80"), "b.yaml", tcpListener("c", "81") + "---\n" + strings.Replace(tcpListener("grpc/server?x=0.0.0.0:80", "80"), "stat_prefix: s, ", "", 1), "c.yaml", clusterURL + "\nname: c\n"},
 			"CDS|LDS|\nXDS0403 a.yaml:8:27: address.socket_address: LDS \"b\" listens on TCP 0.0.0.0:80, and so does \"a\" at a.yaml:1:1\n"},
 		{"a reference with a typo", "", one, nil, []string{"a.yaml", tcpListener("a", "80"), "b.yaml", clusterURL + "\nname: cc\n"},
 			"CDS|LDS|\nXDS0201 a.yaml:4:163: warning: filter_chains[0].filters[0].typed_config.cluster: LDS \"a\" refers to CDS \"c\", which no file has (did you mean \"cc\"?)\nXDS0202 b.yaml:1:1: warning: nothing refers to CDS \"cc\"\n"},

@@ -115,13 +115,17 @@ func TestAskTogether(t *testing.T) {
 	needEnvoy(t)
 	all := []Resource{
 		resource(t, xds.Listener, "l", `{"name":"l","address":{"socket_address":{"address":"127.0.0.1","port_value":1}},"filter_chains":[{"filters":[{"name":"hcm","typed_config":{
-"@type":"type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager","stat_prefix":"s","rds":{"route_config_name":"r","config_source":{"ads":{}}},
-"http_filters":[{"name":"a","typed_config":{"@type":"type.googleapis.com/envoy.extensions.filters.http.ext_authz.v3.ExtAuthz","grpc_service":{"envoy_grpc":{"cluster_name":"auth"}}}},
-{"name":"r","typed_config":{"@type":"type.googleapis.com/envoy.extensions.filters.http.router.v3.Router"}}]}}]}]}`),
+"@type":"type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager","stat_prefix":"s",
+"route_config":{"virtual_hosts":[{"name":"v","domains":["*"],"routes":[{"match":{"prefix":"/"},"route":{"cluster":"backend"}}]}]},"http_filters":[{"name":"r","typed_config":{"@type":"type.googleapis.com/envoy.extensions.filters.http.router.v3.Router"}}]}}]}]}`),
 		resource(t, xds.Cluster, "wrong", `{"name":"wrong","type":"EDS"}`),
-		resource(t, xds.Cluster, "auth", `{"name":"auth","connect_timeout":"1s"}`),
+		resource(t, xds.Cluster, "backend", `{"name":"backend","connect_timeout":"1s"}`),
 	}
 	answer, err := Ask(t.Context(), envoyPath, envoyapi.Envoy(), all)
+	alone, err2 := Ask(t.Context(), envoyPath, envoyapi.Envoy(), all[:1])
+	if err2 != nil || alone.Refused[0] == "" {
+		t.Errorf("without the cluster: %v, %v", alone, err2)
+	}
+	t.Log(alone.Refused)
 	if err != nil || len(answer.Refused) != 1 || answer.Refused[1] != "cannot create an EDS cluster without an EDS config" {
 		t.Errorf("%v, %v", answer, err)
 	}

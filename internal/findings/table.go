@@ -54,7 +54,7 @@ var table = []Kind{
 		"Delete the file, or leave a comment in it."},
 
 	{Dangling, true, "a reference to a resource that no file has",
-		"Requests to a cluster that does not exist get 503. Envoy waits 15 s for endpoints, and 15 s for a route configuration or a secret, before it goes on without.",
+		"Requests to a cluster that does not exist get 503, and Envoy refuses a listener whose own route_config (not RDS) names one, unless validate_clusters is false: \"unknown cluster\". Envoy waits 15 s for endpoints, and 15 s for a route configuration or a secret, before it goes on without.",
 		"Correct the name, or add the resource. If Envoy's bootstrap has the resource, ignore this."},
 	{Unused, true, "a resource that nothing refers to",
 		"No file refers to it, so no client asks for it by name; a cluster is sent and used by nobody. This is not looked for where something may refer to any resource of the type, such as a cluster_header or a Lua script.",

@@ -4,6 +4,10 @@ import (
 	"encoding/json"
 	"encoding/xml"
 	"errors"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -75,6 +79,24 @@ func TestJSON(t *testing.T) {
 	}
 	if got := written(t, "json", Report{}); !strings.Contains(got, `"findings": []`) || !strings.Contains(got, `"ok": true`) {
 		t.Error(got)
+	}
+}
+
+// Each field stands in the table of docs/files.md.
+func TestJSONIsDocumented(t *testing.T) {
+	page, err := os.ReadFile("../../docs/files.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out map[string]any
+	if err := json.Unmarshal([]byte(written(t, "json", example())), &out); err != nil {
+		t.Fatal(err)
+	}
+	finding, _ := out["findings"].([]any)[0].(map[string]any)
+	for _, name := range slices.Concat(slices.Collect(maps.Keys(out)), slices.Collect(maps.Keys(finding))) {
+		if !regexp.MustCompile("[`.]" + name + "`").Match(page) {
+			t.Errorf("docs/files.md does not say what %q is", name)
+		}
 	}
 }
 

@@ -30,8 +30,8 @@ func TestMarkedNumber(t *testing.T) {
 	field := func(name string, number int32, marked bool) *descriptorpb.FieldDescriptorProto {
 		return &descriptorpb.FieldDescriptorProto{Name: &name, Number: &number, Type: descriptorpb.FieldDescriptorProto_TYPE_UINT32.Enum(), Options: options(marked)}
 	}
-	file := &descriptorpb.FileDescriptorProto{Name: proto.String("acme.proto"), Package: proto.String("acme"), Syntax: proto.String("proto3"), MessageType: []*descriptorpb.DescriptorProto{
-		{Name: proto.String("Filter"), Field: []*descriptorpb.FieldDescriptorProto{field("pin", 1, true), field("size", 2, false)}}}}
+	file := &descriptorpb.FileDescriptorProto{Name: new("acme.proto"), Package: new("acme"), Syntax: new("proto3"), MessageType: []*descriptorpb.DescriptorProto{
+		{Name: new("Filter"), Field: []*descriptorpb.FieldDescriptorProto{field("pin", 1, true), field("size", 2, false)}}}}
 	set, err := proto.Marshal(&descriptorpb.FileDescriptorSet{File: []*descriptorpb.FileDescriptorProto{file}})
 	if err != nil {
 		t.Fatal(err)

@@ -23,7 +23,7 @@ func TestCheck(t *testing.T) {
 		{"was given up and has no entry", func(_ *Session, u *subscription) { u.dropped, u.droppedSize = map[string]bool{"b": true}, 1 }},
 		{"bytes were given up", func(_ *Session, u *subscription) { u.droppedSize++ }},
 		{"none ever was", func(_ *Session, u *subscription) { u.implicit = true }},
-		{"has not moved", func(_ *Session, u *subscription) { u.added = []string{"a"} }},
+		{"has not moved", func(_ *Session, u *subscription) { u.shift = &shift{added: []string{"a"}} }},
 		{"toggled", func(_ *Session, u *subscription) { u.toggled = []string{"a"} }},
 		{"given up after nonce", func(_ *Session, u *subscription) { u.gaveUp = u.nonce + 1 }},
 		{"is found by", func(_ *Session, u *subscription) { u.entry("a").matched++ }},
@@ -88,9 +88,9 @@ func TestCheck(t *testing.T) {
 		{"is dirty and not listed", func(_ *Session, u *subscription) { u.entry("a").dirty = true }},
 		{"and there is none", func(s *Session, _ *subscription) { s.sub(xds.Route).anew = true }},
 		{"of a type without full state", func(_ *Session, u *subscription) { u.stated = "1" }},
-		{"is muted", func(s *Session, u *subscription) { u.muted = map[string]time.Time{"a": s.now} }},
+		{"is muted", func(s *Session, u *subscription) { u.mute = &mutes{until: map[string]time.Time{"a": s.now}} }},
 		{"mutings in no order", func(s *Session, u *subscription) {
-			u.mutings = []muting{{"a", s.now.Add(1)}, {"b", s.now}}
+			u.mute = &mutes{list: []muting{{"a", s.now.Add(1)}, {"b", s.now}}}
 		}},
 		{"heartbeats", func(s *Session, u *subscription) { u.beatAt = s.now }},
 		{"differs from the view", func(s *Session, _ *subscription) {

@@ -3,7 +3,6 @@ package protocol
 import (
 	"cmp"
 	"slices"
-	"time"
 
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -205,86 +204,4 @@ func (s *Session) searching(u *subscription) bool {
 // exist by a Resource without body.
 func (s *Session) bodyless(u *subscription) bool {
 	return s.variant == xds.Delta && (s.opts.Bodyless || slices.Contains(u.typ.Bodyless, s.agent))
-}
-
-// mute keeps the absence of names from a client that must not be told of it for
-// a while after it asked for them.
-func (s *Session) mute(u *subscription, names []string) {
-	d := u.typ.Mute[s.agent]
-	if d == 0 {
-		return
-	}
-	for _, n := range names {
-		if e := u.entry(n); e != nil && !e.sent {
-			if u.muted == nil {
-				u.muted = map[string]time.Time{}
-			}
-			if s.now.Add(d).Equal(u.muted[e.name]) {
-				continue
-			}
-			u.muted[e.name] = s.now.Add(d)
-			u.queue(muting{e.name, s.now.Add(d)})
-		}
-	}
-}
-
-// A muting says until when the absence of a name is kept back.
-type muting struct {
-	name  string
-	until time.Time
-}
-
-// queue adds a muting behind the others: their time is the same, so that the first ends
-// first. Before the list would grow, it loses those that count no more.
-func (u *subscription) queue(m muting) {
-	if len(u.mutings) == cap(u.mutings) {
-		u.mutings = slices.DeleteFunc(u.mutings, func(m muting) bool {
-			if !u.muted[m.name].Equal(m.until) {
-				return true // it was asked for again since
-			}
-			e := u.entry(m.name)
-			if e == nil || e.sent {
-				delete(u.muted, m.name)
-			}
-			return e == nil || e.sent
-		})
-		u.mutings = slices.Grow(u.mutings, len(u.mutings)+1)
-	}
-	u.mutings = append(u.mutings, m)
-}
-
-// mutes reports whether the absence of a name is to be kept from the client for
-// now.
-func (s *Session) mutes(u *subscription, e *entry) bool {
-	return !e.sent && s.now.Before(u.muted[e.name])
-}
-
-// mutedBy is when the absence of a name is kept back no longer; zero: never.
-func (y *saying) mutedBy() time.Time {
-	if len(y.mutings) == 0 {
-		return time.Time{}
-	}
-	return y.mutings[0].until
-}
-
-// unmute lets go of names whose time is over, or of which something was told. It looks
-// at the first alone while that one counts: there may be many.
-func (s *Session) unmute(u *subscription) {
-	for len(u.mutings) > 0 {
-		n, until := u.mutings[0].name, u.mutings[0].until
-		e, counts := u.entry(n), u.muted[n].Equal(until)
-		if counts && e != nil && !e.sent && s.now.Before(until) {
-			return
-		}
-		u.mutings[0] = muting{}
-		u.mutings = u.mutings[1:]
-		if !counts {
-			continue
-		}
-		delete(u.muted, n)
-		if e != nil {
-			u.mark(e)
-		}
-	}
-	u.mutings, u.muted = nil, nil
 }

@@ -63,10 +63,10 @@ func TestMute(t *testing.T) {
 	l.ack(xds.Route)
 	l.commit(xds.Route, nil, "b")
 	l.want("RDS -b")
-	if u := l.subs[0]; len(u.muted) > 0 {
+	if u := l.subs[0]; u.mute != nil {
 		l.Advance(l.now)
-		if len(u.muted) > 0 {
-			t.Errorf("SAFE-1: %v is kept", u.muted)
+		if u.mute != nil {
+			t.Errorf("SAFE-1: %v is kept", u.mute.until)
 		}
 	}
 }
@@ -93,8 +93,8 @@ func TestMutedNamesAreCheap(t *testing.T) {
 				l.Advance(now)
 			}
 		})
-		if u := l.subs[0]; len(u.muted)+len(u.mutings) > 0 {
-			t.Errorf("of %d names %d are kept back too long", n, len(u.muted))
+		if u := l.subs[0]; u.mute != nil {
+			t.Errorf("of %d names %d are kept back too long", n, len(u.mute.until))
 		}
 		if !now.Equal(l.now.Add(20*time.Second + time.Duration(n)*time.Microsecond)) {
 			t.Errorf("the last of %d ends in %v", n, now.Sub(l.now))
@@ -113,8 +113,8 @@ func TestMutedNamesAreBounded(t *testing.T) {
 		l.ask(xds.Request{Type: xds.Route, Subscribe: []string{"again", fmt.Sprint(i)}, Unsubscribe: []string{fmt.Sprint(i - 1)}})
 		l.want("")
 	}
-	if u := l.subs[0]; len(u.muted) > 20 || cap(u.mutings) > 40 {
-		t.Errorf("of 3 names %d are kept, %d times", len(u.muted), len(u.mutings))
+	if m := l.subs[0].mute; len(m.until) > 20 || cap(m.list) > 40 {
+		t.Errorf("of 3 names %d are kept, %d times", len(m.until), len(m.list))
 	}
 	l.wait(l.Deadline().Sub(l.now))
 	l.want("RDS -stays")

@@ -2,14 +2,20 @@ package protocol
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// ErrLimit is wrapped by the errors of Receive that tell of a limit; all others
-// tell of a malformed request.
+// ErrLimit is wrapped by the errors of Receive that tell of a limit, which are each an
+// [xds.LimitError]; all others tell of a malformed request.
 var ErrLimit = errors.New("limit exceeded")
+
+// exceeds returns the error of a request that is beyond a limit.
+func exceeds(limit xds.Limit, format string, args ...any) error {
+	return &xds.LimitError{Limit: limit, Err: fmt.Errorf("%w: %s", ErrLimit, fmt.Sprintf(format, args...))}
+}
 
 // An Interest is a change of what a stream subscribes to of one type.
 type Interest struct {

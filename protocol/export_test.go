@@ -84,7 +84,7 @@ func (l *names) check() error {
 			n, last = n+1, e.name
 		}
 	}
-	if n != l.count {
+	if n != l.len() {
 		return fmt.Errorf("%d entries, count %d", n, l.count)
 	}
 	return nil
@@ -95,10 +95,10 @@ func (u *subscription) checkWant() error {
 	for n := range u.dropped {
 		size += len(n)
 	}
-	if size != u.droppedSize {
+	if size != int(u.droppedSize) {
 		return fmt.Errorf("names of %d bytes were given up, counted are %d", size, u.droppedSize)
 	}
-	named := 0
+	named := int32(0)
 	for e := range u.entries() {
 		if e.named {
 			named++
@@ -122,8 +122,8 @@ func (u *subscription) checkWant() error {
 		return errors.New("a wildcard has scopes")
 	case u.implicit && u.named > 0:
 		return fmt.Errorf("%d names are named, and none ever was", u.named)
-	case !u.moved && len(u.added)+len(u.removed) > 0:
-		return fmt.Errorf("the interest has not moved, but for %q and %q", u.added, u.removed)
+	case !u.moved && u.shift != nil:
+		return fmt.Errorf("the interest has not moved, but for %q and %q", u.shift.added, u.shift.removed)
 	case u.gaveUp > u.nonce:
 		return fmt.Errorf("something was given up after nonce %d, and the newest is %d", u.gaveUp, u.nonce)
 	}
@@ -353,11 +353,14 @@ func (u *subscription) checkSaying() error {
 }
 
 func (u *subscription) checkMuted() error {
-	if !slices.IsSortedFunc(u.mutings, func(a, b muting) int { return a.until.Compare(b.until) }) {
+	if u.mute == nil {
+		return nil
+	}
+	if !slices.IsSortedFunc(u.mute.list, func(a, b muting) int { return a.until.Compare(b.until) }) {
 		return errors.New("mutings in no order")
 	}
-	for n, until := range u.muted {
-		if !slices.Contains(u.mutings, muting{n, until}) {
+	for n, until := range u.mute.until {
+		if !slices.Contains(u.mute.list, muting{n, until}) {
 			return fmt.Errorf("%q is muted, and nobody will end that", n)
 		}
 	}

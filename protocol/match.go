@@ -44,7 +44,8 @@ func (u *subscription) match(t *xds.Table, name string) {
 		}
 		u.matches[name] = is
 		e.finds()
-		u.mark(e) // of a resource of that name it may have to be told that it is gone
+		u.regain(name) // what becomes of a scope that was given up, its hosts tell
+		u.mark(e)      // of a resource of that name it may have to be told that it is gone
 	case was != nil:
 		// What it found and is about to leave is found until then.
 		is, again = was.Where(func(r *xds.Resource) bool {

@@ -50,14 +50,14 @@ func (e *entry) repeat(again bool) { e.again = again }
 // value is empty. A pointer to an entry holds until the next add or remove.
 type names struct {
 	chunks [][]entry // each with one entry at least, and chunkMax at most
-	count  int
+	count  int32
 
-	last struct{ chunk, at int } // found: names are asked for several times, and in order
+	last struct{ chunk, at int32 } // found: names are asked for several times, and in order
 }
 
 const chunkMax = 256
 
-func (l *names) len() int { return l.count }
+func (l *names) len() int { return int(l.count) }
 
 // find returns the place of a name, or where it would be. It is asked for several
 // times of each name that changes: so it is written out.
@@ -65,12 +65,12 @@ func (l *names) find(name string) (chunk, at int, ok bool) {
 	if len(l.chunks) == 0 {
 		return 0, 0, false
 	}
-	if l.last.chunk < len(l.chunks) {
-		c := l.chunks[l.last.chunk]
-		for i := l.last.at; i < min(l.last.at+2, len(c)); i++ {
+	if chunk, at := int(l.last.chunk), int(l.last.at); chunk < len(l.chunks) {
+		c := l.chunks[chunk]
+		for i := at; i < min(at+2, len(c)); i++ {
 			if c[i].name == name {
-				l.last.at = i
-				return l.last.chunk, i, true
+				l.last.at = int32(i)
+				return chunk, i, true
 			}
 		}
 	}
@@ -88,7 +88,7 @@ func (l *names) find(name string) (chunk, at int, ok bool) {
 		mid := (lo + hi) / 2
 		switch order := strings.Compare(c[mid].name, name); {
 		case order == 0:
-			l.last.chunk, l.last.at = chunk, mid
+			l.last.chunk, l.last.at = int32(chunk), int32(mid)
 			return chunk, mid, true
 		case order < 0:
 			lo = mid + 1
@@ -123,7 +123,7 @@ func (l *names) entries() iter.Seq[*entry] {
 // add adds entries whose names have none, in any order. Of entries with the same
 // name the last one counts.
 func (l *names) add(extra ...entry) {
-	if len(extra) > l.count/8+8 {
+	if len(extra) > l.len()/8+8 {
 		l.merge(extra)
 		return
 	}
@@ -150,7 +150,7 @@ func (l *names) add(extra ...entry) {
 
 // merge adds many at once.
 func (l *names) merge(extra []entry) {
-	all := make([]entry, 0, l.count+len(extra))
+	all := make([]entry, 0, l.len()+len(extra))
 	for e := range l.entries() {
 		all = append(all, *e)
 	}
@@ -169,7 +169,7 @@ func (l *names) merge(extra []entry) {
 
 // fill makes the set these entries, which are in order.
 func (l *names) fill(all []entry) {
-	l.chunks, l.count = nil, len(all)
+	l.chunks, l.count = nil, int32(len(all))
 	if len(all) <= chunkMax && len(all) > 0 {
 		l.chunks = [][]entry{slices.Clip(all)}
 		return
@@ -210,7 +210,7 @@ func (l *names) removeFunc(which func(*entry) bool) {
 		if n < was {
 			removed = true
 			clear(c[n:])
-			l.count -= was - n
+			l.count -= int32(was - n)
 			l.chunks[i] = c[:n]
 		}
 	}
@@ -222,8 +222,8 @@ func (l *names) removeFunc(which func(*entry) bool) {
 	for _, c := range l.chunks {
 		room += cap(c)
 	}
-	if room > 4*l.count+chunkMax/8 { // most of it is gone: give the memory back
-		all := make([]entry, 0, l.count)
+	if room > 4*l.len()+chunkMax/8 { // most of it is gone: give the memory back
+		all := make([]entry, 0, l.len())
 		for e := range l.entries() {
 			all = append(all, *e)
 		}

@@ -19,10 +19,9 @@ type saying struct {
 	due    bool     // answer even if nothing differs
 	asked  bool     // names were asked for, or given up under a wildcard, since the last response
 
-	stalled bool                 // something is to be said, but the newest response is unanswered
-	muted   map[string]time.Time // until when the absence of a name is kept back
-	mutings []muting             // these in order of time, and some that count no more
-	stated  string               // the version that the client states to have (SotW, full state), until it is told something
+	stalled bool   // something is to be said, but the newest response is unanswered
+	mute    *mutes // whose absence is kept back; nil: nobody's
+	stated  string // the version that the client states to have (SotW, full state), until it is told something
 
 	beats  map[time.Duration]time.Time // when resources with a TTL are told next, by TTL
 	beatAt time.Time                   // the first of these, as it was when heartbeats were last looked for; zero: never

@@ -71,23 +71,22 @@ type Options struct {
 // use: the goroutine that serves the stream owns it.
 type Session struct {
 	variant xds.Variant
+	met     bool      // the client has said who it is
+	ttl     bool      // it is told TTLs
+	resumes bool      // it has state of an earlier stream
+	patient bool      // overdue was asked
+	agent   string    // its user agent name
 	only    *xds.Type // nil on an aggregated stream
 	opts    Options
-	met     bool   // the client has said who it is
-	agent   string // its user agent name
-	ttl     bool   // the client is told TTLs
-
 	began   time.Time // when the first request came
-	resumes bool      // the client has state of an earlier stream
 
-	view    xds.View // nil between Release and Change
-	views   uint64   // counts them
-	now     time.Time
-	turns   time.Time       // the first time that before has noted
-	patient bool            // overdue was asked
-	nonces  uint64          // counts messages
-	subs    []*subscription // by rank
-	events  []Event
+	view   xds.View // nil between Release and Change
+	views  uint64   // counts them
+	now    time.Time
+	turns  time.Time       // the first time that before has noted
+	nonces uint64          // counts messages
+	subs   []*subscription // by rank
+	events []Event
 }
 
 // A subscription is the state of one resource type on one stream. Each of its
@@ -154,7 +153,7 @@ func (s *Session) Receive(req xds.Request) error {
 	first := u == nil
 	if first {
 		if len(s.subs) >= s.opts.MaxTypes {
-			return fmt.Errorf("%w: more than %d resource types on one stream", ErrLimit, s.opts.MaxTypes)
+			return exceeds(xds.LimitTypes, "more than %d resource types on one stream", s.opts.MaxTypes)
 		}
 		u = &subscription{typ: req.Type, want: want{implicit: true}}
 	}
@@ -179,7 +178,7 @@ func (s *Session) Receive(req xds.Request) error {
 		}
 	} else {
 		u.subscribe(req.Subscribe, t)
-		s.mute(u, req.Subscribe)
+		s.keepBack(u, req.Subscribe)
 		s.comeBack(u, req.Subscribe, t)
 		for _, n := range req.Subscribe {
 			u.match(t, n)
@@ -204,7 +203,7 @@ func (s *Session) Receive(req xds.Request) error {
 		u.unstall()
 	}
 	if u.moved {
-		s.event(Event{Kind: Subscribed, Type: u.typ, Count: u.named, Wildcard: u.wildcard})
+		s.event(Event{Kind: Subscribed, Type: u.typ, Count: int(u.named), Wildcard: u.wildcard})
 	}
 	return nil
 }
@@ -215,7 +214,7 @@ func (s *Session) Receive(req xds.Request) error {
 func (s *Session) check(u *subscription, req xds.Request, first bool) error {
 	count := len(req.Names)
 	if s.variant == xds.Delta {
-		count = u.named + len(req.Subscribe)
+		count = int(u.named) + len(req.Subscribe)
 	}
 	if count > s.opts.MaxNames {
 		is := make(map[string]bool, len(req.Names)+len(req.Subscribe))
@@ -230,7 +229,7 @@ func (s *Session) check(u *subscription, req xds.Request, first bool) error {
 			for _, n := range req.Unsubscribe {
 				is[n] = false
 			}
-			count = u.named
+			count = int(u.named)
 			for n, wanted := range is {
 				switch e := u.entry(n); {
 				case e != nil && e.named && !wanted:
@@ -242,15 +241,15 @@ func (s *Session) check(u *subscription, req xds.Request, first bool) error {
 		}
 	}
 	if count > s.opts.MaxNames {
-		return fmt.Errorf("%w: %d names of %s, more than %d", ErrLimit, count, u.typ, s.opts.MaxNames)
+		return exceeds(xds.LimitNames, "%d names of %s, more than %d", count, u.typ, s.opts.MaxNames)
 	}
 	if n := u.hoard(s.table(u.typ)); n > s.opts.MaxNames {
-		return fmt.Errorf("%w: %d names of %s to remember that are given up or gone, more than %d", ErrLimit, n, u.typ, s.opts.MaxNames)
+		return exceeds(xds.LimitNames, "%d names of %s to remember that are given up or gone, more than %d", n, u.typ, s.opts.MaxNames)
 	}
 	for _, names := range [][]string{req.Names, req.Subscribe} {
 		for _, n := range names {
 			if len(n) > s.opts.MaxNameLen {
-				return fmt.Errorf("%w: a %s name of %d bytes, more than %d", ErrLimit, u.typ, len(n), s.opts.MaxNameLen)
+				return exceeds(xds.LimitNameLength, "a name of %d bytes, of type %s: more than %d", len(n), u.typ, s.opts.MaxNameLen)
 			}
 		}
 	}
@@ -262,15 +261,21 @@ func (s *Session) check(u *subscription, req xds.Request, first bool) error {
 		longest = max(longest, len(v.Name), len(v.Version))
 	}
 	if longest > s.opts.MaxNameLen {
-		return fmt.Errorf("%w: a %s name or version of %d bytes is stated, more than %d", ErrLimit, u.typ, longest, s.opts.MaxNameLen)
+		return exceeds(xds.LimitNameLength, "a name or version of %d bytes is stated, of type %s: more than %d", longest, u.typ, s.opts.MaxNameLen)
 	}
 	return nil
 }
 
 // Change replaces the view. touched lists what may differ since the last view,
 // in one or several steps; nil: anything may. A hint only saves work.
+//
+// If nothing does it costs nothing: a stream brings its session up to date at each request,
+// and what thousands have asked for is not to be looked at again for one more.
 func (s *Session) Change(view xds.View, touched []xds.Names) {
 	s.view = view
+	if touched != nil && len(touched) == 0 {
+		return
+	}
 	s.views++
 	for _, u := range s.subs {
 		u.lookAnew()

@@ -62,11 +62,24 @@ func TestLimits(t *testing.T) {
 	if err := l.Receive(xds.Request{Type: xds.Endpoint, Names: strings.Split("a b c a b c", " ")}); err != nil {
 		t.Error("SOTW-14:", err)
 	}
-	if err := l.Receive(xds.Request{Type: xds.Endpoint, Names: strings.Split("a b c d", " ")}); !errors.Is(err, ErrLimit) {
-		t.Error("SAFE-1:", err)
+	for limit, req := range map[xds.Limit]xds.Request{
+		xds.LimitNames:      {Type: xds.Endpoint, Names: strings.Split("a b c d", " ")},
+		xds.LimitNameLength: {Type: xds.Route, Version: "12345"}, // that is stated
+	} {
+		err := l.Receive(req)
+		if e, ok := errors.AsType[*xds.LimitError](err); !errors.Is(err, ErrLimit) || !ok || e.Limit != limit {
+			t.Errorf("SAFE-1 %s: %v", limit, err)
+		}
 	}
-	if err := l.Receive(xds.Request{Type: xds.Route, Version: "12345"}); !errors.Is(err, ErrLimit) {
-		t.Error("SAFE-1: a version that is stated:", err)
+	l = newLine(t, xds.SotW, nil, Options{MaxTypes: 1, MaxNameLen: 4}, xds.Tables{})
+	l.ask(xds.Request{Type: xds.Endpoint, Names: []string{"a"}})
+	for limit, req := range map[xds.Limit]xds.Request{
+		xds.LimitTypes:      {Type: xds.Route},
+		xds.LimitNameLength: {Type: xds.Endpoint, Names: []string{"12345"}},
+	} {
+		if e, ok := errors.AsType[*xds.LimitError](l.Receive(req)); !ok || e.Limit != limit {
+			t.Errorf("SAFE-1 %s: %v", limit, e)
+		}
 	}
 }
 

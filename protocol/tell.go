@@ -48,7 +48,7 @@ func (s *Session) tell(u *subscription, t *xds.Table, d *diff) (items []item) {
 	if stray { // forget what no name finds
 		u.removeFunc(func(e *entry) bool { return e.told == absent && !u.wants(e) })
 	}
-	if u.wildcard && u.names.len() > u.named {
+	if u.wildcard && u.names.len() > int(u.named) {
 		u.forgetPlain(listed, items)
 	}
 	return items

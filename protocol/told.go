@@ -41,7 +41,6 @@ type record struct {
 	deliveries []delivery // unanswered, the oldest first, at most maxDeliveries
 	refusals   []refusal  // the oldest first, at most maxRefusals
 	nonce      uint64     // of the newest message; zero: none was sent
-	unacked    bool       // the newest delivery is unanswered; nonce is of it
 	heard      uint64     // the newest nonce that was answered
 	evicted    uint64     // the newest nonce that is not listed any more, and may be unanswered
 	silent     time.Time  // since when the client has answered nothing; meaningful while unacked
@@ -51,17 +50,19 @@ type record struct {
 	// until it drops the name. Each was told as absent.
 	orphans map[string]*xds.Stamp
 
-	// The client has something from an earlier stream, and it is not known what,
-	// until it accepts what it is told here, or gives it up: of these names, and of
-	// all if it is not told by name. What there is nothing to tell of is forgotten at
-	// this time.
-	vague    time.Time
-	vagueAll bool
-	brought  []*xds.Stamp // of each what a World says of it, by name, each once; worlds share it, so it is replaced
+	unacked bool // the newest delivery is unanswered; nonce is of it
 
 	// It states a version that nobody knows here of a type with full state, and was told
 	// nothing here yet.
 	elsewhere bool
+
+	// The client has something from an earlier stream, and it is not known what,
+	// until it accepts what it is told here, or gives it up: of these names, and of
+	// all if it is not told by name. What there is nothing to tell of is forgotten at
+	// this time.
+	vagueAll bool
+	vague    time.Time
+	brought  []*xds.Stamp // of each what a World says of it, by name, each once; worlds share it, so it is replaced
 }
 
 // rebase makes these what was told by way of the wildcard; nil: nothing was.

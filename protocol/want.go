@@ -22,23 +22,33 @@ import (
 // entry, and each name in dropped, of which there is none without a wildcard.
 type want struct {
 	wildcard bool            // subscribed to "*"
-	scopes   map[string]bool // collections that a wildcard stands for, instead of everything; nil: it does not
 	implicit bool            // no name was ever subscribed, so that "*" may be implied; then named is zero
-	named    int             // how many entries are named
+	moved    bool            // the interest, since Interests was called
+	scopes   map[string]bool // collections that a wildcard stands for, instead of everything; nil: it does not
 	said     spelling        // SotW: the names of the last request
+	named    int32           // how many entries are named
 
 	// Names that the client dropped though a wildcard covers what is called so,
 	// until it is told what becomes of them.
+	droppedSize int32 // how long these names are together
 	dropped     map[string]bool
-	droppedSize int // how long these names are together
 
 	toggled []string // names the client subscribed to or dropped, since scope was last asked; none after a request
 	quit    []string // names that may be wanted no more, since dropUnwanted was last asked
 	gaveUp  uint64   // at most nonce, the newest, as it was when the client last dropped something: what was sent later it did not drop on its way
 
-	// How the interest has moved since Interests was called; unless moved, not at all.
-	moved          bool
-	added, removed []string
+	shift *shift // which names have moved; nil unless moved, and perhaps then
+}
+
+// A shift is how the interest in names has moved since Interests was called.
+type shift struct{ added, removed []string }
+
+// shifts returns the shift, to which something is to be added.
+func (w *want) shifts() *shift {
+	if w.shift == nil {
+		w.shift = new(shift)
+	}
+	return w.shift
 }
 
 // imply makes everything wanted, since the first request says nothing.
@@ -440,7 +450,7 @@ func (u *subscription) giveUp(e *entry) {
 	}
 	if !u.dropped[e.name] {
 		u.dropped[e.name] = true
-		u.droppedSize += len(e.name)
+		u.droppedSize += int32(len(e.name))
 	}
 	e.repeat(true)
 	u.ask()
@@ -451,7 +461,7 @@ func (u *subscription) giveUp(e *entry) {
 func (u *subscription) regain(name string) {
 	if u.dropped[name] {
 		delete(u.dropped, name)
-		u.droppedSize -= len(name)
+		u.droppedSize -= int32(len(name))
 	}
 }
 
@@ -460,7 +470,7 @@ func (u *subscription) regain(name string) {
 // answers nothing makes them more.
 func (s *Session) GivenUp() (names, bytes int) {
 	for _, u := range s.subs {
-		names, bytes = names+len(u.dropped), bytes+u.droppedSize
+		names, bytes = names+len(u.dropped), bytes+int(u.droppedSize)
 	}
 	return names, bytes
 }
@@ -509,9 +519,9 @@ func (u *subscription) notice(e *entry, was bool) {
 	}
 	switch is := u.wants(e); {
 	case is && !was:
-		u.added = append(u.added, e.name)
+		u.shifts().added = append(u.shifts().added, e.name)
 	case was && !is:
-		u.removed, u.quit = append(u.removed, e.name), append(u.quit, e.name)
+		u.shifts().removed, u.quit = append(u.shifts().removed, e.name), append(u.quit, e.name)
 		u.gaveUp = u.nonce
 	}
 }
@@ -519,13 +529,14 @@ func (u *subscription) notice(e *entry, was bool) {
 // interest returns how the interest has moved since it was last asked. What has come
 // and gone, or gone and come, has not moved.
 func (u *subscription) interest() Interest {
-	i := Interest{Type: u.typ, Wildcard: u.wildcard, Added: u.added, Removed: u.removed}
+	s := cmp.Or(u.shift, new(shift))
+	i := Interest{Type: u.typ, Wildcard: u.wildcard, Added: s.added, Removed: s.removed}
 	if len(i.Added) > 0 && len(i.Removed) > 0 {
 		moved := map[string]int{}
-		for _, n := range u.added {
+		for _, n := range s.added {
 			moved[n]++
 		}
-		for _, n := range u.removed {
+		for _, n := range s.removed {
 			moved[n]--
 		}
 		others := func(by int) func(string) bool { // all but the first of each name that moved so
@@ -537,8 +548,8 @@ func (u *subscription) interest() Interest {
 				return false
 			}
 		}
-		i.Added, i.Removed = slices.DeleteFunc(u.added, others(1)), slices.DeleteFunc(u.removed, others(-1))
+		i.Added, i.Removed = slices.DeleteFunc(s.added, others(1)), slices.DeleteFunc(s.removed, others(-1))
 	}
-	u.moved, u.added, u.removed = false, nil, nil
+	u.moved, u.shift = false, nil
 	return i
 }

@@ -180,7 +180,7 @@ func TestErrors(t *testing.T) {
 		})
 	}
 	within(t, "REST-5 a name that is too long", func(t *testing.T) {
-		refused(t, newWorld(t).client().post(xds.Cluster.REST, `{"resource_names":["`+strings.Repeat("x", 5000)+`"]}`), 413, 8, "a CDS name of 5000 bytes")
+		refused(t, newWorld(t).client().post(xds.Cluster.REST, `{"resource_names":["`+strings.Repeat("x", 5000)+`"]}`), 413, 8, "a name of 5000 bytes, of type CDS")
 	})
 	within(t, "REST-5 unknown fields are ignored", func(t *testing.T) {
 		if r := newWorld(t).client().post(xds.Cluster.REST, `{"new":{"a":[1]},"resource_locators":[{"name":"x"}]}`); r.StatusCode != http.StatusOK {
@@ -204,6 +204,17 @@ func refused(t *testing.T, r *reply, status, code int, text string) {
 	}
 	if again := r.Header.Get("Retry-After"); (again == "5") != (status == http.StatusServiceUnavailable) {
 		t.Errorf("Retry-After: %s", again)
+	}
+}
+
+// SAFE-9: what nobody is told any more is not remembered for ever.
+func TestAnswersForget(t *testing.T) {
+	var c answers
+	for i := range 1000 {
+		c.get(&xds.Response{Type: xds.Cluster, Version: fmt.Sprint(i), Changes: &xds.Changes{}})
+	}
+	if n := len(c.last); n > 65 {
+		t.Errorf("%d answers are remembered", n)
 	}
 }
 

@@ -130,6 +130,23 @@ func TestPark(t *testing.T) {
 			t.Error(err, time.Since(start))
 		}
 	})
+	within(t, "REST-4 a server that ends closes the connection", func(t *testing.T) {
+		w := newWorld(t)
+		c := w.raw()
+		c.send(request(w.view()))
+		time.AfterFunc(time.Second, func() {
+			if err := w.Drain(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+		if r := c.receive(); !r.Close {
+			t.Error(r)
+		}
+		start := time.Now()
+		if c.ends(); time.Since(start) > 0 {
+			t.Error("it is held for", time.Since(start))
+		}
+	})
 	within(t, "REST-4 a connection comes back, and may be idle, closed or taken again", func(t *testing.T) {
 		w := newWorld(t)
 		c := w.raw()

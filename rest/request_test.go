@@ -37,6 +37,7 @@ func TestDecode(t *testing.T) {
 		},
 		"empty":           {`{}`, xds.Request{}},
 		"spaces":          {" \n\t\r{ \"version_info\" : \"v\" , \"resource_names\" : [ ] } \n", xds.Request{Version: "v"}},
+		"the last counts": {`{"type_url":"type.googleapis.com/envoy.config.cluster.v3.Cluster","type_url":"","version_info":"v","version_info":"w"}`, xds.Request{Version: "w"}},
 		"nulls":           {`{"node":null,"version_info":null,"resource_names":null,"type_url":null,"error_detail":null}`, xds.Request{}},
 		"empty messages":  {`{"node":{},"error_detail":{}}`, xds.Request{Node: &xds.Node{}, Error: &xds.Status{}}},
 		"unknown fields":  {`{"new":{"a":[{"b":null},true,false,-0.5e+3,"\ud83d\ude00"]},"node":{"new":1},"version_info":"v","versioninfo":1,"VersionInfo":2}`, xds.Request{Version: "v", Node: &xds.Node{}}},

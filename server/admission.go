@@ -1,7 +1,6 @@
 package server
 
 import (
-	"container/heap"
 	"container/list"
 	"math"
 	"net"
@@ -33,14 +32,23 @@ type admission struct {
 //
 // Invariant: it has places, or somebody in it waits; so has each line that it is part of.
 type line struct {
+	shares.Rank // in up.waiting: somebody in it waits
+
 	up      *line // nil: it is the root
 	key     any   // by which up knows it
 	lines   map[any]*line
-	waiting ranking   // those of lines in which somebody waits
-	tickets list.List // of a node: those that wait, the first first
-	places  int       // that its streams have
-	since   int       // when the turn came to it last, or when it began to wait
-	rank    int       // in up.waiting; -1: nobody waits
+	waiting shares.Ranking[*line] // those of lines in which somebody waits; whose turn is next comes first
+	tickets list.List             // of a node: those that wait, the first first
+	places  int                   // that its streams have
+	since   int                   // when the turn came to it last, or when it began to wait
+}
+
+// Before implements [shares.Ranked].
+func (l *line) Before(o *line) bool {
+	if l.places != o.places {
+		return l.places < o.places
+	}
+	return l.since < o.since
 }
 
 // A ticket is a stream's place, or its claim to one.
@@ -101,8 +109,8 @@ func (a *admission) leave(t *ticket) {
 // call gives a place to whose turn it is, if somebody waits.
 func (a *admission) call() {
 	l := &a.root
-	for len(l.waiting) > 0 {
-		l = l.waiting[0]
+	for l.waiting.Len() > 0 {
+		l = l.waiting.First()
 	}
 	first := l.tickets.Front()
 	if first == nil {
@@ -134,18 +142,14 @@ func (a *admission) waiting() int {
 func (a *admission) settle(l *line, more int) {
 	a.now++
 	for ; l.up != nil; l = l.up {
-		if l.places += more; more > 0 || l.rank < 0 {
+		if l.places += more; more > 0 || !l.Ranked() {
 			l.since = a.now
 		}
-		waits := l.tickets.Len() > 0 || len(l.waiting) > 0
-		switch {
-		case waits && l.rank < 0:
-			heap.Push(&l.up.waiting, l)
-		case waits:
-			heap.Fix(&l.up.waiting, l.rank)
-		case l.rank >= 0:
-			heap.Remove(&l.up.waiting, l.rank)
-			l.rank = -1
+		waits := l.tickets.Len() > 0 || l.waiting.Len() > 0
+		if waits {
+			l.up.waiting.Put(l)
+		} else {
+			l.up.waiting.Remove(l)
 		}
 		if !waits && l.places == 0 {
 			delete(l.up.lines, l.key)
@@ -157,44 +161,11 @@ func (a *admission) settle(l *line, more int) {
 func (l *line) below(key any) *line {
 	b := l.lines[key]
 	if b == nil {
-		b = &line{up: l, key: key, rank: -1}
+		b = &line{up: l, key: key}
 		if l.lines == nil {
 			l.lines = map[any]*line{}
 		}
 		l.lines[key] = b
 	}
 	return b
-}
-
-// A ranking is a heap of lines: whose turn is next is the first.
-type ranking []*line
-
-func (r ranking) Len() int { return len(r) }
-
-func (r ranking) Less(i, j int) bool {
-	if r[i].places != r[j].places {
-		return r[i].places < r[j].places
-	}
-	return r[i].since < r[j].since
-}
-
-func (r ranking) Swap(i, j int) {
-	r[i], r[j] = r[j], r[i]
-	r[i].rank, r[j].rank = i, j
-}
-
-// Push implements [heap.Interface].
-func (r *ranking) Push(x any) {
-	l := x.(*line)
-	l.rank = len(*r)
-	*r = append(*r, l)
-}
-
-// Pop implements [heap.Interface].
-func (r *ranking) Pop() any {
-	last := len(*r) - 1
-	l := (*r)[last]
-	(*r)[last] = nil
-	*r = (*r)[:last]
-	return l
 }

@@ -32,7 +32,7 @@ func (t *ticket) called() bool {
 
 // empty reports whether nothing is remembered of anybody, and all places are free.
 func (a *admission) empty(places int) bool {
-	return a.free == places && a.n == 0 && len(a.root.lines) == 0 && len(a.root.waiting) == 0
+	return a.free == places && a.n == 0 && len(a.root.lines) == 0 && a.root.waiting.Len() == 0
 }
 
 // from is an address, and each of its ports a connection.

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"net"
 
 	"google.golang.org/grpc"
@@ -10,7 +11,7 @@ import (
 
 // Bound returns a registrar that adds services to g whose streams count against
 // [Limits.Others]: those of other services cost memory, too, and anybody may open
-// them. Their handlers must end with the contexts of their streams, which may be before
+// them. Unary calls count against [Limits.Silent] until their requests have come. Handlers must end with the contexts of their streams, which may be before
 // their clients want it. The health service is registered so by [Server.Register].
 func (s *Server) Bound(g grpc.ServiceRegistrar) grpc.ServiceRegistrar { return bound{s, g} }
 
@@ -32,6 +33,16 @@ func (b bound) RegisterService(d *grpc.ServiceDesc, impl any) {
 		}
 		own.Streams[i] = st
 	}
+	own.Methods = make([]grpc.MethodDesc, len(d.Methods))
+	for i, m := range d.Methods {
+		handle, method := m.Handler, "/"+d.ServiceName+"/"+m.MethodName
+		m.Handler = func(srv any, ctx context.Context, decode func(any) error, intercept grpc.UnaryServerInterceptor) (any, error) {
+			return handle(srv, ctx, func(v any) error {
+				return b.server.request(ctx, func() error { return guardCall(method, func() error { return decode(v) }) })
+			}, intercept)
+		}
+		own.Methods[i] = m
+	}
 	b.ServiceRegistrar.RegisterService(&own, impl)
 }
 
@@ -52,8 +63,8 @@ func (s *Server) another(g grpc.ServerStream, handle func() error) error {
 	select {
 	case err := <-ended:
 		return err
-	case <-lost.told:
-		return lost.why
+	case l := <-lost:
+		return l.why
 	}
 }
 

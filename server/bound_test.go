@@ -36,6 +36,15 @@ func TestBoundFromTheFirstByte(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 	})
+	within(t, "reflection sees through it what is served", func(t *testing.T) {
+		w := serve(t)
+		all, ok := w.Bound(w.grpc).(interface {
+			GetServiceInfo() map[string]grpc.ServiceInfo
+		})
+		if !ok || len(all.GetServiceInfo()) != len(w.grpc.GetServiceInfo()) {
+			t.Error("services are hidden")
+		}
+	})
 	within(t, "SAFE-9 watches of health have a limit of their own", func(t *testing.T) {
 		w := serve(t, WithLimits(Limits{Others: 2}))
 		h := healthgrpc.NewHealthClient(w.dial(t))

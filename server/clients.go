@@ -1,7 +1,7 @@
 package server
 
 import (
-	"cmp"
+	"context"
 	"log/slog"
 	"net"
 	"strings"
@@ -91,24 +91,22 @@ func (s *Server) logLeft(st *Stream, why error) {
 	if !last {
 		return
 	}
-	code := status.Convert(why)
+	code, text := status.Convert(why), "the client ended its stream"
+	switch {
+	case code.Message() == context.Canceled.Error(): // gRPC's words for what the other side did
+		text = "the client canceled its stream, or its connection ended"
+	case code.Message() != "":
+		text = clip(code.Message())
+	}
 	s.inform("client left",
 		slog.String("node", clip(st.Node.ID)), slog.String("peer", addr(st.Peer)), slog.String("after", time.Since(since).Round(time.Millisecond).String()),
-		slog.String("code", code.Code().String()), slog.String("why", cmp.Or(clip(code.Message()), "the client ended its stream")), slog.Uint64("stream", st.ID))
+		slog.String("code", code.Code().String()), slog.String("why", text), slog.Uint64("stream", st.ID))
 }
 
 // addr is the text of an address, "" of none.
 func addr(a net.Addr) string {
 	if a == nil {
 		return ""
-	}
-	return a.String()
-}
-
-// hostOf is the host of an address, whatever its port.
-func hostOf(a net.Addr) string {
-	if host, _, err := net.SplitHostPort(a.String()); err == nil {
-		return host
 	}
 	return a.String()
 }

@@ -45,10 +45,18 @@ func TestClients(t *testing.T) {
 		if lines := book.lines("client left"); len(lines) != 1 || !strings.Contains(lines[0], `level=INFO msg="client left" node=n peer=bufconn after=1m0s code=OK why="the client ended its stream"`) {
 			t.Error(lines)
 		}
-		open(t, w, node, xds.Cluster)
+		conn := w.dial(t)
+		w.sotw(t, conn).send(&discovery.DiscoveryRequest{TypeUrl: xds.Cluster.URL, ResourceNames: []string{"a"}, Node: node})
+		synctest.Wait()
 		if lines := book.lines("client connected"); len(lines) != 2 {
 			t.Error(lines)
 		}
+		conn.Close()
+		synctest.Wait()
+		if lines := book.lines("client left"); len(lines) != 2 || !strings.Contains(lines[1], `code=Canceled why="the client canceled its stream, or its connection ended"`) {
+			t.Error(lines)
+		}
+		open(t, w, node, xds.Cluster)
 		if n := len(w.clients.known); n != 1 {
 			t.Errorf("%d clients are known", n)
 		}

@@ -15,7 +15,9 @@ import (
 // and without Drain for every stream.
 func (s *Server) Drain(ctx context.Context) error {
 	s.health.Shutdown()
-	s.drain.begin()
+	if s.drain.begin() {
+		s.seats.drain()
+	}
 	select {
 	case <-s.drain.empty:
 		return nil
@@ -54,15 +56,17 @@ func (d *drain) leave() {
 	}
 }
 
-func (d *drain) begin() {
+// begin reports whether it has not begun before.
+func (d *drain) begin() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.begun {
-		return
+		return false
 	}
 	d.begun = true
 	close(d.began)
 	if d.open == 0 {
 		close(d.empty)
 	}
+	return true
 }

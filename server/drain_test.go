@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,6 +15,7 @@ import (
 	reflectgrpc "google.golang.org/grpc/reflection/grpc_reflection_v1"
 	"google.golang.org/grpc/status"
 
+	"github.com/chancery-xds/chancery/store"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -157,4 +159,54 @@ func TestReflection(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A gated source has streams stand in the middle of a step.
+type gated struct {
+	*store.Store
+	shut atomic.Pointer[chan struct{}] // nil: it is open
+}
+
+func (g *gated) Watch(n *xds.Node) *gatedWatch { return &gatedWatch{g.Store.Watch(n), g} }
+
+type gatedWatch struct {
+	*store.Watch
+	gate *gated
+}
+
+func (w *gatedWatch) Next() (xds.View, []xds.Names) {
+	if shut := w.gate.shut.Load(); shut != nil {
+		<-*shut
+	}
+	return w.Watch.Next()
+}
+
+// What a stream is told while it works it does when that is done.
+func TestDrainDuringAStep(t *testing.T) {
+	within(t, "SAFE-12 a stream that works when a drain begins leaves, too", func(t *testing.T) {
+		g := &gated{Store: store.New()}
+		put(t, g.Store, xds.Cluster, res("a", "1"))
+		w := serveFrom(t, New(g, new(logbook).at(0)))
+		c := w.sotw(t, w.dial(t))
+		c.send(&discovery.DiscoveryRequest{TypeUrl: xds.Cluster.URL})
+		c.send(ack(c.want()))
+		synctest.Wait()
+		shut := make(chan struct{})
+		g.shut.Store(&shut)
+		put(t, g.Store, xds.Cluster, res("a", "2"))
+		synctest.Wait() // it stands in Next
+		done := make(chan error, 1)
+		go func() { done <- w.Drain(t.Context()) }()
+		synctest.Wait()
+		g.shut.Store(nil)
+		close(shut)
+		start := time.Now()
+		c.want()
+		if err := c.end(); status.Code(err) != codes.Unavailable || time.Since(start) > 10*time.Second {
+			t.Errorf("ended with %v after %v", err, time.Since(start))
+		}
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
 }

@@ -3,7 +3,9 @@ package server
 import (
 	"regexp"
 	"strings"
+	"sync"
 
+	"github.com/chancery-xds/chancery/protocol"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -20,6 +22,13 @@ func (s *Server) shown(node *xds.Node, t *xds.Type, text string) string {
 		}
 	}
 	return presentable(t, text)
+}
+
+// reason returns what tells the texts of NACKs apart, which nobody is to see, and what may
+// be shown of it, which is made once, by whoever asks first.
+func (s *Server) reason(node *xds.Node, e protocol.Event) (why string, shown func() string) {
+	t, text := e.Type, cut(e.Error.Message, maxFailure)
+	return presentable(t, text), sync.OnceValue(func() string { return s.shown(node, t, text) })
 }
 
 func isSecret(t *xds.Type) bool { return t.Is(xds.Secret) || t.Is(xds.Secret.Legacy()) }

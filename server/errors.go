@@ -11,8 +11,8 @@ import (
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
-	"github.com/chancery-xds/chancery/protocol"
 	"github.com/chancery-xds/chancery/wire"
+	"github.com/chancery-xds/chancery/xds"
 )
 
 // errNotKnown ends polls, which cannot wait for as long as streams can.
@@ -41,8 +41,9 @@ const (
 	faults     // how many there are
 )
 
-// limits are the names of faults that have to do with a limit.
-var limits = [faults]string{
+// limits are the names of faults that have to do with a limit, as statistics have them: one
+// name may stand for several limits that are alike.
+var limits = [faults]xds.Limit{
 	tooManyStreams: "streams", tooLarge: "request", tooMany: "subscription", tooFast: "rate", tooSlow: "write", tooLate: "first_request", tooSilent: "silent_streams", tooOther: "other_streams", tooManyPolls: "polls", tooUnfinished: "unfinished", tooCrowded: "address_rate", tooHasty: "stream_rate", mustWait: "first_answers",
 }
 
@@ -53,7 +54,7 @@ func (t *tally) throttled() map[string]uint64 {
 	m := map[string]uint64{}
 	for f, name := range limits {
 		if name != "" {
-			m[name] = t[f].Load()
+			m[string(name)] = t[f].Load()
 		}
 	}
 	return m
@@ -62,38 +63,66 @@ func (t *tally) throttled() map[string]uint64 {
 // A rejection ends a stream because of what its client did. It is a gRPC status.
 type rejection struct {
 	fault
+	limit xds.Limit // that the client exceeds; "": none that anybody sets
 	*status.Status
 }
 
+// Limits beside those of requests, of which a fault has several.
+const (
+	limitRequest   xds.Limit = "request"    // bytes of a request
+	limitHeld      xds.Limit = "held"       // bytes of the names of one stream
+	limitHeldInAll xds.Limit = "held_total" // of all
+	limitRead      xds.Limit = "read"       // time for a request that has begun
+)
+
+// reject returns the rejection of a fault that has to do with one limit, or with none.
 func reject(f fault, c codes.Code, format string, args ...any) error {
-	return &rejection{f, status.Newf(c, format, args...)}
+	return exceeds(f, limits[f], c, format, args...)
 }
+
+// exceeds returns one that has to do with a certain limit.
+func exceeds(f fault, limit xds.Limit, c codes.Code, format string, args ...any) error {
+	return &rejection{f, limit, status.Newf(c, format, args...)}
+}
+
+// attrs are what a line says of a rejection. Whoever runs the server knows how to raise the
+// limit: flags are not the library's.
+func (r *rejection) attrs() []slog.Attr {
+	attrs := []slog.Attr{slog.String("code", r.Code().String()), slog.String("error", r.Message())}
+	if r.limit != "" {
+		attrs = append(attrs, limitAttr(r.limit))
+	}
+	return attrs
+}
+
+func limitAttr(limit xds.Limit) slog.Attr { return slog.String("limit", string(limit)) }
 
 func (r *rejection) Error() string              { return r.Err().Error() }
 func (r *rejection) GRPCStatus() *status.Status { return r.Status }
 
 // rejected is what the client of a request that cannot be served is told.
 func rejected(err error) error {
-	switch {
-	case errors.Is(err, wire.ErrLimit):
-		return reject(tooLarge, codes.ResourceExhausted, "%v", err)
-	case errors.Is(err, protocol.ErrLimit):
-		return reject(tooMany, codes.ResourceExhausted, "%v", err)
+	if e, ok := errors.AsType[*xds.LimitError](err); ok {
+		f := tooMany
+		if errors.Is(err, wire.ErrLimit) { // it was not even read
+			f = tooLarge
+		}
+		return exceeds(f, e.Limit, codes.ResourceExhausted, "%v", err)
 	}
 	return reject(malformed, codes.InvalidArgument, "%v", err)
 }
 
 // unread is what becomes of an error of gRPC's that ended the requests.
 func unread(err error) error {
-	if isInternal(err) {
-		return err // a panic of ours
+	if _, ours := errors.AsType[*rejection](err); ours || err == nil || isInternal(err) {
+		return err // a panic of ours, too
 	}
 	s := status.Convert(err)
 	switch s.Code() {
 	case codes.ResourceExhausted: // "received message larger than max"
-		return &rejection{tooLarge, s}
+		return &rejection{tooLarge, limitRequest, s}
 	case codes.Internal, codes.Unimplemented: // no message, or compressed in a way nobody knows
-		return &rejection{malformed, s}
+		return &rejection{malformed, "", s}
 	}
 	return err // the client went away
 }
@@ -114,7 +143,7 @@ func (s *Server) refuses(ctx context.Context, st *Stream, err error, what string
 		return
 	}
 	s.tally[r.fault].Add(1)
-	s.complain(ctx, st, what, slog.String("code", r.Code().String()), slog.String("error", r.Message()))
+	s.complain(ctx, st, what, r.attrs()...)
 }
 
 // complain logs what a client did, or counts it if others have done the same a
@@ -129,5 +158,5 @@ func (s *Server) complain(ctx context.Context, st *Stream, what string, more ...
 	if st.Node != nil {
 		attrs = append(attrs, slog.String("node", clip(st.Node.ID)))
 	}
-	s.warn(whose(&who), mask(fmt.Sprint(what, more)), what, append(attrs, more...))
+	s.warn(&who, mask(fmt.Sprint(what, more)), what, append(attrs, more...))
 }

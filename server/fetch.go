@@ -74,7 +74,7 @@ var errHasty = status.Error(codes.Unavailable, "limit exceeded: more requests co
 func (s *Server) wait(ctx context.Context, m *message, from net.Addr) error {
 	n := m.data.Len()
 	if n > maxFetch {
-		return reject(tooLarge, codes.ResourceExhausted, "limit exceeded: a request of %d bytes to a Fetch method, more than %d", n, maxFetch)
+		return exceeds(tooLarge, "", codes.ResourceExhausted, "limit exceeded: a request of %d bytes to a Fetch method, more than %d", n, maxFetch)
 	}
 	wait := s.due(s.rate(from), counts(n), from)
 	if wait > 0 && n > largeRequest {

@@ -38,7 +38,7 @@ type cellarOwner struct {
 type stored struct {
 	owner string
 	bytes int
-	lost  *loss
+	lost  loss
 	at    *list.Element // of the owner's polls; nil: it has nothing any more
 }
 
@@ -46,7 +46,7 @@ func newCellar(max int) *cellar { return &cellar{max: max, owners: map[string]*c
 
 // enter finds room for what a poll from an address has; nil: there is none. No room is made
 // for an address that would then have as much as the one that loses it.
-func (c *cellar) enter(peer net.Addr, bytes int, lost *loss) *stored {
+func (c *cellar) enter(peer net.Addr, bytes int, lost loss) *stored {
 	s := &stored{owner: shares.Owner(peer), bytes: bytes, lost: lost}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -113,7 +113,7 @@ func (c *cellar) taken() int {
 
 // errLostHeld is what is noted of a poll that has lost its room. Its client is told that
 // nothing is new, which is so.
-var errLostHeld = reject(tooMany, codes.Unavailable, "limit exceeded: polls hold all the names that this server takes, and most of them are of this address")
+var errLostHeld = exceeds(tooMany, limitHeldInAll, codes.Unavailable, "limit exceeded: polls hold all the names that this server takes, and most of them are of this address")
 
 // holds is how much memory a poll takes while it is held.
 func (p *Poll) holds() int { return weight(p.names) + size(p.info.Node) + len(p.stated) }
@@ -125,8 +125,11 @@ func (p *Poll) sit() error {
 	if p.seat = polls.held.enter(p.info.Peer, p.lost); p.seat == nil {
 		return polls.held.full
 	}
+	if err := polls.held.name(p.seat, p.info.Node.ID); err != nil {
+		return err
+	}
 	if p.stored = polls.cellar.enter(p.info.Peer, p.holds(), p.lost); p.stored == nil {
-		return reject(tooMany, codes.Unavailable, "limit exceeded: names and a node of %d bytes in a poll that is to be held, and there is no room for them: polls have %d bytes; try again later", p.holds(), polls.cellar.max)
+		return exceeds(tooMany, limitHeldInAll, codes.Unavailable, "limit exceeded: names and a node of %d bytes in a poll that is to be held, and there is no room for them: polls have %d bytes; try again later", p.holds(), polls.cellar.max)
 	}
 	return nil
 }

@@ -96,6 +96,22 @@ func TestPollsHeldBytes(t *testing.T) {
 		}
 		over()
 	})
+	within(t, "SAFE-9 a node that is large counts, too", func(t *testing.T) {
+		w := serve(t)
+		p, err := w.Poll(xds.Endpoint, xds.Request{Node: &xds.Node{ID: "n", Cluster: strings.Repeat("c", 3000)}, Version: "0", Names: []string{"a"}}, Caller{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		version := p.Unchanged().Version
+		p.Close(nil)
+		if p, err = w.Poll(xds.Endpoint, xds.Request{Node: &xds.Node{ID: "n", Cluster: strings.Repeat("c", 3000)}, Version: version, Names: []string{"a"}}, Caller{}); err != nil {
+			t.Fatal(err)
+		}
+		if n := w.Stats().Held; p.Due() || n < 3000 {
+			t.Errorf("%d bytes are held, due %v", n, p.Due())
+		}
+		p.Close(nil)
+	})
 	within(t, "SAFE-9 nor is room taken from who has no more", func(t *testing.T) {
 		w := serve(t, WithLimits(Limits{HeldInAll: 8000}))
 		small, err := held(t, w, "192.0.2.1", 900)
@@ -109,6 +125,26 @@ func TestPollsHeldBytes(t *testing.T) {
 			t.Errorf("it was held %v", d)
 		}
 	})
+}
+
+// Who had most once and has little now keeps that.
+func TestCellarForgets(t *testing.T) {
+	c := newCellar(2000)
+	enter := func(host, bytes int) (*stored, loss) {
+		lost := newLoss()
+		return c.enter(from(host, 1), bytes, lost), lost
+	}
+	gone := func(l loss) bool { return len(l) > 0 }
+	large, _ := enter(1, 900)
+	_, little := enter(1, 500)
+	c.leave(large)
+	_, much := enter(2, 1000)
+	if third, _ := enter(3, 700); third == nil || gone(little) || !gone(much) {
+		t.Errorf("SAFE-9 who has less has lost: %v, %v", gone(little), gone(much))
+	}
+	if n := c.taken(); n != 1200 {
+		t.Errorf("%d bytes are taken", n)
+	}
 }
 
 func TestLargeFetch(t *testing.T) {

@@ -53,7 +53,7 @@ type Poll struct {
 	answer *xds.Response // what to answer, as soon as that is known
 	seat   *seat         // nil: it is not held
 	stored *stored       // what it has meanwhile; nil: the same
-	lost   *loss         // of one of them
+	lost   loss          // of one of them
 }
 
 // polls is what a server knows of polls.
@@ -116,8 +116,11 @@ func (p *Poll) open(req xds.Request) error {
 	if s.observer != nil {
 		s.observer.Opened(&p.info)
 	}
+	if err := s.checkID(p.info.Node); err != nil {
+		return err
+	}
 	if n := size(p.info.Node); n > s.bounds.Node {
-		return reject(tooLarge, codes.ResourceExhausted, "limit exceeded: a node of %d bytes, more than %d", n, s.bounds.Node)
+		return exceeds(tooLarge, xds.LimitNode, codes.ResourceExhausted, "limit exceeded: a node of %d bytes, more than %d", n, s.bounds.Node)
 	}
 	view, _ := p.watch.Next()
 	known := view != nil
@@ -141,7 +144,7 @@ func (p *Poll) open(req xds.Request) error {
 	}
 	slices.Sort(p.names)
 	if n := weight(p.names); n > s.bounds.Held {
-		return reject(tooMany, codes.ResourceExhausted, "limit exceeded: names of %d bytes in one poll, more than %d", n, s.bounds.Held)
+		return exceeds(tooMany, limitHeld, codes.ResourceExhausted, "limit exceeded: names of %d bytes in one poll, more than %d", n, s.bounds.Held)
 	}
 	for e := range session.Events() {
 		s.event(&p.info, e)
@@ -277,8 +280,8 @@ func (p *Poll) wait(ctx context.Context, hold time.Duration) error {
 			return nil
 		case <-p.server.drain.began:
 			return errDraining
-		case <-p.lost.told: // it is over before its time
-			p.rejects(p.lost.why)
+		case l := <-p.lost: // it is over before its time
+			p.rejects(l.why)
 			return nil
 		case <-ctx.Done():
 			return status.FromContextError(ctx.Err()).Err()

@@ -609,6 +609,7 @@ func TestPollEnds(t *testing.T) {
 			{xds.Request{Names: []string{"longer"}}, codes.ResourceExhausted, "more than 5"},
 			{xds.Request{Names: []string{"aaaaa", "bbbbb"}}, codes.ResourceExhausted, "more than 130"},
 			{xds.Request{Node: &xds.Node{ID: "n", Metadata: make([]byte, 10)}}, codes.ResourceExhausted, "a node of 11 bytes, more than 10"},
+			{xds.Request{Node: &xds.Node{ID: "longer"}}, codes.ResourceExhausted, "a node id of 6 bytes, more than 5"},
 		} {
 			before := w.log.String()
 			_, err := w.Poll(xds.Cluster, c.req, Caller{Addr: &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 1000}})
@@ -619,7 +620,7 @@ func TestPollEnds(t *testing.T) {
 				t.Errorf("logged %s", line)
 			}
 		}
-		if s := w.Stats(); s.Malformed != 1 || s.Throttled["request"] != 1 || s.Throttled["subscription"] != 3 {
+		if s := w.Stats(); s.Malformed != 1 || s.Throttled["request"] != 2 || s.Throttled["subscription"] != 3 {
 			t.Errorf("counted %+v", s)
 		}
 	})

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -140,6 +141,13 @@ type world struct {
 func serve(t testing.TB, opts ...Option) *world {
 	t.Helper()
 	src, log := newSource(), &logbook{}
+	t.Cleanup(func() { // who runs the server knows from the name of a limit how to raise it
+		for line := range strings.Lines(log.String()) {
+			if strings.Contains(line, "client was refused") && !strings.Contains(line, "code=InvalidArgument") && !strings.Contains(line, "code=Internal") && !strings.Contains(line, " limit=") && !strings.Contains(line, "to a Fetch method") {
+				t.Error("a line does not name its limit:", line)
+			}
+		}
+	})
 	w := serveFrom(t, New(src, append([]Option{log.at(slog.LevelWarn)}, opts...)...))
 	w.source, w.log = src, log
 	return w

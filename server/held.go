@@ -14,32 +14,32 @@ import (
 // locks others out by coming first.
 type holdings struct {
 	mu    sync.Mutex // held for memory only
-	loads shares.Loads[*loss]
+	loads shares.Loads[loss]
 }
 
 // set says what a stream of an address holds, of which load is what it held before, nil:
 // nothing. An error ends the stream: it is the one that gives way.
-func (h *holdings) set(load *shares.Load[*loss], peer net.Addr, lost *loss, bytes int) (*shares.Load[*loss], error) {
+func (h *holdings) set(load *shares.Load[loss], peer net.Addr, lost loss, bytes int) (*shares.Load[loss], error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if load == nil {
 		load = h.loads.Enter(shares.Owner(peer), lost)
 	}
-	gone := h.loads.Set(load, bytes)
-	if len(gone) > 0 {
-		why := reject(tooMany, codes.ResourceExhausted, "limit exceeded: the names of all streams hold more than %d bytes, and most of them are of this address", h.loads.Max)
-		for _, l := range gone {
-			l.tell(why)
-		}
+	for _, l := range h.loads.Set(load, bytes) {
+		l.tell(h.full())
 	}
 	if h.loads.Lost(load) {
-		return load, lost.why
+		return load, h.full()
 	}
 	return load, nil
 }
 
+func (h *holdings) full() error {
+	return exceeds(tooMany, limitHeldInAll, codes.ResourceExhausted, "limit exceeded: the names of all streams hold more than %d bytes, and most of them are of this address", h.loads.Max)
+}
+
 // leave says that a stream holds nothing any more.
-func (h *holdings) leave(load *shares.Load[*loss]) {
+func (h *holdings) leave(load *shares.Load[loss]) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.loads.Leave(load)

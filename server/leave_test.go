@@ -313,8 +313,12 @@ func TestLeave(t *testing.T) {
 		{time.Minute, false, true, false},
 		{time.Minute + lastWrite, false, true, true},
 	} {
-		if got := l.over(now.Add(c.after), c.answered, c.writing); got != c.over {
+		at := now.Add(c.after)
+		if got := l.over(at, c.answered, c.writing); got != c.over {
 			t.Errorf("%+v: over %v", c, got)
+		}
+		if next := l.deadline(at); !c.over && !next.After(at) {
+			t.Errorf("%+v: it is looked at again and again until it is over", c)
 		}
 	}
 	l.sooner(now.Add(time.Second), errDraining, time.Hour)

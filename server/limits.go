@@ -10,20 +10,21 @@ type Limits struct {
 	// Streams is how many streams may be open at once, of all clients together;
 	// 100,000 by default. When they are, one more takes the place of the newest of the
 	// address that has most, unless it is of that address; and when three quarters are,
-	// no node may have more than half of all. How many one connection may have is up to gRPC:
+	// no node may have more than half of all from one address. How many one connection may have is up to gRPC:
 	// [MaxStreams]. Of streams that have ended four times as many answers are
 	// remembered, for an hour, in 64 MiB and 1 KiB for each at most: by them clients
 	// that come back are known. Beyond that those of the address are forgotten that left most.
 	Streams int
 
-	// Silent is how many streams may be open on which no request has come, besides one of
-	// each connection: 2,000 by default. One more is treated as one beyond Streams.
+	// Silent is how many streams and unary calls may be open on which no request has come,
+	// besides one of each connection: 2,000 by default. One more is treated as one beyond Streams.
 	Silent int
 
 	// Polls is how many polls are held at a time, of REST and Fetch together;
 	// 10,000 by default. One more takes the place of the newest of the address that has
 	// most, whose hold is over, unless it is of that address: then it gets UNAVAILABLE,
-	// which is 503 with Retry-After over REST, if it cannot be answered at once.
+	// which is 503 with Retry-After over REST, if it cannot be answered at once. When three
+	// quarters are held, no node may have more than half of all.
 	Polls int
 
 	// Others is how many streams of other services are open at once that are

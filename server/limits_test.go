@@ -69,8 +69,8 @@ func TestBadRequests(t *testing.T) {
 		{"a node id of 5,000 bytes", adsStream, []string{sotw(&discovery.DiscoveryRequest{Node: &corev3.Node{Id: long(5000)}})}, codes.ResourceExhausted, "a node id of 5000 bytes, more than 4096", "request", true},
 		{"a request of 33 MiB", adsStream, []string{first, sotw(&discovery.DiscoveryRequest{TypeUrl: xds.Endpoint.URL, VersionInfo: long(33 << 20)})}, codes.ResourceExhausted, "larger than max", "request", false},
 		{"a million names", adsStream, []string{first, sotw(&discovery.DiscoveryRequest{TypeUrl: xds.Endpoint.URL, ResourceNames: names(1_000_000)})}, codes.ResourceExhausted, "1000000 names, more than 100000", "request", false},
-		{"a name of 1 MiB", adsStream, []string{first, sotw(&discovery.DiscoveryRequest{TypeUrl: xds.Endpoint.URL, ResourceNames: []string{long(1 << 20)}})}, codes.ResourceExhausted, "EDS name of 1048576 bytes, more than 4096", "subscription", false},
-		{"a name of 1 MiB, delta", adsDelta, []string{firstDelta, delta(&discovery.DeltaDiscoveryRequest{TypeUrl: xds.Endpoint.URL, ResourceNamesSubscribe: []string{long(1 << 20)}})}, codes.ResourceExhausted, "EDS name of 1048576 bytes, more than 4096", "subscription", false},
+		{"a name of 1 MiB", adsStream, []string{first, sotw(&discovery.DiscoveryRequest{TypeUrl: xds.Endpoint.URL, ResourceNames: []string{long(1 << 20)}})}, codes.ResourceExhausted, "a name of 1048576 bytes, of type EDS: more than 4096", "subscription", false},
+		{"a name of 1 MiB, delta", adsDelta, []string{firstDelta, delta(&discovery.DeltaDiscoveryRequest{TypeUrl: xds.Endpoint.URL, ResourceNamesSubscribe: []string{long(1 << 20)}})}, codes.ResourceExhausted, "a name of 1048576 bytes, of type EDS: more than 4096", "subscription", false},
 		{"names of more than 4 MiB in all, where these are allowed", adsDelta, manyNames(t, node), codes.ResourceExhausted, "bytes on one stream, more than 4194304", "subscription", false},
 		{"more than 64 types", adsStream, manyTypes(t, node), codes.ResourceExhausted, "more than 64 resource types", "subscription", false},
 	} {

@@ -10,6 +10,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/chancery-xds/chancery/internal/shares"
 	"github.com/chancery-xds/chancery/protocol"
 	"github.com/chancery-xds/chancery/wire"
 	"github.com/chancery-xds/chancery/xds"
@@ -30,46 +31,70 @@ const (
 
 // logNack logs a NACK, unless the same was said a moment ago: then it is counted
 // and a line for those who debug.
-func (s *Server) logNack(st *Stream, e protocol.Event) {
-	var failure xds.Status
-	if e.Error != nil {
-		failure = *e.Error
-	}
-	names, places := make([]string, len(e.Names)), []string{}
-	for i, name := range e.Names {
-		names[i] = clip(name)
-		if place := s.place(st.Node, e.Type, name); place != "" {
-			places = append(places, clip(place))
+func (s *Server) logNack(st *Stream, e protocol.Event, why string, shown func() string) {
+	s.warnOf(st, e.Type.URL+" "+mask(why), "client refused a response", func() []slog.Attr {
+		names, places := make([]string, len(e.Names)), []string{}
+		for i, name := range e.Names {
+			names[i] = clip(name)
+			if place := s.place(st.Node, e.Type, name); place != "" {
+				places = append(places, clip(place))
+			}
 		}
-	}
-	attrs := []slog.Attr{
-		slog.String("node", clip(st.Node.ID)), slog.String("type", e.Type.Short), slog.Any("resources", names), slog.Any("at", places),
-		slog.String("version", e.Version), slog.String("in_use", clip(e.InUse)), slog.String("nonce", e.Nonce), slog.Uint64("stream", st.ID),
-		slog.Int("code", int(failure.Code)), slog.String("error", ends(failure.Message, maxReason)),
-	}
-	s.warn(whose(st), e.Type.URL+" "+mask(failure.Message), "client refused a response", attrs)
+		var code int
+		if e.Error != nil {
+			code = int(e.Error.Code)
+		}
+		return []slog.Attr{
+			slog.String("node", clip(st.Node.ID)), slog.String("type", e.Type.Short), slog.Any("resources", names), slog.Any("at", places),
+			slog.String("version", e.Version), slog.String("in_use", clip(e.InUse)), slog.String("nonce", e.Nonce), slog.Uint64("stream", st.ID),
+			slog.Int("code", code), slog.String("error", ends(shown(), maxReason)),
+		}
+	})
 }
 
 // warn logs a line, and counts those that follow for the same reason: they are
 // for those who debug.
-func (s *Server) warn(teller, why, line string, attrs []slog.Attr) {
-	s.say(slog.LevelWarn, 1, teller, why, line, attrs)
+func (s *Server) warn(st *Stream, why, line string, attrs []slog.Attr) {
+	s.warnOf(st, why, line, func() []slog.Attr { return attrs })
+}
+
+// warnOf is the same, with attributes that are made when they are needed.
+func (s *Server) warnOf(st *Stream, why, line string, attrs func() []slog.Attr) {
+	if s.crowds.full(s, st) {
+		s.tell(slog.LevelDebug, line, attrs)
+		return
+	}
+	counts := func(n int, by []string) {
+		if s.crowds.room(s, st) {
+			s.tell(slog.LevelWarn, line, attrs, repeated(n, by)...)
+		}
+	}
+	level := slog.LevelDebug
+	if s.repeats.Say(whose(st), why, 1, counts) && s.crowds.room(s, st) {
+		level = slog.LevelWarn
+	}
+	s.tell(level, line, attrs)
 }
 
 // inform logs one of a few lines, and counts those that follow.
 func (s *Server) inform(line string, attrs ...slog.Attr) {
-	s.say(slog.LevelInfo, maxFew, "", line, line, attrs)
+	s.say(slog.LevelInfo, maxFew, line, line, attrs)
 }
 
-func (s *Server) say(level slog.Level, most int, teller, why, line string, attrs []slog.Attr) {
-	tell := func(level slog.Level, more ...slog.Attr) {
-		s.log.LogAttrs(context.Background(), level, line, slices.Concat(attrs, more)...) //nolint:sloglint // callers give a literal
+// say is the same of lines that are nobody's.
+func (s *Server) say(level slog.Level, most int, why, line string, all []slog.Attr) {
+	attrs := func() []slog.Attr { return all }
+	now := slog.LevelDebug
+	if s.repeats.Say("", why, most, func(n int, by []string) { s.tell(level, line, attrs, repeated(n, by)...) }) {
+		now = level
 	}
-	if s.repeats.Say(teller, why, most, func(n int, by []string) { tell(level, repeated(n, by)...) }) {
-		tell(level)
-		return
+	s.tell(now, line, attrs)
+}
+
+func (s *Server) tell(level slog.Level, line string, attrs func() []slog.Attr, more ...slog.Attr) {
+	if ctx := context.Background(); s.log.Enabled(ctx, level) {
+		s.log.LogAttrs(ctx, level, line, slices.Concat(attrs(), more)...) //nolint:sloglint // callers give a literal
 	}
-	tell(slog.LevelDebug)
 }
 
 // repeated says how many lines were left out, and whose they were if they were several's:
@@ -93,7 +118,7 @@ func repeated(n int, by []string) []slog.Attr {
 func whose(st *Stream) string {
 	var host string
 	if st.Peer != nil {
-		host = hostOf(st.Peer)
+		host = shares.Owner(st.Peer)
 	}
 	switch {
 	case st.Node != nil && st.Node.ID != "":
@@ -108,7 +133,7 @@ func whose(st *Stream) string {
 // which client is silent, of which type. Of many names it is one line, and one
 // that counts.
 func (s *Server) logWaived(st *Stream, e protocol.Event) {
-	s.warn(whose(st), e.By.URL+" silent: "+st.Node.ID, "client did not answer: what waited for it goes on", []slog.Attr{
+	s.warn(st, e.By.URL+" silent: "+st.Node.ID, "client did not answer: what waited for it goes on", []slog.Attr{
 		slog.String("node", clip(st.Node.ID)), slog.String("unanswered", e.By.Short), slog.String("type", e.Type.Short),
 		slog.String("name", clip(e.Name)), slog.Uint64("stream", st.ID),
 	})
@@ -117,7 +142,7 @@ func (s *Server) logWaived(st *Stream, e protocol.Event) {
 // logWaits logs that a client is told nothing, since nobody has said what there is:
 // one line, and one that counts.
 func (s *Server) logWaits(st *Stream) {
-	s.warn("", "waits", "client waits: it is not known yet what its node may see",
+	s.say(slog.LevelWarn, 1, "waits", "client waits: it is not known yet what its node may see",
 		[]slog.Attr{slog.String("node", clip(st.Node.ID)), slog.Uint64("stream", st.ID)})
 }
 
@@ -126,7 +151,7 @@ func (s *Server) logWaits(st *Stream) {
 func (s *Server) logQueues() {
 	s.tally[mustWait].Add(1)
 	const line = "more clients want first answers than are given at once: they wait for their turn"
-	s.say(slog.LevelInfo, 1, "", line, line, []slog.Attr{slog.Int("at_once", s.bounds.FirstAnswers)})
+	s.say(slog.LevelInfo, 1, line, line, []slog.Attr{slog.Int("at_once", s.bounds.FirstAnswers), limitAttr(limits[mustWait])})
 }
 
 // logRecovered logs that a client accepts a type that it refused.
@@ -154,7 +179,7 @@ func (s *stream) nodeChange(node *xds.Node) {
 	s.nodeChanged = true
 	s.server.nodeChanges.Add(1)
 	const line = "client changed its node id on a stream: ignored"
-	s.server.warn(whose(&s.info), line, line, []slog.Attr{
+	s.server.warn(&s.info, line, line, []slog.Attr{
 		slog.String("node", clip(s.info.Node.ID)), slog.String("now", clip(node.ID)), slog.Uint64("stream", s.info.ID),
 	})
 }

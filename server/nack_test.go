@@ -96,6 +96,25 @@ func TestNackLine(t *testing.T) {
 			t.Error(o.nacks)
 		}
 	})
+	within(t, "SAFE-9 a redactor is asked when there is a line to write, and no more", func(t *testing.T) {
+		asked := 0
+		redact := WithRedactor(func(_ *xds.Node, _ *xds.Type, text string) (string, bool) {
+			asked++
+			return strings.ReplaceAll(text, "hunter2", "***"), true
+		})
+		var o textless
+		w := serve(t, redact, WithObserver(&o))
+		for i := range 1000 {
+			w.event(&Stream{ID: uint64(i), Node: &xds.Node{ID: "n"}}, nacked("bad: hunter2"))
+		}
+		if asked != 1 || o.nacks[0] != "" {
+			t.Errorf("asked %d times; the observer is told %q", asked, o.nacks[0])
+		}
+		time.Sleep(2 * repeats.Within)
+		if lines := w.log.lines("bad: ***"); asked != 2 || len(lines) != 2 || !strings.Contains(lines[1], "repeated=999") || strings.Contains(w.log.String(), "hunter2") {
+			t.Error(asked, w.log)
+		}
+	})
 	within(t, "OBS-1 names are cut", func(t *testing.T) {
 		w := serve(t)
 		w.set(xds.Cluster, res(strings.Repeat("x", 4000), "1"))
@@ -111,7 +130,7 @@ func TestNackLine(t *testing.T) {
 		w.set(xds.Cluster, res("a", "1"))
 		for i := range repeats.MaxReasons + 100 {
 			st := &Stream{ID: uint64(i), Node: &xds.Node{ID: fmt.Sprint("flood-", i/20)}}
-			w.logNack(st, nacked(strings.Repeat("x", i)))
+			w.event(st, nacked(strings.Repeat("x", i)))
 		}
 		before := len(w.log.lines("client refused a response"))
 		if most := (repeats.MaxReasons/20 + 5) * (repeats.Share + 1); before > most {
@@ -125,10 +144,40 @@ func TestNackLine(t *testing.T) {
 		}
 		time.Sleep(2 * repeats.Within)
 	})
+	within(t, "OBS-2 made-up nodes of an address are some lines, and hide nobody's NACK that was there before, or comes from elsewhere", func(t *testing.T) {
+		w := serve(t)
+		at := func(id int, ip, node string, since time.Time) *Stream {
+			return &Stream{ID: uint64(id), Node: &xds.Node{ID: node}, Peer: net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(ip), uint16(id))), Since: since}
+		}
+		old := time.Now()
+		time.Sleep(2 * time.Minute)
+		for i := range 20_000 {
+			for range 2 { // each is to be counted, too
+				w.event(at(i, "192.0.2.1", fmt.Sprint("made-up-", i), time.Now()), nacked(fmt.Sprint("reason ", strings.Repeat("x", i%1000), i)))
+			}
+		}
+		time.Sleep(3 * repeats.Within)
+		if n := len(w.log.lines("")); n > 2*maxWarned+10 {
+			t.Errorf("%d lines", n)
+		}
+		sum := w.log.lines("more is wrong with clients of an address than is logged")
+		if len(sum) == 0 || !strings.Contains(sum[0], "192.0.2.1") || !strings.Contains(sum[0], `nodes="[made-up-`) {
+			t.Error(sum)
+		}
+		for i := range 20_000 {
+			w.event(at(i, "192.0.2.1", fmt.Sprint("made-up-", i), time.Now()), nacked(fmt.Sprint("reason ", strings.Repeat("x", i%1000), i)))
+		}
+		w.event(at(1, "192.0.2.2", "elsewhere", time.Now()), nacked("a mistake"))
+		w.event(at(2, "192.0.2.1", "long-there", old), nacked("another mistake"))
+		if len(w.log.lines("node=elsewhere")) != 1 || len(w.log.lines("node=long-there")) != 1 {
+			t.Error("a first NACK is hidden")
+		}
+		time.Sleep(3 * repeats.Within)
+	})
 	within(t, "OBS-2 who gives a reason that others gave is named with the count", func(t *testing.T) {
 		w := serve(t)
 		for i, node := range []string{"stranger", "prod-edge-2", "stranger", "prod-edge-3", "a", "b", "c"} {
-			w.logNack(&Stream{ID: uint64(i), Node: &xds.Node{ID: node}}, nacked("the same"))
+			w.event(&Stream{ID: uint64(i), Node: &xds.Node{ID: node}}, nacked("the same"))
 		}
 		time.Sleep(2 * repeats.Within)
 		if lines := w.log.lines("the same"); len(lines) != 2 || !strings.Contains(lines[1], `repeated=6 nodes="[prod-edge-2 stranger prod-edge-3 a b]"`) {
@@ -174,6 +223,11 @@ func TestRecovered(t *testing.T) {
 		}
 	})
 }
+
+// A textless witness looks at no text.
+type textless struct{ witness }
+
+func (*textless) Textless() {}
 
 func nacked(text string) protocol.Event {
 	return protocol.Event{Kind: protocol.Nacked, Type: xds.Cluster, Error: &xds.Status{Message: text}}

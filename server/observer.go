@@ -40,7 +40,7 @@ type Observer interface {
 	Opened(*Stream)
 
 	// Event is called for each step. The text of a NACK is in its presentable
-	// form: without dumps of resources, and withheld for secrets.
+	// form: without dumps of resources, and withheld for secrets. See [Textless].
 	Event(*Stream, protocol.Event)
 
 	// Closed is called when the stream has ended; err is what the client was
@@ -48,15 +48,36 @@ type Observer interface {
 	Closed(s *Stream, err error)
 }
 
+// A Textless observer is given NACKs with their codes only. What their texts show nobody may
+// see, such as passwords, takes long to find, and is looked for when there is a line of the
+// log to write.
+type Textless interface {
+	Observer
+
+	// Textless does nothing.
+	Textless()
+}
+
+// observed is the text of a NACK for the observer.
+func (s *Server) observed(shown func() string) string {
+	if _, without := s.observer.(Textless); without || s.observer == nil {
+		return ""
+	}
+	return shown()
+}
+
 // event records what a session tells.
 func (s *Server) event(st *Stream, e protocol.Event) {
 	switch e.Kind {
 	case protocol.Nacked:
 		s.refused.add(st.Node.ID, e.Type.URL, time.Now())
+		var why string
+		shown := func() string { return "" }
 		if e.Error != nil {
-			e.Error = &xds.Status{Code: e.Error.Code, Message: s.shown(st.Node, e.Type, e.Error.Message)}
+			why, shown = s.reason(st.Node, e)
+			e.Error = &xds.Status{Code: e.Error.Code, Message: s.observed(shown)}
 		}
-		s.logNack(st, e)
+		s.logNack(st, e, why, shown)
 	case protocol.Acked:
 		if e.Settled && !e.Refuses {
 			if since, ok := s.refused.remove(refusal{st.Node.ID, e.Type.URL}); ok {

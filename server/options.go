@@ -49,7 +49,8 @@ func WithIdentifier(f func() string) Option { return func(o *options) { o.identi
 // WithLogger sets where the server logs; slog.Default() unless set. A NACK is
 // one line of level WARN; those that give the same reason within 10 s after it
 // are lines of level DEBUG, and together one of level WARN that counts them
-// ("repeated"). That a client connects, leaves, or accepts what it refused before is
+// ("repeated"). Of all that is wrong with clients of an address 100 lines are written within
+// 10 s, and 100 of those that are connected for more than a minute. That a client connects, leaves, or accepts what it refused before is
 // a line of level INFO; of each kind there are 20 within 10 s, and one that counts the
 // others. An ACK is one line of level DEBUG.
 func WithLogger(l *slog.Logger) Option { return func(o *options) { o.log = l } }
@@ -65,7 +66,8 @@ func WithPlaces(f func(node *xds.Node, t *xds.Type, name string) string) Option 
 // WithRedactor sets what the texts of NACKs go through before the log and the observer are
 // given them: f is given a node that has refused resources of a type, and what it says, of
 // 16 KiB at most, and returns that without what nobody may see. With ok false nothing of it
-// is shown. It is called by several goroutines, and not for secrets (SDS), whose texts are
+// is shown. It is called by several goroutines, at once or within 10 s, when the text is a line
+// of the log or for an observer that is not [Textless], and not for secrets (SDS), whose texts are
 // always withheld. Dumps of resources are left out in any case, as far as they are known as
 // such; by default that is all.
 func WithRedactor(f func(node *xds.Node, t *xds.Type, text string) (shown string, ok bool)) Option {

@@ -225,6 +225,19 @@ func TestPanicsOfStreams(t *testing.T) {
 	})
 }
 
+// What ends a stream first is what its client is told, and not what goes wrong after that.
+func TestPanicAfterRefusal(t *testing.T) {
+	within(t, "SAFE-8 a client that is refused hears why", func(t *testing.T) {
+		w := newBombWorld(t, "Closed", WithLimits(Limits{Types: 1}))
+		c := w.delta(t, w.dial(t))
+		c.send(&discovery.DeltaDiscoveryRequest{Node: &corev3.Node{Id: "bad"}, TypeUrl: xds.Cluster.URL})
+		c.send(&discovery.DeltaDiscoveryRequest{TypeUrl: xds.Listener.URL})
+		if err := c.end(); status.Code(err) != codes.ResourceExhausted {
+			t.Error(err)
+		}
+	})
+}
+
 func TestPanicsOfPolls(t *testing.T) {
 	for _, at := range []string{"Watch", "selector", "Next", "Interested", "Table", "Opened", "Event", "Undecided", "identifier", "Next after a commit", "Close", "Closed"} {
 		within(t, "SAFE-8 "+at, func(t *testing.T) {

@@ -37,7 +37,7 @@ func (s *Server) rush(peer net.Addr) {
 	if peer != nil {
 		from = peer.String()
 	}
-	s.warn(whose(&Stream{Peer: peer}), line, line, []slog.Attr{slog.String("peer", from), slog.Int("per_second", s.bounds.AddressRate)})
+	s.warn(&Stream{Peer: peer}, line, line, []slog.Attr{slog.String("peer", from), slog.Int("per_second", s.bounds.AddressRate), limitAttr(limits[tooCrowded])})
 }
 
 // due is how long a poll has to wait that comes on a connection, and counts as n requests: for

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -135,6 +136,22 @@ func TestAddressRate(t *testing.T) {
 		got, err := io.ReadAll(b)
 		if d := time.Since(start); d != 5*time.Second || status.Code(err) != codes.DeadlineExceeded || len(got) != 64<<10 {
 			t.Errorf("%d bytes and %v after %v", len(got), err, d)
+		}
+	})
+	within(t, "SAFE-9 a poll counts once, however its body is read", func(t *testing.T) {
+		w := serve(t, WithLimits(Limits{AddressRate: 1}))
+		start := time.Now()
+		b := w.Body(t.Context(), strings.NewReader(strings.Repeat("x", 1<<20)), &net.TCPAddr{IP: net.ParseIP("192.0.2.1")}, func() {})
+		defer b.Close()
+		for part := make([]byte, 1<<10); ; {
+			if _, err := b.Read(part); errors.Is(err, io.EOF) {
+				break
+			} else if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if d := time.Since(start); d > 0 {
+			t.Errorf("it waited %v", d)
 		}
 	})
 	within(t, "SAFE-9 any number, if the operator wants", func(t *testing.T) {

@@ -17,42 +17,63 @@ import (
 // newest of the address that has most gives up its own for who comes from another.
 type seats struct {
 	max  int
-	full error // for those for whom there is none
-	lost error // for those who have lost theirs
+	full error             // for those for whom there is none
+	lost error             // for those who have lost theirs
+	many func(n int) error // for those of a node that has n, too many
 
 	mu     sync.Mutex // held for memory only
-	shares shares.Shares[*loss]
-	nodes  map[string]int // streams by the id of their node, of those whose is known
+	shares shares.Shares[loss]
+	nodes  map[resident]int // streams of those whose node is known
 }
+
+// A resident is a node at an address. Which node it is, a client says, and may say anything:
+// what it says at one address takes nothing from who is that node at another.
+type resident struct{ owner, node string }
 
 // A seat is what a stream has. Its goroutine owns it.
 type seat struct {
-	place *shares.Place[*loss]
+	place *shares.Place[loss]
 	node  string
 	named bool // node is counted
 
 	free net.Addr // it is the free one of this connection ([silences]), and nobody else gets it; nil: it is not
 }
 
-// A loss is how who has seats is told that one of them was taken away.
-type loss struct {
-	told chan struct{} // closed when that is so
-	once sync.Once
-	why  error // set before
+// A loss is how who has seats is told that one of them was taken away, and streams that the
+// server drains.
+type loss chan notice
+
+// A notice says why somebody has to go.
+type notice struct {
+	why  error
+	what byte
 }
 
-func newLoss() *loss { return &loss{told: make(chan struct{})} }
+// What a notice tells.
+const (
+	taken   = iota // a seat, or room
+	stepped        // a stream's own step is over; nil: it need not go
+	drains         // the stream is to leave, but in order
+)
 
-func (l *loss) tell(why error) {
-	l.once.Do(func() { l.why = why; close(l.told) })
+func newLoss() loss { return make(loss, 2) }
+
+// tell says that something was taken away. Of many notices some are enough.
+func (l loss) tell(why error) { l.notify(notice{why, taken}) }
+
+func (l loss) notify(n notice) {
+	select {
+	case l <- n:
+	default:
+	}
 }
 
 func newSeats(max int, full, lost error) *seats {
-	return &seats{max: max, full: full, lost: lost, shares: shares.Shares[*loss]{Max: max}, nodes: map[string]int{}}
+	return &seats{max: max, full: full, lost: lost, shares: shares.Shares[loss]{Max: max}, nodes: map[resident]int{}}
 }
 
 // enter finds a seat for who comes from an address; nil: there is none.
-func (s *seats) enter(peer net.Addr, lost *loss) *seat {
+func (s *seats) enter(peer net.Addr, lost loss) *seat {
 	owner := shares.Owner(peer)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -67,18 +88,19 @@ func (s *seats) enter(peer net.Addr, lost *loss) *seat {
 }
 
 // name says whose a seat is. An error says that this node has enough: when three quarters
-// of all are taken, none has more than half of all. Nobody knows whether streams without
-// an id are of one node.
-func (s *seats) name(of *seat, node string) error {
-	if node == "" {
+// of all are taken, none has more than half of all at its address. Nobody knows whether
+// streams without an id are of one node.
+func (s *seats) name(of *seat, id string) error {
+	if id == "" {
 		return nil
 	}
+	node := resident{of.place.Owner(), id}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	of.node, of.named = node, true
+	of.node, of.named = id, true
 	s.nodes[node]++
 	if n := s.nodes[node]; s.shares.Len() > s.max-s.max/4 && n > s.max/2 {
-		return reject(tooManyStreams, codes.ResourceExhausted, "limit exceeded: the node has %d streams, more than half of all that this server takes, and there are few left", n)
+		return s.many(n)
 	}
 	return nil
 }
@@ -91,8 +113,18 @@ func (s *seats) leave(of *seat) {
 	if !of.named {
 		return
 	}
-	if s.nodes[of.node]--; s.nodes[of.node] == 0 {
-		delete(s.nodes, of.node)
+	node := resident{of.place.Owner(), of.node}
+	if s.nodes[node]--; s.nodes[node] == 0 {
+		delete(s.nodes, node)
+	}
+}
+
+// drain tells all who have seats, once.
+func (s *seats) drain() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for l := range s.shares.All() {
+		l.notify(notice{errDraining, drains})
 	}
 }
 
@@ -105,32 +137,34 @@ func (s *seats) taken() int {
 
 // admit finds room for a stream, among all and among those that are silent. It does
 // little for who is refused, for that may be a crowd.
-func (s *Server) admit(ctx context.Context, lost *loss) (seat, silence *seat, err error) {
-	if !s.drain.enter() {
-		return nil, nil, errDraining
-	}
-	var from net.Addr
-	if p, ok := peer.FromContext(ctx); ok {
-		from = p.Addr
-	}
+func (s *Server) admit(ctx context.Context, lost loss) (seat, silence *seat, err error) {
+	from := peerOf(ctx)
 	if silence = s.silent.enter(from, lost); silence == nil {
-		s.drain.leave()
 		return nil, nil, s.silent.full
 	}
 	if seat = s.seats.enter(from, lost); seat == nil {
 		s.silent.leave(silence)
-		s.drain.leave()
 		return nil, nil, s.seats.full
+	}
+	if !s.drain.enter() { // after it has a seat: whoever has one when a drain begins is told
+		s.seats.leave(seat)
+		s.silent.leave(silence)
+		return nil, nil, errDraining
 	}
 	return seat, silence, nil
 }
 
-// dismiss undoes admit. No silence is one that was given back.
-func (s *Server) dismiss(seat, silence *seat) {
-	s.seats.leave(seat)
-	if silence != nil {
-		s.silent.leave(silence)
+// peerOf returns the address that a call comes from; nil: it is not known.
+func peerOf(ctx context.Context) net.Addr {
+	if p, ok := peer.FromContext(ctx); ok {
+		return p.Addr
 	}
+	return nil
+}
+
+// dismiss undoes admit, but for the silence, which was given back.
+func (s *Server) dismiss(seat *seat) {
+	s.seats.leave(seat)
 	s.drain.leave()
 }
 
@@ -141,13 +175,23 @@ func (s *Server) crowded(ctx context.Context, err error) {
 		return
 	}
 	s.tally[r.fault].Add(1)
-	attrs := []slog.Attr{slog.String("code", r.Code().String()), slog.String("error", r.Message())}
+	attrs := r.attrs()
 	var who Stream
 	if p, ok := peer.FromContext(ctx); ok {
 		who.Peer = p.Addr
 		attrs = append(attrs, slog.String("peer", p.Addr.String()))
 	}
-	s.warn(whose(&who), r.Message(), "client was refused: its stream ends", attrs)
+	s.warn(&who, r.Message(), "client was refused: its stream ends", attrs)
+}
+
+// manyOfNode ends a stream of a node that has too many.
+func manyOfNode(n int) error {
+	return reject(tooManyStreams, codes.ResourceExhausted, "limit exceeded: the node has %d streams, more than half of all that this server takes, and there are few left", n)
+}
+
+// manyPollsOfNode is the same of a poll.
+func manyPollsOfNode(n int) error {
+	return reject(tooManyPolls, codes.Unavailable, "limit exceeded: the node has %d polls that are held, more than half of all that this server takes, and there are few left; try again later", n)
 }
 
 // errLostSilent ends the newest stream without a request of the address that has most.

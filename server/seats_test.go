@@ -165,6 +165,16 @@ func TestShares(t *testing.T) {
 			t.Errorf("%d nodes are remembered", n)
 		}
 	})
+	within(t, "SAFE-9 who says that it is a node takes nothing from that node at another address", func(t *testing.T) {
+		w := serve(t, WithLimits(Limits{Streams: 8}))
+		liar := w.dialFrom(t, "192.0.2.1")
+		for range 6 {
+			w.settled(t, liar, "victim")
+		}
+		victim := w.settled(t, w.dialFrom(t, "192.0.2.2"), "victim")
+		w.set(xds.Cluster, res("a", "1"))
+		victim.want()
+	})
 	within(t, "SAFE-9 streams without an id are not of one node", func(t *testing.T) {
 		w := serve(t, WithLimits(Limits{Streams: 8}))
 		conn := w.dial(t)
@@ -175,23 +185,12 @@ func TestShares(t *testing.T) {
 	within(t, "SAFE-9 when all polls are held, the newest of the address that has most is answered", func(t *testing.T) {
 		w := serve(t, WithLimits(Limits{Polls: 3}))
 		w.set(xds.Cluster, res("a", "1"))
-		poll := func(ip string, node string) (p *Poll, err error) {
-			for version := ""; ; {
-				req := xds.Request{Type: xds.Cluster, Names: []string{"none"}, Node: &xds.Node{ID: node}, Version: version}
-				if p, err = w.Poll(xds.Cluster, req, Caller{Addr: &net.TCPAddr{IP: net.ParseIP(ip), Port: 1}}); err != nil {
-					return nil, err
-				}
-				if !p.Due() {
-					t.Cleanup(func() { p.Close(nil) })
-					return p, nil
-				}
-				r, err := p.Wait(t.Context(), 0)
-				if err != nil {
-					return nil, err
-				}
-				version = r.Version
-				p.Close(nil)
+		poll := func(ip string, node string) (*Poll, error) {
+			p, err := w.holding(t, ip, node)
+			if p != nil {
+				t.Cleanup(func() { p.Close(nil) })
 			}
+			return p, err
 		}
 		var last *Poll
 		for i := range 3 {
@@ -215,6 +214,64 @@ func TestShares(t *testing.T) {
 			t.Errorf("%+v\n%s", s, w.log)
 		}
 	})
+}
+
+// "shares per peer address and per node id": of polls, too.
+func TestPollsOfNode(t *testing.T) {
+	within(t, "SAFE-9 when few polls are left, no node has more than half", func(t *testing.T) {
+		w := serve(t, WithLimits(Limits{Polls: 8}))
+		w.set(xds.Cluster, res("a", "1"))
+		var held []*Poll
+		for i := range 6 { // three quarters
+			p, err := w.holding(t, fmt.Sprint("192.0.2.", i), "greedy")
+			if err != nil {
+				t.Fatal(err)
+			}
+			held = append(held, p)
+		}
+		_, err := w.holding(t, "192.0.2.9", "greedy")
+		if status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "the node has 7 polls") {
+			t.Error(err)
+		}
+		for _, node := range []string{"a", "", ""} {
+			p, err := w.holding(t, "192.0.2.10", node)
+			if err != nil && node != "" {
+				t.Error(err)
+			}
+			held = append(held, p)
+		}
+		if s := w.Stats(); s.Polls != 8 || s.Throttled["polls"] != 2 || s.Throttled["streams"] != 0 || !strings.Contains(w.log.String(), "the node has 7 polls") {
+			t.Errorf("%+v\n%s", s, w.log)
+		}
+		for _, p := range held {
+			if p != nil {
+				p.Close(nil)
+			}
+		}
+		if n := len(w.polls.held.nodes); n != 0 {
+			t.Errorf("%d nodes are remembered", n)
+		}
+	})
+}
+
+// holding begins a poll of a node at an address that is held, for it has what there is.
+func (w *world) holding(t *testing.T, ip, node string) (p *Poll, err error) {
+	t.Helper()
+	for version := ""; ; {
+		req := xds.Request{Type: xds.Cluster, Names: []string{"none"}, Node: &xds.Node{ID: node}, Version: version}
+		if p, err = w.Poll(xds.Cluster, req, Caller{Addr: &net.TCPAddr{IP: net.ParseIP(ip), Port: 1}}); err != nil {
+			return nil, err
+		}
+		if !p.Due() {
+			return p, nil
+		}
+		r, err := p.Wait(t.Context(), 0)
+		if err != nil {
+			return nil, err
+		}
+		version = r.Version
+		p.Close(nil)
+	}
 }
 
 func TestSilence(t *testing.T) {

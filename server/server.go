@@ -70,6 +70,7 @@ type Server struct {
 	refused refusals
 	told    *told
 	repeats repeats.Counter
+	crowds  crowds
 	clients clients
 	drain   drain
 	timers  timers
@@ -107,11 +108,13 @@ func New[W Watch](src Source[W], opts ...Option) *Server {
 	}
 	s.seats = newSeats(s.bounds.Streams, reject(tooManyStreams, codes.ResourceExhausted,
 		"limit exceeded: %d streams are open, all that this server takes", s.bounds.Streams), errLost)
+	s.seats.many = manyOfNode
 	s.silent = newSilences(newSeats(s.bounds.Silent, reject(tooSilent, codes.ResourceExhausted,
 		"limit exceeded: %d streams are open on which no request has come, besides the first of each connection, all that this server takes", s.bounds.Silent), errLostSilent))
 	s.others = newSeats(s.bounds.Others, reject(tooOther, codes.ResourceExhausted,
 		"limit exceeded: %d streams of other services are open, all that this server takes", s.bounds.Others), errLostOther)
 	s.polls = newPolls(s.bounds.Polls, s.bounds.HeldInAll)
+	s.polls.held.many = manyPollsOfNode
 	s.held.loads.Max = s.bounds.HeldInAll
 	s.told = newTold(toldPerStream * s.bounds.Streams)
 	s.first = newAdmission(s.bounds.FirstAnswers)
@@ -163,7 +166,7 @@ func (s *Server) SetServing(serving bool) {
 // Stats counts what happened since the server was made.
 type Stats struct {
 	Open        int    // streams open now, also before their first request
-	Silent      int    // of these, those on which no request has come
+	Silent      int    // of these, those on which no request has come; and unary calls without one
 	Polls       int    // polls held now
 	Others      int    // streams of other services open now ([Server.Bound])
 	Waiting     int    // of the streams, for their turn to be answered first

@@ -18,7 +18,7 @@ type silences struct {
 func newSilences(s *seats) *silences { return &silences{seats: s, free: map[net.Addr]*seat{}} }
 
 // enter finds a seat for a stream of a connection; nil: there is none.
-func (s *silences) enter(conn net.Addr, lost *loss) *seat {
+func (s *silences) enter(conn net.Addr, lost loss) *seat {
 	if free := s.first(conn); free != nil {
 		return free
 	}

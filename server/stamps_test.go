@@ -86,6 +86,15 @@ func TestLike(t *testing.T) {
 			t.Errorf("%s: %d pieces of %d are shared", what, shared, len(l))
 		}
 	}
+	for i := range l {
+		if &l[i][0] == &sts[i*piece] {
+			t.Error("a piece keeps all alive that it was cut from")
+		}
+	}
+	few := sts[:piece]
+	if like := stampList(nil).like(few); &like[0][0] == &few[0] {
+		t.Error("a list shares memory with what it is made of")
+	}
 	if l.like(nil) != nil || !slices.Equal(stampList(nil).like(sts).flat(), sts) {
 		t.Error("nothing is like nothing")
 	}

@@ -19,13 +19,11 @@ type stream struct {
 	server  *Server
 	rpc     grpc.ServerStream
 	info    Stream
-	only    *xds.Type // nil: aggregated
-	also    *xds.Type // what only becomes if the first request wants it; nil: nothing
+	also    *xds.Type // what info.Type becomes if the first request wants it; nil: nothing
 	decoder wire.Decoder
 
 	inbox   chan *message // from read, which closes it
 	failure error         // of read; set before it closes inbox
-	ended   bool          // the client sends no more
 
 	// From the first request on; nil before.
 	watch Watch
@@ -45,60 +43,66 @@ type stream struct {
 	sent    chan error      // from send, with one slot, so that it never waits; nil: nothing is being sent
 	writeBy time.Time       // when what is being written has taken too long
 	left    uint64          // what progress said when that was set
-	missed  bool            // the session may have more to say
 
 	progress progress // of what was sent
+	claim    *claim   // from the first request of a type until all that was due is written; nil: nothing is due
+	silence  *silence // until the first request; nil: it has come
+	leaving  leave
 
-	// From the first request of a type until all that was due is written, the
-	// stream has a ticket, and says nothing before its turn.
-	ticket *ticket
-	turn   <-chan struct{} // of the ticket; nil: it is not waited for
-	turnBy time.Time       // when it is given up, though its turn has not come or answers are open
-	since  time.Time       // when it was taken
-
-	firstBy   time.Time // when the first request must have come; zero: it has
-	firstLast time.Time // the same, however steadily it comes
-	coming    int       // how much of it had come when firstBy was set
-
-	seat    *seat           // among all streams
-	silence *seat           // among those on which no request has come; nil: one has
-	lost    *loss           // of one of them
-	drain   <-chan struct{} // nil when draining
-	leaving leave
-
-	held    int                 // bytes, of names and the node
-	charged int                 // bytes that are counted among those of all streams, by load
-	load    *shares.Load[*loss] // nil: none ever were
-	types   int                 // that were opened
-	hurried bool                // the client sent more requests than are taken
+	seat    *seat              // among all streams
+	lost    loss               // from who takes a seat or room away; from step, too
+	held    int                // bytes, of names and the node
+	charged int                // bytes that are counted among those of all streams, by load
+	load    *shares.Load[loss] // nil: none ever were
+	types   int                // that were opened
 
 	timer *time.Timer // nil: no deadline
 	armed time.Time   // when timer fires
 
-	stepped chan error // from step
-
+	ended       bool // the client sends no more
+	missed      bool // the session may have more to say
+	hurried     bool // the client sent more requests than are taken
 	nodeChanged bool
 	known       bool // of the clients that are connected
 	opened      bool // the observer was told so
 }
 
+// A claim is a stream's ticket. It says nothing before its turn.
+type claim struct {
+	ticket *ticket
+	turn   <-chan struct{} // of the ticket; nil: it is not waited for
+	by     time.Time       // when it is given up, though its turn has not come or answers are open
+	since  time.Time       // when it was taken
+}
+
+// waits reports whether a turn has not come.
+func (c *claim) waits() bool { return c != nil && c.turn != nil }
+
+// A silence is what a stream has on which no request has come.
+type silence struct {
+	seat   *seat
+	by     time.Time // when the first request must have come
+	last   time.Time // the same, however steadily it comes
+	coming int       // how much of it had come when by was set
+}
+
 // serve runs a stream until it ends.
 func (s *Server) serve(rpc grpc.ServerStream, v xds.Variant, only, also *xds.Type) error {
 	lost := newLoss()
-	seat, silence, err := s.admit(rpc.Context(), lost)
+	seat, silent, err := s.admit(rpc.Context(), lost)
 	if err != nil {
 		return s.guarded(&Stream{Type: only}, func() error { s.crowded(rpc.Context(), err); return err })
 	}
 	st := &stream{
-		server: s, rpc: rpc, only: only, also: also, seat: seat, silence: silence, lost: lost, drain: s.drain.began, inbox: make(chan *message), stepped: make(chan error),
+		server: s, rpc: rpc, also: also, seat: seat, lost: lost, inbox: make(chan *message),
 		info:    Stream{Variant: v, Type: only},
 		decoder: s.decoder(v),
 	}
-	defer func() { s.dismiss(st.seat, st.silence) }()
+	by := time.Now().Add(s.firstTimeout)
+	st.silence = &silence{seat: silent, by: by, last: by.Add((firstTimeouts - 1) * s.firstTimeout)}
+	defer func() { st.speaks(); s.dismiss(st.seat) }()
 	plain(rpc.Context())
 	st.info.ID = s.streams.Add(1)
-	st.firstBy = time.Now().Add(s.firstTimeout)
-	st.firstLast = st.firstBy.Add((firstTimeouts - 1) * s.firstTimeout)
 	if max := s.age.Max; max > 0 {
 		st.leaving.sooner(time.Now().Add(max+jitter(max/2)), errOld, s.age.Grace)
 	}
@@ -122,9 +126,8 @@ const absentKey = "xds.absent"
 // open begins to watch. "Only the first request on a stream is guaranteed to carry
 // the node identifier."
 func (s *stream) open(node *xds.Node) error {
-	limits := s.server.limits
-	if node != nil && len(node.ID) > limits.MaxNameLen { // which is remembered beyond the stream
-		return reject(tooLarge, codes.ResourceExhausted, "limit exceeded: a node id of %d bytes, more than %d", len(node.ID), limits.MaxNameLen)
+	if err := s.server.checkID(node); err != nil {
+		return err
 	}
 	s.watch = s.server.watch(node)
 	s.bell = s.watch.C()
@@ -141,6 +144,15 @@ func (s *stream) open(node *xds.Node) error {
 	if o := s.server.observer; o != nil {
 		s.opened = true
 		o.Opened(&s.info)
+	}
+	return nil
+}
+
+// checkID refuses an id of a node that is too long. Polls are logged as streams are.
+func (s *Server) checkID(node *xds.Node) error {
+	limits := s.limits
+	if node != nil && len(node.ID) > limits.MaxNameLen { // which is remembered beyond the stream
+		return exceeds(tooLarge, xds.LimitNameLength, codes.ResourceExhausted, "limit exceeded: a node id of %d bytes, more than %d", len(node.ID), limits.MaxNameLen)
 	}
 	return nil
 }
@@ -163,7 +175,7 @@ func (s *stream) begin() error {
 		limits.Told = s.recall
 	}
 	limits.Spread = s.info.ID
-	s.session = protocol.NewSession(s.info.Variant, s.only, view, limits)
+	s.session = protocol.NewSession(s.info.Variant, s.info.Type, view, limits)
 	req := *s.first
 	s.first = nil
 	s.refresh()

@@ -24,8 +24,12 @@ func (s *stream) alarm() {
 	if s.writing() {
 		earlier(s.writeBy)
 	}
-	earlier(s.firstBy)
-	earlier(s.turnBy)
+	if s.silence != nil {
+		earlier(s.silence.by)
+	}
+	if s.claim != nil {
+		earlier(s.claim.by)
+	}
 	earlier(s.deaf)
 	switch {
 	case next.IsZero():
@@ -56,18 +60,18 @@ func (s *stream) expired(now time.Time) error {
 		}
 		s.left, s.writeBy = left, now.Add(s.server.writeTimeout) // it reads, if slowly
 	}
-	if !s.firstBy.IsZero() && !now.Before(s.firstBy) {
+	if f := s.silence; f != nil && !now.Before(f.by) {
 		n := s.server.coming(s.rpc.Context())
 		switch {
-		case n <= s.coming:
+		case n <= f.coming:
 			return reject(tooLate, codes.DeadlineExceeded, "no request came for %v", s.server.firstTimeout)
-		case !now.Before(s.firstLast):
+		case !now.Before(f.last):
 			return reject(tooLate, codes.DeadlineExceeded, "the first request was not whole after %v", firstTimeouts*s.server.firstTimeout)
 		}
-		s.coming, s.firstBy = n, first(now.Add(s.server.firstTimeout), s.firstLast)
+		f.coming, f.by = n, first(now.Add(s.server.firstTimeout), f.last)
 	}
 	s.leaving.advance(now)
-	if !s.turnBy.IsZero() && !now.Before(s.turnBy) {
+	if s.claim != nil && !now.Before(s.claim.by) {
 		s.leave()
 	}
 	return nil

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"errors"
 	"io"
 	"time"
@@ -23,16 +24,42 @@ func (s *stream) loop() error {
 			continue
 		}
 		go s.step(req)
-		if err := <-s.stepped; err != nil {
+		if err := s.stepped(); err != nil {
 			return err
 		}
 		if s.leaving.over(time.Now(), s.answered(time.Time{}), s.sent != nil) {
 			return s.leaving.why
 		}
-		if s.ended && s.sent == nil && s.ticket == nil {
+		if s.ended && s.sent == nil && s.claim == nil {
 			return nil // after what was due has left
 		}
 	}
+}
+
+// stepped returns when the step is over, with the error that ends the stream. What was taken
+// away meanwhile ends it, too.
+func (s *stream) stepped() error {
+	var lost error
+	leaves := false // step may be looking
+	for n := range s.lost {
+		switch n.what {
+		case taken:
+			lost = n.why
+		case drains:
+			leaves = true
+		case stepped:
+			if leaves {
+				s.drains()
+			}
+			return cmp.Or(n.why, lost)
+		}
+	}
+	return lost
+}
+
+// drains has the stream leave within the drain time.
+func (s *stream) drains() {
+	s.leaving.sooner(time.Now().Add(jitter(s.server.drainTime)), errDraining, 0)
 }
 
 // await returns when there is something to do: for a request, if it returns one, or
@@ -53,8 +80,8 @@ func (s *stream) await() (req *message, nothing bool, err error) {
 		return nil, false, status.FromContextError(s.rpc.Context().Err()).Err()
 	case req, more = <-inbox:
 	case <-s.doorbell():
-		if s.turn != nil {
-			s.turn, s.turnBy = nil, time.Now().Add(placeTime)
+		if c := s.claim; c.waits() {
+			c.turn, c.by = nil, time.Now().Add(placeTime)
 		}
 	case err := <-s.sent:
 		nothing, err := s.written(err)
@@ -62,11 +89,12 @@ func (s *stream) await() (req *message, nothing bool, err error) {
 	case <-fires:
 		s.armed = time.Time{}
 		err = s.expired(time.Now())
-	case <-s.lost.told:
-		err = s.lost.why
-	case <-s.drain:
-		s.drain = nil
-		s.leaving.sooner(time.Now().Add(jitter(s.server.drainTime)), errDraining, 0)
+	case n := <-s.lost:
+		if n.what == taken {
+			err = n.why
+		} else {
+			s.drains()
+		}
 	}
 	if !more {
 		if !errors.Is(s.failure, io.EOF) {
@@ -83,7 +111,7 @@ func (s *stream) written(err error) (nothing bool, _ error) {
 	if s.sent = nil; err != nil {
 		return false, s.unsent(err)
 	}
-	return !s.missed && len(s.queue) == 0 && s.ticket == nil && !s.ended && !s.leaving.begun, nil
+	return !s.missed && len(s.queue) == 0 && s.claim == nil && !s.ended && !s.leaving.begun, nil
 }
 
 // unsent returns why a response could not be sent: gRPC ends a stream by itself when it
@@ -106,8 +134,8 @@ func (s *stream) unsent(err error) error {
 // meanwhile is seen at the next step.
 func (s *stream) doorbell() <-chan struct{} {
 	switch {
-	case s.turn != nil:
-		return s.turn
+	case s.claim.waits():
+		return s.claim.turn
 	case s.sent != nil || s.leaving.begun || !s.deaf.IsZero():
 		return nil
 	}

@@ -71,18 +71,14 @@ func (s *stream) receive(m *message) error {
 	if m.late && !s.hurried {
 		s.hurry()
 	}
-	s.firstBy = time.Time{}
-	if s.silence != nil {
-		s.server.silent.leave(s.silence)
-		s.silence = nil
-	}
+	s.speaks()
 	req, err := decode(&s.decoder, m)
 	if err != nil {
 		return rejected(err)
 	}
 	if s.session == nil {
 		if s.also != nil && s.also.Is(req.Type) {
-			s.only, s.info.Type = s.also, s.also
+			s.info.Type = s.also
 		}
 		if err := s.open(req.Node); err != nil {
 			return err
@@ -98,6 +94,14 @@ func (s *stream) receive(m *message) error {
 	return s.hand(req)
 }
 
+// speaks ends the stream's silence.
+func (s *stream) speaks() {
+	if s.silence != nil {
+		s.server.silent.leave(s.silence.seat)
+		s.silence = nil
+	}
+}
+
 // decode consumes m.
 func decode(d *wire.Decoder, m *message) (xds.Request, error) {
 	b := m.data.MaterializeToBuffer(mem.DefaultBufferPool())
@@ -110,7 +114,7 @@ func decode(d *wire.Decoder, m *message) (xds.Request, error) {
 func (s *stream) hurry() {
 	s.hurried = true
 	s.server.tally[tooFast].Add(1)
-	s.server.complain(s.rpc.Context(), &s.info, "client sends more requests than are taken: they wait", slog.Int("per_second", s.server.bounds.Rate))
+	s.server.complain(s.rpc.Context(), &s.info, "client sends more requests than are taken: they wait", slog.Int("per_second", s.server.bounds.Rate), limitAttr(limits[tooFast]))
 }
 
 // hand hands a request to a session that is up to date.

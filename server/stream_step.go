@@ -27,7 +27,7 @@ func (s *stream) step(req *message) {
 		return err
 	})
 	sent := s.sent
-	s.stepped <- err
+	s.lost <- notice{err, stepped}
 	if r != nil {
 		s.send(r, sent)
 	}
@@ -46,11 +46,11 @@ func (s *stream) settle() (next *xds.Response, _ error) {
 	}
 	names, bytes := s.session.GivenUp() // and not told yet what becomes of them
 	if held, max := s.held+bytes+64*names, s.server.bounds.Held; held > max {
-		return nil, reject(tooMany, codes.ResourceExhausted, "limit exceeded: names and a node of %d bytes on one stream, more than %d", held, max)
+		return nil, exceeds(tooMany, limitHeld, codes.ResourceExhausted, "limit exceeded: names and a node of %d bytes on one stream, more than %d", held, max)
 	} else if err := s.charge(held); err != nil {
 		return nil, err
 	}
-	if s.missed = s.sent != nil || len(s.queue) > 0; !s.missed && s.turn == nil && !s.leaving.begun {
+	if s.missed = s.sent != nil || len(s.queue) > 0; !s.missed && !s.claim.waits() && !s.leaving.begun {
 		for r := range s.session.Responses() {
 			s.queue = append(s.queue, r)
 		}
@@ -68,7 +68,7 @@ func (s *stream) settle() (next *xds.Response, _ error) {
 		s.sent, s.writeBy = make(chan error, 1), time.Now().Add(s.server.writeTimeout)
 		s.left = s.progress.left.Load()
 	}
-	if s.sent == nil && s.turn == nil && s.answered(s.since) {
+	if c := s.claim; c != nil && s.sent == nil && !c.waits() && s.answered(c.since) {
 		s.leave()
 	}
 	return next, nil
@@ -129,16 +129,15 @@ func (s *stream) charge(held int) error {
 
 // queueUp gets the stream a ticket, unless it has one.
 func (s *stream) queueUp() {
-	if s.ticket != nil {
+	if s.claim != nil {
 		return
 	}
-	s.ticket, s.since = s.server.first.enter(s.info.Peer, s.line()), time.Now()
-	if s.turn = s.ticket.turn; s.turn == nil {
-		s.turnBy = time.Now().Add(placeTime)
-		return
+	t, now := s.server.first.enter(s.info.Peer, s.line()), time.Now()
+	s.claim = &claim{ticket: t, turn: t.turn, by: now.Add(placeTime), since: now}
+	if s.claim.waits() {
+		s.claim.by = now.Add(queueTime)
+		s.server.logQueues()
 	}
-	s.turnBy = time.Now().Add(queueTime)
-	s.server.logQueues()
 }
 
 // line is where the stream's tickets wait: with those of its node. Nobody knows
@@ -157,10 +156,10 @@ func (s *stream) answered(since time.Time) bool {
 
 // leave gives up the ticket, if there is one.
 func (s *stream) leave() {
-	if s.ticket != nil {
-		s.server.first.leave(s.ticket)
+	if s.claim != nil {
+		s.server.first.leave(s.claim.ticket)
 	}
-	s.ticket, s.turn, s.turnBy = nil, nil, time.Time{}
+	s.claim = nil
 }
 
 // send writes a response, beside the loop.

@@ -66,6 +66,40 @@ func TestToldLeavers(t *testing.T) {
 			t.Error(knows(m, "a"), knows(m, "b"))
 		}
 	})
+	t.Run("SAFE-9 each ending takes room, however little it has, and gives it back", func(t *testing.T) {
+		var l leavers
+		left := func(owner string, bytes int) *ending {
+			e := &ending{bytes: bytes}
+			l.add(owner, e)
+			return e
+		}
+		many := []*ending{left("many", 320), left("many", 320), left("many", 320)}
+		large := left("large", 2000)
+		if l.next() != many[0] {
+			t.Error("of three that are small each counts by its bytes alone")
+		}
+		l.remove(many[0])
+		if l.next() != large {
+			t.Error("who has left less has most still")
+		}
+	})
+	t.Run("SAFE-9 what is left in one of several states counts once", func(t *testing.T) {
+		m := newTold(100)
+		var states [50]content
+		for i := range states {
+			states[i].each = stampList{{res(fmt.Sprint(i), "1").Stamp}}
+		}
+		for range 2 {
+			for _, c := range states {
+				h := &holding{of: stating("n", "t", "v"), content: c}
+				m.hold(now, h, nil)
+				m.end(now, "x", []*holding{h})
+			}
+		}
+		if n := m.ended.Len(); n != len(states) {
+			t.Errorf("%d are remembered, want %d", n, len(states))
+		}
+	})
 	t.Run("nothing stays of who left", func(t *testing.T) {
 		m := newTold(3)
 		for i := range 5 {
@@ -73,7 +107,7 @@ func TestToldLeavers(t *testing.T) {
 		}
 		now = now.Add(toldTime)
 		m.end(now, "", nil)
-		if m.bytes != 0 || m.ended.Len() != 0 || len(m.left.names) != 0 || len(m.left.most) != 0 {
+		if m.bytes != 0 || m.ended.Len() != 0 || len(m.left.names) != 0 || m.left.most.Len() != 0 {
 			t.Error(m.bytes, m.ended.Len(), m.left)
 		}
 	})

@@ -57,14 +57,18 @@ func (c counting) Clone() credentials.TransportCredentials {
 // cut is told that a connection was closed.
 func (s *Server) cut(peer net.Addr, why unfinished.Reason) {
 	s.tally[tooUnfinished].Add(1)
-	s.warn(whose(&Stream{Peer: peer}), string(why), "client was refused: its connection is closed", []slog.Attr{slog.String("peer", peer.String()), slog.String("error", string(why))})
+	limit := limits[tooUnfinished]
+	if why == unfinished.TooSlow {
+		limit = limitRead
+	}
+	s.warn(&Stream{Peer: peer}, string(why), "client was refused: its connection is closed", []slog.Attr{slog.String("peer", peer.String()), slog.String("error", string(why)), limitAttr(limit)})
 }
 
 // hasty is told of a connection whose streams come and go too fast.
 func (s *Server) hasty(peer net.Addr) {
 	const line = "client opens and ends streams faster than they are taken: its connection waits"
 	s.tally[tooHasty].Add(1)
-	s.warn(whose(&Stream{Peer: peer}), line, line, []slog.Attr{slog.String("peer", peer.String()), slog.Int("per_second", s.bounds.StreamRate)})
+	s.warn(&Stream{Peer: peer}, line, line, []slog.Attr{slog.String("peer", peer.String()), slog.Int("per_second", s.bounds.StreamRate), limitAttr(limits[tooHasty])})
 }
 
 // largeRequest is from how many bytes on a request that is whole counts against

@@ -2,6 +2,8 @@ package server
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"io"
 	"strconv"
 	"strings"
@@ -12,7 +14,9 @@ import (
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
@@ -84,7 +88,7 @@ func TestUnfinished(t *testing.T) {
 		if s := w.Stats(); s.Unfinished != 0 || s.Open != 0 || s.Throttled["unfinished"] != 1 || s.Throttled["first_request"] != 0 {
 			t.Errorf("%+v", s)
 		}
-		if !strings.Contains(w.log.String(), "its connection is closed") {
+		if log := w.log.String(); !strings.Contains(log, "its connection is closed") || !strings.Contains(log, "limit=read") {
 			t.Error(w.log)
 		}
 	})
@@ -200,7 +204,7 @@ func TestUnfinished(t *testing.T) {
 		if _, err := io.Copy(io.Discard, b); status.Code(err) != codes.Unavailable {
 			t.Error(err)
 		}
-		if s := w.Stats(); s.Throttled["unfinished"] != 1 || !strings.Contains(w.log.String(), "its connection is closed") {
+		if s := w.Stats(); s.Throttled["unfinished"] != 1 || !strings.Contains(w.log.String(), "limit=unfinished") {
 			t.Errorf("%+v, %s", s, w.log)
 		}
 	})
@@ -273,4 +277,30 @@ func TestStreamRate(t *testing.T) {
 			t.Errorf("logged\n%s", log)
 		}
 	})
+}
+
+// gone is a stream that has ended.
+type gone struct{ grpc.ServerStream }
+
+func (gone) Context() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}
+
+// What nobody will handle any more takes no room.
+func TestUnhandled(t *testing.T) {
+	s := New(newSource())
+	m := &message{data: mem.BufferSlice{mem.SliceBuffer(make([]byte, 2*largeRequest))}}
+	s.kept(m.data.Len())
+	inbox := make(chan *message, 1)
+	inbox <- m
+	close(inbox)
+	st := &stream{server: s, rpc: gone{}, inbox: inbox, failure: io.EOF}
+	if why := st.unsent(io.ErrClosedPipe); !errors.Is(why, io.ErrClosedPipe) {
+		t.Error(why)
+	}
+	if n := s.Stats().Unfinished; n != 0 {
+		t.Errorf("SAFE-9 %d bytes are held", n)
+	}
 }

@@ -18,12 +18,6 @@ const (
 	big = 16 << 10
 )
 
-// FrameSize is how many bytes a resource adds to a response of the variant that
-// tells no TTL.
-func FrameSize(v xds.Variant, t *xds.Type, r *xds.Resource) int {
-	return form{variant: v}.size(t, r)
-}
-
 // A form is how a response tells of a resource.
 type form struct {
 	variant xds.Variant

@@ -19,8 +19,13 @@ import (
 )
 
 // ErrLimit is wrapped by errors that tell of a request that is well-formed but
-// larger than the server takes.
+// larger than the server takes, which are each an [xds.LimitError].
 var ErrLimit = errors.New("limit exceeded")
+
+// exceeds returns the error of a request that is beyond a limit.
+func exceeds(limit xds.Limit, format string, args ...any) error {
+	return &xds.LimitError{Limit: limit, Err: fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), ErrLimit)}
+}
 
 // A Decoder decodes the requests of one stream, in their order. It is not safe
 // for concurrent use; the zero value decodes SotW requests without a limit.
@@ -109,13 +114,13 @@ func (d *Decoder) Decode(b []byte) (req xds.Request, err error) {
 		return req, fmt.Errorf("malformed %s: %w", l.message, err)
 	}
 	if n := max(c.names, c.subscribe, c.unsubscribe, c.initial); d.MaxNames > 0 && n > d.MaxNames {
-		return req, fmt.Errorf("%s with %d names, more than %d: %w", l.message, n, d.MaxNames, ErrLimit)
+		return req, exceeds(xds.LimitNames, "%s with %d names, more than %d", l.message, n, d.MaxNames)
 	}
 	if d.MaxNode > 0 && c.node > d.MaxNode {
-		return req, fmt.Errorf("%s with a node of %d bytes, more than %d: %w", l.message, c.node, d.MaxNode, ErrLimit)
+		return req, exceeds(xds.LimitNode, "%s with a node of %d bytes, more than %d", l.message, c.node, d.MaxNode)
 	}
 	if d.MaxTypeURL > 0 && len(c.url) > d.MaxTypeURL {
-		return req, fmt.Errorf("%s with a type_url of %d bytes, more than %d: %w", l.message, len(c.url), d.MaxTypeURL, ErrLimit)
+		return req, exceeds(xds.LimitTypeURL, "%s with a type_url of %d bytes, more than %d", l.message, len(c.url), d.MaxTypeURL)
 	}
 	req.Type = typeOf(c.url)
 	var rest []byte

@@ -205,7 +205,7 @@ func TestDecodeErrors(t *testing.T) {
 	t.Run("SAFE-1 more names than the limit", func(t *testing.T) {
 		d := Decoder{Variant: xds.Delta, MaxNames: 2}
 		_, err := d.Decode(marshal(t, &discovery.DeltaDiscoveryRequest{ResourceNamesSubscribe: []string{"a", "b", "c"}}))
-		if !errors.Is(err, ErrLimit) {
+		if e, ok := errors.AsType[*xds.LimitError](err); !errors.Is(err, ErrLimit) || !ok || e.Limit != xds.LimitNames {
 			t.Errorf("got %v", err)
 		}
 		if _, err := d.Decode(marshal(t, &discovery.DeltaDiscoveryRequest{ResourceNamesSubscribe: []string{"a", "b"}, ResourceNamesUnsubscribe: []string{"c", "d"}})); err != nil {
@@ -238,8 +238,13 @@ func TestDecodeErrors(t *testing.T) {
 			if _, err := d.Decode(encode(node, "12345")); err != nil {
 				t.Error(err)
 			}
-			for what, b := range map[string][]byte{"node of 4 bytes": encode(&corev3.Node{Id: "no"}, ""), "type_url of 6 bytes": encode(node, "123456")} {
-				if _, err := d.Decode(b); !errors.Is(err, ErrLimit) || !strings.Contains(err.Error(), what) {
+			for _, c := range []struct {
+				limit xds.Limit
+				what  string
+				b     []byte
+			}{{xds.LimitNode, "node of 4 bytes", encode(&corev3.Node{Id: "no"}, "")}, {xds.LimitTypeURL, "type_url of 6 bytes", encode(node, "123456")}} {
+				_, err := d.Decode(c.b)
+				if e, ok := errors.AsType[*xds.LimitError](err); !errors.Is(err, ErrLimit) || !ok || e.Limit != c.limit || !strings.Contains(err.Error(), c.what) {
 					t.Errorf("%v: %v", v, err)
 				}
 			}

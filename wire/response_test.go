@@ -165,8 +165,8 @@ func TestEncode(t *testing.T) {
 			}
 			for _, r := range c.Upserts {
 				one := &xds.Changes{Upserts: []*xds.Resource{r}}
-				if got, want := Encode(v, &xds.Response{Type: typ, Changes: one}, "").Len()-sizeString(typ.URL), FrameSize(v, typ, r); got != want {
-					t.Fatalf("FrameSize is %d, the frame has %d bytes", want, got)
+				if got, want := Encode(v, &xds.Response{Type: typ, Changes: one}, "").Len()-sizeString(typ.URL), (form{variant: v}).size(typ, r); got != want {
+					t.Fatalf("its size is %d, the frame has %d bytes", want, got)
 				}
 			}
 		}

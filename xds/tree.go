@@ -79,10 +79,6 @@ func (n *node[V]) index(name string) int {
 	return slices.IndexFunc(n.slots, func(s slot[V]) bool { return s.name == name })
 }
 
-func (t tree[V]) with(name string, v V) tree[V] {
-	return t.apply([]edit[V]{{hash: hash(name), name: name, value: v}})
-}
-
 func (t tree[V]) without(name string) tree[V] {
 	return t.apply([]edit[V]{{hash: hash(name), name: name, gone: true}})
 }

@@ -189,3 +189,7 @@ func TestTreeSharing(t *testing.T) {
 		t.Errorf("%d values were compared for one edit in 10,000", compared)
 	}
 }
+
+func (t tree[V]) with(name string, v V) tree[V] {
+	return t.apply([]edit[V]{{hash: hash(name), name: name, value: v}})
+}

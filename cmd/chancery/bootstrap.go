@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/chancery-xds/chancery/internal/bootstrap"
+	"github.com/chancery-xds/chancery/internal/importer"
 )
 
 func bootstrapCommand() *cobra.Command {
@@ -24,7 +25,7 @@ format. It asks no server and checks nothing but the options.`,
 	}
 	cmd.AddCommand(
 		client("envoy", "Print Envoy's bootstrap", `Envoy prints Envoy's bootstrap in JSON: listeners and clusters come from the
-server, and all that they refer to.`, "  chancery bootstrap envoy --node edge-1 --cluster edge | envoy -c /dev/fd/0", bootstrap.Envoy),
+server, and all that they refer to.`, "  chancery bootstrap envoy --node edge-1 --cluster edge | envoy -c /dev/fd/0\n  chancery bootstrap envoy --from config/_bootstrap.yaml --server xds.example:18000", bootstrap.Envoy),
 		client("grpc", "Print gRPC's bootstrap", `Grpc prints the bootstrap that gRPC's xds resolver reads from the file named by
 GRPC_XDS_BOOTSTRAP.`, "  chancery bootstrap grpc --node client-1 >xds.json\n  GRPC_XDS_BOOTSTRAP=xds.json ./client", bootstrap.GRPC),
 	)
@@ -36,6 +37,8 @@ func client(name, short, long, example string, write func(bootstrap.Options) ([]
 	var o bootstrap.Options
 	var tls bootstrap.TLS
 	var secure bool
+	var from string
+	var sets []string
 	cmd := &cobra.Command{
 		Use:     name,
 		Short:   short,
@@ -55,6 +58,13 @@ func client(name, short, long, example string, write func(bootstrap.Options) ([]
 			}
 			if o.REST && !cmd.Flags().Changed("server") {
 				return errors.New("--rest needs --server: where --rest-listen of the server is")
+			}
+			if from != "" {
+				f := cmd.Flags()
+				keep := importer.Keep{Node: !f.Changed("node"), Cluster: !f.Changed("cluster"), Admin: !f.Changed("admin")}
+				if b, err = complete(cmd, from, b, keep, sets); err != nil {
+					return err
+				}
 			}
 			if _, err := cmd.OutOrStdout().Write(b); err != nil {
 				return failure{err, ""}
@@ -84,8 +94,33 @@ func client(name, short, long, example string, write func(bootstrap.Options) ([]
 		f.BoolVar(&o.PerType, "per-type", false, "a stream for each type instead of one for all (ADS); then no resource may say ads: {}")
 		f.BoolVar(&o.REST, "rest", false, "polls over REST-JSON instead of gRPC; --server is where --rest-listen of the server is; no resource may say ads: {}")
 		f.StringVar(&o.Admin, "admin", bootstrap.DefaultAdmin, "`IP:PORT` or unix:///PATH of Envoy's admin interface")
+		f.StringVar(&from, "from", "", "`FILE` with a bootstrap, such as that of chancery import: what is in it stays, but for where resources come from; node, cluster and admin interface are its own unless their flags are given")
+		setFlag(f, &sets)
 	}
 	return cmd
+}
+
+// complete puts our bootstrap into that of a file.
+func complete(cmd *cobra.Command, from string, ours []byte, keep importer.Keep, sets []string) ([]byte, error) {
+	types, err := readSets(sets)
+	if err != nil {
+		return nil, err
+	}
+	f, err := importer.ReadFile(from, 64<<20)
+	if err != nil {
+		return nil, failure{err, ""}
+	}
+	b, notes, problems := importer.Complete(f, ours, keep, importer.Options{Types: types})
+	for _, p := range problems {
+		fmt.Fprintln(cmd.ErrOrStderr(), p.Text())
+	}
+	if b == nil {
+		return nil, failure{fmt.Errorf("--from: %s cannot be used: %s", from, count(len(problems), "error")), ""}
+	}
+	for _, n := range notes {
+		fmt.Fprintln(cmd.ErrOrStderr(), "chancery: warning:", n)
+	}
+	return b, nil
 }
 
 // An only is the value of a flag that is given once: a client has one server, and who

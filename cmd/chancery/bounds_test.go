@@ -124,7 +124,9 @@ func TestBoundsAreSeen(t *testing.T) {
 			t.Parallel()
 			d := serve(t, append(strings.Fields(c.flags), "--metrics-listen", "127.0.0.1:0", "--rest-listen", "127.0.0.1:0"), "a.yaml", cluster("a"))
 			c.provoke(d)
-			if line := d.logged(c.line); !strings.Contains(fmt.Sprint(line), c.says) {
+			words := strings.Fields(c.flags)
+			raises := words[len(words)-2]
+			if line := d.logged(c.line); !strings.Contains(fmt.Sprint(line), c.says) || line["flag"] != raises {
 				t.Error(line)
 			}
 			counted := `xds_server_throttled_total{limit="` + c.limit + `"} `

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/chancery-xds/chancery/internal/findings"
+	"github.com/chancery-xds/chancery/internal/protofile"
 	"github.com/chancery-xds/chancery/internal/report"
 	"github.com/chancery-xds/chancery/internal/source/dir"
 )
@@ -44,7 +45,7 @@ has, or a resource that nothing refers to.
 
 Each finding has a code, such as XDS0301. --explain tells what it means and what
 to do. Of more than 100 mistakes the first 100 are told, and how many more there
-are.
+are; of warnings, too. --max-findings 0 tells all.
 
 Exit codes: 0 nothing found; 1 something is; 2 wrong use.`,
 		Example: `  chancery check ./config
@@ -72,16 +73,17 @@ Exit codes: 0 nothing found; 1 something is; 2 wrong use.`,
 	f.SortFlags = false
 	f.StringVarP(&k.output, "output", "o", "text", "`FORMAT` of what is found: "+report.Names)
 	f.BoolVar(&k.strict, "strict", false, "warnings are findings too")
+	f.IntVar(&k.opts.Most, "max-findings", protofile.MaxProblems, "largest `number` of mistakes, and of warnings, that are told; the others are counted. 0: all")
 	f.StringSliceVar(&k.ignore, "ignore", nil, "`CODES` of findings that are not told, of those from XDS0201 on")
 	f.StringVar(&k.explain, "explain", "", "tell what a `CODE` means, and what to do")
 	f.StringVar(&k.envoy, "envoy", "", "`PATH` of an Envoy that is asked, too: it is given the resources (envoy --mode validate)")
-	complete(cmd, "output", slices.Sorted(maps.Keys(report.Formats))...)
+	offer(cmd, "output", slices.Sorted(maps.Keys(report.Formats))...)
 	var codes []string
 	for _, kind := range findings.All() {
 		codes = append(codes, string(kind.Code)+"\t"+kind.Title)
 	}
-	complete(cmd, "explain", codes...)
-	complete(cmd, "ignore", codes...)
+	offer(cmd, "explain", codes...)
+	offer(cmd, "ignore", codes...)
 	setFlag(f, &k.sets)
 	sizeVar(f, &k.opts.MaxFile, "max-file", 64<<20, "largest `SIZE` of a file")
 	followFlag(f, &k.opts.FollowLinksOutside)
@@ -89,8 +91,8 @@ Exit codes: 0 nothing found; 1 something is; 2 wrong use.`,
 	return cmd
 }
 
-// complete has a shell complete the values of a flag.
-func complete(cmd *cobra.Command, flag string, values ...string) {
+// offer has a shell complete the values of a flag.
+func offer(cmd *cobra.Command, flag string, values ...string) {
 	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
 		panic(err) // there is no such flag
 	}
@@ -127,6 +129,12 @@ func (k *checking) run(cmd *cobra.Command, args []string) error {
 	}
 	if err := checkMaxFile(k.opts.MaxFile); err != nil {
 		return err
+	}
+	switch {
+	case k.opts.Most < 0:
+		return fmt.Errorf("--max-findings %d: want 0 or more", k.opts.Most)
+	case k.opts.Most == 0:
+		k.opts.Most = -1
 	}
 	ignore, err := k.ignored()
 	if err != nil {

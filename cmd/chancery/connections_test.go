@@ -149,6 +149,36 @@ func dialBy(t *testing.T, address string, dialer *net.Dialer) *grpc.ClientConn {
 	return conn
 }
 
+// several is a listener to which so many connect, and then no more.
+type several struct {
+	net.Listener
+	n int
+}
+
+func (l *several) Accept() (net.Conn, error) {
+	if l.n--; l.n < 0 {
+		return nil, net.ErrClosed
+	}
+	c, _ := net.Pipe()
+	return c, nil
+}
+
+// SAFE-9: who asks for health and metrics has a part of the files that are kept back, and
+// not all of them.
+func TestRoomForProbes(t *testing.T) {
+	s, files := &serving{log: slog.New(slog.DiscardHandler)}, listen.Files{Soft: 300}
+	_, probes := s.connections(files, metrics.New(metrics.Options{Snapshot: store.New().Snapshot}))
+	l := probes.On(&several{n: files.Reserve()})
+	for {
+		if _, err := l.Accept(); err != nil {
+			break
+		}
+	}
+	if n := probes.Open(); n != files.Reserve()/4 {
+		t.Errorf("%d are open of %d", n, files.Reserve())
+	}
+}
+
 // SAFE-9: whoever asks for more connections than there are files gets what there is room for;
 // that these are few for a fleet is a warning.
 func TestRoomForConnections(t *testing.T) {

@@ -28,8 +28,8 @@ func (b *bounding) flags(f *pflag.FlagSet) {
 	b.Limits = server.DefaultLimits()
 	f.IntVar(&b.connections, "max-connections", 0, "largest `number` of connections of clients open at once; more are closed, those of the address that has most. 0: what the limit of open files has room for")
 	f.IntVar(&b.Streams, "max-streams", b.Streams, "largest `number` of streams open at once; one more takes the place of the newest of the address that has most")
-	f.IntVar(&b.Silent, "max-silent-streams", b.Silent, "largest `number` of streams open at once on which no request has come, besides the first of each connection; one more takes the place of the newest of the address that has most")
-	f.IntVar(&b.Polls, "max-polls", b.Polls, "largest `number` of polls held at once, of REST-JSON and Fetch; one more takes the place of the newest of the address that has most")
+	f.IntVar(&b.Silent, "max-silent-streams", b.Silent, "largest `number` of streams and unary calls open at once on which no request has come, besides the first of each connection; one more takes the place of the newest of the address that has most")
+	f.IntVar(&b.Polls, "max-polls", b.Polls, "largest `number` of polls held at once, of REST-JSON and Fetch; one more takes the place of the newest of the address that has most, and no node has more than half when few are left")
 	f.IntVar(&b.Others, "max-other-streams", b.Others, "largest `number` of streams open at once that are none of xDS: watches of health, reflection; one more takes the place of the newest of the address that has most")
 	f.IntVar(&b.perConnection, "max-connection-streams", server.MaxStreams, "largest `number` of streams of one connection; more wait at the client")
 	sizeVar(f, &b.request, "max-request", server.MaxRequest, "largest `SIZE` of a request; by default no more than --max-unfinished")
@@ -44,7 +44,7 @@ func (b *bounding) flags(f *pflag.FlagSet) {
 	f.IntVar(&b.AddressRate, "max-address-rate", b.AddressRate, "`requests` a second of all clients of one address, ten times as many at once; a stream that ends counts as ten; more wait, 30s at most. 0: any number")
 	f.IntVar(&b.StreamRate, "max-stream-rate", b.StreamRate, "`streams` of one connection that end in a second, ten times as many at once; beyond it the connection is read later. 0: any number")
 	f.IntVar(&b.FirstAnswers, "max-first-answers", b.FirstAnswers, "largest `number` of streams that are given their first answers at once; more wait")
-	f.DurationVar(&b.first, "first-request-timeout", 15*time.Second, "`time` after which a stream ends on which no request has come, or 20 times as long while a large one comes")
+	f.DurationVar(&b.first, "first-request-timeout", 15*time.Second, "`time` after which a stream or a unary call ends on which no request has come, or 20 times as long while a large one comes")
 	f.DurationVar(&b.read, "read-timeout", 20*time.Second, "`time` in which 64 KiB of a request that has begun must come, or the rest of it, or its connection is closed")
 	f.DurationVar(&b.write, "write-timeout", 20*time.Second, "`time` after which a client that has read nothing of a response loses its stream")
 }
@@ -66,7 +66,10 @@ func (b *bounding) check(given func(flag string) bool) error {
 	} {
 		switch {
 		case l.n < l.least:
-			return fmt.Errorf("--%s: that would let nobody in", l.flag)
+			if l.least > 1 { // a size, whose unit was forgotten
+				return fmt.Errorf("--%s: %d bytes would let nobody in: want %d or more, or a unit, as in 64KiB", l.flag, l.n, l.least)
+			}
+			return fmt.Errorf("--%s: %d would let nobody in: want %d or more", l.flag, l.n, l.least)
 		case l.n > l.most:
 			return fmt.Errorf("--%s: that is more than there can be", l.flag)
 		}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"compress/gzip"
 	"errors"
 	"fmt"
 	"io"
@@ -16,7 +17,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/encoding/gzip"
+	"google.golang.org/grpc/encoding"
 	healthgrpc "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
 
@@ -227,21 +228,43 @@ func TestConnectionStreamsFlag(t *testing.T) {
 	})
 }
 
+// packed is a compression of clients, which the program has, too, and refuses.
+const packed = packing("gzip")
+
+type packing string
+
+func init() { encoding.RegisterCompressor(packed) } // in place of the one that refuses
+
+func (p packing) Name() string                               { return string(p) }
+func (packing) Compress(w io.Writer) (io.WriteCloser, error) { return gzip.NewWriter(w), nil }
+func (packing) Decompress(r io.Reader) (io.Reader, error)    { return gzip.NewReader(r) }
+
 // "What a client can make the server hold or do is bounded" (SAFE-9): what is compressed
 // could be counted only when it is unpacked.
 func TestCompressedRequests(t *testing.T) {
 	t.Run("SAFE-9 compressed requests are refused", func(t *testing.T) {
 		t.Parallel()
-		d := serve(t, nil, "a.yaml", cluster("a"))
-		s, err := discoveryv3.NewAggregatedDiscoveryServiceClient(d.conn).StreamAggregatedResources(d.ctx, grpc.UseCompressor(gzip.Name))
+		d := serve(t, []string{"--metrics-listen", "127.0.0.1:0"}, "a.yaml", cluster("a"))
+		s, err := discoveryv3.NewAggregatedDiscoveryServiceClient(d.conn).StreamAggregatedResources(d.ctx, grpc.UseCompressor(string(packed)))
 		if err != nil {
 			t.Fatal(err)
 		}
 		if err := s.Send(&discoveryv3.DiscoveryRequest{TypeUrl: xds.Cluster.URL}); err != nil && !errors.Is(err, io.EOF) { // which says that Recv tells why
 			t.Fatal(err)
 		}
-		if _, err := s.Recv(); status.Code(err) != codes.Unimplemented {
+		const says = "compressed requests are not taken"
+		if _, err := s.Recv(); status.Code(err) != codes.Internal || !strings.Contains(err.Error(), says) {
 			t.Error(err)
+		}
+		if line := d.logged("client was refused: its stream ends"); !strings.Contains(fmt.Sprint(line["error"]), says) || line["peer"] == nil {
+			t.Error(line)
+		}
+		_, err = healthgrpc.NewHealthClient(d.conn).Check(d.ctx, &healthgrpc.HealthCheckRequest{Service: "x"}, grpc.UseCompressor(string(packed)))
+		if status.Code(err) != codes.Internal {
+			t.Error(err)
+		}
+		if m := d.metrics(); !strings.Contains(m, "xds_server_malformed_requests_total 2\n") {
+			t.Error("they are not counted")
 		}
 	})
 }

@@ -41,7 +41,7 @@ Each flag may be given as an environment variable instead: CHANCERY_LISTEN for
 		SilenceUsage:      true,
 	}
 	root.SetFlagErrorFunc(wrongFlag)
-	root.AddCommand(serveCommand(), checkCommand(), reloadCommand(), exportCommand(), bootstrapCommand(), versionCommand())
+	root.AddCommand(serveCommand(), checkCommand(), importCommand(), reloadCommand(), exportCommand(), bootstrapCommand(), versionCommand())
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)

@@ -26,7 +26,8 @@ func reloadCommand() *cobra.Command {
 its files at once, waits until it has, and says what it did. It is how a removal
 is approved that the server has refused: --allow-mass-delete, for this one time.
 
-The server is found by the folder that it keeps for DIR in its --state-dir.
+The server is found by the folder that it keeps for DIR in its --state-dir; one
+that keeps nothing (--state-dir "") by one in $XDG_RUNTIME_DIR, or else in $TMPDIR.
 After --timeout nobody waits any more; the server may load all the same.
 
 Exit codes: 0 loaded; 1 not loaded, or not known, and why; 2 wrong use.`,
@@ -39,8 +40,8 @@ Exit codes: 0 loaded; 1 not loaded, or not known, and why; 2 wrong use.`,
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if root == "" {
-				return errors.New("--state-dir: a server that keeps nothing on disk cannot be reached")
+			if root == "" { // a server that keeps nothing on disk
+				root = lastgood.DoorRoot()
 			}
 			if timeout <= 0 {
 				return errors.New("--timeout: no server answers at once")

@@ -16,4 +16,14 @@ func TestReview(t *testing.T) {
 			t.Error(more, err)
 		}
 	})
+	t.Run("WARM-2 one that is made up refers to nothing, and none is where an alias finds one", func(t *testing.T) {
+		c, a := xds.NewResource("c", nil), xds.NewResource("a", nil)
+		c.Refs = []xds.Ref{{Type: xds.Endpoint, Name: "alias"}, {Type: xds.Endpoint, Name: "none"}, {Type: xds.Endpoint, Name: "none"}}
+		a.Aliases = []string{"alias"}
+		r := &review{empty: true}
+		more, err := r.load([]dir.Loaded{{Resource: c, Type: xds.Cluster}, {Resource: a, Type: xds.Endpoint}})
+		if err != nil || len(more) != 1 || more[0].Name != "none" || more[0].Refs == nil || len(more[0].Refs) != 0 {
+			t.Errorf("%+v, %v", more, err)
+		}
+	})
 }

@@ -377,5 +377,5 @@ func notLoaded(stderr io.Writer, root, done string, err error) error {
 	for _, e := range errs {
 		fmt.Fprintln(stderr, e)
 	}
-	return failure{fmt.Errorf("%d mistakes in %s: nothing is %s", len(errs), root, done), ""}
+	return failure{fmt.Errorf("%d mistakes in %s: nothing is %s", errs.Count(), root, done), ""}
 }

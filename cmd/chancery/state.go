@@ -26,6 +26,7 @@ type state struct {
 	withoutSecrets bool
 
 	keeper   *lastgood.Keeper                // nil: nothing is kept
+	door     *lastgood.Keeper                // of a folder for who reloads, if nothing is kept; nil: there is none
 	restored atomic.Pointer[lastgood.Config] // what is served, until the files are loaded; nil: the files are
 	failing  atomic.Pointer[time.Time]       // since when the files cannot be loaded; nil: they can
 }
@@ -43,9 +44,27 @@ func (s *state) flags(f *pflag.FlagSet) {
 	f.BoolVar(&s.withoutSecrets, "state-without-secrets", false, "keep no secrets there, nor others of their type such as extensions; nothing at all if a listener or a cluster has one in it")
 }
 
-// open prepares to keep. What nobody asked for may be impossible, such as on a file
-// system that is read-only.
+// open prepares to keep, and to be reached. What nobody asked for may be impossible, such as
+// on a file system that is read-only.
 func (s *state) open(log *slog.Logger, served string) error {
+	if err := s.openKeeper(log, served); err != nil || s.keeper != nil {
+		return err
+	}
+	door, err := lastgood.OpenDoor(served)
+	switch {
+	case err != nil:
+		log.Warn(unreached, "error", err, "hint", "SIGHUP reloads, too; --state-dir has a place for its socket")
+	case !door.Kept():
+		log.Warn(unreached, "error", "another server of this directory is running, which it reaches")
+	default:
+		s.door = door
+	}
+	return nil
+}
+
+const unreached = "chancery reload cannot reach this server"
+
+func (s *state) openKeeper(log *slog.Logger, served string) error {
 	switch {
 	case s.root == "" && s.chosen:
 		log.Info("the last good configuration is not kept: a start on bad files serves nothing")
@@ -112,7 +131,7 @@ func (s *state) loaded(err error) {
 
 // howToAllow says how to approve of a removal, wherever one types it.
 func (s *state) howToAllow(served string) string {
-	if s.keeper == nil { // and nobody can reach the server
+	if s.keeper == nil && s.door == nil { // nobody can reach the server
 		return "restart, with --allow-empty if nothing is left"
 	}
 	whole := func(path string) string {
@@ -122,8 +141,12 @@ func (s *state) howToAllow(served string) string {
 		return quoted(path)
 	}
 	how := "chancery reload --allow-mass-delete " + whole(served)
-	if s.chosen {
-		how += " --state-dir " + whole(s.root)
+	if s.chosen || s.door != nil {
+		root := "''"
+		if s.door == nil {
+			root = whole(s.root)
+		}
+		how += " --state-dir " + root
 	}
 	return how
 }
@@ -153,13 +176,21 @@ func (s *state) note() string {
 // drop leaves no folder behind in which nothing is kept, such as that of a directory whose
 // name was a mistake.
 func (s *state) drop() {
-	if s.keeper != nil {
-		s.keeper.Drop()
+	for _, k := range []*lastgood.Keeper{s.keeper, s.door} {
+		if k != nil {
+			k.Drop()
+		}
 	}
 }
 
 // run keeps, and listens to operators, until ctx is done.
 func (s *state) run(ctx context.Context, running *sync.WaitGroup, log *slog.Logger, src *dir.Source) {
+	if s.door != nil {
+		running.Go(func() {
+			defer s.door.Drop()
+			s.listen(ctx, s.door.Dir(), log, src)
+		})
+	}
 	if s.keeper == nil {
 		return
 	}
@@ -170,10 +201,15 @@ func (s *state) run(ctx context.Context, running *sync.WaitGroup, log *slog.Logg
 		case <-ctx.Done():
 			return
 		}
-		if err := control.Serve(ctx, s.keeper.Dir(), operator{src}, log); err != nil {
-			log.Warn("chancery reload cannot reach this server", "error", err, "hint", "SIGHUP reloads, too; a socket's path has some 100 bytes at most: a shorter --state-dir")
-		}
+		s.listen(ctx, s.keeper.Dir(), log, src)
 	})
+}
+
+// listen listens to operators in a folder until ctx is done.
+func (s *state) listen(ctx context.Context, folder string, log *slog.Logger, src *dir.Source) {
+	if err := control.Serve(ctx, folder, operator{src}, log); err != nil {
+		log.Warn(unreached, "error", err, "hint", "SIGHUP reloads, too; a socket's path has some 100 bytes at most: a shorter --state-dir")
+	}
 }
 
 // An operator asks the source to load.

@@ -232,30 +232,35 @@ func TestSafeStart(t *testing.T) {
 		d = serveDir(t, d.dir)
 		d.clusters().gets(listed(0, 30)...)
 	})
-	t.Run("SAFE-10 a refused removal is approved while the server runs", func(t *testing.T) {
-		t.Parallel()
-		state := "--state-dir=" + t.TempDir()
-		d := serve(t, []string{state}, "a.yaml", many(0, 30))
-		s := d.clusters()
-		s.gets(listed(0, 30)...)
-		write(t, d.dir, "a.yaml", many(0, 10))
-		why := fmt.Sprint(d.logged("not loaded, what was good before stays")["error"])
-		_, how, _ := strings.Cut(why, "chancery reload ")
-		if !strings.HasPrefix(how, "--allow-mass-delete ") {
-			t.Error(why)
-		}
-		chancery(t, 1, "this would remove 20 of 30 CDS resources", "reload", state, d.dir)
-		chancery(t, 0, "ok: 10 resources in 1 file, 0 set, 20 removed\n", append([]string{"reload"}, strings.Fields(how)...)...) // as it says
-		for line := d.logged("loaded"); ; line = d.logged("loaded") {
-			if approved := line["removals"] == "approved"; approved != (line["removed"] == 20.0) {
-				t.Errorf("approved: %v of %v", approved, line)
-			} else if approved {
-				break
+	for what, state := range map[string]string{"": "--state-dir=" + t.TempDir(), ", though nothing is kept": "--state-dir="} {
+		t.Run("SAFE-10 a refused removal is approved while the server runs"+what, func(t *testing.T) {
+			t.Parallel()
+			d := serve(t, []string{state}, "a.yaml", many(0, 30))
+			s := d.clusters()
+			s.gets(listed(0, 30)...)
+			write(t, d.dir, "a.yaml", many(0, 10))
+			why := fmt.Sprint(d.logged("not loaded, what was good before stays")["error"])
+			_, how, _ := strings.Cut(why, "chancery reload ")
+			if !strings.HasPrefix(how, "--allow-mass-delete ") {
+				t.Error(why)
 			}
-		}
-		s.gets(listed(0, 10)...)
-		chancery(t, 1, "no server of "+d.dir+"x is running", "reload", d.dir+"x")
-	})
+			chancery(t, 1, "this would remove 20 of 30 CDS resources", "reload", state, d.dir)
+			typed := []string{"reload"} // as it says
+			for word := range strings.FieldsSeq(how) {
+				typed = append(typed, strings.Trim(word, "'"))
+			}
+			chancery(t, 0, "ok: 10 resources in 1 file, 0 set, 20 removed\n", typed...)
+			for line := d.logged("loaded"); ; line = d.logged("loaded") {
+				if approved := line["removals"] == "approved"; approved != (line["removed"] == 20.0) {
+					t.Errorf("approved: %v of %v", approved, line)
+				} else if approved {
+					break
+				}
+			}
+			s.gets(listed(0, 10)...)
+			chancery(t, 1, "no server of "+d.dir+"x is running", "reload", d.dir+"x")
+		})
+	}
 	t.Run("SAFE-10 a removal of more than a tenth waits for a second look", func(t *testing.T) {
 		t.Parallel()
 		d := serve(t, []string{"--confirm-removals", "2s"}, "a.yaml", many(0, 30))
@@ -327,6 +332,21 @@ func TestStateOfNoUse(t *testing.T) {
 	}
 }
 
+// Of a directory whose name was a mistake no folder stays.
+func TestStateLeavesNoFolder(t *testing.T) {
+	root := t.TempDir()
+	chancery(t, failed, "no such file", "serve", root+"/none", "--listen", "127.0.0.1:0", "--state-dir", root+"/state")
+	left, err := os.ReadDir(root + "/state")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range left {
+		if f.IsDir() {
+			t.Error(f.Name())
+		}
+	}
+}
+
 // SAFE-6: who wants no secrets on disk has none there.
 func TestStateWithoutSecretsFlag(t *testing.T) {
 	for _, without := range []bool{false, true} {
@@ -373,17 +393,22 @@ func TestHowToAllow(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, tt := range []struct {
-		chosen, kept bool
-		want         string
+		chosen, kept, door bool
+		want               string
 	}{
-		{false, false, "restart, with --allow-empty if nothing is left"},
-		{true, false, "restart, with --allow-empty if nothing is left"},
-		{false, true, "chancery reload --allow-mass-delete " + here + "/dir"},
-		{true, true, "chancery reload --allow-mass-delete " + here + "/dir --state-dir " + here + "/state"},
+		{false, false, false, "restart, with --allow-empty if nothing is left"},
+		{true, false, false, "restart, with --allow-empty if nothing is left"},
+		{false, true, false, "chancery reload --allow-mass-delete " + here + "/dir"},
+		{true, true, false, "chancery reload --allow-mass-delete " + here + "/dir --state-dir " + here + "/state"},
+		{true, false, true, "chancery reload --allow-mass-delete " + here + "/dir --state-dir ''"},
+		{false, false, true, "chancery reload --allow-mass-delete " + here + "/dir --state-dir ''"},
 	} {
 		s := state{root: "state", chosen: tt.chosen}
 		if tt.kept {
 			s.keeper = &lastgood.Keeper{}
+		}
+		if tt.door {
+			s.door = &lastgood.Keeper{}
 		}
 		if got := s.howToAllow("dir"); got != tt.want {
 			t.Errorf("chosen %v, kept %v: %q, want %q", tt.chosen, tt.kept, got, tt.want)

@@ -9,10 +9,20 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/chancery-xds/chancery/internal/envoyapi"
+	"github.com/chancery-xds/chancery/internal/protofile"
 )
 
 // wrongFlag tells on behalf of cobra what is wrong with a flag.
-func wrongFlag(_ *cobra.Command, err error) error {
+func wrongFlag(cmd *cobra.Command, err error) error {
+	if e, is := errors.AsType[*pflag.NotExistError](err); is {
+		near := protofile.Nearest(e.GetSpecifiedName(), func(yield func(string) bool) {
+			goOn := true
+			cmd.Flags().VisitAll(func(f *pflag.Flag) { goOn = goOn && yield(f.Name) })
+		})
+		if near != "" && e.GetSpecifiedShortnames() == "" {
+			return fmt.Errorf("%w: did you mean --%s?", err, near)
+		}
+	}
 	if e, is := errors.AsType[*pflag.InvalidValueError](err); is {
 		return fmt.Errorf("--%s: %w", e.GetFlag().Name, wrongValue(err))
 	}

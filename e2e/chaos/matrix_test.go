@@ -33,6 +33,7 @@ func TestMatrix(t *testing.T) {
 	}
 	rows = append(rows, networkRows...)
 	rows = append(rows, abuseRows...)
+	rows = append(rows, strangerRows...)
 	rows = append(rows, diskRows...)
 	rows = append(rows, clockRows...)
 	var shared *rig

@@ -68,11 +68,11 @@ func (o Options) check() (listen.Address, error) {
 	a, err := listen.Parse(o.Server)
 	switch {
 	case err != nil:
-		return a, fmt.Errorf("server: %w", err)
+		return a, fmt.Errorf("--server: %w", err)
 	case a.Any():
-		return a, fmt.Errorf("server: %s is where a server listens; clients need the name or address of its machine", a)
+		return a, fmt.Errorf("--server: %s is where a server listens; clients need the name or address of its machine", a)
 	case a.Network == "tcp" && a.Port == 0:
-		return a, fmt.Errorf("server: %s has no port", a)
+		return a, fmt.Errorf("--server: %s has no port", a)
 	}
 	return a, nil
 }

@@ -360,7 +360,7 @@ func TestErrors(t *testing.T) {
 		{set(func(o *Options) { o.Node = "" }), "the node's id is missing", "the node's id is missing"},
 		{set(func(o *Options) { o.Node = "\xff" }), "is not UTF-8", "is not UTF-8"},
 		{set(func(o *Options) { o.Cluster = "\xff" }), "is not UTF-8", "is not UTF-8"},
-		{set(func(o *Options) { o.Server = "" }), "server: address", "server: address"},
+		{set(func(o *Options) { o.Server = "" }), "--server: address", "--server: address"},
 		{set(func(o *Options) { o.Server = "xds.example" }), "want host:port", "want host:port"},
 		{set(func(o *Options) { o.Server = ":18000" }), "clients need the name", "clients need the name"},
 		{set(func(o *Options) { o.Server = "0.0.0.0:18000" }), "clients need the name", "clients need the name"},
@@ -375,7 +375,7 @@ func TestErrors(t *testing.T) {
 		{set(func(o *Options) { o.PerType = true }), "", "the aggregated service only"},
 		{set(func(o *Options) { o.REST = true }), "", "do not poll"},
 		{set(func(o *Options) { o.REST, o.Delta = true, true }), "no REST version of incremental xDS", "not delta"},
-		{set(func(o *Options) { o.Admin = "x" }), "admin: address", "no admin interface"},
+		{set(func(o *Options) { o.Admin = "x" }), "--admin: address", "no admin interface"},
 		{set(func(o *Options) { o.Admin = "localhost:9901" }), "Envoy listens on IP addresses", "no admin interface"},
 		{set(func(o *Options) { o.Admin = ":9901" }), "Envoy listens on IP addresses", "no admin interface"},
 	} {

@@ -58,10 +58,10 @@ func (o Options) envoy(resources ...field) ([]byte, error) {
 	}
 	admin, err := listen.Parse(o.Admin)
 	if err != nil {
-		return nil, fmt.Errorf("admin: %w", err)
+		return nil, fmt.Errorf("--admin: %w", err)
 	}
 	if admin.Network == "tcp" && admin.IP() == nil {
-		return nil, fmt.Errorf("admin: %s: Envoy listens on IP addresses, such as 127.0.0.1", admin)
+		return nil, fmt.Errorf("--admin: %s: Envoy listens on IP addresses, such as 127.0.0.1", admin)
 	}
 	b := object{{"node", object{{"id", o.Node}, {"cluster", o.Cluster}}}}
 	b = append(b, resources...)

@@ -20,9 +20,9 @@ func TestEnvoyFiles(t *testing.T) {
 		}
 	}
 	for want, o := range map[string]Options{
-		"the node's id is missing":                          {},
-		"cluster \"\\xff\" is not UTF-8":                    {Node: "a", Cluster: "\xff"},
-		"admin: localhost:1: Envoy listens on IP addresses": {Node: "a", Admin: "localhost:1"},
+		"the node's id is missing":                            {},
+		"cluster \"\\xff\" is not UTF-8":                      {Node: "a", Cluster: "\xff"},
+		"--admin: localhost:1: Envoy listens on IP addresses": {Node: "a", Admin: "localhost:1"},
 	} {
 		if _, err := EnvoyFiles(o, listeners, clusters, dir); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)

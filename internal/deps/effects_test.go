@@ -12,7 +12,7 @@ import (
 )
 
 // The packages whose effects are listed.
-var watched = []string{"xds", "protocol", "protocol/protocoltest", "store", "wire", "server", "lazy", "rest", "internal/envoyapi", "internal/refs", "internal/validate", "internal/protofile", "internal/export", "internal/guard", "internal/repeats", "internal/shares", "internal/pace", "internal/unfinished", "internal/backlog"}
+var watched = []string{"xds", "protocol", "protocol/protocoltest", "store", "wire", "server", "lazy", "rest", "internal/envoyapi", "internal/refs", "internal/validate", "internal/protofile", "internal/export", "internal/importer", "internal/guard", "internal/repeats", "internal/shares", "internal/pace", "internal/unfinished", "internal/backlog"}
 
 // Every effect they have, by package, declaration and kind, and why it is there.
 var effects = map[string]string{
@@ -48,7 +48,7 @@ var effects = map[string]string{
 	"server Server.serve clock":       "when a stream will be old",
 	"server stream.loop goroutine":    "handles one event and writes what comes of it; its deep stack ends with it",
 	"server stream.settle clock":      "when a write has taken too long",
-	"server stream.loop clock":        "when a deadline has passed, and when a draining stream leaves",
+	"server stream.loop clock":        "when a deadline has passed",
 	"server stream.requests clock":    "how fast requests come",
 	"server pause timer":              "requests that come too fast wait",
 	"server Server.due clock":         "how fast polls come",
@@ -56,11 +56,13 @@ var effects = map[string]string{
 	"server stream.refresh clock":     "the time a session is told",
 	"server stream.alarm clock":       "arms the stream's one timer",
 	"server timers.take timer":        "each stream has one at most",
-	"server stream.await clock":       "when a deadline has passed, and when a draining stream leaves",
-	"server loss once":                "two seats may be taken from a stream",
+	"server stream.await clock":       "when a deadline has passed",
+	"server stream.drains clock":      "when a draining stream leaves",
 	"server Stream.open clock":        "since when a stream is open",
 	"server holdings mutex":           "what the names of all streams hold; held for memory only",
 	"server silences mutex":           "which connections have one for free; held for memory only",
+	"server Server.request goroutine": "waits for the request of a unary call, which may never come; ends with the call",
+	"server crowdOf clock":            "who was connected before the others",
 	"server Server.another goroutine": "a stream of another service ends though its client does not want it; ends with that",
 
 	"server Server.event clock":        "since when a node refuses a type",

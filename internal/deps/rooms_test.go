@@ -44,12 +44,11 @@ var rooms = map[string]string{
 
 	"subscription.waiting": "waiting.go",
 
-	"saying":         "tell.go response.go",
-	"saying.muted":   "diff.go",
-	"saying.mutings": "diff.go",
-	"saying.beats":   "beat.go",
-	"saying.beatAt":  "beat.go",
-	"saying.unfed":   "beat.go",
+	"saying":        "tell.go response.go",
+	"saying.mute":   "mute.go",
+	"saying.beats":  "beat.go",
+	"saying.beatAt": "beat.go",
+	"saying.unfed":  "beat.go",
 
 	"Event":    "settle.go",
 	"Interest": "want.go",

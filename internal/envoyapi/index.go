@@ -1,10 +1,13 @@
 package envoyapi
 
 import (
-	"slices"
+	"iter"
+	"maps"
 
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/chancery-xds/chancery/internal/encoded"
 )
 
 // An index says which files there are and which of them declares a name. It is made by
@@ -23,6 +26,10 @@ func (x *index) declares(name protoreflect.FullName) (path string, ok bool) {
 	}
 	return "", false
 }
+
+// Names returns the names of what is declared outside of messages: of messages, and of
+// enums and services, too.
+func (x *index) Names() iter.Seq[protoreflect.FullName] { return maps.Keys(x.at) }
 
 // Fields of google.protobuf.FileDescriptorSet and FileDescriptorProto, and the name in
 // what is declared in a file.
@@ -47,7 +54,7 @@ type header struct {
 
 // split returns the files of an encoded FileDescriptorSet.
 func split(set []byte) (files [][]byte, err error) {
-	err = fields(set, func(num protowire.Number, v []byte) error {
+	err = encoded.Sized(set, func(num protowire.Number, v []byte) error {
 		if num == setFile {
 			files = append(files, v)
 		}
@@ -57,14 +64,14 @@ func split(set []byte) (files [][]byte, err error) {
 }
 
 func look(file []byte) (h header, err error) {
-	err = fields(file, func(num protowire.Number, v []byte) error {
+	err = encoded.Sized(file, func(num protowire.Number, v []byte) error {
 		switch num {
 		case fileName:
 			h.path = string(v)
 		case filePackage:
 			h.pkg = string(v)
 		case fileMessage, fileEnum, fileService, fileExtension:
-			return fields(v, func(num protowire.Number, v []byte) error {
+			return encoded.Sized(v, func(num protowire.Number, v []byte) error {
 				if num == declaredName {
 					h.declared = append(h.declared, string(v))
 				}
@@ -83,26 +90,4 @@ func (h header) names() []protoreflect.FullName {
 		all[i] = protoreflect.FullName(h.pkg).Append(protoreflect.Name(name))
 	}
 	return all
-}
-
-// fields calls f with each field of an encoded message that has a length.
-func fields(m []byte, f func(num protowire.Number, v []byte) error) error {
-	for len(m) > 0 {
-		num, typ, n := protowire.ConsumeTag(m)
-		if n < 0 {
-			return ErrNoSet
-		}
-		m = m[n:]
-		if n = protowire.ConsumeFieldValue(num, typ, m); n < 0 {
-			return ErrNoSet
-		}
-		if typ == protowire.BytesType {
-			v, _ := protowire.ConsumeBytes(m)
-			if err := f(num, slices.Clip(v)); err != nil {
-				return err
-			}
-		}
-		m = m[n:]
-	}
-	return nil
 }

@@ -167,6 +167,15 @@ func TestMarshalRefuses(t *testing.T) {
 	if _, err := Marshal((&descriptorpb.UninterpretedOption_NamePart{}).ProtoReflect()); err == nil {
 		t.Error("without what is required")
 	}
+	old, err := Envoy().With(encode(t, `file { name: "a.proto" package: "a" syntax: "proto2" message_type { name: "A" field { name: "s" number: 1 type: TYPE_STRING label: LABEL_OPTIONAL } } }`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := old.New("a.A")
+	m.Set(m.Descriptor().Fields().ByName("s"), protoreflect.ValueOfString("\xff"))
+	if b, err := Marshal(m); err != nil || string(b) != "\x0a\x01\xff" {
+		t.Error("FILE-6 a string of proto2, which may be anything:", b, err)
+	}
 	if b, err := Marshal(Envoy().New("envoy.config.cluster.v3.Cluster")); err != nil || b == nil || len(b) > 0 {
 		t.Error("an empty message", b, err)
 	}

@@ -56,6 +56,7 @@ const (
 	Ending  Code = "XDS0602"
 
 	Portability Code = "XDS0801"
+	EnvoyOnly   Code = "XDS0802"
 
 	Refused  Code = "XDS0901"
 	NotTried Code = "XDS0902"

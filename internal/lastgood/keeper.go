@@ -20,6 +20,7 @@ import (
 	"runtime"
 	"slices"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/chancery-xds/chancery/internal/durable"
@@ -167,12 +168,14 @@ func (k *Keeper) Keep(c Config) {
 	}
 }
 
-// retry is how often a folder is looked at that another program keeps.
+// retry is how often a folder is looked at that another program keeps, and how soon what
+// the system refused to write is tried again.
 const retry = 5 * time.Second
 
 // Run writes what is to be kept until ctx is done, the last before it returns. It
 // writes at most for half of the time, so that a large configuration that changes
-// often does not keep the disk busy.
+// often does not keep the disk busy. What the system refuses, as a full disk does, it
+// tries again: the next change may be days away.
 func (k *Keeper) Run(ctx context.Context) {
 	other := false
 	for k.unlock == nil {
@@ -193,20 +196,27 @@ func (k *Keeper) Run(ctx context.Context) {
 		k.Log.Info("the other program has ended: this one keeps the state of the directory", "state", k.dir)
 	}
 	said := ""
+	var c Config               // the last that was to be kept
+	var again <-chan time.Time // nil: it is, or cannot be
 	for {
-		var c Config
 		select {
 		case c = <-k.next:
+		case <-again:
 		case <-ctx.Done():
 			select {
 			case c = <-k.next:
 				k.save(c, &said)
 			default:
+				if again != nil {
+					k.save(c, &said)
+				}
 			}
 			return
 		}
 		start := time.Now()
-		k.save(c, &said)
+		if again = nil; k.save(c, &said) {
+			again = time.After(retry)
+		}
 		select {
 		case <-time.After(max(time.Since(start), 100*time.Millisecond)):
 		case <-ctx.Done():
@@ -214,16 +224,19 @@ func (k *Keeper) Run(ctx context.Context) {
 	}
 }
 
-func (k *Keeper) save(c Config, said *string) {
+// save reports whether the system refused to write, which it may not do the next time.
+func (k *Keeper) save(c Config, said *string) (refused bool) {
 	err := k.Save(c)
 	if k.failed.Store(err != nil); err == nil {
 		*said = ""
-		return
+		return false
 	}
 	if err.Error() != *said {
 		*said = err.Error()
 		k.Log.Error("the last good configuration is not kept: a start on bad files would have an older one, or none", "error", err)
 	}
+	_, refused = errors.AsType[syscall.Errno](err)
+	return refused
 }
 
 // Save writes a configuration, all of it or nothing.

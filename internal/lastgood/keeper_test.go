@@ -106,6 +106,22 @@ func TestKeep(t *testing.T) {
 	}
 }
 
+// A name of a file is bytes, not always text: it keeps nothing from being kept. (SAFE-10)
+func TestKeepOfAnyFile(t *testing.T) {
+	k, _, stop := open(t, t.TempDir())
+	want := some(t, 1)
+	want.Types[0].Resources[0].File = "caf\xe9.yaml"
+	k.Keep(want)
+	stop()
+	got, err := k.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if file := got.Types[0].Resources[0].File; file != "caf\uFFFD.yaml" {
+		t.Errorf("it stood in %q", file)
+	}
+}
+
 // Of several that are to be kept the last counts, and writing takes half of the time at most.
 func TestKeepLast(t *testing.T) {
 	dir := t.TempDir()
@@ -401,6 +417,55 @@ func TestNotWritten(t *testing.T) {
 	if c, err := k.Load(); err != nil || len(c.Types[0].Resources) != 1 {
 		t.Errorf("%+v, %v", c, err)
 	}
+}
+
+// What could not be written is tried again, though nothing changes: "make room" is all that
+// an operator should have to do. (SAFE-10)
+func TestTriedAgain(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		k, err := Open(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		k.Log = slog.New(slog.DiscardHandler)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); k.Run(ctx) }()
+		move := func(from, to string) {
+			t.Helper()
+			if err := os.Rename(from, to); err != nil {
+				t.Fatal(err)
+			}
+		}
+		kept := func(want int) {
+			t.Helper()
+			c, err := k.Load()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n := len(c.Types[0].Resources); n != want || !k.Kept() {
+				t.Errorf("%d resources, want %d; kept: %v", n, want, k.Kept())
+			}
+		}
+		move(dir, dir+"2")
+		k.Keep(some(t, 2))
+		time.Sleep(retry / 2)
+		if k.Kept() {
+			t.Fatal("what could not be written is kept")
+		}
+		move(dir+"2", dir)
+		time.Sleep(retry)
+		kept(2)
+
+		move(dir, dir+"2")
+		k.Keep(some(t, 3))
+		time.Sleep(retry / 2)
+		move(dir+"2", dir)
+		cancel() // and once more at the end
+		<-done
+		kept(3)
+	})
 }
 
 func TestFolder(t *testing.T) {

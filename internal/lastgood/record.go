@@ -5,8 +5,8 @@ import (
 	"bytes"
 	"encoding/binary"
 	"io"
-	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/structpb"
 
+	"github.com/chancery-xds/chancery/internal/encoded"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -64,7 +65,7 @@ func readRecord(in *bytes.Reader) (m record, err error) {
 	if _, err := io.ReadFull(in, b); err != nil {
 		return m, err
 	}
-	err = fields(b, func(num protowire.Number, v []byte) error {
+	err = encoded.Sized(b, func(num protowire.Number, v []byte) error {
 		switch num {
 		case recordVersion:
 			m.version = string(v)
@@ -106,8 +107,10 @@ func decodePeak(m record) (p Peak, err error) {
 const place = "chancery"
 
 func (r Resource) encode(url string) ([]byte, error) {
+	// A name of a file may be any bytes, a string of a message may not.
+	file := strings.ToValidUTF8(r.File, "\uFFFD")
 	at, err := proto.MarshalOptions{Deterministic: true}.Marshal(&structpb.Struct{Fields: map[string]*structpb.Value{
-		"file": structpb.NewStringValue(r.File), "line": structpb.NewNumberValue(float64(r.Line)), "column": structpb.NewNumberValue(float64(r.Col)),
+		"file": structpb.NewStringValue(file), "line": structpb.NewNumberValue(float64(r.Line)), "column": structpb.NewNumberValue(float64(r.Col)),
 		"path": structpb.NewStringValue(r.Path), "on_demand": structpb.NewBoolValue(r.OnDemand),
 	}})
 	if err != nil {
@@ -137,12 +140,12 @@ func (r Resource) encode(url string) ([]byte, error) {
 func decode(b []byte) (Resource, error) {
 	r := Resource{Resource: &xds.Resource{Stamp: &xds.Stamp{}}}
 	version := ""
-	err := fields(b, func(num protowire.Number, v []byte) error {
+	err := encoded.Sized(b, func(num protowire.Number, v []byte) error {
 		switch num {
 		case resourceVersion:
 			version = string(v)
 		case resourceAny:
-			return fields(v, func(num protowire.Number, v []byte) error {
+			return encoded.Sized(v, func(num protowire.Number, v []byte) error {
 				if num == anyValue {
 					r.Body = bytes.Clone(v)
 				}
@@ -159,7 +162,7 @@ func decode(b []byte) (Resource, error) {
 			}
 			r.TTL = ttl.AsDuration()
 		case resourceMetadata:
-			return fields(v, func(num protowire.Number, v []byte) error {
+			return encoded.Sized(v, func(num protowire.Number, v []byte) error {
 				if num == metadataFilters {
 					return r.place(v)
 				}
@@ -178,7 +181,7 @@ func decode(b []byte) (Resource, error) {
 // place takes from an entry of the metadata where a resource stood.
 func (r *Resource) place(entry []byte) error {
 	key, at := "", structpb.Struct{}
-	err := fields(entry, func(num protowire.Number, v []byte) error {
+	err := encoded.Sized(entry, func(num protowire.Number, v []byte) error {
 		switch num {
 		case entryKey:
 			key = string(v)
@@ -192,28 +195,6 @@ func (r *Resource) place(entry []byte) error {
 	}
 	r.File, r.Path, r.OnDemand = at.Fields["file"].GetStringValue(), at.Fields["path"].GetStringValue(), at.Fields["on_demand"].GetBoolValue()
 	r.Line, r.Col = int(at.Fields["line"].GetNumberValue()), int(at.Fields["column"].GetNumberValue())
-	return nil
-}
-
-// fields calls f with each field of a message that has a length: those of a record have.
-func fields(m []byte, f func(num protowire.Number, v []byte) error) error {
-	for len(m) > 0 {
-		num, typ, n := protowire.ConsumeTag(m)
-		if n < 0 {
-			return protowire.ParseError(n)
-		}
-		m = m[n:]
-		if n = protowire.ConsumeFieldValue(num, typ, m); n < 0 {
-			return protowire.ParseError(n)
-		}
-		if typ == protowire.BytesType {
-			v, _ := protowire.ConsumeBytes(m)
-			if err := f(num, slices.Clip(v)); err != nil {
-				return err
-			}
-		}
-		m = m[n:]
-	}
 	return nil
 }
 

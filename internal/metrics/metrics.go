@@ -83,7 +83,7 @@ func (m *Metrics) Server(stats func() server.Stats) {
 	m.registry.MustRegister(labelled{throttledTotal, func() map[string]uint64 { return stats().Throttled }}, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: prefix + "streams_open", Help: "Streams that are open, also those on which no request has come.",
 	}, func() float64 { return float64(stats().Open) }), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: prefix + "streams_silent", Help: "Of these, streams on which no request has come.",
+		Name: prefix + "streams_silent", Help: "Streams on which no request has come, and unary calls without one.",
 	}, func() float64 { return float64(stats().Silent) }), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: prefix + "polls_held", Help: "Polls of REST-JSON and Fetch that are held until something changes.",
 	}, func() float64 { return float64(stats().Polls) }), prometheus.NewGaugeFunc(prometheus.GaugeOpts{

@@ -8,7 +8,10 @@ import (
 	"github.com/chancery-xds/chancery/server"
 )
 
-var _ server.Observer = (*Metrics)(nil)
+var _ server.Textless = (*Metrics)(nil)
+
+// Textless implements [server.Textless].
+func (m *Metrics) Textless() {}
 
 // Opened implements [server.Observer].
 func (m *Metrics) Opened(s *server.Stream) {

@@ -1,11 +1,13 @@
 package protofile
 
 import (
+	"cmp"
 	"fmt"
+	"iter"
 	"slices"
 	"strconv"
 
-	"go.yaml.in/yaml/v3"
+	"go.yaml.in/yaml/v4"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
@@ -14,17 +16,22 @@ import (
 )
 
 const (
-	maxNesting  = 200 // of messages, lists and maps
-	maxProblems = 100 // errors, and as many warnings, told of one file
+	maxNesting = 200 // of messages, lists and maps
+
+	// MaxProblems is how many errors, and as many warnings, are told of one file
+	// unless a Decoder says otherwise.
+	MaxProblems = 100
 
 	// Aliases may multiply a file: this much more than it has bytes is taken
 	// for anchors of anchors that are made to be slow.
 	slack, expansion = 100_000, 10
 )
 
-// Types find message types by type URL.
+// Types find message types by type URL. Names are those of all, which are looked at for
+// what a wrong one may mean.
 type Types interface {
 	FindMessageByURL(url string) (protoreflect.MessageType, error)
+	Names() iter.Seq[protoreflect.FullName]
 }
 
 // A Decoder decodes the nodes of one file and collects what is wrong with
@@ -33,9 +40,17 @@ type Decoder struct {
 	File   string
 	Source []byte
 	Types  Types
+	Words  map[string]string // type URLs by what else people call the types, in capitals
+	Most   int               // how many errors, and as many warnings, Problems has; MaxProblems if zero, all if negative
+	Ignore []findings.Code   // kinds that are neither told nor counted
+
+	// Mend has nodes changed into what every reader takes, where a warning would say that
+	// Envoy's own does not, or that Envoy's own alone does. Nodes that stand in several
+	// places by aliases must be apart: see [Decoder.Plain].
+	Mend bool
 
 	// Problems are errors and warnings in the order they were found, the first
-	// hundred of each.
+	// of each.
 	Problems []Problem
 
 	visited, errors, warnings int
@@ -45,36 +60,50 @@ type Decoder struct {
 
 	full   bool                // visited is beyond its limit
 	merges map[*yaml.Node]bool // merge keys that were told
+	meant  map[string]string   // hints at types, by what stands there
 }
-
-// Failed reports whether there were errors.
-func (d *Decoder) Failed() bool { return d.errors > 0 }
 
 // Errors returns the number of errors, those that Problems leaves out included.
 func (d *Decoder) Errors() int { return d.errors }
 
-// Report adds an error at a node.
+// Warnings returns the number of warnings, those that Problems leaves out included.
+func (d *Decoder) Warnings() int { return d.warnings }
+
+// tells reports whether the nth of its kind is told.
+func (d *Decoder) tells(n int) bool { return d.Most < 0 || n <= cmp.Or(d.Most, MaxProblems) }
+
+// Report adds an error at a node: a value is not of the kind that is needed.
 func (d *Decoder) Report(n *yaml.Node, path, hint, format string, args ...any) {
 	d.ReportAs(findings.Misfit, n, path, hint, format, args...)
 }
 
 // ReportAs adds an error of a kind at a node.
 func (d *Decoder) ReportAs(code findings.Code, n *yaml.Node, path, hint, format string, args ...any) {
-	if d.errors++; d.errors <= maxProblems {
+	if slices.Contains(d.Ignore, code) {
+		return
+	}
+	if d.errors++; d.tells(d.errors) {
 		d.add(n, Problem{Path: path, Hint: hint, Code: code, Message: fmt.Sprintf(format, args...)})
 	}
 }
 
-// Warn adds a warning at a node.
-func (d *Decoder) Warn(n *yaml.Node, path, hint, format string, args ...any) {
-	d.WarnAs(findings.Portability, n, path, hint, format, args...)
-}
-
 // WarnAs adds a warning of a kind at a node.
 func (d *Decoder) WarnAs(code findings.Code, n *yaml.Node, path, hint, format string, args ...any) {
-	if d.warnings++; d.warnings <= maxProblems {
+	if slices.Contains(d.Ignore, code) {
+		return
+	}
+	if d.warnings++; d.tells(d.warnings) {
 		d.add(n, Problem{Path: path, Hint: hint, Code: code, Message: fmt.Sprintf(format, args...), Warning: true})
 	}
+}
+
+// portable tells what one reader takes and another does not, or mends it.
+func (d *Decoder) portable(code findings.Code, n *yaml.Node, path, hint, format string, mend func(), args ...any) {
+	if d.Mend {
+		mend()
+		return
+	}
+	d.WarnAs(code, n, path, hint, format, args...)
 }
 
 func (d *Decoder) add(n *yaml.Node, p Problem) {
@@ -194,7 +223,7 @@ func (d *Decoder) fields(pairs []pair, m protoreflect.Message, path string, dept
 		fd := field(m.Descriptor(), p.key.Value)
 		if fd == nil {
 			if p.key.Value == "@type" {
-				d.Report(p.key, path, "", `"@type" belongs into a google.protobuf.Any, and this is %s`, spoken(string(m.Descriptor().Name())))
+				d.Report(p.key, path, "", `"@type" belongs into a google.protobuf.Any, and this is %s`, Spoken(string(m.Descriptor().Name())))
 				continue
 			}
 			d.unknownField(p.key, m.Descriptor(), path)
@@ -230,11 +259,13 @@ func (d *Decoder) field(n *yaml.Node, m protoreflect.Message, fd protoreflect.Fi
 	case fd.IsMap():
 		d.mapField(n, m, fd, path, depth)
 	case fd.IsList():
-		if n.Kind != yaml.SequenceNode {
-			d.unlisted(n, fd, path, "a list is needed")
+		if n.Kind != yaml.SequenceNode && !d.single(n, fd, path) {
 			return
 		}
 		l := m.Mutable(fd).List()
+		if n.Kind != yaml.SequenceNode {
+			n = &yaml.Node{Kind: yaml.SequenceNode, Content: []*yaml.Node{n}}
+		}
 		for i, c := range n.Content {
 			c = d.resolve(c, path)
 			at := path + "[" + strconv.Itoa(i) + "]"
@@ -255,6 +286,25 @@ func (d *Decoder) field(n *yaml.Node, m protoreflect.Message, fd protoreflect.Fi
 			m.Set(fd, v)
 		}
 	}
+}
+
+// single reports whether something may stand for a list with it alone. "Envoy's reader
+// takes a value for a list of one": of messages a mapping, of other values any.
+func (d *Decoder) single(n *yaml.Node, fd protoreflect.FieldDescriptor, path string) bool {
+	if fd.Message() != nil && n.Kind != yaml.MappingNode || n.Kind != yaml.MappingNode && n.Kind != yaml.ScalarNode {
+		d.unlisted(n, fd, path, "a list is needed")
+		return false
+	}
+	d.conceal(func() {
+		d.portable(findings.EnvoyOnly, n, path, `put "- " before it: readers other than Envoy's want a list`, "%s for a list", func() { *n = listOf(n) }, d.kind(n))
+	})
+	return true
+}
+
+// listOf returns a list that has a node alone.
+func listOf(n *yaml.Node) yaml.Node {
+	only := *n
+	return yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq", Style: n.Style & yaml.FlowStyle, Line: n.Line, Column: n.Column, Content: []*yaml.Node{&only}}
 }
 
 func (d *Decoder) mapField(n *yaml.Node, m protoreflect.Message, fd protoreflect.FieldDescriptor, path string, depth int) {
@@ -282,6 +332,12 @@ func (d *Decoder) mapField(n *yaml.Node, m protoreflect.Message, fd protoreflect
 			out.Set(k.MapKey(), sv)
 		}
 	}
+}
+
+// Field returns the field of a message with the name of either spelling, as in the file;
+// nil if there is none.
+func Field(md protoreflect.MessageDescriptor, name string) protoreflect.FieldDescriptor {
+	return field(md, name)
 }
 
 // field returns the field with the name of either spelling.

@@ -11,7 +11,7 @@ import (
 	_ "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	"github.com/google/go-cmp/cmp"
-	"go.yaml.in/yaml/v3"
+	"go.yaml.in/yaml/v4"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/testing/protocmp"
@@ -125,14 +125,32 @@ func TestProblems(t *testing.T) {
 		{"two spellings", "c.yaml", cluster + "connect_timeout: 1s\nconnectTimeout: 2s", `c.yaml:4:1: field "connectTimeout" again, first as "connect_timeout"`},
 		{"oneof", "c.yaml", cluster + "type: STATIC\ncluster_type: {name: x}", `c.yaml:4:1: "type" and "cluster_type" exclude each other`},
 		{"no type", "c.yaml", "name: c", `c.yaml:1:1: "@type" is missing (such as "@type": type.googleapis.com/envoy.config.cluster.v3.Cluster)`},
-		{"unknown type", "c.yaml", `"@type": type.googleapis.com/envoy.config.cluster.v3.Clustr`, `c.yaml:1:10: no message type is known as "envoy.config.cluster.v3.Clustr"`},
+		{"unknown type", "c.yaml", `"@type": type.googleapis.com/envoy.config.cluster.v3.Clustr`, `c.yaml:1:10: no message type is known as "envoy.config.cluster.v3.Clustr" (did you mean "type.googleapis.com/envoy.config.cluster.v3.Cluster"?)`},
+		{"a type of a package that is none", "c.yaml", `"@type": type.googleapis.com/envoy.filters.http.router.Router`, `c.yaml:1:10: no message type is known as "envoy.filters.http.router.Router" (did you mean "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router"?)`},
+		{"a long type, whole", "l.yaml", strings.Replace(listener, "HttpConnectionManager", "HttpConectionManager", 1),
+			`l.yaml:11:16: filter_chains[0].filters[0].typed_config: no message type is known as "envoy.extensions.filters.network.http_connection_manager.v3.HttpConectionManager" (did you mean "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager"?)`},
+		{"a type like nothing", "c.yaml", `"@type": type.googleapis.com/acme.Frobnicator`, `c.yaml:1:10: no message type is known as "acme.Frobnicator"`},
+		{"type_url for @type", "c.yaml", "type_url: type.googleapis.com/envoy.config.cluster.v3.Cluster\nname: c", `c.yaml:1:1: "@type" is missing (did you mean "@type" and not "type_url"?)`},
+		{"a slip in @type", "c.yaml", "\"@typ\": x\nname: c", `c.yaml:1:1: "@type" is missing (did you mean "@type" and not "@typ"?)`},
+		{"where a secret may be, no type is quoted", "s.yaml", `"@type": type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret
+tls_certificate: {private_key_provider: {provider_name: p, typed_config: {"@type": type.googleapis.com/envoy.config.cluster.v3.Clustr}}}`,
+			`s.yaml:2:84: tls_certificate.private_key_provider.typed_config: no message type is known as "…"`},
 		{"nested type key", "c.yaml", cluster + "eds_cluster_config: {\"@type\": a/b}", `c.yaml:3:22: eds_cluster_config: "@type" belongs into a google.protobuf.Any, and this is an EdsClusterConfig`},
-		{"syntax", "c.yaml", cluster + "a: [1", `c.yaml:3: did not find expected ',' or ']'`},
-		{"tabs", "c.yaml", cluster + "a:\n\tb: 1", `c.yaml:4: found character that cannot start any token (YAML is not indented with tabs)`},
+		{"syntax", "c.yaml", cluster + "a: [1", `c.yaml:3:6: did not find expected ',' or ']' (in the list whose [ is at 3:4)`},
+		{"tabs", "c.yaml", cluster + "a:\n\tb: 1", `c.yaml:4:1: found character that cannot start any token (YAML is not indented with tabs)`},
 		{"a type without quotes", "c.yaml", "@type: x\nname: c\n", `c.yaml:1:1: found character that cannot start any token (what begins with '@' wants quotes)`},
 		{"a value without quotes", "c.yaml", cluster + "a:  %b", `c.yaml:3:5: found character that cannot start any token (what begins with '%' wants quotes)`},
-		{"a mistake in the first line", "c.yaml", "a: b: c", `c.yaml:1: mapping values are not allowed in this context`},
-		{"a line that ends too early", "c.yaml", "a: [", `c.yaml:1: did not find expected node content`},
+		{"a mistake in the first line", "c.yaml", "a: b: c", `c.yaml:1:5: mapping values are not allowed in this context (text with ": " in it wants quotes; keys of one mapping begin in one column)`},
+		{"a key without a colon", "c.yaml", cluster + "type EDS\nlb_policy: RANDOM\n", `c.yaml:3:1: could not find expected ':'`},
+		{"a key in another column", "c.yaml", cluster + "metadata:\n   filter_metadata: {}\n  typed_filter_metadata: {}\n", `c.yaml:5:3: did not find expected key (in the mapping that begins at 1:1: each of its keys begins in column 1)`},
+		{"an item in another column", "c.yaml", "- é: 1\n  -b: [\n", `c.yaml:2:8: did not find expected node content (the file ends here)`},
+		{"an item that is none", "c.yaml", "a:\n- b\n-c\n", `c.yaml:3:1: could not find expected ':'`},
+		{"a list that becomes a mapping", "c.yaml", "- a\nb: c\n", `c.yaml:2:1: did not find expected '-' indicator (in the list that begins at 1:1: each of its - is in column 1)`},
+		{"a brace that nobody closes", "c.yaml", cluster + "metadata: {é: {}\ntype: EDS\n", `c.yaml:4:1: did not find expected ',' or '}' (in the mapping whose { is at 3:11)`},
+		{"a quote that nobody closes", "c.yaml", cluster + "alt_stat_name: 'é\n\n", `c.yaml:3:18: found unexpected end of stream (in the text whose quotes begin at 3:16)`},
+		{"an anchor that there is not", "c.yaml", cluster + "é: *x\n", `c.yaml:3:4: an alias of an anchor that there is not (text that begins with "*" wants quotes)`},
+		{"a control character", "c.yaml", "a: b\nc: \x01\n", `c.yaml:2:4: control characters are not allowed (value: 1)`},
+		{"a line that ends too early", "c.yaml", "a: [", `c.yaml:1:5: did not find expected node content (the file ends here)`},
 		{"json syntax", "c.json", "{\n \"name\" \"c\"}", `c.json:2:9: invalid character '"' after object key`},
 		{"json cut", "c.json", `{"name": "c"`, `c.json:1:13: the file ends in the middle of a value`},
 		{"json duplicate", "c.json", "{\"@type\":\"type.googleapis.com/envoy.config.cluster.v3.Cluster\",\n\"name\":\"a\",\"name\":\"b\"}", `c.json:2:12: duplicate key "name", first on line 2`},
@@ -157,6 +175,113 @@ func TestProblems(t *testing.T) {
 	}
 }
 
+// What Envoy's reader takes and others do not, this one takes with a warning.
+func TestPortable(t *testing.T) {
+	const before = "\"@type\": type.googleapis.com/envoy.config.cluster.v3.Cluster\nname: c\n"
+	for _, c := range []struct{ name, src, same, want string }{
+		{"FILE-7 a mapping for a list", "load_assignment: {cluster_name: c, endpoints: {priority: 1}}", "load_assignment: {cluster_name: c, endpoints: [{priority: 1}]}",
+			`c.yaml:3:47: warning: load_assignment.endpoints: a mapping for a list (put "- " before it: readers other than Envoy's want a list)`},
+		{"FILE-7 a word for a list", "lrs_report_endpoint_metrics: cpu", "lrs_report_endpoint_metrics: [cpu]",
+			`c.yaml:3:30: warning: lrs_report_endpoint_metrics: a string for a list (put "- " before it: readers other than Envoy's want a list)`},
+		{"FILE-7 lower case", "type: strict_dns", "type: STRICT_DNS",
+			`c.yaml:3:7: warning: type: "strict_dns" for a value of DiscoveryType (write STRICT_DNS: readers other than Envoy's want it as it is declared)`},
+		{"FILE-7 mixed case", "lb_policy: Round_Robin", "lb_policy: ROUND_ROBIN",
+			`c.yaml:3:12: warning: lb_policy: "Round_Robin" for a value of LbPolicy (write ROUND_ROBIN: readers other than Envoy's want it as it is declared)`},
+		{"FILE-7 a number of a value in quotes", `type: "3"`, "type: 3",
+			`c.yaml:3:7: warning: type: the string "3" for a value of DiscoveryType (write it without quotes: readers other than Envoy's want that)`},
+		{"FILE-7 a duration as a message", "connect_timeout: {seconds: 2, nanos: 500000000}", "connect_timeout: 2.5s",
+			`c.yaml:3:18: warning: connect_timeout: a mapping for a Duration (write "2.5s": readers other than Envoy's want that)`},
+		{"FILE-7 a number as a message", "per_connection_buffer_limit_bytes: {value: 5}", "per_connection_buffer_limit_bytes: 5",
+			`c.yaml:3:36: warning: per_connection_buffer_limit_bytes: a mapping for a UInt32Value (write the value alone: readers other than Envoy's want that)`},
+		{"FILE-7 zero as a message", "per_connection_buffer_limit_bytes: {}", "per_connection_buffer_limit_bytes: 0",
+			`c.yaml:3:36: warning: per_connection_buffer_limit_bytes: a mapping for a UInt32Value (write the value alone: readers other than Envoy's want that)`},
+		{"FILE-7 a number with a sign", "per_connection_buffer_limit_bytes: +5", "per_connection_buffer_limit_bytes: 5", ""},
+		{"FILE-7 a word for true", "respect_dns_ttl: Yes", "respect_dns_ttl: true",
+			`c.yaml:3:18: warning: respect_dns_ttl: the string "Yes" for true or false (write true: readers other than Envoy's want that)`},
+		{"FILE-7 true in quotes", `respect_dns_ttl: "true"`, "respect_dns_ttl: true",
+			`c.yaml:3:18: warning: respect_dns_ttl: the string "true" for true or false (write true: readers other than Envoy's want that)`},
+		{"FILE-7 off without quotes", "respect_dns_ttl: off", "respect_dns_ttl: false",
+			`c.yaml:3:18: warning: respect_dns_ttl: the string "off" for true or false (write false: readers other than Envoy's want that)`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			m, d := decode(t, "c.yaml", before+c.src)
+			if got := all(d); got != c.want {
+				t.Errorf("got\n%s\nwant\n%s", got, c.want)
+			}
+			same, _ := decode(t, "c.yaml", before+c.same)
+			if diff := cmp.Diff(mustAny(t, same), mustAny(t, m), protocmp.Transform()); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+	for _, src := range []string{"type: strict-dns", "load_assignment: {cluster_name: c, endpoints: hunter2}", "connect_timeout: [1s]", "connect_timeout: {second: 1}", `respect_dns_ttl: "on"`, "respect_dns_ttl: 1", "type: 0.0", "metadata: {filter_metadata: [a]}"} {
+		if _, d := decode(t, "c.yaml", before+src); d.Errors() == 0 {
+			t.Error("taken, and Envoy refuses it:", src)
+		}
+	}
+}
+
+func TestInSeconds(t *testing.T) {
+	for want, in := range map[string][2]int64{"0s": {}, "90s": {90, 0}, "2.5s": {2, 5e8}, "0.000000001s": {0, 1}, "-1.5s": {-1, -5e8}, "315576000000s": {315576000000, 0}} {
+		if got := inSeconds(in[0], in[1]); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+}
+
+func all(d *Decoder) string {
+	var lines []string
+	for _, p := range d.Problems {
+		lines = append(lines, p.Error())
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Mended, nodes are what every reader takes.
+func TestMend(t *testing.T) {
+	const src = `base: &base {connect_timeout: 5m, dns_refresh_rate: 1m30s}
+cluster:
+  "@type": type.googleapis.com/envoy.config.cluster.v3.Cluster
+  <<: *base
+  name: 12
+  type: static
+  respect_dns_ttl: Y
+  dns_failure_refresh_rate: {base_interval: {seconds: 1}}
+  per_connection_buffer_limit_bytes: {value: 5}
+  load_assignment: &load
+    cluster_name: c
+    endpoints: {priority: 1}
+`
+	docs, err := ParseYAML("c.yaml", []byte(src))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &Decoder{File: "c.yaml", Source: []byte(src), Types: envoyapi.Envoy(), Mend: true}
+	n := d.Plain(Get(docs[0], "cluster"))
+	if d.Any(n, "") == nil || len(d.Problems) > 0 {
+		t.Fatal(d.Problems)
+	}
+	got, err := yaml.Marshal(n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = `"@type": type.googleapis.com/envoy.config.cluster.v3.Cluster
+name: "12"
+type: STATIC
+respect_dns_ttl: true
+dns_failure_refresh_rate: {base_interval: 1s}
+per_connection_buffer_limit_bytes: 5
+load_assignment:
+    cluster_name: c
+    endpoints: [{priority: 1}]
+connect_timeout: 300s
+dns_refresh_rate: 90s
+`
+	if string(got) != want {
+		t.Errorf("got\n%swant\n%s", got, want)
+	}
+}
+
 func TestAnchorsAndMergeKeys(t *testing.T) {
 	m, d := decode(t, "c.yaml", `
 "@type": type.googleapis.com/envoy.config.cluster.v3.Cluster
@@ -165,7 +290,7 @@ alt_stat_name: *n
 <<: [{connect_timeout: 1s, type: EDS}, {type: STATIC}]
 `)
 	c := &clusterv3.Cluster{}
-	if err := mustAny(t, m).UnmarshalTo(c); d.Failed() || err != nil || c.AltStatName != "c" || c.GetType() != clusterv3.Cluster_EDS || c.ConnectTimeout.AsDuration().String() != "1s" {
+	if err := mustAny(t, m).UnmarshalTo(c); d.Errors() > 0 || err != nil || c.AltStatName != "c" || c.GetType() != clusterv3.Cluster_EDS || c.ConnectTimeout.AsDuration().String() != "1s" {
 		t.Fatal(d.Problems, c)
 	}
 }
@@ -183,7 +308,7 @@ func TestAnchorsOfAnchors(t *testing.T) {
 		b.WriteString("  a" + name + ": &a" + name + " [" + strings.TrimSuffix(strings.Repeat(prev+",", 10), ",") + "]\n")
 	}
 	_, d := decode(t, "bomb.yaml", b.String())
-	if !d.Failed() {
+	if d.Errors() == 0 {
 		t.Fatal("accepted")
 	}
 	if len(d.Problems) > 10 {
@@ -215,7 +340,7 @@ func FuzzDecode(f *testing.F) {
 		for _, p := range d.Problems {
 			_ = p.Text()
 		}
-		if m == nil || d.Failed() {
+		if m == nil || d.Errors() > 0 {
 			return
 		}
 		// What is accepted can be written down and read back.
@@ -224,7 +349,7 @@ func FuzzDecode(f *testing.F) {
 			t.Skip()
 		}
 		again, d := decode(t, "again.json", string(out))
-		if d.Failed() {
+		if d.Errors() > 0 {
 			t.Fatalf("%s: %v", out, d.Problems)
 		}
 		if !proto.Equal(m, again) {

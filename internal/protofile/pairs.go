@@ -1,7 +1,7 @@
 package protofile
 
 import (
-	"go.yaml.in/yaml/v3"
+	"go.yaml.in/yaml/v4"
 
 	"github.com/chancery-xds/chancery/internal/findings"
 )
@@ -27,7 +27,7 @@ func (d *Decoder) pairs(n *yaml.Node, path string, depth int) []pair {
 					d.merges = map[*yaml.Node]bool{}
 				}
 				d.merges[k] = true
-				d.Warn(k, path, "Envoy's own reader refuses merge keys", "merge key")
+				d.portable(findings.Portability, k, path, "Envoy's own reader refuses merge keys", "merge key", func() {}) // [Decoder.Plain] mends it
 			}
 			merges = append(merges, v)
 			continue

@@ -9,9 +9,10 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
-	"go.yaml.in/yaml/v3"
+	"go.yaml.in/yaml/v4"
 )
 
 // ParseYAML returns the documents of a YAML file. Its error is a Problem, which quotes
@@ -55,43 +56,78 @@ func tagged(n *yaml.Node) *yaml.Node {
 // What begins with "!" is a tag, also where it was meant to be a password.
 const tagHint = `text that begins with "!" wants quotes`
 
-var unknownAnchor = regexp.MustCompile(`^unknown anchor '(.*)' referenced$`)
-
-// What the reader says of the first line, it says without a line.
-var ofFirstLine = regexp.MustCompile(`^(found|could not find|mapping values|block)`)
+// Who names no anchor may have meant a password that begins with "*".
+var unknownAnchor = regexp.MustCompile(`^unknown anchor '.*' referenced$`)
 
 // reserved finds where a key or a value begins with a character of which "The reserved
 // indicators can't start a plain scalar" (YAML 1.2.2, 5.3) or that directives have.
 var reserved = regexp.MustCompile("(?:^|[\\s\\[{,:-])([@`%])")
 
-var yamlLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
-
-// syntax makes a Problem of a YAML reader's error, which says its line in words.
+// syntax makes a Problem of a YAML reader's error.
 func syntax(file string, src []byte, err error) Problem {
-	msg, p, line := err.Error(), Problem{File: file}, []byte(nil)
-	if m := yamlLine.FindStringSubmatch(msg); m != nil {
-		msg = msg[len(m[0]):]
-		p.Pos.Line, _ = strconv.Atoi(m[1])
-		if m[1] == "" && ofFirstLine.MatchString(msg) || strings.HasPrefix(msg, "did not find") {
-			p.Pos.Line++ // the reader counts the lines of these from 0, and says nothing of that
-		}
-		p.Pos.Line = min(p.Pos.Line, 1+bytes.Count(src, []byte("\n")))
-		line = []byte(sourceLine(src, p.Pos.Line))
-		if bytes.ContainsRune(line, '\t') {
-			p.Hint = "YAML is not indented with tabs"
-		}
+	e, ok := errors.AsType[*yaml.LoadError](err)
+	if !ok {
+		return Problem{File: file, Message: strings.TrimPrefix(err.Error(), "yaml: ")}
 	}
-	if at := reserved.FindSubmatchIndex(line); at != nil && strings.HasSuffix(msg, "cannot start any token") {
-		p.Pos.Column, p.Hint = 1+utf8.RuneCount(line[:at[2]]), "what begins with '"+string(line[at[2]:at[3]])+"' wants quotes"
-	}
-	p.Message = msg
-	if m := unknownAnchor.FindStringSubmatch(msg); m != nil { // which may be a password that begins with *
+	p := Problem{File: file, Pos: Pos{e.Mark.Line, e.Mark.Column}, Message: e.Message}
+	from := Pos{e.ContextMark.Line, e.ContextMark.Column}
+	line := sourceLine(src, p.Pos.Line)
+	at := reserved.FindStringSubmatchIndex(line)
+	switch {
+	case strings.HasSuffix(e.Message, "cannot start any token") && at != nil:
+		p.Pos.Column, p.Hint = 1+utf8.RuneCountInString(line[:at[2]]), "what begins with '"+line[at[2]:at[3]]+"' wants quotes"
+	case unknownAnchor.MatchString(e.Message):
 		p.Message, p.Hint = "an alias of an anchor that there is not", `text that begins with "*" wants quotes`
-		if i := bytes.Index(src, []byte("*"+m[1])); i >= 0 {
-			p.Pos.Line = 1 + bytes.Count(src[:i], []byte("\n"))
+	case strings.ContainsRune(line, '\t'):
+		p.Hint = "YAML is not indented with tabs"
+	case e.ContextMsg == "while scanning a simple key": // the reader has read on
+		p.Pos = from
+	case strings.HasPrefix(e.Message, "mapping values are not allowed"):
+		p.Hint = `text with ": " in it wants quotes; keys of one mapping begin in one column`
+	default:
+		p.Hint = within(e.ContextMsg, from)
+	}
+	if end := endOf(src); p.Pos.Line > end.Line {
+		if p.Pos = end; p.Hint == "" {
+			p.Hint = "the file ends here"
 		}
+	}
+	if p.Pos.Line == 0 { // the reader says no place of characters that no text has
+		i := bytes.IndexFunc(src, func(r rune) bool { return unicode.IsControl(r) && !strings.ContainsRune("\t\n\r\u0085", r) })
+		p.Pos = placeOf(src, max(i, 0))
 	}
 	return p
+}
+
+// endOf returns the place behind the last text of a file.
+func endOf(src []byte) Pos {
+	return placeOf(src, len(bytes.TrimRight(src, " \t\r\n")))
+}
+
+// placeOf returns the place of a byte.
+func placeOf(src []byte, i int) Pos {
+	src = src[:i]
+	return Pos{1 + bytes.Count(src, []byte("\n")), 1 + utf8.RuneCount(src[bytes.LastIndexByte(src, '\n')+1:])}
+}
+
+// within tells what the reader was in, and where that begins: often that is where the
+// mistake is, such as a bracket that nobody closes.
+func within(what string, from Pos) string {
+	switch what {
+	case "while parsing a flow sequence":
+		what = "in the list whose [ is at %d:%d"
+	case "while parsing a flow mapping":
+		what = "in the mapping whose { is at %d:%d"
+	case "while parsing a block mapping":
+		return fmt.Sprintf("in the mapping that begins at %d:%d: each of its keys begins in column %d", from.Line, from.Column, from.Column)
+	case "while parsing a block collection":
+		return fmt.Sprintf("in the list that begins at %d:%d: each of its - is in column %d", from.Line, from.Column, from.Column)
+	case "while scanning a quoted scalar":
+		what = "in the text whose quotes begin at %d:%d"
+	default:
+		return ""
+	}
+	return fmt.Sprintf(what, from.Line, from.Column)
 }
 
 // ParseJSON returns a JSON file as the tree that ParseYAML makes. Its error is

@@ -2,7 +2,6 @@ package protofile
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/chancery-xds/chancery/internal/findings"
@@ -21,8 +20,18 @@ type Problem struct {
 	Hint    string // such as `did you mean "connect_timeout"?`; may be empty
 	Warning bool
 	Excerpt string // what may be shown of the line of the file; may be empty
+	Others  int    // how many that are not told this one stands for; 0: it is one itself
 
 	caret int // characters of the excerpt before what is wrong
+}
+
+// Count returns how many there are, those included that are not told.
+func Count(problems []Problem) int {
+	n := 0
+	for _, p := range problems {
+		n += max(1, p.Others)
+	}
+	return n
 }
 
 // Error returns the problem in one line: file:line:column: path: message (hint).
@@ -66,45 +75,4 @@ func (p Problem) Text() string {
 		}
 	}
 	return fmt.Sprintf("%s\n%s%s\n%s%s^", p.Error(), prefix, p.Excerpt, strings.Repeat(" ", len(prefix)), pad.String())
-}
-
-// Nearest returns the candidate that is likely to be meant by a word, "" if none is.
-func Nearest(word string, candidates []string) string {
-	return nearest(word, slices.Values(candidates))
-}
-
-// nearest returns the candidate that is closest to a word, or "" if none is
-// close enough to be meant.
-func nearest(word string, candidates func(func(string) bool)) string {
-	best, at := "", 1+len(word)/3
-	for c := range candidates {
-		if d := distance(strings.ToLower(word), strings.ToLower(c), at); d < at || d == at && best == "" {
-			best, at = c, d
-		}
-	}
-	return best
-}
-
-// distance is the number of edits between two words, or more than limit.
-func distance(a, b string, limit int) int {
-	if len(a)-len(b) > limit || len(b)-len(a) > limit {
-		return limit + 1
-	}
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		diag := row[0]
-		row[0] = i
-		for j := 1; j <= len(b); j++ {
-			cost := diag
-			if a[i-1] != b[j-1] {
-				cost++
-			}
-			diag = row[j]
-			row[j] = min(cost, row[j]+1, row[j-1]+1)
-		}
-	}
-	return row[len(b)]
 }

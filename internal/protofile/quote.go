@@ -7,7 +7,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"go.yaml.in/yaml/v3"
+	"go.yaml.in/yaml/v4"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/chancery-xds/chancery/internal/findings"
@@ -72,7 +72,7 @@ func (d *Decoder) unlisted(n *yaml.Node, of protoreflect.FieldDescriptor, path, 
 // may be one itself: {secret} is a mapping that YAML reads as {secret: null}.
 func (d *Decoder) unknownField(key *yaml.Node, md protoreflect.MessageDescriptor, path string) {
 	hint, slip := "", false
-	if near := nearest(key.Value, fieldNames(md)); near != "" {
+	if near := Nearest(key.Value, fieldNames(md)); near != "" {
 		hint, slip = fmt.Sprintf("did you mean %q?", near), distance(key.Value, near, 2) <= 2
 	}
 	was := d.secrets
@@ -95,6 +95,9 @@ func shorten(s string) string {
 	}
 	return s
 }
+
+// typeURL matches the types of messages.
+var typeURL = regexp.MustCompile(`^type\.googleapis\.com/(envoy|xds|udpa|google)\.[\w.]{1,150}$`)
 
 // ownKey matches the key of the value that begins where the text ends.
 var ownKey = regexp.MustCompile(`("[^"]*"|'[^']*'|[\w.@/-]+)[ \t]*:[ \t]*$`)
@@ -150,6 +153,9 @@ func token(n *yaml.Node, line string) (own, rest string) {
 	case n.Kind == yaml.ScalarNode && n.Value != "":
 		for _, quote := range []string{"", `"`, "'"} {
 			if rest, ok := strings.CutPrefix(line, quote+n.Value+quote); ok {
+				if typeURL.MatchString(n.Value) { // the end of which says most
+					return quote + n.Value + quote, rest
+				}
 				return quote + shorten(n.Value) + quote, rest
 			}
 		}

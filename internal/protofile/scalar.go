@@ -7,8 +7,10 @@ import (
 	"strconv"
 	"strings"
 
-	"go.yaml.in/yaml/v3"
+	"go.yaml.in/yaml/v4"
 	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/chancery-xds/chancery/internal/findings"
 )
 
 const bareNumber = "Envoy's own reader refuses a bare number or word for a string"
@@ -20,18 +22,17 @@ func (d *Decoder) scalar(n *yaml.Node, fd protoreflect.FieldDescriptor, path str
 		d.Report(n, path, "", "%s is needed, not %s", article(fd), d.kind(n))
 		return v, false
 	}
-	quoted := n.Tag == "!!str" || n.Tag == "!!timestamp"
 	fail := func(hint string) (protoreflect.Value, bool) {
 		d.Report(n, path, hint, "%s is needed, not %s", article(fd), d.kind(n))
 		return v, false
 	}
 	switch fd.Kind() {
 	case protoreflect.StringKind:
-		if !quoted {
+		if !quoted(n) {
 			if isNull(n) {
 				return fail("")
 			}
-			d.Warn(n, path, bareNumber, "%s for a string", d.kind(n))
+			d.portable(findings.Portability, n, path, bareNumber, "%s for a string", func() { n.Tag, n.Style = "!!str", yaml.DoubleQuotedStyle }, d.kind(n))
 		}
 		return protoreflect.ValueOfString(n.Value), true
 	case protoreflect.BytesKind:
@@ -39,17 +40,19 @@ func (d *Decoder) scalar(n *yaml.Node, fd protoreflect.FieldDescriptor, path str
 		if err != nil {
 			b, err = base64.RawStdEncoding.DecodeString(strings.TrimRight(strings.NewReplacer("-", "+", "_", "/").Replace(n.Value), "="))
 		}
-		if !quoted || err != nil {
+		if !quoted(n) || err != nil {
 			return fail("bytes are written in base64")
 		}
 		return protoreflect.ValueOfBytes(b), true
 	case protoreflect.BoolKind:
-		if n.Tag != "!!bool" {
-			return fail("")
-		}
 		b, err := strconv.ParseBool(strings.ToLower(n.Value))
-		if err != nil {
-			return fail("")
+		if n.Tag != "!!bool" || err != nil {
+			if b, ok = wordOfTruth(n); !ok {
+				return fail("")
+			}
+			d.portable(findings.EnvoyOnly, n, path, "write "+strconv.FormatBool(b)+": readers other than Envoy's want that", "%s for true or false", func() {
+				n.Tag, n.Style, n.Value = "!!bool", 0, strconv.FormatBool(b)
+			}, d.kind(n))
 		}
 		return protoreflect.ValueOfBool(b), true
 	case protoreflect.EnumKind:
@@ -71,10 +74,35 @@ func (d *Decoder) scalar(n *yaml.Node, fd protoreflect.FieldDescriptor, path str
 	return i, true
 }
 
+// quoted reports whether YAML reads a scalar as text.
+func quoted(n *yaml.Node) bool { return n.Tag == "!!str" || n.Tag == "!!timestamp" }
+
+// wordOfTruth returns what Envoy's reader takes a text for: it reads more words as true or
+// false, in any case, and YAML's older ones without quotes.
+func wordOfTruth(n *yaml.Node) (b, ok bool) {
+	if n.Tag != "!!str" {
+		return false, false
+	}
+	switch word := strings.ToLower(n.Value); word {
+	case "true", "t", "yes", "y", "1":
+		return true, true
+	case "false", "f", "no", "n", "0":
+		return false, true
+	case "on", "off":
+		return word == "on", n.Style&(yaml.DoubleQuotedStyle|yaml.SingleQuotedStyle) == 0
+	}
+	return false, false
+}
+
 // enum decodes the name of a value, in the spelling of the file, or its number.
 func (d *Decoder) enum(n *yaml.Node, fd protoreflect.FieldDescriptor, path string) (v protoreflect.Value, ok bool) {
 	values := fd.Enum().Values()
 	if ev := values.ByName(protoreflect.Name(n.Value)); ev != nil {
+		return protoreflect.ValueOfEnum(ev.Number()), true
+	}
+	if ev := folded(values, n.Value); ev != nil {
+		name := string(ev.Name())
+		d.portable(findings.EnvoyOnly, n, path, "write "+name+": readers other than Envoy's want it as it is declared", "%s for a value of %s", func() { n.Value = name }, d.quoted(n.Value), fd.Enum().Name())
 		return protoreflect.ValueOfEnum(ev.Number()), true
 	}
 	if isNull(n) && fd.Enum().FullName() == "google.protobuf.NullValue" {
@@ -85,6 +113,10 @@ func (d *Decoder) enum(n *yaml.Node, fd protoreflect.FieldDescriptor, path strin
 			return protoreflect.ValueOfEnum(protoreflect.EnumNumber(i)), true
 		}
 	}
+	if i, err := strconv.ParseInt(n.Value, 10, 32); err == nil && quoted(n) {
+		d.portable(findings.EnvoyOnly, n, path, "write it without quotes: readers other than Envoy's want that", "%s for a value of %s", func() { n.Tag, n.Style = "!!int", 0 }, d.kind(n), fd.Enum().Name())
+		return protoreflect.ValueOfEnum(protoreflect.EnumNumber(i)), true
+	}
 	hint := ""
 	names := func(yield func(string) bool) {
 		for i := range values.Len() {
@@ -93,7 +125,7 @@ func (d *Decoder) enum(n *yaml.Node, fd protoreflect.FieldDescriptor, path strin
 			}
 		}
 	}
-	if s := nearest(n.Value, names); s != "" {
+	if s := Nearest(n.Value, names); s != "" {
 		hint = fmt.Sprintf("did you mean %s?", s)
 	} else if values.Len() <= 10 {
 		var all []string
@@ -104,6 +136,20 @@ func (d *Decoder) enum(n *yaml.Node, fd protoreflect.FieldDescriptor, path strin
 	}
 	d.Report(n, path, hint, "%s has no value %s", fd.Enum().Name(), d.quoted(n.Value))
 	return v, false
+}
+
+// folded returns the value of a name in which upper and lower case are one, as they are
+// for Envoy's reader; nil if there is none, or if there are several.
+func folded(values protoreflect.EnumValueDescriptors, name string) (found protoreflect.EnumValueDescriptor) {
+	for i := range values.Len() {
+		if ev := values.Get(i); strings.EqualFold(string(ev.Name()), name) {
+			if found != nil {
+				return nil
+			}
+			found = ev
+		}
+	}
+	return found
 }
 
 func float(n *yaml.Node) (float64, bool) {
@@ -127,7 +173,7 @@ func float(n *yaml.Node) (float64, bool) {
 // integer decodes an integer, which the JSON mapping also has as a string or
 // as a float without a fraction.
 func integer(n *yaml.Node, k protoreflect.Kind) (v protoreflect.Value, ok bool) {
-	s := n.Value
+	s := strings.TrimPrefix(n.Value, "+")
 	if n.Tag == "!!bool" || n.Tag == "!!null" {
 		return v, false
 	}
@@ -172,7 +218,7 @@ func article(fd protoreflect.FieldDescriptor) string {
 	case protoreflect.BoolKind:
 		return "true or false"
 	case protoreflect.EnumKind:
-		return spoken(string(fd.Enum().Name()))
+		return Spoken(string(fd.Enum().Name()))
 	case protoreflect.FloatKind, protoreflect.DoubleKind:
 		return "a number"
 	case protoreflect.Uint32Kind, protoreflect.Fixed32Kind, protoreflect.Uint64Kind, protoreflect.Fixed64Kind:

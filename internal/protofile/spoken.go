@@ -2,9 +2,9 @@ package protofile
 
 import "strings"
 
-// spoken returns a name of a type with "a" or "an" before it, as it is spoken: an
+// Spoken returns a name of a type with "a" or "an" before it, as it is spoken: an
 // Endpoint, a Cluster, an EDS, an HttpFilter, a UInt32Value.
-func spoken(name string) string {
+func Spoken(name string) string {
 	if name == "" {
 		return name
 	}

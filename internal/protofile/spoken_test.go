@@ -8,11 +8,11 @@ func TestSpoken(t *testing.T) {
 		"HttpFilter": "an", "RdsConfig": "an", "TcpProxy": "a", "LbEndpoint": "an", "UpstreamTlsContext": "an", "UdpProxy": "a", "UnixSocket": "a",
 		"TypedExtensionConfig": "a", "HeaderMatcher": "a", "S": "an", "DynamicOtConfig": "a",
 	} {
-		if got := spoken(name); got != want+" "+name {
+		if got := Spoken(name); got != want+" "+name {
 			t.Errorf("%s, want %s", got, want)
 		}
 	}
-	if got := spoken(""); got != "" {
+	if got := Spoken(""); got != "" {
 		t.Error(got)
 	}
 }

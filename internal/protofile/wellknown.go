@@ -1,12 +1,14 @@
 package protofile
 
 import (
+	"cmp"
 	"errors"
+	"fmt"
 	"math"
 	"strings"
 	"time"
 
-	"go.yaml.in/yaml/v3"
+	"go.yaml.in/yaml/v4"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/chancery-xds/chancery/internal/envoyapi"
@@ -28,6 +30,10 @@ func (d *Decoder) wellKnown(n *yaml.Node, m protoreflect.Message, path string, d
 			d.pack(n, inner, m, path)
 		}
 	case "Duration":
+		if n.Kind == yaml.MappingNode {
+			d.inFull(n, m, path, depth)
+			return true
+		}
 		d.duration(n, m, path)
 	case "Timestamp":
 		t, err := time.Parse(time.RFC3339Nano, n.Value)
@@ -51,10 +57,18 @@ func (d *Decoder) wellKnown(n *yaml.Node, m protoreflect.Message, path string, d
 	case "Struct":
 		d.mapField(n, m, fields.ByName("fields"), path, depth)
 	case "ListValue":
+		if n.Kind != yaml.SequenceNode {
+			d.unlisted(n, fields.ByName("values"), path, "a list is needed")
+			return true
+		}
 		d.field(n, m, fields.ByName("values"), path, depth)
 	case "Value":
 		d.value(n, m, path, depth)
 	case "BoolValue", "BytesValue", "DoubleValue", "FloatValue", "Int32Value", "Int64Value", "StringValue", "UInt32Value", "UInt64Value":
+		if n.Kind == yaml.MappingNode {
+			d.inFull(n, m, path, depth)
+			return true
+		}
 		fd := fields.ByName("value")
 		if v, ok := d.scalar(n, fd, path); ok {
 			m.Set(fd, v)
@@ -63,6 +77,36 @@ func (d *Decoder) wellKnown(n *yaml.Node, m protoreflect.Message, path string, d
 		return false
 	}
 	return true
+}
+
+// inFull decodes what protobuf's JSON mapping has a short form for, and Envoy's reader
+// takes as a message, too: {seconds: 2}, {value: 5}.
+func (d *Decoder) inFull(n *yaml.Node, m protoreflect.Message, path string, depth int) {
+	before := d.errors
+	d.fields(d.pairs(n, path, depth), m, path, depth)
+	if d.errors > before {
+		return
+	}
+	short := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Line: n.Line, Column: n.Column}
+	if fields := m.Descriptor().Fields(); m.Descriptor().Name() == "Duration" {
+		short.Value = inSeconds(m.Get(fields.ByName("seconds")).Int(), m.Get(fields.ByName("nanos")).Int())
+	} else if short = Get(n, "value"); short == nil {
+		short = n // {}: the value that is left out elsewhere
+	}
+	hint := "write the value alone: readers other than Envoy's want that"
+	if m.Descriptor().Name() == "Duration" {
+		hint = "write " + d.quoted(short.Value) + ": readers other than Envoy's want that"
+	}
+	d.portable(findings.EnvoyOnly, n, path, hint, "a mapping for %s", func() { *n = *short }, Spoken(string(m.Descriptor().Name())))
+}
+
+// inSeconds returns a duration as protobuf's JSON mapping has it.
+func inSeconds(seconds, nanos int64) string {
+	sign := ""
+	if seconds < 0 || nanos < 0 { // both are, if one is
+		sign, seconds, nanos = "-", -seconds, -nanos
+	}
+	return strings.TrimSuffix(strings.TrimRight(fmt.Sprintf("%s%d.%09d", sign, seconds, nanos), "0"), ".") + "s"
 }
 
 // takesNull reports whether null is a value of the field, not its absence.
@@ -93,7 +137,9 @@ func (d *Decoder) duration(n *yaml.Node, m protoreflect.Message, path string) {
 		return
 	}
 	if !seconds {
-		d.Warn(n, path, "Envoy's own reader takes seconds only", "the duration %s", d.quoted(n.Value))
+		d.portable(findings.Portability, n, path, "Envoy's own reader takes seconds only", "the duration %s", func() {
+			n.Value = inSeconds(int64(v/time.Second), int64(v%time.Second))
+		}, d.quoted(n.Value))
 	}
 	fields := m.Descriptor().Fields()
 	m.Set(fields.ByName("seconds"), protoreflect.ValueOfInt64(int64(v/time.Second)))
@@ -147,17 +193,17 @@ func (d *Decoder) any(n *yaml.Node, path string, depth int) protoreflect.Message
 	}
 	if typ == nil {
 		if len(rest) > 0 {
-			d.ReportAs(findings.NoMessage, n, path, `such as "@type": type.googleapis.com/envoy.config.cluster.v3.Cluster`, `"@type" is missing`)
+			d.ReportAs(findings.NoMessage, n, path, MeantKey(n), `"@type" is missing`)
 		}
 		return nil
 	}
 	if typ.Kind != yaml.ScalarNode || !strings.Contains(typ.Value, "/") {
-		d.Report(typ, path, "write type.googleapis.com/ and the message's full name", "%s is no type URL", d.kind(typ))
+		d.ReportAs(findings.NoType, typ, path, cmp.Or(d.MeantType(typ.Value), "write type.googleapis.com/ and the message's full name"), "%s is no type URL", d.kind(typ))
 		return nil
 	}
 	mt, err := d.Types.FindMessageByURL(typ.Value)
 	if err != nil {
-		d.ReportAs(findings.NoType, typ, path, "", "no message type is known as %s", d.quoted(typ.Value[strings.LastIndexByte(typ.Value, '/')+1:]))
+		d.UnknownType(typ, typ.Value, path)
 		return nil
 	}
 	if d.anys > secret.Deepest {
@@ -172,7 +218,7 @@ func (d *Decoder) any(n *yaml.Node, path string, depth int) protoreflect.Message
 			if p.key.Value == "value" {
 				d.message(p.value, m, join(path, "value"), depth+1)
 			} else {
-				d.Report(p.key, path, "", `in %s only "value" may stand beside "@type"`, spoken(string(m.Descriptor().Name())))
+				d.Report(p.key, path, "", `in %s only "value" may stand beside "@type"`, Spoken(string(m.Descriptor().Name())))
 			}
 		}
 		return m

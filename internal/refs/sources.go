@@ -26,7 +26,24 @@ type Source struct {
 // below, for which there is [Edit]; but the ConfigSource in an
 // ExtensionConfigSource, and an EDS cluster's, are where the name is that goes
 // with them.
-func Sources(m protoreflect.Message) []Source {
+func Sources(m protoreflect.Message) []Source { return sourcesThat(m, served) }
+
+// AllSources returns the sources as [Sources] does, and those that lead to files.
+func AllSources(m protoreflect.Message) []Source { return sourcesThat(m, said) }
+
+// Own reports whether a source leads to the server that the resource around it is from.
+func (s Source) Own() bool { return own(s.Config) }
+
+// File returns the path of the file that a source leads to; "" if it is none.
+func (s Source) File() string {
+	fields := s.Config.Descriptor().Fields()
+	if path := fields.ByName("path"); s.Config.Has(path) {
+		return s.Config.Get(path).String()
+	}
+	return get(get(s.Config, "path_config_source").Message(), "path").String()
+}
+
+func sourcesThat(m protoreflect.Message, served func(protoreflect.Message, protoreflect.Name) bool) []Source {
 	var found []Source
 	for f, v := range set(m) {
 		if f.Message() == nil || f.IsList() || f.IsMap() {
@@ -103,6 +120,20 @@ func served(m protoreflect.Message, field protoreflect.Name) bool {
 		return served(source, "config_source")
 	}
 	return !source.Has(fields.ByName("path")) && !source.Has(fields.ByName("path_config_source"))
+}
+
+// said reports whether the ConfigSource in a field, or in the ExtensionConfigSource there,
+// is set, whatever it leads to.
+func said(m protoreflect.Message, field protoreflect.Name) bool {
+	f := m.Descriptor().Fields().ByName(field)
+	if !m.Has(f) {
+		return false
+	}
+	source := m.Get(f).Message()
+	if source.Descriptor().Fields().ByName("config_source") != nil {
+		return said(source, "config_source")
+	}
+	return true
 }
 
 // own reports whether a ConfigSource leads to the server that the resource

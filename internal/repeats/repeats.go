@@ -96,6 +96,14 @@ func (c *Counter) say(teller string, why reason, most int, tell func(n int, by [
 	return true, displaced
 }
 
+// Full reports whether a line for a reason would not be logged now.
+func (c *Counter) Full(why string, most int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e := c.open[reason{text: why}]
+	return e != nil && e.said >= most
+}
+
 // over tells what was repeated. It is called by a timer.
 func (c *Counter) over(e *repeated) { _ = guard.Do(func() { c.due(e)() }) }
 

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/chancery-xds/chancery/internal/findings"
@@ -36,16 +37,12 @@ var Formats = map[string]func(io.Writer, Report) error{
 // Names are those of the formats.
 const Names = "text, json, sarif, github or junit"
 
-// count returns how many errors and warnings there are.
+// count returns how many errors and warnings there are, those included that are not among
+// the findings.
 func (r Report) count() (errors, warnings int) {
-	for _, p := range r.Findings {
-		if p.Warning {
-			warnings++
-		} else {
-			errors++
-		}
-	}
-	return errors, warnings
+	all := protofile.Count(r.Findings)
+	warnings = protofile.Count(slices.DeleteFunc(slices.Clone(r.Findings), func(p protofile.Problem) bool { return !p.Warning }))
+	return all - warnings, warnings
 }
 
 // code returns that of a problem, which is another mistake if it has none.

@@ -110,6 +110,7 @@ func TestCertificates(t *testing.T) {
 		{"the key is that of the first", with(two.cert+one.cert, one.own), "tls_certificate 2031-05-05 private_key is not the key of the certificate"},
 		{"no certificate", with(one.own, one.own), "tls_certificate 0001-01-01 certificate_chain has no certificate in PEM"},
 		{"none that can be read", with("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", one.own), "tls_certificate 0001-01-01"},
+		{"of a chain the first cannot be read", with("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"+two.cert, one.own), "tls_certificate 0001-01-01"},
 		{"a key that cannot be read", with(one.cert, "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n"), "tls_certificate 2031-05-06"},
 		{"a key whose first line has a typo", with(one.cert, strings.Replace(one.own, "KEY", "KY", 1)), "tls_certificate 2031-05-06 private_key has no private key in PEM"},
 		{"a certificate in place of the key", with(one.cert, one.cert), "tls_certificate 2031-05-06 private_key has no private key in PEM"},

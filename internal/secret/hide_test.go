@@ -31,6 +31,8 @@ func TestHide(t *testing.T) {
 		{"SAFE-6 nothing", `""`, " ", `""`},
 		{"SAFE-6 two that touch", "alphabetagammadelta", "alphabet|gammadelta", "…a…"},
 		{"SAFE-6 spaces", "key: one two \n  three four.", "one  two\tthree four", "key: …."},
+		{"SAFE-6 characters that are escaped by halves", `key: "\ud83d\udd11\ud83d\udd11"`, "🔑🔑", `key: "…"`},
+		{"SAFE-6 a short one that has the end of its line with it", `a: "pass" b`, " pass\n", `a: "…" b`},
 		{"what is none", "hunte-2 quokka", pw, "hunte-2 quokka"},
 		{"no text", "", pw, ""},
 	} {
@@ -129,6 +131,14 @@ func TestHideUnknown(t *testing.T) {
 	in.ConfigType = &tlsv3.PrivateKeyProvider_TypedConfig{TypedConfig: &anypb.Any{TypeUrl: "x/envoy.config.core.v3.Locality", Value: []byte("\xff")}}
 	if known.Texts(&tlsv3.TlsCertificate{PrivateKeyProvider: in}, func(string) {}) {
 		t.Error("SAFE-6 what is not what it says is taken for read")
+	}
+}
+
+// Where a value is may be said: it tells who looks for the mistake where to look.
+func TestHideNoPlace(t *testing.T) {
+	d := &corev3.DataSource{Specifier: &corev3.DataSource_InlineString{InlineString: canary}, WatchedDirectory: &corev3.WatchedDirectory{Path: "/etc/certs"}}
+	if shown := hidden(t, &tlsv3.TlsCertificate{PrivateKey: d}, canary+" of /etc/certs"); shown != "… of /etc/certs" {
+		t.Error(shown)
 	}
 }
 

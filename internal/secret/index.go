@@ -8,6 +8,8 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/descriptorpb"
+
+	"github.com/chancery-xds/chancery/internal/encoded"
 )
 
 const anyName = "google.protobuf.Any"
@@ -74,29 +76,20 @@ func isFrozen(f protoreflect.FileDescriptor) bool {
 // option returns the number in a field of options, or in a message in it; 0 if there is
 // none.
 func option(o proto.Message, path ...protowire.Number) uint64 {
-	encoded, _ := proto.Marshal(o)
-	return number(encoded, path)
+	b, _ := proto.Marshal(o)
+	return number(b, path)
 }
 
+// number returns the last that stands there, for which a field may have several parts.
 func number(m []byte, path []protowire.Number) (v uint64) {
-	for len(m) > 0 {
-		num, typ, n := protowire.ConsumeTag(m)
-		if n < 0 {
-			return v
-		}
-		m = m[n:]
-		if n = protowire.ConsumeFieldValue(num, typ, m); n < 0 {
-			return v
-		}
+	for f, err := range encoded.Fields(m) {
 		switch {
-		case num != path[0]:
-		case len(path) == 1 && typ == protowire.VarintType:
-			v, _ = protowire.ConsumeVarint(m)
-		case len(path) > 1 && typ == protowire.BytesType:
-			inner, _ := protowire.ConsumeBytes(m)
-			v = cmp.Or(number(inner, path[1:]), v)
+		case err != nil || f.Number != path[0]:
+		case len(path) == 1 && f.Type == protowire.VarintType:
+			v = f.Varint
+		case len(path) > 1 && f.Type == protowire.BytesType:
+			v = cmp.Or(number(f.Bytes, path[1:]), v)
 		}
-		m = m[n:]
 	}
 	return v
 }

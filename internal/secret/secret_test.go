@@ -234,6 +234,14 @@ func TestDepth(t *testing.T) {
 	}
 }
 
+// What is not what it says is told with its place.
+func TestUnread(t *testing.T) {
+	bad := &corev3.TypedExtensionConfig{TypedConfig: &anypb.Any{TypeUrl: "x/envoy.config.core.v3.Locality", Value: []byte("\xff")}}
+	if got := known.Find(bad).Unread; len(got) != 1 || got[0].Path != "typed_config" || got[0].Type != "Locality" || got[0].Err == nil {
+		t.Errorf("SAFE-11 %+v", got)
+	}
+}
+
 // How deep one is says nothing of the next, and each has its own path.
 func TestBeside(t *testing.T) {
 	socket := &tlsv3.DownstreamTlsContext{CommonTlsContext: &tlsv3.CommonTlsContext{}}

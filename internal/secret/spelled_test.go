@@ -210,9 +210,13 @@ func TestSpelled(t *testing.T) {
 // Certificates are looked at however they are spelled.
 func TestSpelledCertificates(t *testing.T) {
 	one, two := newPair(t, ends), newPair(t, ends)
-	for name, list := range map[string]bool{"SAFE-11 a list": true, "SAFE-11 a mapping for a list of one": false} {
+	for name, list := range map[string]bool{"SAFE-11 a list": true, "SAFE-11 a mapping for a list of one": false, "SAFE-11 a list for a mapping": false} {
 		t.Run(name, func(t *testing.T) {
-			var certs any = map[string]any{"certificateChain": map[string]any{"inline_string": one.cert}, "private_key": map[string]any{"inlineString": two.own}, "no_such": 1}
+			var chain any = map[string]any{"inline_string": one.cert}
+			if strings.HasSuffix(name, "a list for a mapping") {
+				chain = []any{map[string]any{}, chain}
+			}
+			var certs any = map[string]any{"certificateChain": chain, "private_key": map[string]any{"inlineString": two.own}, "no_such": 1}
 			if list {
 				certs = []any{certs}
 			}

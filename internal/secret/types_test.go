@@ -7,6 +7,7 @@ import (
 
 	_ "github.com/cncf/xds/go/udpa/annotations" // the options below
 	"google.golang.org/protobuf/encoding/prototext"
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/descriptorpb"
@@ -96,6 +97,41 @@ func TestTypes(t *testing.T) {
 	all := own.Texts(inStruct("Filter", map[string]any{"token": canary}), func(text string) { texts = append(texts, text) })
 	if shown := Hide("token: "+canary, texts); !all || shown != "token: …" {
 		t.Error("SAFE-6", shown)
+	}
+	own.Texts(inStruct("Filter", map[string]any{"token": 1e21}), func(text string) { texts = append(texts, text) })
+	if shown := Hide("token: 1e+21, or 1000000000000000000000", texts); shown != "token: …, or …" {
+		t.Error("SAFE-6", shown)
+	}
+}
+
+// What is not known beside sensitive fields, or where a message with some is wanted, may be
+// a secret that is misplaced.
+func TestHolds(t *testing.T) {
+	for name, want := range map[protoreflect.FullName]bool{
+		"envoy.extensions.transport_sockets.tls.v3.TlsCertificate":     true, // has a field that is marked
+		"envoy.extensions.transport_sockets.tls.v3.CommonTlsContext":   true, // has a message that has one
+		"envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext": false,
+		"envoy.config.core.v3.Locality":                                false,
+	} {
+		if got := Holds(envoyapi.Envoy().New(name).Descriptor()); got != want {
+			t.Errorf("SAFE-6 %s: %v", name, got)
+		}
+	}
+}
+
+// "For embedded message fields, the parser merges multiple instances of the same field."
+func TestOptionInParts(t *testing.T) {
+	part := func(num protowire.Number, v uint64) []byte {
+		inner := protowire.AppendVarint(protowire.AppendTag(nil, num, protowire.VarintType), v)
+		return protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), inner)
+	}
+	for _, tt := range []struct {
+		m    []byte
+		want uint64
+	}{{part(2, 7), 7}, {append(part(2, 7), part(3, 9)...), 7}, {append(part(3, 9), part(2, 7)...), 7}, {append(part(2, 7), part(2, 8)...), 8}, {part(3, 9), 0}} {
+		if got := number(tt.m, []protowire.Number{1, 2}); got != tt.want {
+			t.Errorf("%x: %d, want %d", tt.m, got, tt.want)
+		}
 	}
 }
 

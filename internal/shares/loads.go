@@ -1,7 +1,5 @@
 package shares
 
-import "container/heap"
-
 // Loads are as [Shares] of things that differ in how much they take, and take more or
 // less from time to time: bytes. When all together take too much, the largest of whoever
 // has most goes, the newest of equals. The zero value has room for any number: set Max.
@@ -12,25 +10,25 @@ type Loads[T any] struct {
 	all    int
 	born   int // loads, ever
 	owners map[string]*carrier[T]
-	most   heaviest // of *carrier[T]
+	most   Ranking[*carrier[T]]
 }
 
 // A Load is what one thing takes. Owned by its Loads.
 type Load[T any] struct {
+	Rank  // in of.loads
 	thing T
 	of    *carrier[T]
 	n     int
 	born  int
-	place int // in of.loads
 	lost  bool
 }
 
 // A carrier is an owner that has loads.
 type carrier[T any] struct {
+	Rank  // in Loads.most
 	name  string
-	n     int      // of all of them
-	loads heaviest // of *Load[T]
-	place int      // in Loads.most
+	n     int // of all of them
+	loads Ranking[*Load[T]]
 }
 
 // Enter returns the load of a thing that takes nothing yet. Who enters must leave.
@@ -42,11 +40,11 @@ func (l *Loads[T]) Enter(name string, thing T) *Load[T] {
 			l.owners = map[string]*carrier[T]{}
 		}
 		l.owners[name] = of
-		heap.Push(&l.most, of)
+		l.most.Put(of)
 	}
 	l.born++
 	p := &Load[T]{thing: thing, of: of, born: l.born}
-	heap.Push(&of.loads, p)
+	of.loads.Put(p)
 	return p
 }
 
@@ -60,7 +58,7 @@ func (l *Loads[T]) Set(p *Load[T], n int) (lost []T) {
 	more := n - p.n
 	l.add(p, more)
 	for more > 0 && l.Max > 0 && l.all > l.Max && l.all > 0 {
-		largest := l.most[0].(*carrier[T]).loads[0].(*Load[T])
+		largest := l.most.First().loads.First()
 		l.Leave(largest)
 		lost = append(lost, largest.thing)
 	}
@@ -74,9 +72,9 @@ func (l *Loads[T]) Leave(p *Load[T]) {
 	}
 	l.add(p, -p.n)
 	p.lost = true
-	heap.Remove(&p.of.loads, p.place)
-	if len(p.of.loads) == 0 {
-		heap.Remove(&l.most, p.of.place)
+	p.of.loads.Remove(p)
+	if p.of.loads.Len() == 0 {
+		l.most.Remove(p.of)
 		delete(l.owners, p.of.name)
 	}
 }
@@ -91,51 +89,12 @@ func (l *Loads[T]) add(p *Load[T], more int) {
 	l.all += more
 	p.n += more
 	p.of.n += more
-	heap.Fix(&p.of.loads, p.place)
-	heap.Fix(&l.most, p.of.place)
+	p.of.loads.Put(p)
+	l.most.Put(p.of)
 }
 
-func (p *Load[T]) weight() (n, born int) { return p.n, p.born }
-func (p *Load[T]) at(i int)              { p.place = i }
+// Before implements [Ranked].
+func (p *Load[T]) Before(o *Load[T]) bool { return p.n > o.n || p.n == o.n && p.born > o.born }
 
-func (c *carrier[T]) weight() (n, born int) { return c.n, 0 }
-func (c *carrier[T]) at(i int)              { c.place = i }
-
-// A heaviest is a heap of what knows its place in it.
-type heaviest []weighed
-
-// A weighed thing takes n; of equals the one born last comes first.
-type weighed interface {
-	weight() (n, born int)
-	at(place int)
-}
-
-func (h heaviest) Len() int { return len(h) }
-
-func (h heaviest) Less(i, j int) bool {
-	a, bornA := h[i].weight()
-	b, bornB := h[j].weight()
-	return a > b || a == b && bornA > bornB
-}
-
-func (h heaviest) Swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].at(i)
-	h[j].at(j)
-}
-
-// Push implements [heap.Interface].
-func (h *heaviest) Push(x any) {
-	e := x.(weighed)
-	e.at(len(*h))
-	*h = append(*h, e)
-}
-
-// Pop implements [heap.Interface].
-func (h *heaviest) Pop() any {
-	last := len(*h) - 1
-	e := (*h)[last]
-	(*h)[last] = nil
-	*h = (*h)[:last]
-	return e
-}
+// Before implements [Ranked].
+func (c *carrier[T]) Before(o *carrier[T]) bool { return c.n > o.n }

@@ -31,7 +31,7 @@ func TestLoads(t *testing.T) {
 	}
 	set(small, 90, "small") // who has most may be who wants more
 	set(good, 101, "good")
-	if l.All() != 0 || len(l.owners) != 0 || len(l.most) != 0 {
+	if l.All() != 0 || len(l.owners) != 0 || l.most.Len() != 0 {
 		t.Errorf("something is left: %+v", l)
 	}
 	old, young := l.Enter("a", "old"), l.Enter("a", "young")
@@ -85,12 +85,12 @@ func TestLoadsQuick(t *testing.T) {
 			}
 			top := 0
 			for name, o := range l.owners {
-				if top = max(top, o.n); o.name != name || len(o.loads) == 0 {
-					t.Fatalf("seed %d: %q has %d", seed, name, len(o.loads))
+				if top = max(top, o.n); o.name != name || o.loads.Len() == 0 {
+					t.Fatalf("seed %d: %q has %d", seed, name, o.loads.Len())
 				}
 			}
-			if len(l.most) > 0 && l.most[0].(*carrier[int]).n != top {
-				t.Fatalf("seed %d: who has most has %d, not %d", seed, top, l.most[0].(*carrier[int]).n)
+			if l.most.Len() > 0 && l.most.First().n != top {
+				t.Fatalf("seed %d: who has most has %d, not %d", seed, top, l.most.First().n)
 			}
 		}
 	}

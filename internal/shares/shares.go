@@ -4,8 +4,8 @@
 package shares
 
 import (
-	"container/heap"
 	"container/list"
+	"iter"
 )
 
 // Shares count things by whose they are. The zero value has no room: set Max. They
@@ -15,7 +15,7 @@ type Shares[T any] struct {
 
 	n      int
 	owners map[string]*owner
-	most   ranking // all owners, those with most first
+	most   Ranking[*owner] // all owners, those with most first
 }
 
 // A Place is what a thing has until [Shares.Leave]. Owned by its Shares.
@@ -25,12 +25,18 @@ type Place[T any] struct {
 	at    *list.Element // of of.places; nil: it was taken away, or left
 }
 
+// Owner returns whose the place is, or was.
+func (p *Place[T]) Owner() string { return p.of.name }
+
 // An owner has at least one thing.
 type owner struct {
+	Rank
 	name   string
 	places *list.List // of *Place, in the order of arrival
-	rank   int        // its index in the ranking
 }
+
+// Before implements [Ranked].
+func (o *owner) Before(other *owner) bool { return o.places.Len() > other.places.Len() }
 
 // Enter finds a place for a thing. When all are taken, one is made: lost is the newest
 // thing of whoever has most, and lost.OK says that there is one. No place is made, and
@@ -42,7 +48,7 @@ func (s *Shares[T]) Enter(name string, thing T) (p *Place[T], lost Lost[T]) {
 		if s.n == 0 {
 			return nil, lost
 		}
-		top := s.most[0]
+		top := s.most.First()
 		have := 0
 		if o != nil {
 			have = o.places.Len()
@@ -60,11 +66,10 @@ func (s *Shares[T]) Enter(name string, thing T) (p *Place[T], lost Lost[T]) {
 			s.owners = map[string]*owner{}
 		}
 		s.owners[name] = o
-		heap.Push(&s.most, o)
 	}
 	p = &Place[T]{thing: thing, of: o}
 	p.at = o.places.PushBack(p)
-	heap.Fix(&s.most, o.rank)
+	s.most.Put(o)
 	s.n++
 	return p, lost
 }
@@ -85,38 +90,25 @@ func (s *Shares[T]) Leave(p *Place[T]) {
 	p.at = nil
 	s.n--
 	if p.of.places.Len() > 0 {
-		heap.Fix(&s.most, p.of.rank)
+		s.most.Put(p.of)
 		return
 	}
-	heap.Remove(&s.most, p.of.rank)
+	s.most.Remove(p.of)
 	delete(s.owners, p.of.name)
+}
+
+// All yields the things that have places, in no order. The shares must not change meanwhile.
+func (s *Shares[T]) All() iter.Seq[T] {
+	return func(yield func(T) bool) {
+		for _, o := range s.owners {
+			for e := o.places.Front(); e != nil; e = e.Next() {
+				if !yield(e.Value.(*Place[T]).thing) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // Len is how many places are taken.
 func (s *Shares[T]) Len() int { return s.n }
-
-// A ranking is a heap of owners.
-type ranking []*owner
-
-func (r ranking) Len() int           { return len(r) }
-func (r ranking) Less(i, j int) bool { return r[i].places.Len() > r[j].places.Len() }
-func (r ranking) Swap(i, j int) {
-	r[i], r[j] = r[j], r[i]
-	r[i].rank, r[j].rank = i, j
-}
-
-// Push implements [heap.Interface].
-func (r *ranking) Push(x any) {
-	o := x.(*owner)
-	o.rank = len(*r)
-	*r = append(*r, o)
-}
-
-// Pop implements [heap.Interface].
-func (r *ranking) Pop() any {
-	last := len(*r) - 1
-	o := (*r)[last]
-	(*r)[last] = nil
-	*r = (*r)[:last]
-	return o
-}

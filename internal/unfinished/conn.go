@@ -3,6 +3,7 @@ package unfinished
 import (
 	"errors"
 	"net"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -23,10 +24,9 @@ type Conn struct {
 	out replies // owned by who writes
 
 	// Owned by who reads, while it does.
-	size    int
+	size, n int32 // of a buffer, and what was read
 	pool    mem.BufferPool
 	buf     *[]byte
-	n       int
 	failed  error
 	attempt func(fd uintptr) bool
 	haste   haste
@@ -34,10 +34,10 @@ type Conn struct {
 	mu    sync.Mutex    // held for memory only, and taken before the budget's
 	in    messages      // what came
 	noted state         // what the budget knows
-	holds atomic.Bool   // something that counts: noted.large > 0
 	rests chan struct{} // closed when the connection is; nil: it has never been read later
 	watch *time.Timer   // looks whether what has begun comes on; nil: nothing had begun when it last did
 
+	holds  atomic.Bool // something that counts: noted.large > 0
 	unread atomic.Bool // who reads waits, since it may not
 }
 
@@ -178,9 +178,12 @@ func (c *Conn) queue() error {
 // took follows what was read, and returns the error of reading.
 func (c *Conn) took(b []byte, err error) error {
 	return c.guarded(func() error {
-		ended, over, closed := c.follow(b)
+		opened, ended, over, closed := c.follow(b)
 		if closed {
 			return net.ErrClosed
+		}
+		for range opened { // who handles them is not left behind: each that waits costs some KiB
+			runtime.Gosched()
 		}
 		if ended > 0 {
 			c.hurried(ended)
@@ -193,16 +196,18 @@ func (c *Conn) took(b []byte, err error) error {
 	})
 }
 
-// follow says how many streams have ended by what was read, and whether too much is held.
-func (c *Conn) follow(b []byte) (ended int, over, closed bool) {
+// follow says how many streams are more by what was read and how many have ended, and
+// whether too much is held.
+func (c *Conn) follow(b []byte) (opened, ended int, over, closed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.in.ended {
-		return 0, false, true
+		return 0, 0, false, true
 	}
+	n := len(c.in.open)
 	c.in.received(b)
-	ended, c.in.over = c.in.over, 0
-	return ended, c.note(), false
+	ended, c.in.over = int(c.in.over), 0
+	return len(c.in.open) - n, ended, c.note(), false
 }
 
 // note tells the budget what has changed, and reports whether there is too much. c.mu is

@@ -35,14 +35,14 @@ func (f frame) ends() bool {
 // some kind to it, and whoever reads them will end the connection. The zero value is at
 // the beginning of a frame.
 type scanner struct {
-	skip   int // bytes before the next header: of the preface
+	skip   int32 // bytes before the next header: of the preface
 	header [frameHeader]byte
-	have   int // bytes of the header
+	have   uint8 // bytes of the header
 
 	// Of the frame whose header is complete.
 	frame
-	left int // bytes of its payload that have not come, padding not counted
-	pad  int // bytes of padding that follow; -1: how many says the next byte
+	left int32 // bytes of its payload that have not come, padding not counted
+	pad  int32 // bytes of padding that follow; -1: how many says the next byte
 }
 
 // next returns what the beginning of b is: the end of a frame's header, or a part of its
@@ -50,13 +50,13 @@ type scanner struct {
 // say whether the frame's first or last byte is in what was taken; ok is false if all of
 // b was taken and nothing is to be told.
 func (s *scanner) next(b []byte) (f frame, body, rest []byte, begins, ends, ok bool) {
-	if n := min(s.skip, len(b)); n > 0 {
-		s.skip -= n
+	if n := min(int(s.skip), len(b)); n > 0 {
+		s.skip -= int32(n)
 		b = b[n:]
 	}
 	if s.have < frameHeader {
 		n := copy(s.header[s.have:], b)
-		s.have += n
+		s.have += uint8(n)
 		b = b[n:]
 		if s.have < frameHeader {
 			return f, nil, nil, false, false, false
@@ -68,17 +68,17 @@ func (s *scanner) next(b []byte) (f frame, body, rest []byte, begins, ends, ok b
 		s.pad = 0
 	}
 	if s.pad < 0 && len(b) > 0 {
-		s.pad = min(int(b[0]), s.left-1)
+		s.pad = min(int32(b[0]), s.left-1)
 		s.left -= 1 + s.pad
 		b = b[1:]
 	}
 	if s.pad >= 0 {
-		n := min(s.left, len(b))
-		s.left -= n
+		n := min(int(s.left), len(b))
+		s.left -= int32(n)
 		body, b = b[:n], b[n:]
 		if s.left == 0 {
-			n := min(s.pad, len(b))
-			s.pad -= n
+			n := min(int(s.pad), len(b))
+			s.pad -= int32(n)
 			b = b[n:]
 		}
 	}
@@ -93,7 +93,7 @@ func (s *scanner) next(b []byte) (f frame, body, rest []byte, begins, ends, ok b
 type replies struct {
 	scanner
 	grant [4]byte
-	read  int // bytes of grant
+	read  int32 // bytes of grant
 }
 
 // next passes over a frame, or a part of it. grant is by how many bytes the window of
@@ -112,7 +112,7 @@ func (s *replies) next(b []byte) (f frame, begins bool, grant int, rest []byte) 
 		s.read = 0
 	}
 	if f.typ == typeGrant {
-		if s.read += copy(s.grant[s.read:], body); ends && s.read == len(s.grant) {
+		if s.read += int32(copy(s.grant[s.read:], body)); ends && int(s.read) == len(s.grant) {
 			grant = granted(s.grant[:])
 		}
 	}
@@ -130,7 +130,7 @@ func frameOf(header []byte) frame {
 }
 
 func (s *scanner) begin() {
-	s.frame, s.left = frameOf(s.header[:]), length(s.header[:])
+	s.frame, s.left = frameOf(s.header[:]), int32(length(s.header[:]))
 	s.pad = 0
 	if s.typ == typeData && s.flags&flagPadded != 0 {
 		s.pad = -1

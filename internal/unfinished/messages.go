@@ -15,11 +15,11 @@ const window = 64 << 10
 type messages struct {
 	scanner
 	open  []request // of the streams that are open, by stream
-	parts int       // of these, how many have begun
 	begun int       // bytes of those that are not whole and wait for their client
 	large int       // what of these counts: all, if they are more than the window
 	total int       // bytes of requests that have come, ever
-	over  int       // streams that were open, and are no more: since somebody asked
+	parts int32     // of the streams that are open, those on which a request has begun
+	over  int32     // streams that were open, and are no more: since somebody asked
 	ended bool      // nothing more is to come
 }
 
@@ -73,7 +73,7 @@ func (m *messages) count(r *request, before int) {
 }
 
 func newMessages() messages {
-	return messages{scanner: scanner{skip: preface}}
+	return messages{scanner: scanner{skip: int32(preface)}}
 }
 
 // of returns where a stream's request is, or would be, and whether the stream is open.
@@ -201,7 +201,7 @@ const looks = 4
 // since it was looked at so often: its share of what must come of all of them, or the
 // rest of it. unread says that nothing was read of the connection.
 func (m *messages) stalls(unread bool) (slow bool) {
-	share := atLeast / max(m.parts, 1)
+	share := atLeast / max(int(m.parts), 1)
 	for i := range m.open {
 		r := &m.open[i]
 		msg := r.message

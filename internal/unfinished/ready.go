@@ -34,9 +34,9 @@ func (c *Conn) ready(size int, pool mem.BufferPool) (buf *[]byte, n int, err err
 		return buf, n, err
 	}
 	// Owned by who reads; fields, so that each read need not allocate them.
-	c.size, c.pool = size, pool
+	c.size, c.pool = int32(size), pool
 	err = c.raw.Read(c.attempt)
-	buf, n, failed := c.buf, c.n, c.failed
+	buf, n, failed := c.buf, int(c.n), c.failed
 	c.buf, c.pool, c.failed = nil, nil, nil
 	switch {
 	case err != nil:
@@ -56,8 +56,10 @@ func (c *Conn) ready(size int, pool mem.BufferPool) (buf *[]byte, n int, err err
 // try reads without waiting, and reports whether that did anything.
 func (c *Conn) try(fd uintptr) bool {
 	for {
-		c.buf = c.pool.Get(c.size)
-		if c.n, c.failed = readNow(fd, *c.buf); c.failed == nil {
+		c.buf = c.pool.Get(int(c.size))
+		var n int
+		if n, c.failed = readNow(fd, *c.buf); c.failed == nil {
+			c.n = int32(n)
 			return true
 		}
 		c.pool.Put(c.buf)

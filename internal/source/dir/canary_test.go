@@ -16,7 +16,7 @@ import (
 )
 
 // envoy reads what is in Envoy's API.
-var envoy = newReader(envoyapi.Envoy())
+var envoy = newReader(envoyapi.Envoy(), 0)
 
 const canary = "hunter2Quokkas"
 

@@ -1,6 +1,7 @@
 package dir
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -10,7 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	"go.yaml.in/yaml/v3"
+	"go.yaml.in/yaml/v4"
 
 	"github.com/chancery-xds/chancery/internal/findings"
 	"github.com/chancery-xds/chancery/internal/protofile"
@@ -22,8 +23,8 @@ type Checked struct {
 	Counts []Count // in push order; of what could be read
 
 	// Errors keep the files from being loaded. Warnings do not. Both are
-	// sorted by place, and of more than a hundred the first are told and the
-	// others counted.
+	// sorted by place, and of more than Options.Most the first are told, and
+	// last how many more there are: see [protofile.Count].
 	Errors, Warnings []protofile.Problem
 
 	// Loaded are the resources that could be read, in the order of the files.
@@ -43,15 +44,18 @@ func Check(path string, opts Options) Checked { return CheckAll([]string{path}, 
 // nowhere. Stdin is read in place of "-", as YAML, of which JSON is a part. Beyond what a
 // source tells, it looks for what Envoy refuses, no resources at all are a mistake, and it
 // warns of references to resources that no file has, and of resources that nothing refers
-// to. It does not warn if something cannot be read: that refers to nothing and is referred
-// to in vain. Findings of a kind in ignore are left out.
+// to. Findings of a kind in ignore are left out.
 func CheckAll(paths []string, stdin io.Reader, opts Options, ignore ...findings.Code) Checked {
-	opts.Validate, opts.ignore = true, ignore
+	opts.Validate = true
 	s := New(paths[0], nil, opts)
+	s.ignore = ignore
 	sc := &scanner{}
 	next, errs := s.lookAt(paths, stdin, sc)
-	if readable(errs) {
-		s.missing = s.doubtful(next)
+	if len(sc.errs) == 0 { // else files are missing of which nobody knows what they have
+		s.missing = s.vain(next)
+	}
+	if readable(errs) { // what cannot be read refers to nothing
+		s.missing = append(s.missing, next.unused()...)
 	}
 	if len(errs) == 0 && len(next.types) == 0 {
 		errs = append(errs, protofile.Problem{
@@ -76,14 +80,15 @@ func readable(errs []protofile.Problem) bool {
 	})
 }
 
-// doubtful returns warnings of what refers to nothing, and of what nothing refers to.
-func (s *Source) doubtful(w world) (found []protofile.Problem) {
+// vain returns a warning for each reference to what no file has, at the place of the
+// reference.
+func (s *Source) vain(w world) (found []protofile.Problem) {
 	p := placer{s: s, files: map[string][]*yaml.Node{}, data: map[string][]byte{}}
-	missing := w.dangling()
-	for i, m := range missing[:min(most, len(missing))] { // more are not told
+	missing := w.dangling(s.shown, s.bad())
+	for i, m := range missing[:s.shown(len(missing))] { // more are not told
 		missing[i] = p.reference(m)
 	}
-	return append(problems(missing), w.unused()...)
+	return problems(missing)
 }
 
 // lookAt returns what files, directories and stdin say.
@@ -188,4 +193,40 @@ func (c Checked) around(p protofile.Problem) (in *Loaded) {
 		}
 	}
 	return in
+}
+
+// text returns what is in a file, or was in stdin.
+func (s *Source) text(path string) ([]byte, error) {
+	if path == StdinName {
+		return s.stdin, nil
+	}
+	data, _, err := read(path, s.MaxFile)
+	return data, err
+}
+
+// bad returns a function that reports whether a name may be that of a resource in a file
+// with mistakes, which is as good as there: it stands in the file, in some place.
+func (s *Source) bad() func(name string) bool {
+	var texts [][]byte
+	for path, f := range s.files {
+		if readable(f.errs) && f.more == 0 {
+			continue
+		}
+		text, err := s.text(path)
+		if err != nil {
+			return func(string) bool { return true }
+		}
+		texts = append(texts, text)
+	}
+	return func(name string) bool {
+		if len(texts) > 0 && strings.HasPrefix(name, "xdstp:") { // which has many spellings
+			return true
+		}
+		for _, text := range texts {
+			if bytes.Contains(text, []byte(name)) {
+				return true
+			}
+		}
+		return false
+	}
 }

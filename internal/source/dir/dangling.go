@@ -21,16 +21,17 @@ type dangling struct {
 // takes a tenth of a second.
 const maxCompared = 100_000
 
-// dangling returns a warning for each reference to a resource that there is
-// not.
-func (w world) dangling() (found []dangling) {
+// dangling returns a warning for each reference to a resource that there is not, and
+// that there may not be either, if it is known of more names that they are there. Of so
+// many as are shown it says what may be meant.
+func (w world) dangling(shown func(int) int, maybe func(name string) bool) (found []dangling) {
 	collections := map[string]map[string]bool{}
 	for _, url := range slices.Sorted(maps.Keys(w.types)) {
 		c := w.types[url]
 		for _, name := range slices.Sorted(maps.Keys(c.at)) {
 			l := c.at[name]
 			for _, ref := range l.Refs {
-				if ref.Name == xds.Wildcard || w.has(ref, collections) {
+				if ref.Name == xds.Wildcard || w.has(ref, collections) || maybe(ref.Name) {
 					continue
 				}
 				p := l.Pos.problem("%s %q refers to %s %q, which no file has", c.typ, name, ref.Type, ref.Name)
@@ -41,7 +42,7 @@ func (w world) dangling() (found []dangling) {
 	}
 	slices.SortStableFunc(found, func(a, b dangling) int { return byPlace(a.Problem, b.Problem) })
 	names, budget := map[string][]string{}, maxCompared
-	for i, d := range found[:min(most, len(found))] {
+	for i, d := range found[:shown(len(found))] {
 		c := w.types[d.to.Type.URL]
 		if c == nil || len(c.at) > budget {
 			continue
@@ -50,7 +51,7 @@ func (w world) dangling() (found []dangling) {
 		if names[d.to.Type.URL] == nil {
 			names[d.to.Type.URL] = slices.Sorted(maps.Keys(c.at))
 		}
-		if near := protofile.Nearest(d.to.Name, names[d.to.Type.URL]); near != "" {
+		if near := protofile.Nearest(d.to.Name, slices.Values(names[d.to.Type.URL])); near != "" {
 			found[i].Hint = fmt.Sprintf("did you mean %q?", near)
 		}
 	}

@@ -8,9 +8,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
-	"go.yaml.in/yaml/v3"
+	"go.yaml.in/yaml/v4"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/anypb"
@@ -85,17 +86,28 @@ type decoder struct {
 type reader struct {
 	types   *envoyapi.Types
 	secrets *secret.Finder
+	most    int             // how many mistakes of a file are told, as Options have it
+	ignore  []findings.Code // what is not told
 
 	validator *validate.Validator // nil: what Envoy refuses is its business
 }
 
-func newReader(types *envoyapi.Types) *reader {
-	return &reader{types: types, secrets: secret.NewFinder(types)}
+func newReader(types *envoyapi.Types, most int) *reader {
+	return &reader{types: types, secrets: secret.NewFinder(types), most: most}
 }
+
+// words are what the protocol calls the types: some write CDS.
+var words = sync.OnceValue(func() map[string]string {
+	byWord := map[string]string{}
+	for _, t := range xds.Types() {
+		byWord[strings.ToUpper(t.Short)] = t.URL
+	}
+	return byWord
+})
 
 // decode returns a decoder that is done with a file.
 func (rd *reader) decode(path string, data []byte) *decoder {
-	d := &decoder{Decoder: protofile.Decoder{File: path, Source: data, Types: rd.types}, reader: rd}
+	d := &decoder{Decoder: protofile.Decoder{File: path, Source: data, Types: rd.types, Words: words(), Most: rd.most, Ignore: rd.ignore}, reader: rd}
 	// A file must not end the program, whatever it finds in its readers.
 	if p := guard.Do(d.decode); p != nil {
 		d.Report(&yaml.Node{}, "", "", "%s: %s", gaveUp, p.Value)
@@ -177,26 +189,46 @@ func (d *decoder) document(n *yaml.Node) {
 	case url != nil:
 		d.entry(n, flat, "", said{})
 	case has("static_resources"), has("dynamic_resources"), has("staticResources"), has("dynamicResources"):
-		d.ReportAs(findings.NoMessage, n, "", "it belongs outside of this directory", "this is Envoy's bootstrap, not a resource")
+		d.ReportAs(findings.NoMessage, n, "", "chancery import "+shellWord(d.File)+" --out DIR makes resources of it", "this is an Envoy bootstrap, not a resource")
+	case has("configs"):
+		d.ReportAs(findings.NoMessage, n, "", "chancery import "+shellWord(d.File)+" --out DIR makes resources of it", "this is a config_dump of Envoy, not a resource")
 	default:
-		d.ReportAs(findings.NoMessage, n, "", "want a resource, a DiscoveryResponse or the protocol's Resource", `neither "@type" nor "resources"`)
+		hint := "want a resource, a DiscoveryResponse or the protocol's Resource"
+		if meant := protofile.MeantKey(flat); strings.HasPrefix(meant, "did you mean") {
+			hint = meant
+		}
+		d.ReportAs(findings.NoMessage, n, "", hint, `neither "@type" nor "resources"`)
 	}
+}
+
+// shellWord returns a path as it is typed.
+func shellWord(path string) string {
+	if strings.Trim(path, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./-") == "" {
+		return path
+	}
+	return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
 }
 
 // response reads Envoy's DiscoveryResponse, as in the files Envoy itself reads.
 func (d *decoder) response(flat *yaml.Node) {
 	m := d.types.New(responseName)
 	d.Message(without(flat, "@type", "resources"), m.Interface(), "")
+	in := d.of(m, cmp.Or(protofile.Get(flat, "type_url"), protofile.Get(flat, "typeUrl")))
 	list := protofile.Get(flat, "resources")
 	switch {
 	case list == nil || list.ShortTag() == "!!null":
+	case list.Kind == yaml.MappingNode:
+		d.WarnAs(findings.EnvoyOnly, list, "resources", `put "- " before it: readers other than Envoy's want a list`, "a mapping for a list")
+		if flat := d.Flat(list, "resources"); flat != nil {
+			d.entry(list, flat, "resources", in)
+		}
 	case list.Kind != yaml.SequenceNode:
 		d.Report(list, "resources", "", "a list is needed")
 	default:
 		for i, n := range list.Content {
 			path := fmt.Sprintf("resources[%d]", i)
 			if flat := d.Flat(n, path); flat != nil {
-				d.entry(n, flat, path, of(m))
+				d.entry(n, flat, path, in)
 			}
 		}
 	}
@@ -230,11 +262,11 @@ func (d *decoder) entry(n, flat *yaml.Node, path string, in said) {
 // single reads a resource that is not wrapped.
 func (d *decoder) single(flat *yaml.Node, path string, w *wrapped) proto.Message {
 	flat = d.extras(flat, path, w)
-	const hint = `such as "@type": ` + apis + "envoy.config.cluster.v3.Cluster"
 	switch url := protofile.Get(flat, "@type"); {
 	case url == nil:
-		d.ReportAs(findings.NoMessage, flat, path, hint, `no "@type"`)
+		d.ReportAs(findings.NoMessage, flat, path, protofile.MeantKey(flat), `no "@type"`)
 	case url.Kind != yaml.ScalarNode || !strings.HasPrefix(url.Value, apis):
+		hint := cmp.Or(d.MeantType(url.Value), `such as "@type": `+apis+"envoy.config.cluster.v3.Cluster")
 		d.ReportAs(findings.NoType, url, path, hint, `"@type" is no type URL that begins with %s`, apis)
 	default:
 		return d.Any(flat, path)
@@ -308,7 +340,7 @@ func (d *decoder) add(n *yaml.Node, path string, m proto.Message, w *wrapped, in
 		return
 	case as == "" && t.Name == "":
 		fail(`put it into a Resource ("@type": `+wrapper+") with name and resource",
-			"a %s is known to the protocol by a name that is none of its fields", name.Name())
+			"%s is known to the protocol by a name that is none of its fields", protofile.Spoken(string(name.Name())))
 		return
 	}
 	if w.unsupported != "" {

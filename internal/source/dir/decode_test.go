@@ -139,10 +139,19 @@ filter_chains:
 		{"an unknown type", "c.yaml", `"@type": type.googleapis.com/envoy.Nothing`, "c.yaml:1:10: no message type is known as \"envoy.Nothing\"\n"},
 		{"an unknown type inside", "c.yaml", "\"@type\": type.googleapis.com/envoy.config.core.v3.TypedExtensionConfig\nname: e\ntyped_config:\n  \"@type\": type.googleapis.com/x.Y\n",
 			"c.yaml:4:12: typed_config: no message type is known as \"x.Y\"\n"},
-		{"a type without its prefix", "c.yaml", `"@type": envoy.config.cluster.v3.Cluster`, "c.yaml:1:10: \"@type\" is no type URL that begins with type.googleapis.com/ (such as \"@type\": type.googleapis.com/envoy.config.cluster.v3.Cluster)\n"},
+		{"a type without its prefix", "c.yaml", `"@type": envoy.config.cluster.v3.Cluster`, "c.yaml:1:10: \"@type\" is no type URL that begins with type.googleapis.com/ (did you mean \"type.googleapis.com/envoy.config.cluster.v3.Cluster\"?)\n"},
+		{"a type by the protocol's word for it", "c.yaml", `"@type": CDS`, "c.yaml:1:10: \"@type\" is no type URL that begins with type.googleapis.com/ (did you mean \"type.googleapis.com/envoy.config.cluster.v3.Cluster\"?)\n"},
+		{"what is no type at all", "c.yaml", `"@type": 7`, "c.yaml:1:10: \"@type\" is no type URL that begins with type.googleapis.com/ (such as \"@type\": type.googleapis.com/envoy.config.cluster.v3.Cluster)\n"},
+		{"type_url for @type", "c.yaml", "name: a\ntype_url: type.googleapis.com/envoy.config.cluster.v3.Cluster\n", "c.yaml:1:1: neither \"@type\" nor \"resources\" (did you mean \"@type\" and not \"type_url\"?)\n"},
+		{"type for @type, in a response", "c.yaml", "resources:\n- name: a\n  type: type.googleapis.com/envoy.config.cluster.v3.Cluster\n", "c.yaml:2:3: resources[0]: no \"@type\" (did you mean \"@type\" and not \"type\"?)\n"},
+		{"TYP-7 a response of a type that there is not", "c.json", "{\"typeUrl\": \"type.googleapis.com/envoy.config.cluster.v3.Clustr\",\n\"resources\": [{\"@type\": \"type.googleapis.com/envoy.config.cluster.v3.Cluster\", \"name\": \"a\"}]}",
+			"CDS a at c.json:2:15\nc.json:1:13: type_url: no message type is known as \"envoy.config.cluster.v3.Clustr\" (did you mean \"type.googleapis.com/envoy.config.cluster.v3.Cluster\"?)\n"},
+		{"TYP-7 a response whose type has no prefix", "c.yaml", "type_url: Cluster\nresources:\n- {" + clusterURL + ", name: a}\n",
+			"CDS a at c.yaml:3:3\nc.yaml:1:11: type_url: this is no type URL that begins with type.googleapis.com/ (did you mean \"type.googleapis.com/envoy.config.cluster.v3.Cluster\"?)\n"},
 		{"not a resource", "c.yaml", "name: a\n", "c.yaml:1:1: neither \"@type\" nor \"resources\" (want a resource, a DiscoveryResponse or the protocol's Resource)\n"},
 		{"a list of resources", "c.yaml", "- {" + clusterURL + ", name: a}\n", "c.yaml:1:1: a mapping is needed, not a list\n"},
-		{"Envoy's bootstrap", "c.yaml", "node: {id: x}\nstatic_resources: {}\n", "c.yaml:1:1: this is Envoy's bootstrap, not a resource (it belongs outside of this directory)\n"},
+		{"Envoy's bootstrap", "c.yaml", "node: {id: x}\nstatic_resources: {}\n", "c.yaml:1:1: this is an Envoy bootstrap, not a resource (chancery import c.yaml --out DIR makes resources of it)\n"},
+		{"a config_dump", "it's.json", `{"configs": []}`, "it's.json:1:1: this is a config_dump of Envoy, not a resource (chancery import 'it'\\''s.json' --out DIR makes resources of it)\n"},
 		{"a virtual host without a wrapper", "c.yaml", "\"@type\": type.googleapis.com/envoy.config.route.v3.VirtualHost\nname: v\ndomains: [\"*\"]\n",
 			"c.yaml:1:1: the name \"v\" of a VHDS resource: want route/host, the route configuration's name and the host (change its name, or put it into a Resource (\"@type\": type.googleapis.com/envoy.service.discovery.v3.Resource) with name and resource)\n"},
 		{"a virtual host without a wrapper whose name says its route", "c.yaml", "\"@type\": type.googleapis.com/envoy.config.route.v3.VirtualHost\nname: r/v\ndomains: [\"*\"]\n",
@@ -151,7 +160,7 @@ filter_chains:
 		{"VHDS by its wrapper's name", "c.yaml", vhds("r/v"), "VHDS r/v at c.yaml:1:1\n"},
 		{"VHDS by a name without a route", "c.yaml", vhds("v"), "c.yaml:1:1: the name \"v\" of a VHDS resource: want route/host, the route configuration's name and the host\n"},
 		{"LEDS without a wrapper", "c.yaml", "\"@type\": type.googleapis.com/envoy.config.endpoint.v3.LbEndpoint\n",
-			"c.yaml:1:1: a LbEndpoint is known to the protocol by a name that is none of its fields (put it into a Resource (\"@type\": type.googleapis.com/envoy.service.discovery.v3.Resource) with name and resource)\n"},
+			"c.yaml:1:1: an LbEndpoint is known to the protocol by a name that is none of its fields (put it into a Resource (\"@type\": type.googleapis.com/envoy.service.discovery.v3.Resource) with name and resource)\n"},
 		{"SUB-6 on demand, wrapped or not", "c.yaml", "resources:\n- {" + clusterURL + ", name: a, x-chancery: {on_demand: true}}\n- {" + clusterURL + ", name: b, x-chancery: {on_demand: false}}\n" +
 			"- {" + wrapperURL + ", name: c, x-chancery: {on_demand: True}, resource: {" + clusterURL + "}}\n- {" + wrapperURL + ", name: d, resource: {" + clusterURL + ", x-chancery: {on_demand: true}}}\n",
 			"CDS a at c.yaml:2:3 on demand\nCDS b at c.yaml:3:3\nCDS c at c.yaml:4:3 on demand\nCDS d at c.yaml:5:3 on demand\n"},
@@ -161,8 +170,8 @@ filter_chains:
 			"CDS xdstp://a/t/x?a=2&b=1 at c.yaml:1:1 aliases [xdstp://a/t/y?a=2&b=1 plain?b&a] → EDS xdstp://a/t/e?a=2&b=1\n"},
 		{"binary in YAML", "c.yaml", "a: b\nc: \x00\x01", "c.yaml:2:4: this is no text: byte 0x00\n"},
 		{"binary in JSON", "c.json", "{\"\xff", "c.json:1:3: this is no text: byte 0xff\n"},
-		{"truncated YAML", "c.yaml", clusterURL + "\nname: \"a\n", "c.yaml:2: found unexpected end of stream\n"},
-		{"truncated YAML in a list", "c.yaml", "resources: [\n {" + clusterURL + ",", "c.yaml:2: did not find expected node content\n"},
+		{"truncated YAML", "c.yaml", clusterURL + "\nname: \"a\n", "c.yaml:2:9: found unexpected end of stream (in the text whose quotes begin at 2:7)\n"},
+		{"truncated YAML in a list", "c.yaml", "resources: [\n {" + clusterURL + ",", "c.yaml:2:64: did not find expected node content (the file ends here)\n"},
 		{"an empty file", "c.yaml", "", "c.yaml: warning: the file is empty; if it was not before, a running server refuses that\n"},
 		{"an empty file in binary", "c.pb", "", "c.pb: warning: the file is empty; if it was not before, a running server refuses that\n"},
 		{"a wrapper around nothing", "c.yaml", "\"@type\": type.googleapis.com/envoy.service.discovery.v3.Resource\nname: a\n", "c.yaml:1:1: a Resource without its resource\n"},
@@ -178,8 +187,9 @@ filter_chains:
 		{"TYP-7 another type than the response's", "c.yaml", "type_url: type.googleapis.com/envoy.config.listener.v3.Listener\nresources:\n- {" + clusterURL + ", name: a}\n",
 			"c.yaml:3:3: resources[0]: type.googleapis.com/envoy.config.cluster.v3.Cluster, in a response whose type_url is type.googleapis.com/envoy.config.listener.v3.Listener\n"},
 		{"an unknown field of a response", "c.yaml", "version: x\nresources: []\n", "c.yaml:1:1: unknown field \"version\" in DiscoveryResponse\n"},
-		{"resources that are no list", "c.yaml", "resources: {a: b}\n", "c.yaml:1:12: resources: a list is needed\n"},
-		{"YAML that is none", "c.yaml", clusterURL + "\nname: a\n---\na: b: c\n", "c.yaml:4: mapping values are not allowed in this context\n"},
+		{"resources that are no list", "c.yaml", "resources: a\n", "c.yaml:1:12: resources: a list is needed\n"},
+		{"a mapping for a list of resources, as Envoy takes it", "c.yaml", "resources: {" + clusterURL + ", name: a}\n", "CDS a at c.yaml:1:12\nc.yaml:1:12: warning: resources: a mapping for a list (put \"- \" before it: readers other than Envoy's want a list)\n"},
+		{"YAML that is none", "c.yaml", clusterURL + "\nname: a\n---\na: b: c\n", "c.yaml:4:5: mapping values are not allowed in this context (text with \": \" in it wants quotes; keys of one mapping begin in one column)\n"},
 		{"half a JSON file", "c.json", "{\"resources\": [\n  {\"@type\": ", "c.json:2:13: the file ends in the middle of a value\n"},
 		{"JSON that is none", "c.json", "{\"resources\":\n  nope}", "c.json:2:3: invalid character 'o' in literal null (expecting 'u')\n"},
 		{"a tag", "c.yaml", clusterURL + "\nname: !include x\n", "c.yaml:2:7: a tag has no meaning here (text that begins with \"!\" wants quotes)\n"},
@@ -214,7 +224,7 @@ func TestDecodeMergeBomb(t *testing.T) {
 		fmt.Fprintf(&b, "- &a%d {<<: [%s], name: b%d}\n", i+1, strings.Repeat(fmt.Sprintf("*a%d, ", i), 10), i)
 	}
 	d := envoy.decode("bomb.yaml", []byte(b.String()))
-	if !d.Failed() || !strings.Contains(fmt.Sprint(d.Problems), "aliases expanded") {
+	if d.Errors() == 0 || !strings.Contains(fmt.Sprint(d.Problems), "aliases expanded") {
 		t.Errorf("%d resources, %v", len(d.loaded), d.Problems)
 	}
 }
@@ -228,7 +238,7 @@ resources:
 - {"@type": type.googleapis.com/envoy.config.cluster.v3.Cluster, name: a, connect_timeout: 0.25s, metadata: {filter_metadata: {x: {b: 1, a: 2}, w: {}}}}
 - {"@type": type.googleapis.com/envoy.config.core.v3.TypedExtensionConfig, name: e, typed_config: {"@type": type.googleapis.com/google.protobuf.Struct, value: {z: 1, y: [true, null]}}}
 `))
-		if d.Failed() {
+		if d.Errors() > 0 {
 			t.Fatal(d.Problems)
 		}
 		for i, want := range []string{"6925a7c5a4e439c4", "ef63a3ba358da974"} {
@@ -245,7 +255,7 @@ func TestDecodeWrapped(t *testing.T) {
 	decoded := func(says string) Loaded {
 		t.Helper()
 		d := envoy.decode("x.yaml", []byte("\"@type\": type.googleapis.com/envoy.service.discovery.v3.Resource\n"+says+"\nresource: {"+clusterURL+", name: a}\n"))
-		if d.Failed() {
+		if d.Errors() > 0 {
 			t.Fatal(d.Problems)
 		}
 		return d.loaded[0]
@@ -292,8 +302,8 @@ func FuzzDecode(f *testing.F) {
 				t.Errorf("%v: of %d lines", p, lines)
 			}
 		}
-		if failed != d.Failed() {
-			t.Errorf("failed is %v, problems %v", d.Failed(), d.Problems)
+		if failed != (d.Errors() > 0) {
+			t.Errorf("failed is %v, problems %v", d.Errors() > 0, d.Problems)
 		}
 	})
 }

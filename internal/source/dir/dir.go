@@ -20,7 +20,6 @@ import (
 	"time"
 
 	"github.com/chancery-xds/chancery/internal/envoyapi"
-	"github.com/chancery-xds/chancery/internal/findings"
 	"github.com/chancery-xds/chancery/internal/guard"
 	"github.com/chancery-xds/chancery/internal/lastgood"
 	"github.com/chancery-xds/chancery/internal/protofile"
@@ -61,6 +60,9 @@ type Options struct {
 	References bool
 	// Validate looks for what Envoy refuses: each is a mistake.
 	Validate bool
+	// Most is how many mistakes, and as many warnings, are told; the others are
+	// counted. 100 if zero, all if negative.
+	Most int
 	// Poll is how often the directory is looked at when nothing hints at a
 	// change; 30 s if zero.
 	Poll time.Duration
@@ -74,8 +76,6 @@ type Options struct {
 	// Done, if set, is told of each load that committed something, or failed, and of
 	// the first that did not fail: at the start, or after others that did.
 	Done func(at time.Time, err error)
-
-	ignore []findings.Code // what is not told
 }
 
 // A Source loads a directory into the default group of a store. It is made by
@@ -107,6 +107,7 @@ type Source struct {
 
 	warnings []protofile.Problem // of the files as last seen
 	stdin    []byte              // what was read from there, of a check
+	untold   int                 // warnings that these leave out
 	missing  []protofile.Problem // references of the world to what it has not
 	told     map[string]bool     // those that were logged
 }
@@ -121,7 +122,7 @@ type file struct {
 
 	errs, warnings []protofile.Problem
 
-	more int // errors that errs leaves out
+	more, untold int // errors and warnings that these leave out
 }
 
 // New returns a source that loads the directory into st.
@@ -132,7 +133,7 @@ func New(root string, st *store.Store, opts Options) *Source {
 	if opts.Types == nil {
 		opts.Types = envoyapi.Envoy()
 	}
-	s := &Source{Options: opts, root: root, store: st, reader: newReader(opts.Types), force: make(chan order, 1), removals: removals{confirm: opts.Confirm}}
+	s := &Source{Options: opts, root: root, store: st, reader: newReader(opts.Types, opts.Most), force: make(chan order, 1), removals: removals{confirm: opts.Confirm}}
 	if opts.Validate {
 		s.validator = validate.New(opts.Types)
 	}
@@ -223,7 +224,7 @@ func (s *Source) load(o order, sc *scanner) (Report, error) {
 	s.departed = s.departed.after(start, s.world, next)
 	s.serves(next)
 	if s.References {
-		s.missing = problems(next.dangling())
+		s.missing = problems(next.dangling(s.shown, func(string) bool { return false }))
 	}
 	if s.Keep != nil && (len(commit.Changes) > 0 || !s.begun) {
 		s.Keep(next.config(start, s.departed, &s.removals))
@@ -265,7 +266,7 @@ func (s *Source) look(force bool, sc *scanner) (next world, changed bool, _ Erro
 
 // gather puts together what is in files.
 func (s *Source) gather(sc *scanner, files map[string]*file) (next world, changed bool, _ Errors) {
-	errs, more := sc.errs, 0
+	errs, more, untold := sc.errs, 0, 0
 	changed, now := len(files) != len(s.files) || len(errs) > 0, time.Now()
 	var warnings []protofile.Problem
 	for path, f := range files {
@@ -274,9 +275,10 @@ func (s *Source) gather(sc *scanner, files map[string]*file) (next world, change
 		warnings = append(warnings, f.warnings...)
 		warnings = append(warnings, f.ending(now)...)
 		more += f.more
+		untold += f.untold
 	}
 	s.failing.moved = s.failing.moved || !maps.Equal(files, s.files)
-	s.files, s.warnings = files, warnings
+	s.files, s.warnings, s.untold = files, warnings, untold
 	if !changed && len(errs) == 0 && !s.behind() {
 		return world{}, false, nil
 	}
@@ -284,7 +286,7 @@ func (s *Source) gather(sc *scanner, files map[string]*file) (next world, change
 	if s.Validate {
 		twice = append(twice, next.sharing()...)
 	}
-	return next, true, summary(s.root, "mistakes", s.counted(append(errs, twice...)), more)
+	return next, true, s.summary("mistake", s.counted(append(errs, twice...)), more)
 }
 
 // rereads is how often files are read again that have changed while they were read, as
@@ -395,7 +397,7 @@ func (s *Source) fill(now *file, path string, data []byte) {
 			now.errs = append(now.errs, p)
 		}
 	}
-	now.loaded, now.more = d.loaded, d.Errors()-len(now.errs)
+	now.loaded, now.more, now.untold = d.loaded, d.Errors()-len(now.errs), d.Warnings()-len(now.warnings)
 	if !s.V2 {
 		now.errs = append(now.errs, ofV2(d.loaded)...)
 	}

@@ -16,6 +16,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/chancery-xds/chancery/internal/protofile"
 	"github.com/chancery-xds/chancery/store"
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -217,8 +218,26 @@ func TestLoad(t *testing.T) {
 		b := newBench(t, "a.yaml", "resources:\n"+strings.Repeat("- {}\n", 130), "b.yaml", "x: y")
 		_, err := b.src.Load()
 		errs, _ := errors.AsType[Errors](err)
-		if len(errs) != 101 || errs[100].Error() != b.dir+": and 31 more mistakes" || errs[99].Pos.Line != 101 {
+		if len(errs) != 101 || errs[100].Error() != b.dir+": and 31 more mistakes" || errs[99].Pos.Line != 101 || errs.Count() != 131 {
 			t.Errorf("got %v", err)
+		}
+	})
+	t.Run("and those of warnings, and of all there are if wanted", func(t *testing.T) {
+		const doubtful = "- {" + clusterURL + ", name: %d}\n"
+		var lines strings.Builder
+		for i := range 130 {
+			fmt.Fprintf(&lines, doubtful, i)
+		}
+		b := newBench(t, "a.yaml", "resources:\n"+lines.String(), "b.yaml", clusterURL+"\nname: 1000\n")
+		report, err := b.src.Load()
+		if w := report.Warnings; err != nil || len(w) != 101 || protofile.Count(w) != 131 || w[100].Error() != b.dir+": warning: and 31 more warnings" {
+			t.Errorf("got %v, %v", err, w)
+		}
+		if w := Check(b.dir, Options{Most: 130}).Warnings; len(w) != 131 || w[130].Error() != b.dir+": warning: and 1 more warning" {
+			t.Errorf("got %v", w)
+		}
+		if w := Check(b.dir, Options{Most: -1}).Warnings; len(w) != 131 || w[130].Pos.Line != 2 {
+			t.Errorf("got %v", w)
 		}
 	})
 	t.Run("warnings are returned, and change nothing", func(t *testing.T) {
@@ -388,8 +407,8 @@ func TestOddFiles(t *testing.T) {
 		b.remove("a.yaml") // p.pb has another
 		b.load("CDS a b")
 		for _, tt := range []struct{ file, in, want string }{
-			{"b.yaml", clusters("b", "c")[:70], "b.yaml:2: did not find expected ',' or '}'"},
-			{"b.yaml", "resources:\n- {" + clusterURL + ", name: \"b", "b.yaml:2: found unexpected end of stream"},
+			{"b.yaml", clusters("b", "c")[:70], "b.yaml:2:60: did not find expected ',' or '}' (in the mapping whose { is at 2:3)"},
+			{"b.yaml", "resources:\n- {" + clusterURL + ", name: \"b", "b.yaml:2:74: found unexpected end of stream (in the text whose quotes begin at 2:72)"},
 			{"b.yaml", "", "b.yaml: has become empty, which is what half a write looks like: delete it, or leave a comment in it"},
 			{"b.yaml", "\x7fELF\x02\x00", "b.yaml:1:6: this is no text: byte 0x00"},
 			{"b.yaml", "\xff\xfea\x00", "b.yaml:1:1: this is no text: byte 0xff"},

@@ -13,8 +13,7 @@ import (
 )
 
 // Errors is what keeps a directory from being loaded, sorted by place. Of more
-// than a hundred mistakes the first hundred are told, and last how many more
-// there are.
+// mistakes than [Options] say the first are told, and last how many more there are.
 type Errors []protofile.Problem
 
 // Error returns the errors, one on a line.
@@ -26,7 +25,8 @@ func (e Errors) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-const most = 100
+// Count returns how many mistakes there are, those included that are not told.
+func (e Errors) Count() int { return protofile.Count(e) }
 
 // counted returns the problems that are not ignored.
 func (s *Source) counted(all []protofile.Problem) []protofile.Problem {
@@ -36,17 +36,28 @@ func (s *Source) counted(all []protofile.Problem) []protofile.Problem {
 	return slices.DeleteFunc(slices.Clone(all), func(p protofile.Problem) bool { return slices.Contains(s.ignore, p.Code) })
 }
 
+// shown returns how many of n mistakes are told, or of n warnings.
+func (s *Source) shown(n int) int {
+	if s.Most < 0 {
+		return n
+	}
+	return min(n, cmp.Or(s.Most, protofile.MaxProblems))
+}
+
 // summary sorts problems and leaves the first of them, with a last one that
 // counts the others: these, and more that nobody kept.
-func summary(root, what string, problems []protofile.Problem, more int) []protofile.Problem {
+func (s *Source) summary(what string, problems []protofile.Problem, more int) []protofile.Problem {
 	slices.SortStableFunc(problems, byPlace)
-	if len(problems) > most {
+	if most := s.shown(len(problems)); len(problems) > most {
 		more += len(problems) - most
 		problems = problems[:most:most]
 	}
 	if more > 0 {
+		if more > 1 {
+			what += "s"
+		}
 		last := problems[len(problems)-1]
-		problems = append(problems, protofile.Problem{File: root, Message: fmt.Sprintf("and %d more %s", more, what), Warning: last.Warning})
+		problems = append(problems, protofile.Problem{File: s.root, Message: fmt.Sprintf("and %d more %s", more, what), Warning: last.Warning, Others: more})
 	}
 	return problems
 }

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"go.yaml.in/yaml/v3"
+	"go.yaml.in/yaml/v4"
 	"google.golang.org/protobuf/encoding/prototext"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -32,7 +32,7 @@ func (d *decoder) text() {
 	}
 	typ, err := d.types.FindMessageByName(protoreflect.FullName(name))
 	if err != nil {
-		d.ReportAs(findings.NoType, &yaml.Node{Line: line, Column: 1}, "", "", "no message type is known as %q", name)
+		d.ReportAs(findings.NoType, &yaml.Node{Line: line, Column: 1}, "", strings.ReplaceAll(d.MeantType(name), apis, ""), "no message type is known as %q", name)
 		return
 	}
 	m := typ.New()
@@ -130,14 +130,14 @@ func (d *decoder) binary() {
 
 // responseMessage reads the resources of a response.
 func (d *decoder) responseMessage(m protoreflect.Message) {
-	resources := get(m, "resources").List()
+	in, resources := d.of(m, nil), get(m, "resources").List()
 	if resources.Len() == 0 {
 		d.WarnAs(findings.Empty, whole, "", "", "a DiscoveryResponse without resources")
 	}
 	for i := range resources.Len() {
 		path := fmt.Sprintf("resources[%d]", i)
 		if inner := d.unpack(resources.Get(i).Message(), path); inner != nil {
-			d.entryMessage(inner, path, of(m))
+			d.entryMessage(inner, path, in)
 		}
 	}
 }
@@ -169,7 +169,7 @@ func (d *decoder) unpack(a protoreflect.Message, path string) protoreflect.Messa
 	}
 	typ, err := d.types.FindMessageByURL(url)
 	if err != nil {
-		d.ReportAs(findings.NoType, whole, path, "", "no message type is known as %q", strings.TrimPrefix(url, apis))
+		d.UnknownType(whole, url, path)
 		return nil
 	}
 	m := typ.New()

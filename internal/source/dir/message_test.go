@@ -86,7 +86,7 @@ func TestDecodeMessages(t *testing.T) {
 			"x.txtpb:1:1: unknown field (read as a DiscoveryResponse: for another message, begin with a line \"# proto-message: envoy.config.cluster.v3.Cluster\")\n"},
 		{"an unknown field", "x.txtpb", head + "envoy.config.cluster.v3.Cluster\nname: 'a'\n  nam: 'b'\n", "x.txtpb:3:3: unknown field\n"},
 		{"half a file", "x.txtpb", head + "envoy.config.cluster.v3.Cluster\nmetadata {", "x.txtpb:2: the file ends in the middle of a value\n"},
-		{"a header of nothing", "x.txtpb", "#\n" + head + "envoy.Cluster\n", "x.txtpb:2:1: no message type is known as \"envoy.Cluster\"\n"},
+		{"a header of nothing", "x.txtpb", "#\n" + head + "envoy.Cluster\n", "x.txtpb:2:1: no message type is known as \"envoy.Cluster\" (did you mean \"envoy.config.cluster.v3.Cluster\"?)\n"},
 		{"an unknown type", "x.txtpb", "resources { type_url: 'type.googleapis.com/x.Y' }", "x.txtpb: resources[0]: no message type is known as \"x.Y\"\n"},
 		{"a foreign URL", "x.txtpb", "resources { type_url: 'x.Y' }", "x.txtpb: resources[0]: type \"x.Y\" is no type URL that begins with type.googleapis.com/\n"},
 		{"a bad encoding inside", "x.txtpb", "resources { type_url: 'type.googleapis.com/envoy.config.cluster.v3.Cluster' value: '\\xff' }",

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"go.yaml.in/yaml/v3"
+	"go.yaml.in/yaml/v4"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/chancery-xds/chancery/internal/findings"
@@ -54,10 +54,7 @@ func (p *placer) node(l Loaded) *yaml.Node {
 	}
 	docs, known := p.files[l.File]
 	if !known {
-		data, err := p.s.stdin, error(nil)
-		if l.File != StdinName {
-			data, _, err = read(l.File, p.s.MaxFile)
-		}
+		data, err := p.s.text(l.File)
 		if err == nil {
 			docs = documents(l.File, data)
 		}

@@ -41,16 +41,20 @@ func (s *Source) Restore(c lastgood.Config) error {
 		}
 	}
 	before := departed{}
+	var odd []error
 	for _, t := range c.Gone {
 		for _, r := range t.Resources {
 			l, err := s.reader.restored(t.Type, r)
 			switch {
 			case err != nil:
-				return err
+				odd = append(odd, err)
 			case !withheld(t):
 				before[goneName{t.URL, r.Name}] = gone{l, time.Now()}
 			}
 		}
+	}
+	if odd != nil { // what had gone, perhaps with its --proto-set, is no reason to forget the rest
+		s.Log.Warn("what had gone shortly before cannot be read any more: clients may lose it before what refers to it", "resources", len(odd), "error", odd[0])
 	}
 	if s.Review != nil {
 		if _, err := s.Review(w.all()); err != nil {

@@ -213,6 +213,20 @@ func TestRestore(t *testing.T) {
 			t.Errorf("what may not be served is: %v, %v", recent(b), err)
 		}
 	})
+	t.Run("what had gone and is not known any more is no reason to forget the rest", func(t *testing.T) {
+		with := kept
+		with.Gone = []lastgood.Type{{Type: xds.TypeOf("type.googleapis.com/of.before.Message"), Resources: []lastgood.Resource{{Resource: xds.NewResource("old", nil)}}}}
+		var log bytes.Buffer
+		b := newBench(t)
+		b.src.Log = slog.New(slog.NewTextHandler(&log, nil))
+		if err := b.src.Restore(with); err != nil {
+			t.Fatal(err)
+		}
+		served(b, 30, "v7")
+		if got := log.String(); !strings.Contains(got, "what had gone shortly before cannot be read any more") || !strings.Contains(got, "resources=1") {
+			t.Error(got)
+		}
+	})
 	// withheld restores what was kept and another type, which is not known until the files
 	// are loaded.
 	withheld := func(t *testing.T, more lastgood.Type, name string) (log bytes.Buffer) {

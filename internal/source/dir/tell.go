@@ -43,13 +43,13 @@ func (s *Source) Tell(err error) {
 		s.Log.Error("not loaded, what was good before stays", "error", err, "since", since)
 		return
 	}
-	s.Log.Error("not loaded, what was good before stays", "mistakes", len(errs), "since", since)
+	s.Log.Error("not loaded, what was good before stays", "mistakes", errs.Count(), "since", since)
 	for _, e := range errs {
 		s.Log.Error("mistake", "error", e.Error())
 	}
 }
 
-// doubts are all warnings, sorted by place; of more than a hundred the first.
+// doubts are all warnings, sorted by place; of many the first, and how many more.
 func (s *Source) doubts() []protofile.Problem {
-	return summary(s.root, "warnings", s.counted(slices.Concat(s.warnings, s.missing)), 0)
+	return s.summary("warning", s.counted(slices.Concat(s.warnings, s.missing)), s.untold)
 }

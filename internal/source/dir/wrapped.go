@@ -1,18 +1,36 @@
 package dir
 
 import (
+	"cmp"
+	"strings"
 	"time"
 
-	"go.yaml.in/yaml/v3"
+	"go.yaml.in/yaml/v4"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/chancery-xds/chancery/internal/findings"
 )
 
 // said is what a response says of the resources in it.
 type said struct{ typeURL, version string }
 
-func of(response protoreflect.Message) said {
-	return said{get(response, "type_url").String(), get(response, "version_info").String()}
+// of returns what a response says, whose type_url stands at a node, if it is known where.
+// A type that there is not is reported here once, and not for each resource.
+func (d *decoder) of(response protoreflect.Message, at *yaml.Node) said {
+	s := said{get(response, "type_url").String(), get(response, "version_info").String()}
+	if s.typeURL == "" {
+		return s
+	}
+	at = cmp.Or(at, whole)
+	if !strings.HasPrefix(s.typeURL, apis) {
+		d.ReportAs(findings.NoType, at, "type_url", d.MeantType(s.typeURL), "this is no type URL that begins with %s", apis)
+		s.typeURL = ""
+	} else if _, err := d.types.FindMessageByURL(s.typeURL); err != nil {
+		d.UnknownType(at, s.typeURL, "type_url")
+		s.typeURL = ""
+	}
+	return s
 }
 
 // get returns the value of a field that there is.

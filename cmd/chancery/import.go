@@ -1,0 +1,343 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/chancery-xds/chancery/internal/export"
+	"github.com/chancery-xds/chancery/internal/importer"
+	"github.com/chancery-xds/chancery/internal/listen"
+	"github.com/chancery-xds/chancery/internal/protofile"
+	"github.com/chancery-xds/chancery/internal/source/dir"
+)
+
+// An importing is what chancery import is told by its flags.
+type importing struct {
+	from, admin    string
+	to             importer.Write
+	options        importer.Options
+	sets           []string
+	maxFile        int64
+	dry            bool
+	stdin          io.Reader
+	stdout, stderr io.Writer
+}
+
+func importCommand() *cobra.Command {
+	var i importing
+	cmd := &cobra.Command{
+		Use:   "import FILE|DIR|- --out DIR",
+		Short: "Make resources of what an Envoy runs with",
+		Long: `Import makes a directory that "chancery serve" takes out of what an Envoy runs with:
+
+  FILE           a bootstrap with static_resources, in YAML or JSON, or the config_dump
+                 of Envoy's admin interface; "-" is standard input
+  DIR            the files that an Envoy subscribes to (path_config_source), and its
+                 bootstrap if it is there
+  --from-admin   a running Envoy, asked at its admin interface
+
+Each resource becomes a file of its own, such as listeners/NAME.yaml; comments stay.
+A listener without a name gets one of its port: listener_8080. What is imported and
+was read from a file or another server (path_config_source, api_config_source) is
+asked of this server (ads). A mapping in the place of a list and other forms that
+Envoy alone takes are written so that every reader takes them.
+
+What no server can send stays in _bootstrap.yaml, which serve passes over: admin, node,
+layered_runtime, stats_sinks and the like, and the clusters that they need.
+"chancery bootstrap envoy --from" makes a bootstrap of it that leads to the server.
+
+The directory has to be new or empty, unless --force is given. All is written, or
+nothing. Files with secrets in them have mode 0600, and nothing of them is printed.
+
+Envoy's admin interface writes "[redacted]" in the place of secrets: these are refused,
+or left out with --without-redacted.
+
+Exit codes: 0 imported; 1 not, and why; 2 wrong use.`,
+		Example: `  chancery import /etc/envoy/envoy.yaml --out ./config
+  chancery serve ./config
+  chancery bootstrap envoy --from ./config/_bootstrap.yaml | envoy -c /dev/fd/0
+
+  chancery import --from-admin 127.0.0.1:9901 --out ./config
+  chancery import /etc/envoy/xds --out ./config          # lds.yaml, cds.yaml, ...
+  chancery import envoy.yaml --out ./config --split-routes --eds
+  chancery import envoy.yaml --dry-run                   # write nothing, say what would be`,
+		Args: func(_ *cobra.Command, args []string) error {
+			switch {
+			case i.admin != "" && len(args) > 0:
+				return errors.New("either a file or --from-admin, not both")
+			case i.admin == "" && len(args) != 1:
+				return fmt.Errorf("import wants one file or directory, not %d", len(args))
+			case i.to.Dir == "" && !i.dry:
+				return errors.New("--out is missing: the directory to write to")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 1 {
+				i.from = args[0]
+			}
+			i.stdin, i.stdout, i.stderr = cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()
+			if err := checkMaxFile(i.maxFile); err != nil {
+				return err
+			}
+			return i.run(cmd.Context())
+		},
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.StringVarP(&i.to.Dir, "out", "o", "", "`DIRECTORY` to write to; made if it is not there")
+	f.StringVar(&i.admin, "from-admin", "", "`HOST:PORT` or unix:///PATH of the admin interface of an Envoy to import from")
+	f.BoolVar(&i.options.SplitRoutes, "split-routes", false, "make resources of the routes in listeners (RDS), so that a change of routes is one of routes alone")
+	f.BoolVar(&i.options.EDS, "eds", false, "make resources of the endpoints in STATIC clusters (EDS)")
+	f.BoolVar(&i.to.Force, "force", false, "replace files that are there, and leave others as they are")
+	f.BoolVar(&i.options.WithoutRedacted, "without-redacted", false, "leave out secrets that the admin interface does not tell")
+	f.BoolVar(&i.dry, "dry-run", false, "write nothing, and say what would be written")
+	setFlag(f, &i.sets)
+	sizeVar(f, &i.maxFile, "max-file", 64<<20, "largest `SIZE` of a file, or of what the admin interface answers")
+	return cmd
+}
+
+func (i *importing) run(ctx context.Context) error {
+	var err error
+	if i.options.Types, err = readSets(i.sets); err != nil {
+		return err
+	}
+	files, err := i.read(ctx)
+	if err != nil {
+		return err
+	}
+	done, problems := importer.Do(files, i.options)
+	if len(problems) > 0 {
+		return i.refuse(problems)
+	}
+	if len(done.Resources) == 0 {
+		hint := ""
+		if done.Elsewhere {
+			hint = "what its dynamic_resources name is imported from the running Envoy (--from-admin), or from the directory of the files that it reads"
+		}
+		return failure{errors.New("nothing is imported: there is no resource that a server could send, all of it stays with Envoy"), hint}
+	}
+	checked, where := dir.Checked{}, i.to.Dir
+	i.to.Check = func(root string) error {
+		checked = dir.Check(root, dir.Options{Types: i.options.Types, MaxFile: i.maxFile})
+		for _, all := range [][]protofile.Problem{checked.Errors, checked.Warnings} {
+			for n, p := range all {
+				if rel, err := filepath.Rel(root, p.File); err == nil {
+					all[n].File = filepath.Join(where, rel)
+				}
+			}
+		}
+		if len(checked.Errors) > 0 {
+			return i.refuse(checked.Errors)
+		}
+		return nil
+	}
+	if i.dry {
+		if where == "" {
+			where = "DIR"
+		}
+		err = i.rehearse(done)
+	} else {
+		err = done.To(i.to)
+	}
+	switch _, told := errors.AsType[failure](err); {
+	case errors.Is(err, importer.ErrThere):
+		return failure{err, "choose a new directory, or --force, which replaces files of the same names and leaves others"}
+	case err != nil && !told:
+		return failure{err, ""}
+	case err != nil:
+		return err
+	}
+	i.report(done, checked, where)
+	return nil
+}
+
+// rehearse writes the import where nobody looks.
+func (i *importing) rehearse(done *importer.Import) error {
+	temp, err := os.MkdirTemp("", "chancery-import-*")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(temp)
+	w := i.to
+	w.Dir, w.Force = filepath.Join(temp, "dir"), false
+	return done.To(w)
+}
+
+// read returns what is to be imported.
+func (i *importing) read(ctx context.Context) (files []importer.File, err error) {
+	one := func(f importer.File, err error) ([]importer.File, error) { return []importer.File{f}, err }
+	if i.admin != "" {
+		files, err = one(i.ask(ctx))
+	} else if i.from == "-" {
+		files, err = one(importer.Read("stdin", i.stdin, i.maxFile))
+	} else {
+		var info fs.FileInfo
+		if info, err = os.Stat(i.from); err != nil {
+			return nil, failure{err, ""}
+		}
+		i.to.Mode = 0o600 | info.Mode()&0o044 // who may not read the file may not read what comes of it
+		if info.IsDir() {
+			i.to.Mode = 0o644
+			if err := i.apart(); err != nil {
+				return nil, err
+			}
+			files, err = importer.ReadDir(i.from, i.maxFile)
+		} else {
+			files, err = one(importer.ReadFile(i.from, i.maxFile))
+		}
+	}
+	if err != nil {
+		if _, told := errors.AsType[failure](err); !told {
+			err = failure{err, ""}
+		}
+		return nil, err
+	}
+	return files, nil
+}
+
+// apart refuses to write into what is read.
+func (i *importing) apart() error {
+	if i.to.Dir == "" {
+		return nil
+	}
+	inside, err := export.Inside(i.to.Dir, i.from)
+	switch {
+	case err != nil:
+		return failure{err, ""}
+	case inside:
+		return fmt.Errorf("--out: %s is in %s, from where it would be imported: choose a directory outside", i.to.Dir, i.from)
+	}
+	return nil
+}
+
+// ask returns the config_dump of a running Envoy.
+func (i *importing) ask(ctx context.Context) (importer.File, error) {
+	a, err := listen.Parse(i.admin)
+	if err != nil {
+		return importer.File{}, fmt.Errorf("--from-admin: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	transport := &http.Transport{}
+	defer transport.CloseIdleConnections()
+	host := "envoy"
+	if a.Network == "unix" {
+		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", a.Path)
+		}
+	} else {
+		host = a.String()
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+host+"/config_dump?include_eds", http.NoBody)
+	if err != nil {
+		return importer.File{}, fmt.Errorf("--from-admin: %w", err)
+	}
+	response, err := (&http.Client{Transport: transport}).Do(request)
+	if err != nil {
+		return importer.File{}, failure{fmt.Errorf("ask Envoy at %s: %w", a, errors.Unwrap(err)), "is that the address of its admin interface?"}
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return importer.File{}, failure{fmt.Errorf("ask Envoy at %s: /config_dump answers %s", a, response.Status), "is that the address of its admin interface?"}
+	}
+	return importer.Read("config_dump of "+a.String(), response.Body, i.maxFile)
+}
+
+// refuse tells what is wrong with what is imported.
+func (i *importing) refuse(problems []protofile.Problem) error {
+	for _, p := range problems {
+		fmt.Fprintln(i.stderr, p.Text())
+	}
+	return failure{fmt.Errorf("nothing is imported: %s", count(len(problems), "error")), ""}
+}
+
+// perFolder is how many files of a kind are listed.
+const perFolder = 20
+
+// report says what was done.
+func (i *importing) report(done *importer.Import, c dir.Checked, where string) {
+	secrets := 0
+	for folder, all := range byFolder(done.Resources) {
+		for n, r := range all {
+			if n == perFolder && len(all) > perFolder+1 {
+				fmt.Fprintf(i.stdout, "%s and %s more\n", filepath.Join(where, folder), count(len(all)-perFolder, "file"))
+				break
+			}
+			notes := ""
+			if len(r.Notes) > 0 {
+				notes = "  (" + strings.Join(r.Notes, "; ") + ")"
+			}
+			fmt.Fprintf(i.stdout, "%s  %s %q%s\n", filepath.Join(where, filepath.FromSlash(r.Path)), importer.Kind(r.Type), r.Name, notes)
+		}
+	}
+	for _, o := range done.Files() {
+		if o.Secret {
+			secrets++
+		}
+	}
+	bootstrap := ""
+	if done.Bootstrap != nil {
+		bootstrap = filepath.Join(where, done.Bootstrap.Path)
+		stays := "nothing but what says where the server is"
+		if len(done.Stays) > 0 {
+			stays = strings.Join(done.Stays, ", ")
+		}
+		fmt.Fprintf(i.stdout, "%s  stays with Envoy: %s\n", bootstrap, stays)
+	}
+	for _, n := range done.Notes {
+		fmt.Fprintln(i.stdout, "note:", n)
+	}
+	if secrets > 0 {
+		fmt.Fprintf(i.stdout, "note: %s with secrets in them, of mode 0600: serve gives secrets to clients with certificates (--client-ca) or on this machine\n", count(secrets, "file"))
+	}
+	for _, p := range slices.Concat(done.Warnings, c.Warnings) {
+		fmt.Fprintln(i.stderr, p.Error())
+	}
+	verb := "imported"
+	if i.dry {
+		verb = "would be imported"
+	}
+	fmt.Fprintf(i.stdout, "ok: %s %s", count(len(done.Resources), "resource"), verb)
+	if n := len(c.Warnings); n > 0 {
+		fmt.Fprintf(i.stdout, "; %s", count(n, "warning"))
+	}
+	fmt.Fprintln(i.stdout)
+	if i.dry {
+		return
+	}
+	fmt.Fprintf(i.stdout, "next: chancery serve %s\n", where)
+	if bootstrap != "" {
+		bootstrap = " --from " + bootstrap
+	}
+	fmt.Fprintf(i.stdout, "      chancery bootstrap envoy%s | envoy -c /dev/fd/0\n", bootstrap)
+}
+
+// byFolder yields the resources of each directory, in order.
+func byFolder(all []importer.Resource) func(func(string, []importer.Resource) bool) {
+	return func(yield func(string, []importer.Resource) bool) {
+		for start := 0; start < len(all); {
+			folder, _, _ := strings.Cut(all[start].Path, "/")
+			end := start
+			for end < len(all) && strings.HasPrefix(all[end].Path, folder+"/") {
+				end++
+			}
+			if !yield(folder, all[start:end]) {
+				return
+			}
+			start = end
+		}
+	}
+}

@@ -1,0 +1,109 @@
+package main
+
+import (
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/chancery-xds/chancery/internal/source/dir"
+	"github.com/chancery-xds/chancery/store"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// A running Envoy is asked for all that it has, at an address or a socket.
+func TestImportAsks(t *testing.T) {
+	const dump = `{"configs": [{"@type": "type.googleapis.com/envoy.admin.v3.BootstrapConfigDump", "bootstrap": {"static_resources": {"clusters": [{"name": "a"}]}}}]}`
+	asked := make(chan string, 10)
+	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked <- r.URL.String()
+		w.Write([]byte(dump))
+	})
+	tcp := httptest.NewServer(handler)
+	defer tcp.Close()
+	socket := filepath.Join(t.TempDir(), "admin.sock")
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	unix := &httptest.Server{Listener: l, Config: &http.Server{Handler: handler}}
+	unix.Start()
+	defer unix.Close()
+	none := httptest.NewServer(http.NotFoundHandler())
+	defer none.Close()
+
+	for _, at := range []string{tcp.Listener.Addr().String(), "unix://" + socket} {
+		out := filepath.Join(t.TempDir(), "config")
+		var stdout, stderr strings.Builder
+		if code := run([]string{"import", "--from-admin", at, "--out", out}, &stdout, &stderr); code != ok {
+			t.Fatalf("FILE-8 %s: %d\n%s", at, code, &stderr)
+		}
+		if got := <-asked; got != "/config_dump?include_eds" {
+			t.Error(got)
+		}
+		if _, err := os.Stat(filepath.Join(out, "clusters", "a.yaml")); err != nil {
+			t.Error(err)
+		}
+	}
+	for want, args := range map[string][]string{
+		"/config_dump answers 404 Not Found": {none.Listener.Addr().String()},
+		"has more than 10 bytes":             {tcp.Listener.Addr().String(), "--max-file", "10"},
+	} {
+		out := filepath.Join(t.TempDir(), "config")
+		var stdout, stderr strings.Builder
+		if code := run(append([]string{"import", "--out", out, "--from-admin"}, args...), &stdout, &stderr); code != failed || !strings.Contains(stderr.String(), want) {
+			t.Errorf("%d\n%s", code, &stderr)
+		}
+		if _, err := os.Stat(out); err == nil {
+			t.Error("something is written")
+		}
+	}
+}
+
+// What is added to a directory is checked with what is there.
+func TestImportTogether(t *testing.T) {
+	root := t.TempDir()
+	const cluster = "\"@type\": type.googleapis.com/envoy.config.cluster.v3.Cluster\nname: a\n"
+	write(t, root, "mine.yaml", cluster)
+	from := filepath.Join(t.TempDir(), "envoy.yaml")
+	write(t, filepath.Dir(from), "envoy.yaml", "static_resources: {clusters: [{name: a}, {name: b}]}")
+	var stdout, stderr strings.Builder
+	if code := run([]string{"import", from, "--out", root, "--force"}, &stdout, &stderr); code != failed || !strings.Contains(stderr.String(), `CDS "a"`) {
+		t.Errorf("%d\n%s", code, &stderr)
+	}
+	if entries, err := os.ReadDir(root); err != nil || len(entries) != 1 {
+		t.Error(entries, err)
+	}
+}
+
+// An import of an export is what was exported: the same resources, to the byte.
+func TestImportOfExport(t *testing.T) {
+	const quickstart = "../../examples/quickstart"
+	out, back := t.TempDir(), filepath.Join(t.TempDir(), "back")
+	for _, args := range [][]string{
+		{"export", quickstart, "--out", out, "--node", "n", "--format", "json"},
+		{"import", filepath.Join(out, "current"), "--out", back},
+	} {
+		var stdout, stderr strings.Builder
+		if code := run(args, &stdout, &stderr); code != ok {
+			t.Fatalf("%s: %d\n%s", args, code, &stderr)
+		}
+	}
+	versions := func(root string) string {
+		st := store.New()
+		if _, err := dir.New(root, st, dir.Options{}).Load(); err != nil {
+			t.Fatal(err)
+		}
+		all := ""
+		for _, typ := range []*xds.Type{xds.Cluster, xds.Endpoint, xds.Listener, xds.Route} {
+			all += st.Snapshot().View(store.DefaultGroup).Table(typ).Version() + " "
+		}
+		return all
+	}
+	if was, is := versions(quickstart), versions(back); was != is {
+		t.Errorf("FILE-8 %s is not %s", is, was)
+	}
+}

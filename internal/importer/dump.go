@@ -1,0 +1,137 @@
+package importer
+
+import (
+	"strings"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/chancery-xds/chancery/internal/protofile"
+)
+
+// What a part of a config_dump has, by its type: paths to resources, and before a "|"
+// those that count where the one behind it does not stand. Static ones stand in the
+// bootstrap, too.
+var dumps = map[string][]string{
+	"ClustersConfigDump":     {"dynamic_active_clusters.cluster", "dynamic_warming_clusters.cluster"},
+	"ListenersConfigDump":    {"dynamic_listeners.active_state.listener|dynamic_listeners.warming_state.listener"},
+	"RoutesConfigDump":       {"dynamic_route_configs.route_config"},
+	"ScopedRoutesConfigDump": {"dynamic_scoped_route_configs.scoped_route_configs"},
+	"EndpointsConfigDump":    {"dynamic_endpoint_configs.endpoint_config"},
+	"SecretsConfigDump":      {"dynamic_active_secrets.secret", "dynamic_warming_secrets.secret"},
+	"EcdsConfigDump":         {"ecds_filters.ecds_filter"},
+}
+
+// dump takes what an Envoy says of itself.
+func (im *importer) dump(s *source, n *yaml.Node) bool {
+	configs := protofile.Get(n, "configs")
+	if configs == nil || configs.Kind != yaml.SequenceNode {
+		s.Report(n, "", "", "a config_dump without a list of configs")
+		return true
+	}
+	had := map[string]bool{}
+	for _, c := range configs.Content {
+		url := protofile.Get(c, "@type")
+		if url == nil {
+			continue
+		}
+		kind := strings.TrimPrefix(url.Value, apis+"envoy.admin.v3.")
+		if kind == "BootstrapConfigDump" {
+			if b := protofile.Get(c, "bootstrap"); b != nil {
+				forget(b)
+				im.bootstrap(s, b)
+			}
+			continue
+		}
+		for _, path := range dumps[kind] {
+			listed, _, _ := strings.Cut(path, ".")
+			for _, one := range items(protofile.Get(c, listed)) {
+				for choice := range strings.SplitSeq(path, "|") {
+					_, below, _ := strings.Cut(choice, ".")
+					if found := items(follow(one, below)); len(found) > 0 {
+						for _, r := range found {
+							if kind == "EndpointsConfigDump" {
+								im.forgetHealth(r)
+							}
+							im.once(s, r, had)
+						}
+						break
+					}
+				}
+			}
+		}
+	}
+	if im.boot == nil {
+		s.Report(n, "", "ask for /config_dump as a whole, without resource= or mask=", "a config_dump without the bootstrap")
+	}
+	return true
+}
+
+// once takes a resource unless it was there: one that is warming may be active, too.
+func (im *importer) once(s *source, r *yaml.Node, had map[string]bool) {
+	before := len(im.entries)
+	im.single(s, r)
+	if len(im.entries) == before {
+		return
+	}
+	e := im.entries[before]
+	key := e.typ.URL + " " + e.name
+	if had[key] {
+		im.entries = im.entries[:before]
+	}
+	had[key] = true
+}
+
+// follow goes down keys of mappings.
+func follow(n *yaml.Node, path string) *yaml.Node {
+	for key := range strings.SplitSeq(path, ".") {
+		if n = protofile.Get(n, key); n == nil {
+			return nil
+		}
+	}
+	return n
+}
+
+// items returns what is in a list, or the one node that is none.
+func items(n *yaml.Node) []*yaml.Node {
+	switch {
+	case n == nil:
+		return nil
+	case n.Kind == yaml.SequenceNode:
+		return n.Content
+	}
+	return []*yaml.Node{n}
+}
+
+// forgetHealth removes from endpoints what Envoy has found out about them, and a weight
+// that it would refuse.
+func (im *importer) forgetHealth(n *yaml.Node) {
+	seen := false
+	for _, locality := range items(protofile.Get(n, "endpoints")) {
+		if w := protofile.Get(locality, "load_balancing_weight"); w != nil && w.Value == "0" {
+			*locality = *without(locality, "load_balancing_weight")
+		}
+		for _, endpoint := range items(protofile.Get(locality, "lb_endpoints")) {
+			seen = seen || protofile.Get(endpoint, "health_status") != nil
+			*endpoint = *without(endpoint, "health_status")
+		}
+	}
+	if seen && !im.forgot {
+		im.forgot = true
+		im.note("the health of endpoints is left out: it is as Envoy saw it")
+	}
+}
+
+// forget removes what Envoy itself adds to its node.
+func forget(bootstrap *yaml.Node) {
+	for i := 0; i+1 < len(bootstrap.Content); i += 2 {
+		if bootstrap.Content[i].Value != "node" {
+			continue
+		}
+		n := without(bootstrap.Content[i+1], "user_agent_name", "user_agent_version", "user_agent_build_version", "extensions", "client_features", "dynamic_parameters")
+		bootstrap.Content[i+1] = n
+		if len(n.Content) == 0 {
+			bootstrap.Content = append(bootstrap.Content[:i], bootstrap.Content[i+2:]...)
+		}
+		return
+	}
+}

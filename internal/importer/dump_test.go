@@ -1,0 +1,76 @@
+package importer
+
+import (
+	"strings"
+	"testing"
+)
+
+// As an Envoy tells that another server has configured.
+const dumped = `{"configs": [
+ {"@type": "type.googleapis.com/envoy.admin.v3.BootstrapConfigDump", "last_updated": "2026-01-01T00:00:00Z", "bootstrap": {
+  "node": {"id": "edge", "user_agent_name": "envoy", "extensions": [{"name": "x"}]},
+  "static_resources": {"clusters": [{"name": "old", "connect_timeout": "5s"}]},
+  "dynamic_resources": {"ads_config": {"api_type": "GRPC", "grpc_services": [{"envoy_grpc": {"cluster_name": "old"}}]}}}},
+ {"@type": "type.googleapis.com/envoy.admin.v3.ClustersConfigDump", "version_info": "7",
+  "static_clusters": [{"cluster": {"@type": "type.googleapis.com/envoy.config.cluster.v3.Cluster", "name": "old"}}],
+  "dynamic_active_clusters": [{"version_info": "7", "cluster": {"@type": "type.googleapis.com/envoy.config.cluster.v3.Cluster", "name": "a", "type": "EDS",
+    "eds_cluster_config": {"eds_config": {"api_config_source": {"api_type": "GRPC", "grpc_services": [{"envoy_grpc": {"cluster_name": "old"}}]}}}}}],
+  "dynamic_warming_clusters": [{"cluster": {"@type": "type.googleapis.com/envoy.config.cluster.v3.Cluster", "name": "a", "alt_stat_name": "next"}},
+   {"cluster": {"@type": "type.googleapis.com/envoy.config.cluster.v3.Cluster", "name": "b"}}]},
+ {"@type": "type.googleapis.com/envoy.admin.v3.EndpointsConfigDump",
+  "static_endpoint_configs": [{"endpoint_config": {"@type": "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment", "cluster_name": "old"}}],
+  "dynamic_endpoint_configs": [{"endpoint_config": {"@type": "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment", "cluster_name": "a",
+    "endpoints": [{"load_balancing_weight": 0, "lb_endpoints": [{"health_status": "UNHEALTHY", "load_balancing_weight": 1, "endpoint": {"address": {"socket_address": {"address": "127.0.0.1", "port_value": 80}}}}]}]}}]},
+ {"@type": "type.googleapis.com/envoy.admin.v3.ListenersConfigDump", "dynamic_listeners": [
+  {"name": "both", "active_state": {"listener": {"@type": "type.googleapis.com/envoy.config.listener.v3.Listener", "name": "both", "stat_prefix": "active"}},
+   "warming_state": {"listener": {"@type": "type.googleapis.com/envoy.config.listener.v3.Listener", "name": "both", "stat_prefix": "warming"}}},
+  {"name": "new", "warming_state": {"listener": {"@type": "type.googleapis.com/envoy.config.listener.v3.Listener", "name": "new"}}},
+  {"name": "bad", "error_state": {"details": "x"}}]},
+ {"@type": "type.googleapis.com/envoy.admin.v3.ScopedRoutesConfigDump", "dynamic_scoped_route_configs": [{"name": "s", "scoped_route_configs": [
+  {"@type": "type.googleapis.com/envoy.config.route.v3.ScopedRouteConfiguration", "name": "s1", "route_configuration_name": "r"}]}]},
+ {"@type": "type.googleapis.com/envoy.admin.v3.RoutesConfigDump",
+  "static_route_configs": [{"route_config": {"@type": "type.googleapis.com/envoy.config.route.v3.RouteConfiguration", "name": "inline"}}],
+  "dynamic_route_configs": [{"route_config": {"@type": "type.googleapis.com/envoy.config.route.v3.RouteConfiguration", "name": "r"}}]},
+ {"@type": "type.googleapis.com/envoy.admin.v3.SecretsConfigDump", "dynamic_active_secrets": [
+  {"name": "s", "secret": {"@type": "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret", "name": "s", "tls_certificate": {"private_key": {"inline_string": "[redacted]"}}}},
+  {"name": "ca", "secret": {"@type": "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret", "name": "ca", "validation_context": {"trusted_ca": {"filename": "/ca"}}}}]},
+ {"@type": "type.googleapis.com/envoy.admin.v3.EcdsConfigDump", "ecds_filters": [{"ecds_filter": {"@type": "type.googleapis.com/envoy.config.core.v3.TypedExtensionConfig", "name": "f"}}]}
+]}`
+
+func TestDump(t *testing.T) {
+	f := File{Name: "dump.json", Data: []byte(dumped)}
+	if _, problems := Do([]File{f}, options()); len(problems) != 1 || !strings.Contains(told(problems), `secret "s" has "[redacted]"`) || !strings.Contains(told(problems), "--without-redacted") {
+		t.Error("FILE-8", told(problems))
+	}
+	o := options()
+	o.WithoutRedacted = true
+	im := do(t, o, f)
+	const want = "clusters/a.yaml clusters/b.yaml endpoints/a.yaml extensions/f.yaml listeners/both.yaml listeners/new.yaml routes/r.yaml scopes/s1.yaml secrets/ca.yaml _bootstrap.yaml"
+	if got := names(im); got != want {
+		t.Errorf("FILE-8 got  %s\nwant %s", got, want)
+	}
+	for path, want := range map[string]string{
+		"clusters/a.yaml":     "name: a\ntype: EDS\neds_cluster_config:\n  eds_config:\n    ads: {}\n    resource_api_version: V3\n",
+		"endpoints/a.yaml":    "cluster_name: a\nendpoints:\n- lb_endpoints:\n  - load_balancing_weight: 1\n    endpoint:\n      address:\n        socket_address:\n          address: 127.0.0.1\n          port_value: 80\n",
+		"listeners/both.yaml": "name: both\nstat_prefix: active\n",
+		BootstrapFile:         "node:\n  id: edge\n",
+	} {
+		if got := file(t, im, path); !strings.HasSuffix(got, want) {
+			t.Errorf("%s\n%s", path, got)
+		}
+	}
+	notes := strings.Join(im.Notes, "\n")
+	for _, want := range []string{`secret "s" is left out`, "the health of endpoints is left out", `cluster "old" is left out`} {
+		if !strings.Contains(notes, want) {
+			t.Errorf("no %q in\n%s", want, notes)
+		}
+	}
+	for in, want := range map[string]string{
+		`{"configs": []}`:  "a config_dump without the bootstrap",
+		`{"configs": "x"}`: "a config_dump without a list of configs",
+	} {
+		if _, problems := Do([]File{{Name: "d.json", Data: []byte(in)}}, options()); !strings.Contains(told(problems), want) {
+			t.Error(told(problems))
+		}
+	}
+}

@@ -1,0 +1,76 @@
+package importer
+
+import (
+	"strings"
+	"testing"
+)
+
+func listenerOf(name, route, prefix string) string {
+	return `{name: ` + name + `, filter_chains: [{filters: [{name: hcm, typed_config: {"@type": type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager, ` +
+		`stat_prefix: x, route_config: {name: ` + route + `, virtual_hosts: [{name: v, domains: ["*"], routes: [{match: {prefix: ` + prefix + `}, route: {cluster: c}}]}]}}}]}]}`
+}
+
+func TestSplitRoutes(t *testing.T) {
+	o := options()
+	o.SplitRoutes = true
+	in := "static_resources: {listeners: [" + strings.Join([]string{
+		listenerOf("a", "local_route", "/a"), listenerOf("b", "local_route", "/a"), listenerOf("c", "local_route", "/c"), listenerOf("d", `""`, "/d"),
+	}, ", ") + "]}"
+	im := do(t, o, File{Name: "e.yaml", Data: []byte(in)})
+	const want = "listeners/a.yaml listeners/b.yaml listeners/c.yaml listeners/d.yaml routes/c.yaml routes/d.yaml routes/local_route.yaml _bootstrap.yaml"
+	if got := names(im); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	for listener, routes := range map[string]string{"a": "local_route", "b": "local_route", "c": "c", "d": "d"} {
+		if got := file(t, im, "listeners/"+listener+".yaml"); !strings.Contains(got, "route_config_name: "+routes+", config_source: {ads: {}, resource_api_version: V3}") || strings.Contains(got, "virtual_hosts") {
+			t.Error(got)
+		}
+	}
+	if got := file(t, im, "routes/c.yaml"); !strings.HasPrefix(got, "\"@type\": type.googleapis.com/envoy.config.route.v3.RouteConfiguration\nname: c\n") || !strings.Contains(got, "/c") {
+		t.Error(got)
+	}
+}
+
+func TestSplitEndpoints(t *testing.T) {
+	o := options()
+	o.EDS = true
+	im := do(t, o, File{Name: "e.yaml", Data: []byte(`static_resources: {clusters: [{name: static, load_assignment: {cluster_name: x}}, {name: dns, type: STRICT_DNS, load_assignment: {cluster_name: dns}},
+		{name: custom, cluster_type: {name: y}, load_assignment: {cluster_name: custom}}, {name: none}]}`)})
+	if got := names(im); got != "clusters/custom.yaml clusters/dns.yaml clusters/none.yaml clusters/static.yaml endpoints/static.yaml _bootstrap.yaml" {
+		t.Error(got)
+	}
+	if got := file(t, im, "clusters/static.yaml"); !strings.Contains(got, "type: EDS\n") || strings.Contains(got, "load_assignment") {
+		t.Error(got)
+	}
+	if got := file(t, im, "endpoints/static.yaml"); !strings.HasSuffix(got, "\ncluster_name: static\n") {
+		t.Error(got)
+	}
+}
+
+// What a ConfigSource says besides where it leads to stays.
+func TestRedirectKeepsTimeouts(t *testing.T) {
+	const in = `resources:
+- {"@type": type.googleapis.com/envoy.config.cluster.v3.Cluster, name: a, type: EDS, eds_cluster_config: {eds_config: {path: /x, initial_fetch_timeout: 5s}}}
+- {"@type": type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment, cluster_name: a}
+`
+	im := do(t, options(), File{Name: "e.yaml", Data: []byte(in)})
+	if got := file(t, im, "clusters/a.yaml"); !strings.Contains(got, "{ads: {}, resource_api_version: V3, initial_fetch_timeout: 5s}") {
+		t.Error(got)
+	}
+	im = do(t, options(), File{Name: "e.yaml", Data: []byte(`static_resources:
+  secrets: [{name: s, generic_secret: {}}]
+  clusters: [{name: a, transport_socket: {name: t, typed_config: {"@type": type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext,
+    common_tls_context: {validation_context_sds_secret_config: {name: s, sds_config: {ads: {}, initial_fetch_timeout: 5s}}}}}}]`)})
+	if got := file(t, im, "clusters/a.yaml"); !strings.Contains(got, "sds_config: {ads: {}, initial_fetch_timeout: 5s}") {
+		t.Error(got)
+	}
+}
+
+// What has no form of its own that all readers take is written anew, from the message.
+func TestWrittenAnew(t *testing.T) {
+	im := do(t, options(), File{Name: "e.yaml", Data: []byte("static_resources: {clusters: [{name: a, per_connection_buffer_limit_bytes: {}}]}")})
+	const want = "\"@type\": type.googleapis.com/envoy.config.cluster.v3.Cluster\nname: a\nper_connection_buffer_limit_bytes: 0\n"
+	if got := file(t, im, "clusters/a.yaml"); got != want {
+		t.Error(got)
+	}
+}

@@ -1,0 +1,272 @@
+package importer
+
+import (
+	"bytes"
+	"errors"
+	"path/filepath"
+	"strings"
+
+	"go.yaml.in/yaml/v4"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/encoding/prototext"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/chancery-xds/chancery/internal/protofile"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// A source is a file and what is wrong with it.
+type source struct {
+	*protofile.Decoder
+	restyle bool // nodes are of JSON: quotes and the like say nothing
+}
+
+// read takes what a file has.
+func (im *importer) read(f File) {
+	s := &source{Decoder: &protofile.Decoder{File: f.Name, Source: f.Data, Types: im.Types, Mend: true}}
+	docs, err := im.parse(s, f)
+	if err != nil {
+		if f.Loose && notEnvoys(f.Data) {
+			im.note("%s is passed over: it is none of Envoy's", f.Name)
+			return
+		}
+		im.files = append(im.files, s)
+		if p, ok := errors.AsType[protofile.Problem](err); ok {
+			s.Report(&yaml.Node{Line: p.Pos.Line, Column: p.Pos.Column}, p.Path, p.Hint, "%s", p.Message)
+		} else {
+			s.Report(&yaml.Node{}, "", "", "%v", err)
+		}
+		return
+	}
+	for i, doc := range docs {
+		kind := im.kind(doc)
+		if kind == nil {
+			if f.Loose {
+				im.note("%s is passed over: it is none of Envoy's", f.Name)
+				return
+			}
+			if i == 0 {
+				im.files = append(im.files, s)
+			}
+			s.Report(doc, "", "", "neither an Envoy bootstrap, nor a config_dump, nor a DiscoveryResponse, nor a resource")
+			return
+		}
+		if i == 0 {
+			im.files = append(im.files, s)
+		}
+		n := s.Plain(doc)
+		if s.Errors() > 0 {
+			return
+		}
+		if s.restyle {
+			unquote(n)
+		}
+		if kind(s, n) && len(docs) > 1 {
+			im.note("%s: the documents behind the first are left out, as Envoy leaves them", f.Name)
+			return
+		}
+	}
+}
+
+// notEnvoys reports whether a file that cannot be read has no word of Envoy's in it.
+func notEnvoys(data []byte) bool {
+	for _, word := range []string{"@type", "static_resources", "staticResources", "dynamic_resources", "dynamicResources"} {
+		if bytes.Contains(data, []byte(word)) {
+			return false
+		}
+	}
+	return true
+}
+
+func (im *importer) parse(s *source, f File) ([]*yaml.Node, error) {
+	switch ext := strings.ToLower(filepath.Ext(f.Name)); ext {
+	case ".pb", ".pb_text":
+		data, err := im.asJSON(ext, f.Data)
+		if err != nil {
+			return nil, err
+		}
+		s.restyle, s.Source = true, data
+		n, err := protofile.ParseJSON(f.Name, data)
+		return []*yaml.Node{n}, err
+	}
+	if b := bytes.TrimSpace(f.Data); len(b) > 0 && b[0] == '{' { // JSON has better positions than YAML; not all that begins so is JSON
+		if n, err := protofile.ParseJSON(f.Name, f.Data); err == nil {
+			s.restyle = true
+			return []*yaml.Node{n}, nil
+		} else if docs, again := protofile.ParseYAML(f.Name, f.Data); again == nil { // as Envoy reads it: a comma at the end of a list is taken
+			return docs, nil
+		} else if strings.EqualFold(filepath.Ext(f.Name), ".json") {
+			return nil, err
+		}
+	}
+	return protofile.ParseYAML(f.Name, f.Data)
+}
+
+// asJSON returns what a binary file or one in text has: a DiscoveryResponse or a bootstrap.
+func (im *importer) asJSON(ext string, data []byte) ([]byte, error) {
+	var first error
+	for _, name := range []protoreflect.FullName{responseName, bootstrapName} {
+		m := im.Types.New(name).Interface()
+		var err error
+		if ext == ".pb" {
+			err = proto.UnmarshalOptions{Resolver: im.Types}.Unmarshal(data, m)
+		} else {
+			err = prototext.UnmarshalOptions{Resolver: im.Types}.Unmarshal(data, m)
+		}
+		if err == nil && isWhat(m.ProtoReflect()) {
+			return protojson.MarshalOptions{UseProtoNames: true, Resolver: im.Types}.Marshal(m)
+		}
+		if first == nil {
+			first = errors.New("neither a DiscoveryResponse nor a bootstrap") // what is wrong may quote a secret
+		}
+	}
+	return nil, first
+}
+
+// isWhat reports whether a message is what it was read as: in the binary format many are
+// another one, too.
+func isWhat(m protoreflect.Message) bool {
+	if len(m.GetUnknown()) > 0 {
+		return false
+	}
+	if m.Descriptor().FullName() != responseName {
+		return true
+	}
+	all := field(m, "resources").List()
+	for i := range all.Len() {
+		if !strings.Contains(field(all.Get(i).Message(), "type_url").String(), "/") {
+			return false
+		}
+	}
+	return true
+}
+
+// kind returns what takes a document; nil if it is none of Envoy's. What it returns
+// reports whether that was all.
+func (im *importer) kind(doc *yaml.Node) func(*source, *yaml.Node) (whole bool) {
+	has := func(key string) bool { return protofile.Get(doc, key) != nil }
+	url := ""
+	if n := protofile.Get(doc, "@type"); n != nil {
+		url = n.Value
+	}
+	switch {
+	case url == apis+"envoy.admin.v3.ConfigDump", url == "" && has("configs"):
+		return im.dump
+	case url == apis+bootstrapName:
+		return im.bootstrap
+	case url == apis+responseName, url == "" && has("resources"):
+		return im.response
+	case url != "":
+		return im.single
+	}
+	md := im.Types.New(bootstrapName).Descriptor()
+	if doc.Kind != yaml.MappingNode || len(doc.Content) == 0 {
+		return nil
+	}
+	known := 0
+	for i := 0; i < len(doc.Content); i += 2 {
+		if protofile.Field(md, doc.Content[i].Value) != nil {
+			known++
+		}
+	}
+	if known*4 >= len(doc.Content) { // half of the keys: what is wrong in a bootstrap is worth a word
+		return im.bootstrap
+	}
+	return nil
+}
+
+// bootstrap takes the static resources out of a bootstrap.
+func (im *importer) bootstrap(s *source, n *yaml.Node) bool {
+	n = without(n, "@type")
+	md := im.Types.New(bootstrapName).Descriptor()
+	if im.boot != nil {
+		s.Report(n, "", "import one at a time", "another bootstrap, besides %s", im.bootFrom.File)
+		return true
+	}
+	s.Message(n, im.Types.New(bootstrapName).Interface(), "")
+	im.boot, im.bootFrom = n, s
+	if s.Errors() > 0 {
+		return true
+	}
+	im.dynamic = take(n, md, "dynamic_resources")
+	static := take(n, md, "static_resources")
+	if static == nil {
+		return true
+	}
+	in := md.Fields().ByName("static_resources").Message()
+	for _, list := range []struct {
+		field string
+		typ   *xds.Type
+	}{{"listeners", xds.Listener}, {"clusters", xds.Cluster}, {"secrets", xds.Secret}} {
+		if l := child(static, in, list.field); l != nil {
+			for _, c := range l.Content {
+				lead(c, "@type", text(list.typ.URL))
+				im.add(s, c, nil)
+			}
+		}
+	}
+	return true
+}
+
+// response takes the resources of a file that Envoy subscribes to.
+func (im *importer) response(s *source, n *yaml.Node) bool {
+	md := im.Types.New(responseName).Descriptor()
+	s.Message(without(n, "@type", "resources"), im.Types.New(responseName).Interface(), "")
+	list := child(n, md, "resources")
+	if list == nil {
+		return true
+	}
+	all := list.Content
+	if list.Kind == yaml.MappingNode { // Envoy takes it for a list of one
+		all = []*yaml.Node{list}
+	}
+	for _, c := range all {
+		im.single(s, c)
+	}
+	return true
+}
+
+// single takes a resource, or the protocol's Resource around it.
+func (im *importer) single(s *source, n *yaml.Node) bool {
+	if url := protofile.Get(n, "@type"); url != nil && url.Value == apis+wrapperName {
+		if inner := protofile.Get(n, "resource"); inner != nil {
+			im.add(s, inner, n)
+			return false
+		}
+	}
+	im.add(s, n, nil)
+	return false
+}
+
+// add adds a resource, whose node has its "@type".
+func (im *importer) add(s *source, n, wrap *yaml.Node) {
+	url := protofile.Get(n, "@type")
+	if url == nil {
+		s.Report(n, "", "", `a resource without "@type"`)
+		return
+	}
+	e := &entry{source: s, typ: xds.TypeOf(url.Value), node: n, wrap: wrap}
+	if e.typ.V2 {
+		s.Report(n, "", "have Envoy's own tools upgrade it to v3", "%s is of v2, the API before v3", strings.TrimPrefix(url.Value, apis))
+		return
+	}
+	m := e.message()
+	if m == nil || s.Errors() > 0 {
+		return
+	}
+	if wrap != nil {
+		w := im.Types.New(wrapperName)
+		s.Message(without(wrap, "@type", "resource", extension), w.Interface(), "")
+		e.name = w.Get(w.Descriptor().Fields().ByName("name")).String()
+	}
+	if f := m.ProtoReflect().Descriptor().Fields().ByName(protoreflect.Name(e.typ.Name)); e.name == "" && f != nil {
+		e.name = m.ProtoReflect().Get(f).String()
+	}
+	if e.name == "" && !e.typ.Is(xds.Listener) {
+		s.Report(n, "", "", "%s without a name", Kind(e.typ))
+		return
+	}
+	n.Style &^= yaml.FlowStyle
+	im.entries = append(im.entries, e)
+}

@@ -1,0 +1,132 @@
+package importer
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+)
+
+// What Envoy reads from files comes from the server then; what is not among them stays
+// where it is.
+func TestSubscribed(t *testing.T) {
+	files, err := ReadDir("testdata/subscribed", 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files = append(files, File{Name: "more.yaml", Data: []byte(`resources: [{"@type": type.googleapis.com/envoy.config.cluster.v3.Cluster, name: away, type: EDS, eds_cluster_config: {eds_config: {path: /away.yaml}}}]`)})
+	im := do(t, options(), files...)
+	const want = "clusters/away.yaml clusters/web.yaml endpoints/web_blue.yaml extensions/token.yaml listeners/web.yaml routes/web.yaml _bootstrap.yaml"
+	if got := names(im); got != want {
+		t.Errorf("FILE-8 got  %s\nwant %s", got, want)
+	}
+	for _, path := range []string{"clusters/web.yaml", "listeners/web.yaml", BootstrapFile} {
+		if got := file(t, im, path); strings.Contains(got, "/etc/envoy") || strings.Contains(got, "path") {
+			t.Error(got)
+		}
+	}
+	if got := file(t, im, "clusters/away.yaml"); !strings.Contains(got, "path: /away.yaml") {
+		t.Error(got)
+	}
+	if got := im.Resources[0].Notes; len(got) != 1 || got[0] != "still reads /away.yaml, on Envoy's machine" {
+		t.Error(got)
+	}
+	if got := im.Resources[1]; !strings.HasPrefix(string(got.Data), "# of two addresses\n") || got.Notes[0] != `asks the server for endpoints "web/blue"` {
+		t.Errorf("%s\n%s", got.Notes, got.Data)
+	}
+	if got := strings.Join(im.Notes, "\n"); !strings.Contains(got, "docker-compose.yaml is passed over") {
+		t.Error(got)
+	}
+}
+
+// As a ConfigMap is mounted: links to files, through a hidden directory.
+func TestReadDir(t *testing.T) {
+	root := t.TempDir()
+	put := func(path, content string) {
+		path = filepath.Join(root, path)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put("..1/lds.yaml", "resources: []")
+	put("sub/cds.json", "{}")
+	put("README.md", "")
+	put(".hidden.yaml", "")
+	for link, to := range map[string]string{"lds.yaml": "..data/lds.yaml", "..data": "..1", "of": "."} {
+		if err := os.Symlink(to, filepath.Join(root, link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, at := range []string{root, filepath.Join(root, "of")} {
+		files, err := ReadDir(at, 1<<20)
+		if err != nil || len(files) != 2 || filepath.Base(files[0].Name) != "lds.yaml" || filepath.Base(files[1].Name) != "cds.json" {
+			t.Error(files, err)
+		}
+	}
+	if _, err := ReadDir(root, 5); err == nil || !strings.Contains(err.Error(), "--max-file") {
+		t.Error(err)
+	}
+}
+
+func TestWrapped(t *testing.T) {
+	const in = `"@type": type.googleapis.com/envoy.service.discovery.v3.Resource
+name: local/shop.example
+ttl: 60s
+x-chancery: {on_demand: true}
+resource:
+  "@type": type.googleapis.com/envoy.config.route.v3.VirtualHost
+  name: local/shop.example
+  domains: [shop.example]
+`
+	im := do(t, options(), File{Name: "w.yaml", Data: []byte(in)})
+	if got := file(t, im, "virtual_hosts/local_shop.example.yaml"); got != in {
+		t.Error(got)
+	}
+}
+
+// In text and in binary as in YAML.
+func TestForms(t *testing.T) {
+	const text = `static_resources { clusters { name: "a" connect_timeout { seconds: 1 } } } node { id: "n" }`
+	im := do(t, options(), File{Name: "b.pb_text", Data: []byte(text)})
+	const want = "\"@type\": type.googleapis.com/envoy.config.cluster.v3.Cluster\nname: a\nconnect_timeout: 1s\n"
+	if got := file(t, im, "clusters/a.yaml"); got != want {
+		t.Error(got)
+	}
+	im = do(t, options(), File{Name: "b.json", Data: []byte(`{"staticResources": {"clusters": [{"name": "a", "connectTimeout": "1s"}]}}`)})
+	if got := file(t, im, "clusters/a.yaml"); got != strings.Replace(want, "connect_timeout", "connectTimeout", 1) {
+		t.Error(got)
+	}
+	if im.Bootstrap == nil || !strings.HasSuffix(string(im.Bootstrap.Data), "\n{}\n") {
+		t.Errorf("%s", im.Bootstrap.Data)
+	}
+	binary := func(name protoreflect.FullName, json string) []byte {
+		m := options().Types.New(name).Interface()
+		if err := (protojson.UnmarshalOptions{Resolver: options().Types}).Unmarshal([]byte(json), m); err != nil {
+			t.Fatal(err)
+		}
+		b, err := proto.Marshal(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	for name, json := range map[protoreflect.FullName]string{
+		bootstrapName: `{"static_resources": {"listeners": [{"name": "l"}], "clusters": [{"name": "a", "connect_timeout": "1s"}]}, "node": {"id": "n"}}`,
+		responseName:  `{"resources": [{"@type": "type.googleapis.com/envoy.config.cluster.v3.Cluster", "name": "a", "connect_timeout": "1s"}]}`,
+	} {
+		im = do(t, options(), File{Name: "b.pb", Data: binary(name, json)})
+		if got := file(t, im, "clusters/a.yaml"); got != want {
+			t.Error(got)
+		}
+	}
+	if _, problems := Do([]File{{Name: "b.pb", Data: []byte("hunter2")}}, options()); told(problems) != "b.pb: neither a DiscoveryResponse nor a bootstrap\n" {
+		t.Error(told(problems))
+	}
+}

@@ -1,0 +1,160 @@
+package importer
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// tree returns the paths below a directory and what is in the files.
+func tree(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+		if err != nil || path == dir {
+			return err
+		}
+		rel, _ := filepath.Rel(dir, path)
+		if d.IsDir() {
+			all[rel] = "directory"
+			return nil
+		}
+		b, err := os.ReadFile(path)
+		all[rel] = string(b)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func same(a, b map[string]string) bool {
+	for k, v := range a {
+		if b[k] != v {
+			return false
+		}
+	}
+	return len(a) == len(b)
+}
+
+func TestTo(t *testing.T) {
+	im := do(t, options(), File{Name: "e.yaml", Data: []byte("{node: {id: n}, static_resources: {clusters: [{name: a}, {name: b}], listeners: [{name: l}]}}")})
+	const cluster = "\"@type\": type.googleapis.com/envoy.config.cluster.v3.Cluster\nname: a\n"
+	t.Run("FILE-8 a new directory, below others that are not there", func(t *testing.T) {
+		root := t.TempDir()
+		out := filepath.Join(root, "x", "y")
+		if err := im.To(Write{Dir: out}); err != nil {
+			t.Fatal(err)
+		}
+		if got := tree(t, root); got["x/y/clusters/a.yaml"] != cluster || len(got) != 8 {
+			t.Error(got)
+		}
+	})
+	t.Run("FILE-8 an empty directory, such as a mounted one", func(t *testing.T) {
+		out := t.TempDir()
+		if err := im.To(Write{Dir: out}); err != nil {
+			t.Fatal(err)
+		}
+		if got := tree(t, out); got["clusters/a.yaml"] != cluster || len(got) != 6 {
+			t.Error(got)
+		}
+	})
+	t.Run("FILE-8 nothing is replaced that is there", func(t *testing.T) {
+		out := t.TempDir()
+		if err := os.WriteFile(filepath.Join(out, "mine"), []byte("mine"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		before := tree(t, out)
+		if err := im.To(Write{Dir: out}); !errors.Is(err, ErrThere) {
+			t.Error(err)
+		}
+		if got := tree(t, out); !same(got, before) {
+			t.Error(got)
+		}
+		if err := os.MkdirAll(filepath.Join(out, "clusters"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(out, "clusters", "a.yaml"), []byte("was"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := im.To(Write{Dir: out, Force: true}); err != nil {
+			t.Fatal(err)
+		}
+		if got := tree(t, out); got["clusters/a.yaml"] != cluster || got["mine"] != "mine" || len(got) != 7 {
+			t.Error(got)
+		}
+	})
+	t.Run("FILE-8 a failure leaves what was there", func(t *testing.T) {
+		out := t.TempDir()
+		for path, content := range map[string]string{"clusters/a.yaml": "was", "listeners/l.yaml/in the way": ""} {
+			if err := os.MkdirAll(filepath.Join(out, filepath.Dir(path)), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(out, path), []byte(content), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		before := tree(t, out)
+		if err := im.To(Write{Dir: out, Force: true}); err == nil || !strings.Contains(err.Error(), "is a directory") {
+			t.Error(err)
+		}
+		if got := tree(t, out); !same(got, before) {
+			t.Error(got)
+		}
+	})
+	t.Run("FILE-8 what is not good enough gets nowhere", func(t *testing.T) {
+		root := t.TempDir()
+		bad := errors.New("bad")
+		var saw []string
+		for _, out := range []string{root, filepath.Join(root, "new")} {
+			if err := im.To(Write{Dir: out, Check: func(dir string) error {
+				for path := range tree(t, dir) {
+					saw = append(saw, path)
+				}
+				return bad
+			}}); !errors.Is(err, bad) {
+				t.Error(err)
+			}
+			if got := tree(t, root); len(got) != 0 {
+				t.Error(got)
+			}
+		}
+		if !slices.Contains(saw, "clusters/b.yaml") {
+			t.Error(saw)
+		}
+	})
+	t.Run("FILE-8 what is there is checked together with what is new", func(t *testing.T) {
+		out := t.TempDir()
+		for path, content := range map[string]string{"old.yaml": "old", "clusters/a.yaml": "was", "clusters/c.yaml": "c", ".git/x": ""} {
+			if err := os.MkdirAll(filepath.Join(out, filepath.Dir(path)), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(out, path), []byte(content), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var saw map[string]string
+		if err := im.To(Write{Dir: out, Force: true, Check: func(dir string) error { saw = tree(t, dir); return nil }}); err != nil {
+			t.Fatal(err)
+		}
+		if saw["old.yaml"] != "old" || saw["clusters/a.yaml"] != cluster || saw["clusters/c.yaml"] != "c" || saw["listeners/l.yaml"] == "" || len(saw) != 8 {
+			t.Error(saw)
+		}
+		if got := tree(t, out); got["old.yaml"] != "old" || got["clusters/a.yaml"] != cluster || len(got) != 10 {
+			t.Error(got)
+		}
+	})
+	t.Run("SAFE-6 who may not read the source may not read what comes of it", func(t *testing.T) {
+		out := t.TempDir()
+		if err := im.To(Write{Dir: out, Mode: 0o600}); err != nil {
+			t.Fatal(err)
+		}
+		if info, err := os.Stat(filepath.Join(out, "clusters", "a.yaml")); err != nil || info.Mode() != 0o600 {
+			t.Error(info.Mode(), err)
+		}
+	})
+}

@@ -83,7 +83,7 @@ func TestComplete(t *testing.T) {
 	}
 	for in, want := range map[string]string{
 		"nod: {}":             `b.yaml:1:1: unknown field "nod" in Bootstrap (did you mean "node"?)`,
-		"{":                   "b.yaml:1: did not find expected node content",
+		"{":                   "b.yaml:1:2: did not find expected node content (the file ends here)",
 		"static_resources: x": "b.yaml:1:19: static_resources: StaticResources is a message and needs a mapping, not a string",
 	} {
 		if b, _, problems := Complete(File{Name: "b.yaml", Data: []byte(in)}, ours(t), Keep{}, options()); b != nil || told(problems) != want+"\n" {

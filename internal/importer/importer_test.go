@@ -212,7 +212,7 @@ func TestRefused(t *testing.T) {
 		"nothing":                  {"{}", "e.yaml:1:1: neither an Envoy bootstrap, nor a config_dump, nor a DiscoveryResponse, nor a resource"},
 		"something else":           {"services: {web: {image: x}}", "e.yaml:1:1: neither an Envoy bootstrap, nor a config_dump, nor a DiscoveryResponse, nor a resource"},
 		"no resources":             {"resources: []", "e.yaml: there is nothing to import (a bootstrap, a config_dump or a DiscoveryResponse is wanted)"},
-		"no YAML":                  {"static_resources: {", "e.yaml:1: did not find expected node content"},
+		"no YAML":                  {"static_resources: {", "e.yaml:1:20: did not find expected node content (the file ends here)"},
 		"a slip":                   {"static_resources: {clusters: [{nam: a}]}", `e.yaml:1:32: static_resources.clusters[0]: unknown field "nam" in Cluster (did you mean "name"?)`},
 		"a slip of a slip":         {"static_resource: {}\nnode: {}", `e.yaml:1:1: unknown field "static_resource" in Bootstrap (did you mean "static_resources"?)`},
 		"a cluster without a name": {"static_resources: {clusters: [{type: EDS}]}", "e.yaml:1:31: cluster without a name"},
@@ -314,7 +314,7 @@ cluster_manager: {local_cluster_name: sink}
 	}
 	// Of what stays the secrets stay: Envoy needs them before it has asked a server.
 	b := file(t, im, BootstrapFile)
-	if strings.Contains(b, "ads") || !strings.Contains(b, "hunter3") || !strings.Contains(b, "filename: /k") || strings.Contains(b, "hunter2") {
+	if strings.Contains(b, "ads") || !strings.Contains(b, "hunter3") || !strings.Contains(b, `filename: "/k"`) || strings.Contains(b, "hunter2") {
 		t.Error(b)
 	}
 	out := filepath.Join(t.TempDir(), "config")

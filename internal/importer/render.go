@@ -165,14 +165,7 @@ func (im *importer) bootSays(data, want []byte, md protoreflect.MessageDescripto
 }
 
 func encode(n *yaml.Node) ([]byte, error) {
-	var b bytes.Buffer
-	e := yaml.NewEncoder(&b)
-	e.SetIndent(2)
-	e.CompactSeqIndent()
-	if err := e.Encode(n); err != nil {
-		return nil, err
-	}
-	return b.Bytes(), e.Close()
+	return yaml.Dump(n, yaml.WithV3Defaults(), yaml.WithIndent(2), yaml.WithCompactSeqIndent(true), yaml.WithLineWidth(-1))
 }
 
 // A block's indent is that of its first line, and it ends in one line feed or none.

@@ -146,7 +146,7 @@ func (k *checking) run(cmd *cobra.Command, args []string) error {
 	c := dir.CheckAll(args, cmd.InOrStdin(), k.opts, ignore...)
 	r := report.Report{Program: version(), Files: c.Files}
 	if k.envoy != "" {
-		if c, err = k.ask(cmd.Context(), c, ignore); err != nil {
+		if c, err = k.ask(cmd.Context(), c); err != nil {
 			return failure{err, "--envoy wants the path of an Envoy that runs on this machine"}
 		}
 	}

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/chancery-xds/chancery/internal/askenvoy"
 	"github.com/chancery-xds/chancery/internal/findings"
@@ -12,7 +11,7 @@ import (
 )
 
 // ask adds what a real Envoy says of the resources in which nothing is wrong by itself.
-func (k *checking) ask(ctx context.Context, c dir.Checked, ignore []findings.Code) (dir.Checked, error) {
+func (k *checking) ask(ctx context.Context, c dir.Checked) (dir.Checked, error) {
 	var asked []dir.Loaded
 	var all []askenvoy.Resource
 	for _, l := range c.Sound() {
@@ -49,10 +48,7 @@ func (k *checking) ask(ctx context.Context, c dir.Checked, ignore []findings.Cod
 			skipped[l.Type.URL] = 0
 		}
 	}
-	told := func(p protofile.Problem) bool { return slices.Contains(ignore, p.Code) }
-	c.Errors = append(c.Errors, slices.DeleteFunc(errs, told)...)
-	c.Warnings = append(c.Warnings, slices.DeleteFunc(warnings, told)...)
-	return c, nil
+	return c.With(errs, warnings), nil
 }
 
 func count(n int, what string) string {

@@ -62,6 +62,10 @@ const (
 	NotTried Code = "XDS0902"
 )
 
+// OfEnvoy reports whether what is found keeps nobody from reading a resource, and Envoy
+// would refuse it.
+func (c Code) OfEnvoy() bool { return c >= Rule && c <= Weights }
+
 // A Kind is what is known of a code.
 type Kind struct {
 	Code    Code

@@ -14,8 +14,8 @@ being served; ` + "`--strict`" + ` makes it count, and ` + "`--ignore CODE`" + `
 
 var table = []Kind{
 	{Other, false, "another mistake",
-		"Something is wrong that has no code of its own; the message says what.",
-		"Mend what the message names."},
+		"Something is wrong that has no code of its own; the message says what. Or it says how many more there are than are told.",
+		"Mend what the message names. --max-findings 0 tells all."},
 	{Syntax, false, "the file cannot be read as what its name says",
 		"YAML, JSON or protobuf's text or binary format has a mistake, so nothing is known of what is in the file.",
 		"Look at the place that is named, and at the line before. Common causes: tabs, templates that were not filled in, the marks of a merge conflict, text with a special character at its beginning that needs quotes."},

@@ -42,7 +42,10 @@ func JUnit(w io.Writer, r Report) error {
 	suite := junitSuite{Name: "chancery check"}
 	for _, p := range r.Findings {
 		name := string(code(p))
-		if p.Pos.Line > 0 {
+		switch {
+		case p.Others > 0:
+			name = p.Message
+		case p.Pos.Line > 0:
 			name += fmt.Sprintf(" at %d:%d", p.Pos.Line, p.Pos.Column)
 		}
 		c := junitCase{Name: name, Class: p.File, File: p.File, Line: p.Pos.Line}

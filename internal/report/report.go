@@ -124,6 +124,7 @@ func JSON(w io.Writer, r Report) error {
 		Path     string        `json:"path,omitempty"`
 		Message  string        `json:"message"`
 		Hint     string        `json:"hint,omitempty"`
+		Others   int           `json:"others,omitempty"`
 	}
 	out := struct {
 		Version   int            `json:"version"`
@@ -139,7 +140,7 @@ func JSON(w io.Writer, r Report) error {
 		out.Resources[c.Type] = c.N
 	}
 	for _, p := range r.Findings {
-		out.Findings = append(out.Findings, finding{code(p), severity(p), p.File, p.Pos.Line, p.Pos.Column, p.Path, p.Message, p.Hint})
+		out.Findings = append(out.Findings, finding{code(p), severity(p), p.File, p.Pos.Line, p.Pos.Column, p.Path, p.Message, p.Hint, p.Others})
 	}
 	return encode(w, out)
 }

@@ -20,7 +20,7 @@ func example() Report {
 		Program: "v1", Files: 2, Bad: true, Counts: []Count{{"CDS", 2}},
 		Findings: []protofile.Problem{
 			{File: "a b/x,1.yaml", Pos: protofile.Pos{Line: 3, Column: 7}, Path: "name", Code: findings.Rule, Message: "100% wrong: \"<x>\"", Hint: "a\nb"},
-			{File: "/etc/y.pb", Message: "and 3 more mistakes"},
+			{File: "/etc/y.pb", Message: "and 3 more mistakes", Others: 3},
 			{File: "a b/x,1.yaml", Pos: protofile.Pos{Line: 9}, Code: findings.Dangling, Message: "leads to nothing", Warning: true},
 		},
 	}
@@ -41,12 +41,12 @@ func TestFormats(t *testing.T) {
 b)
 /etc/y.pb: and 3 more mistakes
 a b/x,1.yaml:9: warning: leads to nothing [XDS0201]
-2 errors, 1 warning
+4 errors, 1 warning
 `,
 		"github": `::error file=a b/x%2C1.yaml,line=3,col=7,title=XDS0301 a value that Envoy's API does not allow::name: 100%25 wrong: "<x>" (a%0Ab)
 ::error file=/etc/y.pb,title=XDS0100 another mistake::and 3 more mistakes
 ::warning file=a b/x%2C1.yaml,line=9,title=XDS0201 a reference to a resource that no file has::leads to nothing
-2 errors, 1 warning
+4 errors, 1 warning
 `,
 	} {
 		if got := written(t, name, example()); got != want {
@@ -66,7 +66,7 @@ func TestJSON(t *testing.T) {
 	if err := json.Unmarshal([]byte(written(t, "json", example())), &out); err != nil {
 		t.Fatal(err)
 	}
-	if out.Version != 1 || out.OK || out.Files != 2 || out.Errors != 2 || out.Warnings != 1 || out.Resources["CDS"] != 2 || len(out.Findings) != 3 {
+	if out.Version != 1 || out.OK || out.Files != 2 || out.Errors != 4 || out.Warnings != 1 || out.Resources["CDS"] != 2 || len(out.Findings) != 3 {
 		t.Errorf("%+v", out)
 	}
 	for key, want := range map[string]any{"code": "XDS0301", "severity": "error", "file": "a b/x,1.yaml", "line": 3., "column": 7., "path": "name", "message": `100% wrong: "<x>"`, "hint": "a\nb"} {
@@ -74,7 +74,7 @@ func TestJSON(t *testing.T) {
 			t.Errorf("%s is %v, want %v", key, out.Findings[0][key], want)
 		}
 	}
-	if out.Findings[1]["code"] != "XDS0100" || out.Findings[1]["line"] != nil {
+	if out.Findings[1]["code"] != "XDS0100" || out.Findings[1]["line"] != nil || out.Findings[1]["others"] != 3. {
 		t.Errorf("%v", out.Findings[1])
 	}
 	if got := written(t, "json", Report{}); !strings.Contains(got, `"findings": []`) || !strings.Contains(got, `"ok": true`) {

@@ -29,6 +29,16 @@ type Checked struct {
 
 	// Loaded are the resources that could be read, in the order of the files.
 	Loaded []Loaded
+
+	by *Source
+}
+
+// With returns what is checked with more that was found, in its place, of which no more is
+// told than the options of the check say.
+func (c Checked) With(errs, warnings []protofile.Problem) Checked {
+	c.Errors = c.by.summary("mistake", c.by.counted(slices.Concat(c.Errors, errs)), 0)
+	c.Warnings = c.by.summary("warning", c.by.counted(slices.Concat(c.Warnings, warnings)), 0)
+	return c
 }
 
 // Stdin is the path that stands for what is read instead of a file.
@@ -51,7 +61,8 @@ func CheckAll(paths []string, stdin io.Reader, opts Options, ignore ...findings.
 	s.ignore = ignore
 	sc := &scanner{}
 	next, errs := s.lookAt(paths, stdin, sc)
-	if len(sc.errs) == 0 { // else files are missing of which nobody knows what they have
+	// If files are missing, nobody knows what they have.
+	if len(sc.errs) == 0 && !slices.Contains(ignore, findings.Dangling) {
 		s.missing = s.vain(next)
 	}
 	if readable(errs) { // what cannot be read refers to nothing
@@ -66,7 +77,7 @@ func CheckAll(paths []string, stdin io.Reader, opts Options, ignore ...findings.
 	if len(paths) == 1 && paths[0] == Stdin && len(errs) == 1 && errs[0].Code == findings.Nothing {
 		errs[0] = protofile.Problem{File: StdinName, Code: findings.Nothing, Message: "there is no resource in it"}
 	}
-	c := Checked{Files: len(s.files), Counts: next.counts(), Errors: errs, Warnings: s.doubts()}
+	c := Checked{Files: len(s.files), Counts: next.counts(), Errors: errs, Warnings: s.doubts(), by: s}
 	for _, f := range sc.files {
 		c.Loaded = append(c.Loaded, s.files[f.path].loaded...)
 	}
@@ -75,20 +86,20 @@ func CheckAll(paths []string, stdin io.Reader, opts Options, ignore ...findings.
 
 // readable reports whether all resources could be read, whatever Envoy thinks of them.
 func readable(errs []protofile.Problem) bool {
-	return !slices.ContainsFunc(errs, func(p protofile.Problem) bool {
-		return p.Code < findings.Rule || p.Code > findings.Weights
-	})
+	return !slices.ContainsFunc(errs, func(p protofile.Problem) bool { return !p.Code.OfEnvoy() })
 }
 
-// vain returns a warning for each reference to what no file has, at the place of the
-// reference.
+// vain returns warnings of references to what no file has, each at its place. Those that
+// are too many to be told are counted.
 func (s *Source) vain(w world) (found []protofile.Problem) {
 	p := placer{s: s, files: map[string][]*yaml.Node{}, data: map[string][]byte{}}
 	missing := w.dangling(s.shown, s.bad())
-	for i, m := range missing[:s.shown(len(missing))] { // more are not told
-		missing[i] = p.reference(m)
+	told := missing[:s.shown(len(missing))]
+	s.untold += len(missing) - len(told)
+	for i, m := range told {
+		told[i] = p.reference(m)
 	}
-	return problems(missing)
+	return problems(told)
 }
 
 // lookAt returns what files, directories and stdin say.

@@ -203,6 +203,9 @@ func (d *decoder) document(n *yaml.Node) {
 
 // shellWord returns a path as it is typed.
 func shellWord(path string) string {
+	if path == StdinName {
+		return Stdin
+	}
 	if strings.Trim(path, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./-") == "" {
 		return path
 	}

@@ -47,6 +47,10 @@ func (s *Source) shown(n int) int {
 // summary sorts problems and leaves the first of them, with a last one that
 // counts the others: these, and more that nobody kept.
 func (s *Source) summary(what string, problems []protofile.Problem, more int) []protofile.Problem {
+	problems = slices.DeleteFunc(problems, func(p protofile.Problem) bool {
+		more += p.Others // of an earlier summary
+		return p.Others > 0
+	})
 	slices.SortStableFunc(problems, byPlace)
 	if most := s.shown(len(problems)); len(problems) > most {
 		more += len(problems) - most

@@ -1,12 +1,14 @@
 package dir
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/chancery-xds/chancery/internal/findings"
+	"github.com/chancery-xds/chancery/internal/protofile"
 	"github.com/chancery-xds/chancery/store"
 )
 
@@ -71,6 +73,33 @@ func TestCheckAll(t *testing.T) {
 			"CDS|LDS|\nXDS0403 a.yaml:8:27: address.socket_address: LDS \"b\" listens on TCP 0.0.0.0:80, and so does \"a\" at a.yaml:1:1\n"},
 		{"a reference with a typo", "", one, nil, []string{"a.yaml", tcpListener("a", "80"), "b.yaml", clusterURL + "\nname: cc\n"},
 			"CDS|LDS|\nXDS0201 a.yaml:4:163: warning: filter_chains[0].filters[0].typed_config.cluster: LDS \"a\" refers to CDS \"c\", which no file has (did you mean \"cc\"?)\nXDS0202 b.yaml:1:1: warning: nothing refers to CDS \"cc\"\n"},
+		{"beside a mistake, but for names that stand in its file", "x: c\n", []string{"-", "."}, nil, []string{"a.yaml", tcpListener("a", "80"), "b.yaml", strings.Replace(tcpListener("b", "81"), "cluster: c", "cluster: d", 1)},
+			"LDS|\nXDS0106 <stdin>:1:1: neither \"@type\" nor \"resources\" (want a resource, a DiscoveryResponse or the protocol's Resource)\nXDS0201 b.yaml:4:163: warning: filter_chains[0].filters[0].typed_config.cluster: LDS \"b\" refers to CDS \"d\", which no file has (requests to it fail, unless the client's bootstrap has it)\n"},
+		{"what one reader takes and another does not", "", one, nil, []string{"a.yaml", clusterURL + "\nname: 7\nconnect_timeout: 1m\ntype: eds\nlb_policy: \"1\"\neds_cluster_config: {eds_config: {ads: {}}}\nhealth_checks: {timeout: {seconds: 1}, interval: 1s, unhealthy_threshold: 1, healthy_threshold: 1, tcp_health_check: {}}\nignore_health_on_host_removal: yes\n"},
+			`CDS|
+XDS0801 a.yaml:2:7: warning: name: int 7 for a string (Envoy's own reader refuses a bare number or word for a string)
+XDS0801 a.yaml:3:18: warning: connect_timeout: the duration "1m" (Envoy's own reader takes seconds only)
+XDS0802 a.yaml:4:7: warning: type: "eds" for a value of DiscoveryType (write EDS: readers other than Envoy's want it as it is declared)
+XDS0802 a.yaml:5:12: warning: lb_policy: the string "1" for a value of LbPolicy (write it without quotes: readers other than Envoy's want that)
+XDS0201 a.yaml:6:21: warning: eds_cluster_config: CDS "7" refers to EDS "7", which no file has (Envoy waits 15 s for endpoints that are missing, at each start)
+XDS0802 a.yaml:7:16: warning: health_checks: a mapping for a list (put "- " before it: readers other than Envoy's want a list)
+XDS0802 a.yaml:7:26: warning: health_checks[0].timeout: a mapping for a Duration (write "1s": readers other than Envoy's want that)
+XDS0802 a.yaml:8:32: warning: ignore_health_on_host_removal: the string "yes" for true or false (write true: readers other than Envoy's want that)
+`},
+		{"types and keys that are misspelled", "", one, nil, []string{"a.yaml", "\"@type\": type.googleapis.com/envoy.config.cluster.v3.Clutser\nname: c\n---\ntype: type.googleapis.com/envoy.config.cluster.v3.Cluster\n---\nresources: []\ntype_url: type.googleapis.com/x\n---\nresources: {a: 1}\ntype_url: CDS\n---\nconfigs: []\n"},
+			`
+XDS0104 a.yaml:1:10: no message type is known as "envoy.config.cluster.v3.Clutser" (did you mean "type.googleapis.com/envoy.config.cluster.v3.Cluster"?)
+XDS0106 a.yaml:4:1: neither "@type" nor "resources" (did you mean "@type" and not "type"?)
+XDS0104 a.yaml:7:11: type_url: no message type is known as "x"
+XDS0106 a.yaml:9:12: resources: no "@type" (such as "@type": type.googleapis.com/envoy.config.cluster.v3.Cluster)
+XDS0104 a.yaml:10:11: type_url: this is no type URL that begins with type.googleapis.com/ (did you mean "type.googleapis.com/envoy.config.cluster.v3.Cluster"?)
+XDS0106 a.yaml:12:1: this is a config_dump of Envoy, not a resource (chancery import a.yaml --out DIR makes resources of it)
+XDS0802 a.yaml:9:12: warning: resources: a mapping for a list (put "- " before it: readers other than Envoy's want a list)
+`},
+		{"a bootstrap in stdin", "static_resources: {}\n", []string{"-"}, nil, nil,
+			`
+XDS0106 <stdin>:1:1: this is an Envoy bootstrap, not a resource (chancery import - --out DIR makes resources of it)
+`},
 		{"warnings beside what Envoy refuses", "", one, nil, []string{"a.yaml", tcpListener("a", "99999")},
 			"LDS|\nXDS0301 a.yaml:3:58: address.socket_address.port_value: must be at most 65535, not 99999\nXDS0201 a.yaml:4:163: warning: filter_chains[0].filters[0].typed_config.cluster: LDS \"a\" refers to CDS \"c\", which no file has (requests to it fail, unless the client's bootstrap has it)\n"},
 		{"what is ignored", "", one, []findings.Code{findings.Dangling, findings.Rule}, []string{"a.yaml", tcpListener("a", "99999")}, "LDS|\n"},
@@ -149,5 +178,61 @@ resources { [type.googleapis.com/envoy.config.cluster.v3.Cluster] { name: "e" } 
 	}
 	if got := strings.Join(names, " "); got != "a c e" {
 		t.Errorf("%s, want a c e", got)
+	}
+}
+
+// Of what is ignored nothing is counted among what is not told.
+func TestIgnoreMany(t *testing.T) {
+	var refused, odd strings.Builder
+	for i := range 150 {
+		fmt.Fprintf(&refused, "---\n%s\nname: c%d\nconnect_timeout: 0s\n", clusterURL, i)
+		fmt.Fprintf(&odd, "---\n%s\nname: c%d\nconnect_timeout: 1m\n", clusterURL, i)
+	}
+	for _, tt := range []struct {
+		text string
+		code findings.Code
+		want string
+	}{
+		{refused.String(), findings.Rule, "150 errors and 0 warnings"},
+		{odd.String(), findings.Portability, "0 errors and 150 warnings"},
+	} {
+		for _, ignore := range [][]findings.Code{nil, {tt.code}} {
+			want := tt.want
+			if ignore != nil {
+				want = "0 errors and 0 warnings"
+			}
+			c := CheckAll([]string{Stdin}, strings.NewReader(tt.text), Options{MaxFile: 1 << 20}, ignore...)
+			if got := fmt.Sprintf("%d errors and %d warnings", protofile.Count(c.Errors), protofile.Count(c.Warnings)); got != want {
+				t.Errorf("%s, ignored %v: %s, want %s", tt.code, ignore, got, want)
+			}
+		}
+	}
+}
+
+// References in vain that are told stand where they are, however many are not told.
+func TestManyInVain(t *testing.T) {
+	var routes strings.Builder
+	routes.WriteString("\"@type\": type.googleapis.com/envoy.config.route.v3.RouteConfiguration\nname: r\nvirtual_hosts:\n")
+	for i := range 5 {
+		fmt.Fprintf(&routes, "- {name: v%d, domains: [d%d], routes: [{match: {prefix: /}, route: {cluster: c%d}}]}\n", i, i, i)
+	}
+	c := CheckAll([]string{Stdin}, strings.NewReader(routes.String()), Options{MaxFile: 1 << 20, Most: 2})
+	var lines []int
+	for _, p := range c.Warnings {
+		lines = append(lines, p.Pos.Line)
+	}
+	if got := fmt.Sprint(lines, protofile.Count(c.Warnings)); got != "[4 5 0] 5" {
+		t.Errorf("lines and number: %s", got)
+	}
+}
+
+// What is told later is counted with the rest, and there is one who counts.
+func TestWith(t *testing.T) {
+	text := clusterURL + "\nname: a\nconnect_timeout: 0s\n---\n" + clusterURL + "\nname: b\nconnect_timeout: 0s\n---\n" + clusterURL + "\nname: c\n"
+	c := CheckAll([]string{Stdin}, strings.NewReader(text), Options{MaxFile: 1 << 20, Most: 1}, findings.NotTried)
+	at := c.Loaded[2].Pos
+	c = c.With([]protofile.Problem{at.Problem(findings.Refused, "no")}, []protofile.Problem{at.Problem(findings.NotTried, "not asked")})
+	if len(c.Errors) != 2 || c.Errors[1].Others != 2 || protofile.Count(c.Errors) != 3 || len(c.Warnings) != 0 {
+		t.Errorf("%v, %v", c.Errors, c.Warnings)
 	}
 }

@@ -110,7 +110,7 @@ func (rd *reader) decode(path string, data []byte) *decoder {
 	d := &decoder{Decoder: protofile.Decoder{File: path, Source: data, Types: rd.types, Words: words(), Most: rd.most, Ignore: rd.ignore}, reader: rd}
 	// A file must not end the program, whatever it finds in its readers.
 	if p := guard.Do(d.decode); p != nil {
-		d.Report(&yaml.Node{}, "", "", "%s: %s", gaveUp, p.Value)
+		d.ReportAs(findings.Other, &yaml.Node{}, "", "", "%s: %s", gaveUp, p.Value)
 		d.died = p
 	}
 	return d

@@ -65,17 +65,19 @@ func (p *placer) node(l Loaded) *yaml.Node {
 	}
 	n := docs[l.doc]
 	var i int
-	if _, err := fmt.Sscanf(l.Pos.Path, "resources[%d]", &i); err == nil {
+	if l.Pos.Path == "resources" { // one for a list
+		n = protofile.Get(n, "resources")
+	} else if _, err := fmt.Sscanf(l.Pos.Path, "resources[%d]", &i); err == nil {
 		list := protofile.Get(n, "resources")
 		if list == nil || i >= len(list.Content) {
 			return nil
 		}
 		n = list.Content[i]
 	}
-	for n.Kind == yaml.AliasNode {
+	for n != nil && n.Kind == yaml.AliasNode {
 		n = n.Alias
 	}
-	if n.Line != l.Pos.Line { // it is another file by now
+	if n == nil || n.Line != l.Pos.Line { // it is another file by now
 		return nil
 	}
 	return n

@@ -86,6 +86,8 @@ XDS0802 a.yaml:7:16: warning: health_checks: a mapping for a list (put "- " befo
 XDS0802 a.yaml:7:26: warning: health_checks[0].timeout: a mapping for a Duration (write "1s": readers other than Envoy's want that)
 XDS0802 a.yaml:8:32: warning: ignore_health_on_host_removal: the string "yes" for true or false (write true: readers other than Envoy's want that)
 `},
+		{"one for a list", "", one, nil, []string{"a.yaml", "resources: {" + clusterURL + ", name: c, connect_timeout: 0s,\n  eds_cluster_config: {eds_config: {ads: {}}},\n  type: EDS}\n"},
+			"CDS|\nXDS0301 a.yaml:1:101: resources.connect_timeout: must be more than 0s, not 0s\nXDS0802 a.yaml:1:12: warning: resources: a mapping for a list (put \"- \" before it: readers other than Envoy's want a list)\nXDS0201 a.yaml:2:23: warning: resources.eds_cluster_config: CDS \"c\" refers to EDS \"c\", which no file has (Envoy waits 15 s for endpoints that are missing, at each start)\n"},
 		{"types and keys that are misspelled", "", one, nil, []string{"a.yaml", "\"@type\": type.googleapis.com/envoy.config.cluster.v3.Clutser\nname: c\n---\ntype: type.googleapis.com/envoy.config.cluster.v3.Cluster\n---\nresources: []\ntype_url: type.googleapis.com/x\n---\nresources: {a: 1}\ntype_url: CDS\n---\nconfigs: []\n"},
 			`
 XDS0104 a.yaml:1:10: no message type is known as "envoy.config.cluster.v3.Clutser" (did you mean "type.googleapis.com/envoy.config.cluster.v3.Cluster"?)

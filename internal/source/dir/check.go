@@ -181,7 +181,7 @@ func (c Checked) Sound() (sound []Loaded) {
 		}
 	}
 	for _, l := range c.Loaded {
-		if !wrong[l.Pos] {
+		if !wrong[l.Pos] && !l.refused {
 			sound = append(sound, l)
 		}
 	}

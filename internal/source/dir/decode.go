@@ -40,6 +40,7 @@ type Loaded struct {
 	certificates []secret.Certificate
 	v2           []secret.V2
 	sockets      []socket // of a listener, if they are asked for
+	refused      bool     // Envoy would refuse it, as far as that was looked for
 
 	version string // version_info of the response it stands in
 	doc     int    // which document of the file

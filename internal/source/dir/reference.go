@@ -6,10 +6,12 @@ import (
 
 	"go.yaml.in/yaml/v4"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/chancery-xds/chancery/internal/findings"
 	"github.com/chancery-xds/chancery/internal/protofile"
 	"github.com/chancery-xds/chancery/internal/refs"
+	"github.com/chancery-xds/chancery/xds"
 )
 
 // A placer finds fields of resources in files that were read before: nobody keeps what
@@ -18,20 +20,33 @@ type placer struct {
 	s     *Source
 	files map[string][]*yaml.Node // the documents; nil: they are not known
 	data  map[string][]byte
+
+	of     Pos                            // the resource that was looked into last
+	md     protoreflect.MessageDescriptor // its type; nil: it cannot be looked into
+	places map[xds.Ref]string             // of references in it
+}
+
+// look looks into a resource, once for all its references that follow each other.
+func (p *placer) look(l Loaded) {
+	if p.of == l.Pos {
+		return
+	}
+	p.of, p.md, p.places = l.Pos, nil, map[xds.Ref]string{}
+	typ, err := p.s.types.FindMessageByURL(l.Type.URL)
+	if err != nil {
+		return
+	}
+	m := typ.New()
+	if (proto.UnmarshalOptions{Resolver: p.s.types}).Unmarshal(l.Body, m.Interface()) == nil {
+		p.md, p.places = m.Descriptor(), refs.Places(p.s.types, m.Interface())
+	}
 }
 
 // reference returns a problem of a reference at the place of that, where it stood at the
 // place of the resource that refers.
 func (p *placer) reference(d dangling) dangling {
-	typ, err := p.s.types.FindMessageByURL(d.from.Type.URL)
-	if err != nil {
-		return d
-	}
-	m := typ.New()
-	if (proto.UnmarshalOptions{Resolver: p.s.types}).Unmarshal(d.from.Body, m.Interface()) != nil {
-		return d
-	}
-	path := refs.Places(p.s.types, m.Interface())[d.to]
+	p.look(d.from)
+	path := p.places[d.to]
 	if path == "" {
 		return d
 	}
@@ -41,7 +56,7 @@ func (p *placer) reference(d dangling) dangling {
 		return d
 	}
 	dec := &decoder{Decoder: protofile.Decoder{File: d.from.File, Source: p.data[d.from.File], Types: p.s.types}, reader: p.s.reader}
-	at, whole := dec.place(n, d.from.Pos.Path, m.Descriptor(), path)
+	at, whole := dec.place(n, d.from.Pos.Path, p.md, path)
 	dec.WarnAt(at, findings.Dangling, whole, d.Hint, d.Message)
 	d.Problem = dec.Problems[0]
 	return d

@@ -30,6 +30,8 @@ func (d *decoder) refused(l *Loaded, n *yaml.Node, path string, m proto.Message)
 	if l.Type.Is(xds.Listener) && strings.HasPrefix(l.Name, serversTemplate) {
 		return // gRPC's servers do not want all that Envoy's API demands
 	}
+	before := d.Errors()
+	defer func() { l.refused = d.Errors() > before }()
 	for _, v := range d.validator.Validate(m) {
 		at, whole := d.place(n, path, m.ProtoReflect().Descriptor(), v.Path)
 		d.ReportAt(at, v.Code, whole, v.Hint, v.Message)

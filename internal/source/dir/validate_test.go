@@ -174,12 +174,14 @@ func TestSound(t *testing.T) {
 resources { [type.googleapis.com/envoy.config.cluster.v3.Cluster] { name: "e" } }`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	var names []string
-	for _, l := range Check(root, Options{}).Sound() {
-		names = append(names, l.Name)
-	}
-	if got := strings.Join(names, " "); got != "a c e" {
-		t.Errorf("%s, want a c e", got)
+	for _, most := range []int{0, 1} { // told or not
+		var names []string
+		for _, l := range Check(root, Options{Most: most}).Sound() {
+			names = append(names, l.Name)
+		}
+		if got := strings.Join(names, " "); got != "a c e" {
+			t.Errorf("%s, want a c e", got)
+		}
 	}
 }
 

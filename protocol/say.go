@@ -49,10 +49,6 @@ func (y *saying) doubtAll() { y.all = true }
 // lookAnew notes that the view has changed: what was looked at may differ from it.
 func (y *saying) lookAnew() { y.looked = 0 }
 
-// lookedAt reports whether nearly all that may have to be told was looked at since the view
-// changed, while nothing may be said.
-func (y *saying) lookedAt() bool { return len(y.dirty) < y.looked+y.looked/8 }
-
 // unstall notes that nothing waits for the answer to the newest response.
 func (y *saying) unstall() { y.stalled = false }
 
@@ -160,7 +156,7 @@ func (s *Session) prepare(u *subscription) {
 	switch {
 	case !blocked:
 		s.retain(u, nil)
-	case u.lookedAt():
+	case len(u.dirty) < u.looked+u.looked/8:
 		return // what one request more asks for does not make it look at thousands: before they are told it will
 	default:
 		s.retain(u, []xds.Names{}) // of the wildcard's, Change has seen to it

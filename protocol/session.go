@@ -268,26 +268,8 @@ func (s *Session) check(u *subscription, req xds.Request, first bool) error {
 
 // Change replaces the view. touched lists what may differ since the last view,
 // in one or several steps; nil: anything may. A hint only saves work.
-//
-// If nothing does, what thousands have asked for is not looked at again: a stream brings its
-// session up to date at each request.
 func (s *Session) Change(view xds.View, touched []xds.Names) {
 	s.view = view
-	if touched == nil || len(touched) > 0 {
-		s.moved(touched)
-	}
-	for _, u := range s.subs {
-		u.markAll()
-	}
-	for _, u := range s.subs { // when all is marked
-		if touched == nil || len(touched) > 0 || !u.lookedAt() {
-			s.retain(u, touched)
-		}
-	}
-}
-
-// moved marks what may differ in another view.
-func (s *Session) moved(touched []xds.Names) {
 	s.views++
 	for _, u := range s.subs {
 		u.lookAnew()
@@ -308,6 +290,12 @@ func (s *Session) moved(touched []xds.Names) {
 				}
 			}
 		}
+	}
+	for _, u := range s.subs {
+		u.markAll()
+	}
+	for _, u := range s.subs { // when all is marked
+		s.retain(u, touched)
 	}
 }
 

@@ -1,156 +1,165 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
+	"maps"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/chancery-xds/chancery/internal/findings"
 	"github.com/chancery-xds/chancery/internal/protofile"
+	"github.com/chancery-xds/chancery/internal/report"
 	"github.com/chancery-xds/chancery/internal/source/dir"
 )
 
 // errFindings ends a check that has found something, which is told already.
 var errFindings = errors.New("there are findings")
 
+// A checking is what a check was asked for.
+type checking struct {
+	output, explain, envoy string
+	strict                 bool
+	ignore, sets           []string
+	opts                   dir.Options
+}
+
 func checkCommand() *cobra.Command {
-	var output string
-	var strict bool
-	var opts dir.Options
-	var sets []string
+	var k checking
 	cmd := &cobra.Command{
-		Use:   "check DIR",
-		Short: "Check the configuration in a directory",
-		Long: `Check loads a directory as serve does, and tells every mistake with its place.
-Nothing is served, no other program is asked. See "chancery serve --help" for
-what a directory may hold.
+		Use:   "check DIR|FILE|-...",
+		Short: "Check files of configuration",
+		Long: `Check reads directories as serve does, files, or stdin (-), and tells every
+mistake with its place. Nothing is served, and without --envoy no other program
+is asked. See "chancery serve --help" for what files may hold.
+
+It also finds what Envoy would refuse: values that Envoy's API does not allow,
+inside of every typed_config too, and what Envoy was seen to refuse besides, such
+as two virtual hosts with one domain. What an extension thinks of its settings,
+Envoy alone knows: --envoy asks one.
 
 Warnings tell what is doubtful, such as a reference to a resource that no file
-has.
+has, or a resource that nothing refers to.
 
-What Envoy alone can know, such as whether a filter accepts its settings, or a
-value is in the range that its API demands, it finds out when it is told: see the
-log of the server for what clients refuse. Of more than 100 mistakes the first 100
-are told, and how many more there are; of warnings, too. --max-findings 0 tells all.
+Each finding has a code, such as XDS0301. --explain tells what it means and what
+to do. Of more than 100 mistakes the first 100 are told, and how many more there
+are; of warnings, too. --max-findings 0 tells all.
 
 Exit codes: 0 nothing found; 1 something is; 2 wrong use.`,
 		Example: `  chancery check ./config
+  chancery check ./config --envoy /usr/bin/envoy
+  chancery check --explain XDS0301
+  helm template . | chancery check -
   chancery check ./config -o json | jq -r '.findings[].file'`,
 		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return fmt.Errorf("check wants one directory, not %d", len(args))
+			switch n := len(args); {
+			case n == 0 && k.explain == "":
+				return errors.New("check wants a directory, a file, or - for stdin")
+			case n > 0 && k.explain != "":
+				return errors.New("--explain wants a code and no files")
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			print := printText
-			switch output {
-			case "text":
-			case "json":
-				print = printJSON
-			default:
-				return fmt.Errorf("--output: %q is none of text and json", output)
+			if k.explain != "" {
+				return k.explained(cmd)
 			}
-			if err := checkMaxFile(opts.MaxFile); err != nil {
-				return err
-			}
-			switch {
-			case opts.Most < 0:
-				return fmt.Errorf("--max-findings %d: want 0 or more", opts.Most)
-			case opts.Most == 0:
-				opts.Most = -1
-			}
-			var err error
-			if opts.Types, err = readSets(sets); err != nil {
-				return err
-			}
-			c := dir.Check(args[0], opts)
-			bad := len(c.Errors) > 0 || strict && len(c.Warnings) > 0
-			if err := print(cmd.OutOrStdout(), c, bad); err != nil {
-				return failure{err, ""}
-			}
-			if bad {
-				return errFindings
-			}
-			return nil
+			return k.run(cmd, args)
 		},
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.StringVarP(&output, "output", "o", "text", "`FORMAT` of what is found: text or json")
-	f.BoolVar(&strict, "strict", false, "warnings are findings too")
-	f.IntVar(&opts.Most, "max-findings", protofile.MaxProblems, "largest `number` of mistakes, and of warnings, that are told; the others are counted. 0: all")
-	setFlag(f, &sets)
-	sizeVar(f, &opts.MaxFile, "max-file", 64<<20, "largest `SIZE` of a file")
-	followFlag(f, &opts.FollowLinksOutside)
-	v2Flag(f, &opts.V2)
+	f.StringVarP(&k.output, "output", "o", "text", "`FORMAT` of what is found: "+report.Names)
+	f.BoolVar(&k.strict, "strict", false, "warnings are findings too")
+	f.IntVar(&k.opts.Most, "max-findings", protofile.MaxProblems, "largest `number` of mistakes, and of warnings, that are told; the others are counted. 0: all")
+	f.StringSliceVar(&k.ignore, "ignore", nil, "`CODES` of findings that are not told, of those from XDS0201 on")
+	f.StringVar(&k.explain, "explain", "", "tell what a `CODE` means, and what to do")
+	f.StringVar(&k.envoy, "envoy", "", "`PATH` of an Envoy that is asked, too: it is given the resources (envoy --mode validate)")
+	offer(cmd, "output", slices.Sorted(maps.Keys(report.Formats))...)
+	var codes []string
+	for _, kind := range findings.All() {
+		codes = append(codes, string(kind.Code)+"\t"+kind.Title)
+	}
+	offer(cmd, "explain", codes...)
+	offer(cmd, "ignore", codes...)
+	setFlag(f, &k.sets)
+	sizeVar(f, &k.opts.MaxFile, "max-file", 64<<20, "largest `SIZE` of a file")
+	followFlag(f, &k.opts.FollowLinksOutside)
+	v2Flag(f, &k.opts.V2)
 	return cmd
 }
 
-func printText(w io.Writer, c dir.Checked, bad bool) error {
-	for _, p := range findings(c) {
-		if _, err := fmt.Fprintln(w, p.Text()); err != nil {
-			return err
-		}
+// offer has a shell complete the values of a flag.
+func offer(cmd *cobra.Command, flag string, values ...string) {
+	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		panic(err) // there is no such flag
 	}
-	if bad {
-		_, err := fmt.Fprintf(w, "%s, %s\n", count(protofile.Count(c.Errors), "error"), count(protofile.Count(c.Warnings), "warning"))
-		return err
+}
+
+func (k *checking) explained(cmd *cobra.Command) error {
+	kind, ok := findings.Explain(k.explain)
+	if !ok {
+		return fmt.Errorf("--explain: no finding has the code %q: docs/findings.md has all of them", k.explain)
 	}
-	line, n := "", 0
-	for i, t := range c.Counts {
-		n += t.N
-		line += []string{": ", ", "}[min(i, 1)] + fmt.Sprint(t.Type, " ", t.N)
-	}
-	if len(c.Warnings) > 0 {
-		line += "; " + count(protofile.Count(c.Warnings), "warning")
-	}
-	_, err := fmt.Fprintf(w, "ok: %s in %s%s\n", count(n, "resource"), count(c.Files, "file"), line)
+	_, err := fmt.Fprint(cmd.OutOrStdout(), kind.Text())
 	return err
 }
 
-// findings are the errors and after them the warnings.
-func findings(c dir.Checked) []protofile.Problem { return slices.Concat(c.Errors, c.Warnings) }
-
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
+// ignored returns the codes that are left out.
+func (k *checking) ignored() (codes []findings.Code, err error) {
+	for _, name := range k.ignore {
+		kind, ok := findings.Explain(strings.TrimSpace(name))
+		switch {
+		case !ok:
+			return nil, fmt.Errorf("--ignore: no finding has the code %q", name)
+		case kind.Code < findings.Dangling:
+			return nil, fmt.Errorf("--ignore: %s keeps the files from being read, and cannot be ignored", kind.Code)
+		}
+		codes = append(codes, kind.Code)
 	}
-	return fmt.Sprint(n, " ", what, "s")
+	return codes, nil
 }
 
-func printJSON(w io.Writer, c dir.Checked, _ bool) error {
-	type finding struct {
-		Severity string `json:"severity"`
-		File     string `json:"file"`
-		Line     int    `json:"line,omitempty"`
-		Column   int    `json:"column,omitempty"`
-		Path     string `json:"path,omitempty"`
-		Message  string `json:"message"`
-		Hint     string `json:"hint,omitempty"`
+func (k *checking) run(cmd *cobra.Command, args []string) error {
+	write := report.Formats[k.output]
+	if write == nil {
+		return fmt.Errorf("--output: %q is none of %s", k.output, report.Names)
 	}
-	out := struct {
-		Files     int            `json:"files"`
-		Resources map[string]int `json:"resources"`
-		Errors    int            `json:"errors"` // those included that are not among the findings
-		Warnings  int            `json:"warnings"`
-		Findings  []finding      `json:"findings"`
-	}{c.Files, map[string]int{}, protofile.Count(c.Errors), protofile.Count(c.Warnings), []finding{}}
-	for _, n := range c.Counts {
-		out.Resources[n.Type.String()] = n.N
+	if err := checkMaxFile(k.opts.MaxFile); err != nil {
+		return err
 	}
-	for _, p := range findings(c) {
-		severity := "error"
-		if p.Warning {
-			severity = "warning"
+	switch {
+	case k.opts.Most < 0:
+		return fmt.Errorf("--max-findings %d: want 0 or more", k.opts.Most)
+	case k.opts.Most == 0:
+		k.opts.Most = -1
+	}
+	ignore, err := k.ignored()
+	if err != nil {
+		return err
+	}
+	if k.opts.Types, err = readSets(k.sets); err != nil {
+		return err
+	}
+	c := dir.CheckAll(args, cmd.InOrStdin(), k.opts, ignore...)
+	r := report.Report{Program: version(), Files: c.Files}
+	if k.envoy != "" {
+		if c, err = k.ask(cmd.Context(), c); err != nil {
+			return failure{err, "--envoy wants the path of an Envoy that runs on this machine"}
 		}
-		out.Findings = append(out.Findings, finding{severity, p.File, p.Pos.Line, p.Pos.Column, p.Path, p.Message, p.Hint})
 	}
-	e := json.NewEncoder(w)
-	e.SetEscapeHTML(false)
-	e.SetIndent("", "  ")
-	return e.Encode(out)
+	for _, n := range c.Counts {
+		r.Counts = append(r.Counts, report.Count{Type: n.Type.String(), N: n.N})
+	}
+	r.Findings = slices.Concat(c.Errors, c.Warnings)
+	r.Bad = len(c.Errors) > 0 || k.strict && len(c.Warnings) > 0
+	if err := write(cmd.OutOrStdout(), r); err != nil {
+		return failure{err, ""}
+	}
+	if r.Bad {
+		return errFindings
+	}
+	return nil
 }

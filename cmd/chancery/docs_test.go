@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/chancery-xds/chancery/internal/findings"
 	"github.com/chancery-xds/chancery/internal/source/dir"
 )
 
@@ -23,7 +24,7 @@ func TestDocumentedFiles(t *testing.T) {
 	for _, e := range examples {
 		write(t, root, e[1], e[2])
 	}
-	c := dir.Check(root, dir.Options{})
+	c := dir.CheckAll([]string{root}, nil, dir.Options{}, findings.Unused) // each is to show one thing
 	for _, p := range append(c.Errors, c.Warnings...) {
 		t.Error(p.Text())
 	}

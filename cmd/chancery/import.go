@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/chancery-xds/chancery/internal/export"
+	"github.com/chancery-xds/chancery/internal/findings"
 	"github.com/chancery-xds/chancery/internal/importer"
 	"github.com/chancery-xds/chancery/internal/listen"
 	"github.com/chancery-xds/chancery/internal/protofile"
@@ -131,7 +132,7 @@ func (i *importing) run(ctx context.Context) error {
 	}
 	checked, where := dir.Checked{}, i.to.Dir
 	i.to.Check = func(root string) error {
-		checked = dir.Check(root, dir.Options{Types: i.options.Types, MaxFile: i.maxFile})
+		checked = dir.CheckAll([]string{root}, nil, dir.Options{Types: i.options.Types, MaxFile: i.maxFile}, uninteresting()...)
 		for _, all := range [][]protofile.Problem{checked.Errors, checked.Warnings} {
 			for n, p := range all {
 				if rel, err := filepath.Rel(root, p.File); err == nil {
@@ -256,12 +257,24 @@ func (i *importing) ask(ctx context.Context) (importer.File, error) {
 	return importer.Read("config_dump of "+a.String(), response.Body, i.maxFile)
 }
 
+// uninteresting is what an import does not tell: what Envoy refuses was so before, and
+// what stays with Envoy may refer to what nothing else refers to.
+func uninteresting() []findings.Code {
+	codes := []findings.Code{findings.Unused}
+	for _, k := range findings.All() {
+		if k.Code.OfEnvoy() {
+			codes = append(codes, k.Code)
+		}
+	}
+	return codes
+}
+
 // refuse tells what is wrong with what is imported.
 func (i *importing) refuse(problems []protofile.Problem) error {
 	for _, p := range problems {
 		fmt.Fprintln(i.stderr, p.Text())
 	}
-	return failure{fmt.Errorf("nothing is imported: %s", count(len(problems), "error")), ""}
+	return failure{fmt.Errorf("nothing is imported: %s", count(protofile.Count(problems), "error")), ""}
 }
 
 // perFolder is how many files of a kind are listed.
@@ -311,7 +324,7 @@ func (i *importing) report(done *importer.Import, c dir.Checked, where string) {
 		verb = "would be imported"
 	}
 	fmt.Fprintf(i.stdout, "ok: %s %s", count(len(done.Resources), "resource"), verb)
-	if n := len(c.Warnings); n > 0 {
+	if n := protofile.Count(c.Warnings); n > 0 {
 		fmt.Fprintf(i.stdout, "; %s", count(n, "warning"))
 	}
 	fmt.Fprintln(i.stdout)

@@ -38,6 +38,7 @@ type serving struct {
 	monitorAt       listen.Address // monitor, parsed
 	insecureSecrets bool
 	emptyMissing    bool
+	validate        bool
 	drain           time.Duration
 	drainDelay      time.Duration
 	sets            []string
@@ -136,6 +137,7 @@ cannot be listened on; 2 wrong use.`,
 }
 
 func (s *serving) files(f *pflag.FlagSet) {
+	f.BoolVar(&s.validate, "validate", false, "look for what Envoy would refuse, as chancery check does: each is an error, and keeps what was loaded before")
 	setFlag(f, &s.sets)
 	sizeVar(f, &s.maxFile, "max-file", 64<<20, "largest `SIZE` of a file")
 	followFlag(f, &s.followOutside)
@@ -255,7 +257,7 @@ func (s *serving) run() error {
 	}
 	opts := dir.Options{
 		Log: s.log, MaxFile: s.maxFile, FollowLinksOutside: s.followOutside, V2: s.manner.v2, AllowMassDelete: s.allowMassDelete, HowToAllow: s.state.howToAllow(s.dir), AllowEmpty: s.allowEmpty,
-		Types: s.types, Confirm: s.confirm, References: true, Review: r.load, Done: func(at time.Time, err error) { s.state.loaded(err); m.Loaded(at, err); ring(loads) },
+		Types: s.types, Confirm: s.confirm, References: true, Validate: s.validate, Review: r.load, Done: func(at time.Time, err error) { s.state.loaded(err); m.Loaded(at, err); ring(loads) },
 	}
 	if s.state.keeper != nil {
 		opts.Keep = s.state.keeper.Keep

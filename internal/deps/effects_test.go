@@ -12,7 +12,7 @@ import (
 )
 
 // The packages whose effects are listed.
-var watched = []string{"xds", "protocol", "protocol/protocoltest", "store", "wire", "server", "lazy", "rest", "internal/envoyapi", "internal/refs", "internal/protofile", "internal/export", "internal/importer", "internal/guard", "internal/repeats", "internal/shares", "internal/pace", "internal/unfinished", "internal/backlog"}
+var watched = []string{"xds", "protocol", "protocol/protocoltest", "store", "wire", "server", "lazy", "rest", "internal/envoyapi", "internal/refs", "internal/validate", "internal/protofile", "internal/export", "internal/importer", "internal/guard", "internal/repeats", "internal/shares", "internal/pace", "internal/unfinished", "internal/backlog"}
 
 // Every effect they have, by package, declaration and kind, and why it is there.
 var effects = map[string]string{
@@ -82,7 +82,9 @@ var effects = map[string]string{
 	"rest answers mutex":               "shares encodings between polls; held for memory only",
 	"rest answer once":                 "encodes for all who are told the same",
 
-	"internal/envoyapi Types mutex": "builds the descriptors of a file when somebody first asks, and keeps what was asked for",
+	"internal/envoyapi Types mutex":     "builds the descriptors of a file when somebody first asks, and keeps what was asked for",
+	"internal/validate Validator mutex": "keeps what is to be looked at in messages of a type, once one was met",
+
 	"internal/envoyapi ranks mutex": "keeps the order of fields that were written",
 
 	"internal/backlog Writer mutex":       "lines that wait, for all who log; held for memory only",

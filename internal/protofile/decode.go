@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/chancery-xds/chancery/internal/findings"
 	"github.com/chancery-xds/chancery/internal/secret"
 )
 
@@ -41,6 +42,7 @@ type Decoder struct {
 	Types  Types
 	Words  map[string]string // type URLs by what else people call the types, in capitals
 	Most   int               // how many errors, and as many warnings, Problems has; MaxProblems if zero, all if negative
+	Ignore []findings.Code   // kinds that are neither told nor counted
 
 	// Mend has nodes changed into what every reader takes, where a warning would say that
 	// Envoy's own does not, or that Envoy's own alone does. Nodes that stand in several
@@ -70,27 +72,38 @@ func (d *Decoder) Warnings() int { return d.warnings }
 // tells reports whether the nth of its kind is told.
 func (d *Decoder) tells(n int) bool { return d.Most < 0 || n <= cmp.Or(d.Most, MaxProblems) }
 
-// Report adds an error at a node.
+// Report adds an error at a node: a value is not of the kind that is needed.
 func (d *Decoder) Report(n *yaml.Node, path, hint, format string, args ...any) {
+	d.ReportAs(findings.Misfit, n, path, hint, format, args...)
+}
+
+// ReportAs adds an error of a kind at a node.
+func (d *Decoder) ReportAs(code findings.Code, n *yaml.Node, path, hint, format string, args ...any) {
+	if slices.Contains(d.Ignore, code) {
+		return
+	}
 	if d.errors++; d.tells(d.errors) {
-		d.add(n, Problem{Path: path, Hint: hint, Message: fmt.Sprintf(format, args...)})
+		d.add(n, Problem{Path: path, Hint: hint, Code: code, Message: fmt.Sprintf(format, args...)})
 	}
 }
 
-// Warn adds a warning at a node.
-func (d *Decoder) Warn(n *yaml.Node, path, hint, format string, args ...any) {
+// WarnAs adds a warning of a kind at a node.
+func (d *Decoder) WarnAs(code findings.Code, n *yaml.Node, path, hint, format string, args ...any) {
+	if slices.Contains(d.Ignore, code) {
+		return
+	}
 	if d.warnings++; d.tells(d.warnings) {
-		d.add(n, Problem{Path: path, Hint: hint, Message: fmt.Sprintf(format, args...), Warning: true})
+		d.add(n, Problem{Path: path, Hint: hint, Code: code, Message: fmt.Sprintf(format, args...), Warning: true})
 	}
 }
 
 // portable tells what one reader takes and another does not, or mends it.
-func (d *Decoder) portable(n *yaml.Node, path, hint, format string, mend func(), args ...any) {
+func (d *Decoder) portable(code findings.Code, n *yaml.Node, path, hint, format string, mend func(), args ...any) {
 	if d.Mend {
 		mend()
 		return
 	}
-	d.Warn(n, path, hint, format, args...)
+	d.WarnAs(code, n, path, hint, format, args...)
 }
 
 func (d *Decoder) add(n *yaml.Node, p Problem) {
@@ -217,7 +230,7 @@ func (d *Decoder) fields(pairs []pair, m protoreflect.Message, path string, dept
 			continue
 		}
 		if i := slices.IndexFunc(set, func(n named) bool { return n.field == fd }); i >= 0 {
-			d.Report(p.key, path, "", "field %q again, first as %q", p.key.Value, set[i].as)
+			d.ReportAs(findings.Twice, p.key, path, "", "field %q again, first as %q", p.key.Value, set[i].as)
 			continue
 		}
 		set = append(set, named{field: fd, as: p.key.Value})
@@ -227,7 +240,7 @@ func (d *Decoder) fields(pairs []pair, m protoreflect.Message, path string, dept
 		}
 		if o := fd.ContainingOneof(); o != nil && !o.IsSynthetic() {
 			if i := slices.IndexFunc(set, func(n named) bool { return n.oneof == o }); i >= 0 {
-				d.Report(p.key, path, "", "%q and %q exclude each other", set[i].as, p.key.Value)
+				d.ReportAs(findings.Twice, p.key, path, "", "%q and %q exclude each other", set[i].as, p.key.Value)
 				continue
 			}
 			set[len(set)-1].oneof = o
@@ -283,7 +296,7 @@ func (d *Decoder) single(n *yaml.Node, fd protoreflect.FieldDescriptor, path str
 		return false
 	}
 	d.conceal(func() {
-		d.portable(n, path, `put "- " before it: readers other than Envoy's want a list`, "%s for a list", func() { *n = listOf(n) }, d.kind(n))
+		d.portable(findings.EnvoyOnly, n, path, `put "- " before it: readers other than Envoy's want a list`, "%s for a list", func() { *n = listOf(n) }, d.kind(n))
 	})
 	return true
 }

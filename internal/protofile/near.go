@@ -7,6 +7,8 @@ import (
 
 	"go.yaml.in/yaml/v4"
 	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/chancery-xds/chancery/internal/findings"
 )
 
 const typePrefix = "type.googleapis.com/"
@@ -57,7 +59,7 @@ func (d *Decoder) UnknownType(n *yaml.Node, url, path string) {
 	if d.secrets == 0 {
 		name = typeName(url[strings.LastIndexByte(url, '/')+1:])
 	}
-	d.Report(n, path, d.MeantType(url), "no message type is known as %q", name)
+	d.ReportAs(findings.NoType, n, path, d.MeantType(url), "no message type is known as %q", name)
 }
 
 // MeantKey returns a hint at a key of a mapping without "@type" that is meant to be it,

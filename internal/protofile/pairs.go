@@ -1,6 +1,10 @@
 package protofile
 
-import "go.yaml.in/yaml/v4"
+import (
+	"go.yaml.in/yaml/v4"
+
+	"github.com/chancery-xds/chancery/internal/findings"
+)
 
 // A pair is a key of a mapping and its value.
 type pair struct{ key, value *yaml.Node }
@@ -23,13 +27,13 @@ func (d *Decoder) pairs(n *yaml.Node, path string, depth int) []pair {
 					d.merges = map[*yaml.Node]bool{}
 				}
 				d.merges[k] = true
-				d.portable(k, path, "Envoy's own reader refuses merge keys", "merge key", func() {}) // [Decoder.Plain] mends it
+				d.portable(findings.Portability, k, path, "Envoy's own reader refuses merge keys", "merge key", func() {}) // [Decoder.Plain] mends it
 			}
 			merges = append(merges, v)
 			continue
 		}
 		if first := all.add(pair{k, v}); first != nil {
-			d.Report(k, path, "", "duplicate key %s, first on line %d", d.quoted(k.Value), first.Line)
+			d.ReportAs(findings.Twice, k, path, "", "duplicate key %s, first on line %d", d.quoted(k.Value), first.Line)
 		}
 	}
 	for _, m := range merges {

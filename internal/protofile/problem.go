@@ -3,6 +3,8 @@ package protofile
 import (
 	"fmt"
 	"strings"
+
+	"github.com/chancery-xds/chancery/internal/findings"
 )
 
 // A Pos is a place in a file, counted from 1; the zero Pos is no place.
@@ -12,7 +14,8 @@ type Pos struct{ Line, Column int }
 type Problem struct {
 	File    string
 	Pos     Pos
-	Path    string // of the field, such as "filter_chains[0].filters[1].typed_config"; may be empty
+	Path    string        // of the field, such as "filter_chains[0].filters[1].typed_config"; may be empty
+	Code    findings.Code // "": none was given
 	Message string
 	Hint    string // such as `did you mean "connect_timeout"?`; may be empty
 	Warning bool

@@ -10,6 +10,7 @@ import (
 	"go.yaml.in/yaml/v4"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/chancery-xds/chancery/internal/findings"
 	"github.com/chancery-xds/chancery/internal/secret"
 )
 
@@ -82,7 +83,7 @@ func (d *Decoder) unknownField(key *yaml.Node, md protoreflect.MessageDescriptor
 	case secret.Holds(md):
 		d.secrets++
 	}
-	d.Report(key, path, hint, "unknown field %s in %s", d.quoted(key.Value), md.Name())
+	d.ReportAs(findings.NoField, key, path, hint, "unknown field %s in %s", d.quoted(key.Value), md.Name())
 }
 
 // maxQuoted is how many bytes are quoted of a word.

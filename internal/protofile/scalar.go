@@ -9,6 +9,8 @@ import (
 
 	"go.yaml.in/yaml/v4"
 	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/chancery-xds/chancery/internal/findings"
 )
 
 const bareNumber = "Envoy's own reader refuses a bare number or word for a string"
@@ -30,7 +32,7 @@ func (d *Decoder) scalar(n *yaml.Node, fd protoreflect.FieldDescriptor, path str
 			if isNull(n) {
 				return fail("")
 			}
-			d.portable(n, path, bareNumber, "%s for a string", func() { n.Tag, n.Style = "!!str", yaml.DoubleQuotedStyle }, d.kind(n))
+			d.portable(findings.Portability, n, path, bareNumber, "%s for a string", func() { n.Tag, n.Style = "!!str", yaml.DoubleQuotedStyle }, d.kind(n))
 		}
 		return protoreflect.ValueOfString(n.Value), true
 	case protoreflect.BytesKind:
@@ -48,7 +50,7 @@ func (d *Decoder) scalar(n *yaml.Node, fd protoreflect.FieldDescriptor, path str
 			if b, ok = wordOfTruth(n); !ok {
 				return fail("")
 			}
-			d.portable(n, path, "write "+strconv.FormatBool(b)+": readers other than Envoy's want that", "%s for true or false", func() {
+			d.portable(findings.EnvoyOnly, n, path, "write "+strconv.FormatBool(b)+": readers other than Envoy's want that", "%s for true or false", func() {
 				n.Tag, n.Style, n.Value = "!!bool", 0, strconv.FormatBool(b)
 			}, d.kind(n))
 		}
@@ -100,7 +102,7 @@ func (d *Decoder) enum(n *yaml.Node, fd protoreflect.FieldDescriptor, path strin
 	}
 	if ev := folded(values, n.Value); ev != nil {
 		name := string(ev.Name())
-		d.portable(n, path, "write "+name+": readers other than Envoy's want it as it is declared", "%s for a value of %s", func() { n.Value = name }, d.quoted(n.Value), fd.Enum().Name())
+		d.portable(findings.EnvoyOnly, n, path, "write "+name+": readers other than Envoy's want it as it is declared", "%s for a value of %s", func() { n.Value = name }, d.quoted(n.Value), fd.Enum().Name())
 		return protoreflect.ValueOfEnum(ev.Number()), true
 	}
 	if isNull(n) && fd.Enum().FullName() == "google.protobuf.NullValue" {
@@ -112,7 +114,7 @@ func (d *Decoder) enum(n *yaml.Node, fd protoreflect.FieldDescriptor, path strin
 		}
 	}
 	if i, err := strconv.ParseInt(n.Value, 10, 32); err == nil && quoted(n) {
-		d.portable(n, path, "write it without quotes: readers other than Envoy's want that", "%s for a value of %s", func() { n.Tag, n.Style = "!!int", 0 }, d.kind(n), fd.Enum().Name())
+		d.portable(findings.EnvoyOnly, n, path, "write it without quotes: readers other than Envoy's want that", "%s for a value of %s", func() { n.Tag, n.Style = "!!int", 0 }, d.kind(n), fd.Enum().Name())
 		return protoreflect.ValueOfEnum(protoreflect.EnumNumber(i)), true
 	}
 	hint := ""

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/chancery-xds/chancery/internal/envoyapi"
+	"github.com/chancery-xds/chancery/internal/findings"
 	"github.com/chancery-xds/chancery/internal/secret"
 )
 
@@ -96,7 +97,7 @@ func (d *Decoder) inFull(n *yaml.Node, m protoreflect.Message, path string, dept
 	if m.Descriptor().Name() == "Duration" {
 		hint = "write " + d.quoted(short.Value) + ": readers other than Envoy's want that"
 	}
-	d.portable(n, path, hint, "a mapping for %s", func() { *n = *short }, Spoken(string(m.Descriptor().Name())))
+	d.portable(findings.EnvoyOnly, n, path, hint, "a mapping for %s", func() { *n = *short }, Spoken(string(m.Descriptor().Name())))
 }
 
 // inSeconds returns a duration as protobuf's JSON mapping has it.
@@ -136,7 +137,7 @@ func (d *Decoder) duration(n *yaml.Node, m protoreflect.Message, path string) {
 		return
 	}
 	if !seconds {
-		d.portable(n, path, "Envoy's own reader takes seconds only", "the duration %s", func() {
+		d.portable(findings.Portability, n, path, "Envoy's own reader takes seconds only", "the duration %s", func() {
 			n.Value = inSeconds(int64(v/time.Second), int64(v%time.Second))
 		}, d.quoted(n.Value))
 	}
@@ -192,12 +193,12 @@ func (d *Decoder) any(n *yaml.Node, path string, depth int) protoreflect.Message
 	}
 	if typ == nil {
 		if len(rest) > 0 {
-			d.Report(n, path, MeantKey(n), `"@type" is missing`)
+			d.ReportAs(findings.NoMessage, n, path, MeantKey(n), `"@type" is missing`)
 		}
 		return nil
 	}
 	if typ.Kind != yaml.ScalarNode || !strings.Contains(typ.Value, "/") {
-		d.Report(typ, path, cmp.Or(d.MeantType(typ.Value), "write type.googleapis.com/ and the message's full name"), "%s is no type URL", d.kind(typ))
+		d.ReportAs(findings.NoType, typ, path, cmp.Or(d.MeantType(typ.Value), "write type.googleapis.com/ and the message's full name"), "%s is no type URL", d.kind(typ))
 		return nil
 	}
 	mt, err := d.Types.FindMessageByURL(typ.Value)

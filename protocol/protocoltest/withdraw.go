@@ -162,7 +162,7 @@ func because(why *string, format string, args ...any) bool {
 // that a resuming client has not opened yet holds back what refers to it".
 func (l *ledger) unopened(v leaver, d doubt) bool {
 	if d == possibly && l.grants(unopened) {
-		return l.resumes && l.now.Sub(l.began) <= l.opts.Grace
+		return l.resumes && l.now.Sub(l.began) < max(silence, l.opts.Grace)
 	}
 	return v.resumed && l.now.Sub(l.began) < l.opts.Grace
 }

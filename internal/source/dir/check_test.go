@@ -37,14 +37,15 @@ func TestCheck(t *testing.T) {
 		{"endpoints and a cluster that are not", []string{"a.yaml", eds("x"), "r.txtpb", `resources { [type.googleapis.com/envoy.config.route.v3.RouteConfiguration] {
 name: "r" virtual_hosts { name: "v" domains: "*" routes { match { prefix: "/" } route { cluster: "none" } } } } }`},
 			"CDS |\nRDS |\n" +
-				"a.yaml:1:1: warning: CDS \"x\" refers to EDS \"x\", which no file has (Envoy waits 15 s for endpoints that are missing, at each start)\n" +
-				"r.txtpb: warning: resources[0]: RDS \"r\" refers to CDS \"none\", which no file has (requests to it fail, unless the client's bootstrap has it)\n"},
+				"a.yaml:1:1: warning: nothing refers to CDS \"x\"\n" +
+				"a.yaml:1:104: warning: eds_cluster_config: CDS \"x\" refers to EDS \"x\", which no file has (Envoy waits 15 s for endpoints that are missing, at each start)\n" +
+				"r.txtpb: warning: resources[0].virtual_hosts[0].routes[0].route.cluster: RDS \"r\" refers to CDS \"none\", which no file has (requests to it fail, unless the client's bootstrap has it)\n"},
 		{"by another name", []string{"a.yaml", eds("alias"), "e.yaml", "\"@type\": type.googleapis.com/envoy.service.discovery.v3.Resource\naliases: [alias]\nresource: " + endpointsE},
 			"CDS |\nEDS |\n"},
 		{"which one is not known", []string{"a.yaml", "{" + clusterURL + ", name: x, cluster_type: {name: custom}}\n"}, "CDS |\n"},
 		{"warnings of the files, too", []string{"a.yaml", eds("x"), "b.yaml", ""},
 			"CDS |\n" +
-				"a.yaml:1:1: warning: CDS \"x\" refers to EDS \"x\", which no file has (Envoy waits 15 s for endpoints that are missing, at each start)\n" +
+				"a.yaml:1:104: warning: eds_cluster_config: CDS \"x\" refers to EDS \"x\", which no file has (Envoy waits 15 s for endpoints that are missing, at each start)\n" +
 				"b.yaml: warning: the file is empty; if it was not before, a running server refuses that\n"},
 		{"mistakes: what is missing may be in there", []string{"a.yaml", eds("x"), "b.yaml", "x: y", "c.yaml", ""},
 			"CDS |\n" +

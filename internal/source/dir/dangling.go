@@ -1,17 +1,30 @@
 package dir
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 
+	"github.com/chancery-xds/chancery/internal/findings"
 	"github.com/chancery-xds/chancery/internal/protofile"
 	"github.com/chancery-xds/chancery/xds"
 )
 
+// A dangling is a warning of a reference to a resource that there is not.
+type dangling struct {
+	protofile.Problem
+	from Loaded
+	to   xds.Ref
+}
+
+// maxCompared is how many names are compared with misspelled ones, of all in one load: it
+// takes a tenth of a second.
+const maxCompared = 100_000
+
 // dangling returns a warning for each reference to a resource that there is not, and
-// that there may not be either, if it is known of more names that they are there.
-func (w world) dangling(maybe func(name string) bool) []protofile.Problem {
-	var found []protofile.Problem
+// that there may not be either, if it is known of more names that they are there. Of so
+// many as are shown it says what may be meant.
+func (w world) dangling(shown func(int) int, maybe func(name string) bool) (found []dangling) {
 	collections := map[string]map[string]bool{}
 	for _, url := range slices.Sorted(maps.Keys(w.types)) {
 		c := w.types[url]
@@ -22,10 +35,33 @@ func (w world) dangling(maybe func(name string) bool) []protofile.Problem {
 					continue
 				}
 				p := l.Pos.problem("%s %q refers to %s %q, which no file has", c.typ, name, ref.Type, ref.Name)
-				p.Warning, p.Hint = true, hints[ref.Type.URL]
-				found = append(found, p)
+				p.Warning, p.Code, p.Hint = true, findings.Dangling, hints[ref.Type.URL]
+				found = append(found, dangling{p, l, ref})
 			}
 		}
+	}
+	slices.SortStableFunc(found, func(a, b dangling) int { return byPlace(a.Problem, b.Problem) })
+	names, budget := map[string][]string{}, maxCompared
+	for i, d := range found[:shown(len(found))] {
+		c := w.types[d.to.Type.URL]
+		if c == nil || len(c.at) > budget {
+			continue
+		}
+		budget -= len(c.at)
+		if names[d.to.Type.URL] == nil {
+			names[d.to.Type.URL] = slices.Sorted(maps.Keys(c.at))
+		}
+		if near := protofile.Nearest(d.to.Name, slices.Values(names[d.to.Type.URL])); near != "" {
+			found[i].Hint = fmt.Sprintf("did you mean %q?", near)
+		}
+	}
+	return found
+}
+
+// problems returns the warnings alone.
+func problems(all []dangling) (found []protofile.Problem) {
+	for _, d := range all {
+		found = append(found, d.Problem)
 	}
 	return found
 }

@@ -17,10 +17,12 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/chancery-xds/chancery/internal/envoyapi"
+	"github.com/chancery-xds/chancery/internal/findings"
 	"github.com/chancery-xds/chancery/internal/guard"
 	"github.com/chancery-xds/chancery/internal/protofile"
 	"github.com/chancery-xds/chancery/internal/refs"
 	"github.com/chancery-xds/chancery/internal/secret"
+	"github.com/chancery-xds/chancery/internal/validate"
 	"github.com/chancery-xds/chancery/wire"
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -37,6 +39,8 @@ type Loaded struct {
 
 	certificates []secret.Certificate
 	v2           []secret.V2
+	sockets      []socket // of a listener, if they are asked for
+	refused      bool     // Envoy would refuse it, as far as that was looked for
 
 	version string // version_info of the response it stands in
 	doc     int    // which document of the file
@@ -63,7 +67,12 @@ var forms = map[string]func(*decoder){
 
 // form returns how a file is written; nil if its name says that it holds no
 // resources.
-func form(path string) func(*decoder) { return forms[strings.ToLower(filepath.Ext(path))] }
+func form(path string) func(*decoder) {
+	if path == StdinName {
+		return (*decoder).yaml
+	}
+	return forms[strings.ToLower(filepath.Ext(path))]
+}
 
 // A decoder turns a file into resources, and collects all its mistakes.
 type decoder struct {
@@ -78,11 +87,14 @@ type decoder struct {
 type reader struct {
 	types   *envoyapi.Types
 	secrets *secret.Finder
-	most    int // how many mistakes of a file are told, as Options have it
+	most    int             // how many mistakes of a file are told, as Options have it
+	ignore  []findings.Code // what is not told
+
+	validator *validate.Validator // nil: what Envoy refuses is its business
 }
 
 func newReader(types *envoyapi.Types, most int) *reader {
-	return &reader{types, secret.NewFinder(types), most}
+	return &reader{types: types, secrets: secret.NewFinder(types), most: most}
 }
 
 // words are what the protocol calls the types: some write CDS.
@@ -96,10 +108,10 @@ var words = sync.OnceValue(func() map[string]string {
 
 // decode returns a decoder that is done with a file.
 func (rd *reader) decode(path string, data []byte) *decoder {
-	d := &decoder{Decoder: protofile.Decoder{File: path, Source: data, Types: rd.types, Words: words(), Most: rd.most}, reader: rd}
+	d := &decoder{Decoder: protofile.Decoder{File: path, Source: data, Types: rd.types, Words: words(), Most: rd.most, Ignore: rd.ignore}, reader: rd}
 	// A file must not end the program, whatever it finds in its readers.
 	if p := guard.Do(d.decode); p != nil {
-		d.Report(&yaml.Node{}, "", "", "%s: %s", gaveUp, p.Value)
+		d.ReportAs(findings.Other, &yaml.Node{}, "", "", "%s: %s", gaveUp, p.Value)
 		d.died = p
 	}
 	return d
@@ -107,7 +119,7 @@ func (rd *reader) decode(path string, data []byte) *decoder {
 
 func (d *decoder) decode() {
 	if len(bytes.TrimSpace(d.Source)) == 0 {
-		d.Warn(&yaml.Node{}, "", "", "the file is empty; if it was not before, a running server refuses that")
+		d.WarnAs(findings.Empty, &yaml.Node{}, "", "", "the file is empty; if it was not before, a running server refuses that")
 		return
 	}
 	form(d.File)(d)
@@ -122,7 +134,7 @@ func (d *decoder) isText() bool {
 		r, w := utf8.DecodeRune(d.Source[i:])
 		switch {
 		case r == utf8.RuneError && w == 1 || r == 0:
-			d.Report(&yaml.Node{Line: line, Column: col}, "", "", "this is no text: byte %#02x", d.Source[i])
+			d.ReportAs(findings.Syntax, &yaml.Node{Line: line, Column: col}, "", "", "this is no text: byte %#02x", d.Source[i])
 			return false
 		case r == '\n':
 			line, col = line+1, 1
@@ -160,7 +172,7 @@ func (d *decoder) json() {
 
 func (d *decoder) syntax(err error) {
 	if p, ok := errors.AsType[protofile.Problem](err); ok {
-		d.Report(&yaml.Node{Line: p.Pos.Line, Column: p.Pos.Column}, p.Path, p.Hint, "%s", p.Message)
+		d.ReportAs(findings.Syntax, &yaml.Node{Line: p.Pos.Line, Column: p.Pos.Column}, p.Path, p.Hint, "%s", p.Message)
 	}
 }
 
@@ -178,20 +190,23 @@ func (d *decoder) document(n *yaml.Node) {
 	case url != nil:
 		d.entry(n, flat, "", said{})
 	case has("static_resources"), has("dynamic_resources"), has("staticResources"), has("dynamicResources"):
-		d.Report(n, "", "chancery import "+shellWord(d.File)+" --out DIR makes resources of it", "this is an Envoy bootstrap, not a resource")
+		d.ReportAs(findings.NoMessage, n, "", "chancery import "+shellWord(d.File)+" --out DIR makes resources of it", "this is an Envoy bootstrap, not a resource")
 	case has("configs"):
-		d.Report(n, "", "chancery import "+shellWord(d.File)+" --out DIR makes resources of it", "this is a config_dump of Envoy, not a resource")
+		d.ReportAs(findings.NoMessage, n, "", "chancery import "+shellWord(d.File)+" --out DIR makes resources of it", "this is a config_dump of Envoy, not a resource")
 	default:
 		hint := "want a resource, a DiscoveryResponse or the protocol's Resource"
 		if meant := protofile.MeantKey(flat); strings.HasPrefix(meant, "did you mean") {
 			hint = meant
 		}
-		d.Report(n, "", hint, `neither "@type" nor "resources"`)
+		d.ReportAs(findings.NoMessage, n, "", hint, `neither "@type" nor "resources"`)
 	}
 }
 
 // shellWord returns a path as it is typed.
 func shellWord(path string) string {
+	if path == StdinName {
+		return Stdin
+	}
 	if strings.Trim(path, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./-") == "" {
 		return path
 	}
@@ -207,7 +222,7 @@ func (d *decoder) response(flat *yaml.Node) {
 	switch {
 	case list == nil || list.ShortTag() == "!!null":
 	case list.Kind == yaml.MappingNode:
-		d.Warn(list, "resources", `put "- " before it: readers other than Envoy's want a list`, "a mapping for a list")
+		d.WarnAs(findings.EnvoyOnly, list, "resources", `put "- " before it: readers other than Envoy's want a list`, "a mapping for a list")
 		if flat := d.Flat(list, "resources"); flat != nil {
 			d.entry(list, flat, "resources", in)
 		}
@@ -253,10 +268,10 @@ func (d *decoder) single(flat *yaml.Node, path string, w *wrapped) proto.Message
 	flat = d.extras(flat, path, w)
 	switch url := protofile.Get(flat, "@type"); {
 	case url == nil:
-		d.Report(flat, path, protofile.MeantKey(flat), `no "@type"`)
+		d.ReportAs(findings.NoMessage, flat, path, protofile.MeantKey(flat), `no "@type"`)
 	case url.Kind != yaml.ScalarNode || !strings.HasPrefix(url.Value, apis):
 		hint := cmp.Or(d.MeantType(url.Value), `for example "@type": `+apis+"envoy.config.cluster.v3.Cluster")
-		d.Report(url, path, hint, `"@type" is no type URL that begins with %s`, apis)
+		d.ReportAs(findings.NoType, url, path, hint, `"@type" is no type URL that begins with %s`, apis)
 	default:
 		return d.Any(flat, path)
 	}
@@ -307,7 +322,9 @@ func without(flat *yaml.Node, keys ...string) *yaml.Node {
 
 // add adds a resource that a wrapper and a response say more of.
 func (d *decoder) add(n *yaml.Node, path string, m proto.Message, w *wrapped, in said) {
-	fail := func(hint, format string, args ...any) { d.Report(n, path, hint, format, args...) }
+	fail := func(hint, format string, args ...any) {
+		d.ReportAs(findings.Unusable, n, path, hint, format, args...)
+	}
 	name := m.ProtoReflect().Descriptor().FullName()
 	t := xds.TypeOf(apis + string(name))
 	as := w.name
@@ -375,9 +392,12 @@ func (d *decoder) add(n *yaml.Node, path string, m proto.Message, w *wrapped, in
 	d.refer(r, t, m)
 	l := Loaded{Resource: r, Type: t, Pos: Pos{d.File, n.Line, n.Column, path}, version: in.version, doc: d.doc}
 	if p := d.inspect(&l, m); p.Message != "" {
-		d.Report(n, strings.Trim(path+"."+p.Path, "."), "", "%s", p.Message)
+		at, whole := d.place(n, path, m.ProtoReflect().Descriptor(), p.Path)
+		at.Secret = true // or near one
+		d.ReportAt(at, cmp.Or(p.Code, findings.Unusable), whole, "", p.Message)
 		return
 	}
+	d.refused(&l, n, path, m)
 	d.loaded = append(d.loaded, l)
 }
 

@@ -23,6 +23,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/guard"
 	"github.com/chancery-xds/chancery/internal/lastgood"
 	"github.com/chancery-xds/chancery/internal/protofile"
+	"github.com/chancery-xds/chancery/internal/validate"
 	"github.com/chancery-xds/chancery/store"
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -57,6 +58,8 @@ type Options struct {
 	// References says that a load warns, as [Check] does, of references to resources that
 	// no file has.
 	References bool
+	// Validate looks for what Envoy refuses: each is a mistake.
+	Validate bool
 	// Most is how many mistakes, and as many warnings, are told; the others are
 	// counted. 100 if zero, all if negative.
 	Most int
@@ -103,6 +106,7 @@ type Source struct {
 	holders atomic.Pointer[holders] // of secrets in it, for others
 
 	warnings []protofile.Problem // of the files as last seen
+	stdin    []byte              // what was read from there, of a check
 	untold   int                 // warnings that these leave out
 	missing  []protofile.Problem // references of the world to what it has not
 	told     map[string]bool     // those that were logged
@@ -129,7 +133,11 @@ func New(root string, st *store.Store, opts Options) *Source {
 	if opts.Types == nil {
 		opts.Types = envoyapi.Envoy()
 	}
-	return &Source{Options: opts, root: root, store: st, reader: newReader(opts.Types, opts.Most), force: make(chan order, 1), removals: removals{confirm: opts.Confirm}}
+	s := &Source{Options: opts, root: root, store: st, reader: newReader(opts.Types, opts.Most), force: make(chan order, 1), removals: removals{confirm: opts.Confirm}}
+	if opts.Validate {
+		s.validator = validate.New(opts.Types)
+	}
+	return s
 }
 
 // A Report says what a load found and did.
@@ -216,7 +224,7 @@ func (s *Source) load(o order, sc *scanner) (Report, error) {
 	s.departed = s.departed.after(start, s.world, next)
 	s.serves(next)
 	if s.References {
-		s.missing = next.dangling(func(string) bool { return false })
+		s.missing = problems(next.dangling(s.shown, func(string) bool { return false }))
 	}
 	if s.Keep != nil && (len(commit.Changes) > 0 || !s.begun) {
 		s.Keep(next.config(start, s.departed, &s.removals))
@@ -253,6 +261,11 @@ func (s *Source) look(force bool, sc *scanner) (next world, changed bool, _ Erro
 	for again := 0; again < rereads && !maps.Equal(files, s.files) && !sc.still(s.root); again++ {
 		files = s.read(sc.files, files, false)
 	}
+	return s.gather(sc, files)
+}
+
+// gather puts together what is in files.
+func (s *Source) gather(sc *scanner, files map[string]*file) (next world, changed bool, _ Errors) {
 	errs, more, untold := sc.errs, 0, 0
 	changed, now := len(files) != len(s.files) || len(errs) > 0, time.Now()
 	var warnings []protofile.Problem
@@ -270,7 +283,10 @@ func (s *Source) look(force bool, sc *scanner) (next world, changed bool, _ Erro
 		return world{}, false, nil
 	}
 	next, twice := assemble(sc.files, files)
-	return next, true, s.summary("mistake", append(errs, twice...), more)
+	if s.Validate {
+		twice = append(twice, next.sharing()...)
+	}
+	return next, true, s.summary("mistake", s.counted(append(errs, twice...)), more)
 }
 
 // rereads is how often files are read again that have changed while they were read, as
@@ -364,9 +380,15 @@ func (s *Source) file(f found, old *file, force bool) *file {
 		return old
 	}
 	now := &file{stamp: stamp, settled: settled, sum: sum}
-	d := s.reader.decode(f.path, data)
+	s.fill(now, f.path, data)
+	return now
+}
+
+// fill notes what is in a file.
+func (s *Source) fill(now *file, path string, data []byte) {
+	d := s.reader.decode(path, data)
 	if d.died != nil {
-		s.panicked(f.path, d.died)
+		s.panicked(path, d.died)
 	}
 	for _, p := range d.Problems {
 		if p.Warning {
@@ -379,7 +401,6 @@ func (s *Source) file(f found, old *file, force bool) *file {
 	if !s.V2 {
 		now.errs = append(now.errs, ofV2(d.loaded)...)
 	}
-	return now
 }
 
 // Held returns how many resources are gone from the files, and served until a second

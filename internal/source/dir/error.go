@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/chancery-xds/chancery/internal/findings"
 	"github.com/chancery-xds/chancery/internal/protofile"
 )
 
@@ -27,14 +28,31 @@ func (e Errors) Error() string {
 // Count returns how many mistakes there are, those included that are not told.
 func (e Errors) Count() int { return protofile.Count(e) }
 
+// counted returns the problems that are not ignored.
+func (s *Source) counted(all []protofile.Problem) []protofile.Problem {
+	if len(s.ignore) == 0 {
+		return all
+	}
+	return slices.DeleteFunc(slices.Clone(all), func(p protofile.Problem) bool { return slices.Contains(s.ignore, p.Code) })
+}
+
+// shown returns how many of n mistakes are told, or of n warnings.
+func (s *Source) shown(n int) int {
+	if s.Most < 0 {
+		return n
+	}
+	return min(n, cmp.Or(s.Most, protofile.MaxProblems))
+}
+
 // summary sorts problems and leaves the first of them, with a last one that
 // counts the others: these, and more that nobody kept.
 func (s *Source) summary(what string, problems []protofile.Problem, more int) []protofile.Problem {
-	most := cmp.Or(s.Most, protofile.MaxProblems)
-	slices.SortStableFunc(problems, func(a, b protofile.Problem) int {
-		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Pos.Line, b.Pos.Line), cmp.Compare(a.Pos.Column, b.Pos.Column))
+	problems = slices.DeleteFunc(problems, func(p protofile.Problem) bool {
+		more += p.Others // of an earlier summary
+		return p.Others > 0
 	})
-	if most >= 0 && len(problems) > most {
+	slices.SortStableFunc(problems, byPlace)
+	if most := s.shown(len(problems)); len(problems) > most {
 		more += len(problems) - most
 		problems = problems[:most:most]
 	}
@@ -48,12 +66,16 @@ func (s *Source) summary(what string, problems []protofile.Problem, more int) []
 	return problems
 }
 
+func byPlace(a, b protofile.Problem) int {
+	return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Pos.Line, b.Pos.Line), cmp.Compare(a.Pos.Column, b.Pos.Column))
+}
+
 // unread is the problem of a path that cannot be read.
 func unread(path string, err error) protofile.Problem {
 	if p, ok := errors.AsType[*fs.PathError](err); ok {
 		err = p.Err // the path is told already
 	}
-	return protofile.Problem{File: path, Message: err.Error()}
+	return protofile.Problem{File: path, Code: findings.Unread, Message: err.Error()}
 }
 
 // A Pos is where a resource stands in a file: its line and column, counted from
@@ -73,6 +95,13 @@ func (p Pos) String() string {
 		return fmt.Sprintf("%s (%s)", p.File, p.Path)
 	}
 	return p.File
+}
+
+// Problem returns what is wrong at the place, of a kind.
+func (p Pos) Problem(code findings.Code, message string) protofile.Problem {
+	q := p.problem("%s", message)
+	q.Code = code
+	return q
 }
 
 // problem returns what is wrong at the place with something that is good by

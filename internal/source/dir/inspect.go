@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/chancery-xds/chancery/internal/findings"
 	"github.com/chancery-xds/chancery/internal/protofile"
 	"github.com/chancery-xds/chancery/internal/secret"
 )
@@ -30,7 +31,7 @@ func (rd *reader) inspect(l *Loaded, m proto.Message) (p protofile.Problem) {
 	}
 	for _, c := range found.Certificates {
 		if c.Err != nil {
-			return protofile.Problem{Path: c.Path, Message: c.Err.Error()}
+			return protofile.Problem{Path: c.Path, Code: findings.KeyPair, Message: c.Err.Error()}
 		}
 	}
 	return p
@@ -44,13 +45,13 @@ func ofV2(all []Loaded) (errs []protofile.Problem) {
 	for _, l := range all {
 		if l.Type.V2 {
 			p := l.Pos.problem("%s %q is of v2, the API before v3: %s", l.Type, l.Name, strings.TrimPrefix(l.Type.URL, apis))
-			p.Hint = servesV2
+			p.Hint, p.Code = servesV2, findings.V2
 			errs = append(errs, p)
 			continue
 		}
 		for _, v := range l.v2 {
 			p := l.Pos.problem("%s %q has in %s a message of v2, the API before v3: %s", l.Type, l.Name, v.Path, v.Type)
-			p.Hint = servesV2
+			p.Hint, p.Code = servesV2, findings.V2
 			errs = append(errs, p)
 		}
 	}
@@ -69,7 +70,7 @@ func (f *file) ending(now time.Time) (warnings []protofile.Problem) {
 				what = "has ended at"
 			}
 			p := l.Pos.problem("%s %q: the certificate in %s %s %s", l.Type, l.Name, c.Path, what, c.Ends.UTC().Format(time.RFC3339))
-			p.Warning, p.Hint = true, "who is shown it refuses the connection from then on"
+			p.Warning, p.Code, p.Hint = true, findings.Ending, "who is shown it refuses the connection from then on"
 			warnings = append(warnings, p)
 		}
 	}

@@ -57,8 +57,8 @@ func TestCertificates(t *testing.T) {
 		{"SAFE-11 ends soon", tlsSecret("s", cert, key), "SDS |\na.yaml:1:1: warning: SDS \"s\": the certificate in tls_certificate ends at " + say(soon) + " (who is shown it refuses the connection from then on)\n"},
 		{"SAFE-11 has ended", tlsSecret("s", old, oldKey), "SDS |\na.yaml:1:1: warning: SDS \"s\": the certificate in tls_certificate has ended at " + say(gone) + " (who is shown it refuses the connection from then on)\n"},
 		{"SAFE-11 ends late", tlsSecret("s", fine, fineKey), "SDS |\n"},
-		{"SAFE-11 another's key", tlsSecret("s", cert, oldKey), "a.yaml:1:1: tls_certificate: private_key is not the key of the certificate\n"},
-		{"SAFE-11 no certificate", tlsSecret("s", key, key), "a.yaml:1:1: tls_certificate: certificate_chain has no certificate in PEM\n"},
+		{"SAFE-11 another's key", tlsSecret("s", cert, oldKey), "a.yaml:4:3: tls_certificate: private_key is not the key of the certificate\n"},
+		{"SAFE-11 no certificate", tlsSecret("s", key, key), "a.yaml:4:3: tls_certificate: certificate_chain has no certificate in PEM\n"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got := newBench(t, "a.yaml", tt.content).findings()

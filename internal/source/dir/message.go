@@ -12,6 +12,8 @@ import (
 	"google.golang.org/protobuf/encoding/prototext"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/chancery-xds/chancery/internal/findings"
 )
 
 // whole stands for a file where nothing tells lines.
@@ -30,7 +32,7 @@ func (d *decoder) text() {
 	}
 	typ, err := d.types.FindMessageByName(protoreflect.FullName(name))
 	if err != nil {
-		d.Report(&yaml.Node{Line: line, Column: 1}, "", strings.ReplaceAll(d.MeantType(name), apis, ""), "no message type is known as %q", name)
+		d.ReportAs(findings.NoType, &yaml.Node{Line: line, Column: 1}, "", strings.ReplaceAll(d.MeantType(name), apis, ""), "no message type is known as %q", name)
 		return
 	}
 	m := typ.New()
@@ -70,18 +72,18 @@ func (d *decoder) textError(err error, hint string) {
 	switch {
 	case found == nil && unprefixed(err) == io.ErrUnexpectedEOF.Error():
 		last := 1 + bytes.Count(d.Source, []byte("\n"))
-		d.Report(&yaml.Node{Line: last}, "", "", "the file ends in the middle of a value")
+		d.ReportAs(findings.Syntax, &yaml.Node{Line: last}, "", "", "the file ends in the middle of a value")
 		return
 	case found == nil && strings.Contains(err.Error(), "recursion depth"):
 		d.Report(whole, "", "", "nested more than %d deep", maxNested)
 		return
 	case found == nil:
-		d.Report(whole, "", hint, "%s", unprefixed(err))
+		d.ReportAs(findings.Syntax, whole, "", hint, "%s", unprefixed(err))
 		return
 	}
 	line, _ := strconv.Atoi(found[2])
 	col, _ := strconv.Atoi(found[3])
-	d.Report(&yaml.Node{Line: line, Column: col}, "", hint, "%s", strings.TrimSpace(found[1]+" "+unquoted(found[4])))
+	d.ReportAs(findings.Syntax, &yaml.Node{Line: line, Column: col}, "", hint, "%s", strings.TrimSpace(found[1]+" "+unquoted(found[4])))
 }
 
 // maxNested is how deep messages may stand in each other in text. Those in an Any are
@@ -118,9 +120,9 @@ func (d *decoder) binary() {
 	d.Source = nil // nothing to quote
 	switch {
 	case err != nil:
-		d.Report(whole, "", "", "not an encoded DiscoveryResponse: %s", unprefixed(err))
+		d.ReportAs(findings.Syntax, whole, "", "", "not an encoded DiscoveryResponse: %s", unprefixed(err))
 	case len(m.GetUnknown()) > 0:
-		d.Report(whole, "", "", "not an encoded DiscoveryResponse: it has fields that a DiscoveryResponse does not have")
+		d.ReportAs(findings.Syntax, whole, "", "", "not an encoded DiscoveryResponse: it has fields that a DiscoveryResponse does not have")
 	default:
 		d.responseMessage(m)
 	}
@@ -130,7 +132,7 @@ func (d *decoder) binary() {
 func (d *decoder) responseMessage(m protoreflect.Message) {
 	in, resources := d.of(m, nil), get(m, "resources").List()
 	if resources.Len() == 0 {
-		d.Warn(whole, "", "", "a DiscoveryResponse without resources")
+		d.WarnAs(findings.Empty, whole, "", "", "a DiscoveryResponse without resources")
 	}
 	for i := range resources.Len() {
 		path := fmt.Sprintf("resources[%d]", i)
@@ -162,7 +164,7 @@ func (d *decoder) entryMessage(m protoreflect.Message, path string, in said) {
 func (d *decoder) unpack(a protoreflect.Message, path string) protoreflect.Message {
 	url := get(a, "type_url").String()
 	if !strings.HasPrefix(url, apis) {
-		d.Report(whole, path, "", "type %q must be a full type URL, which begins with %s", url, apis)
+		d.ReportAs(findings.NoType, whole, path, "", "type %q must be a full type URL, which begins with %s", url, apis)
 		return nil
 	}
 	typ, err := d.types.FindMessageByURL(url)

@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/chancery-xds/chancery/internal/findings"
 	"github.com/chancery-xds/chancery/internal/guard"
 	"github.com/chancery-xds/chancery/internal/protofile"
 )
@@ -24,7 +25,7 @@ func (s *Source) guarded(o order, sc *scanner) (report Report, err error) {
 func (s *Source) safely(f found, old *file, force bool) (now *file) {
 	if p := guard.Do(func() { now = s.file(f, old, force) }); p != nil {
 		s.panicked(f.path, p)
-		return &file{emptied: had(old), errs: []protofile.Problem{{File: f.path, Message: gaveUp + ": " + p.Value}}}
+		return &file{emptied: had(old), errs: []protofile.Problem{{File: f.path, Code: findings.Other, Message: gaveUp + ": " + p.Value}}}
 	}
 	return now
 }

@@ -51,5 +51,5 @@ func (s *Source) Tell(err error) {
 
 // doubts are all warnings, sorted by place; of many the first, and how many more.
 func (s *Source) doubts() []protofile.Problem {
-	return s.summary("warning", slices.Concat(s.warnings, s.missing), s.untold)
+	return s.summary("warning", s.counted(slices.Concat(s.warnings, s.missing)), s.untold)
 }

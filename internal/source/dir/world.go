@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/chancery-xds/chancery/internal/findings"
 	"github.com/chancery-xds/chancery/internal/protofile"
 	"github.com/chancery-xds/chancery/store"
 	"github.com/chancery-xds/chancery/xds"
@@ -33,7 +34,9 @@ func assemble(order []found, files map[string]*file) (world, []protofile.Problem
 	for _, f := range order {
 		for _, l := range files[f.path].loaded {
 			if why := w.add(l); why != "" {
-				errs = append(errs, l.Pos.problem("%s", why))
+				p := l.Pos.problem("%s", why)
+				p.Code = findings.Duplicate
+				errs = append(errs, p)
 			}
 		}
 	}

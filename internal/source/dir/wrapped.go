@@ -8,6 +8,8 @@ import (
 	"go.yaml.in/yaml/v4"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/chancery-xds/chancery/internal/findings"
 )
 
 // said is what a response says of the resources in it.
@@ -22,7 +24,7 @@ func (d *decoder) of(response protoreflect.Message, at *yaml.Node) said {
 	}
 	at = cmp.Or(at, whole)
 	if !strings.HasPrefix(s.typeURL, apis) {
-		d.Report(at, "type_url", d.MeantType(s.typeURL), "this is no type URL that begins with %s", apis)
+		d.ReportAs(findings.NoType, at, "type_url", d.MeantType(s.typeURL), "this is no type URL that begins with %s", apis)
 		s.typeURL = ""
 	} else if _, err := d.types.FindMessageByURL(s.typeURL); err != nil {
 		d.UnknownType(at, s.typeURL, "type_url")

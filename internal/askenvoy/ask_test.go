@@ -1,0 +1,153 @@
+package askenvoy
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/chancery-xds/chancery/internal/envoyapi"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// resource returns a resource from JSON.
+func resource(t *testing.T, typ *xds.Type, name, json string) Resource {
+	t.Helper()
+	mt, err := envoyapi.Envoy().FindMessageByURL(typ.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := mt.New().Interface()
+	if err := (protojson.UnmarshalOptions{Resolver: envoyapi.Envoy()}).Unmarshal([]byte(json), m); err != nil {
+		t.Fatal(err)
+	}
+	b, err := proto.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Resource{typ, name, b}
+}
+
+// pair returns a certificate and its key.
+func pair(t *testing.T) (cert, key string) {
+	t.Helper()
+	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}
+	c, err := x509.CreateCertificate(rand.Reader, template, template, &k.PublicKey, k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := x509.MarshalPKCS8PrivateKey(k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c})), string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: p}))
+}
+
+// Every kind of resource that can stand in a bootstrap is asked about; of many, those that
+// are wrong are found.
+func TestAsk(t *testing.T) {
+	needEnvoy(t)
+	cert, key := pair(t)
+	_, other := pair(t)
+	secret := func(cert, key string) string {
+		return fmt.Sprintf(`{"name":"s","tls_certificate":{"certificate_chain":{"inline_string":%q},"private_key":{"inline_string":%q}}}`, cert, key)
+	}
+	all := []Resource{
+		resource(t, xds.Secret, "good", secret(cert, key)),
+		resource(t, xds.Secret, "another's key", secret(cert, other)),
+		resource(t, xds.Secret, "a word", `{"name":"s","generic_secret":{"secret":{"inline_string":"x"}}}`),
+		resource(t, xds.Secret, "no authorities", `{"name":"s","validation_context":{"trusted_ca":{"inline_string":"x"}}}`),
+		resource(t, xds.VirtualHost, "good host", `{"name":"r/h","domains":["h"],"routes":[{"match":{"prefix":"/"},"route":{"cluster":"elsewhere"}}]}`),
+		resource(t, xds.VirtualHost, "host", `{"name":"r/h","domains":["h"],"routes":[{"match":{"safe_regex":{"regex":"(("}},"route":{"cluster":"elsewhere"}}]}`),
+		resource(t, xds.ExtensionConfig, "good filter", `{"name":"f","typed_config":{"@type":"type.googleapis.com/envoy.extensions.filters.http.cors.v3.Cors"}}`),
+		resource(t, xds.ExtensionConfig, "filter", `{"name":"f","typed_config":{"@type":"type.googleapis.com/envoy.extensions.filters.http.lua.v3.Lua","default_source_code":{"inline_string":"end"}}}`),
+		resource(t, xds.ExtensionConfig, "network filter", `{"name":"f","typed_config":{"@type":"type.googleapis.com/envoy.extensions.filters.network.echo.v3.Echo"}}`),
+		resource(t, xds.Listener, "of a gRPC client", `{"name":"l","api_listener":{"api_listener":{"@type":"type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager"}}}`),
+		resource(t, xds.Listener, "grpc/server?x", `{"name":"grpc/server?x"}`),
+		resource(t, xds.ScopedRoute, "scope", `{"name":"s","route_configuration_name":"r","key":{"fragments":[{"string_key":"k"}]}}`),
+		resource(t, xds.Endpoint, "collection", `{"cluster_name":"e","endpoints":[{"leds_cluster_locality_config":{"leds_config":{"ads":{}},"leds_collection_name":"xdstp://a/envoy.config.endpoint.v3.LbEndpoint/b/*"}}]}`),
+	}
+	for i := range 20 {
+		all = append(all, resource(t, xds.Route, fmt.Sprint("route ", i), fmt.Sprintf(`{"name":"r","virtual_hosts":[{"name":"v","domains":["*"],"routes":[{"match":{"prefix":"/"},"route":{"cluster":"elsewhere","timeout":"%ds"}}]}]}`, i-3)))
+	}
+	answer, err := Ask(t.Context(), envoyPath, envoyapi.Envoy(), all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var refused, skipped []string
+	for i, why := range answer.Refused {
+		refused = append(refused, all[i].Name)
+		t.Logf("%s: %s", all[i].Name, why)
+		if strings.Contains(why, "BEGIN") || why == "" {
+			t.Errorf("%s: it says %q", all[i].Name, why)
+		}
+	}
+	for _, i := range answer.Skipped {
+		skipped = append(skipped, all[i].Name)
+	}
+	slices.Sort(refused)
+	if want := []string{"another's key", "filter", "host", "no authorities", "route 0", "route 1", "route 2"}; !slices.Equal(refused, want) {
+		t.Errorf("refused %q, want %q", refused, want)
+	}
+	if want := []string{"network filter", "of a gRPC client", "grpc/server?x", "scope", "collection"}; !slices.Equal(skipped, want) {
+		t.Errorf("skipped %q, want %q", skipped, want)
+	}
+	t.Log(answer.Runs, "runs")
+}
+
+// A listener may name clusters, which Envoy has to be given with it.
+func TestAskTogether(t *testing.T) {
+	needEnvoy(t)
+	all := []Resource{
+		resource(t, xds.Listener, "l", `{"name":"l","address":{"socket_address":{"address":"127.0.0.1","port_value":1}},"filter_chains":[{"filters":[{"name":"hcm","typed_config":{
+"@type":"type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager","stat_prefix":"s",
+"route_config":{"virtual_hosts":[{"name":"v","domains":["*"],"routes":[{"match":{"prefix":"/"},"route":{"cluster":"backend"}}]}]},"http_filters":[{"name":"r","typed_config":{"@type":"type.googleapis.com/envoy.extensions.filters.http.router.v3.Router"}}]}}]}]}`),
+		resource(t, xds.Cluster, "wrong", `{"name":"wrong","type":"EDS"}`),
+		resource(t, xds.Cluster, "backend", `{"name":"backend","connect_timeout":"1s"}`),
+	}
+	answer, err := Ask(t.Context(), envoyPath, envoyapi.Envoy(), all)
+	alone, err2 := Ask(t.Context(), envoyPath, envoyapi.Envoy(), all[:1])
+	if err2 != nil || alone.Refused[0] == "" {
+		t.Errorf("without the cluster: %v, %v", alone, err2)
+	}
+	t.Log(alone.Refused)
+	if err != nil || len(answer.Refused) != 1 || answer.Refused[1] != "cannot create an EDS cluster without an EDS config" {
+		t.Errorf("%v, %v", answer, err)
+	}
+}
+
+func TestNoEnvoy(t *testing.T) {
+	if _, err := Ask(t.Context(), filepath.Join(t.TempDir(), "envoy"), envoyapi.Envoy(), nil); err == nil {
+		t.Error("no error without an Envoy")
+	}
+	if _, err := Ask(t.Context(), "/bin/false", envoyapi.Envoy(), nil); err == nil || !strings.Contains(err.Error(), "/bin/false") {
+		t.Errorf("of another program: %v", err)
+	}
+}
+
+func TestEssence(t *testing.T) {
+	for _, tt := range []struct{ said, want string }{
+		{"plain\n", "plain"},
+		{"Invalid duration: Expected positive duration: goo.gle/debugonly   seconds: -1\n", "Invalid duration: Expected positive duration"},
+		{"goo.gle/debugproto  \nname: \"secret\"\nProto constraint validation failed (ClusterValidationError.Name: value length)", "Proto constraint validation failed (ClusterValidationError.Name: value length)"},
+	} {
+		if got := essence(tt.said); got != tt.want {
+			t.Errorf("essence(%q) = %q, want %q", tt.said, got, tt.want)
+		}
+	}
+}

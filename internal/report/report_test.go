@@ -1,0 +1,177 @@
+package report
+
+import (
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/chancery-xds/chancery/internal/findings"
+	"github.com/chancery-xds/chancery/internal/protofile"
+)
+
+func example() Report {
+	return Report{
+		Program: "v1", Files: 2, Bad: true, Counts: []Count{{"CDS", 2}},
+		Findings: []protofile.Problem{
+			{File: "a b/x,1.yaml", Pos: protofile.Pos{Line: 3, Column: 7}, Path: "name", Code: findings.Rule, Message: "100% wrong: \"<x>\"", Hint: "a\nb"},
+			{File: "/etc/y.pb", Message: "and 3 more mistakes", Others: 3},
+			{File: "a b/x,1.yaml", Pos: protofile.Pos{Line: 9}, Code: findings.Dangling, Message: "leads to nothing", Warning: true},
+		},
+	}
+}
+
+func written(t *testing.T, format string, r Report) string {
+	t.Helper()
+	var b strings.Builder
+	if err := Formats[format](&b, r); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+func TestFormats(t *testing.T) {
+	for name, want := range map[string]string{
+		"text": `a b/x,1.yaml:3:7: name: 100% wrong: "<x>" (a [XDS0301]
+b)
+/etc/y.pb: and 3 more mistakes
+a b/x,1.yaml:9: warning: leads to nothing [XDS0201]
+4 errors, 1 warning
+`,
+		"github": `::error file=a b/x%2C1.yaml,line=3,col=7,title=XDS0301 a value that Envoy's API does not allow::name: 100%25 wrong: "<x>" (a%0Ab)
+::error file=/etc/y.pb,title=XDS0100 another mistake::and 3 more mistakes
+::warning file=a b/x%2C1.yaml,line=9,title=XDS0201 a reference to a resource that no file has::leads to nothing
+4 errors, 1 warning
+`,
+	} {
+		if got := written(t, name, example()); got != want {
+			t.Errorf("%s: got\n%s\nwant\n%s", name, got, want)
+		}
+	}
+}
+
+// Scripts find what docs/files.md names.
+func TestJSON(t *testing.T) {
+	var out struct {
+		Version, Files, Errors, Warnings int
+		OK                               bool
+		Resources                        map[string]int
+		Findings                         []map[string]any
+	}
+	if err := json.Unmarshal([]byte(written(t, "json", example())), &out); err != nil {
+		t.Fatal(err)
+	}
+	if out.Version != 1 || out.OK || out.Files != 2 || out.Errors != 4 || out.Warnings != 1 || out.Resources["CDS"] != 2 || len(out.Findings) != 3 {
+		t.Errorf("%+v", out)
+	}
+	for key, want := range map[string]any{"code": "XDS0301", "severity": "error", "file": "a b/x,1.yaml", "line": 3., "column": 7., "path": "name", "message": `100% wrong: "<x>"`, "hint": "a\nb"} {
+		if out.Findings[0][key] != want {
+			t.Errorf("%s is %v, want %v", key, out.Findings[0][key], want)
+		}
+	}
+	if out.Findings[1]["code"] != "XDS0100" || out.Findings[1]["line"] != nil || out.Findings[1]["others"] != 3. {
+		t.Errorf("%v", out.Findings[1])
+	}
+	if got := written(t, "json", Report{}); !strings.Contains(got, `"findings": []`) || !strings.Contains(got, `"ok": true`) {
+		t.Error(got)
+	}
+}
+
+// Each field stands in the table of docs/files.md.
+func TestJSONIsDocumented(t *testing.T) {
+	page, err := os.ReadFile("../../docs/files.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out map[string]any
+	if err := json.Unmarshal([]byte(written(t, "json", example())), &out); err != nil {
+		t.Fatal(err)
+	}
+	finding, _ := out["findings"].([]any)[0].(map[string]any)
+	for _, name := range slices.Concat(slices.Collect(maps.Keys(out)), slices.Collect(maps.Keys(finding))) {
+		if !regexp.MustCompile("[`.]" + name + "`").Match(page) {
+			t.Errorf("docs/files.md does not say what %q is", name)
+		}
+	}
+}
+
+func TestSARIF(t *testing.T) {
+	var log sarif
+	if err := json.Unmarshal([]byte(written(t, "sarif", example())), &log); err != nil {
+		t.Fatal(err)
+	}
+	run := log.Runs[0]
+	if log.Version != "2.1.0" || run.Tool.Driver.Name != "chancery" || len(run.Tool.Driver.Rules) != 3 || len(run.Results) != 3 {
+		t.Fatalf("%+v", log)
+	}
+	for i, r := range run.Results {
+		if run.Tool.Driver.Rules[r.Index].ID != r.Rule {
+			t.Errorf("result %d is of rule %s, which is not at %d", i, r.Rule, r.Index)
+		}
+	}
+	at := run.Results[0].Locations[0]
+	if at.Physical.Artifact.URI != "a%20b/x,1.yaml" || at.Physical.Region.Line != 3 || at.Physical.Region.Column != 7 || at.Logical[0].Name != "name" {
+		t.Errorf("%+v", at)
+	}
+	if at := run.Results[1].Locations[0]; at.Physical.Artifact.URI != "file:///etc/y.pb" || at.Physical.Region != nil {
+		t.Errorf("%+v", at)
+	}
+	if run.Results[2].Level != "warning" {
+		t.Errorf("%+v", run.Results[2])
+	}
+	if got := written(t, "sarif", Report{}); !strings.Contains(got, `"results": []`) || !strings.Contains(got, `"rules": []`) {
+		t.Error("what is empty must be a list:", got)
+	}
+}
+
+func TestJUnit(t *testing.T) {
+	read := func(r Report) junitSuite {
+		var s junitSuites
+		if err := xml.Unmarshal([]byte(written(t, "junit", r)), &s); err != nil {
+			t.Fatal(err)
+		}
+		return s.Suite
+	}
+	s := read(example())
+	if s.Tests != 3 || s.Failures != 2 || s.Cases[0].Failure.Type != "XDS0301" || s.Cases[0].Class != "a b/x,1.yaml" || s.Cases[2].Failure != nil {
+		t.Errorf("%+v", s)
+	}
+	strict := example()
+	strict.Findings = strict.Findings[2:]
+	if s := read(strict); s.Failures != 1 {
+		t.Errorf("warnings that count: %+v", s)
+	}
+	strict.Bad = false
+	if s := read(strict); s.Failures != 0 {
+		t.Errorf("warnings that do not: %+v", s)
+	}
+	if s := read(Report{}); s.Tests != 1 || s.Failures != 0 {
+		t.Errorf("nothing: %+v", s)
+	}
+}
+
+type full struct{ room int }
+
+func (f *full) Write(p []byte) (int, error) {
+	if f.room -= len(p); f.room < 0 {
+		return 0, errors.New("full")
+	}
+	return len(p), nil
+}
+
+// What could not be written is no result.
+func TestWriteFails(t *testing.T) {
+	for name, write := range Formats {
+		whole := len(written(t, name, example()))
+		for _, room := range []int{0, whole / 2, whole - 1} {
+			if write(&full{room}, example()) == nil {
+				t.Errorf("%s: no error with room for %d of %d bytes", name, room, whole)
+			}
+		}
+	}
+}

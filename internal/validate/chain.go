@@ -1,0 +1,67 @@
+package validate
+
+import (
+	"strings"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/chancery-xds/chancery/internal/findings"
+)
+
+// Filters that end a chain, and some that do not, by the package of their settings. Of
+// others nobody here knows.
+var (
+	httpEnds = words("envoy.extensions.filters.http.", "router")
+	httpGoOn = words("envoy.extensions.filters.http.", `adaptive_concurrency admission_control bandwidth_limit basic_auth buffer
+		cdn_loop compressor connect_grpc_bridge cors csrf decompressor dynamic_forward_proxy ext_authz ext_proc fault
+		grpc_http1_bridge grpc_json_transcoder grpc_stats grpc_web gzip header_mutation health_check ip_tagging jwt_authn
+		local_ratelimit lua oauth2 on_demand original_src ratelimit rbac set_metadata stateful_session tap wasm`)
+	networkEnds = words("envoy.extensions.filters.network.", "http_connection_manager tcp_proxy echo direct_response redis_proxy thrift_proxy")
+	networkGoOn = words("envoy.extensions.filters.network.", "connection_limit ext_authz local_ratelimit mongo_proxy ratelimit rbac sni_cluster sni_dynamic_forward_proxy zookeeper_proxy wasm")
+)
+
+func words(prefix, list string) map[protoreflect.FullName]bool {
+	all := map[protoreflect.FullName]bool{}
+	for w := range strings.FieldsSeq(list) {
+		all[protoreflect.FullName(prefix+w+".v3")] = true
+	}
+	return all
+}
+
+func (w *walk) httpFilters(m protoreflect.Message) { w.chain(m, "http_filters", httpEnds, httpGoOn) }
+
+func (w *walk) networkFilters(m protoreflect.Message) {
+	w.chain(m, "filters", networkEnds, networkGoOn)
+}
+
+// chain looks for a terminal filter that is not last, and for a last one that is none.
+func (w *walk) chain(m protoreflect.Message, field protoreflect.Name, ends, goOn map[protoreflect.FullName]bool) {
+	filters := get(m, field).List()
+	for i := range filters.Len() {
+		f := filters.Get(i).Message()
+		pkg := w.packageOf(f)
+		name, last := get(f, "name").String(), i == filters.Len()-1
+		var wrong string
+		switch {
+		case last && goOn[pkg]:
+			wrong = "filter %q is the last of its chain, and does not end one"
+		case !last && ends[pkg]:
+			wrong = "filter %q ends a chain, and is not the last"
+		case last && ends[pkg] && f.Descriptor().Fields().ByName("disabled") != nil && get(f, "disabled").Bool():
+			wrong = "filter %q ends the chain, and is disabled"
+		default:
+			continue
+		}
+		w.in(m, field, i, func() { w.report(findings.Terminal, "", "", wrong, name) })
+		return // what is behind it is wrong because of it
+	}
+}
+
+// packageOf returns the package of a filter's settings, "" if it is not known.
+func (w *walk) packageOf(filter protoreflect.Message) protoreflect.FullName {
+	if !has(filter, "typed_config") {
+		return ""
+	}
+	url := get(get(filter, "typed_config").Message(), "type_url").String()
+	return protoreflect.FullName(url[strings.LastIndexByte(url, '/')+1:]).Parent()
+}

@@ -3,11 +3,14 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 )
 
@@ -128,11 +131,19 @@ func TestCommands(t *testing.T) {
 // freePort is a port that was free a moment ago.
 func freePort(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range 1000 { // not of those that the system gives to connections, which may take it at any time
+		port := strconv.Itoa(10_000 + int(ports.Add(1)+portsFrom)%20_000)
+		if l, err := net.Listen("tcp", "127.0.0.1:"+port); err == nil {
+			l.Close()
+			return port
+		}
 	}
-	defer l.Close()
-	_, port, _ := net.SplitHostPort(l.Addr().String())
-	return port
+	t.Fatal("no port is free")
+	return ""
 }
+
+// ports count those that tests have taken; each run begins elsewhere.
+var (
+	ports     atomic.Uint32
+	portsFrom = rand.Uint32N(20_000)
+)

@@ -88,7 +88,7 @@ func TestUnfinished(t *testing.T) {
 		if s := w.Stats(); s.Unfinished != 0 || s.Open != 0 || s.Throttled["unfinished"] != 1 || s.Throttled["first_request"] != 0 {
 			t.Errorf("%+v", s)
 		}
-		if log := w.log.String(); !strings.Contains(log, "its connection is closed") || !strings.Contains(log, "limit=read") {
+		if log := w.log.String(); !strings.Contains(log, "connection closed: ") || !strings.Contains(log, "limit=read") {
 			t.Error(w.log)
 		}
 	})

@@ -42,7 +42,7 @@ race: .cache/envoy ## Unit tests, under the race detector
 	@$(GOTEST) -race ./...
 
 memory: ## What takes how much memory; the race detector has a memory of its own
-	@packages=$$(tools/memory-packages); $(GOTEST) -run Memory $$packages
+	@packages=$$(tools/memory-packages); $(GOTEST) -p 1 -run Memory $$packages
 
 sim: ## The simulation of both halves of the protocol, WORLDS worlds
 	@export WORLDS=$(WORLDS) GOGC=1600 SIM_SUMMARY=$(RESULTS)/sim.txt; rm -f $$SIM_SUMMARY; $(GOTEST) -timeout 2h -run Simulation ./protocol; cat $$SIM_SUMMARY

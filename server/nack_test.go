@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -97,9 +98,9 @@ func TestNackLine(t *testing.T) {
 		}
 	})
 	within(t, "SAFE-9 a redactor is asked when there is a line to write, and no more", func(t *testing.T) {
-		asked := 0
+		var asked atomic.Int64
 		redact := WithRedactor(func(_ *xds.Node, _ *xds.Type, text string) (string, bool) {
-			asked++
+			asked.Add(1)
 			return strings.ReplaceAll(text, "hunter2", "***"), true
 		})
 		var o textless
@@ -107,12 +108,12 @@ func TestNackLine(t *testing.T) {
 		for i := range 1000 {
 			w.event(&Stream{ID: uint64(i), Node: &xds.Node{ID: "n"}}, nacked("bad: hunter2"))
 		}
-		if asked != 1 || o.nacks[0] != "" {
-			t.Errorf("asked %d times; the observer is told %q", asked, o.nacks[0])
+		if asked.Load() != 1 || o.nacks[0] != "" {
+			t.Errorf("asked %d times; the observer is told %q", asked.Load(), o.nacks[0])
 		}
 		time.Sleep(2 * repeats.Within)
-		if lines := w.log.lines("bad: ***"); asked != 2 || len(lines) != 2 || !strings.Contains(lines[1], "repeated=999") || strings.Contains(w.log.String(), "hunter2") {
-			t.Error(asked, w.log)
+		if lines := w.log.lines("bad: ***"); asked.Load() != 2 || len(lines) != 2 || !strings.Contains(lines[1], "repeated=999") || strings.Contains(w.log.String(), "hunter2") {
+			t.Error(asked.Load(), w.log)
 		}
 	})
 	within(t, "OBS-1 names are cut", func(t *testing.T) {

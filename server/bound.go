@@ -2,11 +2,9 @@ package server
 
 import (
 	"context"
-	"net"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/peer"
 )
 
 // Bound returns a registrar that adds services to g whose streams count against
@@ -49,10 +47,7 @@ func (b bound) RegisterService(d *grpc.ServiceDesc, impl any) {
 // another runs a stream of another service, for as long as it has a seat.
 func (s *Server) another(g grpc.ServerStream, handle func() error) error {
 	lost := newLoss()
-	var from net.Addr
-	if p, ok := peer.FromContext(g.Context()); ok {
-		from = p.Addr
-	}
+	from := peerOf(g.Context())
 	seat := s.others.enter(from, lost)
 	if seat == nil {
 		return s.others.full

@@ -9,7 +9,6 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
-	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
 	"github.com/chancery-xds/chancery/xds"
@@ -25,10 +24,7 @@ func (s *Server) fetch(ctx context.Context, m *message, t, also *xds.Type) (out 
 
 func (s *Server) answer(ctx context.Context, m *message, t, also *xds.Type) (out *message, err error) {
 	plain(ctx)
-	var from Caller
-	if p, ok := peer.FromContext(ctx); ok {
-		from.Addr = p.Addr
-	}
+	from := Caller{Addr: peerOf(ctx)}
 	if err := s.wait(ctx, m, from.Addr); err != nil {
 		m.data.Free()
 		s.rejects(ctx, &Stream{Type: t}, err)

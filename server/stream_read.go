@@ -2,11 +2,9 @@ package server
 
 import (
 	"log/slog"
-	"net"
 	"time"
 
 	"google.golang.org/grpc/mem"
-	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
 	"github.com/chancery-xds/chancery/internal/guard"
@@ -30,10 +28,7 @@ func (s *stream) read() {
 // not wait, so that it takes no room, and the first one of a stream never does.
 func (s *stream) requests() {
 	var own pace.Pace
-	var from net.Addr
-	if p, ok := peer.FromContext(s.rpc.Context()); ok {
-		from = p.Addr
-	}
+	from := peerOf(s.rpc.Context())
 	rushed := false
 	all := s.server.rate(from)
 	for {

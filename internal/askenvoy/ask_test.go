@@ -1,23 +1,17 @@
 package askenvoy
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"encoding/pem"
 	"fmt"
-	"math/big"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/chancery-xds/chancery/internal/envoyapi"
+	"github.com/chancery-xds/chancery/internal/tlsfiles/tlstest"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -42,20 +36,8 @@ func resource(t *testing.T, typ *xds.Type, name, json string) Resource {
 // pair returns a certificate and its key.
 func pair(t *testing.T) (cert, key string) {
 	t.Helper()
-	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}
-	c, err := x509.CreateCertificate(rand.Reader, template, template, &k.PublicKey, k)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := x509.MarshalPKCS8PrivateKey(k)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c})), string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: p}))
+	p := tlstest.NewAuthority(t, "ca").Issue("a")
+	return string(p.Cert), string(p.Key)
 }
 
 // Every kind of resource that can stand in a bootstrap is asked about; of many, those that

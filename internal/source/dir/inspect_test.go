@@ -1,13 +1,7 @@
 package dir
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"encoding/pem"
 	"fmt"
-	"math/big"
 	"strings"
 	"testing"
 	"time"
@@ -18,26 +12,15 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/chancery-xds/chancery/internal/lastgood"
+	"github.com/chancery-xds/chancery/internal/tlsfiles/tlstest"
 	"github.com/chancery-xds/chancery/store"
 )
 
 // aPair returns a certificate that ends at a time, and its key.
 func aPair(t *testing.T, ends time.Time) (cert, key string) {
 	t.Helper()
-	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: ends.Add(-time.Hour), NotAfter: ends}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &k.PublicKey, k)
-	if err != nil {
-		t.Fatal(err)
-	}
-	own, err := x509.MarshalPKCS8PrivateKey(k)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})), string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: own}))
+	p := tlstest.NewAuthority(t, "ca").IssueUntil(ends, "a")
+	return string(p.Cert), string(p.Key)
 }
 
 func tlsSecret(name, cert, key string) string {

@@ -267,9 +267,13 @@ func (s *Session) check(u *subscription, req xds.Request, first bool) error {
 }
 
 // Change replaces the view. touched lists what may differ since the last view,
-// in one or several steps; nil: anything may. A hint only saves work.
+// in one or several steps; nil: anything may; an empty list: nothing does. A hint only
+// saves work.
 func (s *Session) Change(view xds.View, touched []xds.Names) {
 	s.view = view
+	if touched != nil && len(touched) == 0 {
+		return // at each request: what thousands have asked for is not looked at again for one more
+	}
 	s.views++
 	for _, u := range s.subs {
 		u.lookAnew()

@@ -284,7 +284,8 @@ func TestStir(t *testing.T) {
 		}, "any r1"},
 		{"all of a type", func(l *line) { l.sub(xds.Cluster).moveAll() }, "any r1 r2"},
 		{"itself", func(l *line) { l.sub(xds.Route).mark(l.sub(xds.Route).entry("r2")) }, "r2"},
-		{"the view", func(l *line) { l.Change(l.view, []xds.Names{}) }, "any r1 r2"},
+		{"the view", func(l *line) { l.Change(l.view, []xds.Names{{xds.Secret.URL: {"s"}}}) }, "any r1 r2"},
+		{"the same view", func(l *line) { l.Change(l.view, []xds.Names{}) }, ""},
 		{"the first answer", func(l *line) { l.ack(xds.Cluster) }, "any r1 r2"},
 	} {
 		any := resource("any", 1)

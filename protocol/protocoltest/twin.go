@@ -36,7 +36,10 @@ func (t *twins) Advance(now time.Time) {
 
 func (t *twins) Change(view xds.View, touched []xds.Names) {
 	t.Session.Change(view, touched)
-	t.other.Change(view, nil)
+	if len(touched) > 0 { // else nothing has changed, which is no hint
+		touched = nil
+	}
+	t.other.Change(view, touched)
 }
 
 func (t *twins) Receive(req xds.Request) error {

@@ -15,7 +15,7 @@ import (
 type leaver struct {
 	stamp    *xds.Stamp    // what the client has of it; absent: nothing, but what it warms needs it
 	body     *xds.Resource // what it is told meanwhile; nil: not known any more
-	since    time.Time
+	since    time.Time     // when it was first asked whether it may leave; zero: not yet
 	due      time.Time   // when it may leave though nobody answers; zero: never
 	referred bool        // something that the client has did refer to it
 	waived   []*xds.Type // types that referred to it, and were silent for too long
@@ -24,8 +24,8 @@ type leaver struct {
 
 // A withdrawing is what of one type is about to leave.
 //
-// Invariant: each name in leaving has an entry; what it leaves as is called so, and its due
-// is later than since.
+// Invariant: each name in leaving has an entry; what it leaves as is called so, and its due,
+// if it has one, is later than since.
 type withdrawing struct {
 	leaving map[string]*leaver
 }
@@ -296,7 +296,7 @@ func (s *Session) keep(u *subscription, refs []referrer, name string, told *xds.
 	if u.leaving == nil {
 		u.leaving = map[string]*leaver{}
 	}
-	u.leaving[name] = &leaver{stamp: told, since: s.now, body: body}
+	u.leaving[name] = &leaver{stamp: told, body: body}
 	u.stir(name)
 	return true
 }
@@ -383,7 +383,9 @@ func (s *Session) departed(u *subscription, name string) {
 // have been silent for too long. A stream of one type hears nothing of the
 // others: "eventual consistency" has to do.
 func (s *Session) free(u *subscription, refs []referrer, name string, l *leaver) bool {
-	l.due = time.Time{}
+	if l.due = (time.Time{}); l.since.IsZero() { // not when it was found: that depends on hints
+		l.since = s.now
+	}
 	wait := func(until time.Time) bool {
 		if l.due.IsZero() || until.Before(l.due) {
 			l.due = until

@@ -16,10 +16,10 @@ type leaver struct {
 	stamp    *xds.Stamp    // what the client has of it; absent: nothing, but what it warms needs it
 	body     *xds.Resource // what it is told meanwhile; nil: not known any more
 	since    time.Time     // when it was first asked whether it may leave; zero: not yet
-	due      time.Time   // when it may leave though nobody answers; zero: never
-	referred bool        // something that the client has did refer to it
-	waived   []*xds.Type // types that referred to it, and were silent for too long
-	released bool        // nothing refers to it any more: it is told to be gone
+	due      time.Time     // when it may leave though nobody answers; zero: never
+	referred bool          // something that the client has did refer to it
+	waived   []*xds.Type   // types that referred to it, and were silent for too long
+	released bool          // nothing refers to it any more: it is told to be gone
 }
 
 // A withdrawing is what of one type is about to leave.

@@ -1,7 +1,6 @@
 package protocol
 
 import (
-	"maps"
 	"slices"
 	"time"
 
@@ -335,12 +334,15 @@ func (s *Session) withdraw() (progress bool) {
 			continue
 		}
 		t, refs, blocked := s.table(u.typ), s.referrers(u.typ), s.blocked(u)
-		for _, name := range slices.Sorted(maps.Keys(u.leaving)) {
-			l := u.leaving[name]
-			if l.released || !s.free(u, refs, name, l) || blocked {
-				continue
+		var free []string
+		for name, l := range u.leaving {
+			if !l.released && s.free(u, refs, name, l) && !blocked {
+				free = append(free, name)
 			}
-			l.released = true
+		}
+		slices.Sort(free)
+		for _, name := range free {
+			u.leaving[name].released = true
 			u.stir(name)
 			u.rematch(t, name)
 			u.mark(u.entry(name))

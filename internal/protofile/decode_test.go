@@ -326,6 +326,32 @@ func TestExcerpt(t *testing.T) {
 	}
 }
 
+// Of the mistakes beyond those that are told, none costs more than being counted; all that
+// are told cost as much each, however long the file.
+func TestManyMistakesAreCheap(t *testing.T) {
+	try := func(n, most int) *Decoder {
+		src := "\"@type\": type.googleapis.com/envoy.config.cluster.v3.Cluster\nname: c\nhealth_checks:\n" + strings.Repeat("- {unhealthy_treshold: 1, always_log_health_check_failures: true}\n", n)
+		docs, err := ParseYAML("c.yaml", []byte(src))
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := &Decoder{File: "c.yaml", Source: []byte(src), Types: envoyapi.Envoy(), Most: most}
+		d.Any(docs[0], "")
+		if d.Errors() != n || len(d.Problems) != n && (most < 0 || len(d.Problems) != most) {
+			t.Fatalf("%d errors, %d told, of %d", d.Errors(), len(d.Problems), n)
+		}
+		return d
+	}
+	try(10, -1)
+	allocated := func(n, most int) float64 { return testing.AllocsPerRun(1, func() { try(n, most) }) }
+	if told, untold := allocated(1000, 1000), allocated(1000, 1); untold > told*3/4 {
+		t.Errorf("%v allocations for 1000 mistakes that are told, %v if one is", told, untold)
+	}
+	if d := try(1000, -1); len(d.lines) != 1003 {
+		t.Errorf("%d lines: is each looked for from the beginning?", len(d.lines))
+	}
+}
+
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte(listener), false)
 	f.Add([]byte(`{"@type":"type.googleapis.com/envoy.config.cluster.v3.Cluster","name":"a"}`), true)

@@ -74,3 +74,19 @@ func TestWrittenAnew(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// A secret that is served and stays, too, is written anew in one place and as it is in the
+// other.
+func TestWrittenAnewAndStays(t *testing.T) {
+	const tls = `{name: t, typed_config: {"@type": type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext, common_tls_context: {validation_context_sds_secret_config: {name: ca}}}}`
+	im := do(t, options(), File{Name: "e.yaml", Data: []byte(`static_resources:
+  secrets: [{name: ca, validation_context: {max_verify_depth: {}, trusted_ca: {filename: /ca}}}]
+  clusters: [{name: a, transport_socket: ` + tls + `}, {name: me, transport_socket: ` + tls + `}]
+cluster_manager: {local_cluster_name: me}`)})
+	if got := file(t, im, "secrets/ca.yaml"); !strings.Contains(got, "  max_verify_depth: 0\n") {
+		t.Error(got)
+	}
+	if got := file(t, im, BootstrapFile); !strings.Contains(got, "name: ca") {
+		t.Error(got)
+	}
+}

@@ -43,6 +43,36 @@ func TestSubscribed(t *testing.T) {
 	}
 }
 
+// Of what stands beside Envoy's files all is passed over or nothing: a file in which one
+// document is a resource loses none.
+func TestLoose(t *testing.T) {
+	const cluster = "\"@type\": type.googleapis.com/envoy.config.cluster.v3.Cluster\nname: "
+	first := File{Name: "a.yaml", Data: []byte(cluster + "a"), Loose: true}
+	for name, c := range map[string]struct{ in, want string }{
+		"a Kustomization":                   {"apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources:\n- a.yaml\n", "clusters/a.yaml x.yaml is passed over: it is none of Envoy's"},
+		"paths alone":                       {"resources: [a.yaml]", "clusters/a.yaml x.yaml is passed over: it is none of Envoy's"},
+		"values of a chart":                 {"replicas: 1\nimage: x\nresources: {limits: {cpu: 1}}", "clusters/a.yaml x.yaml is passed over: it is none of Envoy's"},
+		"two documents of others":           {"a: b\n---\nc: d\n", "clusters/a.yaml x.yaml is passed over: it is none of Envoy's"},
+		"what cannot be read":               {"{{ template }}: {", "clusters/a.yaml x.yaml is passed over: it is none of Envoy's"},
+		"what cannot be read, and is meant": {"static_resources: {", "x.yaml:1:20: did not find expected node content (the file ends here)\n"},
+		"nothing":                           {"# nothing\n", "clusters/a.yaml "},
+		"a resource and others":             {cluster + "b\n---\na: b\n---\n" + cluster + "c\n", "x.yaml:4:1: neither an Envoy bootstrap, nor a config_dump, nor a DiscoveryResponse, nor a resource\n"},
+		"others and a resource":             {"a: b\n---\n" + cluster + "c\n", "x.yaml:1:1: neither an Envoy bootstrap, nor a config_dump, nor a DiscoveryResponse, nor a resource\n"},
+		"a response with a slip":            {"resources: []\nversion_inf: 1", `x.yaml:2:1: unknown field "version_inf" in DiscoveryResponse (did you mean "version_info"?)` + "\n"},
+	} {
+		t.Run("FILE-8 "+name, func(t *testing.T) {
+			im, problems := Do([]File{first, {Name: "x.yaml", Data: []byte(c.in), Loose: true}}, options())
+			got := told(problems)
+			if im != nil {
+				got = names(im) + " " + strings.Join(im.Notes, "")
+			}
+			if got != c.want {
+				t.Errorf("got  %s\nwant %s", got, c.want)
+			}
+		})
+	}
+}
+
 // As a ConfigMap is mounted: links to files, through a hidden directory.
 func TestReadDir(t *testing.T) {
 	root := t.TempDir()

@@ -197,6 +197,12 @@ static_resources: {clusters: [{name: xds}, {name: other}]}
 	if got := strings.Join(im.Notes, "\n"); !strings.Contains(got, `cluster "xds" is left out`) || !strings.Contains(got, "dynamic_resources are left out") {
 		t.Error(got)
 	}
+	im = do(t, options(), File{Name: "e.yaml", Data: []byte("dynamic_resources: {lds_config: {path: /lds}, cds_config: {path_config_source: {path: /cds}}}\nstatic_resources: {clusters: [{name: a}]}")})
+	for _, want := range []string{"lds_config reads /lds: to import that", "cds_config reads /cds: to import that"} {
+		if got := strings.Join(im.Notes, "\n"); !strings.Contains(got, want) {
+			t.Errorf("no %q in\n%s", want, got)
+		}
+	}
 	im = do(t, options(), File{Name: "e.yaml", Data: []byte(strings.Replace(in, "{name: other}", `{name: other, cluster_type: {name: x, typed_config: {"@type": type.googleapis.com/envoy.extensions.clusters.aggregate.v3.ClusterConfig, clusters: [xds]}}}`, 1))})
 	if got := names(im); got != "clusters/other.yaml clusters/xds.yaml _bootstrap.yaml" {
 		t.Error(got)

@@ -156,6 +156,11 @@ func TestForms(t *testing.T) {
 			t.Error(got)
 		}
 	}
+	// Read as a response it is one with a version, and with a field that no response has.
+	im = do(t, options(), File{Name: "b.pb", Data: binary(bootstrapName, `{"node": {"id": "n"}, "admin": {}}`)}, File{Name: "c.yaml", Data: []byte(want)})
+	if got := strings.Join(im.Stays, " "); got != "node admin" {
+		t.Error(got)
+	}
 	if _, problems := Do([]File{{Name: "b.pb", Data: []byte("hunter2")}}, options()); told(problems) != "b.pb: neither a DiscoveryResponse nor a bootstrap\n" {
 		t.Error(told(problems))
 	}

@@ -2,6 +2,7 @@ package importer
 
 import (
 	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
 
@@ -22,6 +23,8 @@ type File struct {
 
 	// Loose: a file that is none of Envoy's is passed over, with a note.
 	Loose bool
+
+	Mode fs.FileMode // of a file that was read; 0: it is none
 }
 
 // Options say how to import. Types are needed.

@@ -105,6 +105,39 @@ func TestReadDir(t *testing.T) {
 	}
 }
 
+// Who may not read one of the files may not read what comes of it.
+func TestModeOf(t *testing.T) {
+	root := t.TempDir()
+	mode := func() os.FileMode {
+		files, err := ReadDir(root, 1<<20)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ModeOf(files)
+	}
+	if got := mode(); got != 0o644 {
+		t.Error("SAFE-6 of no file:", got)
+	}
+	for _, f := range []struct {
+		name       string
+		mode, want os.FileMode
+	}{{"a.yaml", 0o664, 0o644}, {"b.yaml", 0o640, 0o640}, {"README.md", 0o600, 0o640}, {"c.yaml", 0o600, 0o600}} {
+		path := filepath.Join(root, f.name)
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(path, f.mode); err != nil {
+			t.Fatal(err)
+		}
+		if got := mode(); got != f.want {
+			t.Errorf("SAFE-6 with %s of mode %o: %o, want %o", f.name, f.mode, got, f.want)
+		}
+	}
+	if got := ModeOf([]File{{Name: "stdin"}}); got != 0o644 {
+		t.Error("of what is no file:", got)
+	}
+}
+
 func TestWrapped(t *testing.T) {
 	const in = `"@type": type.googleapis.com/envoy.service.discovery.v3.Resource
 name: local/shop.example

@@ -54,6 +54,7 @@ func TestOwn(t *testing.T) {
 		{"EDS without a source", cluster, `{"name":"c","type":"EDS","eds_cluster_config":{}}`, "XDS0402 eds_cluster_config: a cluster of type EDS without eds_config"},
 		{"EDS", cluster, `{"name":"c","type":"EDS","eds_cluster_config":{"eds_config":` + ads + `}}`, ""},
 		{"a source of another type", cluster, `{"name":"c","type":"STRICT_DNS","eds_cluster_config":{"eds_config":` + ads + `}}`, "XDS0402 eds_cluster_config: eds_cluster_config in a cluster of another type than EDS"},
+		{"a source without a type", cluster, `{"name":"c","eds_cluster_config":{"eds_config":` + ads + `}}`, "XDS0402 eds_cluster_config: eds_cluster_config in a cluster of another type than EDS"},
 		{"a type of its own", cluster, `{"name":"c","cluster_type":{"name":"x"},"lb_policy":"CLUSTER_PROVIDED"}`, ""},
 
 		{"ORIGINAL_DST in turn", cluster, `{"name":"c","type":"ORIGINAL_DST"}`, "XDS0411 lb_policy: a cluster of type ORIGINAL_DST needs lb_policy: CLUSTER_PROVIDED"},

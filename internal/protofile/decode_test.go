@@ -152,6 +152,7 @@ tls_certificate: {private_key_provider: {provider_name: p, typed_config: {"@type
 		{"a brace that nobody closes", "c.yaml", cluster + "metadata: {é: {}\ntype: EDS\n", `c.yaml:4:1: did not find expected ',' or '}' (in the mapping whose { is at 3:11)`},
 		{"a quote that nobody closes", "c.yaml", cluster + "alt_stat_name: 'é\n\n", `c.yaml:3:18: found unexpected end of stream (in the text whose quotes begin at 3:16)`},
 		{"an anchor that there is not", "c.yaml", cluster + "é: *x\n", `c.yaml:3:4: an alias of an anchor that there is not (text that begins with "*" wants quotes)`},
+		{"a password that is a tag", "c.yaml", cluster + "alt_stat_name: !hunter2", `c.yaml:3:16: a tag has no meaning here (text that begins with "!" wants quotes)`},
 		{"a control character", "c.yaml", "a: b\nc: \x01\n", `c.yaml:2:4: control characters are not allowed (value: 1)`},
 		{"a line that ends too early", "c.yaml", "a: [", `c.yaml:1:5: did not find expected node content (the file ends here)`},
 		{"json syntax", "c.json", "{\n \"name\" \"c\"}", `c.json:2:9: invalid character '"' after object key`},

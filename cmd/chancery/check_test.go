@@ -75,6 +75,19 @@ func TestCheckConcealsEnvoysWords(t *testing.T) {
 	}
 }
 
+// Of many mistakes the first are told, or all; all are counted.
+func TestCheckTellsAll(t *testing.T) {
+	root := t.TempDir()
+	write(t, root, "a.yaml", "\"@type\": type.googleapis.com/envoy.config.cluster.v3.Cluster\nname: a\nhealth_checks:\n"+strings.Repeat("- {nothing: 1}\n", 150))
+	for flag, told := range map[string]int{"--strict": 101, "--max-findings=0": 150, "--max-findings=3": 4} {
+		var stdout, stderr strings.Builder
+		code := run([]string{"check", root, flag}, &stdout, &stderr)
+		if got := strings.Count(stdout.String(), root); code != failed || got != told || !strings.HasSuffix(stdout.String(), "\n150 errors, 0 warnings\n") {
+			t.Errorf("%s: %d lines, want %d: %d\n%s", flag, got, told, code, &stderr)
+		}
+	}
+}
+
 // A check that nobody can read has not ended well.
 func TestCheckCannotWrite(t *testing.T) {
 	_, full := io.Pipe()

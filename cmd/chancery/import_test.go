@@ -85,6 +85,21 @@ func TestImportModes(t *testing.T) {
 	}
 }
 
+// What is doubtful about an import is told, with the names of files where they are going
+// to be.
+func TestImportWarns(t *testing.T) {
+	from := filepath.Join(t.TempDir(), "envoy.yaml")
+	write(t, filepath.Dir(from), "envoy.yaml", `static_resources: {clusters: [{name: a, cluster_type: {name: x, typed_config: {"@type": type.googleapis.com/envoy.extensions.clusters.aggregate.v3.ClusterConfig, clusters: [nowhere]}}}]}`)
+	out := filepath.Join(t.TempDir(), "config")
+	for _, args := range [][]string{{"--dry-run"}, nil} {
+		var stdout, stderr strings.Builder
+		if code := run(append([]string{"import", from, "--out", out}, args...), &stdout, &stderr); code != ok || !strings.Contains(stdout.String(), "; 1 warning\n") ||
+			!strings.HasPrefix(stderr.String(), out+"/clusters/a.yaml:") || !strings.Contains(stderr.String(), "nowhere") {
+			t.Errorf("FILE-8 %s: %d\n%s\n%s", args, code, &stdout, &stderr)
+		}
+	}
+}
+
 // What is added to a directory is checked with what is there.
 func TestImportTogether(t *testing.T) {
 	root := t.TempDir()

@@ -121,7 +121,7 @@ func TestModeOf(t *testing.T) {
 	for _, f := range []struct {
 		name       string
 		mode, want os.FileMode
-	}{{"a.yaml", 0o664, 0o644}, {"b.yaml", 0o640, 0o640}, {"README.md", 0o600, 0o640}, {"c.yaml", 0o600, 0o600}} {
+	}{{"a.yaml", 0o664, 0o644}, {"b.yaml", 0o640, 0o640}, {"README.md", 0o600, 0o640}, {"c.yaml", 0o600, 0o600}, {"d.yaml", 0o644, 0o600}} {
 		path := filepath.Join(root, f.name)
 		if err := os.WriteFile(path, nil, 0o600); err != nil {
 			t.Fatal(err)

@@ -21,6 +21,7 @@ import (
 
 	"github.com/chancery-xds/chancery/internal/envoyapi"
 	"github.com/chancery-xds/chancery/internal/envoyapi/apitest"
+	"github.com/chancery-xds/chancery/internal/secret"
 )
 
 func decode(t testing.TB, file, src string) (proto.Message, *Decoder) {
@@ -157,6 +158,7 @@ tls_certificate: {private_key_provider: {provider_name: p, typed_config: {"@type
 		{"a line that ends too early", "c.yaml", "a: [", `c.yaml:1:5: did not find expected node content (the file ends here)`},
 		{"json syntax", "c.json", "{\n \"name\" \"c\"}", `c.json:2:9: invalid character '"' after object key`},
 		{"json behind wide text", "c.json", `{"é": 1, "b" 2}`, `c.json:1:14: invalid character '2' after object key`},
+		{"json and more", "c.json", `{"@type": "type.googleapis.com/google.protobuf.Empty"} {}`, `c.json:1:56: more after the end of the value`},
 		{"json cut", "c.json", `{"name": "c"`, `c.json:1:13: the file ends in the middle of a value`},
 		{"json duplicate", "c.json", "{\"@type\":\"type.googleapis.com/envoy.config.cluster.v3.Cluster\",\n\"name\":\"a\",\"name\":\"b\"}", `c.json:2:12: duplicate key "name", first on line 2`},
 		{"merge key", "c.yaml", cluster + "<<: {connect_timeout: 1s}", `c.yaml:3:1: warning: merge key (Envoy's own reader refuses merge keys)`},
@@ -350,6 +352,17 @@ func TestNesting(t *testing.T) {
 		_, d := decode(t, "s.yaml", "\"@type\": type.googleapis.com/google.protobuf.ListValue\nvalue: "+open+shut)
 		if deep := n > maxNesting; deep != (err != nil) || deep != strings.Contains(all(d), "nested more than 200 deep") {
 			t.Errorf("%d: %v, %s", n, err, all(d))
+		}
+	}
+}
+
+// Each Any has all the bytes of those in it.
+func TestAnysInEachOther(t *testing.T) {
+	for _, n := range []int{secret.Deepest, 2 * secret.Deepest} {
+		src := strings.Repeat(`{"@type": type.googleapis.com/google.protobuf.Any, value: `, n) + `{"@type": type.googleapis.com/google.protobuf.Empty}` + strings.Repeat("}", n)
+		_, d := decode(t, "c.yaml", src)
+		if got := all(d); (n > secret.Deepest) != strings.Contains(got, "google.protobuf.Any in each other") {
+			t.Errorf("%d: %s", n, got)
 		}
 	}
 }

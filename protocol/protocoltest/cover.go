@@ -67,6 +67,12 @@ func finds(t *xds.Type, r *xds.Resource, name string) bool {
 	return slices.Contains(r.Aliases, name) || name != "" && !r.OnDemand && t.Collection(r.Name) == name
 }
 
+// strays reports whether the client states to have a name that it has not asked for.
+func (a *account) strays(n string) bool {
+	_, states := a.stray[n]
+	return states
+}
+
 // calls reports whether a resource, if it were there, would be found by a name.
 func (a *account) calls(r *xds.Resource) bool {
 	for n := range a.names {

@@ -2018,6 +2018,19 @@ func TestJudge(t *testing.T) {
 		_, err := start("xdstp://a/e/h/*").try(xds.LbEndpoint, "~xdstp://a/e/g/1=1!")
 		wrong(t, err, "TTL-3: a heartbeat of xdstp://a/e/g/1")
 	})
+	t.Run("TTL-3 ADS-9 a heartbeat of what a client states, while what a name finds instead waits", func(t *testing.T) {
+		start := func(states string) *court {
+			c := newCourt(t, xds.Delta)
+			c.commit("CDS", "x=1", "VHDS", "?r/a|nick=2>CDS/x")
+			c.resume(xds.VirtualHost, []string{"r/*"}, xds.Version{Name: "r/a", Version: thing(states).Version})
+			c.l.ttl = true
+			c.ask(xds.VirtualHost, "nick")
+			return c
+		}
+		start("r/a=1!").told(xds.VirtualHost, "~r/a=1!")
+		_, err := start("r/a=0!").try(xds.VirtualHost, "~r/a=1!")
+		wrong(t, err, "TTL-3: a heartbeat of r/a")
+	})
 	t.Run("TTL-3 what has left, and returns as another that waits, was not in force meanwhile", func(t *testing.T) {
 		start := func(asked bool) *court {
 			c := newCourt(t, xds.SotW)

@@ -1788,6 +1788,31 @@ func TestJudge(t *testing.T) {
 		}
 		c.told(xds.Route, "r=to-x>CDS/x")
 	})
+	t.Run("ADS-3 a NACK keeps what was in force, also if only a later response was acknowledged, and no silence ends that", func(t *testing.T) {
+		start := func(refused bool) *court {
+			c := newCourt(t, xds.Delta)
+			c.commit("CDS", "x=1>EDS/x", "EDS", "x=1")
+			c.ask(xds.Cluster)
+			c.told(xds.Cluster, "x=1>EDS/x")
+			c.ask(xds.Endpoint, "x")
+			c.takes(xds.Endpoint, "x=1")
+			c.wait(patience)
+			c.commit("CDS", "y=1")
+			c.takes(xds.Cluster, "y=1")
+			c.commit("CDS", "x=2", "EDS", "-x")
+			c.answer(xds.Cluster, c.told(xds.Cluster, "x=2"), refused)
+			c.commit("CDS", "y=2")
+			c.told(xds.Cluster, "y=2")
+			c.wait(silence)
+			return c
+		}
+		if left := start(true).l.waiting(); left != "" {
+			t.Errorf("waiting: %q", left)
+		}
+		if left := start(false).l.waiting(); left != "EDS: x is gone" {
+			t.Errorf("waiting: %q", left)
+		}
+	})
 	t.Run("TTL-3 what lingers keeps its heartbeats", func(t *testing.T) {
 		c := newCourt(t, xds.Delta)
 		c.commit("CDS", "x=1!", "RDS", "r=to-x>CDS/x")

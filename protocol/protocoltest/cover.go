@@ -73,6 +73,10 @@ func (a *account) strays(n string) bool {
 	return states
 }
 
+// claims reports whether a client that states a name has asked for it since, for all that it
+// knows: which routes its wildcard is of, and what these have, it does not.
+func (a *account) claims(n string) bool { return a.wildcard || a.covers(n) }
+
 // calls reports whether a resource, if it were there, would be found by a name.
 func (a *account) calls(r *xds.Resource) bool {
 	for n := range a.names {

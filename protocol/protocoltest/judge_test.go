@@ -1813,6 +1813,28 @@ func TestJudge(t *testing.T) {
 			t.Errorf("waiting: %q", left)
 		}
 	})
+	t.Run("ADS-3 ADS-9 a host that a client states is held until it hears that it is gone, if it asks for all", func(t *testing.T) {
+		start := func(asks string, says ...string) *court {
+			c := newCourt(t, xds.Delta)
+			c.commit("CDS", "x=1", "RDS", "r=1")
+			c.ask(xds.Cluster)
+			c.takes(xds.Cluster, "x=1")
+			c.l.receive(xds.Request{Type: xds.Route, Unsubscribe: []string{"q"}}, false)
+			c.resume(xds.VirtualHost, []string{"r/b"}, xds.Version{Name: "r/a", Version: "old"})
+			c.told(xds.VirtualHost, "-r/a", "-r/b")
+			c.ask(xds.VirtualHost, asks)
+			c.told(xds.VirtualHost, says...)
+			c.wait(silence) // no other type is waited for
+			c.commit("CDS", "-x")
+			return c
+		}
+		if left := start(xds.Wildcard).l.waiting(); left != "" {
+			t.Errorf("waiting: %q", left)
+		}
+		if left := start("r/b", "-r/b").l.waiting(); left != "CDS: x is gone" {
+			t.Errorf("waiting: %q", left)
+		}
+	})
 	t.Run("TTL-3 what lingers keeps its heartbeats", func(t *testing.T) {
 		c := newCourt(t, xds.Delta)
 		c.commit("CDS", "x=1!", "RDS", "r=to-x>CDS/x")

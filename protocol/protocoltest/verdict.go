@@ -255,7 +255,7 @@ func (l *ledger) bereft(a *account, name string) bool {
 			for n, k := range f.carried {
 				// What it has brought along without asking for it, it may hold when it
 				// has asked for it since, until it hears that this is gone.
-				if lost(n, k) || k.absent() && b.strays(n) && b.covers(n) {
+				if lost(n, k) || k.absent() && b.strays(n) && b.claims(n) {
 					return true
 				}
 			}

@@ -209,7 +209,7 @@ func (l *ledger) keeps(b *account, t *xds.Type, called []string, v leaver, d dou
 	}
 	for n := range b.stray {
 		// It stated that before it asked for it, and has not accepted that it is gone.
-		if k, told := b.told[n]; d == possibly && l.grants(stray) && b.covers(n) && (!told || b.acked[n].seq != k.seq) {
+		if k, told := b.told[n]; d == possibly && l.grants(stray) && b.claims(n) && (!told || b.acked[n].seq != k.seq) {
 			return because(why, "the client has %s %s from before", b.typ, n)
 		}
 	}

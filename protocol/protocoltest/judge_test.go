@@ -1835,6 +1835,29 @@ func TestJudge(t *testing.T) {
 			t.Errorf("waiting: %q", left)
 		}
 	})
+	t.Run("ADS-3 silence counts from when something came to refer to what was lost, if that could not leave before", func(t *testing.T) {
+		c := newCourt(t, xds.Delta)
+		c.commit("CDS", "x=1", "RDS", "r=1>CDS/x")
+		c.ask(xds.Cluster)
+		c.takes(xds.Cluster, "x=1")
+		c.ask(xds.Route, "r")
+		c.told(xds.Route, "r=1>CDS/x")
+		c.commit("CDS", "y=1")
+		c.told(xds.Cluster, "y=1")
+		c.commit("CDS", "-x") // the view's own route refers to it, which counts not
+		c.l.begun()
+		c.wait(4 * time.Second)
+		c.commit("RDS", "r=2")
+		c.l.begun()
+		c.wait(silence - 4*time.Second)
+		if left := c.l.waiting(); left != "RDS: r differs" {
+			t.Errorf("waiting: %q", left)
+		}
+		c.wait(4 * time.Second)
+		if left := c.l.waiting(); left != "CDS: x is gone" {
+			t.Errorf("waiting: %q", left)
+		}
+	})
 	t.Run("TTL-3 what lingers keeps its heartbeats", func(t *testing.T) {
 		c := newCourt(t, xds.Delta)
 		c.commit("CDS", "x=1!", "RDS", "r=to-x>CDS/x")

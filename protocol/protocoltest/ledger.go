@@ -218,6 +218,7 @@ type leaver struct {
 
 	free    bool // nothing has referred to it at a time, so it was let go
 	bound   bool // something may have referred to it when this drain began
+	waits   bool // or when one before did
 	resumed bool // the client brought it along
 	loose   bool // and a session need not know that
 }

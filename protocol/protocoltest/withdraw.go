@@ -53,6 +53,9 @@ func (l *ledger) release() {
 			sure := l.held(a, n, surely)
 			v.free = v.free || !sure
 			v.bound = sure || l.held(a, n, possibly)
+			if v.bound && !v.waits { // who answers is waited for since then, and not since it was lost
+				v.waits, v.at = true, l.now
+			}
 			a.leaving[n] = v
 		}
 	}

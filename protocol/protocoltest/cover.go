@@ -67,6 +67,16 @@ func finds(t *xds.Type, r *xds.Resource, name string) bool {
 	return slices.Contains(r.Aliases, name) || name != "" && !r.OnDemand && t.Collection(r.Name) == name
 }
 
+// strays reports whether the client states to have a name that it has not asked for.
+func (a *account) strays(n string) bool {
+	_, states := a.stray[n]
+	return states
+}
+
+// claims reports whether a client that states a name has asked for it since, for all that it
+// knows: which routes its wildcard is of, and what these have, it does not.
+func (a *account) claims(n string) bool { return a.wildcard || a.covers(n) }
+
 // calls reports whether a resource, if it were there, would be found by a name.
 func (a *account) calls(r *xds.Resource) bool {
 	for n := range a.names {

@@ -1813,6 +1813,76 @@ func TestJudge(t *testing.T) {
 		}
 		c.told(xds.Route, "r=to-x>CDS/x")
 	})
+	t.Run("ADS-3 a NACK keeps what was in force, also if only a later response was acknowledged, and no silence ends that", func(t *testing.T) {
+		start := func(refused bool) *court {
+			c := newCourt(t, xds.Delta)
+			c.commit("CDS", "x=1>EDS/x", "EDS", "x=1")
+			c.ask(xds.Cluster)
+			c.told(xds.Cluster, "x=1>EDS/x")
+			c.ask(xds.Endpoint, "x")
+			c.takes(xds.Endpoint, "x=1")
+			c.wait(patience)
+			c.commit("CDS", "y=1")
+			c.takes(xds.Cluster, "y=1")
+			c.commit("CDS", "x=2", "EDS", "-x")
+			c.answer(xds.Cluster, c.told(xds.Cluster, "x=2"), refused)
+			c.commit("CDS", "y=2")
+			c.told(xds.Cluster, "y=2")
+			c.wait(silence)
+			return c
+		}
+		if left := start(true).l.waiting(); left != "" {
+			t.Errorf("waiting: %q", left)
+		}
+		if left := start(false).l.waiting(); left != "EDS: x is gone" {
+			t.Errorf("waiting: %q", left)
+		}
+	})
+	t.Run("ADS-3 ADS-9 a host that a client states is held until it hears that it is gone, if it asks for all", func(t *testing.T) {
+		start := func(asks string, says ...string) *court {
+			c := newCourt(t, xds.Delta)
+			c.commit("CDS", "x=1", "RDS", "r=1")
+			c.ask(xds.Cluster)
+			c.takes(xds.Cluster, "x=1")
+			c.l.receive(xds.Request{Type: xds.Route, Unsubscribe: []string{"q"}}, false)
+			c.resume(xds.VirtualHost, []string{"r/b"}, xds.Version{Name: "r/a", Version: "old"})
+			c.told(xds.VirtualHost, "-r/a", "-r/b")
+			c.ask(xds.VirtualHost, asks)
+			c.told(xds.VirtualHost, says...)
+			c.wait(silence) // no other type is waited for
+			c.commit("CDS", "-x")
+			return c
+		}
+		if left := start(xds.Wildcard).l.waiting(); left != "" {
+			t.Errorf("waiting: %q", left)
+		}
+		if left := start("r/b", "-r/b").l.waiting(); left != "CDS: x is gone" {
+			t.Errorf("waiting: %q", left)
+		}
+	})
+	t.Run("ADS-3 silence counts from when something came to refer to what was lost, if that could not leave before", func(t *testing.T) {
+		c := newCourt(t, xds.Delta)
+		c.commit("CDS", "x=1", "RDS", "r=1>CDS/x")
+		c.ask(xds.Cluster)
+		c.takes(xds.Cluster, "x=1")
+		c.ask(xds.Route, "r")
+		c.told(xds.Route, "r=1>CDS/x")
+		c.commit("CDS", "y=1")
+		c.told(xds.Cluster, "y=1")
+		c.commit("CDS", "-x") // the view's own route refers to it, which counts not
+		c.l.begun()
+		c.wait(4 * time.Second)
+		c.commit("RDS", "r=2")
+		c.l.begun()
+		c.wait(silence - 4*time.Second)
+		if left := c.l.waiting(); left != "RDS: r differs" {
+			t.Errorf("waiting: %q", left)
+		}
+		c.wait(4 * time.Second)
+		if left := c.l.waiting(); left != "CDS: x is gone" {
+			t.Errorf("waiting: %q", left)
+		}
+	})
 	t.Run("TTL-3 what lingers keeps its heartbeats", func(t *testing.T) {
 		c := newCourt(t, xds.Delta)
 		c.commit("CDS", "x=1!", "RDS", "r=to-x>CDS/x")
@@ -2042,6 +2112,19 @@ func TestJudge(t *testing.T) {
 		start("xdstp://a/e/g/*").told(xds.LbEndpoint, "~xdstp://a/e/g/1=1!")
 		_, err := start("xdstp://a/e/h/*").try(xds.LbEndpoint, "~xdstp://a/e/g/1=1!")
 		wrong(t, err, "TTL-3: a heartbeat of xdstp://a/e/g/1")
+	})
+	t.Run("TTL-3 ADS-9 a heartbeat of what a client states, while what a name finds instead waits", func(t *testing.T) {
+		start := func(states string) *court {
+			c := newCourt(t, xds.Delta)
+			c.commit("CDS", "x=1", "VHDS", "?r/a|nick=2>CDS/x")
+			c.resume(xds.VirtualHost, []string{"r/*"}, xds.Version{Name: "r/a", Version: thing(states).Version})
+			c.l.ttl = true
+			c.ask(xds.VirtualHost, "nick")
+			return c
+		}
+		start("r/a=1!").told(xds.VirtualHost, "~r/a=1!")
+		_, err := start("r/a=0!").try(xds.VirtualHost, "~r/a=1!")
+		wrong(t, err, "TTL-3: a heartbeat of r/a")
 	})
 	t.Run("TTL-3 what has left, and returns as another that waits, was not in force meanwhile", func(t *testing.T) {
 		start := func(asked bool) *court {

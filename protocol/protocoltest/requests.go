@@ -176,7 +176,7 @@ func (l *ledger) unsubscribe(a *account, names []string) {
 		for n := range a.told {
 			if !a.names[n] && !a.reach[n] && !a.behind(n) {
 				delete(a.told, n)
-				a.stray[n] = true
+				a.stray[n] = fact{}
 			}
 		}
 	}

@@ -53,6 +53,9 @@ func (l *ledger) release() {
 			sure := l.held(a, n, surely)
 			v.free = v.free || !sure
 			v.bound = sure || l.held(a, n, possibly)
+			if v.bound && !v.waits { // who answers is waited for since then, and not since it was lost
+				v.waits, v.at = true, l.now
+			}
 			a.leaving[n] = v
 		}
 	}
@@ -206,7 +209,7 @@ func (l *ledger) keeps(b *account, t *xds.Type, called []string, v leaver, d dou
 	}
 	for n := range b.stray {
 		// It stated that before it asked for it, and has not accepted that it is gone.
-		if k, told := b.told[n]; d == possibly && l.grants(stray) && b.covers(n) && (!told || b.acked[n].seq != k.seq) {
+		if k, told := b.told[n]; d == possibly && l.grants(stray) && b.claims(n) && (!told || b.acked[n].seq != k.seq) {
 			return because(why, "the client has %s %s from before", b.typ, n)
 		}
 	}

@@ -126,4 +126,23 @@ func TestJudgeFound(t *testing.T) {
 		_, err := start(false, true, "-x", 0).try(xds.Secret, "-n")
 		wrong(t, err, "A88: n is removed, and not told missing")
 	})
+	t.Run("DELTA-15 a collection that was refused to be gone, and that nobody asks for, does not move with its members", func(t *testing.T) {
+		waiting := func(names ...string) string {
+			c := newCourt(t, xds.Delta)
+			c.commit("EDS", "e=1>LEDS/"+all, "LEDS", "h=1")
+			c.ask(xds.Endpoint, "e")
+			c.takes(xds.Endpoint, "e=1>LEDS/"+all)
+			c.ask(xds.LbEndpoint, names...)
+			c.refuses(xds.LbEndpoint, "h=1", "-"+all) // which the assignment has asked for
+			c.commit("LEDS", one+"=1")
+			c.takes(xds.LbEndpoint, one+"=1")
+			return c.l.waiting()
+		}
+		if left := waiting(xds.Wildcard); left != "" {
+			t.Errorf("waiting: %q", left)
+		}
+		if left := waiting(xds.Wildcard, all); left != "LEDS: h is owed" {
+			t.Errorf("waiting: %q", left)
+		}
+	})
 }

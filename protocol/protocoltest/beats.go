@@ -205,7 +205,9 @@ func (l *ledger) errors(a *account, r *xds.Response) error {
 		}
 	}
 	for _, n := range gone {
-		if l.opts.ResourceErrors && a.names[n] && !a.scopes[n] && n != "" && !l.resolves(a, n) && !slices.Contains(r.Missing, n) {
+		// What was called so is gone, and the name may find another, if only for a while: it is missing after that.
+		finds := func() bool { return l.resolves(a, n) || l.stillFinds(a, n) }
+		if l.opts.ResourceErrors && a.names[n] && !a.scopes[n] && n != "" && !slices.Contains(r.Missing, n) && !l.lets(finds, keeping...) {
 			return fmt.Errorf("gRFC A88: %s is removed, and not told missing", n)
 		}
 	}

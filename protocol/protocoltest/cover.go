@@ -108,9 +108,10 @@ func (l *ledger) find(a *account) {
 	}
 }
 
-// unchanged reports whether what is to be said of a name is what was refused.
+// unchanged reports whether what is to be said of a name is what was refused. A name that the
+// client does not ask for finds nothing.
 func (l *ledger) unchanged(a *account, g *group, name string, was *xds.Resource) bool {
-	return same(was, l.shown(a, name)) && (was != nil || l.resolves(a, name) == g.found[name])
+	return same(was, l.shown(a, name)) && (was != nil || !a.wants(name) || l.resolves(a, name) == g.found[name])
 }
 
 // scope follows the names whose collections a wildcard is of. "A VHDS wildcard

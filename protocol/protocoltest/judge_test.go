@@ -128,6 +128,10 @@ func (c *court) say(t *xds.Type, words ...string) (string, error) {
 			r.Removed = append(r.Removed, name)
 			continue
 		}
+		if name, missing := strings.CutPrefix(w, "!"); missing {
+			r.Missing = append(r.Missing, name)
+			continue
+		}
 		beat := strings.HasPrefix(w, "~")
 		x := thing(strings.TrimPrefix(w, "~"))
 		if r.TTL = r.TTL || x.TTL > 0; beat {

@@ -231,7 +231,7 @@ func (a *account) behind(n string) bool {
 		return false
 	}
 	for s := range a.names {
-		if finds(a.typ, r, s) && a.mayFind(s) {
+		if finds(a.typ, r, s) {
 			return true
 		}
 	}

@@ -121,8 +121,8 @@ func (l *ledger) wellFormed(a *account, r *xds.Response) error {
 		if k, told := a.told[n]; l.undecided(a, n) && (!told || k.absent()) && (!a.strays(n) || !l.excuses(stray)) {
 			return fmt.Errorf("DELTA-7: removes %s, which may exist: that is not decided", n)
 		}
-		for x, k := range a.told {
-			if k.res != nil && x != n && slices.Contains(k.res.Aliases, n) && l.lookup(a, x) == nil && a.names[n] && !a.asks(k.res, n) {
+		for x, k := range a.told { // what is called so itself and gone is removed, whatever else the name finds
+			if a.told[n].absent() && k.res != nil && x != n && slices.Contains(k.res.Aliases, n) && l.lookup(a, x) == nil && a.names[n] && !a.asks(k.res, n) {
 				if f, is := a.follows[x]; !is || f.precedes {
 					a.follows[x] = following{n, l.precedes(a, n, x)}
 				}
@@ -329,8 +329,8 @@ func (l *ledger) needed(a *account, r *xds.Response, f *flight) error {
 		}
 	}
 	for _, n := range slices.Concat(r.Removed, r.Absent) {
-		f.carried[n] = fact{seq: f.seq, found: l.resolves(a, n)}
-		f.found[n] = f.carried[n].found
+		f.found[n] = l.resolves(a, n)
+		f.carried[n] = fact{seq: f.seq, found: f.found[n] || l.stillFinds(a, n) && !slices.Contains(r.Missing, n)}
 		k, told := a.told[n]
 		switch d := a.typ.Mute[l.agent]; {
 		case d > 0 && !a.heard[n] && l.now.Sub(a.since[n]) < d:

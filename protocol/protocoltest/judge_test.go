@@ -2249,6 +2249,19 @@ func TestJudge(t *testing.T) {
 			t.Error("nothing has told it otherwise")
 		}
 	})
+	t.Run("ADS-9 what a client had by way of the wildcard it has still if it goes on to ask for that by its name", func(t *testing.T) {
+		for name, want := range map[string]bool{"r": true, "q": false} {
+			c := newCourt(t, xds.SotW)
+			c.commit("CDS", "x=1", "RDS", "r=2")
+			c.l.past = past{xds.Route.URL: {"r": {thing("r=to-x>CDS/x")}}}
+			for _, asked := range []string{"*", name} {
+				c.l.receive(xds.Request{Type: xds.Route, Names: []string{asked}, Version: "before", Node: &xds.Node{}}, false)
+			}
+			if why := c.keeps("x", surely); (why != "") != want {
+				t.Errorf("it asks for %s then: %q", name, why)
+			}
+		}
+	})
 	t.Run("ADS-9 what it had before a response that it did not answer may keep what is lost when it refuses a later one", func(t *testing.T) {
 		overdue := func(refused bool) bool {
 			c := newCourt(t, xds.SotW)

@@ -2262,6 +2262,31 @@ func TestJudge(t *testing.T) {
 			}
 		}
 	})
+	t.Run("ADS-8 ADS-9 a virtual host that the client states may linger when it asks for the route again, as one that it was told", func(t *testing.T) {
+		for _, stated := range []bool{true, false} {
+			for _, held := range []bool{true, false} {
+				c := newCourt(t, xds.Delta)
+				c.commit("VHDS", "r/a=1", "RDS", "q=1>VHDS/*", "r=1")
+				c.ask(xds.Route, "q", "r")
+				c.takes(xds.Route, "q=1>VHDS/*", "r=1")
+				if stated {
+					c.commit("VHDS", "r/a=2")
+					c.resume(xds.VirtualHost, nil, xds.Version{Name: "r/a", Version: c.past[len(c.past)-1].Lookup("r/a").Version})
+				} else {
+					c.ask(xds.VirtualHost)
+					c.takes(xds.VirtualHost, "r/a=1", "-q/*")
+				}
+				c.l.receive(xds.Request{Type: xds.Route, Unsubscribe: []string{"r"}}, false)
+				if c.commit("VHDS", "-r/a"); held {
+					c.commit("RDS", "q=2") // of which it was not told
+				}
+				c.ask(xds.Route, "r")
+				if got := c.l.lingering(c.l.account(xds.VirtualHost), "r/a"); got != held {
+					t.Errorf("stated: %v, a route that it may hold refers to it: %v, and it may linger: %v", stated, held, got)
+				}
+			}
+		}
+	})
 	t.Run("ADS-9 what it had before a response that it did not answer may keep what is lost when it refuses a later one", func(t *testing.T) {
 		overdue := func(refused bool) bool {
 			c := newCourt(t, xds.SotW)

@@ -373,6 +373,7 @@ func (u *subscription) remembered() (names []string) {
 // dropUnwanted forgets what is remembered of names that the client does not want
 // any more.
 func (u *subscription) dropUnwanted() {
+	u.bringLess()
 	if len(u.quit) == 0 {
 		return
 	}

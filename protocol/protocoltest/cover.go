@@ -149,8 +149,8 @@ func (l *ledger) scope(a *account, asked bool) {
 	}
 	for n, k := range a.told { // what it has of a route that it asks for again may linger, if that is lost
 		c := a.typ.Collection(n)
-		if _, leaves := a.leaving[n]; k.res != nil && a.scopes[c] && was != nil && !was[c] && !leaves && l.shown(a, n) == nil && l.lingers(a) {
-			a.leaving[n] = leaver{res: k.res, at: l.now}
+		if _, leaves := a.leaving[n]; !k.absent() && a.scopes[c] && was != nil && !was[c] && !leaves && l.shown(a, n) == nil && l.lingers(a) {
+			a.leaving[n] = leaver{res: l.content(a, n, k), at: l.now} // it may have stated that
 		}
 	}
 	for c := range was {

@@ -92,6 +92,7 @@ func TestJudgeFound(t *testing.T) {
 			c.takes(xds.Secret, "x|n=1")
 			c.wait(time.Second)
 			c.commit("SDS", lost)
+			c.l.begun()  // the session is asked what it has to say, and lets it linger from now on
 			if !stated { // it has found nothing since
 				c.ask(xds.Secret, "n")
 			}

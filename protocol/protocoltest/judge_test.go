@@ -2361,6 +2361,44 @@ func TestJudge(t *testing.T) {
 			t.Error("nothing has told it otherwise")
 		}
 	})
+	t.Run("ADS-9 what a client had by way of the wildcard it has still if it goes on to ask for that by its name", func(t *testing.T) {
+		for name, want := range map[string]bool{"r": true, "q": false} {
+			c := newCourt(t, xds.SotW)
+			c.commit("CDS", "x=1", "RDS", "r=2")
+			c.l.past = past{xds.Route.URL: {"r": {thing("r=to-x>CDS/x")}}}
+			for _, asked := range []string{"*", name} {
+				c.l.receive(xds.Request{Type: xds.Route, Names: []string{asked}, Version: "before", Node: &xds.Node{}}, false)
+			}
+			if why := c.keeps("x", surely); (why != "") != want {
+				t.Errorf("it asks for %s then: %q", name, why)
+			}
+		}
+	})
+	t.Run("ADS-8 ADS-9 a virtual host that the client states may linger when it asks for the route again, as one that it was told", func(t *testing.T) {
+		for _, stated := range []bool{true, false} {
+			for _, held := range []bool{true, false} {
+				c := newCourt(t, xds.Delta)
+				c.commit("VHDS", "r/a=1", "RDS", "q=1>VHDS/*", "r=1")
+				c.ask(xds.Route, "q", "r")
+				c.takes(xds.Route, "q=1>VHDS/*", "r=1")
+				if stated {
+					c.commit("VHDS", "r/a=2")
+					c.resume(xds.VirtualHost, nil, xds.Version{Name: "r/a", Version: c.past[len(c.past)-1].Lookup("r/a").Version})
+				} else {
+					c.ask(xds.VirtualHost)
+					c.takes(xds.VirtualHost, "r/a=1", "-q/*")
+				}
+				c.l.receive(xds.Request{Type: xds.Route, Unsubscribe: []string{"r"}}, false)
+				if c.commit("VHDS", "-r/a"); held {
+					c.commit("RDS", "q=2") // of which it was not told
+				}
+				c.ask(xds.Route, "r")
+				if got := c.l.lingering(c.l.account(xds.VirtualHost), "r/a"); got != held {
+					t.Errorf("stated: %v, a route that it may hold refers to it: %v, and it may linger: %v", stated, held, got)
+				}
+			}
+		}
+	})
 	t.Run("ADS-9 what it had before a response that it did not answer may keep what is lost when it refuses a later one", func(t *testing.T) {
 		overdue := func(refused bool) bool {
 			c := newCourt(t, xds.SotW)

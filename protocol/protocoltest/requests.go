@@ -82,6 +82,7 @@ func (l *ledger) replace(a *account, names []string) {
 			dropped = append(dropped, n)
 		}
 	}
+	less := a.wildcard && !star
 	if star != a.wildcard {
 		a.wildcard = star
 		if star {
@@ -92,6 +93,12 @@ func (l *ledger) replace(a *account, names []string) {
 		if n != xds.Wildcard && !a.names[n] {
 			a.names[n] = true
 			l.ask(a, n)
+		}
+	}
+	if less && a.opaque && !a.world { // of what it had by way of "*" it keeps what it names
+		a.opaque = false
+		for n := range a.names {
+			a.before[n] = true
 		}
 	}
 	for _, n := range dropped {

@@ -30,7 +30,7 @@ func (l *ledger) begin(a *account, req xds.Request) {
 	l.resumes = l.resumes || req.Version != "" || len(req.Initial) > 0
 	l.tardy = l.tardy || l.opensLate() // it may have been silent before, and say only now that it resumes
 	l.scope(a, true)
-	a.opaque = l.variant == xds.SotW
+	a.opaque = l.variant == xds.SotW && l.resumes
 	if l.variant == xds.SotW {
 		a.stated = req.Version
 		for n := range a.names {

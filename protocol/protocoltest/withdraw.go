@@ -204,7 +204,7 @@ func (l *ledger) keeps(b *account, t *xds.Type, called []string, v leaver, d dou
 	if d == possibly && l.grants(older) && slices.ContainsFunc(b.flights, func(f *flight) bool { return f.done }) {
 		return because(why, "a part of a response of %s is not answered", b.typ) // "the flight by all"
 	}
-	if d == possibly && l.resumes && b.opaque && l.grants(opaque) {
+	if d == possibly && b.opaque && l.grants(opaque) {
 		return because(why, "the client may have %s from before", b.typ)
 	}
 	for n := range b.stray {

@@ -165,7 +165,7 @@ func token(n *yaml.Node, line string) (own, rest string) {
 
 // sourceLine returns a line of a source, which counts from 1; "" if there is none.
 func sourceLine(src []byte, line int) string {
-	for l := range bytes.Lines(src) {
+	for l := range bytes.Lines(WithoutMark(src)) {
 		if line--; line == 0 {
 			return strings.ToValidUTF8(string(bytes.TrimRight(l, "\r\n")), "\uFFFD")
 		}

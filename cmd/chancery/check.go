@@ -74,7 +74,7 @@ Exit codes: 0 nothing found; 1 something is; 2 wrong use.`,
 	f.StringVarP(&k.output, "output", "o", "text", "`FORMAT` of what is found: "+report.Names)
 	f.BoolVar(&k.strict, "strict", false, "warnings are findings too")
 	f.IntVar(&k.opts.Most, "max-findings", protofile.MaxProblems, "largest `number` of mistakes, and of warnings, that are told; the others are counted. 0: all")
-	f.StringSliceVar(&k.ignore, "ignore", nil, "`CODES` of findings that are not told, of those from XDS0201 on")
+	f.StringSliceVar(&k.ignore, "ignore", nil, "`CODES` of findings that are not told; what keeps a server from its files (XDS01, XDS0601) is always told")
 	f.StringVar(&k.explain, "explain", "", "tell what a `CODE` means, and what to do")
 	f.StringVar(&k.envoy, "envoy", "", "`PATH` of an Envoy that is asked, too: it is given the resources (envoy --mode validate)")
 	offer(cmd, "output", slices.Sorted(maps.Keys(report.Formats))...)
@@ -114,8 +114,8 @@ func (k *checking) ignored() (codes []findings.Code, err error) {
 		switch {
 		case !ok:
 			return nil, fmt.Errorf("--ignore: no finding has the code %q", name)
-		case kind.Code < findings.Dangling:
-			return nil, fmt.Errorf("--ignore: %s keeps the files from being read, and cannot be ignored", kind.Code)
+		case kind.Code.Always():
+			return nil, fmt.Errorf("--ignore: %s keeps the files from being served, and cannot be ignored", kind.Code)
 		}
 		codes = append(codes, kind.Code)
 	}
@@ -143,7 +143,11 @@ func (k *checking) run(cmd *cobra.Command, args []string) error {
 	if k.opts.Types, err = readSets(k.sets); err != nil {
 		return err
 	}
-	c := dir.CheckAll(args, cmd.InOrStdin(), k.opts, ignore...)
+	opts := k.opts
+	if k.envoy != "" {
+		opts.Most = -1 // Envoy is not asked about what is wrong already, whether it is told or not
+	}
+	c := dir.CheckAll(args, cmd.InOrStdin(), opts, ignore...)
 	r := report.Report{Program: version(), Files: c.Files}
 	if k.envoy != "" {
 		if c, err = k.ask(cmd.Context(), c); err != nil {

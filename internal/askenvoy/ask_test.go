@@ -120,6 +120,9 @@ func TestNoEnvoy(t *testing.T) {
 	if _, err := Ask(t.Context(), "/bin/false", envoyapi.Envoy(), nil); err == nil || !strings.Contains(err.Error(), "/bin/false") {
 		t.Errorf("of another program: %v", err)
 	}
+	if _, err := Ask(t.Context(), "/bin/true", envoyapi.Envoy(), nil); err == nil || !strings.Contains(err.Error(), "/bin/true") {
+		t.Errorf("of another program that takes everything: %v", err)
+	}
 }
 
 func TestEssence(t *testing.T) {

@@ -57,6 +57,7 @@ type Import struct {
 
 	Bootstrap *Output  // nil: there was none
 	Stays     []string // what is in it, and why
+	Clusters  []string // the names of the clusters in it
 
 	// Elsewhere is set if the bootstrap had its resources from elsewhere, too.
 	Elsewhere bool
@@ -110,6 +111,7 @@ type importer struct {
 	secretsStay map[string]bool
 	finder      *secret.Finder
 	forgot      bool // the health of endpoints
+	dumped      bool // there are endpoints of which an Envoy has told
 
 	out      Import
 	problems []protofile.Problem
@@ -121,7 +123,7 @@ func Do(files []File, o Options) (*Import, []protofile.Problem) {
 	for _, f := range files {
 		im.read(f)
 	}
-	for _, step := range []func(){im.empty, im.nameListeners, im.unique, im.redacted, im.redirect, im.decide, im.edit, im.decode, im.render} {
+	for _, step := range []func(){im.empty, im.nameListeners, im.unique, im.redacted, im.leaveInline, im.redirect, im.decide, im.edit, im.decode, im.render} {
 		if im.failed() {
 			break
 		}

@@ -21,6 +21,7 @@ func (im *importer) decide() {
 			e.stays = "Envoy takes an api_listener from nowhere else"
 		case e.typ.Is(xds.Cluster) && need[e.name] != "":
 			e.stays = need[e.name]
+			im.out.Clusters = append(im.out.Clusters, e.name)
 		}
 	}
 	im.leaveServers()

@@ -115,6 +115,8 @@ func TestProblems(t *testing.T) {
 	const cluster = "\"@type\": type.googleapis.com/envoy.config.cluster.v3.Cluster\nname: c\n"
 	for _, c := range []struct{ name, file, src, want string }{
 		{"unknown field", "c.yaml", cluster + "conect_timeout: 1s", `c.yaml:3:1: unknown field "conect_timeout" in Cluster (did you mean "connect_timeout"?)`},
+		{"a field of v2", "c.yaml", cluster + "hosts: []", `c.yaml:3:1: unknown field "hosts" in Cluster (Envoy's API has it no more: write "load_assignment")`},
+		{"a field of v2 without a successor", "c.yaml", cluster + "extension_protocol_options: {}", `c.yaml:3:1: unknown field "extension_protocol_options" in Cluster (Envoy's API has it no more)`},
 		{"all at once", "c.yaml", cluster + "connect_timeout: x\ntype: STATC\nlb_policy: [1]",
 			"c.yaml:3:18: connect_timeout: a duration is needed, not the string \"x\" (write seconds: \"0.25s\", \"300s\")\n" +
 				"c.yaml:4:7: type: DiscoveryType has no value \"STATC\" (did you mean STATIC?)\n" +

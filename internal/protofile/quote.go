@@ -75,6 +75,9 @@ func (d *Decoder) unknownField(key *yaml.Node, md protoreflect.MessageDescriptor
 	if near := Nearest(key.Value, fieldNames(md)); near != "" {
 		hint, slip = fmt.Sprintf("did you mean %q?", near), distance(key.Value, near, 2) <= 2
 	}
+	if gone := formerly(protoreflect.Name(key.Value), md); gone != "" {
+		hint, slip = gone, true // the API's own word, and no secret
+	}
 	was := d.secrets
 	defer func() { d.secrets = was }()
 	switch {

@@ -101,6 +101,7 @@ func (e *entry) note(format string, args ...any) {
 type importer struct {
 	Options
 	files   []*source
+	only    string // the name of the file, if it was given by its name
 	entries []*entry
 
 	boot        *yaml.Node // what is left of the bootstrap; nil: none was there
@@ -122,6 +123,9 @@ func Do(files []File, o Options) (*Import, []protofile.Problem) {
 	im := &importer{Options: o, secretsStay: map[string]bool{}, finder: secret.NewFinder(o.Types)}
 	for _, f := range files {
 		im.read(f)
+	}
+	if len(files) == 1 && !files[0].Loose {
+		im.only = files[0].Name
 	}
 	for _, step := range []func(){im.empty, im.nameListeners, im.unique, im.redacted, im.leaveInline, im.redirect, im.decide, im.edit, im.decode, im.render} {
 		if im.failed() {
@@ -161,6 +165,9 @@ func (im *importer) fail(file, hint, format string, args ...any) {
 func (im *importer) empty() {
 	if len(im.entries) == 0 && im.boot == nil {
 		name := "the directory"
+		if im.only != "" {
+			name = im.only
+		}
 		if len(im.files) > 0 {
 			name = im.files[0].File
 		}

@@ -41,6 +41,9 @@ func parse(s string) (Address, error) {
 		return unix(path)
 	}
 	host, port, err := net.SplitHostPort(s)
+	if _, number := strconv.ParseUint(s, 10, 16); number == nil {
+		return Address{}, fmt.Errorf("a port without a host: did you mean 127.0.0.1:%[1]s? :%[1]s is all addresses of this machine", s)
+	}
 	if err != nil {
 		if e, ok := errors.AsType[*net.AddrError](err); ok {
 			err = errors.New(e.Err)

@@ -54,7 +54,7 @@ func TestParseErrors(t *testing.T) {
 	for in, want := range map[string]string{
 		"":                                  "missing port in address; want host:port",
 		"localhost":                         "missing port in address; want host:port",
-		"18000":                             "missing port in address",
+		"18000":                             "did you mean 127.0.0.1:18000?",
 		"::1:18000":                         "too many colons in address",
 		"host:http":                         `port "http" is not a number`,
 		"host:":                             `port "" is not a number`,

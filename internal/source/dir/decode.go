@@ -195,7 +195,9 @@ func (d *decoder) document(n *yaml.Node) {
 		d.ReportAs(findings.NoMessage, n, "", "chancery import "+shellWord(d.File)+" --out DIR makes resources of it", "this is a config_dump of Envoy, not a resource")
 	default:
 		hint := "want a resource, a DiscoveryResponse or the protocol's Resource"
-		if meant := protofile.MeantKey(flat); strings.HasPrefix(meant, "did you mean") {
+		if has("apiVersion") && has("kind") {
+			hint = "an object of Kubernetes: write the Envoy configuration that is in it into a file of its own"
+		} else if meant := protofile.MeantKey(flat); strings.HasPrefix(meant, "did you mean") {
 			hint = meant
 		}
 		d.ReportAs(findings.NoMessage, n, "", hint, `neither "@type" nor "resources"`)

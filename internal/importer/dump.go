@@ -31,6 +31,7 @@ func (im *importer) dump(s *source, n *yaml.Node) bool {
 		s.Report(n, "", "", "a config_dump without a list of configs")
 		return true
 	}
+	im.ofAdmin = true
 	had := map[string]bool{}
 	for _, c := range configs.Content {
 		url := protofile.Get(c, "@type")

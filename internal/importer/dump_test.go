@@ -67,6 +67,13 @@ func TestDump(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, notes)
 		}
 	}
+	if strings.Contains(notes, "from another server") {
+		t.Errorf("it is imported: %s", notes)
+	}
+	im = do(t, options(), File{Name: "b.yaml", Data: []byte("static_resources: {clusters: [{name: a, connect_timeout: 1s}]}\ndynamic_resources: {ads_config: {api_type: GRPC}, cds_config: {ads: {}}}")})
+	if notes := strings.Join(im.Notes, "\n"); !strings.Contains(notes, "what Envoy has from another server is not imported") {
+		t.Errorf("nothing is said of what is missing: %s", notes)
+	}
 	for in, want := range map[string]string{
 		`{"configs": []}`:  "a config_dump without the bootstrap",
 		`{"configs": "x"}`: "a config_dump without a list of configs",

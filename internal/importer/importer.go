@@ -112,6 +112,7 @@ type importer struct {
 	secretsStay map[string]bool
 	finder      *secret.Finder
 	forgot      bool // the health of endpoints
+	ofAdmin     bool // an Envoy tells of itself
 	dumped      bool // there are endpoints of which an Envoy has told
 
 	out      Import

@@ -46,7 +46,7 @@ func Keepalive() keepalive.ServerParameters {
 // program links a compressor, such as grpc/encoding/gzip: 30 KB of them could become 31 MiB
 // before anybody counts these. Responses are never compressed: one encoding is shared by
 // all streams. A panic in a handler of any service ends its call with INTERNAL.
-// [Server.Credentials] is an option more.
+// [Server.Credentials] and [Server.Tap] are options more.
 func GRPCOptions() []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.ForceServerCodecV2(codec{encoding.GetCodecV2("proto")}),

@@ -49,11 +49,8 @@ func (s *silences) first(conn net.Addr) *seat {
 
 // room reports whether a stream of a connection would find a seat.
 func (s *silences) room(conn net.Addr) bool {
-	if conn == nil {
-		return true
-	}
 	s.mu.Lock()
-	free := s.free[conn] == nil
+	free := conn == nil || s.free[conn] == nil
 	s.mu.Unlock()
 	if free {
 		return true

@@ -156,7 +156,7 @@ func serve(t testing.TB, opts ...Option) *world {
 func serveFrom(t testing.TB, s *Server) *world {
 	t.Helper()
 	w := &world{Server: s, lis: bufconn.Listen(64 << 10)}
-	w.grpc = grpc.NewServer(append(GRPCOptions(), grpc.WaitForHandlers(true), grpc.Creds(s.Credentials(nil)))...)
+	w.grpc = grpc.NewServer(append(GRPCOptions(), grpc.WaitForHandlers(true), grpc.Creds(s.Credentials(nil)), grpc.InTapHandle(s.Tap))...)
 	w.Register(w.grpc)
 	reflection.RegisterV1(w.grpc)
 	done := make(chan struct{})

@@ -57,7 +57,7 @@ func (l *library) set(w world) error {
 			if err != nil {
 				return err
 			}
-			tx.Set(typ, r)
+			tx.Set(r)
 		}
 		return nil
 	})

@@ -17,7 +17,7 @@ func Example() {
 		if q.Name != "local/shop.example" {
 			return nil, nil // there is none
 		}
-		return xds.NewResource(q.Name, []byte("an encoded VirtualHost")), nil
+		return xds.NewResource(q.Type, q.Name, []byte("an encoded VirtualHost")), nil
 	}, []*xds.Type{xds.VirtualHost})
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()

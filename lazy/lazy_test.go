@@ -193,15 +193,14 @@ func TestErrors(t *testing.T) {
 	})
 	on(t, "TYP-7 what was made for another type is not served", func(b *bench) {
 		b.be.takes = 0
-		foreign := res("r/a", "A")
-		foreign.Of = xds.Cluster
+		foreign := xds.NewResource(xds.Cluster, "r/a", []byte("A"))
 		b.be.set("r/a", foreign)
 		s := b.stream("")
 		defer s.w.Close()
 		s.subscribe("r/a")
 		b.sleep(time.Second)
 		s.is("r/a=?")
-		if got := b.log.String(); !strings.Contains(got, "set as VHDS") {
+		if got := b.log.String(); !strings.Contains(got, `resource \"r/a\" has type CDS, and is set as VHDS`) {
 			t.Errorf("logged %s", got)
 		}
 	})

@@ -43,6 +43,9 @@ func (b *backend) resolve(ctx context.Context, q Query) (*xds.Resource, error) {
 	b.now++
 	b.most = max(b.most, b.now)
 	r, err, takes := b.has[q.Name], b.err, b.takes
+	if r != nil && r.Type == nil {
+		r.Type = q.Type
+	}
 	b.mu.Unlock()
 	defer func() { b.mu.Lock(); b.now--; b.mu.Unlock() }()
 	select {
@@ -220,3 +223,13 @@ func (s *stream) is(want string) {
 }
 
 var errDown = errors.New("the database is down")
+
+// of makes resources that have no type yet ones of a type.
+func of(t *xds.Type, rs ...*xds.Resource) []*xds.Resource {
+	for _, r := range rs {
+		if r != nil && r.Type == nil {
+			r.Type = t
+		}
+	}
+	return rs
+}

@@ -78,9 +78,9 @@ func delta(t *testing.T, conn *grpc.ClientConn) (grpc.BidiStreamingClient[discov
 }
 
 func TestServer(t *testing.T) {
-	shop := &xds.Resource{Stamp: &xds.Stamp{Name: "route/shop"}, Body: []byte("shop"), Aliases: []string{"route/www"}}
+	shop := &xds.Resource{Stamp: &xds.Stamp{Name: "route/shop"}, Type: xds.VirtualHost, Body: []byte("shop"), Aliases: []string{"route/www"}}
 	shop.Seal("")
-	found := map[string]*xds.Resource{"a": xds.NewResource("a", []byte("A")), "route/www": shop}
+	found := map[string]*xds.Resource{"a": xds.NewResource(xds.Cluster, "a", []byte("A")), "route/www": shop}
 
 	serve(t, "OND-1 a virtual host by an alias", found, func(t *testing.T, conn *grpc.ClientConn, _ *store.Store) {
 		s, send := delta(t, conn)
@@ -105,7 +105,7 @@ func TestServer(t *testing.T) {
 		})
 	}
 	serve(t, "OND-2 clusters, of which one is there", found, func(t *testing.T, conn *grpc.ClientConn, st *store.Store) {
-		if _, err := st.Update(func(tx *store.Tx) error { tx.Set(xds.Cluster, xds.NewResource("static", nil)); return nil }); err != nil {
+		if _, err := st.Update(func(tx *store.Tx) error { tx.Set(xds.NewResource(xds.Cluster, "static", nil)); return nil }); err != nil {
 			t.Fatal(err)
 		}
 		s, send := delta(t, conn)

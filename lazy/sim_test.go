@@ -103,7 +103,7 @@ func TestSimulation(t *testing.T) {
 						g, n := groups[rng.IntN(2)], fmt.Sprint("r/", 3+rng.IntN(6))
 						b.update(func(tx *store.Tx) {
 							if static[g][n] = rng.IntN(2) == 0; static[g][n] {
-								tx.Group(g).Set(xds.VirtualHost, res(n, "static"))
+								tx.Group(g).Set(of(xds.VirtualHost, res(n, "static"))...)
 							} else {
 								tx.Group(g).Delete(xds.VirtualHost, n)
 							}

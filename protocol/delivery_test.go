@@ -14,7 +14,7 @@ import (
 func versionsOf(text string) *xds.Versions {
 	t := xds.NewTable(nil)
 	for f := range strings.FieldsSeq(text) {
-		t = t.With([]*xds.Resource{stampedResource(f)})
+		t = with(t, []*xds.Resource{stampedResource(f)})
 	}
 	return t.Versions()
 }

@@ -235,8 +235,8 @@ func TestHintOfNothing(t *testing.T) {
 	for name, touched := range map[string][]xds.Names{"ADS-3 a hint of nothing": {}, "ADS-3 no hint": nil} {
 		t.Run(name, func(t *testing.T) {
 			eds := tableOf(xds.Endpoint, "e")
-			cds := xds.NewTable(xds.Cluster).With([]*xds.Resource{resource("c", 1, xds.Ref{Type: xds.Endpoint, Name: "e"})})
-			view := xds.Tables{xds.Cluster.URL: cds.With(nil, "c"), xds.Endpoint.URL: eds.With(nil, "e")}
+			cds := with(xds.NewTable(xds.Cluster), []*xds.Resource{resource("c", 1, xds.Ref{Type: xds.Endpoint, Name: "e"})})
+			view := xds.Tables{xds.Cluster.URL: with(cds, nil, "c"), xds.Endpoint.URL: with(eds, nil, "e")}
 			l := newLine(t, xds.Delta, nil, Options{Recent: func(typ *xds.Type) []*xds.Table {
 				return map[*xds.Type][]*xds.Table{xds.Cluster: {cds}, xds.Endpoint: {eds}}[typ]
 			}}, view)

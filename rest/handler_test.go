@@ -127,7 +127,7 @@ func TestPaths(t *testing.T) {
 		t.Run("REST-1 "+typ.REST, func(t *testing.T) {
 			// Any message will do for a body that is empty.
 			resolver := WithResolver(anyMessage{protoregistry.GlobalTypes})
-			w.update(func(tx *store.Tx) { tx.Set(typ, xds.NewResource("a", nil)) })
+			w.update(func(tx *store.Tx) { tx.Set(xds.NewResource(typ, "a", nil)) })
 			rec := httptest.NewRecorder()
 			New(w.Server, resolver).ServeHTTP(rec, httptest.NewRequest(http.MethodPost, typ.REST, strings.NewReader(`{"resource_names":["a"],"type_url":"`+typ.URL+`"}`)))
 			var m map[string]any
@@ -240,7 +240,7 @@ func TestAnswers(t *testing.T) {
 		}
 	})
 	t.Run("REST-7 two that only happen to have one version do not", func(t *testing.T) {
-		a, b := xds.NewResource("a", []byte("a")), xds.NewResource("b", []byte("b"))
+		a, b := xds.NewResource(xds.Cluster, "a", []byte("a")), xds.NewResource(xds.Cluster, "b", []byte("b"))
 		of := func(r *xds.Resource) *xds.Response {
 			return &xds.Response{Type: xds.Cluster, Version: "v", Changes: &xds.Changes{Upserts: []*xds.Resource{r}}}
 		}
@@ -253,7 +253,7 @@ func TestAnswers(t *testing.T) {
 	within(t, "REST-1 a message that is not linked", func(t *testing.T) {
 		w := newWorld(t)
 		c := w.client()
-		w.update(func(tx *store.Tx) { tx.Set(xds.Secret, xds.NewResource("s", []byte("x"))) })
+		w.update(func(tx *store.Tx) { tx.Set(xds.NewResource(xds.Secret, "s", []byte("x"))) })
 		for range 2 {
 			r := c.post(xds.Secret.REST, `{"node":{"id":"n"},"resource_names":["s"]}`)
 			refused(t, r, 500, 13, `SDS resource "s": `)
@@ -272,7 +272,7 @@ func TestAnswers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.update(func(tx *store.Tx) { tx.Set(xds.Runtime, r) })
+		w.update(func(tx *store.Tx) { tx.Set(of(xds.Runtime, r)...) })
 		var m discovery.DiscoveryResponse
 		var got runtimev3.Runtime
 		if err := protojson.Unmarshal(w.client().post(xds.Runtime.REST, `{"resource_names":["rt"]}`).body, &m); err != nil {

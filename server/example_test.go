@@ -15,7 +15,7 @@ import (
 func Example() {
 	st := store.New()
 	_, err := st.Update(func(tx *store.Tx) error {
-		tx.Set(xds.Cluster, xds.NewResource("backend", []byte("an encoded Cluster")))
+		tx.Set(xds.NewResource(xds.Cluster, "backend", []byte("an encoded Cluster")))
 		return nil
 	})
 	if err != nil {

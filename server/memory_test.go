@@ -35,7 +35,7 @@ func BenchmarkIdle(b *testing.B) {
 				for i := range names {
 					set = append(set, res(fmt.Sprint("cluster-", i), "an assignment"))
 				}
-				if _, err := st.Update(func(tx *store.Tx) error { tx.Set(xds.Endpoint, set...); return nil }); err != nil {
+				if _, err := st.Update(func(tx *store.Tx) error { tx.Set(of(xds.Endpoint, set...)...); return nil }); err != nil {
 					b.Fatal(err)
 				}
 				for b.Loop() {

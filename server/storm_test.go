@@ -48,8 +48,8 @@ func BenchmarkStorm(b *testing.B) {
 		set = append(set, res(fmt.Sprintf("cluster-%05d-of-some-namespace", i), string(make([]byte, 300))))
 	}
 	if _, err := st.Update(func(tx *store.Tx) error {
-		tx.Set(xds.Endpoint, set...)
-		tx.Set(xds.Runtime, set[:names]...)
+		tx.Set(of(xds.Endpoint, set...)...)
+		tx.Set(of(xds.Runtime, set[:names]...)...)
 		return nil
 	}); err != nil {
 		b.Fatal(err)

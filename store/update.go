@@ -137,7 +137,11 @@ func (d *draft) table() (*xds.Table, []string, Change, error) {
 			}
 		}
 	}
-	table, c := d.base.With(set, remove...), Change{Type: d.typ}
+	table, err := d.base.With(set, remove...)
+	if err != nil {
+		return nil, nil, Change{}, err
+	}
+	c := Change{Type: d.typ}
 	touched := slices.Clone(d.touched)
 	if table == d.base {
 		slices.Sort(touched)

@@ -51,8 +51,8 @@ func NewResource(t *xds.Type, name string, m proto.Message) (*xds.Resource, erro
 			return nil, fmt.Errorf("%s resource %q: %w", t, name, err)
 		}
 	}
-	r := xds.NewResource(name, body)
-	r.Of, r.Refs = t, Refs(t, name, body)
+	r := xds.NewResource(t, name, body)
+	r.Refs = Refs(t, name, body)
 	return r, nil
 }
 

@@ -53,7 +53,7 @@ func TestNewResource(t *testing.T) {
 				}
 				return
 			}
-			if err != nil || r.Name != tc.want || r.Of != tc.typ {
+			if err != nil || r.Name != tc.want || r.Type != tc.typ {
 				t.Fatal(r, err)
 			}
 		})

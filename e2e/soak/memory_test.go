@@ -66,7 +66,7 @@ func (l *library) commit(w world) error {
 			}
 			x.Aliases, x.TTL, x.OnDemand = r.aliases, r.ttl, r.onDemand
 			x.Seal("")
-			tx.Set(k.typ, x)
+			tx.Set(x)
 		})
 		return bad
 	})

@@ -89,8 +89,7 @@ func update(st *store.Store, addresses []string) error {
 	}
 	// All types change at once: no client sees one without the other.
 	_, err = st.Update(func(tx *store.Tx) error {
-		tx.Set(xds.Cluster, cluster)
-		tx.Set(xds.Endpoint, endpoints)
+		tx.Set(cluster, endpoints)
 		return nil
 	})
 	return err

@@ -27,7 +27,7 @@ func TestRealServer(t *testing.T) {
 		st := store.New()
 		set := func(name, body string) {
 			if _, err := st.Update(func(tx *store.Tx) error {
-				tx.Set(xds.Cluster, xds.NewResource(name, []byte(body)))
+				tx.Set(xds.NewResource(xds.Cluster, name, []byte(body)))
 				return nil
 			}); err != nil {
 				t.Fatal(err)

@@ -46,7 +46,7 @@ func (a *adapter) Update(url string, rs []ctl.Resource) error {
 	if err != nil {
 		return err
 	}
-	_, err = a.store.Update(func(tx *store.Tx) error { tx.Set(t, to...); return nil })
+	_, err = a.store.Update(func(tx *store.Tx) error { tx.Set(to...); return nil })
 	return err
 }
 

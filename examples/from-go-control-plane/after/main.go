@@ -36,7 +36,7 @@ func main() {
 		_, err = st.Update(func(tx *store.Tx) error {
 			edge := tx.Group("edge")
 			edge.Clear() // what follows is all that the group has
-			edge.Set(xds.Cluster, cluster)
+			edge.Set(cluster)
 			return nil
 		})
 	}

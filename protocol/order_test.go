@@ -241,7 +241,7 @@ func TestWaitsForAbsence(t *testing.T) {
 func TestDroppedIsNotCold(t *testing.T) {
 	for _, drop := range []bool{false, true} {
 		l := newLine(t, xds.SotW, nil, Options{}, xds.Tables{
-			xds.Cluster.URL:  xds.NewTable(xds.Cluster).With([]*xds.Resource{cluster("x", 1, "missing"), cluster("y", 1, "e")}),
+			xds.Cluster.URL:  with(xds.NewTable(xds.Cluster), []*xds.Resource{cluster("x", 1, "missing"), cluster("y", 1, "e")}),
 			xds.Endpoint.URL: tableOf(xds.Endpoint, "e"),
 			xds.Route.URL:    tableOf(xds.Route, "r"),
 		})

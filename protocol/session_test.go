@@ -261,7 +261,7 @@ func TestHintOfWhatRefers(t *testing.T) {
 			scope := func(version int) []*xds.Resource {
 				return []*xds.Resource{resource("p", version, xds.Ref{Type: xds.Route, Name: "r"})}
 			}
-			view := xds.Tables{xds.ScopedRoute.URL: xds.NewTable(xds.ScopedRoute).With(scope(1)), xds.Route.URL: tableOf(xds.Route, "r")}
+			view := xds.Tables{xds.ScopedRoute.URL: with(xds.NewTable(xds.ScopedRoute), scope(1)), xds.Route.URL: tableOf(xds.Route, "r")}
 			l := newLine(t, xds.Delta, nil, Options{}, view)
 			l.ask(xds.Request{Type: xds.Route, Subscribe: []string{xds.Wildcard}})
 			l.ask(xds.Request{Type: xds.ScopedRoute})

@@ -283,3 +283,23 @@ func TestErrors(t *testing.T) {
 		})
 	}
 }
+
+// What is nil is an error of New, or changes nothing.
+func TestNil(t *testing.T) {
+	st, find, types := store.New(), new(backend).resolve, []*xds.Type{xds.VirtualHost}
+	for want, f := range map[string]func() (*Source, error){
+		"a nil store":    func() (*Source, error) { return New(nil, find, types) },
+		"a nil resolver": func() (*Source, error) { return New(st, nil, types) },
+		"no types":       func() (*Source, error) { return New(st, find, nil) },
+		"a nil type":     func() (*Source, error) { return New(st, find, []*xds.Type{xds.VirtualHost, nil}) },
+	} {
+		if s, err := f(); s != nil || err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, %v, want %s", s, err, want)
+		}
+	}
+	s := made(st, find, types, nil, WithLogger(nil))
+	s.Refresh("default", nil, "a")
+	w := s.Watch(nil)
+	defer w.Close()
+	w.Interested(nil, true, []string{"a"}, nil)
+}

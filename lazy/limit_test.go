@@ -239,7 +239,7 @@ func TestRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		be := &backend{has: map[string]*xds.Resource{"r/a": res("r/a", "A")}, takes: time.Second}
 		b := &bench{T: t, be: be, st: store.New(store.WithEmptyGroups())}
-		b.Source = New(b.st, be.resolve, []*xds.Type{xds.VirtualHost})
+		b.Source = made(b.st, be.resolve, []*xds.Type{xds.VirtualHost})
 		s := b.stream("")
 		defer s.w.Close()
 		s.subscribe("r/a")

@@ -26,16 +26,21 @@ func serve(t *testing.T, name string, found map[string]*xds.Resource, f func(t *
 	t.Run(name, func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			st := store.New(store.WithEmptyGroups())
-			src := lazy.New(st, func(ctx context.Context, q lazy.Query) (*xds.Resource, error) {
+			src, err := lazy.New(st, func(ctx context.Context, q lazy.Query) (*xds.Resource, error) {
 				time.Sleep(time.Second)
 				return found[q.Name], nil
 			}, []*xds.Type{xds.Cluster, xds.VirtualHost})
+			if err != nil {
+				t.Fatal(err)
+			}
 			ctx, cancel := context.WithCancel(t.Context())
 			done := make(chan struct{}, 2)
 			go func() { src.Run(ctx); done <- struct{}{} }()
 			lis := bufconn.Listen(64 << 10)
 			g := grpc.NewServer(append(server.GRPCOptions(), grpc.WaitForHandlers(true))...)
-			server.New(src).Register(g)
+			if err := server.New(src).Register(g); err != nil {
+				t.Fatal(err)
+			}
 			go func() { g.Serve(lis); done <- struct{}{} }()
 			conn, err := grpc.NewClient("passthrough:///server", grpc.WithTransportCredentials(insecure.NewCredentials()),
 				grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return lis.DialContext(ctx) }))

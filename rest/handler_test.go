@@ -1,8 +1,10 @@
 package rest
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -19,6 +21,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 	"google.golang.org/protobuf/types/known/structpb"
 
+	"github.com/chancery-xds/chancery/server"
 	"github.com/chancery-xds/chancery/store"
 	"github.com/chancery-xds/chancery/wire"
 	"github.com/chancery-xds/chancery/xds"
@@ -292,4 +295,17 @@ type counting struct {
 func (c *counting) FindMessageByURL(url string) (protoreflect.MessageType, error) {
 	c.n.Add(1)
 	return c.Resolver.FindMessageByURL(url)
+}
+
+// A handler without a server, or with one that has no source, says so.
+func TestNil(t *testing.T) {
+	for want, s := range map[string]*server.Server{"a nil server": nil, "a nil source": server.New[*store.Watch](nil)} {
+		var log bytes.Buffer
+		h := New(s, nil, WithResolver(nil), WithLogger(nil), WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/v3/discovery:clusters", strings.NewReader(`{"node":{"id":"n"}}`)))
+		if w.Code < 400 || !strings.Contains(w.Body.String(), want) || strings.Contains(log.String(), "panic") {
+			t.Errorf("%s: %d %s; %s", want, w.Code, w.Body, log.String())
+		}
+	}
 }

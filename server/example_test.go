@@ -24,7 +24,9 @@ func Example() {
 
 	srv := server.New(st, server.WithIdentifier(func() string { return "replica-1" }))
 	g := grpc.NewServer(server.GRPCOptions()...)
-	srv.Register(g)
+	if err := srv.Register(g); err != nil {
+		panic(err)
+	}
 
 	lis, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -158,7 +158,9 @@ func serveFrom(t testing.TB, s *Server) *world {
 	t.Helper()
 	w := &world{Server: s, lis: bufconn.Listen(64 << 10)}
 	w.grpc = grpc.NewServer(append(GRPCOptions(), grpc.WaitForHandlers(true), grpc.Creds(s.Credentials(nil)))...)
-	w.Register(w.grpc)
+	if err := w.Register(w.grpc); err != nil {
+		t.Fatal(err)
+	}
 	reflection.RegisterV1(w.grpc)
 	done := make(chan struct{})
 	go func() { defer close(done); w.grpc.Serve(w.lis) }()

@@ -41,7 +41,9 @@ func BenchmarkIdle(b *testing.B) {
 				for b.Loop() {
 					srv := New(st)
 					g := grpc.NewServer(GRPCOptions()...)
-					srv.Register(g)
+					if err := srv.Register(g); err != nil {
+						panic(err)
+					}
 					lis, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // a listener in a test
 					if err != nil {
 						b.Fatal(err)

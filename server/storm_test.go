@@ -61,7 +61,9 @@ func BenchmarkStorm(b *testing.B) {
 					var done served
 					srv := New(st, WithLimits(Limits{FirstAnswers: bound}), WithObserver(&done))
 					g := grpc.NewServer(GRPCOptions()...)
-					srv.Register(g)
+					if err := srv.Register(g); err != nil {
+						panic(err)
+					}
 					lis, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // a listener in a test
 					if err != nil {
 						b.Fatal(err)

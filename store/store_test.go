@@ -414,3 +414,43 @@ func TestChangesInPushOrder(t *testing.T) {
 		last = ch
 	}
 }
+
+// The zero value is a store, and what is nil is an error or changes nothing.
+func TestZero(t *testing.T) {
+	var st Store
+	w := st.Watch(nil)
+	defer w.Close()
+	w.Interested(xds.Cluster, true, nil, nil)
+	if c, err := st.Update(func(tx *Tx) error { tx.Set(xds.NewResource(xds.Cluster, "a", nil)); return nil }); err != nil || c.Seq != 1 || c.Time.IsZero() {
+		t.Fatal(c, err)
+	}
+	<-w.C()
+	if view, _ := w.Next(); view.Table(xds.Cluster).Lookup("a") == nil || len(st.Log()) != 1 || st.Snapshot().Seq() != 1 {
+		t.Error("it does not have what it was given")
+	}
+	w.Interested(nil, true, []string{"a"}, nil)
+	if w.Wants(nil, "a") || w.Recent(nil) != nil {
+		t.Error("a nil type is something")
+	}
+	if _, err := st.Update(nil); err == nil {
+		t.Error("no error of a nil function")
+	}
+	if _, err := (*Store)(nil).Update(func(*Tx) error { return nil }); err == nil {
+		t.Error("no error of a nil store")
+	}
+	if _, err := st.Update(func(tx *Tx) error { tx.Set(nil); return nil }); err == nil {
+		t.Error("no error of a nil resource")
+	}
+	if c, err := st.Update(func(tx *Tx) error { return nil }); err != nil || c.Seq != 1 {
+		t.Error(c, err)
+	}
+	New(nil, WithClock(nil), WithSelect(nil)).Watch(&xds.Node{}).Close()
+	for _, f := range []func(tx *Tx){
+		func(tx *Tx) { tx.Delete(nil, "a") }, func(tx *Tx) { tx.Replace(nil) }, func(tx *Tx) { tx.Unknown(nil) },
+		func(tx *Tx) { tx.Version(nil, "1") }, func(tx *Tx) { tx.Touch(nil, "a") }, func(tx *Tx) { tx.Lookup(nil, "a") },
+	} {
+		if _, err := st.Update(func(tx *Tx) error { f(tx); return nil }); err == nil || !strings.Contains(err.Error(), "a type has no URL") {
+			t.Errorf("of a nil type: %v", err)
+		}
+	}
+}

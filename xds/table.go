@@ -194,8 +194,11 @@ func (t *Table) Version() string {
 func (t *Table) Hashed() bool { return t.version == "" }
 
 // VersionWith is the version of the table together with resources that it does
-// not have.
+// not have; nil stands for none.
 func (t *Table) VersionWith(extra iter.Seq[*Stamp]) string {
+	if extra == nil {
+		return t.Version()
+	}
 	sum, more := t.Versions().Sum(), false
 	for s := range extra {
 		sum, more = sum.plus(s.Sum), true

@@ -21,7 +21,7 @@ var effects = map[string]string{
 
 	"wire body once": "pieces are joined once, when a second stream sends them",
 
-	"store New clock":            "the default clock, which WithClock replaces: when a commit was made",
+	"store Store.clock clock":    "the default clock, which WithClock replaces: when a commit was made",
 	"store Store mutex":          "writers take turns; readers wait for none of them",
 	"store index mutex":          "who wants to hear of a name; held for a batch at a time",
 	"store Store.ring goroutine": "rings doorbells so that no writer waits for streams; ends when all are rung",

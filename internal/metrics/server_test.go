@@ -38,7 +38,9 @@ func TestRealServer(t *testing.T) {
 		srv := server.New[*store.Watch](st, server.WithObserver(m), server.WithLogger(slog.New(slog.DiscardHandler)))
 		m.Server(srv.Stats)
 		g := grpc.NewServer(server.GRPCOptions()...)
-		srv.Register(g)
+		if err := srv.Register(g); err != nil {
+			t.Fatal(err)
+		}
 		l := bufconn.Listen(1 << 20)
 		go g.Serve(l)
 		defer g.Stop()

@@ -50,7 +50,11 @@ func (a *adapter) Update(url string, rs []ctl.Resource) error {
 	return err
 }
 
-func (a *adapter) Register(s *grpc.Server) { a.server.Register(s) }
+func (a *adapter) Register(s *grpc.Server) {
+	if err := a.server.Register(s); err != nil {
+		log.Fatal(err)
+	}
+}
 
 func (a *adapter) ServerOptions() []grpc.ServerOption {
 	return append(server.GRPCOptions(), grpc.Creds(a.server.Credentials(nil)))

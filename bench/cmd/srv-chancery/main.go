@@ -4,6 +4,7 @@ package main
 
 import (
 	"flag"
+	"log"
 
 	"google.golang.org/grpc"
 

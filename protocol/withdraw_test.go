@@ -541,11 +541,11 @@ func TestLingersByItsStamp(t *testing.T) {
 // no heartbeats, so that it wakes nobody.
 func TestRefusedAndLingeringIsSilent(t *testing.T) {
 	for _, refused := range []bool{false, true} {
-		x := xds.NewResource("x", []byte("1"))
+		x := xds.NewResource(nil, "x", []byte("1"))
 		x.TTL, x.Refs = 9*time.Second, []xds.Ref{}
 		x.Seal("1")
 		l := newLine(t, xds.Delta, nil, Options{ForceTTL: true}, xds.Tables{
-			xds.Cluster.URL: xds.NewTable(xds.Cluster).With([]*xds.Resource{x}), xds.Route.URL: xds.NewTable(xds.Route).With(route(1, "x")),
+			xds.Cluster.URL: with(xds.NewTable(xds.Cluster), []*xds.Resource{x}), xds.Route.URL: with(xds.NewTable(xds.Route), route(1, "x")),
 		})
 		l.ask(xds.Request{Type: xds.Cluster})
 		l.want("CDS x@1")

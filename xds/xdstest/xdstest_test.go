@@ -162,6 +162,18 @@ func TestOptions(t *testing.T) {
 			again.Await(xds.Cluster, "a", "b")
 		})
 	}
+	within(t, "errors of names that do not exist", func(t *testing.T) {
+		st := store.New(store.WithEmptyGroups())
+		conn := Serve(t, server.New(st, quiet, server.WithResourceErrors()))
+		for name, dial := range map[string]func(T, grpc.ClientConnInterface, ...Option) *Client{"SotW": SotW, "delta": Delta} {
+			c := dial(t, conn)
+			c.Subscribe(xds.Cluster, "none")
+			r := c.Next(xds.Cluster)
+			if !slices.Equal(r.Errors, []string{"none"}) || !strings.Contains(r.String(), `errors of "none"`) {
+				t.Errorf("%s: %s", name, r)
+			}
+		}
+	})
 	within(t, "TTL", func(t *testing.T) {
 		st := store.New()
 		r := cluster(t, "a")

@@ -129,25 +129,25 @@ func decode(v xds.Variant, b []byte) (*Response, error) {
 	r, url := &Response{}, ""
 	var resources [][]byte
 	err := each(b, func(n protowire.Number, v2 []byte, _ uint64) error {
-		switch {
-		case n == 1:
+		switch n {
+		case 1:
 			r.Version = string(v2)
-		case n == 2:
+		case 2:
 			resources = append(resources, v2)
-		case n == 4:
+		case 4:
 			url = string(v2)
-		case n == 5:
+		case 5:
 			r.Nonce = string(v2)
-		case n == control:
+		case control: // 6 in SotW
 			return each(v2, func(n protowire.Number, id []byte, _ uint64) error {
 				if n == 1 {
 					r.Identifier = string(id)
 				}
 				return nil
 			})
-		case n == 6: // delta
+		case 6: // delta
 			r.Removed = append(r.Removed, string(v2))
-		case n == failures:
+		case failures:
 			name, err := decodeError(v2)
 			r.Errors = append(r.Errors, name)
 			return err

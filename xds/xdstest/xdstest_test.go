@@ -277,6 +277,7 @@ func TestFailures(t *testing.T) {
 		"no type":           {func(t T, conn *grpc.ClientConn) { SotW(t, conn).Subscribe(nil, "a") }, []string{"the type is nil"}},
 		"no service":        {func(t T, conn *grpc.ClientConn) { SotW(t, conn, WithType(xds.VirtualHost)) }, []string{"VHDS has no sotw service"}},
 		"no response to it": {func(t T, conn *grpc.ClientConn) { SotW(t, conn).ACK(nil) }, []string{"the response to answer is nil"}},
+		"no connection":     {func(t T, _ *grpc.ClientConn) { SotW(t, nil) }, []string{"the connection is nil"}},
 		"no server":         {func(t T, _ *grpc.ClientConn) { Serve(t, nil) }, []string{"not made by server.New"}},
 	} {
 		within(t, name, func(t *testing.T) {

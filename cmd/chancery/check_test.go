@@ -1,8 +1,11 @@
 package main
 
 import (
+	"errors"
+	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -51,5 +54,46 @@ key: {fragments: [{string_key: k}]}
 	}
 	if out, err := exec.Command(binary, "check", "../../examples/quickstart", "--envoy", envoy).CombinedOutput(); err != nil {
 		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// SAFE-6: Envoy quotes what it refuses; of what has a secret in it that is not told.
+func TestCheckConcealsEnvoysWords(t *testing.T) {
+	root := t.TempDir()
+	write(t, root, "s.yaml", "\"@type\": type.googleapis.com/envoy.config.core.v3.TypedExtensionConfig\nname: f\ntyped_config: {\"@type\": type.googleapis.com/envoy.extensions.filters.http.basic_auth.v3.BasicAuth, users: {inline_string: hunter2}}\n")
+	envoy := filepath.Join(t.TempDir(), "envoy")
+	const script = "#!/bin/sh\ngrep -qa hunter2 \"$4\" || exit 0\necho \"error initializing configuration '$4': hunter2 is no user\" >&2\nexit 1\n"
+	if err := os.WriteFile(envoy, []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, format := range []string{"text", "json", "sarif", "github", "junit"} {
+		var stdout, stderr strings.Builder
+		code := run([]string{"check", root, "--envoy", envoy, "-o", format}, &stdout, &stderr)
+		if said := stdout.String() + stderr.String(); code != failed || strings.Contains(said, "hunter2") || !strings.Contains(said, "it quotes a resource with secrets, so its words are not told") {
+			t.Errorf("SAFE-6 %s: %d\n%s", format, code, said)
+		}
+	}
+}
+
+// Of many mistakes the first are told, or all; all are counted.
+func TestCheckTellsAll(t *testing.T) {
+	root := t.TempDir()
+	write(t, root, "a.yaml", "\"@type\": type.googleapis.com/envoy.config.cluster.v3.Cluster\nname: a\nhealth_checks:\n"+strings.Repeat("- {nothing: 1}\n", 150))
+	for flag, told := range map[string]int{"--strict": 101, "--max-findings=0": 150, "--max-findings=3": 4} {
+		var stdout, stderr strings.Builder
+		code := run([]string{"check", root, flag}, &stdout, &stderr)
+		if got := strings.Count(stdout.String(), root); code != failed || got != told || !strings.HasSuffix(stdout.String(), "\n150 errors, 0 warnings\n") {
+			t.Errorf("%s: %d lines, want %d: %d\n%s", flag, got, told, code, &stderr)
+		}
+	}
+}
+
+// A check that nobody can read has not ended well.
+func TestCheckCannotWrite(t *testing.T) {
+	_, full := io.Pipe()
+	full.CloseWithError(errors.New("no space left"))
+	var stderr strings.Builder
+	if code := run([]string{"check", "../../examples/quickstart"}, full, &stderr); code != failed || !strings.Contains(stderr.String(), "closed pipe") {
+		t.Errorf("%d\n%s", code, &stderr)
 	}
 }

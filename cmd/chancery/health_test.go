@@ -2,7 +2,10 @@ package main
 
 import (
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 )
@@ -48,4 +51,21 @@ func TestHealthOfSilence(t *testing.T) {
 	}
 	defer l.Close()
 	chancery(t, 1, "nobody at "+l.Addr().String()+" has answered in time (--timeout)", "health", "--timeout", "200ms", "--metrics-listen", l.Addr().String())
+}
+
+// Of an answer that has no end, no more is read than any server says of its health.
+func TestHealthOfChatter(t *testing.T) {
+	t.Parallel()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		for range 100 {
+			if _, err := w.Write([]byte(strings.Repeat("ok", maxAnswer/4))); err != nil {
+				return
+			}
+		}
+	}))
+	defer s.Close()
+	var stdout, stderr strings.Builder
+	if code := run([]string{"health", "--metrics-listen", s.Listener.Addr().String()}, &stdout, &stderr); code != ok || stdout.Len() != maxAnswer+1 {
+		t.Errorf("SAFE-1 %d: %d bytes, %s", code, stdout.Len(), &stderr)
+	}
 }

@@ -189,9 +189,7 @@ func (i *importing) read(ctx context.Context) (files []importer.File, err error)
 		if info, err = os.Stat(i.from); err != nil {
 			return nil, failure{err, ""}
 		}
-		i.to.Mode = 0o600 | info.Mode()&0o044 // who may not read the file may not read what comes of it
 		if info.IsDir() {
-			i.to.Mode = 0o644
 			if err := i.apart(); err != nil {
 				return nil, err
 			}
@@ -206,6 +204,7 @@ func (i *importing) read(ctx context.Context) (files []importer.File, err error)
 		}
 		return nil, err
 	}
+	i.to.Mode = importer.ModeOf(files)
 	return files, nil
 }
 

@@ -63,6 +63,43 @@ func TestImportAsks(t *testing.T) {
 	}
 }
 
+// Who may not read what is imported may not read what comes of it.
+func TestImportModes(t *testing.T) {
+	from := t.TempDir()
+	write(t, from, "a.yaml", "resources: [{\"@type\": type.googleapis.com/envoy.config.cluster.v3.Cluster, name: a}]")
+	path := filepath.Join(from, "a.yaml")
+	for _, mode := range []os.FileMode{0o600, 0o640, 0o644} {
+		if err := os.Chmod(path, mode); err != nil {
+			t.Fatal(err)
+		}
+		for _, what := range []string{path, from} {
+			out := t.TempDir()
+			var stdout, stderr strings.Builder
+			if code := run([]string{"import", what, "--out", out}, &stdout, &stderr); code != ok {
+				t.Fatalf("%d\n%s", code, &stderr)
+			}
+			if info, err := os.Stat(filepath.Join(out, "clusters", "a.yaml")); err != nil || info.Mode() != mode {
+				t.Errorf("SAFE-6 %v: of mode %v, %v; what was imported has %v", what, info.Mode(), err, mode)
+			}
+		}
+	}
+}
+
+// What is doubtful about an import is told, with the names of files where they are going
+// to be.
+func TestImportWarns(t *testing.T) {
+	from := filepath.Join(t.TempDir(), "envoy.yaml")
+	write(t, filepath.Dir(from), "envoy.yaml", `static_resources: {clusters: [{name: a, cluster_type: {name: x, typed_config: {"@type": type.googleapis.com/envoy.extensions.clusters.aggregate.v3.ClusterConfig, clusters: [nowhere]}}}]}`)
+	out := filepath.Join(t.TempDir(), "config")
+	for _, args := range [][]string{{"--dry-run"}, nil} {
+		var stdout, stderr strings.Builder
+		if code := run(append([]string{"import", from, "--out", out}, args...), &stdout, &stderr); code != ok || !strings.Contains(stdout.String(), "; 1 warning\n") ||
+			!strings.HasPrefix(stderr.String(), out+"/clusters/a.yaml:") || !strings.Contains(stderr.String(), "nowhere") {
+			t.Errorf("FILE-8 %s: %d\n%s\n%s", args, code, &stdout, &stderr)
+		}
+	}
+}
+
 // What is added to a directory is checked with what is there.
 func TestImportTogether(t *testing.T) {
 	root := t.TempDir()

@@ -84,3 +84,12 @@ func TestExplain(t *testing.T) {
 		t.Error("XDS9999 is known")
 	}
 }
+
+// What Envoy refuses and a server can serve is in the families 03 and 04, and in no other.
+func TestOfEnvoy(t *testing.T) {
+	for _, k := range table {
+		if family := k.Code[:5]; k.Code.OfEnvoy() != (family == "XDS03" || family == "XDS04") {
+			t.Errorf("%s: %v", k.Code, k.Code.OfEnvoy())
+		}
+	}
+}

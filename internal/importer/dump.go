@@ -74,11 +74,10 @@ func (im *importer) once(s *source, r *yaml.Node, had map[string]bool) {
 		return
 	}
 	e := im.entries[before]
-	key := e.typ.URL + " " + e.name
-	if had[key] {
+	if had[key(e.typ, e.name)] {
 		im.entries = im.entries[:before]
 	}
-	had[key] = true
+	had[key(e.typ, e.name)] = true
 }
 
 // follow goes down keys of mappings.

@@ -65,6 +65,11 @@ func TestDump(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, notes)
 		}
 	}
+	im = do(t, options(), File{Name: "dump.json", Data: []byte(`{"configs": [{"@type": "type.googleapis.com/envoy.admin.v3.BootstrapConfigDump", "bootstrap": {
+		"node": {"user_agent_name": "envoy", "user_agent_build_version": {}, "extensions": []}, "static_resources": {"clusters": [{"name": "a"}]}}}]}`)})
+	if got := strings.Join(im.Stays, " "); got != "" {
+		t.Error("a node of which Envoy says all by itself stays:", got)
+	}
 	for in, want := range map[string]string{
 		`{"configs": []}`:  "a config_dump without the bootstrap",
 		`{"configs": "x"}`: "a config_dump without a list of configs",

@@ -67,7 +67,7 @@ func (im *importer) splitRoutes(e *entry) {
 			if own != name && own != "" {
 				r.note("was named %q", own)
 			}
-			im.entries = append(im.entries, r)
+			im.grow(r)
 		}
 		put(n, md, "rds", mapping("route_config_name", text(name), "config_source", fromServer(nil)))
 		e.note("asks the server for routes %q", name)
@@ -122,5 +122,5 @@ func (im *importer) splitEndpoints(e *entry) {
 	e.note("asks the server for its endpoints")
 	r := &entry{source: e.source, typ: xds.Endpoint, node: load, name: e.name}
 	r.note("were in cluster %q", e.name)
-	im.entries = append(im.entries, r)
+	im.grow(r)
 }

@@ -74,3 +74,63 @@ func TestWrittenAnew(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// A secret that is served and stays, too, is written anew in one place and as it is in the
+// other.
+func TestWrittenAnewAndStays(t *testing.T) {
+	const tls = `{name: t, typed_config: {"@type": type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext, common_tls_context: {validation_context_sds_secret_config: {name: ca}}}}`
+	im := do(t, options(), File{Name: "e.yaml", Data: []byte(`static_resources:
+  secrets: [{name: ca, validation_context: {max_verify_depth: {}, trusted_ca: {filename: /ca}}}]
+  clusters: [{name: a, transport_socket: ` + tls + `}, {name: me, transport_socket: ` + tls + `}]
+cluster_manager: {local_cluster_name: me}`)})
+	if got := file(t, im, "secrets/ca.yaml"); !strings.Contains(got, "  max_verify_depth: 0\n") {
+		t.Error(got)
+	}
+	if got := file(t, im, BootstrapFile); !strings.Contains(got, "name: ca") {
+		t.Error(got)
+	}
+}
+
+// A word that some readers take for true or false has quotes where it is written.
+func TestWordsOfTruth(t *testing.T) {
+	o := options()
+	o.SplitRoutes = true
+	im := do(t, o, File{Name: "e.yaml", Data: []byte("static_resources: {listeners: [" + listenerOf(`"no"`, `""`, "/") + "]}")})
+	if got := file(t, im, "listeners/no.yaml"); !strings.Contains(got, `route_config_name: "no",`) {
+		t.Error(got)
+	}
+}
+
+// What is null is not there.
+func TestNull(t *testing.T) {
+	o := options()
+	o.EDS = true
+	im := do(t, o, File{Name: "e.yaml", Data: []byte("static_resources: {clusters: [{name: a, load_assignment: null}]}")})
+	if got := names(im); got != "clusters/a.yaml _bootstrap.yaml" {
+		t.Error(got)
+	}
+}
+
+// JSON has texts of several lines in one.
+func TestLiteral(t *testing.T) {
+	im := do(t, options(), File{Name: "e.json", Data: []byte(`{"static_resources": {"secrets": [{"name": "ca", "validation_context": {"trusted_ca": {"inline_string": "BEGIN\nEND\n"}}}, {"name": "odd", "generic_secret": {"secret": {"inline_string": " a\nb\n\n"}}}]}}`)})
+	if got := file(t, im, "secrets/ca.yaml"); !strings.HasSuffix(got, "    inline_string: |\n      BEGIN\n      END\n") {
+		t.Error(got)
+	}
+	if got := file(t, im, "secrets/odd.yaml"); !strings.HasSuffix(got, `inline_string: " a\nb\n\n"`+"\n") {
+		t.Error(got)
+	}
+}
+
+// A secret is asked for wherever a message says so, in a map too.
+func TestSecretInMap(t *testing.T) {
+	im := do(t, options(), File{Name: "e.yaml", Data: []byte(`static_resources:
+  secrets: [{name: s, generic_secret: {}}]
+  clusters:
+  - name: a
+    metadata: {typed_filter_metadata: {x: {"@type": type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext, common_tls_context: {validation_context_sds_secret_config: {name: s}}}}}
+`)})
+	if got := file(t, im, "clusters/a.yaml"); !strings.Contains(got, "{name: s, sds_config: {ads: {}, resource_api_version: V3}}") {
+		t.Error(got)
+	}
+}

@@ -2,6 +2,7 @@ package importer
 
 import (
 	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
 
@@ -22,6 +23,8 @@ type File struct {
 
 	// Loose: a file that is none of Envoy's is passed over, with a note.
 	Loose bool
+
+	Mode fs.FileMode // of a file that was read; 0: it is none
 }
 
 // Options say how to import. Types are needed.
@@ -101,6 +104,7 @@ type importer struct {
 	Options
 	files   []*source
 	entries []*entry
+	named   map[string]*entry // entries by what key returns, once they are unique
 
 	boot        *yaml.Node // what is left of the bootstrap; nil: none was there
 	bootFrom    *source
@@ -166,27 +170,28 @@ func (im *importer) empty() {
 	}
 }
 
+// key returns what a resource alone has.
+func key(t *xds.Type, name string) string { return t.URL + " " + name }
+
 // unique refuses two resources of one type and name.
 func (im *importer) unique() {
-	first := map[string]*entry{}
+	im.named = map[string]*entry{}
 	for _, e := range im.entries {
-		key := e.typ.URL + " " + e.name
-		if was := first[key]; was != nil {
+		if was := im.find(e.typ, e.name); was != nil {
 			e.Report(e.node, "", "Envoy takes one of them alone", "%s %q again, first at %s:%d", Kind(e.typ), e.name, was.File, was.node.Line)
 			continue
 		}
-		first[key] = e
+		im.named[key(e.typ, e.name)] = e
 	}
 }
 
 // find returns an entry; nil if there is none.
-func (im *importer) find(t *xds.Type, name string) *entry {
-	for _, e := range im.entries {
-		if e.typ.Is(t) && e.name == name {
-			return e
-		}
-	}
-	return nil
+func (im *importer) find(t *xds.Type, name string) *entry { return im.named[key(t, name)] }
+
+// grow adds an entry that was part of another one.
+func (im *importer) grow(e *entry) {
+	im.entries = append(im.entries, e)
+	im.named[key(e.typ, e.name)] = e
 }
 
 // serves reports whether resources of a type, all or the one of a name, are imported, or
@@ -195,9 +200,11 @@ func (im *importer) serves(t *xds.Type, name string) bool {
 	if t == nil {
 		return false
 	}
-	return slices.ContainsFunc(im.entries, func(e *entry) bool {
-		return e.typ.Is(t) && (name == xds.Wildcard || e.name == name) && e.stays == ""
-	})
+	if name == xds.Wildcard {
+		return slices.ContainsFunc(im.entries, func(e *entry) bool { return e.typ.Is(t) && e.stays == "" })
+	}
+	e := im.find(t, name)
+	return e != nil && e.stays == ""
 }
 
 // decode reads all that is going to be written, as it is now.

@@ -136,7 +136,7 @@ func TestNames(t *testing.T) {
 		if in != "" && want[0] == '_' {
 			want = "x" + want
 		}
-		if got := (files{}).of(im.Resources[0].Type, in); got != "clusters/"+want+".yaml" {
+		if got := (files{taken{}}).of(im.Resources[0].Type, in); got != "clusters/"+want+".yaml" {
 			t.Errorf("%q: %s", in, got)
 		}
 	}
@@ -197,6 +197,12 @@ static_resources: {clusters: [{name: xds}, {name: other}]}
 	if got := strings.Join(im.Notes, "\n"); !strings.Contains(got, `cluster "xds" is left out`) || !strings.Contains(got, "dynamic_resources are left out") {
 		t.Error(got)
 	}
+	im = do(t, options(), File{Name: "e.yaml", Data: []byte("dynamic_resources: {lds_config: {path: /lds}, cds_config: {path_config_source: {path: /cds}}}\nstatic_resources: {clusters: [{name: a}]}")})
+	for _, want := range []string{"lds_config reads /lds: to import that", "cds_config reads /cds: to import that"} {
+		if got := strings.Join(im.Notes, "\n"); !strings.Contains(got, want) {
+			t.Errorf("no %q in\n%s", want, got)
+		}
+	}
 	im = do(t, options(), File{Name: "e.yaml", Data: []byte(strings.Replace(in, "{name: other}", `{name: other, cluster_type: {name: x, typed_config: {"@type": type.googleapis.com/envoy.extensions.clusters.aggregate.v3.ClusterConfig, clusters: [xds]}}}`, 1))})
 	if got := names(im); got != "clusters/other.yaml clusters/xds.yaml _bootstrap.yaml" {
 		t.Error(got)
@@ -218,6 +224,9 @@ func TestRefused(t *testing.T) {
 		"a cluster without a name": {"static_resources: {clusters: [{type: EDS}]}", "e.yaml:1:31: cluster without a name"},
 		"two of a name":            {"static_resources:\n  clusters:\n  - name: a\n  - name: a", `e.yaml:4:5: cluster "a" again, first at e.yaml:3 (Envoy takes one of them alone)`},
 		"a type of one's own":      {`static_resources: {listeners: [{name: a, metadata: {typed_filter_metadata: {x: {"@type": type.googleapis.com/acme.X}}}}]}`, `no message type is known as "acme.X" (--proto-set FILE adds messages that Envoy's API does not have)`},
+		"an empty file":            {"# nothing\n", "e.yaml: there is nothing to import"},
+		"a wrapper alone":          {`resources: [{"@type": type.googleapis.com/envoy.service.discovery.v3.Resource, name: a}]`, "e.yaml:1:13: a Resource without a resource in it"},
+		"paths":                    {"resources: [a.yaml]", "e.yaml:1:1: neither an Envoy bootstrap, nor a config_dump, nor a DiscoveryResponse, nor a resource"},
 		"v2":                       {`resources: [{"@type": type.googleapis.com/envoy.api.v2.Cluster, name: a}]`, "envoy.api.v2.Cluster is of v2, the API before v3"},
 		"redacted":                 {`static_resources: {secrets: [{name: a, generic_secret: {secret: {inline_string: "[redacted]"}}}]}`, `secret "a" has "[redacted]" in it: Envoy's admin interface does not tell secrets`},
 		"redacted bytes":           {`static_resources: {secrets: [{name: a, generic_secret: {secret: {inline_bytes: W3JlZGFjdGVkXQ==}}}]}`, `secret "a" has "[redacted]" in it`},

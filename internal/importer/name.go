@@ -15,10 +15,10 @@ import (
 // nameListeners gives a name to listeners that have none, which in a bootstrap they need
 // not. It is of the port, so that it stays the same when others come and go.
 func (im *importer) nameListeners() {
-	used := map[string]bool{}
+	used := taken{}
 	for _, e := range im.entries {
-		if e.typ.Is(xds.Listener) {
-			used[e.name] = true
+		if e.typ.Is(xds.Listener) && e.name != "" {
+			used[e.name] = 2
 		}
 	}
 	for _, e := range im.entries {
@@ -27,11 +27,10 @@ func (im *importer) nameListeners() {
 		}
 		short, long := listenerName(e.message().ProtoReflect())
 		e.name = short
-		if used[e.name] {
+		if used[e.name] != 0 {
 			e.name = long
 		}
-		e.name = free(e.name, func(name string) bool { return used[name] })
-		used[e.name] = true
+		e.name = used.free(e.name, strings.Clone)
 		take(e.node, im.descriptor(xds.Listener), "name") // an empty one
 		lead(e.node, "name", text(e.name))
 		e.note("had no name")
@@ -85,6 +84,22 @@ func free(name string, used func(string) bool) string {
 	}
 }
 
+// taken are names that are used, each with the number that is tried next behind it: of
+// many that would be called the same none tries all of them.
+type taken map[string]int
+
+// free returns a name that is not used, and takes it: itself, or with a number behind it.
+// Names are one if their keys are.
+func (t taken) free(name string, key func(string) string) string {
+	n, candidate := max(2, t[key(name)]), name
+	for ; t[key(candidate)] != 0; n++ {
+		candidate = fmt.Sprintf("%s-%d", name, n)
+	}
+	t[key(candidate)] = 2
+	t[key(name)] = n
+	return candidate
+}
+
 // folders are where resources go, by the short name of their type.
 var folders = map[string]string{
 	"CDS": "clusters", "EDS": "endpoints", "LEDS": "locality_endpoints", "SDS": "secrets", "ECDS": "extensions", "LDS": "listeners",
@@ -110,7 +125,7 @@ const longest = 120
 
 // files says where the files of resources are: of a name that people read, and of which
 // no two are one where upper and lower case are.
-type files map[string]bool
+type files struct{ taken }
 
 func (f files) of(t *xds.Type, name string) string {
 	folder := folders[t.Short]
@@ -124,9 +139,7 @@ func (f files) of(t *xds.Type, name string) string {
 	if strings.HasPrefix(base, ".") || strings.HasPrefix(base, "_") { // which is passed over
 		base = "x" + base
 	}
-	p := free(folder+"/"+base, func(p string) bool { return f[strings.ToLower(p)] })
-	f[strings.ToLower(p)] = true
-	return p + ".yaml"
+	return f.free(folder+"/"+base, strings.ToLower) + ".yaml"
 }
 
 // isPlain reports whether every reader takes a text without quotes as that text.

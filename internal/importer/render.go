@@ -2,6 +2,7 @@ package importer
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -20,7 +21,7 @@ import (
 
 // render writes everything.
 func (im *importer) render() {
-	paths := files{}
+	paths := files{taken{}}
 	for _, e := range im.entries {
 		if e.stays != "" || e.dropped {
 			continue
@@ -50,20 +51,18 @@ func (im *importer) resource(e *entry) ([]byte, error) {
 	if e.wrap != nil {
 		n = e.wrap
 	}
-	for {
-		data, err := encode(n)
-		if err == nil && im.says(data, want) {
+	if data, err := encode(n); err == nil && im.says(data, want) {
+		return data, nil
+	}
+	if e.wrap == nil {
+		if n, err = im.spelled(e.typ, e.msg); err != nil {
+			return nil, err
+		}
+		if data, err := encode(n); err == nil && im.says(data, want) {
 			return data, nil
 		}
-		if n == e.node && e.wrap == nil {
-			if n, err = im.spelled(e.typ, e.msg); err != nil {
-				return nil, err
-			}
-			e.node, e.wrap = nil, n
-			continue
-		}
-		return nil, fmt.Errorf("what was written is not what was read")
 	}
+	return nil, errors.New("what was written is not what was read")
 }
 
 // says reports whether a file has a resource, wrapped or not, of these bytes.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v4"
@@ -39,21 +40,18 @@ func (im *importer) read(f File) {
 		}
 		return
 	}
-	for i, doc := range docs {
+	if f.Loose && !slices.ContainsFunc(docs, func(doc *yaml.Node) bool { return im.kind(doc) != nil }) {
+		if len(docs) > 0 {
+			im.note("%s is passed over: it is none of Envoy's", f.Name)
+		}
+		return
+	}
+	im.files = append(im.files, s)
+	for _, doc := range docs {
 		kind := im.kind(doc)
 		if kind == nil {
-			if f.Loose {
-				im.note("%s is passed over: it is none of Envoy's", f.Name)
-				return
-			}
-			if i == 0 {
-				im.files = append(im.files, s)
-			}
 			s.Report(doc, "", "", "neither an Envoy bootstrap, nor a config_dump, nor a DiscoveryResponse, nor a resource")
 			return
-		}
-		if i == 0 {
-			im.files = append(im.files, s)
 		}
 		n := s.Plain(doc)
 		if s.Errors() > 0 {
@@ -155,25 +153,35 @@ func (im *importer) kind(doc *yaml.Node) func(*source, *yaml.Node) (whole bool) 
 		return im.dump
 	case url == apis+bootstrapName:
 		return im.bootstrap
-	case url == apis+responseName, url == "" && has("resources"):
+	case url == apis+responseName, url == "" && has("resources") && im.half(doc, responseName) && !paths(protofile.Get(doc, "resources")):
 		return im.response
 	case url != "":
 		return im.single
+	case im.half(doc, bootstrapName):
+		return im.bootstrap
 	}
-	md := im.Types.New(bootstrapName).Descriptor()
+	return nil
+}
+
+// half reports whether half of a document's keys are fields of a message: what is wrong
+// with the others is worth a word.
+func (im *importer) half(doc *yaml.Node, name protoreflect.FullName) bool {
 	if doc.Kind != yaml.MappingNode || len(doc.Content) == 0 {
-		return nil
+		return false
 	}
-	known := 0
+	md, known := im.Types.New(name).Descriptor(), 0
 	for i := 0; i < len(doc.Content); i += 2 {
 		if protofile.Field(md, doc.Content[i].Value) != nil {
 			known++
 		}
 	}
-	if known*4 >= len(doc.Content) { // half of the keys: what is wrong in a bootstrap is worth a word
-		return im.bootstrap
-	}
-	return nil
+	return known*4 >= len(doc.Content)
+}
+
+// paths reports whether a list of resources is one of paths, as other programs have it.
+func paths(list *yaml.Node) bool {
+	all := items(list)
+	return len(all) > 0 && all[0].Kind == yaml.ScalarNode && all[0].Tag != "!!null"
 }
 
 // bootstrap takes the static resources out of a bootstrap.
@@ -217,11 +225,7 @@ func (im *importer) response(s *source, n *yaml.Node) bool {
 	if list == nil {
 		return true
 	}
-	all := list.Content
-	if list.Kind == yaml.MappingNode { // Envoy takes it for a list of one
-		all = []*yaml.Node{list}
-	}
-	for _, c := range all {
+	for _, c := range items(list) { // one alone is a list of it to Envoy
 		im.single(s, c)
 	}
 	return true
@@ -232,8 +236,10 @@ func (im *importer) single(s *source, n *yaml.Node) bool {
 	if url := protofile.Get(n, "@type"); url != nil && url.Value == apis+wrapperName {
 		if inner := protofile.Get(n, "resource"); inner != nil {
 			im.add(s, inner, n)
-			return false
+		} else {
+			s.Report(n, "", "", "a Resource without a resource in it")
 		}
+		return false
 	}
 	im.add(s, n, nil)
 	return false

@@ -43,6 +43,36 @@ func TestSubscribed(t *testing.T) {
 	}
 }
 
+// Of what stands beside Envoy's files all is passed over or nothing: a file in which one
+// document is a resource loses none.
+func TestLoose(t *testing.T) {
+	const cluster = "\"@type\": type.googleapis.com/envoy.config.cluster.v3.Cluster\nname: "
+	first := File{Name: "a.yaml", Data: []byte(cluster + "a"), Loose: true}
+	for name, c := range map[string]struct{ in, want string }{
+		"a Kustomization":                   {"apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources:\n- a.yaml\n", "clusters/a.yaml x.yaml is passed over: it is none of Envoy's"},
+		"paths alone":                       {"resources: [a.yaml]", "clusters/a.yaml x.yaml is passed over: it is none of Envoy's"},
+		"values of a chart":                 {"replicas: 1\nimage: x\nresources: {limits: {cpu: 1}}", "clusters/a.yaml x.yaml is passed over: it is none of Envoy's"},
+		"two documents of others":           {"a: b\n---\nc: d\n", "clusters/a.yaml x.yaml is passed over: it is none of Envoy's"},
+		"what cannot be read":               {"{{ template }}: {", "clusters/a.yaml x.yaml is passed over: it is none of Envoy's"},
+		"what cannot be read, and is meant": {"static_resources: {", "x.yaml:1:20: did not find expected node content (the file ends here)\n"},
+		"nothing":                           {"# nothing\n", "clusters/a.yaml "},
+		"a resource and others":             {cluster + "b\n---\na: b\n---\n" + cluster + "c\n", "x.yaml:4:1: neither an Envoy bootstrap, nor a config_dump, nor a DiscoveryResponse, nor a resource\n"},
+		"others and a resource":             {"a: b\n---\n" + cluster + "c\n", "x.yaml:1:1: neither an Envoy bootstrap, nor a config_dump, nor a DiscoveryResponse, nor a resource\n"},
+		"a response with a slip":            {"resources: []\nversion_inf: 1", `x.yaml:2:1: unknown field "version_inf" in DiscoveryResponse (did you mean "version_info"?)` + "\n"},
+	} {
+		t.Run("FILE-8 "+name, func(t *testing.T) {
+			im, problems := Do([]File{first, {Name: "x.yaml", Data: []byte(c.in), Loose: true}}, options())
+			got := told(problems)
+			if im != nil {
+				got = names(im) + " " + strings.Join(im.Notes, "")
+			}
+			if got != c.want {
+				t.Errorf("got  %s\nwant %s", got, c.want)
+			}
+		})
+	}
+}
+
 // As a ConfigMap is mounted: links to files, through a hidden directory.
 func TestReadDir(t *testing.T) {
 	root := t.TempDir()
@@ -72,6 +102,39 @@ func TestReadDir(t *testing.T) {
 	}
 	if _, err := ReadDir(root, 5); err == nil || !strings.Contains(err.Error(), "--max-file") {
 		t.Error(err)
+	}
+}
+
+// Who may not read one of the files may not read what comes of it.
+func TestModeOf(t *testing.T) {
+	root := t.TempDir()
+	mode := func() os.FileMode {
+		files, err := ReadDir(root, 1<<20)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ModeOf(files)
+	}
+	if got := mode(); got != 0o644 {
+		t.Error("SAFE-6 of no file:", got)
+	}
+	for _, f := range []struct {
+		name       string
+		mode, want os.FileMode
+	}{{"a.yaml", 0o664, 0o644}, {"b.yaml", 0o640, 0o640}, {"README.md", 0o600, 0o640}, {"c.yaml", 0o600, 0o600}, {"d.yaml", 0o644, 0o600}} {
+		path := filepath.Join(root, f.name)
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(path, f.mode); err != nil {
+			t.Fatal(err)
+		}
+		if got := mode(); got != f.want {
+			t.Errorf("SAFE-6 with %s of mode %o: %o, want %o", f.name, f.mode, got, f.want)
+		}
+	}
+	if got := ModeOf([]File{{Name: "stdin"}}); got != 0o644 {
+		t.Error("of what is no file:", got)
 	}
 }
 
@@ -125,6 +188,11 @@ func TestForms(t *testing.T) {
 		if got := file(t, im, "clusters/a.yaml"); got != want {
 			t.Error(got)
 		}
+	}
+	// Read as a response it is one with a version, and with a field that no response has.
+	im = do(t, options(), File{Name: "b.pb", Data: binary(bootstrapName, `{"node": {"id": "n"}, "admin": {}}`)}, File{Name: "c.yaml", Data: []byte(want)})
+	if got := strings.Join(im.Stays, " "); got != "node admin" {
+		t.Error(got)
 	}
 	if _, problems := Do([]File{{Name: "b.pb", Data: []byte("hunter2")}}, options()); told(problems) != "b.pb: neither a DiscoveryResponse nor a bootstrap\n" {
 		t.Error(told(problems))

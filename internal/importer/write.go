@@ -216,7 +216,25 @@ func ReadFile(path string, most int64) (File, error) {
 		return File{}, err
 	}
 	defer f.Close()
-	return Read(path, f, most)
+	info, err := f.Stat()
+	if err != nil {
+		return File{}, err
+	}
+	file, err := Read(path, f, most)
+	file.Mode = info.Mode()
+	return file, err
+}
+
+// ModeOf returns the mode of what comes of files: who may not read one of them may not
+// read that.
+func ModeOf(files []File) fs.FileMode {
+	mode := fs.FileMode(0o644)
+	for _, f := range files {
+		if f.Mode != 0 {
+			mode &= 0o600 | f.Mode&0o044
+		}
+	}
+	return mode
 }
 
 // Read reads what is at most so many bytes.

@@ -106,6 +106,19 @@ func TestTo(t *testing.T) {
 			t.Error(got)
 		}
 	})
+	t.Run("FILE-8 a failure leaves no folder", func(t *testing.T) {
+		out := t.TempDir()
+		if err := os.MkdirAll(filepath.Join(out, "listeners/l.yaml"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		before := tree(t, out)
+		if err := im.To(Write{Dir: out, Force: true}); err == nil || !strings.Contains(err.Error(), "is a directory") {
+			t.Error(err)
+		}
+		if got := tree(t, out); !same(got, before) {
+			t.Error(got)
+		}
+	})
 	t.Run("FILE-8 what is not good enough gets nowhere", func(t *testing.T) {
 		root := t.TempDir()
 		bad := errors.New("bad")

@@ -61,6 +61,7 @@ type Decoder struct {
 	full   bool                // visited is beyond its limit
 	merges map[*yaml.Node]bool // merge keys that were told
 	meant  map[string]string   // hints at types, by what stands there
+	lines  [][]byte            // of Source, once one was quoted
 }
 
 // Errors returns the number of errors, those that Problems leaves out included.
@@ -109,7 +110,7 @@ func (d *Decoder) portable(code findings.Code, n *yaml.Node, path, hint, format 
 func (d *Decoder) add(n *yaml.Node, p Problem) {
 	p.File, p.Pos = d.File, Pos{n.Line, n.Column}
 	if d.secrets == 0 {
-		p.Excerpt, p.caret = excerpt(d.Source, n)
+		p.Excerpt, p.caret = d.excerpt(n)
 	}
 	d.Problems = append(d.Problems, p)
 }

@@ -2,6 +2,8 @@ package protofile
 
 import (
 	"errors"
+	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -19,6 +21,7 @@ import (
 
 	"github.com/chancery-xds/chancery/internal/envoyapi"
 	"github.com/chancery-xds/chancery/internal/envoyapi/apitest"
+	"github.com/chancery-xds/chancery/internal/secret"
 )
 
 func decode(t testing.TB, file, src string) (proto.Message, *Decoder) {
@@ -123,6 +126,7 @@ func TestProblems(t *testing.T) {
 			`l.yaml:12:7: filter_chains[0].filters[0].typed_config: unknown field "stat_prefx" in HttpConnectionManager (did you mean "stat_prefix"?)`},
 		{"duplicate key", "c.yaml", cluster + "name: d", `c.yaml:3:1: duplicate key "name", first on line 2`},
 		{"two spellings", "c.yaml", cluster + "connect_timeout: 1s\nconnectTimeout: 2s", `c.yaml:4:1: field "connectTimeout" again, first as "connect_timeout"`},
+		{"beside the value of a special message", "d.yaml", "\"@type\": type.googleapis.com/google.protobuf.Duration\nvalue: 1s\nseconds: 1", `d.yaml:3:1: in a Duration only "value" may stand beside "@type"`},
 		{"oneof", "c.yaml", cluster + "type: STATIC\ncluster_type: {name: x}", `c.yaml:4:1: "type" and "cluster_type" exclude each other`},
 		{"no type", "c.yaml", "name: c", `c.yaml:1:1: "@type" is missing (for example "@type": type.googleapis.com/envoy.config.cluster.v3.Cluster)`},
 		{"unknown type", "c.yaml", `"@type": type.googleapis.com/envoy.config.cluster.v3.Clustr`, `c.yaml:1:10: no message type is known as "envoy.config.cluster.v3.Clustr" (did you mean "type.googleapis.com/envoy.config.cluster.v3.Cluster"?)`},
@@ -149,9 +153,12 @@ tls_certificate: {private_key_provider: {provider_name: p, typed_config: {"@type
 		{"a brace that nobody closes", "c.yaml", cluster + "metadata: {é: {}\ntype: EDS\n", `c.yaml:4:1: did not find expected ',' or '}' (in the mapping whose { is at 3:11)`},
 		{"a quote that nobody closes", "c.yaml", cluster + "alt_stat_name: 'é\n\n", `c.yaml:3:18: found unexpected end of stream (in the text whose quotes begin at 3:16)`},
 		{"an anchor that there is not", "c.yaml", cluster + "é: *x\n", `c.yaml:3:4: an alias of an anchor that there is not (text that begins with "*" wants quotes)`},
+		{"a password that is a tag", "c.yaml", cluster + "alt_stat_name: !hunter2", `c.yaml:3:16: a tag has no meaning here (text that begins with "!" wants quotes)`},
 		{"a control character", "c.yaml", "a: b\nc: \x01\n", `c.yaml:2:4: control characters are not allowed (value: 1)`},
 		{"a line that ends too early", "c.yaml", "a: [", `c.yaml:1:5: did not find expected node content (the file ends here)`},
 		{"json syntax", "c.json", "{\n \"name\" \"c\"}", `c.json:2:9: invalid character '"' after object key`},
+		{"json behind wide text", "c.json", `{"é": 1, "b" 2}`, `c.json:1:14: invalid character '2' after object key`},
+		{"json and more", "c.json", `{"@type": "type.googleapis.com/google.protobuf.Empty"} {}`, `c.json:1:56: more after the end of the value`},
 		{"json cut", "c.json", `{"name": "c"`, `c.json:1:13: the file ends in the middle of a value`},
 		{"json duplicate", "c.json", "{\"@type\":\"type.googleapis.com/envoy.config.cluster.v3.Cluster\",\n\"name\":\"a\",\"name\":\"b\"}", `c.json:2:12: duplicate key "name", first on line 2`},
 		{"merge key", "c.yaml", cluster + "<<: {connect_timeout: 1s}", `c.yaml:3:1: warning: merge key (Envoy's own reader refuses merge keys)`},
@@ -323,6 +330,72 @@ func TestExcerpt(t *testing.T) {
 		"                         ^"
 	if got := d.Problems[0].Text(); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+// A key is there once, of many too.
+func TestManyKeys(t *testing.T) {
+	src := "\"@type\": type.googleapis.com/google.protobuf.Struct\nvalue:\n"
+	for i := range 50 {
+		src += fmt.Sprintf("  k%d: 1\n", i)
+	}
+	if _, d := decode(t, "s.yaml", src+"  k3: 1\n  k49: 1\n  k50: 1"); all(d) != "s.yaml:53:3: value: duplicate key \"k3\", first on line 6\ns.yaml:54:3: value: duplicate key \"k49\", first on line 52" {
+		t.Error(all(d))
+	}
+}
+
+// What stands in each other without end is not followed to the end of the stack.
+func TestNesting(t *testing.T) {
+	for _, n := range []int{10, maxNesting + 10} {
+		open, shut := strings.Repeat("[", n), strings.Repeat("]", n)
+		_, err := ParseJSON("s.json", []byte(open+shut))
+		_, d := decode(t, "s.yaml", "\"@type\": type.googleapis.com/google.protobuf.ListValue\nvalue: "+open+shut)
+		if deep := n > maxNesting; deep != (err != nil) || deep != strings.Contains(all(d), "nested more than 200 deep") {
+			t.Errorf("%d: %v, %s", n, err, all(d))
+		}
+	}
+}
+
+// Each Any has all the bytes of those in it.
+func TestAnysInEachOther(t *testing.T) {
+	for _, n := range []int{secret.Deepest, 2 * secret.Deepest} {
+		src := strings.Repeat(`{"@type": type.googleapis.com/google.protobuf.Any, value: `, n) + `{"@type": type.googleapis.com/google.protobuf.Empty}` + strings.Repeat("}", n)
+		_, d := decode(t, "c.yaml", src)
+		if got := all(d); (n > secret.Deepest) != strings.Contains(got, "google.protobuf.Any in each other") {
+			t.Errorf("%d: %s", n, got)
+		}
+	}
+}
+
+// Of the mistakes beyond those that are told, none costs more than being counted; all that
+// are told cost as much each, however long the file.
+func TestManyMistakesAreCheap(t *testing.T) {
+	try := func(n, most int) *Decoder {
+		src := "\"@type\": type.googleapis.com/envoy.config.cluster.v3.Cluster\nname: c\nhealth_checks:\n" + strings.Repeat("- {unhealthy_treshold: 1, always_log_health_check_failures: true}\n", n)
+		docs, err := ParseYAML("c.yaml", []byte(src))
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := &Decoder{File: "c.yaml", Source: []byte(src), Types: envoyapi.Envoy(), Most: most}
+		d.Any(docs[0], "")
+		if d.Errors() != n || len(d.Problems) != n && (most < 0 || len(d.Problems) != most) {
+			t.Fatalf("%d errors, %d told, of %d", d.Errors(), len(d.Problems), n)
+		}
+		return d
+	}
+	allocated := func(n, most int) float64 { return testing.AllocsPerRun(1, func() { try(n, most) }) }
+	if told, untold := allocated(1000, 1000), allocated(1000, 1); untold > told*3/4 {
+		t.Errorf("%v allocations for 1000 mistakes that are told, %v if one is", told, untold)
+	}
+	total := func(n int) float64 {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		try(n, -1)
+		runtime.ReadMemStats(&after)
+		return float64(after.TotalAlloc - before.TotalAlloc)
+	}
+	if few, many := total(500), total(4000); many > 16*few {
+		t.Errorf("%v bytes for 500 mistakes, %v for 4000: is the line of each looked for from the beginning?", few, many)
 	}
 }
 

@@ -137,11 +137,10 @@ func ParseJSON(file string, src []byte) (*yaml.Node, error) {
 	p.dec.UseNumber()
 	n, err := p.value(0)
 	if err == nil {
+		behind := p.next()
 		if _, more := p.dec.Token(); !errors.Is(more, io.EOF) {
-			err = errors.New("more after the end of the value")
+			return nil, Problem{File: file, Pos: behind, Message: "more after the end of the value"}
 		}
-	}
-	if err == nil {
 		return n, nil
 	}
 	at := p.dec.InputOffset()

@@ -48,6 +48,7 @@ filter_chains:
 		{"filter_chains[0].filters[0].typed_config.stat_prefix", "14:20"},
 		{"filter_chains[1].name", "9:9"}, // of a merge key
 		{"filter_chains[1].transport_socket.typed_config.common_tls_context.tls_certificates[0].private_key", "21:24 secret"},
+		{"filter_chains[1].transport_socket.typed_config.common_tls_context.tls_certificates[0].private_key.filename", "21:24 secret"},
 		{"filter_chains[1].transport_socket.typed_config.common_tls_context.tls_certificates[0].certificate_chain", "21:11"}, // not there
 		{"filter_chains[7].name", "1:1"},
 		{"filter_chains[0].filters[0].typed_config.nothing", "13:7"},

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -71,6 +72,10 @@ func (d *Decoder) unlisted(n *yaml.Node, of protoreflect.FieldDescriptor, path, 
 // unknownField reports a key. Where secrets are, a key that is no slip of a field's name
 // may be one itself: {secret} is a mapping that YAML reads as {secret: null}.
 func (d *Decoder) unknownField(key *yaml.Node, md protoreflect.MessageDescriptor, path string) {
+	if !d.tells(d.errors + 1) { // what it may mean is not looked for
+		d.ReportAs(findings.NoField, key, path, "", "")
+		return
+	}
 	hint, slip := "", false
 	if near := Nearest(key.Value, fieldNames(md)); near != "" {
 		hint, slip = fmt.Sprintf("did you mean %q?", near), distance(key.Value, near, 2) <= 2
@@ -106,11 +111,17 @@ const left = "…" // for what is left out
 
 // excerpt returns the line of a node with what a problem may quote of it: the node and
 // its key. Caret is where the node begins, in characters.
-func excerpt(src []byte, n *yaml.Node) (text string, caret int) {
+func (d *Decoder) excerpt(n *yaml.Node) (text string, caret int) {
 	if n.Line < 1 || n.Column < 1 || n.Kind == 0 {
 		return "", 0
 	}
-	before, after, ok := around(sourceLine(src, n.Line), n.Column-1)
+	if d.lines == nil {
+		d.lines = slices.Collect(bytes.Lines(d.Source))
+	}
+	if n.Line > len(d.lines) {
+		return "", 0
+	}
+	before, after, ok := around(readable(d.lines[n.Line-1]), n.Column-1)
 	if !ok {
 		return "", 0
 	}
@@ -167,8 +178,13 @@ func token(n *yaml.Node, line string) (own, rest string) {
 func sourceLine(src []byte, line int) string {
 	for l := range bytes.Lines(src) {
 		if line--; line == 0 {
-			return strings.ToValidUTF8(string(bytes.TrimRight(l, "\r\n")), "\uFFFD")
+			return readable(l)
 		}
 	}
 	return ""
+}
+
+// readable returns a line without its end.
+func readable(line []byte) string {
+	return strings.ToValidUTF8(string(bytes.TrimRight(line, "\r\n")), "\uFFFD")
 }

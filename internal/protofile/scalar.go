@@ -118,6 +118,10 @@ func (d *Decoder) enum(n *yaml.Node, fd protoreflect.FieldDescriptor, path strin
 		return protoreflect.ValueOfEnum(protoreflect.EnumNumber(i)), true
 	}
 	hint := ""
+	if !d.tells(d.errors + 1) { // what it may mean is not looked for
+		d.Report(n, path, "", "")
+		return v, false
+	}
 	names := func(yield func(string) bool) {
 		for i := range values.Len() {
 			if !yield(string(values.Get(i).Name())) {

@@ -55,6 +55,22 @@ a b/x,1.yaml:9: warning: leads to nothing [XDS0201]
 	}
 }
 
+// The last line says whether the check fails, and what was found all the same.
+func TestSummary(t *testing.T) {
+	warnings := example()
+	warnings.Findings = warnings.Findings[2:]
+	if got := warnings.summary(); got != "0 errors, 1 warning" {
+		t.Error("warnings that count:", got)
+	}
+	warnings.Bad = false
+	if got := warnings.summary(); got != "ok: 2 resources in 2 files: CDS 2; 1 warning" {
+		t.Error("warnings that do not:", got)
+	}
+	if got := (Report{Files: 1, Counts: []Count{{"CDS", 1}, {"EDS", 3}}}).summary(); got != "ok: 4 resources in 1 file: CDS 1, EDS 3" {
+		t.Error(got)
+	}
+}
+
 // Scripts find what docs/files.md names.
 func TestJSON(t *testing.T) {
 	var out struct {
@@ -76,6 +92,9 @@ func TestJSON(t *testing.T) {
 	}
 	if out.Findings[1]["code"] != "XDS0100" || out.Findings[1]["line"] != nil || out.Findings[1]["others"] != 3. {
 		t.Errorf("%v", out.Findings[1])
+	}
+	if got := written(t, "json", example()); !strings.Contains(got, `100% wrong: \"<x>\"`) {
+		t.Error("people read it, too:", got)
 	}
 	if got := written(t, "json", Report{}); !strings.Contains(got, `"findings": []`) || !strings.Contains(got, `"ok": true`) {
 		t.Error(got)
@@ -123,6 +142,14 @@ func TestSARIF(t *testing.T) {
 	}
 	if run.Results[2].Level != "warning" {
 		t.Errorf("%+v", run.Results[2])
+	}
+	twice := example()
+	twice.Findings = append(twice.Findings, twice.Findings...)
+	if err := json.Unmarshal([]byte(written(t, "sarif", twice)), &log); err != nil {
+		t.Fatal(err)
+	}
+	if run := log.Runs[0]; len(run.Tool.Driver.Rules) != 3 || len(run.Results) != 6 || run.Results[4].Index != run.Results[1].Index {
+		t.Errorf("each rule once: %+v", run)
 	}
 	if got := written(t, "sarif", Report{}); !strings.Contains(got, `"results": []`) || !strings.Contains(got, `"rules": []`) {
 		t.Error("what is empty must be a list:", got)

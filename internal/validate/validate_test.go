@@ -50,6 +50,8 @@ func TestValidate(t *testing.T) {
 		{"a duration that is below zero and too short", cluster, `{"name":"c","connect_timeout":"-1s"}`, []string{"XDS0301 connect_timeout: must be more than 0s, not -1s"}},
 		{"a duration without a rule", cluster, `{"name":"c","dns_refresh_rate":"1s","cleanup_interval":"2s","upstream_connection_options":{"tcp_keepalive":{}},"health_checks":[{"timeout":"1s","interval":"1s","unhealthy_threshold":1,"healthy_threshold":1,"initial_jitter":"-2s","tcp_health_check":{}}]}`,
 			[]string{"XDS0303 health_checks[0].initial_jitter: must not be below zero"}},
+		{"half a second below zero", cluster, `{"name":"c","cleanup_interval":"1s","health_checks":[{"timeout":"1s","interval":"1s","unhealthy_threshold":1,"healthy_threshold":1,"initial_jitter":"-0.5s","tcp_health_check":{}}]}`,
+			[]string{"XDS0303 health_checks[0].initial_jitter: must not be below zero"}},
 		{"an enum", cluster, `{"name":"c","lb_policy":99}`, []string{"XDS0301 lb_policy: has no value 99"}},
 		{"a list", routes, `{"name":"r","virtual_hosts":[{"name":"v"}]}`, []string{"XDS0301 virtual_hosts[0].domains: must have at least 1 item, not 0"}},
 		{"a field and a oneof", routes, `{"name":"r","virtual_hosts":[{"name":"v","domains":["*"],"routes":[{},{"match":{},"redirect":{}}]}]}`, []string{

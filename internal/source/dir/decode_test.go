@@ -85,7 +85,7 @@ resources:
 			"CDS a at c.yml:3:1\nCDS b at c.yml:7:1\n"},
 		{"JSON with tabs, escapes and two documents", "c.json", "{\n\t\"@type\": \"type.googleapis.com/envoy.config.cluster.v3.Cluster\",\n\t\"name\": \"a\\/\\ud83d\\ude00\"}\n",
 			"CDS a/😀 at c.json:1:1\n"},
-		{"two JSON documents", "c.json", "{}\n{}", "c.json:2:2: more after the end of the value\n"},
+		{"two JSON documents", "c.json", "{}\n{}", "c.json:2:1: more after the end of the value\n"},
 		{"a type that the table does not list", "c.yaml", `"@type": type.googleapis.com/envoy.config.core.v3.TypedExtensionConfig
 name: e
 typed_config: {"@type": type.googleapis.com/envoy.config.core.v3.HttpUri, uri: u, cluster: c}

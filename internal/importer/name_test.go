@@ -1,0 +1,31 @@
+package importer
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// Of many that would be called the same, each tries few names.
+func TestTaken(t *testing.T) {
+	const n = 3000
+	asked, used, seen := 0, taken{}, map[string]bool{}
+	fold := func(s string) string {
+		asked++
+		return strings.ToLower(s)
+	}
+	for i := range n {
+		name := used.free([]string{"a", "A", "b"}[i%3], fold)
+		if folded := strings.ToLower(name); seen[folded] {
+			t.Fatalf("%s twice", name)
+		} else {
+			seen[folded] = true
+		}
+	}
+	if asked > 10*n {
+		t.Errorf("%d names are looked at for %d", asked, n)
+	}
+	if got := fmt.Sprint(used.free("a-2", fold), " ", used.free("c", fold), " ", used.free("C", fold)); got != "a-2-2 c C-2" {
+		t.Error(got)
+	}
+}

@@ -44,10 +44,10 @@ Warnings tell what is doubtful, such as a reference to a resource that no file
 has, or a resource that nothing refers to.
 
 Each finding has a code, such as XDS0301. --explain tells what it means and what
-to do. Of more than 100 mistakes the first 100 are told, and how many more there
-are; of warnings, too. --max-findings 0 tells all.
+to do. The first 100 mistakes and the first 100 warnings are told, and how many more
+there are; --max-findings 0 tells all.
 
-Exit codes: 0 nothing found; 1 something is; 2 wrong use.`,
+Exit codes: 0 no mistake, and with --strict no warning; 1 there is one; 2 wrong use.`,
 		Example: `  chancery check ./config
   chancery check ./config --envoy /usr/bin/envoy
   chancery check --explain XDS0301
@@ -72,9 +72,9 @@ Exit codes: 0 nothing found; 1 something is; 2 wrong use.`,
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.StringVarP(&k.output, "output", "o", "text", "`FORMAT` of what is found: "+report.Names)
-	f.BoolVar(&k.strict, "strict", false, "warnings are findings too")
+	f.BoolVar(&k.strict, "strict", false, "fail if there is a warning, too")
 	f.IntVar(&k.opts.Most, "max-findings", protofile.MaxProblems, "largest `number` of mistakes, and of warnings, that are told; the others are counted. 0: all")
-	f.StringSliceVar(&k.ignore, "ignore", nil, "`CODES` of findings that are not told, of those from XDS0201 on")
+	f.StringSliceVar(&k.ignore, "ignore", nil, "`CODES` of findings that are not told; what keeps a server from its files (XDS01, XDS0601) is always told")
 	f.StringVar(&k.explain, "explain", "", "tell what a `CODE` means, and what to do")
 	f.StringVar(&k.envoy, "envoy", "", "`PATH` of an Envoy that is asked, too: it is given the resources (envoy --mode validate)")
 	offer(cmd, "output", slices.Sorted(maps.Keys(report.Formats))...)
@@ -114,8 +114,8 @@ func (k *checking) ignored() (codes []findings.Code, err error) {
 		switch {
 		case !ok:
 			return nil, fmt.Errorf("--ignore: no finding has the code %q", name)
-		case kind.Code < findings.Dangling:
-			return nil, fmt.Errorf("--ignore: %s keeps the files from being read, and cannot be ignored", kind.Code)
+		case kind.Code.Always():
+			return nil, fmt.Errorf("--ignore: %s keeps the files from being served, and cannot be ignored", kind.Code)
 		}
 		codes = append(codes, kind.Code)
 	}
@@ -143,7 +143,11 @@ func (k *checking) run(cmd *cobra.Command, args []string) error {
 	if k.opts.Types, err = readSets(k.sets); err != nil {
 		return err
 	}
-	c := dir.CheckAll(args, cmd.InOrStdin(), k.opts, ignore...)
+	opts := k.opts
+	if k.envoy != "" {
+		opts.Most = -1 // Envoy is not asked about what is wrong already, whether it is told or not
+	}
+	c := dir.CheckAll(args, cmd.InOrStdin(), opts, ignore...)
 	r := report.Report{Program: version(), Files: c.Files}
 	if k.envoy != "" {
 		if c, err = k.ask(cmd.Context(), c); err != nil {

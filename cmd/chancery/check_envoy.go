@@ -48,7 +48,7 @@ func (k *checking) ask(ctx context.Context, c dir.Checked) (dir.Checked, error) 
 			skipped[l.Type.URL] = 0
 		}
 	}
-	return c.With(errs, warnings), nil
+	return c.With(errs, warnings, k.opts.Most), nil
 }
 
 func count(n int, what string) string {

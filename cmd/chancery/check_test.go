@@ -52,6 +52,25 @@ key: {fragments: [{string_key: k}]}
 			t.Errorf("%q is not in\n%s", want, out)
 		}
 	}
+	t.Run("what is not told is no news of Envoy's", func(t *testing.T) {
+		root := t.TempDir()
+		for _, name := range []string{"a", "b", "c"} {
+			write(t, root, name+".yaml", `"@type": type.googleapis.com/envoy.config.listener.v3.Listener
+name: `+name+`
+address: {socket_address: {address: 127.0.0.1, port_value: 10000}}
+filter_chains:
+- filters:
+  - name: tcp
+    typed_config: {"@type": type.googleapis.com/envoy.extensions.filters.network.tcp_proxy.v3.TcpProxy, stat_prefix: t, cluster: none}
+`)
+		}
+		for _, most := range []string{"0", "1"} {
+			out, _ := exec.Command(binary, "check", root, "--ignore", "XDS0201", "--max-findings", most, "--envoy", envoy).CombinedOutput()
+			if !strings.HasSuffix(string(out), "\n2 errors, 0 warnings\n") {
+				t.Errorf("--max-findings %s:\n%s", most, out)
+			}
+		}
+	})
 	if out, err := exec.Command(binary, "check", "../../examples/quickstart", "--envoy", envoy).CombinedOutput(); err != nil {
 		t.Errorf("%v: %s", err, out)
 	}

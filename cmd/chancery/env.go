@@ -3,20 +3,26 @@ package main
 import (
 	"fmt"
 	"os"
+	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/chancery-xds/chancery/internal/protofile"
 )
+
+const prefix = "CHANCERY_"
 
 // variable is the environment variable that stands for a flag.
 func variable(flag string) string {
-	return "CHANCERY_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+	return prefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
 // bind gives each flag that is not on the command line the value of its
-// variable. An empty variable is none. Variables of no flag are passed over:
-// Kubernetes sets CHANCERY_SERVICE_HOST and more for a service of that name.
+// variable. An empty variable is none. Variables of no flag are passed over, since
+// there may be others of that name, but a slip of the pen is told.
 func bind(cmd *cobra.Command, _ []string) error {
 	var first error
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
@@ -28,5 +34,35 @@ func bind(cmd *cobra.Command, _ []string) error {
 			first = fmt.Errorf("environment variable %s: %w", variable(f.Name), wrongValue(err))
 		}
 	})
+	for _, slip := range slips(cmd, os.Environ()) {
+		fmt.Fprintln(cmd.ErrOrStderr(), "chancery: warning:", slip)
+	}
 	return first
+}
+
+// ofKubernetes matches what Kubernetes sets for a service of that name: CHANCERY_SERVICE_HOST,
+// CHANCERY_PORT_18000_TCP_ADDR and more.
+var ofKubernetes = regexp.MustCompile(`^CHANCERY_(\w+_)?(SERVICE_HOST|SERVICE_PORT|PORT)(_|$)`)
+
+// slips returns a warning for each variable that is of no flag, of whatever command, and nearly
+// of one of this command.
+func slips(cmd *cobra.Command, environ []string) (warnings []string) {
+	all := map[string]bool{}
+	for _, c := range append(cmd.Root().Commands(), cmd) {
+		for _, below := range append(c.Commands(), c) {
+			below.Flags().VisitAll(func(f *pflag.Flag) { all[variable(f.Name)] = true })
+		}
+	}
+	var own []string // without the prefix, in which nobody errs
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { own = append(own, strings.TrimPrefix(variable(f.Name), prefix)) })
+	for _, entry := range slices.Sorted(slices.Values(environ)) {
+		name, value, _ := strings.Cut(entry, "=")
+		if !strings.HasPrefix(name, prefix) || value == "" || all[name] || ofKubernetes.MatchString(name) {
+			continue
+		}
+		if near := protofile.Nearest(strings.TrimPrefix(name, prefix), slices.Values(own)); near != "" {
+			warnings = append(warnings, fmt.Sprintf("environment variable %s is of no flag: did you mean %s?", name, prefix+near))
+		}
+	}
+	return warnings
 }

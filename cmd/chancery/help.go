@@ -113,3 +113,25 @@ cgroup or GOMEMLIMIT.`,
 	})
 	return cmd
 }
+
+// strict has the commands that cobra adds refuse what they do not know, as all others do:
+// it prints the help of something else, and ends with 0.
+func strict(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	for _, cmd := range root.Commands() {
+		switch cmd.Name() {
+		case "help":
+			help := cmd.Run
+			cmd.RunE = func(cmd *cobra.Command, args []string) error {
+				if _, _, err := root.Find(args); err != nil {
+					return err
+				}
+				help(cmd, args)
+				return nil
+			}
+		case "completion":
+			cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+		}
+	}
+}

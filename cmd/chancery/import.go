@@ -22,6 +22,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/listen"
 	"github.com/chancery-xds/chancery/internal/protofile"
 	"github.com/chancery-xds/chancery/internal/source/dir"
+	"github.com/chancery-xds/chancery/xds"
 )
 
 // An importing is what chancery import is told by its flags.
@@ -140,6 +141,7 @@ func (i *importing) run(ctx context.Context) error {
 				}
 			}
 		}
+		checked.Warnings = slices.DeleteFunc(checked.Warnings, func(p protofile.Problem) bool { return isThere(done, p) })
 		if len(checked.Errors) > 0 {
 			return i.refuse(checked.Errors)
 		}
@@ -268,6 +270,13 @@ func uninteresting() []findings.Code {
 	return codes
 }
 
+// isThere reports whether a warning is of a cluster that the bootstrap has.
+func isThere(done *importer.Import, p protofile.Problem) bool {
+	return p.Code == findings.Dangling && slices.ContainsFunc(done.Clusters, func(name string) bool {
+		return strings.Contains(p.Message, fmt.Sprintf("refers to %s %q, ", xds.Cluster, name))
+	})
+}
+
 // refuse tells what is wrong with what is imported.
 func (i *importing) refuse(problems []protofile.Problem) error {
 	for _, p := range problems {
@@ -323,7 +332,7 @@ func (i *importing) report(done *importer.Import, c dir.Checked, where string) {
 		verb = "would be imported"
 	}
 	fmt.Fprintf(i.stdout, "ok: %s %s", count(len(done.Resources), "resource"), verb)
-	if n := protofile.Count(c.Warnings); n > 0 {
+	if n := protofile.Count(done.Warnings) + protofile.Count(c.Warnings); n > 0 {
 		fmt.Fprintf(i.stdout, "; %s", count(n, "warning"))
 	}
 	fmt.Fprintln(i.stdout)

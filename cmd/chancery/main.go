@@ -45,6 +45,7 @@ Each flag may be given as an environment variable instead: CHANCERY_LISTEN for
 	root.AddCommand(serve, checkCommand(), importCommand(), reloadCommand(), exportCommand(), bootstrapCommand(), healthCommand(), versionCommand(), packagingCommand(), limitsTopic(serve))
 	versionFlag(root)
 	completions(root)
+	strict(root)
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)

@@ -59,6 +59,7 @@ func TestAsk(t *testing.T) {
 		resource(t, xds.ExtensionConfig, "good filter", `{"name":"f","typed_config":{"@type":"type.googleapis.com/envoy.extensions.filters.http.cors.v3.Cors"}}`),
 		resource(t, xds.ExtensionConfig, "filter", `{"name":"f","typed_config":{"@type":"type.googleapis.com/envoy.extensions.filters.http.lua.v3.Lua","default_source_code":{"inline_string":"end"}}}`),
 		resource(t, xds.ExtensionConfig, "network filter", `{"name":"f","typed_config":{"@type":"type.googleapis.com/envoy.extensions.filters.network.echo.v3.Echo"}}`),
+		resource(t, xds.Listener, "good internal listener", `{"name":"i","internal_listener":{},"filter_chains":[{"filters":[{"name":"e","typed_config":{"@type":"type.googleapis.com/envoy.extensions.filters.network.echo.v3.Echo"}}]}]}`),
 		resource(t, xds.Listener, "of a gRPC client", `{"name":"l","api_listener":{"api_listener":{"@type":"type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager"}}}`),
 		resource(t, xds.Listener, "grpc/server?x", `{"name":"grpc/server?x"}`),
 		resource(t, xds.ScopedRoute, "scope", `{"name":"s","route_configuration_name":"r","key":{"fragments":[{"string_key":"k"}]}}`),
@@ -119,6 +120,9 @@ func TestNoEnvoy(t *testing.T) {
 	}
 	if _, err := Ask(t.Context(), "/bin/false", envoyapi.Envoy(), nil); err == nil || !strings.Contains(err.Error(), "/bin/false") {
 		t.Errorf("of another program: %v", err)
+	}
+	if _, err := Ask(t.Context(), "/bin/true", envoyapi.Envoy(), nil); err == nil || !strings.Contains(err.Error(), "/bin/true") {
+		t.Errorf("of another program that takes everything: %v", err)
 	}
 }
 

@@ -50,6 +50,9 @@ func Ask(ctx context.Context, path string, types *envoyapi.Types, all []Resource
 		return Answer{}, err
 	}
 	defer os.RemoveAll(dir)
+	if err := isEnvoy(ctx, path); err != nil {
+		return Answer{}, err
+	}
 	a := &asking{types: types, path: path, file: filepath.Join(dir, "bootstrap.pb"), all: all, Answer: Answer{Refused: map[int]string{}}}
 	if refusal, err := a.run(ctx, nil); err != nil || refusal != "" {
 		if err == nil {
@@ -83,6 +86,23 @@ func Ask(ctx context.Context, path string, types *envoyapi.Types, all []Resource
 		}
 	}
 	return a.Answer, a.halve(ctx, good, rest)
+}
+
+var versionOfEnvoy = regexp.MustCompile(`version: \w+/\d+\.\d+`)
+
+// isEnvoy returns an error if a program does not say that it is an Envoy: another one may end
+// without an error, whatever it is given, and so take all resources.
+func isEnvoy(ctx context.Context, path string) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	said, err := exec.CommandContext(ctx, path, "--version").Output()
+	if _, exited := errors.AsType[*exec.ExitError](err); err != nil && !exited {
+		return err
+	}
+	if err != nil || !versionOfEnvoy.Match(said) {
+		return fmt.Errorf("%s --version does not say that this is an Envoy", path)
+	}
+	return nil
 }
 
 type asking struct {

@@ -98,6 +98,11 @@ func (a *asking) bootstrap(some []int) ([]byte, error) {
 			return nil, err
 		}
 	}
+	if b.internal { // Envoy takes these listeners beside that extension only, which bootstraps of such Envoys have
+		e := item(boot, "bootstrap_extensions")
+		set(e, "name", "internal")
+		b.packed(mutable(e, "typed_config"), a.types.New("envoy.extensions.bootstrap.internal_listener.v3.InternalListener"))
+	}
 	if b.err != nil {
 		return nil, b.err
 	}
@@ -117,6 +122,7 @@ func (a *asking) put(b *builder, n int, r Resource) error {
 	case r.Type.Is(xds.Cluster):
 		b.static.Mutable(field(b.static, "clusters")).List().Append(value)
 	case r.Type.Is(xds.Listener):
+		b.internal = b.internal || m.Has(field(m, "internal_listener"))
 		b.static.Mutable(field(b.static, "listeners")).List().Append(value)
 	case r.Type.Is(xds.Endpoint):
 		c := item(b.static, "clusters")
@@ -156,6 +162,8 @@ type builder struct {
 	hcm    protoreflect.Message // of the listener that is made now
 	into   protoreflect.Message // the Any that it comes into
 	err    error
+
+	internal bool // a listener is internal
 }
 
 // manager begins a listener, and returns its HttpConnectionManager; again until it is

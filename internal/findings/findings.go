@@ -66,6 +66,10 @@ const (
 // would refuse it.
 func (c Code) OfEnvoy() bool { return c >= Rule && c <= Weights }
 
+// Always reports whether it keeps files from being served whatever the server's flags are. So
+// nobody can leave it out: without it a check would say that all is well.
+func (c Code) Always() bool { return c < Dangling || c == KeyPair }
+
 // A Kind is what is known of a code.
 type Kind struct {
 	Code    Code

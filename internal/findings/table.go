@@ -5,10 +5,10 @@ const head = `# What check finds
 <!-- made by go test ./internal/findings -update -->
 
 Each finding of ` + "`chancery check`" + ` has a code, which never changes its meaning. ` + "`chancery check --explain XDS0301`" + ` says
-what stands here. An error keeps the files from being served, except that a running server looks for those of XDS03 and XDS04
-only with ` + "`serve --validate`" + `: without it, Envoy refuses such a resource when it is told of it. A warning keeps nothing from
-being served; ` + "`--strict`" + ` makes it count, and ` + "`--ignore CODE`" + ` leaves it out. The formats of the output are in
-[files.md](files.md#checking-files).
+what stands here. An error keeps the files from being served, except those of XDS03 and XDS04, for which a server
+looks only with ` + "`serve --validate`" + `, and XDS09, which only ` + "`check --envoy`" + ` finds: Envoy refuses such a resource when it gets it. A warning keeps nothing from
+being served; ` + "`--strict`" + ` makes it count. ` + "`--ignore CODE`" + ` leaves a finding out, except those that keep every server from its files
+(XDS01, XDS0601). The formats of the output are in [files.md](files.md#checking-files).
 
 `
 
@@ -20,10 +20,10 @@ var table = []Kind{
 		"YAML, JSON or protobuf's text or binary format has a mistake, so nothing is known of what is in the file.",
 		"Look at the place that is named, and at the line before. Common causes: tabs, templates that were not filled in, the marks of a merge conflict, text with a special character at its beginning that needs quotes."},
 	{NoField, false, "unknown field",
-		"The message has no field of this name. Envoy's own reader ignores such a field, with a warning in its log: what it was to do does not happen.",
+		"The message has no field of this name. In its bootstrap Envoy refuses such a field. In a file to which it subscribes it ignores it, with a warning in its log: what the field was to do does not happen.",
 		"Write the name as Envoy's documentation has it. Is it a field of the message around this one, or of one below?"},
 	{Misfit, false, "a value of the wrong kind",
-		"The field is of another type than the value that stands there: a number where a mapping is needed, or a duration such as \"5m\" where Envoy has seconds.",
+		"The field is of another type than the value that stands there: a number where a mapping is needed, or a duration without its unit, such as 5.",
 		"Write the value in the form that the message names."},
 	{NoType, false, "unknown message type",
 		"No message of Envoy's API has this name, nor one of the sets that --proto-set has added.",

@@ -1,11 +1,14 @@
 package importer
 
 import (
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v4"
 
 	"github.com/chancery-xds/chancery/internal/protofile"
+	"github.com/chancery-xds/chancery/internal/refs"
+	"github.com/chancery-xds/chancery/xds"
 )
 
 // What a part of a config_dump has, by its type: paths to resources, and before a "|"
@@ -28,6 +31,7 @@ func (im *importer) dump(s *source, n *yaml.Node) bool {
 		s.Report(n, "", "", "a config_dump without a list of configs")
 		return true
 	}
+	im.ofAdmin = true
 	had := map[string]bool{}
 	for _, c := range configs.Content {
 		url := protofile.Get(c, "@type")
@@ -51,6 +55,7 @@ func (im *importer) dump(s *source, n *yaml.Node) bool {
 						for _, r := range found {
 							if kind == "EndpointsConfigDump" {
 								im.forgetHealth(r)
+								im.dumped = true
 							}
 							im.once(s, r, had)
 						}
@@ -99,6 +104,30 @@ func items(n *yaml.Node) []*yaml.Node {
 		return n.Content
 	}
 	return []*yaml.Node{n}
+}
+
+// leaveInline leaves out endpoints that no cluster asks for. Envoy tells those of all clusters
+// that came from a server, such as what it has found by DNS.
+func (im *importer) leaveInline() {
+	if !im.dumped {
+		return
+	}
+	asked := map[string]bool{}
+	for _, e := range im.entries {
+		if e.typ.Is(xds.Endpoint) {
+			continue
+		}
+		if m := e.message(); m != nil {
+			for _, r := range refs.Of(im.Types, m) {
+				if r.Type.Is(xds.Endpoint) {
+					asked[r.Name] = true
+				}
+			}
+		}
+	}
+	if !asked[xds.Wildcard] {
+		im.entries = slices.DeleteFunc(im.entries, func(e *entry) bool { return e.typ.Is(xds.Endpoint) && !asked[e.name] })
+	}
 }
 
 // forgetHealth removes from endpoints what Envoy has found out about them, and a weight

@@ -20,7 +20,8 @@ const dumped = `{"configs": [
  {"@type": "type.googleapis.com/envoy.admin.v3.EndpointsConfigDump",
   "static_endpoint_configs": [{"endpoint_config": {"@type": "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment", "cluster_name": "old"}}],
   "dynamic_endpoint_configs": [{"endpoint_config": {"@type": "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment", "cluster_name": "a",
-    "endpoints": [{"load_balancing_weight": 0, "lb_endpoints": [{"health_status": "UNHEALTHY", "load_balancing_weight": 1, "endpoint": {"address": {"socket_address": {"address": "127.0.0.1", "port_value": 80}}}}]}]}}]},
+    "endpoints": [{"load_balancing_weight": 0, "lb_endpoints": [{"health_status": "UNHEALTHY", "load_balancing_weight": 1, "endpoint": {"address": {"socket_address": {"address": "127.0.0.1", "port_value": 80}}}}]}]}},
+   {"endpoint_config": {"@type": "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment", "cluster_name": "b"}}]},
  {"@type": "type.googleapis.com/envoy.admin.v3.ListenersConfigDump", "dynamic_listeners": [
   {"name": "both", "active_state": {"listener": {"@type": "type.googleapis.com/envoy.config.listener.v3.Listener", "name": "both", "stat_prefix": "active"}},
    "warming_state": {"listener": {"@type": "type.googleapis.com/envoy.config.listener.v3.Listener", "name": "both", "stat_prefix": "warming"}}},
@@ -42,6 +43,7 @@ func TestDump(t *testing.T) {
 	if _, problems := Do([]File{f}, options()); len(problems) != 1 || !strings.Contains(told(problems), `secret "s" has "[redacted]"`) || !strings.Contains(told(problems), "--without-redacted") {
 		t.Error("FILE-8", told(problems))
 	}
+	// Cluster b asks no server for its endpoints, though Envoy tells them.
 	o := options()
 	o.WithoutRedacted = true
 	im := do(t, o, f)
@@ -69,6 +71,13 @@ func TestDump(t *testing.T) {
 		"node": {"user_agent_name": "envoy", "user_agent_build_version": {}, "extensions": []}, "static_resources": {"clusters": [{"name": "a"}]}}}]}`)})
 	if got := strings.Join(im.Stays, " "); got != "" {
 		t.Error("a node of which Envoy says all by itself stays:", got)
+	}
+	if strings.Contains(notes, "from another server") {
+		t.Errorf("it is imported: %s", notes)
+	}
+	im = do(t, options(), File{Name: "b.yaml", Data: []byte("static_resources: {clusters: [{name: a, connect_timeout: 1s}]}\ndynamic_resources: {ads_config: {api_type: GRPC}, cds_config: {ads: {}}}")})
+	if notes := strings.Join(im.Notes, "\n"); !strings.Contains(notes, "what Envoy has from another server is not imported") {
+		t.Errorf("nothing is said of what is missing: %s", notes)
 	}
 	for in, want := range map[string]string{
 		`{"configs": []}`:  "a config_dump without the bootstrap",

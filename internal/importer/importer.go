@@ -60,6 +60,7 @@ type Import struct {
 
 	Bootstrap *Output  // nil: there was none
 	Stays     []string // what is in it, and why
+	Clusters  []string // the names of the clusters in it
 
 	// Elsewhere is set if the bootstrap had its resources from elsewhere, too.
 	Elsewhere bool
@@ -103,6 +104,7 @@ func (e *entry) note(format string, args ...any) {
 type importer struct {
 	Options
 	files   []*source
+	only    string // the name of the file, if it was given by its name
 	entries []*entry
 	named   map[string]*entry // entries by what key returns, once they are unique
 
@@ -114,6 +116,8 @@ type importer struct {
 	secretsStay map[string]bool
 	finder      *secret.Finder
 	forgot      bool // the health of endpoints
+	ofAdmin     bool // an Envoy tells of itself
+	dumped      bool // there are endpoints of which an Envoy has told
 
 	out      Import
 	problems []protofile.Problem
@@ -125,7 +129,10 @@ func Do(files []File, o Options) (*Import, []protofile.Problem) {
 	for _, f := range files {
 		im.read(f)
 	}
-	for _, step := range []func(){im.empty, im.nameListeners, im.unique, im.redacted, im.redirect, im.decide, im.edit, im.decode, im.render} {
+	if len(files) == 1 && !files[0].Loose {
+		im.only = files[0].Name
+	}
+	for _, step := range []func(){im.empty, im.nameListeners, im.unique, im.redacted, im.leaveInline, im.redirect, im.decide, im.edit, im.decode, im.render} {
 		if im.failed() {
 			break
 		}
@@ -163,6 +170,9 @@ func (im *importer) fail(file, hint, format string, args ...any) {
 func (im *importer) empty() {
 	if len(im.entries) == 0 && im.boot == nil {
 		name := "the directory"
+		if im.only != "" {
+			name = im.only
+		}
 		if len(im.files) > 0 {
 			name = im.files[0].File
 		}

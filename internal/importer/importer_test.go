@@ -216,6 +216,9 @@ static_resources: {clusters: [{name: xds}, {name: other}]}
 func TestRefused(t *testing.T) {
 	for name, c := range map[string]struct{ in, want string }{
 		"nothing":                  {"{}", "e.yaml:1:1: neither an Envoy bootstrap, nor a config_dump, nor a DiscoveryResponse, nor a resource"},
+		"a slip of the pen":        {"static_resource: {}", `e.yaml:1:1: neither an Envoy bootstrap, nor a config_dump, nor a DiscoveryResponse, nor a resource (did you mean "static_resources" and not "static_resource"?)`},
+		"of Kubernetes":            {"apiVersion: v1\nkind: ConfigMap\ndata: {}", "e.yaml:1:1: neither an Envoy bootstrap, nor a config_dump, nor a DiscoveryResponse, nor a resource (an object of Kubernetes: write the Envoy configuration that is in it into a file of its own)"},
+		"emptiness":                {"---\n", "e.yaml: there is nothing to import (a bootstrap, a config_dump or a DiscoveryResponse is wanted)"},
 		"something else":           {"services: {web: {image: x}}", "e.yaml:1:1: neither an Envoy bootstrap, nor a config_dump, nor a DiscoveryResponse, nor a resource"},
 		"no resources":             {"resources: []", "e.yaml: there is nothing to import (a bootstrap, a config_dump or a DiscoveryResponse is wanted)"},
 		"no YAML":                  {"static_resources: {", "e.yaml:1:20: did not find expected node content (the file ends here)"},

@@ -3,6 +3,7 @@ package importer
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -50,7 +51,7 @@ func (im *importer) read(f File) {
 	for _, doc := range docs {
 		kind := im.kind(doc)
 		if kind == nil {
-			s.Report(doc, "", "", "neither an Envoy bootstrap, nor a config_dump, nor a DiscoveryResponse, nor a resource")
+			s.Report(doc, "", im.meant(doc), "neither an Envoy bootstrap, nor a config_dump, nor a DiscoveryResponse, nor a resource")
 			return
 		}
 		n := s.Plain(doc)
@@ -138,6 +139,23 @@ func isWhat(m protoreflect.Message) bool {
 		}
 	}
 	return true
+}
+
+// meant returns a hint at what a document is that is none of Envoy's; "" if that is not known.
+func (im *importer) meant(doc *yaml.Node) string {
+	if protofile.Get(doc, "apiVersion") != nil && protofile.Get(doc, "kind") != nil {
+		return "an object of Kubernetes: write the Envoy configuration that is in it into a file of its own"
+	}
+	if doc.Kind != yaml.MappingNode {
+		return ""
+	}
+	for i := 0; i < len(doc.Content); i += 2 {
+		word := doc.Content[i].Value
+		if near := protofile.Nearest(word, slices.Values([]string{"static_resources", "dynamic_resources", "resources", "@type"})); near != "" {
+			return fmt.Sprintf("did you mean %q and not %q?", near, word)
+		}
+	}
+	return ""
 }
 
 // kind returns what takes a document; nil if it is none of Envoy's. What it returns

@@ -21,6 +21,7 @@ func (im *importer) decide() {
 			e.stays = "Envoy takes an api_listener from nowhere else"
 		case e.typ.Is(xds.Cluster) && need[e.name] != "":
 			e.stays = need[e.name]
+			im.out.Clusters = append(im.out.Clusters, e.name)
 		}
 	}
 	im.leaveServers()
@@ -108,12 +109,19 @@ func (im *importer) leaveServers() {
 		}
 	}
 	md := im.Types.New(bootstrapName).Descriptor().Fields().ByName("dynamic_resources").Message()
+	asks := false
 	for _, field := range []string{"lds_config", "cds_config"} {
-		if v := child(im.dynamic, md, field); v != nil && len(im.files) == 1 {
-			if path := filePath(v); path != "" {
-				im.note("%s reads %s: to import that, too, import the directory of these files", field, path)
-			}
+		v := child(im.dynamic, md, field)
+		switch {
+		case v == nil:
+		case filePath(v) == "":
+			asks = true
+		case len(im.files) == 1:
+			im.note("%s reads %s: to import that, too, import the directory of these files", field, filePath(v))
 		}
+	}
+	if asks && !im.ofAdmin {
+		im.note("what Envoy has from another server is not imported from a file: --from-admin imports it from the running Envoy")
 	}
 }
 

@@ -40,7 +40,13 @@ func parse(s string) (Address, error) {
 	if path, ok := strings.CutPrefix(s, "unix:"); ok {
 		return unix(path)
 	}
+	if scheme, rest, is := strings.Cut(s, "://"); is {
+		return Address{}, fmt.Errorf("%q does not belong there: did you mean %s?", scheme+"://", strings.TrimRight(rest, "/"))
+	}
 	host, port, err := net.SplitHostPort(s)
+	if _, number := strconv.ParseUint(s, 10, 16); number == nil {
+		return Address{}, fmt.Errorf("a port without a host: did you mean 127.0.0.1:%[1]s? :%[1]s is all addresses of this machine", s)
+	}
 	if err != nil {
 		if e, ok := errors.AsType[*net.AddrError](err); ok {
 			err = errors.New(e.Err)

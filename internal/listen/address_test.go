@@ -53,15 +53,16 @@ func TestParse(t *testing.T) {
 func TestParseErrors(t *testing.T) {
 	for in, want := range map[string]string{
 		"":                                  "missing port in address; want host:port",
+		"http://127.0.0.1:9901/":            `"http://" does not belong there: did you mean 127.0.0.1:9901?`,
 		"localhost":                         "missing port in address; want host:port",
-		"18000":                             "missing port in address",
+		"18000":                             "did you mean 127.0.0.1:18000?",
 		"::1:18000":                         "too many colons in address",
 		"host:http":                         `port "http" is not a number`,
 		"host:":                             `port "" is not a number`,
 		"host:65536":                        `port "65536" is not a number between 0 and 65535`,
 		"host:-1":                           "is not a number",
 		"[localhost:1]:1":                   "is not an IPv6 address",
-		"http://localhost:1":                "too many colons",
+		"http://localhost:1":                "did you mean localhost:1?",
 		"//localhost:1":                     "without a scheme",
 		"unix:":                             "a path is missing",
 		"unix://":                           "unix:// is followed by an absolute path",

@@ -84,6 +84,9 @@ func (d *Decoder) ReportAs(code findings.Code, n *yaml.Node, path, hint, format 
 		return
 	}
 	if d.errors++; d.tells(d.errors) {
+		if template(n) {
+			hint = TemplateHint
+		}
 		d.add(n, Problem{Path: path, Hint: hint, Code: code, Message: fmt.Sprintf(format, args...)})
 	}
 }
@@ -141,7 +144,11 @@ func (d *Decoder) Message(n *yaml.Node, m proto.Message, path string) {
 func (d *Decoder) Flat(n *yaml.Node, path string) *yaml.Node {
 	m := d.resolve(n, path)
 	if m.Kind != yaml.MappingNode {
-		d.misshapen(m, path, "a mapping is needed")
+		hint := ""
+		if path == "" && m.Kind == yaml.SequenceNode {
+			hint = listHint
+		}
+		d.conceal(func() { d.Report(m, path, hint, "a mapping is needed, not %s", d.kind(m)) })
 		return nil
 	}
 	flat := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map", Line: n.Line, Column: n.Column}

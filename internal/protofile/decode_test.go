@@ -118,6 +118,8 @@ func TestProblems(t *testing.T) {
 	const cluster = "\"@type\": type.googleapis.com/envoy.config.cluster.v3.Cluster\nname: c\n"
 	for _, c := range []struct{ name, file, src, want string }{
 		{"unknown field", "c.yaml", cluster + "conect_timeout: 1s", `c.yaml:3:1: unknown field "conect_timeout" in Cluster (did you mean "connect_timeout"?)`},
+		{"a field of v2", "c.yaml", cluster + "hosts: []", `c.yaml:3:1: unknown field "hosts" in Cluster (Envoy's API has it no more: write "load_assignment")`},
+		{"a field of v2 without a successor", "c.yaml", cluster + "extension_protocol_options: {}", `c.yaml:3:1: unknown field "extension_protocol_options" in Cluster (Envoy's API has it no more)`},
 		{"all at once", "c.yaml", cluster + "connect_timeout: x\ntype: STATC\nlb_policy: [1]",
 			"c.yaml:3:18: connect_timeout: a duration is needed, not the string \"x\" (write seconds: \"0.25s\", \"300s\")\n" +
 				"c.yaml:4:7: type: DiscoveryType has no value \"STATC\" (did you mean STATIC?)\n" +
@@ -159,11 +161,24 @@ tls_certificate: {private_key_provider: {provider_name: p, typed_config: {"@type
 		{"json syntax", "c.json", "{\n \"name\" \"c\"}", `c.json:2:9: invalid character '"' after object key`},
 		{"json behind wide text", "c.json", `{"é": 1, "b" 2}`, `c.json:1:14: invalid character '2' after object key`},
 		{"json and more", "c.json", `{"@type": "type.googleapis.com/google.protobuf.Empty"} {}`, `c.json:1:56: more after the end of the value`},
+		{"a merge conflict", "c.yaml", cluster + "connect_timeout: 1s\n<<<<<<< HEAD\ntype: EDS\n=======\ntype: STATIC\n>>>>>>> other\n", `c.yaml:4:1: could not find expected ':' (a merge conflict: take one of the two sides, and remove the marks)`},
+		{"a merge conflict in JSON", "c.json", "{\n<<<<<<< HEAD\n\"name\": 1\n", `c.json:2:1: invalid character '<' (a merge conflict: take one of the two sides, and remove the marks)`},
+		{"a template", "c.yaml", "{{- if .x }}\n" + cluster + "{{- end }}\n", `c.yaml:1:3: did not find expected node content (this is a template that was not filled in: check what it makes, as with: helm template . | chancery check -)`},
+		{"a template's value", "c.yaml", cluster + "alt_stat_name: {{ .Values.hunter2 }}\nconnect_timeout: {{ .x }}\n", "c.yaml:3:16: alt_stat_name: a string is needed, not a mapping (this is a template that was not filled in: check what it makes, as with: helm template . | chancery check -)\nc.yaml:4:19: connect_timeout: a key must be a word (this is a template that was not filled in: check what it makes, as with: helm template . | chancery check -)"},
+		{"a template of JSON", "c.json", `{"@type": {{ x }}}`, `c.json:1:12: invalid character '{' (this is a template that was not filled in: check what it makes, as with: helm template . | chancery check -)`},
+		{"a star", "c.yaml", cluster + "alt_stat_name: *\n", `c.yaml:3:17: did not find expected alphabetic or numeric character ("*" wants quotes)`},
+		{"a no-break space", "c.yaml", cluster + "type:\u00a0EDS\n", `c.yaml:3:1: could not find expected ':' (a no-break space is in this line: write a plain one)`},
+		{"a mark of UTF-8", "c.json", "\ufeff{\"@type\": \"type.googleapis.com/envoy.config.cluster.v3.Cluster\", \"name\": 1}", `c.json:1:74: warning: name: int 1 for a string (Envoy's own reader refuses a bare number or word for a string)`},
+		{"json comma", "c.json", `{"name": [1, ]}`, `c.json:1:14: invalid character ']' looking for beginning of value (no comma belongs before ])`},
+		{"json comment", "c.json", "{ // x\n}", `c.json:1:3: invalid character '/' (JSON has no comments: in a file whose name ends in .yaml they begin with #)`},
+		{"json quotes", "c.json", "{'name': 1}", `c.json:1:2: invalid character '\'' (JSON has " only as quotes)`},
 		{"json cut", "c.json", `{"name": "c"`, `c.json:1:13: the file ends in the middle of a value`},
 		{"json duplicate", "c.json", "{\"@type\":\"type.googleapis.com/envoy.config.cluster.v3.Cluster\",\n\"name\":\"a\",\"name\":\"b\"}", `c.json:2:12: duplicate key "name", first on line 2`},
 		{"merge key", "c.yaml", cluster + "<<: {connect_timeout: 1s}", `c.yaml:3:1: warning: merge key (Envoy's own reader refuses merge keys)`},
 		{"minutes", "c.yaml", cluster + "connect_timeout: 5m", `c.yaml:3:18: warning: connect_timeout: the duration "5m" (Envoy's own reader takes seconds only)`},
 		{"bare number", "c.yaml", cluster + "alt_stat_name: 5", `c.yaml:3:16: warning: alt_stat_name: int 5 for a string (Envoy's own reader refuses a bare number or word for a string)`},
+		{"bare word", "c.yaml", cluster + "alt_stat_name: no", `c.yaml:3:16: warning: alt_stat_name: the bare word "no" for a string (Envoy's own reader takes it for true or false, and refuses it: put it in quotes)`},
+		{"word in quotes", "c.yaml", cluster + "alt_stat_name: \"no\"", ""},
 		{"range", "c.yaml", cluster + "per_connection_buffer_limit_bytes: -1", `c.yaml:3:36: per_connection_buffer_limit_bytes: a whole number from 0 (uint32) is needed, not int -1`},
 		{"fraction", "c.yaml", cluster + "per_connection_buffer_limit_bytes: 1.5", `c.yaml:3:36: per_connection_buffer_limit_bytes: a whole number from 0 (uint32) is needed, not float 1.5`},
 		{"list of null", "c.yaml", cluster + "health_checks: [null]", `c.yaml:3:17: health_checks[0]: a list cannot hold null`},

@@ -120,6 +120,25 @@ func slip(a, b string) bool {
 	return distance(strings.ToLower(a), strings.ToLower(b), most) <= most
 }
 
+// successors are fields of Envoy's API before v3 which files in use still have, and what has
+// taken their place.
+var successors = map[protoreflect.Name]protoreflect.Name{
+	"config": "typed_config", "hosts": "load_assignment", "tls_context": "transport_socket",
+	"host_rewrite": "host_rewrite_literal", "regex": "safe_regex", "regex_match": "safe_regex_match",
+}
+
+// formerly returns a hint if a message had a field once, which its names tell that are
+// reserved; else "".
+func formerly(name protoreflect.Name, md protoreflect.MessageDescriptor) string {
+	if !md.ReservedNames().Has(name) {
+		return ""
+	}
+	if next := successors[name]; md.Fields().ByName(next) != nil {
+		return fmt.Sprintf("Envoy's API has it no more: write %q", next)
+	}
+	return "Envoy's API has it no more"
+}
+
 // Nearest returns the candidate that is closest to a word, or "" if none is
 // close enough to be meant.
 func Nearest(word string, candidates func(func(string) bool)) string {

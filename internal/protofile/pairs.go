@@ -18,7 +18,11 @@ func (d *Decoder) pairs(n *yaml.Node, path string, depth int) []pair {
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		k, v := d.resolve(n.Content[i], path), n.Content[i+1]
 		if k.Kind != yaml.ScalarNode {
-			d.Report(k, path, "", "a key must be a word")
+			hint := ""
+			if k.Kind == yaml.MappingNode && k.Style&yaml.FlowStyle != 0 {
+				hint = TemplateHint
+			}
+			d.Report(k, path, hint, "a key must be a word")
 			continue
 		}
 		if k.Tag == "!!merge" {

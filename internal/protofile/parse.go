@@ -80,6 +80,8 @@ func syntax(file string, src []byte, err error) Problem {
 		p.Message, p.Hint = "an alias of an anchor that there is not", `text that begins with "*" wants quotes`
 	case strings.ContainsRune(line, '\t'):
 		p.Hint = "YAML is not indented with tabs"
+	case e.Message == "did not find expected alphabetic or numeric character" && strings.Contains(line, "*"):
+		p.Hint = starHint
 	case e.ContextMsg == "while scanning a simple key": // the reader has read on
 		p.Pos = from
 	case strings.HasPrefix(e.Message, "mapping values are not allowed"):
@@ -95,6 +97,9 @@ func syntax(file string, src []byte, err error) Problem {
 	if p.Pos.Line == 0 { // the reader says no place of characters that no text has
 		i := bytes.IndexFunc(src, func(r rune) bool { return unicode.IsControl(r) && !strings.ContainsRune("\t\n\r\u0085", r) })
 		p.Pos = placeOf(src, max(i, 0))
+	}
+	if hint, pos := cause(src, p.Pos); hint != "" {
+		p.Hint, p.Pos = hint, pos
 	}
 	return p
 }
@@ -133,6 +138,7 @@ func within(what string, from Pos) string {
 // ParseJSON returns a JSON file as the tree that ParseYAML makes. Its error is
 // a Problem, which quotes a character of the file at most.
 func ParseJSON(file string, src []byte) (*yaml.Node, error) {
+	src = WithoutMark(src)
 	p := jsonParser{dec: json.NewDecoder(bytes.NewReader(src)), src: src, line: 1}
 	p.dec.UseNumber()
 	n, err := p.value(0)
@@ -162,7 +168,11 @@ func ParseJSON(file string, src []byte) (*yaml.Node, error) {
 		at = int64(len(src))
 	}
 	pos := p.pos(at)
-	return nil, Problem{File: file, Pos: pos, Message: err.Error()}
+	hint := jsonHint(src, at)
+	if why, where := cause(src, pos); why == conflictHint {
+		hint, pos = why, where
+	}
+	return nil, Problem{File: file, Pos: pos, Message: err.Error(), Hint: hint}
 }
 
 type jsonParser struct {

@@ -80,6 +80,9 @@ func (d *Decoder) unknownField(key *yaml.Node, md protoreflect.MessageDescriptor
 	if near := Nearest(key.Value, fieldNames(md)); near != "" {
 		hint, slip = fmt.Sprintf("did you mean %q?", near), distance(key.Value, near, 2) <= 2
 	}
+	if gone := formerly(protoreflect.Name(key.Value), md); gone != "" {
+		hint, slip = gone, true // the API's own word, and no secret
+	}
 	was := d.secrets
 	defer func() { d.secrets = was }()
 	switch {
@@ -176,7 +179,7 @@ func token(n *yaml.Node, line string) (own, rest string) {
 
 // sourceLine returns a line of a source, which counts from 1; "" if there is none.
 func sourceLine(src []byte, line int) string {
-	for l := range bytes.Lines(src) {
+	for l := range bytes.Lines(WithoutMark(src)) {
 		if line--; line == 0 {
 			return readable(l)
 		}

@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"math"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -33,6 +34,8 @@ func (d *Decoder) scalar(n *yaml.Node, fd protoreflect.FieldDescriptor, path str
 				return fail("")
 			}
 			d.portable(findings.Portability, n, path, bareNumber, "%s for a string", func() { n.Tag, n.Style = "!!str", yaml.DoubleQuotedStyle }, d.kind(n))
+		} else if n.Style == 0 && olderTruth.MatchString(n.Value) {
+			d.portable(findings.Portability, n, path, "Envoy's own reader takes it for true or false, and refuses it: put it in quotes", "the bare word %s for a string", func() { n.Style = yaml.DoubleQuotedStyle }, d.quoted(n.Value))
 		}
 		return protoreflect.ValueOfString(n.Value), true
 	case protoreflect.BytesKind:
@@ -76,6 +79,10 @@ func (d *Decoder) scalar(n *yaml.Node, fd protoreflect.FieldDescriptor, path str
 
 // quoted reports whether YAML reads a scalar as text.
 func quoted(n *yaml.Node) bool { return n.Tag == "!!str" || n.Tag == "!!timestamp" }
+
+// olderTruth matches what YAML 1.1, which Envoy reads, takes for true or false, and YAML 1.2
+// for text: so "no" is no name of a region.
+var olderTruth = regexp.MustCompile(`^([yY]|[nN]|yes|Yes|YES|no|No|NO|on|On|ON|off|Off|OFF)$`)
 
 // wordOfTruth returns what Envoy's reader takes a text for: it reads more words as true or
 // false, in any case, and YAML's older ones without quotes.

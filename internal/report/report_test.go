@@ -4,12 +4,14 @@ import (
 	"encoding/json"
 	"encoding/xml"
 	"errors"
+	"io"
 	"maps"
 	"os"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/chancery-xds/chancery/internal/findings"
 	"github.com/chancery-xds/chancery/internal/protofile"
@@ -179,6 +181,40 @@ func TestJUnit(t *testing.T) {
 	}
 	if s := read(Report{}); s.Tests != 1 || s.Failures != 0 {
 		t.Errorf("nothing: %+v", s)
+	}
+}
+
+// Whatever files have in them, readers of XML can read it.
+func TestJUnitIsWellFormed(t *testing.T) {
+	hostile := "]]> <a b='c'> & \" \x00\x01\x1b[31m\x7f \xff\xfe \ufffe\uffff \u2028 \U0001f600\r\n\t"
+	r := Report{Program: hostile, Files: 1, Bad: true, Findings: []protofile.Problem{
+		{File: hostile, Pos: protofile.Pos{Line: 1, Column: 2}, Path: hostile, Code: findings.Rule, Message: hostile, Hint: hostile, Excerpt: hostile},
+		{File: hostile, Message: hostile, Warning: true, Others: 2},
+	}}
+	for range 2 {
+		text := written(t, "junit", r)
+		if !utf8.ValidString(text) {
+			t.Errorf("no UTF-8: %q", text)
+		}
+		for dec, depth := xml.NewDecoder(strings.NewReader(text)), 0; ; {
+			token, err := dec.Token()
+			if errors.Is(err, io.EOF) {
+				if depth != 0 {
+					t.Errorf("ends %d deep", depth)
+				}
+				break
+			}
+			if err != nil {
+				t.Fatalf("%v in\n%q", err, text)
+			}
+			switch token.(type) {
+			case xml.StartElement:
+				depth++
+			case xml.EndElement:
+				depth--
+			}
+		}
+		r.Bad, r.Findings = false, r.Findings[1:]
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // BenchmarkCheck reads 10,000 resources in 100 files: a quarter each of clusters,
@@ -18,6 +19,29 @@ func BenchmarkCheck(b *testing.B) {
 		if c := Check(root, Options{}); len(c.Errors) > 0 || len(c.Counts) != 4 {
 			b.Fatal(c)
 		}
+	}
+}
+
+// A check before each deployment must not be waited for. It takes a second; the limit is for
+// busy machines and the race detector, and still finds what grows with the square of the files.
+func TestCheckOfManyIsFast(t *testing.T) {
+	if testing.Short() {
+		t.Skip("10,000 resources")
+	}
+	root := t.TempDir()
+	writeMany(t, root, 10_000)
+	begin := time.Now()
+	c := Check(root, Options{})
+	took := time.Since(begin)
+	n := 0
+	for _, count := range c.Counts {
+		n += count.N
+	}
+	if len(c.Errors) > 0 || n != 10_000 {
+		t.Fatal(c.Errors, n)
+	}
+	if t.Logf("%d resources in %v", n, took); took > 2*time.Minute {
+		t.Errorf("%d resources take %v", n, took)
 	}
 }
 

@@ -33,9 +33,10 @@ type Checked struct {
 	by *Source
 }
 
-// With returns what is checked with more that was found, in its place, of which no more is
-// told than the options of the check say.
-func (c Checked) With(errs, warnings []protofile.Problem) Checked {
+// With returns what is checked with more that was found, in its place, of which no more than
+// most are told, as Options have it.
+func (c Checked) With(errs, warnings []protofile.Problem, most int) Checked {
+	c.by.Most = most
 	c.Errors = c.by.summary("mistake", c.by.counted(slices.Concat(c.Errors, errs)), 0)
 	c.Warnings = c.by.summary("warning", c.by.counted(slices.Concat(c.Warnings, warnings)), 0)
 	return c

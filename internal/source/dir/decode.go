@@ -133,7 +133,7 @@ func (d *decoder) isText() bool {
 		r, w := utf8.DecodeRune(d.Source[i:])
 		switch {
 		case r == utf8.RuneError && w == 1 || r == 0:
-			d.ReportAs(findings.Syntax, &yaml.Node{Line: line, Column: col}, "", "", "this is no text: byte %#02x", d.Source[i])
+			d.ReportAs(findings.Syntax, &yaml.Node{Line: line, Column: col}, "", protofile.Encoding(d.Source), "this is no text: byte %#02x", d.Source[i])
 			return false
 		case r == '\n':
 			line, col = line+1, 1
@@ -194,7 +194,9 @@ func (d *decoder) document(n *yaml.Node) {
 		d.ReportAs(findings.NoMessage, n, "", "chancery import "+shellWord(d.File)+" --out DIR makes resources of it", "this is a config_dump of Envoy, not a resource")
 	default:
 		hint := "want a resource, a DiscoveryResponse or the protocol's Resource"
-		if meant := protofile.MeantKey(flat); strings.HasPrefix(meant, "did you mean") {
+		if has("apiVersion") && has("kind") {
+			hint = "an object of Kubernetes: write the Envoy configuration that is in it into a file of its own"
+		} else if meant := protofile.MeantKey(flat); strings.HasPrefix(meant, "did you mean") {
 			hint = meant
 		}
 		d.ReportAs(findings.NoMessage, n, "", hint, `neither "@type" nor "resources"`)

@@ -71,7 +71,7 @@ resources: [{` + clusterURL + `, name: a}]
 		{"the wrapper, as document and as entry", "c.yaml", `
 "@type": type.googleapis.com/envoy.service.discovery.v3.Resource
 name: outer
-aliases: [x, y]
+aliases: [x, z]
 ttl: 30s
 resource: {` + clusterURL + `, name: inner}
 ---
@@ -80,7 +80,7 @@ resources:
   resource:
     ` + clusterURL + `
     name: own
-`, "CDS outer at c.yaml:2:1 aliases [x y] ttl 30s\nCDS own at c.yaml:9:3\n"},
+`, "CDS outer at c.yaml:2:1 aliases [x z] ttl 30s\nCDS own at c.yaml:9:3\n"},
 		{"several documents", "c.yml", "# nothing yet\n---\n" + clusterURL + "\nname: a\n---\n---\n" + clusterURL + "\nname: b\n...\n",
 			"CDS a at c.yml:3:1\nCDS b at c.yml:7:1\n"},
 		{"JSON with tabs, escapes and two documents", "c.json", "{\n\t\"@type\": \"type.googleapis.com/envoy.config.cluster.v3.Cluster\",\n\t\"name\": \"a\\/\\ud83d\\ude00\"}\n",
@@ -149,7 +149,7 @@ filter_chains:
 		{"TYP-7 a response whose type has no prefix", "c.yaml", "type_url: Cluster\nresources:\n- {" + clusterURL + ", name: a}\n",
 			"CDS a at c.yaml:3:3\nc.yaml:1:11: type_url: this is no type URL that begins with type.googleapis.com/ (did you mean \"type.googleapis.com/envoy.config.cluster.v3.Cluster\"?)\n"},
 		{"not a resource", "c.yaml", "name: a\n", "c.yaml:1:1: neither \"@type\" nor \"resources\" (want a resource, a DiscoveryResponse or the protocol's Resource)\n"},
-		{"a list of resources", "c.yaml", "- {" + clusterURL + ", name: a}\n", "c.yaml:1:1: a mapping is needed, not a list\n"},
+		{"a list of resources", "c.yaml", "- {" + clusterURL + ", name: a}\n", "c.yaml:1:1: a mapping is needed, not a list (several resources are documents with --- between them, or a list below \"resources:\")\n"},
 		{"Envoy's bootstrap", "c.yaml", "node: {id: x}\nstatic_resources: {}\n", "c.yaml:1:1: this is an Envoy bootstrap, not a resource (chancery import c.yaml --out DIR makes resources of it)\n"},
 		{"a config_dump", "it's.json", `{"configs": []}`, "it's.json:1:1: this is a config_dump of Envoy, not a resource (chancery import 'it'\\''s.json' --out DIR makes resources of it)\n"},
 		{"a virtual host without a wrapper", "c.yaml", "\"@type\": type.googleapis.com/envoy.config.route.v3.VirtualHost\nname: v\ndomains: [\"*\"]\n",

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/chancery-xds/chancery/internal/findings"
+	"github.com/chancery-xds/chancery/internal/protofile"
 )
 
 // whole stands for a file where nothing tells lines.
@@ -25,6 +26,7 @@ func (d *decoder) text() {
 	if !d.isText() {
 		return
 	}
+	d.Source = protofile.WithoutMark(d.Source)
 	name, line := header(d.Source)
 	hint := ""
 	if name == "" {

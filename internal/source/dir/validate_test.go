@@ -235,7 +235,7 @@ func TestWith(t *testing.T) {
 	text := clusterURL + "\nname: a\nconnect_timeout: 0s\n---\n" + clusterURL + "\nname: b\nconnect_timeout: 0s\n---\n" + clusterURL + "\nname: c\n"
 	c := CheckAll([]string{Stdin}, strings.NewReader(text), Options{MaxFile: 1 << 20, Most: 1}, findings.NotTried)
 	at := c.Loaded[2].Pos
-	c = c.With([]protofile.Problem{at.Problem(findings.Refused, "no")}, []protofile.Problem{at.Problem(findings.NotTried, "not asked")})
+	c = c.With([]protofile.Problem{at.Problem(findings.Refused, "no")}, []protofile.Problem{at.Problem(findings.NotTried, "not asked")}, c.by.Most)
 	if len(c.Errors) != 2 || c.Errors[1].Others != 2 || protofile.Count(c.Errors) != 3 || len(c.Warnings) != 0 {
 		t.Errorf("%v, %v", c.Errors, c.Warnings)
 	}

@@ -157,7 +157,7 @@ func serve(t testing.TB, opts ...Option) *world {
 func serveFrom(t testing.TB, s *Server) *world {
 	t.Helper()
 	w := &world{Server: s, lis: bufconn.Listen(64 << 10)}
-	w.grpc = grpc.NewServer(append(GRPCOptions(), grpc.WaitForHandlers(true), grpc.Creds(s.Credentials(nil)))...)
+	w.grpc = grpc.NewServer(append(GRPCOptions(), grpc.WaitForHandlers(true), grpc.Creds(s.Credentials(nil)), grpc.InTapHandle(s.Tap))...)
 	if err := w.Register(w.grpc); err != nil {
 		t.Fatal(err)
 	}

@@ -490,7 +490,7 @@ func (c *choked) SendMsg(any) error {
 }
 
 func TestRefusedWhileSending(t *testing.T) {
-	within(t, "SAFE-1 a request that is too large is counted, also while a response leaves", func(t *testing.T) {
+	within(t, "SAFE-1 a request that is too large is counted, and its line has the limit, also while a response leaves", func(t *testing.T) {
 		w := serve(t)
 		w.set(xds.Cluster, res("a", "1"))
 		ask, err := proto.Marshal(&discovery.DiscoveryRequest{TypeUrl: xds.Cluster.URL, Node: &corev3.Node{Id: "n"}})
@@ -501,6 +501,9 @@ func TestRefusedWhileSending(t *testing.T) {
 		err = w.serve(&choked{ctx: ctx, end: end, asks: [][]byte{ask}, sending: make(chan struct{})}, xds.SotW, nil, nil)
 		if n := w.Stats().Throttled["request"]; status.Code(err) != codes.ResourceExhausted || n != 1 {
 			t.Errorf("%d are counted: %v", n, err)
+		}
+		if lines := w.log.lines("limit=request\n"); len(lines) != 1 {
+			t.Error(w.log)
 		}
 	})
 }

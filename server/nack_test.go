@@ -147,14 +147,11 @@ func TestNackLine(t *testing.T) {
 	})
 	within(t, "OBS-2 made-up nodes of an address are some lines, and hide nobody's NACK that was there before, or comes from elsewhere", func(t *testing.T) {
 		w := serve(t)
-		at := func(id int, ip, node string, since time.Time) *Stream {
-			return &Stream{ID: uint64(id), Node: &xds.Node{ID: node}, Peer: net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(ip), uint16(id))), Since: since}
-		}
 		old := time.Now()
 		time.Sleep(2 * time.Minute)
 		for i := range 20_000 {
 			for range 2 { // each is to be counted, too
-				w.event(at(i, "192.0.2.1", fmt.Sprint("made-up-", i), time.Now()), nacked(fmt.Sprint("reason ", strings.Repeat("x", i%1000), i)))
+				w.event(nodeAt("192.0.2.1", fmt.Sprint("made-up-", i), time.Now()), nacked(fmt.Sprint("reason ", strings.Repeat("x", i%1000), i)))
 			}
 		}
 		time.Sleep(3 * repeats.Within)
@@ -166,14 +163,50 @@ func TestNackLine(t *testing.T) {
 			t.Error(sum)
 		}
 		for i := range 20_000 {
-			w.event(at(i, "192.0.2.1", fmt.Sprint("made-up-", i), time.Now()), nacked(fmt.Sprint("reason ", strings.Repeat("x", i%1000), i)))
+			w.event(nodeAt("192.0.2.1", fmt.Sprint("made-up-", i), time.Now()), nacked(fmt.Sprint("reason ", strings.Repeat("x", i%1000), i)))
 		}
-		w.event(at(1, "192.0.2.2", "elsewhere", time.Now()), nacked("a mistake"))
-		w.event(at(2, "192.0.2.1", "long-there", old), nacked("another mistake"))
+		w.event(nodeAt("192.0.2.2", "elsewhere", time.Now()), nacked("a mistake"))
+		w.event(nodeAt("192.0.2.1", "long-there", old), nacked("another mistake"))
 		if len(w.log.lines("node=elsewhere")) != 1 || len(w.log.lines("node=long-there")) != 1 {
 			t.Error("a first NACK is hidden")
 		}
 		time.Sleep(3 * repeats.Within)
+	})
+	within(t, "OBS-2 SAFE-9 made-up nodes of many addresses are some lines and a count, and hide nobody's NACK that was there before", func(t *testing.T) {
+		w := serve(t)
+		old := time.Now()
+		time.Sleep(2 * time.Minute)
+		for i := range 20_000 {
+			w.event(nodeAt(fmt.Sprintf("10.0.%d.%d", i/256, i%256), fmt.Sprint("made-up-", i), time.Now()), nacked("reason "+letters(i)))
+		}
+		w.event(nodeAt("192.0.2.1", "long-there", old), nacked("a mistake"))
+		if n := len(w.log.lines("")); n > 1000+1 {
+			t.Errorf("%d lines", n)
+		}
+		if len(w.log.lines("node=long-there")) != 1 {
+			t.Error("a first NACK is hidden")
+		}
+		time.Sleep(3 * repeats.Within)
+		sum := w.log.lines("more is wrong with clients of all addresses than is logged")
+		if len(sum) != 1 || !strings.Contains(sum[0], "repeated=19000 ") || !strings.Contains(sum[0], `nodes="[made-up-`) || !strings.Contains(sum[0], "peer=10.0.78.31") {
+			t.Error(sum)
+		}
+	})
+	within(t, "OBS-2 made-up nodes of some addresses hide no first NACK of another", func(t *testing.T) {
+		w := serve(t)
+		for i := range 20_000 {
+			ip := fmt.Sprintf("10.0.0.%d", i%200)
+			w.event(nodeAt(ip, fmt.Sprint("made-up-", i), time.Now()), nacked("reason "+letters(i)))
+		}
+		w.event(nodeAt("192.0.2.1", "elsewhere", time.Now()), nacked("a mistake"))
+		if len(w.log.lines("node=elsewhere")) != 1 {
+			t.Error("a first NACK is hidden")
+		}
+		time.Sleep(repeats.Within)
+		if n := len(w.log.lines("")); n > 1000+200+1 { // those, what counts of each address, and of all
+			t.Errorf("%d lines", n)
+		}
+		time.Sleep(2 * repeats.Within)
 	})
 	within(t, "OBS-2 who gives a reason that others gave is named with the count", func(t *testing.T) {
 		w := serve(t)
@@ -191,6 +224,16 @@ func TestNackLine(t *testing.T) {
 			t.Error(got)
 		}
 	})
+}
+
+// letters returns a number without digits, in which reasons differ that are the same.
+func letters(i int) string {
+	return strings.Map(func(r rune) rune { return r - '0' + 'a' }, fmt.Sprint(i))
+}
+
+// nodeAt returns a stream of a node at an address.
+func nodeAt(ip, node string, since time.Time) *Stream {
+	return &Stream{ID: 1, Node: &xds.Node{ID: node}, Peer: net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(ip), 1)), Since: since}
 }
 
 func TestRecovered(t *testing.T) {

@@ -175,13 +175,14 @@ func (s *Server) crowded(ctx context.Context, err error) {
 		return
 	}
 	s.tally[r.fault].Add(1)
-	attrs := r.attrs()
-	var who Stream
-	if p, ok := peer.FromContext(ctx); ok {
-		who.Peer = p.Addr
-		attrs = append(attrs, slog.String("peer", p.Addr.String()))
-	}
-	s.warn(&who, r.Message(), "stream closed: client exceeded a limit or sent a malformed request", attrs)
+	who := Stream{Peer: peerOf(ctx)}
+	s.warnOf(&who, r.Message(), "stream closed: client exceeded a limit or sent a malformed request", func() []slog.Attr {
+		attrs := r.attrs()
+		if who.Peer != nil {
+			attrs = append(attrs, slog.String("peer", who.Peer.String()))
+		}
+		return attrs
+	})
 }
 
 // manyOfNode ends a stream of a node that has too many.

@@ -13,9 +13,12 @@ import (
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/tap"
 	"google.golang.org/grpc/test/bufconn"
 
+	"github.com/chancery-xds/chancery/internal/repeats"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -368,4 +371,54 @@ func TestSilenceIsLeftOnce(t *testing.T) {
 	if n := s.taken(); n != 0 {
 		t.Errorf("SAFE-9 %d streams are silent, want none", n)
 	}
+}
+
+// A crowd of silent streams is refused before gRPC has goroutines for it, and nobody else is.
+func TestTap(t *testing.T) {
+	within(t, "SAFE-9 who finds no room among the silent is refused at once, and counted", func(t *testing.T) {
+		w := serve(t, WithLimits(Limits{Silent: 2}))
+		conn, other := net.Addr(&net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 1}), net.Addr(&net.TCPAddr{IP: net.IPv4(192, 0, 2, 2), Port: 1})
+		const method = "/envoy.service.cluster.v3.ClusterDiscoveryService/StreamClusters"
+		tapped := func(from net.Addr, method string) error {
+			ctx := t.Context()
+			if from == nil { // it is timed
+				timed, cancel := context.WithTimeout(ctx, time.Hour)
+				defer cancel()
+				from, ctx = conn, timed
+			}
+			_, err := w.Tap(peer.NewContext(ctx, &peer.Peer{Addr: from}), &tap.Info{FullMethodName: method})
+			return err
+		}
+		var all []*seat
+		for range 3 { // one is free
+			if err := tapped(conn, method); err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, w.silent.enter(conn, newLoss()))
+		}
+		if err := tapped(conn, method); err != nil {
+			t.Error("its line is not written yet:", err)
+		}
+		w.crowded(peer.NewContext(t.Context(), &peer.Peer{Addr: conn}), w.silent.full)
+		if err := tapped(conn, method); status.Code(err) != codes.ResourceExhausted || w.Stats().Throttled["silent_streams"] != 2 {
+			t.Error(err, w.Stats().Throttled)
+		}
+		for what, err := range map[string]error{
+			"another address": tapped(other, method), "another service": tapped(conn, "/grpc.health.v1.Health/Watch"), "a call with a timeout": tapped(nil, method),
+		} {
+			if err != nil {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		for _, s := range all {
+			w.silent.leave(s)
+		}
+		if err := tapped(conn, method); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(2 * repeats.Within)
+		if lines := w.log.lines("on which no request has come"); len(lines) != 2 || !strings.Contains(lines[1], "repeated=1") {
+			t.Error(lines)
+		}
+	})
 }

@@ -1,8 +1,15 @@
 package server
 
 import (
+	"context"
 	"net"
+	"strings"
 	"sync"
+
+	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/tap"
+
+	"github.com/chancery-xds/chancery/internal/shares"
 )
 
 // silences are the streams on which no request has come. One of each connection is free:
@@ -40,6 +47,19 @@ func (s *silences) first(conn net.Addr) *seat {
 	return free
 }
 
+// room reports whether a stream of a connection would find a seat.
+func (s *silences) room(conn net.Addr) bool {
+	s.mu.Lock()
+	free := conn == nil || s.free[conn] == nil
+	s.mu.Unlock()
+	if free {
+		return true
+	}
+	s.seats.mu.Lock()
+	defer s.seats.mu.Unlock()
+	return s.shares.Room(shares.Owner(conn))
+}
+
 // leave gives a seat back. A second time does nothing.
 func (s *silences) leave(of *seat) {
 	if of.free == nil {
@@ -58,4 +78,20 @@ func (s *silences) taken() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.free) + s.seats.taken()
+}
+
+// Tap is for [grpc.InTapHandle]: it refuses a stream, or a Fetch, for which there is no room
+// among those on which no request has come ([Limits.Silent]) before gRPC has a goroutine for
+// it. They are refused without it, too, but a flood of them then has thousands of goroutines
+// when the machine is busy.
+func (s *Server) Tap(ctx context.Context, call *tap.Info) (context.Context, error) {
+	_, timed := ctx.Deadline() // then gRPC would keep its timer
+	if timed || !strings.HasPrefix(call.FullMethodName, "/envoy.") || s.silent.room(peerOf(ctx)) {
+		return ctx, nil
+	}
+	full := s.silent.full
+	if !s.repeats.Full(status.Convert(full).Message(), 1) {
+		return ctx, nil // there is a line to write, and gRPC holds a lock
+	}
+	return ctx, s.guarded(&Stream{}, func() error { s.crowded(ctx, full); return full })
 }

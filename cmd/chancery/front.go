@@ -119,7 +119,7 @@ func (f *front) open(log *slog.Logger, types *envoyapi.Types, xds *server.Server
 		if f.secure(a) {
 			creds = secured
 		}
-		g := grpc.NewServer(append(slices.Clip(options), grpc.Creds(xds.Credentials(creds)))...)
+		g := grpc.NewServer(append(slices.Clip(options), grpc.Creds(xds.Credentials(creds)), grpc.InTapHandle(xds.Tap))...)
 		if err := xds.Register(g); err != nil {
 			f.close()
 			return err

@@ -94,9 +94,10 @@ Each flag may be given as an environment variable instead: CHANCERY_LISTEN for
 --listen, CHANCERY_MAX_FILE for --max-file. The flag wins. A SIZE is a number of
 bytes, or has a unit: 67108864, 64MiB, 64MB.
 
-Signals: SIGHUP reloads at once. On SIGTERM and SIGINT the server is not ready;
-after --drain-delay it sends its clients elsewhere and ends their streams, one by
-one within --drain, then the program. A second one ends it at once.
+Signals: SIGHUP reloads at once, until the end. On SIGTERM and SIGINT the server
+is not ready; after --drain-delay it sends its clients elsewhere and ends their
+streams, one by one within --drain, then the program. A second one of these ends
+it at once.
 
 Exit codes: 0 ended by a signal; 1 the files cannot be loaded, or an address
 cannot be listened on; 2 wrong use.`,
@@ -290,6 +291,7 @@ func (s *serving) run() error {
 	}
 	defer s.rest.close()
 	running.Go(func() { src.Run(ctx) })
+	running.Go(func() { reloads(ctx, hangups, src) })
 	s.state.run(ctx, &running, s.log, src)
 	xds.SetServing(known())
 	served, polled := s.front.serve(), s.rest.serve()
@@ -301,8 +303,6 @@ func (s *serving) run() error {
 
 	for {
 		select {
-		case <-hangups:
-			src.Reload()
 		case <-loads:
 			xds.SetServing(known())
 		case err := <-served:
@@ -337,6 +337,19 @@ func (s *serving) first(src *dir.Source) error {
 		s.log.Warn("the configuration is empty: no file has a resource", "dir", s.dir, "files", report.Files, "clients_wait", !s.allowEmpty)
 	}
 	return nil
+}
+
+// reloads has the files loaded at each signal until ctx is done: also while the server is
+// ending, since until its last stream has ended it serves what the files say.
+func reloads(ctx context.Context, hangups <-chan os.Signal, src *dir.Source) {
+	for {
+		select {
+		case <-hangups:
+			src.Reload()
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // end ends the streams, at once if another signal comes. "Not ready first, then

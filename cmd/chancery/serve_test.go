@@ -425,6 +425,17 @@ func TestSignals(t *testing.T) {
 		s.gets("a", "b")
 		d.healthy(healthgrpc.HealthCheckResponse_NOT_SERVING)
 	})
+	for _, flag := range []string{"--drain-delay", "--drain"} {
+		t.Run("SIGHUP reloads while it is ending, in "+flag, func(t *testing.T) {
+			t.Parallel()
+			d := serve(t, []string{flag, "1h"}, "a.yaml", cluster("a"))
+			d.clusters().gets("a") // so that there is a stream to drain
+			d.signal(syscall.SIGTERM)
+			d.logged("ending streams")
+			d.signal(syscall.SIGHUP)
+			d.logged("loaded")
+		})
+	}
 	t.Run("--drain 0s: all streams end at once", func(t *testing.T) {
 		t.Parallel()
 		d := serve(t, []string{"--drain", "0s"}, "a.yaml", cluster("a"))

@@ -44,19 +44,11 @@ func (o *owner) Before(other *owner) bool { return o.places.Len() > other.places
 // already.
 func (s *Shares[T]) Enter(name string, thing T) (p *Place[T], lost Lost[T]) {
 	o := s.owners[name]
+	if !s.Room(name) {
+		return nil, lost
+	}
 	if s.n >= s.Max {
-		if s.n == 0 {
-			return nil, lost
-		}
-		top := s.most.First()
-		have := 0
-		if o != nil {
-			have = o.places.Len()
-		}
-		if have+1 >= top.places.Len() {
-			return nil, lost
-		}
-		p := top.places.Back().Value.(*Place[T])
+		p := s.most.First().places.Back().Value.(*Place[T])
 		lost = Lost[T]{p.thing, true}
 		s.Leave(p)
 	}
@@ -72,6 +64,18 @@ func (s *Shares[T]) Enter(name string, thing T) (p *Place[T], lost Lost[T]) {
 	s.most.Put(o)
 	s.n++
 	return p, lost
+}
+
+// Room reports whether Enter would find or make a place.
+func (s *Shares[T]) Room(name string) bool {
+	if s.n < s.Max {
+		return true
+	}
+	have := 0
+	if o := s.owners[name]; o != nil {
+		have = o.places.Len()
+	}
+	return s.n > 0 && have+1 < s.most.First().places.Len()
 }
 
 // Lost is a thing that has lost its place.

@@ -94,7 +94,11 @@ func TestSharesQuick(t *testing.T) {
 			for _, h := range all {
 				most = max(most, count(h.name))
 			}
+			room := s.Room(name)
 			p, lost := s.Enter(name, i)
+			if room != (p != nil) {
+				t.Fatalf("seed %d: room %v, and got a place: %v", seed, room, p != nil)
+			}
 			switch {
 			case !full:
 				if p == nil || lost.OK {

@@ -151,6 +151,20 @@ func (d *delivery) unlisted(yield func(string, item) bool) {
 	}
 }
 
+// keepUnlisted leaves of it what only a delivery told that is not listed any more, and reports
+// whether that is anything.
+func (d *delivery) keepUnlisted() bool {
+	var items []item
+	for _, it := range d.unlisted {
+		if it.older = true; !it.tellsNothing() {
+			items = append(items, it)
+		}
+	}
+	d.cargo, d.own, d.finding = cargo{items: items}, cargo{}, nil
+	slices.SortFunc(d.items, itemByName)
+	return len(items) > 0
+}
+
 func (d *delivery) settled() bool {
 	return !slices.ContainsFunc(d.parts, func(p part) bool { return p.fate == unanswered })
 }

@@ -32,7 +32,8 @@
 //	              stuck       a cluster in it has no assignment: expect no ACK
 //	              joined      the fifth unanswered makes one of the oldest two: of what
 //	                          was before both and what only the older said, one counts;
-//	                          refused, what only that told becomes a refusal
+//	                          refused, what only that told becomes a refusal, and stays
+//	                          listed until then if the one is answered first (delta)
 //	refusal     refused: it may have applied all, some or none. What it was told to be
 //	            gone it may have, and is told so again with the rest.
 //	              held back   none of its names is sent while all are the same

@@ -179,7 +179,7 @@ func (u *subscription) checkRecord() error {
 	var last uint64
 	for i := range u.deliveries {
 		d := &u.deliveries[i]
-		dealt := d.settled() && !slices.ContainsFunc(d.parts, func(p part) bool { return p.fate == passed })
+		dealt := d.settled() && d.joined == 0 && !slices.ContainsFunc(d.parts, func(p part) bool { return p.fate == passed })
 		if d.parts[0].nonce <= last || dealt {
 			return fmt.Errorf("delivery %d behind %d, settled %v", d.parts[0].nonce, last, dealt)
 		}

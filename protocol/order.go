@@ -178,7 +178,7 @@ func (s *Session) has(u, first *subscription, t *xds.Table, name, waiter string)
 			return false
 		}
 	}
-	return is == nil || !first.wildcard || !s.doubtful(u, first, waiter, is)
+	return !first.shows(is) || !first.wildcard || !s.doubtful(u, first, waiter, is)
 }
 
 // doubtful reports whether waiter of u must wait because it is doubtful that the

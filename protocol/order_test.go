@@ -259,3 +259,26 @@ func TestDroppedIsNotCold(t *testing.T) {
 		l.want(want)
 	}
 }
+
+// ADS-6: nobody waits for assignments of a cluster that the wildcard has lost, for it is on
+// demand now: of these the client knows nothing, and what it has had no assignment to give.
+func TestOnDemandIsNotDoubtful(t *testing.T) {
+	for _, onDemand := range []bool{false, true} {
+		l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{
+			xds.Endpoint.URL: tableOf(xds.Endpoint, "e"),
+		})
+		l.ask(xds.Request{Type: xds.Cluster})
+		l.ask(xds.Request{Type: xds.Endpoint, Subscribe: []string{"missing"}})
+		l.ask(xds.Request{Type: xds.Route, Subscribe: []string{"r"}})
+		l.settle()
+		l.commit(xds.Cluster, []*xds.Resource{cluster("x", 1, "missing")})
+		l.want("CDS x@1, EDS -missing")
+		c, want := cluster("x", 2, "e"), "CDS x@2"
+		if c.OnDemand = onDemand; onDemand {
+			want = "RDS r@1, CDS -x"
+		}
+		l.commit(xds.Cluster, []*xds.Resource{c})
+		l.commit(xds.Route, route(1, "x"))
+		l.want(want)
+	}
+}

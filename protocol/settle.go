@@ -38,6 +38,8 @@ func (s *Session) acceptUnlisted(u *subscription, nonce uint64) {
 			s.belated(u, d, func(name string, is *xds.Stamp) bool { return !d.tells(name, is) })
 			u.forgive(nonce, d.unlisted)
 			d.without(d.unlisted) // it has all of that, also if it refuses this one
+			u.finish(s.variant, d)
+			return
 		}
 	}
 }
@@ -59,12 +61,13 @@ func (u *subscription) refuseUnlisted(v xds.Variant, nonce uint64) {
 				items = append(items, it)
 			}
 		}
+		d.overtaken(d.unlisted)
+		u.finish(v, d)
 		if len(items) == 0 {
 			return
 		}
 		r := list(items, nonce, false)
 		r.moved = true
-		d.overtaken(r.members)
 		u.remember(v, r)
 		return
 	}
@@ -119,10 +122,22 @@ func (u *subscription) settle(s *Session, req xds.Request) {
 		return
 	}
 	u.unacked = u.unacked && !newest
-	if d.superseded = slices.ContainsFunc(d.parts, func(p part) bool { return p.fate == passed }); d.superseded {
+	u.finish(s.variant, d)
+}
+
+// finish forgets a delivery that is answered, if nothing more is to be learned of it. "Each
+// nonce is settled by itself": its answer is none to what has become one with it (delta).
+func (u *subscription) finish(v xds.Variant, d *delivery) {
+	if !d.settled() {
+		return
+	}
+	d.superseded = d.superseded || d.accepted()
+	if slices.ContainsFunc(d.parts, func(p part) bool { return p.fate == passed }) {
 		return // some of it may still be refused
 	}
-	u.gone(d)
+	if v == xds.SotW || !d.keepUnlisted() {
+		u.gone(d)
+	}
 }
 
 // excuse notes that no answer is owed: a client may drop unanswered what it no longer wants.

@@ -234,3 +234,67 @@ func TestSettleUnlisted(t *testing.T) {
 		}
 	}
 }
+
+// DELTA-13: "each nonce is settled by itself": what has become one with a response stays
+// listed, alone, when that is answered first, and is forgotten with its own answer. In force
+// before it is nothing more if the later one was accepted.
+func TestSettleHalf(t *testing.T) {
+	for _, c := range []struct {
+		answers string // of five responses; "!" refuses
+		want    string // what is listed then; "x" is superseded
+		left    string // of the first of these
+		refused string
+	}{
+		{"2", "2x 3 4 5", "b:->b1", ""},
+		{"2!", "2 3 4 5", "b:->b1", "a"},
+		{"2 1", "3 4 5", "a:->a3", ""},
+		{"2 1!", "3 4 5", "a:->a3", "b"},
+		{"2! 1!", "3 4 5", "a:->a3", "a b"},
+		{"1 2", "3 4 5", "a:->a3", ""},
+		{"1! 2", "3 4 5", "a:->a3", "b"},
+	} {
+		s := NewSession(xds.Delta, nil, xds.Tables{}, Options{})
+		u := &subscription{typ: xds.Route}
+		u.add(entry{name: "a", told: stampOf("a5"), named: true}, entry{name: "b", told: stampOf("b1"), named: true})
+		for n := range uint64(5) {
+			d := delivery{cargo: cargo{items: itemsOf(fmt.Sprintf("a:->a%d", n+1))}, parts: []part{{nonce: n + 1, lo: "a", hi: "a"}}}
+			if n == 0 {
+				d.items, d.parts[0].hi = itemsOf("a:->a1 b:->b1"), "b"
+			}
+			u.deliver(s, &d)
+		}
+		for a := range strings.FieldsSeq(c.answers) {
+			nonce, no := strings.CutSuffix(a, "!")
+			req := xds.Request{Nonce: nonce}
+			if no {
+				req.Error = &xds.Status{}
+			}
+			u.settle(s, req)
+		}
+		var out, refused []string
+		for _, d := range u.deliveries {
+			n := fmt.Sprint(d.last())
+			if d.superseded {
+				n += "x"
+			}
+			out = append(out, n)
+		}
+		for _, name := range []string{"a", "b"} {
+			if u.refuses(name) {
+				refused = append(refused, name)
+			}
+		}
+		if got := strings.Join(out, " "); got != c.want {
+			t.Errorf("DELTA-13: %q: %q are listed, not %q", c.answers, got, c.want)
+		}
+		if got := cargoText(&u.deliveries[0].cargo); got != c.left {
+			t.Errorf("DELTA-13: %q: left is %q, not %q", c.answers, got, c.left)
+		}
+		if got := strings.Join(refused, " "); got != c.refused {
+			t.Errorf("DELTA-15: %q: refused are %q, not %q", c.answers, got, c.refused)
+		}
+		if err := u.checkRecord(); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -1577,6 +1577,22 @@ func TestJudge(t *testing.T) {
 			t.Errorf("waiting: %q", left)
 		}
 	})
+	t.Run("DELTA-6 an alias is given up under a wildcard that finds nothing any more, which waits for no answer, though what it had found is asked for by itself", func(t *testing.T) {
+		give := func(now ...string) *court {
+			c := newCourt(t, xds.Delta)
+			c.commit("CDS", "x|n=1", "y=1")
+			c.ask(xds.Cluster, "*", "x", "n")
+			c.takes(xds.Cluster, "x|n=1", "y=1")
+			c.commit("CDS", "y=2")
+			c.told(xds.Cluster, "y=2")
+			c.commit(append([]string{"CDS"}, now...)...)
+			c.l.receive(xds.Request{Type: xds.Cluster, Unsubscribe: []string{"n"}}, false)
+			return c
+		}
+		give("y=3", "-x").told(xds.Cluster, "y=3", "-n", "-x")
+		_, err := give("y=3").try(xds.Cluster, "y=3") // it finds x still, which the client has
+		wrong(t, err, "SOTW-3: nonce 2 is unanswered")
+	})
 	t.Run("DELTA-7 Envoy must not hear that a route is gone that it has just asked for, if it has said that it is Envoy", func(t *testing.T) {
 		envoy := &xds.Node{UserAgentName: "envoy"}
 		c := newCourt(t, xds.Delta)

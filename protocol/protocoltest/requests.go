@@ -156,7 +156,7 @@ func (l *ledger) unsubscribe(a *account, names []string) {
 			a.may[n] = true
 			found := l.members(a, n)
 			if _, told := a.told[n]; len(found) == 0 && !told {
-				found = a.knownAs(n)
+				found, a.asked = a.knownAs(n), true // that it is gone is told at once, whatever else finds these
 			}
 			if len(found) == 0 {
 				a.owe[n], a.asked = true, true

@@ -12,7 +12,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/findings"
 	"github.com/chancery-xds/chancery/internal/protofile"
 	"github.com/chancery-xds/chancery/internal/report"
-	"github.com/chancery-xds/chancery/internal/source/dir"
+	"github.com/chancery-xds/chancery/source/dir"
 )
 
 // errFindings ends a check that has found something, which is told already.

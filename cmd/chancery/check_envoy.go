@@ -7,7 +7,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/askenvoy"
 	"github.com/chancery-xds/chancery/internal/findings"
 	"github.com/chancery-xds/chancery/internal/protofile"
-	"github.com/chancery-xds/chancery/internal/source/dir"
+	"github.com/chancery-xds/chancery/source/dir"
 )
 
 // ask adds what a real Envoy says of the resources in which nothing is wrong by itself.

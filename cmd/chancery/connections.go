@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/chancery-xds/chancery/internal/listen"
-	"github.com/chancery-xds/chancery/internal/metrics"
+	"github.com/chancery-xds/chancery/metrics"
 	"github.com/chancery-xds/chancery/internal/repeats"
 )
 

@@ -20,7 +20,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/chancery-xds/chancery/internal/listen"
-	"github.com/chancery-xds/chancery/internal/metrics"
+	"github.com/chancery-xds/chancery/metrics"
 	"github.com/chancery-xds/chancery/store"
 )
 

@@ -19,7 +19,7 @@ import (
 
 	"github.com/chancery-xds/chancery/internal/bootstrap"
 	"github.com/chancery-xds/chancery/internal/export"
-	"github.com/chancery-xds/chancery/internal/source/dir"
+	"github.com/chancery-xds/chancery/source/dir"
 	"github.com/chancery-xds/chancery/store"
 )
 

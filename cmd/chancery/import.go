@@ -21,7 +21,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/importer"
 	"github.com/chancery-xds/chancery/internal/listen"
 	"github.com/chancery-xds/chancery/internal/protofile"
-	"github.com/chancery-xds/chancery/internal/source/dir"
+	"github.com/chancery-xds/chancery/source/dir"
 )
 
 // An importing is what chancery import is told by its flags.

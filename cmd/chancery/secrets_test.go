@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/chancery-xds/chancery/internal/source/dir"
+	"github.com/chancery-xds/chancery/source/dir"
 	"github.com/chancery-xds/chancery/internal/tlsfiles"
 	"github.com/chancery-xds/chancery/xds"
 )

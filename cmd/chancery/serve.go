@@ -19,9 +19,9 @@ import (
 
 	"github.com/chancery-xds/chancery/internal/envoyapi"
 	"github.com/chancery-xds/chancery/internal/listen"
-	"github.com/chancery-xds/chancery/internal/metrics"
+	"github.com/chancery-xds/chancery/metrics"
 	"github.com/chancery-xds/chancery/internal/monitor"
-	"github.com/chancery-xds/chancery/internal/source/dir"
+	"github.com/chancery-xds/chancery/source/dir"
 	"github.com/chancery-xds/chancery/server"
 	"github.com/chancery-xds/chancery/store"
 	"github.com/chancery-xds/chancery/xds"

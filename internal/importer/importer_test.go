@@ -10,7 +10,7 @@ import (
 
 	"github.com/chancery-xds/chancery/internal/envoyapi"
 	"github.com/chancery-xds/chancery/internal/protofile"
-	"github.com/chancery-xds/chancery/internal/source/dir"
+	"github.com/chancery-xds/chancery/source/dir"
 )
 
 func options() Options { return Options{Types: envoyapi.Envoy()} }

@@ -20,7 +20,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/findings"
 	"github.com/chancery-xds/chancery/internal/guard"
 	"github.com/chancery-xds/chancery/internal/protofile"
-	"github.com/chancery-xds/chancery/internal/refs"
+	"github.com/chancery-xds/chancery/refs"
 	"github.com/chancery-xds/chancery/internal/secret"
 	"github.com/chancery-xds/chancery/internal/validate"
 	"github.com/chancery-xds/chancery/wire"

@@ -8,7 +8,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/chancery-xds/chancery/internal/protofile"
-	"github.com/chancery-xds/chancery/refs"
+	"github.com/chancery-xds/chancery/internal/refs"
 )
 
 // Nodes are those of [protofile.Decoder.Plain]: without aliases and merge keys.

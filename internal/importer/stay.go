@@ -7,7 +7,7 @@ import (
 	"go.yaml.in/yaml/v4"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
-	"github.com/chancery-xds/chancery/refs"
+	"github.com/chancery-xds/chancery/internal/refs"
 	"github.com/chancery-xds/chancery/xds"
 )
 

@@ -20,9 +20,9 @@ import (
 	"github.com/chancery-xds/chancery/internal/findings"
 	"github.com/chancery-xds/chancery/internal/guard"
 	"github.com/chancery-xds/chancery/internal/protofile"
-	"github.com/chancery-xds/chancery/refs"
 	"github.com/chancery-xds/chancery/internal/secret"
 	"github.com/chancery-xds/chancery/internal/validate"
+	"github.com/chancery-xds/chancery/refs"
 	"github.com/chancery-xds/chancery/wire"
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -415,9 +415,6 @@ func (rd *reader) refer(r *xds.Resource, t *xds.Type, m proto.Message) {
 	if t.V2 { // of which no others are known
 		r.Refs = wire.Refs(t, r.Name, r.Body)
 	} else {
-		r.Refs = refs.Of(rd.types, m)
-	}
-	for i := range r.Refs {
-		r.Refs[i].Name = xds.CanonicalName(r.Refs[i].Name)
+		r.Refs = refs.With(rd.types, m)
 	}
 }

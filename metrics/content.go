@@ -9,6 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/chancery-xds/chancery/internal/series"
 	"github.com/chancery-xds/chancery/store"
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -20,8 +21,8 @@ type content struct {
 }
 
 var (
-	resources  = prometheus.NewDesc(prefix+"resources", "Resources that are served.", []string{"type", "group"}, nil)
-	configHash = prometheus.NewDesc(prefix+"config_hash", "A hash of what is served, a whole number of 53 bits: equal on two servers that serve the same.", nil, nil)
+	resources  = prometheus.NewDesc(series.Prefix+"resources", "Resources that are served.", []string{"type", "group"}, nil)
+	configHash = prometheus.NewDesc(series.Prefix+"config_hash", "A hash of what is served, a whole number of 53 bits: equal on two servers that serve the same.", nil, nil)
 )
 
 // Describe implements [prometheus.Collector].

@@ -15,11 +15,14 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	"go.uber.org/goleak"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/chancery-xds/chancery/internal/series"
 	"github.com/chancery-xds/chancery/protocol"
 	"github.com/chancery-xds/chancery/server"
 	"github.com/chancery-xds/chancery/store"
@@ -28,11 +31,21 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+const prefix = series.Prefix
+
+// made returns metrics in a registry of their own.
+func made(o Options) *Metrics {
+	o.Registry = prometheus.NewRegistry()
+	return New(o)
+}
+
+func gatherer(m *Metrics) prometheus.Gatherer { return m.registry.(*prometheus.Registry) }
+
 // scrape returns the project's own series as Prometheus sees them.
 func scrape(t *testing.T, m *Metrics) map[string]string {
 	t.Helper()
 	w := httptest.NewRecorder()
-	m.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	promhttp.HandlerFor(gatherer(m), promhttp.HandlerOpts{}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	if w.Code != 200 {
 		t.Fatalf("%d %s", w.Code, w.Body)
 	}
@@ -82,7 +95,7 @@ func stream(id uint64, v xds.Variant, node string) *server.Stream {
 }
 
 func TestStreamStory(t *testing.T) {
-	m := New(Options{})
+	m := made(Options{})
 	s := stream(1, xds.Delta, "a")
 	e := func(e protocol.Event) func() { return func() { m.Event(s, e) } }
 
@@ -111,7 +124,7 @@ func TestStreamStory(t *testing.T) {
 }
 
 func TestReasons(t *testing.T) {
-	m := New(Options{})
+	m := made(Options{})
 	for code, want := range map[codes.Code]string{
 		codes.Canceled: "canceled", codes.DeadlineExceeded: "deadline", codes.Unavailable: "drained", codes.InvalidArgument: "malformed",
 		codes.ResourceExhausted: "limit", codes.Unauthenticated: "denied", codes.Internal: "other", codes.Code(99): "other",
@@ -129,7 +142,7 @@ func TestReasons(t *testing.T) {
 // The gauge tells who is refusing now. A counter alone forgets, and a client is
 // one however many streams it has.
 func TestClientsNacked(t *testing.T) {
-	m := New(Options{Group: func(n *xds.Node) string { return n.Cluster }})
+	m := made(Options{Group: func(n *xds.Node) string { return n.Cluster }})
 	a1, a2, b := stream(1, xds.SotW, "a"), stream(2, xds.SotW, "a"), stream(3, xds.Delta, "b")
 	step := func(s *server.Stream, k protocol.EventKind, typ *xds.Type, settled bool) {
 		m.Event(s, protocol.Event{Kind: k, Type: typ, Settled: settled, Took: time.Second})
@@ -199,7 +212,7 @@ func TestClientsNacked(t *testing.T) {
 // Types that the table does not list share a label, also one that was made
 // elsewhere than by TypeOf.
 func TestUnknownTypes(t *testing.T) {
-	m := New(Options{})
+	m := made(Options{})
 	s := stream(1, xds.SotW, "a")
 	expect(t, m, func() {
 		m.Event(s, protocol.Event{Kind: protocol.Sent, Type: xds.TypeOf("type.googleapis.com/x.Y"), Count: 1})
@@ -216,7 +229,7 @@ func TestUnknownTypes(t *testing.T) {
 
 func TestContent(t *testing.T) {
 	st := store.New()
-	m := New(Options{Snapshot: st.Snapshot})
+	m := made(Options{Snapshot: st.Snapshot})
 	res := func(names ...string) (all []*xds.Resource) {
 		for _, n := range names {
 			all = append(all, xds.NewResource(n, []byte(n)))
@@ -244,7 +257,7 @@ func TestContent(t *testing.T) {
 }
 
 func TestGroupsAreBounded(t *testing.T) {
-	m := New(Options{Group: func(n *xds.Node) string { return n.Cluster }})
+	m := made(Options{Group: func(n *xds.Node) string { return n.Cluster }})
 	for i := range MaxGroups * 3 {
 		s := stream(uint64(i), xds.SotW, fmt.Sprint(i))
 		s.Node.Cluster = fmt.Sprint("\xff", i)
@@ -264,29 +277,34 @@ func TestGroupsAreBounded(t *testing.T) {
 	}
 }
 
+// source is a source of configuration.
+type source struct {
+	held int
+	deaf bool
+	ends time.Time
+}
+
+func (s *source) Held() int              { return s.held }
+func (s *source) Deaf() bool             { return s.deaf }
+func (s *source) FirstExpiry() time.Time { return s.ends }
+
 func TestLoads(t *testing.T) {
-	m := New(Options{})
+	m, src := made(Options{}), &source{}
+	if _, is := scrape(t, m)[prefix+"config_last_load_successful"]; is {
+		t.Error("a program that loads nothing has not failed to")
+	}
+	m.Source(src)
 	expect(t, m, func() { m.Loaded(time.UnixMilli(1_500), nil) },
 		`config_loads_total{result="success"} 1`,
 		`config_last_load_success_timestamp_seconds 1.5`, `config_last_load_successful 1`)
 	expect(t, m, func() { m.Loaded(time.UnixMilli(9_500), errors.New("x")) },
 		`config_loads_total{result="failure"} 1`, `config_last_load_successful 0`)
-	restored, held, ends, deaf, kept := false, 0, time.Time{}, false, false
-	m.Source(Source{
-		Restored: func() bool { return restored }, Held: func() int { return held }, Expiry: func() time.Time { return ends },
-		Deaf: func() bool { return deaf }, Kept: func() bool { return kept },
-	})
 	if at, is := scrape(t, m)[prefix+"certificate_first_expiry_timestamp_seconds"]; is {
 		t.Error("a certificate that there is not ends at", at)
 	}
-	expect(t, m, func() { restored, held, ends = true, 7, time.Unix(1500, 0) },
-		`config_restored 1`, `config_removals_waiting 7`, `certificate_first_expiry_timestamp_seconds 1500`)
-	expect(t, m, func() { deaf = true }, `watch_deaf 1`)
-	expect(t, m, func() { kept = true }, `config_kept 1`)
-	m.TLS(func() time.Time { return time.Unix(2500, 0) })
-	if at := scrape(t, m)[prefix+"tls_certificate_first_expiry_timestamp_seconds"]; at != "2500" {
-		t.Errorf("the server's own certificate ends at %q", at)
-	}
+	expect(t, m, func() { src.held, src.ends = 7, time.Unix(1500, 0) },
+		`config_removals_waiting 7`, `certificate_first_expiry_timestamp_seconds 1500`)
+	expect(t, m, func() { src.deaf = true }, `watch_deaf 1`)
 }
 
 // Two servers that serve the same have the same hash, however they came to it, and others
@@ -299,7 +317,7 @@ func TestConfigHash(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		got := scrape(t, New(Options{Snapshot: st.Snapshot}))[prefix+"config_hash"]
+		got := scrape(t, made(Options{Snapshot: st.Snapshot}))[prefix+"config_hash"]
 		if n, err := strconv.ParseFloat(got, 64); err != nil || n != math.Trunc(n) || n >= 1<<53 {
 			t.Errorf("%q is no whole number of 53 bits", got)
 		}
@@ -336,8 +354,8 @@ func TestConfigHash(t *testing.T) {
 	}
 }
 
-func TestServerAndBuild(t *testing.T) {
-	m := New(Options{Version: "v1.2.3"})
+func TestServer(t *testing.T) {
+	m := made(Options{})
 	stats := server.Stats{}
 	m.Server(func() server.Stats { return stats })
 	expect(t, m, func() {
@@ -345,24 +363,15 @@ func TestServerAndBuild(t *testing.T) {
 	},
 		`blocked_writes_total 3`, `node_changes_total 2`, `malformed_requests_total 4`, `first_answers_waiting 5`,
 		`throttled_total{limit="request"} 6`, `throttled_total{limit="rate"} 7`)
-	found := false
-	for name, value := range scrape(t, m) {
-		if strings.HasPrefix(name, prefix+"build_info{") {
-			found = value == "1" && strings.Contains(name, `version="v1.2.3"`) && strings.Contains(name, `revision="unknown"`)
-		}
-	}
-	if !found {
-		t.Error("no build_info")
-	}
 }
 
 // Names and units are as Prometheus' conventions want them, and no label tells
 // of a node or a stream.
 func TestConventions(t *testing.T) {
-	m := New(Options{Snapshot: store.New().Snapshot})
+	m := made(Options{Snapshot: store.New().Snapshot})
 	m.Server(func() server.Stats { return server.Stats{} })
 	m.Event(stream(77, xds.SotW, "node-77"), protocol.Event{Kind: protocol.Nacked, Type: xds.Cluster, Nonce: "n77", Version: "v77"})
-	families, err := m.registry.Gather()
+	families, err := gatherer(m).Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -383,7 +392,7 @@ func TestConventions(t *testing.T) {
 }
 
 func TestConcurrent(t *testing.T) {
-	m := New(Options{})
+	m := made(Options{})
 	var wg sync.WaitGroup
 	for i := range 8 {
 		wg.Go(func() {
@@ -430,7 +439,7 @@ func usual(typ *xds.Type) []protocol.Event {
 }
 
 func TestEventsCostNoMemory(t *testing.T) {
-	m := New(Options{})
+	m := made(Options{})
 	s, bad := stream(1, xds.Delta, "a"), stream(2, xds.Delta, "b")
 	m.Event(bad, protocol.Event{Kind: protocol.Nacked, Type: xds.Route, Settled: true}) // the others must not pay for it
 	for _, typ := range []*xds.Type{xds.Cluster, xds.Runtime, xds.TypeOf("x/Y")} {
@@ -446,7 +455,7 @@ func TestEventsCostNoMemory(t *testing.T) {
 }
 
 func BenchmarkEvent(b *testing.B) {
-	m := New(Options{})
+	m := made(Options{})
 	s := stream(1, xds.Delta, "a")
 	m.Event(stream(2, xds.Delta, "b"), protocol.Event{Kind: protocol.Nacked, Type: xds.Route, Settled: true})
 	for _, e := range usual(xds.Runtime) {

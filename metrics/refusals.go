@@ -6,6 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/chancery-xds/chancery/internal/series"
 	"github.com/chancery-xds/chancery/server"
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -43,7 +44,7 @@ func newRefusals(counter func(name, help string, labels ...string) *prometheus.C
 ) *refusals {
 	nacks := counter("nacks_total", "Responses that clients refused.", "type", "group")
 	gauge := prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: prefix + "clients_nacked", Help: "Connected clients that have refused resources of a type and accepted none since.",
+		Name: series.Prefix + "clients_nacked", Help: "Connected clients that have refused resources of a type and accepted none since.",
 	}, []string{"type", "group"})
 	r.MustRegister(gauge)
 	return &refusals{group: group, names: names, nacks: nacks, gauge: gauge, clients: map[client]int{}}

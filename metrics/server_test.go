@@ -34,7 +34,7 @@ func TestRealServer(t *testing.T) {
 			}
 		}
 		set("a", "1")
-		m := New(Options{Snapshot: st.Snapshot})
+		m := made(Options{Snapshot: st.Snapshot})
 		srv := server.New[*store.Watch](st, server.WithObserver(m), server.WithLogger(slog.New(slog.DiscardHandler)))
 		m.Server(srv.Stats)
 		g := grpc.NewServer(server.GRPCOptions()...)

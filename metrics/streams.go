@@ -4,6 +4,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc/codes"
 
+	"github.com/chancery-xds/chancery/internal/series"
 	"github.com/chancery-xds/chancery/protocol"
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -58,11 +59,11 @@ func reason(c codes.Code) string {
 
 func newStreams(r prometheus.Registerer, names *groups, group func(*xds.Node) string) *streams {
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
-		c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: prefix + name, Help: help}, labels)
+		c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: series.Prefix + name, Help: help}, labels)
 		r.MustRegister(c)
 		return c
 	}
-	open := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: prefix + "streams", Help: "Streams open, since their first request."}, []string{"variant"})
+	open := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: series.Prefix + "streams", Help: "Streams open, since their first request."}, []string{"variant"})
 	opened := counter("streams_opened_total", "Streams opened, by their first request.", "variant")
 	closed := counter("streams_closed_total", "Streams ended, by reason.", "reason")
 	requests := counter("requests_total", "Requests, by what they do. One that answers a response and changes its subscription counts as both.", "type", "variant", "kind")
@@ -70,7 +71,7 @@ func newStreams(r prometheus.Registerer, names *groups, group func(*xds.Node) st
 	sent := counter("resources_sent_total", "Resources in responses sent.", "type")
 	removed := counter("resources_removed_total", "Names in responses sent that tell a client that a resource does not exist.", "type")
 	answered := prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: prefix + "response_ack_seconds", Help: "From sending a response until the client accepts or refuses it.",
+		Name: series.Prefix + "response_ack_seconds", Help: "From sending a response until the client accepts or refuses it.",
 		// Envoy answers for clusters when they are warm, which may take it 15 s.
 		Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60},
 	}, []string{"type"})

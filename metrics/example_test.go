@@ -1,0 +1,47 @@
+package metrics_test
+
+import (
+	"fmt"
+	"net/http/httptest"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"google.golang.org/grpc"
+
+	"github.com/chancery-xds/chancery/metrics"
+	"github.com/chancery-xds/chancery/server"
+	"github.com/chancery-xds/chancery/store"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// A server and its store are counted in a registry, the program's own or the default one.
+func Example() {
+	st := store.New()
+	registry := prometheus.NewRegistry()
+	m := metrics.New(metrics.Options{Registry: registry, Snapshot: st.Snapshot})
+	srv := server.New(st, server.WithObserver(m))
+	m.Server(srv.Stats)
+
+	srv.Register(grpc.NewServer(server.GRPCOptions()...)) // and so on
+	if _, err := st.Update(func(tx *store.Tx) error {
+		tx.Set(xds.Cluster, xds.NewResource("backend", []byte("an encoded Cluster")))
+		return nil
+	}); err != nil {
+		fmt.Println(err)
+		return
+	}
+
+	// What Prometheus reads: http.Handle("/metrics", handler).
+	handler := promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
+	page := httptest.NewRecorder()
+	handler.ServeHTTP(page, httptest.NewRequest("GET", "/metrics", nil))
+	for line := range strings.Lines(page.Body.String()) {
+		if strings.HasPrefix(line, "xds_server_resources{") || strings.HasPrefix(line, "xds_server_streams_open ") {
+			fmt.Print(line)
+		}
+	}
+	// Output:
+	// xds_server_resources{group="default",type="cds"} 1
+	// xds_server_streams_open 0
+}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/chancery-xds/chancery/internal/findings"
+	"github.com/chancery-xds/chancery/findings"
 	"github.com/chancery-xds/chancery/internal/protofile"
 	"github.com/chancery-xds/chancery/internal/report"
 	"github.com/chancery-xds/chancery/source/dir"

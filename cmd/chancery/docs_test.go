@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/chancery-xds/chancery/internal/findings"
+	"github.com/chancery-xds/chancery/findings"
 	"github.com/chancery-xds/chancery/source/dir"
 )
 

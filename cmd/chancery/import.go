@@ -16,11 +16,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/chancery-xds/chancery/findings"
 	"github.com/chancery-xds/chancery/internal/export"
-	"github.com/chancery-xds/chancery/internal/findings"
 	"github.com/chancery-xds/chancery/internal/importer"
 	"github.com/chancery-xds/chancery/internal/listen"
-	"github.com/chancery-xds/chancery/internal/protofile"
 	"github.com/chancery-xds/chancery/source/dir"
 )
 
@@ -133,7 +132,7 @@ func (i *importing) run(ctx context.Context) error {
 	checked, where := dir.Checked{}, i.to.Dir
 	i.to.Check = func(root string) error {
 		checked = dir.CheckAll([]string{root}, nil, dir.Options{Types: i.options.Types, MaxFile: i.maxFile}, uninteresting()...)
-		for _, all := range [][]protofile.Problem{checked.Errors, checked.Warnings} {
+		for _, all := range [][]findings.Problem{checked.Errors, checked.Warnings} {
 			for n, p := range all {
 				if rel, err := filepath.Rel(root, p.File); err == nil {
 					all[n].File = filepath.Join(where, rel)
@@ -270,11 +269,11 @@ func uninteresting() []findings.Code {
 }
 
 // refuse tells what is wrong with what is imported.
-func (i *importing) refuse(problems []protofile.Problem) error {
+func (i *importing) refuse(problems []findings.Problem) error {
 	for _, p := range problems {
 		fmt.Fprintln(i.stderr, p.Text())
 	}
-	return failure{fmt.Errorf("nothing is imported: %s", count(protofile.Count(problems), "error")), ""}
+	return failure{fmt.Errorf("nothing is imported: %s", count(findings.Count(problems), "error")), ""}
 }
 
 // perFolder is how many files of a kind are listed.
@@ -324,7 +323,7 @@ func (i *importing) report(done *importer.Import, c dir.Checked, where string) {
 		verb = "would be imported"
 	}
 	fmt.Fprintf(i.stdout, "ok: %s %s", count(len(done.Resources), "resource"), verb)
-	if n := protofile.Count(c.Warnings); n > 0 {
+	if n := findings.Count(c.Warnings); n > 0 {
 		fmt.Fprintf(i.stdout, "; %s", count(n, "warning"))
 	}
 	fmt.Fprintln(i.stdout)

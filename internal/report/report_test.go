@@ -11,17 +11,16 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/chancery-xds/chancery/internal/findings"
-	"github.com/chancery-xds/chancery/internal/protofile"
+	"github.com/chancery-xds/chancery/findings"
 )
 
 func example() Report {
 	return Report{
 		Program: "v1", Files: 2, Bad: true, Counts: []Count{{"CDS", 2}},
-		Findings: []protofile.Problem{
-			{File: "a b/x,1.yaml", Pos: protofile.Pos{Line: 3, Column: 7}, Path: "name", Code: findings.Rule, Message: "100% wrong: \"<x>\"", Hint: "a\nb"},
+		Findings: []findings.Problem{
+			{File: "a b/x,1.yaml", Pos: findings.Pos{Line: 3, Column: 7}, Path: "name", Code: findings.Rule, Message: "100% wrong: \"<x>\"", Hint: "a\nb"},
 			{File: "/etc/y.pb", Message: "and 3 more mistakes", Others: 3},
-			{File: "a b/x,1.yaml", Pos: protofile.Pos{Line: 9}, Code: findings.Dangling, Message: "leads to nothing", Warning: true},
+			{File: "a b/x,1.yaml", Pos: findings.Pos{Line: 9}, Code: findings.Dangling, Message: "leads to nothing", Warning: true},
 		},
 	}
 }

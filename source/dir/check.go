@@ -13,8 +13,7 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
-	"github.com/chancery-xds/chancery/internal/findings"
-	"github.com/chancery-xds/chancery/internal/protofile"
+	"github.com/chancery-xds/chancery/findings"
 )
 
 // A Checked is what [Check] found.
@@ -24,8 +23,8 @@ type Checked struct {
 
 	// Errors keep the files from being loaded. Warnings do not. Both are
 	// sorted by place, and of more than Options.Most the first are told, and
-	// last how many more there are: see [protofile.Count].
-	Errors, Warnings []protofile.Problem
+	// last how many more there are: see [findings.Count].
+	Errors, Warnings []findings.Problem
 
 	// Loaded are the resources that could be read, in the order of the files.
 	Loaded []Loaded
@@ -35,7 +34,7 @@ type Checked struct {
 
 // With returns what is checked with more that was found, in its place, of which no more is
 // told than the options of the check say.
-func (c Checked) With(errs, warnings []protofile.Problem) Checked {
+func (c Checked) With(errs, warnings []findings.Problem) Checked {
 	c.Errors = c.by.summary("mistake", c.by.counted(slices.Concat(c.Errors, errs)), 0)
 	c.Warnings = c.by.summary("warning", c.by.counted(slices.Concat(c.Warnings, warnings)), 0)
 	return c
@@ -69,13 +68,13 @@ func CheckAll(paths []string, stdin io.Reader, opts Options, ignore ...findings.
 		s.missing = append(s.missing, next.unused()...)
 	}
 	if len(errs) == 0 && len(next.types) == 0 {
-		errs = append(errs, protofile.Problem{
+		errs = append(errs, findings.Problem{
 			File: paths[0], Code: findings.Nothing, Message: "no file has a resource",
 			Hint: "is it the right directory? Names of files end in .yaml, .yml, .json, .txtpb, .textproto, .pb_text or .pb",
 		})
 	}
 	if len(paths) == 1 && paths[0] == Stdin && len(errs) == 1 && errs[0].Code == findings.Nothing {
-		errs[0] = protofile.Problem{File: StdinName, Code: findings.Nothing, Message: "there is no resource in it"}
+		errs[0] = findings.Problem{File: StdinName, Code: findings.Nothing, Message: "there is no resource in it"}
 	}
 	c := Checked{Files: len(s.files), Counts: next.counts(), Errors: errs, Warnings: s.doubts(), by: s}
 	for _, f := range sc.files {
@@ -85,13 +84,13 @@ func CheckAll(paths []string, stdin io.Reader, opts Options, ignore ...findings.
 }
 
 // readable reports whether all resources could be read, whatever Envoy thinks of them.
-func readable(errs []protofile.Problem) bool {
-	return !slices.ContainsFunc(errs, func(p protofile.Problem) bool { return !p.Code.OfEnvoy() })
+func readable(errs []findings.Problem) bool {
+	return !slices.ContainsFunc(errs, func(p findings.Problem) bool { return !p.Code.OfEnvoy() })
 }
 
 // vain returns warnings of references to what no file has, each at its place. Those that
 // are too many to be told are counted.
-func (s *Source) vain(w world) (found []protofile.Problem) {
+func (s *Source) vain(w world) (found []findings.Problem) {
 	p := placer{s: s, files: map[string][]*yaml.Node{}, data: map[string][]byte{}}
 	missing := w.dangling(s.shown, s.bad())
 	told := missing[:s.shown(len(missing))]
@@ -163,7 +162,7 @@ func (s *Source) pipe(stdin io.Reader) *file {
 	}
 	f := &file{}
 	if err != nil {
-		f.errs = []protofile.Problem{unread(StdinName, err)}
+		f.errs = []findings.Problem{unread(StdinName, err)}
 		return f
 	}
 	s.stdin = data
@@ -189,7 +188,7 @@ func (c Checked) Sound() (sound []Loaded) {
 }
 
 // around returns the resource that a problem stands in, nil if that is not known.
-func (c Checked) around(p protofile.Problem) (in *Loaded) {
+func (c Checked) around(p findings.Problem) (in *Loaded) {
 	for i, l := range c.Loaded {
 		switch {
 		case l.File != p.File:

@@ -5,14 +5,14 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/chancery-xds/chancery/internal/findings"
+	"github.com/chancery-xds/chancery/findings"
 	"github.com/chancery-xds/chancery/internal/protofile"
 	"github.com/chancery-xds/chancery/xds"
 )
 
 // A dangling is a warning of a reference to a resource that there is not.
 type dangling struct {
-	protofile.Problem
+	findings.Problem
 	from Loaded
 	to   xds.Ref
 }
@@ -59,7 +59,7 @@ func (w world) dangling(shown func(int) int, maybe func(name string) bool) (foun
 }
 
 // problems returns the warnings alone.
-func problems(all []dangling) (found []protofile.Problem) {
+func problems(all []dangling) (found []findings.Problem) {
 	for _, d := range all {
 		found = append(found, d.Problem)
 	}

@@ -16,8 +16,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/anypb"
 
+	"github.com/chancery-xds/chancery/findings"
 	"github.com/chancery-xds/chancery/internal/envoyapi"
-	"github.com/chancery-xds/chancery/internal/findings"
 	"github.com/chancery-xds/chancery/internal/guard"
 	"github.com/chancery-xds/chancery/internal/protofile"
 	"github.com/chancery-xds/chancery/internal/secret"
@@ -171,7 +171,7 @@ func (d *decoder) json() {
 }
 
 func (d *decoder) syntax(err error) {
-	if p, ok := errors.AsType[protofile.Problem](err); ok {
+	if p, ok := errors.AsType[findings.Problem](err); ok {
 		d.ReportAs(findings.Syntax, &yaml.Node{Line: p.Pos.Line, Column: p.Pos.Column}, p.Path, p.Hint, "%s", p.Message)
 	}
 }

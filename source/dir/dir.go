@@ -19,10 +19,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/chancery-xds/chancery/findings"
 	"github.com/chancery-xds/chancery/internal/envoyapi"
 	"github.com/chancery-xds/chancery/internal/guard"
 	"github.com/chancery-xds/chancery/internal/lastgood"
-	"github.com/chancery-xds/chancery/internal/protofile"
 	"github.com/chancery-xds/chancery/internal/validate"
 	"github.com/chancery-xds/chancery/store"
 	"github.com/chancery-xds/chancery/xds"
@@ -105,11 +105,11 @@ type Source struct {
 	served  atomic.Pointer[world]   // the world, for others
 	holders atomic.Pointer[holders] // of secrets in it, for others
 
-	warnings []protofile.Problem // of the files as last seen
-	stdin    []byte              // what was read from there, of a check
-	untold   int                 // warnings that these leave out
-	missing  []protofile.Problem // references of the world to what it has not
-	told     map[string]bool     // those that were logged
+	warnings []findings.Problem // of the files as last seen
+	stdin    []byte             // what was read from there, of a check
+	untold   int                // warnings that these leave out
+	missing  []findings.Problem // references of the world to what it has not
+	told     map[string]bool    // those that were logged
 }
 
 // A file is what was found in a file when it was last read.
@@ -120,7 +120,7 @@ type file struct {
 	emptied bool
 	loaded  []Loaded
 
-	errs, warnings []protofile.Problem
+	errs, warnings []findings.Problem
 
 	more, untold int // errors and warnings that these leave out
 }
@@ -150,7 +150,7 @@ type Report struct {
 
 	// Warnings tell what is doubtful in the files, sorted by place; of more than
 	// a hundred the first. Run logs each once.
-	Warnings []protofile.Problem
+	Warnings []findings.Problem
 }
 
 // A Count is the number of resources of a type.
@@ -268,7 +268,7 @@ func (s *Source) look(force bool, sc *scanner) (next world, changed bool, _ Erro
 func (s *Source) gather(sc *scanner, files map[string]*file) (next world, changed bool, _ Errors) {
 	errs, more, untold := sc.errs, 0, 0
 	changed, now := len(files) != len(s.files) || len(errs) > 0, time.Now()
-	var warnings []protofile.Problem
+	var warnings []findings.Problem
 	for path, f := range files {
 		changed = changed || f != s.files[path]
 		errs = append(errs, f.errs...)
@@ -365,7 +365,7 @@ func (s *Source) file(f found, old *file, force bool) *file {
 		err = errors.New("has become empty, which is what half a write looks like: delete it, or leave a comment in it")
 	}
 	if err != nil {
-		now := &file{emptied: had(old), errs: []protofile.Problem{unread(f.path, err)}}
+		now := &file{emptied: had(old), errs: []findings.Problem{unread(f.path, err)}}
 		if old != nil && old.emptied == now.emptied && slices.Equal(old.errs, now.errs) {
 			return old // it cannot be read as before
 		}

@@ -16,7 +16,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/chancery-xds/chancery/internal/protofile"
+	"github.com/chancery-xds/chancery/findings"
 	"github.com/chancery-xds/chancery/store"
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -230,7 +230,7 @@ func TestLoad(t *testing.T) {
 		}
 		b := newBench(t, "a.yaml", "resources:\n"+lines.String(), "b.yaml", clusterURL+"\nname: 1000\n")
 		report, err := b.src.Load()
-		if w := report.Warnings; err != nil || len(w) != 101 || protofile.Count(w) != 131 || w[100].Error() != b.dir+": warning: and 31 more warnings" {
+		if w := report.Warnings; err != nil || len(w) != 101 || findings.Count(w) != 131 || w[100].Error() != b.dir+": warning: and 31 more warnings" {
 			t.Errorf("got %v, %v", err, w)
 		}
 		if w := Check(b.dir, Options{Most: 130}).Warnings; len(w) != 131 || w[130].Error() != b.dir+": warning: and 1 more warning" {

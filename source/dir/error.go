@@ -8,13 +8,13 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/chancery-xds/chancery/internal/findings"
+	"github.com/chancery-xds/chancery/findings"
 	"github.com/chancery-xds/chancery/internal/protofile"
 )
 
 // Errors is what keeps a directory from being loaded, sorted by place. Of more
 // mistakes than [Options] say the first are told, and last how many more there are.
-type Errors []protofile.Problem
+type Errors []findings.Problem
 
 // Error returns the errors, one on a line.
 func (e Errors) Error() string {
@@ -26,14 +26,14 @@ func (e Errors) Error() string {
 }
 
 // Count returns how many mistakes there are, those included that are not told.
-func (e Errors) Count() int { return protofile.Count(e) }
+func (e Errors) Count() int { return findings.Count(e) }
 
 // counted returns the problems that are not ignored.
-func (s *Source) counted(all []protofile.Problem) []protofile.Problem {
+func (s *Source) counted(all []findings.Problem) []findings.Problem {
 	if len(s.ignore) == 0 {
 		return all
 	}
-	return slices.DeleteFunc(slices.Clone(all), func(p protofile.Problem) bool { return slices.Contains(s.ignore, p.Code) })
+	return slices.DeleteFunc(slices.Clone(all), func(p findings.Problem) bool { return slices.Contains(s.ignore, p.Code) })
 }
 
 // shown returns how many of n mistakes are told, or of n warnings.
@@ -46,8 +46,8 @@ func (s *Source) shown(n int) int {
 
 // summary sorts problems and leaves the first of them, with a last one that
 // counts the others: these, and more that nobody kept.
-func (s *Source) summary(what string, problems []protofile.Problem, more int) []protofile.Problem {
-	problems = slices.DeleteFunc(problems, func(p protofile.Problem) bool {
+func (s *Source) summary(what string, problems []findings.Problem, more int) []findings.Problem {
+	problems = slices.DeleteFunc(problems, func(p findings.Problem) bool {
 		more += p.Others // of an earlier summary
 		return p.Others > 0
 	})
@@ -61,21 +61,21 @@ func (s *Source) summary(what string, problems []protofile.Problem, more int) []
 			what += "s"
 		}
 		last := problems[len(problems)-1]
-		problems = append(problems, protofile.Problem{File: s.root, Message: fmt.Sprintf("and %d more %s", more, what), Warning: last.Warning, Others: more})
+		problems = append(problems, findings.Problem{File: s.root, Message: fmt.Sprintf("and %d more %s", more, what), Warning: last.Warning, Others: more})
 	}
 	return problems
 }
 
-func byPlace(a, b protofile.Problem) int {
+func byPlace(a, b findings.Problem) int {
 	return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Pos.Line, b.Pos.Line), cmp.Compare(a.Pos.Column, b.Pos.Column))
 }
 
 // unread is the problem of a path that cannot be read.
-func unread(path string, err error) protofile.Problem {
+func unread(path string, err error) findings.Problem {
 	if p, ok := errors.AsType[*fs.PathError](err); ok {
 		err = p.Err // the path is told already
 	}
-	return protofile.Problem{File: path, Code: findings.Unread, Message: err.Error()}
+	return findings.Problem{File: path, Code: findings.Unread, Message: err.Error()}
 }
 
 // A Pos is where a resource stands in a file: its line and column, counted from
@@ -98,7 +98,7 @@ func (p Pos) String() string {
 }
 
 // Problem returns what is wrong at the place, of a kind.
-func (p Pos) Problem(code findings.Code, message string) protofile.Problem {
+func (p Pos) Problem(code findings.Code, message string) findings.Problem {
 	q := p.problem("%s", message)
 	q.Code = code
 	return q
@@ -106,8 +106,8 @@ func (p Pos) Problem(code findings.Code, message string) protofile.Problem {
 
 // problem returns what is wrong at the place with something that is good by
 // itself.
-func (p Pos) problem(format string, args ...any) protofile.Problem {
-	q := protofile.Problem{File: p.File, Pos: protofile.Pos{Line: p.Line, Column: p.Col}, Message: fmt.Sprintf(format, args...)}
+func (p Pos) problem(format string, args ...any) findings.Problem {
+	q := findings.Problem{File: p.File, Pos: findings.Pos{Line: p.Line, Column: p.Col}, Message: fmt.Sprintf(format, args...)}
 	if p.Line == 0 {
 		q.Path = p.Path
 	}

@@ -8,30 +8,29 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"github.com/chancery-xds/chancery/internal/findings"
-	"github.com/chancery-xds/chancery/internal/protofile"
+	"github.com/chancery-xds/chancery/findings"
 	"github.com/chancery-xds/chancery/internal/secret"
 )
 
 // inspect notes which secrets and certificates are in a resource. It returns what is
 // wrong with them, without a place in the file; the zero Problem if nothing is.
-func (rd *reader) inspect(l *Loaded, m proto.Message) (p protofile.Problem) {
+func (rd *reader) inspect(l *Loaded, m proto.Message) (p findings.Problem) {
 	found := rd.secrets.Find(m)
 	if len(found.Values) > 0 {
 		l.Secret = found.Values[0]
 	}
 	l.certificates, l.v2 = found.Certificates, found.V2
 	if found.TooDeep != "" {
-		return protofile.Problem{Path: found.TooDeep, Message: fmt.Sprintf("more than %d google.protobuf.Any in each other", secret.Deepest)}
+		return findings.Problem{Path: found.TooDeep, Message: fmt.Sprintf("more than %d google.protobuf.Any in each other", secret.Deepest)}
 	}
 	// No client can use it, and nobody find its secrets.
 	if len(found.Unread) > 0 {
 		u := found.Unread[0]
-		return protofile.Problem{Path: u.Path, Message: fmt.Sprintf("no %s is in there: %s", u.Type, unprefixed(u.Err))}
+		return findings.Problem{Path: u.Path, Message: fmt.Sprintf("no %s is in there: %s", u.Type, unprefixed(u.Err))}
 	}
 	for _, c := range found.Certificates {
 		if c.Err != nil {
-			return protofile.Problem{Path: c.Path, Code: findings.KeyPair, Message: c.Err.Error()}
+			return findings.Problem{Path: c.Path, Code: findings.KeyPair, Message: c.Err.Error()}
 		}
 	}
 	return p
@@ -41,7 +40,7 @@ const servesV2 = "--legacy-v2 serves it as it is"
 
 // ofV2 returns a mistake for each resource of the API before v3, and for each message of
 // it in another resource: no client of today takes them.
-func ofV2(all []Loaded) (errs []protofile.Problem) {
+func ofV2(all []Loaded) (errs []findings.Problem) {
 	for _, l := range all {
 		if l.Type.V2 {
 			p := l.Pos.problem("%s %q is of v2, the API before v3: %s", l.Type, l.Name, strings.TrimPrefix(l.Type.URL, apis))
@@ -59,7 +58,7 @@ func ofV2(all []Loaded) (errs []protofile.Problem) {
 }
 
 // ending returns a warning for each certificate that has ended, or does soon.
-func (f *file) ending(now time.Time) (warnings []protofile.Problem) {
+func (f *file) ending(now time.Time) (warnings []findings.Problem) {
 	for _, l := range f.loaded {
 		for _, c := range l.certificates {
 			if c.Ends.IsZero() || c.Ends.Sub(now) > secret.Soon {

@@ -13,7 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
-	"github.com/chancery-xds/chancery/internal/findings"
+	"github.com/chancery-xds/chancery/findings"
 )
 
 // whole stands for a file where nothing tells lines.

@@ -4,9 +4,8 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/chancery-xds/chancery/internal/findings"
+	"github.com/chancery-xds/chancery/findings"
 	"github.com/chancery-xds/chancery/internal/guard"
-	"github.com/chancery-xds/chancery/internal/protofile"
 )
 
 // guarded is load. A panic, such as one of Review, is an error: nothing is
@@ -25,7 +24,7 @@ func (s *Source) guarded(o order, sc *scanner) (report Report, err error) {
 func (s *Source) safely(f found, old *file, force bool) (now *file) {
 	if p := guard.Do(func() { now = s.file(f, old, force) }); p != nil {
 		s.panicked(f.path, p)
-		return &file{emptied: had(old), errs: []protofile.Problem{{File: f.path, Code: findings.Other, Message: gaveUp + ": " + p.Value}}}
+		return &file{emptied: had(old), errs: []findings.Problem{{File: f.path, Code: findings.Other, Message: gaveUp + ": " + p.Value}}}
 	}
 	return now
 }

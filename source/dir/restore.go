@@ -9,8 +9,8 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/chancery-xds/chancery/findings"
 	"github.com/chancery-xds/chancery/internal/lastgood"
-	"github.com/chancery-xds/chancery/internal/protofile"
 	"github.com/chancery-xds/chancery/store"
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -33,7 +33,7 @@ func (s *Source) Restore(c lastgood.Config) error {
 				return err
 			}
 			if why := w.add(l); why != "" {
-				return protofile.Problem{File: r.File, Message: why}
+				return findings.Problem{File: r.File, Message: why}
 			}
 		}
 		if c := w.types[t.URL]; c != nil {

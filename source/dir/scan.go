@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/chancery-xds/chancery/internal/protofile"
+	"github.com/chancery-xds/chancery/findings"
 )
 
 // A stamp tells two states of a file apart without reading it.
@@ -45,7 +45,7 @@ type scanner struct {
 	outside bool // follow links that lead out of the root
 
 	files []found
-	errs  []protofile.Problem
+	errs  []findings.Problem
 	seen  map[fileID]string
 	root  string // its path without links
 }

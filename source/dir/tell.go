@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/chancery-xds/chancery/internal/protofile"
+	"github.com/chancery-xds/chancery/findings"
 )
 
 // remind is how often the log says again that what is served is not what the files say.
@@ -50,6 +50,6 @@ func (s *Source) Tell(err error) {
 }
 
 // doubts are all warnings, sorted by place; of many the first, and how many more.
-func (s *Source) doubts() []protofile.Problem {
+func (s *Source) doubts() []findings.Problem {
 	return s.summary("warning", s.counted(slices.Concat(s.warnings, s.missing)), s.untold)
 }

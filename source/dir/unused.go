@@ -5,8 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/chancery-xds/chancery/internal/findings"
-	"github.com/chancery-xds/chancery/internal/protofile"
+	"github.com/chancery-xds/chancery/findings"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -23,7 +22,7 @@ var referrers = map[string][]*xds.Type{
 
 // unused returns a warning for each resource that nothing refers to, of the types of which
 // that can be known.
-func (w world) unused() (found []protofile.Problem) {
+func (w world) unused() (found []findings.Problem) {
 	used, all := map[xds.Ref]bool{}, map[string]bool{}
 	for _, c := range w.types {
 		for _, l := range c.at {

@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
-	"github.com/chancery-xds/chancery/internal/findings"
+	"github.com/chancery-xds/chancery/findings"
 	"github.com/chancery-xds/chancery/internal/protofile"
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -100,7 +100,7 @@ func sockets(listener protoreflect.Message) (all []socket) {
 const serversTemplate = "grpc/server"
 
 // sharing returns a mistake for each listener on the socket of another.
-func (w world) sharing() (errs []protofile.Problem) {
+func (w world) sharing() (errs []findings.Problem) {
 	c := w.types[xds.Listener.URL]
 	if c == nil {
 		return nil

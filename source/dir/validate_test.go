@@ -7,8 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/chancery-xds/chancery/internal/findings"
-	"github.com/chancery-xds/chancery/internal/protofile"
+	"github.com/chancery-xds/chancery/findings"
 	"github.com/chancery-xds/chancery/store"
 )
 
@@ -206,7 +205,7 @@ func TestIgnoreMany(t *testing.T) {
 				want = "0 errors and 0 warnings"
 			}
 			c := CheckAll([]string{Stdin}, strings.NewReader(tt.text), Options{MaxFile: 1 << 20}, ignore...)
-			if got := fmt.Sprintf("%d errors and %d warnings", protofile.Count(c.Errors), protofile.Count(c.Warnings)); got != want {
+			if got := fmt.Sprintf("%d errors and %d warnings", findings.Count(c.Errors), findings.Count(c.Warnings)); got != want {
 				t.Errorf("%s, ignored %v: %s, want %s", tt.code, ignore, got, want)
 			}
 		}
@@ -225,7 +224,7 @@ func TestManyInVain(t *testing.T) {
 	for _, p := range c.Warnings {
 		lines = append(lines, p.Pos.Line)
 	}
-	if got := fmt.Sprint(lines, protofile.Count(c.Warnings)); got != "[4 5 0] 5" {
+	if got := fmt.Sprint(lines, findings.Count(c.Warnings)); got != "[4 5 0] 5" {
 		t.Errorf("lines and number: %s", got)
 	}
 }
@@ -235,8 +234,8 @@ func TestWith(t *testing.T) {
 	text := clusterURL + "\nname: a\nconnect_timeout: 0s\n---\n" + clusterURL + "\nname: b\nconnect_timeout: 0s\n---\n" + clusterURL + "\nname: c\n"
 	c := CheckAll([]string{Stdin}, strings.NewReader(text), Options{MaxFile: 1 << 20, Most: 1}, findings.NotTried)
 	at := c.Loaded[2].Pos
-	c = c.With([]protofile.Problem{at.Problem(findings.Refused, "no")}, []protofile.Problem{at.Problem(findings.NotTried, "not asked")})
-	if len(c.Errors) != 2 || c.Errors[1].Others != 2 || protofile.Count(c.Errors) != 3 || len(c.Warnings) != 0 {
+	c = c.With([]findings.Problem{at.Problem(findings.Refused, "no")}, []findings.Problem{at.Problem(findings.NotTried, "not asked")})
+	if len(c.Errors) != 2 || c.Errors[1].Others != 2 || findings.Count(c.Errors) != 3 || len(c.Warnings) != 0 {
 		t.Errorf("%v, %v", c.Errors, c.Warnings)
 	}
 }

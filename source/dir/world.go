@@ -5,8 +5,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/chancery-xds/chancery/internal/findings"
-	"github.com/chancery-xds/chancery/internal/protofile"
+	"github.com/chancery-xds/chancery/findings"
 	"github.com/chancery-xds/chancery/store"
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -28,9 +27,9 @@ type content struct {
 
 // assemble puts what stands in the files together, in their order. A name or an
 // alias that a type has twice is an error that tells both places.
-func assemble(order []found, files map[string]*file) (world, []protofile.Problem) {
+func assemble(order []found, files map[string]*file) (world, []findings.Problem) {
 	w := world{files: len(order), types: map[string]*content{}}
-	var errs []protofile.Problem
+	var errs []findings.Problem
 	for _, f := range order {
 		for _, l := range files[f.path].loaded {
 			if why := w.add(l); why != "" {

@@ -2,7 +2,7 @@ package findings
 
 const head = `# What check finds
 
-<!-- made by go test ./internal/findings -update -->
+<!-- made by go test ./findings -update -->
 
 Each finding of ` + "`chancery check`" + ` has a code, which never changes its meaning. ` + "`chancery check --explain XDS0301`" + ` says
 what stands here. An error keeps the files from being served, except that a running server looks for those of XDS03 and XDS04

@@ -1,5 +1,6 @@
-// Package findings is the table of what can be wrong with configuration: each kind has
-// a code that never changes its meaning. docs/findings.md is made of it, and so is what
+// Package findings says what can be wrong with configuration: a [Problem] is one thing
+// that is, with its place. Each kind of them is a row of a table, and has a code that never
+// changes its meaning: docs/findings.md is made of it, and so is what
 // `chancery check --explain` tells. It looks for nothing itself.
 package findings
 

@@ -1,10 +1,8 @@
-package protofile
+package findings
 
 import (
 	"fmt"
 	"strings"
-
-	"github.com/chancery-xds/chancery/internal/findings"
 )
 
 // A Pos is a place in a file, counted from 1; the zero Pos is no place.
@@ -14,15 +12,14 @@ type Pos struct{ Line, Column int }
 type Problem struct {
 	File    string
 	Pos     Pos
-	Path    string        // of the field, such as "filter_chains[0].filters[1].typed_config"; may be empty
-	Code    findings.Code // "": none was given
+	Path    string // of the field, such as "filter_chains[0].filters[1].typed_config"; may be empty
+	Code    Code   // "": none was given
 	Message string
 	Hint    string // such as `did you mean "connect_timeout"?`; may be empty
 	Warning bool
 	Excerpt string // what may be shown of the line of the file; may be empty
 	Others  int    // how many that are not told this one stands for; 0: it is one itself
-
-	caret int // characters of the excerpt before what is wrong
+	Caret   int    // characters of the excerpt before what is wrong
 }
 
 // Count returns how many there are, those included that are not told.
@@ -67,7 +64,7 @@ func (p Problem) Text() string {
 	prefix := fmt.Sprintf("%5d | ", p.Pos.Line)
 	// The caret stands where the column does, tabs and wide text notwithstanding.
 	var pad strings.Builder
-	for _, r := range string([]rune(p.Excerpt)[:p.caret]) {
+	for _, r := range string([]rune(p.Excerpt)[:p.Caret]) {
 		if r == '\t' {
 			pad.WriteRune('\t')
 		} else {

@@ -140,6 +140,7 @@ func (k *checking) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
+	k.opts.Flag = flagOf
 	if k.opts.Types, err = readSets(k.sets); err != nil {
 		return err
 	}

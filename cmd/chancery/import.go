@@ -131,7 +131,7 @@ func (i *importing) run(ctx context.Context) error {
 	}
 	checked, where := dir.Checked{}, i.to.Dir
 	i.to.Check = func(root string) error {
-		checked = dir.CheckAll([]string{root}, nil, dir.Options{Types: i.options.Types, MaxFile: i.maxFile}, uninteresting()...)
+		checked = dir.CheckAll([]string{root}, nil, dir.Options{Types: i.options.Types, MaxFile: i.maxFile, Flag: flagOf}, uninteresting()...)
 		for _, all := range [][]findings.Problem{checked.Errors, checked.Warnings} {
 			for n, p := range all {
 				if rel, err := filepath.Rel(root, p.File); err == nil {

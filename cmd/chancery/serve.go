@@ -257,7 +257,7 @@ func (s *serving) run() error {
 	}
 	opts := dir.Options{
 		Log: s.log, MaxFile: s.maxFile, FollowLinksOutside: s.followOutside, V2: s.manner.v2, AllowMassDelete: s.allowMassDelete, HowToAllow: s.state.howToAllow(s.dir), AllowEmpty: s.allowEmpty,
-		Types: s.types, Confirm: s.confirm, References: true, Validate: s.validate, Review: r.load, Done: func(at time.Time, err error) { s.state.loaded(err); m.Loaded(at, err); ring(loads) },
+		Types: s.types, Confirm: s.confirm, References: true, Validate: s.validate, Flag: flagOf, Review: r.load, Done: func(at time.Time, err error) { s.state.loaded(err); m.Loaded(at, err); ring(loads) },
 	}
 	if s.state.keeper != nil {
 		opts.Keep = s.state.keeper.Keep

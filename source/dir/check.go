@@ -107,7 +107,7 @@ func (s *Source) lookAt(paths []string, stdin io.Reader, sc *scanner) (world, Er
 		next, _, errs := s.look(true, sc)
 		return next, errs
 	}
-	sc.outside = s.FollowLinksOutside
+	sc.outside, sc.option = s.opts.FollowLinksOutside, s.opts.called("FollowLinksOutside")
 	var piped *file
 	for _, path := range slices.Compact(slices.Sorted(slices.Values(paths))) {
 		info, err := os.Stat(path)
@@ -156,13 +156,13 @@ func (s *scanner) one(path string, info fs.FileInfo) {
 
 // pipe reads stdin.
 func (s *Source) pipe(stdin io.Reader) *file {
-	data, err := io.ReadAll(io.LimitReader(stdin, s.MaxFile+1))
-	if err == nil && int64(len(data)) > s.MaxFile {
-		err = fmt.Errorf("more than the limit of %d bytes (--max-file)", s.MaxFile)
+	data, err := io.ReadAll(io.LimitReader(stdin, s.opts.MaxFile+1))
+	if err == nil && int64(len(data)) > s.opts.MaxFile {
+		err = fmt.Errorf("%w of %d bytes", errTooLarge, s.opts.MaxFile)
 	}
 	f := &file{}
 	if err != nil {
-		f.errs = []findings.Problem{unread(StdinName, err)}
+		f.errs = []findings.Problem{s.unread(StdinName, err)}
 		return f
 	}
 	s.stdin = data
@@ -210,7 +210,7 @@ func (s *Source) text(path string) ([]byte, error) {
 	if path == StdinName {
 		return s.stdin, nil
 	}
-	data, _, err := read(path, s.MaxFile)
+	data, _, err := read(path, s.opts.MaxFile)
 	return data, err
 }
 

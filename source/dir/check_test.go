@@ -64,8 +64,8 @@ name: "r" virtual_hosts { name: "v" domains: "*" routes { match { prefix: "/" } 
 func TestWarnOnce(t *testing.T) {
 	b := newBench(t, "a.yaml", clusterURL+"\nname: 12\n", "b.yaml", clusters("b"))
 	var log strings.Builder
-	b.src.Log = slog.New(slog.NewTextHandler(&log, nil))
-	w := newWatcher(b.src.Log, b.src.Poll)
+	b.src.opts.Log = slog.New(slog.NewTextHandler(&log, nil))
+	w := newWatcher(b.src.opts.Log, b.src.opts.Poll)
 	defer w.close()
 	reload := func(force bool) int {
 		log.Reset()

@@ -1,9 +1,3 @@
-// Package dir loads resources from the files of a directory into a store, and
-// again whenever the directory changes. It interprets no resource: the files
-// are Envoy's own, the names and references in them are data.
-//
-// A load is all or nothing. Any mistake in any file keeps what was loaded
-// before, and every mistake is told with its place.
 package dir
 
 import (
@@ -20,68 +14,16 @@ import (
 	"time"
 
 	"github.com/chancery-xds/chancery/findings"
-	"github.com/chancery-xds/chancery/internal/envoyapi"
 	"github.com/chancery-xds/chancery/internal/guard"
-	"github.com/chancery-xds/chancery/internal/lastgood"
 	"github.com/chancery-xds/chancery/internal/validate"
 	"github.com/chancery-xds/chancery/store"
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// Options of a source. The zero value is ready to use.
-type Options struct {
-	// Types are the messages that files may have; Envoy's API if nil.
-	Types *envoyapi.Types
-	// Log is told of each reload; slog.Default() if nil.
-	Log *slog.Logger
-	// MaxFile is the largest file that is read, in bytes; 64 MiB if zero.
-	MaxFile int64
-	// FollowLinksOutside follows symbolic links that lead out of the directory. Without
-	// it one is a mistake.
-	FollowLinksOutside bool
-	// V2 takes resources of v2, the API before v3. Without it one is a mistake.
-	V2 bool
-	// AllowMassDelete lets any reload remove more than half of the resources that
-	// a type had in the last 10 minutes, or everything, and removes at once. Without
-	// it that is refused, since it is what an unmounted volume or half a checkout
-	// looks like, until [Source.Order] approves of it.
-	AllowMassDelete bool
-	// HowToAllow is what an error says who is refused may do.
-	HowToAllow string
-	// AllowEmpty says that no files, or none with a resource, are a configuration
-	// like any other. Without it a directory that has none at start is one that is
-	// not there yet: clients are told nothing.
-	AllowEmpty bool
-	// Confirm is how long resources must be gone from the files before they are
-	// removed, if more than a tenth of a type of 20 or more goes. Zero: no time.
-	Confirm time.Duration
-	// References says that a load warns, as [Check] does, of references to resources that
-	// no file has.
-	References bool
-	// Validate looks for what Envoy refuses: each is a mistake.
-	Validate bool
-	// Most is how many mistakes, and as many warnings, are told; the others are
-	// counted. 100 if zero, all if negative.
-	Most int
-	// Poll is how often the directory is looked at when nothing hints at a
-	// change; 30 s if zero.
-	Poll time.Duration
-
-	// Review, if set, is shown all resources of a load, in the order of the
-	// files, before they are committed. What it returns is added; with an error,
-	// such as [Errors], nothing is committed.
-	Review func([]Loaded) ([]Loaded, error)
-	// Keep, if set, is given what was committed, to be restored one day.
-	Keep func(lastgood.Config)
-	// Done, if set, is told of each load that committed something, or failed, and of
-	// the first that did not fail: at the start, or after others that did.
-	Done func(at time.Time, err error)
-}
-
-// A Source loads a directory into the default group of a store. It is made by
-// [New]. Load and Run must not be called at the same time.
+// A Source loads a directory into a group of a store. It is made by [New]. Restore, Load
+// and Run must not be called at the same time, and one after the other in this order.
 type Source struct {
-	Options
+	opts  Options
 	root  string
 	store *store.Store
 	force chan order // one slot
@@ -127,13 +69,8 @@ type file struct {
 
 // New returns a source that loads the directory into st.
 func New(root string, st *store.Store, opts Options) *Source {
-	opts.Log = cmp.Or(opts.Log, slog.Default())
-	opts.MaxFile = cmp.Or(opts.MaxFile, 64<<20)
-	opts.Poll = cmp.Or(opts.Poll, 30*time.Second)
-	if opts.Types == nil {
-		opts.Types = envoyapi.Envoy()
-	}
-	s := &Source{Options: opts, root: root, store: st, reader: newReader(opts.Types, opts.Most), force: make(chan order, 1), removals: removals{confirm: opts.Confirm}}
+	opts = opts.withDefaults()
+	s := &Source{opts: opts, root: root, store: st, reader: newReader(opts.Types, opts.Most), force: make(chan order, 1), removals: removals{confirm: opts.Confirm}}
 	if opts.Validate {
 		s.validator = validate.New(opts.Types)
 	}
@@ -182,9 +119,9 @@ type outcome struct {
 
 func (s *Source) done(r Report, err error) {
 	news := err != nil || !s.loaded || len(r.Commit.Changes) > 0
-	if s.loaded = err == nil; news && s.Done != nil {
-		if p := guard.Do(func() { s.Done(time.Now(), err) }); p != nil {
-			p.Log(s.Log, "done")
+	if s.loaded = err == nil; news && s.opts.Done != nil {
+		if p := guard.Do(func() { s.opts.Done(time.Now(), err) }); p != nil {
+			p.Log(s.opts.Log, "done")
 		}
 	}
 }
@@ -204,18 +141,18 @@ func (s *Source) load(o order, sc *scanner) (Report, error) {
 	}
 	lost := s.removals.losses(start, s.world, next)
 	gone := lost
-	if s.AllowMassDelete || o.approve {
+	if s.opts.AllowMassDelete || o.approve {
 		s.removals.approved()
 		lost = nil // whatever it is, it is meant
 	} else {
-		if s.err = s.removals.refuse(lost, s.world, next, !s.begun, s.HowToAllow); s.err != nil {
+		if s.err = s.removals.refuse(lost, s.world, next, !s.begun, s.opts.HowToAllow); s.err != nil {
 			return Report{}, s.err
 		}
 		s.removals.hold(start, lost, next)
 	}
 	s.hides(next)
 	var commit store.Commit
-	if commit, s.err = s.store.Update(func(tx *store.Tx) error { s.commit(tx, next); return nil }); s.err != nil {
+	if commit, s.err = s.store.Update(func(tx *store.Tx) error { s.commit(tx.Group(s.opts.Group), next); return nil }); s.err != nil {
 		s.hides(s.world)
 		return Report{}, s.err
 	}
@@ -223,11 +160,11 @@ func (s *Source) load(o order, sc *scanner) (Report, error) {
 	s.held.Store(int64(s.removals.held))
 	s.departed = s.departed.after(start, s.world, next)
 	s.serves(next)
-	if s.References {
+	if s.opts.References {
 		s.missing = problems(next.dangling(s.shown, func(string) bool { return false }))
 	}
-	if s.Keep != nil && (len(commit.Changes) > 0 || !s.begun) {
-		s.Keep(next.config(start, s.departed, &s.removals))
+	if s.opts.Keep != nil && (len(commit.Changes) > 0 || !s.begun) {
+		s.opts.Keep(next.config(start, s.departed, &s.removals))
 	}
 	if !s.begun {
 		s.since(gone)
@@ -244,7 +181,7 @@ func (s *Source) commit(tx *store.Tx, next world) {
 			tx.Replace(t) // none of it is there
 		}
 	}
-	if s.withheld = nil; s.AllowEmpty || len(s.world.types) > 0 {
+	if s.withheld = nil; s.opts.AllowEmpty || len(s.world.types) > 0 {
 		tx.Known()
 	}
 }
@@ -255,7 +192,7 @@ func (s *Source) behind() bool { return !s.begun || s.err != nil || s.removals.h
 // look reads what has changed and returns what the files say now. It returns
 // nothing of it if nothing has changed.
 func (s *Source) look(force bool, sc *scanner) (next world, changed bool, _ Errors) {
-	sc.outside = s.FollowLinksOutside
+	sc.outside, sc.option = s.opts.FollowLinksOutside, s.opts.called("FollowLinksOutside")
 	sc.scan(s.root)
 	files := s.read(sc.files, s.files, force)
 	for again := 0; again < rereads && !maps.Equal(files, s.files) && !sc.still(s.root); again++ {
@@ -283,7 +220,7 @@ func (s *Source) gather(sc *scanner, files map[string]*file) (next world, change
 		return world{}, false, nil
 	}
 	next, twice := assemble(sc.files, files)
-	if s.Validate {
+	if s.opts.Validate {
 		twice = append(twice, next.sharing()...)
 	}
 	return next, true, s.summary("mistake", s.counted(append(errs, twice...)), more)
@@ -321,14 +258,14 @@ func (s *Source) read(order []found, before map[string]*file, force bool) map[st
 
 // review shows Review what is about to be committed, and adds what it adds.
 func (s *Source) review(order []found, next world) error {
-	if s.Review == nil {
+	if s.opts.Review == nil {
 		return nil
 	}
 	var all []Loaded
 	for _, f := range order {
 		all = append(all, s.files[f.path].loaded...)
 	}
-	more, err := s.Review(all)
+	more, err := s.opts.Review(all)
 	for _, l := range more {
 		next.add(l)
 	}
@@ -360,12 +297,12 @@ func (s *Source) file(f found, old *file, force bool) *file {
 		return old
 	}
 	at := time.Now()
-	data, stamp, err := read(f.path, s.MaxFile)
+	data, stamp, err := read(f.path, s.opts.MaxFile)
 	if err == nil && len(data) == 0 && had(old) {
 		err = errors.New("has become empty, which is what half a write looks like: delete it, or leave a comment in it")
 	}
 	if err != nil {
-		now := &file{emptied: had(old), errs: []findings.Problem{unread(f.path, err)}}
+		now := &file{emptied: had(old), errs: []findings.Problem{s.unread(f.path, err)}}
 		if old != nil && old.emptied == now.emptied && slices.Equal(old.errs, now.errs) {
 			return old // it cannot be read as before
 		}
@@ -398,8 +335,8 @@ func (s *Source) fill(now *file, path string, data []byte) {
 		}
 	}
 	now.loaded, now.more, now.untold = d.loaded, d.Errors()-len(now.errs), d.Warnings()-len(now.warnings)
-	if !s.V2 {
-		now.errs = append(now.errs, ofV2(d.loaded)...)
+	if !s.opts.V2 {
+		now.errs = append(now.errs, ofV2(d.loaded, s.opts.called("V2"))...)
 	}
 }
 
@@ -439,11 +376,11 @@ func (s *Source) Order(ctx context.Context, approve bool) (Report, error) {
 // Run reloads the directory whenever it has changed, until ctx is done. It is
 // called after Load.
 func (s *Source) Run(ctx context.Context) {
-	w := newWatcher(s.Log, s.Poll)
+	w := newWatcher(s.opts.Log, s.opts.Poll)
 	defer w.close()
 	reload := func(o order) time.Time { return s.reload(o, w) }
 	again := reload(order{}) // what changed since Load, and to watch
-	pace{quiet: 100 * time.Millisecond, most: 2 * time.Second, poll: s.Poll}.run(ctx, w.bell, s.force, again, reload)
+	pace{quiet: 100 * time.Millisecond, most: 2 * time.Second, poll: s.opts.Poll}.run(ctx, w.bell, s.force, again, reload)
 }
 
 // reload loads, and returns when to load again though nothing hints at a change;
@@ -463,7 +400,7 @@ func (s *Source) reload(o order, w *watcher) time.Time {
 		if o.approve { // who asks later where it all went finds who allowed it
 			attrs = append(attrs, "removals", "approved")
 		}
-		s.Log.Info("loaded", attrs...)
+		s.opts.Log.Info("loaded", attrs...)
 	case err != nil && (o.force || was == nil || was.Error() != err.Error() || s.failing.due(time.Now())):
 		s.Tell(err)
 	}
@@ -485,7 +422,7 @@ func (s *Source) warn() {
 		line := p.Error()
 		if now[line] = true; !s.told[line] {
 			p.Warning = false // the level says it
-			s.Log.Warn("configuration warning", "problem", p.Error())
+			s.opts.Log.Warn("configuration warning", "problem", p.Error())
 		}
 	}
 	s.told = now

@@ -322,7 +322,7 @@ func TestOddFiles(t *testing.T) {
 	})
 	t.Run("a device", func(t *testing.T) {
 		b := newBench(t)
-		b.src.FollowLinksOutside = true
+		b.src.opts.FollowLinksOutside = true
 		b.link("/dev/zero", "z.yaml")
 		b.load("z.yaml: a device, not a regular file")
 	})
@@ -353,11 +353,11 @@ func TestOddFiles(t *testing.T) {
 		b.link(other.dir+"/d", "d")
 		const out = ": a symbolic link out of the directory, to "
 		for _, name := range []string{"a.yaml", "d"} {
-			if got := b.try(); !strings.Contains(got, name+out) || !strings.Contains(got, ": --follow-links-outside follows it") {
+			if got := b.try(); !strings.Contains(got, name+out) || !strings.Contains(got, ": Options.FollowLinksOutside follows it") {
 				t.Error(got)
 			}
 		}
-		b.src.FollowLinksOutside = true
+		b.src.opts.FollowLinksOutside = true
 		b.load("CDS a b")
 	})
 	t.Run("SAFE-11 links of which one leads out", func(t *testing.T) {
@@ -373,7 +373,7 @@ func TestOddFiles(t *testing.T) {
 		b := newBench(t, "v1/.data/b.yaml", clusters("b"))
 		b.link(".data/b.yaml", "v1/a.yaml")
 		b.link("v1", "live")
-		b.src = New(b.dir+"/live", b.st, Options{Log: b.src.Log})
+		b.src = New(b.dir+"/live", b.st, Options{Log: b.src.opts.Log})
 		b.load("CDS b")
 	})
 	t.Run("a link to what is not read", func(t *testing.T) {
@@ -386,8 +386,8 @@ func TestOddFiles(t *testing.T) {
 	})
 	t.Run("a large file", func(t *testing.T) {
 		b := newBench(t, "a.yaml", clusters("a"))
-		b.src.MaxFile = 10
-		b.load(fmt.Sprintf("a.yaml: %d bytes, more than the limit of 10 (--max-file)", len(clusters("a"))))
+		b.src.opts.MaxFile = 10
+		b.load(fmt.Sprintf("a.yaml: %d bytes, more than the limit of 10 (Options.MaxFile)", len(clusters("a"))))
 	})
 	t.Run("a file of a gigabyte is not read", func(t *testing.T) {
 		b := newBench(t, "a.yaml", "")
@@ -396,7 +396,7 @@ func TestOddFiles(t *testing.T) {
 		}
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		b.load("a.yaml: 1073741824 bytes, more than the limit of 67108864 (--max-file)")
+		b.load("a.yaml: 1073741824 bytes, more than the limit of 67108864 (Options.MaxFile)")
 		runtime.ReadMemStats(&after)
 		if n := after.TotalAlloc - before.TotalAlloc; n > 1<<20 {
 			t.Errorf("%d bytes allocated", n)
@@ -636,7 +636,7 @@ func TestMassDeletion(t *testing.T) {
 	})
 	t.Run("allowed", func(t *testing.T) {
 		b := newBench(t, "a.yaml", clusters(some...))
-		b.src.AllowMassDelete = true
+		b.src.opts.AllowMassDelete = true
 		load(b, "")
 		b.remove("a.yaml")
 		load(b, "")

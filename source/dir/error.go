@@ -38,10 +38,10 @@ func (s *Source) counted(all []findings.Problem) []findings.Problem {
 
 // shown returns how many of n mistakes are told, or of n warnings.
 func (s *Source) shown(n int) int {
-	if s.Most < 0 {
+	if s.opts.Most < 0 {
 		return n
 	}
-	return min(n, cmp.Or(s.Most, protofile.MaxProblems))
+	return min(n, cmp.Or(s.opts.Most, protofile.MaxProblems))
 }
 
 // summary sorts problems and leaves the first of them, with a last one that
@@ -76,6 +76,15 @@ func unread(path string, err error) findings.Problem {
 		err = p.Err // the path is told already
 	}
 	return findings.Problem{File: path, Code: findings.Unread, Message: err.Error()}
+}
+
+// unread is the problem of a file that cannot be read, with the option that may help.
+func (s *Source) unread(path string, err error) findings.Problem {
+	p := unread(path, err)
+	if errors.Is(err, errTooLarge) {
+		p.Hint = s.opts.called("MaxFile")
+	}
+	return p
 }
 
 // A Pos is where a resource stands in a file: its line and column, counted from

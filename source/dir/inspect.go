@@ -36,21 +36,19 @@ func (rd *reader) inspect(l *Loaded, m proto.Message) (p findings.Problem) {
 	return p
 }
 
-const servesV2 = "--legacy-v2 serves it as it is"
-
 // ofV2 returns a mistake for each resource of the API before v3, and for each message of
-// it in another resource: no client of today takes them.
-func ofV2(all []Loaded) (errs []findings.Problem) {
+// it in another resource: no client of today takes them, unless an option serves it.
+func ofV2(all []Loaded, option string) (errs []findings.Problem) {
 	for _, l := range all {
 		if l.Type.V2 {
 			p := l.Pos.problem("%s %q is of v2, the API before v3: %s", l.Type, l.Name, strings.TrimPrefix(l.Type.URL, apis))
-			p.Hint, p.Code = servesV2, findings.V2
+			p.Hint, p.Code = option+" serves it as it is", findings.V2
 			errs = append(errs, p)
 			continue
 		}
 		for _, v := range l.v2 {
 			p := l.Pos.problem("%s %q has in %s a message of v2, the API before v3: %s", l.Type, l.Name, v.Path, v.Type)
-			p.Hint, p.Code = servesV2, findings.V2
+			p.Hint, p.Code = option+" serves it as it is", findings.V2
 			errs = append(errs, p)
 		}
 	}

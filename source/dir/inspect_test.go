@@ -81,7 +81,7 @@ func TestCertificates(t *testing.T) {
 
 func TestV2(t *testing.T) {
 	b := newBench(t, "a.yaml", `"@type": type.googleapis.com/envoy.api.v2.Cluster`+"\nname: c\n")
-	want := `a.yaml:1:1: CDSv2 "c" is of v2, the API before v3: envoy.api.v2.Cluster (--legacy-v2 serves it as it is)`
+	want := `a.yaml:1:1: CDSv2 "c" is of v2, the API before v3: envoy.api.v2.Cluster (Options.V2 serves it as it is)`
 	if got := b.try(); got != want {
 		t.Errorf("TYP-6 got\n%swant\n%s", got, want)
 	}
@@ -94,7 +94,7 @@ func TestV2(t *testing.T) {
 // What is of v2 is found wherever it stands.
 func TestNestedV2(t *testing.T) {
 	const hcm = "type.googleapis.com/envoy.config.filter.network.http_connection_manager.v2.HttpConnectionManager"
-	const hint = ": envoy.config.filter.network.http_connection_manager.v2.HttpConnectionManager (--legacy-v2 serves it as it is)"
+	const hint = ": envoy.config.filter.network.http_connection_manager.v2.HttpConnectionManager (Options.V2 serves it as it is)"
 	const ext = "\"@type\": type.googleapis.com/envoy.config.core.v3.TypedExtensionConfig\nname: e\n"
 	for _, tt := range []struct{ name, content, want string }{
 		{"TYP-6 in a listener", "\"@type\": type.googleapis.com/envoy.config.listener.v3.Listener\nname: l\nfilter_chains: [{}, {filters: [{name: h, typed_config: {\"@type\": " + hcm + "}}]}]\n",

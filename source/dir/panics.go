@@ -12,7 +12,7 @@ import (
 // committed, and the next load tries again.
 func (s *Source) guarded(o order, sc *scanner) (report Report, err error) {
 	if p := guard.Do(func() { report, err = s.load(o, sc) }); p != nil {
-		p.Log(s.Log, "load")
+		p.Log(s.opts.Log, "load")
 		s.err, err = p, p
 		report = Report{}
 	}
@@ -30,5 +30,5 @@ func (s *Source) safely(f found, old *file, force bool) (now *file) {
 }
 
 func (s *Source) panicked(path string, p *guard.Panic) {
-	p.Log(s.Log, "file", slog.String("file", path))
+	p.Log(s.opts.Log, "file", slog.String("file", path))
 }

@@ -19,7 +19,7 @@ func TestPanics(t *testing.T) {
 	defer delete(forms, ".bomb")
 	logged := func(t *testing.T, b *bench) *strings.Builder {
 		var log strings.Builder
-		b.src.Log = slog.New(slog.NewTextHandler(&log, nil))
+		b.src.opts.Log = slog.New(slog.NewTextHandler(&log, nil))
 		before := guard.Count()
 		t.Cleanup(func() {
 			if n := guard.Count() - before; n != 1 || strings.Count(log.String(), "msg=panic") != 1 || !strings.Contains(log.String(), "panics_test.go") {
@@ -45,13 +45,13 @@ func TestPanics(t *testing.T) {
 		b := newBench(t, "a.yaml", clusters("a"))
 		logged(t, b)
 		b.load("CDS a")
-		b.src.Review = func([]Loaded) ([]Loaded, error) { panic("a bomb of the test goes off") }
+		b.src.opts.Review = func([]Loaded) ([]Loaded, error) { panic("a bomb of the test goes off") }
 		b.write("a.yaml", clusters("b"))
 		b.load("panic: a bomb of the test goes off")
 		if got := b.content(); got != "CDS a" {
 			t.Errorf("the store has %s", got)
 		}
-		b.src.Review = nil
+		b.src.opts.Review = nil
 		b.load("CDS b")
 	})
 }

@@ -191,7 +191,7 @@ func TestRemovalsWait(t *testing.T) {
 		m.served(35)
 	})
 	run("what is said to be meant goes at once", func(m *mover) {
-		m.src.AllowMassDelete = true
+		m.src.opts.AllowMassDelete = true
 		m.rewrite("c1")
 		m.now("")
 		m.served(1)
@@ -238,7 +238,7 @@ func TestRemovalsInSteps(t *testing.T) {
 				}
 				m.now(refused)
 			}
-			m.src.Keep = func(c lastgood.Config) { kept = c }
+			m.src.opts.Keep = func(c lastgood.Config) { kept = c }
 			m.src.removals.confirm = 0
 			m.rewrite(all[10:]...)
 			m.now("")
@@ -334,8 +334,8 @@ func TestRemovalsAreLookedAtAgain(t *testing.T) {
 	b := newBench(t, "a.yaml", clusters(all...))
 	b.src.removals.confirm = time.Hour
 	log := make(lines, 100)
-	b.src.Log = slog.New(slog.NewTextHandler(log, nil))
-	w := newWatcher(b.src.Log, time.Hour)
+	b.src.opts.Log = slog.New(slog.NewTextHandler(log, nil))
+	w := newWatcher(b.src.opts.Log, time.Hour)
 	defer w.close()
 	look := func(o order, again bool, told string) {
 		t.Helper()
@@ -369,7 +369,7 @@ func TestSlowRemoval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := moving(t, "a.yaml", clusters(all...))
 		log := make(lines, 100)
-		m.src.Log = slog.New(slog.NewTextHandler(log, nil))
+		m.src.opts.Log = slog.New(slog.NewTextHandler(log, nil))
 		var told []string
 		look := func() {
 			m.now("")

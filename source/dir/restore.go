@@ -19,12 +19,12 @@ import (
 // What the files say then is to that what it is to the files of a moment ago: it is
 // taken all or nothing, and much that has gone is asked about. Clients that were
 // told the last good configuration find it when they come back.
-func (s *Source) Restore(c lastgood.Config) error {
+func (s *Source) Restore(c LastGood) error {
 	w := world{files: 1, types: map[string]*content{}}
-	withheld := func(t lastgood.Type) bool { return t.Withheld || t.V2 && !s.V2 } // clients keep what they have
+	withheld := func(t lastgood.Type) bool { return t.Withheld || t.V2 && !s.opts.V2 } // clients keep what they have
 	for _, t := range c.Types {
-		if t.V2 && !s.V2 {
-			s.Log.Warn("the last good configuration has resources of v2, which are left out: --legacy-v2 serves them", "type", t.URL, "resources", len(t.Resources))
+		if t.V2 && !s.opts.V2 {
+			s.opts.Log.Warn("the last good configuration has resources of v2, which are left out", "type", t.URL, "resources", len(t.Resources), "hint", s.opts.called("V2")+" serves them")
 			continue
 		}
 		for _, r := range t.Resources {
@@ -53,14 +53,14 @@ func (s *Source) Restore(c lastgood.Config) error {
 			}
 		}
 	}
-	if odd != nil { // what had gone, perhaps with its --proto-set, is no reason to forget the rest
-		s.Log.Warn("what had gone shortly before cannot be read any more: clients may lose it before what refers to it", "resources", len(odd), "error", odd[0])
+	if odd != nil { // what had gone, perhaps with its types, is no reason to forget the rest
+		s.opts.Log.Warn("what had gone shortly before cannot be read any more: clients may lose it before what refers to it", "resources", len(odd), "error", odd[0])
 	}
-	if s.Review != nil {
-		if _, err := s.Review(w.all()); err != nil {
+	if s.opts.Review != nil {
+		if _, err := s.opts.Review(w.all()); err != nil {
 			return err
 		}
-		if _, err := s.Review(before.with(world{}).all()); err != nil {
+		if _, err := s.opts.Review(before.with(world{}).all()); err != nil {
 			before = nil // what may not be served any more is no reason to forget the rest
 		}
 	}
@@ -68,10 +68,11 @@ func (s *Source) Restore(c lastgood.Config) error {
 	s.hides(was)
 	// What had gone lately is what clients may have whom nobody knows here, or who state a
 	// version of before: it goes once more, before the first of them comes.
-	if _, err := s.store.Update(func(tx *store.Tx) error { s.world.replace(tx, was); return nil }); err != nil {
+	if _, err := s.store.Update(func(tx *store.Tx) error { s.world.replace(tx.Group(s.opts.Group), was); return nil }); err != nil {
 		return err
 	}
 	_, err := s.store.Update(func(tx *store.Tx) error {
+		tx = tx.Group(s.opts.Group)
 		was.replace(tx, w)
 		for _, t := range c.Types {
 			if withheld(t) {

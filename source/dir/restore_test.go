@@ -21,7 +21,7 @@ func TestRestore(t *testing.T) {
 	all := names("c", 30)
 	var kept lastgood.Config
 	first := newBench(t, "a.yaml", "version_info: v7\n"+clusters(all...))
-	first.src.Keep = func(c lastgood.Config) { kept = c }
+	first.src.opts.Keep = func(c lastgood.Config) { kept = c }
 	if _, err := first.src.Load(); err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +58,7 @@ func TestRestore(t *testing.T) {
 		// is served." (SAFE-10) Of a type of less than 20, too.
 		var kept lastgood.Config
 		first := newBench(t, "a.yaml", clusters("a", "b"))
-		first.src.Keep = func(c lastgood.Config) { kept = c }
+		first.src.opts.Keep = func(c lastgood.Config) { kept = c }
 		first.load("CDS a b")
 		b := newBench(t, "a.yaml", "# soon\n")
 		if err := b.src.Restore(kept); err != nil {
@@ -82,7 +82,7 @@ func TestRestore(t *testing.T) {
 	t.Run("of what has gone since that is not refused the log says so, once", func(t *testing.T) {
 		var kept lastgood.Config
 		first := newBench(t, "a.yaml", clusters(names("c", 10)...), "e.json", endpointsE)
-		first.src.Keep = func(c lastgood.Config) { kept = c }
+		first.src.opts.Keep = func(c lastgood.Config) { kept = c }
 		first.try()
 		for _, tt := range []struct {
 			left []string
@@ -95,7 +95,7 @@ func TestRestore(t *testing.T) {
 		} {
 			log := make(lines, 10)
 			b := newBench(t, "a.yaml", "{")
-			b.src.Log, b.src.AllowMassDelete = slog.New(slog.NewTextHandler(log, nil)), tt.all
+			b.src.opts.Log, b.src.opts.AllowMassDelete = slog.New(slog.NewTextHandler(log, nil)), tt.all
 			if err := b.src.Restore(kept); err != nil {
 				t.Fatal(err)
 			}
@@ -115,7 +115,7 @@ func TestRestore(t *testing.T) {
 		}
 		half := newBench(t, "a.yaml", clusters(names("c", 5)...), "e.json", endpointsE)
 		log := make(lines, 10)
-		half.src.Log = slog.New(slog.NewTextHandler(log, nil))
+		half.src.opts.Log = slog.New(slog.NewTextHandler(log, nil))
 		if err := half.src.Restore(kept); err != nil {
 			t.Fatal(err)
 		}
@@ -127,7 +127,7 @@ func TestRestore(t *testing.T) {
 	t.Run("it is written when it changes", func(t *testing.T) {
 		n := 0
 		b := newBench(t, "a.yaml", clusters("a"))
-		b.src.Keep = func(lastgood.Config) { n++ }
+		b.src.opts.Keep = func(lastgood.Config) { n++ }
 		b.load("CDS a")
 		b.write("a.yaml", clusters("a")+"# a word\n")
 		b.load("CDS a")
@@ -142,7 +142,7 @@ func TestRestore(t *testing.T) {
 	})
 	t.Run("what may not be served is not", func(t *testing.T) {
 		b := newBench(t)
-		b.src.Review = func([]Loaded) ([]Loaded, error) { return nil, errors.New("no") }
+		b.src.opts.Review = func([]Loaded) ([]Loaded, error) { return nil, errors.New("no") }
 		if err := b.src.Restore(kept); err == nil || b.st.Snapshot().View(store.DefaultGroup) != nil {
 			t.Error("it is served", err)
 		}
@@ -150,7 +150,7 @@ func TestRestore(t *testing.T) {
 	t.Run("with what it refers to", func(t *testing.T) {
 		var kept lastgood.Config
 		first := newBench(t, "a.yaml", "{"+clusterURL+", name: backend, type: EDS, eds_cluster_config: {eds_config: {ads: {}}}}\n")
-		first.src.Keep = func(c lastgood.Config) { kept = c }
+		first.src.opts.Keep = func(c lastgood.Config) { kept = c }
 		if _, err := first.src.Load(); err != nil {
 			t.Fatal(err)
 		}
@@ -169,7 +169,7 @@ func TestRestore(t *testing.T) {
 	t.Run("what had gone lately went before the first client comes", func(t *testing.T) {
 		var kept lastgood.Config
 		first := newBench(t, "a.yaml", clusters("a", "b", "c"))
-		first.src.Keep = func(c lastgood.Config) { kept = c }
+		first.src.opts.Keep = func(c lastgood.Config) { kept = c }
 		first.try()
 		first.write("a.yaml", clusters("a", "b"))
 		first.try()
@@ -197,13 +197,13 @@ func TestRestore(t *testing.T) {
 			t.Errorf("served %d, of before %v", got.Len(), recent(b))
 		}
 		var again lastgood.Config
-		b.src.Keep = func(c lastgood.Config) { again = c }
+		b.src.opts.Keep = func(c lastgood.Config) { again = c }
 		b.try()
 		if len(again.Gone) != 1 {
 			t.Error("it is forgotten")
 		}
 		b = newBench(t)
-		b.src.Review = func(all []Loaded) ([]Loaded, error) {
+		b.src.opts.Review = func(all []Loaded) ([]Loaded, error) {
 			if len(all) == 1 { // b
 				return nil, errors.New("no")
 			}
@@ -218,7 +218,7 @@ func TestRestore(t *testing.T) {
 		with.Gone = []lastgood.Type{{Type: xds.TypeOf("type.googleapis.com/of.before.Message"), Resources: []lastgood.Resource{{Resource: xds.NewResource("old", nil)}}}}
 		var log bytes.Buffer
 		b := newBench(t)
-		b.src.Log = slog.New(slog.NewTextHandler(&log, nil))
+		b.src.opts.Log = slog.New(slog.NewTextHandler(&log, nil))
 		if err := b.src.Restore(with); err != nil {
 			t.Fatal(err)
 		}
@@ -233,7 +233,7 @@ func TestRestore(t *testing.T) {
 		with := kept
 		with.Types = append([]lastgood.Type{more}, kept.Types...)
 		b := newBench(t, "a.yaml", clusters(all...))
-		b.src.Log = slog.New(slog.NewTextHandler(&log, nil))
+		b.src.opts.Log = slog.New(slog.NewTextHandler(&log, nil))
 		if err := b.src.Restore(with); err != nil {
 			t.Fatal(err)
 		}
@@ -260,13 +260,13 @@ func TestRestore(t *testing.T) {
 	v2 := lastgood.Type{Type: xds.Cluster.Legacy(), Resources: []lastgood.Resource{{Resource: xds.NewResource("old", nil)}}}
 	t.Run("what is of v2 is not served without the flag, and told to be left out", func(t *testing.T) {
 		log := withheld(t, v2, "old")
-		if got := log.String(); !strings.Contains(got, "left out: --legacy-v2") {
+		if got := log.String(); !strings.Contains(got, "Options.V2 serves them") {
 			t.Error(got)
 		}
 	})
 	t.Run("what is of v2 is served with it", func(t *testing.T) {
 		b := newBench(t)
-		b.src.V2 = true
+		b.src.opts.V2 = true
 		if err := b.src.Restore(lastgood.Config{Types: []lastgood.Type{v2}}); err != nil {
 			t.Fatal(err)
 		}
@@ -307,7 +307,7 @@ func TestDeparted(t *testing.T) {
 func TestNothingAtStart(t *testing.T) {
 	for empty, known := range map[bool]bool{false: false, true: true} {
 		b := newBench(t)
-		b.src.AllowEmpty = empty
+		b.src.opts.AllowEmpty = empty
 		b.load("")
 		if got := b.st.Snapshot().View(store.DefaultGroup) != nil; got != known {
 			t.Errorf("allowed: %v; known: %v", empty, got)

@@ -42,7 +42,8 @@ type scanner struct {
 	enter func(dir string)
 	touch func(path string)
 
-	outside bool // follow links that lead out of the root
+	outside bool   // follow links that lead out of the root
+	option  string // the option that has it so
 
 	files []found
 	errs  []findings.Problem
@@ -72,7 +73,7 @@ func (s *scanner) scan(root string) {
 // still scans again, and reports whether it has found the same. If not, the scanner has
 // what it has found now.
 func (s *scanner) still(root string) bool {
-	now := scanner{enter: s.enter, touch: s.touch, outside: s.outside}
+	now := scanner{enter: s.enter, touch: s.touch, outside: s.outside, option: s.option}
 	now.scan(root)
 	same := slices.Equal(now.files, s.files) && slices.Equal(now.errs, s.errs)
 	*s = now
@@ -124,7 +125,7 @@ func (s *scanner) entry(e fs.DirEntry, path, real string, nesting int) {
 	case err != nil:
 		s.fail(path, err)
 	case link && !s.outside && (info.IsDir() || wanted) && !s.within(real):
-		s.fail(path, fmt.Errorf("a symbolic link out of the directory, to %s: --follow-links-outside follows it", real))
+		s.fail(path, fmt.Errorf("a symbolic link out of the directory, to %s: %s follows it", real, s.option))
 	case info.IsDir():
 		s.dir(path, real, info, nesting+1)
 	case wanted && !info.Mode().IsRegular():
@@ -193,6 +194,9 @@ func notRegular(m fs.FileMode) error {
 	return fmt.Errorf("a %s, not a regular file", kind)
 }
 
+// errTooLarge is of files that are larger than the options allow.
+var errTooLarge = errors.New("more than the limit")
+
 // read returns the content of a file and its stamp.
 func read(path string, limit int64) ([]byte, stamp, error) {
 	// The file found may have become a pipe, whose opening would wait for a writer.
@@ -215,7 +219,7 @@ func readOpen(f fs.File, limit int64) ([]byte, stamp, error) {
 		return nil, stamp{}, notRegular(before.Mode())
 	}
 	if before.Size() > limit {
-		return nil, stamp{}, fmt.Errorf("%d bytes, more than the limit of %d (--max-file)", before.Size(), limit)
+		return nil, stamp{}, fmt.Errorf("%d bytes, %w of %d", before.Size(), errTooLarge, limit)
 	}
 	data, err := io.ReadAll(io.LimitReader(f, limit+1))
 	if err != nil {

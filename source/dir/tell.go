@@ -40,12 +40,12 @@ func (s *Source) Tell(err error) {
 	since := s.failing.since.UTC().Format(time.RFC3339)
 	errs, ok := errors.AsType[Errors](err)
 	if !ok {
-		s.Log.Error("reload rejected, keeping the previous configuration", "error", err, "since", since)
+		s.opts.Log.Error("reload rejected, keeping the previous configuration", "error", err, "since", since)
 		return
 	}
-	s.Log.Error("reload rejected, keeping the previous configuration", "errors", errs.Count(), "since", since)
+	s.opts.Log.Error("reload rejected, keeping the previous configuration", "errors", errs.Count(), "since", since)
 	for _, e := range errs {
-		s.Log.Error("configuration error", "error", e.Error())
+		s.opts.Log.Error("configuration error", "error", e.Error())
 	}
 }
 

@@ -14,8 +14,8 @@ import (
 // reloads returns a function that reloads, and returns what that logs.
 func (b *bench) reloads(t *testing.T) func(force bool) string {
 	var log strings.Builder
-	b.src.Log = slog.New(slog.NewTextHandler(&log, nil))
-	w := newWatcher(b.src.Log, b.src.Poll)
+	b.src.opts.Log = slog.New(slog.NewTextHandler(&log, nil))
+	w := newWatcher(b.src.opts.Log, b.src.opts.Poll)
 	t.Cleanup(w.close)
 	return func(force bool) string {
 		log.Reset()
@@ -30,10 +30,10 @@ func TestTellAgain(t *testing.T) {
 	for name, bad := range map[string]func(*bench){
 		"a mistake":                 func(b *bench) { b.write("bad.yaml", "x: y") },
 		"what would remove much":    func(b *bench) { b.remove("a.yaml"); b.remove("b.yaml") },
-		"a file that is too large":  func(b *bench) { b.write("bad.yaml", clusters("y")); b.src.MaxFile = 1 },
+		"a file that is too large":  func(b *bench) { b.write("bad.yaml", clusters("y")); b.src.opts.MaxFile = 1 },
 		"a file that became empty":  func(b *bench) { b.write("b.yaml", "") },
 		"a link that leads nowhere": func(b *bench) { b.link("nowhere", "bad.yaml") },
-		"a directory that is gone":  func(b *bench) { _ = os.Rename(b.dir, b.dir+"-"); b.src.Confirm = 0 },
+		"a directory that is gone":  func(b *bench) { _ = os.Rename(b.dir, b.dir+"-"); b.src.opts.Confirm = 0 },
 	} {
 		t.Run("OBS-5 "+name, func(t *testing.T) {
 			b := newBench(t, "a.yaml", clusters("a"), "b.yaml", clusters("b"))
@@ -121,7 +121,7 @@ func TestWarnsOfReferences(t *testing.T) {
 	const line = `level=WARN msg="configuration warning" problem="a.yaml:1:1: CDS \"x\" refers to EDS \"x\", which no file has`
 	for _, wanted := range []bool{true, false} {
 		b := newBench(t, "a.yaml", eds)
-		b.src.References = wanted
+		b.src.opts.References = wanted
 		reload := b.reloads(t)
 		b.try() // as a start does, before Run
 		for i, want := range []bool{wanted, false} {
@@ -139,7 +139,7 @@ func TestWarnsOfReferences(t *testing.T) {
 			t.Error(log)
 		}
 		b.remove("e.yaml")
-		b.src.AllowMassDelete = true
+		b.src.opts.AllowMassDelete = true
 		if log := reload(false); strings.Contains(log, line) != wanted {
 			t.Errorf("it is missing again: %s", log)
 		}

@@ -28,7 +28,7 @@ func (l lines) Write(b []byte) (int, error) {
 func (b *bench) run() lines {
 	b.Helper()
 	log := make(lines, 100)
-	b.src = New(b.src.root, b.st, Options{Log: slog.New(slog.NewTextHandler(log, nil)), Poll: time.Hour, FollowLinksOutside: b.src.FollowLinksOutside})
+	b.src = New(b.src.root, b.st, Options{Log: slog.New(slog.NewTextHandler(log, nil)), Poll: time.Hour, FollowLinksOutside: b.src.opts.FollowLinksOutside})
 	if _, err := b.src.Load(); err != nil {
 		b.Fatal(err)
 	}
@@ -178,7 +178,7 @@ func TestRun(t *testing.T) {
 	t.Run("a link to a file elsewhere", func(t *testing.T) {
 		other := newBench(t, "a", clusters("a"))
 		b := newBench(t)
-		b.src.FollowLinksOutside = true
+		b.src.opts.FollowLinksOutside = true
 		b.link(other.dir+"/a", "a.yaml")
 		want := b.follow()
 		b.run()
@@ -211,8 +211,8 @@ func TestRun(t *testing.T) {
 func TestTold(t *testing.T) {
 	b := newBench(t, "a.yaml", "{")
 	log := make(lines, 100)
-	b.src.Log = slog.New(slog.NewTextHandler(log, nil))
-	w := newWatcher(b.src.Log, time.Hour)
+	b.src.opts.Log = slog.New(slog.NewTextHandler(log, nil))
+	w := newWatcher(b.src.opts.Log, time.Hour)
 	defer w.close()
 	for i, tt := range []struct {
 		write string
@@ -242,9 +242,9 @@ func TestTold(t *testing.T) {
 func TestWatchedInPart(t *testing.T) {
 	other := newBench(t, "a", clusters("a"))
 	b := newBench(t)
-	b.src.FollowLinksOutside = true
+	b.src.opts.FollowLinksOutside = true
 	b.link(other.dir+"/a", "a.yaml")
-	w := newWatcher(b.src.Log, time.Hour)
+	w := newWatcher(b.src.opts.Log, time.Hour)
 	defer w.close()
 	w.begin()
 	if _, err := b.src.load(order{}, &scanner{enter: w.enter, touch: w.touch}); err != nil {
@@ -306,7 +306,7 @@ func TestUnheard(t *testing.T) {
 func TestDone(t *testing.T) {
 	b := newBench(t, "a.yaml", clusters("a"))
 	var told []string
-	b.src.Done = func(_ time.Time, err error) {
+	b.src.opts.Done = func(_ time.Time, err error) {
 		told = append(told, map[bool]string{true: "good", false: "bad"}[err == nil])
 	}
 	for _, content := range []string{clusters("a"), clusters("a"), "{", "{", clusters("a"), clusters("a"), clusters("b")} {

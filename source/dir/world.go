@@ -80,7 +80,7 @@ func (w world) add(l Loaded) (why string) {
 	return ""
 }
 
-// replace makes next of the default group, where it was w. It writes the
+// replace makes next of a group, where it was w. It writes the
 // difference only: what stands in files that have not changed is the same
 // resource as before, and what others have put into the group stays.
 func (w world) replace(tx *store.Tx, next world) {

@@ -65,12 +65,15 @@ func TestCheck(t *testing.T) {
 		{"is leaving and has no entry", func(s *Session, u *subscription) {
 			u.leaving = map[string]*leaver{"b": {stamp: st("b"), since: s.now}}
 		}},
-		{"what leaves, or since when", func(_ *Session, u *subscription) { u.leaving = map[string]*leaver{"a": {stamp: st("a")}} }},
+		{"nobody knows what leaves", func(s *Session, u *subscription) { u.leaving = map[string]*leaver{"a": {since: s.now}} }},
 		{"as \"a\" leaves", func(s *Session, u *subscription) {
 			u.leaving = map[string]*leaver{"a": {stamp: st("a"), since: s.now, body: resource("b", 1)}}
 		}},
 		{"before it was lost", func(s *Session, u *subscription) {
 			u.leaving = map[string]*leaver{"a": {stamp: st("a"), since: s.now, due: s.now}}
+		}},
+		{"before it was lost", func(s *Session, u *subscription) {
+			u.leaving = map[string]*leaver{"a": {stamp: st("a"), due: s.now}}
 		}},
 		{"nobody heeds", func(_ *Session, u *subscription) { u.heeded, u.stirred = false, []string{"a"} }},
 		{"which nobody heeds", func(s *Session, _ *subscription) {

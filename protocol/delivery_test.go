@@ -351,3 +351,21 @@ func TestLetGoAll(t *testing.T) {
 		}
 	}
 }
+
+// TTL-3: what a client was told of long ago, and got no heartbeats of since, counts from then,
+// not from when it was told again by what is not listed any more.
+func TestUnlistedCountsFromTheFirst(t *testing.T) {
+	r := xds.NewResource("r", []byte("1"))
+	r.TTL, r.Refs = 30*time.Second, []xds.Ref{}
+	r.Seal("1")
+	l := newLine(t, xds.Delta, nil, Options{ForceTTL: true}, xds.Tables{xds.Endpoint.URL: xds.NewTable(xds.Endpoint).With([]*xds.Resource{r})})
+	l.ask(xds.Request{Type: xds.Endpoint, Subscribe: []string{"r"}})
+	l.want("EDS r@1")
+	u := l.sub(xds.Endpoint)
+	for _, want := range []time.Time{l.now, l.now.Add(-time.Second)} {
+		if l.unlisted(u, &u.deliveries[0]); !u.unfed["r"].Equal(want) {
+			t.Errorf("since %v, not %v", u.unfed["r"], want)
+		}
+		u.starve("r", l.now.Add(-time.Second))
+	}
+}

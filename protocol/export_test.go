@@ -279,11 +279,11 @@ func (u *subscription) checkWithdrawing() error {
 		switch {
 		case u.entry(name) == nil:
 			return fmt.Errorf("%q is leaving and has no entry", name)
-		case l.stamp == nil || l.since.IsZero():
-			return fmt.Errorf("of %q nobody knows what leaves, or since when", name)
+		case l.stamp == nil:
+			return fmt.Errorf("of %q nobody knows what leaves", name)
 		case l.body != nil && l.body.Name != name:
 			return fmt.Errorf("as %q leaves %q", name, l.body.Name)
-		case !l.due.IsZero() && !l.due.After(l.since):
+		case !l.due.IsZero() && (l.since.IsZero() || !l.due.After(l.since)):
 			return fmt.Errorf("%q may leave before it was lost", name)
 		}
 	}

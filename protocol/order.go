@@ -154,7 +154,7 @@ func (s *Session) cold(first *subscription, t *xds.Table) bool {
 	for d := range first.underWay() {
 		for name, it := range d.each {
 			c := t.Lookup(name)
-			if stands(it.was) || !stands(it.is) || !first.shows(c) {
+			if stands(it.was) || !stands(it.is) || !first.covers(name) || !first.shows(c) {
 				continue
 			}
 			if warm, told := s.warmed(first, c); told && !warm && s.awaited(d) {

@@ -235,3 +235,27 @@ func TestWaitsForAbsence(t *testing.T) {
 		t.Errorf("said %s", got)
 	}
 }
+
+// ADS-6: nobody waits for assignments to warm a cluster that the client has dropped since it
+// was told of it, though an answer to that is not to be expected any more.
+func TestDroppedIsNotCold(t *testing.T) {
+	for _, drop := range []bool{false, true} {
+		l := newLine(t, xds.SotW, nil, Options{}, xds.Tables{
+			xds.Cluster.URL:  xds.NewTable(xds.Cluster).With([]*xds.Resource{cluster("x", 1, "missing"), cluster("y", 1, "e")}),
+			xds.Endpoint.URL: tableOf(xds.Endpoint, "e"),
+			xds.Route.URL:    tableOf(xds.Route, "r"),
+		})
+		l.ask(xds.Request{Type: xds.Endpoint, Names: []string{"e", "missing"}})
+		l.ask(xds.Request{Type: xds.Route, Names: []string{"r"}})
+		l.settle()
+		l.ask(xds.Request{Type: xds.Cluster, Names: []string{xds.Wildcard}})
+		l.want("CDS x@1 y@1, EDS e@1")
+		l.commit(xds.Route, []*xds.Resource{resource("r", 2, xds.Ref{Type: xds.Cluster, Name: xds.Wildcard})})
+		want := ""
+		if drop {
+			l.ask(xds.Request{Type: xds.Cluster})
+			want = "RDS r@2"
+		}
+		l.want(want)
+	}
+}

@@ -225,14 +225,17 @@ func (u *subscription) hoard(t *xds.Table) int {
 // laterThan returns whether a name is under way in a delivery after a nonce. Of what
 // is lost a type without full state says nothing in SotW.
 func (u *subscription) laterThan(v xds.Variant, nonce uint64) func(name string) bool {
-	return func(name string) bool {
-		for d := range u.underWay() {
-			is := d.carries(name)
-			if d.parts[0].nonce > nonce && is != nil && (stands(is) || v == xds.Delta || u.typ.FullState) {
-				return true
-			}
+	var all []*delivery
+	for d := range u.underWay() {
+		if d.parts[0].nonce > nonce {
+			all = append(all, d)
 		}
-		return false
+	}
+	return func(name string) bool {
+		return slices.ContainsFunc(all, func(d *delivery) bool {
+			is := d.carries(name)
+			return is != nil && (stands(is) || v == xds.Delta || u.typ.FullState)
+		})
 	}
 }
 

@@ -234,8 +234,8 @@ func TestStated(t *testing.T) {
 }
 
 // ADS-9: "what a client was told and has not been told otherwise counts as held on its
-// next stream": the wait for what refers to it begins with the request that tells of
-// it, whatever wakes the session before it says something.
+// next stream": the wait for what refers to it begins when the session is first asked what it
+// has to say, whatever wakes it then.
 func TestKeptFromTheFirstRequest(t *testing.T) {
 	was := xds.NewTable(xds.Listener).With([]*xds.Resource{resource("l", 1, xds.Ref{Type: xds.Cluster, Name: "x"})})
 	lost := tableOf(xds.Cluster, "x", "y")
@@ -250,10 +250,11 @@ func TestKeptFromTheFirstRequest(t *testing.T) {
 		first(xds.Listener, "l", "1")
 		l.want("LDS l@2") // and it never answers
 		first(xds.Cluster, "x", "1")
-		l.wait(5 * time.Second)
-		l.Change(view, touched)
 		l.want("CDS y@1")
 		l.ack(xds.Cluster)
+		l.wait(5 * time.Second)
+		l.Change(view, touched)
+		l.want("")
 		l.wait(10 * time.Second)
 		l.want("CDS -x")
 	}

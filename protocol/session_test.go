@@ -229,8 +229,8 @@ func TestErrorsChangeNothing(t *testing.T) {
 	}
 }
 
-// "A hint only saves work": what was asked for and is lost stays from the next
-// input on, whatever that says of the view, and so for as long.
+// "A hint only saves work": what was asked for and is lost stays from when the session is
+// asked what it has to say, whatever it was told of the view.
 func TestHintOfNothing(t *testing.T) {
 	for name, touched := range map[string][]xds.Names{"ADS-3 a hint of nothing": {}, "ADS-3 no hint": nil} {
 		t.Run(name, func(t *testing.T) {
@@ -243,11 +243,41 @@ func TestHintOfNothing(t *testing.T) {
 			l.ask(xds.Request{Type: xds.Cluster, Initial: []xds.Version{{Name: "c", Version: "1"}}})
 			l.ask(xds.Request{Type: xds.Endpoint, Subscribe: []string{"e"}})
 			l.Change(view, touched)
-			at := l.now
 			l.wait(time.Second)
 			l.want("EDS e@1")
-			if got := l.sub(xds.Endpoint).leaving["e"]; got == nil || !got.since.Equal(at) {
-				t.Errorf("%+v, not since %v", got, at)
+			if got := l.sub(xds.Endpoint).leaving["e"]; got == nil || !got.since.Equal(l.now) {
+				t.Errorf("%+v, not since %v", got, l.now)
+			}
+		})
+	}
+}
+
+// "A hint only saves work": what nothing referred to when it was lost, and something does by
+// the time that the session is asked what it has to say, waits for as long, whether a hint
+// has named it or not.
+func TestHintOfWhatRefers(t *testing.T) {
+	for name, hinted := range map[string]bool{"ADS-3 hints": true, "ADS-3 no hint": false} {
+		t.Run(name, func(t *testing.T) {
+			scope := func(version int) []*xds.Resource {
+				return []*xds.Resource{resource("p", version, xds.Ref{Type: xds.Route, Name: "r"})}
+			}
+			view := xds.Tables{xds.ScopedRoute.URL: xds.NewTable(xds.ScopedRoute).With(scope(1)), xds.Route.URL: tableOf(xds.Route, "r")}
+			l := newLine(t, xds.Delta, nil, Options{}, view)
+			l.ask(xds.Request{Type: xds.Route, Subscribe: []string{xds.Wildcard}})
+			l.ask(xds.Request{Type: xds.ScopedRoute})
+			l.want("SRDS p@1, RDS r@1")
+			l.ack(xds.Route)
+			change := func(typ *xds.Type, set []*xds.Resource, remove ...string) {
+				if l.commit(typ, set, remove...); !hinted {
+					l.Change(l.view, nil)
+				}
+			}
+			change(xds.Route, nil, "r")
+			change(xds.ScopedRoute, scope(2))
+			l.wait(patience)
+			l.want("SRDS p@2")
+			if took, said := l.next(); took != silence || said != "RDS -r" {
+				t.Errorf("after %v it said %s", took, said)
 			}
 		})
 	}

@@ -1,7 +1,6 @@
 package protocol
 
 import (
-	"maps"
 	"slices"
 	"time"
 
@@ -15,17 +14,17 @@ import (
 type leaver struct {
 	stamp    *xds.Stamp    // what the client has of it; absent: nothing, but what it warms needs it
 	body     *xds.Resource // what it is told meanwhile; nil: not known any more
-	since    time.Time
-	due      time.Time   // when it may leave though nobody answers; zero: never
-	referred bool        // something that the client has did refer to it
-	waived   []*xds.Type // types that referred to it, and were silent for too long
-	released bool        // nothing refers to it any more: it is told to be gone
+	since    time.Time     // when it was first asked whether it may leave; zero: not yet
+	due      time.Time     // when it may leave though nobody answers; zero: never
+	referred bool          // something that the client has did refer to it
+	waived   []*xds.Type   // types that referred to it, and were silent for too long
+	released bool          // nothing refers to it any more: it is told to be gone
 }
 
 // A withdrawing is what of one type is about to leave.
 //
-// Invariant: each name in leaving has an entry; what it leaves as is called so, and its due
-// is later than since.
+// Invariant: each name in leaving has an entry; what it leaves as is called so, and its due,
+// if it has one, is later than since.
 type withdrawing struct {
 	leaving map[string]*leaver
 }
@@ -296,7 +295,7 @@ func (s *Session) keep(u *subscription, refs []referrer, name string, told *xds.
 	if u.leaving == nil {
 		u.leaving = map[string]*leaver{}
 	}
-	u.leaving[name] = &leaver{stamp: told, since: s.now, body: body}
+	u.leaving[name] = &leaver{stamp: told, body: body}
 	u.stir(name)
 	return true
 }
@@ -335,12 +334,15 @@ func (s *Session) withdraw() (progress bool) {
 			continue
 		}
 		t, refs, blocked := s.table(u.typ), s.referrers(u.typ), s.blocked(u)
-		for _, name := range slices.Sorted(maps.Keys(u.leaving)) {
-			l := u.leaving[name]
-			if l.released || !s.free(u, refs, name, l) || blocked {
-				continue
+		var free []string
+		for name, l := range u.leaving {
+			if !l.released && s.free(u, refs, name, l) && !blocked {
+				free = append(free, name)
 			}
-			l.released = true
+		}
+		slices.Sort(free)
+		for _, name := range free {
+			u.leaving[name].released = true
 			u.stir(name)
 			u.rematch(t, name)
 			u.mark(u.entry(name))
@@ -383,7 +385,9 @@ func (s *Session) departed(u *subscription, name string) {
 // have been silent for too long. A stream of one type hears nothing of the
 // others: "eventual consistency" has to do.
 func (s *Session) free(u *subscription, refs []referrer, name string, l *leaver) bool {
-	l.due = time.Time{}
+	if l.due = (time.Time{}); l.since.IsZero() { // not when it was found: that depends on hints
+		l.since = s.now
+	}
 	wait := func(until time.Time) bool {
 		if l.due.IsZero() || until.Before(l.due) {
 			l.due = until

@@ -8,7 +8,7 @@ SHELL := /usr/bin/env bash
 .DEFAULT_GOAL := build
 
 STAGES   := build lint race memory sim fuzz e2e bench-smoke examples coverage
-MODULES  := . bench e2e examples/embedded examples/from-go-control-plane examples/grpc/greeter tools/descriptors
+MODULES  := . bench e2e examples/directory examples/embedded examples/from-go-control-plane examples/grpc/greeter tools/descriptors
 WORLDS   ?= 200000
 FUZZTIME ?= 20s
 SOAK     ?= 1h
@@ -80,7 +80,7 @@ bench: ## The whole benchmark, about an hour
 	cd bench && ./run-all.sh
 
 examples: .cache/envoy ## Compile what people copy, and go through the demo once
-	for m in $$(find examples -name go.mod); do (cd $$(dirname $$m) && go vet ./...); done
+	for m in $$(find examples -name go.mod); do (cd $$(dirname $$m) && go vet ./... && go test ./...); done
 	go run ./internal/demo --once --compile
 	DOCS_COMPILE=1 go test ./cmd/chancery -count=1 -run TestCommandsOfDocs # with the commands of the docs that compile
 

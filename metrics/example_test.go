@@ -2,6 +2,7 @@ package metrics_test
 
 import (
 	"fmt"
+	"net/http"
 	"net/http/httptest"
 	"strings"
 
@@ -35,7 +36,7 @@ func Example() {
 	// What Prometheus reads: http.Handle("/metrics", handler).
 	handler := promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
 	page := httptest.NewRecorder()
-	handler.ServeHTTP(page, httptest.NewRequest("GET", "/metrics", nil))
+	handler.ServeHTTP(page, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	for line := range strings.Lines(page.Body.String()) {
 		if strings.HasPrefix(line, "xds_server_resources{") || strings.HasPrefix(line, "xds_server_streams_open ") {
 			fmt.Print(line)

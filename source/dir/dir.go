@@ -152,7 +152,10 @@ func (s *Source) load(o order, sc *scanner) (Report, error) {
 	}
 	s.hides(next)
 	var commit store.Commit
-	if commit, s.err = s.store.Update(func(tx *store.Tx) error { s.commit(tx.Group(s.opts.Group), next); return nil }); s.err != nil {
+	if commit, s.err = s.store.Update(func(tx *store.Tx) error {
+		s.commit(tx.Group(s.opts.Group), next)
+		return nil
+	}); s.err != nil {
 		s.hides(s.world)
 		return Report{}, s.err
 	}

@@ -52,8 +52,14 @@ func TestGroup(t *testing.T) {
 	if _, err := first.Load(); err != nil {
 		t.Fatal(err)
 	}
+	if err := os.Remove(filepath.Join(first.root, "internal.yaml")); err != nil { // which is kept as what has gone lately
+		t.Fatal(err)
+	}
+	if _, err := first.Load(); err != nil {
+		t.Fatal(err)
+	}
 	st = store.New()
-	if err := New(t.TempDir(), st, Options{Group: "internal"}).Restore(kept); err != nil || len(of("internal")) != 2 {
+	if err := New(t.TempDir(), st, Options{Group: "internal"}).Restore(kept); err != nil || len(of("internal")) != 1 {
 		t.Error(of("internal"), err)
 	}
 }

@@ -45,7 +45,9 @@ func (s *Session) beatsOf(u *subscription, t *xds.Table) []xds.Beat {
 		}
 	}
 	for r := range u.lingering {
-		add(r)
+		if !u.refuses(r.Name) { // TTL-5
+			add(r)
+		}
 	}
 	for n := range u.waiting.all {
 		if told := u.told(n); stands(told) && !u.refuses(n) && u.lingers(n) == nil {

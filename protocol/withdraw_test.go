@@ -536,3 +536,34 @@ func TestLingersByItsStamp(t *testing.T) {
 		}
 	}
 }
+
+// TTL-5: "not of a resource which the client has not ACKed": what lingers, and was refused, gets
+// no heartbeats, so that it wakes nobody.
+func TestRefusedAndLingeringIsSilent(t *testing.T) {
+	for _, refused := range []bool{false, true} {
+		x := xds.NewResource("x", []byte("1"))
+		x.TTL, x.Refs = 9*time.Second, []xds.Ref{}
+		x.Seal("1")
+		l := newLine(t, xds.Delta, nil, Options{ForceTTL: true}, xds.Tables{
+			xds.Cluster.URL: xds.NewTable(xds.Cluster).With([]*xds.Resource{x}), xds.Route.URL: xds.NewTable(xds.Route).With(route(1, "x")),
+		})
+		l.ask(xds.Request{Type: xds.Cluster})
+		l.want("CDS x@1")
+		if refused {
+			l.nack(xds.Cluster)
+		} else {
+			l.ack(xds.Cluster)
+		}
+		l.ask(xds.Request{Type: xds.Route, Subscribe: []string{"r"}})
+		l.want("RDS r@1")
+		l.nack(xds.Route) // it may have it all the same
+		l.commit(xds.Cluster, nil, "x")
+		l.commit(xds.Route, route(2, "y"))
+		l.want("RDS r@2")
+		l.nack(xds.Route)
+		l.want("")
+		if wakes := !l.Deadline().IsZero(); wakes == refused || l.sub(xds.Cluster).lingers("x") == nil {
+			t.Errorf("refused %v: it wakes %v", refused, wakes)
+		}
+	}
+}

@@ -213,7 +213,7 @@ func (a *account) instead(f *flight) map[string][]fact {
 func (a *account) refuse(f *flight) {
 	for n, k := range f.carried {
 		// What a wildcard of scopes has found it may have, though it was told since that it is gone.
-		if (a.covers(n) || a.scopes != nil && !a.outside(n)) && a.acked[n].seq <= k.seq {
+		if k.dropped = a.scopes != nil && a.outside(n); (a.covers(n) || a.scopes != nil) && a.acked[n].seq <= k.seq {
 			a.refused[n] = append(a.refused[n], k)
 		}
 	}

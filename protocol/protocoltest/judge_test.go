@@ -878,6 +878,31 @@ func TestJudge(t *testing.T) {
 		_, err := start(false).try(xds.Cluster, "-x")
 		wrong(t, err, "ADS-8: x leaves")
 	})
+	t.Run("ADS-8 what was not answered before a response that is refused, however long the client is silent then", func(t *testing.T) {
+		start := func(refuses bool) *court {
+			c := newCourt(t, xds.Delta)
+			c.commit("CDS", "x=1", "y=1", "RDS", "q=1", "r=to-x>CDS/x")
+			c.ask(xds.Cluster)
+			c.takes(xds.Cluster, "x=1", "y=1")
+			c.ask(xds.Route, "r")
+			c.told(xds.Route, "r=to-x>CDS/x") // which it never answers
+			c.wait(5 * time.Second)
+			c.commit("RDS", "r=to-y>CDS/y")
+			nonce := c.told(xds.Route, "r=to-y>CDS/y")
+			c.ask(xds.Route, "q")
+			c.told(xds.Route, "q=1") // nor this
+			c.answer(xds.Route, nonce, refuses)
+			c.commit("CDS", "-x")
+			c.wait(20 * time.Second)
+			return c
+		}
+		if left := start(true).l.waiting(); left != "" {
+			t.Errorf("waiting: %q", left)
+		}
+		if left := start(false).l.waiting(); left != "CDS: x is gone" {
+			t.Errorf("waiting: %q", left)
+		}
+	})
 	t.Run("ADS-8 what was before a response that is not listed any more, until the next is answered", func(t *testing.T) {
 		start := func(listed bool) *court {
 			c := newCourt(t, xds.Delta)

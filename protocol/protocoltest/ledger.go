@@ -212,10 +212,11 @@ type group struct {
 }
 
 type leaver struct {
-	res  *xds.Resource // nil: the client brought it along, and nobody knows it
-	at   time.Time
+	res  *xds.Resource   // nil: the client brought it along, and nobody knows it
+	at   time.Time       // when it was lost; from asked on, when the session was asked first what it has to say
 	last []*xds.Resource // other contents it may be shown with
 
+	asked   bool // the session was asked since
 	free    bool // nothing has referred to it at a time, so it was let go
 	bound   bool // something may have referred to it when this drain began
 	resumed bool // the client brought it along

@@ -84,14 +84,20 @@ func real(names map[string]bool) map[string]bool {
 	return out
 }
 
-// tiedToRefused reports whether a name waits for a cluster that was refused.
+// tiedToRefused reports whether a name waits for a cluster that was refused, by itself or with
+// its world: "a world is told whole, or not yet".
 func (l *ledger) tiedToRefused(a *account, n string) bool {
 	first := l.account(a.typ.After)
-	r := l.shown(a, n)
-	if first == nil || r == nil {
+	if first == nil {
 		return false
 	}
-	return slices.ContainsFunc(r.Refs, func(ref xds.Ref) bool { return ref.Type.Is(first.typ) && l.standing(first, ref.Name) })
+	tied := func(n string) bool {
+		r := l.shown(a, n)
+		return r != nil && slices.ContainsFunc(r.Refs, func(ref xds.Ref) bool { return ref.Type.Is(first.typ) && l.standing(first, ref.Name) })
+	}
+	return tied(n) || a.world && l.shown(a, n) != nil && slices.ContainsFunc(l.known(a), func(o string) bool {
+		return a.covers(o) && !a.told[o].is(l.shown(a, o)) && tied(o)
+	})
 }
 
 // even reports whether clusters, listeners and routes were asked for, and all

@@ -12,6 +12,14 @@ import (
 
 // begun notes that the session is asked for its responses.
 func (l *ledger) begun() {
+	for _, a := range l.accounts {
+		for n, v := range a.leaving {
+			if !v.asked {
+				v.at, v.asked = l.now, true
+				a.leaving[n] = v
+			}
+		}
+	}
 	l.release()
 	l.drain, l.rank, l.falling, l.telling = l.drain+1, -1, math.MaxInt, nil
 	for _, a := range l.accounts {

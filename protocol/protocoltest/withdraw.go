@@ -80,14 +80,11 @@ func (l *ledger) overdue(a *account, name string) bool {
 	return !l.held(a, name, possibly)
 }
 
-// leaver returns what of a name the view has lost. What is from before has been
-// lost, for a session, since it is asked for its responses.
+// leaver returns what of a name the view has lost. It has been lost, for a session, since it
+// is asked for its responses.
 func (a *account) leaver(name string) (v leaver, ok bool) {
-	switch v, ok = a.leaving[name]; {
-	case !ok:
+	if v, ok = a.leaving[name]; !ok {
 		v.at = latest(a.since[name], a.drained)
-	case v.resumed:
-		v.at = latest(v.at, a.drained)
 	}
 	return v, ok
 }

@@ -377,7 +377,7 @@ func (s *Source) Order(ctx context.Context, approve bool) (Report, error) {
 }
 
 // Run reloads the directory whenever it has changed, until ctx is done. It is
-// called after Load.
+// called after Load, also if that has failed: then it loads as soon as the files are good.
 func (s *Source) Run(ctx context.Context) {
 	w := newWatcher(s.opts.Log, s.opts.Poll)
 	defer w.close()

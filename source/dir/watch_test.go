@@ -317,3 +317,18 @@ func TestDone(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// A program that serves though the first load has failed has the files once they are good.
+func TestRunAfterFailure(t *testing.T) {
+	b := newBench(t, "a.yaml", "half of a fi")
+	if _, err := b.src.Load(); err == nil {
+		t.Fatal("no error")
+	}
+	shows := b.follow()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); b.src.Run(ctx) }()
+	t.Cleanup(func() { cancel(); <-done })
+	b.write("a.yaml", clusters("a"))
+	shows("CDS a")
+}

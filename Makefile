@@ -79,7 +79,7 @@ bench-smoke: ## Does the benchmark run?
 bench: ## The whole benchmark, about an hour
 	cd bench && ./run-all.sh
 
-examples: .cache/envoy ## Compile what people copy, and go through the demo once
+examples: .cache/envoy ## Compile and test what people copy, and go through the demo once
 	for m in $$(find examples -name go.mod); do (cd $$(dirname $$m) && go vet ./... && go test ./...); done
 	go run ./internal/demo --once --compile
 	DOCS_COMPILE=1 go test ./cmd/chancery -count=1 -run TestCommandsOfDocs # with the commands of the docs that compile

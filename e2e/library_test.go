@@ -34,7 +34,9 @@ func newLibrary(t *testing.T, w world) (*rig, *library) {
 		t.Fatal(err)
 	}
 	g := grpc.NewServer(server.GRPCOptions()...)
-	server.New(lib.store, server.WithObserver(lib)).Register(g)
+	if err := server.New(lib.store, server.WithObserver(lib)).Register(g); err != nil {
+		t.Fatal(err)
+	}
 	go g.Serve(l)
 	t.Cleanup(g.Stop)
 	r := tapped(t, w, l.Addr().String())
@@ -57,7 +59,7 @@ func (l *library) set(w world) error {
 			if err != nil {
 				return err
 			}
-			tx.Set(typ, r)
+			tx.Set(r)
 		}
 		return nil
 	})

@@ -13,12 +13,15 @@ import (
 // for them. To serve them, src goes to server.New in place of the store.
 func Example() {
 	st := store.New(store.WithEmptyGroups())
-	src := lazy.New(st, func(ctx context.Context, q lazy.Query) (*xds.Resource, error) {
+	src, err := lazy.New(st, func(ctx context.Context, q lazy.Query) (*xds.Resource, error) {
 		if q.Name != "local/shop.example" {
 			return nil, nil // there is none
 		}
-		return xds.NewResource(q.Name, []byte("an encoded VirtualHost")), nil
+		return xds.NewResource(q.Type, q.Name, []byte("an encoded VirtualHost")), nil
 	}, []*xds.Type{xds.VirtualHost})
+	if err != nil {
+		panic(err)
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	go src.Run(ctx)

@@ -5,9 +5,9 @@
 // resource.
 //
 //	st := store.New(store.WithEmptyGroups()) // if all there is is found on demand
-//	src := lazy.New(st, find, []*xds.Type{xds.VirtualHost})
+//	src, err := lazy.New(st, find, []*xds.Type{xds.VirtualHost})
 //	go src.Run(ctx)
-//	server.New(src).Register(g)
+//	err = server.New(src).Register(g)
 //
 // While a name is looked for, nothing is said of it: the views are
 // [xds.Undecided]. A name is looked for once at a time for each group, however
@@ -30,9 +30,12 @@
 package lazy
 
 import (
+	"cmp"
 	"container/list"
 	"context"
+	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -58,7 +61,7 @@ type Query struct {
 type Resolver func(ctx context.Context, q Query) (*xds.Resource, error)
 
 // A Source is a store that finds more when it is asked for it. It is made by
-// [New].
+// [New]; the zero value and nil are of no use.
 type Source struct {
 	store    *store.Store
 	resolver Resolver
@@ -87,7 +90,7 @@ type Source struct {
 	failures int       // since then
 }
 
-// An Option changes what [New] makes.
+// An Option changes what [New] makes. A nil one changes nothing.
 type Option func(*Source)
 
 // WithLimit sets how many names are remembered: 10,000 by default. A name that
@@ -109,12 +112,23 @@ func WithPatience(d time.Duration) Option { return func(s *Source) { s.patience 
 func WithParallel(n int) Option { return func(s *Source) { s.parallel = max(n, 1) } }
 
 // WithLogger sets where is logged that resolvers fail, once in 10 s at most, and
-// that the limit is reached; slog.Default() unless set.
-func WithLogger(l *slog.Logger) Option { return func(s *Source) { s.log = l } }
+// that the limit is reached; slog.Default() unless set, or if it is nil.
+func WithLogger(l *slog.Logger) Option { return func(s *Source) { s.log = cmp.Or(l, s.log) } }
 
 // New returns a source of what st holds and, for resources of the types, of what
-// the resolver finds. Nothing is found until [Source.Run] runs.
-func New(st *store.Store, resolver Resolver, types []*xds.Type, opts ...Option) *Source {
+// the resolver finds. Nothing is found until [Source.Run] runs. A nil store, resolver or type, and
+// no types at all, are errors.
+func New(st *store.Store, resolver Resolver, types []*xds.Type, opts ...Option) (*Source, error) {
+	switch {
+	case st == nil:
+		return nil, errors.New("lazy.New was given a nil store")
+	case resolver == nil:
+		return nil, errors.New("lazy.New was given a nil resolver")
+	case len(types) == 0:
+		return nil, errors.New("lazy.New was given no types: nothing would be looked for")
+	case slices.Contains(types, nil):
+		return nil, errors.New("lazy.New was given a nil type")
+	}
 	s := &Source{
 		store: st, resolver: resolver, types: map[string]bool{},
 		limit: 10_000, absence: 30 * time.Second, patience: 5 * time.Second, parallel: 64, log: slog.Default(),
@@ -125,15 +139,20 @@ func New(st *store.Store, resolver Resolver, types []*xds.Type, opts ...Option) 
 		s.types[t.URL] = true
 	}
 	for _, o := range opts {
-		o(s)
+		if o != nil {
+			o(s)
+		}
 	}
-	return s
+	return s, nil
 }
 
 // Refresh looks again for names of a group that are remembered, for instance
 // because what they stand for has changed. Streams have what was found before
-// until then. A name that nobody remembers needs no refreshing.
+// until then. A name that nobody remembers needs no refreshing, nor does one of a nil type.
 func (s *Source) Refresh(group string, t *xds.Type, names ...string) {
+	if t == nil {
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, name := range names {

@@ -193,15 +193,14 @@ func TestErrors(t *testing.T) {
 	})
 	on(t, "TYP-7 what was made for another type is not served", func(b *bench) {
 		b.be.takes = 0
-		foreign := res("r/a", "A")
-		foreign.Of = xds.Cluster
+		foreign := xds.NewResource(xds.Cluster, "r/a", []byte("A"))
 		b.be.set("r/a", foreign)
 		s := b.stream("")
 		defer s.w.Close()
 		s.subscribe("r/a")
 		b.sleep(time.Second)
 		s.is("r/a=?")
-		if got := b.log.String(); !strings.Contains(got, "set as VHDS") {
+		if got := b.log.String(); !strings.Contains(got, `resource \"r/a\" has type CDS, and is set as VHDS`) {
 			t.Errorf("logged %s", got)
 		}
 	})
@@ -283,4 +282,24 @@ func TestErrors(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What is nil is an error of New, or changes nothing.
+func TestNil(t *testing.T) {
+	st, find, types := store.New(), new(backend).resolve, []*xds.Type{xds.VirtualHost}
+	for want, f := range map[string]func() (*Source, error){
+		"a nil store":    func() (*Source, error) { return New(nil, find, types) },
+		"a nil resolver": func() (*Source, error) { return New(st, nil, types) },
+		"no types":       func() (*Source, error) { return New(st, find, nil) },
+		"a nil type":     func() (*Source, error) { return New(st, find, []*xds.Type{xds.VirtualHost, nil}) },
+	} {
+		if s, err := f(); s != nil || err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, %v, want %s", s, err, want)
+		}
+	}
+	s := made(st, find, types, nil, WithLogger(nil))
+	s.Refresh("default", nil, "a")
+	w := s.Watch(nil)
+	defer w.Close()
+	w.Interested(nil, true, []string{"a"}, nil)
 }

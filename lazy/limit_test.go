@@ -119,7 +119,7 @@ func TestOrphan(t *testing.T) {
 func TestOthers(t *testing.T) {
 	on(t, "what others have put into the store is not looked for, until they delete it", func(b *bench) {
 		b.be.set("r/a", res("r/a", "ours"))
-		b.update(func(tx *store.Tx) { tx.Set(xds.VirtualHost, res("r/a", "theirs", "r/alias")) })
+		b.update(func(tx *store.Tx) { tx.Set(of(xds.VirtualHost, res("r/a", "theirs", "r/alias"))...) })
 		s := b.stream("")
 		defer s.w.Close()
 		s.subscribe("r/a", "r/alias")
@@ -140,7 +140,7 @@ func TestOthers(t *testing.T) {
 		s := b.stream("")
 		s.subscribe("r/a")
 		b.sleep(time.Second)
-		b.update(func(tx *store.Tx) { tx.Set(xds.VirtualHost, res("r/a", "theirs")) })
+		b.update(func(tx *store.Tx) { tx.Set(of(xds.VirtualHost, res("r/a", "theirs"))...) })
 		b.be.set("r/a", res("r/a", "ours again"))
 		b.Refresh(store.DefaultGroup, xds.VirtualHost, "r/a")
 		b.sleep(time.Minute)
@@ -161,7 +161,7 @@ func TestOthers(t *testing.T) {
 		b.sleep(time.Second)
 		theirs := res("r/a", "theirs")
 		theirs.OnDemand = true
-		b.update(func(tx *store.Tx) { tx.Set(xds.VirtualHost, theirs) })
+		b.update(func(tx *store.Tx) { tx.Set(of(xds.VirtualHost, theirs)...) })
 		s.unsubscribe("r/a")
 		s.w.Close()
 		for _, name := range []string{"r/x", "r/y"} { // what nobody asks for any more makes room
@@ -186,7 +186,7 @@ func TestOthers(t *testing.T) {
 		s.is("r/a=A2")
 	})
 	on(t, "a name that others use for something else", func(b *bench) {
-		b.update(func(tx *store.Tx) { tx.Set(xds.VirtualHost, res("r/shop", "theirs")) })
+		b.update(func(tx *store.Tx) { tx.Set(of(xds.VirtualHost, res("r/shop", "theirs"))...) })
 		b.be.set("r/www", res("r/shop", "ours", "r/www"))
 		b.be.set("r/web", res("r/web", "web"))
 		s := b.stream("")
@@ -239,7 +239,7 @@ func TestRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		be := &backend{has: map[string]*xds.Resource{"r/a": res("r/a", "A")}, takes: time.Second}
 		b := &bench{T: t, be: be, st: store.New(store.WithEmptyGroups())}
-		b.Source = New(b.st, be.resolve, []*xds.Type{xds.VirtualHost})
+		b.Source = made(b.st, be.resolve, []*xds.Type{xds.VirtualHost})
 		s := b.stream("")
 		defer s.w.Close()
 		s.subscribe("r/a")

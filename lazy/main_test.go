@@ -43,6 +43,9 @@ func (b *backend) resolve(ctx context.Context, q Query) (*xds.Resource, error) {
 	b.now++
 	b.most = max(b.most, b.now)
 	r, err, takes := b.has[q.Name], b.err, b.takes
+	if r != nil && r.Type == nil {
+		r.Type = q.Type
+	}
 	b.mu.Unlock()
 	defer func() { b.mu.Lock(); b.now--; b.mu.Unlock() }()
 	select {
@@ -83,7 +86,7 @@ func on(t *testing.T, name string, f func(b *bench), opts ...Option) {
 			b := &bench{T: t, be: &backend{has: map[string]*xds.Resource{}, takes: time.Second}, log: &bytes.Buffer{}}
 			b.st = store.New(store.WithEmptyGroups(), store.WithSelect(func(n *xds.Node) string { return n.ID }))
 			opts := append([]Option{WithLogger(slog.New(slog.NewTextHandler(b.log, nil)))}, opts...)
-			b.Source = New(b.st, b.be.resolve, []*xds.Type{xds.VirtualHost}, opts...)
+			b.Source = made(b.st, b.be.resolve, []*xds.Type{xds.VirtualHost}, opts...)
 			ctx, cancel := context.WithCancel(t.Context())
 			done := make(chan struct{})
 			go func() { defer close(done); b.Source.Run(ctx) }()
@@ -220,3 +223,22 @@ func (s *stream) is(want string) {
 }
 
 var errDown = errors.New("the database is down")
+
+// of makes resources that have no type yet ones of a type.
+func of(t *xds.Type, rs ...*xds.Resource) []*xds.Resource {
+	for _, r := range rs {
+		if r != nil && r.Type == nil {
+			r.Type = t
+		}
+	}
+	return rs
+}
+
+// made is New where nothing is wrong.
+func made(st *store.Store, r Resolver, types []*xds.Type, opts ...Option) *Source {
+	s, err := New(st, r, types, opts...)
+	if err != nil {
+		panic(err)
+	}
+	return s
+}

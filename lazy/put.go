@@ -81,7 +81,7 @@ func (f *finding) fit(h *holding) {
 	for _, a := range f.resource.Aliases {
 		delete(names, a)
 	}
-	own := &xds.Resource{Stamp: f.resource.Stamp, Body: f.resource.Body, Aliases: f.resource.Aliases, TTL: f.resource.TTL, Of: f.resource.Of, OnDemand: true}
+	own := &xds.Resource{Stamp: f.resource.Stamp, Type: f.resource.Type, Body: f.resource.Body, Aliases: f.resource.Aliases, TTL: f.resource.TTL, OnDemand: true}
 	if len(names) > 0 {
 		own.Aliases = slices.Concat(own.Aliases, slices.Sorted(maps.Keys(names)))
 		version := own.Version
@@ -104,7 +104,7 @@ func (s *Source) set(found ...*finding) error {
 			if r := g.Lookup(t, f.name); r != nil && (!f.ours || !r.OnDemand) {
 				return errors.New("the store has another resource of the name " + f.name)
 			}
-			g.Set(t, f.resource)
+			g.Set(f.resource)
 		}
 		return nil
 	})

@@ -95,10 +95,21 @@ func (s *Source) look(ctx context.Context, e *entry, q Query, results chan<- res
 		p.Log(s.log, "resolver", slog.String("type", q.Type.String()), slog.String("name", q.Name), slog.String("group", q.Group))
 		r, err = nil, p
 	}
-	if err == nil && r != nil && (r.Stamp == nil || r.Name != q.Name && !slices.Contains(r.Aliases, q.Name)) {
-		err = errors.New("the resource that was found has another name")
+	if err == nil && r != nil {
+		err = q.check(r)
 	}
 	results <- result{e, r, err}
+}
+
+// check returns an error if a resource is no answer to the query.
+func (q Query) check(r *xds.Resource) error {
+	if err := r.CheckType(q.Type); err != nil {
+		return err
+	}
+	if r.Name != q.Name && !slices.Contains(r.Aliases, q.Name) {
+		return errors.New("the resource that was found has another name: " + r.Name)
+	}
+	return nil
 }
 
 // pause returns how long nothing is due.

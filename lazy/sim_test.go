@@ -33,7 +33,7 @@ func TestSimulation(t *testing.T) {
 					parallel = 1 + rng.IntN(4)
 				}
 				const names, most = 12, 5 // so many are subscribed to in each of two groups
-				b.Source = New(b.st, func(ctx context.Context, q Query) (*xds.Resource, error) {
+				b.Source = made(b.st, func(ctx context.Context, q Query) (*xds.Resource, error) {
 					be.mu.Lock()
 					be.takes = time.Duration(slow.Int64N(int64(2 * time.Second)))
 					be.mu.Unlock()
@@ -103,7 +103,7 @@ func TestSimulation(t *testing.T) {
 						g, n := groups[rng.IntN(2)], fmt.Sprint("r/", 3+rng.IntN(6))
 						b.update(func(tx *store.Tx) {
 							if static[g][n] = rng.IntN(2) == 0; static[g][n] {
-								tx.Group(g).Set(xds.VirtualHost, res(n, "static"))
+								tx.Group(g).Set(of(xds.VirtualHost, res(n, "static"))...)
 							} else {
 								tx.Group(g).Delete(xds.VirtualHost, n)
 							}

@@ -23,7 +23,7 @@ func (s *Source) Watch(node *xds.Node) *Watch {
 // has put into the store are looked for.
 func (w *Watch) Interested(t *xds.Type, wildcard bool, added, removed []string) {
 	w.Watch.Interested(t, wildcard, added, removed)
-	if !w.src.types[t.URL] {
+	if t == nil || !w.src.types[t.URL] {
 		return
 	}
 	w.src.mu.Lock()

@@ -24,9 +24,12 @@ func Example() {
 	srv := server.New(st, server.WithObserver(m))
 	m.Server(srv.Stats)
 
-	srv.Register(grpc.NewServer(server.GRPCOptions()...)) // and so on
+	if err := srv.Register(grpc.NewServer(server.GRPCOptions()...)); err != nil { // and so on
+		fmt.Println(err)
+		return
+	}
 	if _, err := st.Update(func(tx *store.Tx) error {
-		tx.Set(xds.Cluster, xds.NewResource("backend", []byte("an encoded Cluster")))
+		tx.Set(xds.NewResource(xds.Cluster, "backend", []byte("an encoded Cluster")))
 		return nil
 	}); err != nil {
 		fmt.Println(err)

@@ -232,7 +232,7 @@ func TestContent(t *testing.T) {
 	m := made(Options{Snapshot: st.Snapshot})
 	res := func(names ...string) (all []*xds.Resource) {
 		for _, n := range names {
-			all = append(all, xds.NewResource(n, []byte(n)))
+			all = append(all, xds.NewResource(xds.Cluster, n, []byte(n)))
 		}
 		return all
 	}
@@ -244,10 +244,10 @@ func TestContent(t *testing.T) {
 		}
 	}
 	expect(t, m, update(func(tx *store.Tx) {
-		tx.Set(xds.Cluster, res("a", "b")...)
-		tx.Group("edge").Set(xds.Listener, res("l")...)
-		tx.Set(xds.TypeOf("x/Y"), res("y")...)
-		tx.Set(xds.TypeOf("x/Z"), res("z")...)
+		tx.Set(typed(xds.Cluster, res("a", "b")...)...)
+		tx.Group("edge").Set(typed(xds.Listener, res("l")...)...)
+		tx.Set(typed(xds.TypeOf("x/Y"), res("y")...)...)
+		tx.Set(typed(xds.TypeOf("x/Z"), res("z")...)...)
 	}),
 		`resources{group="default",type="cds"} 2`,
 		`resources{group="default",type="other"} 2`,
@@ -323,11 +323,11 @@ func TestConfigHash(t *testing.T) {
 		}
 		return got
 	}
-	a, b, other := xds.NewResource("a", []byte("1")), xds.NewResource("b", []byte("1")), xds.NewResource("a", []byte("2"))
-	onDemand := xds.NewResource("a", []byte("1"))
+	a, b, other := xds.NewResource(xds.Cluster, "a", []byte("1")), xds.NewResource(xds.Cluster, "b", []byte("1")), xds.NewResource(xds.Cluster, "a", []byte("2"))
+	onDemand := xds.NewResource(xds.Cluster, "a", []byte("1"))
 	onDemand.OnDemand = true
 	set := func(typ *xds.Type, all ...*xds.Resource) func(*store.Tx) {
-		return func(tx *store.Tx) { tx.Set(typ, all...) }
+		return func(tx *store.Tx) { tx.Set(typed(typ, all...)...) }
 	}
 	if got := of(); got != "0" {
 		t.Errorf("nothing has %s", got)
@@ -343,7 +343,7 @@ func TestConfigHash(t *testing.T) {
 		"types changed": {set(xds.Route, a, b), set(xds.Cluster, a)},
 		"other content": {set(xds.Cluster, other, b), set(xds.Route, a)},
 		"on demand":     {set(xds.Cluster, onDemand, b), set(xds.Route, a)},
-		"another group": {set(xds.Cluster, a, b), func(tx *store.Tx) { tx.Group("edge").Set(xds.Route, a) }},
+		"another group": {set(xds.Cluster, a, b), func(tx *store.Tx) { tx.Group("edge").Set(typed(xds.Route, a)...) }},
 		"said version":  {set(xds.Cluster, a, b), set(xds.Route, a), func(tx *store.Tx) { tx.Version(xds.Route, "7") }},
 	} {
 		got := of(writes...)
@@ -475,4 +475,14 @@ func BenchmarkEvent(b *testing.B) {
 			}
 		})
 	})
+}
+
+// typed returns resources of another type, or of one at all.
+func typed(t *xds.Type, rs ...*xds.Resource) (all []*xds.Resource) {
+	for _, r := range rs {
+		n := xds.NewResource(t, r.Name, r.Body)
+		n.OnDemand = r.OnDemand
+		all = append(all, n)
+	}
+	return all
 }

@@ -27,7 +27,7 @@ func TestRealServer(t *testing.T) {
 		st := store.New()
 		set := func(name, body string) {
 			if _, err := st.Update(func(tx *store.Tx) error {
-				tx.Set(xds.Cluster, xds.NewResource(name, []byte(body)))
+				tx.Set(xds.NewResource(xds.Cluster, name, []byte(body)))
 				return nil
 			}); err != nil {
 				t.Fatal(err)
@@ -38,7 +38,9 @@ func TestRealServer(t *testing.T) {
 		srv := server.New[*store.Watch](st, server.WithObserver(m), server.WithLogger(slog.New(slog.DiscardHandler)))
 		m.Server(srv.Stats)
 		g := grpc.NewServer(server.GRPCOptions()...)
-		srv.Register(g)
+		if err := srv.Register(g); err != nil {
+			t.Fatal(err)
+		}
 		l := bufconn.Listen(1 << 20)
 		go g.Serve(l)
 		defer g.Stop()

@@ -1,6 +1,7 @@
 package protocol_test
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -26,11 +27,11 @@ func TestBeatsTooLate(t *testing.T) {
 		{2 * time.Minute, "a"},
 	} {
 		t.Run(fmt.Sprint("TTL-3 after ", c.stopped), func(t *testing.T) {
-			r := xds.NewResource("a", []byte("1"))
+			r := xds.NewResource(xds.Endpoint, "a", []byte("1"))
 			r.TTL = ttl
 			r.Seal("")
 			now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-			view := xds.Tables{xds.Endpoint.URL: xds.NewTable(xds.Endpoint).With([]*xds.Resource{r, xds.NewResource("b", nil)})}
+			view := xds.Tables{xds.Endpoint.URL: with(xds.NewTable(xds.Endpoint), []*xds.Resource{r, xds.NewResource(xds.Endpoint, "b", nil)})}
 			s := protocol.NewSession(xds.Delta, nil, view, protocol.Options{ForceTTL: true})
 			said := func() string {
 				var out []string
@@ -74,10 +75,10 @@ func TestBeatsTooLate(t *testing.T) {
 // Spread beat together, whenever they began, so that they share their responses.
 func TestBeatsAreSpread(t *testing.T) {
 	const ttl, streams = 30 * time.Second, 100
-	r := xds.NewResource("a", []byte("1"))
+	r := xds.NewResource(xds.Endpoint, "a", []byte("1"))
 	r.TTL = ttl
 	r.Seal("")
-	view := xds.Tables{xds.Endpoint.URL: xds.NewTable(xds.Endpoint).With([]*xds.Resource{r})}
+	view := xds.Tables{xds.Endpoint.URL: with(xds.NewTable(xds.Endpoint), []*xds.Resource{r})}
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	beat := func(spread uint64, began time.Duration) time.Time {
 		s := protocol.NewSession(xds.Delta, nil, view, protocol.Options{ForceTTL: true, Spread: spread})
@@ -118,10 +119,10 @@ func TestBeatsAreSpread(t *testing.T) {
 // comes instead waits for a cluster that was refused, too.
 func TestRefusedAndWaitingIsSilent(t *testing.T) {
 	set := func(view xds.Tables, typ *xds.Type, name, body string, ttl time.Duration, refs []xds.Ref) {
-		r := xds.NewResource(name, []byte(body))
+		r := xds.NewResource(typ, name, []byte(body))
 		r.TTL, r.Refs = ttl, append([]xds.Ref{}, refs...)
 		r.Seal("")
-		view[typ.URL] = view.Table(typ).With([]*xds.Resource{r})
+		view[typ.URL] = with(view.Table(typ), []*xds.Resource{r})
 	}
 	tables := func(route string, ttl time.Duration, to []xds.Ref) xds.Tables {
 		view := xds.Tables{xds.Cluster.URL: xds.NewTable(xds.Cluster), xds.Endpoint.URL: xds.NewTable(xds.Endpoint), xds.Route.URL: xds.NewTable(xds.Route)}
@@ -172,4 +173,19 @@ func TestRefusedAndWaitingIsSilent(t *testing.T) {
 		s.Advance(next)
 	}
 	t.Error("it wakes for ever, to say nothing")
+}
+
+// with is Table.With where nothing is wrong. Resources that have no type yet get the table's;
+// where that has none, either, they are clusters.
+func with(t *xds.Table, set []*xds.Resource, remove ...string) *xds.Table {
+	for _, r := range set {
+		if r.Type == nil {
+			r.Type = cmp.Or(t.Type(), xds.Cluster)
+		}
+	}
+	n, err := t.With(set, remove...)
+	if err != nil {
+		panic(err)
+	}
+	return n
 }

@@ -17,10 +17,10 @@ func BenchmarkOneChange(b *testing.B) {
 				var names []string
 				for i := range 10_000 {
 					names = append(names, fmt.Sprintf("cluster-%05d", i))
-					set = append(set, xds.NewResource(names[i], []byte{1}))
+					set = append(set, xds.NewResource(nil, names[i], []byte{1}))
 				}
-				base := (&xds.Table{}).With(set)
-				next := base.With([]*xds.Resource{xds.NewResource("cluster-00042", []byte{2})})
+				base := with((&xds.Table{}), set)
+				next := with(base, []*xds.Resource{xds.NewResource(nil, "cluster-00042", []byte{2})})
 				views := []xds.View{xds.Tables{typ.URL: next}, xds.Tables{typ.URL: base}}
 				s := NewSession(v, nil, views[1], Options{})
 				req := xds.Request{Type: typ}
@@ -67,7 +67,7 @@ func BenchmarkManyCommits(b *testing.B) {
 		b.Run(v.String(), func(b *testing.B) {
 			names := numbered(10_000)
 			base := tableOf(xds.Endpoint, names...)
-			next := base.With(resources(2, names[:100]...))
+			next := with(base, resources(2, names[:100]...))
 			views := []xds.View{xds.Tables{xds.Endpoint.URL: next}, xds.Tables{xds.Endpoint.URL: base}}
 			s := NewSession(v, nil, views[1], Options{})
 			req := xds.Request{Type: xds.Endpoint, Names: names[:100], Subscribe: names[:100]}
@@ -105,7 +105,7 @@ func BenchmarkManyCommits(b *testing.B) {
 func BenchmarkMassChange(b *testing.B) {
 	names := numbered(10_000)
 	base := tableOf(xds.Cluster, names...)
-	for what, next := range map[string]*xds.Table{"set": base.With(resources(2, names...)), "remove": base.With(nil, names...)} {
+	for what, next := range map[string]*xds.Table{"set": with(base, resources(2, names...)), "remove": with(base, nil, names...)} {
 		b.Run(what, func(b *testing.B) {
 			s := NewSession(xds.Delta, nil, xds.Tables{xds.Cluster.URL: base}, Options{})
 			shared := []*xds.Changes{next.Since(base.Versions()), base.Since(next.Versions())} // other streams keep them

@@ -96,7 +96,7 @@ func TestBlamed(t *testing.T) {
 		r := resource("a", 1)
 		r.TTL = 30 * time.Second
 		r.Seal("1")
-		l := newLine(t, xds.Delta, nil, Options{ForceTTL: true}, xds.Tables{xds.Endpoint.URL: xds.NewTable(xds.Endpoint).With([]*xds.Resource{r})})
+		l := newLine(t, xds.Delta, nil, Options{ForceTTL: true}, xds.Tables{xds.Endpoint.URL: with(xds.NewTable(xds.Endpoint), []*xds.Resource{r})})
 		l.ask(xds.Request{Type: xds.Endpoint, Node: &xds.Node{}, Subscribe: []string{"a"}})
 		l.drain()
 		l.ack(xds.Endpoint)

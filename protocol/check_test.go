@@ -108,8 +108,8 @@ func TestCheck(t *testing.T) {
 		a.Seal("1")
 		l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{
 			xds.Cluster.URL:  tableOf(xds.Cluster, "x"),
-			xds.Endpoint.URL: xds.NewTable(xds.Endpoint).With([]*xds.Resource{a}),
-			xds.Route.URL:    tableOf(xds.Route, "q").With([]*xds.Resource{resource("r", 1, xds.Ref{Type: xds.Cluster, Name: "x"})}),
+			xds.Endpoint.URL: with(xds.NewTable(xds.Endpoint), []*xds.Resource{a}),
+			xds.Route.URL:    with(tableOf(xds.Route, "q"), []*xds.Resource{resource("r", 1, xds.Ref{Type: xds.Cluster, Name: "x"})}),
 		})
 		l.ask(xds.Request{Type: xds.Cluster})
 		l.ask(xds.Request{Type: xds.Endpoint, Subscribe: []string{"*", "a", "n"}})

@@ -67,7 +67,7 @@ func (c talk) respond(t *xds.Type, nonce, version string, content ...string) err
 			continue
 		}
 		name, body, _ := strings.Cut(s, "=")
-		r := xds.NewResource(name, []byte(body))
+		r := xds.NewResource(nil, name, []byte(body))
 		r.Seal(body)
 		resp.Upserts = append(resp.Upserts, r)
 	}

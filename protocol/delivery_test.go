@@ -14,7 +14,7 @@ import (
 func versionsOf(text string) *xds.Versions {
 	t := xds.NewTable(nil)
 	for f := range strings.FieldsSeq(text) {
-		t = t.With([]*xds.Resource{stampedResource(f)})
+		t = with(t, []*xds.Resource{stampedResource(f)})
 	}
 	return t.Versions()
 }
@@ -355,10 +355,10 @@ func TestLetGoAll(t *testing.T) {
 // TTL-3: what a client was told of long ago, and got no heartbeats of since, counts from then,
 // not from when it was told again by what is not listed any more.
 func TestUnlistedCountsFromTheFirst(t *testing.T) {
-	r := xds.NewResource("r", []byte("1"))
+	r := xds.NewResource(nil, "r", []byte("1"))
 	r.TTL, r.Refs = 30*time.Second, []xds.Ref{}
 	r.Seal("1")
-	l := newLine(t, xds.Delta, nil, Options{ForceTTL: true}, xds.Tables{xds.Endpoint.URL: xds.NewTable(xds.Endpoint).With([]*xds.Resource{r})})
+	l := newLine(t, xds.Delta, nil, Options{ForceTTL: true}, xds.Tables{xds.Endpoint.URL: with(xds.NewTable(xds.Endpoint), []*xds.Resource{r})})
 	l.ask(xds.Request{Type: xds.Endpoint, Subscribe: []string{"r"}})
 	l.want("EDS r@1")
 	u := l.sub(xds.Endpoint)

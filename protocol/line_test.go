@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"runtime"
@@ -32,7 +33,7 @@ func newLine(t testing.TB, v xds.Variant, only *xds.Type, opts Options, view xds
 
 // tableOf returns a table of resources of version 1.
 func tableOf(typ *xds.Type, names ...string) *xds.Table {
-	return xds.NewTable(typ).With(resources(1, names...))
+	return with(xds.NewTable(typ), resources(1, names...))
 }
 
 // resources returns resources of a version that refer to nothing.
@@ -44,7 +45,7 @@ func resources(version int, names ...string) (rs []*xds.Resource) {
 }
 
 func resource(name string, version int, refs ...xds.Ref) *xds.Resource {
-	r := xds.NewResource(name, fmt.Append(nil, version))
+	r := xds.NewResource(nil, name, fmt.Append(nil, version))
 	r.Refs = append([]xds.Ref{}, refs...)
 	r.Seal(fmt.Sprint(version))
 	return r
@@ -62,7 +63,7 @@ func numbered(n int) (names []string) {
 func (l *line) commit(typ *xds.Type, set []*xds.Resource, remove ...string) {
 	next := xds.Tables{}
 	maps.Insert(next, l.view.All())
-	next[typ.URL] = l.view.Table(typ).With(set, remove...)
+	next[typ.URL] = with(l.view.Table(typ), of(typ, set...), remove...)
 	// As a store says it: the names that changed, and those that found them or do.
 	touched := slices.Clone(remove)
 	for _, r := range set {
@@ -274,4 +275,29 @@ func (l *line) timer(req xds.Request) func() time.Duration {
 		}))
 		return best
 	}
+}
+
+// of makes resources that have no type yet ones of a type.
+func of(t *xds.Type, rs ...*xds.Resource) []*xds.Resource {
+	for _, r := range rs {
+		if r.Type == nil {
+			r.Type = t
+		}
+	}
+	return rs
+}
+
+// with is Table.With where nothing is wrong. Resources that have no type yet get the table's;
+// where that has none, either, they are clusters.
+func with(t *xds.Table, set []*xds.Resource, remove ...string) *xds.Table {
+	for _, r := range set {
+		if r.Type == nil {
+			r.Type = cmp.Or(t.Type(), xds.Cluster)
+		}
+	}
+	n, err := t.With(set, remove...)
+	if err != nil {
+		panic(err)
+	}
+	return n
 }

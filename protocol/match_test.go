@@ -22,7 +22,7 @@ func aliased(name string, aliases ...string) *xds.Resource {
 // DELTA-11: whoever unsubscribes drops what the name means: the name if it is
 // subscribed, else the names that the resource behind it is found by.
 func TestUnsubscribedBy(t *testing.T) {
-	table := xds.NewTable(xds.VirtualHost).With([]*xds.Resource{
+	table := with(xds.NewTable(xds.VirtualHost), []*xds.Resource{
 		aliased("r/a", "n"), aliased("r/b", "m", "k"), aliased("c", "both"), aliased("d", "both"),
 	})
 	for _, c := range []struct{ sub, unsub, want string }{
@@ -68,7 +68,7 @@ func TestUnsubscribedByUntold(t *testing.T) {
 
 // ADS-3, SAFE-9: what lingers is found until it leaves, and what is lost beside it is not.
 func TestFoundBesideWhatLingers(t *testing.T) {
-	l := newLine(t, xds.Delta, xds.VirtualHost, Options{}, xds.Tables{xds.VirtualHost.URL: xds.NewTable(xds.VirtualHost).With([]*xds.Resource{aliased("r/a")})})
+	l := newLine(t, xds.Delta, xds.VirtualHost, Options{}, xds.Tables{xds.VirtualHost.URL: with(xds.NewTable(xds.VirtualHost), []*xds.Resource{aliased("r/a")})})
 	l.ask(xds.Request{Type: xds.VirtualHost, Subscribe: []string{"r/*"}})
 	l.want("VHDS r/a@1")
 	l.commit(xds.VirtualHost, []*xds.Resource{aliased("r/b")})
@@ -85,7 +85,7 @@ func TestFoundBesideWhatLingers(t *testing.T) {
 
 // SAFE-1: what was found, and lost before it could be told, leaves nothing behind.
 func TestFoundAndLostUntold(t *testing.T) {
-	l := newLine(t, xds.Delta, xds.VirtualHost, Options{}, xds.Tables{xds.VirtualHost.URL: xds.NewTable(xds.VirtualHost).With([]*xds.Resource{aliased("r/a", "n")})})
+	l := newLine(t, xds.Delta, xds.VirtualHost, Options{}, xds.Tables{xds.VirtualHost.URL: with(xds.NewTable(xds.VirtualHost), []*xds.Resource{aliased("r/a", "n")})})
 	l.ask(xds.Request{Type: xds.VirtualHost, Subscribe: []string{"n"}})
 	l.commit(xds.VirtualHost, nil, "r/a")
 	l.want("VHDS -n")
@@ -97,7 +97,7 @@ func TestFoundAndLostUntold(t *testing.T) {
 // DELTA-11: a resource is found as long as one name finds it, and is told to be
 // gone, or forgotten, with the last.
 func TestFoundByTwo(t *testing.T) {
-	l := newLine(t, xds.Delta, xds.Endpoint, Options{Grace: -1}, xds.Tables{xds.Endpoint.URL: xds.NewTable(xds.Endpoint).With([]*xds.Resource{aliased("c", "m", "n")})})
+	l := newLine(t, xds.Delta, xds.Endpoint, Options{Grace: -1}, xds.Tables{xds.Endpoint.URL: with(xds.NewTable(xds.Endpoint), []*xds.Resource{aliased("c", "m", "n")})})
 	l.ask(xds.Request{Type: xds.Endpoint, Subscribe: []string{"m", "n"}})
 	l.want("EDS c@1")
 	l.ack(xds.Endpoint)
@@ -124,7 +124,7 @@ func TestFoundByTwo(t *testing.T) {
 // What finds a resource is known: an alias that it lost still finds it until it has looked
 // anew.
 func TestMatchedBy(t *testing.T) {
-	l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.VirtualHost.URL: xds.NewTable(xds.VirtualHost).With([]*xds.Resource{aliased("r/c", "m", "n", "other")})})
+	l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.VirtualHost.URL: with(xds.NewTable(xds.VirtualHost), []*xds.Resource{aliased("r/c", "m", "n", "other")})})
 	l.ask(xds.Request{Type: xds.VirtualHost, Subscribe: []string{"m", "n", "r/*", "x"}})
 	u := l.subs[0]
 	want := func(name, want string) {
@@ -137,7 +137,7 @@ func TestMatchedBy(t *testing.T) {
 	}
 	want("m", "[]")
 	want("r/c", "[m n r/*]")
-	l.Change(xds.Tables{xds.VirtualHost.URL: xds.NewTable(xds.VirtualHost).With([]*xds.Resource{aliased("r/c", "n")})}, nil)
+	l.Change(xds.Tables{xds.VirtualHost.URL: with(xds.NewTable(xds.VirtualHost), []*xds.Resource{aliased("r/c", "n")})}, nil)
 	want("r/c", "[m n r/*]")
 	l.settle()
 	want("r/c", "[n r/*]")
@@ -162,13 +162,13 @@ func TestReturnByAliasIsCheap(t *testing.T) {
 				subs, set[i] = append(subs, alias), append(set[i], aliased(name, alias))
 			}
 		}
-		was := xds.NewTable(xds.Cluster).With(set[0])
-		gone := was.With(nil, names...)
-		route := xds.NewTable(xds.Route).With([]*xds.Resource{resource("r", 1, refs...)})
+		was := with(xds.NewTable(xds.Cluster), set[0])
+		gone := with(was, nil, names...)
+		route := with(xds.NewTable(xds.Route), []*xds.Resource{resource("r", 1, refs...)})
 		l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.Cluster.URL: was, xds.Route.URL: route})
 		l.talk(xds.Request{Type: xds.Cluster, Nonce: l.talk(xds.Request{Type: xds.Cluster, Subscribe: subs})})
 		l.talk(xds.Request{Type: xds.Route, Nonce: l.talk(xds.Request{Type: xds.Route, Subscribe: []string{"r"}})})
-		route = tableOf(xds.Route, "r").With(resources(2, "r"))
+		route = with(tableOf(xds.Route, "r"), resources(2, "r"))
 		touched := []xds.Names{{xds.Cluster.URL: slices.Concat(names, subs), xds.Route.URL: {"r"}}}
 		l.Change(xds.Tables{xds.Cluster.URL: gone, xds.Route.URL: route}, touched)
 		for range l.Responses() {
@@ -176,7 +176,7 @@ func TestReturnByAliasIsCheap(t *testing.T) {
 		if u := l.sub(xds.Cluster); len(u.leaving) != n {
 			t.Errorf("%d of %d names are leaving", len(u.leaving), n)
 		}
-		back := xds.Tables{xds.Cluster.URL: gone.With(set[1]), xds.Route.URL: route}
+		back := xds.Tables{xds.Cluster.URL: with(gone, set[1]), xds.Route.URL: route}
 		return computing(func() {
 			l.Change(back, touched)
 			for range l.Responses() {
@@ -203,7 +203,7 @@ func TestGivenUpIsCheap(t *testing.T) {
 						set = append(set, aliased(name))
 					}
 				}
-				l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.Cluster.URL: xds.NewTable(xds.Cluster).With(set)})
+				l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.Cluster.URL: with(xds.NewTable(xds.Cluster), set)})
 				l.talk(xds.Request{Type: xds.Cluster, Subscribe: names})
 				l.talk(xds.Request{Type: xds.Cluster, Unsubscribe: names[n/2:]})
 				return func() time.Duration {
@@ -279,7 +279,7 @@ func TestGivenUpComesBack(t *testing.T) {
 		{"", "[]", "[]"},
 	} {
 		for _, known := range []bool{true, false} {
-			table := xds.NewTable(xds.VirtualHost).With([]*xds.Resource{aliased("r/a", "m"), aliased("r/b", "old"), aliased("c", "n")})
+			table := with(xds.NewTable(xds.VirtualHost), []*xds.Resource{aliased("r/a", "m"), aliased("r/b", "old"), aliased("c", "n")})
 			opts, want := Options{}, c.unknown
 			if known {
 				opts.Recent, want = func(*xds.Type) []*xds.Table { return []*xds.Table{table} }, c.known
@@ -306,7 +306,7 @@ func TestGivenUpComesBack(t *testing.T) {
 // DELTA-11: what is on its way comes back also when the delivery that tells of it has become
 // one with the next.
 func TestGivenUpComesBackJoined(t *testing.T) {
-	l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.VirtualHost.URL: xds.NewTable(xds.VirtualHost).With([]*xds.Resource{aliased("r/a", "m")})})
+	l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.VirtualHost.URL: with(xds.NewTable(xds.VirtualHost), []*xds.Resource{aliased("r/a", "m")})})
 	l.ask(xds.Request{Type: xds.VirtualHost, Subscribe: []string{"r/a"}})
 	l.want("VHDS r/a@1")
 	l.ask(xds.Request{Type: xds.VirtualHost, Unsubscribe: []string{"r/a"}})
@@ -331,7 +331,7 @@ func TestGivenUpComesBackJoined(t *testing.T) {
 // SAFE-9: "bounded per stream": what no name finds any more, and may not go yet, is forgotten
 // when the client drops the alias by which it has that.
 func TestLapsedAndGivenUp(t *testing.T) {
-	l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.Cluster.URL: xds.NewTable(xds.Cluster).With([]*xds.Resource{aliased("a", "alias"), aliased("z")})})
+	l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.Cluster.URL: with(xds.NewTable(xds.Cluster), []*xds.Resource{aliased("a", "alias"), aliased("z")})})
 	l.ask(xds.Request{Type: xds.Cluster, Subscribe: []string{"alias", "z"}})
 	l.want("CDS a@1 z@1")
 	l.nack(xds.Cluster)
@@ -361,7 +361,7 @@ func TestPhantomsAreCheap(t *testing.T) {
 			set = append(set, aliased(name, fmt.Sprint("alias-", i)))
 			subs, phantoms = append(subs, fmt.Sprint("alias-", i)), append(phantoms, fmt.Sprint("phantom-", i))
 		}
-		l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.Endpoint.URL: xds.NewTable(xds.Endpoint).With(set)})
+		l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.Endpoint.URL: with(xds.NewTable(xds.Endpoint), set)})
 		l.ask(xds.Request{Type: xds.Endpoint, Subscribe: subs})
 		l.settle()
 		return l.timer(xds.Request{Type: xds.Endpoint, Unsubscribe: phantoms})

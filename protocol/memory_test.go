@@ -102,7 +102,7 @@ func memory(t *testing.T, tick time.Duration, warm int) {
 		return append(bytes.Repeat([]byte{byte(i)}, 1000), fmt.Sprintf("%d/%d", i, gen)...)
 	}
 	cluster := func(i, gen int) *xds.Resource {
-		r := xds.NewResource(fmt.Sprint("cluster-", i), body(i, gen))
+		r := xds.NewResource(xds.Cluster, fmt.Sprint("cluster-", i), body(i, gen))
 		r.Refs = []xds.Ref{}
 		return r
 	}
@@ -111,11 +111,13 @@ func memory(t *testing.T, tick time.Duration, warm int) {
 		for i := range n {
 			rs = append(rs, f(i))
 		}
-		return new(xds.Table).With(rs)
+		return with(new(xds.Table), rs)
 	}
 	view := xds.Tables{
-		xds.Cluster.URL:  table(resources, func(i int) *xds.Resource { return cluster(i, 0) }),
-		xds.Endpoint.URL: table(endpoints, func(i int) *xds.Resource { return xds.NewResource(fmt.Sprint("endpoint-", i), body(i, 0)) }),
+		xds.Cluster.URL: table(resources, func(i int) *xds.Resource { return cluster(i, 0) }),
+		xds.Endpoint.URL: table(endpoints, func(i int) *xds.Resource {
+			return xds.NewResource(xds.Endpoint, fmt.Sprint("endpoint-", i), body(i, 0))
+		}),
 	}
 
 	now := time.Unix(1_700_000_000, 0)
@@ -163,7 +165,7 @@ func memory(t *testing.T, tick time.Duration, warm int) {
 		}
 		r := cluster(i, n+1)
 		next := maps.Clone(view)
-		next[xds.Cluster.URL] = view.Table(xds.Cluster).With([]*xds.Resource{r})
+		next[xds.Cluster.URL] = with(view.Table(xds.Cluster), []*xds.Resource{r})
 		view = next
 		touched := []xds.Names{{xds.Cluster.URL: {r.Name}}}
 		now = now.Add(tick)

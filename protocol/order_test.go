@@ -28,7 +28,7 @@ func TestReady(t *testing.T) {
 		{"ADS-2 not known", nil, false},
 		{"DELTA-11 what is on its way, by its alias", []xds.Ref{cds("n")}, false},
 	} {
-		r := xds.NewResource("r", []byte("2"))
+		r := xds.NewResource(nil, "r", []byte("2"))
 		r.Refs = c.refs
 		r.Seal("2")
 		l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{
@@ -105,10 +105,10 @@ func TestOpensLater(t *testing.T) {
 		{"ADS-9 comes back, refers to none", true, []xds.Ref{{Type: xds.Secret, Name: "x"}}, false},
 		{"ADS-9 begins", false, []xds.Ref{{Type: xds.Cluster, Name: "x"}}, false},
 	} {
-		r := xds.NewResource("r", []byte("2"))
+		r := xds.NewResource(nil, "r", []byte("2"))
 		r.Refs = c.refs
 		r.Seal("2")
-		l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.Route.URL: xds.NewTable(xds.Route).With([]*xds.Resource{r})})
+		l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.Route.URL: with(xds.NewTable(xds.Route), []*xds.Resource{r})})
 		req := xds.Request{Type: xds.Route, Subscribe: []string{"r"}}
 		if c.resumes {
 			req.Initial = []xds.Version{{Name: "r", Version: "1"}}
@@ -148,7 +148,7 @@ func TestOpensLater(t *testing.T) {
 // route to the new cluster z is to be sent. z is refused.
 func refusedCluster(t *testing.T, eds bool) *line {
 	view := xds.Tables{
-		xds.Cluster.URL: tableOf(xds.Cluster, "x"), xds.Route.URL: xds.NewTable(xds.Route).With(route(1, "x")),
+		xds.Cluster.URL: tableOf(xds.Cluster, "x"), xds.Route.URL: with(xds.NewTable(xds.Route), route(1, "x")),
 		xds.Endpoint.URL: tableOf(xds.Endpoint, "z"),
 	}
 	if !eds {
@@ -216,10 +216,10 @@ func TestWokenToSend(t *testing.T) {
 // ADS-6: what waited for the client to be told that a cluster does not exist, which comes
 // last, waits for the answer "at most 15 s", and says so.
 func TestWaitsForAbsence(t *testing.T) {
-	unknown := xds.NewResource("r", []byte("2"))
+	unknown := xds.NewResource(nil, "r", []byte("2"))
 	unknown.Seal("2")
 	l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{
-		xds.Route.URL: xds.NewTable(xds.Route).With([]*xds.Resource{unknown}),
+		xds.Route.URL: with(xds.NewTable(xds.Route), []*xds.Resource{unknown}),
 	})
 	l.ask(xds.Request{Type: xds.Route, Subscribe: []string{"r"}, Initial: []xds.Version{{Name: "r", Version: "1"}}})
 	l.said()
@@ -241,7 +241,7 @@ func TestWaitsForAbsence(t *testing.T) {
 func TestDroppedIsNotCold(t *testing.T) {
 	for _, drop := range []bool{false, true} {
 		l := newLine(t, xds.SotW, nil, Options{}, xds.Tables{
-			xds.Cluster.URL:  xds.NewTable(xds.Cluster).With([]*xds.Resource{cluster("x", 1, "missing"), cluster("y", 1, "e")}),
+			xds.Cluster.URL:  with(xds.NewTable(xds.Cluster), []*xds.Resource{cluster("x", 1, "missing"), cluster("y", 1, "e")}),
 			xds.Endpoint.URL: tableOf(xds.Endpoint, "e"),
 			xds.Route.URL:    tableOf(xds.Route, "r"),
 		})

@@ -49,7 +49,7 @@ func TestBroughtNamesAreCheap(t *testing.T) {
 	run := func(n int) time.Duration {
 		l := newLine(t, xds.SotW, nil, Options{}, xds.Tables{})
 		views := []xds.Tables{{xds.Endpoint.URL: tableOf(xds.Endpoint, "one")}}
-		views = append(views, xds.Tables{xds.Endpoint.URL: views[0][xds.Endpoint.URL].With(resources(2, "one"))})
+		views = append(views, xds.Tables{xds.Endpoint.URL: with(views[0][xds.Endpoint.URL], resources(2, "one"))})
 		l.Change(views[0], nil)
 		nonce := l.talk(xds.Request{Type: xds.Endpoint, Version: "unknown", Names: append([]string{"one"}, numbered(n)...)})
 		l.talk(xds.Request{Type: xds.Endpoint, Nonce: nonce, Same: true})
@@ -78,7 +78,7 @@ func TestBeatsOfOthersAreCheap(t *testing.T) {
 			r.TTL = time.Minute
 			rs = append(rs, r)
 		}
-		l := newLine(t, xds.Delta, nil, Options{ForceTTL: true}, xds.Tables{xds.Endpoint.URL: xds.NewTable(xds.Endpoint).With(rs)})
+		l := newLine(t, xds.Delta, nil, Options{ForceTTL: true}, xds.Tables{xds.Endpoint.URL: with(xds.NewTable(xds.Endpoint), rs)})
 		nonce := l.talk(xds.Request{Type: xds.Endpoint, Subscribe: []string{"plain"}})
 		l.talk(xds.Request{Type: xds.Endpoint, Nonce: nonce}) // the table lists what has a TTL once
 		return computing(func() {

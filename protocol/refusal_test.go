@@ -514,8 +514,8 @@ func TestRefusedRemovalsAreBounded(t *testing.T) {
 func TestRefusedWaitsBesideMany(t *testing.T) {
 	many := numbered(70)
 	view := xds.Tables{
-		xds.Cluster.URL:  xds.NewTable(xds.Cluster).With(resources(1, "c")),
-		xds.Listener.URL: xds.NewTable(xds.Listener).With(append(resources(1, append(many, "l2")...), resource("l1", 1, xds.Ref{Type: xds.Cluster, Name: "c"}))),
+		xds.Cluster.URL:  with(xds.NewTable(xds.Cluster), resources(1, "c")),
+		xds.Listener.URL: with(xds.NewTable(xds.Listener), append(resources(1, append(many, "l2")...), resource("l1", 1, xds.Ref{Type: xds.Cluster, Name: "c"}))),
 	}
 	l := newLine(t, xds.Delta, nil, Options{}, view)
 	l.ask(xds.Request{Type: xds.Cluster})

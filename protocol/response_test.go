@@ -93,7 +93,7 @@ func TestWorldHasAll(t *testing.T) {
 		{"* d", "a1 b1 d1 e1"},
 		{"d *", "a1 b1 d1 e1"},
 	} {
-		l := newLine(t, xds.SotW, nil, Options{}, xds.Tables{xds.Cluster.URL: tableOf(xds.Cluster, "e", "b", "a").With([]*xds.Resource{late})})
+		l := newLine(t, xds.SotW, nil, Options{}, xds.Tables{xds.Cluster.URL: with(tableOf(xds.Cluster, "e", "b", "a"), []*xds.Resource{late})})
 		l.ask(xds.Request{Type: xds.Cluster, Names: strings.Fields(c.names)})
 		u, table := l.sub(xds.Cluster), l.view.Table(xds.Cluster)
 		if got := changesText(u.world(table)); got != c.want {
@@ -199,7 +199,7 @@ func TestNoncesDiffer(t *testing.T) {
 // it may be in: the last of them is remembered.
 func TestStuckByTheLast(t *testing.T) {
 	l := newLine(t, xds.Delta, nil, Options{MaxResponse: 1}, xds.Tables{
-		xds.Cluster.URL: xds.NewTable(xds.Cluster).With([]*xds.Resource{cluster("x", 1, "none"), cluster("y", 1, "e")}), xds.Endpoint.URL: tableOf(xds.Endpoint, "e"),
+		xds.Cluster.URL: with(xds.NewTable(xds.Cluster), []*xds.Resource{cluster("x", 1, "none"), cluster("y", 1, "e")}), xds.Endpoint.URL: tableOf(xds.Endpoint, "e"),
 	})
 	l.ask(xds.Request{Type: xds.Cluster})
 	if n := len(l.drain()); n != 2 {

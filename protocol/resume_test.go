@@ -16,7 +16,7 @@ func TestWorld(t *testing.T) {
 	var tables []*xds.Table // the newest first
 	table := xds.NewTable(xds.Cluster)
 	for i := range 6 {
-		table = table.With(resources(i, "c"))
+		table = with(table, resources(i, "c"))
 		tables = slices.Insert(tables, 0, table)
 	}
 	supplied := tables[3].WithVersion("v7")
@@ -72,7 +72,7 @@ func TestWorldOfAnEarlierStream(t *testing.T) {
 	}
 	view := xds.Tables{
 		xds.Cluster.URL: tableOf(xds.Cluster, "x", "y"),
-		xds.Route.URL:   xds.NewTable(xds.Route).With(refer(1)),
+		xds.Route.URL:   with(xds.NewTable(xds.Route), refer(1)),
 	}
 	l := newLine(t, xds.SotW, nil, Options{}, view)
 	worlds := map[string]*World{} // by type and version
@@ -168,7 +168,7 @@ func TestRefusedBefore(t *testing.T) {
 // DELTA-9: a client is told what it does not state, or states at another version,
 // and that what it states and may not have is gone.
 func TestInitialVersions(t *testing.T) {
-	view := xds.Tables{xds.Endpoint.URL: tableOf(xds.Endpoint, "a", "b").With([]*xds.Resource{aliased("c", "n")})}
+	view := xds.Tables{xds.Endpoint.URL: with(tableOf(xds.Endpoint, "a", "b"), []*xds.Resource{aliased("c", "n")})}
 	for _, c := range []struct{ sub, initial, want string }{
 		{"*", "", "EDS a@1 b@1 c@1"},
 		{"*", "a@1 b@1 c@1", ""},
@@ -202,9 +202,9 @@ func TestInitialVersions(t *testing.T) {
 // refer to anything.
 func TestStated(t *testing.T) {
 	ref := func(name string) xds.Ref { return xds.Ref{Type: xds.Cluster, Name: name} }
-	one := xds.NewTable(xds.Route).With([]*xds.Resource{resource("r", 1, ref("x"))})
-	two := one.With([]*xds.Resource{resource("r", 2, ref("y"))})
-	gone := two.With(nil, "r")
+	one := with(xds.NewTable(xds.Route), []*xds.Resource{resource("r", 1, ref("x"))})
+	two := with(one, []*xds.Resource{resource("r", 2, ref("y"))})
+	gone := with(two, nil, "r")
 	for _, c := range []struct {
 		name    string
 		table   *xds.Table
@@ -237,9 +237,9 @@ func TestStated(t *testing.T) {
 // next stream": the wait for what refers to it begins when the session is first asked what it
 // has to say, whatever wakes it then.
 func TestKeptFromTheFirstRequest(t *testing.T) {
-	was := xds.NewTable(xds.Listener).With([]*xds.Resource{resource("l", 1, xds.Ref{Type: xds.Cluster, Name: "x"})})
+	was := with(xds.NewTable(xds.Listener), []*xds.Resource{resource("l", 1, xds.Ref{Type: xds.Cluster, Name: "x"})})
 	lost := tableOf(xds.Cluster, "x", "y")
-	view := xds.Tables{xds.Listener.URL: was.With(resources(2, "l")), xds.Cluster.URL: lost.With(nil, "x")}
+	view := xds.Tables{xds.Listener.URL: with(was, resources(2, "l")), xds.Cluster.URL: with(lost, nil, "x")}
 	for _, touched := range [][]xds.Names{nil, {}} {
 		l := newLine(t, xds.Delta, nil, Options{Recent: func(typ *xds.Type) []*xds.Table {
 			return map[string][]*xds.Table{xds.Listener.URL: {was}, xds.Cluster.URL: {lost}}[typ.URL]
@@ -271,7 +271,7 @@ func TestRecall(t *testing.T) {
 		return sts
 	}
 	x, y := resource("r", 1, cds("x")), resource("r", 2, cds("y"))
-	was := xds.NewTable(xds.Route).With([]*xds.Resource{y, resource("q", 1)})
+	was := with(xds.NewTable(xds.Route), []*xds.Resource{y, resource("q", 1)})
 	for _, c := range []struct {
 		name  string
 		names []string
@@ -289,7 +289,7 @@ func TestRecall(t *testing.T) {
 		{"ADS-9 everything, and it lacks what the view has again", []string{"*"}, World{Versions: was.Versions(), Lacks: []string{"r"}, Others: stamps(x)}, []*xds.Resource{x, resource("q", 1)}, "", "RDS q@1 r@1"},
 		{"ADS-9 everything, and it has what is lacking as it was", []string{"*"}, World{Versions: was.Versions(), Lacks: []string{"r"}, Others: stamps(x)}, []*xds.Resource{y, resource("q", 1)}, "r1", "RDS q@1 r@2"},
 	} {
-		view := xds.Tables{xds.Route.URL: xds.NewTable(xds.Route).With(c.view), xds.Cluster.URL: tableOf(xds.Cluster, "x", "y")}
+		view := xds.Tables{xds.Route.URL: with(xds.NewTable(xds.Route), c.view), xds.Cluster.URL: tableOf(xds.Cluster, "x", "y")}
 		l := newLine(t, xds.SotW, nil, Options{Told: func(*xds.Type, string, *World) *World { return &c.world }}, view)
 		l.ask(xds.Request{Type: xds.Cluster})
 		l.settle()
@@ -335,7 +335,7 @@ func TestWorldLacks(t *testing.T) {
 		return append(all, resource("q", version))
 	}
 	l := newLine(t, xds.SotW, nil, Options{}, xds.Tables{
-		xds.Cluster.URL: tableOf(xds.Cluster, "x"), xds.Route.URL: xds.NewTable(xds.Route).With(routes(1, "x")),
+		xds.Cluster.URL: tableOf(xds.Cluster, "x"), xds.Route.URL: with(xds.NewTable(xds.Route), routes(1, "x")),
 	})
 	l.ask(xds.Request{Type: xds.Cluster})
 	l.ask(xds.Request{Type: xds.Route, Names: append([]string{"q"}, many...)})
@@ -360,7 +360,7 @@ func TestWorldLacks(t *testing.T) {
 func TestOthersAreInOrder(t *testing.T) {
 	many := numbered(50)
 	l := newLine(t, xds.SotW, nil, Options{}, xds.Tables{
-		xds.Cluster.URL: tableOf(xds.Cluster, append(many, "x")...), xds.Route.URL: xds.NewTable(xds.Route).With([]*xds.Resource{xds.NewResource("r", nil)}),
+		xds.Cluster.URL: tableOf(xds.Cluster, append(many, "x")...), xds.Route.URL: with(xds.NewTable(xds.Route), []*xds.Resource{xds.NewResource(nil, "r", nil)}),
 	})
 	l.ask(xds.Request{Type: xds.Cluster})
 	l.ask(xds.Request{Type: xds.Route, Names: []string{"r"}})
@@ -407,9 +407,9 @@ func TestIndex(t *testing.T) {
 // told on the new stream, nothing of these is held.
 func TestSeveralOthersOfOneName(t *testing.T) {
 	old := func(v int) *xds.Stamp { return resource("a", v).Stamp }
-	w := &World{Versions: xds.NewTable(xds.Endpoint).With(resources(1, "a")).Versions(), Others: []*xds.Stamp{old(3), old(2)}}
+	w := &World{Versions: with(xds.NewTable(xds.Endpoint), resources(1, "a")).Versions(), Others: []*xds.Stamp{old(3), old(2)}}
 	l := newLine(t, xds.SotW, nil, Options{Told: func(*xds.Type, string, *World) *World { return w }}, xds.Tables{
-		xds.Endpoint.URL: xds.NewTable(xds.Endpoint).With(resources(4, "a")),
+		xds.Endpoint.URL: with(xds.NewTable(xds.Endpoint), resources(4, "a")),
 	})
 	l.ask(xds.Request{Type: xds.Endpoint, Version: "v", Names: []string{"a"}})
 	l.drain()
@@ -423,7 +423,7 @@ func TestSeveralOthersOfOneName(t *testing.T) {
 // next stream knows that, also when nobody waits for it any more; what it has been told it has.
 func TestWorldOfWhoComesFromElsewhere(t *testing.T) {
 	l := newLine(t, xds.SotW, nil, Options{}, xds.Tables{
-		xds.Cluster.URL: tableOf(xds.Cluster, "x"), xds.Route.URL: xds.NewTable(xds.Route).With(append(route(1, "x"), resources(1, "a", "z")...)),
+		xds.Cluster.URL: tableOf(xds.Cluster, "x"), xds.Route.URL: with(xds.NewTable(xds.Route), append(route(1, "x"), resources(1, "a", "z")...)),
 	})
 	world := func() string {
 		t.Helper()
@@ -488,9 +488,9 @@ func TestManyOthersOfOneName(t *testing.T) {
 	for v := range 40 {
 		old = append(old, resource("a", 100-v).Stamp)
 	}
-	w := &World{Versions: xds.NewTable(xds.Endpoint).With(resources(1, "a")).Versions(), Others: old}
+	w := &World{Versions: with(xds.NewTable(xds.Endpoint), resources(1, "a")).Versions(), Others: old}
 	l := newLine(t, xds.SotW, nil, Options{Told: func(*xds.Type, string, *World) *World { return w }}, xds.Tables{
-		xds.Endpoint.URL: xds.NewTable(xds.Endpoint).With(resources(4, "a")),
+		xds.Endpoint.URL: with(xds.NewTable(xds.Endpoint), resources(4, "a")),
 	})
 	l.ask(xds.Request{Type: xds.Endpoint, Version: "v", Names: []string{"a"}})
 	if n := len(l.subs[0].refusals); n > maxRefusals {

@@ -76,7 +76,7 @@ func TestWokenForABeat(t *testing.T) {
 	a := resource("a", 1)
 	a.TTL = 30 * time.Second
 	a.Seal("1")
-	l := newLine(t, xds.Delta, xds.Endpoint, Options{ForceTTL: true, Grace: -1}, xds.Tables{xds.Endpoint.URL: tableOf(xds.Endpoint, "b").With([]*xds.Resource{a})})
+	l := newLine(t, xds.Delta, xds.Endpoint, Options{ForceTTL: true, Grace: -1}, xds.Tables{xds.Endpoint.URL: with(tableOf(xds.Endpoint, "b"), []*xds.Resource{a})})
 	l.ask(xds.Request{Type: xds.Endpoint, Subscribe: []string{"a", "b"}})
 	l.settle()
 	beat := l.Deadline()
@@ -121,12 +121,12 @@ func TestNamesBesideAWildcardAreCheap(t *testing.T) {
 		return func() time.Duration {
 			var rs []*xds.Resource
 			for _, name := range numbered(n) {
-				r := xds.NewResource(name, []byte(name))
+				r := xds.NewResource(nil, name, []byte(name))
 				r.Refs, r.Aliases = []xds.Ref{}, []string{"alias of " + name}
 				r.Seal("1")
 				rs = append(rs, r)
 			}
-			l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.Endpoint.URL: xds.NewTable(xds.Endpoint).With(rs)})
+			l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.Endpoint.URL: with(xds.NewTable(xds.Endpoint), rs)})
 			nonce := l.talk(xds.Request{Type: xds.Endpoint, Subscribe: []string{"*"}})
 			return computing(func() {
 				for _, r := range rs {

@@ -12,7 +12,7 @@ import (
 // OND-4: a wildcard of virtual hosts stands for those of the routes that the
 // stream subscribes to, whichever was asked for first, and follows them.
 func TestScopes(t *testing.T) {
-	hosts := xds.NewTable(xds.VirtualHost).With(resources(1, "r/a", "r/b", "s/a", "t/a"))
+	hosts := with(xds.NewTable(xds.VirtualHost), resources(1, "r/a", "r/b", "s/a", "t/a"))
 	routes := func(sub, unsub string) xds.Request {
 		return xds.Request{Type: xds.Route, Subscribe: strings.Fields(sub), Unsubscribe: strings.Fields(unsub)}
 	}
@@ -81,7 +81,7 @@ func TestScopes(t *testing.T) {
 func TestEmptyCollections(t *testing.T) {
 	view := xds.Tables{
 		xds.Route.URL:       tableOf(xds.Route, "empty", "full"),
-		xds.VirtualHost.URL: xds.NewTable(xds.VirtualHost).With(resources(1, "full/a")),
+		xds.VirtualHost.URL: with(xds.NewTable(xds.VirtualHost), resources(1, "full/a")),
 	}
 	l := newLine(t, xds.Delta, xds.VirtualHost, Options{}, view)
 	l.ask(xds.Request{})

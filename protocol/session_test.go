@@ -235,8 +235,8 @@ func TestHintOfNothing(t *testing.T) {
 	for name, touched := range map[string][]xds.Names{"ADS-3 a hint of nothing": {}, "ADS-3 no hint": nil} {
 		t.Run(name, func(t *testing.T) {
 			eds := tableOf(xds.Endpoint, "e")
-			cds := xds.NewTable(xds.Cluster).With([]*xds.Resource{resource("c", 1, xds.Ref{Type: xds.Endpoint, Name: "e"})})
-			view := xds.Tables{xds.Cluster.URL: cds.With(nil, "c"), xds.Endpoint.URL: eds.With(nil, "e")}
+			cds := with(xds.NewTable(xds.Cluster), []*xds.Resource{resource("c", 1, xds.Ref{Type: xds.Endpoint, Name: "e"})})
+			view := xds.Tables{xds.Cluster.URL: with(cds, nil, "c"), xds.Endpoint.URL: with(eds, nil, "e")}
 			l := newLine(t, xds.Delta, nil, Options{Recent: func(typ *xds.Type) []*xds.Table {
 				return map[*xds.Type][]*xds.Table{xds.Cluster: {cds}, xds.Endpoint: {eds}}[typ]
 			}}, view)
@@ -261,7 +261,7 @@ func TestHintOfWhatRefers(t *testing.T) {
 			scope := func(version int) []*xds.Resource {
 				return []*xds.Resource{resource("p", version, xds.Ref{Type: xds.Route, Name: "r"})}
 			}
-			view := xds.Tables{xds.ScopedRoute.URL: xds.NewTable(xds.ScopedRoute).With(scope(1)), xds.Route.URL: tableOf(xds.Route, "r")}
+			view := xds.Tables{xds.ScopedRoute.URL: with(xds.NewTable(xds.ScopedRoute), scope(1)), xds.Route.URL: tableOf(xds.Route, "r")}
 			l := newLine(t, xds.Delta, nil, Options{}, view)
 			l.ask(xds.Request{Type: xds.Route, Subscribe: []string{xds.Wildcard}})
 			l.ask(xds.Request{Type: xds.ScopedRoute})

@@ -131,7 +131,7 @@ func TestTell(t *testing.T) {
 			if strings.Contains(c.name, "collection") {
 				rs = append(rs, resource("xdstp://a/e/g/1", 1))
 			}
-			l := newLine(t, c.variant, nil, Options{}, xds.Tables{xds.Endpoint.URL: xds.NewTable(xds.Endpoint).With(rs)})
+			l := newLine(t, c.variant, nil, Options{}, xds.Tables{xds.Endpoint.URL: with(xds.NewTable(xds.Endpoint), rs)})
 			l.ask(xds.Request{Type: xds.Endpoint, Names: c.names, Subscribe: c.names})
 			l.settle()
 			c.do(l)
@@ -272,7 +272,7 @@ func TestExceptionsEnd(t *testing.T) {
 func TestWaitsWhenAskedAgain(t *testing.T) {
 	l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{
 		xds.Cluster.URL:  tableOf(xds.Cluster, "x"),
-		xds.Listener.URL: xds.NewTable(xds.Listener).With([]*xds.Resource{resource("l", 1, xds.Ref{Type: xds.Cluster, Name: "x"}), resource("m", 1)}),
+		xds.Listener.URL: with(xds.NewTable(xds.Listener), []*xds.Resource{resource("l", 1, xds.Ref{Type: xds.Cluster, Name: "x"}), resource("m", 1)}),
 	})
 	l.ask(xds.Request{Type: xds.Cluster, Subscribe: []string{"*"}})
 	l.ask(xds.Request{Type: xds.Listener, Subscribe: []string{"*"}})

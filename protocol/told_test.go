@@ -124,7 +124,7 @@ func TestOrphans(t *testing.T) {
 // all that it is told; if that is nothing, for as long as silence.
 func TestVague(t *testing.T) {
 	route := resource("r", 1, xds.Ref{Type: xds.Cluster, Name: "c"})
-	view := xds.Tables{xds.Route.URL: xds.NewTable(xds.Route).With([]*xds.Resource{route}), xds.Cluster.URL: tableOf(xds.Cluster, "c")}
+	view := xds.Tables{xds.Route.URL: with(xds.NewTable(xds.Route), []*xds.Resource{route}), xds.Cluster.URL: tableOf(xds.Cluster, "c")}
 	begin := func(names ...string) *line {
 		l := newLine(t, xds.SotW, nil, Options{}, view)
 		l.ask(xds.Request{Type: xds.Route, Version: "of another server", Names: names})
@@ -150,7 +150,7 @@ func TestVague(t *testing.T) {
 	if got := l.held(xds.Route); got != "" {
 		t.Error("accepted:", got)
 	}
-	l = newLine(t, xds.SotW, nil, Options{}, xds.Tables{xds.Cluster.URL: tableOf(xds.Cluster, "c"), xds.Route.URL: view.Table(xds.Route).With(resources(1, "free"))})
+	l = newLine(t, xds.SotW, nil, Options{}, xds.Tables{xds.Cluster.URL: tableOf(xds.Cluster, "c"), xds.Route.URL: with(view.Table(xds.Route), resources(1, "free"))})
 	l.ask(xds.Request{Type: xds.Route, Version: "of another server", Names: []string{"free", "r"}})
 	l.ask(xds.Request{Type: xds.Cluster})
 	l.want("CDS c@1, RDS free@1") // r waits

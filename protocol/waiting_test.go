@@ -21,9 +21,9 @@ func TestWaitingNamesAreCheap(t *testing.T) {
 		routes = append(routes, resource(n, 1, xds.Ref{Type: xds.Cluster, Name: n}))
 	}
 	view := xds.Tables{
-		xds.Cluster.URL:  xds.NewTable(xds.Cluster).With(clusters),
+		xds.Cluster.URL:  with(xds.NewTable(xds.Cluster), clusters),
 		xds.Endpoint.URL: tableOf(xds.Endpoint, names...),
-		xds.Route.URL:    xds.NewTable(xds.Route).With(routes),
+		xds.Route.URL:    with(xds.NewTable(xds.Route), routes),
 	}
 	run := func(n int, ask func(l *line, name string)) time.Duration {
 		l := newLine(t, xds.Delta, nil, Options{}, view)
@@ -292,9 +292,9 @@ func TestStir(t *testing.T) {
 		any.Refs = nil
 		any.Seal("1")
 		l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{
-			xds.Cluster.URL:  xds.NewTable(xds.Cluster).With([]*xds.Resource{cluster("c1", 1, "e1"), cluster("c2", 1, "e2")}),
+			xds.Cluster.URL:  with(xds.NewTable(xds.Cluster), []*xds.Resource{cluster("c1", 1, "e1"), cluster("c2", 1, "e2")}),
 			xds.Endpoint.URL: tableOf(xds.Endpoint, "e1", "e2"),
-			xds.Route.URL: xds.NewTable(xds.Route).With([]*xds.Resource{any, resource("r1", 1, xds.Ref{Type: xds.Cluster, Name: "c1"}),
+			xds.Route.URL: with(xds.NewTable(xds.Route), []*xds.Resource{any, resource("r1", 1, xds.Ref{Type: xds.Cluster, Name: "c1"}),
 				resource("r2", 1, xds.Ref{Type: xds.Cluster, Name: "c2"})}),
 		})
 		l.ask(xds.Request{Type: xds.Cluster})
@@ -327,7 +327,7 @@ func TestStir(t *testing.T) {
 func TestWaive(t *testing.T) {
 	for _, answers := range []bool{false, true} {
 		l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{
-			xds.Cluster.URL: tableOf(xds.Cluster, "c"), xds.Route.URL: xds.NewTable(xds.Route).With(route(1, "c")),
+			xds.Cluster.URL: tableOf(xds.Cluster, "c"), xds.Route.URL: with(xds.NewTable(xds.Route), route(1, "c")),
 		})
 		l.ask(xds.Request{Type: xds.Cluster})
 		l.ask(xds.Request{Type: xds.Route, Subscribe: []string{"r"}})

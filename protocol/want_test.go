@@ -65,7 +65,7 @@ func TestInterest(t *testing.T) {
 	alias := resource("c", 1)
 	alias.Aliases = []string{"n"}
 	alias.Seal("1")
-	l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.Endpoint.URL: tableOf(xds.Endpoint, "a", "b").With([]*xds.Resource{alias})})
+	l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.Endpoint.URL: with(tableOf(xds.Endpoint, "a", "b"), []*xds.Resource{alias})})
 	for i, c := range []struct {
 		sub, unsub string
 		want       string
@@ -112,7 +112,7 @@ func TestInterest(t *testing.T) {
 // table, or have their own.
 func TestNamesOwnTheirMemory(t *testing.T) {
 	known := resource("known", 1)
-	l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.Endpoint.URL: xds.NewTable(xds.Endpoint).With([]*xds.Resource{known})})
+	l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.Endpoint.URL: with(xds.NewTable(xds.Endpoint), []*xds.Resource{known})})
 	buffer := "known,unknown,stated,old" // as a request is decoded
 	names := strings.Split(buffer, ",")
 	l.ask(xds.Request{Type: xds.Endpoint, Subscribe: names[:2]})
@@ -341,7 +341,7 @@ func TestUnsubscribedManyTimes(t *testing.T) {
 // no more when it has been told what becomes of it: else a stream that lives long enough would
 // end.
 func TestGivenUpIsCountedOnce(t *testing.T) {
-	l := newLine(t, xds.Delta, xds.VirtualHost, Options{}, xds.Tables{xds.VirtualHost.URL: xds.NewTable(xds.VirtualHost).With([]*xds.Resource{aliased("r/a", "x", "y")})})
+	l := newLine(t, xds.Delta, xds.VirtualHost, Options{}, xds.Tables{xds.VirtualHost.URL: with(xds.NewTable(xds.VirtualHost), []*xds.Resource{aliased("r/a", "x", "y")})})
 	l.ask(xds.Request{Type: xds.VirtualHost, Subscribe: []string{"*"}})
 	l.settle()
 	for range 3 {
@@ -363,7 +363,7 @@ func TestGivenUpIsCountedOnce(t *testing.T) {
 // What was given up, and ends with the wildcard that it was given up under, is remembered no
 // more: a client that does so again and again holds no memory by it.
 func TestGivenUpEndsWithTheWildcard(t *testing.T) {
-	l := newLine(t, xds.Delta, xds.Cluster, Options{}, xds.Tables{xds.Cluster.URL: xds.NewTable(xds.Cluster).With([]*xds.Resource{aliased("a", "x")})})
+	l := newLine(t, xds.Delta, xds.Cluster, Options{}, xds.Tables{xds.Cluster.URL: with(xds.NewTable(xds.Cluster), []*xds.Resource{aliased("a", "x")})})
 	for range 3 {
 		l.ask(xds.Request{Type: xds.Cluster, Subscribe: []string{"*", "a", "x"}})
 		l.settle()

@@ -26,8 +26,8 @@ func TestWarm(t *testing.T) {
 		{"DELTA-7 none that exists", "missing", []string{"missing"}, "CDS c@2, EDS -missing"},
 	} {
 		l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{
-			xds.Cluster.URL:  xds.NewTable(xds.Cluster).With([]*xds.Resource{cluster("c", 1, c.assignment)}),
-			xds.Endpoint.URL: tableOf(xds.Endpoint, "e", "f").With([]*xds.Resource{aliased("aliased", "n")}),
+			xds.Cluster.URL:  with(xds.NewTable(xds.Cluster), []*xds.Resource{cluster("c", 1, c.assignment)}),
+			xds.Endpoint.URL: with(tableOf(xds.Endpoint, "e", "f"), []*xds.Resource{aliased("aliased", "n")}),
 		})
 		l.ask(xds.Request{Type: xds.Cluster})
 		l.ask(xds.Request{Type: xds.Endpoint, Subscribe: c.sub})
@@ -61,8 +61,8 @@ func TestStuck(t *testing.T) {
 		{"ADS-6 on a stream of its own nobody knows", "missing", xds.Cluster, nil, false},
 	} {
 		l := newLine(t, xds.Delta, c.only, Options{}, xds.Tables{
-			xds.Cluster.URL:  xds.NewTable(xds.Cluster).With([]*xds.Resource{cluster("c", 1, c.assignment)}),
-			xds.Endpoint.URL: tableOf(xds.Endpoint, "e").With([]*xds.Resource{aliased("aliased", "n")}),
+			xds.Cluster.URL:  with(xds.NewTable(xds.Cluster), []*xds.Resource{cluster("c", 1, c.assignment)}),
+			xds.Endpoint.URL: with(tableOf(xds.Endpoint, "e"), []*xds.Resource{aliased("aliased", "n")}),
 		})
 		if c.sub != nil {
 			l.ask(xds.Request{Type: xds.Endpoint, Subscribe: c.sub})
@@ -80,9 +80,9 @@ func TestStuck(t *testing.T) {
 // An assignment that lingers with it exists.
 func TestStuckByWhatLeaves(t *testing.T) {
 	view := xds.Tables{
-		xds.Cluster.URL:  xds.NewTable(xds.Cluster).With([]*xds.Resource{cluster("x", 1, "missing"), cluster("y", 1, "e")}),
+		xds.Cluster.URL:  with(xds.NewTable(xds.Cluster), []*xds.Resource{cluster("x", 1, "missing"), cluster("y", 1, "e")}),
 		xds.Endpoint.URL: tableOf(xds.Endpoint, "e"),
-		xds.Route.URL:    xds.NewTable(xds.Route).With(route(1, "x")),
+		xds.Route.URL:    with(xds.NewTable(xds.Route), route(1, "x")),
 	}
 	l := newLine(t, xds.Delta, nil, Options{}, view)
 	l.ask(xds.Request{Type: xds.Cluster})

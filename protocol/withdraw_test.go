@@ -89,7 +89,7 @@ func route(version int, cluster string) []*xds.Resource {
 // A line whose client has clusters x and y, and a route to x.
 func withdrawing2(t *testing.T, v xds.Variant, clusters ...string) *line {
 	l := newLine(t, v, nil, Options{}, xds.Tables{
-		xds.Cluster.URL: tableOf(xds.Cluster, "x", "y"), xds.Route.URL: xds.NewTable(xds.Route).With(route(1, "x")),
+		xds.Cluster.URL: tableOf(xds.Cluster, "x", "y"), xds.Route.URL: with(xds.NewTable(xds.Route), route(1, "x")),
 	})
 	l.ask(xds.Request{Type: xds.Cluster, Names: clusters, Subscribe: clusters})
 	l.ask(xds.Request{Type: xds.Route, Names: []string{"r"}, Subscribe: []string{"r"}})
@@ -267,7 +267,7 @@ func TestLostBackAndLost(t *testing.T) {
 // DELTA-11, ADS-3: what loses the alias by which the client has it has its time from when the
 // stream can say so.
 func TestLostByItsAlias(t *testing.T) {
-	l := newLine(t, xds.Delta, xds.Cluster, Options{}, xds.Tables{xds.Cluster.URL: xds.NewTable(xds.Cluster).With([]*xds.Resource{aliased("x", "n")})})
+	l := newLine(t, xds.Delta, xds.Cluster, Options{}, xds.Tables{xds.Cluster.URL: with(xds.NewTable(xds.Cluster), []*xds.Resource{aliased("x", "n")})})
 	l.ask(xds.Request{Type: xds.Cluster, Subscribe: []string{"n"}})
 	l.settle()
 	l.commit(xds.Cluster, resources(2, "x"))
@@ -286,7 +286,7 @@ func TestGoneIsNotKept(t *testing.T) {
 		return []*xds.Resource{resource("c", version, xds.Ref{Type: xds.Endpoint, Name: assignment})}
 	}
 	l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{
-		xds.Cluster.URL: xds.NewTable(xds.Cluster).With(refers(1, "e")), xds.Endpoint.URL: tableOf(xds.Endpoint, "e", "f"),
+		xds.Cluster.URL: with(xds.NewTable(xds.Cluster), refers(1, "e")), xds.Endpoint.URL: tableOf(xds.Endpoint, "e", "f"),
 	})
 	l.commit(xds.Endpoint, nil, "e")
 	l.ask(xds.Request{Type: xds.Cluster})
@@ -324,7 +324,7 @@ func TestMassRemoval(t *testing.T) {
 	}
 	before := liveBytes()
 	func() {
-		next := xds.Tables{xds.Cluster.URL: view.Table(xds.Cluster).With(nil, names[1:]...)}
+		next := xds.Tables{xds.Cluster.URL: with(view.Table(xds.Cluster), nil, names[1:]...)}
 		var first *xds.Changes
 		for i, l := range lines {
 			var all []*xds.Response
@@ -390,14 +390,14 @@ func TestMassRemovalIsCheap(t *testing.T) {
 			return computing(func() { told(next) })
 		}
 	}
-	grows(t, 2, change(table.With(resources(2, names...))), change(table.With(nil, names...)))
+	grows(t, 2, change(with(table, resources(2, names...))), change(with(table, nil, names...)))
 }
 
 // What leaves is told when the wait for it ends, though nothing else happens; and
 // the event says what it was.
 func TestWokenToWithdraw(t *testing.T) {
 	begin := func(known bool) *line {
-		routes := xds.NewTable(xds.Route).With(route(1, "x"))
+		routes := with(xds.NewTable(xds.Route), route(1, "x"))
 		l := newLine(t, xds.SotW, nil, Options{Grace: time.Second}, xds.Tables{
 			xds.Cluster.URL: tableOf(xds.Cluster, "x", "y"), xds.Route.URL: routes,
 		})
@@ -420,8 +420,8 @@ func TestWokenToWithdraw(t *testing.T) {
 	t.Run("ADS-3 the first of two waits", func(t *testing.T) {
 		l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{
 			xds.Cluster.URL:  tableOf(xds.Cluster, "x", "y"),
-			xds.Route.URL:    xds.NewTable(xds.Route).With(route(1, "x")),
-			xds.Listener.URL: xds.NewTable(xds.Listener).With([]*xds.Resource{resource("l", 1, xds.Ref{Type: xds.Cluster, Name: "x"})}),
+			xds.Route.URL:    with(xds.NewTable(xds.Route), route(1, "x")),
+			xds.Listener.URL: with(xds.NewTable(xds.Listener), []*xds.Resource{resource("l", 1, xds.Ref{Type: xds.Cluster, Name: "x"})}),
 		})
 		l.ask(xds.Request{Type: xds.Cluster})
 		l.ask(xds.Request{Type: xds.Listener})
@@ -452,7 +452,7 @@ func TestWokenToWithdraw(t *testing.T) {
 				}
 				return nil
 			}}, xds.Tables{
-				xds.Cluster.URL:  xds.NewTable(xds.Cluster).With([]*xds.Resource{resource("x", 1, xds.Ref{Type: xds.Endpoint, Name: "e"})}),
+				xds.Cluster.URL:  with(xds.NewTable(xds.Cluster), []*xds.Resource{resource("x", 1, xds.Ref{Type: xds.Endpoint, Name: "e"})}),
 				xds.Endpoint.URL: is,
 			})
 			l.ask(xds.Request{Type: xds.Cluster})
@@ -488,7 +488,7 @@ func TestWokenToWithdraw(t *testing.T) {
 // SAFE-2: what may leave and waits for an answer leaves when patience is over.
 func TestWokenByPatience(t *testing.T) {
 	l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{
-		xds.Cluster.URL: tableOf(xds.Cluster, "x", "y"), xds.Route.URL: xds.NewTable(xds.Route).With(route(1, "x")),
+		xds.Cluster.URL: tableOf(xds.Cluster, "x", "y"), xds.Route.URL: with(xds.NewTable(xds.Route), route(1, "x")),
 	})
 	l.ask(xds.Request{Type: xds.Cluster})
 	l.ask(xds.Request{Type: xds.Route, Subscribe: []string{"r"}})
@@ -507,14 +507,14 @@ func TestWokenByPatience(t *testing.T) {
 // its stamp alone.
 func TestLingersByItsStamp(t *testing.T) {
 	c := func(version int) []*xds.Resource { return []*xds.Resource{cluster("c", version, "e")} }
-	world := &World{Versions: xds.NewTable(xds.Cluster).With(c(1)).Versions()}
+	world := &World{Versions: with(xds.NewTable(xds.Cluster), c(1)).Versions()}
 	for _, tt := range []struct {
 		name string
 		cds  *xds.Table
 		said string
 		told string // of c; empty: it does not linger
 	}{
-		{"ADS-3 it is told as it was at last", xds.NewTable(xds.Cluster).With(append(c(2), resource("y", 1))).With(nil, "c"), "CDS c@2 y@1, EDS e@1", "2"},
+		{"ADS-3 it is told as it was at last", with(with(xds.NewTable(xds.Cluster), append(c(2), resource("y", 1))), nil, "c"), "CDS c@2 y@1, EDS e@1", "2"},
 		{"ADS-3 no world can have what nobody knows", tableOf(xds.Cluster, "y"), "CDS y@1", ""},
 	} {
 		opts := Options{Grace: time.Minute, Told: func(typ *xds.Type, _ string, _ *World) *World {
@@ -541,11 +541,11 @@ func TestLingersByItsStamp(t *testing.T) {
 // no heartbeats, so that it wakes nobody.
 func TestRefusedAndLingeringIsSilent(t *testing.T) {
 	for _, refused := range []bool{false, true} {
-		x := xds.NewResource("x", []byte("1"))
+		x := xds.NewResource(nil, "x", []byte("1"))
 		x.TTL, x.Refs = 9*time.Second, []xds.Ref{}
 		x.Seal("1")
 		l := newLine(t, xds.Delta, nil, Options{ForceTTL: true}, xds.Tables{
-			xds.Cluster.URL: xds.NewTable(xds.Cluster).With([]*xds.Resource{x}), xds.Route.URL: xds.NewTable(xds.Route).With(route(1, "x")),
+			xds.Cluster.URL: with(xds.NewTable(xds.Cluster), []*xds.Resource{x}), xds.Route.URL: with(xds.NewTable(xds.Route), route(1, "x")),
 		})
 		l.ask(xds.Request{Type: xds.Cluster})
 		l.want("CDS x@1")

@@ -10,6 +10,7 @@ package rest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -72,13 +73,19 @@ type options struct {
 	log      *slog.Logger
 }
 
-// An Option changes a handler from its defaults.
+// An Option changes a handler from its defaults. A nil one changes nothing, and so does an option that is given nil.
 type Option func(*options)
 
 // WithResolver sets where the messages are found that resources are;
 // protoregistry.GlobalTypes unless set, which has those that the program links.
 // A resource that is not found there cannot be told: its polls get 500.
-func WithResolver(r Resolver) Option { return func(o *options) { o.resolver = r } }
+func WithResolver(r Resolver) Option {
+	return func(o *options) {
+		if r != nil {
+			o.resolver = r
+		}
+	}
+}
 
 // WithMaxBody sets the size of the largest request in bytes; 4 MiB unless set.
 // Envoy's have 77 KB and the names.
@@ -86,9 +93,10 @@ func WithMaxBody(n int64) Option { return func(o *options) { o.maxBody = n } }
 
 // WithLogger sets where the handler logs what it cannot tell, and for those who
 // debug what it refuses; slog.Default() unless set.
-func WithLogger(l *slog.Logger) Option { return func(o *options) { o.log = l } }
+func WithLogger(l *slog.Logger) Option { return func(o *options) { o.log = cmp.Or(l, o.log) } }
 
-// New returns a handler that answers polls out of a server.
+// New returns a handler that answers polls out of a server. Of one that is nil, or has a nil source, all polls
+// get 500 with the reason, which is logged at once.
 func New(s *server.Server, opts ...Option) *Handler {
 	h := &Handler{
 		options: options{resolver: protoregistry.GlobalTypes, maxBody: 4 << 20, log: slog.Default()},
@@ -97,7 +105,12 @@ func New(s *server.Server, opts ...Option) *Handler {
 		bodies:  sync.Pool{New: func() any { return new(bytes.Buffer) }},
 	}
 	for _, o := range opts {
-		o(&h.options)
+		if o != nil {
+			o(&h.options)
+		}
+	}
+	if s == nil {
+		h.log.Error("no poll can be answered", "error", errNoServer)
 	}
 	for _, t := range xds.Types() {
 		if t.REST != "" {
@@ -155,6 +168,9 @@ func (h *Handler) finish(ctx context.Context, w http.ResponseWriter, p *server.P
 	p.Close(err)
 }
 
+// errNoServer is what polls get of a handler without a server.
+var errNoServer error = failure{http.StatusInternalServerError, codes.FailedPrecondition, "rest.New was given a nil server"}
+
 // errInternal is what is told of a panic. What it was is for the log.
 var errInternal error = failure{http.StatusInternalServerError, codes.Internal, "internal error"}
 
@@ -208,6 +224,9 @@ func (h *Handler) open(w http.ResponseWriter, r *http.Request) (*server.Poll, ti
 	hold, err := server.Hold(r.Header.Values(server.ExpectedTimeout)...)
 	if err != nil {
 		return nil, 0, invalid(err)
+	}
+	if h.server == nil {
+		return nil, 0, errNoServer
 	}
 	b := h.bodies.Get().(*bytes.Buffer)
 	defer h.reuse(b)

@@ -1,8 +1,10 @@
 package rest
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -19,6 +21,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 	"google.golang.org/protobuf/types/known/structpb"
 
+	"github.com/chancery-xds/chancery/server"
 	"github.com/chancery-xds/chancery/store"
 	"github.com/chancery-xds/chancery/wire"
 	"github.com/chancery-xds/chancery/xds"
@@ -127,7 +130,7 @@ func TestPaths(t *testing.T) {
 		t.Run("REST-1 "+typ.REST, func(t *testing.T) {
 			// Any message will do for a body that is empty.
 			resolver := WithResolver(anyMessage{protoregistry.GlobalTypes})
-			w.update(func(tx *store.Tx) { tx.Set(typ, xds.NewResource("a", nil)) })
+			w.update(func(tx *store.Tx) { tx.Set(xds.NewResource(typ, "a", nil)) })
 			rec := httptest.NewRecorder()
 			New(w.Server, resolver).ServeHTTP(rec, httptest.NewRequest(http.MethodPost, typ.REST, strings.NewReader(`{"resource_names":["a"],"type_url":"`+typ.URL+`"}`)))
 			var m map[string]any
@@ -240,7 +243,7 @@ func TestAnswers(t *testing.T) {
 		}
 	})
 	t.Run("REST-7 two that only happen to have one version do not", func(t *testing.T) {
-		a, b := xds.NewResource("a", []byte("a")), xds.NewResource("b", []byte("b"))
+		a, b := xds.NewResource(xds.Cluster, "a", []byte("a")), xds.NewResource(xds.Cluster, "b", []byte("b"))
 		of := func(r *xds.Resource) *xds.Response {
 			return &xds.Response{Type: xds.Cluster, Version: "v", Changes: &xds.Changes{Upserts: []*xds.Resource{r}}}
 		}
@@ -253,7 +256,7 @@ func TestAnswers(t *testing.T) {
 	within(t, "REST-1 a message that is not linked", func(t *testing.T) {
 		w := newWorld(t)
 		c := w.client()
-		w.update(func(tx *store.Tx) { tx.Set(xds.Secret, xds.NewResource("s", []byte("x"))) })
+		w.update(func(tx *store.Tx) { tx.Set(xds.NewResource(xds.Secret, "s", []byte("x"))) })
 		for range 2 {
 			r := c.post(xds.Secret.REST, `{"node":{"id":"n"},"resource_names":["s"]}`)
 			refused(t, r, 500, 13, `SDS resource "s": `)
@@ -272,7 +275,7 @@ func TestAnswers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.update(func(tx *store.Tx) { tx.Set(xds.Runtime, r) })
+		w.update(func(tx *store.Tx) { tx.Set(of(xds.Runtime, r)...) })
 		var m discovery.DiscoveryResponse
 		var got runtimev3.Runtime
 		if err := protojson.Unmarshal(w.client().post(xds.Runtime.REST, `{"resource_names":["rt"]}`).body, &m); err != nil {
@@ -292,4 +295,17 @@ type counting struct {
 func (c *counting) FindMessageByURL(url string) (protoreflect.MessageType, error) {
 	c.n.Add(1)
 	return c.Resolver.FindMessageByURL(url)
+}
+
+// A handler without a server, or with one that has no source, says so.
+func TestNil(t *testing.T) {
+	for want, s := range map[string]*server.Server{"a nil server": nil, "a nil source": server.New[*store.Watch](nil)} {
+		var log bytes.Buffer
+		h := New(s, nil, WithResolver(nil), WithLogger(nil), WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/v3/discovery:clusters", strings.NewReader(`{"node":{"id":"n"}}`)))
+		if w.Code < 400 || !strings.Contains(w.Body.String(), want) || strings.Contains(log.String(), "panic") {
+			t.Errorf("%s: %d %s; %s", want, w.Code, w.Body, log.String())
+		}
+	}
 }

@@ -78,7 +78,7 @@ func (w *world) set(name string) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.update(func(tx *store.Tx) { tx.Set(xds.Cluster, r) })
+	w.update(func(tx *store.Tx) { tx.Set(of(xds.Cluster, r)...) })
 }
 
 func (w *world) delete(name string) {
@@ -244,4 +244,14 @@ func (l *logbook) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.b.String()
+}
+
+// of makes resources that have no type yet ones of a type.
+func of(t *xds.Type, rs ...*xds.Resource) []*xds.Resource {
+	for _, r := range rs {
+		if r != nil && r.Type == nil {
+			r.Type = t
+		}
+	}
+	return rs
 }

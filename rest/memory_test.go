@@ -59,7 +59,7 @@ func TestHeldMemory(t *testing.T) {
 func held(t testing.TB, n int) (idle, held float64) {
 	st := store.New(store.WithEmptyGroups())
 	if _, err := st.Update(func(tx *store.Tx) error {
-		tx.Set(xds.Endpoint, xds.NewResource("backend", nil))
+		tx.Set(xds.NewResource(xds.Endpoint, "backend", nil))
 		return nil
 	}); err != nil {
 		t.Fatal(err)

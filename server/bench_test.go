@@ -25,7 +25,7 @@ func BenchmarkUpdate(b *testing.B) {
 			w := serveFrom(b, New(st))
 			conn := w.dial(b)
 			set := func(body string) {
-				if _, err := st.Update(func(tx *store.Tx) error { tx.Set(xds.Cluster, res("a", body)); return nil }); err != nil {
+				if _, err := st.Update(func(tx *store.Tx) error { tx.Set(of(xds.Cluster, res("a", body))...); return nil }); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -61,9 +61,9 @@ func repeating(t testing.TB, n int) (ack func()) {
 	var set []*xds.Resource
 	for i := range n {
 		names = append(names, fmt.Sprintf("outbound|8080||service-%06d.default.svc.cluster.local", i))
-		set = append(set, xds.NewResource(names[i], []byte{1}))
+		set = append(set, xds.NewResource(nil, names[i], []byte{1}))
 	}
-	session := protocol.NewSession(xds.SotW, nil, xds.Tables{xds.Endpoint.URL: new(xds.Table).With(set)}, protocol.Options{MaxResponse: 1 << 30})
+	session := protocol.NewSession(xds.SotW, nil, xds.Tables{xds.Endpoint.URL: with(new(xds.Table), set)}, protocol.Options{MaxResponse: 1 << 30})
 	d := wire.Decoder{}
 	take := func(nonce string) {
 		b, err := proto.Marshal(&discovery.DiscoveryRequest{TypeUrl: xds.Endpoint.URL, ResourceNames: names, ResponseNonce: nonce, VersionInfo: nonce})

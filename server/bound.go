@@ -10,7 +10,7 @@ import (
 // Bound returns a registrar that adds services to g whose streams count against
 // [Limits.Others]: those of other services cost memory, too, and anybody may open
 // them. Unary calls count against [Limits.Silent] until their requests have come. Handlers must end with the contexts of their streams, which may be before
-// their clients want it. The health service is registered so by [Server.Register].
+// their clients want it. g must not be nil. The health service is registered so by [Server.Register].
 func (s *Server) Bound(g grpc.ServiceRegistrar) grpc.ServiceRegistrar { return bound{s, g} }
 
 type bound struct {

@@ -12,8 +12,14 @@ import (
 // Afterwards call grpc.Server.GracefulStop, and after a second Stop. Stop alone
 // may cut the last stream off before it has said why it ends; GracefulStop alone
 // would wait for ever for what does not end by itself, such as watches of health,
-// and without Drain for every stream.
+// and without Drain for every stream. A nil ctx is never done.
 func (s *Server) Drain(ctx context.Context) error {
+	if s == nil || s.health == nil {
+		return errNotMade
+	}
+	if ctx == nil {
+		ctx = context.Background()
+	}
 	s.health.Shutdown()
 	if s.drain.begin() {
 		s.seats.drain()

@@ -136,7 +136,9 @@ func TestHealth(t *testing.T) {
 	g := grpc.NewServer(GRPCOptions()...)
 	defer g.Stop()
 	healthgrpc.RegisterHealthServer(g, healthgrpc.UnimplementedHealthServer{})
-	newTestServer().Register(g)
+	if err := newTestServer().Register(g); err != nil {
+		t.Error(err)
+	}
 }
 
 // Tools like grpcurl find the services and their messages.

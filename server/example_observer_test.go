@@ -39,7 +39,7 @@ func (r Refusals) Event(s *server.Stream, e protocol.Event) {
 func ExampleWithObserver() {
 	st := store.New()
 	if _, err := st.Update(func(tx *store.Tx) error {
-		tx.Set(xds.Cluster, xds.NewResource("backend", []byte("an encoded Cluster")))
+		tx.Set(xds.NewResource(xds.Cluster, "backend", []byte("an encoded Cluster")))
 		return nil
 	}); err != nil {
 		panic(err)
@@ -47,7 +47,9 @@ func ExampleWithObserver() {
 	refusals := make(Refusals, 16)
 	srv := server.New(st, server.WithObserver(refusals))
 	g := grpc.NewServer(server.GRPCOptions()...)
-	srv.Register(g)
+	if err := srv.Register(g); err != nil {
+		panic(err)
+	}
 	l := bufconn.Listen(1 << 20)
 	go g.Serve(l)
 	defer g.Stop()

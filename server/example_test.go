@@ -15,7 +15,7 @@ import (
 func Example() {
 	st := store.New()
 	_, err := st.Update(func(tx *store.Tx) error {
-		tx.Set(xds.Cluster, xds.NewResource("backend", []byte("an encoded Cluster")))
+		tx.Set(xds.NewResource(xds.Cluster, "backend", []byte("an encoded Cluster")))
 		return nil
 	})
 	if err != nil {
@@ -24,7 +24,9 @@ func Example() {
 
 	srv := server.New(st, server.WithIdentifier(func() string { return "replica-1" }))
 	g := grpc.NewServer(server.GRPCOptions()...)
-	srv.Register(g)
+	if err := srv.Register(g); err != nil {
+		panic(err)
+	}
 
 	lis, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -30,7 +30,7 @@ import (
 func ExampleServer_Credentials() {
 	st := store.New()
 	if _, err := st.Update(func(tx *store.Tx) error {
-		tx.Set(xds.Cluster, xds.NewResource("backend", []byte("an encoded Cluster")))
+		tx.Set(xds.NewResource(xds.Cluster, "backend", []byte("an encoded Cluster")))
 		return nil
 	}); err != nil {
 		panic(err)
@@ -44,7 +44,9 @@ func ExampleServer_Credentials() {
 		ClientCAs:    ca.pool,
 	})
 	g := grpc.NewServer(append(server.GRPCOptions(), grpc.Creds(srv.Credentials(creds)))...)
-	srv.Register(g)
+	if err := srv.Register(g); err != nil {
+		panic(err)
+	}
 	l := bufconn.Listen(1 << 20)
 	go g.Serve(l)
 	defer g.Stop()

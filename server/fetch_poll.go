@@ -81,8 +81,14 @@ type Caller struct {
 // Poll begins a poll of a type by a request, of which it keeps no memory. An
 // error is one of gRPC's status: UNAVAILABLE if the client should try again
 // later, INVALID_ARGUMENT or RESOURCE_EXHAUSTED if the request is at fault.
-// Close must be called if there is none.
+// Close must be called if there is none. The type must not be nil; a Caller may be the zero value.
 func (s *Server) Poll(t *xds.Type, req xds.Request, from Caller) (*Poll, error) {
+	if err := s.check(); err != nil {
+		return nil, status.Error(codes.FailedPrecondition, err.Error())
+	}
+	if t == nil || t.URL == "" {
+		return nil, status.Error(codes.InvalidArgument, "a poll of no type")
+	}
 	if !s.drain.enter() {
 		return nil, errDraining
 	}

@@ -201,7 +201,7 @@ func TestPoll(t *testing.T) {
 	within(t, "REST-2 only a commit to what is asked for is looked at", func(t *testing.T) {
 		st := store.New()
 		commit := func(rs ...*xds.Resource) {
-			if _, err := st.Update(func(tx *store.Tx) error { tx.Set(xds.Endpoint, rs...); return nil }); err != nil {
+			if _, err := st.Update(func(tx *store.Tx) error { tx.Set(of(xds.Endpoint, rs...)...); return nil }); err != nil {
 				t.Error(err)
 			}
 		}
@@ -261,7 +261,7 @@ func (l *looking) Table(t *xds.Type) *xds.Table {
 	if !l.decided.Load() {
 		return xds.NewTable(t)
 	}
-	return xds.NewTable(t).With([]*xds.Resource{res("a", "1")})
+	return with(xds.NewTable(t), []*xds.Resource{res("a", "1")})
 }
 
 // Replicas and restarts have equal versions; clients of all of them would

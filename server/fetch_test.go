@@ -152,7 +152,7 @@ func TestFetch(t *testing.T) {
 		for _, d := range newTestServer().services() {
 			for _, m := range d.Methods {
 				if d.ServiceName == xds.Cluster.Service {
-					m.Handler(nil, t.Context(), func(any) error { return nil }, func(_ context.Context, _ any, info *grpc.UnaryServerInfo, _ grpc.UnaryHandler) (any, error) {
+					m.Handler(nil, t.Context(), func(m any) error { m.(*message).coded = true; return nil }, func(_ context.Context, _ any, info *grpc.UnaryServerInfo, _ grpc.UnaryHandler) (any, error) {
 						called = info.FullMethod
 						return nil, nil
 					})

@@ -39,7 +39,9 @@ func Keepalive() keepalive.ServerParameters {
 }
 
 // GRPCOptions returns the options that a grpc.Server must have to serve a
-// Server. It may have more, and options that follow override these: requests of
+// Server: without them [Server.Register] returns an error, and so does each call. It may have
+// more, and options that follow override these, but for the codec, which is for all services of
+// the grpc.Server and leaves messages of others to gRPC's own. They are: requests of
 // up to [MaxRequest], [MaxStreams] streams per connection, 64 KiB of headers,
 // 10 s for a connection to begin, [Keepalive]. Compressed requests are refused, unless the
 // program links a compressor, such as grpc/encoding/gzip: 30 KB of them could become 31 MiB
@@ -85,6 +87,8 @@ func plain(ctx context.Context) {
 type message struct {
 	data mem.BufferSlice
 	late bool // a request that is one too many: the next one waits
+
+	coded bool // our codec has read it
 }
 
 // codec passes messages through as they are; everything else, such as the
@@ -102,7 +106,7 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 func (c codec) Unmarshal(b mem.BufferSlice, v any) error {
 	if m, ok := v.(*message); ok {
 		b.Ref()
-		m.data = b
+		m.data, m.coded = b, true
 		return nil
 	}
 	return c.CodecV2.Unmarshal(b, v)

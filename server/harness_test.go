@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"log/slog"
 	"maps"
@@ -54,7 +55,7 @@ func (s *source) update(t *xds.Type, rs []*xds.Resource, remove ...string) {
 	defer s.mu.Unlock()
 	next := xds.Tables{}
 	maps.Insert(next, s.view.All())
-	next[t.URL] = s.view.Table(t).With(rs, remove...)
+	next[t.URL] = with(s.view.Table(t), of(t, rs...), remove...)
 	s.view = next
 	for w := range s.watches {
 		select {
@@ -157,7 +158,9 @@ func serveFrom(t testing.TB, s *Server) *world {
 	t.Helper()
 	w := &world{Server: s, lis: bufconn.Listen(64 << 10)}
 	w.grpc = grpc.NewServer(append(GRPCOptions(), grpc.WaitForHandlers(true), grpc.Creds(s.Credentials(nil)))...)
-	w.Register(w.grpc)
+	if err := w.Register(w.grpc); err != nil {
+		t.Fatal(err)
+	}
 	reflection.RegisterV1(w.grpc)
 	done := make(chan struct{})
 	go func() { defer close(done); w.grpc.Serve(w.lis) }()
@@ -246,4 +249,29 @@ var rawCodec = grpc.ForceCodecV2(codec{encoding.GetCodecV2("proto")})
 
 func raw(s string) *message { return &message{data: mem.BufferSlice{mem.SliceBuffer(s)}} }
 
-func res(name, body string) *xds.Resource { return xds.NewResource(name, []byte(body)) }
+func res(name, body string) *xds.Resource { return xds.NewResource(nil, name, []byte(body)) }
+
+// of makes resources that have no type yet ones of a type.
+func of(t *xds.Type, rs ...*xds.Resource) []*xds.Resource {
+	for _, r := range rs {
+		if r != nil && r.Type == nil {
+			r.Type = t
+		}
+	}
+	return rs
+}
+
+// with is Table.With where nothing is wrong. Resources that have no type yet get the table's;
+// where that has none, either, they are clusters.
+func with(t *xds.Table, set []*xds.Resource, remove ...string) *xds.Table {
+	for _, r := range set {
+		if r.Type == nil {
+			r.Type = cmp.Or(t.Type(), xds.Cluster)
+		}
+	}
+	n, err := t.With(set, remove...)
+	if err != nil {
+		panic(err)
+	}
+	return n
+}

@@ -40,7 +40,9 @@ func agedWorld(t *testing.T, a Age, age grpc.ServerOption, opts ...Option) (*wor
 	src, log := newSource(), &logbook{}
 	w := &world{source: src, log: log, Server: New(src, append([]Option{log.at(0), WithObserver(o), WithAge(a)}, opts...)...), lis: bufconn.Listen(64 << 10)}
 	w.grpc = grpc.NewServer(append(GRPCOptions(), age, grpc.WaitForHandlers(true))...)
-	w.Register(w.grpc)
+	if err := w.Register(w.grpc); err != nil {
+		t.Fatal(err)
+	}
 	done := make(chan struct{})
 	go func() { defer close(done); w.grpc.Serve(w.lis) }()
 	t.Cleanup(func() { w.grpc.Stop(); <-done })

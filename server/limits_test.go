@@ -473,7 +473,7 @@ func (c *choked) Context() context.Context { return c.ctx }
 
 func (c *choked) RecvMsg(m any) error {
 	if len(c.asks) > 0 {
-		m.(*message).data = mem.BufferSlice{mem.SliceBuffer(c.asks[0])}
+		_ = codec{}.Unmarshal(mem.BufferSlice{mem.SliceBuffer(c.asks[0])}, m)
 		c.asks = c.asks[1:]
 		return nil
 	}

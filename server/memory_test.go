@@ -35,13 +35,15 @@ func BenchmarkIdle(b *testing.B) {
 				for i := range names {
 					set = append(set, res(fmt.Sprint("cluster-", i), "an assignment"))
 				}
-				if _, err := st.Update(func(tx *store.Tx) error { tx.Set(xds.Endpoint, set...); return nil }); err != nil {
+				if _, err := st.Update(func(tx *store.Tx) error { tx.Set(of(xds.Endpoint, set...)...); return nil }); err != nil {
 					b.Fatal(err)
 				}
 				for b.Loop() {
 					srv := New(st)
 					g := grpc.NewServer(GRPCOptions()...)
-					srv.Register(g)
+					if err := srv.Register(g); err != nil {
+						panic(err)
+					}
 					lis, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // a listener in a test
 					if err != nil {
 						b.Fatal(err)

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"log/slog"
 	"time"
 
@@ -8,7 +9,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// An Option changes a server from its defaults.
+// An Option changes a server from its defaults. A nil one changes nothing, and so does an option
+// that is given nil instead of a function, logger or observer.
 type Option func(*options)
 
 type options struct {
@@ -44,7 +46,13 @@ func defaults() options {
 // WithIdentifier sets what responses say as control_plane.identifier: which
 // replica, at which revision, answered. It is called for each response, by
 // several goroutines. By default nothing is said.
-func WithIdentifier(f func() string) Option { return func(o *options) { o.identifier = f } }
+func WithIdentifier(f func() string) Option {
+	return func(o *options) {
+		if f != nil {
+			o.identifier = f
+		}
+	}
+}
 
 // WithLogger sets where the server logs; slog.Default() unless set. A NACK is
 // one line of level WARN; those that give the same reason within 10 s after it
@@ -53,14 +61,18 @@ func WithIdentifier(f func() string) Option { return func(o *options) { o.identi
 // 10 s, and 100 of those that are connected for more than a minute. That a client connects, leaves, or accepts what it refused before is
 // a line of level INFO; of each kind there are 20 within 10 s, and one that counts the
 // others. An ACK is one line of level DEBUG.
-func WithLogger(l *slog.Logger) Option { return func(o *options) { o.log = l } }
+func WithLogger(l *slog.Logger) Option { return func(o *options) { o.log = cmp.Or(l, o.log) } }
 
 // WithPlaces sets how the log says where a resource comes from, such as
 // "clusters.yaml:12:3": f is given a node that has refused the resource of a type and
 // name, and returns "" if it does not know. It is called by several goroutines, for at
 // most 5 resources of each NACK. By default nothing is said.
 func WithPlaces(f func(node *xds.Node, t *xds.Type, name string) string) Option {
-	return func(o *options) { o.place = f }
+	return func(o *options) {
+		if f != nil {
+			o.place = f
+		}
+	}
 }
 
 // WithRedactor sets what the texts of NACKs go through before the log and the observer are

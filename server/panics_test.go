@@ -320,7 +320,9 @@ func TestPanicsOfReading(t *testing.T) {
 			func(srv any, s grpc.ServerStream, _ *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
 				return handle(srv, &stuntman{ServerStream: s})
 			}))...)
-		w.Register(w.grpc)
+		if err := w.Register(w.grpc); err != nil {
+			t.Fatal(err)
+		}
 		done := make(chan struct{})
 		go func() { defer close(done); w.grpc.Serve(w.lis) }()
 		t.Cleanup(func() { w.grpc.Stop(); <-done })

@@ -27,7 +27,7 @@ func update(t *testing.T, st *store.Store, f func(*store.Tx)) {
 
 func put(t *testing.T, st *store.Store, typ *xds.Type, rs ...*xds.Resource) {
 	t.Helper()
-	update(t, st, func(tx *store.Tx) { tx.Set(typ, rs...) })
+	update(t, st, func(tx *store.Tx) { tx.Set(of(typ, rs...)...) })
 }
 
 // A commit and a subscription that cross: the client ends with the newest, gets
@@ -162,7 +162,7 @@ func TestDeleteAndRecreate(t *testing.T) {
 			synctest.Wait()
 			update(t, st, func(tx *store.Tx) {
 				tx.Delete(xds.Cluster, "a")
-				tx.Set(xds.Cluster, res("a", body))
+				tx.Set(of(xds.Cluster, res("a", body))...)
 			})
 			if body == "2" {
 				r := d.want()
@@ -293,7 +293,7 @@ func TestReconnectInSplitAnswer(t *testing.T) {
 			c.send(&discovery.DeltaDiscoveryRequest{TypeUrl: xds.Endpoint.URL, ResponseNonce: r.Nonce})
 			if i == 2 {
 				update(t, st, func(tx *store.Tx) {
-					tx.Set(xds.Endpoint, res("e-00", "new"))
+					tx.Set(of(xds.Endpoint, res("e-00", "new"))...)
 					tx.Delete(xds.Endpoint, "e-49")
 				})
 			}

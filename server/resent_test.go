@@ -179,7 +179,7 @@ func TestResent(t *testing.T) {
 					if w.typ == xds.Cluster {
 						r.Refs = append(r.Refs, xds.Ref{Type: xds.Endpoint, Name: n})
 					}
-					tx.Set(w.typ, r)
+					tx.Set(of(w.typ, r)...)
 				}
 			}
 			return nil
@@ -223,7 +223,7 @@ func TestResent(t *testing.T) {
 			}
 			w := serveFrom(t, New(st))
 			cells := []string{f.name, cell(w), cell(w), cell(serveFrom(t, New(content())))}
-			if _, err := st.Update(func(tx *store.Tx) error { tx.Set(xds.Endpoint, res(eds[7], "new")); return nil }); err != nil {
+			if _, err := st.Update(func(tx *store.Tx) error { tx.Set(of(xds.Endpoint, res(eds[7], "new"))...); return nil }); err != nil {
 				t.Fatal(err)
 			}
 			cells = append(cells, cell(w))

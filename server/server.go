@@ -61,7 +61,8 @@ type Recalling interface {
 }
 
 // A Server answers xDS clients out of a source. It is safe for concurrent use.
-// To serve, register it with a grpc.Server that has [GRPCOptions].
+// Make it by [New], and to serve, register it with a grpc.Server that has [GRPCOptions]. The zero
+// value, and nil, serve nobody: [Server.Register] and [Server.Poll] return an error.
 type Server struct {
 	options
 	watch   func(*xds.Node) Watch
@@ -90,21 +91,28 @@ type Server struct {
 
 	mu    sync.Mutex
 	large map[string]bool // type URLs of which a too large response was told
+
+	misused atomic.Bool // that was told
 }
 
-// New returns a server of what src holds.
+// New returns a server of what src holds. A nil source, such as a nil *store.Store, is an error of
+// [Server.Register] and of each poll.
 func New[W Watch](src Source[W], opts ...Option) *Server {
 	s := &Server{
 		options: defaults(),
-		watch:   func(n *xds.Node) Watch { return src.Watch(n) },
 		health:  health.NewServer(),
 		refused: newRefusals(maxRefusals),
 		drain:   newDrain(),
 		large:   map[string]bool{},
 		panics:  guard.Count(),
 	}
+	if !isNil(src) {
+		s.watch = func(n *xds.Node) Watch { return src.Watch(n) }
+	}
 	for _, o := range opts {
-		o(&s.options)
+		if o != nil {
+			o(&s.options)
+		}
 	}
 	s.seats = newSeats(s.bounds.Streams, reject(tooManyStreams, codes.ResourceExhausted,
 		"limit exceeded: %d streams are open, all that this server takes", s.bounds.Streams), errLost)
@@ -130,8 +138,31 @@ func New[W Watch](src Source[W], opts ...Option) *Server {
 // Register adds the aggregated discovery service, the service of each type that
 // has one, and the health service to a gRPC server, which must have been made
 // with [GRPCOptions]. A health service that it has already is left alone.
-func (s *Server) Register(g grpc.ServiceRegistrar) {
+//
+// It returns an error if nobody can be served so: of a grpc.Server without these options, of a
+// nil source or grpc.Server. Who ignores it learns the same from the log and from each call. Of a
+// registrar that is no *grpc.Server the first call tells whether it has the options.
+func (s *Server) Register(g grpc.ServiceRegistrar) error {
+	if s == nil || s.health == nil {
+		return errNotMade
+	}
+	if isNil(g) {
+		return errNoRegistrar
+	}
+	err := s.check()
+	if err == nil && lacksOptions(g) {
+		err = errNoOptions
+	}
+	s.register(g, err)
+	return err
+}
+
+// register adds the services; if there is something wrong, that is all that they say.
+func (s *Server) register(g grpc.ServiceRegistrar, wrong error) {
 	for _, d := range s.services() {
+		if wrong != nil {
+			d = s.refusing(d, wrong)
+		}
 		g.RegisterService(d, s)
 	}
 	if i, ok := g.(interface {

@@ -55,7 +55,9 @@ func (s *Server) service(row, only, also *xds.Type) *grpc.ServiceDesc {
 			MethodName: row.Fetch,
 			Handler: func(_ any, ctx context.Context, decode func(any) error, intercept grpc.UnaryServerInterceptor) (any, error) {
 				var m message
-				if err := s.request(ctx, func() error { return s.guarded(&Stream{Type: only}, func() error { return decode(&m) }) }); err != nil {
+				if err := s.request(ctx, func() error {
+					return s.guarded(&Stream{Type: only}, func() error { return s.readable(&m, decode(&m)) })
+				}); err != nil {
 					return nil, err
 				}
 				handle := func(ctx context.Context, req any) (any, error) { return s.fetch(ctx, req.(*message), only, also) }

@@ -22,8 +22,8 @@ func TestStore(t *testing.T) {
 		st := store.New(store.WithSelect(func(n *xds.Node) string { return n.Cluster }))
 		w := serveFrom(t, New(st))
 		if _, err := st.Update(func(tx *store.Tx) error {
-			tx.Set(xds.Cluster, res("everybody", "1"))
-			tx.Group("edge").Set(xds.Cluster, res("edge", "1"))
+			tx.Set(of(xds.Cluster, res("everybody", "1"))...)
+			tx.Group("edge").Set(of(xds.Cluster, res("edge", "1"))...)
 			return nil
 		}); err != nil {
 			t.Fatal(err)
@@ -42,7 +42,7 @@ func TestStore(t *testing.T) {
 		w := serveFrom(t, New(st))
 		set := func(name, body string) weak.Pointer[byte] {
 			b := []byte(body)
-			if _, err := st.Update(func(tx *store.Tx) error { tx.Set(xds.Endpoint, xds.NewResource(name, b)); return nil }); err != nil {
+			if _, err := st.Update(func(tx *store.Tx) error { tx.Set(xds.NewResource(xds.Endpoint, name, b)); return nil }); err != nil {
 				t.Fatal(err)
 			}
 			return weak.Make(&b[0])
@@ -70,7 +70,7 @@ func TestStore(t *testing.T) {
 			for _, n := range names {
 				rs = append(rs, res(n, body))
 			}
-			if _, err := st.Update(func(tx *store.Tx) error { tx.Set(xds.Endpoint, rs...); return nil }); err != nil {
+			if _, err := st.Update(func(tx *store.Tx) error { tx.Set(of(xds.Endpoint, rs...)...); return nil }); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -48,8 +48,8 @@ func BenchmarkStorm(b *testing.B) {
 		set = append(set, res(fmt.Sprintf("cluster-%05d-of-some-namespace", i), string(make([]byte, 300))))
 	}
 	if _, err := st.Update(func(tx *store.Tx) error {
-		tx.Set(xds.Endpoint, set...)
-		tx.Set(xds.Runtime, set[:names]...)
+		tx.Set(of(xds.Endpoint, set...)...)
+		tx.Set(of(xds.Runtime, set[:names]...)...)
 		return nil
 	}); err != nil {
 		b.Fatal(err)
@@ -61,7 +61,9 @@ func BenchmarkStorm(b *testing.B) {
 					var done served
 					srv := New(st, WithLimits(Limits{FirstAnswers: bound}), WithObserver(&done))
 					g := grpc.NewServer(GRPCOptions()...)
-					srv.Register(g)
+					if err := srv.Register(g); err != nil {
+						panic(err)
+					}
 					lis, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // a listener in a test
 					if err != nil {
 						b.Fatal(err)

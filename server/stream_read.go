@@ -33,7 +33,7 @@ func (s *stream) requests() {
 	all := s.server.rate(from)
 	for {
 		m := new(message)
-		if s.failure = s.rpc.RecvMsg(m); s.failure != nil {
+		if s.failure = s.server.readable(m, s.rpc.RecvMsg(m)); s.failure != nil {
 			return
 		}
 		n := m.data.Len()

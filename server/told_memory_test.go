@@ -85,7 +85,7 @@ func TestToldMemory(t *testing.T) {
 		all = append(all, cluster(i, 0))
 	}
 	run := func(keep bool) (perStream [3]int, after uint64) {
-		table := new(xds.Table).With(all)
+		table := with(new(xds.Table), all)
 		view := xds.Tables{xds.Cluster.URL: table}
 		now := time.Unix(1_700_000_000, 0)
 		memory := newTold(1000)
@@ -126,7 +126,7 @@ func TestToldMemory(t *testing.T) {
 		}
 		for n := range commits {
 			r := cluster(10+n%(size-10), n+1)
-			view = xds.Tables{xds.Cluster.URL: view.Table(xds.Cluster).With([]*xds.Resource{r})}
+			view = xds.Tables{xds.Cluster.URL: with(view.Table(xds.Cluster), []*xds.Resource{r})}
 			now = now.Add(10 * time.Millisecond)
 			for _, d := range deaf {
 				d.wake(t, view, []xds.Names{{xds.Cluster.URL: {r.Name}}}, now)

@@ -63,8 +63,8 @@ func newMoving(t *testing.T, node string, opts ...Option) *moving {
 	m := &moving{Store: store.New(), t: t, node: &corev3.Node{Id: node}}
 	m.world = serveFrom(t, New(m.Store, opts...))
 	update(t, m.Store, func(tx *store.Tx) {
-		tx.Set(xds.Cluster, to("c1"), to("other"))
-		tx.Set(xds.Route, to("r", cluster("c1")))
+		tx.Set(of(xds.Cluster, to("c1"), to("other"))...)
+		tx.Set(of(xds.Route, to("r", cluster("c1")))...)
 	})
 	return m
 }
@@ -89,9 +89,9 @@ func (m *moving) breaks(answer func(c *sotwClient, union *discovery.DiscoveryRes
 	c.send(ack(route, "r"))
 	synctest.Wait()
 	update(m.t, m.Store, func(tx *store.Tx) {
-		tx.Set(xds.Cluster, to("c2"))
+		tx.Set(of(xds.Cluster, to("c2"))...)
 		tx.Delete(xds.Cluster, "c1")
-		tx.Set(xds.Route, to("r", cluster("c2")))
+		tx.Set(of(xds.Route, to("r", cluster("c2")))...)
 	})
 	union = c.wants(c.want(), xds.Cluster, "c1, c2, other")
 	answer(c, union)
@@ -165,9 +165,9 @@ func TestTold(t *testing.T) {
 		synctest.Wait()
 		move := func(from, to_ string) {
 			update(t, m.Store, func(tx *store.Tx) {
-				tx.Set(xds.Cluster, to(to_))
+				tx.Set(of(xds.Cluster, to(to_))...)
 				tx.Delete(xds.Cluster, from)
-				tx.Set(xds.Route, to("r", cluster(to_)))
+				tx.Set(of(xds.Route, to("r", cluster(to_)))...)
 			})
 		}
 		move("c1", "c2")
@@ -222,9 +222,9 @@ func TestTold(t *testing.T) {
 		conn.Close()
 		synctest.Wait()
 		update(t, m.Store, func(tx *store.Tx) {
-			tx.Set(xds.Cluster, to("c2"))
+			tx.Set(of(xds.Cluster, to("c2"))...)
 			tx.Delete(xds.Cluster, "c1")
-			tx.Set(xds.Route, to("r", cluster("c2")))
+			tx.Set(of(xds.Route, to("r", cluster("c2")))...)
 		})
 		m.commits(100)
 		c, _ = m.open(first.VersionInfo, route.VersionInfo)
@@ -236,9 +236,9 @@ func TestTold(t *testing.T) {
 		for i, all := range []string{"c1, c2, c3, other", "c1, c2, c3, c4, other"} { // nor on the next stream
 			was, is := fmt.Sprint("c", i+2), fmt.Sprint("c", i+3)
 			update(t, m.Store, func(tx *store.Tx) {
-				tx.Set(xds.Cluster, to(is))
+				tx.Set(of(xds.Cluster, to(is))...)
 				tx.Delete(xds.Cluster, was)
-				tx.Set(xds.Route, to("r", cluster(is)))
+				tx.Set(of(xds.Route, to("r", cluster(is)))...)
 			})
 			c, conn := m.open(union.VersionInfo, route.VersionInfo)
 			union = c.wants(c.want(), xds.Cluster, all)
@@ -267,8 +267,8 @@ func TestTold(t *testing.T) {
 		st := store.New()
 		w := serveFrom(t, New(st))
 		update(t, st, func(tx *store.Tx) {
-			tx.Set(xds.Cluster, to("c1"), to("c2"), to("c3"))
-			tx.Set(xds.Route, to("r1", cluster("c1")), to("r2", cluster("c2")))
+			tx.Set(of(xds.Cluster, to("c1"), to("c2"), to("c3"))...)
+			tx.Set(of(xds.Route, to("r1", cluster("c1")), to("r2", cluster("c2")))...)
 		})
 		node := &corev3.Node{Id: "n"}
 		version := map[string]string{}
@@ -296,8 +296,8 @@ func TestTold(t *testing.T) {
 		for i := range 100 {
 			update(t, st, func(tx *store.Tx) {
 				tx.Delete(xds.Cluster, "c1", "c2")
-				tx.Set(xds.Cluster, res("c3", fmt.Sprint("c3 ", i)))
-				tx.Set(xds.Route, to("r1", cluster("c3")), to("r2", cluster("c3")))
+				tx.Set(of(xds.Cluster, res("c3", fmt.Sprint("c3 ", i)))...)
+				tx.Set(of(xds.Route, to("r1", cluster("c3")), to("r2", cluster("c3")))...)
 			})
 		}
 		for _, k := range []string{"2", "1"} {
@@ -388,7 +388,7 @@ func TestTold(t *testing.T) {
 		m := newMoving(t, "n")
 		old := func() weak.Pointer[byte] {
 			body := []byte("other, at first")
-			put(t, m.Store, xds.Cluster, xds.NewResource("other", body))
+			put(t, m.Store, xds.Cluster, xds.NewResource(nil, "other", body))
 			return weak.Make(&body[0])
 		}()
 		c, conn := m.open("", "")
@@ -441,16 +441,16 @@ func TestResumesWithoutClusters(t *testing.T) {
 	serve := func(t *testing.T) (*world, *store.Store) {
 		st := store.New()
 		update(t, st, func(tx *store.Tx) {
-			tx.Set(xds.Cluster, to("c0", endpoints("e0")))
-			tx.Set(xds.Endpoint, to("e0"))
-			tx.Set(xds.Listener, to("l", xds.Ref{Type: xds.Route, Name: "r"}))
-			tx.Set(xds.Route, to("r", cluster("c0")))
+			tx.Set(of(xds.Cluster, to("c0", endpoints("e0")))...)
+			tx.Set(of(xds.Endpoint, to("e0"))...)
+			tx.Set(of(xds.Listener, to("l", xds.Ref{Type: xds.Route, Name: "r"}))...)
+			tx.Set(of(xds.Route, to("r", cluster("c0")))...)
 		})
 		return serveFrom(t, New(st)), st
 	}
 	warms := func(tx *store.Tx) { // and the client is told so, and asks for e1 when the stream breaks
-		tx.Set(xds.Cluster, to("c1", endpoints("e1")))
-		tx.Set(xds.Endpoint, to("e1"))
+		tx.Set(of(xds.Cluster, to("c1", endpoints("e1")))...)
+		tx.Set(of(xds.Endpoint, to("e1"))...)
 	}
 	soon := func(t *testing.T, began time.Time) {
 		t.Helper()
@@ -459,11 +459,11 @@ func TestResumesWithoutClusters(t *testing.T) {
 		}
 	}
 	moves := func(tx *store.Tx) {
-		tx.Set(xds.Cluster, to("c2", endpoints("e2")))
-		tx.Set(xds.Endpoint, to("e2"))
+		tx.Set(of(xds.Cluster, to("c2", endpoints("e2")))...)
+		tx.Set(of(xds.Endpoint, to("e2"))...)
 		tx.Delete(xds.Cluster, "c0", "c1")
 		tx.Delete(xds.Endpoint, "e0", "e1")
-		tx.Set(xds.Route, to("r", cluster("c2")))
+		tx.Set(of(xds.Route, to("r", cluster("c2")))...)
 	}
 	within(t, "ADS-9 WARM-1 SotW", func(t *testing.T) {
 		w, st := serve(t)
@@ -642,7 +642,7 @@ func TestLacks(t *testing.T) {
 	lacks := func() []string {
 		return (&account{told: memory, node: "n"}).recall(now, xds.Route, "v", nil).Lacks
 	}
-	all := new(xds.Table).With([]*xds.Resource{res("a", "1"), res("b", "1"), res("c", "1")}).Versions()
+	all := with(new(xds.Table), []*xds.Resource{res("a", "1"), res("b", "1"), res("c", "1")}).Versions()
 	tell(&protocol.World{Versions: all, Lacks: []string{"a", "b", "c"}})
 	if got := lacks(); !slices.Equal(got, []string{"a", "b", "c"}) {
 		t.Error(got)
@@ -652,7 +652,7 @@ func TestLacks(t *testing.T) {
 		t.Error(got)
 	}
 	// And of one that served another table b, and c as it was.
-	tell(&protocol.World{Versions: new(xds.Table).With([]*xds.Resource{res("b", "1"), res("c", "0"), res("d", "1")}).Versions(), Lacks: []string{"d"}})
+	tell(&protocol.World{Versions: with(new(xds.Table), []*xds.Resource{res("b", "1"), res("c", "0"), res("d", "1")}).Versions(), Lacks: []string{"d"}})
 	w := (&account{told: memory, node: "n"}).recall(now, xds.Route, "v", nil)
 	has := map[string]bool{}
 	for st := range w.Versions.All() {
@@ -675,7 +675,7 @@ func TestLacks(t *testing.T) {
 func TestUnion(t *testing.T) {
 	stamp := func(name, body string) *xds.Stamp { return res(name, body).Stamp }
 	a1, a2, b, c := stamp("a", "1"), stamp("a", "2"), stamp("b", "1"), stamp("c", "1")
-	table := func(rs ...*xds.Resource) *xds.Versions { return new(xds.Table).With(rs).Versions() }
+	table := func(rs ...*xds.Resource) *xds.Versions { return with(new(xds.Table), rs).Versions() }
 	show := func(w *protocol.World) string {
 		var all []string
 		for st := range w.Versions.All() {
@@ -886,7 +886,7 @@ func TestRecalled(t *testing.T) {
 		for i := range n {
 			rs = append(rs, res(fmt.Sprint(i), body))
 		}
-		return new(xds.Table).With(rs).Versions()
+		return with(new(xds.Table), rs).Versions()
 	}
 	for n, want := range map[int]bool{maxDiffering / 2: false, maxDiffering/2 + 1: true} {
 		c := union([]content{{all: table(n, "1")}, {all: table(n, "2")}, {all: table(n, "3")}})
@@ -948,7 +948,7 @@ func TestCameWithAnything(t *testing.T) {
 // alive for it: nothing else is known of it.
 func TestToldByNameWithoutID(t *testing.T) {
 	now, m := time.Now(), newTold(10)
-	all := new(xds.Table).With([]*xds.Resource{res("a", "1"), res("b", "1")})
+	all := with(new(xds.Table), []*xds.Resource{res("a", "1"), res("b", "1")})
 	a := &account{told: m}
 	tell := func(wildcard bool, names int) {
 		a.subscribed(protocol.Event{Type: xds.Cluster, Wildcard: wildcard, Count: names})
@@ -1057,7 +1057,7 @@ func TestToldOfEverythingAndByName(t *testing.T) {
 	a := &account{told: m, node: "n"}
 	lazy := res("lazy", "1")
 	lazy.OnDemand = true
-	all := new(xds.Table).With([]*xds.Resource{res("r", "1"), lazy}).Versions()
+	all := with(new(xds.Table), []*xds.Resource{res("r", "1"), lazy}).Versions()
 	tell := func(version string, upserts ...*xds.Resource) *protocol.World {
 		e := protocol.Event{Kind: protocol.Sent, Type: xds.Route, Nonce: version, Version: version, World: &protocol.World{Versions: all}}
 		a.sent(now, e, &xds.Changes{Upserts: upserts})

@@ -26,8 +26,8 @@ func TestNothingIsKnown(t *testing.T) {
 	write := func(t *testing.T, st *store.Store) {
 		t.Helper()
 		if _, err := st.Update(func(tx *store.Tx) error {
-			tx.Set(xds.Cluster, res("a", "1"))
-			tx.Set(xds.Endpoint, res("e", "1"))
+			tx.Set(of(xds.Cluster, res("a", "1"))...)
+			tx.Set(of(xds.Endpoint, res("e", "1"))...)
 			return nil
 		}); err != nil {
 			t.Fatal(err)

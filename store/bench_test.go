@@ -46,7 +46,7 @@ func BenchmarkCommit(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				i++
-				st.Update(func(tx *Tx) error { tx.Set(xds.Cluster, rs[i%len(rs)]); return nil })
+				st.Update(func(tx *Tx) error { tx.Set(of(xds.Cluster, rs[i%len(rs)])...); return nil })
 			}
 			b.StopTimer()
 			settled(st)
@@ -71,7 +71,7 @@ func BenchmarkRing(b *testing.B) {
 			i := 0
 			for b.Loop() {
 				i++
-				st.Update(func(tx *Tx) error { tx.Set(xds.Cluster, rs[i%len(rs)]); return nil })
+				st.Update(func(tx *Tx) error { tx.Set(of(xds.Cluster, rs[i%len(rs)])...); return nil })
 				settled(st)
 				start := time.Now()
 				for _, w := range watches {
@@ -97,7 +97,7 @@ func BenchmarkCommitTable(b *testing.B) {
 			for i := range all {
 				all[i] = res(fmt.Sprint("n", i), "")
 			}
-			st.Update(func(tx *Tx) error { tx.Set(xds.Endpoint, all...); return nil })
+			st.Update(func(tx *Tx) error { tx.Set(of(xds.Endpoint, all...)...); return nil })
 			other := make([]*xds.Resource, 4096)
 			for i := range other {
 				other[i] = res(fmt.Sprint("n", i*97%n), "other")
@@ -110,7 +110,7 @@ func BenchmarkCommitTable(b *testing.B) {
 				if i%2 == 0 {
 					r = all[i/2%len(other)*97%n]
 				}
-				st.Update(func(tx *Tx) error { tx.Set(xds.Endpoint, r); return nil })
+				st.Update(func(tx *Tx) error { tx.Set(of(xds.Endpoint, r)...); return nil })
 			}
 		})
 	}
@@ -127,7 +127,7 @@ func BenchmarkReplace(b *testing.B) {
 	for b.Loop() {
 		i++
 		all[0] = res("n0", fmt.Sprint(i))
-		st.Update(func(tx *Tx) error { tx.Replace(xds.Endpoint, all...); return nil })
+		st.Update(func(tx *Tx) error { tx.Replace(xds.Endpoint, of(xds.Endpoint, all...)...); return nil })
 	}
 }
 

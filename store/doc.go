@@ -8,7 +8,7 @@
 //
 //	st := store.New()
 //	_, err := st.Update(func(tx *store.Tx) error {
-//		tx.Set(xds.Cluster, backend)
+//		tx.Set(backend, endpoints)
 //		tx.Delete(xds.Route, "old")
 //		tx.Group("edge").Replace(xds.Listener, all...)
 //		return nil
@@ -26,8 +26,8 @@
 //
 //	st := store.New(store.WithSelect(func(n *xds.Node) string { return n.Cluster }))
 //	_, err := st.Update(func(tx *store.Tx) error {
-//		tx.Group("edge").Set(xds.Cluster, checkout)
-//		tx.Group("internal").Set(xds.Cluster, ledger)
+//		tx.Group("edge").Set(checkout)
+//		tx.Group("internal").Set(ledger)
 //		return nil
 //	})
 //

@@ -22,8 +22,8 @@ func Example() {
 	// nothing of it.
 	c, err := st.Update(func(tx *store.Tx) error {
 		edge := tx.Group("edge")
-		edge.Set(xds.Cluster, xds.NewResource("backend", []byte("an encoded Cluster")))
-		edge.Set(xds.Endpoint, xds.NewResource("backend", []byte("an encoded ClusterLoadAssignment")))
+		edge.Set(xds.NewResource(xds.Cluster, "backend", []byte("an encoded Cluster")))
+		edge.Set(xds.NewResource(xds.Endpoint, "backend", []byte("an encoded ClusterLoadAssignment")))
 		return nil
 	})
 	if err != nil {
@@ -41,7 +41,7 @@ func Example() {
 	}
 
 	_, err = st.Update(func(tx *store.Tx) error {
-		tx.Group("edge").Set(xds.Cluster, xds.NewResource("canary", []byte("another")))
+		tx.Group("edge").Set(xds.NewResource(xds.Cluster, "canary", []byte("another")))
 		return nil
 	})
 	if err != nil {
@@ -67,12 +67,12 @@ func Example() {
 // are to see is set in each group.
 func ExampleWithSelect() {
 	st := store.New(store.WithSelect(func(n *xds.Node) string { return n.Cluster }))
-	shared := xds.NewResource("shared", nil)
+	shared := xds.NewResource(xds.Cluster, "shared", nil)
 	_, err := st.Update(func(tx *store.Tx) error {
 		for _, group := range []string{"edge", "internal"} {
-			tx.Group(group).Set(xds.Cluster, shared)
+			tx.Group(group).Set(shared)
 		}
-		tx.Group("edge").Set(xds.Cluster, xds.NewResource("checkout", nil))
+		tx.Group("edge").Set(xds.NewResource(xds.Cluster, "checkout", nil))
 		return nil
 	})
 	if err != nil {
@@ -100,7 +100,7 @@ func ExampleTx_Replace() {
 		c, err := st.Update(func(tx *store.Tx) error {
 			var all []*xds.Resource
 			for _, name := range names {
-				all = append(all, xds.NewResource(name, nil))
+				all = append(all, xds.NewResource(xds.Cluster, name, nil))
 			}
 			tx.Replace(xds.Cluster, all...)
 			return nil

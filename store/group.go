@@ -29,6 +29,9 @@ func (st *Store) group(name string) *group {
 			h.view = xds.Tables{}
 		}
 		g.head.Store(h)
+		if st.groups == nil {
+			st.groups = map[string]*group{}
+		}
 		st.groups[name] = g
 	}
 	return g

@@ -30,3 +30,13 @@ func update(t testing.TB, st *Store, f func(tx *Tx)) Commit {
 // unlisted returns a type that the table of types does not list: a row of its
 // own each time.
 func unlisted() *xds.Type { return xds.TypeOf("type.googleapis.com/example.Unlisted") }
+
+// of makes resources that have no type yet ones of a type.
+func of(t *xds.Type, rs ...*xds.Resource) []*xds.Resource {
+	for _, r := range rs {
+		if r != nil && r.Type == nil {
+			r.Type = t
+		}
+	}
+	return rs
+}

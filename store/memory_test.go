@@ -25,7 +25,7 @@ func TestMemory(t *testing.T) {
 	st := New(WithClock(func() time.Time { return now }))
 	watches := make([]*Watch, 1000)
 	for i := range 2000 {
-		update(t, st, func(tx *Tx) { tx.Set(xds.Cluster, body(i)) })
+		update(t, st, func(tx *Tx) { tx.Set(of(xds.Cluster, body(i))...) })
 		if w := i / 2; i%2 == 0 { // each at another commit
 			watches[w] = st.Watch(nil)
 			if w%4 > 0 {
@@ -36,7 +36,7 @@ func TestMemory(t *testing.T) {
 	}
 	before := heap()
 	for i := range 10_000 {
-		update(t, st, func(tx *Tx) { tx.Set(xds.Cluster, body(2000+i)) })
+		update(t, st, func(tx *Tx) { tx.Set(of(xds.Cluster, body(2000+i))...) })
 		if i%1000 == 0 {
 			st.Snapshot()
 		}

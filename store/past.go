@@ -86,10 +86,13 @@ func (g *group) forget(now time.Time) {
 //
 // What is too old is let go of when the group changes, or somebody asks.
 func (w *Watch) Recent(t *xds.Type) []*xds.Table {
-	now := w.st.now()
+	now := w.st.clock()
 	w.st.mu.Lock()
 	defer w.st.mu.Unlock()
 	w.group.forget(now)
+	if t == nil {
+		return nil
+	}
 	if p := w.group.past[t.URL]; p != nil {
 		return p.newest()
 	}

@@ -31,15 +31,15 @@ func TestRecent(t *testing.T) {
 		}
 	}
 	set := func(body string) {
-		update(t, st, func(tx *Tx) { tx.Set(xds.Cluster, res("n", body)) })
+		update(t, st, func(tx *Tx) { tx.Set(of(xds.Cluster, res("n", body))...) })
 	}
 	t.Run("SOTW-12 what was served before, newest first", func(t *testing.T) {
 		has(t, w)
 		set("1")
 		has(t, w, "")
 		set("2")
-		update(t, st, func(tx *Tx) { tx.Set(xds.Route, res("n", "route")) }) // another type
-		update(t, st, func(tx *Tx) { tx.Group("edge").Set(xds.Cluster, res("n", "edge")) })
+		update(t, st, func(tx *Tx) { tx.Set(of(xds.Route, res("n", "route"))...) }) // another type
+		update(t, st, func(tx *Tx) { tx.Group("edge").Set(of(xds.Cluster, res("n", "edge"))...) })
 		has(t, w, "1", "")
 		set("2") // no change
 		has(t, w, "1", "")
@@ -63,7 +63,7 @@ func TestRecent(t *testing.T) {
 		}
 		set("4")
 		now = now.Add(6 * time.Minute)
-		update(t, st, func(tx *Tx) { tx.Set(xds.Route, res("n", "new")) })
+		update(t, st, func(tx *Tx) { tx.Set(of(xds.Route, res("n", "new"))...) })
 		if p := w.group.past[xds.Cluster.URL]; p != nil {
 			t.Error("a commit of another type kept what is too old")
 		}
@@ -85,12 +85,12 @@ func TestRecent(t *testing.T) {
 			}
 			return rs
 		}
-		update(t, st, func(tx *Tx) { tx.Set(xds.Cluster, many("a", maxNames/2)...) })
-		update(t, st, func(tx *Tx) { tx.Set(xds.Cluster, many("b", maxNames/2)...) })
+		update(t, st, func(tx *Tx) { tx.Set(of(xds.Cluster, many("a", maxNames/2)...)...) })
+		update(t, st, func(tx *Tx) { tx.Set(of(xds.Cluster, many("b", maxNames/2)...)...) })
 		has(t, w, "a", "body 199")
 		set("c")
 		has(t, w, "b", "a")
-		update(t, st, func(tx *Tx) { tx.Set(xds.Cluster, many("d", maxNames+1)...) })
+		update(t, st, func(tx *Tx) { tx.Set(of(xds.Cluster, many("d", maxNames+1)...)...) })
 		has(t, w, "c")
 	})
 	t.Run("SOTW-12 it outlives the streams of its group", func(t *testing.T) {
@@ -105,7 +105,7 @@ func TestRecent(t *testing.T) {
 func TestTouch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := New()
-		update(t, st, func(tx *Tx) { tx.Set(xds.Cluster, res("a", "1")) })
+		update(t, st, func(tx *Tx) { tx.Set(of(xds.Cluster, res("a", "1"))...) })
 		version := st.Snapshot().View(DefaultGroup).Table(xds.Cluster).Version()
 		watch := func(wildcard bool, names ...string) *Watch {
 			w := st.Watch(nil)
@@ -138,7 +138,7 @@ func TestTouch(t *testing.T) {
 		// Together with a change, and in a group that has nothing.
 		update(t, st, func(tx *Tx) {
 			tx.Touch(xds.Cluster, "b")
-			tx.Set(xds.Cluster, res("d", "1"))
+			tx.Set(of(xds.Cluster, res("d", "1"))...)
 			tx.Group("edge").Touch(xds.Cluster, "x")
 		})
 		if _, touched := named.Next(); len(touched) != 1 || !slices.Equal(touched[0][xds.Cluster.URL], []string{"b", "d"}) {

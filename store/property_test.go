@@ -112,7 +112,7 @@ func transact(t *testing.T, rng *rand.Rand, st *Store, m model) (_ model, _ Comm
 			}
 			switch rng.IntN(12) {
 			case 0:
-				tx.Replace(typ, rs...)
+				tx.Replace(typ, of(typ, rs...)...)
 				clear(in().resources)
 				for _, r := range rs {
 					in().resources[r.Name] = r
@@ -136,7 +136,7 @@ func transact(t *testing.T, rng *rand.Rand, st *Store, m model) (_ model, _ Comm
 				v.version = version
 				next[k], said[k] = v, true
 			default:
-				tx.Set(typ, rs...)
+				tx.Set(of(typ, rs...)...)
 				for _, r := range rs {
 					in().resources[r.Name] = r
 				}
@@ -187,7 +187,11 @@ func (m model) check(t *testing.T, s *Snapshot) {
 			}
 			version := want.version
 			if version == "" {
-				version = (&xds.Table{}).With(slices.Collect(maps.Values(want.resources))).Version()
+				table, err := new(xds.Table).With(slices.Collect(maps.Values(want.resources)))
+				if err != nil {
+					t.Fatal(err)
+				}
+				version = table.Version()
 			}
 			if table.Version() != version || table.Len() != len(got) {
 				t.Fatalf("%s %s: version %s, want %s; %d resources", group, typ, table.Version(), version, table.Len())

@@ -41,8 +41,8 @@ func TestConcurrency(t *testing.T) {
 				n++
 			}
 			for _, g := range groups {
-				tx.Group(g).Set(xds.Cluster, res("number", fmt.Sprint(n)), res(mark, fmt.Sprint(n)))
-				tx.Group(g).Set(xds.Route, res("number", fmt.Sprint(n)))
+				tx.Group(g).Set(of(xds.Cluster, res("number", fmt.Sprint(n)), res(mark, fmt.Sprint(n)))...)
+				tx.Group(g).Set(of(xds.Route, res("number", fmt.Sprint(n)))...)
 			}
 			return nil
 		})

@@ -11,6 +11,9 @@ import (
 // that come while others are being told of are told of together.
 func (st *Store) ring(g *group, since uint64) {
 	if _, due := st.unrung[g]; !due {
+		if st.unrung == nil {
+			st.unrung = map[*group]uint64{}
+		}
 		st.unrung[g] = since
 	}
 	if !st.ringing {
@@ -29,7 +32,7 @@ func (st *Store) rings() {
 			st.mu.Unlock()
 			return
 		}
-		st.unrung = map[*group]uint64{}
+		st.unrung = nil
 		st.mu.Unlock()
 		for g, since := range due {
 			if p := guard.Do(func() { g.ring(since) }); p != nil {

@@ -23,7 +23,7 @@ func TestRingPanics(t *testing.T) {
 		if n := guard.Count() - before; n != 1 {
 			t.Errorf("%d panics", n)
 		}
-		update(t, st, func(tx *Tx) { tx.Set(xds.Cluster, res("a", "1")) })
+		update(t, st, func(tx *Tx) { tx.Set(of(xds.Cluster, res("a", "1"))...) })
 		synctest.Wait()
 		select {
 		case <-w.C():
@@ -48,7 +48,7 @@ func TestRingsForNews(t *testing.T) {
 				return false
 			}
 		}
-		update(t, st, func(tx *Tx) { tx.Set(xds.Cluster, res("a", "1")) })
+		update(t, st, func(tx *Tx) { tx.Set(of(xds.Cluster, res("a", "1"))...) })
 		synctest.Wait()
 		if w.group.ring(0); !rings() {
 			t.Error("it does not ring")
@@ -82,7 +82,7 @@ func TestRingsForAll(t *testing.T) {
 					w.Next()
 				}
 			}
-			update(t, st, func(tx *Tx) { tx.Set(xds.Cluster, res("a", "1")) })
+			update(t, st, func(tx *Tx) { tx.Set(of(xds.Cluster, res("a", "1"))...) })
 			wantAll("one name")
 			update(t, st, func(tx *Tx) {
 				for i := range maxNames + 1 {

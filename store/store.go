@@ -13,11 +13,11 @@ import (
 const DefaultGroup = "default"
 
 // A Store holds resources by group and type. It is safe for concurrent use;
-// create it with [New].
+// create it with [New]. The zero value is a store without options; nil is none.
 type Store struct {
 	pick func(*xds.Node) string
-	now  func() time.Time
-	keep int // commits in a log
+	now  func() time.Time // nil: time.Now
+	keep int              // commits in a log; 0: defaultLog
 
 	emptyGroups bool // what was never written is empty
 
@@ -32,7 +32,7 @@ type Store struct {
 	ringing  bool              // the goroutine that rings is running
 }
 
-// An Option changes what [New] makes.
+// An Option changes what [New] makes. A nil one changes nothing, nor does one that is given a nil function.
 type Option func(*Store)
 
 // WithSelect says which group a node sees. The node is never nil and must not
@@ -48,7 +48,11 @@ func WithSelect(group func(*xds.Node) string) Option {
 // WithClock says what time it is: when something was committed, and how old it
 // is. It is [time.Now] by default.
 func WithClock(now func() time.Time) Option {
-	return func(st *Store) { st.now = now }
+	return func(st *Store) {
+		if now != nil {
+			st.now = now
+		}
+	}
 }
 
 // WithLog sets how many commits each group and [Store.Log] remember; 1,024 by
@@ -69,16 +73,24 @@ func WithEmptyGroups() Option {
 
 // New returns an empty store.
 func New(opts ...Option) *Store {
-	st := &Store{
-		now:    time.Now,
-		keep:   1024,
-		groups: map[string]*group{},
-		unrung: map[*group]uint64{},
-	}
+	st := &Store{}
 	for _, o := range opts {
-		o(st)
+		if o != nil {
+			o(st)
+		}
 	}
 	return st
+}
+
+// defaultLog is how many commits are remembered unless somebody says so.
+const defaultLog = 1024
+
+// clock says what time it is.
+func (st *Store) clock() time.Time {
+	if st.now == nil {
+		return time.Now()
+	}
+	return st.now()
 }
 
 // Log returns the newest commits, oldest first. They tell counts, no names.

@@ -30,32 +30,35 @@ func TestUpdate(t *testing.T) {
 		gone int
 	}{
 		{"nothing", func(*Tx) {}, "a=1 b=1", 0, 0},
-		{"set", func(tx *Tx) { tx.Set(xds.Cluster, res("c", "1"), res("a", "2")) }, "a=2 b=1 c=1", 2, 0},
-		{"set equal content", func(tx *Tx) { tx.Set(xds.Cluster, res("a", "1"), res("b", "1")) }, "a=1 b=1", 0, 0},
-		{"set none", func(tx *Tx) { tx.Set(xds.Cluster) }, "a=1 b=1", 0, 0},
-		{"set twice", func(tx *Tx) { tx.Set(xds.Cluster, res("a", "2"), res("a", "3")) }, "a=3 b=1", 1, 0},
-		{"set away and back", func(tx *Tx) { tx.Set(xds.Cluster, res("a", "2")); tx.Set(xds.Cluster, res("a", "1")) }, "a=1 b=1", 0, 0},
+		{"set", func(tx *Tx) { tx.Set(of(xds.Cluster, res("c", "1"), res("a", "2"))...) }, "a=2 b=1 c=1", 2, 0},
+		{"set equal content", func(tx *Tx) { tx.Set(of(xds.Cluster, res("a", "1"), res("b", "1"))...) }, "a=1 b=1", 0, 0},
+		{"set none", func(tx *Tx) { tx.Set() }, "a=1 b=1", 0, 0},
+		{"set twice", func(tx *Tx) { tx.Set(of(xds.Cluster, res("a", "2"), res("a", "3"))...) }, "a=3 b=1", 1, 0},
+		{"set away and back", func(tx *Tx) { tx.Set(of(xds.Cluster, res("a", "2"))...); tx.Set(of(xds.Cluster, res("a", "1"))...) }, "a=1 b=1", 0, 0},
 		{"delete", func(tx *Tx) { tx.Delete(xds.Cluster, "a") }, "b=1", 0, 1},
 		{"delete what is not there", func(tx *Tx) { tx.Delete(xds.Cluster, "x", "y") }, "a=1 b=1", 0, 0},
-		{"delete, then set", func(tx *Tx) { tx.Delete(xds.Cluster, "a"); tx.Set(xds.Cluster, res("a", "1")) }, "a=1 b=1", 0, 0},
-		{"set, then delete", func(tx *Tx) { tx.Set(xds.Cluster, res("c", "1")); tx.Delete(xds.Cluster, "c") }, "a=1 b=1", 0, 0},
-		{"replace", func(tx *Tx) { tx.Replace(xds.Cluster, res("b", "1"), res("c", "1")) }, "b=1 c=1", 1, 1},
-		{"replace by the same", func(tx *Tx) { tx.Replace(xds.Cluster, res("b", "1"), res("a", "1")) }, "a=1 b=1", 0, 0},
+		{"delete, then set", func(tx *Tx) { tx.Delete(xds.Cluster, "a"); tx.Set(of(xds.Cluster, res("a", "1"))...) }, "a=1 b=1", 0, 0},
+		{"set, then delete", func(tx *Tx) { tx.Set(of(xds.Cluster, res("c", "1"))...); tx.Delete(xds.Cluster, "c") }, "a=1 b=1", 0, 0},
+		{"replace", func(tx *Tx) { tx.Replace(xds.Cluster, of(xds.Cluster, res("b", "1"), res("c", "1"))...) }, "b=1 c=1", 1, 1},
+		{"replace by the same", func(tx *Tx) { tx.Replace(xds.Cluster, of(xds.Cluster, res("b", "1"), res("a", "1"))...) }, "a=1 b=1", 0, 0},
 		{"replace by none", func(tx *Tx) { tx.Replace(xds.Cluster) }, "", 0, 2},
-		{"set, then replace", func(tx *Tx) { tx.Set(xds.Cluster, res("c", "1")); tx.Replace(xds.Cluster, res("a", "1")) }, "a=1", 0, 1},
+		{"set, then replace", func(tx *Tx) {
+			tx.Set(of(xds.Cluster, res("c", "1"))...)
+			tx.Replace(xds.Cluster, of(xds.Cluster, res("a", "1"))...)
+		}, "a=1", 0, 1},
 		{"replace, then set and delete", func(tx *Tx) {
-			tx.Replace(xds.Cluster, res("a", "2"))
-			tx.Set(xds.Cluster, res("b", "2"))
+			tx.Replace(xds.Cluster, of(xds.Cluster, res("a", "2"))...)
+			tx.Set(of(xds.Cluster, res("b", "2"))...)
 			tx.Delete(xds.Cluster, "a")
 		}, "b=2", 1, 1},
 		{"clear", func(tx *Tx) { tx.Clear() }, "", 0, 2},
-		{"clear, then set", func(tx *Tx) { tx.Clear(); tx.Set(xds.Cluster, res("b", "1")) }, "b=1", 0, 1},
-		{"set, then clear", func(tx *Tx) { tx.Set(xds.Route, res("r", "1")); tx.Clear() }, "", 0, 2},
+		{"clear, then set", func(tx *Tx) { tx.Clear(); tx.Set(of(xds.Cluster, res("b", "1"))...) }, "b=1", 0, 1},
+		{"set, then clear", func(tx *Tx) { tx.Set(of(xds.Route, res("r", "1"))...); tx.Clear() }, "", 0, 2},
 		{"another group", func(tx *Tx) { tx.Group("edge").Delete(xds.Cluster, "a"); tx.Group("edge").Lookup(xds.Cluster, "a") }, "a=1 b=1", 0, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			st := New()
-			update(t, st, func(tx *Tx) { tx.Set(xds.Cluster, res("a", "1"), res("b", "1")) })
+			update(t, st, func(tx *Tx) { tx.Set(of(xds.Cluster, res("a", "1"), res("b", "1"))...) })
 			before := st.Snapshot()
 			b := before.View(DefaultGroup).Table(xds.Cluster).Lookup("b")
 			c := update(t, st, tt.f)
@@ -94,13 +97,13 @@ func TestUpdateIsOneCommit(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	st := New(WithClock(func() time.Time { return at }))
 	update(t, st, func(tx *Tx) {
-		tx.Set(xds.Route, res("r", "1"))
-		tx.Set(unlisted(), res("u", "1"))
+		tx.Set(of(xds.Route, res("r", "1"))...)
+		tx.Set(of(unlisted(), res("u", "1"))...)
 		edge := tx.Group("edge")
-		edge.Set(xds.Listener, res("l", "1"))
-		edge.Group(DefaultGroup).Set(xds.Cluster, res("c", "1"))
-		edge.Set(unlisted(), res("u", "1"))
-		tx.Set(unlisted(), res("v", "1"))
+		edge.Set(of(xds.Listener, res("l", "1"))...)
+		edge.Group(DefaultGroup).Set(of(xds.Cluster, res("c", "1"))...)
+		edge.Set(of(unlisted(), res("u", "1"))...)
+		tx.Set(of(unlisted(), res("v", "1"))...)
 	})
 	if got := st.Snapshot().Groups(); !slices.Equal(got, []string{"default", "edge"}) {
 		t.Errorf("groups %v", got)
@@ -128,7 +131,7 @@ func TestUpdateIsOneCommit(t *testing.T) {
 func TestLog(t *testing.T) {
 	st := New(WithLog(3))
 	for i := range 10 {
-		update(t, st, func(tx *Tx) { tx.Set(xds.Cluster, res("c", fmt.Sprint(i))) })
+		update(t, st, func(tx *Tx) { tx.Set(of(xds.Cluster, res("c", fmt.Sprint(i)))...) })
 	}
 	var got []uint64
 	for _, c := range st.Log() {
@@ -148,8 +151,7 @@ func TestUpdateRefuses(t *testing.T) {
 	binary.Seal("\xff")
 	typeless := res("x", "")
 	typeless.Refs = []xds.Ref{{Name: "y"}}
-	cluster := res("backend", "1")
-	cluster.Of = xds.Cluster
+	cluster := xds.NewResource(xds.Cluster, "backend", []byte("1"))
 	mine := errors.New("mine")
 	for _, tt := range []struct {
 		name string
@@ -157,51 +159,57 @@ func TestUpdateRefuses(t *testing.T) {
 		want string
 	}{
 		{"error", func(*Tx) error { return mine }, "mine"},
-		{"nil resource", func(tx *Tx) error { tx.Set(xds.Cluster, res("b", ""), nil); return nil },
-			`group "default": CDS: a resource is nil (number 2 of 2)`},
-		{"no stamp", func(tx *Tx) error { tx.Set(xds.Cluster, &xds.Resource{}); return nil }, "a resource has no name"},
-		{"no name", func(tx *Tx) error { tx.Replace(xds.Cluster, res("", "")); return nil }, "a resource has no name"},
-		{"reserved name", func(tx *Tx) error { tx.Set(xds.Cluster, res("*", "")); return nil }, `the name "*" is reserved`},
-		{"name not UTF-8", func(tx *Tx) error { tx.Set(xds.Cluster, res("\xff", "")); return nil }, `name "\xff" is not UTF-8`},
-		{"not sealed", func(tx *Tx) error { tx.Group("edge").Set(xds.Route, unsealed); return nil },
+		{"nil resource", func(tx *Tx) error { tx.Set(of(xds.Cluster, res("b", ""), nil)...); return nil },
+			`group "default": a resource is nil (number 2 of 2)`},
+		{"no stamp", func(tx *Tx) error { tx.Set(&xds.Resource{}); return nil }, "a resource is empty: make it by NewResource"},
+		{"no name", func(tx *Tx) error { tx.Replace(xds.Cluster, of(xds.Cluster, res("", ""))...); return nil }, "a resource has no name"},
+		{"reserved name", func(tx *Tx) error { tx.Set(of(xds.Cluster, res("*", ""))...); return nil }, `the name "*" is reserved`},
+		{"name not UTF-8", func(tx *Tx) error { tx.Set(of(xds.Cluster, res("\xff", ""))...); return nil }, `name "\xff" is not UTF-8`},
+		{"not sealed", func(tx *Tx) error { tx.Group("edge").Set(of(xds.Route, unsealed)...); return nil },
 			`group "edge": RDS: resource "x" is not sealed`},
-		{"version not UTF-8", func(tx *Tx) error { tx.Set(xds.Route, binary); return nil }, `version "\xff" is not UTF-8`},
-		{"negative TTL", func(tx *Tx) error { tx.Set(xds.Route, ttl); return nil }, "TTL -1ns is negative"},
-		{"ADS-8 a reference to nothing of any type", func(tx *Tx) error { tx.Set(xds.Route, typeless); return nil },
+		{"version not UTF-8", func(tx *Tx) error { tx.Set(of(xds.Route, binary)...); return nil }, `version "\xff" is not UTF-8`},
+		{"negative TTL", func(tx *Tx) error { tx.Set(of(xds.Route, ttl)...); return nil }, "TTL -1ns is negative"},
+		{"ADS-8 a reference to nothing of any type", func(tx *Tx) error { tx.Set(of(xds.Route, typeless)...); return nil },
 			`resource "x": the reference to "y" has no type`},
-		{"empty alias", func(tx *Tx) error { tx.Set(xds.Route, res("x", "", "")); return nil }, `resource "x": "" cannot be an alias`},
-		{"reserved alias", func(tx *Tx) error { tx.Set(xds.Route, res("x", "", "*")); return nil }, `resource "x": "*" cannot be an alias`},
+		{"empty alias", func(tx *Tx) error { tx.Set(of(xds.Route, res("x", "", ""))...); return nil }, `resource "x": "" cannot be an alias`},
+		{"reserved alias", func(tx *Tx) error { tx.Set(of(xds.Route, res("x", "", "*"))...); return nil }, `resource "x": "*" cannot be an alias`},
 		{"delete all by *", func(tx *Tx) error { tx.Delete(xds.Route, "*"); return nil }, `"*" is not the name of a resource`},
 		{"delete nothing", func(tx *Tx) error { tx.Delete(xds.Route, ""); return nil }, `"" is not the name of a resource`},
-		{"NAME-2 not canonical", func(tx *Tx) error { tx.Set(xds.Endpoint, res("xdstp://a/t/x?b=1&a=2", "")); return nil },
+		{"NAME-2 not canonical", func(tx *Tx) error { tx.Set(of(xds.Endpoint, res("xdstp://a/t/x?b=1&a=2", ""))...); return nil },
 			`group "default": EDS: name "xdstp://a/t/x?b=1&a=2" is not canonical: want "xdstp://a/t/x?a=2&b=1"`},
-		{"NAME-2 an alias that is not canonical", func(tx *Tx) error { tx.Set(xds.Endpoint, res("x", "", "xdstp://a/t/x?b=1&a=2")); return nil },
+		{"NAME-2 an alias that is not canonical", func(tx *Tx) error { tx.Set(of(xds.Endpoint, res("x", "", "xdstp://a/t/x?b=1&a=2"))...); return nil },
 			`resource "x": alias "xdstp://a/t/x?b=1&a=2" is not canonical`},
 		{"NAME-2 delete what is not canonical", func(tx *Tx) error { tx.Delete(xds.Endpoint, "xdstp://a/t/x?b=1&a=2"); return nil }, "is not canonical"},
-		{"DELTA-11 an alias of two", func(tx *Tx) error { tx.Set(xds.Route, res("z", "", "x"), res("y", "", "x")); return nil },
+		{"DELTA-11 an alias of two", func(tx *Tx) error { tx.Set(of(xds.Route, res("z", "", "x"), res("y", "", "x"))...); return nil },
 			`group "default": RDS: "x" is an alias of both "y" and "z"`},
-		{"DELTA-11 an alias that is a name", func(tx *Tx) error { tx.Set(xds.Cluster, res("z", "", "a")); return nil },
+		{"DELTA-11 an alias that is a name", func(tx *Tx) error { tx.Set(of(xds.Cluster, res("z", "", "a"))...); return nil },
 			`group "default": CDS: "a" is an alias of "z" and the name of another resource`},
-		{"DELTA-11 a name that is an alias", func(tx *Tx) error { tx.Set(xds.Route, res("z", "", "x")); tx.Set(xds.Route, res("x", "")); return nil },
+		{"DELTA-11 a name that is an alias", func(tx *Tx) error {
+			tx.Set(of(xds.Route, res("z", "", "x"))...)
+			tx.Set(of(xds.Route, res("x", ""))...)
+			return nil
+		},
 			`group "default": RDS: "x" is an alias of "z" and the name of another resource`},
-		{"made for another type", func(tx *Tx) error { tx.Set(xds.Listener, cluster); return nil },
-			`group "default": CDS resource "backend" set as LDS`},
-		{"made for another type, as all there is", func(tx *Tx) error { tx.Group("edge").Replace(xds.Route, cluster); return nil },
-			`group "edge": CDS resource "backend" set as RDS`},
-		{"made for another type, set as none", func(tx *Tx) error { tx.Set(nil, cluster); return nil }, "a type has no URL"},
-		{"nil type", func(tx *Tx) error { tx.Set(nil, res("x", "")); return nil }, "a type has no URL"},
+		{"TYP-7 of another type, as all there is", func(tx *Tx) error { tx.Group("edge").Replace(xds.Endpoint, of(xds.Endpoint, cluster)...); return nil },
+			`group "edge": EDS: resource "backend" has type CDS, and is set as EDS (number 1 of 1)`},
+		{"TYP-7 of another type of that name", func(tx *Tx) error { tx.Replace(xds.TypeOf("x/Y"), of(xds.TypeOf("z/Y"), res("a", ""))...); return nil },
+			`resource "a" has type z/Y, and is set as x/Y`},
+		{"nil, as all there is", func(tx *Tx) error { tx.Replace(xds.Endpoint, of(xds.Endpoint, nil)...); return nil }, `group "default": EDS: a resource is nil`},
+		{"no type", func(tx *Tx) error { tx.Set(res("x", "")); return nil }, `group "default": resource "x" has no type (number 1 of 1)`},
+		{"a type without URL", func(tx *Tx) error { tx.Set(of(&xds.Type{}, res("x", ""))...); return nil }, `resource "x" has no type`},
+		{"of a nil type, as all there is", func(tx *Tx) error { tx.Replace(nil, cluster); return nil }, "a type has no URL"},
 		{"type without URL", func(tx *Tx) error { tx.Version(&xds.Type{}, "x"); return nil }, "a type has no URL"},
 		{"type version not UTF-8", func(tx *Tx) error { tx.Version(xds.Cluster, "\xff"); return nil }, `version "\xff" is not UTF-8`},
-		{"no group", func(tx *Tx) error { tx.Group("").Set(xds.Cluster, res("x", "")); return nil }, "a group has no name"},
+		{"no group", func(tx *Tx) error { tx.Group("").Set(of(xds.Cluster, res("x", ""))...); return nil }, "a group has no name"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			st := New()
-			update(t, st, func(tx *Tx) { tx.Set(xds.Cluster, res("a", "1")) })
+			update(t, st, func(tx *Tx) { tx.Set(of(xds.Cluster, res("a", "1"))...) })
 			before := st.Snapshot()
 			c, err := st.Update(func(tx *Tx) error {
-				tx.Set(xds.Cluster, res("a", "2"))
+				tx.Set(of(xds.Cluster, res("a", "2"))...)
 				err := tt.f(tx)
-				tx.Set(xds.Listener, res("a", "2"))
+				tx.Set(of(xds.Listener, res("a", "2"))...)
 				return err
 			})
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
@@ -213,7 +221,7 @@ func TestUpdateRefuses(t *testing.T) {
 			if st.Snapshot() != before || c.Seq != 0 {
 				t.Errorf("something changed: %+v", c)
 			}
-			update(t, st, func(tx *Tx) { tx.Set(xds.Cluster, res("a", "3")) }) // others have their turn
+			update(t, st, func(tx *Tx) { tx.Set(of(xds.Cluster, res("a", "3"))...) }) // others have their turn
 		})
 	}
 }
@@ -223,18 +231,18 @@ func TestAliases(t *testing.T) {
 	t.Run("DELTA-11 names that move", func(t *testing.T) {
 		st := New()
 		update(t, st, func(tx *Tx) {
-			tx.Set(xds.VirtualHost, res("r/a", "", "r/x", "r/y", "r/a"), res("r/b", ""))
-			tx.Set(xds.Cluster, res("r/x", ""))                   // another type
-			tx.Group("edge").Set(xds.VirtualHost, res("r/x", "")) // another group
+			tx.Set(of(xds.VirtualHost, res("r/a", "", "r/x", "r/y", "r/a"), res("r/b", ""))...)
+			tx.Set(of(xds.Cluster, res("r/x", ""))...)                   // another type
+			tx.Group("edge").Set(of(xds.VirtualHost, res("r/x", ""))...) // another group
 		})
-		update(t, st, func(tx *Tx) { tx.Set(xds.VirtualHost, res("r/b", "", "r/y"), res("r/a", "", "r/x")) })      // from one to the other
-		update(t, st, func(tx *Tx) { tx.Set(xds.VirtualHost, res("r/x", "")); tx.Delete(xds.VirtualHost, "r/a") }) // becomes a name
+		update(t, st, func(tx *Tx) { tx.Set(of(xds.VirtualHost, res("r/b", "", "r/y"), res("r/a", "", "r/x"))...) })      // from one to the other
+		update(t, st, func(tx *Tx) { tx.Set(of(xds.VirtualHost, res("r/x", ""))...); tx.Delete(xds.VirtualHost, "r/a") }) // becomes a name
 	})
 	t.Run("NAME-2 a collection has many members", func(t *testing.T) {
 		st := New()
 		update(t, st, func(tx *Tx) {
-			tx.Set(xds.Endpoint, res("xdstp://a/t/x/1", ""), res("xdstp://a/t/x/2", ""))
-			tx.Set(xds.VirtualHost, res("r/a", ""), res("r/b", "", "r/*"))
+			tx.Set(of(xds.Endpoint, res("xdstp://a/t/x/1", ""), res("xdstp://a/t/x/2", ""))...)
+			tx.Set(of(xds.VirtualHost, res("r/a", ""), res("r/b", "", "r/*"))...)
 		})
 		view := st.Snapshot().View(DefaultGroup)
 		if n := view.Table(xds.Endpoint).Aliased("xdstp://a/t/x/*").Len(); n != 2 {
@@ -253,7 +261,7 @@ func TestOnDemand(t *testing.T) {
 	} {
 		t.Run("SUB-6 "+name, func(t *testing.T) {
 			st := New()
-			update(t, st, func(tx *Tx) { tx.Set(xds.Cluster, lazy) })
+			update(t, st, func(tx *Tx) { tx.Set(of(xds.Cluster, lazy)...) })
 			if got := what(st, DefaultGroup, xds.Cluster); got != "lazy=1" { // nobody watches
 				t.Fatalf("got %q", got)
 			}
@@ -283,9 +291,9 @@ func TestUpdatePanics(t *testing.T) {
 		f()
 	}
 	panics("in Update", func() {
-		st.Update(func(tx *Tx) error { kept = tx; tx.Set(xds.Cluster, res("a", "1")); panic("mine") })
+		st.Update(func(tx *Tx) error { kept = tx; tx.Set(of(xds.Cluster, res("a", "1"))...); panic("mine") })
 	})
-	panics("after Update", func() { kept.Set(xds.Cluster, res("a", "1")) })
+	panics("after Update", func() { kept.Set(of(xds.Cluster, res("a", "1"))...) })
 	update(t, st, func(tx *Tx) {
 		if tx.Lookup(xds.Cluster, "a") != nil {
 			t.Error("what panicked was committed")
@@ -296,7 +304,7 @@ func TestUpdatePanics(t *testing.T) {
 func TestLookup(t *testing.T) {
 	st := New()
 	a := res("a", "1")
-	update(t, st, func(tx *Tx) { tx.Set(xds.Cluster, a, res("b", "1")) })
+	update(t, st, func(tx *Tx) { tx.Set(of(xds.Cluster, a, res("b", "1"))...) })
 	update(t, st, func(tx *Tx) {
 		see := func(name, want string) {
 			t.Helper()
@@ -312,12 +320,12 @@ func TestLookup(t *testing.T) {
 			t.Error("Lookup finds something else")
 		}
 		see("x", "")
-		tx.Set(xds.Cluster, res("a", "2"))
+		tx.Set(of(xds.Cluster, res("a", "2"))...)
 		see("a", "2")
 		see("b", "1")
 		tx.Delete(xds.Cluster, "a")
 		see("a", "")
-		tx.Replace(xds.Cluster, res("c", "1"))
+		tx.Replace(xds.Cluster, of(xds.Cluster, res("c", "1"))...)
 		see("b", "")
 		see("c", "1")
 		tx.Clear()
@@ -329,7 +337,7 @@ func TestLookup(t *testing.T) {
 func TestVersion(t *testing.T) {
 	st := New()
 	version := func() string { return st.Snapshot().View(DefaultGroup).Table(xds.Cluster).Version() }
-	update(t, st, func(tx *Tx) { tx.Set(xds.Cluster, res("a", "1")) })
+	update(t, st, func(tx *Tx) { tx.Set(of(xds.Cluster, res("a", "1"))...) })
 	hash := version()
 	for i, step := range []struct {
 		f       func(tx *Tx)
@@ -338,10 +346,10 @@ func TestVersion(t *testing.T) {
 	}{
 		{func(tx *Tx) { tx.Version(xds.Cluster, "v1") }, "v1", true},
 		{func(tx *Tx) { tx.Version(xds.Cluster, "v1") }, "v1", false},
-		{func(tx *Tx) { tx.Set(xds.Cluster, res("a", "1")) }, "v1", false},
-		{func(tx *Tx) { tx.Version(xds.Cluster, "v2"); tx.Set(xds.Cluster, res("a", "2")) }, "v2", true},
-		{func(tx *Tx) { tx.Set(xds.Cluster, res("a", "3")); tx.Version(xds.Cluster, "v2") }, "v2", true},
-		{func(tx *Tx) { tx.Set(xds.Cluster, res("a", "1")) }, hash, true},
+		{func(tx *Tx) { tx.Set(of(xds.Cluster, res("a", "1"))...) }, "v1", false},
+		{func(tx *Tx) { tx.Version(xds.Cluster, "v2"); tx.Set(of(xds.Cluster, res("a", "2"))...) }, "v2", true},
+		{func(tx *Tx) { tx.Set(of(xds.Cluster, res("a", "3"))...); tx.Version(xds.Cluster, "v2") }, "v2", true},
+		{func(tx *Tx) { tx.Set(of(xds.Cluster, res("a", "1"))...) }, hash, true},
 		{func(tx *Tx) { tx.Version(xds.Cluster, "v3"); tx.Version(xds.Cluster, "v4") }, "v4", true},
 		{func(tx *Tx) { tx.Version(xds.Cluster, "") }, hash, true},
 	} {
@@ -365,14 +373,14 @@ func TestGroupsGo(t *testing.T) {
 	}
 	for i := range 100 {
 		name := fmt.Sprint("group", i)
-		update(t, st, func(tx *Tx) { tx.Group(name).Set(xds.Cluster, res("a", "1")) })
+		update(t, st, func(tx *Tx) { tx.Group(name).Set(of(xds.Cluster, res("a", "1"))...) })
 		update(t, st, func(tx *Tx) { tx.Group(name).Delete(xds.Cluster, "a") })
 	}
 	if n := len(st.groups); n != 0 {
 		t.Errorf("%d groups after their resources were deleted", n)
 	}
 	w := st.Watch(&xds.Node{ID: "g"})
-	update(t, st, func(tx *Tx) { tx.Group("g").Set(xds.Cluster, res("a", "1")) })
+	update(t, st, func(tx *Tx) { tx.Group("g").Set(of(xds.Cluster, res("a", "1"))...) })
 	if w.Close(); st.groups["g"] == nil {
 		t.Error("a group with content is gone with its watch")
 	}
@@ -381,7 +389,7 @@ func TestGroupsGo(t *testing.T) {
 	if got := st.Snapshot().Groups(); len(got) != 0 {
 		t.Errorf("groups %v", got)
 	}
-	update(t, st, func(tx *Tx) { tx.Group("g").Set(xds.Cluster, res("a", "2")) })
+	update(t, st, func(tx *Tx) { tx.Group("g").Set(of(xds.Cluster, res("a", "2"))...) })
 	if view, _ := w.Next(); view.Table(xds.Cluster).Len() != 1 {
 		t.Error("a watch of a group that was empty for a while does not see it")
 	}
@@ -394,7 +402,7 @@ func TestChangesInPushOrder(t *testing.T) {
 	c := update(t, st, func(tx *Tx) {
 		for _, g := range []string{"b", "a"} {
 			for _, typ := range xds.Types() {
-				tx.Group(g).Set(typ, res("x", "1"))
+				tx.Group(g).Set(of(typ, res("x", "1"))...)
 			}
 		}
 	})
@@ -404,5 +412,45 @@ func TestChangesInPushOrder(t *testing.T) {
 			t.Errorf("%s %s behind %s %s", ch.Group, ch.Type, last.Group, last.Type)
 		}
 		last = ch
+	}
+}
+
+// The zero value is a store, and what is nil is an error or changes nothing.
+func TestZero(t *testing.T) {
+	var st Store
+	w := st.Watch(nil)
+	defer w.Close()
+	w.Interested(xds.Cluster, true, nil, nil)
+	if c, err := st.Update(func(tx *Tx) error { tx.Set(xds.NewResource(xds.Cluster, "a", nil)); return nil }); err != nil || c.Seq != 1 || c.Time.IsZero() {
+		t.Fatal(c, err)
+	}
+	<-w.C()
+	if view, _ := w.Next(); view.Table(xds.Cluster).Lookup("a") == nil || len(st.Log()) != 1 || st.Snapshot().Seq() != 1 {
+		t.Error("it does not have what it was given")
+	}
+	w.Interested(nil, true, []string{"a"}, nil)
+	if w.Wants(nil, "a") || w.Recent(nil) != nil {
+		t.Error("a nil type is something")
+	}
+	if _, err := st.Update(nil); err == nil {
+		t.Error("no error of a nil function")
+	}
+	if _, err := (*Store)(nil).Update(func(*Tx) error { return nil }); err == nil {
+		t.Error("no error of a nil store")
+	}
+	if _, err := st.Update(func(tx *Tx) error { tx.Set(nil); return nil }); err == nil {
+		t.Error("no error of a nil resource")
+	}
+	if c, err := st.Update(func(tx *Tx) error { return nil }); err != nil || c.Seq != 1 {
+		t.Error(c, err)
+	}
+	New(nil, WithClock(nil), WithSelect(nil)).Watch(&xds.Node{}).Close()
+	for _, f := range []func(tx *Tx){
+		func(tx *Tx) { tx.Delete(nil, "a") }, func(tx *Tx) { tx.Replace(nil) }, func(tx *Tx) { tx.Unknown(nil) },
+		func(tx *Tx) { tx.Version(nil, "1") }, func(tx *Tx) { tx.Touch(nil, "a") }, func(tx *Tx) { tx.Lookup(nil, "a") },
+	} {
+		if _, err := st.Update(func(tx *Tx) error { f(tx); return nil }); err == nil || !strings.Contains(err.Error(), "a type has no URL") {
+			t.Errorf("of a nil type: %v", err)
+		}
 	}
 }

@@ -48,25 +48,33 @@ func (tx *Tx) Group(name string) *Tx {
 	return &Tx{tx.txn, name}
 }
 
-// Set adds resources, or replaces those with the same names. One that is set at
+// Set adds resources, or replaces those with the same names; each is one of its own type
+// ([xds.Resource.Type]), and one call may set several types. One that is set at
 // the content it has stays as it is. The resources must be sealed
 // ([xds.Resource.Seal]) and must not be changed any more. Their names and aliases
 // must be canonical ([xds.CanonicalName]); and as a name has one resource, none
-// may have an alias that is the name or an alias of another of the type. What was
-// made for a type ([xds.Resource.Of]) cannot be set as another.
-func (tx *Tx) Set(t *xds.Type, resources ...*xds.Resource) {
-	d := tx.draft(t)
+// may have an alias that is the name or an alias of another of the type. Nil, and what
+// else [xds.Resource.Check] refuses, makes the transaction fail.
+func (tx *Tx) Set(resources ...*xds.Resource) {
+	var d *draft
 	for i, r := range resources {
-		if why := invalid(r); why != "" {
-			tx.fail("group %q: %s: %s (number %d of %d)", tx.group, t, why, i+1, len(resources))
+		if err := r.Check(); err != nil {
+			tx.fail("group %q: %s%w (number %d of %d)", tx.group, typePrefix(r), err, i+1, len(resources))
 			return
 		}
-		if r.Of != nil && !r.Of.Is(d.typ) {
-			tx.fail("group %q: %s resource %q set as %s", tx.group, r.Of, r.Name, t)
-			return
+		if d == nil || d.typ != r.Type {
+			d = tx.draft(r.Type)
 		}
 		d.writes[r.Name] = r
 	}
+}
+
+// typePrefix is how an error names the type of a resource; "" if it has none.
+func typePrefix(r *xds.Resource) string {
+	if r == nil || r.Type == nil {
+		return ""
+	}
+	return r.Type.String() + ": "
 }
 
 // Delete removes resources by name. A name that does not exist is no error.
@@ -80,12 +88,19 @@ func (tx *Tx) Delete(t *xds.Type, names ...string) {
 	}
 }
 
-// Replace makes the resources the only ones of their type, as if all others
-// were deleted first. What differs is what changes.
+// Replace makes the resources the only ones of a type, as if all others
+// were deleted first; without resources there are none then. What differs is what changes.
+// A resource of another type makes the transaction fail.
 func (tx *Tx) Replace(t *xds.Type, resources ...*xds.Resource) {
 	d := tx.draft(t)
 	d.all, d.writes = true, make(map[string]*xds.Resource, len(resources))
-	tx.Set(t, resources...)
+	for i, r := range resources {
+		if err := r.CheckType(t); err != nil {
+			tx.fail("group %q: %s: %w (number %d of %d)", tx.group, t, err, i+1, len(resources))
+			return
+		}
+		d.writes[r.Name] = r
+	}
 }
 
 // Clear deletes all resources of all types of the group, so that with what is
@@ -206,40 +221,4 @@ func (tx *Tx) fail(format string, args ...any) {
 	if tx.err == nil {
 		tx.err = fmt.Errorf(format, args...)
 	}
-}
-
-// invalid says why a resource cannot be stored; "" if it can.
-func invalid(r *xds.Resource) string {
-	switch {
-	case r == nil:
-		return "a resource is nil"
-	case r.Stamp == nil || r.Name == "":
-		return "a resource has no name"
-	case r.Name == xds.Wildcard:
-		return `the name "*" is reserved: it subscribes to all resources`
-	case !utf8.ValidString(r.Name):
-		return fmt.Sprintf("name %q is not UTF-8", r.Name)
-	case xds.CanonicalName(r.Name) != r.Name:
-		return fmt.Sprintf("name %q is not canonical: want %q", r.Name, xds.CanonicalName(r.Name))
-	case r.Sum == xds.Sum{} || r.Version == "":
-		return fmt.Sprintf("resource %q is not sealed", r.Name)
-	case !utf8.ValidString(r.Version):
-		return fmt.Sprintf("resource %q: version %q is not UTF-8", r.Name, r.Version)
-	case r.TTL < 0:
-		return fmt.Sprintf("resource %q: TTL %s is negative", r.Name, r.TTL)
-	}
-	for _, ref := range r.Refs {
-		if ref.Type == nil {
-			return fmt.Sprintf("resource %q: the reference to %q has no type", r.Name, ref.Name)
-		}
-	}
-	for _, a := range r.Aliases {
-		if a == "" || a == xds.Wildcard || !utf8.ValidString(a) {
-			return fmt.Sprintf("resource %q: %q cannot be an alias", r.Name, a)
-		}
-		if c := xds.CanonicalName(a); c != a {
-			return fmt.Sprintf("resource %q: alias %q is not canonical: want %q", r.Name, a, c)
-		}
-	}
-	return ""
 }

@@ -32,13 +32,13 @@ func TestNeverWritten(t *testing.T) {
 	}{
 		{"nothing is done", func(*Tx) {}, "unknown"},
 		{"it is looked at", func(tx *Tx) { tx.Lookup(xds.Cluster, "a"); tx.Touch(xds.Cluster, "a") }, "unknown"},
-		{"another group is written", func(tx *Tx) { tx.Group("b").Set(xds.Cluster, res("a", "1")) }, "unknown"},
-		{"it is written", func(tx *Tx) { tx.Set(xds.Cluster, res("a", "1")) }, "full"},
+		{"another group is written", func(tx *Tx) { tx.Group("b").Set(of(xds.Cluster, res("a", "1"))...) }, "unknown"},
+		{"it is written", func(tx *Tx) { tx.Set(of(xds.Cluster, res("a", "1"))...) }, "full"},
 		{"it is cleared", func(tx *Tx) { tx.Clear() }, "empty"},
 		{"a type is replaced by nothing", func(tx *Tx) { tx.Replace(xds.Cluster) }, "empty"},
 		{"what is not there is deleted", func(tx *Tx) { tx.Delete(xds.Cluster, "a") }, "unknown"},
 		{"it is said to be empty", func(tx *Tx) { tx.Known() }, "empty"},
-		{"it is written and emptied", func(tx *Tx) { tx.Set(xds.Cluster, res("a", "1")); tx.Clear() }, "empty"},
+		{"it is written and emptied", func(tx *Tx) { tx.Set(of(xds.Cluster, res("a", "1"))...); tx.Clear() }, "empty"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			st := New()
@@ -68,7 +68,7 @@ func TestNeverWritten(t *testing.T) {
 func TestUnknownType(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := New()
-		update(t, st, func(tx *Tx) { tx.Set(xds.Cluster, res("a", "1")); tx.Unknown(xds.Secret) })
+		update(t, st, func(tx *Tx) { tx.Set(of(xds.Cluster, res("a", "1"))...); tx.Unknown(xds.Secret) })
 		w := st.Watch(nil)
 		defer w.Close()
 		undecided := func(want bool) {
@@ -83,7 +83,7 @@ func TestUnknownType(t *testing.T) {
 			}
 		}
 		undecided(true)
-		update(t, st, func(tx *Tx) { tx.Set(xds.Cluster, res("a", "2")) })
+		update(t, st, func(tx *Tx) { tx.Set(of(xds.Cluster, res("a", "2"))...) })
 		undecided(true)
 		synctest.Wait()
 		update(t, st, func(tx *Tx) { tx.Replace(xds.Secret) })
@@ -98,7 +98,7 @@ func TestUnknownType(t *testing.T) {
 func TestUnknownTypesApart(t *testing.T) {
 	st := New()
 	update(t, st, func(tx *Tx) {
-		tx.Set(xds.Cluster, res("c", "1"))
+		tx.Set(of(xds.Cluster, res("c", "1"))...)
 		tx.Unknown(xds.Secret)
 		tx.Unknown(xds.Endpoint)
 	})
@@ -119,7 +119,7 @@ func TestUnknownOutlivesAnEmptyGroup(t *testing.T) {
 		st := New()
 		update(t, st, func(tx *Tx) {
 			if tx.Unknown(xds.Endpoint); full {
-				tx.Set(xds.Listener, res("l", "1"))
+				tx.Set(of(xds.Listener, res("l", "1"))...)
 			}
 		})
 		update(t, st, func(tx *Tx) { tx.Replace(xds.Cluster) })

@@ -2,6 +2,7 @@ package store
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -14,8 +15,11 @@ import (
 // commit, wakes nobody, and is answered with the number of the newest commit.
 //
 // Transactions take turns: f must not call Update, and others wait while it
-// runs. Readers do not.
+// runs. Readers do not. A nil store, and a nil function, are errors.
 func (st *Store) Update(f func(*Tx) error) (Commit, error) {
+	if st == nil || f == nil {
+		return Commit{}, errors.New("store: Update of a nil store, or by a nil function")
+	}
 	st.writing.Lock()
 	defer st.writing.Unlock()
 	tx := &txn{st: st, drafts: map[string]map[string]*draft{}, known: map[string]bool{}}
@@ -137,7 +141,11 @@ func (d *draft) table() (*xds.Table, []string, Change, error) {
 			}
 		}
 	}
-	table, c := d.base.With(set, remove...), Change{Type: d.typ}
+	table, err := d.base.With(set, remove...)
+	if err != nil {
+		return nil, nil, Change{}, err
+	}
+	c := Change{Type: d.typ}
 	touched := slices.Clone(d.touched)
 	if table == d.base {
 		slices.Sort(touched)
@@ -185,7 +193,7 @@ func (st *Store) newest(group string) *head {
 // number and time.
 func (st *Store) commit(c Commit, all []revision) Commit {
 	if len(all) > 0 {
-		c.Time = st.now()
+		c.Time = st.clock()
 	}
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -193,13 +201,14 @@ func (st *Store) commit(c Commit, all []revision) Commit {
 		c.Seq = st.seq
 		return c
 	}
+	keep := cmp.Or(st.keep, defaultLog)
 	st.seq++
 	c.Seq = st.seq
 	st.snapshot = nil
 	for _, r := range all {
 		g := st.group(r.group)
 		old := g.head.Load()
-		g.head.Store(old.next(c.Seq, r, st.keep))
+		g.head.Store(old.next(c.Seq, r, keep))
 		for _, f := range r.past {
 			f.until = c.Time
 			g.remember(f)
@@ -210,7 +219,7 @@ func (st *Store) commit(c Commit, all []revision) Commit {
 		}
 		st.tidy(g)
 	}
-	if st.log = append(st.log, c); len(st.log) > st.keep {
+	if st.log = append(st.log, c); len(st.log) > keep {
 		st.log = st.log[1:]
 	}
 	return c

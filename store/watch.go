@@ -86,9 +86,9 @@ func (w *Watch) View() xds.View { return w.group.head.Load().seen() }
 // both removed and added is added. The strings are not kept.
 //
 // If something new is added and there were commits since Next, the doorbell
-// rings at once: they may have touched it.
+// rings at once: they may have touched it. Of a nil type there is nothing to hear.
 func (w *Watch) Interested(t *xds.Type, wildcard bool, added, removed []string) {
-	if w.closed {
+	if w.closed || t == nil {
 		return
 	}
 	typ := typeKey(t.URL)
@@ -123,7 +123,7 @@ func (w *Watch) Interested(t *xds.Type, wildcard bool, added, removed []string) 
 
 // Wants reports whether the stream is interested in a name by itself, and not only in all.
 func (w *Watch) Wants(t *xds.Type, name string) bool {
-	return len(w.group.index.keep(w, []uint64{key(typeKey(t.URL), name)})) > 0
+	return t != nil && len(w.group.index.keep(w, []uint64{key(typeKey(t.URL), name)})) > 0
 }
 
 // Close ends the watch. Its doorbell may still ring once. Closing it again does

@@ -23,7 +23,7 @@ func rang(w *Watch) bool {
 
 func TestWatch(t *testing.T) {
 	set := func(typ *xds.Type, name, body string, aliases ...string) func(*Tx) {
-		return func(tx *Tx) { tx.Set(typ, res(name, body, aliases...)) }
+		return func(tx *Tx) { tx.Set(of(typ, res(name, body, aliases...))...) }
 	}
 	for _, tt := range []struct {
 		name string
@@ -38,7 +38,7 @@ func TestWatch(t *testing.T) {
 		{"another name", func(w *Watch) { w.Interested(xds.Cluster, false, []string{"a"}, nil) }, set(xds.Cluster, "b", "2"), false},
 		{"another type", func(w *Watch) { w.Interested(xds.Cluster, true, []string{"a"}, nil) }, set(xds.Endpoint, "a", "2"), false},
 		{"another group", func(w *Watch) { w.Interested(xds.Cluster, true, []string{"a"}, nil) },
-			func(tx *Tx) { tx.Group("edge").Set(xds.Cluster, res("a", "2")) }, false},
+			func(tx *Tx) { tx.Group("edge").Set(of(xds.Cluster, res("a", "2"))...) }, false},
 		{"the content it has", func(w *Watch) { w.Interested(xds.Cluster, true, []string{"a"}, nil) }, set(xds.Cluster, "a", "1"), false},
 		{"a version only", func(w *Watch) { w.Interested(xds.Cluster, true, []string{"a"}, nil) }, func(tx *Tx) { tx.Version(xds.Cluster, "v") }, false},
 		{"no interest", func(w *Watch) {}, set(xds.Cluster, "a", "2"), false},
@@ -77,8 +77,8 @@ func TestWatch(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				st := New()
 				update(t, st, func(tx *Tx) {
-					tx.Set(xds.Cluster, res("a", "1"), res("b", "1"))
-					tx.Set(xds.VirtualHost, res("vhost", "1", "old"))
+					tx.Set(of(xds.Cluster, res("a", "1"), res("b", "1"))...)
+					tx.Set(of(xds.VirtualHost, res("vhost", "1", "old"))...)
 				})
 				w := st.Watch(nil)
 				if _, touched := w.Next(); touched != nil {
@@ -121,9 +121,9 @@ func TestNext(t *testing.T) {
 		if _, touched := next(); touched == nil || len(touched) != 0 {
 			t.Errorf("nothing happened: touched %v", touched)
 		}
-		update(t, st, func(tx *Tx) { tx.Set(xds.Cluster, res("b", "1"), res("a", "1", "z", "c")) })
-		update(t, st, func(tx *Tx) { tx.Group("edge").Set(xds.Cluster, res("a", "1")) })
-		update(t, st, func(tx *Tx) { tx.Set(xds.Route, res("r", "1")); tx.Delete(xds.Cluster, "a", "x") })
+		update(t, st, func(tx *Tx) { tx.Set(of(xds.Cluster, res("b", "1"), res("a", "1", "z", "c"))...) })
+		update(t, st, func(tx *Tx) { tx.Group("edge").Set(of(xds.Cluster, res("a", "1"))...) })
+		update(t, st, func(tx *Tx) { tx.Set(of(xds.Route, res("r", "1"))...); tx.Delete(xds.Cluster, "a", "x") })
 		synctest.Wait()
 		table, touched := next()
 		if table.Len() != 1 || table.Departed("a") == nil || len(touched) != 2 {
@@ -145,16 +145,16 @@ func TestNext(t *testing.T) {
 		}
 		// Commits to other groups do not push out what this one did.
 		for i := range 100 {
-			update(t, st, func(tx *Tx) { tx.Group("edge").Set(xds.Cluster, res("a", fmt.Sprint("body", i))) })
+			update(t, st, func(tx *Tx) { tx.Group("edge").Set(of(xds.Cluster, res("a", fmt.Sprint("body", i)))...) })
 		}
 		for i := range 8 {
-			update(t, st, func(tx *Tx) { tx.Set(xds.Cluster, res("a", fmt.Sprint(i))) })
+			update(t, st, func(tx *Tx) { tx.Set(of(xds.Cluster, res("a", fmt.Sprint(i)))...) })
 		}
 		if _, touched := next(); len(touched) != 8 {
 			t.Errorf("8 commits of 8 that are remembered: touched %v", touched)
 		}
 		for i := range 9 {
-			update(t, st, func(tx *Tx) { tx.Set(xds.Cluster, res("a", fmt.Sprint(9+i))) })
+			update(t, st, func(tx *Tx) { tx.Set(of(xds.Cluster, res("a", fmt.Sprint(9+i)))...) })
 		}
 		if _, touched := next(); touched != nil {
 			t.Errorf("9 commits of 8 that are remembered: touched %v", touched)
@@ -162,7 +162,7 @@ func TestNext(t *testing.T) {
 		// So many names are not remembered; but the next ones are.
 		update(t, st, func(tx *Tx) {
 			for i := range maxNames + 1 {
-				tx.Set(xds.Cluster, res(fmt.Sprint("n", i), ""))
+				tx.Set(of(xds.Cluster, res(fmt.Sprint("n", i), ""))...)
 			}
 		})
 		if !rang(w) {
@@ -171,7 +171,7 @@ func TestNext(t *testing.T) {
 		if table, touched := next(); touched != nil || table.Len() != maxNames+3 {
 			t.Errorf("%d resources, %d commits", table.Len(), len(touched))
 		}
-		update(t, st, func(tx *Tx) { tx.Set(xds.Cluster, res("a", "")) })
+		update(t, st, func(tx *Tx) { tx.Set(of(xds.Cluster, res("a", ""))...) })
 		if _, touched := next(); len(touched) != 1 {
 			t.Errorf("after a large commit: touched %v", touched)
 		}
@@ -206,7 +206,7 @@ func TestLargeCommitRings(t *testing.T) {
 		w.Interested(xds.Cluster, false, []string{"n7"}, nil)
 		update(t, st, func(tx *Tx) {
 			for i := range 2 * maxNames {
-				tx.Set(xds.Cluster, res(fmt.Sprint("n", i), ""))
+				tx.Set(of(xds.Cluster, res(fmt.Sprint("n", i), ""))...)
 			}
 		})
 		if !rang(w) {
@@ -222,7 +222,7 @@ func TestInterestedLate(t *testing.T) {
 		w := st.Watch(nil)
 		defer w.Close()
 		w.Next()
-		update(t, st, func(tx *Tx) { tx.Set(xds.Cluster, res("a", "1")) })
+		update(t, st, func(tx *Tx) { tx.Set(of(xds.Cluster, res("a", "1"))...) })
 		if rang(w) {
 			t.Error("it rings for what nobody asked for")
 		}
@@ -257,7 +257,7 @@ func TestSelect(t *testing.T) {
 			t.Error("it is known what is in a group that does not exist")
 		}
 		w.Interested(xds.Cluster, true, nil, nil)
-		update(t, st, func(tx *Tx) { tx.Group("edge").Set(xds.Cluster, res("a", "1")) })
+		update(t, st, func(tx *Tx) { tx.Group("edge").Set(of(xds.Cluster, res("a", "1"))...) })
 		if !rang(w) {
 			t.Error("a group that comes into being does not ring")
 		}
@@ -287,9 +287,9 @@ func TestSelectWithoutNode(t *testing.T) {
 // A reader waits for no writer.
 func TestReadersDoNotWait(t *testing.T) {
 	st := New()
-	update(t, st, func(tx *Tx) { tx.Set(xds.Cluster, res("a", "1")) })
+	update(t, st, func(tx *Tx) { tx.Set(of(xds.Cluster, res("a", "1"))...) })
 	update(t, st, func(tx *Tx) {
-		tx.Set(xds.Cluster, res("a", "2"))
+		tx.Set(of(xds.Cluster, res("a", "2"))...)
 		done := make(chan bool)
 		go func() { // while this transaction runs
 			defer close(done)

@@ -12,11 +12,11 @@ import (
 // be read without generated code: the assignment of a Cluster, the collections
 // of endpoints of a ClusterLoadAssignment. What stands in other fields may refer
 // to anything ([xds.Wildcard]), but for those that cannot. For other types, and
-// for a body that cannot be read, it returns nil: not known.
+// for a body that cannot be read and a nil type, it returns nil: not known.
 func Refs(t *xds.Type, name string, body []byte) []xds.Ref {
 	read := clusterRefs
 	switch {
-	case t.Warms == nil:
+	case t == nil || t.Warms == nil:
 		return nil
 	case t.Is(xds.Endpoint):
 		read = assignmentRefs

@@ -20,9 +20,16 @@ import (
 // message to be linked. An xdstp name becomes canonical ([xds.CanonicalName]).
 // The references of a Cluster and of a ClusterLoadAssignment are set ([Refs]),
 // those of other types are not known.
+//
+// A nil type or message, also a nil pointer to one, a message of another type than t, a name
+// that is neither given nor in the message, and what cannot be marshalled are errors, and then
+// the resource is nil.
 func NewResource(t *xds.Type, name string, m proto.Message) (*xds.Resource, error) {
-	if t == nil || m == nil {
-		return nil, fmt.Errorf("resource %q without a type or a message", name)
+	switch {
+	case t == nil:
+		return nil, fmt.Errorf("resource %q: the type is nil", name)
+	case m == nil || !m.ProtoReflect().IsValid():
+		return nil, fmt.Errorf("%s resource %q: the message is nil", t, name)
 	}
 	a, packed := m.(*anypb.Any)
 	url := a.GetTypeUrl()
@@ -30,7 +37,10 @@ func NewResource(t *xds.Type, name string, m proto.Message) (*xds.Resource, erro
 		url = "type.googleapis.com/" + string(m.ProtoReflect().Descriptor().FullName())
 	}
 	if url != t.URL {
-		return nil, fmt.Errorf("%s resource %q: type is %s, not %s", t, name, url, t.URL)
+		if name == "" && !packed {
+			name = nameOf(xds.TypeOf(url), m.ProtoReflect())
+		}
+		return nil, fmt.Errorf("%s resource %q: the message is a %s, not a %s", t, name, url, t.URL)
 	}
 	if name == "" {
 		var err error
@@ -51,8 +61,8 @@ func NewResource(t *xds.Type, name string, m proto.Message) (*xds.Resource, erro
 			return nil, fmt.Errorf("%s resource %q: %w", t, name, err)
 		}
 	}
-	r := xds.NewResource(name, body)
-	r.Of, r.Refs = t, Refs(t, name, body)
+	r := xds.NewResource(t, name, body)
+	r.Refs = Refs(t, name, body)
 	return r, nil
 }
 

@@ -39,11 +39,14 @@ func TestNewResource(t *testing.T) {
 		{name: "packed and opaque", typ: xds.TypeOf("type.googleapis.com/my.Own"), given: "x", m: &anypb.Any{TypeUrl: "type.googleapis.com/my.Own", Value: []byte("any")}, want: "x"},
 		{name: "packed, opaque, nameless", typ: xds.TypeOf("type.googleapis.com/my.Own"), m: &anypb.Any{TypeUrl: "type.googleapis.com/my.Own"}, no: "Own resource: "},
 		{name: "nameless type", typ: xds.VirtualHost, m: &routev3.VirtualHost{Name: "v"}, no: "VHDS resource without a name"},
-		{name: "typeless", given: "x", m: c, no: `resource "x" without a type`},
-		{name: "empty", typ: xds.Cluster, given: "x", no: `resource "x" without a type or a message`},
 		{name: "nameless", typ: xds.Cluster, m: &clusterv3.Cluster{}, no: "CDS resource without a name"},
-		{name: "wrong type", typ: xds.Listener, given: "l", m: c, no: `LDS resource "l": type is type.googleapis.com/envoy.config.cluster.v3.Cluster, not type.googleapis.com/envoy.config.listener.v3.Listener`},
-		{name: "wrong type, packed", typ: xds.Cluster, given: "l", m: pack(t, &listenerv3.Listener{}), no: `CDS resource "l": type is type.googleapis.com/envoy.config.listener.v3.Listener, not type.googleapis.com/envoy.config.cluster.v3.Cluster`},
+		{name: "wrong type, named by itself", typ: xds.Listener, m: c, no: `LDS resource "backend": the message is a type.googleapis.com/envoy.config.cluster.v3.Cluster, not a `},
+		{name: "no type", given: "l", m: c, no: `resource "l": the type is nil`},
+		{name: "no message", typ: xds.Cluster, given: "l", no: `CDS resource "l": the message is nil`},
+		{name: "nil message", typ: xds.Cluster, given: "l", m: (*clusterv3.Cluster)(nil), no: `CDS resource "l": the message is nil`},
+		{name: "nil message, packed", typ: xds.Cluster, given: "l", m: (*anypb.Any)(nil), no: `CDS resource "l": the message is nil`},
+		{name: "wrong type", typ: xds.Listener, given: "l", m: c, no: `LDS resource "l": the message is a type.googleapis.com/envoy.config.cluster.v3.Cluster, not a type.googleapis.com/envoy.config.listener.v3.Listener`},
+		{name: "wrong type, packed", typ: xds.Cluster, given: "l", m: pack(t, &listenerv3.Listener{}), no: `CDS resource "l": the message is a type.googleapis.com/envoy.config.listener.v3.Listener, not a type.googleapis.com/envoy.config.cluster.v3.Cluster`},
 	} {
 		t.Run("TYP-7 "+tc.name, func(t *testing.T) {
 			r, err := NewResource(tc.typ, tc.given, tc.m)
@@ -53,7 +56,7 @@ func TestNewResource(t *testing.T) {
 				}
 				return
 			}
-			if err != nil || r.Name != tc.want || r.Of != tc.typ {
+			if err != nil || r.Name != tc.want || r.Type != tc.typ {
 				t.Fatal(r, err)
 			}
 		})

@@ -17,8 +17,14 @@ import (
 //
 // The resources are encoded once for all streams; what each stream has of its
 // own is the tail with version, type, nonce and identifier. The result is
-// read-only and needs no Free.
+// read-only and needs no Free. A response with nil Changes changes nothing; r and its type must
+// not be nil.
 func Encode(v xds.Variant, r *xds.Response, identifier string) mem.BufferSlice {
+	if r.Changes == nil {
+		same := *r
+		same.Changes = &xds.Changes{}
+		r = &same
+	}
 	b := r.Encoded(v, r.TTL, func(c *xds.Changes) any {
 		if r.TTL && !tellsTTL(c) {
 			return c.Encoded(v, false, func(c *xds.Changes) any { return newBody(v, r, c) })

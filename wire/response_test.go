@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -259,5 +260,18 @@ func BenchmarkEncode(b *testing.B) {
 				Encode(xds.Delta, &own, "chancery-1")
 			}
 		})
+	}
+}
+
+// Nil changes change nothing.
+func TestEncodeNil(t *testing.T) {
+	for _, v := range []xds.Variant{xds.SotW, xds.Delta} {
+		with := Encode(v, &xds.Response{Type: xds.Cluster, Nonce: "1", Changes: &xds.Changes{}}, "").Materialize()
+		if got := Encode(v, &xds.Response{Type: xds.Cluster, Nonce: "1"}, "").Materialize(); !bytes.Equal(got, with) {
+			t.Errorf("%v: %x, want %x", v, got, with)
+		}
+	}
+	if Refs(nil, "a", nil) != nil {
+		t.Error("a nil type refers to something")
 	}
 }

@@ -39,11 +39,11 @@ func (m *Members) all(yield func(*Resource) bool) {
 	}
 }
 
-// Where returns the members that keep selects; m itself if these are all.
+// Where returns the members that keep selects; m itself if these are all. A nil keep selects all.
 func (m *Members) Where(keep func(*Resource) bool) *Members {
 	is := m
 	for r := range m.All() {
-		if !keep(r) {
+		if keep != nil && !keep(r) {
 			is = &Members{bodies: is.bodies.without(r.Name), len: is.len - 1}
 		}
 	}

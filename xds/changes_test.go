@@ -8,8 +8,8 @@ import (
 )
 
 func TestSinceIsShared(t *testing.T) {
-	old := (&Table{}).With([]*Resource{named("a", "1"), named("b", "1")})
-	tab := old.With([]*Resource{named("a", "2")}, "b")
+	old := with((&Table{}), []*Resource{named("a", "1"), named("b", "1")})
+	tab := with(old, []*Resource{named("a", "2")}, "b")
 	got := make([]*Changes, 8)
 	var wg sync.WaitGroup
 	for i := range got {
@@ -32,7 +32,7 @@ func TestSinceIsShared(t *testing.T) {
 // A table does not keep the changes that nobody holds, and few of the old
 // versions that it was asked about.
 func TestSinceIsForgotten(t *testing.T) {
-	tab := (&Table{}).With([]*Resource{named("a", "1")})
+	tab := with((&Table{}), []*Resource{named("a", "1")})
 	gone := make(chan bool, 1)
 	func() {
 		c := tab.Since(nil)
@@ -45,7 +45,7 @@ func TestSinceIsForgotten(t *testing.T) {
 	}
 	old := &Table{}
 	for i := range 500 {
-		old = old.With([]*Resource{named("a", fmt.Sprint(i))})
+		old = with(old, []*Resource{named("a", fmt.Sprint(i))})
 		tab.Since(old.Versions())
 	}
 	if n := len(tab.since); n > 65 {

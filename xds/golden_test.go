@@ -26,7 +26,7 @@ func TestVersions(t *testing.T) {
 		fmt.Fprintf(&out, "%-60s %s\n", "nothing", table.Version())
 		for _, r := range golden() {
 			fmt.Fprintf(&out, "%-60s %s %s\n", describe(r), r.Version, r.Sum)
-			table = table.With([]*xds.Resource{r})
+			table = with(table, []*xds.Resource{r})
 		}
 		fmt.Fprintf(&out, "%-60s %s\n", fmt.Sprintf("all %d", table.Len()), table.Version())
 		const file = "testdata/versions.golden"
@@ -49,10 +49,10 @@ func TestVersions(t *testing.T) {
 	t.Run("SOTW-13 equal by whatever way", func(t *testing.T) {
 		rs := golden()
 		a, b := &xds.Table{}, &xds.Table{}
-		a = a.With(rs)
+		a = with(a, rs)
 		for i := range rs {
-			b = b.With([]*xds.Resource{rs[len(rs)-1-i], xds.NewResource(fmt.Sprint("gone", i), nil)})
-			b = b.With(nil, fmt.Sprint("gone", i))
+			b = with(b, []*xds.Resource{rs[len(rs)-1-i], xds.NewResource(xds.Cluster, fmt.Sprint("gone", i), nil)})
+			b = with(b, nil, fmt.Sprint("gone", i))
 		}
 		if a.Version() != b.Version() {
 			t.Errorf("%s by one way, %s by another", a.Version(), b.Version())
@@ -68,24 +68,24 @@ func TestVersions(t *testing.T) {
 		}
 		note("nothing", (&xds.Table{}).Version())
 		for _, r := range golden() {
-			note(describe(r), (&xds.Table{}).With([]*xds.Resource{r}).Version())
+			note(describe(r), with((&xds.Table{}), []*xds.Resource{r}).Version())
 		}
 		// Names and bodies do not run into each other, nor do two resources.
-		two := func(a, b *xds.Resource) string { return (&xds.Table{}).With([]*xds.Resource{a, b}).Version() }
-		note("bodies", two(xds.NewResource("p", []byte("1")), xds.NewResource("q", []byte("2"))))
-		note("bodies swapped", two(xds.NewResource("p", []byte("2")), xds.NewResource("q", []byte("1"))))
-		note("nobody", two(xds.NewResource("p", nil), xds.NewResource("q", nil)))
+		two := func(a, b *xds.Resource) string { return with((&xds.Table{}), []*xds.Resource{a, b}).Version() }
+		note("bodies", two(xds.NewResource(xds.Cluster, "p", []byte("1")), xds.NewResource(xds.Cluster, "q", []byte("2"))))
+		note("bodies swapped", two(xds.NewResource(xds.Cluster, "p", []byte("2")), xds.NewResource(xds.Cluster, "q", []byte("1"))))
+		note("nobody", two(xds.NewResource(xds.Cluster, "p", nil), xds.NewResource(xds.Cluster, "q", nil)))
 	})
 	t.Run("SOTW-13 references are no content", func(t *testing.T) {
-		r := xds.NewResource("a", []byte("body"))
+		r := xds.NewResource(xds.Cluster, "a", []byte("body"))
 		r.Refs = []xds.Ref{{Type: xds.Endpoint, Name: "a"}}
 		r.Seal("")
-		if bare := xds.NewResource("a", []byte("body")); r.Sum != bare.Sum || r.Version != bare.Version {
+		if bare := xds.NewResource(xds.Cluster, "a", []byte("body")); r.Sum != bare.Sum || r.Version != bare.Version {
 			t.Errorf("%s with a reference, %s without", r.Version, bare.Version)
 		}
 	})
 	t.Run("SOTW-13 supplied", func(t *testing.T) {
-		table := (&xds.Table{}).With(golden())
+		table := with((&xds.Table{}), golden())
 		supplied := table.WithVersion("release-7")
 		if supplied.Version() != "release-7" || supplied.Hashed() {
 			t.Errorf("version %q, hashed %t", supplied.Version(), supplied.Hashed())
@@ -99,12 +99,11 @@ func TestVersions(t *testing.T) {
 func golden() []*xds.Resource {
 	var rs []*xds.Resource
 	add := func(name, body, version string, ttl time.Duration, aliases ...string) {
-		r := &xds.Resource{Stamp: &xds.Stamp{Name: name}, Body: []byte(body), TTL: ttl, Aliases: aliases}
+		r := &xds.Resource{Stamp: &xds.Stamp{Name: name}, Type: xds.Cluster, Body: []byte(body), TTL: ttl, Aliases: aliases}
 		r.Seal(version)
 		rs = append(rs, r)
 	}
 	add("empty", "", "", 0)
-	add("", "", "", 0)
 	add("a", "", "", 0)
 	add("a2", "body", "", 0)
 	add("a2b", "ody", "", 0)
@@ -126,4 +125,13 @@ func describe(r *xds.Resource) string {
 		body = fmt.Sprint(len(r.Body), " bytes")
 	}
 	return fmt.Sprintf("%q %s ttl=%v aliases=%q", r.Name, body, r.TTL, r.Aliases)
+}
+
+// with is Table.With where nothing is wrong.
+func with(t *xds.Table, set []*xds.Resource, remove ...string) *xds.Table {
+	n, err := t.With(set, remove...)
+	if err != nil {
+		panic(err)
+	}
+	return n
 }

@@ -20,7 +20,12 @@ type LimitError struct {
 }
 
 // Error implements error.
-func (e *LimitError) Error() string { return e.Err.Error() }
+func (e *LimitError) Error() string {
+	if e.Err == nil {
+		return "limit exceeded: " + string(e.Limit)
+	}
+	return e.Err.Error()
+}
 
 // Unwrap returns Err.
 func (e *LimitError) Unwrap() error { return e.Err }

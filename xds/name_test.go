@@ -57,11 +57,11 @@ func TestMembers(t *testing.T) {
 	tab := NewTable(VirtualHost)
 	var set []*Resource
 	for i := range 50 {
-		set = append(set, NewResource(fmt.Sprintf("r/%02d", i), nil))
+		set = append(set, NewResource(VirtualHost, fmt.Sprintf("r/%02d", i), nil))
 	}
-	lazy := NewResource("r/lazy", nil)
+	lazy := NewResource(VirtualHost, "r/lazy", nil)
 	lazy.OnDemand = true
-	tab = tab.With(append(set, lazy, NewResource("other/x", nil)))
+	tab = with(tab, append(set, lazy, NewResource(VirtualHost, "other/x", nil)))
 	old := tab.Aliased("r/*")
 	if old.Len() != 50 || old.Get("r/lazy") != nil || old.Get("r/07") == nil {
 		t.Fatalf("%d members: %v", old.Len(), finds(tab, "r/*"))
@@ -70,7 +70,7 @@ func TestMembers(t *testing.T) {
 	if few.Len() != 3 || few.Get("r/02") == nil || few.Get("r/03") != nil || old.Len() != 50 || old.Where(func(*Resource) bool { return true }) != old {
 		t.Fatalf("%d of %d members", few.Len(), old.Len())
 	}
-	tab = tab.With([]*Resource{NewResource("r/99", nil), NewResource("r/01", []byte("new"))}, "r/07")
+	tab = with(tab, []*Resource{NewResource(VirtualHost, "r/99", nil), NewResource(VirtualHost, "r/01", []byte("new"))}, "r/07")
 	var got []string
 	for name, in := range tab.Aliased("r/*").Since(old) {
 		got = append(got, fmt.Sprint(name, in))
@@ -83,7 +83,7 @@ func TestMembers(t *testing.T) {
 
 func TestBeats(t *testing.T) {
 	ttl := func(name string, seconds time.Duration) *Resource {
-		r := NewResource(name, nil)
+		r := NewResource(Cluster, name, nil)
 		r.TTL = seconds * time.Second
 		r.Seal("")
 		return r
@@ -98,15 +98,15 @@ func TestBeats(t *testing.T) {
 		}
 		return s
 	}
-	tab := NewTable(Cluster).With([]*Resource{ttl("b", 1), ttl("a", 1), ttl("c", 5), ttl("d", 0)})
+	tab := with(NewTable(Cluster), []*Resource{ttl("b", 1), ttl("a", 1), ttl("c", 5), ttl("d", 0)})
 	for _, step := range []struct {
 		tab  *Table
 		want string
 	}{
 		{tab, "1s: a b; 5s: c; "},
-		{tab.With(nil, "b", "c"), "1s: a; "},
-		{tab.With([]*Resource{ttl("a", 0), ttl("d", 5)}), "1s: b; 5s: c d; "},
-		{tab.With(nil, "a", "b", "c"), ""},
+		{with(tab, nil, "b", "c"), "1s: a; "},
+		{with(tab, []*Resource{ttl("a", 0), ttl("d", 5)}), "1s: b; 5s: c d; "},
+		{with(tab, nil, "a", "b", "c"), ""},
 	} {
 		if got := tell(step.tab); got != step.want {
 			t.Errorf("TTL-3 got %q, want %q", got, step.want)

@@ -68,12 +68,17 @@ func (s *Stamp) MayRefer(t *Type, name string, aliases ...string) bool {
 	return false
 }
 
-// A Resource is an encoded, immutable configuration object.
+// A Resource is an encoded, immutable configuration object. Make it by [NewResource], or of
+// a message by wire.NewResource: the zero value has no name and no type, and whatever takes
+// resources returns the error of its [Resource.Check].
+//
+// Who makes it may set its other fields, and calls [Resource.Seal] then. From when it was
+// given away nothing may be changed, and everybody may read it.
 type Resource struct {
 	*Stamp
+	Type    *Type         // what it is; it can be a resource of no other type
 	Body    []byte        // the encoded message, exactly as stored
 	Aliases []string      // other names that find it (delta)
-	Of      *Type         // the type that it was made for; nil: whichever it is set as
 	TTL     time.Duration // zero: never expires
 
 	// OnDemand marks a resource that is found by name and part of no wildcard.
@@ -82,19 +87,23 @@ type Resource struct {
 	frames [2]atomic.Pointer[[]byte]
 }
 
-// NewResource returns a resource whose version is the hash of its content. The
-// caller must not change body afterwards. To set more than name and body, see
-// [Resource.Seal].
-func NewResource(name string, body []byte) *Resource {
-	r := &Resource{Stamp: &Stamp{Name: name}, Body: body}
+// NewResource returns a resource of a type whose version is the hash of its content. Body is
+// the encoded message, which nobody looks into: wire.NewResource makes it of a message, and
+// checks its type. The caller must not change body afterwards. To set more, see
+// [Resource.Seal]. A nil type and an empty name are errors where the resource is set.
+func NewResource(t *Type, name string, body []byte) *Resource {
+	r := &Resource{Stamp: &Stamp{Name: name}, Type: t, Body: body}
 	r.Seal("")
 	return r
 }
 
 // Seal computes the sum after Body, Aliases or TTL were set, and the version
 // unless the source supplies one. It must be called before the resource is
-// shared.
+// shared. The type is no part of the sum: a table has one type.
 func (r *Resource) Seal(version string) {
+	if r.Stamp == nil {
+		r.Stamp = &Stamp{}
+	}
 	h := sha256.New()
 	field := func(b []byte) {
 		var n [8]byte

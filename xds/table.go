@@ -8,9 +8,9 @@ import (
 )
 
 // A Table is the immutable set of resources of one type in a view. It is safe
-// for concurrent use; the zero value is empty.
+// for concurrent use. The zero value is empty, and may become a table of any type.
 type Table struct {
-	typ      *Type // nil: not known
+	typ      *Type // nil: empty, and not known
 	versions *Versions
 	bodies   tree[*Resource]
 	aliases  tree[*Members]     // by alias or collection
@@ -28,6 +28,9 @@ type Table struct {
 // collections there are ([Type.Collection]).
 func NewTable(t *Type) *Table { return &Table{typ: t} }
 
+// Type returns the type of the resources, nil if the table is empty and that is not known.
+func (t *Table) Type() *Type { return t.typ }
+
 var empty Table
 
 // keepDeparted is how many removed resources a table remembers at least. It
@@ -37,10 +40,20 @@ const keepDeparted = 8192
 // With returns a table with the resources set and the names removed. A
 // resource set at the content it has stays as it is, so the result is t itself
 // if nothing changes. A name both removed and set is set; of resources with
-// the same name the last one counts.
+// the same name the last one counts. A resource that cannot be set
+// ([Resource.CheckType]), such as nil and one of another type, is an error, which names it.
 //
 // It costs the change, not the size of the table.
-func (t *Table) With(set []*Resource, remove ...string) *Table {
+func (t *Table) With(set []*Resource, remove ...string) (*Table, error) {
+	if t.typ == nil && len(set) > 0 && set[0] != nil {
+		c := t.clone()
+		c.typ, t = set[0].Type, c
+	}
+	for _, r := range set {
+		if err := r.CheckType(t.typ); err != nil {
+			return nil, err
+		}
+	}
 	edits := make([]edit[*Resource], 0, len(set)+len(remove))
 	for _, name := range remove {
 		edits = append(edits, edit[*Resource]{hash: hash(name), name: name, gone: true})
@@ -48,7 +61,7 @@ func (t *Table) With(set []*Resource, remove ...string) *Table {
 	for _, r := range set {
 		edits = append(edits, edit[*Resource]{hash: hash(r.Name), name: r.Name, value: r})
 	}
-	return t.apply(ordered(edits))
+	return t.apply(ordered(edits)), nil
 }
 
 // apply makes edits that are in order. It keeps those that change something in
@@ -181,8 +194,11 @@ func (t *Table) Version() string {
 func (t *Table) Hashed() bool { return t.version == "" }
 
 // VersionWith is the version of the table together with resources that it does
-// not have.
+// not have; nil stands for none.
 func (t *Table) VersionWith(extra iter.Seq[*Stamp]) string {
+	if extra == nil {
+		return t.Version()
+	}
 	sum, more := t.Versions().Sum(), false
 	for s := range extra {
 		sum, more = sum.plus(s.Sum), true

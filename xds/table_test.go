@@ -19,11 +19,11 @@ func TestTableAgreesWithMap(t *testing.T) {
 		for range 100 {
 			name := fmt.Sprint("n", rng.IntN(60))
 			if rng.IntN(3) == 0 {
-				tab = tab.With(nil, name)
+				tab = with(tab, nil, name)
 				delete(m, name)
 			} else {
 				body := fmt.Sprint(rng.IntN(4))
-				tab = tab.With([]*Resource{NewResource(name, []byte(body))})
+				tab = with(tab, []*Resource{NewResource(Cluster, name, []byte(body))})
 				m[name] = body
 			}
 			tabs, copies = append(tabs, tab), append(copies, maps.Clone(m))
@@ -59,7 +59,7 @@ func TestTableAgreesWithMap(t *testing.T) {
 		}
 		rebuilt := &Table{}
 		for k, v := range m {
-			rebuilt = rebuilt.With([]*Resource{NewResource(k, []byte(v))})
+			rebuilt = with(rebuilt, []*Resource{NewResource(Cluster, k, []byte(v))})
 		}
 		if rebuilt.Version() != tab.Version() {
 			t.Fatalf("seed %d: version depends on history", seed)
@@ -67,15 +67,24 @@ func TestTableAgreesWithMap(t *testing.T) {
 	}
 }
 
+// with is Table.With where nothing is wrong.
+func with(t *Table, set []*Resource, remove ...string) *Table {
+	n, err := t.With(set, remove...)
+	if err != nil {
+		panic(err)
+	}
+	return n
+}
+
 func named(name, body string, aliases ...string) *Resource {
-	r := &Resource{Stamp: &Stamp{Name: name}, Body: []byte(body), Aliases: aliases}
+	r := &Resource{Stamp: &Stamp{Name: name}, Type: Cluster, Body: []byte(body), Aliases: aliases}
 	r.Seal("")
 	return r
 }
 
 // A name that is absent is not found, whatever else hashes near it.
 func TestTableLookupAbsent(t *testing.T) {
-	tab := (&Table{}).With([]*Resource{named("a", "1")}).With([]*Resource{named("b", "1")}, "a")
+	tab := with(with((&Table{}), []*Resource{named("a", "1")}), []*Resource{named("b", "1")}, "a")
 	for i := range 1000 {
 		name := fmt.Sprint("absent", i)
 		if r := tab.Lookup(name); r != nil {
@@ -104,7 +113,7 @@ func TestTableZero(t *testing.T) {
 	for range tab.All() {
 		t.Error("the zero table has a resource")
 	}
-	if got, want := tab.Version(), (&Table{}).With([]*Resource{named("a", "1")}).With(nil, "a").Version(); got != want {
+	if got, want := tab.Version(), with(with((&Table{}), []*Resource{named("a", "1")}), nil, "a").Version(); got != want {
 		t.Errorf("SOTW-13 empty tables have versions %s and %s", got, want)
 	}
 }
@@ -116,15 +125,15 @@ func TestTableWithNothing(t *testing.T) {
 	}
 	unlisted := func() *Type { return TypeOf("type.googleapis.com/example.Unlisted") }
 	a := refs(named("a", "1", "alias"), Ref{unlisted(), "x"})
-	tab, none := (&Table{}).With([]*Resource{a}), (&Table{}).With([]*Resource{named("b", "1")})
+	tab, none := with((&Table{}), []*Resource{a}), with((&Table{}), []*Resource{named("b", "1")})
 	same := refs(named("a", "1", "alias"), Ref{unlisted(), "x"})
 	for name, got := range map[string]*Table{
-		"nothing":                         tab.With(nil),
-		"the same":                        tab.With([]*Resource{a}),
-		"equal content":                   tab.With([]*Resource{same}),
-		"equal content after another":     tab.With([]*Resource{named("a", "2"), same}),
-		"equal content of a removed name": tab.With([]*Resource{same}, "a"),
-		"a removal of what is not there":  tab.With(nil, "b", "b"),
+		"nothing":                         with(tab, nil),
+		"the same":                        with(tab, []*Resource{a}),
+		"equal content":                   with(tab, []*Resource{same}),
+		"equal content after another":     with(tab, []*Resource{named("a", "2"), same}),
+		"equal content of a removed name": with(tab, []*Resource{same}, "a"),
+		"a removal of what is not there":  with(tab, nil, "b", "b"),
 		"the version that it has":         tab.WithVersion(""),
 	} {
 		if got != tab {
@@ -132,19 +141,19 @@ func TestTableWithNothing(t *testing.T) {
 		}
 	}
 	for name, got := range map[string]*Table{
-		"another body":                   tab.With([]*Resource{refs(named("a", "2", "alias"), a.Refs...)}),
-		"another alias":                  tab.With([]*Resource{refs(named("a", "1"), a.Refs...)}),
-		"other references":               tab.With([]*Resource{refs(named("a", "1", "alias"))}),
-		"references to another type":     tab.With([]*Resource{refs(named("a", "1", "alias"), Ref{Endpoint, "x"})}),
-		"references no longer known":     tab.With([]*Resource{named("a", "1", "alias")}),
+		"another body":                   with(tab, []*Resource{refs(named("a", "2", "alias"), a.Refs...)}),
+		"another alias":                  with(tab, []*Resource{refs(named("a", "1"), a.Refs...)}),
+		"other references":               with(tab, []*Resource{refs(named("a", "1", "alias"))}),
+		"references to another type":     with(tab, []*Resource{refs(named("a", "1", "alias"), Ref{Endpoint, "x"})}),
+		"references no longer known":     with(tab, []*Resource{named("a", "1", "alias")}),
 		"a version that a source says":   tab.WithVersion("v1"),
-		"no references, and it is known": none.With([]*Resource{refs(named("b", "1"))}),
+		"no references, and it is known": with(none, []*Resource{refs(named("b", "1"))}),
 	} {
 		if got == tab || got == none {
 			t.Errorf("%s makes no other table", name)
 		}
 	}
-	if r := tab.With([]*Resource{same}).Lookup("a"); r != a {
+	if r := with(tab, []*Resource{same}).Lookup("a"); r != a {
 		t.Error("a resource set at the content it has is another object")
 	}
 }
@@ -159,14 +168,14 @@ func finds(t *Table, name string) (names []string) {
 }
 
 func TestTableLastOneCounts(t *testing.T) {
-	tab := (&Table{}).With([]*Resource{named("a", "1", "x"), named("b", "1"), named("a", "2", "y")}, "a")
+	tab := with((&Table{}), []*Resource{named("a", "1", "x"), named("b", "1"), named("a", "2", "y")}, "a")
 	if got := string(tab.Lookup("a").Body); got != "2" || tab.Len() != 2 {
 		t.Errorf("body %q of %d resources", got, tab.Len())
 	}
 	if tab.Aliased("x") != nil || !slices.Equal(finds(tab, "y"), []string{"a"}) {
 		t.Errorf("aliases: x %v, y %v", tab.Aliased("x"), tab.Aliased("y"))
 	}
-	want := (&Table{}).With([]*Resource{named("b", "1")}).With([]*Resource{named("a", "2", "y")})
+	want := with(with((&Table{}), []*Resource{named("b", "1")}), []*Resource{named("a", "2", "y")})
 	if tab.Version() != want.Version() {
 		t.Errorf("SOTW-13 version %s, want %s", tab.Version(), want.Version())
 	}
@@ -192,7 +201,7 @@ func TestTableAliases(t *testing.T) {
 				}
 				set = append(set, named(name, "", aliases...))
 			}
-			tab = tab.With(set, remove...)
+			tab = with(tab, set, remove...)
 			for _, name := range remove {
 				delete(m, name)
 			}
@@ -242,26 +251,26 @@ func TestTableDeparted(t *testing.T) {
 	}
 	t.Run("as it was last", func(t *testing.T) {
 		a, b := named("a", "1"), named("a", "2")
-		tab := (&Table{}).With([]*Resource{a}).With([]*Resource{b}).With(nil, "a")
+		tab := with(with(with((&Table{}), []*Resource{a}), []*Resource{b}), nil, "a")
 		if tab.Departed("a") != b || tab.Lookup("a") != nil {
 			t.Errorf("departed: %v", tab.Departed("a"))
 		}
-		if tab.With([]*Resource{b}).Departed("a") != nil {
+		if with(tab, []*Resource{b}).Departed("a") != nil {
 			t.Error("what came back is still departed")
 		}
 	})
 	t.Run("one commit is remembered whole", func(t *testing.T) {
 		rs := many(0, 3*keepDeparted)
-		tab := (&Table{}).With(rs).With(nil, names(rs)...)
+		tab := with(with((&Table{}), rs), nil, names(rs)...)
 		if n := remembered(tab, rs); n != len(rs) {
 			t.Errorf("%d of %d", n, len(rs))
 		}
 	})
 	t.Run("bounded", func(t *testing.T) {
 		rs := many(0, 5*keepDeparted)
-		tab := (&Table{}).With(rs)
+		tab := with((&Table{}), rs)
 		for part := range slices.Chunk(rs, 100) {
-			tab = tab.With(nil, names(part)...)
+			tab = with(tab, nil, names(part)...)
 		}
 		if n := remembered(tab, rs); n < keepDeparted || n > 2*keepDeparted+100 {
 			t.Errorf("%d are remembered, want %d to %d", n, keepDeparted, 2*keepDeparted)
@@ -272,20 +281,20 @@ func TestTableDeparted(t *testing.T) {
 	})
 	t.Run("what came back after long is not departed", func(t *testing.T) {
 		a, rs := named("a", ""), many(0, keepDeparted+1)
-		tab := (&Table{}).With(rs).With([]*Resource{a}).With(nil, "a")
-		tab = tab.With(nil, names(rs[1:])...).With(nil, "n0") // a is of the older generation
+		tab := with(with(with((&Table{}), rs), []*Resource{a}), nil, "a")
+		tab = with(with(tab, nil, names(rs[1:])...), nil, "n0") // a is of the older generation
 		if tab.Departed("a") != a {
 			t.Fatal("forgotten")
 		}
-		if tab.With([]*Resource{a}).Departed("a") != nil {
+		if with(tab, []*Resource{a}).Departed("a") != nil {
 			t.Error("what came back is still departed")
 		}
 	})
 	t.Run("what comes and goes drives nothing out", func(t *testing.T) {
 		a, b := named("a", ""), named("b", "")
-		tab := (&Table{}).With([]*Resource{a, b}).With(nil, "a")
+		tab := with(with((&Table{}), []*Resource{a, b}), nil, "a")
 		for range 3 * keepDeparted {
-			tab = tab.With(nil, "b").With([]*Resource{b})
+			tab = with(with(tab, nil, "b"), []*Resource{b})
 		}
 		if tab.Departed("a") != a {
 			t.Error("forgotten")
@@ -295,7 +304,7 @@ func TestTableDeparted(t *testing.T) {
 
 func TestTableVersion(t *testing.T) {
 	a, b := named("a", "1"), named("b", "1")
-	tab := (&Table{}).With([]*Resource{a})
+	tab := with((&Table{}), []*Resource{a})
 	v := tab.WithVersion("v1")
 	if v.Version() != "v1" || v.Hashed() || v.Lookup("a") != a {
 		t.Errorf("version %s", v.Version())
@@ -303,10 +312,10 @@ func TestTableVersion(t *testing.T) {
 	if !tab.Hashed() || v.WithVersion("").Version() != tab.Version() {
 		t.Error("the hash is not restored")
 	}
-	if n := v.With([]*Resource{b}); !n.Hashed() {
+	if n := with(v, []*Resource{b}); !n.Hashed() {
 		t.Errorf("other content keeps the version %s", n.Version())
 	}
-	both := tab.With([]*Resource{b})
+	both := with(tab, []*Resource{b})
 	if got := tab.VersionWith(slices.Values([]*Stamp{b.Stamp})); got != both.Version() {
 		t.Errorf("version with b is %s, want %s", got, both.Version())
 	}
@@ -321,13 +330,13 @@ func BenchmarkSet(b *testing.B) {
 			tab := &Table{}
 			var set []*Resource
 			for i := range n {
-				set = append(set, NewResource(fmt.Sprint("cluster-", i), []byte("x")))
+				set = append(set, NewResource(Cluster, fmt.Sprint("cluster-", i), []byte("x")))
 			}
-			tab = tab.With(set)
+			tab = with(tab, set)
 			i := 0
 			for b.Loop() {
 				i++
-				next := tab.With([]*Resource{NewResource(fmt.Sprint("cluster-", i%n), fmt.Append(nil, i))})
+				next := with(tab, []*Resource{NewResource(Cluster, fmt.Sprint("cluster-", i%n), fmt.Append(nil, i))})
 				next.Since(tab.Versions())
 				tab = next
 			}
@@ -339,23 +348,23 @@ func BenchmarkBuild(b *testing.B) {
 	set := make([]*Resource, 100_000)
 	names := make([]string, len(set))
 	for i := range set {
-		set[i] = NewResource(fmt.Sprint("cluster-", i), []byte("x"))
+		set[i] = NewResource(Cluster, fmt.Sprint("cluster-", i), []byte("x"))
 		names[i] = set[i].Name
 	}
-	full := (&Table{}).With(set)
+	full := with((&Table{}), set)
 	b.Run("100000 set", func(b *testing.B) {
 		for b.Loop() {
-			(&Table{}).With(set)
+			with((&Table{}), set)
 		}
 	})
 	b.Run("100000 set again", func(b *testing.B) {
 		for b.Loop() {
-			full.With(set)
+			with(full, set)
 		}
 	})
 	b.Run("100000 removed", func(b *testing.B) {
 		for b.Loop() {
-			full.With(nil, names...)
+			with(full, nil, names...)
 		}
 	})
 }
@@ -363,14 +372,14 @@ func BenchmarkBuild(b *testing.B) {
 // SUB-6: a resource that comes to be on demand, or is no more, is a change, though it
 // says the same: a wildcard has it, or has it not.
 func TestTableOnDemand(t *testing.T) {
-	a, lazy := NewResource("a", []byte("1")), NewResource("a", []byte("1"))
+	a, lazy := NewResource(Cluster, "a", []byte("1")), NewResource(Cluster, "a", []byte("1"))
 	lazy.OnDemand = true
-	tab := new(Table).With([]*Resource{a, NewResource("b", []byte("1"))})
-	less := tab.With([]*Resource{lazy})
+	tab := with(new(Table), []*Resource{a, NewResource(Cluster, "b", []byte("1"))})
+	less := with(tab, []*Resource{lazy})
 	if c := less.Since(tab.Versions()); less.Len() != 1 || less.Lookup("a") != lazy || !slices.Equal(c.Removed, []string{"a"}) {
 		t.Error(less.Len(), c.Removed)
 	}
-	if more := less.With([]*Resource{a}); more.Len() != 2 || more.Version() != tab.Version() || more.Version() == less.Version() {
+	if more := with(less, []*Resource{a}); more.Len() != 2 || more.Version() != tab.Version() || more.Version() == less.Version() {
 		t.Error(more.Len(), more.Version(), less.Version(), tab.Version())
 	}
 }

@@ -190,15 +190,32 @@ func TypeOf(url string) *Type {
 // Is reports whether t and u are the same type.
 func (t *Type) Is(u *Type) bool { return t == u || t != nil && u != nil && t.URL == u.URL }
 
-// Known reports whether the table lists the type.
-func (t *Type) Known() bool { return t.rank < len(types) }
+// Known reports whether the table lists the type. It does not list nil.
+func (t *Type) Known() bool { return t.Rank() < len(types) }
 
-// Rank is the type's place in the push order; lower ranks are sent first.
-func (t *Type) Rank() int { return t.rank }
+// Rank is the type's place in the push order; lower ranks are sent first. Types that the table
+// does not list, and nil, come after all others.
+func (t *Type) Rank() int {
+	if t == nil {
+		return len(types)
+	}
+	return t.rank
+}
 
 // ReferredBy returns the types whose resources may refer to resources of t:
 // the ones that must have moved on before a resource of t is withdrawn. It
-// must not be changed.
-func (t *Type) ReferredBy() []*Type { return t.referredBy }
+// must not be changed. Nothing refers to resources of a nil type.
+func (t *Type) ReferredBy() []*Type {
+	if t == nil {
+		return nil
+	}
+	return t.referredBy
+}
 
-func (t *Type) String() string { return t.Short }
+// String returns the short name, "no type" for nil.
+func (t *Type) String() string {
+	if t == nil {
+		return "no type"
+	}
+	return t.Short
+}

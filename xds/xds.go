@@ -2,6 +2,9 @@
 // resources, tables of them, requests and responses. It knows neither gRPC nor
 // generated Envoy code, performs no I/O, reads no clock and starts no
 // goroutine.
+//
+// Nil is an error where something is taken in ([Table.With], [Resource.Check]). A nil *Type is no
+// type, a nil *Versions and *Members are empty; of other pointers methods need one that is not nil.
 package xds
 
 import "iter"
@@ -103,11 +106,15 @@ type Undecided interface {
 // It is a hint that may only save work.
 type Names map[string][]string
 
-// Tables is the simplest View: a table by type URL. A missing type is empty.
+// Tables is the simplest View: a table by the URL of its type. A missing type is empty, and so is
+// a nil table. Nil has no tables.
 type Tables map[string]*Table
 
 // Table returns the table of a type; never nil.
 func (v Tables) Table(t *Type) *Table {
+	if t == nil {
+		return &empty
+	}
 	if tab := v[t.URL]; tab != nil {
 		return tab
 	}

@@ -120,7 +120,10 @@ func (f *front) open(log *slog.Logger, types *envoyapi.Types, xds *server.Server
 			creds = secured
 		}
 		g := grpc.NewServer(append(slices.Clip(options), grpc.Creds(xds.Credentials(creds)))...)
-		xds.Register(g)
+		if err := xds.Register(g); err != nil {
+			f.close()
+			return err
+		}
 		if f.reflection {
 			bound := xds.Bound(g).(reflection.GRPCServer)
 			described.RegisterServerReflectionServer(bound, reflection.NewServerV1(reflection.ServerOptions{Services: bound, DescriptorResolver: descriptors{types}}))

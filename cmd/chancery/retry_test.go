@@ -30,7 +30,7 @@ func TestExportRetries(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := e.store.Update(func(tx *store.Tx) error { tx.Set(xds.Cluster, c); return nil }); err != nil {
+			if _, err := e.store.Update(func(tx *store.Tx) error { tx.Set(c); return nil }); err != nil {
 				t.Fatal(err)
 			}
 			if e.to, err = export.Open(e.out, e.options); err != nil {

@@ -34,7 +34,7 @@ func TestExposed(t *testing.T) {
 				t.Fatal(err)
 			}
 			at := len(f.parsed)
-			all := []dir.Loaded{{Resource: xds.NewResource("a", nil), Type: xds.Cluster}, {Resource: xds.NewResource("l", nil), Type: xds.Listener, Secret: "key"}}
+			all := []dir.Loaded{{Resource: xds.NewResource(xds.Cluster, "a", nil)}, {Resource: xds.NewResource(xds.Listener, "l", nil), Secret: "key"}}
 			e := exposed(f, r)
 			if err := e.refuse(all[:1]); err != nil {
 				t.Error("what has no secret is refused:", err)

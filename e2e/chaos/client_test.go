@@ -141,7 +141,7 @@ func (c *client) sotw(s grpc.ClientStream) (told bool, err error) {
 			now := map[string]string{}
 			for _, a := range m.Resources {
 				name := nameOf(a.Value)
-				now[name] = xds.NewResource(name, a.Value).Version
+				now[name] = xds.NewResource(xds.Cluster, name, a.Value).Version
 			}
 			if t.FullState {
 				c.goes(c, t, c.has[t], now)

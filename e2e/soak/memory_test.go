@@ -33,7 +33,9 @@ func newLibrary(options []server.Option, more ...grpc.ServerOption) *library {
 	patient := server.WithFirstRequestTimeout(time.Hour) // clients here may say nothing for as long as they like
 	s := server.New(l.store, append([]server.Option{quiet, patient}, options...)...)
 	g := grpc.NewServer(append(append(server.GRPCOptions(), grpc.WaitForHandlers(true)), more...)...)
-	s.Register(g)
+	if err := s.Register(g); err != nil {
+		panic(err)
+	}
 	done := make(chan struct{})
 	go func() { defer close(done); _ = g.Serve(l.lis) }()
 	l.stop = func() { g.Stop(); <-done }
@@ -66,7 +68,7 @@ func (l *library) commit(w world) error {
 			}
 			x.Aliases, x.TTL, x.OnDemand = r.aliases, r.ttl, r.onDemand
 			x.Seal("")
-			tx.Set(k.typ, x)
+			tx.Set(x)
 		})
 		return bad
 	})

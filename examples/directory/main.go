@@ -94,7 +94,9 @@ func serve(ctx context.Context, l net.Listener, root string) error {
 	}
 
 	g := grpc.NewServer(append(server.GRPCOptions(), grpc.Creds(srv.Credentials(nil)))...)
-	srv.Register(g)
+	if err := srv.Register(g); err != nil {
+		return err
+	}
 	running.Go(func() {
 		<-ctx.Done()
 		ending, cancel := context.WithTimeout(context.Background(), 10*time.Second)

@@ -12,9 +12,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
-	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
-	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/chancery-xds/chancery/xds"
+	"github.com/chancery-xds/chancery/xds/xdstest"
 )
 
 // Each node gets the clusters of its group, and a change of their file.
@@ -41,27 +40,12 @@ func TestServe(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	for group, want := range map[string]string{"edge": "shop", "internal": "ledger"} {
-		stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).StreamAggregatedResources(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
-		request := &discoveryv3.DiscoveryRequest{Node: &corev3.Node{Id: group + "-1", Cluster: group}, TypeUrl: "type.googleapis.com/envoy.config.cluster.v3.Cluster"}
-		for _, want := range []string{want, want + "-2"} {
-			if err := stream.Send(request); err != nil {
-				t.Fatal(err)
-			}
-			got, err := stream.Recv()
-			if err != nil {
-				t.Fatal(err)
-			}
-			var c clusterv3.Cluster
-			if len(got.Resources) != 1 || got.Resources[0].UnmarshalTo(&c) != nil || c.Name != want {
-				t.Fatalf("group %s has %v, want %s", group, got.Resources, want)
-			}
-			request.VersionInfo, request.ResponseNonce = got.VersionInfo, got.Nonce
-			rename(t, filepath.Join(root, group, "clusters.yaml"), want)
-		}
+	for group, cluster := range map[string]string{"edge": "shop", "internal": "ledger"} {
+		c := xdstest.SotW(t, conn, xdstest.WithNode(xds.Node{ID: group + "-1", Cluster: group}))
+		c.Subscribe(xds.Cluster, "*")
+		c.ACK(c.Expect(xds.Cluster, cluster))
+		rename(t, filepath.Join(root, group, "clusters.yaml"), cluster)
+		c.ACK(c.Expect(xds.Cluster, cluster+"-2"))
 	}
 }
 

@@ -35,9 +35,11 @@ func main() {
 	if err := update(st, os.Args[1:]); err != nil {
 		log.Fatal(err)
 	}
-	xds := server.New(st)
-	g := grpc.NewServer(append(server.GRPCOptions(), grpc.Creds(xds.Credentials(nil)))...)
-	xds.Register(g)
+	srv := server.New(st)
+	g := grpc.NewServer(append(server.GRPCOptions(), grpc.Creds(srv.Credentials(nil)))...)
+	if err := srv.Register(g); err != nil {
+		log.Fatal(err)
+	}
 	l, err := net.Listen("tcp", "127.0.0.1:18000")
 	if err != nil {
 		log.Fatal(err)
@@ -49,7 +51,7 @@ func main() {
 		<-ctx.Done()
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
-		_ = xds.Drain(ctx)
+		_ = srv.Drain(ctx)
 		time.AfterFunc(time.Second, g.Stop) // what is left then is cut
 		g.GracefulStop()
 	}()
@@ -89,8 +91,7 @@ func update(st *store.Store, addresses []string) error {
 	}
 	// All types change at once: no client sees one without the other.
 	_, err = st.Update(func(tx *store.Tx) error {
-		tx.Set(xds.Cluster, cluster)
-		tx.Set(xds.Endpoint, endpoints)
+		tx.Set(cluster, endpoints)
 		return nil
 	})
 	return err

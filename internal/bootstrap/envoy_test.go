@@ -150,7 +150,9 @@ func connect(t *testing.T, at string, o Options, files *tlsfiles.Files) (*server
 		options = append(options, grpc.Creds(creds{credentials.NewTLS(src.Config()), failed}))
 	}
 	g := grpc.NewServer(options...)
-	server.New[*store.Watch](store.New(), server.WithObserver(streams), server.WithLogger(log)).Register(g)
+	if err := server.New(store.New(), server.WithObserver(streams), server.WithLogger(log)).Register(g); err != nil {
+		t.Fatal(err)
+	}
 	served := make(chan error, 1)
 	go func() { served <- g.Serve(l) }()
 	defer func() {

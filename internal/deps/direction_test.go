@@ -40,6 +40,7 @@ var direction = map[string]row{
 	"protocol":                   {ours: "xds", std: true, why: "the protocol is a value: request, view and time in, responses out"},
 	"protocol/protocoltest":      {ours: "xds protocol", std: true, why: "judges any implementation of a half, in memory"},
 	"store":                      {ours: "xds internal/guard", why: "a store holds encoded resources and looks into none"},
+	"xds/xdstest":                {ours: "xds protocol wire server internal/guard internal/pace internal/repeats internal/shares internal/unfinished", why: "tests a server, by what a client knows of the bytes; it is linked by tests alone"},
 	"wire":                       {ours: "xds", why: "the only place that knows the bytes of requests and responses"},
 	"server":                     {ours: "xds protocol wire internal/guard internal/pace internal/repeats internal/shares internal/unfinished", why: "a store comes in as an interface"},
 	"lazy":                       {ours: "xds store internal/guard", why: "fills a store when streams ask, and knows no stream"},
@@ -104,6 +105,8 @@ func TestDirection(t *testing.T) {
 			for _, dep := range list(t, "-deps", path) {
 				short, own := strings.CutPrefix(dep, module)
 				switch {
+				case dep != path && short == "xds/xdstest":
+					t.Errorf("links %s, which is for tests", dep)
 				case dep == path || slices.Equal(ours, []string{"*"}) && own:
 				case own && !slices.Contains(ours, short):
 					t.Errorf("links %s (%s)", short, cmp.Or(r.why, "it has no row in the table"))

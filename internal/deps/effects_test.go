@@ -12,7 +12,7 @@ import (
 )
 
 // The packages whose effects are listed.
-var watched = []string{"xds", "protocol", "protocol/protocoltest", "store", "wire", "server", "lazy", "rest", "internal/envoyapi", "refs", "internal/refs", "internal/validate", "internal/protofile", "internal/export", "internal/importer", "internal/guard", "internal/repeats", "internal/shares", "internal/pace", "internal/unfinished", "internal/backlog"}
+var watched = []string{"xds", "protocol", "protocol/protocoltest", "store", "wire", "server", "lazy", "rest", "xds/xdstest", "internal/envoyapi", "refs", "internal/refs", "internal/validate", "internal/protofile", "internal/export", "internal/importer", "internal/guard", "internal/repeats", "internal/shares", "internal/pace", "internal/unfinished", "internal/backlog"}
 
 // Every effect they have, by package, declaration and kind, and why it is there.
 var effects = map[string]string{
@@ -21,7 +21,14 @@ var effects = map[string]string{
 
 	"wire body once": "pieces are joined once, when a second stream sends them",
 
-	"store New clock":            "the default clock, which WithClock replaces: when a commit was made",
+	"store Store.clock clock":                "the default clock, which WithClock replaces: when a commit was made",
+	"xds/xdstest Serve goroutine":            "serves in memory; ends with the test",
+	"xds/xdstest open goroutine":             "receives what a client is told; ends with the test",
+	"xds/xdstest Client.Next timer":          "no test waits for ever",
+	"xds/xdstest Client.Await timer":         "the same",
+	"xds/xdstest Client.ExpectNothing timer": "how long nothing comes",
+	"xds/xdstest Client.ExpectEnd timer":     "no test waits for ever",
+
 	"store Store mutex":          "writers take turns; readers wait for none of them",
 	"store index mutex":          "who wants to hear of a name; held for a batch at a time",
 	"store Store.ring goroutine": "rings doorbells so that no writer waits for streams; ends when all are rung",

@@ -51,7 +51,7 @@ func (w world) view(t testing.TB) xds.Tables {
 		if view[typ.URL] == nil {
 			view[typ.URL] = xds.NewTable(typ)
 		}
-		view[typ.URL] = view[typ.URL].With([]*xds.Resource{r})
+		view[typ.URL] = with(view[typ.URL], []*xds.Resource{r})
 	}
 	return view
 }
@@ -460,4 +460,18 @@ func TestMode(t *testing.T) {
 	if !s.Exposed() {
 		t.Error("everybody may read it now")
 	}
+}
+
+// with is Table.With where nothing is wrong. Resources that have no type yet get the table's.
+func with(t *xds.Table, set []*xds.Resource, remove ...string) *xds.Table {
+	for _, r := range set {
+		if r.Type == nil {
+			r.Type = t.Type()
+		}
+	}
+	n, err := t.With(set, remove...)
+	if err != nil {
+		panic(err)
+	}
+	return n
 }

@@ -134,7 +134,7 @@ func TestLossless(t *testing.T) {
 			}
 			s := open(t, t.TempDir(), Options{Format: f})
 			unknown := xds.TypeOf("type.googleapis.com/not.Known")
-			view := xds.Tables{unknown.URL: xds.NewTable(unknown).With([]*xds.Resource{xds.NewResource("x", nil)})}
+			view := xds.Tables{unknown.URL: with(xds.NewTable(unknown), []*xds.Resource{xds.NewResource(unknown, "x", nil)})}
 			if tt.c != nil {
 				view = world{tt.c}.view(t)
 			}

@@ -195,10 +195,10 @@ func TestFold(t *testing.T) {
 		view := world{vhds("r"), named{host("b"), "r/b.example"}, eds("c"), assignment("c", 1)}.view(t)
 		for url, table := range view.All() {
 			for r := range table.All() {
-				lazy := xds.NewResource(r.Name, r.Body)
+				lazy := xds.NewResource(r.Type, r.Name, r.Body)
 				lazy.OnDemand, lazy.TTL = true, time.Minute
 				lazy.Seal("")
-				view[url] = table.With([]*xds.Resource{lazy})
+				view[url] = with(table, []*xds.Resource{lazy})
 			}
 		}
 		s := open(t, t.TempDir(), Options{})

@@ -163,7 +163,7 @@ func parse(data []byte) (Config, error) {
 			n++
 		}
 		for _, b := range m.resources {
-			r, err := decode(b)
+			r, err := decode((*types)[n-1].Type, b)
 			if err != nil {
 				return Config{}, err
 			}

@@ -45,7 +45,7 @@ func some(t *testing.T, n int) Config {
 		}
 		all.Resources = append(all.Resources, Resource{Resource: r, File: "a.yaml", Line: i + 1, Col: 3, Path: "resources[0]"})
 	}
-	c.Types = []Type{all, {Type: xds.Secret, Resources: []Resource{{Resource: xds.NewResource("s", nil), File: "s.yaml", Line: 1, Col: 1}}}}
+	c.Types = []Type{all, {Type: xds.Secret, Resources: []Resource{{Resource: xds.NewResource(xds.Secret, "s", nil), File: "s.yaml", Line: 1, Col: 1}}}}
 	return c
 }
 
@@ -239,7 +239,7 @@ func TestWithoutSecrets(t *testing.T) {
 	all := some(t, 1)
 	all.Types = append(all.Types, Type{Type: xds.Secret.Legacy(), Resources: all.Types[1].Resources})
 	all.Gone = slices.Clone(all.Types)
-	plain, key := Resource{Resource: xds.NewResource("plain", nil)}, Resource{Resource: xds.NewResource("key", nil), Secret: true}
+	plain, key := Resource{Resource: xds.NewResource(xds.Secret, "plain", nil)}, Resource{Resource: xds.NewResource(xds.Secret, "key", nil), Secret: true}
 	all.Types = append(all.Types, Type{Type: xds.ExtensionConfig, Resources: []Resource{plain, key}})
 	all.Gone = append(all.Gone, Type{Type: xds.ExtensionConfig, Resources: []Resource{plain}}, Type{Type: xds.Route, Resources: []Resource{key, plain}})
 	if err := k.Save(all); err != nil {

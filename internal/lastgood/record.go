@@ -91,7 +91,7 @@ func decodePeak(m record) (p Peak, err error) {
 	if len(m.resources) != 1 {
 		return p, errCut
 	}
-	r, err := decode(m.resources[0])
+	r, err := decode(nil, m.resources[0])
 	if err != nil {
 		return p, err
 	}
@@ -136,9 +136,9 @@ func (r Resource) encode(url string) ([]byte, error) {
 	return appendBytes(b, resourceMetadata, appendBytes(nil, metadataFilters, entry)), nil
 }
 
-// decode returns a resource without its references.
-func decode(b []byte) (Resource, error) {
-	r := Resource{Resource: &xds.Resource{Stamp: &xds.Stamp{}}}
+// decode returns a resource of a type without its references.
+func decode(t *xds.Type, b []byte) (Resource, error) {
+	r := Resource{Resource: &xds.Resource{Stamp: &xds.Stamp{}, Type: t}}
 	version := ""
 	err := encoded.Sized(b, func(num protowire.Number, v []byte) error {
 		switch num {

@@ -70,7 +70,7 @@ func TestSAFE10Record(t *testing.T) {
 		t.Fatalf("%+v, %v", again, err)
 	}
 	for i, wanted := range []Resource{full, bare} {
-		r, err := decode(again.resources[i])
+		r, err := decode(nil, again.resources[i])
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -111,12 +111,12 @@ func newContent(d dice, whole, rich, named bool, flips []*xds.Type) *content {
 
 // resource makes a resource whose body tells everything about it: equal
 // arguments make equal content, so that states recur.
-func resource(name string, gen int, refs []xds.Ref) *xds.Resource {
+func resource(url, name string, gen int, refs []xds.Ref) *xds.Resource {
 	body := strconv.AppendInt(nil, int64(gen), 10)
 	for _, r := range refs {
 		body = append(append(body, ' '), r.Name...)
 	}
-	r := xds.NewResource(name, body)
+	r := xds.NewResource(xds.TypeOf(url), name, body)
 	r.Refs = refs
 	return r
 }
@@ -209,7 +209,11 @@ func (c *content) apply(e *edit) xds.Names {
 	}
 	for url := range e.touched {
 		was := next[url]
-		next[url] = was.With(e.set[url], e.remove[url]...)
+		table, err := was.With(e.set[url], e.remove[url]...)
+		if err != nil {
+			panic(err) // an edit that the plan must not make
+		}
+		next[url] = table
 		for _, n := range slices.Clone(e.touched[url]) {
 			e.touch(url, was.Lookup(n))
 		}

@@ -27,7 +27,7 @@ func (p *play) edit(l line) error {
 	var remove []string
 	switch l.verb {
 	case "set":
-		if set, err = resourcesOf(l); err != nil {
+		if set, err = resourcesOf(t, l); err != nil {
 			return err
 		}
 		for _, r := range set {
@@ -61,8 +61,12 @@ func (p *play) edit(l line) error {
 			p.touch(t, old)
 		}
 	}
+	next, err := tab.With(set, remove...)
+	if err != nil {
+		return err
+	}
 	p.view = maps.Clone(p.view)
-	p.view[t.URL] = tab.With(set, remove...).WithVersion(p.supplied[t.URL])
+	p.view[t.URL] = next.WithVersion(p.supplied[t.URL])
 	return nil
 }
 
@@ -119,7 +123,7 @@ func (v searching) Undecided(t *xds.Type, name string) bool {
 func (p *play) seen() xds.View { return searching{p.view, p.unknown} }
 
 // resourcesOf reads the resources of a line.
-func resourcesOf(l line) (set []*xds.Resource, err error) {
+func resourcesOf(t *xds.Type, l line) (set []*xds.Resource, err error) {
 	demand := len(l.words) == 2 && l.words[1] == "ondemand"
 	if len(l.words) > 1 && !demand {
 		return nil, fmt.Errorf("%s has no version", l.words[1])
@@ -141,7 +145,7 @@ func resourcesOf(l line) (set []*xds.Resource, err error) {
 		if len(a.items) != 1 {
 			return nil, fmt.Errorf("%s has no version", a.key)
 		}
-		r := &xds.Resource{Stamp: &xds.Stamp{Name: a.key, Refs: refs}, Body: []byte(a.items[0].text),
+		r := &xds.Resource{Stamp: &xds.Stamp{Name: a.key, Refs: refs}, Type: t, Body: []byte(a.items[0].text),
 			Aliases: l.texts("aliases"), TTL: ttl, OnDemand: demand}
 		r.Seal(a.items[0].text)
 		set = append(set, r)

@@ -1,6 +1,7 @@
 package protocoltest
 
 import (
+	"cmp"
 	"iter"
 	"maps"
 	"slices"
@@ -68,9 +69,9 @@ func (c *court) commit(words ...string) {
 		}
 		c.past = append(c.past, tab)
 		if name, gone := strings.CutPrefix(w, "-"); gone {
-			next[t.URL] = tab.With(nil, name)
+			next[t.URL] = with(tab, nil, name)
 		} else {
-			next[t.URL] = tab.With([]*xds.Resource{thing(w)})
+			next[t.URL] = with(tab, []*xds.Resource{thing(w)})
 		}
 	}
 	c.view = next
@@ -1889,9 +1890,9 @@ func TestJudge(t *testing.T) {
 		_, err := start().try(xds.Cluster, "x=1")
 		wrong(t, err, "SOTW-6")
 		c := start()
-		lazy := &xds.Resource{Stamp: &xds.Stamp{Name: "y", Refs: []xds.Ref{}}, OnDemand: true}
+		lazy := &xds.Resource{Stamp: &xds.Stamp{Name: "y", Refs: []xds.Ref{}}, Type: xds.Cluster, OnDemand: true}
 		lazy.Seal("")
-		next := xds.Tables{xds.Cluster.URL: c.view.Table(xds.Cluster).With([]*xds.Resource{lazy})}
+		next := xds.Tables{xds.Cluster.URL: with(c.view.Table(xds.Cluster), []*xds.Resource{lazy})}
 		c.view = next
 		c.l.change(next)
 		c.told(xds.Cluster, "x=1")
@@ -3597,4 +3598,19 @@ func say(c client, typ *xds.Type, words ...string) {
 		r.Upserts = append(r.Upserts, thing(w))
 	}
 	c.receive(r)
+}
+
+// with is Table.With where nothing is wrong. Resources that have no type yet get the table's;
+// where that has none, either, they are clusters.
+func with(t *xds.Table, set []*xds.Resource, remove ...string) *xds.Table {
+	for _, r := range set {
+		if r.Type == nil {
+			r.Type = cmp.Or(t.Type(), xds.Cluster)
+		}
+	}
+	n, err := t.With(set, remove...)
+	if err != nil {
+		panic(err)
+	}
+	return n
 }

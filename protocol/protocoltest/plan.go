@@ -22,7 +22,7 @@ func (c *content) commit() xds.Names {
 		if c.dice.IntN(3) == 0 {
 			e.drop(k.url, name)
 		} else {
-			e.put(k.url, c.enrich(e, k.url, resource(name, c.dice.IntN(3), c.refs(k.url, name))))
+			e.put(k.url, c.enrich(e, k.url, resource(k.url, name, c.dice.IntN(3), c.refs(k.url, name))))
 		}
 	}
 	if c.rich && c.dice.IntN(4) == 0 {
@@ -54,7 +54,7 @@ func (c *content) rest() (e *edit, any bool) {
 	for _, k := range c.kinds {
 		for _, n := range k.names {
 			if r := c.view.Table(k.typ()).Lookup(n); r != nil && r.TTL > 0 {
-				last := &xds.Resource{Stamp: &xds.Stamp{Name: n, Refs: r.Refs}, Body: r.Body, Aliases: r.Aliases, OnDemand: r.OnDemand}
+				last := &xds.Resource{Stamp: &xds.Stamp{Name: n, Refs: r.Refs}, Type: r.Type, Body: r.Body, Aliases: r.Aliases, OnDemand: r.OnDemand}
 				last.Seal("")
 				e.put(k.url, last)
 				any = true
@@ -115,7 +115,7 @@ func (c *content) move() *edit {
 	c.gen++
 	pick := func(k int) string { return kinds[k].names[c.dice.IntN(len(kinds[k].names))] }
 	put := func(url, name string, refs ...xds.Ref) {
-		e.put(url, c.enrich(e, url, resource(name, c.gen, append(append([]xds.Ref{}, refs...), c.link(url, name)...))))
+		e.put(url, c.enrich(e, url, resource(url, name, c.gen, append(append([]xds.Ref{}, refs...), c.link(url, name)...))))
 	}
 	for _, l := range kinds[3].names {
 		if _, ok := c.routes[l]; !ok && c.gen == 1 || c.dice.IntN(5) == 0 {
@@ -180,7 +180,7 @@ func (c *content) move() *edit {
 	}
 	c.supply(e, put)
 	if c.dice.IntN(4) == 0 {
-		e.put(unknownURL, resource(pick(5), c.gen, []xds.Ref{}))
+		e.put(unknownURL, resource(unknownURL, pick(5), c.gen, []xds.Ref{}))
 	}
 	return e
 }
@@ -195,7 +195,7 @@ func (c *content) freshen(names map[string][]string) xds.Names {
 				n = place + "fresh"
 			}
 			c.gen++
-			e.put(k.url, resource(n, 1000+c.gen, []xds.Ref{}))
+			e.put(k.url, resource(k.url, n, 1000+c.gen, []xds.Ref{}))
 		}
 	}
 	return c.apply(e)

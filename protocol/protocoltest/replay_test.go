@@ -69,7 +69,7 @@ func TestReplay(t *testing.T) {
 
 // The judge speaks without being told what to expect.
 func TestReplayChecksEveryResponse(t *testing.T) {
-	foreign := xds.NewResource("foreign", nil)
+	foreign := xds.NewResource(xds.Cluster, "foreign", nil)
 	for _, test := range []struct {
 		name  string
 		fault faulty

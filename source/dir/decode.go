@@ -30,7 +30,6 @@ import (
 // A Loaded is a resource and the place where it stands.
 type Loaded struct {
 	*xds.Resource
-	Type *xds.Type
 	Pos
 
 	// Secret is where a secret stands in the resource, such as
@@ -390,7 +389,7 @@ func (d *decoder) add(n *yaml.Node, path string, m proto.Message, w *wrapped, in
 	}
 	r.OnDemand = w.onDemand
 	d.refer(r, t, m)
-	l := Loaded{Resource: r, Type: t, Pos: Pos{d.File, n.Line, n.Column, path}, version: in.version, doc: d.doc}
+	l := Loaded{Resource: r, Pos: Pos{d.File, n.Line, n.Column, path}, version: in.version, doc: d.doc}
 	if p := d.inspect(&l, m); p.Message != "" {
 		at, whole := d.place(n, path, m.ProtoReflect().Descriptor(), p.Path)
 		at.Secret = true // or near one

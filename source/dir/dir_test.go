@@ -190,7 +190,7 @@ func TestLoad(t *testing.T) {
 		b := newBench(t, "a.yaml", clusters("a"), "e.json", endpointsE)
 		b.load("CDS a, EDS e")
 		if _, err := b.st.Update(func(tx *store.Tx) error {
-			tx.Set(xds.Endpoint, xds.NewResource("other", nil))
+			tx.Set(xds.NewResource(xds.Endpoint, "other", nil))
 			return nil
 		}); err != nil {
 			t.Fatal(err)
@@ -198,7 +198,7 @@ func TestLoad(t *testing.T) {
 		b.remove("e.json")
 		b.load("CDS a, EDS other")
 		if _, err := b.st.Update(func(tx *store.Tx) error {
-			tx.Set(xds.Cluster, xds.NewResource("another", nil))
+			tx.Set(xds.NewResource(xds.Cluster, "another", nil))
 			return nil
 		}); err != nil {
 			t.Fatal(err)

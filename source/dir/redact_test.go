@@ -98,7 +98,7 @@ func TestHolders(t *testing.T) {
 		of := func(names ...string) world {
 			w := world{types: map[string]*content{}}
 			for _, name := range names {
-				_ = w.add(Loaded{Resource: xds.NewResource(name, nil), Type: xds.Cluster, Secret: "x"})
+				_ = w.add(Loaded{Resource: xds.NewResource(xds.Cluster, name, nil), Secret: "x"})
 			}
 			return w
 		}
@@ -126,7 +126,7 @@ func TestHolders(t *testing.T) {
 		}
 	})
 	// Of what cannot be read nobody knows what may be shown.
-	broken := xds.NewResource("a", []byte("\xff"))
+	broken := xds.NewResource(xds.Cluster, "a", []byte("\xff"))
 	s := New("", store.New(), Options{})
 	s.holders.Store(&holders{xds.Cluster.URL: {{body: broken}}})
 	if text, ok := s.Redacted(xds.Cluster, "text"); ok || text != "" {

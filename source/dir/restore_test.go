@@ -156,7 +156,7 @@ func TestRestore(t *testing.T) {
 		}
 		r := &kept.Types[0].Resources[0]
 		want := r.Refs
-		r.Resource = xds.NewResource(r.Name, r.Body) // as it comes from the disk
+		r.Resource = xds.NewResource(r.Type, r.Name, r.Body) // as it comes from the disk
 		b := newBench(t)
 		if err := b.src.Restore(kept); err != nil {
 			t.Fatal(err)
@@ -215,7 +215,7 @@ func TestRestore(t *testing.T) {
 	})
 	t.Run("what had gone and is not known any more is no reason to forget the rest", func(t *testing.T) {
 		with := kept
-		with.Gone = []lastgood.Type{{Type: xds.TypeOf("type.googleapis.com/of.before.Message"), Resources: []lastgood.Resource{{Resource: xds.NewResource("old", nil)}}}}
+		with.Gone = []lastgood.Type{{Type: xds.TypeOf("type.googleapis.com/of.before.Message"), Resources: []lastgood.Resource{{Resource: xds.NewResource(xds.TypeOf("type.googleapis.com/of.before.Message"), "old", nil)}}}}
 		var log bytes.Buffer
 		b := newBench(t)
 		b.src.opts.Log = slog.New(slog.NewTextHandler(&log, nil))
@@ -257,7 +257,7 @@ func TestRestore(t *testing.T) {
 	t.Run("secrets that were not kept are not known, until the files are", func(t *testing.T) {
 		withheld(t, lastgood.Type{Type: xds.Secret, Withheld: true}, "s")
 	})
-	v2 := lastgood.Type{Type: xds.Cluster.Legacy(), Resources: []lastgood.Resource{{Resource: xds.NewResource("old", nil)}}}
+	v2 := lastgood.Type{Type: xds.Cluster.Legacy(), Resources: []lastgood.Resource{{Resource: xds.NewResource(xds.Cluster.Legacy(), "old", nil)}}}
 	t.Run("what is of v2 is not served without the flag, and told to be left out", func(t *testing.T) {
 		log := withheld(t, v2, "old")
 		if got := log.String(); !strings.Contains(got, "Options.V2 serves them") {
@@ -280,7 +280,7 @@ func TestDeparted(t *testing.T) {
 	of := func(names ...string) world {
 		w := world{types: map[string]*content{}}
 		for _, n := range names {
-			w.add(Loaded{Resource: xds.NewResource(n, nil), Type: xds.Cluster})
+			w.add(Loaded{Resource: xds.NewResource(xds.Cluster, n, nil)})
 		}
 		return w
 	}

@@ -92,7 +92,7 @@ func (w world) replace(tx *store.Tx, next world) {
 	}
 	for url, c := range next.types {
 		set, gone := c.since(w.types[url])
-		tx.Set(c.typ, set...)
+		tx.Set(set...)
 		tx.Delete(c.typ, gone...)
 		tx.Version(c.typ, c.version)
 	}

@@ -4,6 +4,7 @@ package main
 
 import (
 	"flag"
+	"log"
 
 	"google.golang.org/grpc"
 
@@ -46,11 +47,15 @@ func (a *adapter) Update(url string, rs []ctl.Resource) error {
 	if err != nil {
 		return err
 	}
-	_, err = a.store.Update(func(tx *store.Tx) error { tx.Set(t, to...); return nil })
+	_, err = a.store.Update(func(tx *store.Tx) error { tx.Set(to...); return nil })
 	return err
 }
 
-func (a *adapter) Register(s *grpc.Server) { a.server.Register(s) }
+func (a *adapter) Register(s *grpc.Server) {
+	if err := a.server.Register(s); err != nil {
+		log.Fatal(err)
+	}
+}
 
 func (a *adapter) ServerOptions() []grpc.ServerOption {
 	return append(server.GRPCOptions(), grpc.Creds(a.server.Credentials(nil)))

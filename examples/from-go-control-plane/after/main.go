@@ -36,7 +36,7 @@ func main() {
 		_, err = st.Update(func(tx *store.Tx) error {
 			edge := tx.Group("edge")
 			edge.Clear() // what follows is all that the group has
-			edge.Set(xds.Cluster, cluster)
+			edge.Set(cluster)
 			return nil
 		})
 	}
@@ -46,7 +46,9 @@ func main() {
 
 	s := server.New(st, server.WithObserver(nacks{}))
 	g := grpc.NewServer(append(server.GRPCOptions(), grpc.Creds(s.Credentials(nil)))...)
-	s.Register(g) // all services
+	if err := s.Register(g); err != nil { // all services
+		log.Fatal(err)
+	}
 
 	l, err := net.Listen("tcp", os.Args[1])
 	if err != nil {

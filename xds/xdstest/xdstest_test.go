@@ -1,0 +1,293 @@
+package xdstest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/chancery-xds/chancery/server"
+	"github.com/chancery-xds/chancery/store"
+	"github.com/chancery-xds/chancery/wire"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var quiet = server.WithLogger(slog.New(slog.DiscardHandler))
+
+func within(t *testing.T, name string, f func(t *testing.T)) {
+	t.Run(name, func(t *testing.T) { synctest.Test(t, f) })
+}
+
+func update(t testing.TB, st *store.Store, f func(tx *store.Tx)) {
+	t.Helper()
+	if _, err := st.Update(func(tx *store.Tx) error { f(tx); return nil }); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func resource(t testing.TB, typ *xds.Type, m proto.Message) *xds.Resource {
+	t.Helper()
+	r, err := wire.NewResource(typ, "", m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func cluster(t testing.TB, name string) *xds.Resource {
+	return resource(t, xds.Cluster, &clusterv3.Cluster{Name: name})
+}
+
+func endpoints(t testing.TB, name string) *xds.Resource {
+	return resource(t, xds.Endpoint, &endpointv3.ClusterLoadAssignment{ClusterName: name})
+}
+
+// One conversation, by either variant.
+func TestConversation(t *testing.T) {
+	for name, dial := range map[string]func(T, grpc.ClientConnInterface, ...Option) *Client{"SotW": SotW, "delta": Delta} {
+		within(t, name, func(t *testing.T) {
+			st := store.New()
+			update(t, st, func(tx *store.Tx) { tx.Set(cluster(t, "a"), cluster(t, "b"), endpoints(t, "e")) })
+			srv := server.New(st, quiet, server.WithIdentifier(func() string { return "replica-1" }))
+			c := dial(t, Serve(t, srv))
+			c.Subscribe(xds.Cluster, "*")
+			c.Subscribe(xds.Endpoint, "e")
+			// Types may be expected in any order.
+			c.ACK(c.Expect(xds.Endpoint, "e"))
+			r := c.Expect(xds.Cluster, "b", "a")
+			var m clusterv3.Cluster
+			if err := r.Unmarshal("b", &m); err != nil || m.Name != "b" || r.Identifier != "replica-1" || r.Resource("a").Type != xds.Cluster {
+				t.Error(r, err)
+			}
+			for want, err := range map[string]error{
+				`no resource "x"`: r.Unmarshal("x", &m), "nil message": r.Unmarshal("a", nil),
+				"is a type.googleapis.com/envoy.config.cluster.v3.Cluster, not a type.googleapis.com/envoy.config.endpoint.v3": r.Unmarshal("a", &endpointv3.ClusterLoadAssignment{}),
+			} {
+				if err == nil || !strings.Contains(err.Error(), want) {
+					t.Errorf("%v, want %s", err, want)
+				}
+			}
+			c.ExpectNothing()
+			c.ACK(r)
+
+			update(t, st, func(tx *store.Tx) { tx.Delete(xds.Cluster, "a") })
+			if c.variant == xds.Delta {
+				c.ACK(c.ExpectRemoved(xds.Cluster, "a"))
+			} else {
+				c.ACK(c.Expect(xds.Cluster, "b"))
+			}
+			if got := c.Held(xds.Cluster); !slices.Equal(got, []string{"b"}) {
+				t.Errorf("it holds %q", got)
+			}
+
+			update(t, st, func(tx *store.Tx) { tx.Set(cluster(t, "c")) })
+			c.NACK(c.Next(nil), "not so")
+			c.ExpectNothing()
+			if got := c.Held(xds.Cluster); !slices.Equal(got, []string{"b"}) {
+				t.Errorf("it holds %q", got)
+			}
+			update(t, st, func(tx *store.Tx) { tx.Delete(xds.Cluster, "c"); tx.Set(cluster(t, "d")) })
+			c.Await(xds.Cluster, "b", "d")
+			c.Await(xds.Cluster, "d", "b")
+
+			c.Unsubscribe(xds.Endpoint, "e")
+			c.ExpectNothing() // so that the server has heard it
+			update(t, st, func(tx *store.Tx) { tx.Delete(xds.Endpoint, "e") })
+			c.ExpectNothing()
+			if got := c.Held(xds.Endpoint); len(got) > 0 {
+				t.Errorf("it holds %q", got)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			if err := srv.Drain(ctx); err != nil {
+				t.Error(err)
+			}
+			if err := c.ExpectEnd(); status.Code(err) != codes.Unavailable {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// What a client says of itself, and that it comes back.
+func TestOptions(t *testing.T) {
+	within(t, "groups by node", func(t *testing.T) {
+		st := store.New(store.WithSelect(func(n *xds.Node) string {
+			return n.Cluster + n.Zone + n.UserAgentName + n.ClientFeatures[0] + string(n.Metadata)
+		}))
+		update(t, st, func(tx *store.Tx) { tx.Group("edgezagentfeaturemeta").Set(cluster(t, "a")) })
+		c := Delta(t, Serve(t, server.New(st, quiet)), nil, WithNode(xds.Node{
+			ID: "n", Cluster: "edge", Region: "r", Zone: "z", SubZone: "s", UserAgentName: "agent", UserAgentVersion: "1.2.3", ClientFeatures: []string{"feature"}, Metadata: []byte("meta")}))
+		c.Subscribe(xds.Cluster)
+		c.Expect(xds.Cluster, "a")
+	})
+	for name, dial := range map[string]func(T, grpc.ClientConnInterface, ...Option) *Client{"SotW": SotW, "delta": Delta} {
+		within(t, "one type, and resuming, "+name, func(t *testing.T) {
+			st := store.New()
+			update(t, st, func(tx *store.Tx) { tx.Set(cluster(t, "a")) })
+			conn := Serve(t, server.New(st, quiet))
+			c := dial(t, conn, WithType(xds.Cluster))
+			c.Subscribe(xds.Cluster, "*")
+			r := c.Expect(xds.Cluster, "a")
+			c.ACK(r)
+			c.Close()
+			if err := c.ExpectEnd(); err == nil {
+				t.Error("no error")
+			}
+			again := dial(t, conn, WithQuiet(time.Second))
+			again.Resume(xds.Cluster, c)
+			again.ExpectNothing() // new
+			update(t, st, func(tx *store.Tx) { tx.Set(cluster(t, "b")) })
+			again.Await(xds.Cluster, "a", "b")
+		})
+	}
+	within(t, "TTL", func(t *testing.T) {
+		st := store.New()
+		r := cluster(t, "a")
+		r.TTL = 90*time.Second + time.Millisecond
+		r.Seal("")
+		update(t, st, func(tx *store.Tx) { tx.Set(r) })
+		conn := Serve(t, server.New(st, quiet, server.WithForcedTTL()))
+		supports := WithNode(xds.Node{ClientFeatures: []string{"xds.config.supports-resource-ttl", "xds.config.supports-resource-in-sotw"}})
+		for name, dial := range map[string]func(T, grpc.ClientConnInterface, ...Option) *Client{"SotW": SotW, "delta": Delta} {
+			c := dial(t, conn, WithTimeout(time.Minute), supports)
+			c.Subscribe(xds.Cluster, "*")
+			first := c.Expect(xds.Cluster, "a")
+			if got := first.Resource("a"); got.TTL != r.TTL || string(got.Body) != string(r.Body) {
+				t.Errorf("%s: %+v", name, got)
+			}
+			c.ACK(first)
+			beat := c.Expect(xds.Cluster, "a")
+			c.ACK(beat)
+			if c.variant == xds.Delta && beat.Resource("a").Body != nil || len(c.Held(xds.Cluster)) != 1 {
+				t.Errorf("%s: %+v", name, beat.Resource("a"))
+			}
+		}
+	})
+}
+
+// A failing is a test that fails.
+type failing struct {
+	*testing.T
+	why string
+}
+
+func (f *failing) Fatalf(format string, args ...any) {
+	f.why = fmt.Sprintf(format, args...)
+	runtime.Goexit()
+}
+
+// What is not as expected fails the test, and says what was said.
+func TestFailures(t *testing.T) {
+	for name, tc := range map[string]struct {
+		f    func(t T, conn *grpc.ClientConn)
+		want []string
+	}{
+		"another response": {func(t T, conn *grpc.ClientConn) {
+			c := Delta(t, conn)
+			c.Subscribe(xds.Cluster, "*")
+			c.Expect(xds.Cluster, "a", "b")
+		}, []string{`got  CDS "a" (nonce 1, version `, `want CDS "a", "b"`, "the conversation so far:\n  > CDS subscribe \"*\"\n  < CDS \"a\""}},
+		"no removal": {func(t T, conn *grpc.ClientConn) {
+			c := Delta(t, conn)
+			c.Subscribe(xds.Cluster, "*")
+			c.ExpectRemoved(xds.Cluster, "b")
+		}, []string{`want CDS nothing, removed "b"`}},
+		"no response": {func(t T, conn *grpc.ClientConn) {
+			c := SotW(t, conn)
+			c.Subscribe(xds.Endpoint, "none")
+			c.Next(xds.Endpoint)
+			c.Next(xds.Endpoint)
+		}, []string{"a response of EDS did not come within 10s", "> EDS subscribe"}},
+		"one too many": {func(t T, conn *grpc.ClientConn) {
+			c := SotW(t, conn)
+			c.Subscribe(xds.Cluster, "*")
+			c.ExpectNothing()
+		}, []string{`want nothing, and there is CDS "a"`}},
+		"one too many, from before": {func(t T, conn *grpc.ClientConn) {
+			c := SotW(t, conn, WithTimeout(time.Second))
+			c.Subscribe(xds.Cluster, "*")
+			c.Subscribe(xds.Endpoint, "e")
+			c.ACK(c.Next(xds.Endpoint))
+			c.ExpectNothing()
+		}, []string{`want nothing, and there is CDS "a"`}},
+		"another state": {func(t T, conn *grpc.ClientConn) {
+			c := Delta(t, conn, WithTimeout(time.Second))
+			c.Subscribe(xds.Cluster, "*")
+			c.Await(xds.Cluster, "a", "b")
+		}, []string{`that the client holds CDS "a", "b", and not "a", did not come within 1s`, "> CDS ACK 1"}},
+		"removals of SotW": {func(t T, conn *grpc.ClientConn) { SotW(t, conn).ExpectRemoved(xds.Cluster, "a") }, []string{"expect what is left", "nothing was said"}},
+		"no end":           {func(t T, conn *grpc.ClientConn) { SotW(t, conn).ExpectEnd() }, []string{"the stream has not ended within 10s"}},
+		"an end": {func(t T, conn *grpc.ClientConn) {
+			c := SotW(t, conn)
+			c.Subscribe(xds.TypeOf(strings.Repeat("x", 5000)), "a")
+			c.Next(nil)
+		}, []string{"the stream has ended: rpc error: code = ResourceExhausted"}},
+		"an end, and a request": {func(t T, conn *grpc.ClientConn) {
+			c := SotW(t, conn)
+			c.Close()
+			_ = c.ExpectEnd()
+			c.Subscribe(xds.Cluster, "a")
+		}, []string{"the stream has ended"}},
+		"late resuming": {func(t T, conn *grpc.ClientConn) {
+			c := SotW(t, conn)
+			c.Subscribe(xds.Cluster, "a")
+			c.Resume(xds.Cluster, c)
+		}, []string{"Resume is the first request"}},
+		"resuming nothing":  {func(t T, conn *grpc.ClientConn) { SotW(t, conn).Resume(xds.Cluster, nil) }, []string{"Resume needs an earlier client, also of sotw"}},
+		"another type":      {func(t T, conn *grpc.ClientConn) { SotW(t, conn, WithType(xds.Cluster)).Subscribe(xds.Route, "a") }, []string{"the stream is of CDS alone, not of RDS"}},
+		"no type":           {func(t T, conn *grpc.ClientConn) { SotW(t, conn).Subscribe(nil, "a") }, []string{"the type is nil"}},
+		"no service":        {func(t T, conn *grpc.ClientConn) { SotW(t, conn, WithType(xds.VirtualHost)) }, []string{"VHDS has no sotw service"}},
+		"no response to it": {func(t T, conn *grpc.ClientConn) { SotW(t, conn).ACK(nil) }, []string{"the response to answer is nil"}},
+		"no server":         {func(t T, _ *grpc.ClientConn) { Serve(t, nil) }, []string{"not made by server.New"}},
+	} {
+		within(t, name, func(t *testing.T) {
+			st := store.New()
+			update(t, st, func(tx *store.Tx) { tx.Set(cluster(t, "a"), endpoints(t, "e")) })
+			conn := Serve(t, server.New(st, quiet))
+			f := &failing{T: t}
+			done := make(chan struct{})
+			go func() { defer close(done); tc.f(f, conn) }()
+			<-done
+			for _, want := range tc.want {
+				if !strings.Contains(f.why, want) {
+					t.Errorf("it says\n%s\nwant %s", f.why, want)
+				}
+			}
+		})
+	}
+}
+
+// What cannot be read ends the stream with an error.
+func TestDecode(t *testing.T) {
+	for _, v := range []xds.Variant{xds.SotW, xds.Delta} {
+		for _, b := range []string{"\x0a\xff", "\x12\x02\x0a\xff", "\x12\x04\x12\x02\x0a\xff", "\xff", "\x09"} {
+			if r, err := decode(v, []byte(b)); v == xds.Delta && err == nil {
+				t.Errorf("%v %q is %v", v, b, r)
+			}
+		}
+	}
+	if _, err := (raw{}).Marshal("text"); err == nil {
+		t.Error("it sends what is not encoded")
+	}
+	if err := (raw{}).Unmarshal(nil, new(string)); err == nil || errors.Is(err, io.EOF) {
+		t.Error(err)
+	}
+}

@@ -43,7 +43,6 @@ type Options struct {
 type Metrics struct {
 	registry prometheus.Registerer
 	streams  *streams
-	loads    *loads
 }
 
 // New registers metrics that are all zero. It panics if the registry has some of their
@@ -56,7 +55,7 @@ func New(o Options) *Metrics {
 		o.Group = func(*xds.Node) string { return store.DefaultGroup }
 	}
 	names := newGroups()
-	m := &Metrics{registry: o.Registry, streams: newStreams(o.Registry, names, o.Group), loads: newLoads()}
+	m := &Metrics{registry: o.Registry, streams: newStreams(o.Registry, names, o.Group)}
 	if o.Snapshot != nil {
 		m.registry.MustRegister(&content{snapshot: o.Snapshot, groups: names})
 	}

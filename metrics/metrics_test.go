@@ -293,11 +293,12 @@ func TestLoads(t *testing.T) {
 	if _, is := scrape(t, m)[prefix+"config_last_load_successful"]; is {
 		t.Error("a program that loads nothing has not failed to")
 	}
-	m.Source(src)
-	expect(t, m, func() { m.Loaded(time.UnixMilli(1_500), nil) },
+	l := NewLoads(m.registry)
+	l.Source(src)
+	expect(t, m, func() { l.Loaded(time.UnixMilli(1_500), nil) },
 		`config_loads_total{result="success"} 1`,
 		`config_last_load_success_timestamp_seconds 1.5`, `config_last_load_successful 1`)
-	expect(t, m, func() { m.Loaded(time.UnixMilli(9_500), errors.New("x")) },
+	expect(t, m, func() { l.Loaded(time.UnixMilli(9_500), errors.New("x")) },
 		`config_loads_total{result="failure"} 1`, `config_last_load_successful 0`)
 	if at, is := scrape(t, m)[prefix+"certificate_first_expiry_timestamp_seconds"]; is {
 		t.Error("a certificate that there is not ends at", at)
@@ -305,6 +306,15 @@ func TestLoads(t *testing.T) {
 	expect(t, m, func() { src.held, src.ends = 7, time.Unix(1500, 0) },
 		`config_removals_waiting 7`, `certificate_first_expiry_timestamp_seconds 1500`)
 	expect(t, m, func() { src.deaf = true }, `watch_deaf 1`)
+
+	// Of two sources each tells of itself.
+	m = made(Options{})
+	edge, internal := NewLoads(prometheus.WrapRegistererWith(prometheus.Labels{"source": "edge"}, m.registry)), NewLoads(prometheus.WrapRegistererWith(prometheus.Labels{"source": "internal"}, m.registry))
+	edge.Source(&source{held: 1})
+	internal.Source(&source{})
+	expect(t, m, func() { edge.Loaded(time.Unix(1, 0), errors.New("x")); internal.Loaded(time.Unix(1, 0), nil) },
+		`config_loads_total{result="failure",source="edge"} 1`, `config_loads_total{result="success",source="internal"} 1`,
+		`config_last_load_success_timestamp_seconds{source="internal"} 1`, `config_last_load_successful{source="internal"} 1`)
 }
 
 // Two servers that serve the same have the same hash, however they came to it, and others

@@ -18,6 +18,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"google.golang.org/grpc"
 
@@ -40,7 +41,7 @@ func main() {
 	}
 	http.Handle("/metrics", promhttp.Handler())
 	go func() { log.Print(http.ListenAndServe("127.0.0.1:9090", nil)) }()
-	if err := serve(ctx, l, os.Args[1]); err != nil {
+	if err := serve(ctx, l, os.Args[1], prometheus.DefaultRegisterer); err != nil {
 		log.Fatal(err)
 	}
 }
@@ -49,9 +50,9 @@ func main() {
 func group(n *xds.Node) string { return n.Cluster }
 
 // serve serves each directory below root to its group, until ctx is done.
-func serve(ctx context.Context, l net.Listener, root string) error {
+func serve(ctx context.Context, l net.Listener, root string, registry prometheus.Registerer) error {
 	st := store.New(store.WithSelect(group))
-	m := metrics.New(metrics.Options{Group: group, Snapshot: st.Snapshot})
+	m := metrics.New(metrics.Options{Registry: registry, Group: group, Snapshot: st.Snapshot})
 	sources := map[string]*dir.Source{}
 	srv := server.New(st, server.WithObserver(m),
 		// What a client refused is logged with its place, and without passwords that are in it.
@@ -81,7 +82,9 @@ func serve(ctx context.Context, l net.Listener, root string) error {
 		if !e.IsDir() {
 			continue
 		}
-		src := dir.New(filepath.Join(root, e.Name()), st, dir.Options{Group: e.Name(), References: true})
+		loads := metrics.NewLoads(prometheus.WrapRegistererWith(prometheus.Labels{"source": e.Name()}, registry))
+		src := dir.New(filepath.Join(root, e.Name()), st, dir.Options{Group: e.Name(), References: true, Done: loads.Loaded})
+		loads.Source(src)
 		report, err := src.Load()
 		if err != nil {
 			return fmt.Errorf("group %s:\n%w", e.Name(), err) // each mistake with its place

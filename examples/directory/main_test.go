@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
@@ -28,7 +29,7 @@ func TestServe(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	served := make(chan error, 1)
-	go func() { served <- serve(ctx, l, root) }()
+	go func() { served <- serve(ctx, l, root, prometheus.NewRegistry()) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-served; err != nil {

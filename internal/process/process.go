@@ -28,6 +28,7 @@ type Options struct {
 // create them with [New].
 type Metrics struct {
 	*metrics.Metrics
+	*metrics.Loads
 	registry *prometheus.Registry
 }
 
@@ -39,7 +40,7 @@ func New(o Options) *Metrics {
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		buildInfo(o.Version, o.Revision),
 	)
-	return &Metrics{metrics.New(metrics.Options{Registry: r, Snapshot: o.Snapshot}), r}
+	return &Metrics{metrics.New(metrics.Options{Registry: r, Snapshot: o.Snapshot}), metrics.NewLoads(r), r}
 }
 
 // Connections adds how many connections of clients are open, and how many were closed

@@ -44,8 +44,8 @@
 //	orphan      SotW cannot tell it that the name is gone: it has it until it
 //	            drops the name
 //	vague       it has something from an earlier stream, and nobody knows what,
-//	            until it accepts what it is told here, name by name; 15 s for names
-//	            of which there is nothing to tell
+//	            until it accepts what it is told here, or gives it up, name by name;
+//	            15 s for names of which there is nothing to tell
 //
 // One delivery per type is under way; changes coalesce behind it, for 5 s at most
 // (blocked). In delta, what the client asks for does not wait.

@@ -305,11 +305,17 @@ func (s *Session) unsubscribedBy(u *subscription, t *xds.Table, name string) (na
 			names = append(names, r.Name)
 		}
 	}
-	return append(names, s.aliasesOf(u, name)...)
+	for _, alias := range s.aliasesOf(u, name) {
+		if e := u.entry(alias); e.told == others || !e.sent { // else it was told that this finds nothing, or is itself
+			names = append(names, alias)
+		}
+	}
+	return names
 }
 
 // aliasesOf returns the subscribed names that are aliases of a resource as the client was
-// told of it, but for those of which it was told that they find nothing.
+// told of it: by these it has that until it is told that it is gone, whatever it was told of
+// what is called so, and though it may have been told meanwhile that they find nothing.
 func (s *Session) aliasesOf(u *subscription, name string) (names []string) {
 	told := u.told(name)
 	if !stands(told) {
@@ -317,7 +323,7 @@ func (s *Session) aliasesOf(u *subscription, name string) (names []string) {
 	}
 	if was := s.body(u.typ, name, told); was != nil && same(was.Stamp, told) {
 		for _, alias := range was.Aliases {
-			if known := u.entry(alias); known != nil && known.named && (known.told == others || known.told == absent && !known.sent) {
+			if known := u.entry(alias); known != nil && known.named {
 				names = append(names, alias)
 			}
 		}

@@ -149,28 +149,30 @@ func (u *subscription) refuse(v xds.Variant, d *delivery, p *part) {
 	u.remember(v, r)
 }
 
-// remember adds a refusal, in the order of nonces.
-func (u *subscription) remember(v xds.Variant, r refusal) {
+// remember adds a refusal, in the order of nonces. It is listed first, for what lapses is
+// known by it.
+func (u *subscription) remember(v xds.Variant, refused refusal) {
 	u.wake() // what waits may be among what is refused, which is told again with that
-	if later := u.laterThan(v, r.nonce); (v == xds.Delta || !u.typ.FullState) && u.toldSince(&r, later) {
+	at := len(u.refusals)
+	for at > 0 && u.refusals[at-1].nonce > refused.nonce {
+		at--
+	}
+	u.refusals = slices.Insert(u.refusals, at, refused)
+	r := &u.refusals[at]
+	if later := u.laterThan(v, r.nonce); (v == xds.Delta || !u.typ.FullState) && u.toldSince(r, later) {
 		// One of the names was told anew already. The others, which the client
 		// may not have applied, would otherwise stay refused with it.
-		u.retell(&r, func(name string, it item) bool { return same(u.told(name), it.is) && !later(name) })
+		u.retell(r, func(name string, it item) bool { return same(u.told(name), it.is) && !later(name) })
 		for name := range r.members { // whatever it made of them, it has taken what it was told later
-			if u.acceptedSince(v, &r, name) && !later(name) {
+			if u.acceptedSince(v, r, name) && !later(name) {
 				r.take(name, false)
 			}
 		}
 	}
-	at := len(u.refusals)
-	for at > 0 && u.refusals[at-1].nonce > r.nonce {
-		at--
-	}
-	u.refusals = slices.Insert(u.refusals, at, r)
 	for name, it := range r.members {
 		u.stir(name)
 		if !u.covers(name) && !u.lapses(name) || u.phantom(it) {
-			u.refusals[at].take(name, true)
+			r.take(name, true)
 		}
 	}
 	u.dropEmpty()
@@ -371,6 +373,7 @@ func (u *subscription) remembered() (names []string) {
 // dropUnwanted forgets what is remembered of names that the client does not want
 // any more.
 func (u *subscription) dropUnwanted() {
+	u.bringLess()
 	if len(u.quit) == 0 {
 		return
 	}

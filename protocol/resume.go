@@ -129,14 +129,8 @@ func (s *Session) recall(u *subscription, version string, t *xds.Table) {
 	w := s.world(u.typ, version, t)
 	if w == nil || s.refusedBefore(u.typ) {
 		u.vague, u.vagueAll = s.now.Add(silence), u.wildcard || u.typ.FullState
-		if !u.typ.FullState && u.named > 0 {
-			var names []string
-			for e := range u.entries() {
-				if e.named {
-					names = append(names, e.name)
-				}
-			}
-			u.bring(names)
+		if !u.typ.FullState {
+			u.bringNamed()
 		}
 	}
 	if u.typ.FullState && w != nil && !w.Since {

@@ -184,30 +184,31 @@ type undecided struct {
 func (v undecided) Undecided(_ *xds.Type, name string) bool { return v.names[name] }
 
 // ADS-3: what the view has lost and looks for stays listed when all else is told, for the
-// client may hold it, and is told when it is decided.
+// client may hold it, and is told when it is decided. Of a type to which others refer it
+// lingers instead.
 func TestTellLater(t *testing.T) {
-	l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.Endpoint.URL: tableOf(xds.Endpoint, "a", "b")})
-	l.ask(xds.Request{Type: xds.Endpoint, Subscribe: []string{"a", "b"}})
+	l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.Listener.URL: tableOf(xds.Listener, "a", "b")})
+	l.ask(xds.Request{Type: xds.Listener, Subscribe: []string{"a", "b"}})
 	l.settle()
-	l.commit(xds.Endpoint, resources(2, "b"), "a")
+	l.commit(xds.Listener, resources(2, "b"), "a")
 	looks := map[string]bool{"a": true}
-	l.Change(undecided{l.view, looks}, []xds.Names{{xds.Endpoint.URL: []string{"a"}}})
+	l.Change(undecided{l.view, looks}, []xds.Names{{xds.Listener.URL: []string{"a"}}})
 	for range 2 {
-		if got := l.tells(xds.Endpoint); got != "b:b1>b2" && got != "" {
+		if got := l.tells(xds.Listener); got != "b:b1>b2" && got != "" {
 			t.Errorf("it told %q", got)
 		}
-		if u := l.sub(xds.Endpoint); !slices.Equal(u.dirty, []string{"a"}) || !u.entry("a").dirty {
+		if u := l.sub(xds.Listener); !slices.Equal(u.dirty, []string{"a"}) || !u.entry("a").dirty {
 			t.Errorf("listed are %q", u.dirty)
 		}
-		if got := l.held(xds.Endpoint); got != "a1" {
+		if got := l.held(xds.Listener); got != "a1" {
 			t.Errorf("it may hold %q", got)
 		}
 	}
 	delete(looks, "a")
-	if got := l.tells(xds.Endpoint); got != "a:a1>-" {
+	if got := l.tells(xds.Listener); got != "a:a1>-" {
 		t.Errorf("it told %q", got)
 	}
-	if u := l.sub(xds.Endpoint); len(u.dirty) > 0 {
+	if u := l.sub(xds.Listener); len(u.dirty) > 0 {
 		t.Errorf("listed are %q", u.dirty)
 	}
 }

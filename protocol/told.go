@@ -171,6 +171,27 @@ func (u *subscription) bring(names []string) {
 	u.brought = merged(more, except(u.brought, names))
 }
 
+// bringNamed notes that of what the client asks for by name.
+func (u *subscription) bringNamed() {
+	var names []string
+	for e := range u.entries() {
+		if e.named {
+			names = append(names, e.name)
+		}
+	}
+	u.bring(names)
+}
+
+// bringLess notes that a client which asks for all no more has from before what it asks for by
+// name, or nothing. Of a type with full state the next world tells what.
+func (u *subscription) bringLess() {
+	if !u.vagueAll || u.wildcard || u.typ.FullState && !u.idle() {
+		return
+	}
+	u.vagueAll = false
+	u.bringNamed()
+}
+
 // hadBefore reports whether the client may have a name from before, and nobody knows what of it.
 func (u *subscription) hadBefore(name string) bool {
 	_, ok := place(u.brought, name)

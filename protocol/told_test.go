@@ -170,6 +170,41 @@ func TestVague(t *testing.T) {
 	}
 }
 
+// ADS-8, ADS-9: of what a client has from before it keeps what it asks for still, by name or as
+// all. Of a type with full state a world tells what that is, unless it asks for nothing.
+func TestBringsLess(t *testing.T) {
+	for _, c := range []struct {
+		typ   *xds.Type
+		asked [][]string
+		want  string
+	}{
+		{xds.Route, [][]string{{"*"}}, "all:"},
+		{xds.Route, [][]string{{"*"}, {"*", "r"}}, "all:"},
+		{xds.Route, [][]string{{"*"}, {"r"}}, "r"},
+		{xds.Route, [][]string{{"*", "r"}, {"r"}}, "r"},
+		{xds.Route, [][]string{{"*"}, {"r"}, {"*", "q"}}, "r"},
+		{xds.Route, [][]string{{"*"}, {"r"}, {"*", "q"}, {"q"}}, ""},
+		{xds.Route, [][]string{{"*", "r"}, {}, {"*", "r"}}, ""},
+		{xds.Listener, [][]string{{"*"}, {"l"}}, "all:"},
+		{xds.Listener, [][]string{{"*", "l"}, {}, {"l"}}, ""},
+	} {
+		l := newLine(t, xds.SotW, nil, Options{}, xds.Tables{})
+		for _, names := range c.asked {
+			l.ask(xds.Request{Type: c.typ, Names: names, Version: "of another replica"})
+		}
+		u, got := l.sub(c.typ), ""
+		if u.vagueAll {
+			got = "all:"
+		}
+		for _, st := range u.brought {
+			got += st.Name
+		}
+		if got != c.want {
+			t.Errorf("%s asks for %q: it may have %q from before, not %q", c.typ, c.asked, got, c.want)
+		}
+	}
+}
+
 // Stamps of which the content is not known are like no other, not even like each
 // other.
 func TestSame(t *testing.T) {

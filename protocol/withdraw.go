@@ -10,7 +10,7 @@ import (
 // A leaver is a resource that the view has no more and the client still has,
 // kept since something that the client may hold refers to it: "Stale CDS
 // clusters and related EDS endpoints (ones no longer being referenced) can then
-// be removed".
+// be removed". So is what may not be told to be gone, since the view is looking for it.
 type leaver struct {
 	stamp    *xds.Stamp    // what the client has of it; absent: nothing, but what it warms needs it
 	body     *xds.Resource // what it is told meanwhile; nil: not known any more
@@ -182,7 +182,7 @@ func (s *Session) retain(u *subscription, touched []xds.Names) {
 	unheld := false // nothing refers to any of them
 	var extra []entry
 	look := func(n string, e *entry) {
-		if unheld {
+		if unheld && !s.undecided(u.typ, n) {
 			return
 		}
 		told := u.toldBy(e, n)
@@ -289,7 +289,9 @@ func (s *Session) keep(u *subscription, refs []referrer, name string, told *xds.
 	if body == nil && (s.variant == xds.SotW || told == absent) {
 		return false // too long ago
 	}
-	if s.only == nil && !slices.ContainsFunc(refs, func(r referrer) bool { holds, _ := r.holds(name, body, s.now); return holds }) {
+	// What the view is looking for is lost all the same: what comes to refer to it counts from now.
+	untold := stands(told) && s.undecided(u.typ, name)
+	if s.only == nil && !untold && !slices.ContainsFunc(refs, func(r referrer) bool { holds, _ := r.holds(name, body, s.now); return holds }) {
 		return false
 	}
 	if u.leaving == nil {

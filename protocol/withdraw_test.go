@@ -567,3 +567,14 @@ func TestRefusedAndLingeringIsSilent(t *testing.T) {
 		}
 	}
 }
+
+// ADS-3, ADS-8: what the view has lost and looks for lingers since then, though nothing refers to
+// it yet. What else is lost does not.
+func TestLostWhileNotDecided(t *testing.T) {
+	l := newLine(t, xds.Delta, nil, Options{Grace: -1}, xds.Tables{})
+	l.Change(undecided{l.view, map[string]bool{"c": true}}, nil)
+	l.ask(xds.Request{Type: xds.Cluster, Initial: []xds.Version{{Name: "c", Version: "1"}, {Name: "a", Version: "1"}}})
+	if u := l.sub(xds.Cluster); len(u.leaving) != 1 || u.leaving["c"] == nil {
+		t.Errorf("about to leave are %v", u.leaving)
+	}
+}

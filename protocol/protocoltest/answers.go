@@ -49,7 +49,7 @@ func (l *ledger) settle(a *account, req xds.Request, stale bool) *flight {
 		maps.Copy(a.unheard, unheard)
 	} else {
 		for n, k := range f.carried {
-			if l.resumes && a.opaque && a.wildcard && !a.world && !k.absent() {
+			if a.opaque && a.wildcard && !a.world && !k.absent() {
 				a.before[n] = true // what came by "*", too
 			}
 		}

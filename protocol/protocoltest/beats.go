@@ -22,7 +22,11 @@ func (l *ledger) beating(a *account, r *xds.Response, f *flight) error {
 		return fmt.Errorf("TTL-1: the TTL is not told")
 	}
 	for _, b := range r.Beats {
-		switch k, told := a.told[b.Name]; {
+		k, told := a.told[b.Name]
+		if !told {
+			k = a.stray[b.Name] // "what [it] has not been told otherwise counts as held" (ADS-9), also once a name finds it
+		}
+		switch {
 		case !told && b.TTL > 0 && l.lets(func() bool {
 			return l.brought(a, b) && l.grants(hadBefore) || l.hadLast(a, b) && l.grants(opaque) || a.cameBack(b) && l.grants(back)
 		}, keeping...):
@@ -62,7 +66,7 @@ func (l *ledger) stays(a *account, n string) *xds.Resource {
 // something that it may hold refers to: a SotW client that was told it, or a delta client
 // that states it, and has not asked for it by a name that finds it now.
 func (l *ledger) brought(a *account, r *xds.Resource) bool {
-	states := a.stray[r.Name] && same(a.leaving[r.Name].res, r)
+	states := a.strays(r.Name) && same(a.leaving[r.Name].res, r)
 	return l.shown(a, r.Name) == nil && (states || slices.ContainsFunc(l.past.of(a.typ, r.Name), func(p *xds.Resource) bool { return same(p, r) })) && l.held(a, r.Name, possibly)
 }
 
@@ -201,7 +205,9 @@ func (l *ledger) errors(a *account, r *xds.Response) error {
 		}
 	}
 	for _, n := range gone {
-		if l.opts.ResourceErrors && a.names[n] && !a.scopes[n] && n != "" && !l.resolves(a, n) && !slices.Contains(r.Missing, n) {
+		// What was called so is gone, and the name may find another, if only for a while: it is missing after that.
+		finds := func() bool { return l.resolves(a, n) || l.stillFinds(a, n) }
+		if l.opts.ResourceErrors && a.names[n] && !a.scopes[n] && n != "" && !slices.Contains(r.Missing, n) && !l.lets(finds, keeping...) {
 			return fmt.Errorf("gRFC A88: %s is removed, and not told missing", n)
 		}
 	}

@@ -67,11 +67,14 @@ func (l *ledger) book(a *account, r *xds.Response, f *flight) {
 		a.told[n] = k
 		delete(a.tied, n)
 		a.heard[n] = true
-		if delete(a.turned, n); l.resolves(a, n) {
+		if delete(a.turned, n); k.found || l.resolves(a, n) {
 			a.turned[n] = true
 		}
 		delete(a.owe, n)
 		delete(a.may, n)
+		if k.found && !l.resolves(a, n) && l.opts.ResourceErrors {
+			a.owe[n] = true // it is missing when it finds nothing any more
+		}
 		if k.absent() {
 			delete(a.leaving, n)
 		}

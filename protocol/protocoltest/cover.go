@@ -67,6 +67,16 @@ func finds(t *xds.Type, r *xds.Resource, name string) bool {
 	return slices.Contains(r.Aliases, name) || name != "" && !r.OnDemand && t.Collection(r.Name) == name
 }
 
+// strays reports whether the client states to have a name that it has not asked for.
+func (a *account) strays(n string) bool {
+	_, states := a.stray[n]
+	return states
+}
+
+// claims reports whether a client that states a name has asked for it since, for all that it
+// knows: which routes its wildcard is of, and what these have, it does not.
+func (a *account) claims(n string) bool { return a.wildcard || a.covers(n) }
+
 // calls reports whether a resource, if it were there, would be found by a name.
 func (a *account) calls(r *xds.Resource) bool {
 	for n := range a.names {
@@ -98,9 +108,10 @@ func (l *ledger) find(a *account) {
 	}
 }
 
-// unchanged reports whether what is to be said of a name is what was refused.
+// unchanged reports whether what is to be said of a name is what was refused. A name that the
+// client does not ask for finds nothing.
 func (l *ledger) unchanged(a *account, g *group, name string, was *xds.Resource) bool {
-	return same(was, l.shown(a, name)) && (was != nil || l.resolves(a, name) == g.found[name])
+	return same(was, l.shown(a, name)) && (was != nil || !a.wants(name) || l.resolves(a, name) == g.found[name])
 }
 
 // scope follows the names whose collections a wildcard is of. "A VHDS wildcard
@@ -138,8 +149,8 @@ func (l *ledger) scope(a *account, asked bool) {
 	}
 	for n, k := range a.told { // what it has of a route that it asks for again may linger, if that is lost
 		c := a.typ.Collection(n)
-		if _, leaves := a.leaving[n]; k.res != nil && a.scopes[c] && was != nil && !was[c] && !leaves && l.shown(a, n) == nil && l.lingers(a) {
-			a.leaving[n] = leaver{res: k.res, at: l.now}
+		if _, leaves := a.leaving[n]; !k.absent() && a.scopes[c] && was != nil && !was[c] && !leaves && l.shown(a, n) == nil && l.lingers(a) {
+			a.leaving[n] = leaver{res: l.content(a, n, k), at: l.now} // it may have stated that
 		}
 	}
 	for c := range was {

@@ -91,10 +91,13 @@ func (a *account) mayHold(n string, silent bool, d doubt) []fact {
 		case !ok || f.done:
 		case d == surely && a.grants(merged) && a.merged(f, n):
 			open = append(open, told)
-		case wide || !f.superseded && f.seq >= a.answered:
-			open = append(open, k)
-		case f.seq < a.accepted && f.seq > before.seq:
-			before = k // it has acknowledged a later one, so it has dealt with this
+		default:
+			if wide || !f.superseded && f.seq >= a.answered {
+				open = append(open, k)
+			}
+			if f.seq < a.accepted && f.seq > before.seq {
+				before = k // it has acknowledged a later one, so it has dealt with this
+			}
 		}
 	}
 	if d == surely && before.merged && a.grants(merged) {

@@ -2,6 +2,7 @@ package protocoltest
 
 import (
 	"testing"
+	"time"
 
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -77,5 +78,72 @@ func TestJudgeFound(t *testing.T) {
 			t.Error(err)
 		}
 		wrong(t, tell("another"), "SOTW-13: version")
+	})
+	t.Run("DELTA-11 a name is missing when what it finds has left, and is told so then", func(t *testing.T) {
+		start := func(stated, errors bool, lost string, lingers time.Duration) *court {
+			c := newCourt(t, xds.Delta)
+			c.l.only, c.l.opts.ResourceErrors = xds.Secret, errors
+			c.commit("SDS", "x|n=1")
+			if stated { // what was called so, and is gone: it finds x
+				c.resume(xds.Secret, []string{"n"}, xds.Version{Name: "n", Version: "old"})
+			} else {
+				c.ask(xds.Secret, "x")
+			}
+			c.takes(xds.Secret, "x|n=1")
+			c.wait(time.Second)
+			c.commit("SDS", lost)
+			c.l.begun()  // the session is asked what it has to say, and lets it linger from now on
+			if !stated { // it has found nothing since
+				c.ask(xds.Secret, "n")
+			}
+			c.wait(lingers)
+			return c
+		}
+		left := func(c *court, want string) {
+			t.Helper()
+			if left := c.l.waiting(); left != want {
+				t.Errorf("waiting: %q", left)
+			}
+		}
+		for _, lost := range []string{"x=2", "-x"} { // its alias, or itself
+			c := start(true, true, lost, 4*time.Second)
+			c.takes(xds.Secret, "-n")
+			left(c, "")
+			c.wait(time.Second)
+			left(c, "SDS: n is owed, if only its absence")
+			_, err := c.try(xds.Secret, "-n", "-x")
+			wrong(t, err, "A88: n is removed, and not told missing")
+			c = start(true, true, lost, 4*time.Second)
+			c.takes(xds.Secret, "-n", "!n")
+			c.wait(time.Second)
+			left(c, "SDS: x is gone")
+			c = start(true, false, lost, 4*time.Second)
+			c.takes(xds.Secret, "-n")
+			c.wait(time.Second)
+			c.told(xds.Secret, "-n", "-x")
+			_, err = start(true, true, lost, 5*time.Second).try(xds.Secret, "-n")
+			wrong(t, err, "A88: n is removed, and not told missing")
+		}
+		_, err := start(false, true, "-x", 0).try(xds.Secret, "-n")
+		wrong(t, err, "A88: n is removed, and not told missing")
+	})
+	t.Run("DELTA-15 a collection that was refused to be gone, and that nobody asks for, does not move with its members", func(t *testing.T) {
+		waiting := func(names ...string) string {
+			c := newCourt(t, xds.Delta)
+			c.commit("EDS", "e=1>LEDS/"+all, "LEDS", "h=1")
+			c.ask(xds.Endpoint, "e")
+			c.takes(xds.Endpoint, "e=1>LEDS/"+all)
+			c.ask(xds.LbEndpoint, names...)
+			c.refuses(xds.LbEndpoint, "h=1", "-"+all) // which the assignment has asked for
+			c.commit("LEDS", one+"=1")
+			c.takes(xds.LbEndpoint, one+"=1")
+			return c.l.waiting()
+		}
+		if left := waiting(xds.Wildcard); left != "" {
+			t.Errorf("waiting: %q", left)
+		}
+		if left := waiting(xds.Wildcard, all); left != "LEDS: h is owed" {
+			t.Errorf("waiting: %q", left)
+		}
 	})
 }

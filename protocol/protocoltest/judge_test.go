@@ -129,6 +129,10 @@ func (c *court) say(t *xds.Type, words ...string) (string, error) {
 			r.Removed = append(r.Removed, name)
 			continue
 		}
+		if name, missing := strings.CutPrefix(w, "!"); missing {
+			r.Missing = append(r.Missing, name)
+			continue
+		}
 		beat := strings.HasPrefix(w, "~")
 		x := thing(strings.TrimPrefix(w, "~"))
 		if r.TTL = r.TTL || x.TTL > 0; beat {
@@ -1814,6 +1818,76 @@ func TestJudge(t *testing.T) {
 		}
 		c.told(xds.Route, "r=to-x>CDS/x")
 	})
+	t.Run("ADS-3 a NACK keeps what was in force, also if only a later response was acknowledged, and no silence ends that", func(t *testing.T) {
+		start := func(refused bool) *court {
+			c := newCourt(t, xds.Delta)
+			c.commit("CDS", "x=1>EDS/x", "EDS", "x=1")
+			c.ask(xds.Cluster)
+			c.told(xds.Cluster, "x=1>EDS/x")
+			c.ask(xds.Endpoint, "x")
+			c.takes(xds.Endpoint, "x=1")
+			c.wait(patience)
+			c.commit("CDS", "y=1")
+			c.takes(xds.Cluster, "y=1")
+			c.commit("CDS", "x=2", "EDS", "-x")
+			c.answer(xds.Cluster, c.told(xds.Cluster, "x=2"), refused)
+			c.commit("CDS", "y=2")
+			c.told(xds.Cluster, "y=2")
+			c.wait(silence)
+			return c
+		}
+		if left := start(true).l.waiting(); left != "" {
+			t.Errorf("waiting: %q", left)
+		}
+		if left := start(false).l.waiting(); left != "EDS: x is gone" {
+			t.Errorf("waiting: %q", left)
+		}
+	})
+	t.Run("ADS-3 ADS-9 a host that a client states is held until it hears that it is gone, if it asks for all", func(t *testing.T) {
+		start := func(asks string, says ...string) *court {
+			c := newCourt(t, xds.Delta)
+			c.commit("CDS", "x=1", "RDS", "r=1")
+			c.ask(xds.Cluster)
+			c.takes(xds.Cluster, "x=1")
+			c.l.receive(xds.Request{Type: xds.Route, Unsubscribe: []string{"q"}}, false)
+			c.resume(xds.VirtualHost, []string{"r/b"}, xds.Version{Name: "r/a", Version: "old"})
+			c.told(xds.VirtualHost, "-r/a", "-r/b")
+			c.ask(xds.VirtualHost, asks)
+			c.told(xds.VirtualHost, says...)
+			c.wait(silence) // no other type is waited for
+			c.commit("CDS", "-x")
+			return c
+		}
+		if left := start(xds.Wildcard).l.waiting(); left != "" {
+			t.Errorf("waiting: %q", left)
+		}
+		if left := start("r/b", "-r/b").l.waiting(); left != "CDS: x is gone" {
+			t.Errorf("waiting: %q", left)
+		}
+	})
+	t.Run("ADS-3 silence counts from when something came to refer to what was lost, if that could not leave before", func(t *testing.T) {
+		c := newCourt(t, xds.Delta)
+		c.commit("CDS", "x=1", "RDS", "r=1>CDS/x")
+		c.ask(xds.Cluster)
+		c.takes(xds.Cluster, "x=1")
+		c.ask(xds.Route, "r")
+		c.told(xds.Route, "r=1>CDS/x")
+		c.commit("CDS", "y=1")
+		c.told(xds.Cluster, "y=1")
+		c.commit("CDS", "-x") // the view's own route refers to it, which counts not
+		c.l.begun()
+		c.wait(4 * time.Second)
+		c.commit("RDS", "r=2")
+		c.l.begun()
+		c.wait(silence - 4*time.Second)
+		if left := c.l.waiting(); left != "RDS: r differs" {
+			t.Errorf("waiting: %q", left)
+		}
+		c.wait(4 * time.Second)
+		if left := c.l.waiting(); left != "CDS: x is gone" {
+			t.Errorf("waiting: %q", left)
+		}
+	})
 	t.Run("TTL-3 what lingers keeps its heartbeats", func(t *testing.T) {
 		c := newCourt(t, xds.Delta)
 		c.commit("CDS", "x=1!", "RDS", "r=to-x>CDS/x")
@@ -2044,6 +2118,19 @@ func TestJudge(t *testing.T) {
 		_, err := start("xdstp://a/e/h/*").try(xds.LbEndpoint, "~xdstp://a/e/g/1=1!")
 		wrong(t, err, "TTL-3: a heartbeat of xdstp://a/e/g/1")
 	})
+	t.Run("TTL-3 ADS-9 a heartbeat of what a client states, while what a name finds instead waits", func(t *testing.T) {
+		start := func(states string) *court {
+			c := newCourt(t, xds.Delta)
+			c.commit("CDS", "x=1", "VHDS", "?r/a|nick=2>CDS/x")
+			c.resume(xds.VirtualHost, []string{"r/*"}, xds.Version{Name: "r/a", Version: thing(states).Version})
+			c.l.ttl = true
+			c.ask(xds.VirtualHost, "nick")
+			return c
+		}
+		start("r/a=1!").told(xds.VirtualHost, "~r/a=1!")
+		_, err := start("r/a=0!").try(xds.VirtualHost, "~r/a=1!")
+		wrong(t, err, "TTL-3: a heartbeat of r/a")
+	})
 	t.Run("TTL-3 what has left, and returns as another that waits, was not in force meanwhile", func(t *testing.T) {
 		start := func(asked bool) *court {
 			c := newCourt(t, xds.SotW)
@@ -2273,6 +2360,44 @@ func TestJudge(t *testing.T) {
 		}
 		if !has([]string{"q", "r"}, []string{"r"}) {
 			t.Error("nothing has told it otherwise")
+		}
+	})
+	t.Run("ADS-9 what a client had by way of the wildcard it has still if it goes on to ask for that by its name", func(t *testing.T) {
+		for name, want := range map[string]bool{"r": true, "q": false} {
+			c := newCourt(t, xds.SotW)
+			c.commit("CDS", "x=1", "RDS", "r=2")
+			c.l.past = past{xds.Route.URL: {"r": {thing("r=to-x>CDS/x")}}}
+			for _, asked := range []string{"*", name} {
+				c.l.receive(xds.Request{Type: xds.Route, Names: []string{asked}, Version: "before", Node: &xds.Node{}}, false)
+			}
+			if why := c.keeps("x", surely); (why != "") != want {
+				t.Errorf("it asks for %s then: %q", name, why)
+			}
+		}
+	})
+	t.Run("ADS-8 ADS-9 a virtual host that the client states may linger when it asks for the route again, as one that it was told", func(t *testing.T) {
+		for _, stated := range []bool{true, false} {
+			for _, held := range []bool{true, false} {
+				c := newCourt(t, xds.Delta)
+				c.commit("VHDS", "r/a=1", "RDS", "q=1>VHDS/*", "r=1")
+				c.ask(xds.Route, "q", "r")
+				c.takes(xds.Route, "q=1>VHDS/*", "r=1")
+				if stated {
+					c.commit("VHDS", "r/a=2")
+					c.resume(xds.VirtualHost, nil, xds.Version{Name: "r/a", Version: c.past[len(c.past)-1].Lookup("r/a").Version})
+				} else {
+					c.ask(xds.VirtualHost)
+					c.takes(xds.VirtualHost, "r/a=1", "-q/*")
+				}
+				c.l.receive(xds.Request{Type: xds.Route, Unsubscribe: []string{"r"}}, false)
+				if c.commit("VHDS", "-r/a"); held {
+					c.commit("RDS", "q=2") // of which it was not told
+				}
+				c.ask(xds.Route, "r")
+				if got := c.l.lingering(c.l.account(xds.VirtualHost), "r/a"); got != held {
+					t.Errorf("stated: %v, a route that it may hold refers to it: %v, and it may linger: %v", stated, held, got)
+				}
+			}
 		}
 	})
 	t.Run("ADS-9 what it had before a response that it did not answer may keep what is lost when it refuses a later one", func(t *testing.T) {

@@ -87,7 +87,7 @@ type account struct {
 	before  map[string]bool      // SotW: the client may have something from an earlier stream
 	unsure  map[string]bool      // SotW: the same, for it has refused what it was taken to have accepted with a later one
 	unheard map[string]bool      // SotW: the same, for the response that it has accepted since need not be listed any more
-	stray   map[string]bool      // the client states to have it, and has not asked for it
+	stray   map[string]fact      // what the client states to have, and has not asked for; absent: it need not have that
 	missed  map[string]bool      // resource_errors have said that it does not exist
 	follows map[string]following // what has to go in this drain, for an alias of it does
 
@@ -219,6 +219,7 @@ type leaver struct {
 	asked   bool // the session was asked since
 	free    bool // nothing has referred to it at a time, so it was let go
 	bound   bool // something may have referred to it when this drain began
+	waits   bool // or when one before did
 	resumed bool // the client brought it along
 	loose   bool // and a session need not know that
 }
@@ -246,7 +247,7 @@ func (l *ledger) account(t *xds.Type) *account {
 func (l *ledger) open(t *xds.Type) *account {
 	a := &account{trial: l.trial, typ: t, table: l.view.Table(t), opened: l.now, born: l.changes, stirred: true, finds: l.variant == xds.Delta, implicit: true, names: map[string]bool{}, reach: map[string]bool{}, turned: map[string]bool{}, told: map[string]fact{}, acked: map[string]fact{}, refused: map[string][]fact{}, doubted: map[string][]fact{},
 		owe: map[string]bool{}, may: map[string]bool{}, since: map[string]time.Time{}, lately: map[string]time.Time{}, tied: map[string]time.Time{}, heard: map[string]bool{}, before: map[string]bool{}, unsure: map[string]bool{}, unheard: map[string]bool{},
-		stray: map[string]bool{}, missed: map[string]bool{}, follows: map[string]following{}, fed: map[string]time.Time{}, leaving: map[string]leaver{}, interest: map[string]bool{}, world: l.variant == xds.SotW && t.FullState}
+		stray: map[string]fact{}, missed: map[string]bool{}, follows: map[string]following{}, fed: map[string]time.Time{}, leaving: map[string]leaver{}, interest: map[string]bool{}, world: l.variant == xds.SotW && t.FullState}
 	l.accounts = append(l.accounts, a)
 	slices.SortStableFunc(l.accounts, func(a, b *account) int { return cmp.Compare(a.typ.Rank(), b.typ.Rank()) })
 	return a

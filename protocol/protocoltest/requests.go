@@ -82,6 +82,7 @@ func (l *ledger) replace(a *account, names []string) {
 			dropped = append(dropped, n)
 		}
 	}
+	less := a.wildcard && !star
 	if star != a.wildcard {
 		a.wildcard = star
 		if star {
@@ -92,6 +93,12 @@ func (l *ledger) replace(a *account, names []string) {
 		if n != xds.Wildcard && !a.names[n] {
 			a.names[n] = true
 			l.ask(a, n)
+		}
+	}
+	if less && a.opaque && !a.world { // of what it had by way of "*" it keeps what it names
+		a.opaque = false
+		for n := range a.names {
+			a.before[n] = true
 		}
 	}
 	for _, n := range dropped {
@@ -176,7 +183,7 @@ func (l *ledger) unsubscribe(a *account, names []string) {
 		for n := range a.told {
 			if !a.names[n] && !a.reach[n] && !a.behind(n) {
 				delete(a.told, n)
-				a.stray[n] = true
+				a.stray[n] = fact{}
 			}
 		}
 	}
@@ -231,7 +238,7 @@ func (a *account) behind(n string) bool {
 		return false
 	}
 	for s := range a.names {
-		if finds(a.typ, r, s) && a.mayFind(s) {
+		if finds(a.typ, r, s) {
 			return true
 		}
 	}

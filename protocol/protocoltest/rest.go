@@ -183,14 +183,8 @@ func (l *ledger) differs(a *account, n string) string {
 // lingering reports whether a name may outstay the view: by itself, or as the
 // alias of what does.
 func (l *ledger) lingering(a *account, n string) bool {
-	for x, v := range a.leaving {
-		r := a.told[x].res
-		if r == nil {
-			r = v.res // the client has stated its version
-		}
-		if (x == n || r != nil && finds(a.typ, r, n)) && !l.overdue(a, x) {
-			return true
-		}
+	if _, leaves := a.leaving[n]; leaves && !l.overdue(a, n) || l.findsLingering(a, n) {
+		return true
 	}
 	// Or the client may have it, which resumes or has asked for it again before it came,
 	// and something that refers to it.
@@ -200,6 +194,26 @@ func (l *ledger) lingering(a *account, n string) bool {
 	}
 	v, _ := a.leaver(n)
 	return a.walks() && l.only == nil && l.now.Sub(v.at) < silence && l.grants(walks) || l.held(a, n, possibly)
+}
+
+// stillFinds reports whether a name that the client asks for, and that has found something,
+// finds what outstays the view, but nothing that the view has.
+func (l *ledger) stillFinds(a *account, n string) bool {
+	return a.names[n] && !a.scopes[n] && a.turned[n] && !l.resolves(a, n) && l.findsLingering(a, n)
+}
+
+// findsLingering reports whether a name finds what outstays the view, as the client has it.
+func (l *ledger) findsLingering(a *account, n string) bool {
+	for x, v := range a.leaving {
+		r := a.told[x].res
+		if r == nil {
+			r = v.res // the client has stated its version
+		}
+		if x != n && r != nil && finds(a.typ, r, n) && !l.overdue(a, x) {
+			return true
+		}
+	}
+	return false
 }
 
 // hadBefore reports whether the client has stated a version under which it had a name by way

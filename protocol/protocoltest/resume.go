@@ -30,7 +30,7 @@ func (l *ledger) begin(a *account, req xds.Request) {
 	l.resumes = l.resumes || req.Version != "" || len(req.Initial) > 0
 	l.tardy = l.tardy || l.opensLate() // it may have been silent before, and say only now that it resumes
 	l.scope(a, true)
-	a.opaque = l.variant == xds.SotW
+	a.opaque = l.variant == xds.SotW && l.resumes
 	if l.variant == xds.SotW {
 		a.stated = req.Version
 		for n := range a.names {
@@ -59,7 +59,7 @@ func (l *ledger) begin(a *account, req xds.Request) {
 		}
 		if !a.covers(v.Name) && !a.wildcard {
 			// It may have been found by a name that finds nothing any more.
-			a.may[v.Name], a.heard[v.Name], a.stray[v.Name] = r == nil, true, true
+			a.may[v.Name], a.heard[v.Name], a.stray[v.Name] = r == nil, true, fact{version: v.Version}
 			if r == nil && l.lingers(a) {
 				a.leaving[v.Name] = leaver{res: l.had(a, v.Name, v.Version), at: l.now, resumed: true, loose: true}
 			}

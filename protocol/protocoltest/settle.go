@@ -138,7 +138,7 @@ func (n *lane) converged() {
 		for name, r := range held {
 			gone := n.ledger.shown(a, name) == nil && (n.cfg.Variant == xds.Delta || a.world) && !n.ledger.standing(a, name)
 			if !gone && a.covers(name) || n.ledger.lets(func() bool {
-				return n.ledger.grants(stray) && a.stray[name] || n.ledger.lingering(a, name) || n.ledger.grants(waitsForView) && n.ledger.waitsForView(a, name, nil)
+				return n.ledger.grants(stray) && a.strays(name) || n.ledger.lingering(a, name) || n.ledger.grants(waitsForView) && n.ledger.waitsForView(a, name, nil)
 			}, append(slices.Clone(keeping), waitsForView)...) {
 				continue
 			}

@@ -91,7 +91,7 @@ func (l *ledger) wellFormed(a *account, r *xds.Response) error {
 		seen[x.Name] = true
 		// Of what the client states to have, and of what it gave up on its way, it holds what
 		// its names would find.
-		had := func() bool { return a.stray[x.Name] && l.grants(stray) || a.comes(x.Name) && l.grants(back) }
+		had := func() bool { return a.strays(x.Name) && l.grants(stray) || a.comes(x.Name) && l.grants(back) }
 		if !a.covers(x.Name) && (!a.calls(x) || !l.lets(had, stray, back)) {
 			return fmt.Errorf("SOTW-9: %s is not subscribed", x.Name)
 		}
@@ -115,14 +115,14 @@ func (l *ledger) wellFormed(a *account, r *xds.Response) error {
 		if l.shown(a, n) != nil {
 			return fmt.Errorf("ADS-4: removes %s, which the view has", n)
 		}
-		if a.told[n].absent() && a.wants(n) && l.resolves(a, n) && (!a.stray[n] || !l.excuses(stray)) {
+		if a.told[n].absent() && a.wants(n) && l.resolves(a, n) && (!a.strays(n) || !l.excuses(stray)) {
 			return fmt.Errorf("DELTA-11: removes %s, which finds another", n)
 		}
-		if k, told := a.told[n]; l.undecided(a, n) && (!told || k.absent()) && (!a.stray[n] || !l.excuses(stray)) {
+		if k, told := a.told[n]; l.undecided(a, n) && (!told || k.absent()) && (!a.strays(n) || !l.excuses(stray)) {
 			return fmt.Errorf("DELTA-7: removes %s, which may exist: that is not decided", n)
 		}
-		for x, k := range a.told {
-			if k.res != nil && x != n && slices.Contains(k.res.Aliases, n) && l.lookup(a, x) == nil && a.names[n] && !a.asks(k.res, n) {
+		for x, k := range a.told { // what is called so itself and gone is removed, whatever else the name finds
+			if a.told[n].absent() && k.res != nil && x != n && slices.Contains(k.res.Aliases, n) && l.lookup(a, x) == nil && a.names[n] && !a.asks(k.res, n) {
 				if f, is := a.follows[x]; !is || f.precedes {
 					a.follows[x] = following{n, l.precedes(a, n, x)}
 				}
@@ -263,7 +263,7 @@ func (l *ledger) bereft(a *account, name string) bool {
 			for n, k := range f.carried {
 				// What it has brought along without asking for it, it may hold when it
 				// has asked for it since, until it hears that this is gone.
-				if lost(n, k) || k.absent() && b.stray[n] && b.covers(n) {
+				if lost(n, k) || k.absent() && b.strays(n) && b.claims(n) {
 					return true
 				}
 			}
@@ -329,8 +329,8 @@ func (l *ledger) needed(a *account, r *xds.Response, f *flight) error {
 		}
 	}
 	for _, n := range slices.Concat(r.Removed, r.Absent) {
-		f.carried[n] = fact{seq: f.seq, found: l.resolves(a, n)}
-		f.found[n] = f.carried[n].found
+		f.found[n] = l.resolves(a, n)
+		f.carried[n] = fact{seq: f.seq, found: f.found[n] || l.stillFinds(a, n) && !slices.Contains(r.Missing, n)}
 		k, told := a.told[n]
 		switch d := a.typ.Mute[l.agent]; {
 		case d > 0 && !a.heard[n] && l.now.Sub(a.since[n]) < d:
@@ -338,7 +338,7 @@ func (l *ledger) needed(a *account, r *xds.Response, f *flight) error {
 		case l.lets(func() bool {
 			return told && !k.absent() || l.again(a, n) ||
 				!told && a.heard[n] && l.grants(heard) || // it was dropped while something of it was under way
-				a.stray[n] && l.grants(stray) || a.wants(n) && (!told || a.turned[n]) || // it has found something, or was never told of
+				a.strays(n) && l.grants(stray) || a.wants(n) && (!told || a.turned[n]) || // it has found something, or was never told of
 				l.empty(a, n)
 		}, may, lapsed, heard, stray):
 			reason = true

@@ -53,6 +53,9 @@ func (l *ledger) release() {
 			sure := l.held(a, n, surely)
 			v.free = v.free || !sure
 			v.bound = sure || l.held(a, n, possibly)
+			if v.bound && !v.waits { // who answers is waited for since then, and not since it was lost
+				v.waits, v.at = true, l.now
+			}
 			a.leaving[n] = v
 		}
 	}
@@ -201,12 +204,12 @@ func (l *ledger) keeps(b *account, t *xds.Type, called []string, v leaver, d dou
 	if d == possibly && l.grants(older) && slices.ContainsFunc(b.flights, func(f *flight) bool { return f.done }) {
 		return because(why, "a part of a response of %s is not answered", b.typ) // "the flight by all"
 	}
-	if d == possibly && l.resumes && b.opaque && l.grants(opaque) {
+	if d == possibly && b.opaque && l.grants(opaque) {
 		return because(why, "the client may have %s from before", b.typ)
 	}
 	for n := range b.stray {
 		// It stated that before it asked for it, and has not accepted that it is gone.
-		if k, told := b.told[n]; d == possibly && l.grants(stray) && b.covers(n) && (!told || b.acked[n].seq != k.seq) {
+		if k, told := b.told[n]; d == possibly && l.grants(stray) && b.claims(n) && (!told || b.acked[n].seq != k.seq) {
 			return because(why, "the client has %s %s from before", b.typ, n)
 		}
 	}

@@ -62,7 +62,7 @@ func Serve(t T, s *server.Server, opts ...grpc.ServerOption) *grpc.ClientConn {
 		t.Fatalf("xdstest: %v", err)
 	}
 	t.Cleanup(func() {
-		conn.Close()
+		_ = conn.Close()
 		g.Stop()
 		<-ended
 	})

@@ -98,7 +98,11 @@ func TestConversation(t *testing.T) {
 			}
 
 			update(t, st, func(tx *store.Tx) { tx.Set(cluster(t, "c")) })
+			before := c.of(xds.Cluster).version
 			c.NACK(c.Next(nil), "not so")
+			if got := c.of(xds.Cluster).version; got != before || got == "" {
+				t.Errorf("it says that it uses %q, and has accepted %q", got, before)
+			}
 			c.ExpectNothing()
 			if got := c.Held(xds.Cluster); !slices.Equal(got, []string{"b"}) {
 				t.Errorf("it holds %q", got)
@@ -205,6 +209,11 @@ func TestFailures(t *testing.T) {
 			c.Subscribe(xds.Cluster, "*")
 			c.Expect(xds.Cluster, "a", "b")
 		}, []string{`got  CDS "a" (nonce 1, version `, `want CDS "a", "b"`, "the conversation so far:\n  > CDS subscribe \"*\"\n  < CDS \"a\""}},
+		"a removal that is not expected": {func(t T, conn *grpc.ClientConn) {
+			c := Delta(t, conn)
+			c.Subscribe(xds.Cluster, "a", "none")
+			c.Expect(xds.Cluster, "a")
+		}, []string{`got  CDS "a", removed "none"`, `want CDS "a"`}},
 		"no removal": {func(t T, conn *grpc.ClientConn) {
 			c := Delta(t, conn)
 			c.Subscribe(xds.Cluster, "*")

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"bytes"
 	"log/slog"
 	"strings"
 	"testing"
@@ -31,8 +30,8 @@ func TestWithoutOptions(t *testing.T) {
 		"with an older codec API": {grpc.CustomCodec(lax{})}, //nolint:staticcheck // it is there
 	} {
 		within(t, ""+name, func(t *testing.T) {
-			var log bytes.Buffer
-			s := New(newSource(), WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+			log := &logbook{}
+			s := New(newSource(), log.at(slog.LevelInfo))
 			w := &world{Server: s, lis: bufconn.Listen(64 << 10), grpc: grpc.NewServer(append(opts, grpc.WaitForHandlers(true))...)}
 			if err := s.Register(w.grpc); err == nil || !strings.Contains(err.Error(), "server.GRPCOptions()") {
 				t.Errorf("Register says %v", err)
@@ -42,8 +41,8 @@ func TestWithoutOptions(t *testing.T) {
 			t.Cleanup(func() { w.grpc.Stop(); <-done })
 			conn := w.dial(t)
 			sotw, delta := w.sotw(t, conn), w.delta(t, conn)
-			sotw.send(&discovery.DiscoveryRequest{TypeUrl: xds.Cluster.URL})
-			delta.send(&discovery.DeltaDiscoveryRequest{TypeUrl: xds.Cluster.URL})
+			_ = sotw.s.Send(&discovery.DiscoveryRequest{TypeUrl: xds.Cluster.URL}) // it may have ended
+			_ = delta.s.Send(&discovery.DeltaDiscoveryRequest{TypeUrl: xds.Cluster.URL})
 			_, fetch := clusterservice.NewClusterDiscoveryServiceClient(conn).FetchClusters(t.Context(), &discovery.DiscoveryRequest{})
 			for call, err := range map[string]error{"sotw": sotw.end(), "delta": delta.end(), "fetch": fetch} {
 				if status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "grpc.NewServer(append(server.GRPCOptions()") {
@@ -66,8 +65,8 @@ func TestWithoutOptions(t *testing.T) {
 	})
 	within(t, "behind another registrar, of which nobody knows", func(t *testing.T) {
 		for want, opt := range map[string]grpc.ServerOption{"failed to unmarshal": grpc.MaxRecvMsgSize(1), "server.GRPCOptions()": grpc.ForceServerCodec(lax{})} {
-			var log bytes.Buffer
-			s := New(newSource(), WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+			log := &logbook{}
+			s := New(newSource(), log.at(slog.LevelInfo))
 			w := &world{Server: s, lis: bufconn.Listen(64 << 10), grpc: grpc.NewServer(opt, grpc.MaxRecvMsgSize(4<<20), grpc.WaitForHandlers(true))}
 			if err := s.Register(wrapped{w.grpc}); err != nil {
 				t.Error(err)

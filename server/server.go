@@ -62,7 +62,8 @@ type Recalling interface {
 
 // A Server answers xDS clients out of a source. It is safe for concurrent use.
 // Make it by [New], and to serve, register it with a grpc.Server that has [GRPCOptions]. The zero
-// value, and nil, serve nobody: [Server.Register] and [Server.Poll] return an error.
+// value, and nil, serve nobody: [Server.Register], [Server.Poll] and [Server.Drain] return an error, and
+// other methods must not be called. Contexts must not be nil, save that of Drain.
 type Server struct {
 	options
 	watch   func(*xds.Node) Watch

@@ -47,6 +47,9 @@ func open(t T, conn grpc.ClientConnInterface, v xds.Variant, opts []Option) *Cli
 			o(&c.options)
 		}
 	}
+	if conn == nil || conn == (*grpc.ClientConn)(nil) {
+		t.Fatalf("xdstest: the connection is nil")
+	}
 	method, ok := methodOf(v, c.only)
 	if !ok {
 		t.Fatalf("xdstest: %s has no %s service of its own", c.only, v)

@@ -19,6 +19,7 @@ type Response struct {
 	Identifier string          // of the control plane
 	Resources  []*xds.Resource // in the order of the response
 	Removed    []string        // delta: removed_resources
+	Errors     []string        // names in resource_errors, which do not exist
 }
 
 // Resource returns the resource with the name, or nil.
@@ -56,6 +57,9 @@ func (r *Response) String() string {
 	s := fmt.Sprintf("%s %s", r.Type, quoted(names))
 	if len(r.Removed) > 0 {
 		s += ", removed " + quoted(r.Removed)
+	}
+	if len(r.Errors) > 0 {
+		s += ", errors of " + quoted(r.Errors)
 	}
 	return s + fmt.Sprintf(" (nonce %s, version %s)", r.Nonce, r.Version)
 }

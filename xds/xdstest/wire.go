@@ -122,31 +122,35 @@ func each(b []byte, f func(n protowire.Number, v []byte, number uint64) error) e
 
 // decode decodes a DiscoveryResponse or a DeltaDiscoveryResponse.
 func decode(v xds.Variant, b []byte) (*Response, error) {
-	control := protowire.Number(6)
+	control, failures := protowire.Number(6), protowire.Number(7)
 	if v == xds.Delta {
-		control = 7
+		control, failures = 7, 9
 	}
 	r, url := &Response{}, ""
 	var resources [][]byte
 	err := each(b, func(n protowire.Number, v2 []byte, _ uint64) error {
-		switch {
-		case n == 1:
+		switch n {
+		case 1:
 			r.Version = string(v2)
-		case n == 2:
+		case 2:
 			resources = append(resources, v2)
-		case n == 4:
+		case 4:
 			url = string(v2)
-		case n == 5:
+		case 5:
 			r.Nonce = string(v2)
-		case n == control:
+		case control: // 6 in SotW
 			return each(v2, func(n protowire.Number, id []byte, _ uint64) error {
 				if n == 1 {
 					r.Identifier = string(id)
 				}
 				return nil
 			})
-		case n == 6 && v == xds.Delta:
+		case 6: // delta
 			r.Removed = append(r.Removed, string(v2))
+		case failures:
+			name, err := decodeError(v2)
+			r.Errors = append(r.Errors, name)
+			return err
 		}
 		return nil
 	})
@@ -162,6 +166,22 @@ func decode(v xds.Variant, b []byte) (*Response, error) {
 		r.Resources = append(r.Resources, res)
 	}
 	return r, nil
+}
+
+// decodeError returns the name of a ResourceError.
+func decodeError(b []byte) (name string, err error) {
+	err = each(b, func(n protowire.Number, v []byte, _ uint64) error {
+		if n != 1 {
+			return nil
+		}
+		return each(v, func(n protowire.Number, v []byte, _ uint64) error { // a ResourceName
+			if n == 1 {
+				name = string(v)
+			}
+			return nil
+		})
+	})
+	return name, err
 }
 
 const wrapper = "type.googleapis.com/envoy.service.discovery.v3.Resource"

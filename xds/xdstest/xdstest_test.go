@@ -162,6 +162,18 @@ func TestOptions(t *testing.T) {
 			again.Await(xds.Cluster, "a", "b")
 		})
 	}
+	within(t, "errors of names that do not exist", func(t *testing.T) {
+		st := store.New(store.WithEmptyGroups())
+		conn := Serve(t, server.New(st, quiet, server.WithResourceErrors()))
+		for name, dial := range map[string]func(T, grpc.ClientConnInterface, ...Option) *Client{"SotW": SotW, "delta": Delta} {
+			c := dial(t, conn)
+			c.Subscribe(xds.Cluster, "none")
+			r := c.Next(xds.Cluster)
+			if !slices.Equal(r.Errors, []string{"none"}) || !strings.Contains(r.String(), `errors of "none"`) {
+				t.Errorf("%s: %s", name, r)
+			}
+		}
+	})
 	within(t, "TTL", func(t *testing.T) {
 		st := store.New()
 		r := cluster(t, "a")
@@ -265,6 +277,7 @@ func TestFailures(t *testing.T) {
 		"no type":           {func(t T, conn *grpc.ClientConn) { SotW(t, conn).Subscribe(nil, "a") }, []string{"the type is nil"}},
 		"no service":        {func(t T, conn *grpc.ClientConn) { SotW(t, conn, WithType(xds.VirtualHost)) }, []string{"VHDS has no sotw service"}},
 		"no response to it": {func(t T, conn *grpc.ClientConn) { SotW(t, conn).ACK(nil) }, []string{"the response to answer is nil"}},
+		"no connection":     {func(t T, _ *grpc.ClientConn) { SotW(t, nil) }, []string{"the connection is nil"}},
 		"no server":         {func(t T, _ *grpc.ClientConn) { Serve(t, nil) }, []string{"not made by server.New"}},
 	} {
 		within(t, name, func(t *testing.T) {

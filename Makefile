@@ -8,7 +8,7 @@ SHELL := /usr/bin/env bash
 .DEFAULT_GOAL := build
 
 STAGES   := build lint race memory sim fuzz e2e bench-smoke examples coverage
-MODULES  := . bench e2e examples/embedded examples/from-go-control-plane examples/grpc/greeter tools/descriptors
+MODULES  := . bench e2e examples/directory examples/embedded examples/from-go-control-plane examples/grpc/greeter tools/descriptors
 WORLDS   ?= 200000
 FUZZTIME ?= 20s
 SOAK     ?= 1h

@@ -9,10 +9,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/chancery-xds/chancery/internal/findings"
+	"github.com/chancery-xds/chancery/findings"
 	"github.com/chancery-xds/chancery/internal/protofile"
 	"github.com/chancery-xds/chancery/internal/report"
-	"github.com/chancery-xds/chancery/internal/source/dir"
+	"github.com/chancery-xds/chancery/source/dir"
 )
 
 // errFindings ends a check that has found something, which is told already.
@@ -140,6 +140,7 @@ func (k *checking) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
+	k.opts.Flag = flagOf
 	if k.opts.Types, err = readSets(k.sets); err != nil {
 		return err
 	}

@@ -4,10 +4,9 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/chancery-xds/chancery/findings"
 	"github.com/chancery-xds/chancery/internal/askenvoy"
-	"github.com/chancery-xds/chancery/internal/findings"
-	"github.com/chancery-xds/chancery/internal/protofile"
-	"github.com/chancery-xds/chancery/internal/source/dir"
+	"github.com/chancery-xds/chancery/source/dir"
 )
 
 // ask adds what a real Envoy says of the resources in which nothing is wrong by itself.
@@ -24,7 +23,7 @@ func (k *checking) ask(ctx context.Context, c dir.Checked) (dir.Checked, error) 
 	if err != nil {
 		return c, err
 	}
-	var errs, warnings []protofile.Problem
+	var errs, warnings []findings.Problem
 	for i, l := range asked {
 		why, refused := answer.Refused[i]
 		if !refused {

@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/chancery-xds/chancery/internal/listen"
-	"github.com/chancery-xds/chancery/internal/metrics"
+	"github.com/chancery-xds/chancery/internal/process"
 	"github.com/chancery-xds/chancery/internal/repeats"
 )
 
@@ -25,7 +25,7 @@ const moreFiles = "raise the hard limit: LimitNOFILE= of systemd, ulimit -Hn"
 // connections returns the limits of connections: of clients on all listeners
 // together, and of who asks for health and metrics, who have a quarter of the files
 // that are kept back from clients. It says how many clients there may be.
-func (s *serving) connections(files listen.Files, m *metrics.Metrics) (clients, probes *listen.Limit) {
+func (s *serving) connections(files listen.Files, m *process.Metrics) (clients, probes *listen.Limit) {
 	most := s.limits.connections
 	asked := most
 	if room := files.Clients(); most == 0 || room > 0 && most > room {

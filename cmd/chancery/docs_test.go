@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/chancery-xds/chancery/internal/findings"
-	"github.com/chancery-xds/chancery/internal/source/dir"
+	"github.com/chancery-xds/chancery/findings"
+	"github.com/chancery-xds/chancery/source/dir"
 )
 
 // The examples of docs/files.md are good files, together too.
@@ -64,7 +64,7 @@ func TestDocumentedLines(t *testing.T) {
 	}
 	logs := regexp.MustCompile(`(?:(?i:log)\.(?:Info|Warn|Error)\(|og\.Log(?:Attrs)?\(context\.Background\(\), (?:l|slog\.L)evel(?:Info|Warn|Error)?, |s\.(?:server\.)?(?:warn|complain)\(.*, |s\.inform\()"([^"]+)"`)
 	found := 0
-	for _, pattern := range []string{"*.go", "../../server/*.go", "../../rest/*.go", "../../internal/*/*.go", "../../internal/source/dir/*.go"} {
+	for _, pattern := range []string{"*.go", "../../server/*.go", "../../rest/*.go", "../../internal/*/*.go", "../../source/dir/*.go"} {
 		files, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)

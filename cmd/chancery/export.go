@@ -19,7 +19,7 @@ import (
 
 	"github.com/chancery-xds/chancery/internal/bootstrap"
 	"github.com/chancery-xds/chancery/internal/export"
-	"github.com/chancery-xds/chancery/internal/source/dir"
+	"github.com/chancery-xds/chancery/source/dir"
 	"github.com/chancery-xds/chancery/store"
 )
 
@@ -182,7 +182,7 @@ func (e *exporting) run() error {
 	}
 	e.options.Types = e.load.Types
 	e.store = store.New()
-	e.load.Log, e.load.Review, e.load.HowToAllow = e.log, e.review, "export anew: a start takes DIR as it is"
+	e.load.Log, e.load.Flag, e.load.Review, e.load.HowToAllow = e.log, flagOf, e.review, "export anew: a start takes DIR as it is"
 	e.load.Done = func(_ time.Time, err error) {
 		if err == nil {
 			ring(changed)

@@ -16,12 +16,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/chancery-xds/chancery/findings"
 	"github.com/chancery-xds/chancery/internal/export"
-	"github.com/chancery-xds/chancery/internal/findings"
 	"github.com/chancery-xds/chancery/internal/importer"
 	"github.com/chancery-xds/chancery/internal/listen"
-	"github.com/chancery-xds/chancery/internal/protofile"
-	"github.com/chancery-xds/chancery/internal/source/dir"
+	"github.com/chancery-xds/chancery/source/dir"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -133,15 +132,15 @@ func (i *importing) run(ctx context.Context) error {
 	}
 	checked, where := dir.Checked{}, i.to.Dir
 	i.to.Check = func(root string) error {
-		checked = dir.CheckAll([]string{root}, nil, dir.Options{Types: i.options.Types, MaxFile: i.maxFile}, uninteresting()...)
-		for _, all := range [][]protofile.Problem{checked.Errors, checked.Warnings} {
+		checked = dir.CheckAll([]string{root}, nil, dir.Options{Types: i.options.Types, MaxFile: i.maxFile, Flag: flagOf}, uninteresting()...)
+		for _, all := range [][]findings.Problem{checked.Errors, checked.Warnings} {
 			for n, p := range all {
 				if rel, err := filepath.Rel(root, p.File); err == nil {
 					all[n].File = filepath.Join(where, rel)
 				}
 			}
 		}
-		checked.Warnings = slices.DeleteFunc(checked.Warnings, func(p protofile.Problem) bool { return isThere(done, p) })
+		checked.Warnings = slices.DeleteFunc(checked.Warnings, func(p findings.Problem) bool { return isThere(done, p) })
 		if len(checked.Errors) > 0 {
 			return i.refuse(checked.Errors)
 		}
@@ -271,18 +270,18 @@ func uninteresting() []findings.Code {
 }
 
 // isThere reports whether a warning is of a cluster that the bootstrap has.
-func isThere(done *importer.Import, p protofile.Problem) bool {
+func isThere(done *importer.Import, p findings.Problem) bool {
 	return p.Code == findings.Dangling && slices.ContainsFunc(done.Clusters, func(name string) bool {
 		return strings.Contains(p.Message, fmt.Sprintf("refers to %s %q, ", xds.Cluster, name))
 	})
 }
 
 // refuse tells what is wrong with what is imported.
-func (i *importing) refuse(problems []protofile.Problem) error {
+func (i *importing) refuse(problems []findings.Problem) error {
 	for _, p := range problems {
 		fmt.Fprintln(i.stderr, p.Text())
 	}
-	return failure{fmt.Errorf("nothing is imported: %s", count(protofile.Count(problems), "error")), ""}
+	return failure{fmt.Errorf("nothing is imported: %s", count(findings.Count(problems), "error")), ""}
 }
 
 // perFolder is how many files of a kind are listed.
@@ -332,7 +331,7 @@ func (i *importing) report(done *importer.Import, c dir.Checked, where string) {
 		verb = "would be imported"
 	}
 	fmt.Fprintf(i.stdout, "ok: %s %s", count(len(done.Resources), "resource"), verb)
-	if n := protofile.Count(done.Warnings) + protofile.Count(c.Warnings); n > 0 {
+	if n := findings.Count(done.Warnings) + findings.Count(c.Warnings); n > 0 {
 		fmt.Fprintf(i.stdout, "; %s", count(n, "warning"))
 	}
 	fmt.Fprintln(i.stdout)

@@ -3,7 +3,7 @@ package main
 import (
 	"testing"
 
-	"github.com/chancery-xds/chancery/internal/source/dir"
+	"github.com/chancery-xds/chancery/source/dir"
 	"github.com/chancery-xds/chancery/xds"
 )
 

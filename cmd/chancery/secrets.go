@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/chancery-xds/chancery/internal/source/dir"
+	"github.com/chancery-xds/chancery/source/dir"
 )
 
 // An exposure is a way on which secrets would reach who may not have them. The zero

@@ -4,8 +4,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/chancery-xds/chancery/internal/source/dir"
 	"github.com/chancery-xds/chancery/internal/tlsfiles"
+	"github.com/chancery-xds/chancery/source/dir"
 	"github.com/chancery-xds/chancery/xds"
 )
 

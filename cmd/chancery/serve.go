@@ -19,10 +19,10 @@ import (
 
 	"github.com/chancery-xds/chancery/internal/envoyapi"
 	"github.com/chancery-xds/chancery/internal/listen"
-	"github.com/chancery-xds/chancery/internal/metrics"
 	"github.com/chancery-xds/chancery/internal/monitor"
-	"github.com/chancery-xds/chancery/internal/source/dir"
+	"github.com/chancery-xds/chancery/internal/process"
 	"github.com/chancery-xds/chancery/server"
+	"github.com/chancery-xds/chancery/source/dir"
 	"github.com/chancery-xds/chancery/store"
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -200,7 +200,7 @@ func (s *serving) run() error {
 	s.log.Info("limits by memory", "max_held_total", s.limits.HeldInAll, "max_unfinished", s.limits.Unfinished, "max_request", s.limits.request)
 	files := s.raiseFiles()
 	st := store.New()
-	m := metrics.New(metrics.Options{Version: version(), Revision: revision(), Snapshot: st.Snapshot})
+	m := process.New(process.Options{Version: version(), Revision: revision(), Snapshot: st.Snapshot})
 	host, _ := os.Hostname()
 	id := identifier(host)
 	var src *dir.Source // before the first client
@@ -258,15 +258,14 @@ func (s *serving) run() error {
 	}
 	opts := dir.Options{
 		Log: s.log, MaxFile: s.maxFile, FollowLinksOutside: s.followOutside, V2: s.manner.v2, AllowMassDelete: s.allowMassDelete, HowToAllow: s.state.howToAllow(s.dir), AllowEmpty: s.allowEmpty,
-		Types: s.types, Confirm: s.confirm, References: true, Validate: s.validate, Review: r.load, Done: func(at time.Time, err error) { s.state.loaded(err); m.Loaded(at, err); ring(loads) },
+		Types: s.types, Confirm: s.confirm, References: true, Validate: s.validate, Flag: flagOf, Review: r.load, Done: func(at time.Time, err error) { s.state.loaded(err); m.Loaded(at, err); ring(loads) },
 	}
 	if s.state.keeper != nil {
 		opts.Keep = s.state.keeper.Keep
 	}
 	src = dir.New(s.dir, st, opts)
-	m.Source(metrics.Source{
-		Restored: func() bool { return s.state.restored.Load() != nil }, Held: src.Held, Deaf: src.Deaf, Expiry: src.FirstExpiry, Kept: s.state.kept(),
-	})
+	m.Source(src)
+	m.LastGood(func() bool { return s.state.restored.Load() != nil }, s.state.kept())
 	loaded := make(chan error, 1)
 	go func() { loaded <- s.first(src) }()
 	select {

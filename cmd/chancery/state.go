@@ -16,7 +16,7 @@ import (
 
 	"github.com/chancery-xds/chancery/internal/control"
 	"github.com/chancery-xds/chancery/internal/lastgood"
-	"github.com/chancery-xds/chancery/internal/source/dir"
+	"github.com/chancery-xds/chancery/source/dir"
 )
 
 // A state is what chancery serve is told of what it keeps on disk.

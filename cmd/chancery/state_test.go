@@ -22,7 +22,7 @@ import (
 
 	"github.com/chancery-xds/chancery/internal/control"
 	"github.com/chancery-xds/chancery/internal/lastgood"
-	"github.com/chancery-xds/chancery/internal/source/dir"
+	"github.com/chancery-xds/chancery/source/dir"
 	"github.com/chancery-xds/chancery/store"
 	"github.com/chancery-xds/chancery/xds"
 )

@@ -83,6 +83,11 @@ func readSets(paths []string) (*envoyapi.Types, error) {
 	return types, nil
 }
 
+// flagOf returns the flag of an option of a directory, for errors.
+func flagOf(option string) string {
+	return map[string]string{"MaxFile": "--max-file", "FollowLinksOutside": "--follow-links-outside", "V2": "--legacy-v2"}[option]
+}
+
 func followFlag(f *pflag.FlagSet, to *bool) {
 	f.BoolVar(to, "follow-links-outside", false, "follow symbolic links that lead out of DIR; else one is a mistake")
 }

@@ -20,12 +20,17 @@ var generated = []string{
 	"github.com/envoyproxy/", "github.com/cncf/xds/", "cel.dev/expr", "go.opentelemetry.io/proto/", "google.golang.org/genproto/googleapis/api",
 }
 
+// Modules that the library links nowhere but in packages that say so: who serves what a
+// program has in memory needs none of them.
+var heavy = []string{"go.yaml.in/", "github.com/fsnotify/", "github.com/prometheus/", "github.com/spf13/", "github.com/KimMachineGun/"}
+
 // A row says what a package may link of ours, directly or not, and of others.
 type row struct {
 	ours string // packages it may import; "*": all
 	why  string
 
-	std bool // the standard library and ours only
+	std   bool   // the standard library and ours only
+	heavy string // of those modules, the ones that it may link
 }
 
 // The direction of the imports. Everything flows towards the vocabulary. A new
@@ -51,21 +56,24 @@ var direction = map[string]row{
 	"internal/durable":           {std: true, why: "writes files, and knows nothing of what is in them"},
 	"internal/backlog":           {std: true, why: "knows nothing of what is in a line"},
 	"internal/repeats":           {ours: "internal/guard", std: true, why: "counts lines, and writes none"},
+	"refs":                       {ours: "xds internal/refs", why: "what embedders need of internal/refs"},
 	"internal/refs":              {ours: "xds", why: "knows messages by their descriptors only"},
 	"internal/secret":            {ours: "internal/encoded", why: "knows fields by their descriptors only"},
 	"internal/envoyapi":          {ours: "internal/encoded", why: "has descriptors, and looks into no message"},
 	"internal/envoyapi/apitest":  {ours: "internal/envoyapi internal/encoded", why: "helps tests"},
 	"internal/secret/secrettest": {ours: "internal/envoyapi internal/encoded", why: "helps tests"},
-	"internal/findings":          {std: true, why: "a table, of which all else is made"},
-	"internal/validate":          {ours: "internal/findings internal/secret internal/encoded", why: "knows messages by their descriptors only, and no resources"},
-	"internal/report":            {ours: "internal/envoyapi internal/findings internal/protofile internal/secret internal/encoded", why: "writes what was found, and looks for nothing"},
+	"findings":                   {std: true, why: "a table, of which all else is made"},
+	"internal/validate":          {ours: "findings internal/secret internal/encoded", why: "knows messages by their descriptors only, and no resources"},
+	"internal/report":            {ours: "internal/envoyapi findings internal/protofile internal/secret internal/encoded", why: "writes what was found, and looks for nothing"},
 	"internal/askenvoy":          {ours: "xds internal/envoyapi internal/encoded", why: "is given resources, and runs an Envoy"},
-	"internal/protofile":         {ours: "internal/envoyapi internal/findings internal/secret internal/encoded", why: "reads text, knows no resource types"},
-	"internal/source/dir":        {ours: "xds store wire internal/envoyapi internal/findings internal/refs internal/protofile internal/validate internal/secret internal/guard internal/lastgood internal/filelock internal/durable internal/encoded", why: "a source fills a store and knows no stream"},
-	"internal/export":            {ours: "xds wire internal/envoyapi internal/findings internal/refs internal/protofile internal/secret internal/filelock internal/durable internal/encoded", why: "writes what a view has, wherever that is from"},
-	"internal/importer":          {ours: "xds internal/envoyapi internal/findings internal/refs internal/protofile internal/secret internal/durable internal/encoded", why: "reads what Envoy has, and serves nothing"},
+	"internal/protofile":         {ours: "internal/envoyapi findings internal/secret internal/encoded", why: "reads text, knows no resource types"},
+	"source/dir":                 {ours: "xds store wire internal/envoyapi findings refs internal/refs internal/protofile internal/validate internal/secret internal/guard internal/lastgood internal/filelock internal/durable internal/encoded", heavy: "go.yaml.in/ github.com/fsnotify/", why: "a source fills a store and knows no stream"},
+	"internal/export":            {ours: "xds wire internal/envoyapi findings internal/refs internal/protofile internal/secret internal/filelock internal/durable internal/encoded", why: "writes what a view has, wherever that is from"},
+	"internal/importer":          {ours: "xds internal/envoyapi findings internal/refs internal/protofile internal/secret internal/durable internal/encoded", why: "reads what Envoy has, and serves nothing"},
 	"internal/lastgood":          {ours: "xds internal/filelock internal/durable internal/encoded", why: "keeps what a source has committed"},
-	"internal/metrics":           {ours: "xds protocol wire server store internal/guard internal/pace internal/repeats internal/shares internal/unfinished", why: "counts what server and store tell"},
+	"metrics":                    {ours: "xds protocol wire server store internal/series internal/guard internal/pace internal/repeats internal/shares internal/unfinished", heavy: "github.com/prometheus/", why: "counts what server and store tell, and is asked for nothing else"},
+	"internal/series":            {why: "shapes of numbers, and none of them"},
+	"internal/process":           {ours: "xds protocol wire server store metrics internal/series internal/guard internal/pace internal/repeats internal/shares internal/unfinished", why: "counts what the program tells"},
 	"internal/monitor":           {ours: "internal/listen internal/guard internal/shares", std: true, why: "is given what it serves and checks"},
 	"internal/bootstrap":         {ours: "internal/listen internal/guard internal/shares", std: true, why: "writes what clients read, which is text"},
 	"cmd/chancery":               {ours: "*", why: "flags and wiring"},
@@ -104,6 +112,10 @@ func TestDirection(t *testing.T) {
 					t.Errorf("links %s (%s)", short, cmp.Or(r.why, "it has no row in the table"))
 				case !own && r.std && strings.Contains(strings.Split(dep, "/")[0], "."):
 					t.Errorf("links %s (%s)", dep, r.why)
+				case !strings.HasPrefix(name, "internal/") && !strings.HasPrefix(name, "cmd/") && slices.ContainsFunc(heavy, func(m string) bool {
+					return strings.HasPrefix(dep, m) && !slices.Contains(strings.Fields(r.heavy), m)
+				}):
+					t.Errorf("links %s, which who embeds it would not expect", dep)
 				case slices.ContainsFunc(generated, func(m string) bool { return strings.HasPrefix(dep, m) }):
 					t.Errorf("links %s: messages are known by their descriptors", dep)
 				}

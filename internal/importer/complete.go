@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/chancery-xds/chancery/findings"
 	"github.com/chancery-xds/chancery/internal/protofile"
 )
 
@@ -21,16 +22,16 @@ const serverCluster = "xds"
 // Complete returns a bootstrap in JSON: that of a file, with the node, the admin
 // interface, the server's cluster and the dynamic_resources of another one in JSON. The
 // notes say what may not be as meant.
-func Complete(f File, ours []byte, keep Keep, o Options) (bootstrap []byte, notes []string, problems []protofile.Problem) {
+func Complete(f File, ours []byte, keep Keep, o Options) (bootstrap []byte, notes []string, problems []findings.Problem) {
 	im := &importer{Options: o}
 	s := &source{Decoder: &protofile.Decoder{File: f.Name, Source: f.Data, Types: o.Types, Mend: true}}
 	docs, err := im.parse(s, f)
 	m := o.Types.New(bootstrapName)
-	switch p, is := errors.AsType[protofile.Problem](err); {
+	switch p, is := errors.AsType[findings.Problem](err); {
 	case is:
-		return nil, nil, []protofile.Problem{p}
+		return nil, nil, []findings.Problem{p}
 	case err != nil:
-		return nil, nil, []protofile.Problem{{File: f.Name, Message: err.Error()}}
+		return nil, nil, []findings.Problem{{File: f.Name, Message: err.Error()}}
 	case len(docs) > 0:
 		s.Message(without(s.Plain(docs[0]), "@type"), m.Interface(), "")
 	}
@@ -61,7 +62,7 @@ func Complete(f File, ours []byte, keep Keep, o Options) (bootstrap []byte, note
 	}
 	b, err := protojson.MarshalOptions{UseProtoNames: true, Resolver: o.Types}.Marshal(m.Interface())
 	if err != nil {
-		return nil, nil, []protofile.Problem{{File: f.Name, Message: err.Error()}}
+		return nil, nil, []findings.Problem{{File: f.Name, Message: err.Error()}}
 	}
 	var out bytes.Buffer
 	if err := json.Indent(&out, b, "", "  "); err != nil { // the writer adds spaces at random

@@ -10,8 +10,8 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/chancery-xds/chancery/findings"
 	"github.com/chancery-xds/chancery/internal/envoyapi"
-	"github.com/chancery-xds/chancery/internal/protofile"
 	"github.com/chancery-xds/chancery/internal/secret"
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -66,7 +66,7 @@ type Import struct {
 	Elsewhere bool
 
 	Notes    []string // what else is worth knowing
-	Warnings []protofile.Problem
+	Warnings []findings.Problem
 }
 
 // BootstrapFile is the name of the bootstrap; no file with a "_" at the beginning is
@@ -120,11 +120,11 @@ type importer struct {
 	dumped      bool // there are endpoints of which an Envoy has told
 
 	out      Import
-	problems []protofile.Problem
+	problems []findings.Problem
 }
 
 // Do imports files. With problems that are errors there is no import.
-func Do(files []File, o Options) (*Import, []protofile.Problem) {
+func Do(files []File, o Options) (*Import, []findings.Problem) {
 	im := &importer{Options: o, secretsStay: map[string]bool{}, finder: secret.NewFinder(o.Types)}
 	for _, f := range files {
 		im.read(f)
@@ -146,7 +146,7 @@ func Do(files []File, o Options) (*Import, []protofile.Problem) {
 			im.problems[i].Hint = "--proto-set FILE adds messages that Envoy's API does not have"
 		}
 	}
-	errs := slices.DeleteFunc(slices.Clone(im.problems), func(p protofile.Problem) bool { return p.Warning })
+	errs := slices.DeleteFunc(slices.Clone(im.problems), func(p findings.Problem) bool { return p.Warning })
 	if len(errs) > 0 {
 		return nil, errs
 	}
@@ -163,7 +163,7 @@ func (im *importer) note(format string, args ...any) {
 }
 
 func (im *importer) fail(file, hint, format string, args ...any) {
-	im.problems = append(im.problems, protofile.Problem{File: file, Message: fmt.Sprintf(format, args...), Hint: hint})
+	im.problems = append(im.problems, findings.Problem{File: file, Message: fmt.Sprintf(format, args...), Hint: hint})
 }
 
 // empty refuses what has nothing to import.

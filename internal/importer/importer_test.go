@@ -8,9 +8,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/chancery-xds/chancery/findings"
 	"github.com/chancery-xds/chancery/internal/envoyapi"
-	"github.com/chancery-xds/chancery/internal/protofile"
-	"github.com/chancery-xds/chancery/internal/source/dir"
+	"github.com/chancery-xds/chancery/source/dir"
 )
 
 func options() Options { return Options{Types: envoyapi.Envoy()} }
@@ -252,7 +252,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-func told(problems []protofile.Problem) string {
+func told(problems []findings.Problem) string {
 	var b strings.Builder
 	for _, p := range problems {
 		b.WriteString(p.Error() + "\n")

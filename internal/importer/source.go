@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/chancery-xds/chancery/findings"
 	"github.com/chancery-xds/chancery/internal/protofile"
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -34,7 +35,7 @@ func (im *importer) read(f File) {
 			return
 		}
 		im.files = append(im.files, s)
-		if p, ok := errors.AsType[protofile.Problem](err); ok {
+		if p, ok := errors.AsType[findings.Problem](err); ok {
 			s.Report(&yaml.Node{Line: p.Pos.Line, Column: p.Pos.Column}, p.Path, p.Hint, "%s", p.Message)
 		} else {
 			s.Report(&yaml.Node{}, "", "", "%v", err)

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v4"
+
+	"github.com/chancery-xds/chancery/findings"
 )
 
 // What files have in them that are no configuration yet, or no more: these are found by
@@ -28,7 +30,7 @@ var (
 
 // cause returns the hint and the place of what is in a file that nobody can read, beside
 // the line in which its reader gave up; "" if that is not known.
-func cause(src []byte, at Pos) (hint string, pos Pos) {
+func cause(src []byte, at findings.Pos) (hint string, pos findings.Pos) {
 	if i := conflictMark.FindIndex(src); i != nil {
 		return conflictHint, placeOf(src, i[0])
 	}

@@ -11,7 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
-	"github.com/chancery-xds/chancery/internal/findings"
+	"github.com/chancery-xds/chancery/findings"
 	"github.com/chancery-xds/chancery/internal/secret"
 )
 
@@ -51,7 +51,7 @@ type Decoder struct {
 
 	// Problems are errors and warnings in the order they were found, the first
 	// of each.
-	Problems []Problem
+	Problems []findings.Problem
 
 	visited, errors, warnings int
 
@@ -87,7 +87,7 @@ func (d *Decoder) ReportAs(code findings.Code, n *yaml.Node, path, hint, format 
 		if template(n) {
 			hint = TemplateHint
 		}
-		d.add(n, Problem{Path: path, Hint: hint, Code: code, Message: fmt.Sprintf(format, args...)})
+		d.add(n, findings.Problem{Path: path, Hint: hint, Code: code, Message: fmt.Sprintf(format, args...)})
 	}
 }
 
@@ -97,7 +97,7 @@ func (d *Decoder) WarnAs(code findings.Code, n *yaml.Node, path, hint, format st
 		return
 	}
 	if d.warnings++; d.tells(d.warnings) {
-		d.add(n, Problem{Path: path, Hint: hint, Code: code, Message: fmt.Sprintf(format, args...), Warning: true})
+		d.add(n, findings.Problem{Path: path, Hint: hint, Code: code, Message: fmt.Sprintf(format, args...), Warning: true})
 	}
 }
 
@@ -110,10 +110,10 @@ func (d *Decoder) portable(code findings.Code, n *yaml.Node, path, hint, format 
 	d.WarnAs(code, n, path, hint, format, args...)
 }
 
-func (d *Decoder) add(n *yaml.Node, p Problem) {
-	p.File, p.Pos = d.File, Pos{n.Line, n.Column}
+func (d *Decoder) add(n *yaml.Node, p findings.Problem) {
+	p.File, p.Pos = d.File, findings.Pos{Line: n.Line, Column: n.Column}
 	if d.secrets == 0 {
-		p.Excerpt, p.caret = d.excerpt(n)
+		p.Excerpt, p.Caret = d.excerpt(n)
 	}
 	d.Problems = append(d.Problems, p)
 }

@@ -19,6 +19,7 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 	"google.golang.org/protobuf/types/known/anypb"
 
+	"github.com/chancery-xds/chancery/findings"
 	"github.com/chancery-xds/chancery/internal/envoyapi"
 	"github.com/chancery-xds/chancery/internal/envoyapi/apitest"
 	"github.com/chancery-xds/chancery/internal/secret"
@@ -38,7 +39,7 @@ func decode(t testing.TB, file, src string) (proto.Message, *Decoder) {
 		}
 	}
 	if err != nil {
-		p, ok := errors.AsType[Problem](err)
+		p, ok := errors.AsType[findings.Problem](err)
 		if !ok {
 			t.Fatal(err)
 		}

@@ -3,7 +3,7 @@ package protofile
 import (
 	"go.yaml.in/yaml/v4"
 
-	"github.com/chancery-xds/chancery/internal/findings"
+	"github.com/chancery-xds/chancery/findings"
 )
 
 // A pair is a key of a mapping and its value.

@@ -13,6 +13,8 @@ import (
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v4"
+
+	"github.com/chancery-xds/chancery/findings"
 )
 
 // ParseYAML returns the documents of a YAML file. Its error is a Problem, which quotes
@@ -30,7 +32,7 @@ func ParseYAML(file string, src []byte) ([]*yaml.Node, error) {
 			return nil, syntax(file, src, err)
 		}
 		if bad := tagged(&n); bad != nil {
-			return nil, Problem{File: file, Pos: Pos{bad.Line, bad.Column}, Message: "a tag has no meaning here", Hint: tagHint}
+			return nil, findings.Problem{File: file, Pos: findings.Pos{Line: bad.Line, Column: bad.Column}, Message: "a tag has no meaning here", Hint: tagHint}
 		}
 		if len(n.Content) > 0 && !isNull(n.Content[0]) {
 			docs = append(docs, n.Content[0])
@@ -64,13 +66,13 @@ var unknownAnchor = regexp.MustCompile(`^unknown anchor '.*' referenced$`)
 var reserved = regexp.MustCompile("(?:^|[\\s\\[{,:-])([@`%])")
 
 // syntax makes a Problem of a YAML reader's error.
-func syntax(file string, src []byte, err error) Problem {
+func syntax(file string, src []byte, err error) findings.Problem {
 	e, ok := errors.AsType[*yaml.LoadError](err)
 	if !ok {
-		return Problem{File: file, Message: strings.TrimPrefix(err.Error(), "yaml: ")}
+		return findings.Problem{File: file, Message: strings.TrimPrefix(err.Error(), "yaml: ")}
 	}
-	p := Problem{File: file, Pos: Pos{e.Mark.Line, e.Mark.Column}, Message: e.Message}
-	from := Pos{e.ContextMark.Line, e.ContextMark.Column}
+	p := findings.Problem{File: file, Pos: findings.Pos{Line: e.Mark.Line, Column: e.Mark.Column}, Message: e.Message}
+	from := findings.Pos{Line: e.ContextMark.Line, Column: e.ContextMark.Column}
 	line := sourceLine(src, p.Pos.Line)
 	at := reserved.FindStringSubmatchIndex(line)
 	switch {
@@ -105,19 +107,19 @@ func syntax(file string, src []byte, err error) Problem {
 }
 
 // endOf returns the place behind the last text of a file.
-func endOf(src []byte) Pos {
+func endOf(src []byte) findings.Pos {
 	return placeOf(src, len(bytes.TrimRight(src, " \t\r\n")))
 }
 
 // placeOf returns the place of a byte.
-func placeOf(src []byte, i int) Pos {
+func placeOf(src []byte, i int) findings.Pos {
 	src = src[:i]
-	return Pos{1 + bytes.Count(src, []byte("\n")), 1 + utf8.RuneCount(src[bytes.LastIndexByte(src, '\n')+1:])}
+	return findings.Pos{Line: 1 + bytes.Count(src, []byte("\n")), Column: 1 + utf8.RuneCount(src[bytes.LastIndexByte(src, '\n')+1:])}
 }
 
 // within tells what the reader was in, and where that begins: often that is where the
 // mistake is, such as a bracket that nobody closes.
-func within(what string, from Pos) string {
+func within(what string, from findings.Pos) string {
 	switch what {
 	case "while parsing a flow sequence":
 		what = "in the list whose [ is at %d:%d"
@@ -145,7 +147,7 @@ func ParseJSON(file string, src []byte) (*yaml.Node, error) {
 	if err == nil {
 		behind := p.next()
 		if _, more := p.dec.Token(); !errors.Is(more, io.EOF) {
-			return nil, Problem{File: file, Pos: behind, Message: "more after the end of the value"}
+			return nil, findings.Problem{File: file, Pos: behind, Message: "more after the end of the value"}
 		}
 		return n, nil
 	}
@@ -172,7 +174,7 @@ func ParseJSON(file string, src []byte) (*yaml.Node, error) {
 	if why, where := cause(src, pos); why == conflictHint {
 		hint, pos = why, where
 	}
-	return nil, Problem{File: file, Pos: pos, Message: err.Error(), Hint: hint}
+	return nil, findings.Problem{File: file, Pos: pos, Message: err.Error(), Hint: hint}
 }
 
 type jsonParser struct {
@@ -184,7 +186,7 @@ type jsonParser struct {
 	line, col int // from 1 and from 0
 }
 
-func (p *jsonParser) pos(at int64) Pos {
+func (p *jsonParser) pos(at int64) findings.Pos {
 	at = min(at, int64(len(p.src)))
 	if at < p.offset {
 		p.offset, p.line, p.col = 0, 1, 0
@@ -197,11 +199,11 @@ func (p *jsonParser) pos(at int64) Pos {
 			p.col++
 		}
 	}
-	return Pos{p.line, p.col + 1}
+	return findings.Pos{Line: p.line, Column: p.col + 1}
 }
 
 // next returns the position of the token that is read next.
-func (p *jsonParser) next() Pos {
+func (p *jsonParser) next() findings.Pos {
 	at := p.dec.InputOffset()
 	for at < int64(len(p.src)) && bytes.IndexByte([]byte(" \t\r\n:,"), p.src[at]) >= 0 {
 		at++

@@ -10,17 +10,16 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/chancery-xds/chancery/internal/findings"
-	"github.com/chancery-xds/chancery/internal/protofile"
+	"github.com/chancery-xds/chancery/findings"
 )
 
 // A Report is what a check has found. Its strings are not changed by who writes it.
 type Report struct {
 	Program  string // its version
 	Files    int
-	Counts   []Count             // of resources, by type
-	Findings []protofile.Problem // errors first
-	Bad      bool                // the check fails
+	Counts   []Count            // of resources, by type
+	Findings []findings.Problem // errors first
+	Bad      bool               // the check fails
 }
 
 // A Count is the number of resources of a type.
@@ -40,15 +39,15 @@ const Names = "text, json, sarif, github or junit"
 // count returns how many errors and warnings there are, those included that are not among
 // the findings.
 func (r Report) count() (errors, warnings int) {
-	all := protofile.Count(r.Findings)
-	warnings = protofile.Count(slices.DeleteFunc(slices.Clone(r.Findings), func(p protofile.Problem) bool { return !p.Warning }))
+	all := findings.Count(r.Findings)
+	warnings = findings.Count(slices.DeleteFunc(slices.Clone(r.Findings), func(p findings.Problem) bool { return !p.Warning }))
 	return all - warnings, warnings
 }
 
 // code returns that of a problem, which is another mistake if it has none.
-func code(p protofile.Problem) findings.Code { return cmp.Or(p.Code, findings.Other) }
+func code(p findings.Problem) findings.Code { return cmp.Or(p.Code, findings.Other) }
 
-func severity(p protofile.Problem) string {
+func severity(p findings.Problem) string {
 	if p.Warning {
 		return "warning"
 	}
@@ -56,7 +55,7 @@ func severity(p protofile.Problem) string {
 }
 
 // message returns a problem without its place, in one line.
-func message(p protofile.Problem) string {
+func message(p findings.Problem) string {
 	s := p.Message
 	if p.Path != "" {
 		s = p.Path + ": " + s

@@ -13,17 +13,16 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/chancery-xds/chancery/internal/findings"
-	"github.com/chancery-xds/chancery/internal/protofile"
+	"github.com/chancery-xds/chancery/findings"
 )
 
 func example() Report {
 	return Report{
 		Program: "v1", Files: 2, Bad: true, Counts: []Count{{"CDS", 2}},
-		Findings: []protofile.Problem{
-			{File: "a b/x,1.yaml", Pos: protofile.Pos{Line: 3, Column: 7}, Path: "name", Code: findings.Rule, Message: "100% wrong: \"<x>\"", Hint: "a\nb"},
+		Findings: []findings.Problem{
+			{File: "a b/x,1.yaml", Pos: findings.Pos{Line: 3, Column: 7}, Path: "name", Code: findings.Rule, Message: "100% wrong: \"<x>\"", Hint: "a\nb"},
 			{File: "/etc/y.pb", Message: "and 3 more mistakes", Others: 3},
-			{File: "a b/x,1.yaml", Pos: protofile.Pos{Line: 9}, Code: findings.Dangling, Message: "leads to nothing", Warning: true},
+			{File: "a b/x,1.yaml", Pos: findings.Pos{Line: 9}, Code: findings.Dangling, Message: "leads to nothing", Warning: true},
 		},
 	}
 }
@@ -187,8 +186,8 @@ func TestJUnit(t *testing.T) {
 // Whatever files have in them, readers of XML can read it.
 func TestJUnitIsWellFormed(t *testing.T) {
 	hostile := "]]> <a b='c'> & \" \x00\x01\x1b[31m\x7f \xff\xfe \ufffe\uffff \u2028 \U0001f600\r\n\t"
-	r := Report{Program: hostile, Files: 1, Bad: true, Findings: []protofile.Problem{
-		{File: hostile, Pos: protofile.Pos{Line: 1, Column: 2}, Path: hostile, Code: findings.Rule, Message: hostile, Hint: hostile, Excerpt: hostile},
+	r := Report{Program: hostile, Files: 1, Bad: true, Findings: []findings.Problem{
+		{File: hostile, Pos: findings.Pos{Line: 1, Column: 2}, Path: hostile, Code: findings.Rule, Message: hostile, Hint: hostile, Excerpt: hostile},
 		{File: hostile, Message: hostile, Warning: true, Others: 2},
 	}}
 	for range 2 {

@@ -5,8 +5,7 @@ import (
 	"net/url"
 	"path/filepath"
 
-	"github.com/chancery-xds/chancery/internal/findings"
-	"github.com/chancery-xds/chancery/internal/protofile"
+	"github.com/chancery-xds/chancery/findings"
 )
 
 // A sarif is a log of the Static Analysis Results Interchange Format 2.1.0, as far as it
@@ -95,7 +94,7 @@ func SARIF(w io.Writer, r Report) error {
 	return encode(w, sarif{"https://json.schemastore.org/sarif-2.1.0.json", "2.1.0", []sarifRun{run}})
 }
 
-func located(p protofile.Problem) (l sarifLocation) {
+func located(p findings.Problem) (l sarifLocation) {
 	at := url.URL{Path: filepath.ToSlash(p.File)}
 	if filepath.IsAbs(p.File) {
 		at.Scheme = "file"

@@ -24,8 +24,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 
+	"github.com/chancery-xds/chancery/findings"
 	"github.com/chancery-xds/chancery/internal/envoyapi"
-	"github.com/chancery-xds/chancery/internal/findings"
 )
 
 // Generated validators find the same in the same fields: random messages of every type

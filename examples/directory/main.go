@@ -1,0 +1,111 @@
+// Command directory is a server of one's own for several groups of nodes: each directory
+// below config is what one group gets, and a node is in the group that its cluster names.
+// Files are loaded again when they change. Metrics are at http://127.0.0.1:9090/metrics.
+//
+//	go run . config
+//	envoy -c ../quickstart-envoy.yaml --service-cluster edge
+package main
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"google.golang.org/grpc"
+
+	"github.com/chancery-xds/chancery/metrics"
+	"github.com/chancery-xds/chancery/server"
+	"github.com/chancery-xds/chancery/source/dir"
+	"github.com/chancery-xds/chancery/store"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+func main() {
+	if len(os.Args) != 2 {
+		log.Fatal("usage: directory CONFIG")
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	l, err := net.Listen("tcp", "127.0.0.1:18000")
+	if err != nil {
+		log.Fatal(err)
+	}
+	http.Handle("/metrics", promhttp.Handler())
+	go func() { log.Print(http.ListenAndServe("127.0.0.1:9090", nil)) }()
+	if err := serve(ctx, l, os.Args[1], prometheus.DefaultRegisterer); err != nil {
+		log.Fatal(err)
+	}
+}
+
+// group says which group a node gets. One that nobody fills is told nothing.
+func group(n *xds.Node) string { return n.Cluster }
+
+// serve serves each directory below root to its group, until ctx is done.
+func serve(ctx context.Context, l net.Listener, root string, registry prometheus.Registerer) error {
+	st := store.New(store.WithSelect(group))
+	m := metrics.New(metrics.Options{Registry: registry, Group: group, Snapshot: st.Snapshot})
+	sources := map[string]*dir.Source{}
+	srv := server.New(st, server.WithObserver(m),
+		// What a client refused is logged with its place, and without passwords that are in it.
+		server.WithPlaces(func(n *xds.Node, t *xds.Type, name string) string {
+			if src := sources[group(n)]; src != nil {
+				return src.Place(t, name)
+			}
+			return ""
+		}),
+		server.WithRedactor(func(n *xds.Node, t *xds.Type, text string) (string, bool) {
+			if src := sources[group(n)]; src != nil {
+				return src.Redacted(t, text)
+			}
+			return text, true
+		}))
+	m.Server(srv.Stats)
+
+	entries, err := os.ReadDir(root)
+	if err != nil {
+		return err
+	}
+	var running sync.WaitGroup
+	defer running.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	for _, e := range entries {
+		if !e.IsDir() {
+			continue
+		}
+		loads := metrics.NewLoads(prometheus.WrapRegistererWith(prometheus.Labels{"source": e.Name()}, registry))
+		src := dir.New(filepath.Join(root, e.Name()), st, dir.Options{Group: e.Name(), References: true, Done: loads.Loaded})
+		loads.Source(src)
+		report, err := src.Load()
+		if err != nil {
+			return fmt.Errorf("group %s:\n%w", e.Name(), err) // each mistake with its place
+		}
+		log.Printf("group %s: %d files", e.Name(), report.Files)
+		sources[e.Name()] = src
+	}
+	for _, src := range sources { // nobody writes to the map any more
+		running.Go(func() { src.Run(ctx) })
+	}
+
+	g := grpc.NewServer(append(server.GRPCOptions(), grpc.Creds(srv.Credentials(nil)))...)
+	if err := srv.Register(g); err != nil {
+		return err
+	}
+	running.Go(func() {
+		<-ctx.Done()
+		ending, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		_ = srv.Drain(ending)
+		g.Stop()
+	})
+	return g.Serve(l)
+}

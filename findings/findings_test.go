@@ -1,0 +1,95 @@
+package findings
+
+import (
+	"flag"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write docs/findings.md")
+
+const page = "../docs/findings.md"
+
+// The page says what the program says.
+func TestPageIsCurrent(t *testing.T) {
+	if *update {
+		if err := os.WriteFile(page, []byte(Page()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(got) != Page() {
+		t.Error("docs/findings.md is not made of the table: go test ./findings -update")
+	}
+}
+
+func TestTable(t *testing.T) {
+	if !slices.IsSortedFunc(table, func(a, b Kind) int { return strings.Compare(string(a.Code), string(b.Code)) }) {
+		t.Error("the table is not sorted by code")
+	}
+	seen := map[Code]bool{}
+	for _, k := range table {
+		switch {
+		case !regexp.MustCompile(`^XDS0[0-9]{3}$`).MatchString(string(k.Code)):
+			t.Errorf("the code %q", k.Code)
+		case seen[k.Code]:
+			t.Errorf("%s twice", k.Code)
+		case k.Title == "" || k.Why == "" || k.Remedy == "":
+			t.Errorf("%s is not explained", k.Code)
+		case strings.ToLower(k.Title[:1]) != k.Title[:1] && !strings.HasPrefix(k.Title, "EDS") && !strings.HasPrefix(k.Title, "TLS") && !strings.HasPrefix(k.Title, "LOGICAL") && !strings.HasPrefix(k.Title, "Envoy"):
+			t.Errorf("%s: the title begins with an upper case letter: %s", k.Code, k.Title)
+		}
+		seen[k.Code] = true
+	}
+}
+
+// Each constant has a row.
+func TestConstants(t *testing.T) {
+	src, err := os.ReadFile("findings.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := regexp.MustCompile(`Code\s+= "(XDS[0-9]+)"`).FindAllStringSubmatch(string(src), -1)
+	if len(all) != len(table) {
+		t.Errorf("%d constants and %d rows", len(all), len(table))
+	}
+	for _, m := range all {
+		if _, ok := Explain(strings.ToLower(m[1])); !ok {
+			t.Errorf("%s has no row", m[1])
+		}
+	}
+}
+
+func TestExplain(t *testing.T) {
+	k, ok := Explain("xds0301")
+	if !ok {
+		t.Fatal("not found")
+	}
+	text := k.Text()
+	if !strings.HasPrefix(text, "XDS0301 (error): ") || !strings.Contains(text, "What to do: ") {
+		t.Error(text)
+	}
+	for line := range strings.Lines(text) {
+		if len(line) > 95 {
+			t.Errorf("a line of %d characters: %s", len(line), line)
+		}
+	}
+	if _, ok := Explain("XDS9999"); ok {
+		t.Error("XDS9999 is known")
+	}
+}
+
+// What Envoy refuses and a server can serve is in the families 03 and 04, and in no other.
+func TestOfEnvoy(t *testing.T) {
+	for _, k := range table {
+		if family := k.Code[:5]; k.Code.OfEnvoy() != (family == "XDS03" || family == "XDS04") {
+			t.Errorf("%s: %v", k.Code, k.Code.OfEnvoy())
+		}
+	}
+}

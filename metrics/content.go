@@ -1,0 +1,61 @@
+package metrics
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/chancery-xds/chancery/internal/series"
+	"github.com/chancery-xds/chancery/store"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// content counts what is served, when asked.
+type content struct {
+	snapshot func() *store.Snapshot
+	groups   *groups
+}
+
+var (
+	resources  = prometheus.NewDesc(series.Prefix+"resources", "Resources that are served.", []string{"type", "group"}, nil)
+	configHash = prometheus.NewDesc(series.Prefix+"config_hash", "A hash of what is served, a whole number of 53 bits: equal on two servers that serve the same.", nil, nil)
+)
+
+// Describe implements [prometheus.Collector].
+func (c *content) Describe(out chan<- *prometheus.Desc) { out <- resources; out <- configHash }
+
+// Collect implements [prometheus.Collector].
+func (c *content) Collect(out chan<- prometheus.Metric) {
+	type series struct{ typ, group string }
+	counts := map[series]int{}
+	var all []string
+	s := c.snapshot()
+	for _, name := range s.Groups() {
+		group := c.groups.label(name)
+		for url, table := range s.View(name).All() {
+			counts[series{labels[index(xds.TypeOf(url))], group}] += table.Len()
+			if sum := table.Versions().Sum(); sum != (xds.Sum{}) {
+				all = append(all, fmt.Sprintf("%q %q %v %q\n", name, url, sum, table.Version()))
+			}
+		}
+	}
+	out <- prometheus.MustNewConstMetric(configHash, prometheus.GaugeValue, float64(hash(all)))
+	for s, n := range counts {
+		out <- prometheus.MustNewConstMetric(resources, prometheus.GaugeValue, float64(n), s.typ, s.group)
+	}
+}
+
+// hash returns 53 bits of a hash of lines in any order, which are what a float64 tells
+// apart; 0 for none.
+func hash(lines []string) uint64 {
+	if len(lines) == 0 {
+		return 0
+	}
+	slices.Sort(lines)
+	sum := sha256.Sum256([]byte(strings.Join(lines, "")))
+	return binary.BigEndian.Uint64(sum[:]) >> 11
+}

@@ -1,0 +1,71 @@
+package metrics
+
+import (
+	"cmp"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/chancery-xds/chancery/internal/series"
+)
+
+// Loads are the metrics of one source of configuration: how its loads ended, and what it
+// says of itself. They are safe for concurrent use; create them with [NewLoads]. Of several
+// sources each has its own, with a label:
+//
+//	loads := metrics.NewLoads(prometheus.WrapRegistererWith(prometheus.Labels{"source": "edge"}, registry))
+//	src := dir.New("config/edge", st, dir.Options{Group: "edge", Done: loads.Loaded})
+//	loads.Source(src)
+type Loads struct {
+	registry   prometheus.Registerer
+	good, bad  prometheus.Counter
+	last, fine prometheus.Gauge
+}
+
+// A Source is asked at each scrape what it says of itself. A *dir.Source of
+// package source/dir is one.
+type Source interface {
+	Held() int              // resources that wait to be removed
+	Deaf() bool             // changes are noticed late
+	FirstExpiry() time.Time // when the first certificate ends of what is served; zero: it has none
+}
+
+// NewLoads registers metrics that are all zero, in prometheus.DefaultRegisterer if r is nil.
+// It panics if the registry has some of their names already.
+func NewLoads(r prometheus.Registerer) *Loads {
+	r = cmp.Or(r, prometheus.DefaultRegisterer)
+	results := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: series.Prefix + "config_loads_total", Help: "Attempts to load the configuration, by result: success, or failure, which changes nothing.",
+	}, []string{"result"})
+	last := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: series.Prefix + "config_last_load_success_timestamp_seconds", Help: "When the configuration was last loaded, in Unix time; 0: never.",
+	})
+	fine := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: series.Prefix + "config_last_load_successful", Help: "1 if the last attempt to load the configuration was a success; 0: what is served is older than the files.",
+	})
+	r.MustRegister(results, last, fine)
+	return &Loads{registry: r, good: results.WithLabelValues("success"), bad: results.WithLabelValues("failure"), last: last, fine: fine}
+}
+
+// Source adds what the source says of itself. It may be called once.
+func (l *Loads) Source(s Source) {
+	l.registry.MustRegister(
+		series.Flag("watch_deaf", "1 while the system does not tell of all changes of the files, which are then noticed late.", s.Deaf),
+		series.Gauge("config_removals_waiting", "Resources that are gone from the files, and served until a second look agrees.", s.Held),
+		series.FirstExpiry("certificate_first_expiry_timestamp_seconds",
+			"When the first certificate ends of those in the resources that are served, in Unix time. None: no resource has one in it.", s.FirstExpiry),
+	)
+}
+
+// Loaded counts an attempt to load the configuration that ended at a time. With an error it
+// changed nothing. It is what a source calls: Options.Done of package source/dir.
+func (l *Loads) Loaded(at time.Time, err error) {
+	if err != nil {
+		l.bad.Inc()
+		l.fine.Set(0)
+		return
+	}
+	l.good.Inc()
+	l.fine.Set(1)
+	l.last.Set(float64(at.UnixNano()) / 1e9)
+}

@@ -1,0 +1,91 @@
+// Package metrics counts what servers and stores do, for Prometheus: streams, requests,
+// responses, refusals (NACKs) and the clients that still refuse, what is served, and how
+// often limits were met. It observes and decides nothing, starts no goroutine, and costs a
+// step of a stream no memory.
+//
+// All names begin with "xds_server_"; docs/operations.md lists them.
+//
+// How many series there are does not depend on how many clients there are, nor
+// on what they send: a label is a row of the table of types in lower case
+// ("cds"; "other" for all types it does not list), a group (the first
+// [MaxGroups] that were seen; "other" for the rest), or one of a few words.
+// There is none for nodes, streams, names or versions.
+package metrics
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/chancery-xds/chancery/internal/series"
+	"github.com/chancery-xds/chancery/server"
+	"github.com/chancery-xds/chancery/store"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// Options say where metrics come from and go to. The zero value is ready to use.
+type Options struct {
+	// Registry is where they are registered; prometheus.DefaultRegisterer if nil. Of two
+	// servers in one program each needs its own, or its own label: see
+	// prometheus.WrapRegistererWith.
+	Registry prometheus.Registerer
+
+	// Group says which group a node sees: the function given to
+	// [store.WithSelect]. Nil: all see the default group. It is called when a
+	// client has refused a response.
+	Group func(*xds.Node) string
+
+	// Snapshot returns what is served, to be counted at each scrape:
+	// [store.Store.Snapshot]. Nil: not counted.
+	Snapshot func() *store.Snapshot
+}
+
+// Metrics are the metrics of one server. They are safe for concurrent use; create
+// them with [New]. As a [server.Observer] they count what happens on streams.
+type Metrics struct {
+	registry prometheus.Registerer
+	streams  *streams
+}
+
+// New registers metrics that are all zero. It panics if the registry has some of their
+// names already.
+func New(o Options) *Metrics {
+	if o.Registry == nil {
+		o.Registry = prometheus.DefaultRegisterer
+	}
+	if o.Group == nil {
+		o.Group = func(*xds.Node) string { return store.DefaultGroup }
+	}
+	names := newGroups()
+	m := &Metrics{registry: o.Registry, streams: newStreams(o.Registry, names, o.Group)}
+	if o.Snapshot != nil {
+		m.registry.MustRegister(&content{snapshot: o.Snapshot, groups: names})
+	}
+	return m
+}
+
+// Server adds what a server counts itself. It may be called once, with the
+// [server.Server.Stats] of the server that m observes.
+func (m *Metrics) Server(stats func() server.Stats) {
+	counter := func(name, help string, value func(server.Stats) uint64) prometheus.Collector {
+		return series.Counter(name, help, func() uint64 { return value(stats()) })
+	}
+	m.registry.MustRegister(
+		counter("blocked_writes_total", "Streams ended because their client did not read a response in time.",
+			func(s server.Stats) uint64 { return s.Blocked }),
+		counter("node_changes_total", "Streams whose client named another node than at first, which is ignored.",
+			func(s server.Stats) uint64 { return s.NodeChanges }),
+		counter("malformed_requests_total", "Streams ended because their client sent what is no request.",
+			func(s server.Stats) uint64 { return s.Malformed }),
+		counter("panics_total", "Panics that were caught: each ended a connection, a stream, a poll, a load of the configuration, or a search for a resource. Each is a defect; the log has its stack.",
+			func(s server.Stats) uint64 { return s.Panics }),
+		series.Labelled("throttled_total", "Times a client ran into a limit: streams, silent_streams, other_streams, first_request, request, subscription, write, which end its stream, unfinished, which ends its connection, and rate, address_rate, stream_rate, first_answers, which make it wait.",
+			"limit", func() map[string]uint64 { return stats().Throttled }),
+		series.Gauge("streams_open", "Streams that are open, also those on which no request has come.", func() int { return stats().Open }),
+		series.Gauge("streams_silent", "Streams on which no request has come, and unary calls without one.", func() int { return stats().Silent }),
+		series.Gauge("polls_held", "Polls of REST-JSON and Fetch that are held until something changes.", func() int { return stats().Polls }),
+		series.Gauge("streams_other", "Streams that are open and none of xDS: watches of health, reflection.", func() int { return stats().Others }),
+		series.Gauge("held_bytes", "Bytes of names that streams and held polls hold, 64 added for each, and of their nodes.", func() int { return stats().Held }),
+		series.Gauge("unfinished_bytes", "Bytes of requests that are not whole, where a connection has more than 64 KiB of them, and of larger ones that wait to be handled.",
+			func() int { return stats().Unfinished }),
+		series.Gauge("first_answers_waiting", "Streams that wait for their turn to be answered first.", func() int { return stats().Waiting }),
+	)
+}

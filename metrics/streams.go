@@ -1,0 +1,102 @@
+package metrics
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc/codes"
+
+	"github.com/chancery-xds/chancery/internal/series"
+	"github.com/chancery-xds/chancery/protocol"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// streams counts what happens on streams. All series of a type exist from the
+// start, so that a first event is seen as a change from zero, and counting it
+// is an index and an atomic addition.
+type streams struct {
+	byType   []typeMetrics // by index
+	open     [2]prometheus.Gauge
+	opened   [2]prometheus.Counter
+	closed   []prometheus.Counter // by code
+	refusals *refusals
+}
+
+// typeMetrics are the metrics of one type.
+type typeMetrics struct {
+	requests  [2][len(kinds)]prometheus.Counter // by variant and kind of event; nil if that is no request
+	responses [2]prometheus.Counter
+	sent      prometheus.Counter
+	removed   prometheus.Counter
+	answered  prometheus.Observer
+}
+
+// kinds are the events that requests cause, and what they are called.
+var kinds = [...]string{
+	protocol.Opened:     "initial",
+	protocol.Subscribed: "subscribe",
+	protocol.Acked:      "ack",
+	protocol.Nacked:     "nack",
+	protocol.Stale:      "stale_nonce",
+}
+
+// reasons are why streams end, by what their client is told.
+var reasons = [...]string{
+	codes.OK:                "ended", // by the client, in order
+	codes.Canceled:          "canceled",
+	codes.DeadlineExceeded:  "deadline", // the client did not read, or its own
+	codes.Unavailable:       "drained",
+	codes.InvalidArgument:   "malformed",
+	codes.ResourceExhausted: "limit",
+	codes.PermissionDenied:  "denied",
+	codes.Unauthenticated:   "denied",
+}
+
+func reason(c codes.Code) string {
+	if int(c) < len(reasons) && reasons[c] != "" {
+		return reasons[c]
+	}
+	return other
+}
+
+func newStreams(r prometheus.Registerer, names *groups, group func(*xds.Node) string) *streams {
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: series.Prefix + name, Help: help}, labels)
+		r.MustRegister(c)
+		return c
+	}
+	open := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: series.Prefix + "streams", Help: "Streams open, since their first request."}, []string{"variant"})
+	opened := counter("streams_opened_total", "Streams opened, by their first request.", "variant")
+	closed := counter("streams_closed_total", "Streams ended, by reason.", "reason")
+	requests := counter("requests_total", "Requests, by what they do. One that answers a response and changes its subscription counts as both.", "type", "variant", "kind")
+	responses := counter("responses_total", "Responses sent.", "type", "variant")
+	sent := counter("resources_sent_total", "Resources in responses sent.", "type")
+	removed := counter("resources_removed_total", "Names in responses sent that tell a client that a resource does not exist.", "type")
+	answered := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: series.Prefix + "response_ack_seconds", Help: "From sending a response until the client accepts or refuses it.",
+		// Envoy answers for clusters when they are warm, which may take it 15 s.
+		Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60},
+	}, []string{"type"})
+	r.MustRegister(open, answered)
+
+	s := &streams{refusals: newRefusals(counter, r, names, group)}
+	for _, v := range []xds.Variant{xds.SotW, xds.Delta} {
+		s.open[v], s.opened[v] = open.WithLabelValues(v.String()), opened.WithLabelValues(v.String())
+	}
+	for c := range codes.Unauthenticated + 1 {
+		s.closed = append(s.closed, closed.WithLabelValues(reason(c)))
+	}
+	for _, label := range labels {
+		t := typeMetrics{
+			sent: sent.WithLabelValues(label), removed: removed.WithLabelValues(label), answered: answered.WithLabelValues(label),
+		}
+		for _, v := range []xds.Variant{xds.SotW, xds.Delta} {
+			t.responses[v] = responses.WithLabelValues(label, v.String())
+			for kind, name := range kinds {
+				if name != "" {
+					t.requests[v][kind] = requests.WithLabelValues(label, v.String(), name)
+				}
+			}
+		}
+		s.byType = append(s.byType, t)
+	}
+	return s
+}

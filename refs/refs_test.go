@@ -1,0 +1,53 @@
+package refs
+
+import (
+	"slices"
+	"testing"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/chancery-xds/chancery/internal/envoyapi"
+	"github.com/chancery-xds/chancery/internal/envoyapi/apitest"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+func packed(t *testing.T, m proto.Message) *anypb.Any {
+	t.Helper()
+	a, err := anypb.New(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// Messages of generated code and those of descriptors refer to the same, whole or packed.
+func TestOf(t *testing.T) {
+	route := &routev3.RouteConfiguration{Name: "r", VirtualHosts: []*routev3.VirtualHost{{Routes: []*routev3.Route{{
+		Action: &routev3.Route_Route{Route: &routev3.RouteAction{ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: "xdstp://a/t/x?b=2&a=1"}}},
+	}}}}}
+	want := []xds.Ref{{Type: xds.Cluster, Name: "xdstp://a/t/x?a=1&b=2"}} // as the store has it
+	for name, got := range map[string][]xds.Ref{
+		"generated":   Of(route),
+		"packed":      Of(packed(t, route)),
+		"descriptors": With(envoyapi.Envoy(), apitest.Dynamic(t, route)),
+	} {
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+	if got := Of(&endpointv3.ClusterLoadAssignment{ClusterName: "c"}); got == nil || len(got) > 0 {
+		t.Errorf("endpoints refer to %#v: want an empty list, which says that it is known", got)
+	}
+}
+
+// "So a missing import makes a change slower, and never breaks one."
+func TestOfNotLinked(t *testing.T) {
+	got := Of(&corev3.TypedExtensionConfig{Name: "e", TypedConfig: &anypb.Any{TypeUrl: "type.googleapis.com/not.linked"}})
+	if !slices.Contains(got, xds.Ref{Type: xds.Cluster, Name: xds.Wildcard}) {
+		t.Errorf("%v: want all clusters", got)
+	}
+}

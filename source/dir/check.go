@@ -1,0 +1,243 @@
+package dir
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/chancery-xds/chancery/findings"
+)
+
+// A Checked is what [Check] found.
+type Checked struct {
+	Files  int
+	Counts []Count // in push order; of what could be read
+
+	// Errors keep the files from being loaded. Warnings do not. Both are
+	// sorted by place, and of more than Options.Most the first are told, and
+	// last how many more there are: see [findings.Count].
+	Errors, Warnings []findings.Problem
+
+	// Loaded are the resources that could be read, in the order of the files.
+	Loaded []Loaded
+
+	by *Source
+}
+
+// With returns what is checked with more that was found, in its place, of which no more than
+// most are told, as Options have it.
+func (c Checked) With(errs, warnings []findings.Problem, most int) Checked {
+	c.by.most = most
+	c.Errors = c.by.summary("mistake", c.by.counted(slices.Concat(c.Errors, errs)), 0)
+	c.Warnings = c.by.summary("warning", c.by.counted(slices.Concat(c.Warnings, warnings)), 0)
+	return c
+}
+
+// Stdin is the path that stands for what is read instead of a file.
+const Stdin = "-"
+
+// StdinName is how findings in it call its file.
+const StdinName = "<stdin>"
+
+// Check is [CheckAll] of one directory or file.
+func Check(path string, opts Options) Checked { return CheckAll([]string{path}, nil, opts) }
+
+// CheckAll reads files and directories as a [Source] with the options does, and loads them
+// nowhere. Stdin is read in place of "-", as YAML, of which JSON is a part. Beyond what a
+// source tells, it looks for what Envoy refuses, no resources at all are a mistake, and it
+// warns of references to resources that no file has, and of resources that nothing refers
+// to. Findings of a kind in ignore are left out.
+func CheckAll(paths []string, stdin io.Reader, opts Options, ignore ...findings.Code) Checked {
+	opts.Validate = true
+	s := New(paths[0], nil, opts)
+	s.ignore = ignore
+	sc := &scanner{}
+	next, errs := s.lookAt(paths, stdin, sc)
+	// If files are missing, nobody knows what they have.
+	if len(sc.errs) == 0 && !slices.Contains(ignore, findings.Dangling) {
+		s.missing = s.vain(next)
+	}
+	if readable(errs) { // what cannot be read refers to nothing
+		s.missing = append(s.missing, next.unused()...)
+	}
+	if len(errs) == 0 && len(next.types) == 0 {
+		errs = append(errs, findings.Problem{
+			File: paths[0], Code: findings.Nothing, Message: "no file has a resource",
+			Hint: "is it the right directory? Names of files end in .yaml, .yml, .json, .txtpb, .textproto, .pb_text or .pb",
+		})
+	}
+	if len(paths) == 1 && paths[0] == Stdin && len(errs) == 1 && errs[0].Code == findings.Nothing {
+		errs[0] = findings.Problem{File: StdinName, Code: findings.Nothing, Message: "there is no resource in it"}
+	}
+	c := Checked{Files: len(s.files), Counts: next.counts(), Errors: errs, Warnings: s.doubts(), by: s}
+	for _, f := range sc.files {
+		c.Loaded = append(c.Loaded, s.files[f.path].loaded...)
+	}
+	return c
+}
+
+// readable reports whether all resources could be read, whatever Envoy thinks of them.
+func readable(errs []findings.Problem) bool {
+	return !slices.ContainsFunc(errs, func(p findings.Problem) bool { return !p.Code.OfEnvoy() })
+}
+
+// vain returns warnings of references to what no file has, each at its place. Those that
+// are too many to be told are counted.
+func (s *Source) vain(w world) (found []findings.Problem) {
+	p := placer{s: s, files: map[string][]*yaml.Node{}, data: map[string][]byte{}}
+	missing := w.dangling(s.shown, s.bad())
+	told := missing[:s.shown(len(missing))]
+	s.untold += len(missing) - len(told)
+	for i, m := range told {
+		told[i] = p.reference(m)
+	}
+	return problems(told)
+}
+
+// lookAt returns what files, directories and stdin say.
+func (s *Source) lookAt(paths []string, stdin io.Reader, sc *scanner) (world, Errors) {
+	if info, err := os.Stat(paths[0]); len(paths) == 1 && paths[0] != Stdin && (err != nil || info.IsDir()) {
+		next, _, errs := s.look(true, sc)
+		return next, errs
+	}
+	sc.outside, sc.option = s.opts.FollowLinksOutside, s.opts.called("FollowLinksOutside")
+	var piped *file
+	for _, path := range slices.Compact(slices.Sorted(slices.Values(paths))) {
+		info, err := os.Stat(path)
+		switch {
+		case path == Stdin:
+			piped = s.pipe(stdin)
+		case err == nil && !info.IsDir():
+			sc.one(path, info)
+		default:
+			sc.scan(path)
+		}
+	}
+	sc.files = distinct(sc.files)
+	files := s.read(sc.files, nil, true)
+	if piped != nil {
+		sc.files = append(sc.files, found{path: StdinName})
+		files[StdinName] = piped
+	}
+	next, _, errs := s.gather(sc, files)
+	return next, errs
+}
+
+// distinct leaves out files that were found twice, as in a directory that was given, too.
+func distinct(files []found) (once []found) {
+	seen := map[string]bool{}
+	for _, f := range files {
+		if path := filepath.Clean(f.path); !seen[path] {
+			seen[path] = true
+			once = append(once, f)
+		}
+	}
+	return once
+}
+
+// one adds a file that was given by its name.
+func (s *scanner) one(path string, info fs.FileInfo) {
+	switch {
+	case !info.Mode().IsRegular():
+		s.fail(path, notRegular(info.Mode()))
+	case form(path) == nil:
+		s.fail(path, errors.New("its name says nothing of what is in it: it must end in .yaml, .yml, .json, .txtpb, .textproto, .pb_text or .pb"))
+	default:
+		s.files = append(s.files, found{path, stampOf(info)})
+	}
+}
+
+// pipe reads stdin.
+func (s *Source) pipe(stdin io.Reader) *file {
+	data, err := io.ReadAll(io.LimitReader(stdin, s.opts.MaxFile+1))
+	if err == nil && int64(len(data)) > s.opts.MaxFile {
+		err = fmt.Errorf("%w of %d bytes", errTooLarge, s.opts.MaxFile)
+	}
+	f := &file{}
+	if err != nil {
+		f.errs = []findings.Problem{s.unread(StdinName, err)}
+		return f
+	}
+	s.stdin = data
+	s.fill(f, StdinName, data)
+	return f
+}
+
+// Sound returns the resources in which there is no mistake: of those that are known to
+// be refused nobody needs to be asked.
+func (c Checked) Sound() (sound []Loaded) {
+	wrong := map[Pos]bool{}
+	for _, p := range c.Errors {
+		if l := c.around(p); l != nil {
+			wrong[l.Pos] = true
+		}
+	}
+	for _, l := range c.Loaded {
+		if !wrong[l.Pos] && !l.refused {
+			sound = append(sound, l)
+		}
+	}
+	return sound
+}
+
+// around returns the resource that a problem stands in, nil if that is not known.
+func (c Checked) around(p findings.Problem) (in *Loaded) {
+	for i, l := range c.Loaded {
+		switch {
+		case l.File != p.File:
+		case p.Pos.Line == 0:
+			if l.Pos.Line == 0 && strings.HasPrefix(p.Path+".", l.Path+".") {
+				in = &c.Loaded[i]
+			}
+		case l.Line < p.Pos.Line || l.Line == p.Pos.Line && l.Col <= p.Pos.Column:
+			if in == nil || in.Line < l.Line || in.Line == l.Line && in.Col <= l.Col {
+				in = &c.Loaded[i]
+			}
+		}
+	}
+	return in
+}
+
+// text returns what is in a file, or was in stdin.
+func (s *Source) text(path string) ([]byte, error) {
+	if path == StdinName {
+		return s.stdin, nil
+	}
+	data, _, err := read(path, s.opts.MaxFile)
+	return data, err
+}
+
+// bad returns a function that reports whether a name may be that of a resource in a file
+// with mistakes, which is as good as there: it stands in the file, in some place.
+func (s *Source) bad() func(name string) bool {
+	var texts [][]byte
+	for path, f := range s.files {
+		if readable(f.errs) && f.more == 0 {
+			continue
+		}
+		text, err := s.text(path)
+		if err != nil {
+			return func(string) bool { return true }
+		}
+		texts = append(texts, text)
+	}
+	return func(name string) bool {
+		if len(texts) > 0 && strings.HasPrefix(name, "xdstp:") { // which has many spellings
+			return true
+		}
+		for _, text := range texts {
+			if bytes.Contains(text, []byte(name)) {
+				return true
+			}
+		}
+		return false
+	}
+}

@@ -1,0 +1,421 @@
+package dir
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"unicode/utf8"
+
+	"go.yaml.in/yaml/v4"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/chancery-xds/chancery/findings"
+	"github.com/chancery-xds/chancery/internal/envoyapi"
+	"github.com/chancery-xds/chancery/internal/guard"
+	"github.com/chancery-xds/chancery/internal/protofile"
+	"github.com/chancery-xds/chancery/internal/secret"
+	"github.com/chancery-xds/chancery/internal/validate"
+	"github.com/chancery-xds/chancery/refs"
+	"github.com/chancery-xds/chancery/wire"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// A Loaded is a resource and the place where it stands.
+type Loaded struct {
+	*xds.Resource
+	Pos
+
+	// Secret is where a secret stands in the resource, such as
+	// "generic_secret.secret"; "" if it has none.
+	Secret string
+
+	certificates []secret.Certificate
+	v2           []secret.V2
+	sockets      []socket // of a listener, if they are asked for
+	refused      bool     // Envoy would refuse it, as far as that was looked for
+
+	version string // version_info of the response it stands in
+	doc     int    // which document of the file
+}
+
+const (
+	apis         = "type.googleapis.com/"
+	responseName = "envoy.service.discovery.v3.DiscoveryResponse"
+	wrapperName  = "envoy.service.discovery.v3.Resource"
+	response     = apis + responseName
+	wrapper      = apis + wrapperName
+)
+
+// forms are the ways to write a file, by the end of its name.
+var forms = map[string]func(*decoder){
+	".yaml":      (*decoder).yaml,
+	".yml":       (*decoder).yaml,
+	".json":      (*decoder).json,
+	".txtpb":     (*decoder).text,
+	".textproto": (*decoder).text,
+	".pb_text":   (*decoder).text,
+	".pb":        (*decoder).binary,
+}
+
+// form returns how a file is written; nil if its name says that it holds no
+// resources.
+func form(path string) func(*decoder) {
+	if path == StdinName {
+		return (*decoder).yaml
+	}
+	return forms[strings.ToLower(filepath.Ext(path))]
+}
+
+// A decoder turns a file into resources, and collects all its mistakes.
+type decoder struct {
+	protofile.Decoder
+	*reader
+	doc    int
+	loaded []Loaded
+	died   *guard.Panic // of what read the file; nil: it did not
+}
+
+// A reader has what is needed to read files, of whatever source.
+type reader struct {
+	types   *envoyapi.Types
+	secrets *secret.Finder
+	most    int             // how many mistakes of a file are told, as Options have it
+	ignore  []findings.Code // what is not told
+
+	validator *validate.Validator // nil: what Envoy refuses is its business
+}
+
+func newReader(types *envoyapi.Types, most int) *reader {
+	return &reader{types: types, secrets: secret.NewFinder(types), most: most}
+}
+
+// words are what the protocol calls the types: some write CDS.
+var words = sync.OnceValue(func() map[string]string {
+	byWord := map[string]string{}
+	for _, t := range xds.Types() {
+		byWord[strings.ToUpper(t.Short)] = t.URL
+	}
+	return byWord
+})
+
+// decode returns a decoder that is done with a file.
+func (rd *reader) decode(path string, data []byte) *decoder {
+	d := &decoder{Decoder: protofile.Decoder{File: path, Source: data, Types: rd.types, Words: words(), Most: rd.most, Ignore: rd.ignore}, reader: rd}
+	// A file must not end the program, whatever it finds in its readers.
+	if p := guard.Do(d.decode); p != nil {
+		d.ReportAs(findings.Other, &yaml.Node{}, "", "", "%s: %s", gaveUp, p.Value)
+		d.died = p
+	}
+	return d
+}
+
+func (d *decoder) decode() {
+	if len(bytes.TrimSpace(d.Source)) == 0 {
+		d.WarnAs(findings.Empty, &yaml.Node{}, "", "", "the file is empty; if it was not before, a running server refuses that")
+		return
+	}
+	form(d.File)(d)
+}
+
+const gaveUp = "the reader gave up"
+
+// isText reports the first byte that no text file has.
+func (d *decoder) isText() bool {
+	line, col := 1, 1
+	for i := 0; i < len(d.Source); {
+		r, w := utf8.DecodeRune(d.Source[i:])
+		switch {
+		case r == utf8.RuneError && w == 1 || r == 0:
+			d.ReportAs(findings.Syntax, &yaml.Node{Line: line, Column: col}, "", protofile.Encoding(d.Source), "this is no text: byte %#02x", d.Source[i])
+			return false
+		case r == '\n':
+			line, col = line+1, 1
+		default:
+			col++
+		}
+		i += w
+	}
+	return true
+}
+
+func (d *decoder) yaml() {
+	if !d.isText() {
+		return
+	}
+	docs, err := protofile.ParseYAML(d.File, d.Source)
+	d.syntax(err)
+	for _, n := range docs {
+		d.document(n)
+		d.doc++
+	}
+}
+
+func (d *decoder) json() {
+	if !d.isText() {
+		return
+	}
+	n, err := protofile.ParseJSON(d.File, d.Source)
+	if err != nil {
+		d.syntax(err)
+		return
+	}
+	d.document(n)
+}
+
+func (d *decoder) syntax(err error) {
+	if p, ok := errors.AsType[findings.Problem](err); ok {
+		d.ReportAs(findings.Syntax, &yaml.Node{Line: p.Pos.Line, Column: p.Pos.Column}, p.Path, p.Hint, "%s", p.Message)
+	}
+}
+
+// document reads a single resource, a response or a wrapper.
+func (d *decoder) document(n *yaml.Node) {
+	flat := d.Flat(n, "")
+	if flat == nil {
+		return
+	}
+	has := func(key string) bool { return protofile.Get(flat, key) != nil }
+	url := protofile.Get(flat, "@type")
+	switch {
+	case url != nil && url.Value == response, url == nil && has("resources"):
+		d.response(flat)
+	case url != nil:
+		d.entry(n, flat, "", said{})
+	case has("static_resources"), has("dynamic_resources"), has("staticResources"), has("dynamicResources"):
+		d.ReportAs(findings.NoMessage, n, "", "chancery import "+shellWord(d.File)+" --out DIR makes resources of it", "this is an Envoy bootstrap, not a resource")
+	case has("configs"):
+		d.ReportAs(findings.NoMessage, n, "", "chancery import "+shellWord(d.File)+" --out DIR makes resources of it", "this is a config_dump of Envoy, not a resource")
+	default:
+		hint := "want a resource, a DiscoveryResponse or the protocol's Resource"
+		if has("apiVersion") && has("kind") {
+			hint = "an object of Kubernetes: write the Envoy configuration that is in it into a file of its own"
+		} else if meant := protofile.MeantKey(flat); strings.HasPrefix(meant, "did you mean") {
+			hint = meant
+		}
+		d.ReportAs(findings.NoMessage, n, "", hint, `neither "@type" nor "resources"`)
+	}
+}
+
+// shellWord returns a path as it is typed.
+func shellWord(path string) string {
+	if path == StdinName {
+		return Stdin
+	}
+	if strings.Trim(path, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./-") == "" {
+		return path
+	}
+	return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
+}
+
+// response reads Envoy's DiscoveryResponse, as in the files Envoy itself reads.
+func (d *decoder) response(flat *yaml.Node) {
+	m := d.types.New(responseName)
+	d.Message(without(flat, "@type", "resources"), m.Interface(), "")
+	in := d.of(m, cmp.Or(protofile.Get(flat, "type_url"), protofile.Get(flat, "typeUrl")))
+	list := protofile.Get(flat, "resources")
+	switch {
+	case list == nil || list.ShortTag() == "!!null":
+	case list.Kind == yaml.MappingNode:
+		d.WarnAs(findings.EnvoyOnly, list, "resources", `put "- " before it: readers other than Envoy's want a list`, "a mapping for a list")
+		if flat := d.Flat(list, "resources"); flat != nil {
+			d.entry(list, flat, "resources", in)
+		}
+	case list.Kind != yaml.SequenceNode:
+		d.Report(list, "resources", "", "a list is needed")
+	default:
+		for i, n := range list.Content {
+			path := fmt.Sprintf("resources[%d]", i)
+			if flat := d.Flat(n, path); flat != nil {
+				d.entry(n, flat, path, in)
+			}
+		}
+	}
+}
+
+// entry reads a resource, wrapped or not, that stands in a response.
+func (d *decoder) entry(n, flat *yaml.Node, path string, in said) {
+	before := d.Errors()
+	var w wrapped
+	inner, at := flat, path
+	if url := protofile.Get(flat, "@type"); url != nil && url.Value == wrapper {
+		m := d.types.New(wrapperName)
+		d.Message(without(d.extras(flat, path, &w), "@type", "resource"), m.Interface(), path)
+		w.says(m)
+		w.ttlAt = protofile.Get(flat, "ttl")
+		at = strings.TrimPrefix(path+".resource", ".")
+		r := protofile.Get(flat, "resource")
+		if r == nil || r.ShortTag() == "!!null" {
+			d.Report(n, path, "", "a Resource without its resource")
+			return
+		}
+		if inner = d.Flat(r, at); inner == nil {
+			return
+		}
+	}
+	if m := d.single(inner, at, &w); m != nil && d.Errors() == before {
+		d.add(n, path, m, &w, in)
+	}
+}
+
+// single reads a resource that is not wrapped.
+func (d *decoder) single(flat *yaml.Node, path string, w *wrapped) proto.Message {
+	flat = d.extras(flat, path, w)
+	switch url := protofile.Get(flat, "@type"); {
+	case url == nil:
+		d.ReportAs(findings.NoMessage, flat, path, protofile.MeantKey(flat), `no "@type"`)
+	case url.Kind != yaml.ScalarNode || !strings.HasPrefix(url.Value, apis):
+		hint := cmp.Or(d.MeantType(url.Value), `for example "@type": `+apis+"envoy.config.cluster.v3.Cluster")
+		d.ReportAs(findings.NoType, url, path, hint, `"@type" is no type URL that begins with %s`, apis)
+	default:
+		return d.Any(flat, path)
+	}
+	return nil
+}
+
+// extension is the key beside "@type" of what is said to the server and is no
+// part of the resource. It may stand in a wrapper or in what is wrapped.
+const extension = "x-chancery"
+
+// extras reads the extension and returns the mapping without it.
+func (d *decoder) extras(flat *yaml.Node, path string, w *wrapped) *yaml.Node {
+	n := protofile.Get(flat, extension)
+	if n == nil {
+		return flat
+	}
+	rest := without(flat, extension)
+	path = strings.TrimPrefix(path+"."+extension, ".")
+	known := d.Flat(n, path)
+	if known == nil {
+		return rest
+	}
+	for i := 0; i < len(known.Content); i += 2 {
+		k, v := known.Content[i], known.Content[i+1]
+		switch {
+		case k.Value != "on_demand":
+			d.Report(k, path, "there is on_demand only", "unknown key %q", k.Value)
+		case v.ShortTag() != "!!bool":
+			d.Report(v, path+".on_demand", "", "true or false is needed")
+		default:
+			w.onDemand = w.onDemand || strings.EqualFold(v.Value, "true")
+		}
+	}
+	return rest
+}
+
+// without returns a flat mapping without some keys.
+func without(flat *yaml.Node, keys ...string) *yaml.Node {
+	rest := *flat
+	rest.Content = nil
+	for i := 0; i < len(flat.Content); i += 2 {
+		if !slices.Contains(keys, flat.Content[i].Value) {
+			rest.Content = append(rest.Content, flat.Content[i], flat.Content[i+1])
+		}
+	}
+	return &rest
+}
+
+// add adds a resource that a wrapper and a response say more of.
+func (d *decoder) add(n *yaml.Node, path string, m proto.Message, w *wrapped, in said) {
+	fail := func(hint, format string, args ...any) {
+		d.ReportAs(findings.Unusable, n, path, hint, format, args...)
+	}
+	name := m.ProtoReflect().Descriptor().FullName()
+	t := xds.TypeOf(apis + string(name))
+	as := w.name
+	if as == "" && t.Is(xds.VirtualHost) { // which has a name that need not be that of the resource, but is for Envoy
+		as = m.ProtoReflect().Get(m.ProtoReflect().Descriptor().Fields().ByName("name")).String()
+	}
+	switch {
+	case in.typeURL != "" && in.typeURL != t.URL:
+		fail("", "%s, in a response whose type_url is %s", t.URL, in.typeURL)
+		return
+	case t.Is(xds.VirtualHost) && !strings.Contains(as, "/"):
+		hint := ""
+		if w.name == "" {
+			hint = `change its name, or put it into a Resource ("@type": ` + wrapper + ") with name and resource"
+		}
+		fail(hint, "the name %q of a VHDS resource: want route/host, the route configuration's name and the host", as)
+		return
+	case as == "" && t.Name == "":
+		fail(`put it into a Resource ("@type": `+wrapper+") with name and resource",
+			"%s is known to the protocol by a name that is none of its fields", protofile.Spoken(string(name.Name())))
+		return
+	}
+	if w.unsupported != "" {
+		fail("", "%s of a Resource is not supported", w.unsupported)
+		return
+	}
+	if slices.Contains(w.aliases, "") || slices.Contains(w.aliases, xds.Wildcard) {
+		fail("", `an alias that is empty or "*"`)
+		return
+	}
+	if as == "" {
+		as = ownName(t, m.ProtoReflect())
+	}
+	if as == "" {
+		fail("", "%s resource without a name", t)
+		return
+	}
+	body, err := envoyapi.Marshal(m.ProtoReflect())
+	if err != nil {
+		fail("", "%s resource %q: %v", t, as, err)
+		return
+	}
+	r, err := wire.NewResource(t, as, &anypb.Any{TypeUrl: t.URL, Value: body})
+	if err != nil {
+		fail("", "%v", err)
+		return
+	}
+	if r.Name == xds.Wildcard {
+		fail("", `the name "*" is reserved: it subscribes to all resources`)
+		return
+	}
+	if w.ttl != nil {
+		if r.TTL = *w.ttl; r.TTL <= 0 {
+			d.Report(cmp.Or(w.ttlAt, n), path, "", "a ttl of %v: want more than zero", r.TTL)
+			return
+		}
+	}
+	for _, a := range w.aliases {
+		r.Aliases = append(r.Aliases, xds.CanonicalName(a))
+	}
+	if w.aliases != nil || w.ttl != nil || w.version != "" {
+		r.Seal(w.version)
+	}
+	r.OnDemand = w.onDemand
+	d.refer(r, t, m)
+	l := Loaded{Resource: r, Pos: Pos{d.File, n.Line, n.Column, path}, version: in.version, doc: d.doc}
+	if p := d.inspect(&l, m); p.Message != "" {
+		at, whole := d.place(n, path, m.ProtoReflect().Descriptor(), p.Path)
+		at.Secret = true // or near one
+		d.ReportAt(at, cmp.Or(p.Code, findings.Unusable), whole, "", p.Message)
+		return
+	}
+	d.refused(&l, n, path, m)
+	d.loaded = append(d.loaded, l)
+}
+
+// ownName returns the name that a resource has in it, or "".
+func ownName(t *xds.Type, m protoreflect.Message) string {
+	f := m.Descriptor().Fields().ByName(protoreflect.Name(t.Name))
+	if f == nil || f.Kind() != protoreflect.StringKind || f.IsList() {
+		return ""
+	}
+	return m.Get(f).String()
+}
+
+// refer sets what a resource refers to.
+func (rd *reader) refer(r *xds.Resource, t *xds.Type, m proto.Message) {
+	if t.V2 { // of which no others are known
+		r.Refs = wire.Refs(t, r.Name, r.Body)
+	} else {
+		r.Refs = refs.With(rd.types, m)
+	}
+}

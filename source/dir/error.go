@@ -1,0 +1,124 @@
+package dir
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+
+	"github.com/chancery-xds/chancery/findings"
+	"github.com/chancery-xds/chancery/internal/protofile"
+)
+
+// Errors is what keeps a directory from being loaded, sorted by place. Of more
+// mistakes than [Options] say the first are told, and last how many more there are.
+type Errors []findings.Problem
+
+// Error returns the errors, one on a line.
+func (e Errors) Error() string {
+	lines := make([]string, len(e))
+	for i, err := range e {
+		lines[i] = err.Error()
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Count returns how many mistakes there are, those included that are not told.
+func (e Errors) Count() int { return findings.Count(e) }
+
+// counted returns the problems that are not ignored.
+func (s *Source) counted(all []findings.Problem) []findings.Problem {
+	if len(s.ignore) == 0 {
+		return all
+	}
+	return slices.DeleteFunc(slices.Clone(all), func(p findings.Problem) bool { return slices.Contains(s.ignore, p.Code) })
+}
+
+// shown returns how many of n mistakes are told, or of n warnings.
+func (s *Source) shown(n int) int {
+	if s.opts.Most < 0 {
+		return n
+	}
+	return min(n, cmp.Or(s.opts.Most, protofile.MaxProblems))
+}
+
+// summary sorts problems and leaves the first of them, with a last one that
+// counts the others: these, and more that nobody kept.
+func (s *Source) summary(what string, problems []findings.Problem, more int) []findings.Problem {
+	problems = slices.DeleteFunc(problems, func(p findings.Problem) bool {
+		more += p.Others // of an earlier summary
+		return p.Others > 0
+	})
+	slices.SortStableFunc(problems, byPlace)
+	if most := s.shown(len(problems)); len(problems) > most {
+		more += len(problems) - most
+		problems = problems[:most:most]
+	}
+	if more > 0 {
+		if more > 1 {
+			what += "s"
+		}
+		last := problems[len(problems)-1]
+		problems = append(problems, findings.Problem{File: s.root, Message: fmt.Sprintf("and %d more %s", more, what), Warning: last.Warning, Others: more})
+	}
+	return problems
+}
+
+func byPlace(a, b findings.Problem) int {
+	return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Pos.Line, b.Pos.Line), cmp.Compare(a.Pos.Column, b.Pos.Column))
+}
+
+// unread is the problem of a path that cannot be read.
+func unread(path string, err error) findings.Problem {
+	if p, ok := errors.AsType[*fs.PathError](err); ok {
+		err = p.Err // the path is told already
+	}
+	return findings.Problem{File: path, Code: findings.Unread, Message: err.Error()}
+}
+
+// unread is the problem of a file that cannot be read, with the option that may help.
+func (s *Source) unread(path string, err error) findings.Problem {
+	p := unread(path, err)
+	if errors.Is(err, errTooLarge) {
+		p.Hint = s.opts.called("MaxFile")
+	}
+	return p
+}
+
+// A Pos is where a resource stands in a file: its line and column, counted from
+// 1, in a file that people write in YAML or JSON, else its path.
+type Pos struct {
+	File      string
+	Line, Col int
+	Path      string // such as "resources[3]"; may be empty
+}
+
+// String returns "file:line:col" or "file (path)".
+func (p Pos) String() string {
+	switch {
+	case p.Line > 0:
+		return fmt.Sprintf("%s:%d:%d", p.File, p.Line, p.Col)
+	case p.Path != "":
+		return fmt.Sprintf("%s (%s)", p.File, p.Path)
+	}
+	return p.File
+}
+
+// Problem returns what is wrong at the place, of a kind.
+func (p Pos) Problem(code findings.Code, message string) findings.Problem {
+	q := p.problem("%s", message)
+	q.Code = code
+	return q
+}
+
+// problem returns what is wrong at the place with something that is good by
+// itself.
+func (p Pos) problem(format string, args ...any) findings.Problem {
+	q := findings.Problem{File: p.File, Pos: findings.Pos{Line: p.Line, Column: p.Col}, Message: fmt.Sprintf(format, args...)}
+	if p.Line == 0 {
+		q.Path = p.Path
+	}
+	return q
+}

@@ -1,0 +1,105 @@
+package dir
+
+import (
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/chancery-xds/chancery/findings"
+	"github.com/chancery-xds/chancery/internal/secret"
+)
+
+// inspect notes which secrets and certificates are in a resource. It returns what is
+// wrong with them, without a place in the file; the zero Problem if nothing is.
+func (rd *reader) inspect(l *Loaded, m proto.Message) (p findings.Problem) {
+	found := rd.secrets.Find(m)
+	if len(found.Values) > 0 {
+		l.Secret = found.Values[0]
+	}
+	l.certificates, l.v2 = found.Certificates, found.V2
+	if found.TooDeep != "" {
+		return findings.Problem{Path: found.TooDeep, Message: fmt.Sprintf("more than %d google.protobuf.Any in each other", secret.Deepest)}
+	}
+	// No client can use it, and nobody find its secrets.
+	if len(found.Unread) > 0 {
+		u := found.Unread[0]
+		return findings.Problem{Path: u.Path, Message: fmt.Sprintf("no %s is in there: %s", u.Type, unprefixed(u.Err))}
+	}
+	for _, c := range found.Certificates {
+		if c.Err != nil {
+			return findings.Problem{Path: c.Path, Code: findings.KeyPair, Message: c.Err.Error()}
+		}
+	}
+	return p
+}
+
+// ofV2 returns a mistake for each resource of the API before v3, and for each message of
+// it in another resource: no client of today takes them, unless an option serves it.
+func ofV2(all []Loaded, option string) (errs []findings.Problem) {
+	for _, l := range all {
+		if l.Type.V2 {
+			p := l.Pos.problem("%s %q is of v2, the API before v3: %s", l.Type, l.Name, strings.TrimPrefix(l.Type.URL, apis))
+			p.Hint, p.Code = option+" serves it as it is", findings.V2
+			errs = append(errs, p)
+			continue
+		}
+		for _, v := range l.v2 {
+			p := l.Pos.problem("%s %q has in %s a message of v2, the API before v3: %s", l.Type, l.Name, v.Path, v.Type)
+			p.Hint, p.Code = option+" serves it as it is", findings.V2
+			errs = append(errs, p)
+		}
+	}
+	return errs
+}
+
+// ending returns a warning for each certificate that has ended, or does soon.
+func (f *file) ending(now time.Time) (warnings []findings.Problem) {
+	for _, l := range f.loaded {
+		for _, c := range l.certificates {
+			if c.Ends.IsZero() || c.Ends.Sub(now) > secret.Soon {
+				continue
+			}
+			what := "ends at"
+			if !now.Before(c.Ends) {
+				what = "has ended at"
+			}
+			p := l.Pos.problem("%s %q: the certificate in %s %s %s", l.Type, l.Name, c.Path, what, c.Ends.UTC().Format(time.RFC3339))
+			p.Warning, p.Code, p.Hint = true, findings.Ending, "who is shown it refuses the connection from then on"
+			warnings = append(warnings, p)
+		}
+	}
+	return warnings
+}
+
+// An expiry is when the first certificate ends of what is served.
+type expiry struct{ at atomic.Int64 } // in seconds of Unix time; 0: there is none
+
+func (e *expiry) of(w world) {
+	first := time.Time{}
+	for _, c := range w.types {
+		for _, l := range c.at {
+			for _, c := range l.certificates {
+				if !c.Ends.IsZero() && (first.IsZero() || c.Ends.Before(first)) {
+					first = c.Ends
+				}
+			}
+		}
+	}
+	if first.IsZero() {
+		e.at.Store(0)
+		return
+	}
+	e.at.Store(first.Unix())
+}
+
+// FirstExpiry returns when the first of the certificates in what is served ends, the
+// zero time if it has none. It may be called by anyone at any time.
+func (s *Source) FirstExpiry() time.Time {
+	if at := s.expiry.at.Load(); at != 0 {
+		return time.Unix(at, 0)
+	}
+	return time.Time{}
+}

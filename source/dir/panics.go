@@ -1,0 +1,34 @@
+package dir
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/chancery-xds/chancery/findings"
+	"github.com/chancery-xds/chancery/internal/guard"
+)
+
+// guarded is load. A panic, such as one of Review, is an error: nothing is
+// committed, and the next load tries again.
+func (s *Source) guarded(o order, sc *scanner) (report Report, err error) {
+	if p := guard.Do(func() { report, err = s.load(o, sc) }); p != nil {
+		p.Log(s.opts.Log, "load")
+		s.err, err = p, p
+		report = Report{}
+	}
+	s.failing.note(time.Now(), err)
+	return report, err
+}
+
+// safely is file. A panic is a mistake of that file.
+func (s *Source) safely(f found, old *file, force bool) (now *file) {
+	if p := guard.Do(func() { now = s.file(f, old, force) }); p != nil {
+		s.panicked(f.path, p)
+		return &file{emptied: had(old), errs: []findings.Problem{{File: f.path, Code: findings.Other, Message: gaveUp + ": " + p.Value}}}
+	}
+	return now
+}
+
+func (s *Source) panicked(path string, p *guard.Panic) {
+	p.Log(s.opts.Log, "file", slog.String("file", path))
+}

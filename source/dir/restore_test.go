@@ -1,0 +1,357 @@
+package dir
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chancery-xds/chancery/internal/lastgood"
+	"github.com/chancery-xds/chancery/store"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// "A start on nothing, on mistakes or on half a configuration tells no client that
+// anything is gone: the last good is served, or nothing is answered." (SAFE-10)
+func TestRestore(t *testing.T) {
+	all := names("c", 30)
+	var kept lastgood.Config
+	first := newBench(t, "a.yaml", "version_info: v7\n"+clusters(all...))
+	first.src.opts.Keep = func(c lastgood.Config) { kept = c }
+	if _, err := first.src.Load(); err != nil {
+		t.Fatal(err)
+	}
+	restored := func(t *testing.T, files ...string) *bench {
+		b := newBench(t, files...)
+		if err := b.src.Restore(kept); err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	served := func(b *bench, n int, version string) {
+		b.Helper()
+		if got := b.st.Snapshot().View(store.DefaultGroup).Table(xds.Cluster); got.Len() != n || got.Version() != version {
+			b.Errorf("%d clusters at %s, want %d at %s", got.Len(), got.Version(), n, version)
+		}
+	}
+	t.Run("it is served before the files are read, at the version it had", func(t *testing.T) { served(restored(t), 30, "v7") })
+	t.Run("the files are compared with it", func(t *testing.T) {
+		b := restored(t, "a.yaml", clusters(all[:10]...))
+		if got := b.try(); !strings.HasPrefix(got, "this would remove 20 of 30 CDS resources") {
+			t.Error(got)
+		}
+		served(b, 30, "v7")
+	})
+	t.Run("no files are no reason to forget it", func(t *testing.T) {
+		b := restored(t)
+		if got := b.try(); !strings.HasPrefix(got, "there are no files any more") {
+			t.Error(got)
+		}
+		served(b, 30, "v7")
+	})
+	t.Run("files without a resource are none either", func(t *testing.T) {
+		// "A start on nothing [...] tells no client that anything is gone: the last good
+		// is served." (SAFE-10) Of a type of less than 20, too.
+		var kept lastgood.Config
+		first := newBench(t, "a.yaml", clusters("a", "b"))
+		first.src.opts.Keep = func(c lastgood.Config) { kept = c }
+		first.load("CDS a b")
+		b := newBench(t, "a.yaml", "# soon\n")
+		if err := b.src.Restore(kept); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 { // looks
+			if got := b.try(); !strings.HasPrefix(got, "no file has a resource any more") {
+				t.Error(got)
+			}
+			if got := b.content(); got != "CDS a b" {
+				t.Error(got)
+			}
+		}
+		if _, err := b.src.load(order{approve: true}, &scanner{}); err != nil {
+			t.Error(err)
+		}
+		if got := b.content(); got != "" {
+			t.Error("what was approved of is there:", got)
+		}
+	})
+	t.Run("of what has gone since that is not refused the log says so, once", func(t *testing.T) {
+		var kept lastgood.Config
+		first := newBench(t, "a.yaml", clusters(names("c", 10)...), "e.json", endpointsE)
+		first.src.opts.Keep = func(c lastgood.Config) { kept = c }
+		first.try()
+		for _, tt := range []struct {
+			left []string
+			all  bool // any removal is meant
+			want string
+		}{
+			{names("c", 1), false, `level=WARN msg="more than half of a type has gone from the files since the last good configuration" gone="[9 of 10 CDS 1 of 1 EDS]"`},
+			{names("c", 1), true, `level=WARN msg="more than half of a type has gone from the files since the last good configuration" gone="[9 of 10 CDS 1 of 1 EDS]"`},
+			{names("c", 5), false, `level=WARN msg="more than half of a type has gone from the files since the last good configuration" gone="[1 of 1 EDS]"`},
+		} {
+			log := make(lines, 10)
+			b := newBench(t, "a.yaml", "{")
+			b.src.opts.Log, b.src.opts.AllowMassDelete = slog.New(slog.NewTextHandler(log, nil)), tt.all
+			if err := b.src.Restore(kept); err != nil {
+				t.Fatal(err)
+			}
+			b.try() // a mistake: what has gone is not known yet
+			b.write("a.yaml", clusters(tt.left...))
+			for range 2 {
+				b.load("CDS " + strings.Join(tt.left, " "))
+			}
+			b.write("a.yaml", clusters("other"))
+			b.load("CDS other") // somebody sees that, and the log says it
+			if len(log) != 1 {
+				t.Fatalf("%d lines", len(log))
+			}
+			if got := <-log; got != tt.want {
+				t.Errorf("%s\nwant %s", got, tt.want)
+			}
+		}
+		half := newBench(t, "a.yaml", clusters(names("c", 5)...), "e.json", endpointsE)
+		log := make(lines, 10)
+		half.src.opts.Log = slog.New(slog.NewTextHandler(log, nil))
+		if err := half.src.Restore(kept); err != nil {
+			t.Fatal(err)
+		}
+		half.try()
+		if len(log) != 0 {
+			t.Errorf("half is not more than half: %s", <-log)
+		}
+	})
+	t.Run("it is written when it changes", func(t *testing.T) {
+		n := 0
+		b := newBench(t, "a.yaml", clusters("a"))
+		b.src.opts.Keep = func(lastgood.Config) { n++ }
+		b.load("CDS a")
+		b.write("a.yaml", clusters("a")+"# a word\n")
+		b.load("CDS a")
+		if n != 1 {
+			t.Errorf("written %d times, want once", n)
+		}
+		b.write("a.yaml", clusters("a", "b"))
+		b.load("CDS a b")
+		if n != 2 {
+			t.Errorf("written %d times, want twice", n)
+		}
+	})
+	t.Run("what may not be served is not", func(t *testing.T) {
+		b := newBench(t)
+		b.src.opts.Review = func([]Loaded) ([]Loaded, error) { return nil, errors.New("no") }
+		if err := b.src.Restore(kept); err == nil || b.st.Snapshot().View(store.DefaultGroup) != nil {
+			t.Error("it is served", err)
+		}
+	})
+	t.Run("with what it refers to", func(t *testing.T) {
+		var kept lastgood.Config
+		first := newBench(t, "a.yaml", "{"+clusterURL+", name: backend, type: EDS, eds_cluster_config: {eds_config: {ads: {}}}}\n")
+		first.src.opts.Keep = func(c lastgood.Config) { kept = c }
+		if _, err := first.src.Load(); err != nil {
+			t.Fatal(err)
+		}
+		r := &kept.Types[0].Resources[0]
+		want := r.Refs
+		r.Resource = xds.NewResource(r.Type, r.Name, r.Body) // as it comes from the disk
+		b := newBench(t)
+		if err := b.src.Restore(kept); err != nil {
+			t.Fatal(err)
+		}
+		got := b.st.Snapshot().View(store.DefaultGroup).Table(xds.Cluster).Lookup("backend").Refs
+		if len(want) == 0 || !slices.Equal(got, want) {
+			t.Errorf("refers to %v, want %v", got, want)
+		}
+	})
+	t.Run("what had gone lately went before the first client comes", func(t *testing.T) {
+		var kept lastgood.Config
+		first := newBench(t, "a.yaml", clusters("a", "b", "c"))
+		first.src.opts.Keep = func(c lastgood.Config) { kept = c }
+		first.try()
+		first.write("a.yaml", clusters("a", "b"))
+		first.try()
+		first.write("a.yaml", clusters("a", "c"))
+		first.try()
+		if len(kept.Gone) != 1 || len(kept.Gone[0].Resources) != 1 || kept.Gone[0].Resources[0].Name != "b" {
+			t.Fatalf("gone: %v", kept.Gone)
+		}
+		recent := func(b *bench) (names []string) {
+			w := b.st.Watch(nil)
+			defer w.Close()
+			for _, table := range w.Recent(xds.Cluster) {
+				for r := range table.All() {
+					names = append(names, r.Name)
+				}
+			}
+			slices.Sort(names)
+			return names
+		}
+		b := newBench(t, "a.yaml", clusters("a", "c"))
+		if err := b.src.Restore(kept); err != nil {
+			t.Fatal(err)
+		}
+		if got := b.st.Snapshot().View(store.DefaultGroup).Table(xds.Cluster); got.Len() != 2 || got.Departed("b") == nil || !slices.Equal(recent(b), []string{"a", "b", "c"}) {
+			t.Errorf("served %d, of before %v", got.Len(), recent(b))
+		}
+		var again lastgood.Config
+		b.src.opts.Keep = func(c lastgood.Config) { again = c }
+		b.try()
+		if len(again.Gone) != 1 {
+			t.Error("it is forgotten")
+		}
+		b = newBench(t)
+		b.src.opts.Review = func(all []Loaded) ([]Loaded, error) {
+			if len(all) == 1 { // b
+				return nil, errors.New("no")
+			}
+			return nil, nil
+		}
+		if err := b.src.Restore(kept); err != nil || len(recent(b)) != 0 {
+			t.Errorf("what may not be served is: %v, %v", recent(b), err)
+		}
+	})
+	t.Run("what had gone and is not known any more is no reason to forget the rest", func(t *testing.T) {
+		with := kept
+		with.Gone = []lastgood.Type{{Type: xds.TypeOf("type.googleapis.com/of.before.Message"), Resources: []lastgood.Resource{{Resource: xds.NewResource(xds.TypeOf("type.googleapis.com/of.before.Message"), "old", nil)}}}}
+		var log bytes.Buffer
+		b := newBench(t)
+		b.src.opts.Log = slog.New(slog.NewTextHandler(&log, nil))
+		if err := b.src.Restore(with); err != nil {
+			t.Fatal(err)
+		}
+		served(b, 30, "v7")
+		if got := log.String(); !strings.Contains(got, "what had gone shortly before cannot be read any more") || !strings.Contains(got, "resources=1") {
+			t.Error(got)
+		}
+	})
+	// withheld restores what was kept and another type, which is not known until the files
+	// are loaded.
+	withheld := func(t *testing.T, more lastgood.Type, name string) (log bytes.Buffer) {
+		with := kept
+		with.Types = append([]lastgood.Type{more}, kept.Types...)
+		b := newBench(t, "a.yaml", clusters(all...))
+		b.src.opts.Log = slog.New(slog.NewTextHandler(&log, nil))
+		if err := b.src.Restore(with); err != nil {
+			t.Fatal(err)
+		}
+		w := b.st.Watch(nil)
+		defer w.Close()
+		unknown := func(want bool) {
+			t.Helper()
+			v, _ := w.Next()
+			if u, is := v.(xds.Undecided); (is && u.Undecided(more.Type, name)) != want {
+				t.Errorf("unknown: %v, want %v", !want, want)
+			}
+			if got := v.Table(more.Type).Lookup(name); got != nil {
+				t.Errorf("%q is served", name)
+			}
+		}
+		unknown(true)
+		b.try()
+		unknown(false)
+		return log
+	}
+	t.Run("secrets that were not kept are not known, until the files are", func(t *testing.T) {
+		withheld(t, lastgood.Type{Type: xds.Secret, Withheld: true}, "s")
+	})
+	v2 := lastgood.Type{Type: xds.Cluster.Legacy(), Resources: []lastgood.Resource{{Resource: xds.NewResource(xds.Cluster.Legacy(), "old", nil)}}}
+	t.Run("what is of v2 is not served without the flag, and told to be left out", func(t *testing.T) {
+		log := withheld(t, v2, "old")
+		if got := log.String(); !strings.Contains(got, "Options.V2 serves them") {
+			t.Error(got)
+		}
+	})
+	t.Run("what is of v2 is served with it", func(t *testing.T) {
+		b := newBench(t)
+		b.src.opts.V2 = true
+		if err := b.src.Restore(lastgood.Config{Types: []lastgood.Type{v2}}); err != nil {
+			t.Fatal(err)
+		}
+		if b.st.Snapshot().View(store.DefaultGroup).Table(v2.Type).Lookup("old") == nil {
+			t.Error("it is not served")
+		}
+	})
+}
+
+func TestDeparted(t *testing.T) {
+	of := func(names ...string) world {
+		w := world{types: map[string]*content{}}
+		for _, n := range names {
+			w.add(Loaded{Resource: xds.NewResource(xds.Cluster, n, nil)})
+		}
+		return w
+	}
+	start := time.Now()
+	d := departed(nil).after(start, of("a", "b"), of("b"))
+	d = d.after(start.Add(goneTime), of("b"), of("c"))
+	if len(d) != 2 {
+		t.Error(d)
+	}
+	if d = d.after(start.Add(goneTime+time.Second), of("c"), of("c")); len(d) != 1 {
+		t.Error(d)
+	}
+	if d = d.after(start.Add(goneTime+time.Second), of("c"), of("b", "c")); len(d) != 0 {
+		t.Error("it is there again", d)
+	}
+	d = departed(nil).after(start, of("old"), of())
+	d = d.after(start.Add(time.Second), of(names("n", mostGone)...), of())
+	if _, is := d[goneName{xds.Cluster.URL, "old"}]; is || len(d) != mostGone {
+		t.Errorf("%d are remembered, the oldest: %v", len(d), is)
+	}
+}
+
+// A directory that has nothing at start is one that is not there yet.
+func TestNothingAtStart(t *testing.T) {
+	for empty, known := range map[bool]bool{false: false, true: true} {
+		b := newBench(t)
+		b.src.opts.AllowEmpty = empty
+		b.load("")
+		if got := b.st.Snapshot().View(store.DefaultGroup) != nil; got != known {
+			t.Errorf("allowed: %v; known: %v", empty, got)
+		}
+		b.write("a.yaml", clusters("a"))
+		b.load("CDS a")
+		b.write("a.yaml", "resources: []\n")
+		b.load("")
+		if b.st.Snapshot().View(store.DefaultGroup) == nil {
+			t.Error("what was emptied is not known")
+		}
+	}
+}
+
+// "What is refused is approved at run time, one time." (SAFE-10)
+func TestOrder(t *testing.T) {
+	all := names("c", 30)
+	b := newBench(t, "a.yaml", clusters(all...))
+	b.run()
+	order := func(approve bool, want string) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		got := "ok"
+		if _, err := b.src.Order(ctx, approve); err != nil {
+			got = err.Error()
+		}
+		if got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+	b.write("a.yaml", clusters(all[:10]...))
+	order(false, `this would remove 20 of 30 CDS resources, first of all ["c10" "c11" "c12"]`)
+	order(true, "ok")
+	if n := b.st.Snapshot().View(store.DefaultGroup).Table(xds.Cluster).Len(); n != 10 {
+		t.Errorf("%d clusters", n)
+	}
+	b.write("a.yaml", clusters(all...))
+	order(false, "ok")
+	b.remove("a.yaml")
+	order(false, "there are no files any more")
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := b.src.Order(gone, false); !errors.Is(err, context.Canceled) && err == nil {
+		t.Errorf("who left is told %v", err)
+	}
+}

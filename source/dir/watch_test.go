@@ -1,0 +1,334 @@
+package dir
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// lines is a log that keeps its lines, without their time.
+type lines chan string
+
+func (l lines) Write(b []byte) (int, error) {
+	_, line, _ := strings.Cut(strings.TrimSpace(string(b)), " ")
+	l <- line
+	return len(b), nil
+}
+
+// run loads, and then runs the source with real events of the file system. No
+// poll helps it.
+func (b *bench) run() lines {
+	b.Helper()
+	log := make(lines, 100)
+	b.src = New(b.src.root, b.st, Options{Log: slog.New(slog.NewTextHandler(log, nil)), Poll: time.Hour, FollowLinksOutside: b.src.opts.FollowLinksOutside})
+	if _, err := b.src.Load(); err != nil {
+		b.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(b.Context())
+	done, began := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		close(began)
+		b.src.Run(ctx)
+	}()
+	<-began
+	b.Cleanup(func() { cancel(); <-done })
+	return log
+}
+
+// follow returns a function that waits for the store to hold what it is told.
+func (b *bench) follow() func(string) {
+	w := b.st.Watch(nil)
+	b.Cleanup(w.Close)
+	for _, t := range xds.Types() {
+		w.Interested(t, true, nil, nil)
+	}
+	return func(want string) {
+		b.Helper()
+		for late := time.After(10 * time.Second); ; {
+			w.Next() // before content, so that the bell rings for what comes after it
+			if b.content() == want {
+				return
+			}
+			select {
+			case <-w.C():
+			case <-late:
+				b.Fatalf("the store has %q, want %q", b.content(), want)
+			}
+		}
+	}
+}
+
+// wait waits for a line of the log.
+func (b *bench) wait(log lines, part string) {
+	b.Helper()
+	for late := time.After(10 * time.Second); ; {
+		select {
+		case line := <-log:
+			if strings.Contains(line, part) {
+				return
+			}
+		case <-late:
+			b.Fatalf("no line with %q", part)
+		}
+	}
+}
+
+func TestRun(t *testing.T) {
+	t.Run("a file replaced, written in place, removed, made again", func(t *testing.T) {
+		b := newBench(t, "a.yaml", clusters("a"), "z.json", endpointsE)
+		want := b.follow()
+		b.run()
+		b.write("a.yaml", clusters("b"))
+		want("CDS b, EDS e")
+		if err := os.WriteFile(filepath.Join(b.dir, "a.yaml"), []byte(clusters("c")), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		want("CDS c, EDS e")
+		b.remove("a.yaml")
+		want("EDS e")
+		b.write("a.yaml", clusters("d"))
+		want("CDS d, EDS e")
+	})
+	t.Run("a bad file changes nothing, a good one does", func(t *testing.T) {
+		b := newBench(t, "a.yaml", clusters("a"))
+		want := b.follow()
+		log := b.run()
+		b.write("a.yaml", clusters("b")+"- {x: y}\n", "b.yaml", "{")
+		b.wait(log, `level=ERROR msg="reload rejected, keeping the previous configuration" errors=2`)
+		b.wait(log, `level=ERROR msg="configuration error" error="`+b.dir+`/a.yaml:3:3: resources[1]: no \"@type\" `)
+		b.wait(log, `level=ERROR msg="configuration error" error="`+b.dir+`/b.yaml:1:`)
+		want("CDS a")
+		b.write("a.yaml", clusters("b"), "b.yaml", "")
+		want("CDS b")
+		b.wait(log, `level=INFO msg=loaded files=2 resources=1 types.CDS=1 set=1 removed=1`)
+	})
+	t.Run("new directories, and directories in them", func(t *testing.T) {
+		b := newBench(t)
+		want := b.follow()
+		b.run()
+		b.write("x/y/z/a.yaml", clusters("a"))
+		want("CDS a")
+		b.write("x/y/z/b.yaml", clusters("b"))
+		want("CDS a b")
+		b.remove("x/y")
+		b.write("c.yaml", clusters("c"))
+		want("CDS c")
+		b.write("x/y/a.yaml", clusters("a"))
+		want("CDS a c")
+		if err := os.Rename(filepath.Join(b.dir, "x"), filepath.Join(b.dir, "w")); err != nil {
+			t.Fatal(err)
+		}
+		b.write("w/y/d.yaml", clusters("d"))
+		want("CDS a c d")
+		b.write("w/y/e.yaml", clusters("e"))
+		want("CDS a c d e")
+	})
+	t.Run("a ConfigMap of Kubernetes", func(t *testing.T) {
+		b := newBench(t, "..1/a.yaml", clusters("a"))
+		b.link("..1", "..data")
+		b.link("..data/a.yaml", "a.yaml")
+		want := b.follow()
+		b.run()
+		want("CDS a")
+		for _, next := range []string{"b", "c", "d"} {
+			b.write(".."+next+"/a.yaml", clusters(next))
+			b.link(".."+next, "..data")
+			want("CDS " + next)
+		}
+	})
+	t.Run("a directory behind a link that is swapped", func(t *testing.T) {
+		// As git-sync does: what is served lies below the link.
+		b := newBench(t, "1/config/a.yaml", clusters("a"), "2/config/a.yaml", clusters("b"), "3/config/a.yaml", clusters("c"))
+		b.link("1", "current")
+		b.src.root = b.dir + "/current/config"
+		want := b.follow()
+		b.run()
+		want("CDS a")
+		b.link("2", "current")
+		want("CDS b")
+		b.link("3", "current")
+		want("CDS c")
+		b.write("3/config/a.yaml", clusters("d"))
+		want("CDS d")
+	})
+	t.Run("the directory itself is replaced", func(t *testing.T) {
+		b := newBench(t, "x/a.yaml", clusters("a"), "y/a.yaml", clusters("b"))
+		b.src.root = b.dir + "/x"
+		want := b.follow()
+		log := b.run()
+		b.remove("x")
+		b.wait(log, b.dir+"/x")
+		want("CDS a")
+		if err := os.Rename(b.dir+"/y", b.dir+"/x"); err != nil {
+			t.Fatal(err)
+		}
+		want("CDS b")
+		b.write("x/a.yaml", clusters("c"))
+		want("CDS c")
+	})
+	t.Run("a link to a file elsewhere", func(t *testing.T) {
+		other := newBench(t, "a", clusters("a"))
+		b := newBench(t)
+		b.src.opts.FollowLinksOutside = true
+		b.link(other.dir+"/a", "a.yaml")
+		want := b.follow()
+		b.run()
+		other.write("a", clusters("b"))
+		want("CDS b")
+		other.write("c", clusters("c"))
+		b.link(other.dir+"/c", "a.yaml")
+		want("CDS c")
+	})
+	t.Run("a link to a file beside it, and another file", func(t *testing.T) {
+		b := newBench(t, "a", clusters("a"))
+		b.link("a", "a.yaml")
+		want := b.follow()
+		b.run()
+		want("CDS a")
+		b.write("b.yaml", clusters("b"))
+		want("CDS a b")
+		b.write("a", clusters("c"))
+		want("CDS b c")
+	})
+	t.Run("forced", func(t *testing.T) {
+		b := newBench(t, "a.yaml", clusters("a"))
+		log := b.run()
+		b.src.Reload()
+		b.wait(log, "msg=loaded files=1 resources=1 types.CDS=1 set=0 removed=0")
+	})
+}
+
+// The same mistake is told once, or when someone asks.
+func TestTold(t *testing.T) {
+	b := newBench(t, "a.yaml", "{")
+	log := make(lines, 100)
+	b.src.opts.Log = slog.New(slog.NewTextHandler(log, nil))
+	w := newWatcher(b.src.opts.Log, time.Hour)
+	defer w.close()
+	for i, tt := range []struct {
+		write string
+		force bool
+		lines int
+	}{
+		{"{", false, 2},
+		{"{", false, 0},
+		{"{", true, 2},
+		{"{}\n---\n{}", false, 3},
+		{clusters("a"), false, 1},
+		{clusters("a"), false, 0},
+		{"{", false, 2},
+	} {
+		b.write("a.yaml", tt.write)
+		b.src.reload(order{force: tt.force}, w)
+		if n := len(log); n != tt.lines {
+			t.Errorf("step %d: %d lines, want %d", i, n, tt.lines)
+		}
+		for len(log) > 0 {
+			<-log
+		}
+	}
+}
+
+// What happens beside a link's way does not lead to a scan.
+func TestWatchedInPart(t *testing.T) {
+	other := newBench(t, "a", clusters("a"))
+	b := newBench(t)
+	b.src.opts.FollowLinksOutside = true
+	b.link(other.dir+"/a", "a.yaml")
+	w := newWatcher(b.src.opts.Log, time.Hour)
+	defer w.close()
+	w.begin()
+	if _, err := b.src.load(order{}, &scanner{enter: w.enter, touch: w.touch}); err != nil {
+		t.Fatal(err)
+	}
+	w.end()
+	other.write("b", "")
+	select {
+	case <-w.bell:
+		t.Error("rang for a file that no link leads to")
+	case <-time.After(200 * time.Millisecond):
+	}
+	other.write("a", "")
+	select {
+	case <-w.bell:
+	case <-time.After(10 * time.Second):
+		t.Error("silent when the file changed that a link leads to")
+	}
+}
+
+// Events may be lost: then anything may have changed. What cannot be watched is told once.
+func TestUnheard(t *testing.T) {
+	log := make(lines, 100)
+	w := newWatcher(slog.New(slog.NewTextHandler(log, nil)), time.Hour)
+	defer w.close()
+	w.fs.Errors <- fsnotify.ErrEventOverflow
+	select {
+	case <-w.bell:
+	case <-time.After(10 * time.Second):
+		t.Error("silent when events were lost")
+	}
+	for range 2 {
+		w.begin()
+		w.enter(filepath.Join(t.TempDir(), "none"))
+		w.end()
+	}
+	if len(log) != 1 || !strings.Contains(<-log, "changes of files may be noticed up to 30 s late") {
+		t.Errorf("%d lines more", len(log))
+	}
+	b := newBench(t, "a.yaml", clusters("a"))
+	look := func(want bool, w *watcher) {
+		t.Helper()
+		b.src.reload(order{}, w)
+		if b.src.Deaf() != want {
+			t.Errorf("deaf: %v, want %v", !want, want)
+		}
+	}
+	look(false, w)
+	look(true, &watcher{log: w.log, bell: w.bell}) // the system has none to give
+	look(false, w)
+	if err := w.fs.Close(); err != nil {
+		t.Fatal(err)
+	}
+	look(true, w) // nothing can be added any more
+}
+
+// Who keeps the time of loads is told of those that changed something, or failed, and of
+// the first that did not fail after others that did.
+func TestDone(t *testing.T) {
+	b := newBench(t, "a.yaml", clusters("a"))
+	var told []string
+	b.src.opts.Done = func(_ time.Time, err error) {
+		told = append(told, map[bool]string{true: "good", false: "bad"}[err == nil])
+	}
+	for _, content := range []string{clusters("a"), clusters("a"), "{", "{", clusters("a"), clusters("a"), clusters("b")} {
+		b.write("a.yaml", content)
+		_, _ = b.src.Load()
+	}
+	if got := strings.Join(told, " "); got != "good bad bad good good" {
+		t.Error(got)
+	}
+}
+
+// A program that serves though the first load has failed has the files once they are good.
+func TestRunAfterFailure(t *testing.T) {
+	b := newBench(t, "a.yaml", "half of a fi")
+	if _, err := b.src.Load(); err == nil {
+		t.Fatal("no error")
+	}
+	shows := b.follow()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); b.src.Run(ctx) }()
+	t.Cleanup(func() { cancel(); <-done })
+	b.write("a.yaml", clusters("a"))
+	shows("CDS a")
+}

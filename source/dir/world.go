@@ -1,0 +1,113 @@
+package dir
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/chancery-xds/chancery/findings"
+	"github.com/chancery-xds/chancery/store"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// A world is what all files together say. It is not changed once assembled.
+type world struct {
+	files int
+	types map[string]*content // by URL
+}
+
+// A content is all resources of a type.
+type content struct {
+	typ     *xds.Type
+	at      map[string]Loaded // by name
+	aliases map[string]Loaded // by alias; nil: none
+	version string            // "": by the content
+	first   Loaded
+}
+
+// assemble puts what stands in the files together, in their order. A name or an
+// alias that a type has twice is an error that tells both places.
+func assemble(order []found, files map[string]*file) (world, []findings.Problem) {
+	w := world{files: len(order), types: map[string]*content{}}
+	var errs []findings.Problem
+	for _, f := range order {
+		for _, l := range files[f.path].loaded {
+			if why := w.add(l); why != "" {
+				p := l.Pos.problem("%s", why)
+				p.Code = findings.Duplicate
+				errs = append(errs, p)
+			}
+		}
+	}
+	return w, errs
+}
+
+// add adds a resource, or says why it cannot: a name finds one resource.
+func (w world) add(l Loaded) (why string) {
+	c := w.types[l.Type.URL]
+	if c == nil {
+		c = &content{typ: l.Type, at: map[string]Loaded{}, version: l.version, first: l}
+		w.types[l.Type.URL] = c
+	}
+	if other, twice := c.at[l.Name]; twice {
+		return fmt.Sprintf("%s %q is already at %s", l.Type, l.Name, other.Pos)
+	}
+	if other, taken := c.aliases[l.Name]; taken {
+		return fmt.Sprintf("%s %q is already an alias of %q at %s", l.Type, l.Name, other.Name, other.Pos)
+	}
+	for _, alias := range l.Aliases {
+		if other, taken := c.at[alias]; taken {
+			return fmt.Sprintf("%s %q: its alias %q is already the name of the one at %s", l.Type, l.Name, alias, other.Pos)
+		}
+		if other, taken := c.aliases[alias]; taken {
+			return fmt.Sprintf("%s %q: its alias %q is already an alias of %q at %s", l.Type, l.Name, alias, other.Name, other.Pos)
+		}
+	}
+	c.at[l.Name] = l
+	for _, alias := range l.Aliases {
+		if c.aliases == nil {
+			c.aliases = map[string]Loaded{}
+		}
+		if alias != l.Name { // which it may have, too
+			c.aliases[alias] = l
+		}
+	}
+	// The version_info of a response is that of the type only if the response
+	// has all of the type.
+	if c.first.File != l.File || c.first.doc != l.doc {
+		c.version = ""
+	}
+	return ""
+}
+
+// replace makes next of a group, where it was w. It writes the
+// difference only: what stands in files that have not changed is the same
+// resource as before, and what others have put into the group stays.
+func (w world) replace(tx *store.Tx, next world) {
+	for url, c := range w.types {
+		if next.types[url] == nil {
+			tx.Delete(c.typ, slices.Collect(maps.Keys(c.at))...)
+			tx.Version(c.typ, "")
+		}
+	}
+	for url, c := range next.types {
+		set, gone := c.since(w.types[url])
+		tx.Set(set...)
+		tx.Delete(c.typ, gone...)
+		tx.Version(c.typ, c.version)
+	}
+}
+
+// since returns what is new and what is gone since there was another content,
+// nil for none.
+func (c *content) since(was *content) (set []*xds.Resource, gone []string) {
+	if was == nil {
+		was = &content{}
+	}
+	for name, l := range c.at {
+		if was.at[name].Resource != l.Resource {
+			set = append(set, l.Resource)
+		}
+	}
+	return set, was.gone(c)
+}

@@ -1,0 +1,77 @@
+package dir
+
+import (
+	"cmp"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v4"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/chancery-xds/chancery/findings"
+)
+
+// said is what a response says of the resources in it.
+type said struct{ typeURL, version string }
+
+// of returns what a response says, whose type_url stands at a node, if it is known where.
+// A type that there is not is reported here once, and not for each resource.
+func (d *decoder) of(response protoreflect.Message, at *yaml.Node) said {
+	s := said{get(response, "type_url").String(), get(response, "version_info").String()}
+	if s.typeURL == "" {
+		return s
+	}
+	at = cmp.Or(at, whole)
+	if !strings.HasPrefix(s.typeURL, apis) {
+		d.ReportAs(findings.NoType, at, "type_url", d.MeantType(s.typeURL), "this is no type URL that begins with %s", apis)
+		s.typeURL = ""
+	} else if _, err := d.types.FindMessageByURL(s.typeURL); err != nil {
+		d.UnknownType(at, s.typeURL, "type_url")
+		s.typeURL = ""
+	}
+	return s
+}
+
+// get returns the value of a field that there is.
+func get(m protoreflect.Message, field protoreflect.Name) protoreflect.Value {
+	return m.Get(m.Descriptor().Fields().ByName(field))
+}
+
+// A wrapped is what is said of a resource besides the resource.
+type wrapped struct {
+	name, version string
+	aliases       []string
+	ttl           *time.Duration    // nil: none
+	unsupported   protoreflect.Name // a field that would be lost; "": none
+
+	ttlAt    *yaml.Node // nil: not known
+	onDemand bool
+}
+
+// says takes what a wrapper says.
+func (w *wrapped) says(m protoreflect.Message) {
+	for i := range m.Descriptor().Fields().Len() {
+		f := m.Descriptor().Fields().Get(i)
+		if !m.Has(f) {
+			continue
+		}
+		v := m.Get(f)
+		switch f.Name() {
+		case "name":
+			w.name = v.String()
+		case "version":
+			w.version = v.String()
+		case "aliases":
+			for i := range v.List().Len() {
+				w.aliases = append(w.aliases, v.List().Get(i).String())
+			}
+		case "ttl":
+			ttl := durationpb.Duration{Seconds: get(v.Message(), "seconds").Int(), Nanos: int32(get(v.Message(), "nanos").Int())}
+			w.ttl = new(ttl.AsDuration())
+		case "resource":
+		default:
+			w.unsupported = f.Name()
+		}
+	}
+}

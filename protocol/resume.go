@@ -233,7 +233,7 @@ func (s *Session) recallLately(u *subscription) {
 	u.elsewhere = false
 	t := s.table(u.typ)
 	w, seen, next := &World{Since: true}, map[string]bool{}, t.Versions()
-	for _, was := range s.recent(u.typ) {
+	for _, was := range s.past(u.typ, t) {
 		for old, is := range next.Since(was.Versions()) {
 			if is == nil && !seen[old.Name] && t.Lookup(old.Name) == nil {
 				seen[old.Name] = true
@@ -252,6 +252,13 @@ func (s *Session) recent(t *xds.Type) []*xds.Table {
 		return nil
 	}
 	return s.opts.Recent(t)
+}
+
+// past returns those before a table. There may be later ones, which the session has not seen
+// yet: what is in these is to come.
+func (s *Session) past(typ *xds.Type, t *xds.Table) []*xds.Table {
+	recent := s.recent(typ)
+	return recent[slices.Index(recent, t)+1:]
 }
 
 // worldOf returns what the client may have when it accepts a part of a delivery

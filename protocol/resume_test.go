@@ -543,3 +543,26 @@ func TestStampLists(t *testing.T) {
 		}
 	}
 }
+
+// ADS-4, ADS-9: a client that states a version which nobody knows may have what the view had
+// lately, and not what is to come: that is news to it, and what refers to it waits (ADS-3).
+func TestRecallsNothingToCome(t *testing.T) {
+	was := tableOf(xds.Cluster, "x")
+	is := was.With(nil, "x")
+	next := is.With(resources(1, "y"))
+	recent := func(*xds.Type) []*xds.Table { return []*xds.Table{next, is, was} }
+	l := newLine(t, xds.SotW, nil, Options{Recent: recent}, xds.Tables{xds.Cluster.URL: is})
+	l.ask(xds.Request{Type: xds.Cluster, Version: "of another replica", Names: []string{"x", "y"}})
+	l.want("CDS x@1")
+	answer := func() {
+		l.ask(xds.Request{Type: xds.Cluster, Nonce: l.last[xds.Cluster.URL], Names: []string{"x", "y"}})
+	}
+	answer()
+	l.ask(xds.Request{Type: xds.Route, Names: []string{"r"}})
+	l.want("")
+	l.commit(xds.Cluster, resources(1, "y"))
+	l.commit(xds.Route, route(1, "y"))
+	l.want("CDS x@1 y@1")
+	answer()
+	l.want("RDS r@1")
+}

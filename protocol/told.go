@@ -34,7 +34,8 @@ func same(a, b *xds.Stamp) bool { return a == b || known(a) && known(b) && a.Sum
 // may also have what was in force before.
 //
 // Invariant: no delivery that is listed is answered in all its messages, unless a later one
-// was accepted (SotW), or what has become one with it is not answered (delta); heard and evicted are at most nonce.
+// was accepted (SotW), or what has become one with it is not answered (delta); heard and
+// evicted are at most nonce.
 type record struct {
 	base *xds.Versions // told by way of the wildcard; nil while there is none
 

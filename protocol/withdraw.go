@@ -318,7 +318,7 @@ func (s *Session) body(typ *xds.Type, name string, told *xds.Stamp) *xds.Resourc
 	}
 	recent := s.recent(typ)
 	if told == absent { // of those after the view it has nothing
-		recent = recent[slices.Index(recent, t)+1:]
+		recent = s.past(typ, t)
 	}
 	for _, t := range recent {
 		if r := t.Lookup(name); r != nil && (told == absent || same(r.Stamp, told)) {

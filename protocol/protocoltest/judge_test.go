@@ -1515,6 +1515,26 @@ func TestJudge(t *testing.T) {
 			}
 		}
 	})
+	t.Run("DELTA-7, ADS-8 likewise if it was given up and asked for again after that was lost", func(t *testing.T) {
+		for _, again := range []bool{false, true} {
+			c := newCourt(t, xds.Delta)
+			c.commit("SDS", "x|nick=1", "LDS", "l=1>SDS/x")
+			c.ask(xds.Listener)
+			c.takes(xds.Listener, "l=1>SDS/x")
+			c.ask(xds.Secret, "*", "nick")
+			c.takes(xds.Secret, "x|nick=1")
+			c.commit("SDS", "-x", "LDS", "l=2")
+			c.told(xds.Listener, "l=2")
+			if again {
+				c.l.receive(xds.Request{Type: xds.Secret, Unsubscribe: []string{"nick"}}, false)
+			}
+			c.l.receive(xds.Request{Type: xds.Secret, Subscribe: []string{"nick"}, Unsubscribe: []string{"*"}}, false)
+			c.told(xds.Secret, "-nick")
+			if left := c.l.waiting(); strings.Contains(left, "removes nick, an alias of x, which stays") == again {
+				t.Errorf("asked for again %v: waiting: %q", again, left)
+			}
+		}
+	})
 	t.Run("DELTA-7 what a client has been told of by another name is removed, and what it has not is told absent", func(t *testing.T) {
 		start := func(alias string) (*court, error) {
 			c := newCourt(t, xds.Delta)

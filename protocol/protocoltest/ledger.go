@@ -71,7 +71,7 @@ type account struct {
 
 	finds  bool            // names find by alias and collection, too: delta only
 	reach  map[string]bool // resources that the names find, delta only
-	turned map[string]bool // names that have found something since they were told of
+	turned map[string]bool // names that have found something since they were told of, or asked for
 	scopes map[string]bool // the collections that the wildcard is of; nil: it is of all
 
 	told    map[string]fact

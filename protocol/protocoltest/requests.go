@@ -146,6 +146,7 @@ func (l *ledger) unsubscribe(a *account, names []string) {
 	for _, n := range dropped {
 		delete(a.names, n)
 		delete(a.missed, n)
+		delete(a.turned, n) // asked for again, it has found nothing yet
 	}
 	l.find(a)
 	for _, n := range dropped {

@@ -548,8 +548,8 @@ func TestStampLists(t *testing.T) {
 // lately, and not what is to come: that is news to it, and what refers to it waits (ADS-3).
 func TestRecallsNothingToCome(t *testing.T) {
 	was := tableOf(xds.Cluster, "x")
-	is := was.With(nil, "x")
-	next := is.With(resources(1, "y"))
+	is := with(was, nil, "x")
+	next := with(is, resources(1, "y"))
 	recent := func(*xds.Type) []*xds.Table { return []*xds.Table{next, is, was} }
 	l := newLine(t, xds.SotW, nil, Options{Recent: recent}, xds.Tables{xds.Cluster.URL: is})
 	l.ask(xds.Request{Type: xds.Cluster, Version: "of another replica", Names: []string{"x", "y"}})

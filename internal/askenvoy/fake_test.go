@@ -19,7 +19,7 @@ import (
 func pretend(t *testing.T, refuses ...string) (path, dir string) {
 	t.Helper()
 	dir = t.TempDir()
-	script := "#!/bin/sh\nstat -c %a \"$4\" >>" + dir + "/modes\necho \"$4\" >" + dir + "/file\ncp \"$4\" " + dir + "/last\n"
+	script := "#!/bin/sh\nif [ \"$1\" = --version ]; then echo \"envoy  version: 0/1.40.0/Clean/RELEASE/BoringSSL\"; exit 0; fi\nstat -c %a \"$4\" >>" + dir + "/modes\necho \"$4\" >" + dir + "/file\ncp \"$4\" " + dir + "/last\n"
 	for _, words := range refuses {
 		script += "if true"
 		for w := range strings.SplitSeq(words, "+") {

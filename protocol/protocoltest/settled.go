@@ -120,7 +120,8 @@ func (l *ledger) even() bool {
 }
 
 // outstanding are the names still held back by a refusal, by type, that are told again when
-// they change: not those of a refusal in which the client wants none any more.
+// they change: not those of a refusal in which the client wants none any more, nor "", which no
+// resource has.
 func (l *ledger) outstanding() map[string][]string {
 	out := map[string][]string{}
 	for _, a := range l.accounts {
@@ -129,7 +130,7 @@ func (l *ledger) outstanding() map[string][]string {
 				continue
 			}
 			for n := range g.rest {
-				if !slices.Contains(out[a.typ.URL], n) && !l.resolves(a, n) {
+				if n != "" && !slices.Contains(out[a.typ.URL], n) && !l.resolves(a, n) {
 					out[a.typ.URL] = append(out[a.typ.URL], n)
 				}
 			}

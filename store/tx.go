@@ -14,7 +14,7 @@ import (
 //
 // What is not valid makes [Store.Update] return an error and change nothing. A
 // Tx is valid until the function that it was given to returns, and not safe for
-// concurrent use.
+// concurrent use: methods called later panic.
 type Tx struct {
 	*txn
 	group string
@@ -40,10 +40,12 @@ type draft struct {
 	unknown bool                     // what there is is not known
 }
 
-// Group returns the transaction's methods for another group.
+// Group returns the transaction's methods for another group. The empty name makes the
+// transaction fail: the group of nodes that have none is [DefaultGroup].
 func (tx *Tx) Group(name string) *Tx {
+	tx.use()
 	if name == "" {
-		tx.fail("a group has no name")
+		tx.fail("a group has no name: that of nodes without one is %q", DefaultGroup)
 	}
 	return &Tx{tx.txn, name}
 }
@@ -56,6 +58,7 @@ func (tx *Tx) Group(name string) *Tx {
 // may have an alias that is the name or an alias of another of the type. Nil, and what
 // else [xds.Resource.Check] refuses, makes the transaction fail.
 func (tx *Tx) Set(resources ...*xds.Resource) {
+	tx.use()
 	var d *draft
 	for i, r := range resources {
 		if err := r.Check(); err != nil {
@@ -140,6 +143,7 @@ func (d *draft) decides() bool {
 // nodes may be told that all else is gone. So does whatever writes to a group, but
 // one that is empty after that is forgotten when no stream watches it.
 func (tx *Tx) Known() {
+	tx.use()
 	tx.known[tx.group] = true
 	if tx.drafts[tx.group] == nil {
 		tx.drafts[tx.group] = map[string]*draft{}
@@ -194,12 +198,22 @@ func (tx *Tx) Lookup(t *xds.Type, name string) *xds.Resource {
 	return d.base.Lookup(name)
 }
 
-// draft returns the draft of a type, new if there is none.
-func (tx *Tx) draft(t *xds.Type) *draft {
+// use panics if the transaction has ended: what is written then is lost, and nobody would
+// see an error.
+func (tx *Tx) use() {
 	if tx.done {
 		panic("store: a transaction is used after its end")
 	}
-	if t == nil || t.URL == "" {
+}
+
+// draft returns the draft of a type, new if there is none.
+func (tx *Tx) draft(t *xds.Type) *draft {
+	tx.use()
+	switch {
+	case t == nil:
+		tx.fail("group %q: a type is nil", tx.group)
+		t = &xds.Type{}
+	case t.URL == "":
 		tx.fail("group %q: a type has no URL", tx.group)
 		t = &xds.Type{}
 	}

@@ -199,6 +199,10 @@ func TestUpdateRefuses(t *testing.T) {
 		{"a type without URL", func(tx *Tx) error { tx.Set(of(&xds.Type{}, res("x", ""))...); return nil }, `resource "x" has no type`},
 		{"of a nil type, as all there is", func(tx *Tx) error { tx.Replace(nil, cluster); return nil }, `group "default": a type is nil`},
 		{"type without URL", func(tx *Tx) error { tx.Version(&xds.Type{}, "x"); return nil }, "a type has no URL"},
+		{"changed after it was sealed", func(tx *Tx) error { tx.Set(longer(of(xds.Cluster, res("x", "")))...); return nil },
+			`group "default": CDS: resource "x" was changed after it was sealed: call Seal after its fields are set (number 1 of 1)`},
+		{"changed, as all there is", func(tx *Tx) error { tx.Replace(xds.Cluster, longer(of(xds.Cluster, res("x", "")))...); return nil },
+			`resource "x" was changed after it was sealed`},
 		{"type version not UTF-8", func(tx *Tx) error { tx.Version(xds.Cluster, "\xff"); return nil }, `version "\xff" is not UTF-8`},
 		{"no group", func(tx *Tx) error { tx.Group("").Set(of(xds.Cluster, res("x", ""))...); return nil }, `a group has no name: that of nodes without one is "default"`},
 	} {
@@ -453,6 +457,14 @@ func TestZero(t *testing.T) {
 			t.Errorf("of a nil type: %v", err)
 		}
 	}
+}
+
+// longer has resources live longer than when they were sealed.
+func longer(rs []*xds.Resource) []*xds.Resource {
+	for _, r := range rs {
+		r.TTL += time.Second
+	}
+	return rs
 }
 
 // What is written to a transaction that has ended is lost: whoever keeps one learns it, whatever

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"fmt"
 	"unicode/utf8"
 
@@ -53,15 +54,16 @@ func (tx *Tx) Group(name string) *Tx {
 // Set adds resources, or replaces those with the same names; each is one of its own type
 // ([xds.Resource.Type]), and one call may set several types. One that is set at
 // the content it has stays as it is. The resources must be sealed
-// ([xds.Resource.Seal]) and must not be changed any more. Their names and aliases
-// must be canonical ([xds.CanonicalName]); and as a name has one resource, none
-// may have an alias that is the name or an alias of another of the type. Nil, and what
-// else [xds.Resource.Check] refuses, makes the transaction fail.
+// ([xds.Resource.Seal]) after their fields were set, and must not be changed any
+// more. Their names and aliases must be canonical ([xds.CanonicalName]); and as a
+// name has one resource, none may have an alias that is the name or an alias of
+// another of the type. Nil, what was changed after it was sealed, and what else
+// [xds.Resource.Check] refuses makes the transaction fail.
 func (tx *Tx) Set(resources ...*xds.Resource) {
 	tx.use()
 	var d *draft
 	for i, r := range resources {
-		if err := r.Check(); err != nil {
+		if err := cmp.Or(r.Check(), changed(r)); err != nil {
 			tx.fail("group %q: %s%w (number %d of %d)", tx.group, typePrefix(r), err, i+1, len(resources))
 			return
 		}
@@ -70,6 +72,15 @@ func (tx *Tx) Set(resources ...*xds.Resource) {
 		}
 		d.writes[r.Name] = r
 	}
+}
+
+// changed returns an error if a resource's fields were set after it was sealed: without it what
+// differs only in these would be lost.
+func changed(r *xds.Resource) error {
+	if r.Changed() {
+		return fmt.Errorf("resource %q was changed after it was sealed: call Seal after its fields are set", r.Name)
+	}
+	return nil
 }
 
 // typePrefix is how an error names the type of a resource; "" if it has none.
@@ -98,7 +109,7 @@ func (tx *Tx) Replace(t *xds.Type, resources ...*xds.Resource) {
 	d := tx.draft(t)
 	d.all, d.writes = true, make(map[string]*xds.Resource, len(resources))
 	for i, r := range resources {
-		if err := r.CheckType(t); err != nil {
+		if err := cmp.Or(r.CheckType(t), changed(r)); err != nil {
 			tx.fail("group %q: %s: %w (number %d of %d)", tx.group, t, err, i+1, len(resources))
 			return
 		}

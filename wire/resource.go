@@ -36,6 +36,9 @@ func NewResource(t *xds.Type, name string, m proto.Message) (*xds.Resource, erro
 	if !packed {
 		url = "type.googleapis.com/" + string(m.ProtoReflect().Descriptor().FullName())
 	}
+	if url == "" {
+		return nil, fmt.Errorf("%s resource %q: the message is an Any without a type URL", t, name)
+	}
 	if url != t.URL {
 		if name == "" && !packed {
 			name = nameOf(xds.TypeOf(url), m.ProtoReflect())

@@ -18,6 +18,8 @@ import (
 // An empty name means the one in the message, where the type has such a field
 // ([xds.Type.Name]); taking it out of an Any needs the generated code of its
 // message to be linked. An xdstp name becomes canonical ([xds.CanonicalName]).
+// A name that is given should be the one in the message: it is what delta clients are told,
+// while SotW clients know the resource by its message alone.
 // The references of a Cluster and of a ClusterLoadAssignment are set ([Refs]),
 // those of other types are not known.
 //

@@ -86,7 +86,7 @@ func serve(ctx context.Context, l net.Listener, root string, registry prometheus
 		loads := metrics.NewLoads(prometheus.WrapRegistererWith(prometheus.Labels{"source": e.Name()}, registry))
 		src := dir.New(filepath.Join(root, e.Name()), st, dir.Options{
 			Group: e.Name(), References: true, Done: loads.Loaded,
-			Log: slog.With(slog.String("group", e.Name())), // or nobody knows which directory a line is of
+			Log: slog.Default().With(slog.String("group", e.Name())), // or nobody knows which directory a line is of
 		})
 		loads.Source(src)
 		report, err := src.Load()

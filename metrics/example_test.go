@@ -24,7 +24,8 @@ func Example() {
 	srv := server.New(st, server.WithObserver(m))
 	m.Server(srv.Stats)
 
-	if err := srv.Register(grpc.NewServer(server.GRPCOptions()...)); err != nil { // and so on
+	g := grpc.NewServer(append(server.GRPCOptions(), grpc.Creds(srv.Credentials(nil)))...)
+	if err := srv.Register(g); err != nil { // and so on
 		fmt.Println(err)
 		return
 	}

@@ -43,13 +43,16 @@ func NewLoads(r prometheus.Registerer) *Loads {
 	fine := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: series.Prefix + "config_last_load_successful", Help: "1 if the last attempt to load the configuration was a success; 0: what is served is older than the files.",
 	})
-	r.MustRegister(results, last, fine)
+	register(r, results, last, fine)
 	return &Loads{registry: r, good: results.WithLabelValues("success"), bad: results.WithLabelValues("failure"), last: last, fine: fine}
 }
 
-// Source adds what the source says of itself. It may be called once.
+// Source adds what the source says of itself. It may be called once. Nil adds nothing.
 func (l *Loads) Source(s Source) {
-	l.registry.MustRegister(
+	if s == nil {
+		return
+	}
+	register(l.registry,
 		series.Flag("watch_deaf", "1 while the system does not tell of all changes of the files, which are then noticed late.", s.Deaf),
 		series.Gauge("config_removals_waiting", "Resources that are gone from the files, and served until a second look agrees.", s.Held),
 		series.FirstExpiry("certificate_first_expiry_timestamp_seconds",

@@ -13,6 +13,8 @@
 package metrics
 
 import (
+	"fmt"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/chancery-xds/chancery/internal/series"
@@ -57,18 +59,31 @@ func New(o Options) *Metrics {
 	names := newGroups()
 	m := &Metrics{registry: o.Registry, streams: newStreams(o.Registry, names, o.Group)}
 	if o.Snapshot != nil {
-		m.registry.MustRegister(&content{snapshot: o.Snapshot, groups: names})
+		register(m.registry, &content{snapshot: o.Snapshot, groups: names})
 	}
 	return m
 }
 
+// register adds collectors to a registry, and panics if it cannot, with the remedy: Prometheus
+// says neither which metric it is nor what to do.
+func register(r prometheus.Registerer, all ...prometheus.Collector) {
+	for _, c := range all {
+		if err := r.Register(c); err != nil {
+			panic(fmt.Errorf("metrics: the registry has metrics of another server or source, or of this one, already: give each its own label by prometheus.WrapRegistererWith, and tests a new registry: %w", err))
+		}
+	}
+}
+
 // Server adds what a server counts itself. It may be called once, with the
-// [server.Server.Stats] of the server that m observes.
+// [server.Server.Stats] of the server that m observes. Nil adds nothing.
 func (m *Metrics) Server(stats func() server.Stats) {
+	if stats == nil {
+		return
+	}
 	counter := func(name, help string, value func(server.Stats) uint64) prometheus.Collector {
 		return series.Counter(name, help, func() uint64 { return value(stats()) })
 	}
-	m.registry.MustRegister(
+	register(m.registry,
 		counter("blocked_writes_total", "Streams ended because their client did not read a response in time.",
 			func(s server.Stats) uint64 { return s.Blocked }),
 		counter("node_changes_total", "Streams whose client named another node than at first, which is ignored.",

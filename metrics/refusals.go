@@ -46,7 +46,7 @@ func newRefusals(counter func(name, help string, labels ...string) *prometheus.C
 	gauge := prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: series.Prefix + "clients_nacked", Help: "Connected clients that have refused resources of a type and accepted none since.",
 	}, []string{"type", "group"})
-	r.MustRegister(gauge)
+	register(r, gauge)
 	return &refusals{group: group, names: names, nacks: nacks, gauge: gauge, clients: map[client]int{}}
 }
 

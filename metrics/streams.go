@@ -60,7 +60,7 @@ func reason(c codes.Code) string {
 func newStreams(r prometheus.Registerer, names *groups, group func(*xds.Node) string) *streams {
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: series.Prefix + name, Help: help}, labels)
-		r.MustRegister(c)
+		register(r, c)
 		return c
 	}
 	open := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: series.Prefix + "streams", Help: "Streams open, since their first request."}, []string{"variant"})
@@ -75,7 +75,7 @@ func newStreams(r prometheus.Registerer, names *groups, group func(*xds.Node) st
 		// Envoy answers for clusters when they are warm, which may take it 15 s.
 		Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60},
 	}, []string{"type"})
-	r.MustRegister(open, answered)
+	register(r, open, answered)
 
 	s := &streams{refusals: newRefusals(counter, r, names, group)}
 	for _, v := range []xds.Variant{xds.SotW, xds.Delta} {

@@ -36,12 +36,19 @@ type Types interface {
 // It looks into every google.protobuf.Any whose type is linked into the program. The list
 // is complete: where a name is not known, or something cannot be read that might have one,
 // such as an extension that is not linked, there is a reference to all resources of the
-// type ([xds.Wildcard]). So a missing import makes a change slower, and never breaks one.
+// type ([xds.Wildcard]). So a missing import makes a change slower, and never breaks one. A nil
+// message refers to nothing: wire.NewResource is what has an error of it.
 func Of(m proto.Message) []xds.Ref { return With(protoregistry.GlobalTypes, m) }
 
 // With is [Of] for a program that knows messages from elsewhere than generated code, such
-// as from descriptors.
+// as from descriptors. Nil types are those of generated code.
 func With(types Types, m proto.Message) []xds.Ref {
+	if m == nil {
+		return []xds.Ref{}
+	}
+	if types == nil {
+		types = protoregistry.GlobalTypes
+	}
 	found := refs.Of(types, m)
 	for i := range found {
 		found[i].Name = xds.CanonicalName(found[i].Name)

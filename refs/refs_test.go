@@ -51,3 +51,18 @@ func TestOfNotLinked(t *testing.T) {
 		t.Errorf("%v: want all clusters", got)
 	}
 }
+
+// A program that has no message learns it where it makes a resource of it, and does not end here.
+func TestNil(t *testing.T) {
+	for name, got := range map[string][]xds.Ref{
+		"message": Of(nil), "pointer": Of((*routev3.RouteConfiguration)(nil)), "message and types": With(nil, nil),
+	} {
+		if got == nil || len(got) > 0 {
+			t.Errorf("a nil %s refers to %#v", name, got)
+		}
+	}
+	linked := packed(t, &routev3.Route{Action: &routev3.Route_Route{Route: &routev3.RouteAction{ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: "c"}}}})
+	if got, want := With(nil, linked), Of(linked); !slices.Equal(got, want) || len(got) != 1 {
+		t.Errorf("nil types find %v, want %v", got, want)
+	}
+}

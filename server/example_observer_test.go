@@ -46,7 +46,7 @@ func ExampleWithObserver() {
 	}
 	refusals := make(Refusals, 16)
 	srv := server.New(st, server.WithObserver(refusals))
-	g := grpc.NewServer(server.GRPCOptions()...)
+	g := grpc.NewServer(append(server.GRPCOptions(), grpc.Creds(srv.Credentials(nil)))...)
 	if err := srv.Register(g); err != nil {
 		panic(err)
 	}

@@ -23,7 +23,7 @@ func Example() {
 	}
 
 	srv := server.New(st, server.WithIdentifier(func() string { return "replica-1" }))
-	g := grpc.NewServer(server.GRPCOptions()...)
+	g := grpc.NewServer(append(server.GRPCOptions(), grpc.Creds(srv.Credentials(nil)))...) // nil: plain text
 	if err := srv.Register(g); err != nil {
 		panic(err)
 	}

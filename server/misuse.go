@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -40,14 +41,42 @@ func (s *Server) check() error {
 	return nil
 }
 
+// behind returns the registrar that a bound one adds services to.
+func behind(g grpc.ServiceRegistrar) grpc.ServiceRegistrar {
+	for b, ok := g.(bound); ok; b, ok = g.(bound) {
+		g = b.ServiceRegistrar
+	}
+	return g
+}
+
+// has reports whether a registrar has a service, as far as it can say.
+func has(g grpc.ServiceRegistrar, service string) bool {
+	i, ok := behind(g).(interface {
+		GetServiceInfo() map[string]grpc.ServiceInfo
+	})
+	if !ok {
+		return false
+	}
+	_, ok = i.GetServiceInfo()[service]
+	return ok
+}
+
+// taken returns an error if a registrar has a service already that the server would add: gRPC
+// ends the whole program then.
+func (s *Server) taken(g grpc.ServiceRegistrar) error {
+	for _, d := range s.services() {
+		if has(g, d.ServiceName) {
+			return fmt.Errorf("the grpc.Server has %s already: call server.Register once, and register no other server of it", d.ServiceName)
+		}
+	}
+	return nil
+}
+
 // lacksOptions reports whether a grpc.Server was made without [GRPCOptions]. The codec stands for
 // all of them: nobody has it from elsewhere. gRPC does not say what a server was made with, so it
 // is looked up; of other registrars, and if gRPC's fields have other names, the first call tells.
 func lacksOptions(g grpc.ServiceRegistrar) bool {
-	for b, ok := g.(bound); ok; b, ok = g.(bound) {
-		g = b.ServiceRegistrar
-	}
-	made, ok := g.(*grpc.Server)
+	made, ok := behind(g).(*grpc.Server)
 	if !ok {
 		return false
 	}

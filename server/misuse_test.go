@@ -101,6 +101,32 @@ func TestWithoutOptions(t *testing.T) {
 	})
 }
 
+// A service that is registered twice would end the program. It is an error, and what is there is
+// served.
+func TestRegisterTwice(t *testing.T) {
+	const ads = "the grpc.Server has envoy.service.discovery.v3.AggregatedDiscoveryService already"
+	within(t, "", func(t *testing.T) {
+		w := serve(t)
+		others := map[string]func() error{
+			"the same":        func() error { return w.Register(w.grpc) },
+			"another":         func() error { return New(newSource()).Register(w.grpc) },
+			"without source":  func() error { return New[*watch](nil).Register(w.grpc) },
+			"where it counts": func() error { return w.Register(w.Bound(w.grpc)) },
+		}
+		for name, register := range others {
+			if err := register(); err == nil || !strings.Contains(err.Error(), ads) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		w.set(xds.Cluster, res("a", "1"))
+		c := w.sotw(t, w.dial(t))
+		c.send(&discovery.DiscoveryRequest{TypeUrl: xds.Cluster.URL})
+		if r := c.want(); len(r.Resources) != 1 {
+			t.Error(r)
+		}
+	})
+}
+
 // lax is a codec that reads whatever into whatever.
 type lax struct{}
 

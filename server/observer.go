@@ -14,8 +14,8 @@ import (
 // A Stream says whose stream an event is of. It does not change and is the same
 // pointer in all events of the stream.
 type Stream struct {
-	ID      uint64 // unique in the server, from 1 in the order of arrival
-	Node    *xds.Node
+	ID      uint64    // unique in the server, from 1 in the order of arrival
+	Node    *xds.Node // never nil; empty if the client does not say. It must not be changed
 	Variant xds.Variant
 	Type    *xds.Type // nil: aggregated
 	Peer    net.Addr  // nil if not known

@@ -143,12 +143,18 @@ func New[W Watch](src Source[W], opts ...Option) *Server {
 // It returns an error if nobody can be served so: of a grpc.Server without these options, of a
 // nil source or grpc.Server. Who ignores it learns the same from the log and from each call. Of a
 // registrar that is no *grpc.Server the first call tells whether it has the options.
+//
+// A grpc.Server that has one of these services already is an error, too, and stays as it is.
+// Register must be called before grpc.Server.Serve, or gRPC ends the program.
 func (s *Server) Register(g grpc.ServiceRegistrar) error {
 	if s == nil || s.health == nil {
 		return errNotMade
 	}
 	if isNil(g) {
 		return errNoRegistrar
+	}
+	if err := s.taken(g); err != nil {
+		return err
 	}
 	err := s.check()
 	if err == nil && lacksOptions(g) {
@@ -166,12 +172,8 @@ func (s *Server) register(g grpc.ServiceRegistrar, wrong error) {
 		}
 		g.RegisterService(d, s)
 	}
-	if i, ok := g.(interface {
-		GetServiceInfo() map[string]grpc.ServiceInfo
-	}); ok {
-		if _, taken := i.GetServiceInfo()[healthgrpc.Health_ServiceDesc.ServiceName]; taken {
-			return
-		}
+	if has(g, healthgrpc.Health_ServiceDesc.ServiceName) {
+		return
 	}
 	healthgrpc.RegisterHealthServer(s.Bound(g), s.health)
 }

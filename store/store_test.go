@@ -197,10 +197,14 @@ func TestUpdateRefuses(t *testing.T) {
 		{"nil, as all there is", func(tx *Tx) error { tx.Replace(xds.Endpoint, of(xds.Endpoint, nil)...); return nil }, `group "default": EDS: a resource is nil`},
 		{"no type", func(tx *Tx) error { tx.Set(res("x", "")); return nil }, `group "default": resource "x" has no type (number 1 of 1)`},
 		{"a type without URL", func(tx *Tx) error { tx.Set(of(&xds.Type{}, res("x", ""))...); return nil }, `resource "x" has no type`},
-		{"of a nil type, as all there is", func(tx *Tx) error { tx.Replace(nil, cluster); return nil }, "a type has no URL"},
+		{"of a nil type, as all there is", func(tx *Tx) error { tx.Replace(nil, cluster); return nil }, `group "default": a type is nil`},
 		{"type without URL", func(tx *Tx) error { tx.Version(&xds.Type{}, "x"); return nil }, "a type has no URL"},
+		{"changed after it was sealed", func(tx *Tx) error { tx.Set(longer(of(xds.Cluster, res("x", "")))...); return nil },
+			`group "default": CDS: resource "x" was changed after it was sealed: call Seal after its fields are set (number 1 of 1)`},
+		{"changed, as all there is", func(tx *Tx) error { tx.Replace(xds.Cluster, longer(of(xds.Cluster, res("x", "")))...); return nil },
+			`resource "x" was changed after it was sealed`},
 		{"type version not UTF-8", func(tx *Tx) error { tx.Version(xds.Cluster, "\xff"); return nil }, `version "\xff" is not UTF-8`},
-		{"no group", func(tx *Tx) error { tx.Group("").Set(of(xds.Cluster, res("x", ""))...); return nil }, "a group has no name"},
+		{"no group", func(tx *Tx) error { tx.Group("").Set(of(xds.Cluster, res("x", ""))...); return nil }, `a group has no name: that of nodes without one is "default"`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			st := New()
@@ -449,8 +453,45 @@ func TestZero(t *testing.T) {
 		func(tx *Tx) { tx.Delete(nil, "a") }, func(tx *Tx) { tx.Replace(nil) }, func(tx *Tx) { tx.Unknown(nil) },
 		func(tx *Tx) { tx.Version(nil, "1") }, func(tx *Tx) { tx.Touch(nil, "a") }, func(tx *Tx) { tx.Lookup(nil, "a") },
 	} {
-		if _, err := st.Update(func(tx *Tx) error { f(tx); return nil }); err == nil || !strings.Contains(err.Error(), "a type has no URL") {
+		if _, err := st.Update(func(tx *Tx) error { f(tx); return nil }); err == nil || !strings.Contains(err.Error(), "a type is nil") {
 			t.Errorf("of a nil type: %v", err)
 		}
+	}
+}
+
+// longer has resources live longer than when they were sealed.
+func longer(rs []*xds.Resource) []*xds.Resource {
+	for _, r := range rs {
+		r.TTL += time.Second
+	}
+	return rs
+}
+
+// What is written to a transaction that has ended is lost: whoever keeps one learns it, whatever
+// is called.
+func TestAfterTheEnd(t *testing.T) {
+	cluster := of(xds.Cluster, res("a", ""))
+	for name, f := range map[string]func(tx *Tx){
+		"Group": func(tx *Tx) { tx.Group("edge") }, "Set": func(tx *Tx) { tx.Set(cluster...) }, "Set of nothing": func(tx *Tx) { tx.Set() },
+		"Set of nil": func(tx *Tx) { tx.Set(nil) }, "Delete": func(tx *Tx) { tx.Delete(xds.Cluster, "a") },
+		"Replace": func(tx *Tx) { tx.Replace(xds.Cluster) }, "Clear": func(tx *Tx) { tx.Clear() }, "Known": func(tx *Tx) { tx.Known() },
+		"Unknown": func(tx *Tx) { tx.Unknown(xds.Cluster) }, "Version": func(tx *Tx) { tx.Version(xds.Cluster, "1") },
+		"Touch": func(tx *Tx) { tx.Touch(xds.Cluster, "a") }, "Lookup": func(tx *Tx) { tx.Lookup(xds.Cluster, "a") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			var kept, edge *Tx
+			st := New()
+			update(t, st, func(tx *Tx) { kept, edge = tx, tx.Group("edge") })
+			for _, tx := range []*Tx{kept, edge} {
+				func() {
+					defer func() {
+						if p := recover(); p != "store: a transaction is used after its end" {
+							t.Errorf("it panics with %v", p)
+						}
+					}()
+					f(tx)
+				}()
+			}
+		})
 	}
 }

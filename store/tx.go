@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"fmt"
 	"unicode/utf8"
 
@@ -14,7 +15,7 @@ import (
 //
 // What is not valid makes [Store.Update] return an error and change nothing. A
 // Tx is valid until the function that it was given to returns, and not safe for
-// concurrent use.
+// concurrent use: methods called later panic.
 type Tx struct {
 	*txn
 	group string
@@ -40,10 +41,12 @@ type draft struct {
 	unknown bool                     // what there is is not known
 }
 
-// Group returns the transaction's methods for another group.
+// Group returns the transaction's methods for another group. The empty name makes the
+// transaction fail: the group of nodes that have none is [DefaultGroup].
 func (tx *Tx) Group(name string) *Tx {
+	tx.use()
 	if name == "" {
-		tx.fail("a group has no name")
+		tx.fail("a group has no name: that of nodes without one is %q", DefaultGroup)
 	}
 	return &Tx{tx.txn, name}
 }
@@ -51,14 +54,16 @@ func (tx *Tx) Group(name string) *Tx {
 // Set adds resources, or replaces those with the same names; each is one of its own type
 // ([xds.Resource.Type]), and one call may set several types. One that is set at
 // the content it has stays as it is. The resources must be sealed
-// ([xds.Resource.Seal]) and must not be changed any more. Their names and aliases
-// must be canonical ([xds.CanonicalName]); and as a name has one resource, none
-// may have an alias that is the name or an alias of another of the type. Nil, and what
-// else [xds.Resource.Check] refuses, makes the transaction fail.
+// ([xds.Resource.Seal]) after their fields were set, and must not be changed any
+// more. Their names and aliases must be canonical ([xds.CanonicalName]); and as a
+// name has one resource, none may have an alias that is the name or an alias of
+// another of the type. Nil, what was changed after it was sealed, and what else
+// [xds.Resource.Check] refuses makes the transaction fail.
 func (tx *Tx) Set(resources ...*xds.Resource) {
+	tx.use()
 	var d *draft
 	for i, r := range resources {
-		if err := r.Check(); err != nil {
+		if err := cmp.Or(r.Check(), changed(r)); err != nil {
 			tx.fail("group %q: %s%w (number %d of %d)", tx.group, typePrefix(r), err, i+1, len(resources))
 			return
 		}
@@ -67,6 +72,15 @@ func (tx *Tx) Set(resources ...*xds.Resource) {
 		}
 		d.writes[r.Name] = r
 	}
+}
+
+// changed returns an error if a resource's fields were set after it was sealed: without it what
+// differs only in these would be lost.
+func changed(r *xds.Resource) error {
+	if r.Changed() {
+		return fmt.Errorf("resource %q was changed after it was sealed: call Seal after its fields are set", r.Name)
+	}
+	return nil
 }
 
 // typePrefix is how an error names the type of a resource; "" if it has none.
@@ -95,7 +109,7 @@ func (tx *Tx) Replace(t *xds.Type, resources ...*xds.Resource) {
 	d := tx.draft(t)
 	d.all, d.writes = true, make(map[string]*xds.Resource, len(resources))
 	for i, r := range resources {
-		if err := r.CheckType(t); err != nil {
+		if err := cmp.Or(r.CheckType(t), changed(r)); err != nil {
 			tx.fail("group %q: %s: %w (number %d of %d)", tx.group, t, err, i+1, len(resources))
 			return
 		}
@@ -140,6 +154,7 @@ func (d *draft) decides() bool {
 // nodes may be told that all else is gone. So does whatever writes to a group, but
 // one that is empty after that is forgotten when no stream watches it.
 func (tx *Tx) Known() {
+	tx.use()
 	tx.known[tx.group] = true
 	if tx.drafts[tx.group] == nil {
 		tx.drafts[tx.group] = map[string]*draft{}
@@ -194,12 +209,22 @@ func (tx *Tx) Lookup(t *xds.Type, name string) *xds.Resource {
 	return d.base.Lookup(name)
 }
 
-// draft returns the draft of a type, new if there is none.
-func (tx *Tx) draft(t *xds.Type) *draft {
+// use panics if the transaction has ended: what is written then is lost, and nobody would
+// see an error.
+func (tx *Tx) use() {
 	if tx.done {
 		panic("store: a transaction is used after its end")
 	}
-	if t == nil || t.URL == "" {
+}
+
+// draft returns the draft of a type, new if there is none.
+func (tx *Tx) draft(t *xds.Type) *draft {
+	tx.use()
+	switch {
+	case t == nil:
+		tx.fail("group %q: a type is nil", tx.group)
+		t = &xds.Type{}
+	case t.URL == "":
 		tx.fail("group %q: a type has no URL", tx.group)
 		t = &xds.Type{}
 	}

@@ -18,6 +18,8 @@ import (
 // An empty name means the one in the message, where the type has such a field
 // ([xds.Type.Name]); taking it out of an Any needs the generated code of its
 // message to be linked. An xdstp name becomes canonical ([xds.CanonicalName]).
+// A name that is given should be the one in the message: it is what delta clients are told,
+// while SotW clients know the resource by its message alone.
 // The references of a Cluster and of a ClusterLoadAssignment are set ([Refs]),
 // those of other types are not known.
 //
@@ -35,6 +37,9 @@ func NewResource(t *xds.Type, name string, m proto.Message) (*xds.Resource, erro
 	url := a.GetTypeUrl()
 	if !packed {
 		url = "type.googleapis.com/" + string(m.ProtoReflect().Descriptor().FullName())
+	}
+	if url == "" {
+		return nil, fmt.Errorf("%s resource %q: the message is an Any without a type URL", t, name)
 	}
 	if url != t.URL {
 		if name == "" && !packed {

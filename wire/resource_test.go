@@ -46,6 +46,7 @@ func TestNewResource(t *testing.T) {
 		{name: "nil message", typ: xds.Cluster, given: "l", m: (*clusterv3.Cluster)(nil), no: `CDS resource "l": the message is nil`},
 		{name: "nil message, packed", typ: xds.Cluster, given: "l", m: (*anypb.Any)(nil), no: `CDS resource "l": the message is nil`},
 		{name: "wrong type", typ: xds.Listener, given: "l", m: c, no: `LDS resource "l": the message is a type.googleapis.com/envoy.config.cluster.v3.Cluster, not a type.googleapis.com/envoy.config.listener.v3.Listener`},
+		{name: "packed, and empty", typ: xds.Cluster, given: "l", m: &anypb.Any{}, no: `CDS resource "l": the message is an Any without a type URL`},
 		{name: "wrong type, packed", typ: xds.Cluster, given: "l", m: pack(t, &listenerv3.Listener{}), no: `CDS resource "l": the message is a type.googleapis.com/envoy.config.listener.v3.Listener, not a type.googleapis.com/envoy.config.cluster.v3.Cluster`},
 	} {
 		t.Run("TYP-7 "+tc.name, func(t *testing.T) {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
+	"unsafe"
 )
 
 // A table takes resources of its type, and says what is wrong with others and which it is.
@@ -64,6 +66,51 @@ func TestTYP7Tables(t *testing.T) {
 			t.Error(err) // another row of the same type
 		}
 	})
+}
+
+// What was sealed before its fields were set would be taken for what is there: a resource knows
+// it. That costs no memory.
+func TestSealedAgain(t *testing.T) {
+	if size := unsafe.Sizeof(Resource{}); size > 96 {
+		t.Errorf("a resource has %d bytes: a larger one takes the room of 112", size)
+	}
+	sealed := func() *Resource {
+		r := NewResource(Cluster, "a", []byte("x"))
+		r.Aliases, r.TTL = []string{"b", "c"}, time.Second
+		r.Seal("")
+		return r
+	}
+	for name, change := range map[string]func(r *Resource){
+		"a TTL":          func(r *Resource) { r.TTL++ },
+		"a long TTL":     func(r *Resource) { r.TTL += 1 << 32 },
+		"no TTL":         func(r *Resource) { r.TTL = 0 },
+		"an alias":       func(r *Resource) { r.Aliases = append(r.Aliases, "d") },
+		"another alias":  func(r *Resource) { r.Aliases = []string{"b", "d"} },
+		"aliases joined": func(r *Resource) { r.Aliases = []string{"bc"} },
+		"no aliases":     func(r *Resource) { r.Aliases = nil },
+		"a body":         func(r *Resource) { r.Body = []byte("xy") },
+		"no body":        func(r *Resource) { r.Body = nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := sealed()
+			if r.Changed() {
+				t.Error("it has changed before")
+			}
+			if change(r); !r.Changed() {
+				t.Error("it has not changed")
+			}
+			if r.Seal("1"); r.Changed() {
+				t.Error("it has changed after all is sealed")
+			}
+		})
+	}
+	r := sealed()
+	if r.Refs, r.OnDemand = []Ref{}, true; r.Changed() {
+		t.Error("references are no part of the sum")
+	}
+	if (&Resource{Stamp: r.Stamp, TTL: 1}).Changed() {
+		t.Error("it was not sealed")
+	}
 }
 
 // What is nil is empty, or no type, and panics nowhere.

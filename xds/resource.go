@@ -84,6 +84,8 @@ type Resource struct {
 	// OnDemand marks a resource that is found by name and part of no wildcard.
 	OnDemand bool
 
+	sealed uint32 // mark when Seal was called; 0: it was not
+
 	frames [2]atomic.Pointer[[]byte]
 }
 
@@ -127,6 +129,29 @@ func (r *Resource) Seal(version string) {
 		version = s.String()
 	}
 	r.Stamp = &Stamp{Name: r.Name, Version: version, Sum: s, Refs: r.Refs}
+	r.sealed = r.mark()
+}
+
+// Changed reports whether Aliases, TTL, or the length of Body were changed after [Resource.Seal].
+// What differs only in these would then be taken for what is there. A resource that was never
+// sealed by Seal has not changed.
+func (r *Resource) Changed() bool { return r != nil && r.sealed != 0 && r.sealed != r.mark() }
+
+// mark differs, as good as always, if a field does that is part of the sum. It does not look into
+// the body, and is never 0.
+func (r *Resource) mark() uint32 {
+	const prime = 16777619 // FNV-1a
+	h := uint32(2166136261)
+	number := func(n uint64) { h = ((h^uint32(n))*prime ^ uint32(n>>32)) * prime }
+	number(uint64(len(r.Body)))
+	number(uint64(r.TTL))
+	for _, a := range r.Aliases {
+		number(uint64(len(a)))
+		for i := range len(a) {
+			h = (h ^ uint32(a[i])) * prime
+		}
+	}
+	return h | 1
 }
 
 // Frame returns the resource's encoding in a response of the variant, made by

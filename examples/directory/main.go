@@ -10,6 +10,7 @@ import (
 	"context"
 	"fmt"
 	"log"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -83,7 +84,10 @@ func serve(ctx context.Context, l net.Listener, root string, registry prometheus
 			continue
 		}
 		loads := metrics.NewLoads(prometheus.WrapRegistererWith(prometheus.Labels{"source": e.Name()}, registry))
-		src := dir.New(filepath.Join(root, e.Name()), st, dir.Options{Group: e.Name(), References: true, Done: loads.Loaded})
+		src := dir.New(filepath.Join(root, e.Name()), st, dir.Options{
+			Group: e.Name(), References: true, Done: loads.Loaded,
+			Log: slog.Default().With(slog.String("group", e.Name())), // or nobody knows which directory a line is of
+		})
 		loads.Source(src)
 		report, err := src.Load()
 		if err != nil {

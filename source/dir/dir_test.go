@@ -131,6 +131,11 @@ func TestLoad(t *testing.T) {
 		b.src.root += "/none"
 		b.load("none: no such file or directory")
 	})
+	t.Run("no path", func(t *testing.T) {
+		b := newBench(t)
+		b.src.root = ""
+		b.load(`"": the path of the directory is empty`)
+	})
 	t.Run("a file instead of a directory", func(t *testing.T) {
 		b := newBench(t, "a.yaml", "")
 		b.src.root += "/a.yaml"

@@ -16,6 +16,13 @@ type LastGood = lastgood.Config
 //	_, err = src.Load() // on an error, what was restored is served
 //	go keeper.Run(ctx)
 //	src.Run(ctx)
+//
+// Keep takes a configuration and does not wait: Run writes the newest, and the last before it
+// returns. Save writes one at once. Load returns what was kept last; os.ErrNotExist says that
+// there is none. Kept reports whether this program keeps the folder, and could write what it was
+// given last; Locked is closed when no other program keeps it. One goroutine may use a keeper,
+// besides Keep and Kept. All resources are kept, with their secrets, unless the field
+// WithoutSecrets is set; the field Log is told of trouble.
 type Keeper = lastgood.Keeper
 
 // OpenKeeper returns a keeper for a folder, which it makes, for this user alone. While

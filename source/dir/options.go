@@ -29,7 +29,8 @@ type Options struct {
 	// it that is refused, since it is what an unmounted volume or half a checkout
 	// looks like, until [Source.Order] approves of it.
 	AllowMassDelete bool
-	// HowToAllow is what an error says who is refused may do.
+	// HowToAllow is what an error says who is refused may do, such as how your program calls
+	// [Source.Order]; nothing if empty.
 	HowToAllow string
 	// AllowEmpty says that no files, or none with a resource, are a configuration
 	// like any other. Without it a directory that has none at start is one that is
@@ -83,7 +84,7 @@ func (o Options) called(option string) string {
 
 // Types are message types that are known by their descriptors: those of Envoy's API, and
 // of descriptor sets. They find messages by name and type URL, for rest.WithResolver and
-// refs.With too.
+// refs.With too. They are made by [ReadTypes], do not change, and may be used by anyone.
 type Types = envoyapi.Types
 
 // ReadTypes returns the types of Envoy's API and those of descriptor sets in files, as

@@ -58,6 +58,8 @@ func (s *scanner) scan(root string) {
 	s.seen = map[fileID]string{}
 	info, err := os.Stat(root)
 	switch {
+	case root == "":
+		s.fail(`""`, errors.New("the path of the directory is empty"))
 	case err != nil:
 		s.follow(root)
 		s.fail(root, err)

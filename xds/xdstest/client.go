@@ -34,6 +34,7 @@ type interest struct {
 	names   map[string]bool
 	opened  bool
 	nonce   string // SotW: of the newest response that was answered
+	due     string // of the newest response, until it is answered
 	version string // SotW: that was accepted last
 	held    map[string]*xds.Resource
 }
@@ -208,8 +209,14 @@ func (c *Client) answering(r *Response) *interest {
 	if r == nil {
 		c.fail("the response to answer is nil")
 	}
+	if r.to != nil && r.to != c {
+		c.fail("the response to answer is one of another client: %s", r)
+	}
 	i := c.of(r.Type)
 	i.nonce = r.Nonce
+	if i.due == r.Nonce {
+		i.due = ""
+	}
 	return i
 }
 

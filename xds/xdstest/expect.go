@@ -2,6 +2,7 @@ package xdstest
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -20,6 +21,8 @@ type Response struct {
 	Resources  []*xds.Resource // in the order of the response
 	Removed    []string        // delta: removed_resources
 	Errors     []string        // names in resource_errors, which do not exist
+
+	to *Client // that got it; nil: made by a test
 }
 
 // Resource returns the resource with the name, or nil.
@@ -39,7 +42,7 @@ func (r *Response) Unmarshal(name string, m proto.Message) error {
 	if res == nil {
 		return fmt.Errorf("the response has no resource %q: %s", name, r)
 	}
-	if m == nil {
+	if m == nil || !m.ProtoReflect().IsValid() {
 		return fmt.Errorf("resource %q is read into a nil message", name)
 	}
 	if url := "type.googleapis.com/" + string(m.ProtoReflect().Descriptor().FullName()); url != res.Type.URL {
@@ -103,15 +106,38 @@ func (c *Client) next(t *xds.Type, deadline <-chan time.Time, what string) *Resp
 			if !ok {
 				c.ended()
 			}
-			c.story = append(c.story, "< "+r.String())
+			c.hear(r)
 			if wanted(r) {
 				return r
 			}
 			c.early = append(c.early, r)
 		case <-deadline:
-			c.fail("%s did not come within %v", what, c.timeout)
+			c.fail("%s did not come within %v%s", what, c.timeout, c.hint(t))
 		}
 	}
+}
+
+// hear notes what the server said.
+func (c *Client) hear(r *Response) {
+	c.story = append(c.story, "< "+r.String())
+	r.to = c
+	if i := c.types[r.Type.URL]; i != nil {
+		i.due = r.Nonce
+	}
+}
+
+// hint says what a test may have forgotten that waits for a type in vain; of any type if that is
+// nil.
+func (c *Client) hint(t *xds.Type) string {
+	for _, url := range slices.Sorted(maps.Keys(c.types)) {
+		if i := c.types[url]; i.due != "" && (t == nil || t.URL == url) {
+			return fmt.Sprintf("\n(%s %s was not answered: the server waits for its ACK or NACK)", xds.TypeOf(url), i.due)
+		}
+	}
+	if t != nil && !c.of(t).opened {
+		return fmt.Sprintf("\n(the client has not subscribed to %s)", t)
+	}
+	return ""
 }
 
 // ended fails the test because the stream has.
@@ -170,8 +196,8 @@ func same(a, b []string) bool {
 }
 
 // Await acknowledges what comes of a type until the client holds the resources with these names and
-// no others, in however many responses they come; if it does already, nothing is waited for. It is for tests of what is served; to test how
-// it is told, see [Client.Expect].
+// no others, in however many responses they come; if it does already, nothing is waited for. It is
+// for tests of what is served; to test how it is told, see [Client.Expect].
 func (c *Client) Await(t *xds.Type, names ...string) {
 	c.t.Helper()
 	deadline := time.NewTimer(c.timeout)
@@ -195,7 +221,7 @@ func (c *Client) ExpectNothing() {
 		if !ok {
 			c.ended()
 		}
-		c.story = append(c.story, "< "+r.String())
+		c.hear(r)
 		c.fail("want nothing, and there is %s", r)
 	case <-quiet.C:
 	}
@@ -213,7 +239,7 @@ func (c *Client) ExpectEnd() error {
 			if !ok {
 				return c.err
 			}
-			c.story = append(c.story, "< "+r.String())
+			c.hear(r)
 		case <-deadline.C:
 			c.fail("the stream has not ended within %v", c.timeout)
 		}

@@ -78,6 +78,7 @@ func TestConversation(t *testing.T) {
 			}
 			for want, err := range map[string]error{
 				`no resource "x"`: r.Unmarshal("x", &m), "nil message": r.Unmarshal("a", nil),
+				`"b" is read into a nil message`: r.Unmarshal("b", (*clusterv3.Cluster)(nil)),
 				"is a type.googleapis.com/envoy.config.cluster.v3.Cluster, not a type.googleapis.com/envoy.config.endpoint.v3": r.Unmarshal("a", &endpointv3.ClusterLoadAssignment{}),
 			} {
 				if err == nil || !strings.Contains(err.Error(), want) {
@@ -277,8 +278,39 @@ func TestFailures(t *testing.T) {
 		"no type":           {func(t T, conn *grpc.ClientConn) { SotW(t, conn).Subscribe(nil, "a") }, []string{"the type is nil"}},
 		"no service":        {func(t T, conn *grpc.ClientConn) { SotW(t, conn, WithType(xds.VirtualHost)) }, []string{"VHDS has no sotw service"}},
 		"no response to it": {func(t T, conn *grpc.ClientConn) { SotW(t, conn).ACK(nil) }, []string{"the response to answer is nil"}},
-		"no connection":     {func(t T, _ *grpc.ClientConn) { SotW(t, nil) }, []string{"the connection is nil"}},
-		"no server":         {func(t T, _ *grpc.ClientConn) { Serve(t, nil) }, []string{"not made by server.New"}},
+		"no ACK": {func(t T, conn *grpc.ClientConn) {
+			c := SotW(t, conn, WithTimeout(time.Second))
+			c.Subscribe(xds.Endpoint, "e")
+			c.Subscribe(xds.Cluster, "*")
+			c.ACK(c.Expect(xds.Endpoint, "e"))
+			c.Expect(xds.Cluster, "a")
+			c.Next(xds.Cluster)
+		}, []string{"a response of CDS did not come within 1s\n(CDS 2 was not answered: the server waits for its ACK or NACK)"}},
+		"no ACK, and any type": {func(t T, conn *grpc.ClientConn) {
+			c := Delta(t, conn, WithTimeout(time.Second))
+			c.Subscribe(xds.Cluster, "*")
+			c.Next(nil)
+			c.Next(nil)
+		}, []string{"(CDS 1 was not answered"}},
+		"no ACK of another type": {func(t T, conn *grpc.ClientConn) {
+			c := Delta(t, conn, WithTimeout(time.Second))
+			c.Subscribe(xds.Cluster, "*")
+			c.Next(nil)
+			c.Next(xds.Endpoint)
+		}, []string{"a response of EDS did not come within 1s\n(the client has not subscribed to EDS)"}},
+		"all was answered": {func(t T, conn *grpc.ClientConn) {
+			c := Delta(t, conn, WithTimeout(time.Second))
+			c.Subscribe(xds.Cluster, "*")
+			c.NACK(c.Next(nil), "no")
+			c.Next(xds.Cluster)
+		}, []string{"a response of CDS did not come within 1s\nthe conversation"}},
+		"an answer to another's": {func(t T, conn *grpc.ClientConn) {
+			c, other := Delta(t, conn), Delta(t, conn)
+			c.Subscribe(xds.Cluster, "*")
+			other.ACK(c.Expect(xds.Cluster, "a"))
+		}, []string{`the response to answer is one of another client: CDS "a"`}},
+		"no connection": {func(t T, _ *grpc.ClientConn) { SotW(t, nil) }, []string{"the connection is nil"}},
+		"no server":     {func(t T, _ *grpc.ClientConn) { Serve(t, nil) }, []string{"not made by server.New"}},
 	} {
 		within(t, name, func(t *testing.T) {
 			st := store.New()

@@ -135,7 +135,7 @@ func (u *subscription) finish(v xds.Variant, d *delivery) {
 	if slices.ContainsFunc(d.parts, func(p part) bool { return p.fate == passed }) {
 		return // some of it may still be refused
 	}
-	if v == xds.SotW || !d.keepUnlisted() {
+	if v == xds.SotW || d.joined == 0 || !d.keepUnlisted() {
 		u.gone(d)
 	}
 }

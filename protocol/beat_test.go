@@ -1,16 +1,18 @@
 package protocol_test
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/chancery-xds/chancery/internal/tabletest"
 	"github.com/chancery-xds/chancery/protocol"
 	"github.com/chancery-xds/chancery/xds"
 )
+
+var with = tabletest.With
 
 // A process that was stopped for longer than a TTL finds clients without the
 // resource. A heartbeat does not bring it back.
@@ -173,19 +175,4 @@ func TestRefusedAndWaitingIsSilent(t *testing.T) {
 		s.Advance(next)
 	}
 	t.Error("it wakes for ever, to say nothing")
-}
-
-// with is Table.With where nothing is wrong. Resources that have no type yet get the table's;
-// where that has none, either, they are clusters.
-func with(t *xds.Table, set []*xds.Resource, remove ...string) *xds.Table {
-	for _, r := range set {
-		if r.Type == nil {
-			r.Type = cmp.Or(t.Type(), xds.Cluster)
-		}
-	}
-	n, err := t.With(set, remove...)
-	if err != nil {
-		panic(err)
-	}
-	return n
 }

@@ -1,7 +1,6 @@
 package protocol
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"runtime"
@@ -10,8 +9,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chancery-xds/chancery/internal/tabletest"
 	"github.com/chancery-xds/chancery/xds"
 )
+
+// Tables and resources of tests.
+var with, of = tabletest.With, tabletest.Of
 
 // A line is a session with what it serves and what time it is. Tests of single
 // files of the core talk over it; where a conversation can be told, it is a
@@ -275,29 +278,4 @@ func (l *line) timer(req xds.Request) func() time.Duration {
 		}))
 		return best
 	}
-}
-
-// of makes resources that have no type yet ones of a type.
-func of(t *xds.Type, rs ...*xds.Resource) []*xds.Resource {
-	for _, r := range rs {
-		if r.Type == nil {
-			r.Type = t
-		}
-	}
-	return rs
-}
-
-// with is Table.With where nothing is wrong. Resources that have no type yet get the table's;
-// where that has none, either, they are clusters.
-func with(t *xds.Table, set []*xds.Resource, remove ...string) *xds.Table {
-	for _, r := range set {
-		if r.Type == nil {
-			r.Type = cmp.Or(t.Type(), xds.Cluster)
-		}
-	}
-	n, err := t.With(set, remove...)
-	if err != nil {
-		panic(err)
-	}
-	return n
 }

@@ -33,14 +33,7 @@ func TestSettle(t *testing.T) {
 		for n := range uint64(3) {
 			u.deliver(s, &delivery{parts: []part{{nonce: n + 1, lo: "a", hi: "z"}}, cargo: cargo{items: itemsOf("a:->a1")}})
 		}
-		for a := range strings.FieldsSeq(c.answers) {
-			nonce, no := strings.CutSuffix(a, "!")
-			req := xds.Request{Nonce: nonce}
-			if no {
-				req.Error = &xds.Status{}
-			}
-			u.settle(s, req)
-		}
+		answer(s, u, c.answers)
 		var out []string
 		for _, d := range u.deliveries {
 			n := fmt.Sprint(d.last())
@@ -150,14 +143,7 @@ func TestSettlePartByPart(t *testing.T) {
 			d.addPart(part{nonce: uint64(i + 1), lo: name, hi: name})
 		}
 		u.deliver(s, &d)
-		for a := range strings.FieldsSeq(c.answers) {
-			nonce, no := strings.CutSuffix(a, "!")
-			req := xds.Request{Nonce: nonce}
-			if no {
-				req.Error = &xds.Status{}
-			}
-			u.settle(s, req)
-		}
+		answer(s, u, c.answers)
 		var open, refused []string
 		for _, name := range []string{"a", "b", "c"} {
 			if d, _ := u.unanswered(name); d != nil {
@@ -263,14 +249,7 @@ func TestSettleHalf(t *testing.T) {
 			}
 			u.deliver(s, &d)
 		}
-		for a := range strings.FieldsSeq(c.answers) {
-			nonce, no := strings.CutSuffix(a, "!")
-			req := xds.Request{Nonce: nonce}
-			if no {
-				req.Error = &xds.Status{}
-			}
-			u.settle(s, req)
-		}
+		answer(s, u, c.answers)
 		var out, refused []string
 		for _, d := range u.deliveries {
 			n := fmt.Sprint(d.last())
@@ -296,5 +275,18 @@ func TestSettleHalf(t *testing.T) {
 		if err := u.checkRecord(); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// answer settles what a client says: the nonces that it acknowledges, and those with a "!" that
+// it refuses.
+func answer(s *Session, u *subscription, answers string) {
+	for a := range strings.FieldsSeq(answers) {
+		nonce, no := strings.CutSuffix(a, "!")
+		req := xds.Request{Nonce: nonce}
+		if no {
+			req.Error = &xds.Status{}
+		}
+		u.settle(s, req)
 	}
 }

@@ -2,7 +2,6 @@ package server
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"log/slog"
 	"maps"
@@ -22,8 +21,12 @@ import (
 	"google.golang.org/grpc/reflection"
 	"google.golang.org/grpc/test/bufconn"
 
+	"github.com/chancery-xds/chancery/internal/tabletest"
 	"github.com/chancery-xds/chancery/xds"
 )
+
+// Tables and resources of tests.
+var with, of = tabletest.With, tabletest.Of
 
 func TestMain(m *testing.M) {
 	switch { // a process of clients, started by a benchmark
@@ -250,28 +253,3 @@ var rawCodec = grpc.ForceCodecV2(codec{encoding.GetCodecV2("proto")})
 func raw(s string) *message { return &message{data: mem.BufferSlice{mem.SliceBuffer(s)}} }
 
 func res(name, body string) *xds.Resource { return xds.NewResource(nil, name, []byte(body)) }
-
-// of makes resources that have no type yet ones of a type.
-func of(t *xds.Type, rs ...*xds.Resource) []*xds.Resource {
-	for _, r := range rs {
-		if r != nil && r.Type == nil {
-			r.Type = t
-		}
-	}
-	return rs
-}
-
-// with is Table.With where nothing is wrong. Resources that have no type yet get the table's;
-// where that has none, either, they are clusters.
-func with(t *xds.Table, set []*xds.Resource, remove ...string) *xds.Table {
-	for _, r := range set {
-		if r.Type == nil {
-			r.Type = cmp.Or(t.Type(), xds.Cluster)
-		}
-	}
-	n, err := t.With(set, remove...)
-	if err != nil {
-		panic(err)
-	}
-	return n
-}

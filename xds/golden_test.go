@@ -9,8 +9,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chancery-xds/chancery/internal/tabletest"
 	"github.com/chancery-xds/chancery/xds"
 )
+
+var with = tabletest.With
 
 var update = flag.Bool("update", false, "rewrite testdata/versions.golden: every client will be sent everything anew")
 
@@ -125,13 +128,4 @@ func describe(r *xds.Resource) string {
 		body = fmt.Sprint(len(r.Body), " bytes")
 	}
 	return fmt.Sprintf("%q %s ttl=%v aliases=%q", r.Name, body, r.TTL, r.Aliases)
-}
-
-// with is Table.With where nothing is wrong.
-func with(t *xds.Table, set []*xds.Resource, remove ...string) *xds.Table {
-	n, err := t.With(set, remove...)
-	if err != nil {
-		panic(err)
-	}
-	return n
 }

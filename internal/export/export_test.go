@@ -23,9 +23,12 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/chancery-xds/chancery/internal/bootstrap"
+	"github.com/chancery-xds/chancery/internal/tabletest"
 	"github.com/chancery-xds/chancery/wire"
 	"github.com/chancery-xds/chancery/xds"
 )
+
+var with = tabletest.With
 
 // A world is resources; a VirtualHost or LbEndpoint has a name beside it.
 type world []any
@@ -460,18 +463,4 @@ func TestMode(t *testing.T) {
 	if !s.Exposed() {
 		t.Error("everybody may read it now")
 	}
-}
-
-// with is Table.With where nothing is wrong. Resources that have no type yet get the table's.
-func with(t *xds.Table, set []*xds.Resource, remove ...string) *xds.Table {
-	for _, r := range set {
-		if r.Type == nil {
-			r.Type = t.Type()
-		}
-	}
-	n, err := t.With(set, remove...)
-	if err != nil {
-		panic(err)
-	}
-	return n
 }

@@ -1,7 +1,6 @@
 package protocoltest
 
 import (
-	"cmp"
 	"iter"
 	"maps"
 	"slices"
@@ -9,9 +8,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chancery-xds/chancery/internal/tabletest"
 	"github.com/chancery-xds/chancery/protocol"
 	"github.com/chancery-xds/chancery/xds"
 )
+
+var with = tabletest.With
 
 // A court puts one stream before the ledger by hand: what a client asks and
 // answers, and what a session might say, without a session.
@@ -3759,19 +3761,4 @@ func say(c client, typ *xds.Type, words ...string) {
 		r.Upserts = append(r.Upserts, thing(w))
 	}
 	c.receive(r)
-}
-
-// with is Table.With where nothing is wrong. Resources that have no type yet get the table's;
-// where that has none, either, they are clusters.
-func with(t *xds.Table, set []*xds.Resource, remove ...string) *xds.Table {
-	for _, r := range set {
-		if r.Type == nil {
-			r.Type = cmp.Or(t.Type(), xds.Cluster)
-		}
-	}
-	n, err := t.With(set, remove...)
-	if err != nil {
-		panic(err)
-	}
-	return n
 }

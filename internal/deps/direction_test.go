@@ -68,6 +68,7 @@ var direction = map[string]row{
 	"internal/report":            {ours: "internal/envoyapi findings internal/protofile internal/secret internal/encoded", why: "writes what was found, and looks for nothing"},
 	"internal/askenvoy":          {ours: "xds internal/envoyapi internal/encoded", why: "is given resources, and runs an Envoy"},
 	"internal/protofile":         {ours: "internal/envoyapi findings internal/secret internal/encoded", why: "reads text, knows no resource types"},
+	"groups":                     {ours: "xds findings internal/protofile internal/envoyapi internal/secret internal/encoded", heavy: "go.yaml.in/", why: "says which groups a node gets, and holds nothing of them"},
 	"source/dir":                 {ours: "xds store wire internal/envoyapi findings refs internal/refs internal/protofile internal/validate internal/secret internal/guard internal/lastgood internal/filelock internal/durable internal/encoded", heavy: "go.yaml.in/ github.com/fsnotify/", why: "a source fills a store and knows no stream"},
 	"internal/export":            {ours: "xds wire internal/envoyapi findings internal/refs internal/protofile internal/secret internal/filelock internal/durable internal/encoded", why: "writes what a view has, wherever that is from"},
 	"internal/importer":          {ours: "xds internal/envoyapi findings internal/refs internal/protofile internal/secret internal/durable internal/encoded", why: "reads what Envoy has, and serves nothing"},

@@ -20,6 +20,7 @@ type Problem struct {
 	Excerpt string // what may be shown of the line of the file; may be empty
 	Others  int    // how many that are not told this one stands for; 0: it is one itself
 	Caret   int    // characters of the excerpt before what is wrong
+	Group   string // of nodes, in whose files it is; "": there is one only
 }
 
 // Count returns how many there are, those included that are not told.

@@ -16,10 +16,14 @@ import (
 )
 
 // magic is the first line of a file. Another number is another format.
-const magic = "chancery last good 2\n"
+const magic = "chancery last good 3\n"
 
-// before is that of the format without what had gone, which is read.
-const before = "chancery last good 1\n"
+// before are those of earlier formats, which are read: without groups, which is still written
+// if there is none, so that an older Chancery finds what it knows, and without what had gone.
+const (
+	before       = "chancery last good 2\n"
+	beforeBefore = "chancery last good 1\n"
+)
 
 // A Config is a configuration that was served. It is immutable. What its resources refer
 // to is not kept.
@@ -28,6 +32,23 @@ type Config struct {
 	Types []Type
 	Gone  []Type // what was served shortly before, and clients may still have
 	Peaks []Peak // how much there was lately, by type
+
+	Groups      []Group // those besides the root's, of which all above is
+	Definitions []Definition
+}
+
+// A Group is what was served to the nodes of a group.
+type Group struct {
+	Name  string
+	Types []Type
+	Gone  []Type
+	Peaks []Peak
+}
+
+// A Definition is the file of a group, by its path below the directory, with slashes.
+type Definition struct {
+	Path string
+	Data []byte
 }
 
 // A Peak is how many resources a type had until a time.
@@ -64,12 +85,41 @@ const chunk = 256
 func (c Config) write(out io.Writer) error {
 	sum := sha256.New()
 	w := bufio.NewWriterSize(io.MultiWriter(out, sum), 1<<16)
-	if _, err := w.WriteString(magic); err != nil {
+	first := magic
+	if len(c.Groups) == 0 && len(c.Definitions) == 0 {
+		first = before
+	}
+	if _, err := w.WriteString(first); err != nil {
 		return err
 	}
 	if _, err := protodelim.MarshalTo(w, timestamppb.New(c.At)); err != nil {
 		return err
 	}
+	if err := (Group{Types: c.Types, Gone: c.Gone, Peaks: c.Peaks}).write(w); err != nil {
+		return err
+	}
+	for _, d := range c.Definitions {
+		if err := d.encode().write(w); err != nil {
+			return err
+		}
+	}
+	for _, g := range c.Groups {
+		if err := (record{kind: group, version: g.Name}).write(w); err != nil {
+			return err
+		}
+		if err := g.write(w); err != nil {
+			return err
+		}
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	_, err := out.Write(sum.Sum(nil))
+	return err
+}
+
+// write writes what a group has.
+func (c Group) write(w *bufio.Writer) error {
 	for i, t := range slices.Concat(c.Types, c.Gone) {
 		rest := t.Resources
 		for first := true; first || len(rest) > 0; first = false {
@@ -99,19 +149,17 @@ func (c Config) write(out io.Writer) error {
 			return err
 		}
 	}
-	if err := w.Flush(); err != nil {
-		return err
-	}
-	_, err := out.Write(sum.Sum(nil))
-	return err
+	return nil
 }
 
 // withheld marks a type of which not all is kept, gone what is not served any more, peak
-// how much there was.
+// how much there was, group that what follows is of a group, definition the file of one.
 const (
-	withheld = "withheld"
-	gone     = "gone"
-	peak     = "peak"
+	withheld   = "withheld"
+	gone       = "gone"
+	peak       = "peak"
+	group      = "group"
+	definition = "definition"
 )
 
 // errCut says that a file is not all that was written.
@@ -119,9 +167,12 @@ var errCut = errors.New("the file is damaged: its checksum is another")
 
 // parse reads what write wrote.
 func parse(data []byte) (Config, error) {
-	body, ok := bytes.CutPrefix(data, []byte(magic))
-	if !ok {
-		body, ok = bytes.CutPrefix(data, []byte(before))
+	var body []byte
+	ok := false
+	for _, first := range []string{magic, before, beforeBefore} {
+		if body, ok = bytes.CutPrefix(data, []byte(first)); ok {
+			break
+		}
 	}
 	if !ok {
 		return Config{}, errors.New("the file is of another version of Chancery, or of something else")
@@ -134,43 +185,66 @@ func parse(data []byte) (Config, error) {
 		return Config{}, errCut
 	}
 	var c Config
-	in := bytes.NewReader(data[len(magic):end])
+	in := bytes.NewReader(body[:len(body)-sha256.Size])
 	var at timestamppb.Timestamp
 	if err := (protodelim.UnmarshalOptions{MaxSize: -1}).UnmarshalFrom(in, &at); err != nil {
 		return Config{}, err
 	}
 	c.At = at.AsTime()
+	all := []Group{{}} // the root's first
 	for in.Len() > 0 {
 		m, err := readRecord(in)
-		if err != nil {
+		switch {
+		case err != nil:
 			return Config{}, err
-		}
-		types := &c.Types
-		switch m.kind {
-		case gone:
-			types = &c.Gone
-		case peak:
-			p, err := decodePeak(m)
+		case m.kind == definition:
+			d, err := decodeDefinition(m)
 			if err != nil {
 				return Config{}, err
 			}
-			c.Peaks = append(c.Peaks, p)
-			continue
-		}
-		n := len(*types)
-		if n == 0 || (*types)[n-1].URL != m.url {
-			*types = append(*types, Type{Type: xds.TypeOf(m.url), Version: m.version, Withheld: m.kind == withheld})
-			n++
-		}
-		for _, b := range m.resources {
-			r, err := decode((*types)[n-1].Type, b)
-			if err != nil {
+			c.Definitions = append(c.Definitions, d)
+		case m.kind == group:
+			all = append(all, Group{Name: m.version})
+		default:
+			if err := all[len(all)-1].take(m); err != nil {
 				return Config{}, err
 			}
-			(*types)[n-1].Resources = append((*types)[n-1].Resources, r)
 		}
 	}
+	c.Types, c.Gone, c.Peaks, c.Groups = all[0].Types, all[0].Gone, all[0].Peaks, all[1:]
+	if len(c.Groups) == 0 {
+		c.Groups = nil
+	}
 	return c, nil
+}
+
+// take adds what a record of a group has.
+func (c *Group) take(m record) error {
+	types := &c.Types
+	switch m.kind {
+	case gone:
+		types = &c.Gone
+	case peak:
+		p, err := decodePeak(m)
+		if err != nil {
+			return err
+		}
+		c.Peaks = append(c.Peaks, p)
+		return nil
+	}
+	n := len(*types)
+	if n == 0 || (*types)[n-1].URL != m.url {
+		*types = append(*types, Type{Type: xds.TypeOf(m.url), Version: m.version, Withheld: m.kind == withheld})
+		n++
+	}
+	for _, b := range m.resources {
+		r, err := decode((*types)[n-1].Type, b)
+		if err != nil {
+			return err
+		}
+		(*types)[n-1].Resources = append((*types)[n-1].Resources, r)
+	}
+	return nil
 }
 
 // A counter counts what is written, and refuses more than a limit.

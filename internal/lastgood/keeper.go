@@ -259,6 +259,21 @@ func (k *Keeper) Save(c Config) error {
 // alone would seem to be gone. It is an error if clients ask for all of that type, for
 // they would be told that there is nothing.
 func (c Config) withoutSecrets() (Config, error) {
+	root, err := Group{Types: c.Types, Gone: c.Gone}.withoutSecrets()
+	if err != nil {
+		return c, err
+	}
+	c.Types, c.Gone = root.Types, root.Gone
+	c.Groups = slices.Clone(c.Groups)
+	for i, g := range c.Groups {
+		if c.Groups[i], err = g.withoutSecrets(); err != nil {
+			return c, fmt.Errorf("group %q: %w", g.Name, err)
+		}
+	}
+	return c, nil
+}
+
+func (c Group) withoutSecrets() (Group, error) {
 	withheld := map[string]bool{xds.Secret.URL: true, xds.Secret.Legacy().URL: true}
 	all := c.Types
 	c.Types = nil

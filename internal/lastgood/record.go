@@ -103,6 +103,24 @@ func decodePeak(m record) (p Peak, err error) {
 	return p, err
 }
 
+// A definition is a resource whose name is the path and whose body is the file.
+func (d Definition) encode() record {
+	r := appendString(nil, resourceName, d.Path)
+	r = appendBytes(r, resourceAny, appendBytes(nil, anyValue, d.Data))
+	return record{kind: definition, resources: [][]byte{r}}
+}
+
+func decodeDefinition(m record) (Definition, error) {
+	if len(m.resources) != 1 {
+		return Definition{}, errCut
+	}
+	r, err := decode(nil, m.resources[0])
+	if err != nil {
+		return Definition{}, err
+	}
+	return Definition{Path: r.Name, Data: r.Body}, nil
+}
+
 // place is the key of the metadata that says where a resource stood.
 const place = "chancery"
 

@@ -80,3 +80,74 @@ func TestSAFE10Record(t *testing.T) {
 		}
 	}
 }
+
+// What groups had is kept, and files of the versions before are read: as the root's.
+func TestSAFE10Groups(t *testing.T) {
+	clusterType := xds.Cluster
+	resource := func(name string) Resource {
+		r := Resource{Resource: &xds.Resource{Stamp: &xds.Stamp{Name: name}, Type: clusterType, Body: []byte(name)}, File: name + ".yaml", Line: 1, Col: 2}
+		r.Seal("1")
+		return r
+	}
+	types := func(names ...string) []Type {
+		t := Type{Type: clusterType, Version: "v"}
+		for _, name := range names {
+			t.Resources = append(t.Resources, resource(name))
+		}
+		return []Type{t}
+	}
+	at := time.Unix(1_700_000_000, 0).UTC()
+	peaks := []Peak{{URL: clusterType.URL, N: 30, Until: at}}
+	write := func(c Config) []byte {
+		var out bytes.Buffer
+		if err := c.write(&out); err != nil {
+			t.Fatal(err)
+		}
+		return out.Bytes()
+	}
+	full := Config{
+		At: at, Types: types("a"), Gone: types("b"), Peaks: peaks,
+		Groups:      []Group{{Name: "edge", Types: types("a", "c"), Gone: types("d"), Peaks: peaks}, {Name: "empty"}},
+		Definitions: []Definition{{"edge/group.yaml", []byte("match: {}")}, {"empty/group.yaml", nil}},
+	}
+	names := func(all []Type) (s string) {
+		for _, t := range all {
+			for _, r := range t.Resources {
+				s += r.Name + "@" + r.File + " "
+			}
+		}
+		return s
+	}
+	got, err := parse(write(full))
+	if err != nil || names(got.Types) != "a@a.yaml " || names(got.Gone) != "b@b.yaml " || len(got.Peaks) != 1 {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	if g := got.Groups; len(g) != 2 || g[0].Name != "edge" || names(g[0].Types) != "a@a.yaml c@c.yaml " || names(g[0].Gone) != "d@d.yaml " || !cmp.Equal(g[0].Peaks, peaks) || g[1].Name != "empty" || g[1].Types != nil {
+		t.Errorf("%+v", g)
+	}
+	if d := got.Definitions; len(d) != 2 || d[0].Path != "edge/group.yaml" || string(d[0].Data) != "match: {}" || d[1].Path != "empty/group.yaml" || len(d[1].Data) != 0 {
+		t.Errorf("%+v", d)
+	}
+
+	alone := Config{At: at, Types: types("a"), Peaks: peaks}
+	data := write(alone)
+	if !bytes.HasPrefix(data, []byte(before)) {
+		t.Errorf("without groups the version before cannot read it: %q", data[:25])
+	}
+	if got, err := parse(data); err != nil || names(got.Types) != "a@a.yaml " || got.Groups != nil || got.Definitions != nil {
+		t.Errorf("%+v, %v", got, err)
+	}
+
+	secret := full
+	r := resource("s")
+	r.Secret = true
+	secret.Groups = []Group{{Name: "edge", Types: []Type{{Type: xds.Secret, Resources: []Resource{r}}}}}
+	kept, err := secret.withoutSecrets()
+	if err != nil || !kept.Groups[0].Types[0].Withheld || kept.Groups[0].Types[0].Resources != nil || len(secret.Groups[0].Types[0].Resources) != 1 {
+		t.Errorf("%+v, %v", kept.Groups, err)
+	}
+	secret.Groups[0].Types[0].Type = xds.Cluster
+	if _, err := secret.withoutSecrets(); err == nil {
+		t.Error("a cluster with a secret is left out of a group")
+	}
+}

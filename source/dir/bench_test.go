@@ -2,11 +2,14 @@ package dir
 
 import (
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/chancery-xds/chancery/store"
 )
 
 // BenchmarkCheck reads 10,000 resources in 100 files: a quarter each of clusters,
@@ -18,6 +21,50 @@ func BenchmarkCheck(b *testing.B) {
 	for b.Loop() {
 		if c := Check(root, Options{}); len(c.Errors) > 0 || len(c.Counts) != 4 {
 			b.Fatal(c)
+		}
+	}
+}
+
+// BenchmarkLoad loads 10,000 resources of 100 files into a store, and BenchmarkReload what one
+// change of a file takes then.
+func BenchmarkLoad(b *testing.B) {
+	root := b.TempDir()
+	writeMany(b, root, 10_000)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := New(root, store.New(), Options{Log: slog.New(slog.DiscardHandler)}).Load(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkReload(b *testing.B) {
+	root := b.TempDir()
+	writeMany(b, root, 10_000)
+	reloads(b, root, filepath.Join(root, "more.yaml"))
+}
+
+// reloads changes a file again and again, and loads it.
+func reloads(b *testing.B, root, file string) {
+	b.Helper()
+	src := New(root, store.New(), Options{Log: slog.New(slog.DiscardHandler)})
+	if _, err := src.Load(); err != nil {
+		b.Fatal(err)
+	}
+	time.Sleep(2100 * time.Millisecond) // then the dates of the files are believed
+	if _, err := src.Load(); err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	n := 0
+	for b.Loop() {
+		n++
+		text := fmt.Sprintf("{%s, name: changing, connect_timeout: %ds}\n", clusterURL, 1+n%2)
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			b.Fatal(err)
+		}
+		if r, err := src.Load(); err != nil || len(r.Commit.Changes) != 1 {
+			b.Fatal(r.Commit, err)
 		}
 	}
 }

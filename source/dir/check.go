@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"go.yaml.in/yaml/v4"
 
@@ -19,6 +21,7 @@ import (
 // A Checked is what [Check] found.
 type Checked struct {
 	Files  int
+	Groups int     // directories with a [GroupFile], and the root; 0: there is none
 	Counts []Count // in push order; of what could be read
 
 	// Errors keep the files from being loaded. Warnings do not. Both are
@@ -60,15 +63,17 @@ func CheckAll(paths []string, stdin io.Reader, opts Options, ignore ...findings.
 	s := New(paths[0], nil, opts)
 	s.ignore = ignore
 	sc := &scanner{}
-	next, errs := s.lookAt(paths, stdin, sc)
+	s.checking = true
+	s.lookAt(paths, stdin, sc)
+	p, errs := s.judge(sc)
 	// If files are missing, nobody knows what they have.
 	if len(sc.errs) == 0 && !slices.Contains(ignore, findings.Dangling) {
-		s.missing = s.vain(next)
+		s.missing = s.vain(p)
 	}
 	if readable(errs) { // what cannot be read refers to nothing
-		s.missing = append(s.missing, next.unused()...)
+		s.missing = append(s.missing, newReach(&p.layout, p.next).unused()...)
 	}
-	if len(errs) == 0 && len(next.types) == 0 {
+	if len(errs) == 0 && len(p.counts()) == 0 {
 		errs = append(errs, findings.Problem{
 			File: paths[0], Code: findings.Nothing, Message: "no file has a resource",
 			Hint: "is it the right directory? Names of files end in .yaml, .yml, .json, .txtpb, .textproto, .pb_text or .pb",
@@ -77,7 +82,7 @@ func CheckAll(paths []string, stdin io.Reader, opts Options, ignore ...findings.
 	if len(paths) == 1 && paths[0] == Stdin && len(errs) == 1 && errs[0].Code == findings.Nothing {
 		errs[0] = findings.Problem{File: StdinName, Code: findings.Nothing, Message: "there is no resource in it"}
 	}
-	c := Checked{Files: len(s.files), Counts: next.counts(), Errors: errs, Warnings: s.doubts(), by: s}
+	c := Checked{Files: len(s.files), Counts: p.counts(), Groups: len(p.layout.named), Errors: errs, Warnings: s.doubts(), by: s}
 	for _, f := range sc.files {
 		c.Loaded = append(c.Loaded, s.files[f.path].loaded...)
 	}
@@ -91,9 +96,9 @@ func readable(errs []findings.Problem) bool {
 
 // vain returns warnings of references to what no file has, each at its place. Those that
 // are too many to be told are counted.
-func (s *Source) vain(w world) (found []findings.Problem) {
+func (s *Source) vain(of *plan) (found []findings.Problem) {
 	p := placer{s: s, files: map[string][]*yaml.Node{}, data: map[string][]byte{}}
-	missing := w.dangling(s.shown, s.bad())
+	missing := newReach(&of.layout, of.next).dangling(s.shown, s.bad())
 	told := missing[:s.shown(len(missing))]
 	s.untold += len(missing) - len(told)
 	for i, m := range told {
@@ -102,12 +107,23 @@ func (s *Source) vain(w world) (found []findings.Problem) {
 	return problems(told)
 }
 
-// lookAt returns what files, directories and stdin say.
-func (s *Source) lookAt(paths []string, stdin io.Reader, sc *scanner) (world, Errors) {
+// judge puts together what was read. All that is wrong is found at once: nothing is kept.
+func (s *Source) judge(sc *scanner) (*plan, Errors) {
+	p, err := s.plan(sc, true, time.Now())
+	s.doubtful(p)
+	errs, _ := errors.AsType[Errors](err)
+	return p, errs
+}
+
+func (p *plan) counts() []Count { return counts(slices.Collect(maps.Values(p.next))...) }
+
+// lookAt reads files, directories and stdin.
+func (s *Source) lookAt(paths []string, stdin io.Reader, sc *scanner) {
 	if info, err := os.Stat(paths[0]); len(paths) == 1 && paths[0] != Stdin && (err != nil || info.IsDir()) {
-		next, _, errs := s.look(true, sc)
-		return next, errs
+		s.look(true, sc)
+		return
 	}
+	s.layout = newLayout()
 	sc.outside, sc.option = s.opts.FollowLinksOutside, s.opts.called("FollowLinksOutside")
 	var piped *file
 	for _, path := range slices.Compact(slices.Sorted(slices.Values(paths))) {
@@ -117,18 +133,20 @@ func (s *Source) lookAt(paths []string, stdin io.Reader, sc *scanner) (world, Er
 			piped = s.pipe(stdin)
 		case err == nil && !info.IsDir():
 			sc.one(path, info)
+			s.layout.some = true
 		default:
+			s.layout.roots = append(s.layout.roots, filepath.Clean(path))
 			sc.scan(path)
 		}
 	}
 	sc.files = distinct(sc.files)
 	files := s.read(sc.files, nil, true)
 	if piped != nil {
+		s.layout.some = true
 		sc.files = append(sc.files, found{path: StdinName})
 		files[StdinName] = piped
 	}
-	next, _, errs := s.gather(sc, files)
-	return next, errs
+	s.gather(sc, files)
 }
 
 // distinct leaves out files that were found twice, as in a directory that was given, too.

@@ -21,10 +21,58 @@ type dangling struct {
 // takes a tenth of a second.
 const maxCompared = 100_000
 
+// A reach is what all groups have, and which of them a node may see at once.
+type reach struct {
+	layout   *layout
+	worlds   map[string]world
+	together *together
+	where    map[xds.Ref][]string // the groups that have something, if they were asked for
+}
+
+func newReach(l *layout, worlds map[string]world) *reach {
+	return &reach{layout: l, worlds: worlds, together: l.together()}
+}
+
+// dangling returns a warning for each reference of what is served, as [reach.dangling] does.
+func (s *Source) dangling(shown func(int) int, maybe func(name string) bool) []dangling {
+	return newReach(&s.layout, s.served.Load().worlds).dangling(shown, maybe)
+}
+
 // dangling returns a warning for each reference to a resource that there is not, and
 // that there may not be either, if it is known of more names that they are there. Of so
-// many as are shown it says what may be meant.
-func (w world) dangling(shown func(int) int, maybe func(name string) bool) (found []dangling) {
+// many as are shown it says what may be meant. What is there is what has a group that a node
+// may see together with that of the reference.
+func (r *reach) dangling(shown func(int) int, maybe func(name string) bool) (found []dangling) {
+	for _, group := range slices.SortedFunc(maps.Keys(r.worlds), byGroup) {
+		found = append(found, r.within(group, maybe)...)
+	}
+	slices.SortStableFunc(found, func(a, b dangling) int { return byPlace(a.Problem, b.Problem) })
+	type where struct{ group, url string }
+	names, budget := map[where][]string{}, maxCompared
+	for i, d := range found[:shown(len(found))] {
+		c, at := r.worlds[d.Group].types[d.to.Type.URL], where{d.Group, d.to.Type.URL}
+		if d.Group == "" {
+			for _, w := range r.worlds {
+				c = w.types[d.to.Type.URL]
+			}
+		}
+		if c == nil || len(c.at) > budget {
+			continue
+		}
+		budget -= len(c.at)
+		if names[at] == nil {
+			names[at] = slices.Sorted(maps.Keys(c.at))
+		}
+		if near := protofile.Nearest(d.to.Name, slices.Values(names[at])); near != "" {
+			found[i].Hint = fmt.Sprintf("did you mean %q?", near)
+		}
+	}
+	return found
+}
+
+// within returns the warnings of a group.
+func (r *reach) within(group string, maybe func(name string) bool) (found []dangling) {
+	w := r.worlds[group]
 	collections := map[string]map[string]bool{}
 	for _, url := range slices.Sorted(maps.Keys(w.types)) {
 		c := w.types[url]
@@ -34,28 +82,54 @@ func (w world) dangling(shown func(int) int, maybe func(name string) bool) (foun
 				if ref.Name == xds.Wildcard || w.has(ref, collections) || maybe(ref.Name) {
 					continue
 				}
+				others := r.have(ref)
+				if r.together.first(group, others) != "" {
+					continue
+				}
 				p := l.Pos.problem("%s %q refers to %s %q, which no file has", c.typ, name, ref.Type, ref.Name)
 				p.Warning, p.Code, p.Hint = true, findings.Dangling, hints[ref.Type.URL]
+				if len(r.worlds) > 1 {
+					p.Group = group
+				}
+				if len(others) > 0 {
+					p.Message = fmt.Sprintf("%s %q refers to %s %q, which no group has that a node sees together with %q", c.typ, name, ref.Type, ref.Name, group)
+					p.Hint = fmt.Sprintf("group %q has it", others[0])
+				}
 				found = append(found, dangling{p, l, ref})
 			}
 		}
 	}
-	slices.SortStableFunc(found, func(a, b dangling) int { return byPlace(a.Problem, b.Problem) })
-	names, budget := map[string][]string{}, maxCompared
-	for i, d := range found[:shown(len(found))] {
-		c := w.types[d.to.Type.URL]
-		if c == nil || len(c.at) > budget {
-			continue
-		}
-		budget -= len(c.at)
-		if names[d.to.Type.URL] == nil {
-			names[d.to.Type.URL] = slices.Sorted(maps.Keys(c.at))
-		}
-		if near := protofile.Nearest(d.to.Name, slices.Values(names[d.to.Type.URL])); near != "" {
-			found[i].Hint = fmt.Sprintf("did you mean %q?", near)
+	return found
+}
+
+// have returns the groups that have what a reference finds.
+func (r *reach) have(ref xds.Ref) []string {
+	if len(r.worlds) == 1 {
+		return nil
+	}
+	if r.where == nil {
+		r.where = map[xds.Ref][]string{}
+		for _, group := range slices.SortedFunc(maps.Keys(r.worlds), byGroup) {
+			for _, c := range r.worlds[group].types {
+				add := func(name string) {
+					ref := xds.Ref{Type: c.typ, Name: name}
+					if in := r.where[ref]; len(in) == 0 || in[len(in)-1] != group {
+						r.where[ref] = append(in, group)
+					}
+				}
+				for name := range c.at {
+					add(name)
+					if in := c.typ.Collection(name); in != "" {
+						add(in)
+					}
+				}
+				for name := range c.aliases {
+					add(name)
+				}
+			}
 		}
 	}
-	return found
+	return r.where[ref]
 }
 
 // problems returns the warnings alone.

@@ -41,8 +41,22 @@ type Loaded struct {
 	sockets      []socket // of a listener, if they are asked for
 	refused      bool     // Envoy would refuse it, as far as that was looked for
 
-	version string // version_info of the response it stands in
-	doc     int    // which document of the file
+	version   string     // version_info of the response it stands in
+	doc       int        // which document of the file
+	elsewhere *elsewhere // the groups that it is in; nil: that of its file
+}
+
+// An elsewhere is the groups that a resource is put into, with their places in the file, and
+// what may be quoted there.
+type elsewhere struct {
+	names []string
+	at    []findings.Problem
+}
+
+// With returns another resource that is where this one is, in the same groups, as those that
+// [Options.Review] adds.
+func (l Loaded) With(r *xds.Resource) Loaded {
+	return Loaded{Resource: r, Pos: l.Pos, elsewhere: l.elsewhere}
 }
 
 const (
@@ -298,8 +312,10 @@ func (d *decoder) extras(flat *yaml.Node, path string, w *wrapped) *yaml.Node {
 	for i := 0; i < len(known.Content); i += 2 {
 		k, v := known.Content[i], known.Content[i+1]
 		switch {
+		case k.Value == "groups":
+			w.elsewhere = d.groups(v, path+".groups", cmp.Or(w.elsewhere, &elsewhere{}))
 		case k.Value != "on_demand":
-			d.Report(k, path, "there is on_demand only", "unknown key %q", k.Value)
+			d.Report(k, path, "there are groups and on_demand", "unknown key %q", k.Value)
 		case v.ShortTag() != "!!bool":
 			d.Report(v, path+".on_demand", "", "true or false is needed")
 		default:
@@ -391,7 +407,7 @@ func (d *decoder) add(n *yaml.Node, path string, m proto.Message, w *wrapped, in
 	}
 	r.OnDemand = w.onDemand
 	d.refer(r, t, m)
-	l := Loaded{Resource: r, Pos: Pos{d.File, n.Line, n.Column, path}, version: in.version, doc: d.doc}
+	l := Loaded{Resource: r, Pos: Pos{d.File, n.Line, n.Column, path}, version: in.version, doc: d.doc, elsewhere: w.elsewhere}
 	if p := d.inspect(&l, m); p.Message != "" {
 		at, whole := d.place(n, path, m.ProtoReflect().Descriptor(), p.Path)
 		at.Secret = true // or near one

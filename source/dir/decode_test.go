@@ -165,7 +165,7 @@ filter_chains:
 			"- {" + wrapperURL + ", name: c, x-chancery: {on_demand: True}, resource: {" + clusterURL + "}}\n- {" + wrapperURL + ", name: d, resource: {" + clusterURL + ", x-chancery: {on_demand: true}}}\n",
 			"CDS a at c.yaml:2:3 on demand\nCDS b at c.yaml:3:3\nCDS c at c.yaml:4:3 on demand\nCDS d at c.yaml:5:3 on demand\n"},
 		{"the extension key, with mistakes", "c.yaml", "resources:\n- {" + clusterURL + ", name: a,\n   x-chancery: {ondemand: true}}\n- {" + clusterURL + ", name: b,\n   x-chancery: {on_demand: 1}}\n- {" + clusterURL + ", name: c,\n   x-chancery: 1}\n",
-			"c.yaml:3:17: resources[0].x-chancery: unknown key \"ondemand\" (there is on_demand only)\nc.yaml:5:28: resources[1].x-chancery.on_demand: true or false is needed\nc.yaml:7:16: resources[2].x-chancery: a mapping is needed, not a number or a bare word\n"},
+			"c.yaml:3:17: resources[0].x-chancery: unknown key \"ondemand\" (there are groups and on_demand)\nc.yaml:5:28: resources[1].x-chancery.on_demand: true or false is needed\nc.yaml:7:16: resources[2].x-chancery: a mapping is needed, not a number or a bare word\n"},
 		{"NAME-2 canonical names, aliases and references", "c.yaml", wrapperURL + "\nname: xdstp://a/t/x?b=1&a=2\naliases: [\"xdstp://a/t/y?b=1&a=2\", \"plain?b&a\"]\nresource: {" + clusterURL + ", type: EDS, eds_cluster_config: {service_name: \"xdstp://a/t/e?b=1&a=2\"}}\n",
 			"CDS xdstp://a/t/x?a=2&b=1 at c.yaml:1:1 aliases [xdstp://a/t/y?a=2&b=1 plain?b&a] → EDS xdstp://a/t/e?a=2&b=1\n"},
 		{"binary in YAML", "c.yaml", "a: b\nc: \x00\x01", "c.yaml:2:4: this is no text: byte 0x00\n"},

@@ -485,7 +485,7 @@ func TestReloadOfOne(t *testing.T) {
 	if _, err := b.src.Load(); err != nil {
 		t.Fatal(err)
 	}
-	was, before := b.src.files, b.src.world
+	was, before := b.src.files, b.src.home.world
 	one := filepath.Join(b.dir, "7/c7.yaml")
 	b.write("7/c7.yaml", clusterURL+"\nname: cluster-7\n")
 	report, err := b.src.Load()
@@ -497,7 +497,7 @@ func TestReloadOfOne(t *testing.T) {
 			t.Errorf("%s: the same is %v", path, same)
 		}
 	}
-	set, gone := b.src.world.types[xds.Cluster.URL].since(before.types[xds.Cluster.URL])
+	set, gone := b.src.home.world.types[xds.Cluster.URL].since(before.types[xds.Cluster.URL])
 	if len(set) != 1 || len(gone) != 0 {
 		t.Errorf("%d written, %v removed", len(set), gone)
 	}

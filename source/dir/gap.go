@@ -18,24 +18,31 @@ type waiting struct {
 // holding logs that something waits to be removed: once when that begins, for files may go
 // one by one, and then how many came to it, when it ends or has taken as long as it may.
 func (s *Source) holding(now time.Time) {
-	m := &s.removals
+	held, joined := s.Held(), 0
+	for _, p := range s.parts {
+		joined += p.removals.joined
+	}
 	switch {
-	case s.waiting.told.IsZero() && m.held > 0:
+	case s.waiting.told.IsZero() && held > 0:
 		var names []string
-		for _, gone := range m.absent {
-			names = slices.AppendSeq(names, maps.Keys(gone))
+		for _, p := range s.parts {
+			for _, gone := range p.removals.absent {
+				names = slices.AppendSeq(names, maps.Keys(gone))
+			}
 		}
 		s.opts.Log.Warn("removals delayed: many resources are gone from the files",
-			slog.Int("resources", m.held), slog.Any("first", first(names)), slog.String("in", s.opts.Confirm.String()))
-	case !s.waiting.told.IsZero() && (m.held == 0 || now.Sub(s.waiting.told) >= patience*m.confirm):
-		if m.joined > 0 {
-			s.opts.Log.Warn("removals delayed: more resources are gone from the files", slog.Int("resources", m.joined))
+			slog.Int("resources", held), slog.Any("first", first(names)), slog.String("in", s.opts.Confirm.String()))
+	case !s.waiting.told.IsZero() && (held == 0 || now.Sub(s.waiting.told) >= patience*s.home.removals.confirm):
+		if joined > 0 {
+			s.opts.Log.Warn("removals delayed: more resources are gone from the files", slog.Int("resources", joined))
 		}
 	default:
 		return
 	}
-	m.joined = 0
-	if s.waiting.told = now; m.held == 0 {
+	for _, p := range s.parts {
+		p.removals.joined = 0
+	}
+	if s.waiting.told = now; held == 0 {
 		s.waiting.told = time.Time{}
 	}
 }
@@ -43,7 +50,7 @@ func (s *Source) holding(now time.Time) {
 // since logs of which types more than half has gone from the files since there was a last
 // good configuration, at the start. Of few it is no reason to refuse them, and nobody
 // else says that it happened: the log of before has ended.
-func (s *Source) since(lost map[string]loss) {
+func (s *Source) since(name string, lost map[string]loss) {
 	var much []loss
 	for _, l := range lost {
 		if 2*len(l.names) > l.had {
@@ -60,5 +67,9 @@ func (s *Source) since(lost map[string]loss) {
 	for _, l := range much {
 		gone = append(gone, fmt.Sprintf("%d of %d %s", len(l.names), l.had, l.of.typ))
 	}
-	s.opts.Log.Warn("more than half of a type has gone from the files since the last good configuration", slog.Any("gone", gone))
+	log := s.opts.Log
+	if s.rules != nil {
+		log = log.With("group", name)
+	}
+	log.Warn("more than half of a type has gone from the files since the last good configuration", slog.Any("gone", gone))
 }

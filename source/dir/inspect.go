@@ -77,13 +77,15 @@ func (f *file) ending(now time.Time) (warnings []findings.Problem) {
 // An expiry is when the first certificate ends of what is served.
 type expiry struct{ at atomic.Int64 } // in seconds of Unix time; 0: there is none
 
-func (e *expiry) of(w world) {
+func (e *expiry) of(worlds ...world) {
 	first := time.Time{}
-	for _, c := range w.types {
-		for _, l := range c.at {
-			for _, c := range l.certificates {
-				if !c.Ends.IsZero() && (first.IsZero() || c.Ends.Before(first)) {
-					first = c.Ends
+	for _, w := range worlds {
+		for _, c := range w.types {
+			for _, l := range c.at {
+				for _, c := range l.certificates {
+					if !c.Ends.IsZero() && (first.IsZero() || c.Ends.Before(first)) {
+						first = c.Ends
+					}
 				}
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/chancery-xds/chancery/groups"
 	"github.com/chancery-xds/chancery/internal/envoyapi"
 	"github.com/chancery-xds/chancery/store"
 )
@@ -15,8 +16,14 @@ type Options struct {
 	Types *Types
 	// Log is told of each reload; slog.Default() if nil.
 	Log *slog.Logger
-	// Group is the group of the store that is filled; [store.DefaultGroup] if empty.
+	// Group is the group of the store that is filled; [store.DefaultGroup] if empty. With
+	// directories that make groups of their own ([GroupFile]) it is that of the root, the
+	// others have their names, and the rules in the files choose for each node
+	// ([store.Tx.Select]): then no other source may fill the store.
 	Group string
+	// CEL compiles expressions in rules of groups, as groups/cel.Compile does. Without it one
+	// is a mistake.
+	CEL func(expression string) (groups.Predicate, error)
 	// MaxFile is the largest file that is read, in bytes; 64 MiB if zero.
 	MaxFile int64
 	// FollowLinksOutside follows symbolic links that lead out of the directory. Without
@@ -55,13 +62,15 @@ type Options struct {
 	Flag func(option string) string
 
 	// Review, if set, is shown all resources of a load, in the order of the
-	// files, before they are committed. What it returns is added; with an error,
-	// such as [Errors], nothing is committed.
+	// files, before they are committed. What it returns is added, in the groups of the files
+	// that their places name ([Loaded.With]); with an error, such as [Errors], nothing is
+	// committed. It may be called more than once in a load.
 	Review func([]Loaded) ([]Loaded, error)
 	// Keep, if set, is given what was committed, to be restored one day: see [Keeper].
 	Keep func(LastGood)
 	// Done, if set, is told of each load that committed something, or failed, and of
-	// the first that did not fail: at the start, or after others that did.
+	// the first that did not fail: at the start, or after others that did. The error is
+	// [Kept] if only some groups were not loaded.
 	Done func(at time.Time, err error)
 }
 

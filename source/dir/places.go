@@ -1,15 +1,61 @@
 package dir
 
-import "github.com/chancery-xds/chancery/xds"
+import (
+	"maps"
+	"slices"
+
+	"github.com/chancery-xds/chancery/groups"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// A served is what is served: what each group has, and which nodes get it. It is not changed
+// once made.
+type served struct {
+	worlds map[string]world
+	rules  *groups.Rules // nil: all get that of the root
+}
 
 // Place returns where a resource stands that is served, by its name or an alias, such as
-// "clusters.yaml:12:3", and "" if there is none. It may be called by anyone at any time.
+// "clusters.yaml:12:3", and "" if there is none. If several groups have it, it is that of the
+// root's group, or of the first by name: see [Source.PlaceFor]. It may be called by anyone at
+// any time.
 func (s *Source) Place(t *xds.Type, name string) string {
-	w := s.served.Load()
-	if w == nil || w.types[t.URL] == nil {
+	now := s.served.Load()
+	if now == nil {
 		return ""
 	}
+	if at := now.worlds[groups.Default].place(t, name); at != "" || len(now.worlds) == 1 {
+		return at
+	}
+	for _, group := range slices.SortedFunc(maps.Keys(now.worlds), byGroup) {
+		if at := now.worlds[group].place(t, name); at != "" {
+			return at
+		}
+	}
+	return ""
+}
+
+// PlaceFor is [Source.Place] of the resource that a node sees: of several of one name that
+// of the first of its groups.
+func (s *Source) PlaceFor(n *xds.Node, t *xds.Type, name string) string {
+	now := s.served.Load()
+	if now == nil || now.rules == nil {
+		return s.Place(t, name)
+	}
+	for _, group := range now.rules.Decide(n).Groups {
+		if at := now.worlds[group].place(t, name); at != "" {
+			return at
+		}
+	}
+	return s.Place(t, name) // it may have been of a group that the node saw before
+}
+
+// place returns where a resource of the world stands.
+func (w world) place(t *xds.Type, name string) string {
 	c := w.types[t.URL]
+	if c == nil {
+		return ""
+	}
 	if l, ok := c.at[name]; ok {
 		return l.Pos.String()
 	}
@@ -20,8 +66,11 @@ func (s *Source) Place(t *xds.Type, name string) string {
 }
 
 // serves notes what is served now.
-func (s *Source) serves(w world) {
-	s.world = w
-	s.served.Store(&w)
-	s.expiry.of(w)
+func (s *Source) serves() {
+	now := &served{worlds: make(map[string]world, len(s.parts)), rules: s.rules}
+	for name, p := range s.parts {
+		now.worlds[name] = p.world
+	}
+	s.served.Store(now)
+	s.expiry.of(slices.Collect(maps.Values(now.worlds))...)
 }

@@ -24,14 +24,35 @@ type holder struct {
 	all    bool // of its secrets
 }
 
-// after returns those that may be refused when w is served from now on.
-func (h holders) after(now time.Time, w world) holders {
-	next, known, old := holders{}, map[*xds.Resource]*holder{}, 0
-	for url, all := range h {
-		c := w.types[url]
+// after returns those that may be refused when these are served from now on.
+func (h holders) after(now time.Time, worlds ...world) holders {
+	next, known, served, old := holders{}, map[*xds.Resource]*holder{}, map[*xds.Resource]bool{}, 0
+	for _, all := range h {
 		for _, one := range all {
 			known[one.body] = one
-			if c != nil && c.at[one.body.Name].Resource == one.body {
+		}
+	}
+	for _, w := range worlds {
+		for url, c := range w.types {
+			if c.typ.Is(xds.Secret) || c.typ.Is(xds.Secret.Legacy()) { // of which nothing is told anyway
+				continue
+			}
+			for _, l := range c.at {
+				if l.Secret == "" || served[l.Resource] {
+					continue
+				}
+				served[l.Resource] = true
+				one := known[l.Resource]
+				if one == nil || !one.gone.IsZero() {
+					one = &holder{body: l.Resource}
+				}
+				next[url] = append(next[url], one)
+			}
+		}
+	}
+	for url, all := range h {
+		for _, one := range all {
+			if served[one.body] {
 				continue
 			}
 			gone := one.gone
@@ -41,21 +62,6 @@ func (h holders) after(now time.Time, w world) holders {
 			if old++; now.Sub(gone) <= goneTime && old <= mostOld {
 				next[url] = append(next[url], &holder{body: one.body, gone: gone})
 			}
-		}
-	}
-	for url, c := range w.types {
-		if c.typ.Is(xds.Secret) || c.typ.Is(xds.Secret.Legacy()) { // of which nothing is told anyway
-			continue
-		}
-		for _, l := range c.at {
-			if l.Secret == "" {
-				continue
-			}
-			one := known[l.Resource]
-			if one == nil || !one.gone.IsZero() {
-				one = &holder{body: l.Resource}
-			}
-			next[url] = append(next[url], one)
 		}
 	}
 	return next
@@ -76,12 +82,12 @@ func (h holders) secrets(url string, rd *reader) (texts []string, all bool) {
 }
 
 // hides notes what is about to be served: a client may refuse it at once.
-func (s *Source) hides(w world) {
+func (s *Source) hides(worlds ...world) {
 	h := holders{}
 	if before := s.holders.Load(); before != nil {
 		h = *before
 	}
-	h = h.after(time.Now(), w)
+	h = h.after(time.Now(), worlds...)
 	s.holders.Store(&h)
 }
 

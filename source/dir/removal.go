@@ -100,31 +100,31 @@ func (m *removals) losses(now time.Time, was, next world) map[string]loss {
 	return all
 }
 
-// refuse returns an error if next looks like a part of what the files should say:
+// refuse says why not if next looks like a part of what the files should say:
 // more than half of a type would go, or has gone in steps. At the start files without a
 // resource are no more than no files: nobody has seen them become so.
-func (m *removals) refuse(lost map[string]loss, was, next world, starting bool, how string) error {
+func (m *removals) refuse(lost map[string]loss, was, next world, starting bool) (why string) {
 	switch {
 	case len(was.types) == 0:
 	case next.files == 0:
-		return refusal("there are no files any more", how)
+		return "there are no files any more"
 	case starting && len(next.types) == 0:
-		return refusal("no file has a resource any more", how)
+		return "no file has a resource any more"
 	}
-	var why []string
+	var all []string
 	for _, l := range lost {
 		switch {
 		case l.had >= guarded && 2*len(l.fresh) > l.had:
-			why = append(why, fmt.Sprintf("remove %d of %d %s resources, first of all %q", len(l.fresh), l.had, l.of.typ, first(l.fresh)))
+			all = append(all, fmt.Sprintf("remove %d of %d %s resources, first of all %q", len(l.fresh), l.had, l.of.typ, first(l.fresh)))
 		case len(l.fresh) > 0 && l.top >= guarded && 2*l.left < l.top:
-			why = append(why, fmt.Sprintf("leave %d of the %d %s resources that there were in the last %d minutes", l.left, l.top, l.of.typ, int(peakTime.Minutes())))
+			all = append(all, fmt.Sprintf("leave %d of the %d %s resources that there were in the last %d minutes", l.left, l.top, l.of.typ, int(peakTime.Minutes())))
 		}
 	}
-	if why == nil {
-		return nil
+	if all == nil {
+		return ""
 	}
-	slices.Sort(why)
-	return refusal("this would "+strings.Join(why, " and "), how)
+	slices.Sort(all)
+	return "this would " + strings.Join(all, " and ")
 }
 
 // first returns the first of many names, which are enough to tell which file is meant.

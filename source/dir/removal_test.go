@@ -22,7 +22,7 @@ type mover struct {
 
 func moving(t *testing.T, files ...string) *mover {
 	m := &mover{newBench(t, files...), time.Now()}
-	m.src.removals.confirm = 5 * time.Second
+	m.src.home.removals.confirm = 5 * time.Second
 	m.now("")
 	return m
 }
@@ -106,7 +106,7 @@ func TestRemovalsWait(t *testing.T) {
 		m.rewrite(all[9:]...)
 		m.now("")
 		for _, want := range []int{35, 31} {
-			time.Sleep(time.Until(m.src.removals.again))
+			time.Sleep(time.Until(m.src.home.removals.again))
 			m.now("")
 			m.served(want)
 		}
@@ -239,7 +239,7 @@ func TestRemovalsInSteps(t *testing.T) {
 				m.now(refused)
 			}
 			m.src.opts.Keep = func(c lastgood.Config) { kept = c }
-			m.src.removals.confirm = 0
+			m.src.home.removals.confirm = 0
 			m.rewrite(all[10:]...)
 			m.now("")
 			again(25, "")
@@ -276,7 +276,7 @@ func TestRemovalsInSteps(t *testing.T) {
 				time.Sleep(peakTime / 2)
 				step(m, left)
 			}
-			if n := len(m.src.removals.peaks[xds.Cluster.URL]); n > 3 {
+			if n := len(m.src.home.removals.peaks[xds.Cluster.URL]); n > 3 {
 				t.Errorf("%d numbers are remembered", n)
 			}
 		})
@@ -332,7 +332,7 @@ func TestRemovalsInSteps(t *testing.T) {
 func TestRemovalsAreLookedAtAgain(t *testing.T) {
 	all := names("c", 40)
 	b := newBench(t, "a.yaml", clusters(all...))
-	b.src.removals.confirm = time.Hour
+	b.src.home.removals.confirm = time.Hour
 	log := make(lines, 100)
 	b.src.opts.Log = slog.New(slog.NewTextHandler(log, nil))
 	w := newWatcher(b.src.opts.Log, time.Hour)

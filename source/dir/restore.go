@@ -3,6 +3,7 @@ package dir
 import (
 	"fmt"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/chancery-xds/chancery/findings"
+	"github.com/chancery-xds/chancery/groups"
 	"github.com/chancery-xds/chancery/internal/lastgood"
 	"github.com/chancery-xds/chancery/store"
 	"github.com/chancery-xds/chancery/xds"
@@ -20,9 +22,123 @@ import (
 // taken all or nothing, and much that has gone is asked about. Clients that were
 // told the last good configuration find it when they come back.
 func (s *Source) Restore(c LastGood) error {
-	w := world{files: 1, types: map[string]*content{}}
+	l, rules, err := s.defined(c.Definitions)
+	if err != nil {
+		return err
+	}
+	var all []*past
+	for _, g := range slices.Concat([]lastgood.Group{{Name: groups.Default, Types: c.Types, Gone: c.Gone, Peaks: c.Peaks}}, c.Groups) {
+		if g.Name != groups.Default && l.named[g.Name] == nil {
+			return fmt.Errorf("nothing says which nodes get group %q", g.Name)
+		}
+		p, err := s.past(g)
+		if err != nil {
+			return err
+		}
+		all = append(all, p)
+	}
+	if err := s.reviewPast(all); err != nil {
+		return err
+	}
+	var was, is []world
+	for _, p := range all {
+		was, is = append(was, p.before.with(p.world)), append(is, p.world)
+	}
+	s.hides(was...)
+	// What had gone lately is what clients may have whom nobody knows here, or who state a
+	// version of before: it goes once more, before the first of them comes.
+	if _, err := s.store.Update(func(tx *store.Tx) error {
+		for i, p := range all {
+			p.part.world.replace(tx.Group(p.group), was[i])
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	needed := l.needed()
+	if _, err := s.store.Update(func(tx *store.Tx) error {
+		for i, p := range all {
+			p.commit(tx.Group(p.group), was[i], needed[p.name])
+		}
+		if rules != nil {
+			tx.Select(s.selector(rules))
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	s.layout, s.rules = l, rules
+	for _, p := range all {
+		p.part.world, p.part.departed, p.part.withheld = p.world, p.before, p.hidden
+		p.removals.restore(time.Now(), p.peaks)
+		s.parts[p.name] = p.part
+	}
+	s.home = s.parts[groups.Default]
+	s.hides(is...)
+	s.serves()
+	return nil
+}
+
+// defined returns what the kept files of groups say.
+func (s *Source) defined(files []lastgood.Definition) (layout, *groups.Rules, error) {
+	l := newLayout(s.root)
+	if len(files) == 0 {
+		return l, nil, nil
+	}
+	var defs []groups.Definition
+	wrong := func(problems []findings.Problem) error {
+		for _, p := range problems {
+			if !p.Warning {
+				return p
+			}
+		}
+		return nil
+	}
+	for _, f := range files {
+		d, problems := l.define(filepath.Join(s.root, filepath.FromSlash(f.Path)), f.Data)
+		if err := wrong(problems); err != nil {
+			return l, nil, err
+		}
+		l.add(d.dir, d)
+		defs = append(defs, d.Definition)
+	}
+	if l.named[groups.Default] == nil {
+		l.named[groups.Default] = rootless
+	}
+	rules, problems := groups.New(defs, groups.Options{CEL: s.opts.CEL})
+	return l, rules, wrong(problems)
+}
+
+// A past is what was kept of a group.
+type past struct {
+	*part
+	world  world
+	before departed
+	hidden []*xds.Type // of which there is something that is not known
+	peaks  []lastgood.Peak
+}
+
+// commit takes away what had gone, and says what is not known.
+func (p *past) commit(tx *store.Tx, was world, known bool) {
+	was.replace(tx, p.world)
+	for _, t := range p.hidden {
+		tx.Unknown(t)
+	}
+	if known {
+		tx.Known()
+	}
+}
+
+func (s *Source) past(g lastgood.Group) (*past, error) {
+	p := &past{part: s.newPart(g.Name), world: world{files: 1, types: map[string]*content{}}, before: departed{}, peaks: g.Peaks}
+	if g.Name == groups.Default {
+		p.part = s.home
+	}
 	withheld := func(t lastgood.Type) bool { return t.Withheld || t.V2 && !s.opts.V2 } // clients keep what they have
-	for _, t := range c.Types {
+	for _, t := range g.Types {
+		if withheld(t) {
+			p.hidden = append(p.hidden, t.Type)
+		}
 		if t.V2 && !s.opts.V2 {
 			s.opts.Log.Warn("the last good configuration has resources of v2, which are left out", "type", t.URL, "resources", len(t.Resources), "hint", s.opts.called("V2")+" serves them")
 			continue
@@ -30,65 +146,52 @@ func (s *Source) Restore(c LastGood) error {
 		for _, r := range t.Resources {
 			l, err := s.reader.restored(t.Type, r)
 			if err != nil {
-				return err
+				return p, err
 			}
-			if why := w.add(l); why != "" {
-				return findings.Problem{File: r.File, Message: why}
+			if why := p.world.add(l); why != "" {
+				return p, findings.Problem{File: r.File, Message: why}
 			}
 		}
-		if c := w.types[t.URL]; c != nil {
+		if c := p.world.types[t.URL]; c != nil {
 			c.version = t.Version
 		}
 	}
-	before := departed{}
 	var odd []error
-	for _, t := range c.Gone {
+	for _, t := range g.Gone {
 		for _, r := range t.Resources {
 			l, err := s.reader.restored(t.Type, r)
 			switch {
 			case err != nil:
 				odd = append(odd, err)
 			case !withheld(t):
-				before[goneName{t.URL, r.Name}] = gone{l, time.Now()}
+				p.before[goneName{t.URL, r.Name}] = gone{l, time.Now()}
 			}
 		}
 	}
 	if odd != nil { // what had gone, perhaps with its types, is no reason to forget the rest
 		s.opts.Log.Warn("what had gone shortly before cannot be read any more: clients may lose it before what refers to it", "resources", len(odd), "error", odd[0])
 	}
-	if s.opts.Review != nil {
-		if _, err := s.opts.Review(w.all()); err != nil {
-			return err
-		}
-		if _, err := s.opts.Review(before.with(world{}).all()); err != nil {
-			before = nil // what may not be served any more is no reason to forget the rest
-		}
+	return p, nil
+}
+
+// reviewPast shows Review what is about to be restored.
+func (s *Source) reviewPast(all []*past) error {
+	if s.opts.Review == nil {
+		return nil
 	}
-	was := before.with(w)
-	s.hides(was)
-	// What had gone lately is what clients may have whom nobody knows here, or who state a
-	// version of before: it goes once more, before the first of them comes.
-	if _, err := s.store.Update(func(tx *store.Tx) error { s.world.replace(tx.Group(s.opts.Group), was); return nil }); err != nil {
+	var now, before []Loaded
+	for _, p := range all {
+		now, before = append(now, p.world.all()...), append(before, p.before.with(world{}).all()...)
+	}
+	if _, err := s.opts.Review(now); err != nil {
 		return err
 	}
-	_, err := s.store.Update(func(tx *store.Tx) error {
-		tx = tx.Group(s.opts.Group)
-		was.replace(tx, w)
-		for _, t := range c.Types {
-			if withheld(t) {
-				tx.Unknown(t.Type)
-				s.withheld = append(s.withheld, t.Type)
-			}
+	if _, err := s.opts.Review(before); err != nil {
+		for _, p := range all {
+			p.before = nil // what may not be served any more is no reason to forget the rest
 		}
-		return nil
-	})
-	if err == nil {
-		s.hides(w)
-		s.departed = before
-		s.removals.restore(time.Now(), c.Peaks)
-		s.serves(w)
 	}
-	return err
+	return nil
 }
 
 func (w world) all() (all []Loaded) {
@@ -125,18 +228,38 @@ func (l Loaded) kept() lastgood.Resource {
 	return lastgood.Resource{Resource: l.Resource, File: l.File, Line: l.Line, Col: l.Col, Path: l.Path, Secret: l.Secret != ""}
 }
 
-// config returns what is to be kept of the world, of what has gone lately, and of how much
+// config returns what is to be kept of all that is served.
+func (s *Source) config(at time.Time) lastgood.Config {
+	home := s.home.kept()
+	c := lastgood.Config{At: at, Types: home.Types, Gone: home.Gone, Peaks: home.Peaks}
+	if s.rules == nil {
+		return c
+	}
+	for _, p := range s.sorted()[1:] {
+		c.Groups = append(c.Groups, p.kept())
+	}
+	for _, d := range s.layout.definitions() {
+		rel, err := filepath.Rel(s.root, d.dir)
+		if d == rootless || err != nil {
+			continue
+		}
+		c.Definitions = append(c.Definitions, lastgood.Definition{Path: filepath.ToSlash(filepath.Join(rel, GroupFile)), Data: d.raw})
+	}
+	return c
+}
+
+// kept returns what is to be kept of a group: what it has, what has gone lately, and how much
 // there was.
-func (w world) config(at time.Time, d departed, m *removals) lastgood.Config {
-	c := lastgood.Config{At: at, Gone: d.kept(), Peaks: m.kept()}
-	for _, url := range slices.Sorted(maps.Keys(w.types)) {
-		content := w.types[url]
+func (p *part) kept() lastgood.Group {
+	g := lastgood.Group{Name: p.name, Gone: p.departed.kept(), Peaks: p.removals.kept()}
+	for _, url := range slices.Sorted(maps.Keys(p.world.types)) {
+		content := p.world.types[url]
 		t := lastgood.Type{Type: content.typ, Version: content.version}
 		for _, l := range content.at {
 			t.Resources = append(t.Resources, l.kept())
 		}
 		slices.SortFunc(t.Resources, func(a, b lastgood.Resource) int { return strings.Compare(a.Name, b.Name) })
-		c.Types = append(c.Types, t)
+		g.Types = append(g.Types, t)
 	}
-	return c
+	return g
 }

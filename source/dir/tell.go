@@ -36,6 +36,10 @@ func (f *failing) due(now time.Time) bool { return f.moved || now.Sub(f.told) >=
 // Tell logs why nothing was loaded, error by error, as Run does: when it fails, at
 // each change while it does, and every five minutes.
 func (s *Source) Tell(err error) {
+	if _, ok := errors.AsType[Kept](err); ok {
+		s.tellKept(time.Now(), true)
+		return
+	}
 	s.failing.told = time.Now()
 	since := s.failing.since.UTC().Format(time.RFC3339)
 	errs, ok := errors.AsType[Errors](err)

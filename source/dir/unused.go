@@ -20,34 +20,54 @@ var referrers = map[string][]*xds.Type{
 	xds.ExtensionConfig.URL: {xds.Listener, xds.Cluster},
 }
 
-// unused returns a warning for each resource that nothing refers to, of the types of which
-// that can be known.
-func (w world) unused() (found []findings.Problem) {
-	used, all := map[xds.Ref]bool{}, map[string]bool{}
-	for _, c := range w.types {
-		for _, l := range c.at {
-			for _, ref := range l.Refs {
-				if ref.Name == xds.Wildcard {
-					all[ref.Type.URL] = true
+// unused returns a warning for each resource that nothing refers to in a group that a node may
+// see together with its own, of the types of which that can be known.
+func (r *reach) unused() (found []findings.Problem) {
+	used, all, have := map[xds.Ref][]string{}, map[string][]string{}, map[string][]string{}
+	order := slices.SortedFunc(maps.Keys(r.worlds), byGroup)
+	for _, group := range order {
+		note := func(in []string) []string {
+			if len(in) > 0 && in[len(in)-1] == group {
+				return in
+			}
+			return append(in, group)
+		}
+		for url, c := range r.worlds[group].types {
+			have[url] = append(have[url], group)
+			for _, l := range c.at {
+				for _, ref := range l.Refs {
+					if ref.Name == xds.Wildcard {
+						all[ref.Type.URL] = note(all[ref.Type.URL])
+					}
+					used[ref] = note(used[ref])
 				}
-				used[ref] = true
 			}
 		}
 	}
-	for _, url := range slices.Sorted(maps.Keys(referrers)) {
-		c := w.types[url]
-		if c == nil || all[url] || !slices.ContainsFunc(referrers[url], func(t *xds.Type) bool { return w.types[t.URL] != nil }) {
-			continue
-		}
-		for _, name := range slices.Sorted(maps.Keys(c.at)) {
-			l := c.at[name]
-			if used[xds.Ref{Type: c.typ, Name: name}] || l.OnDemand || c.typ.Collection(name) != "" || strings.HasPrefix(name, "xdstp:") ||
-				slices.ContainsFunc(l.Aliases, func(alias string) bool { return used[xds.Ref{Type: c.typ, Name: alias}] }) {
+	for _, group := range order {
+		// A group is asked about itself first: most need no other.
+		together := func(in []string) bool { return slices.Contains(in, group) || r.together.first(group, in) != "" }
+		w := r.worlds[group]
+		for _, url := range slices.Sorted(maps.Keys(referrers)) {
+			c := w.types[url]
+			if c == nil || together(all[url]) || !slices.ContainsFunc(referrers[url], func(t *xds.Type) bool {
+				return w.types[t.URL] != nil || together(have[t.URL])
+			}) {
 				continue
 			}
-			p := l.Pos.problem("nothing refers to %s %q", c.typ, name)
-			p.Warning, p.Code = true, findings.Unused
-			found = append(found, p)
+			for _, name := range slices.Sorted(maps.Keys(c.at)) {
+				l := c.at[name]
+				if together(used[xds.Ref{Type: c.typ, Name: name}]) || l.OnDemand || c.typ.Collection(name) != "" || strings.HasPrefix(name, "xdstp:") ||
+					slices.ContainsFunc(l.Aliases, func(alias string) bool { return together(used[xds.Ref{Type: c.typ, Name: alias}]) }) {
+					continue
+				}
+				p := l.Pos.problem("nothing refers to %s %q", c.typ, name)
+				p.Warning, p.Code = true, findings.Unused
+				if len(r.worlds) > 1 {
+					p.Group = group
+				}
+				found = append(found, p)
+			}
 		}
 	}
 	return found

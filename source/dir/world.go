@@ -5,12 +5,11 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/chancery-xds/chancery/findings"
 	"github.com/chancery-xds/chancery/store"
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A world is what all files together say. It is not changed once assembled.
+// A world is what the files of a group say together. It is not changed once assembled.
 type world struct {
 	files int
 	types map[string]*content // by URL
@@ -23,23 +22,6 @@ type content struct {
 	aliases map[string]Loaded // by alias; nil: none
 	version string            // "": by the content
 	first   Loaded
-}
-
-// assemble puts what stands in the files together, in their order. A name or an
-// alias that a type has twice is an error that tells both places.
-func assemble(order []found, files map[string]*file) (world, []findings.Problem) {
-	w := world{files: len(order), types: map[string]*content{}}
-	var errs []findings.Problem
-	for _, f := range order {
-		for _, l := range files[f.path].loaded {
-			if why := w.add(l); why != "" {
-				p := l.Pos.problem("%s", why)
-				p.Code = findings.Duplicate
-				errs = append(errs, p)
-			}
-		}
-	}
-	return w, errs
 }
 
 // add adds a resource, or says why it cannot: a name finds one resource.

@@ -47,6 +47,8 @@ type wrapped struct {
 
 	ttlAt    *yaml.Node // nil: not known
 	onDemand bool
+
+	elsewhere *elsewhere // nil: in the group of its file
 }
 
 // says takes what a wrapper says.

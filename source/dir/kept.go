@@ -1,0 +1,109 @@
+package dir
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/chancery-xds/chancery/findings"
+)
+
+// Kept are groups that a load left as they were, sorted by name: something is wrong with
+// their files, and they are alone with it ("on_error: alone"). As an error it is what
+// [Options.Done] is told of such a load, and [Source.Tell] logs.
+type Kept []KeptGroup
+
+// A KeptGroup is a group that a load left as it was.
+type KeptGroup struct {
+	Group string
+	Never bool  // it was never loaded: its nodes are told nothing
+	Err   error // why; mistakes in files are [Errors]
+}
+
+// Error returns the errors, one on a line.
+func (k Kept) Error() string {
+	lines := make([]string, len(k))
+	for i, g := range k {
+		lines[i] = fmt.Sprintf("group %q: %v", g.Group, g.Err)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Problems returns what is wrong, one for each error of each group.
+func (k Kept) Problems() (lines []string) {
+	for _, g := range k {
+		errs, ok := errors.AsType[Errors](g.Err)
+		if !ok {
+			lines = append(lines, fmt.Sprintf("group %q: %v", g.Group, g.Err))
+		}
+		for _, e := range errs {
+			lines = append(lines, e.Error())
+		}
+	}
+	return lines
+}
+
+// A keep is what is wrong with a group while a load is planned.
+type keep struct {
+	problems []findings.Problem
+	more     int   // that are not among them
+	err      error // a refusal
+}
+
+// groups returns what is kept, told as errors of a load are.
+func (s *Source) groupsKept(all map[string]*keep) (k Kept) {
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		g := KeptGroup{Group: name, Never: s.parts[name] == nil, Err: all[name].err}
+		if errs := all[name].problems; len(errs) > 0 {
+			g.Err = Errors(s.summary("mistake", s.counted(errs), all[name].more))
+		}
+		k = append(k, g)
+	}
+	return k
+}
+
+// A keeping is what the log was told of groups that are kept, by name.
+type keeping map[string]keptSince
+
+type keptSince struct {
+	since, told time.Time
+	text        string
+}
+
+// tellKept logs why groups stay as they are: when that begins, when the reason is another,
+// at each change of the files and every five minutes.
+func (s *Source) tellKept(now time.Time, always bool) {
+	next := keeping{}
+	for _, g := range s.kept {
+		was := s.keeping[g.Group]
+		if was.since.IsZero() {
+			was.since = now
+		}
+		if text := g.Err.Error(); always || text != was.text || s.failing.moved || now.Sub(was.told) >= remind {
+			was.text, was.told = text, now
+			s.tellGroup(g, was.since)
+		}
+		next[g.Group] = was
+	}
+	s.keeping = next
+}
+
+func (s *Source) tellGroup(g KeptGroup, since time.Time) {
+	what := "group rejected, keeping its previous configuration"
+	if g.Never {
+		what = "group rejected: its nodes are told nothing"
+	}
+	at := since.UTC().Format(time.RFC3339)
+	errs, ok := errors.AsType[Errors](g.Err)
+	if !ok {
+		s.opts.Log.Error(what, "group", g.Group, "error", g.Err, "since", at)
+		return
+	}
+	s.opts.Log.Error(what, "group", g.Group, "errors", errs.Count(), "since", at)
+	for _, e := range errs {
+		s.opts.Log.Error("configuration error", "group", g.Group, "error", e.Error())
+	}
+}

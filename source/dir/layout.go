@@ -1,0 +1,143 @@
+package dir
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/chancery-xds/chancery/findings"
+	"github.com/chancery-xds/chancery/groups"
+)
+
+// GroupFile is the name of the file that makes a group of the directory that it is in, and of
+// all below it. It has one spelling, so that whoever looks at a directory sees whether it is a
+// group.
+const GroupFile = "group.yaml"
+
+func isGroupFile(path string) bool { return filepath.Base(path) == GroupFile }
+
+// A definition is a group, as its file says.
+type definition struct {
+	groups.Definition
+	dir string // where the file is
+	raw []byte // the file
+}
+
+// A layout says which directory is of which group. It is not changed once made.
+type layout struct {
+	roots []string               // directories of the group groups.Default
+	dirs  map[string]*definition // by directory
+	named map[string]*definition // by name; groups.Default is among them if there is any
+	some  bool                   // there are files that were given by their names, of nobody knows which group
+}
+
+func newLayout(roots ...string) layout {
+	l := layout{dirs: map[string]*definition{}, named: map[string]*definition{}}
+	for _, root := range roots {
+		l.roots = append(l.roots, filepath.Clean(root))
+	}
+	return l
+}
+
+// add adds a definition for a directory, which is that of the definition, or where it was.
+func (l *layout) add(dir string, d *definition) {
+	l.dirs[dir] = d
+	l.named[d.Name] = d
+}
+
+// group returns the group of a file, or of a directory.
+func (l *layout) group(path string) string {
+	if len(l.dirs) == 0 {
+		return groups.Default
+	}
+	for path != "" {
+		if d := l.dirs[path]; d != nil {
+			return d.Name
+		}
+		up := filepath.Dir(path)
+		if up == path || slices.Contains(l.roots, path) {
+			break
+		}
+		path = up
+	}
+	return groups.Default
+}
+
+// name returns how a group is called by default whose file is in a directory.
+func (l *layout) name(dir string) string {
+	for _, root := range l.roots {
+		rel, err := filepath.Rel(root, dir)
+		switch {
+		case err != nil || !filepath.IsLocal(rel):
+		case rel == ".":
+			return groups.Default
+		default:
+			return filepath.ToSlash(rel)
+		}
+	}
+	return filepath.Base(dir)
+}
+
+// define reads a group's file.
+func (l *layout) define(path string, data []byte) (*definition, []findings.Problem) {
+	def, problems := groups.Parse(path, data)
+	d := &definition{Definition: def, dir: filepath.Dir(path), raw: data}
+	if d.Name == "" {
+		d.Name = l.name(d.dir)
+	}
+	return d, problems
+}
+
+// knows reports whether resources may be put into a group.
+func (l *layout) knows(name string) bool { return name == groups.Default || l.named[name] != nil }
+
+// includes returns the names of all groups that a group brings in, itself first.
+func (l *layout) includes(name string) []string {
+	all := []string{name}
+	for n := 0; n < len(all); n++ {
+		if d := l.named[all[n]]; d != nil {
+			for _, next := range d.Include {
+				if !slices.Contains(all, next) {
+					all = append(all, next)
+				}
+			}
+		}
+	}
+	return all
+}
+
+// definitions returns all, by name.
+func (l *layout) definitions() []*definition {
+	all := make([]*definition, 0, len(l.named))
+	for _, d := range l.named {
+		all = append(all, d)
+	}
+	slices.SortFunc(all, func(a, b *definition) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
+
+// same reports whether two layouts have the same definitions.
+func (l *layout) same(other *layout) bool {
+	if len(l.named) != len(other.named) || len(l.dirs) != len(other.dirs) {
+		return false
+	}
+	for dir, d := range l.dirs {
+		if other.dirs[dir] != d {
+			return false
+		}
+	}
+	return true
+}
+
+// byGroup sorts names of groups, the root's first.
+func byGroup(a, b string) int {
+	switch {
+	case a == b:
+		return 0
+	case a == groups.Default:
+		return -1
+	case b == groups.Default:
+		return 1
+	}
+	return strings.Compare(a, b)
+}

@@ -1,0 +1,133 @@
+package dir
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"errors"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/chancery-xds/chancery/findings"
+)
+
+// A file is what was found in a file when it was last read.
+type file struct {
+	stamp
+	settled bool // the stamp alone tells that it has not changed
+	sum     [sha256.Size]byte
+	emptied bool
+	loaded  []Loaded
+
+	definition *definition // of a group's file; nil: of another, or nobody can read it
+
+	errs, warnings []findings.Problem
+
+	more, untold int // errors and warnings that these leave out
+}
+
+// rereads is how often files are read again that have changed while they were read, as
+// a link that leads to another generation of all does: half of each is no configuration.
+const rereads = 5
+
+// read returns what is in files, by path, of which some were seen before: several at a
+// time, since decoding is most of the work.
+func (s *Source) read(order []found, before map[string]*file, force bool) map[string]*file {
+	files := make([]*file, len(order))
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		wg.Go(func() {
+			for {
+				i := int(next.Add(1)) - 1
+				if i >= len(order) {
+					return
+				}
+				path := order[i].path
+				files[i] = s.safely(order[i], cmp.Or(before[path], s.files[path]), force)
+			}
+		})
+	}
+	wg.Wait()
+	byPath := make(map[string]*file, len(order))
+	for i, f := range order {
+		byPath[f.path] = files[i]
+	}
+	return byPath
+}
+
+// had reports whether there was something in a file.
+func had(old *file) bool {
+	return old != nil && (old.emptied || len(old.loaded) > 0 || old.definition != nil && len(old.definition.raw) > 0)
+}
+
+// file returns what is in a file, which is old if that has not changed; old is
+// what was in it, or nil.
+func (s *Source) file(f found, old *file, force bool) *file {
+	if old != nil && old.settled && old.stamp == f.stamp && !force {
+		return old
+	}
+	at := time.Now()
+	data, stamp, err := read(f.path, s.opts.MaxFile)
+	if err == nil && len(data) == 0 && had(old) {
+		err = errors.New("has become empty, which is what half a write looks like: delete it, or leave a comment in it")
+	}
+	if err != nil {
+		now := &file{emptied: had(old), errs: []findings.Problem{s.unread(f.path, err)}}
+		if old != nil && old.emptied == now.emptied && slices.Equal(old.errs, now.errs) {
+			return old // it cannot be read as before
+		}
+		return now
+	}
+	// Clocks of file systems tick slowly: what was written just before it was
+	// read may be written again under the same stamp.
+	settled := at.Sub(stamp.mtime) > 2*time.Second
+	sum := sha256.Sum256(data)
+	if old != nil && old.sum == sum {
+		old.stamp, old.settled = stamp, settled
+		return old
+	}
+	now := &file{stamp: stamp, settled: settled, sum: sum}
+	s.fill(now, f.path, data)
+	return now
+}
+
+// fill notes what is in a file.
+func (s *Source) fill(now *file, path string, data []byte) {
+	if isGroupFile(path) {
+		s.fillGroup(now, path, data)
+		return
+	}
+	d := s.reader.decode(path, data)
+	if d.died != nil {
+		s.panicked(path, d.died)
+	}
+	for _, p := range d.Problems {
+		if p.Warning {
+			now.warnings = append(now.warnings, p)
+		} else {
+			now.errs = append(now.errs, p)
+		}
+	}
+	now.loaded, now.more, now.untold = d.loaded, d.Errors()-len(now.errs), d.Warnings()-len(now.warnings)
+	if !s.opts.V2 {
+		now.errs = append(now.errs, ofV2(d.loaded, s.opts.called("V2"))...)
+	}
+}
+
+// fillGroup notes what is in the file of a group.
+func (s *Source) fillGroup(now *file, path string, data []byte) {
+	d, problems := s.layout.define(path, data)
+	for _, p := range problems {
+		if p.Warning {
+			now.warnings = append(now.warnings, p)
+		} else {
+			now.errs = append(now.errs, p)
+		}
+	}
+	if len(now.errs) == 0 {
+		now.definition = d
+	}
+}

@@ -1,0 +1,98 @@
+package dir
+
+import (
+	"context"
+	"log/slog"
+	"time"
+)
+
+// Run reloads the directory whenever it has changed, until ctx is done. It is
+// called after Load, also if that has failed: then it loads as soon as the files are good.
+func (s *Source) Run(ctx context.Context) {
+	w := newWatcher(s.opts.Log, s.opts.Poll)
+	defer w.close()
+	reload := func(o order) time.Time { return s.reload(o, w) }
+	again := reload(order{}) // what changed since Load, and to watch
+	pace{quiet: 100 * time.Millisecond, most: 2 * time.Second, poll: s.opts.Poll}.run(ctx, w.bell, s.force, again, reload)
+}
+
+// reload loads, and returns when to load again though nothing hints at a change;
+// the zero time if it need not be sooner than usual.
+func (s *Source) reload(o order, w *watcher) time.Time {
+	was := s.err
+	s.failing.moved = false
+	w.begin()
+	report, err := s.guarded(o, &scanner{enter: w.enter, touch: w.touch})
+	w.end()
+	s.deaf.Store(w.deaf)
+	s.done(report, err)
+	s.warn()
+	switch {
+	case err == nil && (o.force || was != nil || len(report.Commit.Changes) > 0):
+		attrs := report.Attrs()
+		if o.approve { // who asks later where it all went finds who allowed it
+			attrs = append(attrs, "removals", "approved")
+		}
+		s.opts.Log.Info("loaded", attrs...)
+	case err != nil && (o.force || was == nil || was.Error() != err.Error() || s.failing.due(time.Now())):
+		s.Tell(err)
+	}
+	if err == nil {
+		s.tellKept(time.Now(), o.force)
+	}
+	s.holding(time.Now())
+	if o.done != nil {
+		o.done <- outcome{report, err}
+	}
+	if err != nil {
+		return time.Time{}
+	}
+	return s.again()
+}
+
+// again returns when to look again at what is held, the zero time if nothing is.
+func (s *Source) again() (at time.Time) {
+	for _, p := range s.parts {
+		if t := p.removals.again; !t.IsZero() && (at.IsZero() || t.Before(at)) {
+			at = t
+		}
+	}
+	return at
+}
+
+// warn logs the warnings that it has not logged yet.
+func (s *Source) warn() {
+	doubts := s.doubts()
+	now := make(map[string]bool, len(doubts))
+	for _, p := range doubts {
+		line := p.Error()
+		if now[line] = true; !s.told[line] {
+			p.Warning = false // the level says it
+			s.opts.Log.Warn("configuration warning", "problem", p.Error())
+		}
+	}
+	s.told = now
+}
+
+// Attrs returns the report as attributes of a log line.
+func (r Report) Attrs() []any {
+	var total int
+	var types []any
+	for _, c := range r.Counts {
+		types = append(types, slog.Int(c.Type.String(), c.N))
+		total += c.N
+	}
+	attrs := []any{"files", r.Files, "resources", total, slog.Group("types", types...)}
+	if r.Groups > 0 {
+		attrs = append(attrs, "groups", r.Groups)
+	}
+	if r.Kept != nil {
+		attrs = append(attrs, "groups_rejected", len(r.Kept))
+	}
+	var set, removed int
+	for _, c := range r.Commit.Changes {
+		set += c.Set
+		removed += c.Removed
+	}
+	return append(attrs, "set", set, "removed", removed, "took", r.Took.Round(time.Millisecond).String())
+}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"errors"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"sync"
@@ -63,6 +64,13 @@ func had(old *file) bool {
 	return old != nil && (old.emptied || len(old.loaded) > 0 || old.definition != nil && len(old.definition.raw) > 0)
 }
 
+// defines reports whether a path is that of the file of a group as it is served, in which there
+// is something.
+func (s *Source) defines(path string) bool {
+	d := s.layout.dirs[filepath.Dir(path)]
+	return isGroupFile(path) && d != nil && len(d.raw) > 0
+}
+
 // file returns what is in a file, which is old if that has not changed; old is
 // what was in it, or nil.
 func (s *Source) file(f found, old *file, force bool) *file {
@@ -71,7 +79,7 @@ func (s *Source) file(f found, old *file, force bool) *file {
 	}
 	at := time.Now()
 	data, stamp, err := read(f.path, s.opts.MaxFile)
-	if err == nil && len(data) == 0 && had(old) {
+	if err == nil && len(data) == 0 && (had(old) || s.defines(f.path)) {
 		err = errors.New("has become empty, which is what half a write looks like: delete it, or leave a comment in it")
 	}
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -42,6 +43,55 @@ func BenchmarkReload(b *testing.B) {
 	root := b.TempDir()
 	writeMany(b, root, 10_000)
 	reloads(b, root, filepath.Join(root, "more.yaml"))
+}
+
+// BenchmarkLoadGroups loads 10,000 groups of 3 resources, and BenchmarkReloadGroups what one
+// change of a file of one of them takes then.
+func BenchmarkLoadGroups(b *testing.B) {
+	root := b.TempDir()
+	writeGroups(b, root, 10_000)
+	b.ReportAllocs()
+	var before, after runtime.MemStats
+	for b.Loop() {
+		b.StopTimer()
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		b.StartTimer()
+		src := New(root, store.New(), Options{Log: slog.New(slog.DiscardHandler)})
+		if r, err := src.Load(); err != nil || r.Groups != 10_001 {
+			b.Fatal(r, err)
+		}
+		b.StopTimer()
+		runtime.GC()
+		runtime.ReadMemStats(&after)
+		b.StartTimer()
+		runtime.KeepAlive(src)
+	}
+	b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/10_000, "B/group")
+}
+
+func BenchmarkReloadGroups(b *testing.B) {
+	root := b.TempDir()
+	writeGroups(b, root, 10_000)
+	reloads(b, root, filepath.Join(root, "group-1", "more.yaml"))
+}
+
+// writeGroups writes n groups of a cluster, an assignment and a route configuration each.
+func writeGroups(tb testing.TB, root string, n int) {
+	tb.Helper()
+	for i := range n {
+		in := filepath.Join(root, fmt.Sprintf("group-%d", i))
+		if err := os.Mkdir(in, 0o700); err != nil {
+			tb.Fatal(err)
+		}
+		for name, text := range map[string]string{
+			GroupFile: fmt.Sprintf("match: {cluster: c-%d}\ninclude: [default]\n", i), "all.yaml": manyCluster(i) + "---\n" + manyAssignment(i) + "---\n" + manyRoutes(i),
+		} {
+			if err := os.WriteFile(filepath.Join(in, name), []byte(text), 0o600); err != nil {
+				tb.Fatal(err)
+			}
+		}
+	}
 }
 
 // reloads changes a file again and again, and loads it.

@@ -195,6 +195,12 @@ func (p *plan) assemble() {
 			p.next[home] = w
 		}
 		for _, l := range p.files[f.path].loaded {
+			if l.elsewhere == nil {
+				if why := w.add(l); why != "" {
+					p.twice(home, home, l, why)
+				}
+				continue
+			}
 			for _, in := range p.in(l, home) {
 				if in != home {
 					guests = append(guests, guest{l, home, in})

@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/chancery-xds/chancery/internal/watchtest"
 	"github.com/chancery-xds/chancery/store"
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -31,7 +32,7 @@ func TestLookUp(t *testing.T) {
 		b.be.set("r/a", res("r/a", "A"))
 		s := b.stream("")
 		defer s.w.Close()
-		view, _ := s.w.Next()
+		view, _ := watchtest.Next(t, s.w)
 		s.subscribe("r/a")
 		b.sleep(2 * time.Second)
 		if !view.(xds.Undecided).Undecided(xds.VirtualHost, "r/a") {
@@ -54,7 +55,7 @@ func TestLookUp(t *testing.T) {
 		s.subscribe("*", "r/*", "xdstp://a/t/*?k=v", "")
 		s.is("*=absent =absent r/*=absent xdstp://a/t/*?k=v=absent")
 		s.w.Interested(xds.Cluster, false, []string{"c"}, nil)
-		view, _ := s.w.Next()
+		view, _ := watchtest.Next(t, s.w)
 		if view.(xds.Undecided).Undecided(xds.Cluster, "c") {
 			t.Error("undecided of another type")
 		}
@@ -299,7 +300,7 @@ func TestNil(t *testing.T) {
 	}
 	s := made(st, find, types, nil, WithLogger(nil))
 	s.Refresh("default", nil, "a")
-	w := s.Watch(nil)
+	w := watchtest.Open(t, s, nil)
 	defer w.Close()
 	w.Interested(nil, true, []string{"a"}, nil)
 }

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/chancery-xds/chancery/internal/watchtest"
 	"github.com/chancery-xds/chancery/protocol"
 	"github.com/chancery-xds/chancery/store"
 	"github.com/chancery-xds/chancery/xds"
@@ -225,9 +226,9 @@ func TestPoll(t *testing.T) {
 			t.Error(r, err)
 		}
 		p.Close(nil)
-		w := st.Watch(nil)
+		w := watchtest.Open(t, st, nil)
 		defer w.Close()
-		if v, _ := w.Next(); v.Table(xds.Endpoint).Len() != 2 {
+		if v, _ := watchtest.Next(t, w); v.Table(xds.Endpoint).Len() != 2 {
 			t.Error("the commits were not made")
 		}
 	})

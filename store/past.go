@@ -1,6 +1,7 @@
 package store
 
 import (
+	"slices"
 	"time"
 
 	"github.com/chancery-xds/chancery/xds"
@@ -67,6 +68,21 @@ func (g *group) remember(f former) {
 	}
 	p.tables, p.list = append(p.tables, f), nil
 	p.touched += f.touched
+}
+
+// inherit adds to the group's past what nodes have that come from another group. The store is
+// locked.
+func (g *group) inherit(from *group, now time.Time) {
+	g.forget(now)
+	is := g.head.Load().view
+	for url, t := range from.head.Load().view {
+		p := g.past[url]
+		if t == is[url] || p != nil && slices.ContainsFunc(p.tables, func(f former) bool { return f.table == t }) {
+			continue
+		}
+		g.remember(former{url: url, table: t, until: now})
+		g.past[url].trim(now)
+	}
 }
 
 // forget lets go of what is too old or too much of any type. The store is

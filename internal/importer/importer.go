@@ -34,7 +34,7 @@ type Options struct {
 	SplitRoutes bool // inline route configurations become resources
 	EDS         bool // endpoints of STATIC clusters become resources
 
-	// WithoutRedacted leaves out secrets whose value the admin interface has replaced.
+	// WithoutRedacted leaves out resources of which the admin interface has replaced a value.
 	// Without it they are errors.
 	WithoutRedacted bool
 }

@@ -231,9 +231,9 @@ func TestRefused(t *testing.T) {
 		"a wrapper alone":          {`resources: [{"@type": type.googleapis.com/envoy.service.discovery.v3.Resource, name: a}]`, "e.yaml:1:13: a Resource without a resource in it"},
 		"paths":                    {"resources: [a.yaml]", "e.yaml:1:1: neither an Envoy bootstrap, nor a config_dump, nor a DiscoveryResponse, nor a resource"},
 		"v2":                       {`resources: [{"@type": type.googleapis.com/envoy.api.v2.Cluster, name: a}]`, "envoy.api.v2.Cluster is of v2, the API before v3"},
-		"redacted":                 {`static_resources: {secrets: [{name: a, generic_secret: {secret: {inline_string: "[redacted]"}}}]}`, `secret "a" has "[redacted]" in it: Envoy's admin interface does not tell secrets`},
-		"redacted bytes":           {`static_resources: {secrets: [{name: a, generic_secret: {secret: {inline_bytes: W3JlZGFjdGVkXQ==}}}]}`, `secret "a" has "[redacted]" in it`},
-		"redacted, in what stays":  {`admin: {address: {pipe: {path: "[redacted]"}}}`, `the bootstrap has "[redacted]" in it`},
+		"redacted":                 {`static_resources: {secrets: [{name: a, generic_secret: {secret: {inline_string: "[redacted]"}}}]}`, `e.yaml:1:81: generic_secret.secret.inline_string: secret "a" has "[redacted]" here: Envoy's admin interface does not tell secrets (import the file that Envoy was started with, which has it; or --without-redacted leaves the secret out)`},
+		"redacted bytes":           {`static_resources: {secrets: [{name: a, generic_secret: {secret: {inline_bytes: W3JlZGFjdGVkXQ==}}}]}`, `generic_secret.secret.inline_bytes: secret "a" has "[redacted]" here`},
+		"redacted, in what stays":  {`admin: {address: {pipe: {path: "[redacted]"}}}`, `admin.address.pipe.path: the bootstrap has "[redacted]" here`},
 	} {
 		t.Run("FILE-8 "+name, func(t *testing.T) {
 			im, problems := Do([]File{{Name: "e.yaml", Data: []byte(c.in)}}, options())

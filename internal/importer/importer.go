@@ -132,7 +132,7 @@ func Do(files []File, o Options) (*Import, []findings.Problem) {
 	if len(files) == 1 && !files[0].Loose {
 		im.only = files[0].Name
 	}
-	for _, step := range []func(){im.empty, im.nameListeners, im.unique, im.redacted, im.leaveInline, im.redirect, im.decide, im.edit, im.decode, im.render} {
+	for _, step := range []func(){im.empty, im.nameListeners, im.unique, im.redacted, im.leaveInline, im.redirect, im.decide, im.edit, im.decode, im.old, im.render} {
 		if im.failed() {
 			break
 		}

@@ -10,10 +10,14 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"go.yaml.in/yaml/v4"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/chancery-xds/chancery/findings"
+	"github.com/chancery-xds/chancery/internal/envoyapi"
+	"github.com/chancery-xds/chancery/internal/secret"
 )
 
 // A Checked is what [Check] found.
@@ -59,6 +63,7 @@ func CheckAll(paths []string, stdin io.Reader, opts Options, ignore ...findings.
 	opts.Validate = true
 	s := New(paths[0], nil, opts)
 	s.ignore = ignore
+	s.lines = shows(s.types)
 	sc := &scanner{}
 	next, errs := s.lookAt(paths, stdin, sc)
 	// If files are missing, nobody knows what they have.
@@ -82,6 +87,18 @@ func CheckAll(paths []string, stdin io.Reader, opts Options, ignore ...findings.
 		c.Loaded = append(c.Loaded, s.files[f.path].loaded...)
 	}
 	return c
+}
+
+// shows returns a function that reports whether lines of a file may be shown that cannot be
+// read. A server shows none: its log is read by more people than its files.
+func shows(types *envoyapi.Types) func(src []byte) bool {
+	names := sync.OnceValue(func() (names []protoreflect.Name) {
+		for md := range types.Added() {
+			names = append(names, secret.MarkedNames(md)...)
+		}
+		return names
+	})
+	return func(src []byte) bool { return secret.ShowsLines(src, names()) }
 }
 
 // readable reports whether all resources could be read, whatever Envoy thinks of them.

@@ -58,6 +58,8 @@ const (
 
 	Portability Code = "XDS0801"
 	EnvoyOnly   Code = "XDS0802"
+	Misread     Code = "XDS0803"
+	Unfilled    Code = "XDS0804"
 
 	Refused  Code = "XDS0901"
 	NotTried Code = "XDS0902"

@@ -127,6 +127,12 @@ var table = []Kind{
 	{EnvoyOnly, true, "a spelling that only Envoy's own reader takes",
 		"One value where a list belongs, a name of an enum in another case, a duration as a mapping, a word for true: Envoy takes it, and so does Chancery. Other readers of protobuf's JSON refuse it.",
 		"Write it as the message says, if something else reads the file too."},
+	{Misread, true, "a value that Envoy's own reader takes for another one",
+		"Where anything may stand, as in metadata (google.protobuf.Struct), Envoy's own reader takes y, yes and on for true, n, no and off for false, and 010 for 8, unless they are in quotes. To Chancery the words are text, as YAML 1.2 has it, and 010 is 10.",
+		"Write true, false or the number, if that is meant. Put it in quotes, if text is meant."},
+	{Unfilled, true, "a text that looks like a template that was not filled in",
+		"All of the text is ${...} or {{...}}, which Envoy uses for nothing: whoever was to put a value in its place has not been there. Clients get it as it stands.",
+		"Check and serve what the template makes, such as: helm template . | chancery check - . If the text is meant as it stands, --ignore XDS0804."},
 
 	{Refused, false, "Envoy refuses it",
 		"The real Envoy that --envoy names was given the resource and did not take it. The message is Envoy's own.",

@@ -14,16 +14,13 @@ import (
 
 // words are what the fields are called that Envoy's API marks as sensitive, where it keeps
 // values (DataSource), and what people call secrets that stand elsewhere, such as in a
-// header. They are compared with [spelling].
+// header. They are compared with [spelling]. Not here are typed_config and config, which
+// nearly every file has: what they are sensitive in has such a name itself.
 var words = []string{
 	"secret", "password", "passwd", "passphrase", "token", "credential", "username", "users",
 	"privatekey", "inlinestring", "inlinebytes", "pkcs12", "keys", "apikey", "accesskey", "signingkey", "encryptionkey",
 	"contextextensions", "typedstruct", "authorization", "basicauth", "bearer", "xauth", "hmac",
 }
-
-// general are names of sensitive fields that nearly every file has for something else; what
-// they stand in has a name that is in words.
-var general = map[protoreflect.Name]bool{"typed_config": true, "config": true}
 
 // spelling returns the letters and digits of a text: a mistake in the middle of a name
 // changes nothing else, and neither do the ways to write it.

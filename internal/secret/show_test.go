@@ -9,6 +9,9 @@ import (
 	"github.com/chancery-xds/chancery/internal/envoyapi"
 )
 
+// general are the names of marked fields that are not in words.
+var general = map[protoreflect.Name]bool{"typed_config": true, "config": true}
+
 // Each field that Envoy's API marks has a name that keeps its file from being shown, or
 // stands in a message whose name does.
 func TestShownNothingMarked(t *testing.T) {

@@ -104,7 +104,7 @@ var table = []Kind{
 		"A cluster of type ORIGINAL_DST has lb_policy: CLUSTER_PROVIDED, and clusters of type STATIC, STRICT_DNS, LOGICAL_DNS and EDS have any other. Envoy refuses the cluster.",
 		"Change type or lb_policy."},
 	{NoSettings, false, "a filter without settings",
-		"Envoy finds a filter by the type of its typed_config, and no more by its name. It refuses the listener: \"Didn't find a registered implementation\".",
+		"Envoy finds a filter by the \"@type\" of its typed_config, and no more by its name: that goes for the filters of listeners, network and HTTP filters, and those of clusters. It refuses the resource: \"Didn't find a registered implementation\". An HTTP filter with is_optional: true it leaves out.",
 		"Add typed_config with the \"@type\" of the filter, even if all else in it has its default."},
 	{NoCert, false, "TLS for clients without a certificate",
 		"A DownstreamTlsContext has neither tls_certificates nor a source of them. Envoy refuses the listener: \"No TLS certificates found for server context\".",

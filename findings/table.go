@@ -132,6 +132,6 @@ var table = []Kind{
 		"The real Envoy that --envoy names was given the resource and did not take it. The message is Envoy's own.",
 		"Mend what Envoy says. A missing file or extension may be there on the machine where Envoy runs."},
 	{NotTried, true, "Envoy was not asked",
-		"The real Envoy cannot be given this kind of resource in a bootstrap, or was run as often as check allows.",
+		"The real Envoy cannot be given this kind of resource in a bootstrap, takes it there without a look (a generic secret), or was run as often as check allows.",
 		"Nothing, or try it in a running Envoy."},
 }

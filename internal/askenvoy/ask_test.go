@@ -49,10 +49,15 @@ func TestAsk(t *testing.T) {
 	secret := func(cert, key string) string {
 		return fmt.Sprintf(`{"name":"s","tls_certificate":{"certificate_chain":{"inline_string":%q},"private_key":{"inline_string":%q}}}`, cert, key)
 	}
+	tickets := func(length int) string {
+		return fmt.Sprintf(`{"name":"s","session_ticket_keys":{"keys":[{"inline_string":%q}]}}`, strings.Repeat("k", length))
+	}
 	all := []Resource{
 		resource(t, xds.Secret, "good", secret(cert, key)),
 		resource(t, xds.Secret, "another's key", secret(cert, other)),
 		resource(t, xds.Secret, "a word", `{"name":"s","generic_secret":{"secret":{"inline_string":"x"}}}`),
+		resource(t, xds.Secret, "good tickets", tickets(80)),
+		resource(t, xds.Secret, "short tickets", tickets(79)),
 		resource(t, xds.Secret, "no authorities", `{"name":"s","validation_context":{"trusted_ca":{"inline_string":"x"}}}`),
 		resource(t, xds.VirtualHost, "good host", `{"name":"r/h","domains":["h"],"routes":[{"match":{"prefix":"/"},"route":{"cluster":"elsewhere"}}]}`),
 		resource(t, xds.VirtualHost, "host", `{"name":"r/h","domains":["h"],"routes":[{"match":{"safe_regex":{"regex":"(("}},"route":{"cluster":"elsewhere"}}]}`),
@@ -84,10 +89,10 @@ func TestAsk(t *testing.T) {
 		skipped = append(skipped, all[i].Name)
 	}
 	slices.Sort(refused)
-	if want := []string{"another's key", "filter", "host", "no authorities", "route 0", "route 1", "route 2"}; !slices.Equal(refused, want) {
+	if want := []string{"another's key", "filter", "host", "no authorities", "route 0", "route 1", "route 2", "short tickets"}; !slices.Equal(refused, want) {
 		t.Errorf("refused %q, want %q", refused, want)
 	}
-	if want := []string{"network filter", "of a gRPC client", "grpc/server?x", "scope", "collection"}; !slices.Equal(skipped, want) {
+	if want := []string{"a word", "network filter", "of a gRPC client", "grpc/server?x", "scope", "collection"}; !slices.Equal(skipped, want) {
 		t.Errorf("skipped %q, want %q", skipped, want)
 	}
 	t.Log(answer.Runs, "runs")

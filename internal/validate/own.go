@@ -3,6 +3,7 @@ package validate
 import (
 	"net"
 	"regexp"
+	"slices"
 	"strings"
 
 	"google.golang.org/protobuf/proto"
@@ -218,8 +219,8 @@ func (w *walk) regex(m protoreflect.Message) {
 }
 
 func (w *walk) sds(m protoreflect.Message) {
-	if !has(m, "sds_config") && get(m, "name").String() != "" {
-		w.report(findings.SecretSource, "", "sds_config: {ads: {}, resource_api_version: V3}", "secret %q has no sds_config, so Envoy's bootstrap must have it", get(m, "name").String())
+	if name := get(m, "name").String(); !has(m, "sds_config") && name != "" && !slices.Contains(w.secrets, name) {
+		w.report(findings.SecretSource, "", "sds_config: {ads: {}, resource_api_version: V3}", "secret %q has no sds_config, so Envoy's bootstrap must have it", name)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/chancery-xds/chancery/internal/envoyapi"
 	"github.com/chancery-xds/chancery/internal/tlsfiles/tlstest"
@@ -116,6 +117,27 @@ func TestAskTogether(t *testing.T) {
 	t.Log(alone.Refused)
 	if err != nil || len(answer.Refused) != 1 || answer.Refused[1] != "cannot create an EDS cluster without an EDS config" {
 		t.Errorf("%v, %v", answer, err)
+	}
+}
+
+// What a listener needs of the bootstrap, Envoy is given: an extension, a secret.
+func TestAskBesideBootstrap(t *testing.T) {
+	needEnvoy(t)
+	cert, key := pair(t)
+	all := []Resource{
+		resource(t, xds.Listener, "tunnels", `{"name":"tunnels","address":{"socket_address":{"address":"127.0.0.1","port_value":1}},"filter_chains":[{"filters":[{"name":"t","typed_config":{
+"@type":"type.googleapis.com/envoy.extensions.filters.network.reverse_tunnel.v3.ReverseTunnel"}}]}]}`),
+		resource(t, xds.Listener, "tls", `{"name":"tls","address":{"socket_address":{"address":"127.0.0.1","port_value":2}},"filter_chains":[{"filters":[{"name":"e","typed_config":{
+"@type":"type.googleapis.com/envoy.extensions.filters.network.echo.v3.Echo"}}],"transport_socket":{"name":"tls","typed_config":{
+"@type":"type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.DownstreamTlsContext","common_tls_context":{"tls_certificate_sds_secret_configs":[{"name":"s"}]}}}}]}`),
+	}
+	bootstrap := beside(t, fmt.Sprintf(`{"bootstrap_extensions":[{"name":"u","typed_config":{"@type":"type.googleapis.com/envoy.extensions.bootstrap.reverse_tunnel.upstream_socket_interface.v3.UpstreamReverseConnectionSocketInterface"}}],
+"static_resources":{"secrets":[{"name":"s","tls_certificate":{"certificate_chain":{"inline_string":%q},"private_key":{"inline_string":%q}}}]}}`, cert, key))
+	for refused, bootstraps := range map[int][]protoreflect.Message{2: nil, 0: {bootstrap}} {
+		answer, err := Ask(t.Context(), envoyPath, envoyapi.Envoy(), all, bootstraps...)
+		if err != nil || len(answer.Refused) != refused {
+			t.Errorf("beside %d: %v, %v", len(bootstraps), answer, err)
+		}
 	}
 }
 

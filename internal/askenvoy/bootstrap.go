@@ -110,6 +110,7 @@ func (a *asking) bootstrap(some []int) ([]byte, error) {
 	set(mutable(item(ads, "grpc_services"), "envoy_grpc"), "cluster_name", server)
 	b.static = mutable(boot, "static_resources")
 	set(item(b.static, "clusters"), "name", server)
+	a.with(boot)
 	for n, i := range some {
 		if err := a.put(&b, n, a.all[i]); err != nil {
 			return nil, err

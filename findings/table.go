@@ -55,10 +55,10 @@ var table = []Kind{
 
 	{Dangling, true, "a reference to a resource that no file has",
 		"Requests to a cluster that does not exist get 503, and Envoy refuses a listener whose own route_config (not RDS) names one, unless validate_clusters is false: \"unknown cluster\". Envoy waits 15 s for endpoints, and 15 s for a route configuration or a secret, before it goes on without.",
-		"Correct the name, or add the resource. If Envoy's bootstrap has the resource, ignore this."},
+		"Correct the name, or add the resource. If Envoy's bootstrap has the cluster, --bootstrap FILE says so."},
 	{Unused, true, "a resource that nothing refers to",
 		"No file refers to it, so no client asks for it by name; a cluster is sent and used by nobody. This is not looked for where something may refer to any resource of the type, such as a cluster_header or a Lua script.",
-		"Remove it, or correct the name where it was to be used. If something outside of the files refers to it, such as Envoy's bootstrap, ignore this."},
+		"Remove it, or correct the name where it was to be used. If Envoy's bootstrap refers to it, --bootstrap FILE says so. If something else outside of the files does, ignore this."},
 
 	{Rule, false, "a value that Envoy's API does not allow",
 		"Envoy's API states which values a field may have (protoc-gen-validate, \"PGV\"), and Envoy refuses the resource: \"Proto constraint validation failed\". If the mistake is in the resource itself and not in an extension's settings, Envoy refuses the whole response with everything else in it.",
@@ -99,7 +99,7 @@ var table = []Kind{
 		"Make filter_chain_match of one of them different, or join the two."},
 	{SecretSource, false, "a secret without a source",
 		"A secret is named and sds_config is missing, so Envoy looks for it in its bootstrap and refuses the resource: \"Unknown static secret\".",
-		"Add sds_config: {ads: {}, resource_api_version: V3}. If the bootstrap has the secret, --ignore XDS0410."},
+		"Add sds_config: {ads: {}, resource_api_version: V3}. If the bootstrap has the secret, --bootstrap FILE says so."},
 	{Balancing, false, "a load balancing policy that the type of cluster does not have",
 		"A cluster of type ORIGINAL_DST has lb_policy: CLUSTER_PROVIDED, and clusters of type STATIC, STRICT_DNS, LOGICAL_DNS and EDS have any other. Envoy refuses the cluster.",
 		"Change type or lb_policy."},

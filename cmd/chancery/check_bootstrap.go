@@ -14,7 +14,7 @@ import (
 // bootstraps reads what stays with the Envoys whose resources are checked: the file that
 // was named, else what an import has left in each directory. It returns what is wrong.
 func (k *checking) bootstraps(args []string) (wrong []findings.Problem) {
-	read := func(path string, open func() (fs.File, error)) {
+	read := func(path string, open func() (*os.File, error)) {
 		f, err := open()
 		if err != nil {
 			wrong = append(wrong, noRead(path, err))
@@ -32,7 +32,7 @@ func (k *checking) bootstraps(args []string) (wrong []findings.Problem) {
 		}
 	}
 	if k.bootstrap != "" {
-		read(k.bootstrap, func() (fs.File, error) { return os.Open(k.bootstrap) })
+		read(k.bootstrap, func() (*os.File, error) { return os.Open(k.bootstrap) })
 		return wrong
 	}
 	var seen []string
@@ -42,31 +42,32 @@ func (k *checking) bootstraps(args []string) (wrong []findings.Problem) {
 			continue
 		}
 		seen = append(seen, path)
-		read(path, func() (fs.File, error) { return k.within(dir, importer.BootstrapFile) })
+		read(path, func() (*os.File, error) { return k.within(dir, importer.BootstrapFile) })
 	}
 	return wrong
 }
 
 // within opens a file of a directory. Who may write a link into that need not be who may
 // have any file read.
-func (k *checking) within(dir, name string) (fs.File, error) {
-	root := os.DirFS(dir)
+func (k *checking) within(dir, name string) (*os.File, error) {
+	stat, open := os.Stat, os.Open
+	path := filepath.Join(dir, name)
 	if !k.opts.FollowLinksOutside {
-		r, err := os.OpenRoot(dir)
+		root, err := os.OpenRoot(dir)
 		if err != nil {
 			return nil, err
 		}
-		defer r.Close()
-		root = r.FS()
+		defer root.Close() //nolint:errcheck // nothing is written
+		stat, open, path = root.Stat, root.Open, name
 	}
-	info, err := fs.Stat(root, name)
+	info, err := stat(path)
 	if err == nil && !info.Mode().IsRegular() { // it may be a pipe, whose opening would wait for a writer
 		err = errors.New("not a regular file")
 	}
 	if err != nil {
 		return nil, err
 	}
-	return root.Open(name)
+	return open(path)
 }
 
 // noRead is the problem of a file that cannot be read.

@@ -198,16 +198,17 @@ func TestQueriesAgain(t *testing.T) {
 	m := Match{ID: Values{"a"}}
 	r, _ := New([]Definition{{Name: "g", Match: &m, Include: []string{Default}}}, Options{})
 	q := r.query(nil)
-	q.round = ^uint32(0) - 1
-	for range 4 {
-		q.places[0].candidate = q.round + 1 // what an earlier life of the round may have left
+	for i := range q.places {
+		q.places[i].candidate, q.places[i].member = 1, 1
+	}
+	q.round = ^uint32(0)
+	for range 3 {
 		r.queries.Put(q)
-		if q = r.query(&xds.Node{ID: "a"}); q.round == 0 {
-			t.Fatal("round 0")
+		if d := r.Decide(&xds.Node{ID: "a"}); fmt.Sprint(d.Groups) != "[g default]" {
+			t.Error(d)
 		}
-		q.places[0].candidate = 0
-		if got := r.index.candidates(q); len(got) != 1 {
-			t.Errorf("round %d: %v", q.round, got)
+		if d := r.Decide(&xds.Node{}); fmt.Sprint(d.Groups) != "[default]" {
+			t.Error(d)
 		}
 	}
 }

@@ -177,6 +177,13 @@ note: the node's metadata is left out: it is not an encoded Struct
 	}
 }
 
+// "A first request with no node gets the default group."
+func TestSUB5NoNode(t *testing.T) {
+	if got := fmt.Sprint(mustLoad(t, fleet).Decide(nil).Groups); got != "[default]" {
+		t.Error(got)
+	}
+}
+
 func TestOtherwise(t *testing.T) {
 	const rest = "\n-- edge/group.yaml --\nmatch: {cluster: edge}\n-- guest/group.yaml --\ninclude: [edge]\n"
 	for otherwise, want := range map[string]string{

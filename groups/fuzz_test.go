@@ -187,9 +187,9 @@ func TestMetadataBounds(t *testing.T) {
 			t.Fatal(err)
 		}
 		m, err := decode(b)
-		if got := ""; err != nil {
-			if got = err.Error(); got != c.want {
-				t.Errorf("%s: %s", what, got)
+		if err != nil {
+			if err.Error() != c.want {
+				t.Errorf("%s: %s", what, err)
 			}
 		} else if c.want != "" || m["v"] == nil {
 			t.Errorf("%s: %v", what, len(m))

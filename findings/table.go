@@ -8,7 +8,7 @@ Each finding of ` + "`chancery check`" + ` has a code, which never changes its m
 what stands here. An error keeps the files from being served, except those of XDS03 and XDS04, for which a server
 looks only with ` + "`serve --validate`" + `, and XDS09, which only ` + "`check --envoy`" + ` finds: Envoy refuses such a resource when it gets it. A warning keeps nothing from
 being served; ` + "`--strict`" + ` makes it count. ` + "`--ignore CODE`" + ` leaves a finding out, except those that keep every server from its files
-(XDS01, XDS0601). The formats of the output are in [files.md](files.md#checking-files).
+(XDS01, XDS0601, and errors of XDS07). The formats of the output are in [files.md](files.md#checking-files).
 
 `
 
@@ -119,6 +119,28 @@ var table = []Kind{
 	{Ending, true, "a certificate that has ended or ends within 30 days",
 		"Who is shown it refuses the connection from then on. Envoy itself takes an old certificate without a word.",
 		"Renew it."},
+
+	{NoKey, false, "an unknown key in group.yaml",
+		"A group.yaml has no such key there. If it were left out, the group would be of other nodes than was meant.",
+		"Write the key as docs/groups.md has it, or remove it."},
+	{Selector, false, "a rule that cannot be used",
+		"The rule of a group says which nodes get it. This one has a pattern or an expression that cannot be read, or more than is allowed, so nobody knows whose the group is.",
+		"Write what docs/groups.md has. In a pattern * stands for any characters and ? for one; \\*, \\? and \\\\ for themselves."},
+	{GroupName, false, "a name that a group cannot have",
+		"Each group has a name of its own, of at most 256 bytes, without commas and control characters; \"default\" is the root's, and \"refuse\" nobody's. Without name: it is the path of its directory from the root.",
+		"Write another name: in its group.yaml, or rename the directory."},
+	{NoGroup, false, "a group that does not exist",
+		"A group is named that no directory makes, or one brings in more than 100 others. What was to come from it would be missing for nodes that need it.",
+		"Write a group's name: that in its group.yaml, or else the path of its directory from the root, such as teams/pay."},
+	{Circle, false, "groups that include each other in a circle",
+		"Who includes a group wins over it. In a circle each would win over all others, itself too.",
+		"Remove one of the includes, or put what they share into a group that all of them include."},
+	{Misplaced, false, "a key that has no meaning in this group.yaml",
+		"The root is the group of nodes that match no other, so it has no match, include, name or on_error; otherwise is said there and nowhere else.",
+		"Move what it says to where it belongs, or remove it."},
+	{NoNode, true, "a group that no node gets",
+		"Its rule holds for no node, such as any: [], or it has none and no group that nodes get includes it. Nothing of it is sent to anybody.",
+		"Correct the rule, or name the group in the include of another."},
 
 	{Portability, true, "a spelling that Envoy's own reader refuses",
 		"Chancery takes it, and clients get it in the protocol's own form. But Envoy could not read this file itself, as it reads those of a bootstrap.",

@@ -89,7 +89,8 @@ type reader struct {
 	most    int             // how many mistakes of a file are told, as Options have it
 	ignore  []findings.Code // what is not told
 
-	validator *validate.Validator // nil: what Envoy refuses is its business
+	lines     func(src []byte) bool // reports whether lines of a file may be shown that cannot be read; nil: they may not
+	validator *validate.Validator   // nil: what Envoy refuses is its business
 }
 
 func newReader(types *envoyapi.Types, most int) *reader {
@@ -107,7 +108,7 @@ var words = sync.OnceValue(func() map[string]string {
 
 // decode returns a decoder that is done with a file.
 func (rd *reader) decode(path string, data []byte) *decoder {
-	d := &decoder{Decoder: protofile.Decoder{File: path, Source: data, Types: rd.types, Words: words(), Most: rd.most, Ignore: rd.ignore}, reader: rd}
+	d := &decoder{Decoder: protofile.Decoder{File: path, Source: data, Types: rd.types, Words: words(), Most: rd.most, Ignore: rd.ignore, Lines: rd.lines}, reader: rd}
 	// A file must not end the program, whatever it finds in its readers.
 	if p := guard.Do(d.decode); p != nil {
 		d.ReportAs(findings.Other, &yaml.Node{}, "", "", "%s: %s", gaveUp, p.Value)
@@ -171,7 +172,7 @@ func (d *decoder) json() {
 
 func (d *decoder) syntax(err error) {
 	if p, ok := errors.AsType[findings.Problem](err); ok {
-		d.ReportAs(findings.Syntax, &yaml.Node{Line: p.Pos.Line, Column: p.Pos.Column}, p.Path, p.Hint, "%s", p.Message)
+		d.Syntax(p)
 	}
 }
 

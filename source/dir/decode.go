@@ -66,7 +66,7 @@ var forms = map[string]func(*decoder){
 // form returns how a file is written; nil if its name says that it holds no
 // resources.
 func form(path string) func(*decoder) {
-	if path == StdinName {
+	if path == stdinName {
 		return (*decoder).yaml
 	}
 	return forms[strings.ToLower(filepath.Ext(path))]
@@ -204,7 +204,7 @@ func (d *decoder) document(n *yaml.Node) {
 
 // shellWord returns a path as it is typed.
 func shellWord(path string) string {
-	if path == StdinName {
+	if path == stdinName {
 		return Stdin
 	}
 	if strings.Trim(path, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./-") == "" {

@@ -4,7 +4,6 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/chancery-xds/chancery/xds"
@@ -22,8 +21,7 @@ type Store struct {
 
 	emptyGroups bool // what was never written is empty
 
-	writing sync.Mutex          // held by the transaction whose turn it is
-	turn    atomic.Pointer[txn] // that transaction; nil: there is none, or it is about to begin or to end
+	writing sync.Mutex // held by the transaction whose turn it is
 
 	mu       sync.Mutex // guards what follows; held for memory only
 	seq      uint64     // of the newest commit

@@ -15,24 +15,15 @@ import (
 // commit, wakes nobody, and is answered with the number of the newest commit.
 //
 // Transactions take turns: f must not call Update, and others wait while it
-// runs. Readers do not. If f calls it nevertheless, that is an error of both calls and
-// nothing is committed; but it waits for ever if another store has a transaction at
-// this moment, or if f waits for a goroutine that calls Update. A nil store, and a nil
-// function, are errors.
+// runs. Readers do not. A nil store, and a nil function, are errors.
 func (st *Store) Update(f func(*Tx) error) (Commit, error) {
 	if st == nil || f == nil {
 		return Commit{}, errors.New("store: Update of a nil store, or by a nil function")
 	}
-	if !st.writing.TryLock() {
-		if st.nested() {
-			return Commit{}, errNested
-		}
-		st.writing.Lock()
-	}
+	st.writing.Lock()
 	defer st.writing.Unlock()
 	tx := &txn{st: st, drafts: map[string]map[string]*draft{}, known: map[string]bool{}}
-	begin(tx)
-	defer end(tx)
+	defer func() { tx.done = true }()
 	if err := f(&Tx{tx, DefaultGroup}); err != nil {
 		return Commit{}, err
 	}

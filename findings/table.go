@@ -1,17 +1,5 @@
 package findings
 
-const head = `# What check finds
-
-<!-- made by go test ./findings -update -->
-
-Each finding of ` + "`chancery check`" + ` has a code, which never changes its meaning. ` + "`chancery check --explain XDS0301`" + ` says
-what stands here. An error keeps the files from being served, except those of XDS03 and XDS04, for which a server
-looks only with ` + "`serve --validate`" + `, and XDS09, which only ` + "`check --envoy`" + ` finds: Envoy refuses such a resource when it gets it. A warning keeps nothing from
-being served; ` + "`--strict`" + ` makes it count. ` + "`--ignore CODE`" + ` leaves a finding out, except those that keep every server from its files
-(XDS01, XDS0601, and errors of XDS07). The formats of the output are in [files.md](files.md#checking-files).
-
-`
-
 var table = []Kind{
 	{Other, false, "another mistake",
 		"Something is wrong that has no code of its own; the message says what. Or it says how many more there are than are told.",

@@ -49,8 +49,8 @@ func (c Checked) With(errs, warnings []findings.Problem, most int) Checked {
 // Stdin is the path that stands for what is read instead of a file.
 const Stdin = "-"
 
-// StdinName is how findings in it call its file.
-const StdinName = "<stdin>"
+// stdinName is how findings in it call its file.
+const stdinName = "<stdin>"
 
 // Check is [CheckAll] of one directory or file.
 func Check(path string, opts Options) Checked { return CheckAll([]string{path}, nil, opts) }
@@ -81,7 +81,7 @@ func CheckAll(paths []string, stdin io.Reader, opts Options, ignore ...findings.
 		})
 	}
 	if len(paths) == 1 && paths[0] == Stdin && len(errs) == 1 && errs[0].Code == findings.Nothing {
-		errs[0] = findings.Problem{File: StdinName, Code: findings.Nothing, Message: "there is no resource in it"}
+		errs[0] = findings.Problem{File: stdinName, Code: findings.Nothing, Message: "there is no resource in it"}
 	}
 	c := Checked{Files: len(s.files), Counts: next.counts(), Errors: errs, Warnings: s.doubts(), by: s}
 	for _, f := range sc.files {
@@ -143,8 +143,8 @@ func (s *Source) lookAt(paths []string, stdin io.Reader, sc *scanner) (world, Er
 	sc.files = distinct(sc.files)
 	files := s.read(sc.files, nil, true)
 	if piped != nil {
-		sc.files = append(sc.files, found{path: StdinName})
-		files[StdinName] = piped
+		sc.files = append(sc.files, found{path: stdinName})
+		files[stdinName] = piped
 	}
 	next, _, errs := s.gather(sc, files)
 	return next, errs
@@ -182,11 +182,11 @@ func (s *Source) pipe(stdin io.Reader) *file {
 	}
 	f := &file{}
 	if err != nil {
-		f.errs = []findings.Problem{s.unread(StdinName, err)}
+		f.errs = []findings.Problem{s.unread(stdinName, err)}
 		return f
 	}
 	s.stdin = data
-	s.fill(f, StdinName, data)
+	s.fill(f, stdinName, data)
 	return f
 }
 
@@ -227,7 +227,7 @@ func (c Checked) around(p findings.Problem) (in *Loaded) {
 
 // text returns what is in a file, or was in stdin.
 func (s *Source) text(path string) ([]byte, error) {
-	if path == StdinName {
+	if path == stdinName {
 		return s.stdin, nil
 	}
 	data, _, err := read(path, s.opts.MaxFile)

@@ -14,7 +14,6 @@ import (
 	"go.yaml.in/yaml/v4"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
-	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/chancery-xds/chancery/findings"
 	"github.com/chancery-xds/chancery/internal/envoyapi"
@@ -67,7 +66,7 @@ var forms = map[string]func(*decoder){
 // form returns how a file is written; nil if its name says that it holds no
 // resources.
 func form(path string) func(*decoder) {
-	if path == StdinName {
+	if path == stdinName {
 		return (*decoder).yaml
 	}
 	return forms[strings.ToLower(filepath.Ext(path))]
@@ -206,7 +205,7 @@ func (d *decoder) document(n *yaml.Node) {
 
 // shellWord returns a path as it is typed.
 func shellWord(path string) string {
-	if path == StdinName {
+	if path == stdinName {
 		return Stdin
 	}
 	if strings.Trim(path, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./-") == "" {
@@ -369,11 +368,8 @@ func (d *decoder) add(n *yaml.Node, path string, m proto.Message, w *wrapped, in
 		fail("", "%s resource %q: %v", t, as, err)
 		return
 	}
-	r, err := wire.NewResource(t, as, &anypb.Any{TypeUrl: t.URL, Value: body})
-	if err != nil {
-		fail("", "%v", err)
-		return
-	}
+	// A Resource around it has the last word, whatever the message calls itself.
+	r := xds.NewResource(t, xds.CanonicalName(as), body)
 	if r.Name == xds.Wildcard {
 		fail("", `the name "*" is reserved: it subscribes to all resources`)
 		return

@@ -182,8 +182,8 @@ func (s *Source) load(o order, sc *scanner) (Report, error) {
 func (s *Source) commit(tx *store.Tx, next world) {
 	s.world.replace(tx, next)
 	for _, t := range s.withheld {
-		if next.types[t.URL] == nil {
-			tx.Replace(t) // none of it is there
+		if next.types[t.URL] == nil { // none of it is there but what the program has set
+			tx.Replace(t, slices.Collect(s.store.Snapshot().View(s.opts.Group).Table(t).All())...)
 		}
 	}
 	if s.withheld = nil; s.opts.AllowEmpty || len(s.world.types) > 0 {

@@ -66,6 +66,8 @@ const (
 
 	Portability Code = "XDS0801"
 	EnvoyOnly   Code = "XDS0802"
+	Misread     Code = "XDS0803"
+	Unfilled    Code = "XDS0804"
 
 	Refused  Code = "XDS0901"
 	NotTried Code = "XDS0902"
@@ -133,19 +135,3 @@ func fill(text string) string {
 	}
 	return b.String()
 }
-
-// Page returns docs/findings.md.
-func Page() string {
-	var b strings.Builder
-	b.WriteString(head)
-	b.WriteString("| code | severity | finding |\n|---|---|---|\n")
-	for _, k := range table {
-		b.WriteString("| [" + string(k.Code) + "](#" + strings.ToLower(string(k.Code)) + ") | " + k.Severity() + " | " + k.Title + " |\n")
-	}
-	for _, k := range table {
-		b.WriteString("\n## " + string(k.Code) + "\n**" + upper(k.Title) + "** (" + k.Severity() + "). " + k.Why + "\n\n*What to do:* " + k.Remedy + "\n")
-	}
-	return b.String()
-}
-
-func upper(s string) string { return strings.ToUpper(s[:1]) + s[1:] }

@@ -1,17 +1,5 @@
 package findings
 
-const head = `# What check finds
-
-<!-- made by go test ./findings -update -->
-
-Each finding of ` + "`chancery check`" + ` has a code, which never changes its meaning. ` + "`chancery check --explain XDS0301`" + ` says
-what stands here. An error keeps the files from being served, except those of XDS03 and XDS04, for which a server
-looks only with ` + "`serve --validate`" + `, and XDS09, which only ` + "`check --envoy`" + ` finds: Envoy refuses such a resource when it gets it. A warning keeps nothing from
-being served; ` + "`--strict`" + ` makes it count. ` + "`--ignore CODE`" + ` leaves a finding out, except those that keep every server from its files
-(XDS01, XDS0601, and errors of XDS07). The formats of the output are in [files.md](files.md#checking-files).
-
-`
-
 var table = []Kind{
 	{Other, false, "another mistake",
 		"Something is wrong that has no code of its own; the message says what. Or it says how many more there are than are told.",
@@ -55,10 +43,10 @@ var table = []Kind{
 
 	{Dangling, true, "a reference to a resource that no file has",
 		"Requests to a cluster that does not exist get 503, and Envoy refuses a listener whose own route_config (not RDS) names one, unless validate_clusters is false: \"unknown cluster\". Envoy waits 15 s for endpoints, and 15 s for a route configuration or a secret, before it goes on without.",
-		"Correct the name, or add the resource. If Envoy's bootstrap has the resource, ignore this."},
+		"Correct the name, or add the resource. If Envoy's bootstrap has the cluster, --bootstrap FILE says so."},
 	{Unused, true, "a resource that nothing refers to",
 		"No file refers to it, so no client asks for it by name; a cluster is sent and used by nobody. This is not looked for where something may refer to any resource of the type, such as a cluster_header or a Lua script.",
-		"Remove it, or correct the name where it was to be used. If something outside of the files refers to it, such as Envoy's bootstrap, ignore this."},
+		"Remove it, or correct the name where it was to be used. If Envoy's bootstrap refers to it, --bootstrap FILE says so. If something else outside of the files does, ignore this."},
 
 	{Rule, false, "a value that Envoy's API does not allow",
 		"Envoy's API states which values a field may have (protoc-gen-validate, \"PGV\"), and Envoy refuses the resource: \"Proto constraint validation failed\". If the mistake is in the resource itself and not in an extension's settings, Envoy refuses the whole response with everything else in it.",
@@ -99,12 +87,12 @@ var table = []Kind{
 		"Make filter_chain_match of one of them different, or join the two."},
 	{SecretSource, false, "a secret without a source",
 		"A secret is named and sds_config is missing, so Envoy looks for it in its bootstrap and refuses the resource: \"Unknown static secret\".",
-		"Add sds_config: {ads: {}, resource_api_version: V3}. If the bootstrap has the secret, --ignore XDS0410."},
+		"Add sds_config: {ads: {}, resource_api_version: V3}. If the bootstrap has the secret, --bootstrap FILE says so."},
 	{Balancing, false, "a load balancing policy that the type of cluster does not have",
 		"A cluster of type ORIGINAL_DST has lb_policy: CLUSTER_PROVIDED, and clusters of type STATIC, STRICT_DNS, LOGICAL_DNS and EDS have any other. Envoy refuses the cluster.",
 		"Change type or lb_policy."},
 	{NoSettings, false, "a filter without settings",
-		"Envoy finds a filter by the type of its typed_config, and no more by its name. It refuses the listener: \"Didn't find a registered implementation\".",
+		"Envoy finds a filter by the \"@type\" of its typed_config, and no more by its name: that goes for the filters of listeners, network and HTTP filters, and those of clusters. It refuses the resource: \"Didn't find a registered implementation\". An HTTP filter with is_optional: true it leaves out.",
 		"Add typed_config with the \"@type\" of the filter, even if all else in it has its default."},
 	{NoCert, false, "TLS for clients without a certificate",
 		"A DownstreamTlsContext has neither tls_certificates nor a source of them. Envoy refuses the listener: \"No TLS certificates found for server context\".",
@@ -149,11 +137,17 @@ var table = []Kind{
 	{EnvoyOnly, true, "a spelling that only Envoy's own reader takes",
 		"One value where a list belongs, a name of an enum in another case, a duration as a mapping, a word for true: Envoy takes it, and so does Chancery. Other readers of protobuf's JSON refuse it.",
 		"Write it as the message says, if something else reads the file too."},
+	{Misread, true, "a value that Envoy's own reader takes for another one",
+		"Where anything may stand, as in metadata (google.protobuf.Struct), Envoy's own reader takes y, yes and on for true, n, no and off for false, and 010 for 8, unless they are in quotes. To Chancery the words are text, as YAML 1.2 has it, and 010 is 10.",
+		"Write true, false or the number, if that is meant. Put it in quotes, if text is meant."},
+	{Unfilled, true, "a text that looks like a template that was not filled in",
+		"All of the text is ${...} or {{...}}, which Envoy uses for nothing: whoever was to put a value in its place has not been there. Clients get it as it stands.",
+		"Check and serve what the template makes, such as: helm template . | chancery check - . If the text is meant as it stands, --ignore XDS0804."},
 
 	{Refused, false, "Envoy refuses it",
 		"The real Envoy that --envoy names was given the resource and did not take it. The message is Envoy's own.",
 		"Mend what Envoy says. A missing file or extension may be there on the machine where Envoy runs."},
 	{NotTried, true, "Envoy was not asked",
-		"The real Envoy cannot be given this kind of resource in a bootstrap, or was run as often as check allows.",
+		"The real Envoy cannot be given this kind of resource in a bootstrap, takes it there without a look (a generic secret), or was run as often as check allows.",
 		"Nothing, or try it in a running Envoy."},
 }

@@ -1,6 +1,11 @@
 package groups
 
-import "github.com/chancery-xds/chancery/findings"
+import (
+	"cmp"
+	"strconv"
+
+	"github.com/chancery-xds/chancery/findings"
+)
 
 // A Definition is what one group.yaml says.
 type Definition struct {
@@ -25,7 +30,7 @@ type Definition struct {
 func (d *Definition) problem(code findings.Code, key, message, hint string) findings.Problem {
 	p, ok := d.places[key]
 	if !ok {
-		p = findings.Problem{File: d.File, Path: key}
+		p = findings.Problem{File: cmp.Or(d.File, "group "+strconv.Quote(d.Name)), Path: key}
 	}
 	p.Code, p.Message, p.Hint = code, message, hint
 	return p

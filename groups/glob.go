@@ -3,6 +3,7 @@ package groups
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -108,11 +109,11 @@ func begins(v string, part []string) (n int, ok bool) {
 
 // ends reports whether a value ends with a part, and how long that is.
 func ends(v string, part []string) (n int, ok bool) {
-	for i := len(part) - 1; i >= 0; i-- {
-		if !strings.HasSuffix(v[:len(v)-n], part[i]) {
+	for i, text := range slices.Backward(part) {
+		if !strings.HasSuffix(v[:len(v)-n], text) {
 			return 0, false
 		}
-		n += len(part[i])
+		n += len(text)
 		if i > 0 {
 			_, size := utf8.DecodeLastRuneInString(v[:len(v)-n])
 			if size == 0 {

@@ -79,7 +79,7 @@ type decoder struct{ left int }
 func fields(b []byte, f func(num protowire.Number, typ protowire.Type, value []byte) error) error {
 	for len(b) > 0 {
 		num, typ, n := protowire.ConsumeTag(b)
-		if n < 0 {
+		if n < 0 || num > protowire.MaxValidNumber {
 			return errMalformed
 		}
 		b = b[n:]

@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 
 	"go.yaml.in/yaml/v4"
 
@@ -84,14 +85,7 @@ func meantKey(key string, known keys) string {
 	if known["match"] != nil && slices.Contains([]string{"id", "cluster", "locality", "metadata", "user_agent_name", "user_agent_version", "any", "all", "not", "cel"}, key) {
 		return "it belongs below match"
 	}
-	text := "there are "
-	for i, name := range names {
-		if i > 0 {
-			text += ", "
-		}
-		text += name
-	}
-	return text
+	return "there are " + strings.Join(names, ", ")
 }
 
 func (p *parser) group(n *yaml.Node) {
@@ -276,8 +270,7 @@ func (p *parser) items(n *yaml.Node, path string, take func(n *yaml.Node, path s
 
 // text reads a string.
 func (p *parser) text(n *yaml.Node, path string) string {
-	if v, hint := scalar(n); n.Kind != yaml.ScalarNode || n.Tag != "!!str" && n.Tag != "!!timestamp" {
-		_ = v
+	if _, hint := scalar(n); n.Kind != yaml.ScalarNode || n.Tag != "!!str" && n.Tag != "!!timestamp" {
 		p.Report(n, path, hint, "a string is needed, not %s", what(n))
 		return ""
 	}

@@ -79,12 +79,10 @@ func (r *Rules) order(q *query) []int {
 	if len(q.members) == 1 {
 		return q.members
 	}
-	if len(q.members) > len(q.matched) {
-		slices.Sort(q.members) // who includes comes first: a level is known before it counts
-		for _, at := range q.members {
-			for _, i := range r.groups[at].include {
-				q.places[i].level = max(q.places[i].level, q.places[at].level+1)
-			}
+	slices.Sort(q.members) // who includes comes first: a level is known before it counts
+	for _, at := range q.members {
+		for _, i := range r.groups[at].include {
+			q.places[i].level = max(q.places[i].level, q.places[at].level+1)
 		}
 	}
 	slices.SortFunc(q.members, func(a, b int) int {

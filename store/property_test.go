@@ -96,7 +96,7 @@ func (m model) laid(t *testing.T, groups []string) xds.Tables {
 
 // known reports whether it is known what there is in each of the groups.
 func known(st *Store, groups []string) bool {
-	return !slices.ContainsFunc(groups, func(g string) bool { return st.Snapshot().View(g) == nil })
+	return !slices.ContainsFunc(groups, func(g string) bool { return st.newest(g).view == nil })
 }
 
 func randomName(rng *rand.Rand) string { return fmt.Sprint("n", rng.IntN(12)) }

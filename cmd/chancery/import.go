@@ -62,8 +62,9 @@ layered_runtime, stats_sinks and the like, and the clusters that they need.
 The directory has to be new or empty, unless --force is given. All is written, or
 nothing. Files with secrets in them have mode 0600, and nothing of them is printed.
 
-Envoy's admin interface writes "[redacted]" in the place of secrets: these are refused,
-or left out with --without-redacted.
+Envoy's admin interface writes "[redacted]" in the place of private keys and other
+secrets: a resource with that in it is refused, with the place and what to do, or left
+out with --without-redacted.
 
 Exit codes: 0 imported; 1 not, and why; 2 wrong use.`,
 		Example: `  chancery import /etc/envoy/envoy.yaml --out ./config
@@ -103,7 +104,7 @@ Exit codes: 0 imported; 1 not, and why; 2 wrong use.`,
 	f.BoolVar(&i.options.SplitRoutes, "split-routes", false, "make resources of the routes in listeners (RDS), so that a change of routes is one of routes alone")
 	f.BoolVar(&i.options.EDS, "eds", false, "make resources of the endpoints in STATIC clusters (EDS)")
 	f.BoolVar(&i.to.Force, "force", false, "replace files that are there, and leave others as they are")
-	f.BoolVar(&i.options.WithoutRedacted, "without-redacted", false, "leave out secrets that the admin interface does not tell")
+	f.BoolVar(&i.options.WithoutRedacted, "without-redacted", false, "leave out resources with secrets that the admin interface does not tell")
 	f.BoolVar(&i.dry, "dry-run", false, "write nothing, and say what would be written")
 	setFlag(f, &i.sets)
 	sizeVar(f, &i.maxFile, "max-file", 64<<20, "largest `SIZE` of a file, or of what the admin interface answers")

@@ -85,15 +85,17 @@ var environment = sync.OnceValues(func() (*cel.Env, error) {
 
 // readable returns the first thing that is wrong, in one line.
 func readable(issues *cel.Issues) error {
-	for _, e := range issues.Errors() {
-		text := strings.Join(strings.Fields(e.Message), " ")
-		if strings.HasPrefix(text, "undefined field") {
-			text += ": node has id, cluster, locality, metadata, user_agent_name and user_agent_version, and locality region, zone and sub_zone"
-		}
-		if line := e.Location.Line(); line > 1 {
-			return fmt.Errorf("in line %d of the expression, character %d: %s", line, e.Location.Column()+1, text)
-		}
-		return fmt.Errorf("at character %d of the expression: %s", e.Location.Column()+1, text)
+	all := issues.Errors()
+	if len(all) == 0 {
+		return errors.New("the expression cannot be read")
 	}
-	return errors.New("the expression cannot be read")
+	first := all[0]
+	text := strings.Join(strings.Fields(first.Message), " ")
+	if strings.HasPrefix(text, "undefined field") {
+		text += ": node has id, cluster, locality, metadata, user_agent_name and user_agent_version, and locality region, zone and sub_zone"
+	}
+	if line := first.Location.Line(); line > 1 {
+		return fmt.Errorf("in line %d of the expression, character %d: %s", line, first.Location.Column()+1, text)
+	}
+	return fmt.Errorf("at character %d of the expression: %s", first.Location.Column()+1, text)
 }

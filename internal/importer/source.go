@@ -273,7 +273,7 @@ func (im *importer) add(s *source, n, wrap *yaml.Node) {
 	}
 	e := &entry{source: s, typ: xds.TypeOf(url.Value), node: n, wrap: wrap}
 	if e.typ.V2 {
-		s.Report(n, "", "have Envoy's own tools upgrade it to v3", "%s is of v2, the API before v3", strings.TrimPrefix(url.Value, apis))
+		s.ReportAs(findings.V2, url, "", im.remedyOf(nameOf(url.Value)), "%s is of v2, the API before v3", nameOf(url.Value))
 		return
 	}
 	m := e.message()

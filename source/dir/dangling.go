@@ -34,17 +34,17 @@ func newReach(l *layout, worlds map[string]world) *reach {
 }
 
 // dangling returns a warning for each reference of what is served, as [reach.dangling] does.
-func (s *Source) dangling(shown func(int) int, maybe func(name string) bool) []dangling {
-	return newReach(&s.layout, s.served.Load().worlds).dangling(shown, maybe)
+func (s *Source) dangling() []dangling {
+	return newReach(&s.layout, s.served.Load().worlds).dangling(s.shown, s.beside.has)
 }
 
 // dangling returns a warning for each reference to a resource that there is not, and
-// that there may not be either, if it is known of more names that they are there. Of so
-// many as are shown it says what may be meant. What is there is what has a group that a node
+// that there may not be elsewhere either. Of so many as are shown it says what may be
+// meant. What is there is what has a group that a node
 // may see together with that of the reference.
-func (r *reach) dangling(shown func(int) int, maybe func(name string) bool) (found []dangling) {
+func (r *reach) dangling(shown func(int) int, elsewhere func(xds.Ref) bool) (found []dangling) {
 	for _, group := range slices.SortedFunc(maps.Keys(r.worlds), byGroup) {
-		found = append(found, r.within(group, maybe)...)
+		found = append(found, r.within(group, elsewhere)...)
 	}
 	slices.SortStableFunc(found, func(a, b dangling) int { return byPlace(a.Problem, b.Problem) })
 	type where struct{ group, url string }
@@ -71,7 +71,7 @@ func (r *reach) dangling(shown func(int) int, maybe func(name string) bool) (fou
 }
 
 // within returns the warnings of a group.
-func (r *reach) within(group string, maybe func(name string) bool) (found []dangling) {
+func (r *reach) within(group string, elsewhere func(xds.Ref) bool) (found []dangling) {
 	w := r.worlds[group]
 	collections := map[string]map[string]bool{}
 	for _, url := range slices.Sorted(maps.Keys(w.types)) {
@@ -79,7 +79,7 @@ func (r *reach) within(group string, maybe func(name string) bool) (found []dang
 		for _, name := range slices.Sorted(maps.Keys(c.at)) {
 			l := c.at[name]
 			for _, ref := range l.Refs {
-				if ref.Name == xds.Wildcard || w.has(ref, collections) || maybe(ref.Name) {
+				if ref.Name == xds.Wildcard || w.has(ref, collections) || elsewhere(ref) {
 					continue
 				}
 				others := r.have(ref)

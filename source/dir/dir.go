@@ -25,6 +25,7 @@ type Source struct {
 	force chan order // one slot
 
 	*reader
+	beside beside
 
 	files    map[string]*file // as last seen
 	home     *part            // of the root's group
@@ -58,10 +59,11 @@ type Source struct {
 func New(root string, st *store.Store, opts Options) *Source {
 	opts = opts.withDefaults()
 	s := &Source{opts: opts, root: root, store: st, reader: newReader(opts.Types, opts.Most), force: make(chan order, 1), layout: newLayout(root)}
+	s.beside = besides(opts.Types, opts.Bootstraps)
 	s.home = s.newPart(groups.Default)
 	s.parts = map[string]*part{groups.Default: s.home}
 	if opts.Validate {
-		s.validator = validate.New(opts.Types)
+		s.validator = validate.New(opts.Types, s.beside.secrets...)
 	}
 	return s
 }

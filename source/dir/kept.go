@@ -104,6 +104,6 @@ func (s *Source) tellGroup(g KeptGroup, since time.Time) {
 	}
 	s.opts.Log.Error(what, "group", g.Group, "errors", errs.Count(), "since", at)
 	for _, e := range errs {
-		s.opts.Log.Error("configuration error", "group", g.Group, "error", e.Error())
+		s.opts.Log.Error("configuration error", "group", g.Group, "code", e.Coded(), "error", e.Error())
 	}
 }

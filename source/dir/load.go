@@ -8,6 +8,7 @@ import (
 	"github.com/chancery-xds/chancery/findings"
 	"github.com/chancery-xds/chancery/groups"
 	"github.com/chancery-xds/chancery/store"
+	"github.com/chancery-xds/chancery/xds"
 )
 
 func (s *Source) load(o order, sc *scanner) (Report, error) {
@@ -73,7 +74,7 @@ func (s *Source) take(p *plan) (store.Commit, error) {
 	s.held.Store(int64(held))
 	s.serves()
 	if s.opts.References {
-		s.missing = problems(s.dangling(s.shown, func(string) bool { return false }))
+		s.missing = problems(s.dangling())
 	}
 	if s.opts.Keep != nil && (len(commit.Changes) > 0 || !s.begun || redefined) {
 		s.opts.Keep(s.config(p.now))
@@ -97,7 +98,7 @@ func (s *Source) worlds(next map[string]world) []world {
 func (s *Source) commit(tx *store.Tx, p *plan) {
 	for name, part := range s.parts {
 		if name != groups.Default && p.layout.named[name] == nil {
-			part.commit(tx.Group(part.group), world{}, false)
+			part.commit(tx.Group(part.group), world{}, false, s.view(part))
 		}
 	}
 	needed := p.layout.needed()
@@ -107,13 +108,16 @@ func (s *Source) commit(tx *store.Tx, p *plan) {
 			part = s.newPart(name)
 		}
 		if p.rules == nil || !part.same(next) {
-			part.commit(tx.Group(part.group), next, s.opts.AllowEmpty || needed[name])
+			part.commit(tx.Group(part.group), next, s.opts.AllowEmpty || needed[name], s.view(part))
 		}
 	}
 	if p.rules != s.rules {
 		tx.Select(s.selector(p.rules))
 	}
 }
+
+// view returns what there is in the store of a group, from whomever.
+func (s *Source) view(p *part) xds.Tables { return s.store.Snapshot().View(p.group) }
 
 // behind reports whether a group is not what the files say.
 func (s *Source) behind() bool {

@@ -32,12 +32,13 @@ func (s *Source) storeGroup(name string) string {
 	return name
 }
 
-// commit writes what is new. An empty group is known if it is meant to be so.
-func (p *part) commit(tx *store.Tx, next world, meant bool) {
+// commit writes what is new, to a group with a view. If it is empty it is known if that is
+// meant to be so.
+func (p *part) commit(tx *store.Tx, next world, meant bool, view xds.Tables) {
 	p.world.replace(tx, next)
 	for _, t := range p.withheld {
-		if next.types[t.URL] == nil {
-			tx.Replace(t) // none of it is there
+		if next.types[t.URL] == nil { // none of it is there but what the program has set
+			tx.Replace(t, slices.Collect(view.Table(t).All())...)
 		}
 	}
 	if p.withheld = nil; meant || len(p.world.types) > 0 {

@@ -21,6 +21,9 @@ import (
 // What the files say then is to that what it is to the files of a moment ago: it is
 // taken all or nothing, and much that has gone is asked about. Clients that were
 // told the last good configuration find it when they come back.
+//
+// What the program has set in the group itself stays, unless the configuration has a resource of
+// the same type and name: that replaces it, as a load does.
 func (s *Source) Restore(c LastGood) error {
 	l, rules, err := s.defined(c.Definitions)
 	if err != nil {
@@ -42,6 +45,8 @@ func (s *Source) Restore(c LastGood) error {
 	}
 	var was, is []world
 	for _, p := range all {
+		view := s.view(p.part)
+		maps.DeleteFunc(p.before, func(n goneName, l gone) bool { return view.Table(l.Type).Lookup(n.name) != nil }) // it is the program's now
 		was, is = append(was, p.before.with(p.world)), append(is, p.world)
 	}
 	s.hides(was...)

@@ -21,8 +21,13 @@ var referrers = map[string][]*xds.Type{
 }
 
 // unused returns a warning for each resource that nothing refers to in a group that a node may
-// see together with its own, of the types of which that can be known.
-func (r *reach) unused() (found []findings.Problem) {
+// see together with its own, of the types of which that can be known, and no reference from
+// elsewhere.
+func (r *reach) unused(elsewhere []xds.Ref) (found []findings.Problem) {
+	outside := map[xds.Ref]bool{}
+	for _, ref := range elsewhere {
+		outside[ref] = true
+	}
 	used, all, have := map[xds.Ref][]string{}, map[string][]string{}, map[string][]string{}
 	order := slices.SortedFunc(maps.Keys(r.worlds), byGroup)
 	for _, group := range order {
@@ -50,15 +55,19 @@ func (r *reach) unused() (found []findings.Problem) {
 		w := r.worlds[group]
 		for _, url := range slices.Sorted(maps.Keys(referrers)) {
 			c := w.types[url]
-			if c == nil || together(all[url]) || !slices.ContainsFunc(referrers[url], func(t *xds.Type) bool {
+			if c == nil || together(all[url]) || outside[xds.Ref{Type: c.typ, Name: xds.Wildcard}] || !slices.ContainsFunc(referrers[url], func(t *xds.Type) bool {
 				return w.types[t.URL] != nil || together(have[t.URL])
 			}) {
 				continue
 			}
 			for _, name := range slices.Sorted(maps.Keys(c.at)) {
 				l := c.at[name]
-				if together(used[xds.Ref{Type: c.typ, Name: name}]) || l.OnDemand || c.typ.Collection(name) != "" || strings.HasPrefix(name, "xdstp:") ||
-					slices.ContainsFunc(l.Aliases, func(alias string) bool { return together(used[xds.Ref{Type: c.typ, Name: alias}]) }) {
+				use := func(name string) bool {
+					ref := xds.Ref{Type: c.typ, Name: name}
+					return outside[ref] || together(used[ref])
+				}
+				if use(name) || l.OnDemand || c.typ.Collection(name) != "" || strings.HasPrefix(name, "xdstp:") ||
+					slices.ContainsFunc(l.Aliases, use) {
 					continue
 				}
 				p := l.Pos.problem("nothing refers to %s %q", c.typ, name)

@@ -47,7 +47,7 @@ func (b *bench) run() lines {
 
 // follow returns a function that waits for the store to hold what it is told.
 func (b *bench) follow() func(string) {
-	w := watchtest.Open(t, b.st, nil)
+	w := watchtest.Open(b, b.st, nil)
 	b.Cleanup(w.Close)
 	for _, t := range xds.Types() {
 		w.Interested(t, true, nil, nil)

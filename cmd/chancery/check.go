@@ -21,9 +21,12 @@ var errFindings = errors.New("there are findings")
 // A checking is what a check was asked for.
 type checking struct {
 	output, explain, envoy string
+	bootstrap              string
 	strict                 bool
 	ignore, sets           []string
 	opts                   dir.Options
+
+	stay []string // the files with bootstraps that were read
 }
 
 func checkCommand() *cobra.Command {
@@ -39,6 +42,10 @@ It also finds what Envoy would refuse: values that Envoy's API does not allow,
 inside of every typed_config too, and what Envoy was seen to refuse besides, such
 as two virtual hosts with one domain. What an extension thinks of its settings,
 Envoy alone knows: --envoy asks one.
+
+_bootstrap.yaml, which "chancery import" writes into the directory, or the file of
+--bootstrap, says what Envoy has from its bootstrap: clusters and secrets in there are
+not missed, and --envoy gives it the extensions in there.
 
 Warnings tell what is doubtful, such as a reference to a resource that no file
 has, or a resource that nothing refers to.
@@ -84,6 +91,7 @@ Exit codes: 0 no mistake, and with --strict no warning; 1 there is one; 2 wrong 
 	}
 	offer(cmd, "explain", codes...)
 	offer(cmd, "ignore", codes...)
+	f.StringVar(&k.bootstrap, "bootstrap", "", "`FILE` with the bootstrap of the Envoy that gets the resources, in place of _bootstrap.yaml of the directories")
 	setFlag(f, &k.sets)
 	sizeVar(f, &k.opts.MaxFile, "max-file", 64<<20, "largest `SIZE` of a file")
 	followFlag(f, &k.opts.FollowLinksOutside)
@@ -148,9 +156,20 @@ func (k *checking) run(cmd *cobra.Command, args []string) error {
 	if k.envoy != "" {
 		opts.Most = -1 // Envoy is not asked about what is wrong already, whether it is told or not
 	}
+	wrong := k.bootstraps(args)
+	if len(wrong) > 0 { // then nobody knows what Envoy has from there
+		ignore = append(ignore, findings.Dangling, findings.Unused, findings.SecretSource)
+	}
+	opts.Bootstraps = k.opts.Bootstraps
 	c := dir.CheckAll(args, cmd.InOrStdin(), opts, ignore...)
 	r := report.Report{Program: version(), Files: c.Files}
-	if k.envoy != "" {
+	switch {
+	case len(wrong) > 0 && k.envoy != "":
+		first := findings.Problem{File: wrong[0].File, Code: findings.NotTried, Warning: true, Message: "Envoy was not asked about anything: what it has from this file is not known"}
+		c = c.With(wrong, []findings.Problem{first}, k.opts.Most)
+	case len(wrong) > 0:
+		c = c.With(wrong, nil, k.opts.Most)
+	case k.envoy != "":
 		if c, err = k.ask(cmd.Context(), c); err != nil {
 			return failure{err, "--envoy wants the path of an Envoy that runs on this machine"}
 		}

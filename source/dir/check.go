@@ -14,6 +14,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/chancery-xds/chancery/findings"
+	"github.com/chancery-xds/chancery/xds"
 )
 
 // A Checked is what [Check] found.
@@ -35,7 +36,7 @@ type Checked struct {
 // With returns what is checked with more that was found, in its place, of which no more than
 // most are told, as Options have it.
 func (c Checked) With(errs, warnings []findings.Problem, most int) Checked {
-	c.by.most = most
+	c.by.opts.Most = most
 	c.Errors = c.by.summary("mistake", c.by.counted(slices.Concat(c.Errors, errs)), 0)
 	c.Warnings = c.by.summary("warning", c.by.counted(slices.Concat(c.Warnings, warnings)), 0)
 	return c
@@ -66,7 +67,7 @@ func CheckAll(paths []string, stdin io.Reader, opts Options, ignore ...findings.
 		s.missing = s.vain(next)
 	}
 	if readable(errs) { // what cannot be read refers to nothing
-		s.missing = append(s.missing, next.unused()...)
+		s.missing = append(s.missing, next.unused(s.beside.refs)...)
 	}
 	if len(errs) == 0 && len(next.types) == 0 {
 		errs = append(errs, findings.Problem{
@@ -93,7 +94,8 @@ func readable(errs []findings.Problem) bool {
 // are too many to be told are counted.
 func (s *Source) vain(w world) (found []findings.Problem) {
 	p := placer{s: s, files: map[string][]*yaml.Node{}, data: map[string][]byte{}}
-	missing := w.dangling(s.shown, s.bad())
+	bad := s.bad()
+	missing := w.dangling(s.shown, func(ref xds.Ref) bool { return s.beside.has(ref) || bad(ref.Name) })
 	told := missing[:s.shown(len(missing))]
 	s.untold += len(missing) - len(told)
 	for i, m := range told {

@@ -152,7 +152,7 @@ type stream struct {
 }
 
 func (b *bench) stream(group string) *stream {
-	s := &stream{b, watchtest.Open(t, b, &xds.Node{ID: group}), map[string]string{}}
+	s := &stream{b, watchtest.Open(b.T, b, &xds.Node{ID: group}), map[string]string{}}
 	s.w.Next()
 	return s
 }
@@ -200,7 +200,7 @@ func (s *stream) hear() {
 
 // next takes the newest view.
 func (s *stream) next() xds.View {
-	view, touched := watchtest.Next(t, s.w)
+	view, touched := watchtest.Next(s.b.T, s.w)
 	for name := range s.told {
 		if touched == nil || slices.ContainsFunc(touched, func(n xds.Names) bool { return slices.Contains(n[xds.VirtualHost.URL], name) }) {
 			s.look(view, name)

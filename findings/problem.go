@@ -36,7 +36,7 @@ func Count(problems []Problem) int {
 // Coded returns the code of the problem. One that was given none is another mistake.
 func (p Problem) Coded() Code { return cmp.Or(p.Code, Other) }
 
-// Error returns the problem in one line: file:line:column: path: message (hint).
+// Error returns the problem in one line: file:line:column: group edge: path: message (hint).
 func (p Problem) Error() string {
 	var b strings.Builder
 	b.WriteString(p.File)
@@ -49,6 +49,9 @@ func (p Problem) Error() string {
 	b.WriteString(": ")
 	if p.Warning {
 		b.WriteString("warning: ")
+	}
+	if p.Group != "" {
+		b.WriteString("group " + p.Group + ": ")
 	}
 	if p.Path != "" {
 		b.WriteString(p.Path + ": ")

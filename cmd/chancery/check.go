@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/chancery-xds/chancery/findings"
+	"github.com/chancery-xds/chancery/groups/cel"
 	"github.com/chancery-xds/chancery/internal/protofile"
 	"github.com/chancery-xds/chancery/internal/report"
 	"github.com/chancery-xds/chancery/source/dir"
@@ -148,7 +149,7 @@ func (k *checking) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	k.opts.Flag = flagOf
+	k.opts.Flag, k.opts.CEL = flagOf, cel.Compile
 	if k.opts.Types, err = readSets(k.sets); err != nil {
 		return err
 	}
@@ -162,7 +163,7 @@ func (k *checking) run(cmd *cobra.Command, args []string) error {
 	}
 	opts.Bootstraps = k.opts.Bootstraps
 	c := dir.CheckAll(args, cmd.InOrStdin(), opts, ignore...)
-	r := report.Report{Program: version(), Files: c.Files}
+	r := report.Report{Program: version(), Files: c.Files, Groups: c.Groups}
 	switch {
 	case len(wrong) > 0 && k.envoy != "":
 		first := findings.Problem{File: wrong[0].File, Code: findings.NotTried, Warning: true, Message: "Envoy was not asked about anything: what it has from this file is not known"}

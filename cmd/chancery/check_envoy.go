@@ -18,11 +18,35 @@ import (
 // quotes stands for what Envoy says of what has secrets in it.
 const quotes = "it quotes a resource with secrets, so its words are not told"
 
-// ask adds what a real Envoy says of the resources in which nothing is wrong by itself.
+// ask adds what a real Envoy says of the resources in which nothing is wrong by itself. It
+// is asked about each group with what that includes, as no Envoy has all of them.
 func (k *checking) ask(ctx context.Context, c dir.Checked) (dir.Checked, error) {
+	var errs, warnings []findings.Problem
+	for _, view := range c.Views() {
+		more, doubts, err := k.askOf(ctx, view)
+		if err != nil {
+			return c, err
+		}
+		errs, warnings = fresh(errs, more), fresh(warnings, doubts)
+	}
+	return c.With(errs, warnings, k.opts.Most), nil
+}
+
+// fresh adds what is not there, since several groups may include what is wrong.
+func fresh(all, more []findings.Problem) []findings.Problem {
+	for _, p := range more {
+		if !slices.Contains(all, p) {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// askOf asks about resources that an Envoy may have together.
+func (k *checking) askOf(ctx context.Context, loaded []dir.Loaded) (errs, warnings []findings.Problem, err error) {
 	var asked []dir.Loaded
 	var all []askenvoy.Resource
-	for _, l := range c.Sound() {
+	for _, l := range loaded {
 		if !l.Type.V2 {
 			asked = append(asked, l)
 			all = append(all, askenvoy.Resource{Type: l.Type, Name: l.Name, Body: l.Body})
@@ -34,9 +58,8 @@ func (k *checking) ask(ctx context.Context, c dir.Checked) (dir.Checked, error) 
 	}
 	answer, err := askenvoy.Ask(ctx, k.envoy, k.opts.Types, all, beside...)
 	if err != nil {
-		return c, err
+		return nil, nil, err
 	}
-	var errs, warnings []findings.Problem
 	if why := answer.Bootstrap; why != "" {
 		finder := sensitive.NewFinder(k.opts.Types)
 		if slices.ContainsFunc(k.opts.Bootstraps, func(m proto.Message) bool { return len(finder.Find(m).Values) > 0 }) {
@@ -67,7 +90,7 @@ func (k *checking) ask(ctx context.Context, c dir.Checked) (dir.Checked, error) 
 			skipped[l.Type.URL] = 0
 		}
 	}
-	return c.With(errs, warnings, k.opts.Most), nil
+	return errs, warnings, nil
 }
 
 func count(n int, what string) string {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/chancery-xds/chancery/groups/cel"
 	"github.com/chancery-xds/chancery/internal/bootstrap"
 	"github.com/chancery-xds/chancery/internal/export"
 	"github.com/chancery-xds/chancery/source/dir"
@@ -182,6 +183,7 @@ func (e *exporting) run() error {
 	}
 	e.options.Types = e.load.Types
 	e.store = store.New()
+	e.load.CEL = cel.Compile
 	e.load.Log, e.load.Flag, e.load.Review, e.load.HowToAllow = e.log, flagOf, e.review, "export anew: a start takes DIR as it is"
 	e.load.Done = func(_ time.Time, err error) {
 		if err == nil {
@@ -200,6 +202,9 @@ func (e *exporting) run() error {
 		return failure{err, ""}
 	}
 	defer e.to.Close()
+	if report.Groups > 0 {
+		e.warn([]string{fmt.Sprintf("there are %s in %s: that of the root alone is exported, for an Envoy that matches no other", count(report.Groups, "group"), e.dir)})
+	}
 	if !e.watch { // else Run tells them
 		for _, p := range report.Warnings {
 			fmt.Fprintln(e.stderr, p.Error())

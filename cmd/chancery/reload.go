@@ -68,9 +68,15 @@ Exit codes: 0 loaded; 1 not loaded, or not known, with the reason; 2 wrong usage
 			if len(r.Errors) > 0 {
 				return failure{errors.New("reload rejected, keeping the previous configuration"), ""}
 			}
+			for _, e := range r.Kept {
+				fmt.Fprintln(cmd.ErrOrStderr(), e)
+			}
 			fmt.Fprintf(cmd.OutOrStdout(), "ok: %s in %s, %d set, %d removed\n", count(r.Resources, "resource"), count(r.Files, "file"), r.Set, r.Removed)
 			if r.Held > 0 {
 				fmt.Fprintf(cmd.OutOrStdout(), "%s gone from the files: removed when a second look agrees, or with --allow-mass-delete at once\n", count(r.Held, "resource"))
+			}
+			if r.KeptGroups > 0 {
+				return failure{fmt.Errorf("reload rejected for %s, keeping the previous configuration of it; the others are loaded", count(r.KeptGroups, "group")), ""}
 			}
 			return nil
 		},

@@ -57,7 +57,7 @@ func (r *review) assignments(all []dir.Loaded) ([]dir.Loaded, error) {
 				return nil, fmt.Errorf("%v: %w", l.Pos, err)
 			}
 			a.Refs = []xds.Ref{}
-			more = append(more, dir.Loaded{Resource: a, Pos: l.Pos})
+			more = append(more, l.With(a))
 		}
 	}
 	return more, nil

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/chancery-xds/chancery/groups/cel"
 	"github.com/chancery-xds/chancery/internal/envoyapi"
 	"github.com/chancery-xds/chancery/internal/listen"
 	"github.com/chancery-xds/chancery/internal/monitor"
@@ -74,11 +75,15 @@ protobuf in text (.txtpb, .textproto, .pb_text) or binary (.pb), which hold a
 DiscoveryResponse. Names that begin with "." or "_" are skipped. Unknown fields
 are errors.
 
+A directory in DIR with a file group.yaml is a group, with all below it: the file
+says which nodes get it (docs/groups.md). DIR itself is the group of all others.
+
 Files are loaded again when they change, all of them or none: any mistake is
 logged with its place, and what was loaded before stays. So it does across a
 restart: the last good configuration is kept in --state-dir. Without one a mistake
 at start ends the program, and clients of a directory that has nothing yet are
-told nothing, not that everything is gone.
+told nothing, not that everything is gone. A group whose group.yaml has
+"on_error: alone" is loaded, or stays as it was, by itself.
 
 A load that removes more than half of what a type (of 20 resources or more) had
 in the last 10 minutes, or the last file, is refused, since it is what an
@@ -204,7 +209,7 @@ func (s *serving) run() error {
 	host, _ := os.Hostname()
 	id := identifier(host)
 	var src *dir.Source // before the first client
-	place := func(_ *xds.Node, t *xds.Type, name string) string { return src.Place(t, name) }
+	place := func(n *xds.Node, t *xds.Type, name string) string { return src.PlaceFor(n, t, name) }
 	redact := func(_ *xds.Node, t *xds.Type, text string) (string, bool) { return src.Redacted(t, text) }
 	xds := server.New(st, append(slices.Concat(s.limits.options(), s.manner.options()), server.WithLogger(s.log), server.WithObserver(m), server.WithDrainTime(s.drain), server.WithAge(s.front.age), server.WithIdentifier(func() string { return id }), server.WithPlaces(place), server.WithRedactor(redact))...)
 	m.Server(xds.Stats)
@@ -216,7 +221,10 @@ func (s *serving) run() error {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	defer func() { cancel(); running.Wait() }()
-	known := func() bool { return st.Snapshot().View(store.DefaultGroup) != nil }
+	known := func() bool {
+		s := st.Snapshot()
+		return s.View(store.DefaultGroup) != nil || len(s.Groups()) > 0
+	}
 	var unready atomic.Pointer[string] // why
 	unready.Store(new("the configuration is not loaded yet"))
 	if s.monitor != "" {
@@ -258,7 +266,7 @@ func (s *serving) run() error {
 	}
 	opts := dir.Options{
 		Log: s.log, MaxFile: s.maxFile, FollowLinksOutside: s.followOutside, V2: s.manner.v2, AllowMassDelete: s.allowMassDelete, HowToAllow: s.state.howToAllow(s.dir), AllowEmpty: s.allowEmpty,
-		Types: s.types, Confirm: s.confirm, References: true, Validate: s.validate, Flag: flagOf, Review: r.load, Done: func(at time.Time, err error) { s.state.loaded(err); m.Loaded(at, err); ring(loads) },
+		Types: s.types, CEL: cel.Compile, Confirm: s.confirm, References: true, Validate: s.validate, Flag: flagOf, Review: r.load, Done: func(at time.Time, err error) { s.state.loaded(err); m.Loaded(at, err); ring(loads) },
 	}
 	if s.state.keeper != nil {
 		opts.Keep = s.state.keeper.Keep
@@ -332,6 +340,9 @@ func (s *serving) first(src *dir.Source) error {
 		return nil
 	}
 	s.log.Info("loaded", report.Attrs()...)
+	if report.Kept != nil {
+		src.Tell(report.Kept)
+	}
 	if len(report.Counts) == 0 {
 		s.log.Warn("the configuration is empty: no file has a resource", "dir", s.dir, "files", report.Files, "clients_wait", !s.allowEmpty)
 	}

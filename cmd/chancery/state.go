@@ -29,6 +29,7 @@ type state struct {
 	door     *lastgood.Keeper                // of a folder for who reloads, if nothing is kept; nil: there is none
 	restored atomic.Pointer[lastgood.Config] // what is served, until the files are loaded; nil: the files are
 	failing  atomic.Pointer[time.Time]       // since when the files cannot be loaded; nil: they can
+	groups   atomic.Pointer[dir.Kept]        // those that are not loaded, while the others are; nil: all are
 }
 
 // stateDir is the flag of the commands that have to agree on it.
@@ -121,7 +122,12 @@ func (s *state) kept() func() bool {
 
 // loaded notes that the files were loaded.
 func (s *state) loaded(err error) {
-	if err == nil {
+	kept, some := errors.AsType[dir.Kept](err)
+	if err == nil || some {
+		s.groups.Store(nil)
+		if some {
+			s.groups.Store(&kept)
+		}
 		s.restored.Store(nil)
 		s.failing.Store(nil)
 		return
@@ -170,6 +176,13 @@ func (s *state) note() string {
 	if t := s.failing.Load(); t != nil {
 		return "the last good one: the files have been rejected since " + t.UTC().Format(time.RFC3339) + "; the log says why"
 	}
+	if k := s.groups.Load(); k != nil {
+		names := make([]string, 0, 3)
+		for _, g := range (*k)[:min(len(*k), 3)] {
+			names = append(names, g.Group)
+		}
+		return "the files, but not those of " + count(len(*k), "group") + ", which keep their last good: " + strings.Join(names, ", ") + "; the log says why"
+	}
 	return "the files"
 }
 
@@ -217,7 +230,7 @@ type operator struct{ src *dir.Source }
 
 func (o operator) Reload(ctx context.Context, approve bool) control.Reload {
 	report, err := o.src.Order(ctx, approve)
-	out := control.Reload{Files: report.Files, Held: report.Held}
+	out := control.Reload{Files: report.Files, Held: report.Held, Groups: report.Groups, KeptGroups: len(report.Kept), Kept: report.Kept.Problems()}
 	for _, c := range report.Counts {
 		out.Resources += c.N
 	}

@@ -31,6 +31,10 @@ type Reload struct {
 	Removed   int      `json:"removed"`
 	Held      int      `json:"held"`             // gone from the files, and served until a second look agrees
 	Errors    []string `json:"errors,omitempty"` // why nothing was loaded
+
+	Groups     int      `json:"groups,omitempty"`
+	KeptGroups int      `json:"kept_groups,omitempty"` // that stay as they were
+	Kept       []string `json:"kept,omitempty"`        // why
 }
 
 // A Handler does what is asked for.

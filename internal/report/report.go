@@ -16,6 +16,7 @@ import (
 type Report struct {
 	Program  string // its version
 	Files    int
+	Groups   int                // 0: there is one only
 	Counts   []Count            // of resources, by type
 	Findings []findings.Problem // errors first
 	Bad      bool               // the check fails
@@ -56,6 +57,9 @@ func message(p findings.Problem) string {
 	if p.Path != "" {
 		s = p.Path + ": " + s
 	}
+	if p.Group != "" {
+		s = "group " + p.Group + ": " + s
+	}
 	if p.Hint != "" {
 		s += " (" + p.Hint + ")"
 	}
@@ -94,7 +98,11 @@ func (r Report) summary() string {
 	if warnings > 0 {
 		line += "; " + plural(warnings, "warning")
 	}
-	return "ok: " + plural(n, "resource") + " in " + plural(r.Files, "file") + line
+	in := ""
+	if r.Groups > 0 {
+		in = " of " + plural(r.Groups, "group")
+	}
+	return "ok: " + plural(n, "resource") + " in " + plural(r.Files, "file") + in + line
 }
 
 func plural(n int, what string) string {
@@ -119,23 +127,25 @@ func JSON(w io.Writer, r Report) error {
 		Path     string        `json:"path,omitempty"`
 		Message  string        `json:"message"`
 		Hint     string        `json:"hint,omitempty"`
+		Group    string        `json:"group,omitempty"`
 		Others   int           `json:"others,omitempty"`
 	}
 	out := struct {
 		Version   int            `json:"version"`
 		OK        bool           `json:"ok"`
 		Files     int            `json:"files"`
+		Groups    int            `json:"groups,omitempty"`
 		Resources map[string]int `json:"resources"`
 		Errors    int            `json:"errors"`
 		Warnings  int            `json:"warnings"`
 		Findings  []finding      `json:"findings"`
-	}{Version: Version, OK: !r.Bad, Files: r.Files, Resources: map[string]int{}, Findings: []finding{}}
+	}{Version: Version, OK: !r.Bad, Files: r.Files, Groups: r.Groups, Resources: map[string]int{}, Findings: []finding{}}
 	out.Errors, out.Warnings = r.count()
 	for _, c := range r.Counts {
 		out.Resources[c.Type] = c.N
 	}
 	for _, p := range r.Findings {
-		out.Findings = append(out.Findings, finding{p.Coded(), severity(p), p.File, p.Pos.Line, p.Pos.Column, p.Path, p.Message, p.Hint, p.Others})
+		out.Findings = append(out.Findings, finding{p.Coded(), severity(p), p.File, p.Pos.Line, p.Pos.Column, p.Path, p.Message, p.Hint, p.Group, p.Others})
 	}
 	return encode(w, out)
 }

@@ -2,6 +2,7 @@ package dir
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -37,7 +38,8 @@ type Checked struct {
 	// Loaded are the resources that could be read, in the order of the files.
 	Loaded []Loaded
 
-	by *Source
+	by   *Source
+	plan *plan
 }
 
 // With returns what is checked with more that was found, in its place, of which no more than
@@ -88,7 +90,7 @@ func CheckAll(paths []string, stdin io.Reader, opts Options, ignore ...findings.
 	if len(paths) == 1 && paths[0] == Stdin && len(errs) == 1 && errs[0].Code == findings.Nothing {
 		errs[0] = findings.Problem{File: stdinName, Code: findings.Nothing, Message: "there is no resource in it"}
 	}
-	c := Checked{Files: len(s.files), Counts: p.counts(), Groups: len(p.layout.named), Errors: errs, Warnings: s.doubts(), by: s}
+	c := Checked{Files: len(s.files), Counts: p.counts(), Groups: len(p.layout.named), Errors: errs, Warnings: s.doubts(), by: s, plan: p}
 	for _, f := range sc.files {
 		c.Loaded = append(c.Loaded, s.files[f.path].loaded...)
 	}
@@ -223,6 +225,39 @@ func (c Checked) Sound() (sound []Loaded) {
 		}
 	}
 	return sound
+}
+
+// Views returns what [Checked.Sound] does, as nodes see it of a group with what that includes,
+// for each group that has something; all at once if there are no groups.
+func (c Checked) Views() (views [][]Loaded) {
+	sound := c.Sound()
+	if c.Groups == 0 {
+		return [][]Loaded{sound}
+	}
+	good := map[Pos]bool{}
+	for _, l := range sound {
+		good[l.Pos] = true
+	}
+	for _, group := range slices.SortedFunc(maps.Keys(c.plan.next), byGroup) {
+		if len(c.plan.next[group].types) == 0 {
+			continue
+		}
+		var view []Loaded
+		seen := map[xds.Ref]bool{}
+		for _, in := range c.plan.layout.includes(group) {
+			all := c.plan.next[in].all()
+			slices.SortFunc(all, func(a, b Loaded) int {
+				return cmp.Or(cmp.Compare(a.Type.URL, b.Type.URL), cmp.Compare(a.Name, b.Name))
+			})
+			for _, l := range all {
+				if at := (xds.Ref{Type: l.Type, Name: l.Name}); good[l.Pos] && !seen[at] {
+					seen[at], view = true, append(view, l)
+				}
+			}
+		}
+		views = append(views, view)
+	}
+	return views
 }
 
 // around returns the resource that a problem stands in, nil if that is not known.

@@ -230,7 +230,7 @@ func TestAlone(t *testing.T) {
 		var told error
 		b.src.opts.Done = func(_ time.Time, err error) { told = err }
 		b.write("edge/x.yaml", bad, "edge/e.yaml", clusters("e2"), "canary/c.yaml", clusters("c2"))
-		b.loads("", `group "edge": edge/x.yaml:1:`)
+		b.loads("", `edge/x.yaml:1:`)
 		b.want("edge", "CDS e")
 		b.want("canary", "CDS c2")
 		if _, ok := told.(Kept); !ok || b.src.loaded {
@@ -301,7 +301,7 @@ func TestAlone(t *testing.T) {
 		b.want("canary", "CDS c2 s")
 		b.remove("edge/x.yaml")
 		b.write("edge/s.yaml", placed("c2", "[canary]")) // a name that is taken there
-		b.loads("", `edge/s.yaml:1:1: CDS "c2" is already at`)
+		b.loads("", `edge/s.yaml:1:1: group edge: CDS "c2" is already at`)
 		b.want("canary", "CDS c2 s")
 	})
 	t.Run("at the first start it is not known", func(t *testing.T) {

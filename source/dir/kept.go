@@ -24,13 +24,7 @@ type KeptGroup struct {
 }
 
 // Error returns the errors, one on a line.
-func (k Kept) Error() string {
-	lines := make([]string, len(k))
-	for i, g := range k {
-		lines[i] = fmt.Sprintf("group %q: %v", g.Group, g.Err)
-	}
-	return strings.Join(lines, "\n")
-}
+func (k Kept) Error() string { return strings.Join(k.Problems(), "\n") }
 
 // Problems returns what is wrong, one for each error of each group.
 func (k Kept) Problems() (lines []string) {

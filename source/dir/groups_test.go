@@ -207,7 +207,7 @@ func TestElsewhere(t *testing.T) {
 		"another key":                     {"{" + clusterURL + ", name: s, x-chancery: {group: edge}}\n", `unknown key "group" (there are groups and on_demand)`},
 		"no name":                         {placed("s", "[]"), "a list of groups without a name"},
 		"no text":                         {placed("s", "[1]"), "x-chancery.groups[0]: the name of a group is needed"},
-		"a name that a group has twice":   {placed("e", "[edge]"), `s.yaml:1:1: CDS "e" is already at`},
+		"a name that a group has twice":   {placed("e", "[edge]"), `s.yaml:1:1: group default: CDS "e" is already at`},
 		"the same one, named twice":       {placed("s", "[edge, edge]"), ""},
 		"a name that the root has, too":   {placed("a", "[edge]"), ""},
 		"a name that another group has":   {placed("c", "[edge]"), ""},

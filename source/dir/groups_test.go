@@ -203,7 +203,7 @@ func TestElsewhere(t *testing.T) {
 		b.want("edge", "CDS e")
 	})
 	for name, tt := range map[string]struct{ file, want string }{
-		"a group that there is not":       {placed("s", "[edge, canry]"), `s.yaml:1:101: x-chancery.groups[1]: there is no group "canry" (did you mean "canary"?)`},
+		"a group that there is not":       {placed("s", "[edge, canry]"), `s.yaml:1:101: group default: x-chancery.groups[1]: there is no group "canry" (did you mean "canary"?)`},
 		"another key":                     {"{" + clusterURL + ", name: s, x-chancery: {group: edge}}\n", `unknown key "group" (there are groups and on_demand)`},
 		"no name":                         {placed("s", "[]"), "a list of groups without a name"},
 		"no text":                         {placed("s", "[1]"), "x-chancery.groups[0]: the name of a group is needed"},

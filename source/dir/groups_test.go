@@ -125,7 +125,7 @@ func TestGroups(t *testing.T) {
 		b.loads("", "")
 		b.want("edge-1", "CDS a")
 		b.write("edge/b.yaml", clusters("a"))
-		b.loads("edge/b.yaml:2:3: CDS \"a\" is already at", "")
+		b.loads("edge/b.yaml:2:3: group edge: CDS \"a\" is already at", "")
 	})
 	t.Run("otherwise: refuse", func(t *testing.T) {
 		b := newBench(t, "group.yaml", "otherwise: refuse\n", "a.yaml", clusters("a"), "edge/group.yaml", edgeGroup)
@@ -164,7 +164,7 @@ func TestGroups(t *testing.T) {
 		b := newBench(t, "a.yaml", clusters("a"), "edge/group.yaml", "mtch: {}\n")
 		b.loads(`edge/group.yaml:1:1: unknown key "mtch"`, "")
 		b.write("edge/group.yaml", "match: {}\ninclude: [defalt]\n")
-		b.loads(`edge/group.yaml:2:11: include[0]: there is no group "defalt" (did you mean "default"?)`, "")
+		b.loads(`edge/group.yaml:2:11: group edge: include[0]: there is no group "defalt" (did you mean "default"?)`, "")
 		b.want("edge", "nothing is known")
 	})
 	t.Run("places are those of the group that a node sees", func(t *testing.T) {

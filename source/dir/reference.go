@@ -58,7 +58,9 @@ func (p *placer) reference(d dangling) dangling {
 	dec := &decoder{Decoder: protofile.Decoder{File: d.from.File, Source: p.data[d.from.File], Types: p.s.types}, reader: p.s.reader}
 	at, whole := dec.place(n, d.from.Pos.Path, p.md, path)
 	dec.WarnAt(at, findings.Dangling, whole, d.Hint, d.Message)
+	group := d.Group
 	d.Problem = dec.Problems[0]
+	d.Problem.Group = group
 	return d
 }
 

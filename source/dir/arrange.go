@@ -2,7 +2,9 @@ package dir
 
 import (
 	"fmt"
+	"maps"
 	"path/filepath"
+	"slices"
 
 	"github.com/chancery-xds/chancery/findings"
 	"github.com/chancery-xds/chancery/groups"
@@ -89,20 +91,13 @@ func (p *plan) decide(defs map[string]*definition) {
 	if len(defs) == 0 && p.Source.rules == nil {
 		return
 	}
-	seen := map[*definition]bool{}
-	all := make([]groups.Definition, 0, len(defs))
-	for _, d := range defs {
-		if !seen[d] {
-			seen[d] = true
-			all = append(all, d.Definition)
-		}
-	}
+	all := p.definitions(defs)
 	if d := p.layout.named[p.opts.Group]; d != nil && p.opts.Group != groups.Default {
 		p.blame(d.Name, findings.Problem{File: d.File, Code: findings.GroupName, Message: fmt.Sprintf("the group %q of the store is that of the root", p.opts.Group)})
 	}
 	rules, problems := groups.New(all, groups.Options{CEL: p.opts.CEL})
 	for _, q := range problems {
-		name := p.layout.group(q.File)
+		name := p.owner(defs, filepath.Dir(q.File))
 		switch {
 		case q.Warning:
 			q.Group = name
@@ -114,4 +109,35 @@ func (p *plan) decide(defs map[string]*definition) {
 		}
 	}
 	p.rules = rules
+}
+
+// owner returns the group that a definition is blamed on: who gives itself the name of another
+// is still the one that it was.
+func (p *plan) owner(defs map[string]*definition, dir string) string {
+	if was := p.Source.layout.dirs[dir]; was != nil && p.parts[was.Name] != nil {
+		return was.Name
+	}
+	if d := defs[dir]; d != nil {
+		return d.Name
+	}
+	return p.layout.group(dir)
+}
+
+// definitions returns each once. Those that are alone with their errors come last: of two that
+// have one name the second is wrong.
+func (p *plan) definitions(defs map[string]*definition) []groups.Definition {
+	var first, last []groups.Definition
+	seen := map[*definition]bool{}
+	for _, dir := range slices.Sorted(maps.Keys(defs)) {
+		switch d := defs[dir]; {
+		case seen[d]:
+			continue
+		case p.alone(p.owner(defs, dir)):
+			last = append(last, d.Definition)
+		default:
+			first = append(first, d.Definition)
+		}
+		seen[defs[dir]] = true
+	}
+	return append(first, last...)
 }

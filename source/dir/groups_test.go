@@ -260,6 +260,18 @@ func TestAlone(t *testing.T) {
 		b.loads("", `edge/group.yaml`)
 		b.want("nobody", "CDS a2")
 	})
+	t.Run("who takes the name of another changes nothing for that one", func(t *testing.T) {
+		for name, file := range map[string]string{"alone now": "name: canary\n" + alone, "no more": "name: canary\nmatch: {}\n"} {
+			b := newBench(t, "a.yaml", clusters("a"), "aa/group.yaml", alone+"match: {id: aa}\n", "canary/group.yaml", canaryGroup, "canary/c.yaml", clusters("c"))
+			b.loads("", "")
+			b.src.parts["aa"] = b.src.newPart("aa")
+			b.write("aa/group.yaml", file, "canary/c.yaml", clusters("c2"))
+			b.loads("", "aa/group.yaml:1:7")
+			if b.want("canary", "CDS c2"); t.Failed() {
+				t.Log(name)
+			}
+		}
+	})
 	t.Run("its last word counts", func(t *testing.T) {
 		b := start(t)
 		b.write("edge/group.yaml", "match: {id: edge}\n", "edge/x.yaml", bad, "a.yaml", clusters("a2"))

@@ -30,9 +30,9 @@ type Options struct {
 	// prometheus.WrapRegistererWith.
 	Registry prometheus.Registerer
 
-	// Group says which group a node sees: the function given to
-	// [store.WithSelect]. Nil: all see the default group. It is called when a
-	// client has refused a response.
+	// Group says which group a node is counted in: where it sees several
+	// ([store.WithGroups]), the first. Nil: all are counted in the default group. It is called
+	// when a client has refused a response.
 	Group func(*xds.Node) string
 
 	// Snapshot returns what is served, to be counted at each scrape:

@@ -231,9 +231,9 @@ func TestPark(t *testing.T) {
 
 // view is the version of all clusters.
 func (w *world) view() string {
-	watch := watchtest.Open(t, w.store, nil)
+	watch := watchtest.Open(w.t, w.store, nil)
 	defer watch.Close()
-	v, _ := watchtest.Next(t, watch)
+	v, _ := watchtest.Next(w.t, watch)
 	return v.Table(xds.Cluster).Versions().Sum().String()
 }
 

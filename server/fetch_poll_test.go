@@ -250,8 +250,8 @@ type looking struct {
 }
 
 func (l *looking) Watch(context.Context, *xds.Node) (*looking, error) { return l, nil }
-func (l *looking) C() <-chan struct{}       { return l.c }
-func (l *looking) Close()                   {}
+func (l *looking) C() <-chan struct{}                                 { return l.c }
+func (l *looking) Close()                                             {}
 func (l *looking) Next() (xds.View, []xds.Names, error) {
 	return l, nil, nil
 }

@@ -217,7 +217,7 @@ func (g *group) relaid(ls layers, old *xds.Table, url string, names []string) *x
 	if g.edits == nil {
 		g.edits = map[string]int{}
 	}
-	if g.edits[url] += len(names); g.edits[url] > max(minEdits, ls.above()) {
+	if g.edits[url] += len(names); g.edits[url] > ls.above() {
 		delete(g.edits, url)
 		return ls.table()
 	}
@@ -226,9 +226,6 @@ func (g *group) relaid(ls layers, old *xds.Table, url string, names []string) *x
 	}
 	return old
 }
-
-// minEdits is how many names a table of an overlay is edited by at least before all is laid anew.
-const minEdits = 64
 
 // Layers are the tables of one type that are laid over each other: the first that has a name
 // is seen. None is nil.

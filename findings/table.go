@@ -42,10 +42,10 @@ var table = []Kind{
 		"Delete the file, or leave a comment in it."},
 
 	{Dangling, true, "a reference to a resource that no file has",
-		"Requests to a cluster that does not exist get 503, and Envoy refuses a listener whose own route_config (not RDS) names one, unless validate_clusters is false: \"unknown cluster\". Envoy waits 15 s for endpoints, and 15 s for a route configuration or a secret, before it goes on without.",
+		"Requests to a cluster that does not exist get 503, and Envoy refuses a listener whose own route_config (not RDS) names one, unless validate_clusters is false: \"unknown cluster\". Envoy waits 15 s for endpoints, and 15 s for a route configuration or a secret, before it goes on without. With groups (docs/groups.md) it is judged over all groups that one node may get together with that of the reference: what a group includes, who includes it, and groups whose rules may both hold. Two are taken for apart only if their rules ask for different values, or beginnings, of the same one of id, cluster, locality and user agent, or if one is for nodes that match no other; of metadata, CEL, any and not nothing is concluded. So a group that may be of help is never missed, and a reference that only some nodes cannot follow is not told.",
 		"Correct the name, or add the resource. If Envoy's bootstrap has the cluster, --bootstrap FILE says so."},
 	{Unused, true, "a resource that nothing refers to",
-		"No file refers to it, so no client asks for it by name; a cluster is sent and used by nobody. This is not looked for where something may refer to any resource of the type, such as a cluster_header or a Lua script.",
+		"No file refers to it, so no client asks for it by name; a cluster is sent and used by nobody. This is not looked for where something may refer to any resource of the type, such as a cluster_header or a Lua script. With groups, whatever refers to it in a group that one node may get together with its own counts, as for XDS0201.",
 		"Remove it, or correct the name where it was to be used. If Envoy's bootstrap refers to it, --bootstrap FILE says so. If something else outside of the files does, ignore this."},
 
 	{Rule, false, "a value that Envoy's API does not allow",

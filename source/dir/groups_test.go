@@ -3,6 +3,7 @@ package dir
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"path/filepath"
@@ -233,7 +234,7 @@ func TestAlone(t *testing.T) {
 		b.loads("", `edge/x.yaml:1:`)
 		b.want("edge", "CDS e")
 		b.want("canary", "CDS c2")
-		if _, ok := told.(Kept); !ok || b.src.loaded {
+		if _, ok := errors.AsType[Kept](told); !ok || b.src.loaded {
 			t.Errorf("%T %v", told, told)
 		}
 		b.remove("edge/x.yaml")

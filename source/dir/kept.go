@@ -86,17 +86,18 @@ func (s *Source) tellKept(now time.Time, always bool) {
 }
 
 func (s *Source) tellGroup(g KeptGroup, since time.Time) {
-	what := "group rejected, keeping its previous configuration"
-	if g.Never {
-		what = "group rejected: its nodes are told nothing"
-	}
-	at := since.UTC().Format(time.RFC3339)
 	errs, ok := errors.AsType[Errors](g.Err)
-	if !ok {
-		s.opts.Log.Error(what, "group", g.Group, "error", g.Err, "since", at)
-		return
+	attrs := []any{"group", g.Group, "since", since.UTC().Format(time.RFC3339)}
+	if ok {
+		attrs = append(attrs, "errors", errs.Count())
+	} else {
+		attrs = append(attrs, "error", g.Err)
 	}
-	s.opts.Log.Error(what, "group", g.Group, "errors", errs.Count(), "since", at)
+	if g.Never {
+		s.opts.Log.Error("group rejected: its nodes are told nothing", attrs...)
+	} else {
+		s.opts.Log.Error("group rejected, keeping its previous configuration", attrs...)
+	}
 	for _, e := range errs {
 		s.opts.Log.Error("configuration error", "group", g.Group, "code", e.Coded(), "error", e.Error())
 	}

@@ -72,6 +72,17 @@ func BenchmarkLoadGroups(b *testing.B) {
 	b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/10_000, "B/group")
 }
 
+func BenchmarkCheckGroups(b *testing.B) {
+	root := b.TempDir()
+	writeGroups(b, root, 10_000)
+	b.ReportAllocs()
+	for b.Loop() {
+		if c := Check(root, Options{}); len(c.Errors) > 0 || c.Groups != 10_001 {
+			b.Fatal(c)
+		}
+	}
+}
+
 func BenchmarkReloadGroups(b *testing.B) {
 	root := b.TempDir()
 	writeGroups(b, root, 10_000)

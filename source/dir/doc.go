@@ -13,6 +13,11 @@
 // each. [Check] does the same without a store, for a test or a program that is run before
 // files are merged.
 //
+// A directory with a file group.yaml is a group of its own, with all below it (docs/groups.md):
+// the source fills a group of the store for each, and has the store select by the rules in
+// these files. A group with "on_error: alone" is loaded, or kept, by itself: [Report] says
+// which are kept.
+//
 // The package interprets no resource: the files are Envoy's own (docs/files.md), the names
 // and references in them are data. It knows messages by the descriptors of Envoy's API,
 // which are embedded, so that none of Envoy's generated code is linked.

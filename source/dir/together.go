@@ -12,10 +12,11 @@ type together struct {
 	layout *layout
 	roots  map[string][]string // by group: those with a rule that bring it in
 	others map[string]bool     // what nodes get that match none
+	known  map[[2]string]bool  // what was asked already
 }
 
 func (l *layout) together() *together {
-	t := &together{layout: l, roots: map[string][]string{}, others: map[string]bool{}}
+	t := &together{layout: l, roots: map[string][]string{}, others: map[string]bool{}, known: map[[2]string]bool{}}
 	otherwise := groups.Default
 	for name, d := range l.named {
 		if d.Otherwise != "" {
@@ -44,6 +45,17 @@ func (t *together) see(a, b string) bool {
 	case !t.others[a] && t.roots[a] == nil, !t.others[b] && t.roots[b] == nil:
 		return true
 	}
+	yes, known := t.known[[2]string{a, b}]
+	if !known {
+		yes = t.both(a, b)
+		t.known[[2]string{a, b}] = yes
+	}
+	return yes
+}
+
+// both reports whether a node may match a group that brings in the one, and one that brings
+// in the other.
+func (t *together) both(a, b string) bool {
 	for _, m := range t.roots[a] {
 		for _, n := range t.roots[b] {
 			if m == n || !apart(t.layout.named[m].Match, t.layout.named[n].Match) {

@@ -127,6 +127,15 @@ func (s *Snapshot) Groups() []string {
 	return slices.DeleteFunc(names, func(name string) bool { return bare(s.views[name]) })
 }
 
-// View returns what the nodes of a group see, which is nothing in a group that
-// does not exist. It must not be changed.
-func (s *Snapshot) View(group string) xds.Tables { return s.views[group] }
+// View returns what nodes see that see these groups, laid over each other in this order. It is nil
+// if one of them does not exist. It must not be changed.
+func (s *Snapshot) View(groups ...string) xds.Tables {
+	heads := make([]*head, len(groups))
+	for i, name := range groups {
+		heads[i] = &head{view: s.views[name]}
+	}
+	if len(heads) == 1 {
+		return heads[0].view
+	}
+	return laid(heads).view
+}

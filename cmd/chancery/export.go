@@ -22,6 +22,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/export"
 	"github.com/chancery-xds/chancery/source/dir"
 	"github.com/chancery-xds/chancery/store"
+	"github.com/chancery-xds/chancery/xds"
 )
 
 // An exporting is what chancery export is told by its flags.
@@ -38,6 +39,7 @@ type exporting struct {
 	stdout, stderr io.Writer
 
 	store   *store.Store
+	source  *dir.Source
 	to      *export.Exporter
 	secrets atomic.Bool     // something that was loaded has one
 	told    map[string]bool // warnings
@@ -72,6 +74,8 @@ first, then listeners and routes, then removals. Envoy cannot say when it is rea
 
 With --watch, OUT follows DIR until SIGTERM or SIGINT. An error in DIR or a full
 disk is logged and leaves OUT as it is; SIGHUP tries again at once.
+
+If DIR has groups, the Envoy gets those that match --node and --cluster.
 
 OUT must not be inside DIR. If it does not exist it is made, with mode 0750;
 whoever can read OUT can read the secrets in it. If Envoy sees OUT at another
@@ -190,8 +194,8 @@ func (e *exporting) run() error {
 			ring(changed)
 		}
 	}
-	src := dir.New(e.dir, e.store, e.load)
-	report, err := src.Load()
+	e.source = dir.New(e.dir, e.store, e.load)
+	report, err := e.source.Load()
 	switch {
 	case err != nil:
 		return notLoaded(e.stderr, e.dir, "exported", err)
@@ -202,9 +206,6 @@ func (e *exporting) run() error {
 		return failure{err, ""}
 	}
 	defer e.to.Close()
-	if report.Groups > 0 {
-		e.warn([]string{fmt.Sprintf("there are %s in %s: that of the root alone is exported, for an Envoy that matches no other", count(report.Groups, "group"), e.dir)})
-	}
 	if !e.watch { // else Run tells them
 		for _, p := range report.Warnings {
 			fmt.Fprintln(e.stderr, p.Error())
@@ -219,8 +220,8 @@ func (e *exporting) run() error {
 
 	var running sync.WaitGroup
 	defer func() { cancel(); running.Wait() }()
-	running.Go(func() { src.Run(ctx) })
-	e.follow(ctx, changed, hangups, src.Reload)
+	running.Go(func() { e.source.Run(ctx) })
+	e.follow(ctx, changed, hangups, e.source.Reload)
 	e.log.Info("ended")
 	return nil
 }
@@ -274,8 +275,11 @@ func (e *exporting) follow(ctx context.Context, changed <-chan struct{}, hangups
 
 // export exports what was loaded last, and says so.
 func (e *exporting) export(ctx context.Context) error {
-	view := e.store.Snapshot().View(store.DefaultGroup)
-	r, err := e.to.Export(ctx, view)
+	d := e.source.Decide(&xds.Node{ID: e.client.Node, Cluster: e.client.Cluster})
+	if d.Groups == nil {
+		return fmt.Errorf("no group matches the node of --node %q and --cluster %q, and such nodes are refused", e.client.Node, e.client.Cluster)
+	}
+	r, err := e.to.Export(ctx, e.store.Snapshot().View(d.Groups...))
 	if err != nil {
 		return err
 	}

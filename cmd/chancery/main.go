@@ -42,7 +42,7 @@ Each flag may be given as an environment variable instead: CHANCERY_LISTEN for
 	}
 	root.SetFlagErrorFunc(wrongFlag)
 	serve := serveCommand()
-	root.AddCommand(serve, checkCommand(), importCommand(), reloadCommand(), exportCommand(), bootstrapCommand(), healthCommand(), versionCommand(), packagingCommand(), limitsTopic(serve))
+	root.AddCommand(serve, checkCommand(), previewCommand(), importCommand(), reloadCommand(), exportCommand(), bootstrapCommand(), healthCommand(), versionCommand(), packagingCommand(), limitsTopic(serve))
 	versionFlag(root)
 	completions(root)
 	strict(root)

@@ -50,6 +50,16 @@ func (s *Source) PlaceFor(n *xds.Node, t *xds.Type, name string) string {
 	return s.Place(t, name) // it may have been of a group that the node saw before
 }
 
+// Decide returns which groups a node gets by what is served now, and why; without groups in
+// the directory it is that of the root. It may be called by anyone at any time.
+func (s *Source) Decide(n *xds.Node) groups.Decision {
+	now := s.served.Load()
+	if now == nil || now.rules == nil {
+		return groups.Decision{Groups: []string{groups.Default}, Reasons: []groups.Reason{{Group: groups.Default, Rule: "the directory has no groups"}}}
+	}
+	return now.rules.Decide(n)
+}
+
 // place returns where a resource of the world stands.
 func (w world) place(t *xds.Type, name string) string {
 	c := w.types[t.URL]

@@ -1,0 +1,274 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/chancery-xds/chancery/groups"
+	"github.com/chancery-xds/chancery/groups/cel"
+	"github.com/chancery-xds/chancery/internal/envoyapi"
+	"github.com/chancery-xds/chancery/internal/protofile"
+	"github.com/chancery-xds/chancery/source/dir"
+	"github.com/chancery-xds/chancery/store"
+	"github.com/chancery-xds/chancery/wire"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// A previewing is what chancery preview is told by its flags.
+type previewing struct {
+	id, cluster, node string
+	output            string
+	load              dir.Options
+	sets              []string
+}
+
+// A preview is what a node would get. Its JSON is documented in docs/groups.md.
+type preview struct {
+	Version   int               `json:"version"`
+	Refused   bool              `json:"refused,omitempty"`
+	Groups    []previewGroup    `json:"groups"`
+	Otherwise string            `json:"otherwise,omitempty"` // why, if no group matches
+	Notes     []string          `json:"notes,omitempty"`
+	Resources []previewResource `json:"resources"`
+}
+
+type previewGroup struct {
+	Name  string `json:"name"`
+	Why   string `json:"why"`
+	Place string `json:"place,omitempty"`
+}
+
+type previewResource struct {
+	Type    string   `json:"type"`
+	Name    string   `json:"name"`
+	Group   string   `json:"group"`
+	Hides   []string `json:"hides,omitempty"` // groups whose resource of this name is not seen
+	Version string   `json:"resource_version"`
+	Bytes   int      `json:"bytes"`
+	Place   string   `json:"place"`
+}
+
+func previewCommand() *cobra.Command {
+	var p previewing
+	cmd := &cobra.Command{
+		Use:   "preview DIR",
+		Short: "Show what a node would get, and why",
+		Long: `Preview loads DIR as serve does, and shows which groups a node gets, which rule of which
+file says so, and which resources that are. No server is asked.
+
+The node is given by --node and --cluster, or whole by --node-json, as it stands in
+an Envoy's bootstrap.
+
+Exit codes: 0 the node gets groups; 1 it is refused, or DIR cannot be loaded; 2 wrong usage.`,
+		Example: `  chancery preview ./config --node edge-1 --cluster edge
+  chancery preview ./config --node-json '{"id": "pay-1", "metadata": {"team": "pay"}}'
+  chancery preview ./config --node edge-1 -o json | jq -r '.resources[].name'`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return fmt.Errorf("preview needs one directory, not %d", len(args))
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error { return p.run(cmd, args[0]) },
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.StringVar(&p.id, "node", "", "`ID` of the node")
+	f.StringVar(&p.cluster, "cluster", "", "`NAME` of the node's cluster")
+	f.StringVar(&p.node, "node-json", "", "the node as `JSON` or YAML: id, cluster, locality, metadata, user_agent_name, …; - reads it from stdin")
+	f.StringVarP(&p.output, "output", "o", "table", "`FORMAT`: table, json or name")
+	offer(cmd, "output", "table", "json", "name")
+	setFlag(f, &p.sets)
+	sizeVar(f, &p.load.MaxFile, "max-file", 64<<20, "maximum `SIZE` of a file of DIR")
+	followFlag(f, &p.load.FollowLinksOutside)
+	v2Flag(f, &p.load.V2)
+	return cmd
+}
+
+func (p *previewing) run(cmd *cobra.Command, root string) error {
+	write := map[string]func(io.Writer, *preview) error{"table": writeTable, "json": writeJSON, "name": writeNames}[p.output]
+	switch {
+	case write == nil:
+		return fmt.Errorf("--output: %q: must be table, json or name", p.output)
+	case p.node != "" && (p.id != "" || p.cluster != ""):
+		return errors.New("--node-json is the whole node: give id and cluster in it, not by --node and --cluster")
+	}
+	if err := checkMaxFile(p.load.MaxFile); err != nil {
+		return err
+	}
+	types, err := readSets(p.sets)
+	if err != nil {
+		return err
+	}
+	node := &xds.Node{ID: p.id, Cluster: p.cluster}
+	if p.node != "" {
+		src := []byte(p.node)
+		if p.node == "-" {
+			if src, err = io.ReadAll(cmd.InOrStdin()); err != nil {
+				return failure{err, ""}
+			}
+		}
+		if node, err = readNode(src, types); err != nil {
+			return fmt.Errorf("--node-json: %w", err)
+		}
+	}
+	st := store.New()
+	p.load.Types, p.load.Flag, p.load.CEL = types, flagOf, cel.Compile
+	p.load.AllowEmpty, p.load.AllowMassDelete = true, true
+	src := dir.New(root, st, p.load)
+	if _, err := src.Load(); err != nil {
+		return notLoaded(cmd.ErrOrStderr(), root, "shown", err)
+	}
+	seen := previewOf(src, st.Snapshot(), node)
+	if err := write(cmd.OutOrStdout(), seen); err != nil {
+		return failure{err, ""}
+	}
+	if seen.Refused {
+		return failure{fmt.Errorf("the node is refused: no group matches id %q, cluster %q", node.ID, node.Cluster), "otherwise: in " + dir.GroupFile + " of the root says what nodes get that match no group"}
+	}
+	return nil
+}
+
+// previewOf returns what a node would get of what a source has loaded.
+func previewOf(src *dir.Source, all *store.Snapshot, n *xds.Node) *preview {
+	d := src.Decide(n)
+	p := &preview{Version: 1, Refused: d.Groups == nil, Groups: []previewGroup{}, Notes: d.Notes, Resources: []previewResource{}}
+	for _, r := range d.Reasons {
+		if r.Group == "" {
+			p.Otherwise = r.String()
+			continue
+		}
+		g := previewGroup{Name: r.Group, Why: r.Rule}
+		switch {
+		case r.By != "":
+			g.Why = "included by " + r.By
+		case r.Rule == "":
+			g.Why = "otherwise"
+		}
+		if r.Place != (groups.Place{}) {
+			g.Place = r.Place.String()
+		}
+		p.Groups = append(p.Groups, g)
+	}
+	if p.Refused {
+		return p
+	}
+	for _, table := range byType(all.View(d.Groups...)) {
+		t := table.Type()
+		for _, r := range slices.SortedFunc(table.All(), func(a, b *xds.Resource) int { return cmp.Compare(a.Name, b.Name) }) {
+			in := slices.DeleteFunc(slices.Clone(d.Groups), func(g string) bool { return all.View(g).Table(t).Lookup(r.Name) == nil })
+			p.Resources = append(p.Resources, previewResource{
+				Type: t.String(), Name: r.Name, Group: in[0], Hides: in[1:],
+				Version: r.Version, Bytes: len(r.Body), Place: src.PlaceFor(n, t, r.Name),
+			})
+		}
+	}
+	return p
+}
+
+// byType returns the tables that have something, in push order.
+func byType(v xds.Tables) (all []*xds.Table) {
+	for _, t := range v {
+		if t.Type() != nil {
+			all = append(all, t)
+		}
+	}
+	slices.SortFunc(all, func(a, b *xds.Table) int {
+		return cmp.Or(cmp.Compare(a.Type().Rank(), b.Type().Rank()), cmp.Compare(a.Type().URL, b.Type().URL))
+	})
+	return all
+}
+
+// readNode returns the node that JSON or YAML says, as an Envoy's bootstrap has it.
+func readNode(src []byte, types *envoyapi.Types) (*xds.Node, error) {
+	typ, err := types.FindMessageByName("envoy.service.discovery.v3.DiscoveryRequest")
+	if err != nil {
+		return nil, err
+	}
+	docs, err := protofile.ParseYAML("node", src)
+	if err != nil {
+		return nil, err
+	}
+	if len(docs) != 1 {
+		return nil, fmt.Errorf("%d documents: must be one node", len(docs))
+	}
+	request := typ.New()
+	field := request.Descriptor().Fields().ByName("node")
+	d := protofile.Decoder{File: "node", Source: src, Types: types}
+	d.Message(docs[0], request.Mutable(field).Message().Interface(), "")
+	for _, p := range d.Problems {
+		if !p.Warning {
+			return nil, p
+		}
+	}
+	b, err := proto.Marshal(request.Interface())
+	if err != nil {
+		return nil, err
+	}
+	req, err := (&wire.Decoder{Variant: xds.SotW}).Decode(b)
+	if err != nil {
+		return nil, err
+	}
+	return req.Node, nil
+}
+
+func writeJSON(w io.Writer, p *preview) error {
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	return e.Encode(p)
+}
+
+func writeNames(w io.Writer, p *preview) error {
+	for _, r := range p.Resources {
+		if _, err := fmt.Fprintf(w, "%s/%s\n", r.Type, r.Name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func writeTable(out io.Writer, p *preview) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	if p.Otherwise != "" {
+		fmt.Fprintln(w, p.Otherwise)
+	}
+	if len(p.Groups) > 0 {
+		fmt.Fprintln(w, "GROUP\tWHY\tRULE")
+	}
+	for _, g := range p.Groups {
+		fmt.Fprintf(w, "%s\t%s\t%s\n", g.Name, g.Why, cmp.Or(g.Place, "-"))
+	}
+	for _, n := range p.Notes {
+		fmt.Fprintln(w, "note:", n)
+	}
+	if p.Refused {
+		return w.Flush()
+	}
+	fmt.Fprintln(w)
+	if len(p.Resources) == 0 {
+		fmt.Fprintln(w, "No resources.")
+		return w.Flush()
+	}
+	if err := w.Flush(); err != nil { // other columns follow
+		return err
+	}
+	fmt.Fprintln(w, "TYPE\tNAME\tGROUP\tBYTES\tVERSION\tFILE")
+	for _, r := range p.Resources {
+		group := r.Group
+		if len(r.Hides) > 0 {
+			group += " (hides " + strings.Join(r.Hides, ", ") + ")"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%s\n", r.Type, r.Name, group, r.Bytes, r.Version, r.Place)
+	}
+	return w.Flush()
+}

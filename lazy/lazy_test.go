@@ -1,6 +1,7 @@
 package lazy
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -87,6 +88,32 @@ func TestLookUp(t *testing.T) {
 			s.is("r/a=A")
 		}
 		b.asked("default/r/a", "edge/r/a")
+	})
+	on(t, "SUB-4 a stream that sees other groups than before", func(b *bench) {
+		b.be.set("r/a", res("r/a", "A"))
+		s := b.stream("edge")
+		defer s.w.Close()
+		s.subscribe("r/a")
+		b.sleep(time.Second)
+		b.asked("edge/r/a")
+		b.update(func(tx *store.Tx) {
+			tx.Select(func(context.Context, *xds.Node) ([]string, error) { return []string{"far", "edge"}, nil })
+		})
+		b.sleep(time.Second)
+		s.is("r/a=A")
+		b.asked() // one of its groups has it
+		b.update(func(tx *store.Tx) {
+			tx.Select(func(context.Context, *xds.Node) ([]string, error) { return []string{"other"}, nil })
+		})
+		b.be.set("r/a", res("r/a", "anew"))
+		s.is("r/a=A") // nothing is said of it until it is found
+		b.sleep(2 * time.Second)
+		s.is("r/a=anew")
+		b.asked("other/r/a")
+		s.unsubscribe("r/a")
+		if len(s.w.held) != 0 {
+			t.Errorf("%d names are held", len(s.w.held))
+		}
 	})
 	on(t, "many names wait for their turn", func(b *bench) {
 		s := b.stream("")

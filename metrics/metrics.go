@@ -90,6 +90,8 @@ func (m *Metrics) Server(stats func() server.Stats) {
 			func(s server.Stats) uint64 { return s.NodeChanges }),
 		counter("malformed_requests_total", "Streams ended because their client sent what is no request.",
 			func(s server.Stats) uint64 { return s.Malformed }),
+		counter("denied_total", "Streams and polls refused, or ended, because their node may see nothing.",
+			func(s server.Stats) uint64 { return s.Denied }),
 		counter("panics_total", "Panics that were caught: each ended a connection, a stream, a poll, a load of the configuration, or a search for a resource. Each is a defect; the log has its stack.",
 			func(s server.Stats) uint64 { return s.Panics }),
 		series.Labelled("throttled_total", "Times a client ran into a limit: streams, silent_streams, other_streams, first_request, request, subscription, write, which end its stream, unfinished, which ends its connection, and rate, address_rate, stream_rate, first_answers, which make it wait.",

@@ -15,7 +15,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// errNotKnown ends polls, which cannot wait for as long as streams can.
+// errNotKnown ends polls, which cannot wait for as long as streams can, and streams that cannot
+// wait any more, as they have begun.
 var errNotKnown = status.Error(codes.Unavailable, "nothing is configured for this node yet: try again later")
 
 var errDraining = status.Error(codes.Unavailable, "the server is shutting down")

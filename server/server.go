@@ -44,8 +44,9 @@ type Watch interface {
 	// before it: nil if any may, an empty list if none does.
 	//
 	// As long as the view is nil it is not known what the node may see: the stream
-	// waits, and its client keeps what it has. C rings when there is a view; the first after
-	// that comes without a hint.
+	// waits, and its client keeps what it has. C rings when there is a view. If it is nil later, as
+	// of a node that comes to see what nobody knows yet, the stream ends with UNAVAILABLE: its client
+	// keeps what it has, comes back, and waits.
 	//
 	// An error says that the node may see nothing any more, and ends the stream as one of Watch does.
 	Next() (xds.View, []xds.Names, error)

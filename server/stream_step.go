@@ -84,9 +84,10 @@ func (s *stream) refresh() error {
 	if err != nil {
 		return deny(err)
 	}
-	if view != nil { // else it sees other groups than before, and nobody knows what is in them
-		s.session.Change(view, touched)
+	if view == nil { // it sees other groups than before, and nobody knows what is in them
+		return errNotKnown
 	}
+	s.session.Change(view, touched)
 	return nil
 }
 

@@ -97,6 +97,11 @@ func TestOverlay(t *testing.T) {
 		if got := a.Groups(); !slices.Equal(got, []string{"edge", DefaultGroup}) || a.Group() != "edge" {
 			t.Errorf("groups %v", got)
 		}
+		other := watchtest.Open(t, st, &xds.Node{ID: "other"})
+		if got := other.Groups(); !slices.Equal(got, []string{DefaultGroup, "edge"}) {
+			t.Errorf("of a list that has a group three times: %v", got)
+		}
+		other.Close()
 		a.Close()
 		b.Close()
 		update(t, st, func(tx *Tx) { tx.Clear(); tx.Group("edge").Clear() })
@@ -224,7 +229,7 @@ func TestSelectUnknown(t *testing.T) {
 // What is laid over a large group shares its structure with it, however often that changes:
 // memory does not grow by a copy for each list of groups.
 func TestOverlayShares(t *testing.T) {
-	const overlays, size, commits = 200, 2000, 2000
+	const overlays, size, commits = 100, 2000, 1000
 	st, all := New(WithLog(1), WithGroups(func(_ context.Context, n *xds.Node) ([]string, error) {
 		return []string{n.ID, DefaultGroup}, nil
 	})), make([]*xds.Resource, size)

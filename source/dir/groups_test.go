@@ -156,10 +156,16 @@ func TestGroups(t *testing.T) {
 		b.loads("", "")
 		b.want("edge-1", "CDS a")
 	})
-	t.Run("nothing is known of an empty group", func(t *testing.T) {
-		b := newBench(t, "a.yaml", clusters("a"), "canary/group.yaml", canaryGroup)
+	t.Run("SAFE-10 a new group without resources silences no other", func(t *testing.T) {
+		b := newBench(t, "a.yaml", clusters("a"), "canary/group.yaml", canaryGroup, "other/group.yaml", canaryGroup, "other/b.yaml", clusters("b"))
 		b.loads("", "")
-		b.want("canary", "nothing is known")
+		b.want("canary", "CDS b")
+	})
+	t.Run("SAFE-10 nothing is known of a root without resources", func(t *testing.T) {
+		b := newBench(t, "other/group.yaml", canaryGroup, "other/b.yaml", clusters("b"))
+		b.loads("", "")
+		b.want("nobody", "nothing is known")
+		b.want("canary", "CDS b")
 	})
 	t.Run("mistakes in a group.yaml have a place", func(t *testing.T) {
 		b := newBench(t, "a.yaml", clusters("a"), "edge/group.yaml", "mtch: {}\n")

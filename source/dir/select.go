@@ -25,14 +25,16 @@ func (s *Source) selector(r *groups.Rules) store.Selector {
 	}
 }
 
-// needed returns the groups that are what they are even if they have nothing of their own:
-// they include others, or others include them. What is laid over each other is told to
-// nobody before all of it is known.
+// needed returns the groups that are known even if they have nothing: those with a file of their
+// own, which says that they are meant, and those that others include. What is laid over each
+// other is told to nobody before all of it is known: a new group without resources must not
+// silence those that its nodes see besides.
 func (l *layout) needed() map[string]bool {
 	needed := map[string]bool{}
 	for name, d := range l.named {
+		needed[name] = needed[name] || name != groups.Default
 		for _, other := range d.Include {
-			needed[name], needed[other] = true, true
+			needed[other] = true
 		}
 	}
 	return needed

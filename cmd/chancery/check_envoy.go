@@ -30,7 +30,7 @@ func (k *checking) ask(ctx context.Context, c dir.Checked) (dir.Checked, error) 
 			continue
 		}
 		if l.Secret != "" {
-			why = "it quotes a resource with secrets, so its words are not told"
+			why = "the reason is not shown, because it may quote a secret"
 		}
 		errs = append(errs, l.Pos.Problem(findings.Refused, fmt.Sprintf("Envoy refuses %s %q: %s", l.Type, l.Name, why)))
 	}
@@ -41,7 +41,7 @@ func (k *checking) ask(ctx context.Context, c dir.Checked) (dir.Checked, error) 
 	for _, i := range answer.Skipped {
 		l := asked[i]
 		if n := skipped[l.Type.URL]; n > 0 {
-			p := l.Pos.Problem(findings.NotTried, fmt.Sprintf("Envoy was not asked about %s, of which %q is the first", count(n, l.Type.String()+" resource"), l.Name))
+			p := l.Pos.Problem(findings.NotTried, fmt.Sprintf("Envoy did not validate %s; the first is %q", count(n, l.Type.String()+" resource"), l.Name))
 			p.Warning = true
 			warnings = append(warnings, p)
 			skipped[l.Type.URL] = 0

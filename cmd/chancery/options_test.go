@@ -192,7 +192,7 @@ func TestMonitor(t *testing.T) {
 		}
 	}
 	d.signal(syscall.SIGTERM)
-	d.logged("ending streams")
+	d.logged("shutting down: closing streams")
 	if code, body := get("/readyz"); code != http.StatusServiceUnavailable || !strings.Contains(body, "it is ending") {
 		t.Error(code, body)
 	}

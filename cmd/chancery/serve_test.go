@@ -382,7 +382,7 @@ func TestSignals(t *testing.T) {
 			t.Errorf("%s: %s", resp.Status, body)
 		}
 		d.signal(syscall.SIGTERM)
-		d.logged("ended before the files were loaded")
+		d.logged("stopped before the files were loaded")
 		d.exits(0)
 	})
 	t.Run("SIGTERM: health, streams, the end", func(t *testing.T) {
@@ -417,7 +417,7 @@ func TestSignals(t *testing.T) {
 		d := serve(t, []string{"--drain-delay", "1h"}, "a.yaml", cluster("a"))
 		d.healthy(healthgrpc.HealthCheckResponse_SERVING)
 		d.signal(syscall.SIGTERM)
-		d.logged("ending streams")
+		d.logged("shutting down: closing streams")
 		d.healthy(healthgrpc.HealthCheckResponse_NOT_SERVING)
 		s := d.clusters()
 		s.gets("a")
@@ -431,7 +431,7 @@ func TestSignals(t *testing.T) {
 			d := serve(t, []string{flag, "1h"}, "a.yaml", cluster("a"))
 			d.clusters().gets("a") // so that there is a stream to drain
 			d.signal(syscall.SIGTERM)
-			d.logged("ending streams")
+			d.logged("shutting down: closing streams")
 			d.signal(syscall.SIGHUP)
 			d.logged("loaded")
 		})
@@ -482,9 +482,9 @@ func TestSignals(t *testing.T) {
 		s := d.clusters()
 		s.gets("a")
 		d.signal(syscall.SIGTERM)
-		d.logged("ending streams")
+		d.logged("shutting down: closing streams")
 		d.signal(syscall.SIGTERM)
-		d.logged("chancery: error: ended at once: second signal: terminated")
+		d.logged("chancery: error: exited at once: second signal: terminated")
 		d.exits(1)
 	})
 }

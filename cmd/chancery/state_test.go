@@ -146,7 +146,7 @@ func TestSafeStart(t *testing.T) {
 			d = serveDir(t, d.dir, "--metrics-listen", "127.0.0.1:"+port)
 			d.clusters().gets(want...)
 			d.tells(port, "/readyz", "ok")
-			d.tells(port, "/readyz?verbose", "[i]configuration: the last good one, of 20")
+			d.tells(port, "/readyz?verbose", "[i]configuration: the last good configuration, of 20")
 			d.tells(port, "/metrics", "xds_server_config_restored 1\n")
 			if err := errors.Join(os.MkdirAll(d.dir, 0o777), os.WriteFile(d.dir+"/a.yaml", []byte(many(0, 30)), 0o666), os.RemoveAll(d.dir+"/b.yaml")); err != nil {
 				t.Fatal(err)
@@ -169,7 +169,7 @@ func TestSafeStart(t *testing.T) {
 		d.loads(port)
 		write(t, d.dir, "a.yaml", "a: [")
 		d.tells(port, "/metrics", "xds_server_config_last_load_successful 0\n")
-		d.tells(port, "/readyz?verbose", "[i]configuration: the last good one: the files have been rejected since 20")
+		d.tells(port, "/readyz?verbose", "[i]configuration: the last good configuration: the files have been rejected since 20")
 		write(t, d.dir, "a.yaml", many(0, 3))
 		d.loads(port)
 	})

@@ -169,7 +169,7 @@ func permissionLost(r *rig) {
 	r.must(os.Chmod(file, 0))
 	r.must(r.kill())
 	r.must(r.start())
-	if r.logged("the last good configuration is served, not what the files say") == 0 {
+	if r.logged("serving the last good configuration, not the files") == 0 {
 		r.t.Error("the server does not say that it serves the last good configuration")
 	}
 	r.note("killed, and started on what it may not read: %v", r.converges("from the last good configuration"))

@@ -314,7 +314,7 @@ func TestPollRefused(t *testing.T) {
 			t.Errorf("%d NACKs: %v", len(all), all)
 		}
 		synctest.Wait()
-		if got := strings.Count(w.log.String(), "client refused a response"); got != min(n, 1) {
+		if got := strings.Count(w.log.String(), "client refused a response (NACK)"); got != min(n, 1) {
 			t.Errorf("%d lines of the log:\n%s", got, w.log)
 		}
 		for _, text := range texts {

@@ -93,8 +93,8 @@ func TestStateWithoutSecrets(t *testing.T) {
 		}
 		d.killed()
 		d = serveDir(t, d.dir, without)
-		line := d.logged("the last good configuration is not kept: a start on bad files would have an older one, or none")
-		if line["error"] != `LDS "edge" has a secret in it and cannot be left out as a Secret (SDS) can` {
+		line := d.logged("the last good configuration is not stored: a restart with invalid files would serve an older one, or nothing")
+		if line["error"] != `LDS "edge" contains a secret, and cannot be left out as a Secret (SDS) can` {
 			t.Error(line)
 		}
 		if onDisk(d, 0) {

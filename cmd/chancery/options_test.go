@@ -193,7 +193,7 @@ func TestMonitor(t *testing.T) {
 	}
 	d.signal(syscall.SIGTERM)
 	d.logged("shutting down: closing streams")
-	if code, body := get("/readyz"); code != http.StatusServiceUnavailable || !strings.Contains(body, "it is ending") {
+	if code, body := get("/readyz"); code != http.StatusServiceUnavailable || !strings.Contains(body, "the server is shutting down") {
 		t.Error(code, body)
 	}
 }

@@ -426,7 +426,7 @@ func TestSignals(t *testing.T) {
 		d.healthy(healthgrpc.HealthCheckResponse_NOT_SERVING)
 	})
 	for _, flag := range []string{"--drain-delay", "--drain"} {
-		t.Run("SIGHUP reloads while it is ending, in "+flag, func(t *testing.T) {
+		t.Run("SIGHUP reloads while the server is shutting down, in "+flag, func(t *testing.T) {
 			t.Parallel()
 			d := serve(t, []string{flag, "1h"}, "a.yaml", cluster("a"))
 			d.clusters().gets("a") // so that there is a stream to drain

@@ -87,7 +87,7 @@ func (zeros) Read(b []byte) (int, error) { clear(b); return len(b), nil }
 
 // Nothing can be kept, while the server runs and when it starts. It serves all the same.
 func diskFull(r *rig) {
-	const unkept = "the last good configuration is not kept: a start on bad files would have an older one, or none"
+	const unkept = "the last good configuration is not stored: a restart with invalid files would serve an older one, or nothing"
 	free := r.fill()
 	took := r.notices(5*time.Second, nil)
 	harness.Eventually(r.t, 10*time.Second, "the log says that nothing is kept", func() error {

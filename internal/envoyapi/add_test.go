@@ -77,7 +77,7 @@ func TestWithFilesOfEnvoy(t *testing.T) {
 		{"a value of another number, in a message", `file { name: "envoy/config/core/v3/address.proto" package: "envoy.config.core.v3" message_type { name: "SocketAddress" enum_type { name: "Protocol" value { name: "UDP" number: 7 } } } }`,
 			"envoy.config.core.v3.SocketAddress.Protocol.UDP is number 7 there, and number 1 here"},
 		{"a message in another file", `file { name: "api/base.proto" package: "envoy.config.core.v3" message_type { name: "Locality" } }`,
-			"api/base.proto declares envoy.config.core.v3.Locality, and so does envoy/config/core/v3/base.proto: one of them is too many"},
+			"api/base.proto declares envoy.config.core.v3.Locality, and so does envoy/config/core/v3/base.proto: remove one of them"},
 		{"a name twice", `file { name: "a.proto" package: "a" message_type { name: "A" } } file { name: "b.proto" package: "a" message_type { name: "A" } }`, "b.proto declares a.A, and so does a.proto"},
 		{"a value of an enum twice", `file { name: "a.proto" package: "envoy.config.core.v3" enum_type { name: "Own" value { name: "OUTBOUND" number: 0 } } dependency: "envoy/config/core/v3/base.proto" }`, "OUTBOUND"},
 		{"an import that is missing", `file { name: "a.proto" dependency: "acme/other.proto" }`, "a.proto imports acme/other.proto, which is missing"},

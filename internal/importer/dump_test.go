@@ -80,8 +80,8 @@ func TestDump(t *testing.T) {
 		t.Errorf("nothing is said of what is missing: %s", notes)
 	}
 	for in, want := range map[string]string{
-		`{"configs": []}`:  "a config_dump without the bootstrap",
-		`{"configs": "x"}`: "a config_dump without a list of configs",
+		`{"configs": []}`:  "the config_dump has no bootstrap",
+		`{"configs": "x"}`: "the config_dump has no list \"configs\"",
 	} {
 		if _, problems := Do([]File{{Name: "d.json", Data: []byte(in)}}, options()); !strings.Contains(told(problems), want) {
 			t.Error(told(problems))

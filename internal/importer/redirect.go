@@ -33,9 +33,9 @@ func (im *importer) redirect() {
 				case s.Own():
 				case im.serves(s.Type, s.Name):
 					redirect(n, md, string(s.Field))
-					e.note("asks the server for %s %q", Kind(s.Type), s.Name)
+					e.note("reads %s %q from the server (ads)", Kind(s.Type), s.Name)
 				case s.File() != "":
-					e.note("still reads %s, on Envoy's machine", s.File())
+					e.note("still reads %s on Envoy's machine", s.File())
 				}
 			}
 		})
@@ -97,17 +97,17 @@ func (im *importer) redacted() {
 		}
 		if e.typ.Is(xds.Secret) && im.WithoutRedacted {
 			e.dropped = true
-			im.note("secret %q is left out: Envoy does not tell it (\"[redacted]\"). Write its file before clients ask for it", e.name)
+			im.note("secret %q is left out: Envoy does not show it (\"[redacted]\"). Write its file before clients subscribe to it", e.name)
 			continue
 		}
 		hint := "import the file that Envoy was started with, which has them"
 		if e.typ.Is(xds.Secret) {
 			hint += "; or leave such secrets out with --without-redacted, and write their files yourself"
 		}
-		e.Report(e.node, "", hint, `%s %q has "[redacted]" in it: Envoy's admin interface does not tell secrets`, Kind(e.typ), e.name)
+		e.Report(e.node, "", hint, `%s %q has "[redacted]" in it: Envoy's admin interface does not show secrets`, Kind(e.typ), e.name)
 	}
 	if im.boot != nil && isRedacted(im.boot) {
-		im.bootFrom.Report(im.boot, "", "import the file that Envoy was started with, which has them", `the bootstrap has "[redacted]" in it: Envoy's admin interface does not tell secrets`)
+		im.bootFrom.Report(im.boot, "", "import the file that Envoy was started with, which has them", `the bootstrap has "[redacted]" in it: Envoy's admin interface does not show secrets`)
 	}
 }
 

@@ -115,7 +115,7 @@ const (
 )
 
 // errCut says that a file is not all that was written.
-var errCut = errors.New("the file is damaged: its checksum is another")
+var errCut = errors.New("the file is damaged: its checksum does not match")
 
 // parse reads what write wrote.
 func parse(data []byte) (Config, error) {
@@ -124,7 +124,7 @@ func parse(data []byte) (Config, error) {
 		body, ok = bytes.CutPrefix(data, []byte(before))
 	}
 	if !ok {
-		return Config{}, errors.New("the file is of another version of Chancery, or of something else")
+		return Config{}, errors.New("the file was not written by this version of Chancery")
 	}
 	if len(body) < sha256.Size {
 		return Config{}, errCut
@@ -179,7 +179,7 @@ type counter struct {
 	left int64
 }
 
-var errLarge = errors.New("the configuration is too large to be kept")
+var errLarge = errors.New("the configuration is too large to be stored")
 
 func (c *counter) Write(b []byte) (int, error) {
 	if c.left -= int64(len(b)); c.left < 0 {

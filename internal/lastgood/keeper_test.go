@@ -260,7 +260,7 @@ func TestWithoutSecrets(t *testing.T) {
 	// Who asks for all listeners would be told that one is gone.
 	all.Types = append(all.Types, Type{Type: xds.Listener, Resources: []Resource{plain, key}})
 	for range 2 {
-		if err := k.Save(all); fmt.Sprint(err) != `LDS "key" has a secret in it and cannot be left out as a Secret (SDS) can` {
+		if err := k.Save(all); fmt.Sprint(err) != `LDS "key" contains a secret, and cannot be left out as a Secret (SDS) can` {
 			t.Error(err)
 		}
 		if _, err := k.Load(); !errors.Is(err, fs.ErrNotExist) {

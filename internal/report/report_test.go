@@ -45,7 +45,7 @@ a b/x,1.yaml:9: warning: leads to nothing [XDS0201]
 4 errors, 1 warning
 `,
 		"github": `::error file=a b/x%2C1.yaml,line=3,col=7,title=XDS0301 a value that Envoy's API does not allow::name: 100%25 wrong: "<x>" (a%0Ab)
-::error file=/etc/y.pb,title=XDS0100 another mistake::and 3 more mistakes
+::error file=/etc/y.pb,title=XDS0100 another error::and 3 more mistakes
 ::warning file=a b/x%2C1.yaml,line=9,title=XDS0201 a reference to a resource that no file has::leads to nothing
 4 errors, 1 warning
 `,

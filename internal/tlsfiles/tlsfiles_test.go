@@ -326,9 +326,9 @@ func TestBrokenFiles(t *testing.T) {
 	write(t, f.ClientCA, append(bytes.Clone(ca.PEM), "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"...))
 	check(f.ClientCA + ": certificate 2: x509")
 	write(t, f.ClientCA, one.Key)
-	check("holds a PRIVATE KEY, not only certificates")
+	check("contains a PRIVATE KEY, but only certificates are allowed")
 	write(t, f.ClientCA, nil)
-	check("holds no certificate")
+	check("contains no certificate")
 }
 
 func TestOpenErrors(t *testing.T) {
@@ -378,7 +378,7 @@ func TestExpiry(t *testing.T) {
 	w.logged("")
 	w.sleep(10 * 24 * time.Hour)
 	w.source.refresh()
-	w.logged("the certificate of --tls-cert ends soon")
+	w.logged("the certificate of --tls-cert expires soon")
 	w.sleep(time.Hour)
 	w.source.refresh()
 	w.logged("")
@@ -413,7 +413,7 @@ func TestExpiryAtStart(t *testing.T) {
 	if got, want := s.FirstExpiry(), start.AddDate(0, 0, 20); got.Sub(want).Abs() > time.Second {
 		t.Errorf("ends at %v, want %v", got, want)
 	}
-	if !strings.Contains(log.String(), "the certificate of --tls-cert ends soon") {
+	if !strings.Contains(log.String(), "the certificate of --tls-cert expires soon") {
 		t.Errorf("logged %q", log.String())
 	}
 }

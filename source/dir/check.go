@@ -75,7 +75,7 @@ func CheckAll(paths []string, stdin io.Reader, opts Options, ignore ...findings.
 		})
 	}
 	if len(paths) == 1 && paths[0] == Stdin && len(errs) == 1 && errs[0].Code == findings.Nothing {
-		errs[0] = findings.Problem{File: StdinName, Code: findings.Nothing, Message: "there is no resource in it"}
+		errs[0] = findings.Problem{File: StdinName, Code: findings.Nothing, Message: "the file has no resource"}
 	}
 	c := Checked{Files: len(s.files), Counts: next.counts(), Errors: errs, Warnings: s.doubts(), by: s}
 	for _, f := range sc.files {
@@ -149,7 +149,7 @@ func (s *scanner) one(path string, info fs.FileInfo) {
 	case !info.Mode().IsRegular():
 		s.fail(path, notRegular(info.Mode()))
 	case form(path) == nil:
-		s.fail(path, errors.New("its name says nothing of what is in it: it must end in .yaml, .yml, .json, .txtpb, .textproto, .pb_text or .pb"))
+		s.fail(path, errors.New("unknown file type: the name must end in .yaml, .yml, .json, .txtpb, .textproto, .pb_text or .pb"))
 	default:
 		s.files = append(s.files, found{path, stampOf(info)})
 	}

@@ -25,11 +25,11 @@ func (s *Source) holding(now time.Time) {
 		for _, gone := range m.absent {
 			names = slices.AppendSeq(names, maps.Keys(gone))
 		}
-		s.opts.Log.Warn("removals delayed: many resources are gone from the files",
+		s.opts.Log.Warn("removals delayed: many resources are missing from the files",
 			slog.Int("resources", m.held), slog.Any("first", first(names)), slog.String("in", s.opts.Confirm.String()))
 	case !s.waiting.told.IsZero() && (m.held == 0 || now.Sub(s.waiting.told) >= patience*m.confirm):
 		if m.joined > 0 {
-			s.opts.Log.Warn("removals delayed: more resources are gone from the files", slog.Int("resources", m.joined))
+			s.opts.Log.Warn("removals delayed: more resources are missing from the files", slog.Int("resources", m.joined))
 		}
 	default:
 		return
@@ -60,5 +60,5 @@ func (s *Source) since(lost map[string]loss) {
 	for _, l := range much {
 		gone = append(gone, fmt.Sprintf("%d of %d %s", len(l.names), l.had, l.of.typ))
 	}
-	s.opts.Log.Warn("more than half of a type has gone from the files since the last good configuration", slog.Any("gone", gone))
+	s.opts.Log.Warn("more than half of a type is missing from the files, compared to the last good configuration", slog.Any("gone", gone))
 }

@@ -24,7 +24,7 @@ func (s *Source) Restore(c LastGood) error {
 	withheld := func(t lastgood.Type) bool { return t.Withheld || t.V2 && !s.opts.V2 } // clients keep what they have
 	for _, t := range c.Types {
 		if t.V2 && !s.opts.V2 {
-			s.opts.Log.Warn("the last good configuration has resources of v2, which are left out", "type", t.URL, "resources", len(t.Resources), "hint", s.opts.called("V2")+" serves them")
+			s.opts.Log.Warn("resources of the v2 API in the last good configuration are left out", "type", t.URL, "resources", len(t.Resources), "hint", s.opts.called("V2")+" serves them")
 			continue
 		}
 		for _, r := range t.Resources {
@@ -54,7 +54,7 @@ func (s *Source) Restore(c LastGood) error {
 		}
 	}
 	if odd != nil { // what had gone, perhaps with its types, is no reason to forget the rest
-		s.opts.Log.Warn("what had gone shortly before cannot be read any more: clients may lose it before what refers to it", "resources", len(odd), "error", odd[0])
+		s.opts.Log.Warn("cannot read which resources were removed shortly before: clients may lose them before the resources that refer to them", "resources", len(odd), "error", odd[0])
 	}
 	if s.opts.Review != nil {
 		if _, err := s.opts.Review(w.all()); err != nil {

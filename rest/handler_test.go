@@ -162,11 +162,11 @@ func TestErrors(t *testing.T) {
 		status, code             int
 		want                     string
 	}{
-		{"no such path", "POST", "/v3/discovery:virtual_hosts", "{}", nil, 404, 5, `nothing is served at "/v3/discovery:virtual_hosts"; there are /v3/discovery:clusters, `},
-		{"ADS", "POST", "/v3/discovery:ads", "{}", nil, 404, 5, "neither the aggregated service (ADS) nor incremental xDS over REST"},
+		{"no such path", "POST", "/v3/discovery:virtual_hosts", "{}", nil, 404, 5, `nothing is served at "/v3/discovery:virtual_hosts"; the paths are /v3/discovery:clusters, `},
+		{"ADS", "POST", "/v3/discovery:ads", "{}", nil, 404, 5, "REST has neither the aggregated service (ADS) nor delta (incremental) xDS"},
 		{"v2", "POST", "/v2/discovery:clusters", "{}", nil, 404, 5, "nothing is served"},
 		{"GET", "GET", "/v3/discovery:clusters", "", nil, 405, 12, "/v3/discovery:clusters needs POST, not GET"},
-		{"delta", "POST", "/v3/discovery:clusters", `{"resourceNamesSubscribe":["a"]}`, nil, 400, 3, "no REST version of incremental xDS"},
+		{"delta", "POST", "/v3/discovery:clusters", `{"resourceNamesSubscribe":["a"]}`, nil, 400, 3, "REST has no delta (incremental) xDS"},
 		{"malformed", "POST", "/v3/discovery:clusters", `{"version_info":`, nil, 400, 3, "malformed JSON"},
 		{"wrong type", "POST", "/v3/discovery:clusters", `{"version_info":3}`, nil, 400, 3, "version_info: want a string, not 3"},
 		{"another type", "POST", "/v3/discovery:clusters", `{"type_url":"` + xds.Route.URL + `"}`, nil, 400, 3, "type_url: /v3/discovery:clusters serves " + xds.Cluster.URL + `, not "` + xds.Route.URL + `"`},

@@ -68,7 +68,7 @@ func TestWithFilesOfEnvoy(t *testing.T) {
 		{"a part of it", head + `} }`, ""},
 		{"a field of another version", head + `field { name: "planet" number: 99 type: TYPE_STRING label: LABEL_OPTIONAL } } }`, ""},
 		{"a field of another type", head + `field { name: "region" number: 1 type: TYPE_INT32 label: LABEL_OPTIONAL } } }`,
-			"envoy/config/core/v3/base.proto is not the envoy/config/core/v3/base.proto that is here already: envoy.config.core.v3.Locality.region is number 1, TYPE_INT32 there, and number 1, TYPE_STRING here"},
+			"envoy/config/core/v3/base.proto differs from the built-in envoy/config/core/v3/base.proto: envoy.config.core.v3.Locality.region is number 1, TYPE_INT32 there, and number 1, TYPE_STRING here"},
 		{"a field of another number", head + `field { name: "region" number: 7 type: TYPE_STRING label: LABEL_OPTIONAL } } }`, "envoy.config.core.v3.Locality.region is number 7, TYPE_STRING there, and number 1, TYPE_STRING here"},
 		{"a field of another name", head + `field { name: "area" number: 1 type: TYPE_STRING label: LABEL_OPTIONAL } } }`, "field 1 of envoy.config.core.v3.Locality is area there, and region here"},
 		{"a list", head + `field { name: "region" number: 1 type: TYPE_STRING label: LABEL_REPEATED } } }`, "is number 1, a list of TYPE_STRING there"},

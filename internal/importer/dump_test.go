@@ -76,7 +76,7 @@ func TestDump(t *testing.T) {
 		t.Errorf("it is imported: %s", notes)
 	}
 	im = do(t, options(), File{Name: "b.yaml", Data: []byte("static_resources: {clusters: [{name: a, connect_timeout: 1s}]}\ndynamic_resources: {ads_config: {api_type: GRPC}, cds_config: {ads: {}}}")})
-	if notes := strings.Join(im.Notes, "\n"); !strings.Contains(notes, "what Envoy has from another server is not imported") {
+	if notes := strings.Join(im.Notes, "\n"); !strings.Contains(notes, "resources that Envoy gets from another server are not in a file") {
 		t.Errorf("nothing is said of what is missing: %s", notes)
 	}
 	for in, want := range map[string]string{

@@ -225,7 +225,7 @@ func TestRefused(t *testing.T) {
 		"a slip":                   {"static_resources: {clusters: [{nam: a}]}", `e.yaml:1:32: static_resources.clusters[0]: unknown field "nam" in Cluster (did you mean "name"?)`},
 		"a slip of a slip":         {"static_resource: {}\nnode: {}", `e.yaml:1:1: unknown field "static_resource" in Bootstrap (did you mean "static_resources"?)`},
 		"a cluster without a name": {"static_resources: {clusters: [{type: EDS}]}", "e.yaml:1:31: cluster without a name"},
-		"tduplicate wo of a name":            {"static_resources:\n  clusters:\n  - name: a\n  - name: a", `e.yaml:4:5: cluster "a", first at e.yaml:3 (Envoy accepts only one of them)`},
+		"two of a name":            {"static_resources:\n  clusters:\n  - name: a\n  - name: a", `e.yaml:4:5: duplicate cluster "a", first at e.yaml:3 (Envoy accepts only one of them)`},
 		"a type of one's own":      {`static_resources: {listeners: [{name: a, metadata: {typed_filter_metadata: {x: {"@type": type.googleapis.com/acme.X}}}}]}`, `no message type is known as "acme.X" (--proto-set FILE adds messages that Envoy's API does not have)`},
 		"an empty file":            {"# nothing\n", "e.yaml: there is nothing to import"},
 		"a wrapper alone":          {`resources: [{"@type": type.googleapis.com/envoy.service.discovery.v3.Resource, name: a}]`, "e.yaml:1:13: the Resource has no field \"resource\""},

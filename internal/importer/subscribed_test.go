@@ -35,10 +35,10 @@ func TestSubscribed(t *testing.T) {
 	if got := im.Resources[0].Notes; len(got) != 1 || got[0] != "still reads /away.yaml on Envoy's machine" {
 		t.Error(got)
 	}
-	if got := im.Resources[1]; !strings.HasPrefix(string(got.Data), "# of two addresses\n") || got.Notes[0] != `reads endpoints " from the server (ads)web/blue"` {
+	if got := im.Resources[1]; !strings.HasPrefix(string(got.Data), "# of two addresses\n") || got.Notes[0] != `reads endpoints "web/blue" from the server (ads)` {
 		t.Errorf("%s\n%s", got.Notes, got.Data)
 	}
-	if got := strings.Join(im.Notes, "\n"); !strings.Contains(got, "docker-compose.yaml is passed over") {
+	if got := strings.Join(im.Notes, "\n"); !strings.Contains(got, "docker-compose.yaml is ignored") {
 		t.Error(got)
 	}
 }

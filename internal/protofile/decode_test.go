@@ -377,7 +377,7 @@ func TestAnysInEachOther(t *testing.T) {
 	for _, n := range []int{secret.Deepest, 2 * secret.Deepest} {
 		src := strings.Repeat(`{"@type": type.googleapis.com/google.protobuf.Any, value: `, n) + `{"@type": type.googleapis.com/google.protobuf.Empty}` + strings.Repeat("}", n)
 		_, d := decode(t, "c.yaml", src)
-		if got := all(d); (n > secret.Deepest) != strings.Contains(got, "google.protobuf.Any in each other") {
+		if got := all(d); (n > secret.Deepest) != strings.Contains(got, "google.protobuf.Any nested more than") {
 			t.Errorf("%d: %s", n, got)
 		}
 	}

@@ -62,9 +62,9 @@ func TestOwn(t *testing.T) {
 		{"CLUSTER_PROVIDED", cluster, `{"name":"c","lb_policy":"CLUSTER_PROVIDED"}`, "XDS0411 lb_policy: lb_policy: CLUSTER_PROVIDED is only for clusters of type ORIGINAL_DST"},
 
 		{"LOGICAL_DNS with one", cluster, of("LOGICAL_DNS", endpoint("a.example")), ""},
-		{"LOGICAL_DNS with two", cluster, of("LOGICAL_DNS", endpoint("a.example")+","+endpoint("b.example")), "XDS0408 load_assignment: a cluster of type LOGICAL_DNS needs one locality with one endpoint, and has 1 with 2"},
+		{"LOGICAL_DNS with two", cluster, of("LOGICAL_DNS", endpoint("a.example")+","+endpoint("b.example")), "XDS0408 load_assignment: a cluster of type LOGICAL_DNS needs one locality with one endpoint, but has 1 with 2"},
 		{"LOGICAL_DNS with two localities", cluster, `{"name":"c","type":"LOGICAL_DNS","load_assignment":{"cluster_name":"c","endpoints":[{"lb_endpoints":[` + endpoint("a") + `]},{"lb_endpoints":[` + endpoint("b") + `]}]}}`,
-			"XDS0408 load_assignment: a cluster of type LOGICAL_DNS needs one locality with one endpoint, and has 2 with 2"},
+			"XDS0408 load_assignment: a cluster of type LOGICAL_DNS needs one locality with one endpoint, but has 2 with 2"},
 
 		{"a host in a static cluster", cluster, of("STATIC", endpoint("::1")+","+endpoint("a.example")), `XDS0407 load_assignment.endpoints[0].lb_endpoints[1].endpoint.address.socket_address.address: "a.example" is not an IP address`},
 		{"a host that is looked up", cluster, of("STRICT_DNS", endpoint("a.example")), ""},

@@ -272,7 +272,7 @@ func (d *decoder) single(flat *yaml.Node, path string, w *wrapped) proto.Message
 		d.ReportAs(findings.NoMessage, flat, path, protofile.MeantKey(flat), `no "@type"`)
 	case url.Kind != yaml.ScalarNode || !strings.HasPrefix(url.Value, apis):
 		hint := cmp.Or(d.MeantType(url.Value), `for example "@type": `+apis+"envoy.config.cluster.v3.Cluster")
-		d.ReportAs(findings.NoType, url, path, hint, `"@type" is no type URL that begins with %s`, apis)
+		d.ReportAs(findings.NoType, url, path, hint, `"@type" must be a full type URL, which begins with %s`, apis)
 	default:
 		return d.Any(flat, path)
 	}

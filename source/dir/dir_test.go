@@ -356,7 +356,7 @@ func TestOddFiles(t *testing.T) {
 		b := newBench(t)
 		b.link(other.dir+"/a", "a.yaml")
 		b.link(other.dir+"/d", "d")
-		const out = ": a symbolic link out of the directory, to "
+		const out = ": a symbolic link that points outside the directory, to "
 		for _, name := range []string{"a.yaml", "d"} {
 			if got := b.try(); !strings.Contains(got, name+out) || !strings.Contains(got, ": Options.FollowLinksOutside follows it") {
 				t.Error(got)
@@ -370,7 +370,7 @@ func TestOddFiles(t *testing.T) {
 		b := newBench(t, "real/b.yaml", clusters("b"))
 		b.link(other.dir, "real/.hop")
 		b.link(".hop/x.yaml", "real/a.yaml")
-		if got := b.try(); !strings.Contains(got, "real/a.yaml: a symbolic link out of the directory, to ") {
+		if got := b.try(); !strings.Contains(got, "real/a.yaml: a symbolic link that points outside the directory, to ") {
 			t.Error(got)
 		}
 	})

@@ -37,7 +37,7 @@ func TestCertificates(t *testing.T) {
 	for _, tt := range []struct {
 		name, content, want string
 	}{
-		{"SAFE-11 ends soon", tlsSecret("s", cert, key), "SDS |\na.yaml:1:1: warning: SDS \"s\": the certificate in tls_certificate ends at " + say(soon) + " (clients refuse an expired certificate)\n"},
+		{"SAFE-11 ends soon", tlsSecret("s", cert, key), "SDS |\na.yaml:1:1: warning: SDS \"s\": the certificate in tls_certificate expires at " + say(soon) + " (clients refuse an expired certificate)\n"},
 		{"SAFE-11 has ended", tlsSecret("s", old, oldKey), "SDS |\na.yaml:1:1: warning: SDS \"s\": the certificate in tls_certificate expired at " + say(gone) + " (clients refuse an expired certificate)\n"},
 		{"SAFE-11 ends late", tlsSecret("s", fine, fineKey), "SDS |\n"},
 		{"SAFE-11 another's key", tlsSecret("s", cert, oldKey), "a.yaml:4:3: tls_certificate: private_key is not the key of the certificate\n"},

@@ -93,7 +93,7 @@ XDS0104 a.yaml:1:10: no message type is known as "envoy.config.cluster.v3.Clutse
 XDS0106 a.yaml:4:1: neither "@type" nor "resources" (did you mean "@type" and not "type"?)
 XDS0104 a.yaml:7:11: type_url: no message type is known as "x"
 XDS0106 a.yaml:9:12: resources: no "@type" (for example "@type": type.googleapis.com/envoy.config.cluster.v3.Cluster)
-XDS0104 a.yaml:10:11: type_url: this is not a type URL that begins with type.googleapis.com/ (did you mean "type.googleapis.com/envoy.config.cluster.v3.Cluster"?)
+XDS0104 a.yaml:10:11: type_url: this must be a full type URL, which begins with type.googleapis.com/ (did you mean "type.googleapis.com/envoy.config.cluster.v3.Cluster"?)
 XDS0106 a.yaml:12:1: this is a config_dump of Envoy, not a resource (chancery import a.yaml --out DIR converts it)
 XDS0802 a.yaml:9:12: warning: resources: a mapping for a list (put "- " before it: readers other than Envoy's need a list)
 `},

@@ -1,5 +1,6 @@
-# docker build -t chancery . — one static binary and nothing else. Releases have
-# the same image with the program that was released: packaging/Dockerfile.
+# docker build -t chancery . — one static binary and nothing else. The image of a
+# release has the program that was released, and says of itself what the last stage
+# here says but for HEALTHCHECK: tools/release-image reads it, without Docker.
 FROM golang:1.26 AS build
 WORKDIR /src
 COPY go.mod go.sum ./

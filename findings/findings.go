@@ -14,8 +14,8 @@ import (
 type Code string
 
 // The kinds of findings, in families: 01 reading, 02 references, 03 rules of Envoy's
-// API, 04 what Envoy refuses besides, 06 secrets, 08 other readers of the same file, 09
-// what a real Envoy says.
+// API, 04 what Envoy refuses besides, 06 secrets, 07 groups, 08 other readers of the same
+// file, 09 what a real Envoy says.
 const (
 	Other     Code = "XDS0100"
 	Syntax    Code = "XDS0101"
@@ -56,8 +56,18 @@ const (
 	KeyPair Code = "XDS0601"
 	Ending  Code = "XDS0602"
 
+	NoKey     Code = "XDS0701"
+	Selector  Code = "XDS0702"
+	GroupName Code = "XDS0703"
+	NoGroup   Code = "XDS0704"
+	Circle    Code = "XDS0705"
+	Misplaced Code = "XDS0706"
+	NoNode    Code = "XDS0707"
+
 	Portability Code = "XDS0801"
 	EnvoyOnly   Code = "XDS0802"
+	Misread     Code = "XDS0803"
+	Unfilled    Code = "XDS0804"
 
 	Refused  Code = "XDS0901"
 	NotTried Code = "XDS0902"
@@ -69,7 +79,7 @@ func (c Code) OfEnvoy() bool { return c >= Rule && c <= Weights }
 
 // Always reports whether it keeps files from being served whatever the server's flags are. So
 // nobody can leave it out: without it a check would say that all is well.
-func (c Code) Always() bool { return c < Dangling || c == KeyPair }
+func (c Code) Always() bool { return c < Dangling || c == KeyPair || c >= NoKey && c < NoNode }
 
 // A Kind is what is known of a code.
 type Kind struct {
@@ -125,19 +135,3 @@ func fill(text string) string {
 	}
 	return b.String()
 }
-
-// Page returns docs/findings.md.
-func Page() string {
-	var b strings.Builder
-	b.WriteString(head)
-	b.WriteString("| code | severity | finding |\n|---|---|---|\n")
-	for _, k := range table {
-		b.WriteString("| [" + string(k.Code) + "](#" + strings.ToLower(string(k.Code)) + ") | " + k.Severity() + " | " + k.Title + " |\n")
-	}
-	for _, k := range table {
-		b.WriteString("\n## " + string(k.Code) + "\n**" + upper(k.Title) + "** (" + k.Severity() + "). " + k.Why + "\n\n*What to do:* " + k.Remedy + "\n")
-	}
-	return b.String()
-}
-
-func upper(s string) string { return strings.ToUpper(s[:1]) + s[1:] }

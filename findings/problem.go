@@ -1,6 +1,7 @@
 package findings
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 )
@@ -30,6 +31,9 @@ func Count(problems []Problem) int {
 	}
 	return n
 }
+
+// Coded returns the code of the problem. One that was given none is another mistake.
+func (p Problem) Coded() Code { return cmp.Or(p.Code, Other) }
 
 // Error returns the problem in one line: file:line:column: path: message (hint).
 func (p Problem) Error() string {

@@ -1,17 +1,5 @@
 package findings
 
-const head = `# What check finds
-
-<!-- made by go test ./findings -update -->
-
-Each finding of ` + "`chancery check`" + ` has a code, which never changes its meaning. ` + "`chancery check --explain XDS0301`" + ` prints
-the text on this page. A server does not load files with an error. It checks for XDS03 and XDS04 only
-with ` + "`serve --validate`" + `, and XDS09, which only ` + "`check --envoy`" + ` reports: Envoy refuses such a resource when it gets it. A server loads files with
-warnings; ` + "`--strict`" + ` makes check fail because of them. ` + "`--ignore CODE`" + ` leaves a finding out, except those with which no server loads the files
-(XDS01, XDS0601). The formats of the output are in [files.md](files.md#checking-files).
-
-`
-
 var table = []Kind{
 	{Other, false, "another error",
 		"An error that has no code of its own; the message describes it. Or the message says how many more findings there are than are reported.",
@@ -55,10 +43,10 @@ var table = []Kind{
 
 	{Dangling, true, "a reference to a resource that no file has",
 		"Requests to a cluster that does not exist get 503, and Envoy refuses a listener whose own route_config (not RDS) names one, unless validate_clusters is false: \"unknown cluster\". Envoy waits 15 s for endpoints, and 15 s for a route configuration or a secret, before it goes on without.",
-		"Correct the name, or add the resource. If Envoy's bootstrap has the resource, ignore this."},
+		"Correct the name, or add the resource. If Envoy's bootstrap has the cluster, --bootstrap FILE says so."},
 	{Unused, true, "a resource that nothing refers to",
 		"No file refers to it, so no client subscribes to it; a cluster is sent, but unused. Check does not report this where something may refer to any resource of the type, such as a cluster_header or a Lua script.",
-		"Remove it, or correct the name in what should refer to it. If something outside the files refers to it, such as Envoy's bootstrap, ignore this."},
+		"Remove it, or correct the name in what should refer to it. If Envoy's bootstrap refers to it, give check the bootstrap with --bootstrap FILE. If something else outside the files refers to it, ignore this."},
 
 	{Rule, false, "a value that Envoy's API does not allow",
 		"Envoy's API states which values a field may have (protoc-gen-validate, \"PGV\"), and Envoy refuses the resource: \"Proto constraint validation failed\". If the error is in the resource itself and not in the settings of an extension, Envoy refuses the whole response, with all other resources in it.",
@@ -99,12 +87,12 @@ var table = []Kind{
 		"Change filter_chain_match in one of them, or merge the two."},
 	{SecretSource, false, "a secret without a source",
 		"A secret has a name but no sds_config, so Envoy looks for it in its bootstrap and refuses the resource: \"Unknown static secret\".",
-		"Add sds_config: {ads: {}, resource_api_version: V3}. If the bootstrap has the secret, --ignore XDS0410."},
+		"Add sds_config: {ads: {}, resource_api_version: V3}. If the bootstrap has the secret, give check the bootstrap with --bootstrap FILE."},
 	{Balancing, false, "a load balancing policy that does not fit the type of the cluster",
 		"A cluster of type ORIGINAL_DST needs lb_policy: CLUSTER_PROVIDED; clusters of type STATIC, STRICT_DNS, LOGICAL_DNS and EDS need another policy. Envoy refuses the cluster.",
 		"Change type or lb_policy."},
 	{NoSettings, false, "a filter without settings",
-		"Envoy finds a filter by the type of its typed_config, and no longer by its name. It refuses the listener: \"Didn't find a registered implementation\".",
+		"Envoy finds a filter by the \"@type\" of its typed_config, and no longer by its name. This is so for listener filters, network filters, HTTP filters and the filters of clusters. Envoy refuses the resource: \"Didn't find a registered implementation\". It ignores an HTTP filter with is_optional: true.",
 		"Add typed_config with the \"@type\" of the filter, even if all other fields have their defaults."},
 	{NoCert, false, "TLS for clients without a certificate",
 		"A DownstreamTlsContext has neither tls_certificates nor an SDS source for them. Envoy refuses the listener: \"No TLS certificates found for server context\".",
@@ -120,6 +108,28 @@ var table = []Kind{
 		"Clients refuse an expired certificate. Envoy itself accepts and serves it without a warning.",
 		"Renew it."},
 
+	{NoKey, false, "an unknown key in group.yaml",
+		"A group.yaml has no such key in this place. Without it, the group could match other nodes than you want.",
+		"Correct the key, or remove it. docs/groups.md lists all keys."},
+	{Selector, false, "an invalid rule for nodes",
+		"The rule of a group says which nodes get it. This rule has a pattern or an expression that is invalid or too large, so it is unknown which nodes match.",
+		"Correct the rule. docs/groups.md describes them. In a pattern * matches any characters and ? matches one; \\*, \\? and \\\\ match *, ? and \\."},
+	{GroupName, false, "a name that a group cannot have",
+		"Each group needs a different name of at most 256 bytes, without commas and control characters. \"default\" is the name of the root, and \"refuse\" is not a name for groups. Without name: the name is the path of the directory from the root.",
+		"Change name: in the group.yaml, or rename the directory."},
+	{NoGroup, false, "a group that does not exist",
+		"No directory has the group that is named here, or a group includes more than 100 others. Nodes that need its resources would not get them.",
+		"Correct the name. It is the name: in the group.yaml of the group, or else the path of its directory from the root, such as teams/pay."},
+	{Circle, false, "groups that include each other in a circle",
+		"If two groups have a resource of the same name, the group that includes the other wins. In a circle each group would win over all others, and over itself.",
+		"Remove one of the includes, or move what the groups share into a group that all of them include."},
+	{Misplaced, false, "a key that has no meaning in this group.yaml",
+		"The root is the group of nodes that match no other group, so its group.yaml cannot have match, include, name or on_error. The key otherwise is allowed only there.",
+		"Move the key to the group.yaml where it belongs, or remove it."},
+	{NoNode, true, "a group that no node gets",
+		"Its rule matches no node, such as any: []; or it has no rule, and no group that nodes get includes it. None of its resources is sent.",
+		"Correct the rule, or add the group to the include of another group."},
+
 	{Portability, true, "a form that Envoy's own reader refuses",
 		"Chancery accepts it, and clients get it in the protocol's own form. But Envoy could not read this file by itself, for example as a bootstrap or through path_config_source.",
 		"Use the form that Envoy accepts, if the file may also be used without Chancery."},
@@ -127,11 +137,17 @@ var table = []Kind{
 	{EnvoyOnly, true, "a form that only Envoy's own reader accepts",
 		"For example a single value instead of a list, an enum name in another case, a duration as a mapping, or yes for true: Envoy accepts it, and so does Chancery. Other readers of protobuf's JSON refuse it.",
 		"Write it as the message says, if other programs read the file, too."},
+	{Misread, true, "a value that Envoy's own reader takes for another one",
+		"Where any value is allowed, as in metadata (google.protobuf.Struct), Envoy's own reader takes y, yes and on for true, n, no and off for false, and 010 for 8, unless they are in quotes. Chancery follows YAML 1.2: the words are text, and 010 is 10.",
+		"Write true, false or the number, if you mean that. Put the value in quotes, if you mean text."},
+	{Unfilled, true, "a text that looks like a template that was not filled in",
+		"The whole text is ${...} or {{...}}, which has no meaning in Envoy. Clients get it as it is, probably because no program replaced it by a value.",
+		"Check and serve the output of the template, for example: helm template . | chancery check - . If the text is correct as it is, use --ignore XDS0804."},
 
 	{Refused, false, "Envoy refuses it",
 		"The Envoy given by --envoy refused the resource. The message is Envoy's own.",
 		"Fix what Envoy reports. If it misses a file or an extension, the machine that will run Envoy may have it."},
 	{NotTried, true, "Envoy did not validate it",
-		"A bootstrap, which check gives to Envoy, cannot contain this type of resource; or check has already run Envoy as often as it may.",
+		"A bootstrap, which check gives to Envoy, cannot contain this type of resource, or Envoy does not check it there (a generic secret); or check has already run Envoy as often as it may.",
 		"You can ignore this, or try the resource in a running Envoy."},
 }

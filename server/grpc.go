@@ -48,7 +48,13 @@ func Keepalive() keepalive.ServerParameters {
 // program links a compressor, such as grpc/encoding/gzip: 30 KB of them could become 31 MiB
 // before anybody counts these. Responses are never compressed: one encoding is shared by
 // all streams. A panic in a handler of any service ends its call with INTERNAL.
-// [Server.Credentials] and [Server.Tap] are options more.
+//
+// [Server.Credentials] and [Server.Tap] are options more, which a server that others than friends
+// can reach should have. Nothing tells if they are missing: without the first, requests that are not
+// whole, and streams that come and go, are not bounded; without the second, a flood of streams
+// without a request costs a goroutine each until they are refused.
+//
+//	g := grpc.NewServer(append(server.GRPCOptions(), grpc.Creds(s.Credentials(nil)), grpc.InTapHandle(s.Tap))...)
 func GRPCOptions() []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.ForceServerCodecV2(codec{encoding.GetCodecV2("proto")}),

@@ -4,13 +4,16 @@ import (
 	"strings"
 	"testing"
 
+	accesslogv3 "github.com/envoyproxy/go-control-plane/envoy/config/accesslog/v3"
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/anypb"
 
+	"github.com/chancery-xds/chancery/internal/envoyapi"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -33,7 +36,15 @@ func TestNewResource(t *testing.T) {
 		want, no string
 	}{
 		{name: "named by the message", typ: xds.Cluster, m: c, want: "backend"},
-		{name: "named by the caller", typ: xds.Cluster, given: "other", m: c, want: "other"},
+		{name: "named by the caller", typ: xds.Cluster, given: "backend", m: c, want: "backend"},
+		{name: "named by the caller alone", typ: xds.Cluster, given: "other", m: &clusterv3.Cluster{}, want: "other"},
+		{name: "named otherwise", typ: xds.Cluster, given: "other", m: c, no: `CDS resource "other": the name in the message is "backend"`},
+		{name: "named otherwise, packed", typ: xds.Cluster, given: "other", m: pack(t, c), no: `CDS resource "other": the name in the message is "backend"`},
+		{name: "named otherwise by another field", typ: xds.Endpoint, given: "other", m: &endpointv3.ClusterLoadAssignment{ClusterName: "eds"}, no: `EDS resource "other": the name in the message is "eds"`},
+		{name: "named otherwise, of v2", typ: xds.Cluster.Legacy(), given: "other", m: &anypb.Any{TypeUrl: xds.Cluster.Legacy().URL, Value: pack(t, c).Value}, no: `CDSv2 resource "other": the name in the message is "backend"`},
+		{name: "a field that is not the name", typ: xds.VirtualHost, given: "route/v", m: &routev3.VirtualHost{Name: "v"}, want: "route/v"},
+		{name: "a type that is not in the table", typ: xds.TypeOf("type.googleapis.com/envoy.config.accesslog.v3.AccessLog"), given: "log", m: &accesslogv3.AccessLog{Name: "another"}, want: "log"},
+		{name: "named, and not to be read", typ: xds.Cluster, given: "c", m: &anypb.Any{TypeUrl: xds.Cluster.URL, Value: []byte("an encoded Cluster")}, want: "c"},
 		{name: "another name field", typ: xds.Endpoint, m: &endpointv3.ClusterLoadAssignment{ClusterName: "eds"}, want: "eds"},
 		{name: "packed", typ: xds.Cluster, m: pack(t, c), want: "backend"},
 		{name: "packed and opaque", typ: xds.TypeOf("type.googleapis.com/my.Own"), given: "x", m: &anypb.Any{TypeUrl: "type.googleapis.com/my.Own", Value: []byte("any")}, want: "x"},
@@ -75,6 +86,51 @@ func TestNewResource(t *testing.T) {
 	b, _ := NewResource(xds.Cluster, "", pack(t, c))
 	if a.Version != b.Version || a.Version == "" {
 		t.Errorf("versions %q and %q of one message", a.Version, b.Version)
+	}
+}
+
+// The name is the first field of each message of the table that has one.
+func TestOwnName(t *testing.T) {
+	for _, typ := range xds.Types() {
+		m, err := envoyapi.Envoy().FindMessageByURL(typ.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, msg := "", m.New()
+		if typ.Name != "" {
+			want = "the name"
+			msg.Set(m.Descriptor().Fields().ByName(protoreflect.Name(typ.Name)), protoreflect.ValueOfString(want))
+		}
+		body, err := proto.Marshal(msg.Interface())
+		for _, typ := range []*xds.Type{typ, typ.Legacy()} {
+			if typ != nil && (err != nil || ownName(typ, body) != want) {
+				t.Errorf("%s: %q, %v", typ, ownName(typ, body), err)
+			}
+		}
+	}
+}
+
+// BenchmarkNewResource is what a resource costs before it is set.
+func BenchmarkNewResource(b *testing.B) {
+	cla := &endpointv3.ClusterLoadAssignment{ClusterName: "eds"}
+	for range 100 {
+		cla.Endpoints = append(cla.Endpoints, &endpointv3.LocalityLbEndpoints{LbEndpoints: []*endpointv3.LbEndpoint{{}}})
+	}
+	for name, m := range map[string]proto.Message{"a cluster": &clusterv3.Cluster{Name: "eds"}, "100 localities": cla} {
+		a, err := anypb.New(m)
+		if err != nil {
+			b.Fatal(err)
+		}
+		for how, m := range map[string]proto.Message{"": m, ", packed": a} {
+			b.Run(name+how, func(b *testing.B) {
+				b.ReportAllocs()
+				for b.Loop() {
+					if _, err := NewResource(xds.TypeOf(a.TypeUrl), "eds", m); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
 	}
 }
 

@@ -21,9 +21,12 @@ var errFindings = errors.New("there are findings")
 // A checking is what a check was asked for.
 type checking struct {
 	output, explain, envoy string
+	bootstrap              string
 	strict                 bool
 	ignore, sets           []string
 	opts                   dir.Options
+
+	stay []string // the files with bootstraps that were read
 }
 
 func checkCommand() *cobra.Command {
@@ -40,6 +43,10 @@ It also reports what Envoy would refuse: values that Envoy's API does not allow,
 also inside every typed_config, and other errors that Envoy is known to refuse, such
 as two virtual hosts with the same domain. Only Envoy itself can check the settings
 of an extension: --envoy runs a real one.
+
+_bootstrap.yaml, which "chancery import" writes into the directory, or the file given by
+--bootstrap, is the bootstrap of the Envoy that gets the resources. Clusters and secrets
+in it count as present, and --envoy gives Envoy the extensions in it.
 
 A warning reports what is probably wrong, such as a reference to a resource that no
 file has, or a resource that nothing refers to.
@@ -85,6 +92,7 @@ Exit codes: 0 no error, and with --strict no warning; 1 there is one; 2 wrong us
 	}
 	offer(cmd, "explain", codes...)
 	offer(cmd, "ignore", codes...)
+	f.StringVar(&k.bootstrap, "bootstrap", "", "`FILE` with the bootstrap of the Envoy that gets the resources, instead of _bootstrap.yaml in the directories")
 	setFlag(f, &k.sets)
 	sizeVar(f, &k.opts.MaxFile, "max-file", 64<<20, "maximum `SIZE` of a file")
 	followFlag(f, &k.opts.FollowLinksOutside)
@@ -149,9 +157,20 @@ func (k *checking) run(cmd *cobra.Command, args []string) error {
 	if k.envoy != "" {
 		opts.Most = -1 // Envoy is not asked about what is wrong already, whether it is told or not
 	}
+	wrong := k.bootstraps(args)
+	if len(wrong) > 0 { // then nobody knows what Envoy has from there
+		ignore = append(ignore, findings.Dangling, findings.Unused, findings.SecretSource)
+	}
+	opts.Bootstraps = k.opts.Bootstraps
 	c := dir.CheckAll(args, cmd.InOrStdin(), opts, ignore...)
 	r := report.Report{Program: version(), Files: c.Files}
-	if k.envoy != "" {
+	switch {
+	case len(wrong) > 0 && k.envoy != "":
+		first := findings.Problem{File: wrong[0].File, Code: findings.NotTried, Warning: true, Message: "Envoy did not validate anything: the content of this file is unknown"}
+		c = c.With(wrong, []findings.Problem{first}, k.opts.Most)
+	case len(wrong) > 0:
+		c = c.With(wrong, nil, k.opts.Most)
+	case k.envoy != "":
 		if c, err = k.ask(cmd.Context(), c); err != nil {
 			return failure{err, "--envoy must be the path of an Envoy that can run on this machine"}
 		}

@@ -3,11 +3,20 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/chancery-xds/chancery/findings"
 	"github.com/chancery-xds/chancery/internal/askenvoy"
+	sensitive "github.com/chancery-xds/chancery/internal/secret"
 	"github.com/chancery-xds/chancery/source/dir"
 )
+
+// quotes stands for what Envoy says of what has secrets in it.
+const quotes = "the message is not shown, because it may quote a secret"
 
 // ask adds what a real Envoy says of the resources in which nothing is wrong by itself.
 func (k *checking) ask(ctx context.Context, c dir.Checked) (dir.Checked, error) {
@@ -19,18 +28,29 @@ func (k *checking) ask(ctx context.Context, c dir.Checked) (dir.Checked, error) 
 			all = append(all, askenvoy.Resource{Type: l.Type, Name: l.Name, Body: l.Body})
 		}
 	}
-	answer, err := askenvoy.Ask(ctx, k.envoy, k.opts.Types, all)
+	var beside []protoreflect.Message
+	for _, m := range k.opts.Bootstraps {
+		beside = append(beside, m.ProtoReflect())
+	}
+	answer, err := askenvoy.Ask(ctx, k.envoy, k.opts.Types, all, beside...)
 	if err != nil {
 		return c, err
 	}
 	var errs, warnings []findings.Problem
+	if why := answer.Bootstrap; why != "" {
+		finder := sensitive.NewFinder(k.opts.Types)
+		if slices.ContainsFunc(k.opts.Bootstraps, func(m proto.Message) bool { return len(finder.Find(m).Values) > 0 }) {
+			why = quotes
+		}
+		errs = append(errs, findings.Problem{File: k.stay[0], Code: findings.Refused, Message: fmt.Sprintf("Envoy refuses what is in %s: %s", strings.Join(k.stay, " and "), why)})
+	}
 	for i, l := range asked {
 		why, refused := answer.Refused[i]
 		if !refused {
 			continue
 		}
 		if l.Secret != "" {
-			why = "the reason is not shown, because it may quote a secret"
+			why = quotes
 		}
 		errs = append(errs, l.Pos.Problem(findings.Refused, fmt.Sprintf("Envoy refuses %s %q: %s", l.Type, l.Name, why)))
 	}

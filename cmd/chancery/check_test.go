@@ -94,6 +94,30 @@ func TestCheckConcealsEnvoysWords(t *testing.T) {
 	}
 }
 
+// What stays in the bootstrap is given to Envoy; what it refuses of that is told, but for the
+// words of what has secrets in it.
+func TestCheckBesideBootstrap(t *testing.T) {
+	root := t.TempDir()
+	write(t, root, "c.yaml", "\"@type\": type.googleapis.com/envoy.config.cluster.v3.Cluster\nname: a\n")
+	envoy := filepath.Join(t.TempDir(), "envoy")
+	const script = "#!/bin/sh\n[ \"$1\" != --version ] || { echo \"envoy  version: 0/1.40.0\"; exit 0; }\ngrep -qa hunter2 \"$4\" || exit 0\necho \"error initializing configuration '$4': hunter2 is bad\" >&2\nexit 1\n"
+	if err := os.WriteFile(envoy, []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for bootstrap, want := range map[string]string{
+		"static_resources: {clusters: [{name: hunter2}]}":                                              "hunter2 is bad",
+		"static_resources: {secrets: [{name: s, generic_secret: {secret: {inline_string: hunter2}}}]}": "the message is not shown, because it may quote a secret",
+	} {
+		write(t, root, "_bootstrap.yaml", bootstrap)
+		var stdout, stderr strings.Builder
+		code := run([]string{"check", root, "--envoy", envoy}, &stdout, &stderr)
+		want = filepath.Join(root, "_bootstrap.yaml") + ": Envoy refuses what is in " + filepath.Join(root, "_bootstrap.yaml") + ": " + want + " [XDS0901]\n"
+		if said := stdout.String(); code != failed || !strings.HasPrefix(said, want) || !strings.Contains(said, `Envoy was not asked about 1 CDS resource, of which "a" is the first`) {
+			t.Errorf("SAFE-6 %d, want %s, and it says\n%s%s", code, want, said, &stderr)
+		}
+	}
+}
+
 // Of many mistakes the first are told, or all; all are counted.
 func TestCheckTellsAll(t *testing.T) {
 	root := t.TempDir()

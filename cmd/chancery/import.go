@@ -63,8 +63,9 @@ layered_runtime, stats_sinks and the like, and the clusters that they need.
 The directory must be new or empty, unless --force is given. Import writes all files,
 or none. Files that contain secrets have mode 0600, and import never prints a secret.
 
-Envoy's admin interface writes "[redacted]" instead of secrets. That is an error, or
-such secrets are left out with --without-redacted.
+Envoy's admin interface writes "[redacted]" instead of private keys and other secrets.
+A resource with that in it is an error, which names the place and says what to do;
+--without-redacted leaves such resources out.
 
 Exit codes: 0 imported; 1 not imported, with the reason; 2 wrong usage.`,
 		Example: `  chancery import /etc/envoy/envoy.yaml --out ./config
@@ -104,7 +105,7 @@ Exit codes: 0 imported; 1 not imported, with the reason; 2 wrong usage.`,
 	f.BoolVar(&i.options.SplitRoutes, "split-routes", false, "move the routes in listeners to resources of their own (RDS), so that they can change without the listener")
 	f.BoolVar(&i.options.EDS, "eds", false, "move the endpoints in STATIC clusters to resources of their own (EDS)")
 	f.BoolVar(&i.to.Force, "force", false, "replace existing files of the same names, and keep all others")
-	f.BoolVar(&i.options.WithoutRedacted, "without-redacted", false, "leave out secrets that the admin interface shows as [redacted]")
+	f.BoolVar(&i.options.WithoutRedacted, "without-redacted", false, "leave out resources with secrets that the admin interface shows as [redacted]")
 	f.BoolVar(&i.dry, "dry-run", false, "write nothing, and print what would be written")
 	setFlag(f, &i.sets)
 	sizeVar(f, &i.maxFile, "max-file", 64<<20, "maximum `SIZE` of a file, or of the answer of the admin interface")

@@ -44,7 +44,7 @@ func TestUnit(t *testing.T) {
 // Variables that packages and images set are flags of serve.
 func TestPackagedVariables(t *testing.T) {
 	serve := serveCommand()
-	for _, path := range []string{"packaging/chancery.default", "Dockerfile", "packaging/Dockerfile"} {
+	for _, path := range []string{"packaging/chancery.default", "Dockerfile"} {
 		found := regexp.MustCompile(`(?m)(?:^#?|ENV | )(CHANCERY_[A-Z_]+)=`).FindAllStringSubmatch(content(t, path), -1)
 		if len(found) < 2 {
 			t.Errorf("%s sets %d variables", path, len(found))
@@ -58,14 +58,36 @@ func TestPackagedVariables(t *testing.T) {
 	}
 }
 
-// The image of a release is the one that people build.
-func TestImages(t *testing.T) {
-	stage := func(path string) string {
-		_, last, _ := strings.Cut(content(t, path), "\nFROM scratch\n")
-		return regexp.MustCompile(`(?m)^(ARG|COPY) .*\n`).ReplaceAllString(last, "")
+// tools/release-image reads the last stage of the Dockerfile, and knows no more than these words and forms.
+func TestImage(t *testing.T) {
+	_, last, _ := strings.Cut(content(t, "Dockerfile"), "\nFROM scratch\n")
+	for line := range strings.Lines(last) {
+		if !regexp.MustCompile(`^(#.*|COPY .*|USER [0-9:]+|EXPOSE [0-9 ]+|(ENV)( [A-Z_]+=[^\s"']+)+|(ENTRYPOINT|CMD) \[("[^", ]+"(, )?)+\])\n$`).MatchString(line) &&
+			line != `HEALTHCHECK --start-period=30s CMD ["/chancery", "health"]`+"\n" {
+			t.Errorf("%s", line)
+		}
 	}
-	if own, released := stage("Dockerfile"), stage("packaging/Dockerfile"); own != released || !strings.Contains(own, `HEALTHCHECK --start-period=30s CMD ["/chancery", "health"]`) {
-		t.Errorf("%s\n%s", own, released)
+	if n := strings.Count(last, "\n"); n < 8 {
+		t.Errorf("%d lines", n)
+	}
+}
+
+// Nothing is published under names that are nobody's, and one is enough.
+func TestNobodyPublishes(t *testing.T) {
+	own := []string{"RELEASE_MAINTAINER=Me <me@me.example>", "RELEASE_REPOSITORY=me/chancery", "RELEASE_IMAGE=registry.example/chancery"}
+	for i := range own {
+		publish := exec.Command("../../tools/release-publish", "v99.0.0")
+		publish.Env = append(os.Environ(), own...)
+		name, _, _ := strings.Cut(own[i], "=")
+		publish.Env = append(publish.Env, name+"=nobody.invalid")
+		if out, err := publish.CombinedOutput(); err == nil || !strings.Contains(string(out), `"nobody.invalid" is nobody's: set yours in packaging/publisher`) {
+			t.Errorf("%v: %s", err, out)
+		}
+	}
+	publish := exec.Command("../../tools/release-publish", "v99.0.0")
+	publish.Env = append(os.Environ(), own...)
+	if out, err := publish.CombinedOutput(); err == nil || strings.Contains(string(out), "nobody's") {
+		t.Errorf("%v: %s", err, out)
 	}
 }
 

@@ -233,8 +233,9 @@ func TestServe(t *testing.T) {
 
 		write(t, d.dir, "a.yaml", cluster("a")+"connect_timeout: soon\n", "sub/b.yaml", cluster("d"))
 		d.logged("reload rejected, keeping the previous configuration")
-		if at, _ := d.logged("configuration error")["error"].(string); !strings.HasPrefix(at, filepath.Join(d.dir, "a.yaml")+":3:18: ") {
-			t.Errorf("a mistake at %q", at)
+		line := d.logged("configuration error")
+		if at, _ := line["error"].(string); !strings.HasPrefix(at, filepath.Join(d.dir, "a.yaml")+":3:18: ") || line["code"] != "XDS0103" {
+			t.Errorf("a mistake at %q, of the code %q", at, line["code"])
 		}
 
 		write(t, d.dir, "a.yaml", cluster("e"))

@@ -100,7 +100,7 @@ func serve(ctx context.Context, l net.Listener, root string, registry prometheus
 		running.Go(func() { src.Run(ctx) })
 	}
 
-	g := grpc.NewServer(append(server.GRPCOptions(), grpc.Creds(srv.Credentials(nil)))...)
+	g := grpc.NewServer(append(server.GRPCOptions(), grpc.Creds(srv.Credentials(nil)), grpc.InTapHandle(srv.Tap))...)
 	if err := srv.Register(g); err != nil {
 		return err
 	}

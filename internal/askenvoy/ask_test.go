@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/chancery-xds/chancery/internal/envoyapi"
 	"github.com/chancery-xds/chancery/internal/tlsfiles/tlstest"
@@ -49,10 +50,15 @@ func TestAsk(t *testing.T) {
 	secret := func(cert, key string) string {
 		return fmt.Sprintf(`{"name":"s","tls_certificate":{"certificate_chain":{"inline_string":%q},"private_key":{"inline_string":%q}}}`, cert, key)
 	}
+	tickets := func(length int) string {
+		return fmt.Sprintf(`{"name":"s","session_ticket_keys":{"keys":[{"inline_string":%q}]}}`, strings.Repeat("k", length))
+	}
 	all := []Resource{
 		resource(t, xds.Secret, "good", secret(cert, key)),
 		resource(t, xds.Secret, "another's key", secret(cert, other)),
 		resource(t, xds.Secret, "a word", `{"name":"s","generic_secret":{"secret":{"inline_string":"x"}}}`),
+		resource(t, xds.Secret, "good tickets", tickets(80)),
+		resource(t, xds.Secret, "short tickets", tickets(79)),
 		resource(t, xds.Secret, "no authorities", `{"name":"s","validation_context":{"trusted_ca":{"inline_string":"x"}}}`),
 		resource(t, xds.VirtualHost, "good host", `{"name":"r/h","domains":["h"],"routes":[{"match":{"prefix":"/"},"route":{"cluster":"elsewhere"}}]}`),
 		resource(t, xds.VirtualHost, "host", `{"name":"r/h","domains":["h"],"routes":[{"match":{"safe_regex":{"regex":"(("}},"route":{"cluster":"elsewhere"}}]}`),
@@ -84,10 +90,10 @@ func TestAsk(t *testing.T) {
 		skipped = append(skipped, all[i].Name)
 	}
 	slices.Sort(refused)
-	if want := []string{"another's key", "filter", "host", "no authorities", "route 0", "route 1", "route 2"}; !slices.Equal(refused, want) {
+	if want := []string{"another's key", "filter", "host", "no authorities", "route 0", "route 1", "route 2", "short tickets"}; !slices.Equal(refused, want) {
 		t.Errorf("refused %q, want %q", refused, want)
 	}
-	if want := []string{"network filter", "of a gRPC client", "grpc/server?x", "scope", "collection"}; !slices.Equal(skipped, want) {
+	if want := []string{"a word", "network filter", "of a gRPC client", "grpc/server?x", "scope", "collection"}; !slices.Equal(skipped, want) {
 		t.Errorf("skipped %q, want %q", skipped, want)
 	}
 	t.Log(answer.Runs, "runs")
@@ -111,6 +117,27 @@ func TestAskTogether(t *testing.T) {
 	t.Log(alone.Refused)
 	if err != nil || len(answer.Refused) != 1 || answer.Refused[1] != "cannot create an EDS cluster without an EDS config" {
 		t.Errorf("%v, %v", answer, err)
+	}
+}
+
+// What a listener needs of the bootstrap, Envoy is given: an extension, a secret.
+func TestAskBesideBootstrap(t *testing.T) {
+	needEnvoy(t)
+	cert, key := pair(t)
+	all := []Resource{
+		resource(t, xds.Listener, "tunnels", `{"name":"tunnels","address":{"socket_address":{"address":"127.0.0.1","port_value":1}},"filter_chains":[{"filters":[{"name":"t","typed_config":{
+"@type":"type.googleapis.com/envoy.extensions.filters.network.reverse_tunnel.v3.ReverseTunnel"}}]}]}`),
+		resource(t, xds.Listener, "tls", `{"name":"tls","address":{"socket_address":{"address":"127.0.0.1","port_value":2}},"filter_chains":[{"filters":[{"name":"e","typed_config":{
+"@type":"type.googleapis.com/envoy.extensions.filters.network.echo.v3.Echo"}}],"transport_socket":{"name":"tls","typed_config":{
+"@type":"type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.DownstreamTlsContext","common_tls_context":{"tls_certificate_sds_secret_configs":[{"name":"s"}]}}}}]}`),
+	}
+	bootstrap := beside(t, fmt.Sprintf(`{"bootstrap_extensions":[{"name":"u","typed_config":{"@type":"type.googleapis.com/envoy.extensions.bootstrap.reverse_tunnel.upstream_socket_interface.v3.UpstreamReverseConnectionSocketInterface"}}],
+"static_resources":{"secrets":[{"name":"s","tls_certificate":{"certificate_chain":{"inline_string":%q},"private_key":{"inline_string":%q}}}]}}`, cert, key))
+	for refused, bootstraps := range map[int][]protoreflect.Message{2: nil, 0: {bootstrap}} {
+		answer, err := Ask(t.Context(), envoyPath, envoyapi.Envoy(), all, bootstraps...)
+		if err != nil || len(answer.Refused) != refused {
+			t.Errorf("beside %d: %v, %v", len(bootstraps), answer, err)
+		}
 	}
 }
 

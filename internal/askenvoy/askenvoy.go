@@ -14,6 +14,8 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/protobuf/reflect/protoreflect"
+
 	"github.com/chancery-xds/chancery/internal/envoyapi"
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -35,6 +37,10 @@ type Answer struct {
 	// bootstrap, or it was asked as often as it may be.
 	Skipped []int
 
+	// Bootstrap says why Envoy does not take what the bootstraps have. Then it was asked
+	// about nothing.
+	Bootstrap string
+
 	Runs int
 }
 
@@ -44,7 +50,8 @@ const (
 )
 
 // Ask asks the Envoy at a path about resources. Those that it refuses are found by halves.
-func Ask(ctx context.Context, path string, types *envoyapi.Types, all []Resource) (Answer, error) {
+// It has them beside what resources may need of the bootstraps that it is going to have.
+func Ask(ctx context.Context, path string, types *envoyapi.Types, all []Resource, bootstraps ...protoreflect.Message) (Answer, error) {
 	dir, err := os.MkdirTemp("", "chancery-check-") // of mode 0700: there may be secrets in it
 	if err != nil {
 		return Answer{}, err
@@ -53,12 +60,22 @@ func Ask(ctx context.Context, path string, types *envoyapi.Types, all []Resource
 	if err := isEnvoy(ctx, path); err != nil {
 		return Answer{}, err
 	}
-	a := &asking{types: types, path: path, file: filepath.Join(dir, "bootstrap.pb"), all: all, Answer: Answer{Refused: map[int]string{}}}
-	if refusal, err := a.run(ctx, nil); err != nil || refusal != "" {
-		if err == nil {
-			err = fmt.Errorf("%s refuses a bootstrap without resources: %s", path, refusal)
-		}
+	a := &asking{types: types, path: path, file: filepath.Join(dir, "bootstrap.pb"), all: all, beside: bootstraps, Answer: Answer{Refused: map[int]string{}}}
+	refusal, err := a.run(ctx, nil)
+	if err == nil && refusal != "" && len(bootstraps) > 0 {
+		a.Bootstrap, a.beside = refusal, nil
+		refusal, err = a.run(ctx, nil)
+	}
+	switch {
+	case err != nil:
 		return Answer{}, err
+	case refusal != "":
+		return Answer{}, fmt.Errorf("%s refuses a bootstrap without resources: %s", path, refusal)
+	case a.Bootstrap != "":
+		for i := range all {
+			a.Skipped = append(a.Skipped, i)
+		}
+		return a.Answer, nil
 	}
 	var clusters, rest []int
 	for i, r := range all {
@@ -110,6 +127,7 @@ type asking struct {
 	types      *envoyapi.Types
 	path, file string
 	all        []Resource
+	beside     []protoreflect.Message // bootstraps
 }
 
 // halve finds those of some resources that Envoy refuses beside others that it takes.

@@ -24,17 +24,34 @@ const (
 	bootstrapName = "envoy.config.bootstrap.v3.Bootstrap"
 	server        = "chancery-check" // the cluster of the management server, which nobody connects to
 	http          = "envoy.extensions.filters.http."
+	tlsPackage    = "envoy.extensions.transport_sockets.tls.v3."
 )
 
 // kind returns where a resource can stand.
 func (a *asking) kind(r Resource) place {
 	switch {
 	case r.Type.Is(xds.Listener) && a.forGRPC(r):
-	case r.Type.Is(xds.Cluster), r.Type.Is(xds.Endpoint) && !a.mentions(r, "leds_cluster_locality_config"), r.Type.Is(xds.Secret):
+	case r.Type.Is(xds.Cluster), r.Type.Is(xds.Endpoint) && !a.mentions(r, "leds_cluster_locality_config"):
 		return asCluster
+	case r.Type.Is(xds.Secret):
+		return a.secretKind(r)
 	case r.Type.Is(xds.Listener), r.Type.Is(xds.Route), r.Type.Is(xds.VirtualHost):
 		return asListener
 	case r.Type.Is(xds.ExtensionConfig) && strings.Contains(a.extension(r), "/"+http):
+		return asListener
+	}
+	return none
+}
+
+// secretKind returns where a secret is used in a way that Envoy looks at it. It takes
+// generic ones as they are until a filter uses them.
+func (a *asking) secretKind(r Resource) place {
+	m, err := a.message(r)
+	switch {
+	case err != nil:
+	case m.Has(field(m, "tls_certificate")), m.Has(field(m, "validation_context")):
+		return asCluster
+	case m.Has(field(m, "session_ticket_keys")): // which servers have
 		return asListener
 	}
 	return none
@@ -93,6 +110,7 @@ func (a *asking) bootstrap(some []int) ([]byte, error) {
 	set(mutable(item(ads, "grpc_services"), "envoy_grpc"), "cluster_name", server)
 	b.static = mutable(boot, "static_resources")
 	set(item(b.static, "clusters"), "name", server)
+	a.with(boot)
 	for n, i := range some {
 		if err := a.put(&b, n, a.all[i]); err != nil {
 			return nil, err
@@ -172,12 +190,7 @@ func (b *builder) manager(name string) protoreflect.Message {
 	if b.hcm != nil {
 		return b.hcm
 	}
-	l := item(b.static, "listeners")
-	set(l, "name", name)
-	socket := mutable(mutable(l, "address"), "socket_address")
-	set(socket, "address", "127.0.0.1")
-	socket.Set(field(socket, "port_value"), protoreflect.ValueOfUint32(0))
-	f := item(item(l, "filter_chains"), "filters")
+	f := item(b.chain(name), "filters")
 	set(f, "name", "http")
 	b.into = mutable(f, "typed_config")
 	b.hcm = b.types.New("envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager")
@@ -187,6 +200,16 @@ func (b *builder) manager(name string) protoreflect.Message {
 	set(router, "name", "router")
 	b.packed(mutable(router, "typed_config"), b.types.New(http+"router.v3.Router"))
 	return b.hcm
+}
+
+// chain makes a listener, and returns its filter chain.
+func (b *builder) chain(name string) protoreflect.Message {
+	l := item(b.static, "listeners")
+	set(l, "name", name)
+	socket := mutable(mutable(l, "address"), "socket_address")
+	set(socket, "address", "127.0.0.1")
+	socket.Set(field(socket, "port_value"), protoreflect.ValueOfUint32(0))
+	return item(l, "filter_chains")
 }
 
 func (b *builder) pack() {
@@ -204,11 +227,21 @@ func (b *builder) packed(a, m protoreflect.Message) {
 	a.Set(field(a, "value"), protoreflect.ValueOfBytes(body))
 }
 
-// secret makes a cluster that uses one: nobody looks into those that no one uses.
+// secret makes a cluster or a listener that uses one: nobody looks into those that no
+// one uses.
 func (b *builder) secret(name string, m protoreflect.Message) {
+	if f := field(m, "session_ticket_keys"); m.Has(f) {
+		tls := b.types.New(tlsPackage + "DownstreamTlsContext")
+		tls.Set(field(tls, "session_ticket_keys"), m.Get(f))
+		cert := item(mutable(tls, "common_tls_context"), "tls_certificate_sds_secret_configs") // a server needs one
+		set(cert, "name", name)
+		mutable(mutable(cert, "sds_config"), "ads")
+		b.transport(b.chain(name), tls)
+		return
+	}
 	c := item(b.static, "clusters")
 	set(c, "name", name)
-	tls := b.types.New("envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext")
+	tls := b.types.New(tlsPackage + "UpstreamTlsContext")
 	common := mutable(tls, "common_tls_context")
 	switch {
 	case m.Has(field(m, "tls_certificate")):
@@ -216,7 +249,12 @@ func (b *builder) secret(name string, m protoreflect.Message) {
 	case m.Has(field(m, "validation_context")):
 		common.Set(field(common, "validation_context"), get(m, "validation_context"))
 	}
-	socket := mutable(c, "transport_socket")
+	b.transport(c, tls)
+}
+
+// transport gives a cluster or a filter chain its TLS.
+func (b *builder) transport(m, tls protoreflect.Message) {
+	socket := mutable(m, "transport_socket")
 	set(socket, "name", "tls")
 	b.packed(mutable(socket, "typed_config"), tls)
 }

@@ -9,6 +9,9 @@ import (
 	"strings"
 	"testing"
 
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
 	"github.com/chancery-xds/chancery/internal/envoyapi"
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -87,6 +90,57 @@ func TestBeside(t *testing.T) {
 	}
 }
 
+// beside returns a bootstrap from JSON.
+func beside(t *testing.T, json string) protoreflect.Message {
+	t.Helper()
+	m := envoyapi.Envoy().New(bootstrapName)
+	if err := (protojson.UnmarshalOptions{Resolver: envoyapi.Envoy()}).Unmarshal([]byte(json), m.Interface()); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// An Envoy is given what resources may need of its bootstraps, and nothing that is of its
+// machine or leads to a server.
+func TestOfBootstraps(t *testing.T) {
+	path, dir := pretend(t)
+	first := beside(t, `{"node":{"id":"no-node"},"admin":{"address":{"pipe":{"path":"/no-admin"}}},"dynamic_resources":{"lds_config":{"path":"/no-source"}},
+"static_resources":{"listeners":[{"name":"no-listener"}],"clusters":[{"name":"a-cluster"},{"name":"asked","alt_stat_name":"no-twin"}],"secrets":[{"name":"a-secret"}]},
+"bootstrap_extensions":[{"name":"an-extension"}],"default_socket_interface":"an-interface","default_regex_engine":{"name":"an-engine"},
+"certificate_provider_instances":{"a-provider":{"name":"p"}},
+"layered_runtime":{"layers":[{"name":"a-layer","static_layer":{}},{"name":"no-layer","disk_layer":{}}]}}`)
+	second := beside(t, `{"static_resources":{"clusters":[{"name":"a-cluster","alt_stat_name":"no-second"},{"name":"another-cluster"}]}}`)
+	a, err := Ask(t.Context(), path, envoyapi.Envoy(), clusters(t, "asked"), first, second)
+	if err != nil || a.Bootstrap != "" || a.Runs != 2 {
+		t.Error(a, err)
+	}
+	last, err := os.ReadFile(filepath.Join(dir, "last"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"a-cluster", "another-cluster", "asked", "a-secret", "an-extension", "an-interface", "an-engine", "a-provider", "a-layer"} {
+		if !bytes.Contains(last, []byte(want)) {
+			t.Errorf("Envoy is not given %s", want)
+		}
+	}
+	if bytes.Contains(last, []byte("no-")) {
+		t.Errorf("Envoy is given what it does not need: %q", last)
+	}
+}
+
+// Of a bootstrap that Envoy refuses it says why, and is asked about nothing.
+func TestBrokenBootstrap(t *testing.T) {
+	path, _ := pretend(t, "bad")
+	a, err := Ask(t.Context(), path, envoyapi.Envoy(), clusters(t, "a", "b"), beside(t, `{"static_resources":{"clusters":[{"name":"bad"}]}}`))
+	if got := fmt.Sprintf("%s %v %v %v", a.Bootstrap, a.Refused, a.Skipped, err); got != "bad refused map[] [0 1] <nil>" {
+		t.Error(got)
+	}
+	path, _ = pretend(t, "chancery")
+	if _, err := Ask(t.Context(), path, envoyapi.Envoy(), nil, beside(t, `{}`)); err == nil || !strings.Contains(err.Error(), "refuses a bootstrap without resources") {
+		t.Error("an Envoy that refuses everything:", err)
+	}
+}
+
 // An Envoy is not asked without end.
 func TestMostRuns(t *testing.T) {
 	path, _ := pretend(t, "bad")
@@ -132,6 +186,9 @@ func TestPlaces(t *testing.T) {
 		{xds.Listener, `{"name":"l","api_listener":{}}`, ""},
 		{xds.Endpoint, `{"cluster_name":"the assignment"}`, "the assignment"},
 		{xds.Endpoint, `{"cluster_name":"e","endpoints":[{},{"leds_cluster_locality_config":{"leds_collection_name":"x"}}]}`, ""},
+		{xds.Secret, `{"name":"s","session_ticket_keys":{"keys":[{"inline_string":"the tickets"}]}}`, "the tickets"},
+		{xds.Secret, `{"name":"s","generic_secret":{"secret":{"inline_string":"x"}}}`, ""},
+		{xds.Secret, `{"name":"s"}`, ""},
 		{xds.ScopedRoute, `{"name":"s","route_configuration_name":"r"}`, ""},
 		{xds.ExtensionConfig, `{"name":"the filter","typed_config":{"@type":"type.googleapis.com/envoy.extensions.filters.http.cors.v3.Cors"}}`, "the filter"},
 		{xds.ExtensionConfig, `{"name":"f","typed_config":{"@type":"type.googleapis.com/envoy.extensions.filters.network.echo.v3.Echo"}}`, ""},

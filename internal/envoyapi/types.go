@@ -2,6 +2,7 @@ package envoyapi
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"sync"
@@ -136,6 +137,28 @@ func parse(raw []byte) (*descriptorpb.FileDescriptorProto, error) {
 	f := &descriptorpb.FileDescriptorProto{}
 	err := proto.UnmarshalOptions{Resolver: (*protoregistry.Types)(nil)}.Unmarshal(raw, f)
 	return f, err
+}
+
+// Added yields the messages of the files that Envoy's own API does not have, without those
+// that are declared in them.
+func (t *Types) Added() iter.Seq[protoreflect.MessageDescriptor] {
+	return func(yield func(protoreflect.MessageDescriptor) bool) {
+		own := Envoy().files
+		for path := range t.files {
+			if own[path] != nil {
+				continue
+			}
+			fd, err := t.FindFileByPath(path)
+			if err != nil {
+				continue // who asks for it is told
+			}
+			for i := range fd.Messages().Len() {
+				if !yield(fd.Messages().Get(i)) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // RangeMessages calls f with each message type, in no particular order, until it returns

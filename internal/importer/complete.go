@@ -5,11 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/chancery-xds/chancery/findings"
+	"github.com/chancery-xds/chancery/internal/envoyapi"
 	"github.com/chancery-xds/chancery/internal/protofile"
 )
 
@@ -19,24 +21,34 @@ type Keep struct{ Node, Cluster, Admin bool }
 // serverCluster is the cluster of the server in the bootstraps that Chancery writes.
 const serverCluster = "xds"
 
-// Complete returns a bootstrap in JSON: that of a file, with the node, the admin
-// interface, the server's cluster and the dynamic_resources of another one in JSON. The
-// notes say what may not be as meant.
-func Complete(f File, ours []byte, keep Keep, o Options) (bootstrap []byte, notes []string, problems []findings.Problem) {
-	im := &importer{Options: o}
-	s := &source{Decoder: &protofile.Decoder{File: f.Name, Source: f.Data, Types: o.Types, Mend: true}}
+// Bootstrap returns the bootstrap in a file, or what is wrong with it.
+func Bootstrap(f File, types *envoyapi.Types) (protoreflect.Message, []findings.Problem) {
+	im := &importer{Options: Options{Types: types}}
+	s := &source{Decoder: &protofile.Decoder{File: f.Name, Source: f.Data, Types: types, Mend: true}}
 	docs, err := im.parse(s, f)
-	m := o.Types.New(bootstrapName)
+	m := types.New(bootstrapName)
 	switch p, is := errors.AsType[findings.Problem](err); {
 	case is:
-		return nil, nil, []findings.Problem{p}
+		p.Code = findings.Syntax
+		return nil, []findings.Problem{p}
 	case err != nil:
-		return nil, nil, []findings.Problem{{File: f.Name, Message: err.Error()}}
+		return nil, []findings.Problem{{File: f.Name, Code: findings.Syntax, Message: err.Error()}}
 	case len(docs) > 0:
 		s.Message(without(s.Plain(docs[0]), "@type"), m.Interface(), "")
 	}
 	if s.Errors() > 0 {
-		return nil, nil, s.Problems
+		return nil, slices.DeleteFunc(s.Problems, func(p findings.Problem) bool { return p.Warning })
+	}
+	return m, nil
+}
+
+// Complete returns a bootstrap in JSON: that of a file, with the node, the admin
+// interface, the server's cluster and the dynamic_resources of another one in JSON. The
+// notes say what may not be as meant.
+func Complete(f File, ours []byte, keep Keep, o Options) (bootstrap []byte, notes []string, problems []findings.Problem) {
+	m, problems := Bootstrap(f, o.Types)
+	if len(problems) > 0 {
+		return nil, nil, problems
 	}
 	add := o.Types.New(bootstrapName)
 	if err := (protojson.UnmarshalOptions{Resolver: o.Types}).Unmarshal(ours, add.Interface()); err != nil {

@@ -38,9 +38,39 @@ const dumped = `{"configs": [
  {"@type": "type.googleapis.com/envoy.admin.v3.EcdsConfigDump", "ecds_filters": [{"ecds_filter": {"@type": "type.googleapis.com/envoy.config.core.v3.TypedExtensionConfig", "name": "f"}}]}
 ]}`
 
+// A listener as Envoy 1.40 tells it: of a key in a file it does not tell the path.
+func TestRedactedListener(t *testing.T) {
+	f := File{Name: "dump.json", Data: []byte(`{"configs": [
+ {"@type": "type.googleapis.com/envoy.admin.v3.BootstrapConfigDump", "bootstrap": {"static_resources": {"clusters": [{"name": "a"}], "listeners": [{"name": "edge",
+  "filter_chains": [{"transport_socket": {"name": "tls", "typed_config": {"@type": "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.DownstreamTlsContext",
+   "common_tls_context": {"tls_certificates": [
+    {"certificate_chain": {"filename": "/c.pem"}, "private_key": {"inline_string": "[redacted]"}},
+    {"certificate_chain": {"filename": "/c.pem"}, "private_key": {"filename": "[redacted]"}}]}}}}]}]}}}
+]}`)}
+	const at = "filter_chains[0].transport_socket.typed_config.common_tls_context.tls_certificates["
+	_, problems := Do([]File{f}, options())
+	want := "dump.json:5:84: " + at + `0].private_key.inline_string: listener "edge" has "[redacted]" here: Envoy's admin interface does not show secrets (` +
+		`import the file that Envoy was started with, which has it; or save the config_dump, replace "[redacted]" with the secret (or "filename" and the path of the key), and import that file; ` +
+		"or --without-redacted leaves the listener out)\n" +
+		"dump.json:6:79: " + at + `1].private_key.filename: listener "edge" has "[redacted]" here: Envoy's admin interface does not show secrets` + "\n"
+	if told(problems) != want {
+		t.Errorf("FILE-8 got\n%swant\n%s", told(problems), want)
+	}
+	o := options()
+	o.WithoutRedacted = true
+	im := do(t, o, f)
+	if got := names(im); got != "clusters/a.yaml _bootstrap.yaml" {
+		t.Error("FILE-8", got)
+	}
+	if notes := strings.Join(im.Notes, "\n"); notes != `listener "edge" is left out: Envoy does not show `+at+"0].private_key.inline_string, "+at+
+		`1].private_key.filename ("[redacted]"). Write its file by hand, with the key or with a secret from the server (tls_certificate_sds_secret_configs)` {
+		t.Error("FILE-8", notes)
+	}
+}
+
 func TestDump(t *testing.T) {
 	f := File{Name: "dump.json", Data: []byte(dumped)}
-	if _, problems := Do([]File{f}, options()); len(problems) != 1 || !strings.Contains(told(problems), `secret "s" has "[redacted]"`) || !strings.Contains(told(problems), "--without-redacted") {
+	if _, problems := Do([]File{f}, options()); len(problems) != 1 || !strings.Contains(told(problems), `tls_certificate.private_key.inline_string: secret "s" has "[redacted]" here`) || !strings.Contains(told(problems), "--without-redacted") {
 		t.Error("FILE-8", told(problems))
 	}
 	// Cluster b asks no server for its endpoints, though Envoy tells them.

@@ -34,7 +34,7 @@ type Options struct {
 	SplitRoutes bool // inline route configurations become resources
 	EDS         bool // endpoints of STATIC clusters become resources
 
-	// WithoutRedacted leaves out secrets whose value the admin interface has replaced.
+	// WithoutRedacted leaves out resources of which the admin interface has replaced a value.
 	// Without it they are errors.
 	WithoutRedacted bool
 }
@@ -132,7 +132,7 @@ func Do(files []File, o Options) (*Import, []findings.Problem) {
 	if len(files) == 1 && !files[0].Loose {
 		im.only = files[0].Name
 	}
-	for _, step := range []func(){im.empty, im.nameListeners, im.unique, im.redacted, im.leaveInline, im.redirect, im.decide, im.edit, im.decode, im.render} {
+	for _, step := range []func(){im.empty, im.nameListeners, im.unique, im.redacted, im.leaveInline, im.redirect, im.decide, im.edit, im.decode, im.old, im.render} {
 		if im.failed() {
 			break
 		}

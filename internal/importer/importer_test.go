@@ -213,6 +213,16 @@ static_resources: {clusters: [{name: xds}, {name: other}]}
 	}
 }
 
+// What stays with an old Envoy may be of v2.
+func TestOldBootstrap(t *testing.T) {
+	im := do(t, options(), File{Name: "e.yaml", Data: []byte(`static_resources: {clusters: [{name: a}]}
+stats_sinks: [{name: s, typed_config: {"@type": type.googleapis.com/envoy.config.metrics.v2.StatsdSink}}]`)})
+	const want = `stats_sinks[0].typed_config in _bootstrap.yaml is of the v2 API, which Envoy has not accepted since 1.18: write "@type": type.googleapis.com/envoy.config.metrics.v3.StatsdSink; then import again: it reports the fields that v3 does not have`
+	if got := strings.Join(im.Notes, "\n"); got != want {
+		t.Error("FILE-8", got)
+	}
+}
+
 func TestRefused(t *testing.T) {
 	for name, c := range map[string]struct{ in, want string }{
 		"nothing":                  {"{}", "e.yaml:1:1: neither an Envoy bootstrap, nor a config_dump, nor a DiscoveryResponse, nor a resource"},
@@ -230,10 +240,12 @@ func TestRefused(t *testing.T) {
 		"an empty file":            {"# nothing\n", "e.yaml: there is nothing to import"},
 		"a wrapper alone":          {`resources: [{"@type": type.googleapis.com/envoy.service.discovery.v3.Resource, name: a}]`, "e.yaml:1:13: the Resource has no field \"resource\""},
 		"paths":                    {"resources: [a.yaml]", "e.yaml:1:1: neither an Envoy bootstrap, nor a config_dump, nor a DiscoveryResponse, nor a resource"},
-		"v2":                       {`resources: [{"@type": type.googleapis.com/envoy.api.v2.Cluster, name: a}]`, "envoy.api.v2.Cluster is of the v2 API, which Envoy no longer supports"},
-		"redacted":                 {`static_resources: {secrets: [{name: a, generic_secret: {secret: {inline_string: "[redacted]"}}}]}`, `secret "a" has "[redacted]" in it: Envoy's admin interface does not show secrets`},
-		"redacted bytes":           {`static_resources: {secrets: [{name: a, generic_secret: {secret: {inline_bytes: W3JlZGFjdGVkXQ==}}}]}`, `secret "a" has "[redacted]" in it`},
-		"redacted, in what stays":  {`admin: {address: {pipe: {path: "[redacted]"}}}`, `the bootstrap has "[redacted]" in it`},
+		"v2":                       {`resources: [{"@type": type.googleapis.com/envoy.api.v2.Cluster, name: a}]`, `e.yaml:1:23: envoy.api.v2.Cluster is of the v2 API, which Envoy no longer supports (write "@type": type.googleapis.com/envoy.config.cluster.v3.Cluster; then import again: it reports the fields that v3 does not have)`},
+		"v2 in a bootstrap": {`static_resources: {clusters: [{name: a, transport_socket: {name: tls, typed_config: {"@type": type.googleapis.com/envoy.api.v2.auth.UpstreamTlsContext}}}]}`,
+			`e.yaml:1:85: transport_socket.typed_config: envoy.api.v2.auth.UpstreamTlsContext is of the v2 API, which Envoy no longer supports (write "@type": type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext; then import again: it reports the fields that v3 does not have)`},
+		"redacted":                {`static_resources: {secrets: [{name: a, generic_secret: {secret: {inline_string: "[redacted]"}}}]}`, `e.yaml:1:81: generic_secret.secret.inline_string: secret "a" has "[redacted]" here: Envoy's admin interface does not show secrets (import the file that Envoy was started with, which has it; or --without-redacted leaves the secret out)`},
+		"redacted bytes":          {`static_resources: {secrets: [{name: a, generic_secret: {secret: {inline_bytes: W3JlZGFjdGVkXQ==}}}]}`, `generic_secret.secret.inline_bytes: secret "a" has "[redacted]" here`},
+		"redacted, in what stays": {`admin: {address: {pipe: {path: "[redacted]"}}}`, `admin.address.pipe.path: the bootstrap has "[redacted]" here`},
 	} {
 		t.Run("FILE-8 "+name, func(t *testing.T) {
 			im, problems := Do([]File{{Name: "e.yaml", Data: []byte(c.in)}}, options())

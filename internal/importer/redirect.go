@@ -88,36 +88,6 @@ func redirect(n *yaml.Node, md protoreflect.MessageDescriptor, field string) {
 	}
 }
 
-// redacted refuses what Envoy has written in the place of secrets. "[redacted]" is what
-// texts become, bytes are that in base64.
-func (im *importer) redacted() {
-	for _, e := range im.entries {
-		if !isRedacted(e.node) {
-			continue
-		}
-		if e.typ.Is(xds.Secret) && im.WithoutRedacted {
-			e.dropped = true
-			im.note("secret %q is left out: Envoy does not show it (\"[redacted]\"). Write its file before clients subscribe to it", e.name)
-			continue
-		}
-		hint := "import the file that Envoy was started with, which has them"
-		if e.typ.Is(xds.Secret) {
-			hint += "; or leave such secrets out with --without-redacted, and write their files yourself"
-		}
-		e.Report(e.node, "", hint, `%s %q has "[redacted]" in it: Envoy's admin interface does not show secrets`, Kind(e.typ), e.name)
-	}
-	if im.boot != nil && isRedacted(im.boot) {
-		im.bootFrom.Report(im.boot, "", "import the file that Envoy was started with, which has them", `the bootstrap has "[redacted]" in it: Envoy's admin interface does not show secrets`)
-	}
-}
-
-func isRedacted(n *yaml.Node) (found bool) {
-	scalars(n, func(n *yaml.Node) {
-		found = found || n.Value == "[redacted]" || n.Value == "W3JlZGFjdGVkXQ=="
-	})
-	return found
-}
-
 // bootMessageOf returns the bootstrap that has one field alone.
 func (im *importer) bootMessageOf(field string, v *yaml.Node) proto.Message {
 	return part(im.Types, mapping(field, v), im.Types.New(bootstrapName).Descriptor()).Interface()

@@ -273,7 +273,7 @@ func (im *importer) add(s *source, n, wrap *yaml.Node) {
 	}
 	e := &entry{source: s, typ: xds.TypeOf(url.Value), node: n, wrap: wrap}
 	if e.typ.V2 {
-		s.Report(n, "", "convert it to v3", "%s is of the v2 API, which Envoy no longer supports", strings.TrimPrefix(url.Value, apis))
+		s.ReportAs(findings.V2, url, "", im.remedyOf(nameOf(url.Value)), "%s is of the v2 API, which Envoy no longer supports", nameOf(url.Value))
 		return
 	}
 	m := e.message()

@@ -17,6 +17,7 @@ func (im *importer) decide() {
 	need := im.needed()
 	for _, e := range im.entries {
 		switch {
+		case e.dropped:
 		case e.typ.Is(xds.Listener) && child(e.node, im.descriptor(xds.Listener), "api_listener") != nil:
 			e.stays = "Envoy accepts an api_listener only there"
 		case e.typ.Is(xds.Cluster) && need[e.name] != "":

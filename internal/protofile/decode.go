@@ -49,6 +49,10 @@ type Decoder struct {
 	// places by aliases must be apart: see [Decoder.Plain].
 	Mend bool
 
+	// Lines reports whether lines of the file may be shown if nobody can read it. Nil: they
+	// may not.
+	Lines func(src []byte) bool
+
 	// Problems are errors and warnings in the order they were found, the first
 	// of each.
 	Problems []findings.Problem

@@ -20,6 +20,7 @@ import (
 // Within a field that Envoy's API marks as sensitive nothing is quoted, nor within the
 // JSON of a TypedStruct. Nor is text where a message is needed: it may be a secret that
 // stands a level too high.
+// Of a file that nobody can read a whole line may be shown: see [Decoder.Syntax].
 
 // kind names what stands there, for people.
 func (d *Decoder) kind(n *yaml.Node) string {
@@ -143,7 +144,8 @@ func (d *Decoder) excerpt(n *yaml.Node) (text string, caret int) {
 	if strings.Trim(before+own, " \t-"+left) == "" { // nothing that tells more than the place
 		return "", 0
 	}
-	return before + own, utf8.RuneCountInString(before)
+	before = visible(before)
+	return before + visible(own), utf8.RuneCountInString(before)
 }
 
 // around cuts a line before a character.
@@ -175,16 +177,6 @@ func token(n *yaml.Node, line string) (own, rest string) {
 		}
 	}
 	return left, ""
-}
-
-// sourceLine returns a line of a source, which counts from 1; "" if there is none.
-func sourceLine(src []byte, line int) string {
-	for l := range bytes.Lines(WithoutMark(src)) {
-		if line--; line == 0 {
-			return readable(l)
-		}
-	}
-	return ""
 }
 
 // readable returns a line without its end.

@@ -37,6 +37,7 @@ func (d *Decoder) scalar(n *yaml.Node, fd protoreflect.FieldDescriptor, path str
 		} else if n.Style == 0 && olderTruth.MatchString(n.Value) {
 			d.portable(findings.Portability, n, path, "put it in quotes: Envoy's own reader reads it as true or false, and refuses it", "the bare word %s for a string", func() { n.Style = yaml.DoubleQuotedStyle }, d.quoted(n.Value))
 		}
+		d.templated(n, string(fd.Name()), path)
 		return protoreflect.ValueOfString(n.Value), true
 	case protoreflect.BytesKind:
 		b, err := base64.StdEncoding.DecodeString(n.Value)

@@ -151,6 +151,9 @@ var errNoDuration = errors.New("not a duration")
 // value decodes a google.protobuf.Value: whatever stands there.
 func (d *Decoder) value(n *yaml.Node, m protoreflect.Message, path string, depth int) {
 	fields := m.Descriptor().Fields()
+	if n.Kind == yaml.ScalarNode {
+		d.older(n, path)
+	}
 	switch {
 	case n.Kind == yaml.MappingNode:
 		d.message(n, m.Mutable(fields.ByName("struct_value")).Message(), path, depth+1)

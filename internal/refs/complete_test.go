@@ -1,6 +1,7 @@
 package refs
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"testing"
@@ -223,15 +224,16 @@ func TestComplete(t *testing.T) {
 // wired holds what can be read without descriptors against what can be read with
 // them: it may say more, and never less.
 func wired(t *testing.T, m proto.Message, refs []xds.Ref) {
-	typ, types := xds.Cluster, []*xds.Type{xds.Cluster, xds.Secret, xds.ExtensionConfig, xds.Endpoint}
-	switch m.(type) {
+	typ, name, types := xds.Cluster, "name", []*xds.Type{xds.Cluster, xds.Secret, xds.ExtensionConfig, xds.Endpoint}
+	switch m := m.(type) {
 	case *clusterv3.Cluster:
+		name = cmp.Or(m.Name, name)
 	case *endpointv3.ClusterLoadAssignment:
-		typ, types = xds.Endpoint, []*xds.Type{xds.LbEndpoint}
+		typ, name, types = xds.Endpoint, cmp.Or(m.ClusterName, name), []*xds.Type{xds.LbEndpoint}
 	default:
 		return
 	}
-	r, err := wire.NewResource(typ, "name", m)
+	r, err := wire.NewResource(typ, name, m)
 	if err != nil {
 		t.Fatal(err)
 	}

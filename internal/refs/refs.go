@@ -6,6 +6,7 @@ package refs
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -34,6 +35,9 @@ func Of(types Types, m proto.Message) []xds.Ref {
 
 // A locality's endpoints are a collection, which no source has by one name.
 const collectionName = "envoy.config.endpoint.v3.LedsClusterLocalityConfig.leds_collection_name"
+
+// An address is that of a host, but where Envoy opens a reverse tunnel.
+const address = "envoy.config.core.v3.SocketAddress.address"
 
 type collector struct {
 	types Types
@@ -91,6 +95,8 @@ func (c *collector) field(m protoreflect.Message, f protoreflect.FieldDescriptor
 	case customType:
 		c.assignment(m)
 		c.custom(v.Message())
+	case address:
+		c.tunnel(v.String())
 	case collectionName:
 		if served(m, "leds_config") {
 			c.add(xds.LbEndpoint, xds.CanonicalName(v.String()))
@@ -185,6 +191,22 @@ func (c *collector) assignment(cluster protoreflect.Message) {
 		}
 	}
 	c.add(xds.Endpoint, assignment(cluster))
+}
+
+// tunnel adds the cluster to which a listener opens connections, to be called over them:
+// "rc://src_node_id:src_cluster_id:src_tenant_id@cluster_name:count".
+func (c *collector) tunnel(address string) {
+	address, is := strings.CutPrefix(address, "rc://")
+	if !is {
+		return
+	}
+	_, remote, _ := strings.Cut(address, "@")
+	name, count, _ := strings.Cut(remote, ":")
+	if name == "" || count == "" || strings.ContainsAny(count, ":@") || strings.Contains(name, "@") {
+		c.any(xds.Cluster) // which Envoy 1.40 refuses, and a later one may take
+		return
+	}
+	c.add(xds.Cluster, name)
 }
 
 // custom adds the assignments that a cluster of a type of its own may have, if

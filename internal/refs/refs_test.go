@@ -68,6 +68,12 @@ func tls(t *testing.T, configs ...*tlsv3.SdsSecretConfig) *corev3.TransportSocke
 		&tlsv3.UpstreamTlsContext{CommonTlsContext: &tlsv3.CommonTlsContext{TlsCertificateSdsSecretConfigs: configs}})}}
 }
 
+// listening returns a listener with a second address.
+func listening(address string) *listenerv3.Listener {
+	return &listenerv3.Listener{Name: "l", AdditionalAddresses: []*listenerv3.AdditionalAddress{{Address: &corev3.Address{
+		Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{Address: address, ResolverName: "envoy.resolvers.reverse_connection"}}}}}}
+}
+
 func to(cluster string) *routev3.Route {
 	return &routev3.Route{Action: &routev3.Route_Route{Route: &routev3.RouteAction{
 		ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: cluster},
@@ -140,6 +146,13 @@ func TestOf(t *testing.T) {
 			RequestMirrorPolicies: []*routev3.RouteAction_RequestMirrorPolicy{{Cluster: "m"}}}}}), "CDS m, CDS w"},
 		{"a cluster from a header", routes(&routev3.Route{Action: &routev3.Route_Route{Route: &routev3.RouteAction{
 			ClusterSpecifier: &routev3.RouteAction_ClusterHeader{ClusterHeader: "x-cluster"}}}}), "CDS *"},
+		{"a reverse tunnel", listening("rc://node:its-cluster:tenant@remote:1"), "CDS remote"},
+		{"a reverse tunnel in words that nobody knows", listening("rc://node:its-cluster:tenant@a:1,b:2"), "CDS *"},
+		{"a reverse tunnel to a name with an @", listening("rc://node:its-cluster:tenant@a@b:1"), "CDS *"},
+		{"a reverse tunnel to nowhere", listening("rc://node:its-cluster:tenant"), "CDS *"},
+		{"a reverse tunnel to no name", listening("rc://node:its-cluster:tenant@:1"), "CDS *"},
+		{"a reverse tunnel without a count", listening("rc://node:its-cluster:tenant@remote"), "CDS *"},
+		{"an address", listening("127.0.0.1"), ""},
 		{"virtual host", &routev3.VirtualHost{Name: "v", Routes: []*routev3.Route{to("c")}}, "CDS c"},
 		{"gRPC service", &corev3.ApiConfigSource{GrpcServices: []*corev3.GrpcService{grpc}, ClusterNames: []string{"old"}}, "CDS grpc, CDS old"},
 		{"an Any in an Any", &corev3.TypedExtensionConfig{Name: "e", TypedConfig: packed(t, packed(t, grpc))}, "CDS grpc"},

@@ -23,7 +23,8 @@ var cluster = rule{to: xds.Cluster}
 // descriptors, so that a new field of Envoy's does not go unseen.
 //
 // Not here: an EDS cluster's assignment, whose name has a default (see
-// assignment); and what is in [unnamed].
+// assignment); the cluster in the address of a reverse tunnel (see tunnel); and
+// what is in [unnamed].
 var rules = map[protoreflect.FullName]rule{
 	"envoy.config.core.v3.ApiConfigSource.cluster_names":                                                        cluster,
 	"envoy.config.core.v3.GrpcService.EnvoyGrpc.cluster_name":                                                   cluster,

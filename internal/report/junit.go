@@ -41,7 +41,7 @@ func JUnit(w io.Writer, r Report) error {
 	errors, _ := r.count()
 	suite := junitSuite{Name: "chancery check"}
 	for _, p := range r.Findings {
-		name := string(code(p))
+		name := string(p.Coded())
 		switch {
 		case p.Others > 0:
 			name = p.Message
@@ -50,7 +50,7 @@ func JUnit(w io.Writer, r Report) error {
 		}
 		c := junitCase{Name: name, Class: p.File, File: p.File, Line: p.Pos.Line}
 		if !p.Warning || r.Bad && errors == 0 {
-			c.Failure = &junitFailure{string(code(p)), message(p), clean(p.Text())}
+			c.Failure = &junitFailure{string(p.Coded()), message(p), clean(p.Text())}
 			suite.Failures++
 		} else {
 			c.Out = clean(p.Text())

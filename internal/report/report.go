@@ -3,7 +3,6 @@
 package report
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -43,9 +42,6 @@ func (r Report) count() (errors, warnings int) {
 	warnings = findings.Count(slices.DeleteFunc(slices.Clone(r.Findings), func(p findings.Problem) bool { return !p.Warning }))
 	return all - warnings, warnings
 }
-
-// code returns that of a problem, which is another mistake if it has none.
-func code(p findings.Problem) findings.Code { return cmp.Or(p.Code, findings.Other) }
 
 func severity(p findings.Problem) string {
 	if p.Warning {
@@ -139,7 +135,7 @@ func JSON(w io.Writer, r Report) error {
 		out.Resources[c.Type] = c.N
 	}
 	for _, p := range r.Findings {
-		out.Findings = append(out.Findings, finding{code(p), severity(p), p.File, p.Pos.Line, p.Pos.Column, p.Path, p.Message, p.Hint, p.Others})
+		out.Findings = append(out.Findings, finding{p.Coded(), severity(p), p.File, p.Pos.Line, p.Pos.Column, p.Path, p.Message, p.Hint, p.Others})
 	}
 	return encode(w, out)
 }
@@ -168,7 +164,7 @@ func GitHub(w io.Writer, r Report) error {
 		if p.Pos.Column > 0 {
 			at += fmt.Sprintf(",col=%d", p.Pos.Column)
 		}
-		title := string(code(p))
+		title := string(p.Coded())
 		if k, ok := findings.Explain(title); ok {
 			title += " " + k.Title
 		}

@@ -3,6 +3,7 @@ package validate
 import (
 	"net"
 	"regexp"
+	"slices"
 	"strings"
 
 	"google.golang.org/protobuf/proto"
@@ -23,7 +24,9 @@ var own = map[protoreflect.FullName]func(*walk, protoreflect.Message){
 	"xds.type.matcher.v3.RegexMatcher":               (*walk).regex,
 
 	"envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager": (*walk).httpFilters,
+	"envoy.config.cluster.v3.Filter":                                         (*walk).settings,
 	"envoy.config.listener.v3.Filter":                                        (*walk).settings,
+	"envoy.config.listener.v3.ListenerFilter":                                (*walk).settings,
 	"envoy.extensions.filters.network.http_connection_manager.v3.HttpFilter": (*walk).settings,
 	"envoy.config.route.v3.WeightedCluster":                                  (*walk).weights,
 	"envoy.extensions.transport_sockets.tls.v3.DownstreamTlsContext":         (*walk).certificates,
@@ -216,14 +219,21 @@ func (w *walk) regex(m protoreflect.Message) {
 }
 
 func (w *walk) sds(m protoreflect.Message) {
-	if !has(m, "sds_config") && get(m, "name").String() != "" {
-		w.report(findings.SecretSource, "", "sds_config: {ads: {}, resource_api_version: V3}", "secret %q has no sds_config, so Envoy's bootstrap must have it", get(m, "name").String())
+	if name := get(m, "name").String(); !has(m, "sds_config") && name != "" && !slices.Contains(w.secrets, name) {
+		w.report(findings.SecretSource, "", "sds_config: {ads: {}, resource_api_version: V3}", "secret %q has no sds_config, so Envoy's bootstrap must have it", name)
 	}
 }
 
+// settings looks for a filter that says by nothing but its name what it is.
 func (w *walk) settings(m protoreflect.Message) {
-	if m.WhichOneof(m.Descriptor().Oneofs().ByName("config_type")) == nil {
-		w.report(findings.NoSettings, "", "", "filter %q has no typed_config", get(m, "name").String())
+	name := get(m, "name").String()
+	switch optional := m.Descriptor().Fields().ByName("is_optional"); {
+	case has(m, "config_discovery"):
+	case optional != nil && m.Get(optional).Bool(): // then Envoy goes on without the filter
+	case !has(m, "typed_config"):
+		w.report(findings.NoSettings, "", "", "filter %q has no typed_config", name)
+	case get(get(m, "typed_config").Message(), "type_url").String() == "":
+		w.report(findings.NoSettings, "typed_config", "", `typed_config of filter %q has no "@type"`, name)
 	}
 }
 

@@ -42,16 +42,19 @@ type Validator struct {
 	rules    protoreflect.MessageType // validate.FieldRules; nil: nobody knows rules
 	programs sync.Map                 // *program by message descriptor
 
+	secrets []string // that Envoy has from its bootstrap
+
 	shallow bool // looks into no Any, as generated validators
 }
 
-// New returns a validator that knows the types.
-func New(types Types) *Validator {
+// New returns a validator that knows the types, and the names of the secrets that Envoy
+// has from its bootstrap.
+func New(types Types, secrets ...string) *Validator {
 	rules, err := types.FindMessageByName("validate.FieldRules")
 	if err != nil {
 		rules = nil
 	}
-	return &Validator{types: types, rules: rules}
+	return &Validator{types: types, rules: rules, secrets: secrets}
 }
 
 // Validate returns what Envoy would refuse in a message, sorted by path. It may quote

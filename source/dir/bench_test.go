@@ -1,6 +1,8 @@
 package dir
 
 import (
+	"cmp"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -42,6 +44,19 @@ func TestCheckOfManyIsFast(t *testing.T) {
 	}
 	if t.Logf("%d resources in %v", n, took); took > 2*time.Minute {
 		t.Errorf("%d resources take %v", n, took)
+	}
+}
+
+var (
+	manyDir = flag.String("many-dir", "", "where BenchmarkWriteMany leaves its files")
+	many    = flag.Int("many", 10_000, "how many resources BenchmarkWriteMany writes")
+)
+
+// BenchmarkWriteMany is how tools/figures has the files of BenchmarkCheck.
+func BenchmarkWriteMany(b *testing.B) {
+	root := cmp.Or(*manyDir, b.TempDir())
+	for b.Loop() {
+		writeMany(b, root, *many)
 	}
 }
 

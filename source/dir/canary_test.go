@@ -15,8 +15,12 @@ import (
 	"github.com/chancery-xds/chancery/internal/envoyapi"
 )
 
-// envoy reads what is in Envoy's API.
-var envoy = newReader(envoyapi.Envoy(), 0)
+// envoy reads what is in Envoy's API, and shows what check does.
+var envoy = func() *reader {
+	rd := newReader(envoyapi.Envoy(), 0)
+	rd.lines = shows(rd.types)
+	return rd
+}()
 
 const canary = "hunter2Quokkas"
 

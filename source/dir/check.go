@@ -10,10 +10,15 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"go.yaml.in/yaml/v4"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/chancery-xds/chancery/findings"
+	"github.com/chancery-xds/chancery/internal/envoyapi"
+	"github.com/chancery-xds/chancery/internal/secret"
+	"github.com/chancery-xds/chancery/xds"
 )
 
 // A Checked is what [Check] found.
@@ -35,7 +40,7 @@ type Checked struct {
 // With returns what is checked with more that was found, in its place, of which no more than
 // most are told, as Options have it.
 func (c Checked) With(errs, warnings []findings.Problem, most int) Checked {
-	c.by.most = most
+	c.by.opts.Most = most
 	c.Errors = c.by.summary("mistake", c.by.counted(slices.Concat(c.Errors, errs)), 0)
 	c.Warnings = c.by.summary("warning", c.by.counted(slices.Concat(c.Warnings, warnings)), 0)
 	return c
@@ -44,8 +49,8 @@ func (c Checked) With(errs, warnings []findings.Problem, most int) Checked {
 // Stdin is the path that stands for what is read instead of a file.
 const Stdin = "-"
 
-// StdinName is how findings in it call its file.
-const StdinName = "<stdin>"
+// stdinName is how findings in it call its file.
+const stdinName = "<stdin>"
 
 // Check is [CheckAll] of one directory or file.
 func Check(path string, opts Options) Checked { return CheckAll([]string{path}, nil, opts) }
@@ -59,6 +64,7 @@ func CheckAll(paths []string, stdin io.Reader, opts Options, ignore ...findings.
 	opts.Validate = true
 	s := New(paths[0], nil, opts)
 	s.ignore = ignore
+	s.lines = shows(s.types)
 	sc := &scanner{}
 	next, errs := s.lookAt(paths, stdin, sc)
 	// If files are missing, nobody knows what they have.
@@ -66,7 +72,7 @@ func CheckAll(paths []string, stdin io.Reader, opts Options, ignore ...findings.
 		s.missing = s.vain(next)
 	}
 	if readable(errs) { // what cannot be read refers to nothing
-		s.missing = append(s.missing, next.unused()...)
+		s.missing = append(s.missing, next.unused(s.beside.refs)...)
 	}
 	if len(errs) == 0 && len(next.types) == 0 {
 		errs = append(errs, findings.Problem{
@@ -75,13 +81,25 @@ func CheckAll(paths []string, stdin io.Reader, opts Options, ignore ...findings.
 		})
 	}
 	if len(paths) == 1 && paths[0] == Stdin && len(errs) == 1 && errs[0].Code == findings.Nothing {
-		errs[0] = findings.Problem{File: StdinName, Code: findings.Nothing, Message: "the file has no resource"}
+		errs[0] = findings.Problem{File: stdinName, Code: findings.Nothing, Message: "the file has no resource"}
 	}
 	c := Checked{Files: len(s.files), Counts: next.counts(), Errors: errs, Warnings: s.doubts(), by: s}
 	for _, f := range sc.files {
 		c.Loaded = append(c.Loaded, s.files[f.path].loaded...)
 	}
 	return c
+}
+
+// shows returns a function that reports whether lines of a file may be shown that cannot be
+// read. A server shows none: its log is read by more people than its files.
+func shows(types *envoyapi.Types) func(src []byte) bool {
+	names := sync.OnceValue(func() (names []protoreflect.Name) {
+		for md := range types.Added() {
+			names = append(names, secret.MarkedNames(md)...)
+		}
+		return names
+	})
+	return func(src []byte) bool { return secret.ShowsLines(src, names()) }
 }
 
 // readable reports whether all resources could be read, whatever Envoy thinks of them.
@@ -93,7 +111,8 @@ func readable(errs []findings.Problem) bool {
 // are too many to be told are counted.
 func (s *Source) vain(w world) (found []findings.Problem) {
 	p := placer{s: s, files: map[string][]*yaml.Node{}, data: map[string][]byte{}}
-	missing := w.dangling(s.shown, s.bad())
+	bad := s.bad()
+	missing := w.dangling(s.shown, func(ref xds.Ref) bool { return s.beside.has(ref) || bad(ref.Name) })
 	told := missing[:s.shown(len(missing))]
 	s.untold += len(missing) - len(told)
 	for i, m := range told {
@@ -124,8 +143,8 @@ func (s *Source) lookAt(paths []string, stdin io.Reader, sc *scanner) (world, Er
 	sc.files = distinct(sc.files)
 	files := s.read(sc.files, nil, true)
 	if piped != nil {
-		sc.files = append(sc.files, found{path: StdinName})
-		files[StdinName] = piped
+		sc.files = append(sc.files, found{path: stdinName})
+		files[stdinName] = piped
 	}
 	next, _, errs := s.gather(sc, files)
 	return next, errs
@@ -163,11 +182,11 @@ func (s *Source) pipe(stdin io.Reader) *file {
 	}
 	f := &file{}
 	if err != nil {
-		f.errs = []findings.Problem{s.unread(StdinName, err)}
+		f.errs = []findings.Problem{s.unread(stdinName, err)}
 		return f
 	}
 	s.stdin = data
-	s.fill(f, StdinName, data)
+	s.fill(f, stdinName, data)
 	return f
 }
 
@@ -208,7 +227,7 @@ func (c Checked) around(p findings.Problem) (in *Loaded) {
 
 // text returns what is in a file, or was in stdin.
 func (s *Source) text(path string) ([]byte, error) {
-	if path == StdinName {
+	if path == stdinName {
 		return s.stdin, nil
 	}
 	data, _, err := read(path, s.opts.MaxFile)

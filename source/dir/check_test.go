@@ -4,6 +4,8 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+
+	"github.com/chancery-xds/chancery/findings"
 )
 
 // findings prints what a check found, a line each, with relative names.
@@ -88,6 +90,18 @@ func TestWarnOnce(t *testing.T) {
 		tt.change()
 		if got := reload(tt.force); got != tt.want {
 			t.Errorf("step %d: %d warnings, want %d: %s", i, got, tt.want, log.String())
+		}
+	}
+}
+
+// Of what is found with more that is added, as many are told as an option says.
+func TestCheckedWith(t *testing.T) {
+	b := newBench(t, "a.yaml", strings.Repeat("---\nx: y\n", 3))
+	c := Check(b.dir, Options{Most: -1})
+	for most, want := range map[int]int{-1: 4, 0: 4, 2: 3, 1: 2} {
+		got := c.With([]findings.Problem{{File: "z.yaml", Message: "more"}}, nil, most).Errors
+		if len(got) != want || findings.Count(got) != 4 {
+			t.Errorf("of at most %d: %d are told, want %d, and %d counted", most, len(got), want, findings.Count(got))
 		}
 	}
 }

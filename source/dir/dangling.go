@@ -22,16 +22,16 @@ type dangling struct {
 const maxCompared = 100_000
 
 // dangling returns a warning for each reference to a resource that there is not, and
-// that there may not be either, if it is known of more names that they are there. Of so
-// many as are shown it says what may be meant.
-func (w world) dangling(shown func(int) int, maybe func(name string) bool) (found []dangling) {
+// that there may not be elsewhere either. Of so many as are shown it says what may be
+// meant.
+func (w world) dangling(shown func(int) int, elsewhere func(xds.Ref) bool) (found []dangling) {
 	collections := map[string]map[string]bool{}
 	for _, url := range slices.Sorted(maps.Keys(w.types)) {
 		c := w.types[url]
 		for _, name := range slices.Sorted(maps.Keys(c.at)) {
 			l := c.at[name]
 			for _, ref := range l.Refs {
-				if ref.Name == xds.Wildcard || w.has(ref, collections) || maybe(ref.Name) {
+				if ref.Name == xds.Wildcard || w.has(ref, collections) || elsewhere(ref) {
 					continue
 				}
 				p := l.Pos.problem("%s %q refers to %s %q, which no file has", c.typ, name, ref.Type, ref.Name)

@@ -14,7 +14,6 @@ import (
 	"go.yaml.in/yaml/v4"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
-	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/chancery-xds/chancery/findings"
 	"github.com/chancery-xds/chancery/internal/envoyapi"
@@ -67,7 +66,7 @@ var forms = map[string]func(*decoder){
 // form returns how a file is written; nil if its name says that it holds no
 // resources.
 func form(path string) func(*decoder) {
-	if path == StdinName {
+	if path == stdinName {
 		return (*decoder).yaml
 	}
 	return forms[strings.ToLower(filepath.Ext(path))]
@@ -89,7 +88,8 @@ type reader struct {
 	most    int             // how many mistakes of a file are told, as Options have it
 	ignore  []findings.Code // what is not told
 
-	validator *validate.Validator // nil: what Envoy refuses is its business
+	lines     func(src []byte) bool // reports whether lines of a file may be shown that cannot be read; nil: they may not
+	validator *validate.Validator   // nil: what Envoy refuses is its business
 }
 
 func newReader(types *envoyapi.Types, most int) *reader {
@@ -107,7 +107,7 @@ var words = sync.OnceValue(func() map[string]string {
 
 // decode returns a decoder that is done with a file.
 func (rd *reader) decode(path string, data []byte) *decoder {
-	d := &decoder{Decoder: protofile.Decoder{File: path, Source: data, Types: rd.types, Words: words(), Most: rd.most, Ignore: rd.ignore}, reader: rd}
+	d := &decoder{Decoder: protofile.Decoder{File: path, Source: data, Types: rd.types, Words: words(), Most: rd.most, Ignore: rd.ignore, Lines: rd.lines}, reader: rd}
 	// A file must not end the program, whatever it finds in its readers.
 	if p := guard.Do(d.decode); p != nil {
 		d.ReportAs(findings.Other, &yaml.Node{}, "", "", "%s: %s", gaveUp, p.Value)
@@ -171,7 +171,7 @@ func (d *decoder) json() {
 
 func (d *decoder) syntax(err error) {
 	if p, ok := errors.AsType[findings.Problem](err); ok {
-		d.ReportAs(findings.Syntax, &yaml.Node{Line: p.Pos.Line, Column: p.Pos.Column}, p.Path, p.Hint, "%s", p.Message)
+		d.Syntax(p)
 	}
 }
 
@@ -205,7 +205,7 @@ func (d *decoder) document(n *yaml.Node) {
 
 // shellWord returns a path as it is typed.
 func shellWord(path string) string {
-	if path == StdinName {
+	if path == stdinName {
 		return Stdin
 	}
 	if strings.Trim(path, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./-") == "" {
@@ -368,11 +368,8 @@ func (d *decoder) add(n *yaml.Node, path string, m proto.Message, w *wrapped, in
 		fail("", "%s resource %q: %v", t, as, err)
 		return
 	}
-	r, err := wire.NewResource(t, as, &anypb.Any{TypeUrl: t.URL, Value: body})
-	if err != nil {
-		fail("", "%v", err)
-		return
-	}
+	// A Resource around it has the last word, whatever the message calls itself.
+	r := xds.NewResource(t, xds.CanonicalName(as), body)
 	if r.Name == xds.Wildcard {
 		fail("", `the name "*" is reserved: it subscribes to all resources`)
 		return

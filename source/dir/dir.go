@@ -29,6 +29,7 @@ type Source struct {
 	force chan order // one slot
 
 	*reader
+	beside beside
 
 	files    map[string]*file // as last seen
 	world    world            // as last committed
@@ -71,8 +72,9 @@ type file struct {
 func New(root string, st *store.Store, opts Options) *Source {
 	opts = opts.withDefaults()
 	s := &Source{opts: opts, root: root, store: st, reader: newReader(opts.Types, opts.Most), force: make(chan order, 1), removals: removals{confirm: opts.Confirm}}
+	s.beside = besides(opts.Types, opts.Bootstraps)
 	if opts.Validate {
-		s.validator = validate.New(opts.Types)
+		s.validator = validate.New(opts.Types, s.beside.secrets...)
 	}
 	return s
 }
@@ -164,7 +166,7 @@ func (s *Source) load(o order, sc *scanner) (Report, error) {
 	s.departed = s.departed.after(start, s.world, next)
 	s.serves(next)
 	if s.opts.References {
-		s.missing = problems(next.dangling(s.shown, func(string) bool { return false }))
+		s.missing = problems(next.dangling(s.shown, s.beside.has))
 	}
 	if s.opts.Keep != nil && (len(commit.Changes) > 0 || !s.begun) {
 		s.opts.Keep(next.config(start, s.departed, &s.removals))
@@ -180,8 +182,8 @@ func (s *Source) load(o order, sc *scanner) (Report, error) {
 func (s *Source) commit(tx *store.Tx, next world) {
 	s.world.replace(tx, next)
 	for _, t := range s.withheld {
-		if next.types[t.URL] == nil {
-			tx.Replace(t) // none of it is there
+		if next.types[t.URL] == nil { // none of it is there but what the program has set
+			tx.Replace(t, slices.Collect(s.store.Snapshot().View(s.opts.Group).Table(t).All())...)
 		}
 	}
 	if s.withheld = nil; s.opts.AllowEmpty || len(s.world.types) > 0 {
@@ -425,7 +427,7 @@ func (s *Source) warn() {
 		line := p.Error()
 		if now[line] = true; !s.told[line] {
 			p.Warning = false // the level says it
-			s.opts.Log.Warn("configuration warning", "problem", p.Error())
+			s.opts.Log.Warn("configuration warning", "code", p.Coded(), "problem", p.Error())
 		}
 	}
 	s.told = now

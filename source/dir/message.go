@@ -85,7 +85,7 @@ func (d *decoder) textError(err error, hint string) {
 	}
 	line, _ := strconv.Atoi(found[2])
 	col, _ := strconv.Atoi(found[3])
-	d.ReportAs(findings.Syntax, &yaml.Node{Line: line, Column: col}, "", hint, "%s", strings.TrimSpace(found[1]+" "+unquoted(found[4])))
+	d.Syntax(findings.Problem{Pos: findings.Pos{Line: line, Column: col}, Hint: hint, Message: strings.TrimSpace(found[1] + " " + unquoted(found[4]))})
 }
 
 // maxNested is how deep messages may stand in each other in text. Those in an Any are

@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/chancery-xds/chancery/internal/envoyapi"
 	"github.com/chancery-xds/chancery/store"
 )
@@ -42,6 +44,11 @@ type Options struct {
 	// References says that a load warns, as [Check] does, of references to resources that
 	// no file has.
 	References bool
+	// Bootstraps are those of the clients (envoy.config.bootstrap.v3.Bootstrap), as far as
+	// they are known. Nobody is warned that no file has a cluster which is in there, nor,
+	// by [Check], that nothing refers to what is referred to from there. Validate takes the
+	// secrets there for known.
+	Bootstraps []proto.Message
 	// Validate looks for what Envoy refuses: each is a mistake.
 	Validate bool
 	// Most is how many mistakes, and as many warnings, are told; the others are

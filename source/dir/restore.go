@@ -19,6 +19,9 @@ import (
 // What the files say then is to that what it is to the files of a moment ago: it is
 // taken all or nothing, and much that has gone is asked about. Clients that were
 // told the last good configuration find it when they come back.
+//
+// What the program has set in the group itself stays, unless the configuration has a resource of
+// the same type and name: that replaces it, as a load does.
 func (s *Source) Restore(c LastGood) error {
 	w := world{files: 1, types: map[string]*content{}}
 	withheld := func(t lastgood.Type) bool { return t.Withheld || t.V2 && !s.opts.V2 } // clients keep what they have
@@ -64,6 +67,8 @@ func (s *Source) Restore(c LastGood) error {
 			before = nil // what may not be served any more is no reason to forget the rest
 		}
 	}
+	view := s.store.Snapshot().View(s.opts.Group)
+	maps.DeleteFunc(before, func(n goneName, l gone) bool { return view.Table(l.Type).Lookup(n.name) != nil }) // it is the program's now
 	was := before.with(w)
 	s.hides(was)
 	// What had gone lately is what clients may have whom nobody knows here, or who state a

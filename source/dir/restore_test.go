@@ -355,3 +355,44 @@ func TestOrder(t *testing.T) {
 		t.Errorf("who left is told %v", err)
 	}
 }
+
+// What the program has set itself in the group is not the directory's to remove: neither what had
+// gone from the files before, nor what is of a type that was not kept.
+func TestRestoreLeavesOthers(t *testing.T) {
+	var kept lastgood.Config
+	first := newBench(t, "a.yaml", clusters("a"), "b.yaml", clusters("b"))
+	first.src.opts.Keep = func(c lastgood.Config) { kept = c }
+	first.load("CDS a b")
+	first.remove("b.yaml")
+	first.load("CDS a")
+	if len(kept.Gone) != 1 {
+		t.Fatal("nothing has gone")
+	}
+	kept.Types = append(kept.Types, lastgood.Type{Type: xds.Secret, Withheld: true})
+	b := newBench(t, "a.yaml", clusters("a"))
+	mine := xds.NewResource(xds.Cluster, "b", []byte("mine"))
+	if _, err := b.st.Update(func(tx *store.Tx) error {
+		tx.Set(mine, xds.NewResource(xds.Secret, "s", []byte("mine")))
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.src.Restore(kept); err != nil {
+		t.Fatal(err)
+	}
+	has := func(when string) {
+		t.Helper()
+		view := b.st.Snapshot().View(store.DefaultGroup)
+		if got := view.Table(xds.Cluster).Lookup("b"); got != mine {
+			t.Errorf("%s the cluster is %v", when, got)
+		}
+		if view.Table(xds.Secret).Lookup("s") == nil {
+			t.Errorf("%s there is no secret", when)
+		}
+	}
+	has("restored:")
+	if _, err := b.src.Load(); err != nil {
+		t.Fatal(err)
+	}
+	has("loaded:")
+}

@@ -77,7 +77,7 @@ func TestTellAgain(t *testing.T) {
 	t.Run("OBS-5 who is well again is as new", func(t *testing.T) {
 		b := newBench(t, "a.yaml", clusters("a"), "b.yaml", "x: y")
 		reload := b.reloads(t)
-		if log := reload(false); !strings.Contains(log, "reload rejected") || !strings.Contains(log, "level=ERROR msg=\"configuration error\" error=\"b.yaml:1:1: ") {
+		if log := reload(false); !strings.Contains(log, "reload rejected") || !strings.Contains(log, "level=ERROR msg=\"configuration error\" code=XDS0106 error=\"b.yaml:1:1: ") {
 			t.Error(log)
 		}
 		b.write("b.yaml", clusters("b"))
@@ -118,7 +118,7 @@ func TestPlace(t *testing.T) {
 // better what it means that something is missing.
 func TestWarnsOfReferences(t *testing.T) {
 	eds := "{" + clusterURL + ", name: x, type: EDS, eds_cluster_config: {eds_config: {ads: {}}}}\n"
-	const line = `level=WARN msg="configuration warning" problem="a.yaml:1:1: CDS \"x\" refers to EDS \"x\", which no file has`
+	const line = `level=WARN msg="configuration warning" code=XDS0201 problem="a.yaml:1:1: CDS \"x\" refers to EDS \"x\", which no file has`
 	for _, wanted := range []bool{true, false} {
 		b := newBench(t, "a.yaml", eds)
 		b.src.opts.References = wanted

@@ -21,17 +21,21 @@ var referrers = map[string][]*xds.Type{
 }
 
 // unused returns a warning for each resource that nothing refers to, of the types of which
-// that can be known.
-func (w world) unused() (found []findings.Problem) {
+// that can be known: nothing in the files, and no reference from elsewhere.
+func (w world) unused(elsewhere []xds.Ref) (found []findings.Problem) {
 	used, all := map[xds.Ref]bool{}, map[string]bool{}
+	use := func(refs []xds.Ref) {
+		for _, ref := range refs {
+			if ref.Name == xds.Wildcard {
+				all[ref.Type.URL] = true
+			}
+			used[ref] = true
+		}
+	}
+	use(elsewhere)
 	for _, c := range w.types {
 		for _, l := range c.at {
-			for _, ref := range l.Refs {
-				if ref.Name == xds.Wildcard {
-					all[ref.Type.URL] = true
-				}
-				used[ref] = true
-			}
+			use(l.Refs)
 		}
 	}
 	for _, url := range slices.Sorted(maps.Keys(referrers)) {

@@ -1,0 +1,101 @@
+// Package cel compiles rules of groups that are written in CEL, the Common Expression
+// Language (https://cel.dev): pass [Compile] in groups.Options.CEL. It is a package of its
+// own so that programs without such rules do not link CEL.
+//
+// An expression knows one variable, node, with the fields id, cluster, user_agent_name and
+// user_agent_version, locality (region, zone, sub_zone) and metadata, a map of whatever the
+// client sends:
+//
+//	node.cluster == "edge" && node.metadata.env == "prod"
+//
+// It has CEL's own functions and macros, and no others.
+package cel
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/common/types"
+
+	"github.com/chancery-xds/chancery/groups"
+)
+
+const (
+	maxExpression = 4096   // bytes
+	maxNodes      = 1000   // of the tree that it is made of
+	maxCost       = 10_000 // of one evaluation, in CEL's unit: about a field, a comparison, or ten bytes of text
+)
+
+// Compile returns an expression, ready to be asked. An expression must be true or false; what
+// is known to be neither is an error, as are fields that a node does not have. An evaluation
+// that costs more than is allowed ends with an error.
+func Compile(expression string) (groups.Predicate, error) {
+	if len(expression) > maxExpression {
+		return nil, fmt.Errorf("an expression of %d bytes: at most %d are allowed", len(expression), maxExpression)
+	}
+	env, err := environment()
+	if err != nil {
+		return nil, err
+	}
+	ast, issues := env.Compile(expression)
+	if issues.Err() != nil {
+		return nil, readable(issues)
+	}
+	if t := ast.OutputType(); t.Kind() != types.BoolKind && t.Kind() != types.DynKind {
+		return nil, fmt.Errorf("an expression that is true or false is needed, not one that is of type %s", t)
+	}
+	program, err := env.Program(ast, cel.EvalOptions(cel.OptOptimize), cel.CostLimit(maxCost))
+	if err != nil {
+		return nil, err
+	}
+	return func(n *groups.Node) (bool, error) {
+		out, _, err := program.Eval((*variables)(n))
+		if err != nil {
+			return false, err
+		}
+		b, ok := out.(types.Bool)
+		if !ok {
+			return false, fmt.Errorf("it is of type %s, and not true or false", out.Type().TypeName())
+		}
+		return bool(b), nil
+	}, nil
+}
+
+// environment is what all expressions share.
+var environment = sync.OnceValues(func() (*cel.Env, error) {
+	registry, err := types.NewRegistry()
+	if err != nil {
+		return nil, err
+	}
+	p := provider{Registry: registry}
+	return cel.NewEnv(
+		cel.CustomTypeProvider(p),
+		cel.CustomTypeAdapter(p),
+		cel.Variable("node", nodeType),
+		cel.ParserExpressionSizeLimit(maxExpression),
+		cel.ParserRecursionLimit(50),
+		cel.ExpressionNodeLimit(maxNodes),
+		cel.RegexProgramSizeLimit(maxNodes),
+		cel.CrossTypeNumericComparisons(true), // numbers of metadata are all doubles, and people write 5
+	)
+})
+
+// readable returns the first thing that is wrong, in one line.
+func readable(issues *cel.Issues) error {
+	all := issues.Errors()
+	if len(all) == 0 {
+		return errors.New("the expression cannot be read")
+	}
+	first := all[0]
+	text := strings.Join(strings.Fields(first.Message), " ")
+	if strings.HasPrefix(text, "undefined field") {
+		text += ": node has id, cluster, locality, metadata, user_agent_name and user_agent_version, and locality region, zone and sub_zone"
+	}
+	if line := first.Location.Line(); line > 1 {
+		return fmt.Errorf("in line %d of the expression, character %d: %s", line, first.Location.Column()+1, text)
+	}
+	return fmt.Errorf("at character %d of the expression: %s", first.Location.Column()+1, text)
+}

@@ -1,0 +1,216 @@
+package groups
+
+import (
+	"math"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// Whatever stands in a group.yaml: nothing panics, and what is taken can be decided on.
+func FuzzParse(f *testing.F) {
+	for _, s := range []string{
+		"name: edge\nmatch: {id: 'edge-*', cluster: [edge, web], locality: {region: eu, zone: a, sub_zone: b}}\n",
+		"match: {metadata: {env: prod, labels: {app: [pay, 5, true]}}, all: [{}], any: [], not: {cel: x}}\ninclude: [default]\npriority: 10\non_error: alone\n",
+		"otherwise: refuse\n", "match: &a {not: *a}", "match: {<<: *x}", "match: {id: '\\*?**'}", "a: [\n", "<<: &a {<<: *a}",
+	} {
+		f.Add(s)
+	}
+	node := &xds.Node{ID: "edge-1", Cluster: "edge", Region: "eu", Metadata: []byte("\n\r\n\x03env\x12\x06\x1a\x04prod")}
+	f.Fuzz(func(t *testing.T, data string) {
+		d, problems := Parse("f", []byte(data))
+		for _, p := range problems {
+			if p.Code == "" || p.File != "f" || p.Error() == "" {
+				t.Errorf("%+v", p)
+			}
+			if !p.Warning {
+				return
+			}
+		}
+		if d.Name == "" {
+			d.Name = "g"
+		}
+		if r, problems := New([]Definition{d, {Name: "b"}}, Options{CEL: odd}); r != nil {
+			r.Decide(node)
+			r.Decide(nil)
+		} else if len(problems) == 0 {
+			t.Error("neither rules nor problems")
+		}
+	})
+}
+
+// A pattern means what a plain reading of it means, and takes no time.
+func FuzzGlob(f *testing.F) {
+	f.Add("edge-*", "edge-1")
+	f.Add(`a\*?b*\\`, `a*xb\`)
+	f.Add("*???*", "😀")
+	f.Add("*a?*a?*a?*b", strings.Repeat("a", 1000))
+	f.Fuzz(func(t *testing.T, pattern, v string) {
+		v = strings.ToValidUTF8(v, "?")
+		pattern = strings.ToValidUTF8(pattern, "?")
+		g, err := compile(pattern)
+		if err != nil || len(v) > maxValue {
+			return
+		}
+		start := time.Now()
+		got := g.match(v)
+		if took := time.Since(start); took > 2*time.Second {
+			t.Errorf("%v", took)
+		}
+		if want := plain([]rune(pattern), []rune(v)); got != want {
+			t.Errorf("%q, %q: %v", pattern, v, got)
+		}
+	})
+}
+
+// plain matches by a table: reach[j] says whether the pattern so far stands for v[:j].
+func plain(pattern, v []rune) bool {
+	reach := make([]bool, len(v)+1)
+	reach[0] = true
+	for i := 0; i < len(pattern); i++ {
+		next := make([]bool, len(v)+1)
+		for j := range next {
+			switch c := pattern[i]; {
+			case c == '*':
+				next[j] = reach[j] || j > 0 && next[j-1]
+			case j == 0:
+			case c == '?':
+				next[j] = reach[j-1]
+			case c == '\\':
+				next[j] = reach[j-1] && v[j-1] == pattern[i+1]
+			default:
+				next[j] = reach[j-1] && v[j-1] == c
+			}
+		}
+		if pattern[i] == '\\' {
+			i++
+		}
+		reach = next
+	}
+	return reach[len(v)]
+}
+
+// Metadata is what protobuf's own reader reads, or none.
+func FuzzMetadata(f *testing.F) {
+	s, _ := structpb.NewStruct(map[string]any{"a": nil, "b": true, "c": 1.5, "d": "x", "e": []any{1.0, map[string]any{"f": "g"}}})
+	b, _ := proto.Marshal(s)
+	f.Add(b)
+	f.Add([]byte("\n\x05\n\x01a\x12\x00"))
+	f.Add([]byte{0xff})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		got, err := decode(b)
+		var want structpb.Struct
+		wrong := proto.Unmarshal(b, &want)
+		if err != nil || wrong != nil {
+			if wrong != nil && err == nil {
+				t.Errorf("%x is taken: %v", b, wrong)
+			}
+			if wrong == nil && strings.Contains(err.Error(), "encoded") {
+				t.Errorf("%x is not taken", b)
+			}
+			return
+		}
+		if m := want.AsMap(); len(b) > 0 && !same(got, m) {
+			t.Errorf("%x: %v, not %v", b, got, m)
+		}
+	})
+}
+
+// same compares, with NaN equal to itself.
+func same(a, b any) bool {
+	switch a := a.(type) {
+	case float64:
+		f, ok := b.(float64)
+		return ok && (a == f || math.IsNaN(a) && math.IsNaN(f))
+	case map[string]any:
+		m, ok := b.(map[string]any)
+		if !ok || len(m) != len(a) {
+			return false
+		}
+		for k, v := range a {
+			if w, has := m[k]; !has || !same(v, w) {
+				return false
+			}
+		}
+		return true
+	case []any:
+		l, ok := b.([]any)
+		if !ok || len(l) != len(a) {
+			return false
+		}
+		for i := range a {
+			if !same(a[i], l[i]) {
+				return false
+			}
+		}
+		return true
+	}
+	return reflect.DeepEqual(a, b)
+}
+
+// What a client sends is bounded; more is as good as nothing, and is told.
+func TestMetadataBounds(t *testing.T) {
+	deep := func(n int) *structpb.Value {
+		v := structpb.NewBoolValue(true)
+		for i := range n {
+			if i%2 == 0 {
+				v = structpb.NewListValue(&structpb.ListValue{Values: []*structpb.Value{v}})
+			} else {
+				v = structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{"a": v}})
+			}
+		}
+		return v
+	}
+	many := func(n int) *structpb.Value {
+		l := &structpb.ListValue{}
+		for range n {
+			l.Values = append(l.Values, structpb.NewNullValue())
+		}
+		return structpb.NewListValue(l)
+	}
+	for what, c := range map[string]struct {
+		v    *structpb.Value
+		want string
+	}{
+		"deep": {deep(maxDepth), ""}, "too deep": {deep(maxDepth + 1), "it is nested more than 32 deep"}, "too deep lists": {deep(maxDepth + 2), "it is nested more than 32 deep"},
+		"many": {many(maxEntries - 1), ""}, "too many": {many(maxEntries), "it has more than 10000 values"},
+		"too large": {structpb.NewStringValue(strings.Repeat("a", maxMetadata)), "it has 1048591 bytes, more than 1048576"},
+	} {
+		b, err := proto.Marshal(&structpb.Struct{Fields: map[string]*structpb.Value{"v": c.v}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := decode(b)
+		if err != nil {
+			if err.Error() != c.want {
+				t.Errorf("%s: %s", what, err)
+			}
+		} else if c.want != "" || m["v"] == nil {
+			t.Errorf("%s: %v", what, len(m))
+		}
+	}
+}
+
+// The worst pattern and the worst value take a few milliseconds.
+func TestGlobIsBounded(t *testing.T) {
+	g, err := compile("*" + strings.Repeat("a?", 125) + "*b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	start := time.Now()
+	if g.match(strings.Repeat("a", maxValue)) {
+		t.Error("matches")
+	}
+	if took := time.Since(start); took > time.Second {
+		t.Error(took)
+	}
+	if g.match(strings.Repeat("a", maxValue) + "b") {
+		t.Error("a value that is too long matches")
+	}
+}

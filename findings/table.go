@@ -43,7 +43,7 @@ var table = []Kind{
 
 	{Dangling, true, "a reference to a resource that no file has",
 		"Requests to a cluster that does not exist get 503, and Envoy refuses a listener whose own route_config (not RDS) names one, unless validate_clusters is false: \"unknown cluster\". Envoy waits 15 s for endpoints, and 15 s for a route configuration or a secret, before it goes on without.",
-		"Correct the name, or add the resource. If Envoy's bootstrap has the cluster, --bootstrap FILE says so."},
+		"Correct the name, or add the resource. If Envoy's bootstrap has the cluster, give check the bootstrap with --bootstrap FILE."},
 	{Unused, true, "a resource that nothing refers to",
 		"No file refers to it, so no client subscribes to it; a cluster is sent, but unused. Check does not report this where something may refer to any resource of the type, such as a cluster_header or a Lua script.",
 		"Remove it, or correct the name in what should refer to it. If Envoy's bootstrap refers to it, give check the bootstrap with --bootstrap FILE. If something else outside the files refers to it, ignore this."},
@@ -65,7 +65,7 @@ var table = []Kind{
 		"A cluster of type EDS needs eds_cluster_config.eds_config. Envoy refuses it without: \"cannot create an EDS cluster without an EDS config\"; and refuses eds_cluster_config in a cluster of another type.",
 		"Add eds_cluster_config: {eds_config: {ads: {}, resource_api_version: V3}}, or set type: EDS."},
 	{Socket, false, "two listeners on one socket",
-		"Envoy refuses a second listener with the same address and port: \"has duplicate address\". enable_reuse_port and bind_to_port do not change that. The first one that Envoy receives works.",
+		"Envoy refuses a second listener with the same address and port: \"has duplicate address\". enable_reuse_port and bind_to_port do not change that. The listener that Envoy receives first works.",
 		"Give one of them another port, or make one listener with the filter chains of both."},
 	{Regex, false, "a regular expression that RE2 does not accept",
 		"Envoy uses RE2 for regular expressions: no look-ahead, no back-references, no repetition above 1000. Envoy refuses the resource.",

@@ -90,7 +90,7 @@ func client(name, short, long, example string, write func(bootstrap.Options) ([]
 	f.StringVar(&tls.Key, "tls-key", "", "`FILE` with its private key")
 	f.StringVar(&tls.ServerName, "tls-server-name", "", "`NAME` in the server's certificate, if it differs from --server")
 	if name == "envoy" {
-		f.BoolVar(&o.Delta, "delta", true, "use delta (incremental) xDS; --delta=false is SotW (state of the world), which cannot remove resources of every type")
+		f.BoolVar(&o.Delta, "delta", true, "use delta (incremental) xDS; --delta=false is SotW (state of the world), which removes only listeners, clusters and scoped routes")
 		f.BoolVar(&o.PerType, "per-type", false, "use one stream for each type instead of one for all (ADS); then no resource may contain ads: {}")
 		f.BoolVar(&o.REST, "rest", false, "poll over REST-JSON instead of gRPC; --server is the address of the server's --rest-listen; no resource may contain ads: {}")
 		f.StringVar(&o.Admin, "admin", bootstrap.DefaultAdmin, "`IP:PORT` or unix:///PATH of Envoy's admin interface")

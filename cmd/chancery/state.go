@@ -41,7 +41,7 @@ func stateDir(f *pflag.FlagSet, root *string) {
 
 func (s *state) flags(f *pflag.FlagSet) {
 	stateDir(f, &s.root)
-	f.BoolVar(&s.withoutSecrets, "state-without-secrets", false, "store no secrets in --state-dir, and no resources of a type that cannot be stored without them, such as extensions; store nothing if a listener or cluster contains a secret")
+	f.BoolVar(&s.withoutSecrets, "state-without-secrets", false, "store no secrets in --state-dir, and no resources of a type of which one contains a secret, such as an extension; if that is a listener, a cluster or a scoped route, store nothing")
 }
 
 // open prepares to keep, and to be reached. What nobody asked for may be impossible, such as

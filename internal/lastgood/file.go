@@ -124,7 +124,7 @@ func parse(data []byte) (Config, error) {
 		body, ok = bytes.CutPrefix(data, []byte(before))
 	}
 	if !ok {
-		return Config{}, errors.New("the file was not written by this version of Chancery")
+		return Config{}, errors.New("the file has a format that this version of Chancery cannot read")
 	}
 	if len(body) < sha256.Size {
 		return Config{}, errCut

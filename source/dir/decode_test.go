@@ -174,7 +174,7 @@ filter_chains:
 		{"truncated YAML in a list", "c.yaml", "resources: [\n {" + clusterURL + ",", "c.yaml:2:64: did not find expected node content (the file ends here)\n"},
 		{"an empty file", "c.yaml", "", "c.yaml: warning: the file is empty; a running server rejects a file that has become empty\n"},
 		{"an empty file in binary", "c.pb", "", "c.pb: warning: the file is empty; a running server rejects a file that has become empty\n"},
-		{"a wrapper around nothing", "c.yaml", "\"@type\": type.googleapis.com/envoy.service.discovery.v3.Resource\nname: a\n", "c.yaml:1:1: the Resource has no field \"resource\\n"},
+		{"a wrapper around nothing", "c.yaml", "\"@type\": type.googleapis.com/envoy.service.discovery.v3.Resource\nname: a\n", "c.yaml:1:1: the Resource has no field \"resource\"\n"},
 		{"a wrapper that says what would be lost", "c.yaml", "\"@type\": type.googleapis.com/envoy.service.discovery.v3.Resource\ncache_control: {do_not_cache: true}\nresource: {" + clusterURL + ", name: a}\n",
 			"c.yaml:1:1: cache_control of a Resource is not supported\n"},
 		{"TTL-1 kept", "c.yaml", wrapperURL + "\nttl: 1.5s\nresource: {" + clusterURL + ", name: a}\n", "CDS a at c.yaml:1:1 ttl 1.5s\n"},

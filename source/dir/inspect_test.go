@@ -98,15 +98,15 @@ func TestNestedV2(t *testing.T) {
 	const ext = "\"@type\": type.googleapis.com/envoy.config.core.v3.TypedExtensionConfig\nname: e\n"
 	for _, tt := range []struct{ name, content, want string }{
 		{"TYP-6 in a listener", "\"@type\": type.googleapis.com/envoy.config.listener.v3.Listener\nname: l\nfilter_chains: [{}, {filters: [{name: h, typed_config: {\"@type\": " + hcm + "}}]}]\n",
-			`a.yaml:1:1: LDS "l" has in filter_chains[1].filters[0].typed_config a message of v2, the API before v3` + hint},
+			`a.yaml:1:1: LDS "l" has in filter_chains[1].filters[0].typed_config a message of the v2 API, which Envoy no longer supports` + hint},
 		{"TYP-6 in an extension", ext + "typed_config: {\"@type\": " + hcm + "}\n",
-			`a.yaml:1:1: ECDS "e" has in typed_config a message of v2, the API before v3` + hint},
+			`a.yaml:1:1: ECDS "e" has in typed_config a message of the v2 API, which Envoy no longer supports` + hint},
 		{"TYP-6 in a TypedStruct", ext + "typed_config: {\"@type\": type.googleapis.com/xds.type.v3.TypedStruct, type_url: " + hcm + ", value: {}}\n",
-			`a.yaml:1:1: ECDS "e" has in typed_config.value a message of v2, the API before v3` + hint},
+			`a.yaml:1:1: ECDS "e" has in typed_config.value a message of the v2 API, which Envoy no longer supports` + hint},
 		{"TYP-6 in the JSON of one", ext + "typed_config: {\"@type\": type.googleapis.com/xds.type.v3.TypedStruct, type_url: x/envoy.config.listener.v3.Filter, value: {typed_config: {\"@type\": " + hcm + "}}}\n",
-			`a.yaml:1:1: ECDS "e" has in typed_config.value.typed_config a message of v2, the API before v3` + hint},
+			`a.yaml:1:1: ECDS "e" has in typed_config.value.typed_config a message of the v2 API, which Envoy no longer supports` + hint},
 		{"TYP-6 a TypedStruct in the JSON of one", ext + "typed_config: {\"@type\": type.googleapis.com/xds.type.v3.TypedStruct, type_url: x/xds.type.v3.TypedStruct, value: {type_url: " + hcm + "}}\n",
-			`a.yaml:1:1: ECDS "e" has in typed_config.value a message of v2, the API before v3` + hint},
+			`a.yaml:1:1: ECDS "e" has in typed_config.value a message of the v2 API, which Envoy no longer supports` + hint},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			b := newBench(t, "a.yaml", tt.content)

@@ -92,7 +92,7 @@ func TestDecodeMessages(t *testing.T) {
 		{"a bad encoding inside", "x.txtpb", "resources { type_url: 'type.googleapis.com/envoy.config.cluster.v3.Cluster' value: '\\xff' }",
 			"x.txtpb: resources[0]: the value is not a valid Cluster: cannot parse invalid wire-format data\n"},
 		{"a wrapper around nothing", "x.txtpb", "resources { [type.googleapis.com/envoy.service.discovery.v3.Resource] { name: 'a' } }",
-			"x.txtpb: resources[0]: the Resource has no field \"resource\\n"},
+			"x.txtpb: resources[0]: the Resource has no field \"resource\"\n"},
 		{"a name that is missing", "x.txtpb", "resources { [type.googleapis.com/envoy.config.cluster.v3.Cluster] { } }", "x.txtpb: resources[0]: CDS resource without a name\n"},
 		{"no resources", "x.txtpb", "version_info: '7'", "x.txtpb: warning: the DiscoveryResponse has no resources\n"},
 		{"binary that is none", "x.pb", "name: a\n", "x.pb: not an encoded DiscoveryResponse: cannot parse invalid wire-format data\n"},

@@ -223,7 +223,7 @@ func TestRestore(t *testing.T) {
 			t.Fatal(err)
 		}
 		served(b, 30, "v7")
-		if got := log.String(); !strings.Contains(got, "what had gone shortly before cannot be read any more") || !strings.Contains(got, "resources=1") {
+		if got := log.String(); !strings.Contains(got, "cannot read which resources were removed shortly before") || !strings.Contains(got, "resources=1") {
 			t.Error(got)
 		}
 	})

@@ -110,7 +110,7 @@ func TestFollowLinksOutside(t *testing.T) {
 	if err := os.Symlink(filepath.Join(outside, "c.yaml"), filepath.Join(dir, "c.yaml")); err != nil {
 		t.Fatal(err)
 	}
-	const says = "c.yaml: a symbolic link out of the directory, to "
+	const says = "c.yaml: a symbolic link that points outside the directory, to "
 	chancery(t, 1, says, "check", dir)
 	chancery(t, 1, says, "serve", dir, "--listen", "127.0.0.1:0", "--state-dir", "")
 	chancery(t, 1, says, "export", dir, "--out", filepath.Join(t.TempDir(), "out"))

@@ -27,14 +27,18 @@ func Example() {
 	go src.Run(ctx)
 
 	// What the server does for each stream.
-	w := src.Watch(nil)
+	w, err := src.Watch(ctx, nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	defer w.Close()
 	for _, name := range []string{"local/shop.example", "local/other.example"} {
-		view, _ := w.Next()
+		view, _, _ := w.Next()
 		w.Interested(xds.VirtualHost, false, []string{name}, nil)
 		for view.(xds.Undecided).Undecided(xds.VirtualHost, name) {
 			<-w.C()
-			view, _ = w.Next()
+			view, _, _ = w.Next()
 		}
 		if r := view.Table(xds.VirtualHost).Lookup(name); r != nil {
 			fmt.Println(name, "is", string(r.Body))

@@ -45,7 +45,7 @@ import (
 
 // A Query asks for a resource.
 type Query struct {
-	Group string // of the streams that asked: see [store.WithSelect]
+	Group string // of the streams that asked, the first of those that they see: see [store.WithGroups]
 	Type  *xds.Type
 	Name  string
 }

@@ -1,11 +1,13 @@
 package lazy
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/chancery-xds/chancery/internal/watchtest"
 	"github.com/chancery-xds/chancery/store"
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -31,7 +33,7 @@ func TestLookUp(t *testing.T) {
 		b.be.set("r/a", res("r/a", "A"))
 		s := b.stream("")
 		defer s.w.Close()
-		view, _ := s.w.Next()
+		view, _ := watchtest.Next(t, s.w)
 		s.subscribe("r/a")
 		b.sleep(2 * time.Second)
 		if !view.(xds.Undecided).Undecided(xds.VirtualHost, "r/a") {
@@ -54,7 +56,7 @@ func TestLookUp(t *testing.T) {
 		s.subscribe("*", "r/*", "xdstp://a/t/*?k=v", "")
 		s.is("*=absent =absent r/*=absent xdstp://a/t/*?k=v=absent")
 		s.w.Interested(xds.Cluster, false, []string{"c"}, nil)
-		view, _ := s.w.Next()
+		view, _ := watchtest.Next(t, s.w)
 		if view.(xds.Undecided).Undecided(xds.Cluster, "c") {
 			t.Error("undecided of another type")
 		}
@@ -86,6 +88,32 @@ func TestLookUp(t *testing.T) {
 			s.is("r/a=A")
 		}
 		b.asked("default/r/a", "edge/r/a")
+	})
+	on(t, "SUB-4 a stream that sees other groups than before", func(b *bench) {
+		b.be.set("r/a", res("r/a", "A"))
+		s := b.stream("edge")
+		defer s.w.Close()
+		s.subscribe("r/a")
+		b.sleep(time.Second)
+		b.asked("edge/r/a")
+		b.update(func(tx *store.Tx) {
+			tx.Select(func(context.Context, *xds.Node) ([]string, error) { return []string{"far", "edge"}, nil })
+		})
+		b.sleep(time.Second)
+		s.is("r/a=A")
+		b.asked() // one of its groups has it
+		b.update(func(tx *store.Tx) {
+			tx.Select(func(context.Context, *xds.Node) ([]string, error) { return []string{"other"}, nil })
+		})
+		b.be.set("r/a", res("r/a", "anew"))
+		s.is("r/a=A") // nothing is said of it until it is found
+		b.sleep(2 * time.Second)
+		s.is("r/a=anew")
+		b.asked("other/r/a")
+		s.unsubscribe("r/a")
+		if len(s.w.held) != 0 {
+			t.Errorf("%d names are held", len(s.w.held))
+		}
 	})
 	on(t, "many names wait for their turn", func(b *bench) {
 		s := b.stream("")
@@ -299,7 +327,7 @@ func TestNil(t *testing.T) {
 	}
 	s := made(st, find, types, nil, WithLogger(nil))
 	s.Refresh("default", nil, "a")
-	w := s.Watch(nil)
+	w := watchtest.Open(t, s, nil)
 	defer w.Close()
 	w.Interested(nil, true, []string{"a"}, nil)
 }

@@ -14,6 +14,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/chancery-xds/chancery/internal/watchtest"
 	"github.com/chancery-xds/chancery/store"
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -84,7 +85,7 @@ func on(t *testing.T, name string, f func(b *bench), opts ...Option) {
 	t.Run(name, func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			b := &bench{T: t, be: &backend{has: map[string]*xds.Resource{}, takes: time.Second}, log: &bytes.Buffer{}}
-			b.st = store.New(store.WithEmptyGroups(), store.WithSelect(func(n *xds.Node) string { return n.ID }))
+			b.st = store.New(store.WithEmptyGroups(), store.WithGroups(func(_ context.Context, n *xds.Node) ([]string, error) { return []string{n.ID}, nil }))
 			opts := append([]Option{WithLogger(slog.New(slog.NewTextHandler(b.log, nil)))}, opts...)
 			b.Source = made(b.st, b.be.resolve, []*xds.Type{xds.VirtualHost}, opts...)
 			ctx, cancel := context.WithCancel(t.Context())
@@ -151,7 +152,7 @@ type stream struct {
 }
 
 func (b *bench) stream(group string) *stream {
-	s := &stream{b, b.Watch(&xds.Node{ID: group}), map[string]string{}}
+	s := &stream{b, watchtest.Open(b.T, b, &xds.Node{ID: group}), map[string]string{}}
 	s.w.Next()
 	return s
 }
@@ -199,7 +200,7 @@ func (s *stream) hear() {
 
 // next takes the newest view.
 func (s *stream) next() xds.View {
-	view, touched := s.w.Next()
+	view, touched := watchtest.Next(s.b.T, s.w)
 	for name := range s.told {
 		if touched == nil || slices.ContainsFunc(touched, func(n xds.Names) bool { return slices.Contains(n[xds.VirtualHost.URL], name) }) {
 			s.look(view, name)

@@ -27,7 +27,7 @@ func TestSimulation(t *testing.T) {
 				calm := seed%2 == 0                    // nothing fails or takes too long
 				slow := rand.New(rand.NewPCG(seed, 2)) // guarded by the backend
 				be := &backend{has: map[string]*xds.Resource{}}
-				b := &bench{T: t, be: be, st: store.New(store.WithEmptyGroups(), store.WithLog(1+rng.IntN(4)), store.WithSelect(func(n *xds.Node) string { return n.ID }))}
+				b := &bench{T: t, be: be, st: store.New(store.WithEmptyGroups(), store.WithLog(1+rng.IntN(4)), store.WithGroups(func(_ context.Context, n *xds.Node) ([]string, error) { return []string{n.ID}, nil }))}
 				parallel := 64
 				if !calm {
 					parallel = 1 + rng.IntN(4)

@@ -1,6 +1,8 @@
 package lazy
 
 import (
+	"context"
+
 	"github.com/chancery-xds/chancery/store"
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -9,14 +11,18 @@ import (
 // looked for what the stream is interested in.
 type Watch struct {
 	*store.Watch
-	src  *Source
-	held map[key]*entry // that it is subscribed to; guarded by the source
+	src   *Source
+	group string         // as of Next; what is found is put there
+	held  map[key]*entry // that it is subscribed to; guarded by the source
 }
 
-// Watch returns a watch of what the node may see. Close it when the stream ends.
-// The node may be nil.
-func (s *Source) Watch(node *xds.Node) *Watch {
-	return &Watch{Watch: s.store.Watch(node), src: s}
+// Watch returns a watch of what the node may see, or why it may see nothing ([store.Store.Watch]).
+func (s *Source) Watch(ctx context.Context, node *xds.Node) (*Watch, error) {
+	w, err := s.store.Watch(ctx, node)
+	if err != nil {
+		return nil, err
+	}
+	return &Watch{Watch: w, src: s, group: w.Group()}, nil
 }
 
 // Interested is [store.Watch.Interested]. Names that are added and that nobody
@@ -40,7 +46,7 @@ func (w *Watch) Interested(t *xds.Type, wildcard bool, added, removed []string) 
 }
 
 func (w *Watch) key(t *xds.Type, name string) key {
-	return key{w.Group(), t.URL, xds.CanonicalName(name)}
+	return key{w.group, t.URL, xds.CanonicalName(name)}
 }
 
 // hold keeps an entry, which may be nil, for as long as the watch is subscribed
@@ -77,12 +83,32 @@ func (w *Watch) Close() {
 
 // Next is [store.Watch.Next]. The view is [xds.Undecided] of what is still being
 // looked for.
-func (w *Watch) Next() (xds.View, []xds.Names) {
-	v, names := w.Watch.Next()
-	if v == nil {
-		return nil, names
+func (w *Watch) Next() (xds.View, []xds.Names, error) {
+	v, names, err := w.Watch.Next()
+	if err != nil {
+		return nil, names, err
 	}
-	return &view{v, w}, names
+	if g := w.Group(); g != w.group {
+		w.moves(g)
+	}
+	if v == nil {
+		return nil, names, nil
+	}
+	return &view{v, w}, names, nil
+}
+
+// moves looks for what the watch is subscribed to in another group.
+func (w *Watch) moves(to string) {
+	w.src.mu.Lock()
+	defer w.src.mu.Unlock()
+	was := w.held
+	w.group, w.held = to, nil
+	newest := w.View()
+	for k, e := range was {
+		w.hold(w.src.want(w.key(e.typ, k.name), e.typ, newest))
+		e.users--
+		w.src.settle(e)
+	}
 }
 
 // A view is a view of the store.

@@ -30,9 +30,9 @@ type Options struct {
 	// prometheus.WrapRegistererWith.
 	Registry prometheus.Registerer
 
-	// Group says which group a node sees: the function given to
-	// [store.WithSelect]. Nil: all see the default group. It is called when a
-	// client has refused a response.
+	// Group says which group a node is counted in: where it sees several
+	// ([store.WithGroups]), the first. Nil: all are counted in the default group. It is called
+	// when a client has refused a response.
 	Group func(*xds.Node) string
 
 	// Snapshot returns what is served, to be counted at each scrape:
@@ -90,6 +90,8 @@ func (m *Metrics) Server(stats func() server.Stats) {
 			func(s server.Stats) uint64 { return s.NodeChanges }),
 		counter("malformed_requests_total", "Streams closed because their client sent a malformed request.",
 			func(s server.Stats) uint64 { return s.Malformed }),
+		counter("denied_total", "Streams and polls refused or closed because their node may see nothing.",
+			func(s server.Stats) uint64 { return s.Denied }),
 		counter("panics_total", "Panics that were caught: each ended a connection, a stream, a poll, a load of the configuration, or the resolving of a resource. Each is a bug; the log has its stack.",
 			func(s server.Stats) uint64 { return s.Panics }),
 		series.Labelled("throttled_total", "Times a client reached a limit. streams, silent_streams, other_streams, first_request, request, subscription and write close its stream; unfinished closes its connection; rate, address_rate, stream_rate and first_answers make it wait.",

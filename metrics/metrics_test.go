@@ -369,9 +369,9 @@ func TestServer(t *testing.T) {
 	stats := server.Stats{}
 	m.Server(func() server.Stats { return stats })
 	expect(t, m, func() {
-		stats = server.Stats{Blocked: 3, NodeChanges: 2, Malformed: 4, Waiting: 5, Throttled: map[string]uint64{"request": 6, "rate": 7}}
+		stats = server.Stats{Blocked: 3, NodeChanges: 2, Malformed: 4, Denied: 8, Waiting: 5, Throttled: map[string]uint64{"request": 6, "rate": 7}}
 	},
-		`blocked_writes_total 3`, `node_changes_total 2`, `malformed_requests_total 4`, `first_answers_waiting 5`,
+		`blocked_writes_total 3`, `node_changes_total 2`, `malformed_requests_total 4`, `denied_total 8`, `first_answers_waiting 5`,
 		`throttled_total{limit="request"} 6`, `throttled_total{limit="rate"} 7`)
 }
 

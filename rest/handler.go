@@ -26,6 +26,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/reflect/protoregistry"
 
@@ -187,7 +189,7 @@ func (h *Handler) answer(ctx context.Context, w http.ResponseWriter, p *server.P
 	r, err := p.Wait(ctx, hold)
 	switch {
 	case ctx.Err() != nil && err != nil: // the client is gone
-	case status.Code(err) == codes.Internal:
+	case err != nil && status.Code(err) != codes.Unavailable:
 		fail(w, err)
 	case r == nil:
 		if err != nil { // the server ends: so does the connection
@@ -202,6 +204,16 @@ func (h *Handler) answer(ctx context.Context, w http.ResponseWriter, p *server.P
 		}
 	}
 	return err
+}
+
+// connection returns what a selector may know of a request's connection ([server.Source]), and
+// keeps nothing else of it.
+func connection(r *http.Request) context.Context {
+	p := &peer.Peer{Addr: address(r.RemoteAddr)}
+	if r.TLS != nil {
+		p.AuthInfo = credentials.TLSInfo{State: *r.TLS, CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity}}
+	}
+	return peer.NewContext(context.Background(), p)
 }
 
 // flush tells whether a response could be sent.
@@ -249,7 +261,7 @@ func (h *Handler) open(w http.ResponseWriter, r *http.Request) (*server.Poll, ti
 	if req.Type != nil && !req.Type.Is(t) {
 		return nil, 0, invalid(fmt.Errorf("type_url: %s serves %s, not %.200q", t.REST, t.URL, req.Type.URL))
 	}
-	p, err := h.server.Poll(t, req, server.Caller{Addr: peer(r.RemoteAddr), InTurn: r.ProtoMajor == 1})
+	p, err := h.server.Poll(connection(r), t, req, server.Caller{Addr: address(r.RemoteAddr), InTurn: r.ProtoMajor == 1})
 	return p, hold, err
 }
 
@@ -257,7 +269,7 @@ func (h *Handler) open(w http.ResponseWriter, r *http.Request) (*server.Poll, ti
 func (h *Handler) body(w http.ResponseWriter, r *http.Request) io.ReadCloser {
 	c := http.NewResponseController(w)
 	stop := func() { _ = c.SetReadDeadline(time.Unix(1, 0)) } // if it fails, the request ends by itself
-	return h.server.Body(r.Context(), http.MaxBytesReader(w, r.Body, h.maxBody), peer(r.RemoteAddr), stop)
+	return h.server.Body(r.Context(), http.MaxBytesReader(w, r.Body, h.maxBody), address(r.RemoteAddr), stop)
 }
 
 // mostKept is how large a buffer may be that is kept for the next poll.
@@ -282,7 +294,7 @@ func (h *Handler) noPath(path string) error {
 }
 
 // peer is the address of a client; nil if it has none, as on unix sockets.
-func peer(remote string) net.Addr {
+func address(remote string) net.Addr {
 	a, err := netip.ParseAddrPort(remote)
 	if err != nil {
 		return nil

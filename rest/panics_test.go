@@ -73,7 +73,7 @@ func TestPanics(t *testing.T) {
 		w := newWorld(t)
 		w.set("a")
 		version := w.client().poll("").gets(t, 0, "a").VersionInfo
-		p, err := w.Poll(xds.Cluster, xds.Request{Node: &xds.Node{ID: "n"}, Version: version}, server.Caller{})
+		p, err := w.Poll(t.Context(), xds.Cluster, xds.Request{Node: &xds.Node{ID: "n"}, Version: version}, server.Caller{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -15,6 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/chancery-xds/chancery/internal/watchtest"
 	"github.com/chancery-xds/chancery/server"
 	"github.com/chancery-xds/chancery/store"
 	"github.com/chancery-xds/chancery/xds"
@@ -230,9 +231,9 @@ func TestPark(t *testing.T) {
 
 // view is the version of all clusters.
 func (w *world) view() string {
-	watch := w.store.Watch(nil)
+	watch := watchtest.Open(w.t, w.store, nil)
 	defer watch.Close()
-	v, _ := watch.Next()
+	v, _ := watchtest.Next(w.t, watch)
 	return v.Table(xds.Cluster).Versions().Sum().String()
 }
 

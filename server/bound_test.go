@@ -120,7 +120,7 @@ func TestBoundFromTheFirstByte(t *testing.T) {
 		w := serve(t, WithLimits(Limits{Streams: 1, Polls: 3}))
 		w.set(xds.Cluster, res("a", "1"))
 		for range 3 {
-			p, err := w.Poll(xds.Cluster, xds.Request{Type: xds.Cluster, Names: []string{"none"}}, Caller{})
+			p, err := w.Poll(t.Context(), xds.Cluster, xds.Request{Type: xds.Cluster, Names: []string{"none"}}, Caller{})
 			if err != nil {
 				t.Fatal(err)
 			}

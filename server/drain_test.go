@@ -169,14 +169,17 @@ type gated struct {
 	shut atomic.Pointer[chan struct{}] // nil: it is open
 }
 
-func (g *gated) Watch(n *xds.Node) *gatedWatch { return &gatedWatch{g.Store.Watch(n), g} }
+func (g *gated) Watch(ctx context.Context, n *xds.Node) (*gatedWatch, error) {
+	w, err := g.Store.Watch(ctx, n)
+	return &gatedWatch{w, g}, err
+}
 
 type gatedWatch struct {
 	*store.Watch
 	gate *gated
 }
 
-func (w *gatedWatch) Next() (xds.View, []xds.Names) {
+func (w *gatedWatch) Next() (xds.View, []xds.Names, error) {
 	if shut := w.gate.shut.Load(); shut != nil {
 		<-*shut
 	}

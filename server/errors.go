@@ -15,7 +15,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// errNotKnown ends polls, which cannot wait for as long as streams can.
+// errNotKnown ends polls, which cannot wait for as long as streams can, and streams that cannot
+// wait any more, as they have begun.
 var errNotKnown = status.Error(codes.Unavailable, "nothing is configured for this node yet: try again later")
 
 var errDraining = status.Error(codes.Unavailable, "the server is shutting down")
@@ -38,6 +39,7 @@ const (
 	tooCrowded // requests of an address
 	tooHasty   // streams of a connection come and go
 	mustWait   // for the first answer
+	denied     // its node may see nothing
 	faults     // how many there are
 )
 
@@ -112,6 +114,14 @@ func rejected(err error) error {
 	return reject(malformed, codes.InvalidArgument, "%v", err)
 }
 
+// deny is what a client is told whose node may see nothing, for err.
+func deny(err error) error {
+	if s, ok := status.FromError(err); ok {
+		return &rejection{denied, "", s}
+	}
+	return reject(denied, codes.PermissionDenied, "%v", err)
+}
+
 // unread is what becomes of an error of gRPC's that ended the requests.
 func unread(err error) error {
 	if _, ours := errors.AsType[*rejection](err); ours || err == nil || isInternal(err) {
@@ -141,6 +151,9 @@ func (s *Server) refuses(ctx context.Context, st *Stream, err error, what string
 	r, ok := errors.AsType[*rejection](err)
 	if !ok {
 		return
+	}
+	if r.fault == denied {
+		what = "client refused: its node may see nothing"
 	}
 	s.tally[r.fault].Add(1)
 	s.complain(ctx, st, what, r.attrs()...)

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"strconv"
@@ -44,15 +45,17 @@ func (s *Server) answer(ctx context.Context, m *message, t, also *xds.Type) (out
 	if err != nil {
 		return nil, err
 	}
-	p, err := s.Poll(t, req, from)
+	p, err := s.Poll(ctx, t, req, from)
 	if err != nil {
 		return nil, err
 	}
 	r, err := p.Wait(ctx, hold)
-	if err == nil || ctx.Err() == nil && !isInternal(err) {
-		err = s.guarded(&p.info, func() error {
-			if r == nil { // also when the server is drained
-				r = p.Unchanged()
+	if err == nil || errors.Is(err, errDraining) {
+		err = s.guarded(&p.info, func() (err error) {
+			if r == nil {
+				if r, err = p.Unchanged(); err != nil {
+					return err
+				}
 			}
 			out = s.encode(xds.SotW, r)
 			return nil

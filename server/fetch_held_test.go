@@ -24,7 +24,7 @@ func TestPollsHeldBytes(t *testing.T) {
 		t.Helper()
 		from := Caller{Addr: &net.TCPAddr{IP: net.ParseIP(ip), Port: 1000}}
 		req := xds.Request{Node: &xds.Node{ID: ip}, Names: []string{strings.Repeat("n", n)}}
-		first, err := w.Poll(xds.Endpoint, req, from)
+		first, err := w.Poll(t.Context(), xds.Endpoint, req, from)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -35,7 +35,7 @@ func TestPollsHeldBytes(t *testing.T) {
 		}
 		req.Version = r.Version
 		start := time.Now()
-		p, err := w.Poll(xds.Endpoint, req, from)
+		p, err := w.Poll(t.Context(), xds.Endpoint, req, from)
 		if err != nil {
 			return nil, err
 		}
@@ -98,13 +98,17 @@ func TestPollsHeldBytes(t *testing.T) {
 	})
 	within(t, "SAFE-9 a node that is large counts, too", func(t *testing.T) {
 		w := serve(t)
-		p, err := w.Poll(xds.Endpoint, xds.Request{Node: &xds.Node{ID: "n", Cluster: strings.Repeat("c", 3000)}, Version: "0", Names: []string{"a"}}, Caller{})
+		p, err := w.Poll(t.Context(), xds.Endpoint, xds.Request{Node: &xds.Node{ID: "n", Cluster: strings.Repeat("c", 3000)}, Version: "0", Names: []string{"a"}}, Caller{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		version := p.Unchanged().Version
+		unchanged, err := p.Unchanged()
+		if err != nil {
+			t.Fatal(err)
+		}
+		version := unchanged.Version
 		p.Close(nil)
-		if p, err = w.Poll(xds.Endpoint, xds.Request{Node: &xds.Node{ID: "n", Cluster: strings.Repeat("c", 3000)}, Version: version, Names: []string{"a"}}, Caller{}); err != nil {
+		if p, err = w.Poll(t.Context(), xds.Endpoint, xds.Request{Node: &xds.Node{ID: "n", Cluster: strings.Repeat("c", 3000)}, Version: version, Names: []string{"a"}}, Caller{}); err != nil {
 			t.Fatal(err)
 		}
 		if n := w.Stats().Held; p.Due() || n < 3000 {

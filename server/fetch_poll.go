@@ -81,8 +81,9 @@ type Caller struct {
 // Poll begins a poll of a type by a request, of which it keeps no memory. An
 // error is one of gRPC's status: UNAVAILABLE if the client should try again
 // later, INVALID_ARGUMENT or RESOURCE_EXHAUSTED if the request is at fault.
-// Close must be called if there is none. The type must not be nil; a Caller may be the zero value.
-func (s *Server) Poll(t *xds.Type, req xds.Request, from Caller) (*Poll, error) {
+// Close must be called if there is none. The context is kept for as long as the poll, for who
+// says what a node may see ([Source]), and cancels nothing. The type must not be nil; a Caller may be the zero value.
+func (s *Server) Poll(ctx context.Context, t *xds.Type, req xds.Request, from Caller) (*Poll, error) {
 	if err := s.check(); err != nil {
 		return nil, status.Error(codes.FailedPrecondition, err.Error())
 	}
@@ -100,7 +101,7 @@ func (s *Server) Poll(t *xds.Type, req xds.Request, from Caller) (*Poll, error) 
 		server: s, caller: from, stated: strings.Clone(clip(req.Version)),
 		info: Stream{ID: s.streams.Add(1), Type: t, Variant: xds.SotW, Node: node, Peer: from.Addr, Since: time.Now()},
 	}
-	if err := s.guarded(&p.info, func() error { return p.open(req) }); err != nil {
+	if err := s.guarded(&p.info, func() error { return p.open(ctx, req) }); err != nil {
 		err = s.guarded(&p.info, func() error { p.rejects(err); return err })
 		p.Close(err)
 		return nil, err
@@ -116,9 +117,12 @@ func (p *Poll) rejects(err error) {
 	p.server.rejectsPoll(ctx, &p.info, err)
 }
 
-func (p *Poll) open(req xds.Request) error {
+func (p *Poll) open(ctx context.Context, req xds.Request) error {
 	s := p.server
-	p.watch = s.watch(req.Node)
+	var err error
+	if p.watch, err = s.watch(ctx, req.Node); err != nil {
+		return err
+	}
 	if s.observer != nil {
 		s.observer.Opened(&p.info)
 	}
@@ -128,7 +132,10 @@ func (p *Poll) open(req xds.Request) error {
 	if n := size(p.info.Node); n > s.bounds.Node {
 		return exceeds(tooLarge, xds.LimitNode, codes.ResourceExhausted, "limit exceeded: a node of %d bytes, more than %d", n, s.bounds.Node)
 	}
-	view, _ := p.watch.Next()
+	view, _, err := p.watch.Next()
+	if err != nil {
+		return deny(err)
+	}
 	known := view != nil
 	if !known {
 		view = xds.Tables{}
@@ -157,8 +164,8 @@ func (p *Poll) open(req xds.Request) error {
 	}
 	p.poller = pollerOf(&p.info, p.names)
 	p.judge(req, p.version(view))
-	if p.look(); p.answer != nil {
-		return nil
+	if err := p.look(); err != nil || p.answer != nil {
+		return err
 	}
 	return p.sit()
 }
@@ -229,10 +236,13 @@ func stamps(c *xds.Changes) iter.Seq[*xds.Stamp] {
 }
 
 // look makes the answer if the newest view has news for the client.
-func (p *Poll) look() {
-	view, _ := p.watch.Next()
-	if p.undecided(view) {
-		return
+func (p *Poll) look() error {
+	view, _, err := p.watch.Next()
+	if err != nil {
+		return deny(err)
+	}
+	if view == nil || p.undecided(view) {
+		return nil
 	}
 	if v := p.version(view); v != p.but {
 		t := telling{version: v, to: digest(p.stated), poll: p.info.ID, conn: p.conn(), at: time.Now()}
@@ -242,6 +252,7 @@ func (p *Poll) look() {
 		p.tells(t)
 		p.tell(view, v)
 	}
+	return nil
 }
 
 // undecided reports whether the view is still looking for one of the names.
@@ -261,7 +272,7 @@ func (p *Poll) Due() bool { return p.answer != nil }
 // Wait returns the answer when there is one, and nil if there is nothing new
 // after the time to hold. An error is one of gRPC's status: UNAVAILABLE if the
 // server is drained, CANCELED or DEADLINE_EXCEEDED if ctx is done; then there is
-// nothing new either. INTERNAL says that there is no answer to be had.
+// nothing new either. Any other says that there is no answer to be had.
 func (p *Poll) Wait(ctx context.Context, hold time.Duration) (*xds.Response, error) {
 	if p.answer != nil {
 		return p.answer, nil
@@ -279,8 +290,9 @@ func (p *Poll) wait(ctx context.Context, hold time.Duration) error {
 	for {
 		select {
 		case <-p.watch.C():
-			if p.look(); p.answer != nil {
-				return nil
+			if err := p.look(); err != nil || p.answer != nil {
+				p.rejects(err)
+				return err
 			}
 		case <-over.C:
 			return nil
@@ -295,11 +307,20 @@ func (p *Poll) wait(ctx context.Context, hold time.Duration) error {
 	}
 }
 
-// Unchanged is the answer of those who have to give one though nothing is new.
-func (p *Poll) Unchanged() *xds.Response {
-	view, _ := p.watch.Next()
+// Unchanged is the answer of those who have to give one though nothing is new. An error is one of
+// gRPC's status: there is no answer.
+func (p *Poll) Unchanged() (*xds.Response, error) {
+	view, _, err := p.watch.Next()
+	switch {
+	case err != nil:
+		err = deny(err)
+		p.rejects(err)
+		return nil, err
+	case view == nil:
+		return nil, errNotKnown
+	}
 	p.tell(view, p.version(view))
-	return p.answer
+	return p.answer, nil
 }
 
 // Close ends the poll after its answer was sent. An error says that it was not,

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/chancery-xds/chancery/internal/watchtest"
 	"github.com/chancery-xds/chancery/protocol"
 	"github.com/chancery-xds/chancery/store"
 	"github.com/chancery-xds/chancery/xds"
@@ -49,7 +50,7 @@ func (v *visitor) caller() Caller {
 func (v *visitor) poll(req xds.Request) (*xds.Response, time.Duration) {
 	v.t.Helper()
 	start := time.Now()
-	p, err := v.s.Poll(v.typ, req, v.caller())
+	p, err := v.s.Poll(v.t.Context(), v.typ, req, v.caller())
 	if err != nil {
 		v.t.Fatal(err)
 	}
@@ -209,7 +210,7 @@ func TestPoll(t *testing.T) {
 		s := New[*store.Watch](st)
 		v := &visitor{t: t, s: s, typ: xds.Endpoint, node: "n", names: []string{"a"}}
 		v.gets(0, "a")
-		p, err := s.Poll(v.typ, v.request(), Caller{})
+		p, err := s.Poll(t.Context(), v.typ, v.request(), Caller{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -225,9 +226,9 @@ func TestPoll(t *testing.T) {
 			t.Error(r, err)
 		}
 		p.Close(nil)
-		w := st.Watch(nil)
+		w := watchtest.Open(t, st, nil)
 		defer w.Close()
-		if v, _ := w.Next(); v.Table(xds.Endpoint).Len() != 2 {
+		if v, _ := watchtest.Next(t, w); v.Table(xds.Endpoint).Len() != 2 {
 			t.Error("the commits were not made")
 		}
 	})
@@ -248,11 +249,11 @@ type looking struct {
 	c       chan struct{}
 }
 
-func (l *looking) Watch(*xds.Node) *looking { return l }
-func (l *looking) C() <-chan struct{}       { return l.c }
-func (l *looking) Close()                   {}
-func (l *looking) Next() (xds.View, []xds.Names) {
-	return l, nil
+func (l *looking) Watch(context.Context, *xds.Node) (*looking, error) { return l, nil }
+func (l *looking) C() <-chan struct{}                                 { return l.c }
+func (l *looking) Close()                                             {}
+func (l *looking) Next() (xds.View, []xds.Names, error) {
+	return l, nil, nil
 }
 func (l *looking) Interested(*xds.Type, bool, []string, []string) {}
 func (l *looking) Undecided(*xds.Type, string) bool               { return !l.decided.Load() }
@@ -282,7 +283,7 @@ func TestPollVersion(t *testing.T) {
 		{nil, "fcdb4b423f4e5283"},
 	} {
 		t.Run(fmt.Sprint("REST-2 ", c.names), func(t *testing.T) {
-			p, err := s.Poll(xds.Endpoint, xds.Request{Names: c.names}, Caller{})
+			p, err := s.Poll(t.Context(), xds.Endpoint, xds.Request{Names: c.names}, Caller{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -484,7 +485,7 @@ func TestPollRefused(t *testing.T) {
 		v := w.visitor(xds.Cluster)
 		v.version = "older"
 		for range 2 {
-			p, err := w.Poll(v.typ, v.request(), v.caller())
+			p, err := w.Poll(t.Context(), v.typ, v.request(), v.caller())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -546,7 +547,7 @@ func TestPollEnds(t *testing.T) {
 		v := w.visitor(xds.Cluster)
 		v.node = ""
 		v.version = w.view.Table(xds.Cluster).Version()
-		p, err := w.Poll(v.typ, v.request(), v.caller())
+		p, err := w.Poll(t.Context(), v.typ, v.request(), v.caller())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -572,7 +573,7 @@ func TestPollEnds(t *testing.T) {
 		a, b := hold(t, w), hold(t, w)
 		v := w.visitor(xds.Cluster)
 		v.gets(0, "a")
-		if _, err := w.Poll(v.typ, v.request(), Caller{Addr: a.info.Peer}); status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "2 polls are held, all that this server takes") {
+		if _, err := w.Poll(t.Context(), v.typ, v.request(), Caller{Addr: a.info.Peer}); status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "2 polls are held, all that this server takes") {
 			t.Error(err)
 		}
 		a.Close(nil)
@@ -593,7 +594,7 @@ func TestPollEnds(t *testing.T) {
 		if err := w.Drain(t.Context()); err != nil || time.Since(start) != 2*time.Second {
 			t.Errorf("%v after %v", err, time.Since(start))
 		}
-		if _, err := w.Poll(xds.Cluster, xds.Request{}, Caller{}); status.Code(err) != codes.Unavailable {
+		if _, err := w.Poll(t.Context(), xds.Cluster, xds.Request{}, Caller{}); status.Code(err) != codes.Unavailable {
 			t.Error(err)
 		}
 	})
@@ -612,7 +613,7 @@ func TestPollEnds(t *testing.T) {
 			{xds.Request{Node: &xds.Node{ID: "longer"}}, codes.ResourceExhausted, "a node id of 6 bytes, more than 5"},
 		} {
 			before := w.log.String()
-			_, err := w.Poll(xds.Cluster, c.req, Caller{Addr: &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 1000}})
+			_, err := w.Poll(t.Context(), xds.Cluster, c.req, Caller{Addr: &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 1000}})
 			if status.Code(err) != c.code || !strings.Contains(err.Error(), c.says) {
 				t.Errorf("%v: %v", c.req, err)
 			}

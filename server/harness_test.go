@@ -68,13 +68,13 @@ func (s *source) update(t *xds.Type, rs []*xds.Resource, remove ...string) {
 	}
 }
 
-func (s *source) Watch(n *xds.Node) *watch {
+func (s *source) Watch(_ context.Context, n *xds.Node) (*watch, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	w := &watch{source: s, c: make(chan struct{}, 1), interests: map[string][]string{}}
 	s.watches[w] = true
 	s.nodes = append(s.nodes, n)
-	return w
+	return w, nil
 }
 
 type watch struct {
@@ -86,7 +86,7 @@ type watch struct {
 
 func (w *watch) C() <-chan struct{} { return w.c }
 
-func (w *watch) Next() (xds.View, []xds.Names) {
+func (w *watch) Next() (xds.View, []xds.Names, error) {
 	w.source.mu.Lock()
 	defer w.source.mu.Unlock()
 	names := []xds.Names{}
@@ -96,7 +96,7 @@ func (w *watch) Next() (xds.View, []xds.Names) {
 		}
 	}
 	w.seen = w.source.view
-	return w.seen, names
+	return w.seen, names, nil
 }
 
 func (w *watch) Interested(t *xds.Type, _ bool, added, _ []string) {

@@ -39,9 +39,10 @@ func (b *bomb) reach(at, node string) {
 	}
 }
 
-func (b *bomb) Watch(n *xds.Node) *bombWatch {
+func (b *bomb) Watch(ctx context.Context, n *xds.Node) (*bombWatch, error) {
 	b.reach("Watch", n.ID)
-	return &bombWatch{Watch: b.Store.Watch(n), bomb: b, node: n.ID}
+	w, err := b.Store.Watch(ctx, n)
+	return &bombWatch{Watch: w, bomb: b, node: n.ID}, err
 }
 
 func (b *bomb) Opened(s *Stream)          { b.reach("Opened", s.Node.ID) }
@@ -65,13 +66,13 @@ func (w *bombWatch) C() <-chan struct{} {
 	return w.Watch.C()
 }
 
-func (w *bombWatch) Next() (xds.View, []xds.Names) {
+func (w *bombWatch) Next() (xds.View, []xds.Names, error) {
 	w.bomb.reach("Next", w.node)
-	v, names := w.Watch.Next()
+	v, names, err := w.Watch.Next()
 	if len(names) > 0 {
 		w.bomb.reach("Next after a commit", w.node)
 	}
-	return &bombView{v, w}, names
+	return &bombView{v, w}, names, err
 }
 
 func (w *bombWatch) Interested(t *xds.Type, wildcard bool, added, removed []string) {
@@ -113,7 +114,7 @@ type bombWorld struct {
 func newBombWorld(t *testing.T, at string, opts ...Option) *bombWorld {
 	b, log := &bomb{Store: store.New(), at: at}, &logbook{}
 	if at == "selector" {
-		b.Store = store.New(store.WithSelect(func(n *xds.Node) string { b.reach(at, n.ID); return "" }))
+		b.Store = store.New(store.WithGroups(func(_ context.Context, n *xds.Node) ([]string, error) { b.reach(at, n.ID); return nil, nil }))
 	}
 	put(t, b.Store, xds.Cluster, res("a", "1"))
 	w := serveFrom(t, New(b, append([]Option{log.at(slog.LevelWarn), WithObserver(b), WithLimits(Limits{FirstAnswers: 1})}, opts...)...))

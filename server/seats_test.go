@@ -262,7 +262,7 @@ func (w *world) holding(t *testing.T, ip, node string) (p *Poll, err error) {
 	t.Helper()
 	for version := ""; ; {
 		req := xds.Request{Type: xds.Cluster, Names: []string{"none"}, Node: &xds.Node{ID: node}, Version: version}
-		if p, err = w.Poll(xds.Cluster, req, Caller{Addr: &net.TCPAddr{IP: net.ParseIP(ip), Port: 1}}); err != nil {
+		if p, err = w.Poll(t.Context(), xds.Cluster, req, Caller{Addr: &net.TCPAddr{IP: net.ParseIP(ip), Port: 1}}); err != nil {
 			return nil, err
 		}
 		if !p.Due() {

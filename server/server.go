@@ -7,6 +7,7 @@
 package server
 
 import (
+	"context"
 	"sync"
 	"sync/atomic"
 
@@ -26,7 +27,11 @@ import (
 type Source[W Watch] interface {
 	// Watch is called with the node of a stream's first request, nil if it has
 	// none. The server closes the watch when the stream ends.
-	Watch(node *xds.Node) W
+	//
+	// An error says that the node may see nothing, and ends the stream: with its status if it has
+	// one of gRPC, and with PERMISSION_DENIED otherwise. The context is that of the stream or call,
+	// and knows the connection ([peer.FromContext], also over REST).
+	Watch(ctx context.Context, node *xds.Node) (W, error)
 }
 
 // A Watch is one stream's view of a source. The stream's goroutine is the only
@@ -39,9 +44,12 @@ type Watch interface {
 	// before it: nil if any may, an empty list if none does.
 	//
 	// As long as the view is nil it is not known what the node may see: the stream
-	// waits, and its client keeps what it has. C rings when there is a view, and from
-	// then on there always is one.
-	Next() (xds.View, []xds.Names)
+	// waits, and its client keeps what it has. C rings when there is a view. If it is nil later, as
+	// of a node that comes to see what nobody knows yet, the stream ends with UNAVAILABLE: its client
+	// keeps what it has, comes back, and waits.
+	//
+	// An error says that the node may see nothing any more, and ends the stream as one of Watch does.
+	Next() (xds.View, []xds.Names, error)
 
 	// Interested says how the subscription to a type has moved: what C rings
 	// for. It rings at once if the names added were touched since Next.
@@ -66,7 +74,7 @@ type Recalling interface {
 // other methods must not be called. Contexts must not be nil, save that of Drain.
 type Server struct {
 	options
-	watch   func(*xds.Node) Watch
+	watch   func(context.Context, *xds.Node) (Watch, error)
 	first   *admission // to first answers
 	health  *health.Server
 	refused refusals
@@ -108,7 +116,13 @@ func New[W Watch](src Source[W], opts ...Option) *Server {
 		panics:  guard.Count(),
 	}
 	if !isNil(src) {
-		s.watch = func(n *xds.Node) Watch { return src.Watch(n) }
+		s.watch = func(ctx context.Context, n *xds.Node) (Watch, error) {
+			w, err := src.Watch(ctx, n)
+			if err != nil {
+				return nil, deny(err)
+			}
+			return w, nil
+		}
 	}
 	for _, o := range opts {
 		if o != nil {
@@ -210,6 +224,7 @@ type Stats struct {
 	NodeChanges uint64 // streams whose client changed its node id, which is ignored
 	Blocked     uint64 // streams ended because their client did not read
 	Malformed   uint64 // streams ended because their client sent what is no request
+	Denied      uint64 // streams and polls ended because their node may see nothing: an error of a [Source]
 
 	// Panics counts those that were caught, each of which ended one connection,
 	// stream, poll or search for a resource: of all that this process has of ours.
@@ -242,6 +257,7 @@ func (s *Server) Stats() Stats {
 		NodeChanges: s.nodeChanges.Load(),
 		Blocked:     s.tally[tooSlow].Load(),
 		Malformed:   s.tally[malformed].Load(),
+		Denied:      s.tally[denied].Load(),
 		Panics:      guard.Count() - s.panics,
 		Throttled:   s.tally.throttled(),
 	}

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"fmt"
 	"runtime"
 	"strings"
@@ -19,7 +20,7 @@ import (
 // The store as the source: groups by node, bells only for whom it concerns.
 func TestStore(t *testing.T) {
 	within(t, "SUB-4 a node sees its group", func(t *testing.T) {
-		st := store.New(store.WithSelect(func(n *xds.Node) string { return n.Cluster }))
+		st := store.New(store.WithGroups(func(_ context.Context, n *xds.Node) ([]string, error) { return []string{n.Cluster}, nil }))
 		w := serveFrom(t, New(st))
 		if _, err := st.Update(func(tx *store.Tx) error {
 			tx.Set(of(xds.Cluster, res("everybody", "1"))...)

@@ -129,7 +129,10 @@ func (s *stream) open(node *xds.Node) error {
 	if err := s.server.checkID(node); err != nil {
 		return err
 	}
-	s.watch = s.server.watch(node)
+	var err error
+	if s.watch, err = s.server.watch(s.rpc.Context(), node); err != nil {
+		return err
+	}
 	s.bell = s.watch.C()
 	if node == nil {
 		node = &noNode
@@ -159,7 +162,10 @@ func (s *Server) checkID(node *xds.Node) error {
 
 // begin begins the session, if it is known what the node may see.
 func (s *stream) begin() error {
-	view, _ := s.watch.Next()
+	view, _, err := s.watch.Next()
+	if err != nil {
+		return deny(err)
+	}
 	if view == nil {
 		s.server.logWaits(&s.info)
 		return s.charge(s.held + holds(s.first))
@@ -178,7 +184,9 @@ func (s *stream) begin() error {
 	s.session = protocol.NewSession(s.info.Variant, s.info.Type, view, limits)
 	req := *s.first
 	s.first = nil
-	s.refresh()
+	if err := s.refresh(); err != nil {
+		return err
+	}
 	return s.hand(req)
 }
 

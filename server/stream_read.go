@@ -85,7 +85,9 @@ func (s *stream) receive(m *message) error {
 	if req.Node != nil {
 		s.nodeChange(req.Node)
 	}
-	s.refresh()
+	if err := s.refresh(); err != nil {
+		return err
+	}
 	return s.hand(req)
 }
 

@@ -36,7 +36,9 @@ func (s *stream) step(req *message) {
 // settle brings the session up to date, carries out what it wants done and
 // lets go of what an idle stream must not hold. It returns what is to be sent now.
 func (s *stream) settle() (next *xds.Response, _ error) {
-	s.refresh()
+	if err := s.refresh(); err != nil {
+		return nil, err
+	}
 	for i := range s.session.Interests() {
 		s.held += weight(i.Added) - weight(i.Removed)
 		s.watch.Interested(i.Type, i.Wildcard, i.Added, i.Removed)
@@ -76,10 +78,17 @@ func (s *stream) settle() (next *xds.Response, _ error) {
 
 // refresh tells the session the time and the newest view, which it wants to
 // know before each input.
-func (s *stream) refresh() {
+func (s *stream) refresh() error {
 	s.session.Advance(time.Now())
-	view, touched := s.watch.Next()
+	view, touched, err := s.watch.Next()
+	if err != nil {
+		return deny(err)
+	}
+	if view == nil { // it sees other groups than before, and nobody knows what is in them
+		return errNotKnown
+	}
 	s.session.Change(view, touched)
+	return nil
 }
 
 // tell passes on what the session has to tell. The first request of a type is

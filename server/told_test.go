@@ -15,6 +15,7 @@ import (
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc"
 
+	"github.com/chancery-xds/chancery/internal/watchtest"
 	"github.com/chancery-xds/chancery/protocol"
 	"github.com/chancery-xds/chancery/store"
 	"github.com/chancery-xds/chancery/xds"
@@ -414,9 +415,9 @@ func TestTold(t *testing.T) {
 		c.send(ack(c.want(), "mine"))
 		synctest.Wait()
 		old := func() weak.Pointer[xds.Stamp] {
-			w := m.Store.Watch(nil)
+			w := watchtest.Open(t, m.Store, nil)
 			defer w.Close()
-			view, _ := w.Next()
+			view, _ := watchtest.Next(t, w)
 			return weak.Make(view.Table(xds.Endpoint).Lookup("other").Stamp)
 		}()
 		for i := range 100 {

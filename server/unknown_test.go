@@ -98,11 +98,11 @@ func TestNothingIsKnown(t *testing.T) {
 	within(t, "SAFE-10 a poll comes again", func(t *testing.T) {
 		w, st, _ := begin(t)
 		req := xds.Request{Type: xds.Cluster, Names: []string{xds.Wildcard}}
-		if p, err := w.Poll(xds.Cluster, req, Caller{}); !errors.Is(err, errNotKnown) {
+		if p, err := w.Poll(t.Context(), xds.Cluster, req, Caller{}); !errors.Is(err, errNotKnown) {
 			t.Fatal(p, err)
 		}
 		write(t, st)
-		p, err := w.Poll(xds.Cluster, req, Caller{})
+		p, err := w.Poll(t.Context(), xds.Cluster, req, Caller{})
 		if err != nil || !p.Due() {
 			t.Fatal(p, err)
 		}

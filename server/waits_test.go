@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"sync/atomic"
@@ -21,14 +22,17 @@ type counted struct {
 	steps atomic.Int64
 }
 
-func (c *counted) Watch(n *xds.Node) *countedWatch { return &countedWatch{c.Store.Watch(n), c} }
+func (c *counted) Watch(ctx context.Context, n *xds.Node) (*countedWatch, error) {
+	w, err := c.Store.Watch(ctx, n)
+	return &countedWatch{w, c}, err
+}
 
 type countedWatch struct {
 	*store.Watch
 	c *counted
 }
 
-func (w *countedWatch) Next() (xds.View, []xds.Names) {
+func (w *countedWatch) Next() (xds.View, []xds.Names, error) {
 	w.c.steps.Add(1)
 	return w.Watch.Next()
 }

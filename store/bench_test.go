@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chancery-xds/chancery/internal/watchtest"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -38,7 +39,7 @@ func BenchmarkCommit(b *testing.B) {
 		b.Run(fmt.Sprint(n, " watchers"), func(b *testing.B) {
 			st, rs := New(), bodies("a")
 			for range n {
-				w := st.Watch(nil)
+				w := watchtest.Open(b, st, nil)
 				w.Interested(xds.Cluster, false, []string{"a"}, nil)
 				defer w.Close()
 			}
@@ -62,7 +63,7 @@ func BenchmarkRing(b *testing.B) {
 			st, rs := New(), bodies("a")
 			watches := make([]*Watch, n)
 			for i := range watches {
-				watches[i] = st.Watch(nil)
+				watches[i] = watchtest.Open(b, st, nil)
 				watches[i].Interested(xds.Cluster, false, []string{"a"}, nil)
 				watches[i].Next()
 				defer watches[i].Close()
@@ -156,7 +157,7 @@ func BenchmarkConnect(b *testing.B) {
 		st := New()
 		watches := make([]*Watch, streams)
 		for i := range watches {
-			watches[i] = st.Watch(nil)
+			watches[i] = watchtest.Open(b, st, nil)
 			watches[i].Interested(xds.Endpoint, false, names, nil)
 		}
 		for _, w := range watches {

@@ -22,14 +22,21 @@
 //
 // # Groups
 //
-// A node sees one group of resources, chosen by [WithSelect], and nothing of the others:
+// A node sees the groups that a [Selector] chooses for it, and nothing of the others:
 //
-//	st := store.New(store.WithSelect(func(n *xds.Node) string { return n.Cluster }))
+//	st := store.New(store.WithGroups(func(_ context.Context, n *xds.Node) ([]string, error) {
+//		return []string{n.Cluster, "shared"}, nil
+//	}))
 //	_, err := st.Update(func(tx *store.Tx) error {
 //		tx.Group("edge").Set(checkout)
-//		tx.Group("internal").Set(ledger)
+//		tx.Group("shared").Set(ledger)
 //		return nil
 //	})
+//
+// Several groups are laid over each other: of a name that two have, the resource of the first is
+// seen. As a name or an alias finds one resource, one that has a name of a resource in a group
+// before its own is not seen, either. Nodes with the same list share one view, which exists as
+// long as one of them watches it.
 //
 // Methods of tx itself write to the default group, which nodes of the name "" see. A group
 // comes into being by the first commit that has resources for it; a stream may watch

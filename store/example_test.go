@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/chancery-xds/chancery/store"
@@ -10,11 +11,15 @@ import (
 // An embedder fills a store, and a stream follows it. The server does the
 // second half for each of its streams.
 func Example() {
-	st := store.New(store.WithSelect(func(n *xds.Node) string { return n.Cluster }))
+	st := store.New(store.WithGroups(byCluster))
 
-	w := st.Watch(&xds.Node{ID: "envoy-1", Cluster: "edge"})
+	w, err := st.Watch(context.Background(), &xds.Node{ID: "envoy-1", Cluster: "edge"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	defer w.Close()
-	view, _ := w.Next()
+	view, _, _ := w.Next()
 	fmt.Println("known:", view != nil) // nothing was written to the group
 	w.Interested(xds.Cluster, true, nil, nil)
 
@@ -35,7 +40,7 @@ func Example() {
 	}
 
 	<-w.C()
-	view, _ = w.Next()
+	view, _, _ = w.Next()
 	for c := range view.Table(xds.Cluster).All() {
 		fmt.Println(c.Name, "is", string(c.Body))
 	}
@@ -49,7 +54,7 @@ func Example() {
 		return
 	}
 	<-w.C()
-	view, touched := w.Next() // and which names may differ
+	view, touched, _ := w.Next() // and which names may differ
 	for _, names := range touched {
 		for _, name := range names[xds.Cluster.URL] {
 			fmt.Println(name, "is", string(view.Table(xds.Cluster).Lookup(name).Body))
@@ -63,35 +68,46 @@ func Example() {
 	// canary is another
 }
 
-// Each node sees one group, here that of its cluster, and nothing of the others. What all
-// are to see is set in each group.
-func ExampleWithSelect() {
-	st := store.New(store.WithSelect(func(n *xds.Node) string { return n.Cluster }))
-	shared := xds.NewResource(xds.Cluster, "shared", nil)
-	_, err := st.Update(func(tx *store.Tx) error {
-		for _, group := range []string{"edge", "internal"} {
-			tx.Group(group).Set(shared)
+// byCluster has each node see the group of its cluster.
+func byCluster(_ context.Context, n *xds.Node) ([]string, error) { return []string{n.Cluster}, nil }
+
+// Each node sees the group of its cluster, laid over what is for all; who is of no cluster is refused.
+func ExampleWithGroups() {
+	st := store.New(store.WithGroups(func(_ context.Context, n *xds.Node) ([]string, error) {
+		if n.Cluster == "" {
+			return nil, fmt.Errorf("node %q does not say its cluster", n.ID)
 		}
-		tx.Group("edge").Set(xds.NewResource(xds.Cluster, "checkout", nil))
+		return []string{n.Cluster, store.DefaultGroup}, nil
+	}))
+	_, err := st.Update(func(tx *store.Tx) error {
+		tx.Set(xds.NewResource(xds.Cluster, "ledger", nil), xds.NewResource(xds.Cluster, "checkout", nil))
+		tx.Group("edge").Set(xds.NewResource(xds.Cluster, "checkout", []byte("of the edge")))
+		tx.Group("internal").Known() // it has nothing of its own
 		return nil
 	})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	for _, cluster := range []string{"edge", "internal", "unknown"} {
-		w := st.Watch(&xds.Node{ID: "envoy-1", Cluster: cluster})
-		if view, _ := w.Next(); view == nil {
+	for _, cluster := range []string{"edge", "internal", "unknown", ""} {
+		w, err := st.Watch(context.Background(), &xds.Node{ID: "envoy-1", Cluster: cluster})
+		if err != nil {
+			fmt.Println("refused:", err)
+			continue
+		}
+		if view, _, _ := w.Next(); view == nil {
 			fmt.Println(cluster, "is told nothing: nobody wrote to its group")
 		} else {
-			fmt.Println(cluster, "sees", view.Table(xds.Cluster).Len())
+			checkout := view.Table(xds.Cluster).Lookup("checkout")
+			fmt.Printf("%s sees %d, and checkout is %q\n", cluster, view.Table(xds.Cluster).Len(), checkout.Body)
 		}
 		w.Close()
 	}
 	// Output:
-	// edge sees 2
-	// internal sees 1
+	// edge sees 2, and checkout is "of the edge"
+	// internal sees 2, and checkout is ""
 	// unknown is told nothing: nobody wrote to its group
+	// refused: node "envoy-1" does not say its cluster
 }
 
 func ExampleTx_Replace() {

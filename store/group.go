@@ -11,11 +11,17 @@ import (
 // A group is a set of resources that the same nodes see, and the watches of
 // these nodes.
 type group struct {
-	name    string
-	head    atomic.Pointer[head] // never nil
-	index   index
-	watches int              // open ones; guarded by Store.mu, as is past
+	name   string               // of an overlay: those of its layers
+	layers []*group             // of an overlay; nil: it has resources of its own
+	head   atomic.Pointer[head] // never nil
+	index  index
+
+	// Guarded by Store.mu.
+	watches int              // open ones, and overlays that it is a layer of
+	over    map[*group]bool  // these overlays
 	past    map[string]*past // by type URL
+
+	edits map[string]int // of an overlay, by type URL, since all was laid anew; owned by the transaction
 }
 
 // group returns the group with the name, new if there is none. The store is
@@ -41,6 +47,13 @@ func (st *Store) group(name string) *group {
 // there is none, or of which types that is not known: names of groups may come from
 // clients. The store is locked.
 func (st *Store) tidy(g *group) {
+	if g.layers != nil {
+		if g.watches == 0 {
+			delete(st.overlays, g.name)
+			st.release(g)
+		}
+		return
+	}
 	h := g.head.Load()
 	if g.watches == 0 && !h.known && len(h.unknown) == 0 && bare(h.view) {
 		delete(st.groups, g.name)

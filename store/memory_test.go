@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chancery-xds/chancery/internal/watchtest"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -27,7 +28,7 @@ func TestMemory(t *testing.T) {
 	for i := range 2000 {
 		update(t, st, func(tx *Tx) { tx.Set(of(xds.Cluster, body(i))...) })
 		if w := i / 2; i%2 == 0 { // each at another commit
-			watches[w] = st.Watch(nil)
+			watches[w] = watchtest.Open(t, st, nil)
 			if w%4 > 0 {
 				watches[w].Next() // some never ask
 			}
@@ -82,7 +83,7 @@ func interestBytes(t testing.TB, streams, names, of int) int {
 	watches := make([]*Watch, streams)
 	before := heap()
 	for i := range watches {
-		watches[i] = st.Watch(nil)
+		watches[i] = watchtest.Open(t, st, nil)
 		mine := make([]string, names)
 		for j := range mine {
 			mine[j] = all[(i*names+j)%of]

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"slices"
 	"time"
 
 	"github.com/chancery-xds/chancery/xds"
@@ -31,11 +32,15 @@ const (
 	pastTime = 5 * time.Minute
 )
 
-// trim lets go of what is too old or too much.
-func (p *past) trim(now time.Time) {
+// overlayPast is how many tables the past of an overlay has: of what it does not share with its
+// layers each keeps a copy, and there may be as many overlays as clients.
+const overlayPast = 4
+
+// trim lets go of what is too old or too much: more than so many tables.
+func (p *past) trim(now time.Time, most int) {
 	for n := len(p.tables); n > 0; n-- {
 		oldest := &p.tables[0]
-		if n <= maxPast && (p.touched <= maxNames || n == 1) && now.Sub(oldest.until) <= pastTime {
+		if n <= most && (p.touched <= maxNames || n == 1) && now.Sub(oldest.until) <= pastTime {
 			return
 		}
 		p.touched -= oldest.touched
@@ -69,11 +74,41 @@ func (g *group) remember(f former) {
 	p.touched += f.touched
 }
 
+func (g *group) maxPast() int {
+	if g.layers != nil {
+		return overlayPast
+	}
+	return maxPast
+}
+
+// inherit adds to the group's past what nodes have that come from another group. The store is
+// locked.
+func (g *group) inherit(from *group, now time.Time) {
+	is := g.head.Load().view
+	take := func(f former) {
+		p := g.past[f.url]
+		if f.table == is[f.url] || p != nil && slices.ContainsFunc(p.tables, func(had former) bool { return had.table == f.table }) {
+			return
+		}
+		g.remember(f)
+		slices.SortStableFunc(g.past[f.url].tables, func(a, b former) int { return a.until.Compare(b.until) })
+	}
+	for _, p := range from.past {
+		for _, f := range p.tables {
+			take(f)
+		}
+	}
+	for url, t := range from.head.Load().view {
+		take(former{url: url, table: t, until: now})
+	}
+	g.forget(now)
+}
+
 // forget lets go of what is too old or too much of any type. The store is
 // locked.
 func (g *group) forget(now time.Time) {
 	for url, p := range g.past {
-		if p.trim(now); len(p.tables) == 0 {
+		if p.trim(now, g.maxPast()); len(p.tables) == 0 {
 			delete(g.past, url)
 		}
 	}

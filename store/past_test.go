@@ -1,19 +1,21 @@
 package store
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/chancery-xds/chancery/internal/watchtest"
 	"github.com/chancery-xds/chancery/xds"
 )
 
 func TestRecent(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	st := New(WithClock(func() time.Time { return now }), WithSelect(func(n *xds.Node) string { return n.ID }))
-	w := st.Watch(nil)
+	st := New(WithClock(func() time.Time { return now }), WithGroups(func(_ context.Context, n *xds.Node) ([]string, error) { return []string{n.ID}, nil }))
+	w := watchtest.Open(t, st, nil)
 	defer w.Close()
 	// has compares the bodies of n, newest first.
 	has := func(t *testing.T, w *Watch, want ...string) {
@@ -43,7 +45,7 @@ func TestRecent(t *testing.T) {
 		has(t, w, "1", "")
 		set("2") // no change
 		has(t, w, "1", "")
-		edge := st.Watch(&xds.Node{ID: "edge"})
+		edge := watchtest.Open(t, st, &xds.Node{ID: "edge"})
 		has(t, edge, "")
 		edge.Close()
 	})
@@ -96,7 +98,7 @@ func TestRecent(t *testing.T) {
 	t.Run("SOTW-12 it outlives the streams of its group", func(t *testing.T) {
 		w.Close()
 		set("e")
-		again := st.Watch(nil)
+		again := watchtest.Open(t, st, nil)
 		defer again.Close()
 		has(t, again, "d")
 	})
@@ -108,7 +110,7 @@ func TestTouch(t *testing.T) {
 		update(t, st, func(tx *Tx) { tx.Set(of(xds.Cluster, res("a", "1"))...) })
 		version := st.Snapshot().View(DefaultGroup).Table(xds.Cluster).Version()
 		watch := func(wildcard bool, names ...string) *Watch {
-			w := st.Watch(nil)
+			w := watchtest.Open(t, st, nil)
 			w.Next()
 			w.Interested(xds.Cluster, wildcard, names, nil)
 			return w
@@ -123,7 +125,7 @@ func TestTouch(t *testing.T) {
 			if got := rang(w); got != want {
 				t.Errorf("rang: %v, want %v", got, want)
 			}
-			view, touched := w.Next()
+			view, touched := watchtest.Next(t, w)
 			if len(touched) != 1 || !slices.Equal(touched[0][xds.Cluster.URL], []string{"b", "c"}) {
 				t.Errorf("touched %v", touched)
 			}
@@ -141,7 +143,7 @@ func TestTouch(t *testing.T) {
 			tx.Set(of(xds.Cluster, res("d", "1"))...)
 			tx.Group("edge").Touch(xds.Cluster, "x")
 		})
-		if _, touched := named.Next(); len(touched) != 1 || !slices.Equal(touched[0][xds.Cluster.URL], []string{"b", "d"}) {
+		if _, touched := watchtest.Next(t, named); len(touched) != 1 || !slices.Equal(touched[0][xds.Cluster.URL], []string{"b", "d"}) {
 			t.Errorf("touched %v", touched)
 		}
 		if len(st.groups) != 1 {

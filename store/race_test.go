@@ -1,12 +1,14 @@
 package store
 
 import (
+	"context"
 	"fmt"
 	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
 
+	"github.com/chancery-xds/chancery/internal/watchtest"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -16,7 +18,7 @@ import (
 func TestConcurrency(t *testing.T) {
 	const writers, rounds, streams = 4, 250, 16
 	groups := []string{DefaultGroup, "edge"}
-	st := New(WithLog(20), WithSelect(func(n *xds.Node) string { return n.ID }))
+	st := New(WithLog(20), WithGroups(func(_ context.Context, n *xds.Node) ([]string, error) { return []string{n.ID}, nil }))
 	// A commit sets the same number everywhere.
 	number := func(v xds.View, typ *xds.Type) int {
 		r := v.Table(typ).Lookup("number")
@@ -59,7 +61,7 @@ func TestConcurrency(t *testing.T) {
 	}
 	for i := range streams {
 		reading.Go(func() {
-			w := st.Watch(&xds.Node{ID: groups[i%2]})
+			w := watchtest.Open(t, st, &xds.Node{ID: groups[i%2]})
 			defer w.Close()
 			w.Next()
 			last := 0
@@ -67,7 +69,7 @@ func TestConcurrency(t *testing.T) {
 			following.Done()
 			for j := 0; ; j++ {
 				<-w.C()
-				view, _ := w.Next()
+				view, _ := watchtest.Next(t, w)
 				if n := whole(view); n < last {
 					t.Errorf("a stream sees commit %d after commit %d", n, last)
 				} else {
@@ -82,7 +84,7 @@ func TestConcurrency(t *testing.T) {
 		})
 		reading.Go(func() { // a client that comes and goes
 			for range 50 {
-				w := st.Watch(&xds.Node{ID: groups[i%2]})
+				w := watchtest.Open(t, st, &xds.Node{ID: groups[i%2]})
 				w.Interested(xds.Route, false, []string{"number"}, nil)
 				w.Next()
 				w.Close()

@@ -6,19 +6,36 @@ import (
 	"github.com/chancery-xds/chancery/internal/guard"
 )
 
-// ring has the doorbells rung of the watches that want to hear of the commits
-// of a group after since. The store is locked; nothing is waited for. Commits
-// that come while others are being told of are told of together.
-func (st *Store) ring(g *group, since uint64) {
-	if _, due := st.unrung[g]; !due {
-		if st.unrung == nil {
-			st.unrung = map[*group]uint64{}
-		}
-		st.unrung[g] = since
+// News is what watches of a group have not been told of.
+type news struct {
+	since uint64 // commits after this one
+	all   bool   // which groups nodes see: it concerns every watch
+}
+
+// ring has the doorbells rung of the watches that want to hear of the news of a group. The
+// store is locked; nothing is waited for. Commits that come while others are being told of are
+// told of together.
+func (st *Store) ring(g *group, n news) {
+	if due, is := st.unrung[g]; is {
+		n = news{due.since, due.all || n.all}
+	} else if st.unrung == nil {
+		st.unrung = map[*group]news{}
 	}
+	st.unrung[g] = n
 	if !st.ringing {
 		st.ringing = true
 		go st.rings()
+	}
+}
+
+// ringAll rings all doorbells. The store is locked.
+func (st *Store) ringAll() {
+	for _, groups := range []map[string]*group{st.groups, st.overlays} {
+		for _, g := range groups {
+			if g.watches > 0 {
+				st.ring(g, news{since: g.head.Load().seq, all: true})
+			}
+		}
 	}
 }
 
@@ -34,27 +51,27 @@ func (st *Store) rings() {
 		}
 		st.unrung = nil
 		st.mu.Unlock()
-		for g, since := range due {
-			if p := guard.Do(func() { g.ring(since) }); p != nil {
+		for g, n := range due {
+			if p := guard.Do(func() { g.ring(n) }); p != nil {
 				p.Log(slog.Default(), "doorbells of a group", slog.String("group", g.name))
 			}
 		}
 	}
 }
 
-// ring rings the doorbells of the watches that want to hear of the commits
-// after since and were not told of the newest one.
-func (g *group) ring(since uint64) {
+// ring rings the doorbells of the watches that want to hear of the news and were not told of
+// the newest commit.
+func (g *group) ring(n news) {
 	var ids idBits
 	h := g.head.Load()
-	if names := h.since(since); names != nil {
+	if names := h.since(n.since); names != nil && !n.all {
 		ids = g.index.touched(names)
 	} else {
 		ids = g.index.all()
 	}
 	for some := range g.index.open(ids) {
 		for _, w := range some {
-			if w.seen.Load() < h.seq {
+			if n.all || w.seen.Load() < h.seq {
 				w.ring()
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 
 	"github.com/chancery-xds/chancery/internal/guard"
+	"github.com/chancery-xds/chancery/internal/watchtest"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -13,11 +14,11 @@ func TestRingPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		t.Log("SAFE-8 a group whose doorbells cannot be rung harms no other")
 		before, st := guard.Count(), New()
-		w := st.Watch(nil)
+		w := watchtest.Open(t, st, nil)
 		defer w.Close()
 		w.Interested(xds.Cluster, true, nil, nil)
 		st.mu.Lock()
-		st.ring(&group{name: "broken"}, 0) // without a head
+		st.ring(&group{name: "broken"}, news{}) // without a head
 		st.mu.Unlock()
 		synctest.Wait()
 		if n := guard.Count() - before; n != 1 {
@@ -37,7 +38,7 @@ func TestRingPanics(t *testing.T) {
 func TestRingsForNews(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := New()
-		w := st.Watch(nil)
+		w := watchtest.Open(t, st, nil)
 		defer w.Close()
 		w.Interested(xds.Cluster, true, nil, nil)
 		rings := func() bool {
@@ -50,11 +51,11 @@ func TestRingsForNews(t *testing.T) {
 		}
 		update(t, st, func(tx *Tx) { tx.Set(of(xds.Cluster, res("a", "1"))...) })
 		synctest.Wait()
-		if w.group.ring(0); !rings() {
+		if w.group.ring(news{}); !rings() {
 			t.Error("it does not ring")
 		}
 		w.Next()
-		if w.group.ring(0); rings() {
+		if w.group.ring(news{}); rings() {
 			t.Error("it rings for what was seen")
 		}
 	})
@@ -68,7 +69,7 @@ func TestRingsForAll(t *testing.T) {
 			st := New()
 			var all []*Watch
 			for range n {
-				w := st.Watch(nil)
+				w := watchtest.Open(t, st, nil)
 				defer w.Close()
 				w.Interested(xds.Cluster, false, []string{"a"}, nil)
 				all = append(all, w)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/chancery-xds/chancery/internal/watchtest"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -83,7 +84,7 @@ func TestIndexForgets(t *testing.T) {
 		wants := map[*Watch]map[string]bool{}
 		for range 2000 {
 			if len(watches) == 0 || rng.IntN(30) == 0 {
-				w := st.Watch(nil)
+				w := watchtest.Open(t, st, nil)
 				watches, wants[w] = append(watches, w), map[string]bool{}
 			}
 			i := rng.IntN(len(watches))

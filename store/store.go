@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/chancery-xds/chancery/xds"
@@ -15,7 +16,6 @@ const DefaultGroup = "default"
 // A Store holds resources by group and type. It is safe for concurrent use;
 // create it with [New]. The zero value is a store without options; nil is none.
 type Store struct {
-	pick func(*xds.Node) string
 	now  func() time.Time // nil: time.Now
 	keep int              // commits in a log; 0: defaultLog
 
@@ -23,27 +23,20 @@ type Store struct {
 
 	writing sync.Mutex // held by the transaction whose turn it is
 
+	selection atomic.Pointer[selection] // nil: all nodes see DefaultGroup; stored by New, and under mu
+
 	mu       sync.Mutex // guards what follows; held for memory only
 	seq      uint64     // of the newest commit
 	groups   map[string]*group
+	overlays map[string]*group // by the names of their layers
 	log      []Commit          // the newest ones, oldest first
 	snapshot *Snapshot         // of seq, if anyone has asked for it
-	unrung   map[*group]uint64 // groups whose doorbells are due, since the commit after this one
+	unrung   map[*group]news   // groups whose doorbells are due
 	ringing  bool              // the goroutine that rings is running
 }
 
 // An Option changes what [New] makes. A nil one changes nothing, nor does one that is given a nil function.
 type Option func(*Store)
-
-// WithSelect says which group a node sees. The node is never nil and must not
-// be kept or changed; the name "" is [DefaultGroup]. A stream whose first
-// request has no node gets the default group without asking. By default every
-// node gets it.
-//
-// The function is called once per stream, from the stream's goroutine.
-func WithSelect(group func(*xds.Node) string) Option {
-	return func(st *Store) { st.pick = group }
-}
 
 // WithClock says what time it is: when something was committed, and how old it
 // is. It is [time.Now] by default.

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -8,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chancery-xds/chancery/internal/watchtest"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -366,9 +368,9 @@ func TestVersion(t *testing.T) {
 
 // Groups that nobody fills and nobody watches take no memory.
 func TestGroupsGo(t *testing.T) {
-	st := New(WithSelect(func(n *xds.Node) string { return n.ID }))
+	st := New(WithGroups(func(_ context.Context, n *xds.Node) ([]string, error) { return []string{n.ID}, nil }))
 	for i := range 100 {
-		w := st.Watch(&xds.Node{ID: fmt.Sprint("node", i)})
+		w := watchtest.Open(t, st, &xds.Node{ID: fmt.Sprint("node", i)})
 		w.Interested(xds.Cluster, true, nil, nil)
 		w.Close()
 	}
@@ -383,18 +385,18 @@ func TestGroupsGo(t *testing.T) {
 	if n := len(st.groups); n != 0 {
 		t.Errorf("%d groups after their resources were deleted", n)
 	}
-	w := st.Watch(&xds.Node{ID: "g"})
+	w := watchtest.Open(t, st, &xds.Node{ID: "g"})
 	update(t, st, func(tx *Tx) { tx.Group("g").Set(of(xds.Cluster, res("a", "1"))...) })
 	if w.Close(); st.groups["g"] == nil {
 		t.Error("a group with content is gone with its watch")
 	}
-	w = st.Watch(&xds.Node{ID: "g"})
+	w = watchtest.Open(t, st, &xds.Node{ID: "g"})
 	update(t, st, func(tx *Tx) { tx.Group("g").Clear() })
 	if got := st.Snapshot().Groups(); len(got) != 0 {
 		t.Errorf("groups %v", got)
 	}
 	update(t, st, func(tx *Tx) { tx.Group("g").Set(of(xds.Cluster, res("a", "2"))...) })
-	if view, _ := w.Next(); view.Table(xds.Cluster).Len() != 1 {
+	if view, _ := watchtest.Next(t, w); view.Table(xds.Cluster).Len() != 1 {
 		t.Error("a watch of a group that was empty for a while does not see it")
 	}
 	w.Close()
@@ -422,14 +424,14 @@ func TestChangesInPushOrder(t *testing.T) {
 // The zero value is a store, and what is nil is an error or changes nothing.
 func TestZero(t *testing.T) {
 	var st Store
-	w := st.Watch(nil)
+	w := watchtest.Open(t, &st, nil)
 	defer w.Close()
 	w.Interested(xds.Cluster, true, nil, nil)
 	if c, err := st.Update(func(tx *Tx) error { tx.Set(xds.NewResource(xds.Cluster, "a", nil)); return nil }); err != nil || c.Seq != 1 || c.Time.IsZero() {
 		t.Fatal(c, err)
 	}
 	<-w.C()
-	if view, _ := w.Next(); view.Table(xds.Cluster).Lookup("a") == nil || len(st.Log()) != 1 || st.Snapshot().Seq() != 1 {
+	if view, _ := watchtest.Next(t, w); view.Table(xds.Cluster).Lookup("a") == nil || len(st.Log()) != 1 || st.Snapshot().Seq() != 1 {
 		t.Error("it does not have what it was given")
 	}
 	w.Interested(nil, true, []string{"a"}, nil)
@@ -448,7 +450,7 @@ func TestZero(t *testing.T) {
 	if c, err := st.Update(func(tx *Tx) error { return nil }); err != nil || c.Seq != 1 {
 		t.Error(c, err)
 	}
-	New(nil, WithClock(nil), WithSelect(nil)).Watch(&xds.Node{}).Close()
+	watchtest.Open(t, New(nil, WithClock(nil), WithGroups(nil)), &xds.Node{}).Close()
 	for _, f := range []func(tx *Tx){
 		func(tx *Tx) { tx.Delete(nil, "a") }, func(tx *Tx) { tx.Replace(nil) }, func(tx *Tx) { tx.Unknown(nil) },
 		func(tx *Tx) { tx.Version(nil, "1") }, func(tx *Tx) { tx.Touch(nil, "a") }, func(tx *Tx) { tx.Lookup(nil, "a") },

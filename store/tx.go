@@ -23,11 +23,12 @@ type Tx struct {
 
 // A txn is what the Txs of one transaction have in common.
 type txn struct {
-	st     *Store
-	drafts map[string]map[string]*draft // by group and type URL
-	known  map[string]bool              // groups of which all is said
-	err    error                        // the first thing that was not valid
-	done   bool
+	st        *Store
+	drafts    map[string]map[string]*draft // by group and type URL
+	known     map[string]bool              // groups of which all is said
+	selection *selection                   // that it selects groups by; nil: as before
+	err       error                        // the first thing that was not valid
+	done      bool
 }
 
 // A draft is what a transaction wants of one type in one group.

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/chancery-xds/chancery/internal/watchtest"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -12,10 +13,10 @@ import (
 func TestNeverWritten(t *testing.T) {
 	view := func(t *testing.T, st *Store, want string) {
 		t.Helper()
-		w := st.Watch(nil)
+		w := watchtest.Open(t, st, nil)
 		defer w.Close()
 		got := "unknown"
-		if v, _ := w.Next(); v != nil {
+		if v, _ := watchtest.Next(t, w); v != nil {
 			got = "empty"
 			if v.Table(xds.Cluster).Len() > 0 {
 				got = "full"
@@ -50,14 +51,14 @@ func TestNeverWritten(t *testing.T) {
 	t.Run("all that wait for it hear of it, whatever they ask for", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			st := New()
-			w := st.Watch(nil)
+			w := watchtest.Open(t, st, nil)
 			defer w.Close()
 			w.Next()
 			update(t, st, func(tx *Tx) { tx.Clear() })
 			if !rang(w) {
 				t.Error("it does not ring")
 			}
-			if v, touched := w.Next(); v == nil || touched != nil {
+			if v, touched := watchtest.Next(t, w); v == nil || touched != nil {
 				t.Errorf("view %v, touched %v", v, touched)
 			}
 		})
@@ -69,11 +70,11 @@ func TestUnknownType(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := New()
 		update(t, st, func(tx *Tx) { tx.Set(of(xds.Cluster, res("a", "1"))...); tx.Unknown(xds.Secret) })
-		w := st.Watch(nil)
+		w := watchtest.Open(t, st, nil)
 		defer w.Close()
 		undecided := func(want bool) {
 			t.Helper()
-			v, _ := w.Next()
+			v, _ := watchtest.Next(t, w)
 			u, is := v.(xds.Undecided)
 			if got := is && u.Undecided(xds.Secret, "s"); got != want {
 				t.Errorf("undecided: %v, want %v", got, want)
@@ -103,9 +104,9 @@ func TestUnknownTypesApart(t *testing.T) {
 		tx.Unknown(xds.Endpoint)
 	})
 	update(t, st, func(tx *Tx) { tx.Replace(xds.Secret) })
-	w := st.Watch(nil)
+	w := watchtest.Open(t, st, nil)
 	defer w.Close()
-	v, _ := w.Next()
+	v, _ := watchtest.Next(t, w)
 	u, is := v.(xds.Undecided)
 	if !is || !u.Undecided(xds.Endpoint, "e") || u.Undecided(xds.Secret, "s") {
 		t.Errorf("undecided: %v", v)
@@ -123,8 +124,8 @@ func TestUnknownOutlivesAnEmptyGroup(t *testing.T) {
 			}
 		})
 		update(t, st, func(tx *Tx) { tx.Replace(xds.Cluster) })
-		w := st.Watch(nil)
-		v, _ := w.Next()
+		w := watchtest.Open(t, st, nil)
+		v, _ := watchtest.Next(t, w)
 		w.Close()
 		if u, is := v.(xds.Undecided); !is || !u.Undecided(xds.Endpoint, "e") {
 			t.Errorf("full %v: the endpoints are known: %v", full, v)

@@ -45,12 +45,13 @@ func (st *Store) Update(f func(*Tx) error) (Commit, error) {
 	slices.SortFunc(c.Changes, func(a, b Change) int {
 		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Type.Rank(), b.Type.Rank()), cmp.Compare(a.Type.URL, b.Type.URL))
 	})
-	return st.commit(c, all), nil
+	return st.commit(c, all, tx.selection), nil
 }
 
 // A revision is a group as a commit leaves it.
 type revision struct {
-	group   string
+	group   string // its name, unless it is an overlay
+	at      *group // set by commit
 	view    xds.Tables
 	unknown map[string]bool
 	known   bool // it is empty, and that is all there is
@@ -151,14 +152,8 @@ func (d *draft) table() (*xds.Table, []string, Change, error) {
 		slices.Sort(touched)
 		return table, slices.Compact(touched), c, nil
 	}
-	touch := func(r *xds.Resource) {
-		touched = append(append(touched, r.Name), r.Aliases...)
-		if c := d.typ.Collection(r.Name); c != "" {
-			touched = append(touched, c)
-		}
-	}
 	for _, name := range remove {
-		touch(d.base.Lookup(name))
+		touched = append(touched, found(d.base.Lookup(name))...)
 		c.Removed++
 	}
 	var clash error
@@ -170,13 +165,22 @@ func (d *draft) table() (*xds.Table, []string, Change, error) {
 		if err := clashes(table, r); err != nil && (clash == nil || err.Error() < clash.Error()) {
 			clash = err // of several the same one is told each time
 		}
-		if touch(r); old != nil {
-			touch(old)
+		if touched = append(touched, found(r)...); old != nil {
+			touched = append(touched, found(old)...)
 		}
 		c.Set++
 	}
 	slices.Sort(touched)
 	return table, slices.Compact(touched), c, clash
+}
+
+// found returns the names that find a resource: its own, its aliases and its collection.
+func found(r *xds.Resource) []string {
+	names := append([]string{r.Name}, r.Aliases...)
+	if c := r.Type.Collection(r.Name); c != "" {
+		names = append(names, c)
+	}
+	return names
 }
 
 // newest returns a group after the newest commit.
@@ -189,38 +193,92 @@ func (st *Store) newest(group string) *head {
 	return &head{}
 }
 
-// commit publishes the revisions together and returns the commit with its
-// number and time.
-func (st *Store) commit(c Commit, all []revision) Commit {
-	if len(all) > 0 {
+// commit publishes the revisions together, with a selection unless that is nil, and returns the
+// commit with its number and time.
+func (st *Store) commit(c Commit, all []revision, sel *selection) Commit {
+	changes := len(all) > 0 || sel != nil
+	if changes {
 		c.Time = st.clock()
 	}
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	if len(all) == 0 {
+	if !changes {
 		c.Seq = st.seq
 		return c
 	}
-	keep := cmp.Or(st.keep, defaultLog)
+	all = st.relay(all)
 	st.seq++
 	c.Seq = st.seq
 	st.snapshot = nil
-	for _, r := range all {
-		g := st.group(r.group)
-		old := g.head.Load()
-		g.head.Store(old.next(c.Seq, r, keep))
-		for _, f := range r.past {
-			f.until = c.Time
-			g.remember(f)
-		}
-		g.forget(c.Time)
-		if g.watches > 0 && (r.count > 0 || old.view == nil || len(r.unknown) < len(old.unknown)) {
-			st.ring(g, old.seq)
-		}
-		st.tidy(g)
+	if sel != nil {
+		st.selection.Store(sel) // before heads: see Watch.Next
+		st.ringAll()
 	}
-	if st.log = append(st.log, c); len(st.log) > keep {
+	for _, r := range all {
+		st.publish(r, c)
+	}
+	if st.log = append(st.log, c); len(st.log) > st.remembered() {
 		st.log = st.log[1:]
 	}
 	return c
+}
+
+// publish makes a revision what its group is. The store is locked.
+func (st *Store) publish(r revision, c Commit) {
+	g := r.at
+	old := g.head.Load()
+	g.head.Store(old.next(c.Seq, r, st.remembered()))
+	for _, f := range r.past {
+		f.until = c.Time
+		g.remember(f)
+	}
+	g.forget(c.Time)
+	if g.watches > 0 && (r.count > 0 || old.view == nil || len(r.unknown) < len(old.unknown)) {
+		st.ring(g, news{since: old.seq})
+	}
+	st.tidy(g)
+}
+
+// remembered returns how many commits are remembered.
+func (st *Store) remembered() int { return cmp.Or(st.keep, defaultLog) }
+
+// relay adds the revisions of overlays to those of their layers. The store is locked, but not
+// while they are made: overlays that come meanwhile are revised after that.
+func (st *Store) relay(all []revision) []revision {
+	revised := map[*group]*revision{}
+	for i := range all {
+		g := st.group(all[i].group)
+		g.watches++ // so that it stays
+		all[i].at, revised[g] = g, &all[i]
+	}
+	made := map[*group]*revision{}
+	for due := st.unrevised(revised, made); due != nil; due = st.unrevised(revised, made) {
+		st.mu.Unlock()
+		for _, o := range due {
+			made[o] = o.relay(revised)
+		}
+		st.mu.Lock()
+	}
+	for g := range revised {
+		g.watches-- // publish tidies
+	}
+	for o, r := range made {
+		if r != nil && st.overlays[o.name] == o { // somebody still watches it
+			all = append(all, *r)
+		}
+	}
+	return all
+}
+
+// unrevised returns the overlays of revised groups that no revision was made of.
+func (st *Store) unrevised(revised map[*group]*revision, made map[*group]*revision) (due []*group) {
+	for g := range revised {
+		for o := range g.over {
+			if _, is := made[o]; !is {
+				made[o] = nil
+				due = append(due, o)
+			}
+		}
+	}
+	return due
 }

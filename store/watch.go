@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"slices"
 	"sync/atomic"
 
@@ -11,40 +12,54 @@ import (
 // goroutine; only the channel that C returns may be used by others. It keeps no
 // resource alive.
 type Watch struct {
-	st    *Store
-	group *group
-	id    uint32 // in the group's index
-	bell  chan struct{}
-	seen  atomic.Uint64 // the newest commit that Next told about
+	st   *Store
+	ctx  context.Context // of the stream, for selectors
+	node *xds.Node       // for selectors; may be nil
 
-	opened bool // Next was called
+	selection *selection // that says what the node sees
+	group     *group
+	id        uint32 // in the group's index
+	bell      chan struct{}
+	seen      atomic.Uint64 // the newest commit that Next told about
+
+	opened bool // Next was called since the watch sees this group
 	closed bool
 	keys   []uint64 // of the index: all that the watch has there, and a few it has no more
 	live   int      // keys that it has
 }
 
-// Watch returns a watch of what the node may see. Close it when the stream
-// ends. The node may be nil.
-func (st *Store) Watch(node *xds.Node) *Watch {
-	name := ""
-	if st.pick != nil && node != nil {
-		name = st.pick(node)
+// Watch returns a watch of what the node may see, or why it may see nothing. Close the watch
+// when the stream ends. The node may be nil; it and the context are kept until then, for
+// selectors ([WithGroups]).
+func (st *Store) Watch(ctx context.Context, node *xds.Node) (*Watch, error) {
+	w := &Watch{st: st, ctx: ctx, node: node, bell: make(chan struct{}, 1)}
+	if err := w.decide(); err != nil {
+		return nil, err
 	}
-	if name == "" {
-		name = DefaultGroup
-	}
-	w := &Watch{st: st, bell: make(chan struct{}, 1)}
-	st.mu.Lock()
-	w.group = st.group(name)
-	w.group.watches++
-	st.mu.Unlock()
-	w.group.index.enter(w)
-	w.seen.Store(w.group.head.Load().seq)
-	return w
+	return w, nil
 }
 
-// Group returns the name of the group that the watch sees.
-func (w *Watch) Group() string { return w.group.name }
+// Group returns the first of [Watch.Groups].
+func (w *Watch) Group() string {
+	g := w.group
+	if g.layers != nil {
+		g = g.layers[0]
+	}
+	return g.name
+}
+
+// Groups returns the names of the groups that the watch sees; of a name that several have, the
+// first one's resource. It moves with Next.
+func (w *Watch) Groups() []string {
+	if w.group.layers == nil {
+		return []string{w.group.name}
+	}
+	names := make([]string, len(w.group.layers))
+	for i, l := range w.group.layers {
+		names[i] = l.name
+	}
+	return names
+}
 
 // C returns the doorbell, a channel with one slot. It rings after a commit that
 // touches what the watch is interested in, unless Next has told of it already.
@@ -53,27 +68,37 @@ func (w *Watch) C() <-chan struct{} { return w.bell }
 
 // Next returns the newest view, and the names that may differ between it and
 // the view that Next returned before, as the commits in between touched them.
-// Nil means that anything may: so it is the first time, and after more commits
-// or names than the store remembers. An empty list means that no name does. View
-// and names are shared and must not be changed.
+// Nil means that anything may: so it is the first time, after more commits
+// or names than the store remembers, and when the node sees other groups than before. An empty
+// list means that no name does. View and names are shared and must not be changed.
 //
-// The view is nil as long as nothing was ever written to the group: nobody knows
-// then what is in it. Once there is one there always is. C rings when there is.
+// The view is nil as long as nothing was ever written to one of the node's groups: nobody knows
+// then what is in it. C rings when there is one.
 //
-// It takes back what rang before, waits for nobody, and may be called when
-// nothing rang.
-func (w *Watch) Next() (xds.View, []xds.Names) {
+// An error says that the node may see nothing any more ([Tx.Select]); the watch is to be closed then.
+//
+// It takes back what rang before, waits for nobody but a commit that selects groups, and may be
+// called when nothing rang.
+func (w *Watch) Next() (xds.View, []xds.Names, error) {
 	select {
 	case <-w.bell:
 	default:
 	}
-	h, seen := w.group.head.Load(), w.seen.Load()
-	w.seen.Store(h.seq)
+	h := w.group.head.Load()
+	// A commit says what nodes see before it puts heads in place: unless it has by now, this
+	// is a head of before.
+	for w.st.selection.Load() != w.selection {
+		if err := w.decide(); err != nil {
+			return nil, none, err
+		}
+		h = w.group.head.Load()
+	}
+	seen := w.seen.Swap(h.seq)
 	if !w.opened {
 		w.opened = true
-		return h.seen(), nil
+		return h.seen(), nil, nil
 	}
-	return h.seen(), h.since(seen)
+	return h.seen(), h.since(seen), nil
 }
 
 // View returns the newest view, as Next does, and leaves to Next what is to be told
@@ -138,8 +163,7 @@ func (w *Watch) Close() {
 	w.group.index.leave(w)
 	w.st.mu.Lock()
 	defer w.st.mu.Unlock()
-	w.group.watches--
-	w.st.tidy(w.group)
+	w.st.leave(w.group)
 }
 
 func (w *Watch) ring() {

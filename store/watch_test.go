@@ -1,11 +1,13 @@
 package store
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"testing"
 	"testing/synctest"
 
+	"github.com/chancery-xds/chancery/internal/watchtest"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -80,8 +82,8 @@ func TestWatch(t *testing.T) {
 					tx.Set(of(xds.Cluster, res("a", "1"), res("b", "1"))...)
 					tx.Set(of(xds.VirtualHost, res("vhost", "1", "old"))...)
 				})
-				w := st.Watch(nil)
-				if _, touched := w.Next(); touched != nil {
+				w := watchtest.Open(t, st, nil)
+				if _, touched := watchtest.Next(t, w); touched != nil {
 					t.Errorf("the first view comes with the hint %v", touched)
 				}
 				tt.in(w)
@@ -108,11 +110,11 @@ func TestWatch(t *testing.T) {
 func TestNext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := New(WithLog(8), WithEmptyGroups())
-		w := st.Watch(nil)
+		w := watchtest.Open(t, st, nil)
 		w.Interested(xds.Cluster, true, nil, nil)
 		defer w.Close()
 		next := func() (*xds.Table, []xds.Names) {
-			view, touched := w.Next()
+			view, touched := watchtest.Next(t, w)
 			return view.Table(xds.Cluster), touched
 		}
 		if table, touched := next(); table.Len() != 0 || touched != nil {
@@ -200,7 +202,7 @@ func TestForgotten(t *testing.T) {
 func TestLargeCommitRings(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := New()
-		w, idle := st.Watch(nil), st.Watch(nil)
+		w, idle := watchtest.Open(t, st, nil), watchtest.Open(t, st, nil)
 		defer w.Close()
 		defer idle.Close()
 		w.Interested(xds.Cluster, false, []string{"n7"}, nil)
@@ -219,7 +221,7 @@ func TestLargeCommitRings(t *testing.T) {
 func TestInterestedLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := New(WithEmptyGroups())
-		w := st.Watch(nil)
+		w := watchtest.Open(t, st, nil)
 		defer w.Close()
 		w.Next()
 		update(t, st, func(tx *Tx) { tx.Set(of(xds.Cluster, res("a", "1"))...) })
@@ -240,20 +242,20 @@ func TestInterestedLate(t *testing.T) {
 
 func TestSelect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		st := New(WithSelect(func(n *xds.Node) string { return n.Cluster }))
+		st := New(WithGroups(func(_ context.Context, n *xds.Node) ([]string, error) { return []string{n.Cluster}, nil }))
 		for _, tt := range []struct {
 			node *xds.Node
 			want string
 		}{{nil, DefaultGroup}, {&xds.Node{}, DefaultGroup}, {&xds.Node{Cluster: "edge"}, "edge"}} {
-			w := st.Watch(tt.node)
+			w := watchtest.Open(t, st, tt.node)
 			if w.Group() != tt.want {
 				t.Errorf("SUB-5 group %s, want %s", w.Group(), tt.want)
 			}
 			w.Close()
 		}
-		w := st.Watch(&xds.Node{Cluster: "edge"}) // a group that is not there yet
+		w := watchtest.Open(t, st, &xds.Node{Cluster: "edge"}) // a group that is not there yet
 		defer w.Close()
-		if view, _ := w.Next(); view != nil {
+		if view, _ := watchtest.Next(t, w); view != nil {
 			t.Error("it is known what is in a group that does not exist")
 		}
 		w.Interested(xds.Cluster, true, nil, nil)
@@ -261,21 +263,21 @@ func TestSelect(t *testing.T) {
 		if !rang(w) {
 			t.Error("a group that comes into being does not ring")
 		}
-		if view, touched := w.Next(); view.Table(xds.Cluster).Len() != 1 || touched != nil {
+		if view, touched := watchtest.Next(t, w); view.Table(xds.Cluster).Len() != 1 || touched != nil {
 			t.Errorf("touched %v", touched)
 		}
 	})
 }
 
-// A selector is asked about nodes only.
+// A selector that refuses nodes is asked about those that do not say who they are, too.
 func TestSelectWithoutNode(t *testing.T) {
-	st := New(WithSelect(func(*xds.Node) string { return "all" }))
+	st := New(WithGroups(func(context.Context, *xds.Node) ([]string, error) { return []string{"all"}, nil }))
 	for name, tt := range map[string]struct {
 		node *xds.Node
 		want string
-	}{"no node": {nil, DefaultGroup}, "a node that says nothing": {&xds.Node{}, "all"}} {
+	}{"no node": {nil, "all"}, "a node that says nothing": {&xds.Node{}, "all"}} {
 		t.Run("SUB-5 "+name, func(t *testing.T) {
-			w := st.Watch(tt.node)
+			w := watchtest.Open(t, st, tt.node)
 			defer w.Close()
 			if w.Group() != tt.want {
 				t.Errorf("group %s, want %s", w.Group(), tt.want)
@@ -293,10 +295,10 @@ func TestReadersDoNotWait(t *testing.T) {
 		done := make(chan bool)
 		go func() { // while this transaction runs
 			defer close(done)
-			w := st.Watch(nil)
+			w := watchtest.Open(t, st, nil)
 			defer w.Close()
 			w.Interested(xds.Cluster, true, []string{"a"}, nil)
-			view, _ := w.Next()
+			view, _ := watchtest.Next(t, w)
 			if got := string(view.Table(xds.Cluster).Lookup("a").Body); got != "1" || what(st, DefaultGroup, xds.Cluster) != "a=1" {
 				t.Errorf("a reader sees %q before the commit", got)
 			}
@@ -309,7 +311,7 @@ func TestReadersDoNotWait(t *testing.T) {
 // "Closing it again does nothing": the group of another watch stays.
 func TestClosedTwice(t *testing.T) {
 	st := New(WithEmptyGroups())
-	other, w := st.Watch(nil), st.Watch(nil)
+	other, w := watchtest.Open(t, st, nil), watchtest.Open(t, st, nil)
 	defer other.Close()
 	w.Close()
 	w.Close()

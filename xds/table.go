@@ -18,6 +18,7 @@ type Table struct {
 	departed [2]tree[*Resource] // lately, and before that
 	young    int                // names in departed[0]
 	version  string             // supplied by the source; empty: the sum
+	layers   []*Table           // that it was made of, for what they had lately
 
 	mu    sync.Mutex // guards what follows; held for memory only
 	since map[*Versions]weak.Pointer[Changes]
@@ -232,15 +233,32 @@ func (t *Table) Aliased(name string) *Members {
 // Finds reports whether any name finds resources that are not called so.
 func (t *Table) Finds() bool { return t.aliases.root != nil }
 
+// WithLayers returns the table, made of others that are laid over each other, with what these
+// had lately: [Table.Departed] finds that, too. It holds for this table, not for what With makes of it.
+func (t *Table) WithLayers(layers ...*Table) *Table {
+	n := t.clone()
+	n.layers = layers
+	return n
+}
+
 // Departed returns a resource that the table had lately and has no more, or
 // nil. It lets a stream withdraw late what others may still refer to.
 func (t *Table) Departed(name string) *Resource {
 	h := hash(name)
-	r, ok := t.departed[0].find(h, name)
-	if !ok {
-		r, _ = t.departed[1].find(h, name)
+	for _, d := range t.departed {
+		if r, ok := d.find(h, name); ok {
+			return r
+		}
 	}
-	return r
+	for _, l := range t.layers {
+		if r := l.Departed(name); r != nil {
+			return r
+		}
+		if r := l.Lookup(name); r != nil { // another hides it
+			return r
+		}
+	}
+	return nil
 }
 
 // All yields the resources in no particular order.

@@ -52,7 +52,9 @@ func group(n *xds.Node) string { return n.Cluster }
 
 // serve serves each directory below root to its group, until ctx is done.
 func serve(ctx context.Context, l net.Listener, root string, registry prometheus.Registerer) error {
-	st := store.New(store.WithSelect(group))
+	st := store.New(store.WithGroups(func(_ context.Context, n *xds.Node) ([]string, error) {
+		return []string{group(n)}, nil
+	}))
 	m := metrics.New(metrics.Options{Registry: registry, Group: group, Snapshot: st.Snapshot})
 	sources := map[string]*dir.Source{}
 	srv := server.New(st, server.WithObserver(m),

@@ -66,6 +66,7 @@ var direction = map[string]row{
 	"internal/envoyapi":          {ours: "internal/encoded", why: "has descriptors, and looks into no message"},
 	"internal/envoyapi/apitest":  {ours: "internal/envoyapi internal/encoded", why: "helps tests"},
 	"internal/tabletest":         {ours: "xds", why: "helps tests"},
+	"internal/watchtest":         {ours: "xds", why: "helps tests"},
 	"internal/secret/secrettest": {ours: "internal/envoyapi internal/encoded", why: "helps tests"},
 	"findings":                   {std: true, why: "a table, of which all else is made"},
 	"internal/validate":          {ours: "findings internal/secret internal/encoded", why: "knows messages by their descriptors only, and no resources"},

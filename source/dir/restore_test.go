@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/chancery-xds/chancery/internal/lastgood"
+	"github.com/chancery-xds/chancery/internal/watchtest"
 	"github.com/chancery-xds/chancery/store"
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -179,7 +180,7 @@ func TestRestore(t *testing.T) {
 			t.Fatalf("gone: %v", kept.Gone)
 		}
 		recent := func(b *bench) (names []string) {
-			w := b.st.Watch(nil)
+			w := watchtest.Open(t, b.st, nil)
 			defer w.Close()
 			for _, table := range w.Recent(xds.Cluster) {
 				for r := range table.All() {
@@ -237,11 +238,11 @@ func TestRestore(t *testing.T) {
 		if err := b.src.Restore(with); err != nil {
 			t.Fatal(err)
 		}
-		w := b.st.Watch(nil)
+		w := watchtest.Open(t, b.st, nil)
 		defer w.Close()
 		unknown := func(want bool) {
 			t.Helper()
-			v, _ := w.Next()
+			v, _ := watchtest.Next(t, w)
 			if u, is := v.(xds.Undecided); (is && u.Undecided(more.Type, name)) != want {
 				t.Errorf("unknown: %v, want %v", !want, want)
 			}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/fsnotify/fsnotify"
 
+	"github.com/chancery-xds/chancery/internal/watchtest"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -46,7 +47,7 @@ func (b *bench) run() lines {
 
 // follow returns a function that waits for the store to hold what it is told.
 func (b *bench) follow() func(string) {
-	w := b.st.Watch(nil)
+	w := watchtest.Open(b, b.st, nil)
 	b.Cleanup(w.Close)
 	for _, t := range xds.Types() {
 		w.Interested(t, true, nil, nil)

@@ -134,8 +134,8 @@ func TestConversation(t *testing.T) {
 // What a client says of itself, and that it comes back.
 func TestOptions(t *testing.T) {
 	within(t, "groups by node", func(t *testing.T) {
-		st := store.New(store.WithSelect(func(n *xds.Node) string {
-			return n.Cluster + n.Zone + n.UserAgentName + n.ClientFeatures[0] + string(n.Metadata)
+		st := store.New(store.WithGroups(func(_ context.Context, n *xds.Node) ([]string, error) {
+			return []string{n.Cluster + n.Zone + n.UserAgentName + n.ClientFeatures[0] + string(n.Metadata)}, nil
 		}))
 		update(t, st, func(tx *store.Tx) { tx.Group("edgezagentfeaturemeta").Set(cluster(t, "a")) })
 		c := Delta(t, Serve(t, server.New(st, quiet)), nil, WithNode(xds.Node{

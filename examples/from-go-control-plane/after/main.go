@@ -2,6 +2,7 @@
 package main
 
 import (
+	"context"
 	"log"
 	"net"
 	"os"
@@ -30,7 +31,7 @@ func (nacks) Event(s *server.Stream, e protocol.Event) {
 func (nacks) Closed(*server.Stream, error) {}
 
 func main() {
-	st := store.New(store.WithSelect(func(n *xds.Node) string { return n.Cluster }))
+	st := store.New(store.WithGroups(func(_ context.Context, n *xds.Node) ([]string, error) { return []string{n.Cluster}, nil }))
 	cluster, err := wire.NewResource(xds.Cluster, "", &clusterv3.Cluster{Name: "backend", ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STRICT_DNS}})
 	if err == nil {
 		_, err = st.Update(func(tx *store.Tx) error {

@@ -16,7 +16,7 @@ import (
 )
 
 // quotes stands for what Envoy says of what has secrets in it.
-const quotes = "the message is not shown, because it may quote a secret"
+const quotes = "the reason is not shown, because it may quote a secret"
 
 // ask adds what a real Envoy says of the resources in which nothing is wrong by itself.
 func (k *checking) ask(ctx context.Context, c dir.Checked) (dir.Checked, error) {

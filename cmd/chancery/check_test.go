@@ -106,7 +106,7 @@ func TestCheckBesideBootstrap(t *testing.T) {
 	}
 	for bootstrap, want := range map[string]string{
 		"static_resources: {clusters: [{name: hunter2}]}":                                              "hunter2 is bad",
-		"static_resources: {secrets: [{name: s, generic_secret: {secret: {inline_string: hunter2}}}]}": "the message is not shown, because it may quote a secret",
+		"static_resources: {secrets: [{name: s, generic_secret: {secret: {inline_string: hunter2}}}]}": "the reason is not shown, because it may quote a secret",
 	} {
 		write(t, root, "_bootstrap.yaml", bootstrap)
 		var stdout, stderr strings.Builder

@@ -41,7 +41,7 @@ type Checked struct {
 // most are told, as Options have it.
 func (c Checked) With(errs, warnings []findings.Problem, most int) Checked {
 	c.by.opts.Most = most
-	c.Errors = c.by.summary("mistake", c.by.counted(slices.Concat(c.Errors, errs)), 0)
+	c.Errors = c.by.summary("error", c.by.counted(slices.Concat(c.Errors, errs)), 0)
 	c.Warnings = c.by.summary("warning", c.by.counted(slices.Concat(c.Warnings, warnings)), 0)
 	return c
 }

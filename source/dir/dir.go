@@ -228,7 +228,7 @@ func (s *Source) gather(sc *scanner, files map[string]*file) (next world, change
 	if s.opts.Validate {
 		twice = append(twice, next.sharing()...)
 	}
-	return next, true, s.summary("mistake", s.counted(append(errs, twice...)), more)
+	return next, true, s.summary("error", s.counted(append(errs, twice...)), more)
 }
 
 // rereads is how often files are read again that have changed while they were read, as

@@ -223,7 +223,7 @@ func TestLoad(t *testing.T) {
 		b := newBench(t, "a.yaml", "resources:\n"+strings.Repeat("- {}\n", 130), "b.yaml", "x: y")
 		_, err := b.src.Load()
 		errs, _ := errors.AsType[Errors](err)
-		if len(errs) != 101 || errs[100].Error() != b.dir+": and 31 more mistakes" || errs[99].Pos.Line != 101 || errs.Count() != 131 {
+		if len(errs) != 101 || errs[100].Error() != b.dir+": and 31 more errors" || errs[99].Pos.Line != 101 || errs.Count() != 131 {
 			t.Errorf("got %v", err)
 		}
 	})

@@ -639,8 +639,8 @@ func TestHold(t *testing.T) {
 		{"100", 0, ""},
 		{"0", 0, ""},
 		{"4294967295", 30 * time.Second, ""},
-		{"soon", 0, `"soon" is no number of milliseconds`},
-		{"-1", 0, `"-1" is no number of milliseconds`},
+		{"soon", 0, `"soon" is not a number of milliseconds`},
+		{"-1", 0, `"-1" is not a number of milliseconds`},
 	} {
 		t.Run("REST-2 "+cmp.Or(c.expected, "not told"), func(t *testing.T) {
 			var all []string

@@ -74,6 +74,10 @@ func (w *Watch) release(k key) {
 // Close ends the watch. Closing it again does nothing.
 func (w *Watch) Close() {
 	w.Watch.Close()
+	w.releaseAll()
+}
+
+func (w *Watch) releaseAll() {
 	w.src.mu.Lock()
 	defer w.src.mu.Unlock()
 	for k := range w.held {
@@ -88,27 +92,14 @@ func (w *Watch) Next() (xds.View, []xds.Names, error) {
 	if err != nil {
 		return nil, names, err
 	}
-	if g := w.Group(); g != w.group {
-		w.moves(g)
+	if g := w.Group(); g != w.group { // what is not there is looked for when it is missed: see Undecided
+		w.releaseAll()
+		w.group = g
 	}
 	if v == nil {
 		return nil, names, nil
 	}
 	return &view{v, w}, names, nil
-}
-
-// moves looks for what the watch is subscribed to in another group.
-func (w *Watch) moves(to string) {
-	w.src.mu.Lock()
-	defer w.src.mu.Unlock()
-	was := w.held
-	w.group, w.held = to, nil
-	newest := w.View()
-	for k, e := range was {
-		w.hold(w.src.want(w.key(e.typ, k.name), e.typ, newest))
-		e.users--
-		w.src.settle(e)
-	}
 }
 
 // A view is a view of the store.

@@ -133,7 +133,7 @@ func (d *decoder) isText() bool {
 		r, w := utf8.DecodeRune(d.Source[i:])
 		switch {
 		case r == utf8.RuneError && w == 1 || r == 0:
-			d.ReportAs(findings.Syntax, &yaml.Node{Line: line, Column: col}, "", protofile.Encoding(d.Source), "this is no text: byte %#02x", d.Source[i])
+			d.ReportAs(findings.Syntax, &yaml.Node{Line: line, Column: col}, "", protofile.Encoding(d.Source), "this is not text: byte %#02x", d.Source[i])
 			return false
 		case r == '\n':
 			line, col = line+1, 1

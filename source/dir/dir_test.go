@@ -415,8 +415,8 @@ func TestOddFiles(t *testing.T) {
 			{"b.yaml", clusters("b", "c")[:70], "b.yaml:2:60: did not find expected ',' or '}' (in the mapping whose { is at 2:3)"},
 			{"b.yaml", "resources:\n- {" + clusterURL + ", name: \"b", "b.yaml:2:74: found unexpected end of stream (in the text whose quotes begin at 2:72)"},
 			{"b.yaml", "", "b.yaml: has become empty, which may be an unfinished write: delete the file, or leave a comment in it"},
-			{"b.yaml", "\x7fELF\x02\x00", "b.yaml:1:6: this is no text: byte 0x00"},
-			{"b.yaml", "\xff\xfea\x00", "b.yaml:1:1: this is no text: byte 0xff (it looks like UTF-16: save it as UTF-8)"},
+			{"b.yaml", "\x7fELF\x02\x00", "b.yaml:1:6: this is not text: byte 0x00"},
+			{"b.yaml", "\xff\xfea\x00", "b.yaml:1:1: this is not text: byte 0xff (it looks like UTF-16: save it as UTF-8)"},
 			{"b.yaml", "resources: [x]", "b.yaml:1:13: resources[0]: a mapping is needed, not a string"},
 			{"p.pb", clusters("c"), "p.pb: not an encoded DiscoveryResponse: cannot parse invalid wire-format data"},
 		} {

@@ -98,7 +98,7 @@ func TestDecodeMessages(t *testing.T) {
 		{"binary that is none", "x.pb", "name: a\n", "x.pb: not an encoded DiscoveryResponse: cannot parse invalid wire-format data\n"},
 		{"another message in binary", "x.pb", "\x0a\x01a\x10\x03", "x.pb: not an encoded DiscoveryResponse: it has unknown fields\n"},
 		{"half a response in binary", "x.pb", string(encoded(t, textResponse)[:40]), "x.pb: not an encoded DiscoveryResponse: cannot parse invalid wire-format data\n"},
-		{"text that is binary", "x.txtpb", "name: \xff", "x.txtpb:1:7: this is no text: byte 0xff\n"},
+		{"text that is binary", "x.txtpb", "name: \xff", "x.txtpb:1:7: this is not text: byte 0xff\n"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if got := story(envoy.decode(tt.file, []byte(tt.in))); got != tt.want {

@@ -65,7 +65,7 @@ func TestRefusedCluster(t *testing.T) {
 		s.quiet()
 		s.reverted(p, "CDS", nack)
 		eventually(t, soon, "the log says that Envoy accepts again", func() error {
-			if lines := s.daemon.logged("client accepts what it refused before"); len(lines) != 1 || lines[0]["node"] != "e2e" || lines[0]["type"] != "CDS" {
+			if lines := s.daemon.logged("client accepted what it refused before"); len(lines) != 1 || lines[0]["node"] != "e2e" || lines[0]["type"] != "CDS" {
 				return fmt.Errorf("OBS-3: %v", lines)
 			}
 			return nil
@@ -153,7 +153,7 @@ func (s *site) refusedOnce(p tap.Point, typ string) tap.Record {
 // is about, with the line of the file where it stands.
 func (s *site) blamed(name, typ string, nack tap.Record) {
 	s.t.Helper()
-	lines := s.daemon.logged("client refused a response")
+	lines := s.daemon.logged("client refused a response (NACK)")
 	if len(lines) != 1 {
 		s.t.Fatalf("OBS-1: %d lines tell of one NACK: %v", len(lines), lines)
 	}

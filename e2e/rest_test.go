@@ -373,7 +373,7 @@ func TestRESTRefused(t *testing.T) {
 			if st := s.stats(c.stats); st["rejected"] != 1 {
 				t.Errorf("%v", st)
 			}
-			lines := s.daemon.logged("client refused a response")
+			lines := s.daemon.logged("client refused a response (NACK)")
 			if len(lines) != 1 || lines[0]["type"] != c.short || lines[0]["version"] != told.told || lines[0]["in_use"] != told.version || !strings.HasPrefix(fmt.Sprint(lines[0]["error"]), "not applied") {
 				t.Errorf("logged %q", lines)
 			}

@@ -17,10 +17,10 @@ const head = `# What check finds
 
 <!-- made by go test ./findings -update -->
 
-Each finding of ` + "`chancery check`" + ` has a code, which never changes its meaning. ` + "`chancery check --explain XDS0301`" + ` says
-what stands here. An error keeps the files from being served, except those of XDS03 and XDS04, for which a server
-looks only with ` + "`serve --validate`" + `, and XDS09, which only ` + "`check --envoy`" + ` finds: Envoy refuses such a resource when it gets it. A warning keeps nothing from
-being served; ` + "`--strict`" + ` makes it count. ` + "`--ignore CODE`" + ` leaves a finding out, except those that keep every server from its files
+Each finding of ` + "`chancery check`" + ` has a code, which never changes its meaning. ` + "`chancery check --explain XDS0301`" + ` prints
+the text on this page. A server does not load files with an error. It checks for XDS03 and XDS04 only
+with ` + "`serve --validate`" + `, and XDS09, which only ` + "`check --envoy`" + ` reports: Envoy refuses such a resource when it gets it. A server loads files with
+warnings; ` + "`--strict`" + ` makes check fail because of them. ` + "`--ignore CODE`" + ` leaves a finding out, except those with which no server loads the files
 (XDS01, XDS0601, and errors of XDS07). The formats of the output are in [files.md](files.md#checking-files).
 
 `

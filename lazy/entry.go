@@ -132,7 +132,7 @@ func (s *Source) room() bool {
 	}
 	if !s.full {
 		s.full = true
-		s.log.Warn("streams are subscribed to so many names that others are not looked for", "limit", s.limit)
+		s.log.Warn("streams subscribe to too many names: further names are not resolved", "limit", s.limit)
 	}
 	return false
 }

@@ -125,7 +125,7 @@ func New(st *store.Store, resolver Resolver, types []*xds.Type, opts ...Option) 
 	case resolver == nil:
 		return nil, errors.New("lazy.New was given a nil resolver")
 	case len(types) == 0:
-		return nil, errors.New("lazy.New was given no types: nothing would be looked for")
+		return nil, errors.New("lazy.New was given no types: it would resolve nothing")
 	case slices.Contains(types, nil):
 		return nil, errors.New("lazy.New was given a nil type")
 	}

@@ -107,7 +107,7 @@ func (q Query) check(r *xds.Resource) error {
 		return err
 	}
 	if r.Name != q.Name && !slices.Contains(r.Aliases, q.Name) {
-		return errors.New("the resource that was found has another name: " + r.Name)
+		return errors.New("the resolver returned a resource with another name: " + r.Name)
 	}
 	return nil
 }
@@ -254,6 +254,6 @@ func (s *Source) tell(failed []result, now time.Time) {
 		return
 	}
 	r := failed[0]
-	s.log.Warn("a resource cannot be looked for", "type", r.typ.String(), "name", r.name, "group", r.group, "error", r.err, "failures", s.failures)
+	s.log.Warn("cannot resolve a resource", "type", r.typ.String(), "name", r.name, "group", r.group, "error", r.err, "failures", s.failures)
 	s.told, s.failures = now, 0
 }

@@ -21,8 +21,8 @@ type content struct {
 }
 
 var (
-	resources  = prometheus.NewDesc(series.Prefix+"resources", "Resources that are served.", []string{"type", "group"}, nil)
-	configHash = prometheus.NewDesc(series.Prefix+"config_hash", "A hash of what is served, a whole number of 53 bits: equal on two servers that serve the same.", nil, nil)
+	resources  = prometheus.NewDesc(series.Prefix+"resources", "Resources served, by type.", []string{"type", "group"}, nil)
+	configHash = prometheus.NewDesc(series.Prefix+"config_hash", "Hash of the served configuration, an integer of 53 bits: servers with the same configuration have the same hash.", nil, nil)
 )
 
 // Describe implements [prometheus.Collector].

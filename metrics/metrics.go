@@ -69,7 +69,7 @@ func New(o Options) *Metrics {
 func register(r prometheus.Registerer, all ...prometheus.Collector) {
 	for _, c := range all {
 		if err := r.Register(c); err != nil {
-			panic(fmt.Errorf("metrics: the registry has metrics of another server or source, or of this one, already: give each its own label by prometheus.WrapRegistererWith, and tests a new registry: %w", err))
+			panic(fmt.Errorf("metrics: the registry has metrics of this or another server or source already: give each its own label with prometheus.WrapRegistererWith, and each test a new registry: %w", err))
 		}
 	}
 }
@@ -84,25 +84,25 @@ func (m *Metrics) Server(stats func() server.Stats) {
 		return series.Counter(name, help, func() uint64 { return value(stats()) })
 	}
 	register(m.registry,
-		counter("blocked_writes_total", "Streams ended because their client did not read a response in time.",
+		counter("blocked_writes_total", "Streams closed because their client did not read a response in time (--write-timeout).",
 			func(s server.Stats) uint64 { return s.Blocked }),
-		counter("node_changes_total", "Streams whose client named another node than at first, which is ignored.",
+		counter("node_changes_total", "Streams whose client changed its node id, which is ignored.",
 			func(s server.Stats) uint64 { return s.NodeChanges }),
-		counter("malformed_requests_total", "Streams ended because their client sent what is no request.",
+		counter("malformed_requests_total", "Streams closed because their client sent a malformed request.",
 			func(s server.Stats) uint64 { return s.Malformed }),
-		counter("denied_total", "Streams and polls refused, or ended, because their node may see nothing.",
+		counter("denied_total", "Streams and polls refused or closed because their node may see nothing.",
 			func(s server.Stats) uint64 { return s.Denied }),
-		counter("panics_total", "Panics that were caught: each ended a connection, a stream, a poll, a load of the configuration, or a search for a resource. Each is a defect; the log has its stack.",
+		counter("panics_total", "Panics that were caught: each ended a connection, a stream, a poll, a load of the configuration, or the resolving of a resource. Each is a bug; the log has its stack.",
 			func(s server.Stats) uint64 { return s.Panics }),
-		series.Labelled("throttled_total", "Times a client ran into a limit: streams, silent_streams, other_streams, first_request, request, subscription, write, which end its stream, unfinished, which ends its connection, and rate, address_rate, stream_rate, first_answers, which make it wait.",
+		series.Labelled("throttled_total", "Times a client reached a limit. streams, silent_streams, other_streams, first_request, request, subscription and write close its stream; unfinished closes its connection; rate, address_rate, stream_rate and first_answers make it wait.",
 			"limit", func() map[string]uint64 { return stats().Throttled }),
-		series.Gauge("streams_open", "Streams that are open, also those on which no request has come.", func() int { return stats().Open }),
-		series.Gauge("streams_silent", "Streams on which no request has come, and unary calls without one.", func() int { return stats().Silent }),
-		series.Gauge("polls_held", "Polls of REST-JSON and Fetch that are held until something changes.", func() int { return stats().Polls }),
-		series.Gauge("streams_other", "Streams that are open and none of xDS: watches of health, reflection.", func() int { return stats().Others }),
-		series.Gauge("held_bytes", "Bytes of names that streams and held polls hold, 64 added for each, and of their nodes.", func() int { return stats().Held }),
-		series.Gauge("unfinished_bytes", "Bytes of requests that are not whole, where a connection has more than 64 KiB of them, and of larger ones that wait to be handled.",
+		series.Gauge("streams_open", "Open streams, including those that have sent no request.", func() int { return stats().Open }),
+		series.Gauge("streams_silent", "Open streams and unary calls that have sent no request.", func() int { return stats().Silent }),
+		series.Gauge("polls_held", "Polls (REST-JSON and Fetch) that are held until a resource changes.", func() int { return stats().Polls }),
+		series.Gauge("streams_other", "Open streams of other services than xDS (health watches, reflection).", func() int { return stats().Others }),
+		series.Gauge("held_bytes", "Bytes of the names (plus 64 for each) and nodes that streams and held polls hold.", func() int { return stats().Held }),
+		series.Gauge("unfinished_bytes", "Bytes of unfinished requests, on connections with more than 64 KiB of them, and of larger requests that wait to be handled.",
 			func() int { return stats().Unfinished }),
-		series.Gauge("first_answers_waiting", "Streams that wait for their turn to be answered first.", func() int { return stats().Waiting }),
+		series.Gauge("first_answers_waiting", "Streams that wait for their first responses (--max-first-answers).", func() int { return stats().Waiting }),
 	)
 }

@@ -42,9 +42,9 @@ type client struct {
 func newRefusals(counter func(name, help string, labels ...string) *prometheus.CounterVec, r prometheus.Registerer,
 	names *groups, group func(*xds.Node) string,
 ) *refusals {
-	nacks := counter("nacks_total", "Responses that clients refused.", "type", "group")
+	nacks := counter("nacks_total", "Responses that clients refused (NACK).", "type", "group")
 	gauge := prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: series.Prefix + "clients_nacked", Help: "Connected clients that have refused resources of a type and accepted none since.",
+		Name: series.Prefix + "clients_nacked", Help: "Connected clients that refused (NACK) a response of a type and have accepted none since.",
 	}, []string{"type", "group"})
 	register(r, gauge)
 	return &refusals{group: group, names: names, nacks: nacks, gauge: gauge, clients: map[client]int{}}

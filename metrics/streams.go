@@ -63,15 +63,15 @@ func newStreams(r prometheus.Registerer, names *groups, group func(*xds.Node) st
 		register(r, c)
 		return c
 	}
-	open := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: series.Prefix + "streams", Help: "Streams open, since their first request."}, []string{"variant"})
-	opened := counter("streams_opened_total", "Streams opened, by their first request.", "variant")
-	closed := counter("streams_closed_total", "Streams ended, by reason.", "reason")
-	requests := counter("requests_total", "Requests, by what they do. One that answers a response and changes its subscription counts as both.", "type", "variant", "kind")
+	open := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: series.Prefix + "streams", Help: "Open streams that have sent a request."}, []string{"variant"})
+	opened := counter("streams_opened_total", "Streams that have sent their first request.", "variant")
+	closed := counter("streams_closed_total", "Streams closed, by reason.", "reason")
+	requests := counter("requests_total", "Requests, by kind. A request that answers a response and changes the subscription counts as both.", "type", "variant", "kind")
 	responses := counter("responses_total", "Responses sent.", "type", "variant")
 	sent := counter("resources_sent_total", "Resources in responses sent.", "type")
-	removed := counter("resources_removed_total", "Names in responses sent that tell a client that a resource does not exist.", "type")
+	removed := counter("resources_removed_total", "Names in responses sent that say that a resource was removed or does not exist.", "type")
 	answered := prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: series.Prefix + "response_ack_seconds", Help: "From sending a response until the client accepts or refuses it.",
+		Name: series.Prefix + "response_ack_seconds", Help: "Time from sending a response until the client accepts (ACK) or refuses (NACK) it, in seconds.",
 		// Envoy answers for clusters when they are warm, which may take it 15 s.
 		Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60},
 	}, []string{"type"})

@@ -261,7 +261,7 @@ func (s *Session) check(u *subscription, req xds.Request, first bool) error {
 		longest = max(longest, len(v.Name), len(v.Version))
 	}
 	if longest > s.opts.MaxNameLen {
-		return exceeds(xds.LimitNameLength, "a name or version of %d bytes is stated, of type %s: more than %d", longest, u.typ, s.opts.MaxNameLen)
+		return exceeds(xds.LimitNameLength, "a name or version of %d bytes, of type %s: more than %d", longest, u.typ, s.opts.MaxNameLen)
 	}
 	return nil
 }

@@ -231,7 +231,7 @@ func (h *Handler) open(w http.ResponseWriter, r *http.Request) (*server.Poll, ti
 		return nil, 0, h.noPath(r.URL.Path)
 	}
 	if r.Method != http.MethodPost {
-		return nil, 0, failure{http.StatusMethodNotAllowed, codes.Unimplemented, fmt.Sprintf("%s wants POST, not %s", t.REST, r.Method)}
+		return nil, 0, failure{http.StatusMethodNotAllowed, codes.Unimplemented, fmt.Sprintf("%s needs POST, not %s", t.REST, r.Method)}
 	}
 	hold, err := server.Hold(r.Header.Values(server.ExpectedTimeout)...)
 	if err != nil {
@@ -290,7 +290,7 @@ func (h *Handler) noPath(path string) error {
 		}
 	}
 	slices.Sort(all)
-	return failure{http.StatusNotFound, codes.NotFound, fmt.Sprintf("nothing is served at %.200q; there are %s, and neither the aggregated service (ADS) nor incremental xDS over REST", path, strings.Join(all, ", "))}
+	return failure{http.StatusNotFound, codes.NotFound, fmt.Sprintf("nothing is served at %.200q; the paths are %s; REST has neither the aggregated service (ADS) nor delta (incremental) xDS", path, strings.Join(all, ", "))}
 }
 
 // peer is the address of a client; nil if it has none, as on unix sockets.

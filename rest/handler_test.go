@@ -72,7 +72,7 @@ func TestPoll(t *testing.T) {
 		c.poll(old).gets(t, 10*time.Second, "a", "bad")
 		c.poll(old).unchanged(t, 30*time.Second)
 		c.poll(old).unchanged(t, 30*time.Second)
-		if n := strings.Count(w.log.String(), "client refused a response"); n != 1 || !strings.Contains(w.log.String(), "not applied") {
+		if n := strings.Count(w.log.String(), "client refused a response (NACK)"); n != 1 || !strings.Contains(w.log.String(), "not applied") {
 			t.Errorf("%d lines in the log:\n%s", n, w.log)
 		}
 		time.AfterFunc(10*time.Second, func() { w.delete("bad") })
@@ -162,16 +162,16 @@ func TestErrors(t *testing.T) {
 		status, code             int
 		want                     string
 	}{
-		{"no such path", "POST", "/v3/discovery:virtual_hosts", "{}", nil, 404, 5, `nothing is served at "/v3/discovery:virtual_hosts"; there are /v3/discovery:clusters, `},
-		{"ADS", "POST", "/v3/discovery:ads", "{}", nil, 404, 5, "neither the aggregated service (ADS) nor incremental xDS over REST"},
+		{"no such path", "POST", "/v3/discovery:virtual_hosts", "{}", nil, 404, 5, `nothing is served at "/v3/discovery:virtual_hosts"; the paths are /v3/discovery:clusters, `},
+		{"ADS", "POST", "/v3/discovery:ads", "{}", nil, 404, 5, "REST has neither the aggregated service (ADS) nor delta (incremental) xDS"},
 		{"v2", "POST", "/v2/discovery:clusters", "{}", nil, 404, 5, "nothing is served"},
-		{"GET", "GET", "/v3/discovery:clusters", "", nil, 405, 12, "/v3/discovery:clusters wants POST, not GET"},
-		{"delta", "POST", "/v3/discovery:clusters", `{"resourceNamesSubscribe":["a"]}`, nil, 400, 3, "no REST version of incremental xDS"},
+		{"GET", "GET", "/v3/discovery:clusters", "", nil, 405, 12, "/v3/discovery:clusters needs POST, not GET"},
+		{"delta", "POST", "/v3/discovery:clusters", `{"resourceNamesSubscribe":["a"]}`, nil, 400, 3, "REST has no delta (incremental) xDS"},
 		{"malformed", "POST", "/v3/discovery:clusters", `{"version_info":`, nil, 400, 3, "malformed JSON"},
 		{"wrong type", "POST", "/v3/discovery:clusters", `{"version_info":3}`, nil, 400, 3, "version_info: want a string, not 3"},
 		{"another type", "POST", "/v3/discovery:clusters", `{"type_url":"` + xds.Route.URL + `"}`, nil, 400, 3, "type_url: /v3/discovery:clusters serves " + xds.Cluster.URL + `, not "` + xds.Route.URL + `"`},
 		{"oversize", "POST", "/v3/discovery:clusters", big, nil, 413, 8, "more than 1000 bytes"},
-		{"timeout", "POST", "/v3/discovery:clusters", "{}", http.Header{"X-Envoy-Expected-Rq-Timeout-Ms": {"1s"}}, 400, 3, `x-envoy-expected-rq-timeout-ms: "1s" is no number of milliseconds`},
+		{"timeout", "POST", "/v3/discovery:clusters", "{}", http.Header{"X-Envoy-Expected-Rq-Timeout-Ms": {"1s"}}, 400, 3, `x-envoy-expected-rq-timeout-ms: "1s" is not a number of milliseconds`},
 	} {
 		within(t, "REST-5 "+tt.name, func(t *testing.T) {
 			r, err := newWorld(t, WithMaxBody(1000)).client().do(t.Context(), tt.method, tt.path, tt.header, tt.body)

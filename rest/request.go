@@ -44,7 +44,7 @@ func decode(b []byte) (req xds.Request, err error) {
 		case "error_detail":
 			req.Error = p.status()
 		case "resource_names_subscribe", "resource_names_unsubscribe", "initial_resource_versions":
-			p.fail("%s: there is no REST version of incremental xDS", name)
+			p.fail("%s: REST has no delta (incremental) xDS", name)
 		default:
 			return false
 		}

@@ -95,8 +95,8 @@ func TestDecodeRefuses(t *testing.T) {
 		`{"error_detail":{"code":1.5}}`:                                        "error_detail.code: want a whole number from -2147483648 to 2147483647, not 1.5",
 		`{"error_detail":{"code":"0x10"}}`:                                     `error_detail.code: want a whole number from -2147483648 to 2147483647, not "0x10"`,
 		`{"error_detail":"no"}`:                                                `error_detail: want an object, not "no"`,
-		`{"resource_names_subscribe":["a"]}`:                                   "resource_names_subscribe: there is no REST version of incremental xDS",
-		`{"initialResourceVersions":{}}`:                                       "initial_resource_versions: there is no REST version of incremental xDS",
+		`{"resource_names_subscribe":["a"]}`:                                   "resource_names_subscribe: REST has no delta (incremental) xDS",
+		`{"initialResourceVersions":{}}`:                                       "initial_resource_versions: REST has no delta (incremental) xDS",
 		`{"a":` + strings.Repeat("[", 2000) + strings.Repeat("]", 2000) + `}`:  "a: nested deeper than 1000",
 		`{"node":{"metadata":` + strings.Repeat(`{"a":`, 100000) + `1` + `}}}`: "node.metadata: nested deeper than 1000",
 	} {
@@ -153,7 +153,7 @@ func agree(t *testing.T, b []byte) {
 		return // and less: a number "1e+"
 	}
 	if err != nil {
-		if s := err.Error(); strings.Contains(s, "nested deeper") || strings.Contains(s, "no REST version") {
+		if s := err.Error(); strings.Contains(s, "nested deeper") || strings.Contains(s, "REST has no delta") {
 			return
 		}
 		t.Fatal(err)

@@ -44,5 +44,5 @@ func (s *Server) comes(ctx context.Context, done <-chan error, lost loss) error 
 		had = n
 		t.Reset(s.firstTimeout)
 	}
-	return reject(tooLate, codes.DeadlineExceeded, "the request was not whole after %v", firstTimeouts*s.firstTimeout)
+	return reject(tooLate, codes.DeadlineExceeded, "the request was not complete after %v", firstTimeouts*s.firstTimeout)
 }

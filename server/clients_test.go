@@ -74,7 +74,7 @@ func TestClients(t *testing.T) {
 		w, book := informed(t, WithAge(Age{Max: time.Hour}))
 		open(t, w, &corev3.Node{Id: "n"}, xds.Cluster)
 		time.Sleep(2 * time.Hour)
-		if lines := book.lines("client left"); len(lines) != 1 || !strings.Contains(lines[0], "code=Unavailable") || !strings.Contains(lines[0], "the stream is old") {
+		if lines := book.lines("client left"); len(lines) != 1 || !strings.Contains(lines[0], "code=Unavailable") || !strings.Contains(lines[0], "the stream has reached its maximum age") {
 			t.Error(lines)
 		}
 		if n := len(w.clients.known); n != 0 {

@@ -72,8 +72,8 @@ func (c *crowds) take(s *Server, st *Stream, who crowd) bool {
 		})
 	}
 	if !c.all.Full(who.all, maxWarnedInAll) && // else no address is remembered: there are too many
-		!say(&c.of, who.of, c.most(who), "more is wrong with clients of an address than is logged") {
+		!say(&c.of, who.of, c.most(who), "not all errors of the clients of an address are logged") {
 		return false
 	}
-	return say(&c.all, who.all, maxWarnedInAll, "more is wrong with clients of all addresses than is logged")
+	return say(&c.all, who.all, maxWarnedInAll, "not all errors of clients are logged")
 }

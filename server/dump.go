@@ -10,7 +10,7 @@ import (
 )
 
 // withheld stands where a text may show what nobody may see.
-const withheld = "(withheld, since it may show the secret: see the client's own log, or Envoy's update_rejected)"
+const withheld = "(withheld, because it may show a secret: see the client's own log, or Envoy's update_rejected)"
 
 // shown returns what may be shown of the text of a NACK of a node.
 func (s *Server) shown(node *xds.Node, t *xds.Type, text string) string {

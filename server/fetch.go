@@ -66,14 +66,14 @@ func (s *Server) answer(ctx context.Context, m *message, t, also *xds.Type) (out
 }
 
 // errHasty is told of a request that would have to wait, and is too large for that.
-var errHasty = status.Error(codes.Unavailable, "limit exceeded: more requests come from this address than are taken: try again later")
+var errHasty = status.Error(codes.Unavailable, "limit exceeded: this address sends requests too fast: try again later")
 
 // wait returns when a request is due, or with an error if it may not come. gRPC has read all
 // of it: so a large one, which would take room, does not wait.
 func (s *Server) wait(ctx context.Context, m *message, from net.Addr) error {
 	n := m.data.Len()
 	if n > maxFetch {
-		return exceeds(tooLarge, "", codes.ResourceExhausted, "limit exceeded: a request of %d bytes to a Fetch method, more than %d", n, maxFetch)
+		return exceeds(tooLarge, "", codes.ResourceExhausted, "limit exceeded: a Fetch request of %d bytes, more than %d", n, maxFetch)
 	}
 	wait := s.due(s.rate(from), counts(n), from)
 	if wait > 0 && n > largeRequest {
@@ -114,7 +114,7 @@ func Hold(expected ...string) (time.Duration, error) {
 	for _, s := range expected {
 		ms, err := strconv.ParseUint(s, 10, 32)
 		if err != nil {
-			return 0, fmt.Errorf("%s: %.40q is no number of milliseconds", ExpectedTimeout, s)
+			return 0, fmt.Errorf("%s: %.40q is not a number of milliseconds", ExpectedTimeout, s)
 		}
 		hold = min(hold, max(time.Duration(ms)*time.Millisecond-margin, 0))
 	}

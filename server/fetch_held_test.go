@@ -175,7 +175,7 @@ func TestLargeFetch(t *testing.T) {
 			t.Error(err)
 		}
 		start := time.Now()
-		if err := fetch(t, w, 100<<10); status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "from this address") || time.Since(start) > 0 {
+		if err := fetch(t, w, 100<<10); status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "this address sends requests too fast") || time.Since(start) > 0 {
 			t.Error(err, time.Since(start))
 		}
 		if err := fetch(t, w, 0); err != nil || time.Since(start) < 20*time.Second {

@@ -88,7 +88,7 @@ func (s *Server) Poll(ctx context.Context, t *xds.Type, req xds.Request, from Ca
 		return nil, status.Error(codes.FailedPrecondition, err.Error())
 	}
 	if t == nil || t.URL == "" {
-		return nil, status.Error(codes.InvalidArgument, "a poll of no type")
+		return nil, status.Error(codes.InvalidArgument, "the poll has no type_url")
 	}
 	if !s.drain.enter() {
 		return nil, errDraining
@@ -193,7 +193,7 @@ func (p *Poll) session(view xds.View) *protocol.Session {
 func (p *Poll) changes(view xds.View) *xds.Changes {
 	s := p.session(view)
 	if err := s.Receive(xds.Request{Names: p.names}); err != nil {
-		panic("a request that was received is refused: " + err.Error())
+		panic("the request was received, but is refused: " + err.Error())
 	}
 	for r := range s.Responses() {
 		return r.Changes

@@ -315,7 +315,7 @@ func TestPollRefused(t *testing.T) {
 			t.Errorf("%d NACKs: %v", len(all), all)
 		}
 		synctest.Wait()
-		if got := strings.Count(w.log.String(), "client refused a response"); got != min(n, 1) {
+		if got := strings.Count(w.log.String(), "client refused a response (NACK)"); got != min(n, 1) {
 			t.Errorf("%d lines of the log:\n%s", got, w.log)
 		}
 		for _, text := range texts {
@@ -639,8 +639,8 @@ func TestHold(t *testing.T) {
 		{"100", 0, ""},
 		{"0", 0, ""},
 		{"4294967295", 30 * time.Second, ""},
-		{"soon", 0, `"soon" is no number of milliseconds`},
-		{"-1", 0, `"-1" is no number of milliseconds`},
+		{"soon", 0, `"soon" is not a number of milliseconds`},
+		{"-1", 0, `"-1" is not a number of milliseconds`},
 	} {
 		t.Run("REST-2 "+cmp.Or(c.expected, "not told"), func(t *testing.T) {
 			var all []string

@@ -103,7 +103,7 @@ func TestFetch(t *testing.T) {
 		if r, took, err := fetch(t.Context(), conn, xds.Cluster, req); err != nil || took != 10*time.Second || len(r.Resources) != 2 {
 			t.Error(r, took, err)
 		}
-		if log := w.log.String(); !strings.Contains(log, "client refused a response") || !strings.Contains(log, "no good") || !strings.Contains(log, "version="+r.VersionInfo) {
+		if log := w.log.String(); !strings.Contains(log, "client refused a response (NACK)") || !strings.Contains(log, "no good") || !strings.Contains(log, "version="+r.VersionInfo) {
 			t.Error(log)
 		}
 	})

@@ -122,7 +122,7 @@ func (p *Poll) judge(req xds.Request, version string) {
 
 	default:
 		e.Version = version
-		e.Error = &xds.Status{Code: int32(codes.Unknown), Message: "not applied: the client polls on with the version that it had"}
+		e.Error = &xds.Status{Code: int32(codes.Unknown), Message: "not applied: the client polls again with its previous version"}
 		p.but = version
 		p.refuses(e, last.refused)
 		last.refused = true

@@ -9,7 +9,7 @@ import (
 )
 
 // errOld ends streams that are old.
-var errOld = status.Error(codes.Unavailable, "the stream is old: open another, on another connection")
+var errOld = status.Error(codes.Unavailable, "the stream has reached its maximum age: reconnect")
 
 // An Age says when streams and their connections are old, so that clients, which
 // keep them for as long as they can, spread over replicas. gRPC's own age cuts

@@ -32,7 +32,7 @@ const (
 // logNack logs a NACK, unless the same was said a moment ago: then it is counted
 // and a line for those who debug.
 func (s *Server) logNack(st *Stream, e protocol.Event, why string, shown func() string) {
-	s.warnOf(st, e.Type.URL+" "+mask(why), "client refused a response", func() []slog.Attr {
+	s.warnOf(st, e.Type.URL+" "+mask(why), "client refused a response (NACK)", func() []slog.Attr {
 		names, places := make([]string, len(e.Names)), []string{}
 		for i, name := range e.Names {
 			names[i] = clip(name)
@@ -156,7 +156,7 @@ func (s *Server) logQueues() {
 
 // logRecovered logs that a client accepts a type that it refused.
 func (s *Server) logRecovered(st *Stream, e protocol.Event, since time.Time) {
-	s.inform("client accepts what it refused before",
+	s.inform("client accepted what it refused before",
 		slog.String("node", clip(st.Node.ID)), slog.String("type", e.Type.Short), slog.String("version", e.Version),
 		slog.String("after", time.Since(since).Round(time.Millisecond).String()), slog.Uint64("stream", st.ID))
 }

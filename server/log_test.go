@@ -88,7 +88,7 @@ func TestLog(t *testing.T) {
 			synctest.Wait()
 			log := w.log.String()
 			if typ == xds.Secret {
-				if strings.Count(log, "\n") != 2 || !strings.Contains(log, "(withheld, since") || strings.Count(log, "first cause") != 1 {
+				if strings.Count(log, "\n") != 2 || !strings.Contains(log, "(withheld, because") || strings.Count(log, "first cause") != 1 {
 					t.Error(log)
 				}
 				continue

@@ -50,7 +50,7 @@ func TestNackLine(t *testing.T) {
 		c, r := w.ofNode(t, "n")
 		c.send(nack(r, "Error adding/updating cluster(s) c: no"))
 		synctest.Wait()
-		lines := w.log.lines("client refused a response")
+		lines := w.log.lines("client refused a response (NACK)")
 		if len(lines) != 1 || !strings.Contains(lines[0], `node=n type=CDS resources="[c `) || !strings.Contains(lines[0], `at="[n/CDS.yaml:c:1 n/CDS.yaml:b:1]"`) {
 			t.Error(lines)
 		}
@@ -78,7 +78,7 @@ func TestNackLine(t *testing.T) {
 		c, r := w.ofNode(t, "n")
 		c.send(nack(r, "bad: hunter2, and "+strings.Repeat("x", maxFailure)+"MIIE"))
 		synctest.Wait()
-		if line := w.log.lines("client refused a response"); len(line) != 1 || !strings.Contains(line[0], `"bad: ***, and `) {
+		if line := w.log.lines("client refused a response (NACK)"); len(line) != 1 || !strings.Contains(line[0], `"bad: ***, and `) {
 			t.Error(line)
 		}
 		w.set(xds.Cluster, res("a", "2"))
@@ -133,7 +133,7 @@ func TestNackLine(t *testing.T) {
 			st := &Stream{ID: uint64(i), Node: &xds.Node{ID: fmt.Sprint("flood-", i/20)}}
 			w.event(st, nacked(strings.Repeat("x", i)))
 		}
-		before := len(w.log.lines("client refused a response"))
+		before := len(w.log.lines("client refused a response (NACK)"))
 		if most := (repeats.MaxReasons/20 + 5) * (repeats.Share + 1); before > most {
 			t.Errorf("%d lines, more than %d", before, most)
 		}
@@ -158,7 +158,7 @@ func TestNackLine(t *testing.T) {
 		if n := len(w.log.lines("")); n > 2*maxWarned+10 {
 			t.Errorf("%d lines", n)
 		}
-		sum := w.log.lines("more is wrong with clients of an address than is logged")
+		sum := w.log.lines("not all errors of the clients of an address are logged")
 		if len(sum) == 0 || !strings.Contains(sum[0], "192.0.2.1") || !strings.Contains(sum[0], `nodes="[made-up-`) {
 			t.Error(sum)
 		}
@@ -166,7 +166,7 @@ func TestNackLine(t *testing.T) {
 			w.event(nodeAt("192.0.2.1", fmt.Sprint("made-up-", i), time.Now()), nacked(fmt.Sprint("reason ", strings.Repeat("x", i%1000), i)))
 		}
 		w.event(nodeAt("192.0.2.2", "elsewhere", time.Now()), nacked("a mistake"))
-		w.event(nodeAt("192.0.2.1", "long-there", old), nacked("another mistake"))
+		w.event(nodeAt("192.0.2.1", "long-there", old), nacked("another error"))
 		if len(w.log.lines("node=elsewhere")) != 1 || len(w.log.lines("node=long-there")) != 1 {
 			t.Error("a first NACK is hidden")
 		}
@@ -187,7 +187,7 @@ func TestNackLine(t *testing.T) {
 			t.Error("a first NACK is hidden")
 		}
 		time.Sleep(3 * repeats.Within)
-		sum := w.log.lines("more is wrong with clients of all addresses than is logged")
+		sum := w.log.lines("not all errors of clients are logged")
 		if len(sum) != 1 || !strings.Contains(sum[0], "repeated=19000 ") || !strings.Contains(sum[0], `nodes="[made-up-`) || !strings.Contains(sum[0], "peer=10.0.78.31") {
 			t.Error(sum)
 		}
@@ -261,7 +261,7 @@ func TestRecovered(t *testing.T) {
 		c.send(ack(good))
 		c.send(ack(good))
 		synctest.Wait()
-		lines := book.lines("client accepts what it refused before")
+		lines := book.lines("client accepted what it refused before")
 		if len(lines) != 1 || !strings.Contains(lines[0], "level=INFO") || !strings.Contains(lines[0], "node=n type=CDS version="+good.VersionInfo+" after=6s") {
 			t.Error(lines)
 		}

@@ -66,7 +66,7 @@ func (s *stream) expired(now time.Time) error {
 		case n <= f.coming:
 			return reject(tooLate, codes.DeadlineExceeded, "no request came for %v", s.server.firstTimeout)
 		case !now.Before(f.last):
-			return reject(tooLate, codes.DeadlineExceeded, "the first request was not whole after %v", firstTimeouts*s.server.firstTimeout)
+			return reject(tooLate, codes.DeadlineExceeded, "the first request was not complete after %v", firstTimeouts*s.server.firstTimeout)
 		}
 		f.coming, f.by = n, first(now.Add(s.server.firstTimeout), f.last)
 	}

@@ -129,4 +129,4 @@ func (b body) Read(p []byte) (int, error) {
 }
 
 // errNoRoom is what a poll is told whose body was refused. That is counted already.
-var errNoRoom = status.Error(codes.Unavailable, "limit exceeded: the request came too slowly, or there was no room for it: try again later")
+var errNoRoom = status.Error(codes.Unavailable, "limit exceeded: the request arrived too slowly, or there was no room for it: try again later")

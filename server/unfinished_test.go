@@ -133,7 +133,7 @@ func TestUnfinished(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		synctest.Wait() // what is counted is logged, too
-		if d := time.Since(start); d < 300*time.Second || d > 301*time.Second || !strings.Contains(w.log.String(), "the first request was not whole after 5m0s") {
+		if d := time.Since(start); d < 300*time.Second || d > 301*time.Second || !strings.Contains(w.log.String(), "the first request was not complete after 5m0s") {
 			t.Errorf("after %v:\n%s", d, w.log)
 		}
 	})

@@ -68,11 +68,11 @@ func TestOverlay(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			st := start(t)
-			before, after := watchtest.Open(t, st, &xds.Node{ID: tt.node}), (*Watch)(nil)
+			before := watchtest.Open(t, st, &xds.Node{ID: tt.node})
 			defer before.Close()
 			seenBy(t, before, xds.Cluster)
 			update(t, st, tt.then)
-			after = watchtest.Open(t, st, &xds.Node{ID: tt.node})
+			after := watchtest.Open(t, st, &xds.Node{ID: tt.node})
 			defer after.Close()
 			for who, w := range map[string]*Watch{"a watch of before": before, "a watch of after": after} {
 				if got := seenBy(t, w, xds.Cluster); !slices.Equal(got, tt.want) {

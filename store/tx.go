@@ -191,7 +191,7 @@ func (tx *Tx) Touch(t *xds.Type, names ...string) {
 // fails.
 func (tx *Tx) named(t *xds.Type, name string) bool {
 	if name == "" || name == xds.Wildcard {
-		tx.fail("group %q: %s: %q is not the name of a resource", tx.group, t, name)
+		tx.fail("group %q: %s: %q is not a resource name", tx.group, t, name)
 		return false
 	}
 	if c := xds.CanonicalName(name); c != name {

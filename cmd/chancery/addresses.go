@@ -18,7 +18,7 @@ func (s *serving) checkAddresses() error {
 		case taken && first == flag:
 			return fmt.Errorf("--%s: %s is given twice", flag, a)
 		case taken:
-			return fmt.Errorf("--%s and --%s: both are to be at %s", first, flag, a)
+			return fmt.Errorf("--%s and --%s: both use the address %s", first, flag, a)
 		}
 		flags[a] = flag
 		return nil

@@ -15,9 +15,9 @@ import (
 func bootstrapCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bootstrap",
-		Short: "Print the configuration that a client starts with",
-		Long: `Bootstrap prints the configuration with which a client finds the server, in the
-client's own format. It does not contact the server.`,
+		Short: "Print the bootstrap configuration of a client",
+		Long: `Bootstrap prints the file that tells a client where its server is, in the client's
+own format. It does not contact the server.`,
 		Example: `  chancery bootstrap envoy | envoy -c /dev/fd/0
   chancery bootstrap grpc >xds.json && GRPC_XDS_BOOTSTRAP=xds.json ./client`,
 		Args: cobra.NoArgs,
@@ -25,7 +25,7 @@ client's own format. It does not contact the server.`,
 	}
 	cmd.AddCommand(
 		client("envoy", "Print Envoy's bootstrap", `Envoy prints a bootstrap for Envoy, in JSON. Envoy then gets listeners, clusters
-and all that they refer to from the server, with delta xDS over one stream (ADS).`, "  chancery bootstrap envoy --node edge-1 --cluster edge | envoy -c /dev/fd/0\n  chancery bootstrap envoy --from config/_bootstrap.yaml --server xds.example:18000", bootstrap.Envoy),
+and everything that they refer to from the server, with delta xDS over one stream (ADS).`, "  chancery bootstrap envoy --node edge-1 --cluster edge | envoy -c /dev/fd/0\n  chancery bootstrap envoy --from config/_bootstrap.yaml --server xds.example:18000", bootstrap.Envoy),
 		client("grpc", "Print gRPC's bootstrap", `Grpc prints a bootstrap for gRPC clients and servers with xDS. They read it from
 the file that GRPC_XDS_BOOTSTRAP names.`, "  chancery bootstrap grpc --node client-1 >xds.json\n  GRPC_XDS_BOOTSTRAP=xds.json ./client", bootstrap.GRPC),
 	)
@@ -57,7 +57,7 @@ func client(name, short, long, example string, write func(bootstrap.Options) ([]
 				return err
 			}
 			if o.REST && !cmd.Flags().Changed("server") {
-				return errors.New("--rest needs --server: where --rest-listen of the server is")
+				return errors.New("--rest needs --server: give the address of its --rest-listen")
 			}
 			if from != "" {
 				f := cmd.Flags()
@@ -75,26 +75,26 @@ func client(name, short, long, example string, write func(bootstrap.Options) ([]
 	host, _ := os.Hostname()
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.StringVar(&o.Node, "node", host, "`ID` of the client; by default the name of this machine")
+	f.StringVar(&o.Node, "node", host, "`ID` of the client's node; default: the host name of this machine")
 	f.Lookup("node").DefValue = "" // the same help everywhere
-	f.StringVar(&o.Cluster, "cluster", "", "`NAME` of the service that the client belongs to")
+	f.StringVar(&o.Cluster, "cluster", "", "`NAME` of the node's cluster, such as the service that the client belongs to")
 	o.Server = "127.0.0.1:18000"
-	f.Var(&only{to: &o.Server}, "server", "`HOST:PORT` or unix:///PATH where the server is; several are one name with an address of each in DNS")
-	trusted := "TLS, with the system's CAs unless --tls-ca says others"
+	f.Var(&only{to: &o.Server}, "server", "`HOST:PORT` or unix:///PATH of the server; for several servers, a DNS name that has all their addresses")
+	trusted := "use TLS, with the system's CAs unless --tls-ca names another"
 	if name == "envoy" {
-		trusted = "TLS; needs --tls-ca, for Envoy knows no CAs by itself"
+		trusted = "use TLS; needs --tls-ca, because Envoy trusts no CA by default"
 	}
 	f.BoolVar(&secure, "tls", false, trusted)
-	f.StringVar(&tls.CA, "tls-ca", "", "`FILE` with the CA of the server's certificate, on the client's machine: TLS")
+	f.StringVar(&tls.CA, "tls-ca", "", "`FILE` with the CA of the server's certificate, on the client's machine; turns TLS on")
 	f.StringVar(&tls.Cert, "tls-cert", "", "`FILE` with the client's certificate (mutual TLS)")
 	f.StringVar(&tls.Key, "tls-key", "", "`FILE` with its private key")
-	f.StringVar(&tls.ServerName, "tls-server-name", "", "`NAME` in the server's certificate, if it is not that of --server")
+	f.StringVar(&tls.ServerName, "tls-server-name", "", "`NAME` in the server's certificate, if it differs from --server")
 	if name == "envoy" {
-		f.BoolVar(&o.Delta, "delta", true, "incremental xDS; --delta=false is state of the world, which cannot tell Envoy of all that is gone")
-		f.BoolVar(&o.PerType, "per-type", false, "a stream for each type instead of one for all (ADS); then no resource may say ads: {}")
-		f.BoolVar(&o.REST, "rest", false, "polls over REST-JSON instead of gRPC; --server is where --rest-listen of the server is; no resource may say ads: {}")
+		f.BoolVar(&o.Delta, "delta", true, "use delta (incremental) xDS; --delta=false is SotW (state of the world), which removes only listeners, clusters and scoped routes")
+		f.BoolVar(&o.PerType, "per-type", false, "use one stream for each type instead of one for all (ADS); then no resource may contain ads: {}")
+		f.BoolVar(&o.REST, "rest", false, "poll over REST-JSON instead of gRPC; --server is the address of the server's --rest-listen; no resource may contain ads: {}")
 		f.StringVar(&o.Admin, "admin", bootstrap.DefaultAdmin, "`IP:PORT` or unix:///PATH of Envoy's admin interface")
-		f.StringVar(&from, "from", "", "`FILE` with a bootstrap, such as that of chancery import: what is in it stays, but for where resources come from; node, cluster and admin interface are its own unless their flags are given")
+		f.StringVar(&from, "from", "", "`FILE` with a bootstrap, such as chancery import writes: all of it is kept, except the server that resources come from; --node, --cluster and --admin replace its own values if they are given")
 		setFlag(f, &sets)
 	}
 	return cmd
@@ -134,9 +134,9 @@ type only struct {
 func (o *only) Set(value string) error {
 	switch {
 	case o.given:
-		return fmt.Errorf("one address, and %q is there already; several servers are one name with an address of each in DNS", *o.to)
+		return fmt.Errorf("only one address is allowed, and %q was given before; for several servers, use a DNS name that has all their addresses", *o.to)
 	case strings.Contains(value, ","):
-		return fmt.Errorf("one address, and %q is a list; several servers are one name with an address of each in DNS", value)
+		return fmt.Errorf("only one address is allowed, and %q is a list; for several servers, use a DNS name that has all their addresses", value)
 	}
 	*o.to, o.given = value, true
 	return nil

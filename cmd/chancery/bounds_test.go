@@ -94,7 +94,7 @@ func TestBoundsAreSeen(t *testing.T) {
 				}()
 			}
 		}},
-		{"--max-request 64KiB --max-unfinished 128KiB", "unfinished", conn, "more bytes than all may have", func(d *daemon) {
+		{"--max-request 64KiB --max-unfinished 128KiB", "unfinished", conn, "more bytes than the limit for all clients", func(d *daemon) {
 			f := flood(d.T, d.conn.Target())
 			for i := range uint32(3) { // small ones, in sum
 				f.open(2*i + 1)

@@ -34,28 +34,29 @@ func checkCommand() *cobra.Command {
 	var k checking
 	cmd := &cobra.Command{
 		Use:   "check DIR|FILE|-...",
-		Short: "Check files of configuration",
-		Long: `Check reads directories as serve does, files, or stdin (-), and tells every
-mistake with its place. Nothing is served, and without --envoy no other program
-is asked. See "chancery serve --help" for what files may hold.
+		Short: "Check configuration files for errors",
+		Long: `Check validates configuration offline and reports every error with its location.
+It reads directories as serve does, files, or standard input (-). It serves nothing,
+and runs no other program unless --envoy is given. "chancery serve --help" describes
+the files.
 
-It also finds what Envoy would refuse: values that Envoy's API does not allow,
-inside of every typed_config too, and what Envoy was seen to refuse besides, such
-as two virtual hosts with one domain. What an extension thinks of its settings,
-Envoy alone knows: --envoy asks one.
+It also reports what Envoy would refuse: values that Envoy's API does not allow,
+also inside every typed_config, and other errors that Envoy is known to refuse, such
+as two virtual hosts with the same domain. Only Envoy itself can check the settings
+of an extension: --envoy runs a real one.
 
-_bootstrap.yaml, which "chancery import" writes into the directory, or the file of
---bootstrap, says what Envoy has from its bootstrap: clusters and secrets in there are
-not missed, and --envoy gives it the extensions in there.
+_bootstrap.yaml, which "chancery import" writes into the directory, or the file given by
+--bootstrap, is the bootstrap of the Envoy that gets the resources. Clusters and secrets
+in it count as present, and --envoy gives Envoy the extensions in it.
 
-Warnings tell what is doubtful, such as a reference to a resource that no file
-has, or a resource that nothing refers to.
+A warning reports what is probably wrong, such as a reference to a resource that no
+file has, or a resource that nothing refers to.
 
-Each finding has a code, such as XDS0301. --explain tells what it means and what
-to do. The first 100 mistakes and the first 100 warnings are told, and how many more
-there are; --max-findings 0 tells all.
+Each finding has a code, such as XDS0301. --explain prints what it means and how to
+fix it. Check reports the first 100 errors and the first 100 warnings, and the number
+of all others; --max-findings 0 reports all.
 
-Exit codes: 0 no mistake, and with --strict no warning; 1 there is one; 2 wrong use.`,
+Exit codes: 0 no error, and with --strict no warning; 1 there is one; 2 wrong usage.`,
 		Example: `  chancery check ./config
   chancery check ./config --envoy /usr/bin/envoy
   chancery check --explain XDS0301
@@ -64,9 +65,9 @@ Exit codes: 0 no mistake, and with --strict no warning; 1 there is one; 2 wrong 
 		Args: func(_ *cobra.Command, args []string) error {
 			switch n := len(args); {
 			case n == 0 && k.explain == "":
-				return errors.New("check wants a directory, a file, or - for stdin")
+				return errors.New("check needs a directory, a file, or - for standard input")
 			case n > 0 && k.explain != "":
-				return errors.New("--explain wants a code and no files")
+				return errors.New("--explain needs a code, and no files")
 			}
 			return nil
 		},
@@ -79,12 +80,12 @@ Exit codes: 0 no mistake, and with --strict no warning; 1 there is one; 2 wrong 
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.StringVarP(&k.output, "output", "o", "text", "`FORMAT` of what is found: "+report.Names)
-	f.BoolVar(&k.strict, "strict", false, "fail if there is a warning, too")
-	f.IntVar(&k.opts.Most, "max-findings", protofile.MaxProblems, "largest `number` of mistakes, and of warnings, that are told; the others are counted. 0: all")
-	f.StringSliceVar(&k.ignore, "ignore", nil, "`CODES` of findings that are not told; what keeps a server from its files (XDS01, XDS0601) is always told")
-	f.StringVar(&k.explain, "explain", "", "tell what a `CODE` means, and what to do")
-	f.StringVar(&k.envoy, "envoy", "", "`PATH` of an Envoy that is asked, too: it is given the resources (envoy --mode validate)")
+	f.StringVarP(&k.output, "output", "o", "text", "`FORMAT` of the findings: "+report.Names)
+	f.BoolVar(&k.strict, "strict", false, "exit with code 1 for warnings, too")
+	f.IntVar(&k.opts.Most, "max-findings", protofile.MaxProblems, "maximum `number` of errors, and of warnings, to report; the others are only counted. 0: all")
+	f.StringSliceVar(&k.ignore, "ignore", nil, "`CODES` of findings not to report; errors with which no server loads the files (XDS01, XDS0601) are always reported")
+	f.StringVar(&k.explain, "explain", "", "print what a `CODE` means and how to fix it")
+	f.StringVar(&k.envoy, "envoy", "", "`PATH` of an Envoy that validates the resources, too (envoy --mode validate)")
 	offer(cmd, "output", slices.Sorted(maps.Keys(report.Formats))...)
 	var codes []string
 	for _, kind := range findings.All() {
@@ -92,9 +93,9 @@ Exit codes: 0 no mistake, and with --strict no warning; 1 there is one; 2 wrong 
 	}
 	offer(cmd, "explain", codes...)
 	offer(cmd, "ignore", codes...)
-	f.StringVar(&k.bootstrap, "bootstrap", "", "`FILE` with the bootstrap of the Envoy that gets the resources, in place of _bootstrap.yaml of the directories")
+	f.StringVar(&k.bootstrap, "bootstrap", "", "`FILE` with the bootstrap of the Envoy that gets the resources, instead of _bootstrap.yaml in the directories")
 	setFlag(f, &k.sets)
-	sizeVar(f, &k.opts.MaxFile, "max-file", 64<<20, "largest `SIZE` of a file")
+	sizeVar(f, &k.opts.MaxFile, "max-file", 64<<20, "maximum `SIZE` of a file")
 	followFlag(f, &k.opts.FollowLinksOutside)
 	v2Flag(f, &k.opts.V2)
 	return cmd
@@ -110,7 +111,7 @@ func offer(cmd *cobra.Command, flag string, values ...string) {
 func (k *checking) explained(cmd *cobra.Command) error {
 	kind, ok := findings.Explain(k.explain)
 	if !ok {
-		return fmt.Errorf("--explain: no finding has the code %q: docs/findings.md has all of them", k.explain)
+		return fmt.Errorf("--explain: no finding has the code %q: docs/findings.md lists all codes", k.explain)
 	}
 	_, err := fmt.Fprint(cmd.OutOrStdout(), kind.Text())
 	return err
@@ -124,7 +125,7 @@ func (k *checking) ignored() (codes []findings.Code, err error) {
 		case !ok:
 			return nil, fmt.Errorf("--ignore: no finding has the code %q", name)
 		case kind.Code.Always():
-			return nil, fmt.Errorf("--ignore: %s keeps the files from being served, and cannot be ignored", kind.Code)
+			return nil, fmt.Errorf("--ignore: %s cannot be ignored: no server loads files with this error", kind.Code)
 		}
 		codes = append(codes, kind.Code)
 	}
@@ -134,14 +135,14 @@ func (k *checking) ignored() (codes []findings.Code, err error) {
 func (k *checking) run(cmd *cobra.Command, args []string) error {
 	write := report.Formats[k.output]
 	if write == nil {
-		return fmt.Errorf("--output: %q is none of %s", k.output, report.Names)
+		return fmt.Errorf("--output: must be %s, not %q", report.Names, k.output)
 	}
 	if err := checkMaxFile(k.opts.MaxFile); err != nil {
 		return err
 	}
 	switch {
 	case k.opts.Most < 0:
-		return fmt.Errorf("--max-findings %d: want 0 or more", k.opts.Most)
+		return fmt.Errorf("--max-findings: must be 0 or more, not %d", k.opts.Most)
 	case k.opts.Most == 0:
 		k.opts.Most = -1
 	}
@@ -166,13 +167,13 @@ func (k *checking) run(cmd *cobra.Command, args []string) error {
 	r := report.Report{Program: version(), Files: c.Files, Groups: c.Groups}
 	switch {
 	case len(wrong) > 0 && k.envoy != "":
-		first := findings.Problem{File: wrong[0].File, Code: findings.NotTried, Warning: true, Message: "Envoy was not asked about anything: what it has from this file is not known"}
+		first := findings.Problem{File: wrong[0].File, Code: findings.NotTried, Warning: true, Message: "Envoy did not validate anything: the content of this file is unknown"}
 		c = c.With(wrong, []findings.Problem{first}, k.opts.Most)
 	case len(wrong) > 0:
 		c = c.With(wrong, nil, k.opts.Most)
 	case k.envoy != "":
 		if c, err = k.ask(cmd.Context(), c); err != nil {
-			return failure{err, "--envoy wants the path of an Envoy that runs on this machine"}
+			return failure{err, "--envoy must be the path of an Envoy that can run on this machine"}
 		}
 	}
 	for _, n := range c.Counts {

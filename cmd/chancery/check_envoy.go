@@ -16,7 +16,7 @@ import (
 )
 
 // quotes stands for what Envoy says of what has secrets in it.
-const quotes = "it quotes a resource with secrets, so its words are not told"
+const quotes = "the reason is not shown, because it may quote a secret"
 
 // ask adds what a real Envoy says of the resources in which nothing is wrong by itself. It
 // is asked about each group with what that includes, as no Envoy has all of them.
@@ -84,7 +84,7 @@ func (k *checking) askOf(ctx context.Context, loaded []dir.Loaded) (errs, warnin
 	for _, i := range answer.Skipped {
 		l := asked[i]
 		if n := skipped[l.Type.URL]; n > 0 {
-			p := l.Pos.Problem(findings.NotTried, fmt.Sprintf("Envoy was not asked about %s, of which %q is the first", count(n, l.Type.String()+" resource"), l.Name))
+			p := l.Pos.Problem(findings.NotTried, fmt.Sprintf("Envoy did not validate %s; the first is %q", count(n, l.Type.String()+" resource"), l.Name))
 			p.Warning = true
 			warnings = append(warnings, p)
 			skipped[l.Type.URL] = 0

@@ -45,7 +45,7 @@ key: {fragments: [{string_key: k}]}
 	for _, want := range []string{
 		`a.yaml:1:1: Envoy refuses RDS "r": `, "/nowhere/at/all", "[XDS0901]",
 		"a.yaml:12:18: connect_timeout: must be more than 0s, not -1s [XDS0301]",
-		`a.yaml:14:1: warning: Envoy was not asked about 1 SRDS resource, of which "s" is the first [XDS0902]`,
+		`a.yaml:14:1: warning: Envoy did not validate 1 SRDS resource; the first is "s" [XDS0902]`,
 		"2 errors, 2 warnings",
 	} {
 		if !strings.Contains(string(out), want) {
@@ -88,7 +88,7 @@ func TestCheckConcealsEnvoysWords(t *testing.T) {
 	for _, format := range []string{"text", "json", "sarif", "github", "junit"} {
 		var stdout, stderr strings.Builder
 		code := run([]string{"check", root, "--envoy", envoy, "-o", format}, &stdout, &stderr)
-		if said := stdout.String() + stderr.String(); code != failed || strings.Contains(said, "hunter2") || !strings.Contains(said, "it quotes a resource with secrets, so its words are not told") {
+		if said := stdout.String() + stderr.String(); code != failed || strings.Contains(said, "hunter2") || !strings.Contains(said, "the reason is not shown, because it may quote a secret") {
 			t.Errorf("SAFE-6 %s: %d\n%s", format, code, said)
 		}
 	}
@@ -106,13 +106,13 @@ func TestCheckBesideBootstrap(t *testing.T) {
 	}
 	for bootstrap, want := range map[string]string{
 		"static_resources: {clusters: [{name: hunter2}]}":                                              "hunter2 is bad",
-		"static_resources: {secrets: [{name: s, generic_secret: {secret: {inline_string: hunter2}}}]}": "it quotes a resource with secrets, so its words are not told",
+		"static_resources: {secrets: [{name: s, generic_secret: {secret: {inline_string: hunter2}}}]}": "the reason is not shown, because it may quote a secret",
 	} {
 		write(t, root, "_bootstrap.yaml", bootstrap)
 		var stdout, stderr strings.Builder
 		code := run([]string{"check", root, "--envoy", envoy}, &stdout, &stderr)
 		want = filepath.Join(root, "_bootstrap.yaml") + ": Envoy refuses what is in " + filepath.Join(root, "_bootstrap.yaml") + ": " + want + " [XDS0901]\n"
-		if said := stdout.String(); code != failed || !strings.HasPrefix(said, want) || !strings.Contains(said, `Envoy was not asked about 1 CDS resource, of which "a" is the first`) {
+		if said := stdout.String(); code != failed || !strings.HasPrefix(said, want) || !strings.Contains(said, `Envoy did not validate 1 CDS resource; the first is "a"`) {
 			t.Errorf("SAFE-6 %d, want %s, and it says\n%s%s", code, want, said, &stderr)
 		}
 	}

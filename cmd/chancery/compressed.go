@@ -11,7 +11,7 @@ import (
 // anybody counts these. What gRPC does not know it refuses by itself, and nobody is told.
 type refusing string
 
-var errCompressed = errors.New("compressed requests are not taken")
+var errCompressed = errors.New("compressed requests are not supported")
 
 func init() { // as gRPC wants it
 	for _, name := range []refusing{"gzip", "deflate", "snappy", "zstd", "br"} {

@@ -14,7 +14,7 @@ import (
 func (s *serving) raiseFiles() listen.Files {
 	files, err := listen.RaiseFiles()
 	if err != nil {
-		s.log.Warn("the limit of open files cannot be raised", "error", err)
+		s.log.Warn("cannot raise the limit of open files", "error", err)
 	}
 	return files
 }
@@ -33,12 +33,12 @@ func (s *serving) connections(files listen.Files, m *process.Metrics) (clients, 
 	}
 	switch {
 	case files.Few():
-		s.log.Warn("the limit of open files is low: there is room for few clients", "files", files.Soft, "clients", most, "hint", moreFiles)
+		s.log.Warn("the limit of open files is low: only few clients can connect", "files", files.Soft, "clients", most, "hint", moreFiles)
 	case files.Soft != 0:
 		s.log.Info("limit of open files", "files", files.Soft, "clients", most)
 	}
 	if asked > most {
-		s.log.Warn("--max-connections is cut to what the limit of open files has room for", "asked", asked, "clients", most, "hint", moreFiles)
+		s.log.Warn("--max-connections was lowered to what the limit of open files allows", "asked", asked, "clients", most, "hint", moreFiles)
 	}
 	clients, probes = listen.NewLimit(most), listen.NewLimit(files.Reserve()/4)
 	var closed atomic.Uint64
@@ -55,7 +55,7 @@ func (s *serving) crowd(what string, most int) func(peer net.Addr) {
 	var lines repeats.Counter
 	return func(peer net.Addr) {
 		tell := func(more ...any) {
-			s.log.Warn("too many connections: one was closed, of the address that has most",
+			s.log.Warn("too many connections: closed one from the address with the most",
 				append([]any{"connections", what, "open", most, "peer", cmp.Or(peer.String(), "unix")}, more...)...)
 		}
 		if lines.Say("", what, 1, func(n int, _ []string) { tell("repeated", n) }) {

@@ -109,7 +109,7 @@ func TestMaxConnections(t *testing.T) {
 		for range 4 {
 			idle(t, d.conn.Target())
 		}
-		const closed = "too many connections: one was closed, of the address that has most"
+		const closed = "too many connections: closed one from the address with the most"
 		if line := d.logged(closed); fmt.Sprintf("%v, %v, %v", line["connections"], line["open"], line["repeated"]) != "of clients, 3, <nil>" {
 			t.Error(line)
 		}
@@ -182,7 +182,7 @@ func TestRoomForProbes(t *testing.T) {
 // SAFE-9: whoever asks for more connections than there are files gets what there is room for;
 // that these are few for a fleet is a warning.
 func TestRoomForConnections(t *testing.T) {
-	const low, cut = "level=WARN msg=\"the limit of open files is low: there is room for few clients\" ", "level=WARN msg=\"--max-connections is cut to what the limit of open files has room for\" "
+	const low, cut = "level=WARN msg=\"the limit of open files is low: only few clients can connect\" ", "level=WARN msg=\"--max-connections was lowered to what the limit of open files allows\" "
 	const enough, more = "level=INFO msg=\"limit of open files\" ", " hint=\"raise the hard limit: LimitNOFILE= of systemd, ulimit -Hn\"\n"
 	for _, tt := range []struct {
 		asked int

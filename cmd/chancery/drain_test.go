@@ -130,7 +130,7 @@ func TestSilentPeersDelayNoEnd(t *testing.T) {
 			time.Sleep(100 * time.Millisecond) // both are accepted
 			start := time.Now()
 			d.signal(syscall.SIGTERM)
-			d.logged("ending streams")
+			d.logged("shutting down: closing streams")
 			if signals == 2 {
 				d.signal(syscall.SIGTERM)
 			}

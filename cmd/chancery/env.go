@@ -61,7 +61,7 @@ func slips(cmd *cobra.Command, environ []string) (warnings []string) {
 			continue
 		}
 		if near := protofile.Nearest(strings.TrimPrefix(name, prefix), slices.Values(own)); near != "" {
-			warnings = append(warnings, fmt.Sprintf("environment variable %s is of no flag: did you mean %s?", name, prefix+near))
+			warnings = append(warnings, fmt.Sprintf("no flag uses the environment variable %s: did you mean %s?", name, prefix+near))
 		}
 	}
 	return warnings

@@ -49,7 +49,7 @@ func exportCommand() *cobra.Command {
 	var e exporting
 	cmd := &cobra.Command{
 		Use:   "export DIR --out OUT",
-		Short: "Write files that Envoy runs from without a server",
+		Short: "Write files that Envoy can run from without a server",
 		Long: `Export loads DIR as serve does, and writes it to OUT as files that Envoy itself
 reads, without a server. Then
 
@@ -57,41 +57,42 @@ reads, without a server. Then
 
 runs from them, and follows them when they change. In OUT are
 
-  bootstrap.json         a bootstrap for Envoy that leads to the files
+  bootstrap.json         a bootstrap for Envoy that points to the files
   current                a link to the newest export; Envoy reads through it
   current/lds.yaml       all listeners; clusters in cds, scopes in srds
   current/eds/NAME.yaml  the endpoints of one cluster; likewise rds, sds, ecds and the others
 
-Config sources that lead to a server (ads, self, api_config_source) are replaced
-by the file (path_config_source), at any depth. Resources that Envoy cannot read
-from a file become part of what refers to them: virtual hosts (VHDS), routes of
-scopes, endpoints of LEDS. If a resource refers to something that is not in DIR,
-there is an empty file for it, and a warning.
+Export replaces config sources that point to a server (ads, self, api_config_source)
+by the file (path_config_source), at any depth. It copies resources that Envoy cannot
+read from a file into the resources that refer to them: virtual hosts (VHDS), routes
+of scopes, endpoints of LEDS. If a resource refers to something that is not in DIR,
+export writes an empty file for it, and a warning.
 
 One rename replaces the previous export: completely or not at all. If clusters are
-new or gone, the export takes up to four steps, --settle apart: new clusters
-first, then listeners and routes, then removals. Envoy cannot say when it is ready.
+added or removed, the export takes up to four steps: new clusters first, then
+listeners and routes, then removals. It waits --settle between two steps, because
+Envoy does not report when it has loaded the files.
 
 With --watch, OUT follows DIR until SIGTERM or SIGINT. An error in DIR or a full
 disk is logged and leaves OUT as it is; SIGHUP tries again at once.
 
 If DIR has groups, the Envoy gets those that match --node and --cluster.
 
-OUT must not be inside DIR. If it does not exist it is made, with mode 0750;
-whoever can read OUT can read the secrets in it. If Envoy sees OUT at another
+OUT must not be inside DIR. If it does not exist it is created, with mode 0750;
+everyone who can read OUT can read the secrets in it. If Envoy sees OUT at another
 path, use --path-prefix, and mount OUT itself, not a directory inside it.
 
-Envoy needs an inotify instance for each file that it watches, and aborts if there
-are no more: fs.inotify.max_user_instances is often 128.
+Envoy needs an inotify instance for each file that it watches, and aborts if none is
+left: fs.inotify.max_user_instances is often 128, and can be raised.
 
-Exit codes: 0 done, or ended by a signal; 1 DIR cannot be loaded, or OUT not be
-written; 2 wrong usage.`,
+Exit codes: 0 done, or ended by a signal; 1 DIR cannot be loaded, or OUT cannot
+be written; 2 wrong usage.`,
 		Example: `  chancery export ./config --out /var/lib/envoy && envoy -c /var/lib/envoy/bootstrap.json
   chancery export ./config --out /var/lib/envoy --format json --watch
   chancery export ./config --out ./out --path-prefix /etc/envoy   # mount ./out at /etc/envoy`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return fmt.Errorf("export wants one directory, not %d", len(args))
+				return fmt.Errorf("export needs one directory, not %d", len(args))
 			}
 			return nil
 		},
@@ -107,19 +108,19 @@ written; 2 wrong usage.`,
 	host, _ := os.Hostname()
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.StringVar(&e.out, "out", "", "`DIRECTORY` to write to; made if it is not there")
+	f.StringVar(&e.out, "out", "", "`DIRECTORY` to write to; created if it does not exist")
 	f.StringVar(&e.format, "format", "yaml", "`FORMAT` of the files: yaml, json, pb_text or pb")
-	f.BoolVar(&e.watch, "watch", false, "follow the changes of DIR")
-	f.DurationVar(&e.options.Settle, "settle", time.Second, "`time` that Envoy has between the steps of a change; 0: all in one step")
-	f.StringVar(&e.options.Prefix, "path-prefix", "", "`PATH` at which Envoy finds OUT; the absolute path of OUT if empty")
-	f.BoolVar(&e.options.KeepSources, "keep-config-sources", false, "leave resources as they are, and write no bootstrap")
-	f.StringVar(&e.client.Node, "node", host, "`ID` of the Envoy in the bootstrap; by default the name of this machine")
+	f.BoolVar(&e.watch, "watch", false, "keep running, and export again when DIR changes")
+	f.DurationVar(&e.options.Settle, "settle", time.Second, "`time` between two steps of a change, in which Envoy loads the files; 0: all in one step")
+	f.StringVar(&e.options.Prefix, "path-prefix", "", "`PATH` at which Envoy sees OUT; default: the absolute path of OUT")
+	f.BoolVar(&e.options.KeepSources, "keep-config-sources", false, "leave the config sources in resources as they are, and write no bootstrap")
+	f.StringVar(&e.client.Node, "node", host, "`ID` of Envoy's node in the bootstrap; default: the host name of this machine")
 	f.Lookup("node").DefValue = "" // the same help everywhere
-	f.StringVar(&e.client.Cluster, "cluster", "", "`NAME` of the service that the Envoy belongs to")
+	f.StringVar(&e.client.Cluster, "cluster", "", "`NAME` of the node's cluster, such as the service that Envoy belongs to")
 	f.StringVar(&e.client.Admin, "admin", bootstrap.DefaultAdmin, "`IP:PORT` or unix:///PATH of Envoy's admin interface")
-	f.BoolVar(&e.load.AllowMassDelete, "allow-mass-delete", false, "let a reload remove more than half of a type, and an empty DIR everything")
+	f.BoolVar(&e.load.AllowMassDelete, "allow-mass-delete", false, "allow a reload to remove more than half of the resources of a type, and an empty DIR to remove all")
 	setFlag(f, &e.sets)
-	sizeVar(f, &e.load.MaxFile, "max-file", 64<<20, "largest `SIZE` of a file of DIR")
+	sizeVar(f, &e.load.MaxFile, "max-file", 64<<20, "maximum `SIZE` of a file in DIR")
 	followFlag(f, &e.load.FollowLinksOutside)
 	v2Flag(f, &e.load.V2)
 	e.logging.flags(f)
@@ -133,7 +134,7 @@ func (e *exporting) check() error {
 	case e.out == "":
 		return errors.New("--out is missing: the directory to write to")
 	case e.options.Settle < 0:
-		return errors.New("--settle is negative")
+		return errors.New("--settle must not be negative")
 	}
 	if err := checkMaxFile(e.load.MaxFile); err != nil {
 		return err
@@ -159,13 +160,13 @@ func (e *exporting) check() error {
 func (e *exporting) apart() error {
 	inside, err := export.Inside(e.out, e.dir)
 	if inside {
-		return fmt.Errorf("--out: %s is in %s, from where it would be loaded: choose a directory outside", e.out, e.dir)
+		return fmt.Errorf("--out: %s is inside %s, so the export would be loaded again: choose a directory outside", e.out, e.dir)
 	}
 	if err == nil {
 		inside, err = export.Inside(e.dir, filepath.Join(e.out, ".generations"))
 	}
 	if inside {
-		return fmt.Errorf("--out: %s is an export itself, which would be replaced", e.dir)
+		return fmt.Errorf("--out: DIR %s is part of this export, which would be replaced: choose another directory", e.dir)
 	}
 	if err != nil {
 		return failure{err, ""}
@@ -188,7 +189,7 @@ func (e *exporting) run() error {
 	e.options.Types = e.load.Types
 	e.store = store.New()
 	e.load.CEL = cel.Compile
-	e.load.Log, e.load.Flag, e.load.Review, e.load.HowToAllow = e.log, flagOf, e.review, "export anew: a start takes DIR as it is"
+	e.load.Log, e.load.Flag, e.load.Review, e.load.HowToAllow = e.log, flagOf, e.review, "start the export again: a start accepts DIR as it is"
 	e.load.Done = func(_ time.Time, err error) {
 		if err == nil {
 			ring(changed)
@@ -200,7 +201,7 @@ func (e *exporting) run() error {
 	case err != nil:
 		return notLoaded(e.stderr, e.dir, "exported", err)
 	case len(report.Counts) == 0 && !e.load.AllowMassDelete:
-		return failure{fmt.Errorf("there is nothing to export: no file in %s has a resource", e.dir), "--allow-mass-delete exports that"}
+		return failure{fmt.Errorf("there is nothing to export: no file in %s has a resource", e.dir), "--allow-mass-delete exports an empty directory"}
 	}
 	if e.to, err = export.Open(e.out, e.options); err != nil {
 		return failure{err, ""}
@@ -285,10 +286,10 @@ func (e *exporting) export(ctx context.Context) error {
 	}
 	warnings := r.Warnings
 	if e.secrets.Load() && e.to.Exposed() {
-		warnings = append(warnings, fmt.Sprintf("every user of this machine may read the secrets in %s: chmod o= %[1]s", e.out))
+		warnings = append(warnings, fmt.Sprintf("every user of this machine can read the secrets in %s: run chmod o= %[1]s", e.out))
 	}
 	if r.Watches > inotify {
-		warnings = append(warnings, fmt.Sprintf("Envoy takes an inotify instance for each of %d files, and aborts if there are no more: raise fs.inotify.max_user_instances where it runs, often 128, well above that", r.Watches))
+		warnings = append(warnings, fmt.Sprintf("Envoy needs an inotify instance for each of %d files, and aborts if none is left: raise fs.inotify.max_user_instances, often 128, well above that number where Envoy runs", r.Watches))
 	}
 	e.warn(warnings)
 	if !e.watch {

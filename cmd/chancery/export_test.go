@@ -96,7 +96,7 @@ func TestExportWatch(t *testing.T) {
 		write(t, dir, "a.yaml", cluster("a"))
 		exporter(t, nil, dir, out).logged("exported")
 		second := exporter(t, nil, dir, out)
-		second.logged("chancery: error: lock " + out + ": another program exports to it")
+		second.logged("chancery: error: lock " + out + ": another program exports to this directory")
 		second.exits(1)
 	})
 

@@ -44,21 +44,21 @@ type front struct {
 
 // flags are those of where to listen, with what: of others, too.
 func (f *front) flags(set *pflag.FlagSet, rest *string, insecureSecrets *bool, monitor *string) {
-	set.StringSliceVar(&f.addresses, "listen", []string{"127.0.0.1:18000"}, "`HOST:PORT` or unix:///PATH to serve xDS at, more than once if wanted; 0.0.0.0 is all interfaces, port 0 any free port")
+	set.StringSliceVar(&f.addresses, "listen", []string{"127.0.0.1:18000"}, "`HOST:PORT` or unix:///PATH to serve xDS on; may be repeated; 0.0.0.0 means all interfaces, port 0 any free port")
 	set.Lookup("listen").DefValue = "127.0.0.1:18000" // without brackets
-	set.StringVar(rest, "rest-listen", "", "`HOST:PORT` or unix:///PATH to serve xDS over REST-JSON at, as --listen does over gRPC; nowhere if empty")
-	set.StringVar(monitor, "metrics-listen", "", "`HOST:PORT` for /metrics, /healthz and /readyz, and profiles if only this machine can reach it; none if empty")
-	set.StringVar(&f.tls.Cert, "tls-cert", "", "`FILE` with the server's certificate, in PEM: serve TLS")
+	set.StringVar(rest, "rest-listen", "", "`HOST:PORT` or unix:///PATH to serve xDS over REST-JSON on; empty: no REST-JSON")
+	set.StringVar(monitor, "metrics-listen", "", "`HOST:PORT` to serve /metrics, /healthz and /readyz on, and profiles (/debug/pprof) if only this machine can reach it; empty: none of them")
+	set.StringVar(&f.tls.Cert, "tls-cert", "", "`FILE` with the server's certificate, in PEM; turns TLS on")
 	set.StringVar(&f.tls.Key, "tls-key", "", "`FILE` with its private key")
-	set.StringVar(&f.tls.ClientCA, "client-ca", "", "`FILE` with the CA that certificates of clients must be of (mutual TLS)")
-	set.BoolVar(insecureSecrets, "insecure-secrets", false, "send secrets to other machines in plain text, or without asking clients for certificates")
-	set.BoolVar(&f.reflection, "reflection", false, "say which gRPC services there are, to whoever asks (grpcurl)")
+	set.StringVar(&f.tls.ClientCA, "client-ca", "", "`FILE` with the CA that the clients' certificates must chain to (mutual TLS)")
+	set.BoolVar(insecureSecrets, "insecure-secrets", false, "allow sending secrets to other machines in plain text, or to clients without certificates")
+	set.BoolVar(&f.reflection, "reflection", false, "serve gRPC reflection, which lists the services for tools such as grpcurl")
 }
 
 // ageFlags are those of when connections end.
 func (f *front) ageFlags(set *pflag.FlagSet) {
-	set.DurationVar(&f.age.Max, "max-connection-age", 0, "`time`, and up to half as long again, after which a stream is ended and its connection with it, so that clients spread over replicas; 0: never")
-	set.DurationVar(&f.age.Grace, "max-connection-age-grace", 10*time.Second, "`time` that a stream that old waits for its client's answers")
+	set.DurationVar(&f.age.Max, "max-connection-age", 0, "`time`, plus a random part of up to a half, after which a stream and its connection are closed, so that clients spread over replicas; 0: never")
+	set.DurationVar(&f.age.Grace, "max-connection-age-grace", 10*time.Second, "`time` that such a stream waits for the ACKs of its client before it is closed")
 }
 
 // check parses the addresses; an error is one of usage.
@@ -75,9 +75,9 @@ func (f *front) check() error {
 	}
 	switch {
 	case f.tls.Configured() && (f.tls.Cert == "" || f.tls.Key == ""):
-		return errors.New("TLS wants both --tls-cert and --tls-key; --client-ca goes with them")
+		return errors.New("TLS needs both --tls-cert and --tls-key; --client-ca needs them, too")
 	case f.age.Max > 0 && f.age.Max < time.Second:
-		return errors.New("--max-connection-age: less than a second, in which clients come and go and do nothing else")
+		return errors.New("--max-connection-age: must be at least 1s, or 0 for no maximum: clients would do nothing but reconnect")
 	}
 	return errors.Join(timeFlag{"max-connection-age", f.age.Max, 0, 365 * 24 * time.Hour}.check(), timeFlag{"max-connection-age-grace", f.age.Grace, 0, longest}.check())
 }

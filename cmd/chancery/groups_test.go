@@ -102,7 +102,7 @@ func TestGroupsServed(t *testing.T) {
 		t.Fatal(err)
 	}
 	base.send(&discoveryv3.DiscoveryRequest{TypeUrl: r.TypeUrl, ResponseNonce: r.Nonce, ResourceNames: []string{xds.Wildcard}, ErrorDetail: &rpcstatus.Status{Message: "Error adding/updating cluster(s) own: no"}})
-	if line := d.logged("client refused a response"); !strings.HasPrefix(fmt.Sprint(line["at"]), "["+filepath.Join(d.dir, "base", "b.yaml")+":1:1") {
+	if line := d.logged("client refused a response (NACK)"); !strings.HasPrefix(fmt.Sprint(line["at"]), "["+filepath.Join(d.dir, "base", "b.yaml")+":1:1") {
 		t.Error(line)
 	}
 }

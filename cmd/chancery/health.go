@@ -26,12 +26,12 @@ func healthCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "health",
 		Short: "Ask a running server whether it is ready",
-		Long: `Health asks the chancery serve whose --metrics-listen is given whether it is ready
-(/readyz), or with --alive whether its process answers (/healthz). It is the probe
-of images that have no other program: HEALTHCHECK in a Dockerfile, or exec probes
-of Kubernetes.
+		Long: `Health asks a running "chancery serve" whether it is ready (/readyz), or with --alive
+whether its process answers (/healthz). Give it the same --metrics-listen as the
+server. Use it as the probe in images that have no other program: HEALTHCHECK in a
+Dockerfile, or exec probes of Kubernetes.
 
-Exit codes: 0 it is; 1 it is not, or nobody answers; 2 wrong use.`,
+Exit codes: 0 ready (or alive); 1 not ready, or no answer; 2 wrong usage.`,
 		Example: `  chancery health
   chancery health --metrics-listen 127.0.0.1:9090 --alive`,
 		Args: cobra.NoArgs,
@@ -41,9 +41,9 @@ Exit codes: 0 it is; 1 it is not, or nobody answers; 2 wrong use.`,
 			case err != nil:
 				return fmt.Errorf("--metrics-listen: %w", err)
 			case at.Network == "tcp" && at.Port == 0:
-				return errors.New("--metrics-listen: port 0 is any free port: say which it was")
+				return errors.New("--metrics-listen: port 0 means any free port: give the port that the server has logged")
 			case timeout <= 0:
-				return errors.New("--timeout: no server answers at once")
+				return errors.New("--timeout: must be more than 0")
 			}
 			path := "/readyz"
 			if alive {
@@ -61,10 +61,10 @@ Exit codes: 0 it is; 1 it is not, or nobody answers; 2 wrong use.`,
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.StringVar(&address, "metrics-listen", "127.0.0.1:9090", "`HOST:PORT` or unix:///PATH where chancery serve has its health; 0.0.0.0 is this machine")
+	f.StringVar(&address, "metrics-listen", "127.0.0.1:9090", "`HOST:PORT` or unix:///PATH of the server's --metrics-listen; 0.0.0.0 means this machine")
 	f.Lookup("metrics-listen").DefValue = "127.0.0.1:9090"
 	f.BoolVar(&alive, "alive", false, "ask whether the process answers, not whether it is ready")
-	f.DurationVar(&timeout, "timeout", 2*time.Second, "longest `time` to wait for the answer")
+	f.DurationVar(&timeout, "timeout", 2*time.Second, "maximum `time` to wait for the answer")
 	return cmd
 }
 
@@ -94,14 +94,14 @@ func askHealth(ctx context.Context, at listen.Address, path string) (string, err
 	resp, err := client.Do(r)
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return "", failure{fmt.Errorf("nobody at %s has answered in time (--timeout)", at), ""}
+		return "", failure{fmt.Errorf("the server at %s did not answer in time (--timeout)", at), ""}
 	case err != nil:
-		return "", failure{fmt.Errorf("nobody answers at %s: %w", at, errors.Unwrap(err)), "--metrics-listen must be that of chancery serve, which has none by default"}
+		return "", failure{fmt.Errorf("no server answers at %s: %w", at, errors.Unwrap(err)), "give the same --metrics-listen as for chancery serve, which has none by default"}
 	}
 	defer resp.Body.Close()
 	b, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 	if err != nil {
-		return "", failure{fmt.Errorf("the answer of %s ends: %w", at, err), ""}
+		return "", failure{fmt.Errorf("the answer of %s was cut off: %w", at, err), ""}
 	}
 	text := strings.TrimSpace(string(b))
 	if resp.StatusCode != http.StatusOK {

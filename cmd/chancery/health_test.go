@@ -27,8 +27,8 @@ func TestHealth(t *testing.T) {
 	chancery(t, 0, "ok\n", "health", "--metrics-listen", "0.0.0.0:"+port) // as serve was told
 
 	d.signal(syscall.SIGTERM)
-	d.logged("ending streams")
-	chancery(t, 1, "it is ending", "health", of)
+	d.logged("shutting down: closing streams")
+	chancery(t, 1, "the server is shutting down", "health", of)
 	chancery(t, 0, "ok\n", "health", of, "--alive")
 	d.signal(syscall.SIGTERM)
 }
@@ -50,7 +50,7 @@ func TestHealthOfSilence(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	chancery(t, 1, "nobody at "+l.Addr().String()+" has answered in time (--timeout)", "health", "--timeout", "200ms", "--metrics-listen", l.Addr().String())
+	chancery(t, 1, "the server at "+l.Addr().String()+" did not answer in time (--timeout)", "health", "--timeout", "200ms", "--metrics-listen", l.Addr().String())
 }
 
 // Of an answer that has no end, no more is read than any server says of its health.

@@ -94,16 +94,16 @@ const limits = "limits"
 func limitsTopic(serve *cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   limits,
-		Short: "What chancery serve bounds, and by which flags",
+		Short: "The limits of chancery serve, and their flags",
 		Long: `Each limit is a flag of chancery serve, or an environment variable:
 CHANCERY_MAX_STREAMS for --max-streams.
 
-What a client does wrong ends its own stream, with a status that says what was too
-much, and is a line of the log with its address, its node and the flag. Other
-clients notice nothing.
+A client that exceeds a limit loses its own stream, with a status that names the
+limit. The log has a line with the client's address, its node and the flag. Other
+clients are unaffected.
 
-A SIZE is a number of bytes, or has a unit: 67108864, 64MiB, 64MB, 1GiB. A time
-is a number with its unit: 500ms, 20s, 5m. "The memory limit" is that of the
+A SIZE is a number of bytes, or a number with a unit: 67108864, 64MiB, 64MB, 1GiB.
+A time is a number with a unit: 500ms, 20s, 5m. "The memory limit" is that of the
 cgroup or GOMEMLIMIT.`,
 	}
 	cmd.SetHelpFunc(func(cmd *cobra.Command, _ []string) {

@@ -32,7 +32,7 @@ func TestTitles(t *testing.T) {
 
 // A limit says what it counts and what it is by default.
 func TestLimitsTopic(t *testing.T) {
-	units := map[string]string{"number": "number of ", "SIZE": "SIZE of ", "time": "time ", "requests": "requests a second", "streams": "that end in a second"}
+	units := map[string]string{"number": "number of ", "SIZE": "SIZE of ", "time": "time ", "requests": "requests per second", "streams": "per second that end"}
 	found := 0
 	for _, set := range titles(serveCommand().Flags(), limits) {
 		set.VisitAll(func(f *pflag.Flag) {

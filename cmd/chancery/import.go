@@ -40,33 +40,34 @@ func importCommand() *cobra.Command {
 	var i importing
 	cmd := &cobra.Command{
 		Use:   "import FILE|DIR|- --out DIR",
-		Short: "Make resources of what an Envoy runs with",
-		Long: `Import makes a directory that "chancery serve" takes out of what an Envoy runs with:
+		Short: "Convert an Envoy's own configuration to files for chancery serve",
+		Long: `Import converts the configuration of an Envoy to a directory for "chancery serve":
 
   FILE           a bootstrap with static_resources, in YAML or JSON, or the config_dump
                  of Envoy's admin interface; "-" is standard input
   DIR            the files that an Envoy subscribes to (path_config_source), and its
                  bootstrap if it is there
-  --from-admin   a running Envoy, asked at its admin interface
+  --from-admin   the config_dump of a running Envoy, from its admin interface
 
-Each resource becomes a file of its own, such as listeners/NAME.yaml; comments stay.
-A listener without a name gets one of its port: listener_8080. What is imported and
-was read from a file or another server (path_config_source, api_config_source) is
-asked of this server (ads). A mapping in the place of a list and other forms that
-Envoy alone takes are written so that every reader takes them.
+Import writes each resource to its own file, such as listeners/NAME.yaml, with its
+comments. A listener without a name is named after its port: listener_8080. Config
+sources that read an imported resource from a file or another server
+(path_config_source, api_config_source) now read it from this server (ads). Forms that
+only Envoy accepts, such as a mapping instead of a list, become forms that every
+reader accepts.
 
-What no server can send stays in _bootstrap.yaml, which serve passes over: admin, node,
+What no server can send stays in _bootstrap.yaml, which serve ignores: admin, node,
 layered_runtime, stats_sinks and the like, and the clusters that they need.
-"chancery bootstrap envoy --from" makes a bootstrap of it that leads to the server.
+"chancery bootstrap envoy --from" makes a bootstrap from it that points to the server.
 
-The directory has to be new or empty, unless --force is given. All is written, or
-nothing. Files with secrets in them have mode 0600, and nothing of them is printed.
+The directory must be new or empty, unless --force is given. Import writes all files,
+or none. Files that contain secrets have mode 0600, and import never prints a secret.
 
-Envoy's admin interface writes "[redacted]" in the place of private keys and other
-secrets: a resource with that in it is refused, with the place and what to do, or left
-out with --without-redacted.
+Envoy's admin interface writes "[redacted]" instead of private keys and other secrets.
+A resource with that in it is an error, which names the place and says what to do;
+--without-redacted leaves such resources out.
 
-Exit codes: 0 imported; 1 not, and why; 2 wrong use.`,
+Exit codes: 0 imported; 1 not imported, with the reason; 2 wrong usage.`,
 		Example: `  chancery import /etc/envoy/envoy.yaml --out ./config
   chancery serve ./config
   chancery bootstrap envoy --from ./config/_bootstrap.yaml | envoy -c /dev/fd/0
@@ -74,13 +75,13 @@ Exit codes: 0 imported; 1 not, and why; 2 wrong use.`,
   chancery import --from-admin 127.0.0.1:9901 --out ./config
   chancery import /etc/envoy/xds --out ./config          # lds.yaml, cds.yaml, ...
   chancery import envoy.yaml --out ./config --split-routes --eds
-  chancery import envoy.yaml --dry-run                   # write nothing, say what would be`,
+  chancery import envoy.yaml --dry-run                   # write nothing, print what would be written`,
 		Args: func(_ *cobra.Command, args []string) error {
 			switch {
 			case i.admin != "" && len(args) > 0:
 				return errors.New("either a file or --from-admin, not both")
 			case i.admin == "" && len(args) != 1:
-				return fmt.Errorf("import wants one file or directory, not %d", len(args))
+				return fmt.Errorf("import needs one file or directory, not %d", len(args))
 			case i.to.Dir == "" && !i.dry:
 				return errors.New("--out is missing: the directory to write to")
 			}
@@ -99,15 +100,15 @@ Exit codes: 0 imported; 1 not, and why; 2 wrong use.`,
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.StringVarP(&i.to.Dir, "out", "o", "", "`DIRECTORY` to write to; made if it is not there")
+	f.StringVarP(&i.to.Dir, "out", "o", "", "`DIRECTORY` to write to; created if it does not exist")
 	f.StringVar(&i.admin, "from-admin", "", "`HOST:PORT` or unix:///PATH of the admin interface of an Envoy to import from")
-	f.BoolVar(&i.options.SplitRoutes, "split-routes", false, "make resources of the routes in listeners (RDS), so that a change of routes is one of routes alone")
-	f.BoolVar(&i.options.EDS, "eds", false, "make resources of the endpoints in STATIC clusters (EDS)")
-	f.BoolVar(&i.to.Force, "force", false, "replace files that are there, and leave others as they are")
-	f.BoolVar(&i.options.WithoutRedacted, "without-redacted", false, "leave out resources with secrets that the admin interface does not tell")
-	f.BoolVar(&i.dry, "dry-run", false, "write nothing, and say what would be written")
+	f.BoolVar(&i.options.SplitRoutes, "split-routes", false, "move the routes in listeners to resources of their own (RDS), so that they can change without the listener")
+	f.BoolVar(&i.options.EDS, "eds", false, "move the endpoints in STATIC clusters to resources of their own (EDS)")
+	f.BoolVar(&i.to.Force, "force", false, "replace existing files of the same names, and keep all others")
+	f.BoolVar(&i.options.WithoutRedacted, "without-redacted", false, "leave out resources with secrets that the admin interface shows as [redacted]")
+	f.BoolVar(&i.dry, "dry-run", false, "write nothing, and print what would be written")
 	setFlag(f, &i.sets)
-	sizeVar(f, &i.maxFile, "max-file", 64<<20, "largest `SIZE` of a file, or of what the admin interface answers")
+	sizeVar(f, &i.maxFile, "max-file", 64<<20, "maximum `SIZE` of a file, or of the answer of the admin interface")
 	return cmd
 }
 
@@ -127,9 +128,9 @@ func (i *importing) run(ctx context.Context) error {
 	if len(done.Resources) == 0 {
 		hint := ""
 		if done.Elsewhere {
-			hint = "what its dynamic_resources name is imported from the running Envoy (--from-admin), or from the directory of the files that it reads"
+			hint = "to import what its dynamic_resources name, import the running Envoy (--from-admin), or the directory of the files that it reads"
 		}
-		return failure{errors.New("nothing is imported: there is no resource that a server could send, all of it stays with Envoy"), hint}
+		return failure{errors.New("nothing is imported: there is no resource that a server could send"), hint}
 	}
 	checked, where := dir.Checked{}, i.to.Dir
 	i.to.Check = func(root string) error {
@@ -157,7 +158,7 @@ func (i *importing) run(ctx context.Context) error {
 	}
 	switch _, told := errors.AsType[failure](err); {
 	case errors.Is(err, importer.ErrThere):
-		return failure{err, "choose a new directory, or --force, which replaces files of the same names and leaves others"}
+		return failure{err, "choose a new directory, or use --force, which replaces files of the same names and keeps all others"}
 	case err != nil && !told:
 		return failure{err, ""}
 	case err != nil:
@@ -220,7 +221,7 @@ func (i *importing) apart() error {
 	case err != nil:
 		return failure{err, ""}
 	case inside:
-		return fmt.Errorf("--out: %s is in %s, from where it would be imported: choose a directory outside", i.to.Dir, i.from)
+		return fmt.Errorf("--out: %s is inside %s, so it would be imported, too: choose a directory outside", i.to.Dir, i.from)
 	}
 	return nil
 }
@@ -312,7 +313,7 @@ func (i *importing) report(done *importer.Import, c dir.Checked, where string) {
 	bootstrap := ""
 	if done.Bootstrap != nil {
 		bootstrap = filepath.Join(where, done.Bootstrap.Path)
-		stays := "nothing but what says where the server is"
+		stays := "only the address of the server"
 		if len(done.Stays) > 0 {
 			stays = strings.Join(done.Stays, ", ")
 		}
@@ -322,7 +323,7 @@ func (i *importing) report(done *importer.Import, c dir.Checked, where string) {
 		fmt.Fprintln(i.stdout, "note:", n)
 	}
 	if secrets > 0 {
-		fmt.Fprintf(i.stdout, "note: %s with secrets in them, of mode 0600: serve gives secrets to clients with certificates (--client-ca) or on this machine\n", count(secrets, "file"))
+		fmt.Fprintf(i.stdout, "note: %s with secrets (mode 0600): serve sends secrets only to clients with certificates (--client-ca) or on this machine\n", count(secrets, "file"))
 	}
 	for _, p := range slices.Concat(done.Warnings, c.Warnings) {
 		fmt.Fprintln(i.stderr, p.Error())

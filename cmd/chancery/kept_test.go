@@ -93,8 +93,8 @@ func TestStateWithoutSecrets(t *testing.T) {
 		}
 		d.killed()
 		d = serveDir(t, d.dir, without)
-		line := d.logged("the last good configuration is not kept: a start on bad files would have an older one, or none")
-		if line["error"] != `LDS "edge" has a secret in it and cannot be left out as a Secret (SDS) can` {
+		line := d.logged("the last good configuration is not stored: a restart with invalid files would serve an older one, or nothing")
+		if line["error"] != `LDS "edge" contains a secret, and cannot be left out as a Secret (SDS) can` {
 			t.Error(line)
 		}
 		if onDisk(d, 0) {
@@ -110,7 +110,7 @@ func TestFollowLinksOutside(t *testing.T) {
 	if err := os.Symlink(filepath.Join(outside, "c.yaml"), filepath.Join(dir, "c.yaml")); err != nil {
 		t.Fatal(err)
 	}
-	const says = "c.yaml: a symbolic link out of the directory, to "
+	const says = "c.yaml: a symbolic link that points outside the directory, to "
 	chancery(t, 1, says, "check", dir)
 	chancery(t, 1, says, "serve", dir, "--listen", "127.0.0.1:0", "--state-dir", "")
 	chancery(t, 1, says, "export", dir, "--out", filepath.Join(t.TempDir(), "out"))

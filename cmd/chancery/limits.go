@@ -30,7 +30,7 @@ func (b *bounding) flags(f *pflag.FlagSet) {
 	all.SortFlags = false
 	titled(all, "Connections, streams and polls", b.counts)
 	titled(all, "Requests", b.sizes)
-	titled(all, "Memory of names", b.memory)
+	titled(all, "Memory for names", b.memory)
 	titled(all, "Rates", b.rates)
 	titled(all, "Times", b.times)
 	all.VisitAll(func(flag *pflag.Flag) { annotate(flag, topicOf, limits) })
@@ -38,42 +38,42 @@ func (b *bounding) flags(f *pflag.FlagSet) {
 }
 
 func (b *bounding) counts(f *pflag.FlagSet) {
-	f.IntVar(&b.connections, "max-connections", 0, "largest `number` of connections of clients open at once; more are closed, those of the address that has most")
-	f.Lookup("max-connections").DefValue = "0: what the limit of open files has room for"
-	f.IntVar(&b.Streams, "max-streams", b.Streams, "largest `number` of streams open at once; one more takes the place of the newest of the address that has most")
-	f.IntVar(&b.Silent, "max-silent-streams", b.Silent, "largest `number` of streams and unary calls open at once on which no request has come, besides the first of each connection; one more takes the place of the newest of the address that has most")
-	f.IntVar(&b.Polls, "max-polls", b.Polls, "largest `number` of polls held at once, of REST-JSON and Fetch; one more takes the place of the newest of the address that has most, and no node has more than half when few are left")
-	f.IntVar(&b.Others, "max-other-streams", b.Others, "largest `number` of streams open at once that are none of xDS: watches of health, reflection; one more takes the place of the newest of the address that has most")
-	f.IntVar(&b.perConnection, "max-connection-streams", server.MaxStreams, "largest `number` of streams of one connection; more wait at the client")
-	f.IntVar(&b.Types, "max-types", b.Types, "largest `number` of resource types on one stream")
-	f.IntVar(&b.Names, "max-names", b.Names, "largest `number` of names of one type on one stream")
+	f.IntVar(&b.connections, "max-connections", 0, "maximum `number` of open connections of clients; beyond it, a connection from the address with the most is closed")
+	f.Lookup("max-connections").DefValue = "0: as many as the limit of open files allows"
+	f.IntVar(&b.Streams, "max-streams", b.Streams, "maximum `number` of open streams; one more replaces the newest stream from the address with the most")
+	f.IntVar(&b.Silent, "max-silent-streams", b.Silent, "maximum `number` of open streams and unary calls that have sent no request yet, not counting the first of each connection; one more replaces the newest from the address with the most")
+	f.IntVar(&b.Polls, "max-polls", b.Polls, "maximum `number` of held polls (REST-JSON and Fetch); one more replaces the newest from the address with the most; when few are left, no node may have more than half")
+	f.IntVar(&b.Others, "max-other-streams", b.Others, "maximum `number` of open streams of other services than xDS (health watches, reflection); one more replaces the newest from the address with the most")
+	f.IntVar(&b.perConnection, "max-connection-streams", server.MaxStreams, "maximum `number` of streams of one connection; more wait at the client")
+	f.IntVar(&b.Types, "max-types", b.Types, "maximum `number` of resource types on one stream")
+	f.IntVar(&b.Names, "max-names", b.Names, "maximum `number` of names of one type on one stream")
 }
 
 func (b *bounding) sizes(f *pflag.FlagSet) {
-	sizeVar(f, &b.request, "max-request", server.MaxRequest, "largest `SIZE` of a request; by default no more than --max-unfinished")
-	sizeVar(f, &b.Unfinished, "max-unfinished", 0, "largest `SIZE` of all requests together that are not whole, of all clients, small ones counted where a connection has begun more than 64 KiB; beyond a quarter of it they come one after the other")
-	f.Lookup("max-unfinished").DefValue = "0: one and a half of --max-request, or an eighth of the memory limit if that is less"
-	sizeVar(f, &b.Node, "max-node", b.Node, "largest `SIZE` of a node")
-	sizeVar(f, &b.NameLen, "max-name-length", b.NameLen, "largest `SIZE` of a name")
+	sizeVar(f, &b.request, "max-request", server.MaxRequest, "maximum `SIZE` of a request; the default is lowered to --max-unfinished")
+	sizeVar(f, &b.Unfinished, "max-unfinished", 0, "maximum total `SIZE` of unfinished requests (received only in part) of all clients; a connection with up to 64 KiB of them does not count; beyond a quarter of this size, requests are received one after another")
+	f.Lookup("max-unfinished").DefValue = "0: 1.5 times --max-request, or 1/8 of the memory limit if that is less"
+	sizeVar(f, &b.Node, "max-node", b.Node, "maximum `SIZE` of a node")
+	sizeVar(f, &b.NameLen, "max-name-length", b.NameLen, "maximum `SIZE` of a name")
 }
 
 func (b *bounding) memory(f *pflag.FlagSet) {
-	sizeVar(f, &b.Held, "max-held", b.Held, "largest `SIZE` of all names of one stream, 64 bytes added for each")
-	sizeVar(f, &b.HeldInAll, "max-held-total", 0, "largest `SIZE` of the names and nodes of all streams, beyond which the largest ends of the address that holds most; polls have a quarter of it besides")
-	f.Lookup("max-held-total").DefValue = "0: a quarter of the memory limit, or an eighth of the memory of the machine if there is none"
+	sizeVar(f, &b.Held, "max-held", b.Held, "maximum total `SIZE` of the names of one stream, plus 64 bytes for each")
+	sizeVar(f, &b.HeldInAll, "max-held-total", 0, "maximum total `SIZE` of the names and nodes of all streams; beyond it, the largest stream from the address with the most is closed; polls may hold another quarter of this size")
+	f.Lookup("max-held-total").DefValue = "0: 1/4 of the memory limit, or 1/8 of the memory of the machine if there is no limit"
 }
 
 func (b *bounding) rates(f *pflag.FlagSet) {
-	f.IntVar(&b.Rate, "max-rate", b.Rate, "`requests` a second of one stream, ten times as many at once; more wait at the client. 0: any number")
-	f.IntVar(&b.AddressRate, "max-address-rate", b.AddressRate, "`requests` a second of all clients of one address, ten times as many at once; a stream that ends counts as ten; more wait, 30s at most. 0: any number")
-	f.IntVar(&b.StreamRate, "max-stream-rate", b.StreamRate, "`streams` of one connection that end in a second, ten times as many at once; beyond it the connection is read later. 0: any number")
-	f.IntVar(&b.FirstAnswers, "max-first-answers", b.FirstAnswers, "largest `number` of streams that are given their first answers at once; more wait")
+	f.IntVar(&b.Rate, "max-rate", b.Rate, "maximum `requests` per second on one stream, ten times as many in a burst; more wait at the client. 0: no limit")
+	f.IntVar(&b.AddressRate, "max-address-rate", b.AddressRate, "maximum `requests` per second of all clients of one address, ten times as many in a burst; a stream that ends counts as ten; more wait, at most 30s. 0: no limit")
+	f.IntVar(&b.StreamRate, "max-stream-rate", b.StreamRate, "maximum `streams` per second that end on one connection, ten times as many in a burst; beyond it, the server delays reading the connection. 0: no limit")
+	f.IntVar(&b.FirstAnswers, "max-first-answers", b.FirstAnswers, "maximum `number` of streams that get their first responses at the same time; more wait")
 }
 
 func (b *bounding) times(f *pflag.FlagSet) {
-	f.DurationVar(&b.first, "first-request-timeout", 15*time.Second, "`time` after which a stream or a unary call ends on which no request has come, or 20 times as long while a large one comes")
-	f.DurationVar(&b.read, "read-timeout", 20*time.Second, "`time` in which 64 KiB of a request that has begun must come, or the rest of it, or its connection is closed")
-	f.DurationVar(&b.write, "write-timeout", 20*time.Second, "`time` after which a client that has read nothing of a response loses its stream")
+	f.DurationVar(&b.first, "first-request-timeout", 15*time.Second, "`time` after which a stream or unary call that has sent no request is closed; 20 times as long while a large request arrives")
+	f.DurationVar(&b.read, "read-timeout", 20*time.Second, "`time` in which the next 64 KiB of an unfinished request, or the rest of it, must arrive, or its connection is closed")
+	f.DurationVar(&b.write, "write-timeout", 20*time.Second, "`time` after which a stream is closed if its client has read nothing of a response")
 }
 
 // check returns an error of usage. Sizes in which no request has room, such as one
@@ -94,11 +94,11 @@ func (b *bounding) check(given func(flag string) bool) error {
 		switch {
 		case l.n < l.least:
 			if l.least > 1 { // a size, whose unit was forgotten
-				return fmt.Errorf("--%s: %d bytes would let nobody in: want %d or more, or a unit, as in 64KiB", l.flag, l.n, l.least)
+				return fmt.Errorf("--%s: %d bytes is too small for any client: must be %d or more; give a unit, as in 64KiB", l.flag, l.n, l.least)
 			}
-			return fmt.Errorf("--%s: %d would let nobody in: want %d or more", l.flag, l.n, l.least)
+			return fmt.Errorf("--%s: must be %d or more, not %d", l.flag, l.least, l.n)
 		case l.n > l.most:
-			return fmt.Errorf("--%s: that is more than there can be", l.flag)
+			return fmt.Errorf("--%s: too large: must be %d or less", l.flag, l.most)
 		}
 	}
 	for _, t := range []timeFlag{
@@ -110,15 +110,15 @@ func (b *bounding) check(given func(flag string) bool) error {
 	}
 	switch total := int64(b.HeldInAll); {
 	case total != 0 && total < leastHeld:
-		return fmt.Errorf("--max-held-total: %s, which a few clients hold: %s at least", sizeText(total), sizeText(leastHeld))
+		return fmt.Errorf("--max-held-total: %s is too small for more than a few clients: must be %s or more", sizeText(total), sizeText(leastHeld))
 	case total > much:
-		return errors.New("--max-held-total: that is more than there can be")
+		return errors.New("--max-held-total: too large")
 	case total != 0 && b.HeldInAll < b.Held && given("max-held"):
-		return fmt.Errorf("--max-held-total: %s, less than one stream may hold (--max-held)", sizeText(total))
+		return fmt.Errorf("--max-held-total: %s is less than one stream may hold (--max-held)", sizeText(total))
 	case b.Silent > b.Streams && given("max-silent-streams"):
-		return fmt.Errorf("--max-silent-streams: %d, more than there may be streams (--max-streams)", b.Silent)
+		return fmt.Errorf("--max-silent-streams: %d is more than all streams may be (--max-streams)", b.Silent)
 	case b.Unfinished != 0 && b.Unfinished < b.request:
-		return fmt.Errorf("--max-unfinished: %s, less than the largest request (--max-request) has", sizeText(int64(b.Unfinished)))
+		return fmt.Errorf("--max-unfinished: %s is less than the largest request (--max-request)", sizeText(int64(b.Unfinished)))
 	}
 	b.requestGiven = given("max-request")
 	for _, rate := range []*int{&b.Rate, &b.AddressRate, &b.StreamRate} {
@@ -147,11 +147,11 @@ type timeFlag struct {
 func (t timeFlag) check() error {
 	switch {
 	case t.is < 0:
-		return fmt.Errorf("--%s is negative", t.flag)
+		return fmt.Errorf("--%s must not be negative", t.flag)
 	case t.is < t.shortest:
-		return fmt.Errorf("--%s: %v, too short for any client: %v at least", t.flag, t.is, t.shortest)
+		return fmt.Errorf("--%s: %v is too short for any client: must be %v or more", t.flag, t.is, t.shortest)
 	case t.is > t.longest:
-		return fmt.Errorf("--%s: %v, too long to mean anything: %v at most", t.flag, t.is, t.longest)
+		return fmt.Errorf("--%s: %v is too long: must be %v or less", t.flag, t.is, t.longest)
 	}
 	return nil
 }

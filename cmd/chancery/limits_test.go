@@ -252,7 +252,7 @@ func TestCompressedRequests(t *testing.T) {
 		if err := s.Send(&discoveryv3.DiscoveryRequest{TypeUrl: xds.Cluster.URL}); err != nil && !errors.Is(err, io.EOF) { // which says that Recv tells why
 			t.Fatal(err)
 		}
-		const says = "compressed requests are not taken"
+		const says = "compressed requests are not supported"
 		if _, err := s.Recv(); status.Code(err) != codes.Internal || !strings.Contains(err.Error(), says) {
 			t.Error(err)
 		}

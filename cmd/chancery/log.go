@@ -28,7 +28,7 @@ const (
 )
 
 func (l *logging) flags(f *pflag.FlagSet) {
-	f.StringVar(&l.level, "log-level", "info", "least `LEVEL` to log: debug, info, warn or error")
+	f.StringVar(&l.level, "log-level", "info", "lowest `LEVEL` to log: debug, info, warn or error")
 	f.StringVar(&l.format, "log-format", "auto", "`FORMAT` of the log: text, json, or auto: text on a terminal, else json")
 }
 

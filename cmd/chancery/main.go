@@ -26,13 +26,14 @@ func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 func run(args []string, stdout, stderr io.Writer) int {
 	root := &cobra.Command{
 		Use:   "chancery",
-		Short: "An xDS management server",
-		Long: `Chancery gives Envoy, gRPC and other xDS clients their configuration: listeners,
-routes, clusters, endpoints, secrets and whatever else there is, out of a
-directory of files in Envoy's own format, and again whenever a file changes.
+		Short: "An xDS control plane",
+		Long: `Chancery is an xDS control plane. It serves a directory of files in Envoy's own
+format (listeners, routes, clusters, endpoints, secrets and all other resource
+types) to Envoy, gRPC and any other xDS client, and sends changes whenever a file
+changes.
 
-Each flag may be given as an environment variable instead: CHANCERY_LISTEN for
---listen. The flag wins.`,
+An environment variable can replace each flag: CHANCERY_LISTEN for --listen. If
+both are given, the flag is used.`,
 		Example: `  chancery check ./config
   chancery serve ./config
   chancery bootstrap envoy | envoy -c /dev/fd/0`,
@@ -61,7 +62,7 @@ Each flag may be given as an environment variable instead: CHANCERY_LISTEN for
 	fmt.Fprintln(last, "chancery: error:", err)
 	f, is := errors.AsType[failure](err)
 	if !is {
-		fmt.Fprintf(last, "chancery: hint: %s --help tells more\n", cmd.CommandPath())
+		fmt.Fprintf(last, "chancery: hint: see %s --help\n", cmd.CommandPath())
 		return misuse
 	}
 	if f.hint != "" {

@@ -85,20 +85,20 @@ func TestCommands(t *testing.T) {
 		want []string // lines or parts of them, in order
 	}{
 		{"version", 0, []string{"chancery ", "Envoy API v1.", "go1."}},
-		{"--help", 0, []string{"xDS clients", "chancery serve ./config", "Serve the configuration in a directory"}},
-		{"serve --help", 0, []string{"chancery serve ./config", "--listen HOST:PORT", "(default 127.0.0.1:18000)", "--allow-mass-delete"}},
-		{"serve", 2, []string{"chancery: error: serve wants one directory, not 0\n", "chancery: hint: chancery serve --help tells more\n"}},
-		{"serve a b", 2, []string{"serve wants one directory, not 2"}},
+		{"--help", 0, []string{"xDS client", "chancery serve ./config", "Serve the configuration in a directory"}},
+		{"serve --help", 0, []string{"chancery serve ./config", "--listen HOST:PORT", "127.0.0.1:18000)", "--allow-mass-delete"}},
+		{"serve", 2, []string{"chancery: error: serve needs one directory, not 0\n", "chancery: hint: see chancery serve --help\n"}},
+		{"serve a b", 2, []string{"serve needs one directory, not 2"}},
 		{"serve good --lisen x", 2, []string{"unknown flag: --lisen: did you mean --listen?\n"}},
 		{"serve good --listen x", 2, []string{`--listen: address "x": missing port`}},
 		{"serve good --drain x", 2, []string{`--drain: "x" is not a duration`}},
 		{"sevre good", 2, []string{`unknown command "sevre"`, "Did you mean this?", "serve"}},
 		{"serve good --listen 127.0.0.1:" + port, 1, []string{"chancery: error: listen on 127.0.0.1:" + port, "in use", "chancery: hint: --listen"}},
-		{"serve good --listen 127.0.0.1:1 --metrics-listen 127.0.0.1:1", 2, []string{"chancery: error: --listen and --metrics-listen: both are to be at 127.0.0.1:1\n"}},
+		{"serve good --listen 127.0.0.1:1 --metrics-listen 127.0.0.1:1", 2, []string{"chancery: error: --listen and --metrics-listen: both use the address 127.0.0.1:1\n"}},
 		{"serve good --listen 127.0.0.1:1,127.0.0.1:1", 2, []string{"chancery: error: --listen: 127.0.0.1:1 is given twice\n"}},
-		{"serve good --max-request 32", 2, []string{"chancery: error: --max-request: 32 bytes would let nobody in: want 1024 or more, or a unit, as in 64KiB\n"}}, // MiB were meant
-		{"serve good --max-node 64", 2, []string{"chancery: error: --max-node: 64 bytes would let nobody in: want 256 or more, or a unit, as in 64KiB\n"}},
-		{"serve good --max-connection-age 30ms", 2, []string{"chancery: error: --max-connection-age: less than a second"}}, // 30m were
+		{"serve good --max-request 32", 2, []string{"chancery: error: --max-request: 32 bytes is too small for any client: must be 1024 or more; give a unit, as in 64KiB\n"}}, // MiB were meant
+		{"serve good --max-node 64", 2, []string{"chancery: error: --max-node: 64 bytes is too small for any client: must be 256 or more; give a unit, as in 64KiB\n"}},
+		{"serve good --max-connection-age 30ms", 2, []string{"chancery: error: --max-connection-age: must be at least 1s"}}, // 30m were
 		{"serve none", 1, []string{"chancery: error: none: no such file or directory\n"}},
 		{"serve good/a.yaml", 1, []string{"chancery: error: good/a.yaml: not a directory\n"}},
 		{"serve good --max-file 5B", 1, []string{"chancery: error: good/a.yaml: ", "more than the limit of 5 (--max-file)\n"}},

@@ -17,10 +17,10 @@ type manner struct {
 }
 
 func (m *manner) flags(f *pflag.FlagSet) {
-	f.DurationVar(&m.grace, "removal-grace", 5*time.Second, "`time` for which a stream of a single type keeps what others may still refer to; 0: none")
-	f.BoolVar(&m.forceTTL, "force-ttl", false, "tell delta clients TTLs though they do not say that they know them")
-	f.BoolVar(&m.resourceErrors, "resource-errors", false, "tell of names that do not exist in resource_errors, too")
-	f.BoolVar(&m.v2, "legacy-v2", false, "serve the methods of v2, too, and resources of v2 as the files have them; else one is a mistake")
+	f.DurationVar(&m.grace, "removal-grace", 5*time.Second, "`time` to delay removals on non-aggregated streams (one type each), so that nothing still refers to what is removed; 0: none")
+	f.BoolVar(&m.forceTTL, "force-ttl", false, "send TTLs to delta clients even if they do not announce support for them")
+	f.BoolVar(&m.resourceErrors, "resource-errors", false, "report names that do not exist in resource_errors, too")
+	f.BoolVar(&m.v2, "legacy-v2", false, "serve the methods of the v2 API, too, and v2 resources as the files have them; without this flag a v2 resource is an error")
 }
 
 // check returns an error of usage.

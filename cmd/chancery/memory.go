@@ -45,7 +45,7 @@ func memoryOf(env string, inForce int64, cgroup func() (uint64, error)) (memory,
 func limitMemory(log *slog.Logger) memory {
 	m, err := memoryOf(os.Getenv("GOMEMLIMIT"), debug.SetMemoryLimit(-1), memlimit.FromCgroup)
 	if err != nil {
-		log.Warn("the memory limit of the cgroup is not known", "error", err)
+		log.Warn("cannot read the memory limit of the cgroup", "error", err)
 	}
 	if n, err := memlimit.FromSystem(); err == nil && n <= math.MaxInt64 {
 		m.machine = int64(n)
@@ -57,7 +57,7 @@ func limitMemory(log *slog.Logger) memory {
 	case m.bytes > 0:
 		log.Info("memory limit", "by", m.by, "bytes", m.bytes)
 	case err == nil:
-		log.Info("there is no memory limit: the program takes what it needs", "hint", "give the container one, or set GOMEMLIMIT")
+		log.Info("no memory limit is set: the program may use all memory of the machine", "hint", "set a memory limit for the container, or GOMEMLIMIT")
 	}
 	return m
 }

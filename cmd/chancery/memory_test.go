@@ -81,13 +81,13 @@ func TestMemoryLimit(t *testing.T) {
 		if want := `"msg":"memory limit","by":"GOMEMLIMIT","bytes":` + strconv.Itoa(700<<20); !strings.Contains(string(out), want) {
 			t.Errorf("no %s in %s", want, out)
 		}
-		if want := fmt.Sprintf(`"msg":"limits by memory","max_held_total":%d,"max_unfinished":%d,"max_request":%d`, 175<<20, 48<<20, 32<<20); !strings.Contains(string(out), want) {
+		if want := fmt.Sprintf(`"msg":"limits derived from memory","max_held_total":%d,"max_unfinished":%d,"max_request":%d`, 175<<20, 48<<20, 32<<20); !strings.Contains(string(out), want) {
 			t.Errorf("no %s in %s", want, out)
 		}
 		cmd = exec.Command(binary, "serve", filepath.Join(t.TempDir(), "none"), "--state-dir", "")
 		cmd.Env = append(os.Environ(), "GOMEMLIMIT=off")
 		out, _ = cmd.CombinedOutput()
-		if want := `"msg":"there is no memory limit: the program takes what it needs","hint":"give the container one, or set GOMEMLIMIT"`; !strings.Contains(string(out), want) || strings.Contains(string(out), "nobody") {
+		if want := `"msg":"no memory limit is set: the program may use all memory of the machine","hint":"set a memory limit for the container, or GOMEMLIMIT"`; !strings.Contains(string(out), want) || strings.Contains(string(out), "nobody") {
 			t.Errorf("no %s in %s", want, out)
 		}
 	})

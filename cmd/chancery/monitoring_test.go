@@ -139,7 +139,7 @@ tls_certificate:
 		t.Fatal(err)
 	}
 	s.send(&discoveryv3.DiscoveryRequest{ResponseNonce: r.GetNonce(), ErrorDetail: &status.Status{Message: "no"}})
-	d.logged("client refused a response")
+	d.logged("client refused a response (NACK)")
 
 	found := map[string]map[string]bool{}
 	for line := range strings.Lines(d.metrics()) {

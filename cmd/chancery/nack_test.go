@@ -23,13 +23,13 @@ func TestClientIsSeen(t *testing.T) {
 	if line := d.logged("client connected"); line["node"] != "test" || line["api"] != "CDS" || line["peer"] == "" {
 		t.Errorf("OBS-3 %v", line)
 	}
-	line := d.logged("client refused a response")
+	line := d.logged("client refused a response (NACK)")
 	if got, want := fmt.Sprintf("%v %v", line["resources"], line["at"]), fmt.Sprintf("[b a] [%s:2:1 %s:1:1]", filepath.Join(d.dir, "b.yaml"), filepath.Join(d.dir, "a.yaml")); got != want || line["nonce"] != r.GetNonce() {
 		t.Errorf("OBS-1 %v, want %s", line, want)
 	}
 	write(t, d.dir, "b.yaml", cluster("c"))
 	s.gets("a", "c")
-	if line := d.logged("client accepts what it refused before"); line["node"] != "test" || line["type"] != "CDS" {
+	if line := d.logged("client accepted what it refused before"); line["node"] != "test" || line["type"] != "CDS" {
 		t.Errorf("OBS-3 %v", line)
 	}
 	if err := s.stream.CloseSend(); err != nil {
@@ -59,7 +59,7 @@ transport_socket:
 		t.Fatal(err)
 	}
 	s.send(&discoveryv3.DiscoveryRequest{ResponseNonce: r.GetNonce(), ErrorDetail: &status.Status{Message: says + "private_key: hunter2Quokkas, ['hunter2Quokkas']"}})
-	if got := d.logged("client refused a response")["error"]; got != says+"private_key: …, ['…']" {
+	if got := d.logged("client refused a response (NACK)")["error"]; got != says+"private_key: …, ['…']" {
 		t.Errorf("SAFE-6 %v", got)
 	}
 }

@@ -192,8 +192,8 @@ func TestMonitor(t *testing.T) {
 		}
 	}
 	d.signal(syscall.SIGTERM)
-	d.logged("ending streams")
-	if code, body := get("/readyz"); code != http.StatusServiceUnavailable || !strings.Contains(body, "it is ending") {
+	d.logged("shutting down: closing streams")
+	if code, body := get("/readyz"); code != http.StatusServiceUnavailable || !strings.Contains(body, "the server is shutting down") {
 		t.Error(code, body)
 	}
 }

@@ -15,7 +15,7 @@ import (
 func packagingCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:    "packaging OUT",
-		Short:  "Write the manual pages and the completion of shells, for packages",
+		Short:  "Write the manual pages and shell completions, for packages",
 		Hidden: true,
 		Args:   cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

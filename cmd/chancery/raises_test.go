@@ -25,7 +25,7 @@ func TestFlagsOfLimits(t *testing.T) {
 		}
 	}
 	out.Reset()
-	log.Warn("client refused a response", "error", "limit exceeded: 7 streams are open, limit=streams")
+	log.Warn("client refused a response (NACK)", "error", "limit exceeded: 7 streams are open, limit=streams")
 	if strings.Contains(out.String(), "flag=") {
 		t.Errorf("what a client says is taken for a limit: %s", &out)
 	}

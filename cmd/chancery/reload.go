@@ -21,13 +21,13 @@ func reloadCommand() *cobra.Command {
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   "reload DIR",
-		Short: "Have a running server load its directory again",
+		Short: "Make a running server load its directory again",
 		Long: `Reload asks the server that serves DIR to load its files now, waits for the
 result, and prints it. Use it with --allow-mass-delete to allow, once, a removal
 that the server has rejected.
 
 The server must run on this machine, as the same user and with the same
---state-dir; with --state-dir "" it is found by a folder in $XDG_RUNTIME_DIR or
+--state-dir; with --state-dir "" reload finds it by a folder in $XDG_RUNTIME_DIR or
 $TMPDIR. After --timeout the command no longer waits; the server may still load
 the files.
 
@@ -36,7 +36,7 @@ Exit codes: 0 loaded; 1 not loaded, or not known, with the reason; 2 wrong usage
   chancery reload /etc/chancery --allow-mass-delete`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return fmt.Errorf("reload wants the one directory that is served, not %d", len(args))
+				return fmt.Errorf("reload needs the one directory that is served, not %d", len(args))
 			}
 			return nil
 		},
@@ -45,7 +45,7 @@ Exit codes: 0 loaded; 1 not loaded, or not known, with the reason; 2 wrong usage
 				root = lastgood.DoorRoot()
 			}
 			if timeout <= 0 {
-				return errors.New("--timeout: no server answers at once")
+				return errors.New("--timeout: must be more than 0")
 			}
 			folder, err := lastgood.Folder(root, args[0])
 			if err != nil {
@@ -56,9 +56,9 @@ Exit codes: 0 loaded; 1 not loaded, or not known, with the reason; 2 wrong usage
 			})
 			switch {
 			case errors.Is(err, control.ErrNobody) && missing(args[0]):
-				return failure{fmt.Errorf("no server of %s is running: there is no such directory", args[0]), ""}
+				return failure{fmt.Errorf("no running server serves %s: the directory does not exist", args[0]), ""}
 			case errors.Is(err, control.ErrNobody):
-				return failure{fmt.Errorf("no server of %s is running", args[0]), "DIR and --state-dir must be those of chancery serve, and the user the same"}
+				return failure{fmt.Errorf("no running server serves %s", args[0]), "DIR, --state-dir and the user must be the same as for chancery serve"}
 			case err != nil:
 				return failure{err, ""}
 			}
@@ -73,7 +73,7 @@ Exit codes: 0 loaded; 1 not loaded, or not known, with the reason; 2 wrong usage
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "ok: %s in %s, %d set, %d removed\n", count(r.Resources, "resource"), count(r.Files, "file"), r.Set, r.Removed)
 			if r.Held > 0 {
-				fmt.Fprintf(cmd.OutOrStdout(), "%s gone from the files: removed when a second look agrees, or with --allow-mass-delete at once\n", count(r.Held, "resource"))
+				fmt.Fprintf(cmd.OutOrStdout(), "%s missing from the files, to be removed after --confirm-removals, or at once with --allow-mass-delete\n", count(r.Held, "resource"))
 			}
 			if r.KeptGroups > 0 {
 				return failure{fmt.Errorf("reload rejected for %s, keeping the previous configuration of it; the others are loaded", count(r.KeptGroups, "group")), ""}
@@ -82,8 +82,8 @@ Exit codes: 0 loaded; 1 not loaded, or not known, with the reason; 2 wrong usage
 		},
 	}
 	stateDir(cmd.Flags(), &root)
-	cmd.Flags().DurationVar(&timeout, "timeout", 2*time.Minute, "longest `time` to wait for the server")
-	cmd.Flags().BoolVar(&approve, "allow-mass-delete", false, "let this one load remove whatever is gone from the files, at once")
+	cmd.Flags().DurationVar(&timeout, "timeout", 2*time.Minute, "maximum `time` to wait for the server")
+	cmd.Flags().BoolVar(&approve, "allow-mass-delete", false, "allow this one load to remove all resources that are missing from the files, at once")
 	return cmd
 }
 

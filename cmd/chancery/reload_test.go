@@ -73,7 +73,7 @@ func TestNothingIsLeft(t *testing.T) {
 func TestReloadOfNothing(t *testing.T) {
 	dir := t.TempDir()
 	state := []string{"--state-dir", t.TempDir()}
-	chancery(t, 1, "no server of "+dir+"/chancry is running: there is no such directory", append([]string{"reload", dir + "/chancry"}, state...)...)
-	chancery(t, 1, "no server of "+dir+" is running", append([]string{"reload", dir}, state...)...)
-	chancery(t, 2, "--timeout: no server answers at once", append([]string{"reload", dir, "--timeout", "0"}, state...)...)
+	chancery(t, 1, "no running server serves "+dir+"/chancry: the directory does not exist", append([]string{"reload", dir + "/chancry"}, state...)...)
+	chancery(t, 1, "no running server serves "+dir, append([]string{"reload", dir}, state...)...)
+	chancery(t, 2, "--timeout: must be more than 0", append([]string{"reload", dir, "--timeout", "0"}, state...)...)
 }

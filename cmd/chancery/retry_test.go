@@ -14,6 +14,7 @@ import (
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 
 	"github.com/chancery-xds/chancery/internal/export"
+	"github.com/chancery-xds/chancery/source/dir"
 	"github.com/chancery-xds/chancery/store"
 	"github.com/chancery-xds/chancery/wire"
 	"github.com/chancery-xds/chancery/xds"
@@ -26,6 +27,7 @@ func TestExportRetries(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var log bytes.Buffer
 			e := &exporting{out: t.TempDir(), watch: true, store: store.New(), log: slog.New(slog.NewTextHandler(&log, nil))}
+			e.source = dir.New("", e.store, dir.Options{})
 			c, err := wire.NewResource(xds.Cluster, "", &clusterv3.Cluster{Name: "a"})
 			if err != nil {
 				t.Fatal(err)

@@ -17,7 +17,7 @@ type exposure struct{ way, mend string }
 // a unix socket is said by the mode of its file.
 func exposed(f *front, r *restFront) exposure {
 	if at := cmp.Or(f.plain(), r.plain(f)); at != "" {
-		return exposure{"over the network in plain text, by " + at, "--tls-cert, --tls-key and --client-ca"}
+		return exposure{"over the network in plain text, from " + at, "--tls-cert, --tls-key and --client-ca"}
 	}
 	if f.tls.ClientCA != "" {
 		return exposure{}

@@ -16,9 +16,9 @@ func TestExposed(t *testing.T) {
 		tls                tlsfiles.Files
 		want               string // part of the error; "" for none
 	}{
-		{"SAFE-11 plain", "0.0.0.0:1", "", tlsfiles.Files{}, "in plain text, by 0.0.0.0:1: give --tls-cert, --tls-key and --client-ca,"},
-		{"SAFE-11 the second of two", "127.0.0.1:1,10.0.0.1:2", "", tlsfiles.Files{}, "in plain text, by 10.0.0.1:2:"},
-		{"SAFE-11 plain over REST", "127.0.0.1:1", "[::]:2", tlsfiles.Files{}, "in plain text, by [::]:2:"},
+		{"SAFE-11 plain", "0.0.0.0:1", "", tlsfiles.Files{}, "in plain text, from 0.0.0.0:1: give --tls-cert, --tls-key and --client-ca,"},
+		{"SAFE-11 the second of two", "127.0.0.1:1,10.0.0.1:2", "", tlsfiles.Files{}, "in plain text, from 10.0.0.1:2:"},
+		{"SAFE-11 plain over REST", "127.0.0.1:1", "[::]:2", tlsfiles.Files{}, "in plain text, from [::]:2:"},
 		{"SAFE-11 TLS for whoever connects", "0.0.0.0:1", "", secured, "to whoever connects to 0.0.0.0:1: give --client-ca,"},
 		{"SAFE-11 the same over REST", "127.0.0.1:1", "10.0.0.1:2", secured, "to whoever connects to 10.0.0.1:2: give --client-ca,"},
 		{"SAFE-11 clients with certificates", "0.0.0.0:1", "0.0.0.0:2", mutual, ""},

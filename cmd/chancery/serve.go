@@ -60,58 +60,60 @@ func serveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve DIR",
 		Short: "Serve the configuration in a directory",
-		Long: `Serve loads every file of resources in DIR and the directories below, and serves
-what is in them to xDS clients over gRPC: SotW and delta, aggregated (ADS) and
-per type; with --rest-listen over REST-JSON, too.
+		Long: `Serve loads all files of resources in DIR and its subdirectories, and serves the
+resources to xDS clients over gRPC: SotW and delta, aggregated (ADS) and per type;
+with --rest-listen over REST-JSON, too.
 
-A file holds resources as Envoy's own configuration files do:
+A file contains resources in the format of Envoy's own configuration files:
 
   - one resource, with "@type";
-  - a DiscoveryResponse: a list under "resources:", types mixed as you like;
-  - the protocol's Resource, where name, aliases, ttl or version are wanted.
+  - a DiscoveryResponse: a list under "resources:", of one or more types;
+  - the protocol's Resource, which can set a name, aliases, a TTL or a version.
 
-Files are YAML (.yaml, .yml; several documents if wanted), JSON (.json), or
-protobuf in text (.txtpb, .textproto, .pb_text) or binary (.pb), which hold a
-DiscoveryResponse. Names that begin with "." or "_" are skipped. Unknown fields
-are errors.
+Files are YAML (.yaml, .yml; one or more documents), JSON (.json), or protobuf in
+text (.txtpb, .textproto, .pb_text) or binary (.pb), which contain a
+DiscoveryResponse. Serve skips files and directories whose names begin with "." or
+"_". Unknown fields are errors.
 
 A directory in DIR with a file group.yaml is a group, with all below it: the file
-says which nodes get it (docs/groups.md). DIR itself is the group of all others.
+says which nodes get it (docs/groups.md). DIR itself is the group of all other nodes.
 
-Files are loaded again when they change, all of them or none: any mistake is
-logged with its place, and what was loaded before stays. So it does across a
-restart: the last good configuration is kept in --state-dir. Without one a mistake
-at start ends the program, and clients of a directory that has nothing yet are
-told nothing, not that everything is gone. A group whose group.yaml has
-"on_error: alone" is loaded, or stays as it was, by itself.
+When a file changes, serve loads all files again. If one of them has an error, serve
+logs the error with its location and keeps the previous configuration. After a
+restart it does the same, with the last good configuration, which it stores in
+--state-dir. If nothing is stored there, an error at the start ends the program.
+While a directory has never had a resource, clients get no response: serve does not
+tell them that all their resources are removed.
+A group whose group.yaml has "on_error: alone" is loaded, or keeps its previous
+configuration, by itself.
 
-A load that removes more than half of what a type (of 20 resources or more) had
-in the last 10 minutes, or the last file, is refused, since it is what an
-unmounted volume looks like: chancery reload --allow-mass-delete approves of it.
-One that removes more than a tenth waits for a second look.
+A load that removes the last file, or leaves less than half of the resources that a
+type (of 20 or more) had in the last 10 minutes, is rejected, because an unmounted
+volume looks the same. "chancery reload --allow-mass-delete" allows it. A load that
+removes more than a tenth waits for --confirm-removals.
 
-TLS files are read again when they change. Unix sockets are never TLS: the mode
-of the file, 0660, says who may connect. Secrets, in whatever resource, are sent
-to other machines over TLS and to clients with certificates (--client-ca), unless
---insecure-secrets allows more.
+Serve reads TLS files again when they change. Unix sockets never use TLS: the mode of
+the file, 0660, decides who may connect. Secrets, in resources of any type, are sent
+to other machines only over TLS and only to clients with certificates (--client-ca),
+unless --insecure-secrets is given.
 
-Each flag may be given as an environment variable instead: CHANCERY_LISTEN for
---listen, CHANCERY_MAX_FILE for --max-file. The flag wins. A SIZE is a number of
-bytes, or has a unit: 67108864, 64MiB, 64MB.
+An environment variable can replace each flag: CHANCERY_LISTEN for --listen,
+CHANCERY_MAX_FILE for --max-file. If both are given, the flag is used. A SIZE is a
+number of bytes, or a number with a unit: 67108864, 64MiB, 64MB.
 
-Signals: SIGHUP reloads at once, until the end. On SIGTERM and SIGINT the server
-is not ready; after --drain-delay it sends its clients elsewhere and ends their
-streams, one by one within --drain, then the program. A second one of these ends
-it at once.
+Signals: SIGHUP reloads at once, also during shutdown. SIGTERM and SIGINT shut the
+server down: it is not ready from then on, and after --drain-delay it sends its
+clients elsewhere, closes their streams one by one within --drain, and exits. A
+second SIGTERM or SIGINT makes it exit at once.
 
 Exit codes: 0 ended by a signal; 1 the files cannot be loaded, or an address
-cannot be listened on; 2 wrong use.`,
+cannot be listened on; 2 wrong usage.`,
 		Example: `  chancery serve ./config
   chancery serve /etc/chancery --listen 0.0.0.0:18000 --tls-cert tls.crt --tls-key tls.key --client-ca ca.crt
   chancery serve /etc/chancery --listen unix:///run/chancery/xds.sock --metrics-listen 127.0.0.1:9090`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return fmt.Errorf("serve wants one directory, not %d", len(args))
+				return fmt.Errorf("serve needs one directory, not %d", len(args))
 			}
 			return nil
 		},
@@ -132,34 +134,34 @@ cannot be listened on; 2 wrong use.`,
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	titled(f, "Where to listen, and TLS", func(f *pflag.FlagSet) { s.front.flags(f, &s.rest.address, &s.insecureSecrets, &s.monitor) })
+	titled(f, "Listening and TLS", func(f *pflag.FlagSet) { s.front.flags(f, &s.rest.address, &s.insecureSecrets, &s.monitor) })
 	titled(f, "Files", s.files)
 	titled(f, "Loading and removing", s.loading)
 	titled(f, "Clients", func(f *pflag.FlagSet) { s.manner.flags(f); s.front.ageFlags(f); s.draining(f) })
 	s.limits.flags(f)
 	titled(f, "Log", s.logging.flags)
-	titledUsage(cmd, "Limits for clients are flags, too: chancery help limits lists them.")
+	titledUsage(cmd, "\"chancery help limits\" lists the flags that limit what clients may do.")
 	return cmd
 }
 
 func (s *serving) files(f *pflag.FlagSet) {
-	f.BoolVar(&s.validate, "validate", false, "look for what Envoy would refuse, as chancery check does: each is an error, and keeps what was loaded before")
+	f.BoolVar(&s.validate, "validate", false, "report what Envoy would refuse as an error, as chancery check does, and keep the previous configuration")
 	setFlag(f, &s.sets)
-	sizeVar(f, &s.maxFile, "max-file", 64<<20, "largest `SIZE` of a file")
+	sizeVar(f, &s.maxFile, "max-file", 64<<20, "maximum `SIZE` of a file")
 	followFlag(f, &s.followOutside)
-	f.BoolVar(&s.emptyMissing, "empty-assignments", false, "give clusters of type EDS whose endpoints are in no file an empty assignment, so that Envoy does not wait for one")
+	f.BoolVar(&s.emptyMissing, "empty-assignments", false, "send empty endpoints (ClusterLoadAssignment) for EDS clusters whose endpoints are in no file, so that Envoy does not wait for them")
 }
 
 func (s *serving) loading(f *pflag.FlagSet) {
 	s.state.flags(f)
-	f.BoolVar(&s.allowEmpty, "allow-empty", false, "serve a directory without resources as what it is: clients are told that there is nothing")
-	f.DurationVar(&s.confirm, "confirm-removals", 5*time.Second, "`time` that resources must be gone from the files before they are removed, if more than a tenth of a type goes; 0: at once")
-	f.BoolVar(&s.allowMassDelete, "allow-mass-delete", false, "let any load remove more than half of a type, or everything, and at once; chancery reload lets one")
+	f.BoolVar(&s.allowEmpty, "allow-empty", false, "serve a directory without resources: clients lose all resources that they have")
+	f.DurationVar(&s.confirm, "confirm-removals", 5*time.Second, "`time` that resources must be missing from the files before they are removed, if they are more than a tenth of a type; 0: remove at once")
+	f.BoolVar(&s.allowMassDelete, "allow-mass-delete", false, "allow every load to remove more than half of a type, or everything, at once; chancery reload --allow-mass-delete allows one load")
 }
 
 func (s *serving) draining(f *pflag.FlagSet) {
-	f.DurationVar(&s.drain, "drain", 5*time.Second, "`time` over which streams are ended at the end")
-	f.DurationVar(&s.drainDelay, "drain-delay", 0, "`time` before that in which the server is not ready and serves on, for load balancers to notice")
+	f.DurationVar(&s.drain, "drain", 5*time.Second, "`time` over which streams are closed at shutdown")
+	f.DurationVar(&s.drainDelay, "drain-delay", 0, "`time` at shutdown in which the server is not ready but still serves, so that load balancers notice")
 }
 
 // check parses the addresses; an error is one of usage. given says which flags were.
@@ -202,7 +204,7 @@ func (s *serving) run() error {
 		return err
 	}
 	s.limits.within(limitMemory(s.log))
-	s.log.Info("limits by memory", "max_held_total", s.limits.HeldInAll, "max_unfinished", s.limits.Unfinished, "max_request", s.limits.request)
+	s.log.Info("limits derived from memory", "max_held_total", s.limits.HeldInAll, "max_unfinished", s.limits.Unfinished, "max_request", s.limits.request)
 	files := s.raiseFiles()
 	st := store.New()
 	m := process.New(process.Options{Version: version(), Revision: revision(), Snapshot: st.Snapshot})
@@ -283,7 +285,7 @@ func (s *serving) run() error {
 			return err
 		}
 	case sig := <-signals: // much to load takes longer than who sent it waits
-		s.log.Info("ended before the files were loaded", "signal", sig.String())
+		s.log.Info("stopped before the files were loaded", "signal", sig.String())
 		return nil
 	}
 	if err := s.front.open(s.log, s.types, xds, clients, s.limits.transport()); err != nil {
@@ -317,9 +319,9 @@ func (s *serving) run() error {
 		case err := <-polled:
 			return failure{fmt.Errorf("serve REST-JSON: %w", err), ""}
 		case sig := <-signals:
-			unready.Store(new("it is ending"))
+			unready.Store(new("the server is shutting down"))
 			xds.SetServing(false)
-			s.log.Info("ending streams", "signal", sig.String(), "streams", xds.Stats().Open, "within", s.drain.String(), "after", s.drainDelay.String())
+			s.log.Info("shutting down: closing streams", "signal", sig.String(), "streams", xds.Stats().Open, "within", s.drain.String(), "after", s.drainDelay.String())
 			return s.end(xds, signals)
 		}
 	}
@@ -336,7 +338,7 @@ func (s *serving) first(src *dir.Source) error {
 		return notLoaded(s.stderr, s.dir, "served", err)
 	case err != nil:
 		src.Tell(err)
-		s.log.Warn("the last good configuration is served, not what the files say", "of", last.At.UTC().Format(time.RFC3339), "state", s.state.keeper.Dir())
+		s.log.Warn("serving the last good configuration, not the files", "of", last.At.UTC().Format(time.RFC3339), "state", s.state.keeper.Dir())
 		return nil
 	}
 	s.log.Info("loaded", report.Attrs()...)
@@ -381,7 +383,7 @@ func (s *serving) end(xds *server.Server, signals <-chan os.Signal) error {
 		wait(ctx, handover)
 	}
 	if err := xds.Drain(ctx); err != nil {
-		return failure{fmt.Errorf("ended at once: %w", err), ""}
+		return failure{fmt.Errorf("exited at once: %w", err), ""}
 	}
 	s.front.finish(ctx)
 	s.log.Info("ended")

@@ -383,7 +383,7 @@ func TestSignals(t *testing.T) {
 			t.Errorf("%s: %s", resp.Status, body)
 		}
 		d.signal(syscall.SIGTERM)
-		d.logged("ended before the files were loaded")
+		d.logged("stopped before the files were loaded")
 		d.exits(0)
 	})
 	t.Run("SIGTERM: health, streams, the end", func(t *testing.T) {
@@ -418,7 +418,7 @@ func TestSignals(t *testing.T) {
 		d := serve(t, []string{"--drain-delay", "1h"}, "a.yaml", cluster("a"))
 		d.healthy(healthgrpc.HealthCheckResponse_SERVING)
 		d.signal(syscall.SIGTERM)
-		d.logged("ending streams")
+		d.logged("shutting down: closing streams")
 		d.healthy(healthgrpc.HealthCheckResponse_NOT_SERVING)
 		s := d.clusters()
 		s.gets("a")
@@ -427,12 +427,12 @@ func TestSignals(t *testing.T) {
 		d.healthy(healthgrpc.HealthCheckResponse_NOT_SERVING)
 	})
 	for _, flag := range []string{"--drain-delay", "--drain"} {
-		t.Run("SIGHUP reloads while it is ending, in "+flag, func(t *testing.T) {
+		t.Run("SIGHUP reloads while the server is shutting down, in "+flag, func(t *testing.T) {
 			t.Parallel()
 			d := serve(t, []string{flag, "1h"}, "a.yaml", cluster("a"))
 			d.clusters().gets("a") // so that there is a stream to drain
 			d.signal(syscall.SIGTERM)
-			d.logged("ending streams")
+			d.logged("shutting down: closing streams")
 			d.signal(syscall.SIGHUP)
 			d.logged("loaded")
 		})
@@ -483,9 +483,9 @@ func TestSignals(t *testing.T) {
 		s := d.clusters()
 		s.gets("a")
 		d.signal(syscall.SIGTERM)
-		d.logged("ending streams")
+		d.logged("shutting down: closing streams")
 		d.signal(syscall.SIGTERM)
-		d.logged("chancery: error: ended at once: second signal: terminated")
+		d.logged("chancery: error: exited at once: second signal: terminated")
 		d.exits(1)
 	})
 }

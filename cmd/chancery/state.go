@@ -36,13 +36,13 @@ type state struct {
 func stateDir(f *pflag.FlagSet, root *string) {
 	// Where there is no such directory, none is kept unless somebody says where.
 	fallback, _ := lastgood.Root()
-	f.StringVar(root, "state-dir", fallback, "`directory` in which the last good configuration is kept, in a folder for each DIR; empty: nowhere")
+	f.StringVar(root, "state-dir", fallback, "`directory` that stores the last good configuration, in a folder for each DIR; empty: store nothing")
 	f.Lookup("state-dir").DefValue = "/var/lib/chancery for root, else ~/.local/state/chancery"
 }
 
 func (s *state) flags(f *pflag.FlagSet) {
 	stateDir(f, &s.root)
-	f.BoolVar(&s.withoutSecrets, "state-without-secrets", false, "keep no secrets there, nor others of their type such as extensions; nothing at all if a listener or a cluster has one in it")
+	f.BoolVar(&s.withoutSecrets, "state-without-secrets", false, "store no secrets in --state-dir, and no resources of a type of which one contains a secret, such as an extension; if that is a listener, a cluster or a scoped route, store nothing")
 }
 
 // open prepares to keep, and to be reached. What nobody asked for may be impossible, such as
@@ -54,9 +54,9 @@ func (s *state) open(log *slog.Logger, served string) error {
 	door, err := lastgood.OpenDoor(served)
 	switch {
 	case err != nil:
-		log.Warn(unreached, "error", err, "hint", "SIGHUP reloads, too; --state-dir has a place for its socket")
+		log.Warn(unreached, "error", err, "hint", "use SIGHUP to reload, or give a --state-dir for the socket")
 	case !door.Kept():
-		log.Warn(unreached, "error", "another server of this directory is running, which it reaches")
+		log.Warn(unreached, "error", "it reaches another running server of this directory")
 	default:
 		s.door = door
 	}
@@ -68,11 +68,11 @@ const unreached = "chancery reload cannot reach this server"
 func (s *state) openKeeper(log *slog.Logger, served string) error {
 	switch {
 	case s.root == "" && s.chosen:
-		log.Info("the last good configuration is not kept: a start on bad files serves nothing")
+		log.Info("the last good configuration is not stored: a restart with invalid files would serve nothing")
 		return nil
 	case s.root == "": // there is no place for it, and nobody said that none is wanted
 		_, err := lastgood.Root()
-		log.Warn("the last good configuration is not kept: a start on bad files serves nothing", "error", err, "hint", "--state-dir")
+		log.Warn("the last good configuration is not stored: a restart with invalid files would serve nothing", "error", err, "hint", "--state-dir")
 		return nil
 	}
 	folder, err := lastgood.Folder(s.root, served)
@@ -81,9 +81,9 @@ func (s *state) openKeeper(log *slog.Logger, served string) error {
 	}
 	switch {
 	case err != nil && s.chosen:
-		return failure{err, "--state-dir chooses another directory, or none if it is empty"}
+		return failure{err, "--state-dir chooses another directory; an empty one stores nothing"}
 	case err != nil:
-		log.Warn("the last good configuration is not kept: a start on bad files serves nothing", "error", err, "hint", "--state-dir")
+		log.Warn("the last good configuration is not stored: a restart with invalid files would serve nothing", "error", err, "hint", "--state-dir")
 		return nil
 	}
 	s.keeper.Log, s.keeper.WithoutSecrets = log, s.withoutSecrets
@@ -171,10 +171,10 @@ func quoted(text string) string {
 // note says what is served, for who asks about readiness.
 func (s *state) note() string {
 	if c := s.restored.Load(); c != nil {
-		return "the last good one, of " + c.At.UTC().Format(time.RFC3339) + ": the files have been rejected since the start; the log says why"
+		return "the last good configuration, of " + c.At.UTC().Format(time.RFC3339) + ": the files have been rejected since the start; the log says why"
 	}
 	if t := s.failing.Load(); t != nil {
-		return "the last good one: the files have been rejected since " + t.UTC().Format(time.RFC3339) + "; the log says why"
+		return "the last good configuration: the files have been rejected since " + t.UTC().Format(time.RFC3339) + "; the log says why"
 	}
 	if k := s.groups.Load(); k != nil {
 		names := make([]string, 0, 3)
@@ -221,7 +221,7 @@ func (s *state) run(ctx context.Context, running *sync.WaitGroup, log *slog.Logg
 // listen listens to operators in a folder until ctx is done.
 func (s *state) listen(ctx context.Context, folder string, log *slog.Logger, src *dir.Source) {
 	if err := control.Serve(ctx, folder, operator{src}, log); err != nil {
-		log.Warn(unreached, "error", err, "hint", "SIGHUP reloads, too; a socket's path has some 100 bytes at most: a shorter --state-dir")
+		log.Warn(unreached, "error", err, "hint", "use SIGHUP to reload; the path of a socket may have about 100 bytes: choose a shorter --state-dir")
 	}
 }
 

@@ -146,7 +146,7 @@ func TestSafeStart(t *testing.T) {
 			d = serveDir(t, d.dir, "--metrics-listen", "127.0.0.1:"+port)
 			d.clusters().gets(want...)
 			d.tells(port, "/readyz", "ok")
-			d.tells(port, "/readyz?verbose", "[i]configuration: the last good one, of 20")
+			d.tells(port, "/readyz?verbose", "[i]configuration: the last good configuration, of 20")
 			d.tells(port, "/metrics", "xds_server_config_restored 1\n")
 			if err := errors.Join(os.MkdirAll(d.dir, 0o777), os.WriteFile(d.dir+"/a.yaml", []byte(many(0, 30)), 0o666), os.RemoveAll(d.dir+"/b.yaml")); err != nil {
 				t.Fatal(err)
@@ -169,7 +169,7 @@ func TestSafeStart(t *testing.T) {
 		d.loads(port)
 		write(t, d.dir, "a.yaml", "a: [")
 		d.tells(port, "/metrics", "xds_server_config_last_load_successful 0\n")
-		d.tells(port, "/readyz?verbose", "[i]configuration: the last good one: the files have been rejected since 20")
+		d.tells(port, "/readyz?verbose", "[i]configuration: the last good configuration: the files have been rejected since 20")
 		write(t, d.dir, "a.yaml", many(0, 3))
 		d.loads(port)
 	})
@@ -258,7 +258,7 @@ func TestSafeStart(t *testing.T) {
 				}
 			}
 			s.gets(listed(0, 10)...)
-			chancery(t, 1, "no server of "+d.dir+"x is running", "reload", d.dir+"x")
+			chancery(t, 1, "no running server serves "+d.dir+"x", "reload", d.dir+"x")
 		})
 	}
 	t.Run("SAFE-10 a removal of more than a tenth waits for a second look", func(t *testing.T) {
@@ -269,7 +269,7 @@ func TestSafeStart(t *testing.T) {
 		begin := time.Now()
 		write(t, d.dir, "a.yaml", many(5, 26)) // c30 is new
 		s.gets(listed(0, 31)...)
-		line := d.logged("removals delayed: many resources are gone from the files")
+		line := d.logged("removals delayed: many resources are missing from the files")
 		if got := fmt.Sprint(line["resources"], line["first"]); got != "5 [c00 c01 c02]" {
 			t.Error(got)
 		}
@@ -283,9 +283,9 @@ func TestSafeStart(t *testing.T) {
 		d := serve(t, nil, "a.yaml", many(0, 30))
 		d.kept(30)
 		other := serveDir(t, d.dir)
-		other.meanwhile("another program keeps the state of this directory: until it ends, a start has what that one kept")
+		other.meanwhile("another server of the same directory stores the last good configuration: until it ends, this one stores none")
 		d.killed()
-		other.logged("the other program has ended: this one keeps the state of the directory")
+		other.logged("the other server has ended: this one now stores the last good configuration")
 	})
 }
 
@@ -326,7 +326,7 @@ func TestStateOfNoUse(t *testing.T) {
 		if (&state{chosen: true}).kept() != nil {
 			t.Error("nothing is to be kept, and there is a series that says so")
 		}
-		if strings.Contains(out.String(), "is not kept") == chosen {
+		if strings.Contains(out.String(), "is not stored") == chosen {
 			t.Errorf("chosen %v: %s", chosen, out.String())
 		}
 	}

@@ -202,7 +202,7 @@ func TestReadTimeoutFlag(t *testing.T) {
 		f := flood(t, d.conn.Target())
 		f.open(1)
 		f.begin(1, 100<<10, 1<<20)
-		if line := d.logged("connection closed: unfinished requests exceed a limit"); line["error"] != "a request came too slowly" {
+		if line := d.logged("connection closed: unfinished requests exceed a limit"); line["error"] != "a request arrived too slowly" {
 			t.Error(line)
 		}
 		if took := time.Since(start); took > 15*time.Second {

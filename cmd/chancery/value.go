@@ -58,17 +58,17 @@ func wrongValue(err error) error {
 // checkMaxFile returns an error of usage.
 func checkMaxFile(bytes int64) error {
 	if bytes < 1 {
-		return errors.New("--max-file: that would let no file in")
+		return errors.New("--max-file: must be more than 0")
 	}
 	if bytes > 1<<40 {
-		return errors.New("--max-file: that is more than there can be")
+		return errors.New("--max-file: too large")
 	}
 	return nil
 }
 
 // setFlag, followFlag and v2Flag are flags of all commands that load a directory.
 func setFlag(f *pflag.FlagSet, to *[]string) {
-	f.StringArrayVar(to, "proto-set", nil, "`FILE` with the descriptors of messages besides Envoy's, from protoc --include_imports --descriptor_set_out=FILE or buf build -o FILE; more than once if wanted")
+	f.StringArrayVar(to, "proto-set", nil, "`FILE` with the descriptors of messages that Envoy's API does not have, made by protoc --include_imports --descriptor_set_out=FILE or buf build -o FILE; may be repeated")
 }
 
 // readSets returns the messages that files may have.
@@ -76,7 +76,7 @@ func readSets(paths []string) (*envoyapi.Types, error) {
 	types, err := envoyapi.Load(paths...)
 	switch {
 	case errors.Is(err, envoyapi.ErrNoSet), errors.Is(err, envoyapi.ErrMissing):
-		return nil, failure{fmt.Errorf("--proto-set: %w", err), "protoc --include_imports --descriptor_set_out=FILE makes one, and so does buf build -o FILE"}
+		return nil, failure{fmt.Errorf("--proto-set: %w", err), "make one with protoc --include_imports --descriptor_set_out=FILE, or with buf build -o FILE"}
 	case err != nil:
 		return nil, failure{fmt.Errorf("--proto-set: %w", err), ""}
 	}
@@ -89,9 +89,9 @@ func flagOf(option string) string {
 }
 
 func followFlag(f *pflag.FlagSet, to *bool) {
-	f.BoolVar(to, "follow-links-outside", false, "follow symbolic links that lead out of DIR; else one is a mistake")
+	f.BoolVar(to, "follow-links-outside", false, "follow symbolic links that point outside DIR; without this flag such a link is an error")
 }
 
 func v2Flag(f *pflag.FlagSet, to *bool) {
-	f.BoolVar(to, "legacy-v2", false, "take resources of v2, the API before v3; else one is a mistake")
+	f.BoolVar(to, "legacy-v2", false, "accept resources of the v2 API; without this flag such a resource is an error")
 }

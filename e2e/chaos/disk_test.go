@@ -87,7 +87,7 @@ func (zeros) Read(b []byte) (int, error) { clear(b); return len(b), nil }
 
 // Nothing can be kept, while the server runs and when it starts. It serves all the same.
 func diskFull(r *rig) {
-	const unkept = "the last good configuration is not kept: a start on bad files would have an older one, or none"
+	const unkept = "the last good configuration is not stored: a restart with invalid files would serve an older one, or nothing"
 	free := r.fill()
 	took := r.notices(5*time.Second, nil)
 	harness.Eventually(r.t, 10*time.Second, "the log says that nothing is kept", func() error {
@@ -169,7 +169,7 @@ func permissionLost(r *rig) {
 	r.must(os.Chmod(file, 0))
 	r.must(r.kill())
 	r.must(r.start())
-	if r.logged("the last good configuration is served, not what the files say") == 0 {
+	if r.logged("serving the last good configuration, not the files") == 0 {
 		r.t.Error("the server does not say that it serves the last good configuration")
 	}
 	r.note("killed, and started on what it may not read: %v", r.converges("from the last good configuration"))

@@ -117,7 +117,7 @@ func isEnvoy(ctx context.Context, path string) error {
 		return err
 	}
 	if err != nil || !versionOfEnvoy.Match(said) {
-		return fmt.Errorf("%s --version does not say that this is an Envoy", path)
+		return fmt.Errorf("%s is not an Envoy: it does not answer --version as Envoy does", path)
 	}
 	return nil
 }
@@ -191,12 +191,12 @@ func (a *asking) run(ctx context.Context, some []int) (refusal string, err error
 		return essence(m[1]), nil
 	}
 	if ctx.Err() != nil {
-		return "", fmt.Errorf("%s has not ended after %v", a.path, patience)
+		return "", fmt.Errorf("%s did not end within %v", a.path, patience)
 	}
 	if len(some) == 0 {
 		return "", fmt.Errorf("%s: %w: %s", a.path, err, last(said))
 	}
-	return "it ends without a reason: " + err.Error() + ": " + last(said), nil
+	return "it failed without a reason: " + err.Error() + ": " + last(said), nil
 }
 
 const broken = "Proto constraint validation failed"

@@ -63,7 +63,7 @@ func TestAgreesWithEnvoy(t *testing.T) {
 				t.Fatal(err)
 			}
 			if len(answer.Skipped) > 0 {
-				t.Errorf("Envoy was not asked about %v", answer.Skipped)
+				t.Errorf("Envoy did not validate %v", answer.Skipped)
 			}
 			if want == "good" {
 				if len(codes) > 0 || len(answer.Refused) > 0 {

@@ -63,14 +63,14 @@ func (o Options) check() (listen.Address, error) {
 		return listen.Address{}, err
 	}
 	if t := o.TLS; t != nil && (t.Cert == "") != (t.Key == "") {
-		return listen.Address{}, errors.New("TLS: a certificate and its private key go together (--tls-cert, --tls-key)")
+		return listen.Address{}, errors.New("TLS: a certificate and its private key must be given together (--tls-cert, --tls-key)")
 	}
 	a, err := listen.Parse(o.Server)
 	switch {
 	case err != nil:
 		return a, fmt.Errorf("--server: %w", err)
 	case a.Any():
-		return a, fmt.Errorf("--server: %s is where a server listens; clients need the name or address of its machine", a)
+		return a, fmt.Errorf("--server: %s is an address that only a server listens on; clients need the name or address of its machine", a)
 	case a.Network == "tcp" && a.Port == 0:
 		return a, fmt.Errorf("--server: %s has no port", a)
 	}

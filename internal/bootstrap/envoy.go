@@ -19,7 +19,7 @@ func Envoy(o Options) ([]byte, error) {
 		return nil, err
 	}
 	if o.REST && o.Delta {
-		return nil, errors.New("there is no REST version of incremental xDS")
+		return nil, errors.New("REST has no delta (incremental) xDS")
 	}
 	cluster, err := o.cluster(server)
 	if err != nil {
@@ -150,7 +150,7 @@ func (o Options) envoyTLS(server listen.Address) (any, error) {
 		name = server.Host
 	}
 	if name == "" {
-		return nil, errors.New("TLS: on a unix socket the name in the server's certificate must be said (--tls-server-name)")
+		return nil, errors.New("TLS: a unix socket needs the name in the server's certificate (--tls-server-name)")
 	}
 	sni, kind := name, "DNS"
 	if (listen.Address{Host: name}).IP() != nil {

@@ -14,11 +14,11 @@ func GRPC(o Options) ([]byte, error) {
 	case err != nil:
 		return nil, err
 	case o.Delta:
-		return nil, errors.New("gRPC clients know state of the world only, not delta")
+		return nil, errors.New("gRPC clients support only SotW (state of the world), not delta")
 	case o.PerType:
-		return nil, errors.New("gRPC clients know the aggregated service only, not one for each type")
+		return nil, errors.New("gRPC clients support only the aggregated service (ADS), not one for each type")
 	case o.REST:
-		return nil, errors.New("gRPC clients do not poll over REST")
+		return nil, errors.New("gRPC clients do not support REST")
 	case o.Admin != "":
 		return nil, errors.New("gRPC clients have no admin interface")
 	}

@@ -61,7 +61,7 @@ func Serve(ctx context.Context, folder string, h Handler, log *slog.Logger) erro
 	mux.HandleFunc("POST /reload", func(w http.ResponseWriter, r *http.Request) {
 		approve, err := strconv.ParseBool(r.URL.Query().Get("approve"))
 		if err != nil {
-			http.Error(w, "approve: want true or false", http.StatusBadRequest)
+			http.Error(w, "approve: must be true or false", http.StatusBadRequest)
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")

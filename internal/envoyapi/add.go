@@ -74,7 +74,7 @@ func (x *index) add(file []byte) (path string, err error) {
 	}
 	for _, name := range h.names() {
 		if other, ok := x.at[name]; ok {
-			return "", fmt.Errorf("%s declares %s, and so does %s: one of them is too many", h.path, name, other)
+			return "", fmt.Errorf("%s declares %s, and so does %s: remove one of them", h.path, name, other)
 		}
 		x.at[name] = h.path
 	}
@@ -96,7 +96,7 @@ func differ(path string, ours, theirs []byte) error {
 	has, wants := shape(a), shape(b)
 	for _, name := range slices.Sorted(maps.Keys(wants)) {
 		if what, both := has[name]; both && what != wants[name] {
-			return fmt.Errorf("%s is not the %[1]s that is here already: %s is %s there, and %s here", path, name, wants[name], what)
+			return fmt.Errorf("%s differs from the built-in %[1]s: %s is %s there, and %s here", path, name, wants[name], what)
 		}
 	}
 	return nil

@@ -131,7 +131,7 @@ func (e *Exporter) resume() error {
 		path := e.Format.pathOf(t, "")
 		f := e.dir.shown[path]
 		if f == nil {
-			return fmt.Errorf("%s has an export that is not %s: an Envoy that runs from it would hear of nothing any more", e.dir.root, e.Format)
+			return fmt.Errorf("%s has an export in another format than %s: an Envoy that runs from it would get no more changes", e.dir.root, e.Format)
 		}
 		if t.After != nil {
 			continue // replaced at once
@@ -170,7 +170,7 @@ func (e *Exporter) Export(ctx context.Context, view xds.Tables) (Report, error) 
 	}
 	for i, step := range steps {
 		if i > 0 && !wait(ctx, e.Settle) {
-			return report, fmt.Errorf("ended between two steps: %w", ctx.Err())
+			return report, fmt.Errorf("stopped between two steps: %w", ctx.Err())
 		}
 		n, err := e.dir.replace(step)
 		report.Steps, report.Written = report.Steps+1, report.Written+n
@@ -209,7 +209,7 @@ func (e *Exporter) Exposed() bool {
 func (e *Exporter) Close() { e.unlock() }
 
 // ErrBusy is the error of a directory that another program exports to.
-var ErrBusy = errors.New("another program exports to it")
+var ErrBusy = errors.New("another program exports to this directory")
 
 // Inside reports whether a directory is, or would be, in another one or the
 // same, with symbolic links followed.

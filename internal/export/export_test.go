@@ -286,8 +286,8 @@ func TestExport(t *testing.T) {
 		s := open(t, t.TempDir(), Options{})
 		r := s.export(world{eds("a"), rds(t, "l", "r")})
 		want := []string{
-			`CDS "a" refers to EDS "a", which there is not: its file is empty`,
-			`LDS "l" refers to RDS "r", which there is not: its file is empty`,
+			`CDS "a" refers to EDS "a", which does not exist: its file is empty`,
+			`LDS "l" refers to RDS "r", which does not exist: its file is empty`,
 		}
 		if !slices.Equal(r.Warnings, want) {
 			t.Errorf("warnings %q, want %q", r.Warnings, want)
@@ -326,11 +326,11 @@ func TestOpen(t *testing.T) {
 		make func(t *testing.T, root string)
 		want string
 	}{
-		"a file where the link is to be":   {func(t *testing.T, root string) { write(t, filepath.Join(root, "current"), "") }, "current is there already"},
-		"a link of somebody else":          {func(t *testing.T, root string) { symlink(t, "elsewhere", filepath.Join(root, "current")) }, "current is there already"},
-		"a bootstrap of somebody else":     {func(t *testing.T, root string) { write(t, filepath.Join(root, "bootstrap.json"), "{}") }, "bootstrap.json is there already"},
+		"a file where the link is to be":   {func(t *testing.T, root string) { write(t, filepath.Join(root, "current"), "") }, "current exists, and is not part of an export"},
+		"a link of somebody else":          {func(t *testing.T, root string) { symlink(t, "elsewhere", filepath.Join(root, "current")) }, "current exists, and is not part of an export"},
+		"a bootstrap of somebody else":     {func(t *testing.T, root string) { write(t, filepath.Join(root, "bootstrap.json"), "{}") }, "bootstrap.json exists, and is not part of an export"},
 		"clusters that cannot be read":     {func(t *testing.T, root string) { swapped(t, root, exported(t, Options{}), "cds.yaml", "{") }, "current/cds.yaml: "},
-		"an export of another format":      {func(t *testing.T, root string) { swapped(t, root, exported(t, Options{Format: formats[3]}), "", "") }, "has an export that is not yaml"},
+		"an export of another format":      {func(t *testing.T, root string) { swapped(t, root, exported(t, Options{Format: formats[3]}), "", "") }, "has an export in another format than yaml"},
 		"a link that leads nowhere is one": {func(t *testing.T, root string) { symlink(t, ".generations/7", filepath.Join(root, "current")) }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -350,7 +350,7 @@ func TestOpen(t *testing.T) {
 		root, victim := t.TempDir(), t.TempDir()
 		write(t, filepath.Join(victim, "precious"), "x")
 		symlink(t, victim, filepath.Join(root, ".generations"))
-		if _, err := Open(root, Options{}); !strings.Contains(errorText(err), ".generations is there already, and not of an export") {
+		if _, err := Open(root, Options{}); !strings.Contains(errorText(err), ".generations exists, and is not part of an export") {
 			t.Error(err)
 		}
 		if got := names(t, victim); len(got) != 1 {
@@ -362,7 +362,7 @@ func TestOpen(t *testing.T) {
 			root := exported(t, Options{})
 			write(t, filepath.Join(root, ".generations", path), "x")
 			first, _, _ := strings.Cut(path, "/")
-			if _, err := Open(root, Options{}); !strings.Contains(errorText(err), filepath.Join(".generations", first)+" is there already, and not of an export") {
+			if _, err := Open(root, Options{}); !strings.Contains(errorText(err), filepath.Join(".generations", first)+" exists, and is not part of an export") {
 				t.Error(path, err)
 			}
 			if _, err := os.Stat(filepath.Join(root, ".generations", path)); err != nil {
@@ -373,7 +373,7 @@ func TestOpen(t *testing.T) {
 	t.Run("one exporter at a time", func(t *testing.T) {
 		root := t.TempDir()
 		s := open(t, root, Options{})
-		if _, err := Open(root, Options{}); err == nil || !strings.Contains(err.Error(), "lock "+root+": another program exports to it") {
+		if _, err := Open(root, Options{}); err == nil || !strings.Contains(err.Error(), "lock "+root+": another program exports to this directory") {
 			t.Error(err)
 		}
 		s.Close()

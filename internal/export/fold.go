@@ -57,7 +57,7 @@ func (w *rewriter) scope(m protoreflect.Message) (bool, error) {
 	set(routes, "name", protoreflect.ValueOfString(name))
 	r := w.view.Table(xds.Route).Lookup(name)
 	if r == nil {
-		w.warn("refers to %s %q, which there is not", xds.Route, name)
+		w.warn("refers to %s %q, which does not exist", xds.Route, name)
 		return true, nil
 	}
 	return true, w.read(routes, xds.Route, r)

@@ -119,8 +119,8 @@ func TestLossless(t *testing.T) {
 		format string
 		want   string
 	}{
-		"newer as yaml":      {newer, "yaml", `CDS "c" cannot be written as yaml: metadata has fields that this program does not know: pb keeps them`},
-		"newer as text":      {newer, "pb_text", `CDS "c" cannot be written as pb_text: metadata has fields that this program does not know: pb keeps them`},
+		"newer as yaml":      {newer, "yaml", `CDS "c" cannot be written as yaml: metadata has fields that this program does not know: use --format pb, which keeps them`},
+		"newer as text":      {newer, "pb_text", `CDS "c" cannot be written as pb_text: metadata has fields that this program does not know: use --format pb, which keeps them`},
 		"newer as binary":    {newer, "pb", ""},
 		"foreign as json":    {foreign, "json", `CDS "c" cannot be written as json: `},
 		"foreign as text":    {foreign, "pb_text", ""},

@@ -86,7 +86,7 @@ func (d *outDir) own() error {
 	return nil
 }
 
-func notOurs(path string) error { return fmt.Errorf("%s is there already, and not of an export", path) }
+func notOurs(path string) error { return fmt.Errorf("%s exists, and is not part of an export", path) }
 
 func (d *outDir) generation(n int) string {
 	return filepath.Join(d.root, generations, strconv.Itoa(n))

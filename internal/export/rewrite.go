@@ -68,7 +68,7 @@ func (w rewriter) rewrite(t *xds.Type, r *xds.Resource) (*piece, error) {
 // message rewrites the ConfigSources in the fields of a message.
 func (w *rewriter) message(m protoreflect.Message, at refs.Path) (changed bool) {
 	if len(m.GetUnknown()) > 0 && !w.Format.lossless && w.err == nil {
-		w.err = fmt.Errorf("%s has fields that this program does not know: pb keeps them", place(at, m))
+		w.err = fmt.Errorf("%s has fields that this program does not know: use --format pb, which keeps them", place(at, m))
 	}
 	if w.KeepSources {
 		return false
@@ -82,7 +82,7 @@ func (w *rewriter) message(m protoreflect.Message, at refs.Path) (changed bool) 
 	}
 	for _, s := range refs.Sources(m) {
 		if s.Type == nil || s.Name == "" {
-			w.warn("%s: %s stays as it is: Envoy cannot have that from a file", place(at, m), s.Field)
+			w.warn("%s: %s is unchanged: Envoy cannot read it from a file", place(at, m), s.Field)
 			continue
 		}
 		path := w.Format.pathOf(s.Type, s.Name)

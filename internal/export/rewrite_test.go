@@ -154,9 +154,9 @@ func TestConfigSources(t *testing.T) {
 		unnamed := rds(t, "n", "")
 		s := open(t, t.TempDir(), Options{})
 		want := []string{
-			`LDS "l": filter_chains[0].filters[0].typed_config.http_filters[0].typed_config.odcds: source stays as it is: Envoy cannot have that from a file`,
-			`LDS "m": fcds_config: config_source stays as it is: Envoy cannot have that from a file`,
-			`LDS "n": filter_chains[0].filters[0].typed_config.rds: config_source stays as it is: Envoy cannot have that from a file`,
+			`LDS "l": filter_chains[0].filters[0].typed_config.http_filters[0].typed_config.odcds: source is unchanged: Envoy cannot read it from a file`,
+			`LDS "m": fcds_config: config_source is unchanged: Envoy cannot read it from a file`,
+			`LDS "n": filter_chains[0].filters[0].typed_config.rds: config_source is unchanged: Envoy cannot read it from a file`,
 		}
 		if r := s.export(world{odcds, fcds, unnamed}); !slices.Equal(r.Warnings, want) {
 			t.Errorf("%q", r.Warnings)
@@ -209,7 +209,7 @@ func TestFold(t *testing.T) {
 		if got := s.read(); len(after(got["rds/r.yaml"], "  - name: b")) != 1 || len(after(got["cds.yaml"], "  name: c")) != 1 || len(after(got["eds/c.yaml"], "  cluster_name: c")) != 1 {
 			t.Errorf("%q", got)
 		}
-		if want := `CDS "c" has a lifetime, and nobody to renew it: in a file it stays for good`; !slices.Contains(r.Warnings, want) || len(r.Warnings) != 3 {
+		if want := `CDS "c" has a TTL, which files do not support: in the export it never expires`; !slices.Contains(r.Warnings, want) || len(r.Warnings) != 3 {
 			t.Errorf("%q", r.Warnings)
 		}
 	})
@@ -229,7 +229,7 @@ func TestFold(t *testing.T) {
 		if want := []string{"all", "b", "all"}; !slices.Equal(after(got, "    - name: "), want) {
 			t.Errorf("want virtual hosts %q:\n%s", want, got)
 		}
-		if want := []string{`SRDS "2": refers to RDS "none", which there is not`}; !slices.Equal(r.Warnings, want) {
+		if want := []string{`SRDS "2": refers to RDS "none", which does not exist`}; !slices.Equal(r.Warnings, want) {
 			t.Errorf("%q", r.Warnings)
 		}
 	})

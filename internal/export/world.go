@@ -101,7 +101,7 @@ func (b *builder) add(t *xds.Type) error {
 		pieces = append(pieces, p)
 		b.report.Warnings = append(b.report.Warnings, p.warnings...)
 		if r.TTL > 0 {
-			b.report.Warnings = append(b.report.Warnings, fmt.Sprintf("%s %q has a lifetime, and nobody to renew it: in a file it stays for good", t, r.Name))
+			b.report.Warnings = append(b.report.Warnings, fmt.Sprintf("%s %q has a TTL, which files do not support: in the export it never expires", t, r.Name))
 		}
 		for _, ref := range p.needs {
 			b.needs = append(b.needs, need{ref, fmt.Sprintf("%s %q", t, r.Name)})
@@ -168,7 +168,7 @@ func (b *builder) absent() {
 			b.all[path] = b.e.Format.file(n.Type, "")
 		}
 		if !collective(n.Type) && b.view.Table(n.Type).Lookup(xds.CanonicalName(n.Name)) == nil {
-			b.report.Warnings = append(b.report.Warnings, fmt.Sprintf("%s refers to %s %q, which there is not: its file is empty", n.of, n.Type, n.Name))
+			b.report.Warnings = append(b.report.Warnings, fmt.Sprintf("%s refers to %s %q, which does not exist: its file is empty", n.of, n.Type, n.Name))
 		}
 		paths[path] = true
 	}

@@ -10,7 +10,7 @@ import (
 )
 
 // ErrBusy says that another program has the lock.
-var ErrBusy = errors.New("another program has it")
+var ErrBusy = errors.New("another program holds the lock")
 
 // Lock keeps others from locking a file or directory, until unlock or the end of
 // the program. On a file system that has no locks it keeps nobody away.

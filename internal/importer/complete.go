@@ -70,7 +70,7 @@ func Complete(f File, ours []byte, keep Keep, o Options) (bootstrap []byte, note
 		if n > 1 {
 			many = "s"
 		}
-		notes = append(notes, fmt.Sprintf("%s has %d listener%s of its own, which no server can change: \"chancery import\" makes resources of what is in it", f.Name, n, many))
+		notes = append(notes, fmt.Sprintf("%s has %d listener%s of its own, which no server can change: \"chancery import\" converts them to resources", f.Name, n, many))
 	}
 	b, err := protojson.MarshalOptions{UseProtoNames: true, Resolver: o.Types}.Marshal(m.Interface())
 	if err != nil {

@@ -28,7 +28,7 @@ var dumps = map[string][]string{
 func (im *importer) dump(s *source, n *yaml.Node) bool {
 	configs := protofile.Get(n, "configs")
 	if configs == nil || configs.Kind != yaml.SequenceNode {
-		s.Report(n, "", "", "a config_dump without a list of configs")
+		s.Report(n, "", "", "the config_dump has no list \"configs\"")
 		return true
 	}
 	im.ofAdmin = true
@@ -66,7 +66,7 @@ func (im *importer) dump(s *source, n *yaml.Node) bool {
 		}
 	}
 	if im.boot == nil {
-		s.Report(n, "", "ask for /config_dump as a whole, without resource= or mask=", "a config_dump without the bootstrap")
+		s.Report(n, "", "request all of /config_dump, without resource= or mask=", "the config_dump has no bootstrap")
 	}
 	return true
 }
@@ -145,7 +145,7 @@ func (im *importer) forgetHealth(n *yaml.Node) {
 	}
 	if seen && !im.forgot {
 		im.forgot = true
-		im.note("the health of endpoints is left out: it is as Envoy saw it")
+		im.note("the health of endpoints is left out: it is what Envoy observed")
 	}
 }
 

@@ -49,10 +49,10 @@ func TestRedactedListener(t *testing.T) {
 ]}`)}
 	const at = "filter_chains[0].transport_socket.typed_config.common_tls_context.tls_certificates["
 	_, problems := Do([]File{f}, options())
-	want := "dump.json:5:84: " + at + `0].private_key.inline_string: listener "edge" has "[redacted]" here: Envoy's admin interface does not tell secrets (` +
-		`import the file that Envoy was started with, which has it; or save the config_dump, write in this place what was there (or "filename" and the path of the key), and import that file; ` +
+	want := "dump.json:5:84: " + at + `0].private_key.inline_string: listener "edge" has "[redacted]" here: Envoy's admin interface does not show secrets (` +
+		`import the file that Envoy was started with, which has it; or save the config_dump, replace "[redacted]" with the secret (or "filename" and the path of the key), and import that file; ` +
 		"or --without-redacted leaves the listener out)\n" +
-		"dump.json:6:79: " + at + `1].private_key.filename: listener "edge" has "[redacted]" here: Envoy's admin interface does not tell secrets` + "\n"
+		"dump.json:6:79: " + at + `1].private_key.filename: listener "edge" has "[redacted]" here: Envoy's admin interface does not show secrets` + "\n"
 	if told(problems) != want {
 		t.Errorf("FILE-8 got\n%swant\n%s", told(problems), want)
 	}
@@ -62,7 +62,7 @@ func TestRedactedListener(t *testing.T) {
 	if got := names(im); got != "clusters/a.yaml _bootstrap.yaml" {
 		t.Error("FILE-8", got)
 	}
-	if notes := strings.Join(im.Notes, "\n"); notes != `listener "edge" is left out: Envoy does not tell `+at+"0].private_key.inline_string, "+at+
+	if notes := strings.Join(im.Notes, "\n"); notes != `listener "edge" is left out: Envoy does not show `+at+"0].private_key.inline_string, "+at+
 		`1].private_key.filename ("[redacted]"). Write its file by hand, with the key or with a secret from the server (tls_certificate_sds_secret_configs)` {
 		t.Error("FILE-8", notes)
 	}
@@ -106,12 +106,12 @@ func TestDump(t *testing.T) {
 		t.Errorf("it is imported: %s", notes)
 	}
 	im = do(t, options(), File{Name: "b.yaml", Data: []byte("static_resources: {clusters: [{name: a, connect_timeout: 1s}]}\ndynamic_resources: {ads_config: {api_type: GRPC}, cds_config: {ads: {}}}")})
-	if notes := strings.Join(im.Notes, "\n"); !strings.Contains(notes, "what Envoy has from another server is not imported") {
+	if notes := strings.Join(im.Notes, "\n"); !strings.Contains(notes, "resources that Envoy gets from another server are not in a file") {
 		t.Errorf("nothing is said of what is missing: %s", notes)
 	}
 	for in, want := range map[string]string{
-		`{"configs": []}`:  "a config_dump without the bootstrap",
-		`{"configs": "x"}`: "a config_dump without a list of configs",
+		`{"configs": []}`:  "the config_dump has no bootstrap",
+		`{"configs": "x"}`: "the config_dump has no list \"configs\"",
 	} {
 		if _, problems := Do([]File{{Name: "d.json", Data: []byte(in)}}, options()); !strings.Contains(told(problems), want) {
 			t.Error(told(problems))

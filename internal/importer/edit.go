@@ -37,7 +37,7 @@ func (im *importer) askSecrets(e *entry) {
 		}
 		if name := child(n, md, "name"); name != nil && im.serves(xds.Secret, name.Value) {
 			put(n, md, "sds_config", fromServer(nil))
-			e.note("asks the server for secret %q", name.Value)
+			e.note("reads secret %q from the server (ads)", name.Value)
 		}
 	})
 }
@@ -70,7 +70,7 @@ func (im *importer) splitRoutes(e *entry) {
 			im.grow(r)
 		}
 		put(n, md, "rds", mapping("route_config_name", text(name), "config_source", fromServer(nil)))
-		e.note("asks the server for routes %q", name)
+		e.note("reads routes %q from the server (ads)", name)
 	})
 }
 
@@ -119,7 +119,7 @@ func (im *importer) splitEndpoints(e *entry) {
 	load.Style &^= yaml.FlowStyle
 	put(e.node, md, "type", text("EDS"))
 	put(e.node, md, "eds_cluster_config", mapping("eds_config", fromServer(nil)))
-	e.note("asks the server for its endpoints")
+	e.note("reads its endpoints from the server (ads)")
 	r := &entry{source: e.source, typ: xds.Endpoint, node: load, name: e.name}
 	r.note("were in cluster %q", e.name)
 	im.grow(r)

@@ -176,7 +176,7 @@ func (im *importer) empty() {
 		if len(im.files) > 0 {
 			name = im.files[0].File
 		}
-		im.fail(name, "a bootstrap, a config_dump or a DiscoveryResponse is wanted", "there is nothing to import")
+		im.fail(name, "it must contain a bootstrap, a config_dump or a DiscoveryResponse", "there is nothing to import")
 	}
 }
 
@@ -188,7 +188,7 @@ func (im *importer) unique() {
 	im.named = map[string]*entry{}
 	for _, e := range im.entries {
 		if was := im.find(e.typ, e.name); was != nil {
-			e.Report(e.node, "", "Envoy takes one of them alone", "%s %q again, first at %s:%d", Kind(e.typ), e.name, was.File, was.node.Line)
+			e.Report(e.node, "", "Envoy accepts only one of them", "duplicate %s %q, first at %s:%d", Kind(e.typ), e.name, was.File, was.node.Line)
 			continue
 		}
 		im.named[key(e.typ, e.name)] = e

@@ -17,14 +17,14 @@ func (im *importer) old() {
 		}
 		for _, v := range im.finder.Find(e.msg).V2 {
 			at := e.Place(e.node, im.descriptor(e.typ), v.Path)
-			e.ReportAs(findings.V2, at.Node, v.Path, im.remedyOf(v.Type), "%s is of v2, the API before v3", v.Type)
+			e.ReportAs(findings.V2, at.Node, v.Path, im.remedyOf(v.Type), "%s is of the v2 API, which Envoy no longer supports", v.Type)
 		}
 	}
 	if im.bootMessage == nil {
 		return
 	}
 	for _, v := range im.finder.Find(im.bootMessage).V2 { // an old Envoy may run with it
-		im.note("%s in %s is of v2, which Envoy has not taken since 1.18: %s", v.Path, BootstrapFile, im.remedyOf(v.Type))
+		im.note("%s in %s is of the v2 API, which Envoy has not accepted since 1.18: %s", v.Path, BootstrapFile, im.remedyOf(v.Type))
 	}
 }
 
@@ -32,9 +32,9 @@ func (im *importer) old() {
 func (im *importer) remedyOf(name protoreflect.FullName) string {
 	next := im.Types.Successor(name)
 	if next == "" {
-		return "write the message of v3 that has taken its place: Envoy's documentation has it"
+		return "use the v3 message that replaces it: see Envoy's documentation"
 	}
-	return `write "@type": ` + apis + string(next) + "; another import then names the fields that v3 does not have"
+	return `write "@type": ` + apis + string(next) + "; then import again: it reports the fields that v3 does not have"
 }
 
 // nameOf returns the message that a type URL names.

@@ -20,7 +20,7 @@ const (
 
 const (
 	fromFile   = "import the file that Envoy was started with, which has it"
-	fromDump   = `save the config_dump, write in this place what was there (or "filename" and the path of the key), and import that file`
+	fromDump   = `save the config_dump, replace "[redacted]" with the secret (or "filename" and the path of the key), and import that file`
 	leavingOut = "--without-redacted leaves the %s out"
 )
 
@@ -50,7 +50,7 @@ func (im *importer) redacted() {
 // hide reports each place of what is hidden in something.
 func hide(s *source, hidden []hiddenField, remedy, what string) {
 	for _, h := range hidden {
-		s.ReportAs(findings.Other, h.node, h.path, remedy, "%s has \"[redacted]\" here: Envoy's admin interface does not tell secrets", what)
+		s.ReportAs(findings.Other, h.node, h.path, remedy, "%s has \"[redacted]\" here: Envoy's admin interface does not show secrets", what)
 		remedy = ""
 	}
 }
@@ -59,7 +59,7 @@ func hide(s *source, hidden []hiddenField, remedy, what string) {
 func leftOut(e *entry, hidden []hiddenField) string {
 	remedy := "Write its file by hand, with the key or with a secret from the server (tls_certificate_sds_secret_configs)"
 	if e.typ.Is(xds.Secret) {
-		remedy = "Write its file before clients ask for it"
+		remedy = "Write its file before clients subscribe to it"
 	}
 	const most = 3
 	var paths []string
@@ -70,7 +70,7 @@ func leftOut(e *entry, hidden []hiddenField) string {
 	if more := len(hidden) - len(paths); more > 0 {
 		where += fmt.Sprintf(" and %d more", more)
 	}
-	return fmt.Sprintf("%s %q is left out: Envoy does not tell %s (\"[redacted]\"). %s", Kind(e.typ), e.name, where, remedy)
+	return fmt.Sprintf("%s %q is left out: Envoy does not show %s (\"[redacted]\"). %s", Kind(e.typ), e.name, where, remedy)
 }
 
 // A hiddenField is a value and the path to it.

@@ -33,9 +33,9 @@ func (im *importer) redirect() {
 				case s.Own():
 				case im.serves(s.Type, s.Name):
 					redirect(n, md, string(s.Field))
-					e.note("asks the server for %s %q", Kind(s.Type), s.Name)
+					e.note("reads %s %q from the server (ads)", Kind(s.Type), s.Name)
 				case s.File() != "":
-					e.note("still reads %s, on Envoy's machine", s.File())
+					e.note("still reads %s on Envoy's machine", s.File())
 				}
 			}
 		})

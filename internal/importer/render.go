@@ -62,7 +62,7 @@ func (im *importer) resource(e *entry) ([]byte, error) {
 			return data, nil
 		}
 	}
-	return nil, errors.New("what was written is not what was read")
+	return nil, errors.New("the written file differs from what was read")
 }
 
 // says reports whether a file has a resource, wrapped or not, of these bytes.
@@ -122,7 +122,7 @@ func (im *importer) renderBootstrap() {
 			all.Content = append(all.Content, without(e.node, "@type"))
 			why := e.stays
 			if why == "" {
-				why = "what stays needs it; it is served, too"
+				why = "the bootstrap needs it; it is served, too"
 			}
 			im.out.Stays = append(im.out.Stays, fmt.Sprintf("%s %q (%s)", list.one, e.name, why))
 		}
@@ -144,7 +144,7 @@ func (im *importer) renderBootstrap() {
 		im.bootFrom.Report(im.boot, "", "", "the bootstrap cannot be written")
 		return
 	}
-	head := "# What stays with an Envoy whose resources come from a server. It runs with\n# chancery bootstrap envoy --from " + BootstrapFile + "\n"
+	head := "# The part of Envoy's bootstrap that no server can send. Use it with\n# chancery bootstrap envoy --from " + BootstrapFile + "\n"
 	if len(im.boot.Content) == 0 {
 		data = []byte("{}\n")
 	}

@@ -31,7 +31,7 @@ func (im *importer) read(f File) {
 	docs, err := im.parse(s, f)
 	if err != nil {
 		if f.Loose && notEnvoys(f.Data) {
-			im.note("%s is passed over: it is none of Envoy's", f.Name)
+			im.note("%s is ignored: it is not an Envoy configuration", f.Name)
 			return
 		}
 		im.files = append(im.files, s)
@@ -44,7 +44,7 @@ func (im *importer) read(f File) {
 	}
 	if f.Loose && !slices.ContainsFunc(docs, func(doc *yaml.Node) bool { return im.kind(doc) != nil }) {
 		if len(docs) > 0 {
-			im.note("%s is passed over: it is none of Envoy's", f.Name)
+			im.note("%s is ignored: it is not an Envoy configuration", f.Name)
 		}
 		return
 	}
@@ -63,7 +63,7 @@ func (im *importer) read(f File) {
 			unquote(n)
 		}
 		if kind(s, n) && len(docs) > 1 {
-			im.note("%s: the documents behind the first are left out, as Envoy leaves them", f.Name)
+			im.note("%s: only the first document is imported, because Envoy reads only that one", f.Name)
 			return
 		}
 	}
@@ -145,7 +145,7 @@ func isWhat(m protoreflect.Message) bool {
 // meant returns a hint at what a document is that is none of Envoy's; "" if that is not known.
 func (im *importer) meant(doc *yaml.Node) string {
 	if protofile.Get(doc, "apiVersion") != nil && protofile.Get(doc, "kind") != nil {
-		return "an object of Kubernetes: write the Envoy configuration that is in it into a file of its own"
+		return "this is a Kubernetes object: write the Envoy configuration that is in it to a file of its own"
 	}
 	if doc.Kind != yaml.MappingNode {
 		return ""
@@ -256,7 +256,7 @@ func (im *importer) single(s *source, n *yaml.Node) bool {
 		if inner := protofile.Get(n, "resource"); inner != nil {
 			im.add(s, inner, n)
 		} else {
-			s.Report(n, "", "", "a Resource without a resource in it")
+			s.Report(n, "", "", "the Resource has no field \"resource\"")
 		}
 		return false
 	}
@@ -273,7 +273,7 @@ func (im *importer) add(s *source, n, wrap *yaml.Node) {
 	}
 	e := &entry{source: s, typ: xds.TypeOf(url.Value), node: n, wrap: wrap}
 	if e.typ.V2 {
-		s.ReportAs(findings.V2, url, "", im.remedyOf(nameOf(url.Value)), "%s is of v2, the API before v3", nameOf(url.Value))
+		s.ReportAs(findings.V2, url, "", im.remedyOf(nameOf(url.Value)), "%s is of the v2 API, which Envoy no longer supports", nameOf(url.Value))
 		return
 	}
 	m := e.message()

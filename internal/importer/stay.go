@@ -19,7 +19,7 @@ func (im *importer) decide() {
 		switch {
 		case e.dropped:
 		case e.typ.Is(xds.Listener) && child(e.node, im.descriptor(xds.Listener), "api_listener") != nil:
-			e.stays = "Envoy takes an api_listener from nowhere else"
+			e.stays = "Envoy accepts an api_listener only there"
 		case e.typ.Is(xds.Cluster) && need[e.name] != "":
 			e.stays = need[e.name]
 			im.out.Clusters = append(im.out.Clusters, e.name)
@@ -93,7 +93,7 @@ func (im *importer) leaveServers() {
 		return
 	}
 	im.out.Elsewhere = true
-	im.note("dynamic_resources are left out: \"chancery bootstrap envoy --from\" says in their place where this server is")
+	im.note("dynamic_resources are left out: \"chancery bootstrap envoy --from\" writes the address of this server instead")
 	others := map[string]bool{}
 	for _, e := range im.entries {
 		if m := e.message(); m != nil {
@@ -118,11 +118,11 @@ func (im *importer) leaveServers() {
 		case filePath(v) == "":
 			asks = true
 		case len(im.files) == 1:
-			im.note("%s reads %s: to import that, too, import the directory of these files", field, filePath(v))
+			im.note("%s reads %s: to import that, too, import the directory that contains it", field, filePath(v))
 		}
 	}
 	if asks && !im.ofAdmin {
-		im.note("what Envoy has from another server is not imported from a file: --from-admin imports it from the running Envoy")
+		im.note("resources that Envoy gets from another server are not in a file: --from-admin imports them from the running Envoy")
 	}
 }
 
@@ -165,7 +165,7 @@ func (im *importer) decideSecrets() {
 	}
 	for _, e := range im.entries {
 		if e.typ.Is(xds.Secret) && im.secretsStay[e.name] && !served[e.name] {
-			e.stays = "what stays needs it"
+			e.stays = "the bootstrap needs it"
 		}
 	}
 }

@@ -32,13 +32,13 @@ func TestSubscribed(t *testing.T) {
 	if got := file(t, im, "clusters/away.yaml"); !strings.Contains(got, "path: /away.yaml") {
 		t.Error(got)
 	}
-	if got := im.Resources[0].Notes; len(got) != 1 || got[0] != "still reads /away.yaml, on Envoy's machine" {
+	if got := im.Resources[0].Notes; len(got) != 1 || got[0] != "still reads /away.yaml on Envoy's machine" {
 		t.Error(got)
 	}
-	if got := im.Resources[1]; !strings.HasPrefix(string(got.Data), "# of two addresses\n") || got.Notes[0] != `asks the server for endpoints "web/blue"` {
+	if got := im.Resources[1]; !strings.HasPrefix(string(got.Data), "# of two addresses\n") || got.Notes[0] != `reads endpoints "web/blue" from the server (ads)` {
 		t.Errorf("%s\n%s", got.Notes, got.Data)
 	}
-	if got := strings.Join(im.Notes, "\n"); !strings.Contains(got, "docker-compose.yaml is passed over") {
+	if got := strings.Join(im.Notes, "\n"); !strings.Contains(got, "docker-compose.yaml is ignored") {
 		t.Error(got)
 	}
 }
@@ -49,11 +49,11 @@ func TestLoose(t *testing.T) {
 	const cluster = "\"@type\": type.googleapis.com/envoy.config.cluster.v3.Cluster\nname: "
 	first := File{Name: "a.yaml", Data: []byte(cluster + "a"), Loose: true}
 	for name, c := range map[string]struct{ in, want string }{
-		"a Kustomization":                   {"apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources:\n- a.yaml\n", "clusters/a.yaml x.yaml is passed over: it is none of Envoy's"},
-		"paths alone":                       {"resources: [a.yaml]", "clusters/a.yaml x.yaml is passed over: it is none of Envoy's"},
-		"values of a chart":                 {"replicas: 1\nimage: x\nresources: {limits: {cpu: 1}}", "clusters/a.yaml x.yaml is passed over: it is none of Envoy's"},
-		"two documents of others":           {"a: b\n---\nc: d\n", "clusters/a.yaml x.yaml is passed over: it is none of Envoy's"},
-		"what cannot be read":               {"{{ template }}: {", "clusters/a.yaml x.yaml is passed over: it is none of Envoy's"},
+		"a Kustomization":                   {"apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources:\n- a.yaml\n", "clusters/a.yaml x.yaml is ignored: it is not an Envoy configuration"},
+		"paths alone":                       {"resources: [a.yaml]", "clusters/a.yaml x.yaml is ignored: it is not an Envoy configuration"},
+		"values of a chart":                 {"replicas: 1\nimage: x\nresources: {limits: {cpu: 1}}", "clusters/a.yaml x.yaml is ignored: it is not an Envoy configuration"},
+		"two documents of others":           {"a: b\n---\nc: d\n", "clusters/a.yaml x.yaml is ignored: it is not an Envoy configuration"},
+		"what cannot be read":               {"{{ template }}: {", "clusters/a.yaml x.yaml is ignored: it is not an Envoy configuration"},
 		"what cannot be read, and is meant": {"static_resources: {", "x.yaml:1:20: did not find expected node content (the file ends here)\n"},
 		"nothing":                           {"# nothing\n", "clusters/a.yaml "},
 		"a resource and others":             {cluster + "b\n---\na: b\n---\n" + cluster + "c\n", "x.yaml:4:1: neither an Envoy bootstrap, nor a config_dump, nor a DiscoveryResponse, nor a resource\n"},

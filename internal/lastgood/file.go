@@ -163,7 +163,7 @@ const (
 )
 
 // errCut says that a file is not all that was written.
-var errCut = errors.New("the file is damaged: its checksum is another")
+var errCut = errors.New("the file is damaged: its checksum does not match")
 
 // parse reads what write wrote.
 func parse(data []byte) (Config, error) {
@@ -175,7 +175,7 @@ func parse(data []byte) (Config, error) {
 		}
 	}
 	if !ok {
-		return Config{}, errors.New("the file is of another version of Chancery, or of something else")
+		return Config{}, errors.New("the file has a format that this version of Chancery cannot read")
 	}
 	if len(body) < sha256.Size {
 		return Config{}, errCut
@@ -253,7 +253,7 @@ type counter struct {
 	left int64
 }
 
-var errLarge = errors.New("the configuration is too large to be kept")
+var errLarge = errors.New("the configuration is too large to be stored")
 
 func (c *counter) Write(b []byte) (int, error) {
 	if c.left -= int64(len(b)); c.left < 0 {

@@ -143,7 +143,7 @@ func (k *Keeper) Load() (Config, error) {
 	case err != nil:
 		return Config{}, err
 	case !info.Mode().IsRegular() || info.Size() > MaxBytes:
-		return Config{}, fmt.Errorf("%s: no file that Chancery has written", path)
+		return Config{}, fmt.Errorf("%s: Chancery did not write this file", path)
 	}
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -181,8 +181,8 @@ func (k *Keeper) Run(ctx context.Context) {
 	for k.unlock == nil {
 		if !other {
 			other = true
-			k.Log.Warn("another program keeps the state of this directory: until it ends, a start has what that one kept", "state", k.dir,
-				"hint", "chancery reload reaches the other one; give each its own --state-dir")
+			k.Log.Warn("another server of the same directory stores the last good configuration: until it ends, this one stores none", "state", k.dir,
+				"hint", "chancery reload reaches the other server; give each its own --state-dir")
 		}
 		select {
 		case <-time.After(retry):
@@ -193,7 +193,7 @@ func (k *Keeper) Run(ctx context.Context) {
 	}
 	defer k.unlock()
 	if other {
-		k.Log.Info("the other program has ended: this one keeps the state of the directory", "state", k.dir)
+		k.Log.Info("the other server has ended: this one now stores the last good configuration", "state", k.dir)
 	}
 	said := ""
 	var c Config               // the last that was to be kept
@@ -233,7 +233,7 @@ func (k *Keeper) save(c Config, said *string) (refused bool) {
 	}
 	if err.Error() != *said {
 		*said = err.Error()
-		k.Log.Error("the last good configuration is not kept: a start on bad files would have an older one, or none", "error", err)
+		k.Log.Error("the last good configuration is not stored: a restart with invalid files would serve an older one, or nothing", "error", err)
 	}
 	_, refused = errors.AsType[syscall.Errno](err)
 	return refused
@@ -281,7 +281,7 @@ func (c Group) withoutSecrets() (Group, error) {
 		i := slices.IndexFunc(t.Resources, hasSecret)
 		switch {
 		case i >= 0 && t.Implicit:
-			return c, fmt.Errorf("%s %q has a secret in it and cannot be left out as a Secret (SDS) can", t, t.Resources[i].Name)
+			return c, fmt.Errorf("%s %q contains a secret, and cannot be left out as a Secret (SDS) can", t, t.Resources[i].Name)
 		case i >= 0 || withheld[t.URL]:
 			withheld[t.URL] = true
 			t.Withheld, t.Resources = true, nil

@@ -151,7 +151,7 @@ func TestKeepLast(t *testing.T) {
 			t.Errorf("in 0.2 s these were written: %v", written)
 		}
 		if c, err := k.Load(); err != nil || len(c.Types[0].Resources) != 22 {
-			t.Error("the last is not kept:", len(c.Types[0].Resources), err)
+			t.Error("the last is not stored:", len(c.Types[0].Resources), err)
 		}
 	})
 }
@@ -202,7 +202,7 @@ func TestDamaged(t *testing.T) {
 	}
 	other := func(what string) {
 		t.Helper()
-		if _, err := k.Load(); err == nil || !strings.Contains(err.Error(), "no file that Chancery has written") {
+		if _, err := k.Load(); err == nil || !strings.Contains(err.Error(), "Chancery did not write this file") {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
@@ -221,7 +221,7 @@ func TestDamaged(t *testing.T) {
 		if err := os.WriteFile(path, []byte(bad), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := k.Load(); err == nil || !strings.Contains(err.Error(), path+": the file is ") {
+		if _, err := k.Load(); err == nil || !strings.Contains(err.Error(), path+": the file ") {
 			t.Errorf("%q: %v", bad, err)
 		}
 	}
@@ -260,7 +260,7 @@ func TestWithoutSecrets(t *testing.T) {
 	// Who asks for all listeners would be told that one is gone.
 	all.Types = append(all.Types, Type{Type: xds.Listener, Resources: []Resource{plain, key}})
 	for range 2 {
-		if err := k.Save(all); fmt.Sprint(err) != `LDS "key" has a secret in it and cannot be left out as a Secret (SDS) can` {
+		if err := k.Save(all); fmt.Sprint(err) != `LDS "key" contains a secret, and cannot be left out as a Secret (SDS) can` {
 			t.Error(err)
 		}
 		if _, err := k.Load(); !errors.Is(err, fs.ErrNotExist) {
@@ -401,7 +401,7 @@ func TestNotWritten(t *testing.T) {
 	}
 	k.Keep(some(t, 3))
 	stop()
-	if n := strings.Count(log.String(), "is not kept"); n != 1 {
+	if n := strings.Count(log.String(), "is not stored"); n != 1 {
 		t.Errorf("told %d times: %s", n, log)
 	}
 	if err := os.Rename(dir+"2", dir); err != nil {
@@ -412,7 +412,7 @@ func TestNotWritten(t *testing.T) {
 		t.Errorf("the next time %q is not told", said)
 	}
 	if !k.Kept() {
-		t.Error("what was written is not kept")
+		t.Error("what was written is not stored")
 	}
 	if c, err := k.Load(); err != nil || len(c.Types[0].Resources) != 1 {
 		t.Errorf("%+v, %v", c, err)

@@ -19,7 +19,7 @@ func own(dir string) error {
 		return fmt.Errorf("%s is not a directory", dir)
 	}
 	if s, ok := info.Sys().(*syscall.Stat_t); ok && int(s.Uid) != os.Geteuid() {
-		return fmt.Errorf("%s belongs to another user (%d), who could read what is kept, and change it", dir, s.Uid)
+		return fmt.Errorf("%s belongs to another user (%d), who could read and change the stored configuration", dir, s.Uid)
 	}
 	if info.Mode().Perm()&0o077 == 0 {
 		return nil

@@ -45,7 +45,7 @@ func parse(s string) (Address, error) {
 	}
 	host, port, err := net.SplitHostPort(s)
 	if _, number := strconv.ParseUint(s, 10, 16); number == nil {
-		return Address{}, fmt.Errorf("a port without a host: did you mean 127.0.0.1:%[1]s? :%[1]s is all addresses of this machine", s)
+		return Address{}, fmt.Errorf("the host is missing: did you mean 127.0.0.1:%[1]s? :%[1]s means all addresses of this machine", s)
 	}
 	if err != nil {
 		if e, ok := errors.AsType[*net.AddrError](err); ok {
@@ -69,7 +69,7 @@ func parse(s string) (Address, error) {
 func unix(path string) (Address, error) {
 	if rest, ok := strings.CutPrefix(path, "//"); ok {
 		if !strings.HasPrefix(rest, "/") {
-			return Address{}, fmt.Errorf("unix:// is followed by an absolute path: unix:///%s, or unix:%s for one below the working directory", rest, rest)
+			return Address{}, fmt.Errorf("unix:// needs an absolute path: write unix:///%s, or unix:%s for a path in the working directory", rest, rest)
 		}
 		path = rest
 	}
@@ -79,7 +79,7 @@ func unix(path string) (Address, error) {
 	case strings.HasPrefix(path, "@"), strings.Contains(path, "\x00"):
 		return Address{}, errors.New("a socket without a file is not supported")
 	case len(path) > maxPath:
-		return Address{}, fmt.Errorf("the path has %d bytes, and a socket's may have %d", len(path), maxPath)
+		return Address{}, fmt.Errorf("the path has %d bytes, but the path of a socket may have at most %d", len(path), maxPath)
 	}
 	return Address{Network: "unix", Path: path}, nil
 }

@@ -65,7 +65,7 @@ func TestParseErrors(t *testing.T) {
 		"http://localhost:1":                "did you mean localhost:1?",
 		"//localhost:1":                     "without a scheme",
 		"unix:":                             "a path is missing",
-		"unix://":                           "unix:// is followed by an absolute path",
+		"unix://":                           "unix:// needs an absolute path",
 		"unix://run/xds.sock":               "unix:///run/xds.sock, or unix:run/xds.sock",
 		"unix:@abstract":                    "without a file is not supported",
 		"unix:/" + strings.Repeat("x", 200): "the path has 201 bytes",

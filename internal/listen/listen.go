@@ -40,7 +40,7 @@ func (a Address) explain(err error) error {
 	case errors.Is(err, syscall.EADDRINUSE):
 		return fmt.Errorf("port %d is in use already", a.Port)
 	case errors.Is(err, syscall.EACCES):
-		return fmt.Errorf("port %d needs a privilege (CAP_NET_BIND_SERVICE): %w", a.Port, syscall.EACCES)
+		return fmt.Errorf("port %d needs the privilege CAP_NET_BIND_SERVICE: %w", a.Port, syscall.EACCES)
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
 		return fmt.Errorf("this machine does not have the address %s", a.Host)
 	}

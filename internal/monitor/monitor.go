@@ -110,7 +110,7 @@ func (s *Server) Handler(at net.Addr) http.Handler {
 	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !local(r.Host) {
-			http.Error(w, "this server is known as localhost only, not by the host of this request", http.StatusForbidden)
+			http.Error(w, "this server accepts requests for localhost only, not for the host of this request", http.StatusForbidden)
 			return
 		}
 		mux.ServeHTTP(w, r)

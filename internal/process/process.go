@@ -47,33 +47,33 @@ func New(o Options) *Metrics {
 // since there were too many.
 func (m *Metrics) Connections(open func() int, closed func() uint64) {
 	m.registry.MustRegister(
-		series.Gauge("connections", "Connections of clients that are open.", open),
-		series.Counter("connections_closed_total", "Connections closed since too many were open.", closed),
+		series.Gauge("connections", "Open connections of clients.", open),
+		series.Counter("connections_closed_total", "Connections closed because too many were open (--max-connections).", closed),
 	)
 }
 
 // Log adds how many lines of the log were lost.
 func (m *Metrics) Log(lost func() uint64) {
-	m.registry.MustRegister(series.Counter("log_lines_lost_total", "Lines of the log that were lost, since who reads it is too slow.", lost))
+	m.registry.MustRegister(series.Counter("log_lines_lost_total", "Log lines lost because the reader of the log was too slow.", lost))
 }
 
 // Handshakes adds how many TLS handshakes have failed, by reason.
 func (m *Metrics) Handshakes(counts func() map[string]uint64) {
-	m.registry.MustRegister(series.Labelled("tls_handshakes_failed_total", "TLS handshakes that have failed, by reason; closed: without a word, which is how load balancers look whether somebody listens.", "reason", counts))
+	m.registry.MustRegister(series.Labelled("tls_handshakes_failed_total", "TLS handshakes that failed, by reason. closed: the client closed the connection without a reason, as health checks of load balancers do.", "reason", counts))
 }
 
 // TLS adds when the first certificate ends of those that the server shows its clients.
 func (m *Metrics) TLS(expiry func() time.Time) {
 	m.registry.MustRegister(series.FirstExpiry("tls_certificate_first_expiry_timestamp_seconds",
-		"When the first certificate ends of those that the server shows its clients, in Unix time. None: it has no TLS.", expiry))
+		"When the first certificate of the server (--tls-cert) expires, in Unix time. Absent: no TLS.", expiry))
 }
 
 // LastGood adds whether what is served was restored from disk, and whether it is kept
 // there; kept is nil if that is not wanted.
 func (m *Metrics) LastGood(restored, kept func() bool) {
-	m.registry.MustRegister(series.Flag("config_restored", "1 while what is served is the last good configuration of before the start, since the files could not be loaded.", restored))
+	m.registry.MustRegister(series.Flag("config_restored", "1 while the server serves the last good configuration from before its start, because the files have errors.", restored))
 	if kept != nil {
-		m.registry.MustRegister(series.Flag("config_kept", "1 if this server keeps on disk what it serves; 0: a start on bad files has something older, or nothing. None: that is not wanted.", kept))
+		m.registry.MustRegister(series.Flag("config_kept", "1 if the last good configuration is stored in --state-dir; 0: a restart with invalid files would serve an older one, or nothing. Absent: --state-dir is empty.", kept))
 	}
 }
 
@@ -95,7 +95,7 @@ func buildInfo(version, revision string) prometheus.Collector {
 		return s
 	}
 	info := prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: series.Prefix + "build_info", Help: "What runs: always 1, told by the labels.",
+		Name: series.Prefix + "build_info", Help: "Version of the running program, as labels. Always 1.",
 		ConstLabels: prometheus.Labels{"version": known(version), "revision": known(revision), "goversion": runtime.Version()},
 	})
 	info.Set(1)

@@ -15,12 +15,12 @@ import (
 
 const (
 	// TemplateHint is for what a template makes configuration of.
-	TemplateHint = "this is a template that was not filled in: check what it makes, as with: helm template . | chancery check -"
+	TemplateHint = "this is a template: check its output instead, as in: helm template . | chancery check -"
 
-	conflictHint = "a merge conflict: take one of the two sides, and remove the marks"
-	starHint     = `"*" wants quotes`
-	spaceHint    = "a no-break space is in this line: write a plain one"
-	listHint     = `several resources are documents with --- between them, or a list below "resources:"`
+	conflictHint = "a merge conflict: keep one of the two sides, and remove the marker lines"
+	starHint     = `"*" needs quotes`
+	spaceHint    = "this line contains a no-break space: replace it by a normal space"
+	listHint     = `write several resources as documents separated by ---, or as a list below "resources:"`
 )
 
 var (
@@ -75,11 +75,11 @@ func jsonHint(src []byte, at int64) string {
 	case templateMark.Match(src[max(at-1, 0):min(at+2, int64(len(src)))]):
 		return TemplateHint
 	case (c == '}' || c == ']') && bytes.HasSuffix(before, []byte(",")):
-		return "no comma belongs before " + string(c)
+		return "remove the comma before " + string(c)
 	case c == '/' || c == '#':
-		return "JSON has no comments: in a file whose name ends in .yaml they begin with #"
+		return "JSON has no comments: use a .yaml file, with # comments"
 	case c == '\'':
-		return `JSON has " only as quotes`
+		return `JSON allows only " as quotes`
 	}
 	return ""
 }

@@ -235,14 +235,14 @@ func (d *Decoder) fields(pairs []pair, m protoreflect.Message, path string, dept
 		fd := field(m.Descriptor(), p.key.Value)
 		if fd == nil {
 			if p.key.Value == "@type" {
-				d.Report(p.key, path, "", `"@type" belongs into a google.protobuf.Any, and this is %s`, Spoken(string(m.Descriptor().Name())))
+				d.Report(p.key, path, "", `"@type" is only allowed in a google.protobuf.Any, and this is %s`, Spoken(string(m.Descriptor().Name())))
 				continue
 			}
 			d.unknownField(p.key, m.Descriptor(), path)
 			continue
 		}
 		if i := slices.IndexFunc(set, func(n named) bool { return n.field == fd }); i >= 0 {
-			d.ReportAs(findings.Twice, p.key, path, "", "field %q again, first as %q", p.key.Value, set[i].as)
+			d.ReportAs(findings.Twice, p.key, path, "", "duplicate field %q, first as %q", p.key.Value, set[i].as)
 			continue
 		}
 		set = append(set, named{field: fd, as: p.key.Value})
@@ -308,7 +308,7 @@ func (d *Decoder) single(n *yaml.Node, fd protoreflect.FieldDescriptor, path str
 		return false
 	}
 	d.conceal(func() {
-		d.portable(findings.EnvoyOnly, n, path, `put "- " before it: readers other than Envoy's want a list`, "%s for a list", func() { *n = listOf(n) }, d.kind(n))
+		d.portable(findings.EnvoyOnly, n, path, `put "- " before it: readers other than Envoy's need a list`, "%s for a list", func() { *n = listOf(n) }, d.kind(n))
 	})
 	return true
 }

@@ -134,9 +134,9 @@ func formerly(name protoreflect.Name, md protoreflect.MessageDescriptor) string 
 		return ""
 	}
 	if next := successors[name]; md.Fields().ByName(next) != nil {
-		return fmt.Sprintf("Envoy's API has it no more: write %q", next)
+		return fmt.Sprintf("Envoy's API no longer has it: write %q", next)
 	}
-	return "Envoy's API has it no more"
+	return "Envoy's API no longer has it"
 }
 
 // Nearest returns the candidate that is closest to a word, or "" if none is

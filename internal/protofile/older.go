@@ -52,5 +52,5 @@ func (d *Decoder) templated(n *yaml.Node, field, path string) {
 	if !dollar && !braces || d.Mend || field == "inline_string" && d.secrets == 0 {
 		return
 	}
-	d.WarnAs(findings.Unfilled, n, path, "if it is meant as it stands, --ignore "+string(findings.Unfilled), "%s looks like a template that was not filled in", d.quoted(s))
+	d.WarnAs(findings.Unfilled, n, path, "if the text is correct as it is, use --ignore "+string(findings.Unfilled), "%s looks like a template that was not filled in", d.quoted(s))
 }

@@ -56,7 +56,7 @@ func tagged(n *yaml.Node) *yaml.Node {
 }
 
 // What begins with "!" is a tag, also where it was meant to be a password.
-const tagHint = `text that begins with "!" wants quotes`
+const tagHint = `text that begins with "!" needs quotes`
 
 // Who names no anchor may have meant a password that begins with "*".
 var unknownAnchor = regexp.MustCompile(`^unknown anchor '.*' referenced$`)
@@ -77,17 +77,17 @@ func syntax(file string, src []byte, err error) findings.Problem {
 	at := reserved.FindStringSubmatchIndex(line)
 	switch {
 	case strings.HasSuffix(e.Message, "cannot start any token") && at != nil:
-		p.Pos.Column, p.Hint = 1+utf8.RuneCountInString(line[:at[2]]), "what begins with '"+line[at[2]:at[3]]+"' wants quotes"
+		p.Pos.Column, p.Hint = 1+utf8.RuneCountInString(line[:at[2]]), "what begins with '"+line[at[2]:at[3]]+"' needs quotes"
 	case unknownAnchor.MatchString(e.Message):
-		p.Message, p.Hint = "an alias of an anchor that there is not", `text that begins with "*" wants quotes`
+		p.Message, p.Hint = "this alias has no anchor", `text that begins with "*" needs quotes`
 	case strings.ContainsRune(line, '\t'):
-		p.Hint = "YAML is not indented with tabs"
+		p.Hint = "YAML does not allow tabs for indentation: use spaces"
 	case e.Message == "did not find expected alphabetic or numeric character" && strings.Contains(line, "*"):
 		p.Hint = starHint
 	case e.ContextMsg == "while scanning a simple key": // the reader has read on
 		p.Pos = from
 	case strings.HasPrefix(e.Message, "mapping values are not allowed"):
-		p.Hint = `text with ": " in it wants quotes; keys of one mapping begin in one column`
+		p.Hint = `text that contains ": " needs quotes; all keys of a mapping must begin in the same column`
 	default:
 		p.Hint = within(e.ContextMsg, from)
 	}
@@ -126,9 +126,9 @@ func within(what string, from findings.Pos) string {
 	case "while parsing a flow mapping":
 		what = "in the mapping whose { is at %d:%d"
 	case "while parsing a block mapping":
-		return fmt.Sprintf("in the mapping that begins at %d:%d: each of its keys begins in column %d", from.Line, from.Column, from.Column)
+		return fmt.Sprintf("in the mapping that begins at %d:%d: each of its keys must begin in column %d", from.Line, from.Column, from.Column)
 	case "while parsing a block collection":
-		return fmt.Sprintf("in the list that begins at %d:%d: each of its - is in column %d", from.Line, from.Column, from.Column)
+		return fmt.Sprintf("in the list that begins at %d:%d: each of its - must be in column %d", from.Line, from.Column, from.Column)
 	case "while scanning a quoted scalar":
 		what = "in the text whose quotes begin at %d:%d"
 	default:

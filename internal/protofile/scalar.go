@@ -14,7 +14,7 @@ import (
 	"github.com/chancery-xds/chancery/findings"
 )
 
-const bareNumber = "Envoy's own reader refuses a bare number or word for a string"
+const bareNumber = "put it in quotes: Envoy's own reader refuses a bare number or word for a string"
 
 // scalar decodes a field that is no message. It reports ok=false after adding
 // a problem, or for an enum value to be ignored.
@@ -35,7 +35,7 @@ func (d *Decoder) scalar(n *yaml.Node, fd protoreflect.FieldDescriptor, path str
 			}
 			d.portable(findings.Portability, n, path, bareNumber, "%s for a string", func() { n.Tag, n.Style = "!!str", yaml.DoubleQuotedStyle }, d.kind(n))
 		} else if n.Style == 0 && olderTruth.MatchString(n.Value) {
-			d.portable(findings.Portability, n, path, "Envoy's own reader takes it for true or false, and refuses it: put it in quotes", "the bare word %s for a string", func() { n.Style = yaml.DoubleQuotedStyle }, d.quoted(n.Value))
+			d.portable(findings.Portability, n, path, "put it in quotes: Envoy's own reader reads it as true or false, and refuses it", "the bare word %s for a string", func() { n.Style = yaml.DoubleQuotedStyle }, d.quoted(n.Value))
 		}
 		d.templated(n, string(fd.Name()), path)
 		return protoreflect.ValueOfString(n.Value), true
@@ -54,7 +54,7 @@ func (d *Decoder) scalar(n *yaml.Node, fd protoreflect.FieldDescriptor, path str
 			if b, ok = wordOfTruth(n); !ok {
 				return fail("")
 			}
-			d.portable(findings.EnvoyOnly, n, path, "write "+strconv.FormatBool(b)+": readers other than Envoy's want that", "%s for true or false", func() {
+			d.portable(findings.EnvoyOnly, n, path, "write "+strconv.FormatBool(b)+": readers other than Envoy's need that", "%s for true or false", func() {
 				n.Tag, n.Style, n.Value = "!!bool", 0, strconv.FormatBool(b)
 			}, d.kind(n))
 		}
@@ -110,7 +110,7 @@ func (d *Decoder) enum(n *yaml.Node, fd protoreflect.FieldDescriptor, path strin
 	}
 	if ev := folded(values, n.Value); ev != nil {
 		name := string(ev.Name())
-		d.portable(findings.EnvoyOnly, n, path, "write "+name+": readers other than Envoy's want it as it is declared", "%s for a value of %s", func() { n.Value = name }, d.quoted(n.Value), fd.Enum().Name())
+		d.portable(findings.EnvoyOnly, n, path, "write "+name+": readers other than Envoy's need it as it is declared", "%s for a value of %s", func() { n.Value = name }, d.quoted(n.Value), fd.Enum().Name())
 		return protoreflect.ValueOfEnum(ev.Number()), true
 	}
 	if isNull(n) && fd.Enum().FullName() == "google.protobuf.NullValue" {
@@ -122,7 +122,7 @@ func (d *Decoder) enum(n *yaml.Node, fd protoreflect.FieldDescriptor, path strin
 		}
 	}
 	if i, err := strconv.ParseInt(n.Value, 10, 32); err == nil && quoted(n) {
-		d.portable(findings.EnvoyOnly, n, path, "write it without quotes: readers other than Envoy's want that", "%s for a value of %s", func() { n.Tag, n.Style = "!!int", 0 }, d.kind(n), fd.Enum().Name())
+		d.portable(findings.EnvoyOnly, n, path, "write it without quotes: readers other than Envoy's need that", "%s for a value of %s", func() { n.Tag, n.Style = "!!int", 0 }, d.kind(n), fd.Enum().Name())
 		return protoreflect.ValueOfEnum(protoreflect.EnumNumber(i)), true
 	}
 	hint := ""

@@ -38,11 +38,11 @@ func TestScalarsOfOthers(t *testing.T) {
 	}
 	for src, want := range map[string]string{
 		"mode: off": "", "mode: OFF": "", "share: 3e38": "", "share: .inf": "", "key: -_8=": "", "key: +/8=": "", "any: 1e308": "",
-		"mode: on":    `c.yaml:2:7: warning: mode: "on" for a value of Mode (write ON: readers other than Envoy's want it as it is declared)`,
+		"mode: on":    `c.yaml:2:7: warning: mode: "on" for a value of Mode (write ON: readers other than Envoy's need it as it is declared)`,
 		"mode: Off":   `c.yaml:2:7: mode: Mode has no value "Off" (did you mean OFF?)`,
 		"share: 4e38": "c.yaml:2:8: share: a number is needed, not float 4e38",
-		"any: .nan":   "c.yaml:2:6: any: float .nan is no number that JSON knows",
-		"any: -.inf":  "c.yaml:2:6: any: float -.inf is no number that JSON knows",
+		"any: .nan":   "c.yaml:2:6: any: float .nan is not a JSON number",
+		"any: -.inf":  "c.yaml:2:6: any: float -.inf is not a JSON number",
 		"key: 5":      "c.yaml:2:6: key: base64 text is needed, not int 5 (bytes are written in base64)",
 	} {
 		src = "\"@type\": type.googleapis.com/acme.M\n" + src

@@ -93,9 +93,9 @@ func (d *Decoder) inFull(n *yaml.Node, m protoreflect.Message, path string, dept
 	} else if short = Get(n, "value"); short == nil {
 		short = n // {}: the value that is left out elsewhere
 	}
-	hint := "write the value alone: readers other than Envoy's want that"
+	hint := "write the value alone: readers other than Envoy's need that"
 	if m.Descriptor().Name() == "Duration" {
-		hint = "write " + d.quoted(short.Value) + ": readers other than Envoy's want that"
+		hint = "write " + d.quoted(short.Value) + ": readers other than Envoy's need that"
 	}
 	d.portable(findings.EnvoyOnly, n, path, hint, "a mapping for %s", func() { *n = *short }, Spoken(string(m.Descriptor().Name())))
 }
@@ -137,7 +137,7 @@ func (d *Decoder) duration(n *yaml.Node, m protoreflect.Message, path string) {
 		return
 	}
 	if !seconds {
-		d.portable(findings.Portability, n, path, "Envoy's own reader takes seconds only", "the duration %s", func() {
+		d.portable(findings.Portability, n, path, "write seconds: Envoy's own reader accepts only seconds", "the duration %s", func() {
 			n.Value = inSeconds(int64(v/time.Second), int64(v%time.Second))
 		}, d.quoted(n.Value))
 	}
@@ -146,7 +146,7 @@ func (d *Decoder) duration(n *yaml.Node, m protoreflect.Message, path string) {
 	m.Set(fields.ByName("nanos"), protoreflect.ValueOfInt32(int32(v%time.Second)))
 }
 
-var errNoDuration = errors.New("no duration")
+var errNoDuration = errors.New("not a duration")
 
 // value decodes a google.protobuf.Value: whatever stands there.
 func (d *Decoder) value(n *yaml.Node, m protoreflect.Message, path string, depth int) {
@@ -169,7 +169,7 @@ func (d *Decoder) value(n *yaml.Node, m protoreflect.Message, path string, depth
 	case n.Tag == "!!int" || n.Tag == "!!float":
 		f, ok := float(n)
 		if !ok || math.IsInf(f, 0) || math.IsNaN(f) {
-			d.Report(n, path, "", "%s is no number that JSON knows", d.kind(n))
+			d.Report(n, path, "", "%s is not a JSON number", d.kind(n))
 			return
 		}
 		m.Set(fields.ByName("number_value"), protoreflect.ValueOfFloat64(f))
@@ -201,7 +201,7 @@ func (d *Decoder) any(n *yaml.Node, path string, depth int) protoreflect.Message
 		return nil
 	}
 	if typ.Kind != yaml.ScalarNode || !strings.Contains(typ.Value, "/") {
-		d.ReportAs(findings.NoType, typ, path, cmp.Or(d.MeantType(typ.Value), "write type.googleapis.com/ and the message's full name"), "%s is no type URL", d.kind(typ))
+		d.ReportAs(findings.NoType, typ, path, cmp.Or(d.MeantType(typ.Value), "write type.googleapis.com/ and the message's full name"), "%s is not a type URL", d.kind(typ))
 		return nil
 	}
 	mt, err := d.Types.FindMessageByURL(typ.Value)
@@ -210,7 +210,7 @@ func (d *Decoder) any(n *yaml.Node, path string, depth int) protoreflect.Message
 		return nil
 	}
 	if d.anys > secret.Deepest {
-		d.Report(n, shorten(path), "", "more than %d google.protobuf.Any in each other", secret.Deepest)
+		d.Report(n, shorten(path), "", "google.protobuf.Any nested more than %d deep", secret.Deepest)
 		return nil
 	}
 	d.anys++
@@ -221,7 +221,7 @@ func (d *Decoder) any(n *yaml.Node, path string, depth int) protoreflect.Message
 			if p.key.Value == "value" {
 				d.message(p.value, m, join(path, "value"), depth+1)
 			} else {
-				d.Report(p.key, path, "", `in %s only "value" may stand beside "@type"`, Spoken(string(m.Descriptor().Name())))
+				d.Report(p.key, path, "", `%s allows only "value" beside "@type"`, Spoken(string(m.Descriptor().Name())))
 			}
 		}
 		return m

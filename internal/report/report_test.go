@@ -21,7 +21,7 @@ func example() Report {
 		Program: "v1", Files: 2, Bad: true, Counts: []Count{{"CDS", 2}},
 		Findings: []findings.Problem{
 			{File: "a b/x,1.yaml", Pos: findings.Pos{Line: 3, Column: 7}, Path: "name", Code: findings.Rule, Message: "100% wrong: \"<x>\"", Hint: "a\nb"},
-			{File: "/etc/y.pb", Message: "and 3 more mistakes", Others: 3},
+			{File: "/etc/y.pb", Message: "and 3 more errors", Others: 3},
 			{File: "a b/x,1.yaml", Pos: findings.Pos{Line: 9}, Code: findings.Dangling, Message: "leads to nothing", Warning: true},
 		},
 	}
@@ -40,12 +40,12 @@ func TestFormats(t *testing.T) {
 	for name, want := range map[string]string{
 		"text": `a b/x,1.yaml:3:7: name: 100% wrong: "<x>" (a [XDS0301]
 b)
-/etc/y.pb: and 3 more mistakes
+/etc/y.pb: and 3 more errors
 a b/x,1.yaml:9: warning: leads to nothing [XDS0201]
 4 errors, 1 warning
 `,
 		"github": `::error file=a b/x%2C1.yaml,line=3,col=7,title=XDS0301 a value that Envoy's API does not allow::name: 100%25 wrong: "<x>" (a%0Ab)
-::error file=/etc/y.pb,title=XDS0100 another mistake::and 3 more mistakes
+::error file=/etc/y.pb,title=XDS0100 another error::and 3 more errors
 ::warning file=a b/x%2C1.yaml,line=9,title=XDS0201 a reference to a resource that no file has::leads to nothing
 4 errors, 1 warning
 `,

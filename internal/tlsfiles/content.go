@@ -68,7 +68,7 @@ func pool(b []byte) (*x509.CertPool, error) {
 			break
 		}
 		if block.Type != "CERTIFICATE" {
-			return nil, fmt.Errorf("holds a %s, not only certificates", block.Type)
+			return nil, fmt.Errorf("contains a %s, but only certificates are allowed", block.Type)
 		}
 		n++
 		cert, err := x509.ParseCertificate(block.Bytes)
@@ -78,7 +78,7 @@ func pool(b []byte) (*x509.CertPool, error) {
 		p.AddCert(cert)
 	}
 	if n == 0 {
-		return nil, errors.New("holds no certificate")
+		return nil, errors.New("contains no certificate")
 	}
 	return p, nil
 }

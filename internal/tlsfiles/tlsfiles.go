@@ -102,10 +102,10 @@ func (s *Source) warn(now time.Time) {
 	switch at := s.FirstExpiry(); {
 	case !now.Before(at) && s.warned < ended:
 		s.warned = ended
-		s.log.Warn("the certificate of --tls-cert has ended: clients refuse it", "not_after", at, "file", s.files.Cert)
+		s.log.Warn("the certificate of --tls-cert has expired: clients refuse it", "not_after", at, "file", s.files.Cert)
 	case at.Sub(now) <= secret.Soon && s.warned < soon:
 		s.warned = soon
-		s.log.Warn("the certificate of --tls-cert ends soon", "not_after", at, "file", s.files.Cert)
+		s.log.Warn("the certificate of --tls-cert expires soon", "not_after", at, "file", s.files.Cert)
 	}
 }
 

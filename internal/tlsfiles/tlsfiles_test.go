@@ -326,9 +326,9 @@ func TestBrokenFiles(t *testing.T) {
 	write(t, f.ClientCA, append(bytes.Clone(ca.PEM), "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"...))
 	check(f.ClientCA + ": certificate 2: x509")
 	write(t, f.ClientCA, one.Key)
-	check("holds a PRIVATE KEY, not only certificates")
+	check("contains a PRIVATE KEY, but only certificates are allowed")
 	write(t, f.ClientCA, nil)
-	check("holds no certificate")
+	check("contains no certificate")
 }
 
 func TestOpenErrors(t *testing.T) {
@@ -345,7 +345,7 @@ func TestOpenErrors(t *testing.T) {
 		{Files{Cert: none, Key: good.Key}, "TLS: open " + none + ": no such file"},
 		{Files{Cert: good.Cert, Key: good.Key, ClientCA: none}, "TLS: open " + none + ": no such file"},
 		{Files{Cert: good.Cert, Key: good.Cert}, "certificate " + good.Cert + ", key " + good.Cert},
-		{Files{Cert: good.Cert, Key: good.Key, ClientCA: good.Key}, good.Key + ": holds a PRIVATE KEY"},
+		{Files{Cert: good.Cert, Key: good.Key, ClientCA: good.Key}, good.Key + ": contains a PRIVATE KEY"},
 	} {
 		if _, err := Open(c.files, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v: %v, want an error with %q", c.files, err, c.want)
@@ -378,13 +378,13 @@ func TestExpiry(t *testing.T) {
 	w.logged("")
 	w.sleep(10 * 24 * time.Hour)
 	w.source.refresh()
-	w.logged("the certificate of --tls-cert ends soon")
+	w.logged("the certificate of --tls-cert expires soon")
 	w.sleep(time.Hour)
 	w.source.refresh()
 	w.logged("")
 	w.sleep(30 * 24 * time.Hour)
 	w.source.refresh()
-	w.logged("the certificate of --tls-cert has ended")
+	w.logged("the certificate of --tls-cert has expired")
 	w.sleep(time.Hour)
 	w.source.refresh()
 	w.logged("")
@@ -393,7 +393,7 @@ func TestExpiry(t *testing.T) {
 	w.sleep(time.Hour)
 	w.source.refresh()
 	ends(50)
-	if got := w.lines(); len(got) != 2 || !strings.Contains(got[0], "TLS files changed") || !strings.Contains(got[1], "ends soon") {
+	if got := w.lines(); len(got) != 2 || !strings.Contains(got[0], "TLS files changed") || !strings.Contains(got[1], "expires soon") {
 		t.Error(got)
 	}
 }
@@ -413,7 +413,7 @@ func TestExpiryAtStart(t *testing.T) {
 	if got, want := s.FirstExpiry(), start.AddDate(0, 0, 20); got.Sub(want).Abs() > time.Second {
 		t.Errorf("ends at %v, want %v", got, want)
 	}
-	if !strings.Contains(log.String(), "the certificate of --tls-cert ends soon") {
+	if !strings.Contains(log.String(), "the certificate of --tls-cert expires soon") {
 		t.Errorf("logged %q", log.String())
 	}
 }

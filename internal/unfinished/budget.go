@@ -66,8 +66,8 @@ type Reason string
 
 // The reasons.
 const (
-	TooMuch Reason = "its requests that are not whole have more bytes than all may have"
-	TooSlow Reason = "a request came too slowly"
+	TooMuch Reason = "its unfinished requests have more bytes than the limit for all clients"
+	TooSlow Reason = "a request arrived too slowly"
 	TooLong Reason = "there was no room for its request"
 )
 

@@ -44,7 +44,7 @@ type Conn struct {
 // A state is what requests hold that are not whole, and what they have got, ever.
 type state struct{ large, total int }
 
-var errRefused = errors.New("the connection was closed: too much is unfinished")
+var errRefused = errors.New("connection closed: too many bytes of unfinished requests")
 
 // Conn returns a connection that keeps to the budget, and is c in all else. c is at its
 // beginning, after TLS. plain says that c reads what the system does: there is no TLS.

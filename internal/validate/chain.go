@@ -44,11 +44,11 @@ func (w *walk) chain(m protoreflect.Message, field protoreflect.Name, ends, goOn
 		var wrong string
 		switch {
 		case last && goOn[pkg]:
-			wrong = "filter %q is the last of its chain, and does not end one"
+			wrong = "filter %q is the last of its chain, but is not a terminal filter"
 		case !last && ends[pkg]:
-			wrong = "filter %q ends a chain, and is not the last"
+			wrong = "filter %q is a terminal filter, but is not the last of its chain"
 		case last && ends[pkg] && f.Descriptor().Fields().ByName("disabled") != nil && get(f, "disabled").Bool():
-			wrong = "filter %q ends the chain, and is disabled"
+			wrong = "filter %q is the terminal filter of its chain, but is disabled"
 		default:
 			continue
 		}

@@ -64,7 +64,7 @@ func (w *walk) domains(m protoreflect.Message) {
 			}
 			w.in(m, "virtual_hosts", i, func() {
 				w.in(host, "domains", k, func() {
-					w.report(findings.Domains, "", "", "domain %q of virtual host %q is already one of virtual host %q", domain, name, other)
+					w.report(findings.Domains, "", "", "domain %q of virtual host %q is already a domain of virtual host %q", domain, name, other)
 				})
 			})
 		}
@@ -89,18 +89,18 @@ func (w *walk) cluster(m protoreflect.Message) {
 	const remedy = "eds_cluster_config: {eds_config: {ads: {}, resource_api_version: V3}}"
 	switch config := get(m, "eds_cluster_config").Message(); {
 	case typ == eds && !has(m, "eds_cluster_config"):
-		w.report(findings.EDS, "type", remedy, "a cluster of type EDS without eds_cluster_config")
+		w.report(findings.EDS, "type", remedy, "a cluster of type EDS needs eds_cluster_config")
 	case typ == eds && !has(config, "eds_config"):
-		w.report(findings.EDS, "eds_cluster_config", remedy, "a cluster of type EDS without eds_config")
+		w.report(findings.EDS, "eds_cluster_config", remedy, "a cluster of type EDS needs eds_config")
 	case typ != eds && has(m, "eds_cluster_config"):
-		w.report(findings.EDS, "eds_cluster_config", "type: EDS", "eds_cluster_config in a cluster of another type than EDS")
+		w.report(findings.EDS, "eds_cluster_config", "type: EDS", "eds_cluster_config is only for clusters of type EDS")
 	}
 	switch policy := get(m, "lb_policy").Enum(); {
 	case has(m, "load_balancing_policy"):
 	case typ == original && policy != provided:
 		w.report(findings.Balancing, "lb_policy", "lb_policy: CLUSTER_PROVIDED", "a cluster of type ORIGINAL_DST needs lb_policy: CLUSTER_PROVIDED")
 	case typ != original && policy == provided:
-		w.report(findings.Balancing, "lb_policy", "", "lb_policy: CLUSTER_PROVIDED is for clusters of type ORIGINAL_DST")
+		w.report(findings.Balancing, "lb_policy", "", "lb_policy: CLUSTER_PROVIDED is only for clusters of type ORIGINAL_DST")
 	}
 	if typ == logicalDNS {
 		w.logicalDNS(m)
@@ -117,7 +117,7 @@ func (w *walk) logicalDNS(m protoreflect.Message) {
 		n += get(localities.Get(i).Message(), "lb_endpoints").List().Len()
 	}
 	if localities.Len() != 1 || n != 1 {
-		w.report(findings.LogicalDNS, "load_assignment", "", "a cluster of type LOGICAL_DNS needs one locality with one endpoint, and has %d with %d", localities.Len(), n)
+		w.report(findings.LogicalDNS, "load_assignment", "", "a cluster of type LOGICAL_DNS needs one locality with one endpoint, but has %d with %d", localities.Len(), n)
 	}
 }
 
@@ -143,7 +143,7 @@ func (w *walk) addresses(m protoreflect.Message, at string) {
 				path := at + step{m.Descriptor().Fields().ByName("endpoints"), i, protoreflect.MapKey{}}.String() + "." +
 					step{localities.Get(i).Message().Descriptor().Fields().ByName("lb_endpoints"), k, protoreflect.MapKey{}}.String() +
 					".endpoint.address.socket_address.address"
-				w.report(findings.Address, path, "type: STRICT_DNS looks names up", "%q is not an IP address", wrong)
+				w.report(findings.Address, path, "type: STRICT_DNS resolves host names", "%q is not an IP address", wrong)
 			}
 		}
 	}
@@ -171,7 +171,7 @@ func (w *walk) listener(m protoreflect.Message) {
 		return
 	}
 	if !has(m, "address") {
-		w.report(findings.NoChain, "", "address: {socket_address: {address: 0.0.0.0, port_value: 8080}}", "a listener without an address")
+		w.report(findings.NoChain, "", "address: {socket_address: {address: 0.0.0.0, port_value: 8080}}", "the listener has no address")
 		return
 	}
 	if wrong := malformed(get(m, "address").Message()); wrong != "" {
@@ -180,7 +180,7 @@ func (w *walk) listener(m protoreflect.Message) {
 	udp := get(get(get(m, "address").Message(), "socket_address").Message(), "protocol").Enum() == 1
 	chains := get(m, "filter_chains").List()
 	if !udp && chains.Len() == 0 && !has(m, "default_filter_chain") && !has(m, "fcds_config") && !has(m, "filter_chain_matcher") {
-		w.report(findings.NoChain, "", "", "a listener without filter_chains")
+		w.report(findings.NoChain, "", "", "the listener has no filter_chains")
 	}
 	if !has(m, "filter_chain_matcher") {
 		w.matches(m, chains)
@@ -201,7 +201,7 @@ func (w *walk) matches(m protoreflect.Message, chains protoreflect.List) {
 			continue
 		}
 		w.in(m, "filter_chains", i, func() {
-			w.report(findings.SameMatch, "", "", "a filter chain with the same filter_chain_match as filter_chains[%d]", other)
+			w.report(findings.SameMatch, "", "", "this filter chain has the same filter_chain_match as filter_chains[%d]", other)
 		})
 	}
 }
@@ -214,7 +214,7 @@ func (w *walk) regex(m protoreflect.Message) {
 	expr := get(m, "regex").String()
 	if _, err := regexp.Compile(expr); err != nil && !unknownToGo.MatchString(expr) {
 		why, _, _ := strings.Cut(strings.TrimPrefix(err.Error(), "error parsing regexp: "), ":") // which quotes it behind
-		w.report(findings.Regex, "regex", "", "RE2 does not take this regular expression: %s", why)
+		w.report(findings.Regex, "regex", "", "RE2 does not accept this regular expression: %s", why)
 	}
 }
 

@@ -173,8 +173,8 @@ func (c compiler) text(r protoreflect.Message) check {
 	ask("const", func(s, want string) bool { return s == want }, "must be %q")
 	ask("prefix", strings.HasPrefix, "must begin with %q")
 	ask("suffix", strings.HasSuffix, "must end with %q")
-	ask("contains", strings.Contains, "must have %q in it")
-	ask("not_contains", func(s, want string) bool { return !strings.Contains(s, want) }, "must not have %q in it")
+	ask("contains", strings.Contains, "must contain %q")
+	ask("not_contains", func(s, want string) bool { return !strings.Contains(s, want) }, "must not contain %q")
 	length := func(exact, low, high protoreflect.Name, what string, count func(string) int) {
 		least, most := bounds(r, low, high)
 		if n := unsigned(r, exact); n != nil {
@@ -198,7 +198,7 @@ func (c compiler) text(r protoreflect.Message) check {
 			case in != nil && !slices.Contains(in, s):
 				return fmt.Sprintf("must be one of %q", in)
 			case slices.Contains(not, s):
-				return fmt.Sprintf("must be none of %q", not)
+				return fmt.Sprintf("must not be one of %q", not)
 			}
 			return ""
 		})
@@ -240,11 +240,11 @@ func patternOf(r protoreflect.Message) (pattern *regexp.Regexp, what string) {
 	strict := r.Get(fields.ByName("strict")).Bool()
 	switch known := r.Get(fields.ByName("well_known_regex")).Enum(); {
 	case known == 1 && strict:
-		expr, what = headerName, "must be the name of a header"
+		expr, what = headerName, "must be a header name"
 	case known == 2 && strict:
-		expr, what = headerValue, "must be the value of a header: no control characters"
+		expr, what = headerValue, "must be a header value: no control characters"
 	case known == 1 || known == 2:
-		expr, what = lenient, "must have no NUL and no ends of lines in it"
+		expr, what = lenient, "must not contain NUL or line breaks"
 	}
 	if expr == "" {
 		return nil, ""
@@ -262,11 +262,11 @@ var forms = []struct {
 	what string
 	is   func(s string) bool
 }{
-	{"hostname", "the name of a host", isHost},
+	{"hostname", "a host name", isHost},
 	{"ip", "an IP address", func(s string) bool { return net.ParseIP(s) != nil }},
 	{"ipv4", "an IPv4 address", func(s string) bool { return net.ParseIP(s).To4() != nil }},
 	{"ipv6", "an IPv6 address", func(s string) bool { ip := net.ParseIP(s); return ip != nil && ip.To4() == nil }},
-	{"address", "an IP address or the name of a host", func(s string) bool { return isHost(s) || net.ParseIP(s) != nil }},
+	{"address", "an IP address or a host name", func(s string) bool { return isHost(s) || net.ParseIP(s) != nil }},
 	{"uri", "an absolute URI", func(s string) bool { u, err := url.Parse(s); return err == nil && u.IsAbs() }},
 	{"uri_ref", "a URI", func(s string) bool { _, err := url.Parse(s); return err == nil }},
 	{"uuid", "a UUID", uuid.MatchString},
@@ -299,7 +299,7 @@ func (c compiler) bytes(r protoreflect.Message) check {
 	}
 	return func(v protoreflect.Value) string {
 		if exactly != nil && !bytes.Equal(v.Bytes(), exactly) {
-			return "must be other bytes"
+			return "must be different bytes"
 		}
 		return among("byte", uint64(len(v.Bytes())), least, most)
 	}

@@ -224,6 +224,6 @@ func (w *walk) inside(m protoreflect.Message) protoreflect.Message {
 func (w *walk) duration(m protoreflect.Message) {
 	fields := m.Descriptor().Fields()
 	if m.Get(fields.ByName("seconds")).Int() < 0 || m.Get(fields.ByName("nanos")).Int() < 0 {
-		w.report(findings.Negative, "", "", "must not be below zero")
+		w.report(findings.Negative, "", "", "must not be negative")
 	}
 }

@@ -49,9 +49,9 @@ func TestValidate(t *testing.T) {
 			[]string{"XDS0301 circuit_breakers.thresholds[0].retry_budget.budget_percent.value: must be at least 0 and at most 100, not 101"}},
 		{"a duration that is below zero and too short", cluster, `{"name":"c","connect_timeout":"-1s"}`, []string{"XDS0301 connect_timeout: must be more than 0s, not -1s"}},
 		{"a duration without a rule", cluster, `{"name":"c","dns_refresh_rate":"1s","cleanup_interval":"2s","upstream_connection_options":{"tcp_keepalive":{}},"health_checks":[{"timeout":"1s","interval":"1s","unhealthy_threshold":1,"healthy_threshold":1,"initial_jitter":"-2s","tcp_health_check":{}}]}`,
-			[]string{"XDS0303 health_checks[0].initial_jitter: must not be below zero"}},
+			[]string{"XDS0303 health_checks[0].initial_jitter: must not be negative"}},
 		{"half a second below zero", cluster, `{"name":"c","cleanup_interval":"1s","health_checks":[{"timeout":"1s","interval":"1s","unhealthy_threshold":1,"healthy_threshold":1,"initial_jitter":"-0.5s","tcp_health_check":{}}]}`,
-			[]string{"XDS0303 health_checks[0].initial_jitter: must not be below zero"}},
+			[]string{"XDS0303 health_checks[0].initial_jitter: must not be negative"}},
 		{"an enum", cluster, `{"name":"c","lb_policy":99}`, []string{"XDS0301 lb_policy: has no value 99"}},
 		{"a list", routes, `{"name":"r","virtual_hosts":[{"name":"v"}]}`, []string{"XDS0301 virtual_hosts[0].domains: must have at least 1 item, not 0"}},
 		{"a field and a oneof", routes, `{"name":"r","virtual_hosts":[{"name":"v","domains":["*"],"routes":[{},{"match":{},"redirect":{}}]}]}`, []string{
@@ -59,7 +59,7 @@ func TestValidate(t *testing.T) {
 			"XDS0302 virtual_hosts[0].routes[0]: one of route, redirect, direct_response, filter_action, non_forwarding_action is required in Route",
 			"XDS0302 virtual_hosts[0].routes[1].match: one of prefix, path, safe_regex, connect_matcher, path_separated_prefix, path_match_policy is required in RouteMatch",
 		}},
-		{"an item, and a header", routes, `{"name":"r","internal_only_headers":["x-a","b\nc"]}`, []string{"XDS0301 internal_only_headers[1]: must have no NUL and no ends of lines in it"}},
+		{"an item, and a header", routes, `{"name":"r","internal_only_headers":["x-a","b\nc"]}`, []string{"XDS0301 internal_only_headers[1]: must not contain NUL or line breaks"}},
 		{"inside of an Any", listener, `{"name":"l","address":{"socket_address":{"address":"::1","port_value":1}},"filter_chains":[{"filters":[{"name":"h","typed_config":{"@type":"` + manager + `","rds":{"config_source":{"ads":{}}},"http_filters":[` + router + `]}}]}]}`, []string{
 			"XDS0301 filter_chains[0].filters[0].typed_config.stat_prefix: must not be empty",
 		}},

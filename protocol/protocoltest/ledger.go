@@ -115,7 +115,7 @@ type account struct {
 	accepted int       // or acknowledged
 	passed   int       // or acknowledged with all its parts, while it was listed
 	groups   []*group
-	nacked   bool // the client refused a response and has accepted none since
+	nacked   bool // the client refused a response (NACK) and has accepted none since
 
 	leaving map[string]leaver // the view had it and may still be shown it
 	world   bool              // SotW, full state: each response is everything

@@ -46,7 +46,7 @@ type Checked struct {
 // most are told, as Options have it.
 func (c Checked) With(errs, warnings []findings.Problem, most int) Checked {
 	c.by.opts.Most = most
-	c.Errors = c.by.summary("mistake", c.by.counted(slices.Concat(c.Errors, errs)), 0)
+	c.Errors = c.by.summary("error", c.by.counted(slices.Concat(c.Errors, errs)), 0)
 	c.Warnings = c.by.summary("warning", c.by.counted(slices.Concat(c.Warnings, warnings)), 0)
 	return c
 }
@@ -88,7 +88,7 @@ func CheckAll(paths []string, stdin io.Reader, opts Options, ignore ...findings.
 		})
 	}
 	if len(paths) == 1 && paths[0] == Stdin && len(errs) == 1 && errs[0].Code == findings.Nothing {
-		errs[0] = findings.Problem{File: stdinName, Code: findings.Nothing, Message: "there is no resource in it"}
+		errs[0] = findings.Problem{File: stdinName, Code: findings.Nothing, Message: "the file has no resource"}
 	}
 	c := Checked{Files: len(s.files), Counts: p.counts(), Groups: len(p.layout.named), Errors: errs, Warnings: s.doubts(), by: s, plan: p}
 	for _, f := range sc.files {
@@ -188,7 +188,7 @@ func (s *scanner) one(path string, info fs.FileInfo) {
 	case !info.Mode().IsRegular():
 		s.fail(path, notRegular(info.Mode()))
 	case form(path) == nil:
-		s.fail(path, errors.New("its name says nothing of what is in it: it must end in .yaml, .yml, .json, .txtpb, .textproto, .pb_text or .pb"))
+		s.fail(path, errors.New("unknown file type: the name must end in .yaml, .yml, .json, .txtpb, .textproto, .pb_text or .pb"))
 	default:
 		s.files = append(s.files, found{path, stampOf(info)})
 	}

@@ -48,11 +48,11 @@ name: "r" virtual_hosts { name: "v" domains: "*" routes { match { prefix: "/" } 
 		{"warnings of the files, too", []string{"a.yaml", eds("x"), "b.yaml", ""},
 			"CDS |\n" +
 				"a.yaml:1:104: warning: eds_cluster_config: CDS \"x\" refers to EDS \"x\", which no file has (Envoy waits 15 s for endpoints that are missing, at each start)\n" +
-				"b.yaml: warning: the file is empty; if it was not before, a running server refuses that\n"},
+				"b.yaml: warning: the file is empty; a running server rejects a file that has become empty\n"},
 		{"mistakes: what is missing may be in there", []string{"a.yaml", eds("x"), "b.yaml", "x: y", "c.yaml", ""},
 			"CDS |\n" +
-				"b.yaml:1:1: neither \"@type\" nor \"resources\" (want a resource, a DiscoveryResponse or the protocol's Resource)\n" +
-				"c.yaml: warning: the file is empty; if it was not before, a running server refuses that\n"},
+				"b.yaml:1:1: neither \"@type\" nor \"resources\" (it must be a resource, a DiscoveryResponse or the protocol's Resource)\n" +
+				"c.yaml: warning: the file is empty; a running server rejects a file that has become empty\n"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if got := newBench(t, tt.files...).findings(); got != tt.want {

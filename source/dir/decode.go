@@ -132,7 +132,7 @@ func (rd *reader) decode(path string, data []byte) *decoder {
 
 func (d *decoder) decode() {
 	if len(bytes.TrimSpace(d.Source)) == 0 {
-		d.WarnAs(findings.Empty, &yaml.Node{}, "", "", "the file is empty; if it was not before, a running server refuses that")
+		d.WarnAs(findings.Empty, &yaml.Node{}, "", "", "the file is empty; a running server rejects a file that has become empty")
 		return
 	}
 	form(d.File)(d)
@@ -147,7 +147,7 @@ func (d *decoder) isText() bool {
 		r, w := utf8.DecodeRune(d.Source[i:])
 		switch {
 		case r == utf8.RuneError && w == 1 || r == 0:
-			d.ReportAs(findings.Syntax, &yaml.Node{Line: line, Column: col}, "", protofile.Encoding(d.Source), "this is no text: byte %#02x", d.Source[i])
+			d.ReportAs(findings.Syntax, &yaml.Node{Line: line, Column: col}, "", protofile.Encoding(d.Source), "this is not text: byte %#02x", d.Source[i])
 			return false
 		case r == '\n':
 			line, col = line+1, 1
@@ -203,13 +203,13 @@ func (d *decoder) document(n *yaml.Node) {
 	case url != nil:
 		d.entry(n, flat, "", said{})
 	case has("static_resources"), has("dynamic_resources"), has("staticResources"), has("dynamicResources"):
-		d.ReportAs(findings.NoMessage, n, "", "chancery import "+shellWord(d.File)+" --out DIR makes resources of it", "this is an Envoy bootstrap, not a resource")
+		d.ReportAs(findings.NoMessage, n, "", "chancery import "+shellWord(d.File)+" --out DIR converts it", "this is an Envoy bootstrap, not a resource")
 	case has("configs"):
-		d.ReportAs(findings.NoMessage, n, "", "chancery import "+shellWord(d.File)+" --out DIR makes resources of it", "this is a config_dump of Envoy, not a resource")
+		d.ReportAs(findings.NoMessage, n, "", "chancery import "+shellWord(d.File)+" --out DIR converts it", "this is a config_dump of Envoy, not a resource")
 	default:
-		hint := "want a resource, a DiscoveryResponse or the protocol's Resource"
+		hint := "it must be a resource, a DiscoveryResponse or the protocol's Resource"
 		if has("apiVersion") && has("kind") {
-			hint = "an object of Kubernetes: write the Envoy configuration that is in it into a file of its own"
+			hint = "this is a Kubernetes object: write the Envoy configuration that is in it to a file of its own"
 		} else if meant := protofile.MeantKey(flat); strings.HasPrefix(meant, "did you mean") {
 			hint = meant
 		}
@@ -237,7 +237,7 @@ func (d *decoder) response(flat *yaml.Node) {
 	switch {
 	case list == nil || list.ShortTag() == "!!null":
 	case list.Kind == yaml.MappingNode:
-		d.WarnAs(findings.EnvoyOnly, list, "resources", `put "- " before it: readers other than Envoy's want a list`, "a mapping for a list")
+		d.WarnAs(findings.EnvoyOnly, list, "resources", `put "- " before it: readers other than Envoy's need a list`, "a mapping for a list")
 		if flat := d.Flat(list, "resources"); flat != nil {
 			d.entry(list, flat, "resources", in)
 		}
@@ -266,7 +266,7 @@ func (d *decoder) entry(n, flat *yaml.Node, path string, in said) {
 		at = strings.TrimPrefix(path+".resource", ".")
 		r := protofile.Get(flat, "resource")
 		if r == nil || r.ShortTag() == "!!null" {
-			d.Report(n, path, "", "a Resource without its resource")
+			d.Report(n, path, "", "the Resource has no field \"resource\"")
 			return
 		}
 		if inner = d.Flat(r, at); inner == nil {
@@ -286,7 +286,7 @@ func (d *decoder) single(flat *yaml.Node, path string, w *wrapped) proto.Message
 		d.ReportAs(findings.NoMessage, flat, path, protofile.MeantKey(flat), `no "@type"`)
 	case url.Kind != yaml.ScalarNode || !strings.HasPrefix(url.Value, apis):
 		hint := cmp.Or(d.MeantType(url.Value), `for example "@type": `+apis+"envoy.config.cluster.v3.Cluster")
-		d.ReportAs(findings.NoType, url, path, hint, `"@type" is no type URL that begins with %s`, apis)
+		d.ReportAs(findings.NoType, url, path, hint, `"@type" must be a full type URL, which begins with %s`, apis)
 	default:
 		return d.Any(flat, path)
 	}
@@ -315,7 +315,7 @@ func (d *decoder) extras(flat *yaml.Node, path string, w *wrapped) *yaml.Node {
 		case k.Value == "groups":
 			w.elsewhere = d.groups(v, path+".groups", cmp.Or(w.elsewhere, &elsewhere{}))
 		case k.Value != "on_demand":
-			d.Report(k, path, "there are groups and on_demand", "unknown key %q", k.Value)
+			d.Report(k, path, "the keys are groups and on_demand", "unknown key %q", k.Value)
 		case v.ShortTag() != "!!bool":
 			d.Report(v, path+".on_demand", "", "true or false is needed")
 		default:
@@ -357,11 +357,11 @@ func (d *decoder) add(n *yaml.Node, path string, m proto.Message, w *wrapped, in
 		if w.name == "" {
 			hint = `change its name, or put it into a Resource ("@type": ` + wrapper + ") with name and resource"
 		}
-		fail(hint, "the name %q of a VHDS resource: want route/host, the route configuration's name and the host", as)
+		fail(hint, "the name of a VHDS resource must be ROUTE/HOST (the name of the route configuration, and the host), not %q", as)
 		return
 	case as == "" && t.Name == "":
 		fail(`put it into a Resource ("@type": `+wrapper+") with name and resource",
-			"%s is known to the protocol by a name that is none of its fields", protofile.Spoken(string(name.Name())))
+			"%s has no field for its name", protofile.Spoken(string(name.Name())))
 		return
 	}
 	if w.unsupported != "" {
@@ -369,7 +369,7 @@ func (d *decoder) add(n *yaml.Node, path string, m proto.Message, w *wrapped, in
 		return
 	}
 	if slices.Contains(w.aliases, "") || slices.Contains(w.aliases, xds.Wildcard) {
-		fail("", `an alias that is empty or "*"`)
+		fail("", `an alias must not be empty or "*"`)
 		return
 	}
 	if as == "" {
@@ -392,7 +392,7 @@ func (d *decoder) add(n *yaml.Node, path string, m proto.Message, w *wrapped, in
 	}
 	if w.ttl != nil {
 		if r.TTL = *w.ttl; r.TTL <= 0 {
-			d.Report(cmp.Or(w.ttlAt, n), path, "", "a ttl of %v: want more than zero", r.TTL)
+			d.Report(cmp.Or(w.ttlAt, n), path, "", "ttl must be more than 0s, not %v", r.TTL)
 			return
 		}
 	}

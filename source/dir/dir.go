@@ -159,7 +159,7 @@ func counts(worlds ...world) []Count {
 	return all
 }
 
-// Held returns how many resources are gone from the files, and served until a second
+// Held returns how many resources are missing from the files, and served until a second
 // look agrees. It may be called by anyone at any time.
 func (s *Source) Held() int { return int(s.held.Load()) }
 

@@ -145,7 +145,7 @@ func TestLoad(t *testing.T) {
 		b := newBench(t, "a.yaml", clusters("a"))
 		b.load("CDS a")
 		b.write("b.yaml", "nonsense: 1", "c/c.yaml", clusters("c", "d")+"- {"+clusterURL+", x: 1}\n", "d.yaml", clusters("a", "d"))
-		b.load("b.yaml:1:1: neither \"@type\" nor \"resources\" (want a resource, a DiscoveryResponse or the protocol's Resource)\n" +
+		b.load("b.yaml:1:1: neither \"@type\" nor \"resources\" (it must be a resource, a DiscoveryResponse or the protocol's Resource)\n" +
 			"c/c.yaml:4:66: resources[2]: unknown field \"x\" in Cluster\n" +
 			"d.yaml:2:3: CDS \"a\" is already at a.yaml:2:3\n" +
 			"d.yaml:3:3: CDS \"d\" is already at c/c.yaml:3:3")
@@ -223,7 +223,7 @@ func TestLoad(t *testing.T) {
 		b := newBench(t, "a.yaml", "resources:\n"+strings.Repeat("- {}\n", 130), "b.yaml", "x: y")
 		_, err := b.src.Load()
 		errs, _ := errors.AsType[Errors](err)
-		if len(errs) != 101 || errs[100].Error() != b.dir+": and 31 more mistakes" || errs[99].Pos.Line != 101 || errs.Count() != 131 {
+		if len(errs) != 101 || errs[100].Error() != b.dir+": and 31 more errors" || errs[99].Pos.Line != 101 || errs.Count() != 131 {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -334,7 +334,7 @@ func TestOddFiles(t *testing.T) {
 	t.Run("a link to nothing", func(t *testing.T) {
 		b := newBench(t)
 		b.link("nothing", "x.yaml")
-		b.load("x.yaml: a symbolic link to nothing, which is not there")
+		b.load("x.yaml: a symbolic link to nothing, which does not exist")
 	})
 	t.Run("a link to itself", func(t *testing.T) {
 		b := newBench(t)
@@ -356,7 +356,7 @@ func TestOddFiles(t *testing.T) {
 		b := newBench(t)
 		b.link(other.dir+"/a", "a.yaml")
 		b.link(other.dir+"/d", "d")
-		const out = ": a symbolic link out of the directory, to "
+		const out = ": a symbolic link that points outside the directory, to "
 		for _, name := range []string{"a.yaml", "d"} {
 			if got := b.try(); !strings.Contains(got, name+out) || !strings.Contains(got, ": Options.FollowLinksOutside follows it") {
 				t.Error(got)
@@ -370,7 +370,7 @@ func TestOddFiles(t *testing.T) {
 		b := newBench(t, "real/b.yaml", clusters("b"))
 		b.link(other.dir, "real/.hop")
 		b.link(".hop/x.yaml", "real/a.yaml")
-		if got := b.try(); !strings.Contains(got, "real/a.yaml: a symbolic link out of the directory, to ") {
+		if got := b.try(); !strings.Contains(got, "real/a.yaml: a symbolic link that points outside the directory, to ") {
 			t.Error(got)
 		}
 	})
@@ -414,9 +414,9 @@ func TestOddFiles(t *testing.T) {
 		for _, tt := range []struct{ file, in, want string }{
 			{"b.yaml", clusters("b", "c")[:70], "b.yaml:2:60: did not find expected ',' or '}' (in the mapping whose { is at 2:3)"},
 			{"b.yaml", "resources:\n- {" + clusterURL + ", name: \"b", "b.yaml:2:74: found unexpected end of stream (in the text whose quotes begin at 2:72)"},
-			{"b.yaml", "", "b.yaml: has become empty, which is what half a write looks like: delete it, or leave a comment in it"},
-			{"b.yaml", "\x7fELF\x02\x00", "b.yaml:1:6: this is no text: byte 0x00"},
-			{"b.yaml", "\xff\xfea\x00", "b.yaml:1:1: this is no text: byte 0xff (it looks like UTF-16: save it as UTF-8)"},
+			{"b.yaml", "", "b.yaml: has become empty, which may be an unfinished write: delete the file, or leave a comment in it"},
+			{"b.yaml", "\x7fELF\x02\x00", "b.yaml:1:6: this is not text: byte 0x00"},
+			{"b.yaml", "\xff\xfea\x00", "b.yaml:1:1: this is not text: byte 0xff (it looks like UTF-16: save it as UTF-8)"},
 			{"b.yaml", "resources: [x]", "b.yaml:1:13: resources[0]: a mapping is needed, not a string"},
 			{"p.pb", clusters("c"), "p.pb: not an encoded DiscoveryResponse: cannot parse invalid wire-format data"},
 		} {
@@ -562,7 +562,7 @@ func TestUnchangedFiles(t *testing.T) {
 	t.Run("a file emptied is half a write", func(t *testing.T) {
 		b := newBench(t, "a.yaml", clusters("a"), "b.yaml", "")
 		b.load("CDS a")
-		const want = "a.yaml: has become empty, which is what half a write looks like: delete it, or leave a comment in it"
+		const want = "a.yaml: has become empty, which may be an unfinished write: delete the file, or leave a comment in it"
 		overwrite(b, "")
 		b.load(want)
 		b.load(want)
@@ -636,7 +636,7 @@ func TestMassDeletion(t *testing.T) {
 		b := newBench(t, "a.yaml", clusters("a"))
 		load(b, "")
 		b.remove("a.yaml")
-		load(b, "there are no files any more")
+		load(b, "the directory has no files any more")
 		kept(b, 1)
 	})
 	t.Run("allowed", func(t *testing.T) {

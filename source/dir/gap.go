@@ -30,11 +30,11 @@ func (s *Source) holding(now time.Time) {
 				names = slices.AppendSeq(names, maps.Keys(gone))
 			}
 		}
-		s.opts.Log.Warn("removals delayed: many resources are gone from the files",
+		s.opts.Log.Warn("removals delayed: many resources are missing from the files",
 			slog.Int("resources", held), slog.Any("first", first(names)), slog.String("in", s.opts.Confirm.String()))
 	case !s.waiting.told.IsZero() && (held == 0 || now.Sub(s.waiting.told) >= patience*s.home.removals.confirm):
 		if joined > 0 {
-			s.opts.Log.Warn("removals delayed: more resources are gone from the files", slog.Int("resources", joined))
+			s.opts.Log.Warn("removals delayed: more resources are missing from the files", slog.Int("resources", joined))
 		}
 	default:
 		return
@@ -71,5 +71,5 @@ func (s *Source) since(name string, lost map[string]loss) {
 	if s.rules != nil {
 		log = log.With("group", name)
 	}
-	log.Warn("more than half of a type has gone from the files since the last good configuration", slog.Any("gone", gone))
+	log.Warn("more than half of a type is missing from the files, compared to the last good configuration", slog.Any("gone", gone))
 }

@@ -211,7 +211,7 @@ func TestElsewhere(t *testing.T) {
 	})
 	for name, tt := range map[string]struct{ file, want string }{
 		"a group that there is not":       {placed("s", "[edge, canry]"), `s.yaml:1:101: group default: x-chancery.groups[1]: there is no group "canry" (did you mean "canary"?)`},
-		"another key":                     {"{" + clusterURL + ", name: s, x-chancery: {group: edge}}\n", `unknown key "group" (there are groups and on_demand)`},
+		"another key":                     {"{" + clusterURL + ", name: s, x-chancery: {group: edge}}\n", `unknown key "group" (the keys are groups and on_demand)`},
 		"no name":                         {placed("s", "[]"), "a list of groups without a name"},
 		"no text":                         {placed("s", "[1]"), "x-chancery.groups[0]: the name of a group is needed"},
 		"a name that a group has twice":   {placed("e", "[edge]"), `s.yaml:1:1: group default: CDS "e" is already at`},
@@ -365,9 +365,9 @@ func TestGroupsThatGo(t *testing.T) {
 	}{
 		"its file":       {func(b *bench) { b.remove("edge/group.yaml") }, "edge/group.yaml is gone, with a group of 1 resources", "CDS a e"},
 		"its directory":  {func(b *bench) { b.remove("edge") }, `group "edge": `, "CDS a"},
-		"all its files":  {func(b *bench) { b.remove("edge/e.yaml") }, `group "edge": there are no files any more`, ""},
+		"all its files":  {func(b *bench) { b.remove("edge/e.yaml") }, `group "edge": the directory has no files any more`, ""},
 		"its name":       {func(b *bench) { b.write("edge/group.yaml", "name: x\nmatch: {id: x}\n") }, `group "edge": it has another name now`, "CDS a"},
-		"the whole tree": {func(b *bench) { b.remove("edge"); b.remove("a.yaml") }, "there are no files any more", ""},
+		"the whole tree": {func(b *bench) { b.remove("edge"); b.remove("a.yaml") }, "the directory has no files any more", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := start(t)
@@ -439,7 +439,7 @@ func TestGroupsRestored(t *testing.T) {
 		if err := b.src.Restore(kept); err != nil {
 			t.Fatal(err)
 		}
-		b.loads("there are no files any more", "")
+		b.loads("the directory has no files any more", "")
 		asBefore(b)
 		b.approves()
 		b.want("edge-1", "")

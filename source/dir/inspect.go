@@ -21,12 +21,12 @@ func (rd *reader) inspect(l *Loaded, m proto.Message) (p findings.Problem) {
 	}
 	l.certificates, l.v2 = found.Certificates, found.V2
 	if found.TooDeep != "" {
-		return findings.Problem{Path: found.TooDeep, Message: fmt.Sprintf("more than %d google.protobuf.Any in each other", secret.Deepest)}
+		return findings.Problem{Path: found.TooDeep, Message: fmt.Sprintf("google.protobuf.Any nested more than %d deep", secret.Deepest)}
 	}
 	// No client can use it, and nobody find its secrets.
 	if len(found.Unread) > 0 {
 		u := found.Unread[0]
-		return findings.Problem{Path: u.Path, Message: fmt.Sprintf("no %s is in there: %s", u.Type, unprefixed(u.Err))}
+		return findings.Problem{Path: u.Path, Message: fmt.Sprintf("the value is not a valid %s: %s", u.Type, unprefixed(u.Err))}
 	}
 	for _, c := range found.Certificates {
 		if c.Err != nil {
@@ -41,13 +41,13 @@ func (rd *reader) inspect(l *Loaded, m proto.Message) (p findings.Problem) {
 func ofV2(all []Loaded, option string) (errs []findings.Problem) {
 	for _, l := range all {
 		if l.Type.V2 {
-			p := l.Pos.problem("%s %q is of v2, the API before v3: %s", l.Type, l.Name, strings.TrimPrefix(l.Type.URL, apis))
+			p := l.Pos.problem("%s %q is of the v2 API, which Envoy no longer supports: %s", l.Type, l.Name, strings.TrimPrefix(l.Type.URL, apis))
 			p.Hint, p.Code = option+" serves it as it is", findings.V2
 			errs = append(errs, p)
 			continue
 		}
 		for _, v := range l.v2 {
-			p := l.Pos.problem("%s %q has in %s a message of v2, the API before v3: %s", l.Type, l.Name, v.Path, v.Type)
+			p := l.Pos.problem("%s %q has in %s a message of the v2 API, which Envoy no longer supports: %s", l.Type, l.Name, v.Path, v.Type)
 			p.Hint, p.Code = option+" serves it as it is", findings.V2
 			errs = append(errs, p)
 		}
@@ -62,12 +62,12 @@ func (f *file) ending(now time.Time) (warnings []findings.Problem) {
 			if c.Ends.IsZero() || c.Ends.Sub(now) > secret.Soon {
 				continue
 			}
-			what := "ends at"
+			what := "expires at"
 			if !now.Before(c.Ends) {
-				what = "has ended at"
+				what = "expired at"
 			}
 			p := l.Pos.problem("%s %q: the certificate in %s %s %s", l.Type, l.Name, c.Path, what, c.Ends.UTC().Format(time.RFC3339))
-			p.Warning, p.Code, p.Hint = true, findings.Ending, "who is shown it refuses the connection from then on"
+			p.Warning, p.Code, p.Hint = true, findings.Ending, "clients refuse an expired certificate"
 			warnings = append(warnings, p)
 		}
 	}

@@ -37,8 +37,8 @@ func TestCertificates(t *testing.T) {
 	for _, tt := range []struct {
 		name, content, want string
 	}{
-		{"SAFE-11 ends soon", tlsSecret("s", cert, key), "SDS |\na.yaml:1:1: warning: SDS \"s\": the certificate in tls_certificate ends at " + say(soon) + " (who is shown it refuses the connection from then on)\n"},
-		{"SAFE-11 has ended", tlsSecret("s", old, oldKey), "SDS |\na.yaml:1:1: warning: SDS \"s\": the certificate in tls_certificate has ended at " + say(gone) + " (who is shown it refuses the connection from then on)\n"},
+		{"SAFE-11 ends soon", tlsSecret("s", cert, key), "SDS |\na.yaml:1:1: warning: SDS \"s\": the certificate in tls_certificate expires at " + say(soon) + " (clients refuse an expired certificate)\n"},
+		{"SAFE-11 has ended", tlsSecret("s", old, oldKey), "SDS |\na.yaml:1:1: warning: SDS \"s\": the certificate in tls_certificate expired at " + say(gone) + " (clients refuse an expired certificate)\n"},
 		{"SAFE-11 ends late", tlsSecret("s", fine, fineKey), "SDS |\n"},
 		{"SAFE-11 another's key", tlsSecret("s", cert, oldKey), "a.yaml:4:3: tls_certificate: private_key is not the key of the certificate\n"},
 		{"SAFE-11 no certificate", tlsSecret("s", key, key), "a.yaml:4:3: tls_certificate: certificate_chain has no certificate in PEM\n"},
@@ -81,7 +81,7 @@ func TestCertificates(t *testing.T) {
 
 func TestV2(t *testing.T) {
 	b := newBench(t, "a.yaml", `"@type": type.googleapis.com/envoy.api.v2.Cluster`+"\nname: c\n")
-	want := `a.yaml:1:1: CDSv2 "c" is of v2, the API before v3: envoy.api.v2.Cluster (Options.V2 serves it as it is)`
+	want := `a.yaml:1:1: CDSv2 "c" is of the v2 API, which Envoy no longer supports: envoy.api.v2.Cluster (Options.V2 serves it as it is)`
 	if got := b.try(); got != want {
 		t.Errorf("TYP-6 got\n%swant\n%s", got, want)
 	}
@@ -98,15 +98,15 @@ func TestNestedV2(t *testing.T) {
 	const ext = "\"@type\": type.googleapis.com/envoy.config.core.v3.TypedExtensionConfig\nname: e\n"
 	for _, tt := range []struct{ name, content, want string }{
 		{"TYP-6 in a listener", "\"@type\": type.googleapis.com/envoy.config.listener.v3.Listener\nname: l\nfilter_chains: [{}, {filters: [{name: h, typed_config: {\"@type\": " + hcm + "}}]}]\n",
-			`a.yaml:1:1: LDS "l" has in filter_chains[1].filters[0].typed_config a message of v2, the API before v3` + hint},
+			`a.yaml:1:1: LDS "l" has in filter_chains[1].filters[0].typed_config a message of the v2 API, which Envoy no longer supports` + hint},
 		{"TYP-6 in an extension", ext + "typed_config: {\"@type\": " + hcm + "}\n",
-			`a.yaml:1:1: ECDS "e" has in typed_config a message of v2, the API before v3` + hint},
+			`a.yaml:1:1: ECDS "e" has in typed_config a message of the v2 API, which Envoy no longer supports` + hint},
 		{"TYP-6 in a TypedStruct", ext + "typed_config: {\"@type\": type.googleapis.com/xds.type.v3.TypedStruct, type_url: " + hcm + ", value: {}}\n",
-			`a.yaml:1:1: ECDS "e" has in typed_config.value a message of v2, the API before v3` + hint},
+			`a.yaml:1:1: ECDS "e" has in typed_config.value a message of the v2 API, which Envoy no longer supports` + hint},
 		{"TYP-6 in the JSON of one", ext + "typed_config: {\"@type\": type.googleapis.com/xds.type.v3.TypedStruct, type_url: x/envoy.config.listener.v3.Filter, value: {typed_config: {\"@type\": " + hcm + "}}}\n",
-			`a.yaml:1:1: ECDS "e" has in typed_config.value.typed_config a message of v2, the API before v3` + hint},
+			`a.yaml:1:1: ECDS "e" has in typed_config.value.typed_config a message of the v2 API, which Envoy no longer supports` + hint},
 		{"TYP-6 a TypedStruct in the JSON of one", ext + "typed_config: {\"@type\": type.googleapis.com/xds.type.v3.TypedStruct, type_url: x/xds.type.v3.TypedStruct, value: {type_url: " + hcm + "}}\n",
-			`a.yaml:1:1: ECDS "e" has in typed_config.value a message of v2, the API before v3` + hint},
+			`a.yaml:1:1: ECDS "e" has in typed_config.value a message of the v2 API, which Envoy no longer supports` + hint},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			b := newBench(t, "a.yaml", tt.content)
@@ -155,10 +155,10 @@ func TestNestedAnys(t *testing.T) {
 		{"few", "a.pb", string(nested(5)), "ECDS |\n"},
 		{"few, in text", "a.txtpb", text(5), "ECDS |\n"},
 		{"few, in YAML", "a.yaml", flow(5), "ECDS |\n"},
-		{"SAFE-9 many", "a.pb", string(nested(5000)), "a.pb: resources[0].typed_config: more than 64 google.protobuf.Any in each other\n"},
-		{"SAFE-9 many, in text", "a.txtpb", text(150), "a.txtpb: resources[0].typed_config: more than 64 google.protobuf.Any in each other\n"},
+		{"SAFE-9 many", "a.pb", string(nested(5000)), "a.pb: resources[0].typed_config: google.protobuf.Any nested more than 64 deep\n"},
+		{"SAFE-9 many, in text", "a.txtpb", text(150), "a.txtpb: resources[0].typed_config: google.protobuf.Any nested more than 64 deep\n"},
 		{"SAFE-9 very many, in text", "a.txtpb", text(5000), "a.txtpb: nested more than 200 deep\n"},
-		{"SAFE-9 many, in YAML", "a.yaml", flow(66), "a.yaml:1:3809: typed_config" + strings.Repeat(".value", 7) + ".va...: more than 64 google.protobuf.Any in each other\n"},
+		{"SAFE-9 many, in YAML", "a.yaml", flow(66), "a.yaml:1:3809: typed_config" + strings.Repeat(".value", 7) + ".va...: google.protobuf.Any nested more than 64 deep\n"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if got := newBench(t, tt.file, tt.content).findings(); got != tt.want {

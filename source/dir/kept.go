@@ -52,7 +52,7 @@ func (s *Source) groupsKept(all map[string]*keep) (k Kept) {
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		g := KeptGroup{Group: name, Never: s.parts[name] == nil, Err: all[name].err}
 		if errs := all[name].problems; len(errs) > 0 {
-			g.Err = Errors(s.summary("mistake", s.counted(errs), all[name].more))
+			g.Err = Errors(s.summary("error", s.counted(errs), all[name].more))
 		}
 		k = append(k, g)
 	}

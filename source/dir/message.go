@@ -124,7 +124,7 @@ func (d *decoder) binary() {
 	case err != nil:
 		d.ReportAs(findings.Syntax, whole, "", "", "not an encoded DiscoveryResponse: %s", unprefixed(err))
 	case len(m.GetUnknown()) > 0:
-		d.ReportAs(findings.Syntax, whole, "", "", "not an encoded DiscoveryResponse: it has fields that a DiscoveryResponse does not have")
+		d.ReportAs(findings.Syntax, whole, "", "", "not an encoded DiscoveryResponse: it has unknown fields")
 	default:
 		d.responseMessage(m)
 	}
@@ -134,7 +134,7 @@ func (d *decoder) binary() {
 func (d *decoder) responseMessage(m protoreflect.Message) {
 	in, resources := d.of(m, nil), get(m, "resources").List()
 	if resources.Len() == 0 {
-		d.WarnAs(findings.Empty, whole, "", "", "a DiscoveryResponse without resources")
+		d.WarnAs(findings.Empty, whole, "", "", "the DiscoveryResponse has no resources")
 	}
 	for i := range resources.Len() {
 		path := fmt.Sprintf("resources[%d]", i)
@@ -152,7 +152,7 @@ func (d *decoder) entryMessage(m protoreflect.Message, path string, in said) {
 	}
 	f := m.Descriptor().Fields().ByName("resource")
 	if !m.Has(f) {
-		d.Report(whole, path, "", "a Resource without its resource")
+		d.Report(whole, path, "", "the Resource has no field \"resource\"")
 		return
 	}
 	if inner := d.unpack(m.Get(f).Message(), strings.TrimPrefix(path+".resource", ".")); inner != nil {
@@ -176,7 +176,7 @@ func (d *decoder) unpack(a protoreflect.Message, path string) protoreflect.Messa
 	}
 	m := typ.New()
 	if err := (proto.UnmarshalOptions{Resolver: d.types}).Unmarshal(get(a, "value").Bytes(), m.Interface()); err != nil {
-		d.Report(whole, path, "", "no %s is in there: %s", m.Descriptor().Name(), unprefixed(err))
+		d.Report(whole, path, "", "the value is not a valid %s: %s", m.Descriptor().Name(), unprefixed(err))
 		return nil
 	}
 	return m

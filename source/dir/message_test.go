@@ -47,7 +47,7 @@ func TestDecodeNested(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const want = "resources[0].filter_chains[1].transport_socket.typed_config: no DownstreamTlsContext is in there: cannot parse invalid wire-format data\n"
+	const want = "resources[0].filter_chains[1].transport_socket.typed_config: the value is not a valid DownstreamTlsContext: cannot parse invalid wire-format data\n"
 	if got := story(envoy.decode("x.pb", b)); got != "x.pb: "+want {
 		t.Error("SAFE-11", got)
 	}
@@ -90,15 +90,15 @@ func TestDecodeMessages(t *testing.T) {
 		{"an unknown type", "x.txtpb", "resources { type_url: 'type.googleapis.com/x.Y' }", "x.txtpb: resources[0]: no message type is known as \"x.Y\"\n"},
 		{"a foreign URL", "x.txtpb", "resources { type_url: 'x.Y' }", "x.txtpb: resources[0]: type \"x.Y\" must be a full type URL, which begins with type.googleapis.com/\n"},
 		{"a bad encoding inside", "x.txtpb", "resources { type_url: 'type.googleapis.com/envoy.config.cluster.v3.Cluster' value: '\\xff' }",
-			"x.txtpb: resources[0]: no Cluster is in there: cannot parse invalid wire-format data\n"},
+			"x.txtpb: resources[0]: the value is not a valid Cluster: cannot parse invalid wire-format data\n"},
 		{"a wrapper around nothing", "x.txtpb", "resources { [type.googleapis.com/envoy.service.discovery.v3.Resource] { name: 'a' } }",
-			"x.txtpb: resources[0]: a Resource without its resource\n"},
+			"x.txtpb: resources[0]: the Resource has no field \"resource\"\n"},
 		{"a name that is missing", "x.txtpb", "resources { [type.googleapis.com/envoy.config.cluster.v3.Cluster] { } }", "x.txtpb: resources[0]: CDS resource without a name\n"},
-		{"no resources", "x.txtpb", "version_info: '7'", "x.txtpb: warning: a DiscoveryResponse without resources\n"},
+		{"no resources", "x.txtpb", "version_info: '7'", "x.txtpb: warning: the DiscoveryResponse has no resources\n"},
 		{"binary that is none", "x.pb", "name: a\n", "x.pb: not an encoded DiscoveryResponse: cannot parse invalid wire-format data\n"},
-		{"another message in binary", "x.pb", "\x0a\x01a\x10\x03", "x.pb: not an encoded DiscoveryResponse: it has fields that a DiscoveryResponse does not have\n"},
+		{"another message in binary", "x.pb", "\x0a\x01a\x10\x03", "x.pb: not an encoded DiscoveryResponse: it has unknown fields\n"},
 		{"half a response in binary", "x.pb", string(encoded(t, textResponse)[:40]), "x.pb: not an encoded DiscoveryResponse: cannot parse invalid wire-format data\n"},
-		{"text that is binary", "x.txtpb", "name: \xff", "x.txtpb:1:7: this is no text: byte 0xff\n"},
+		{"text that is binary", "x.txtpb", "name: \xff", "x.txtpb:1:7: this is not text: byte 0xff\n"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if got := story(envoy.decode(tt.file, []byte(tt.in))); got != tt.want {

@@ -40,7 +40,7 @@ type plan struct {
 func (s *Source) plan(sc *scanner, approve bool, now time.Time) (*plan, error) {
 	p := &plan{Source: s, order: sc.files, scanned: sc.errs, approve: approve, now: now, kept: map[string]*keep{}}
 	if len(sc.files) == 0 && len(sc.errs) == 0 && !approve && len(s.parts) > 1 {
-		return p, refusal("there are no files any more", s.opts.HowToAllow)
+		return p, refusal("the directory has no files any more", s.opts.HowToAllow)
 	}
 	for {
 		p.begin = map[string]bool{}
@@ -68,7 +68,7 @@ func (p *plan) failure(err error) error {
 	}
 	switch {
 	case len(all) > 0 || more > 0:
-		return Errors(p.summary("mistake", p.counted(all), more))
+		return Errors(p.summary("error", p.counted(all), more))
 	case err != nil:
 		return err
 	}

@@ -80,7 +80,7 @@ func (s *Source) file(f found, old *file, force bool) *file {
 	at := time.Now()
 	data, stamp, err := read(f.path, s.opts.MaxFile)
 	if err == nil && len(data) == 0 && (had(old) || s.defines(f.path)) {
-		err = errors.New("has become empty, which is what half a write looks like: delete it, or leave a comment in it")
+		err = errors.New("has become empty, which may be an unfinished write: delete the file, or leave a comment in it")
 	}
 	if err != nil {
 		now := &file{emptied: had(old), errs: []findings.Problem{s.unread(f.path, err)}}

@@ -63,7 +63,7 @@ func refusal(what, how string) error {
 	if how == "" {
 		return errors.New(what)
 	}
-	return fmt.Errorf("%s: if that is meant, %s", what, how)
+	return fmt.Errorf("%s: if you want that, %s", what, how)
 }
 
 // A loss is what of a type is gone. What is held counts as gone in names alone:
@@ -107,7 +107,7 @@ func (m *removals) refuse(lost map[string]loss, was, next world, starting bool) 
 	switch {
 	case len(was.types) == 0:
 	case next.files == 0:
-		return "there are no files any more"
+		return "the directory has no files any more"
 	case starting && len(next.types) == 0:
 		return "no file has a resource any more"
 	}
@@ -115,9 +115,9 @@ func (m *removals) refuse(lost map[string]loss, was, next world, starting bool) 
 	for _, l := range lost {
 		switch {
 		case l.had >= guarded && 2*len(l.fresh) > l.had:
-			all = append(all, fmt.Sprintf("remove %d of %d %s resources, first of all %q", len(l.fresh), l.had, l.of.typ, first(l.fresh)))
+			all = append(all, fmt.Sprintf("remove %d of %d %s resources, such as %q", len(l.fresh), l.had, l.of.typ, first(l.fresh)))
 		case len(l.fresh) > 0 && l.top >= guarded && 2*l.left < l.top:
-			all = append(all, fmt.Sprintf("leave %d of the %d %s resources that there were in the last %d minutes", l.left, l.top, l.of.typ, int(peakTime.Minutes())))
+			all = append(all, fmt.Sprintf("leave only %d of the %d %s resources of the last %d minutes", l.left, l.top, l.of.typ, int(peakTime.Minutes())))
 		}
 	}
 	if all == nil {

@@ -144,7 +144,7 @@ func TestRemovalsWait(t *testing.T) {
 		m.rewrite(all[10:]...)
 		m.now("")
 		m.rewrite(all[21:]...)
-		m.now("this would leave 19 of the 40 CDS resources that there were in the last 10 minutes")
+		m.now("this would leave only 19 of the 40 CDS resources of the last 10 minutes")
 		m.served(40)
 	})
 	run("little of another type waits for it", func(m *mover) {
@@ -216,7 +216,7 @@ func TestRemovalsInSteps(t *testing.T) {
 				step(m, left)
 			}
 			m.rewrite(all[21:]...)
-			m.now("this would leave 19 of the 40 CDS resources that there were in the last 10 minutes")
+			m.now("this would leave only 19 of the 40 CDS resources of the last 10 minutes")
 			m.served(20)
 			time.Sleep(peakTime)
 			m.now("")
@@ -244,7 +244,7 @@ func TestRemovalsInSteps(t *testing.T) {
 			m.now("")
 			again(25, "")
 			again(20, "")
-			again(19, "this would leave 19 of the 40 CDS resources that there were in the last 10 minutes")
+			again(19, "this would leave only 19 of the 40 CDS resources of the last 10 minutes")
 			m.served(20)
 			if _, err := m.src.load(order{approve: true}, &scanner{}); err != nil {
 				t.Error(err)
@@ -265,7 +265,7 @@ func TestRemovalsInSteps(t *testing.T) {
 				step(m, left)
 			}
 			m.rewrite(all[21:]...)
-			m.now("this would leave 19 of the 40 CDS resources that there were in the last 10 minutes")
+			m.now("this would leave only 19 of the 40 CDS resources of the last 10 minutes")
 			m.served(20)
 		})
 	})
@@ -389,7 +389,7 @@ func TestSlowRemoval(t *testing.T) {
 		m.served(29)
 		m.rewrite(all...)
 		look()
-		const much, more = ` level=WARN msg="removals delayed: many resources are gone from the files" `, ` level=WARN msg="removals delayed: more resources are gone from the files" `
+		const much, more = ` level=WARN msg="removals delayed: many resources are missing from the files" `, ` level=WARN msg="removals delayed: more resources are missing from the files" `
 		if got, want := strings.Join(told, "\n"), "0s"+much+"resources=5 first=\"[c0 c1 c2]\" in=0s\n17s"+more+"resources=6"; got != want {
 			t.Errorf("told\n%s\nwant\n%s", got, want)
 		}

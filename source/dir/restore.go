@@ -145,7 +145,7 @@ func (s *Source) past(g lastgood.Group) (*past, error) {
 			p.hidden = append(p.hidden, t.Type)
 		}
 		if t.V2 && !s.opts.V2 {
-			s.opts.Log.Warn("the last good configuration has resources of v2, which are left out", "type", t.URL, "resources", len(t.Resources), "hint", s.opts.called("V2")+" serves them")
+			s.opts.Log.Warn("resources of the v2 API in the last good configuration are left out", "type", t.URL, "resources", len(t.Resources), "hint", s.opts.called("V2")+" serves them")
 			continue
 		}
 		for _, r := range t.Resources {
@@ -174,7 +174,7 @@ func (s *Source) past(g lastgood.Group) (*past, error) {
 		}
 	}
 	if odd != nil { // what had gone, perhaps with its types, is no reason to forget the rest
-		s.opts.Log.Warn("what had gone shortly before cannot be read any more: clients may lose it before what refers to it", "resources", len(odd), "error", odd[0])
+		s.opts.Log.Warn("cannot read which resources were removed shortly before: clients may lose them before the resources that refer to them", "resources", len(odd), "error", odd[0])
 	}
 	return p, nil
 }

@@ -49,7 +49,7 @@ func TestRestore(t *testing.T) {
 	})
 	t.Run("no files are no reason to forget it", func(t *testing.T) {
 		b := restored(t)
-		if got := b.try(); !strings.HasPrefix(got, "there are no files any more") {
+		if got := b.try(); !strings.HasPrefix(got, "the directory has no files any more") {
 			t.Error(got)
 		}
 		served(b, 30, "v7")
@@ -90,9 +90,9 @@ func TestRestore(t *testing.T) {
 			all  bool // any removal is meant
 			want string
 		}{
-			{names("c", 1), false, `level=WARN msg="more than half of a type has gone from the files since the last good configuration" gone="[9 of 10 CDS 1 of 1 EDS]"`},
-			{names("c", 1), true, `level=WARN msg="more than half of a type has gone from the files since the last good configuration" gone="[9 of 10 CDS 1 of 1 EDS]"`},
-			{names("c", 5), false, `level=WARN msg="more than half of a type has gone from the files since the last good configuration" gone="[1 of 1 EDS]"`},
+			{names("c", 1), false, `level=WARN msg="more than half of a type is missing from the files, compared to the last good configuration" gone="[9 of 10 CDS 1 of 1 EDS]"`},
+			{names("c", 1), true, `level=WARN msg="more than half of a type is missing from the files, compared to the last good configuration" gone="[9 of 10 CDS 1 of 1 EDS]"`},
+			{names("c", 5), false, `level=WARN msg="more than half of a type is missing from the files, compared to the last good configuration" gone="[1 of 1 EDS]"`},
 		} {
 			log := make(lines, 10)
 			b := newBench(t, "a.yaml", "{")
@@ -224,7 +224,7 @@ func TestRestore(t *testing.T) {
 			t.Fatal(err)
 		}
 		served(b, 30, "v7")
-		if got := log.String(); !strings.Contains(got, "what had gone shortly before cannot be read any more") || !strings.Contains(got, "resources=1") {
+		if got := log.String(); !strings.Contains(got, "cannot read which resources were removed shortly before") || !strings.Contains(got, "resources=1") {
 			t.Error(got)
 		}
 	})
@@ -341,7 +341,7 @@ func TestOrder(t *testing.T) {
 		}
 	}
 	b.write("a.yaml", clusters(all[:10]...))
-	order(false, `this would remove 20 of 30 CDS resources, first of all ["c10" "c11" "c12"]`)
+	order(false, `this would remove 20 of 30 CDS resources, such as ["c10" "c11" "c12"]`)
 	order(true, "ok")
 	if n := b.st.Snapshot().View(store.DefaultGroup).Table(xds.Cluster).Len(); n != 10 {
 		t.Errorf("%d clusters", n)
@@ -349,7 +349,7 @@ func TestOrder(t *testing.T) {
 	b.write("a.yaml", clusters(all...))
 	order(false, "ok")
 	b.remove("a.yaml")
-	order(false, "there are no files any more")
+	order(false, "the directory has no files any more")
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := b.src.Order(gone, false); !errors.Is(err, context.Canceled) && err == nil {

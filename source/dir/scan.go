@@ -123,11 +123,11 @@ func (s *scanner) entry(e fs.DirEntry, path, real string, nesting int) {
 	switch {
 	case !link && errors.Is(err, fs.ErrNotExist): // deleted a moment ago
 	case errors.Is(err, fs.ErrNotExist):
-		s.fail(path, fmt.Errorf("a symbolic link to %s, which is not there", real))
+		s.fail(path, fmt.Errorf("a symbolic link to %s, which does not exist", real))
 	case err != nil:
 		s.fail(path, err)
 	case link && !s.outside && (info.IsDir() || wanted) && !s.within(real):
-		s.fail(path, fmt.Errorf("a symbolic link out of the directory, to %s: %s follows it", real, s.option))
+		s.fail(path, fmt.Errorf("a symbolic link that points outside the directory, to %s: %s follows it", real, s.option))
 	case info.IsDir():
 		s.dir(path, real, info, nesting+1)
 	case wanted && !info.Mode().IsRegular():

@@ -73,33 +73,33 @@ func TestCheckAll(t *testing.T) {
 		{"a reference with a typo", "", one, nil, []string{"a.yaml", tcpListener("a", "80"), "b.yaml", clusterURL + "\nname: cc\n"},
 			"CDS|LDS|\nXDS0201 a.yaml:4:163: warning: filter_chains[0].filters[0].typed_config.cluster: LDS \"a\" refers to CDS \"c\", which no file has (did you mean \"cc\"?)\nXDS0202 b.yaml:1:1: warning: nothing refers to CDS \"cc\"\n"},
 		{"beside a mistake, but for names that stand in its file", "x: c\n", []string{"-", "."}, nil, []string{"a.yaml", tcpListener("a", "80"), "b.yaml", strings.Replace(tcpListener("b", "81"), "cluster: c", "cluster: d", 1)},
-			"LDS|\nXDS0106 <stdin>:1:1: neither \"@type\" nor \"resources\" (want a resource, a DiscoveryResponse or the protocol's Resource)\nXDS0201 b.yaml:4:163: warning: filter_chains[0].filters[0].typed_config.cluster: LDS \"b\" refers to CDS \"d\", which no file has (requests to it fail, unless the client's bootstrap has it)\n"},
+			"LDS|\nXDS0106 <stdin>:1:1: neither \"@type\" nor \"resources\" (it must be a resource, a DiscoveryResponse or the protocol's Resource)\nXDS0201 b.yaml:4:163: warning: filter_chains[0].filters[0].typed_config.cluster: LDS \"b\" refers to CDS \"d\", which no file has (requests to it fail, unless the client's bootstrap has it)\n"},
 		{"what one reader takes and another does not", "", one, nil, []string{"a.yaml", clusterURL + "\nname: 7\nconnect_timeout: 1m\ntype: eds\nlb_policy: \"1\"\neds_cluster_config: {eds_config: {ads: {}}}\nhealth_checks: {timeout: {seconds: 1}, interval: 1s, unhealthy_threshold: 1, healthy_threshold: 1, tcp_health_check: {}}\nignore_health_on_host_removal: yes\n"},
 			`CDS|
-XDS0801 a.yaml:2:7: warning: name: int 7 for a string (Envoy's own reader refuses a bare number or word for a string)
-XDS0801 a.yaml:3:18: warning: connect_timeout: the duration "1m" (Envoy's own reader takes seconds only)
-XDS0802 a.yaml:4:7: warning: type: "eds" for a value of DiscoveryType (write EDS: readers other than Envoy's want it as it is declared)
-XDS0802 a.yaml:5:12: warning: lb_policy: the string "1" for a value of LbPolicy (write it without quotes: readers other than Envoy's want that)
+XDS0801 a.yaml:2:7: warning: name: int 7 for a string (put it in quotes: Envoy's own reader refuses a bare number or word for a string)
+XDS0801 a.yaml:3:18: warning: connect_timeout: the duration "1m" (write seconds: Envoy's own reader accepts only seconds)
+XDS0802 a.yaml:4:7: warning: type: "eds" for a value of DiscoveryType (write EDS: readers other than Envoy's need it as it is declared)
+XDS0802 a.yaml:5:12: warning: lb_policy: the string "1" for a value of LbPolicy (write it without quotes: readers other than Envoy's need that)
 XDS0201 a.yaml:6:21: warning: eds_cluster_config: CDS "7" refers to EDS "7", which no file has (Envoy waits 15 s for endpoints that are missing, at each start)
-XDS0802 a.yaml:7:16: warning: health_checks: a mapping for a list (put "- " before it: readers other than Envoy's want a list)
-XDS0802 a.yaml:7:26: warning: health_checks[0].timeout: a mapping for a Duration (write "1s": readers other than Envoy's want that)
-XDS0802 a.yaml:8:32: warning: ignore_health_on_host_removal: the string "yes" for true or false (write true: readers other than Envoy's want that)
+XDS0802 a.yaml:7:16: warning: health_checks: a mapping for a list (put "- " before it: readers other than Envoy's need a list)
+XDS0802 a.yaml:7:26: warning: health_checks[0].timeout: a mapping for a Duration (write "1s": readers other than Envoy's need that)
+XDS0802 a.yaml:8:32: warning: ignore_health_on_host_removal: the string "yes" for true or false (write true: readers other than Envoy's need that)
 `},
 		{"one for a list", "", one, nil, []string{"a.yaml", "resources: {" + clusterURL + ", name: c, connect_timeout: 0s,\n  eds_cluster_config: {eds_config: {ads: {}}},\n  type: EDS}\n"},
-			"CDS|\nXDS0301 a.yaml:1:101: resources.connect_timeout: must be more than 0s, not 0s\nXDS0802 a.yaml:1:12: warning: resources: a mapping for a list (put \"- \" before it: readers other than Envoy's want a list)\nXDS0201 a.yaml:2:23: warning: resources.eds_cluster_config: CDS \"c\" refers to EDS \"c\", which no file has (Envoy waits 15 s for endpoints that are missing, at each start)\n"},
+			"CDS|\nXDS0301 a.yaml:1:101: resources.connect_timeout: must be more than 0s, not 0s\nXDS0802 a.yaml:1:12: warning: resources: a mapping for a list (put \"- \" before it: readers other than Envoy's need a list)\nXDS0201 a.yaml:2:23: warning: resources.eds_cluster_config: CDS \"c\" refers to EDS \"c\", which no file has (Envoy waits 15 s for endpoints that are missing, at each start)\n"},
 		{"types and keys that are misspelled", "", one, nil, []string{"a.yaml", "\"@type\": type.googleapis.com/envoy.config.cluster.v3.Clutser\nname: c\n---\ntype: type.googleapis.com/envoy.config.cluster.v3.Cluster\n---\nresources: []\ntype_url: type.googleapis.com/x\n---\nresources: {a: 1}\ntype_url: CDS\n---\nconfigs: []\n"},
 			`
 XDS0104 a.yaml:1:10: no message type is known as "envoy.config.cluster.v3.Clutser" (did you mean "type.googleapis.com/envoy.config.cluster.v3.Cluster"?)
 XDS0106 a.yaml:4:1: neither "@type" nor "resources" (did you mean "@type" and not "type"?)
 XDS0104 a.yaml:7:11: type_url: no message type is known as "x"
 XDS0106 a.yaml:9:12: resources: no "@type" (for example "@type": type.googleapis.com/envoy.config.cluster.v3.Cluster)
-XDS0104 a.yaml:10:11: type_url: this is no type URL that begins with type.googleapis.com/ (did you mean "type.googleapis.com/envoy.config.cluster.v3.Cluster"?)
-XDS0106 a.yaml:12:1: this is a config_dump of Envoy, not a resource (chancery import a.yaml --out DIR makes resources of it)
-XDS0802 a.yaml:9:12: warning: resources: a mapping for a list (put "- " before it: readers other than Envoy's want a list)
+XDS0104 a.yaml:10:11: type_url: this must be a full type URL, which begins with type.googleapis.com/ (did you mean "type.googleapis.com/envoy.config.cluster.v3.Cluster"?)
+XDS0106 a.yaml:12:1: this is a config_dump of Envoy, not a resource (chancery import a.yaml --out DIR converts it)
+XDS0802 a.yaml:9:12: warning: resources: a mapping for a list (put "- " before it: readers other than Envoy's need a list)
 `},
 		{"a bootstrap in stdin", "static_resources: {}\n", []string{"-"}, nil, nil,
 			`
-XDS0106 <stdin>:1:1: this is an Envoy bootstrap, not a resource (chancery import - --out DIR makes resources of it)
+XDS0106 <stdin>:1:1: this is an Envoy bootstrap, not a resource (chancery import - --out DIR converts it)
 `},
 		{"warnings beside what Envoy refuses", "", one, nil, []string{"a.yaml", tcpListener("a", "99999")},
 			"LDS|\nXDS0301 a.yaml:3:58: address.socket_address.port_value: must be at most 65535, not 99999\nXDS0201 a.yaml:4:163: warning: filter_chains[0].filters[0].typed_config.cluster: LDS \"a\" refers to CDS \"c\", which no file has (requests to it fail, unless the client's bootstrap has it)\n"},
@@ -110,12 +110,12 @@ XDS0106 <stdin>:1:1: this is an Envoy bootstrap, not a resource (chancery import
 		{"files", "", []string{"a.yaml", "sub", "a.yaml"}, nil, []string{"a.yaml", clusterURL + "\nname: c\n", "b.yaml", "nonsense", "sub/c.yaml", tcpListener("a", "80")}, "CDS|LDS|\n"},
 		{"a directory and a file in it", "", []string{".", "a.yaml"}, nil, []string{"a.yaml", clusterURL + "\nname: c\n"}, "CDS|\n"},
 		{"a file of another name", "", []string{"a.conf"}, nil, []string{"a.conf", clusterURL + "\nname: c\n"},
-			"\nXDS0107 a.conf: its name says nothing of what is in it: it must end in .yaml, .yml, .json, .txtpb, .textproto, .pb_text or .pb\n"},
+			"\nXDS0107 a.conf: unknown file type: the name must end in .yaml, .yml, .json, .txtpb, .textproto, .pb_text or .pb\n"},
 		{"a file that is not there", "", []string{"a.yaml"}, nil, nil, "\nXDS0107 a.yaml: no such file or directory\n"},
 		{"stdin", tcpListener("a", "80"), []string{Stdin}, nil, nil,
 			"LDS|\nXDS0201 <stdin>:4:163: warning: filter_chains[0].filters[0].typed_config.cluster: LDS \"a\" refers to CDS \"c\", which no file has (requests to it fail, unless the client's bootstrap has it)\n"},
 		{"stdin in JSON, and a file", "{" + clusterURL + ", \"name\": \"c\"}", []string{"a.yaml", Stdin}, nil, []string{"a.yaml", tcpListener("a", "80")}, "CDS|LDS|\n"},
-		{"nothing on stdin", "", []string{Stdin}, nil, nil, "\nXDS0108 <stdin>: there is no resource in it\nXDS0112 <stdin>: warning: the file is empty; if it was not before, a running server refuses that\n"},
+		{"nothing on stdin", "", []string{Stdin}, nil, nil, "\nXDS0108 <stdin>: the file has no resource\nXDS0112 <stdin>: warning: the file is empty; a running server rejects a file that has become empty\n"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if got := checkAll(t, tt.stdin, tt.paths, tt.ignore, tt.files...); got != tt.want {

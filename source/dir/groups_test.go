@@ -279,13 +279,17 @@ func TestAlone(t *testing.T) {
 			}
 		}
 	})
-	t.Run("its last word counts", func(t *testing.T) {
+	t.Run("it was alone, or says so now", func(t *testing.T) {
 		b := start(t)
 		b.write("edge/group.yaml", "match: {id: edge}\n", "edge/x.yaml", bad, "a.yaml", clusters("a2"))
 		b.loads("", "edge/x.yaml")
 		b.want("nobody", "CDS a2")
-		b.write("canary/group.yaml", alone+canaryGroup, "canary/x.yaml", bad)
+		b.write("canary/x.yaml", bad, "a.yaml", clusters("a3"))
 		b.loads("canary/x.yaml", "")
+		b.write("canary/group.yaml", alone+canaryGroup) // so that it keeps nobody from changing any more
+		b.loads("", "canary/x.yaml")
+		b.want("nobody", "CDS a3")
+		b.want("canary", "CDS c")
 	})
 	t.Run("a group.yaml or a directory that is gone", func(t *testing.T) {
 		for _, name := range []string{"edge/group.yaml", "edge"} {

@@ -113,7 +113,7 @@ func (p *plan) blame(group string, problems ...findings.Problem) {
 }
 
 // keeps returns what is known of a group that is to be kept, nil if it is not alone with its
-// errors: what it said of itself last counts.
+// errors.
 func (p *plan) keeps(group string) *keep {
 	if k := p.kept[group]; k != nil {
 		return k
@@ -126,12 +126,17 @@ func (p *plan) keeps(group string) *keep {
 	return k
 }
 
+// alone reports whether a group is alone with its errors: it was, or its file says so now. Who
+// makes a group alone that has errors already wants the others to move at once.
 func (p *plan) alone(group string) bool {
-	d := p.Source.layout.named[group]
-	if d == nil || p.parts[group] == nil {
-		d = p.layout.named[group]
+	was, is := p.Source.layout.named[group], p.layout.named[group]
+	switch {
+	case p.checking:
+		return false
+	case was == nil || p.parts[group] == nil:
+		return is != nil && is.Alone
 	}
-	return d != nil && d.Alone && !p.checking
+	return was.Alone || is != nil && is.dir == was.dir && is.Alone // another may have taken its name
 }
 
 // refuse notes why a group does not become what its files say.

@@ -1,11 +1,14 @@
 package e2e
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -83,7 +86,12 @@ func TestGroups(t *testing.T) {
 		root, mine := team{s.daemon, "."}, team{s.daemon, "mine"}
 		root.has("group.yaml", []byte("otherwise: refuse\n"))
 		mine.has("group.yaml", []byte("match: {id: other}\ninclude: [default]\n"))
-		eventually(t, soon, "the groups are loaded", func() error { return s.daemon.serves()() })
+		eventually(t, soon, "nodes that match nothing are refused", func() error {
+			if err := s.daemon.serves()(); status.Code(err) != codes.PermissionDenied {
+				return fmt.Errorf("a client that matches nothing: %w", err)
+			}
+			return nil
+		})
 		s.envoy = startEnvoy(t, "e2e", sotw, s.Addr().Port)
 		eventually(t, soon, "it is said who was refused", func() error {
 			if len(s.daemon.logged("client refused: its node may see nothing")) == 0 {

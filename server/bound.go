@@ -64,7 +64,7 @@ func (s *Server) another(g grpc.ServerStream, handle func() error) error {
 }
 
 // errLostOther ends the newest stream of another service of the address that has most.
-var errLostOther = reject(tooOther, codes.ResourceExhausted, "limit exceeded: all streams of other services that this server takes are open, and most of them are of this address")
+var errLostOther = reject(tooOther, codes.ResourceExhausted, "limit exceeded: the maximum number of streams of other services is open, and most of them are of this address")
 
 // GetServiceInfo returns what is registered, which reflection wants to know.
 func (b bound) GetServiceInfo() map[string]grpc.ServiceInfo {

@@ -113,7 +113,7 @@ func (c *cellar) taken() int {
 
 // errLostHeld is what is noted of a poll that has lost its room. Its client is told that
 // nothing is new, which is so.
-var errLostHeld = exceeds(tooMany, limitHeldInAll, codes.Unavailable, "limit exceeded: polls hold all the names that this server takes, and most of them are of this address")
+var errLostHeld = exceeds(tooMany, limitHeldInAll, codes.Unavailable, "limit exceeded: polls hold the maximum of names, and most of them are of this address")
 
 // holds is how much memory a poll takes while it is held.
 func (p *Poll) holds() int { return weight(p.names) + size(p.info.Node) + len(p.stated) }

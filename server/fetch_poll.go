@@ -65,7 +65,7 @@ type polls struct {
 }
 
 func newPolls(n, heldInAll int) *polls {
-	full := reject(tooManyPolls, codes.Unavailable, "limit exceeded: %d polls are held, all that this server takes; try again later", n)
+	full := reject(tooManyPolls, codes.Unavailable, "limit exceeded: %d polls are held, the maximum of this server; try again later", n)
 	return &polls{held: newSeats(n, full, errLostPoll), cellar: newCellar((heldInAll + pollsPart - 1) / pollsPart), told: newLRU[poller, telling](n), conns: newLRU[netip.AddrPort, traffic](n)}
 }
 

@@ -573,7 +573,7 @@ func TestPollEnds(t *testing.T) {
 		a, b := hold(t, w), hold(t, w)
 		v := w.visitor(xds.Cluster)
 		v.gets(0, "a")
-		if _, err := w.Poll(t.Context(), v.typ, v.request(), Caller{Addr: a.info.Peer}); status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "2 polls are held, all that this server takes") {
+		if _, err := w.Poll(t.Context(), v.typ, v.request(), Caller{Addr: a.info.Peer}); status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "2 polls are held, the maximum of this server") {
 			t.Error(err)
 		}
 		a.Close(nil)

@@ -187,19 +187,19 @@ func (s *Server) crowded(ctx context.Context, err error) {
 
 // manyOfNode ends a stream of a node that has too many.
 func manyOfNode(n int) error {
-	return reject(tooManyStreams, codes.ResourceExhausted, "limit exceeded: the node has %d streams, more than half of all that this server takes, and there are few left", n)
+	return reject(tooManyStreams, codes.ResourceExhausted, "limit exceeded: the node has %d streams, more than half of the maximum of this server, and few are free", n)
 }
 
 // manyPollsOfNode is the same of a poll.
 func manyPollsOfNode(n int) error {
-	return reject(tooManyPolls, codes.Unavailable, "limit exceeded: the node has %d polls that are held, more than half of all that this server takes, and there are few left; try again later", n)
+	return reject(tooManyPolls, codes.Unavailable, "limit exceeded: the node has %d polls that are held, more than half of the maximum of this server, and few are free; try again later", n)
 }
 
 // errLostSilent ends the newest stream without a request of the address that has most.
 var errLostSilent = reject(tooSilent, codes.ResourceExhausted, "limit exceeded: too many streams are open on which no request has come, and most of them are of this address")
 
 // errLost ends the newest stream of the address that has most.
-var errLost = reject(tooManyStreams, codes.ResourceExhausted, "limit exceeded: all streams that this server takes are open, and most of them are of this address")
+var errLost = reject(tooManyStreams, codes.ResourceExhausted, "limit exceeded: the maximum number of streams is open, and most of them are of this address")
 
 // errLostPoll is the same of a poll. Its client is told that nothing is new, which is so.
-var errLostPoll = reject(tooManyPolls, codes.Unavailable, "limit exceeded: all polls that this server takes are held, and most of them are of this address")
+var errLostPoll = reject(tooManyPolls, codes.Unavailable, "limit exceeded: the maximum number of polls is held, and most of them are of this address")

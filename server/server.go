@@ -130,12 +130,12 @@ func New[W Watch](src Source[W], opts ...Option) *Server {
 		}
 	}
 	s.seats = newSeats(s.bounds.Streams, reject(tooManyStreams, codes.ResourceExhausted,
-		"limit exceeded: %d streams are open, all that this server takes", s.bounds.Streams), errLost)
+		"limit exceeded: %d streams are open, the maximum of this server", s.bounds.Streams), errLost)
 	s.seats.many = manyOfNode
 	s.silent = newSilences(newSeats(s.bounds.Silent, reject(tooSilent, codes.ResourceExhausted,
-		"limit exceeded: %d streams are open on which no request has come, besides the first of each connection, all that this server takes", s.bounds.Silent), errLostSilent))
+		"limit exceeded: %d streams are open on which no request has come, besides the first of each connection: the maximum of this server", s.bounds.Silent), errLostSilent))
 	s.others = newSeats(s.bounds.Others, reject(tooOther, codes.ResourceExhausted,
-		"limit exceeded: %d streams of other services are open, all that this server takes", s.bounds.Others), errLostOther)
+		"limit exceeded: %d streams of other services are open, the maximum of this server", s.bounds.Others), errLostOther)
 	s.polls = newPolls(s.bounds.Polls, s.bounds.HeldInAll)
 	s.polls.held.many = manyPollsOfNode
 	s.held.loads.Max = s.bounds.HeldInAll

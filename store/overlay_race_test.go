@@ -71,6 +71,22 @@ func TestOverlaysComeDuringCommits(t *testing.T) {
 	}
 }
 
+// A list of many groups costs what it is long, and not the square of that.
+func TestSelectMany(t *testing.T) {
+	var many []string
+	for i := range 100_000 {
+		many = append(many, fmt.Sprint("group-", i), "group-0")
+	}
+	s := &selection{func(context.Context, *xds.Node) ([]string, error) { return many, nil }}
+	start := time.Now()
+	if got, err := s.of(context.Background(), nil); err != nil || len(got) != 100_000 {
+		t.Errorf("%d groups, %v", len(got), err)
+	}
+	if took := time.Since(start); took > 5*time.Second { // far more if each is compared with all
+		t.Errorf("it took %v", took)
+	}
+}
+
 // A watch that moves takes all with it: its old group has neither its id nor its interests, and a choice
 // of the same groups is counted once.
 func TestMovesLeaveNothing(t *testing.T) {

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
-	"strings"
+	"strconv"
 
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -23,9 +23,9 @@ func (st *Store) see(names []string) *group {
 		g.watches++
 		return g
 	}
-	key := strings.Join(names, "\x00")
+	key := listKey(names)
 	g := st.overlays[key]
-	for g == nil {
+	for tries := 0; g == nil; tries++ {
 		g = &group{name: key}
 		for _, name := range names {
 			l := st.group(name)
@@ -33,6 +33,11 @@ func (st *Store) see(names []string) *group {
 			g.layers = append(g.layers, l)
 		}
 		heads := g.heads()
+		if tries == maxTries { // commits come faster than this is done: they wait once
+			g.head.Store(laid(heads))
+			st.join(key, g)
+			break
+		}
 		st.mu.Unlock() // the first to lay much over much keep nobody waiting
 		h := laid(heads)
 		st.mu.Lock()
@@ -49,6 +54,20 @@ func (st *Store) see(names []string) *group {
 	}
 	g.watches++
 	return g
+}
+
+// maxTries is how often an overlay is laid beside commits, before they have to wait for it.
+const maxTries = 3
+
+// listKey returns what tells a list of groups from all others. Names may come from clients, and have
+// any bytes: what only stands between them could be in one, and bring in a group that nobody chose.
+func listKey(names []string) string {
+	var key []byte
+	for _, name := range names {
+		key = strconv.AppendInt(key, int64(len(name)), 10)
+		key = append(append(key, ':'), name...)
+	}
+	return string(key)
 }
 
 // join makes an overlay known. The store is locked.

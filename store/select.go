@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"slices"
 	"strings"
 
 	"github.com/chancery-xds/chancery/xds"
@@ -61,12 +60,13 @@ func (s *selection) of(ctx context.Context, n *xds.Node) ([]string, error) {
 	if len(names) == 0 {
 		return []string{DefaultGroup}, nil
 	}
-	groups := make([]string, 0, len(names))
+	groups, had := make([]string, 0, len(names)), make(map[string]bool, len(names))
 	for _, name := range names {
 		if name == "" {
 			name = DefaultGroup
 		}
-		if !slices.Contains(groups, name) {
+		if !had[name] {
+			had[name] = true
 			groups = append(groups, strings.Clone(name)) // it may be a part of a request
 		}
 	}

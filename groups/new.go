@@ -93,7 +93,7 @@ func (b *builder) names() {
 		}
 		b.at[d.Name] = i
 		if d.Name != Default && d.Otherwise != "" {
-			b.fail(d, findings.Misplaced, "otherwise", `"otherwise" is of the root only`, "")
+			b.fail(d, findings.Misplaced, "otherwise", `only the root may have "otherwise"`, "")
 		}
 	}
 }

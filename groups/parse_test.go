@@ -83,7 +83,7 @@ func TestNewProblems(t *testing.T) {
 		{"a group that includes itself", "-- a/group.yaml --\ninclude: [a]\nmatch: {}\n", `XDS0705 config/a/group.yaml:1:11: include[0]: "a" includes "a"`},
 		{"an unknown group", "-- edge/group.yaml --\nmatch: {}\n-- b/group.yaml --\nmatch: {}\ninclude: [egde]\n", `XDS0704 config/b/group.yaml:2:11: include[0]: there is no group "egde" (did you mean "edge"?)`},
 		{"otherwise", "-- group.yaml --\notherwise: guest\n", `XDS0704 config/group.yaml:1:12: otherwise: there is no group "guest" (it is "default", "refuse" or the name of a group)`},
-		{"otherwise below", "-- a/group.yaml --\nmatch: {}\notherwise: refuse\n", `XDS0706 config/a/group.yaml:2:12: otherwise: "otherwise" is of the root only`},
+		{"otherwise below", "-- a/group.yaml --\nmatch: {}\notherwise: refuse\n", `XDS0706 config/a/group.yaml:2:12: otherwise: only the root may have "otherwise"`},
 		{"the root has no rule", "-- group.yaml --\nmatch: {}\non_error: alone\n", `XDS0706 config/group.yaml:1:8: match: the root has no "match" (the root is the group of nodes that match no other)
 XDS0706 config/group.yaml:2:11: on_error: the root has no "on_error" (the root is the group of nodes that match no other)`},
 		{"one name twice", "-- a/group.yaml --\nmatch: {}\n-- b/group.yaml --\nname: a\nmatch: {}\n", `XDS0703 config/b/group.yaml:1:7: name: two groups have the name "a" (the other is in config/a/group.yaml)`},

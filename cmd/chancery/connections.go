@@ -33,7 +33,7 @@ func (s *serving) connections(files listen.Files, m *process.Metrics) (clients, 
 	}
 	switch {
 	case files.Few():
-		s.log.Warn("the limit of open files is low: only few clients can connect", "files", files.Soft, "clients", most, "hint", moreFiles)
+		s.log.Warn("the limit of open files is low: it limits how many clients can connect", "files", files.Soft, "clients", most, "hint", moreFiles)
 	case files.Soft != 0:
 		s.log.Info("limit of open files", "files", files.Soft, "clients", most)
 	}

@@ -182,7 +182,7 @@ func TestRoomForProbes(t *testing.T) {
 // SAFE-9: whoever asks for more connections than there are files gets what there is room for;
 // that these are few for a fleet is a warning.
 func TestRoomForConnections(t *testing.T) {
-	const low, cut = "level=WARN msg=\"the limit of open files is low: only few clients can connect\" ", "level=WARN msg=\"--max-connections was lowered to what the limit of open files allows\" "
+	const low, cut = "level=WARN msg=\"the limit of open files is low: it limits how many clients can connect\" ", "level=WARN msg=\"--max-connections was lowered to what the limit of open files allows\" "
 	const enough, more = "level=INFO msg=\"limit of open files\" ", " hint=\"raise the hard limit: LimitNOFILE= of systemd, ulimit -Hn\"\n"
 	for _, tt := range []struct {
 		asked int

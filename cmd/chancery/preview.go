@@ -133,7 +133,7 @@ func (p *previewing) run(cmd *cobra.Command, root string) error {
 		return failure{err, ""}
 	}
 	if seen.Refused {
-		return failure{fmt.Errorf("the node is refused: no group matches id %q, cluster %q", node.ID, node.Cluster), "otherwise: in " + dir.GroupFile + " of the root says what nodes get that match no group"}
+		return failure{fmt.Errorf("the node is refused: no group matches id %q, cluster %q", node.ID, node.Cluster), "\"otherwise\" in the " + dir.GroupFile + " of the root says what such nodes get"}
 	}
 	return nil
 }

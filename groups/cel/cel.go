@@ -94,6 +94,9 @@ func readable(issues *cel.Issues) error {
 	if strings.HasPrefix(text, "undefined field") {
 		text += ": node has id, cluster, locality, metadata, user_agent_name and user_agent_version, and locality region, zone and sub_zone"
 	}
+	if strings.HasSuffix(text, "token recognition error at: '= '") || strings.HasSuffix(text, "token recognition error at: '='") {
+		text += " (equality is written ==)"
+	}
 	if line := first.Location.Line(); line > 1 {
 		return fmt.Errorf("in line %d of the expression, character %d: %s", line, first.Location.Column()+1, text)
 	}

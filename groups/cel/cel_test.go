@@ -74,6 +74,7 @@ func TestExpressions(t *testing.T) {
 func TestMistakes(t *testing.T) {
 	for expression, want := range map[string]string{
 		`node.clsuter == "x"`:     "at character 5 of the expression: undefined field 'clsuter': node has id, cluster, ",
+		`node.id = "x"`:           "token recognition error at: '= ' (equality is written ==)",
 		"true &&\n nod.id == 'x'": "in line 2 of the expression, character 2: undeclared reference to 'nod'",
 		`node.id`:                 "an expression that is true or false is needed, not one that is of type string",
 		`node.metadata`:           "an expression that is true or false is needed, not one that is of type map(string, dyn)",

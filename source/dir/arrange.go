@@ -50,7 +50,7 @@ func (p *plan) arrange() {
 		}
 	}
 	p.define(defs)
-	if p.checking || !p.layout.same(last) || p.Source.rules == nil {
+	if p.checking || !p.layout.same(last) || p.Source.rules == nil || !slices.Equal(p.unready(), p.Source.unready) {
 		p.decide(defs)
 		return
 	}
@@ -111,6 +111,22 @@ func (p *plan) decide(defs map[string]*definition) {
 	p.rules = rules
 }
 
+// unready returns the names of the groups that are alone with errors and were never loaded, while
+// others are served. No client has anything of them: their rules wait until they are loaded, and
+// nodes that match them get what they got.
+func (p *plan) unready() (names []string) {
+	if p.checking || !p.begun && len(p.parts) == 1 && len(p.home.world.types) == 0 { // nothing ever was
+		return nil
+	}
+	for name := range p.kept {
+		if p.parts[name] == nil {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
 // owner returns the group that a definition is blamed on: who gives itself the name of another
 // is still the one that it was.
 func (p *plan) owner(defs map[string]*definition, dir string) string {
@@ -127,15 +143,20 @@ func (p *plan) owner(defs map[string]*definition, dir string) string {
 // have one name the second is wrong.
 func (p *plan) definitions(defs map[string]*definition) []groups.Definition {
 	var first, last []groups.Definition
-	seen := map[*definition]bool{}
+	seen, unready := map[*definition]bool{}, p.unready()
 	for _, dir := range slices.Sorted(maps.Keys(defs)) {
-		switch d := defs[dir]; {
-		case seen[d]:
+		d := defs[dir]
+		if seen[d] {
 			continue
-		case p.alone(p.owner(defs, dir)):
-			last = append(last, d.Definition)
-		default:
-			first = append(first, d.Definition)
+		}
+		def := d.Definition
+		if slices.Contains(unready, d.Name) {
+			def.Match = nil
+		}
+		if p.alone(p.owner(defs, dir)) {
+			last = append(last, def)
+		} else {
+			first = append(first, def)
 		}
 		seen[defs[dir]] = true
 	}

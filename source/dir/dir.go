@@ -32,6 +32,7 @@ type Source struct {
 	parts    map[string]*part // of all groups that were committed, by name; home among them
 	layout   layout           // as last committed
 	rules    *groups.Rules    // of that; nil: there never was a group besides the root's
+	unready  []string         // groups whose rules are left out of these: see [plan.unready]
 	checking bool             // nothing is served: every mistake is told, whosever it is
 
 	held    atomic.Int64 // of removals, for others

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -174,6 +175,22 @@ func TestGroups(t *testing.T) {
 		b.loads(`edge/group.yaml:2:11: group edge: include[0]: there is no group "defalt" (did you mean "default"?)`, "")
 		b.want("edge", "nothing is known")
 	})
+	t.Run("SAFE-10 a directory in the place of a group.yaml", func(t *testing.T) {
+		b := newBench(t, "a.yaml", clusters("a"), "edge/e.yaml", clusters("e"))
+		if err := os.Mkdir(filepath.Join(b.dir, "edge", "group.yaml"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		b.loads("edge/group.yaml: a directory in the place of a file", "")
+	})
+	t.Run("the root alone is default, and nothing else", func(t *testing.T) {
+		for file, text := range map[string]string{"group.yaml": "name: foo\n", "default/group.yaml": "match: {}\n", "edge/group.yaml": "name: default\n"} {
+			b := newBench(t, "a.yaml", clusters("a"), file, text)
+			b.loads(file+": ", "")
+			if err := b.try(); !strings.Contains(err, `"default"`) {
+				t.Error(err)
+			}
+		}
+	})
 	t.Run("places are those of the group that a node sees", func(t *testing.T) {
 		b := newBench(t, "a.yaml", clusters("a", "b"), "edge/group.yaml", edgeGroup, "edge/a.yaml", clusters("x", "a"))
 		b.loads("", "")
@@ -338,6 +355,25 @@ func TestAlone(t *testing.T) {
 		b.loads("", "")
 		b.want("edge-1", "CDS a e")
 	})
+	t.Run("SAFE-10 a new one with errors takes no node from what it has", func(t *testing.T) {
+		b := start(t)
+		b.write("new/group.yaml", alone+"match: {}\n", "new/x.yaml", bad, "a.yaml", clusters("a2"))
+		for range 2 {
+			b.loads("", "new/x.yaml")
+			b.want("nobody", "CDS a2")
+			b.want("edge", "CDS e")
+			b.src.Reload()
+		}
+		b.write("canary/group.yaml", canaryGroup+"include: [new]\n", "a.yaml", clusters("a3"))
+		b.loads("", "new/x.yaml")
+		b.want("canary", "CDS c")
+		b.want("nobody", "CDS a3")
+		b.remove("new/x.yaml")
+		b.write("new/n.yaml", clusters("n"))
+		b.loads("", "")
+		b.want("nobody", "CDS n")
+		b.want("edge", "CDS e n")
+	})
 	t.Run("the log tells it with its places", func(t *testing.T) {
 		b := start(t)
 		var log bytes.Buffer
@@ -426,6 +462,20 @@ func TestGroupsRestored(t *testing.T) {
 		b := again(t)
 		b.loads("", "")
 		asBefore(b)
+	})
+	t.Run("SAFE-10 a group that was never loaded since it has errors", func(t *testing.T) {
+		first.write("new/group.yaml", alone+"match: {}\n", "new/x.yaml", bad)
+		was := kept
+		defer func() { kept = was; first.remove("new") }()
+		first.loads("", "new/x.yaml")
+		b := again(t, "new/group.yaml", alone+"match: {}\n", "new/x.yaml", bad)
+		asBefore(b)
+		b.loads("", "new/x.yaml")
+		asBefore(b)
+		b.remove("new/x.yaml")
+		b.write("new/n.yaml", clusters("n"))
+		b.loads("", "")
+		b.want("edge-1", "CDS a e n")
 	})
 	t.Run("mistakes", func(t *testing.T) {
 		b := again(t, "x.yaml", bad)

@@ -19,7 +19,7 @@ type Kept []KeptGroup
 // A KeptGroup is a group that a load left as it was.
 type KeptGroup struct {
 	Group string
-	Never bool  // it was never loaded: its nodes are told nothing
+	Never bool  // it was never loaded: no node gets it; at the first start its nodes are told nothing
 	Err   error // why; mistakes in files are [Errors]
 }
 
@@ -94,7 +94,7 @@ func (s *Source) tellGroup(g KeptGroup, since time.Time) {
 		attrs = append(attrs, "error", g.Err)
 	}
 	if g.Never {
-		s.opts.Log.Error("group rejected: its nodes are told nothing", attrs...)
+		s.opts.Log.Error("group rejected: no node gets it", attrs...)
 	} else {
 		s.opts.Log.Error("group rejected, keeping its previous configuration", attrs...)
 	}

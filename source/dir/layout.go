@@ -1,6 +1,7 @@
 package dir
 
 import (
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -82,8 +83,15 @@ func (l *layout) name(dir string) string {
 func (l *layout) define(path string, data []byte) (*definition, []findings.Problem) {
 	def, problems := groups.Parse(path, data)
 	d := &definition{Definition: def, dir: filepath.Dir(path), raw: data}
-	if d.Name == "" {
+	root := slices.Contains(l.roots, d.dir)
+	switch {
+	case root && d.Name != "" && d.Name != groups.Default:
+		problems = append(problems, findings.Problem{File: path, Code: findings.GroupName, Message: fmt.Sprintf("name: the group of the root is %q, and has no other name", groups.Default)})
+	case d.Name == "":
 		d.Name = l.name(d.dir)
+	}
+	if !root && d.Name == groups.Default {
+		problems = append(problems, findings.Problem{File: path, Code: findings.GroupName, Message: fmt.Sprintf("name: only the group of the root is called %q", groups.Default), Hint: "give this one another name"})
 	}
 	return d, problems
 }

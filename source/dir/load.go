@@ -66,6 +66,7 @@ func (s *Source) take(p *plan) (store.Commit, error) {
 	}
 	redefined := p.rules != s.rules
 	s.layout, s.rules = p.layout, p.rules
+	s.unready = p.unready()
 	s.kept = s.groupsKept(p.kept)
 	held := 0
 	for _, part := range s.parts {
@@ -110,6 +111,9 @@ func (s *Source) commit(tx *store.Tx, p *plan) {
 		if p.rules == nil || !part.same(next) {
 			part.commit(tx.Group(part.group), next, s.opts.AllowEmpty || needed[name], s.view(part))
 		}
+	}
+	for _, name := range p.unready() { // others may include it
+		tx.Group(s.storeGroup(name)).Known()
 	}
 	if p.rules != s.rules {
 		tx.Select(s.selector(p.rules))

@@ -25,7 +25,7 @@ import (
 // What the program has set in the group itself stays, unless the configuration has a resource of
 // the same type and name: that replaces it, as a load does.
 func (s *Source) Restore(c LastGood) error {
-	l, rules, err := s.defined(c.Definitions)
+	l, rules, unready, err := s.defined(c)
 	if err != nil {
 		return err
 	}
@@ -65,6 +65,9 @@ func (s *Source) Restore(c LastGood) error {
 		for i, p := range all {
 			p.commit(tx.Group(p.group), was[i], needed[p.name])
 		}
+		for _, name := range unready {
+			tx.Group(s.storeGroup(name)).Known()
+		}
 		if rules != nil {
 			tx.Select(s.selector(rules))
 		}
@@ -72,7 +75,7 @@ func (s *Source) Restore(c LastGood) error {
 	}); err != nil {
 		return err
 	}
-	s.layout, s.rules = l, rules
+	s.layout, s.rules, s.unready = l, rules, unready
 	for _, p := range all {
 		p.part.world, p.part.departed, p.part.withheld = p.world, p.before, p.hidden
 		p.removals.restore(time.Now(), p.peaks)
@@ -84,11 +87,11 @@ func (s *Source) Restore(c LastGood) error {
 	return nil
 }
 
-// defined returns what the kept files of groups say.
-func (s *Source) defined(files []lastgood.Definition) (layout, *groups.Rules, error) {
-	l := newLayout(s.root)
-	if len(files) == 0 {
-		return l, nil, nil
+// defined returns what the kept files of groups say, and which groups were never loaded.
+func (s *Source) defined(c LastGood) (l layout, _ *groups.Rules, unready []string, _ error) {
+	l = newLayout(s.root)
+	if len(c.Definitions) == 0 {
+		return l, nil, nil, nil
 	}
 	var defs []groups.Definition
 	wrong := func(problems []findings.Problem) error {
@@ -99,19 +102,24 @@ func (s *Source) defined(files []lastgood.Definition) (layout, *groups.Rules, er
 		}
 		return nil
 	}
-	for _, f := range files {
+	for _, f := range c.Definitions {
 		d, problems := l.define(filepath.Join(s.root, filepath.FromSlash(f.Path)), f.Data)
 		if err := wrong(problems); err != nil {
-			return l, nil, err
+			return l, nil, nil, err
 		}
 		l.add(d.dir, d)
-		defs = append(defs, d.Definition)
+		def := d.Definition
+		if d.Name != groups.Default && !slices.ContainsFunc(c.Groups, func(g lastgood.Group) bool { return g.Name == d.Name }) {
+			def.Match, unready = nil, append(unready, d.Name)
+		}
+		defs = append(defs, def)
 	}
 	if l.named[groups.Default] == nil {
 		l.named[groups.Default] = rootless
 	}
 	rules, problems := groups.New(defs, groups.Options{CEL: s.opts.CEL})
-	return l, rules, wrong(problems)
+	slices.Sort(unready)
+	return l, rules, unready, wrong(problems)
 }
 
 // A past is what was kept of a group.

@@ -128,6 +128,8 @@ func (s *scanner) entry(e fs.DirEntry, path, real string, nesting int) {
 		s.fail(path, err)
 	case link && !s.outside && (info.IsDir() || wanted) && !s.within(real):
 		s.fail(path, fmt.Errorf("a symbolic link that points outside the directory, to %s: %s follows it", real, s.option))
+	case info.IsDir() && isGroupFile(path): // such as a mount of a file that is not there: else its group is all nodes'
+		s.fail(path, errors.New("a directory in the place of a file"))
 	case info.IsDir():
 		s.dir(path, real, info, nesting+1)
 	case wanted && !info.Mode().IsRegular():

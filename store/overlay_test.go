@@ -110,6 +110,20 @@ func TestOverlay(t *testing.T) {
 		}
 	})
 
+	t.Run("a view stays what it was when it was taken", func(t *testing.T) {
+		st := start(t)
+		w := watchtest.Open(t, st, &xds.Node{ID: "both"})
+		defer w.Close()
+		view := w.View()
+		was := view.Table(xds.Cluster)
+		update(t, st, func(tx *Tx) {
+			tx.Set(of(xds.Cluster, res("a", "2"))...)
+			tx.Group("edge").Set(of(xds.Secret, res("s", "1"))...)
+		})
+		if view.Table(xds.Cluster) != was || view.Table(xds.Secret).Len() != 0 {
+			t.Error("a commit changes a view that is published")
+		}
+	})
 	t.Run("what was seen lately is found, of each group", func(t *testing.T) {
 		st := start(t)
 		w := watchtest.Open(t, st, &xds.Node{ID: "both"})

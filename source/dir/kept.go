@@ -47,7 +47,7 @@ type keep struct {
 	err      error // a refusal
 }
 
-// groups returns what is kept, told as errors of a load are.
+// groupsKept returns what is kept, told as errors of a load are.
 func (s *Source) groupsKept(all map[string]*keep) (k Kept) {
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		g := KeptGroup{Group: name, Never: s.parts[name] == nil, Err: all[name].err}

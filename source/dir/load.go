@@ -59,7 +59,7 @@ func (s *Source) take(p *plan) (store.Commit, error) {
 			part = s.newPart(name)
 			s.parts[name] = part
 		}
-		if first := !part.begun; first && len(gone[name]) > 0 {
+		if !part.begun && len(gone[name]) > 0 {
 			s.since(name, gone[name])
 		}
 		part.became(p.now, next, p.lost[name])

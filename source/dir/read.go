@@ -112,13 +112,7 @@ func (s *Source) fill(now *file, path string, data []byte) {
 	if d.died != nil {
 		s.panicked(path, d.died)
 	}
-	for _, p := range d.Problems {
-		if p.Warning {
-			now.warnings = append(now.warnings, p)
-		} else {
-			now.errs = append(now.errs, p)
-		}
-	}
+	now.note(d.Problems)
 	now.loaded, now.more, now.untold = d.loaded, d.Errors()-len(now.errs), d.Warnings()-len(now.warnings)
 	if !s.opts.V2 {
 		now.errs = append(now.errs, ofV2(d.loaded, s.opts.called("V2"))...)
@@ -128,14 +122,18 @@ func (s *Source) fill(now *file, path string, data []byte) {
 // fillGroup notes what is in the file of a group.
 func (s *Source) fillGroup(now *file, path string, data []byte) {
 	d, problems := s.layout.define(path, data)
+	if now.note(problems); len(now.errs) == 0 {
+		now.definition = d
+	}
+}
+
+// note sorts what was found in the file into errors and warnings.
+func (f *file) note(problems []findings.Problem) {
 	for _, p := range problems {
 		if p.Warning {
-			now.warnings = append(now.warnings, p)
+			f.warnings = append(f.warnings, p)
 		} else {
-			now.errs = append(now.errs, p)
+			f.errs = append(f.errs, p)
 		}
-	}
-	if len(now.errs) == 0 {
-		now.definition = d
 	}
 }

@@ -1,0 +1,294 @@
+// Package adminapi is the vocabulary of the admin API: what the daemon answers, and the client
+// by which commands ask. Its JSON is documented in docs/admin-api.md and openapi.yaml.
+package adminapi
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// Version is that of the API: the first segment of its paths after /api/, and of each answer.
+const Version = "v1"
+
+// A State says how a client stands with a type, or with one resource.
+type State string
+
+// States, the worst first: that of a client is the worst of its types.
+const (
+	Nacked  State = "NACKED"   // the client refused the newest response
+	Stale   State = "STALE"    // it has not answered for 30 s or more
+	Waiting State = "WAITING"  // what is to be sent waits for another type, or for content
+	Sent    State = "SENT"     // sent, and not answered yet
+	NotSent State = "NOT_SENT" // subscribed, and nothing was sent yet
+	Absent  State = "ABSENT"   // one resource: it does not exist, and the client was told so
+	Leaving State = "LEAVING"  // one resource: removed, and kept until nothing refers to it
+	Synced  State = "SYNCED"   // the client has accepted what there is
+	Idle    State = "IDLE"     // it subscribes to nothing
+)
+
+// Status is the answer of /api/v1/status.
+type Status struct {
+	APIVersion string    `json:"apiVersion"` // Version
+	Kind       string    `json:"kind"`       // "Status"
+	Server     Server    `json:"server"`
+	Config     Config    `json:"config"`
+	Clients    Counts    `json:"clients"`
+	Refusals   []Refusal `json:"refusals"` // grouped, the most clients first; at most 100
+	Troubles   []Trouble `json:"troubles"` // at most 100
+}
+
+// A Server is the process.
+type Server struct {
+	Version string    `json:"version"`
+	Replica string    `json:"replica"` // the identifier in responses
+	Since   time.Time `json:"since"`
+	XDS     string    `json:"xds"` // addresses
+	Dir     string    `json:"dir"`
+}
+
+// A Config is what is served, and how the last load went.
+type Config struct {
+	Revision  uint64     `json:"revision"` // of the store: counts commits
+	At        *time.Time `json:"at,omitempty"`
+	Files     int        `json:"files"`
+	Resources int        `json:"resources"`
+	Groups    int        `json:"groups"`
+	Rejected  *Rejected  `json:"rejected,omitempty"` // nil: the last load was taken
+}
+
+// Rejected is a load that was not taken.
+type Rejected struct {
+	Since  time.Time `json:"since"`
+	Errors []string  `json:"errors"`
+}
+
+// Counts of clients by their state.
+type Counts struct {
+	Connected int           `json:"connected"`
+	By        map[State]int `json:"by"`
+}
+
+// A ClientList is the answer of /api/v1/clients.
+type ClientList struct {
+	APIVersion string   `json:"apiVersion"`
+	Kind       string   `json:"kind"` // "ClientList"
+	Total      int      `json:"total"`
+	Hidden     int      `json:"hidden"` // healthy ones, left out unless asked for
+	Items      []Client `json:"items"`
+}
+
+// A Client is a node at an address: all its streams.
+type Client struct {
+	Node     string       `json:"node"`
+	Cluster  string       `json:"cluster,omitempty"`
+	Agent    string       `json:"agent,omitempty"` // "envoy 1.40.0"
+	Peer     string       `json:"peer,omitempty"`
+	Identity string       `json:"identity,omitempty"` // that the connection proves; "": none
+	Groups   []string     `json:"groups"`
+	Since    time.Time    `json:"since"`
+	Left     *Left        `json:"left,omitempty"` // nil: it is connected
+	State    State        `json:"state"`
+	Streams  []Stream     `json:"streams"`
+	Types    []TypeStatus `json:"types"` // in push order
+	Troubles []Trouble    `json:"troubles,omitempty"`
+}
+
+// Left says when and why a client went.
+type Left struct {
+	At   time.Time `json:"at"`
+	Code string    `json:"code"`
+	Why  string    `json:"why"`
+}
+
+// A Stream is one of a client's.
+type Stream struct {
+	ID      uint64    `json:"id"`
+	API     string    `json:"api"` // "ADS", or the short name of the one type
+	Variant string    `json:"variant"`
+	Since   time.Time `json:"since"`
+}
+
+// A TypeStatus is how a client stands with one type.
+type TypeStatus struct {
+	Type     string        `json:"type"` // short name: "CDS"
+	URL      string        `json:"url"`
+	Stream   uint64        `json:"stream"`
+	State    State         `json:"state"`
+	Wildcard bool          `json:"wildcard"`
+	Names    int           `json:"names"` // subscribed by name
+	Sent     *Message      `json:"sent,omitempty"`
+	Acked    *Message      `json:"acked,omitempty"`
+	Nacked   *NackedStatus `json:"nacked,omitempty"` // while it stands
+}
+
+// A Message is a response that was sent, or accepted, last.
+type Message struct {
+	At        time.Time `json:"at"`
+	Version   string    `json:"version"`
+	Nonce     string    `json:"nonce"`
+	Resources int       `json:"resources"`
+	Removed   int       `json:"removed"`
+	Bytes     int       `json:"bytes,omitempty"`
+}
+
+// A NackedStatus is a refusal that stands.
+type NackedStatus struct {
+	Since     time.Time  `json:"since"`
+	At        time.Time  `json:"at"` // of the last
+	Nonce     string     `json:"nonce"`
+	Version   string     `json:"version"`
+	Error     string     `json:"error"` // without secrets
+	Resources []Resource `json:"resources"`
+}
+
+// A Resource names one, and where it stands.
+type Resource struct {
+	Type   string `json:"type"`
+	Name   string `json:"name"`
+	Place  string `json:"place,omitempty"`  // "clusters.yaml:12:3"
+	Reason string `json:"reason,omitempty"` // what is wrong with it, if that is known
+}
+
+// A Refusal is one reason for which clients refuse a type: of the whole fleet.
+type Refusal struct {
+	Type      string     `json:"type"`
+	Error     string     `json:"error"`
+	Clients   int        `json:"clients"`
+	Nodes     []string   `json:"nodes"` // at most 10
+	Since     time.Time  `json:"since"`
+	Resources []Resource `json:"resources"`
+	Partly    bool       `json:"partly"` // the response had other resources, which the client may have applied
+}
+
+// A Trouble is what looks wrong though no client says so.
+type Trouble struct {
+	Code  string    `json:"code"` // "no-eds", "unanswered", "same-node", "near-limit", "flaps"
+	Node  string    `json:"node,omitempty"`
+	Type  string    `json:"type,omitempty"`
+	Since time.Time `json:"since"`
+	Text  string    `json:"text"`
+}
+
+// A ClientResources is the answer of /api/v1/clients/{node}/resources: what a client has of
+// each type, by name.
+type ClientResources struct {
+	APIVersion string           `json:"apiVersion"`
+	Kind       string           `json:"kind"` // "ClientResourceList"
+	Node       string           `json:"node"`
+	Total      int              `json:"total"`
+	Items      []ClientResource `json:"items"` // at most the limit asked for
+}
+
+// A ClientResource is how a client stands with one resource.
+type ClientResource struct {
+	Resource
+	State    State      `json:"state"`
+	Why      string     `json:"why"` // "name", "wildcard", "alias", "collection", or "" if it is not subscribed
+	Current  string     `json:"current,omitempty"`
+	Sent     string     `json:"sent,omitempty"`  // version last sent
+	Acked    string     `json:"acked,omitempty"` // version that it has for certain
+	Nonce    string     `json:"nonce,omitempty"`
+	Since    *time.Time `json:"since,omitempty"`
+	WaitsFor []Resource `json:"waits_for,omitempty"`
+	Error    string     `json:"error,omitempty"`
+}
+
+// A ResourceList is the answer of /api/v1/resources: what is served.
+type ResourceList struct {
+	APIVersion string           `json:"apiVersion"`
+	Kind       string           `json:"kind"` // "ResourceList"
+	Total      int              `json:"total"`
+	Items      []ServedResource `json:"items"`
+}
+
+// A ServedResource is one that some node may get.
+type ServedResource struct {
+	Resource
+	Group   string          `json:"group"`
+	Version string          `json:"version"`
+	Bytes   int             `json:"bytes"`
+	TTL     string          `json:"ttl,omitempty"`
+	Clients *Subscribers    `json:"clients,omitempty"` // asked for with ?subscribers=1
+	Body    json.RawMessage `json:"body,omitempty"`    // of one; secrets are left out
+}
+
+// Subscribers counts the clients of a resource by how they stand with it.
+type Subscribers struct {
+	Total int           `json:"total"`
+	By    map[State]int `json:"by"`
+}
+
+// An Explanation is the answer of /api/v1/clients/{node}/explain: the chain from the file to
+// the client, up to the broken link.
+type Explanation struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"` // "Explanation"
+	Node       string `json:"node"`
+	Type       string `json:"type,omitempty"`
+	Name       string `json:"name,omitempty"`
+	Links      []Link `json:"links"`
+	Broken     string `json:"broken,omitempty"` // the name of the broken link; "": none
+	Advice     string `json:"advice,omitempty"`
+}
+
+// A Link is one step of the chain.
+type Link struct {
+	Name  string `json:"name"` // "loaded", "defined", "valid", "selected", "allowed", "connected", "subscribed", "referenced", "sent", "accepted"
+	OK    bool   `json:"ok"`
+	Known bool   `json:"known"` // false: a link before it is broken, so nobody can say
+	Text  string `json:"text"`
+	Place string `json:"place,omitempty"`
+}
+
+// An Event is one of /api/v1/events (SSE).
+type Event struct {
+	ID        uint64     `json:"id"`
+	At        time.Time  `json:"at"`
+	Kind      string     `json:"kind"` // "connect", "leave", "subscribe", "send", "ack", "nack", "wait", "deny", "commit", "reject"
+	Node      string     `json:"node,omitempty"`
+	Peer      string     `json:"peer,omitempty"`
+	Stream    uint64     `json:"stream,omitempty"`
+	Type      string     `json:"type,omitempty"`
+	Version   string     `json:"version,omitempty"`
+	Nonce     string     `json:"nonce,omitempty"`
+	Resources []Resource `json:"resources,omitempty"`
+	Count     int        `json:"count,omitempty"`
+	Removed   int        `json:"removed,omitempty"`
+	Took      string     `json:"took,omitempty"`
+	Text      string     `json:"text,omitempty"`
+	Missed    int        `json:"missed,omitempty"` // events that were left out before this one, since the reader was slow
+}
+
+// A WaitResult is the answer of /api/v1/wait.
+type WaitResult struct {
+	APIVersion string    `json:"apiVersion"`
+	Kind       string    `json:"kind"` // "WaitResult"
+	Done       bool      `json:"done"` // false: the time was over, or a client refuses
+	Clients    Counts    `json:"clients"`
+	Refusals   []Refusal `json:"refusals,omitempty"`
+	Pending    []string  `json:"pending,omitempty"` // nodes, at most 10
+}
+
+// A Reload is the answer of POST /api/v1/reload.
+type Reload struct {
+	APIVersion string   `json:"apiVersion"`
+	Kind       string   `json:"kind"` // "Reload"
+	Files      int      `json:"files"`
+	Resources  int      `json:"resources"`
+	Set        int      `json:"set"`
+	Removed    int      `json:"removed"`
+	Held       int      `json:"held"`
+	Errors     []string `json:"errors,omitempty"` // why nothing was loaded
+	Groups     int      `json:"groups,omitempty"`
+	KeptGroups int      `json:"kept_groups,omitempty"`
+	Kept       []string `json:"kept,omitempty"`
+}
+
+// An Error is the body of each answer that is not 2xx.
+type Error struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`            // "Error"
+	Field      string `json:"field,omitempty"` // the parameter that is wrong
+	Message    string `json:"message"`
+	Hint       string `json:"hint,omitempty"`
+}

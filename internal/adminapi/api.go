@@ -284,6 +284,51 @@ type Reload struct {
 	Kept       []string `json:"kept,omitempty"`
 }
 
+// A RefusalList is the answer of /api/v1/refusals: those of Status, all of them.
+type RefusalList struct {
+	APIVersion string    `json:"apiVersion"`
+	Kind       string    `json:"kind"` // "RefusalList"
+	Total      int       `json:"total"`
+	Items      []Refusal `json:"items"`
+}
+
+// A GroupList is the answer of /api/v1/groups.
+type GroupList struct {
+	APIVersion string  `json:"apiVersion"`
+	Kind       string  `json:"kind"` // "GroupList"
+	Total      int     `json:"total"`
+	Items      []Group `json:"items"` // sorted by name
+}
+
+// A Group is a group of resources: those of a directory with a group.yaml, or of the root.
+type Group struct {
+	Name      string `json:"name"`
+	Resources int    `json:"resources"`
+	Clients   int    `json:"clients"`        // connected ones that get it
+	Kept      bool   `json:"kept,omitempty"` // its files have errors: it is as it was before
+}
+
+// A LogLevel is the answer of /api/v1/log, and the body of a PUT.
+type LogLevel struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`  // "LogLevel"
+	Level      string `json:"level"` // "debug", "info", "warn", "error"
+}
+
+// A ReloadRequest is the body of POST /api/v1/reload. It may be {}.
+type ReloadRequest struct {
+	AllowMassDelete bool `json:"allow_mass_delete"`
+}
+
+// A VersionInfo is the answer of /version.
+type VersionInfo struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"` // "Version"
+	Version    string `json:"version"`
+	Revision   string `json:"revision,omitempty"` // of the source code
+	Go         string `json:"go"`
+}
+
 // An Error is the body of each answer that is not 2xx.
 type Error struct {
 	APIVersion string `json:"apiVersion"`

@@ -80,6 +80,7 @@ var direction = map[string]row{
 	"internal/importer":          {ours: "xds internal/envoyapi findings internal/refs internal/protofile internal/secret internal/durable internal/encoded", why: "reads what Envoy has, and serves nothing"},
 	"internal/lastgood":          {ours: "xds internal/filelock internal/durable internal/encoded", why: "keeps what a source has committed"},
 	"metrics":                    {ours: "xds protocol wire server store internal/series internal/guard internal/pace internal/repeats internal/shares internal/unfinished", heavy: "github.com/prometheus/", why: "counts what server and store tell, and is asked for nothing else"},
+	"internal/status":            {ours: "xds protocol wire server internal/adminapi internal/guard internal/pace internal/repeats internal/shares internal/unfinished", why: "folds what streams tell, and asks nobody"},
 	"internal/series":            {why: "shapes of numbers, and none of them"},
 	"internal/process":           {ours: "xds protocol wire server store metrics internal/series internal/guard internal/pace internal/repeats internal/shares internal/unfinished", why: "counts what the program tells"},
 	"internal/monitor":           {ours: "internal/listen internal/guard internal/shares", std: true, why: "is given what it serves and checks"},

@@ -85,6 +85,7 @@ var direction = map[string]row{
 	"internal/series":            {why: "shapes of numbers, and none of them"},
 	"internal/process":           {ours: "xds protocol wire server store metrics internal/series internal/guard internal/pace internal/repeats internal/shares internal/unfinished", why: "counts what the program tells"},
 	"internal/admin":             {ours: "xds protocol wire server internal/adminapi internal/status internal/listen internal/printable internal/guard internal/pace internal/repeats internal/shares internal/unfinished", why: "asks the daemon by small interfaces, and knows no files"},
+	"internal/explain":           {ours: "xds protocol wire store server findings groups refs source/dir internal/adminapi internal/envoyapi internal/refs internal/protofile internal/validate internal/secret internal/guard internal/lastgood internal/filelock internal/durable internal/encoded internal/pace internal/repeats internal/shares internal/unfinished", heavy: "go.yaml.in/ github.com/fsnotify/", why: "asks streams, store and source, and remembers nothing"},
 	"internal/monitor":           {ours: "internal/listen internal/guard internal/shares", std: true, why: "is given what it serves and checks"},
 	"internal/bootstrap":         {ours: "internal/listen internal/guard internal/shares", std: true, why: "writes what clients read, which is text"},
 	"cmd/chancery":               {ours: "*", generated: ofCEL, why: "flags and wiring"},

@@ -116,6 +116,13 @@ var effects = map[string]string{
 	"internal/unfinished Budget.may clock":   "since when somebody waits",
 	"internal/unfinished Budget.serve clock": "since when it is a connection's turn",
 
+	"access shared mutex":     "the policy, and who has which view, for all streams; held for memory only",
+	"access lens mutex":       "who sees the same shares what is made for it; held while it is made",
+	"access lenses mutex":     "others than the stream may look at a view; held for memory only",
+	"access limited mutex":    "the same",
+	"access New clock":        "the default clock, which Options replace: when identities expire",
+	"access View.watch timer": "rings at the end of an identity; stopped with its stream",
+
 	"internal/guard Do recover":            "a panic ends what it happened in, not the process",
 	"protocol/protocoltest Replay recover": "an implementation that is judged may panic: that is its answer",
 	"protocol/protocoltest live recover":   "the same",

@@ -20,6 +20,7 @@ type Stream struct {
 	Type    *xds.Type // nil: aggregated
 	Peer    net.Addr  // nil if not known
 	Since   time.Time // when its first request came
+	Poll    bool      // it is no stream, but a poll (REST-JSON or Fetch), which asks once
 }
 
 func (s *Stream) open(ctx context.Context, node *xds.Node) {

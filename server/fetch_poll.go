@@ -99,7 +99,7 @@ func (s *Server) Poll(ctx context.Context, t *xds.Type, req xds.Request, from Ca
 	}
 	p := &Poll{
 		server: s, caller: from, stated: strings.Clone(clip(req.Version)),
-		info: Stream{ID: s.streams.Add(1), Type: t, Variant: xds.SotW, Node: node, Peer: from.Addr, Since: time.Now()},
+		info: Stream{ID: s.streams.Add(1), Type: t, Variant: xds.SotW, Node: node, Peer: from.Addr, Since: time.Now(), Poll: true},
 	}
 	if err := s.guarded(&p.info, func() error { return p.open(ctx, req) }); err != nil {
 		err = s.guarded(&p.info, func() error { p.rejects(err); return err })

@@ -21,6 +21,7 @@ type Stream struct {
 	Type    *xds.Type // nil: aggregated
 	Peer    net.Addr  // nil if not known
 	Since   time.Time // when its first request came
+	Poll    bool      // it is no stream, but a poll (REST-JSON or Fetch), which asks once
 
 	asks *asks // nil: nothing of it can be inspected
 }

@@ -101,6 +101,8 @@ func (p *previewing) run(cmd *cobra.Command, root string) error {
 		return fmt.Errorf("--output: %q: must be table, json or name", p.output)
 	case p.node != "" && (p.id != "" || p.cluster != ""):
 		return errors.New("--node-json is the whole node: give id and cluster in it, not by --node and --cluster")
+	case p.node == "" && p.id == "" && p.cluster == "":
+		return errors.New("preview needs a node: --node and --cluster, or --node-json; '{}' is a node that says nothing of itself")
 	}
 	if err := checkMaxFile(p.load.MaxFile); err != nil {
 		return err

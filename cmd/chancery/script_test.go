@@ -31,6 +31,7 @@ func TestScripts(t *testing.T) {
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("PATH", filepath.Dir(binary)+string(os.PathListSeparator)+e.Getenv("PATH"))
 			e.Setenv("STATE_DIRECTORY", filepath.Join(e.WorkDir, ".state"))
+			e.Setenv("CHANCERY_ADMIN_LISTEN", "127.0.0.1:0")
 			e.Setenv("MUTANT", os.Getenv("MUTANT")) // which rule is broken, when that is tried: see internal/mutants
 			return nil
 		},

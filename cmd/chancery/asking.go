@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -32,9 +33,17 @@ func (a *asking) flags(f *pflag.FlagSet) {
 	})
 }
 
-// usage has a command print its flags under their titles.
+// usage has a command print its own flags first, and then those that say which server.
 func usage(cmd *cobra.Command) {
-	titledUsage(cmd, `An environment variable can replace each flag: CHANCERY_ADMIN for --admin.`)
+	cmd.SetUsageFunc(func(cmd *cobra.Command) error {
+		w := cmd.OutOrStdout()
+		fmt.Fprintf(w, "Usage:\n  %s\n\nExamples:\n%s\n", cmd.UseLine(), cmd.Example)
+		sets := titles(cmd.LocalFlags(), "")
+		slices.Reverse(sets)
+		printTitles(w, sets)
+		fmt.Fprintln(w, "\nAn environment variable can replace each flag: CHANCERY_ADMIN for --admin.")
+		return nil
+	})
 }
 
 // dial returns the server.

@@ -198,6 +198,9 @@ func (g *getting) nacks(ctx context.Context, d *adminapi.Daemon) (*listing, erro
 		if len(r.Resources) > 0 {
 			name += "/" + r.Resources[0].Name
 		}
+		if r.Partly {
+			l.more = partly
+		}
 		l.add(r, name, refusalTable([]adminapi.Refusal{r}, g.wide()).rows...)
 	}
 	return l, nil

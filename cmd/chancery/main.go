@@ -39,7 +39,8 @@ An environment variable can replace each flag: CHANCERY_LISTEN for --listen. If
 both are given, the flag is used.`,
 		Example: `  chancery check ./config
   chancery serve ./config
-  chancery bootstrap envoy | envoy -c /dev/fd/0`,
+  chancery bootstrap envoy | envoy -c /dev/fd/0
+  chancery status`,
 		PersistentPreRunE: bind,
 		SilenceErrors:     true,
 		SilenceUsage:      true,

@@ -121,7 +121,7 @@ func (s overview) print(w io.Writer, o *output, f adminapi.Filter) {
 	}
 	fmt.Fprintf(w, ", revision %d", c.Revision)
 	if c.At != nil {
-		fmt.Fprintf(w, " %s ago", since(*c.At))
+		fmt.Fprintf(w, " loaded %s ago", since(*c.At))
 	}
 	fmt.Fprintf(w, "\nCLIENTS  %s\n", counts(s.Clients))
 	if c.Rejected != nil {
@@ -130,7 +130,7 @@ func (s overview) print(w io.Writer, o *output, f adminapi.Filter) {
 	}
 	if len(s.Refusals) > 0 {
 		fmt.Fprintln(w)
-		refusalTable(s.Refusals, o.wide()).print(w, o)
+		printRefusals(w, o, s.Refusals)
 	}
 	if len(s.Troubles) > 0 {
 		fmt.Fprintln(w)
@@ -154,10 +154,10 @@ var statesInOrder = []adminapi.State{
 	adminapi.Absent, adminapi.Leaving, adminapi.Synced, adminapi.Idle,
 }
 
-// wordsOf says of several clients in what state they are.
+// wordsOf says of clients in what state they are.
 var wordsOf = map[adminapi.State]string{
-	adminapi.Nacked: "refuse", adminapi.Stale: "do not answer", adminapi.Waiting: "wait", adminapi.Sent: "about to answer",
-	adminapi.NotSent: "got nothing yet", adminapi.Synced: "synced", adminapi.Idle: "subscribe to nothing",
+	adminapi.Nacked: "refusing", adminapi.Stale: "not answering", adminapi.Waiting: "waiting", adminapi.Sent: "being sent to",
+	adminapi.NotSent: "without a response yet", adminapi.Synced: "synced", adminapi.Idle: "idle",
 	adminapi.Absent: "absent", adminapi.Leaving: "leaving",
 }
 
@@ -200,18 +200,32 @@ func refusalTable(all []adminapi.Refusal, wide bool) *table {
 		if r.Clients == 1 && len(r.Nodes) == 1 {
 			who = r.Nodes[0]
 		}
+		typ := r.Type
+		if r.Partly {
+			typ += "*"
+		}
 		if len(r.Resources) == 0 {
-			t.row(who, since(r.Since), r.Type, "", "", reason)
+			t.row(who, since(r.Since), typ, "", "", reason)
 		}
 		for i, at := range r.Resources {
 			if i == 0 {
-				t.row(who, since(r.Since), r.Type, at.Name, at.Place, cmp.Or(at.Reason, reason))
+				t.row(who, since(r.Since), typ, at.Name, at.Place, cmp.Or(at.Reason, reason))
 			} else {
 				t.row(`"`, `"`, `"`, at.Name, at.Place, cmp.Or(at.Reason, `"`))
 			}
 		}
 	}
 	return t
+}
+
+// partly says what a refusal does not mean.
+const partly = "* that response had other resources, which the client may use"
+
+func printRefusals(w io.Writer, o *output, all []adminapi.Refusal) {
+	refusalTable(all, o.wide()).print(w, o)
+	if slices.ContainsFunc(all, func(r adminapi.Refusal) bool { return r.Partly }) {
+		fmt.Fprintln(w, partly)
+	}
 }
 
 func troubles(w io.Writer, o *output, all []adminapi.Trouble) {

@@ -90,7 +90,11 @@ func card(w io.Writer, o *output, c adminapi.Client) {
 	}
 	if len(c.Troubles) > 0 {
 		fmt.Fprintln(w)
-		troubles(w, o, c.Troubles)
+		t := table{headers: []string{"LOOKS WRONG", "SINCE", "WHAT"}}
+		for _, x := range c.Troubles {
+			t.row(x.Code, since(x.Since), x.Text)
+		}
+		t.print(w, o)
 	}
 }
 

@@ -116,7 +116,7 @@ func waited(cmd *cobra.Command, o *output, r *adminapi.WaitResult, timeout time.
 		return nil
 	case len(r.Refusals) > 0:
 		if o.people() {
-			refusalTable(r.Refusals, false).print(w, o)
+			printRefusals(w, o, r.Refusals)
 			return outcome{failure{fmt.Errorf("not synced: %s", counts(r.Clients)), "chancery explain NODE says more"}, failed}
 		}
 		return errNo

@@ -214,12 +214,21 @@ func (s *serving) run() error {
 	files := s.raiseFiles()
 	st := store.New()
 	m := process.New(process.Options{Version: version(), Revision: revision(), Snapshot: st.Snapshot})
+	observers := []server.Observer{m}
+	traced, err := openTraces(s.log, st)
+	if err != nil {
+		return err
+	}
+	if traced != nil {
+		defer closeTraces(s.log, traced)
+		observers = append(observers, traced)
+	}
 	host, _ := os.Hostname()
 	id := identifier(host)
 	var src *dir.Source // before the first client
 	place := func(n *xds.Node, t *xds.Type, name string) string { return src.PlaceFor(n, t, name) }
 	redact := func(_ *xds.Node, t *xds.Type, text string) (string, bool) { return src.Redacted(t, text) }
-	xds := server.New(st, append(slices.Concat(s.limits.options(), s.manner.options()), server.WithLogger(s.log), server.WithObserver(m), server.WithDrainTime(s.drain), server.WithAge(s.front.age), server.WithIdentifier(func() string { return id }), server.WithPlaces(place), server.WithRedactor(redact))...)
+	xds := server.New(st, append(slices.Concat(s.limits.options(), s.manner.options()), server.WithLogger(s.log), server.WithObserver(server.Observers(observers...)), server.WithDrainTime(s.drain), server.WithAge(s.front.age), server.WithIdentifier(func() string { return id }), server.WithPlaces(place), server.WithRedactor(redact))...)
 	m.Server(xds.Stats)
 	m.Log(s.logging.lines.Lost)
 	s.front.handshakes.Log = s.log
@@ -278,6 +287,7 @@ func (s *serving) run() error {
 			s.state.loaded(err)
 			s.admin.loaded(at, err)
 			m.Loaded(at, err)
+			traced.Committed()
 			ring(loads)
 		},
 	}

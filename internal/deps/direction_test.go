@@ -27,6 +27,9 @@ var heavy = []string{"cel.dev/cel-go", "github.com/antlr4-go/", "go.yaml.in/", "
 // CEL has its syntax tree as generated messages. They are small, and Envoy's are not among them.
 const ofCEL = "cel.dev/expr google.golang.org/genproto/googleapis/api/expr/"
 
+// OpenTelemetry has its own messages, which are few, and uses an annotation of gRPC's gateway.
+const ofOTLP = "go.opentelemetry.io/proto/otlp google.golang.org/genproto/googleapis/api/httpbody google.golang.org/genproto/googleapis/api"
+
 // A row says what a package may link of ours, directly or not, and of others.
 type row struct {
 	ours string // packages it may import; "*": all
@@ -89,7 +92,8 @@ var direction = map[string]row{
 	"internal/explain":           {ours: "xds protocol wire store server findings groups refs source/dir internal/adminapi internal/envoyapi internal/refs internal/protofile internal/validate internal/secret internal/guard internal/lastgood internal/filelock internal/durable internal/encoded internal/pace internal/repeats internal/shares internal/unfinished", heavy: "go.yaml.in/ github.com/fsnotify/", why: "asks streams, store and source, and remembers nothing"},
 	"internal/monitor":           {ours: "internal/listen internal/guard internal/shares", std: true, why: "is given what it serves and checks"},
 	"internal/bootstrap":         {ours: "internal/listen internal/guard internal/shares", std: true, why: "writes what clients read, which is text"},
-	"cmd/chancery":               {ours: "*", generated: ofCEL, why: "flags and wiring"},
+	"internal/traces":            {ours: "xds protocol wire server store internal/guard internal/pace internal/repeats internal/shares internal/unfinished", generated: ofOTLP, why: "is told what happens, and sends it"},
+	"cmd/chancery":               {ours: "*", generated: ofCEL + " " + ofOTLP, why: "flags and wiring"},
 }
 
 func list(t *testing.T, args ...string) []string {

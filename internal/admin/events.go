@@ -87,8 +87,8 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) error {
 			e.Missed, missed = missed, 0
 			out.add(e)
 		}
-		if out.empty() && !stop {
-			out.add(nil)
+		if out.idle() {
+			out.pending.WriteString(":\n\n")
 		}
 		if out.flush() != nil || stop {
 			return nil
@@ -112,16 +112,13 @@ type eventWriter struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
 	pending bytes.Buffer
+	last    time.Time // something was written
 }
 
-func (o *eventWriter) empty() bool { return o.pending.Len() == 0 }
+// idle reports whether nothing was written for a while, and nothing is to be.
+func (o *eventWriter) idle() bool { return o.pending.Len() == 0 && time.Since(o.last) >= beat }
 
-func (o *eventWriter) add(e any) {
-	event, ok := e.(adminapi.Event)
-	if !ok {
-		o.pending.WriteString(":\n\n")
-		return
-	}
+func (o *eventWriter) add(event adminapi.Event) {
 	b, err := json.Marshal(event) // without line breaks, also those in texts
 	if err != nil {
 		return
@@ -136,7 +133,11 @@ func (o *eventWriter) comment(text string) error {
 
 // flush writes what is there. Each time there is as long for it as for a whole answer else.
 func (o *eventWriter) flush() error {
-	_ = o.control.SetWriteDeadline(time.Now().Add(writeTime)) // not all writers have one
+	if o.pending.Len() == 0 {
+		return nil
+	}
+	o.last = time.Now()
+	_ = o.control.SetWriteDeadline(o.last.Add(writeTime)) // not all writers have one
 	_, err := o.w.Write(o.pending.Bytes())
 	o.pending.Reset()
 	if err != nil {

@@ -68,7 +68,8 @@ type Counts struct {
 	By        map[State]int `json:"by"`
 }
 
-// A ClientList is the answer of /api/v1/clients.
+// A ClientList is the answer of /api/v1/clients, and of /api/v1/clients/{node}: there of all
+// clients of that node id, those included that have left lately.
 type ClientList struct {
 	APIVersion string   `json:"apiVersion"`
 	Kind       string   `json:"kind"` // "ClientList"
@@ -158,6 +159,28 @@ type Refusal struct {
 	Since     time.Time  `json:"since"`
 	Resources []Resource `json:"resources"`
 	Partly    bool       `json:"partly"` // the response had other resources, which the client may have applied
+}
+
+// A RefusalList is the answer of /api/v1/refusals.
+type RefusalList struct {
+	APIVersion string    `json:"apiVersion"`
+	Kind       string    `json:"kind"` // "RefusalList"
+	Items      []Refusal `json:"items"`
+}
+
+// A GroupList is the answer of /api/v1/groups.
+type GroupList struct {
+	APIVersion string  `json:"apiVersion"`
+	Kind       string  `json:"kind"` // "GroupList"
+	Items      []Group `json:"items"`
+}
+
+// A Group of resources, and the clients that get it.
+type Group struct {
+	Name      string `json:"name"`
+	Resources int    `json:"resources"`
+	Clients   Counts `json:"clients"`
+	Place     string `json:"place,omitempty"` // of its group.yaml
 }
 
 // A Trouble is what looks wrong though no client says so.
@@ -269,6 +292,11 @@ type WaitResult struct {
 	Pending    []string  `json:"pending,omitempty"` // nodes, at most 10
 }
 
+// A ReloadRequest is the body of POST /api/v1/reload; an empty body is the zero value.
+type ReloadRequest struct {
+	AllowMassDelete bool `json:"allow_mass_delete"` // this one load may remove whatever is missing from the files
+}
+
 // A Reload is the answer of POST /api/v1/reload.
 type Reload struct {
 	APIVersion string   `json:"apiVersion"`
@@ -282,6 +310,22 @@ type Reload struct {
 	Groups     int      `json:"groups,omitempty"`
 	KeptGroups int      `json:"kept_groups,omitempty"`
 	Kept       []string `json:"kept,omitempty"`
+}
+
+// A LogLevel is the answer of /api/v1/log, and the body of a PUT to it.
+type LogLevel struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`  // "LogLevel"
+	Level      string `json:"level"` // "debug", "info", "warn", "error"
+}
+
+// A VersionInfo is the answer of /version.
+type VersionInfo struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"` // "Version"
+	Version    string `json:"version"`
+	Revision   string `json:"revision,omitempty"` // of the source code
+	Go         string `json:"go"`
 }
 
 // An Error is the body of each answer that is not 2xx.

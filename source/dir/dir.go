@@ -25,7 +25,8 @@ type Source struct {
 	force chan order // one slot
 
 	*reader
-	beside beside
+	beside   beside
+	examiner *validate.Validator // of what is asked about
 
 	files    map[string]*file // as last seen
 	home     *part            // of the root's group
@@ -47,6 +48,7 @@ type Source struct {
 	keeping keeping      // what the log was told of them
 
 	served  atomic.Pointer[served]  // what is served, for others
+	seen    atomic.Pointer[seen]    // what the files say, for others
 	holders atomic.Pointer[holders] // of secrets in it, for others
 
 	warnings []findings.Problem // of the files as last seen
@@ -63,8 +65,9 @@ func New(root string, st *store.Store, opts Options) *Source {
 	s.beside = besides(opts.Types, opts.Bootstraps)
 	s.home = s.newPart(groups.Default)
 	s.parts = map[string]*part{groups.Default: s.home}
+	s.examiner = validate.New(opts.Types, s.beside.secrets...)
 	if opts.Validate {
-		s.validator = validate.New(opts.Types, s.beside.secrets...)
+		s.validator = s.examiner
 	}
 	return s
 }
@@ -119,6 +122,7 @@ func (s *Source) done(r Report, err error) {
 	if err == nil && r.Kept != nil {
 		err = r.Kept
 	}
+	s.sees(time.Now(), err)
 	news := err != nil || !s.loaded || len(r.Commit.Changes) > 0
 	if s.loaded = err == nil; news && s.opts.Done != nil {
 		if p := guard.Do(func() { s.opts.Done(time.Now(), err) }); p != nil {

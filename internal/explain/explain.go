@@ -1,0 +1,125 @@
+// Package explain says how a resource gets from its file to a client, link by link, and which
+// link is broken; what a client has of each type by name; and which resource is at fault when a
+// client refuses a response and its text names none.
+//
+// It remembers nothing. It asks the tracker who is connected, each stream what it knows, the
+// store what there is and the source where that stands, for one client at a time. It starts no
+// goroutine.
+package explain
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/chancery-xds/chancery/findings"
+	"github.com/chancery-xds/chancery/groups"
+	"github.com/chancery-xds/chancery/internal/adminapi"
+	"github.com/chancery-xds/chancery/internal/envoyapi"
+	"github.com/chancery-xds/chancery/internal/protofile"
+	"github.com/chancery-xds/chancery/server"
+	"github.com/chancery-xds/chancery/source/dir"
+	"github.com/chancery-xds/chancery/store"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// A Tracker knows the clients: a [status.Tracker].
+type Tracker interface {
+	Client(node string) []adminapi.Client
+	Streams(node string) []*server.Stream
+	Nodes(prefix string, most int) []string
+}
+
+// A Source knows where resources stand: a [dir.Source].
+type Source interface {
+	Decide(n *xds.Node) groups.Decision
+	Standings(t *xds.Type, name string) []dir.Standing
+	Within(group string, t *xds.Type, name string) (dir.Standing, bool)
+	Rule(group string) (text, place string)
+	Near(t *xds.Type, name string) string
+	Unloaded() (since time.Time, err error)
+	Suspects(name string) []findings.Problem
+	Examine(l dir.Loaded) []findings.Problem
+	FieldAt(l dir.Loaded, path string) string
+	Types() *envoyapi.Types
+}
+
+// Deps are what an Explainer asks. All but Allowed are needed.
+type Deps struct {
+	Tracker  Tracker
+	Source   Source
+	Snapshot func() *store.Snapshot
+
+	// Allowed says whether a client may have a resource that its groups have, and the rule that
+	// says so. Identity is what its connection proves. Nil: every client may have all.
+	Allowed func(n *xds.Node, identity string, t *xds.Type, name string) (ok bool, why string)
+
+	// Selected returns the streams of all clients, to count who has a resource. Nil: nobody is
+	// counted.
+	Selected func() []*server.Stream
+
+	Now func() time.Time // nil: time.Now
+}
+
+// An Explainer answers questions. It is safe for concurrent use.
+type Explainer struct{ d Deps }
+
+// New returns an explainer.
+func New(d Deps) *Explainer {
+	if d.Now == nil {
+		d.Now = time.Now
+	}
+	return &Explainer{d}
+}
+
+// A NotFound is the error of a question about something that there is not.
+type NotFound struct {
+	Field   string // the parameter: "node", "type" or "name"
+	Message string
+	Hint    string // such as `did you mean "edge-1"?`; may be empty
+}
+
+func (e *NotFound) Error() string {
+	if e.Hint == "" {
+		return e.Message
+	}
+	return e.Message + " (" + e.Hint + ")"
+}
+
+// typeNamed returns the type with a short name, such as "CDS" or "cds", or a URL; nil if name is
+// empty.
+func typeNamed(name string) (*xds.Type, error) {
+	if name == "" {
+		return nil, nil //nolint:nilnil // all types
+	}
+	if url, is := strings.CutPrefix(name, apis); is && url != "" {
+		return xds.TypeOf(name), nil
+	}
+	var shorts []string
+	for _, t := range xds.Types() {
+		if strings.EqualFold(t.Short, name) {
+			return t, nil
+		}
+		shorts = append(shorts, t.Short)
+	}
+	return nil, &NotFound{Field: "type", Message: fmt.Sprintf("there is no resource type %s", quote(name)), Hint: "types are " + strings.Join(shorts, ", ") + ", and type URLs"}
+}
+
+const apis = "type.googleapis.com/"
+
+// unknownNode is the error of a question about a client that is not connected.
+func (e *Explainer) unknownNode(node string) *NotFound {
+	err := &NotFound{Field: "node", Message: fmt.Sprintf("no client with node id %s is connected", quote(node))}
+	if near := e.nearNode(node); near != "" {
+		err.Hint = fmt.Sprintf("did you mean %s?", quote(near))
+	}
+	return err
+}
+
+// maxNodes is how many ids of nodes are compared with one that nobody has.
+const maxNodes = 10_000
+
+func (e *Explainer) nearNode(node string) string {
+	return protofile.Nearest(node, slices.Values(e.d.Tracker.Nodes("", maxNodes)))
+}

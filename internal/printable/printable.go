@@ -1,0 +1,56 @@
+// Package printable makes text fit for a terminal: what clients and files say may hold
+// control bytes, which move the cursor, and marks that turn the direction of text. It is for
+// people; what programs read has text as it is.
+package printable
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Line returns text as one line: whatever is not shown as itself, line breaks and tabs
+// included, is escaped as in Go: \n, \x1b, \u202e.
+func Line(text string) string { return escape(text, "") }
+
+// Lines returns text that may have several lines, and tabs.
+func Lines(text string) string { return escape(text, "\n\t") }
+
+// Clip returns at most n characters of a line, the last of which is "…" if there are more.
+func Clip(text string, n int) string {
+	text = Line(text)
+	if utf8.RuneCountInString(text) <= n {
+		return text
+	}
+	return string([]rune(text)[:max(n-1, 0)]) + "…"
+}
+
+func escape(text, keep string) string {
+	odd := func(r rune) bool { return !unicode.IsGraphic(r) && !strings.ContainsRune(keep, r) }
+	if utf8.ValidString(text) && !strings.ContainsFunc(text, odd) {
+		return text
+	}
+	var b strings.Builder
+	for i, r := range text {
+		switch _, size := utf8.DecodeRuneInString(text[i:]); {
+		case r == utf8.RuneError && size == 1:
+			fmt.Fprintf(&b, `\x%02x`, text[i])
+		case !odd(r):
+			b.WriteRune(r)
+		case r == '\n':
+			b.WriteString(`\n`)
+		case r == '\t':
+			b.WriteString(`\t`)
+		case r == '\r':
+			b.WriteString(`\r`)
+		case r < 0x80:
+			fmt.Fprintf(&b, `\x%02x`, r)
+		case r > 0xffff:
+			fmt.Fprintf(&b, `\U%08x`, r)
+		default:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		}
+	}
+	return b.String()
+}

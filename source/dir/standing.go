@@ -1,0 +1,246 @@
+package dir
+
+import (
+	"bytes"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/chancery-xds/chancery/findings"
+	"github.com/chancery-xds/chancery/internal/protofile"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// What follows is for who asks why a client has not what a file says. It may be called by
+// anyone at any time.
+
+// A seen is what the files said when they were read last. It is not changed once made.
+type seen struct {
+	files map[string]*file
+	group func(path string) string
+	since time.Time // of err
+	err   error     // why it is not what is served; nil: it is
+}
+
+// sees notes what the files say, and what became of that.
+func (s *Source) sees(now time.Time, err error) {
+	layout := s.layout
+	is := &seen{files: s.files, group: layout.group, err: err}
+	switch was := s.seen.Load(); {
+	case err == nil:
+	case was != nil && was.err != nil:
+		is.since = was.since
+	default:
+		is.since = now
+	}
+	s.seen.Store(is)
+}
+
+// A Standing is a place where a resource stands.
+type Standing struct {
+	Loaded
+	Group  string // of nodes
+	Served bool   // false: it is in the files as they were read last, which are not served
+}
+
+// Standings returns all places where a resource stands that is called so, or has the alias:
+// first those that are served, the root's group before the others, then those in files that
+// were read and are not served, since something is wrong with the load.
+func (s *Source) Standings(t *xds.Type, name string) (all []Standing) {
+	if now := s.served.Load(); now != nil {
+		for group, w := range now.worlds {
+			if l, ok := w.find(t, name); ok {
+				all = append(all, Standing{l, group, true})
+			}
+		}
+		slices.SortFunc(all, func(a, b Standing) int { return byGroup(a.Group, b.Group) })
+	}
+	is := s.seen.Load()
+	if is == nil || is.err == nil {
+		return all
+	}
+	for _, path := range slices.Sorted(maps.Keys(is.files)) {
+		for _, l := range is.files[path].loaded {
+			if !l.Type.Is(t) || l.Name != name && !slices.Contains(l.Aliases, name) {
+				continue
+			}
+			if !slices.ContainsFunc(all, func(o Standing) bool { return o.Resource == l.Resource }) {
+				all = append(all, Standing{l, is.group(path), false})
+			}
+		}
+	}
+	return all
+}
+
+// find returns a resource by its name or an alias.
+func (w world) find(t *xds.Type, name string) (l Loaded, ok bool) {
+	c := w.types[t.URL]
+	if c == nil {
+		return l, false
+	}
+	if l, ok = c.at[name]; !ok {
+		l, ok = c.aliases[name]
+	}
+	return l, ok
+}
+
+// Within returns where a resource stands that a group has, by its name or an alias.
+func (s *Source) Within(group string, t *xds.Type, name string) (Standing, bool) {
+	now := s.served.Load()
+	if now == nil {
+		return Standing{}, false
+	}
+	l, ok := now.worlds[group].find(t, name)
+	return Standing{l, group, true}, ok
+}
+
+// Rule returns what the rule of a group asks for, and its place; "" if no node gets the group by
+// itself.
+func (s *Source) Rule(group string) (text, place string) {
+	now := s.served.Load()
+	if now == nil || now.rules == nil {
+		return "", ""
+	}
+	text, at := now.rules.Rule(group)
+	return text, at.String()
+}
+
+// Near returns the name of a resource that is served and looks most like another name, "" if
+// none does.
+func (s *Source) Near(t *xds.Type, name string) string {
+	now := s.served.Load()
+	if now == nil {
+		return ""
+	}
+	budget := maxCompared
+	return protofile.Nearest(name, func(yield func(string) bool) {
+		for _, group := range slices.SortedFunc(maps.Keys(now.worlds), byGroup) {
+			c := now.worlds[group].types[t.URL]
+			if c == nil || len(c.at) > budget {
+				continue
+			}
+			budget -= len(c.at)
+			for _, name := range slices.Sorted(maps.Keys(c.at)) {
+				if !yield(name) {
+					return
+				}
+			}
+		}
+	})
+}
+
+// Unloaded returns why what is served is not what the files say, and since when: [Errors],
+// [Kept] or a refusal; nil if it is.
+func (s *Source) Unloaded() (since time.Time, err error) {
+	is := s.seen.Load()
+	if is == nil {
+		return time.Time{}, nil
+	}
+	return is.since, is.err
+}
+
+// Suspects returns the mistakes in files in which a name stands somewhere, and of files that
+// cannot be read at all: a resource of that name may be missing because of them.
+func (s *Source) Suspects(name string) (all []findings.Problem) {
+	is := s.seen.Load()
+	if is == nil || name == "" {
+		return nil
+	}
+	for _, path := range slices.Sorted(maps.Keys(is.files)) {
+		f := is.files[path]
+		if len(f.errs) == 0 {
+			continue
+		}
+		if text, err := s.text(path); err != nil || bytes.Contains(text, []byte(name)) {
+			all = append(all, f.errs...)
+		}
+	}
+	return all
+}
+
+// Examine returns what Envoy is known to refuse in a resource, and what is wrong with its
+// certificates, as [Check] does. If there is anything, it reads the resource's file once more, to
+// find the places of the fields; if that has changed meanwhile, the place is the resource's.
+func (s *Source) Examine(l Loaded) (found []findings.Problem) {
+	rd := *s.reader
+	rd.validator, rd.most, rd.ignore = s.examiner, 0, nil
+	m, err := rd.message(l.Type.URL, l.Body)
+	if err != nil {
+		return []findings.Problem{l.Pos.problem("%s %q: %v", l.Type, l.Name, err)}
+	}
+	add := func(code findings.Code, path, hint, message string) {
+		p := l.Pos.Problem(code, message)
+		p.Path, p.Hint = strings.Trim(p.Path+"."+path, "."), hint
+		found = append(found, p)
+	}
+	if p := rd.inspect(&Loaded{Resource: l.Resource}, m); p.Message != "" {
+		add(p.Code, p.Path, p.Hint, p.Message)
+	}
+	if !l.Type.V2 && !(l.Type.Is(xds.Listener) && strings.HasPrefix(l.Name, serversTemplate)) {
+		for _, v := range s.examiner.Validate(m) {
+			add(v.Code, v.Path, v.Hint, v.Message)
+		}
+	}
+	if len(found) == 0 {
+		return nil
+	}
+	if d := s.reopen(&rd, l); d.again(l) {
+		placed := slices.DeleteFunc(slices.Clone(d.Problems), func(p findings.Problem) bool { return p.Warning })
+		if len(placed) > 0 {
+			return placed
+		}
+	}
+	return found
+}
+
+// FieldAt returns where a field of a resource stands, such as "clusters.yaml:12:20", by its
+// path, such as "load_assignment.endpoints[0]"; where the resource stands if that is not known.
+func (s *Source) FieldAt(l Loaded, path string) string {
+	rd := *s.reader
+	rd.validator = nil
+	d := s.reopen(&rd, l)
+	if !d.again(l) {
+		return l.Pos.String()
+	}
+	typ, err := rd.types.FindMessageByURL(l.Type.URL)
+	if err != nil {
+		return l.Pos.String()
+	}
+	at, whole := d.place(d.node, l.Pos.Path, typ.Descriptor(), path)
+	return Pos{l.File, at.Node.Line, at.Node.Column, whole}.String()
+}
+
+// A reopened is a resource whose file was read once more.
+type reopened struct {
+	*decoder
+	node *yaml.Node // of the resource; nil: it is not where it was
+}
+
+func (s *Source) reopen(rd *reader, l Loaded) reopened {
+	p := placer{s: s, files: map[string][]*yaml.Node{}, data: map[string][]byte{}}
+	n := p.node(l)
+	for doc := 0; n == nil && doc < len(p.files[l.File]); doc++ { // who restored it does not know which it is
+		l.doc = doc
+		n = p.node(l)
+	}
+	return reopened{&decoder{Decoder: protofile.Decoder{File: l.File, Source: p.data[l.File], Types: rd.types, Words: words()}, reader: rd}, n}
+}
+
+// again decodes the resource once more, and reports whether it is the same as then.
+func (d *reopened) again(l Loaded) bool {
+	if d.node == nil {
+		return false
+	}
+	flat := d.Flat(d.node, l.Pos.Path)
+	if flat == nil {
+		return false
+	}
+	d.entry(d.node, flat, l.Pos.Path, said{})
+	return len(d.loaded) == 1 && d.loaded[0].Sum == l.Sum && d.loaded[0].Name == l.Name
+}
+
+// Types returns the messages that the files may have.
+func (s *Source) Types() *Types { return s.types }

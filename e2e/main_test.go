@@ -32,6 +32,7 @@ func run(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	os.Setenv("STATE_DIRECTORY", filepath.Join(dir, "state")) // the user's is none of ours
+	os.Setenv("CHANCERY_ADMIN_LISTEN", "127.0.0.1:0") // several servers run at a time
 	if binary = os.Getenv("E2E_SERVER"); binary != "" {
 		return m.Run()
 	}

@@ -93,6 +93,16 @@ func (st *Store) Log() []Commit {
 	return slices.Clone(st.log)
 }
 
+// Newest returns the newest commit, and false if there is none.
+func (st *Store) Newest() (c Commit, ok bool) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if len(st.log) == 0 {
+		return Commit{}, false
+	}
+	return st.log[len(st.log)-1], true
+}
+
 // Snapshot returns what the newest commit left, of all groups at once. It costs
 // the number of groups if something was committed since it was last called, and
 // nothing otherwise.

@@ -497,3 +497,17 @@ func TestAfterTheEnd(t *testing.T) {
 		})
 	}
 }
+
+// The newest commit is that of the log's end; of none there is none.
+func TestNewest(t *testing.T) {
+	st := New(WithLog(1))
+	if c, ok := st.Newest(); ok {
+		t.Errorf("before the first: %+v", c)
+	}
+	for range 2 {
+		want := update(t, st, func(tx *Tx) { tx.Set(of(xds.Cluster, res("a", string(rune('0'+st.Snapshot().Seq()))))...) })
+		if c, ok := st.Newest(); !ok || c.Seq != want.Seq || c.Seq == 0 {
+			t.Errorf("%+v, want %+v", c, want)
+		}
+	}
+}

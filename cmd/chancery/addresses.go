@@ -31,5 +31,12 @@ func (s *serving) checkAddresses() error {
 	if err := add("rest-listen", s.rest.parsed); err != nil {
 		return err
 	}
+	if s.admin.chosen {
+		for _, a := range s.admin.parsed {
+			if err := add("admin-listen", a); err != nil {
+				return err
+			}
+		}
+	}
 	return add("metrics-listen", s.monitorAt)
 }

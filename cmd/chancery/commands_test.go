@@ -180,7 +180,7 @@ static_resources:
 func newTypist(t *testing.T) *typist {
 	t.Helper()
 	p := &typist{T: t, root: t.TempDir(), ports: map[string]string{}}
-	for _, port := range []string{"18000", "18080", "9090", "10000", "9901", "50051"} {
+	for _, port := range []string{"18000", "18001", "18080", "9090", "10000", "9901", "50051"} {
 		p.ports[port] = freePort(t)
 	}
 	from := os.DirFS("../../examples")
@@ -243,7 +243,7 @@ exec `+p.envoy+` $mode -c "$f" --concurrency 1 --disable-hot-restart --log-level
 	}
 	p.env = append(os.Environ(), "PATH="+filepath.Join(p.root, "bin")+":"+os.Getenv("PATH"), "TMPDIR="+p.root, "GREETER="+here,
 		"STATE_DIRECTORY="+filepath.Join(p.root, "state"), "CHANCERY_LISTEN=127.0.0.1:"+p.ports["18000"], "CHANCERY_SERVER=127.0.0.1:"+p.ports["18000"],
-		"CHANCERY_REST_LISTEN=127.0.0.1:"+p.ports["18080"], "CHANCERY_METRICS_LISTEN=127.0.0.1:"+p.ports["9090"])
+		"CHANCERY_REST_LISTEN=127.0.0.1:"+p.ports["18080"], "CHANCERY_ADMIN_LISTEN=127.0.0.1:"+p.ports["18001"], "CHANCERY_ADMIN=http://127.0.0.1:"+p.ports["18001"], "CHANCERY_METRICS_LISTEN=127.0.0.1:"+p.ports["9090"])
 	return p
 }
 

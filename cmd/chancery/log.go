@@ -20,6 +20,7 @@ type logging struct {
 	level, format string
 
 	lines *backlog.Writer // that wait for their reader
+	now   slog.LevelVar   // level, or what an operator has chosen since
 }
 
 const (
@@ -35,16 +36,16 @@ func (l *logging) flags(f *pflag.FlagSet) {
 // open returns a log to w; an error is one of usage. From then on the program outlives
 // who reads the log, and waits for nobody who does: a line that cannot be told is lost.
 func (l *logging) open(w io.Writer) (*slog.Logger, error) {
-	var o slog.HandlerOptions
+	o := slog.HandlerOptions{Level: &l.now}
 	switch l.level {
 	case "debug":
-		o.Level = slog.LevelDebug
+		l.now.Set(slog.LevelDebug)
 	case "info":
-		o.Level = slog.LevelInfo
+		l.now.Set(slog.LevelInfo)
 	case "warn":
-		o.Level = slog.LevelWarn
+		l.now.Set(slog.LevelWarn)
 	case "error":
-		o.Level = slog.LevelError
+		l.now.Set(slog.LevelError)
 	default:
 		return nil, fmt.Errorf("--log-level: must be debug, info, warn or error, not %q", l.level)
 	}

@@ -35,6 +35,7 @@ func testMain(m *testing.M) int {
 	binary = filepath.Join(dir, "chancery")
 	os.Setenv("STATE_DIRECTORY", filepath.Join(dir, "state")) // the user's is none of ours
 	os.Setenv("XDG_RUNTIME_DIR", filepath.Join(dir, "run"))
+	os.Setenv("CHANCERY_ADMIN_LISTEN", "127.0.0.1:0") // several servers run at a time
 	args := append([]string{"build", "-ldflags", "-X main.release=" + testVersion + " -X main.commit=" + testCommit}, buildFlags...)
 	if out, err := exec.Command("go", append(args, "-o", binary, ".")...).CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "go build: %v\n%s", err, out)

@@ -33,6 +33,7 @@ type serving struct {
 	dir             string
 	front           front
 	rest            restFront
+	admin           adminFront
 	limits          bounding
 	manner          manner
 	monitor         string
@@ -118,6 +119,7 @@ cannot be listened on; 2 wrong usage.`,
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
+			s.admin.chosen = cmd.Flags().Changed("admin-listen")
 			if err := s.check(cmd.Flags().Changed); err != nil {
 				return err
 			}
@@ -135,6 +137,7 @@ cannot be listened on; 2 wrong usage.`,
 	f := cmd.Flags()
 	f.SortFlags = false
 	titled(f, "Listening and TLS", func(f *pflag.FlagSet) { s.front.flags(f, &s.rest.address, &s.insecureSecrets, &s.monitor) })
+	titled(f, "Admin API", s.admin.flags)
 	titled(f, "Files", s.files)
 	titled(f, "Loading and removing", s.loading)
 	titled(f, "Clients", func(f *pflag.FlagSet) { s.manner.flags(f); s.front.ageFlags(f); s.draining(f) })
@@ -186,6 +189,9 @@ func (s *serving) check(given func(flag string) bool) error {
 	if err := s.front.check(); err != nil {
 		return err
 	}
+	if err := s.admin.check(); err != nil {
+		return err
+	}
 	return s.checkAddresses()
 }
 
@@ -208,12 +214,28 @@ func (s *serving) run() error {
 	files := s.raiseFiles()
 	st := store.New()
 	m := process.New(process.Options{Version: version(), Revision: revision(), Snapshot: st.Snapshot})
+	observers := []server.Observer{m}
+	traced, err := openTraces(s.log, st)
+	if err != nil {
+		return err
+	}
+	if traced != nil {
+		defer closeTraces(s.log, traced)
+		observers = append(observers, traced)
+	}
 	host, _ := os.Hostname()
 	id := identifier(host)
 	var src *dir.Source // before the first client
 	place := func(n *xds.Node, t *xds.Type, name string) string { return src.PlaceFor(n, t, name) }
 	redact := func(_ *xds.Node, t *xds.Type, text string) (string, bool) { return src.Redacted(t, text) }
-	xds := server.New(st, append(slices.Concat(s.limits.options(), s.manner.options()), server.WithLogger(s.log), server.WithObserver(m), server.WithDrainTime(s.drain), server.WithAge(s.front.age), server.WithIdentifier(func() string { return id }), server.WithPlaces(place), server.WithRedactor(redact))...)
+	xds := server.New(st, append(slices.Concat(s.limits.options(), s.manner.options()),
+		server.WithLogger(s.log),
+		server.WithObserver(server.Observers(observers...)),
+		server.WithDrainTime(s.drain),
+		server.WithAge(s.front.age),
+		server.WithIdentifier(func() string { return id }),
+		server.WithPlaces(place),
+		server.WithRedactor(redact))...)
 	m.Server(xds.Stats)
 	m.Log(s.logging.lines.Lost)
 	s.front.handshakes.Log = s.log
@@ -268,7 +290,13 @@ func (s *serving) run() error {
 	}
 	opts := dir.Options{
 		Log: s.log, MaxFile: s.maxFile, FollowLinksOutside: s.followOutside, V2: s.manner.v2, AllowMassDelete: s.allowMassDelete, HowToAllow: s.state.howToAllow(s.dir), AllowEmpty: s.allowEmpty,
-		Types: s.types, CEL: cel.Compile, Confirm: s.confirm, References: true, Validate: s.validate, Flag: flagOf, Review: r.load, Done: func(at time.Time, err error) { s.state.loaded(err); m.Loaded(at, err); ring(loads) },
+		Types: s.types, CEL: cel.Compile, Confirm: s.confirm, References: true, Validate: s.validate, Flag: flagOf, Review: r.load, Done: func(at time.Time, err error) {
+			s.state.loaded(err)
+			s.admin.loaded(at, err)
+			m.Loaded(at, err)
+			traced.Committed()
+			ring(loads)
+		},
 	}
 	if s.state.keeper != nil {
 		opts.Keep = s.state.keeper.Keep
@@ -299,11 +327,15 @@ func (s *serving) run() error {
 		return err
 	}
 	defer s.rest.close()
+	if err := s.admin.open(s.log, files.Reserve()/4); err != nil {
+		return err
+	}
 	running.Go(func() { src.Run(ctx) })
 	running.Go(func() { reloads(ctx, hangups, src) })
 	s.state.run(ctx, &running, s.log, src)
 	xds.SetServing(known())
 	served, polled := s.front.serve(), s.rest.serve()
+	s.admin.serve(ctx, &running, s.adminServer(id, st, src)) // until the last stream has ended
 	unready.Store(nil)
 	s.log.Info("serving", "xds", s.front.at(), "tls", s.front.tls.Configured(), "client_certificates", s.front.tls.ClientCA != "", "dir", s.dir)
 	if s.rest.address != "" {

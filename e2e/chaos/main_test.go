@@ -30,6 +30,7 @@ func run(m *testing.M) int {
 		return 1
 	}
 	binary = filepath.Join(dir, "chancery")
+	os.Setenv("CHANCERY_ADMIN_LISTEN", "127.0.0.1:0") // several servers run at a time
 	if err := harness.Build("../..", binary); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1

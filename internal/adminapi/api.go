@@ -319,6 +319,15 @@ type LogLevel struct {
 	Level      string `json:"level"` // "debug", "info", "warn", "error"
 }
 
+// A VersionInfo is the answer of /version.
+type VersionInfo struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"` // "Version"
+	Version    string `json:"version"`
+	Revision   string `json:"revision,omitempty"` // of the source code
+	Go         string `json:"go"`
+}
+
 // An Error is the body of each answer that is not 2xx.
 type Error struct {
 	APIVersion string `json:"apiVersion"`

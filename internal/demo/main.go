@@ -113,7 +113,7 @@ func (d *demo) run(ctx context.Context, once, compileAlways bool) (err error) {
 	}
 
 	server := fmt.Sprintf("127.0.0.1:%d", xds)
-	if err := run("chancery", nil, chancery, "serve", d.config(""), "--listen", server, "--log-format", "text", "--drain", "0s", "--state-dir", filepath.Join(d.dir, "state")); err != nil {
+	if err := run("chancery", nil, chancery, "serve", d.config(""), "--listen", server, "--admin-listen", "", "--log-format", "text", "--drain", "0s", "--state-dir", filepath.Join(d.dir, "state")); err != nil {
 		return err
 	}
 	say("Chancery serves it:\n    chancery serve %s --listen %s", d.config(""), server)

@@ -27,6 +27,9 @@ var heavy = []string{"cel.dev/cel-go", "github.com/antlr4-go/", "go.yaml.in/", "
 // CEL has its syntax tree as generated messages. They are small, and Envoy's are not among them.
 const ofCEL = "cel.dev/expr google.golang.org/genproto/googleapis/api/expr/"
 
+// OpenTelemetry has its own messages, which are few, and uses an annotation of gRPC's gateway.
+const ofOTLP = "go.opentelemetry.io/proto/otlp google.golang.org/genproto/googleapis/api/httpbody google.golang.org/genproto/googleapis/api"
+
 // A row says what a package may link of ours, directly or not, and of others.
 type row struct {
 	ours string // packages it may import; "*": all
@@ -49,11 +52,13 @@ var direction = map[string]row{
 	"server":                     {ours: "xds protocol wire internal/guard internal/pace internal/repeats internal/shares internal/unfinished", why: "a store comes in as an interface"},
 	"lazy":                       {ours: "xds store internal/guard", why: "fills a store when streams ask, and knows no stream"},
 	"rest":                       {ours: "xds protocol wire server internal/guard internal/pace internal/repeats internal/shares internal/unfinished", why: "polls are answered by a server; messages are found by their descriptors"},
+	"internal/adminapi":          {std: true, why: "a vocabulary, and the client that speaks it"},
 	"internal/unfinished":        {ours: "internal/guard internal/pace internal/shares", why: "looks at the frames that pass, and knows nothing of what is in them"},
 	"internal/shares":            {std: true, why: "counts, and knows nothing of what"},
 	"internal/pace":              {std: true, why: "says how long somebody waits, and has no clock"},
 	"internal/listen":            {ours: "internal/guard internal/shares", std: true, why: "opens what is listened on, and serves nothing"},
 	"internal/guard":             {std: true, why: "catches panics of whoever calls it"},
+	"internal/identity":          {ours: "access xds findings internal/protofile internal/envoyapi internal/secret internal/encoded", why: "says who somebody is, not what they may do"},
 	"internal/handshakes":        {ours: "internal/repeats internal/guard", why: "is told by credentials and net/http"},
 	"internal/tlsfiles":          {ours: "internal/secret internal/encoded", why: "reads files when clients connect, and serves nothing"},
 	"internal/encoded":           {why: "goes through bytes, and knows nothing of what they mean"},
@@ -75,6 +80,7 @@ var direction = map[string]row{
 	"internal/protofile":         {ours: "internal/envoyapi findings internal/secret internal/encoded", why: "reads text, knows no resource types"},
 	"groups":                     {ours: "xds findings internal/protofile internal/envoyapi internal/secret internal/encoded", heavy: "go.yaml.in/", why: "says which groups a node gets, and holds nothing of them"},
 	"groups/cel":                 {ours: "xds findings groups internal/protofile internal/envoyapi internal/secret internal/encoded", heavy: "cel.dev/cel-go github.com/antlr4-go/ go.yaml.in/", generated: ofCEL, why: "rules in CEL, for who wants them"},
+	"access":                     {ours: "xds findings internal/protofile internal/envoyapi internal/secret internal/encoded", heavy: "go.yaml.in/", why: "says who sees what; a source and a server come in as interfaces"},
 	"source/dir":                 {ours: "xds store wire internal/envoyapi findings groups refs internal/refs internal/protofile internal/validate internal/secret internal/guard internal/lastgood internal/filelock internal/durable internal/encoded", heavy: "go.yaml.in/ github.com/fsnotify/", why: "a source fills a store and knows no stream"},
 	"internal/export":            {ours: "xds wire internal/envoyapi findings internal/refs internal/protofile internal/secret internal/filelock internal/durable internal/encoded", why: "writes what a view has, wherever that is from"},
 	"internal/importer":          {ours: "xds internal/envoyapi findings internal/refs internal/protofile internal/secret internal/durable internal/encoded", why: "reads what Envoy has, and serves nothing"},
@@ -83,10 +89,12 @@ var direction = map[string]row{
 	"internal/status":            {ours: "xds protocol wire server internal/adminapi internal/guard internal/pace internal/repeats internal/shares internal/unfinished", why: "folds what streams tell, and asks nobody"},
 	"internal/series":            {why: "shapes of numbers, and none of them"},
 	"internal/process":           {ours: "xds protocol wire server store metrics internal/series internal/guard internal/pace internal/repeats internal/shares internal/unfinished", why: "counts what the program tells"},
+	"internal/admin":             {ours: "xds protocol wire server internal/adminapi internal/status internal/listen internal/printable internal/guard internal/pace internal/repeats internal/shares internal/unfinished", why: "asks the daemon by small interfaces, and knows no files"},
 	"internal/explain":           {ours: "xds protocol wire store server findings groups refs source/dir internal/adminapi internal/envoyapi internal/refs internal/protofile internal/validate internal/secret internal/guard internal/lastgood internal/filelock internal/durable internal/encoded internal/pace internal/repeats internal/shares internal/unfinished", heavy: "go.yaml.in/ github.com/fsnotify/", why: "asks streams, store and source, and remembers nothing"},
 	"internal/monitor":           {ours: "internal/listen internal/guard internal/shares", std: true, why: "is given what it serves and checks"},
 	"internal/bootstrap":         {ours: "internal/listen internal/guard internal/shares", std: true, why: "writes what clients read, which is text"},
-	"cmd/chancery":               {ours: "*", generated: ofCEL, why: "flags and wiring"},
+	"internal/traces":            {ours: "xds protocol wire server store internal/guard internal/pace internal/repeats internal/shares internal/unfinished", generated: ofOTLP, why: "is told what happens, and sends it"},
+	"cmd/chancery":               {ours: "*", generated: ofCEL + " " + ofOTLP, why: "flags and wiring"},
 }
 
 func list(t *testing.T, args ...string) []string {

@@ -12,6 +12,7 @@ import (
 // once made.
 type served struct {
 	worlds map[string]world
+	files  int           // that were read
 	rules  *groups.Rules // nil: all get that of the root
 }
 
@@ -77,7 +78,7 @@ func (w world) place(t *xds.Type, name string) string {
 
 // serves notes what is served now.
 func (s *Source) serves() {
-	now := &served{worlds: make(map[string]world, len(s.parts)), rules: s.rules}
+	now := &served{worlds: make(map[string]world, len(s.parts)), files: len(s.files), rules: s.rules}
 	for name, p := range s.parts {
 		now.worlds[name] = p.world
 	}

@@ -1,0 +1,223 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/chancery-xds/chancery/internal/admin"
+	"github.com/chancery-xds/chancery/internal/adminapi"
+	"github.com/chancery-xds/chancery/internal/listen"
+	"github.com/chancery-xds/chancery/internal/tlsfiles"
+	"github.com/chancery-xds/chancery/source/dir"
+	"github.com/chancery-xds/chancery/store"
+)
+
+// adminAddress is where commands look for a server if nobody says where it is.
+const adminAddress = "127.0.0.1:18001"
+
+// maxAdmins is how many connections the admin API has at most.
+const maxAdmins = 256
+
+// An adminFront is where the admin API is served, and how.
+type adminFront struct {
+	addresses []string
+	token     string // the file with it; "": none is needed
+	tls       tlsfiles.Files
+
+	chosen    bool // somebody said where
+	parsed    []listen.Address
+	listeners []net.Listener
+	limit     *listen.Limit
+	certs     *tlsfiles.Source // nil: no TLS
+	rejected  atomic.Pointer[adminapi.Rejected]
+}
+
+func (a *adminFront) flags(f *pflag.FlagSet) {
+	f.StringSliceVar(&a.addresses, "admin-listen", []string{adminAddress}, "`HOST:PORT` or unix:///PATH to serve the admin API on, which shows what each client has; may be repeated; empty: no admin API")
+	f.Lookup("admin-listen").DefValue = adminAddress // without brackets
+	f.StringVar(&a.token, "admin-token-file", "", "`FILE` with a token that requests of the admin API must have, except on unix sockets (Authorization: Bearer TOKEN)")
+	f.StringVar(&a.tls.Cert, "admin-tls-cert", "", "`FILE` with the certificate of the admin API, in PEM; turns TLS on")
+	f.StringVar(&a.tls.Key, "admin-tls-key", "", "`FILE` with its private key")
+	f.StringVar(&a.tls.ClientCA, "admin-client-ca", "", "`FILE` with the CA that the certificates of those who ask must chain to (mutual TLS)")
+}
+
+// check parses the addresses; an error is one of usage.
+func (a *adminFront) check() error {
+	for _, s := range a.addresses {
+		if s == "" {
+			continue
+		}
+		at, err := listen.Parse(s)
+		if err != nil {
+			return fmt.Errorf("--admin-listen: %w", err)
+		}
+		a.parsed = append(a.parsed, at)
+	}
+	if a.tls.Configured() && (a.tls.Cert == "" || a.tls.Key == "") {
+		return errors.New("TLS of the admin API needs both --admin-tls-cert and --admin-tls-key; --admin-client-ca needs them, too")
+	}
+	for _, at := range a.parsed {
+		if !at.Loopback() && a.token == "" && a.tls.ClientCA == "" {
+			return fmt.Errorf("--admin-listen: %s can be reached from other machines: give --admin-token-file or --admin-client-ca, so that not everybody may ask", at)
+		}
+	}
+	return nil
+}
+
+// open listens. That another server on this machine has the port that nobody asked for must
+// keep none from serving.
+func (a *adminFront) open(log *slog.Logger, most int) error {
+	if len(a.parsed) == 0 {
+		return nil
+	}
+	if a.token != "" {
+		if _, err := readToken(a.token); err != nil {
+			return failure{err, ""}
+		}
+	}
+	if a.tls.Configured() {
+		var err error
+		if a.certs, err = tlsfiles.Open(a.tls, log); err != nil {
+			return failure{err, ""}
+		}
+	}
+	a.limit = listen.NewLimit(max(16, min(maxAdmins, most)))
+	for _, at := range a.parsed {
+		l, err := at.Open(context.Background())
+		switch {
+		case err != nil && !a.chosen:
+			log.Warn("the admin API is not served", "error", err, "hint", "--admin-listen chooses another address")
+			continue
+		case err != nil:
+			a.close()
+			return failure{err, "--admin-listen chooses another address"}
+		}
+		a.listeners = append(a.listeners, a.limit.On(l))
+		if !listen.Loopback(l.Addr()) && !a.tls.Configured() {
+			log.Warn("the admin API sends and gets everything in plain text, the token included", "http", l.Addr().String(), "hint", "--admin-tls-cert, --admin-tls-key")
+		}
+	}
+	return nil
+}
+
+// serve answers until ctx is done.
+func (a *adminFront) serve(ctx context.Context, running *sync.WaitGroup, s *admin.Server) {
+	if a.token != "" {
+		s.Token = func() (string, error) { return readToken(a.token) }
+	}
+	if a.certs != nil {
+		s.TLS = webTLS(a.certs.Config())
+	}
+	for i, l := range a.listeners {
+		running.Go(func() {
+			if err := s.Serve(ctx, l); err != nil {
+				s.Log.Error("the listener of the admin API failed", "error", err)
+			}
+		})
+		s.Log.Info("admin API", "http", a.at(i), "tls", a.certs != nil, "token", a.token != "")
+	}
+}
+
+// at returns the address of a listener, its port chosen by the system included.
+func (a *adminFront) at(i int) string {
+	addr := a.listeners[i].Addr()
+	if addr.Network() == "unix" {
+		return "unix://" + addr.String()
+	}
+	return addr.String()
+}
+
+// close closes the listeners of a server that has not begun.
+func (a *adminFront) close() {
+	for _, l := range a.listeners {
+		_ = l.Close()
+	}
+}
+
+// loaded notes what became of a load.
+func (a *adminFront) loaded(at time.Time, err error) {
+	if _, some := errors.AsType[dir.Kept](err); err == nil || some {
+		a.rejected.Store(nil)
+		return
+	}
+	r := &adminapi.Rejected{Since: at, Errors: problemsOf(err)}
+	if before := a.rejected.Load(); before != nil {
+		r.Since = before.Since
+	}
+	a.rejected.Store(r)
+}
+
+// problemsOf returns what is wrong with files, one thing each.
+func problemsOf(err error) (all []string) {
+	errs, ok := errors.AsType[dir.Errors](err)
+	if !ok {
+		return []string{err.Error()}
+	}
+	for _, e := range errs {
+		all = append(all, e.Error())
+	}
+	return all
+}
+
+// config says what is served.
+func (a *adminFront) config(st *store.Store, src *dir.Source) adminapi.Config {
+	sum := src.Summary()
+	c := adminapi.Config{Revision: st.Snapshot().Seq(), Files: sum.Files, Groups: sum.Groups, Rejected: a.rejected.Load()}
+	for _, n := range sum.Counts {
+		c.Resources += n.N
+	}
+	if log := st.Log(); len(log) > 0 {
+		c.At = &log[len(log)-1].Time
+	}
+	return c
+}
+
+// adminServer returns what answers; all that it asks exists by now.
+func (s *serving) adminServer(id string, st *store.Store, src *dir.Source) *admin.Server {
+	return &admin.Server{
+		About:   adminapi.Server{Version: version(), Replica: id, Since: time.Now(), XDS: s.front.at(), Dir: s.dir},
+		Version: adminapi.VersionInfo{Version: version(), Revision: revision(), Go: runtime.Version()},
+		Config:  func() adminapi.Config { return s.admin.config(st, src) },
+		Log:     s.log,
+	}
+}
+
+// Lengths of a token: a short one can be guessed.
+const minToken, maxToken = 16, 4096
+
+// readToken reads a token from its file. It is read for each request, so that a new one is
+// taken at once.
+func readToken(path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", fmt.Errorf("--admin-token-file: %w", err)
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxToken+1))
+	if err != nil {
+		return "", fmt.Errorf("--admin-token-file: %w", err)
+	}
+	token := string(bytes.TrimSpace(b))
+	switch {
+	case len(b) > maxToken:
+		return "", fmt.Errorf("--admin-token-file: %s has more than %d bytes", path, maxToken)
+	case len(token) < minToken:
+		return "", fmt.Errorf("--admin-token-file: the token in %s has %d bytes, but must have %d or more", path, len(token), minToken)
+	case strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }):
+		return "", fmt.Errorf("--admin-token-file: the token in %s must be one word of ASCII characters", path)
+	}
+	return token, nil
+}

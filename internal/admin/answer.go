@@ -1,0 +1,62 @@
+package admin
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strconv"
+
+	"github.com/chancery-xds/chancery/internal/adminapi"
+)
+
+// A problem is why a request is not done: an answer that is an error.
+type problem struct {
+	code                 int
+	field, message, hint string
+}
+
+func (p *problem) Error() string { return p.message }
+
+// wrong says that a parameter of a request is.
+func wrong(field, message, hint string) error {
+	return &problem{http.StatusBadRequest, field, message, hint}
+}
+
+// missing says that there is nothing of that name.
+func missing(field, message, hint string) error {
+	return &problem{http.StatusNotFound, field, message, hint}
+}
+
+// answer writes a value as JSON.
+func answer(w http.ResponseWriter, code int, v any) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil { // a value of ours that JSON does not have
+		code, b = http.StatusInternalServerError, bytes.Buffer{}
+		_ = e.Encode(adminapi.Error{APIVersion: adminapi.Version, Kind: adminapi.KindError, Message: "the answer cannot be written as JSON"})
+	}
+	headers(w, "application/json")
+	w.Header().Set("Content-Length", strconv.Itoa(b.Len()))
+	w.WriteHeader(code)
+	_, _ = w.Write(b.Bytes())
+}
+
+// headers are those of all answers.
+func headers(w http.ResponseWriter, content string) {
+	h := w.Header()
+	h.Set("Content-Type", content)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Cache-Control", "no-store")
+	h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
+}
+
+// refuse answers with an error.
+func refuse(w http.ResponseWriter, err error) {
+	p, ok := errors.AsType[*problem](err)
+	if !ok {
+		p = &problem{code: http.StatusInternalServerError, message: err.Error()}
+	}
+	answer(w, p.code, adminapi.Error{APIVersion: adminapi.Version, Kind: adminapi.KindError, Field: p.field, Message: p.message, Hint: p.hint})
+}

@@ -1,0 +1,87 @@
+package admin
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"mime"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/chancery-xds/chancery/internal/listen"
+)
+
+// gate returns a handler that lets in who may ask on a listener with the address.
+//
+// A web page in a browser of this machine can reach the loopback, too. It cannot choose the
+// Host of its requests unless it points a name of its own here (DNS rebinding), and it cannot
+// keep the browser from naming its Origin where it may read an answer or send JSON. So on the
+// loopback the Host must be the loopback, and anywhere the Origin, if there is one, must be the
+// server itself.
+func (s *Server) gate(at net.Addr, inner http.Handler) http.Handler {
+	_, unix := at.(*net.UnixAddr)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case !unix && listen.Loopback(at) && !local(r.Host):
+			refuse(w, &problem{http.StatusForbidden, "Host", "this server accepts requests for localhost only, not for the host of this request", ""})
+		case foreign(r):
+			refuse(w, &problem{http.StatusForbidden, "Origin", "this server accepts no requests of web pages of other servers", ""})
+		case !unix && !s.authorised(r):
+			w.Header().Set("WWW-Authenticate", `Bearer realm="chancery"`)
+			refuse(w, &problem{http.StatusUnauthorized, "Authorization", "a valid bearer token is needed", "--admin-token-file names the file with the token"})
+		case changes(r) && !sendsJSON(r):
+			refuse(w, &problem{http.StatusUnsupportedMediaType, "Content-Type", "must be application/json", ""})
+		default:
+			inner.ServeHTTP(w, r)
+		}
+	})
+}
+
+// local reports whether the host of a request is the loopback, by address or as localhost.
+// Browsers always name one; HTTP/1.0 need not.
+func local(host string) bool {
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	host = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
+	return host == "" || listen.Address{Network: "tcp", Host: host}.Loopback()
+}
+
+// foreign reports whether a request is made by a page of another server.
+func foreign(r *http.Request) bool {
+	for _, origin := range r.Header.Values("Origin") {
+		u, err := url.Parse(origin)
+		if err != nil || u.Host == "" || !strings.EqualFold(u.Host, r.Host) {
+			return true
+		}
+	}
+	site := r.Header.Get("Sec-Fetch-Site")
+	return site == "cross-site" || site == "same-site"
+}
+
+// authorised reports whether a request has the token, if one is needed.
+func (s *Server) authorised(r *http.Request) bool {
+	if s.Token == nil {
+		return true
+	}
+	want, err := s.Token()
+	if err != nil {
+		s.log().Warn("the token of the admin API cannot be read: nobody is let in", "error", err)
+		return false
+	}
+	all := r.Header.Values("Authorization")
+	if len(all) != 1 || want == "" {
+		return false
+	}
+	scheme, token, _ := strings.Cut(all[0], " ")
+	got, is := sha256.Sum256([]byte(strings.TrimSpace(token))), sha256.Sum256([]byte(want))
+	return strings.EqualFold(scheme, "Bearer") && subtle.ConstantTimeCompare(got[:], is[:]) == 1
+}
+
+func changes(r *http.Request) bool { return r.Method != http.MethodGet && r.Method != http.MethodHead }
+
+func sendsJSON(r *http.Request) bool {
+	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	return err == nil && kind == "application/json"
+}

@@ -41,7 +41,10 @@ func (r *Resource) clientStatus() protoreflect.EnumNumber {
 	case Refused:
 		return clientNacked
 	case Sent, NotSent:
-		if r.Has {
+		switch {
+		case r.Failure != nil:
+			return clientNacked // what it was sent before
+		case r.Has:
 			return clientAcked // an older one
 		}
 		return clientRequested
@@ -133,10 +136,14 @@ func (s *Service) content(r *xds.Resource) *content {
 	return &content{"type.googleapis.com/" + string(m.ProtoReflect().Descriptor().FullName()), b}
 }
 
-// failure sets an error_state. failed is what was refused, as far as it is known.
-func failure(m protoreflect.Message, r *Resource, failed *content) {
+// failure sets an error_state. What was refused is known if it is what there is now.
+func failure(m protoreflect.Message, r *Resource, now *content) {
 	if r.Failure == nil {
 		return
+	}
+	failed := now
+	if r.State != Refused {
+		failed = nil
 	}
 	is := m.Mutable(m.Descriptor().Fields().ByName("error_state")).Message()
 	set(is, "failed_configuration", failed)

@@ -37,26 +37,63 @@ func (s *Service) GRPC() http.Handler {
 	s.Register(g)
 	described.RegisterServerReflectionServer(g, reflection.NewServerV1(reflection.ServerOptions{Services: g, DescriptorResolver: descriptors{s.types}}))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		c := http.NewResponseController(w)
-		_ = c.SetReadDeadline(time.Time{}) // a stream may be quiet
-		_ = c.SetWriteDeadline(time.Time{})
-		ctx, cancel := context.WithTimeout(context.WithValue(r.Context(), controller{}, c), life)
+		to := &writer{ResponseWriter: w, c: http.NewResponseController(w), flushed: make(chan struct{}, 1)}
+		_ = to.c.SetReadDeadline(time.Time{}) // a stream may be quiet
+		_ = to.c.SetWriteDeadline(time.Time{})
+		ctx, cancel := context.WithTimeout(context.WithValue(r.Context(), writerKey{}, to), life)
 		defer cancel()
-		g.ServeHTTP(w, r.WithContext(ctx))
+		g.ServeHTTP(to, r.WithContext(ctx))
 	})
 }
 
-// A controller is the key of that of a request.
-type controller struct{}
+// A writer gives the client of a call some time to take each answer. gRPC writes and flushes an
+// answer by the goroutine that serves the request: after that nobody may write.
+type writer struct {
+	http.ResponseWriter
+	c       *http.ResponseController
+	writing bool
+	flushed chan struct{} // with one slot
+}
 
-// sending gives the client of a call some time to take an answer, until the function is called.
-func sending(ctx context.Context) (sent func()) {
-	c, ok := ctx.Value(controller{}).(*http.ResponseController)
+type writerKey struct{}
+
+// Write implements io.Writer.
+func (w *writer) Write(b []byte) (int, error) {
+	if !w.writing {
+		w.writing = true
+		_ = w.c.SetWriteDeadline(time.Now().Add(writeTime))
+	}
+	return w.ResponseWriter.Write(b)
+}
+
+// Flush implements http.Flusher.
+func (w *writer) Flush() {
+	_ = w.c.Flush()
+	w.writing = false
+	_ = w.c.SetWriteDeadline(time.Time{})
+	select {
+	case w.flushed <- struct{}{}:
+	default:
+	}
+}
+
+// sending returns a function that waits until what was sent since is written. gRPC itself only
+// takes it over.
+func sending(ctx context.Context) (written func()) {
+	w, ok := ctx.Value(writerKey{}).(*writer)
 	if !ok {
 		return func() {}
 	}
-	_ = c.SetWriteDeadline(time.Now().Add(writeTime))
-	return func() { _ = c.SetWriteDeadline(time.Time{}) }
+	select {
+	case <-w.flushed:
+	default:
+	}
+	return func() {
+		select {
+		case <-w.flushed:
+		case <-ctx.Done():
+		}
+	}
 }
 
 // descriptors has what reflection tells: those that the program links, of reflection itself, and

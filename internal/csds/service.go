@@ -98,8 +98,12 @@ func (s *Service) respond(g grpc.ServerStream, request protoreflect.Message) err
 	if err != nil {
 		return err
 	}
-	defer sending(ctx)()
-	return g.SendMsg(response.Interface())
+	written := sending(ctx)
+	if err := g.SendMsg(response.Interface()); err != nil {
+		return err
+	}
+	written()
+	return nil
 }
 
 // answer makes the answer to a request.

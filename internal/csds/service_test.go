@@ -299,3 +299,32 @@ func BenchmarkThousandClients(b *testing.B) {
 		}
 	}
 }
+
+// Of large answers there are never more than two, whoever does not read them.
+func TestAnswersTakeTurns(t *testing.T) {
+	asked := make(chan bool, 8)
+	all := fleet(t, 200)
+	first := all[0].Config
+	all[0].Config = func(ctx context.Context) ([]TypeConfig, error) { asked <- true; return first(ctx) }
+	at := serve(t, service(all...), plain)
+	for range 2 { // streams whose window is small, and that take nothing
+		stream, err := dial(t, at, grpc.WithInitialWindowSize(1<<16), grpc.WithStaticStreamWindowSize(1<<16)).StreamClientStatus(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := stream.Send(&statusv3.ClientStatusRequest{}); err != nil {
+			t.Fatal(err)
+		}
+		<-asked
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if _, err := dial(t, at).FetchClientStatus(ctx, &statusv3.ClientStatusRequest{}); status.Code(err) != codes.DeadlineExceeded {
+		t.Error(err)
+	}
+	select {
+	case <-asked:
+		t.Error("a third answer is made")
+	default:
+	}
+}

@@ -57,6 +57,9 @@ func (e *Explainer) Served(ctx context.Context, q Query) (adminapi.ResourceList,
 		}
 		if q.Body && q.Name != "" {
 			item.Body = e.body(r.Resource)
+			for _, ref := range r.Refs {
+				item.Refs = append(item.Refs, adminapi.Resource{Type: ref.Type.String(), Name: ref.Name})
+			}
 		}
 		out.Items = append(out.Items, item)
 	}

@@ -20,12 +20,20 @@ func section(l Loaded, data []byte) *yaml.Node {
 	if text == nil {
 		return nil
 	}
-	// Empty lines before it leave everything at its place.
-	docs, err := protofile.ParseYAML(l.File, append(bytes.Repeat([]byte("\n"), l.Line-1), text...))
-	if err != nil || len(docs) != 1 || docs[0].Line != l.Line || docs[0].Column != l.Col || docs[0].Kind != yaml.MappingNode {
+	docs, err := protofile.ParseYAML(l.File, text)
+	if err != nil || len(docs) != 1 || docs[0].Line != 1 || docs[0].Column != l.Col || docs[0].Kind != yaml.MappingNode {
 		return nil
 	}
+	moveDown(docs[0], l.Line-1)
 	return docs[0]
+}
+
+// moveDown moves all nodes by some lines.
+func moveDown(n *yaml.Node, by int) {
+	n.Line += by
+	for _, c := range n.Content {
+		moveDown(c, by)
+	}
 }
 
 // indented returns the lines from one on, as long as they are indented at least as much. What

@@ -82,6 +82,23 @@ func (s *Session) ready(u *subscription, any *anyReady, r *xds.Resource) bool {
 	return true
 }
 
+// lacks returns to what r refers that the client has to answer for before r is sent. It is for
+// whoever asks, and changes nothing.
+func (s *Session) lacks(u *subscription, r *xds.Resource) (refs []xds.Ref) {
+	turns, patient := s.turns, s.patient
+	defer func() { s.turns, s.patient = turns, patient }()
+	if r.Refs == nil && !s.ready(u, &anyReady{}, r) {
+		return []xds.Ref{{Type: u.typ.After, Name: xds.Wildcard}}
+	}
+	for _, ref := range r.Refs {
+		one := &xds.Resource{Stamp: &xds.Stamp{Name: r.Name, Refs: []xds.Ref{ref}}}
+		if ref.Type.Is(u.typ.After) && !s.ready(u, &anyReady{}, one) {
+			refs = append(refs, ref)
+		}
+	}
+	return refs
+}
+
 // An anyReady is what readyForAny has found out for one diff, and when it may turn.
 type anyReady struct {
 	known, is bool

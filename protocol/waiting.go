@@ -51,6 +51,14 @@ func (w *waiting) len() int {
 	return len(w.waits)
 }
 
+// of returns since when a name waits, if it does.
+func (w *waiting) of(name string) (one wait, waits bool) {
+	if w != nil {
+		one, waits = w.waits[name]
+	}
+	return one, waits
+}
+
 // all yields what waits.
 func (w *waiting) all(yield func(string) bool) {
 	if w == nil {

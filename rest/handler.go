@@ -27,6 +27,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/reflect/protoregistry"
@@ -206,14 +207,22 @@ func (h *Handler) answer(ctx context.Context, w http.ResponseWriter, p *server.P
 	return err
 }
 
-// connection returns what a selector may know of a request's connection ([server.Source]), and
-// keeps nothing else of it.
+// connection returns what a selector may know of a request ([server.Source]), in the words of
+// gRPC, and keeps nothing else of it: its connection, with what ConnContext of the [http.Server]
+// has said of it ([peer.NewContext]), and the header Authorization as metadata.
 func connection(r *http.Request) context.Context {
 	p := &peer.Peer{Addr: address(r.RemoteAddr)}
+	if known, ok := peer.FromContext(r.Context()); ok {
+		p.AuthInfo = known.AuthInfo
+	}
 	if r.TLS != nil {
 		p.AuthInfo = credentials.TLSInfo{State: *r.TLS, CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity}}
 	}
-	return peer.NewContext(context.Background(), p)
+	ctx := peer.NewContext(context.Background(), p)
+	if values := r.Header.Values("Authorization"); len(values) > 0 {
+		ctx = metadata.NewIncomingContext(ctx, metadata.MD{"authorization": slices.Clone(values)})
+	}
+	return ctx
 }
 
 // flush tells whether a response could be sent.
@@ -330,6 +339,10 @@ func fail(w http.ResponseWriter, err error) {
 			f.http = http.StatusRequestEntityTooLarge
 		case codes.Unavailable:
 			f.http = http.StatusServiceUnavailable
+		case codes.PermissionDenied:
+			f.http = http.StatusForbidden
+		case codes.Unauthenticated:
+			f.http = http.StatusUnauthorized
 		}
 	}
 	switch f.http {
@@ -337,6 +350,9 @@ func fail(w http.ResponseWriter, err error) {
 		w.Header().Set("Allow", http.MethodPost)
 	case http.StatusServiceUnavailable:
 		w.Header().Set("Retry-After", strconv.Itoa(retryAfter))
+	case http.StatusUnauthorized:
+		w.Header().Set("WWW-Authenticate", "Bearer")
+		w.Header().Set("Connection", "close") // the next one has another certificate, perhaps
 	}
 	b := fmt.Appendf(nil, "{\"code\":%d,\"message\":%s}\n", f.code, quote(f.text))
 	w.Header().Set("Content-Type", "application/json")

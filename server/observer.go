@@ -12,7 +12,8 @@ import (
 )
 
 // A Stream says whose stream an event is of. It does not change and is the same
-// pointer in all events of the stream.
+// pointer in all events of the stream. [Stream.Inspect] asks what its client has. Who keeps it
+// beyond the stream's end keeps all that the stream had.
 type Stream struct {
 	ID      uint64    // unique in the server, from 1 in the order of arrival
 	Node    *xds.Node // never nil; empty if the client does not say. It must not be changed
@@ -21,6 +22,8 @@ type Stream struct {
 	Peer    net.Addr  // nil if not known
 	Since   time.Time // when its first request came
 	Poll    bool      // it is no stream, but a poll (REST-JSON or Fetch), which asks once
+
+	asks *asks // nil: nothing of it can be inspected
 }
 
 func (s *Stream) open(ctx context.Context, node *xds.Node) {

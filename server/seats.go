@@ -54,9 +54,11 @@ const (
 	taken   = iota // a seat, or room
 	stepped        // a stream's own step is over; nil: it need not go
 	drains         // the stream is to leave, but in order
+	asked          // somebody wants to look at the session (inspect.go)
 )
 
-func newLoss() loss { return make(loss, 2) }
+// newLoss has room for one that asks, beside two by which it ends.
+func newLoss() loss { return make(loss, 3) }
 
 // tell says that something was taken away. Of many notices some are enough.
 func (l loss) tell(why error) { l.notify(notice{why, taken}) }

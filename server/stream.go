@@ -51,6 +51,7 @@ type stream struct {
 
 	seat    *seat              // among all streams
 	lost    loss               // from who takes a seat or room away; from step, too
+	asks    asks               // from who inspects it
 	held    int                // bytes, of names and the node
 	charged int                // bytes that are counted among those of all streams, by load
 	load    *shares.Load[loss] // nil: none ever were
@@ -97,7 +98,9 @@ func (s *Server) serve(rpc grpc.ServerStream, v xds.Variant, only, also *xds.Typ
 		server: s, rpc: rpc, also: also, seat: seat, lost: lost, inbox: make(chan *message),
 		info:    Stream{Variant: v, Type: only},
 		decoder: s.decoder(v),
+		asks:    asks{wake: lost},
 	}
+	st.info.asks = &st.asks
 	by := time.Now().Add(s.firstTimeout)
 	st.silence = &silence{seat: silent, by: by, last: by.Add((firstTimeouts - 1) * s.firstTimeout)}
 	defer func() { st.speaks(); s.dismiss(st.seat) }()
@@ -203,6 +206,7 @@ func holds(r *xds.Request) int {
 // err, unless that is nil and something panics.
 func (s *stream) close(err error) error {
 	s.disarm()
+	s.asks.end()
 	s.leave()
 	if s.load != nil {
 		s.server.held.leave(s.load)

@@ -47,6 +47,8 @@ func (s *stream) stepped() error {
 			lost = n.why
 		case drains:
 			leaves = true
+		case asked:
+			s.asks.woken()
 		case stepped:
 			if leaves {
 				s.drains()
@@ -65,6 +67,9 @@ func (s *stream) drains() {
 // await returns when there is something to do: for a request, if it returns one, or
 // nothing at all after all. An error ends the stream.
 func (s *stream) await() (req *message, nothing bool, err error) {
+	if s.asks.open() {
+		return nil, false, nil // they came after the last step had answered others
+	}
 	s.alarm()
 	var fires <-chan time.Time
 	if s.timer != nil {
@@ -90,10 +95,13 @@ func (s *stream) await() (req *message, nothing bool, err error) {
 		s.armed = time.Time{}
 		err = s.expired(time.Now())
 	case n := <-s.lost:
-		if n.what == taken {
+		switch n.what {
+		case taken:
 			err = n.why
-		} else {
+		case drains:
 			s.drains()
+		case asked:
+			s.asks.woken()
 		}
 	}
 	if !more {

@@ -21,8 +21,12 @@ func (s *stream) step(req *message) {
 		case s.first != nil:
 			err = s.begin()
 		}
-		if err == nil && s.session != nil {
+		switch {
+		case err != nil:
+		case s.session != nil:
 			r, err = s.settle()
+		default:
+			s.asks.answer(func(func(*protocol.Session)) error { return ErrNotBegun })
 		}
 		return err
 	})
@@ -61,6 +65,9 @@ func (s *stream) settle() (next *xds.Response, _ error) {
 	if s.deaf = s.session.Waits(); !s.deaf.After(time.Now()) {
 		s.deaf = time.Time{}
 	}
+	s.asks.answer(func(f func(*protocol.Session)) error {
+		return s.server.guarded(&s.info, func() error { f(s.session); return nil })
+	})
 	s.session.Release()
 	if s.sent == nil && len(s.queue) > 0 {
 		next = s.queue[0]

@@ -228,7 +228,14 @@ func (s *serving) run() error {
 	var src *dir.Source // before the first client
 	place := func(n *xds.Node, t *xds.Type, name string) string { return src.PlaceFor(n, t, name) }
 	redact := func(_ *xds.Node, t *xds.Type, text string) (string, bool) { return src.Redacted(t, text) }
-	xds := server.New(st, append(slices.Concat(s.limits.options(), s.manner.options()), server.WithLogger(s.log), server.WithObserver(server.Observers(observers...)), server.WithDrainTime(s.drain), server.WithAge(s.front.age), server.WithIdentifier(func() string { return id }), server.WithPlaces(place), server.WithRedactor(redact))...)
+	xds := server.New(st, append(slices.Concat(s.limits.options(), s.manner.options()),
+		server.WithLogger(s.log),
+		server.WithObserver(server.Observers(observers...)),
+		server.WithDrainTime(s.drain),
+		server.WithAge(s.front.age),
+		server.WithIdentifier(func() string { return id }),
+		server.WithPlaces(place),
+		server.WithRedactor(redact))...)
 	m.Server(xds.Stats)
 	m.Log(s.logging.lines.Lost)
 	s.front.handshakes.Log = s.log

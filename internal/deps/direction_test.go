@@ -58,6 +58,7 @@ var direction = map[string]row{
 	"internal/pace":              {std: true, why: "says how long somebody waits, and has no clock"},
 	"internal/listen":            {ours: "internal/guard internal/shares", std: true, why: "opens what is listened on, and serves nothing"},
 	"internal/guard":             {std: true, why: "catches panics of whoever calls it"},
+	"internal/identity":          {ours: "access xds findings internal/protofile internal/envoyapi internal/secret internal/encoded", why: "says who somebody is, not what they may do"},
 	"internal/handshakes":        {ours: "internal/repeats internal/guard", why: "is told by credentials and net/http"},
 	"internal/tlsfiles":          {ours: "internal/secret internal/encoded", why: "reads files when clients connect, and serves nothing"},
 	"internal/encoded":           {why: "goes through bytes, and knows nothing of what they mean"},

@@ -1,0 +1,114 @@
+package identity
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+)
+
+// newKeys returns keys that were not read yet, and whether they are of a file.
+func newKeys(where string, log *slog.Logger) (k *Keys, file bool, err error) {
+	if !strings.Contains(where, "://") {
+		// A file costs little to read, and who takes a key out of it expects that at once.
+		return &Keys{where: where, read: fileReader(where), every: 5 * time.Second, least: time.Second, log: log}, true, nil
+	}
+	u, err := CheckURL(where)
+	if err != nil {
+		return nil, false, err
+	}
+	shown := *u
+	shown.RawQuery = "" // it may hold a secret
+	return &Keys{where: shown.String(), read: webReader(u), every: 5 * time.Minute, least: 10 * time.Second, log: log}, false, nil
+}
+
+// CheckURL returns what is wrong with the URL of a key set: keys that somebody on the way can
+// replace prove nothing, so plain text is for this machine only.
+func CheckURL(where string) (*url.URL, error) {
+	u, err := url.Parse(where)
+	if err != nil {
+		return nil, errors.New("--jwks: the URL is malformed")
+	}
+	switch {
+	case u.User != nil:
+		return nil, errors.New("--jwks: a URL with a user is not supported")
+	case u.Host == "":
+		return nil, errors.New("--jwks: the URL has no host")
+	case u.Scheme == "https", u.Scheme == "http" && local(u.Hostname()):
+		return u, nil
+	case u.Scheme == "http":
+		return nil, fmt.Errorf("--jwks: http://%s is plain text, in which keys can be replaced on their way: use https://, or a file", u.Host)
+	}
+	return nil, fmt.Errorf("--jwks: %q is not a scheme of key sets: give a file or an https:// URL", u.Scheme+"://")
+}
+
+func local(host string) bool {
+	ip := net.ParseIP(host)
+	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
+}
+
+func fileReader(path string) func(context.Context) ([]byte, error) {
+	return func(context.Context) ([]byte, error) {
+		info, err := os.Stat(path)
+		if err != nil {
+			return nil, fmt.Errorf("--jwks: %w", err)
+		}
+		if !info.Mode().IsRegular() { // a pipe might never end
+			return nil, fmt.Errorf("--jwks: %s is not a regular file", path)
+		}
+		f, err := os.Open(path)
+		if err != nil {
+			return nil, fmt.Errorf("--jwks: %w", err)
+		}
+		defer f.Close()
+		return bounded(f)
+	}
+}
+
+// webReader fetches a URL: a few redirects, none of them to plain text.
+func webReader(u *url.URL) func(context.Context) ([]byte, error) {
+	return func(ctx context.Context) ([]byte, error) {
+		tr := http.DefaultTransport.(*http.Transport).Clone()
+		tr.DisableKeepAlives = true // the next fetch is far away
+		tr.MaxResponseHeaderBytes = 64 << 10
+		c := http.Client{Transport: tr, Timeout: fetchTime, CheckRedirect: func(r *http.Request, via []*http.Request) error {
+			if _, err := CheckURL(r.URL.String()); err != nil || r.URL.Scheme != u.Scheme || len(via) > 3 {
+				return errors.New("it leads elsewhere, in plain text or too often")
+			}
+			return nil
+		}}
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+		if err != nil {
+			return nil, err
+		}
+		r.Header.Set("Accept", "application/jwk-set+json, application/json")
+		resp, err := c.Do(r)
+		if err != nil {
+			if e, ok := errors.AsType[*url.Error](err); ok {
+				err = e.Err // the rest repeats the URL, with its query
+			}
+			return nil, err
+		}
+		defer resp.Body.Close()
+		if resp.StatusCode != http.StatusOK {
+			return nil, fmt.Errorf("the answer is %d %s", resp.StatusCode, http.StatusText(resp.StatusCode))
+		}
+		return bounded(resp.Body)
+	}
+}
+
+// bounded reads all, if that is not too much.
+func bounded(r io.Reader) ([]byte, error) {
+	b, err := io.ReadAll(io.LimitReader(r, maxKeySet+1))
+	if err == nil && len(b) > maxKeySet {
+		err = fmt.Errorf("the key set has more than %d bytes", maxKeySet)
+	}
+	return b, err
+}

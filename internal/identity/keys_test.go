@@ -1,0 +1,269 @@
+package identity
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+)
+
+// within runs a test in a bubble, where time costs nothing.
+func within(t *testing.T, name string, f func(*testing.T)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { synctest.Test(t, f) })
+}
+
+func (t *Tokens) check(tt *testing.T, token, want string) {
+	tt.Helper()
+	_, err := t.Verify(tt.Context(), token, time.Now())
+	if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+		tt.Errorf("%v, want %q", err, want)
+	}
+}
+
+func TestRotation(t *testing.T) {
+	one, two, stranger := newSigner(t, "1", jose.ES256), newSigner(t, "2", jose.ES256), newSigner(t, "x", jose.ES256)
+	within(t, "SAFE-13 the token of a new key is taken as soon as the key is published", func(t *testing.T) {
+		i, log := &issuer{bytes: set(t, one.jwk())}, &book{}
+		tokens := i.tokens(log)
+		tokens.check(t, one.sign(t, good()), "")
+		i.has(set(t, one.jwk(), two.jwk()), nil)
+		time.Sleep(10 * time.Second)
+		tokens.check(t, two.sign(t, good()), "")
+		tokens.check(t, one.sign(t, good()), "")
+		i.has(set(t, two.jwk()), nil)
+		time.Sleep(10 * time.Second)
+		tokens.check(t, stranger.sign(t, good()), "does not have")
+		tokens.check(t, one.sign(t, good()), "does not have")
+		if i.count() != 3 || log.lines("keys of --jwks loaded") != 3 {
+			t.Error(i.count(), log.b.String())
+		}
+	})
+	within(t, "SAFE-13 what is of no use changes nothing, is told once, and is tried again", func(t *testing.T) {
+		i, log := &issuer{bytes: set(t, one.jwk())}, &book{}
+		tokens := i.tokens(log)
+		tokens.check(t, one.sign(t, good()), "")
+		i.has(nil, errors.New("no route"))
+		for range 3 {
+			time.Sleep(10 * time.Second)
+			tokens.check(t, stranger.sign(t, good()), "does not have")
+		}
+		i.has([]byte(`{"keys":[]}`), nil)
+		time.Sleep(10 * time.Second)
+		tokens.check(t, stranger.sign(t, good()), "does not have")
+		tokens.check(t, one.sign(t, good()), "")
+		if i.count() != 5 || log.lines("keeping the previous ones") != 2 || log.lines("no route") != 1 {
+			t.Error(i.count(), log.b.String())
+		}
+		i.has(set(t, two.jwk()), nil)
+		time.Sleep(10 * time.Second)
+		tokens.check(t, two.sign(t, good()), "")
+	})
+	within(t, "SAFE-13 strangers do not make it read the keys more often", func(t *testing.T) {
+		i := &issuer{bytes: set(t, one.jwk()), delay: time.Second}
+		tokens := i.tokens(&book{})
+		start := time.Now()
+		token := stranger.sign(t, good())
+		for time.Since(start) < time.Minute {
+			var all sync.WaitGroup
+			for range 20 {
+				all.Go(func() { tokens.check(t, token, "does not have") })
+			}
+			all.Wait()
+			time.Sleep(100 * time.Millisecond)
+		}
+		if n := i.count(); n > 7 {
+			t.Errorf("%d times in a minute", n)
+		}
+	})
+	within(t, "SAFE-13 an issuer that does not answer costs seconds", func(t *testing.T) {
+		i, log := &issuer{bytes: set(t, one.jwk()), delay: time.Hour}, &book{}
+		tokens := i.tokens(log)
+		start := time.Now()
+		_, err := tokens.Verify(t.Context(), one.sign(t, good()), time.Now())
+		if !errors.Is(err, ErrNoKeys) || time.Since(start) != fetchTime {
+			t.Error(err, time.Since(start))
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		time.Sleep(10 * time.Second)
+		if _, err = tokens.Verify(ctx, one.sign(t, good()), time.Now()); !errors.Is(err, ErrNoKeys) {
+			t.Error(err)
+		}
+		synctest.Wait()
+		time.Sleep(fetchTime)
+	})
+	within(t, "keys are read every now and then", func(t *testing.T) {
+		i := &issuer{err: errors.New("no route")}
+		tokens := i.tokens(&book{})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); tokens.Keys.Run(ctx) }()
+		time.Sleep(time.Minute + time.Second)
+		if n := i.count(); n != 6 {
+			t.Errorf("%d times while it has none", n)
+		}
+		i.has(set(t, one.jwk()), nil)
+		time.Sleep(21 * time.Minute)
+		if n := i.count(); n != 6+1+4 {
+			t.Errorf("%d times since", n-6)
+		}
+		cancel()
+		<-done
+	})
+}
+
+func TestKeySets(t *testing.T) {
+	s := newSigner(t, "k", jose.RS256).jwk()
+	private := newSigner(t, "private", jose.ES256)
+	small := jose.JSONWebKey{}
+	if err := small.UnmarshalJSON([]byte(`{"kty":"RSA","kid":"small","n":"` + strings.Repeat("q", 171) + `","e":"AQAB"}`)); err != nil {
+		t.Fatal(err)
+	}
+	oct := map[string]string{"kty": "oct", "kid": "o", "k": "AAAA"}
+	enc := s
+	enc.Use = "enc"
+	for name, tt := range map[string]struct {
+		set     []byte
+		keys    int
+		skipped string // all of it
+		err     string
+	}{
+		"good":                  {set(t, s), 1, "", ""},
+		"for encryption":        {set(t, s, enc), 1, "", ""},
+		"symmetric":             {set(t, oct, s), 1, `key 0 ("o"): it is symmetric`, ""},
+		"private":               {set(t, jose.JSONWebKey{Key: private.key, KeyID: "p"}, s), 1, `key 0 ("p"): it is private`, ""},
+		"short":                 {set(t, small, s), 1, `key 0 ("small"): an RSA key needs 2048 to 8192 bits, and has 10`, ""},
+		"of a kind of tomorrow": {set(t, map[string]string{"kty": "XYZ"}, s), 1, `key 0 (""): it is malformed, or of an unknown kind`, ""},
+		"no object":             {set(t, 7, "x", nil, s), 1, `malformed`, ""},
+		"symmetric alone":       {set(t, oct), 0, "", `has no key of use for signatures: key 0 ("o"): it is symmetric`},
+		"none":                  {[]byte(`{"keys":[]}`), 0, "", "has no key of use"},
+		"null":                  {[]byte(`null`), 0, "", "has no key of use"},
+		"an error page":         {[]byte(`<html>`), 0, "", "is not a JSON Web Key Set"},
+		"keys of no list":       {[]byte(`{"keys":{}}`), 0, "", "is not a JSON Web Key Set"},
+		"a point on no curve":   {[]byte(`{"keys":[{"kty":"EC","crv":"P-256","kid":"k","x":"AAAA","y":"AAAA"}]}`), 0, "", "malformed"},
+		"many":                  {[]byte(`{"keys":[` + strings.Repeat(`{},`, 100) + `{}]}`), 0, "", "has 101 keys: at most 100"},
+		"deep":                  {[]byte(strings.Repeat(`{"keys":[`, 100_000)), 0, "", "is not a JSON Web Key Set"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, skipped, err := parseKeys(tt.set)
+			if tt.err != "" {
+				if err == nil || !strings.Contains(err.Error(), tt.err) {
+					t.Errorf("%v, want %q", err, tt.err)
+				}
+				return
+			}
+			if err != nil || len(got.keys) != tt.keys || !strings.Contains(strings.Join(skipped, "\n"), tt.skipped) || (tt.skipped == "") != (len(skipped) == 0) {
+				t.Errorf("%v, %q, %v", got, skipped, err)
+			}
+		})
+	}
+}
+
+func discard() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+func TestFile(t *testing.T) {
+	one, two := newSigner(t, "1", jose.ES256), newSigner(t, "2", jose.EdDSA)
+	path := filepath.Join(t.TempDir(), "jwks.json")
+	if _, err := OpenKeys(t.Context(), path, discard()); err == nil || !strings.Contains(err.Error(), "no such file") {
+		t.Error(err)
+	}
+	if _, err := OpenKeys(t.Context(), filepath.Dir(path), discard()); err == nil || !strings.Contains(err.Error(), "is not a regular file") {
+		t.Error(err)
+	}
+	write := func(b []byte) {
+		if err := os.WriteFile(path, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(make([]byte, maxKeySet+1))
+	if _, err := OpenKeys(t.Context(), path, discard()); err == nil || !strings.Contains(err.Error(), "more than 1048576 bytes") {
+		t.Error(err)
+	}
+	write([]byte("{}"))
+	if _, err := OpenKeys(t.Context(), path, discard()); err == nil || !strings.Contains(err.Error(), "no key of use") {
+		t.Error(err)
+	}
+	write(set(t, one.jwk()))
+	k, err := OpenKeys(t.Context(), path, discard())
+	if err != nil {
+		t.Fatal(err)
+	}
+	tokens := &Tokens{Issuer: "https://issuer.example", Audiences: []string{"chancery"}, Keys: k}
+	tokens.check(t, one.sign(t, good()), "")
+	write(set(t, two.jwk()))
+	tokens.check(t, two.sign(t, good()), "")
+	tokens.check(t, one.sign(t, good()), "does not have")
+}
+
+func TestURL(t *testing.T) {
+	one := newSigner(t, "1", jose.ES256)
+	keys := set(t, one.jwk())
+	var asked atomic.Int32
+	var plain *httptest.Server
+	plain = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		switch r.URL.Path {
+		case "/good":
+			w.Write(keys)
+		case "/moved":
+			http.Redirect(w, r, plain.URL+"/good", http.StatusFound)
+		case "/loop":
+			http.Redirect(w, r, "/loop", http.StatusFound)
+		case "/away":
+			http.Redirect(w, r, "http://example.invalid/", http.StatusFound)
+		case "/endless":
+			for {
+				if _, err := w.Write(make([]byte, 1<<16)); err != nil {
+					return
+				}
+			}
+		default:
+			http.Error(w, "token=SECRET", http.StatusTeapot)
+		}
+	}))
+	defer plain.Close()
+	for path, want := range map[string]string{
+		"/good": "", "/good?token=SECRET": "", "/moved": "",
+		"/loop": "too often", "/away": "in plain text", "/endless": "more than 1048576 bytes", "/else": "the answer is 418 I'm a teapot",
+	} {
+		log := &book{}
+		k, err := OpenKeys(t.Context(), plain.URL+path, slog.New(slog.NewTextHandler(log, nil)))
+		if err != nil {
+			t.Error(path, err)
+			continue
+		}
+		tokens := &Tokens{Issuer: "https://issuer.example", Audiences: []string{"chancery"}, Keys: k}
+		_, err = tokens.Verify(t.Context(), one.sign(t, good()), time.Now())
+		if want == "" && err != nil || want != "" && !errors.Is(err, ErrNoKeys) || log.lines(want) == 0 || log.lines("SECRET") > 0 {
+			t.Error(path, err, log.b.String())
+		}
+	}
+	if n := asked.Load(); n > 12 {
+		t.Errorf("%d requests", n)
+	}
+	for url, want := range map[string]string{
+		"http://issuer.example/keys":      "is plain text",
+		"https://u:p@issuer.example/":     "a user is not supported",
+		"ftp://issuer.example/":           `"ftp://" is not a scheme`,
+		"https:///keys":                   "has no host",
+		"https://issuer.example:x/":       "is malformed",
+		"http://localhost.evil.example/":  "is plain text",
+		"http://127.0.0.1.evil.example/x": "is plain text",
+	} {
+		if _, err := OpenKeys(t.Context(), url, discard()); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "u:p") {
+			t.Errorf("%s: %v, want %q", url, err, want)
+		}
+	}
+}

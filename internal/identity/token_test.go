@@ -1,0 +1,174 @@
+package identity
+
+import (
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+)
+
+func TestGoodTokens(t *testing.T) {
+	for _, alg := range []jose.SignatureAlgorithm{jose.RS256, jose.PS512, jose.ES256, jose.ES384, jose.EdDSA} {
+		s := newSigner(t, "k1", alg)
+		i := &issuer{bytes: set(t, newSigner(t, "k0", jose.ES256).jwk(), s.jwk())}
+		tokens := i.tokens(&book{})
+		end := time.Now().Add(time.Hour).Truncate(time.Second)
+		got, err := tokens.Verify(t.Context(), s.sign(t, good(claims{"aud": []string{"other", "xds"}, "exp": end.Unix(), "nbf": time.Now().Unix(), "iat": time.Now().Unix(), "team": "a"})), time.Now())
+		if err != nil {
+			t.Errorf("SAFE-13 %s: %v", alg, err)
+			continue
+		}
+		if got.Subject != "edge-1" || got.Claims["team"] != "a" || !got.Expires.Equal(end.Add(leeway)) {
+			t.Errorf("%s: %+v", alg, got)
+		}
+	}
+	t.Run("SAFE-13 a token without a key id is tried with the keys of its algorithm", func(t *testing.T) {
+		s := newSigner(t, "k1", jose.ES256)
+		i := &issuer{bytes: set(t, newSigner(t, "k0", jose.ES256).jwk(), newSigner(t, "r", jose.RS256).jwk(), s.jwk())}
+		s.id = ""
+		if _, err := i.tokens(&book{}).Verify(t.Context(), s.sign(t, good()), time.Now()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Whatever is wrong with a token, it is refused with the reason, and nothing of it is told.
+func TestBadTokens(t *testing.T) {
+	s, other, rsaKey := newSigner(t, "k1", jose.ES256), newSigner(t, "k1", jose.ES256), newSigner(t, "rsa", jose.RS256)
+	i := &issuer{bytes: set(t, s.jwk(), rsaKey.jwk())}
+	tokens := i.tokens(&book{})
+	ok := s.sign(t, good())
+	parts := strings.Split(ok, ".")
+	der, err := x509.MarshalPKIXPublicKey(rsaKey.key.Public())
+	if err != nil {
+		t.Fatal(err)
+	}
+	public := pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})
+	body, _ := json.Marshal(good())
+	embedded, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: other.key, KeyID: "k1"}}, &jose.SignerOptions{EmbedJWK: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, _ := embedded.Sign(body)
+	withOwn, _ := o.CompactSerialize()
+	now := time.Now()
+	marker := "MARKER"
+	for name, tt := range map[string]struct{ token, want string }{
+		"no algorithm":               {part(`{"alg":"none","kid":"k1"}`) + "." + parts[1] + ".", `the algorithm "none"`},
+		"no algorithm, in capitals":  {part(`{"alg":"nOnE"}`) + "." + parts[1] + "." + parts[2], `the algorithm "nOnE"`},
+		"HS256 with the public key":  {signed(t, jose.HS256, public, "rsa", body), `the algorithm "HS256"`},
+		"HS256 with its DER":         {signed(t, jose.HS256, der, "rsa", body), `the algorithm "HS256"`},
+		"an algorithm of nobody":     {part(`{"alg":"`+strings.Repeat("x", 1000)+`"}`) + ".e30.", `the algorithm "xxx`},
+		"another key of that id":     {other.sign(t, good()), `not of the issuer's key "k1"`},
+		"a key of its own":           {withOwn, `not of the issuer's key "k1"`},
+		"an algorithm of other keys": {signed(t, jose.RS256, rsaKey.key, "k1", body), `which the issuer does not have for RS256`},
+		"an unknown key":             {newSigner(t, "k9", jose.ES256).sign(t, good()), `the key "k9", which the issuer does not have`},
+		"an unknown key, long":       {newSigner(t, strings.Repeat("k", 1000), jose.ES256).sign(t, good()), `…", which the issuer does not have`},
+		"control bytes in its key":   {newSigner(t, "\x1b[31m\n", jose.ES256).sign(t, good()), `the key "\x1b[31m\n", which`},
+		"expired":                    {s.sign(t, good(claims{"exp": now.Add(-time.Minute).Unix()})), "expired at 20"},
+		"never expires":              {s.sign(t, good(claims{"exp": nil})), "never expires"},
+		"expires at a text":          {s.sign(t, good(claims{"exp": "tomorrow"})), "its claims are not"},
+		"expires out of range":       {s.sign(t, good(claims{"exp": 1e300})), "its claims are not"},
+		"not yet valid":              {s.sign(t, good(claims{"nbf": now.Add(time.Hour).Unix()})), "is not valid before 20"},
+		"not valid for ages":         {s.sign(t, good(claims{"nbf": 1e17})), "is not valid before a time out of range"},
+		"from the future":            {s.sign(t, good(claims{"iat": now.Add(time.Hour).Unix()})), "from the future"},
+		"another audience":           {s.sign(t, good(claims{"aud": []string{"vault"}})), `for another audience (aud): this server is "chancery, xds"`},
+		"no audience":                {s.sign(t, good(claims{"aud": nil})), "for another audience"},
+		"an audience of numbers":     {s.sign(t, good(claims{"aud": 7})), "its claims are not"},
+		"another issuer":             {s.sign(t, good(claims{"iss": "https://issuer.example/"})), `not of the issuer "https://issuer.example"`},
+		"no subject":                 {s.sign(t, good(claims{"sub": nil})), "no subject"},
+		"a subject that is a list":   {s.sign(t, good(claims{"sub": []string{"a"}})), "its claims are not"},
+		"huge":                       {s.sign(t, good(claims{"x": strings.Repeat("x", maxToken)})), "at most 8192 are allowed"},
+		"huge and no token":          {strings.Repeat(".", 1<<20), "has 1048576 bytes: at most 8192"},
+		"claims that are a list":     {signed(t, jose.ES256, s.key, "k1", []byte(`[]`)), "its claims are not"},
+		"claims that are null":       {signed(t, jose.ES256, s.key, "k1", []byte(`null`)), "not of the issuer"},
+		"deep claims":                {signed(t, jose.ES256, s.key, "k1", []byte(strings.Repeat(`{"a":`, 700)+"1"+strings.Repeat("}", 700))), "the token "},
+		"a claim twice":              {signed(t, jose.ES256, s.key, "k1", []byte(`{"iss":"x","iss":"https://issuer.example","aud":"chancery","sub":"a","exp":99999999999}`)), "its claims are not"},
+		"empty":                      {"", "malformed"},
+		"words":                      {marker, "malformed"},
+		"points":                     {"..", `the algorithm ""`},
+		"points and header":          {part(`{"alg":"ES256"}`) + "..", "token"},
+		"not base64":                 {parts[0] + "." + parts[1] + ".%%%", "malformed"},
+		"padded base64":              {ok + "==", "malformed"},
+		"header that is no JSON":     {part(marker) + "." + parts[1] + "." + parts[2], "malformed"},
+		"header with unknown crit":   {part(`{"alg":"ES256","kid":"k1","crit":["`+marker+`"],"`+marker+`":1}`) + "." + parts[1] + "." + parts[2], "the token"},
+		"a point in front":           {"." + ok, "malformed"},
+		"encrypted":                  {"a.b.c.d.e", "is encrypted (JWE)"},
+		"JSON instead of compact":    {`{"payload":"` + parts[1] + `","protected":"` + parts[0] + `","signature":"` + parts[2] + `"}`, "malformed"},
+		"no signature":               {parts[0] + "." + parts[1] + ".", "signature is wrong"},
+		"the signature of another":   {parts[0] + "." + part(`{"sub":"`+marker+`"}`) + "." + parts[2], "signature is wrong"},
+	} {
+		t.Run("SAFE-13 "+name, func(t *testing.T) {
+			start := time.Now()
+			got, err := tokens.Verify(t.Context(), tt.token, now)
+			took := time.Since(start)
+			refused := &Refused{}
+			if got != nil || !errors.As(err, &refused) || !strings.Contains(err.Error(), tt.want) {
+				t.Fatalf("%v, %v; want a refusal with %q", got, err, tt.want)
+			}
+			if n := len(err.Error()); n > 300 || strings.Contains(err.Error(), marker) || len(parts[2]) > 0 && strings.Contains(err.Error(), parts[2]) {
+				t.Errorf("it tells too much: %v", err)
+			}
+			if took > time.Second {
+				t.Errorf("it took %v", took)
+			}
+		})
+	}
+	if _, err := tokens.Verify(t.Context(), ok, now); err != nil {
+		t.Errorf("the good one: %v", err)
+	}
+	if n := i.count(); n > 2 {
+		t.Errorf("the keys were read %d times", n)
+	}
+}
+
+func TestBearer(t *testing.T) {
+	for _, tt := range []struct {
+		values []string
+		token  string
+		fails  bool
+	}{
+		{nil, "", false},
+		{[]string{"Bearer a.b.c"}, "a.b.c", false},
+		{[]string{" bearer  a.b.c "}, "a.b.c", false},
+		{[]string{"Bearer"}, "", true},
+		{[]string{"Bearer "}, "", true},
+		{[]string{""}, "", true},
+		{[]string{"Basic dTpw"}, "", true},
+		{[]string{"a.b.c"}, "", true},
+		{[]string{"Bearer a", "Bearer b"}, "", true},
+	} {
+		token, err := Bearer(tt.values)
+		if token != tt.token || (err != nil) != tt.fails || err != nil && strings.Contains(err.Error(), "dTpw") {
+			t.Errorf("SAFE-13 %q: %q, %v", tt.values, token, err)
+		}
+	}
+}
+
+// A token of whatever bytes is refused, and nothing more happens.
+func FuzzVerify(f *testing.F) {
+	s := newSigner(f, "k1", jose.ES256)
+	i := &issuer{bytes: set(f, s.jwk())}
+	tokens := i.tokens(&book{})
+	ok := s.sign(f, good())
+	f.Add(ok)
+	f.Add(part(`{"alg":"none"}`) + ".e30.")
+	f.Add(part(`{"alg":"ES256","jwk":{}}`) + ".e30.AAAA")
+	f.Add(part(`{"alg":"ES256","x5c":["AAAA"],"crit":["b64"],"b64":false}`) + ".e30.AAAA")
+	f.Add("....")
+	f.Fuzz(func(t *testing.T, token string) {
+		got, err := tokens.Verify(t.Context(), token, time.Now())
+		if err == nil && token != ok && !strings.HasPrefix(token, ok[:strings.LastIndex(ok, ".")]) {
+			t.Fatal(fmt.Sprint(got), token)
+		}
+		if err != nil && len(err.Error()) > 300 {
+			t.Error(err)
+		}
+	})
+}

@@ -30,10 +30,10 @@ type Resource struct {
 
 // A Side is what is compared: resources by group, type and name.
 type Side struct {
-	types     *envoyapi.Types
-	finder    *secret.Finder
-	all       map[key]Resource
-	redacted  bool // it comes from who shows no secrets
+	types    *envoyapi.Types
+	finder   *secret.Finder
+	all      map[key]Resource
+	redacted bool // it comes from who shows no secrets
 }
 
 type key struct{ group, url, name string }
@@ -101,7 +101,11 @@ func Sides(a, b *Side) (all []Difference) {
 		if was.sum == is.sum {
 			continue
 		}
-		if d.Fields = fields(b.types, was.shown, is.shown); len(d.Fields) == 0 {
+		x, y := was.shown, is.shown
+		if (a.redacted || b.redacted) && is.Type.Is(xds.Endpoint) && x != nil && y != nil {
+			x, y = asDumped(x), asDumped(y)
+		}
+		if d.Fields = fields(b.types, x, y); len(d.Fields) == 0 {
 			if !was.hidden && !is.hidden || a.redacted || b.redacted {
 				continue // it is encoded in another way, or nobody can say
 			}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -104,8 +105,18 @@ func cannedServer(t testing.TB) string {
 	answer("GET /api/v1/resources/CDS", more)
 	answer("GET /api/v1/resources", served(cds...))
 	answer("GET /api/v1/resources/RDS", served())
+	for _, r := range [][]string{{"LDS/in", "RDS/r", "RDS/r2"}, {"RDS/r", "CDS/pay", "CDS/no\"\x1b[2J"}, {"RDS/r2", "CDS/pay"}, {"EDS/pay"}} {
+		typ, name, _ := strings.Cut(r[0], "/")
+		one := adminapi.ServedResource{Resource: adminapi.Resource{Type: typ, Name: name, Place: name + ".yaml:1:1"}, Group: "default"}
+		for _, ref := range r[1:] {
+			typ, name, _ := strings.Cut(ref, "/")
+			one.Refs = append(one.Refs, adminapi.Resource{Type: typ, Name: name})
+		}
+		answer("GET /api/v1/resources/"+r[0], served(one, one))
+	}
 	pay := cds[0]
 	pay.Body = json.RawMessage(`{"name":"pay","connect_timeout":"1s","lb_policy":"ROUND_ROBIN","note":"yes"}`)
+	pay.Refs = []adminapi.Resource{{Type: "EDS", Name: "pay"}}
 	answer("GET /api/v1/resources/CDS/pay", served(pay))
 	mux.HandleFunc("GET /api/v1/resources/{type}/{name}", func(w http.ResponseWriter, r *http.Request) {
 		no(w, http.StatusNotFound, fmt.Sprintf("no file has %s %q", r.PathValue("type"), r.PathValue("name")), `did you mean "pay"?`)

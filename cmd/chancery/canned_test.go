@@ -234,7 +234,7 @@ func cannedEvents() []adminapi.Event {
 	at := time.Date(2026, 11, 24, 12, 1, 7, 870_000_000, time.UTC)
 	return []adminapi.Event{
 		{ID: 1, At: at, Kind: "connect", Node: "edge-7d9f-x2", Peer: "10.1.2.3:51234", Stream: 41, Text: "ADS delta, envoy 1.40.0, group edge"},
-		{ID: 2, At: at, Kind: "commit", Text: "revision 413: 1 set, 1 removed"},
+		{ID: 2, At: at, Kind: "commit", Version: "413", Count: 1, Removed: 1},
 		{ID: 3, At: at, Kind: "send", Node: "edge-7d9f-x2", Type: "RDS", Version: "77b0e911", Nonce: "42", Resources: []adminapi.Resource{{Type: "RDS", Name: "ingress-v2"}}, Count: 1},
 		{ID: 4, At: at, Kind: "nack", Node: "edge-7d9f-x2", Type: "RDS", Version: "77b0e911", Nonce: "42", Took: "7ms", Text: "Only a single wildcard domain is permitted\nin route ingress-v2", Resources: []adminapi.Resource{{Type: "RDS", Name: "ingress-v2", Place: "config/routes.yaml:9:1"}}, Count: 1},
 		{ID: 9, At: at, Kind: "ack", Node: hostile, Type: "EDS", Version: "1", Nonce: "7", Count: 1000, Removed: 2, Missed: 4},

@@ -12,10 +12,14 @@ import (
 )
 
 // The packages whose effects are listed.
-var watched = []string{"xds", "protocol", "protocol/protocoltest", "store", "wire", "server", "lazy", "rest", "xds/xdstest", "internal/envoyapi", "refs", "internal/refs", "internal/validate", "internal/protofile", "internal/export", "internal/importer", "internal/guard", "internal/repeats", "internal/shares", "internal/pace", "internal/unfinished", "internal/backlog", "groups", "groups/cel"}
+var watched = []string{"xds", "protocol", "protocol/protocoltest", "store", "wire", "server", "lazy", "rest", "xds/xdstest", "internal/envoyapi", "refs", "internal/refs", "internal/validate", "internal/protofile", "internal/export", "internal/importer", "internal/guard", "internal/repeats", "internal/shares", "internal/pace", "internal/unfinished", "internal/backlog", "groups", "groups/cel", "internal/csds"}
 
 // Every effect they have, by package, declaration and kind, and why it is there.
 var effects = map[string]string{
+	"internal/csds Service once":       "looks messages up when the first request has come",
+	"internal/csds answer.ask clock":   "how long clients that say nothing have held up an answer",
+	"internal/csds writer.Write clock": "until when a client has to take it",
+
 	"xds Table mutex":  "shares Changes between streams; held for memory only",
 	"xds Changes once": "a response's body is encoded once for all streams",
 

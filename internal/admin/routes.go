@@ -76,7 +76,7 @@ func (s *Server) Handler(at net.Addr) http.Handler {
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		refuse(w, missing("", "there is no such path", "/ lists the paths"))
 	})
-	return s.gate(at, mux)
+	return s.gate(at, s.either(mux))
 }
 
 // guarded has a panic end one request only.

@@ -3,7 +3,6 @@ package csds
 import (
 	"context"
 	"net/http"
-	"strings"
 	"time"
 
 	"google.golang.org/grpc"
@@ -21,16 +20,8 @@ const (
 	life       = time.Hour        // of a call
 )
 
-// IsGRPC reports whether a request is one of gRPC. No web page can send one to another server
-// unasked: its content type is none that a page may set.
-func IsGRPC(r *http.Request) bool {
-	kind := r.Header.Get("Content-Type")
-	return r.ProtoMajor == 2 && r.Method == http.MethodPost &&
-		(kind == "application/grpc" || strings.HasPrefix(kind, "application/grpc+") || strings.HasPrefix(kind, "application/grpc;"))
-}
-
-// GRPC returns a handler of requests of gRPC ([IsGRPC]), on a server that speaks HTTP/2: it serves
-// the service, and reflection, which tells tools such as grpcurl its messages. Who may ask is for
+// GRPC returns a handler of requests of gRPC, on a server that speaks HTTP/2: it serves the
+// service, and reflection, which tells tools such as grpcurl its messages. Who may ask is for
 // its caller to decide.
 func (s *Service) GRPC() http.Handler {
 	g := grpc.NewServer(grpc.MaxRecvMsgSize(maxRequest))

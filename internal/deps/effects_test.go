@@ -79,6 +79,8 @@ var effects = map[string]string{
 	"server Server.event clock":        "since when a node refuses a type",
 	"server Server.logRecovered clock": "the same",
 	"server Server.logLeft clock":      "since when a client was connected",
+	"server texts mutex":               "how long it took to look for secrets in texts, for all streams; held for memory only",
+	"server texts.look clock":          "how long that takes",
 	"server lru mutex":                 "what polls were told, and what nodes refused, for all streams",
 	"server Server.Poll clock":         "since when a poll is open",
 	"server Poll.session clock":        "the time a session is told",

@@ -46,10 +46,9 @@ type identifying struct {
 }
 
 func (i *identifying) flags(f *pflag.FlagSet) {
-	f.StringVar(&i.access, "access", "", "`FILE` with the rules which client may be which node and see what (access.yaml); \"any\": clients may be any node; default: with --client-ca or --jwt-issuer, the node id must be a name in the client's certificate or token")
+	f.StringVar(&i.access, "access", "", "`FILE` with rules that say which clients may be which nodes; any: every client may be every node; without it, with --client-ca or --jwt-issuer, the node id must be a name in the client's certificate or token")
 	f.StringVar(&i.issuer, "jwt-issuer", "", "`ISSUER` (iss) whose tokens clients may show (Authorization: Bearer TOKEN); needs --jwt-audience and --jwks")
 	f.StringSliceVar(&i.audiences, "jwt-audience", nil, "`AUDIENCE` (aud) that tokens must be for; may be repeated")
-	f.Lookup("jwt-audience").DefValue = ""
 	f.StringVar(&i.jwks, "jwks", "", "`FILE` or https:// URL with the issuer's public keys (JSON Web Key Set)")
 }
 
@@ -164,6 +163,9 @@ func (i *identifying) denied(ctx context.Context, who access.Identity, node *xds
 	attrs := []any{"identity", cmp.Or(shown(who.String()), "none"), "node", id, "peer", from, "code", code.String(), "error", why.Error()}
 	if why.Place != "" {
 		attrs = append(attrs, "rule", why.Place)
+	}
+	if i.access == "" {
+		attrs = append(attrs, "hint", "--access names rules, or is \"any\"")
 	}
 	tell := func(more ...any) {
 		i.log.Warn("client denied: its identity may not be this node", append(attrs, more...)...)

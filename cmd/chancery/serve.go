@@ -99,6 +99,10 @@ the file, 0660, decides who may connect. Secrets, in resources of any type, are 
 to other machines only over TLS and only to clients with certificates (--client-ca),
 unless --insecure-secrets is given.
 
+With --client-ca a client may only be the node that its certificate names: by a DNS
+name, a URI, or the last segment of its SPIFFE ID. Rules (--access FILE) can say
+otherwise; --access any allows any node (docs/operations.md#who-clients-are).
+
 An environment variable can replace each flag: CHANCERY_LISTEN for --listen,
 CHANCERY_MAX_FILE for --max-file. If both are given, the flag is used. A SIZE is a
 number of bytes, or a number with a unit: 67108864, 64MiB, 64MB.

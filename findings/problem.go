@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"strings"
+
+	"github.com/chancery-xds/chancery/internal/printable"
 )
 
 // A Pos is a place in a file, counted from 1; the zero Pos is no place.
@@ -37,6 +39,8 @@ func Count(problems []Problem) int {
 func (p Problem) Coded() Code { return cmp.Or(p.Code, Other) }
 
 // Error returns the problem in one line: file:line:column: group edge: path: message (hint).
+// Bytes that would move a terminal's cursor, and marks that turn text, are escaped: names of
+// files and groups are somebody else's.
 func (p Problem) Error() string {
 	var b strings.Builder
 	b.WriteString(p.File)
@@ -60,7 +64,7 @@ func (p Problem) Error() string {
 	if p.Hint != "" {
 		b.WriteString(" (" + p.Hint + ")")
 	}
-	return b.String()
+	return printable.Line(b.String())
 }
 
 // Text returns the problem, what may be shown of the line it stands in, and a caret
@@ -72,12 +76,12 @@ func (p Problem) Text() string {
 	prefix := fmt.Sprintf("%5d | ", p.Pos.Line)
 	// The caret stands where the column does, tabs and wide text notwithstanding.
 	var pad strings.Builder
-	for _, r := range string([]rune(p.Excerpt)[:p.Caret]) {
+	for _, r := range printable.Lines(string([]rune(p.Excerpt)[:p.Caret])) {
 		if r == '\t' {
 			pad.WriteRune('\t')
 		} else {
 			pad.WriteByte(' ')
 		}
 	}
-	return fmt.Sprintf("%s\n%s%s\n%s%s^", p.Error(), prefix, p.Excerpt, strings.Repeat(" ", len(prefix)), pad.String())
+	return fmt.Sprintf("%s\n%s%s\n%s%s^", p.Error(), prefix, printable.Lines(p.Excerpt), strings.Repeat(" ", len(prefix)), pad.String())
 }

@@ -78,6 +78,19 @@ func (r *rule) join(b *strings.Builder, q *query, between string) {
 	}
 }
 
+// Rule returns what the rule of a group asks for, and its place; "" if no node gets the group by
+// itself, or if there is no such group.
+func (r *Rules) Rule(group string) (text string, at Place) {
+	for i := range r.groups {
+		if g := &r.groups[i]; g.name == group && g.rule != nil {
+			var b strings.Builder
+			g.rule.say(&b, nil)
+			return b.String(), g.rule.place
+		}
+	}
+	return "", Place{}
+}
+
 // String returns ` is "edge"`, or ` is like "edge-*"`.
 func (v *value) String() string {
 	switch other := v.other.(type) {

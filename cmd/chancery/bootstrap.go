@@ -94,6 +94,7 @@ func client(name, short, long, example string, write func(bootstrap.Options) ([]
 		f.BoolVar(&o.PerType, "per-type", false, "use one stream for each type instead of one for all (ADS); then no resource may contain ads: {}")
 		f.BoolVar(&o.REST, "rest", false, "poll over REST-JSON instead of gRPC; --server is the address of the server's --rest-listen; no resource may contain ads: {}")
 		f.StringVar(&o.Admin, "admin", bootstrap.DefaultAdmin, "`IP:PORT` or unix:///PATH of Envoy's admin interface")
+		envoyAdmin(f)
 		f.StringVar(&from, "from", "", "`FILE` with a bootstrap, such as chancery import writes: all of it is kept, except the server that resources come from; --node, --cluster and --admin replace its own values if they are given")
 		setFlag(f, &sets)
 	}

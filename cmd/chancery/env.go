@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"regexp"
@@ -20,18 +21,30 @@ func variable(flag string) string {
 	return prefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
+// ownVariable is the annotation of a flag whose variable is not that of its name, since a flag of
+// other commands has the same name and means something else.
+const ownVariable = "variable"
+
+// envoyAdmin says that a flag --admin is of an Envoy: that of other commands is of the server.
+func envoyAdmin(f *pflag.FlagSet) { annotate(f.Lookup("admin"), ownVariable, prefix+"ENVOY_ADMIN") }
+
+// variableOf is the environment variable of a flag.
+func variableOf(f *pflag.Flag) string {
+	return cmp.Or(annotation(f, ownVariable), variable(f.Name))
+}
+
 // bind gives each flag that is not on the command line the value of its
 // variable. An empty variable is none. Variables of no flag are passed over, since
 // there may be others of that name, but a slip of the pen is told.
 func bind(cmd *cobra.Command, _ []string) error {
 	var first error
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
-		value := os.Getenv(variable(f.Name))
+		value := os.Getenv(variableOf(f))
 		if f.Changed || value == "" || f.Name == "help" || first != nil {
 			return
 		}
 		if err := cmd.Flags().Set(f.Name, value); err != nil {
-			first = fmt.Errorf("environment variable %s: %w", variable(f.Name), wrongValue(err))
+			first = fmt.Errorf("environment variable %s: %w", variableOf(f), wrongValue(err))
 		}
 	})
 	for _, slip := range slips(cmd, os.Environ()) {
@@ -50,11 +63,11 @@ func slips(cmd *cobra.Command, environ []string) (warnings []string) {
 	all := map[string]bool{}
 	for _, c := range append(cmd.Root().Commands(), cmd) {
 		for _, below := range append(c.Commands(), c) {
-			below.Flags().VisitAll(func(f *pflag.Flag) { all[variable(f.Name)] = true })
+			below.Flags().VisitAll(func(f *pflag.Flag) { all[variableOf(f)] = true })
 		}
 	}
 	var own []string // without the prefix, in which nobody errs
-	cmd.Flags().VisitAll(func(f *pflag.Flag) { own = append(own, strings.TrimPrefix(variable(f.Name), prefix)) })
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { own = append(own, strings.TrimPrefix(variableOf(f), prefix)) })
 	for _, entry := range slices.Sorted(slices.Values(environ)) {
 		name, value, _ := strings.Cut(entry, "=")
 		if !strings.HasPrefix(name, prefix) || value == "" || all[name] || ofKubernetes.MatchString(name) {

@@ -118,6 +118,7 @@ be written; 2 wrong usage.`,
 	f.Lookup("node").DefValue = "" // the same help everywhere
 	f.StringVar(&e.client.Cluster, "cluster", "", "`NAME` of the node's cluster, such as the service that Envoy belongs to")
 	f.StringVar(&e.client.Admin, "admin", bootstrap.DefaultAdmin, "`IP:PORT` or unix:///PATH of Envoy's admin interface")
+	envoyAdmin(f)
 	f.BoolVar(&e.load.AllowMassDelete, "allow-mass-delete", false, "allow a reload to remove more than half of the resources of a type, and an empty DIR to remove all")
 	setFlag(f, &e.sets)
 	sizeVar(f, &e.load.MaxFile, "max-file", 64<<20, "maximum `SIZE` of a file in DIR")

@@ -15,9 +15,12 @@ import (
 
 // Exit codes.
 const (
-	ok     = 0
-	failed = 1 // it was asked for rightly and could not be done
-	misuse = 2 // unknown flags, missing arguments
+	ok       = 0
+	failed   = 1   // it was asked for rightly and could not be done, or the answer is no
+	misuse   = 2   // unknown flags, missing arguments
+	noServer = 3   // of commands that ask a server: none answers, or it lets nobody in
+	notFound = 4   // the same: what was asked for does not exist
+	timedOut = 124 // what was waited for has not come; as timeout(1) says it
 )
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
@@ -36,14 +39,15 @@ An environment variable can replace each flag: CHANCERY_LISTEN for --listen. If
 both are given, the flag is used.`,
 		Example: `  chancery check ./config
   chancery serve ./config
-  chancery bootstrap envoy | envoy -c /dev/fd/0`,
+  chancery bootstrap envoy | envoy -c /dev/fd/0
+  chancery status`,
 		PersistentPreRunE: bind,
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 	}
 	root.SetFlagErrorFunc(wrongFlag)
 	serve := serveCommand()
-	root.AddCommand(serve, checkCommand(), previewCommand(), importCommand(), reloadCommand(), exportCommand(), bootstrapCommand(), healthCommand(), versionCommand(), packagingCommand(), limitsTopic(serve))
+	root.AddCommand(serve, statusCommand(), getCommand(), explainCommand(), waitCommand(), watchCommand(), graphCommand(), bugreportCommand(), checkCommand(), previewCommand(), importCommand(), reloadCommand(), exportCommand(), bootstrapCommand(), healthCommand(), versionCommand(), packagingCommand(), limitsTopic(serve))
 	versionFlag(root)
 	completions(root)
 	strict(root)
@@ -54,13 +58,17 @@ both are given, the flag is used.`,
 	if err == nil {
 		return ok
 	}
-	if errors.Is(err, errFindings) {
+	if errors.Is(err, errFindings) || errors.Is(err, errNo) {
 		return failed
 	}
 	last := backlog.New(stderr, maxWaiting, nil) // of the program, which waits for no reader either
 	defer last.Close(lastLines)
 	fmt.Fprintln(last, "chancery: error:", err)
 	f, is := errors.AsType[failure](err)
+	code := failed
+	if o, of := errors.AsType[outcome](err); of {
+		f, is, code = o.failure, true, o.code
+	}
 	if !is {
 		fmt.Fprintf(last, "chancery: hint: see %s --help\n", cmd.CommandPath())
 		return misuse
@@ -68,7 +76,7 @@ both are given, the flag is used.`,
 	if f.hint != "" {
 		fmt.Fprintln(last, "chancery: hint:", f.hint)
 	}
-	return failed
+	return code
 }
 
 // A failure is an error of doing what was asked, as opposed to an error in how
@@ -79,3 +87,12 @@ type failure struct {
 }
 
 func (f failure) Unwrap() error { return f.error }
+
+// An outcome is a failure with an exit code of its own.
+type outcome struct {
+	failure
+	code int
+}
+
+// errNo ends a command whose answer is no, and is printed already.
+var errNo = errors.New("the answer is no")

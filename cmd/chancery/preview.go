@@ -16,6 +16,7 @@ import (
 	"github.com/chancery-xds/chancery/groups"
 	"github.com/chancery-xds/chancery/groups/cel"
 	"github.com/chancery-xds/chancery/internal/envoyapi"
+	"github.com/chancery-xds/chancery/internal/printable"
 	"github.com/chancery-xds/chancery/internal/protofile"
 	"github.com/chancery-xds/chancery/source/dir"
 	"github.com/chancery-xds/chancery/store"
@@ -232,7 +233,7 @@ func writeJSON(w io.Writer, p *preview) error {
 
 func writeNames(w io.Writer, p *preview) error {
 	for _, r := range p.Resources {
-		if _, err := fmt.Fprintf(w, "%s/%s\n", r.Type, r.Name); err != nil {
+		if _, err := fmt.Fprintf(w, "%s/%s\n", r.Type, printable.Line(r.Name)); err != nil {
 			return err
 		}
 	}
@@ -248,10 +249,10 @@ func writeTable(out io.Writer, p *preview) error {
 		fmt.Fprintln(w, "GROUP\tWHY\tRULE")
 	}
 	for _, g := range p.Groups {
-		fmt.Fprintf(w, "%s\t%s\t%s\n", g.Name, g.Why, cmp.Or(g.Place, "-"))
+		fmt.Fprintf(w, "%s\t%s\t%s\n", printable.Line(g.Name), printable.Line(g.Why), printable.Line(cmp.Or(g.Place, "-")))
 	}
 	for _, n := range p.Notes {
-		fmt.Fprintln(w, "note:", n)
+		fmt.Fprintln(w, "note:", printable.Line(n))
 	}
 	if p.Refused {
 		return w.Flush()
@@ -270,7 +271,7 @@ func writeTable(out io.Writer, p *preview) error {
 		if len(r.Hides) > 0 {
 			group += " (hides " + strings.Join(r.Hides, ", ") + ")"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%s\n", r.Type, r.Name, group, r.Bytes, r.Version, r.Place)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%s\n", r.Type, printable.Line(r.Name), printable.Line(group), r.Bytes, printable.Line(r.Version), printable.Line(r.Place))
 	}
 	return w.Flush()
 }

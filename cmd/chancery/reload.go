@@ -13,63 +13,61 @@ import (
 
 	"github.com/chancery-xds/chancery/internal/control"
 	"github.com/chancery-xds/chancery/internal/lastgood"
+	"github.com/chancery-xds/chancery/internal/printable"
 )
 
 func reloadCommand() *cobra.Command {
 	var root string
 	var approve bool
 	var timeout time.Duration
+	var a asking
 	cmd := &cobra.Command{
-		Use:   "reload DIR",
+		Use:   "reload [DIR]",
 		Short: "Make a running server load its directory again",
-		Long: `Reload asks the server that serves DIR to load its files now, waits for the
-result, and prints it. Use it with --allow-mass-delete to allow, once, a removal
-that the server has rejected.
+		Long: `Reload asks a server to load its files now, waits for the result, and prints it. Use
+it with --allow-mass-delete to allow, once, a removal that the server has rejected.
 
-The server must run on this machine, as the same user and with the same
---state-dir; with --state-dir "" reload finds it by a folder in $XDG_RUNTIME_DIR or
-$TMPDIR. After --timeout the command no longer waits; the server may still load
-the files.
+Without DIR it asks the server whose admin API is at --admin.
 
-Exit codes: 0 loaded; 1 not loaded, or not known, with the reason; 2 wrong usage.`,
-		Example: `  chancery reload /etc/chancery
+With DIR it asks the server that serves DIR. This server must run on this machine, as
+the same user and with the same --state-dir; with --state-dir "" reload finds it by a
+folder in $XDG_RUNTIME_DIR or $TMPDIR.
+
+After --timeout the command no longer waits; the server may still load the files.
+
+Exit codes: 0 loaded; 1 not loaded, or not known, with the reason; 2 wrong usage; 3 no
+server answers at --admin, or it lets nobody in.`,
+		Example: `  chancery reload
+  chancery reload /etc/chancery
   chancery reload /etc/chancery --allow-mass-delete`,
 		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return fmt.Errorf("reload needs the one directory that is served, not %d", len(args))
+			if len(args) > 1 {
+				return fmt.Errorf("reload takes the one directory that is served, not %d", len(args))
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if root == "" { // a server that keeps nothing on disk
-				root = lastgood.DoorRoot()
-			}
 			if timeout <= 0 {
 				return errors.New("--timeout: must be more than 0")
 			}
-			folder, err := lastgood.Folder(root, args[0])
-			if err != nil {
-				return failure{err, ""}
+			var r control.Reload
+			var err error
+			if len(args) == 0 {
+				r, err = reloadByAPI(cmd, &a, timeout, approve)
+			} else {
+				r, err = reloadDir(cmd, root, args[0], timeout, approve)
 			}
-			r, err := patiently(cmd.ErrOrStderr(), timeout, func(ctx context.Context) (control.Reload, error) {
-				return control.Ask(ctx, folder, approve)
-			})
-			switch {
-			case errors.Is(err, control.ErrNobody) && missing(args[0]):
-				return failure{fmt.Errorf("no running server serves %s: the directory does not exist", args[0]), ""}
-			case errors.Is(err, control.ErrNobody):
-				return failure{fmt.Errorf("no running server serves %s", args[0]), "DIR, --state-dir and the user must be the same as for chancery serve"}
-			case err != nil:
-				return failure{err, ""}
+			if err != nil {
+				return err
 			}
 			for _, e := range r.Errors {
-				fmt.Fprintln(cmd.ErrOrStderr(), e)
+				fmt.Fprintln(cmd.ErrOrStderr(), printable.Lines(e))
 			}
 			if len(r.Errors) > 0 {
 				return failure{errors.New("reload rejected, keeping the previous configuration"), ""}
 			}
 			for _, e := range r.Kept {
-				fmt.Fprintln(cmd.ErrOrStderr(), e)
+				fmt.Fprintln(cmd.ErrOrStderr(), printable.Lines(e))
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "ok: %s in %s, %d set, %d removed\n", count(r.Resources, "resource"), count(r.Files, "file"), r.Set, r.Removed)
 			if r.Held > 0 {
@@ -84,7 +82,55 @@ Exit codes: 0 loaded; 1 not loaded, or not known, with the reason; 2 wrong usage
 	stateDir(cmd.Flags(), &root)
 	cmd.Flags().DurationVar(&timeout, "timeout", 2*time.Minute, "maximum `time` to wait for the server")
 	cmd.Flags().BoolVar(&approve, "allow-mass-delete", false, "allow this one load to remove all resources that are missing from the files, at once")
+	a.flags(cmd.Flags())
+	cmd.ValidArgsFunction = directories
+	usage(cmd)
 	return cmd
+}
+
+// reloadDir asks the server of this user that serves a directory.
+func reloadDir(cmd *cobra.Command, root, dir string, timeout time.Duration, approve bool) (control.Reload, error) {
+	if root == "" { // a server that keeps nothing on disk
+		root = lastgood.DoorRoot()
+	}
+	folder, err := lastgood.Folder(root, dir)
+	if err != nil {
+		return control.Reload{}, failure{err, ""}
+	}
+	r, err := patiently(cmd.ErrOrStderr(), timeout, func(ctx context.Context) (control.Reload, error) {
+		return control.Ask(ctx, folder, approve)
+	})
+	switch {
+	case errors.Is(err, control.ErrNobody) && missing(dir):
+		err = failure{fmt.Errorf("no running server serves %s: the directory does not exist", dir), ""}
+	case errors.Is(err, control.ErrNobody):
+		err = failure{fmt.Errorf("no running server serves %s", dir), "DIR, --state-dir and the user must be the same as for chancery serve"}
+	case err != nil:
+		err = failure{err, ""}
+	}
+	return r, err
+}
+
+// reloadByAPI asks the server of --admin.
+func reloadByAPI(cmd *cobra.Command, a *asking, timeout time.Duration, approve bool) (control.Reload, error) {
+	d, err := a.dial()
+	if err != nil {
+		return control.Reload{}, err
+	}
+	r, err := patiently(cmd.ErrOrStderr(), timeout, func(ctx context.Context) (control.Reload, error) {
+		r, err := d.Reload(ctx, approve)
+		if err != nil {
+			return control.Reload{}, asked(err)
+		}
+		return control.Reload{
+			Files: r.Files, Resources: r.Resources, Set: r.Set, Removed: r.Removed, Held: r.Held, Errors: r.Errors,
+			Groups: r.Groups, KeptGroups: r.KeptGroups, Kept: r.Kept,
+		}, nil
+	})
+	if _, is := errors.AsType[outcome](err); err != nil && !is {
+		err = failure{err, ""} // the time is over
+	}
+	return r, err
 }
 
 // silence is how long a server may say nothing before who waits is told so.

@@ -20,8 +20,10 @@ import (
 var update = flag.Bool("update", false, "write what commands print into the scripts")
 
 // TestScripts runs what users type. "exits CODE chancery …" wants an exit code;
-// "descriptors FILE TEXT" writes the FileDescriptorSet that a file has in text.
+// "descriptors FILE TEXT" writes the FileDescriptorSet that a file has in text. $CANNED is
+// the URL of an admin API with answers that are always the same.
 func TestScripts(t *testing.T) {
+	canned := cannedServer(t)
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
 		UpdateScripts:       *update,
@@ -32,6 +34,8 @@ func TestScripts(t *testing.T) {
 			e.Setenv("PATH", filepath.Dir(binary)+string(os.PathListSeparator)+e.Getenv("PATH"))
 			e.Setenv("STATE_DIRECTORY", filepath.Join(e.WorkDir, ".state"))
 			e.Setenv("CHANCERY_ADMIN_LISTEN", "127.0.0.1:0")
+			e.Setenv("CANNED", canned)
+			e.Setenv("TZ", "UTC")
 			e.Setenv("MUTANT", os.Getenv("MUTANT")) // which rule is broken, when that is tried: see internal/mutants
 			return nil
 		},

@@ -233,6 +233,7 @@ type ServedResource struct {
 	TTL     string          `json:"ttl,omitempty"`
 	Clients *Subscribers    `json:"clients,omitempty"` // asked for with ?subscribers=1
 	Body    json.RawMessage `json:"body,omitempty"`    // of one; secrets are left out
+	Refs    []Resource      `json:"refs,omitempty"`    // of one: what it refers to, whether or not that exists
 }
 
 // Subscribers counts the clients of a resource by how they stand with it.

@@ -43,6 +43,9 @@ type Daemon struct {
 // ErrTarget is what all errors of [Dial] are that say that a target cannot be one.
 var ErrTarget = errors.New("not the URL of an admin API")
 
+// want is what targets are.
+const want = "write http://HOST:PORT, https://HOST:PORT or unix:///PATH"
+
 // Dial returns the daemon of a target. It connects to nobody yet.
 func Dial(t Target) (*Daemon, error) {
 	if t.URL == "" {
@@ -54,7 +57,7 @@ func Dial(t Target) (*Daemon, error) {
 	transport.DialContext = dialer.DialContext
 	switch u, err := url.Parse(t.URL); {
 	case err != nil:
-		return nil, fmt.Errorf("%w: %q", ErrTarget, t.URL)
+		return nil, fmt.Errorf("%w: %q: %s", ErrTarget, t.URL, want)
 	case u.Scheme == "unix":
 		path := u.Path
 		if u.Opaque != "" { // unix:path, in the working directory
@@ -68,7 +71,7 @@ func Dial(t Target) (*Daemon, error) {
 			return dialer.DialContext(ctx, "unix", path)
 		}
 	case (u.Scheme != "http" && u.Scheme != "https") || u.Host == "":
-		return nil, fmt.Errorf("%w: %q: write http://HOST:PORT, https://HOST:PORT or unix:///PATH", ErrTarget, t.URL)
+		return nil, fmt.Errorf("%w: %q: %s", ErrTarget, t.URL, want)
 	case u.RawQuery != "" || u.Fragment != "" || u.User != nil || strings.Trim(u.Path, "/") != "":
 		return nil, fmt.Errorf("%w: %q: write only scheme, host and port", ErrTarget, t.URL)
 	default:

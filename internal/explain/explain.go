@@ -8,13 +8,16 @@
 package explain
 
 import (
-	"context"
+	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/chancery-xds/chancery/findings"
 	"github.com/chancery-xds/chancery/groups"
 	"github.com/chancery-xds/chancery/internal/adminapi"
 	"github.com/chancery-xds/chancery/internal/envoyapi"
+	"github.com/chancery-xds/chancery/internal/protofile"
 	"github.com/chancery-xds/chancery/server"
 	"github.com/chancery-xds/chancery/source/dir"
 	"github.com/chancery-xds/chancery/store"
@@ -32,12 +35,13 @@ type Tracker interface {
 type Source interface {
 	Decide(n *xds.Node) groups.Decision
 	Standings(t *xds.Type, name string) []dir.Standing
+	Within(group string, t *xds.Type, name string) (dir.Standing, bool)
+	Rule(group string) (text, place string)
 	Near(t *xds.Type, name string) string
 	Unloaded() (since time.Time, err error)
 	Suspects(name string) []findings.Problem
 	Examine(l dir.Loaded) []findings.Problem
 	FieldAt(l dir.Loaded, path string) string
-	PlaceFor(n *xds.Node, t *xds.Type, name string) string
 	Types() *envoyapi.Types
 }
 
@@ -83,45 +87,39 @@ func (e *NotFound) Error() string {
 	return e.Message + " (" + e.Hint + ")"
 }
 
-// Explain follows the chain from the file to the client. Without a name it is about all of
-// the type, and without a type about the client. The type is a short name, such as "CDS" or
-// "cds", or a type URL.
-//
-// A node that nobody knows, and a name that no file has, are broken links and no errors. The
-// error is a [*NotFound] if there is no such type, and that of the context if it ends before.
-// A client that leaves meanwhile is a broken link, too.
-func (e *Explainer) Explain(ctx context.Context, node, typ, name string) (adminapi.Explanation, error) {
-	return adminapi.Explanation{APIVersion: adminapi.Version, Kind: "Explanation", Node: node, Type: typ, Name: name, Links: []adminapi.Link{}}, nil
+// typeNamed returns the type with a short name, such as "CDS" or "cds", or a URL; nil if name is
+// empty.
+func typeNamed(name string) (*xds.Type, error) {
+	if name == "" {
+		return nil, nil //nolint:nilnil // all types
+	}
+	if url, is := strings.CutPrefix(name, apis); is && url != "" {
+		return xds.TypeOf(name), nil
+	}
+	var shorts []string
+	for _, t := range xds.Types() {
+		if strings.EqualFold(t.Short, name) {
+			return t, nil
+		}
+		shorts = append(shorts, t.Short)
+	}
+	return nil, &NotFound{Field: "type", Message: fmt.Sprintf("there is no resource type %s", quote(name)), Hint: "types are " + strings.Join(shorts, ", ") + ", and type URLs"}
 }
 
-// ClientResources returns what a client has by name: of all types that it has opened, or of
-// one, or one resource of it. At most limit are told, those with something wrong first; zero is
-// 1000. The error is a [*NotFound] if the node is not connected, if there is no such type, or
-// if the client neither has nor wants the name and nobody serves it.
-func (e *Explainer) ClientResources(ctx context.Context, node, typ, name string, limit int) (adminapi.ClientResources, error) {
-	return adminapi.ClientResources{APIVersion: adminapi.Version, Kind: "ClientResourceList", Node: node, Items: []adminapi.ClientResource{}}, nil
+const apis = "type.googleapis.com/"
+
+// unknownNode is the error of a question about a client that is not connected.
+func (e *Explainer) unknownNode(node string) *NotFound {
+	err := &NotFound{Field: "node", Message: fmt.Sprintf("no client with node id %s is connected", quote(node))}
+	if near := e.nearNode(node); near != "" {
+		err.Hint = fmt.Sprintf("did you mean %s?", quote(near))
+	}
+	return err
 }
 
-// A Query says which resources [Explainer.Served] lists. The zero value lists all.
-type Query struct {
-	Type        string
-	Name        string // needs a Type
-	Group       string
-	Limit       int  // 1000 if zero
-	Subscribers bool // count the clients of each
-	Body        bool // of one: needs a Name
-}
+// maxNodes is how many ids of nodes are compared with one that nobody has.
+const maxNodes = 10_000
 
-// Served returns what is served, of each group. The error is a [*NotFound] if there is no
-// such type, group or name.
-func (e *Explainer) Served(ctx context.Context, q Query) (adminapi.ResourceList, error) {
-	return adminapi.ResourceList{APIVersion: adminapi.Version, Kind: "ResourceList", Items: []adminapi.ServedResource{}}, nil
-}
-
-// Blame returns the refusals with the resources that are at fault, each with the line of the
-// field and what is wrong there, as far as that can be found. Where the client's text names no
-// resource, it looks into those of the refused response, on one of the streams that refuse it.
-// It takes the time that ctx has; what is not found by then stays as it is.
-func (e *Explainer) Blame(ctx context.Context, refusals []adminapi.Refusal) []adminapi.Refusal {
-	return refusals
+func (e *Explainer) nearNode(node string) string {
+	return protofile.Nearest(node, slices.Values(e.d.Tracker.Nodes("", maxNodes)))
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/chancery-xds/chancery/findings"
+	"github.com/chancery-xds/chancery/internal/printable"
 )
 
 // A Report is what a check has found. Its strings are not changed by who writes it.
@@ -178,7 +179,7 @@ func GitHub(w io.Writer, r Report) error {
 		if k, ok := findings.Explain(title); ok {
 			title += " " + k.Title
 		}
-		if _, err := fmt.Fprintf(w, "::%s %s,title=%s::%s\n", severity(p), at, properties.Replace(title), data.Replace(message(p))); err != nil {
+		if _, err := fmt.Fprintf(w, "::%s %s,title=%s::%s\n", severity(p), at, properties.Replace(title), data.Replace(printable.Lines(message(p)))); err != nil {
 			return err
 		}
 	}

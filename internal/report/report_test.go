@@ -38,8 +38,7 @@ func written(t *testing.T, format string, r Report) string {
 
 func TestFormats(t *testing.T) {
 	for name, want := range map[string]string{
-		"text": `a b/x,1.yaml:3:7: name: 100% wrong: "<x>" (a [XDS0301]
-b)
+		"text": `a b/x,1.yaml:3:7: name: 100% wrong: "<x>" (a\nb) [XDS0301]
 /etc/y.pb: and 3 more errors
 a b/x,1.yaml:9: warning: leads to nothing [XDS0201]
 4 errors, 1 warning

@@ -51,11 +51,12 @@ type Standing struct {
 // were read and are not served, since something is wrong with the load.
 func (s *Source) Standings(t *xds.Type, name string) (all []Standing) {
 	if now := s.served.Load(); now != nil {
-		for _, group := range slices.SortedFunc(maps.Keys(now.worlds), byGroup) {
-			if l, ok := now.worlds[group].find(t, name); ok {
+		for group, w := range now.worlds {
+			if l, ok := w.find(t, name); ok {
 				all = append(all, Standing{l, group, true})
 			}
 		}
+		slices.SortFunc(all, func(a, b Standing) int { return byGroup(a.Group, b.Group) })
 	}
 	is := s.seen.Load()
 	if is == nil || is.err == nil {
@@ -84,6 +85,27 @@ func (w world) find(t *xds.Type, name string) (l Loaded, ok bool) {
 		l, ok = c.aliases[name]
 	}
 	return l, ok
+}
+
+// Within returns where a resource stands that a group has, by its name or an alias.
+func (s *Source) Within(group string, t *xds.Type, name string) (Standing, bool) {
+	now := s.served.Load()
+	if now == nil {
+		return Standing{}, false
+	}
+	l, ok := now.worlds[group].find(t, name)
+	return Standing{l, group, true}, ok
+}
+
+// Rule returns what the rule of a group asks for, and its place; "" if no node gets the group by
+// itself.
+func (s *Source) Rule(group string) (text, place string) {
+	now := s.served.Load()
+	if now == nil || now.rules == nil {
+		return "", ""
+	}
+	text, at := now.rules.Rule(group)
+	return text, at.String()
 }
 
 // Near returns the name of a resource that is served and looks most like another name, "" if
@@ -140,20 +162,11 @@ func (s *Source) Suspects(name string) (all []findings.Problem) {
 }
 
 // Examine returns what Envoy is known to refuse in a resource, and what is wrong with its
-// certificates, at the places of the fields, as [Check] does. It reads the resource's file once
-// more; if that has changed meanwhile, it has paths of fields, and the place of the resource.
+// certificates, as [Check] does. If there is anything, it reads the resource's file once more, to
+// find the places of the fields; if that has changed meanwhile, the place is the resource's.
 func (s *Source) Examine(l Loaded) (found []findings.Problem) {
 	rd := *s.reader
 	rd.validator, rd.most, rd.ignore = s.examiner, 0, nil
-	d := s.open(&rd, l)
-	if d.again(l) {
-		for _, p := range d.Problems {
-			if !p.Warning {
-				found = append(found, p)
-			}
-		}
-		return found
-	}
 	m, err := rd.message(l.Type.URL, l.Body)
 	if err != nil {
 		return []findings.Problem{l.Pos.problem("%s %q: %v", l.Type, l.Name, err)}
@@ -167,8 +180,17 @@ func (s *Source) Examine(l Loaded) (found []findings.Problem) {
 		add(p.Code, p.Path, p.Hint, p.Message)
 	}
 	if !l.Type.V2 && !(l.Type.Is(xds.Listener) && strings.HasPrefix(l.Name, serversTemplate)) {
-		for _, v := range rd.validator.Validate(m) {
+		for _, v := range s.examiner.Validate(m) {
 			add(v.Code, v.Path, v.Hint, v.Message)
+		}
+	}
+	if len(found) == 0 {
+		return nil
+	}
+	if d := s.reopen(&rd, l); d.again(l) {
+		placed := slices.DeleteFunc(slices.Clone(d.Problems), func(p findings.Problem) bool { return p.Warning })
+		if len(placed) > 0 {
+			return placed
 		}
 	}
 	return found
@@ -179,7 +201,7 @@ func (s *Source) Examine(l Loaded) (found []findings.Problem) {
 func (s *Source) FieldAt(l Loaded, path string) string {
 	rd := *s.reader
 	rd.validator = nil
-	d := s.open(&rd, l)
+	d := s.reopen(&rd, l)
 	if !d.again(l) {
 		return l.Pos.String()
 	}
@@ -197,7 +219,7 @@ type reopened struct {
 	node *yaml.Node // of the resource; nil: it is not where it was
 }
 
-func (s *Source) open(rd *reader, l Loaded) reopened {
+func (s *Source) reopen(rd *reader, l Loaded) reopened {
 	p := placer{s: s, files: map[string][]*yaml.Node{}, data: map[string][]byte{}}
 	n := p.node(l)
 	for doc := 0; n == nil && doc < len(p.files[l.File]); doc++ { // who restored it does not know which it is

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/chancery-xds/chancery/internal/adminapi"
+	"github.com/chancery-xds/chancery/internal/printable"
+)
+
+// askTime is how long a command waits for an answer that the server can give at once.
+const askTime = 30 * time.Second
+
+// An asking is which server a command asks.
+type asking struct{ target adminapi.Target }
+
+// flags adds those that say which server; they are the same for all commands that ask one.
+func (a *asking) flags(f *pflag.FlagSet) {
+	titled(f, "Server", func(f *pflag.FlagSet) {
+		f.StringVar(&a.target.URL, "admin", adminapi.DefaultURL, "`URL` of the server's --admin-listen: http://HOST:PORT, https://HOST:PORT or unix:///PATH")
+		f.StringVar(&a.target.TokenFile, "admin-token-file", "", "`FILE` with the token that the server wants")
+		f.StringVar(&a.target.CA, "admin-ca", "", "`FILE` with the CA of the server's certificate")
+		f.StringVar(&a.target.Cert, "admin-cert", "", "`FILE` with a client certificate, in PEM")
+		f.StringVar(&a.target.Key, "admin-key", "", "`FILE` with its private key")
+	})
+}
+
+// usage has a command print its own flags first, and then those that say which server.
+func usage(cmd *cobra.Command) {
+	cmd.SetUsageFunc(func(cmd *cobra.Command) error {
+		w := cmd.OutOrStdout()
+		fmt.Fprintf(w, "Usage:\n  %s\n\nExamples:\n%s\n", cmd.UseLine(), cmd.Example)
+		sets := titles(cmd.LocalFlags(), "")
+		slices.Reverse(sets)
+		printTitles(w, sets)
+		fmt.Fprintln(w, "\nAn environment variable can replace each flag: CHANCERY_ADMIN for --admin.")
+		return nil
+	})
+}
+
+// dial returns the server.
+func (a *asking) dial() (*adminapi.Daemon, error) {
+	d, err := adminapi.Dial(a.target)
+	switch {
+	case errors.Is(err, adminapi.ErrTarget):
+		return nil, fmt.Errorf("--admin: %w", err)
+	case (a.target.Cert == "") != (a.target.Key == ""):
+		return nil, errors.New("--admin-cert and --admin-key: give both or none")
+	case err != nil:
+		return nil, outcome{failure{err, ""}, noServer}
+	}
+	return d, nil
+}
+
+// ask asks a server that answers at once.
+func ask[T any](cmd *cobra.Command, a *asking, question func(context.Context, *adminapi.Daemon) (T, error)) (T, error) {
+	var none T
+	d, err := a.dial()
+	if err != nil {
+		return none, err
+	}
+	ctx, cancel := context.WithTimeoutCause(contextOf(cmd), askTime, fmt.Errorf("no answer for %v", askTime))
+	defer cancel()
+	answer, err := question(ctx, d)
+	return answer, asked(err)
+}
+
+// contextOf is that of a command; of one that completes there is none.
+func contextOf(cmd *cobra.Command) context.Context {
+	if ctx := cmd.Context(); ctx != nil {
+		return ctx
+	}
+	return context.Background()
+}
+
+// asked returns an error of the API as one of a command.
+func asked(err error) error {
+	if err == nil {
+		return nil
+	}
+	if u, is := errors.AsType[*adminapi.Unreachable](err); is {
+		hint := "is chancery serve running? --admin or CHANCERY_ADMIN must be the address of its --admin-listen"
+		if errors.Is(err, os.ErrPermission) {
+			hint = "the socket is for the user and the group of the server only"
+		}
+		return outcome{failure{printed(u), hint}, noServer}
+	}
+	r, is := errors.AsType[*adminapi.Refused](err)
+	if !is {
+		return outcome{failure{err, ""}, failed}
+	}
+	f := failure{printed(r), printable.Line(r.Said.Hint)}
+	switch r.Code {
+	case http.StatusUnauthorized, http.StatusForbidden:
+		if f.hint == "" {
+			f.hint = "give --admin-token-file, or --admin-cert and --admin-key"
+		}
+		return outcome{f, noServer}
+	case http.StatusNotFound:
+		return outcome{f, notFound}
+	case http.StatusBadRequest: // of a value that only the server knows to be wrong
+		return outcome{f, misuse}
+	}
+	return outcome{f, failed}
+}
+
+// printed is an error that a server has worded, as it may be printed.
+func printed(err error) error { return errors.New(printable.Lines(err.Error())) }

@@ -1,0 +1,221 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chancery-xds/chancery/internal/adminapi"
+)
+
+// ago is a time, with half a unit to spare for a slow machine.
+func ago(d time.Duration) time.Time { return time.Now().Add(-d - 400*time.Millisecond) }
+
+// hostile is what a client may say.
+const hostile = "evil\x1b[2J\u202enode\nline"
+
+// cannedServer returns the URL of a server that answers as a daemon does, always the same.
+func cannedServer(t testing.TB) string {
+	mux := http.NewServeMux()
+	say := func(w http.ResponseWriter, code int, body any) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(code)
+		_ = json.NewEncoder(w).Encode(body)
+	}
+	no := func(w http.ResponseWriter, code int, message, hint string) {
+		say(w, code, adminapi.Error{APIVersion: "v1", Kind: "Error", Message: message, Hint: hint})
+	}
+	answer := func(path string, body any) {
+		mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) { say(w, http.StatusOK, body) })
+	}
+	list := func(items ...adminapi.Client) adminapi.ClientList {
+		return adminapi.ClientList{APIVersion: "v1", Kind: "ClientList", Total: len(items), Items: items}
+	}
+	answer("GET /api/v1/status", cannedStatus())
+	mux.HandleFunc("GET /api/v1/clients", func(w http.ResponseWriter, r *http.Request) {
+		all := cannedClients()
+		l := list(all[:2]...)
+		switch q := r.URL.Query(); {
+		case q.Get("all") != "":
+			l = list(all...)
+		default:
+			l.Hidden = 1201
+		}
+		if r.URL.Query().Get("group") == "none" {
+			no(w, http.StatusNotFound, `no group has the name "none"`, "the groups are default, edge")
+			return
+		}
+		say(w, http.StatusOK, l)
+	})
+	mux.HandleFunc("GET /api/v1/clients/{node}", func(w http.ResponseWriter, r *http.Request) {
+		var found []adminapi.Client
+		for _, c := range cannedClients() {
+			if c.Node == r.PathValue("node") {
+				found = append(found, c)
+			}
+		}
+		if found == nil {
+			no(w, http.StatusNotFound, fmt.Sprintf("no client has the node id %q", r.PathValue("node")), `did you mean "edge-7d9f-x2"?`)
+			return
+		}
+		say(w, http.StatusOK, list(found...))
+	})
+	at := ago(6 * time.Minute)
+	of := func(items ...adminapi.ClientResource) any {
+		return adminapi.ClientResources{APIVersion: "v1", Kind: "ClientResourceList", Node: "edge-7d9f-x2", Total: len(items), Items: items}
+	}
+	cdsOf := []adminapi.ClientResource{
+		{Resource: adminapi.Resource{Type: "CDS", Name: "pay", Place: "config/clusters.yaml:1:1"}, State: adminapi.Synced, Why: "wildcard", Current: "9f3c1ab2", Sent: "9f3c1ab2", Acked: "9f3c1ab2", Nonce: "41", Since: &at},
+		{Resource: adminapi.Resource{Type: "CDS", Name: "legacy"}, State: adminapi.Leaving, Why: "wildcard", Acked: "1122aabb", WaitsFor: []adminapi.Resource{{Type: "RDS", Name: "ingress"}}},
+	}
+	ldsOf := adminapi.ClientResource{Resource: adminapi.Resource{Type: "LDS", Name: "ingress-443", Place: "config/edge/listeners.yaml:11:9"}, State: adminapi.Nacked, Why: "wildcard", Current: "77b0e911", Sent: "77b0e911", Acked: "51aa0c3d", Error: "StatPrefix: value length must be at least 1"}
+	answer("GET /api/v1/clients/{node}/resources", of(append(cdsOf, ldsOf)...))
+	answer("GET /api/v1/clients/{node}/resources/CDS", of(cdsOf...))
+	mux.HandleFunc("GET /api/v1/clients/{node}/explain", func(w http.ResponseWriter, r *http.Request) {
+		e := adminapi.Explanation{APIVersion: "v1", Kind: "Explanation", Node: r.PathValue("node"), Type: r.URL.Query().Get("type"), Name: r.URL.Query().Get("name"), Links: []adminapi.Link{
+			{Name: "loaded", OK: true, Known: true, Text: "revision 412, 6m ago"},
+			{Name: "defined", OK: true, Known: true, Text: "in group edge", Place: "config/edge/listeners.yaml:1:1"},
+			{Name: "connected", OK: true, Known: true, Text: "since 3d2h, delta ADS"},
+			{Name: "sent", OK: true, Known: true, Text: "version 77b0e911, nonce 41"},
+			{Name: "accepted", OK: false, Known: true, Text: "refused 6m ago: StatPrefix: value length must be at least 1"},
+			{Name: "never", Known: false},
+		}, Broken: "accepted", Advice: "mend stat_prefix at config/edge/listeners.yaml:11:9"}
+		switch {
+		case e.Node == "pay-5c-01":
+			e.Links, e.Broken, e.Advice = e.Links[:4], "", ""
+		case e.Name == "none":
+			no(w, http.StatusNotFound, `no file has RDS "none"`, `did you mean "one"?`)
+			return
+		}
+		say(w, http.StatusOK, e)
+	})
+	cds := []adminapi.ServedResource{
+		{Resource: adminapi.Resource{Type: "CDS", Name: "pay", Place: "config/clusters.yaml:1:1"}, Group: "default", Version: "9f3c1ab2", Bytes: 1229, Clients: &adminapi.Subscribers{Total: 1204, By: map[adminapi.State]int{adminapi.Synced: 1203}}},
+		{Resource: adminapi.Resource{Type: "CDS", Name: "search", Place: "config/clusters.yaml:9:1"}, Group: "edge", Version: "77b0e911aabbccdd", Bytes: 300},
+	}
+	served := func(items ...adminapi.ServedResource) adminapi.ResourceList {
+		return adminapi.ResourceList{APIVersion: "v1", Kind: "ResourceList", Total: len(items), Items: items}
+	}
+	more := served(cds...)
+	more.Total = 1250
+	answer("GET /api/v1/resources/CDS", more)
+	answer("GET /api/v1/resources", served(cds...))
+	answer("GET /api/v1/resources/RDS", served())
+	for _, r := range [][]string{{"LDS/in", "RDS/r", "RDS/r2"}, {"RDS/r", "CDS/pay", "CDS/no\"\x1b[2J"}, {"RDS/r2", "CDS/pay"}, {"EDS/pay"}} {
+		typ, name, _ := strings.Cut(r[0], "/")
+		one := adminapi.ServedResource{Resource: adminapi.Resource{Type: typ, Name: name, Place: name + ".yaml:1:1"}, Group: "default"}
+		for _, ref := range r[1:] {
+			typ, name, _ := strings.Cut(ref, "/")
+			one.Refs = append(one.Refs, adminapi.Resource{Type: typ, Name: name})
+		}
+		answer("GET /api/v1/resources/"+r[0], served(one, one))
+	}
+	pay := cds[0]
+	pay.Body = json.RawMessage(`{"name":"pay","connect_timeout":"1s","lb_policy":"ROUND_ROBIN","note":"yes"}`)
+	pay.Refs = []adminapi.Resource{{Type: "EDS", Name: "pay"}}
+	answer("GET /api/v1/resources/CDS/pay", served(pay))
+	mux.HandleFunc("GET /api/v1/resources/{type}/{name}", func(w http.ResponseWriter, r *http.Request) {
+		no(w, http.StatusNotFound, fmt.Sprintf("no file has %s %q", r.PathValue("type"), r.PathValue("name")), `did you mean "pay"?`)
+	})
+	mux.HandleFunc("POST /api/v1/reload", func(w http.ResponseWriter, r *http.Request) {
+		var asked adminapi.ReloadRequest
+		if json.NewDecoder(r.Body).Decode(&asked) != nil || r.Header.Get("Content-Type") != "application/json" {
+			no(w, http.StatusBadRequest, "not a request", "")
+			return
+		}
+		res := adminapi.Reload{APIVersion: "v1", Kind: "Reload", Files: 23, Resources: 118, Set: 1, Removed: 2, Held: 3}
+		if asked.AllowMassDelete {
+			res = adminapi.Reload{APIVersion: "v1", Kind: "Reload", Errors: []string{"config/a.yaml:1:1: wrong\x1b[2J"}}
+		}
+		say(w, http.StatusOK, res)
+	})
+	answer("GET /api/v1/refusals", adminapi.RefusalList{APIVersion: "v1", Kind: "RefusalList", Items: cannedStatus().Refusals})
+	answer("GET /api/v1/groups", adminapi.GroupList{APIVersion: "v1", Kind: "GroupList", Items: []adminapi.Group{
+		{Name: "default", Resources: 100, Clients: adminapi.Counts{Connected: 1031, By: map[adminapi.State]int{adminapi.Synced: 1030, adminapi.Stale: 1}}},
+		{Name: "edge", Resources: 18, Clients: adminapi.Counts{Connected: 173, By: map[adminapi.State]int{adminapi.Synced: 171, adminapi.Nacked: 2}}, Place: "config/edge/group.yaml:1:1"},
+	}})
+	mux.HandleFunc("GET /api/v1/events", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		fmt.Fprint(w, ": hello\n\n")
+		for _, e := range cannedEvents() {
+			b, _ := json.Marshal(e)
+			fmt.Fprintf(w, "id: %d\nevent: %s\ndata: %s\n\n", e.ID, e.Kind, b)
+		}
+	})
+	mux.HandleFunc("GET /api/v1/wait", func(w http.ResponseWriter, r *http.Request) {
+		res := adminapi.WaitResult{APIVersion: "v1", Kind: "WaitResult", Done: true, Clients: adminapi.Counts{Connected: 1204, By: map[adminapi.State]int{adminapi.Synced: 1204}}}
+		switch r.URL.Query().Get("group") {
+		case "edge":
+			res.Done, res.Refusals = false, cannedStatus().Refusals
+			res.Clients = adminapi.Counts{Connected: 173, By: map[adminapi.State]int{adminapi.Synced: 171, adminapi.Nacked: 2}}
+		case "slow":
+			d, _ := time.ParseDuration(r.URL.Query().Get("timeout"))
+			time.Sleep(d)
+			res.Done, res.Pending = false, []string{"pay-5c-01", hostile}
+			res.Clients = adminapi.Counts{Connected: 10, By: map[adminapi.State]int{adminapi.Synced: 7, adminapi.Sent: 3}}
+		}
+		say(w, http.StatusOK, res)
+	})
+	s := httptest.NewServer(mux)
+	t.Cleanup(s.Close)
+	return s.URL
+}
+
+func cannedStatus() adminapi.Status {
+	at := ago(6 * time.Minute)
+	return adminapi.Status{
+		APIVersion: "v1", Kind: "Status",
+		Server: adminapi.Server{Version: "v0.0.1", Replica: "cp-1 chancery/v0.0.1", Since: ago(74 * time.Hour), XDS: "127.0.0.1:18000", Dir: "config"},
+		Config: adminapi.Config{Revision: 412, At: &at, Files: 23, Resources: 118, Groups: 3, Rejected: &adminapi.Rejected{Since: ago(2 * time.Hour), Errors: []string{
+			`config/clusters.yaml:3:1: unknown field "nam" in Cluster`, "config/\x1b[31mx.yaml: 2", "3", "4", "5", "6", "7",
+		}}},
+		Clients: adminapi.Counts{Connected: 1204, By: map[adminapi.State]int{adminapi.Synced: 1201, adminapi.Nacked: 2, adminapi.Stale: 1}},
+		Refusals: []adminapi.Refusal{
+			{Type: "LDS", Error: "Error adding/updating listener(s) ingress-443: StatPrefix: value length must be at least 1", Clients: 2, Nodes: []string{"edge-7d9f-x2", hostile}, Since: at, Partly: true,
+				Resources: []adminapi.Resource{{Type: "LDS", Name: "ingress-443", Place: "config/edge/listeners.yaml:11:9", Reason: "stat_prefix: must be at least 1 character"}}},
+			{Type: "CDS", Error: "Invalid duration: Expected positive duration", Clients: 1, Nodes: []string{"edge-7d9f-x2"}, Since: ago(49 * time.Hour)},
+			{Type: "EDS", Error: "port 99999", Clients: 3, Since: at, Resources: []adminapi.Resource{{Type: "EDS", Name: "a", Place: "e.yaml:1:1"}, {Type: "EDS", Name: "b", Place: "e.yaml:9:1"}}},
+		},
+		Troubles: []adminapi.Trouble{{Code: "no-eds", Node: "pay-5c-01", Type: "EDS", Since: ago(4 * time.Minute), Text: "has clusters of EDS and asks for no endpoints"}},
+	}
+}
+
+func cannedClients() []adminapi.Client {
+	typ := func(short, name string, s adminapi.State) adminapi.TypeStatus {
+		m := &adminapi.Message{At: ago(4 * time.Minute), Version: "9f3c1ab2d4e5f6a7", Nonce: "41", Resources: 12, Bytes: 3000}
+		return adminapi.TypeStatus{Type: short, URL: "type.googleapis.com/" + name, Stream: 41, State: s, Wildcard: true, Sent: m, Acked: m}
+	}
+	types := func(lds adminapi.State) []adminapi.TypeStatus {
+		return []adminapi.TypeStatus{
+			typ("CDS", "envoy.config.cluster.v3.Cluster", adminapi.Synced),
+			typ("LDS", "envoy.config.listener.v3.Listener", lds),
+		}
+	}
+	sick := adminapi.Client{
+		Node: "edge-7d9f-x2", Cluster: "edge", Agent: "envoy 1.40.0", Peer: "10.1.2.3:51234", Identity: "spiffe://x/edge", Groups: []string{"edge", "default"}, Since: ago(74 * time.Hour),
+		State: adminapi.Nacked, Streams: []adminapi.Stream{{ID: 41, API: "ADS", Variant: "delta", Since: ago(74 * time.Hour)}}, Types: types(adminapi.Nacked),
+		Troubles: []adminapi.Trouble{{Code: "flaps", Since: ago(time.Minute), Text: "connected 6 times in 60 s"}},
+	}
+	sick.Types[1].Nacked = &adminapi.NackedStatus{Since: ago(6 * time.Minute), At: ago(time.Minute), Nonce: "41", Version: "77b0e911aabbccdd", Error: "Error adding/updating listener(s) ingress-443: \x1b[1mStatPrefix", Resources: cannedStatus().Refusals[0].Resources}
+	odd := adminapi.Client{Node: hostile, Groups: []string{"default"}, Since: ago(18 * time.Minute), State: adminapi.Stale, Types: types(adminapi.Stale)[1:]}
+	eds := typ("EDS", "envoy.config.endpoint.v3.ClusterLoadAssignment", adminapi.Waiting)
+	eds.Wildcard, eds.Names, eds.Sent, eds.Acked = false, 3, nil, nil
+	well := adminapi.Client{Node: "pay-5c-01", Agent: "grpc-go 1.85.0", Groups: []string{"default"}, Since: ago(18 * time.Minute), State: adminapi.Waiting, Types: append(types(adminapi.Synced), eds)}
+	gone := adminapi.Client{Node: "gone-1", Groups: []string{"default"}, Since: ago(time.Hour), Left: &adminapi.Left{At: ago(3 * time.Second), Code: "Canceled", Why: "the client closed the stream"}, State: adminapi.Idle}
+	return []adminapi.Client{sick, odd, well, gone}
+}
+
+func cannedEvents() []adminapi.Event {
+	at := time.Date(2026, 11, 24, 12, 1, 7, 870_000_000, time.UTC)
+	return []adminapi.Event{
+		{ID: 1, At: at, Kind: "connect", Node: "edge-7d9f-x2", Peer: "10.1.2.3:51234", Stream: 41, Text: "ADS delta, envoy 1.40.0, group edge"},
+		{ID: 2, At: at, Kind: "commit", Text: "revision 413: 1 set, 1 removed"},
+		{ID: 3, At: at, Kind: "send", Node: "edge-7d9f-x2", Type: "RDS", Version: "77b0e911", Nonce: "42", Resources: []adminapi.Resource{{Type: "RDS", Name: "ingress-v2"}}, Count: 1},
+		{ID: 4, At: at, Kind: "nack", Node: "edge-7d9f-x2", Type: "RDS", Version: "77b0e911", Nonce: "42", Took: "7ms", Text: "Only a single wildcard domain\nis permitted", Resources: []adminapi.Resource{{Type: "RDS", Name: "ingress-v2", Place: "config/routes.yaml:9:1"}}, Count: 1},
+		{ID: 9, At: at, Kind: "ack", Node: hostile, Type: "EDS", Version: "1", Nonce: "7", Count: 1000, Removed: 2, Missed: 4},
+	}
+}

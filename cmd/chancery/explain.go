@@ -1,0 +1,94 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/chancery-xds/chancery/internal/adminapi"
+	"github.com/chancery-xds/chancery/internal/printable"
+)
+
+func explainCommand() *cobra.Command {
+	var a asking
+	var o output
+	cmd := &cobra.Command{
+		Use:   "explain NODE [TYPE/NAME]",
+		Short: "Say why a client does not have a resource",
+		Long: `Explain follows a resource from its file to a client: is it loaded, valid, in a group
+of the node, allowed; is the client connected, does it subscribe, was it sent, and
+has the client accepted it. It shows the link at which the chain is broken, and what
+to do. Without TYPE/NAME it looks at the client as a whole.
+
+"chancery check --explain CODE" explains a finding of check.
+
+Exit codes: 0 the client has it; 1 a link is broken; 2 wrong usage; 3 no server
+answers, or it lets nobody in; 4 the server knows nothing of that name.`,
+		Example: `  chancery explain edge-7d9f-x2 route/ingress
+  chancery explain edge-7d9f-x2
+  chancery explain edge-7d9f-x2 cluster/pay -o json | jq -r .broken`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) < 1 || len(args) > 2 {
+				return fmt.Errorf("explain needs a node, and TYPE/NAME if you like, not %s", count(len(args), "argument"))
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := o.check(); err != nil {
+				return err
+			}
+			typ, name := "", ""
+			if len(args) == 2 {
+				t, n, err := typeAndName(args[1])
+				if err != nil {
+					return err
+				}
+				if n == "" {
+					return fmt.Errorf("%q: the name of the resource is missing: write %s/NAME", args[1], args[1])
+				}
+				typ, name = inPath(t), n
+			}
+			e, err := ask(cmd, &a, func(ctx context.Context, d *adminapi.Daemon) (*adminapi.Explanation, error) {
+				return d.Explain(ctx, args[0], typ, name)
+			})
+			if err != nil {
+				return err
+			}
+			if o.people() {
+				printChain(cmd.OutOrStdout(), e)
+			} else if err := data(&o, cmd.OutOrStdout(), e, e.Links, nil); err != nil {
+				return err
+			}
+			if e.Broken != "" {
+				return errNo
+			}
+			return nil
+		},
+	}
+	cmd.Flags().SortFlags = false
+	o.flags(cmd, "text", "json", "yaml")
+	a.flags(cmd.Flags())
+	cmd.ValidArgsFunction = completeArg(&a, nodes, resources)
+	usage(cmd)
+	return cmd
+}
+
+// printChain prints the links of a chain, up to the broken one: nobody can say anything of
+// those after it.
+func printChain(w io.Writer, e *adminapi.Explanation) {
+	for _, l := range e.Links {
+		mark := "✔"
+		switch {
+		case l.Name == e.Broken || l.Known && !l.OK:
+			mark = "✘"
+		case !l.Known:
+			continue
+		}
+		fmt.Fprintf(w, "%s %-11s %s%s\n", mark, printable.Line(l.Name), printable.Line(l.Text), after("  ", printable.Line(l.Place)))
+	}
+	if e.Advice != "" {
+		fmt.Fprintf(w, "→ %s\n", printable.Line(e.Advice))
+	}
+}

@@ -1,0 +1,366 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/chancery-xds/chancery/internal/adminapi"
+)
+
+// A getting is what get was asked for.
+type getting struct {
+	asking
+	output
+	node, group string
+	left, watch bool
+	limit       int
+}
+
+// A listing is an answer in the forms in which it may be printed.
+type listing struct {
+	answer  any
+	items   []item
+	headers []string
+	none    string // what is said if there is nothing
+	more    string // what is said after the table
+}
+
+// An item is one of a listing.
+type item struct {
+	value any
+	name  string // for -o name
+	rows  [][]string
+}
+
+func (l *listing) add(value any, name string, rows ...[]string) {
+	l.items = append(l.items, item{value, name, rows})
+}
+
+// kinds are what get gets besides resources.
+var kinds = map[string]func(*getting, context.Context, *adminapi.Daemon) (*listing, error){
+	"clients": (*getting).clients, "nacks": (*getting).nacks, "groups": (*getting).groupList,
+}
+
+func getCommand() *cobra.Command {
+	var g getting
+	cmd := &cobra.Command{
+		Use:   "get clients|nacks|groups|events|all|TYPE[/NAME]",
+		Short: "List clients, refusals, groups, events or resources of a running server",
+		Long: `Get lists what a running server knows:
+
+  clients      each client, also those that are well
+  nacks        what clients refuse, grouped by its cause, and where it is in the files
+  groups       the groups of resources, and how their clients are
+  events       what has happened; chancery watch shows what happens
+  TYPE         the resources of a type that are served: cds, clusters, listeners, …
+  TYPE/NAME    one resource
+  all          the resources of all types
+
+With --node it lists how one client stands with each resource: which version it was
+sent and has accepted, and what it refuses or waits for. -o json prints the answer of
+the admin API whole; for one resource it has its content, without secrets.
+
+Exit codes: 0 printed, also if there is nothing; 1 it could not be done; 2 wrong
+usage; 3 no server answers, or it lets nobody in; 4 there is no such node or
+resource.`,
+		Example: `  chancery get nacks
+  chancery get clients -g edge -o wide
+  chancery get clusters --node edge-7d9f-x2
+  chancery get cluster/pay -o yaml
+  chancery get clients -o name -w`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return fmt.Errorf("get needs one of clients, nacks, groups, events, all and TYPE[/NAME], not %d of them", len(args))
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error { return g.run(cmd, args[0]) },
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.StringVar(&g.node, "node", "", "of resources: as the client with this node `ID` has them; of clients and events: those of nodes like it, such as edge-*")
+	_ = cmd.RegisterFlagCompletionFunc("node", completeFlag(&g.asking, nodes))
+	groupFlag(cmd, &g.asking, &g.group)
+	f.BoolVar(&g.left, "left", false, "of clients: those that have left lately, too")
+	f.IntVar(&g.limit, "limit", 0, "maximum `number` of lines; 0: the server's maximum")
+	f.BoolVarP(&g.watch, "watch", "w", false, "go on, and print what changes")
+	g.output.flags(cmd)
+	g.asking.flags(f)
+	cmd.ValidArgsFunction = completeArg(&g.asking, kindsAndResources)
+	usage(cmd)
+	return cmd
+}
+
+func (g *getting) run(cmd *cobra.Command, what string) error {
+	if err := g.output.check(); err != nil {
+		return err
+	}
+	if g.limit < 0 {
+		return fmt.Errorf("--limit: must be 0 or more, not %d", g.limit)
+	}
+	if g.watch && (g.format == "json" || g.format == "yaml") {
+		return fmt.Errorf("--watch prints one thing after the other: -o must be table, wide, jsonl or name, not %s", g.format)
+	}
+	if what == "events" || what == "event" {
+		if g.group != "" || g.left {
+			return errors.New("get events takes neither --group nor --left")
+		}
+		w := watching{asking: g.asking, output: g.output, filter: adminapi.EventFilter{Node: g.node, Stop: !g.watch}}
+		return w.run(cmd)
+	}
+	list, err := g.lister(what)
+	if err != nil {
+		return err
+	}
+	l, err := ask(cmd, &g.asking, list)
+	if err != nil {
+		return err
+	}
+	if err := g.print(cmd.OutOrStdout(), cmd.ErrOrStderr(), l); err != nil || !g.watch {
+		return err
+	}
+	return g.follow(cmd, list, l)
+}
+
+// lister returns how to get what was asked for.
+func (g *getting) lister(what string) (func(context.Context, *adminapi.Daemon) (*listing, error), error) {
+	for kind, list := range kinds {
+		if what == kind || what+"s" == kind || what == "refusals" && kind == "nacks" {
+			if g.left && kind != "clients" {
+				return nil, fmt.Errorf("get %s does not take --left", kind)
+			}
+			if kind != "clients" && (g.node != "" || g.group != "") {
+				return nil, fmt.Errorf("get %s takes neither --node nor --group", kind)
+			}
+			return func(ctx context.Context, d *adminapi.Daemon) (*listing, error) { return list(g, ctx, d) }, nil
+		}
+	}
+	if g.left {
+		return nil, errors.New("resources do not take --left")
+	}
+	typ, name := "", ""
+	if what != "all" && what != "resources" {
+		t, n, err := typeAndName(what)
+		if err != nil {
+			return nil, fmt.Errorf("%w; or clients, nacks, groups, events, all", err)
+		}
+		typ, name = inPath(t), n
+	}
+	if g.node != "" {
+		if g.group != "" {
+			return nil, errors.New("--node and --group: give one of them, since a client has its resources of its groups")
+		}
+		return func(ctx context.Context, d *adminapi.Daemon) (*listing, error) { return g.of(ctx, d, typ, name) }, nil
+	}
+	return func(ctx context.Context, d *adminapi.Daemon) (*listing, error) { return g.served(ctx, d, typ, name) }, nil
+}
+
+func (g *getting) clients(ctx context.Context, d *adminapi.Daemon) (*listing, error) {
+	all, err := d.Clients(ctx, adminapi.Filter{Node: g.node, Group: g.group, All: true, Left: g.left, Limit: g.limit})
+	if err != nil {
+		return nil, err
+	}
+	t := clientTable(all.Items, g.wide())
+	l := &listing{answer: all, headers: t.headers, none: "No clients are connected.", more: left(all.Total, len(all.Items))}
+	if g.node != "" || g.group != "" {
+		l.none = "No such clients are connected."
+	}
+	for i, c := range all.Items {
+		l.add(c, c.Node, t.rows[i])
+	}
+	return l, nil
+}
+
+// left says that a list is not whole.
+func left(total, shown int) string {
+	if total <= shown {
+		return ""
+	}
+	return fmt.Sprintf("(%s more: --limit)", number(total-shown))
+}
+
+func (g *getting) nacks(ctx context.Context, d *adminapi.Daemon) (*listing, error) {
+	all, err := d.Refusals(ctx)
+	if err != nil {
+		return nil, err
+	}
+	l := &listing{answer: all, headers: refusalHeaders, none: "No client refuses anything."}
+	for _, r := range all.Items {
+		name := r.Type
+		if len(r.Resources) > 0 {
+			name += "/" + r.Resources[0].Name
+		}
+		if r.Partly {
+			l.more = partly
+		}
+		l.add(r, name, refusalTable([]adminapi.Refusal{r}, g.wide()).rows...)
+	}
+	return l, nil
+}
+
+func (g *getting) groupList(ctx context.Context, d *adminapi.Daemon) (*listing, error) {
+	all, err := d.Groups(ctx)
+	if err != nil {
+		return nil, err
+	}
+	l := &listing{answer: all, headers: []string{"GROUP", "RESOURCES", "CLIENTS", "FILE"}, none: "There are no groups."}
+	for _, x := range all.Items {
+		l.add(x, x.Name, []string{x.Name, number(x.Resources), counts(x.Clients), x.Place})
+	}
+	return l, nil
+}
+
+// served lists what is served, whoever gets it.
+func (g *getting) served(ctx context.Context, d *adminapi.Daemon, typ, name string) (*listing, error) {
+	all, err := d.Resources(ctx, adminapi.ResourceFilter{Type: typ, Name: name, Group: g.group, Subscribers: g.wide(), Limit: g.limit})
+	if err != nil {
+		return nil, err
+	}
+	l := &listing{answer: all, headers: []string{"NAME", "GROUP", "VERSION", "SIZE", "FILE"}, none: "There are no such resources.", more: left(all.Total, len(all.Items))}
+	if g.wide() {
+		l.headers = append(l.headers, "TTL", "CLIENTS", "SYNCED")
+	}
+	if typ == "" {
+		l.headers = append([]string{"TYPE"}, l.headers...)
+	}
+	for _, r := range all.Items {
+		cells := []string{r.Name, r.Group, short(r.Version), bytesText(r.Bytes), r.Place}
+		if g.wide() {
+			total, synced := "", ""
+			if r.Clients != nil {
+				total, synced = number(r.Clients.Total), number(r.Clients.By[adminapi.Synced])
+			}
+			cells = append(cells, r.TTL, total, synced)
+		}
+		if typ == "" {
+			cells = append([]string{r.Type}, cells...)
+		}
+		l.add(r, r.Type+"/"+r.Name, cells)
+	}
+	return l, nil
+}
+
+// of lists how a client stands with what it gets.
+func (g *getting) of(ctx context.Context, d *adminapi.Daemon, typ, name string) (*listing, error) {
+	all, err := d.ClientResources(ctx, g.node, typ, name, g.limit)
+	if err != nil {
+		return nil, err
+	}
+	l := &listing{answer: all, headers: []string{"NAME", "STATE", "CURRENT", "ACCEPTED", "FILE", "WHY"}, none: "The client has none, and subscribes to none.", more: left(all.Total, len(all.Items))}
+	if g.wide() {
+		l.headers = []string{"NAME", "STATE", "SUBSCRIBED BY", "CURRENT", "SENT", "ACCEPTED", "NONCE", "SINCE", "FILE", "WHY"}
+	}
+	if typ == "" {
+		l.headers = append([]string{"TYPE"}, l.headers...)
+	}
+	for _, r := range all.Items {
+		cells := []string{r.Name, string(r.State), short(r.Current), short(r.Acked), r.Place, whyOf(r)}
+		if g.wide() {
+			at := ""
+			if r.Since != nil {
+				at = since(*r.Since)
+			}
+			cells = []string{r.Name, string(r.State), r.Why, r.Current, r.Sent, r.Acked, r.Nonce, at, r.Place, whyOf(r)}
+		}
+		if typ == "" {
+			cells = append([]string{r.Type}, cells...)
+		}
+		l.add(r, r.Type+"/"+r.Name, cells)
+	}
+	return l, nil
+}
+
+// whyOf says why a client does not have a resource as it is.
+func whyOf(r adminapi.ClientResource) string {
+	var texts []string
+	if why := cmp.Or(r.Reason, r.Error); why != "" {
+		texts = append(texts, why)
+	}
+	if len(r.WaitsFor) > 0 {
+		var names []string
+		for _, x := range r.WaitsFor[:min(3, len(r.WaitsFor))] {
+			names = append(names, x.Type+" "+x.Name)
+		}
+		if more := len(r.WaitsFor) - 3; more > 0 {
+			names = append(names, fmt.Sprintf("%d more", more))
+		}
+		lead := "waits for "
+		if r.State == adminapi.Leaving {
+			lead = "still used by "
+		}
+		texts = append(texts, lead+strings.Join(names, ", "))
+	}
+	return strings.Join(texts, "; ")
+}
+
+// print prints a listing.
+func (g *getting) print(out, stderr io.Writer, l *listing) error {
+	if g.people() {
+		if len(l.items) == 0 {
+			fmt.Fprintln(stderr, l.none)
+		}
+		t := table{headers: l.headers}
+		for _, i := range l.items {
+			t.rows = append(t.rows, i.rows...)
+		}
+		t.print(out, &g.output)
+		if l.more != "" {
+			fmt.Fprintln(stderr, l.more)
+		}
+		return nil
+	}
+	return data(&g.output, out, l.answer, l.items, func(i item) string { return i.name })
+}
+
+// every is how often what is watched is looked at.
+const every = 2 * time.Second
+
+// follow prints what changes of a listing, until the server is gone.
+func (g *getting) follow(cmd *cobra.Command, list func(context.Context, *adminapi.Daemon) (*listing, error), before *listing) error {
+	for {
+		select {
+		case <-contextOf(cmd).Done():
+			return nil
+		case <-time.After(every):
+		}
+		now, err := ask(cmd, &g.asking, list)
+		if err != nil {
+			return err
+		}
+		if err := g.print(cmd.OutOrStdout(), io.Discard, changed(before, now)); err != nil {
+			return err
+		}
+		before, g.noHeaders = now, true
+	}
+}
+
+// changed are the items of a listing that were not so before.
+func changed(before, now *listing) *listing {
+	was := map[string]bool{}
+	for _, i := range before.items {
+		was[contentOf(i)] = true
+	}
+	l := &listing{answer: now.answer, headers: now.headers}
+	for _, i := range now.items {
+		if !was[contentOf(i)] {
+			l.items = append(l.items, i)
+		}
+	}
+	return l
+}
+
+func contentOf(i item) string {
+	b, _ := json.Marshal(i) // has no value that JSON lacks
+	return string(b)
+}
+
+// MarshalJSON implements [json.Marshaler].
+func (i item) MarshalJSON() ([]byte, error) { return json.Marshal(i.value) }

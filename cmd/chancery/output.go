@@ -1,0 +1,211 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/chancery-xds/chancery/internal/printable"
+)
+
+// formats are those of -o, and what they are.
+var formats = []string{"table", "wide", "json", "yaml", "jsonl", "name"}
+
+// An output is how a command prints an answer.
+type output struct {
+	format    string
+	noHeaders bool
+	formats   []string
+}
+
+// flags adds -o and --no-headers.
+func (o *output) flags(cmd *cobra.Command, of ...string) {
+	if o.formats = of; len(of) == 0 {
+		o.formats = formats
+	}
+	last := len(o.formats) - 1
+	cmd.Flags().StringVarP(&o.format, "output", "o", o.formats[0], "`FORMAT`: "+strings.Join(o.formats[:last], ", ")+" or "+o.formats[last])
+	offer(cmd, "output", o.formats...)
+	if slices.Contains(o.formats, "table") {
+		cmd.Flags().BoolVar(&o.noHeaders, "no-headers", false, "print tables without their first line")
+	}
+}
+
+func (o *output) check() error {
+	if !slices.Contains(o.formats, o.format) {
+		last := len(o.formats) - 1
+		return fmt.Errorf("--output: %q: must be %s or %s", o.format, strings.Join(o.formats[:last], ", "), o.formats[last])
+	}
+	return nil
+}
+
+// wide reports whether tables have all columns.
+func (o *output) wide() bool { return o.format == "wide" }
+
+// people reports whether a person reads the output.
+func (o *output) people() bool {
+	return o.format == "table" || o.format == "wide" || o.format == "text"
+}
+
+// data prints an answer for programs: whole, or its items one by one.
+func data[T any](o *output, w io.Writer, answer any, items []T, name func(T) string) error {
+	var err error
+	switch o.format {
+	case "yaml":
+		err = writeYAML(w, answer)
+	case "jsonl":
+		e := json.NewEncoder(w)
+		e.SetEscapeHTML(false)
+		for _, item := range items {
+			if err = e.Encode(item); err != nil {
+				break
+			}
+		}
+	case "name":
+		for _, item := range items {
+			if _, err = fmt.Fprintln(w, printable.Line(name(item))); err != nil {
+				break
+			}
+		}
+	default:
+		e := json.NewEncoder(w)
+		e.SetEscapeHTML(false)
+		e.SetIndent("", "  ")
+		err = e.Encode(answer)
+	}
+	if err != nil {
+		return failure{err, ""}
+	}
+	return nil
+}
+
+// writeYAML writes what JSON would say, fields in the same order.
+func writeYAML(w io.Writer, answer any) error {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(answer); err != nil {
+		return err
+	}
+	var doc yaml.Node // JSON is YAML
+	if err := yaml.Unmarshal(b.Bytes(), &doc); err != nil {
+		return err
+	}
+	unquoted(&doc)
+	y := yaml.NewEncoder(w)
+	y.SetIndent(2)
+	if err := y.Encode(&doc); err != nil {
+		return err
+	}
+	return y.Close()
+}
+
+// unquoted has a node written as people write YAML, and not as JSON.
+func unquoted(n *yaml.Node) {
+	n.Style = 0
+	if n.Kind == yaml.ScalarNode && n.Tag == "!!str" && slices.Contains([]string{"y", "n", "yes", "no", "on", "off"}, strings.ToLower(n.Value)) {
+		n.Style = yaml.DoubleQuotedStyle // which others read as true and false
+	}
+	for _, c := range n.Content {
+		unquoted(c)
+	}
+}
+
+// A table is printed in columns. Its cells may be what clients say.
+type table struct {
+	headers []string
+	rows    [][]string
+}
+
+func (t *table) row(cells ...string) { t.rows = append(t.rows, cells) }
+
+// print prints the table, if it has rows.
+func (t *table) print(w io.Writer, o *output) {
+	if len(t.rows) == 0 {
+		return
+	}
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	if !o.noHeaders {
+		fmt.Fprintln(tw, strings.Join(t.headers, "\t"))
+	}
+	for _, row := range t.rows {
+		cells := make([]string, len(row))
+		for i, c := range row {
+			if cells[i] = printable.Line(c); c == "" {
+				cells[i] = "-"
+			}
+		}
+		fmt.Fprintln(tw, strings.Join(cells, "\t"))
+	}
+	tw.Flush()
+}
+
+// since is how long ago something was, in one or two units: 4s, 18m, 3d2h.
+func since(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	d := max(time.Since(t), 0) // clocks differ
+	day := 24 * time.Hour
+	two := func(of, unit time.Duration, a, b string) string {
+		s := strconv.Itoa(int(d/of)) + a
+		if rest := d % of / unit; rest > 0 {
+			s += strconv.Itoa(int(rest)) + b
+		}
+		return s
+	}
+	switch {
+	case d < time.Minute:
+		return strconv.Itoa(int(d/time.Second)) + "s"
+	case d < time.Hour:
+		return strconv.Itoa(int(d/time.Minute)) + "m"
+	case d < day:
+		return two(time.Hour, time.Minute, "h", "m")
+	}
+	return two(day, time.Hour, "d", "h")
+}
+
+// number is 1,204 for 1204.
+func number(n int) string {
+	s := strconv.Itoa(n)
+	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
+
+// amount is "1 client", "1,204 clients".
+func amount(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return number(n) + " " + what + "s"
+}
+
+// bytesText is a size as people read it: 1.2 KiB.
+func bytesText(n int) string {
+	switch {
+	case n < 1<<10:
+		return strconv.Itoa(n) + " B"
+	case n < 1<<20:
+		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
+	}
+	return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+}
+
+// short is a version as it is told apart by eye.
+func short(version string) string {
+	if len(version) > 12 {
+		return version[:12]
+	}
+	return version
+}

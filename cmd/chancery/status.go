@@ -1,0 +1,300 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/chancery-xds/chancery/internal/adminapi"
+	"github.com/chancery-xds/chancery/internal/printable"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// mostRows is how many clients status shows of those that are not well: who has more of them
+// looks at their causes first.
+const mostRows = 50
+
+func statusCommand() *cobra.Command {
+	var a asking
+	var o output
+	var f adminapi.Filter
+	cmd := &cobra.Command{
+		Use:   "status [NODE]",
+		Short: "Show which clients have what is served, and which do not",
+		Long: `Status asks a running server how its configuration and its clients are: whether the
+last load was taken, which resources clients refuse and where these are in the
+files, what looks wrong, and each client that is not well. Clients that are well are
+counted; --all lists them, too. With NODE it shows one client, type by type.
+
+States of a client with a type:
+
+  SYNCED    it has accepted what there is
+  NACKED    it refuses the newest response, and goes on with what it had; of that
+            response it may use the resources that are right
+  STALE     it has not answered a response for 30 s
+  SENT      a response is on its way
+  WAITING   what is to be sent waits for an answer to another type
+  NOT_SENT  it subscribes, and there is nothing to send
+  IDLE      it subscribes to nothing
+
+Exit codes: 0 all is well; 1 a client refuses or is stale, or the last load was
+rejected; 2 wrong usage; 3 no server answers, or it lets nobody in; 4 there is no
+such node.`,
+		Example: `  chancery status
+  chancery status edge-7d9f-x2
+  chancery status --all -g edge
+  chancery status -o json | jq .clients.by`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return fmt.Errorf("status takes one node, not %d", len(args))
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := o.check(); err != nil {
+				return err
+			}
+			if len(args) == 1 {
+				if f.All || f.Group != "" {
+					return errors.New("--all and --group are of all clients: leave them out with NODE")
+				}
+				return statusOf(cmd, &a, &o, args[0])
+			}
+			return showStatus(cmd, &a, &o, f)
+		},
+	}
+	cmd.Flags().SortFlags = false
+	cmd.Flags().BoolVar(&f.All, "all", false, "list the clients that are well, too")
+	groupFlag(cmd, &a, &f.Group)
+	o.flags(cmd, "table", "wide", "json", "yaml")
+	a.flags(cmd.Flags())
+	cmd.ValidArgsFunction = completeArg(&a, nodes)
+	usage(cmd)
+	return cmd
+}
+
+// A overview is what status asks for.
+type overview struct {
+	*adminapi.Status
+	list *adminapi.ClientList
+}
+
+func showStatus(cmd *cobra.Command, a *asking, o *output, f adminapi.Filter) error {
+	if f.Limit = mostRows; f.All {
+		f.Limit = 0
+	}
+	seen, err := ask(cmd, a, func(ctx context.Context, d *adminapi.Daemon) (overview, error) {
+		s, err := d.Status(ctx)
+		if err != nil || !o.people() {
+			return overview{s, nil}, err
+		}
+		list, err := d.Clients(ctx, f)
+		return overview{s, list}, err
+	})
+	if err != nil {
+		return err
+	}
+	if !o.people() {
+		err = data[any](o, cmd.OutOrStdout(), seen.Status, nil, nil)
+	} else {
+		seen.print(cmd.OutOrStdout(), o, f)
+	}
+	if by := seen.Clients.By; err == nil && (by[adminapi.Nacked]+by[adminapi.Stale] > 0 || seen.Config.Rejected != nil) {
+		return errNo
+	}
+	return err
+}
+
+func (s overview) print(w io.Writer, o *output, f adminapi.Filter) {
+	c := s.Config
+	fmt.Fprintf(w, "SERVER   %s, up %s, xDS on %s\n", printable.Line(cmp.Or(s.Server.Replica, "chancery "+s.Server.Version)), since(s.Server.Since), printable.Line(s.Server.XDS))
+	fmt.Fprintf(w, "CONFIG   %s: %s in %s", printable.Line(s.Server.Dir), amount(c.Resources, "resource"), amount(c.Files, "file"))
+	if c.Groups > 1 {
+		fmt.Fprintf(w, " of %s", amount(c.Groups, "group"))
+	}
+	fmt.Fprintf(w, ", revision %d", c.Revision)
+	if c.At != nil {
+		fmt.Fprintf(w, " loaded %s ago", since(*c.At))
+	}
+	fmt.Fprintf(w, "\nCLIENTS  %s\n", counts(s.Clients))
+	if c.Rejected != nil {
+		fmt.Fprintf(w, "\nThe load of %s ago was rejected; the configuration of before is served:\n", since(c.Rejected.Since))
+		few(w, c.Rejected.Errors, 5, "error")
+	}
+	if len(s.Refusals) > 0 {
+		fmt.Fprintln(w)
+		printRefusals(w, o, s.Refusals)
+	}
+	if len(s.Troubles) > 0 {
+		fmt.Fprintln(w)
+		troubles(w, o, s.Troubles)
+	}
+	if len(s.list.Items) > 0 {
+		fmt.Fprintln(w)
+		clientTable(s.list.Items, o.wide()).print(w, o)
+	}
+	if more := s.list.Total - len(s.list.Items); more > 0 && f.Limit > 0 && len(s.list.Items) == f.Limit {
+		fmt.Fprintf(w, "(more of them: chancery get clients)\n")
+	}
+	if s.list.Hidden > 0 && len(s.list.Items) > 0 {
+		fmt.Fprintf(w, "(%s not shown: --all)\n", amount(s.list.Hidden, "healthy client"))
+	}
+}
+
+// statesInOrder are the states, the worst first.
+var statesInOrder = []adminapi.State{
+	adminapi.Nacked, adminapi.Stale, adminapi.Waiting, adminapi.Sent, adminapi.NotSent,
+	adminapi.Absent, adminapi.Leaving, adminapi.Synced, adminapi.Idle,
+}
+
+// wordsOf says of clients in what state they are.
+var wordsOf = map[adminapi.State]string{
+	adminapi.Nacked: "refusing", adminapi.Stale: "not answering", adminapi.Waiting: "waiting", adminapi.Sent: "being sent to",
+	adminapi.NotSent: "without a response yet", adminapi.Synced: "synced", adminapi.Idle: "idle",
+	adminapi.Absent: "absent", adminapi.Leaving: "leaving",
+}
+
+// counts says how many clients there are, by their state.
+func counts(c adminapi.Counts) string {
+	if c.Connected == 0 {
+		return "none connected"
+	}
+	text := number(c.Connected) + " connected"
+	for i, s := range append([]adminapi.State{adminapi.Synced}, slices.DeleteFunc(slices.Clone(statesInOrder), func(s adminapi.State) bool { return s == adminapi.Synced })...) {
+		if n := c.By[s]; n > 0 || i == 0 {
+			text += []string{": ", ", "}[min(i, 1)] + number(n) + " " + wordsOf[s]
+		}
+	}
+	return text
+}
+
+// few prints at most n texts, and how many more there are.
+func few(w io.Writer, texts []string, n int, what string) {
+	for _, t := range texts[:min(n, len(texts))] {
+		fmt.Fprintf(w, "  %s\n", printable.Line(t))
+	}
+	if more := len(texts) - n; more > 0 {
+		fmt.Fprintf(w, "  and %s\n", amount(more, "more "+what))
+	}
+}
+
+var refusalHeaders = []string{"REFUSED BY", "SINCE", "TYPE", "RESOURCE", "FILE", "REASON"}
+
+// refusalTable says why clients refuse what, and where that is. A refusal in which more than
+// one resource may be meant has a line for each.
+func refusalTable(all []adminapi.Refusal, wide bool) *table {
+	t := &table{headers: refusalHeaders}
+	for _, r := range all {
+		reason := r.Error
+		if !wide {
+			reason = printable.Clip(reason, 200)
+		}
+		who := amount(r.Clients, "client")
+		if r.Clients == 1 && len(r.Nodes) == 1 {
+			who = r.Nodes[0]
+		}
+		typ := r.Type
+		if r.Partly {
+			typ += "*"
+		}
+		if len(r.Resources) == 0 {
+			t.row(who, since(r.Since), typ, "", "", reason)
+		}
+		for i, at := range r.Resources {
+			if i == 0 {
+				t.row(who, since(r.Since), typ, at.Name, at.Place, cmp.Or(at.Reason, reason))
+			} else {
+				t.row(`"`, `"`, `"`, at.Name, at.Place, cmp.Or(at.Reason, `"`))
+			}
+		}
+	}
+	return t
+}
+
+// partly says what a refusal does not mean.
+const partly = "* that response had other resources, which the client may use"
+
+func printRefusals(w io.Writer, o *output, all []adminapi.Refusal) {
+	refusalTable(all, o.wide()).print(w, o)
+	if slices.ContainsFunc(all, func(r adminapi.Refusal) bool { return r.Partly }) {
+		fmt.Fprintln(w, partly)
+	}
+}
+
+func troubles(w io.Writer, o *output, all []adminapi.Trouble) {
+	t := table{headers: []string{"LOOKS WRONG", "SINCE", "NODE", "WHAT"}}
+	for _, x := range all {
+		t.row(x.Code, since(x.Since), x.Node, x.Text)
+	}
+	t.print(w, o)
+}
+
+// clientTable has a line for each client, and a column for each type that one of them has.
+func clientTable(all []adminapi.Client, wide bool) *table {
+	found := map[string]string{} // URL by short name
+	for _, c := range all {
+		for _, s := range c.Types {
+			found[s.Type] = s.URL
+		}
+	}
+	types := slices.SortedFunc(maps.Keys(found), func(a, b string) int {
+		return cmp.Or(cmp.Compare(xds.TypeOf(found[a]).Rank(), xds.TypeOf(found[b]).Rank()), cmp.Compare(a, b))
+	})
+	t := &table{headers: slices.Concat([]string{"NODE", "GROUPS"}, types, []string{"CONNECTED"})}
+	if wide {
+		t.headers = append(t.headers, "PEER", "CLIENT", "IDENTITY", "STREAMS")
+	}
+	for _, c := range all {
+		row := []string{c.Node, strings.Join(c.Groups, ",")}
+		for _, name := range types {
+			row = append(row, typeCell(c, name))
+		}
+		if c.Left != nil {
+			row = append(row, "left "+since(c.Left.At)+" ago")
+		} else {
+			row = append(row, since(c.Since))
+		}
+		if wide {
+			row = append(row, c.Peer, c.Agent, c.Identity, streamsText(c.Streams))
+		}
+		t.row(row...)
+	}
+	return t
+}
+
+// typeCell is how a client stands with a type: the worst of its streams.
+func typeCell(c adminapi.Client, name string) string {
+	worst, text := len(statesInOrder), ""
+	for _, s := range c.Types {
+		if i := slices.Index(statesInOrder, s.State); s.Type == name && i < worst {
+			worst, text = i, stateText(s)
+		}
+	}
+	return text
+}
+
+// stateText is a state, and how long it lasts if that says something.
+func stateText(s adminapi.TypeStatus) string {
+	switch {
+	case s.State == adminapi.Nacked && s.Nacked != nil:
+		return string(s.State) + " " + since(s.Nacked.Since)
+	case (s.State == adminapi.Stale || s.State == adminapi.Sent) && s.Sent != nil:
+		return string(s.State) + " " + since(s.Sent.At)
+	}
+	return string(s.State)
+}
+
+func streamsText(all []adminapi.Stream) string {
+	var texts []string
+	for _, s := range all {
+		texts = append(texts, s.API+" "+s.Variant)
+	}
+	return strings.Join(texts, ", ")
+}

@@ -1,0 +1,137 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/chancery-xds/chancery/internal/adminapi"
+	"github.com/chancery-xds/chancery/internal/printable"
+)
+
+// statusOf prints the clients of one node id.
+func statusOf(cmd *cobra.Command, a *asking, o *output, node string) error {
+	list, err := ask(cmd, a, func(ctx context.Context, d *adminapi.Daemon) (*adminapi.ClientList, error) {
+		return d.Client(ctx, node)
+	})
+	if err != nil {
+		return err
+	}
+	if len(list.Items) == 0 {
+		return outcome{failure{fmt.Errorf("no client has the node id %q", printable.Line(node)), "chancery get clients lists them"}, notFound}
+	}
+	w := cmd.OutOrStdout()
+	bad := false
+	for _, c := range list.Items {
+		bad = bad || c.Left == nil && (c.State == adminapi.Nacked || c.State == adminapi.Stale)
+	}
+	if !o.people() {
+		err = data(o, w, list, list.Items, func(c adminapi.Client) string { return c.Node })
+	} else {
+		for i, c := range list.Items {
+			if i > 0 {
+				fmt.Fprintln(w)
+			}
+			card(w, o, c)
+		}
+	}
+	if err == nil && bad {
+		return errNo
+	}
+	return err
+}
+
+// card prints all that is known of a client.
+func card(w io.Writer, o *output, c adminapi.Client) {
+	line := func(title, format string, args ...any) {
+		fmt.Fprintf(w, "%-9s%s\n", title, printable.Line(fmt.Sprintf(format, args...)))
+	}
+	line("NODE", "%s%s", c.Node, after(", cluster ", c.Cluster))
+	state := string(c.State)
+	if c.Left != nil {
+		state = fmt.Sprintf("left %s ago: %s%s", since(c.Left.At), c.Left.Code, after(": ", c.Left.Why))
+	}
+	line("STATE", "%s", state)
+	line("CLIENT", "%s%s, since %s%s", orDash(c.Agent), after(" at ", c.Peer), since(c.Since), after(", identity ", c.Identity))
+	line("GROUPS", "%s", orDash(strings.Join(c.Groups, ", ")))
+	for i, s := range c.Streams {
+		title := "STREAMS"
+		if i > 0 {
+			title = ""
+		}
+		line(title, "%d: %s %s, since %s", s.ID, s.API, s.Variant, since(s.Since))
+	}
+	t := table{headers: []string{"TYPE", "STATE", "SUBSCRIBES TO", "SENT", "ACCEPTED"}}
+	if o.wide() {
+		t.headers = append(t.headers, "NONCE", "RESOURCES", "BYTES", "STREAM")
+	}
+	for _, s := range c.Types {
+		row := []string{s.Type, stateText(s), subscription(s), messageText(s.Sent), messageText(s.Acked)}
+		if o.wide() {
+			if m := s.Sent; m != nil {
+				row = append(row, m.Nonce, fmt.Sprintf("%d, %d removed", m.Resources, m.Removed), bytesText(m.Bytes), fmt.Sprint(s.Stream))
+			} else {
+				row = append(row, "", "", "", fmt.Sprint(s.Stream))
+			}
+		}
+		t.row(row...)
+	}
+	if len(t.rows) > 0 {
+		fmt.Fprintln(w)
+		t.print(w, o)
+	}
+	for _, s := range c.Types {
+		if s.Nacked != nil {
+			nackText(w, s)
+		}
+	}
+	if len(c.Troubles) > 0 {
+		fmt.Fprintln(w)
+		t := table{headers: []string{"LOOKS WRONG", "SINCE", "WHAT"}}
+		for _, x := range c.Troubles {
+			t.row(x.Code, since(x.Since), x.Text)
+		}
+		t.print(w, o)
+	}
+}
+
+// nackText says what a client refuses, and where it is.
+func nackText(w io.Writer, s adminapi.TypeStatus) {
+	n := s.Nacked
+	fmt.Fprintf(w, "\n%s refused for %s, last %s ago (nonce %s, version %s):\n  %s\n", s.Type, since(n.Since), since(n.At), printable.Line(n.Nonce), short(printable.Line(n.Version)), printable.Line(n.Error))
+	for _, r := range n.Resources {
+		fmt.Fprintf(w, "  %s %s%s%s\n", printable.Line(r.Type), printable.Line(r.Name), after(" at ", printable.Line(r.Place)), after(": ", printable.Line(r.Reason)))
+	}
+}
+
+func subscription(s adminapi.TypeStatus) string {
+	switch {
+	case s.Wildcard && s.Names > 0:
+		return "all, " + amount(s.Names, "name")
+	case s.Wildcard:
+		return "all"
+	case s.Names > 0:
+		return amount(s.Names, "name")
+	}
+	return "nothing"
+}
+
+func messageText(m *adminapi.Message) string {
+	if m == nil {
+		return ""
+	}
+	return short(m.Version) + " " + since(m.At) + " ago"
+}
+
+// after is a text with what leads to it, or "" if there is none.
+func after(lead, text string) string {
+	if text == "" {
+		return ""
+	}
+	return lead + text
+}
+
+func orDash(text string) string { return after("", text) + map[bool]string{true: "-"}[text == ""] }

@@ -1,0 +1,132 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/chancery-xds/chancery/internal/adminapi"
+	"github.com/chancery-xds/chancery/internal/printable"
+)
+
+// slice is how long one question of wait may take: proxies end what says nothing for longer.
+const slice = 30 * time.Second
+
+func waitCommand() *cobra.Command {
+	var a asking
+	var o output
+	var f adminapi.Filter
+	var what, typ string
+	var revision uint64
+	var timeout time.Duration
+	cmd := &cobra.Command{
+		Use:   "wait --for=synced",
+		Short: "Wait until all clients have accepted the configuration",
+		Long: `Wait ends when every connected client, or those that --node, --group and --type
+select, has accepted what the server serves now. It ends at once with what is wrong
+if one of them refuses it. Use it after a change, in a script that goes on only when
+the change has arrived.
+
+Exit codes: 0 all are synced; 1 a client refuses; 2 wrong usage; 3 no server answers,
+or it lets nobody in; 124 --timeout is over.`,
+		Example: `  chancery reload /etc/chancery && chancery wait --for=synced --timeout 60s
+  chancery wait --for=synced -g edge --type routes`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.check(); err != nil {
+				return err
+			}
+			switch {
+			case what == "":
+				return errors.New("--for is missing: write --for=synced")
+			case what != "synced":
+				return fmt.Errorf("--for: %q: must be synced", what)
+			case timeout <= 0:
+				return errors.New("--timeout: must be more than 0")
+			}
+			if typ != "" {
+				t, err := typeNamed(typ)
+				if err != nil {
+					return fmt.Errorf("--type: %w", err)
+				}
+				f.Type = inPath(t)
+			}
+			r, err := waitFor(cmd, &a, f, revision, timeout)
+			if err != nil {
+				return err
+			}
+			return waited(cmd, &o, r, timeout)
+		},
+	}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.StringVar(&what, "for", "", "`WHAT` to wait for: synced")
+	offer(cmd, "for", "synced")
+	flags.DurationVar(&timeout, "timeout", time.Minute, "maximum `time` to wait")
+	flags.StringVar(&f.Node, "node", "", "only for nodes with this `ID`, or like it: edge-*")
+	_ = cmd.RegisterFlagCompletionFunc("node", completeFlag(&a, nodes))
+	groupFlag(cmd, &a, &f.Group)
+	flags.StringVar(&typ, "type", "", "only for this `TYPE`: cds, clusters, …")
+	offer(cmd, "type", typeWords()...)
+	flags.Uint64Var(&revision, "revision", 0, "the `number` of the configuration to wait for, as chancery status shows it; 0: the one that is served now")
+	o.flags(cmd, "text", "json", "yaml")
+	a.flags(flags)
+	usage(cmd)
+	return cmd
+}
+
+// waitFor asks until there is a result, or the time is over.
+func waitFor(cmd *cobra.Command, a *asking, f adminapi.Filter, revision uint64, timeout time.Duration) (*adminapi.WaitResult, error) {
+	d, err := a.dial()
+	if err != nil {
+		return nil, err
+	}
+	for end := time.Now().Add(timeout); ; {
+		rest := max(time.Until(end), 0)
+		ctx, cancel := context.WithTimeoutCause(contextOf(cmd), min(rest, slice)+askTime, fmt.Errorf("no answer for %v", askTime))
+		r, err := d.Wait(ctx, f, revision, min(rest, slice))
+		cancel()
+		if err != nil {
+			return nil, asked(err)
+		}
+		if r.Done || len(r.Refusals) > 0 || time.Until(end) <= 0 {
+			return r, nil
+		}
+	}
+}
+
+// waited prints what came of it.
+func waited(cmd *cobra.Command, o *output, r *adminapi.WaitResult, timeout time.Duration) error {
+	w := cmd.OutOrStdout()
+	if !o.people() {
+		if err := data(o, w, r, r.Pending, nil); err != nil {
+			return err
+		}
+	}
+	synced := r.Clients.By[adminapi.Synced]
+	switch {
+	case r.Done:
+		if o.people() {
+			fmt.Fprintf(w, "ok: %s\n", counts(r.Clients))
+		}
+		return nil
+	case len(r.Refusals) > 0:
+		if o.people() {
+			printRefusals(w, o, r.Refusals)
+			return outcome{failure{fmt.Errorf("not synced: %s", counts(r.Clients)), "chancery explain NODE says more"}, failed}
+		}
+		return errNo
+	}
+	var names []string
+	for _, n := range r.Pending {
+		names = append(names, printable.Line(n))
+	}
+	if more := r.Clients.Connected - synced - len(names); more > 0 && len(names) > 0 {
+		names = append(names, number(more)+" more")
+	}
+	return outcome{failure{fmt.Errorf("not synced after %v: %s%s", timeout, counts(r.Clients), after("; not yet: ", strings.Join(names, ", "))), ""}, timedOut}
+}

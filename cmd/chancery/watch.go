@@ -1,0 +1,161 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/chancery-xds/chancery/internal/adminapi"
+	"github.com/chancery-xds/chancery/internal/printable"
+)
+
+// A watching is what watch was asked for.
+type watching struct {
+	asking
+	output
+	filter adminapi.EventFilter
+	typ    string
+}
+
+// eventKinds are what can happen.
+var eventKinds = []string{"connect", "leave", "subscribe", "send", "ack", "nack", "wait", "deny", "commit", "reject"}
+
+func watchCommand() *cobra.Command {
+	var w watching
+	cmd := &cobra.Command{
+		Use:   "watch",
+		Short: "Show what happens between a running server and its clients",
+		Long: `Watch prints a line for each event from now on, until it is interrupted: clients
+connect and leave, subscribe, are sent responses and accept or refuse them; a new
+configuration is loaded or rejected. "chancery get events" prints what has happened.
+
+Kinds of events: connect, leave, subscribe, send, ack, nack, wait, deny, commit,
+reject.
+
+If watch reads more slowly than things happen, events are left out; a line says how
+many.
+
+Exit codes: 2 wrong usage; 3 no server answers, it lets nobody in, or it has ended.`,
+		Example: `  chancery watch
+  chancery watch --kind nack,reject
+  chancery watch --node 'edge-*' --type rds -o jsonl`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			w.filter.New = true
+			return w.run(cmd)
+		},
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.StringVar(&w.filter.Node, "node", "", "only of nodes with this `ID`, or like it: edge-*")
+	_ = cmd.RegisterFlagCompletionFunc("node", completeFlag(&w.asking, nodes))
+	f.StringVar(&w.typ, "type", "", "only of this `TYPE`: cds, clusters, …")
+	offer(cmd, "type", typeWords()...)
+	f.StringSliceVar(&w.filter.Kinds, "kind", nil, "only of these `KINDS`, with commas between them")
+	offer(cmd, "kind", eventKinds...)
+	w.output.flags(cmd, "text", "jsonl")
+	w.asking.flags(f)
+	usage(cmd)
+	return cmd
+}
+
+func (w *watching) run(cmd *cobra.Command) error {
+	if err := w.output.check(); err != nil {
+		return err
+	}
+	for _, k := range w.filter.Kinds {
+		if !slices.Contains(eventKinds, k) {
+			return fmt.Errorf("--kind: %q: must be of %s", k, strings.Join(eventKinds, ", "))
+		}
+	}
+	if w.typ != "" {
+		t, err := typeNamed(w.typ)
+		if err != nil {
+			return fmt.Errorf("--type: %w", err)
+		}
+		w.filter.Type = inPath(t)
+	}
+	d, err := w.dial()
+	if err != nil {
+		return err
+	}
+	var all []adminapi.Event // of json and yaml, which are one document
+	for e, err := range d.Events(contextOf(cmd), w.filter) {
+		if errors.Is(err, context.Canceled) {
+			return nil
+		}
+		if err != nil {
+			return asked(err)
+		}
+		switch {
+		case w.format == "json" || w.format == "yaml":
+			all = append(all, e)
+		case w.people():
+			printEvent(cmd.OutOrStdout(), e)
+		case w.format == "name":
+			fmt.Fprintln(cmd.OutOrStdout(), e.ID)
+		default:
+			b, _ := json.Marshal(e) // has no value that JSON lacks
+			fmt.Fprintf(cmd.OutOrStdout(), "%s\n", b)
+		}
+	}
+	if w.format == "json" || w.format == "yaml" {
+		return data(&w.output, cmd.OutOrStdout(), all, all, nil)
+	}
+	return nil
+}
+
+// printEvent prints an event as one line: when, who, what.
+func printEvent(w io.Writer, e adminapi.Event) {
+	if e.Missed > 0 {
+		fmt.Fprintf(w, "(%s left out: this command was too slow)\n", amount(e.Missed, "event"))
+	}
+	words := []string{e.At.Local().Format("15:04:05.000"), fmt.Sprintf("%-9s", e.Kind)}
+	node := e.Node
+	if node == "" && e.Peer == "" {
+		node = "*"
+	}
+	words = append(words, orDash(node))
+	add := func(lead, text string) {
+		if text != "" {
+			words = append(words, lead+text)
+		}
+	}
+	switch e.Kind {
+	case "connect", "leave", "deny":
+		add("", e.Peer)
+	}
+	add("", e.Type)
+	if names := e.Resources; len(names) > 0 {
+		var texts []string
+		for _, r := range names[:min(3, len(names))] {
+			texts = append(texts, r.Name)
+		}
+		text := strings.Join(texts, ",")
+		if more := max(e.Count, len(names)) - len(texts); more > 0 {
+			text += fmt.Sprintf(" and %s more", number(more))
+		}
+		add("", text)
+	} else if e.Count > 0 {
+		add("", amount(e.Count, "resource"))
+	}
+	if e.Removed > 0 {
+		add("", number(e.Removed)+" removed")
+	}
+	add("version=", short(e.Version))
+	add("nonce=", e.Nonce)
+	add("took=", e.Took)
+	add("", e.Text)
+	for _, r := range e.Resources[:min(3, len(e.Resources))] {
+		if e.Kind == "nack" || e.Kind == "reject" {
+			add("", r.Place)
+		}
+	}
+	fmt.Fprintln(w, printable.Line(strings.Join(words, " ")))
+}

@@ -1,0 +1,238 @@
+package explain
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/chancery-xds/chancery/protocol"
+	"github.com/chancery-xds/chancery/source/dir"
+)
+
+// A chain without a name is about all of a type, or, without a type, about the client: it names
+// the first resource of each link that is broken.
+
+// askAll asks the streams of the node about all that is not in order.
+func (c *chain) askAll(ctx context.Context, node string) error {
+	c.client = c.e.find(node)
+	c.decision = c.e.d.Source.Decide(c.node)
+	return c.client.ask(ctx, c.e, func(l *look, s *protocol.Session) {
+		for _, is := range l.types {
+			if c.t != nil && !is.Type.Is(c.t) {
+				continue
+			}
+			found := 0
+			for n := range s.NameStates(is.Type) {
+				if n.State == protocol.StateSynced || n.State == protocol.StateLingering {
+					continue
+				}
+				if l.names = append(l.names, named{is.Type, n}); n.State != protocol.StateRefused {
+					if found++; found == maxOdd {
+						break
+					}
+				}
+			}
+		}
+	})
+}
+
+// maxOdd is how many names of a type are told of that are not in order, besides those refused.
+const maxOdd = 100
+
+// explainAll makes the links.
+func (c *chain) explainAll(ctx context.Context) {
+	c.loadedAll()
+	c.missing()
+	if c.decision.Groups == nil {
+		c.selected()
+	} else {
+		place := ""
+		if len(c.decision.Reasons) > 0 {
+			place = c.decision.Reasons[0].Place.String()
+		}
+		c.ok(selected, place, "the node gets %s%s", c.reasons(), notes(c.decision))
+	}
+	c.allowedAll()
+	c.connectedLink()
+	c.subscribedAll()
+	c.sentAll()
+	c.acceptedAll(ctx)
+}
+
+func first(names []string) string {
+	if len(names) == 0 {
+		return ""
+	}
+	return names[0]
+}
+
+func (c *chain) loadedAll() {
+	since, err := c.e.d.Source.Unloaded()
+	switch {
+	case err == nil:
+		c.loaded()
+	default:
+		text, place := mistake(err, dir.Standing{Group: first(c.decision.Groups)})
+		c.breaks(loaded, place, "mend "+orElse(place, "what the load was rejected for")+"; a load follows by itself",
+			"what is served is older than the files: the load was rejected %s: %s", c.e.since(since), text)
+	}
+}
+
+// missing says which names the client asks for and nobody has.
+func (c *chain) missing() {
+	var all []string
+	var one *named
+	for n := range c.odd(protocol.StateAbsent) {
+		if n.Why == protocol.ByName {
+			if all = append(all, called(n.t, n.Name)); one == nil {
+				one = n
+			}
+		}
+	}
+	if one == nil {
+		c.ok(defined, "", "all that the client asks for by name is there")
+		return
+	}
+	of := &chain{e: c.e, client: c.client, t: one.t, name: one.Name, before: c.before}
+	of.decide()
+	of.place()
+	advice := "define it, or mend what refers to it: explain " + called(one.t, one.Name)
+	if near := c.e.d.Source.Near(one.t, one.Name); near != "" {
+		advice = fmt.Sprintf("did you mean %s? Else %s", quote(near), advice)
+	}
+	place := ""
+	if p := of.mainParent(); p != nil {
+		place = p.place
+	}
+	c.breaks(defined, place, advice, "the client asks for what the node does not get: %s", list(all, 5))
+}
+
+// odd yields the names in a state.
+func (c *chain) odd(is protocol.NameStatus) func(func(*named) bool) {
+	return func(yield func(*named) bool) {
+		for i := range c.streams {
+			for j := range c.streams[i].names {
+				if n := &c.streams[i].names[j]; n.State == is && !yield(n) {
+					return
+				}
+			}
+		}
+	}
+}
+
+func (c *chain) allowedAll() {
+	if !c.connected() {
+		c.allowed()
+		return
+	}
+	c.ok(allowed, "", "no rule of access refuses the client")
+}
+
+// each yields what the streams say of the types in question.
+func (c *chain) each(yield func(*look, *protocol.TypeState) bool) {
+	for i := range c.streams {
+		l := &c.streams[i]
+		for j := range l.types {
+			if is := &l.types[j]; (c.t == nil || is.Type.Is(c.t)) && !yield(l, is) {
+				return
+			}
+		}
+	}
+}
+
+func (c *chain) subscribedAll() {
+	if !c.connected() || c.streams[0].err != nil {
+		c.unknown(subscribed, "the client is not connected, or its stream has not begun")
+		return
+	}
+	var all []string
+	for _, is := range c.each {
+		switch {
+		case is.Wildcard && is.Names == 0:
+			all = append(all, "all "+is.Type.String())
+		case is.Wildcard:
+			all = append(all, fmt.Sprintf("all %s and %s", is.Type, count(is.Names, "name")))
+		case is.Names > 0:
+			all = append(all, fmt.Sprintf("%s of %s", count(is.Names, "name"), is.Type))
+		}
+	}
+	switch {
+	case len(all) > 0:
+		c.ok(subscribed, "", "the client asks for %s", list(all, 12))
+	case c.t != nil:
+		c.breaks(subscribed, "", c.whyAsk(), "the client has not asked for any %s; it has asked for %s", c.t, orElse(c.opened(), "nothing"))
+	default:
+		c.breaks(subscribed, "", "look at the client's bootstrap: it must ask for something", "the client asks for nothing")
+	}
+}
+
+func (c *chain) sentAll() {
+	if !c.connected() {
+		c.unknown(sent, "the client is not connected")
+		return
+	}
+	for n := range c.odd(protocol.StateWaiting) {
+		what, advice := c.waits(n.WaitsFor)
+		c.breaks(sent, "", advice, "%s waits, since %s, for %s", called(n.t, n.Name), c.e.ago(n.Since), orElse(what, "content"))
+		return
+	}
+	for l, is := range c.each {
+		if is.Due && len(is.Unanswered) > 0 {
+			m := is.Unanswered[0]
+			c.on, c.of = l, is
+			c.breaks(sent, "", c.stalled(), "there is news of %s that is not sent: the client has not answered the last response (nonce %s), sent %s", is.Type, m.Nonce, c.e.since(m.Sent))
+			return
+		}
+	}
+	c.ok(sent, "", "the client was told all that it asks for")
+}
+
+func (c *chain) acceptedAll(ctx context.Context) {
+	if !c.connected() {
+		c.unknown(accepted, "the client is not connected")
+		return
+	}
+	var texts []string
+	for l, is := range c.each {
+		if len(is.Refused) == 0 {
+			continue
+		}
+		text, at := "its text is not known any more", ""
+		if nack := c.nacked(is.Type, l.ID); nack != nil {
+			text, at = nack.Error, " "+c.e.since(nack.Since)
+		}
+		x := trial{c.e, ctx, c.decision.Groups, is.Type, text, nil}
+		for i := range l.names {
+			if n := &l.names[i]; n.t.Is(is.Type) && n.RefusedIn != "" {
+				x.refused = append(x.refused, n.Name)
+			}
+		}
+		if len(x.refused) == 0 {
+			continue // it has accepted since what it refused
+		}
+		guilty := x.guilty()
+		place, advice := "", "look at the client's log; chancery check --envoy finds what only Envoy knows"
+		why := fmt.Sprintf("; which of %s is at fault is not known", count(len(x.refused), "resource"))
+		if len(guilty) > 0 {
+			place, why = guilty[0].Place, ", because of "+blamed(guilty)
+			advice = fmt.Sprintf("mend %s (%s)", blamed(guilty), orElse(place, "its file"))
+			if guilty[0].Reason != "" {
+				why += ": " + guilty[0].Reason
+			}
+		}
+		c.breaks(accepted, place, advice, "the client refused %s%s%s; it says: %s", is.Type, at, why, clipped(text))
+		return
+	}
+	for l, is := range c.each {
+		if len(is.Unanswered) > 0 {
+			m := is.Unanswered[0]
+			c.on, c.of = l, is
+			c.breaks(accepted, "", c.stalled(), "the client has not answered a response of %s (nonce %s), sent %s", is.Type, m.Nonce, c.e.since(m.Sent))
+			return
+		}
+		texts = append(texts, is.Type.String())
+	}
+	slices.Sort(texts)
+	c.ok(accepted, "", "the client has accepted what it was told: %s", orElse(strings.Join(slices.Compact(texts), ", "), "nothing"))
+}

@@ -1,0 +1,293 @@
+package explain
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/chancery-xds/chancery/findings"
+	"github.com/chancery-xds/chancery/internal/adminapi"
+	"github.com/chancery-xds/chancery/internal/refs"
+	"github.com/chancery-xds/chancery/protocol"
+	"github.com/chancery-xds/chancery/source/dir"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// Whose fault a refusal is. A client refuses a response, which may have thousands of resources,
+// and often names none: what it says is looked for in those that were refused, and these are
+// looked into for what Envoy is known to refuse.
+
+const (
+	// maxExamined is how many resources of one refusal are looked into.
+	maxExamined = 5000
+
+	// maxGuilty is how many are told.
+	maxGuilty = 5
+)
+
+// A trial is one refusal, before it is known whose fault it is.
+type trial struct {
+	e       *Explainer
+	ctx     context.Context //nolint:containedctx // it lasts as long as a call
+	groups  []string        // of the node
+	t       *xds.Type
+	text    string // what the client said
+	refused []string
+}
+
+// guilty returns the resources that are at fault, with the line of the field and the reason, as
+// far as they are known; none if nothing is.
+func (x *trial) guilty() (all []adminapi.Resource) {
+	if len(x.refused) == 0 {
+		return nil
+	}
+	if all = x.twice(); all != nil {
+		return all
+	}
+	words := wordsOf(x.text)
+	var named, others []string
+	for _, name := range x.refused {
+		if words[name] {
+			named = append(named, name)
+		} else {
+			others = append(others, name)
+		}
+	}
+	if all = x.faulty(named); all != nil {
+		return all
+	}
+	if !slices.ContainsFunc(named, func(name string) bool { return words[marked+name] }) { // else the text means it
+		if all = x.faulty(others); all != nil {
+			return all
+		}
+	}
+	if len(named) == 0 && len(others) == 1 {
+		named = others
+	}
+	for _, name := range named[:min(len(named), maxGuilty)] {
+		all = append(all, x.meant(name))
+	}
+	return all
+}
+
+// standing returns where a resource of the node's stands.
+func (x *trial) standing(name string) (dir.Standing, bool) {
+	for _, group := range x.groups {
+		if s, ok := x.e.d.Source.Within(group, x.t, name); ok {
+			return s, true
+		}
+	}
+	return dir.Standing{}, false
+}
+
+// faulty returns those of which it is known that Envoy refuses them.
+func (x *trial) faulty(names []string) (all []adminapi.Resource) {
+	for _, name := range names[:min(len(names), maxExamined)] {
+		if x.ctx.Err() != nil || len(all) == maxGuilty {
+			break
+		}
+		s, ok := x.standing(name)
+		if !ok {
+			continue
+		}
+		found := x.e.d.Source.Examine(s.Loaded)
+		if len(found) == 0 {
+			continue
+		}
+		at := max(slices.IndexFunc(found, func(p findings.Problem) bool { return speaksOf(x.text, p.Path) }), 0)
+		f := faultOf(found[at])
+		all = append(all, adminapi.Resource{Type: x.t.String(), Name: s.Name, Place: f.place, Reason: f.text})
+	}
+	return all
+}
+
+// speaksOf reports whether a text has the name of the last field of a path, as Envoy writes it
+// in either of its ways: port_value, PortValue.
+func speaksOf(text, path string) bool {
+	last := path[strings.LastIndexByte(path, '.')+1:]
+	last, _, _ = strings.Cut(last, "[")
+	if last == "" {
+		return false
+	}
+	var camel strings.Builder
+	up := true
+	for _, r := range last {
+		if r == '_' {
+			up = true
+			continue
+		}
+		if up {
+			r = unicode.ToUpper(r)
+		}
+		camel.WriteRune(r)
+		up = false
+	}
+	return strings.Contains(text, last) || strings.Contains(text, camel.String())
+}
+
+// meant returns a resource that the text means, with the field whose value it quotes, if it does.
+func (x *trial) meant(name string) adminapi.Resource {
+	r := adminapi.Resource{Type: x.t.String(), Name: name}
+	s, ok := x.standing(name)
+	if !ok {
+		return r
+	}
+	r.Place = s.Pos.String()
+	m := x.e.message(s.Resource)
+	if m == nil {
+		return r
+	}
+	best, at := "", ""
+	consider := func(v, path string) {
+		if v != name && len(v) > max(len(best), 2) && (strings.Contains(x.text, "'"+v+"'") || strings.Contains(x.text, `"`+v+`"`) || strings.Contains(x.text, "("+v+")")) {
+			best, at = v, path
+		}
+	}
+	refs.Edit(x.e.d.Source.Types(), m, func(m protoreflect.Message, path refs.Path) bool {
+		in := path.String()
+		m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+			below := strings.TrimPrefix(in+"."+string(f.Name()), ".")
+			switch {
+			case f.IsMap():
+			case f.IsList() && f.Kind() == protoreflect.StringKind:
+				for i := range v.List().Len() {
+					consider(v.List().Get(i).String(), fmt.Sprintf("%s[%d]", below, i))
+				}
+			case f.IsList():
+			case f.Kind() == protoreflect.StringKind:
+				consider(v.String(), below)
+			case f.Message() != nil && f.Message().FullName() == "google.protobuf.Any":
+				url := v.Message().Get(f.Message().Fields().ByName("type_url")).String()
+				consider(url[strings.LastIndexByte(url, '/')+1:], below)
+			}
+			return true
+		})
+		return false
+	})
+	if at != "" {
+		r.Place = x.e.d.Source.FieldAt(s.Loaded, at)
+	}
+	return r
+}
+
+// twice returns resources that are called the same, whatever the names around them, if the text
+// says that this is what is wrong.
+func (x *trial) twice() (all []adminapi.Resource) {
+	if !strings.Contains(x.text, "duplicate") || x.t.Name == "" {
+		return nil
+	}
+	words := wordsOf(x.text)
+	first := map[string]dir.Standing{}
+	for _, group := range x.groups {
+		for r := range x.e.d.Snapshot().View(group).Table(x.t).All() {
+			m := x.e.message(r)
+			s, ok := x.standing(r.Name)
+			if m == nil || !ok || s.Resource != r {
+				continue
+			}
+			f := m.ProtoReflect().Descriptor().Fields().ByName(protoreflect.Name(x.t.Name))
+			if f == nil {
+				return nil
+			}
+			own := m.ProtoReflect().Get(f).String()
+			other, twice := first[own]
+			if first[own] = s; !twice || other.Resource == r || !words[own] {
+				continue
+			}
+			for _, one := range []dir.Standing{other, s} {
+				all = append(all, adminapi.Resource{Type: x.t.String(), Name: one.Name, Place: x.e.d.Source.FieldAt(one.Loaded, x.t.Name), Reason: fmt.Sprintf("two resources are called %s in their own field %s", quote(own), x.t.Name)})
+			}
+			if len(all) >= maxGuilty {
+				return all
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b adminapi.Resource) int { return strings.Compare(a.Place, b.Place) })
+	return all
+}
+
+// marked stands before a word that has quotes around it, or a colon behind it.
+const marked = "\x00"
+
+// wordsOf returns what may be a name in a text: what stands between spaces, as it is, and without
+// the marks around it. Those with marks are in it once more, behind marked.
+func wordsOf(text string) map[string]bool {
+	words := map[string]bool{}
+	for word := range strings.FieldsSeq(text) {
+		words[word] = true
+		for _, marks := range []string{"\"'`,;.:", "\"'`,;.:()[]{}<>"} {
+			if bare := strings.Trim(word, marks); bare != word && bare != "" {
+				words[bare] = true
+				if strings.ContainsAny(word, "\"'`") || strings.HasSuffix(word, ":") {
+					words[marked+bare] = true
+				}
+			}
+		}
+	}
+	return words
+}
+
+// refusedOf returns the names of a type that a client refused, and of which it has accepted
+// nothing since.
+func refusedOf(s *protocol.Session, t *xds.Type) (names []string) {
+	for n := range s.NameStates(t) {
+		if n.RefusedIn != "" {
+			names = append(names, n.Name)
+		}
+	}
+	return names
+}
+
+// Blame returns the refusals with the resources that are at fault, each with the line of the
+// field and what is wrong there, as far as that can be found. Where the client's text names no
+// resource, it looks into those of the refused response, on one of the streams that refuse it.
+// It takes the time that ctx has; what is not found by then stays as it is.
+func (e *Explainer) Blame(ctx context.Context, refusals []adminapi.Refusal) []adminapi.Refusal {
+	out := slices.Clone(refusals)
+	for i := range out {
+		if ctx.Err() != nil {
+			break
+		}
+		r := &out[i]
+		t, err := typeNamed(r.Type)
+		if err != nil || t == nil {
+			continue
+		}
+		for _, node := range r.Nodes[:min(len(r.Nodes), 3)] {
+			if all := e.blame(ctx, node, t, r.Error); all != nil {
+				r.Resources = all
+				break
+			}
+		}
+	}
+	return out
+}
+
+// blame looks for who is at fault for what one of the streams of a node refuses.
+func (e *Explainer) blame(ctx context.Context, node string, t *xds.Type, text string) []adminapi.Resource {
+	for _, st := range e.d.Tracker.Streams(node) {
+		if st.Type != nil && !st.Type.Is(t) {
+			continue
+		}
+		var refused []string
+		if st.Inspect(ctx, func(s *protocol.Session) { refused = refusedOf(s, t) }) != nil || len(refused) == 0 {
+			continue
+		}
+		x := trial{e, ctx, e.d.Source.Decide(st.Node).Groups, t, text, refused}
+		return x.guilty()
+	}
+	return nil
+}
+
+// blamed lists those that are at fault.
+func blamed(guilty []adminapi.Resource) string {
+	var all []string
+	for _, g := range guilty {
+		all = append(all, g.Type+" "+quote(g.Name))
+	}
+	return list(all, 3)
+}

@@ -1,0 +1,201 @@
+package explain
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/chancery-xds/chancery/groups"
+	"github.com/chancery-xds/chancery/internal/adminapi"
+	"github.com/chancery-xds/chancery/protocol"
+	"github.com/chancery-xds/chancery/source/dir"
+	"github.com/chancery-xds/chancery/store"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// Names of links, in the order of the chain.
+const (
+	loaded     = "loaded"     // what the files say is served
+	defined    = "defined"    // a file has the resource
+	valid      = "valid"      // nothing is known to be wrong with it
+	selected   = "selected"   // the node gets the group that has it
+	allowed    = "allowed"    // and may have it
+	connected  = "connected"  // the client is there
+	referenced = "referenced" // something that the client has leads to it
+	subscribed = "subscribed" // the client asks for it
+	sent       = "sent"       // the client was told
+	accepted   = "accepted"   // and has accepted that
+)
+
+// A chain is what is found out about one resource and one client, and the links that say so.
+type chain struct {
+	e *Explainer
+	*client
+	t    *xds.Type
+	name string
+
+	is       *protocol.NameState // how the client stands with it; nil: it has not opened the type
+	on       *look               // the stream that says so; nil: there is none
+	of       *protocol.TypeState // of the type on that
+	parents  []parent            // what the client's configuration has that refers to it
+	decision groups.Decision
+	before   *store.Snapshot // from before the client was asked
+	all      []dir.Standing
+	at       *dir.Standing // where what the node gets stands; nil: it gets none
+	wrong    []fault
+	guilty   []adminapi.Resource // of a refusal
+
+	links  []adminapi.Link
+	broken string
+	advice string
+}
+
+// Explain follows the chain from the file to the client. Without a name it is about all of
+// the type, and without a type about the client. The type is a short name, such as "CDS" or
+// "cds", or a type URL.
+//
+// A node that nobody knows, and a name that no file has, are broken links and no errors. The
+// error is a [*NotFound] if there is no such type, and that of the context if it ends before.
+// A client that leaves meanwhile is a broken link, too.
+func (e *Explainer) Explain(ctx context.Context, node, typ, name string) (adminapi.Explanation, error) {
+	t, err := typeNamed(typ)
+	switch {
+	case err != nil:
+		return adminapi.Explanation{}, err
+	case t == nil && name != "":
+		return adminapi.Explanation{}, &NotFound{Field: "type", Message: "a name needs its type", Hint: "such as CDS"}
+	}
+	c := &chain{e: e, t: t, name: xds.CanonicalName(name), before: e.d.Snapshot()}
+	if t == nil || name == "" {
+		if err = c.askAll(ctx, node); err == nil {
+			c.explainAll(ctx)
+		}
+	} else if err = c.ask(ctx, node); err == nil {
+		c.explain()
+	}
+	if err != nil {
+		return adminapi.Explanation{}, err
+	}
+	out := adminapi.Explanation{APIVersion: adminapi.Version, Kind: "Explanation", Node: node, Name: name, Links: c.links, Broken: c.broken, Advice: c.advice}
+	if t != nil {
+		out.Type = t.String()
+	}
+	return out, nil
+}
+
+// ask asks the streams of the node about the resource, and about what refers to it. Of several
+// that have opened its type the one counts that is worst off.
+func (c *chain) ask(ctx context.Context, node string) error {
+	c.client = c.e.find(node)
+	c.decide()
+	err := c.client.ask(ctx, c.e, func(l *look, s *protocol.Session) {
+		if l.state(c.t) != nil {
+			n := s.NameState(c.t, c.name)
+			if l.is = &n; n.State == protocol.StateRefused {
+				l.refused = refusedOf(s, c.t)
+			}
+		}
+		for _, p := range c.parents {
+			l.parents = append(l.parents, s.NameState(p.Type, p.Name))
+		}
+	})
+	if err != nil {
+		return err
+	}
+	for i := range c.streams {
+		l := &c.streams[i]
+		if l.is != nil && (c.is == nil || badness(l.is) > badness(c.is)) {
+			c.is, c.on, c.of = l.is, l, l.state(c.t)
+		}
+		for j := range l.parents {
+			if p, is := &c.parents[j], &l.parents[j]; p.state == nil || p.state.State == protocol.StateUnwanted {
+				p.state = is
+			}
+		}
+	}
+	c.place()
+	if c.on != nil && c.on.refused != nil {
+		x := trial{c.e, ctx, c.decision.Groups, c.t, "", c.on.refused}
+		if nack := c.nack(); nack != nil {
+			x.text = nack.Error
+		}
+		c.guilty = x.guilty()
+	}
+	return nil
+}
+
+// decide finds out what the node gets.
+func (c *chain) decide() {
+	c.decision = c.e.d.Source.Decide(c.node)
+	c.all = c.e.d.Source.Standings(c.t, c.name)
+	for _, group := range c.decision.Groups {
+		i := slices.IndexFunc(c.all, func(s dir.Standing) bool { return s.Served && s.Group == group })
+		if i >= 0 && c.at == nil {
+			c.at = &c.all[i]
+		}
+	}
+	if !c.t.Implicit || len(c.all) == 0 {
+		c.parents = c.referrers()
+	}
+}
+
+// badness orders the states of a name, the worst last.
+func badness(n *protocol.NameState) int {
+	return slices.Index([]protocol.NameStatus{
+		protocol.StateUnwanted, protocol.StateSynced, protocol.StateLingering, protocol.StateUnknown, protocol.StateAbsent,
+		protocol.StateSent, protocol.StateDue, protocol.StateWaiting, protocol.StateRefused,
+	}, n.State)
+}
+
+// explain makes the links of one resource.
+func (c *chain) explain() {
+	if c.at != nil {
+		c.wrong = c.examine(c.at.Loaded)
+	}
+	c.loaded()
+	c.defined()
+	c.valid()
+	c.selected()
+	c.allowed()
+	c.connectedLink()
+	c.referenced()
+	c.subscribed()
+	c.sent()
+	c.accepted()
+}
+
+// ok adds a link that holds.
+func (c *chain) ok(name, place, format string, args ...any) {
+	c.links = append(c.links, adminapi.Link{Name: name, OK: true, Known: true, Text: fmt.Sprintf(format, args...), Place: place})
+}
+
+// breaks adds a link that does not, with what to do about it. The first of them is the one that
+// counts.
+func (c *chain) breaks(name, place, advice, format string, args ...any) {
+	c.links = append(c.links, adminapi.Link{Name: name, Known: true, Text: fmt.Sprintf(format, args...), Place: place})
+	if c.broken == "" {
+		c.broken, c.advice = name, advice
+	}
+}
+
+// unknown adds a link of which nobody can say anything, because of one before it.
+func (c *chain) unknown(name, format string, args ...any) {
+	c.links = append(c.links, adminapi.Link{Name: name, Text: fmt.Sprintf(format, args...)})
+}
+
+// here is how the resource is called.
+func (c *chain) here() string { return called(c.t, c.name) }
+
+// has reports whether the groups of the node have it, by whatever name, in a snapshot.
+func (c *chain) has(s *store.Snapshot) bool {
+	return slices.ContainsFunc(c.decision.Groups, func(g string) bool { return hasName(s.View(g), c.t, c.name) })
+}
+
+// hasName reports whether a name finds something in a view.
+func hasName(v xds.Tables, t *xds.Type, name string) bool {
+	table := v.Table(t)
+	return table.Lookup(name) != nil || table.Aliased(name).Len() > 0
+}
+
+// refused reports whether the client refuses the resource, or what it came with.
+func (c *chain) refused() bool { return c.is != nil && c.is.State == protocol.StateRefused }

@@ -1,0 +1,201 @@
+package explain
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/chancery-xds/chancery/protocol"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// The links from the server to the client: what the stream knows.
+
+// tooLarge is how large a message clients of gRPC take unless they are told otherwise, less what
+// stands around a resource. Envoy takes any.
+const tooLarge = 4<<20 - 4<<10
+
+// large says why a client cannot receive the resource, "" if it can.
+func (c *chain) large() string {
+	switch agent := strings.ToLower(c.node.UserAgentName); {
+	case c.at == nil, c.is != nil && c.is.State == protocol.StateSynced, strings.HasPrefix(agent, "envoy"):
+		return ""
+	case len(c.at.Body) > tooLarge:
+		return fmt.Sprintf("it has %s; clients of gRPC take messages of 4.0 MiB, unless they are told otherwise", size(len(c.at.Body)))
+	case c.on == nil || c.on.Variant != xds.SotW || !c.t.FullState:
+		return ""
+	}
+	total := 0
+	for _, group := range c.decision.Groups {
+		for r := range c.before.View(group).Table(c.t).All() {
+			if !r.OnDemand {
+				total += len(r.Body)
+			}
+		}
+	}
+	if total <= tooLarge {
+		return ""
+	}
+	return fmt.Sprintf("all %s in one response have %s, and this protocol (state of the world) cannot split them; clients of gRPC take messages of 4.0 MiB, unless they are told otherwise", c.t, size(total))
+}
+
+func size(bytes int) string { return fmt.Sprintf("%.1f MiB", float64(bytes)/(1<<20)) }
+
+// sent says whether the client was told what there is, and what that waits for.
+func (c *chain) sent() {
+	if text := c.large(); text != "" && c.broken == "" {
+		c.breaks(sent, c.at.Pos.String(), "make it smaller, or raise the client's limit for messages (in gRPC: max receive message size)", "%s", text)
+		return
+	}
+	if c.is == nil || c.is.State == protocol.StateUnwanted {
+		c.unknown(sent, "what the client does not ask for it is not told")
+		return
+	}
+	n := c.is
+	switch n.State {
+	case protocol.StateWaiting:
+		if len(n.WaitsFor) == 0 {
+			c.breaks(sent, "", "wait until what its groups have is loaded", "it waits until it is known whether it exists")
+			return
+		}
+		what, advice := c.waits(n.WaitsFor)
+		c.breaks(sent, "", advice, "it waits, since %s, for %s, which must be answered first", c.e.ago(n.Since), what)
+	case protocol.StateDue:
+		if m := c.oldest(); m != nil {
+			c.breaks(sent, "", c.stalled(), "%s: the client has not answered the last response of %s (nonce %s), sent %s",
+				c.behind(), c.t, m.Nonce, c.e.since(m.Sent))
+			return
+		}
+		c.breaks(sent, "", "it will be sent when its turn comes; ask again", "%s: its turn has not come", c.behind())
+	case protocol.StateSent:
+		c.ok(sent, "", "sent %s (nonce %s, version %s)", c.e.since(n.Since), orElse(n.Nonce, "?"), orElse(stampVersion(n.Told), "none: removed"))
+	case protocol.StateAbsent:
+		c.ok(sent, "", "the client was told that it does not exist")
+	case protocol.StateRefused:
+		c.ok(sent, "", "sent, nonce %s, version %s", orElse(n.Nonce, "?"), orElse(stampVersion(n.Told), "none: removed"))
+	case protocol.StateLingering:
+		keepers, _ := c.waits(n.WaitsFor)
+		c.ok(sent, "", "it is gone from the files, and kept for now, since %s may refer to it", orElse(keepers, "something of the client's"))
+	case protocol.StateUnknown:
+		c.ok(sent, "", "the client may have it from an earlier stream")
+	default:
+		text := "the client was told what there is"
+		if n.Told != nil {
+			text += ": version " + n.Told.Version
+		}
+		if n.Finds > 0 {
+			text += fmt.Sprintf(", by the names of %s", count(n.Finds, "resource"))
+		}
+		c.ok(sent, "", "%s", text)
+	}
+}
+
+// behind says what the client was told last, if there is something newer.
+func (c *chain) behind() string {
+	if c.is.Told == nil {
+		return "not sent yet"
+	}
+	return "the newest is not sent yet"
+}
+
+// oldest returns the oldest response of the type that is unanswered; nil if there is none.
+func (c *chain) oldest() *protocol.Message {
+	if c.of == nil || len(c.of.Unanswered) == 0 {
+		return nil
+	}
+	return &c.of.Unanswered[0]
+}
+
+// stalled says what to do about a client that does not answer.
+func (c *chain) stalled() string {
+	if m := c.oldest(); m != nil && c.e.stale(m.Sent) {
+		return "the client does not answer: look at its log, and whether it is stuck or overloaded; restarting it makes it ask anew"
+	}
+	return "the client may be busy; ask again in a few seconds"
+}
+
+// waits lists what something waits for, and says whom to ask.
+func (c *chain) waits(refs []xds.Ref) (what, advice string) {
+	var all []string
+	for _, ref := range refs {
+		all = append(all, called(ref.Type, ref.Name))
+		if advice == "" && ref.Name != xds.Wildcard {
+			advice = fmt.Sprintf("the client must accept %s first: explain that", called(ref.Type, ref.Name))
+		}
+	}
+	return list(all, 3), orElse(advice, "the client must answer first")
+}
+
+// accepted says whether the client has taken what it was told.
+func (c *chain) accepted() {
+	if c.is == nil || c.is.State == protocol.StateUnwanted {
+		c.unknown(accepted, "the client was not told")
+		return
+	}
+	n := c.is
+	switch n.State {
+	case protocol.StateSynced, protocol.StateLingering:
+		switch {
+		case n.Held != nil:
+			c.ok(accepted, "", "the client has accepted version %s%s", n.Held.Version, c.acked())
+		default:
+			c.ok(accepted, "", "the client has accepted what it was told%s", c.acked())
+		}
+	case protocol.StateRefused:
+		c.refusal()
+	case protocol.StateSent:
+		c.breaks(accepted, "", c.stalled(), "not answered for %s%s", c.e.ago(n.Since), c.holds())
+	case protocol.StateAbsent:
+		c.ok(accepted, "", "the client knows that it does not exist")
+	default:
+		c.unknown(accepted, "not sent yet%s", c.holds())
+	}
+}
+
+// acked says when the client accepted something of the type last.
+func (c *chain) acked() string {
+	id := uint64(0)
+	if c.on != nil {
+		id = c.on.ID
+	}
+	if is := c.status(c.t, id); is != nil && is.Acked != nil {
+		return "; it last accepted a response of " + c.t.String() + " " + c.e.since(is.Acked.At)
+	}
+	return ""
+}
+
+// holds says what the client has for certain meanwhile.
+func (c *chain) holds() string {
+	if c.is.Held == nil {
+		return ""
+	}
+	return "; it has version " + c.is.Held.Version + " for certain"
+}
+
+// refusal says why the client refuses the resource, or the response that it came with.
+func (c *chain) refusal() {
+	nack := c.nack()
+	var at time.Time
+	text := "its text is not known any more"
+	if nack != nil {
+		at, text = nack.Since, clipped(nack.Error)
+	}
+	when := ""
+	if !at.IsZero() {
+		when = " " + c.e.since(at)
+	}
+	guilty := c.guilty
+	for _, g := range guilty {
+		if g.Name == c.name && len(guilty) == 1 {
+			c.breaks(accepted, g.Place, "mend "+orElse(g.Place, "it"), "the client refused it%s: %s", when, text)
+			return
+		}
+	}
+	if len(guilty) > 0 {
+		c.breaks(accepted, guilty[0].Place, fmt.Sprintf("mend %s (%s)", blamed(guilty), orElse(guilty[0].Place, "its file")),
+			"the client refused the response that had it%s, because of %s; it may have applied this one, or not: %s", when, blamed(guilty), text)
+		return
+	}
+	c.breaks(accepted, "", "look at the client's log; chancery check --envoy finds what only Envoy knows",
+		"the client refused the response that had it%s, and which of its resources is at fault is not known: %s", when, text)
+}

@@ -1,0 +1,137 @@
+package explain
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/chancery-xds/chancery/internal/adminapi"
+	"github.com/chancery-xds/chancery/protocol"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// most is how many resources are listed unless somebody asks for more.
+const most = 1000
+
+// ClientResources returns what a client has by name: of all types that it has opened, or of
+// one, or one resource of it. At most limit are told, those with something wrong first; zero is
+// 1000. The error is a [*NotFound] if the node is not connected, if there is no such type, or
+// if the client neither has nor wants the name and nobody serves it.
+func (e *Explainer) ClientResources(ctx context.Context, node, typ, name string, limit int) (adminapi.ClientResources, error) {
+	out := adminapi.ClientResources{APIVersion: adminapi.Version, Kind: "ClientResourceList", Node: node, Items: []adminapi.ClientResource{}}
+	t, err := typeNamed(typ)
+	switch {
+	case err != nil:
+		return out, err
+	case t == nil && name != "":
+		return out, &NotFound{Field: "type", Message: "a name needs its type", Hint: "such as CDS"}
+	}
+	name = xds.CanonicalName(name)
+	c := e.find(node)
+	if err := c.ask(ctx, e, func(l *look, s *protocol.Session) { l.collect(s, t, name) }); err != nil {
+		return out, err
+	}
+	if !c.connected() {
+		return out, e.unknownNode(node)
+	}
+	groups := e.d.Source.Decide(c.node).Groups
+	all := c.listed()
+	if name != "" && !slices.ContainsFunc(all, func(n listed) bool { return n.State != protocol.StateUnwanted || n.View != nil }) {
+		err := &NotFound{Field: "name", Message: fmt.Sprintf("the client neither has nor asks for %s", called(t, name))}
+		if near := e.d.Source.Near(t, name); near != "" {
+			err.Hint = fmt.Sprintf("did you mean %s?", quote(near))
+		}
+		return out, err
+	}
+	slices.SortStableFunc(all, func(a, b listed) int {
+		return cmp.Or(cmp.Compare(badness(&b.NameState), badness(&a.NameState)), cmp.Compare(a.t.Rank(), b.t.Rank()), cmp.Compare(a.Name, b.Name))
+	})
+	out.Total = len(all)
+	for _, n := range all[:min(len(all), cmp.Or(max(limit, 0), most))] {
+		out.Items = append(out.Items, e.item(c, groups, n))
+	}
+	return out, nil
+}
+
+// collect notes all names of a type, or one; without a type, of all types.
+func (l *look) collect(s *protocol.Session, t *xds.Type, name string) {
+	if name != "" {
+		l.names = append(l.names, named{t, s.NameState(t, name)})
+		return
+	}
+	for _, is := range l.types {
+		if t == nil || is.Type.Is(t) {
+			for n := range s.NameStates(is.Type) {
+				l.names = append(l.names, named{is.Type, n})
+			}
+		}
+	}
+}
+
+// A listed is a name on a stream.
+type listed struct {
+	*named
+	stream uint64
+}
+
+// listed returns what was collected of all streams: each name once, as it is worst off. Clients
+// at several addresses that call themselves the same are one here.
+func (c *client) listed() (all []listed) {
+	if len(c.streams) == 1 {
+		for i := range c.streams[0].names {
+			all = append(all, listed{&c.streams[0].names[i], c.streams[0].ID})
+		}
+		return all
+	}
+	at := map[xds.Ref]int{}
+	for i := range c.streams {
+		for j := range c.streams[i].names {
+			n := listed{&c.streams[i].names[j], c.streams[i].ID}
+			ref := xds.Ref{Type: n.t, Name: n.Name}
+			switch k, twice := at[ref]; {
+			case !twice:
+				at[ref], all = len(all), append(all, n)
+			case badness(&n.NameState) > badness(&all[k].NameState):
+				all[k] = n
+			}
+		}
+	}
+	return all
+}
+
+// item is a name in the words of the API.
+func (e *Explainer) item(c *client, groups []string, n listed) adminapi.ClientResource {
+	r := adminapi.ClientResource{
+		Resource: adminapi.Resource{Type: n.t.String(), Name: n.Name, Place: e.placeIn(groups, n.t, n.Name)},
+		State:    e.stateOf(&n.NameState), Why: n.Why.String(), Nonce: n.Nonce,
+		Current: stampVersion(n.View), Sent: stampVersion(n.Told), Acked: stampVersion(n.Held), Since: moment(n.Since),
+	}
+	for _, ref := range n.WaitsFor[:min(len(n.WaitsFor), 10)] {
+		r.WaitsFor = append(r.WaitsFor, adminapi.Resource{Type: ref.Type.String(), Name: ref.Name, Place: e.placeIn(groups, ref.Type, ref.Name)})
+	}
+	if n.State == protocol.StateRefused {
+		if nack := c.nacked(n.t, n.stream); nack != nil {
+			r.Error, r.Since = clipped(nack.Error), moment(nack.Since)
+		}
+	}
+	return r
+}
+
+func moment(at time.Time) *time.Time {
+	if at.IsZero() {
+		return nil
+	}
+	return &at
+}
+
+// placeIn returns where a resource stands that the first of some groups has; "" if none has it.
+func (e *Explainer) placeIn(groups []string, t *xds.Type, name string) string {
+	for _, group := range groups {
+		if s, ok := e.d.Source.Within(group, t, name); ok {
+			return s.Pos.String()
+		}
+	}
+	return ""
+}

@@ -1,0 +1,118 @@
+package explain
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/chancery-xds/chancery/internal/adminapi"
+	"github.com/chancery-xds/chancery/protocol"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// maxName and maxText are how many bytes are told of a name, and of what a client says.
+const (
+	maxName = 200
+	maxText = 1000
+)
+
+func quote(name string) string { return strconv.Quote(cut(name, maxName)) }
+
+// cut returns the beginning of a text. What is unfit for a terminal is escaped by who writes to
+// one.
+func cut(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "…"
+}
+
+// called is how a resource is called: CDS "pay".
+func called(t *xds.Type, name string) string {
+	if name == xds.Wildcard {
+		return "any " + t.String()
+	}
+	return t.String() + " " + quote(name)
+}
+
+// list joins a few names, and counts the others.
+func list(names []string, most int) string {
+	more := len(names) - most
+	if more > 0 {
+		names = names[:most]
+	}
+	text := strings.Join(names, ", ")
+	if more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
+
+// count is "1 name", or "3 names".
+func count(n int, of string) string {
+	if n == 1 {
+		return "1 " + of
+	}
+	return strconv.Itoa(n) + " " + of + "s"
+}
+
+// ago is how long ago something was: "3 s", "4 m", "2 h".
+func (e *Explainer) ago(at time.Time) string {
+	d := max(e.d.Now().Sub(at), 0)
+	switch {
+	case at.IsZero():
+		return "some time"
+	case d < 2*time.Minute:
+		return strconv.Itoa(int(d.Seconds())) + " s"
+	case d < 2*time.Hour:
+		return strconv.Itoa(int(d.Minutes())) + " m"
+	case d < 48*time.Hour:
+		return strconv.Itoa(int(d.Hours())) + " h"
+	}
+	return strconv.Itoa(int(d.Hours()/24)) + " days"
+}
+
+// since is the same as a point in time: "4 m ago".
+func (e *Explainer) since(at time.Time) string { return e.ago(at) + " ago" }
+
+// stale is how long a client may take to answer before that looks wrong.
+const stale = 30 * time.Second
+
+func (e *Explainer) stale(sent time.Time) bool {
+	return !sent.IsZero() && e.d.Now().Sub(sent) >= stale
+}
+
+// stateOf says how a client stands with a name, in the words of the API.
+func (e *Explainer) stateOf(n *protocol.NameState) adminapi.State {
+	switch n.State {
+	case protocol.StateSynced:
+		return adminapi.Synced
+	case protocol.StateAbsent:
+		return adminapi.Absent
+	case protocol.StateSent:
+		if e.stale(n.Since) {
+			return adminapi.Stale
+		}
+		return adminapi.Sent
+	case protocol.StateRefused:
+		return adminapi.Nacked
+	case protocol.StateWaiting:
+		return adminapi.Waiting
+	case protocol.StateLingering:
+		return adminapi.Leaving
+	case protocol.StateUnwanted:
+		return adminapi.Idle
+	}
+	return adminapi.NotSent
+}
+
+func stampVersion(s *xds.Stamp) string {
+	if s == nil {
+		return ""
+	}
+	return s.Version
+}
+
+// clipped is what a client says, in one line.
+func clipped(text string) string { return cut(strings.Join(strings.Fields(text), " "), maxText) }

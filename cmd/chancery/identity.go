@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"strings"
 	"time"
 
@@ -63,10 +64,8 @@ func (i *identifying) check(clientCA string) error {
 			return err
 		}
 	}
-	for _, a := range i.audiences {
-		if a == "" {
-			return errors.New("--jwt-audience: an audience is empty")
-		}
+	if slices.Contains(i.audiences, "") {
+		return errors.New("--jwt-audience: an audience is empty")
 	}
 	i.bound = i.access != anyNode && (i.access != "" || clientCA != "" || given)
 	return nil

@@ -49,7 +49,7 @@ type Event struct {
 	Type     *xds.Type
 	Nonce    string
 	Version  string        // of the response; Opened: what the client states; Departed: of the resource
-	Count    int           // Sent: resources; Subscribed: names
+	Count    int           // Sent: resources; Subscribed: names; Opened: resources that the client says it has (delta)
 	Removed  int           // Sent: names that are told not to exist
 	Beats    int           // Sent: heartbeats
 	Error    *xds.Status   // Nacked
@@ -59,7 +59,7 @@ type Event struct {
 	World    *World        // Sent, SotW: what the client has when it accepts the response
 	Took     time.Duration // Acked, Nacked: since it was sent
 	Settled  bool          // Acked, Nacked: the response was the newest of its type
-	Refuses  bool          // Acked: the client has not taken all that it refused before
+	Refuses  bool          // Acked, Nacked, Subscribed: there is something that the client has refused, wants, and has not taken since
 	InUse    string        // Nacked: the version the client says it still uses
 	Wildcard bool          // Subscribed
 }

@@ -166,7 +166,7 @@ func (s *Session) Receive(req xds.Request) error {
 			i--
 		}
 		s.subs = slices.Insert(s.subs, i, u)
-		s.event(Event{Kind: Opened, Type: u.typ, Version: req.Version})
+		s.event(Event{Kind: Opened, Type: u.typ, Version: req.Version, Count: len(req.Initial)})
 	}
 
 	// The names count whatever the nonce, for the stream keeps its order; the
@@ -203,7 +203,7 @@ func (s *Session) Receive(req xds.Request) error {
 		u.unstall()
 	}
 	if u.moved {
-		s.event(Event{Kind: Subscribed, Type: u.typ, Count: int(u.named), Wildcard: u.wildcard})
+		s.event(Event{Kind: Subscribed, Type: u.typ, Count: int(u.named), Wildcard: u.wildcard, Refuses: len(u.refusals) > 0})
 	}
 	return nil
 }

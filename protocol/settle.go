@@ -114,8 +114,8 @@ func (u *subscription) settle(s *Session, req xds.Request) {
 			s.passBefore(u, d)
 		}
 		s.accept(u, d, p)
-		e.Refuses = len(u.refusals) > 0
 	}
+	e.Refuses = len(u.refusals) > 0
 	s.event(e)
 	u.stirAll(d)
 	if !d.settled() {

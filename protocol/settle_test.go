@@ -66,8 +66,8 @@ func TestSettleTells(t *testing.T) {
 	}{
 		{"SOTW-3 the newest", xds.SotW, []xds.Request{ack("2")}, "acked 2 v2 2s settled; 0"},
 		{"SOTW-3 an older one", xds.SotW, []xds.Request{ack("1")}, "acked 1 v1 3s; 0"},
-		{"SOTW-4 the newest is refused", xds.SotW, []xds.Request{nack("2")}, "nacked 2 v2 2s settled [b a] old; 1"},
-		{"SOTW-4 an older one is refused", xds.SotW, []xds.Request{nack("1")}, "nacked 1 v1 3s [b a] old; 1"},
+		{"SOTW-4 the newest is refused", xds.SotW, []xds.Request{nack("2")}, "nacked 2 v2 2s settled refuses [b a] old; 1"},
+		{"SOTW-4 an older one is refused", xds.SotW, []xds.Request{nack("1")}, "nacked 1 v1 3s refuses [b a] old; 1"},
 		{"SOTW-4 accepted after one that was refused", xds.SotW, []xds.Request{nack("1"), ack("2")}, "acked 2 v2 2s settled; 0"},
 		{"SOTW-4 accepted before one that was refused", xds.Delta, []xds.Request{nack("2"), ack("1")}, "acked 1 v1 3s refuses; 1"},
 		{"SOTW-3 the newest a second time", xds.SotW, []xds.Request{ack("2"), ack("2")}, "; 0"},

@@ -9,7 +9,8 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"runtime"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -20,9 +21,11 @@ import (
 	"github.com/chancery-xds/chancery/internal/admin"
 	"github.com/chancery-xds/chancery/internal/adminapi"
 	"github.com/chancery-xds/chancery/internal/listen"
+	"github.com/chancery-xds/chancery/internal/status"
 	"github.com/chancery-xds/chancery/internal/tlsfiles"
 	"github.com/chancery-xds/chancery/source/dir"
 	"github.com/chancery-xds/chancery/store"
+	"github.com/chancery-xds/chancery/xds"
 )
 
 // adminAddress is where commands look for a server if nobody says where it is.
@@ -42,7 +45,9 @@ type adminFront struct {
 	listeners []net.Listener
 	limit     *listen.Limit
 	certs     *tlsfiles.Source // nil: no TLS
+	tracker   *status.Tracker  // of all clients; told of them if the API is served
 	rejected  atomic.Pointer[adminapi.Rejected]
+	noted     uint64 // the last commit that was; of the goroutine that loads
 }
 
 func (a *adminFront) flags(f *pflag.FlagSet) {
@@ -147,17 +152,66 @@ func (a *adminFront) close() {
 	}
 }
 
+// track begins to follow clients. The source is there before the first of them.
+func (a *adminFront) track(src func() *dir.Source) {
+	a.tracker = status.New(status.Options{
+		Groups: func(n *xds.Node) []string { return src().Decide(n).Groups },
+		Place:  func(n *xds.Node, t *xds.Type, name string) string { return src().PlaceFor(n, t, name) },
+	})
+}
+
 // loaded notes what became of a load.
-func (a *adminFront) loaded(at time.Time, err error) {
-	if _, some := errors.AsType[dir.Kept](err); err == nil || some {
+func (a *adminFront) loaded(at time.Time, err error, st *store.Store) {
+	kept, some := errors.AsType[dir.Kept](err)
+	if err == nil || some {
 		a.rejected.Store(nil)
+		a.tracker.Regroup()
+		a.committed(st)
+		if some {
+			a.tracker.Note(adminapi.Event{At: at, Kind: "reject", Count: len(kept), Text: clipped(kept.Problems())})
+		}
 		return
 	}
 	r := &adminapi.Rejected{Since: at, Errors: problemsOf(err)}
-	if before := a.rejected.Load(); before != nil {
+	before := a.rejected.Load()
+	if before != nil {
 		r.Since = before.Since
 	}
 	a.rejected.Store(r)
+	if before == nil || !slices.Equal(before.Errors, r.Errors) {
+		a.tracker.Note(adminapi.Event{At: at, Kind: "reject", Count: len(r.Errors), Text: clipped(r.Errors)})
+	}
+}
+
+// committed tells of the commits since the last that was told.
+func (a *adminFront) committed(st *store.Store) {
+	for _, c := range st.Log() {
+		if c.Seq <= a.noted || len(c.Changes) == 0 {
+			continue
+		}
+		e := adminapi.Event{At: c.Time, Kind: "commit", Version: strconv.FormatUint(c.Seq, 10)}
+		for _, ch := range c.Changes {
+			e.Count += ch.Set
+			e.Removed += ch.Removed
+		}
+		a.tracker.Note(e)
+	}
+	a.noted = st.Snapshot().Seq()
+}
+
+// clipped is the first of some texts, and how many more there are.
+func clipped(all []string) string {
+	if len(all) == 0 {
+		return ""
+	}
+	text := all[0]
+	if len(text) > 500 {
+		text = strings.ToValidUTF8(text[:500], "") + "…"
+	}
+	if len(all) > 1 {
+		text += fmt.Sprintf(" (and %d more)", len(all)-1)
+	}
+	return text
 }
 
 // problemsOf returns what is wrong with files, one thing each.
@@ -183,16 +237,6 @@ func (a *adminFront) config(st *store.Store, src *dir.Source) adminapi.Config {
 		c.At = &log[len(log)-1].Time
 	}
 	return c
-}
-
-// adminServer returns what answers; all that it asks exists by now.
-func (s *serving) adminServer(id string, st *store.Store, src *dir.Source) *admin.Server {
-	return &admin.Server{
-		About:   adminapi.Server{Version: version(), Replica: id, Since: time.Now(), XDS: s.front.at(), Dir: s.dir},
-		Version: adminapi.VersionInfo{Version: version(), Revision: revision(), Go: runtime.Version()},
-		Config:  func() adminapi.Config { return s.admin.config(st, src) },
-		Log:     s.log,
-	}
 }
 
 // Lengths of a token: a short one can be guessed.

@@ -235,6 +235,10 @@ func (s *serving) run() error {
 	host, _ := os.Hostname()
 	id := identifier(host)
 	var src *dir.Source // before the first client
+	s.admin.track(func() *dir.Source { return src })
+	if len(s.admin.parsed) > 0 {
+		observers = append(observers, s.admin.tracker)
+	}
 	place := func(n *xds.Node, t *xds.Type, name string) string { return src.PlaceFor(n, t, name) }
 	redact := func(_ *xds.Node, t *xds.Type, text string) (string, bool) { return src.Redacted(t, text) }
 	if err := s.identity.open(context.Background(), s.log, st, s.front.plain()); err != nil {
@@ -304,7 +308,7 @@ func (s *serving) run() error {
 		Log: s.log, MaxFile: s.maxFile, FollowLinksOutside: s.followOutside, V2: s.manner.v2, AllowMassDelete: s.allowMassDelete, HowToAllow: s.state.howToAllow(s.dir), AllowEmpty: s.allowEmpty,
 		Types: s.types, CEL: cel.Compile, Confirm: s.confirm, References: true, Validate: s.validate, Flag: flagOf, Review: r.load, Done: func(at time.Time, err error) {
 			s.state.loaded(err)
-			s.admin.loaded(at, err)
+			s.admin.loaded(at, err, st)
 			m.Loaded(at, err)
 			traced.Committed()
 			ring(loads)

@@ -13,13 +13,14 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/chancery-xds/chancery/internal/adminapi"
 )
 
-// A Server is what answers. What is nil does not exist: its routes answer 404 and say so.
-// Its fields must not change once it serves.
+// A Server is what answers. All that has no comment of what nil means is needed. Its fields must
+// not change once it serves.
 type Server struct {
 	About   adminapi.Server      // what the process is; the same for each answer
 	Version adminapi.VersionInfo // the answer of /version
@@ -27,12 +28,22 @@ type Server struct {
 	Config func() adminapi.Config  // what is served now
 	Groups func() []adminapi.Group // sorted by name, without Clients
 
+	Tracker   Tracker
+	Explainer Explainer
+	Reload    Loads
+	Level     *slog.LevelVar // of the log
+	Settles   Settles        // nil: the stream is asked
+	Dump      http.Handler   // /config_dump; nil: there is none
+
 	// Token returns the bearer token that requests must have, and an error while it cannot be
 	// read: then nobody is let in. Nil: none is needed. On unix sockets none ever is.
 	Token func() (string, error)
 	TLS   *tls.Config // of listeners that are no unix sockets; nil: plain text
 
 	Log *slog.Logger // nil: slog.Default()
+
+	readers, waiters, heavy door // made by Handler
+	once                    sync.Once
 }
 
 // How long things may take.

@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/chancery-xds/chancery/internal/adminapi"
 	"github.com/chancery-xds/chancery/internal/guard"
@@ -19,14 +20,38 @@ type route struct {
 
 // routes are all there are.
 func (s *Server) routes() []route {
-	return []route{
+	all := []route{
 		{"GET", "/api/v1/status", "the server, what it serves, its clients by state, and what is wrong", s.status},
+		{"GET", "/api/v1/clients", "clients, the worst first; the healthy ones with ?all=1", s.big(s.clients)},
+		{"GET", "/api/v1/clients/{node}", "the clients of one node id", s.client},
+		{"GET", "/api/v1/clients/{node}/resources", "what a client has, by name", s.big(s.clientResources)},
+		{"GET", "/api/v1/clients/{node}/resources/{type}", "the same of one type", s.big(s.clientResources)},
+		{"GET", "/api/v1/clients/{node}/resources/{type}/{name...}", "the same of one resource", s.clientResources},
+		{"GET", "/api/v1/clients/{node}/explain", "why a client has a resource, or has it not: ?type=&name=", s.explain},
+		{"GET", "/api/v1/resources", "what is served", s.big(s.resources)},
+		{"GET", "/api/v1/resources/{type}", "the same of one type", s.big(s.resources)},
+		{"GET", "/api/v1/resources/{type}/{name...}", "the same of one resource, with its body", s.big(s.resources)},
+		{"GET", "/api/v1/refusals", "what clients refuse, grouped by the reason", s.refusals},
+		{"GET", "/api/v1/groups", "groups of resources, and the clients of each", s.groups},
+		{"GET", "/api/v1/events", "what happens, as it happens (SSE)", s.events},
+		{"GET", "/api/v1/wait", "answers when all clients have accepted what is served: ?timeout=30s", s.wait},
+		{"GET", "/api/v1/log", "the level of the log", s.level},
+		{"PUT", "/api/v1/log", "another level, until the server ends", s.setLevel},
+		{"POST", "/api/v1/reload", "loads the files now", s.reload},
+		{"GET", "/api/v1/openapi.yaml", "this API, for programs", openAPI},
 		{"GET", "/version", "the version of the program", s.version},
 	}
+	if s.Dump != nil {
+		all = append(all, route{"GET", "/config_dump", "what a client has, in the shape of Envoy's admin interface: ?node=", s.big(s.dump)})
+	}
+	return all
 }
 
 // Handler returns what answers on a listener with the address.
 func (s *Server) Handler(at net.Addr) http.Handler {
+	s.once.Do(func() {
+		s.readers, s.waiters, s.heavy = make(door, maxReaders), make(door, maxReaders), make(door, maxHeavy)
+	})
 	mux := http.NewServeMux()
 	methods := map[string][]string{} // by path
 	all := s.routes()
@@ -35,16 +60,16 @@ func (s *Server) Handler(at net.Addr) http.Handler {
 		mux.HandleFunc(rt.method+" "+rt.path, s.guarded(rt))
 	}
 	for path, allowed := range methods {
-		mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
+		mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Allow", strings.Join(allowed, ", "))
 			refuse(w, &problem{http.StatusMethodNotAllowed, "", fmt.Sprintf("this path takes %s", strings.Join(allowed, " and ")), ""})
 		})
 	}
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
 		headers(w, "text/plain; charset=utf-8")
-		fmt.Fprintf(w, "The admin API of Chancery %s. Its commands use it: chancery status.\n\n", s.About.Version)
+		fmt.Fprintf(w, "The admin API of Chancery %s. Commands use it, such as chancery status.\n\n", s.About.Version)
 		for _, rt := range all {
-			fmt.Fprintf(w, "%-5s %-48s %s\n", rt.method, rt.path, rt.about)
+			fmt.Fprintf(w, "%-5s %-52s %s\n", rt.method, rt.path, rt.about)
 		}
 	})
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
@@ -67,9 +92,37 @@ func (s *Server) guarded(rt route) http.HandlerFunc {
 	}
 }
 
-func (s *Server) version(w http.ResponseWriter, _ *http.Request) error {
-	v := s.Version
-	v.APIVersion, v.Kind = adminapi.Version, adminapi.KindVersion
-	answer(w, http.StatusOK, v)
+// maxHeavy is how many answers that may be large are made and sent at once: such an answer of
+// 10,000 clients has 20 MB.
+const maxHeavy = 8
+
+// big keeps to that: who comes later waits for a while.
+func (s *Server) big(f func(http.ResponseWriter, *http.Request) error) func(http.ResponseWriter, *http.Request) error {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		t := time.NewTimer(askTime)
+		defer t.Stop()
+		select {
+		case s.heavy <- struct{}{}:
+			defer func() { <-s.heavy }()
+			return f(w, r)
+		case <-r.Context().Done():
+			return errEnding
+		case <-t.C:
+			return &problem{http.StatusServiceUnavailable, "", fmt.Sprintf("too many large answers are under way: %d at most", maxHeavy), "try again later"}
+		}
+	}
+}
+
+func (s *Server) dump(w http.ResponseWriter, r *http.Request) error {
+	s.Dump.ServeHTTP(w, r)
+	return nil
+}
+
+func openAPI(w http.ResponseWriter, r *http.Request) error {
+	if q := queryOf(r); q.err != nil {
+		return q.err
+	}
+	headers(w, "application/yaml")
+	_, _ = w.Write(adminapi.OpenAPI)
 	return nil
 }

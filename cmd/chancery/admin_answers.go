@@ -1,0 +1,83 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/chancery-xds/chancery/internal/admin"
+	"github.com/chancery-xds/chancery/internal/adminapi"
+	"github.com/chancery-xds/chancery/internal/control"
+	"github.com/chancery-xds/chancery/internal/explain"
+	"github.com/chancery-xds/chancery/internal/status"
+	"github.com/chancery-xds/chancery/server"
+	"github.com/chancery-xds/chancery/source/dir"
+	"github.com/chancery-xds/chancery/store"
+)
+
+// adminServer returns what answers; all that it asks exists by now.
+func (s *serving) adminServer(id string, st *store.Store, src *dir.Source) *admin.Server {
+	return &admin.Server{
+		About:   adminapi.Server{Version: version(), Replica: id, Since: time.Now(), XDS: s.front.at(), Dir: s.dir},
+		Version: adminapi.VersionInfo{Version: version(), Revision: revision(), Go: runtime.Version()},
+		Config:  func() adminapi.Config { return s.admin.config(st, src) },
+		Groups:  func() []adminapi.Group { return groupsOf(src) },
+		Tracker: s.admin.tracker,
+		Explainer: explains{explain.New(explain.Deps{
+			Tracker: s.admin.tracker, Source: src, Snapshot: st.Snapshot,
+			Selected: func() []*server.Stream { return s.admin.tracker.Selected(status.Filter{All: true}) },
+		})},
+		Reload: func(ctx context.Context, approve bool) adminapi.Reload {
+			return reloaded(operator{src}.Reload(ctx, approve))
+		},
+		Level: &s.logging.now,
+		Log:   s.log,
+	}
+}
+
+// groupsOf are the groups that are served.
+func groupsOf(src *dir.Source) (all []adminapi.Group) {
+	by := src.Summary().By
+	for _, name := range slices.Sorted(maps.Keys(by)) {
+		all = append(all, adminapi.Group{Name: name, Resources: by[name]})
+	}
+	return all
+}
+
+// reloaded is what became of a load, as the API tells it.
+func reloaded(r control.Reload) adminapi.Reload {
+	return adminapi.Reload{Files: r.Files, Resources: r.Resources, Set: r.Set, Removed: r.Removed, Held: r.Held, Errors: r.Errors, Groups: r.Groups, KeptGroups: r.KeptGroups, Kept: r.Kept}
+}
+
+// explains has the API ask the explainer.
+type explains struct{ e *explain.Explainer }
+
+func (x explains) Explain(ctx context.Context, node, typ, name string) (adminapi.Explanation, error) {
+	a, err := x.e.Explain(ctx, node, typ, name)
+	return a, noSuch(err)
+}
+
+func (x explains) ClientResources(ctx context.Context, node, typ, name string, limit int) (adminapi.ClientResources, error) {
+	a, err := x.e.ClientResources(ctx, node, typ, name, limit)
+	return a, noSuch(err)
+}
+
+func (x explains) Served(ctx context.Context, q admin.ResourceQuery) (adminapi.ResourceList, error) {
+	a, err := x.e.Served(ctx, explain.Query{Type: q.Type, Name: q.Name, Group: q.Group, Limit: q.Limit, Subscribers: q.Subscribers, Body: q.Name != ""})
+	return a, noSuch(err)
+}
+
+func (x explains) Blame(ctx context.Context, refusals []adminapi.Refusal) []adminapi.Refusal {
+	return x.e.Blame(ctx, refusals)
+}
+
+// noSuch has an error say what there is not, in the words of the API.
+func noSuch(err error) error {
+	if e, ok := errors.AsType[*explain.NotFound](err); ok {
+		return &admin.NotFound{Field: e.Field, Message: e.Message, Hint: e.Hint}
+	}
+	return err
+}

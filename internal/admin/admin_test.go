@@ -1,0 +1,465 @@
+package admin
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/chancery-xds/chancery/internal/adminapi"
+	"github.com/chancery-xds/chancery/internal/status"
+	"github.com/chancery-xds/chancery/server"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var (
+	loopback = &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 18001}
+	public   = &net.TCPAddr{IP: net.IPv4zero, Port: 18001}
+	socket   = &net.UnixAddr{Name: "x"}
+)
+
+// A fleet is a tracker of clients that are made up.
+type fleet struct {
+	mu      sync.Mutex
+	all     []adminapi.Client
+	refused []adminapi.Refusal
+	streams []*server.Stream
+	past    []adminapi.Event
+	changed chan struct{}
+	asked   status.Filter // last
+}
+
+func newFleet() *fleet {
+	return &fleet{changed: make(chan struct{}), all: []adminapi.Client{
+		{Node: "edge/1", Groups: []string{"edge"}, State: adminapi.Nacked, Types: []adminapi.TypeStatus{{Type: "CDS", URL: xds.Cluster.URL, Stream: 1, State: adminapi.Nacked, Nacked: &adminapi.NackedStatus{Error: "no"}}}},
+		{Node: "edge-2", Groups: []string{"edge", "default"}, State: adminapi.Synced},
+	}, refused: []adminapi.Refusal{{Type: "CDS", Error: "no", Clients: 1, Nodes: []string{"edge/1"}}}}
+}
+
+func (f *fleet) Summary() (adminapi.Counts, []adminapi.Refusal, []adminapi.Trouble) {
+	return adminapi.Counts{Connected: 2, By: map[adminapi.State]int{adminapi.Nacked: 1, adminapi.Synced: 1}}, f.refused, nil
+}
+
+func (f *fleet) Clients(by status.Filter) adminapi.ClientList {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.asked = by
+	return adminapi.ClientList{Total: len(f.all), Items: f.all}
+}
+
+func (f *fleet) Client(node string) (found []adminapi.Client) {
+	for _, c := range f.all {
+		if c.Node == node {
+			found = append(found, c)
+		}
+	}
+	return found
+}
+
+func (f *fleet) Nodes(prefix string, most int) (found []string) {
+	for _, c := range f.all {
+		if strings.HasPrefix(c.Node, prefix) && len(found) < most {
+			found = append(found, c.Node)
+		}
+	}
+	return found
+}
+
+func (f *fleet) Selected(status.Filter) []*server.Stream {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.streams
+}
+
+func (f *fleet) Events(after uint64) (all []adminapi.Event) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, e := range f.past {
+		if e.ID > after {
+			all = append(all, e)
+		}
+	}
+	return all
+}
+
+func (f *fleet) Await(ctx context.Context, after uint64) ([]adminapi.Event, error) {
+	for {
+		c := f.Changed()
+		if all := f.Events(after); len(all) > 0 {
+			return all, nil
+		}
+		select {
+		case <-c:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+func (f *fleet) Changed() <-chan struct{} {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.changed
+}
+
+// happens tells of an event.
+func (f *fleet) happens(e adminapi.Event) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	e.ID = uint64(len(f.past)) + 1
+	f.past = append(f.past, e)
+	close(f.changed)
+	f.changed = make(chan struct{})
+}
+
+// An oracle knows one client and one resource.
+type oracle struct{}
+
+func (oracle) Explain(_ context.Context, node, typ, name string) (adminapi.Explanation, error) {
+	if typ == "panic" {
+		panic("of an explainer")
+	}
+	return adminapi.Explanation{Node: node, Type: typ, Name: name}, nil
+}
+
+func (oracle) ClientResources(_ context.Context, node, typ, name string, _ int) (adminapi.ClientResources, error) {
+	if node != "edge/1" {
+		return adminapi.ClientResources{}, &NotFound{"node", "no client has the node id " + node, "did you mean edge/1?"}
+	}
+	r := adminapi.ClientResources{Node: node}
+	r.Items = []adminapi.ClientResource{{Resource: adminapi.Resource{Type: typ, Name: name}}}
+	return r, nil
+}
+
+func (oracle) Served(_ context.Context, q ResourceQuery) (adminapi.ResourceList, error) {
+	if q.Type != "" && typeOf(q.Type) == nil {
+		return adminapi.ResourceList{}, &NotFound{"type", "there is no type", ""}
+	}
+	return adminapi.ResourceList{Items: []adminapi.ServedResource{{Resource: adminapi.Resource{Type: q.Type, Name: q.Name}}}}, nil
+}
+
+func (oracle) Blame(_ context.Context, all []adminapi.Refusal) []adminapi.Refusal { return all }
+
+func newServer(f *fleet) *Server {
+	return &Server{
+		About: adminapi.Server{Version: "v1"}, Version: adminapi.VersionInfo{Version: "v1"},
+		Config:  func() adminapi.Config { return adminapi.Config{Revision: 7} },
+		Groups:  func() []adminapi.Group { return []adminapi.Group{{Name: "default"}, {Name: "edge"}} },
+		Tracker: f, Explainer: oracle{}, Level: new(slog.LevelVar),
+		Reload: func(_ context.Context, approve bool) adminapi.Reload {
+			r := adminapi.Reload{Files: 3}
+			if approve {
+				r.Removed = 5
+			}
+			return r
+		},
+		Log: slog.New(slog.DiscardHandler),
+	}
+}
+
+// A question is a request, and what is to be answered.
+type question struct {
+	what   string // method and target
+	body   string
+	code   int
+	answer string // a part of it
+}
+
+// ask returns the answer to a request of this machine, which sends JSON.
+func ask(h http.Handler, what, body string, more ...string) *httptest.ResponseRecorder {
+	method, target, _ := strings.Cut(what, " ")
+	r := httptest.NewRequest(method, target, strings.NewReader(body))
+	r.Host = "localhost:18001"
+	if method != http.MethodGet && method != http.MethodHead {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	for i := 0; i < len(more); i += 2 {
+		if more[i] == "Host" {
+			r.Host = more[i+1]
+			continue
+		}
+		r.Header.Set(more[i], more[i+1])
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
+
+// Every path with right and wrong input.
+func TestRoutes(t *testing.T) {
+	long := strings.Repeat("x", 5000)
+	for _, q := range []question{
+		{"GET /", "", 200, "GET   /api/v1/status "},
+		{"GET /nothing", "", 404, `"there is no such path"`},
+		{"GET /api/v2/status", "", 404, `"kind":"Error"`},
+
+		{"GET /api/v1/status", "", 200, `"kind":"Status"`},
+		{"HEAD /api/v1/status", "", 200, ""},
+		{"GET /api/v1/status?x=1", "", 400, `"field":"x","message":"unknown parameter"`},
+		{"GET /api/v1/status?%zz", "", 400, "malformed"},
+		{"GET /api/v1/status?a;b", "", 400, "malformed"},
+		{"POST /api/v1/status", "{}", 405, "takes GET"},
+		{"GET /api/v1/status/", "", 404, "no such path"},
+
+		{"GET /api/v1/clients", "", 200, `"kind":"ClientList","total":2`},
+		{"GET /api/v1/clients?node=e*&group=edge&type=cds&state=nacked&state=STALE&all&left=0&limit=5", "", 200, `"edge/1"`},
+		{"GET /api/v1/clients?type=type.googleapis.com/acme.Thing", "", 200, `"edge/1"`},
+		{"GET /api/v1/clients?state=ill", "", 400, "states are NACKED, STALE,"},
+		{"GET /api/v1/clients?state=ABSENT", "", 400, `"field":"state"`}, // of a resource
+		{"GET /api/v1/clients?type=xds", "", 400, "types are CDS, EDS, "},
+		{"GET /api/v1/clients?type=a/b.c", "", 400, `"field":"type"`},
+		{"GET /api/v1/clients?limit=-1", "", 400, `"field":"limit","message":"must be a number between 0 and 100000"`},
+		{"GET /api/v1/clients?limit=100001", "", 400, `"field":"limit"`},
+		{"GET /api/v1/clients?limit=1e3", "", 400, `"field":"limit"`},
+		{"GET /api/v1/clients?all=yes", "", 400, `"field":"all"`},
+		{"GET /api/v1/clients?all=1&all=1", "", 400, "given more than once"},
+		{"GET /api/v1/clients?nodes=x", "", 400, "this path takes node, group,"},
+		{"GET /api/v1/clients?node=" + long, "", 400, "more than 4096 bytes"},
+		{"GET /api/v1/clients?" + long + "=1", "", 400, "…"},
+
+		{"GET /api/v1/clients/edge%2F1", "", 200, `"node":"edge/1"`},
+		{"GET /api/v1/clients/edge-1", "", 404, `did you mean edge/1 or edge-2?`},
+		{"GET /api/v1/clients/%00%1b", "", 404, `\\x00\\x1b`},
+		{"GET /api/v1/clients/%2E%2E", "", 404, `\"..\"`},
+		{"GET /api/v1/clients/" + long, "", 404, "…"},
+		{"GET /api/v1/clients/edge%2F1?all=1", "", 400, "takes no parameters"},
+
+		{"GET /api/v1/clients/edge%2F1/resources", "", 200, `"kind":"ClientResourceList"`},
+		{"GET /api/v1/clients/edge%2F1/resources?limit=x", "", 400, `"field":"limit"`},
+		{"GET /api/v1/clients/edge%2F1/resources/CDS", "", 200, `"type":"CDS"`},
+		{"GET /api/v1/clients/edge%2F1/resources/CDS/a%2F%2Fb", "", 200, `"name":"a//b"`},
+		{"GET /api/v1/clients/edge%2F1/resources/CDS/a/b", "", 200, `"name":"a/b"`},
+		{"GET /api/v1/clients/edge%2F1/resources/EDS/xdstp:%2F%2Fx%2Fa%3Fb=c", "", 200, `"name":"xdstp://x/a?b=c"`},
+		{"GET /api/v1/clients/nobody/resources", "", 404, `"hint":"did you mean edge/1?"`},
+		{"GET /api/v1/clients/edge%2F1/explain", "", 200, `"kind":"Explanation"`},
+		{"GET /api/v1/clients/edge%2F1/explain?type=CDS&name=a", "", 200, `"name":"a"`},
+		{"GET /api/v1/clients/edge%2F1/explain?name=a", "", 400, `"field":"type","message":"is needed with a name"`},
+
+		{"GET /api/v1/resources", "", 200, `"kind":"ResourceList"`},
+		{"GET /api/v1/resources?group=edge&subscribers=1&limit=1", "", 200, `"items":[{`},
+		{"GET /api/v1/resources?subscribers=2", "", 400, `"field":"subscribers"`},
+		{"GET /api/v1/resources/CDS/a%2Fb", "", 200, `"name":"a/b"`},
+		{"GET /api/v1/resources/xds", "", 404, `"field":"type"`},
+		{"GET /api/v1/refusals", "", 200, `"kind":"RefusalList","items":[{"type":"CDS"`},
+		{"GET /api/v1/groups", "", 200, `{"name":"edge","resources":0,"clients":{"connected":2,"by":{"NACKED":1,"SYNCED":1}}}`},
+
+		{"GET /api/v1/events?stop", "", 200, "event: commit\ndata: {\"id\":1,"},
+		{"GET /api/v1/events?stop&kind=ack", "", 200, ": events of Chancery\n\n"},
+		{"GET /api/v1/events?kind=birth", "", 400, "kinds are connect,"},
+		{"GET /api/v1/events?after=x", "", 400, `"field":"after"`},
+		{"GET /api/v1/events?stop&after=18446744073709551616", "", 400, `"field":"after"`},
+
+		{"GET /api/v1/wait?for=synced&timeout=1ms", "", 200, `"kind":"WaitResult","done":true`}, // nobody has a stream
+		{"GET /api/v1/wait?timeout=1ms&node=x", "", 200, `"done":false`},                       // it may come
+		{"GET /api/v1/wait?timeout=1ms&revision=8", "", 200, `"done":false`},
+		{"GET /api/v1/wait?for=ready", "", 400, `"field":"for"`},
+		{"GET /api/v1/wait?timeout=-1s", "", 400, `"field":"timeout"`},
+		{"GET /api/v1/wait?timeout=2h", "", 400, "between 0s and 1h0m0s"},
+		{"GET /api/v1/wait?timeout=30", "", 400, "such as 30s"},
+		{"GET /api/v1/wait?refused=no", "", 400, `"field":"refused"`},
+		{"GET /api/v1/wait?revision=-1", "", 400, `"field":"revision"`},
+
+		{"GET /api/v1/log", "", 200, `"kind":"LogLevel","level":"info"`},
+		{"PUT /api/v1/log", `{"level":"debug"}`, 200, `"level":"debug"`},
+		{"PUT /api/v1/log", `{"apiVersion":"v1","kind":"LogLevel","level":"error"}`, 200, `"level":"error"`},
+		{"PUT /api/v1/log", `{"level":"loud"}`, 400, `"field":"level"`},
+		{"PUT /api/v1/log", `{"level":1}`, 400, `"field":"level","message":"must be of another type, not a JSON number"`},
+		{"PUT /api/v1/log", `{"levle":"info"}`, 400, `unknown field`},
+		{"PUT /api/v1/log", `{"level":"info"} x`, 400, `something after`},
+		{"PUT /api/v1/log", `[`, 400, `"field":"body"`},
+		{"PUT /api/v1/log", ``, 400, `"field":"level"`},
+		{"PUT /api/v1/log", `{"level":"` + strings.Repeat("x", maxBody), 400, "more than 65536 bytes"},
+		{"PUT /api/v1/log", `{"level":"info"}` + strings.Repeat(" ", maxBody), 400, "more than 65536 bytes"},
+		{"POST /api/v1/log", `{}`, 405, "takes GET and PUT"},
+
+		{"POST /api/v1/reload", ``, 200, `"kind":"Reload","files":3`},
+		{"POST /api/v1/reload", `{}`, 200, `"files":3`},
+		{"POST /api/v1/reload", `{"allow_mass_delete":"yes"}`, 400, `"field":"allow_mass_delete"`},
+		{"POST /api/v1/reload", `{"allow_mass_delete":true}`, 403, `"field":"allow_mass_delete"`}, // of whoever reaches the port
+		{"POST /api/v1/reload?x", `{}`, 400, `"field":"x"`},
+		{"GET /api/v1/reload", ``, 405, "takes POST"},
+
+		{"GET /api/v1/openapi.yaml", "", 200, "openapi: 3."},
+		{"GET /version", "", 200, `"kind":"Version","version":"v1"`},
+		{"GET /config_dump", "", 404, "no such path"},
+	} {
+		f := newFleet()
+		f.happens(adminapi.Event{Kind: "commit"})
+		w := ask(newServer(f).Handler(loopback), q.what, q.body)
+		if w.Code != q.code || !strings.Contains(w.Body.String(), q.answer) {
+			t.Errorf("%.80s: %d %.300s; want %d, %s", q.what, w.Code, w.Body, q.code, q.answer)
+		}
+		if w.Header().Get("Cache-Control") != "no-store" || w.Header().Get("X-Content-Type-Options") != "nosniff" {
+			t.Errorf("%.80s: headers %v", q.what, w.Header())
+		}
+		if strings.HasPrefix(w.Header().Get("Content-Type"), "application/json") {
+			var v any
+			if err := json.Unmarshal(w.Body.Bytes(), &v); err != nil && !strings.HasPrefix(q.what, "HEAD") {
+				t.Errorf("%.80s: %v", q.what, err)
+			}
+		}
+	}
+}
+
+// What a filter says is what the tracker is asked.
+func TestFilter(t *testing.T) {
+	f := newFleet()
+	ask(newServer(f).Handler(loopback), "GET /api/v1/clients?node=e*&group=edge&type=eds&state=stale&all=true&left&limit=5", "")
+	want := status.Filter{Node: "e*", Group: "edge", Type: xds.Endpoint, States: []adminapi.State{adminapi.Stale}, All: true, Left: true, Limit: 5}
+	if fmt.Sprint(f.asked) != fmt.Sprint(want) {
+		t.Errorf("%+v, want %+v", f.asked, want)
+	}
+}
+
+// No lists are null: programs would fall over it.
+func TestEmptyLists(t *testing.T) {
+	s := newServer(&fleet{changed: make(chan struct{})})
+	s.Groups = func() []adminapi.Group { return nil }
+	for _, path := range []string{"/api/v1/status", "/api/v1/clients", "/api/v1/refusals", "/api/v1/groups", "/api/v1/clients/x/explain", "/api/v1/resources"} {
+		if w := ask(s.Handler(loopback), "GET "+path, ""); w.Code != 200 || strings.Contains(w.Body.String(), "null") {
+			t.Errorf("%s: %d %s", path, w.Code, w.Body)
+		}
+	}
+}
+
+// A panic ends one request only.
+func TestPanic(t *testing.T) {
+	srv := httptest.NewServer(newServer(newFleet()).Handler(loopback))
+	defer srv.Close()
+	defer srv.Client().CloseIdleConnections()
+	if resp, err := srv.Client().Get(srv.URL + "/api/v1/clients/x/explain?type=panic"); err == nil {
+		resp.Body.Close()
+		t.Errorf("answered %s", resp.Status)
+	}
+	resp, err := srv.Client().Get(srv.URL + "/version")
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+}
+
+// reads returns what a server has written to a reader of events so far, as it comes.
+func reads(t *testing.T, url string, more ...string) (next func() string, end func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i < len(more); i += 2 {
+		r.Header.Set(more[i], more[i+1])
+	}
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewReader(resp.Body)
+	return func() string {
+			var block strings.Builder
+			for {
+				line, err := lines.ReadString('\n')
+				if line == "\n" || err != nil {
+					return block.String()
+				}
+				block.WriteString(line)
+			}
+		}, func() {
+			cancel()
+			resp.Body.Close()
+			http.DefaultClient.CloseIdleConnections()
+		}
+}
+
+func TestEvents(t *testing.T) {
+	f := newFleet()
+	srv := httptest.NewServer(newServer(f).Handler(loopback))
+	defer srv.Close()
+	f.happens(adminapi.Event{Kind: "connect", Node: "a"})
+	f.happens(adminapi.Event{Kind: "ack", Node: "edge-1", Type: "CDS", Text: "two\nlines"})
+	next, end := reads(t, srv.URL+"/api/v1/events?node=edge-*")
+	defer end()
+	if got := next(); got != ": events of Chancery\n" {
+		t.Errorf("%q", got)
+	}
+	if got := next(); !strings.HasPrefix(got, "id: 2\nevent: ack\ndata: {\"id\":2,") || !strings.Contains(got, `two\nlines`) {
+		t.Errorf("%q", got)
+	}
+	f.happens(adminapi.Event{Kind: "ack", Node: "b", Missed: 3}) // of those before it, whoever wanted them
+	f.happens(adminapi.Event{Kind: "nack", Node: "edge-9"})
+	for got := next(); ; got = next() {
+		if got == ":\n" {
+			continue
+		}
+		if !strings.HasPrefix(got, "id: 4\n") || !strings.Contains(got, `"missed":3`) {
+			t.Errorf("%q", got)
+		}
+		break
+	}
+
+	again, end := reads(t, srv.URL+"/api/v1/events?new", "Last-Event-ID", "3")
+	defer end()
+	again()
+	if got := again(); !strings.HasPrefix(got, "id: 4\n") {
+		t.Errorf("%q", got)
+	}
+	fresh, end := reads(t, srv.URL+"/api/v1/events?new&kind=commit&kind=reject")
+	defer end()
+	fresh()
+	f.happens(adminapi.Event{Kind: "commit"})
+	if got := fresh(); !strings.HasPrefix(got, "id: 5\n") {
+		t.Errorf("%q", got)
+	}
+	if w := ask(newServer(f).Handler(loopback), "GET /api/v1/events", "", "Last-Event-ID", "x"); w.Code != 400 {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+}
+
+func TestEventReadersAreFew(t *testing.T) {
+	srv := httptest.NewServer(newServer(newFleet()).Handler(loopback))
+	defer srv.Close()
+	var ends []func()
+	for range maxReaders {
+		next, end := reads(t, srv.URL+"/api/v1/events")
+		next()
+		ends = append(ends, end)
+	}
+	resp, err := http.Get(srv.URL + "/api/v1/events")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, _ := io.ReadAll(resp.Body)
+	resp.Body.Close()
+	if resp.StatusCode != http.StatusTooManyRequests || !strings.Contains(string(b), "32 at most") {
+		t.Errorf("%s %s", resp.Status, b)
+	}
+	for _, end := range ends {
+		end()
+	}
+	for until := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) { // they are gone when the server has noticed
+		resp, err := http.Get(srv.URL + "/api/v1/events?stop")
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode == http.StatusOK {
+			break
+		}
+		if time.Now().After(until) {
+			t.Fatal("readers that have left still count")
+		}
+	}
+	http.DefaultClient.CloseIdleConnections()
+}

@@ -1,0 +1,75 @@
+package admin
+
+import (
+	"context"
+
+	"github.com/chancery-xds/chancery/internal/adminapi"
+	"github.com/chancery-xds/chancery/internal/status"
+	"github.com/chancery-xds/chancery/server"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// A Tracker knows the clients: a [status.Tracker].
+type Tracker interface {
+	Summary() (adminapi.Counts, []adminapi.Refusal, []adminapi.Trouble)
+	Clients(status.Filter) adminapi.ClientList
+	Client(node string) []adminapi.Client
+	Nodes(prefix string, most int) []string
+	Selected(status.Filter) []*server.Stream
+	Events(after uint64) []adminapi.Event
+	Await(ctx context.Context, after uint64) ([]adminapi.Event, error)
+	Changed() <-chan struct{}
+}
+
+// A Stand says how a stream stands.
+type Stand int
+
+// How a stream stands.
+const (
+	Pending Stand = iota // something is to be sent, or to be answered
+	Settled              // its client has accepted what there is
+	Refuses              // its client refuses some of it, and nothing else is to be sent
+	Gone                 // it has ended
+)
+
+// An Explainer knows what a client has by name, and why. Errors are [*NotFound] for what
+// there is not.
+type Explainer interface {
+	// Explain follows a resource from its file to a client; without a name all of the type,
+	// without a type the client.
+	Explain(ctx context.Context, node, typ, name string) (adminapi.Explanation, error)
+
+	// ClientResources lists what a client has: at most limit, of all types if typ is "", one if
+	// there is a name.
+	ClientResources(ctx context.Context, node, typ, name string, limit int) (adminapi.ClientResources, error)
+
+	// Served lists what is served.
+	Served(ctx context.Context, q ResourceQuery) (adminapi.ResourceList, error)
+
+	// Blame returns the refusals with the resources that are at fault, as far as they can be
+	// found while the context lasts.
+	Blame(ctx context.Context, refusals []adminapi.Refusal) []adminapi.Refusal
+}
+
+// A ResourceQuery says which resources to list. The zero value lists all.
+type ResourceQuery struct {
+	Type        string
+	Name        string // needs a Type
+	Group       string
+	Limit       int
+	Subscribers bool // count the clients of each
+}
+
+// A NotFound is the error of a question about something that there is not.
+type NotFound struct{ Field, Message, Hint string }
+
+// Error implements error.
+func (e *NotFound) Error() string { return e.Message }
+
+// Loads loads the files now, and returns what became of it; approve lets it remove whatever
+// is gone.
+type Loads func(ctx context.Context, approve bool) adminapi.Reload
+
+// Settles says how a stream stands with a type, or with all that it has opened if that is nil,
+// compared to what is served when it is called.
+type Settles func(ctx context.Context, st *server.Stream, t *xds.Type) Stand

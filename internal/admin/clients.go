@@ -1,0 +1,134 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/chancery-xds/chancery/internal/adminapi"
+)
+
+func (s *Server) clients(w http.ResponseWriter, r *http.Request) error {
+	q := queryOf(r, filterBy...)
+	f := q.filter()
+	if q.err != nil {
+		return q.err
+	}
+	list := s.Tracker.Clients(f)
+	list.APIVersion, list.Kind, list.Items = adminapi.Version, adminapi.KindClientList, some(list.Items)
+	answer(w, http.StatusOK, list)
+	return nil
+}
+
+func (s *Server) client(w http.ResponseWriter, r *http.Request) error {
+	if q := queryOf(r); q.err != nil {
+		return q.err
+	}
+	node := r.PathValue("node")
+	all := s.Tracker.Client(node)
+	if len(all) == 0 {
+		return s.unknownNode(node)
+	}
+	answer(w, http.StatusOK, adminapi.ClientList{APIVersion: adminapi.Version, Kind: adminapi.KindClientList, Total: len(all), Items: all})
+	return nil
+}
+
+func (s *Server) unknownNode(node string) error {
+	hint := ""
+	for n := len(node); n > 0 && hint == ""; n = n * 2 / 3 { // the longest part at its beginning that some node has
+		if near := s.Tracker.Nodes(node[:n], 3); len(near) > 0 {
+			hint = "did you mean " + strings.Join(near, " or ") + "?"
+		}
+	}
+	if hint == "" {
+		hint = "/api/v1/clients?all=1 lists those that are connected"
+	}
+	return missing("node", "no client with the node id "+quoted(node)+" is connected, or was lately", hint)
+}
+
+func (s *Server) clientResources(w http.ResponseWriter, r *http.Request) error {
+	q := queryOf(r, "limit")
+	limit := q.limit(1000)
+	if q.err != nil {
+		return q.err
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), askTime)
+	defer cancel()
+	list, err := s.Explainer.ClientResources(ctx, r.PathValue("node"), r.PathValue("type"), r.PathValue("name"), limit)
+	if err != nil {
+		return asked(err)
+	}
+	list.APIVersion, list.Kind, list.Items = adminapi.Version, adminapi.KindClientResources, some(list.Items)
+	answer(w, http.StatusOK, list)
+	return nil
+}
+
+func (s *Server) explain(w http.ResponseWriter, r *http.Request) error {
+	q := queryOf(r, "type", "name")
+	typ, name := q.text("type"), q.text("name")
+	if name != "" && typ == "" {
+		q.fail("type", "is needed with a name", "")
+	}
+	if q.err != nil {
+		return q.err
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), askTime)
+	defer cancel()
+	e, err := s.Explainer.Explain(ctx, r.PathValue("node"), typ, name)
+	if err != nil {
+		return asked(err)
+	}
+	e.APIVersion, e.Kind, e.Links = adminapi.Version, adminapi.KindExplanation, some(e.Links)
+	answer(w, http.StatusOK, e)
+	return nil
+}
+
+func (s *Server) resources(w http.ResponseWriter, r *http.Request) error {
+	q := queryOf(r, "group", "subscribers", "limit")
+	ask := ResourceQuery{Type: r.PathValue("type"), Name: r.PathValue("name"), Group: q.text("group"), Limit: q.limit(1000), Subscribers: q.flag("subscribers")}
+	if q.err != nil {
+		return q.err
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), askTime)
+	defer cancel()
+	list, err := s.Explainer.Served(ctx, ask)
+	if err != nil {
+		return asked(err)
+	}
+	list.APIVersion, list.Kind, list.Items = adminapi.Version, adminapi.KindResourceList, some(list.Items)
+	answer(w, http.StatusOK, list)
+	return nil
+}
+
+// How long streams may take to say how they stand.
+const (
+	askTime   = 5 * time.Second
+	blameTime = time.Second // and to say which resources clients refuse, where it matters less
+)
+
+// asked is the error of a question as an answer.
+func asked(err error) error {
+	if e, ok := errors.AsType[*NotFound](err); ok {
+		return missing(e.Field, e.Message, e.Hint)
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return &problem{http.StatusGatewayTimeout, "", fmt.Sprintf("the stream of the client did not answer within %v", askTime), ""}
+	}
+	if errors.Is(err, context.Canceled) {
+		return errEnding
+	}
+	return err
+}
+
+var errEnding = &problem{http.StatusServiceUnavailable, "", "the server is ending", ""}
+
+// some is a list that is written as [] if it is empty.
+func some[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
+}

@@ -1,0 +1,88 @@
+package admin
+
+import (
+	"log/slog"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/chancery-xds/chancery/internal/adminapi"
+)
+
+// levels are those of the log, the least urgent first.
+var levels = map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError}
+
+func (s *Server) level(w http.ResponseWriter, r *http.Request) error {
+	if q := queryOf(r); q.err != nil {
+		return q.err
+	}
+	s.answerLevel(w)
+	return nil
+}
+
+func (s *Server) answerLevel(w http.ResponseWriter) {
+	answer(w, http.StatusOK, adminapi.LogLevel{APIVersion: adminapi.Version, Kind: adminapi.KindLogLevel, Level: strings.ToLower(s.Level.Level().String())})
+}
+
+func (s *Server) setLevel(w http.ResponseWriter, r *http.Request) error {
+	if q := queryOf(r); q.err != nil {
+		return q.err
+	}
+	var in adminapi.LogLevel
+	if err := body(w, r, &in); err != nil {
+		return err
+	}
+	level, ok := levels[in.Level]
+	if !ok {
+		return wrong("level", "must be debug, info, warn or error", "")
+	}
+	if was := s.Level.Level(); was != level {
+		// Told at the lower of the two, so that it is told: who reads the log wonders else.
+		s.Level.Set(min(was, level))
+		s.log().Log(r.Context(), max(min(was, level), slog.LevelInfo), "the level of the log was changed", "from", was.String(), "to", level.String(), "peer", peer(r))
+		s.Level.Set(level)
+	}
+	s.answerLevel(w)
+	return nil
+}
+
+// reloadTime is how long who reloads is answered: much to load takes long.
+const reloadTime = 10 * time.Minute
+
+func (s *Server) reload(w http.ResponseWriter, r *http.Request) error {
+	if q := queryOf(r); q.err != nil {
+		return q.err
+	}
+	var in adminapi.ReloadRequest
+	if err := body(w, r, &in); err != nil {
+		return err
+	}
+	if in.AllowMassDelete && !s.proven(r) {
+		return &problem{http.StatusForbidden, "allow_mass_delete", "it is for those who show who they are: by a unix socket, a token or a client certificate",
+			"--admin-listen unix:///PATH, --admin-token-file or --admin-client-ca; or chancery reload DIR --allow-mass-delete"}
+	}
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(reloadTime + writeTime)) // not all writers have one
+	s.log().Info("reload asked for by the admin API", "allow_mass_delete", in.AllowMassDelete, "peer", peer(r))
+	out := s.Reload(r.Context(), in.AllowMassDelete)
+	if r.Context().Err() != nil { // who asked has left, or the server ends
+		return errEnding
+	}
+	out.APIVersion, out.Kind = adminapi.Version, adminapi.KindReload
+	answer(w, http.StatusOK, out)
+	return nil
+}
+
+// proven reports whether something has let in who asks but that a port of this machine is open.
+func (s *Server) proven(r *http.Request) bool {
+	_, unix := r.Context().Value(http.LocalAddrContextKey).(*net.UnixAddr)
+	return unix || s.Token != nil || r.TLS != nil && len(r.TLS.VerifiedChains) > 0
+}
+
+func peer(r *http.Request) string {
+	if slices.Contains([]string{"", "@"}, r.RemoteAddr) {
+		return "unix"
+	}
+	return r.RemoteAddr
+}

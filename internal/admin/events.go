@@ -1,0 +1,184 @@
+package admin
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/chancery-xds/chancery/internal/adminapi"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+const (
+	maxReaders = 32               // of events, and who waits, each
+	beat       = 15 * time.Second // a comment that shows that the connection still stands
+)
+
+// kinds are those of events.
+var kinds = []string{"connect", "leave", "subscribe", "send", "ack", "nack", "wait", "deny", "commit", "reject"}
+
+// An eventFilter says which events a reader wants.
+type eventFilter struct {
+	node  string // a glob; "": all
+	typ   *xds.Type
+	kinds []string
+}
+
+func (f eventFilter) keeps(e adminapi.Event) bool {
+	return (f.node == "" || glob(f.node, e.Node)) && (f.typ == nil || f.typ.Short == e.Type) && (len(f.kinds) == 0 || slices.Contains(f.kinds, e.Kind))
+}
+
+// events sends events (SSE) until the reader has enough. A reader that is too slow misses some,
+// and is told how many; one that reads nothing for 30 s is let go.
+func (s *Server) events(w http.ResponseWriter, r *http.Request) error {
+	q := queryOf(r, "node", "type", "kind", "after", "new", "stop")
+	f := eventFilter{q.text("node"), q.typ("type"), q.values["kind"]}
+	for _, k := range f.kinds {
+		if !slices.Contains(kinds, k) {
+			q.fail("kind", "unknown kind "+quoted(k), "kinds are "+strings.Join(kinds, ", "))
+		}
+	}
+	after, recent, stop := q.number("after", 1<<63), q.flag("new"), q.flag("stop")
+	if id := r.Header.Get("Last-Event-ID"); id != "" { // of a reader that comes back
+		n, err := strconv.ParseUint(id, 10, 64)
+		if err != nil {
+			q.fail("Last-Event-ID", "must be the number of an event", "")
+		}
+		after, recent = n, false
+	}
+	if q.err != nil {
+		return q.err
+	}
+	leave, err := s.readers.enter("too many read events")
+	if err != nil {
+		return err
+	}
+	defer leave()
+	if recent {
+		if all := s.Tracker.Events(0); len(all) > 0 {
+			after = all[len(all)-1].ID
+		}
+	}
+	out := &eventWriter{w: w, control: http.NewResponseController(w)}
+	headers(w, "text/event-stream")
+	w.WriteHeader(http.StatusOK)
+	if out.comment("events of Chancery") != nil {
+		return nil
+	}
+	missed := 0
+	for {
+		all, err := s.nextEvents(r.Context(), after, stop)
+		if err != nil && !errors.Is(err, context.DeadlineExceeded) || r.Context().Err() != nil {
+			return nil // who reads has left, or the server ends
+		}
+		for _, e := range all {
+			after = e.ID
+			missed += e.Missed
+			if !f.keeps(e) {
+				continue
+			}
+			e.Missed, missed = missed, 0
+			out.add(e)
+		}
+		if out.idle() {
+			out.pending.WriteString(":\n\n")
+		}
+		if out.flush() != nil || stop {
+			return nil
+		}
+	}
+}
+
+// nextEvents returns events after one: those that there are if the reader wants no others,
+// or the next ones; none for a while is DeadlineExceeded.
+func (s *Server) nextEvents(ctx context.Context, after uint64, stop bool) ([]adminapi.Event, error) {
+	if stop {
+		return s.Tracker.Events(after), nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, beat)
+	defer cancel()
+	return s.Tracker.Await(ctx, after)
+}
+
+// An eventWriter writes a stream of events.
+type eventWriter struct {
+	w       http.ResponseWriter
+	control *http.ResponseController
+	pending bytes.Buffer
+	last    time.Time // something was written
+}
+
+// idle reports whether nothing was written for a while, and nothing is to be.
+func (o *eventWriter) idle() bool { return o.pending.Len() == 0 && time.Since(o.last) >= beat }
+
+func (o *eventWriter) add(event adminapi.Event) {
+	b, err := json.Marshal(event) // without line breaks, also those in texts
+	if err != nil {
+		return
+	}
+	fmt.Fprintf(&o.pending, "id: %d\nevent: %s\ndata: %s\n\n", event.ID, event.Kind, b)
+}
+
+func (o *eventWriter) comment(text string) error {
+	fmt.Fprintf(&o.pending, ": %s\n\n", text)
+	return o.flush()
+}
+
+// flush writes what is there. Each time there is as long for it as for a whole answer else.
+func (o *eventWriter) flush() error {
+	if o.pending.Len() == 0 {
+		return nil
+	}
+	o.last = time.Now()
+	_ = o.control.SetWriteDeadline(o.last.Add(writeTime)) // not all writers have one
+	_, err := o.w.Write(o.pending.Bytes())
+	o.pending.Reset()
+	if err != nil {
+		return err
+	}
+	return o.control.Flush()
+}
+
+// A door lets in as many as it has room for.
+type door chan struct{}
+
+func (d door) enter(full string) (leave func(), _ error) {
+	select {
+	case d <- struct{}{}:
+		return func() { <-d }, nil
+	default:
+		return nil, &problem{http.StatusTooManyRequests, "", fmt.Sprintf("%s: %d at most", full, cap(d)), "try again when one of them has ended"}
+	}
+}
+
+// glob reports whether a text is of a pattern: * is any text, ? any character.
+func glob(pattern, text string) bool {
+	p, t := []rune(pattern), []rune(text)
+	star, from := -1, 0
+	i, j := 0, 0
+	for j < len(t) {
+		switch {
+		case i < len(p) && p[i] == '*':
+			star, from = i, j
+			i++
+		case i < len(p) && (p[i] == '?' || p[i] == t[j]):
+			i, j = i+1, j+1
+		case star >= 0:
+			from++
+			i, j = star+1, from
+		default:
+			return false
+		}
+	}
+	for i < len(p) && p[i] == '*' {
+		i++
+	}
+	return i == len(p)
+}

@@ -1,0 +1,214 @@
+package admin
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/chancery-xds/chancery/internal/adminapi"
+	"github.com/chancery-xds/chancery/internal/status"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+const (
+	maxBody  = 64 << 10
+	maxLimit = 100_000
+	maxText  = 4 << 10 // bytes of a parameter
+)
+
+// A query is the parameters of a request. What is wrong with the first of them that is, err
+// says; what is read after that is not to be used.
+type query struct {
+	values url.Values
+	err    error
+}
+
+// queryOf reads the parameters. Those that the route does not know are errors: a filter with
+// a slip of the pen would select all.
+func queryOf(r *http.Request, known ...string) *query {
+	q := &query{}
+	var err error
+	if q.values, err = url.ParseQuery(r.URL.RawQuery); err != nil {
+		q.err = wrong("", "the query is malformed: "+strings.TrimPrefix(err.Error(), "net/url: "), "")
+		return q
+	}
+	for name, all := range q.values {
+		switch {
+		case !slices.Contains(known, name):
+			hint := "this path takes no parameters"
+			if len(known) > 0 {
+				hint = "this path takes " + strings.Join(known, ", ")
+			}
+			q.fail(name, "unknown parameter", hint)
+		case len(all) > 1 && !repeated[name]:
+			q.fail(name, "given more than once", "")
+		case slices.ContainsFunc(all, func(v string) bool { return len(v) > maxText }):
+			q.fail(name, fmt.Sprintf("more than %d bytes", maxText), "")
+		}
+	}
+	return q
+}
+
+// repeated are the parameters that may be given several times.
+var repeated = map[string]bool{"state": true, "kind": true}
+
+func (q *query) fail(name, message, hint string) {
+	if q.err == nil {
+		q.err = wrong(clip(name), message, hint)
+	}
+}
+
+func (q *query) text(name string) string { return q.values.Get(name) }
+
+// flag is a parameter that is true or false; without a value it is true.
+func (q *query) flag(name string) bool {
+	if !q.values.Has(name) {
+		return false
+	}
+	switch v := q.values.Get(name); v {
+	case "", "1", "true":
+		return true
+	case "0", "false":
+		return false
+	}
+	q.fail(name, "must be 1, 0, true or false", "")
+	return false
+}
+
+// number is one between 0 and most; 0 if it is not given.
+func (q *query) number(name string, most uint64) uint64 {
+	v := q.values.Get(name)
+	if v == "" {
+		return 0
+	}
+	n, err := strconv.ParseUint(v, 10, 64)
+	if err != nil || n > most {
+		q.fail(name, fmt.Sprintf("must be a number between 0 and %d", most), "")
+	}
+	return n
+}
+
+func (q *query) limit(otherwise int) int {
+	if n := int(q.number("limit", maxLimit)); n > 0 {
+		return n
+	}
+	return otherwise
+}
+
+func (q *query) duration(name string, otherwise, most time.Duration) time.Duration {
+	v := q.values.Get(name)
+	if v == "" {
+		return otherwise
+	}
+	d, err := time.ParseDuration(v)
+	if err != nil || d < 0 || d > most {
+		q.fail(name, fmt.Sprintf("must be a duration between 0s and %v, such as 30s", most), "")
+	}
+	return d
+}
+
+func (q *query) typ(name string) *xds.Type {
+	v := q.values.Get(name)
+	if v == "" {
+		return nil
+	}
+	t := typeOf(v)
+	if t == nil {
+		q.fail(name, "unknown type "+quoted(v), "types are "+strings.Join(shorts(), ", ")+", and type URLs")
+	}
+	return t
+}
+
+// states are those of clients.
+var states = []adminapi.State{adminapi.Nacked, adminapi.Stale, adminapi.Waiting, adminapi.Sent, adminapi.NotSent, adminapi.Synced, adminapi.Idle}
+
+// filterBy are the parameters of [query.filter].
+var filterBy = []string{"node", "group", "type", "state", "all", "left", "limit"}
+
+func (q *query) filter() status.Filter {
+	f := status.Filter{Node: q.text("node"), Group: q.text("group"), Type: q.typ("type"), All: q.flag("all"), Left: q.flag("left"), Limit: q.limit(10_000)}
+	for _, v := range q.values["state"] {
+		s := adminapi.State(strings.ToUpper(v))
+		if !slices.Contains(states, s) {
+			names := make([]string, 0, len(states))
+			for _, s := range states {
+				names = append(names, string(s))
+			}
+			q.fail("state", "unknown state "+quoted(v), "states are "+strings.Join(names, ", "))
+		}
+		f.States = append(f.States, s)
+	}
+	return f
+}
+
+// body reads a body of JSON into v: one object of the fields that v has, or nothing.
+func body(w http.ResponseWriter, r *http.Request, v any) error {
+	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
+	d.DisallowUnknownFields()
+	err := d.Decode(v)
+	if errors.Is(err, io.EOF) { // nothing
+		return nil
+	}
+	if err == nil {
+		if _, more := d.Token(); !errors.Is(more, io.EOF) {
+			err = errors.New("there is something after the object")
+			if tooLarge(more) {
+				err = more
+			}
+		}
+	}
+	if err == nil {
+		return nil
+	}
+	if tooLarge(err) {
+		return wrong("body", fmt.Sprintf("more than %d bytes", maxBody), "")
+	}
+	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		return wrong(e.Field, "must be of another type, not a JSON "+e.Value, "")
+	}
+	return wrong("body", strings.TrimPrefix(err.Error(), "json: "), "")
+}
+
+func tooLarge(err error) bool {
+	_, ok := errors.AsType[*http.MaxBytesError](err)
+	return ok
+}
+
+// typeOf returns the type of a short name in any case, or of a type URL, with or without
+// its host; nil if there is none.
+func typeOf(s string) *xds.Type {
+	for _, t := range xds.Types() {
+		if strings.EqualFold(t.Short, s) {
+			return t
+		}
+	}
+	const host = "type.googleapis.com/"
+	if name := strings.TrimPrefix(s, host); strings.Contains(name, ".") && !strings.ContainsAny(name, "/ ") {
+		return xds.TypeOf(host + name)
+	}
+	return nil
+}
+
+func shorts() (all []string) {
+	for _, t := range xds.Types() {
+		all = append(all, t.Short)
+	}
+	return all
+}
+
+// quoted is a text of whoever asks, as it is told to them.
+func quoted(s string) string { return strconv.Quote(clip(s)) }
+
+func clip(s string) string {
+	if len(s) > 200 {
+		s = strings.ToValidUTF8(s[:200], "") + "…"
+	}
+	return s
+}

@@ -1,0 +1,240 @@
+package admin
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/chancery-xds/chancery/internal/adminapi"
+	"github.com/chancery-xds/chancery/internal/guard"
+	"github.com/chancery-xds/chancery/internal/status"
+	"github.com/chancery-xds/chancery/protocol"
+	"github.com/chancery-xds/chancery/server"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+const (
+	maxWait   = time.Hour
+	lookEvery = 20 * time.Millisecond // at most so often, however fast clients answer
+	lookAgain = time.Second           // though nothing is known to have changed
+	lookers   = 4                     // goroutines that ask streams for one who waits
+	named     = 10                    // nodes in an answer
+)
+
+// wait answers when all clients that the filter selects have accepted what is served, of a
+// revision or a later one; when a client refuses, unless refused=wait; or when its time is over.
+//
+// What a stream was last told says nothing of a commit that it has not looked at yet: so each
+// stream is asked itself, until it has once said that it is settled.
+func (s *Server) wait(w http.ResponseWriter, r *http.Request) error {
+	q := queryOf(r, "for", "node", "group", "type", "timeout", "revision", "refused")
+	a := waiting{s: s, asked: status.Filter{Node: q.text("node"), Group: q.text("group"), Type: q.typ("type"), All: true}, revision: q.number("revision", 1<<63), stands: map[*server.Stream]Stand{}}
+	timeout := q.duration("timeout", 30*time.Second, maxWait)
+	if f := q.text("for"); f != "" && f != "synced" {
+		q.fail("for", "unknown condition "+quoted(f), `the only one is "synced"`)
+	}
+	switch v := q.text("refused"); v {
+	case "", "fail":
+	case "wait":
+		a.patient = true
+	default:
+		q.fail("refused", "must be fail or wait", "")
+	}
+	if q.err != nil {
+		return q.err
+	}
+	leave, err := s.waiters.enter("too many wait")
+	if err != nil {
+		return err
+	}
+	defer leave()
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(timeout + writeTime)) // not all writers have one
+	ctx, cancel := context.WithTimeout(r.Context(), timeout)
+	defer cancel()
+	done := a.run(ctx)
+	if r.Context().Err() != nil { // who asked has left, or the server ends
+		return errEnding
+	}
+	answer(w, http.StatusOK, a.result(done))
+	return nil
+}
+
+// waiting is one who waits.
+type waiting struct {
+	s        *Server
+	asked    status.Filter
+	revision uint64
+	patient  bool // with clients that refuse
+
+	stands map[*server.Stream]Stand // of those that were asked since revision was there
+}
+
+// run returns whether all are settled: when they are, when one refuses, or when the context ends.
+func (a *waiting) run(ctx context.Context) bool {
+	for {
+		changed := a.s.Tracker.Changed()
+		began := time.Now()
+		switch done, refused := a.look(ctx); {
+		case done:
+			return true
+		case refused && !a.patient, ctx.Err() != nil:
+			return false
+		}
+		again := time.NewTimer(lookAgain)
+		select {
+		case <-changed:
+			again.Stop()
+		case <-again.C:
+		case <-ctx.Done():
+			again.Stop()
+		}
+		// Looking is to cost half of one processor at most.
+		pause(ctx, max(lookEvery-time.Since(began), min(time.Since(began), lookAgain)))
+	}
+}
+
+// look asks all streams that are not settled.
+func (a *waiting) look(ctx context.Context) (done, refused bool) {
+	if a.s.Config().Revision < a.revision {
+		return false, false
+	}
+	all := a.s.Tracker.Selected(a.asked)
+	now := make(map[*server.Stream]Stand, len(all))
+	var ask []*server.Stream
+	for _, st := range all {
+		if a.stands[st] == Settled {
+			now[st] = Settled
+			continue
+		}
+		ask = append(ask, st)
+	}
+	var mu sync.Mutex // for now
+	var at sync.WaitGroup
+	part := (len(ask) + lookers - 1) / lookers
+	for some := range slices.Chunk(ask, max(part, 1)) {
+		at.Go(func() {
+			for _, st := range some {
+				stand := Pending
+				if p := guard.Do(func() { stand = a.s.settles(ctx, st, a.asked.Type) }); p != nil {
+					p.Log(a.s.log(), "admin API wait")
+				}
+				mu.Lock()
+				now[st] = stand
+				mu.Unlock()
+			}
+		})
+	}
+	at.Wait()
+	a.stands = now
+	// Those that are asked for by name may be about to connect.
+	done = len(all) > 0 || a.asked.Node == "" && a.asked.Group == "" && a.asked.Type == nil
+	for _, stand := range now {
+		done = done && (stand == Settled || stand == Gone)
+		refused = refused || stand == Refuses
+	}
+	return done, refused
+}
+
+func (a *waiting) result(done bool) adminapi.WaitResult {
+	r := adminapi.WaitResult{APIVersion: adminapi.Version, Kind: adminapi.KindWaitResult, Done: done}
+	r.Clients = counts(r.Clients)
+	// What a client has refused before is no answer while it is sent something else.
+	refusing := map[uint64]bool{}
+	for st, stand := range a.stands {
+		refusing[st.ID] = stand == Refuses
+	}
+	why := map[[2]string]*adminapi.Refusal{}
+	for _, c := range a.s.Tracker.Clients(a.asked).Items {
+		r.Clients.Connected++
+		r.Clients.By[c.State]++
+		for _, t := range c.Types {
+			if n := t.Nacked; n != nil && refusing[t.Stream] && (a.asked.Type == nil || a.asked.Type.URL == t.URL) {
+				refuses(why, c.Node, t.Type, n)
+			}
+		}
+	}
+	for _, one := range why {
+		r.Refusals = append(r.Refusals, *one)
+	}
+	slices.SortFunc(r.Refusals, func(x, y adminapi.Refusal) int {
+		return cmp.Or(-cmp.Compare(x.Clients, y.Clients), cmp.Compare(x.Type, y.Type), cmp.Compare(x.Error, y.Error))
+	})
+	r.Refusals = r.Refusals[:min(len(r.Refusals), 100)]
+	for st, stand := range a.stands {
+		if node := st.Node.ID; stand == Pending && !slices.Contains(r.Pending, node) {
+			r.Pending = append(r.Pending, node)
+		}
+	}
+	slices.Sort(r.Pending)
+	r.Pending = r.Pending[:min(len(r.Pending), named)]
+	return r
+}
+
+// refuses counts a client among those that refuse a type for one reason.
+func refuses(why map[[2]string]*adminapi.Refusal, node, typ string, n *adminapi.NackedStatus) {
+	one := why[[2]string{typ, n.Error}]
+	if one == nil {
+		one = &adminapi.Refusal{Type: typ, Error: n.Error, Since: n.Since, Resources: some(n.Resources)}
+		why[[2]string{typ, n.Error}] = one
+	}
+	one.Clients++
+	if n.Since.Before(one.Since) {
+		one.Since = n.Since
+	}
+	if len(one.Nodes) < named {
+		one.Nodes = append(one.Nodes, node)
+	}
+}
+
+func (s *Server) settles(ctx context.Context, st *server.Stream, t *xds.Type) Stand {
+	if s.Settles != nil {
+		return s.Settles(ctx, st, t)
+	}
+	return settled(ctx, st, t)
+}
+
+// settled asks a stream how it stands.
+func settled(ctx context.Context, st *server.Stream, t *xds.Type) Stand {
+	ctx, cancel := context.WithTimeout(ctx, lookAgain)
+	defer cancel()
+	moves, waits, refuses := false, false, false
+	err := st.Inspect(ctx, func(s *protocol.Session) {
+		for _, ts := range s.States() {
+			if t != nil && !t.Is(ts.Type) {
+				continue
+			}
+			moves = moves || len(ts.Unanswered) > 0 || ts.Due
+			waits = waits || ts.Waiting > 0
+			for _, r := range ts.Refused {
+				refuses = refuses || r.Names > 0 && !r.Retold
+			}
+		}
+	})
+	switch {
+	case errors.Is(err, server.ErrEnded):
+		return Gone
+	case err != nil, moves:
+		return Pending
+	case refuses: // what else waits, waits for what it has refused, or may
+		return Refuses
+	case waits:
+		return Pending
+	}
+	return Settled
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,234 @@
+package status
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/chancery-xds/chancery/internal/adminapi"
+	"github.com/chancery-xds/chancery/server"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// Clients lists the clients that f selects, the worst first, then by node. Total is how many
+// it selects, were all shown.
+func (t *Tracker) Clients(f Filter) adminapi.ClientList {
+	all := t.selected(f)
+	list := adminapi.ClientList{APIVersion: adminapi.Version, Kind: "ClientList", Total: len(all), Items: []adminapi.Client{}}
+	if !f.All && len(f.States) == 0 {
+		all = slices.DeleteFunc(all, func(s standing) bool { return s.healthy() && s.departed == nil })
+		list.Hidden = list.Total - len(all)
+	}
+	byState := func(a, b standing) int {
+		return cmp.Or(a.rank()-b.rank(), strings.Compare(a.node, b.node), strings.Compare(a.peer, b.peer), cmp.Compare(a.now, b.now))
+	}
+	slices.SortFunc(all, byState)
+	if f.Limit > 0 && len(all) > f.Limit {
+		all = all[:f.Limit]
+	}
+	list.Items = make([]adminapi.Client, len(all))
+	p := t.places()
+	for i := range all {
+		list.Items[i] = t.client(&all[i], p)
+	}
+	return list
+}
+
+// rank orders clients, the worst first: those that have left last.
+func (s *standing) rank() int {
+	n := 2 * slices.Index(order, s.state)
+	if s.departed != nil {
+		return n + 2*len(order)
+	}
+	if len(s.troubles) > 0 {
+		n = min(n, 2*slices.Index(order, adminapi.Synced)-1)
+	}
+	return n
+}
+
+// selected returns the clients that f selects, healthy or not.
+func (t *Tracker) selected(f Filter) []standing {
+	return slices.DeleteFunc(t.gather(f.Type, f.Left), func(s standing) bool {
+		state := s.state
+		if f.Type != nil {
+			state = s.of
+		}
+		switch {
+		case state == "" || len(f.States) > 0 && !slices.Contains(f.States, state):
+			return true
+		case f.Node != "" && !glob(f.Node, s.node):
+			return true
+		}
+		return f.Group != "" && !slices.Contains(t.grouped(&s).groups, f.Group)
+	})
+}
+
+// Client returns all clients with a node id: those that are connected at each address, and
+// after them those that left lately, the last first.
+func (t *Tracker) Client(node string) []adminapi.Client {
+	all := slices.DeleteFunc(t.gather(nil, true), func(s standing) bool { return s.node != node })
+	slices.SortStableFunc(all, func(a, b standing) int {
+		switch {
+		case a.departed == nil && b.departed == nil:
+			return cmp.Or(a.rank()-b.rank(), strings.Compare(a.peer, b.peer))
+		case a.departed == nil:
+			return -1
+		case b.departed == nil:
+			return 1
+		}
+		return cmp.Compare(b.now, a.now)
+	})
+	var clients []adminapi.Client
+	p := t.places()
+	for i := range all {
+		clients = append(clients, t.client(&all[i], p))
+	}
+	return clients
+}
+
+// Streams returns the open streams of a node id, to ask each ([server.Stream]). A stream may
+// have ended by then.
+func (t *Tracker) Streams(node string) (streams []*server.Stream) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	if n := t.nodes[node]; n != nil {
+		for _, c := range n.clients {
+			for _, r := range c.streams {
+				streams = append(streams, r.stream)
+			}
+		}
+	}
+	return streams
+}
+
+// Selected returns the open streams of all clients that f selects; healthy ones too. A stream
+// may have ended by then.
+func (t *Tracker) Selected(f Filter) (streams []*server.Stream) {
+	f.Left = false
+	all := t.selected(f)
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	for _, s := range all {
+		for _, r := range s.client.streams {
+			streams = append(streams, r.stream)
+		}
+	}
+	return streams
+}
+
+// Nodes returns the ids of connected nodes that begin with prefix, in order, at most so many.
+func (t *Tracker) Nodes(prefix string, most int) []string {
+	t.mu.RLock()
+	var ids []string
+	for id, n := range t.nodes {
+		if len(n.clients) > 0 && strings.HasPrefix(id, prefix) {
+			ids = append(ids, id)
+		}
+	}
+	t.mu.RUnlock()
+	slices.Sort(ids)
+	return ids[:min(len(ids), max(most, 0))]
+}
+
+// client says how a client stands now, which may be another way than it was when it was chosen.
+func (t *Tracker) client(s *standing, p *places) adminapi.Client {
+	g := t.grouped(s)
+	c := adminapi.Client{
+		Node: s.node, Cluster: s.cluster, Agent: s.agent, Peer: s.peer, Identity: g.identity, Groups: g.groups,
+		Since: time.Unix(0, s.since), State: s.state, Streams: make([]adminapi.Stream, 0, len(s.rows)), Types: []adminapi.TypeStatus{}, Troubles: s.troubles,
+	}
+	if d := s.departed; d != nil {
+		c.Left = &adminapi.Left{At: time.Unix(0, d.at), Code: d.code.String(), Why: d.why}
+	}
+	type refused struct {
+		at    int // in Types
+		cause *cause
+	}
+	var nacked []refused
+	for _, r := range s.rows {
+		c.Streams = append(c.Streams, r.about)
+		r.mu.Lock()
+		c.Types = slices.Grow(c.Types, len(r.types))
+		for i := range r.types {
+			u := &r.types[i]
+			if u.refusal != nil {
+				nacked = append(nacked, refused{len(c.Types), u.refusal.cause})
+			}
+			c.Types = append(c.Types, u.status(r.about.ID, s.now))
+		}
+		r.mu.Unlock()
+	}
+	for _, n := range nacked {
+		c.Types[n.at].Nacked.Resources = p.resources(p.nodeOf(s), n.cause)
+	}
+	if len(s.rows) > 1 {
+		rank := func(u adminapi.TypeStatus) int { return xds.TypeOf(u.URL).Rank() }
+		slices.SortStableFunc(c.Types, func(a, b adminapi.TypeStatus) int { return rank(a) - rank(b) })
+	}
+	return c
+}
+
+func (u *typeRow) status(stream uint64, now int64) adminapi.TypeStatus {
+	s := adminapi.TypeStatus{
+		Type: u.typ.Short, URL: u.typ.URL, Stream: stream, State: u.state(now), Wildcard: u.wildcard, Names: int(u.names),
+		Sent: u.sent.told(), Acked: u.acked.told(),
+	}
+	if f := u.refusal; f != nil {
+		s.Nacked = &adminapi.NackedStatus{
+			Since: time.Unix(0, f.since), At: time.Unix(0, f.at), Nonce: nonceOf(f.nonce), Version: f.version, Error: f.text, Resources: []adminapi.Resource{},
+		}
+	}
+	return s
+}
+
+func (m *message) told() *adminapi.Message {
+	if m.at == 0 {
+		return nil
+	}
+	return &adminapi.Message{At: time.Unix(0, m.at), Version: m.version, Nonce: nonceOf(m.nonce), Resources: int(m.count), Removed: int(m.removed), Bytes: int(m.bytes)}
+}
+
+var none = &grouping{groups: []string{}}
+
+// grouped says which groups a client has, and who it is. It asks once in an epoch.
+func (t *Tracker) grouped(s *standing) *grouping {
+	was, epoch := s.groups.Load(), t.epoch.Load()
+	if s.first == nil || was != nil && was.epoch == epoch {
+		return cmp.Or(was, none)
+	}
+	g := &grouping{epoch: epoch, groups: []string{}}
+	if t.opts.Groups != nil {
+		g.groups = append(g.groups, t.opts.Groups(s.first.Node)...)
+	}
+	if t.opts.Identity != nil {
+		g.identity = clip(t.opts.Identity(s.first), maxName)
+	}
+	s.groups.Store(g)
+	return g
+}
+
+// glob reports whether a text is as a pattern says: "*" is any text, "?" any character.
+func glob(pattern, text string) bool {
+	p, s := []rune(pattern), []rune(text)
+	star, from := -1, 0 // the last "*", and where what it stands for ends
+	i, j := 0, 0
+	for j < len(s) {
+		switch {
+		case i < len(p) && p[i] == '*':
+			star, from = i, j
+			i++
+		case i < len(p) && (p[i] == '?' || p[i] == s[j]):
+			i, j = i+1, j+1
+		case star >= 0:
+			from++
+			i, j = star+1, from
+		default:
+			return false
+		}
+	}
+	for i < len(p) && p[i] == '*' {
+		i++
+	}
+	return i == len(p)
+}

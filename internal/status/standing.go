@@ -1,0 +1,228 @@
+package status
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/chancery-xds/chancery/internal/adminapi"
+	"github.com/chancery-xds/chancery/server"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// order is that of states, the worst first.
+var order = []adminapi.State{
+	adminapi.Nacked, adminapi.Stale, adminapi.Waiting, adminapi.Sent, adminapi.NotSent, adminapi.Absent, adminapi.Leaving, adminapi.Synced, adminapi.Idle,
+}
+
+func worse(a, b adminapi.State) adminapi.State {
+	if b == "" || a != "" && slices.Index(order, a) <= slices.Index(order, b) {
+		return a
+	}
+	return b
+}
+
+// A standing is how a client stands, as far as one must know to choose among many.
+type standing struct {
+	*client
+	rows     []*row
+	first    *server.Stream // nil: it has left
+	departed *departed      // nil: it has not
+	now      int64          // when it left, of one that has
+
+	state    adminapi.State
+	of       adminapi.State // of the type that is asked for; "": the client has not opened that
+	refusals []refusal
+	troubles []adminapi.Trouble
+
+	late     []owed
+	accepted int64 // clusters, first
+	warmed   bool  // it has asked for endpoints
+	alone    bool  // it has a stream of which a client has one at most
+}
+
+// An owed answer has not come for long.
+type owed struct {
+	typ   *xds.Type
+	since int64
+}
+
+// healthy reports whether nobody needs to look at the client.
+func (s *standing) healthy() bool {
+	return len(s.troubles) == 0 && (s.state == adminapi.Synced || s.state == adminapi.Idle)
+}
+
+// A presence is who is there at a time.
+type presence struct {
+	now     int64
+	all     []standing // those of a node stand together
+	flapped map[string]int64
+	roam    []adminapi.Trouble // of nodes that are not there
+}
+
+// gather looks at all clients; with left, also at those that have left.
+func (t *Tracker) gather(of *xds.Type, left bool) []standing {
+	p := t.present(left)
+	for i := range p.all {
+		p.all[i].look(of)
+	}
+	t.worry(p)
+	return p.all
+}
+
+func (t *Tracker) present(left bool) *presence {
+	p := &presence{now: t.now(), flapped: map[string]int64{}}
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	n := len(t.clients)
+	if left {
+		n += len(t.left)
+	}
+	p.all = make([]standing, 0, n)
+	rows := make([]*row, 0, n)
+	for id, n := range t.nodes {
+		if at := n.connects[maxFlaps-1]; id != "" && at != 0 && p.now-at <= int64(flapsWithin) {
+			p.flapped[id] = at
+			if len(n.clients) == 0 {
+				p.roam = append(p.roam, flaps(id, at))
+			}
+		}
+		for _, c := range n.clients {
+			from := len(rows)
+			rows = append(rows, c.streams...)
+			p.all = append(p.all, standing{client: c, rows: rows[from:len(rows):len(rows)], first: c.streams[0].stream, now: p.now})
+		}
+	}
+	if left {
+		for _, d := range t.left {
+			p.all = append(p.all, standing{client: d.client, rows: d.rows, departed: d, now: d.at})
+		}
+	}
+	return p
+}
+
+// look fills in what the client's streams say.
+func (s *standing) look(of *xds.Type) {
+	for _, r := range s.rows {
+		r.mu.Lock()
+		if s.departed == nil {
+			s.alone = s.alone || r.about.API == "ADS"
+			if len(r.types) == 0 { // nobody knows yet what it may see
+				s.state = worse(s.state, adminapi.Waiting)
+			}
+		}
+		for i := range r.types {
+			s.add(&r.types[i], of)
+		}
+		r.mu.Unlock()
+	}
+	if s.state == "" {
+		s.state = adminapi.Idle
+	}
+}
+
+func (s *standing) add(u *typeRow, of *xds.Type) {
+	state := u.state(s.now)
+	s.state = worse(s.state, state)
+	if of != nil && of.Is(u.typ) {
+		s.of = worse(s.of, state)
+	}
+	if u.refusal != nil {
+		s.refusals = append(s.refusals, *u.refusal)
+	}
+	if at := u.oldest(); at != 0 && s.now-at >= int64(staleAfter) {
+		s.late = append(s.late, owed{u.typ, at})
+	}
+	switch u.typ {
+	case xds.Cluster:
+		s.accepted = u.accepted
+	case xds.Endpoint:
+		s.warmed = true
+	}
+	s.alone = s.alone || u.typ.FullState
+}
+
+const (
+	maxFlaps    = 5
+	flapsWithin = time.Minute
+	sameAfter   = 10 * time.Second // clients that come back may be here twice for a moment
+	warmsAfter  = 15 * time.Second
+	maxShown    = 100 // refusals, troubles
+)
+
+// worry adds what looks wrong.
+func (t *Tracker) worry(p *presence) {
+	for from := 0; from < len(p.all); {
+		to := from + 1
+		for to < len(p.all) && p.all[to].node == p.all[from].node && p.all[from].departed == nil && p.all[to].departed == nil {
+			to++
+		}
+		same := p.all[from:to]
+		from = to
+		if same[0].departed != nil {
+			continue
+		}
+		for i := range same {
+			t.worryOf(&same[i])
+		}
+		if same[0].node == "" {
+			continue
+		}
+		if since, ok := p.flapped[same[0].node]; ok {
+			same[0].troubles = append(same[0].troubles, flaps(same[0].node, since))
+		}
+		twice(same, p.now)
+	}
+}
+
+func flaps(node string, since int64) adminapi.Trouble {
+	return adminapi.Trouble{Code: "flaps", Node: node, Since: time.Unix(0, since), Text: fmt.Sprintf("it has connected %d times within %v", maxFlaps, flapsWithin)}
+}
+
+// worryOf adds what looks wrong with a client by itself.
+func (t *Tracker) worryOf(s *standing) {
+	for _, o := range s.late {
+		s.troubles = append(s.troubles, adminapi.Trouble{
+			Code: "unanswered", Node: s.node, Type: o.typ.Short, Since: time.Unix(0, o.since),
+			Text: fmt.Sprintf("it has not answered what it was sent for %v", time.Duration(s.now-o.since).Round(time.Second)),
+		})
+	}
+	if s.envoy && s.accepted != 0 && !s.warmed && s.now-s.accepted >= int64(warmsAfter) && (t.opts.Expects == nil || t.opts.Expects(s.first.Node, xds.Endpoint)) {
+		s.troubles = append(s.troubles, adminapi.Trouble{
+			Code: "no-eds", Node: s.node, Type: xds.Endpoint.Short, Since: time.Unix(0, s.accepted),
+			Text: "it has accepted clusters and asks for no endpoints, which an Envoy with EDS clusters does at once",
+		})
+	}
+}
+
+// twice adds that several clients say that they are one node. A client has one stream of ADS, of
+// clusters or of listeners; but who uses gRPC has a connection for each server that it names.
+func twice(same []standing, now int64) {
+	if len(same) < 2 {
+		return
+	}
+	var here []*standing
+	for i := range same {
+		if s := &same[i]; s.alone && now-s.since >= int64(sameAfter) {
+			here = append(here, s)
+		}
+	}
+	slices.SortFunc(here, func(a, b *standing) int { return int(a.since - b.since) })
+	seen := map[string]bool{}
+	here = slices.DeleteFunc(here, func(s *standing) bool {
+		from := s.peer
+		if !s.envoy {
+			from = host(s.peer)
+		}
+		was := seen[from]
+		seen[from] = true
+		return was
+	})
+	if len(here) < 2 {
+		return
+	}
+	here[1].troubles = append(here[1].troubles, adminapi.Trouble{
+		Code: "same-node", Node: here[1].node, Since: time.Unix(0, here[1].since),
+		Text: fmt.Sprintf("%d clients say that they are this node, from %s and %s", len(here), clip(here[0].peer, maxName), clip(here[1].peer, maxName)),
+	})
+}

@@ -111,9 +111,6 @@ func (i *identifying) run(ctx context.Context, start func(func())) {
 
 // Watch implements [server.Source].
 func (i *identifying) Watch(ctx context.Context, node *xds.Node) (server.Watch, error) {
-	if i.source == nil && i.finder.Tokens == nil {
-		return open(i.store.Watch(ctx, node))
-	}
 	who, err := i.finder.Find(ctx)
 	if err == nil && i.source == nil && who.Kind == access.None {
 		err = errors.New("the client has neither a certificate nor a token")
@@ -125,17 +122,34 @@ func (i *identifying) Watch(ctx context.Context, node *xds.Node) (server.Watch, 
 		i.denied(ctx, who, node, &access.Denied{Reason: err.Error(), Unauthenticated: true})
 		return nil, status.Error(codes.Unauthenticated, err.Error())
 	case i.source == nil, i.access == "" && who.Kind == access.Unix: // the mode of the socket's file says who may connect
-		return open(i.store.Watch(ctx, node))
+		w, err := i.store.Watch(ctx, node)
+		switch {
+		case err != nil:
+			return nil, err
+		case who.Kind == access.None:
+			return w, nil
+		}
+		return known{w, &who}, nil
 	}
-	return open(i.source.Watch(context.WithValue(ctx, identityKey{}, who), node))
-}
-
-// open returns a watch as what it is for a server.
-func open[W server.Watch](w W, err error) (server.Watch, error) {
+	w, err := i.source.Watch(context.WithValue(ctx, identityKey{}, who), node)
 	if err != nil {
 		return nil, err
 	}
-	return w, nil
+	return known{w, &who}, nil
+}
+
+// A known watch is that of a stream of which it is known whose it is.
+type known struct {
+	server.Recalling
+	who *access.Identity
+}
+
+// Identity implements [server.Identified].
+func (k known) Identity() fmt.Stringer {
+	if k.who.Kind == access.None {
+		return nil
+	}
+	return k.who
 }
 
 type identityKey struct{}

@@ -14,7 +14,7 @@ import (
 type Code string
 
 // The kinds of findings, in families: 01 reading, 02 references, 03 rules of Envoy's
-// API, 04 what Envoy refuses besides, 06 secrets, 07 groups, 08 other readers of the same
+// API, 04 what Envoy refuses besides, 05 access.yaml, 06 secrets, 07 groups, 08 other readers of the same
 // file, 09 what a real Envoy says.
 const (
 	Other     Code = "XDS0100"
@@ -52,6 +52,9 @@ const (
 	NoSettings   Code = "XDS0412"
 	NoCert       Code = "XDS0413"
 	Weights      Code = "XDS0414"
+
+	Access  Code = "XDS0501"
+	Unclear Code = "XDS0502"
 
 	KeyPair Code = "XDS0601"
 	Ending  Code = "XDS0602"

@@ -101,6 +101,13 @@ var table = []Kind{
 		"Envoy could choose no cluster, and refuses the routes: \"Sum of weights in the weighted_cluster must be greater than 0\".",
 		"Give one of them a weight."},
 
+	{Access, false, "a rule in access.yaml that cannot be used",
+		"No rule of the file comes into force: a running server keeps the rules that it has, and one that starts ends with the error. Without the broken rule, clients could see more than you want, or less.",
+		"Correct the rule: docs/identity.md lists the keys and what patterns may be."},
+	{Unclear, true, "a rule in access.yaml that may hold for others than you want",
+		"Of \"{team}-*\" nobody can say where the team ends: \"a-b-1\" is of team \"a\", and of team \"a-b\". Or a rule is for a type of resources that the server does not know.",
+		"Put a character between them that no captured text can have, such as / or a dot. Correct the type."},
+
 	{KeyPair, false, "a certificate or key that no client can use",
 		"It is not PEM, or the key does not belong to the certificate. Envoy refuses the secret, and serves no TLS with it.",
 		"Use the key that belongs to the certificate. In the chain, the certificate of the server comes first."},

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/chancery-xds/chancery/findings"
+	"github.com/chancery-xds/chancery/internal/nodemeta"
 )
 
 // A compiler makes rules of the Match of one group.
@@ -51,8 +52,8 @@ func (c *compiler) match(m *Match) *rule {
 // one returns the rule of a field.
 func (c *compiler) one(m *Match, f field, path []string, values Values) *rule {
 	r := &rule{kind: oneOf, field: f, path: path, place: m.place}
-	if f == metadata && (len(path) == 0 || len(path) > maxDepth || strings.ContainsRune(strings.Join(path, ""), 0)) {
-		c.fail(c.def, findings.Selector, "match", fmt.Sprintf("a path in the metadata has 1 to %d keys, without zero bytes", maxDepth), "")
+	if f == metadata && (len(path) == 0 || len(path) > nodemeta.MaxDepth || strings.ContainsRune(strings.Join(path, ""), 0)) {
+		c.fail(c.def, findings.Selector, "match", fmt.Sprintf("a path in the metadata has 1 to %d keys, without zero bytes", nodemeta.MaxDepth), "")
 	}
 	for _, v := range values {
 		compiled, err := compileValue(v, f == metadata)

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
 
+	"github.com/chancery-xds/chancery/internal/nodemeta"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -105,7 +106,7 @@ func FuzzMetadata(f *testing.F) {
 	f.Add([]byte("\n\x05\n\x01a\x12\x00"))
 	f.Add([]byte{0xff})
 	f.Fuzz(func(t *testing.T, b []byte) {
-		got, err := decode(b)
+		got, err := nodemeta.Decode(b)
 		var want structpb.Struct
 		wrong := proto.Unmarshal(b, &want)
 		if err != nil || wrong != nil {
@@ -200,15 +201,15 @@ func TestMetadataBounds(t *testing.T) {
 		v    *structpb.Value
 		want string
 	}{
-		"deep": {deep(maxDepth), ""}, "too deep": {deep(maxDepth + 1), "it is nested more than 32 deep"}, "too deep lists": {deep(maxDepth + 2), "it is nested more than 32 deep"},
-		"many": {many(maxEntries - 1), ""}, "too many": {many(maxEntries), "it has more than 10000 values"},
-		"too large": {structpb.NewStringValue(strings.Repeat("a", maxMetadata)), "it has 1048591 bytes, more than 1048576"},
+		"deep": {deep(nodemeta.MaxDepth), ""}, "too deep": {deep(nodemeta.MaxDepth + 1), "it is nested more than 32 deep"}, "too deep lists": {deep(nodemeta.MaxDepth + 2), "it is nested more than 32 deep"},
+		"many": {many(nodemeta.MaxEntries - 1), ""}, "too many": {many(nodemeta.MaxEntries), "it has more than 10000 values"},
+		"too large": {structpb.NewStringValue(strings.Repeat("a", nodemeta.MaxBytes)), "it has 1048591 bytes, more than 1048576"},
 	} {
 		b, err := proto.Marshal(&structpb.Struct{Fields: map[string]*structpb.Value{"v": c.v}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		m, err := decode(b)
+		m, err := nodemeta.Decode(b)
 		if err != nil {
 			if err.Error() != c.want {
 				t.Errorf("%s: %s", what, err)

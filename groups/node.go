@@ -1,21 +1,8 @@
 package groups
 
 import (
-	"errors"
-	"fmt"
-	"math"
-	"unicode/utf8"
-
-	"google.golang.org/protobuf/encoding/protowire"
-
+	"github.com/chancery-xds/chancery/internal/nodemeta"
 	"github.com/chancery-xds/chancery/xds"
-)
-
-// Metadata is what clients send: more than this is not looked at.
-const (
-	maxMetadata = 1 << 20 // bytes
-	maxEntries  = 10_000  // values
-	maxDepth    = 32      // structs and lists in each other
 )
 
 // A Node is what rules are asked about. Its strings are the client's, and may be anything.
@@ -51,135 +38,9 @@ func (n *Node) Metadata() map[string]any {
 	if !n.decoded {
 		n.decoded = true
 		var err error
-		if n.metadata, err = decode(n.bytes); err != nil {
+		if n.metadata, err = nodemeta.Decode(n.bytes); err != nil {
 			n.metadata, n.problem = nil, "the node's metadata is left out: "+err.Error()
 		}
 	}
 	return n.metadata
-}
-
-// decode reads an encoded google.protobuf.Struct.
-func decode(b []byte) (map[string]any, error) {
-	if len(b) == 0 {
-		return nil, nil
-	}
-	if len(b) > maxMetadata {
-		return nil, fmt.Errorf("it has %d bytes, more than %d", len(b), maxMetadata)
-	}
-	d := decoder{left: maxEntries}
-	m := map[string]any{}
-	return m, d.object(b, m, 0)
-}
-
-var errMalformed = errors.New("it is not an encoded Struct")
-
-type decoder struct{ left int }
-
-// fields calls f for each field of a message.
-func fields(b []byte, f func(num protowire.Number, typ protowire.Type, value []byte) error) error {
-	for len(b) > 0 {
-		num, typ, n := protowire.ConsumeTag(b)
-		if n < 0 || num > protowire.MaxValidNumber {
-			return errMalformed
-		}
-		b = b[n:]
-		if n = protowire.ConsumeFieldValue(num, typ, b); n < 0 {
-			return errMalformed
-		}
-		value := b[:n]
-		if typ == protowire.BytesType {
-			value, _ = protowire.ConsumeBytes(value)
-		}
-		if err := f(num, typ, value); err != nil {
-			return err
-		}
-		b = b[n:]
-	}
-	return nil
-}
-
-// object reads a Struct.
-func (d *decoder) object(b []byte, into map[string]any, depth int) error {
-	if depth > maxDepth {
-		return fmt.Errorf("it is nested more than %d deep", maxDepth)
-	}
-	return fields(b, func(num protowire.Number, typ protowire.Type, entry []byte) error {
-		if num != 1 || typ != protowire.BytesType {
-			return nil
-		}
-		var key string
-		var value any
-		err := fields(entry, func(num protowire.Number, typ protowire.Type, part []byte) error {
-			switch {
-			case typ != protowire.BytesType:
-			case num == 1:
-				if key = string(part); !utf8.ValidString(key) {
-					return errMalformed
-				}
-			case num == 2:
-				return d.value(part, &value, depth)
-			}
-			return nil
-		})
-		into[key] = value
-		return err
-	})
-}
-
-// value reads a Value. Of fields that stand there twice the last counts, and messages are
-// merged, as protobuf has it.
-func (d *decoder) value(b []byte, into *any, depth int) error {
-	if d.left--; d.left < 0 {
-		return fmt.Errorf("it has more than %d values", maxEntries)
-	}
-	return fields(b, func(num protowire.Number, typ protowire.Type, part []byte) error {
-		switch {
-		case num == 1 && typ == protowire.VarintType:
-			*into = nil
-		case num == 2 && typ == protowire.Fixed64Type:
-			bits, _ := protowire.ConsumeFixed64(part)
-			*into = math.Float64frombits(bits)
-		case num == 3 && typ == protowire.BytesType:
-			if !utf8.Valid(part) {
-				return errMalformed
-			}
-			*into = string(part)
-		case num == 4 && typ == protowire.VarintType:
-			b, _ := protowire.ConsumeVarint(part)
-			*into = b != 0
-		case num == 5 && typ == protowire.BytesType:
-			m, ok := (*into).(map[string]any)
-			if !ok {
-				m = map[string]any{}
-				*into = m
-			}
-			return d.object(part, m, depth+1)
-		case num == 6 && typ == protowire.BytesType:
-			list, _ := (*into).([]any)
-			if list == nil {
-				list = []any{}
-			}
-			list, err := d.list(part, list, depth+1)
-			*into = list
-			return err
-		}
-		return nil
-	})
-}
-
-// list reads a ListValue.
-func (d *decoder) list(b []byte, to []any, depth int) ([]any, error) {
-	if depth > maxDepth {
-		return nil, fmt.Errorf("it is nested more than %d deep", maxDepth)
-	}
-	err := fields(b, func(num protowire.Number, typ protowire.Type, part []byte) error {
-		if num != 1 || typ != protowire.BytesType {
-			return nil
-		}
-		var v any
-		err := d.value(part, &v, depth)
-		to = append(to, v)
-		return err
-	})
-	return to, err
 }

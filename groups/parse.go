@@ -2,97 +2,66 @@ package groups
 
 import (
 	"fmt"
-	"maps"
-	"math"
 	"slices"
 	"strconv"
-	"strings"
 
 	"go.yaml.in/yaml/v4"
 
 	"github.com/chancery-xds/chancery/findings"
+	"github.com/chancery-xds/chancery/internal/nodemeta"
 	"github.com/chancery-xds/chancery/internal/protofile"
+	"github.com/chancery-xds/chancery/internal/settings"
 )
 
 const (
-	maxFile       = 1 << 20 // bytes of a group.yaml
-	maxNesting    = 16      // matches in each other
-	maxConditions = 10_000  // values and matches of a file
+	maxNesting    = 16     // matches in each other
+	maxConditions = 10_000 // values and matches of a file
 )
 
 // Parse reads one group.yaml; file is what the problems call it. The definition is of use if
 // there is no error among them.
 func Parse(file string, data []byte) (Definition, []findings.Problem) {
-	p := parser{
-		Decoder: protofile.Decoder{File: file, Source: data, Ignore: []findings.Code{findings.Portability}},
-		def:     Definition{File: file, places: map[string]findings.Problem{}},
-		left:    maxConditions,
-	}
-	if len(data) > maxFile {
-		return p.def, []findings.Problem{{File: file, Code: findings.Unread, Message: fmt.Sprintf("the file has %d bytes: at most %d are allowed", len(data), maxFile)}}
-	}
-	docs, err := protofile.ParseYAML(file, data)
-	switch {
-	case err != nil:
-		problem := err.(findings.Problem) //nolint:errorlint // it is no other
-		problem.Code = findings.Syntax
-		return p.def, []findings.Problem{problem}
-	case len(docs) > 1:
-		p.Report(docs[1], "", "", "a group.yaml is one document")
-	case len(docs) == 1:
-		p.group(docs[0])
+	r, doc := settings.Open("group.yaml", file, data)
+	p := parser{Reader: r, def: Definition{File: file, places: map[string]findings.Problem{}}, left: maxConditions}
+	if doc != nil {
+		p.group(doc)
 	}
 	return p.def, p.Problems
 }
 
 // A parser reads one file.
 type parser struct {
-	protofile.Decoder
+	*settings.Reader
 	def  Definition
 	left int // conditions
 }
 
-// A key is a key of a mapping: what it takes, from the node of its value.
-type keys map[string]func(n *yaml.Node, path string)
-
 // each reads a mapping.
-func (p *parser) each(n *yaml.Node, path, of string, known keys) bool {
-	flat := p.Flat(n, path)
-	if flat == nil {
-		return false
-	}
-	for i := 0; i+1 < len(flat.Content); i += 2 {
-		key := flat.Content[i]
-		take := known[key.Value]
-		if take == nil {
-			p.ReportAs(findings.NoKey, key, path, meantKey(key.Value, known), "unknown key %s in %s", quoted(key.Value), of)
-			continue
+func (p *parser) each(n *yaml.Node, path, of string, known settings.Keys) {
+	p.Each(findings.NoKey, n, path, of, known, func(key string) string {
+		if known["locality"] != nil && slices.Contains([]string{"region", "zone", "sub_zone"}, key) {
+			return "it belongs below locality"
 		}
-		take(follow(flat.Content[i+1]), join(path, key.Value))
-	}
-	return true
+		if known["match"] != nil && slices.Contains([]string{"id", "cluster", "locality", "metadata", "user_agent_name", "user_agent_version", "any", "all", "not", "cel"}, key) {
+			return "it belongs below match"
+		}
+		return ""
+	})
 }
 
-// meantKey returns a hint at what a wrong key means, or what keys there are.
-func meantKey(key string, known keys) string {
-	names := slices.Sorted(maps.Keys(known))
-	if near := protofile.Nearest(key[:min(len(key), 100)], slices.Values(names)); near != "" {
-		return fmt.Sprintf("did you mean %q?", near)
-	}
-	if known["locality"] != nil && slices.Contains([]string{"region", "zone", "sub_zone"}, key) {
-		return "it belongs below locality"
-	}
-	if known["match"] != nil && slices.Contains([]string{"id", "cluster", "locality", "metadata", "user_agent_name", "user_agent_version", "any", "all", "not", "cel"}, key) {
-		return "it belongs below match"
-	}
-	return "there are " + strings.Join(names, ", ")
+// items reads what stands in a list, or one that stands there without.
+func (p *parser) items(n *yaml.Node, path string, take func(n *yaml.Node, path string, i int)) {
+	settings.Items(n, path, func(n *yaml.Node, path string, i int) bool {
+		take(n, path, i)
+		return p.left >= 0
+	})
 }
 
 func (p *parser) group(n *yaml.Node) {
-	p.each(n, "", "group.yaml", keys{
+	p.each(n, "", "group.yaml", settings.Keys{
 		"name": func(n *yaml.Node, path string) {
 			p.keep(n, path)
-			if p.def.Name = p.text(n, path); p.def.Name == "" && n.Tag == "!!str" {
+			if p.def.Name = p.Text(n, path); p.def.Name == "" && n.Tag == "!!str" {
 				p.ReportAs(findings.GroupName, n, path, "", "a group needs a name")
 			}
 		},
@@ -105,29 +74,29 @@ func (p *parser) group(n *yaml.Node) {
 			p.keep(n, path)
 			p.items(n, path, func(n *yaml.Node, path string, i int) {
 				p.keep(n, fmt.Sprintf("include[%d]", i))
-				p.def.Include = append(p.def.Include, p.text(n, path))
+				p.def.Include = append(p.def.Include, p.Text(n, path))
 			})
 		},
 		"priority": func(n *yaml.Node, path string) {
 			v, err := strconv.ParseInt(n.Value, 10, 32)
 			if err != nil || n.Tag != "!!int" {
-				p.Report(n, path, "", "a whole number of 32 bits is needed, not %s", what(n))
+				p.Report(n, path, "", "a whole number of 32 bits is needed, not %s", settings.What(n))
 			}
 			p.def.Priority = int(v)
 		},
 		"on_error": func(n *yaml.Node, path string) {
 			p.keep(n, path)
-			switch word := p.text(n, path); word {
+			switch word := p.Text(n, path); word {
 			case "alone":
 				p.def.Alone = true
 			case "all", "":
 			default:
-				p.Report(n, path, "", "on_error is alone or all, not %s", quoted(word))
+				p.Report(n, path, "", "on_error is alone or all, not %s", settings.Quoted(word))
 			}
 		},
 		"otherwise": func(n *yaml.Node, path string) {
 			p.keep(n, path)
-			if p.def.Otherwise = p.text(n, path); p.def.Otherwise == "" && n.Tag == "!!str" {
+			if p.def.Otherwise = p.Text(n, path); p.def.Otherwise == "" && n.Tag == "!!str" {
 				p.Report(n, path, "", `otherwise is "default", "refuse" or the name of a group`)
 			}
 		},
@@ -150,18 +119,18 @@ func (p *parser) match(n *yaml.Node, path string, depth int) Match {
 	matches := func(to *[]Match) func(*yaml.Node, string) {
 		return func(n *yaml.Node, path string) {
 			if n.Kind != yaml.SequenceNode {
-				p.Report(n, path, "", "a list of matches is needed, not %s", what(n))
+				p.Report(n, path, "", "a list of matches is needed, not %s", settings.What(n))
 				return
 			}
 			*to = make([]Match, 0, min(len(n.Content), maxConditions))
 			p.items(n, path, func(n *yaml.Node, path string, _ int) { *to = append(*to, p.match(n, path, depth+1)) })
 		}
 	}
-	p.each(n, path, "a match", keys{
+	p.each(n, path, "a match", settings.Keys{
 		"id": values(&m.ID), "cluster": values(&m.Cluster),
 		"user_agent_name": values(&m.UserAgentName), "user_agent_version": values(&m.UserAgentVersion),
 		"locality": func(n *yaml.Node, path string) {
-			p.each(n, path, "locality", keys{"region": values(&m.Region), "zone": values(&m.Zone), "sub_zone": values(&m.SubZone)})
+			p.each(n, path, "locality", settings.Keys{"region": values(&m.Region), "zone": values(&m.Zone), "sub_zone": values(&m.SubZone)})
 		},
 		"metadata": func(n *yaml.Node, path string) { p.metadata(n, path, nil, &m) },
 		"all":      matches(&m.All), "any": matches(&m.Any),
@@ -172,7 +141,7 @@ func (p *parser) match(n *yaml.Node, path string, depth int) Match {
 		"cel": func(n *yaml.Node, path string) {
 			p.keep(n, path)
 			m.cel = path
-			if m.CEL = p.text(n, path); m.CEL == "" && n.Tag == "!!str" {
+			if m.CEL = p.Text(n, path); m.CEL == "" && n.Tag == "!!str" {
 				p.ReportAs(findings.Selector, n, path, "", "an expression is needed")
 			}
 		},
@@ -182,8 +151,8 @@ func (p *parser) match(n *yaml.Node, path string, depth int) Match {
 
 // metadata reads what is asked of the metadata, below some keys of it.
 func (p *parser) metadata(n *yaml.Node, path string, below []string, m *Match) {
-	if len(below) >= maxDepth {
-		p.ReportAs(findings.Selector, n, path, "", "metadata is not looked at more than %d deep", maxDepth)
+	if len(below) >= nodemeta.MaxDepth {
+		p.ReportAs(findings.Selector, n, path, "", "metadata is not looked at more than %d deep", nodemeta.MaxDepth)
 		return
 	}
 	flat := p.Flat(n, path)
@@ -191,8 +160,8 @@ func (p *parser) metadata(n *yaml.Node, path string, below []string, m *Match) {
 		return
 	}
 	for i := 0; i+1 < len(flat.Content); i += 2 {
-		key, value := flat.Content[i].Value, follow(flat.Content[i+1])
-		at, keys := join(path, short(key)), append(slices.Clip(below), key)
+		key, value := flat.Content[i].Value, settings.Follow(flat.Content[i+1])
+		at, keys := settings.Join(path, settings.Short(key)), append(slices.Clip(below), key)
 		if value.Kind == yaml.MappingNode {
 			p.metadata(value, at, keys, m)
 		} else {
@@ -208,9 +177,9 @@ func (p *parser) values(n *yaml.Node, path string, others bool) Values {
 		if !p.count(n, path) {
 			return
 		}
-		v, hint := scalar(n)
+		v, hint := settings.Scalar(n)
 		if _, text := v.(string); v == nil || !text && !others {
-			p.Report(n, path, hint, "a string is needed, not %s", what(n))
+			p.Report(n, path, hint, "a string is needed, not %s", settings.What(n))
 			return
 		}
 		if _, err := compileValue(v, others); err != nil {
@@ -220,61 +189,6 @@ func (p *parser) values(n *yaml.Node, path string, others bool) Values {
 		values = append(values, v)
 	})
 	return values
-}
-
-// scalar returns a string, a float64 or a bool; nil if it is none.
-func scalar(n *yaml.Node) (v any, hint string) {
-	if n.Kind != yaml.ScalarNode {
-		return nil, ""
-	}
-	switch n.Tag {
-	case "!!str", "!!timestamp":
-		return n.Value, ""
-	case "!!bool", "!!int", "!!float":
-		hint = "put it in quotes"
-		if n.Decode(&v) != nil {
-			return nil, hint
-		}
-		switch number := v.(type) {
-		case int:
-			return float64(number), hint
-		case int64:
-			return float64(number), hint
-		case uint64:
-			return float64(number), hint
-		case float64:
-			if math.IsNaN(number) {
-				return nil, ""
-			}
-			return number, hint
-		case bool:
-			return number, hint
-		}
-	}
-	return nil, ""
-}
-
-// items reads what stands in a list, or one that stands there without.
-func (p *parser) items(n *yaml.Node, path string, take func(n *yaml.Node, path string, i int)) {
-	if n.Kind != yaml.SequenceNode {
-		take(n, path, 0)
-		return
-	}
-	for i, item := range n.Content {
-		if p.left < 0 {
-			return
-		}
-		take(follow(item), path+"["+strconv.Itoa(i)+"]", i)
-	}
-}
-
-// text reads a string.
-func (p *parser) text(n *yaml.Node, path string) string {
-	if _, hint := scalar(n); n.Kind != yaml.ScalarNode || n.Tag != "!!str" && n.Tag != "!!timestamp" {
-		p.Report(n, path, hint, "a string is needed, not %s", what(n))
-		return ""
-	}
-	return n.Value
 }
 
 // count counts a condition and reports whether it is one too many.
@@ -294,35 +208,4 @@ func (p *parser) keep(n *yaml.Node, key string) {
 
 func (p *parser) place(n *yaml.Node) Place {
 	return Place{File: p.File, Pos: findings.Pos{Line: n.Line, Column: n.Column}}
-}
-
-// what names what stands there, for people.
-func what(n *yaml.Node) string {
-	switch {
-	case n.Kind == yaml.MappingNode:
-		return "a mapping"
-	case n.Kind == yaml.SequenceNode:
-		return "a list"
-	case n.Tag == "!!null":
-		return "null"
-	case n.Tag == "!!str":
-		return "the string " + quoted(n.Value)
-	}
-	return n.Tag[min(2, len(n.Tag)):] + " " + short(n.Value)
-}
-
-func quoted(s string) string { return strconv.Quote(short(s)) }
-
-func follow(n *yaml.Node) *yaml.Node {
-	for n.Kind == yaml.AliasNode {
-		n = n.Alias
-	}
-	return n
-}
-
-func join(path, key string) string {
-	if path == "" {
-		return key
-	}
-	return path + "." + key
 }

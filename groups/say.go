@@ -3,6 +3,8 @@ package groups
 import (
 	"strconv"
 	"strings"
+
+	"github.com/chancery-xds/chancery/internal/settings"
 )
 
 // maxText is how much is said of a rule, in bytes: there are rules as long as a page.
@@ -65,7 +67,7 @@ func (r *rule) say(b *strings.Builder, q *query) {
 		}
 	case expression:
 		b.WriteString("cel: ")
-		b.WriteString(short(r.text))
+		b.WriteString(settings.Short(r.text))
 	}
 }
 
@@ -103,13 +105,4 @@ func (v *value) String() string {
 		return " is " + strconv.Quote(text)
 	}
 	return " is like " + strconv.Quote(v.glob.text)
-}
-
-// short returns the beginning of a text, in one line.
-func short(s string) string {
-	s = strings.Join(strings.Fields(s), " ")
-	if len(s) > 100 {
-		s = strings.ToValidUTF8(s[:97], "") + "…"
-	}
-	return s
 }

@@ -187,6 +187,10 @@ func (s *Session) NameState(t *xds.Type, name string) NameState {
 	return o.state(name)
 }
 
+// Resource returns what the view has under a name, nil if nothing: with its body, of which the
+// session remembers none.
+func (s *Session) Resource(t *xds.Type, name string) *xds.Resource { return s.table(t).Lookup(name) }
+
 // idle reports whether there is nothing to list: what is not there, and only a wildcard
 // covers, and what the client neither wants nor has.
 func (n *NameState) idle() bool {

@@ -172,3 +172,7 @@ func (w *Watch) ring() {
 	default: // it rings already
 	}
 }
+
+// Ring rings the doorbell, as a commit does. Unlike all else of a watch it may be called by
+// anybody, at any time: by who has something to say to the stream that is not in the store.
+func (w *Watch) Ring() { w.ring() }

@@ -19,6 +19,7 @@ type Table struct {
 	young    int                // names in departed[0]
 	version  string             // supplied by the source; empty: the sum
 	layers   []*Table           // that it was made of, for what they had lately
+	part     *part              // of another; nil: it is whole
 
 	mu    sync.Mutex // guards what follows; held for memory only
 	since map[*Versions]weak.Pointer[Changes]
@@ -244,6 +245,14 @@ func (t *Table) WithLayers(layers ...*Table) *Table {
 // Departed returns a resource that the table had lately and has no more, or
 // nil. It lets a stream withdraw late what others may still refer to.
 func (t *Table) Departed(name string) *Resource {
+	if t.part != nil {
+		if !t.part.keep(name) {
+			return nil
+		}
+		if whole := t.part.of.Value(); whole != nil {
+			return whole.Departed(name)
+		}
+	}
 	h := hash(name)
 	for _, d := range t.departed {
 		if r, ok := d.find(h, name); ok {

@@ -11,6 +11,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/admin"
 	"github.com/chancery-xds/chancery/internal/adminapi"
 	"github.com/chancery-xds/chancery/internal/control"
+	"github.com/chancery-xds/chancery/internal/csds"
 	"github.com/chancery-xds/chancery/internal/explain"
 	"github.com/chancery-xds/chancery/internal/status"
 	"github.com/chancery-xds/chancery/server"
@@ -20,6 +21,7 @@ import (
 
 // adminServer returns what answers; all that it asks exists by now.
 func (s *serving) adminServer(id string, st *store.Store, src *dir.Source) *admin.Server {
+	clients := csds.New(csds.Options{Types: src.Types(), Clients: csds.Live(s.admin.tracker), Log: s.log})
 	return &admin.Server{
 		About:   adminapi.Server{Version: version(), Replica: id, Since: time.Now(), XDS: s.front.at(), Dir: s.dir},
 		Version: adminapi.VersionInfo{Version: version(), Revision: revision(), Go: runtime.Version()},
@@ -33,6 +35,8 @@ func (s *serving) adminServer(id string, st *store.Store, src *dir.Source) *admi
 		Reload: func(ctx context.Context, approve bool) adminapi.Reload {
 			return reloaded(operator{src}.Reload(ctx, approve))
 		},
+		Dump:  clients.ConfigDump(),
+		GRPC:  clients.GRPC(),
 		Level: &s.logging.now,
 		Log:   s.log,
 	}

@@ -34,6 +34,7 @@ type Server struct {
 	Level     *slog.LevelVar // of the log
 	Settles   Settles        // nil: the stream is asked
 	Dump      http.Handler   // /config_dump; nil: there is none
+	GRPC      http.Handler   // requests of gRPC, at the same address; nil: there are none
 
 	// Token returns the bearer token that requests must have, and an error while it cannot be
 	// read: then nobody is let in. Nil: none is needed. On unix sockets none ever is.
@@ -69,6 +70,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		MaxHeaderBytes:    maxHeader,
 		ErrorLog:          slog.NewLogLogger(s.log().Handler(), slog.LevelDebug), // what those who ask do
 		BaseContext:       func(net.Listener) context.Context { return ctx },
+		Protocols:         protocols(),
 	}
 	ended := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {

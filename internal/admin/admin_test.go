@@ -263,7 +263,7 @@ func TestRoutes(t *testing.T) {
 		{"GET /api/v1/events?stop&after=18446744073709551616", "", 400, `"field":"after"`},
 
 		{"GET /api/v1/wait?for=synced&timeout=1ms", "", 200, `"kind":"WaitResult","done":true`}, // nobody has a stream
-		{"GET /api/v1/wait?timeout=1ms&node=x", "", 200, `"done":false`},                       // it may come
+		{"GET /api/v1/wait?timeout=1ms&node=x", "", 200, `"done":false`},                        // it may come
 		{"GET /api/v1/wait?timeout=1ms&revision=8", "", 200, `"done":false`},
 		{"GET /api/v1/wait?for=ready", "", 400, `"field":"for"`},
 		{"GET /api/v1/wait?timeout=-1s", "", 400, `"field":"timeout"`},

@@ -12,7 +12,7 @@ import (
 )
 
 func (s *Server) clients(w http.ResponseWriter, r *http.Request) error {
-	q := queryOf(r, filterBy...)
+	q := queryOf(r)
 	f := q.filter()
 	if q.err != nil {
 		return q.err
@@ -50,7 +50,7 @@ func (s *Server) unknownNode(node string) error {
 }
 
 func (s *Server) clientResources(w http.ResponseWriter, r *http.Request) error {
-	q := queryOf(r, "limit")
+	q := queryOf(r)
 	limit := q.limit(1000)
 	if q.err != nil {
 		return q.err
@@ -67,7 +67,7 @@ func (s *Server) clientResources(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Server) explain(w http.ResponseWriter, r *http.Request) error {
-	q := queryOf(r, "type", "name")
+	q := queryOf(r)
 	typ, name := q.text("type"), q.text("name")
 	if name != "" && typ == "" {
 		q.fail("type", "is needed with a name", "")
@@ -87,7 +87,7 @@ func (s *Server) explain(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Server) resources(w http.ResponseWriter, r *http.Request) error {
-	q := queryOf(r, "group", "subscribers", "limit")
+	q := queryOf(r)
 	ask := ResourceQuery{Type: r.PathValue("type"), Name: r.PathValue("name"), Group: q.text("group"), Limit: q.limit(1000), Subscribers: q.flag("subscribers")}
 	if q.err != nil {
 		return q.err

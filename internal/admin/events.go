@@ -21,9 +21,6 @@ const (
 	beat       = 15 * time.Second // a comment that shows that the connection still stands
 )
 
-// kinds are those of events.
-var kinds = []string{"connect", "leave", "subscribe", "send", "ack", "nack", "wait", "deny", "commit", "reject"}
-
 // An eventFilter says which events a reader wants.
 type eventFilter struct {
 	node  string // a glob; "": all
@@ -38,7 +35,7 @@ func (f eventFilter) keeps(e adminapi.Event) bool {
 // events sends events (SSE) until the reader has enough. A reader that is too slow misses some,
 // and is told how many; one that reads nothing for 30 s is let go.
 func (s *Server) events(w http.ResponseWriter, r *http.Request) error {
-	q := queryOf(r, "node", "type", "kind", "after", "new", "stop")
+	q := queryOf(r)
 	f := eventFilter{q.text("node"), q.typ("type"), q.values["kind"]}
 	for _, k := range f.kinds {
 		if !slices.Contains(kinds, k) {

@@ -24,13 +24,13 @@ func (s *Server) gate(at net.Addr, inner http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case !unix && listen.Loopback(at) && !local(r.Host):
-			refuse(w, &problem{http.StatusForbidden, "Host", "this server accepts requests for localhost only, not for the host of this request", ""})
+			deny(w, r, &problem{http.StatusForbidden, "Host", "this server accepts requests for localhost only, not for the host of this request", ""})
 		case foreign(r):
-			refuse(w, &problem{http.StatusForbidden, "Origin", "this server accepts no requests of web pages of other servers", ""})
+			deny(w, r, &problem{http.StatusForbidden, "Origin", "this server accepts no requests of web pages of other servers", ""})
 		case !unix && !s.authorised(r):
 			w.Header().Set("WWW-Authenticate", `Bearer realm="chancery"`)
-			refuse(w, &problem{http.StatusUnauthorized, "Authorization", "a valid bearer token is needed", "--admin-token-file names the file with the token"})
-		case changes(r) && !sendsJSON(r):
+			deny(w, r, &problem{http.StatusUnauthorized, "Authorization", "a valid bearer token is needed", "--admin-token-file names the file with the token"})
+		case changes(r) && !sendsJSON(r) && !isGRPC(r):
 			refuse(w, &problem{http.StatusUnsupportedMediaType, "Content-Type", "must be application/json", ""})
 		default:
 			inner.ServeHTTP(w, r)

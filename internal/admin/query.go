@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -30,24 +31,30 @@ type query struct {
 	err    error
 }
 
-// queryOf reads the parameters. Those that the route does not know are errors: a filter with
-// a slip of the pen would select all.
-func queryOf(r *http.Request, known ...string) *query {
+// queryOf reads the parameters of a request, which are those of its route.
+func queryOf(r *http.Request) *query {
 	q := &query{}
 	var err error
 	if q.values, err = url.ParseQuery(r.URL.RawQuery); err != nil {
 		q.err = wrong("", "the query is malformed: "+strings.TrimPrefix(err.Error(), "net/url: "), "")
 		return q
 	}
-	for name, all := range q.values {
+	known := paramsOf[r.Pattern]
+	for _, name := range slices.Sorted(maps.Keys(q.values)) {
+		all := q.values[name]
+		at := slices.IndexFunc(known, func(p param) bool { return p.name == name })
 		switch {
-		case !slices.Contains(known, name):
+		case at < 0:
 			hint := "this path takes no parameters"
-			if len(known) > 0 {
-				hint = "this path takes " + strings.Join(known, ", ")
+			for i, p := range known {
+				hint = strings.TrimSuffix(hint, " no parameters")
+				if i > 0 {
+					hint += ","
+				}
+				hint += " " + p.name
 			}
 			q.fail(name, "unknown parameter", hint)
-		case len(all) > 1 && !repeated[name]:
+		case len(all) > 1 && known[at].kind != "array":
 			q.fail(name, "given more than once", "")
 		case slices.ContainsFunc(all, func(v string) bool { return len(v) > maxText }):
 			q.fail(name, fmt.Sprintf("more than %d bytes", maxText), "")
@@ -55,9 +62,6 @@ func queryOf(r *http.Request, known ...string) *query {
 	}
 	return q
 }
-
-// repeated are the parameters that may be given several times.
-var repeated = map[string]bool{"state": true, "kind": true}
 
 func (q *query) fail(name, message, hint string) {
 	if q.err == nil {
@@ -125,12 +129,6 @@ func (q *query) typ(name string) *xds.Type {
 	}
 	return t
 }
-
-// states are those of clients.
-var states = []adminapi.State{adminapi.Nacked, adminapi.Stale, adminapi.Waiting, adminapi.Sent, adminapi.NotSent, adminapi.Synced, adminapi.Idle}
-
-// filterBy are the parameters of [query.filter].
-var filterBy = []string{"node", "group", "type", "state", "all", "left", "limit"}
 
 func (q *query) filter() status.Filter {
 	f := status.Filter{Node: q.text("node"), Group: q.text("group"), Type: q.typ("type"), All: q.flag("all"), Left: q.flag("left"), Limit: q.limit(10_000)}

@@ -15,34 +15,35 @@ import (
 type route struct {
 	method, path string
 	about        string // for who reads the list of routes
+	out, in      any    // what is answered, and the body of the request: a value of adminapi, or a content type
 	f            func(w http.ResponseWriter, r *http.Request) error
 }
 
 // routes are all there are.
 func (s *Server) routes() []route {
 	all := []route{
-		{"GET", "/api/v1/status", "the server, what it serves, its clients by state, and what is wrong", s.status},
-		{"GET", "/api/v1/clients", "clients, the worst first; the healthy ones with ?all=1", s.big(s.clients)},
-		{"GET", "/api/v1/clients/{node}", "the clients of one node id", s.client},
-		{"GET", "/api/v1/clients/{node}/resources", "what a client has, by name", s.big(s.clientResources)},
-		{"GET", "/api/v1/clients/{node}/resources/{type}", "the same of one type", s.big(s.clientResources)},
-		{"GET", "/api/v1/clients/{node}/resources/{type}/{name...}", "the same of one resource", s.clientResources},
-		{"GET", "/api/v1/clients/{node}/explain", "why a client has a resource, or has it not: ?type=&name=", s.explain},
-		{"GET", "/api/v1/resources", "what is served", s.big(s.resources)},
-		{"GET", "/api/v1/resources/{type}", "the same of one type", s.big(s.resources)},
-		{"GET", "/api/v1/resources/{type}/{name...}", "the same of one resource, with its body", s.big(s.resources)},
-		{"GET", "/api/v1/refusals", "what clients refuse, grouped by the reason", s.refusals},
-		{"GET", "/api/v1/groups", "groups of resources, and the clients of each", s.groups},
-		{"GET", "/api/v1/events", "what happens, as it happens (SSE)", s.events},
-		{"GET", "/api/v1/wait", "answers when all clients have accepted what is served: ?timeout=30s", s.wait},
-		{"GET", "/api/v1/log", "the level of the log", s.level},
-		{"PUT", "/api/v1/log", "another level, until the server ends", s.setLevel},
-		{"POST", "/api/v1/reload", "loads the files now", s.reload},
-		{"GET", "/api/v1/openapi.yaml", "this API, for programs", openAPI},
-		{"GET", "/version", "the version of the program", s.version},
+		{"GET", "/api/v1/status", "the server, what it serves, its clients by state, and what is wrong", adminapi.Status{}, nil, s.status},
+		{"GET", "/api/v1/clients", "clients, the worst first; the healthy ones with ?all=1", adminapi.ClientList{}, nil, s.big(s.clients)},
+		{"GET", "/api/v1/clients/{node}", "the clients of one node id", adminapi.ClientList{}, nil, s.client},
+		{"GET", "/api/v1/clients/{node}/resources", "what a client has, by name", adminapi.ClientResources{}, nil, s.big(s.clientResources)},
+		{"GET", "/api/v1/clients/{node}/resources/{type}", "the same of one type", adminapi.ClientResources{}, nil, s.big(s.clientResources)},
+		{"GET", "/api/v1/clients/{node}/resources/{type}/{name...}", "the same of one resource", adminapi.ClientResources{}, nil, s.clientResources},
+		{"GET", "/api/v1/clients/{node}/explain", "why a client has a resource, or has it not: ?type=&name=", adminapi.Explanation{}, nil, s.explain},
+		{"GET", "/api/v1/resources", "what is served", adminapi.ResourceList{}, nil, s.big(s.resources)},
+		{"GET", "/api/v1/resources/{type}", "the same of one type", adminapi.ResourceList{}, nil, s.big(s.resources)},
+		{"GET", "/api/v1/resources/{type}/{name...}", "the same of one resource, with its body", adminapi.ResourceList{}, nil, s.big(s.resources)},
+		{"GET", "/api/v1/refusals", "what clients refuse, grouped by the reason", adminapi.RefusalList{}, nil, s.refusals},
+		{"GET", "/api/v1/groups", "groups of resources, and the clients of each", adminapi.GroupList{}, nil, s.groups},
+		{"GET", "/api/v1/events", "what happens, as it happens (SSE)", adminapi.Event{}, nil, s.events},
+		{"GET", "/api/v1/wait", "answers when all clients have accepted what is served: ?timeout=30s", adminapi.WaitResult{}, nil, s.wait},
+		{"GET", "/api/v1/log", "the level of the log", adminapi.LogLevel{}, nil, s.level},
+		{"PUT", "/api/v1/log", "another level, until the server ends", adminapi.LogLevel{}, adminapi.LogLevel{}, s.setLevel},
+		{"POST", "/api/v1/reload", "loads the files now", adminapi.Reload{}, adminapi.ReloadRequest{}, s.reload},
+		{"GET", "/api/v1/openapi.yaml", "this API, for programs", "application/yaml", nil, openAPI},
+		{"GET", "/version", "the version of the program", adminapi.VersionInfo{}, nil, s.version},
 	}
 	if s.Dump != nil {
-		all = append(all, route{"GET", "/config_dump", "what a client has, in the shape of Envoy's admin interface: ?node=", s.big(s.dump)})
+		all = append(all, route{"GET", "/config_dump", "what a client has, in the shape of Envoy's admin interface: ?node=", "application/json", nil, s.big(s.dump)})
 	}
 	return all
 }
@@ -75,7 +76,7 @@ func (s *Server) Handler(at net.Addr) http.Handler {
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		refuse(w, missing("", "there is no such path", "/ lists the paths"))
 	})
-	return s.gate(at, mux)
+	return s.gate(at, s.either(mux))
 }
 
 // guarded has a panic end one request only.

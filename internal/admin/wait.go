@@ -31,7 +31,7 @@ const (
 // What a stream was last told says nothing of a commit that it has not looked at yet: so each
 // stream is asked itself, until it has once said that it is settled.
 func (s *Server) wait(w http.ResponseWriter, r *http.Request) error {
-	q := queryOf(r, "for", "node", "group", "type", "timeout", "revision", "refused")
+	q := queryOf(r)
 	a := waiting{s: s, asked: status.Filter{Node: q.text("node"), Group: q.text("group"), Type: q.typ("type"), All: true}, revision: q.number("revision", 1<<63), stands: map[*server.Stream]Stand{}}
 	timeout := q.duration("timeout", 30*time.Second, maxWait)
 	if f := q.text("for"); f != "" && f != "synced" {

@@ -12,10 +12,14 @@ import (
 )
 
 // The packages whose effects are listed.
-var watched = []string{"xds", "protocol", "protocol/protocoltest", "store", "wire", "server", "lazy", "rest", "xds/xdstest", "internal/envoyapi", "refs", "internal/refs", "internal/validate", "internal/protofile", "internal/export", "internal/importer", "internal/guard", "internal/repeats", "internal/shares", "internal/pace", "internal/unfinished", "internal/backlog", "groups", "groups/cel"}
+var watched = []string{"xds", "protocol", "protocol/protocoltest", "store", "wire", "server", "lazy", "rest", "xds/xdstest", "internal/envoyapi", "refs", "internal/refs", "internal/validate", "internal/protofile", "internal/export", "internal/importer", "internal/guard", "internal/repeats", "internal/shares", "internal/pace", "internal/unfinished", "internal/backlog", "groups", "groups/cel", "access", "internal/settings", "internal/nodemeta", "internal/csds"}
 
 // Every effect they have, by package, declaration and kind, and why it is there.
 var effects = map[string]string{
+	"internal/csds Service once":       "looks messages up when the first request has come",
+	"internal/csds answer.ask clock":   "how long clients that say nothing have held up an answer",
+	"internal/csds writer.Write clock": "until when a client has to take it",
+
 	"xds Table mutex":  "shares Changes between streams; held for memory only",
 	"xds Changes once": "a response's body is encoded once for all streams",
 
@@ -115,6 +119,13 @@ var effects = map[string]string{
 	"internal/unfinished Budget.note timer":  "looks at a connection each second while something has begun on it",
 	"internal/unfinished Budget.may clock":   "since when somebody waits",
 	"internal/unfinished Budget.serve clock": "since when it is a connection's turn",
+
+	"access shared mutex":     "the policy, and who has which view, for all streams; held for memory only",
+	"access lens mutex":       "who sees the same shares what is made for it; held while it is made",
+	"access lenses mutex":     "others than the stream may look at a view; held for memory only",
+	"access limited mutex":    "the same",
+	"access New clock":        "the default clock, which Options replace: when identities expire",
+	"access View.watch timer": "rings at the end of an identity; stopped with its stream",
 
 	"internal/guard Do recover":            "a panic ends what it happened in, not the process",
 	"protocol/protocoltest Replay recover": "an implementation that is judged may panic: that is its answer",

@@ -2,6 +2,7 @@ package explain
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -69,14 +70,23 @@ func first(names []string) string {
 
 func (c *chain) loadedAll() {
 	since, err := c.e.d.Source.Unloaded()
-	switch {
-	case err == nil:
-		c.loaded()
-	default:
-		text, place := mistake(err, dir.Standing{Group: first(c.decision.Groups)})
-		c.breaks(loaded, place, "mend "+orElse(place, "what the load was rejected for")+"; a load follows by itself",
-			"what is served is older than the files: the load was rejected %s: %s", c.e.since(since), text)
+	if kept, ok := errors.AsType[dir.Kept](err); ok {
+		kept = slices.DeleteFunc(slices.Clone(kept), func(g dir.KeptGroup) bool { return !slices.Contains(c.decision.Groups, g.Group) })
+		if err = kept; len(kept) == 0 { // other nodes'
+			err = nil
+		}
 	}
+	if err == nil && c.before.Seq() == 0 {
+		c.loaded()
+		return
+	}
+	if err == nil {
+		c.ok(loaded, "", "the files of the node's groups are loaded (revision %d)", c.before.Seq())
+		return
+	}
+	text, place := mistake(err, dir.Standing{Group: first(c.decision.Groups)})
+	c.breaks(loaded, place, "mend "+orElse(place, "what the load was rejected for")+"; a load follows by itself",
+		"what is served is older than the files: the load was rejected %s: %s", c.e.since(since), text)
 }
 
 // missing says which names the client asks for and nobody has.

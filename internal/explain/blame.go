@@ -94,8 +94,12 @@ func (x *trial) faulty(names []string) (all []adminapi.Resource) {
 		if !ok {
 			continue
 		}
+		if x.e.sound.has(s.Resource) {
+			continue
+		}
 		found := x.e.d.Source.Examine(s.Loaded)
 		if len(found) == 0 {
+			x.e.sound.add(s.Resource)
 			continue
 		}
 		at := max(slices.IndexFunc(found, func(p findings.Problem) bool { return speaksOf(x.text, p.Path) }), 0)

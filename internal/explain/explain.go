@@ -2,9 +2,9 @@
 // link is broken; what a client has of each type by name; and which resource is at fault when a
 // client refuses a response and its text names none.
 //
-// It remembers nothing. It asks the tracker who is connected, each stream what it knows, the
-// store what there is and the source where that stands, for one client at a time. It starts no
-// goroutine.
+// It asks the tracker who is connected, each stream what it knows, the store what there is and
+// the source where that stands, for one client at a time. It remembers nothing but in which
+// resources it has found nothing wrong, and starts no goroutine.
 package explain
 
 import (
@@ -63,14 +63,17 @@ type Deps struct {
 }
 
 // An Explainer answers questions. It is safe for concurrent use.
-type Explainer struct{ d Deps }
+type Explainer struct {
+	d     Deps
+	sound sound
+}
 
 // New returns an explainer.
 func New(d Deps) *Explainer {
 	if d.Now == nil {
 		d.Now = time.Now
 	}
-	return &Explainer{d}
+	return &Explainer{d: d}
 }
 
 // A NotFound is the error of a question about something that there is not.

@@ -38,7 +38,7 @@ func (e *Explainer) ClientResources(ctx context.Context, node, typ, name string,
 	}
 	groups := e.d.Source.Decide(c.node).Groups
 	all := c.listed()
-	if name != "" && !slices.ContainsFunc(all, func(n listed) bool { return n.State != protocol.StateUnwanted || n.View != nil }) {
+	if name != "" && !slices.ContainsFunc(all, listed.there) {
 		err := &NotFound{Field: "name", Message: fmt.Sprintf("the client neither has nor asks for %s", called(t, name))}
 		if near := e.d.Source.Near(t, name); near != "" {
 			err.Hint = fmt.Sprintf("did you mean %s?", quote(near))
@@ -74,6 +74,13 @@ func (l *look) collect(s *protocol.Session, t *xds.Type, name string) {
 type listed struct {
 	*named
 	stream uint64
+}
+
+// there reports whether there is anything to tell: a name that does not exist, and that only a
+// wildcard covers, is nothing.
+func (n listed) there() bool {
+	idle := n.State == protocol.StateUnwanted || n.State == protocol.StateAbsent && n.Why == protocol.ByWildcard && n.Held == nil
+	return !idle || n.View != nil
 }
 
 // listed returns what was collected of all streams: each name once, as it is worst off. Clients

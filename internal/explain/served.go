@@ -13,6 +13,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/protofile"
 	"github.com/chancery-xds/chancery/internal/secret"
 	"github.com/chancery-xds/chancery/protocol"
+	"github.com/chancery-xds/chancery/store"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -140,7 +141,7 @@ func (e *Explainer) count(ctx context.Context, of []grouped, items []adminapi.Se
 	for i := range of {
 		items[i].Clients = &adminapi.Subscribers{By: map[adminapi.State]int{}}
 	}
-	states := make([]*protocol.NameState, len(of))
+	states, now := make([]*protocol.NameState, len(of)), e.d.Snapshot()
 	for _, st := range e.d.Selected() {
 		clear(states)
 		_ = st.Inspect(ctx, func(s *protocol.Session) { // who has left or has not begun has nothing
@@ -154,12 +155,23 @@ func (e *Explainer) count(ctx context.Context, of []grouped, items []adminapi.Se
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
+		groups := e.d.Source.Decide(st.Node).Groups
 		for i, n := range states {
-			if n != nil && n.State != protocol.StateUnwanted && n.View == of[i].Stamp {
+			if n != nil && n.State != protocol.StateUnwanted && of[i].group == owner(now, groups, of[i].Type, of[i].Name) {
 				items[i].Clients.Total++
 				items[i].Clients.By[e.stateOf(n)]++
 			}
 		}
 	}
 	return nil
+}
+
+// owner returns the first of some groups that has a resource: the one whose resource is seen.
+func owner(now *store.Snapshot, groups []string, t *xds.Type, name string) string {
+	for _, group := range groups {
+		if now.View(group).Table(t).Lookup(name) != nil {
+			return group
+		}
+	}
+	return ""
 }

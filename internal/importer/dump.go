@@ -32,6 +32,7 @@ func (im *importer) dump(s *source, n *yaml.Node) bool {
 		return true
 	}
 	im.ofAdmin = true
+	before := len(im.entries)
 	had := map[string]bool{}
 	for _, c := range configs.Content {
 		url := protofile.Get(c, "@type")
@@ -65,7 +66,11 @@ func (im *importer) dump(s *source, n *yaml.Node) bool {
 			}
 		}
 	}
-	if im.boot == nil {
+	switch {
+	case im.boot != nil:
+	case len(im.entries) > before: // as a server tells it, which knows no bootstrap
+		im.note("the config_dump has no bootstrap, and none is written: if it is an Envoy's own, request all of /config_dump, without resource= or mask=")
+	default:
 		s.Report(n, "", "request all of /config_dump, without resource= or mask=", "the config_dump has no bootstrap")
 	}
 	return true

@@ -187,7 +187,7 @@ func (s *Source) Examine(l Loaded) (found []findings.Problem) {
 	if len(found) == 0 {
 		return nil
 	}
-	if d := s.reopen(&rd, l); d.again(l) {
+	if d, ok := s.reopen(&rd, l); ok {
 		placed := slices.DeleteFunc(slices.Clone(d.Problems), func(p findings.Problem) bool { return p.Warning })
 		if len(placed) > 0 {
 			return placed
@@ -201,8 +201,8 @@ func (s *Source) Examine(l Loaded) (found []findings.Problem) {
 func (s *Source) FieldAt(l Loaded, path string) string {
 	rd := *s.reader
 	rd.validator = nil
-	d := s.reopen(&rd, l)
-	if !d.again(l) {
+	d, ok := s.reopen(&rd, l)
+	if !ok {
 		return l.Pos.String()
 	}
 	typ, err := rd.types.FindMessageByURL(l.Type.URL)
@@ -219,14 +219,29 @@ type reopened struct {
 	node *yaml.Node // of the resource; nil: it is not where it was
 }
 
-func (s *Source) reopen(rd *reader, l Loaded) reopened {
-	p := placer{s: s, files: map[string][]*yaml.Node{}, data: map[string][]byte{}}
+// reopen reads the file of a resource once more, and finds it there, the same as it was then.
+func (s *Source) reopen(rd *reader, l Loaded) (reopened, bool) {
+	if l.Pos.Line == 0 {
+		return reopened{}, false
+	}
+	data, err := s.text(l.File)
+	if err != nil {
+		return reopened{}, false
+	}
+	open := func(n *yaml.Node) (reopened, bool) {
+		d := reopened{&decoder{Decoder: protofile.Decoder{File: l.File, Source: data, Types: rd.types, Words: words()}, reader: rd}, n}
+		return d, d.again(l)
+	}
+	if d, ok := open(section(l, data)); ok {
+		return d, true
+	}
+	p := placer{s: s, files: map[string][]*yaml.Node{l.File: documents(l.File, data)}, data: map[string][]byte{l.File: data}}
 	n := p.node(l)
 	for doc := 0; n == nil && doc < len(p.files[l.File]); doc++ { // who restored it does not know which it is
 		l.doc = doc
 		n = p.node(l)
 	}
-	return reopened{&decoder{Decoder: protofile.Decoder{File: l.File, Source: p.data[l.File], Types: rd.types, Words: words()}, reader: rd}, n}
+	return open(n)
 }
 
 // again decodes the resource once more, and reports whether it is the same as then.

@@ -1,0 +1,132 @@
+package admin
+
+import (
+	"errors"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// Web pages that a browser of this machine shows reach the loopback, too.
+func TestWebPages(t *testing.T) {
+	for _, c := range []struct {
+		at      net.Addr
+		what    string
+		headers []string
+		code    int
+	}{
+		{loopback, "GET /api/v1/status", nil, 200},
+		{loopback, "GET /api/v1/status", []string{"Host", "127.0.0.1:18001"}, 200},
+		{loopback, "GET /api/v1/status", []string{"Host", "[::1]:18001"}, 200},
+		{loopback, "GET /api/v1/status", []string{"Host", "evil.example:18001"}, 403}, // DNS rebinding
+		{loopback, "GET /api/v1/status", []string{"Host", "127.0.0.1.evil.example"}, 403},
+		{loopback, "GET /api/v1/status", []string{"Host", "0.0.0.0:18001"}, 403},
+		{public, "GET /api/v1/status", []string{"Host", "chancery.example"}, 200},
+		{socket, "GET /api/v1/status", []string{"Host", "anything"}, 200},
+
+		{loopback, "GET /api/v1/status", []string{"Origin", "http://localhost:18001"}, 200},
+		{loopback, "GET /api/v1/status", []string{"Origin", "http://localhost:3000"}, 403},
+		{loopback, "GET /api/v1/status", []string{"Origin", "https://evil.example"}, 403},
+		{loopback, "GET /api/v1/status", []string{"Origin", "null"}, 403},
+		{public, "GET /api/v1/status", []string{"Origin", "https://evil.example"}, 403},
+		{socket, "GET /api/v1/status", []string{"Origin", "https://evil.example"}, 403},
+		{loopback, "GET /api/v1/status", []string{"Sec-Fetch-Site", "cross-site"}, 403}, // an image, a script
+		{loopback, "GET /api/v1/status", []string{"Sec-Fetch-Site", "same-site"}, 403},
+		{loopback, "GET /api/v1/status", []string{"Sec-Fetch-Site", "none"}, 200}, // typed into the browser
+
+		{loopback, "POST /api/v1/reload", []string{"Content-Type", ""}, 415},
+		{loopback, "POST /api/v1/reload", []string{"Content-Type", "text/plain"}, 415}, // of a form
+		{loopback, "POST /api/v1/reload", []string{"Content-Type", "application/x-www-form-urlencoded"}, 415},
+		{loopback, "POST /api/v1/reload", []string{"Content-Type", "text/plain; application/json"}, 415},
+		{loopback, "POST /api/v1/reload", []string{"Content-Type", "application/json; charset=utf-8"}, 200},
+		{loopback, "OPTIONS /api/v1/reload", nil, 405}, // a browser asks whether it may
+	} {
+		w := ask(newServer(newFleet()).Handler(c.at), c.what, "", c.headers...)
+		if w.Code != c.code {
+			t.Errorf("%v %s %q: %d %s, want %d", c.at, c.what, c.headers, w.Code, w.Body, c.code)
+		}
+		for name := range w.Header() {
+			if strings.HasPrefix(name, "Access-Control-") {
+				t.Errorf("%s: %s", c.what, name)
+			}
+		}
+	}
+}
+
+const secret = "0123456789abcdef"
+
+func TestToken(t *testing.T) {
+	for _, c := range []struct {
+		at            net.Addr
+		authorization []string
+		code          int
+	}{
+		{loopback, nil, 401},
+		{public, nil, 401},
+		{socket, nil, 200},
+		{public, []string{"Bearer " + secret}, 200},
+		{public, []string{"bearer  " + secret + " "}, 200},
+		{loopback, []string{"Bearer " + secret}, 200},
+		{public, []string{""}, 401},
+		{public, []string{"Bearer"}, 401},
+		{public, []string{"Bearer "}, 401},
+		{public, []string{secret}, 401},
+		{public, []string{"Basic " + secret}, 401},
+		{public, []string{"Bearer " + secret[:15]}, 401},
+		{public, []string{"Bearer " + secret + "x"}, 401},
+		{public, []string{"Bearer " + strings.ToUpper(secret)}, 401},
+		{public, []string{"Bearer " + secret, "Bearer " + secret}, 401},
+		{public, []string{"Bearer \x00\xff"}, 401},
+		{public, []string{"Bearer " + strings.Repeat("x", 1<<20)}, 401},
+	} {
+		s := newServer(newFleet())
+		s.Token = func() (string, error) { return secret, nil }
+		h := s.Handler(c.at)
+		for _, path := range []string{"/", "/version", "/api/v1/status", "/nothing"} {
+			w := ask(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				r.Header["Authorization"] = c.authorization
+				h.ServeHTTP(w, r)
+			}), "GET "+path, "")
+			want := c.code
+			if path == "/nothing" && want == 200 {
+				want = 404
+			}
+			if w.Code != want {
+				t.Errorf("%v %.40q %s: %d, want %d", c.at, c.authorization, path, w.Code, want)
+			}
+			if strings.Contains(w.Body.String(), secret) {
+				t.Errorf("%.40q: the answer has the token", c.authorization)
+			}
+			if w.Code == 401 && w.Header().Get("WWW-Authenticate") == "" {
+				t.Error("no WWW-Authenticate")
+			}
+		}
+	}
+}
+
+// A token that cannot be read lets nobody in.
+func TestNoToken(t *testing.T) {
+	for _, token := range []func() (string, error){
+		func() (string, error) { return "", errors.New("no such file") },
+		func() (string, error) { return "", nil },
+	} {
+		s := newServer(newFleet())
+		s.Token = token
+		for _, given := range []string{"Bearer ", "Bearer x", ""} {
+			if w := ask(s.Handler(public), "GET /version", "", "Authorization", given); w.Code != 401 {
+				t.Errorf("%q: %d", given, w.Code)
+			}
+		}
+	}
+}
+
+// Who shows who he is may have everything removed.
+func TestMassDelete(t *testing.T) {
+	s := newServer(newFleet())
+	s.Token = func() (string, error) { return secret, nil }
+	w := ask(s.Handler(loopback), "POST /api/v1/reload", `{"allow_mass_delete":true}`, "Authorization", "Bearer "+secret)
+	if w.Code != 200 || !strings.Contains(w.Body.String(), `"removed":5`) {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+}

@@ -1,0 +1,202 @@
+package csds
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	statusv3 "github.com/envoyproxy/go-control-plane/envoy/service/status/v3"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/chancery-xds/chancery/internal/adminapi"
+	"github.com/chancery-xds/chancery/internal/status"
+	"github.com/chancery-xds/chancery/protocol"
+	"github.com/chancery-xds/chancery/server"
+	"github.com/chancery-xds/chancery/store"
+	"github.com/chancery-xds/chancery/xds"
+	"github.com/chancery-xds/chancery/xds/xdstest"
+)
+
+// A tracker knows the streams of a server, and what was refused.
+type tracker struct {
+	mu      sync.Mutex
+	streams []*server.Stream
+	nacked  map[string][]adminapi.Client
+}
+
+func (t *tracker) Opened(s *server.Stream) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.streams = append(t.streams, s)
+}
+
+func (t *tracker) Event(s *server.Stream, e protocol.Event) {
+	if e.Kind != protocol.Nacked {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.nacked == nil {
+		t.nacked = map[string][]adminapi.Client{}
+	}
+	t.nacked[s.Node.ID] = append(t.nacked[s.Node.ID], adminapi.Client{Types: []adminapi.TypeStatus{{
+		URL: e.Type.URL, Stream: s.ID, Nacked: &adminapi.NackedStatus{At: began, Error: e.Error.Message}}}})
+}
+
+func (t *tracker) Closed(s *server.Stream, _ error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.streams = slices.DeleteFunc(t.streams, func(o *server.Stream) bool { return o == s })
+}
+
+func (t *tracker) Selected(status.Filter) []*server.Stream {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Clone(t.streams)
+}
+
+func (t *tracker) Client(node string) []adminapi.Client {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.nacked[node]
+}
+
+// ask returns what a client has, one line each.
+func ask(t *testing.T, clients []Client, node string) (lines []string) {
+	t.Helper()
+	for _, c := range clients {
+		if c.Node.ID != node {
+			continue
+		}
+		all, err := c.Config(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, typ := range all {
+			for _, r := range typ.Resources {
+				line := []string{typ.Type.Short, r.Name, [...]string{"unknown", "synced", "absent", "sent", "refused", "not sent", "leaving"}[r.State]}
+				if r.Body != nil && r.Body.Name != r.Name {
+					t.Error("the body of another:", r.Body.Name)
+				}
+				if r.Body != nil {
+					line = append(line, "body")
+				}
+				if r.Has {
+					line = append(line, "has")
+				}
+				if r.Failure != nil {
+					line = append(line, r.Failure.Text)
+				}
+				lines = append(lines, strings.Join(line, " "))
+			}
+		}
+	}
+	return lines
+}
+
+func TestLive(t *testing.T) {
+	tr, st := &tracker{}, store.New()
+	put := func(name string, alt string) *xds.Resource {
+		return resource(t, xds.Cluster, &clusterv3.Cluster{Name: name, AltStatName: alt})
+	}
+	update := func(f func(tx *store.Tx)) {
+		t.Helper()
+		if _, err := st.Update(func(tx *store.Tx) error { f(tx); return nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	update(func(tx *store.Tx) { tx.Set(put("a", "1"), put("b", "1")) })
+	conn := xdstest.Serve(t, server.New(st, server.WithObserver(tr)))
+	clients := Live(tr)
+
+	c := xdstest.Delta(t, conn, xdstest.WithNode(xds.Node{ID: "one"}))
+	c.Subscribe(xds.Cluster, "*")
+	r := c.Expect(xds.Cluster, "a", "b")
+	want := func(want ...string) {
+		t.Helper()
+		for range 2000 { // what the client said last is on its way
+			if slices.Equal(ask(t, clients(), "one"), want) {
+				return
+			}
+			time.Sleep(time.Millisecond)
+		}
+		t.Fatalf("%q, want %q", ask(t, clients(), "one"), want)
+	}
+	want("CDS a sent body", "CDS b sent body")
+	c.ACK(r)
+	want("CDS a synced body has", "CDS b synced body has")
+	update(func(tx *store.Tx) { tx.Set(put("a", "2")); tx.Delete(xds.Cluster, "b") })
+	r = c.Next(xds.Cluster)
+	c.NACK(r, "I do not like a")
+	want("CDS a refused body has I do not like a", "CDS b refused has I do not like a")
+	c.Subscribe(xds.Endpoint, "nowhere")
+	c.Next(xds.Endpoint)
+	want("CDS a refused body has I do not like a", "CDS b refused has I do not like a", "EDS nowhere sent")
+
+	two := xdstest.SotW(t, conn, xdstest.WithNode(xds.Node{ID: "two"}))
+	two.Subscribe(xds.Cluster, "a")
+	two.Expect(xds.Cluster, "a")
+	if got := ask(t, clients(), "two"); !slices.Equal(got, []string{"CDS a sent body"}) {
+		t.Errorf("%q", got)
+	}
+	all := clients()
+	if len(all) != 2 || all[0].Node.ID != "one" || all[1].Node.ID != "two" {
+		t.Error(all)
+	}
+
+	// The newest stream of a client counts, and one that has left is nobody's end.
+	again := xdstest.Delta(t, conn, xdstest.WithNode(xds.Node{ID: "one"}))
+	again.Subscribe(xds.Cluster, "a")
+	again.ACK(again.Expect(xds.Cluster, "a"))
+	want("EDS nowhere sent", "CDS a synced body has")
+	before := clients()
+	c.Close()
+	again.Close()
+	two.Close()
+	for try := 0; len(clients()) > 0; try++ {
+		if try > 2000 {
+			t.Fatal("they do not leave")
+		}
+		time.Sleep(time.Millisecond)
+	}
+	if _, err := before[0].Config(t.Context()); !errors.Is(err, server.ErrEnded) {
+		t.Error(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := before[0].Config(ctx); err == nil {
+		t.Error("who has left gets an answer")
+	}
+}
+
+// What the service says is what a server has, by all of it together.
+func TestLiveService(t *testing.T) {
+	tr, st := &tracker{}, store.New()
+	if _, err := st.Update(func(tx *store.Tx) error {
+		tx.Set(resource(t, xds.Cluster, cluster), resource(t, xds.Secret, cert))
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	conn := xdstest.Serve(t, server.New(st, server.WithObserver(tr)))
+	c := xdstest.SotW(t, conn, xdstest.WithNode(xds.Node{ID: "one"}))
+	c.Subscribe(xds.Cluster, "*")
+	c.Expect(xds.Cluster, "backend")
+	s := New(Options{Clients: Live(tr)})
+	got, err := dial(t, serve(t, s, plain)).FetchClientStatus(t.Context(), &statusv3.ClientStatusRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(got.Config) != 1 || len(got.Config[0].GenericXdsConfigs) != 1 {
+		t.Fatal(got)
+	}
+	is := got.Config[0].GenericXdsConfigs[0]
+	if is.Name != "backend" || !proto.Equal(is.XdsConfig, packed(t, cluster)) || is.LastUpdated == nil || is.ConfigStatus.String() != "STALE" {
+		t.Error(is)
+	}
+}

@@ -1,0 +1,90 @@
+package csds
+
+import (
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// A section is a part of a config_dump: the resources of one type, each in an item of a list.
+type section struct {
+	typ     *xds.Type
+	message protoreflect.FullName // of the part
+	version bool                  // the part has that of the type
+
+	active  protoreflect.Name // the list of what the client has
+	warming protoreflect.Name // of what it has not, or not in this version; "": the same list
+	item    protoreflect.FullName
+
+	body  protoreflect.Name // the resource, in an item or in a state of it
+	state bool              // it is in a state: "active_state" or "warming_state"
+	named bool              // an item has a name
+}
+
+const admin = "envoy.admin.v3."
+
+// sections are all that there are. Types that are not here have no place in a config_dump.
+var sections = []section{
+	{
+		typ: xds.Cluster, message: admin + "ClustersConfigDump", version: true,
+		active: "dynamic_active_clusters", warming: "dynamic_warming_clusters", item: admin + "ClustersConfigDump.DynamicCluster", body: "cluster",
+	},
+	{
+		typ: xds.Endpoint, message: admin + "EndpointsConfigDump",
+		active: "dynamic_endpoint_configs", item: admin + "EndpointsConfigDump.DynamicEndpointConfig", body: "endpoint_config",
+	},
+	{
+		typ: xds.Secret, message: admin + "SecretsConfigDump",
+		active: "dynamic_active_secrets", warming: "dynamic_warming_secrets", item: admin + "SecretsConfigDump.DynamicSecret", body: "secret", named: true,
+	},
+	{
+		typ: xds.ExtensionConfig, message: admin + "EcdsConfigDump",
+		active: "ecds_filters", item: admin + "EcdsConfigDump.EcdsFilterConfig", body: "ecds_filter",
+	},
+	{
+		typ: xds.Listener, message: admin + "ListenersConfigDump", version: true,
+		active: "dynamic_listeners", item: admin + "ListenersConfigDump.DynamicListener", body: "listener", state: true, named: true,
+	},
+	{
+		typ: xds.ScopedRoute, message: admin + "ScopedRoutesConfigDump",
+		active: "dynamic_scoped_route_configs", item: admin + "ScopedRoutesConfigDump.DynamicScopedRouteConfigs", body: "scoped_route_configs", named: true,
+	},
+	{
+		typ: xds.Route, message: admin + "RoutesConfigDump",
+		active: "dynamic_route_configs", item: admin + "RoutesConfigDump.DynamicRouteConfig", body: "route_config",
+	},
+}
+
+// in returns the list that has a resource; "" if none can say anything of it.
+func (c *section) in(r *Resource) protoreflect.Name {
+	if !c.named && r.Body == nil { // then nothing would say which it is
+		return ""
+	}
+	if c.warming != "" && r.State != Synced && r.State != Leaving {
+		return c.warming
+	}
+	return c.active
+}
+
+// fill sets an item. The server has no other version than the newest: one that the client has
+// and that is older is not shown.
+func (c *section) fill(m protoreflect.Message, r *Resource, body *content) {
+	if c.named {
+		set(m, "name", r.Name)
+	}
+	set(m, "client_status", r.clientStatus())
+	failure(m, r, body)
+	if r.State == Refused || r.State == Absent {
+		return
+	}
+	if c.state {
+		in := protoreflect.Name("warming_state")
+		if r.State == Synced || r.State == Leaving {
+			in = "active_state"
+		}
+		m = m.Mutable(m.Descriptor().Fields().ByName(in)).Message()
+	}
+	set(m, "version_info", r.version())
+	set(m, c.body, body)
+	set(m, "last_updated", r.Updated)
+}

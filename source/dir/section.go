@@ -1,0 +1,63 @@
+package dir
+
+import (
+	"bytes"
+	"strings"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/chancery-xds/chancery/internal/protofile"
+)
+
+// section returns the node of a resource, of which only the lines are read where it stands: a
+// file may have thousands of others. Nil: nobody can tell from the lines where it ends, as in
+// JSON, or it refers to what stands elsewhere in the file.
+func section(l Loaded, data []byte) *yaml.Node {
+	if strings.HasSuffix(strings.ToLower(l.File), ".json") || l.Line < 1 || l.Col < 1 {
+		return nil
+	}
+	text := indented(data, l.Line, l.Col-1)
+	if text == nil {
+		return nil
+	}
+	docs, err := protofile.ParseYAML(l.File, text)
+	if err != nil || len(docs) != 1 || docs[0].Line != 1 || docs[0].Column != l.Col || docs[0].Kind != yaml.MappingNode {
+		return nil
+	}
+	moveDown(docs[0], l.Line-1)
+	return docs[0]
+}
+
+// moveDown moves all nodes by some lines.
+func moveDown(n *yaml.Node, by int) {
+	n.Line += by
+	for _, c := range n.Content {
+		moveDown(c, by)
+	}
+}
+
+// indented returns the lines from one on, as long as they are indented at least as much. What
+// stands before the indent in the first is blanked out: it must be dashes.
+func indented(data []byte, first, indent int) (out []byte) {
+	at := 0
+	for line := range bytes.Lines(data) {
+		at++
+		body := bytes.TrimLeft(line, " ")
+		in := len(line) - len(body)
+		switch blank := len(bytes.TrimSpace(body)) == 0; {
+		case at < first:
+		case at == first:
+			if len(line) <= indent || len(bytes.Trim(line[:indent], " -")) > 0 {
+				return nil
+			}
+			out = append(bytes.Repeat([]byte(" "), indent), line[indent:]...)
+		case blank:
+			out = append(out, line...)
+		case in < indent, indent == 0 && (bytes.HasPrefix(line, []byte("---")) || bytes.HasPrefix(line, []byte("..."))):
+			return out
+		default:
+			out = append(out, line...)
+		}
+	}
+	return out
+}

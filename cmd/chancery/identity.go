@@ -112,7 +112,7 @@ func (i *identifying) run(ctx context.Context, start func(func())) {
 // Watch implements [server.Source].
 func (i *identifying) Watch(ctx context.Context, node *xds.Node) (server.Watch, error) {
 	who, err := i.finder.Find(ctx)
-	if err == nil && i.source == nil && who.Kind == access.None {
+	if err == nil && i.source == nil && i.finder.Tokens != nil && who.Kind == access.None {
 		err = errors.New("the client has neither a certificate nor a token")
 	}
 	switch {
@@ -162,6 +162,10 @@ func identityOf(ctx context.Context) (access.Identity, error) {
 
 // denied is the audit: who wanted to be which node, from where, and which rule says no.
 func (i *identifying) denied(ctx context.Context, who access.Identity, node *xds.Node, why *access.Denied) {
+	if why.Unauthenticated && !who.Expires.IsZero() { // it was good for as long as it was
+		i.log.Info("client's identity expired: its stream ends", "identity", shown(who.String()), "expired", who.Expires.UTC().Format(time.RFC3339))
+		return
+	}
 	id, from := "", "unix"
 	if node != nil {
 		id = shown(node.ID)

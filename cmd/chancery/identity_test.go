@@ -7,9 +7,11 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -181,6 +183,84 @@ func TestBinding(t *testing.T) {
 	})
 }
 
+func TestAccess(t *testing.T) {
+	const rules = "rules:\n- {identity: {dns: client}, node: {id: \"edge-*\"}}\n"
+	at := func(t *testing.T) string {
+		dir := t.TempDir()
+		write(t, dir, "access.yaml", rules)
+		return filepath.Join(dir, "access.yaml")
+	}
+	t.Run("SAFE-13 rules decide, also for open streams when they change, and errors change nothing", func(t *testing.T) {
+		t.Parallel()
+		path := at(t)
+		m := serveMutual(t, []string{"--access", path}, "a.yaml", cluster("a"))
+		m.dial(m.target, credentials.NewTLS(m.config(m.ca.Issue("c", "client"))))
+		one, two := m.as("edge-1"), m.as("edge-2")
+		one.gets("a")
+		two.gets("a")
+		m.as("client").refused(codes.PermissionDenied, "")
+		write(t, filepath.Dir(path), "access.yaml", "rules: [")
+		if line := m.logged("access rules rejected, keeping the previous ones"); !strings.HasPrefix(fmt.Sprint(line["error"]), path+":") {
+			t.Error(line)
+		}
+		m.as("edge-3").gets("a")
+		write(t, filepath.Dir(path), "access.yaml", strings.ReplaceAll(rules, "edge-*", "edge-1"))
+		two.refused(codes.PermissionDenied, "")
+		if line := m.logged(deniedLine); line["node"] == "edge-1" {
+			t.Error(line)
+		}
+		write(t, m.dir, "a.yaml", cluster("b"))
+		one.gets("b")
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+		m.logged("access rules rejected, keeping the previous ones")
+		m.as("edge-1").gets("b")
+		write(t, filepath.Dir(path), "access.yaml", rules)
+		m.logged("access rules loaded")
+		m.as("edge-2").gets("b")
+	})
+	t.Run("SAFE-13 users of a socket need rules where there are any", func(t *testing.T) {
+		t.Parallel()
+		path := at(t)
+		write(t, filepath.Dir(path), "access.yaml", fmt.Sprintf("rules:\n- {identity: {kind: unix, uid: %d}, node: {id: mine}}\n", os.Getuid()))
+		socket, rest := filepath.Join(t.TempDir(), "s"), filepath.Join(t.TempDir(), "r")
+		d := serve(t, []string{"--access", path, "--listen", "unix://" + socket, "--rest-listen", "unix://" + rest}, "a.yaml", cluster("a"))
+		d.as("mine").refused(codes.PermissionDenied, "") // over TCP
+		d.dial("unix://"+socket, insecure.NewCredentials())
+		d.as("mine").gets("a")
+		d.as("other").refused(codes.PermissionDenied, "")
+		if r, _, body := d.poller(nil, "unix", rest).poll(""); r.StatusCode != http.StatusForbidden || !strings.Contains(body, fmt.Sprint("uid ", os.Getuid())) {
+			t.Error(r.StatusCode, body)
+		}
+	})
+	t.Run("SAFE-13 at the start errors end the program", func(t *testing.T) {
+		dir := t.TempDir()
+		write(t, dir, "access.yaml", "rules:\n- {identity: {dns: a}, nodes: {}}\n", "keys.json", "{}")
+		for want, flags := range map[string][]string{
+			"access.yaml:2:":        {"--access", dir + "/access.yaml"},
+			"no such file":          {"--access", dir + "/none.yaml"},
+			"is not a regular file": {"--access", dir},
+			"has no key of use":     {"--jwt-issuer", "i", "--jwt-audience", "a", "--jwks", dir + "/keys.json"},
+		} {
+			out, err := exec.Command(binary, append([]string{"serve", dir, "--listen", "127.0.0.1:0", "--admin-listen", ""}, flags...)...).CombinedOutput()
+			if e, ok := errors.AsType[*exec.ExitError](err); !ok || e.ExitCode() != 1 || !strings.Contains(string(out), want) {
+				t.Errorf("%v: %v, want exit code 1 and %q:\n%s", flags, err, want, out)
+			}
+		}
+		for want, flags := range map[string][]string{
+			"tokens need all of":   {"--jwt-issuer", "i", "--jwks", "f"},
+			"is plain text":        {"--jwt-issuer", "i", "--jwt-audience", "a", "--jwks", "http://a.example/"},
+			"an audience is empty": {"--jwt-issuer", "i", "--jwt-audience", "a,", "--jwks", "f"},
+		} {
+			out, err := exec.Command(binary, append([]string{"serve", dir}, flags...)...).CombinedOutput()
+			if e, ok := errors.AsType[*exec.ExitError](err); !ok || e.ExitCode() != 2 || !strings.Contains(string(out), want) {
+				t.Errorf("%v: %v, want exit code 2 and %q:\n%s", flags, err, want, out)
+			}
+		}
+	})
+}
+
 // said reports whether a line was logged up to now.
 func (d *daemon) said(msg string) bool {
 	for {
@@ -277,6 +357,12 @@ func TestTokens(t *testing.T) {
 		}
 	}
 	d.tells(port, "/metrics", "\nxds_server_denied_total 7\n")
+
+	// A token is good for 30 s longer than it says, since clocks differ.
+	brief := d.as("test", "authorization", "Bearer "+i.token("spiffe://example/test", time.Now().Add(-27*time.Second)))
+	brief.gets("a")
+	brief.refused(codes.Unauthenticated, "has expired")
+	d.logged("client's identity expired: its stream ends")
 
 	old := token
 	i.rotate("k2")

@@ -95,8 +95,10 @@ func TestImport(t *testing.T) {
 		for how, flags := range map[string][]string{"": nil, ", split": {"--split-routes", "--eds"}} {
 			t.Run("FILE-8 "+name+how, func(t *testing.T) {
 				t.Parallel()
-				d, e := served(t, importInto(t, append(flags, importerData+"bootstraps/"+name)...))
+				config := importInto(t, append(flags, importerData+"bootstraps/"+name)...)
+				d, e := served(t, config)
 				eventually(t, 30*time.Second, "Envoy has the listeners", func() error { return e.has(d) })
+				eventually(t, soon, "Envoy differs in nothing from the files", func() error { return differs(config, e) })
 			})
 		}
 	}
@@ -106,6 +108,14 @@ func TestImport(t *testing.T) {
 		eventually(t, 30*time.Second, "Envoy has the listener", func() error { return e.has(d) })
 		eventually(t, soon, "and its endpoints", e.dumps("dynamic_endpoint_configs&include_eds", "8601"))
 	})
+}
+
+// differs returns what chancery diff says of a directory and an Envoy, unless they are the same.
+func differs(config string, e *envoy) error {
+	if out, err := exec.Command(binary, "diff", "dir:"+config, "envoy://"+e.Admin).CombinedOutput(); err != nil {
+		return fmt.Errorf("%w\n%s", err, out)
+	}
+	return nil
 }
 
 // What a running Envoy tells of itself is as good as the file that it was started with.

@@ -127,7 +127,7 @@ func (s *Session) typeState(u *subscription) TypeState {
 		}
 	}
 	if !u.idle() { // else no answer is owed
-		is.Unanswered = u.messages()
+		is.Unanswered = s.messages(u)
 	}
 	for i := range u.refusals {
 		r := &u.refusals[i]
@@ -136,12 +136,12 @@ func (s *Session) typeState(u *subscription) TypeState {
 	return is
 }
 
-// messages returns those that are unanswered.
-func (u *subscription) messages() (all []Message) {
+// messages returns those that the client may still answer. In SotW it does so in order.
+func (s *Session) messages(u *subscription) (all []Message) {
 	for i := range u.deliveries {
 		d := &u.deliveries[i]
 		for _, p := range d.parts {
-			if p.fate == unanswered {
+			if p.fate == unanswered && (s.variant == xds.Delta || p.nonce > u.heard) {
 				all = append(all, Message{Nonce: nonceOf(p.nonce), Version: d.version, Sent: d.sent, Beat: d.beats != nil})
 			}
 		}
@@ -255,8 +255,16 @@ func (o *outlook) state(name string) NameState {
 		r = nil
 	}
 	n.Why, n.By = o.why(e, name, r)
-	n.RefusedIn = o.refusedIn(name)
-	d, p := u.unanswered(name)
+	var d *delivery
+	var p *part
+	if stands(told) || !s.forsakes(u) { // else no response says so
+		d, p = u.unanswered(name)
+	}
+	refused := o.refusedIn(name, d)
+	n.RefusedIn = nonceOf(refused)
+	if d != nil && d.last() < refused { // in SotW, an answer to the older one need not come any more
+		d = nil
+	}
 	l, due := u.lingers(name), o.owes(e, name, told, r)
 	has := n.Why != NotWanted || u.lapses(name)
 	switch w, waits := u.waiting.of(name); {
@@ -267,10 +275,11 @@ func (o *outlook) state(name string) NameState {
 	case due:
 		n.State = StateDue
 	case d != nil && has:
-		if n.State, n.Since = StateSent, d.sent; p != nil {
+		// What only a delivery told that is not listed any more has no nonce.
+		if n.State, n.Since = StateSent, d.sent; p != nil && d.tells(name, d.carries(name)) {
 			n.Nonce = nonceOf(p.nonce)
 		}
-	case u.refuses(name) && has:
+	case (refused > 0 || u.refuses(name)) && has: // here, or on an earlier stream
 		n.State, n.Nonce = StateRefused, n.RefusedIn
 	case n.Why == NotWanted:
 		n.State = StateUnwanted
@@ -333,18 +342,25 @@ func (o *outlook) owes(e *entry, name string, told *xds.Stamp, r *xds.Resource) 
 }
 
 // unknown reports whether the client may have a name from before, and nobody knows what of it.
+// Of what there is nothing to tell it is forgotten after a while.
 func (o *outlook) unknown(name string, told *xds.Stamp) bool {
-	return o.u.hadBefore(name) || o.u.vagueAll && !stands(told) && o.s.vague(o.u)
+	if o.u.hadBefore(name) && (stands(told) || o.s.now.Before(o.u.record.vague)) {
+		return true
+	}
+	return o.u.vagueAll && !stands(told) && o.s.vague(o.u)
 }
 
-// refusedIn returns the nonce of the newest refusal that has a name.
-func (o *outlook) refusedIn(name string) string {
+// refusedIn returns the nonce of the newest refusal that has a name; 0: none, or one of an
+// earlier stream. A world has all that it was told of again, too: what is unanswered of the
+// worlds before it, d, was refused with it.
+func (o *outlook) refusedIn(name string, d *delivery) uint64 {
+	world := o.s.tellsWorld(o.u) && d != nil
 	for i := len(o.u.refusals) - 1; i >= 0; i-- {
-		if r := &o.u.refusals[i]; r.has(name) {
-			return nonceOf(r.nonce)
+		if r := &o.u.refusals[i]; r.has(name) || world && d.last() < r.nonce {
+			return r.nonce
 		}
 	}
-	return ""
+	return 0
 }
 
 // held returns what the client has accepted last of a name: what was in force before the
@@ -359,7 +375,11 @@ func (o *outlook) held(name string, told *xds.Stamp) *xds.Stamp {
 	}
 	for i := range u.deliveries {
 		d := &u.deliveries[i]
-		if is := d.carries(name); is != nil && d.beats == nil && d.parts[0].nonce < first && d.open(name, is) {
+		is := d.carries(name)
+		if !stands(is) && (is == nil || o.s.forsakes(u)) {
+			continue // by nothing is it told that it is lost
+		}
+		if d.beats == nil && d.parts[0].nonce < first && d.open(name, is) {
 			was, first = d.before(name), d.parts[0].nonce
 		}
 	}
@@ -399,6 +419,9 @@ func (o *outlook) keepers(name string, l *leaver) (all []xds.Ref) {
 			all = append(all, ref)
 		}
 	}
+	slices.SortFunc(all, func(a, b xds.Ref) int { // in what order it is held is no matter
+		return cmp.Or(cmp.Compare(a.Type.Rank(), b.Type.Rank()), cmp.Compare(a.Name, b.Name))
+	})
 	return all
 }
 

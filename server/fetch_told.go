@@ -180,7 +180,7 @@ func (p *Poll) refuses(e protocol.Event, before bool) {
 		return
 	}
 	if o := p.server.observer; o != nil {
-		e.Error = &xds.Status{Code: e.Error.Code, Message: p.server.observed(func() string { return p.server.shown(p.info.Node, e.Type, e.Error.Message) })}
+		e.Error = &xds.Status{Code: e.Error.Code, Message: p.server.observed(true, func() string { return p.server.shown(p.info.Node, e.Type, e.Error.Message) })}
 		o.Event(&p.info, e)
 	}
 }

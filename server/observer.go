@@ -54,7 +54,9 @@ type Observer interface {
 	Opened(*Stream)
 
 	// Event is called for each step. The text of a NACK is in its presentable
-	// form: without dumps of resources, and withheld for secrets. See [Textless].
+	// form: without dumps of resources, and withheld for secrets. See [Textless]. What it may
+	// show is looked for during a tenth of one core's time at most: beyond that the text says
+	// that it was not looked at.
 	Event(*Stream, protocol.Event)
 
 	// Closed is called when the stream has ended; err is what the client was
@@ -72,24 +74,26 @@ type Textless interface {
 	Textless()
 }
 
-// observed is the text of a NACK for the observer.
-func (s *Server) observed(shown func() string) string {
+// observed is the text of a NACK for the observer; again: of a node that has refused the type
+// before.
+func (s *Server) observed(again bool, shown func() string) string {
 	if _, without := s.observer.(Textless); without || s.observer == nil {
 		return ""
 	}
-	return shown()
+	return s.texts.look(again, shown)
 }
 
 // event records what a session tells.
 func (s *Server) event(st *Stream, e protocol.Event) {
 	switch e.Kind {
 	case protocol.Nacked:
+		again := s.refused.has(st.Node.ID, e.Type.URL)
 		s.refused.add(st.Node.ID, e.Type.URL, time.Now())
 		var why string
 		shown := func() string { return "" }
 		if e.Error != nil {
 			why, shown = s.reason(st.Node, e)
-			e.Error = &xds.Status{Code: e.Error.Code, Message: s.observed(shown)}
+			e.Error = &xds.Status{Code: e.Error.Code, Message: s.observed(again, shown)}
 		}
 		s.logNack(st, e, why, shown)
 	case protocol.Acked:

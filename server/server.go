@@ -88,6 +88,7 @@ type Server struct {
 	first   *admission // to first answers
 	health  *health.Server
 	refused refusals
+	texts   texts // of those
 	told    *told
 	repeats repeats.Counter
 	crowds  crowds

@@ -232,6 +232,11 @@ func (i *importing) ask(ctx context.Context) (importer.File, error) {
 	if err != nil {
 		return importer.File{}, fmt.Errorf("--from-admin: %w", err)
 	}
+	return configDump(ctx, a, i.maxFile)
+}
+
+// configDump asks the admin interface of an Envoy for its config_dump, with endpoints.
+func configDump(ctx context.Context, a listen.Address, most int64) (importer.File, error) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	transport := &http.Transport{}
@@ -246,7 +251,7 @@ func (i *importing) ask(ctx context.Context) (importer.File, error) {
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+host+"/config_dump?include_eds", http.NoBody)
 	if err != nil {
-		return importer.File{}, fmt.Errorf("--from-admin: %w", err)
+		return importer.File{}, err
 	}
 	response, err := (&http.Client{Transport: transport}).Do(request)
 	if err != nil {
@@ -256,7 +261,7 @@ func (i *importing) ask(ctx context.Context) (importer.File, error) {
 	if response.StatusCode != http.StatusOK {
 		return importer.File{}, failure{fmt.Errorf("ask Envoy at %s: /config_dump answers %s", a, response.Status), "is that the address of its admin interface?"}
 	}
-	return importer.Read("config_dump of "+a.String(), response.Body, i.maxFile)
+	return importer.Read("config_dump of "+a.String(), response.Body, most)
 }
 
 // uninteresting is what an import does not tell: what Envoy refuses was so before, and

@@ -26,10 +26,10 @@ import (
 
 // A previewing is what chancery preview is told by its flags.
 type previewing struct {
-	id, cluster, node string
-	output            string
-	load              dir.Options
-	sets              []string
+	nodeFlags
+	output string
+	load   dir.Options
+	sets   []string
 }
 
 // A preview is what a node would get. Its JSON is documented in docs/groups.md.
@@ -83,9 +83,7 @@ Exit codes: 0 the node gets groups; 1 it is refused, or DIR cannot be loaded; 2 
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.StringVar(&p.id, "node", "", "`ID` of the node")
-	f.StringVar(&p.cluster, "cluster", "", "`NAME` of the node's cluster")
-	f.StringVar(&p.node, "node-json", "", "the node as `JSON` or YAML: id, cluster, locality, metadata, user_agent_name, …; - reads it from stdin")
+	p.nodeFlags.flags(f)
 	f.StringVarP(&p.output, "output", "o", "table", "`FORMAT`: table, json or name")
 	offer(cmd, "output", "table", "json", "name")
 	setFlag(f, &p.sets)
@@ -100,10 +98,11 @@ func (p *previewing) run(cmd *cobra.Command, root string) error {
 	switch {
 	case write == nil:
 		return fmt.Errorf("--output: %q: must be table, json or name", p.output)
-	case p.node != "" && (p.id != "" || p.cluster != ""):
-		return errors.New("--node-json is the whole node: give id and cluster in it, not by --node and --cluster")
-	case p.node == "" && p.id == "" && p.cluster == "":
+	case !p.given():
 		return errors.New("preview needs a node: --node and --cluster, or --node-json; '{}' is a node that says nothing of itself")
+	}
+	if err := p.nodeFlags.check(); err != nil {
+		return err
 	}
 	if err := checkMaxFile(p.load.MaxFile); err != nil {
 		return err
@@ -112,17 +111,9 @@ func (p *previewing) run(cmd *cobra.Command, root string) error {
 	if err != nil {
 		return err
 	}
-	node := &xds.Node{ID: p.id, Cluster: p.cluster}
-	if p.node != "" {
-		src := []byte(p.node)
-		if p.node == "-" {
-			if src, err = io.ReadAll(cmd.InOrStdin()); err != nil {
-				return failure{err, ""}
-			}
-		}
-		if node, err = readNode(src, types); err != nil {
-			return fmt.Errorf("--node-json: %w", err)
-		}
+	node, err := p.node(cmd.InOrStdin(), types)
+	if err != nil {
+		return err
 	}
 	st := store.New()
 	p.load.Types, p.load.Flag, p.load.CEL = types, flagOf, cel.Compile

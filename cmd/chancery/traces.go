@@ -26,7 +26,7 @@ func openTraces(log *slog.Logger, st *store.Store) (*traces.Traces, error) {
 	if err != nil {
 		return nil, failure{err, "unset OTEL_EXPORTER_OTLP_ENDPOINT to send no traces"}
 	}
-	log.Info("sending traces to OpenTelemetry, as the OTEL_ variables say")
+	log.Info("sending traces to OpenTelemetry")
 	return t, nil
 }
 

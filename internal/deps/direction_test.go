@@ -95,6 +95,7 @@ var direction = map[string]row{
 	"internal/explain":           {ours: "xds protocol wire store server findings groups refs source/dir internal/adminapi internal/envoyapi internal/refs internal/protofile internal/settings internal/nodemeta internal/validate internal/secret internal/guard internal/lastgood internal/filelock internal/durable internal/encoded internal/pace internal/repeats internal/shares internal/unfinished internal/printable", heavy: "go.yaml.in/ github.com/fsnotify/", why: "asks streams, store and source, and remembers nothing"},
 	"internal/monitor":           {ours: "internal/listen internal/guard internal/shares", std: true, why: "is given what it serves and checks"},
 	"internal/bootstrap":         {ours: "internal/listen internal/guard internal/shares", std: true, why: "writes what clients read, which is text"},
+	"internal/compare":           {ours: "xds internal/envoyapi internal/secret internal/encoded", why: "is given resources, and says in what they differ"},
 	"internal/traces":            {ours: "xds protocol wire server store internal/guard internal/pace internal/repeats internal/shares internal/unfinished", generated: ofOTLP, why: "is told what happens, and sends it"},
 	"cmd/chancery":               {ours: "*", generated: ofCEL + " " + ofOTLP, why: "flags and wiring"},
 }

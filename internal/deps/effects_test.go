@@ -12,7 +12,7 @@ import (
 )
 
 // The packages whose effects are listed.
-var watched = []string{"xds", "protocol", "protocol/protocoltest", "store", "wire", "server", "lazy", "rest", "xds/xdstest", "internal/envoyapi", "refs", "internal/refs", "internal/validate", "internal/protofile", "internal/export", "internal/importer", "internal/guard", "internal/repeats", "internal/shares", "internal/pace", "internal/unfinished", "internal/backlog", "groups", "groups/cel", "access", "internal/settings", "internal/nodemeta", "internal/csds"}
+var watched = []string{"xds", "protocol", "protocol/protocoltest", "store", "wire", "server", "lazy", "rest", "xds/xdstest", "internal/envoyapi", "refs", "internal/refs", "internal/validate", "internal/protofile", "internal/export", "internal/importer", "internal/guard", "internal/repeats", "internal/shares", "internal/pace", "internal/unfinished", "internal/backlog", "groups", "groups/cel", "access", "internal/settings", "internal/nodemeta", "internal/csds", "internal/status"}
 
 // Every effect they have, by package, declaration and kind, and why it is there.
 var effects = map[string]string{
@@ -79,6 +79,8 @@ var effects = map[string]string{
 	"server Server.event clock":        "since when a node refuses a type",
 	"server Server.logRecovered clock": "the same",
 	"server Server.logLeft clock":      "since when a client was connected",
+	"server texts mutex":               "how long it took to look for secrets in texts, for all streams; held for memory only",
+	"server texts.look clock":          "how long that takes",
 	"server lru mutex":                 "what polls were told, and what nodes refused, for all streams",
 	"server Server.Poll clock":         "since when a poll is open",
 	"server Poll.session clock":        "the time a session is told",
@@ -119,6 +121,13 @@ var effects = map[string]string{
 	"internal/unfinished Budget.note timer":  "looks at a connection each second while something has begun on it",
 	"internal/unfinished Budget.may clock":   "since when somebody waits",
 	"internal/unfinished Budget.serve clock": "since when it is a connection's turn",
+
+	"internal/status Tracker mutex": "which clients there are; a step of a stream finds its row without; held for memory only",
+	"internal/status row mutex":     "what a stream was told, for who asks; held for memory only",
+	"internal/status causes mutex":  "why clients refuse, for all who say the same; held for memory only",
+	"internal/status ring mutex":    "the newest events; held for memory only",
+	"internal/status bell mutex":    "who waits until something changes; locked only while somebody does",
+	"internal/status New clock":     "the default clock, which Options.Now replaces",
 
 	"access shared mutex":     "the policy, and who has which view, for all streams; held for memory only",
 	"access lens mutex":       "who sees the same shares what is made for it; held while it is made",

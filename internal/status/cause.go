@@ -11,8 +11,10 @@ import (
 )
 
 const (
-	maxText = 1024 // bytes of what a client says
-	maxName = 512  // bytes of a name in a cause, or of what a client says of itself
+	maxText  = 1024     // bytes of what a client says
+	maxRead  = 16 << 10 // the same of what is looked at
+	maxMarks = 8
+	maxName  = 512 // bytes of a name in a cause, or of what a client says of itself
 
 	// maxCauses and maxCauseBytes bound what is remembered of causes: as many clients as
 	// there are may each give one of their own.
@@ -118,8 +120,12 @@ const marker = "goo.gle/debug"
 // the same, and as long as fits a line: without marks that are made to be different, dumps of
 // resources, and spaces. Numbers stay, for they may be what is wrong.
 func Normalise(text string) string {
-	text = strings.ToValidUTF8(text, "\uFFFD")
-	for at := strings.Index(text, marker); at >= 0; at = strings.Index(text, marker) {
+	text = strings.ToValidUTF8(ends(text, maxRead), "\uFFFD")
+	for range maxMarks {
+		at := strings.Index(text, marker)
+		if at < 0 {
+			break
+		}
 		head, dump := text[:at], text[at+len(marker):]
 		tail := ""
 		for _, end := range []string{"\n: ", ": Proto constraint validation failed"} {
@@ -133,6 +139,7 @@ func Normalise(text string) string {
 		}
 		text = head + " … " + tail
 	}
+	text = strings.ReplaceAll(text, marker, "")
 	text = strings.Join(strings.FieldsFunc(text, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }), " ")
 	text = strings.TrimPrefix(strings.ReplaceAll(text, "… : ", "… "), "… ")
 	return ends(text, maxText)

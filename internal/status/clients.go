@@ -20,42 +20,52 @@ func (t *Tracker) Clients(f Filter) adminapi.ClientList {
 		all = slices.DeleteFunc(all, func(s standing) bool { return s.healthy() && s.departed == nil })
 		list.Hidden = list.Total - len(all)
 	}
-	byState := func(a, b standing) int {
-		return cmp.Or(a.rank()-b.rank(), strings.Compare(a.node, b.node), strings.Compare(a.peer, b.peer), cmp.Compare(a.now, b.now))
-	}
-	slices.SortFunc(all, byState)
-	if f.Limit > 0 && len(all) > f.Limit {
-		all = all[:f.Limit]
-	}
-	list.Items = make([]adminapi.Client, len(all))
-	p := t.places()
+	sorted := make([]*standing, len(all)) // which are smaller than what they point to
 	for i := range all {
-		list.Items[i] = t.client(&all[i], p)
+		sorted[i] = &all[i]
+	}
+	slices.SortFunc(sorted, func(a, b *standing) int {
+		return cmp.Or(a.rank()-b.rank(), strings.Compare(a.node, b.node), strings.Compare(a.peer, b.peer), cmp.Compare(a.now, b.now))
+	})
+	if f.Limit > 0 && len(sorted) > f.Limit {
+		sorted = sorted[:f.Limit]
+	}
+	list.Items = make([]adminapi.Client, len(sorted))
+	p := t.places()
+	for i, s := range sorted {
+		list.Items[i] = t.client(s, p)
 	}
 	return list
 }
 
 // rank orders clients, the worst first: those that have left last.
 func (s *standing) rank() int {
-	n := 2 * slices.Index(order, s.state)
+	n := 2 * int(s.state)
 	if s.departed != nil {
-		return n + 2*len(order)
+		return n + 2*len(states)
 	}
 	if len(s.troubles) > 0 {
-		n = min(n, 2*slices.Index(order, adminapi.Synced)-1)
+		n = min(n, 2*int(synced)-1)
 	}
 	return n
 }
 
 // selected returns the clients that f selects, healthy or not.
 func (t *Tracker) selected(f Filter) []standing {
-	return slices.DeleteFunc(t.gather(f.Type, f.Left), func(s standing) bool {
+	return t.gather(f.Type, f.Left).selected(t, f)
+}
+
+func (p *presence) selected(t *Tracker, f Filter) []standing {
+	if f.Node == "" && f.Group == "" && f.Type == nil && len(f.States) == 0 {
+		return p.all
+	}
+	return slices.DeleteFunc(p.all, func(s standing) bool {
 		state := s.state
 		if f.Type != nil {
 			state = s.of
 		}
 		switch {
-		case state == "" || len(f.States) > 0 && !slices.Contains(f.States, state):
+		case state == unopened || len(f.States) > 0 && !slices.Contains(f.States, state.told()):
 			return true
 		case f.Node != "" && !glob(f.Node, s.node):
 			return true
@@ -67,7 +77,7 @@ func (t *Tracker) selected(f Filter) []standing {
 // Client returns all clients with a node id: those that are connected at each address, and
 // after them those that left lately, the last first.
 func (t *Tracker) Client(node string) []adminapi.Client {
-	all := slices.DeleteFunc(t.gather(nil, true), func(s standing) bool { return s.node != node })
+	all := slices.DeleteFunc(t.gather(nil, true).all, func(s standing) bool { return s.node != node })
 	slices.SortStableFunc(all, func(a, b standing) int {
 		switch {
 		case a.departed == nil && b.departed == nil:
@@ -136,7 +146,7 @@ func (t *Tracker) client(s *standing, p *places) adminapi.Client {
 	g := t.grouped(s)
 	c := adminapi.Client{
 		Node: s.node, Cluster: s.cluster, Agent: s.agent, Peer: s.peer, Identity: g.identity, Groups: g.groups,
-		Since: time.Unix(0, s.since), State: s.state, Streams: make([]adminapi.Stream, 0, len(s.rows)), Types: []adminapi.TypeStatus{}, Troubles: s.troubles,
+		Since: time.Unix(0, s.since), State: s.state.told(), Streams: make([]adminapi.Stream, 0, len(s.rows)), Types: []adminapi.TypeStatus{}, Troubles: s.troubles,
 	}
 	if d := s.departed; d != nil {
 		c.Left = &adminapi.Left{At: time.Unix(0, d.at), Code: d.code.String(), Why: d.why}
@@ -150,12 +160,13 @@ func (t *Tracker) client(s *standing, p *places) adminapi.Client {
 		c.Streams = append(c.Streams, r.about)
 		r.mu.Lock()
 		c.Types = slices.Grow(c.Types, len(r.types))
+		messages := make([]adminapi.Message, 2*len(r.types)) // at once, for there may be many clients
 		for i := range r.types {
 			u := &r.types[i]
 			if u.refusal != nil {
 				nacked = append(nacked, refused{len(c.Types), u.refusal.cause})
 			}
-			c.Types = append(c.Types, u.status(r.about.ID, s.now))
+			c.Types = append(c.Types, u.status(r.about.ID, s.now, messages[2*i:]))
 		}
 		r.mu.Unlock()
 	}
@@ -169,10 +180,10 @@ func (t *Tracker) client(s *standing, p *places) adminapi.Client {
 	return c
 }
 
-func (u *typeRow) status(stream uint64, now int64) adminapi.TypeStatus {
+func (u *typeRow) status(stream uint64, now int64, room []adminapi.Message) adminapi.TypeStatus {
 	s := adminapi.TypeStatus{
-		Type: u.typ.Short, URL: u.typ.URL, Stream: stream, State: u.state(now), Wildcard: u.wildcard, Names: int(u.names),
-		Sent: u.sent.told(), Acked: u.acked.told(),
+		Type: u.typ.Short, URL: u.typ.URL, Stream: stream, State: u.state(now).told(), Wildcard: u.wildcard, Names: int(u.names),
+		Sent: u.sent.told(&room[0]), Acked: u.acked.told(&room[1]),
 	}
 	if f := u.refusal; f != nil {
 		s.Nacked = &adminapi.NackedStatus{
@@ -182,11 +193,12 @@ func (u *typeRow) status(stream uint64, now int64) adminapi.TypeStatus {
 	return s
 }
 
-func (m *message) told() *adminapi.Message {
+func (m *message) told(into *adminapi.Message) *adminapi.Message {
 	if m.at == 0 {
 		return nil
 	}
-	return &adminapi.Message{At: time.Unix(0, m.at), Version: m.version, Nonce: nonceOf(m.nonce), Resources: int(m.count), Removed: int(m.removed), Bytes: int(m.bytes)}
+	*into = adminapi.Message{At: time.Unix(0, m.at), Version: m.version, Nonce: nonceOf(m.nonce), Resources: int(m.count), Removed: int(m.removed), Bytes: int(m.bytes)}
+	return into
 }
 
 var none = &grouping{groups: []string{}}

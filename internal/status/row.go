@@ -41,8 +41,7 @@ type typeRow struct {
 	sent     message
 	acked    message
 	older    []pending // not answered, before the last that was sent; oldest first
-	opened   int64
-	accepted int64 // when the client first accepted something
+	accepted int64     // when the client first accepted something
 	names    int32
 	wildcard bool
 	answered bool // the last that was sent
@@ -92,7 +91,7 @@ func (r *row) find(t *xds.Type) *typeRow {
 }
 
 // add returns the row of a type, and makes it if there is none.
-func (r *row) add(t *xds.Type, now int64) *typeRow {
+func (r *row) add(t *xds.Type) *typeRow {
 	if u := r.find(t); u != nil {
 		return u
 	}
@@ -100,9 +99,11 @@ func (r *row) add(t *xds.Type, now int64) *typeRow {
 	for at > 0 && r.types[at-1].typ.Rank() > t.Rank() {
 		at--
 	}
-	r.types = append(r.types, typeRow{})
-	copy(r.types[at+1:], r.types[at:])
-	r.types[at] = typeRow{typ: t, opened: now, answered: true}
+	types := make([]typeRow, len(r.types)+1) // with no room to spare: streams open few types, and each once
+	copy(types, r.types[:at])
+	copy(types[at+1:], r.types[at:])
+	types[at] = typeRow{typ: t, answered: true}
+	r.types = types
 	return &r.types[at]
 }
 
@@ -155,20 +156,20 @@ func (u *typeRow) oldest() int64 {
 }
 
 // state says how the client stands with the type.
-func (u *typeRow) state(now int64) adminapi.State {
+func (u *typeRow) state(now int64) state {
 	switch at := u.oldest(); {
 	case u.refusal != nil:
-		return adminapi.Nacked
+		return nacked
 	case at != 0 && now-at >= int64(staleAfter):
-		return adminapi.Stale
+		return stale
 	case at != 0:
-		return adminapi.Sent
+		return sent
 	case !u.wants():
-		return adminapi.Idle
+		return idle
 	case u.sent.nonce == 0 && !u.current:
-		return adminapi.NotSent
+		return notSent
 	}
-	return adminapi.Synced
+	return synced
 }
 
 // number is the number that a nonce is; 0 if it is none of this server's.

@@ -10,17 +10,23 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// order is that of states, the worst first.
-var order = []adminapi.State{
-	adminapi.Nacked, adminapi.Stale, adminapi.Waiting, adminapi.Sent, adminapi.NotSent, adminapi.Absent, adminapi.Leaving, adminapi.Synced, adminapi.Idle,
-}
+// A state is one of [adminapi.State], in numbers: the worst first.
+type state uint8
 
-func worse(a, b adminapi.State) adminapi.State {
-	if b == "" || a != "" && slices.Index(order, a) <= slices.Index(order, b) {
-		return a
-	}
-	return b
-}
+const (
+	nacked state = iota
+	stale
+	waiting
+	sent
+	notSent
+	synced
+	idle
+	unopened // the client has not opened the type
+)
+
+var states = [...]adminapi.State{adminapi.Nacked, adminapi.Stale, adminapi.Waiting, adminapi.Sent, adminapi.NotSent, adminapi.Synced, adminapi.Idle, ""}
+
+func (s state) told() adminapi.State { return states[s] }
 
 // A standing is how a client stands, as far as one must know to choose among many.
 type standing struct {
@@ -30,8 +36,8 @@ type standing struct {
 	departed *departed      // nil: it has not
 	now      int64          // when it left, of one that has
 
-	state    adminapi.State
-	of       adminapi.State // of the type that is asked for; "": the client has not opened that
+	state    state // the worst of its types
+	of       state // of the type that is asked for
 	refusals []refusal
 	troubles []adminapi.Trouble
 
@@ -49,7 +55,7 @@ type owed struct {
 
 // healthy reports whether nobody needs to look at the client.
 func (s *standing) healthy() bool {
-	return len(s.troubles) == 0 && (s.state == adminapi.Synced || s.state == adminapi.Idle)
+	return len(s.troubles) == 0 && (s.state >= synced)
 }
 
 // A presence is who is there at a time.
@@ -61,13 +67,13 @@ type presence struct {
 }
 
 // gather looks at all clients; with left, also at those that have left.
-func (t *Tracker) gather(of *xds.Type, left bool) []standing {
+func (t *Tracker) gather(of *xds.Type, left bool) *presence {
 	p := t.present(left)
 	for i := range p.all {
 		p.all[i].look(of)
 	}
 	t.worry(p)
-	return p.all
+	return p
 }
 
 func (t *Tracker) present(left bool) *presence {
@@ -103,12 +109,13 @@ func (t *Tracker) present(left bool) *presence {
 
 // look fills in what the client's streams say.
 func (s *standing) look(of *xds.Type) {
+	s.state, s.of = idle, unopened
 	for _, r := range s.rows {
 		r.mu.Lock()
 		if s.departed == nil {
 			s.alone = s.alone || r.about.API == "ADS"
 			if len(r.types) == 0 { // nobody knows yet what it may see
-				s.state = worse(s.state, adminapi.Waiting)
+				s.state = min(s.state, waiting)
 			}
 		}
 		for i := range r.types {
@@ -116,16 +123,13 @@ func (s *standing) look(of *xds.Type) {
 		}
 		r.mu.Unlock()
 	}
-	if s.state == "" {
-		s.state = adminapi.Idle
-	}
 }
 
 func (s *standing) add(u *typeRow, of *xds.Type) {
 	state := u.state(s.now)
-	s.state = worse(s.state, state)
+	s.state = min(s.state, state)
 	if of != nil && of.Is(u.typ) {
-		s.of = worse(s.of, state)
+		s.of = min(s.of, state)
 	}
 	if u.refusal != nil {
 		s.refusals = append(s.refusals, *u.refusal)

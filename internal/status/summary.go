@@ -20,16 +20,17 @@ func (t *Tracker) Summary() (adminapi.Counts, []adminapi.Refusal, []adminapi.Tro
 
 // SummaryOf is [Tracker.Summary] of the clients that f selects, healthy ones too.
 func (t *Tracker) SummaryOf(f Filter) (adminapi.Counts, []adminapi.Refusal, []adminapi.Trouble) {
-	f.Left = false
-	all := t.selected(f)
+	p := t.gather(f.Type, false)
+	whole := len(p.all)
+	all := p.selected(t, f)
 	counts := adminapi.Counts{Connected: len(all), By: map[adminapi.State]int{}}
 	troubles := []adminapi.Trouble{}
 	for i := range all {
-		counts.By[all[i].state]++
+		counts.By[all[i].state.told()]++
 		troubles = append(troubles, all[i].troubles...)
 	}
-	if f.Node == "" && f.Group == "" && f.Type == nil && len(f.States) == 0 {
-		troubles = append(troubles, t.present(false).roam...)
+	if len(all) == whole { // also of nodes that are not there
+		troubles = append(troubles, p.roam...)
 	}
 	slices.SortFunc(troubles, func(a, b adminapi.Trouble) int {
 		return cmp.Or(strings.Compare(a.Code, b.Code), a.Since.Compare(b.Since), strings.Compare(a.Node, b.Node), strings.Compare(a.Type, b.Type))
@@ -134,9 +135,9 @@ type Standing struct {
 // Census yields how each connected client stands.
 func (t *Tracker) Census() iter.Seq[Standing] {
 	return func(yield func(Standing) bool) {
-		all := t.gather(nil, false)
+		all := t.gather(nil, false).all
 		for i := range all {
-			s := Standing{Groups: t.grouped(&all[i]).groups, State: all[i].state}
+			s := Standing{Groups: t.grouped(&all[i]).groups, State: all[i].state.told()}
 			for _, o := range all[i].late {
 				s.Stale = append(s.Stale, o.typ)
 			}

@@ -286,11 +286,11 @@ func (t *Tracker) Event(st *server.Stream, e protocol.Event) {
 	switch e.Kind {
 	case protocol.Opened:
 		r.mu.Lock()
-		r.add(e.Type, now).current = e.Version != "" || e.Count > 0
+		r.add(e.Type).current = e.Version != "" || e.Count > 0
 		r.mu.Unlock()
 		return
 	case protocol.Subscribed:
-		t.subscribed(r, &e, now)
+		t.subscribed(r, &e)
 		said.kind, said.count = "subscribe", count(e.Count)
 		if e.Wildcard {
 			said.text = "*"
@@ -298,7 +298,7 @@ func (t *Tracker) Event(st *server.Stream, e protocol.Event) {
 	case protocol.Sent:
 		said.nonce = number(e.Nonce)
 		r.mu.Lock()
-		r.add(e.Type, now).send(&e, said.nonce, now)
+		r.add(e.Type).send(&e, said.nonce, now)
 		r.mu.Unlock()
 		said.kind, said.count, said.removed = "send", count(e.Count+e.Beats), count(e.Removed)
 	case protocol.Acked:
@@ -321,10 +321,10 @@ func (t *Tracker) Event(st *server.Stream, e protocol.Event) {
 	}
 }
 
-func (t *Tracker) subscribed(r *row, e *protocol.Event, now int64) {
+func (t *Tracker) subscribed(r *row, e *protocol.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	u := r.add(e.Type, now)
+	u := r.add(e.Type)
 	u.names, u.wildcard = count(e.Count), e.Wildcard
 	if !e.Refuses {
 		t.forgive(u)
@@ -334,7 +334,7 @@ func (t *Tracker) subscribed(r *row, e *protocol.Event, now int64) {
 func (t *Tracker) acked(r *row, e *protocol.Event, nonce uint64, now int64) pending {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	u := r.add(e.Type, now)
+	u := r.add(e.Type)
 	m := u.answer(r.variant(), nonce)
 	u.acked = message{at: now, nonce: nonce, version: e.Version, count: m.count, removed: m.removed}
 	u.accepted = cmp.Or(u.accepted, now)
@@ -347,7 +347,7 @@ func (t *Tracker) acked(r *row, e *protocol.Event, nonce uint64, now int64) pend
 func (t *Tracker) nacked(r *row, e *protocol.Event, nonce uint64, now int64) (*cause, pending) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	u := r.add(e.Type, now)
+	u := r.add(e.Type)
 	m := u.answer(r.variant(), nonce)
 	c, partly := causeOf(e, int(m.count+m.removed))
 	if !e.Refuses { // it has taken later what it refuses now

@@ -41,6 +41,7 @@ type lane struct {
 	crossed map[string]bool     // clusters that it has asked for when a world that lacks them was on its way
 	clocks  map[[2]string]clock // what expires at the client, by type and name
 	drops   int
+	drains  int
 	expired map[[2]string]bool  // what it dropped; true: and the server cannot know
 	late    []xds.Request       // answers that it has kept back
 	names   map[string][]string // SotW: last asked for on this stream, by type
@@ -243,6 +244,9 @@ func (n *lane) respond() (progress bool) {
 	}
 	if d := n.session.Deadline(); !d.IsZero() && !d.After(n.now) {
 		n.fail(fmt.Errorf("the deadline %v is not in the future, after all responses have left", d.Sub(epoch)))
+	}
+	if err := n.states(); err != nil {
+		n.fail(fmt.Errorf("states: %w", err))
 	}
 	if n.release {
 		n.session.Release()

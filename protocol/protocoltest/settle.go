@@ -106,6 +106,9 @@ func (w *world) rest() {
 		}
 		if !n.forever { // what it refused it did not say
 			n.converged()
+			if err := n.atRest(); err != nil {
+				n.fail(err)
+			}
 		}
 		if err := n.client.idle(n.ledger); !n.forever && err != nil {
 			n.fail(err)

@@ -1,0 +1,342 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/chancery-xds/chancery/groups/cel"
+	"github.com/chancery-xds/chancery/internal/adminapi"
+	"github.com/chancery-xds/chancery/internal/compare"
+	"github.com/chancery-xds/chancery/internal/envoyapi"
+	"github.com/chancery-xds/chancery/internal/importer"
+	"github.com/chancery-xds/chancery/internal/listen"
+	"github.com/chancery-xds/chancery/internal/printable"
+	"github.com/chancery-xds/chancery/source/dir"
+	"github.com/chancery-xds/chancery/store"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// A differing is what chancery diff is told by its flags.
+type differing struct {
+	asking
+	output
+	nodeFlags
+	load  dir.Options
+	sets  []string
+	types *envoyapi.Types
+}
+
+// A diffResult is what diff prints in JSON.
+type diffResult struct {
+	APIVersion string               `json:"apiVersion"`
+	Kind       string               `json:"kind"` // "Diff"
+	Added      int                  `json:"added"`
+	Removed    int                  `json:"removed"`
+	Changed    int                  `json:"changed"`
+	Drained    []string             `json:"listeners_drained"`
+	Items      []compare.Difference `json:"items"`
+}
+
+func diffCommand() *cobra.Command {
+	var d differing
+	cmd := &cobra.Command{
+		Use:   "diff A B",
+		Short: "Compare two configurations, field by field",
+		Long: `Diff shows how the resources of B differ from those of A. A and B are each one of:
+
+  dir:DIR            a directory of files, as serve reads it; DIR alone means the same
+                     if it exists
+  client:NODE        what a running server has sent to a client (--admin)
+  envoy://HOST:PORT  what a running Envoy has, from its admin interface; envoy://unix:/PATH
+                     for a unix socket
+  dump:FILE          a config_dump in a file
+  -                  a config_dump on stdin
+
+Of an Envoy and of a config_dump, only what came from an xDS server counts, not what stands
+in the bootstrap. Secrets are never shown; where a side shows none, such as an Envoy,
+they are not compared.
+
+A directory with groups is compared group by group with another directory. To compare it
+with what one node has, say which node: --node, --cluster or --node-json. For client:NODE
+it is that client, unless they say otherwise.
+
+Exit codes: 0 no difference; 1 there are differences, or a side cannot be read; 2 wrong usage;
+3 no server answers; 4 there is no such node.`,
+		Example: `  chancery diff dir:/etc/chancery dir:./config
+  chancery diff client:edge-1 envoy://127.0.0.1:9901
+  chancery diff dir:./config envoy://127.0.0.1:9901 --node edge-1
+  chancery diff dump:before.json dump:after.json -o json`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 2 {
+				return fmt.Errorf("diff compares two configurations, not %d", len(args))
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error { return d.run(cmd, args) },
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	d.nodeFlags.flags(f)
+	d.output.flags(cmd, "text", "json", "yaml", "name")
+	setFlag(f, &d.sets)
+	sizeVar(f, &d.load.MaxFile, "max-file", 64<<20, "maximum `SIZE` of a file")
+	followFlag(f, &d.load.FollowLinksOutside)
+	v2Flag(f, &d.load.V2)
+	d.asking.flags(f)
+	usage(cmd)
+	return cmd
+}
+
+func (d *differing) run(cmd *cobra.Command, args []string) error {
+	if err := errors.Join(d.output.check(), d.nodeFlags.check(), checkMaxFile(d.load.MaxFile)); err != nil {
+		return err
+	}
+	if args[0] == "-" && args[1] == "-" {
+		return errors.New("only one of the two can be stdin (-)")
+	}
+	var err error
+	if d.types, err = readSets(d.sets); err != nil {
+		return err
+	}
+	var kinds [2]string
+	for i, arg := range args {
+		if kinds[i], args[i], err = sourceOf(arg); err != nil {
+			return err
+		}
+	}
+	var client *xds.Node // that the other side is
+	for i, kind := range kinds {
+		if kind == "client" {
+			if client, err = d.clientNode(cmd, args[i]); err != nil {
+				return err
+			}
+		}
+	}
+	byGroup := kinds[0] == "dir" && kinds[1] == "dir" && !d.given()
+	var sides [2]*compare.Side
+	for i := range args {
+		if sides[i], err = d.side(cmd, kinds[i], args[i], client, byGroup); err != nil {
+			return err
+		}
+	}
+	return d.print(cmd, compare.Sides(sides[0], sides[1]))
+}
+
+// sourceOf returns what kind of configuration an argument names, and which.
+func sourceOf(arg string) (kind, of string, err error) {
+	if arg == "-" {
+		return "dump", arg, nil
+	}
+	if kind, of, is := strings.Cut(arg, ":"); is {
+		switch kind {
+		case "dir", "client", "dump":
+			if of == "" {
+				return "", "", fmt.Errorf("%s: what comes after the colon is missing", arg)
+			}
+			return kind, of, nil
+		case "envoy":
+			if of = strings.TrimPrefix(of, "//"); strings.HasPrefix(of, "unix:/") && !strings.HasPrefix(of, "unix://") {
+				of = "unix://" + strings.TrimPrefix(of, "unix:")
+			}
+			if _, err := listen.Parse(of); err != nil {
+				return "", "", fmt.Errorf("%s: %w", arg, err)
+			}
+			return kind, of, nil
+		case "xds":
+			return "", "", fmt.Errorf("%s: comparing with another xDS server is not built yet", arg)
+		}
+	}
+	info, err := os.Stat(arg)
+	switch {
+	case err != nil:
+		return "", "", fmt.Errorf("%q is not dir:DIR, client:NODE, envoy://HOST:PORT, dump:FILE or -, nor a directory", arg)
+	case !info.IsDir():
+		return "", "", fmt.Errorf("%q is a file: write dump:%s if it is a config_dump", arg, arg)
+	}
+	return "dir", arg, nil
+}
+
+// clientNode returns the node that a client says it is, as far as groups depend on it.
+func (d *differing) clientNode(cmd *cobra.Command, node string) (*xds.Node, error) {
+	list, err := ask(cmd, &d.asking, func(ctx context.Context, daemon *adminapi.Daemon) (*adminapi.ClientList, error) {
+		return daemon.Client(ctx, node)
+	})
+	if err != nil {
+		return nil, err
+	}
+	n := &xds.Node{ID: node}
+	if len(list.Items) > 0 {
+		n.Cluster = list.Items[0].Cluster
+	}
+	return n, nil
+}
+
+// side reads one side.
+func (d *differing) side(cmd *cobra.Command, kind, of string, client *xds.Node, byGroup bool) (*compare.Side, error) {
+	switch kind {
+	case "dir":
+		return d.directory(cmd, of, client, byGroup)
+	case "client":
+		b, err := ask(cmd, &d.asking, func(ctx context.Context, daemon *adminapi.Daemon) ([]byte, error) {
+			return daemon.Raw(ctx, "/config_dump?node="+url.QueryEscape(of))
+		})
+		if err != nil {
+			return nil, err
+		}
+		return d.dump("client:"+of, b)
+	case "envoy":
+		a, err := listen.Parse(of)
+		if err != nil {
+			return nil, err
+		}
+		f, err := configDump(cmd.Context(), a, d.load.MaxFile)
+		if err != nil {
+			return nil, err
+		}
+		return d.dump(f.Name, f.Data)
+	case "dump":
+		f, err := importer.Read("stdin", cmd.InOrStdin(), d.load.MaxFile)
+		if of != "-" {
+			f, err = importer.ReadFile(of, d.load.MaxFile)
+		}
+		if err != nil {
+			return nil, failure{err, ""}
+		}
+		return d.dump(f.Name, f.Data)
+	}
+	return nil, fmt.Errorf("unknown kind %q", kind)
+}
+
+func (d *differing) dump(name string, b []byte) (*compare.Side, error) {
+	s, err := compare.Dump(d.types, name, bytes.TrimSpace(b))
+	if err != nil {
+		return nil, failure{errors.New(printable.Lines(err.Error())), "--proto-set FILE adds types that are not Envoy's"}
+	}
+	return s, nil
+}
+
+// directory reads files as serve does.
+func (d *differing) directory(cmd *cobra.Command, root string, client *xds.Node, byGroup bool) (*compare.Side, error) {
+	st := store.New()
+	opts := d.load
+	opts.Types, opts.Flag, opts.CEL = d.types, flagOf, cel.Compile
+	opts.AllowEmpty, opts.AllowMassDelete = true, true
+	src := dir.New(root, st, opts)
+	report, err := src.Load()
+	if err != nil {
+		return nil, notLoaded(cmd.ErrOrStderr(), root, "compared", err)
+	}
+	side, all := compare.NewSide(d.types, false), st.Snapshot()
+	add := func(group string, view xds.Tables, place func(t *xds.Type, name string) string) {
+		for _, t := range byType(view) {
+			for r := range t.All() {
+				side.Add(compare.Resource{Type: t.Type(), Name: r.Name, Group: group, Place: place(t.Type(), r.Name)}, r.Body)
+			}
+		}
+	}
+	if byGroup {
+		for _, g := range all.Groups() {
+			in := g
+			if g == store.DefaultGroup && report.Groups == 0 {
+				in = ""
+			}
+			add(in, all.View(g), src.Place)
+		}
+		return side, nil
+	}
+	node, err := d.nodeFlags.node(cmd.InOrStdin(), d.types)
+	switch {
+	case err != nil:
+		return nil, err
+	case !d.given() && client != nil:
+		node = client
+	case !d.given() && report.Groups > 0:
+		return nil, fmt.Errorf("%s has groups: say for which node it is compared, by --node, --cluster or --node-json", root)
+	}
+	decision := src.Decide(node)
+	if decision.Groups == nil {
+		return nil, failure{fmt.Errorf("%s: the node is refused: no group matches it", root), "chancery preview shows why"}
+	}
+	add("", all.View(decision.Groups...), func(t *xds.Type, name string) string { return src.PlaceFor(node, t, name) })
+	return side, nil
+}
+
+// print prints the differences.
+func (d *differing) print(cmd *cobra.Command, all []compare.Difference) error {
+	r := diffResult{APIVersion: adminapi.Version, Kind: "Diff", Items: all, Drained: []string{}}
+	for _, x := range all {
+		switch x.Kind {
+		case compare.Added:
+			r.Added++
+		case compare.Removed:
+			r.Removed++
+		case compare.Changed:
+			r.Changed++
+		}
+		if x.Drains() {
+			r.Drained = append(r.Drained, x.Name)
+		}
+	}
+	w := cmd.OutOrStdout()
+	var err error
+	if d.people() {
+		err = printDiff(w, &r)
+	} else {
+		err = data(&d.output, w, r, all, func(x compare.Difference) string { return x.Type + "/" + x.Name })
+	}
+	switch {
+	case err != nil:
+		return failure{err, ""}
+	case len(all) > 0:
+		return errNo
+	}
+	return nil
+}
+
+var signs = map[compare.Kind]string{compare.Added: "+", compare.Removed: "-", compare.Changed: "~"}
+
+func printDiff(w io.Writer, r *diffResult) error {
+	var b bytes.Buffer
+	for _, x := range r.Items {
+		fmt.Fprintf(&b, "%s %s/%s", signs[x.Kind], x.Type, printable.Line(x.Name))
+		if x.Group != "" {
+			fmt.Fprintf(&b, "  [%s]", printable.Line(x.Group))
+		}
+		if x.Place != "" {
+			fmt.Fprintf(&b, "  %s", printable.Line(x.Place))
+		}
+		fmt.Fprintln(&b)
+		for _, f := range x.Fields {
+			from, to := printable.Line(f.From), printable.Line(f.To)
+			switch {
+			case f.From == "" && f.To == "":
+				fmt.Fprintf(&b, "    %s\n", printable.Line(f.Path))
+			case f.From == "":
+				fmt.Fprintf(&b, "  + %s: %s\n", printable.Line(f.Path), to)
+			case f.To == "":
+				fmt.Fprintf(&b, "  - %s: %s\n", printable.Line(f.Path), from)
+			default:
+				fmt.Fprintf(&b, "    %s: %s → %s\n", printable.Line(f.Path), from, to)
+			}
+		}
+	}
+	if len(r.Items) == 0 {
+		fmt.Fprintln(&b, "no difference")
+	} else {
+		fmt.Fprintf(&b, "%d changed, %d added, %d removed", r.Changed, r.Added, r.Removed)
+		if n := len(r.Drained); n > 0 {
+			fmt.Fprintf(&b, "; clients drain connections of %s", count(n, "listener"))
+		}
+		fmt.Fprintln(&b)
+	}
+	_, err := w.Write(b.Bytes())
+	return err
+}

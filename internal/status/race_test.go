@@ -1,0 +1,5 @@
+//go:build race
+
+package status
+
+func init() { raceEnabled = true }

@@ -1,0 +1,201 @@
+package protocoltest
+
+import (
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+
+	"github.com/chancery-xds/chancery/protocol"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// A stater is a session that says how its client stands with types and names.
+type stater interface {
+	States() []protocol.TypeState
+	NameStates(t *xds.Type) iter.Seq[protocol.NameState]
+	NameState(t *xds.Type, name string) protocol.NameState
+}
+
+// everyState is of how many drains one is looked at.
+const everyState = 8
+
+// states compares what a session says of itself with the ledger, and with what the client has,
+// when all has left that may leave.
+func (n *lane) states() error {
+	s, ok := n.session.Session.(stater)
+	if n.drains++; !ok || n.drains%everyState != 0 {
+		return nil
+	}
+	all := s.States()
+	if len(all) != len(n.ledger.accounts) {
+		return fmt.Errorf("%d types have states, and %d were opened", len(all), len(n.ledger.accounts))
+	}
+	for i, a := range n.ledger.accounts {
+		is := all[i]
+		if err := n.ledger.typeState(a, is); err != nil {
+			return fmt.Errorf("%s: %w: %+v", a.typ, err, is)
+		}
+		listed := map[string]protocol.NameState{}
+		last := ""
+		for st := range s.NameStates(a.typ) {
+			if len(listed) > 0 && st.Name <= last {
+				return fmt.Errorf("%s: the state of %q behind that of %q", a.typ, st.Name, last)
+			}
+			listed[st.Name], last = st, st.Name
+		}
+		cache := n.cache(a)
+		for _, name := range n.ledger.known(a) {
+			st := s.NameState(a.typ, name)
+			if err := n.ledger.nameState(a, is, st); err != nil {
+				return fmt.Errorf("%s: %w: %s", a.typ, err, describeState(st))
+			}
+			if cache != nil {
+				if err := cached(cache[name], st, n.cfg.Variant == xds.Delta || a.world); err != nil && n.clocks[[2]string{a.typ.URL, name}] == (clock{}) && !n.has(n.expired, a.typ, name) {
+					return fmt.Errorf("%s: %w: %s", a.typ, err, describeState(st))
+				}
+			}
+			if l, is := listed[name]; is && describeState(l) != describeState(st) {
+				return fmt.Errorf("%s: listed is %s, and asked for by itself %s", a.typ, describeState(l), describeState(st))
+			} else if !is && st.State != protocol.StateUnwanted && (st.View != nil || st.Told != nil || st.Why == protocol.ByName) {
+				return fmt.Errorf("%s: not listed is %s", a.typ, describeState(st))
+			}
+		}
+	}
+	return nil
+}
+
+// atRest checks what a session says when all is silent, and everybody has answered: nothing is
+// under way, due, or about to leave, unless what was refused keeps it so, or the view.
+func (n *lane) atRest() error {
+	s, ok := n.session.Session.(stater)
+	if !ok || n.release {
+		return nil // it has no view
+	}
+	refused := false
+	for _, is := range s.States() {
+		refused = refused || len(is.Refused) > 0
+	}
+	for _, is := range s.States() {
+		if is.Due && !refused {
+			return fmt.Errorf("at rest: %+v", is)
+		}
+		for st := range s.NameStates(is.Type) {
+			switch {
+			case st.State == protocol.StateSynced && (st.Finds > 0 || st.Held != nil && st.Held.Sum == st.View.Sum):
+			case st.State == protocol.StateAbsent && st.View == nil:
+			case st.State == protocol.StateRefused && refused:
+			case st.State == protocol.StateWaiting && refused && len(st.WaitsFor) > 0:
+			case st.State == protocol.StateSent && n.sloppy: // the answer was lost
+			case st.State == protocol.StateLingering && len(st.WaitsFor) > 0: // to what has no name for "gone", for example
+			default:
+				return fmt.Errorf("at rest: %s: %s", is.Type, describeState(st))
+			}
+		}
+	}
+	return nil
+}
+
+func (n *lane) has(set map[[2]string]bool, t *xds.Type, name string) bool {
+	_, has := set[[2]string{t.URL, name}]
+	return has
+}
+
+// cache is what the client has of a type, if nothing is on its way, and all is answered.
+func (n *lane) cache(a *account) map[string]*xds.Resource {
+	if len(n.up)+len(n.down)+len(n.late) > 0 || n.mute || slices.ContainsFunc(a.flights, func(f *flight) bool { return !f.done }) {
+		return nil
+	}
+	if _, plain := n.client.(*generic); !plain {
+		return nil // others let go of what they have by themselves
+	}
+	return n.client.held(a.typ)
+}
+
+// cached compares what the client has with what the session says that it has; tellsGone: it can
+// be told that a name is gone.
+func cached(has *xds.Resource, st protocol.NameState, tellsGone bool) error {
+	switch {
+	case st.State == protocol.StateSynced && st.Finds == 0 && (has == nil || has.Sum != st.View.Sum):
+		return fmt.Errorf("synced, and the client has %s", textOf(has))
+	case st.State == protocol.StateAbsent && tellsGone && has != nil:
+		return fmt.Errorf("absent, and the client has %s", textOf(has))
+	}
+	return nil
+}
+
+// typeState compares what a session says of a type.
+func (l *ledger) typeState(a *account, is protocol.TypeState) error {
+	switch {
+	case !is.Type.Is(a.typ):
+		return fmt.Errorf("it stands where %s does", a.typ)
+	case is.Names != len(a.names) || is.Wildcard != (a.wildcard || a.scopes != nil):
+		return fmt.Errorf("subscribed are %d names, wildcard %v", len(a.names), a.wildcard)
+	}
+	open := map[string]bool{}
+	for _, f := range a.flights {
+		open[f.nonce] = !f.done
+	}
+	for _, m := range is.Unanswered {
+		if !open[m.Nonce] {
+			return fmt.Errorf("%s is answered", m.Nonce)
+		}
+	}
+	idle := is.Names == 0 && !is.Wildcard // then no answer is owed
+	if f := a.newest; f != nil && !idle && !f.done && !f.excused && !f.superseded && !slices.ContainsFunc(is.Unanswered, func(m protocol.Message) bool { return m.Nonce == f.nonce }) {
+		return fmt.Errorf("%s is unanswered", f.nonce)
+	}
+	return nil
+}
+
+// nameState compares what a session says of a name.
+func (l *ledger) nameState(a *account, is protocol.TypeState, st protocol.NameState) error {
+	name, shown, told := st.Name, l.shown(a, st.Name), a.told[st.Name]
+	if (st.Why == protocol.ByName) != a.names[name] {
+		return fmt.Errorf("subscribed: %v", a.names[name])
+	}
+	sent := func(f *flight) bool {
+		_, carries := f.carried[name]
+		_, dropped := f.dropped[name] // and asked for again: it comes all the same
+		carries = carries || dropped
+		return !f.done && (carries || a.world) // a world has what is not new, too
+	}
+	switch st.State {
+	case protocol.StateSynced:
+		switch {
+		case st.Finds > 0:
+		case shown == nil:
+			return errors.New("it is not shown")
+		case !told.is(shown):
+			return fmt.Errorf("told is %s", textOf(told.res))
+		case !a.world && a.newest != nil && sent(a.newest):
+			return fmt.Errorf("%s is unanswered", a.newest.nonce)
+		case !a.world && a.heldBack(name):
+			return errors.New("it is held back")
+		}
+	case protocol.StateAbsent:
+		if shown != nil {
+			return errors.New("it is shown")
+		}
+	case protocol.StateSent:
+		if st.Nonce != "" && !slices.ContainsFunc(a.flights, func(f *flight) bool { return f.nonce == st.Nonce && sent(f) }) {
+			return fmt.Errorf("%s is answered, or has told nothing of it", st.Nonce)
+		}
+	case protocol.StateRefused:
+		beats := shown != nil && shown.TTL > 0 // it may have been a heartbeat
+		if st.Nonce != "" && !beats && !a.world && len(a.refused[name])+len(a.doubted[name]) == 0 {
+			return errors.New("it was not refused")
+		}
+	}
+	return nil
+}
+
+func describeState(st protocol.NameState) string {
+	text := func(s *xds.Stamp) string {
+		if s == nil {
+			return "-"
+		}
+		return s.Version
+	}
+	return fmt.Sprintf("%s %s by %q %q, view %s told %s held %s, nonce %q refused in %q, waits for %v", st.Name, st.State, st.Why, st.By, text(st.View), text(st.Told), text(st.Held), st.Nonce, st.RefusedIn, st.WaitsFor)
+}

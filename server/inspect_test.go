@@ -1,0 +1,300 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+
+	"github.com/chancery-xds/chancery/protocol"
+	"github.com/chancery-xds/chancery/store"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// streams keeps those that an observer is told of.
+type streams struct {
+	mu  sync.Mutex
+	all []*Stream
+}
+
+func (s *streams) Opened(st *Stream) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.all = append(s.all, st)
+}
+func (s *streams) Event(*Stream, protocol.Event) {}
+func (s *streams) Closed(*Stream, error)         {}
+
+// only returns the one that there is.
+func (s *streams) only(t *testing.T) *Stream {
+	t.Helper()
+	synctest.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.all) != 1 {
+		t.Fatalf("%d streams have begun", len(s.all))
+	}
+	return s.all[0]
+}
+
+// says tells in words what a session says of the clusters: "a:synced b:sent".
+func says(t *testing.T, st *Stream) string {
+	t.Helper()
+	var all []string
+	if err := st.Inspect(t.Context(), func(s *protocol.Session) {
+		for n := range s.NameStates(xds.Cluster) {
+			all = append(all, n.Name+":"+n.State.String())
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return strings.Join(all, " ")
+}
+
+func wantSays(t *testing.T, st *Stream, want string) {
+	t.Helper()
+	if got := says(t, st); got != want {
+		t.Errorf("it says %q, not %q", got, want)
+	}
+}
+
+func TestInspect(t *testing.T) {
+	begin := func(t *testing.T, body string) (*world, *sotwClient, *Stream) {
+		o := &streams{}
+		w := serve(t, WithObserver(o))
+		w.set(xds.Cluster, res("a", body))
+		c := w.sotw(t, w.dial(t))
+		c.send(&discovery.DiscoveryRequest{TypeUrl: xds.Cluster.URL})
+		return w, c, o.only(t)
+	}
+	within(t, "what a client has is asked of its session, which is up to date", func(t *testing.T) {
+		w, c, st := begin(t, "1")
+		wantSays(t, st, "a:sent")
+		w.source.mu.Lock() // no bell rings
+		w.view = xds.Tables{xds.Cluster.URL: with(w.view.Table(xds.Cluster), of(xds.Cluster, res("b", "1")))}
+		w.source.mu.Unlock()
+		wantSays(t, st, "a:sent b:due")
+		c.send(ack(c.want()))
+		synctest.Wait()
+		wantSays(t, st, "a:synced b:sent")
+		c.send(ack(c.want()))
+		synctest.Wait()
+		time.Sleep(time.Hour)
+		wantSays(t, st, "a:synced b:synced")
+	})
+	within(t, "also while a write is blocked", func(t *testing.T) {
+		_, c, st := begin(t, strings.Repeat("x", 8<<20))
+		began := time.Now()
+		wantSays(t, st, "a:sent")
+		if time.Since(began) > 0 {
+			t.Error("it waits for the write")
+		}
+		c.send(ack(c.want()))
+		synctest.Wait()
+		wantSays(t, st, "a:synced")
+	})
+	within(t, "before the session has begun there is none", func(t *testing.T) {
+		o, st := &streams{}, store.New(store.WithGroups(func(context.Context, *xds.Node) ([]string, error) { return []string{"later"}, nil }))
+		w := serveFrom(t, New(st, new(logbook).at(0), WithObserver(o)))
+		c := w.sotw(t, w.dial(t))
+		c.send(&discovery.DiscoveryRequest{TypeUrl: xds.Cluster.URL, Node: &corev3.Node{Id: "n"}})
+		if err := o.only(t).Inspect(t.Context(), func(*protocol.Session) { t.Error("there is a session") }); !errors.Is(err, ErrNotBegun) {
+			t.Error(err)
+		}
+		if _, err := st.Update(func(tx *store.Tx) error { tx.Group("later").Set(of(xds.Cluster, res("a", "1"))...); return nil }); err != nil {
+			t.Fatal(err)
+		}
+		c.want()
+		wantSays(t, o.only(t), "a:sent")
+	})
+	within(t, "a stream that has ended has none, nor has a poll", func(t *testing.T) {
+		_, c, st := begin(t, "1")
+		c.want()
+		c.s.CloseSend()
+		c.end()
+		synctest.Wait()
+		for _, st := range []*Stream{st, nil, {}} {
+			if err := st.Inspect(t.Context(), func(*protocol.Session) { t.Error("there is a session") }); !errors.Is(err, ErrEnded) {
+				t.Error(err)
+			}
+		}
+	})
+	within(t, "while the server drains", func(t *testing.T) {
+		w, c, st := begin(t, "1")
+		c.send(ack(c.want()))
+		go w.Drain(t.Context())
+		synctest.Wait()
+		wantSays(t, st, "a:synced")
+		c.end()
+		synctest.Wait()
+		if err := st.Inspect(t.Context(), nil); !errors.Is(err, ErrEnded) {
+			t.Error(err)
+		}
+	})
+	within(t, "a client that leaves meanwhile: who is looking sees the session to the end, and who waits gets an answer", func(t *testing.T) {
+		o := &streams{}
+		w := serve(t, WithObserver(o))
+		w.set(xds.Cluster, res("a", "1"))
+		conn := w.dial(t)
+		c := w.sotw(t, conn)
+		c.send(&discovery.DiscoveryRequest{TypeUrl: xds.Cluster.URL})
+		c.want()
+		st, goOn, errs := o.only(t), make(chan struct{}), make(chan error)
+		go func() { errs <- st.Inspect(t.Context(), func(s *protocol.Session) { <-goOn; s.States() }) }()
+		synctest.Wait()
+		go func() { errs <- st.Inspect(t.Context(), func(s *protocol.Session) { s.States() }) }()
+		conn.Close()
+		synctest.Wait()
+		close(goOn)
+		if a, b := <-errs, <-errs; a != nil || b != nil && !errors.Is(b, ErrEnded) {
+			t.Error(a, b)
+		}
+	})
+	within(t, "who waits when the stream ends learns that", func(t *testing.T) {
+		a, errs := asks{wake: newLoss()}, make(chan error)
+		for range 3 {
+			go func() { errs <- a.ask(t.Context(), nil) }()
+		}
+		synctest.Wait()
+		if len(a.wake) != 1 {
+			t.Errorf("%d notices for three that ask", len(a.wake))
+		}
+		a.end()
+		for range 3 {
+			if err := <-errs; !errors.Is(err, ErrEnded) {
+				t.Error(err)
+			}
+		}
+	})
+	within(t, "a panic of who asks is logged, and the stream lives", func(t *testing.T) {
+		w, c, st := begin(t, "1")
+		r := c.want()
+		if err := st.Inspect(t.Context(), func(*protocol.Session) { panic(goesOff) }); err == nil || errors.Is(err, ErrEnded) {
+			t.Error(err)
+		}
+		if n := strings.Count(w.log.String(), goesOff); n == 0 {
+			t.Error("the log says nothing")
+		}
+		c.send(ack(r))
+		synctest.Wait()
+		wantSays(t, st, "a:synced")
+	})
+	within(t, "nobody waits for longer than its context", func(t *testing.T) {
+		_, c, st := begin(t, "1")
+		c.want()
+		gone, cancel := context.WithCancelCause(t.Context())
+		cancel(errRefused)
+		if err := st.Inspect(gone, nil); !errors.Is(err, errRefused) {
+			t.Error(err)
+		}
+		goOn, done := make(chan struct{}), make(chan error)
+		go func() { done <- st.Inspect(t.Context(), func(*protocol.Session) { <-goOn }) }()
+		synctest.Wait()
+		soon, stop := context.WithTimeout(t.Context(), time.Second)
+		defer stop()
+		began := time.Now()
+		if err := st.Inspect(soon, func(*protocol.Session) { t.Error("it is called though nobody waits") }); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != time.Second {
+			t.Error(err)
+		}
+		close(goOn)
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		wantSays(t, st, "a:sent")
+		if err := st.Inspect(nil, func(*protocol.Session) {}); err != nil { //nolint:staticcheck // a nil context is never done
+			t.Error(err)
+		}
+	})
+	within(t, "who has begun to look sees it to its end", func(t *testing.T) {
+		_, c, st := begin(t, "1")
+		c.want()
+		soon, stop := context.WithTimeout(t.Context(), time.Second)
+		defer stop()
+		seen := false // no race: Inspect returns after f
+		if err := st.Inspect(soon, func(*protocol.Session) { time.Sleep(time.Minute); seen = true }); err != nil || !seen {
+			t.Error(err, seen)
+		}
+	})
+	within(t, "in the order in which they ask", func(t *testing.T) {
+		_, c, st := begin(t, "1")
+		c.want()
+		goOn, done := make(chan struct{}), make(chan error)
+		go func() { done <- st.Inspect(t.Context(), func(*protocol.Session) { <-goOn }) }()
+		var order []int
+		for i := range 5 {
+			synctest.Wait()
+			go func() { done <- st.Inspect(t.Context(), func(*protocol.Session) { order = append(order, i) }) }()
+		}
+		synctest.Wait()
+		close(goOn)
+		for range 6 {
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}
+		for i, n := range order {
+			if i != n {
+				t.Fatal(order)
+			}
+		}
+	})
+}
+
+var errRefused = errors.New("it is given up")
+
+// Many look at many streams, while these are served and end.
+func TestInspectStorm(t *testing.T) {
+	o := &streams{}
+	w := serve(t, WithObserver(o))
+	w.set(xds.Cluster, res("a", "0"))
+	conn := w.dial(t)
+	ctx, stop := context.WithCancel(t.Context())
+	var asking, served sync.WaitGroup
+	looked := make(chan struct{}, 1000)
+	for range 8 {
+		asking.Go(func() {
+			for ctx.Err() == nil {
+				o.mu.Lock()
+				all := append([]*Stream(nil), o.all...)
+				o.mu.Unlock()
+				for _, st := range all {
+					short, cancel := context.WithTimeout(ctx, 100*time.Microsecond)
+					if st.Inspect(short, func(s *protocol.Session) { s.States() }) == nil {
+						select {
+						case looked <- struct{}{}:
+						default:
+						}
+					}
+					cancel()
+				}
+				time.Sleep(time.Millisecond)
+			}
+		})
+	}
+	for range 4 {
+		served.Go(func() {
+			for range 10 {
+				c := w.sotw(t, conn)
+				c.send(&discovery.DiscoveryRequest{TypeUrl: xds.Cluster.URL})
+				for range 5 {
+					w.set(xds.Cluster, res("a", time.Now().String()))
+					c.send(ack(c.want()))
+				}
+				c.s.CloseSend()
+				c.end()
+			}
+		})
+	}
+	served.Wait()
+	stop()
+	asking.Wait()
+	if len(looked) == 0 {
+		t.Error("nobody has seen anything")
+	}
+}

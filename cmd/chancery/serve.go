@@ -239,6 +239,7 @@ func (s *serving) run() error {
 	if len(s.admin.parsed) > 0 {
 		observers = append(observers, s.admin.tracker)
 		s.identity.note = s.admin.tracker.Note
+		m.Clients(s.admin.standings())
 	}
 	place := func(n *xds.Node, t *xds.Type, name string) string { return src.PlaceFor(n, t, name) }
 	redact := func(_ *xds.Node, t *xds.Type, text string) (string, bool) { return src.Redacted(t, text) }

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -105,6 +106,10 @@ func asked(err error) error {
 		}
 		return outcome{f, noServer}
 	case http.StatusNotFound:
+		f.error = errors.New(printable.Line(r.Said.Message)) // which parameter it was says nothing here
+		if strings.HasPrefix(f.hint, "/api/") {
+			f.hint = "chancery get clients lists those that are connected"
+		}
 		return outcome{f, notFound}
 	case http.StatusBadRequest: // of a value that only the server knows to be wrong
 		return outcome{f, misuse}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -18,13 +19,30 @@ func ago(d time.Duration) time.Time { return time.Now().Add(-d - 400*time.Millis
 // hostile is what a client may say.
 const hostile = "evil\x1b[2J\u202enode\nline"
 
+// tame is what the same clients say in the pages of the documentation.
+var tame = func() *strings.Replacer {
+	encoded := func(s string) string { b, _ := json.Marshal(s); return strings.Trim(string(b), `"`) }
+	return strings.NewReplacer(encoded(hostile), "edge-7d9f-k8", encoded(red), "", encoded("\x1b[1m"), "", encoded("no\"\x1b[2J"), "serch")
+}()
+
+// red are errors of a load.
+const red = "config/\x1b[31mx.yaml: 2"
+
 // cannedServer returns the URL of a server that answers as a daemon does, always the same.
-func cannedServer(t testing.TB) string {
+func cannedServer(t testing.TB, documented bool) string {
 	mux := http.NewServeMux()
 	say := func(w http.ResponseWriter, code int, body any) {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(code)
-		_ = json.NewEncoder(w).Encode(body)
+		b, err := json.Marshal(body)
+		if err != nil {
+			t.Error(err)
+		}
+		if documented {
+			b = []byte(tame.Replace(string(b)))
+			b = bytes.Replace(b, []byte(`,"","3","4","5","6","7"]`), []byte(`]`), 1)
+		}
+		_, _ = w.Write(b)
 	}
 	no := func(w http.ResponseWriter, code int, message, hint string) {
 		say(w, code, adminapi.Error{APIVersion: "v1", Kind: "Error", Message: message, Hint: hint})
@@ -143,6 +161,9 @@ func cannedServer(t testing.TB) string {
 		fmt.Fprint(w, ": hello\n\n")
 		for _, e := range cannedEvents() {
 			b, _ := json.Marshal(e)
+			if documented {
+				b = []byte(tame.Replace(string(b)))
+			}
 			fmt.Fprintf(w, "id: %d\nevent: %s\ndata: %s\n\n", e.ID, e.Kind, b)
 		}
 	})
@@ -171,7 +192,7 @@ func cannedStatus() adminapi.Status {
 		APIVersion: "v1", Kind: "Status",
 		Server: adminapi.Server{Version: "v0.0.1", Replica: "cp-1 chancery/v0.0.1", Since: ago(74 * time.Hour), XDS: "127.0.0.1:18000", Dir: "config"},
 		Config: adminapi.Config{Revision: 412, At: &at, Files: 23, Resources: 118, Groups: 3, Rejected: &adminapi.Rejected{Since: ago(2 * time.Hour), Errors: []string{
-			`config/clusters.yaml:3:1: unknown field "nam" in Cluster`, "config/\x1b[31mx.yaml: 2", "3", "4", "5", "6", "7",
+			`config/clusters.yaml:3:1: unknown field "nam" in Cluster`, red, "3", "4", "5", "6", "7",
 		}}},
 		Clients: adminapi.Counts{Connected: 1204, By: map[adminapi.State]int{adminapi.Synced: 1201, adminapi.Nacked: 2, adminapi.Stale: 1}},
 		Refusals: []adminapi.Refusal{
@@ -213,9 +234,9 @@ func cannedEvents() []adminapi.Event {
 	at := time.Date(2026, 11, 24, 12, 1, 7, 870_000_000, time.UTC)
 	return []adminapi.Event{
 		{ID: 1, At: at, Kind: "connect", Node: "edge-7d9f-x2", Peer: "10.1.2.3:51234", Stream: 41, Text: "ADS delta, envoy 1.40.0, group edge"},
-		{ID: 2, At: at, Kind: "commit", Text: "revision 413: 1 set, 1 removed"},
+		{ID: 2, At: at, Kind: "commit", Version: "413", Count: 1, Removed: 1},
 		{ID: 3, At: at, Kind: "send", Node: "edge-7d9f-x2", Type: "RDS", Version: "77b0e911", Nonce: "42", Resources: []adminapi.Resource{{Type: "RDS", Name: "ingress-v2"}}, Count: 1},
-		{ID: 4, At: at, Kind: "nack", Node: "edge-7d9f-x2", Type: "RDS", Version: "77b0e911", Nonce: "42", Took: "7ms", Text: "Only a single wildcard domain\nis permitted", Resources: []adminapi.Resource{{Type: "RDS", Name: "ingress-v2", Place: "config/routes.yaml:9:1"}}, Count: 1},
+		{ID: 4, At: at, Kind: "nack", Node: "edge-7d9f-x2", Type: "RDS", Version: "77b0e911", Nonce: "42", Took: "7ms", Text: "Only a single wildcard domain is permitted\nin route ingress-v2", Resources: []adminapi.Resource{{Type: "RDS", Name: "ingress-v2", Place: "config/routes.yaml:9:1"}}, Count: 1},
 		{ID: 9, At: at, Kind: "ack", Node: hostile, Type: "EDS", Version: "1", Nonce: "7", Count: 1000, Removed: 2, Missed: 4},
 	}
 }

@@ -36,14 +36,14 @@ func TestDocumentedFiles(t *testing.T) {
 // What the documents tell users to type exists.
 func TestDocumentedFlags(t *testing.T) {
 	var help []byte
-	for _, args := range [][]string{{"--help"}, {"serve", "--help"}, {"help", "limits"}, {"health", "--help"}, {"check", "--help"}, {"reload", "--help"}, {"export", "--help"}, {"import", "--help"}, {"bootstrap", "envoy", "--help"}} {
+	for _, args := range [][]string{{"--help"}, {"serve", "--help"}, {"help", "limits"}, {"health", "--help"}, {"check", "--help"}, {"reload", "--help"}, {"status", "--help"}, {"get", "--help"}, {"watch", "--help"}, {"wait", "--help"}, {"graph", "--help"}, {"bugreport", "--help"}, {"preview", "--help"}, {"export", "--help"}, {"import", "--help"}, {"bootstrap", "envoy", "--help"}} {
 		out, err := exec.Command(binary, args...).Output()
 		if err != nil {
 			t.Fatal(err)
 		}
 		help = append(help, out...)
 	}
-	for _, path := range []string{"../../docs/operations.md", "../../docs/files.md", "../../docs/clients.md", "../../docs/import.md"} {
+	for _, path := range []string{"../../docs/operations.md", "../../docs/files.md", "../../docs/clients.md", "../../docs/import.md", "../../docs/commands.md"} {
 		doc, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)

@@ -21,9 +21,10 @@ var update = flag.Bool("update", false, "write what commands print into the scri
 
 // TestScripts runs what users type. "exits CODE chancery …" wants an exit code;
 // "descriptors FILE TEXT" writes the FileDescriptorSet that a file has in text. $CANNED is
-// the URL of an admin API with answers that are always the same.
+// the URL of an admin API with answers that are always the same, as clients may say them that
+// mean no good; $DOCUMENTED the same for docs/commands.md.
 func TestScripts(t *testing.T) {
-	canned := cannedServer(t)
+	canned, documented := cannedServer(t, false), cannedServer(t, true)
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
 		UpdateScripts:       *update,
@@ -35,6 +36,7 @@ func TestScripts(t *testing.T) {
 			e.Setenv("STATE_DIRECTORY", filepath.Join(e.WorkDir, ".state"))
 			e.Setenv("CHANCERY_ADMIN_LISTEN", "127.0.0.1:0")
 			e.Setenv("CANNED", canned)
+			e.Setenv("DOCUMENTED", documented)
 			e.Setenv("TZ", "UTC")
 			e.Setenv("MUTANT", os.Getenv("MUTANT")) // which rule is broken, when that is tried: see internal/mutants
 			return nil

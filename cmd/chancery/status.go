@@ -166,13 +166,13 @@ func counts(c adminapi.Counts) string {
 	if c.Connected == 0 {
 		return "none connected"
 	}
-	text := number(c.Connected) + " connected"
-	for i, s := range append([]adminapi.State{adminapi.Synced}, slices.DeleteFunc(slices.Clone(statesInOrder), func(s adminapi.State) bool { return s == adminapi.Synced })...) {
-		if n := c.By[s]; n > 0 || i == 0 {
-			text += []string{": ", ", "}[min(i, 1)] + number(n) + " " + wordsOf[s]
+	var texts []string
+	for _, s := range append([]adminapi.State{adminapi.Synced}, statesInOrder...) {
+		if n := c.By[s]; n > 0 && (s != adminapi.Synced || texts == nil) || texts == nil {
+			texts = append(texts, number(n)+" "+wordsOf[s])
 		}
 	}
-	return text
+	return number(c.Connected) + " connected: " + strings.Join(texts, ", ")
 }
 
 // few prints at most n texts, and how many more there are.

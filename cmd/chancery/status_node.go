@@ -72,7 +72,11 @@ func card(w io.Writer, o *output, c adminapi.Client) {
 		row := []string{s.Type, stateText(s), subscription(s), messageText(s.Sent), messageText(s.Acked)}
 		if o.wide() {
 			if m := s.Sent; m != nil {
-				row = append(row, m.Nonce, fmt.Sprintf("%d, %d removed", m.Resources, m.Removed), bytesText(m.Bytes), fmt.Sprint(s.Stream))
+				size := "" // not known
+				if m.Bytes > 0 {
+					size = bytesText(m.Bytes)
+				}
+				row = append(row, m.Nonce, fmt.Sprintf("%d, %d removed", m.Resources, m.Removed), size, fmt.Sprint(s.Stream))
 			} else {
 				row = append(row, "", "", "", fmt.Sprint(s.Stream))
 			}

@@ -127,9 +127,13 @@ func printEvent(w io.Writer, e adminapi.Event) {
 			words = append(words, lead+text)
 		}
 	}
+	version := e.Version
 	switch e.Kind {
 	case "connect", "leave", "deny":
 		add("", e.Peer)
+	case "commit":
+		add("revision ", version)
+		version = ""
 	}
 	add("", e.Type)
 	if names := e.Resources; len(names) > 0 {
@@ -148,7 +152,7 @@ func printEvent(w io.Writer, e adminapi.Event) {
 	if e.Removed > 0 {
 		add("", number(e.Removed)+" removed")
 	}
-	add("version=", short(e.Version))
+	add("version=", short(version))
 	add("nonce=", e.Nonce)
 	add("took=", e.Took)
 	add("", e.Text)

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -176,9 +177,7 @@ func (d *Daemon) open(ctx context.Context, method, path string, query url.Values
 	if err != nil {
 		return nil, err
 	}
-	for k, v := range header {
-		r.Header[k] = v
-	}
+	maps.Copy(r.Header, header)
 	if method != http.MethodGet { // which no page of another origin can send unasked
 		r.Header.Set("Content-Type", "application/json")
 	}

@@ -1,0 +1,63 @@
+package main
+
+import (
+	"bytes"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/genproto/googleapis/rpc/status"
+)
+
+// What commands say of a server with one client, which refuses a resource and then accepts.
+func TestCommandsAskServer(t *testing.T) {
+	t.Parallel()
+	socket := filepath.Join(t.TempDir(), "admin.sock")
+	d := serve(t, []string{"--admin-listen", "unix://" + socket}, "a.yaml", cluster("a"), "b.yaml", "# the bad one\n"+cluster("b"))
+	asks := func(line string, code int, want ...string) {
+		t.Helper()
+		cmd := exec.CommandContext(d.ctx, binary, append(strings.Fields(line), "--admin", "unix://"+socket)...)
+		cmd.Dir = t.TempDir()
+		var out bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &out, &out
+		_ = cmd.Run() // the code tells
+		if got := cmd.ProcessState.ExitCode(); got != code {
+			t.Errorf("%s: exit code %d, want %d\n%s", line, got, code, &out)
+		}
+		for _, part := range want {
+			if !strings.Contains(strings.Join(strings.Fields(out.String()), " "), part) {
+				t.Errorf("%s: no %q in\n%s", line, part, &out)
+			}
+		}
+	}
+	asks("status", 0, "CLIENTS none connected", "2 resources in 2 files")
+	asks("explain test cluster/a", 1, "✘ connected")
+	asks("status test", 4, `no client with the node id "test"`)
+
+	s := d.clusters()
+	r, err := s.stream.Recv()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.send(&discoveryv3.DiscoveryRequest{ResponseNonce: r.GetNonce(), ErrorDetail: &status.Status{Message: "Error adding/updating cluster(s) b: no"}})
+	d.logged("client refused a response (NACK)")
+	asks("wait --for=synced --timeout 5s", 1, "CDS b", "b.yaml:2:1", "1 refusing")
+	asks("status", 1, "1 connected: 0 synced, 1 refusing", "test 0s CDS")
+	asks("get nacks", 0, "b.yaml:2:1")
+	asks("get all --node test", 0, "CDS b NACKED")
+	asks("explain test cluster/b", 1, "✘ accepted")
+	asks("get events --node test", 0, " nack test CDS ")
+
+	write(t, d.dir, "b.yaml", cluster("c"))
+	s.gets("a", "c")
+	asks("wait --for=synced --timeout 5s", 0, "ok: 1 connected: 1 synced")
+	asks("reload", 0, "ok: 2 resources in 2 files")
+	asks("status test", 0, "CDS SYNCED all")
+	asks("get clusters -o wide", 0, "c default")
+	asks("graph cluster/c", 0, "CDS c")
+	asks("graph cluster/b", 4, `CDS "b"`)
+	asks("bugreport", 0, "no secrets")
+	asks("get groups", 0, "default 2 1 connected: 1 synced")
+}

@@ -1,0 +1,43 @@
+package main
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// What docs/commands.md shows is what the commands print, by the script "documented".
+func TestCommandsPage(t *testing.T) {
+	page, err := os.ReadFile("../../docs/commands.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	script, err := os.ReadFile("testdata/script/documented.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, _, _ := strings.Cut(string(script), "\n-- ")
+	prints := map[string]string{}
+	for _, m := range regexp.MustCompile(`(?m)^exits \d+ (chancery .*)\ncmp std\w+ (\S+)$`).FindAllStringSubmatch(head, -1) {
+		_, after, _ := strings.Cut(string(script), "\n-- "+m[2]+" --\n")
+		after, _, _ = strings.Cut(after, "\n-- ")
+		prints[m[1]] = strings.TrimRight(after, "\n")
+	}
+	found := 0
+	for _, block := range regexp.MustCompile("(?s)```text\n(.*?)\n```").FindAllStringSubmatch(string(page), -1) {
+		for typed := range strings.SplitSeq("\n"+block[1], "\n$ ") {
+			line, shown, _ := strings.Cut(typed, "\n")
+			if line == "" {
+				continue
+			}
+			found++
+			if want, ok := prints[line]; !ok || strings.TrimRight(shown, "\n") != want {
+				t.Errorf("$ %s\n%s\nprints\n%s", line, shown, want)
+			}
+		}
+	}
+	if found < 8 {
+		t.Errorf("%d commands found", found)
+	}
+}

@@ -28,6 +28,7 @@ type View struct {
 	seen   []string // groups
 	grant  Grant    // zero: there is no policy
 	anew   bool     // something else is seen than before
+	denied error    // nothing is seen any more
 	lenses *lenses  // nil: there is no policy
 	closed bool
 }
@@ -130,8 +131,9 @@ func (v *View) moved(names []xds.Names) bool {
 	return v.wide.asks && !slices.Equal(v.groups.Groups(), v.seen)
 }
 
-// deny passes on why the client gets nothing.
+// deny passes on why the client gets nothing. It never gets anything again.
 func (v *View) deny(err error) error {
+	v.denied = err
 	if d, ok := err.(*Denied); ok { //nolint:errorlint // it is no other
 		v.tell(d)
 	}
@@ -169,6 +171,9 @@ func (v *View) Interested(t *xds.Type, wildcard bool, added, removed []string) {
 
 // Next implements [server.Watch]. Of the names that may differ some may be hidden.
 func (v *View) Next() (xds.View, []xds.Names, error) {
+	if v.denied != nil {
+		return nil, nil, v.denied
+	}
 	view, names, err := v.of.Next() // takes back what rang: what is decided now, is decided after that
 	if err == nil {
 		err = v.decide()

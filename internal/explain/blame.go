@@ -1,8 +1,10 @@
 package explain
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"unicode"
@@ -185,33 +187,36 @@ func (x *trial) twice() (all []adminapi.Resource) {
 		return nil
 	}
 	words := wordsOf(x.text)
-	first := map[string]dir.Standing{}
+	by := map[string][]dir.Standing{} // their own name
 	for _, group := range x.groups {
 		for r := range x.e.d.Snapshot().View(group).Table(x.t).All() {
 			m := x.e.message(r)
 			s, ok := x.standing(r.Name)
-			if m == nil || !ok || s.Resource != r {
+			if m == nil || !ok || s.Resource != r { // another group hides it
 				continue
 			}
 			f := m.ProtoReflect().Descriptor().Fields().ByName(protoreflect.Name(x.t.Name))
 			if f == nil {
 				return nil
 			}
-			own := m.ProtoReflect().Get(f).String()
-			other, twice := first[own]
-			if first[own] = s; !twice || other.Resource == r || !words[own] {
-				continue
-			}
-			for _, one := range []dir.Standing{other, s} {
-				all = append(all, adminapi.Resource{Type: x.t.String(), Name: one.Name, Place: x.e.d.Source.FieldAt(one.Loaded, x.t.Name), Reason: fmt.Sprintf("two resources are called %s in their own field %s", quote(own), x.t.Name)})
-			}
-			if len(all) >= maxGuilty {
-				return all
+			if own := m.ProtoReflect().Get(f).String(); words[own] {
+				by[own] = append(by[own], s)
 			}
 		}
 	}
-	slices.SortFunc(all, func(a, b adminapi.Resource) int { return strings.Compare(a.Place, b.Place) })
-	return all
+	for _, own := range slices.Sorted(maps.Keys(by)) {
+		if len(by[own]) < 2 {
+			continue
+		}
+		slices.SortFunc(by[own], func(a, b dir.Standing) int {
+			return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Col, b.Col))
+		})
+		for _, s := range by[own][:min(len(by[own]), maxGuilty)] {
+			all = append(all, adminapi.Resource{Type: x.t.String(), Name: s.Name, Place: x.e.d.Source.FieldAt(s.Loaded, x.t.Name), Reason: fmt.Sprintf("two resources are called %s in their own field %s", quote(own), x.t.Name)})
+		}
+		return all
+	}
+	return nil
 }
 
 // marked stands before a word that has quotes around it, or a colon behind it.

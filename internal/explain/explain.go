@@ -52,8 +52,9 @@ type Deps struct {
 	Snapshot func() *store.Snapshot
 
 	// Allowed says whether a client may have a resource that its groups have, and the rule that
-	// says so. Identity is what its connection proves. Nil: every client may have all.
-	Allowed func(n *xds.Node, identity string, t *xds.Type, name string) (ok bool, why string)
+	// says so. The stream is one of the client's, nil if it is not connected. Nil: whether a
+	// client may have something is seen by what it sees of its groups.
+	Allowed func(st *server.Stream, n *xds.Node, t *xds.Type, name string) (ok bool, why string)
 
 	// Selected returns the streams of all clients, to count who has a resource. Nil: nobody is
 	// counted.

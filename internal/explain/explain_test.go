@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/chancery-xds/chancery/internal/adminapi"
+	"github.com/chancery-xds/chancery/server"
 	"github.com/chancery-xds/chancery/xds"
 	"github.com/chancery-xds/chancery/xds/xdstest"
 )
@@ -119,8 +120,8 @@ var failures = []struct {
 	{
 		name: "not authorised", what: "CDS a", broken: allowed, files: []string{"c.yaml", resources(cluster("a"))},
 		act: func(r *rig) {
-			r.deps.Allowed = func(n *xds.Node, _ string, _ *xds.Type, _ string) (bool, string) {
-				return n.ID != "edge-1", "access.yaml:3:5: it may see CDS \"edge-*\""
+			r.deps.Allowed = func(st *server.Stream, n *xds.Node, _ *xds.Type, _ string) (bool, string) {
+				return st == nil || n.ID != "edge-1", "access.yaml:3:5: it may see CDS \"edge-*\""
 			}
 			r.Explainer = New(r.deps)
 			takes(xdstest.SotW(r, r.conn, r.node("edge-1")), xds.Cluster)

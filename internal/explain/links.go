@@ -10,6 +10,7 @@ import (
 	"github.com/chancery-xds/chancery/groups"
 	"github.com/chancery-xds/chancery/internal/adminapi"
 	"github.com/chancery-xds/chancery/protocol"
+	"github.com/chancery-xds/chancery/server"
 	"github.com/chancery-xds/chancery/source/dir"
 )
 
@@ -261,7 +262,13 @@ func (c *chain) allowed() {
 		}
 	}
 	if c.e.d.Allowed != nil {
-		ok, why := c.e.d.Allowed(c.node, c.identity(), c.t, c.name)
+		var st *server.Stream
+		if c.on != nil {
+			st = c.on.Stream
+		} else if c.connected() {
+			st = c.streams[0].Stream
+		}
+		ok, why := c.e.d.Allowed(st, c.node, c.t, c.name)
 		if !ok {
 			c.breaks(allowed, "", advice, "the client may not have it: %s", why)
 			return

@@ -129,14 +129,6 @@ func (c *client) nacked(t *xds.Type, stream uint64) *adminapi.NackedStatus {
 	return nil
 }
 
-// identity is what the connection of the client proves.
-func (c *client) identity() string {
-	if len(c.clients) == 0 {
-		return ""
-	}
-	return c.clients[0].Identity
-}
-
 // agent says what the client is: "envoy 1.40.0".
 func (c *client) agent() string {
 	return strings.TrimSpace(c.node.UserAgentName + " " + c.node.UserAgentVersion)

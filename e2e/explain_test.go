@@ -1,0 +1,257 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chancery-xds/chancery/e2e/tap"
+	"github.com/chancery-xds/chancery/internal/adminapi"
+)
+
+// A faulty is a file in which something is wrong that Envoy refuses, among others that are good.
+// The line at fault ends with "# here".
+type faulty struct {
+	name     string
+	typ      string // what is refused
+	resource string // at fault
+	good     string // a resource of the same response that is not; "": there is none
+	file     string
+	text     string // that Envoy must say, so that the case is what it says it is
+}
+
+const (
+	yamlListener = `"@type": type.googleapis.com/envoy.config.listener.v3.Listener`
+	yamlCluster  = `"@type": type.googleapis.com/envoy.config.cluster.v3.Cluster`
+	yamlWrapper  = `"@type": type.googleapis.com/envoy.service.discovery.v3.Resource`
+	yamlTCP      = `"@type": type.googleapis.com/envoy.extensions.filters.network.tcp_proxy.v3.TcpProxy`
+)
+
+// goodListener is one in which nothing is wrong.
+func goodListener(name string, port int) string {
+	return fmt.Sprintf(`
+- %s
+  name: %s
+  address: {socket_address: {address: 127.0.0.1, port_value: %d}}
+  filter_chains:
+  - filters:
+    - name: tcp
+      typed_config: {%s, stat_prefix: x, cluster: other}`, yamlListener, name, port, yamlTCP)
+}
+
+func goodCluster(name string) string {
+	return fmt.Sprintf(`
+- %s
+  name: %s
+  connect_timeout: 1s
+  load_assignment: {cluster_name: %s}`, yamlCluster, name, name)
+}
+
+// faults are what Envoy 1.40 refuses, and how.
+func faults(port, port2 int) []faulty {
+	return []faulty{
+		{name: "a listener that breaks a rule itself", typ: "LDS", resource: "bad", good: "good", text: "Proto constraint validation failed", file: goodListener("good", port) + `
+- ` + yamlListener + `
+  name: bad
+  address:
+    socket_address:
+      address: 127.0.0.1
+      port_value: 200000 # here
+  filter_chains: [{filters: []}]`},
+		{name: "a listener that breaks a rule inside of typed_config", typ: "LDS", resource: "bad", good: "good", text: "Error adding/updating listener(s) bad", file: goodListener("good", port) + fmt.Sprintf(`
+- `+yamlListener+`
+  name: bad
+  address: {socket_address: {address: 127.0.0.1, port_value: %d}}
+  filter_chains:
+  - filters:
+    - name: tcp
+      typed_config:
+        `+yamlTCP+`
+        stat_prefix: "" # here
+        cluster: other`, port2)},
+		{name: "a listener with an extension that Envoy has not", typ: "LDS", resource: "bad", good: "good", text: "no.such.filter", file: goodListener("good", port) + fmt.Sprintf(`
+- `+yamlListener+`
+  name: bad
+  address: {socket_address: {address: 127.0.0.1, port_value: %d}}
+  filter_chains:
+  - filters:
+    - name: no.such.filter # here
+      typed_config:
+        "@type": type.googleapis.com/xds.type.v3.TypedStruct
+        type_url: type.googleapis.com/no.such.Message`, port2)},
+		{name: "two listeners of one name", typ: "LDS", resource: "good", text: "duplicate", file: fmt.Sprintf(`
+- `+yamlListener+`
+  name: good # here
+  address: {socket_address: {address: 127.0.0.1, port_value: %d}}
+  filter_chains: [{filters: [{name: tcp, typed_config: {`+yamlTCP+`, stat_prefix: x, cluster: other}}]}]
+- `+yamlWrapper+`
+  name: wrapped
+  resource:
+    `+yamlListener+`
+    name: good # here
+    address: {socket_address: {address: 127.0.0.1, port_value: %d}}
+    filter_chains: [{filters: [{name: tcp, typed_config: {`+yamlTCP+`, stat_prefix: x, cluster: other}}]}]`, port, port2)},
+		{name: "a cluster with a timeout below zero", typ: "CDS", resource: "bad", good: "good", text: "Expected positive duration", file: goodCluster("good") + `
+- ` + yamlCluster + `
+  name: bad
+  connect_timeout: -1s # here`},
+		{name: "a cluster that breaks a rule itself", typ: "CDS", resource: "bad", good: "good", text: "Proto constraint validation failed", file: goodCluster("good") + `
+- ` + yamlWrapper + `
+  name: bad
+  resource:
+    ` + yamlCluster + ` # here
+    connect_timeout: 1s`},
+		{name: "a cluster of type EDS without a source", typ: "CDS", resource: "bad", good: "good", text: "cannot create an EDS cluster without an EDS config", file: goodCluster("good") + `
+- ` + yamlCluster + `
+  name: bad
+  connect_timeout: 1s
+  type: EDS # here`},
+		{name: "a cluster with a transport socket that Envoy has not", typ: "CDS", resource: "bad", good: "good", text: "no.such.socket", file: goodCluster("good") + `
+- ` + yamlCluster + `
+  name: bad
+  connect_timeout: 1s
+  load_assignment: {cluster_name: bad}
+  transport_socket:
+    name: no.such.socket # here`},
+		{name: "endpoints with a port that is too high", typ: "EDS", resource: "e2", good: "e1", text: "", file: `
+- ` + yamlCluster + `
+  name: e1
+  connect_timeout: 1s
+  type: EDS
+  eds_cluster_config: {eds_config: {ads: {}, resource_api_version: V3}}
+- ` + yamlCluster + `
+  name: e2
+  connect_timeout: 1s
+  type: EDS
+  eds_cluster_config: {eds_config: {ads: {}, resource_api_version: V3}}
+- "@type": type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment
+  cluster_name: e1
+  endpoints: [{lb_endpoints: [{endpoint: {address: {socket_address: {address: 127.0.0.1, port_value: 1}}}}]}]
+- "@type": type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment
+  cluster_name: e2
+  endpoints:
+  - lb_endpoints:
+    - endpoint:
+        address:
+          socket_address:
+            address: 127.0.0.1
+            port_value: 99999 # here`},
+		{name: "routes with two wildcard domains", typ: "RDS", resource: "rt", text: "Only a single wildcard domain is permitted", file: fmt.Sprintf(`
+- `+yamlListener+`
+  name: good
+  address: {socket_address: {address: 127.0.0.1, port_value: %d}}
+  filter_chains:
+  - filters:
+    - name: http
+      typed_config:
+        "@type": type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager
+        stat_prefix: x
+        http_filters: [{name: router, typed_config: {"@type": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router}}]
+        rds: {route_config_name: rt, config_source: {ads: {}, resource_api_version: V3}}
+- "@type": type.googleapis.com/envoy.config.route.v3.RouteConfiguration
+  name: rt
+  virtual_hosts:
+  - name: a
+    domains: ["*"]
+    routes: [{match: {prefix: /}, route: {cluster: other}}]
+  - name: b
+    domains: ["*"] # here
+    routes: [{match: {prefix: /}, route: {cluster: other}}]`, port)},
+	}
+}
+
+// lines returns where the lines of a file are that are at fault, as "case.yaml:5:".
+func (f faulty) lines() (all []string) {
+	for i, line := range strings.Split("resources:"+f.file, "\n") {
+		if strings.HasSuffix(line, "# here") {
+			all = append(all, fmt.Sprintf("case.yaml:%d:", i+1))
+		}
+	}
+	return all
+}
+
+// Whatever a real Envoy refuses, and whatever it says of it: the refusal is that of the resource
+// that is at fault, with its line; and who asks why another of the same response is not in force
+// is told of that line, too.
+func TestExplainRefusals(t *testing.T) {
+	t.Parallel()
+	each(t, "OBS-1 each refusal has the line that is at fault", func(t *testing.T, v variant) {
+		at := "unix://" + filepath.Join(t.TempDir(), "admin.sock")
+		s := siteOf(t, func(w world) *rig { return newRig(t, w, sourcedBy(v, renamed), "--admin-listen", at) })
+		s.provoked = `SOTW-14 DELTA-1 resource "good" twice` // by what is in the files of one case
+		s.start(v)
+		admin, err := adminapi.Dial(adminapi.Target{URL: at})
+		if err != nil {
+			t.Fatal(err)
+		}
+		files := team{s.daemon, "."}
+		for _, f := range faults(freePort(t), freePort(t)) {
+			p := s.Mark("%s", f.name)
+			files.has("case.yaml", []byte("resources:"+f.file+"\n"))
+			s.sees(p, soon, "a NACK: "+f.name, func(rs tap.Records) bool { return len(rs.NACKs(f.typ)) > 0 })
+			s.quiet()
+			eventually(t, soon, "the refusal is explained: "+f.name, func() error { return f.explained(admin) })
+			s.Mark("reverted")
+			files.has("case.yaml", []byte("# nothing\n"))
+			s.nextChange()
+			s.quiet()
+			eventually(t, soon, "nothing is refused any more", func() error {
+				if x, err := admin.Explain(context.Background(), "e2e", "", ""); err != nil || x.Broken != "" {
+					return fmt.Errorf("%v, broken at %s: %+v", err, x.Broken, x.Links)
+				}
+				return nil
+			})
+		}
+	})
+}
+
+// explained compares what the daemon says of the refusal.
+func (f faulty) explained(admin *adminapi.Daemon) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	refusals, err := admin.Refusals(ctx)
+	if err != nil {
+		return err
+	}
+	if len(refusals.Items) != 1 {
+		return fmt.Errorf("%d refusals: %+v", len(refusals.Items), refusals.Items)
+	}
+	r := refusals.Items[0]
+	if r.Type != f.typ || !strings.Contains(r.Error, f.text) || len(r.Resources) == 0 {
+		return fmt.Errorf("refusal: %+v", r)
+	}
+	want := f.lines()
+	if r.Resources[0].Name != f.resource || !strings.Contains(r.Resources[0].Place, want[0]) || len(r.Resources) != len(want) {
+		return fmt.Errorf("the refusal is not of %s at %s: %+v", f.resource, want, r)
+	}
+	x, err := admin.Explain(ctx, "e2e", f.typ, f.resource)
+	if err != nil {
+		return err
+	}
+	if x.Broken != "valid" && x.Broken != "accepted" || !contains(x, want[0]) {
+		return fmt.Errorf("%s is broken at %q, not at %s: %+v", f.resource, x.Broken, want[0], x)
+	}
+	if f.good == "" {
+		return nil
+	}
+	if x, err = admin.Explain(ctx, "e2e", f.typ, f.good); err != nil {
+		return err
+	}
+	if x.Broken != "accepted" || !contains(x, want[0]) {
+		return fmt.Errorf("%s, which came with it, is broken at %q, not because of %s: %+v", f.good, x.Broken, want[0], x)
+	}
+	return nil
+}
+
+// contains reports whether a link has a place.
+func contains(x *adminapi.Explanation, place string) bool {
+	for _, l := range x.Links {
+		if !l.OK && strings.Contains(l.Place, place) {
+			return true
+		}
+	}
+	return false
+}

@@ -83,6 +83,9 @@ func TestChanged(t *testing.T) {
 	if l := changed(list(a, b), list(a, b)); len(l.items) != 0 {
 		t.Error(l)
 	}
+	if names := gone(list(a, b, b), list(worse)); len(names) != 1 || names[0] != "b" {
+		t.Error(names)
+	}
 	if l := changed(list(a, b), list(b, worse)); len(l.items) != 1 || l.items[0].name != "a" {
 		t.Error(l)
 	}

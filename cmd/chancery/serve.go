@@ -229,6 +229,7 @@ func (s *serving) run() error {
 	s.admin.track(func() *dir.Source { return src })
 	if len(s.admin.parsed) > 0 {
 		observers = append(observers, s.admin.tracker)
+		m.Clients(s.admin.standings())
 	}
 	place := func(n *xds.Node, t *xds.Type, name string) string { return src.PlaceFor(n, t, name) }
 	redact := func(_ *xds.Node, t *xds.Type, text string) (string, bool) { return src.Redacted(t, text) }

@@ -45,6 +45,7 @@ type Options struct {
 type Metrics struct {
 	registry prometheus.Registerer
 	streams  *streams
+	names    *groups
 }
 
 // New registers metrics that are all zero. It panics if the registry has some of their
@@ -57,7 +58,7 @@ func New(o Options) *Metrics {
 		o.Group = func(*xds.Node) string { return store.DefaultGroup }
 	}
 	names := newGroups()
-	m := &Metrics{registry: o.Registry, streams: newStreams(o.Registry, names, o.Group)}
+	m := &Metrics{registry: o.Registry, streams: newStreams(o.Registry, names, o.Group), names: names}
 	if o.Snapshot != nil {
 		register(m.registry, &content{snapshot: o.Snapshot, groups: names})
 	}

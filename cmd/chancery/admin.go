@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"log/slog"
 	"net"
 	"os"
@@ -23,6 +24,8 @@ import (
 	"github.com/chancery-xds/chancery/internal/listen"
 	"github.com/chancery-xds/chancery/internal/status"
 	"github.com/chancery-xds/chancery/internal/tlsfiles"
+	"github.com/chancery-xds/chancery/metrics"
+	"github.com/chancery-xds/chancery/server"
 	"github.com/chancery-xds/chancery/source/dir"
 	"github.com/chancery-xds/chancery/store"
 	"github.com/chancery-xds/chancery/xds"
@@ -157,7 +160,28 @@ func (a *adminFront) track(src func() *dir.Source) {
 	a.tracker = status.New(status.Options{
 		Groups: func(n *xds.Node) []string { return src().Decide(n).Groups },
 		Place:  func(n *xds.Node, t *xds.Type, name string) string { return src().PlaceFor(n, t, name) },
+		Identity: func(st *server.Stream) string {
+			if st.Identity == nil {
+				return ""
+			}
+			return st.Identity.String()
+		},
 	})
+}
+
+// standings are those of all clients, for who counts them.
+func (a *adminFront) standings() iter.Seq[metrics.Standing] {
+	return func(yield func(metrics.Standing) bool) {
+		for c := range a.tracker.Census() {
+			s := metrics.Standing{State: strings.ToLower(string(c.State)), Stale: c.Stale}
+			if len(c.Groups) > 0 {
+				s.Group = c.Groups[0]
+			}
+			if !yield(s) {
+				return
+			}
+		}
+	}
 }
 
 // loaded notes what became of a load.

@@ -59,7 +59,11 @@ func (s *Server) wait(w http.ResponseWriter, r *http.Request) error {
 	if r.Context().Err() != nil { // who asked has left, or the server ends
 		return errEnding
 	}
-	answer(w, http.StatusOK, a.result(done))
+	result := a.result(done)
+	if len(result.Refusals) > 0 {
+		result.Refusals = s.blamed(r.Context(), result.Refusals)
+	}
+	answer(w, http.StatusOK, result)
 	return nil
 }
 
@@ -84,6 +88,7 @@ func (a *waiting) run(ctx context.Context) bool {
 		case refused && !a.patient, ctx.Err() != nil:
 			return false
 		}
+		cost := time.Since(began)
 		again := time.NewTimer(lookAgain)
 		select {
 		case <-changed:
@@ -92,8 +97,9 @@ func (a *waiting) run(ctx context.Context) bool {
 		case <-ctx.Done():
 			again.Stop()
 		}
-		// Looking is to cost half of one processor at most.
-		pause(ctx, max(lookEvery-time.Since(began), min(time.Since(began), lookAgain)))
+		// Not for each of a thousand answers that come at once; looking is to cost half of the
+		// time at most.
+		pause(ctx, max(lookEvery, min(cost, lookAgain)))
 	}
 }
 

@@ -1,0 +1,184 @@
+package admin
+
+import (
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http/httptest"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chancery-xds/chancery/internal/adminapi"
+	"github.com/chancery-xds/chancery/internal/status"
+	"github.com/chancery-xds/chancery/server"
+	"github.com/chancery-xds/chancery/store"
+	"github.com/chancery-xds/chancery/xds"
+	"github.com/chancery-xds/chancery/xds/xdstest"
+)
+
+// A town is a server with clients in memory, and the admin API.
+type town struct {
+	*testing.T
+	*store.Store
+	open  func(node, cluster string) *xdstest.Client
+	admin *Server
+}
+
+func within(t *testing.T, name string, f func(w *town)) {
+	t.Run(name, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			st := store.New()
+			tracker := status.New(status.Options{Groups: func(n *xds.Node) []string { return []string{n.Cluster} }})
+			srv := server.New(st, server.WithObserver(tracker), server.WithLogger(slog.New(slog.DiscardHandler)))
+			w := &town{T: t, Store: st, admin: newServer(nil)}
+			w.admin.Tracker = tracker
+			w.admin.Config = func() adminapi.Config { return adminapi.Config{Revision: st.Snapshot().Seq()} }
+			w.open = func(node, cluster string) *xdstest.Client {
+				return xdstest.Delta(t, xdstest.Serve(t, srv), xdstest.WithNode(xds.Node{ID: node, Cluster: cluster}))
+			}
+			w.put(xds.Cluster, "a", "1")
+			f(w)
+		})
+	})
+}
+
+func (w *town) put(t *xds.Type, name, content string) {
+	w.Helper()
+	if _, err := w.Update(func(tx *store.Tx) error { tx.Set(xds.NewResource(t, name, []byte(content))); return nil }); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// wait asks with a query, and tells the answer and when it came.
+func (w *town) wait(query string) (result func() adminapi.WaitResult, came func() time.Duration) {
+	began, out, took := time.Now(), make(chan *httptest.ResponseRecorder, 1), time.Duration(0)
+	h := w.admin.Handler(loopback)
+	go func() { out <- ask(h, "GET /api/v1/wait?"+query, "") }()
+	synctest.Wait()
+	return func() (r adminapi.WaitResult) {
+		w.Helper()
+		rec := <-out
+		took = time.Since(began)
+		if err := json.Unmarshal(rec.Body.Bytes(), &r); err != nil || rec.Code != 200 {
+			w.Fatalf("%d %s", rec.Code, rec.Body)
+		}
+		return r
+	}, func() time.Duration { return took }
+}
+
+func TestWait(t *testing.T) {
+	within(t, "until all have accepted", func(w *town) {
+		one, two := w.open("one", "edge"), w.open("two", "mesh")
+		one.Subscribe(xds.Cluster, "*")
+		two.Subscribe(xds.Cluster, "*")
+		of1, of2 := one.Next(xds.Cluster), two.Next(xds.Cluster)
+		result, took := w.wait("for=synced&timeout=1m")
+		time.Sleep(3 * time.Second)
+		one.ACK(of1)
+		time.Sleep(4 * time.Second)
+		two.ACK(of2)
+		if r := result(); !r.Done || r.Clients.Connected != 2 || r.Clients.By[adminapi.Synced] != 2 || len(r.Pending)+len(r.Refusals) > 0 {
+			w.Errorf("%+v", r)
+		}
+		if took() < 7*time.Second || took() > 7*time.Second+100*time.Millisecond {
+			w.Errorf("after %v, though the last was at 7 s", took())
+		}
+	})
+	within(t, "what was committed a moment ago counts", func(w *town) {
+		one := w.open("one", "edge")
+		one.Subscribe(xds.Cluster, "*")
+		one.ACK(one.Next(xds.Cluster))
+		synctest.Wait()
+		w.put(xds.Cluster, "a", "2") // nobody has told the tracker
+		result, took := w.wait("timeout=1m")
+		r := one.Next(xds.Cluster)
+		time.Sleep(time.Second)
+		one.ACK(r)
+		if r := result(); !r.Done || took() < time.Second {
+			w.Errorf("%+v after %v", r, took())
+		}
+	})
+	within(t, "the time is over", func(w *town) {
+		one, two := w.open("one", "edge"), w.open("two", "mesh")
+		for _, c := range []*xdstest.Client{one, two} {
+			c.Subscribe(xds.Cluster, "*")
+		}
+		two.ACK(two.Next(xds.Cluster))
+		one.Next(xds.Cluster)
+		result, took := w.wait("timeout=5s")
+		if r := result(); r.Done || !slices.Equal(r.Pending, []string{"one"}) || len(r.Refusals) > 0 {
+			w.Errorf("%+v", r)
+		}
+		if took() < 5*time.Second || took() > 5100*time.Millisecond {
+			w.Errorf("after %v", took())
+		}
+		for query, done := range map[string]bool{"node=two": true, "node=t*": true, "group=mesh": true, "group=edge": false, "node=three": false, "type=eds&node=two": false, "type=cds&node=two": true} {
+			result, _ := w.wait("timeout=1s&" + query)
+			if r := result(); r.Done != done {
+				w.Errorf("%s: %+v", query, r)
+			}
+		}
+	})
+	within(t, "a client refuses", func(w *town) {
+		one, two := w.open("one", "edge"), w.open("two", "mesh")
+		for _, c := range []*xdstest.Client{one, two} {
+			c.Subscribe(xds.Cluster, "*")
+		}
+		of1, of2 := one.Next(xds.Cluster), two.Next(xds.Cluster)
+		fails, took := w.wait("timeout=1m")
+		waits, later := w.wait("timeout=10s&refused=wait")
+		one.NACK(of1, "no such thing")
+		if r := fails(); r.Done || len(r.Refusals) != 1 || r.Refusals[0].Clients != 1 || r.Refusals[0].Type != "CDS" || !slices.Equal(r.Refusals[0].Nodes, []string{"one"}) || !slices.Equal(r.Pending, []string{"two"}) {
+			w.Errorf("%+v", r)
+		}
+		if took() > 100*time.Millisecond {
+			w.Errorf("after %v", took())
+		}
+		// The mistake is mended: what was refused before is no answer.
+		two.ACK(of2)
+		w.put(xds.Cluster, "a", "2")
+		again, _ := w.wait("timeout=1m")
+		for _, c := range []*xdstest.Client{one, two} {
+			c.ACK(c.Next(xds.Cluster))
+		}
+		if r := again(); !r.Done {
+			w.Errorf("%+v", r)
+		}
+		if r := waits(); !r.Done || later() > time.Second {
+			w.Errorf("%+v after %v", r, later())
+		}
+	})
+	within(t, "a client comes and leaves", func(w *town) {
+		result, _ := w.wait("timeout=1m&node=late")
+		time.Sleep(time.Second)
+		late := w.open("late", "edge")
+		late.Subscribe(xds.Cluster, "*")
+		late.ACK(late.Next(xds.Cluster))
+		if r := result(); !r.Done {
+			w.Errorf("%+v", r)
+		}
+		slow := w.open("slow", "edge")
+		slow.Subscribe(xds.Cluster, "*")
+		slow.Next(xds.Cluster)
+		result, took := w.wait("timeout=1m")
+		time.Sleep(time.Second)
+		slow.Close()
+		if r := result(); !r.Done || took() > 1100*time.Millisecond {
+			w.Errorf("%+v after %v", r, took())
+		}
+	})
+	within(t, "a revision that comes later", func(w *town) {
+		one := w.open("one", "edge")
+		one.Subscribe(xds.Cluster, "*")
+		one.ACK(one.Next(xds.Cluster))
+		result, took := w.wait(fmt.Sprintf("timeout=1m&revision=%d", w.Snapshot().Seq()+1))
+		time.Sleep(2 * time.Second)
+		w.put(xds.Cluster, "b", "1")
+		one.ACK(one.Next(xds.Cluster))
+		if r := result(); !r.Done || took() < 2*time.Second || took() > 3100*time.Millisecond {
+			w.Errorf("%+v after %v", r, took())
+		}
+	})
+}

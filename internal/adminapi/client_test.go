@@ -214,3 +214,26 @@ func FuzzEvents(f *testing.F) {
 		_ = readEvents(strings.NewReader(text), func(Event) bool { return true })
 	})
 }
+
+// Who asks the port of xDS is told so, and not what it says.
+func TestNoHTTP(t *testing.T) {
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		c, err := l.Accept()
+		if err == nil {
+			_, _ = c.Write([]byte("\x00\x00\x12\x04\x1b[2J\r\n"))
+			c.Close()
+		}
+	}()
+	d, err := Dial(Target{URL: "http://" + l.Addr().String()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Status(t.Context()); err == nil || !strings.Contains(err.Error(), "does not speak HTTP/1.1") {
+		t.Error(err)
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -254,4 +255,89 @@ func contains(x *adminapi.Explanation, place string) bool {
 		}
 	}
 	return false
+}
+
+// What a real Envoy has not, and why, link by link: who asks is told which is broken.
+func TestExplainLinks(t *testing.T) {
+	t.Parallel()
+	each(t, "OBS-1 the broken link is named", func(t *testing.T, v variant) {
+		at := "unix://" + filepath.Join(t.TempDir(), "admin.sock")
+		s := siteOf(t, func(w world) *rig { return newRig(t, w, sourcedBy(v, renamed), "--admin-listen", at) })
+		s.start(v)
+		admin, err := adminapi.Dial(adminapi.Target{URL: at})
+		if err != nil {
+			t.Fatal(err)
+		}
+		here, pay := team{s.daemon, "."}, team{s.daemon, "pay"}
+		// broken waits until the link is broken, and what is said of it has a text.
+		broken := func(node, typ, name, link, text string) {
+			t.Helper()
+			eventually(t, soon, "broken: "+link, func() error {
+				x, err := admin.Explain(context.Background(), node, typ, name)
+				if err != nil {
+					return err
+				}
+				if link == "" && x.Broken == "" {
+					return nil
+				}
+				for _, l := range x.Links {
+					if l.Name == link && x.Broken == link && strings.Contains(l.Text+" "+l.Place+" "+x.Advice, text) {
+						return nil
+					}
+				}
+				return fmt.Errorf("broken at %q: %+v", x.Broken, x)
+			})
+		}
+		broken("e2e", "CDS", "backend", "", "")
+		broken("e2ee", "CDS", "backend", "connected", `did you mean "e2e"?`)
+		broken("e2e", "CDS", "backnd", "defined", `did you mean "backend"?`)
+
+		s.Mark("a file of another group")
+		pay.has("group.yaml", []byte("match: {id: pay}\n"))
+		pay.has("case.yaml", []byte("resources:"+goodCluster("billing")+"\n"))
+		broken("e2e", "CDS", "billing", "selected", `id is "pay"`)
+
+		s.Mark("endpoints to which nothing refers, and routes to a cluster that no file has")
+		here.has("case.yaml", documentsOf(assignment("lonely", 1), routes("side", "2", "nowhere")))
+		s.commit("its routes are of another file", func(w world) { w.drop(routes("side", "", "")) })
+		broken("e2e", "EDS", "lonely", "referenced", "nothing that the node gets refers to it")
+		broken("e2e", "RDS", "side", "valid", `it refers to CDS "nowhere", which no file has`)
+		s.commit("back", func(w world) { w.set(routes("side", "1", "other")) })
+		here.has("case.yaml", []byte("# nothing\n"))
+		eventually(t, soon, "side serves", s.side.gets(answer{"b", "1"}))
+
+		s.Mark("a file with a mistake")
+		here.has("case.yaml", []byte("resources:"+goodCluster("new")+"\n  conect_timeout: 1s\n"))
+		broken("e2e", "CDS", "new", "loaded", "case.yaml:6:3")
+		here.has("case.yaml", []byte("# nothing\n"))
+		broken("e2e", "", "", "", "")
+
+		s.Mark("a listener with routes that no file has")
+		here.has("case.yaml", documentsOf(httpListener("waits", freePort(t), "none")))
+		broken("e2e", "RDS", "none", "defined", `to which LDS "waits" refers`)
+		broken("e2e", "", "", "defined", `RDS "none"`)
+		here.has("case.yaml", []byte("# nothing\n"))
+		broken("e2e", "", "", "", "")
+
+		s.Mark("a cluster of type EDS that is refused: nobody asks for its endpoints")
+		bad := edsCluster("parent", time.Second)
+		bad.ConnectTimeout.Seconds = -1
+		here.has("case.yaml", documentsOf(bad, assignment("parent", 1)))
+		broken("e2e", "EDS", "parent", "referenced", "NACKED")
+		here.has("case.yaml", []byte("# nothing\n"))
+		broken("e2e", "", "", "", "")
+
+		s.Mark("Envoy stands still")
+		if err := s.envoy.Signal(syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		here.has("case.yaml", []byte("resources:"+goodCluster("late")+"\n"))
+		broken("e2e", "CDS", "late", "accepted", "not answered for")
+		here.has("case.yaml", []byte("resources:"+goodCluster("late")+goodCluster("later")+"\n"))
+		broken("e2e", "CDS", "later", "sent", "the client has not answered the last response of CDS")
+		if err := s.envoy.Signal(syscall.SIGCONT); err != nil {
+			t.Fatal(err)
+		}
+		broken("e2e", "CDS", "later", "", "")
+	})
 }

@@ -123,6 +123,7 @@ func (p *Poll) open(ctx context.Context, req xds.Request) error {
 	if p.watch, err = s.watch(ctx, req.Node); err != nil {
 		return err
 	}
+	p.info.of(p.watch)
 	if s.observer != nil {
 		s.observer.Opened(&p.info)
 	}

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"time"
 
@@ -23,6 +24,8 @@ type Stream struct {
 	Since   time.Time // when its first request came
 	Poll    bool      // it is no stream, but a poll (REST-JSON or Fetch), which asks once
 
+	Identity fmt.Stringer // what its connection proves, if its watch is [Identified]; nil: nothing
+
 	asks *asks // nil: nothing of it can be inspected
 }
 
@@ -30,6 +33,13 @@ func (s *Stream) open(ctx context.Context, node *xds.Node) {
 	s.Node, s.Since = node, time.Now()
 	if p, ok := peer.FromContext(ctx); ok {
 		s.Peer = p.Addr
+	}
+}
+
+// of notes whose stream it is, if its watch knows that.
+func (s *Stream) of(w Watch) {
+	if i, ok := w.(Identified); ok {
+		s.Identity = i.Identity()
 	}
 }
 

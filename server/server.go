@@ -8,6 +8,7 @@ package server
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"sync/atomic"
 
@@ -66,6 +67,15 @@ type Recalling interface {
 	// Recent returns tables that the type had before the newest, the newest
 	// first.
 	Recent(t *xds.Type) []*xds.Table
+}
+
+// An Identified watch knows what the connection of its stream proves about the client, for
+// observers. It does not change.
+type Identified interface {
+	Watch
+
+	// Identity is what the connection proves; nil: nothing.
+	Identity() fmt.Stringer
 }
 
 // A Server answers xDS clients out of a source. It is safe for concurrent use.

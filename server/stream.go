@@ -145,6 +145,7 @@ func (s *stream) open(node *xds.Node) error {
 	}
 	s.held = size(node) // an observer may ask for it as long as the stream lives
 	s.info.open(s.rpc.Context(), node)
+	s.info.of(s.watch)
 	s.known = true
 	s.server.logConnected(&s.info)
 	if o := s.server.observer; o != nil {

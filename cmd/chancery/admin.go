@@ -25,6 +25,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/status"
 	"github.com/chancery-xds/chancery/internal/tlsfiles"
 	"github.com/chancery-xds/chancery/metrics"
+	"github.com/chancery-xds/chancery/server"
 	"github.com/chancery-xds/chancery/source/dir"
 	"github.com/chancery-xds/chancery/store"
 	"github.com/chancery-xds/chancery/xds"
@@ -159,6 +160,12 @@ func (a *adminFront) track(src func() *dir.Source) {
 	a.tracker = status.New(status.Options{
 		Groups: func(n *xds.Node) []string { return src().Decide(n).Groups },
 		Place:  func(n *xds.Node, t *xds.Type, name string) string { return src().PlaceFor(n, t, name) },
+		Identity: func(st *server.Stream) string {
+			if st.Identity == nil {
+				return ""
+			}
+			return st.Identity.String()
+		},
 	})
 }
 

@@ -21,6 +21,7 @@ import (
 
 	"github.com/chancery-xds/chancery/internal/envoyapi"
 	"github.com/chancery-xds/chancery/internal/handshakes"
+	"github.com/chancery-xds/chancery/internal/identity"
 	"github.com/chancery-xds/chancery/internal/listen"
 	"github.com/chancery-xds/chancery/internal/tlsfiles"
 	"github.com/chancery-xds/chancery/server"
@@ -106,7 +107,7 @@ func (f *front) open(log *slog.Logger, types *envoyapi.Types, xds *server.Server
 		if f.certs, err = tlsfiles.Open(f.tls, log); err != nil {
 			return failure{err, ""}
 		}
-		secured = f.handshakes.Credentials(credentials.NewTLS(f.certs.Config()))
+		secured = f.handshakes.Credentials(identity.Expiring(credentials.NewTLS(f.certs.Config())))
 	}
 	for _, a := range f.parsed {
 		l, err := a.Open(context.Background())
@@ -116,8 +117,11 @@ func (f *front) open(log *slog.Logger, types *envoyapi.Types, xds *server.Server
 		}
 		f.listeners = append(f.listeners, clients.On(l))
 		var creds credentials.TransportCredentials
-		if f.secure(a) {
+		switch {
+		case f.secure(a):
 			creds = secured
+		case a.Network == "unix":
+			creds = identity.UnixCredentials()
 		}
 		g := grpc.NewServer(append(slices.Clip(options), grpc.Creds(xds.Credentials(creds)), grpc.InTapHandle(xds.Tap))...)
 		if err := xds.Register(g); err != nil {

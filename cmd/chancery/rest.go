@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/chancery-xds/chancery/internal/envoyapi"
+	"github.com/chancery-xds/chancery/internal/identity"
 	"github.com/chancery-xds/chancery/internal/listen"
 	"github.com/chancery-xds/chancery/rest"
 	"github.com/chancery-xds/chancery/server"
@@ -72,8 +73,11 @@ func (r *restFront) open(log *slog.Logger, types *envoyapi.Types, xds *server.Se
 	r.web.Protocols.SetHTTP1(true)
 	r.web.Protocols.SetHTTP2(true)
 	r.web.Protocols.SetUnencryptedHTTP2(true)
-	if f.secure(r.parsed) {
+	switch {
+	case f.secure(r.parsed):
 		r.web.TLSConfig = webTLS(f.certs.Config())
+	case r.parsed.Network == "unix":
+		r.web.ConnContext = identity.ConnContext
 	}
 	l, err := r.parsed.Open(context.Background())
 	if err != nil {

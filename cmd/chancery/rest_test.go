@@ -119,7 +119,7 @@ func TestREST(t *testing.T) {
 		t.Parallel()
 		dir := t.TempDir()
 		ca := tlstest.NewAuthority(t, "ca")
-		own, client := ca.Issue("server", "127.0.0.1"), ca.Issue("client")
+		own, client := ca.Issue("server", "127.0.0.1"), ca.Issue("client", node.Id)
 		file := func(name string, b []byte) string {
 			path := filepath.Join(dir, name)
 			if err := os.WriteFile(path, b, 0o600); err != nil {

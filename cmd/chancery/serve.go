@@ -33,6 +33,7 @@ type serving struct {
 	dir             string
 	front           front
 	rest            restFront
+	identity        identifying
 	admin           adminFront
 	limits          bounding
 	manner          manner
@@ -98,6 +99,10 @@ the file, 0660, decides who may connect. Secrets, in resources of any type, are 
 to other machines only over TLS and only to clients with certificates (--client-ca),
 unless --insecure-secrets is given.
 
+With --client-ca a client may only be the node that its certificate names: by a DNS
+name, a URI, or the last segment of its SPIFFE ID. Rules (--access FILE) can say
+otherwise; --access any allows any node (docs/operations.md#who-clients-are).
+
 An environment variable can replace each flag: CHANCERY_LISTEN for --listen,
 CHANCERY_MAX_FILE for --max-file. If both are given, the flag is used. A SIZE is a
 number of bytes, or a number with a unit: 67108864, 64MiB, 64MB.
@@ -137,6 +142,7 @@ cannot be listened on; 2 wrong usage.`,
 	f := cmd.Flags()
 	f.SortFlags = false
 	titled(f, "Listening and TLS", func(f *pflag.FlagSet) { s.front.flags(f, &s.rest.address, &s.insecureSecrets, &s.monitor) })
+	titled(f, "Identity", s.identity.flags)
 	titled(f, "Admin API", s.admin.flags)
 	titled(f, "Files", s.files)
 	titled(f, "Loading and removing", s.loading)
@@ -192,6 +198,9 @@ func (s *serving) check(given func(flag string) bool) error {
 	if err := s.admin.check(); err != nil {
 		return err
 	}
+	if err := s.identity.check(s.front.tls.ClientCA); err != nil {
+		return err
+	}
 	return s.checkAddresses()
 }
 
@@ -229,11 +238,15 @@ func (s *serving) run() error {
 	s.admin.track(func() *dir.Source { return src })
 	if len(s.admin.parsed) > 0 {
 		observers = append(observers, s.admin.tracker)
+		s.identity.note = s.admin.tracker.Note
 		m.Clients(s.admin.standings())
 	}
 	place := func(n *xds.Node, t *xds.Type, name string) string { return src.PlaceFor(n, t, name) }
 	redact := func(_ *xds.Node, t *xds.Type, text string) (string, bool) { return src.Redacted(t, text) }
-	xds := server.New(st, append(slices.Concat(s.limits.options(), s.manner.options()),
+	if err := s.identity.open(context.Background(), s.log, st, s.front.plain()); err != nil {
+		return err
+	}
+	xds := server.New(&s.identity, append(slices.Concat(s.limits.options(), s.manner.options()),
 		server.WithLogger(s.log),
 		server.WithObserver(server.Observers(observers...)),
 		server.WithDrainTime(s.drain),
@@ -337,12 +350,13 @@ func (s *serving) run() error {
 	}
 	running.Go(func() { src.Run(ctx) })
 	running.Go(func() { reloads(ctx, hangups, src) })
+	s.identity.run(ctx, running.Go)
 	s.state.run(ctx, &running, s.log, src)
 	xds.SetServing(known())
 	served, polled := s.front.serve(), s.rest.serve()
 	s.admin.serve(ctx, &running, s.adminServer(id, st, src)) // until the last stream has ended
 	unready.Store(nil)
-	s.log.Info("serving", "xds", s.front.at(), "tls", s.front.tls.Configured(), "client_certificates", s.front.tls.ClientCA != "", "dir", s.dir)
+	s.log.Info("serving", "xds", s.front.at(), "tls", s.front.tls.Configured(), "client_certificates", s.front.tls.ClientCA != "", "bound", s.identity.bound, "dir", s.dir)
 	if s.rest.address != "" {
 		s.log.Info("serving REST-JSON", "http", s.rest.at(), "tls", s.front.secure(s.rest.parsed))
 	}

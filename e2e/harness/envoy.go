@@ -15,7 +15,12 @@ import (
 type Envoy struct {
 	Admin string // host:port
 	Log   string // path
+
+	process *os.Process
 }
+
+// Signal sends the process a signal, such as one to stand still.
+func (e *Envoy) Signal(s os.Signal) error { return e.process.Signal(s) }
 
 // RunEnvoy runs the Envoy at path with the bootstrap in a file. It is killed when
 // the test ends.
@@ -38,6 +43,7 @@ func RunEnvoy(t testing.TB, path, config string) *Envoy {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+	e.process = cmd.Process
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	t.Cleanup(func() {

@@ -22,7 +22,7 @@ var generated = []string{
 
 // Modules that the library links nowhere but in packages that say so: who serves what a
 // program has in memory needs none of them.
-var heavy = []string{"cel.dev/cel-go", "github.com/antlr4-go/", "go.yaml.in/", "github.com/fsnotify/", "github.com/prometheus/", "github.com/spf13/", "github.com/KimMachineGun/"}
+var heavy = []string{"cel.dev/cel-go", "github.com/antlr4-go/", "go.yaml.in/", "github.com/fsnotify/", "github.com/prometheus/", "github.com/spf13/", "github.com/KimMachineGun/", "github.com/go-jose/"}
 
 // CEL has its syntax tree as generated messages. They are small, and Envoy's are not among them.
 const ofCEL = "cel.dev/expr google.golang.org/genproto/googleapis/api/expr/"

@@ -93,8 +93,8 @@ func (c *chain) loadedAll() {
 func (c *chain) missing() {
 	var all []string
 	var one *named
-	for n := range c.odd(protocol.StateAbsent) {
-		if n.Why == protocol.ByName {
+	for n := range c.odd(protocol.StateAbsent, protocol.StateDue) { // its absence may be kept back
+		if n.Why == protocol.ByName && n.View == nil && n.Finds == 0 {
 			if all = append(all, called(n.t, n.Name)); one == nil {
 				one = n
 			}
@@ -118,12 +118,12 @@ func (c *chain) missing() {
 	c.breaks(defined, place, advice, "the client asks for what the node does not get: %s", list(all, 5))
 }
 
-// odd yields the names in a state.
-func (c *chain) odd(is protocol.NameStatus) func(func(*named) bool) {
+// odd yields the names in one of some states.
+func (c *chain) odd(states ...protocol.NameStatus) func(func(*named) bool) {
 	return func(yield func(*named) bool) {
 		for i := range c.streams {
 			for j := range c.streams[i].names {
-				if n := &c.streams[i].names[j]; n.State == is && !yield(n) {
+				if n := &c.streams[i].names[j]; slices.Contains(states, n.State) && !yield(n) {
 					return
 				}
 			}

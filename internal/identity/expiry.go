@@ -43,14 +43,14 @@ const maxEarly = 5 * time.Minute
 
 // lifetime is how long a connection may last: almost to the end of its certificate, and not as
 // long as others whose certificates were issued at the same time, so that a fleet does not
-// connect again all at once.
+// connect again all at once. A stream that ended before would come back on the same connection.
 func lifetime(chains [][]*x509.Certificate, now time.Time) time.Duration {
 	left := end(chains).Sub(now)
-	early := min(left/10, maxEarly)
+	early := min(left/10, maxEarly) / 2
 	if early <= 0 {
 		return max(left, 0)
 	}
-	return left - rand.N(early)
+	return left - early - rand.N(early)
 }
 
 // A mortal is a connection that is closed by itself.

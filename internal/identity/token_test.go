@@ -172,3 +172,20 @@ func FuzzVerify(f *testing.F) {
 		}
 	})
 }
+
+// What a stream or poll with a token costs more.
+func BenchmarkVerify(b *testing.B) {
+	for _, alg := range []jose.SignatureAlgorithm{jose.RS256, jose.ES256, jose.EdDSA} {
+		b.Run(string(alg), func(b *testing.B) {
+			s := newSigner(b, "k", alg)
+			i := &issuer{bytes: set(b, s.jwk())}
+			tokens, token := i.tokens(&book{}), s.sign(b, good())
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := tokens.Verify(b.Context(), token, time.Now()); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

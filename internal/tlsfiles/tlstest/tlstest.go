@@ -10,6 +10,7 @@ import (
 	"encoding/pem"
 	"math/big"
 	"net"
+	"net/url"
 	"testing"
 	"time"
 )
@@ -44,7 +45,7 @@ func NewAuthority(t testing.TB, name string) *Authority {
 }
 
 // Issue returns a certificate for servers and clients alike, with a common name
-// and for the hosts given, by name or IP address.
+// and for the hosts given, by name, IP address or URI.
 func (a *Authority) Issue(name string, hosts ...string) Pair {
 	a.t.Helper()
 	return a.IssueUntil(time.Now().AddDate(0, 0, 90), name, hosts...)
@@ -61,6 +62,8 @@ func (a *Authority) IssueUntil(end time.Time, name string, hosts ...string) Pair
 	for _, h := range hosts {
 		if ip := net.ParseIP(h); ip != nil {
 			template.IPAddresses = append(template.IPAddresses, ip)
+		} else if u, err := url.Parse(h); err == nil && u.Scheme != "" {
+			template.URIs = append(template.URIs, u)
 		} else {
 			template.DNSNames = append(template.DNSNames, h)
 		}

@@ -1,0 +1,305 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+
+	statusgrpc "google.golang.org/genproto/googleapis/rpc/status"
+
+	"github.com/chancery-xds/chancery/internal/adminapi"
+	"github.com/chancery-xds/chancery/internal/tlsfiles/tlstest"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// adminOf is where the admin API of a daemon is.
+func adminOf(t *testing.T, d *daemon) string {
+	t.Helper()
+	for _, line := range d.passed {
+		if at, ok := line["http"].(string); ok && line["msg"] == "admin API" {
+			return at
+		}
+	}
+	at, _ := d.logged("admin API")["http"].(string)
+	return at
+}
+
+// client is one of the admin API.
+func adminClient(t *testing.T, target adminapi.Target) *adminapi.Daemon {
+	t.Helper()
+	c, err := adminapi.Dial(target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// The API of a server that runs: a client comes, has something, refuses something and leaves;
+// files with errors; the end.
+func TestAdmin(t *testing.T) {
+	d := serve(t, []string{"--drain", "3s"}, "a.yaml", cluster("a"))
+	api := adminClient(t, adminapi.Target{URL: "http://" + adminOf(t, d)})
+	st, err := api.Status(d.ctx)
+	if err != nil || st.Server.Version != testVersion || st.Server.Dir != d.dir || st.Config.Files != 1 || st.Config.Resources != 1 || st.Config.Revision == 0 || st.Config.At == nil || st.Clients.Connected != 0 {
+		t.Fatalf("%+v %v", st, err)
+	}
+	stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(d.conn).StreamAggregatedResources(d.ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request := &discoveryv3.DiscoveryRequest{Node: &corev3.Node{Id: "edge/1"}, TypeUrl: xds.Cluster.URL}
+	if err := stream.Send(request); err != nil {
+		t.Fatal(err)
+	}
+	r, err := stream.Recv()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w, err := api.Wait(d.ctx, adminapi.Filter{}, 0, 100*time.Millisecond); err != nil || w.Done || len(w.Pending) != 1 {
+		t.Errorf("before the answer: %+v %v", w, err)
+	}
+	answer := func(detail string) {
+		t.Helper()
+		ack := &discoveryv3.DiscoveryRequest{TypeUrl: xds.Cluster.URL, ResponseNonce: r.GetNonce(), VersionInfo: r.GetVersionInfo()}
+		if detail != "" {
+			ack.VersionInfo, ack.ErrorDetail = "", &statusgrpc.Status{Message: detail}
+		}
+		if err := stream.Send(ack); err != nil {
+			t.Fatal(err)
+		}
+	}
+	answer("")
+	if w, err := api.Wait(d.ctx, adminapi.Filter{}, 0, 10*time.Second); err != nil || !w.Done {
+		t.Errorf("after it: %+v %v", w, err)
+	}
+	if l, err := api.ClientResources(d.ctx, "edge/1", "CDS", "a", 0); err != nil || len(l.Items) != 1 || l.Items[0].State != adminapi.Synced {
+		t.Errorf("%+v %v", l, err)
+	}
+
+	write(t, d.dir, "a.yaml", cluster("a")+"connect_timeout: 3s\n")
+	if l, err := api.Reload(d.ctx, false); err != nil || l.Set != 1 || len(l.Errors) > 0 {
+		t.Errorf("%+v %v", l, err)
+	}
+	if r, err = stream.Recv(); err != nil {
+		t.Fatal(err)
+	}
+	answer("a: no such thing")
+	w, err := api.Wait(d.ctx, adminapi.Filter{}, 0, 10*time.Second)
+	if err != nil || w.Done || len(w.Refusals) != 1 || len(w.Refusals[0].Resources) == 0 || !strings.HasPrefix(filepath.Base(w.Refusals[0].Resources[0].Place), "a.yaml:") {
+		t.Errorf("%+v %v", w, err)
+	}
+	write(t, d.dir, "a.yaml", cluster("a")+"connect: 3s\n")
+	if l, err := api.Reload(d.ctx, false); err != nil || len(l.Errors) != 1 {
+		t.Errorf("%+v %v", l, err)
+	}
+	if st, err = api.Status(d.ctx); err != nil || st.Config.Rejected == nil || len(st.Refusals) != 1 || st.Clients.By[adminapi.Nacked] != 1 {
+		t.Errorf("%+v %v", st, err)
+	}
+	seen := map[string]int{}
+	for e, err := range api.Events(d.ctx, adminapi.EventFilter{Stop: true}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen[e.Kind]++
+	}
+	if seen["commit"] != 2 || seen["reject"] != 1 || seen["connect"] != 1 || seen["ack"] != 1 || seen["nack"] != 1 {
+		t.Errorf("events: %v", seen)
+	}
+
+	// Until its last stream has ended the server can be asked.
+	if err := d.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	d.logged("shutting down: closing streams")
+	if st, err := api.Status(d.ctx); err != nil || st.Clients.Connected != 1 {
+		t.Errorf("while it ends: %+v %v", st, err)
+	}
+	d.logged("ended")
+	if err := d.cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+	if _, err := api.Status(d.ctx); err == nil {
+		t.Error("it answers after its end")
+	}
+}
+
+// Removing everything is for who shows who he is.
+func TestAdminAllowsMassDelete(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "admin.sock")
+	d := serve(t, []string{"--admin-listen", "unix://" + socket, "--admin-listen", "127.0.0.1:0"}, "a.yaml", cluster("a"))
+	var port string
+	for _, line := range d.passed {
+		if at, _ := line["http"].(string); strings.HasPrefix(at, "127.") {
+			port = at
+		}
+	}
+	if info, err := os.Stat(socket); err != nil || info.Mode().Perm() != 0o660 {
+		t.Errorf("%v %v", info.Mode(), err)
+	}
+	if err := os.Remove(filepath.Join(d.dir, "a.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	open := adminClient(t, adminapi.Target{URL: "http://" + port})
+	if l, err := open.Reload(d.ctx, true); err == nil || !strings.Contains(err.Error(), "show who they are") {
+		t.Errorf("%+v %v", l, err)
+	}
+	own := adminClient(t, adminapi.Target{URL: "unix://" + socket})
+	if l, err := own.Reload(d.ctx, false); err != nil || len(l.Errors) == 0 {
+		t.Errorf("%+v %v", l, err)
+	}
+	if l, err := own.Reload(d.ctx, true); err != nil || l.Removed != 1 {
+		t.Errorf("%+v %v", l, err)
+	}
+}
+
+// A token is read again when it changes; TLS and client certificates.
+func TestAdminToken(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "token")
+	write(t, dir, "token", "0123456789abcdef\n")
+	d := serve(t, []string{"--admin-token-file", file}, "a.yaml", cluster("a"))
+	at := adminOf(t, d)
+	ask := func() error {
+		_, err := adminClient(t, adminapi.Target{URL: "http://" + at, TokenFile: file}).Status(d.ctx)
+		return err
+	}
+	if err := ask(); err != nil {
+		t.Error(err)
+	}
+	if _, err := adminClient(t, adminapi.Target{URL: "http://" + at}).Status(d.ctx); err == nil {
+		t.Error("let in without a token")
+	}
+	old := adminClient(t, adminapi.Target{URL: "http://" + at, TokenFile: file})
+	write(t, dir, "token", "fedcba9876543210")
+	if err := ask(); err != nil {
+		t.Error(err)
+	}
+	if _, err := old.Status(d.ctx); err == nil {
+		t.Error("let in with the token of before")
+	}
+	write(t, dir, "token", "")
+	if _, err := old.Status(d.ctx); err == nil {
+		t.Error("let in while there is no token")
+	}
+	if line := d.logged("the token of the admin API cannot be read: nobody is let in"); !strings.Contains(line["error"].(string), "0 bytes") {
+		t.Errorf("%v", line)
+	}
+}
+
+func TestAdminTLS(t *testing.T) {
+	dir := t.TempDir()
+	ca, other := tlstest.NewAuthority(t, "ca"), tlstest.NewAuthority(t, "other")
+	put := func(name string, content []byte) string {
+		t.Helper()
+		write(t, dir, name, string(content))
+		return filepath.Join(dir, name)
+	}
+	own, ops, stranger := ca.Issue("server", "localhost", "127.0.0.1"), ca.Issue("ops", "ops"), other.Issue("ops", "ops")
+	crt, key, trust := put("crt", own.Cert), put("key", own.Key), put("ca", ca.PEM)
+	d := serve(t, []string{"--admin-tls-cert", crt, "--admin-tls-key", key, "--admin-client-ca", trust}, "a.yaml", cluster("a"))
+	at := strings.Replace(adminOf(t, d), "127.0.0.1", "localhost", 1)
+	for _, c := range []struct {
+		target adminapi.Target
+		ok     bool
+	}{
+		{adminapi.Target{CA: trust, Cert: put("ops.crt", ops.Cert), Key: put("ops.key", ops.Key)}, true},
+		{adminapi.Target{CA: trust}, false},
+		{adminapi.Target{CA: trust, Cert: put("stranger.crt", stranger.Cert), Key: put("stranger.key", stranger.Key)}, false},
+	} {
+		c.target.URL = "https://" + at
+		if _, err := adminClient(t, c.target).Status(d.ctx); (err == nil) != c.ok {
+			t.Errorf("%+v: %v", c.target, err)
+		}
+	}
+	if _, err := adminClient(t, adminapi.Target{URL: "http://" + at}).Status(d.ctx); err == nil {
+		t.Error("answers in plain text")
+	}
+}
+
+// Another program on the port that nobody has asked for keeps none from serving.
+func TestAdminPortInUse(t *testing.T) {
+	t.Setenv("CHANCERY_ADMIN_LISTEN", "") // the default, which some other server of this machine may have
+	l, err := net.Listen("tcp", adminAddress)
+	if err != nil {
+		t.Logf("somebody has the port: %v", err)
+	} else {
+		defer l.Close()
+	}
+	d := serve(t, nil, "a.yaml", cluster("a"))
+	d.meanwhile("the admin API is not served")
+}
+
+func TestAdminOff(t *testing.T) {
+	d := serve(t, []string{"--admin-listen", ""}, "a.yaml", cluster("a"))
+	ctx, cancel := context.WithTimeout(d.ctx, 300*time.Millisecond)
+	defer cancel()
+	for {
+		select {
+		case line := <-d.log:
+			if line["msg"] == "admin API" {
+				t.Error(line)
+			}
+			continue
+		case <-ctx.Done():
+		}
+		break
+	}
+}
+
+// What --admin-listen refuses.
+func TestAdminUsage(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "good/a.yaml", cluster("a"), "short", "123", "two", "0123456789 abcdef", "long", strings.Repeat("x", 5000))
+	for _, c := range []struct {
+		code  int
+		says  string
+		flags []string
+	}{
+		{2, "--admin-listen: 0.0.0.0:1 can be reached from other machines: give --admin-token-file or --admin-client-ca", []string{"--admin-listen", "0.0.0.0:1"}},
+		{2, "can be reached from other machines", []string{"--admin-listen", ":1"}},
+		{2, "can be reached from other machines", []string{"--admin-listen", "admin.example:1"}},
+		{2, "can be reached from other machines", []string{"--admin-listen", "0.0.0.0:1", "--admin-tls-cert", "x", "--admin-tls-key", "x"}},
+		{2, "--admin-listen: address \"x\"", []string{"--admin-listen", "x"}},
+		{2, "needs both --admin-tls-cert and --admin-tls-key", []string{"--admin-client-ca", "x"}},
+		{2, "--listen and --admin-listen: both use the address 127.0.0.1:1", []string{"--listen", "127.0.0.1:1", "--admin-listen", "127.0.0.1:1"}},
+		{1, "no such file", []string{"--admin-token-file", dir + "/none"}},
+		{1, "has 3 bytes, but must have 16 or more", []string{"--admin-token-file", dir + "/short"}},
+		{1, "must be one word", []string{"--admin-token-file", dir + "/two"}},
+		{1, "more than 4096 bytes", []string{"--admin-token-file", dir + "/long"}},
+		{1, "no such file", []string{"--admin-tls-cert", dir + "/none", "--admin-tls-key", dir + "/none"}},
+	} {
+		flags := c.flags
+		if !strings.Contains(strings.Join(flags, " "), "--listen") {
+			flags = append(flags, "--listen", "127.0.0.1:0")
+		}
+		chancery(t, c.code, c.says, append([]string{"serve", filepath.Join(dir, "good"), "--state-dir", ""}, flags...)...)
+	}
+}
+
+// What is at the paths of a server that runs is what the document says.
+func TestAdminDocument(t *testing.T) {
+	d := serve(t, nil, "a.yaml", cluster("a"))
+	base := "http://" + adminOf(t, d)
+	for _, path := range []string{"/", "/version", "/api/v1/openapi.yaml", "/api/v1/resources/CDS/a", "/api/v1/groups", "/config_dump"} {
+		resp, err := http.Get(base + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, _ := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if resp.StatusCode != http.StatusOK && path != "/config_dump" || strings.HasPrefix(resp.Header.Get("Content-Type"), "application/json") && !json.Valid(b) {
+			t.Errorf("%s: %s %.200s", path, resp.Status, b)
+		}
+	}
+}

@@ -17,6 +17,7 @@ import (
 	"github.com/chancery-xds/chancery/server"
 	"github.com/chancery-xds/chancery/source/dir"
 	"github.com/chancery-xds/chancery/store"
+	"github.com/chancery-xds/chancery/xds"
 )
 
 // adminServer returns what answers; all that it asks exists by now.
@@ -30,6 +31,7 @@ func (s *serving) adminServer(id string, st *store.Store, src *dir.Source) *admi
 		Tracker: s.admin.tracker,
 		Explainer: explains{explain.New(explain.Deps{
 			Tracker: s.admin.tracker, Source: src, Snapshot: st.Snapshot,
+			Allowed:  s.identity.allowed(func(n *xds.Node) []string { return src.Decide(n).Groups }),
 			Selected: func() []*server.Stream { return s.admin.tracker.Selected(status.Filter{All: true}) },
 		})},
 		Reload: func(ctx context.Context, approve bool) adminapi.Reload {

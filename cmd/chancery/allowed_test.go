@@ -1,0 +1,40 @@
+package main
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc/credentials"
+
+	"github.com/chancery-xds/chancery/internal/adminapi"
+)
+
+// What the rules hide from a client, explain says so, with the rule.
+func TestExplainAllowed(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	write(t, dir, "access.yaml", "rules:\n- {name: edges, identity: {dns: client}, node: {id: edge-1}, names: {CDS: [a]}}\n")
+	m := serveMutual(t, []string{"--access", filepath.Join(dir, "access.yaml")}, "a.yaml", cluster("a"), "b.yaml", cluster("b"))
+	m.dial(m.target, credentials.NewTLS(m.config(m.ca.Issue("c", "client"))))
+	m.as("edge-1").gets("a")
+	api := adminClient(t, adminapi.Target{URL: "http://" + adminOf(t, m.daemon)})
+	link := func(name string) (is adminapi.Link, broken string) {
+		e, err := api.Explain(m.ctx, "edge-1", "CDS", name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range e.Links {
+			if l.Name == "allowed" {
+				is = l
+			}
+		}
+		return is, e.Broken
+	}
+	if l, broken := link("a"); !l.OK || broken == "allowed" || !strings.Contains(l.Text, "by rule edges") {
+		t.Errorf("what it may see: %+v, broken %q", l, broken)
+	}
+	if l, broken := link("b"); l.OK || broken != "allowed" || !strings.Contains(l.Text, `may not see CDS "b", by rule edges`) {
+		t.Errorf("SAFE-13 what it may not see: %+v, broken %q", l, broken)
+	}
+}

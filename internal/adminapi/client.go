@@ -192,7 +192,8 @@ func (d *Daemon) open(ctx context.Context, method, path string, query url.Values
 		switch {
 		case ctx.Err() != nil:
 			err = context.Cause(ctx)
-		case strings.Contains(err.Error(), "malformed HTTP response"): // which would be printed whole
+		case strings.Contains(err.Error(), "malformed HTTP response"), // which would be printed whole
+			strings.Contains(err.Error(), "readLoopPeekFail"): // it said so before it was asked
 			err = errors.New("it does not speak HTTP/1.1; is it where xDS is served, or TLS without https?")
 		}
 		return nil, &Unreachable{d.shown, err}

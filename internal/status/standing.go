@@ -167,7 +167,7 @@ const (
 	sameAfter   = 10 * time.Second // clients that come back may be here twice for a moment
 	warmsAfter  = 15 * time.Second
 	nearLimit   = 7 << 19 // of the 4 MiB that clients of gRPC accept by default
-	maxShown    = 100 // refusals, troubles
+	maxShown    = 100     // refusals, troubles
 )
 
 // worry adds what looks wrong.

@@ -156,7 +156,8 @@ func (a *adminFront) close() {
 }
 
 // track begins to follow clients. The source is there before the first of them.
-func (a *adminFront) track(src func() *dir.Source) {
+func (a *adminFront) track(src func() *dir.Source, all func() *store.Snapshot) {
+	var expecting expecting
 	a.tracker = status.New(status.Options{
 		Groups: func(n *xds.Node) []string { return src().Decide(n).Groups },
 		Place:  func(n *xds.Node, t *xds.Type, name string) string { return src().PlaceFor(n, t, name) },
@@ -165,6 +166,9 @@ func (a *adminFront) track(src func() *dir.Source) {
 				return ""
 			}
 			return st.Identity.String()
+		},
+		Expects: func(n *xds.Node, t *xds.Type) bool {
+			return !t.Is(xds.Endpoint) || expecting.endpoints(all(), src().Decide(n).Groups)
 		},
 	})
 }

@@ -235,7 +235,7 @@ func (s *serving) run() error {
 	host, _ := os.Hostname()
 	id := identifier(host)
 	var src *dir.Source // before the first client
-	s.admin.track(func() *dir.Source { return src })
+	s.admin.track(func() *dir.Source { return src }, st.Snapshot)
 	if len(s.admin.parsed) > 0 {
 		observers = append(observers, s.admin.tracker)
 		s.identity.note = s.admin.tracker.Note

@@ -52,4 +52,3 @@ func rulesOf(g access.Grant) string {
 		return "rules " + shown(strings.Join(names, ", "))
 	}
 }
-

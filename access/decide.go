@@ -47,9 +47,10 @@ func (p *Policy) decide(id *Identity, from *xds.Node) (Grant, error) {
 	g := &grant{id: id, node: from.ID}
 	about := false    // a rule lets this identity be some nodes
 	var named []*rule // these rules
+	names := id.names()
 	for i := range p.rules {
 		r := &p.rules[i]
-		all, tooMany := r.identity.bindings(id)
+		all, tooMany := r.identity.bindings(id, names)
 		if tooMany {
 			return Grant{}, r.denied(id.called() + " has too many names to decide about")
 		}

@@ -57,8 +57,8 @@ func (p *parser) wrong(n *yaml.Node, path, hint, format string, args ...any) {
 func (p *parser) each(n *yaml.Node, path, of string, known settings.Keys) bool {
 	return p.Each(findings.Access, n, path, of, known, func(key string) string {
 		switch {
-		case known["rules"] != nil:
-			return "rules are a list below rules"
+		case known["rules"] != nil && slices.Contains([]string{"identity", "node", "deny", "secrets"}, key):
+			return "it belongs below rules, in a list"
 		case known["identity"] != nil && slices.Contains([]string{"dns", "uri", "kind", "subject", "issuer", "claims", "uid", "gid"}, key):
 			return "it belongs below identity"
 		case known["identity"] != nil && slices.Contains([]string{"id", "cluster", "metadata"}, key):

@@ -61,9 +61,12 @@ type binding map[string]string
 
 // bindings returns the ways in which the rule holds for an identity. If there are too many it
 // reports so: then nobody can say what holds.
-func (w *whose) bindings(id *Identity) (all []binding, tooMany bool) {
+func (w *whose) bindings(id *Identity, names []string) (all []binding, tooMany bool) {
 	if w == nil {
 		return []binding{{}}, false
+	}
+	if w.dns != nil && !some(w.dns, names) || w.uris != nil && !some(w.uris, id.URIs) { // so are most
+		return nil, false
 	}
 	if w.kinds != nil && !slices.Contains(w.kinds, id.Kind) ||
 		w.uids != nil && (id.Kind != Unix || !slices.Contains(w.uids, id.UID)) ||
@@ -75,7 +78,7 @@ func (w *whose) bindings(id *Identity) (all []binding, tooMany bool) {
 		patterns []pattern
 		values   func() []string
 	}{
-		{w.dns, id.names},
+		{w.dns, func() []string { return names }},
 		{w.uris, func() []string { return id.URIs }},
 		{w.subject, func() []string { return one(id.Subject) }},
 		{w.issue, func() []string { return one(id.Issuer) }},
@@ -93,6 +96,18 @@ func (w *whose) bindings(id *Identity) (all []binding, tooMany bool) {
 		}
 	}
 	return all, false
+}
+
+// some reports whether one of the values is like one of the patterns.
+func some(patterns []pattern, values []string) bool {
+	for _, v := range values {
+		for i := range patterns {
+			if patterns[i].match(v, nil) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func one(s string) []string {

@@ -118,6 +118,8 @@
 //	waiting                                                warm.go
 //	saying                what is to be said next          diff.go say.go tell.go response.go beat.go
 //
+// state.go reads them all, for whoever asks how the client stands (Session.States, NameStates).
+//
 // They share the entries, a row for each name (names.go), which have verbs of their own; only
 // who counts its names says that one is named (want.go), matched (match.go) or dirty (say.go,
 // tell.go).

@@ -52,6 +52,7 @@ type Event struct {
 	Count    int           // Sent: resources; Subscribed: names; Opened: resources that the client says it has (delta)
 	Removed  int           // Sent: names that are told not to exist
 	Beats    int           // Sent: heartbeats
+	Bytes    int           // Sent: about how large the response is
 	Error    *xds.Status   // Nacked
 	Names    []string      // Nacked: at most 5 of the response, first those that the client's text names
 	Name     string        // Departed: the resource; Waived: the one that waited

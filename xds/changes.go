@@ -31,7 +31,27 @@ type Changes struct {
 	}
 	made  sync.Once // by Table.Since
 	split sync.Once
+	sized sync.Once
 	parts []*Changes
+	bytes int
+}
+
+// Bytes is about how many bytes the changes take in a message, as [Changes.Split] counts them.
+// It is found once, however many streams share them.
+func (c *Changes) Bytes() int {
+	c.sized.Do(func() {
+		end := c.end()
+		for at := (place{}); at != end; {
+			to, n := c.next(at)
+			at, c.bytes = to, c.bytes+n
+		}
+	})
+	return c.bytes
+}
+
+// end is the place behind all items.
+func (c *Changes) end() place {
+	return place{len(c.Upserts), len(c.Beats), len(c.Removed), len(c.Absent), len(c.Missing)}
 }
 
 // Encoded returns the changes' encoding in a response of the variant, with TTLs
@@ -96,7 +116,7 @@ func (c *Changes) several(limit int) []*Changes {
 // cut makes the parts, nil if there is only one.
 func (c *Changes) cut(limit int) (parts []*Changes) {
 	var from, at place
-	end := place{len(c.Upserts), len(c.Beats), len(c.Removed), len(c.Absent), len(c.Missing)}
+	end := c.end()
 	for size := 0; at != end; {
 		to, n := c.next(at)
 		if size+n > limit && at != from {

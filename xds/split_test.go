@@ -156,3 +156,24 @@ func split(t *testing.T, whole *Changes, parts []*Changes, limit int) {
 		t.Errorf("the parts together are not the whole: %+v", parts)
 	}
 }
+
+// The size is that of the parts together, found once.
+func TestChangesBytes(t *testing.T) {
+	c := &Changes{Removed: []string{"x"}, Missing: []string{"x", "y"}}
+	for i := range 100 {
+		c.Upserts = append(c.Upserts, NewResource(Cluster, fmt.Sprintf("%03d", i), make([]byte, 1000)))
+	}
+	n := 0
+	for _, p := range c.Split(10_000) {
+		if p.Bytes() > 11_000 {
+			t.Errorf("a part has %d bytes", p.Bytes())
+		}
+		n += p.Bytes()
+	}
+	if n != c.Bytes() || n < 100_000 || n > 120_000 || c.Bytes() != n {
+		t.Errorf("%d bytes in parts, %d in all", n, c.Bytes())
+	}
+	if n := (&Changes{}).Bytes(); n != 0 {
+		t.Errorf("nothing has %d bytes", n)
+	}
+}

@@ -298,7 +298,7 @@ func TestAdminDocument(t *testing.T) {
 		}
 		b, _ := io.ReadAll(resp.Body)
 		resp.Body.Close()
-		if resp.StatusCode != 200 && path != "/config_dump" || strings.HasPrefix(resp.Header.Get("Content-Type"), "application/json") && !json.Valid(b) {
+		if resp.StatusCode != http.StatusOK && path != "/config_dump" || strings.HasPrefix(resp.Header.Get("Content-Type"), "application/json") && !json.Valid(b) {
 			t.Errorf("%s: %s %.200s", path, resp.Status, b)
 		}
 	}

@@ -240,3 +240,18 @@ func cannedEvents() []adminapi.Event {
 		{ID: 9, At: at, Kind: "ack", Node: hostile, Type: "EDS", Version: "1", Nonce: "7", Count: 1000, Removed: 2, Missed: 4},
 	}
 }
+
+// cannedCircle is a server of two resources that refer to each other.
+func cannedCircle(t *testing.T) string {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		name, other := "a", "b"
+		if strings.HasSuffix(r.URL.Path, "/b") {
+			name, other = other, name
+		}
+		_ = json.NewEncoder(w).Encode(adminapi.ResourceList{Kind: "ResourceList", Items: []adminapi.ServedResource{
+			{Resource: adminapi.Resource{Type: "RDS", Name: name}, Refs: []adminapi.Resource{{Type: "RDS", Name: other}}},
+		}})
+	}))
+	t.Cleanup(s.Close)
+	return s.URL
+}

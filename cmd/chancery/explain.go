@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 
@@ -32,6 +33,9 @@ answers, or it lets nobody in; 4 the server knows nothing of that name.`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) < 1 || len(args) > 2 {
 				return fmt.Errorf("explain needs a node, and TYPE/NAME if you like, not %s", count(len(args), "argument"))
+			}
+			if len(args) > 0 && args[0] == "" {
+				return errors.New("NODE is empty: no path of the admin API has an empty id; chancery get clients lists such a client")
 			}
 			return nil
 		},

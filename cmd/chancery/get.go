@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/chancery-xds/chancery/internal/adminapi"
+	"github.com/chancery-xds/chancery/internal/printable"
 )
 
 // A getting is what get was asked for.
@@ -338,6 +339,11 @@ func (g *getting) follow(cmd *cobra.Command, list func(context.Context, *adminap
 		if err := g.print(cmd.OutOrStdout(), io.Discard, changed(before, now)); err != nil {
 			return err
 		}
+		for _, name := range gone(before, now) {
+			if g.people() {
+				fmt.Fprintf(cmd.OutOrStdout(), "(gone: %s)\n", printable.Line(name))
+			}
+		}
 		before, g.noHeaders = now, true
 	}
 }
@@ -355,6 +361,21 @@ func changed(before, now *listing) *listing {
 		}
 	}
 	return l
+}
+
+// gone are the names that are in a listing no more.
+func gone(before, now *listing) (names []string) {
+	is := map[string]bool{}
+	for _, i := range now.items {
+		is[i.name] = true
+	}
+	for _, i := range before.items {
+		if !is[i.name] {
+			names = append(names, i.name)
+			is[i.name] = true // told once
+		}
+	}
+	return names
 }
 
 func contentOf(i item) string {

@@ -55,6 +55,9 @@ such node.`,
 			if len(args) > 1 {
 				return fmt.Errorf("status takes one node, not %d", len(args))
 			}
+			if len(args) > 0 && args[0] == "" {
+				return errors.New("NODE is empty: no path of the admin API has an empty id; chancery get clients lists such a client")
+			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -89,6 +90,40 @@ func TestGRPCPassesTheGate(t *testing.T) {
 		want(t, call(), codes.OK, "")
 		want(t, call("host=evil.example"), codes.OK, "")
 	})
+}
+
+// A stream that never ends by itself ends when the server does.
+func TestGRPCEndsWithServer(t *testing.T) {
+	g := grpc.NewServer()
+	healthgrpc.RegisterHealthServer(g, health.NewServer())
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- (&Server{GRPC: g}).Serve(ctx, l) }()
+	c, err := grpc.NewClient(l.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	stream, err := healthgrpc.NewHealthClient(c).Watch(t.Context(), &healthgrpc.HealthCheckRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stream.Recv(); err != nil {
+		t.Fatal(err)
+	}
+	begin := time.Now()
+	cancel()
+	if err := <-ended; err != nil || time.Since(begin) > 2*grace {
+		t.Error(err, time.Since(begin))
+	}
+	t.Log(time.Since(begin))
+	if _, err := stream.Recv(); err == nil {
+		t.Error("the stream goes on")
+	}
 }
 
 func TestNoGRPC(t *testing.T) {

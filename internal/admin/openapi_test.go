@@ -114,13 +114,12 @@ func (d *document) write(t *testing.T) []byte {
 			d.line(4, "content: {application/json: {schema: %s}}", d.schema(reflect.TypeOf(rt.in)))
 		}
 		d.line(3, "responses:")
-		content, schema := "application/json", ""
+		content, schema := "application/json", "{}"
 		switch out := rt.out.(type) {
 		case string:
-			content, schema = out, "{}"
+			content = out
 		case adminapi.Event:
-			content = "text/event-stream"
-			schema = d.schema(reflect.TypeOf(out))
+			content, schema = "text/event-stream", d.schema(reflect.TypeOf(out))
 		default:
 			schema = d.schema(reflect.TypeOf(out))
 		}
@@ -219,8 +218,7 @@ func (d *document) object(t *testing.T, name string, typ reflect.Type) {
 	var required, properties []string
 	var fields func(typ reflect.Type)
 	fields = func(typ reflect.Type) {
-		for i := range typ.NumField() {
-			f := typ.Field(i)
+		for f := range typ.Fields() {
 			if f.Anonymous {
 				fields(f.Type)
 				continue

@@ -11,7 +11,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/chancery-xds/chancery/internal/adminapi"
 	"github.com/chancery-xds/chancery/internal/listen"
@@ -94,6 +97,7 @@ func TestServe(t *testing.T) {
 // The end of the server ends who waits for something, at once.
 func TestServeEnds(t *testing.T) {
 	s := newServer(newFleet())
+	s.Handler(loopback) // there are doors to look at
 	dial, end := serves(t, s, "127.0.0.1:0", 64)
 	var all []net.Conn
 	for range 5 {
@@ -199,4 +203,55 @@ func TestTogether(t *testing.T) {
 		f.happens(adminapi.Event{Kind: "ack"})
 	}
 	all.Wait()
+}
+
+// A reader of events that reads nothing is let go, and one that nothing happens for is not.
+func TestSlowReader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet()
+		s := newServer(f)
+		s.Handler(loopback)
+		l := bufconn.Listen(1 << 16)
+		ctx, cancel := context.WithCancel(context.Background())
+		done := make(chan error, 1)
+		go func() { done <- s.Serve(ctx, l) }()
+		var conns []net.Conn
+		for range 2 {
+			c, err := l.Dial()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			fmt.Fprint(c, "GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
+			conns = append(conns, c)
+		}
+		beats := make(chan int, 1)
+		go func() { // the one that reads
+			n := 0
+			for lines := bufio.NewScanner(conns[0]); lines.Scan(); {
+				if lines.Text() == ":" {
+					n++
+				}
+			}
+			beats <- n
+		}()
+		time.Sleep(5 * time.Minute) // nothing happens
+		if len(s.readers) != 2 {
+			t.Errorf("%d readers after 5 minutes", len(s.readers))
+		}
+		for range 30 {
+			f.happens(adminapi.Event{Kind: "ack", Text: strings.Repeat("x", 10_000)})
+			time.Sleep(2 * time.Second)
+		}
+		if len(s.readers) != 1 {
+			t.Errorf("%d readers, though one reads nothing", len(s.readers))
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if n := <-beats; n < 19 || n > 21 {
+			t.Errorf("%d comments in 5 minutes", n)
+		}
+	})
 }

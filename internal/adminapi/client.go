@@ -189,8 +189,12 @@ func (d *Daemon) open(ctx context.Context, method, path string, query url.Values
 		if e, ok := errors.AsType[*url.Error](err); ok {
 			err = e.Err // the rest repeats the URL
 		}
-		if ctx.Err() != nil {
+		switch {
+		case ctx.Err() != nil:
 			err = context.Cause(ctx)
+		case strings.Contains(err.Error(), "malformed HTTP response"), // which would be printed whole
+			strings.Contains(err.Error(), "readLoopPeekFail"): // it said so before it was asked
+			err = errors.New("it does not speak HTTP/1.1; is it where xDS is served, or TLS without https?")
 		}
 		return nil, &Unreachable{d.shown, err}
 	}

@@ -214,3 +214,34 @@ func FuzzEvents(f *testing.F) {
 		_ = readEvents(strings.NewReader(text), func(Event) bool { return true })
 	})
 }
+
+// Who asks the port of xDS is told so, and not what it says, before or after it is asked.
+func TestNoHTTP(t *testing.T) {
+	for _, waits := range []bool{true, false} {
+		l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		go func() {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			defer c.Close()
+			if waits {
+				_, _ = c.Read(make([]byte, 1000))
+			}
+			_, _ = c.Write([]byte("\x00\x00\x12\x04\x1b[2J\r\n"))
+			_, _ = c.Read(make([]byte, 1000)) // what was not read would reset the connection
+		}()
+		d, err := Dial(Target{URL: "http://" + l.Addr().String()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := d.Status(t.Context()); err == nil || !strings.Contains(err.Error(), "does not speak HTTP/1.1") {
+			t.Errorf("waits %v: %v", waits, err)
+		}
+		d.http.CloseIdleConnections()
+	}
+}

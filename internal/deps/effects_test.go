@@ -12,7 +12,7 @@ import (
 )
 
 // The packages whose effects are listed.
-var watched = []string{"xds", "protocol", "protocol/protocoltest", "store", "wire", "server", "lazy", "rest", "xds/xdstest", "internal/envoyapi", "refs", "internal/refs", "internal/validate", "internal/protofile", "internal/export", "internal/importer", "internal/guard", "internal/repeats", "internal/shares", "internal/pace", "internal/unfinished", "internal/backlog", "groups", "groups/cel", "internal/identity", "access", "internal/settings", "internal/nodemeta", "internal/csds", "internal/status"}
+var watched = []string{"xds", "protocol", "protocol/protocoltest", "store", "wire", "server", "lazy", "rest", "xds/xdstest", "internal/envoyapi", "refs", "internal/refs", "internal/validate", "internal/protofile", "internal/export", "internal/importer", "internal/guard", "internal/repeats", "internal/shares", "internal/pace", "internal/unfinished", "internal/backlog", "groups", "groups/cel", "internal/admin", "access", "internal/settings", "internal/nodemeta", "internal/csds", "internal/status", "internal/identity"}
 
 // Every effect they have, by package, declaration and kind, and why it is there.
 var effects = map[string]string{
@@ -149,6 +149,18 @@ var effects = map[string]string{
 	"internal/guard Do recover":            "a panic ends what it happened in, not the process",
 	"protocol/protocoltest Replay recover": "an implementation that is judged may panic: that is its answer",
 	"protocol/protocoltest live recover":   "the same",
+
+	"internal/admin Server once":             "makes the doors of all addresses",
+	"internal/admin waiting.look goroutine":  "asks streams how they stand, four at a time; ends with that look",
+	"internal/admin waiting.look mutex":      "what they say; held for memory only",
+	"internal/admin waiting.run clock":       "what a look costs",
+	"internal/admin waiting.run timer":       "looks again though nobody rings",
+	"internal/admin pause timer":             "not for each answer of a thousand",
+	"internal/admin Server.wait clock":       "who waits long may be answered late",
+	"internal/admin Server.reload clock":     "the same of who reloads",
+	"internal/admin Server.big timer":        "who comes while too much is under way waits a while",
+	"internal/admin eventWriter.idle clock":  "when a comment is due",
+	"internal/admin eventWriter.flush clock": "when a write has taken too long",
 
 	"internal/export wait timer": "the pause that Envoy gets between two steps",
 }

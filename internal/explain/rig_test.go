@@ -75,12 +75,11 @@ func (r *rig) write(files ...string) {
 func (r *rig) load(want string) {
 	r.Helper()
 	_, err := r.src.Load()
-	if got := ""; err != nil {
-		if got = err.Error(); want == "" || !strings.Contains(got, want) {
-			r.Fatalf("loaded: %s", got)
-		}
-	} else if want != "" {
+	switch {
+	case err == nil && want != "":
 		r.Fatalf("loaded without %q", want)
+	case err != nil && (want == "" || !strings.Contains(err.Error(), want)):
+		r.Fatalf("loaded: %v", err)
 	}
 }
 

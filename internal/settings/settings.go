@@ -78,13 +78,13 @@ func (r *Reader) Each(code findings.Code, n *yaml.Node, path, of string, known K
 // meant returns a hint at what a wrong key means, or what keys there are.
 func meant(key string, known Keys, hint func(key string) string) string {
 	names := slices.Sorted(maps.Keys(known))
-	if near := protofile.Nearest(key[:min(len(key), 100)], slices.Values(names)); near != "" {
-		return fmt.Sprintf("did you mean %q?", near)
-	}
 	if hint != nil {
 		if h := hint(key); h != "" {
 			return h
 		}
+	}
+	if near := protofile.Nearest(key[:min(len(key), 100)], slices.Values(names)); near != "" {
+		return fmt.Sprintf("did you mean %q?", near)
 	}
 	return "there are " + strings.Join(names, ", ")
 }

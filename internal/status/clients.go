@@ -77,7 +77,7 @@ func (p *presence) selected(t *Tracker, f Filter) []standing {
 // Client returns all clients with a node id: those that are connected at each address, and
 // after them those that left lately, the last first.
 func (t *Tracker) Client(node string) []adminapi.Client {
-	all := slices.DeleteFunc(t.gather(nil, true).all, func(s standing) bool { return s.node != node })
+	all := t.looked(t.present(true, &node), nil).all
 	slices.SortStableFunc(all, func(a, b standing) int {
 		switch {
 		case a.departed == nil && b.departed == nil:

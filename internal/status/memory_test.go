@@ -56,12 +56,11 @@ func TestMemory(t *testing.T) {
 	} else {
 		t.Logf("%d bytes a client", each)
 	}
-	runtime.KeepAlive(streams)
-	for _, st := range streams {
+	for i, st := range streams {
 		f.Closed(st, nil)
+		streams[i] = nil
 	}
-	streams = nil
-	if left := int64(heap()) - int64(before); left > 4<<20 { //nolint:gosec // bytes
+	if left := int64(heap()) - int64(before); left > 4<<20 {
 		t.Errorf("%d bytes are left when all have left", left)
 	}
 	runtime.KeepAlive(f)
@@ -78,7 +77,7 @@ func TestHostile(t *testing.T) {
 	long := strings.Repeat("x", 4000)
 	for i := range 1500 {
 		st := &server.Stream{
-			ID: uint64(i + 1), Peer: at(fmt.Sprintf("10.0.%d.%d:%d", i%256, i%255, i%60_000+1)), //nolint:gosec // it is positive
+			ID: uint64(i + 1), Peer: at(fmt.Sprintf("10.0.%d.%d:%d", i%256, i%255, i%60_000+1)),
 			Node: &xds.Node{ID: fmt.Sprint(i%700, long), Cluster: strings.Repeat("c", 1<<16), UserAgentName: long, UserAgentVersion: "\xff\x00\x1b"},
 		}
 		f.Opened(st)
@@ -97,7 +96,7 @@ func TestHostile(t *testing.T) {
 			f.Closed(st, fmt.Errorf("%s", long))
 		}
 	}
-	if used := int64(heap()) - int64(before); used > 24<<20 { //nolint:gosec // bytes
+	if used := int64(heap()) - int64(before); used > 24<<20 {
 		t.Errorf("%d KiB", used>>10)
 	} else {
 		t.Logf("%d KiB", used>>10)
@@ -118,7 +117,7 @@ func TestConcurrent(t *testing.T) {
 		streams.Go(func() {
 			for i := range 200 {
 				n := envoy(fmt.Sprint("n", i%7))
-				st := &server.Stream{ID: uint64(g*1000 + i + 1), Node: &n, Peer: at(fmt.Sprintf("10.0.0.%d:%d", g+1, i%3+1)), Since: time.Now()} //nolint:gosec // it is positive
+				st := &server.Stream{ID: uint64(g*1000 + i + 1), Node: &n, Peer: at(fmt.Sprintf("10.0.0.%d:%d", g+1, i%3+1)), Since: time.Now()}
 				f.Opened(st)
 				for _, u := range five {
 					f.Event(st, protocol.Event{Kind: protocol.Subscribed, Type: u, Count: 1})

@@ -58,7 +58,7 @@ func (r *ring) add(e *record) {
 	if len(r.records) < r.size {
 		r.records = append(r.records, *e)
 	} else {
-		r.records[(e.id-1)%uint64(r.size)] = *e //nolint:gosec // a size is positive
+		r.records[(e.id-1)%uint64(r.size)] = *e
 	}
 	for _, c := range r.waiting {
 		close(c)
@@ -79,7 +79,7 @@ func (r *ring) after(id uint64, some bool) (events []record, missed int, next <-
 		id = 0
 	}
 	if first := r.last - uint64(len(r.records)); id < first {
-		missed, id = int(min(first-id, math.MaxInt32)), first //nolint:gosec // no more than that
+		missed, id = int(min(first-id, math.MaxInt32)), first
 	}
 	n := r.last - id
 	if some {

@@ -182,4 +182,4 @@ func number(nonce string) uint64 {
 }
 
 // count is n as far as it is remembered.
-func count(n int) int32 { return int32(min(n, 1<<31-1)) } //nolint:gosec // it is as large at most
+func count(n int) int32 { return int32(min(n, 1<<31-1)) }

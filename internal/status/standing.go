@@ -68,7 +68,10 @@ type presence struct {
 
 // gather looks at all clients; with left, also at those that have left.
 func (t *Tracker) gather(of *xds.Type, left bool) *presence {
-	p := t.present(left)
+	return t.looked(t.present(left, nil), of)
+}
+
+func (t *Tracker) looked(p *presence, of *xds.Type) *presence {
 	for i := range p.all {
 		p.all[i].look(of)
 	}
@@ -76,17 +79,21 @@ func (t *Tracker) gather(of *xds.Type, left bool) *presence {
 	return p
 }
 
-func (t *Tracker) present(left bool) *presence {
+// present lists those that are here; with only, those of a node.
+func (t *Tracker) present(left bool, only *string) *presence {
 	p := &presence{now: t.now(), flapped: map[string]int64{}}
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	n := len(t.clients)
-	if left {
-		n += len(t.left)
+	nodes, n := t.nodes, len(t.clients)
+	if only != nil {
+		nodes, n = map[string]*node{}, 0
+		if it := t.nodes[*only]; it != nil {
+			nodes[*only], n = it, len(it.clients)
+		}
 	}
 	p.all = make([]standing, 0, n)
 	rows := make([]*row, 0, n)
-	for id, n := range t.nodes {
+	for id, n := range nodes {
 		if at := n.connects[maxFlaps-1]; id != "" && at != 0 && p.now-at <= int64(flapsWithin) {
 			p.flapped[id] = at
 			if len(n.clients) == 0 {
@@ -101,6 +108,9 @@ func (t *Tracker) present(left bool) *presence {
 	}
 	if left {
 		for _, d := range t.left {
+			if only != nil && d.node != *only {
+				continue
+			}
 			p.all = append(p.all, standing{client: d.client, rows: d.rows, departed: d, now: d.at})
 		}
 	}

@@ -204,14 +204,19 @@ LDS cluster(s) b: bad 1 [other2] [{LDS x  } {LDS y  } {LDS z  }] true 0s
 
 // A poll is no client.
 func TestPolls(t *testing.T) {
-	f := New(Options{})
-	st := &server.Stream{ID: 1, Node: &xds.Node{ID: "a"}, Type: xds.Cluster, Poll: true}
-	f.Opened(st)
-	f.Event(st, protocol.Event{Kind: protocol.Sent, Type: xds.Cluster, Nonce: "v"})
-	f.Closed(st, nil)
-	if l := f.Clients(Filter{All: true, Left: true}); l.Total != 0 || len(f.Events(0)) != 0 {
-		t.Errorf("%+v %+v", l, f.Events(0))
-	}
+	within(t, "REST and Fetch", func(w *world) {
+		w.put(xds.Cluster, "one")
+		n := envoy("a")
+		p, err := w.server.Poll(t.Context(), xds.Cluster, xds.Request{Type: xds.Cluster, Node: &n}, server.Caller{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.want("")
+		p.Close(nil)
+		if events := w.Events(0); len(events) != 0 {
+			t.Errorf("%+v", events)
+		}
+	})
 }
 
 // Groups are asked for once, and again when others may be for a node.

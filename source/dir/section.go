@@ -44,7 +44,7 @@ func indented(data []byte, first, indent int) (out []byte) {
 		at++
 		body := bytes.TrimLeft(line, " ")
 		in := len(line) - len(body)
-		switch blank := len(bytes.TrimSpace(body)) == 0; {
+		switch blank := len(bytes.TrimSpace(body)) == 0 || body[0] == '#'; { // comments stand anywhere
 		case at < first:
 		case at == first:
 			if len(line) <= indent || len(bytes.Trim(line[:indent], " -")) > 0 {

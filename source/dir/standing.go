@@ -179,7 +179,7 @@ func (s *Source) Examine(l Loaded) (found []findings.Problem) {
 	if p := rd.inspect(&Loaded{Resource: l.Resource}, m); p.Message != "" {
 		add(p.Code, p.Path, p.Hint, p.Message)
 	}
-	if !l.Type.V2 && !(l.Type.Is(xds.Listener) && strings.HasPrefix(l.Name, serversTemplate)) {
+	if !l.Type.V2 && (!l.Type.Is(xds.Listener) || !strings.HasPrefix(l.Name, serversTemplate)) {
 		for _, v := range s.examiner.Validate(m) {
 			add(v.Code, v.Path, v.Hint, v.Message)
 		}

@@ -1,0 +1,125 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/chancery-xds/chancery/internal/adminapi"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+func TestTypeNamed(t *testing.T) {
+	for name, want := range map[string]*xds.Type{
+		"cds": xds.Cluster, "CDS": xds.Cluster, "cluster": xds.Cluster, "Clusters": xds.Cluster,
+		"type.googleapis.com/envoy.config.cluster.v3.Cluster": xds.Cluster, "envoy.config.cluster.v3.Cluster": xds.Cluster,
+		"endpoints": xds.Endpoint, "ClusterLoadAssignment": xds.Endpoint, "lds": xds.Listener, "listener": xds.Listener,
+		"routes": xds.Route, "scoped-routes": xds.ScopedRoute, "virtual_hosts": xds.VirtualHost, "secret": xds.Secret,
+		"extension_config": xds.ExtensionConfig, "runtime": xds.Runtime, "leds": xds.LbEndpoint,
+		"acme.v1.Thing": xds.TypeOf(ofAPIs + "acme.v1.Thing"),
+	} {
+		if got, err := typeNamed(name); err != nil || !got.Is(want) {
+			t.Errorf("%q: %v, %v", name, got, err)
+		}
+	}
+	// Nobody can mean two types by one name.
+	by := map[string]*xds.Type{}
+	for _, typ := range xds.Types() {
+		for _, n := range typeNames(typ) {
+			if other := by[word(n)]; other != nil && other != typ {
+				t.Errorf("%q is %v and %v", n, typ, other)
+			}
+			by[word(n)] = typ
+		}
+	}
+	for arg, want := range map[string]string{
+		"cds/a/b": "CDS a/b", "route/xdstp://x/y": "RDS xdstp://x/y", "type.googleapis.com/acme.v1.Thing/a/b": "Thing a/b", "lds": "LDS ",
+	} {
+		typ, name, err := typeAndName(arg)
+		if got := typ.String() + " " + name; err != nil || got != want {
+			t.Errorf("%q: %q, %v", arg, got, err)
+		}
+	}
+	for _, bad := range []string{"", "/a", "x", "clustre/a", "s"} {
+		if typ, _, err := typeAndName(bad); err == nil {
+			t.Errorf("%q: %v", bad, typ)
+		}
+	}
+}
+
+func TestTexts(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		-time.Hour: "0s", 0: "0s", 59 * time.Second: "59s", time.Minute: "1m", 90 * time.Minute: "1h30m", 2 * time.Hour: "2h", 24 * time.Hour: "1d", 75 * time.Hour: "3d3h",
+	} {
+		if got := since(time.Now().Add(-d)); got != want {
+			t.Errorf("%v: %s, want %s", d, got, want)
+		}
+	}
+	if since(time.Time{}) != "" {
+		t.Error("never was not so long ago")
+	}
+	for n, want := range map[int]string{0: "0", 999: "999", 1000: "1,000", 1234567: "1,234,567", -1234: "-1,234", -123: "-123"} {
+		if got := number(n); got != want {
+			t.Errorf("%d: %s", n, got)
+		}
+	}
+}
+
+// What is watched is printed again when something of it has changed, ages aside.
+func TestChanged(t *testing.T) {
+	list := func(clients ...adminapi.Client) *listing {
+		l := &listing{}
+		for _, c := range clients {
+			l.add(c, c.Node, []string{c.Node})
+		}
+		return l
+	}
+	at := time.Now()
+	a, b := adminapi.Client{Node: "a", Since: at, State: adminapi.Synced}, adminapi.Client{Node: "b", Since: at}
+	worse := a
+	worse.State = adminapi.Nacked
+	if l := changed(list(a, b), list(a, b)); len(l.items) != 0 {
+		t.Error(l)
+	}
+	if names := gone(list(a, b, b), list(worse)); len(names) != 1 || names[0] != "b" {
+		t.Error(names)
+	}
+	if l := changed(list(a, b), list(b, worse)); len(l.items) != 1 || l.items[0].name != "a" {
+		t.Error(l)
+	}
+}
+
+// YAML has what JSON has, for readers of old and new YAML.
+func TestYAML(t *testing.T) {
+	in := map[string]any{"a": "yes", "b": "1", "c": 1, "d": true, "e": "true", "f": nil, "g": []string{}, "h": "x: y\n#z", "i": 0.5, "j": "2026-01-01", "k": "on", "l": "~"}
+	var out bytes.Buffer
+	if err := writeYAML(&out, in); err != nil {
+		t.Fatal(err)
+	}
+	want := "a: \"yes\"\nb: \"1\"\nc: 1\nd: true\ne: \"true\"\nf: null\ng: []\nh: |-\n  x: y\n  #z\ni: 0.5\nj: \"2026-01-01\"\nk: \"on\"\nl: \"~\"\n"
+	if out.String() != want {
+		t.Errorf("got\n%s\nwant\n%s", &out, want)
+	}
+}
+
+// A graph that goes in a circle, and is asked for by another name, ends.
+func TestGraphInACircle(t *testing.T) {
+	d, err := adminapi.Dial(adminapi.Target{URL: cannedCircle(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := graphFrom(context.Background(), d, "RDS", "a", "")
+	if err != nil || len(all) != 2 || all[1].Missing {
+		t.Fatal(all, err)
+	}
+	var out bytes.Buffer
+	printTree(&out, all[0], "", "")
+	if want := "RDS a\n└─ RDS b\n   └─ RDS a  (see above)\n"; out.String() != want {
+		t.Errorf("got\n%s", &out)
+	}
+	if b, err := json.Marshal(all); err != nil {
+		t.Error(string(b), err)
+	}
+}

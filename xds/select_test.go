@@ -1,0 +1,108 @@
+package xds
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// However a part came about, it has what is selected of the table, and nothing else.
+func TestPart(t *testing.T) {
+	for seed := range 200 {
+		r := rand.New(rand.NewPCG(uint64(seed), 1))
+		marks := []string{"a", "b", "ab", "", "z"}
+		mark := marks[r.IntN(len(marks))]
+		keep := func(name string) bool { return strings.ContainsAny(name[:1], mark) }
+		names := func(yield func(string) bool) { _ = yield("a1") && yield("a2") }
+		table, part, few := NewTable(Cluster), (*Table)(nil), (*Table)(nil)
+		var old []*Table
+		for range 50 {
+			var set []*Resource
+			var remove []string
+			for range r.IntN(4) {
+				name := fmt.Sprint(string("abc"[r.IntN(3)]), r.IntN(5))
+				if r.IntN(2) == 0 {
+					remove = append(remove, name)
+				} else {
+					res := &Resource{Stamp: &Stamp{Name: name}, Type: Cluster, Body: []byte{byte(r.IntN(3))}, OnDemand: r.IntN(4) == 0}
+					res.Seal("")
+					set = append(set, res)
+				}
+			}
+			table, _ = table.With(set, remove...)
+			if r.IntN(5) == 0 {
+				table = table.WithVersion("v1")
+			}
+			old = append(old, table) // in use
+			if r.IntN(3) == 0 {
+				continue // several changes at once
+			}
+			if r.IntN(9) == 0 {
+				part = nil
+			}
+			part, few = table.Part(keep, part), table.PartOf(names, func(n string) bool { return n == "a1" || n == "a2" }, few)
+			hidden := 0
+			for res := range table.All() {
+				if !keep(res.Name) {
+					hidden++
+				}
+				same := func(r *Resource) bool { return r != nil && r.equal(res) } // what was removed and set again is another, that is equal
+				if same(part.Lookup(res.Name)) != keep(res.Name) || same(few.Lookup(res.Name)) != (res.Name == "a1" || res.Name == "a2") {
+					t.Fatalf("seed %d: %s", seed, res.Name)
+				}
+			}
+			for res := range part.All() {
+				if is := table.Lookup(res.Name); is == nil || !is.equal(res) {
+					t.Fatalf("seed %d: %s is left", seed, res.Name)
+				}
+			}
+			if (part == table) != (hidden == 0) || hidden > 0 && !part.Hashed() {
+				t.Fatalf("seed %d: %d are hidden, and it is the table: %v", seed, hidden, part == table)
+			}
+			if part.Part(keep, part) != part && hidden == 0 {
+				t.Fatal("a part of itself")
+			}
+			for _, n := range []string{"a1", "b1", "c1"} {
+				if got, want := part.Departed(n), table.Departed(n); got != want && keep(n) || got != nil && !keep(n) {
+					t.Fatalf("seed %d: %s departed: %v, %v", seed, n, got, want)
+				}
+			}
+		}
+		runtime.KeepAlive(old)
+	}
+}
+
+// A part keeps nothing of its table alive, and is made anew if that is gone.
+func TestPartKeepsNothing(t *testing.T) {
+	var rs []*Resource
+	for i := range 10 {
+		r := &Resource{Stamp: &Stamp{Name: fmt.Sprint("a", i)}, Type: Cluster}
+		r.Seal("")
+		rs = append(rs, r)
+	}
+	keep := func(name string) bool { return name < "a5" }
+	table, _ := NewTable(Cluster).With(rs)
+	part := table.Part(keep, nil)
+	next, _ := table.With(nil, "a1", "a7")
+	table = nil
+	for range 3 {
+		runtime.GC()
+	}
+	if part.part.of.Value() != nil {
+		t.Fatal("the table is alive")
+	}
+	var got []string
+	for r := range next.Part(keep, part).All() {
+		got = append(got, r.Name)
+	}
+	slices.Sort(got)
+	if want := []string{"a0", "a2", "a3", "a4"}; !slices.Equal(got, want) {
+		t.Errorf("%v", got)
+	}
+	if part.Departed("a1") != nil || next.Part(keep, part).Departed("a1") == nil || next.Part(keep, part).Departed("a7") != nil {
+		t.Error("departed")
+	}
+}

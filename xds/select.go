@@ -12,7 +12,8 @@ type part struct {
 	hidden int // resources of the other that it does not have; -1: nobody has counted
 }
 
-// Part returns the part of the table whose names are selected; if all are, the table itself.
+// Part returns the part of the table whose names are selected; if all are, and nothing departed
+// lately, the table itself.
 //
 // A part does not keep the table alive. It finds what of the selected departed lately. Its
 // version is the hash of what it has, whatever the table's own is.
@@ -51,8 +52,10 @@ func (t *Table) Part(keep func(name string) bool, from *Table) *Table {
 		}
 		return true
 	})
-	if hidden == 0 {
+	if hidden == 0 && !t.remembers() {
 		return t
+	} else if hidden == 0 { // of what departed something may be hidden
+		from, set, remove = t, nil, nil
 	}
 	return t.partly(from, set, remove, part{keep: keep, hidden: hidden})
 }
@@ -73,6 +76,11 @@ func (t *Table) PartOf(names iter.Seq[string], keep func(name string) bool, from
 		}
 	}
 	return t.partly(from, set, remove, part{keep: keep, hidden: -1})
+}
+
+// remembers reports whether the table may know of something that departed.
+func (t *Table) remembers() bool {
+	return t.departed[0].root != nil || t.departed[1].root != nil || len(t.layers) > 0
 }
 
 // partly returns what edits make of a table; it is a part of t.

@@ -246,3 +246,20 @@ func named(v xds.Variant, typ *xds.Type, names ...string) xds.Request {
 	}
 	return xds.Request{Type: typ, Subscribe: names}
 }
+
+// In SotW a client answers in order: who has answered a later response owes nothing for one before.
+func TestStatesOwedAnswers(t *testing.T) {
+	both(t, func(t *testing.T, v xds.Variant) {
+		l := newLine(t, v, nil, Options{}, xds.Tables{xds.Cluster.URL: tableOf(xds.Cluster, "a")})
+		l.ask(xds.Request{Type: xds.Cluster})
+		l.drain()
+		l.wait(patience)
+		l.commit(xds.Cluster, resources(1, "b"))
+		l.drain()
+		l.nack(xds.Cluster)
+		if n := len(l.States()[0].Unanswered); (n == 0) != (v == xds.SotW) {
+			t.Errorf("%d are unanswered", n)
+		}
+		l.wantStates(xds.Cluster, map[xds.Variant]string{xds.SotW: "a:refused@2 b:refused@2", xds.Delta: "a:sent@1 b:refused@2"}[v])
+	})
+}

@@ -118,7 +118,7 @@ func (u *typeRow) send(e *protocol.Event, nonce uint64, now int64) {
 		}
 		u.older = append(u.older, pending{u.sent.at, u.sent.nonce, u.sent.count, u.sent.removed})
 	}
-	u.sent = message{at: now, nonce: nonce, version: e.Version, count: count(e.Count + e.Beats), removed: count(e.Removed)}
+	u.sent = message{at: now, nonce: nonce, version: e.Version, count: count(e.Count + e.Beats), removed: count(e.Removed), bytes: count(e.Bytes)}
 	u.answered, u.current = false, false
 }
 

@@ -42,6 +42,8 @@ type standing struct {
 	troubles []adminapi.Trouble
 
 	late     []owed
+	large    []message // sent last, near what clients accept
+	largest  []*xds.Type
 	accepted int64 // clusters, first
 	warmed   bool  // it has asked for endpoints
 	alone    bool  // it has a stream of which a client has one at most
@@ -147,6 +149,9 @@ func (s *standing) add(u *typeRow, of *xds.Type) {
 	if at := u.oldest(); at != 0 && s.now-at >= int64(staleAfter) {
 		s.late = append(s.late, owed{u.typ, at})
 	}
+	if u.sent.bytes > nearLimit {
+		s.large, s.largest = append(s.large, u.sent), append(s.largest, u.typ)
+	}
 	switch u.typ {
 	case xds.Cluster:
 		s.accepted = u.accepted
@@ -161,7 +166,8 @@ const (
 	flapsWithin = time.Minute
 	sameAfter   = 10 * time.Second // clients that come back may be here twice for a moment
 	warmsAfter  = 15 * time.Second
-	maxShown    = 100 // refusals, troubles
+	nearLimit   = 7 << 19 // of the 4 MiB that clients of gRPC accept by default
+	maxShown    = 100     // refusals, troubles
 )
 
 // worry adds what looks wrong.
@@ -199,6 +205,12 @@ func (t *Tracker) worryOf(s *standing) {
 		s.troubles = append(s.troubles, adminapi.Trouble{
 			Code: "unanswered", Node: s.node, Type: o.typ.Short, Since: time.Unix(0, o.since),
 			Text: fmt.Sprintf("it has not answered what it was sent for %v", time.Duration(s.now-o.since).Round(time.Second)),
+		})
+	}
+	for i, m := range s.large {
+		s.troubles = append(s.troubles, adminapi.Trouble{
+			Code: "near-limit", Node: s.node, Type: s.largest[i].Short, Since: time.Unix(0, m.at),
+			Text: fmt.Sprintf("the last response had about %.1f MiB: clients accept 4 MiB by default", float64(m.bytes)/(1<<20)),
 		})
 	}
 	if s.envoy && s.accepted != 0 && !s.warmed && s.now-s.accepted >= int64(warmsAfter) && (t.opts.Expects == nil || t.opts.Expects(s.first.Node, xds.Endpoint)) {

@@ -90,6 +90,12 @@ func TestTroubles(t *testing.T) {
 			f.Event(st, protocol.Event{Kind: protocol.Sent, Type: xds.Route, Nonce: "3"})
 			f.Event(st, protocol.Event{Kind: protocol.Acked, Type: xds.Route, Nonce: "3"})
 		}, "[unanswered a RDS 31s]"},
+		{"a response near what clients accept", func(f *fleet) {
+			st := f.open(envoy("a"), "10.0.0.1:1", nil, xds.Route)
+			f.Event(st, protocol.Event{Kind: protocol.Sent, Type: xds.Route, Nonce: "2", Bytes: 3<<20 + 1<<19 + 1})
+			f.Event(st, protocol.Event{Kind: protocol.Acked, Type: xds.Route, Nonce: "2"})
+			f.Event(st, protocol.Event{Kind: protocol.Sent, Type: xds.Listener, Nonce: "3", Bytes: 3 << 20})
+		}, "[near-limit a RDS 0s]"},
 		{"two Envoys with one id", func(f *fleet) {
 			f.open(envoy("a"), "10.0.0.1:1", nil, xds.Route)
 			time.Sleep(5 * time.Second)

@@ -1,8 +1,8 @@
 package access
 
-// Lenses returns how many there are that streams look through.
+// Lenses returns how many lenses and views are in use.
 func (s *Source[W]) Lenses() int {
 	s.shared.mu.Lock()
 	defer s.shared.mu.Unlock()
-	return len(s.shared.lenses)
+	return len(s.shared.lenses) + len(s.shared.views)
 }

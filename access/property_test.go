@@ -347,7 +347,7 @@ func TestViews(t *testing.T) {
 			}
 		}
 		if n := w.src.Lenses(); n != 0 {
-			t.Fatalf("seed %d: %d lenses are left", seed, n)
+			t.Fatalf("seed %d: %d lenses and views are left", seed, n)
 		}
 		if t.Failed() {
 			t.Fatalf("seed %d", seed)

@@ -12,7 +12,7 @@ import (
 )
 
 // The packages whose effects are listed.
-var watched = []string{"xds", "protocol", "protocol/protocoltest", "store", "wire", "server", "lazy", "rest", "xds/xdstest", "internal/envoyapi", "refs", "internal/refs", "internal/validate", "internal/protofile", "internal/export", "internal/importer", "internal/guard", "internal/repeats", "internal/shares", "internal/pace", "internal/unfinished", "internal/backlog", "groups", "groups/cel", "internal/admin", "access", "internal/settings", "internal/nodemeta", "internal/csds", "internal/status"}
+var watched = []string{"xds", "protocol", "protocol/protocoltest", "store", "wire", "server", "lazy", "rest", "xds/xdstest", "internal/envoyapi", "refs", "internal/refs", "internal/validate", "internal/protofile", "internal/export", "internal/importer", "internal/guard", "internal/repeats", "internal/shares", "internal/pace", "internal/unfinished", "internal/backlog", "groups", "groups/cel", "internal/admin", "access", "internal/settings", "internal/nodemeta", "internal/csds", "internal/status", "internal/identity"}
 
 // Every effect they have, by package, declaration and kind, and why it is there.
 var effects = map[string]string{
@@ -135,6 +135,16 @@ var effects = map[string]string{
 	"access limited mutex":    "the same",
 	"access New clock":        "the default clock, which Options replace: when identities expire",
 	"access View.watch timer": "rings at the end of an identity; stopped with its stream",
+
+	"internal/identity Keys mutex":                     "one read of keys at a time, for all streams; held for memory only",
+	"internal/identity Keys.refresh goroutine":         "reads keys, for 5 s at most",
+	"internal/identity Keys.Run timer":                 "the next read",
+	"internal/identity Keys.Run clock":                 "when a read began",
+	"internal/identity Keys.find clock":                "the same",
+	"internal/identity OpenKeys clock":                 "the same",
+	"internal/identity Finder.Find clock":              "whether a token or certificate has expired",
+	"internal/identity expiring.ServerHandshake clock": "how long a certificate is good",
+	"internal/identity closeIn timer":                  "a connection ends before its certificate",
 
 	"internal/guard Do recover":            "a panic ends what it happened in, not the process",
 	"protocol/protocoltest Replay recover": "an implementation that is judged may panic: that is its answer",

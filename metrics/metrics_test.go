@@ -220,7 +220,8 @@ func TestUnknownTypes(t *testing.T) {
 		m.Event(s, protocol.Event{Kind: protocol.Sent, Type: &xds.Type{URL: "type.googleapis.com/x.Z"}, Count: 1})
 	},
 		`responses_total{type="other",variant="sotw"} 2`,
-		`resources_sent_total{type="other"} 2`)
+		`resources_sent_total{type="other"} 2`,
+		`response_bytes_count{type="other"} 2`)
 	for i, typ := range xds.Types() {
 		if index(typ) != i || index(&xds.Type{URL: typ.URL}) != i {
 			t.Errorf("%s: index %d, want %d", typ, index(typ), i)

@@ -74,6 +74,10 @@ func (v *View) watch() {
 	}
 }
 
+// Ring has the view's doorbell rung, by others than the stream: something else is seen that is not in
+// the source.
+func (v *View) Ring() { v.ring() }
+
 func (v *View) ring() {
 	if r := v.ringing.Load(); r != nil {
 		(*r).Ring()

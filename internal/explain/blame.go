@@ -15,6 +15,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/adminapi"
 	"github.com/chancery-xds/chancery/internal/refs"
 	"github.com/chancery-xds/chancery/protocol"
+	"github.com/chancery-xds/chancery/server"
 	"github.com/chancery-xds/chancery/source/dir"
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -299,4 +300,22 @@ func blamed(guilty []adminapi.Resource) string {
 		all = append(all, g.Type+" "+quote(g.Name))
 	}
 	return list(all, 3)
+}
+
+// Guilty returns the names of a type that are at fault for what a stream's client has refused with a text:
+// those in which something is wrong, or which the text means. None if that is not known, or if two
+// resources are at fault together.
+func (e *Explainer) Guilty(ctx context.Context, st *server.Stream, t *xds.Type, text string) (names []string) {
+	var refused []string
+	if st.Inspect(ctx, func(s *protocol.Session) { refused = refusedOf(s, t) }) != nil || len(refused) == 0 {
+		return nil
+	}
+	x := trial{e, ctx, e.d.Source.Decide(st.Node).Groups, t, text, refused}
+	if x.twice() != nil {
+		return nil
+	}
+	for _, r := range x.guilty() {
+		names = append(names, r.Name)
+	}
+	return names
 }

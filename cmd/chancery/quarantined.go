@@ -41,3 +41,16 @@ func (s *serving) quarantined(st *store.Store, src func() *dir.Source) *quaranti
 	}
 	return quarantine.New(&s.identity, guilty, told)
 }
+
+// heldBy says, for explain, what is in quarantine; nil if nothing ever is.
+func heldBy(q *quarantine.Source) func(*server.Stream, *xds.Type) []explain.Held {
+	if q == nil {
+		return nil
+	}
+	return func(st *server.Stream, t *xds.Type) (all []explain.Held) {
+		for _, h := range q.Of(st, t) {
+			all = append(all, explain.Held{Name: h.Name, Refused: h.Refused, Instead: h.Instead})
+		}
+		return all
+	}
+}

@@ -367,7 +367,7 @@ func (s *serving) run() error {
 	s.state.run(ctx, &running, s.log, src)
 	xds.SetServing(known())
 	served, polled := s.front.serve(), s.rest.serve()
-	s.admin.serve(ctx, &running, s.adminServer(id, st, src)) // until the last stream has ended
+	s.admin.serve(ctx, &running, s.adminServer(id, st, src, held)) // until the last stream has ended
 	unready.Store(nil)
 	s.log.Info("serving", "xds", s.front.at(), "tls", s.front.tls.Configured(), "client_certificates", s.front.tls.ClientCA != "", "bound", s.identity.bound, "dir", s.dir)
 	if s.rest.address != "" {

@@ -78,6 +78,17 @@ func (s *Source) Held() int {
 	return s.held
 }
 
+// Of returns what of a type is in quarantine on a stream.
+func (s *Source) Of(st *server.Stream, t *xds.Type) []Held {
+	s.mu.Lock()
+	w := s.watches[st.Node]
+	s.mu.Unlock()
+	if w == nil {
+		return nil
+	}
+	return w.held(t)
+}
+
 // Watch implements [server.Source].
 func (s *Source) Watch(ctx context.Context, node *xds.Node) (server.Watch, error) {
 	of, err := s.of.Watch(ctx, node)
@@ -165,11 +176,8 @@ func (s *Source) judge(ctx context.Context, r refusal, known verdicts) {
 	err := s.inspect(ctx, r.st, func(session *protocol.Session) {
 		for name := range names {
 			n := session.NameState(r.typ, name)
-			switch {
-			case n.RefusedIn == "" || n.View == nil || n.Told == nil || n.View.Sum != n.Told.Sum:
+			if n.State != protocol.StateRefused || n.View == nil {
 				continue // it is not refused, or has changed since
-			case n.Held != nil && n.Held.Sum == n.View.Sum:
-				continue // it has just that already
 			}
 			names[name] = n.View.Sum
 			h := held{typ: r.typ, name: name, refused: n.View.Sum, version: n.View.Version}
@@ -199,7 +207,7 @@ func (s *Source) fits(ctx context.Context, r refusal, v verdict) (fits bool) {
 		fits = len(v.names) > 0
 		for name, sum := range v.names {
 			n := session.NameState(r.typ, name)
-			fits = fits && n.RefusedIn != "" && n.View != nil && n.View.Sum == sum
+			fits = fits && n.State == protocol.StateRefused && n.View != nil && n.View.Sum == sum
 		}
 	})
 	return fits

@@ -144,6 +144,22 @@ func (w *Watch) Holds(t *xds.Type) bool {
 	return slices.ContainsFunc(w.holds, func(h held) bool { return h.typ.Is(t) })
 }
 
+func (w *Watch) held(t *xds.Type) (all []Held) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, h := range w.holds {
+		if !h.typ.Is(t) {
+			continue
+		}
+		is := Held{h.typ, h.name, h.version, ""}
+		if h.old != nil {
+			is.Instead = h.old.Version
+		}
+		all = append(all, is)
+	}
+	return all
+}
+
 // C implements [server.Watch].
 func (w *Watch) C() <-chan struct{} { return w.of.C() }
 

@@ -38,6 +38,10 @@ type Options struct {
 	// Snapshot returns what is served, to be counted at each scrape:
 	// [store.Store.Snapshot]. Nil: not counted.
 	Snapshot func() *store.Snapshot
+
+	// Newest returns the newest commit, so that it is measured how long it takes until clients
+	// have accepted it: [store.Store.Newest]. Nil: not measured. It is called for each ACK.
+	Newest func() (store.Commit, bool)
 }
 
 // Metrics are the metrics of one server. They are safe for concurrent use; create
@@ -46,6 +50,7 @@ type Metrics struct {
 	registry prometheus.Registerer
 	streams  *streams
 	names    *groups
+	newest   func() (store.Commit, bool) // nil: nobody says
 }
 
 // New registers metrics that are all zero. It panics if the registry has some of their
@@ -58,7 +63,7 @@ func New(o Options) *Metrics {
 		o.Group = func(*xds.Node) string { return store.DefaultGroup }
 	}
 	names := newGroups()
-	m := &Metrics{registry: o.Registry, streams: newStreams(o.Registry, names, o.Group), names: names}
+	m := &Metrics{registry: o.Registry, streams: newStreams(o.Registry, names, o.Group), names: names, newest: o.Newest}
 	if o.Snapshot != nil {
 		register(m.registry, &content{snapshot: o.Snapshot, groups: names})
 	}

@@ -109,6 +109,7 @@ func TestStreamStory(t *testing.T) {
 	expect(t, m, e(protocol.Event{Kind: protocol.Sent, Type: xds.Cluster, Count: 3, Removed: 2}),
 		`responses_total{type="cds",variant="delta"} 1`,
 		`resources_sent_total{type="cds"} 3`,
+		`response_bytes_count{type="cds"} 1`,
 		`resources_removed_total{type="cds"} 2`)
 	expect(t, m, e(protocol.Event{Kind: protocol.Acked, Type: xds.Cluster, Settled: true, Took: 1500 * time.Millisecond}),
 		`requests_total{kind="ack",type="cds",variant="delta"} 1`,
@@ -219,7 +220,8 @@ func TestUnknownTypes(t *testing.T) {
 		m.Event(s, protocol.Event{Kind: protocol.Sent, Type: &xds.Type{URL: "type.googleapis.com/x.Z"}, Count: 1})
 	},
 		`responses_total{type="other",variant="sotw"} 2`,
-		`resources_sent_total{type="other"} 2`)
+		`resources_sent_total{type="other"} 2`,
+		`response_bytes_count{type="other"} 2`)
 	for i, typ := range xds.Types() {
 		if index(typ) != i || index(&xds.Type{URL: typ.URL}) != i {
 			t.Errorf("%s: index %d, want %d", typ, index(typ), i)

@@ -1,6 +1,8 @@
 package metrics
 
 import (
+	"time"
+
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -30,6 +32,20 @@ func (m *Metrics) Closed(s *server.Stream, err error) {
 	m.streams.refusals.forget(s)
 }
 
+// reached returns how long after the newest commit a client has accepted it: what was sent after that,
+// to a stream that began before.
+func (m *Metrics) reached(s *server.Stream, e protocol.Event) (time.Duration, bool) {
+	if m.newest == nil {
+		return 0, false
+	}
+	c, ok := m.newest()
+	if !ok || !s.Since.Before(c.Time) {
+		return 0, false
+	}
+	took := time.Since(c.Time)
+	return took, e.Took <= took
+}
+
 // Event implements [server.Observer].
 func (m *Metrics) Event(s *server.Stream, e protocol.Event) {
 	t := &m.streams.byType[index(e.Type)]
@@ -41,11 +57,17 @@ func (m *Metrics) Event(s *server.Stream, e protocol.Event) {
 		t.responses[s.Variant].Inc()
 		t.sent.Add(float64(e.Count))
 		t.removed.Add(float64(e.Removed))
+		if e.Beats == 0 {
+			t.bytes.Observe(float64(e.Bytes))
+		}
 	case protocol.Nacked:
 		t.answered.Observe(e.Took.Seconds())
 		m.streams.refusals.refused(s, e.Type)
 	case protocol.Acked:
 		t.answered.Observe(e.Took.Seconds())
+		if took, ok := m.reached(s, e); ok {
+			t.reached.Observe(took.Seconds())
+		}
 		if e.Settled {
 			m.streams.refusals.accepted(s, e.Type)
 		}

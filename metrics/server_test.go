@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
@@ -34,7 +35,7 @@ func TestRealServer(t *testing.T) {
 			}
 		}
 		set("a", "1")
-		m := made(Options{Snapshot: st.Snapshot})
+		m := made(Options{Snapshot: st.Snapshot, Newest: st.Newest})
 		srv := server.New[*store.Watch](st, server.WithObserver(m), server.WithLogger(slog.New(slog.DiscardHandler)))
 		m.Server(srv.Stats)
 		g := grpc.NewServer(server.GRPCOptions()...)
@@ -90,17 +91,29 @@ func TestRealServer(t *testing.T) {
 			`responses_total{type="cds",variant="sotw"} 1`,
 			`resources_sent_total{type="cds"} 1`,
 			`response_ack_seconds_count{type="cds"} 1`,
+			`response_bytes_count{type="cds"} 1`,
+			`response_bytes_sum{type="cds"} 146`,
 			`nacks_total{group="default",type="cds"} 1`,
 			`clients_nacked{group="default",type="cds"} 1`)
+		if got := scrape(t, m)[prefix+`propagation_seconds_count{type="cds"}`]; got != "0" {
+			t.Errorf("what a client is sent as it comes counts as a change: %s", got)
+		}
+		time.Sleep(time.Second)
 		expect(t, m, func() {
 			set("a", "2")
 			recv()
+			time.Sleep(2 * time.Second)
 			send(&discovery.DiscoveryRequest{VersionInfo: "x"})
 		},
 			`requests_total{kind="ack",type="cds",variant="sotw"} 1`,
 			`responses_total{type="cds",variant="sotw"} 2`,
 			`resources_sent_total{type="cds"} 2`,
 			`response_ack_seconds_count{type="cds"} 2`,
+			`response_ack_seconds_sum{type="cds"} 2`,
+			`response_bytes_count{type="cds"} 2`,
+			`response_bytes_sum{type="cds"} 292`,
+			`propagation_seconds_count{type="cds"} 1`,
+			`propagation_seconds_sum{type="cds"} 2`,
 			`clients_nacked{group="default",type="cds"} 0`)
 		if got := scrape(t, m); got[prefix+`throttled_total{limit="first_answers"}`] != "0" || got[prefix+"first_answers_waiting"] != "0" {
 			t.Error("the series of limits are not there from the start")

@@ -27,6 +27,8 @@ type typeMetrics struct {
 	sent      prometheus.Counter
 	removed   prometheus.Counter
 	answered  prometheus.Observer
+	bytes     prometheus.Observer
+	reached   prometheus.Observer
 }
 
 // kinds are the events that requests cause, and what they are called.
@@ -75,7 +77,15 @@ func newStreams(r prometheus.Registerer, names *groups, group func(*xds.Node) st
 		// Envoy answers for clusters when they are warm, which may take it 15 s.
 		Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60},
 	}, []string{"type"})
-	register(r, open, answered)
+	bytes := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: series.Prefix + "response_bytes", Help: "Size of responses sent, in bytes; heartbeats have none. Clients of gRPC accept 4 MiB by default.",
+		Buckets: []float64{1 << 10, 10 << 10, 100 << 10, 1 << 20, 4 << 20, 10 << 20, 40 << 20},
+	}, []string{"type"})
+	reached := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: series.Prefix + "propagation_seconds", Help: "Time from a change of the configuration until a client that was there before has accepted it, in seconds.",
+		Buckets: []float64{.0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60},
+	}, []string{"type"})
+	register(r, open, answered, bytes, reached)
 
 	s := &streams{refusals: newRefusals(counter, r, names, group)}
 	for _, v := range []xds.Variant{xds.SotW, xds.Delta} {
@@ -87,6 +97,7 @@ func newStreams(r prometheus.Registerer, names *groups, group func(*xds.Node) st
 	for _, label := range labels {
 		t := typeMetrics{
 			sent: sent.WithLabelValues(label), removed: removed.WithLabelValues(label), answered: answered.WithLabelValues(label),
+			bytes: bytes.WithLabelValues(label), reached: reached.WithLabelValues(label),
 		}
 		for _, v := range []xds.Variant{xds.SotW, xds.Delta} {
 			t.responses[v] = responses.WithLabelValues(label, v.String())

@@ -23,6 +23,7 @@ type Store struct {
 
 	writing sync.Mutex // held by the transaction whose turn it is
 
+	latest    atomic.Pointer[Commit]    // nil: there is none; stored under mu
 	selection atomic.Pointer[selection] // nil: all nodes see DefaultGroup; stored by New, and under mu
 
 	mu       sync.Mutex // guards what follows; held for memory only
@@ -93,14 +94,12 @@ func (st *Store) Log() []Commit {
 	return slices.Clone(st.log)
 }
 
-// Newest returns the newest commit, and false if there is none.
+// Newest returns the newest commit, and false if there is none. It waits for nobody.
 func (st *Store) Newest() (c Commit, ok bool) {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	if len(st.log) == 0 {
-		return Commit{}, false
+	if newest := st.latest.Load(); newest != nil {
+		return *newest, true
 	}
-	return st.log[len(st.log)-1], true
+	return Commit{}, false
 }
 
 // Snapshot returns what the newest commit left, of all groups at once. It costs

@@ -214,6 +214,7 @@ func (st *Store) commit(c Commit, all []revision, sel *selection) Commit {
 		st.selection.Store(sel) // before heads: see Watch.Next
 		st.ringAll()
 	}
+	st.latest.Store(&c) // before what it has: who is sent that finds when it was
 	for _, r := range all {
 		st.publish(r, c)
 	}

@@ -222,7 +222,7 @@ func (s *serving) run() error {
 	s.log.Info("limits derived from memory", "max_held_total", s.limits.HeldInAll, "max_unfinished", s.limits.Unfinished, "max_request", s.limits.request)
 	files := s.raiseFiles()
 	st := store.New()
-	m := process.New(process.Options{Version: version(), Revision: revision(), Snapshot: st.Snapshot})
+	m := process.New(process.Options{Version: version(), Revision: revision(), Snapshot: st.Snapshot, Newest: st.Newest})
 	observers := []server.Observer{m}
 	traced, err := openTraces(s.log, st)
 	if err != nil {

@@ -43,8 +43,8 @@ type Server struct {
 
 	Log *slog.Logger // nil: slog.Default()
 
-	readers, waiters, heavy door // made by Handler
-	once                    sync.Once
+	readers, waiters, heavy, making, asking door // made by Handler
+	once                                    sync.Once
 }
 
 // How long things may take.
@@ -55,7 +55,13 @@ const (
 	grace     = 2 * time.Second  // requests under way when the server ends
 )
 
-const maxHeader = 16 << 10
+const (
+	maxHeader = 16 << 10
+
+	// maxStreams is how many requests one connection of HTTP/2 has under way: each may be an
+	// answer that nobody reads.
+	maxStreams = 16
+)
 
 // Serve answers on a listener until the context is done, and then until the requests under way
 // are answered, 2 s at most: those that wait for something end at once. It closes the listener,
@@ -71,6 +77,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		ErrorLog:          slog.NewLogLogger(s.log().Handler(), slog.LevelDebug), // what those who ask do
 		BaseContext:       func(net.Listener) context.Context { return ctx },
 		Protocols:         protocols(),
+		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
 	}
 	ended := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {

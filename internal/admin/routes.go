@@ -5,7 +5,6 @@ import (
 	"net"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/chancery-xds/chancery/internal/adminapi"
 	"github.com/chancery-xds/chancery/internal/guard"
@@ -22,18 +21,18 @@ type route struct {
 // routes are all there are.
 func (s *Server) routes() []route {
 	all := []route{
-		{"GET", "/api/v1/status", "the server, what it serves, its clients by state, and what is wrong", adminapi.Status{}, nil, s.status},
+		{"GET", "/api/v1/status", "the server, what it serves, its clients by state, and what is wrong", adminapi.Status{}, nil, s.brief(&s.making, s.status)},
 		{"GET", "/api/v1/clients", "clients, the worst first; the healthy ones with ?all=1", adminapi.ClientList{}, nil, s.big(s.clients)},
-		{"GET", "/api/v1/clients/{node}", "the clients of one node id", adminapi.ClientList{}, nil, s.client},
+		{"GET", "/api/v1/clients/{node}", "the clients of one node id", adminapi.ClientList{}, nil, s.big(s.client)},
 		{"GET", "/api/v1/clients/{node}/resources", "what a client has, by name", adminapi.ClientResources{}, nil, s.big(s.clientResources)},
 		{"GET", "/api/v1/clients/{node}/resources/{type}", "the same of one type", adminapi.ClientResources{}, nil, s.big(s.clientResources)},
-		{"GET", "/api/v1/clients/{node}/resources/{type}/{name...}", "the same of one resource", adminapi.ClientResources{}, nil, s.clientResources},
-		{"GET", "/api/v1/clients/{node}/explain", "why a client has a resource, or has it not: ?type=&name=", adminapi.Explanation{}, nil, s.explain},
+		{"GET", "/api/v1/clients/{node}/resources/{type}/{name...}", "the same of one resource", adminapi.ClientResources{}, nil, s.brief(&s.asking, s.clientResources)},
+		{"GET", "/api/v1/clients/{node}/explain", "why a client has a resource, or has it not: ?type=&name=", adminapi.Explanation{}, nil, s.brief(&s.asking, s.explain)},
 		{"GET", "/api/v1/resources", "what is served", adminapi.ResourceList{}, nil, s.big(s.resources)},
 		{"GET", "/api/v1/resources/{type}", "the same of one type", adminapi.ResourceList{}, nil, s.big(s.resources)},
 		{"GET", "/api/v1/resources/{type}/{name...}", "the same of one resource, with its body", adminapi.ResourceList{}, nil, s.big(s.resources)},
-		{"GET", "/api/v1/refusals", "what clients refuse, grouped by the reason", adminapi.RefusalList{}, nil, s.refusals},
-		{"GET", "/api/v1/groups", "groups of resources, and the clients of each", adminapi.GroupList{}, nil, s.groups},
+		{"GET", "/api/v1/refusals", "what clients refuse, grouped by the reason", adminapi.RefusalList{}, nil, s.brief(&s.making, s.refusals)},
+		{"GET", "/api/v1/groups", "groups of resources, and the clients of each", adminapi.GroupList{}, nil, s.brief(&s.making, s.groups)},
 		{"GET", "/api/v1/events", "what happens, as it happens (SSE)", adminapi.Event{}, nil, s.events},
 		{"GET", "/api/v1/wait", "answers when all clients have accepted what is served: ?timeout=30s", adminapi.WaitResult{}, nil, s.wait},
 		{"GET", "/api/v1/log", "the level of the log", adminapi.LogLevel{}, nil, s.level},
@@ -52,6 +51,7 @@ func (s *Server) routes() []route {
 func (s *Server) Handler(at net.Addr) http.Handler {
 	s.once.Do(func() {
 		s.readers, s.waiters, s.heavy = make(door, maxReaders), make(door, maxReaders), make(door, maxHeavy)
+		s.making, s.asking = make(door, maxMade), make(door, maxMade)
 	})
 	mux := http.NewServeMux()
 	methods := map[string][]string{} // by path
@@ -89,27 +89,6 @@ func (s *Server) guarded(rt route) http.HandlerFunc {
 		}
 		if err != nil {
 			refuse(w, err)
-		}
-	}
-}
-
-// maxHeavy is how many answers that may be large are made and sent at once: such an answer of
-// 10,000 clients has 20 MB.
-const maxHeavy = 8
-
-// big keeps to that: who comes later waits for a while.
-func (s *Server) big(f func(http.ResponseWriter, *http.Request) error) func(http.ResponseWriter, *http.Request) error {
-	return func(w http.ResponseWriter, r *http.Request) error {
-		t := time.NewTimer(askTime)
-		defer t.Stop()
-		select {
-		case s.heavy <- struct{}{}:
-			defer func() { <-s.heavy }()
-			return f(w, r)
-		case <-r.Context().Done():
-			return errEnding
-		case <-t.C:
-			return &problem{http.StatusServiceUnavailable, "", fmt.Sprintf("too many large answers are under way: %d at most", maxHeavy), "try again later"}
 		}
 	}
 }

@@ -158,7 +158,7 @@ var effects = map[string]string{
 	"internal/admin pause timer":             "not for each answer of a thousand",
 	"internal/admin Server.wait clock":       "who waits long may be answered late",
 	"internal/admin Server.reload clock":     "the same of who reloads",
-	"internal/admin Server.big timer":        "who comes while too much is under way waits a while",
+	"internal/admin door.wait timer":         "who comes while too much is under way waits a while",
 	"internal/admin eventWriter.idle clock":  "when a comment is due",
 	"internal/admin eventWriter.flush clock": "when a write has taken too long",
 

@@ -21,7 +21,8 @@ type Options struct {
 	// Version and Revision are the program's; "" becomes "unknown".
 	Version, Revision string
 
-	Snapshot func() *store.Snapshot // see [metrics.Options]
+	Snapshot func() *store.Snapshot      // see [metrics.Options]
+	Newest   func() (store.Commit, bool) // the same
 }
 
 // Metrics are those of the program, and of its server. They are safe for concurrent use;
@@ -40,7 +41,7 @@ func New(o Options) *Metrics {
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		buildInfo(o.Version, o.Revision),
 	)
-	return &Metrics{metrics.New(metrics.Options{Registry: r, Snapshot: o.Snapshot}), metrics.NewLoads(r), r}
+	return &Metrics{metrics.New(metrics.Options{Registry: r, Snapshot: o.Snapshot, Newest: o.Newest}), metrics.NewLoads(r), r}
 }
 
 // Connections adds how many connections of clients are open, and how many were closed

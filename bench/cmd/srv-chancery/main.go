@@ -9,6 +9,8 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/chancery-xds/chancery/bench/ctl"
+	"github.com/chancery-xds/chancery/internal/status"
+	"github.com/chancery-xds/chancery/metrics"
 	"github.com/chancery-xds/chancery/server"
 	"github.com/chancery-xds/chancery/store"
 	"github.com/chancery-xds/chancery/wire"
@@ -63,7 +65,13 @@ func (a *adapter) ServerOptions() []grpc.ServerOption {
 
 func main() {
 	ctl.Flags()
+	observed := flag.Bool("observed", false, "count and follow clients, as the command serve does for its metrics and its admin API")
 	flag.Parse()
 	st := store.New()
-	ctl.Main(&adapter{store: st, server: server.New(st)})
+	var opts []server.Option
+	if *observed {
+		m := metrics.New(metrics.Options{Snapshot: st.Snapshot, Newest: st.Newest})
+		opts = append(opts, server.WithObserver(server.Observers(m, status.New(status.Options{}))))
+	}
+	ctl.Main(&adapter{store: st, server: server.New(st, opts...)})
 }

@@ -1,0 +1,126 @@
+package admin
+
+import (
+	"io"
+	"net/http/httptest"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/net/http2"
+
+	"github.com/chancery-xds/chancery/internal/adminapi"
+	"github.com/chancery-xds/chancery/internal/status"
+)
+
+// A throng is a fleet that is slow to tell, and counts who asks at once.
+type throng struct {
+	*fleet
+	now, most atomic.Int64
+}
+
+func (c *throng) slowly() {
+	n := c.now.Add(1)
+	for {
+		most := c.most.Load()
+		if n <= most || c.most.CompareAndSwap(most, n) {
+			break
+		}
+	}
+	time.Sleep(time.Second)
+	c.now.Add(-1)
+}
+
+func (c *throng) Summary() (adminapi.Counts, []adminapi.Refusal, []adminapi.Trouble) {
+	c.slowly()
+	return c.fleet.Summary()
+}
+
+func (c *throng) Clients(f status.Filter) adminapi.ClientList {
+	c.slowly()
+	return c.fleet.Clients(f)
+}
+
+func (c *throng) Client(node string) []adminapi.Client {
+	c.slowly()
+	return c.fleet.Client(node)
+}
+
+// However many ask at once, few answers that look at all clients are made at a time.
+func TestFewAtATime(t *testing.T) {
+	for _, path := range []string{"/api/v1/status", "/api/v1/refusals", "/api/v1/groups", "/api/v1/clients", "/api/v1/clients/edge-2"} {
+		synctest.Test(t, func(t *testing.T) {
+			f := &throng{fleet: newFleet()}
+			s := newServer(f.fleet)
+			s.Tracker = f
+			h := s.Handler(loopback)
+			codes := make(chan int)
+			for range 100 {
+				go func() { codes <- ask(h, "GET "+path, "").Code }()
+			}
+			by := map[int]int{}
+			for range 100 {
+				by[<-codes]++
+			}
+			if by[200] < maxHeavy || by[200]+by[503] != 100 || f.most.Load() > maxHeavy {
+				t.Errorf("%s: %v, %d at once", path, by, f.most.Load())
+			}
+		})
+	}
+}
+
+// An answer that nobody reads keeps nobody else from one.
+func TestUnreadAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(newFleet())
+		done := make(chan bool)
+		f := s.brief(&s.making, s.status)
+		s.Handler(loopback)
+		for range 3 * maxMade {
+			go func() {
+				defer func() { done <- true }()
+				_ = f(stuck{httptest.NewRecorder()}, httptest.NewRequest("GET", "/api/v1/status", nil))
+			}()
+		}
+		synctest.Wait()
+		if w := ask(s.Handler(loopback), "GET /api/v1/status", ""); w.Code != 200 {
+			t.Errorf("%d %s", w.Code, w.Body)
+		}
+		for range 3 * maxMade {
+			<-done
+		}
+	})
+}
+
+type stuck struct{ *httptest.ResponseRecorder }
+
+func (stuck) Write(b []byte) (int, error) { time.Sleep(time.Minute); return len(b), nil }
+
+// One connection of HTTP/2 has few requests under way.
+func TestStreamsOfAConnection(t *testing.T) {
+	dial, end := serves(t, newServer(newFleet()), "127.0.0.1:0", 16)
+	defer end()
+	c := dial()
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+	if _, err := io.WriteString(c, http2.ClientPreface); err != nil {
+		t.Fatal(err)
+	}
+	f := http2.NewFramer(c, c)
+	if err := f.WriteSettings(); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		frame, err := f.ReadFrame()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s, ok := frame.(*http2.SettingsFrame); ok && !s.IsAck() {
+			if n, ok := s.Value(http2.SettingMaxConcurrentStreams); !ok || n != maxStreams {
+				t.Error("streams of a connection:", n, ok)
+			}
+			return
+		}
+	}
+}

@@ -32,6 +32,7 @@ func (s *serving) adminServer(id string, st *store.Store, src *dir.Source) *admi
 		Explainer: explains{explain.New(explain.Deps{
 			Tracker: s.admin.tracker, Source: src, Snapshot: st.Snapshot,
 			Allowed:  s.identity.allowed(func(n *xds.Node) []string { return src.Decide(n).Groups }),
+			Denied:   s.admin.denied,
 			Selected: func() []*server.Stream { return s.admin.tracker.Selected(status.Filter{All: true}) },
 		})},
 		Reload: func(ctx context.Context, approve bool) adminapi.Reload {
@@ -42,6 +43,16 @@ func (s *serving) adminServer(id string, st *store.Store, src *dir.Source) *admi
 		Level: &s.logging.now,
 		Log:   s.log,
 	}
+}
+
+// denied returns the newest event of a client that may not be a node, if it is remembered.
+func (a *adminFront) denied(node string) (adminapi.Event, bool) {
+	for _, e := range slices.Backward(a.tracker.Events(0)) {
+		if e.Kind == "deny" && e.Node == shown(node) {
+			return e, true
+		}
+	}
+	return adminapi.Event{}, false
 }
 
 // groupsOf are the groups that are served.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"log"
 	"net/http"
 	"os"
 	"slices"
@@ -49,6 +51,7 @@ func usage(cmd *cobra.Command) {
 
 // dial returns the server.
 func (a *asking) dial() (*adminapi.Daemon, error) {
+	log.SetOutput(io.Discard) // net/http prints what it makes of a port that speaks HTTP/2 only
 	d, err := adminapi.Dial(a.target)
 	switch {
 	case errors.Is(err, adminapi.ErrTarget):

@@ -34,6 +34,9 @@ func TestCommandsAskServer(t *testing.T) {
 	}
 	asks("status", 0, "CLIENTS none connected", "2 resources in 2 files")
 	asks("explain test cluster/a", 1, "✘ connected")
+	if out, _ := exec.CommandContext(d.ctx, binary, "status", "--admin", "http://"+d.conn.Target()).CombinedOutput(); strings.Count(string(out), "\n") != 2 || !strings.Contains(string(out), "does not speak HTTP/1.1") {
+		t.Errorf("where xDS is served, an error and a hint: %s", out)
+	}
 	asks("status test", 4, `no client with the node id "test"`)
 
 	s := d.clusters()

@@ -219,7 +219,10 @@ func newTypist(t *testing.T) *typist {
 	if err != nil {
 		t.Fatal(err)
 	}
-	write(t, p.root, "acme.binpb", string(set), "etc/ca.crt", string(tlstest.NewAuthority(t, "ca").PEM), "var/lib/x", "",
+	ca := tlstest.NewAuthority(t, "ca")
+	pair := ca.Issue("server", "localhost", "127.0.0.1")
+	write(t, p.root, "acme.binpb", string(set), "etc/ca.crt", string(ca.PEM), "ca.crt", string(ca.PEM), "tls.crt", string(pair.Cert), "tls.key", string(pair.Key), "var/lib/x", "",
+		"access.yaml", "rules:\n- {name: all, identity: {kind: mtls}, node: {id: \"**\"}}\n",
 		"etc/envoy/_bootstrap.yaml", "node: {id: edge-1, cluster: edge}\n", "etc/envoy/envoy.yaml", p.moved(staticEnvoy))
 	envoys, _ := filepath.Glob("../../.cache/envoy/envoy-*")
 	if len(envoys) > 0 {

@@ -32,6 +32,8 @@ type differing struct {
 	load  dir.Options
 	sets  []string
 	types *envoyapi.Types
+
+	grouped bool // one of the directories has groups
 }
 
 // A diffResult is what diff prints in JSON.
@@ -54,7 +56,8 @@ func diffCommand() *cobra.Command {
 
   dir:DIR            a directory of files, as serve reads it; DIR alone means the same
                      if it exists
-  client:NODE        what a running server has sent to a client (--admin)
+  client:NODE        what a running server has sent to a client (--admin); of what the
+                     client refuses, the refused version
   envoy://HOST:PORT  what a running Envoy has, from its admin interface; envoy://unix:/PATH
                      for a unix socket
   dump:FILE          a config_dump in a file
@@ -66,7 +69,8 @@ they are not compared.
 
 A directory with groups is compared group by group with another directory. To compare it
 with what one node has, say which node: --node, --cluster or --node-json. For client:NODE
-it is that client, unless they say otherwise.
+it is that client, with its id and cluster: if your groups are chosen by metadata or
+locality, give --node-json.
 
 Exit codes: 0 no difference; 1 there are differences, or a side cannot be read; 2 wrong usage;
 3 no server answers; 4 there is no such node.`,
@@ -127,7 +131,13 @@ func (d *differing) run(cmd *cobra.Command, args []string) error {
 			return err
 		}
 	}
-	return d.print(cmd, compare.Sides(sides[0], sides[1]))
+	all := compare.Sides(sides[0], sides[1])
+	for i := range all {
+		if !d.grouped {
+			all[i].Group = "" // there is but one
+		}
+	}
+	return d.print(cmd, all)
 }
 
 // sourceOf returns what kind of configuration an argument names, and which.
@@ -191,7 +201,7 @@ func (d *differing) side(cmd *cobra.Command, kind, of string, client *xds.Node, 
 		if err != nil {
 			return nil, err
 		}
-		return d.dump("client:"+of, b)
+		return d.dump(compare.Sent, "client:"+of, b)
 	case "envoy":
 		a, err := listen.Parse(of)
 		if err != nil {
@@ -201,7 +211,7 @@ func (d *differing) side(cmd *cobra.Command, kind, of string, client *xds.Node, 
 		if err != nil {
 			return nil, err
 		}
-		return d.dump(f.Name, f.Data)
+		return d.dump(compare.Dump, f.Name, f.Data)
 	case "dump":
 		f, err := importer.Read("stdin", cmd.InOrStdin(), d.load.MaxFile)
 		if of != "-" {
@@ -210,13 +220,13 @@ func (d *differing) side(cmd *cobra.Command, kind, of string, client *xds.Node, 
 		if err != nil {
 			return nil, failure{err, ""}
 		}
-		return d.dump(f.Name, f.Data)
+		return d.dump(compare.Dump, f.Name, f.Data)
 	}
 	return nil, fmt.Errorf("unknown kind %q", kind)
 }
 
-func (d *differing) dump(name string, b []byte) (*compare.Side, error) {
-	s, err := compare.Dump(d.types, name, bytes.TrimSpace(b))
+func (d *differing) dump(read func(*envoyapi.Types, string, []byte) (*compare.Side, error), name string, b []byte) (*compare.Side, error) {
+	s, err := read(d.types, name, bytes.TrimSpace(b))
 	if err != nil {
 		return nil, failure{errors.New(printable.Lines(err.Error())), "--proto-set FILE adds types that are not Envoy's"}
 	}
@@ -243,12 +253,9 @@ func (d *differing) directory(cmd *cobra.Command, root string, client *xds.Node,
 		}
 	}
 	if byGroup {
+		d.grouped = d.grouped || report.Groups > 0
 		for _, g := range all.Groups() {
-			in := g
-			if g == store.DefaultGroup && report.Groups == 0 {
-				in = ""
-			}
-			add(in, all.View(g), src.Place)
+			add(g, all.View(g), src.Place)
 		}
 		return side, nil
 	}

@@ -27,6 +27,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	"github.com/chancery-xds/chancery/internal/adminapi"
 	"github.com/chancery-xds/chancery/internal/tlsfiles/tlstest"
 )
 
@@ -95,6 +96,7 @@ func TestBinding(t *testing.T) {
 	t.Run("SAFE-13 a client is the node that its certificate names", func(t *testing.T) {
 		t.Parallel()
 		m := serveMutual(t, []string{"--rest-listen", "127.0.0.1:0"}, "a.yaml", cluster("a"))
+		api := adminClient(t, adminapi.Target{URL: "http://" + adminOf(t, m.daemon)})
 		at := m.logged("serving REST-JSON")["http"].(string)
 		for _, tt := range []struct {
 			names []string
@@ -120,6 +122,12 @@ func TestBinding(t *testing.T) {
 				line := m.logged(deniedLine)
 				if line["node"] != tt.node || line["code"] != "PermissionDenied" || !strings.Contains(fmt.Sprint(line["identity"]), "test") || !strings.HasPrefix(fmt.Sprint(line["peer"]), "127.0.0.1:") {
 					t.Error(line)
+				}
+			}
+			if tt.node == "other" {
+				x, err := api.Explain(m.ctx, tt.node, "CDS", "a")
+				if err != nil || x.Broken != "allowed" {
+					t.Errorf("explain: %+v %v", x, err)
 				}
 			}
 			if tt.node != "test" {

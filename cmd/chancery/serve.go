@@ -101,7 +101,7 @@ unless --insecure-secrets is given.
 
 With --client-ca a client may only be the node that its certificate names: by a DNS
 name, a URI, or the last segment of its SPIFFE ID. Rules (--access FILE) can say
-otherwise; --access any allows any node (docs/operations.md#who-clients-are).
+otherwise; --access any allows any node (docs/identity.md).
 
 An environment variable can replace each flag: CHANCERY_LISTEN for --listen,
 CHANCERY_MAX_FILE for --max-file. If both are given, the flag is used. A SIZE is a

@@ -46,7 +46,7 @@ States of a client with a type:
 
 Exit codes: 0 all is well; 1 a client refuses or is stale, or the last load was
 rejected; 2 wrong usage; 3 no server answers, or it lets nobody in; 4 there is no
-such node.`,
+such node or group.`,
 		Example: `  chancery status
   chancery status edge-7d9f-x2
   chancery status --all -g edge

@@ -324,6 +324,17 @@ func TestFilter(t *testing.T) {
 	}
 }
 
+// A slip of the pen in the name of a group is no group without clients.
+func TestUnknownGroup(t *testing.T) {
+	h := newServer(&fleet{changed: make(chan struct{})}).Handler(loopback)
+	if w := ask(h, "GET /api/v1/clients?group=edeg", ""); w.Code != http.StatusNotFound || !strings.Contains(w.Body.String(), "the groups are default, edge") {
+		t.Error(w.Code, w.Body)
+	}
+	if w := ask(h, "GET /api/v1/clients?group=edge", ""); w.Code != http.StatusOK {
+		t.Error(w.Code, w.Body)
+	}
+}
+
 // No lists are null: programs would fall over it.
 func TestEmptyLists(t *testing.T) {
 	s := newServer(&fleet{changed: make(chan struct{})})

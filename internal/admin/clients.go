@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,6 +19,19 @@ func (s *Server) clients(w http.ResponseWriter, r *http.Request) error {
 		return q.err
 	}
 	list := s.Tracker.Clients(f)
+	if list.Total == 0 && f.Group != "" {
+		var names []string
+		for _, g := range s.Groups() {
+			names = append(names, g.Name)
+		}
+		if !slices.Contains(names, f.Group) {
+			hint := fmt.Sprintf("the groups are %s", strings.Join(names[:min(len(names), 5)], ", "))
+			if more := len(names) - 5; more > 0 {
+				hint += fmt.Sprintf(" and %d more", more)
+			}
+			return missing("group", fmt.Sprintf("no group has the name %q", f.Group), hint)
+		}
+	}
 	list.APIVersion, list.Kind, list.Items = adminapi.Version, adminapi.KindClientList, some(list.Items)
 	answer(w, http.StatusOK, list)
 	return nil

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/chancery-xds/chancery/internal/envoyapi"
 	"github.com/chancery-xds/chancery/internal/secret"
@@ -34,6 +35,8 @@ type Side struct {
 	finder   *secret.Finder
 	all      map[key]Resource
 	redacted bool // it comes from who shows no secrets
+
+	states []protoreflect.Name // of a dump: where in an entry the resource may be
 }
 
 type key struct{ group, url, name string }

@@ -212,6 +212,31 @@ func TestDump(t *testing.T) {
 	}
 }
 
+// What a server has sent to a client that refuses it is compared, and with it the endpoints of a
+// refused cluster. An Envoy has what it had before.
+func TestSent(t *testing.T) {
+	c := &cluster.Cluster{Name: "c", EdsClusterConfig: &cluster.Cluster_EdsClusterConfig{ServiceName: "e"}}
+	eds := &endpoint.ClusterLoadAssignment{ClusterName: "e", Endpoints: []*endpoint.LocalityLbEndpoints{{Priority: 1}}}
+	b, err := protojson.Marshal(&admin.ConfigDump{Configs: []*anypb.Any{
+		packed(t, &admin.ClustersConfigDump{DynamicWarmingClusters: []*admin.ClustersConfigDump_DynamicCluster{{ErrorState: &admin.UpdateFailureState{FailedConfiguration: packed(t, c)}}}}),
+		packed(t, &admin.ListenersConfigDump{DynamicListeners: []*admin.ListenersConfigDump_DynamicListener{{Name: "in", ErrorState: &admin.UpdateFailureState{FailedConfiguration: packed(t, http(t, "a"))}}}}),
+		packed(t, &admin.EndpointsConfigDump{DynamicEndpointConfigs: []*admin.EndpointsConfigDump_DynamicEndpointConfig{{EndpointConfig: packed(t, eds)}}}),
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sent, err := Sent(envoyapi.Envoy(), "client:x", b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := told(Sides(side(t, c, http(t, "a"), eds), sent)); len(got) > 0 {
+		t.Errorf("it differs by\n%s", strings.Join(got, "\n"))
+	}
+	if has, err := Dump(envoyapi.Envoy(), "d.json", b); err != nil || has.Len() != 0 {
+		t.Errorf("%d in force, %v", has.Len(), err)
+	}
+}
+
 func FuzzDump(f *testing.F) {
 	f.Add([]byte(`{"configs": [{"@type": "type.googleapis.com/envoy.admin.v3.ClustersConfigDump", "dynamic_active_clusters": [{"cluster": {"@type": "type.googleapis.com/envoy.config.cluster.v3.Cluster", "name": "a"}}]}]}`))
 	f.Fuzz(func(t *testing.T, src []byte) {

@@ -15,6 +15,16 @@ import (
 // Dump returns what an Envoy's config_dump has of what came from a server, in JSON: the dynamic
 // resources, of which those that are in force. An Envoy shows no secrets.
 func Dump(types *envoyapi.Types, file string, src []byte) (*Side, error) {
+	return read(types, file, src, false)
+}
+
+// Sent returns what a config_dump of a server has that says what was sent to a client: also what
+// the client has refused. What it has in place of that, the server does not know.
+func Sent(types *envoyapi.Types, file string, src []byte) (*Side, error) {
+	return read(types, file, src, true)
+}
+
+func read(types *envoyapi.Types, file string, src []byte, refused bool) (*Side, error) {
 	mt, err := types.FindMessageByName("envoy.admin.v3.ConfigDump")
 	if err != nil {
 		return nil, err
@@ -28,6 +38,9 @@ func Dump(types *envoyapi.Types, file string, src []byte) (*Side, error) {
 		return nil, fmt.Errorf("%s: a config_dump has a list \"configs\", and here it is missing or empty", file)
 	}
 	s, eds := NewSide(types, true), assigned{}
+	if s.states = []protoreflect.Name{"active_state", "warming_state"}; refused {
+		s.states = append(s.states, "error_state")
+	}
 	w := walker{types: types}
 	for i := range configs.Len() {
 		c := w.unpacked(configs.Get(i).Message())
@@ -45,6 +58,9 @@ func Dump(types *envoyapi.Types, file string, src []byte) (*Side, error) {
 			}
 			for j := range v.List().Len() {
 				eds.note(w, v.List().Get(j).Message())
+				if refused {
+					eds.noteRefused(w, v.List().Get(j).Message())
+				}
 				if err = s.dumped(w, v.List().Get(j).Message(), file); err != nil {
 					return false
 				}
@@ -68,8 +84,17 @@ func Dump(types *envoyapi.Types, file string, src []byte) (*Side, error) {
 type assigned map[string]bool
 
 // note looks into an entry of a cluster.
-func (a assigned) note(w walker, m protoreflect.Message) {
-	fd := m.Descriptor().Fields().ByName("cluster")
+func (a assigned) note(w walker, m protoreflect.Message) { a.noteIn(w, m, "cluster") }
+
+// noteRefused looks into an entry of a cluster that was refused.
+func (a assigned) noteRefused(w walker, m protoreflect.Message) {
+	if fd := m.Descriptor().Fields().ByName("error_state"); fd != nil && m.Has(fd) {
+		a.noteIn(w, m.Get(fd).Message(), "failed_configuration")
+	}
+}
+
+func (a assigned) noteIn(w walker, m protoreflect.Message, field protoreflect.Name) {
+	fd := m.Descriptor().Fields().ByName(field)
 	if fd == nil || fd.Message() == nil || fd.Message().FullName() != "google.protobuf.Any" {
 		return
 	}
@@ -112,7 +137,7 @@ var dynamic = map[protoreflect.Name]bool{
 // dumped takes the resources in one entry: that of a listener is in its state.
 func (s *Side) dumped(w walker, m protoreflect.Message, file string) error {
 	fds := m.Descriptor().Fields()
-	for _, state := range []protoreflect.Name{"active_state", "warming_state"} {
+	for _, state := range s.states {
 		if fd := fds.ByName(state); fd != nil && m.Has(fd) {
 			return s.dumped(w, m.Get(fd).Message(), file)
 		}

@@ -45,7 +45,7 @@ type Source interface {
 	Types() *envoyapi.Types
 }
 
-// Deps are what an Explainer asks. All but Allowed are needed.
+// Deps are what an Explainer asks. Tracker, Source and Snapshot are needed.
 type Deps struct {
 	Tracker  Tracker
 	Source   Source
@@ -55,6 +55,10 @@ type Deps struct {
 	// says so. The stream is one of the client's, nil if it is not connected. Nil: whether a
 	// client may have something is seen by what it sees of its groups.
 	Allowed func(st *server.Stream, n *xds.Node, t *xds.Type, name string) (ok bool, why string)
+
+	// Denied returns the newest event of a client that was refused because it may not be the node,
+	// if it is remembered. Nil: nobody was.
+	Denied func(node string) (adminapi.Event, bool)
 
 	// Selected returns the streams of all clients, to count who has a resource. Nil: nobody is
 	// counted.

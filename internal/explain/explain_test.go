@@ -107,6 +107,16 @@ var failures = []struct {
 		says:  []string{`connected: BROKEN: no client with node id "edge-1" is connected, and none was lately`, `did you mean "edge-01"?`, "accepted: ?"},
 	},
 	{
+		name: "impersonation", what: "CDS a", broken: allowed, files: []string{"c.yaml", resources(cluster("a"))},
+		act: func(r *rig) {
+			r.deps.Denied = func(node string) (adminapi.Event, bool) {
+				return adminapi.Event{At: time.Now(), Peer: "192.0.2.1:5", Text: `mtls DNS "web": it may not be this node`}, node == "edge-1"
+			}
+			r.Explainer = New(r.deps)
+		},
+		says: []string{`allowed: BROKEN: the client at 192.0.2.1:5 was refused 0 s ago: mtls DNS "web": it may not be this node`, "connected: BROKEN: the server ended its stream 0 s ago: see allowed"},
+	},
+	{
 		name: "wrong group", what: "CDS a", broken: selected,
 		files: []string{"pay/group.yaml", "match: {cluster: pay}\n", "pay/c.yaml", resources(cluster("a")), "c.yaml", resources(cluster("b"))},
 		act:   func(r *rig) { takes(xdstest.Delta(r, r.conn, r.node("edge-1")), xds.Cluster) },

@@ -261,6 +261,10 @@ func (c *chain) allowed() {
 			return
 		}
 	}
+	if e, was := c.deniedBefore(); was {
+		c.breaks(allowed, "", advice, "the client at %s was refused %s: %s", e.Peer, c.e.since(e.At), cut(e.Text, maxText))
+		return
+	}
 	if c.e.d.Allowed != nil {
 		name := c.name // rules are about a resource's own
 		if c.at != nil {
@@ -289,6 +293,19 @@ func (c *chain) allowed() {
 	c.ok(allowed, "", "no rule of access keeps it from the client")
 }
 
+// deniedBefore returns how a client was refused that never got as far as to be known. If one is
+// connected with this node id, another that was refused is not the one that is asked about.
+func (c *chain) deniedBefore() (adminapi.Event, bool) {
+	if c.e.d.Denied == nil || c.connected() {
+		return adminapi.Event{}, false
+	}
+	e, was := c.e.d.Denied(c.id)
+	if was && len(c.clients) > 0 && c.clients[0].Left != nil && c.clients[0].Left.At.After(e.At) {
+		return adminapi.Event{}, false
+	}
+	return e, was
+}
+
 // connectedLink says who the client is, or why there is none.
 func (c *chain) connectedLink() {
 	if c.connected() {
@@ -310,6 +327,10 @@ func (c *chain) connectedLink() {
 	if len(c.clients) > 0 && c.clients[0].Left != nil {
 		left := c.clients[0].Left
 		c.breaks(connected, "", "look at the client's log: whether it runs, and whether it can reach the server", "it left %s: %s", c.e.since(left.At), orElse(cut(left.Why, maxText), orElse(left.Code, "it ended its stream")))
+		return
+	}
+	if e, was := c.deniedBefore(); was {
+		c.breaks(connected, "", "", "the server ended its stream %s: see allowed", c.e.since(e.At))
 		return
 	}
 	advice := "look at the node id in the client's bootstrap, and at its log: whether it can reach the server"

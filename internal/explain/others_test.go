@@ -285,7 +285,7 @@ func served(t *testing.T) {
 		{Query{Group: "edge", Type: "CDS"}, "1: CDS a edge edge/c.yaml:2:3"},
 		{Query{Type: "CDS", Subscribers: true}, "3: CDS a default c.yaml:2:3 1 map[SYNCED:1], CDS a edge edge/c.yaml:2:3 2 map[SENT:1 SYNCED:1], CDS b default c.yaml:5:3 2 map[SENT:1 SYNCED:1]"},
 		{Query{Type: "SDS", Name: "s", Body: true}, `1: SDS s edge edge/c.yaml:5:3 {"name":"s","generic_secret":{"secret":{"inline_string":"[redacted]"}}}`},
-		{Query{Type: "CDS", Name: "c"}, `nobody is served CDS "c" (did you mean "a"?)`},
+		{Query{Type: "CDS", Name: "c"}, `no group has CDS "c" (did you mean "a"?)`},
 	} {
 		if got := list(one.q); got != one.want {
 			t.Errorf("%+v: got\n%s", one.q, got)

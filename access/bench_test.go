@@ -55,7 +55,7 @@ func BenchmarkUpdate(b *testing.B) {
 			st, views := many(b, n, rule)
 			b.ResetTimer()
 			b.ReportAllocs()
-			for i := 0; i < b.N; i++ {
+			for i := range b.N {
 				if i%n == 0 {
 					if _, err := st.Update(func(tx *store.Tx) error { tx.Set(secret(i/n%n, 1+i)); return nil }); err != nil {
 						b.Fatal(err)

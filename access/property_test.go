@@ -47,7 +47,6 @@ type world struct {
 	st    *store.Store
 	src   *access.Source[*store.Watch]
 	views []*seer
-	every bool
 }
 
 // A seer is a stream: what it saw last, and beside it one that sees all.

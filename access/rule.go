@@ -189,9 +189,10 @@ func (e *entry) extend(all []binding, at any, path []string) (out []binding) {
 	}
 	var patterns []pattern
 	for _, v := range e.values {
-		if v.other == nil {
+		switch v.other {
+		case nil:
 			patterns = append(patterns, v.pattern)
-		} else if v.other == at {
+		case at:
 			return all
 		}
 	}

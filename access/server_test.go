@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -29,6 +30,8 @@ type daemon struct {
 	src  *access.Source[*store.Watch]
 	conn *grpc.ClientConn
 
+	ahead atomic.Int64 // of timers, its clock
+
 	mu     sync.Mutex
 	id     access.Identity
 	failed error
@@ -48,6 +51,7 @@ func serve(t *testing.T, p *access.Policy) *daemon {
 			defer d.mu.Unlock()
 			d.denied = append(d.denied, id.String()+" "+n.ID+" "+why.Rule+" "+why.Place)
 		},
+		Now:    func() time.Time { return time.Now().Add(time.Duration(d.ahead.Load())) },
 		Jitter: func() float64 { return 0.5 },
 	})
 	d.conn = xdstest.Serve(t, server.New(d.src, server.WithLogger(slog.New(slog.DiscardHandler))))
@@ -168,6 +172,30 @@ func TestExpires(t *testing.T) {
 			}
 			if len(d.denied) != 1 {
 				t.Errorf("%q", d.denied)
+			}
+		})
+	}
+}
+
+// The end of an identity is by the clock, which may be set meanwhile, and not by what a timer counts.
+func TestExpiresByTheClock(t *testing.T) {
+	for _, ahead := range []time.Duration{-3 * time.Second, -5 * time.Minute, 30 * time.Minute} {
+		synctest.Test(t, func(t *testing.T) {
+			d := serve(t, access.Default())
+			d.set(xds.Cluster, "1", "c")
+			begun := time.Now()
+			d.id.Expires = begun.Add(time.Hour)
+			s := xdstest.Delta(t, d.conn, xdstest.WithNode(xds.Node{ID: "a"}), xdstest.WithTimeout(2*time.Hour))
+			s.Subscribe(xds.Cluster, "*")
+			s.ACK(s.Expect(xds.Cluster, "c"))
+			time.Sleep(10 * time.Minute)
+			d.ahead.Store(int64(ahead))
+			if err := s.ExpectEnd(); status.Code(err) != codes.Unauthenticated {
+				t.Error(err)
+			}
+			want := time.Hour - 30*time.Second - ahead
+			if took := time.Since(begun); took < want || took > want+time.Minute {
+				t.Errorf("with the clock set by %v it ends after %v, not %v", ahead, took, want)
 			}
 		})
 	}

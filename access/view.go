@@ -20,7 +20,7 @@ type View struct {
 	of      Watch
 	groups  grouped                // of; nil: it has none, or does not say which
 	ringing atomic.Pointer[ringer] // of, once it can be called by others
-	timer   *time.Timer            // rings at the end of the identity
+	timer   *time.Timer            // looks for the end of the identity
 	end     time.Time              // of the stream; zero: none
 
 	policy *policy  // that decided
@@ -67,7 +67,8 @@ func (v *View) watch() {
 	}
 	v.ringing.Store(&r)
 	if !v.end.IsZero() {
-		v.timer = time.AfterFunc(v.end.Sub(v.shared.o.Now()), r.Ring)
+		v.timer = time.AfterFunc(time.Hour, v.expires) // which is set before it can run
+		v.timer.Reset(v.soon())
 	}
 	if v.shared.inForce() != v.policy { // it was set before the view could be rung
 		r.Ring()
@@ -77,6 +78,25 @@ func (v *View) watch() {
 // Ring has the view's doorbell rung, by others than the stream: something else is seen that is not in
 // the source.
 func (v *View) Ring() { v.ring() }
+
+// soon is how long to wait before the clock is looked at again. Timers do not follow it: it may be
+// set, and they stand while a machine sleeps.
+func (v *View) soon() time.Duration { return min(v.end.Sub(v.shared.o.Now()), spread) }
+
+// expires rings at the end of the identity. It is called by the timer, which Close may stop only
+// meanwhile.
+func (v *View) expires() {
+	r := v.ringing.Load()
+	if r == nil {
+		return
+	}
+	soon := v.soon()
+	if soon <= 0 {
+		(*r).Ring()
+		soon = spread
+	}
+	v.timer.Reset(soon)
+}
 
 func (v *View) ring() {
 	if r := v.ringing.Load(); r != nil {
@@ -224,6 +244,7 @@ func (v *View) Close() {
 		return
 	}
 	v.closed = true
+	v.ringing.Store(nil)
 	if v.timer != nil {
 		v.timer.Stop()
 	}

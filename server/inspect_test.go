@@ -172,6 +172,22 @@ func TestInspect(t *testing.T) {
 			}
 		}
 	})
+	within(t, "who asks takes no room from what ends the stream", func(t *testing.T) {
+		l := newLoss()
+		l.notify(notice{what: asked})
+		l.notify(notice{errDraining, drains})
+		l.tell(errRefused)
+		for _, want := range []byte{asked, drains, taken} {
+			select {
+			case n := <-l:
+				if n.what != want {
+					t.Errorf("%d, not %d", n.what, want)
+				}
+			default:
+				t.Errorf("%d is lost", want)
+			}
+		}
+	})
 	within(t, "a panic of who asks is logged, and the stream lives", func(t *testing.T) {
 		w, c, st := begin(t, "1")
 		r := c.want()
@@ -242,6 +258,27 @@ func TestInspect(t *testing.T) {
 			if i != n {
 				t.Fatal(order)
 			}
+		}
+	})
+}
+
+// What a search takes is paid for, and no more: the least that is reserved for it is given back.
+func TestTextsArePaidFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var x texts
+		for _, takes := range []time.Duration{0, 10 * time.Millisecond, 0} {
+			before := x.owed
+			x.at = time.Now() // nothing comes in
+			if text := x.look(false, func() string { time.Sleep(takes); return "text" }); text != "text" {
+				t.Fatal(text)
+			}
+			if got := x.owed - before; got != takes {
+				t.Errorf("%v are paid for %v", got, takes)
+			}
+		}
+		x.owed = 0
+		if x.pay(-textLeast); x.owed != 0 {
+			t.Errorf("%v are owed", x.owed)
 		}
 	})
 }

@@ -27,10 +27,10 @@ func (t *Table) Part(keep func(name string) bool, from *Table) *Table {
 			old = nil
 		}
 	}
-	switch {
-	case old == nil:
+	switch old {
+	case nil:
 		from, old, hidden = &Table{typ: t.typ}, &Table{}, 0
-	case old == t:
+	case t:
 		return from
 	}
 	var set []*Resource

@@ -87,7 +87,6 @@ func TestPartKeepsNothing(t *testing.T) {
 	table, _ := NewTable(Cluster).With(rs)
 	part := table.Part(keep, nil)
 	next, _ := table.With(nil, "a1", "a7")
-	table = nil
 	for range 3 {
 		runtime.GC()
 	}
@@ -105,4 +104,27 @@ func TestPartKeepsNothing(t *testing.T) {
 	if part.Departed("a1") != nil || next.Part(keep, part).Departed("a1") == nil || next.Part(keep, part).Departed("a7") != nil {
 		t.Error("departed")
 	}
+}
+
+// Of what departed from the tables that a table was made of, a part tells the selected, also where
+// nothing else is hidden.
+func TestPartOfLayers(t *testing.T) {
+	set := func(names ...string) (rs []*Resource) {
+		for _, name := range names {
+			rs = append(rs, NewResource(Cluster, name, []byte(name)))
+		}
+		return rs
+	}
+	layer, _ := NewTable(Cluster).With(set("a1", "a2", "b1"))
+	layer, _ = layer.With(nil, "a2", "b1")
+	table, _ := NewTable(Cluster).With(set("a1"))
+	table = table.WithLayers(layer)
+	if table.Departed("a2") == nil || table.Departed("b1") == nil {
+		t.Fatal("it does not know what its layers know")
+	}
+	part := table.Part(func(name string) bool { return name < "b" }, nil)
+	if part.Departed("a2") == nil || part.Departed("b1") != nil {
+		t.Error("departed:", part.Departed("a2"), part.Departed("b1"))
+	}
+	runtime.KeepAlive(table)
 }

@@ -15,7 +15,7 @@ func TestExplainAllowed(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	write(t, dir, "access.yaml", "rules:\n- {name: edges, identity: {dns: client}, node: {id: edge-1}, names: {CDS: [a]}}\n")
-	m := serveMutual(t, []string{"--access", filepath.Join(dir, "access.yaml")}, "a.yaml", cluster("a"), "b.yaml", cluster("b"))
+	m := serveMutual(t, []string{"--access", filepath.Join(dir, "access.yaml")}, "a.yaml", "\"@type\": type.googleapis.com/envoy.service.discovery.v3.Resource\nname: a\naliases: [nick]\nresource: {\"@type\": type.googleapis.com/envoy.config.cluster.v3.Cluster, name: a, connect_timeout: 1s}\n", "b.yaml", cluster("b"))
 	m.dial(m.target, credentials.NewTLS(m.config(m.ca.Issue("c", "client"))))
 	m.as("edge-1").gets("a")
 	api := adminClient(t, adminapi.Target{URL: "http://" + adminOf(t, m.daemon)})
@@ -33,6 +33,9 @@ func TestExplainAllowed(t *testing.T) {
 	}
 	if l, broken := link("a"); !l.OK || broken == "allowed" || !strings.Contains(l.Text, "by rule edges") {
 		t.Errorf("what it may see: %+v, broken %q", l, broken)
+	}
+	if l, broken := link("nick"); !l.OK || broken == "allowed" || !strings.Contains(l.Text, "by rule edges") {
+		t.Errorf("another name of what it may see: %+v, broken %q", l, broken)
 	}
 	if l, broken := link("b"); l.OK || broken != "allowed" || !strings.Contains(l.Text, `may not see CDS "b", by rule edges`) {
 		t.Errorf("SAFE-13 what it may not see: %+v, broken %q", l, broken)

@@ -12,7 +12,7 @@ import (
 // to it: a client whose clusters are all static asks for no endpoints. The zero value is ready to use.
 type expecting struct {
 	mu   sync.Mutex
-	seen map[string]bool // by the version of clusters, so that nothing old is kept: whether one refers to endpoints
+	seen map[xds.Sum]bool // by the content of clusters, so that nothing old is kept: whether one refers to endpoints
 }
 
 // maxSeen is of how many tables it is remembered.
@@ -27,8 +27,9 @@ func (e *expecting) endpoints(all *store.Snapshot, groups []string) bool {
 }
 
 func (e *expecting) refers(t *xds.Table) bool {
+	sum := t.Versions().Sum() // a version that the files state may be that of several groups
 	e.mu.Lock()
-	is, seen := e.seen[t.Version()]
+	is, seen := e.seen[sum]
 	e.mu.Unlock()
 	if seen {
 		return is
@@ -42,8 +43,8 @@ func (e *expecting) refers(t *xds.Table) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.seen == nil || len(e.seen) >= maxSeen {
-		e.seen = map[string]bool{}
+		e.seen = map[xds.Sum]bool{}
 	}
-	e.seen[t.Version()] = is
+	e.seen[sum] = is
 	return is
 }

@@ -19,6 +19,11 @@ func TestExpecting(t *testing.T) {
 	}
 	put("static", "a")
 	put("eds", "b", xds.Ref{Type: xds.Endpoint, Name: "b"})
+	for _, group := range []string{"static", "eds"} { // as the files may state it
+		if _, err := st.Update(func(tx *store.Tx) error { tx.Group(group).Version(xds.Cluster, "1"); return nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
 	var e expecting
 	for range 2 {
 		for want, groups := range map[bool][]string{false: {"static", "nowhere"}, true: {"static", "eds"}} {

@@ -29,6 +29,7 @@ func TestWebPages(t *testing.T) {
 		{loopback, "GET /api/v1/status", []string{"Origin", "http://localhost:3000"}, 403},
 		{loopback, "GET /api/v1/status", []string{"Origin", "https://evil.example"}, 403},
 		{loopback, "GET /api/v1/status", []string{"Origin", "null"}, 403},
+		{loopback, "GET /api/v1/status", []string{"Host", "", "Origin", "null"}, 403}, // HTTP/1.0
 		{public, "GET /api/v1/status", []string{"Origin", "https://evil.example"}, 403},
 		{socket, "GET /api/v1/status", []string{"Origin", "https://evil.example"}, 403},
 		{loopback, "GET /api/v1/status", []string{"Sec-Fetch-Site", "cross-site"}, 403}, // an image, a script

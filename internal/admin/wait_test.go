@@ -150,6 +150,36 @@ func TestWait(t *testing.T) {
 			w.Errorf("%+v after %v", r, later())
 		}
 	})
+	within(t, "what one client has refused before is no answer while it is sent something else", func(w *town) {
+		one, two := w.open("one", "edge"), w.open("two", "mesh")
+		for _, c := range []*xdstest.Client{one, two} {
+			c.Subscribe(xds.Cluster, "*")
+		}
+		one.NACK(one.Next(xds.Cluster), "old")
+		two.ACK(two.Next(xds.Cluster))
+		w.put(xds.Cluster, "a", "2")
+		one.Next(xds.Cluster) // and no answer
+		of2 := two.Next(xds.Cluster)
+		result, _ := w.wait("timeout=1m")
+		two.NACK(of2, "new")
+		if r := result(); r.Done || len(r.Refusals) != 1 || r.Refusals[0].Error != "new" || !slices.Equal(r.Refusals[0].Nodes, []string{"two"}) || !slices.Equal(r.Pending, []string{"one"}) {
+			w.Errorf("%+v", r)
+		}
+	})
+	within(t, "for one type only", func(w *town) {
+		w.put(xds.Secret, "s", "1")
+		one := w.open("one", "edge")
+		one.Subscribe(xds.Cluster, "*")
+		one.NACK(one.Next(xds.Cluster), "no")
+		one.Subscribe(xds.Secret, "s")
+		one.ACK(one.Next(xds.Secret))
+		for query, done := range map[string]bool{"type=sds": true, "type=cds": false, "": false} {
+			result, _ := w.wait("timeout=1s&" + query)
+			if r := result(); r.Done != done || (len(r.Refusals) == 0) != done {
+				w.Errorf("%s: %+v", query, r)
+			}
+		}
+	})
 	within(t, "a client comes and leaves", func(w *town) {
 		result, _ := w.wait("timeout=1m&node=late")
 		time.Sleep(time.Second)

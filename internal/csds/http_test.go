@@ -175,3 +175,31 @@ func TestReflection(t *testing.T) {
 func metadataOf(ctx context.Context) context.Context {
 	return metadata2.AppendToOutgoingContext(ctx, "x-refused", "1")
 }
+
+// A timed writer remembers the times that are set.
+type timed struct {
+	*httptest.ResponseRecorder
+	limited []bool
+}
+
+func (w *timed) SetWriteDeadline(t time.Time) error {
+	w.limited = append(w.limited, !t.IsZero())
+	return nil
+}
+
+// Each answer has a time of its own, from its first byte to its last.
+func TestEachAnswerHasItsTime(t *testing.T) {
+	to := &timed{ResponseRecorder: httptest.NewRecorder()}
+	w := &writer{ResponseWriter: to, c: http.NewResponseController(to), flushed: make(chan struct{}, 1)}
+	for range 2 {
+		for range 3 {
+			if _, err := w.Write([]byte("x")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.Flush()
+	}
+	if want := []bool{true, false, true, false}; !slices.Equal(to.limited, want) {
+		t.Errorf("%v, not %v", to.limited, want)
+	}
+}

@@ -79,6 +79,9 @@ func ask(t *testing.T, clients []Client, node string) (lines []string) {
 		}
 		for _, typ := range all {
 			for _, r := range typ.Resources {
+				if (r.State == Sent) == r.Updated.IsZero() {
+					t.Errorf("%s is in state %d, sent %v", r.Name, r.State, r.Updated)
+				}
 				line := []string{typ.Type.Short, r.Name, [...]string{"unknown", "synced", "absent", "sent", "refused", "not sent", "leaving"}[r.State]}
 				if r.Body != nil && r.Body.Name != r.Name {
 					t.Error("the body of another:", r.Body.Name)
@@ -174,6 +177,63 @@ func TestLive(t *testing.T) {
 	}
 }
 
+// What a client asks for by another name is told once, by its own. Of two streams the newest says
+// why it refuses. What waits to leave was not sent a moment ago.
+func TestLiveOdd(t *testing.T) {
+	tr, st := &tracker{}, store.New()
+	update := func(f func(tx *store.Tx)) {
+		t.Helper()
+		if _, err := st.Update(func(tx *store.Tx) error { f(tx); return nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a := resource(t, xds.Cluster, &clusterv3.Cluster{Name: "a"})
+	a.Aliases, a.Refs = []string{"nick"}, []xds.Ref{{Type: xds.Endpoint, Name: "e"}}
+	a.Seal("")
+	update(func(tx *store.Tx) { tx.Set(a, xds.NewResource(xds.Endpoint, "e", nil)) })
+	conn := xdstest.Serve(t, server.New(st, server.WithObserver(tr)))
+	open := func(node string) *xdstest.Client {
+		return xdstest.Delta(t, conn, xdstest.WithNode(xds.Node{ID: node}))
+	}
+	want := func(node string, want ...string) {
+		t.Helper()
+		for range 2000 {
+			if slices.Equal(ask(t, Live(tr)(), node), want) {
+				return
+			}
+			time.Sleep(time.Millisecond)
+		}
+		t.Fatalf("%q, want %q", ask(t, Live(tr)(), node), want)
+	}
+	c := open("one")
+	c.Subscribe(xds.Cluster, "nick")
+	c.ACK(c.Next(xds.Cluster))
+	want("one", "CDS a synced body has")
+	c.Subscribe(xds.Endpoint, "e")
+	c.ACK(c.Next(xds.Endpoint))
+	want("one", "CDS a synced body has", "EDS e synced body has")
+
+	older := open("two")
+	older.Subscribe(xds.Cluster, "a")
+	r := older.Next(xds.Cluster)
+	newer := open("two")
+	newer.Subscribe(xds.Cluster, "a")
+	newer.NACK(newer.Next(xds.Cluster), "newer")
+	want("two", "CDS a refused body newer")
+	older.NACK(r, "older")
+	for range 2000 {
+		if len(tr.Client("two")) == 2 {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	want("two", "CDS a refused body newer")
+
+	update(func(tx *store.Tx) { tx.Delete(xds.Cluster, "a"); tx.Delete(xds.Endpoint, "e") })
+	c.Next(xds.Cluster)                                                 // and no answer
+	want("one", "CDS a sent has", "CDS nick sent", "EDS e leaving has") // the other name finds nothing any more
+}
+
 // What the service says is what a server has, by all of it together.
 func TestLiveService(t *testing.T) {
 	tr, st := &tracker{}, store.New()
@@ -198,5 +258,25 @@ func TestLiveService(t *testing.T) {
 	is := got.Config[0].GenericXdsConfigs[0]
 	if is.Name != "backend" || !proto.Equal(is.XdsConfig, packed(t, cluster)) || is.LastUpdated == nil || is.ConfigStatus.String() != "STALE" {
 		t.Error(is)
+	}
+}
+
+// Clients that were sent the same at different times are told of with their own.
+func TestSentAtDifferentTimes(t *testing.T) {
+	r := resource(t, xds.Cluster, cluster)
+	sent := func(node string, at time.Time) Client {
+		return Client{Node: &xds.Node{ID: node}, Config: func(context.Context) ([]TypeConfig, error) {
+			return []TypeConfig{{Type: xds.Cluster, Resources: []Resource{{Name: r.Name, State: Sent, Body: r, Updated: at}}}}, nil
+		}}
+	}
+	s := New(Options{Clients: func() []Client { return []Client{sent("one", began), sent("two", began.Add(time.Hour))} }})
+	got, err := dial(t, serve(t, s, plain)).FetchClientStatus(t.Context(), &statusv3.ClientStatusRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []time.Time{began, began.Add(time.Hour)} {
+		if at := got.Config[i].GenericXdsConfigs[0].LastUpdated.AsTime(); !at.Equal(want) {
+			t.Errorf("%s: %v, not %v", got.Config[i].Node.Id, at, want)
+		}
 	}
 }

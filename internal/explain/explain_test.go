@@ -318,6 +318,40 @@ var failures = []struct {
 		},
 		says: []string{`CDS "a" refers to it, and the client has not accepted that (NACKED), so it does not ask`, `the client must accept CDS "a" first`},
 	},
+	{
+		name: "of several streams the worst counts", what: "CDS a", broken: accepted, files: []string{"c.yaml", resources(cluster("a"))},
+		act: func(r *rig) {
+			takes(xdstest.SotW(r, r.conn, r.node("edge-1")), xds.Cluster)
+			c := xdstest.SotW(r, r.conn, r.node("edge-1"))
+			c.Subscribe(xds.Cluster)
+			c.NACK(c.Next(xds.Cluster), "no")
+			takes(xdstest.SotW(r, r.conn, r.node("edge-1")), xds.Cluster)
+		},
+		says: []string{"refuse"},
+	},
+	{
+		name: "its parent is on another stream", what: "EDS a", broken: "",
+		files: []string{"c.yaml", resources(edsCluster("a")), "e.yaml", resources(endpoints("a"))},
+		act: func(r *rig) {
+			takes(xdstest.SotW(r, r.conn, r.node("edge-1")), xds.Endpoint, "a")
+			synctest.Wait()
+			takes(xdstest.SotW(r, r.conn, r.node("edge-1")), xds.Cluster)
+		},
+		says: []string{`referenced: ok: CDS "a" refers to it`, "client has accepted"},
+	},
+	{
+		name: "by an alias", what: "CDS nick", broken: "",
+		files: []string{"c.yaml", resources("- \"@type\": type.googleapis.com/envoy.service.discovery.v3.Resource\n  name: a\n  aliases: [nick]\n  resource:\n    " + ofCluster + "\n    name: a\n")},
+		act:   func(r *rig) { takes(xdstest.Delta(r, r.conn, r.node("edge-1")), xds.Cluster, "nick") },
+		says:  []string{`CDS "nick", which is an alias of "a", is of group "default"`},
+	},
+	{
+		name: "by a name of new style, with its parameters in another order", what: "CDS xdstp://x/envoy.config.cluster.v3.Cluster/a?b=1&a=2", broken: "",
+		files: []string{"c.yaml", resources(cluster("xdstp://x/envoy.config.cluster.v3.Cluster/a?b=1&a=2"))},
+		act: func(r *rig) {
+			takes(xdstest.Delta(r, r.conn, r.node("edge-1")), xds.Cluster, "xdstp://x/envoy.config.cluster.v3.Cluster/a?a=2&b=1")
+		},
+	},
 }
 
 // Of each seeded failure the broken link is named.

@@ -266,13 +266,19 @@ func (c *chain) allowed() {
 		return
 	}
 	if c.e.d.Allowed != nil {
+		name := c.name // rules are about a resource's own
+		if c.at != nil {
+			name = c.at.Name
+		} else if len(c.all) > 0 {
+			name = c.all[0].Name
+		}
 		var st *server.Stream
 		if c.on != nil {
 			st = c.on.Stream
 		} else if c.connected() {
 			st = c.streams[0].Stream
 		}
-		ok, why := c.e.d.Allowed(st, c.node, c.t, c.name)
+		ok, why := c.e.d.Allowed(st, c.node, c.t, name)
 		if !ok {
 			c.breaks(allowed, "", advice, "the client may not have it: %s", why)
 			return

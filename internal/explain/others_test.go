@@ -100,7 +100,11 @@ func TestExplainClient(t *testing.T) {
 
 // Whose fault a refusal is, by what the client says and by what it was sent.
 func TestBlame(t *testing.T) {
-	late := strings.Replace(cluster("late"), "1s", "-1s", 1)
+	bad := func(name string) string { return strings.Replace(cluster(name), "1s", "-1s", 1) }
+	wrong := func(name string, line int) adminapi.Resource {
+		return adminapi.Resource{Type: "CDS", Name: name, Place: fmt.Sprintf("c.yaml:%d:20", line), Reason: fmt.Sprintf("resources[%d].connect_timeout: must be more than 0s, not -1s", (line-4)/3)}
+	}
+	late := bad("late")
 	for _, f := range []struct {
 		name, text string
 		files      []string
@@ -125,6 +129,14 @@ func TestBlame(t *testing.T) {
 			"a word of the text is a name by accident", "the cluster has a bad timeout",
 			[]string{"c.yaml", resources(cluster("a"), late)},
 			[]adminapi.Resource{{Type: "CDS", Name: "late", Place: "c.yaml:7:20", Reason: "resources[1].connect_timeout: must be more than 0s, not -1s"}},
+		},
+		{
+			"many are known to be wrong", "no", []string{"c.yaml", resources(bad("a"), bad("b"), bad("c"), bad("d"), bad("e"), bad("f"))},
+			[]adminapi.Resource{wrong("a", 4), wrong("b", 7), wrong("c", 10), wrong("d", 13), wrong("e", 16)},
+		},
+		{
+			"the text quotes its name", "Error adding cluster 'aaaa': no such extension", []string{"c.yaml", resources(cluster("aaaa"), cluster("b"))},
+			[]adminapi.Resource{{Type: "CDS", Name: "aaaa", Place: "c.yaml:2:3"}},
 		},
 		{"nothing is known", "no", []string{"c.yaml", resources(cluster("a"), cluster("b"))}, nil},
 		{
@@ -159,6 +171,38 @@ func TestBlame(t *testing.T) {
 				t.Error("what was asked about has changed")
 			}
 		})
+	}
+}
+
+// What was refused is at fault also while something newer waits for an answer. What is good is
+// remembered, as far as there is room.
+func TestBlameWhileMendedIsSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		late := func(by string) string { return strings.Replace(cluster("late"), "1s", by, 1) }
+		r := start(t, "c.yaml", resources(cluster("a"), late("-1s")))
+		c := xdstest.SotW(r, r.conn, r.node("edge-1"))
+		c.Subscribe(xds.Cluster)
+		c.NACK(c.Next(xds.Cluster), "no")
+		r.write("c.yaml", resources(cluster("a"), late("-2s")))
+		r.load("")
+		c.Next(xds.Cluster) // and no answer
+		synctest.Wait()
+		got := r.Blame(context.Background(), []adminapi.Refusal{{Type: "CDS", Error: "no", Nodes: []string{"edge-1"}}})[0].Resources
+		if len(got) != 1 || got[0].Name != "late" || !strings.Contains(got[0].Reason, "-2s") {
+			t.Errorf("%+v", got)
+		}
+		if len(r.sound.all) != 1 {
+			t.Errorf("%d are known to be good", len(r.sound.all))
+		}
+	})
+	var s sound
+	last := xds.NewResource(xds.Cluster, "a", nil)
+	for i := range maxSound + 10 {
+		last = xds.NewResource(xds.Cluster, "a", fmt.Append(nil, i))
+		s.add(last)
+	}
+	if len(s.all) > maxSound || !s.has(last) {
+		t.Errorf("%d are remembered", len(s.all))
 	}
 }
 

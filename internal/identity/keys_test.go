@@ -134,6 +134,8 @@ func TestKeySets(t *testing.T) {
 	oct := map[string]string{"kty": "oct", "kid": "o", "k": "AAAA"}
 	enc := s
 	enc.Use = "enc"
+	odd := s
+	odd.Use = "tls"
 	for name, tt := range map[string]struct {
 		set     []byte
 		keys    int
@@ -142,6 +144,7 @@ func TestKeySets(t *testing.T) {
 	}{
 		"good":                  {set(t, s), 1, "", ""},
 		"for encryption":        {set(t, s, enc), 1, "", ""},
+		"for something else":    {set(t, s, odd), 1, "", ""},
 		"symmetric":             {set(t, oct, s), 1, `key 0 ("o"): it is symmetric`, ""},
 		"private":               {set(t, jose.JSONWebKey{Key: private.key, KeyID: "p"}, s), 1, `key 0 ("p"): it is private`, ""},
 		"short":                 {set(t, small, s), 1, `key 0 ("small"): an RSA key needs 2048 to 8192 bits, and has 10`, ""},
@@ -265,5 +268,43 @@ func TestURL(t *testing.T) {
 		if _, err := OpenKeys(t.Context(), url, discard()); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "u:p") {
 			t.Errorf("%s: %v, want %q", url, err, want)
 		}
+	}
+}
+
+// A token that names no key costs a few verifications at most, however many keys there are.
+func TestFewKeysAreTried(t *testing.T) {
+	key := newSigner(t, "k", jose.ES256).jwk()
+	all := make([]any, 2*maxTried)
+	for i := range all {
+		all[i] = key
+	}
+	keys, _, err := parseKeys(set(t, all...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []string{"", "k"} {
+		if n := len(keys.match(id, jose.ES256)); n != maxTried {
+			t.Errorf("%d keys for %q", n, id)
+		}
+	}
+}
+
+// What was asked for by TLS is not taken in plain text, though that stays on this machine.
+func TestNoRedirectToPlainText(t *testing.T) {
+	asked := false
+	plain := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked = true }))
+	defer plain.Close()
+	secure := httptest.NewTLSServer(http.RedirectHandler(plain.URL, http.StatusFound))
+	defer secure.Close()
+	tr := http.DefaultTransport.(*http.Transport)
+	before := tr.TLSClientConfig
+	tr.TLSClientConfig = secure.Client().Transport.(*http.Transport).TLSClientConfig
+	defer func() { tr.TLSClientConfig = before }()
+	u, err := CheckURL(secure.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := webReader(u)(t.Context()); err == nil || !strings.Contains(err.Error(), "in plain text") || asked {
+		t.Error(err, asked)
 	}
 }

@@ -143,3 +143,28 @@ func TestMissedIsKept(t *testing.T) {
 		break
 	}
 }
+
+// Of responses that are not answered the oldest counts; a few are remembered.
+func TestOldest(t *testing.T) {
+	for _, c := range []struct {
+		variant  xds.Variant
+		answered uint64
+		oldest   int64
+	}{{xds.SotW, 1, 2}, {xds.SotW, 2, 3}, {xds.SotW, 3, 0}, {xds.Delta, 1, 2}, {xds.Delta, 2, 1}, {xds.Delta, 3, 1}} {
+		u := typeRow{typ: xds.Cluster, answered: true}
+		for i := range 3 {
+			u.send(&protocol.Event{}, uint64(i)+1, int64(i)+1)
+		}
+		u.answer(c.variant, c.answered)
+		if got := u.oldest(); got != c.oldest {
+			t.Errorf("%s, %d is answered: the oldest is %d, not %d", c.variant, c.answered, got, c.oldest)
+		}
+	}
+	u := typeRow{typ: xds.Cluster, answered: true}
+	for i := range 3 * maxOlder {
+		u.send(&protocol.Event{}, uint64(i)+1, int64(i)+1)
+	}
+	if n := len(u.older); n != maxOlder || u.oldest() != 2*maxOlder {
+		t.Errorf("%d are remembered, from %d on", n, u.oldest())
+	}
+}

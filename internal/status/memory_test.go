@@ -6,12 +6,14 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/chancery-xds/chancery/internal/adminapi"
 	"github.com/chancery-xds/chancery/protocol"
 	"github.com/chancery-xds/chancery/server"
 	"github.com/chancery-xds/chancery/xds"
+	"github.com/chancery-xds/chancery/xds/xdstest"
 )
 
 var five = []*xds.Type{xds.Cluster, xds.Endpoint, xds.Listener, xds.Route, xds.Secret}
@@ -164,4 +166,71 @@ func TestConcurrent(t *testing.T) {
 	if len(f.causes.known) != 0 || f.causes.bytes != 0 {
 		t.Errorf("%d causes of %d bytes are left", len(f.causes.known), f.causes.bytes)
 	}
+}
+
+// What a stream refused is forgotten with it: at once of the types that are not kept, and else
+// when the client is not remembered any more. Of streams that end while others of the client
+// stay, few are kept, and not for long.
+func TestEndedStreamsAreForgotten(t *testing.T) {
+	within(t, "refusals", func(w *world) {
+		w.Tracker.opts.Departed = 1
+		c := w.client(xds.Delta, envoy("a"))
+		for i := range maxKeptTypes + 4 {
+			typ := xds.TypeOf(fmt.Sprintf("type.googleapis.com/a.B%d", i))
+			w.put(typ, "x")
+			c.Subscribe(typ, "x")
+			c.NACK(c.Next(typ), fmt.Sprint("no ", i))
+		}
+		synctest.Wait()
+		if n := len(w.Tracker.causes.known); n != maxKeptTypes+4 {
+			t.Errorf("%d causes", n)
+		}
+		c.Close()
+		synctest.Wait()
+		if n := len(w.Tracker.causes.known); n != maxKeptTypes {
+			t.Errorf("%d causes of %d types that are kept", n, maxKeptTypes)
+		}
+		if len(w.Tracker.left) != 1 || len(w.Tracker.left[0].rows) != 1 || w.Tracker.left[0].rows[0].stream != nil {
+			t.Error("what is remembered keeps the stream, with all that its node says")
+		}
+		w.client(xds.Delta, envoy("b")).Close()
+		d := w.client(xds.Delta, envoy("b"))
+		d.Subscribe(xds.Cluster, "*")
+		synctest.Wait()
+		d.Close()
+		synctest.Wait()
+		if len(w.Tracker.causes.known) != 0 || w.Tracker.causes.bytes != 0 {
+			t.Errorf("%d causes, %d bytes of nobody", len(w.Tracker.causes.known), w.Tracker.causes.bytes)
+		}
+	})
+	within(t, "streams", func(w *world) {
+		conn := xdstest.Serve(w.T, w.server)
+		open := func() *xdstest.Client {
+			c := xdstest.Delta(w.T, conn, xdstest.WithNode(envoy("a")), xdstest.WithTimeout(time.Hour))
+			c.Subscribe(xds.Cluster, "*")
+			synctest.Wait()
+			return c
+		}
+		open() // and stays
+		late := func() int {
+			w.mu.RLock()
+			defer w.mu.RUnlock()
+			for _, c := range w.Tracker.clients {
+				return len(c.late)
+			}
+			return -1
+		}
+		for range maxLate + 3 {
+			open().Close()
+			synctest.Wait()
+		}
+		if n := late(); n != maxLate {
+			t.Errorf("%d are kept", n)
+		}
+		time.Sleep(lateFor + time.Second)
+		open()
+		if n := late(); n != 0 {
+			t.Errorf("%d are kept for long", n)
+		}
+	})
 }

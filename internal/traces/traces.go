@@ -134,7 +134,7 @@ func (t *Traces) look() (commit api.SpanContext, at time.Time, more bool) {
 			groups[d.Group] = true
 		}
 		_, span := t.tracer.Start(context.Background(), "xds.commit", api.WithTimestamp(c.Time), api.WithNewRoot(), api.WithAttributes(
-			attribute.Int64("xds.revision", int64(c.Seq)), attribute.Int("xds.resources.set", set), //nolint:gosec // a count of commits
+			attribute.Int64("xds.revision", int64(c.Seq)), attribute.Int("xds.resources.set", set),
 			attribute.Int("xds.resources.removed", removed), attribute.Int("xds.groups", len(groups))))
 		span.End(api.WithTimestamp(c.Time))
 		t.seq, t.at, t.commit, t.pushes = c.Seq, c.Time, span.SpanContext(), 0

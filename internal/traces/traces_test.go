@@ -73,7 +73,7 @@ func TestCommitReachesClient(t *testing.T) {
 		}
 		for _, s := range spans {
 			for _, a := range s.Attributes {
-				if strings.Contains(a.Value.Emit(), "hunter2") {
+				if strings.Contains(a.Value.String(), "hunter2") {
 					t.Errorf("SAFE-6 a trace has what a client says: %v", a)
 				}
 			}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/chancery-xds/chancery/internal/adminapi"
+	"github.com/chancery-xds/chancery/internal/status"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -29,7 +30,7 @@ type eventFilter struct {
 }
 
 func (f eventFilter) keeps(e adminapi.Event) bool {
-	return (f.node == "" || glob(f.node, e.Node)) && (f.typ == nil || f.typ.Short == e.Type) && (len(f.kinds) == 0 || slices.Contains(f.kinds, e.Kind))
+	return (f.node == "" || status.Glob(f.node, e.Node)) && (f.typ == nil || f.typ.Short == e.Type) && (len(f.kinds) == 0 || slices.Contains(f.kinds, e.Kind))
 }
 
 // events sends events (SSE) until the reader has enough. A reader that is too slow misses some,
@@ -153,29 +154,4 @@ func (d door) enter(full string) (leave func(), _ error) {
 	default:
 		return nil, &problem{http.StatusTooManyRequests, "", fmt.Sprintf("%s: %d at most", full, cap(d)), "try again when one of them has ended"}
 	}
-}
-
-// glob reports whether a text is of a pattern: * is any text, ? any character.
-func glob(pattern, text string) bool {
-	p, t := []rune(pattern), []rune(text)
-	star, from := -1, 0
-	i, j := 0, 0
-	for j < len(t) {
-		switch {
-		case i < len(p) && p[i] == '*':
-			star, from = i, j
-			i++
-		case i < len(p) && (p[i] == '?' || p[i] == t[j]):
-			i, j = i+1, j+1
-		case star >= 0:
-			from++
-			i, j = star+1, from
-		default:
-			return false
-		}
-	}
-	for i < len(p) && p[i] == '*' {
-		i++
-	}
-	return i == len(p)
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/chancery-xds/chancery/internal/adminapi"
+	"github.com/chancery-xds/chancery/internal/status"
 )
 
 // Whatever is asked, the answer is one of the API, and nothing panics.
@@ -77,10 +78,10 @@ func FuzzGlob(f *testing.F) {
 	f.Add("**?", "é")
 	f.Fuzz(func(t *testing.T, pattern, text string) {
 		if len(pattern) > 8 || len(text) > 12 {
-			glob(pattern, text)
+			status.Glob(pattern, text)
 			return
 		}
-		if got, want := glob(pattern, text), globs([]rune(pattern), []rune(text)); got != want {
+		if got, want := status.Glob(pattern, text), globs([]rune(pattern), []rune(text)); got != want {
 			t.Errorf("glob(%q, %q) = %v", pattern, text, got)
 		}
 	})

@@ -67,7 +67,7 @@ func (p *presence) selected(t *Tracker, f Filter) []standing {
 		switch {
 		case state == unopened || len(f.States) > 0 && !slices.Contains(f.States, state.told()):
 			return true
-		case f.Node != "" && !glob(f.Node, s.node):
+		case f.Node != "" && !Glob(f.Node, s.node):
 			return true
 		}
 		return f.Group != "" && !slices.Contains(t.grouped(&s).groups, f.Group)
@@ -220,8 +220,8 @@ func (t *Tracker) grouped(s *standing) *grouping {
 	return g
 }
 
-// glob reports whether a text is as a pattern says: "*" is any text, "?" any character.
-func glob(pattern, text string) bool {
+// Glob reports whether a text is as a pattern says: "*" is any text, "?" any character.
+func Glob(pattern, text string) bool {
 	p, s := []rune(pattern), []rune(text)
 	star, from := -1, 0 // the last "*", and where what it stands for ends
 	i, j := 0, 0

@@ -270,7 +270,7 @@ func TestGlob(t *testing.T) {
 		{"a", "a", true}, {"a", "ab", false}, {"*", "", true}, {"a*c", "abbc", true}, {"a*c", "abb", false}, {"?", "ü", true}, {"?", "", false},
 		{"*a*b", "xaxxb", true}, {"**", "x/y", true}, {"", "a", false},
 	} {
-		if got := glob(c.pattern, c.text); got != c.want {
+		if got := Glob(c.pattern, c.text); got != c.want {
 			t.Errorf("%q %q: %v", c.pattern, c.text, got)
 		}
 	}

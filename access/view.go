@@ -75,6 +75,10 @@ func (v *View) watch() {
 	}
 }
 
+// Ring has the view's doorbell rung, by others than the stream: something else is seen that is not in
+// the source.
+func (v *View) Ring() { v.ring() }
+
 // soon is how long to wait before the clock is looked at again. Timers do not follow it: it may be
 // set, and they stand while a machine sleeps.
 func (v *View) soon() time.Duration { return min(v.end.Sub(v.shared.o.Now()), spread) }

@@ -68,7 +68,7 @@ func (m *Metrics) Event(s *server.Stream, e protocol.Event) {
 		if took, ok := m.reached(s, e); ok {
 			t.reached.Observe(took.Seconds())
 		}
-		if e.Settled {
+		if e.Settled && !e.Refuses {
 			m.streams.refusals.accepted(s, e.Type)
 		}
 	case protocol.Subscribed:

@@ -78,6 +78,15 @@ type Identified interface {
 	Identity() fmt.Stringer
 }
 
+// A Holding watch may keep back what a client has refused: its view has something else in that place,
+// so that the rest goes on. What the client accepts then is not what it refused.
+type Holding interface {
+	Watch
+
+	// Holds reports whether the newest view keeps back anything of a type.
+	Holds(t *xds.Type) bool
+}
+
 // A Server answers xDS clients out of a source. It is safe for concurrent use.
 // Make it by [New], and to serve, register it with a grpc.Server that has [GRPCOptions]. The zero
 // value, and nil, serve nobody: [Server.Register], [Server.Poll] and [Server.Drain] return an error, and

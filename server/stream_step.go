@@ -109,6 +109,10 @@ func (s *stream) tell() {
 		if s.told != nil {
 			s.remember(e)
 		}
+		if e.Kind == protocol.Acked && !e.Refuses {
+			h, ok := s.watch.(Holding)
+			e.Refuses = ok && h.Holds(e.Type)
+		}
 		s.server.event(&s.info, e)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/control"
 	"github.com/chancery-xds/chancery/internal/csds"
 	"github.com/chancery-xds/chancery/internal/explain"
+	"github.com/chancery-xds/chancery/internal/quarantine"
 	"github.com/chancery-xds/chancery/internal/status"
 	"github.com/chancery-xds/chancery/server"
 	"github.com/chancery-xds/chancery/source/dir"
@@ -21,7 +22,7 @@ import (
 )
 
 // adminServer returns what answers; all that it asks exists by now.
-func (s *serving) adminServer(id string, st *store.Store, src *dir.Source) *admin.Server {
+func (s *serving) adminServer(id string, st *store.Store, src *dir.Source, held *quarantine.Source) *admin.Server {
 	clients := csds.New(csds.Options{Types: src.Types(), Clients: csds.Live(s.admin.tracker), Log: s.log})
 	return &admin.Server{
 		About:   adminapi.Server{Version: version(), Replica: id, Since: time.Now(), XDS: s.front.at(), Dir: s.dir},
@@ -32,6 +33,7 @@ func (s *serving) adminServer(id string, st *store.Store, src *dir.Source) *admi
 		Explainer: explains{explain.New(explain.Deps{
 			Tracker: s.admin.tracker, Source: src, Snapshot: st.Snapshot,
 			Allowed:  s.identity.allowed(func(n *xds.Node) []string { return src.Decide(n).Groups }),
+			Held:     heldBy(held),
 			Denied:   s.admin.denied,
 			Selected: func() []*server.Stream { return s.admin.tracker.Selected(status.Filter{All: true}) },
 		})},

@@ -152,6 +152,13 @@ func (k known) Identity() fmt.Stringer {
 	return k.who
 }
 
+// Ring has its doorbell rung, by others than the stream.
+func (k known) Ring() {
+	if r, ok := k.Recalling.(interface{ Ring() }); ok {
+		r.Ring()
+	}
+}
+
 type identityKey struct{}
 
 // identityOf is the identity that was found for a stream.

@@ -22,6 +22,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/listen"
 	"github.com/chancery-xds/chancery/internal/monitor"
 	"github.com/chancery-xds/chancery/internal/process"
+	"github.com/chancery-xds/chancery/internal/quarantine"
 	"github.com/chancery-xds/chancery/server"
 	"github.com/chancery-xds/chancery/source/dir"
 	"github.com/chancery-xds/chancery/store"
@@ -42,6 +43,7 @@ type serving struct {
 	insecureSecrets bool
 	emptyMissing    bool
 	validate        bool
+	quarantine      bool
 	drain           time.Duration
 	drainDelay      time.Duration
 	sets            []string
@@ -169,6 +171,7 @@ func (s *serving) loading(f *pflag.FlagSet) {
 }
 
 func (s *serving) draining(f *pflag.FlagSet) {
+	f.BoolVar(&s.quarantine, "quarantine", false, "when a client refuses a response and it is known which resource is at fault, send the others without it: the client keeps what it accepted last of that resource")
 	f.DurationVar(&s.drain, "drain", 5*time.Second, "`time` over which streams are closed at shutdown")
 	f.DurationVar(&s.drainDelay, "drain-delay", 0, "`time` at shutdown in which the server is not ready but still serves, so that load balancers notice")
 }
@@ -246,7 +249,14 @@ func (s *serving) run() error {
 	if err := s.identity.open(context.Background(), s.log, st, s.front.plain()); err != nil {
 		return err
 	}
-	xds := server.New(&s.identity, append(slices.Concat(s.limits.options(), s.manner.options()),
+	var seen server.Source[server.Watch] = &s.identity
+	var held *quarantine.Source // nil: nothing is
+	if s.quarantine {
+		held = s.quarantined(st, func() *dir.Source { return src })
+		seen, observers = held, append(observers, held)
+		m.Quarantined(held.Held)
+	}
+	xds := server.New(seen, append(slices.Concat(s.limits.options(), s.manner.options()),
 		server.WithLogger(s.log),
 		server.WithObserver(server.Observers(observers...)),
 		server.WithDrainTime(s.drain),
@@ -351,10 +361,13 @@ func (s *serving) run() error {
 	running.Go(func() { src.Run(ctx) })
 	running.Go(func() { reloads(ctx, hangups, src) })
 	s.identity.run(ctx, running.Go)
+	if held != nil {
+		running.Go(func() { held.Run(ctx) })
+	}
 	s.state.run(ctx, &running, s.log, src)
 	xds.SetServing(known())
 	served, polled := s.front.serve(), s.rest.serve()
-	s.admin.serve(ctx, &running, s.adminServer(id, st, src)) // until the last stream has ended
+	s.admin.serve(ctx, &running, s.adminServer(id, st, src, held)) // until the last stream has ended
 	unready.Store(nil)
 	s.log.Info("serving", "xds", s.front.at(), "tls", s.front.tls.Configured(), "client_certificates", s.front.tls.ClientCA != "", "bound", s.identity.bound, "dir", s.dir)
 	if s.rest.address != "" {

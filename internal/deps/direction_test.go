@@ -96,6 +96,7 @@ var direction = map[string]row{
 	"internal/monitor":           {ours: "internal/listen internal/guard internal/shares", std: true, why: "is given what it serves and checks"},
 	"internal/bootstrap":         {ours: "internal/listen internal/guard internal/shares", std: true, why: "writes what clients read, which is text"},
 	"internal/compare":           {ours: "xds internal/envoyapi internal/secret internal/encoded", why: "is given resources, and says in what they differ"},
+	"internal/quarantine":        {ours: "xds protocol wire server internal/guard internal/pace internal/repeats internal/shares internal/unfinished", why: "shows a stream another view; the core knows nothing of it"},
 	"internal/traces":            {ours: "xds protocol wire server store internal/guard internal/pace internal/repeats internal/shares internal/unfinished", generated: ofOTLP, why: "is told what happens, and sends it"},
 	"cmd/chancery":               {ours: "*", generated: ofCEL + " " + ofOTLP, why: "flags and wiring"},
 }

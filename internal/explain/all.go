@@ -24,7 +24,7 @@ func (c *chain) askAll(ctx context.Context, node string) error {
 				continue
 			}
 			found := 0
-			for n := range s.NameStates(is.Type) {
+			for n := range c.e.states(l.Stream, s, is.Type) {
 				if n.State == protocol.StateSynced || n.State == protocol.StateLingering {
 					continue
 				}

@@ -15,6 +15,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/adminapi"
 	"github.com/chancery-xds/chancery/internal/refs"
 	"github.com/chancery-xds/chancery/protocol"
+	"github.com/chancery-xds/chancery/server"
 	"github.com/chancery-xds/chancery/source/dir"
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -241,8 +242,14 @@ func wordsOf(text string) map[string]bool {
 }
 
 // refusedOf returns the names of a type that a client refused, and of which it has accepted
-// nothing since.
-func refusedOf(s *protocol.Session, t *xds.Type) (names []string) {
+// nothing since; only those in quarantine, if there are any.
+func (e *Explainer) refusedOf(st *server.Stream, s *protocol.Session, t *xds.Type) (names []string) {
+	if held := e.held(st, t); held != nil { // these are why
+		for _, h := range held {
+			names = append(names, h.Name)
+		}
+		return names
+	}
 	for n := range s.NameStates(t) {
 		if n.RefusedIn != "" {
 			names = append(names, n.Name)
@@ -283,7 +290,7 @@ func (e *Explainer) blame(ctx context.Context, node string, t *xds.Type, text st
 			continue
 		}
 		var refused []string
-		if st.Inspect(ctx, func(s *protocol.Session) { refused = refusedOf(s, t) }) != nil || len(refused) == 0 {
+		if st.Inspect(ctx, func(s *protocol.Session) { refused = e.refusedOf(st, s, t) }) != nil || len(refused) == 0 {
 			continue
 		}
 		x := trial{e, ctx, e.d.Source.Decide(st.Node).Groups, t, text, refused}
@@ -299,4 +306,29 @@ func blamed(guilty []adminapi.Resource) string {
 		all = append(all, g.Type+" "+quote(g.Name))
 	}
 	return list(all, 3)
+}
+
+// Guilty returns the names of a type that are at fault for what a stream's client has refused with a text:
+// those in which something is wrong, or which the text means. None if that is not known, or if two
+// resources are at fault together.
+func (e *Explainer) Guilty(ctx context.Context, st *server.Stream, t *xds.Type, text string) (names []string) {
+	var refused []string
+	look := func(s *protocol.Session) {
+		for n := range s.NameStates(t) {
+			if n.RefusedIn != "" {
+				refused = append(refused, n.Name)
+			}
+		}
+	}
+	if st.Inspect(ctx, look) != nil || len(refused) == 0 {
+		return nil
+	}
+	x := trial{e, ctx, e.d.Source.Decide(st.Node).Groups, t, text, refused}
+	if x.twice() != nil {
+		return nil
+	}
+	for _, r := range x.guilty() {
+		names = append(names, r.Name)
+	}
+	return names
 }

@@ -90,9 +90,9 @@ func (c *chain) ask(ctx context.Context, node string) error {
 	c.decide()
 	err := c.client.ask(ctx, c.e, func(l *look, s *protocol.Session) {
 		if l.state(c.t) != nil {
-			n := s.NameState(c.t, c.name)
+			n := c.e.state(l.Stream, s, c.t, c.name)
 			if l.is = &n; n.State == protocol.StateRefused {
-				l.refused = refusedOf(s, c.t)
+				l.refused = c.e.refusedOf(l.Stream, s, c.t)
 			}
 		}
 		for _, p := range c.parents {

@@ -64,6 +64,10 @@ type Deps struct {
 	// counted.
 	Selected func() []*server.Stream
 
+	// Held returns what of a type is in quarantine on a stream: its client has refused it. It is
+	// called by the stream's goroutine. Nil: nothing is.
+	Held func(st *server.Stream, t *xds.Type) []Held
+
 	Now func() time.Time // nil: time.Now
 }
 

@@ -187,7 +187,7 @@ func (c *chain) refusal() {
 	guilty := c.guilty
 	for _, g := range guilty {
 		if g.Name == c.name && len(guilty) == 1 {
-			c.breaks(accepted, g.Place, "mend "+orElse(g.Place, "it"), "the client refused it%s: %s", when, text)
+			c.breaks(accepted, g.Place, "mend "+orElse(g.Place, "it"), "the client refused it%s: %s%s", when, text, c.kept())
 			return
 		}
 	}

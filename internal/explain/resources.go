@@ -30,7 +30,7 @@ func (e *Explainer) ClientResources(ctx context.Context, node, typ, name string,
 	}
 	name = xds.CanonicalName(name)
 	c := e.find(node)
-	if err := c.ask(ctx, e, func(l *look, s *protocol.Session) { l.collect(s, t, name) }); err != nil {
+	if err := c.ask(ctx, e, func(l *look, s *protocol.Session) { l.collect(e, s, t, name) }); err != nil {
 		return out, err
 	}
 	if !c.connected() {
@@ -56,14 +56,14 @@ func (e *Explainer) ClientResources(ctx context.Context, node, typ, name string,
 }
 
 // collect notes all names of a type, or one; without a type, of all types.
-func (l *look) collect(s *protocol.Session, t *xds.Type, name string) {
+func (l *look) collect(e *Explainer, s *protocol.Session, t *xds.Type, name string) {
 	if name != "" {
-		l.names = append(l.names, named{t, s.NameState(t, name)})
+		l.names = append(l.names, named{t, e.state(l.Stream, s, t, name)})
 		return
 	}
 	for _, is := range l.types {
 		if t == nil || is.Type.Is(t) {
-			for n := range s.NameStates(is.Type) {
+			for n := range e.states(l.Stream, s, is.Type) {
 				l.names = append(l.names, named{is.Type, n})
 			}
 		}

@@ -53,6 +53,11 @@ func (m *Metrics) Connections(open func() int, closed func() uint64) {
 	)
 }
 
+// Quarantined adds how many resources are kept from clients that have refused them.
+func (m *Metrics) Quarantined(n func() int) {
+	m.registry.MustRegister(series.Gauge("quarantined_resources", "Resources that clients have refused, and that are kept from them (--quarantine); of each client one.", n))
+}
+
 // Log adds how many lines of the log were lost.
 func (m *Metrics) Log(lost func() uint64) {
 	m.registry.MustRegister(series.Counter("log_lines_lost_total", "Log lines lost because the reader of the log was too slow.", lost))

@@ -1,0 +1,86 @@
+package explain
+
+import (
+	"iter"
+
+	"github.com/chancery-xds/chancery/protocol"
+	"github.com/chancery-xds/chancery/server"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// A Held is a resource in quarantine: a stream's client has refused it, and its session is shown
+// something else instead. The session knows nothing of that.
+type Held struct {
+	Name    string
+	Refused string // the version
+	Instead string // the version that is shown; "": none
+}
+
+// held returns what of a type is in quarantine on a stream.
+func (e *Explainer) held(st *server.Stream, t *xds.Type) []Held {
+	if e.d.Held == nil {
+		return nil
+	}
+	return e.d.Held(st, t)
+}
+
+// state returns how a stream's client stands with a name, also if that is in quarantine.
+func (e *Explainer) state(st *server.Stream, s *protocol.Session, t *xds.Type, name string) protocol.NameState {
+	n := s.NameState(t, name)
+	for _, h := range e.held(st, t) {
+		h.says(&n)
+	}
+	return n
+}
+
+// states yields the same of all names that a client wants or may have.
+func (e *Explainer) states(st *server.Stream, s *protocol.Session, t *xds.Type) iter.Seq[protocol.NameState] {
+	return func(yield func(protocol.NameState) bool) {
+		held := e.held(st, t)
+		seen := map[string]bool{}
+		for n := range s.NameStates(t) {
+			for _, h := range held {
+				if h.says(&n) {
+					seen[h.Name] = true
+				}
+			}
+			if !yield(n) {
+				return
+			}
+		}
+		for _, h := range held { // of which the session sees nothing
+			if seen[h.Name] {
+				continue
+			}
+			n := s.NameState(t, h.Name)
+			h.says(&n)
+			if !yield(n) {
+				return
+			}
+		}
+	}
+}
+
+// inQuarantine is the nonce of a response of which the session has forgotten that it was refused.
+const inQuarantine = "quarantine"
+
+// says has a state say that its name is refused, if it is this one.
+func (h *Held) says(n *protocol.NameState) bool {
+	if n.Name != h.Name {
+		return false
+	}
+	n.State, n.RefusedIn, n.Nonce = protocol.StateRefused, inQuarantine, ""
+	n.Told = &xds.Stamp{Name: h.Name, Version: h.Refused}
+	return true
+}
+
+// kept says what the client has meanwhile of a resource in quarantine.
+func (c *chain) kept() string {
+	switch {
+	case c.is.RefusedIn != inQuarantine:
+		return ""
+	case c.is.Held != nil:
+		return "; it keeps version " + c.is.Held.Version + " and gets all others (quarantine), until the resource changes"
+	}
+	return "; it gets all others without it (quarantine), until the resource changes"
+}

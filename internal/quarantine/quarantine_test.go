@@ -1,0 +1,350 @@
+package quarantine
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/chancery-xds/chancery/protocol"
+	"github.com/chancery-xds/chancery/server"
+	"github.com/chancery-xds/chancery/store"
+	"github.com/chancery-xds/chancery/xds"
+	"github.com/chancery-xds/chancery/xds/xdstest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// watched is a store.
+type watched struct{ *store.Store }
+
+func (w watched) Watch(ctx context.Context, n *xds.Node) (server.Watch, error) {
+	return w.Store.Watch(ctx, n)
+}
+
+// A rig is a server whose clients' refusals are judged by a function.
+type rig struct {
+	*testing.T
+	st     *store.Store
+	source *Source
+	server *server.Server
+	told   []Held
+	acks   []protocol.Event
+	guilty []string // who is at fault from now on
+}
+
+func (r *rig) Opened(*server.Stream)        {}
+func (r *rig) Closed(*server.Stream, error) {}
+func (r *rig) Event(_ *server.Stream, e protocol.Event) {
+	if e.Kind == protocol.Acked {
+		r.acks = append(r.acks, e)
+	}
+}
+
+// within runs f in a bubble.
+func within(t *testing.T, f func(r *rig)) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &rig{T: t, st: store.New()}
+		r.source = New(watched{r.st}, func(context.Context, *server.Stream, *xds.Type, string) []string { return r.guilty }, func(h Held, _ *server.Stream) { r.told = append(r.told, h) })
+		r.server = server.New(r.source, server.WithObserver(server.Observers(r.source, r)), server.WithLogger(slog.New(slog.DiscardHandler)))
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); r.source.Run(ctx) }()
+		defer func() { cancel(); <-done }()
+		f(r)
+	})
+}
+
+// set sets resources, name and body in turns; a body "" removes one.
+func (r *rig) set(pairs ...string) {
+	r.Helper()
+	if _, err := r.st.Update(func(tx *store.Tx) error {
+		for i := 0; i < len(pairs); i += 2 {
+			if pairs[i+1] == "" {
+				tx.Delete(xds.Cluster, pairs[i])
+			} else {
+				tx.Set(xds.NewResource(xds.Cluster, pairs[i], message(pairs[i], pairs[i+1])))
+			}
+		}
+		return nil
+	}); err != nil {
+		r.Fatal(err)
+	}
+}
+
+// holds wants what is in quarantine, of all streams.
+func (r *rig) holds(n int) {
+	r.Helper()
+	synctest.Wait()
+	if got := r.source.Held(); got != n {
+		r.Errorf("%d resources are in quarantine, want %d", got, n)
+	}
+}
+
+var node = xdstest.WithNode(xds.Node{ID: "n"})
+
+// start has a client that has accepted a and b.
+func (r *rig) start(c *xdstest.Client) {
+	r.Helper()
+	r.set("a", "1", "b", "1")
+	c.Subscribe(xds.Cluster, "*")
+	c.ACK(c.Expect(xds.Cluster, "a", "b"))
+}
+
+// message is one with a name, as clusters have theirs, and a text.
+func message(name, text string) []byte {
+	b := protowire.AppendString(protowire.AppendTag(nil, 1, protowire.BytesType), name)
+	return protowire.AppendString(protowire.AppendTag(b, 1000, protowire.BytesType), text)
+}
+
+// says reports whether a response has a text of a name.
+func says(r *xdstest.Response, name, text string) bool {
+	is := r.Resource(name)
+	return is != nil && bytes.Equal(is.Body, message(name, text))
+}
+
+func TestQuarantine(t *testing.T) {
+	for name, dial := range map[string]func(r *rig) *xdstest.Client{
+		"delta": func(r *rig) *xdstest.Client { return xdstest.Delta(r, xdstest.Serve(r, r.server), node) },
+		"SotW":  func(r *rig) *xdstest.Client { return xdstest.SotW(r, xdstest.Serve(r, r.server), node) },
+	} {
+		world := func(delta []string, all ...string) []string { // what is told
+			if name == "SotW" {
+				return all
+			}
+			return delta
+		}
+		t.Run(name+" keeps what was accepted last, and the others flow", func(t *testing.T) {
+			within(t, func(r *rig) {
+				c := dial(r)
+				r.start(c)
+				r.guilty = []string{"b"}
+				r.set("a", "2", "b", "bad", "new", "1")
+				c.NACK(c.Expect(xds.Cluster, "a", "b", "new"), "no")
+				again := c.Expect(xds.Cluster, "a", "b", "new")
+				if !says(again, "b", "1") {
+					t.Errorf("told %v", again)
+				}
+				c.ACK(again)
+				r.holds(1)
+				if last := r.acks[len(r.acks)-1]; !last.Refuses {
+					t.Error("the client is said to accept what it has refused")
+				}
+				if len(r.told) != 1 || r.told[0].Name != "b" || r.told[0].Instead == "" || r.told[0].Refused == r.told[0].Instead {
+					t.Errorf("told %+v", r.told)
+				}
+
+				r.set("a", "3") // others go on
+				c.ACK(c.Expect(xds.Cluster, world([]string{"a"}, "a", "b", "new")...))
+				r.holds(1)
+				r.set("b", "3") // and a change ends it
+				c.ACK(c.Expect(xds.Cluster, world([]string{"b"}, "a", "b", "new")...))
+				r.holds(0)
+				if last := r.acks[len(r.acks)-1]; last.Refuses {
+					t.Error("the client is said to refuse what it has accepted")
+				}
+			})
+		})
+		t.Run(name+" leaves out what is new, until it changes", func(t *testing.T) {
+			within(t, func(r *rig) {
+				c := dial(r)
+				r.start(c)
+				r.guilty = []string{"new"}
+				r.set("a", "2", "new", "bad")
+				c.NACK(c.Expect(xds.Cluster, world([]string{"a", "new"}, "a", "b", "new")...), "no")
+				again := c.Next(xds.Cluster)
+				if again.Resource("new") != nil || again.Resource("a") == nil {
+					t.Errorf("told %v", again)
+				}
+				c.ACK(again)
+				r.holds(1)
+				r.set("new", "good")
+				c.ACK(c.Expect(xds.Cluster, world([]string{"new"}, "a", "b", "new")...))
+				r.holds(0)
+			})
+		})
+		t.Run(name+" ends when the resource is removed", func(t *testing.T) {
+			within(t, func(r *rig) {
+				c := dial(r)
+				r.start(c)
+				r.guilty = []string{"b"}
+				r.set("b", "bad")
+				c.NACK(c.Expect(xds.Cluster, world([]string{"b"}, "a", "b")...), "no")
+				c.ACK(c.Next(xds.Cluster))
+				r.holds(1)
+				r.set("b", "")
+				c.ACK(c.Next(xds.Cluster))
+				r.holds(0)
+			})
+		})
+		t.Run(name+" ends with the stream", func(t *testing.T) {
+			within(t, func(r *rig) {
+				c := dial(r)
+				r.start(c)
+				r.guilty = []string{"b"}
+				r.set("b", "bad")
+				c.NACK(c.Expect(xds.Cluster, world([]string{"b"}, "a", "b")...), "no")
+				r.holds(1)
+				c.Close()
+				r.holds(0)
+				if len(r.source.watches) != 0 {
+					t.Error("a watch is remembered")
+				}
+			})
+		})
+		t.Run(name+" takes a second one that is refused then", func(t *testing.T) {
+			within(t, func(r *rig) {
+				c := dial(r)
+				r.start(c)
+				r.guilty = []string{"a"}
+				r.set("a", "bad", "b", "bad", "new", "1")
+				c.NACK(c.Expect(xds.Cluster, "a", "b", "new"), "a is bad")
+				again := c.Next(xds.Cluster)
+				r.guilty = []string{"b"}
+				c.NACK(again, "b is bad")
+				again = c.Next(xds.Cluster)
+				if !says(again, "b", "1") || again.Resource("new") == nil {
+					t.Errorf("told %v", again)
+				}
+				c.ACK(again)
+				r.holds(2)
+			})
+		})
+		t.Run(name+" does nothing for who is not at fault", func(t *testing.T) {
+			within(t, func(r *rig) {
+				c := dial(r)
+				r.start(c)
+				for _, r.guilty = range [][]string{nil, {"nobody"}} {
+					r.set("b", "bad"+string(rune('0'+len(r.guilty))))
+					c.NACK(c.Expect(xds.Cluster, world([]string{"b"}, "a", "b")...), "no")
+					c.ExpectNothing()
+					r.holds(0)
+				}
+			})
+		})
+		t.Run(name+" leaves alone what the client has just as it is", func(t *testing.T) {
+			within(t, func(r *rig) {
+				c := dial(r)
+				r.start(c)
+				r.guilty = []string{"a"}
+				r.set("b", "bad")
+				c.NACK(c.Expect(xds.Cluster, world([]string{"b"}, "a", "b")...), "no")
+				c.ExpectNothing()
+				r.holds(0)
+			})
+		})
+		t.Run(name+" leaves alone what has changed since", func(t *testing.T) {
+			within(t, func(r *rig) {
+				c := dial(r)
+				r.start(c)
+				r.guilty = []string{"b"}
+				r.set("b", "bad")
+				refused := c.Expect(xds.Cluster, world([]string{"b"}, "a", "b")...)
+				r.set("b", "good")
+				c.NACK(refused, "no")
+				again := c.Expect(xds.Cluster, world([]string{"b"}, "a", "b")...)
+				if !says(again, "b", "good") {
+					t.Errorf("told %v", again)
+				}
+				r.holds(0)
+				c.ACK(again)
+				c.ExpectNothing()
+			})
+		})
+		t.Run(name+" never takes away what works", func(t *testing.T) {
+			within(t, func(r *rig) {
+				c := dial(r)
+				r.start(c)
+				r.guilty = []string{"b"}
+				r.set("b", "bad")
+				refused := c.Expect(xds.Cluster, world([]string{"b"}, "a", "b")...)
+				time.Sleep(24 * time.Hour)
+				r.set("a", "2") // nobody remembers what b was
+				c.NACK(refused, "no")
+				synctest.Wait()
+				r.holds(0)
+				if slices.ContainsFunc(c.Held(xds.Cluster), func(name string) bool { return name == "b" }) == false {
+					t.Error("the client has lost what it had")
+				}
+			})
+		})
+		t.Run(name+" tells who asks by name", func(t *testing.T) {
+			within(t, func(r *rig) {
+				c := dial(r)
+				r.set("a", "1", "b", "1")
+				c.Subscribe(xds.Cluster, "a", "b")
+				c.ACK(c.Expect(xds.Cluster, "a", "b"))
+				r.guilty = []string{"b"}
+				r.set("a", "2", "b", "bad")
+				c.NACK(c.Expect(xds.Cluster, "a", "b"), "no")
+				again := c.Expect(xds.Cluster, "a", "b")
+				if !says(again, "b", "1") || !says(again, "a", "2") {
+					t.Errorf("told %v", again)
+				}
+				c.ACK(again)
+				r.set("b", "good")
+				c.ACK(c.Expect(xds.Cluster, world([]string{"b"}, "a", "b")...))
+				r.holds(0)
+			})
+		})
+	}
+}
+
+// Two clients that call themselves the same have nothing to do with each other.
+func TestNamesakes(t *testing.T) {
+	within(t, func(r *rig) {
+		conn := xdstest.Serve(r, r.server)
+		c, other := xdstest.Delta(r, conn, node), xdstest.Delta(r, conn, node)
+		r.start(c)
+		other.Subscribe(xds.Cluster, "*")
+		other.ACK(other.Expect(xds.Cluster, "a", "b"))
+		r.guilty = []string{"b"}
+		r.set("b", "new")
+		other.ACK(other.Expect(xds.Cluster, "b"))
+		c.NACK(c.Expect(xds.Cluster, "b"), "no")
+		if again := c.Expect(xds.Cluster, "b"); !says(again, "b", "1") {
+			t.Errorf("told %v", again)
+		}
+		r.holds(1)
+		other.ExpectNothing()
+	})
+}
+
+// A client that refuses everything costs a bounded number of resources.
+func TestBounds(t *testing.T) {
+	within(t, func(r *rig) {
+		c := xdstest.Delta(r, xdstest.Serve(r, r.server), node)
+		c.Subscribe(xds.Cluster, "*")
+		var pairs []string
+		for i := range 3 * maxHeld {
+			name := "c" + string(rune('a'+i/26%26)) + string(rune('a'+i%26))
+			pairs = append(pairs, name, "bad")
+			r.guilty = append(r.guilty, name)
+		}
+		slices.Sort(r.guilty)
+		r.guilty = slices.Compact(r.guilty)
+		r.set(pairs...)
+		c.NACK(c.Next(xds.Cluster), "no")
+		r.holds(maxHeld)
+	})
+}
+
+// A source that refuses a node is no other for that.
+func TestRefused(t *testing.T) {
+	want := errors.New("no")
+	s := New(refusing{want}, nil, nil)
+	if _, err := s.Watch(t.Context(), nil); !errors.Is(err, want) {
+		t.Error(err)
+	}
+}
+
+type refusing struct{ error }
+
+func (r refusing) Watch(context.Context, *xds.Node) (server.Watch, error) { return nil, r.error }

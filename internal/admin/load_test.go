@@ -2,6 +2,7 @@ package admin
 
 import (
 	"io"
+	"net/http"
 	"net/http/httptest"
 	"sync/atomic"
 	"testing"
@@ -80,7 +81,7 @@ func TestUnreadAnswers(t *testing.T) {
 		for range 3 * maxMade {
 			go func() {
 				defer func() { done <- true }()
-				_ = f(stuck{httptest.NewRecorder()}, httptest.NewRequest("GET", "/api/v1/status", nil))
+				_ = f(stuck{httptest.NewRecorder()}, httptest.NewRequest(http.MethodGet, "/api/v1/status", nil))
 			}()
 		}
 		synctest.Wait()

@@ -43,7 +43,7 @@ type adminFront struct {
 	token     string // the file with it; "": none is needed
 	tls       tlsfiles.Files
 
-	chosen    bool // somebody said where
+	chosen    bool // somebody said where, or who may ask: it must be served
 	parsed    []listen.Address
 	listeners []net.Listener
 	limit     *listen.Limit
@@ -61,6 +61,10 @@ func (a *adminFront) flags(f *pflag.FlagSet) {
 	f.StringVar(&a.tls.Key, "admin-tls-key", "", "`FILE` with its private key")
 	f.StringVar(&a.tls.ClientCA, "admin-client-ca", "", "`FILE` with the CA that the certificates of those who ask must chain to (mutual TLS)")
 }
+
+// guarded reports whether those who ask must show who they are. Whoever had the port instead
+// would be shown their tokens, and answer them what he likes.
+func (a *adminFront) guarded() bool { return a.token != "" || a.tls.Configured() }
 
 // check parses the addresses; an error is one of usage.
 func (a *adminFront) check() error {

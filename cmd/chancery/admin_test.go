@@ -240,6 +240,20 @@ func TestAdminPortInUse(t *testing.T) {
 	d.meanwhile("the admin API is not served")
 }
 
+// It does if those who ask must show a token: the other program would be shown it.
+func TestAdminPortOfAnother(t *testing.T) {
+	t.Setenv("CHANCERY_ADMIN_LISTEN", "")
+	l, err := net.Listen("tcp", adminAddress)
+	if err != nil {
+		t.Logf("somebody has the port: %v", err)
+	} else {
+		defer l.Close()
+	}
+	dir := t.TempDir()
+	write(t, dir, "good/a.yaml", cluster("a"), "token", strings.Repeat("x", 20))
+	chancery(t, 1, "port 18001 is in use already", "serve", filepath.Join(dir, "good"), "--state-dir", "", "--listen", "127.0.0.1:0", "--admin-token-file", filepath.Join(dir, "token"))
+}
+
 func TestAdminOff(t *testing.T) {
 	d := serve(t, []string{"--admin-listen", ""}, "a.yaml", cluster("a"))
 	ctx, cancel := context.WithTimeout(d.ctx, 300*time.Millisecond)

@@ -126,7 +126,7 @@ cannot be listened on; 2 wrong usage.`,
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s.admin.chosen = cmd.Flags().Changed("admin-listen")
+			s.admin.chosen = cmd.Flags().Changed("admin-listen") || s.admin.guarded()
 			if err := s.check(cmd.Flags().Changed); err != nil {
 				return err
 			}

@@ -53,6 +53,15 @@ func TestCommandsAskServer(t *testing.T) {
 	asks("explain test cluster/b", 1, "✘ accepted")
 	asks("get events --node test", 0, " nack test CDS ")
 
+	write(t, d.dir, "b.yaml", "# the bad one\n"+cluster("b")+"\nconnect_timeout: -1s\n")
+	if r, err = s.stream.Recv(); err != nil {
+		t.Fatal(err)
+	}
+	s.send(&discoveryv3.DiscoveryRequest{ResponseNonce: r.GetNonce(), ErrorDetail: &status.Status{Message: "Error adding/updating cluster(s) b: no"}})
+	d.logged("client refused a response (NACK)")
+	asks("status", 1, "b.yaml:5:18") // the line of the field
+	asks("status test", 1, "CDS b at "+d.dir+"/b.yaml:5:18: connect_timeout: must be more than 0s")
+
 	write(t, d.dir, "b.yaml", cluster("c"))
 	s.gets("a", "c")
 	asks("wait --for=synced --timeout 5s", 0, "ok: 1 connected: 1 synced")

@@ -46,8 +46,24 @@ func (s *Server) client(w http.ResponseWriter, r *http.Request) error {
 	if len(all) == 0 {
 		return s.unknownNode(node)
 	}
+	s.blameIn(r.Context(), node, all)
 	answer(w, http.StatusOK, adminapi.ClientList{APIVersion: adminapi.Version, Kind: adminapi.KindClientList, Total: len(all), Items: all})
 	return nil
+}
+
+// blameIn gives what clients refuse the resources at fault, with the lines, as the status does.
+func (s *Server) blameIn(ctx context.Context, node string, all []adminapi.Client) {
+	for i := range all {
+		for j := range all[i].Types {
+			t := &all[i].Types[j]
+			if t.Nacked == nil {
+				continue
+			}
+			n := *t.Nacked
+			n.Resources = s.blamed(ctx, []adminapi.Refusal{{Type: t.Type, Error: n.Error, Nodes: []string{node}, Resources: n.Resources}})[0].Resources
+			t.Nacked = &n
+		}
+	}
 }
 
 func (s *Server) unknownNode(node string) error {

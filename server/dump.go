@@ -16,6 +16,7 @@ const withheld = "(withheld, because it may show a secret: see the client's own 
 func (s *Server) shown(node *xds.Node, t *xds.Type, text string) string {
 	text = cut(text, maxFailure)
 	if text != "" && !isSecret(t) && s.redactor != nil {
+		text = withoutKeys(withoutDump(text)) // before one is hidden, and with it the line by which others are known
 		var ok bool
 		if text, ok = s.redactor(node, t, text); !ok {
 			return withheld

@@ -215,14 +215,24 @@ func presentable(t *xds.Type, text string) string {
 	if isSecret(t) && text != "" {
 		return withheld
 	}
-	if i := strings.Index(text, marker); i >= 0 {
-		text = text[:i] + "… " + cause(text[i:])
-	}
-	text = withoutValues(text)
+	text = withoutValues(withoutDump(text))
+	return strings.Join(strings.Fields(withoutKeys(text)), " ")
+}
+
+// withoutKeys cuts a text where a key in PEM begins.
+func withoutKeys(text string) string {
 	if i := strings.Index(text, "-----BEGIN "); i >= 0 {
 		text = text[:i] + "…"
 	}
-	return strings.Join(strings.Fields(text), " ")
+	return text
+}
+
+// withoutDump leaves out of a text the dump of a message that stands behind a marker.
+func withoutDump(text string) string {
+	if i := strings.Index(text, marker); i >= 0 {
+		text = text[:i] + "… " + cause(text[i:])
+	}
+	return text
 }
 
 const marker = "goo.gle/debug"

@@ -174,3 +174,15 @@ func TestLog(t *testing.T) {
 		}
 	})
 }
+
+// What hides one key must not hide the line by which another is known.
+func TestKeysAreCutFirst(t *testing.T) {
+	s := New[*store.Watch](store.New(), WithRedactor(func(_ *xds.Node, _ *xds.Type, text string) (string, bool) {
+		return strings.ReplaceAll(text, "-----BEGIN PRIVATE KEY-----", "…"), true
+	}))
+	for _, text := range []string{"cannot load -----BEGIN PRIVATE KEY-----\\\npw", "goo.gle/debugstr  key: \"-----BEGIN PRIVATE KEY-----\\npw\": cannot load"} {
+		if got := s.shown(&noNode, xds.Listener, text); strings.Contains(got, "pw") || !strings.Contains(got, "…") {
+			t.Errorf("SAFE-6 %s", got)
+		}
+	}
+}

@@ -48,12 +48,18 @@ func cannedServer(t testing.TB, documented bool) string {
 		say(w, code, adminapi.Error{APIVersion: "v1", Kind: "Error", Message: message, Hint: hint})
 	}
 	answer := func(path string, body any) {
-		mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) { say(w, http.StatusOK, body) })
+		mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) {
+			if made, ok := body.(func() any); ok { // what has times in it is as old at each request
+				say(w, http.StatusOK, made())
+				return
+			}
+			say(w, http.StatusOK, body)
+		})
 	}
 	list := func(items ...adminapi.Client) adminapi.ClientList {
 		return adminapi.ClientList{APIVersion: "v1", Kind: "ClientList", Total: len(items), Items: items}
 	}
-	answer("GET /api/v1/status", cannedStatus())
+	answer("GET /api/v1/status", func() any { return cannedStatus() })
 	mux.HandleFunc("GET /api/v1/clients", func(w http.ResponseWriter, r *http.Request) {
 		all := cannedClients()
 		l := list(all[:2]...)
@@ -82,17 +88,19 @@ func cannedServer(t testing.TB, documented bool) string {
 		}
 		say(w, http.StatusOK, list(found...))
 	})
-	at := ago(6 * time.Minute)
 	of := func(items ...adminapi.ClientResource) any {
 		return adminapi.ClientResources{APIVersion: "v1", Kind: "ClientResourceList", Node: "edge-7d9f-x2", Total: len(items), Items: items}
 	}
-	cdsOf := []adminapi.ClientResource{
-		{Resource: adminapi.Resource{Type: "CDS", Name: "pay", Place: "config/clusters.yaml:1:1"}, State: adminapi.Synced, Why: "wildcard", Current: "9f3c1ab2", Sent: "9f3c1ab2", Acked: "9f3c1ab2", Nonce: "41", Since: &at},
-		{Resource: adminapi.Resource{Type: "CDS", Name: "legacy"}, State: adminapi.Leaving, Why: "wildcard", Acked: "1122aabb", WaitsFor: []adminapi.Resource{{Type: "RDS", Name: "ingress"}}},
+	cdsOf := func() []adminapi.ClientResource {
+		at := ago(6 * time.Minute)
+		return []adminapi.ClientResource{
+			{Resource: adminapi.Resource{Type: "CDS", Name: "pay", Place: "config/clusters.yaml:1:1"}, State: adminapi.Synced, Why: "wildcard", Current: "9f3c1ab2", Sent: "9f3c1ab2", Acked: "9f3c1ab2", Nonce: "41", Since: &at},
+			{Resource: adminapi.Resource{Type: "CDS", Name: "legacy"}, State: adminapi.Leaving, Why: "wildcard", Acked: "1122aabb", WaitsFor: []adminapi.Resource{{Type: "RDS", Name: "ingress"}}},
+		}
 	}
 	ldsOf := adminapi.ClientResource{Resource: adminapi.Resource{Type: "LDS", Name: "ingress-443", Place: "config/edge/listeners.yaml:11:9"}, State: adminapi.Nacked, Why: "wildcard", Current: "77b0e911", Sent: "77b0e911", Acked: "51aa0c3d", Error: "StatPrefix: value length must be at least 1"}
-	answer("GET /api/v1/clients/{node}/resources", of(append(cdsOf, ldsOf)...))
-	answer("GET /api/v1/clients/{node}/resources/CDS", of(cdsOf...))
+	answer("GET /api/v1/clients/{node}/resources", func() any { return of(append(cdsOf(), ldsOf)...) })
+	answer("GET /api/v1/clients/{node}/resources/CDS", func() any { return of(cdsOf()...) })
 	mux.HandleFunc("GET /api/v1/clients/{node}/explain", func(w http.ResponseWriter, r *http.Request) {
 		e := adminapi.Explanation{APIVersion: "v1", Kind: "Explanation", Node: r.PathValue("node"), Type: r.URL.Query().Get("type"), Name: r.URL.Query().Get("name"), Links: []adminapi.Link{
 			{Name: "loaded", OK: true, Known: true, Text: "revision 412, 6m ago"},
@@ -151,7 +159,9 @@ func cannedServer(t testing.TB, documented bool) string {
 		}
 		say(w, http.StatusOK, res)
 	})
-	answer("GET /api/v1/refusals", adminapi.RefusalList{APIVersion: "v1", Kind: "RefusalList", Items: cannedStatus().Refusals})
+	answer("GET /api/v1/refusals", func() any {
+		return adminapi.RefusalList{APIVersion: "v1", Kind: "RefusalList", Items: cannedStatus().Refusals}
+	})
 	answer("GET /api/v1/groups", adminapi.GroupList{APIVersion: "v1", Kind: "GroupList", Items: []adminapi.Group{
 		{Name: "default", Resources: 100, Clients: adminapi.Counts{Connected: 1031, By: map[adminapi.State]int{adminapi.Synced: 1030, adminapi.Stale: 1}}},
 		{Name: "edge", Resources: 18, Clients: adminapi.Counts{Connected: 173, By: map[adminapi.State]int{adminapi.Synced: 171, adminapi.Nacked: 2}}, Place: "config/edge/group.yaml:1:1"},

@@ -279,7 +279,7 @@ func (o *outlook) state(name string) NameState {
 		if n.State, n.Since = StateSent, d.sent; p != nil && d.tells(name, d.carries(name)) {
 			n.Nonce = nonceOf(p.nonce)
 		}
-	case (refused > 0 || u.refuses(name)) && has: // here, or on an earlier stream
+	case (refused > 0 || u.refuses(name)) && has && (r != nil || stands(told) || !s.forsakes(u)): // here, or on an earlier stream; what is gone, and no response can say so, is absent
 		n.State, n.Nonce = StateRefused, n.RefusedIn
 	case n.Why == NotWanted:
 		n.State = StateUnwanted

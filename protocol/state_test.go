@@ -263,3 +263,20 @@ func TestStatesOwedAnswers(t *testing.T) {
 		l.wantStates(xds.Cluster, map[xds.Variant]string{xds.SotW: "a:refused@2 b:refused@2", xds.Delta: "a:sent@1 b:refused@2"}[v])
 	})
 }
+
+// "The API provides no mechanism" to tell a client of SotW that a resource of a type without full state is
+// gone: what it has refused of that, and is gone since, is absent.
+func TestStatesOfWhatIsRefusedAndGone(t *testing.T) {
+	both(t, func(t *testing.T, v xds.Variant) {
+		l := newLine(t, v, nil, Options{}, xds.Tables{xds.Endpoint.URL: tableOf(xds.Endpoint, "a", "b")})
+		l.ask(named(v, xds.Endpoint, "a", "b"))
+		l.settle()
+		l.commit(xds.Endpoint, resources(2, "a"))
+		l.drain()
+		l.ask(xds.Request{Type: xds.Endpoint, Nonce: l.last[xds.Endpoint.URL], Names: l.names(xds.Endpoint), Error: &xds.Status{Message: "no"}})
+		l.wantStates(xds.Endpoint, "a:refused@2 b:synced")
+		l.commit(xds.Endpoint, nil, "a")
+		l.settle()
+		l.wantStates(xds.Endpoint, "a:absent b:synced")
+	})
+}

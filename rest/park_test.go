@@ -135,17 +135,17 @@ func TestPark(t *testing.T) {
 		w := newWorld(t)
 		c := w.raw()
 		c.send(request(w.view()))
-		time.AfterFunc(time.Second, func() {
-			if err := w.Drain(t.Context()); err != nil {
-				t.Error(err)
-			}
-		})
+		ended := make(chan error, 1)
+		time.AfterFunc(time.Second, func() { ended <- w.Drain(t.Context()) })
 		if r := c.receive(); !r.Close {
 			t.Error(r)
 		}
 		start := time.Now()
 		if c.ends(); time.Since(start) > 0 {
 			t.Error("it is held for", time.Since(start))
+		}
+		if err := <-ended; err != nil { // before the test's context is done
+			t.Error(err)
 		}
 	})
 	within(t, "REST-4 a connection comes back, and may be idle, closed or taken again", func(t *testing.T) {

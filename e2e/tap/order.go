@@ -13,7 +13,7 @@ import (
 // cluster which the client cannot have.
 func (rs Records) Disorder() []string {
 	o := order{
-		told: map[string]map[string]bool{}, versions: map[string]Resource{}, routes: map[string]Record{},
+		told: map[string]map[string]bool{}, clusters: map[string]Record{}, versions: map[string]Resource{}, routes: map[string]Record{},
 		sent: map[string]Record{}, has: map[string]bool{}, accepted: map[string]Resource{}, underway: map[string]Record{}, seen: map[string]bool{},
 	}
 	for _, r := range rs {
@@ -36,8 +36,9 @@ type order struct {
 	sent map[string]Record // responses by stream and nonce
 	seen map[string]bool   // streams and types that were opened
 
-	told map[string]map[string]bool // clusters, by stream
-	has  map[string]bool            // clusters that the client took from any stream
+	told     map[string]map[string]bool // clusters, by stream
+	has      map[string]bool            // clusters that the client took from any stream
+	clusters map[string]Record          // SotW: responses by version
 
 	accepted map[string]Resource // routes by name
 	underway map[string]Record   // responses with routes that are not answered, by stream and nonce
@@ -50,7 +51,14 @@ func key(r Record) string { return fmt.Sprint(r.Stream, " ", r.Nonce) }
 
 // askedClusters notes what a request says of clusters that the client has.
 func (o *order) askedClusters(r Record) {
-	if is, ok := o.sent[key(r)]; ok && !r.IsNACK() {
+	is, ok := o.sent[key(r)]
+	if first := fmt.Sprint(r.Stream, " CDS"); !o.seen[first] {
+		o.seen[first] = true
+		if !r.Delta { // what was on its way when the stream broke has arrived if the client says so
+			is, ok = o.clusters[r.Version]
+		}
+	}
+	if ok && !r.IsNACK() {
 		if !r.Delta {
 			clear(o.has)
 		}
@@ -98,6 +106,9 @@ func (o *order) accept(r Record) {
 
 func (o *order) toldClusters(r Record) {
 	o.sent[key(r)] = r
+	if !r.Delta {
+		o.clusters[r.Version] = r
+	}
 	stream := fmt.Sprint(r.Stream)
 	now := map[string]bool{}
 	if r.Delta {

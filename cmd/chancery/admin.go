@@ -261,12 +261,12 @@ func problemsOf(err error) (all []string) {
 // config says what is served.
 func (a *adminFront) config(st *store.Store, src *dir.Source) adminapi.Config {
 	sum := src.Summary()
-	c := adminapi.Config{Revision: st.Snapshot().Seq(), Files: sum.Files, Groups: sum.Groups, Rejected: a.rejected.Load()}
+	c := adminapi.Config{Files: sum.Files, Groups: sum.Groups, Rejected: a.rejected.Load()}
 	for _, n := range sum.Counts {
 		c.Resources += n.N
 	}
-	if log := st.Log(); len(log) > 0 {
-		c.At = &log[len(log)-1].Time
+	if newest, ok := st.Newest(); ok {
+		c.Revision, c.At = newest.Seq, &newest.Time
 	}
 	return c
 }

@@ -16,8 +16,6 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/reflection"
 	described "google.golang.org/grpc/reflection/grpc_reflection_v1"
-	"google.golang.org/protobuf/reflect/protoreflect"
-	"google.golang.org/protobuf/reflect/protoregistry"
 
 	"github.com/chancery-xds/chancery/internal/envoyapi"
 	"github.com/chancery-xds/chancery/internal/handshakes"
@@ -130,29 +128,11 @@ func (f *front) open(log *slog.Logger, types *envoyapi.Types, xds *server.Server
 		}
 		if f.reflection {
 			bound := xds.Bound(g).(reflection.GRPCServer)
-			described.RegisterServerReflectionServer(bound, reflection.NewServerV1(reflection.ServerOptions{Services: bound, DescriptorResolver: descriptors{types}}))
+			described.RegisterServerReflectionServer(bound, reflection.NewServerV1(reflection.ServerOptions{Services: bound, DescriptorResolver: envoyapi.Linked{Types: types}}))
 		}
 		f.servers = append(f.servers, g)
 	}
 	return nil
-}
-
-// descriptors are those of what is served: of Envoy's API, and of what grpc brings with
-// it, such as its health service.
-type descriptors struct{ *envoyapi.Types }
-
-func (d descriptors) FindFileByPath(path string) (protoreflect.FileDescriptor, error) {
-	if fd, err := d.Types.FindFileByPath(path); err == nil {
-		return fd, nil
-	}
-	return protoregistry.GlobalFiles.FindFileByPath(path)
-}
-
-func (d descriptors) FindDescriptorByName(name protoreflect.FullName) (protoreflect.Descriptor, error) {
-	if found, err := d.Types.FindDescriptorByName(name); err == nil {
-		return found, nil
-	}
-	return protoregistry.GlobalFiles.FindDescriptorByName(name)
 }
 
 // serve serves until a listener fails, which it tells, or the front is closed.

@@ -8,8 +8,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/reflection"
 	described "google.golang.org/grpc/reflection/grpc_reflection_v1"
-	"google.golang.org/protobuf/reflect/protoreflect"
-	"google.golang.org/protobuf/reflect/protoregistry"
 
 	"github.com/chancery-xds/chancery/internal/envoyapi"
 )
@@ -26,7 +24,7 @@ const (
 func (s *Service) GRPC() http.Handler {
 	g := grpc.NewServer(grpc.MaxRecvMsgSize(maxRequest))
 	s.Register(g)
-	described.RegisterServerReflectionServer(g, reflection.NewServerV1(reflection.ServerOptions{Services: g, DescriptorResolver: descriptors{s.types}}))
+	described.RegisterServerReflectionServer(g, reflection.NewServerV1(reflection.ServerOptions{Services: g, DescriptorResolver: envoyapi.Linked{Types: s.types}}))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		to := &writer{ResponseWriter: w, c: http.NewResponseController(w), flushed: make(chan struct{}, 1)}
 		_ = to.c.SetReadDeadline(time.Time{}) // a stream may be quiet
@@ -85,22 +83,4 @@ func sending(ctx context.Context) (written func()) {
 		case <-ctx.Done():
 		}
 	}
-}
-
-// descriptors has what reflection tells: those that the program links, of reflection itself, and
-// Envoy's.
-type descriptors struct{ types *envoyapi.Types }
-
-func (d descriptors) FindFileByPath(path string) (protoreflect.FileDescriptor, error) {
-	if f, err := d.types.FindFileByPath(path); err == nil {
-		return f, nil
-	}
-	return protoregistry.GlobalFiles.FindFileByPath(path)
-}
-
-func (d descriptors) FindDescriptorByName(name protoreflect.FullName) (protoreflect.Descriptor, error) {
-	if f, err := d.types.FindDescriptorByName(name); err == nil {
-		return f, nil
-	}
-	return protoregistry.GlobalFiles.FindDescriptorByName(name)
 }

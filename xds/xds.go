@@ -82,6 +82,16 @@ type Response struct {
 	Nonce   string
 	TTL     bool // tell TTLs; SotW: of resources wrapped in the protocol's Resource
 	*Changes
+
+	// What only a client is told: of its own server nothing of it comes.
+	Errors    []ResourceError // resource_errors that say something else than "does not exist"
+	Malformed []error         // resources that cannot be read, so that nobody knows their names
+}
+
+// A ResourceError is what a server says of a name instead of sending the resource.
+type ResourceError struct {
+	Name   string
+	Status Status
 }
 
 // A View is what one node may see. It is immutable and safe for concurrent

@@ -50,6 +50,7 @@ var direction = map[string]row{
 	"xds/xdstest":                {ours: "xds protocol wire server internal/guard internal/pace internal/repeats internal/shares internal/unfinished", why: "tests a server, by what a client knows of the bytes; it is linked by tests alone"},
 	"wire":                       {ours: "xds", why: "the only place that knows the bytes of requests and responses"},
 	"server":                     {ours: "xds protocol wire internal/guard internal/pace internal/repeats internal/shares internal/unfinished", why: "a store comes in as an interface"},
+	"client":                     {ours: "xds protocol wire internal/guard", why: "the client half with its streams; who links it links no server"},
 	"lazy":                       {ours: "xds store internal/guard", why: "fills a store when streams ask, and knows no stream"},
 	"rest":                       {ours: "xds protocol wire server internal/guard internal/pace internal/repeats internal/shares internal/unfinished", why: "polls are answered by a server; messages are found by their descriptors"},
 	"internal/adminapi":          {std: true, why: "a vocabulary, and the client that speaks it"},

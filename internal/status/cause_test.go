@@ -108,3 +108,36 @@ func TestCausesAreBounded(t *testing.T) {
 		t.Errorf("%d causes of %d bytes are left", len(cs.known), cs.bytes)
 	}
 }
+
+// Also small ones are counted, and one that others refuse, too, stays until the last has taken it back.
+func TestCausesAreCounted(t *testing.T) {
+	var cs causes
+	var taken []*cause
+	for i := range maxCauses + 2 {
+		taken = append(taken, cs.take(newCause(xds.Cluster, fmt.Sprint(i), nil)))
+	}
+	if len(cs.known) != maxCauses+1 || taken[maxCauses] != taken[maxCauses+1] {
+		t.Errorf("%d causes", len(cs.known))
+	}
+	again := cs.take(newCause(xds.Cluster, "0", nil))
+	cs.drop(again)
+	if again != taken[0] || cs.known[again.key] == nil {
+		t.Error("what one refuses is forgotten since another does not any more")
+	}
+}
+
+// Of a refusal the first nodes by name are told, and few are remembered.
+func TestNodesOfARefusal(t *testing.T) {
+	g := &group{nodes: map[string]bool{}}
+	for i := range 1000 {
+		c := &client{about: about{node: fmt.Sprintf("%04d", 999-i)}}
+		if g.add(&standing{client: c}, &refusal{cause: &cause{}}); len(g.nodes) > 2*maxNodes {
+			t.Fatalf("%d nodes", len(g.nodes))
+		}
+	}
+	for i := range maxNodes {
+		if !g.nodes[fmt.Sprintf("%04d", i)] {
+			t.Errorf("%v", g.nodes)
+		}
+	}
+}

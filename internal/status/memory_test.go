@@ -190,6 +190,9 @@ func TestEndedStreamsAreForgotten(t *testing.T) {
 		if n := len(w.Tracker.causes.known); n != maxKeptTypes {
 			t.Errorf("%d causes of %d types that are kept", n, maxKeptTypes)
 		}
+		if n := len(w.Tracker.left[0].rows[0].types); n != maxKeptTypes {
+			t.Errorf("%d types are kept", n)
+		}
 		if len(w.Tracker.left) != 1 || len(w.Tracker.left[0].rows) != 1 || w.Tracker.left[0].rows[0].stream != nil {
 			t.Error("what is remembered keeps the stream, with all that its node says")
 		}

@@ -20,14 +20,31 @@ const (
 	Stale
 	// Unavailable is Stale without a resource to use.
 	Unavailable
+	// Complete: the server has answered for a wildcard or a collection, which is Name, and all
+	// that it sent was told. What a delta server sends in several responses may go on.
+	Complete
 )
 
-// An Event tells a watch one step of a resource. Of several steps that a slow watch has not
-// taken, it gets the last.
+var kinds = [...]string{"unknown", "updated", "removed", "absent", "refused", "stale", "unavailable", "complete"}
+
+// String returns the kind in lower case.
+func (k Kind) String() string {
+	if int(k) < len(kinds) {
+		return kinds[k]
+	}
+	return kinds[0]
+}
+
+// An Event tells a watch one step of a name. Each is a state: the last event of a name says
+// how it stands. Of several steps that a slow watch has not taken, it gets the last; before a
+// Refused or Stale it gets an Updated with the resource in use, if it does not have that yet.
+//
+// What is told is told of names. Of a wildcard or a collection itself there is Complete, Absent
+// if the server does not answer, and Stale or Unavailable while it cannot be reached.
 type Event struct {
 	Kind     Kind
-	Name     string        // as it was watched; with a wildcard: the resource's
-	Resource *xds.Resource // Updated, Refused, Stale
+	Name     string        // as it was watched; of what a wildcard or collection finds: the resource's
+	Resource *xds.Resource // Updated; Refused, Stale: what is in use, nil if nothing is
 	Err      error         // Refused, Stale, Unavailable; never nil then
 	Server   string        // who said it: Transport.String; "disk": from the last run
 }

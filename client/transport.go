@@ -9,7 +9,8 @@ import (
 
 // A Transport reaches one management server. Streams of any spelling, polls over REST and
 // files are the same to the client: requests go out, responses come in. It is safe for
-// concurrent use.
+// concurrent use. While it has no stream it holds no connection, or not for long. Servers with
+// the same transport are the same server, so its type must be comparable, as a pointer is.
 type Transport interface {
 	// Open begins a stream. Only is its type; nil: the stream is aggregated (ADS). Open may
 	// return before the server is reached: Recv then says what went wrong. The stream ends

@@ -2,9 +2,8 @@ package access
 
 import (
 	"slices"
-	"strconv"
-	"strings"
 
+	"github.com/chancery-xds/chancery/internal/derived"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -84,11 +83,7 @@ func (s *names) key() string {
 		list = append(list, "~"+s.like[i].quoted())
 	}
 	slices.Sort(list)
-	var b strings.Builder
-	for _, l := range slices.Compact(list) {
-		b.WriteString(strconv.Itoa(len(l)) + ":" + l)
-	}
-	return b.String()
+	return derived.Key(slices.Compact(list))
 }
 
 func (s *names) has(name string) bool {

@@ -1,11 +1,9 @@
 package access
 
 import (
-	"slices"
-	"strconv"
 	"sync"
-	"weak"
 
+	"github.com/chancery-xds/chancery/internal/derived"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -16,70 +14,17 @@ type lens struct {
 	key    lensKey
 	filter *filter
 	users  int // guarded by shared.mu
-
-	mu    sync.Mutex // guards what follows; held while a part is made
-	made  []made     // the newest last
-	alive *xds.Table // the newest part, of which the next is made; nil if it is the table itself: that is not kept
+	parts  derived.Tables
 }
-
-// Made is the part that was made of a table. Neither is kept by that.
-type made struct{ of, part weak.Pointer[xds.Table] }
 
 // A lensKey tells a lens from all others.
 type lensKey struct{ groups, url, filter string }
 
-// maxMade is how many tables are remembered of which a part was made.
-const maxMade = 8
-
 // table returns the part of a table.
-func (l *lens) table(t *xds.Table) *xds.Table {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if p := l.known(t); p != nil {
-		return p
-	}
-	p := l.filter.of(t, l.newest())
-	if len(l.made) == maxMade {
-		l.made = append(l.made[:0], l.made[1:]...)
-	}
-	l.made = append(l.made, made{weak.Make(t), weak.Make(p)})
-	if l.alive = p; p == t {
-		l.alive = nil
-	}
-	return p
-}
-
-// newest returns the part that was made last, nil if it is in use no more.
-func (l *lens) newest() *xds.Table {
-	if len(l.made) == 0 {
-		return nil
-	}
-	return l.made[len(l.made)-1].part.Value()
-}
-
-// known returns the part that was made of a table; nil if none is in use. The lens is locked.
-func (l *lens) known(t *xds.Table) *xds.Table {
-	for _, m := range slices.Backward(l.made) {
-		if m.of.Value() == t {
-			return m.part.Value()
-		}
-	}
-	return nil
-}
+func (l *lens) table(t *xds.Table) *xds.Table { return l.parts.Of(t, l.filter.of) }
 
 // recent returns the parts of tables, each of which is near the one before.
-func (l *lens) recent(tables []*xds.Table) []*xds.Table {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	parts, from := make([]*xds.Table, len(tables)), l.newest()
-	for i, t := range tables {
-		if parts[i] = l.known(t); parts[i] == nil {
-			parts[i] = l.filter.of(t, from)
-		}
-		from = parts[i]
-	}
-	return parts
-}
+func (l *lens) recent(tables []*xds.Table) []*xds.Table { return l.parts.OfEach(tables, l.filter.of) }
 
 // Lenses are those that one stream looks through, as long as it sees the same groups by the same
 // grant. They may be asked by others than the stream.
@@ -185,14 +130,4 @@ type undecided struct {
 // looked for.
 func (v *undecided) Undecided(t *xds.Type, name string) bool {
 	return v.lenses.grant.Allows(t, name) && v.of.Undecided(t, name)
-}
-
-// listKey returns what tells a list of groups from all others, whatever bytes are in them.
-func listKey(names []string) string {
-	var key []byte
-	for _, name := range names {
-		key = strconv.AppendInt(key, int64(len(name)), 10)
-		key = append(append(key, ':'), name...)
-	}
-	return string(key)
 }

@@ -1,11 +1,8 @@
 package access
 
 import (
-	"fmt"
-	"runtime"
 	"slices"
 	"testing"
-	"weak"
 
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -32,47 +29,6 @@ func namesOf(t *xds.Table) (names []string) {
 	return names
 }
 
-// A lens remembers few tables, and keeps the newest part only: that the next is made of it, though
-// no stream has it any more.
-func TestLensKeepsLittle(t *testing.T) {
-	g, _ := decide(t, parse(t, `rules: [{identity: {dns: "{n}"}, secrets: ["{n}/**"]}]`), dns("a"), &xds.Node{ID: "a"})
-	l := &lens{filter: g.filter(xds.Secret)}
-	var tables []weak.Pointer[xds.Table]
-	for i := range 3 * maxMade {
-		table := tableOf(t, fmt.Sprint(i), "a/x", "b/x")
-		if got := namesOf(l.table(table)); !slices.Equal(got, []string{"a/x"}) {
-			t.Fatal(got)
-		}
-		tables = append(tables, weak.Make(table))
-	}
-	if len(l.made) != maxMade {
-		t.Errorf("%d tables are remembered", len(l.made))
-	}
-	runtime.GC()
-	runtime.GC()
-	if l.newest() == nil {
-		t.Error("the newest part is gone")
-	}
-	for i, table := range tables {
-		if table.Value() != nil {
-			t.Errorf("table %d is alive", i)
-		}
-	}
-	func() {
-		table := tableOf(t, "1", "a/x")
-		if l.table(table) != table {
-			t.Error("of what hides nothing a part is made")
-		}
-		tables[0] = weak.Make(table)
-	}()
-	runtime.GC()
-	runtime.GC()
-	if tables[0].Value() != nil {
-		t.Error("a table that is its own part is kept alive")
-	}
-	runtime.KeepAlive(l)
-}
-
 // still is a view of which everything is still looked for.
 type still struct{ xds.Tables }
 
@@ -84,18 +40,6 @@ func TestHiddenIsDecided(t *testing.T) {
 	v := undecided{limited: limited{of: still{}, lenses: &lenses{grant: g}}, of: still{}}
 	if !v.Undecided(xds.Secret, "a/x") || v.Undecided(xds.Secret, "b/x") {
 		t.Error("what is hidden is looked for, or what is seen is not")
-	}
-}
-
-// No two lists of groups are taken for one.
-func TestListKey(t *testing.T) {
-	seen := map[string][]string{}
-	for _, list := range [][]string{nil, {""}, {"", ""}, {"a"}, {"a", "b"}, {"ab"}, {"a", "", "b"}, {"1:a"}, {"a1:b"}, {"a:b"}, {"b", "a"}} {
-		key := listKey(list)
-		if was, ok := seen[key]; ok {
-			t.Errorf("%q and %q have one key", was, list)
-		}
-		seen[key] = list
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/chancery-xds/chancery/internal/derived"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -140,7 +141,7 @@ func (v *View) enter() error {
 		return v.deny(err)
 	}
 	v.lenses.close()
-	v.grant, v.lenses = g, &lenses{shared: v.shared, groups: listKey(v.seen), grant: g}
+	v.grant, v.lenses = g, &lenses{shared: v.shared, groups: derived.Key(v.seen), grant: g}
 	return nil
 }
 

@@ -8,9 +8,9 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/chancery-xds/chancery/internal/shares"
+	"github.com/chancery-xds/chancery/internal/shorten"
 	"github.com/chancery-xds/chancery/protocol"
 	"github.com/chancery-xds/chancery/wire"
 	"github.com/chancery-xds/chancery/xds"
@@ -47,7 +47,7 @@ func (s *Server) logNack(st *Stream, e protocol.Event, why string, shown func() 
 		return []slog.Attr{
 			slog.String("node", clip(st.Node.ID)), slog.String("type", e.Type.Short), slog.Any("resources", names), slog.Any("at", places),
 			slog.String("version", e.Version), slog.String("in_use", clip(e.InUse)), slog.String("nonce", e.Nonce), slog.Uint64("stream", st.ID),
-			slog.Int("code", code), slog.String("error", ends(shown(), maxReason)),
+			slog.Int("code", code), slog.String("error", shorten.Middle(shown(), maxReason)),
 		}
 	})
 }
@@ -252,35 +252,13 @@ func cause(text string) string {
 var digits = regexp.MustCompile(`[0-9]+`)
 
 // mask returns what texts have in common that mean the same.
-func mask(text string) string { return ends(digits.ReplaceAllLiteralString(text, "0"), maxLogged) }
+func mask(text string) string {
+	return shorten.Middle(digits.ReplaceAllLiteralString(text, "0"), maxLogged)
+}
 
 // maxFailure is how many bytes of the text of a NACK are looked at; Envoy's have
 // 4,096.
 const maxFailure = 16 << 10
 
 // clip cuts a client's text to what a line of the log may hold.
-func clip(s string) string { return cut(s, maxLogged) }
-
-// cut cuts a text after n bytes or a few less, and says so.
-func cut(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	for n > 0 && !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return s[:n] + "…"
-}
-
-// ends cuts a text in its middle, so that n bytes or a few less are left of it, and says
-// so.
-func ends(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	tail := len(s) - n/2
-	for tail < len(s) && !utf8.RuneStart(s[tail]) {
-		tail++
-	}
-	return cut(s[:tail], n-n/2) + s[tail:]
-}
+func clip(s string) string { return shorten.Tail(s, maxLogged) }

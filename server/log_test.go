@@ -62,19 +62,6 @@ func TestClip(t *testing.T) {
 	}
 }
 
-func TestEnds(t *testing.T) {
-	for n := range 5 {
-		s := strings.Repeat("x", n) + strings.Repeat("ä", maxLogged) + "cause"
-		got := ends(s, maxLogged)
-		if len(got) > maxLogged+len("…") || len(got) < maxLogged-2 || !utf8.ValidString(got) || !strings.HasPrefix(got, s[:200]) || !strings.HasSuffix(got, s[len(s)-200:]) {
-			t.Errorf("%d: %d bytes, %q", n, len(got), got)
-		}
-	}
-	if got := ends("short", 5); got != "short" {
-		t.Error(got)
-	}
-}
-
 func TestLog(t *testing.T) {
 	within(t, "SOTW-5 SAFE-6 a NACK is a line", func(t *testing.T) {
 		w := serve(t)

@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"maps"
 	"slices"
-	"strconv"
 
+	"github.com/chancery-xds/chancery/internal/derived"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -23,7 +23,7 @@ func (st *Store) see(names []string) *group {
 		g.watches++
 		return g
 	}
-	key := listKey(names)
+	key := derived.Key(names)
 	g := st.overlays[key]
 	for tries := 0; g == nil; tries++ {
 		g = &group{name: key}
@@ -58,17 +58,6 @@ func (st *Store) see(names []string) *group {
 
 // maxTries is how often an overlay is laid beside commits, before they have to wait for it.
 const maxTries = 3
-
-// listKey returns what tells a list of groups from all others. Names may come from clients, and have
-// any bytes: what only stands between them could be in one, and bring in a group that nobody chose.
-func listKey(names []string) string {
-	var key []byte
-	for _, name := range names {
-		key = strconv.AppendInt(key, int64(len(name)), 10)
-		key = append(append(key, ':'), name...)
-	}
-	return string(key)
-}
 
 // join makes an overlay known. The store is locked.
 func (st *Store) join(key string, g *group) {

@@ -23,7 +23,7 @@ func (s *Server) gate(at net.Addr, inner http.Handler) http.Handler {
 	_, unix := at.(*net.UnixAddr)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
-		case !unix && listen.Loopback(at) && !local(r.Host):
+		case !unix && listen.Loopback(at) && !listen.LocalHost(r.Host):
 			deny(w, r, &problem{http.StatusForbidden, "Host", "this server accepts requests for localhost only, not for the host of this request", ""})
 		case foreign(r):
 			deny(w, r, &problem{http.StatusForbidden, "Origin", "this server accepts no requests of web pages of other servers", ""})
@@ -36,16 +36,6 @@ func (s *Server) gate(at net.Addr, inner http.Handler) http.Handler {
 			inner.ServeHTTP(w, r)
 		}
 	})
-}
-
-// local reports whether the host of a request is the loopback, by address or as localhost.
-// Browsers always name one; HTTP/1.0 need not.
-func local(host string) bool {
-	if h, _, err := net.SplitHostPort(host); err == nil {
-		host = h
-	}
-	host = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
-	return host == "" || listen.Address{Network: "tcp", Host: host}.Loopback()
 }
 
 // foreign reports whether a request is made by a page of another server.

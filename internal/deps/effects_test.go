@@ -130,7 +130,6 @@ var effects = map[string]string{
 	"internal/status New clock":     "the default clock, which Options.Now replaces",
 
 	"access shared mutex":     "the policy, and who has which view, for all streams; held for memory only",
-	"access lens mutex":       "who sees the same shares what is made for it; held while it is made",
 	"access lenses mutex":     "others than the stream may look at a view; held for memory only",
 	"access limited mutex":    "the same",
 	"access New clock":        "the default clock, which Options replace: when identities expire",

@@ -126,6 +126,19 @@ func Loopback(a net.Addr) bool {
 	return false
 }
 
+// LocalHost reports whether the Host of an HTTP request is this machine, by an address of the
+// loopback or as localhost. Browsers always name one; HTTP/1.0 need not, and "" is this machine.
+//
+// A web page can reach the loopback of who looks at it, but it cannot choose this name, unless it
+// points a name of its own at it (DNS rebinding). So who listens on the loopback asks for it.
+func LocalHost(host string) bool {
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	host = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
+	return host == "" || Address{Network: "tcp", Host: host}.Loopback()
+}
+
 func zoneless(host string) string {
 	host, _, _ = strings.Cut(host, "%")
 	return host

@@ -18,7 +18,6 @@ import (
 	"net/http"
 	"net/http/pprof"
 	"net/netip"
-	"strings"
 	"time"
 
 	"github.com/chancery-xds/chancery/internal/listen"
@@ -109,20 +108,10 @@ func (s *Server) Handler(at net.Addr) http.Handler {
 		profiles.ServeHTTP(w, r)
 	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !local(r.Host) {
+		if !listen.LocalHost(r.Host) {
 			http.Error(w, "this server accepts requests for localhost only, not for the host of this request", http.StatusForbidden)
 			return
 		}
 		mux.ServeHTTP(w, r)
 	})
-}
-
-// local reports whether the host of a request is the loopback, by address or as
-// localhost. Browsers always name one; HTTP/1.0 need not.
-func local(host string) bool {
-	if h, _, err := net.SplitHostPort(host); err == nil {
-		host = h
-	}
-	host = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
-	return host == "" || listen.Address{Network: "tcp", Host: host}.Loopback()
 }

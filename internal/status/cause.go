@@ -6,6 +6,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/chancery-xds/chancery/internal/shorten"
 	"github.com/chancery-xds/chancery/protocol"
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -100,13 +101,13 @@ func causeOf(e *protocol.Event, all int) (c *cause, partly bool) {
 	var names []string
 	for _, name := range e.Names {
 		if speaksOf(text, name) {
-			names = append(names, cut(name, maxName))
+			names = append(names, shorten.Tail(name, maxName))
 		}
 	}
 	partly = all > max(len(names), 1)
 	if len(names) == 0 && len(e.Names) >= all { // one of these, and nobody says which
 		for _, name := range e.Names {
-			names = append(names, cut(name, maxName))
+			names = append(names, shorten.Tail(name, maxName))
 		}
 	}
 	return newCause(e.Type, text, names), partly
@@ -120,7 +121,7 @@ const marker = "goo.gle/debug"
 // the same, and as long as fits a line: without marks that are made to be different, dumps of
 // resources, and spaces. Numbers stay, for they may be what is wrong.
 func Normalise(text string) string {
-	text = strings.ToValidUTF8(ends(text, maxRead), "\uFFFD")
+	text = strings.ToValidUTF8(shorten.Middle(text, maxRead), "\uFFFD")
 	for range maxMarks {
 		at := strings.Index(text, marker)
 		if at < 0 {
@@ -142,7 +143,7 @@ func Normalise(text string) string {
 	text = strings.ReplaceAll(text, marker, "")
 	text = strings.Join(strings.FieldsFunc(text, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }), " ")
 	text = strings.TrimPrefix(strings.ReplaceAll(text, "… : ", "… "), "… ")
-	return ends(text, maxText)
+	return shorten.Middle(text, maxText)
 }
 
 // speaksOf reports whether a name stands in a text, and not only as part of a longer one.
@@ -168,28 +169,4 @@ func speaksOf(text, name string) bool {
 // ofName reports whether a character may be part of a name.
 func ofName(r rune) bool {
 	return r != utf8.RuneError && (unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("-_/", r))
-}
-
-// cut cuts a text after n bytes or a few less, and says so.
-func cut(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	for n > 0 && !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return s[:n] + "…"
-}
-
-// ends cuts a text in its middle, and says so: its head says where something is wrong, and
-// its tail what.
-func ends(s string, n int) string {
-	if len(s) <= n {
-		return strings.Clone(s)
-	}
-	tail := len(s) - n/2
-	for tail < len(s) && !utf8.RuneStart(s[tail]) {
-		tail++
-	}
-	return cut(s, n/2) + s[tail:]
 }

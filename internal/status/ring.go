@@ -5,11 +5,13 @@ import (
 	"iter"
 	"math"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/chancery-xds/chancery/internal/adminapi"
+	"github.com/chancery-xds/chancery/internal/shorten"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -114,7 +116,7 @@ func (t *Tracker) Note(e adminapi.Event) {
 	for _, s := range []*string{&e.Kind, &e.Node, &e.Peer, &e.Type, &e.Version, &e.Nonce, &e.Took} {
 		*s = clip(*s, maxName)
 	}
-	e.Text = ends(e.Text, maxText)
+	e.Text = strings.Clone(shorten.Middle(e.Text, maxText))
 	resources := e.Resources[:min(len(e.Resources), 10)]
 	e.Resources = nil
 	for _, r := range resources {

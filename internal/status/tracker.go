@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/chancery-xds/chancery/internal/adminapi"
+	"github.com/chancery-xds/chancery/internal/shorten"
 	"github.com/chancery-xds/chancery/protocol"
 	"github.com/chancery-xds/chancery/server"
 	"github.com/chancery-xds/chancery/xds"
@@ -379,7 +380,9 @@ func (r *row) variant() xds.Variant {
 }
 
 // clip cuts a text that is kept, and keeps none of the rest.
-func clip(s string, n int) string { return strings.Clone(strings.ToValidUTF8(cut(s, n), "\uFFFD")) }
+func clip(s string, n int) string {
+	return strings.Clone(strings.ToValidUTF8(shorten.Tail(s, n), "\uFFFD"))
+}
 
 // host is the address of a peer without its port.
 func host(peer string) string {

@@ -66,6 +66,7 @@ const (
 	Circle    Code = "XDS0705"
 	Misplaced Code = "XDS0706"
 	NoNode    Code = "XDS0707"
+	Literal   Code = "XDS0708"
 
 	Portability Code = "XDS0801"
 	EnvoyOnly   Code = "XDS0802"

@@ -65,7 +65,7 @@ var table = []Kind{
 		"A cluster of type EDS needs eds_cluster_config.eds_config. Envoy refuses it without: \"cannot create an EDS cluster without an EDS config\"; and refuses eds_cluster_config in a cluster of another type.",
 		"Add eds_cluster_config: {eds_config: {ads: {}, resource_api_version: V3}}, or set type: EDS."},
 	{Socket, false, "two listeners on one socket",
-		"Envoy refuses a second listener with the same address and port: \"has duplicate address\". enable_reuse_port and bind_to_port do not change that. The listener that Envoy receives first works.",
+		"Envoy refuses a second listener with the same address and port: \"has duplicate address\". enable_reuse_port and bind_to_port do not change that. The listener that Envoy receives first works. With groups, check looks at each group with all that it includes.",
 		"Give one of them another port, or make one listener with the filter chains of both."},
 	{Regex, false, "a regular expression that RE2 does not accept",
 		"Envoy uses RE2 for regular expressions: no look-ahead, no back-references, no repetition above 1000. Envoy refuses the resource.",
@@ -122,7 +122,7 @@ var table = []Kind{
 		"The rule of a group says which nodes get it. This rule has a pattern or an expression that is invalid or too large, so it is unknown which nodes match.",
 		"Correct the rule. docs/groups.md describes them. In a pattern * matches any characters and ? matches one; \\*, \\? and \\\\ match *, ? and \\."},
 	{GroupName, false, "a name that a group cannot have",
-		"Each group needs a different name of at most 256 bytes, without commas and control characters. \"default\" is the name of the root, and \"refuse\" is not a name for groups. Without name: the name is the path of the directory from the root.",
+		"Each group needs a different name of at most 256 bytes, without commas, control characters and others that are not seen, and without spaces at its ends. \"default\" is the name of the root, and \"refuse\" is not a name for groups, in whatever case. No word has letters of two scripts that look alike, such as Latin and Cyrillic. Without name: the name is the path of the directory from the root.",
 		"Change name: in the group.yaml, or rename the directory."},
 	{NoGroup, false, "a group that does not exist",
 		"No directory has the group that is named here, or a group includes more than 100 others. Nodes that need its resources would not get them.",
@@ -136,6 +136,10 @@ var table = []Kind{
 	{NoNode, true, "a group that no node gets",
 		"Its rule matches no node, such as any: []; or it has no rule, and no group that nodes get includes it. None of its resources is sent.",
 		"Correct the rule, or add the group to the include of another group."},
+
+	{Literal, true, "a pattern of another language in group.yaml",
+		"In a pattern for nodes only * and ? have a meaning. \"web-(a|b)\", \"web-{a,b}\" and \"web-[0-9]\" stand for just these characters, which are in the names of few nodes, so the group may match none.",
+		"Write a list, such as id: [web-a, web-b], or several groups of any:. A regular expression goes into cel: node.id.matches(\"...\"). If the nodes have such names, ignore this."},
 
 	{Portability, true, "a form that Envoy's own reader refuses",
 		"Chancery accepts it, and clients get it in the protocol's own form. But Envoy could not read this file by itself, for example as a bootstrap or through path_config_source.",

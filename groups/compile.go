@@ -60,6 +60,14 @@ func (c *compiler) one(m *Match, f field, path []string, values Values) *rule {
 		if err != nil {
 			c.fail(c.def, findings.Selector, "match", fieldNames[f]+": "+err.Error(), "")
 		}
+		if text, is := v.(string); is && f != metadata && foreign(text) {
+			q := c.def.problem(findings.Literal, "match", fmt.Sprintf("%s: %q stands for this text itself: in a pattern only * and ? have a meaning", fieldNames[f], text), "for one of several values write a list, and for a regular expression cel: node.id.matches(...)")
+			if m.place.Pos.Line > 0 {
+				q.Pos = m.place.Pos
+			}
+			q.Warning = true
+			c.problems = append(c.problems, q)
+		}
 		r.values = append(r.values, compiled)
 	}
 	return r

@@ -26,11 +26,15 @@ type Definition struct {
 	places map[string]findings.Problem // places of keys, with what is quoted of them
 }
 
-// problem returns a problem at a key, such as "name" or "include[0]".
+// problem returns a problem at a key, such as "name" or "include[0]"; at the beginning of the
+// file if the key is not there.
 func (d *Definition) problem(code findings.Code, key, message, hint string) findings.Problem {
 	p, ok := d.places[key]
 	if !ok {
 		p = findings.Problem{File: cmp.Or(d.File, "group "+strconv.Quote(d.Name)), Path: key}
+		if d.File != "" {
+			p.Pos = findings.Pos{Line: 1, Column: 1}
+		}
 	}
 	p.Code, p.Message, p.Hint = code, message, hint
 	return p

@@ -52,6 +52,17 @@ func compile(pattern string) (glob, error) {
 	return g, nil
 }
 
+// foreign reports whether a pattern has what is of other languages of patterns: (a|b), {a,b}, [a-z],
+// ^a, a$. Such characters stand for themselves here, and are in few names of nodes.
+func foreign(pattern string) bool {
+	between := func(open, inner, end string) bool {
+		_, rest, found := strings.Cut(pattern, open)
+		rest, _, closed := strings.Cut(rest, end)
+		return found && closed && strings.Contains(rest, inner)
+	}
+	return strings.Contains(pattern, "|") || between("{", ",", "}") || between("[", "", "]") || strings.HasPrefix(pattern, "^") || strings.HasSuffix(pattern, "$")
+}
+
 // prefix returns what a value begins with, and whether it is all of it.
 func (g *glob) prefix() (text string, all bool) {
 	return g.parts[0][0], len(g.parts) == 1 && len(g.parts[0]) == 1

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/chancery-xds/chancery/findings"
 	"github.com/chancery-xds/chancery/internal/protofile"
@@ -107,21 +105,6 @@ func (b *builder) root(d *Definition) {
 		}
 	}
 	slices.SortFunc(b.problems, func(x, y findings.Problem) int { return cmp.Compare(x.Path, y.Path) })
-}
-
-// wrongName returns what is wrong with a name; "" if nothing is.
-func wrongName(name string) string {
-	switch {
-	case name == "":
-		return "a group needs a name"
-	case name == Refuse:
-		return `no group has the name "refuse", which says that nodes get none`
-	case len(name) > maxName:
-		return fmt.Sprintf("a name of %d bytes: at most %d are allowed", len(name), maxName)
-	case !utf8.ValidString(name), strings.ContainsFunc(name, func(r rune) bool { return r == ',' || unicode.IsControl(r) }):
-		return "a name has neither commas nor control characters"
-	}
-	return ""
 }
 
 // includes finds the groups that others name.

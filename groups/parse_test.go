@@ -88,10 +88,10 @@ func TestNewProblems(t *testing.T) {
 XDS0706 config/group.yaml:2:11: on_error: the root has no "on_error" (the root is the group of nodes that match no other)`},
 		{"one name twice", "-- a/group.yaml --\nmatch: {}\n-- b/group.yaml --\nname: a\nmatch: {}\n", `XDS0703 config/b/group.yaml:1:7: name: two groups have the name "a" (the other is in config/a/group.yaml)`},
 		{"default is the root", "-- a/group.yaml --\nname: default\n", `XDS0706 config/a/group.yaml:1:7: name: the root has no "name" (the root is the group of nodes that match no other)`},
-		{"a name with a comma", "-- a/group.yaml --\nname: a,b\nmatch: {}\n", `XDS0703 config/a/group.yaml:1:7: name: a name has neither commas nor control characters`},
-		{"a directory with a comma", "-- a,b/group.yaml --\nmatch: {}\n", `XDS0703 config/a,b/group.yaml: name: a name has neither commas nor control characters`},
+		{"a name with a comma", "-- a/group.yaml --\nname: a,b\nmatch: {}\n", `XDS0703 config/a/group.yaml:1:7: name: a name has neither commas nor control characters, nor others that are not seen`},
+		{"a directory with a comma", "-- a,b/group.yaml --\nmatch: {}\n", `XDS0703 config/a,b/group.yaml:1:1: name: a name has neither commas nor control characters, nor others that are not seen`},
 		{"a long name", "-- a/group.yaml --\nmatch: {}\nname: " + strings.Repeat("n", 257) + "\n", `XDS0703 config/a/group.yaml:2:7: name: a name of 257 bytes: at most 256 are allowed`},
-		{"refuse is no name", "-- refuse/group.yaml --\nmatch: {}\n", `XDS0703 config/refuse/group.yaml: name: no group has the name "refuse", which says that nodes get none`},
+		{"refuse is no name", "-- refuse/group.yaml --\nmatch: {}\n", `XDS0703 config/refuse/group.yaml:1:1: name: no group has the name "refuse", which says that nodes get none`},
 		{"too many", many[1:] + "\n-- g102/group.yaml --\n", `XDS0704 config/g0/group.yaml:1:10: include: group "g0" brings in more than 100 groups
 XDS0704 config/g1/group.yaml:1:10: include: group "g1" brings in more than 100 groups`},
 		{"an expression", "-- a/group.yaml --\nmatch:\n  any:\n  - cel: node.clsuter == \"x\"\n", `XDS0702 config/a/group.yaml:3:10: match.any[0].cel: at character 5 of the expression: undefined field 'clsuter': node has id, cluster, locality, metadata, user_agent_name and user_agent_version, and locality region, zone and sub_zone`},
@@ -99,8 +99,22 @@ XDS0704 config/g1/group.yaml:1:10: include: group "g1" brings in more than 100 g
 		{"a list of nothing", "-- a/group.yaml --\nmatch: {cluster: []}\n", `XDS0707 config/a/group.yaml:1:8: warning: match: no node can match the rule of group "a"`},
 		{"not everybody", "-- a/group.yaml --\nmatch: {not: {all: [{any: [{id: x}, {}]}]}}\n", `XDS0707 config/a/group.yaml:1:8: warning: match: no node can match the rule of group "a"`},
 		{"turned around twice", "-- a/group.yaml --\nmatch: {any: [{not: {not: {any: []}}}]}\n", `XDS0707 config/a/group.yaml:1:8: warning: match: no node can match the rule of group "a"`},
-		{"no rule", "-- a/group.yaml --\ninclude: [b]\n-- b/group.yaml --\n", `XDS0707 config/a/group.yaml: warning: name: no node gets group "a": it has no rule, and no group that nodes get includes it (add match, or name it in the include of another)
-XDS0707 config/b/group.yaml: warning: name: no node gets group "b": it has no rule, and no group that nodes get includes it (add match, or name it in the include of another)`},
+		{"no rule", "-- a/group.yaml --\ninclude: [b]\n-- b/group.yaml --\n", `XDS0707 config/a/group.yaml:1:1: warning: name: no node gets group "a": it has no rule, and no group that nodes get includes it (add match, or name it in the include of another)
+XDS0707 config/b/group.yaml:1:1: warning: name: no node gets group "b": it has no rule, and no group that nodes get includes it (add match, or name it in the include of another)`},
+		{"a name that looks like the root's", "-- Default/group.yaml --\nmatch: {}\n", `XDS0703 config/Default/group.yaml:1:1: name: "Default" looks like "default", which has a meaning of its own`},
+		{"a name that looks like none", "-- a/group.yaml --\nname: REFUSE\nmatch: {}\n", `XDS0703 config/a/group.yaml:1:7: name: "REFUSE" looks like "refuse", which has a meaning of its own`},
+		{"letters that look alike", "-- a/group.yaml --\nname: teams/\u0440ay\nmatch: {}\n", `XDS0703 config/a/group.yaml:1:7: name: a word of the name has letters of Cyrillic and of Latin, which look alike`},
+		{"a mark that is not seen", "-- a/group.yaml --\nname: \"edge\\u200b\"\nmatch: {}\n", `XDS0703 config/a/group.yaml:1:7: name: a name has neither commas nor control characters, nor others that are not seen`},
+		{"text that is turned", "-- a/group.yaml --\nname: \"a\\u202eb\"\nmatch: {}\n", `XDS0703 config/a/group.yaml:1:7: name: a name has neither commas nor control characters, nor others that are not seen`},
+		{"a space that is none", "-- a/group.yaml --\nname: \"a\\u00a0b\"\nmatch: {}\n", `XDS0703 config/a/group.yaml:1:7: name: a name has neither commas nor control characters, nor others that are not seen`},
+		{"a space at the end", "-- a/group.yaml --\nname: \"edge \"\nmatch: {}\n", `XDS0703 config/a/group.yaml:1:7: name: a name neither begins nor ends with a space`},
+		{"words of two scripts", "-- a/group.yaml --\nname: teams/\u043f\u043b\u0430\u0442 \u03b1-test \u6771\u4eac 2\nmatch: {}\n", ``},
+		{"patterns of other languages", "-- a/group.yaml --\nmatch:\n  id: \"web-(a|b)\"\n  any: [{cluster: \"x{1,2}\"}, {user_agent_name: ^envoy}]\n  locality: {region: \"eu$\", zone: \"[ab]\"}\n  metadata: {a: \"[x|y]\"}\n", `XDS0708 config/a/group.yaml:2:3: warning: match: id: "web-(a|b)" stands for this text itself: in a pattern only * and ? have a meaning (for one of several values write a list, and for a regular expression cel: node.id.matches(...))
+XDS0708 config/a/group.yaml:2:3: warning: match: locality.region: "eu$" stands for this text itself: in a pattern only * and ? have a meaning (for one of several values write a list, and for a regular expression cel: node.id.matches(...))
+XDS0708 config/a/group.yaml:2:3: warning: match: locality.zone: "[ab]" stands for this text itself: in a pattern only * and ? have a meaning (for one of several values write a list, and for a regular expression cel: node.id.matches(...))
+XDS0708 config/a/group.yaml:3:9: warning: match: cluster: "x{1,2}" stands for this text itself: in a pattern only * and ? have a meaning (for one of several values write a list, and for a regular expression cel: node.id.matches(...))
+XDS0708 config/a/group.yaml:3:30: warning: match: user_agent_name: "^envoy" stands for this text itself: in a pattern only * and ? have a meaning (for one of several values write a list, and for a regular expression cel: node.id.matches(...))`},
+		{"patterns of this one", "-- a/group.yaml --\nmatch: {id: [\"a*.b(1)\", \"{x}\", \"$a^\", \"]a[\"]}\n", ``},
 		{"all is well", "-- group.yaml --\notherwise: c\n-- a/group.yaml --\nmatch: {}\ninclude: [b]\n-- b/group.yaml --\n-- c/group.yaml --\n", ``},
 	} {
 		t.Run(c.what, func(t *testing.T) {

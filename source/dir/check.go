@@ -238,13 +238,14 @@ func (c Checked) Views() (views [][]Loaded) {
 	for _, l := range sound {
 		good[l.Pos] = true
 	}
+	together := c.plan.layout.together()
 	for _, group := range slices.SortedFunc(maps.Keys(c.plan.next), byGroup) {
 		if len(c.plan.next[group].types) == 0 {
 			continue
 		}
 		var view []Loaded
 		seen := map[xds.Ref]bool{}
-		for _, in := range c.plan.layout.includes(group) {
+		for _, in := range together.Includes(group) {
 			all := c.plan.next[in].all()
 			slices.SortFunc(all, func(a, b Loaded) int {
 				return cmp.Or(cmp.Compare(a.Type.URL, b.Type.URL), cmp.Compare(a.Name, b.Name))

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/chancery-xds/chancery/findings"
+	"github.com/chancery-xds/chancery/groups"
 	"github.com/chancery-xds/chancery/internal/protofile"
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -25,7 +26,7 @@ const maxCompared = 100_000
 type reach struct {
 	layout   *layout
 	worlds   map[string]world
-	together *together
+	together *groups.Together
 	where    map[xds.Ref][]string // the groups that have something, if they were asked for
 }
 
@@ -83,7 +84,7 @@ func (r *reach) within(group string, elsewhere func(xds.Ref) bool) (found []dang
 					continue
 				}
 				others := r.have(ref)
-				if r.together.first(group, others) != "" {
+				if r.together.First(group, others) != "" {
 					continue
 				}
 				p := l.Pos.problem("%s %q refers to %s %q, which no file has", c.typ, name, ref.Type, ref.Name)

@@ -99,19 +99,13 @@ func (l *layout) define(path string, data []byte) (*definition, []findings.Probl
 // knows reports whether resources may be put into a group.
 func (l *layout) knows(name string) bool { return name == groups.Default || l.named[name] != nil }
 
-// includes returns the names of all groups that a group brings in, itself first.
-func (l *layout) includes(name string) []string {
-	all := []string{name}
-	for n := 0; n < len(all); n++ {
-		if d := l.named[all[n]]; d != nil {
-			for _, next := range d.Include {
-				if !slices.Contains(all, next) {
-					all = append(all, next)
-				}
-			}
-		}
+// together says which groups a node may see at once.
+func (l *layout) together() *groups.Together {
+	all := make([]groups.Definition, 0, len(l.named))
+	for _, d := range l.named {
+		all = append(all, d.Definition)
 	}
-	return all
+	return groups.NewTogether(all)
 }
 
 // definitions returns all, by name.

@@ -238,9 +238,7 @@ func (p *plan) assemble() {
 		}
 	}
 	if p.opts.Validate {
-		for name, w := range p.next {
-			p.blame(name, w.sharing()...)
-		}
+		p.sharing()
 	}
 }
 

@@ -166,6 +166,33 @@ func TestWait(t *testing.T) {
 			w.Errorf("%+v", r)
 		}
 	})
+	within(t, "what it refused is to be told again, and waits for another type", func(w *town) {
+		both := func(content string) {
+			l := xds.NewResource(xds.Listener, "l", []byte(content))
+			l.Refs = []xds.Ref{{Type: xds.Cluster, Name: "a"}}
+			if _, err := w.Update(func(tx *store.Tx) error {
+				tx.Set(xds.NewResource(xds.Cluster, "a", []byte(content)), l)
+				return nil
+			}); err != nil {
+				w.Fatal(err)
+			}
+		}
+		both("2")
+		one := w.open("one", "edge")
+		one.Subscribe(xds.Cluster, "*")
+		one.ACK(one.Next(xds.Cluster))
+		one.Subscribe(xds.Listener, "*")
+		one.NACK(one.Next(xds.Listener), "no")
+		synctest.Wait()
+		both("3")
+		of := one.Next(xds.Cluster) // and no answer, so that the listener waits
+		result, _ := w.wait("timeout=1s&type=lds")
+		if r := result(); r.Done || len(r.Refusals) > 0 || !slices.Equal(r.Pending, []string{"one"}) {
+			w.Errorf("%+v", r)
+		}
+		one.ACK(of)
+		one.ACK(one.Next(xds.Listener))
+	})
 	within(t, "for one type only", func(w *town) {
 		w.put(xds.Secret, "s", "1")
 		one := w.open("one", "edge")

@@ -12,6 +12,7 @@ import (
 
 	"github.com/chancery-xds/chancery/internal/adminapi"
 	"github.com/chancery-xds/chancery/server"
+	"github.com/chancery-xds/chancery/source/dir"
 	"github.com/chancery-xds/chancery/xds"
 	"github.com/chancery-xds/chancery/xds/xdstest"
 )
@@ -340,6 +341,38 @@ var failures = []struct {
 		says: []string{`referenced: ok: CDS "a" refers to it`, "client has accepted"},
 	},
 	{
+		name: "its parent is on another stream, and neither leads to it", what: "EDS b", broken: subscribed,
+		files: []string{"c.yaml", resources(edsCluster("a"), edsCluster("b")), "e.yaml", resources(endpoints("a"), endpoints("b"))},
+		act: func(r *rig) {
+			first := xdstest.SotW(r, r.conn, r.node("edge-1")) // it asks for another parent alone
+			takes(first, xds.Cluster, "a")
+			takes(first, xds.Endpoint, "a")
+			synctest.Wait()
+			takes(xdstest.SotW(r, r.conn, r.node("edge-1")), xds.Cluster)
+		},
+		says: []string{`referenced: ok: CDS "b" refers to it`, "subscribed: BROKEN: the client asks for 1 name of EDS, and not for this"},
+	},
+	{
+		name: "on demand resources are in no response with all", what: "CDS a", broken: accepted,
+		files: []string{"c.yaml", resources(cluster("a"), cluster("big") + "  x-chancery: {on_demand: true}\n  metadata: {filter_metadata: {x: {y: " + strings.Repeat("z", 5<<20) + "}}}\n")},
+		act: func(r *rig) {
+			c := xdstest.SotW(r, r.conn, xdstest.WithNode(xds.Node{ID: "edge-1", UserAgentName: "gRPC Go"}))
+			c.Subscribe(xds.Cluster)
+			c.Next(xds.Cluster)
+		},
+		says: []string{"accepted: BROKEN: not answered"},
+	},
+	{
+		name: "all of a type is too big together", what: "CDS a", broken: sent,
+		files: []string{"c.yaml", resources(cluster("a"), cluster("big") + "  metadata: {filter_metadata: {x: {y: " + strings.Repeat("z", 5<<20) + "}}}\n")},
+		act: func(r *rig) {
+			c := xdstest.SotW(r, r.conn, xdstest.WithNode(xds.Node{ID: "edge-1", UserAgentName: "gRPC Go"}))
+			c.Subscribe(xds.Cluster)
+			synctest.Wait()
+		},
+		says: []string{"sent: BROKEN: all CDS in one response have 5.0 MiB, and this protocol (state of the world) cannot split them"},
+	},
+	{
 		name: "by an alias", what: "CDS nick", broken: "",
 		files: []string{"c.yaml", resources("- \"@type\": type.googleapis.com/envoy.service.discovery.v3.Resource\n  name: a\n  aliases: [nick]\n  resource:\n    " + ofCluster + "\n    name: a\n")},
 		act:   func(r *rig) { takes(xdstest.Delta(r, r.conn, r.node("edge-1")), xds.Cluster, "nick") },
@@ -366,6 +399,16 @@ func TestExplain(t *testing.T) {
 			x, text := r.explain(cmp.Or(f.node, "edge-1"), f.what)
 			r.says(x, text, f.broken, f.says...)
 		})
+	}
+}
+
+// Of several groups that are kept that of the resource counts, also if no mistake has a line.
+func TestMistakeOfItsGroup(t *testing.T) {
+	kept := dir.Kept{{Group: "a", Err: errors.New("all is gone")}, {Group: "b", Err: errors.New("half is gone")}, {Group: "c", Err: errors.New("some is gone")}}
+	for group, want := range map[string]string{"a": `group "a": all is gone`, "b": `group "b": half is gone`, "c": `group "c": some is gone`, "other": `group "a": all is gone`} {
+		if text, place := mistake(kept, dir.Standing{Group: group}); text != want || place != "" {
+			t.Errorf("%s: %q at %q", group, text, place)
+		}
 	}
 }
 

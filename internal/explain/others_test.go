@@ -151,6 +151,11 @@ func TestBlame(t *testing.T) {
 				{Type: "CDS", Name: "b", Place: "c.yaml:9:11", Reason: `two resources are called "a" in their own field name`},
 			},
 		},
+		{
+			"one of two is hidden by a group before its own", "duplicate cluster a found",
+			[]string{"c.yaml", resources(cluster("a"), cluster("b")), "edge/group.yaml", "match: {id: edge-1}\ninclude: [default]\n", "edge/c.yaml", resources(cluster("a"))},
+			[]adminapi.Resource{{Type: "CDS", Name: "a", Place: "edge/c.yaml:2:3"}},
+		},
 	} {
 		within(t, f.name, func(t *testing.T) {
 			r := start(t, f.files...)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"time"
@@ -25,7 +27,7 @@ import (
 func (s *serving) adminServer(id string, st *store.Store, src *dir.Source, held *quarantine.Source) *admin.Server {
 	clients := csds.New(csds.Options{Types: src.Types(), Clients: csds.Live(s.admin.tracker), Log: s.log})
 	return &admin.Server{
-		About:   adminapi.Server{Version: version(), Replica: id, Since: time.Now(), XDS: s.front.at(), Dir: s.dir},
+		About:   about(s, id),
 		Version: adminapi.VersionInfo{Version: version(), Revision: revision(), Go: runtime.Version()},
 		Config:  func() adminapi.Config { return s.admin.config(st, src) },
 		Groups:  func() []adminapi.Group { return groupsOf(src) },
@@ -45,6 +47,14 @@ func (s *serving) adminServer(id string, st *store.Store, src *dir.Source, held 
 		Level: &s.logging.now,
 		Log:   s.log,
 	}
+}
+
+// about says which process answers.
+func about(s *serving, id string) adminapi.Server {
+	a := adminapi.Server{Version: version(), Replica: id, Since: time.Now(), XDS: s.front.at(), Dir: s.dir, PID: os.Getpid()}
+	a.Path, _ = filepath.Abs(s.dir)
+	a.Host, _ = os.Hostname()
+	return a
 }
 
 // denied returns the newest event of a client that may not be a node, if it is remembered.
@@ -86,6 +96,16 @@ func (x explains) ClientResources(ctx context.Context, node, typ, name string, l
 
 func (x explains) Served(ctx context.Context, q admin.ResourceQuery) (adminapi.ResourceList, error) {
 	a, err := x.e.Served(ctx, explain.Query{Type: q.Type, Name: q.Name, Group: q.Group, Limit: q.Limit, Subscribers: q.Subscribers, Body: q.Name != ""})
+	return a, noSuch(err)
+}
+
+func (x explains) Impact(ctx context.Context, changes adminapi.ImpactRequest) (adminapi.Impact, error) {
+	a, err := x.e.Impact(ctx, changes)
+	return a, noSuch(err)
+}
+
+func (x explains) Node(node string) (adminapi.NodeInfo, error) {
+	a, err := x.e.Node(node)
 	return a, noSuch(err)
 }
 

@@ -177,6 +177,11 @@ func cannedServer(t testing.TB, documented bool) string {
 			fmt.Fprintf(w, "id: %d\nevent: %s\ndata: %s\n\n", e.ID, e.Kind, b)
 		}
 	})
+	answer("GET /version", adminapi.VersionInfo{APIVersion: "v1", Kind: "Version", Version: "v0.0.1", Server: cannedStatus().Server})
+	answer("POST /api/v1/impact", adminapi.Impact{
+		APIVersion: "v1", Kind: "Impact", Connected: 1204, Clients: 1204, Groups: []adminapi.GroupImpact{{Group: "default", Clients: 1204}},
+		Types: []adminapi.TypeImpact{{Type: "CDS", Pushes: 1204, Bytes: 120_000}, {Type: "LDS", Pushes: 173, Bytes: 60_000}}, Bytes: 180_000,
+	})
 	mux.HandleFunc("GET /api/v1/wait", func(w http.ResponseWriter, r *http.Request) {
 		res := adminapi.WaitResult{APIVersion: "v1", Kind: "WaitResult", Done: true, Clients: adminapi.Counts{Connected: 1204, By: map[adminapi.State]int{adminapi.Synced: 1204}}}
 		switch r.URL.Query().Get("group") {
@@ -200,7 +205,7 @@ func cannedStatus() adminapi.Status {
 	at := ago(6 * time.Minute)
 	return adminapi.Status{
 		APIVersion: "v1", Kind: "Status",
-		Server: adminapi.Server{Version: "v0.0.1", Replica: "cp-1 chancery/v0.0.1", Since: ago(74 * time.Hour), XDS: "127.0.0.1:18000", Dir: "config"},
+		Server: adminapi.Server{Version: "v0.0.1", Replica: "cp-1 chancery/v0.0.1", Since: ago(74 * time.Hour), XDS: "127.0.0.1:18000", Dir: "config", Path: "/etc/chancery/config", Host: "cp-1", PID: 4711},
 		Config: adminapi.Config{Revision: 412, At: &at, Files: 23, Resources: 118, Groups: 3, Rejected: &adminapi.Rejected{Since: ago(2 * time.Hour), Errors: []string{
 			`config/clusters.yaml:3:1: unknown field "nam" in Cluster`, red, "3", "4", "5", "6", "7",
 		}}},

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -43,7 +44,9 @@ type diffResult struct {
 	Added      int                  `json:"added"`
 	Removed    int                  `json:"removed"`
 	Changed    int                  `json:"changed"`
-	Drained    []string             `json:"listeners_drained"`
+	Drained    []string             `json:"listeners_drained"` // of which all connections are
+	Impact     *adminapi.Impact     `json:"impact,omitempty"`
+	Server     *adminapi.Server     `json:"server,omitempty"` // whose clients these are
 	Items      []compare.Difference `json:"items"`
 }
 
@@ -69,8 +72,12 @@ they are not compared.
 
 A directory with groups is compared group by group with another directory. To compare it
 with what one node has, say which node: --node, --cluster or --node-json. For client:NODE
-it is that client, with its id and cluster: if your groups are chosen by metadata or
-locality, give --node-json.
+it is that client, as the server knows it.
+
+If B is a directory, diff says what Envoy would drain, and asks the server for the impact:
+how many clients see the changes, and what would be pushed to them. It asks the server of
+--admin if that is given, and else the one at the default address if it serves A or B.
+With client:NODE or --node only the clients of that node count.
 
 Exit codes: 0 no difference; 1 there are differences, or a side cannot be read; 2 wrong usage;
 3 no server answers; 4 there is no such node.`,
@@ -117,11 +124,13 @@ func (d *differing) run(cmd *cobra.Command, args []string) error {
 		}
 	}
 	var client *xds.Node // that the other side is
+	of := d.id
 	for i, kind := range kinds {
 		if kind == "client" {
 			if client, err = d.clientNode(cmd, args[i]); err != nil {
 				return err
 			}
+			of = args[i]
 		}
 	}
 	byGroup := kinds[0] == "dir" && kinds[1] == "dir" && !d.given()
@@ -131,13 +140,20 @@ func (d *differing) run(cmd *cobra.Command, args []string) error {
 			return err
 		}
 	}
-	all := compare.Sides(sides[0], sides[1])
-	for i := range all {
+	r := diffResult{APIVersion: adminapi.Version, Kind: "Diff", Items: compare.Sides(sides[0], sides[1]), Drained: []string{}}
+	if kinds[1] != "dir" { // which clients have, and is not what they would get
+		for i := range r.Items {
+			r.Items[i].Drains = nil
+		}
+	} else if byGroup || of != "" {
+		d.weigh(cmd, &r, args, kinds, of)
+	}
+	for i := range r.Items {
 		if !d.grouped {
-			all[i].Group = "" // there is but one
+			r.Items[i].Group = "" // there is but one
 		}
 	}
-	return d.print(cmd, all)
+	return d.print(cmd, &r)
 }
 
 // sourceOf returns what kind of configuration an argument names, and which.
@@ -174,19 +190,23 @@ func sourceOf(arg string) (kind, of string, err error) {
 	return "dir", arg, nil
 }
 
-// clientNode returns the node that a client says it is, as far as groups depend on it.
+// clientNode returns the node that a client says it is.
 func (d *differing) clientNode(cmd *cobra.Command, node string) (*xds.Node, error) {
-	list, err := ask(cmd, &d.asking, func(ctx context.Context, daemon *adminapi.Daemon) (*adminapi.ClientList, error) {
-		return daemon.Client(ctx, node)
+	n, err := ask(cmd, &d.asking, func(ctx context.Context, daemon *adminapi.Daemon) (*adminapi.NodeInfo, error) {
+		return daemon.Node(ctx, node)
 	})
 	if err != nil {
 		return nil, err
 	}
-	n := &xds.Node{ID: node}
-	if len(list.Items) > 0 {
-		n.Cluster = list.Items[0].Cluster
+	b, err := json.Marshal(n.Node)
+	if err != nil {
+		return nil, failure{err, ""}
 	}
-	return n, nil
+	known, err := readNode(b, d.types)
+	if err != nil {
+		return nil, failure{fmt.Errorf("client:%s: %w", node, err), ""}
+	}
+	return known, nil
 }
 
 // side reads one side.
@@ -277,9 +297,8 @@ func (d *differing) directory(cmd *cobra.Command, root string, client *xds.Node,
 }
 
 // print prints the differences.
-func (d *differing) print(cmd *cobra.Command, all []compare.Difference) error {
-	r := diffResult{APIVersion: adminapi.Version, Kind: "Diff", Items: all, Drained: []string{}}
-	for _, x := range all {
+func (d *differing) print(cmd *cobra.Command, r *diffResult) error {
+	for _, x := range r.Items {
 		switch x.Kind {
 		case compare.Added:
 			r.Added++
@@ -288,21 +307,21 @@ func (d *differing) print(cmd *cobra.Command, all []compare.Difference) error {
 		case compare.Changed:
 			r.Changed++
 		}
-		if x.Drains() {
+		if x.Drains != nil && x.Drains.Whole {
 			r.Drained = append(r.Drained, x.Name)
 		}
 	}
 	w := cmd.OutOrStdout()
 	var err error
 	if d.people() {
-		err = printDiff(w, &r)
+		err = printDiff(w, r)
 	} else {
-		err = data(&d.output, w, r, all, func(x compare.Difference) string { return x.Type + "/" + x.Name })
+		err = data(&d.output, w, r, r.Items, func(x compare.Difference) string { return x.Type + "/" + x.Name })
 	}
 	switch {
 	case err != nil:
 		return failure{err, ""}
-	case len(all) > 0:
+	case len(r.Items) > 0:
 		return errNo
 	}
 	return nil
@@ -338,11 +357,8 @@ func printDiff(w io.Writer, r *diffResult) error {
 	if len(r.Items) == 0 {
 		fmt.Fprintln(&b, "no difference")
 	} else {
-		fmt.Fprintf(&b, "%d changed, %d added, %d removed", r.Changed, r.Added, r.Removed)
-		if n := len(r.Drained); n > 0 {
-			fmt.Fprintf(&b, "; clients drain connections of %s", count(n, "listener"))
-		}
-		fmt.Fprintln(&b)
+		fmt.Fprintf(&b, "%d changed, %d added, %d removed\n", r.Changed, r.Added, r.Removed)
+		printImpact(&b, r)
 	}
 	_, err := w.Write(b.Bytes())
 	return err

@@ -151,6 +151,17 @@ func (oracle) Served(_ context.Context, q ResourceQuery) (adminapi.ResourceList,
 	return adminapi.ResourceList{Items: []adminapi.ServedResource{{Resource: adminapi.Resource{Type: q.Type, Name: q.Name}}}}, nil
 }
 
+func (oracle) Node(node string) (adminapi.NodeInfo, error) {
+	if node != "edge/1" {
+		return adminapi.NodeInfo{}, &NotFound{"node", "no client has the node id " + node, ""}
+	}
+	return adminapi.NodeInfo{Node: adminapi.Node{ID: node, Metadata: json.RawMessage(`{"rack": "7"}`)}}, nil
+}
+
+func (oracle) Impact(_ context.Context, q adminapi.ImpactRequest) (adminapi.Impact, error) {
+	return adminapi.Impact{Connected: 2, Clients: len(q.Changes)}, nil
+}
+
 func (oracle) Blame(_ context.Context, all []adminapi.Refusal) []adminapi.Refusal { return all }
 
 func newServer(f *fleet) *Server {

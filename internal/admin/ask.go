@@ -46,6 +46,12 @@ type Explainer interface {
 	// Served lists what is served.
 	Served(ctx context.Context, q ResourceQuery) (adminapi.ResourceList, error)
 
+	// Impact says who would see changes that are not made.
+	Impact(ctx context.Context, changes adminapi.ImpactRequest) (adminapi.Impact, error)
+
+	// Node returns what a client says of itself.
+	Node(node string) (adminapi.NodeInfo, error)
+
 	// Blame returns the refusals with the resources that are at fault, as far as they can be
 	// found while the context lasts.
 	Blame(ctx context.Context, refusals []adminapi.Refusal) []adminapi.Refusal

@@ -116,6 +116,44 @@ func (s *Server) explain(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
+func (s *Server) node(w http.ResponseWriter, r *http.Request) error {
+	if q := queryOf(r); q.err != nil {
+		return q.err
+	}
+	n, err := s.Explainer.Node(r.PathValue("node"))
+	if err != nil {
+		return asked(err)
+	}
+	n.APIVersion, n.Kind, n.Groups = adminapi.Version, adminapi.KindNodeInfo, some(n.Groups)
+	answer(w, http.StatusOK, n)
+	return nil
+}
+
+// maxChanges is how many changes are asked about at once.
+const maxChanges = 10_000
+
+func (s *Server) impact(w http.ResponseWriter, r *http.Request) error {
+	if q := queryOf(r); q.err != nil {
+		return q.err
+	}
+	var in adminapi.ImpactRequest
+	if err := body(w, r, maxAsked, &in); err != nil {
+		return err
+	}
+	if len(in.Changes) > maxChanges {
+		return wrong("changes", fmt.Sprintf("%d of them, and %d may be asked about at once", len(in.Changes), maxChanges), "")
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), askTime)
+	defer cancel()
+	out, err := s.Explainer.Impact(ctx, in)
+	if err != nil {
+		return asked(err)
+	}
+	out.APIVersion, out.Kind, out.Groups, out.Types = adminapi.Version, adminapi.KindImpact, some(out.Groups), some(out.Types)
+	answer(w, http.StatusOK, out)
+	return nil
+}
+
 func (s *Server) resources(w http.ResponseWriter, r *http.Request) error {
 	q := queryOf(r)
 	ask := ResourceQuery{Type: r.PathValue("type"), Name: r.PathValue("name"), Group: q.text("group"), Limit: q.limit(1000), Subscribers: q.flag("subscribers")}

@@ -31,7 +31,7 @@ func (s *Server) setLevel(w http.ResponseWriter, r *http.Request) error {
 		return q.err
 	}
 	var in adminapi.LogLevel
-	if err := body(w, r, &in); err != nil {
+	if err := body(w, r, maxBody, &in); err != nil {
 		return err
 	}
 	level, ok := levels[in.Level]
@@ -56,7 +56,7 @@ func (s *Server) reload(w http.ResponseWriter, r *http.Request) error {
 		return q.err
 	}
 	var in adminapi.ReloadRequest
-	if err := body(w, r, &in); err != nil {
+	if err := body(w, r, maxBody, &in); err != nil {
 		return err
 	}
 	if in.AllowMassDelete && !s.proven(r) {

@@ -20,6 +20,7 @@ import (
 
 const (
 	maxBody  = 64 << 10
+	maxAsked = 4 << 20 // the same of a question about many resources
 	maxLimit = 100_000
 	maxText  = 4 << 10 // bytes of a parameter
 )
@@ -146,9 +147,10 @@ func (q *query) filter() status.Filter {
 	return f
 }
 
-// body reads a body of JSON into v: one object of the fields that v has, or nothing.
-func body(w http.ResponseWriter, r *http.Request, v any) error {
-	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
+// body reads a body of JSON into v: one object of the fields that v has, or nothing; of most
+// bytes.
+func body(w http.ResponseWriter, r *http.Request, most int64, v any) error {
+	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, most))
 	d.DisallowUnknownFields()
 	err := d.Decode(v)
 	if errors.Is(err, io.EOF) { // nothing
@@ -166,7 +168,7 @@ func body(w http.ResponseWriter, r *http.Request, v any) error {
 		return nil
 	}
 	if tooLarge(err) {
-		return wrong("body", fmt.Sprintf("more than %d bytes", maxBody), "")
+		return wrong("body", fmt.Sprintf("more than %d bytes", most), "")
 	}
 	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		return wrong(e.Field, "must be of another type, not a JSON "+e.Value, "")

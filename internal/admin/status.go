@@ -73,7 +73,7 @@ func (s *Server) version(w http.ResponseWriter, r *http.Request) error {
 		return q.err
 	}
 	v := s.Version
-	v.APIVersion, v.Kind = adminapi.Version, adminapi.KindVersion
+	v.APIVersion, v.Kind, v.Server = adminapi.Version, adminapi.KindVersion, s.About
 	answer(w, http.StatusOK, v)
 	return nil
 }

@@ -42,8 +42,11 @@ type Server struct {
 	Version string    `json:"version"`
 	Replica string    `json:"replica"` // the identifier in responses
 	Since   time.Time `json:"since"`
-	XDS     string    `json:"xds"` // addresses
-	Dir     string    `json:"dir"`
+	XDS     string    `json:"xds"`            // addresses
+	Dir     string    `json:"dir"`            // as it was given
+	Path    string    `json:"path,omitempty"` // of Dir, absolute; "": not known
+	Host    string    `json:"host,omitempty"` // name of the machine
+	PID     int       `json:"pid,omitempty"`
 }
 
 // A Config is what is served, and how the last load went.
@@ -283,6 +286,72 @@ type Event struct {
 	Missed    int        `json:"missed,omitempty"` // events that were left out before this one, since the reader was slow
 }
 
+// An ImpactRequest is the body of POST /api/v1/impact: changes that are not made, and of which it
+// is asked who would see them.
+type ImpactRequest struct {
+	Node    string         `json:"node,omitempty"` // only its clients; "": all
+	Changes []ImpactChange `json:"changes"`        // at most 10000
+}
+
+// An ImpactChange is one of a resource.
+type ImpactChange struct {
+	Type  string `json:"type"` // a short name or a URL
+	Name  string `json:"name"`
+	Group string `json:"group,omitempty"` // that has it; "": whatever groups the client has
+	Bytes int    `json:"bytes"`           // of the new one, encoded; 0: it is removed
+}
+
+// An Impact is the answer of /api/v1/impact.
+type Impact struct {
+	APIVersion string        `json:"apiVersion"`
+	Kind       string        `json:"kind"`      // "Impact"
+	Connected  int           `json:"connected"` // clients that may be concerned: all, or those of the node
+	Clients    int           `json:"clients"`   // of these, who sees a change: by name or by wildcard
+	Unknown    int           `json:"unknown"`   // of these, who did not answer, or has no group yet
+	Groups     []GroupImpact `json:"groups"`    // of the changes, by name
+	Types      []TypeImpact  `json:"types"`     // in push order
+	Bytes      int           `json:"bytes"`     // of all pushes, about
+}
+
+// A GroupImpact is how many clients see the changes of a group.
+type GroupImpact struct {
+	Group   string `json:"group"`
+	Clients int    `json:"clients"`
+}
+
+// A TypeImpact is what is pushed of a type.
+type TypeImpact struct {
+	Type   string `json:"type"`
+	Pushes int    `json:"pushes"` // responses, of which a large one may be split
+	Bytes  int    `json:"bytes"`  // about: in SotW a response has all listeners, or all clusters
+}
+
+// A NodeInfo is the answer of /api/v1/clients/{node}/node.
+type NodeInfo struct {
+	APIVersion string   `json:"apiVersion"`
+	Kind       string   `json:"kind"` // "NodeInfo"
+	Node       Node     `json:"node"`
+	Groups     []string `json:"groups"` // that it gets; of two with one resource the first counts
+}
+
+// A Node is what a client says of itself, with the names of Envoy's API.
+type Node struct {
+	ID               string          `json:"id"`
+	Cluster          string          `json:"cluster,omitempty"`
+	Locality         *Locality       `json:"locality,omitempty"`
+	Metadata         json.RawMessage `json:"metadata,omitempty"` // an object
+	UserAgentName    string          `json:"user_agent_name,omitempty"`
+	UserAgentVersion string          `json:"user_agent_version,omitempty"`
+	ClientFeatures   []string        `json:"client_features,omitempty"`
+}
+
+// A Locality is where a node is.
+type Locality struct {
+	Region  string `json:"region,omitempty"`
+	Zone    string `json:"zone,omitempty"`
+	SubZone string `json:"sub_zone,omitempty"`
+}
+
 // A WaitResult is the answer of /api/v1/wait.
 type WaitResult struct {
 	APIVersion string    `json:"apiVersion"`
@@ -327,6 +396,7 @@ type VersionInfo struct {
 	Version    string `json:"version"`
 	Revision   string `json:"revision,omitempty"` // of the source code
 	Go         string `json:"go"`
+	Server     Server `json:"server"`
 }
 
 // An Error is the body of each answer that is not 2xx.

@@ -381,6 +381,24 @@ func (d *Daemon) Reload(ctx context.Context, allowMassDelete bool) (*Reload, err
 	return ask[Reload](ctx, d, http.MethodPost, root+"/reload", nil, ReloadRequest{allowMassDelete})
 }
 
+// Impact asks POST /api/v1/impact.
+func (d *Daemon) Impact(ctx context.Context, changes ImpactRequest) (*Impact, error) {
+	return ask[Impact](ctx, d, http.MethodPost, root+"/impact", nil, changes)
+}
+
+// Node asks GET /api/v1/clients/{node}/node.
+func (d *Daemon) Node(ctx context.Context, node string) (*NodeInfo, error) {
+	return ask[NodeInfo](ctx, d, http.MethodGet, root+"/clients/"+segment(node)+"/node", nil, nil)
+}
+
+// About asks GET /version: which program answers, and what it serves.
+func (d *Daemon) About(ctx context.Context) (*VersionInfo, error) {
+	return ask[VersionInfo](ctx, d, http.MethodGet, "/version", nil, nil)
+}
+
+// Shown is where the daemon is, as the user has said it.
+func (d *Daemon) Shown() string { return d.shown }
+
 // Raw asks GET for a path, such as /api/v1/status or /config_dump, and returns what is answered.
 func (d *Daemon) Raw(ctx context.Context, path string) ([]byte, error) {
 	answer, err := ask[json.RawMessage](ctx, d, http.MethodGet, path, nil, nil)

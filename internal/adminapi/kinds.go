@@ -11,6 +11,8 @@ const (
 	KindExplanation     = "Explanation"
 	KindWaitResult      = "WaitResult"
 	KindReload          = "Reload"
+	KindImpact          = "Impact"
+	KindNodeInfo        = "NodeInfo"
 	KindLogLevel        = "LogLevel"
 	KindVersion         = "Version"
 	KindError           = "Error"

@@ -27,6 +27,8 @@ type Resource struct {
 	shown  proto.Message
 	sum    [sha256.Size]byte // of what it is, with its secrets
 	hidden bool              // it has secrets, or what nobody can look into, and sum tells
+	size   int               // of its encoded message
+	body   []byte            // that message, of a listener: its parts say what is drained
 }
 
 // A Side is what is compared: resources by group, type and name.
@@ -56,7 +58,10 @@ func (s *Side) Add(r Resource, body []byte) {
 	}
 	var whole bool
 	r.shown, whole = s.finder.Shown(r.Type.URL, body)
-	r.hidden, r.sum = !whole, sha256.Sum256(body)
+	r.hidden, r.sum, r.size = !whole, sha256.Sum256(body), len(body)
+	if r.Type.Is(xds.Listener) {
+		r.body = body
+	}
 	s.all[k] = r
 }
 
@@ -82,8 +87,14 @@ type Difference struct {
 	Place  string  `json:"place,omitempty"` // of the new one, or of the one that is removed
 	Fields []Field `json:"fields,omitempty"`
 
+	Drains *Draining `json:"drains,omitempty"` // nil: no connections, were a to become b
+	Bytes  int       `json:"bytes,omitempty"`  // of the new one, encoded
+
 	typ *xds.Type
 }
+
+// URL is that of the type.
+func (d Difference) URL() string { return d.typ.URL }
 
 // A Field is one that differs.
 type Field struct {
@@ -100,10 +111,10 @@ func Sides(a, b *Side) (all []Difference) {
 			all = append(all, difference(Added, is))
 			continue
 		}
-		d := difference(Changed, is)
 		if was.sum == is.sum {
 			continue
 		}
+		d := difference(Changed, is)
 		x, y := was.shown, is.shown
 		if (a.redacted || b.redacted) && is.Type.Is(xds.Endpoint) && x != nil && y != nil {
 			x, y = asDumped(x), asDumped(y)
@@ -114,11 +125,14 @@ func Sides(a, b *Side) (all []Difference) {
 			}
 			d.Fields = []Field{{Path: "(secrets, or what cannot be shown)", From: secret.Redacted, To: secret.Redacted}}
 		}
+		d.Drains = drains(b.types, Changed, was, is, a.redacted || b.redacted)
 		all = append(all, d)
 	}
 	for k, was := range a.all {
 		if _, has := b.all[k]; !has {
-			all = append(all, difference(Removed, was))
+			d := difference(Removed, was)
+			d.Drains, d.Bytes = drains(b.types, Removed, was, was, true), 0
+			all = append(all, d)
 		}
 	}
 	slices.SortFunc(all, func(x, y Difference) int {
@@ -128,9 +142,5 @@ func Sides(a, b *Side) (all []Difference) {
 }
 
 func difference(k Kind, r Resource) Difference {
-	return Difference{Kind: k, Type: r.Type.String(), Name: r.Name, Group: r.Group, Place: r.Place, typ: r.Type}
+	return Difference{Kind: k, Type: r.Type.String(), Name: r.Name, Group: r.Group, Place: r.Place, Bytes: r.size, typ: r.Type}
 }
-
-// Drains reports whether clients drain connections because of a difference: those of a listener
-// that is removed or changed.
-func (d Difference) Drains() bool { return d.typ.Is(xds.Listener) && d.Kind != Added }

@@ -123,8 +123,8 @@ func TestSides(t *testing.T) {
 		if got[0].Place != "f.yaml:2" || got[1].Place != "f.yaml:3" || got[2].Place != "f.yaml:1" {
 			t.Errorf("places %q %q %q", got[0].Place, got[1].Place, got[2].Place)
 		}
-		if got[0].Drains() || !got[2].Drains() {
-			t.Error("who drains")
+		if got[0].Drains != nil || got[2].Drains == nil || got[0].Bytes != 0 || got[1].Bytes == 0 {
+			t.Error("who drains, and sizes")
 		}
 	})
 	t.Run("what differs is bounded", func(t *testing.T) {
@@ -209,6 +209,57 @@ func TestDump(t *testing.T) {
 		if _, err := Dump(envoyapi.Envoy(), "d.json", []byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", text, err, want)
 		}
+	}
+}
+
+// An Envoy makes a listener anew, and drains all of its connections, unless only filter chains
+// differ: then those that it has no more, as they were, are drained.
+func TestDrains(t *testing.T) {
+	chain := func(name, prefix string) *listener.FilterChain {
+		c := http(t, prefix).FilterChains[0]
+		c.Name = name
+		return c
+	}
+	in := func(change func(*listener.Listener)) *listener.Listener {
+		l := &listener.Listener{Name: "in", Address: &core.Address{Address: &core.Address_Pipe{Pipe: &core.Pipe{Path: "/a"}}}, FilterChains: []*listener.FilterChain{chain("a", "a"), chain("b", "b"), chain("", "c")}}
+		change(l)
+		return l
+	}
+	same := func(*listener.Listener) {}
+	for name, tt := range map[string]struct {
+		a, b func(*listener.Listener)
+		want string
+	}{
+		"another address":         {same, func(l *listener.Listener) { l.Address = nil }, "all"},
+		"another filter":          {same, func(l *listener.Listener) { l.ListenerFilters = []*listener.ListenerFilter{{Name: "x"}} }, "all"},
+		"one chain differs":       {same, func(l *listener.Listener) { l.FilterChains[1] = chain("b", "x") }, "b"},
+		"one without a name":      {same, func(l *listener.Listener) { l.FilterChains = l.FilterChains[:2] }, "filter_chains[2]"},
+		"a new name is a new one": {same, func(l *listener.Listener) { l.FilterChains[0].Name = "z" }, "a"},
+		"one more":                {same, func(l *listener.Listener) { l.FilterChains = append(l.FilterChains, chain("d", "d")) }, ""},
+		"another order":           {same, func(l *listener.Listener) { slices.Reverse(l.FilterChains) }, ""},
+		"the default chain":       {func(l *listener.Listener) { l.DefaultFilterChain = chain("d", "d") }, same, "default_filter_chain"},
+		"a new default chain":     {same, func(l *listener.Listener) { l.DefaultFilterChain = chain("d", "d") }, ""},
+		"no chain is left":        {same, func(l *listener.Listener) { l.FilterChains = nil }, "all"},
+		"the PROXY protocol":      {same, func(l *listener.Listener) { l.FilterChains[0].UseProxyProto = wrapperspb.Bool(true) }, "all"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := Sides(side(t, in(tt.a)), side(t, in(tt.b)))
+			said := ""
+			if d := got[0].Drains; d != nil {
+				if said = strings.Join(d.Chains, " "); d.Whole {
+					said = "all"
+				}
+			}
+			if len(got) != 1 || said != tt.want {
+				t.Errorf("%q, want %q", said, tt.want)
+			}
+		})
+	}
+	if got := Sides(side(t, in(same)), side(t)); !got[0].Drains.Whole {
+		t.Error("one that goes")
+	}
+	if got := Sides(side(t), side(t, in(same))); got[0].Drains != nil {
+		t.Error("a new one")
 	}
 }
 

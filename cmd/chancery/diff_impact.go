@@ -1,0 +1,146 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/chancery-xds/chancery/internal/adminapi"
+	"github.com/chancery-xds/chancery/internal/compare"
+	"github.com/chancery-xds/chancery/internal/printable"
+)
+
+// guessTime is how long a server may take that nobody has named.
+const guessTime = 2 * time.Second
+
+// weigh asks a server what the differences mean for its clients, or for those of a node. If nobody
+// has named one, it is the one of the default address, provided that it serves one of the two: the
+// clients of another have nothing to do with it.
+func (d *differing) weigh(cmd *cobra.Command, r *diffResult, args []string, kinds [2]string, node string) {
+	chosen := cmd.Flags().Changed("admin") || kinds[0] == "client"
+	if len(r.Items) == 0 {
+		return
+	}
+	impact, about, err := d.impact(cmd, r, node, func(s adminapi.Server) bool {
+		return chosen || kinds[0] == "dir" && serves(s, args[0]) || serves(s, args[1])
+	}, chosen)
+	switch refused, is := errors.AsType[*adminapi.Refused](err); {
+	case err == nil:
+		r.Impact, r.Server = impact, about
+	case !chosen: // nobody has asked for it
+	case is && refused.Code == 404:
+		fmt.Fprintf(cmd.ErrOrStderr(), "chancery: the impact is not known: %s\n", printable.Line(refused.Said.Message))
+	default:
+		fmt.Fprintf(cmd.ErrOrStderr(), "chancery: the impact is not known: %s\n", printable.Line(err.Error()))
+	}
+}
+
+// impact asks the server, if it is one that counts; else all it returns is nil.
+func (d *differing) impact(cmd *cobra.Command, r *diffResult, node string, counts func(adminapi.Server) bool, patient bool) (*adminapi.Impact, *adminapi.Server, error) {
+	daemon, err := d.dial()
+	if err != nil {
+		return nil, nil, err
+	}
+	limit := askTime
+	if !patient {
+		limit = guessTime
+	}
+	ctx, cancel := context.WithTimeoutCause(contextOf(cmd), limit, fmt.Errorf("no answer for %v", limit))
+	defer cancel()
+	about, err := daemon.About(ctx)
+	if err != nil || !counts(about.Server) {
+		return nil, nil, err
+	}
+	q := adminapi.ImpactRequest{Node: node}
+	for _, x := range r.Items {
+		q.Changes = append(q.Changes, adminapi.ImpactChange{Type: x.URL(), Name: x.Name, Group: x.Group, Bytes: x.Bytes})
+	}
+	impact, err := daemon.Impact(ctx, q)
+	if err != nil {
+		return nil, nil, err
+	}
+	return impact, &about.Server, nil
+}
+
+// serves reports whether a server of this machine serves a directory.
+func serves(s adminapi.Server, dir string) bool {
+	host, _ := os.Hostname()
+	path, err := filepath.Abs(dir)
+	if err != nil || s.Path == "" || s.Host != host {
+		return false
+	}
+	return path == s.Path || resolved(path) != "" && resolved(path) == resolved(s.Path)
+}
+
+// resolved is a path without symbolic links; "" if there is nothing.
+func resolved(path string) string {
+	p, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return ""
+	}
+	return p
+}
+
+// maxDrains is of how many listeners it is told what is drained.
+const maxDrains = 10
+
+// printImpact prints what the differences would mean.
+func printImpact(w io.Writer, r *diffResult) {
+	n := 0
+	for _, x := range r.Items {
+		if x.Drains == nil {
+			continue
+		}
+		if n++; n > maxDrains {
+			continue
+		}
+		title, group := "DRAINS", ""
+		if n > 1 {
+			title = ""
+		}
+		if x.Group != "" {
+			group = " [" + x.Group + "]"
+		}
+		fmt.Fprintf(w, "%-9s%s\n", title, printable.Line(x.Name+group+": "+drainText(x.Drains)))
+	}
+	if n > maxDrains {
+		fmt.Fprintf(w, "%-9sand of %s more\n", "", count(n-maxDrains, "listener"))
+	}
+	i := r.Impact
+	if i == nil {
+		return
+	}
+	fmt.Fprintf(w, "IMPACT   %s of %s", number(i.Clients), amount(i.Connected, "client"))
+	if i.Unknown > 0 {
+		fmt.Fprintf(w, ", %s that did not answer", number(i.Unknown))
+	}
+	fmt.Fprintf(w, " (%s)\n", printable.Line(r.Server.Replica))
+	if len(i.Types) > 0 {
+		var texts []string
+		for _, t := range i.Types {
+			texts = append(texts, t.Type+" "+number(t.Pushes))
+		}
+		fmt.Fprintf(w, "PUSHES   %s; about %s\n", printable.Line(strings.Join(texts, ", ")), bytesText(i.Bytes))
+	}
+	if len(i.Groups) > 1 || len(i.Groups) == 1 && i.Groups[0].Group != "default" {
+		var texts []string
+		for _, g := range i.Groups {
+			texts = append(texts, g.Group+" "+number(g.Clients))
+		}
+		fmt.Fprintf(w, "GROUPS   %s\n", printable.Line(strings.Join(texts, ", ")))
+	}
+}
+
+func drainText(d *compare.Draining) string {
+	if d.Whole {
+		return "all connections"
+	}
+	return "connections of " + strings.Join(d.Chains, ", ")
+}

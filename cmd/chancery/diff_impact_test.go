@@ -1,0 +1,93 @@
+package main
+
+import (
+	"bytes"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	clusterservice "github.com/envoyproxy/go-control-plane/envoy/service/cluster/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/protobuf/types/known/structpb"
+)
+
+// says runs a command, and returns its exit code and what it says, white space made one space.
+func (d *daemon) says(args ...string) (int, string) {
+	d.Helper()
+	cmd := exec.CommandContext(d.ctx, binary, args...)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	_ = cmd.Run() // the code tells
+	return cmd.ProcessState.ExitCode(), strings.Join(strings.Fields(out.String()), " ")
+}
+
+// What a change would mean is asked of the server: who sees it, by its group, and what would be
+// pushed. A client whose group is chosen by its metadata is compared as what it says it is.
+func TestDiffImpact(t *testing.T) {
+	t.Parallel()
+	socket := filepath.Join(t.TempDir(), "admin.sock")
+	files := []string{"a.yaml", cluster("a"), "edge/group.yaml", "match: {metadata: {tier: edge}}\ninclude: [default]\n", "edge/e.yaml", cluster("e")}
+	d := serve(t, []string{"--admin-listen", "unix://" + socket}, files...)
+	admin := []string{"--admin", "unix://" + socket}
+	open := func(id string, tier any, names ...string) {
+		t.Helper()
+		stream, err := clusterservice.NewClusterDiscoveryServiceClient(d.conn).StreamClusters(d.ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := &corev3.Node{Id: id}
+		if tier != nil {
+			if n.Metadata, err = structpb.NewStruct(map[string]any{"tier": tier}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s := subscriber{d, stream}
+		s.send(&discoveryv3.DiscoveryRequest{Node: n, ResourceNames: names})
+		if _, err := stream.Recv(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	open("plain", nil)
+	open("edge-1", "edge")
+	open("named", nil, "a")
+
+	after := t.TempDir()
+	for i := 0; i < len(files); i += 2 {
+		write(t, after, files[i], files[i+1])
+	}
+	write(t, after, "edge/e.yaml", cluster("e")+"\nconnect_timeout: 3s\n")
+	write(t, after, "b.yaml", cluster("b"))
+	want := func(code int, line []string, parts ...string) {
+		t.Helper()
+		got, out := d.says(append(line, admin...)...)
+		if got != code {
+			t.Errorf("%s: exit code %d, want %d", line, got, code)
+		}
+		for _, part := range parts {
+			if !strings.Contains(out, part) {
+				t.Errorf("%s: no %q in %s", line, part, out)
+			}
+		}
+	}
+	// b is for all with a wildcard (the group edge includes the root's), e for the edge.
+	want(1, []string{"diff", d.dir, after}, "IMPACT 2 of 3 clients", "PUSHES CDS 2;", "GROUPS default 2, edge 1")
+	write(t, after, "b.yaml", "")
+	want(1, []string{"diff", d.dir, after}, "IMPACT 1 of 3 clients", "PUSHES CDS 1;", "GROUPS edge 1")
+	write(t, after, "a.yaml", cluster("a")+"\nconnect_timeout: 3s\n")
+	want(1, []string{"diff", d.dir, after}, "IMPACT 3 of 3 clients", "PUSHES CDS 3;")
+
+	// What a client was sent, as it sees it: no cluster of it is another.
+	want(0, []string{"diff", "client:edge-1", d.dir}, "no difference")
+	want(1, []string{"diff", "client:edge-1", after}, "~ CDS/a", "~ CDS/e", "IMPACT 1 of 1 client")
+	want(1, []string{"diff", "client:plain", after}, "~ CDS/a", "0 added", "IMPACT 1 of 1 client")
+	want(1, []string{"diff", after, "client:edge-1"}, "2 changed, 0 added, 0 removed")
+	if _, out := d.says(append([]string{"diff", after, "client:edge-1"}, admin...)...); strings.Contains(out, "IMPACT") {
+		t.Errorf("what a client has is nothing that clients would get: %s", out)
+	}
+	want(4, []string{"diff", "client:nobody", after}, "nobody")
+	if code, out := d.says("diff", d.dir, after, "--admin", "unix:///none/admin.sock"); code != 1 || !strings.Contains(out, "the impact is not known") {
+		t.Errorf("%d %s", code, out)
+	}
+}

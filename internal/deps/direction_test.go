@@ -51,6 +51,7 @@ var direction = map[string]row{
 	"wire":                       {ours: "xds", why: "the only place that knows the bytes of requests and responses"},
 	"server":                     {ours: "xds protocol wire internal/guard internal/pace internal/repeats internal/shares internal/shorten internal/unfinished", why: "a store comes in as an interface"},
 	"client":                     {ours: "xds protocol wire internal/guard", why: "the client half with its streams; who links it links no server"},
+	"client/bootstrap":           {ours: "xds protocol wire client findings internal/envoyapi internal/protofile internal/tlsfiles internal/secret internal/encoded internal/printable internal/guard", heavy: "go.yaml.in/", why: "reads what a client is started with, and connects to nobody"},
 	"lazy":                       {ours: "xds store internal/guard internal/derived", why: "fills a store when streams ask, and knows no stream"},
 	"rest":                       {ours: "xds protocol wire server internal/guard internal/pace internal/repeats internal/shares internal/shorten internal/unfinished", why: "polls are answered by a server; messages are found by their descriptors"},
 	"internal/adminapi":          {std: true, why: "a vocabulary, and the client that speaks it"},

@@ -50,7 +50,7 @@ func (c content) config() (*tls.Config, error) {
 		SessionTicketsDisabled: true,
 	}
 	if c.files.ClientCA != "" {
-		if t.ClientCAs, err = pool(c.ca); err != nil {
+		if t.ClientCAs, err = Pool(c.ca); err != nil {
 			return nil, fmt.Errorf("TLS: %s: %w", c.files.ClientCA, err)
 		}
 		t.ClientAuth = tls.RequireAndVerifyClientCert
@@ -58,9 +58,9 @@ func (c content) config() (*tls.Config, error) {
 	return t, nil
 }
 
-// pool returns the certificates of a PEM file, all of which must be good: one
+// Pool returns the certificates of a PEM file, all of which must be good: one
 // left out would be missed only by the clients that need it.
-func pool(b []byte) (*x509.CertPool, error) {
+func Pool(b []byte) (*x509.CertPool, error) {
 	p, n := x509.NewCertPool(), 0
 	for {
 		var block *pem.Block

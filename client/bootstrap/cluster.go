@@ -1,0 +1,228 @@
+package bootstrap
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/credentials/local"
+)
+
+// A serverCluster is a static cluster whose members are management servers. Envoy balances load over
+// them; here the first is preferred, and the others are there if it is not (gRFC A71).
+type serverCluster struct {
+	targets   []string // as gRPC resolves them
+	addresses []hostPort
+	tls       *tls.Config // nil: plain text
+}
+
+// A hostPort is a TCP address, or the path of a unix socket.
+type hostPort struct{ host, port, path string }
+
+func (c *serverCluster) credentials(protocol string) credentials.TransportCredentials {
+	if c.tls == nil {
+		return insecure.NewCredentials()
+	}
+	creds := credentials.NewTLS(c.config(protocol))
+	if c.tls.ServerName == "" {
+		return creds
+	}
+	return named{creds, c.tls.ServerName}
+}
+
+// A named expects the name of "sni", whatever the authority of the calls is.
+type named struct {
+	credentials.TransportCredentials
+	name string
+}
+
+// ClientHandshake implements [credentials.TransportCredentials].
+func (n named) ClientHandshake(ctx context.Context, _ string, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	return n.TransportCredentials.ClientHandshake(ctx, n.name, conn)
+}
+
+// Info implements [credentials.TransportCredentials]. It says no name: gRPC would make an authority of it.
+func (n named) Info() credentials.ProtocolInfo {
+	return credentials.ProtocolInfo{SecurityProtocol: n.TransportCredentials.Info().SecurityProtocol}
+}
+
+// Clone implements [credentials.TransportCredentials].
+func (n named) Clone() credentials.TransportCredentials {
+	return named{n.TransportCredentials.Clone(), n.name}
+}
+
+func (c *serverCluster) config(protocol string) *tls.Config {
+	if c.tls == nil {
+		return nil
+	}
+	config := c.tls.Clone()
+	config.NextProtos = []string{protocol}
+	return config
+}
+
+// urls are the bases of what is polled.
+func (c *serverCluster) urls() []poll {
+	scheme := "http://"
+	if c.tls != nil {
+		scheme = "https://"
+	}
+	var all []poll
+	for _, a := range c.addresses {
+		if a.path != "" {
+			all = append(all, poll{url: scheme + "localhost", unix: a.path})
+			continue
+		}
+		all = append(all, poll{url: scheme + net.JoinHostPort(a.host, a.port)})
+	}
+	return all
+}
+
+// cluster reads the static cluster that a field names.
+func (m *maker) cluster(name, at string) (*serverCluster, error) {
+	static, ok := m.clusters[name]
+	switch {
+	case name == "":
+		return nil, m.errorf(at, "is empty")
+	case !ok:
+		return nil, m.errorf(at, "there is no static cluster %q", name)
+	}
+	is, err := static.message(m.decoder())
+	if err != nil {
+		return nil, err
+	}
+	if t := enum(is, "type"); t == "EDS" || t == "ORIGINAL_DST" {
+		return nil, m.errorf(is.field("type"), "a server's cluster has addresses of its own, and %s has none", t)
+	}
+	c := &serverCluster{}
+	if err := m.members(is, c); err != nil {
+		return nil, err
+	}
+	matches := is.Get(is.Descriptor().Fields().ByName("transport_socket_matches")).List()
+	if matches.Len() > 0 {
+		return nil, m.errorf(is.field("transport_socket_matches"), "is not supported: set transport_socket")
+	}
+	if socket := sub(is, "transport_socket"); socket.IsValid() {
+		if c.tls, err = m.socket(message{socket, is.field("transport_socket")}, c.addresses); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+// members reads the addresses, those of the highest priority first.
+func (m *maker) members(is message, c *serverCluster) error {
+	assignment := message{sub(is, "load_assignment"), is.field("load_assignment")}
+	localities := assignment.Get(assignment.Descriptor().Fields().ByName("endpoints")).List()
+	var order []message
+	for i := range localities.Len() {
+		order = append(order, message{localities.Get(i).Message(), assignment.field("endpoints") + "[" + itoa(i) + "]"})
+	}
+	priority := func(l message) uint64 { return l.Get(l.Descriptor().Fields().ByName("priority")).Uint() }
+	slices.SortStableFunc(order, func(a, b message) int { return int(priority(a)) - int(priority(b)) })
+	for _, l := range order {
+		endpoints := l.Get(l.Descriptor().Fields().ByName("lb_endpoints")).List()
+		for i := range endpoints.Len() {
+			e := message{endpoints.Get(i).Message(), l.field("lb_endpoints") + "[" + itoa(i) + "]"}
+			a := message{sub(sub(e, "endpoint"), "address"), e.field("endpoint.address")}
+			if err := m.address(a, c); err != nil {
+				return err
+			}
+		}
+	}
+	if len(c.targets) == 0 {
+		return m.errorf(assignment.at, "has no endpoint")
+	}
+	return nil
+}
+
+// address adds an envoy.config.core.v3.Address.
+func (m *maker) address(a message, c *serverCluster) error {
+	switch is := which(a, "address"); is {
+	case "socket_address":
+		s := message{sub(a, "socket_address"), a.field("socket_address")}
+		port := s.Get(s.Descriptor().Fields().ByName("port_value")).Uint()
+		host := str(s, "address")
+		switch {
+		case host == "":
+			return m.errorf(s.field("address"), "is empty")
+		case port == 0 || port > 65535:
+			return m.errorf(s.field("port_value"), "a port from 1 to 65535 is needed")
+		case enum(s, "protocol") != "TCP":
+			return m.errorf(s.field("protocol"), "must be TCP")
+		}
+		h := hostPort{host: host, port: strconv.FormatUint(port, 10)}
+		scheme := "dns:///"
+		if net.ParseIP(host) != nil {
+			scheme = "passthrough:///"
+		}
+		c.addresses, c.targets = append(c.addresses, h), append(c.targets, scheme+net.JoinHostPort(host, h.port))
+	case "pipe":
+		path := str(sub(a, "pipe"), "path")
+		target := "unix:" + path
+		if abstract, ok := strings.CutPrefix(path, "@"); ok {
+			target = "unix-abstract:" + abstract
+		}
+		if path == "" {
+			return m.errorf(a.field("pipe.path"), "is empty")
+		}
+		c.addresses, c.targets = append(c.addresses, hostPort{path: path}), append(c.targets, target)
+	default:
+		return m.errorf(a.at, "a socket_address or a pipe is needed")
+	}
+	return nil
+}
+
+// google reads the credentials of a service of type google_grpc.
+func (m *maker) google(g message, r *remote) (err error) {
+	for _, name := range []string{"channel_credentials_plugin", "call_credentials_plugin"} {
+		if g.Get(g.Descriptor().Fields().ByName(protoName(name))).List().Len() > 0 {
+			return m.errorf(g.field(name), "is not supported")
+		}
+	}
+	if str(g, "credentials_factory_name") != "" {
+		return m.errorf(g.field("credentials_factory_name"), "is not supported")
+	}
+	creds := message{sub(g, "channel_credentials"), g.field("channel_credentials")}
+	switch which(creds, "credential_specifier") {
+	case "":
+		r.credentials = insecure.NewCredentials()
+	case "local_credentials":
+		r.credentials = local.NewCredentials()
+	case "ssl_credentials":
+		ssl := message{sub(creds, "ssl_credentials"), creds.field("ssl_credentials")}
+		config := &tls.Config{MinVersion: tls.VersionTLS12}
+		if err := m.pair(ssl, "cert_chain", "private_key", config); err != nil {
+			return err
+		}
+		if err := m.roots(ssl, "root_certs", config); err != nil {
+			return err
+		}
+		r.credentials = credentials.NewTLS(config)
+	case "google_default":
+		made := m.Credentials["google_default"]
+		if made == nil {
+			return m.errorf(creds.field("google_default"), "%s", unsupported([]string{"google_default"}))
+		}
+		var more credentialsList
+		if r.credentials, more, err = made(nil); err != nil {
+			return m.errorf(creds.field("google_default"), "%w", err)
+		}
+		r.perRPC = slices.Concat(r.perRPC, more)
+	}
+	calls := g.Get(g.Descriptor().Fields().ByName("call_credentials")).List()
+	for i := range calls.Len() {
+		call := message{calls.Get(i).Message(), fmt.Sprintf("%s[%d]", g.field("call_credentials"), i)}
+		is := which(call, "credential_specifier")
+		if is != "access_token" {
+			return m.errorf(call.at, "%q is not supported: access_token is", is)
+		}
+		r.perRPC = slices.Concat(r.perRPC, credentialsList{bearer{map[string]string{"authorization": "Bearer " + str(call, "access_token")}, true}})
+	}
+	return nil
+}

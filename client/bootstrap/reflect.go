@@ -1,0 +1,61 @@
+package bootstrap
+
+import (
+	"strconv"
+	"time"
+
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/protobuf/reflect/protoreflect"
+)
+
+type credentialsList = []credentials.PerRPCCredentials
+
+func itoa(i int) string { return strconv.Itoa(i) }
+
+// field returns the path of a field.
+func (m message) field(name string) string {
+	if m.at == "" {
+		return name
+	}
+	return m.at + "." + name
+}
+
+// Messages are known by their descriptors, of whichever origin. A field that is not set reads as
+// its zero value, and so does all below it.
+
+func sub(m protoreflect.Message, name string) protoreflect.Message {
+	return m.Get(m.Descriptor().Fields().ByName(protoreflect.Name(name))).Message()
+}
+
+func str(m protoreflect.Message, name string) string {
+	return m.Get(m.Descriptor().Fields().ByName(protoreflect.Name(name))).String()
+}
+
+// which returns the field that is set of a oneof; "": none.
+func which(m protoreflect.Message, oneof string) protoreflect.Name {
+	if fd := m.WhichOneof(m.Descriptor().Oneofs().ByName(protoreflect.Name(oneof))); fd != nil {
+		return fd.Name()
+	}
+	return ""
+}
+
+// enum returns the name of an enum's value.
+func enum(m protoreflect.Message, name string) string {
+	fd := m.Descriptor().Fields().ByName(protoreflect.Name(name))
+	n := m.Get(fd).Enum()
+	if v := fd.Enum().Values().ByNumber(n); v != nil {
+		return string(v.Name())
+	}
+	return itoa(int(n))
+}
+
+// duration returns a google.protobuf.Duration, as long as it can be.
+func duration(m protoreflect.Message) time.Duration {
+	fields := m.Descriptor().Fields()
+	s, n := m.Get(fields.ByName("seconds")).Int(), m.Get(fields.ByName("nanos")).Int()
+	const most = int64(1<<63-1) / int64(time.Second)
+	if s >= most || s <= -most {
+		s, n = max(-most+1, min(s, most-1)), 0
+	}
+	return time.Duration(s)*time.Second + time.Duration(n)
+}

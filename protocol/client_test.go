@@ -18,8 +18,16 @@ type talk struct {
 }
 
 func newTalk(t *testing.T, v xds.Variant, opts protocol.ClientOptions) talk {
+	if opts.Check == nil {
+		opts.Check = func(r *xds.Resource) error {
+			if string(r.Body) == "bad" {
+				return errors.New("it is bad")
+			}
+			return nil
+		}
+	}
 	c := talk{t, protocol.NewClient(v, opts)}
-	c.Connected()
+	c.Connected(nil)
 	return c
 }
 
@@ -71,12 +79,7 @@ func (c talk) respond(t *xds.Type, nonce, version string, content ...string) err
 		r.Seal(body)
 		resp.Upserts = append(resp.Upserts, r)
 	}
-	return c.Receive(resp, func(r *xds.Resource) error {
-		if string(r.Body) == "bad" {
-			return errors.New("it is bad")
-		}
-		return nil
-	})
+	return c.Receive(resp)
 }
 
 // holds compares the cache.
@@ -143,10 +146,10 @@ func TestClient(t *testing.T) {
 		c.Subscribe(xds.Endpoint, "a", "b")
 		c.want("EDS nonce= sub=[a b]")
 		_ = c.respond(xds.Endpoint, "1", "", "a=1", "a=2", "b=1")
-		c.want(`EDS nonce=1 error=duplicate resource "a"`)
+		c.want(`EDS nonce=1 error=a: duplicate resource`)
 		_ = c.respond(xds.Endpoint, "2", "", "a=1", "-a")
-		c.want(`EDS nonce=2 error=resource "a" is both present and removed`)
-		c.holds(xds.Endpoint, "")
+		c.want(`EDS nonce=2 error=a: it is both present and removed`)
+		c.holds(xds.Endpoint, "b=1")
 	})
 
 	t.Run("CLI-6 unrequested resources are ignored and no reason to NACK", func(t *testing.T) {
@@ -194,7 +197,7 @@ func TestClient(t *testing.T) {
 		c.want("CDS nonce= node=n", "EDS nonce= names=[a]")
 		_ = c.respond(xds.Cluster, "1", "v1", "a=1")
 		_ = c.respond(xds.Endpoint, "2", "w1", "a=1")
-		c.Connected()
+		c.Connected(nil)
 		c.want("CDS nonce= version=v1 node=n", "EDS nonce= version=w1 names=[a]")
 	})
 
@@ -208,13 +211,13 @@ func TestClient(t *testing.T) {
 		c.want("CDS nonce= names=[* a]")
 		_ = c.respond(xds.Cluster, "1", "v1", "a=1") // the answer to which of the two?
 		c.want("CDS nonce=1 version=v1 names=[* a]")
-		c.Connected()
+		c.Connected(nil)
 		c.want("CDS nonce= names=[* a]")
 		_ = c.respond(xds.Cluster, "1", "v1", "a=1", "b=1")
 		c.want("CDS nonce=1 version=v1 names=[* a]")
 		_ = c.respond(xds.Cluster, "2", "v2", "a=bad", "b=2")
 		c.want("CDS nonce=2 version=v1 names=[* a] error=a: it is bad")
-		c.Connected()
+		c.Connected(nil)
 		c.want("CDS nonce= names=[* a]")
 	})
 
@@ -225,7 +228,7 @@ func TestClient(t *testing.T) {
 		c.want("CDS nonce=", "EDS nonce= sub=[a b]")
 		_ = c.respond(xds.Cluster, "1", "", "x=1", "y=2")
 		_ = c.respond(xds.Endpoint, "2", "", "a=3", "-b")
-		c.Connected()
+		c.Connected(nil)
 		c.want("CDS nonce= initial=[{x 1} {y 2}]", "EDS nonce= sub=[a b] initial=[{a 3}]")
 		c.want()
 	})
@@ -250,7 +253,7 @@ func TestClient(t *testing.T) {
 		c.want("VHDS nonce= sub=[r/host]")
 		r := &xds.Resource{Stamp: &xds.Stamp{Name: "r/vhost"}, Body: []byte("1"), Aliases: []string{"r/host"}}
 		r.Seal("1")
-		_ = c.Receive(&xds.Response{Type: xds.VirtualHost, Nonce: "1", Changes: &xds.Changes{Upserts: []*xds.Resource{r}}}, nil)
+		_ = c.Receive(&xds.Response{Type: xds.VirtualHost, Nonce: "1", Changes: &xds.Changes{Upserts: []*xds.Resource{r}}})
 		c.want("VHDS nonce=1")
 		c.holds(xds.VirtualHost, "r/vhost=1")
 		c.Unsubscribe(xds.VirtualHost, "r/host")
@@ -264,10 +267,11 @@ func TestClient(t *testing.T) {
 func TestClientAliases(t *testing.T) {
 	for v, want := range map[xds.Variant]int{xds.SotW: 0, xds.Delta: 1} {
 		c := protocol.NewClient(v, protocol.ClientOptions{})
+		c.Connected(nil)
 		c.Subscribe(xds.Secret, xds.Wildcard)
 		for range c.Requests() {
 		}
-		_ = c.Receive(&xds.Response{Type: xds.Secret, Nonce: "1", Version: "1", Changes: &xds.Changes{Upserts: []*xds.Resource{{Stamp: &xds.Stamp{Name: "s", Version: "1"}, Aliases: []string{"n"}, Body: []byte("x")}}}}, nil)
+		_ = c.Receive(&xds.Response{Type: xds.Secret, Nonce: "1", Version: "1", Changes: &xds.Changes{Upserts: []*xds.Resource{{Stamp: &xds.Stamp{Name: "s", Version: "1"}, Aliases: []string{"n"}, Body: []byte("x")}}}})
 		c.Unsubscribe(xds.Secret, xds.Wildcard)
 		c.Subscribe(xds.Secret, "n")
 		for range c.Requests() {

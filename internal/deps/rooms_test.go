@@ -50,6 +50,12 @@ var rooms = map[string]string{
 	"saying.beatAt": "beat.go",
 	"saying.unfed":  "beat.go",
 
+	// The client is one room of several files.
+	"Client":     "clientask.go clientevent.go clienttime.go",
+	"clientType": "clientask.go clientname.go clienthold.go clienttake.go clienttime.go",
+	"clientName": "client.go clienthold.go clienttake.go clienttime.go",
+	"verdict":    "clienttake.go",
+
 	"Event":    "settle.go",
 	"Interest": "want.go",
 }

@@ -25,8 +25,9 @@ type client interface {
 	calm()
 	// held is a copy of the cache of a type; nil: not to be compared.
 	held(t *xds.Type) map[string]*xds.Resource
-	// expire drops a resource of which nothing was heard for its TTL.
-	expire(t *xds.Type, name string)
+	// expire drops a resource of which nothing was heard for its TTL, and reports whether
+	// that was held until now.
+	expire(t *xds.Type, r *xds.Resource) bool
 	// broken says how what the client holds would lose traffic, or "". Clusters that it
 	// was offered and has not taken are its own loss, and of what it has from before
 	// nobody may know.

@@ -77,10 +77,9 @@ func (n *lane) expire() {
 			continue
 		}
 		delete(n.clocks, key)
-		if !same(n.client.held(c.typ)[key[1]], c.res) {
-			continue // it has let go of it, or has another
+		if !n.client.expire(c.typ, c.res) {
+			continue // it has let go of it before, or has another
 		}
-		n.client.expire(c.typ, key[1])
 		if n.story != nil {
 			n.logf("%d drops %s %s, which has expired", n.id, c.typ, key[1])
 		}

@@ -489,8 +489,12 @@ func (e *envoy) held(t *xds.Type) map[string]*xds.Resource {
 	return nil
 }
 
-func (e *envoy) expire(t *xds.Type, name string) {
-	delete(e.of(t).cache, name)
+func (e *envoy) expire(t *xds.Type, r *xds.Resource) bool {
+	name, cache := r.Name, e.of(t).cache
+	if !same(cache[name], r) {
+		return false
+	}
+	delete(cache, name)
 	for i := range e.out { // it has not said yet that it has it
 		if r := &e.out[i]; r.Type.Is(t) {
 			r.Initial = slices.DeleteFunc(r.Initial, func(v xds.Version) bool { return v.Name == name })
@@ -501,6 +505,7 @@ func (e *envoy) expire(t *xds.Type, name string) {
 		delete(e.warming, name)
 		delete(e.active, name)
 	}
+	return true
 }
 
 func (e *envoy) broken(spurns func(cluster string) bool, unknown func(*xds.Type, *xds.Resource) bool) string {

@@ -158,12 +158,14 @@ func (f *finder) deadline() time.Time                                           
 func (f *finder) calm()                                                                { f.off = true }
 func (f *finder) broken(func(string) bool, func(*xds.Type, *xds.Resource) bool) string { return "" }
 
-func (f *finder) expire(t *xds.Type, name string) {
+func (f *finder) expire(t *xds.Type, r *xds.Resource) bool {
 	for _, s := range f.types {
-		if s.typ.Is(t) {
-			delete(s.cache, name)
+		if s.typ.Is(t) && same(s.cache[r.Name], r) {
+			delete(s.cache, r.Name)
+			return true
 		}
 	}
+	return false
 }
 
 func (f *finder) held(t *xds.Type) map[string]*xds.Resource {

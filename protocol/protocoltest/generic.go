@@ -1,6 +1,7 @@
 package protocoltest
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -20,11 +21,13 @@ type generic struct {
 	odd   bool
 	lone  bool // all the stream carries is one type
 	first map[string]bool
+
+	expired map[[2]string]bool // by their TTL since time last passed, by type and name
 }
 
 func newGeneric(w *world, ks []kind) *generic {
-	g := &generic{world: w, kinds: ks, taste: newTaste(w), odd: w.chance.IntN(3) == 0, lone: len(ks) == 1}
-	g.Client = protocol.NewClient(w.cfg.Variant, protocol.ClientOptions{Node: agent(w), Legacy: w.plan.IntN(2) == 0})
+	g := &generic{world: w, expired: map[[2]string]bool{}, kinds: ks, taste: newTaste(w), odd: w.chance.IntN(3) == 0, lone: len(ks) == 1}
+	g.Client = protocol.NewClient(w.cfg.Variant, protocol.ClientOptions{Node: agent(w), Legacy: w.plan.IntN(2) == 0, Check: g.refuse, Timeout: -1})
 	if w.content.whole && !g.lone {
 		// Whoever has all clusters must never see a route without its own.
 		g.Subscribe(xds.Cluster, xds.Wildcard)
@@ -52,7 +55,8 @@ func newGeneric(w *world, ks []kind) *generic {
 
 func (g *generic) connected() {
 	g.first = map[string]bool{}
-	g.Connected()
+	g.Advance(g.now)
+	g.Connected(nil)
 }
 
 func (g *generic) act() string {
@@ -77,7 +81,35 @@ func (g *generic) act() string {
 	return fmt.Sprintf("subscribes %s %s", t, name)
 }
 
-func (g *generic) receive(r *xds.Response) { _ = g.Receive(r, g.refuse) }
+func (g *generic) receive(r *xds.Response) {
+	if !r.TTL { // what the server does not tell it, it cannot know
+		r = without(r)
+	}
+	_ = g.Receive(r)
+	g.listen()
+}
+
+// without returns a response without the TTLs of its resources.
+func without(r *xds.Response) *xds.Response {
+	if !slices.ContainsFunc(r.Upserts, func(x *xds.Resource) bool { return x.TTL > 0 }) {
+		return r
+	}
+	plain := *r
+	plain.Changes = &xds.Changes{Removed: r.Removed, Beats: r.Beats, Absent: r.Absent, Missing: r.Missing}
+	for _, x := range r.Upserts {
+		plain.Upserts = append(plain.Upserts, &xds.Resource{Stamp: x.Stamp, Type: x.Type, Body: x.Body, Aliases: x.Aliases, OnDemand: x.OnDemand})
+	}
+	return &plain
+}
+
+// listen hears what the client tells its application.
+func (g *generic) listen() {
+	for e := range g.Events() {
+		if errors.Is(e.Err, protocol.ErrExpired) {
+			g.expired[[2]string{e.Type.URL, e.Name}] = true
+		}
+	}
+}
 
 func (g *generic) requests() (out []xds.Request) {
 	for r := range g.Requests() {
@@ -101,7 +133,7 @@ func (g *generic) mangle(r *xds.Request) {
 		if g.chance.IntN(4) == 0 {
 			r.Names = append(r.Names, r.Names[0], "")
 		}
-		r.Names = shuffle(g.chance, r.Names)
+		r.Names = shuffle(g.chance, slices.Clone(r.Names))
 	}
 	if g.cfg.Variant == xds.SotW || first {
 		return
@@ -124,11 +156,22 @@ func (g *generic) mangle(r *xds.Request) {
 	}
 }
 
-func (g *generic) advance(time.Time)   {}
-func (g *generic) deadline() time.Time { return time.Time{} }
+func (g *generic) advance(now time.Time) {
+	clear(g.expired)
+	g.Advance(now)
+	g.listen()
+}
+
+func (g *generic) deadline() time.Time { return time.Time{} } // its TTLs are the lane's clocks
 func (g *generic) calm()               { g.taste.off = true }
 
-func (g *generic) expire(t *xds.Type, name string) { g.Expire(t, name) }
+// expire judges it: the client drops by itself, at that very time.
+func (g *generic) expire(t *xds.Type, r *xds.Resource) bool {
+	if same(g.Lookup(t, r.Name), r) {
+		g.fail("CLI-8: the client still holds %s %s, which has expired", t, show(r))
+	}
+	return g.expired[[2]string{t.URL, r.Name}]
+}
 
 func (g *generic) held(t *xds.Type) map[string]*xds.Resource {
 	out := map[string]*xds.Resource{}

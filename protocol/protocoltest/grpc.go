@@ -199,7 +199,8 @@ func (g *grpc) held(t *xds.Type) map[string]*xds.Resource {
 	return nil
 }
 
-func (g *grpc) expire(*xds.Type, string) {} // it knows no TTL
+// expire drops nothing: it knows no TTL.
+func (g *grpc) expire(t *xds.Type, r *xds.Resource) bool { return same(g.held(t)[r.Name], r) }
 
 func (g *grpc) idle(l *ledger) error {
 	for _, s := range g.steps {

@@ -123,6 +123,6 @@ func (c *wild) advance(time.Time)                                               
 func (c *wild) deadline() time.Time                                                  { return time.Time{} }
 func (c *wild) calm()                                                                { c.quiet = true }
 func (c *wild) held(*xds.Type) map[string]*xds.Resource                              { return nil }
-func (c *wild) expire(*xds.Type, string)                                             {}
+func (c *wild) expire(*xds.Type, *xds.Resource) bool                                 { return false }
 func (c *wild) broken(func(string) bool, func(*xds.Type, *xds.Resource) bool) string { return "" }
 func (c *wild) idle(*ledger) error                                                   { return nil }

@@ -1,0 +1,177 @@
+package protocol
+
+import (
+	"iter"
+	"maps"
+	"slices"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// Requests yields the requests that are due on the streams that are there, in push order of
+// their types. What was yielded counts as sent: the wait for new names begins now, at the time
+// of the last [Client.Advance]. Requests must not be changed.
+func (c *Client) Requests() iter.Seq[xds.Request] {
+	return func(yield func(xds.Request) bool) {
+		for _, w := range c.types {
+			for w.due(c.all || w.streams) {
+				req := xds.Request{Type: w.typ}
+				greeted := &c.greeted
+				if w.streams {
+					greeted = &w.greeted
+				}
+				if !*greeted {
+					req.Node, *greeted = c.opts.Node, true
+				}
+				if c.variant == xds.SotW {
+					c.sotw(w, &req)
+				} else {
+					c.incremental(w, &req)
+				}
+				if !yield(req) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// due reports whether the server is to be told something. An empty first
+// request would mean "*" and is never made to mean nothing.
+func (w *clientType) due(connected bool) bool {
+	if !connected {
+		return false
+	}
+	if !w.opened {
+		return w.asks > 0
+	}
+	return len(w.verdicts) > 0 || len(w.changed) > 0
+}
+
+// open prepares the first request on a stream. It reports whether "*" is to be
+// implied by an empty list.
+func (w *clientType) open(legacy bool) bool {
+	// Whoever states a version is not sent what it has, so a client that has
+	// since changed its mind, or holds but a part, states none.
+	if !w.exact || len(w.changed) > 0 {
+		w.version, w.exact = "", false
+	}
+	w.opened, w.steady = true, true
+	w.nameless = legacy && w.typ.Implicit && w.everything()
+	return w.nameless
+}
+
+// everything reports whether "*" is all that is asked for.
+func (w *clientType) everything() bool {
+	n := w.names[xds.Wildcard]
+	return w.asks == 1 && n != nil && n.asked
+}
+
+// sotw fills in a DiscoveryRequest. "All subsequent requests from the client
+// must set the response_nonce field to the most recent nonce received from the
+// server on that stream"; responses that came back to back are each answered
+// with their own.
+func (c *Client) sotw(w *clientType, req *xds.Request) {
+	first := !w.opened
+	if first {
+		w.open(c.opts.Legacy)
+	} else if len(w.changed) > 0 {
+		w.steady, w.exact = false, false
+	}
+	req.Nonce, req.Version = w.nonce, w.version
+	if v, ok := w.verdict(); ok {
+		req.Nonce, req.Version, req.Error = v.nonce, v.version, v.status
+	}
+	if w.nameless && w.asks == 0 {
+		// An empty list still implies "*". Naming it ends that, and then an
+		// empty list means nothing at all: it is still due, as nothing was told.
+		req.Names, w.nameless = []string{xds.Wildcard}, false
+		return
+	}
+	if w.nameless = w.nameless && w.everything(); !w.nameless {
+		req.Names = w.asking()
+	}
+	c.tellAll(w, first)
+}
+
+// incremental fills in a DeltaDiscoveryRequest. It has a nonce only if it answers a
+// response: "The nonce field is required and used to pair a
+// DeltaDiscoveryResponse to a DeltaDiscoveryRequest ACK or NACK."
+func (c *Client) incremental(w *clientType, req *xds.Request) {
+	first := !w.opened
+	if first {
+		if !w.open(c.opts.Legacy) {
+			req.Subscribe = w.asking()
+		}
+	} else {
+		for _, name := range slices.Sorted(maps.Keys(w.changed)) {
+			if w.names[name].asked {
+				req.Subscribe = append(req.Subscribe, name)
+			} else {
+				req.Unsubscribe = append(req.Unsubscribe, name)
+			}
+		}
+	}
+	c.tellAll(w, first)
+	if first {
+		req.Initial = w.initial()
+	}
+	if v, ok := w.verdict(); ok {
+		req.Nonce, req.Error = v.nonce, v.status
+	}
+}
+
+// initial are the versions of what the server knows to be held.
+func (w *clientType) initial() (list []xds.Version) {
+	for _, name := range slices.Sorted(maps.Keys(w.names)) {
+		if n := w.names[name]; n.res != nil && !n.foreign {
+			list = append(list, xds.Version{Name: n.res.Name, Version: n.res.Version})
+		}
+	}
+	return list
+}
+
+// verdict takes the oldest verdict that is due.
+func (w *clientType) verdict() (v verdict, ok bool) {
+	if len(w.verdicts) == 0 {
+		return v, false
+	}
+	v, w.verdicts = w.verdicts[0], w.verdicts[1:]
+	return v, true
+}
+
+// asking are the names asked, sorted; nil if there are none.
+func (w *clientType) asking() []string {
+	if w.list == nil && w.asks > 0 {
+		w.list = make([]string, 0, w.asks)
+		for name, n := range w.names {
+			if n.asked {
+				w.list = append(w.list, name)
+			}
+		}
+		slices.Sort(w.list)
+	}
+	return slices.Clip(w.list)
+}
+
+// tellAll notes that the server knows all that is asked, lets go of what that does not cover,
+// and lets the wait begin: on a new stream for all names, since none ran while there was none.
+func (c *Client) tellAll(w *clientType, first bool) {
+	var dropped []string
+	for _, name := range slices.Sorted(maps.Keys(w.changed)) {
+		n := w.names[name]
+		if w.tell(name, n); !n.asked {
+			dropped = append(dropped, name)
+		} else if !first {
+			c.await(w, name, n)
+		}
+	}
+	for _, name := range dropped {
+		c.shed(w, name)
+	}
+	if first {
+		for name, n := range w.names {
+			c.await(w, name, n)
+		}
+	}
+}

@@ -1,0 +1,245 @@
+package protocol
+
+import (
+	"bytes"
+	"slices"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// What becomes of a name: it is held, refused, lost, absent, or the server reports an error.
+
+// hold takes a resource in. The newest is kept also if it is the same: it may lie in the memory
+// of its response, which the old one would keep alive.
+func (c *Client) hold(w *clientType, name string, r *xds.Resource, version string) {
+	n := w.name(name)
+	old := n.res
+	same := old != nil && n.fault == nil && !n.foreign && alike(old, r)
+	if old != nil {
+		w.index(name, old, -1)
+	}
+	w.index(name, r, 1)
+	n.res, n.version, n.foreign, n.fault, n.gone = r, version, false, nil, unheard
+	n.round = max(n.round, w.round)
+	w.tidy(name, n)
+	c.expire(w, name, n, r.TTL)
+	if w.delta {
+		c.found(w, name, r)
+	}
+	if same {
+		return
+	}
+	n.since = c.now
+	c.tellOf(w, ClientEvent{Kind: Updated, Name: name, Resource: r})
+	if old != nil {
+		c.abandon(w, name, old, r, true)
+	}
+}
+
+// alike reports whether whoever watches would see no difference. The version is none: a server
+// that begins anew may give another one to the same content.
+func alike(a, b *xds.Resource) bool {
+	return a == b || bytes.Equal(a.Body, b.Body) && slices.Equal(a.Aliases, b.Aliases)
+}
+
+// found ends the wait for the other names that find a resource.
+func (c *Client) found(w *clientType, name string, r *xds.Resource) {
+	for s := range w.others(name, r) {
+		if n := w.names[s]; n != nil && n.res == nil {
+			c.stop(n)
+			n.gone, n.fault = unheard, nil
+		}
+	}
+}
+
+// abandon finds the names that found the old resource, and find nothing now. If it stays
+// under another state, they are told.
+func (c *Client) abandon(w *clientType, name string, old, r *xds.Resource, tell bool) {
+	if !w.delta {
+		return
+	}
+	for s := range w.others(name, old) {
+		n := w.names[s]
+		if n == nil || n.res != nil || w.found[s] > 0 {
+			continue
+		}
+		n.gone = absence
+		if tell {
+			c.tellOf(w, ClientEvent{Kind: Removed, Name: name, Resource: old, Asked: asker(s, n)})
+		}
+	}
+}
+
+// asker lists a name if it is asked.
+func asker(name string, n *clientName) []string {
+	if !n.asked {
+		return []string{}
+	}
+	return []string{name}
+}
+
+// lose lets go of a resource, and tells why.
+func (c *Client) lose(w *clientType, name string, n *clientName, why error) {
+	old := n.res
+	c.let(w, name, n)
+	n.gone, n.fault = absence, nil
+	c.tellOf(w, ClientEvent{Kind: Removed, Name: name, Resource: old, Err: why})
+	w.tidy(name, n)
+}
+
+// let lets go of a resource.
+func (c *Client) let(w *clientType, name string, n *clientName) {
+	old := n.res
+	w.index(name, old, -1)
+	n.res, n.foreign = nil, false
+	c.stop(n)
+	c.abandon(w, name, old, nil, false)
+}
+
+// remove is what the server says of a name that does not exist. "removed_resources" ends the
+// wait for it at once.
+func (c *Client) remove(w *clientType, name string, why error) {
+	n := w.names[name]
+	switch {
+	case n == nil:
+	case n.res != nil && c.opts.Retain && !c.opts.DropOnError:
+		n.foreign = true
+		c.blame(w, name, n, ErrGone)
+	case n.res != nil:
+		c.lose(w, name, n, why)
+	default:
+		// It found others, which are gone as far as they were asked for by it.
+		for _, s := range w.finding(name) {
+			if x := w.names[s]; !w.covers(s, x.res, isTold, name) {
+				c.remove(w, s, why)
+			}
+		}
+		if n.told && w.found[name] == 0 {
+			c.absent(w, name, n, why)
+		}
+	}
+}
+
+// absent notes that a name finds nothing, and tells it once.
+func (c *Client) absent(w *clientType, name string, n *clientName, why error) {
+	if n.gone == absence && n.fault == nil {
+		return
+	}
+	c.stop(n)
+	n.gone, n.fault = absence, nil
+	c.tellOf(w, ClientEvent{Kind: Absent, Name: name, Err: why})
+	w.tidy(name, n)
+}
+
+// missing is what resource_errors say of a name that does not exist. What is held stays:
+// "By default, we will ignore the error and continue using the cached version of the
+// resource" (gRFC A88).
+func (c *Client) missing(w *clientType, name string) {
+	n := w.names[name]
+	switch {
+	case n == nil:
+	case n.res != nil && !c.opts.DropOnError:
+		c.blame(w, name, n, ErrGone)
+	case n.res != nil:
+		c.lose(w, name, n, ErrGone)
+	case n.told && w.found[name] == 0:
+		c.absent(w, name, n, ErrGone)
+	}
+}
+
+// report is what else resource_errors say of a name.
+func (c *Client) report(w *clientType, e xds.ResourceError) {
+	name := xds.CanonicalName(e.Name)
+	n := w.names[name]
+	if n == nil || !n.told && n.res == nil {
+		return
+	}
+	const permissionDenied = 7
+	if n.res != nil && c.opts.DropOnError && e.Status.Code == permissionDenied {
+		c.let(w, name, n)
+	}
+	if n.res == nil {
+		c.stop(n)
+	}
+	c.blame(w, name, n, &ReportedError{xds.Status{Code: e.Status.Code, Message: cut(e.Status.Message, maxCause)}})
+}
+
+// blame notes an error that the server reports, and tells it once. What is held stays in use.
+func (c *Client) blame(w *clientType, name string, n *clientName, err error) {
+	text := err.Error()
+	if n.fault != nil && !n.fault.refused && n.fault.text == text {
+		return
+	}
+	n.fault = &fault{err: err, text: text, at: c.now}
+	c.tellOf(w, ClientEvent{Kind: Errored, Name: name, Resource: n.res, Err: err})
+}
+
+// refuse notes that a resource cannot be used, for all who find it, and tells them once.
+func (c *Client) refuse(w *clientType, name string, r *xds.Resource, err error) {
+	f := &fault{refused: true, err: err, text: err.Error(), version: r.Version, at: c.now}
+	asked := w.askers(name, r)
+	n, known := w.names[name], false
+	if n == nil && w.strays < maxStrays && w.names[xds.Wildcard] != nil {
+		n = w.name(name)
+		n.stray = true
+		w.strays++
+	}
+	note := func(n *clientName) {
+		known = known || n.fault != nil && n.fault.refused && n.fault.text == f.text
+		n.fault = f
+		if n.res == nil {
+			c.stop(n)
+			n.gone = unheard
+		}
+	}
+	var stays *xds.Resource
+	if n != nil {
+		n.round = max(n.round, w.round)
+		if n.res != nil && c.opts.DropOnError {
+			c.let(w, name, n)
+		}
+		stays = n.res
+		note(n)
+	}
+	if w.delta {
+		for s := range w.others(name, r) {
+			if n := w.names[s]; n != nil && n.res == nil && w.found[s] == 0 {
+				note(n)
+			}
+		}
+	}
+	if !known {
+		c.tellOf(w, ClientEvent{Kind: Refused, Name: name, Resource: stays, Err: err, Asked: asked})
+	}
+}
+
+// Adopt lets the client hold what is known of resources that are subscribed to, and of which it
+// holds none: from the disk, or from another server. They are used, and leave as others do. No
+// event tells of them; what the server sends of them is told, also if it is the same. Own says
+// that this server has sent them, so that with delta the client states their versions. In SotW
+// it states none: nobody knows that they are all.
+func (c *Client) Adopt(t *xds.Type, own bool, resources ...*xds.Resource) {
+	w := c.find(t)
+	if w == nil {
+		return
+	}
+	for _, r := range resources {
+		if r == nil || r.Stamp == nil || r.Body == nil {
+			continue
+		}
+		name := xds.CanonicalName(r.Name)
+		n := w.names[name]
+		if n != nil && n.res != nil || name == "" || name == xds.Wildcard || !w.covers(name, r, isAsked, "") {
+			continue
+		}
+		n = w.name(name)
+		w.index(name, r, 1)
+		n.res, n.since, n.foreign, n.gone, n.fault = r, c.now, !own, unheard, nil
+		w.tidy(name, n)
+		c.expire(w, name, n, r.TTL)
+		if w.delta {
+			c.found(w, name, r)
+		}
+		w.exact = false
+	}
+}

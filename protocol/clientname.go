@@ -1,0 +1,203 @@
+package protocol
+
+import (
+	"slices"
+	"time"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// A clientName is what a client knows of one name of a type. There is one for each name that
+// is asked for, or that the server was told to be, for each resource held, and for some that
+// were refused.
+type clientName struct {
+	asked bool // it is subscribed to
+	told  bool // and the server was told so
+
+	res     *xds.Resource // held under this very name; nil: none
+	version string        // SotW: version_info of the response that it came in
+	since   time.Time     // when it came
+	foreign bool          // the server does not know that it is held
+	gone    goneness      // why there is nothing
+	fault   *fault        // what is wrong with the server's newest word; nil: nothing
+	stray   bool          // it is here for its fault alone
+
+	timer *clientTimer // held: of its TTL; else of its absence; nil: none runs
+	round uint64       // of the last response that had it, and how: see intake.seen
+}
+
+// A goneness says why a name finds nothing.
+type goneness uint8
+
+const (
+	unheard goneness = iota // nothing was heard of it
+	absence                 // it does not exist
+	overdue                 // nothing was heard in time; with ClientOptions.Transient
+)
+
+// A fault is why the newest that the server said of a name cannot be used.
+type fault struct {
+	refused bool // by the client; else the server reports it
+	err     error
+	text    string // of err
+	version string // that was refused
+	at      time.Time
+}
+
+// maxStrays is of how many resources of a type it is remembered that they were refused though
+// a wildcard alone covers them. A server could invent bad ones without end.
+const maxStrays = 1000
+
+// name returns what is known of a name, and makes room for it.
+func (w *clientType) name(name string) *clientName {
+	n := w.names[name]
+	if n == nil {
+		n = &clientName{}
+		w.names[name] = n
+	}
+	return n
+}
+
+// tidy forgets a name of which there is nothing to know.
+func (w *clientType) tidy(name string, n *clientName) {
+	if n.stray && (n.asked || n.told || n.res != nil || n.fault == nil) {
+		n.stray = false
+		w.strays--
+	}
+	if !n.asked && !n.told && n.res == nil && !n.stray {
+		delete(w.names, name)
+	}
+}
+
+// What the client wants, and what it may be sent.
+func isAsked(n *clientName) bool { return n.asked }
+func isTold(n *clientName) bool  { return n.told }
+
+// finders yields the names that find a resource called name, of those that are known: "*",
+// its own, and with delta its aliases and its collection.
+func (w *clientType) finders(name string, r *xds.Resource, yield func(string, *clientName) bool) {
+	find := func(s string) bool {
+		n := w.names[s]
+		return n == nil || yield(s, n)
+	}
+	if !find(xds.Wildcard) || !find(name) || !w.delta {
+		return
+	}
+	for s := range w.others(name, r) {
+		if !find(s) {
+			return
+		}
+	}
+}
+
+// others yields the names besides its own and "*" that find a resource; delta only. "An alias
+// is as good as the name."
+func (w *clientType) others(name string, r *xds.Resource) func(func(string) bool) {
+	return func(yield func(string) bool) {
+		for i, a := range r.Aliases {
+			if a = xds.CanonicalName(a); a != name && a != xds.Wildcard && !slices.Contains(r.Aliases[:i], a) && !yield(a) {
+				return
+			}
+		}
+		if c := w.typ.Collection(name); c != "" {
+			yield(c)
+		}
+	}
+}
+
+// covers reports whether one of the names for which is holds finds a resource, other than
+// except.
+func (w *clientType) covers(name string, r *xds.Resource, is func(*clientName) bool, except string) (covers bool) {
+	w.finders(name, r, func(s string, n *clientName) bool {
+		covers = is(n) && s != except
+		return !covers
+	})
+	return covers
+}
+
+// askers lists the names asked that find a resource.
+func (w *clientType) askers(name string, r *xds.Resource) (list []string) {
+	w.finders(name, r, func(s string, n *clientName) bool {
+		switch {
+		case !n.asked:
+		case list == nil && s == xds.Wildcard:
+			list = everything
+		default:
+			list = append(list, s)
+		}
+		return true
+	})
+	return list
+}
+
+// everything is shared: nothing is appended in place.
+var everything = []string{xds.Wildcard}[:1:1]
+
+// index counts a resource for the names that find it besides its own.
+func (w *clientType) index(name string, r *xds.Resource, by int) {
+	if !w.delta {
+		return
+	}
+	for s := range w.others(name, r) {
+		if w.found[s] += by; w.found[s] == 0 {
+			delete(w.found, s)
+		}
+	}
+}
+
+// finding lists the names of resources held that a name finds besides the one called so.
+func (w *clientType) finding(name string) (list []string) {
+	if w.found[name] == 0 {
+		return nil
+	}
+	for s, n := range w.names {
+		if n.res == nil {
+			continue
+		}
+		for o := range w.others(s, n.res) {
+			if o == name {
+				list = append(list, s)
+			}
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
+// tell notes what the server knows of a name from now on.
+func (w *clientType) tell(name string, n *clientName) {
+	n.told = n.asked
+	delete(w.changed, name)
+}
+
+// shed lets go of what a name found that is not asked any more, and of the name.
+func (c *Client) shed(w *clientType, name string) {
+	lets := func(s string) {
+		n := w.names[s]
+		if n == nil {
+			return
+		}
+		if n.res != nil && !w.covers(s, n.res, isAsked, "") {
+			w.index(s, n.res, -1)
+			n.res = nil
+		}
+		if n.res == nil && !n.asked {
+			c.stop(n)
+			n.gone = unheard
+			if !n.stray || name == xds.Wildcard {
+				n.fault = nil
+			}
+		}
+		w.tidy(s, n)
+	}
+	if name == xds.Wildcard {
+		for s := range w.names {
+			lets(s)
+		}
+		return
+	}
+	for _, s := range w.finding(name) {
+		lets(s)
+	}
+	lets(name)
+}

@@ -1,0 +1,112 @@
+package protocol
+
+import (
+	"cmp"
+	"container/heap"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// A clientTimer of a name runs until the resource expires, or is taken to be absent.
+type clientTimer struct {
+	at    time.Time
+	typ   *clientType
+	name  string
+	place int // in the heap
+}
+
+// clientTimers is a heap: the next to end comes first, and of several the one that is first
+// in push order.
+type clientTimers []*clientTimer
+
+func (h clientTimers) Len() int { return len(h) }
+func (h clientTimers) Less(i, j int) bool {
+	a, b := h[i], h[j]
+	return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.typ.typ.Rank(), b.typ.typ.Rank()), strings.Compare(a.typ.typ.URL, b.typ.typ.URL), strings.Compare(a.name, b.name)) < 0
+}
+func (h clientTimers) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].place, h[j].place = i, j
+}
+func (h *clientTimers) Push(x any) {
+	t := x.(*clientTimer)
+	t.place = len(*h)
+	*h = append(*h, t)
+}
+func (h *clientTimers) Pop() any {
+	last := len(*h) - 1
+	t := (*h)[last]
+	(*h)[last] = nil
+	*h = (*h)[:last]
+	return t
+}
+
+// Advance tells the time, and lets what has ended by then end: TTLs, and the wait for what the
+// server was asked for. Timers that later calls start begin at this time, so that it must be
+// called before all else.
+func (c *Client) Advance(now time.Time) {
+	c.now = now
+	for len(c.timers) > 0 && !c.timers[0].at.After(now) {
+		t := c.timers[0]
+		n := t.typ.names[t.name]
+		c.stop(n)
+		if n.res != nil {
+			t.typ.exact = false // it is no more all that the version means
+			c.lose(t.typ, t.name, n, ErrExpired)
+			continue
+		}
+		err := fmt.Errorf("%w within %v", ErrSilent, c.opts.Timeout)
+		if c.opts.Transient {
+			n.gone = overdue
+			c.tellOf(t.typ, ClientEvent{Kind: TimedOut, Name: t.name, Err: err})
+		} else {
+			c.absent(t.typ, t.name, n, err)
+		}
+	}
+}
+
+// Deadline is when [Client.Advance] must be called next. Zero: there is no need to.
+func (c *Client) Deadline() time.Time {
+	if len(c.timers) == 0 {
+		return time.Time{}
+	}
+	return c.timers[0].at
+}
+
+// expire lets the TTL of a resource begin, or begin anew: "If the TTL expires without the
+// resource having been refreshed, the resource is removed." Zero ends it.
+func (c *Client) expire(w *clientType, name string, n *clientName, ttl time.Duration) {
+	if ttl <= 0 {
+		c.stop(n)
+		return
+	}
+	c.start(w, name, n, ttl)
+}
+
+// await lets the wait for a name begin, when the request for it leaves (gRFC A57). Nobody
+// waits for what was heard of: neither a resource nor its absence comes twice.
+func (c *Client) await(w *clientType, name string, n *clientName) {
+	if n.told && name != xds.Wildcard && c.opts.Timeout > 0 && n.timer == nil && n.status(w, name) == Requested {
+		c.start(w, name, n, c.opts.Timeout)
+	}
+}
+
+func (c *Client) start(w *clientType, name string, n *clientName, d time.Duration) {
+	if n.timer != nil {
+		n.timer.at = c.now.Add(d)
+		heap.Fix(&c.timers, n.timer.place)
+		return
+	}
+	n.timer = &clientTimer{at: c.now.Add(d), typ: w, name: name}
+	heap.Push(&c.timers, n.timer)
+}
+
+func (c *Client) stop(n *clientName) {
+	if n.timer != nil {
+		heap.Remove(&c.timers, n.timer.place)
+		n.timer = nil
+	}
+}

@@ -130,6 +130,7 @@ func TestGrant(t *testing.T) {
 	web, _ := decide(t, p, spiffe("spiffe://prod/ns/a/sa/web"), &xds.Node{ID: "a/web/1", Cluster: "a", Metadata: metadata(t, map[string]any{"namespace": "a"})}, "a")
 	h, _ := decide(t, p, dns("h1.edge.example.com"), &xds.Node{ID: "h1"}, "x")
 	all, _ := decide(t, Default(), dns("h1"), &xds.Node{ID: "h1"})
+	bare, _ := decide(t, parse(t, `rules: [{identity: {dns: "{n}"}}]`), dns("h1"), &xds.Node{ID: "h1"})
 	v2 := xds.Secret.Legacy()
 	for _, c := range []struct {
 		g    Grant
@@ -158,6 +159,9 @@ func TestGrant(t *testing.T) {
 		{h, xds.Listener, "x", false},
 		{h, xds.TypeOf("type.googleapis.com/a.B"), "x", false},
 		{h, xds.Secret, "x", false},
+		{bare, xds.Secret, "x", false},
+		{bare, v2, "x", false},
+		{bare, xds.Cluster, "x", true},
 		{all, xds.Secret, "x", true},
 		{all, xds.TypeOf("type.googleapis.com/a.B"), "x", true},
 		{Grant{}, xds.Cluster, "x", false},
@@ -169,6 +173,26 @@ func TestGrant(t *testing.T) {
 	}
 	if !all.All(xds.Secret) || web.All(xds.Secret) || !web.All(xds.Endpoint) || web.All(xds.Cluster) {
 		t.Error("All")
+	}
+}
+
+// A rule that denies wins over however many others. Who may be a node by a rule may not be another by
+// the default.
+func TestDenialWins(t *testing.T) {
+	p := parse(t, `
+otherwise: default
+rules:
+- {name: one, identity: {dns: "{n}"}, node: {id: "x-{n}"}}
+- {name: two, identity: {dns: "{n}"}, node: {id: "x-{n}"}, types: [CDS]}
+- {name: stolen, deny: true, identity: {dns: b}}
+`)
+	for id, want := range map[string]string{"a": "", "b": `(rule "stolen")`} {
+		if _, got := decide(t, p, dns(id), &xds.Node{ID: "x-" + id}); (got == "") != (want == "") || !strings.Contains(got, want) {
+			t.Errorf("%s: %q, want %q", id, got, want)
+		}
+	}
+	if _, got := decide(t, p, dns("a"), &xds.Node{ID: "a"}); !strings.Contains(got, `(rule "one, two")`) {
+		t.Errorf("by the default: %q", got)
 	}
 }
 

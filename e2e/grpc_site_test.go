@@ -26,7 +26,7 @@ type gsite struct {
 	hangUp  func()
 }
 
-func newGRPC(t *testing.T, of implementation) *gsite {
+func newGRPC(t *testing.T, of implementation, args ...string) *gsite {
 	t.Helper()
 	s := &gsite{whole: t, of: of, a: newGreeter(t, "a"), b: newGreeter(t, "b"), cluster: "greeter"}
 	s.at = s.a
@@ -36,7 +36,7 @@ func newGRPC(t *testing.T, of implementation) *gsite {
 		apiListener("else.local", "else_route"), routes("else_route", "1", "else"),
 		edsCluster("else", time.Second), assignment("else", s.b.port),
 		apiListener("third.local", "else_route"),
-	), mounted)
+	), mounted, args...)
 	return s
 }
 

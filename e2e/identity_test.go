@@ -43,7 +43,7 @@ type identified struct {
 	ingress          caller
 }
 
-func newIdentified(t *testing.T) *identified {
+func newIdentified(t *testing.T, args ...string) *identified {
 	t.Helper()
 	i := &identified{
 		t: t, servers: newAuthority(t, "servers"), clients: newAuthority(t, "clients"),
@@ -54,7 +54,7 @@ func newIdentified(t *testing.T) *identified {
 	i.put("ca.crt", i.servers.pair.certificate)
 	i.put("clients.crt", i.clients.pair.certificate)
 	i.serverPair("one")
-	i.daemon = newDaemon(t, i.world(i.a), renamed, "--tls-cert", i.path("tls.crt"), "--tls-key", i.path("tls.key"), "--client-ca", i.path("clients.crt"))
+	i.daemon = newDaemon(t, i.world(i.a), renamed, append(args, "--tls-cert", i.path("tls.crt"), "--tls-key", i.path("tls.key"), "--client-ca", i.path("clients.crt"))...)
 	return i
 }
 

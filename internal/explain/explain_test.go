@@ -5,11 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/chancery-xds/chancery/access"
 	"github.com/chancery-xds/chancery/internal/adminapi"
 	"github.com/chancery-xds/chancery/server"
 	"github.com/chancery-xds/chancery/source/dir"
@@ -181,6 +183,19 @@ var failures = []struct {
 		says: []string{`valid: BROKEN: it refers to CDS "serch", which no file has (did you mean "search"?)`, "[r.yaml:10:18]", "accepted: ok"},
 	},
 	{
+		name: "only what another group hides refers to it", what: "EDS b", broken: referenced,
+		files: []string{
+			"c.yaml", resources(edsCluster("a"), strings.Replace(edsCluster("x"), "eds_cluster_config: {", "eds_cluster_config: {service_name: b, ", 1)), "e.yaml", resources(endpoints("a"), endpoints("b")),
+			"edge/group.yaml", "match: {id: edge-1}\ninclude: [default]\n", "edge/c.yaml", resources(cluster("x")),
+		},
+		act: func(r *rig) {
+			c := xdstest.SotW(r, r.conn, r.node("edge-1"))
+			takes(c, xds.Cluster)
+			takes(c, xds.Endpoint, "a")
+		},
+		says: []string{"nothing that the node gets refers to it by its name, so the client does not ask for it"},
+	},
+	{
 		name: "what is referred to is missing", what: "RDS r", broken: defined,
 		files: []string{"c.yaml", resources(cluster("a")), "l.yaml", resources(httpListener("l", "r"))},
 		act: func(r *rig) {
@@ -249,6 +264,50 @@ var failures = []struct {
 			r.load("typo")
 		},
 		says: []string{"loaded: BROKEN: its file was read, but that load was rejected 0 s ago", "[o.yaml:5:3", "[n.yaml:2:3]"},
+	},
+	{
+		name: "its own file has a mistake among others", what: "CDS new", broken: loaded, files: []string{"c.yaml", resources(cluster("a"))},
+		act: func(r *rig) {
+			takes(xdstest.SotW(r, r.conn, r.node("edge-1")), xds.Cluster)
+			r.write("b.yaml", resources(cluster("b")+"  typo: 1\n"), "n.yaml", resources(cluster("new"), cluster("a")))
+			r.load("typo")
+		},
+		says: []string{"loaded: BROKEN: its file was read, but that load was rejected 0 s ago", "[n.yaml:5:3", "(and 1 more)"},
+	},
+	{
+		name: "seen by nobody, and no rule is known", what: "CDS a", broken: allowed, files: []string{"c.yaml", resources(cluster("a"), cluster("b"))},
+		act: func(r *rig) {
+			policy, problems := access.Parse("access.yaml", []byte(`rules: [{identity: {kind: none}, node: {id: "**"}, names: {CDS: [b]}}]`))
+			if policy == nil {
+				r.Fatal(problems)
+			}
+			conn := xdstest.Serve(r, server.New(access.New(r.st, policy, access.Options{}), server.WithObserver(r.seen), server.WithLogger(slog.New(slog.DiscardHandler))))
+			takes(xdstest.SotW(r, conn, r.node("edge-1")), xds.Cluster)
+		},
+		says: []string{`allowed: BROKEN: the node's groups have CDS "a", and the client does not see it`},
+	},
+	{
+		name: "in quarantine", what: "CDS a", broken: accepted, files: []string{"c.yaml", resources(cluster("a"), cluster("b"))},
+		act: func(r *rig) {
+			r.deps.Held = func(_ *server.Stream, t *xds.Type) []Held {
+				if !t.Is(xds.Cluster) {
+					return nil
+				}
+				return []Held{{Name: "a", Refused: "v2", Instead: "v1"}}
+			}
+			r.Explainer = New(r.deps)
+			takes(xdstest.Delta(r, r.conn, r.node("edge-1")), xds.Cluster)
+		},
+		says: []string{"sent: ok: sent, nonce ?, version v2", "accepted: BROKEN: ", "and gets all others (quarantine), until the resource changes"},
+	},
+	{
+		name: "another one is in quarantine", what: "CDS b", files: []string{"c.yaml", resources(cluster("a"), cluster("b"))},
+		act: func(r *rig) {
+			r.deps.Held = func(*server.Stream, *xds.Type) []Held { return []Held{{Name: "a", Refused: "v2"}} }
+			r.Explainer = New(r.deps)
+			takes(xdstest.Delta(r, r.conn, r.node("edge-1")), xds.Cluster)
+		},
+		says: []string{"accepted: ok"},
 	},
 	{
 		name: "the file is newer than what is served", what: "CDS a", broken: loaded, files: []string{"c.yaml", resources(cluster("a"))},
@@ -354,7 +413,7 @@ var failures = []struct {
 	},
 	{
 		name: "on demand resources are in no response with all", what: "CDS a", broken: accepted,
-		files: []string{"c.yaml", resources(cluster("a"), cluster("big") + "  x-chancery: {on_demand: true}\n  metadata: {filter_metadata: {x: {y: " + strings.Repeat("z", 5<<20) + "}}}\n")},
+		files: []string{"c.yaml", resources(cluster("a"), cluster("big")+"  x-chancery: {on_demand: true}\n  metadata: {filter_metadata: {x: {y: "+strings.Repeat("z", 5<<20)+"}}}\n")},
 		act: func(r *rig) {
 			c := xdstest.SotW(r, r.conn, xdstest.WithNode(xds.Node{ID: "edge-1", UserAgentName: "gRPC Go"}))
 			c.Subscribe(xds.Cluster)
@@ -364,7 +423,7 @@ var failures = []struct {
 	},
 	{
 		name: "all of a type is too big together", what: "CDS a", broken: sent,
-		files: []string{"c.yaml", resources(cluster("a"), cluster("big") + "  metadata: {filter_metadata: {x: {y: " + strings.Repeat("z", 5<<20) + "}}}\n")},
+		files: []string{"c.yaml", resources(cluster("a"), cluster("big")+"  metadata: {filter_metadata: {x: {y: "+strings.Repeat("z", 5<<20)+"}}}\n")},
 		act: func(r *rig) {
 			c := xdstest.SotW(r, r.conn, xdstest.WithNode(xds.Node{ID: "edge-1", UserAgentName: "gRPC Go"}))
 			c.Subscribe(xds.Cluster)

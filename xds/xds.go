@@ -85,8 +85,20 @@ type Response struct {
 
 	// What only a client is told: of its own server nothing of it comes.
 	Errors    []ResourceError // resource_errors that say something else than "does not exist"
-	Malformed []error         // resources that cannot be read, so that nobody knows their names
+	Malformed []error         // resources that cannot be read: each a *MalformedError
 }
+
+// A MalformedError tells of a resource in a response that cannot be read.
+type MalformedError struct {
+	Name string // "" if nobody knows it
+	Err  error  // says the name, if it is known
+}
+
+// Error implements error.
+func (e *MalformedError) Error() string { return e.Err.Error() }
+
+// Unwrap returns Err.
+func (e *MalformedError) Unwrap() error { return e.Err }
 
 // A ResourceError is what a server says of a name instead of sending the resource.
 type ResourceError struct {

@@ -1,0 +1,117 @@
+package wire
+
+import (
+	"strings"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// EncodeRequest encodes a DiscoveryRequest or a DeltaDiscoveryRequest, as a client sends it. It
+// takes what the variant has: a SotW request no Subscribe, a delta one no Names. Names are
+// written as they are, and must be UTF-8; of the error, what is not is replaced. A request that
+// is Same must not come here: its names are not in it. R must not be nil.
+func EncodeRequest(v xds.Variant, r *xds.Request) []byte {
+	if v == xds.Delta {
+		return appendDeltaRequest(make([]byte, 0, requestSize(r)), r)
+	}
+	l := &layouts[xds.SotW]
+	b := appendString(make([]byte, 0, requestSize(r)), l.version, r.Version)
+	b = appendNode(b, l.node, r.Node)
+	b = appendStrings(b, l.names, r.Names)
+	b = appendTypeURL(b, l.typeURL, r.Type)
+	b = appendString(b, l.nonce, r.Nonce)
+	return appendStatus(b, l.failure, r.Error)
+}
+
+func appendDeltaRequest(b []byte, r *xds.Request) []byte {
+	l := &layouts[xds.Delta]
+	b = appendNode(b, l.node, r.Node)
+	b = appendTypeURL(b, l.typeURL, r.Type)
+	b = appendStrings(b, l.subscribe, r.Subscribe)
+	b = appendStrings(b, l.unsubscribe, r.Unsubscribe)
+	for _, i := range r.Initial {
+		// An entry of a map always has both: other implementations rely on it.
+		n := 1 + protowire.SizeBytes(len(i.Name)) + 1 + protowire.SizeBytes(len(i.Version))
+		b = protowire.AppendTag(b, l.initial, protowire.BytesType)
+		b = protowire.AppendVarint(b, uint64(n))
+		b = appendStrings(b, 1, []string{i.Name})
+		b = appendStrings(b, 2, []string{i.Version})
+	}
+	b = appendString(b, l.nonce, r.Nonce)
+	return appendStatus(b, l.failure, r.Error)
+}
+
+// requestSize is about the size of what may be long in a request.
+func requestSize(r *xds.Request) int {
+	const each = 6 // tag and length
+	n := 256
+	for _, names := range [][]string{r.Names, r.Subscribe, r.Unsubscribe} {
+		for _, name := range names {
+			n += len(name) + each
+		}
+	}
+	for _, i := range r.Initial {
+		n += len(i.Name) + len(i.Version) + 3*each
+	}
+	if r.Node != nil {
+		n += len(r.Node.Metadata) + each
+	}
+	return n
+}
+
+// appendNode appends a field with an encoded envoy.config.core.v3.Node; nil: none.
+func appendNode(b []byte, num protowire.Number, n *xds.Node) []byte {
+	if n == nil {
+		return b
+	}
+	var m []byte
+	m = appendString(m, nodeIDField, n.ID)
+	m = appendString(m, nodeCluster, n.Cluster)
+	if len(n.Metadata) > 0 {
+		m = protowire.AppendTag(m, nodeMetadata, protowire.BytesType)
+		m = protowire.AppendBytes(m, n.Metadata)
+	}
+	if n.Region != "" || n.Zone != "" || n.SubZone != "" {
+		var l []byte
+		l = appendString(l, 1, n.Region)
+		l = appendString(l, 2, n.Zone)
+		l = appendString(l, 3, n.SubZone)
+		m = protowire.AppendTag(m, nodeLocality, protowire.BytesType)
+		m = protowire.AppendBytes(m, l)
+	}
+	m = appendString(m, nodeAgentName, n.UserAgentName)
+	m = appendString(m, nodeAgentVersion, n.UserAgentVersion)
+	m = appendStrings(m, nodeClientFeatures, n.ClientFeatures)
+	b = protowire.AppendTag(b, num, protowire.BytesType)
+	return protowire.AppendBytes(b, m)
+}
+
+// appendStatus appends a field with an encoded google.rpc.Status. "Presence of error_detail"
+// makes a NACK: one that says nothing is there, too.
+func appendStatus(b []byte, num protowire.Number, s *xds.Status) []byte {
+	if s == nil {
+		return b
+	}
+	m := appendVarint(nil, statusCode, uint64(int64(s.Code)))
+	m = appendString(m, statusMessage, strings.ToValidUTF8(s.Message, "\uFFFD"))
+	b = protowire.AppendTag(b, num, protowire.BytesType)
+	return protowire.AppendBytes(b, m)
+}
+
+func appendTypeURL(b []byte, num protowire.Number, t *xds.Type) []byte {
+	if t == nil {
+		return b
+	}
+	return appendString(b, num, t.URL)
+}
+
+// appendStrings appends a repeated field, also its empty strings.
+func appendStrings(b []byte, num protowire.Number, list []string) []byte {
+	for _, s := range list {
+		b = protowire.AppendTag(b, num, protowire.BytesType)
+		b = protowire.AppendString(b, s)
+	}
+	return b
+}

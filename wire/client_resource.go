@@ -1,0 +1,195 @@
+package wire
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+	"unicode/utf8"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+var (
+	errNoName   = errors.New("has no name")
+	errWildcard = errors.New(`the name "*" is reserved: it subscribes to all resources`)
+)
+
+func orNoName(err error) error {
+	if err == nil {
+		return errNoName
+	}
+	return err
+}
+
+// A wrapper is what a response has for a resource: the protocol's Resource, or an Any alone.
+type wrapper struct {
+	name    string
+	version string
+	aliases []string
+	ttl     time.Duration
+	any     *anyMessage // nil: there is no resource
+}
+
+// An anyMessage is a google.protobuf.Any; its bytes are a part of the message.
+type anyMessage struct{ url, value []byte }
+
+// unwrap reads an entry of the field resources; with an error, as far as it came.
+func (d *responseDecoder) unwrap(b []byte) (w wrapper, err error) {
+	if d.v == xds.Delta {
+		err = w.merge(b)
+		return w, err
+	}
+	var a anyMessage
+	if err := a.merge(b); err != nil {
+		return w, err
+	}
+	if string(a.url) == resourceURL && d.r.Type.URL != resourceURL {
+		err = w.merge(a.value)
+	} else {
+		w.any = &a
+	}
+	return w, err
+}
+
+// merge reads an encoded Resource.
+func (w *wrapper) merge(b []byte) error {
+	var name, own string // of resource_name and name, of which there should be one
+	var ttl struct {
+		told           bool
+		seconds, nanos int64
+	}
+	defer func() { // what was read tells whose error it is
+		if w.name = own; own == "" {
+			w.name = name
+		}
+	}()
+	for len(b) > 0 {
+		f, rest, err := next(b)
+		if err != nil {
+			return err
+		}
+		if b = rest; f.typ != protowire.BytesType {
+			continue
+		}
+		switch f.num {
+		case resourceName:
+			own, err = text(f.data)
+		case resourceNameMessage:
+			var n []byte
+			if n, err = located(f.data); len(n) > 0 {
+				name = string(n)
+			}
+		case resourceVersion:
+			w.version, err = text(f.data)
+		case resourceAliases:
+			var alias string
+			// The empty name and the wildcard find no resource, whoever says so.
+			if alias, err = text(f.data); alias != "" && alias != xds.Wildcard {
+				w.aliases = append(w.aliases, xds.CanonicalName(alias))
+			}
+		case resourceAny:
+			if w.any == nil {
+				w.any = &anyMessage{}
+			}
+			err = w.any.merge(f.data)
+		case resourceTTL:
+			ttl.told = true
+			err = eachVarint(f.data, func(num protowire.Number, n uint64) {
+				switch num {
+				case durationSeconds:
+					ttl.seconds = int64(n)
+				case durationNanos:
+					ttl.nanos = int64(int32(n))
+				}
+			})
+		}
+		if err != nil {
+			return fmt.Errorf("field %d: %w", f.num, err)
+		}
+	}
+	if !ttl.told {
+		return nil
+	}
+	if ttl.seconds < 0 || ttl.nanos < 0 || ttl.nanos >= int64(time.Second) {
+		return fmt.Errorf("invalid TTL: %d s and %d ns", ttl.seconds, ttl.nanos)
+	}
+	w.ttl = math.MaxInt64 // 292 years
+	if ttl.seconds < math.MaxInt64/int64(time.Second) {
+		w.ttl = time.Duration(ttl.seconds)*time.Second + time.Duration(ttl.nanos)
+	}
+	return nil
+}
+
+// resourceNameMessage is the field of a Resource with a name that has parameters.
+const resourceNameMessage = 8
+
+// merge reads an encoded Any.
+func (a *anyMessage) merge(b []byte) error {
+	for len(b) > 0 {
+		f, rest, err := next(b)
+		if err != nil {
+			return fmt.Errorf("malformed Any: %w", err)
+		}
+		switch b = rest; {
+		case f.typ != protowire.BytesType:
+		case f.num == anyTypeURL:
+			a.url = f.data
+		case f.num == anyValue:
+			a.value = f.data
+		}
+	}
+	return nil
+}
+
+// says reports whether a resource would be made of w like r.
+func (w *wrapper) says(r *xds.Resource) bool {
+	if r == nil || r.TTL != w.ttl || !bytes.Equal(r.Body, w.any.value) || !slices.Equal(r.Aliases, w.aliases) {
+		return false
+	}
+	if w.version == "" {
+		return r.Version == r.Sum.String()
+	}
+	return r.Version == w.version
+}
+
+// bodyName returns the name in a message, "" where only what is around it says the name. An
+// error says that it is no message. It looks no deeper.
+func bodyName(t *xds.Type, body []byte) (string, error) {
+	const nameField = 1 // whatever it is called ([xds.Type.Name])
+	var name []byte
+	for len(body) > 0 {
+		f, rest, err := next(body)
+		if err != nil {
+			return "", err
+		}
+		if body = rest; f.num == nameField && f.typ == protowire.BytesType {
+			name = f.data
+		}
+	}
+	if t.Name == "" || !t.Known() {
+		return "", nil
+	}
+	if !utf8.Valid(name) {
+		return "", errUTF8
+	}
+	return string(name), nil
+}
+
+// eachVarint calls look with each number in a message.
+func eachVarint(b []byte, look func(protowire.Number, uint64)) error {
+	for len(b) > 0 {
+		f, rest, err := next(b)
+		if err != nil {
+			return err
+		}
+		if b = rest; f.typ == protowire.VarintType {
+			look(f.num, f.varint)
+		}
+	}
+	return nil
+}

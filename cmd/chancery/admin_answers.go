@@ -14,6 +14,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/adminapi"
 	"github.com/chancery-xds/chancery/internal/control"
 	"github.com/chancery-xds/chancery/internal/csds"
+	"github.com/chancery-xds/chancery/internal/csds/live"
 	"github.com/chancery-xds/chancery/internal/explain"
 	"github.com/chancery-xds/chancery/internal/quarantine"
 	"github.com/chancery-xds/chancery/internal/status"
@@ -25,7 +26,7 @@ import (
 
 // adminServer returns what answers; all that it asks exists by now.
 func (s *serving) adminServer(id string, st *store.Store, src *dir.Source, held *quarantine.Source) *admin.Server {
-	clients := csds.New(csds.Options{Types: src.Types(), Clients: csds.Live(s.admin.tracker), Log: s.log})
+	clients := csds.New(csds.Options{Types: src.Types(), Clients: live.Clients(s.admin.tracker), Log: s.log})
 	return &admin.Server{
 		About:   about(s, id),
 		Version: adminapi.VersionInfo{Version: version(), Revision: revision(), Go: runtime.Version()},

@@ -31,6 +31,7 @@ type Options struct {
 // A Client is a node at an address, with all its streams.
 type Client struct {
 	Node  *xds.Node
+	Scope string // which of several with one node it is: client_scope
 	Since time.Time
 
 	// Config asks for what the client has of each type. It is called by one goroutine. An error
@@ -65,13 +66,17 @@ type Resource struct {
 	State   State
 	Body    *xds.Resource // what there is now; nil: nothing
 	Has     bool          // the client has accepted some version of it
-	Version string        // if there is no body: of what the client has
+	Version string        // of what the client has; it counts if there is no body, or a Status
 	Updated time.Time     // when what there is was sent; zero: it is not known
 	Failure *Failure      // why it was refused; nil: it was not
+
+	// Status is how the client itself says that it stands, as envoy.admin.v3.ClientResourceStatus has
+	// it; 0: by State. Where it is set, Body is what the client uses.
+	Status int32
 }
 
 func (r *Resource) version() string {
-	if r.Body != nil {
+	if r.Body != nil && (r.Status == 0 || r.Version == "") {
 		return r.Body.Version
 	}
 	return r.Version

@@ -33,6 +33,9 @@ func (r *Resource) configStatus() protoreflect.EnumNumber {
 }
 
 func (r *Resource) clientStatus() protoreflect.EnumNumber {
+	if r.Status != 0 {
+		return protoreflect.EnumNumber(r.Status)
+	}
 	switch r.State {
 	case Synced, Leaving:
 		return clientAcked

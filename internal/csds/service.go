@@ -157,6 +157,7 @@ type key struct {
 	version string
 	state   State
 	has     bool
+	status  int32
 }
 
 const (
@@ -182,6 +183,7 @@ func (a *answer) ask(ctx context.Context, c *Client) []TypeConfig {
 // client adds a ClientConfig.
 func (a *answer) client(ctx context.Context, c *Client) error {
 	m := a.s.messages().config.New()
+	set(m, "client_scope", c.Scope)
 	n := m.Mutable(m.Descriptor().Fields().ByName("node")).Message()
 	node(n, c.Node)
 	a.s.metadata(n, c.Node)
@@ -210,7 +212,7 @@ func (a *answer) client(ctx context.Context, c *Client) error {
 
 // resource returns the encoding of a GenericXdsConfig.
 func (a *answer) resource(t *xds.Type, r *Resource) ([]byte, error) {
-	k := key{t.URL, r.Name, r.Body, r.version(), r.State, r.Has}
+	k := key{t.URL, r.Name, r.Body, r.version(), r.State, r.Has, r.Status}
 	usual := r.Failure == nil && r.Updated.IsZero()
 	if usual {
 		if b, ok := a.known[k]; ok {

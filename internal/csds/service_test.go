@@ -328,3 +328,23 @@ func TestAnswersTakeTurns(t *testing.T) {
 	default:
 	}
 }
+
+// Clients that were sent the same at different times are told of with their own.
+func TestSentAtDifferentTimes(t *testing.T) {
+	r := resource(t, xds.Cluster, cluster)
+	sent := func(node string, at time.Time) Client {
+		return Client{Node: &xds.Node{ID: node}, Config: func(context.Context) ([]TypeConfig, error) {
+			return []TypeConfig{{Type: xds.Cluster, Resources: []Resource{{Name: r.Name, State: Sent, Body: r, Updated: at}}}}, nil
+		}}
+	}
+	s := New(Options{Clients: func() []Client { return []Client{sent("one", began), sent("two", began.Add(time.Hour))} }})
+	got, err := dial(t, serve(t, s, plain)).FetchClientStatus(t.Context(), &statusv3.ClientStatusRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []time.Time{began, began.Add(time.Hour)} {
+		if at := got.Config[i].GenericXdsConfigs[0].LastUpdated.AsTime(); !at.Equal(want) {
+			t.Errorf("%s: %v, not %v", got.Config[i].Node.Id, at, want)
+		}
+	}
+}

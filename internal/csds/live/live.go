@@ -1,4 +1,5 @@
-package csds
+// Package live knows clients by the streams of a server.
+package live
 
 import (
 	"cmp"
@@ -8,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/chancery-xds/chancery/internal/adminapi"
+	"github.com/chancery-xds/chancery/internal/csds"
 	"github.com/chancery-xds/chancery/internal/status"
 	"github.com/chancery-xds/chancery/protocol"
 	"github.com/chancery-xds/chancery/server"
@@ -20,10 +22,10 @@ type Tracker interface {
 	Client(node string) []adminapi.Client
 }
 
-// Live returns the clients of a tracker, for [Options]: in the order of their node ids, and of
+// Clients returns the clients of a tracker, for [csds.Options]: in the order of their node ids, and of
 // those with one id the last to come last. What one has is asked of its streams.
-func Live(t Tracker) func() []Client {
-	return func() []Client {
+func Clients(t Tracker) func() []csds.Client {
+	return func() []csds.Client {
 		type key struct{ node, host string }
 		streams := map[key][]*server.Stream{}
 		var order []key
@@ -34,16 +36,16 @@ func Live(t Tracker) func() []Client {
 			}
 			streams[k] = append(streams[k], st)
 		}
-		all := make([]Client, 0, len(order))
+		all := make([]csds.Client, 0, len(order))
 		for _, k := range order {
 			of := streams[k]
 			slices.SortFunc(of, func(a, b *server.Stream) int { return cmp.Compare(a.ID, b.ID) })
-			all = append(all, Client{
+			all = append(all, csds.Client{
 				Node: of[0].Node, Since: of[len(of)-1].Since,
-				Config: func(ctx context.Context) ([]TypeConfig, error) { return (&live{t: t, streams: of}).config(ctx) },
+				Config: func(ctx context.Context) ([]csds.TypeConfig, error) { return (&live{t: t, streams: of}).config(ctx) },
 			})
 		}
-		slices.SortStableFunc(all, func(a, b Client) int {
+		slices.SortStableFunc(all, func(a, b csds.Client) int {
 			return cmp.Or(cmp.Compare(a.Node.ID, b.Node.ID), a.Since.Compare(b.Since))
 		})
 		return all
@@ -71,12 +73,12 @@ type live struct {
 
 // config asks each stream. Of a type that several have it is the newest that counts: an older one
 // is about to end.
-func (l *live) config(ctx context.Context) ([]TypeConfig, error) {
-	var all []TypeConfig
+func (l *live) config(ctx context.Context) ([]csds.TypeConfig, error) {
+	var all []csds.TypeConfig
 	var last error
 	ok := false
 	for _, st := range l.streams {
-		var some []TypeConfig
+		var some []csds.TypeConfig
 		err := st.Inspect(ctx, func(s *protocol.Session) { some = look(s) })
 		if err != nil && !errors.Is(err, server.ErrNotBegun) {
 			if last = err; ctx.Err() != nil {
@@ -87,7 +89,7 @@ func (l *live) config(ctx context.Context) ([]TypeConfig, error) {
 		ok = true
 		for _, t := range some {
 			l.explain(st, &t)
-			all = slices.DeleteFunc(all, func(o TypeConfig) bool { return o.Type.Is(t.Type) })
+			all = slices.DeleteFunc(all, func(o csds.TypeConfig) bool { return o.Type.Is(t.Type) })
 			all = append(all, t)
 		}
 	}
@@ -98,9 +100,9 @@ func (l *live) config(ctx context.Context) ([]TypeConfig, error) {
 }
 
 // look says what a session knows. Its stream waits meanwhile.
-func look(s *protocol.Session) (all []TypeConfig) {
+func look(s *protocol.Session) (all []csds.TypeConfig) {
 	for _, is := range s.States() {
-		t := TypeConfig{Type: is.Type, Version: is.Version}
+		t := csds.TypeConfig{Type: is.Type, Version: is.Version}
 		for n := range s.NameStates(is.Type) {
 			if n.State == protocol.StateUnwanted || n.Finds > 0 {
 				continue
@@ -112,13 +114,13 @@ func look(s *protocol.Session) (all []TypeConfig) {
 	return all
 }
 
-var states = map[protocol.NameStatus]State{
-	protocol.StateSynced: Synced, protocol.StateAbsent: Absent, protocol.StateSent: Sent, protocol.StateRefused: Refused,
-	protocol.StateWaiting: NotSent, protocol.StateDue: NotSent, protocol.StateLingering: Leaving, protocol.StateUnknown: Unknown,
+var states = map[protocol.NameStatus]csds.State{
+	protocol.StateSynced: csds.Synced, protocol.StateAbsent: csds.Absent, protocol.StateSent: csds.Sent, protocol.StateRefused: csds.Refused,
+	protocol.StateWaiting: csds.NotSent, protocol.StateDue: csds.NotSent, protocol.StateLingering: csds.Leaving, protocol.StateUnknown: csds.Unknown,
 }
 
-func one(s *protocol.Session, t *xds.Type, n *protocol.NameState) Resource {
-	r := Resource{Name: n.Name, State: states[n.State], Has: n.Held != nil}
+func one(s *protocol.Session, t *xds.Type, n *protocol.NameState) csds.Resource {
+	r := csds.Resource{Name: n.Name, State: states[n.State], Has: n.Held != nil}
 	if n.View != nil {
 		r.Body = s.Resource(t, n.Name)
 	}
@@ -128,9 +130,9 @@ func one(s *protocol.Session, t *xds.Type, n *protocol.NameState) Resource {
 	if n.State == protocol.StateSent {
 		r.Updated = n.Since
 	}
-	if n.RefusedIn != "" || r.State == Refused {
-		r.Failure = &Failure{}
-		if r.State == Refused && n.View != nil {
+	if n.RefusedIn != "" || r.State == csds.Refused {
+		r.Failure = &csds.Failure{}
+		if r.State == csds.Refused && n.View != nil {
 			r.Failure.Version = n.View.Version
 		}
 	}
@@ -138,8 +140,8 @@ func one(s *protocol.Session, t *xds.Type, n *protocol.NameState) Resource {
 }
 
 // explain adds what the client said of what it refused.
-func (l *live) explain(st *server.Stream, t *TypeConfig) {
-	if !slices.ContainsFunc(t.Resources, func(r Resource) bool { return r.Failure != nil }) {
+func (l *live) explain(st *server.Stream, t *csds.TypeConfig) {
+	if !slices.ContainsFunc(t.Resources, func(r csds.Resource) bool { return r.Failure != nil }) {
 		return
 	}
 	if l.status == nil {

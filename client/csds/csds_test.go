@@ -1,0 +1,118 @@
+package csds_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	adminv3 "github.com/envoyproxy/go-control-plane/envoy/admin/v3"
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+	statusv3 "github.com/envoyproxy/go-control-plane/envoy/service/status/v3"
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/test/bufconn"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/chancery-xds/chancery/client"
+	"github.com/chancery-xds/chancery/client/csds"
+	"github.com/chancery-xds/chancery/wire"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// A still is a client that stands still.
+type still struct {
+	node *xds.Node
+	dump []client.Status
+}
+
+func (s still) Node() *xds.Node       { return s.node }
+func (s still) Dump() []client.Status { return s.dump }
+
+var _ csds.Client = (*client.Client)(nil)
+
+func resource(t *testing.T, typ *xds.Type, m proto.Message) *xds.Resource {
+	t.Helper()
+	r, err := wire.NewResource(typ, "", m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// ask serves clients, and asks for them.
+func ask(t *testing.T, clients func() []csds.Scoped) *statusv3.ClientStatusResponse {
+	t.Helper()
+	l, g := bufconn.Listen(1<<20), grpc.NewServer()
+	csds.Register(g, clients)
+	go func() { _ = g.Serve(l) }()
+	t.Cleanup(g.Stop)
+	conn, err := grpc.NewClient("passthrough:bufconn", grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) { return l.Dial() }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	got, err := statusv3.NewClientStatusDiscoveryServiceClient(conn).FetchClientStatus(t.Context(), &statusv3.ClientStatusRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+// Each state has its name in CSDS; what was refused has the version in use, and the one that was
+// refused with the error; several clients are told of, each with its scope.
+func TestStatus_CLI2_CLI3(t *testing.T) {
+	at := time.Date(2031, 5, 6, 7, 8, 9, 0, time.UTC)
+	good := resource(t, xds.Cluster, &clusterv3.Cluster{Name: "good"})
+	secret := resource(t, xds.Secret, &tlsv3.Secret{Name: "s", Type: &tlsv3.Secret_TlsCertificate{TlsCertificate: &tlsv3.TlsCertificate{
+		PrivateKey: &corev3.DataSource{Specifier: &corev3.DataSource_InlineString{InlineString: "canary"}}}}})
+	one := still{&xds.Node{ID: "edge-1", Cluster: "edges"}, []client.Status{
+		{Type: xds.Cluster, Name: "asked", State: client.Requested},
+		{Type: xds.Cluster, Name: "good", State: client.Acked, Resource: good, Version: "7", Updated: at},
+		{Type: xds.Cluster, Name: "held", State: client.Nacked, Resource: good, Version: "7", Updated: at, Err: errors.New("no\xff such"), ErrVersion: "8", ErrAt: at.Add(time.Hour)},
+		{Type: xds.Cluster, Name: "late", State: client.TimedOut},
+		{Type: xds.Cluster, Name: "none", State: client.DoesNotExist},
+		{Type: xds.Cluster, Name: "sick", State: client.ReceivedError, Err: errors.New("busy")},
+		{Type: xds.Secret, Name: "s", State: client.Acked, Resource: secret},
+	}}
+	got := ask(t, func() []csds.Scoped { return []csds.Scoped{{one, "xds:///a"}, {still{}, "xds:///b"}} })
+	if len(got.Config) != 2 || got.Config[0].ClientScope != "xds:///a" || got.Config[1].ClientScope != "xds:///b" || got.Config[0].Node.Id != "edge-1" || len(got.Config[1].GenericXdsConfigs) != 0 {
+		t.Fatal(got)
+	}
+	all := got.Config[0].GenericXdsConfigs
+	want := []adminv3.ClientResourceStatus{adminv3.ClientResourceStatus_REQUESTED, adminv3.ClientResourceStatus_ACKED, adminv3.ClientResourceStatus_NACKED,
+		adminv3.ClientResourceStatus_TIMEOUT, adminv3.ClientResourceStatus_DOES_NOT_EXIST, adminv3.ClientResourceStatus_RECEIVED_ERROR, adminv3.ClientResourceStatus_ACKED}
+	for i, r := range all {
+		// config_status is "from a management server view"
+		if r.Name != one.dump[i].Name || r.TypeUrl != one.dump[i].Type.URL || r.ClientStatus != want[i] || r.ConfigStatus != statusv3.ConfigStatus_UNKNOWN {
+			t.Errorf("%v", r)
+		}
+	}
+	if r := all[1]; r.VersionInfo != "7" || !r.LastUpdated.AsTime().Equal(at) || !r.XdsConfig.MessageIs(&clusterv3.Cluster{}) || r.ErrorState != nil {
+		t.Errorf("%v", r)
+	}
+	if r := all[2]; r.VersionInfo != "7" || r.XdsConfig == nil || r.ErrorState.VersionInfo != "8" || r.ErrorState.Details != "no\uFFFD such" || !r.ErrorState.LastUpdateAttempt.AsTime().Equal(at.Add(time.Hour)) {
+		t.Errorf("%v", r)
+	}
+	if r := all[5]; r.ErrorState.Details != "busy" || r.VersionInfo != "" || r.XdsConfig != nil || r.LastUpdated != nil {
+		t.Errorf("%v", r)
+	}
+	if r := all[6]; r.XdsConfig == nil || strings.Contains(string(r.XdsConfig.Value), "canary") {
+		t.Errorf("%v", r)
+	}
+}
+
+// A client that nobody has told who it is, and one that is closed.
+func TestOf(t *testing.T) {
+	if got := ask(t, csds.Of(still{}, still{})); len(got.Config) != 2 || got.Config[0].Node.GetId() != "" {
+		t.Error(got)
+	}
+}

@@ -243,10 +243,10 @@ func (d *responseDecoder) upsert(name string, w *wrapper) (string, error) {
 	if name == "" {
 		name = xds.CanonicalName(own)
 	}
-	switch {
-	case name == "":
+	switch name {
+	case "":
 		return "", errNoName
-	case name == xds.Wildcard:
+	case xds.Wildcard:
 		return "", errWildcard
 	}
 	if d.o.Known != nil {

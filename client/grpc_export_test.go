@@ -1,0 +1,4 @@
+package client
+
+// RawCodec is for servers of tests.
+type RawCodec = rawCodec

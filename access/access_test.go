@@ -191,6 +191,9 @@ rules:
 			t.Errorf("%s: %q, want %q", id, got, want)
 		}
 	}
+	if _, err := p.Decide(dns("b"), &xds.Node{ID: "x-b"}); err == nil {
+		t.Error("it is denied only when its groups are known")
+	}
 	if _, got := decide(t, p, dns("a"), &xds.Node{ID: "a"}); !strings.Contains(got, `(rule "one, two")`) {
 		t.Errorf("by the default: %q", got)
 	}

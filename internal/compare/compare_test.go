@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	admin "github.com/envoyproxy/go-control-plane/envoy/admin/v3"
+	accesslog "github.com/envoyproxy/go-control-plane/envoy/config/accesslog/v3"
 	cluster "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	endpoint "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
@@ -113,6 +114,39 @@ func TestSides(t *testing.T) {
 			}
 		})
 	}
+	t.Run("of two of one name the first counts", func(t *testing.T) {
+		if got := told(Sides(side(t, c(nil), c(durationpb.New(1e9))), side(t, c(nil)))); len(got) > 0 {
+			t.Errorf("%q", got)
+		}
+	})
+	t.Run("SAFE-6 bytes are not shown", func(t *testing.T) {
+		body := func(text string) *route.RouteConfiguration {
+			r := hosts("a=a")
+			r.VirtualHosts[0].Routes = []*route.Route{{Action: &route.Route_DirectResponse{DirectResponse: &route.DirectResponseAction{
+				Status: 200, Body: &core.DataSource{Specifier: &core.DataSource_InlineBytes{InlineBytes: []byte(text)}},
+			}}}}
+			return r
+		}
+		got := strings.Join(told(Sides(side(t, body("a")), side(t, body("hunter22")))), "")
+		if !strings.Contains(got, "(1 bytes) -> (8 bytes)") {
+			t.Error(got)
+		}
+	})
+	t.Run("SAFE-1 what is too deep is not looked into, and told", func(t *testing.T) {
+		deep := func(n int, status string) *listener.Listener {
+			f := &accesslog.AccessLogFilter{FilterSpecifier: &accesslog.AccessLogFilter_HeaderFilter{HeaderFilter: &accesslog.HeaderFilter{Header: &route.HeaderMatcher{Name: status}}}}
+			for range n {
+				f = &accesslog.AccessLogFilter{FilterSpecifier: &accesslog.AccessLogFilter_AndFilter{AndFilter: &accesslog.AndFilter{Filters: []*accesslog.AccessLogFilter{f}}}}
+			}
+			return &listener.Listener{Name: "in", AccessLog: []*accesslog.AccessLog{{Filter: f}}}
+		}
+		if got := told(Sides(side(t, deep(10, "a")), side(t, deep(10, "b")))); len(got) != 2 || !strings.HasSuffix(got[1], `.header_filter.header.name: "a" -> "b"`) {
+			t.Errorf("%q", got)
+		}
+		if got := told(Sides(side(t, deep(deepest, "a")), side(t, deep(deepest, "b")))); len(got) != 2 || strings.Contains(got[1], "header_filter") {
+			t.Errorf("%q", got)
+		}
+	})
 	t.Run("resources, in push order", func(t *testing.T) {
 		a := side(t, http(t, "a"), c(nil), hosts("a=a"))
 		b := side(t, http(t, "b"), hosts("a=a"), &cluster.Cluster{Name: "d"})

@@ -59,7 +59,14 @@ func (w *walker) note(path, from, to string) {
 }
 
 func (w *walker) message(path string, a, b protoreflect.Message, deep int) {
-	if deep > deepest || len(w.all) > most {
+	if len(w.all) > most {
+		return
+	}
+	if deep > deepest {
+		if !proto.Equal(a.Interface(), b.Interface()) {
+			const what = "(too deep to be shown)"
+			w.note(path, what, what)
+		}
 		return
 	}
 	switch name := a.Descriptor().FullName(); {

@@ -42,6 +42,9 @@ func TestGoodTokens(t *testing.T) {
 func TestBadTokens(t *testing.T) {
 	s, other, rsaKey := newSigner(t, "k1", jose.ES256), newSigner(t, "k1", jose.ES256), newSigner(t, "rsa", jose.RS256)
 	i := &issuer{bytes: set(t, s.jwk(), rsaKey.jwk())}
+	one := rsaKey.jwk() // which is for one algorithm alone
+	one.KeyID, one.Algorithm = "one", "RS256"
+	i.bytes = set(t, s.jwk(), rsaKey.jwk(), one)
 	tokens := i.tokens(&book{})
 	ok := s.sign(t, good())
 	parts := strings.Split(ok, ".")
@@ -68,6 +71,7 @@ func TestBadTokens(t *testing.T) {
 		"another key of that id":     {other.sign(t, good()), `not of the issuer's key "k1"`},
 		"a key of its own":           {withOwn, `not of the issuer's key "k1"`},
 		"an algorithm of other keys": {signed(t, jose.RS256, rsaKey.key, "k1", body), `which the issuer does not have for RS256`},
+		"its key for another one":    {signed(t, jose.RS512, rsaKey.key, "one", body), `which the issuer does not have for RS512`},
 		"an unknown key":             {newSigner(t, "k9", jose.ES256).sign(t, good()), `the key "k9", which the issuer does not have`},
 		"an unknown key, long":       {newSigner(t, strings.Repeat("k", 1000), jose.ES256).sign(t, good()), `…", which the issuer does not have`},
 		"control bytes in its key":   {newSigner(t, "\x1b[31m\n", jose.ES256).sign(t, good()), `the key "\x1b[31m\n", which`},

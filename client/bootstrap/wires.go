@@ -3,6 +3,8 @@ package bootstrap
 import (
 	"errors"
 
+	"google.golang.org/grpc"
+
 	"github.com/chancery-xds/chancery/client"
 )
 
@@ -10,7 +12,16 @@ var errNotYet = errors.New("this program has no such transport")
 
 // real are the transports of package client and of those below it.
 var real = transports{
-	grpc: func(remote) (client.Transport, error) { return nil, errNotYet },
+	grpc: func(r remote) (client.Transport, error) {
+		o := client.GRPCOptions{Credentials: r.credentials, Delta: r.delta, PerType: r.perType}
+		for _, c := range r.perRPC {
+			o.Dial = append(o.Dial, grpc.WithPerRPCCredentials(c))
+		}
+		if r.authority != "" {
+			o.Dial = append(o.Dial, grpc.WithAuthority(r.authority))
+		}
+		return client.GRPC(r.target, o)
+	},
 	rest: func(poll) (client.Transport, error) { return nil, errNotYet },
 	file: func(disk) (client.Transport, error) { return nil, errNotYet },
 }

@@ -54,6 +54,7 @@ var direction = map[string]row{
 	"client/bootstrap":           {ours: "xds protocol wire client findings internal/envoyapi internal/protofile internal/tlsfiles internal/secret internal/encoded internal/printable internal/guard", heavy: "go.yaml.in/", why: "reads what a client is started with, and connects to nobody"},
 	"client/metrics":             {ours: "xds protocol wire client internal/guard", heavy: "github.com/prometheus/", why: "counts what a client tells, and is asked for nothing else"},
 	"client/csds":                {ours: "xds protocol wire client internal/csds internal/adminapi internal/envoyapi internal/secret internal/encoded internal/guard internal/shorten", why: "tells of clients, and links no server"},
+	"client/tree":                {ours: "xds protocol wire client refs internal/refs internal/guard", why: "watches what resources refer to, by their references"},
 	"lazy":                       {ours: "xds store internal/guard internal/derived", why: "fills a store when streams ask, and knows no stream"},
 	"rest":                       {ours: "xds protocol wire server internal/guard internal/pace internal/repeats internal/shares internal/shorten internal/unfinished", why: "polls are answered by a server; messages are found by their descriptors"},
 	"internal/adminapi":          {std: true, why: "a vocabulary, and the client that speaks it"},

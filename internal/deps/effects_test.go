@@ -12,10 +12,13 @@ import (
 )
 
 // The packages whose effects are listed.
-var watched = []string{"xds", "protocol", "protocol/protocoltest", "store", "wire", "server", "lazy", "rest", "xds/xdstest", "internal/envoyapi", "refs", "internal/refs", "internal/validate", "internal/protofile", "internal/export", "internal/importer", "internal/guard", "internal/repeats", "internal/shares", "internal/pace", "internal/unfinished", "internal/backlog", "groups", "groups/cel", "internal/admin", "access", "internal/settings", "internal/nodemeta", "internal/csds", "internal/status", "internal/identity", "client/bootstrap", "client/metrics", "client/csds", "internal/csds/live"}
+var watched = []string{"xds", "protocol", "protocol/protocoltest", "store", "wire", "server", "lazy", "rest", "xds/xdstest", "internal/envoyapi", "refs", "internal/refs", "internal/validate", "internal/protofile", "internal/export", "internal/importer", "internal/guard", "internal/repeats", "internal/shares", "internal/pace", "internal/unfinished", "internal/backlog", "groups", "groups/cel", "internal/admin", "access", "internal/settings", "internal/nodemeta", "internal/csds", "internal/status", "internal/identity", "client/bootstrap", "client/metrics", "client/csds", "internal/csds/live", "client/tree"}
 
 // Every effect they have, by package, declaration and kind, and why it is there.
 var effects = map[string]string{
+	"client/tree grower goroutine": "takes what is told of one member; ends with its watch, and Watch waits for it",
+	"client/tree grower mutex":     "what was told and not taken; held for memory only",
+
 	"internal/csds Service once":       "looks messages up when the first request has come",
 	"internal/csds answer.ask clock":   "how long clients that say nothing have held up an answer",
 	"internal/csds writer.Write clock": "until when a client has to take it",

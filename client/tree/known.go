@@ -1,0 +1,25 @@
+package tree
+
+import (
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoregistry"
+
+	"github.com/chancery-xds/chancery/refs"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// known is what a resource says that it refers to or, if it does not, what is found in its message.
+func known(r *xds.Resource) []xds.Ref {
+	if r.Refs != nil {
+		return r.Refs
+	}
+	typ, err := protoregistry.GlobalTypes.FindMessageByURL(r.Type.URL)
+	if err != nil {
+		return nil
+	}
+	m := typ.New().Interface()
+	if proto.Unmarshal(r.Body, m) != nil {
+		return nil
+	}
+	return refs.Of(m)
+}

@@ -1,0 +1,440 @@
+package tree
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"go.uber.org/goleak"
+
+	"github.com/chancery-xds/chancery/client"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var short = map[string]*xds.Type{"LDS": xds.Listener, "RDS": xds.Route, "CDS": xds.Cluster, "EDS": xds.Endpoint, "SDS": xds.Secret}
+
+// A fake is a client whose resources the test sets. Names are "CDS a".
+type fake struct {
+	t       *testing.T
+	mu      sync.Mutex
+	last    map[string]client.Event
+	watches map[string][]chan client.Event
+}
+
+func newFake(t *testing.T) *fake {
+	return &fake{t: t, last: map[string]client.Event{}, watches: map[string][]chan client.Event{}}
+}
+
+func (f *fake) Watch(ctx context.Context, typ *xds.Type, names ...string) iter.Seq2[client.Event, error] {
+	return func(yield func(client.Event, error) bool) {
+		name, events := typ.Short+" "+names[0], make(chan client.Event, 100)
+		if strings.Contains(name, "forbidden") {
+			yield(client.Event{}, errors.New("no such authority"))
+			return
+		}
+		f.mu.Lock()
+		if e, ok := f.last[name]; ok {
+			events <- e
+		}
+		f.watches[name] = append(f.watches[name], events)
+		f.mu.Unlock()
+		defer func() {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			if f.watches[name] = slices.DeleteFunc(f.watches[name], func(c chan client.Event) bool { return c == events }); len(f.watches[name]) == 0 {
+				delete(f.watches, name)
+			}
+		}()
+		for {
+			select {
+			case <-ctx.Done():
+				yield(client.Event{}, ctx.Err())
+				return
+			case e, ok := <-events:
+				if !ok {
+					yield(client.Event{}, client.ErrClosed)
+					return
+				}
+				if !yield(e, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+func ref(s string) xds.Ref {
+	typ, name, _ := strings.Cut(s, " ")
+	return xds.Ref{Type: short[typ], Name: name}
+}
+
+// say tells of a name.
+func (f *fake) say(name string, e client.Event) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	e.Name = ref(name).Name
+	f.last[name] = e
+	for _, c := range f.watches[name] {
+		c <- e
+	}
+}
+
+// put sets a resource with a body and what it refers to.
+func (f *fake) put(name, body string, refs ...string) {
+	f.say(name, client.Event{Kind: client.Updated, Resource: made(name, body, refs...)})
+}
+
+func made(name, body string, refs ...string) *xds.Resource {
+	r := xds.NewResource(ref(name).Type, ref(name).Name, []byte(body))
+	list := []xds.Ref{}
+	for _, s := range refs {
+		list = append(list, ref(s))
+	}
+	r.Refs = list
+	return r
+}
+
+func (f *fake) close() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, all := range f.watches {
+		for _, c := range all {
+			close(c)
+		}
+	}
+	f.watches = map[string][]chan client.Event{}
+}
+
+// watched are the names that are watched.
+func (f *fake) watched() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var names []string
+	for n := range f.watches {
+		names = append(names, n)
+	}
+	slices.Sort(names)
+	return strings.Join(names, ", ")
+}
+
+// A story is a watch whose states are told in words.
+type story struct {
+	*fake
+	mu     sync.Mutex
+	states []State
+	end    error
+	ended  bool
+}
+
+func begin(t *testing.T, f *fake, o Options) *story {
+	s := &story{fake: f}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for state, err := range Watch(ctx, f, "l", o) {
+			s.mu.Lock()
+			if err != nil {
+				s.end = err
+			} else {
+				s.states = append(s.states, state)
+			}
+			s.mu.Unlock()
+		}
+		s.mu.Lock()
+		s.ended = true
+		s.mu.Unlock()
+	}()
+	t.Cleanup(func() { cancel(); <-done })
+	return s
+}
+
+func describe(s *State) string {
+	text := "nothing"
+	if s.Tree != nil {
+		var members []string
+		for _, m := range s.Tree.Members {
+			one := m.Type.Short + " " + m.Name
+			if m.Resource != nil {
+				one += "=" + string(m.Resource.Body)
+			}
+			if m.Err != nil {
+				one += " (" + m.Err.Error() + ")"
+			}
+			if m.Unknown {
+				one += " and who knows what"
+			}
+			members = append(members, one)
+		}
+		text = strings.Join(members, ", ")
+	}
+	if r := s.Reason(); r != "" {
+		text += " | " + r
+	}
+	return text
+}
+
+// want waits until nothing moves, and expects the last state that was told, or that none was.
+func (s *story) want(text string) {
+	s.t.Helper()
+	synctest.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	got := "no news"
+	if n := len(s.states); n > 0 {
+		got = describe(&s.states[n-1])
+	}
+	if s.states = nil; got != text {
+		s.t.Errorf("got  %s\nwant %s", got, text)
+	}
+}
+
+func world(t *testing.T, f func(s *story)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { f(begin(t, newFake(t), Options{})) })
+}
+
+// "As gRFC A74's dependency manager": nothing is told before all has come, and then all at once.
+func TestComplete_CLI9(t *testing.T) {
+	world(t, func(s *story) {
+		s.want("no news")
+		s.put("LDS l", "1", "RDS r")
+		s.want(`nothing | RDS "r" has not come, to which LDS "l" refers`)
+		s.put("RDS r", "1", "CDS a", "CDS b") // weighted clusters, several routes
+		s.want(`nothing | CDS "a" has not come, to which RDS "r" refers, CDS "b" has not come, to which RDS "r" refers`)
+		s.put("CDS b", "1", "EDS b")
+		s.put("EDS b", "1")
+		s.want(`nothing | CDS "a" has not come, to which RDS "r" refers`)
+		s.put("CDS a", "1")
+		s.want("LDS l=1, RDS r=1, CDS a=1, CDS b=1, EDS b=1")
+		s.put("EDS b", "2")
+		s.want("LDS l=1, RDS r=1, CDS a=1, CDS b=1, EDS b=2")
+		s.put("EDS b", "2")
+		s.want("no news")
+	})
+}
+
+// A change of several resources is taken as a whole; what the old tree had is watched until then.
+func TestWholeChange_CLI9(t *testing.T) {
+	world(t, func(s *story) {
+		s.put("EDS a", "1")
+		s.put("CDS a", "1", "EDS a")
+		s.put("RDS r", "1", "CDS a")
+		s.put("LDS l", "1", "RDS r")
+		s.want("LDS l=1, RDS r=1, CDS a=1, EDS a=1")
+		s.put("RDS r", "2", "CDS b")
+		s.want(`LDS l=1, RDS r=1, CDS a=1, EDS a=1 | CDS "b" has not come, to which RDS "r" refers`)
+		if got := s.watched(); got != "CDS a, CDS b, EDS a, LDS l, RDS r" {
+			t.Error(got)
+		}
+		s.put("EDS a", "2") // of the tree that was, which stays as it was
+		s.want("no news")
+		s.put("CDS b", "1", "EDS b")
+		s.want(`LDS l=1, RDS r=1, CDS a=1, EDS a=1 | EDS "b" has not come, to which CDS "b" refers`)
+		s.put("EDS b", "1")
+		s.want("LDS l=1, RDS r=2, CDS b=1, EDS b=1")
+		if got := s.watched(); got != "CDS b, EDS b, LDS l, RDS r" {
+			t.Error(got)
+		}
+
+		// Back again before the new one is complete.
+		s.put("RDS r", "3", "CDS c", "CDS b")
+		s.want(`LDS l=1, RDS r=2, CDS b=1, EDS b=1 | CDS "c" has not come, to which RDS "r" refers`)
+		s.put("RDS r", "2", "CDS b")
+		s.want("LDS l=1, RDS r=2, CDS b=1, EDS b=1")
+		if got := s.watched(); got != "CDS b, EDS b, LDS l, RDS r" {
+			t.Error(got)
+		}
+	})
+}
+
+// An error is part of the tree: of a cluster it does not stop the others, and what can be used stays.
+func TestErrors_CLI9(t *testing.T) {
+	world(t, func(s *story) {
+		s.say("LDS l", client.Event{Kind: client.Absent})
+		s.want("LDS l (does not exist)")
+		s.put("LDS l", "1", "CDS a", "CDS b", "CDS forbidden")
+		s.put("CDS a", "1")
+		s.say("CDS b", client.Event{Kind: client.Unavailable, Err: errors.New("nobody there")})
+		s.want("LDS l=1, CDS a=1, CDS b (nobody there), CDS forbidden (no such authority)")
+		s.put("CDS b", "1", "EDS b")
+		s.want(`LDS l=1, CDS a=1, CDS b (nobody there), CDS forbidden (no such authority) | EDS "b" has not come, to which CDS "b" refers`)
+		s.say("EDS b", client.Event{Kind: client.Refused, Err: errors.New("bad")})
+		s.want("LDS l=1, CDS a=1, CDS b=1, CDS forbidden (no such authority), EDS b (bad)")
+		s.say("CDS a", client.Event{Kind: client.Refused, Resource: made("CDS a", "1"), Err: errors.New("bad too")})
+		s.want("LDS l=1, CDS a=1 (bad too), CDS b=1, CDS forbidden (no such authority), EDS b (bad)")
+		s.say("CDS b", client.Event{Kind: client.Stale, Resource: made("CDS b", "1", "EDS b"), Err: errors.New("nobody there")})
+		s.want("LDS l=1, CDS a=1 (bad too), CDS b=1 (nobody there), CDS forbidden (no such authority), EDS b (bad)")
+		s.say("CDS b", client.Event{Kind: client.Removed})
+		s.want("LDS l=1, CDS a=1 (bad too), CDS b (does not exist), CDS forbidden (no such authority)")
+		s.say("LDS l", client.Event{Kind: client.Removed})
+		s.want("LDS l (does not exist)")
+		if got := s.watched(); got != "LDS l" {
+			t.Error(got)
+		}
+	})
+}
+
+// Clusters of clusters, in a ring, with one that all share.
+func TestAggregates_CLI9(t *testing.T) {
+	world(t, func(s *story) {
+		s.put("LDS l", "1", "CDS a")
+		s.put("CDS a", "1", "CDS b", "CDS c")
+		s.put("CDS b", "1", "CDS c", "CDS a")
+		s.want(`nothing | CDS "c" has not come, to which CDS "a" refers`)
+		s.put("CDS c", "1", "EDS c")
+		s.put("EDS c", "1")
+		s.want("LDS l=1, CDS a=1, CDS b=1, CDS c=1, EDS c=1")
+	})
+}
+
+// What is not known is said: a resource without references, and a reference to any of a type.
+func TestUnknownReferences_CLI9(t *testing.T) {
+	world(t, func(s *story) {
+		s.put("LDS l", "1", "CDS a", "CDS *")
+		s.put("CDS a", "1")
+		s.want("LDS l=1, CDS a=1")
+		r := made("CDS a", "2")
+		r.Refs, r.Type = nil, xds.TypeOf("type.googleapis.com/acme.NotLinked")
+		s.say("CDS a", client.Event{Kind: client.Updated, Resource: r})
+		s.want("LDS l=1, CDS a=2 and who knows what")
+		r = made("CDS a", "\xff\xff")
+		r.Refs = nil
+		s.say("CDS a", client.Event{Kind: client.Updated, Resource: r})
+		s.want("LDS l=1, CDS a=\xff\xff and who knows what")
+	})
+	m := &Member{Ref: ref("CDS a"), Refs: []xds.Ref{}}
+	for _, tt := range []struct {
+		of   Member
+		want bool
+	}{{Member{Unknown: true}, false}, {Member{Refs: []xds.Ref{ref("EDS *")}}, false}, {Member{Refs: []xds.Ref{ref("EDS x")}, Err: ErrAbsent}, true}} {
+		if tree := (&Tree{Members: []*Member{m, &tt.of}}); tree.Complete() != tt.want {
+			t.Errorf("%+v", tt.of)
+		}
+	}
+}
+
+// Types that nobody asks for are told of as references, and not watched.
+func TestTypes_CLI9(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := begin(t, newFake(t), Options{Types: []*xds.Type{xds.Cluster}})
+		s.put("LDS l", "1", "CDS a", "SDS s")
+		s.put("CDS a", "1", "EDS a")
+		s.want("LDS l=1, CDS a=1")
+		if got := s.watched(); got != "CDS a, LDS l" {
+			t.Error(got)
+		}
+	})
+}
+
+// A watch ends with its context, its body, the client, or a root that cannot be watched.
+func TestEnds_CLI9(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t)
+		f.put("LDS l", "1", "CDS a")
+		s := begin(t, f, Options{})
+		synctest.Wait()
+		f.close()
+		synctest.Wait()
+		if !s.ended || !errors.Is(s.end, client.ErrClosed) {
+			t.Error(s.ended, s.end)
+		}
+
+		why := errors.New("enough")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		defer cancel(nil)
+		n := 0
+		for _, err := range Watch(ctx, f, "l", Options{}) {
+			if n++; n == 1 {
+				cancel(why)
+			} else if err != why { //nolint:errorlint // it is this one
+				t.Error(err)
+			}
+		}
+		if n != 2 || f.watched() != "" {
+			t.Error(n, f.watched())
+		}
+		for range Watch(t.Context(), f, "l", Options{}) {
+			break
+		}
+		if f.watched() != "" {
+			t.Error(f.watched())
+		}
+		for _, err := range Watch(t.Context(), f, "forbidden", Options{}) {
+			if err == nil || err.Error() != "no such authority" {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+// Who is slow gets the last state, and holds up nobody.
+func TestSlow_CLI9(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t)
+		f.put("LDS l", "0", "CDS a")
+		f.put("CDS a", "0")
+		var got []string
+		for state, err := range Watch(t.Context(), f, "l", Options{}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got = append(got, describe(&state)); state.Tree == nil {
+				continue
+			}
+			if string(state.Tree.Root().Resource.Body) == "50" {
+				break
+			}
+			for i := range 50 {
+				f.put("LDS l", fmt.Sprint(i+1), "CDS a")
+				synctest.Wait()
+			}
+		}
+		want := []string{`nothing | CDS "a" has not come, to which LDS "l" refers`, "LDS l=0, CDS a=0", "LDS l=50, CDS a=0"}
+		if !slices.Equal(got, want) {
+			t.Errorf("%q", got)
+		}
+	})
+}
+
+func TestMember(t *testing.T) {
+	m := &Member{Ref: ref("CDS a")}
+	tree := &Tree{Members: []*Member{m}, index: map[key]*Member{keyOf(m.Ref): m}}
+	if tree.Member(xds.Cluster, "a") != m || tree.Member(xds.Endpoint, "a") != nil || tree.Member(nil, "a") != nil || tree.Root() != m {
+		t.Error(tree)
+	}
+}
+
+// Long reasons are cut.
+func TestReason(t *testing.T) {
+	s := State{Waiting: []Waiting{{Ref: ref("LDS l")}, {Ref: ref("CDS a")}, {Ref: ref("CDS b")}, {Ref: ref("CDS c")}, {Ref: ref("CDS d")}}}
+	if got, want := s.Reason(), `LDS "l" has not come, CDS "a" has not come, CDS "b" has not come, and 2 more`; got != want {
+		t.Error(got)
+	}
+}
+
+// names expects the members of a complete tree.
+func (s *story) names(want string) {
+	s.t.Helper()
+	synctest.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	last := s.states[len(s.states)-1]
+	var got []string
+	if last.Tree != nil {
+		for _, m := range last.Tree.Members {
+			got = append(got, m.Type.Short+" "+m.Name)
+		}
+	}
+	if text := strings.Join(got, ", "); text != want || len(last.Waiting) > 0 || !last.Tree.Complete() {
+		s.t.Errorf("got  %s | %s\nwant %s", text, last.Reason(), want)
+	}
+}

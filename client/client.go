@@ -4,7 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
+	"log/slog"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"sync"
+	"time"
 
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -15,7 +20,26 @@ var ErrClosed = errors.New("the client is closed")
 // A Client watches resources. It connects to a server while something of that server is
 // watched, and not before. It is safe for concurrent use.
 type Client struct {
-	cfg Config
+	cfg    Config
+	log    *slog.Logger
+	random func() float64 // of [0, 1)
+
+	ctx    context.Context // ends with Close
+	cancel context.CancelFunc
+	calls  chan func()    // what the loop is to do
+	wg     sync.WaitGroup // the loop, and the goroutines of streams
+	done   chan struct{}  // closed when all these have ended
+	closed sync.Once
+	err    error // of Close
+
+	// Owned by the loop's goroutine.
+	now         time.Time
+	authorities map[string]*authority
+	upstreams   map[Server]*upstream
+	checks      map[string]func(body []byte) error // by type URL, of typed watches
+	refused     int                                // resources of the response at hand
+	gauges      map[gaugeKey]int                   // as they were told
+	refusals    map[string]*refusalLog
 }
 
 // New returns a client, which takes over the transports of its servers: [Client.Close] closes
@@ -24,7 +48,18 @@ func New(cfg Config) (*Client, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
-	return &Client{cfg: cfg}, nil
+	c := &Client{
+		cfg: cfg, log: cfg.Log, random: rand.Float64,
+		calls: make(chan func()), done: make(chan struct{}),
+		authorities: map[string]*authority{}, upstreams: map[Server]*upstream{}, checks: map[string]func([]byte) error{},
+		gauges: map[gaugeKey]int{}, refusals: map[string]*refusalLog{},
+	}
+	if c.log == nil {
+		c.log = slog.New(slog.DiscardHandler)
+	}
+	c.ctx, c.cancel = context.WithCancel(context.Background())
+	c.wg.Go(c.run)
+	return c, nil
 }
 
 // check says what is wrong with a configuration.
@@ -33,6 +68,9 @@ func (c *Config) check() error {
 		for i, s := range list {
 			if s.Transport == nil {
 				return fmt.Errorf("%s: server %d has no transport", of, i+1)
+			}
+			if !reflect.TypeOf(s.Transport).Comparable() {
+				return fmt.Errorf("%s: server %d: a %T cannot be compared with others", of, i+1, s.Transport)
 			}
 		}
 		return nil
@@ -49,20 +87,81 @@ func (c *Config) check() error {
 }
 
 // Close ends all watches, with [ErrClosed], and all streams, and closes the transports. It
-// returns when all goroutines of the client have ended; it may be called from the body of a
-// watch, and again.
-func (c *Client) Close() error { return nil }
+// returns when all goroutines of the client have ended, and the error of closing a transport. It
+// may be called from the body of a watch, and again.
+func (c *Client) Close() error {
+	c.closed.Do(func() {
+		c.cancel()
+		c.wg.Wait()
+		var seen []Transport
+		lists := [][]Server{c.cfg.Servers}
+		for _, a := range c.cfg.Authorities {
+			lists = append(lists, a.Servers)
+		}
+		for _, s := range slices.Concat(lists...) {
+			if !slices.Contains(seen, s.Transport) {
+				seen = append(seen, s.Transport)
+				c.err = errors.Join(c.err, s.Transport.Close())
+			}
+		}
+		close(c.done)
+	})
+	<-c.done
+	return c.err
+}
 
 // Node is who the client is; nil if it was not told.
 func (c *Client) Node() *xds.Node { return c.cfg.Node }
 
-// Watch watches names of a type; [xds.Wildcard] is a name, and so is a collection as
-// "xdstp://authority/type/*". It begins when the iterator is ranged over, and ends when the
-// body does, with an error if ctx is done ([context.Cause]), the client is closed
-// ([ErrClosed]), or a name can not be watched: no other name is then, either.
-//
-// A watch that takes its events slowly, or not at all, holds up nobody: see [Event]. Other
-// watches may begin and end in its body.
-func (c *Client) Watch(ctx context.Context, t *xds.Type, names ...string) iter.Seq2[Event, error] {
-	return func(yield func(Event, error) bool) { yield(Event{}, errors.ErrUnsupported) }
+// do has the loop call f, unless the client is closed.
+func (c *Client) do(f func()) {
+	select {
+	case c.calls <- f:
+	case <-c.ctx.Done():
+	}
+}
+
+// run is the loop. It owns all that the client knows.
+func (c *Client) run() {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		c.now = time.Now()
+		next := c.step()
+		timer.Stop()
+		if !next.IsZero() {
+			timer.Reset(next.Sub(c.now))
+		}
+		select {
+		case f := <-c.calls:
+			c.now = time.Now()
+			f()
+		case <-timer.C:
+		case <-c.ctx.Done():
+			return
+		}
+	}
+}
+
+// step does what is due, and returns when it must be called next; zero: when something happens.
+func (c *Client) step() (next time.Time) {
+	_, next = c.decide()
+	for key, u := range c.upstreams {
+		for _, l := range u.links {
+			if l.names == 0 {
+				l.close()
+				continue
+			}
+			next = earlier(next, l.step())
+		}
+		if len(u.links) == 0 {
+			c.disconnected(u)
+			delete(c.upstreams, key)
+		}
+	}
+	if moved, _ := c.decide(); moved { // streams have ended
+		next = c.now
+	}
+	c.tellGauges()
+	return next
 }

@@ -1,8 +1,12 @@
 package client
 
 import (
+	"cmp"
+	"slices"
+	"strings"
 	"time"
 
+	"github.com/chancery-xds/chancery/protocol"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -47,4 +51,55 @@ type Status struct {
 
 // Dump returns how the client stands with all names that are watched, and all that a watched
 // wildcard has, in push order of their types and by name. It is empty when the client is closed.
-func (c *Client) Dump() []Status { return nil }
+func (c *Client) Dump() []Status {
+	result := make(chan []Status, 1)
+	select {
+	case c.calls <- func() { result <- c.dump() }:
+		return <-result
+	case <-c.ctx.Done():
+		return nil
+	}
+}
+
+func (c *Client) dump() (list []Status) {
+	for _, a := range c.authorities {
+		for _, t := range a.tables {
+			for _, e := range t.entries {
+				if !e.finder {
+					list = append(list, e.status(t.typ, a.charged().Transport.String()))
+				}
+			}
+			list = append(list, c.strays(a, t)...)
+		}
+	}
+	slices.SortFunc(list, func(a, b Status) int {
+		return cmp.Or(cmp.Compare(a.Type.Rank(), b.Type.Rank()), strings.Compare(a.Type.URL, b.Type.URL), strings.Compare(a.Name, b.Name))
+	})
+	return list
+}
+
+// strays are the names that a watched wildcard or collection finds, of which there is nothing but
+// that they cannot be used.
+func (c *Client) strays(a *authority, t *table) (list []Status) {
+	u := c.upstreams[a.charged()]
+	if t.finders == 0 || u.link(t.typ) == nil {
+		return nil
+	}
+	for s := range u.link(t.typ).core.States(t.typ) {
+		if s.Status == protocol.Rejected && s.Resource == nil && t.entries[s.Name] == nil && t.found(s.Name) {
+			list = append(list, Status{Server: u.uri, Type: t.typ, Name: s.Name, State: Nacked, Err: s.Err, ErrVersion: s.Refused, ErrAt: s.Failed})
+		}
+	}
+	return list
+}
+
+func (e *entry) status(t *xds.Type, asked string) Status {
+	s := Status{Server: e.server, Type: t, Name: e.name, State: e.state, Resource: e.res, Version: e.version, Updated: e.updated}
+	if s.Server == "" {
+		s.Server = asked
+	}
+	if e.fault != nil {
+		s.Err, s.ErrVersion, s.ErrAt = e.fault.err, e.fault.version, e.fault.at
+	}
+	return s
+}

@@ -1,0 +1,251 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chancery-xds/chancery/client"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// gRPC's client does not receive the next response until all watches have finished with the last
+// one (behaviours 35 to 37), so that a watch which hangs stops them all. Here it stops nobody: of
+// several steps of a name it gets the last.
+func TestFlow(t *testing.T) {
+	for _, c := range []struct{ behaviour, first, last, want string }{
+		{"35 one resource", "a=1", "a=9", "a updated=9"},
+		{"37 an error", "a=1", "a=bad", "a refused=8: bad"},
+		{"37 a removal", "a=1", "-a", "a removed"},
+	} {
+		both(t, "behaviour "+c.behaviour+": a watch that does nothing gets the last step, and holds up nobody", func(t *testing.T, v xds.Variant) {
+			cl, f := one(t, v)
+			hold, events := make(chan bool), make(chan string, 100)
+			go func() {
+				for ev, err := range cl.Watch(t.Context(), xds.Cluster, "a") {
+					events <- tellEvent(ev, err)
+					<-hold
+				}
+			}()
+			other := watch(t, cl, xds.Cluster, "a", "b")
+			s := f.stream()
+			s.respond(xds.Cluster, "v1", c.first, "b=1")
+			for i := 2; i < 9; i++ {
+				s.respond(xds.Cluster, fmt.Sprint("v", i), fmt.Sprint("a=", i), "b=1")
+			}
+			if c.last == "-a" {
+				if v == xds.SotW {
+					s.respond(xds.Cluster, "v9", "b=1")
+				} else {
+					s.respond(xds.Cluster, "v9", "-a")
+				}
+			} else {
+				s.respond(xds.Cluster, "v8", "a=8", "b=1")
+				s.respond(xds.Cluster, "v9", c.last, "b=1")
+			}
+			if n := len(other.take()); n < 9 {
+				t.Errorf("the other watch heard of %d steps", n)
+			}
+			if got := <-events; got != "a updated=1" {
+				t.Error(got)
+			}
+			close(hold)
+			synctest.Wait()
+			if c.last == "a=bad" {
+				if got := <-events; got != "a updated=8" {
+					t.Error(got)
+				}
+			}
+			if got := <-events; got != c.want {
+				t.Errorf("%q, not %q", got, c.want)
+			}
+			select {
+			case got := <-events:
+				t.Errorf("then %q", got)
+			default:
+			}
+		})
+	}
+
+	both(t, "behaviour 36: of several resources each has its last step, for each watch", func(t *testing.T, v xds.Variant) {
+		cl, f := one(t, v)
+		hold, events := make(chan bool), make(chan string, 100)
+		for range 3 {
+			go func() {
+				<-hold
+				for ev, err := range cl.Watch(t.Context(), xds.Cluster, "a", "b") {
+					<-hold
+					events <- tellEvent(ev, err)
+				}
+			}()
+		}
+		hold <- true
+		hold <- true
+		hold <- true
+		s := f.stream()
+		for i := range 10 {
+			s.respond(xds.Cluster, fmt.Sprint("v", i), fmt.Sprint("a=", i), fmt.Sprint("b=", i))
+		}
+		close(hold)
+		synctest.Wait()
+		last := map[string]int{}
+		for len(events) > 0 {
+			last[<-events]++
+		}
+		if last["a updated=9"] != 3 || last["b updated=9"] != 3 || len(last) > 4 {
+			t.Errorf("%v", last)
+		}
+	})
+
+	both(t, "a server that reads nothing loses its stream", func(t *testing.T, v xds.Variant) {
+		f := newFake(t, "xds://a", v)
+		c := begin(t, client.Config{Servers: []client.Server{{Transport: &deaf{f}}}})
+		w := watch(t, c, xds.Endpoint, "a")
+		s := f.stream()
+		for i := range 100 {
+			select {
+			case s.responses <- response(xds.Endpoint, "v", "n", fmt.Sprint("a=", i)):
+			case <-time.After(time.Second):
+			}
+		}
+		s = <-f.opened
+		w.take()
+		time.Sleep(31 * time.Second)
+		w.want("a stale=63: xds://a cannot be reached by node \"n\": the server has read nothing for 30s")
+	})
+}
+
+// deaf blocks whoever sends.
+type deaf struct{ *fake }
+
+func (d *deaf) Open(ctx context.Context, only *xds.Type) (client.Stream, error) {
+	s, err := d.fake.Open(ctx, only)
+	return deafStream{s.(*fakeStream)}, err
+}
+
+type deafStream struct{ *fakeStream }
+
+func (s deafStream) Send(*xds.Request) error {
+	<-s.ctx.Done()
+	return s.ctx.Err()
+}
+
+// lines counts what is logged.
+type lines struct {
+	mu   sync.Mutex
+	text []string
+}
+
+func (l *lines) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.text = append(l.text, string(b))
+	return len(b), nil
+}
+
+func (l *lines) count(s string) (n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, t := range l.text {
+		if strings.Contains(t, s) {
+			n++
+		}
+	}
+	return n
+}
+
+// A server that answers each NACK with the same nonsense gets ever fewer answers, and lines of
+// the log.
+func TestStormOfRefusals(t *testing.T) {
+	both(t, "storm", func(t *testing.T, v xds.Variant) {
+		f := newFake(t, "xds://a", v)
+		var log lines
+		c := begin(t, client.Config{Log: slog.New(slog.NewTextHandler(&log, nil))}, f)
+		watch(t, c, xds.Cluster, "*")
+		s := f.stream()
+		n := 0
+		stop := time.After(time.Hour)
+	storm:
+		for {
+			select {
+			case s.responses <- response(xds.Cluster, "v", fmt.Sprint(n), fmt.Sprintf("a%d=bad %d", n, n), "a=1"):
+				n++
+				s.skip()
+			case <-stop:
+				break storm
+			}
+		}
+		if n < 1000 || n > 4000 {
+			t.Errorf("%d responses were taken in an hour", n)
+		}
+		if l := log.count("are refused"); l < 10 || l > 40 {
+			t.Errorf("%d lines", l)
+		}
+		s.respond(xds.Cluster, "v", "a=2")
+		s.respond(xds.Cluster, "v", "a=3")
+		before := time.Now()
+		s.respond(xds.Cluster, "v", "a=4")
+		if d := time.Since(before); d > 0 {
+			t.Errorf("good responses wait %v", d)
+		}
+	})
+}
+
+// A hostile server floods with names, huge names and bad resources, and watches that take
+// nothing: what the client holds is bounded.
+func TestHostileMemory(t *testing.T) {
+	if raceEnabled || testing.Short() {
+		t.Skip("the race detector uses memory itself")
+	}
+	both(t, "hostile", func(t *testing.T, v xds.Variant) {
+		f := newFake(t, "xds://a", v)
+		c := begin(t, client.Config{Check: func(r *xds.Resource) error {
+			if strings.HasPrefix(string(r.Body), "bad") {
+				return errors.New(strings.Repeat("x", 1<<12))
+			}
+			return nil
+		}}, f)
+		hold := make(chan bool)
+		for range 3 {
+			go func() {
+				for range c.Watch(t.Context(), xds.Cluster, "*") {
+					<-hold
+				}
+			}()
+		}
+		watch(t, c, xds.Endpoint, "e")
+		s := f.stream()
+		before := heap()
+		huge := strings.Repeat("h", 1<<12)
+		for i := range 500 {
+			n := fmt.Sprint(i)
+			s.send(response(xds.Cluster, huge+n, n, n+huge+"=bad", n+"=1", "x=bad"+n))
+			s.send(response(xds.Cluster, huge+n, n, "-"+n, "-"+n+huge, "y=bad"))
+			s.send(response(xds.Endpoint, huge+n, n, n+huge+"=1", "~"+n+"="+huge, "?"+n, "!"+huge))
+			s.send(response(xds.TypeOf("type.googleapis.com/"+n), n, n, n+"=1"))
+			s.send(response(xds.Cluster, n, n, "x=1"))
+			s.skip()
+		}
+		used := heap() - before
+		t.Logf("%d KiB", used>>10)
+		if used > 16<<20 {
+			t.Errorf("the client uses %d KiB", used>>10)
+		}
+		close(hold)
+	})
+}
+
+func heap() int64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}

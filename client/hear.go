@@ -1,0 +1,129 @@
+package client
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/chancery-xds/chancery/protocol"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// A word is what a server in charge says of a name.
+type word struct {
+	protocol.ClientEvent
+	by      *Server
+	server  string
+	version string // of the response; empty: each resource has its own
+	now     time.Time
+}
+
+// hear applies a word to all names that ask for it, and tells their watches.
+func (t *table) hear(w word) {
+	if w.Kind == protocol.Errored && errors.Is(w.Err, protocol.ErrGone) && w.by.IgnoreDeletion {
+		return // "the client ignores the deletion" (gRFC A53)
+	}
+	own := false // the resource's own entry, for "*" and collections
+	for _, asked := range w.Asked {
+		if finds(asked) && asked != w.Name {
+			asked = w.Name
+		}
+		if asked != w.Name {
+			t.apply(t.entry(asked), w, false) // an alias
+		} else if !own {
+			own = true
+			t.apply(t.entry(asked), w, slices.ContainsFunc(w.Asked, finds))
+		}
+	}
+}
+
+// apply applies a word to an entry.
+func (t *table) apply(e *entry, w word, found bool) {
+	before := *e
+	t.change(e, func() { e.take(w) })
+	if ev := t.event(e); e.tells(&before, w) {
+		switch {
+		case ev.Kind == Absent && before.res != nil:
+			ev.Kind = Removed
+		case ev.Kind == Absent && (before.last == Absent || before.last == Removed):
+			ev.Kind = 0 // "deleted: not found, once"
+		}
+		if ev.Kind != 0 {
+			t.tell(e, ev, found)
+		}
+	}
+	t.tidy(e)
+}
+
+// take takes a word in.
+func (e *entry) take(w word) {
+	e.unproven, e.outage = false, nil
+	if w.Kind != protocol.Refused && w.Kind != protocol.Errored {
+		e.server = w.server
+	}
+	switch w.Kind {
+	case protocol.Updated:
+		e.version = w.version
+		if e.version == "" {
+			e.version = w.Resource.Version
+		}
+		if !alike(e.res, w.Resource) {
+			e.updated = w.now
+		}
+		e.state, e.fault, e.res = Acked, nil, w.Resource
+	case protocol.Removed, protocol.Absent:
+		e.state, e.fault = DoesNotExist, nil
+		if errors.Is(w.Err, protocol.ErrSilent) {
+			e.state = TimedOut
+		}
+		e.drop()
+	case protocol.TimedOut:
+		e.state = TimedOut
+		e.blame(w, Stale)
+	case protocol.Refused:
+		if e.state = Nacked; w.by.FailOnDataErrors {
+			e.drop()
+		}
+		e.blame(w, Refused)
+	case protocol.Errored:
+		if e.state = ReceivedError; w.by.FailOnDataErrors && w.Resource == nil {
+			e.drop()
+		}
+		e.blame(w, Stale)
+	}
+}
+
+func (e *entry) drop() { e.res, e.version, e.updated = nil, "", time.Time{} }
+
+// blame notes what is wrong with the newest word.
+func (e *entry) blame(w word, kind Kind) {
+	if kind == Stale && e.res == nil {
+		kind = Unavailable
+	}
+	e.fault = &fault{kind: kind, err: w.Err, version: w.version, at: w.now, server: w.server}
+}
+
+// tells reports whether a word makes a difference to watches of an entry as it was before.
+func (e *entry) tells(before *entry, w word) bool {
+	switch {
+	case before.outage != nil || before.unproven:
+		return true // the state is good again, or known
+	case e.fault != nil && before.fault != nil:
+		return e.fault.kind != before.fault.kind || e.fault.err.Error() != before.fault.err.Error() || e.res != before.res
+	case e.fault != nil || before.fault != nil:
+		return true
+	case e.res != nil:
+		return !alike(e.res, before.res)
+	}
+	return true
+}
+
+// adopted yields the resources in use that another server than the one asked now has sent.
+func (t *table) adopted(server string) (list []*xds.Resource) {
+	for _, e := range t.entries {
+		if e.res != nil && e.server != server {
+			list = append(list, e.res)
+		}
+	}
+	return list
+}

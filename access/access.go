@@ -72,6 +72,8 @@ type Denied struct {
 	// Unauthenticated says that another identity is needed, as of one that has expired; if it is
 	// false, this one lacks a permission.
 	Unauthenticated bool
+
+	told bool
 }
 
 // A Watch is [server.Watch].

@@ -19,6 +19,9 @@ func (d *Denied) Error() string {
 	return d.Reason + " (rule " + settings.Quoted(d.Rule) + ")"
 }
 
+// Told reports whether [Options.Denied] was told of it: then a server need not log it, too.
+func (d *Denied) Told() bool { return d.told }
+
 // GRPCStatus is what the client is told: PERMISSION_DENIED, or UNAUTHENTICATED.
 func (d *Denied) GRPCStatus() *status.Status {
 	code := codes.PermissionDenied

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/chancery-xds/chancery/xds"
@@ -107,7 +106,7 @@ func (v *View) unproved(err error) error {
 	if _, ok := status.FromError(err); ok {
 		return err
 	}
-	return status.Error(codes.Unauthenticated, err.Error())
+	return d
 }
 
 // SetPolicy puts a policy in force, for open streams, too: each asks it anew. Who may not be

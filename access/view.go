@@ -167,6 +167,7 @@ func (v *View) deny(err error) error {
 
 func (v *View) tell(d *Denied) {
 	if v.shared.o.Denied != nil {
+		d.told = true
 		v.shared.o.Denied(v.ctx, v.id, v.node, d)
 	}
 }

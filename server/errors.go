@@ -65,7 +65,8 @@ func (t *tally) throttled() map[string]uint64 {
 // A rejection ends a stream because of what its client did. It is a gRPC status.
 type rejection struct {
 	fault
-	limit xds.Limit // that the client exceeds; "": none that anybody sets
+	logged bool      // by the source
+	limit  xds.Limit // that the client exceeds; "": none that anybody sets
 	*status.Status
 }
 
@@ -84,7 +85,7 @@ func reject(f fault, c codes.Code, format string, args ...any) error {
 
 // exceeds returns one that has to do with a certain limit.
 func exceeds(f fault, limit xds.Limit, c codes.Code, format string, args ...any) error {
-	return &rejection{f, limit, status.Newf(c, format, args...)}
+	return &rejection{fault: f, limit: limit, Status: status.Newf(c, format, args...)}
 }
 
 // attrs are what a line says of a rejection. Whoever runs the server knows how to raise the
@@ -114,10 +115,20 @@ func rejected(err error) error {
 	return reject(malformed, codes.InvalidArgument, "%v", err)
 }
 
+// logged reports whether a source has logged its error: then the server's line is for those who
+// debug. Such an error has a method Told() bool.
+func logged(err error) bool {
+	t, ok := errors.AsType[interface {
+		error
+		Told() bool
+	}](err)
+	return ok && t.Told()
+}
+
 // deny is what a client is told whose node may see nothing, for err.
 func deny(err error) error {
 	if s, ok := status.FromError(err); ok {
-		return &rejection{denied, "", s}
+		return &rejection{fault: denied, Status: s, logged: logged(err)}
 	}
 	return reject(denied, codes.PermissionDenied, "%v", err)
 }
@@ -130,9 +141,9 @@ func unread(err error) error {
 	s := status.Convert(err)
 	switch s.Code() {
 	case codes.ResourceExhausted: // "received message larger than max"
-		return &rejection{tooLarge, limitRequest, s}
+		return &rejection{fault: tooLarge, limit: limitRequest, Status: s}
 	case codes.Internal, codes.Unimplemented: // no message, or compressed in a way nobody knows
-		return &rejection{malformed, "", s}
+		return &rejection{fault: malformed, Status: s}
 	}
 	return err // the client went away
 }
@@ -156,6 +167,10 @@ func (s *Server) refuses(ctx context.Context, st *Stream, err error, what string
 		what = "client refused: its node may see nothing"
 	}
 	s.tally[r.fault].Add(1)
+	if r.logged {
+		s.log.LogAttrs(ctx, slog.LevelDebug, what, append([]slog.Attr{slog.Uint64("stream", st.ID)}, r.attrs()...)...) //nolint:sloglint // a literal
+		return
+	}
 	s.complain(ctx, st, what, r.attrs()...)
 }
 

@@ -19,6 +19,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/chancery-xds/chancery/findings"
 	"github.com/chancery-xds/chancery/internal/admin"
 	"github.com/chancery-xds/chancery/internal/adminapi"
 	"github.com/chancery-xds/chancery/internal/listen"
@@ -265,11 +266,19 @@ func (a *adminFront) config(st *store.Store, src *dir.Source) adminapi.Config {
 	for _, n := range sum.Counts {
 		c.Resources += n.N
 	}
+	c.Dangling, c.Doubts = sum.Dangling, findings.Count(sum.Warnings)
+	for _, p := range sum.Warnings[:min(len(sum.Warnings), maxWarnings)] {
+		p.Warning = false // its field says it
+		c.Warnings = append(c.Warnings, adminapi.Warning{Code: string(p.Coded()), Text: p.Error()})
+	}
 	if newest, ok := st.Newest(); ok {
 		c.Revision, c.At = newest.Seq, &newest.Time
 	}
 	return c
 }
+
+// maxWarnings is how many warnings of the configuration are told.
+const maxWarnings = 100
 
 // Lengths of a token: a short one can be guessed.
 const minToken, maxToken = 16, 4096

@@ -58,11 +58,11 @@ func about(s *serving, id string) adminapi.Server {
 	return a
 }
 
-// denied returns the newest event of a client that may not be a node, if it is remembered.
+// denied returns how a client was denied last that may not be a node, if it is remembered.
 func (a *adminFront) denied(node string) (adminapi.Event, bool) {
-	for _, e := range slices.Backward(a.tracker.Events(0)) {
-		if e.Kind == "deny" && e.Node == shown(node) {
-			return e, true
+	for _, e := range a.tracker.TurnedAway(shown(node)) {
+		if e.Kind == "denied" {
+			return adminapi.Event{At: e.At, Kind: "deny", Node: e.Node, Peer: e.From, Text: e.Text}, true
 		}
 	}
 	return adminapi.Event{}, false
@@ -72,7 +72,8 @@ func (a *adminFront) denied(node string) (adminapi.Event, bool) {
 func groupsOf(src *dir.Source) (all []adminapi.Group) {
 	by := src.Summary().By
 	for _, name := range slices.Sorted(maps.Keys(by)) {
-		all = append(all, adminapi.Group{Name: name, Resources: by[name]})
+		_, place := src.Rule(name)
+		all = append(all, adminapi.Group{Name: name, Resources: by[name], Place: place})
 	}
 	return all
 }
@@ -109,6 +110,8 @@ func (x explains) Node(node string) (adminapi.NodeInfo, error) {
 	a, err := x.e.Node(node)
 	return a, noSuch(err)
 }
+
+func (x explains) Wait(ctx context.Context, clients []adminapi.Client) { x.e.Wait(ctx, clients) }
 
 func (x explains) Blame(ctx context.Context, refusals []adminapi.Refusal) []adminapi.Refusal {
 	return x.e.Blame(ctx, refusals)

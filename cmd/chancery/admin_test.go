@@ -50,7 +50,7 @@ func adminClient(t *testing.T, target adminapi.Target) *adminapi.Daemon {
 func TestAdmin(t *testing.T) {
 	d := serve(t, []string{"--drain", "3s"}, "a.yaml", cluster("a"))
 	api := adminClient(t, adminapi.Target{URL: "http://" + adminOf(t, d)})
-	st, err := api.Status(d.ctx)
+	st, err := api.Status(d.ctx, "")
 	if err != nil || st.Server.Version != testVersion || st.Server.Dir != d.dir || st.Config.Files != 1 || st.Config.Resources != 1 || st.Config.Revision == 0 || st.Config.At == nil || st.Clients.Connected != 0 {
 		t.Fatalf("%+v %v", st, err)
 	}
@@ -103,7 +103,7 @@ func TestAdmin(t *testing.T) {
 	if l, err := api.Reload(d.ctx, false); err != nil || len(l.Errors) != 1 {
 		t.Errorf("%+v %v", l, err)
 	}
-	if st, err = api.Status(d.ctx); err != nil || st.Config.Rejected == nil || len(st.Refusals) != 1 || st.Clients.By[adminapi.Nacked] != 1 {
+	if st, err = api.Status(d.ctx, ""); err != nil || st.Config.Rejected == nil || len(st.Refusals) != 1 || st.Clients.By[adminapi.Nacked] != 1 {
 		t.Errorf("%+v %v", st, err)
 	}
 	seen := map[string]int{}
@@ -122,14 +122,14 @@ func TestAdmin(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.logged("shutting down: closing streams")
-	if st, err := api.Status(d.ctx); err != nil || st.Clients.Connected != 1 {
+	if st, err := api.Status(d.ctx, ""); err != nil || st.Clients.Connected != 1 {
 		t.Errorf("while it ends: %+v %v", st, err)
 	}
 	d.logged("ended")
 	if err := d.cmd.Wait(); err != nil {
 		t.Error(err)
 	}
-	if _, err := api.Status(d.ctx); err == nil {
+	if _, err := api.Status(d.ctx, ""); err == nil {
 		t.Error("it answers after its end")
 	}
 }
@@ -171,13 +171,13 @@ func TestAdminToken(t *testing.T) {
 	d := serve(t, []string{"--admin-token-file", file}, "a.yaml", cluster("a"))
 	at := adminOf(t, d)
 	ask := func() error {
-		_, err := adminClient(t, adminapi.Target{URL: "http://" + at, TokenFile: file}).Status(d.ctx)
+		_, err := adminClient(t, adminapi.Target{URL: "http://" + at, TokenFile: file}).Status(d.ctx, "")
 		return err
 	}
 	if err := ask(); err != nil {
 		t.Error(err)
 	}
-	if _, err := adminClient(t, adminapi.Target{URL: "http://" + at}).Status(d.ctx); err == nil {
+	if _, err := adminClient(t, adminapi.Target{URL: "http://" + at}).Status(d.ctx, ""); err == nil {
 		t.Error("let in without a token")
 	}
 	old := adminClient(t, adminapi.Target{URL: "http://" + at, TokenFile: file})
@@ -185,11 +185,11 @@ func TestAdminToken(t *testing.T) {
 	if err := ask(); err != nil {
 		t.Error(err)
 	}
-	if _, err := old.Status(d.ctx); err == nil {
+	if _, err := old.Status(d.ctx, ""); err == nil {
 		t.Error("let in with the token of before")
 	}
 	write(t, dir, "token", "")
-	if _, err := old.Status(d.ctx); err == nil {
+	if _, err := old.Status(d.ctx, ""); err == nil {
 		t.Error("let in while there is no token")
 	}
 	if line := d.logged("the token of the admin API cannot be read: nobody is let in"); !strings.Contains(line["error"].(string), "0 bytes") {
@@ -218,11 +218,11 @@ func TestAdminTLS(t *testing.T) {
 		{adminapi.Target{CA: trust, Cert: put("stranger.crt", stranger.Cert), Key: put("stranger.key", stranger.Key)}, false},
 	} {
 		c.target.URL = "https://" + at
-		if _, err := adminClient(t, c.target).Status(d.ctx); (err == nil) != c.ok {
+		if _, err := adminClient(t, c.target).Status(d.ctx, ""); (err == nil) != c.ok {
 			t.Errorf("%+v: %v", c.target, err)
 		}
 	}
-	if _, err := adminClient(t, adminapi.Target{URL: "http://" + at}).Status(d.ctx); err == nil {
+	if _, err := adminClient(t, adminapi.Target{URL: "http://" + at}).Status(d.ctx, ""); err == nil {
 		t.Error("answers in plain text")
 	}
 }

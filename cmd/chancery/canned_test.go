@@ -177,7 +177,9 @@ func cannedServer(t testing.TB, documented bool) string {
 			fmt.Fprintf(w, "id: %d\nevent: %s\ndata: %s\n\n", e.ID, e.Kind, b)
 		}
 	})
-	answer("GET /version", adminapi.VersionInfo{APIVersion: "v1", Kind: "Version", Version: "v0.0.1", Server: cannedStatus().Server})
+	if documented { // the other one answers what a server before it had
+		answer("GET /version", adminapi.VersionInfo{APIVersion: "v1", Kind: "Version", Version: "v0.0.1", Server: cannedStatus().Server})
+	}
 	answer("POST /api/v1/impact", adminapi.Impact{
 		APIVersion: "v1", Kind: "Impact", Connected: 1204, Clients: 1204, Groups: []adminapi.GroupImpact{{Group: "default", Clients: 1204}},
 		Types: []adminapi.TypeImpact{{Type: "CDS", Pushes: 1204, Bytes: 120_000}, {Type: "LDS", Pushes: 173, Bytes: 60_000}}, Bytes: 180_000,
@@ -206,7 +208,10 @@ func cannedStatus() adminapi.Status {
 	return adminapi.Status{
 		APIVersion: "v1", Kind: "Status",
 		Server: adminapi.Server{Version: "v0.0.1", Replica: "cp-1 chancery/v0.0.1", Since: ago(74 * time.Hour), XDS: "127.0.0.1:18000", Dir: "config", Path: "/etc/chancery/config", Host: "cp-1", PID: 4711},
-		Config: adminapi.Config{Revision: 412, At: &at, Files: 23, Resources: 118, Groups: 3, Rejected: &adminapi.Rejected{Since: ago(2 * time.Hour), Errors: []string{
+		Config: adminapi.Config{Revision: 412, At: &at, Files: 23, Resources: 118, Groups: 3, Dangling: 1, Doubts: 2, Warnings: []adminapi.Warning{
+			{Code: "XDS0201", Text: `config/routes.yaml:9:1: RDS "ingress" refers to CDS "serch", which no file has (did you mean "search"?)`},
+			{Code: "XDS0601", Text: `config/tls.yaml:1:1: SDS "web": the certificate in tls_certificate expires at 2026-12-01T00:00:00Z (clients refuse an expired certificate)`},
+		}, Rejected: &adminapi.Rejected{Since: ago(2 * time.Hour), Errors: []string{
 			`config/clusters.yaml:3:1: unknown field "nam" in Cluster`, red, "3", "4", "5", "6", "7",
 		}}},
 		Clients: adminapi.Counts{Connected: 1204, By: map[adminapi.State]int{adminapi.Synced: 1201, adminapi.Nacked: 2, adminapi.Stale: 1}},
@@ -217,6 +222,10 @@ func cannedStatus() adminapi.Status {
 			{Type: "EDS", Error: "port 99999", Clients: 3, Since: at, Resources: []adminapi.Resource{{Type: "EDS", Name: "a", Place: "e.yaml:1:1"}, {Type: "EDS", Name: "b", Place: "e.yaml:9:1"}}},
 		},
 		Troubles: []adminapi.Trouble{{Code: "no-eds", Node: "pay-5c-01", Type: "EDS", Since: ago(4 * time.Minute), Text: "has clusters of EDS and asks for no endpoints"}},
+		TurnedAway: []adminapi.TurnedAway{
+			{Kind: "denied", Node: "edge-9", From: "10.1.2.9", Text: `the identity mtls DNS "web-1" may not be node "edge-9": no rule is for it`, Times: 12, Since: at, At: ago(4 * time.Second)},
+			{Kind: "handshake", From: "10.1.2.7", Text: "expired: tls: failed to verify certificate: x509: certificate has expired or is not yet valid", Times: 3, Since: at, At: ago(time.Minute)},
+		},
 	}
 }
 

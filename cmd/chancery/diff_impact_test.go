@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	clusterservice "github.com/envoyproxy/go-control-plane/envoy/service/cluster/v3"
@@ -21,6 +23,19 @@ func (d *daemon) says(args ...string) (int, string) {
 	cmd.Stdout, cmd.Stderr = &out, &out
 	_ = cmd.Run() // the code tells
 	return cmd.ProcessState.ExitCode(), strings.Join(strings.Fields(out.String()), " ")
+}
+
+// eventually wants that a command says some things within 10 s.
+func (d *daemon) eventually(line string, parts ...string) {
+	d.Helper()
+	var out string
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); {
+		_, out = d.says(strings.Fields(line)...)
+		if !slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(out, part) }) {
+			return
+		}
+	}
+	d.Errorf("%s: not all of %q in %s", line, parts, out)
 }
 
 // What a change would mean is asked of the server: who sees it, by its group, and what would be

@@ -286,20 +286,25 @@ func whyOf(r adminapi.ClientResource) string {
 		texts = append(texts, why)
 	}
 	if len(r.WaitsFor) > 0 {
-		var names []string
-		for _, x := range r.WaitsFor[:min(3, len(r.WaitsFor))] {
-			names = append(names, x.Type+" "+x.Name)
-		}
-		if more := len(r.WaitsFor) - 3; more > 0 {
-			names = append(names, fmt.Sprintf("%d more", more))
-		}
 		lead := "waits for "
 		if r.State == adminapi.Leaving {
 			lead = "still used by "
 		}
-		texts = append(texts, lead+strings.Join(names, ", "))
+		texts = append(texts, lead+refNames(r.WaitsFor))
 	}
 	return strings.Join(texts, "; ")
+}
+
+// refNames are the first of some resources, and how many more there are.
+func refNames(all []adminapi.Resource) string {
+	var names []string
+	for _, x := range all[:min(3, len(all))] {
+		names = append(names, x.Type+" "+x.Name)
+	}
+	if more := len(all) - 3; more > 0 {
+		names = append(names, fmt.Sprintf("%d more", more))
+	}
+	return strings.Join(names, ", ")
 }
 
 // print prints a listing.

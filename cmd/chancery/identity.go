@@ -44,6 +44,8 @@ type identifying struct {
 	log   *slog.Logger
 	lines repeats.Counter
 	note  func(adminapi.Event) // for audits; nil: nobody wants to know
+
+	turned func(adminapi.TurnedAway) // told of each denial; nil: nobody wants to know
 }
 
 func (i *identifying) flags(f *pflag.FlagSet) {
@@ -119,8 +121,9 @@ func (i *identifying) Watch(ctx context.Context, node *xds.Node) (server.Watch, 
 	case errors.Is(err, identity.ErrNoKeys):
 		return nil, status.Error(codes.Unavailable, err.Error())
 	case err != nil:
-		i.denied(ctx, who, node, &access.Denied{Reason: err.Error(), Unauthenticated: true})
-		return nil, status.Error(codes.Unauthenticated, err.Error())
+		d := &access.Denied{Reason: err.Error(), Unauthenticated: true}
+		i.denied(ctx, who, node, d)
+		return nil, audited{d}
 	case i.source == nil, i.access == "" && who.Kind == access.Unix: // the mode of the socket's file says who may connect
 		w, err := i.store.Watch(ctx, node)
 		switch {
@@ -137,6 +140,12 @@ func (i *identifying) Watch(ctx context.Context, node *xds.Node) (server.Watch, 
 	}
 	return known{w, &who}, nil
 }
+
+// audited is a denial that is in the log.
+type audited struct{ *access.Denied }
+
+// Told says so to the server, which need not log it, too.
+func (audited) Told() bool { return true }
 
 // A known watch is that of a stream of which it is known whose it is.
 type known struct {
@@ -198,11 +207,18 @@ func (i *identifying) denied(ctx context.Context, who access.Identity, node *xds
 	if err != nil {
 		host = from
 	}
-	if i.lines.Say(host, fmt.Sprint(who.String(), id, why.Error()), 1, func(n int, _ []string) { tell("repeated", n) }) {
-		tell()
+	text := fmt.Sprintf("%s: %s", cmp.Or(shown(who.String()), "no identity"), why.Error())
+	note := func(times int) { // as often as the log has a line, so that nobody pushes out what others did
+		if i.note != nil {
+			i.note(adminapi.Event{At: time.Now(), Kind: "deny", Node: id, Peer: from, Text: text, Count: times})
+		}
 	}
-	if i.note != nil {
-		i.note(adminapi.Event{At: time.Now(), Kind: "deny", Node: id, Peer: from, Text: fmt.Sprintf("%s: %s", cmp.Or(shown(who.String()), "no identity"), why.Error())})
+	if i.lines.Say(host, fmt.Sprint(who.String(), id, why.Error()), 1, func(n int, _ []string) { tell("repeated", n); note(n) }) {
+		tell()
+		note(1)
+	}
+	if i.turned != nil {
+		i.turned(adminapi.TurnedAway{Kind: "denied", Node: id, From: from, Text: why.Error()})
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/chancery-xds/chancery/groups/cel"
+	"github.com/chancery-xds/chancery/internal/adminapi"
 	"github.com/chancery-xds/chancery/internal/envoyapi"
 	"github.com/chancery-xds/chancery/internal/listen"
 	"github.com/chancery-xds/chancery/internal/monitor"
@@ -241,7 +242,10 @@ func (s *serving) run() error {
 	s.admin.track(func() *dir.Source { return src }, st.Snapshot)
 	if len(s.admin.parsed) > 0 {
 		observers = append(observers, s.admin.tracker)
-		s.identity.note = s.admin.tracker.Note
+		s.identity.note, s.identity.turned = s.admin.tracker.Note, s.admin.tracker.TurnAway
+		s.front.handshakes.Note = func(peer, reason, text string) {
+			s.admin.tracker.TurnAway(adminapi.TurnedAway{Kind: "handshake", From: peer, Text: reason + ": " + text})
+		}
 		m.Clients(s.admin.standings())
 	}
 	place := func(n *xds.Node, t *xds.Type, name string) string { return src.PlaceFor(n, t, name) }

@@ -31,7 +31,8 @@ func statusCommand() *cobra.Command {
 		Long: `Status asks a running server how its configuration and its clients are: whether the
 last load was taken, which resources clients refuse and where these are in the
 files, what looks wrong, and each client that is not well. Clients that are well are
-counted; --all lists them, too. With NODE it shows one client, type by type.
+counted; --all lists them, too. -g counts and shows the clients of one group only. With
+NODE it shows one client, type by type.
 
 States of a client with a type:
 
@@ -44,8 +45,8 @@ States of a client with a type:
   NOT_SENT  it subscribes, and there is nothing to send
   IDLE      it subscribes to nothing
 
-Exit codes: 0 all is well; 1 a client refuses or is stale, or the last load was
-rejected; 2 wrong usage; 3 no server answers, or it lets nobody in; 4 there is no
+Exit codes: 0 all is well; 1 a client refuses or is stale, the last load was rejected,
+or the configuration refers to what is not there; 2 wrong usage; 3 no server answers, or it lets nobody in; 4 there is no
 such node or group.`,
 		Example: `  chancery status
   chancery status edge-7d9f-x2
@@ -94,7 +95,7 @@ func showStatus(cmd *cobra.Command, a *asking, o *output, f adminapi.Filter) err
 		f.Limit = 0
 	}
 	seen, err := ask(cmd, a, func(ctx context.Context, d *adminapi.Daemon) (overview, error) {
-		s, err := d.Status(ctx)
+		s, err := d.Status(ctx, f.Group)
 		if err != nil || !o.people() {
 			return overview{s, nil}, err
 		}
@@ -109,7 +110,7 @@ func showStatus(cmd *cobra.Command, a *asking, o *output, f adminapi.Filter) err
 	} else {
 		seen.print(cmd.OutOrStdout(), o, f)
 	}
-	if by := seen.Clients.By; err == nil && (by[adminapi.Nacked]+by[adminapi.Stale] > 0 || seen.Config.Rejected != nil) {
+	if by := seen.Clients.By; err == nil && (by[adminapi.Nacked]+by[adminapi.Stale] > 0 || seen.Config.Rejected != nil || seen.Config.Dangling > 0) {
 		return errNo
 	}
 	return err
@@ -126,10 +127,26 @@ func (s overview) print(w io.Writer, o *output, f adminapi.Filter) {
 	if c.At != nil {
 		fmt.Fprintf(w, " loaded %s ago", since(*c.At))
 	}
-	fmt.Fprintf(w, "\nCLIENTS  %s\n", counts(s.Clients))
+	fmt.Fprintf(w, "\nCLIENTS  %s", counts(s.Clients))
+	if f.Group != "" {
+		fmt.Fprintf(w, ", in group %s", printable.Line(f.Group))
+	}
+	fmt.Fprintln(w)
 	if c.Rejected != nil {
 		fmt.Fprintf(w, "\nThe load of %s ago was rejected; the configuration of before is served:\n", since(c.Rejected.Since))
 		few(w, c.Rejected.Errors, 5, "error")
+	}
+	if c.Doubts > 0 {
+		fmt.Fprintf(w, "\nThe configuration has %s", amount(c.Doubts, "warning"))
+		if c.Dangling > 0 {
+			fmt.Fprintf(w, ", %s of what is missing", number(c.Dangling))
+		}
+		fmt.Fprintln(w, ":")
+		var texts []string
+		for _, x := range c.Warnings {
+			texts = append(texts, x.Text)
+		}
+		few(w, texts, 5, "warning")
 	}
 	if len(s.Refusals) > 0 {
 		fmt.Fprintln(w)
@@ -138,6 +155,10 @@ func (s overview) print(w io.Writer, o *output, f adminapi.Filter) {
 	if len(s.Troubles) > 0 {
 		fmt.Fprintln(w)
 		troubles(w, o, s.Troubles)
+	}
+	if len(s.TurnedAway) > 0 {
+		fmt.Fprintln(w)
+		turnedAway(w, o, s.TurnedAway)
 	}
 	if len(s.list.Items) > 0 {
 		fmt.Fprintln(w)
@@ -237,6 +258,28 @@ func troubles(w io.Writer, o *output, all []adminapi.Trouble) {
 		t.row(x.Code, since(x.Since), x.Node, x.Text)
 	}
 	t.print(w, o)
+}
+
+// maxTurned is how many clients status shows that were turned away.
+const maxTurned = 10
+
+func turnedAway(w io.Writer, o *output, all []adminapi.TurnedAway) {
+	t := table{headers: []string{"TURNED AWAY", "LAST", "TIMES", "NODE", "FROM", "WHY"}}
+	shown := all
+	if !o.wide() {
+		shown = all[:min(len(all), maxTurned)]
+	}
+	for _, x := range shown {
+		text := x.Text
+		if !o.wide() {
+			text = printable.Clip(text, 200)
+		}
+		t.row(x.Kind, since(x.At), number(x.Times), x.Node, x.From, text)
+	}
+	t.print(w, o)
+	if more := len(all) - len(shown); more > 0 {
+		fmt.Fprintf(w, "(%s more: -o wide)\n", number(more))
+	}
 }
 
 // clientTable has a line for each client, and a column for each type that one of them has.

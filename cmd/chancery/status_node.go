@@ -88,6 +88,9 @@ func card(w io.Writer, o *output, c adminapi.Client) {
 		t.print(w, o)
 	}
 	for _, s := range c.Types {
+		if len(s.WaitsFor) > 0 {
+			fmt.Fprintf(w, "\n%s waits until the client has accepted %s\n", s.Type, printable.Line(refNames(s.WaitsFor)))
+		}
 		if s.Nacked != nil {
 			nackText(w, s)
 		}

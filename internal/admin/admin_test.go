@@ -49,7 +49,7 @@ func newFleet() *fleet {
 	}, refused: []adminapi.Refusal{{Type: "CDS", Error: "no", Clients: 1, Nodes: []string{"edge/1"}}}}
 }
 
-func (f *fleet) Summary() (adminapi.Counts, []adminapi.Refusal, []adminapi.Trouble) {
+func (f *fleet) SummaryOf(status.Filter) (adminapi.Counts, []adminapi.Refusal, []adminapi.Trouble) {
 	return adminapi.Counts{Connected: 2, By: map[adminapi.State]int{adminapi.Nacked: 1, adminapi.Synced: 1}}, f.refused, nil
 }
 
@@ -58,6 +58,12 @@ func (f *fleet) Clients(by status.Filter) adminapi.ClientList {
 	defer f.mu.Unlock()
 	f.asked = by
 	return adminapi.ClientList{Total: len(f.all), Items: f.all}
+}
+
+func (f *fleet) TurnedAway(string) []adminapi.TurnedAway { return nil }
+
+func (f *fleet) GroupCounts() map[string]adminapi.Counts {
+	return map[string]adminapi.Counts{"edge": {Connected: 2, By: map[adminapi.State]int{adminapi.Nacked: 1, adminapi.Synced: 1}}, "default": {Connected: 1, By: map[adminapi.State]int{adminapi.Synced: 1}}}
 }
 
 func (f *fleet) Client(node string) (found []adminapi.Client) {
@@ -161,6 +167,8 @@ func (oracle) Node(node string) (adminapi.NodeInfo, error) {
 func (oracle) Impact(_ context.Context, q adminapi.ImpactRequest) (adminapi.Impact, error) {
 	return adminapi.Impact{Connected: 2, Clients: len(q.Changes)}, nil
 }
+
+func (oracle) Wait(context.Context, []adminapi.Client) {}
 
 func (oracle) Blame(_ context.Context, all []adminapi.Refusal) []adminapi.Refusal { return all }
 

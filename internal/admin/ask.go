@@ -11,7 +11,9 @@ import (
 
 // A Tracker knows the clients: a [status.Tracker].
 type Tracker interface {
-	Summary() (adminapi.Counts, []adminapi.Refusal, []adminapi.Trouble)
+	SummaryOf(status.Filter) (adminapi.Counts, []adminapi.Refusal, []adminapi.Trouble)
+	TurnedAway(node string) []adminapi.TurnedAway
+	GroupCounts() map[string]adminapi.Counts
 	Clients(status.Filter) adminapi.ClientList
 	Client(node string) []adminapi.Client
 	Nodes(prefix string, most int) []string
@@ -51,6 +53,10 @@ type Explainer interface {
 
 	// Node returns what a client says of itself.
 	Node(node string) (adminapi.NodeInfo, error)
+
+	// Wait notes of clients which of their types wait for others, as far as can be found while the
+	// context lasts.
+	Wait(ctx context.Context, clients []adminapi.Client)
 
 	// Blame returns the refusals with the resources that are at fault, as far as they can be
 	// found while the context lasts.

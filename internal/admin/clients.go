@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
@@ -19,19 +18,12 @@ func (s *Server) clients(w http.ResponseWriter, r *http.Request) error {
 		return q.err
 	}
 	list := s.Tracker.Clients(f)
-	if list.Total == 0 && f.Group != "" {
-		var names []string
-		for _, g := range s.Groups() {
-			names = append(names, g.Name)
-		}
-		if !slices.Contains(names, f.Group) {
-			hint := fmt.Sprintf("the groups are %s", strings.Join(names[:min(len(names), 5)], ", "))
-			if more := len(names) - 5; more > 0 {
-				hint += fmt.Sprintf(" and %d more", more)
-			}
-			return missing("group", fmt.Sprintf("no group has the name %q", f.Group), hint)
+	if list.Total == 0 {
+		if err := s.knownGroup(f.Group); err != nil {
+			return err
 		}
 	}
+	s.waits(r.Context(), list.Items)
 	list.APIVersion, list.Kind, list.Items = adminapi.Version, adminapi.KindClientList, some(list.Items)
 	answer(w, http.StatusOK, list)
 	return nil
@@ -46,9 +38,21 @@ func (s *Server) client(w http.ResponseWriter, r *http.Request) error {
 	if len(all) == 0 {
 		return s.unknownNode(node)
 	}
+	s.waits(r.Context(), all)
 	s.blameIn(r.Context(), node, all)
 	answer(w, http.StatusOK, adminapi.ClientList{APIVersion: adminapi.Version, Kind: adminapi.KindClientList, Total: len(all), Items: all})
 	return nil
+}
+
+// maxWaits is of how many clients it is asked which of their types wait for others.
+const maxWaits = 100
+
+// waits says of clients for what they wait, as far as is found soon. Who waits owes an answer
+// for something else, so it is among those that are not well.
+func (s *Server) waits(ctx context.Context, all []adminapi.Client) {
+	ctx, cancel := context.WithTimeout(ctx, blameTime)
+	defer cancel()
+	s.Explainer.Wait(ctx, all[:min(len(all), maxWaits)])
 }
 
 // blameIn gives what clients refuse the resources at fault, with the lines, as the status does.

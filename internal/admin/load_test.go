@@ -33,9 +33,14 @@ func (c *throng) slowly() {
 	c.now.Add(-1)
 }
 
-func (c *throng) Summary() (adminapi.Counts, []adminapi.Refusal, []adminapi.Trouble) {
+func (c *throng) SummaryOf(f status.Filter) (adminapi.Counts, []adminapi.Refusal, []adminapi.Trouble) {
 	c.slowly()
-	return c.fleet.Summary()
+	return c.fleet.SummaryOf(f)
+}
+
+func (c *throng) GroupCounts() map[string]adminapi.Counts {
+	c.slowly()
+	return c.fleet.GroupCounts()
 }
 
 func (c *throng) Clients(f status.Filter) adminapi.ClientList {

@@ -18,6 +18,7 @@ var (
 // paramsOf are those that the routes take, by their patterns. All others are errors: a filter
 // with a slip of the pen would select all.
 var paramsOf = map[string][]param{
+	"GET /api/v1/status": {paramGroup},
 	"GET /api/v1/clients": {paramNode, paramGroup, paramType,
 		{"state", "array", "only clients in this state"},
 		{"all", "boolean", "healthy clients, too"},

@@ -2,22 +2,48 @@ package admin
 
 import (
 	"context"
+	"fmt"
 	"net/http"
+	"strings"
 
 	"github.com/chancery-xds/chancery/internal/adminapi"
 	"github.com/chancery-xds/chancery/internal/status"
 )
 
 func (s *Server) status(w http.ResponseWriter, r *http.Request) error {
-	if q := queryOf(r); q.err != nil {
+	q := queryOf(r)
+	f := status.Filter{Group: q.text("group")}
+	if q.err != nil {
 		return q.err
 	}
-	st := adminapi.Status{APIVersion: adminapi.Version, Kind: adminapi.KindStatus, Server: s.About, Config: s.Config()}
-	st.Clients, st.Refusals, st.Troubles = s.Tracker.Summary()
+	if err := s.knownGroup(f.Group); err != nil {
+		return err
+	}
+	st := adminapi.Status{APIVersion: adminapi.Version, Kind: adminapi.KindStatus, Server: s.About, Config: s.Config(), TurnedAway: some(s.Tracker.TurnedAway(""))}
+	st.Clients, st.Refusals, st.Troubles = s.Tracker.SummaryOf(f)
 	st.Clients = counts(st.Clients)
 	st.Refusals, st.Troubles = s.blamed(r.Context(), st.Refusals), some(st.Troubles)
 	answer(w, http.StatusOK, st)
 	return nil
+}
+
+// knownGroup returns an error if there is no group of a name; "" is none in particular.
+func (s *Server) knownGroup(name string) error {
+	if name == "" {
+		return nil
+	}
+	var names []string
+	for _, g := range s.Groups() {
+		if g.Name == name {
+			return nil
+		}
+		names = append(names, g.Name)
+	}
+	hint := fmt.Sprintf("the groups are %s", strings.Join(names[:min(len(names), 5)], ", "))
+	if more := len(names) - 5; more > 0 {
+		hint += fmt.Sprintf(" and %d more", more)
+	}
+	return missing("group", fmt.Sprintf("no group has the name %q", name), hint)
 }
 
 // counts have a map, which is {} if there is nothing to count.
@@ -42,7 +68,7 @@ func (s *Server) refusals(w http.ResponseWriter, r *http.Request) error {
 	if q := queryOf(r); q.err != nil {
 		return q.err
 	}
-	_, all, _ := s.Tracker.Summary()
+	_, all, _ := s.Tracker.SummaryOf(status.Filter{})
 	answer(w, http.StatusOK, adminapi.RefusalList{APIVersion: adminapi.Version, Kind: adminapi.KindRefusalList, Items: s.blamed(r.Context(), all)})
 	return nil
 }
@@ -51,15 +77,7 @@ func (s *Server) groups(w http.ResponseWriter, r *http.Request) error {
 	if q := queryOf(r); q.err != nil {
 		return q.err
 	}
-	by := map[string]adminapi.Counts{}
-	for _, c := range s.Tracker.Clients(status.Filter{All: true}).Items {
-		for _, g := range c.Groups {
-			n := counts(by[g])
-			n.Connected++
-			n.By[c.State]++
-			by[g] = n
-		}
-	}
+	by := s.Tracker.GroupCounts()
 	list := adminapi.GroupList{APIVersion: adminapi.Version, Kind: adminapi.KindGroupList, Items: some(s.Groups())}
 	for i, g := range list.Items {
 		list.Items[i].Clients = counts(by[g.Name])

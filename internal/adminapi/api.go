@@ -35,6 +35,8 @@ type Status struct {
 	Clients    Counts    `json:"clients"`
 	Refusals   []Refusal `json:"refusals"` // grouped, the most clients first; at most 100
 	Troubles   []Trouble `json:"troubles"` // at most 100
+
+	TurnedAway []TurnedAway `json:"turned_away"` // within the last ten minutes, the last first; at most 100
 }
 
 // A Server is the process.
@@ -57,6 +59,15 @@ type Config struct {
 	Resources int        `json:"resources"`
 	Groups    int        `json:"groups"`
 	Rejected  *Rejected  `json:"rejected,omitempty"` // nil: the last load was taken
+	Dangling  int        `json:"dangling"`           // references to what is not there
+	Doubts    int        `json:"doubts"`             // warnings, those of such references included
+	Warnings  []Warning  `json:"warnings,omitempty"` // the first of them
+}
+
+// A Warning is what is doubtful in what is served.
+type Warning struct {
+	Code string `json:"code"` // chancery check --explain explains it
+	Text string `json:"text"` // with its place
 }
 
 // Rejected is a load that was not taken.
@@ -122,7 +133,8 @@ type TypeStatus struct {
 	Names    int           `json:"names"` // subscribed by name
 	Sent     *Message      `json:"sent,omitempty"`
 	Acked    *Message      `json:"acked,omitempty"`
-	Nacked   *NackedStatus `json:"nacked,omitempty"` // while it stands
+	Nacked   *NackedStatus `json:"nacked,omitempty"`    // while it stands
+	WaitsFor []Resource    `json:"waits_for,omitempty"` // WAITING: some of what the client has to accept first
 }
 
 // A Message is a response that was sent, or accepted, last.
@@ -193,6 +205,17 @@ type Trouble struct {
 	Type  string    `json:"type,omitempty"`
 	Since time.Time `json:"since"`
 	Text  string    `json:"text"`
+}
+
+// TurnedAway is who was not let in: such a client never was one, and is in no list.
+type TurnedAway struct {
+	Kind  string    `json:"kind"` // "denied": it may not be the node that it says; "handshake": of TLS, which failed
+	Node  string    `json:"node,omitempty"`
+	From  string    `json:"from"` // its address, without a port
+	Text  string    `json:"text"` // why
+	Times int       `json:"times"`
+	Since time.Time `json:"since"`
+	At    time.Time `json:"at"` // the last time
 }
 
 // A ClientResources is the answer of /api/v1/clients/{node}/resources: what a client has of

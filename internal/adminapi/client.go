@@ -294,9 +294,9 @@ func (f Filter) query() url.Values {
 	return q
 }
 
-// Status asks GET /api/v1/status.
-func (d *Daemon) Status(ctx context.Context) (*Status, error) {
-	return ask[Status](ctx, d, http.MethodGet, root+"/status", nil, nil)
+// Status asks GET /api/v1/status: of the clients of a group, or of all if that is "".
+func (d *Daemon) Status(ctx context.Context, group string) (*Status, error) {
+	return ask[Status](ctx, d, http.MethodGet, root+"/status", Filter{Group: group}.query(), nil)
 }
 
 // Clients asks GET /api/v1/clients.

@@ -109,7 +109,7 @@ func TestErrors(t *testing.T) {
 			w.WriteHeader(tt.code)
 			fmt.Fprint(w, tt.body)
 		})
-		_, err := d.Status(t.Context())
+		_, err := d.Status(t.Context(), "")
 		r, refused := errors.AsType[*Refused](err)
 		_, unreachable := errors.AsType[*Unreachable](err)
 		if refused == unreachable || refused != (tt.want != "") || refused && (r.Error() != tt.want || r.Code != tt.code) {
@@ -157,7 +157,7 @@ func TestUnixSocket(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer d.http.CloseIdleConnections()
-	if st, err := d.Status(t.Context()); err != nil || st.Kind != "Status" {
+	if st, err := d.Status(t.Context(), ""); err != nil || st.Kind != "Status" {
 		t.Error(st, err)
 	}
 }
@@ -170,7 +170,7 @@ func TestGivesUp(t *testing.T) {
 	why := errors.New("too long")
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 50*time.Millisecond, why)
 	defer cancel()
-	if _, err := d.Status(ctx); !errors.Is(err, why) {
+	if _, err := d.Status(ctx, ""); !errors.Is(err, why) {
 		t.Error(err)
 	}
 }
@@ -239,7 +239,7 @@ func TestNoHTTP(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := d.Status(t.Context()); err == nil || !strings.Contains(err.Error(), "does not speak HTTP/1.1") {
+		if _, err := d.Status(t.Context(), ""); err == nil || !strings.Contains(err.Error(), "does not speak HTTP/1.1") {
 			t.Errorf("waits %v: %v", waits, err)
 		}
 		d.http.CloseIdleConnections()

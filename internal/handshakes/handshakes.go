@@ -47,6 +47,10 @@ const closed = "closed"
 type Failures struct {
 	Log *slog.Logger // nil: slog.Default()
 
+	// Note is told of each, but for those that end without a word. Nil: nobody is. It must not
+	// be set once there are handshakes.
+	Note func(peer, reason, text string)
+
 	repeats repeats.Counter
 	counts  [16]atomic.Uint64 // by index of kinds
 }
@@ -123,6 +127,9 @@ func (f *Failures) note(peer, text string) {
 	reason, level := kinds[i].reason, slog.LevelWarn
 	if reason == closed {
 		level = slog.LevelDebug
+	}
+	if f.Note != nil && reason != closed {
+		f.Note(peer, reason, text)
 	}
 	log := f.log()
 	tell := func(level slog.Level, more ...slog.Attr) {

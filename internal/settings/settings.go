@@ -160,15 +160,19 @@ func What(n *yaml.Node) string {
 
 // Short returns the beginning of a text, in one line.
 func Short(s string) string {
-	s = strings.Join(strings.Fields(s), " ")
+	return begins(strings.Join(strings.Fields(s), " "))
+}
+
+func begins(s string) string {
 	if len(s) > 100 {
 		s = strings.ToValidUTF8(s[:97], "") + "…"
 	}
 	return s
 }
 
-// Quoted returns the beginning of a text in quotes.
-func Quoted(s string) string { return strconv.Quote(Short(s)) }
+// Quoted returns the beginning of a text in quotes, as it is: that two names differ by a space is
+// why one of them is denied.
+func Quoted(s string) string { return strconv.Quote(begins(s)) }
 
 // Follow returns what an alias stands for.
 func Follow(n *yaml.Node) *yaml.Node {

@@ -125,6 +125,23 @@ func (g *group) add(s *standing, f *refusal) {
 	}
 }
 
+// GroupCounts counts the clients that are connected of each group that one has.
+func (t *Tracker) GroupCounts() map[string]adminapi.Counts {
+	by := map[string]adminapi.Counts{}
+	for s := range t.Census() {
+		for _, g := range s.Groups {
+			n, ok := by[g]
+			if !ok {
+				n.By = map[adminapi.State]int{}
+			}
+			n.Connected++
+			n.By[s.State]++
+			by[g] = n
+		}
+	}
+	return by
+}
+
 // A Standing is how a connected client stands, for who counts all.
 type Standing struct {
 	Groups []string // that its node sees

@@ -31,6 +31,7 @@ type Tracker struct {
 	ring   ring
 	bell   bell
 	causes causes
+	turned turned
 	epoch  atomic.Uint64 // of groups; from 1
 	rows   sync.Map      // *server.Stream → *row
 

@@ -50,6 +50,7 @@ type Source struct {
 	served  atomic.Pointer[served]  // what is served, for others
 	seen    atomic.Pointer[seen]    // what the files say, for others
 	holders atomic.Pointer[holders] // of secrets in it, for others
+	doubted atomic.Pointer[doubted] // what is doubtful in what is served, for others
 
 	warnings []findings.Problem // of the files as last seen
 	stdin    []byte             // what was read from there, of a check
@@ -133,6 +134,7 @@ func (s *Source) done(r Report, err error) {
 
 func (s *Source) report(c store.Commit, start time.Time) Report {
 	r := Report{Files: len(s.files), Held: int(s.held.Load()), Kept: s.kept, Commit: c, Took: time.Since(start), Warnings: s.doubts()}
+	s.doubted.Store(&doubted{r.Warnings, len(s.counted(slices.DeleteFunc(slices.Clone(s.missing), func(p findings.Problem) bool { return p.Code != findings.Dangling })))})
 	if s.rules != nil {
 		r.Groups = len(s.layout.named)
 	}

@@ -1,0 +1,40 @@
+package status
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/chancery-xds/chancery/internal/adminapi"
+)
+
+// Who was turned away is remembered for ten minutes: for each reason of an address, so many of
+// one address, and so many of all.
+func TestTurnedAway(t *testing.T) {
+	now := time.Unix(1000, 0)
+	tr := New(Options{Now: func() time.Time { return now }})
+	for i := range 5000 { // one that makes up node ids
+		tr.TurnAway(adminapi.TurnedAway{Kind: "denied", Node: fmt.Sprint("n", i), From: fmt.Sprintf("10.0.0.1:%d", i), Text: "no"})
+	}
+	now = now.Add(time.Minute)
+	for i := range 3 {
+		tr.TurnAway(adminapi.TurnedAway{Kind: "handshake", From: fmt.Sprintf("10.0.0.2:%d", i), Text: "expired"})
+	}
+	all := tr.TurnedAway("")
+	if len(all) != 1+maxOfHost || all[0].From != "10.0.0.2" || all[0].Times != 3 || all[0].Node != "" {
+		t.Errorf("%d: %+v", len(all), all[0])
+	}
+	if of := tr.TurnedAway("n4999"); len(of) != 1 || of[0].Times != 1 {
+		t.Error(of)
+	}
+	for i := range 5000 {
+		tr.TurnAway(adminapi.TurnedAway{Kind: "denied", From: fmt.Sprintf("[fd00::%x]:1", i), Text: "no"})
+	}
+	if n, shown := len(tr.turned.all), len(tr.TurnedAway("")); n > maxTurned || shown != shownTurns {
+		t.Errorf("%d remembered, %d shown", n, shown)
+	}
+	now = now.Add(turnedFor + time.Second)
+	if all := tr.TurnedAway(""); len(all) != 0 || len(tr.turned.all) != 0 || len(tr.turned.of) != 0 {
+		t.Errorf("%d after a while", len(all))
+	}
+}

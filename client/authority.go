@@ -90,13 +90,15 @@ func (c *Client) joinNow(w *watch) error {
 		t := a.tables[w.typ.URL]
 		if t == nil {
 			t = newTable(w.typ)
+			t.disk = c.disk
 			a.tables[w.typ.URL] = t
 		}
 		if !t.join(w, name) {
 			continue
 		}
 		for _, s := range a.servers[:a.charge+1] {
-			c.subscribe(s, w.typ, name)
+			l := c.subscribe(s, w.typ, name)
+			l.core.Adopt(w.typ, false, t.recalled(name)...)
 		}
 	}
 	return nil
@@ -205,6 +207,7 @@ func (c *Client) hear(u *upstream, w word) {
 	for _, a := range c.authorities {
 		if t := a.tables[w.Type.URL]; t != nil && a.charged() == u.Server {
 			t.hear(c.ours(a, w))
+			c.disk.changed()
 		}
 	}
 }

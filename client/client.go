@@ -40,6 +40,7 @@ type Client struct {
 	refused     int                                // resources of the response at hand
 	gauges      map[gaugeKey]int                   // as they were told
 	refusals    map[string]*refusalLog
+	disk        *disk // nil: none
 }
 
 // New returns a client, which takes over the transports of its servers: [Client.Close] closes
@@ -58,6 +59,13 @@ func New(cfg Config) (*Client, error) {
 		c.log = slog.New(slog.DiscardHandler)
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
+	if cfg.Dir != "" {
+		var err error
+		if c.disk, err = openDisk(c, cfg.Dir); err != nil {
+			return nil, err
+		}
+		c.wg.Go(c.disk.run)
+	}
 	c.wg.Go(c.run)
 	return c, nil
 }
@@ -125,6 +133,7 @@ func (c *Client) do(f func()) {
 func (c *Client) run() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	defer c.disk.close()
 	for {
 		c.now = time.Now()
 		next := c.step()
@@ -163,5 +172,5 @@ func (c *Client) step() (next time.Time) {
 		next = c.now
 	}
 	c.tellGauges()
-	return next
+	return earlier(next, c.disk.step(c.now))
 }

@@ -21,6 +21,7 @@ type entry struct {
 	server   string        // that sent it; else who was asked last
 	version  string        // of res
 	updated  time.Time     // when res came
+	found    bool          // a wildcard or a collection has found res
 	unproven bool          // res is from the last run, and no server has said anything of the name
 
 	fault  *fault  // what is wrong with the server's newest word; nil: nothing

@@ -41,6 +41,7 @@ func (t *table) hear(w word) {
 func (t *table) apply(e *entry, w word, found bool) {
 	before := *e
 	t.change(e, func() { e.take(w) })
+	e.found = found || e.found && e.res == before.res
 	if ev := t.event(e); e.tells(&before, w) {
 		switch {
 		case ev.Kind == Absent && before.res != nil:
@@ -124,6 +125,24 @@ func (t *table) adopted(server string) (list []*xds.Resource) {
 		if e.res != nil && e.server != server {
 			list = append(list, e.res)
 		}
+	}
+	return list
+}
+
+// recalled are the resources from disk that a name has, or finds.
+func (t *table) recalled(name string) (list []*xds.Resource) {
+	if t.disk == nil {
+		return nil
+	}
+	if e := t.entries[name]; e.res != nil && e.unproven {
+		list = append(list, e.res)
+	}
+	if finds(name) {
+		t.holds(name, func(e *entry) {
+			if e.unproven {
+				list = append(list, e.res)
+			}
+		})
 	}
 	return list
 }

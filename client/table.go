@@ -22,6 +22,7 @@ type table struct {
 	outage  *outage  // of the server in charge, as it was told
 	sweepAt time.Time
 	counts  [gauges]int
+	disk    *disk // nil: none
 }
 
 func newTable(t *xds.Type) *table { return &table{typ: t, entries: map[string]*entry{}} }
@@ -56,6 +57,7 @@ func (t *table) tidy(e *entry) {
 	if e.idle(t.found(e.name)) {
 		t.count(e, -1)
 		delete(t.entries, e.name)
+		t.disk.shelve(t.typ, e)
 	}
 }
 
@@ -118,7 +120,9 @@ func (t *table) tell(e *entry, ev Event, found bool) {
 // the name before.
 func (t *table) join(w *watch, name string) (first bool) {
 	e := t.entry(name)
-	first = len(e.watches) == 0
+	if first = len(e.watches) == 0; first {
+		t.recall(name)
+	}
 	t.change(e, func() { e.watches = append(e.watches, w) })
 	if first && e.finder {
 		t.finders++
@@ -133,6 +137,23 @@ func (t *table) join(w *watch, name string) (first bool) {
 	t.greet(w, e)
 	t.joined = append(t.joined, e)
 	return first
+}
+
+// recall takes back what is on disk of a name, or of what it finds.
+func (t *table) recall(name string) {
+	for _, r := range t.disk.take(t.typ, name) {
+		if !finds(name) && name != r.Name { // it is an alias
+			t.restore(name, r)
+		} else {
+			t.restore(r.Name, r)
+		}
+	}
+}
+
+func (t *table) restore(name string, r *xds.Resource) {
+	if e := t.entry(name); e.res == nil && e.state == Requested {
+		t.change(e, func() { e.res, e.version, e.server, e.unproven, e.found, e.last = r, r.Version, FromDisk, true, !r.OnDemand, Updated })
+	}
 }
 
 // greet tells a watch that is new how an entry stands: what is in use, then what is wrong.

@@ -1,0 +1,200 @@
+package client_test
+
+import (
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chancery-xds/chancery/client"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// The last good resources on disk (CLI-11).
+func TestDisk(t *testing.T) {
+	fill := func(t *testing.T, v xds.Variant, dir string) {
+		f := newFake(t, "xds://a", v)
+		c := begin(t, client.Config{Dir: dir}, f)
+		named, wild := watch(t, c, xds.Endpoint, "e", "gone"), watch(t, c, xds.Cluster, "*")
+		s := f.stream()
+		s.respond(xds.Endpoint, "v1", "e=1", "gone=1")
+		s.respond(xds.Cluster, "v1", "a=1", "b=1")
+		s.respond(xds.Endpoint, "v2", "e=bad", "other=1")
+		s.respond(xds.Endpoint, "v3", "?gone")
+		if v == xds.SotW {
+			s.respond(xds.Cluster, "v2", "a=1", "b=1", "c=1")
+		} else {
+			s.respond(xds.Cluster, "v2", "c=1")
+		}
+		_, _ = named, wild
+		if err := c.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	both(t, "CLI-11 a start without a server has what the last run had, and says that it may be out of date", func(t *testing.T, v xds.Variant) {
+		dir := t.TempDir()
+		fill(t, v, dir)
+		f := newFake(t, "xds://b", v)
+		f.fail(errDown)
+		c := begin(t, client.Config{Dir: dir, Timeout: -1}, f)
+		f.idle()
+		events := make(chan client.Event, 10)
+		go func() {
+			for ev := range c.Watch(t.Context(), xds.Endpoint, "e") {
+				events <- ev
+			}
+		}()
+		synctest.Wait()
+		if ev := <-events; tellEvent(ev, nil) != "e updated=1" || ev.Server != client.FromDisk {
+			t.Errorf("%+v", ev)
+		}
+		if ev := <-events; ev.Kind != client.Stale || string(ev.Resource.Body) != "1" {
+			t.Errorf("%+v", ev)
+		}
+		if d := c.Dump(); d[0].State != client.Requested || d[0].Server != client.FromDisk || d[0].Resource == nil {
+			t.Errorf("%+v", d)
+		}
+		wild := watch(t, c, xds.Cluster, "*")
+		wild.want("a updated=1", "b updated=1", "c updated=1", "* stale: xds…")
+		watch(t, c, xds.Cluster, "a").want("a updated=1", "a stale=1: xds…")
+		// The server comes. Nothing is claimed to it.
+		f.fail(nil)
+		s := <-f.opened
+		s.want("CDS node=n names=[* a]\nEDS names=[e]", "CDS node=n sub=[* a]\nEDS sub=[e]")
+		s.respond(xds.Endpoint, "v1", "e=1")
+		if ev := <-events; tellEvent(ev, nil) != "e updated=1" || ev.Server != "xds://b" {
+			t.Errorf("%+v", ev)
+		}
+		s.respond(xds.Cluster, "v1", "a=2", "b=1")
+		time.Sleep(time.Minute)
+		got := wild.take()
+		if len(got) != 4 {
+			t.Errorf("%q", got) // a, b, complete, and c is removed
+		}
+	})
+
+	both(t, "a fallback server is asked, though the disk has all", func(t *testing.T, v xds.Variant) {
+		dir := t.TempDir()
+		fill(t, v, dir)
+		f, g := newFake(t, "xds://b", v), newFake(t, "xds://c", v)
+		f.fail(errDown)
+		c := begin(t, client.Config{Dir: dir}, f, g)
+		w := watch(t, c, xds.Endpoint, "e")
+		g.stream().respond(xds.Endpoint, "v1", "e=2")
+		w.want("e updated=1", "e updated=2")
+	})
+
+	both(t, "what nobody watches now stays on disk", func(t *testing.T, v xds.Variant) {
+		dir := t.TempDir()
+		fill(t, v, dir)
+		for range 2 {
+			f := newFake(t, "xds://a", v)
+			c := begin(t, client.Config{Dir: dir}, f)
+			w := watch(t, c, xds.Endpoint, "new", "e")
+			f.stream().respond(xds.Endpoint, "v1", "new=1")
+			w.cancel()
+			synctest.Wait()
+			time.Sleep(time.Minute)
+			c.Close()
+		}
+		f := newFake(t, "xds://a", v)
+		f.fail(errDown)
+		c := begin(t, client.Config{Dir: dir}, f)
+		wild := watch(t, c, xds.Endpoint, "*")
+		wild.want("* unavailable: xds…") // those were found by their names
+		wild.cancel()
+		synctest.Wait()
+		watch(t, c, xds.Endpoint, "e", "new").want("e updated=1", "e stale=1: xds…", "new updated=1", "new stale=1: xds…")
+	})
+
+	t.Run("the file is the user's alone, written as a whole, and ignored with a line if it is damaged", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "state")
+			fill(t, xds.SotW, dir)
+			var files []string
+			err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+				info, _ := d.Info()
+				if mode := info.Mode().Perm(); mode&0o077 != 0 {
+					t.Errorf("%s has mode %o", path, mode)
+				}
+				if !d.IsDir() {
+					files = append(files, path)
+				}
+				return err
+			})
+			if err != nil || len(files) != 1 {
+				t.Fatal(files, err)
+			}
+			data, err := os.ReadFile(files[0])
+			if err != nil {
+				t.Fatal(err)
+			}
+			for name, damaged := range map[string][]byte{"cut": data[:len(data)/2], "empty": {}, "flipped": append(append([]byte{}, data[:40]...), append([]byte{data[40] ^ 1}, data[41:]...)...)} {
+				if err := os.WriteFile(files[0], damaged, 0o600); err != nil {
+					t.Fatal(err)
+				}
+				var log lines
+				f := newFake(t, "xds://a", xds.SotW)
+				c := begin(t, client.Config{Dir: dir, Log: slog.New(slog.NewTextHandler(&log, nil))}, f)
+				w := watch(t, c, xds.Endpoint, "e")
+				w.want()
+				if log.count("is ignored") != 1 {
+					t.Errorf("%s: no line", name)
+				}
+				f.stream().respond(xds.Endpoint, "v1", "e=2")
+				w.want("e updated=2")
+				c.Close()
+			}
+		})
+	})
+
+	t.Run("it is written once in a second, not for each change, and read no more than it must", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			dir := t.TempDir()
+			f := newFake(t, "xds://a", xds.Delta)
+			c := begin(t, client.Config{Dir: dir}, f)
+			watch(t, c, xds.Endpoint, "e")
+			s := f.stream()
+			written := map[time.Time]bool{}
+			for i := range 100 {
+				s.respond(xds.Endpoint, "v", fmt.Sprint("e=", i))
+				time.Sleep(100 * time.Millisecond)
+				synctest.Wait()
+				info, err := os.Stat(filepath.Join(dir, "last-good"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				written[info.ModTime()] = true
+			}
+			if n := len(written); n > 12 {
+				t.Errorf("it was written %d times in ten seconds", n)
+			}
+		})
+	})
+
+	t.Run("what the client cannot use any more is not used", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			dir := t.TempDir()
+			fill(t, xds.SotW, dir)
+			f := newFake(t, "xds://a", xds.SotW)
+			c := begin(t, client.Config{Dir: dir, Check: func(r *xds.Resource) error { return fmt.Errorf("no") }}, f)
+			watch(t, c, xds.Endpoint, "e").want()
+			f.stream()
+		})
+	})
+
+	t.Run("a directory that cannot be had is an error", func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "file")
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := client.New(client.Config{Dir: path}); err == nil {
+			t.Error("no error")
+		}
+	})
+}

@@ -179,7 +179,7 @@ func (d *disk) close() {
 		return
 	}
 	if d.dirty && d.keeper.Kept() {
-		d.write <- d.snapshot(time.Now())
+		d.write <- d.snapshot(d.c.now)
 	}
 	close(d.write)
 }

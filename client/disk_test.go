@@ -109,7 +109,7 @@ func TestDisk(t *testing.T) {
 		wild.want("* unavailable: xds…") // those were found by their names
 		wild.cancel()
 		synctest.Wait()
-		watch(t, c, xds.Endpoint, "e", "new").want("e updated=1", "e stale=1: xds…", "new updated=1", "new stale=1: xds…")
+		watch(t, c, xds.Endpoint, "e", "new").wantAll("e updated=1", "e stale=1: xds…", "new updated=1", "new stale=1: xds…")
 	})
 
 	t.Run("the file is the user's alone, written as a whole, and ignored with a line if it is damaged", func(t *testing.T) {

@@ -289,7 +289,11 @@ func (w *taker) take() (got []string) {
 // want compares the events that came since the last call. "…" at the end of one is any text.
 func (w *taker) want(want ...string) {
 	w.t.Helper()
-	got := w.take()
+	w.compare(w.take(), want)
+}
+
+func (w *taker) compare(got, want []string) {
+	w.t.Helper()
 	if !slices.EqualFunc(got, want, func(g, want string) bool {
 		if head, ok := strings.CutSuffix(want, "…"); ok {
 			return strings.HasPrefix(g, head)
@@ -298,6 +302,15 @@ func (w *taker) want(want ...string) {
 	}) {
 		w.t.Fatalf("events\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
+}
+
+// wantAll is want in any order.
+func (w *taker) wantAll(want ...string) {
+	w.t.Helper()
+	got := w.take()
+	slices.Sort(got)
+	slices.Sort(want)
+	w.compare(got, want)
 }
 
 var errDown = errors.New("connection refused")

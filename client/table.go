@@ -152,7 +152,9 @@ func (t *table) recall(name string) {
 
 func (t *table) restore(name string, r *xds.Resource) {
 	if e := t.entry(name); e.res == nil && e.state == Requested {
-		t.change(e, func() { e.res, e.version, e.server, e.unproven, e.found, e.last = r, r.Version, FromDisk, true, !r.OnDemand, Updated })
+		t.change(e, func() {
+			e.res, e.version, e.server, e.unproven, e.found, e.last = r, r.Version, FromDisk, true, !r.OnDemand, Updated
+		})
 	}
 }
 

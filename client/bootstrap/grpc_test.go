@@ -137,11 +137,11 @@ func TestGRPCErrors_CLI1(t *testing.T) {
 		`{"xds_servers":[` + good + `,{"server_uri":true}]}`:                                                                  "b.json: xds_servers[1].server_uri: a string is needed, not a bool",
 		`{"xds_servers":[{"server_uri":"x"}]}`:                                                                                "b.json: xds_servers[0].channel_creds: there must be one or more",
 		`{"xds_servers":[` + good + `,{"server_uri":"impossible","channel_creds":[{"type":"insecure"}]}]}`:                    "b.json: xds_servers[1]: no such address",
-		server(`{"type":"google_default"}`):                                                                                   "b.json: xds_servers[0].channel_creds: none of [\"google_default\"] is supported: insecure and tls are; google_default needs Google's libraries",
-		server(`{"type":"tls","config":{"certificate_file":"c"}}`):                                                            "b.json: xds_servers[0].channel_creds[0].config: certificate_file and private_key_file must be given together",
-		server(`{"type":"tls","config":{"refresh_interval":"1h"}}`):                                                           "b.json: xds_servers[0].channel_creds[0].config.refresh_interval: a duration in seconds is needed",
-		server(`{"type":"tls","config":{"spiffe_trust_bundle_map_file":"m"}}`):                                                "spiffe_trust_bundle_map_file: is not supported",
-		server(`{"type":"own"}`):                                                                                              "b.json: xds_servers[0].channel_creds[0]: own: not today",
+		withCreds(`{"type":"google_default"}`):                                                                                "b.json: xds_servers[0].channel_creds: none of [\"google_default\"] is supported: insecure and tls are; google_default needs Google's libraries",
+		withCreds(`{"type":"tls","config":{"certificate_file":"c"}}`):                                                         "b.json: xds_servers[0].channel_creds[0].config: certificate_file and private_key_file must be given together",
+		withCreds(`{"type":"tls","config":{"refresh_interval":"1h"}}`):                                                        "b.json: xds_servers[0].channel_creds[0].config.refresh_interval: a duration in seconds is needed",
+		withCreds(`{"type":"tls","config":{"spiffe_trust_bundle_map_file":"m"}}`):                                             "spiffe_trust_bundle_map_file: is not supported",
+		withCreds(`{"type":"own"}`):                                                                                           "b.json: xds_servers[0].channel_creds[0]: own: not today",
 		`{"xds_servers":[{"server_uri":"x","channel_creds":[{"type":"insecure"}],"call_creds":[{"type":"jwt_token_file"}]}]}`: "b.json: xds_servers[0].call_creds[0].config.jwt_token_file: the path of a file with a token is needed",
 		`{"xds_servers":[` + good + `],"node":{"locality":{"zone":1}}}`:                                                       "b.json: node.locality.zone: a string is needed, not a number",
 		`{"xds_servers":[` + good + `],"node":{"metadata":[]}}`:                                                               "b.json: node.metadata: an object of UTF-8 text is needed",
@@ -162,7 +162,7 @@ func TestGRPCErrors_CLI1(t *testing.T) {
 	}
 }
 
-func server(creds string) string {
+func withCreds(creds string) string {
 	return `{"xds_servers":[{"server_uri":"x","channel_creds":[` + creds + `]}]}`
 }
 
@@ -176,7 +176,7 @@ func TestOwnCredentials_CLI1(t *testing.T) {
 			return insecure.NewCredentials(), []credentials.PerRPCCredentials{bearer{}}, nil
 		},
 	}
-	c, err := GRPC("b.json", []byte(server(`{"type":"google_default","config":{"a":1}},{"type":"tls"}`)), o)
+	c, err := GRPC("b.json", []byte(withCreds(`{"type":"google_default","config":{"a":1}},{"type":"tls"}`)), o)
 	if err != nil || config != `{"a":1}` {
 		t.Fatal(config, err)
 	}
@@ -189,7 +189,7 @@ func TestOwnCredentials_CLI1(t *testing.T) {
 func TestFromEnv_CLI1(t *testing.T) {
 	o := (&bench{}).options()
 	path := filepath.Join(t.TempDir(), "bootstrap.json")
-	if err := os.WriteFile(path, []byte(server(`{"type":"insecure"}`)), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte(withCreds(`{"type":"insecure"}`)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	from := func(file, text string) (string, error) {
@@ -201,7 +201,7 @@ func TestFromEnv_CLI1(t *testing.T) {
 		}
 		return servers(c.Servers), nil
 	}
-	inline := strings.ReplaceAll(server(`{"type":"insecure"}`), `"x"`, `"inline"`)
+	inline := strings.ReplaceAll(withCreds(`{"type":"insecure"}`), `"x"`, `"inline"`)
 	if got, err := from(path, inline); err != nil || got != "insecure x" {
 		t.Error(got, err)
 	}
@@ -220,7 +220,7 @@ func TestFromEnv_CLI1(t *testing.T) {
 
 func FuzzGRPC(f *testing.F) {
 	f.Add([]byte(whole))
-	f.Add([]byte(server(`{"type":"tls","config":{}}`)))
+	f.Add([]byte(withCreds(`{"type":"tls","config":{}}`)))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		b := &bench{}
 		c, err := GRPC("f", data, b.options())

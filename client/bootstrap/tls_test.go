@@ -170,7 +170,7 @@ func TestEnvoyTLSErrors_CLI1(t *testing.T) {
 // gRFC A65: tls reads the files when a connection begins, and again after refresh_interval.
 func TestGRPCTLS_CLI1(t *testing.T) {
 	w := newWorld(t)
-	text := server(strings.ReplaceAll(`{"type":"tls","config":{"ca_certificate_file":"DIR/late.pem","certificate_file":"DIR/cert.pem","private_key_file":"DIR/key.pem","refresh_interval":"0s"}}`, "DIR", w.dir))
+	text := withCreds(strings.ReplaceAll(`{"type":"tls","config":{"ca_certificate_file":"DIR/late.pem","certificate_file":"DIR/cert.pem","private_key_file":"DIR/key.pem","refresh_interval":"0s"}}`, "DIR", w.dir))
 	c, err := GRPC("b.json", []byte(text), (&bench{}).options())
 	if err != nil {
 		t.Fatal(err)

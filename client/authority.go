@@ -257,7 +257,7 @@ func (c *Client) up(u *upstream, only *xds.Type) {
 // wild reports whether an upstream is asked for a wildcard or a collection of a type.
 func (c *Client) wild(u *upstream, typ *xds.Type) bool {
 	for _, a := range c.authorities {
-		if t := a.tables[typ.URL]; t != nil && t.finders > 0 && slices.Contains(a.servers[:a.charge+1], u.Server) {
+		if t := a.tables[typ.URL]; t != nil && len(t.finders) > 0 && slices.Contains(a.servers[:a.charge+1], u.Server) {
 			return true
 		}
 	}

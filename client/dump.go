@@ -82,7 +82,7 @@ func (c *Client) dump() (list []Status) {
 // that they cannot be used.
 func (c *Client) strays(a *authority, t *table) (list []Status) {
 	u := c.upstreams[a.charged()]
-	if t.finders == 0 || u.link(t.typ) == nil {
+	if len(t.finders) == 0 || u.link(t.typ) == nil {
 		return nil
 	}
 	for s := range u.link(t.typ).core.States(t.typ) {

@@ -16,16 +16,19 @@ import (
 type table struct {
 	typ     *xds.Type
 	entries map[string]*entry
-	finders int      // entries that are wildcards or collections and watched
-	missing int      // entries that are missing
-	joined  []*entry // watched since the last time that the loop looked
-	outage  *outage  // of the server in charge, as it was told
+	finders map[string]*entry // those that are wildcards or collections and watched
+	missing int               // entries that are missing
+	joined  []*entry          // watched since the last time that the loop looked
+	outage  *outage           // of the server in charge, as it was told
+	lost    bool              // some entry has an outage
 	sweepAt time.Time
 	counts  [gauges]int
 	disk    *disk // nil: none
 }
 
-func newTable(t *xds.Type) *table { return &table{typ: t, entries: map[string]*entry{}} }
+func newTable(t *xds.Type) *table {
+	return &table{typ: t, entries: map[string]*entry{}, finders: map[string]*entry{}}
+}
 
 // change makes a change of an entry, and keeps the counts.
 func (t *table) change(e *entry, f func()) {
@@ -63,11 +66,11 @@ func (t *table) tidy(e *entry) {
 
 // finding yields the watched wildcards and collections that find a name.
 func (t *table) finding(name string, yield func(*entry)) {
-	if t.finders == 0 || finds(name) {
+	if len(t.finders) == 0 || finds(name) {
 		return
 	}
 	for _, f := range [...]string{xds.Wildcard, t.typ.Collection(name)} {
-		if e := t.entries[f]; e != nil && e.finder && len(e.watches) > 0 {
+		if e := t.finders[f]; e != nil {
 			yield(e)
 		}
 	}
@@ -125,7 +128,7 @@ func (t *table) join(w *watch, name string) (first bool) {
 	}
 	t.change(e, func() { e.watches = append(e.watches, w) })
 	if first && e.finder {
-		t.finders++
+		t.finders[name] = e
 	}
 	if e.finder {
 		t.holds(name, func(o *entry) {
@@ -177,7 +180,7 @@ func (t *table) leave(w *watch, name string) (last bool) {
 		return false
 	}
 	if e.outage = nil; e.finder {
-		t.finders--
+		delete(t.finders, name)
 		for _, o := range t.entries {
 			t.tidy(o)
 		}
@@ -212,7 +215,7 @@ func (t *table) lose(e *entry) {
 	if len(e.watches) == 0 || known || e.outage == t.outage {
 		return
 	}
-	e.outage = t.outage
+	e.outage, t.lost = t.outage, true
 	t.tell(e, t.event(e), false)
 }
 
@@ -220,6 +223,10 @@ func (t *table) lose(e *entry) {
 // before the outage.
 func (t *table) up() {
 	t.outage = nil
+	if !t.lost {
+		return
+	}
+	t.lost = false
 	for _, name := range slices.Sorted(maps.Keys(t.entries)) {
 		e := t.entries[name]
 		if e.outage == nil {
@@ -234,11 +241,8 @@ func (t *table) up() {
 
 // complete tells that a server has answered for the wildcards and collections.
 func (t *table) complete(server string, now time.Time) {
-	if t.finders == 0 {
-		return
-	}
-	for _, e := range t.entries {
-		if !e.finder || len(e.watches) == 0 || e.state == Acked && e.outage == nil {
+	for _, e := range t.finders {
+		if e.state == Acked && e.outage == nil {
 			continue
 		}
 		t.change(e, func() { e.state, e.server, e.updated, e.outage, e.fault = Acked, server, now, nil, nil })

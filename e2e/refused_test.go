@@ -16,7 +16,7 @@ import (
 func TestRefusedListener(t *testing.T) {
 	t.Parallel()
 	each(t, "SOTW-4 SOTW-5 SOTW-21 DELTA-15 refused once, fixed, reverted", func(t *testing.T, v variant) {
-		s := startSite(t, v)
+		s := startStrict(t, v)
 		l := loaded(t, s.ingress, nil)
 		good, bad := freePort(t), freePort(t)
 		goods, bads := via(t, good), via(t, bad)
@@ -51,7 +51,7 @@ func TestRefusedListener(t *testing.T) {
 func TestRefusedCluster(t *testing.T) {
 	t.Parallel()
 	each(t, "SOTW-5 SOTW-21 DELTA-15 OBS-1 OBS-3 refused once, reverted", func(t *testing.T, v variant) {
-		s := startSite(t, v)
+		s := startStrict(t, v)
 		l := loaded(t, s.ingress, nil)
 		p := s.refuseCluster()
 		nack := s.refusedOnce(p, "CDS")
@@ -82,7 +82,7 @@ func TestRefusedCluster(t *testing.T) {
 	// had before the refusal and not what it is on.
 	t.Run("SOTW-18 reverted while the client is away", func(t *testing.T) {
 		t.Parallel()
-		s := startSite(t, sotw)
+		s := startStrict(t, sotw)
 		s.refusedOnce(s.refuseCluster(), "CDS")
 		eventually(t, soon, "Envoy has the good cluster of a refused response", s.envoy.hasClusters("backend", "other", "zgood"))
 		s.Mark("connection cut")
@@ -99,7 +99,7 @@ func TestRefusedCluster(t *testing.T) {
 func TestRefusedRoutes(t *testing.T) {
 	t.Parallel()
 	each(t, "SOTW-5 DELTA-15 refused once, the others go on", func(t *testing.T, v variant) {
-		s := startSite(t, v)
+		s := startStrict(t, v)
 		l := loaded(t, s.ingress, nil)
 		p := s.commit("ingress' routes are bad", func(w world) { w.set(brokenRoutes("ingress", "backend")) })
 		s.refusedOnce(p, "RDS")
@@ -121,6 +121,15 @@ func TestRefusedRoutes(t *testing.T) {
 		exactly(t, 0, "NACK", s.Since(p).NACKs())
 		l.Unharmed(t)
 	})
+}
+
+// startStrict starts a site where nothing of what is refused is sent before it changes: what the protocol
+// wants without quarantine.
+func startStrict(t *testing.T, v variant) *site {
+	t.Helper()
+	s := siteOf(t, func(w world) *rig { return newRig(t, w, sourcedBy(v, renamed), "--quarantine=false") })
+	s.start(v)
+	return s
 }
 
 func (s *site) refuseCluster() tap.Point {

@@ -96,6 +96,10 @@ type NameState struct {
 	// have from before, only the version may be known.
 	View, Told, Held *xds.Stamp
 
+	// Before is what the client may have besides, from an earlier stream, if nobody knows its content: only
+	// its version, or, if that is empty, not even that. Nil: nothing.
+	Before *xds.Stamp
+
 	Nonce     string    // StateSent, StateRefused: of the response; "": it is not known any more
 	RefusedIn string    // the nonce of the newest response that told of it and was refused, of which nothing was accepted since
 	Since     time.Time // StateSent, StateWaiting, StateLingering: since when, zero if that is not known
@@ -300,6 +304,11 @@ func (o *outlook) state(name string) NameState {
 	}
 	if has || l != nil || due {
 		n.Held = o.held(name, told)
+	}
+	if i, ok := place(u.brought, name); ok {
+		n.Before = u.brought[i]
+	} else if u.vagueAll {
+		n.Before = &xds.Stamp{Name: name}
 	}
 	return n
 }

@@ -78,6 +78,22 @@ func (t *Table) PartOf(names iter.Seq[string], keep func(name string) bool, from
 	return t.partly(from, set, remove, part{keep: keep, hidden: -1})
 }
 
+// Instead returns the table with other resources in the place of some, and without others, as it is
+// shown to who must not see these. What it is shown without it has never had: [Table.Departed] finds what
+// departed from t, and not that. An error is one of [Table.With]. The table does not keep t alive.
+func (t *Table) Instead(others []*Resource, without ...string) (*Table, error) {
+	n, err := t.With(others, without...)
+	if err != nil || n == t {
+		return t, err
+	}
+	names := make(map[string]bool, len(without))
+	for _, name := range without {
+		names[name] = true
+	}
+	n.part = &part{of: weak.Make(t), keep: func(name string) bool { return !names[name] }, hidden: -1}
+	return n, nil
+}
+
 // remembers reports whether the table may know of something that departed.
 func (t *Table) remembers() bool {
 	return t.departed[0].root != nil || t.departed[1].root != nil || len(t.layers) > 0

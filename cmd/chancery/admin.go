@@ -161,7 +161,7 @@ func (a *adminFront) close() {
 }
 
 // track begins to follow clients. The source is there before the first of them.
-func (a *adminFront) track(src func() *dir.Source, all func() *store.Snapshot) {
+func (a *adminFront) track(src func() *dir.Source, all func() *store.Snapshot, kept func(*server.Stream, *xds.Type) []adminapi.Kept) {
 	var expecting expecting
 	a.tracker = status.New(status.Options{
 		Groups: func(n *xds.Node) []string { return src().Decide(n).Groups },
@@ -172,6 +172,7 @@ func (a *adminFront) track(src func() *dir.Source, all func() *store.Snapshot) {
 			}
 			return st.Identity.String()
 		},
+		Kept: kept,
 		Expects: func(n *xds.Node, t *xds.Type) bool {
 			return !t.Is(xds.Endpoint) || expecting.endpoints(all(), src().Decide(n).Groups)
 		},

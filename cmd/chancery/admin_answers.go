@@ -33,6 +33,7 @@ func (s *serving) adminServer(id string, st *store.Store, src *dir.Source, held 
 		Config:  func() adminapi.Config { return s.admin.config(st, src) },
 		Groups:  func() []adminapi.Group { return groupsOf(src) },
 		Tracker: s.admin.tracker,
+		Holds:   holds(held),
 		Explainer: explains{explain.New(explain.Deps{
 			Tracker: s.admin.tracker, Source: src, Snapshot: st.Snapshot,
 			Allowed:  s.identity.allowed(func(n *xds.Node) []string { return src.Decide(n).Groups }),

@@ -46,6 +46,7 @@ func TestCommandsAskServer(t *testing.T) {
 	}
 	s.send(&discoveryv3.DiscoveryRequest{ResponseNonce: r.GetNonce(), ErrorDetail: &status.Status{Message: "Error adding/updating cluster(s) b: no"}})
 	d.logged("client refused a response (NACK)")
+	s.gets("a") // in quarantine
 	asks("wait --for=synced --timeout 5s", 1, "CDS b", "b.yaml:2:1", "1 refusing")
 	asks("status", 1, "1 connected: 0 synced, 1 refusing", "test 0s CDS")
 	asks("get nacks", 0, "b.yaml:2:1")
@@ -59,6 +60,8 @@ func TestCommandsAskServer(t *testing.T) {
 	}
 	s.send(&discoveryv3.DiscoveryRequest{ResponseNonce: r.GetNonce(), ErrorDetail: &status.Status{Message: "Error adding/updating cluster(s) b: no"}})
 	d.logged("client refused a response (NACK)")
+	s.gets("a")
+	asks("status test", 1, "in quarantine: b version", "it has nothing of that name (named)")
 	asks("status", 1, "b.yaml:5:18") // the line of the field
 	asks("status test", 1, "CDS b at "+d.dir+"/b.yaml:5:18: connect_timeout: must be more than 0s")
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"time"
 
@@ -28,18 +29,51 @@ func (s *serving) quarantined(st *store.Store, src func() *dir.Source) *quaranti
 		place := src().PlaceFor(stream.Node, h.Type, h.Name)
 		tell := func(more ...any) {
 			s.log.Warn("resource in quarantine: the client refuses it, and gets the others", append([]any{
-				"node", shown(stream.Node.ID), "type", h.Type.Short, "resource", shown(h.Name), "at", place, "version", h.Refused, "instead", h.Instead,
+				"node", shown(stream.Node.ID), "type", h.Type.String(), "resource", shown(h.Name), "at", place, "version", h.Refused, "instead", h.Instead, "by", h.By.String(),
 			}, more...)...)
 		}
 		if lines.Say("", h.Type.URL+" "+h.Name+" "+h.Refused, 1, func(n int, _ []string) { tell("repeated", n) }) {
 			tell()
 		}
 		s.admin.tracker.Note(adminapi.Event{
-			At: time.Now(), Kind: "quarantine", Node: shown(stream.Node.ID), Stream: stream.ID, Type: h.Type.Short, Version: h.Refused,
-			Resources: []adminapi.Resource{{Type: h.Type.Short, Name: h.Name, Place: place}},
+			At: time.Now(), Kind: "quarantine", Node: shown(stream.Node.ID), Stream: stream.ID, Type: h.Type.String(), Version: h.Refused, Text: quarantineText(h),
+			Resources: []adminapi.Resource{{Type: h.Type.String(), Name: h.Name, Place: place}},
 		})
 	}
-	return quarantine.New(&s.identity, guilty, told)
+	scope := func(n *xds.Node) string { return strings.Join(src().Decide(n).Groups, "\x00") }
+	return quarantine.New(&s.identity, quarantine.Options{
+		Guilty: guilty, Told: told, Scope: scope, Log: s.log,
+		Ended: func(st *server.Stream, t *xds.Type) { s.admin.tracker.Forgive(st, t) }, // which is there before the first client
+	})
+}
+
+// quarantineText says how it was found out that a resource is at fault, and what the client keeps.
+func quarantineText(h quarantine.Held) string {
+	if h.Instead == "" {
+		return h.By.String() + "; the client gets the others without it"
+	}
+	return h.By.String() + "; the client keeps version " + h.Instead
+}
+
+// holds says whether anything of a type is kept from a stream; nil if nothing ever is.
+func holds(q *quarantine.Source) func(*server.Stream, *xds.Type) bool {
+	if q == nil {
+		return nil
+	}
+	return func(st *server.Stream, t *xds.Type) bool { return len(q.Of(st, t)) > 0 }
+}
+
+// keptBy says, for status, what clients keep instead of what they have refused; nil if nothing is kept.
+func keptBy(q *quarantine.Source) func(*server.Stream, *xds.Type) []adminapi.Kept {
+	if q == nil {
+		return nil
+	}
+	return func(st *server.Stream, t *xds.Type) (all []adminapi.Kept) {
+		for _, h := range q.Of(st, t) {
+			all = append(all, adminapi.Kept{Name: h.Name, Refused: h.Refused, Kept: h.Instead, Why: h.By.String()})
+		}
+		return all
+	}
 }
 
 // heldBy says, for explain, what is in quarantine; nil if nothing ever is.
@@ -49,7 +83,7 @@ func heldBy(q *quarantine.Source) func(*server.Stream, *xds.Type) []explain.Held
 	}
 	return func(st *server.Stream, t *xds.Type) (all []explain.Held) {
 		for _, h := range q.Of(st, t) {
-			all = append(all, explain.Held{Name: h.Name, Refused: h.Refused, Instead: h.Instead})
+			all = append(all, explain.Held{Name: h.Name, Refused: h.Refused, Instead: h.Instead, Why: h.By.String(), Suspect: h.By == quarantine.Searching, Needs: h.Needs})
 		}
 		return all
 	}

@@ -172,7 +172,7 @@ func (s *serving) loading(f *pflag.FlagSet) {
 }
 
 func (s *serving) draining(f *pflag.FlagSet) {
-	f.BoolVar(&s.quarantine, "quarantine", false, "when a client refuses a response and it is known which resource is at fault, send the others without it: the client keeps what it accepted last of that resource")
+	f.BoolVar(&s.quarantine, "quarantine", true, "when a client refuses a response, find out which resource is at fault, and send the others without it: the client keeps what it accepted last of that resource; =false: nothing of the response is sent again before it changes")
 	f.DurationVar(&s.drain, "drain", 5*time.Second, "`time` over which streams are closed at shutdown")
 	f.DurationVar(&s.drainDelay, "drain-delay", 0, "`time` at shutdown in which the server is not ready but still serves, so that load balancers notice")
 }
@@ -238,8 +238,12 @@ func (s *serving) run() error {
 	}
 	host, _ := os.Hostname()
 	id := identifier(host)
-	var src *dir.Source // before the first client
-	s.admin.track(func() *dir.Source { return src }, st.Snapshot)
+	var src *dir.Source         // before the first client
+	var held *quarantine.Source // nil: nothing is
+	if s.quarantine {
+		held = s.quarantined(st, func() *dir.Source { return src })
+	}
+	s.admin.track(func() *dir.Source { return src }, st.Snapshot, keptBy(held))
 	if len(s.admin.parsed) > 0 {
 		observers = append(observers, s.admin.tracker)
 		s.identity.note, s.identity.turned = s.admin.tracker.Note, s.admin.tracker.TurnAway
@@ -254,11 +258,9 @@ func (s *serving) run() error {
 		return err
 	}
 	var seen server.Source[server.Watch] = &s.identity
-	var held *quarantine.Source // nil: nothing is
-	if s.quarantine {
-		held = s.quarantined(st, func() *dir.Source { return src })
+	if held != nil {
 		seen, observers = held, append(observers, held)
-		m.Quarantined(held.Held)
+		m.Quarantined(held.Held, held.Searches)
 	}
 	xds := server.New(seen, append(slices.Concat(s.limits.options(), s.manner.options()),
 		server.WithLogger(s.log),

@@ -112,6 +112,13 @@ func nackText(w io.Writer, s adminapi.TypeStatus) {
 	for _, r := range n.Resources {
 		fmt.Fprintf(w, "  %s %s%s%s\n", printable.Line(r.Type), printable.Line(r.Name), after(" at ", printable.Line(r.Place)), after(": ", printable.Line(r.Reason)))
 	}
+	for _, k := range n.Kept {
+		has := "has nothing of that name"
+		if k.Kept != "" {
+			has = "keeps version " + short(printable.Line(k.Kept))
+		}
+		fmt.Fprintf(w, "  in quarantine: %s version %s; it %s (%s)\n", printable.Line(k.Name), short(printable.Line(k.Refused)), has, printable.Line(k.Why))
+	}
 }
 
 func subscription(s adminapi.TypeStatus) string {

@@ -33,6 +33,7 @@ type Server struct {
 	Reload    Loads
 	Level     *slog.LevelVar // of the log
 	Settles   Settles        // nil: the stream is asked
+	Holds     Holds          // nil: none does
 	Dump      http.Handler   // /config_dump; nil: there is none
 	GRPC      http.Handler   // requests of gRPC, at the same address; nil: there are none
 

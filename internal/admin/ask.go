@@ -85,3 +85,7 @@ type Loads func(ctx context.Context, approve bool) adminapi.Reload
 // Settles says how a stream stands with a type, or with all that it has opened if that is nil,
 // compared to what is served when it is called.
 type Settles func(ctx context.Context, st *server.Stream, t *xds.Type) Stand
+
+// Holds says whether a stream's client keeps something else of a type than what it has refused, so that the
+// rest goes on.
+type Holds func(st *server.Stream, t *xds.Type) bool

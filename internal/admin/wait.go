@@ -200,11 +200,11 @@ func (s *Server) settles(ctx context.Context, st *server.Stream, t *xds.Type) St
 	if s.Settles != nil {
 		return s.Settles(ctx, st, t)
 	}
-	return settled(ctx, st, t)
+	return settled(ctx, st, t, s.Holds)
 }
 
 // settled asks a stream how it stands.
-func settled(ctx context.Context, st *server.Stream, t *xds.Type) Stand {
+func settled(ctx context.Context, st *server.Stream, t *xds.Type, holds Holds) Stand {
 	ctx, cancel := context.WithTimeout(ctx, lookAgain)
 	defer cancel()
 	moves, waits, refuses := false, false, false
@@ -215,6 +215,7 @@ func settled(ctx context.Context, st *server.Stream, t *xds.Type) Stand {
 			}
 			moves = moves || len(ts.Unanswered) > 0 || ts.Due
 			waits = waits || ts.Waiting > 0
+			refuses = refuses || holds != nil && holds(st, ts.Type)
 			for _, r := range ts.Refused {
 				refuses = refuses || r.Names > 0 && !r.Retold
 			}

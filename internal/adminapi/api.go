@@ -155,6 +155,15 @@ type NackedStatus struct {
 	Version   string     `json:"version"`
 	Error     string     `json:"error"` // without secrets
 	Resources []Resource `json:"resources"`
+	Kept      []Kept     `json:"kept,omitempty"` // in quarantine: the rest of the type goes on
+}
+
+// A Kept is a resource of which a client keeps what it had, since it has refused what there is.
+type Kept struct {
+	Name    string `json:"name"`
+	Refused string `json:"refused"`        // the version
+	Kept    string `json:"kept,omitempty"` // the version that it accepted last; "": it has none
+	Why     string `json:"why"`            // how it was found out that it is at fault, or else why it is kept back
 }
 
 // A Resource names one, and where it stands.

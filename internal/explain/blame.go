@@ -71,6 +71,9 @@ func (x *trial) guilty() (all []adminapi.Resource) {
 	if len(named) == 0 && len(others) == 1 {
 		named = others
 	}
+	if marked := slices.DeleteFunc(slices.Clone(named), func(name string) bool { return !words[marked+name] }); len(marked) > 0 {
+		named = marked // others are words, and names by chance
+	}
 	for _, name := range named[:min(len(named), maxGuilty)] {
 		all = append(all, x.meant(name))
 	}
@@ -244,10 +247,12 @@ func wordsOf(text string) map[string]bool {
 // refusedOf returns the names of a type that a client refused, and of which it has accepted
 // nothing since; only those in quarantine, if there are any.
 func (e *Explainer) refusedOf(st *server.Stream, s *protocol.Session, t *xds.Type) (names []string) {
-	if held := e.held(st, t); held != nil { // these are why
-		for _, h := range held {
+	for _, h := range e.held(st, t) { // these are why
+		if !h.Suspect && h.Needs.Type == nil {
 			names = append(names, h.Name)
 		}
+	}
+	if names != nil {
 		return names
 	}
 	for n := range s.NameStates(t) {
@@ -309,8 +314,8 @@ func blamed(guilty []adminapi.Resource) string {
 }
 
 // Guilty returns the names of a type that are at fault for what a stream's client has refused with a text:
-// those in which something is wrong, or which the text means. None if that is not known, or if two
-// resources are at fault together.
+// those in which something is wrong, or which the text means. Of two that are at fault together it is each that
+// the client has refused. None if that is not known.
 func (e *Explainer) Guilty(ctx context.Context, st *server.Stream, t *xds.Type, text string) (names []string) {
 	var refused []string
 	look := func(s *protocol.Session) {
@@ -324,11 +329,10 @@ func (e *Explainer) Guilty(ctx context.Context, st *server.Stream, t *xds.Type, 
 		return nil
 	}
 	x := trial{e, ctx, e.d.Source.Decide(st.Node).Groups, t, text, refused}
-	if x.twice() != nil {
-		return nil
-	}
 	for _, r := range x.guilty() {
-		names = append(names, r.Name)
+		if slices.Contains(refused, r.Name) {
+			names = append(names, r.Name)
+		}
 	}
 	return names
 }

@@ -96,7 +96,7 @@ func (c *chain) ask(ctx context.Context, node string) error {
 			}
 		}
 		for _, p := range c.parents {
-			l.parents = append(l.parents, s.NameState(p.Type, p.Name))
+			l.parents = append(l.parents, c.e.state(l.Stream, s, p.Type, p.Name))
 		}
 	})
 	if err != nil {

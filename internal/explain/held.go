@@ -12,8 +12,11 @@ import (
 // something else instead. The session knows nothing of that.
 type Held struct {
 	Name    string
-	Refused string // the version
-	Instead string // the version that is shown; "": none
+	Refused string  // the version
+	Instead string  // the version that is shown; "": none
+	Why     string  // how that was found out, or else why it is kept back
+	Suspect bool    // it may be at fault, and nobody knows yet
+	Needs   xds.Ref // one at fault that it refers to: it is not refused, but kept back; the zero Ref: none
 }
 
 // held returns what of a type is in quarantine on a stream.
@@ -69,8 +72,13 @@ func (h *Held) says(n *protocol.NameState) bool {
 	if n.Name != h.Name {
 		return false
 	}
+	is := &xds.Stamp{Name: h.Name, Version: h.Refused}
+	if h.Needs.Type != nil {
+		n.State, n.View, n.WaitsFor = protocol.StateWaiting, is, []xds.Ref{h.Needs}
+		return true
+	}
 	n.State, n.RefusedIn, n.Nonce = protocol.StateRefused, inQuarantine, ""
-	n.Told = &xds.Stamp{Name: h.Name, Version: h.Refused}
+	n.Told, n.View = is, is // what the session has instead, Held says
 	return true
 }
 
@@ -80,7 +88,19 @@ func (c *chain) kept() string {
 	case c.is.RefusedIn != inQuarantine:
 		return ""
 	case c.is.Held != nil:
-		return "; it keeps version " + c.is.Held.Version + " and gets all others (quarantine), until the resource changes"
+		return "; it keeps version " + c.is.Held.Version + " and gets all others (" + c.why() + "), until the resource changes"
 	}
-	return "; it gets all others without it (quarantine), until the resource changes"
+	return "; it gets all others without it (" + c.why() + "), until the resource changes"
+}
+
+// why says how it came into quarantine.
+func (c *chain) why() string {
+	if c.on != nil {
+		for _, h := range c.e.held(c.on.Stream, c.t) {
+			if h.Name == c.name && h.Why != "" {
+				return "quarantine: " + h.Why
+			}
+		}
+	}
+	return "quarantine"
 }

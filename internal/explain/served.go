@@ -147,7 +147,7 @@ func (e *Explainer) count(ctx context.Context, of []grouped, items []adminapi.Se
 		_ = st.Inspect(ctx, func(s *protocol.Session) { // who has left or has not begun has nothing
 			for i, r := range of {
 				if st.Type == nil || st.Type.Is(r.Type) {
-					n := s.NameState(r.Type, r.Name)
+					n := e.state(st, s, r.Type, r.Name)
 					states[i] = &n
 				}
 			}

@@ -54,8 +54,12 @@ func (m *Metrics) Connections(open func() int, closed func() uint64) {
 }
 
 // Quarantined adds how many resources are kept from clients that have refused them.
-func (m *Metrics) Quarantined(n func() int) {
-	m.registry.MustRegister(series.Gauge("quarantined_resources", "Resources that clients have refused, and that are kept from them (--quarantine); of each client one.", n))
+// And it adds how many searches for who is at fault have ended, by result.
+func (m *Metrics) Quarantined(n func() int, searches func() map[string]uint64) {
+	m.registry.MustRegister(
+		series.Gauge("quarantined_resources", "Resources that clients have refused, and that are kept from them; of each client one.", n),
+		series.Labelled("quarantine_searches_total", "Searches by bisecting for the resource that a client refuses, by how they have ended.", "result", searches),
+	)
 }
 
 // Log adds how many lines of the log were lost.

@@ -3,58 +3,80 @@
 // sent again while all of it stays as it is. When it is known which resource is at fault, the client is shown
 // another view: with what it accepted last in the place of that resource, or, if the resource is
 // new to it, without that. Then the others are told again, by the rules of the protocol alone: the core
-// knows of no quarantine.
+// knows of no quarantine. If nobody knows which it is, a delta client is shown the refused ones by
+// halves, until it is known: see search.
 //
-// A quarantine is a stream's. It ends when the resource changes, or is removed.
+// A quarantine is a stream's: whatever a client says, no other gets anything else for that. What
+// was found out about one stream is tried on another only if that has refused the same content, and
+// is taken back if it was not that. A quarantine ends when the resource changes, or is removed.
 package quarantine
 
 import (
 	"context"
+	"log/slog"
 	"sync"
 	"time"
 
+	"github.com/chancery-xds/chancery/internal/guard"
 	"github.com/chancery-xds/chancery/protocol"
 	"github.com/chancery-xds/chancery/server"
 	"github.com/chancery-xds/chancery/xds"
 )
 
 const (
-	maxWaiting = 4096                   // refusals that wait to be looked at; others are as without quarantine
-	maxHeld    = 100                    // resources in quarantine on one stream
+	judges     = 4                      // streams that are looked at at a time: one that takes long holds up no other
 	lookTime   = 2 * time.Second        // to find out who is at fault
-	memory     = 10 * time.Second       // for which a verdict is remembered: a fleet refuses alike
-	maxMemory  = 1000                   // verdicts
 	patience   = 500 * time.Millisecond // for a stream to be looked at
+	maxText    = 16 << 10               // bytes of what a client says that are looked at
+	maxTypes   = 8                      // of one stream that wait to be looked at
+	maxLooks   = 20                     // of one stream within looksTime; others are as without quarantine
+	looksTime  = 10 * time.Second
+	maxHeld    = 100 // resources in quarantine on one stream
+	maxCleared = 100 // resources of a stream that are not at fault, though a text names them
 )
 
 // Guilty returns the names of a type, of those that a stream's client has refused with a text, that are
 // known to be at fault.
 type Guilty func(ctx context.Context, st *server.Stream, t *xds.Type, text string) []string
 
+// Options say what a source knows. All may be nil, save Guilty.
+type Options struct {
+	Guilty Guilty
+
+	// Told is called for each resource that gets into quarantine, by [Source.Run].
+	Told func(Held, *server.Stream)
+
+	// Ended is called when a stream's client refuses nothing of a type any more though it has answered
+	// nothing: what it had refused is gone, and had nothing in its place. It is called by the stream's goroutine.
+	Ended func(*server.Stream, *xds.Type)
+
+	// Scope says who sees the same as a node: what one was shown may be shown to the other. Nil: all.
+	Scope func(*xds.Node) string
+
+	Log *slog.Logger // of panics; nil: none
+}
+
 // A Source shows of another what clients do not refuse. Make it by [New], have it [Source.Run],
 // and make it an observer of its server.
 type Source struct {
-	of     Watched
-	guilty Guilty
-	told   func(Held, *server.Stream)
+	of   Watched
+	opts Options
 
-	refused chan refusal
+	kept     kept
+	verdicts verdicts
+	searches searches
 
-	mu      sync.Mutex
-	watches map[*xds.Node]*Watch // of streams that say which node they are
-	held    int                  // resources, of all streams
+	watches sync.Map      // *xds.Node → *Watch, of streams that say which node they are
+	wake    chan struct{} // with one slot
+
+	mu    sync.Mutex // held for memory only
+	queue []*Watch   // that wait to be looked at, each once
+	held  int        // resources, of all streams
 }
 
 // Watched is what a source wraps.
 type Watched interface {
 	Watch(ctx context.Context, node *xds.Node) (server.Watch, error)
-}
-
-// A refusal is one that nobody has looked at.
-type refusal struct {
-	st   *server.Stream
-	typ  *xds.Type
-	text string
 }
 
 // Held is a resource in quarantine.
@@ -63,12 +85,31 @@ type Held struct {
 	Name    string
 	Refused string // the version
 	Instead string // the version that is shown; "": none
+	By      Reason
+	Needs   xds.Ref // Dependent: what is in quarantine that it refers to
 }
 
-// New returns a source that wraps another. told is called for each resource that gets into
-// quarantine, by Run; nil: nobody is told.
-func New(of Watched, guilty Guilty, told func(Held, *server.Stream)) *Source {
-	return &Source{of: of, guilty: guilty, told: told, refused: make(chan refusal, maxWaiting), watches: map[*xds.Node]*Watch{}}
+// A Reason says why a resource is in quarantine.
+type Reason uint8
+
+// Reasons.
+const (
+	Named     Reason = iota // the client's text names it, or something is wrong with it
+	Found                   // it was refused alone, while the server looked for who is at fault
+	Searching               // it may be at fault: the server is looking for who is
+	Dependent               // it refers to one that the client has refused, and has nothing of
+)
+
+var reasons = [...]string{"named", "found by bisecting", "bisecting", "refers to one in quarantine"}
+
+func (r Reason) String() string { return reasons[r] }
+
+// New returns a source that wraps another.
+func New(of Watched, o Options) *Source {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Source{of: of, opts: o, wake: make(chan struct{}, 1)}
 }
 
 // Held returns how many resources are in quarantine now, of all streams.
@@ -78,15 +119,26 @@ func (s *Source) Held() int {
 	return s.held
 }
 
+// Searches returns how many searches have ended, by how: "found", "nothing", "gave_up".
+func (s *Source) Searches() map[string]uint64 {
+	s.searches.mu.Lock()
+	defer s.searches.mu.Unlock()
+	return map[string]uint64{"found": s.searches.ended[0], "nothing": s.searches.ended[1], "gave_up": s.searches.ended[2]}
+}
+
 // Of returns what of a type is in quarantine on a stream.
 func (s *Source) Of(st *server.Stream, t *xds.Type) []Held {
-	s.mu.Lock()
-	w := s.watches[st.Node]
-	s.mu.Unlock()
-	if w == nil {
-		return nil
+	if w := s.watchOf(st); w != nil {
+		return w.held(t)
 	}
-	return w.held(t)
+	return nil
+}
+
+func (s *Source) watchOf(st *server.Stream) *Watch {
+	if w, ok := s.watches.Load(st.Node); ok {
+		return w.(*Watch)
+	}
+	return nil
 }
 
 // Watch implements [server.Source].
@@ -97,20 +149,33 @@ func (s *Source) Watch(ctx context.Context, node *xds.Node) (server.Watch, error
 	}
 	w := &Watch{of: of, source: s, node: node}
 	if node != nil { // else nobody knows which stream it is
-		s.mu.Lock()
-		s.watches[node] = w
-		s.mu.Unlock()
+		if s.opts.Scope != nil {
+			w.scope = s.opts.Scope(node)
+		}
+		if id := w.Identity(); id != nil {
+			w.scope += "\x00" + id.String()
+		}
+		s.watches.Store(node, w)
 	}
 	return w, nil
 }
 
 func (s *Source) leave(w *Watch) {
+	s.watches.CompareAndDelete(w.node, w)
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.watches[w.node] == w {
-		delete(s.watches, w.node)
-	}
 	s.held -= w.counted
+	w.counted = 0
+	s.mu.Unlock()
+	s.askAgain(s.searches.leave(w))
+}
+
+// askAgain has streams looked at once more.
+func (s *Source) askAgain(all []waiting) {
+	for _, w := range all {
+		if w.w.ask(w.ask) {
+			s.enqueue(w.w)
+		}
+	}
 }
 
 // Opened implements [server.Observer].
@@ -121,98 +186,99 @@ func (s *Source) Closed(*server.Stream, error) {}
 
 // Event implements [server.Observer]: it waits for nobody.
 func (s *Source) Event(st *server.Stream, e protocol.Event) {
-	if e.Kind != protocol.Nacked || st.Poll || e.Error == nil {
+	if st.Poll || e.Kind != protocol.Nacked && e.Kind != protocol.Acked {
 		return
 	}
+	w := s.watchOf(st)
+	switch {
+	case w == nil: // it has left, or does not say who it is
+	case e.Kind == protocol.Acked && !w.accepted(e.Type): // which is what nearly all do
+	case e.Kind == protocol.Nacked && e.Error == nil:
+	default:
+		a := ask{st: st, typ: e.Type, refused: e.Kind == protocol.Nacked}
+		if e.Error != nil {
+			a.text = e.Error.Message[:min(len(e.Error.Message), maxText)]
+		}
+		if w.ask(a) {
+			s.enqueue(w)
+		}
+	}
+}
+
+// enqueue has a stream looked at.
+func (s *Source) enqueue(w *Watch) {
+	s.mu.Lock()
+	s.queue = append(s.queue, w)
+	s.mu.Unlock()
+	s.signal()
+}
+
+func (s *Source) signal() {
 	select {
-	case s.refused <- refusal{st, e.Type, e.Error.Message}:
+	case s.wake <- struct{}{}:
 	default:
 	}
 }
 
+// next takes a stream that waits; nil if none does.
+func (s *Source) next() (w *Watch) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.queue) == 0 {
+		return nil
+	}
+	w, s.queue[0] = s.queue[0], nil
+	if s.queue = s.queue[1:]; len(s.queue) == 0 {
+		s.queue = nil
+	} else {
+		s.signal() // another may work on that meanwhile
+	}
+	return w
+}
+
 // Run looks at what is refused until ctx is done.
 func (s *Source) Run(ctx context.Context) {
-	verdicts := verdicts{}
-	for {
+	var all sync.WaitGroup
+	for range judges {
+		all.Go(func() { s.work(ctx) })
+	}
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for ctx.Err() == nil {
 		select {
-		case <-ctx.Done():
+		case <-ctx.Done(): // and so are the others
+		case now := <-tick.C:
+			s.askAgain(s.searches.overdue(now))
+		}
+	}
+	all.Wait()
+}
+
+// work looks at one stream after the other.
+func (s *Source) work(ctx context.Context) {
+	for {
+		w := s.next()
+		if w == nil {
+			select {
+			case <-ctx.Done():
+				return
+			case <-s.wake:
+			}
+			continue
+		}
+		if ctx.Err() != nil {
 			return
-		case r := <-s.refused:
-			s.judge(ctx, r, verdicts)
+		}
+		if p := guard.Do(func() { s.look(ctx, w, w.firstAsk()) }); p != nil {
+			p.Log(s.opts.Log, "quarantine")
+		}
+		if w.askedMore() { // which others come before
+			s.enqueue(w)
 		}
 	}
 }
 
-// A verdict is who is at fault for a text, and which content that had.
-type verdict struct {
-	names map[string]xds.Sum
-	until time.Time
-}
-
-type verdictKey struct{ url, text string }
-
-type verdicts map[verdictKey]verdict
-
-// judge finds out who is at fault for a refusal, and puts that into quarantine.
-func (s *Source) judge(ctx context.Context, r refusal, known verdicts) {
-	s.mu.Lock()
-	w := s.watches[r.st.Node]
-	s.mu.Unlock()
-	if w == nil {
-		return // it has left, or does not say who it is
-	}
-	k, now := verdictKey{r.typ.URL, r.text}, time.Now()
-	v, ok := known[k]
-	if !ok || now.After(v.until) || !s.fits(ctx, r, v) {
-		look, cancel := context.WithTimeout(ctx, lookTime)
-		v = verdict{map[string]xds.Sum{}, now.Add(memory)}
-		for _, name := range s.guilty(look, r.st, r.typ, r.text) {
-			v.names[name] = xds.Sum{}
-		}
-		cancel()
-	}
-	var put []held
-	names := v.names
-	err := s.inspect(ctx, r.st, func(session *protocol.Session) {
-		for name := range names {
-			n := session.NameState(r.typ, name)
-			if n.State != protocol.StateRefused || n.View == nil {
-				continue // it is not refused, or has changed since
-			}
-			names[name] = n.View.Sum
-			h := held{typ: r.typ, name: name, refused: n.View.Sum, version: n.View.Version}
-			if n.Held != nil {
-				h.had, h.hadVersion, h.has = n.Held.Sum, n.Held.Version, true
-			}
-			put = append(put, h)
-		}
-	})
-	if err != nil || len(put) == 0 {
-		return
-	}
-	if len(known) >= maxMemory {
-		clear(known)
-	}
-	known[k] = v
-	for _, h := range w.put(put) {
-		if s.told != nil {
-			s.told(h, r.st)
-		}
-	}
-}
-
-// fits reports whether a verdict is one of what a stream has refused: the same content.
-func (s *Source) fits(ctx context.Context, r refusal, v verdict) (fits bool) {
-	_ = s.inspect(ctx, r.st, func(session *protocol.Session) {
-		fits = len(v.names) > 0
-		for name, sum := range v.names {
-			n := session.NameState(r.typ, name)
-			fits = fits && n.State == protocol.StateRefused && n.View != nil && n.View.Sum == sum
-		}
-	})
-	return fits
-}
-
+// inspect looks at a stream's session.
 func (s *Source) inspect(ctx context.Context, st *server.Stream, f func(*protocol.Session)) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

@@ -152,8 +152,9 @@ func (t *Tracker) client(s *standing, p *places) adminapi.Client {
 		c.Left = &adminapi.Left{At: time.Unix(0, d.at), Code: d.code.String(), Why: d.why}
 	}
 	type refused struct {
-		at    int // in Types
-		cause *cause
+		at     int // in Types
+		cause  *cause
+		stream *server.Stream
 	}
 	var nacked []refused
 	for _, r := range s.rows {
@@ -164,20 +165,36 @@ func (t *Tracker) client(s *standing, p *places) adminapi.Client {
 		for i := range r.types {
 			u := &r.types[i]
 			if u.refusal != nil {
-				nacked = append(nacked, refused{len(c.Types), u.refusal.cause})
+				nacked = append(nacked, refused{len(c.Types), u.refusal.cause, r.stream})
 			}
 			c.Types = append(c.Types, u.status(r.about.ID, s.now, messages[2*i:]))
 		}
 		r.mu.Unlock()
 	}
 	for _, n := range nacked {
-		c.Types[n.at].Nacked.Resources = p.resources(p.nodeOf(s), n.cause)
+		nacked := c.Types[n.at].Nacked
+		nacked.Resources = p.resources(p.nodeOf(s), n.cause)
+		if t.opts.Kept != nil && n.stream != nil {
+			nacked.Kept = clipKept(t.opts.Kept(n.stream, n.cause.typ))
+		}
 	}
 	if len(s.rows) > 1 {
 		rank := func(u adminapi.TypeStatus) int { return xds.TypeOf(u.URL).Rank() }
 		slices.SortStableFunc(c.Types, func(a, b adminapi.TypeStatus) int { return rank(a) - rank(b) })
 	}
 	return c
+}
+
+// maxKept is how many resources in quarantine are told of one type.
+const maxKept = 10
+
+func clipKept(all []adminapi.Kept) []adminapi.Kept {
+	all = all[:min(len(all), maxKept)]
+	for i := range all {
+		k := &all[i]
+		k.Name, k.Refused, k.Kept = clip(k.Name, maxName), clip(k.Refused, maxName), clip(k.Kept, maxName)
+	}
+	return all
 }
 
 func (u *typeRow) status(stream uint64, now int64, room []adminapi.Message) adminapi.TypeStatus {

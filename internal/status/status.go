@@ -33,6 +33,9 @@ type Options struct {
 	// is assumed, also where all clusters are static.
 	Expects func(node *xds.Node, t *xds.Type) bool
 
+	// Kept is what of a type the client of a stream keeps in the place of what it has refused. Nil: nothing.
+	Kept func(*server.Stream, *xds.Type) []adminapi.Kept
+
 	Now      func() time.Time // nil: time.Now
 	Events   int              // how many are remembered; 0: 4096
 	Departed int              // how many clients are remembered that left; 0: 1000

@@ -365,6 +365,22 @@ func (t *Tracker) nacked(r *row, e *protocol.Event, nonce uint64, now int64) (*c
 	return c, m
 }
 
+// Forgive says that a stream's client refuses nothing of a type any more, though it has answered nothing.
+// It is called by the stream's goroutine.
+func (t *Tracker) Forgive(st *server.Stream, typ *xds.Type) {
+	v, ok := t.rows.Load(st)
+	if !ok {
+		return
+	}
+	r := v.(*row)
+	r.mu.Lock()
+	if u := r.find(typ); u != nil {
+		t.forgive(u)
+	}
+	r.mu.Unlock()
+	t.bell.ring()
+}
+
 // forgive notes that the client refuses nothing of the type any more.
 func (t *Tracker) forgive(u *typeRow) {
 	if u.refusal != nil {

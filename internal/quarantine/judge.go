@@ -1,0 +1,176 @@
+package quarantine
+
+import (
+	"context"
+	"crypto/sha256"
+	"sync"
+	"time"
+
+	"github.com/chancery-xds/chancery/protocol"
+	"github.com/chancery-xds/chancery/server"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// An ask is that a stream's client has answered, and somebody should look at what that means.
+type ask struct {
+	st      *server.Stream
+	typ     *xds.Type
+	text    string
+	refused bool // it is a NACK
+	nobody  bool // nobody knows who is at fault: it was looked for before
+	ended   bool // nothing of the type is in quarantine any more
+}
+
+// look looks at what a client has answered.
+func (s *Source) look(ctx context.Context, w *Watch, a ask) {
+	for _, h := range w.takeNews() {
+		if s.opts.Told != nil {
+			s.opts.Told(h, a.st)
+		}
+	}
+	switch x := w.searchOf(a.typ); {
+	case x != nil:
+		s.proceed(ctx, w, x)
+	case a.refused:
+		s.judge(ctx, w, a)
+	case a.ended && s.opts.Ended != nil:
+		_ = s.inspect(ctx, a.st, func(session *protocol.Session) {
+			for _, t := range session.States() {
+				if t.Type.Is(a.typ) && len(t.Refused)+len(w.held(t.Type)) == 0 {
+					s.opts.Ended(a.st, t.Type)
+				}
+			}
+		})
+	}
+}
+
+// judge finds out who is at fault for a refusal, and puts that into quarantine.
+func (s *Source) judge(ctx context.Context, w *Watch, a ask) {
+	names, k := map[string]bool{}, verdictOf(a)
+	if !a.nobody {
+		v := s.verdicts.find(k, time.Now())
+		if len(v) == 0 || !s.fits(ctx, a, v) {
+			if !w.mayLook(time.Now()) {
+				return
+			}
+			look, cancel := context.WithTimeout(ctx, lookTime)
+			defer cancel()
+			v = map[string]xds.Sum{}
+			for _, name := range s.opts.Guilty(look, a.st, a.typ, a.text) {
+				v[name] = xds.Sum{}
+			}
+		}
+		for name := range v {
+			names[name] = true
+		}
+	}
+	var put, others, needs []held
+	if s.inspect(ctx, a.st, func(session *protocol.Session) {
+		for n := range session.NameStates(a.typ) {
+			switch h, ok := suspect(a.typ, &n); {
+			case !ok:
+			case names[h.name] && !w.isCleared(&h):
+				put = append(put, h)
+			case len(others) <= maxSuspects:
+				others = append(others, h)
+			}
+		}
+		if len(put) > 0 {
+			needs = dependents(session, a.typ, put)
+		} else {
+			needs = dependents(session, a.typ, others)
+		}
+	}) != nil {
+		return
+	}
+	switch {
+	case len(put) > 0:
+		v := map[string]xds.Sum{}
+		for _, h := range put {
+			v[h.name] = h.refused
+		}
+		s.verdicts.add(k, v, time.Now())
+		w.order(order{typ: a.typ, add: append(put, needs...)})
+	case w.moving(): // it is about to be shown another view
+	case len(others) == 1 && !w.unprovenIn(a.typ): // nothing else in what was refused was new
+		others[0].by, others[0].proven = Found, true
+		w.order(order{typ: a.typ, add: append(others, needs...)})
+	case a.st.Variant == xds.Delta:
+		s.search(w, a, append(others, w.clearUnproven(a.typ)...), needs)
+	case len(w.clearUnproven(a.typ)) > 0: // it has refused the others alone, too
+		w.order(order{typ: a.typ, drop: (*held).unproven})
+	}
+}
+
+// suspect returns a resource that may be at fault for a refusal: it is new, or not what the client
+// accepted last.
+func suspect(t *xds.Type, n *protocol.NameState) (h held, ok bool) {
+	if n.State != protocol.StateRefused || n.View == nil {
+		return h, false // it is not refused, or has changed since
+	}
+	h = held{typ: t, name: n.Name, refused: n.View.Sum, version: n.View.Version, nonce: number(n.RefusedIn)}
+	if n.Held != nil {
+		h.had, h.hadVersion, h.has = n.Held.Sum, n.Held.Version, true
+	}
+	if n.Held == nil && n.Before != nil { // it may work
+		h.hadVersion, h.has = n.Before.Version, true
+	}
+	return h, !h.has || !h.hadIs(n.View)
+}
+
+// fits reports whether a verdict is one of what a stream has refused: the same content.
+func (s *Source) fits(ctx context.Context, a ask, v map[string]xds.Sum) (fits bool) {
+	_ = s.inspect(ctx, a.st, func(session *protocol.Session) {
+		fits = true
+		for name, sum := range v {
+			n := session.NameState(a.typ, name)
+			fits = fits && n.State == protocol.StateRefused && n.View != nil && n.View.Sum == sum
+		}
+	})
+	return fits
+}
+
+// verdicts remember who is at fault for a text, and which content that had: a fleet refuses alike.
+// The zero value remembers nothing.
+type verdicts struct {
+	mu  sync.Mutex // held for memory only
+	all map[verdictKey]verdict
+}
+
+type verdict struct {
+	names map[string]xds.Sum
+	until time.Time
+}
+
+type verdictKey [16]byte
+
+const (
+	memory    = 10 * time.Second // for which a verdict is remembered
+	maxMemory = 1000             // verdicts
+)
+
+// verdictOf is the digest of a type and a text, for clients determine how long that is.
+func verdictOf(a ask) (k verdictKey) {
+	h := sha256.New()
+	h.Write([]byte(a.typ.URL + "\x00" + a.text))
+	copy(k[:], h.Sum(nil))
+	return k
+}
+
+func (vs *verdicts) find(k verdictKey, now time.Time) map[string]xds.Sum {
+	vs.mu.Lock()
+	defer vs.mu.Unlock()
+	if v := vs.all[k]; now.Before(v.until) {
+		return v.names
+	}
+	return nil
+}
+
+func (vs *verdicts) add(k verdictKey, names map[string]xds.Sum, now time.Time) {
+	vs.mu.Lock()
+	defer vs.mu.Unlock()
+	if vs.all == nil || len(vs.all) >= maxMemory {
+		vs.all = map[verdictKey]verdict{}
+	}
+	vs.all[k] = verdict{names, now.Add(memory)}
+}

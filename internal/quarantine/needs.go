@@ -1,0 +1,282 @@
+package quarantine
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+	"weak"
+
+	"github.com/chancery-xds/chancery/protocol"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// needs keeps back what refers to a resource in quarantine that the client has nothing of: a route to a
+// new cluster that it has refused would be sent at once, since the view has no such cluster to wait for, and
+// lead nowhere. Its last version stays until the cluster is accepted, or the route changes. What the
+// client was told already, or has nothing of, is not kept from it. The zero value keeps nothing back; it
+// belongs to the stream's goroutine.
+type needs struct {
+	absent map[key]bool                       // in quarantine, with nothing instead
+	before map[key]xds.Sum                    // refers to such, and is not kept back
+	later  map[key]held                       // refers to such, and came when that was in quarantine
+	looked map[string]weak.Pointer[xds.Table] // by type URL
+	beside []*xds.Resource                    // what the view has not, and what is kept refers to, by type and name
+	active []held                             // what is kept back, by name
+}
+
+// dependents returns what the client has not been told yet, and refers to one of some that are new to
+// it. It is called by Inspect.
+func dependents(s *protocol.Session, t *xds.Type, of []held) (all []held) {
+	names := map[key]bool{}
+	for i := range of {
+		if !of[i].has {
+			names[keyOf(t, of[i].name)] = true
+		}
+	}
+	for by := range waiters(t, len(names) > 0) {
+		for n := range s.NameStates(by) {
+			if n.View == nil || n.Held == nil || n.Held.Sum == n.View.Sum || n.Told != nil && n.Told.Sum == n.View.Sum || !refers(n.View, names) {
+				continue
+			}
+			all = append(all, held{
+				typ: by, name: n.Name, refused: n.View.Sum, version: n.View.Version, by: Dependent,
+				has: true, had: n.Held.Sum, hadVersion: n.Held.Version,
+			})
+		}
+	}
+	return all
+}
+
+// waiters yields the types that wait for a type, if anything does.
+func waiters(t *xds.Type, any bool) func(func(*xds.Type) bool) {
+	return func(yield func(*xds.Type) bool) {
+		for _, by := range t.ReferredBy() {
+			if any && by.After.Is(t) && !yield(by) {
+				return
+			}
+		}
+	}
+}
+
+// A key is a name of a type.
+type key struct{ url, name string }
+
+func keyOf(t *xds.Type, name string) key { return key{t.URL, name} }
+
+func refers(st *xds.Stamp, to map[key]bool) bool {
+	return slices.ContainsFunc(st.Refs, func(r xds.Ref) bool { return to[keyOf(r.Type, r.Name)] })
+}
+
+// look finds what is to be kept back in a view, and what is to be shown besides it, and reports whether
+// that is not what was.
+func (n *needs) look(w *Watch, view xds.View) (moved bool) {
+	moved = n.back(w, view)
+	var beside []*xds.Resource
+	if len(w.holds) > 0 {
+		beside = n.below(w, view)
+	}
+	moved = moved || !slices.Equal(beside, n.beside)
+	n.beside = beside
+	return moved
+}
+
+// back finds what is to be kept back.
+func (n *needs) back(w *Watch, view xds.View) (moved bool) {
+	absent, was := map[key]bool{}, n.absent
+	for i := range w.holds {
+		if h := &w.holds[i]; h.old == nil {
+			absent[keyOf(h.typ, h.name)] = true
+		}
+	}
+	if len(absent) == 0 {
+		moved = len(n.active) > 0
+		n.absent, n.before, n.later, n.looked, n.active = nil, nil, nil, nil, nil
+		return moved
+	}
+	same := maps.Equal(absent, was)
+	n.absent = absent
+	known, active := map[key]held{}, []held(nil)
+	for _, h := range w.holds {
+		if h.by == Dependent {
+			known[keyOf(h.typ, h.name)] = h
+		}
+	}
+	seen := map[string]bool{}
+	for k := range absent {
+		for by := range waiters(xds.TypeOf(k.url), !seen[k.url]) {
+			active = append(active, n.of(w, by, view.Table(by), known, was, same)...)
+		}
+		seen[k.url] = true
+	}
+	slices.SortFunc(active, byName)
+	moved = !slices.Equal(active, n.active)
+	n.active = active
+	return moved
+}
+
+// of returns what of a type is to be kept back. was is what was absent when it looked before.
+func (n *needs) of(w *Watch, by *xds.Type, t *xds.Table, known map[key]held, was map[key]bool, same bool) (all []held) {
+	if same && n.looked[by.URL].Value() == t {
+		for _, h := range n.active {
+			if h.typ.Is(by) {
+				all = append(all, h)
+			}
+		}
+		return all
+	}
+	if n.looked == nil {
+		n.looked, n.before, n.later = map[string]weak.Pointer[xds.Table]{}, map[key]xds.Sum{}, map[key]held{}
+	}
+	n.looked[by.URL] = weak.Make(t)
+	for r := range t.All() {
+		if len(r.Refs) == 0 || !refers(r.Stamp, n.absent) {
+			continue
+		}
+		k := keyOf(by, r.Name)
+		h, is := known[k]
+		if !is || h.refused != r.Sum {
+			h, is = n.later[k], true
+		}
+		switch {
+		case is && h.refused == r.Sum:
+			h.refs = r.Stamp
+		case n.before[k] == r.Sum:
+			continue
+		case !refers(r.Stamp, was): // it was there when what it refers to was refused
+			n.before[k] = r.Sum
+			continue
+		default:
+			h = held{typ: by, name: r.Name, refused: r.Sum, version: r.Version, by: Dependent, old: n.last(w, by, r), refs: r.Stamp}
+			if h.old == nil {
+				n.before[k] = r.Sum
+				continue
+			}
+			n.later[k] = h
+		}
+		all = append(all, h)
+	}
+	return all
+}
+
+// last returns what there was last in the place of a resource that did not refer to what is absent.
+func (n *needs) last(w *Watch, by *xds.Type, r *xds.Resource) *xds.Resource {
+	for _, t := range w.recent(by) {
+		if was := t.Lookup(r.Name); was != nil && was.Refs != nil && !refers(was.Stamp, n.absent) {
+			return was
+		}
+	}
+	return nil
+}
+
+// absentOf returns the names of a type that are in quarantine, with nothing instead.
+func (n *needs) absentOf(t *xds.Type) (names []string) {
+	for k := range n.absent {
+		if k.url == t.URL {
+			names = append(names, k.name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// told returns what is kept back, and why.
+func (n *needs) told() (all []Held) {
+	for i := range n.active {
+		h := n.active[i].told()
+		if r := n.active[i].refs; r != nil {
+			at := slices.IndexFunc(r.Refs, func(ref xds.Ref) bool { return n.absent[keyOf(ref.Type, ref.Name)] })
+			h.Needs = r.Refs[max(at, 0)]
+		}
+		all = append(all, h)
+	}
+	return all
+}
+
+// all returns all that is shown and that the view has not.
+func (n *needs) all(holds []held) (all []*xds.Resource) {
+	for _, h := range slices.Concat(holds, n.active) {
+		if h.old != nil {
+			all = append(all, h.old)
+		}
+	}
+	return append(all, n.beside...)
+}
+
+// below returns what the view has not, and what is kept refers to.
+func (n *needs) below(w *Watch, view xds.View) (all []*xds.Resource) {
+	seen := map[key]bool{}
+	var queue []*xds.Resource
+	add := func(t *xds.Type, name string) {
+		k := keyOf(t, name)
+		if seen[k] {
+			return
+		}
+		seen[k] = true
+		if table := view.Table(t); table.Lookup(name) != nil || table.Aliased(name).Len() > 0 {
+			return
+		}
+		if r := n.lately(w, t, name); r != nil {
+			queue, all = append(queue, r), append(all, r)
+		}
+	}
+	for _, h := range w.holds {
+		if h.old != nil && h.by != Dependent {
+			queue = append(queue, h.old)
+		}
+	}
+	for _, h := range n.active {
+		queue = append(queue, h.old)
+	}
+	for ; len(queue) > 0; queue = queue[1:] {
+		for _, ref := range refsOf(queue[0]) {
+			if ref.Name != xds.Wildcard {
+				add(ref.Type, ref.Name)
+				continue
+			}
+			for _, r := range n.beside {
+				if r.Type.Is(ref.Type) {
+					add(r.Type, r.Name)
+				}
+			}
+			for _, t := range w.recent(ref.Type)[:min(1, len(w.recent(ref.Type)))] {
+				for st := range t.Versions().All() {
+					add(ref.Type, st.Name)
+				}
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b *xds.Resource) int {
+		return cmp.Or(strings.Compare(a.Type.URL, b.Type.URL), strings.Compare(a.Name, b.Name))
+	})
+	return all
+}
+
+// refsOf returns to what a resource refers: of one of which that is not known, to anything.
+func refsOf(r *xds.Resource) []xds.Ref {
+	if r.Refs != nil {
+		return r.Refs
+	}
+	var all []xds.Ref
+	for _, t := range xds.Types() {
+		if slices.ContainsFunc(t.ReferredBy(), r.Type.Is) {
+			all = append(all, xds.Ref{Type: t, Name: xds.Wildcard})
+		}
+	}
+	return all
+}
+
+// lately returns what there was last under a name that there is no more.
+func (n *needs) lately(w *Watch, t *xds.Type, name string) *xds.Resource {
+	for _, r := range n.beside {
+		if r.Name == name && r.Type.Is(t) {
+			return r
+		}
+	}
+	for _, table := range w.recent(t) {
+		if r := table.Lookup(name); r != nil {
+			return r
+		}
+	}
+	return w.source.kept.find(w.scope, t, name)
+}

@@ -1,0 +1,218 @@
+package quarantine
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chancery-xds/chancery/xds"
+	"github.com/chancery-xds/chancery/xds/xdstest"
+)
+
+// names are n of them, in order.
+func names(n int) (all []string) {
+	for i := range n {
+		all = append(all, fmt.Sprintf("c%04d", i))
+	}
+	return all
+}
+
+// fill sets each of some to a text, with exceptions.
+func (r *rig) fill(all []string, text string, except ...string) {
+	r.Helper()
+	var pairs []string
+	for _, name := range all {
+		if slices.Contains(except, name) {
+			pairs = append(pairs, name, "bad")
+		} else {
+			pairs = append(pairs, name, text)
+		}
+	}
+	r.set(pairs...)
+}
+
+// found is what was told to be in quarantine.
+func (r *rig) found() string {
+	var all []string
+	for _, h := range r.told {
+		all = append(all, h.Name+": "+h.By.String())
+	}
+	slices.Sort(all)
+	return strings.Join(all, ", ")
+}
+
+// Nobody says who is at fault: it is found by halves, and all others are applied; what was
+// accepted before stays, in its old form or its new one.
+func TestSearch(t *testing.T) {
+	for _, n := range []int{2, 3, 7, 100, 1000} {
+		for _, culprits := range [][]int{{0}, {n - 1}, {n / 2}, {0, n - 1}} {
+			for _, changed := range []bool{true, false} {
+				within(t, func(r *rig) {
+					all := names(n)
+					var wrong []string
+					for _, i := range culprits {
+						wrong = append(wrong, all[i])
+					}
+					c := xdstest.Delta(r, xdstest.Serve(r, r.server), node)
+					r.set("same", "1")
+					if changed {
+						r.fill(all, "1")
+					}
+					c.Subscribe(xds.Cluster, "*")
+					r.answer(c, "no", bad())
+					r.fill(all, "2", wrong...)
+					r.answer(c, "no", func(got *xdstest.Response) bool {
+						if changed && len(got.Removed) > 0 || slices.Contains(got.Removed, "same") {
+							t.Errorf("removed: %v", got.Removed)
+						}
+						return bad(wrong...)(got)
+					})
+					r.holds(len(wrong))
+					want := wrong[0] + ": found by bisecting"
+					if len(wrong) == 2 {
+						want += ", " + wrong[1] + ": found by bisecting"
+					}
+					if got := r.found(); got != want {
+						t.Fatalf("found %s, want %s", got, want)
+					}
+					held := c.Held(xds.Cluster)
+					if want := n + 1; !changed {
+						want -= len(wrong)
+						if len(held) != want {
+							t.Errorf("the client has %d, not %d", len(held), want)
+						}
+					} else if len(held) != want {
+						t.Errorf("the client has %d, not %d", len(held), want)
+					}
+					if most := 1 + 2*len(wrong)*bits(n); r.nacks > most {
+						t.Errorf("%d of %d were found by %d refusals, not %d", len(wrong), n, r.nacks, most)
+					}
+					r.fill(wrong, "3") // mended
+					r.answer(c, "no", bad(wrong...))
+					r.holds(0)
+				})
+			}
+		}
+	}
+}
+
+func bits(n int) (b int) {
+	for ; n > 0; n /= 2 {
+		b++
+	}
+	return b
+}
+
+// What changes while a search is under way takes part in it.
+func TestSearchOfWhatChanges(t *testing.T) {
+	within(t, func(r *rig) {
+		all := names(8)
+		c := xdstest.Delta(r, xdstest.Serve(r, r.server), node)
+		r.fill(all, "1")
+		c.Subscribe(xds.Cluster, "*")
+		r.answer(c, "no", bad())
+		r.fill(all, "2", "c0003")
+		n := 0
+		r.answer(c, "no", func(got *xdstest.Response) bool {
+			switch n++; n {
+			case 2:
+				r.set("late", "bad", "c0006", "bad")
+			case 4:
+				r.set("c0001", "3", "c0005", "")
+			}
+			return bad(append(all, "late")...)(got)
+		})
+		if got := r.found(); got != "c0003: found by bisecting, c0006: found by bisecting, late: found by bisecting" {
+			t.Error(got)
+		}
+		r.holds(3)
+	})
+}
+
+// A client that does not answer ends the search of its stream, and no more: another is
+// searched then. So does one that leaves.
+func TestSearchOfTheSilent(t *testing.T) {
+	for _, leaves := range []bool{false, true} {
+		within(t, func(r *rig) {
+			conn := xdstest.Serve(r, r.server)
+			r.fill(names(8), "1")
+			silent, other := r.open(conn, xds.Node{ID: "silent"}), r.open(conn, xds.Node{ID: "other"})
+			r.fill(names(8), "2", "c0003")
+			for _, c := range []*xdstest.Client{silent, other} {
+				c.NACK(r.next(c), "no")
+				synctest.Wait()
+			}
+			if len(r.source.searches.running) != 1 || len(r.source.searches.waits) != 1 {
+				t.Errorf("%d searches, %d wait", len(r.source.searches.running), len(r.source.searches.waits))
+			}
+			r.next(silent) // the first half
+			if leaves {
+				silent.Close()
+			} else {
+				time.Sleep(stepTime + 2*time.Second)
+			}
+			r.answer(other, "no", bad("c0003"))
+			if got := r.found(); got != "c0003: found by bisecting" {
+				t.Error(got)
+			}
+			r.holds(1)
+			if len(r.source.searches.running)+len(r.source.searches.waits) != 0 {
+				t.Errorf("%d searches, %d wait", len(r.source.searches.running), len(r.source.searches.waits))
+			}
+		})
+	}
+}
+
+// One stream is searched for all that have refused the same. The others refuse it once.
+func TestSearchOfAFleet(t *testing.T) {
+	within(t, func(r *rig) {
+		conn := xdstest.Serve(r, r.server)
+		r.fill(names(100), "1")
+		var all []*xdstest.Client
+		for i := range 20 {
+			all = append(all, r.open(conn, xds.Node{ID: fmt.Sprint(i)}))
+		}
+		r.fill(names(100), "2", "c0042")
+		for i, c := range all {
+			c.NACK(r.next(c), fmt.Sprint("no ", i))
+			synctest.Wait()
+		}
+		for range 2 { // the first is searched; when all others have refused
+			for i, c := range all {
+				r.answer(c, fmt.Sprint("no ", i), bad("c0042"))
+			}
+		}
+		r.holds(len(all))
+		if r.nacks > 2*bits(100) {
+			t.Errorf("%d refusals to find it", r.nacks)
+		}
+		if n := len(r.source.searches.results); n != 1 {
+			t.Errorf("%d results", n)
+		}
+	})
+}
+
+// Who lies about what it refuses harms itself: others are shown what was found, refuse again, and
+// are searched themselves.
+func TestSearchOfALiar(t *testing.T) {
+	within(t, func(r *rig) {
+		conn := xdstest.Serve(r, r.server)
+		r.fill(names(8), "1")
+		liar, honest := r.open(conn, xds.Node{ID: "liar"}), r.open(conn, xds.Node{ID: "honest"})
+		r.fill(names(8), "2", "c0003")
+		liar.NACK(r.next(liar), "no")
+		r.answer(liar, "no", func(got *xdstest.Response) bool { return says(got, "c0006", "2") })
+		if got := r.found(); got != "c0006: found by bisecting" {
+			t.Fatal(got)
+		}
+		honest.NACK(r.next(honest), "no")
+		r.answer(honest, "no", bad("c0003"))
+		if got := r.found(); got != "c0003: found by bisecting, c0006: found by bisecting, c0006: found by bisecting" {
+			t.Error(got)
+		}
+		r.holds(2) // one for each
+	})
+}

@@ -37,14 +37,17 @@ func (a *asking) flags(f *pflag.FlagSet) {
 }
 
 // usage has a command print its own flags first, and then those that say which server.
-func usage(cmd *cobra.Command) {
+func usage(cmd *cobra.Command) { usageWith(cmd, "CHANCERY_ADMIN for --admin") }
+
+// usageWith is usage with examples of variables.
+func usageWith(cmd *cobra.Command, variables string) {
 	cmd.SetUsageFunc(func(cmd *cobra.Command) error {
 		w := cmd.OutOrStdout()
 		fmt.Fprintf(w, "Usage:\n  %s\n\nExamples:\n%s\n", cmd.UseLine(), cmd.Example)
 		sets := titles(cmd.LocalFlags(), "")
 		slices.Reverse(sets)
 		printTitles(w, sets)
-		fmt.Fprintln(w, "\nAn environment variable can replace each flag: CHANCERY_ADMIN for --admin.")
+		fmt.Fprintf(w, "\nAn environment variable can replace each flag: %s.\n", variables)
 		return nil
 	})
 }

@@ -24,16 +24,16 @@ own format. It does not contact the server.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(
-		client("envoy", "Print Envoy's bootstrap", `Envoy prints a bootstrap for Envoy, in JSON. Envoy then gets listeners, clusters
+		clientBootstrap("envoy", "Print Envoy's bootstrap", `Envoy prints a bootstrap for Envoy, in JSON. Envoy then gets listeners, clusters
 and everything that they refer to from the server, with delta xDS over one stream (ADS).`, "  chancery bootstrap envoy --node edge-1 --cluster edge | envoy -c /dev/fd/0\n  chancery bootstrap envoy --from config/_bootstrap.yaml --server xds.example:18000", bootstrap.Envoy),
-		client("grpc", "Print gRPC's bootstrap", `Grpc prints a bootstrap for gRPC clients and servers with xDS. They read it from
+		clientBootstrap("grpc", "Print gRPC's bootstrap", `Grpc prints a bootstrap for gRPC clients and servers with xDS. They read it from
 the file that GRPC_XDS_BOOTSTRAP names.`, "  chancery bootstrap grpc --node client-1 >xds.json\n  GRPC_XDS_BOOTSTRAP=xds.json ./client", bootstrap.GRPC),
 	)
 	return cmd
 }
 
-// client is the command for one kind of client.
-func client(name, short, long, example string, write func(bootstrap.Options) ([]byte, error)) *cobra.Command {
+// clientBootstrap is the command for one kind of client.
+func clientBootstrap(name, short, long, example string, write func(bootstrap.Options) ([]byte, error)) *cobra.Command {
 	var o bootstrap.Options
 	var tls bootstrap.TLS
 	var secure bool

@@ -22,7 +22,7 @@ func TestCommandsPage(t *testing.T) {
 	for _, m := range regexp.MustCompile(`(?m)^exits \d+ (chancery .*)\ncmp std\w+ (\S+)$`).FindAllStringSubmatch(head, -1) {
 		_, after, _ := strings.Cut(string(script), "\n-- "+m[2]+" --\n")
 		after, _, _ = strings.Cut(after, "\n-- ")
-		prints[m[1]] = strings.TrimRight(after, "\n")
+		prints[strings.ReplaceAll(m[1], "$XDS", "xds://127.0.0.1:18000")] = strings.TrimRight(after, "\n")
 	}
 	found := 0
 	for _, block := range regexp.MustCompile("(?s)```text\n(.*?)\n```").FindAllStringSubmatch(string(page), -1) {

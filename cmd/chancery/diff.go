@@ -17,6 +17,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/adminapi"
 	"github.com/chancery-xds/chancery/internal/compare"
 	"github.com/chancery-xds/chancery/internal/envoyapi"
+	"github.com/chancery-xds/chancery/internal/fetch"
 	"github.com/chancery-xds/chancery/internal/importer"
 	"github.com/chancery-xds/chancery/internal/listen"
 	"github.com/chancery-xds/chancery/internal/printable"
@@ -30,6 +31,7 @@ type differing struct {
 	asking
 	output
 	nodeFlags
+	xds   xdsFlags
 	load  dir.Options
 	sets  []string
 	types *envoyapi.Types
@@ -63,6 +65,9 @@ func diffCommand() *cobra.Command {
                      client refuses, the refused version
   envoy://HOST:PORT  what a running Envoy has, from its admin interface; envoy://unix:/PATH
                      for a unix socket
+  xds://HOST:PORT    what an xDS server gives to a client, of whatever make it is: all
+                     listeners and clusters, and what they refer to; after a ? flags for
+                     this server, such as ?node=edge-1&delta (chancery fetch --help)
   dump:FILE          a config_dump in a file
   -                  a config_dump on stdin
 
@@ -80,10 +85,11 @@ how many clients see the changes, and what would be pushed to them. It asks the 
 With client:NODE or --node only the clients of that node count.
 
 Exit codes: 0 no difference; 1 there are differences, or a side cannot be read; 2 wrong usage;
-3 no server answers; 4 there is no such node.`,
+3 no server answers; 4 there is no such node; 124 an xDS server answers nothing.`,
 		Example: `  chancery diff dir:/etc/chancery dir:./config
   chancery diff client:edge-1 envoy://127.0.0.1:9901
   chancery diff dir:./config envoy://127.0.0.1:9901 --node edge-1
+  chancery diff 'xds://10.1.2.3:18000?node=edge-1' 'xds://10.1.2.4:18000?node=edge-1'
   chancery diff dump:before.json dump:after.json -o json`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 2 {
@@ -101,7 +107,9 @@ Exit codes: 0 no difference; 1 there are differences, or a side cannot be read; 
 	sizeVar(f, &d.load.MaxFile, "max-file", 64<<20, "maximum `SIZE` of a file")
 	followFlag(f, &d.load.FollowLinksOutside)
 	v2Flag(f, &d.load.V2)
+	d.xds.waits(f)
 	d.asking.flags(f)
+	d.xds.flags(f)
 	usage(cmd)
 	return cmd
 }
@@ -118,9 +126,15 @@ func (d *differing) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	var kinds [2]string
+	d.xds.nodeFlags = d.nodeFlags
 	for i, arg := range args {
 		if kinds[i], args[i], err = sourceOf(arg); err != nil {
 			return err
+		}
+		if kinds[i] == "xds" {
+			if _, err := d.xds.server(arg); err != nil {
+				return err
+			}
 		}
 	}
 	var client *xds.Node // that the other side is
@@ -177,13 +191,13 @@ func sourceOf(arg string) (kind, of string, err error) {
 			}
 			return kind, of, nil
 		case "xds":
-			return "", "", fmt.Errorf("%s: comparing with another xDS server is not built yet", arg)
+			return kind, arg, nil
 		}
 	}
 	info, err := os.Stat(arg)
 	switch {
 	case err != nil:
-		return "", "", fmt.Errorf("%q is not dir:DIR, client:NODE, envoy://HOST:PORT, dump:FILE or -, nor a directory", arg)
+		return "", "", fmt.Errorf("%q is not dir:DIR, client:NODE, envoy://HOST:PORT, xds://HOST:PORT, dump:FILE or -, nor a directory", arg)
 	case !info.IsDir():
 		return "", "", fmt.Errorf("%q is a file: write dump:%s if it is a config_dump", arg, arg)
 	}
@@ -232,6 +246,8 @@ func (d *differing) side(cmd *cobra.Command, kind, of string, client *xds.Node, 
 			return nil, err
 		}
 		return d.dump(compare.Dump, f.Name, f.Data)
+	case "xds":
+		return d.server(cmd, of)
 	case "dump":
 		f, err := importer.Read("stdin", cmd.InOrStdin(), d.load.MaxFile)
 		if of != "-" {
@@ -293,6 +309,31 @@ func (d *differing) directory(cmd *cobra.Command, root string, client *xds.Node,
 		return nil, failure{fmt.Errorf("%s: the node is refused: no group matches it", root), "chancery preview shows why"}
 	}
 	add("", all.View(decision.Groups...), func(t *xds.Type, name string) string { return src.PlaceFor(node, t, name) })
+	return side, nil
+}
+
+// server gets what an xDS server gives to a proxy.
+func (d *differing) server(cmd *cobra.Command, of string) (*compare.Side, error) {
+	s, err := d.xds.server(of)
+	if err != nil {
+		return nil, err
+	}
+	o, err := s.options(cmd, d.types)
+	if err != nil {
+		return nil, err
+	}
+	o.Asked, o.Refs = everything(), references(d.types)
+	a, err := fetch.All(contextOf(cmd), o)
+	if err != nil {
+		return nil, failure{err, ""}
+	}
+	if err := s.verdict(a, cmd.ErrOrStderr()); err != nil {
+		return nil, err
+	}
+	side := compare.NewSide(d.types, false)
+	for _, r := range a.Resources {
+		side.Add(compare.Resource{Type: r.Type, Name: r.Name}, r.Body)
+	}
 	return side, nil
 }
 

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"strings"
 
 	"github.com/spf13/pflag"
 
@@ -17,7 +19,7 @@ type nodeFlags struct{ id, cluster, json string }
 func (n *nodeFlags) flags(f *pflag.FlagSet) {
 	f.StringVar(&n.id, "node", "", "`ID` of the node")
 	f.StringVar(&n.cluster, "cluster", "", "`NAME` of the node's cluster")
-	f.StringVar(&n.json, "node-json", "", "the node as `JSON` or YAML: id, cluster, locality, metadata, user_agent_name, …; - reads it from stdin")
+	f.StringVar(&n.json, "node-json", "", "the node as `JSON` or YAML: id, cluster, locality, metadata, user_agent_name, …; @FILE reads it from a file, - from stdin")
 }
 
 // given reports whether they say anything.
@@ -36,11 +38,14 @@ func (n *nodeFlags) node(stdin io.Reader, types *envoyapi.Types) (*xds.Node, err
 		return &xds.Node{ID: n.id, Cluster: n.cluster}, nil
 	}
 	src := []byte(n.json)
-	if n.json == "-" {
-		var err error
-		if src, err = io.ReadAll(stdin); err != nil {
-			return nil, failure{err, ""}
-		}
+	var err error
+	if path, is := strings.CutPrefix(n.json, "@"); is {
+		src, err = os.ReadFile(path)
+	} else if n.json == "-" {
+		src, err = io.ReadAll(stdin)
+	}
+	if err != nil {
+		return nil, failure{fmt.Errorf("--node-json: %w", err), ""}
 	}
 	node, err := readNode(src, types)
 	if err != nil {

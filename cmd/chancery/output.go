@@ -112,8 +112,8 @@ func writeYAML(w io.Writer, answer any) error {
 // unquoted has a node written as people write YAML, and not as JSON.
 func unquoted(n *yaml.Node) {
 	n.Style = 0
-	if n.Kind == yaml.ScalarNode && n.Tag == "!!str" && slices.Contains([]string{"y", "n", "yes", "no", "on", "off"}, strings.ToLower(n.Value)) {
-		n.Style = yaml.DoubleQuotedStyle // which others read as true and false
+	if n.Kind == yaml.ScalarNode && n.Tag == "!!str" && (n.Value == "@type" || slices.Contains([]string{"y", "n", "yes", "no", "on", "off"}, strings.ToLower(n.Value))) {
+		n.Style = yaml.DoubleQuotedStyle // as everybody writes it; the others some read as true and false
 	}
 	for _, c := range n.Content {
 		unquoted(c)

@@ -22,9 +22,9 @@ var update = flag.Bool("update", false, "write what commands print into the scri
 // TestScripts runs what users type. "exits CODE chancery …" wants an exit code;
 // "descriptors FILE TEXT" writes the FileDescriptorSet that a file has in text. $CANNED is
 // the URL of an admin API with answers that are always the same, as clients may say them that
-// mean no good; $DOCUMENTED the same for docs/commands.md.
+// mean no good; $DOCUMENTED the same for docs/commands.md. $XDS is that of an xDS server.
 func TestScripts(t *testing.T) {
-	canned, documented := cannedServer(t, false), cannedServer(t, true)
+	canned, documented, xds := cannedServer(t, false), cannedServer(t, true), cannedXDS(t)
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
 		UpdateScripts:       *update,
@@ -37,6 +37,7 @@ func TestScripts(t *testing.T) {
 			e.Setenv("CHANCERY_ADMIN_LISTEN", "127.0.0.1:0")
 			e.Setenv("CANNED", canned)
 			e.Setenv("DOCUMENTED", documented)
+			e.Setenv("XDS", xds)
 			e.Setenv("TZ", "UTC")
 			e.Setenv("MUTANT", os.Getenv("MUTANT")) // which rule is broken, when that is tried: see internal/mutants
 			return nil

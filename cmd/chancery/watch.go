@@ -8,6 +8,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -21,6 +22,8 @@ type watching struct {
 	output
 	filter adminapi.EventFilter
 	typ    string
+	during time.Duration // 0: until it is interrupted
+	xds    watchingXDS
 }
 
 // eventKinds are what can happen.
@@ -29,8 +32,8 @@ var eventKinds = []string{"connect", "leave", "subscribe", "send", "ack", "nack"
 func watchCommand() *cobra.Command {
 	var w watching
 	cmd := &cobra.Command{
-		Use:   "watch",
-		Short: "Show what happens between a running server and its clients",
+		Use:   "watch [xds://HOST:PORT [TYPE[/NAME] [NAME...]]...]",
+		Short: "Show what happens between a running server and its clients, or what an xDS server changes",
 		Long: `Watch prints a line for each event from now on, until it is interrupted: clients
 connect and leave, subscribe, are sent responses and accept or refuse them; a new
 configuration is loaded or rejected. "chancery get events" prints what has happened.
@@ -41,26 +44,49 @@ reject.
 If watch reads more slowly than things happen, events are left out; a line says how
 many.
 
-Exit codes: 2 wrong usage; 3 no server answers, it lets nobody in, or it has ended.`,
+With xds:// watch is a client of that server, of whatever make, as chancery fetch is, and
+prints what becomes of the resources that it asks for:
+
+  updated, removed
+  absent       the server says that there is none
+  refused      what came cannot be used
+  stale        what there was stays in use: the server is lost, or reports an error
+  unavailable  the same, where there was nothing
+  complete     what there is of * has come
+  connected, lost: the connection; watch tries again
+
+The flags of an xDS server are for this, and --node, --for and --output.
+
+Exit codes: 0 the time of --for is over; 2 wrong usage; 3 no server answers, it lets
+nobody in, or it has ended.`,
 		Example: `  chancery watch
   chancery watch --kind nack,reject
-  chancery watch --node 'edge-*' --type rds -o jsonl`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+  chancery watch --node 'edge-*' --type rds -o jsonl
+  chancery watch xds://127.0.0.1:18000 eds pay --delta --node edge-1`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if w.during < 0 {
+				return errors.New("--for: must be 0 or more")
+			}
+			if len(args) > 0 {
+				return w.server(cmd, args)
+			}
 			w.filter.New = true
 			return w.run(cmd)
 		},
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.StringVar(&w.filter.Node, "node", "", "only of nodes with this `ID`, or like it: edge-*")
+	f.StringVar(&w.filter.Node, "node", "", "only of nodes with this `ID`, or like it: edge-*; of an xDS server: who asks, by default the host name of this machine")
 	_ = cmd.RegisterFlagCompletionFunc("node", completeFlag(&w.asking, nodes))
 	f.StringVar(&w.typ, "type", "", "only of this `TYPE`: cds, clusters, …")
 	offer(cmd, "type", typeWords()...)
 	f.StringSliceVar(&w.filter.Kinds, "kind", nil, "only of these `KINDS`, with commas between them")
 	offer(cmd, "kind", eventKinds...)
+	f.DurationVar(&w.during, "for", 0, "`time` after which it ends; 0: it does not")
 	w.output.flags(cmd, "text", "jsonl")
 	w.asking.flags(f)
+	w.xds.more(f)
+	cmd.ValidArgsFunction = completeTypes
 	usage(cmd)
 	return cmd
 }

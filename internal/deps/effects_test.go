@@ -12,7 +12,7 @@ import (
 )
 
 // The packages whose effects are listed.
-var watched = []string{"xds", "protocol", "protocol/protocoltest", "store", "wire", "server", "lazy", "rest", "xds/xdstest", "internal/envoyapi", "refs", "internal/refs", "internal/validate", "internal/protofile", "internal/export", "internal/importer", "internal/guard", "internal/repeats", "internal/shares", "internal/pace", "internal/unfinished", "internal/backlog", "groups", "groups/cel", "internal/admin", "access", "internal/settings", "internal/nodemeta", "internal/csds", "internal/status", "internal/identity", "client", "client/bootstrap", "client/metrics", "client/csds", "internal/csds/live", "client/tree"}
+var watched = []string{"xds", "protocol", "protocol/protocoltest", "store", "wire", "server", "lazy", "rest", "xds/xdstest", "internal/envoyapi", "refs", "internal/refs", "internal/validate", "internal/protofile", "internal/export", "internal/importer", "internal/guard", "internal/repeats", "internal/shares", "internal/pace", "internal/unfinished", "internal/backlog", "groups", "groups/cel", "internal/admin", "access", "internal/settings", "internal/nodemeta", "internal/csds", "internal/status", "internal/fetch", "internal/identity", "client", "client/bootstrap", "client/metrics", "client/csds", "internal/csds/live", "client/tree"}
 
 // Every effect they have, by package, declaration and kind, and why it is there.
 var effects = map[string]string{
@@ -29,6 +29,12 @@ var effects = map[string]string{
 	"internal/csds Service once":       "looks messages up when the first request has come",
 	"internal/csds answer.ask clock":   "how long clients that say nothing have held up an answer",
 	"internal/csds writer.Write clock": "until when a client has to take it",
+
+	"internal/fetch fetcher goroutine":  "waits for those of its watches",
+	"internal/fetch fetcher.tell clock": "when it happened",
+	"internal/fetch fetcher.next timer": "how long nothing comes",
+	"internal/fetch fetcher.next clock": "the same",
+	"internal/fetch All clock":          "since when nothing has come",
 
 	"xds Table mutex":  "shares Changes between streams; held for memory only",
 	"xds Changes once": "a response's body is encoded once for all streams",

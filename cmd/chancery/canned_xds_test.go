@@ -1,0 +1,40 @@
+package main
+
+import (
+	"log/slog"
+	"net"
+	"testing"
+
+	"google.golang.org/grpc"
+
+	"github.com/chancery-xds/chancery/server"
+	"github.com/chancery-xds/chancery/source/dir"
+	"github.com/chancery-xds/chancery/store"
+)
+
+// cannedXDS returns the URL of an xDS server with what is in testdata/xds, and secrets for all.
+func cannedXDS(t testing.TB) string {
+	t.Helper()
+	st := store.New()
+	if _, err := dir.New("testdata/xds", st, dir.Options{}).Load(); err != nil {
+		t.Fatal(err)
+	}
+	g := grpc.NewServer(server.GRPCOptions()...)
+	if err := server.New(st, server.WithLogger(slog.New(slog.DiscardHandler))).Register(g); err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = g.Serve(l) // until Stop
+	}()
+	t.Cleanup(func() {
+		g.Stop()
+		<-ended
+	})
+	return ofXDS + l.Addr().String()
+}

@@ -1,0 +1,45 @@
+package main
+
+import (
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/chancery-xds/chancery/client"
+	"github.com/chancery-xds/chancery/internal/envoyapi"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// transport returns how the server is reached.
+func (s *xdsServer) transport(types *envoyapi.Types) (client.Transport, error) {
+	conf, err := s.tls()
+	if err != nil {
+		return nil, err
+	}
+	o := client.GRPCOptions{Credentials: insecure.NewCredentials(), Delta: s.delta, PerType: s.perType, Name: nameIn(types), Dial: []grpc.DialOption{grpc.WithNoProxy()}}
+	if conf != nil {
+		o.Credentials = credentials.NewTLS(conf)
+	}
+	t, err := client.GRPC(s.text, o)
+	if err != nil {
+		return nil, failure{err, ""}
+	}
+	return t, nil
+}
+
+// nameIn returns the name in a message of a type that xDS does not know, such as of --proto-set:
+// nearly all that have one call it name.
+func nameIn(types *envoyapi.Types) func(*xds.Type, []byte) string {
+	return func(t *xds.Type, body []byte) string {
+		m, err := message(types, &xds.Resource{Type: t, Body: body})
+		if err != nil {
+			return ""
+		}
+		f := m.ProtoReflect().Descriptor().Fields().ByName("name")
+		if f == nil || f.Kind() != protoreflect.StringKind || f.IsList() {
+			return ""
+		}
+		return m.ProtoReflect().Get(f).String()
+	}
+}

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Puts the clients that judge the server into ../.cache, from nothing.
+# Puts the clients that judge the server, and a server that judges the client, into ../.cache, from nothing.
 #
 #   install.sh             all of them
-#   install.sh envoy java  some: envoy, python, node, java
+#   install.sh envoy java  some: envoy, python, node, java, sovereign
 #
 # What is fetched is pinned by its hash, in clients: what has another is refused.
 # Safe to run again: what was installed by the same recipe stays, and a download that breaks leaves nothing behind.
@@ -51,6 +51,13 @@ java_make() {
   javac -Xlint:all,-processing -d "$1/classes" -cp "$1/lib/*" clients/java/Greeter.java
 }
 
+sovereign_tools="python3"
+sovereign_recipe() { python3 --version && cat clients/sovereign/requirements.txt; }
+sovereign_make() {
+  python3 -m pip install --quiet --disable-pip-version-check --root-user-action ignore --no-deps --only-binary :all: \
+    --require-hashes --target "$1" --requirement clients/sovereign/requirements.txt
+}
+
 install() {
   local client=$1 to=$cache/$1 tools="$1_tools" tool
   for tool in ${!tools}; do
@@ -75,7 +82,7 @@ install() {
 }
 
 mkdir -p "$cache"
-[ $# -gt 0 ] || set -- envoy python node java
+[ $# -gt 0 ] || set -- envoy python node java sovereign
 running=()
 for client in "$@"; do
   (install "$client") &

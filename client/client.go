@@ -49,6 +49,7 @@ func New(cfg Config) (*Client, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
+	cfg.Node = introduce(cfg.Node)
 	c := &Client{
 		cfg: cfg, log: cfg.Log, random: rand.Float64,
 		calls: make(chan func()), done: make(chan struct{}),
@@ -68,6 +69,28 @@ func New(cfg Config) (*Client, error) {
 	}
 	c.wg.Go(c.run)
 	return c, nil
+}
+
+// features are what the client can do with any resource: take it wrapped in the protocol's
+// Resource also in SotW, and obey its TTL.
+var features = []string{"xds.config.resource-in-sotw", "xds.config.supports-resource-ttl"}
+
+// introduce returns what a client says of itself.
+func introduce(n *xds.Node) *xds.Node {
+	own := xds.Node{}
+	if n != nil {
+		own = *n
+	}
+	if own.UserAgentName == "" {
+		own.UserAgentName = "chancery"
+	}
+	own.ClientFeatures = slices.Clone(own.ClientFeatures)
+	for _, f := range features {
+		if !slices.Contains(own.ClientFeatures, f) {
+			own.ClientFeatures = append(own.ClientFeatures, f)
+		}
+	}
+	return &own
 }
 
 // check says what is wrong with a configuration.
@@ -118,7 +141,7 @@ func (c *Client) Close() error {
 	return c.err
 }
 
-// Node is who the client is; nil if it was not told.
+// Node is who the client is: Config.Node, and what any client can do. It must not be changed.
 func (c *Client) Node() *xds.Node { return c.cfg.Node }
 
 // do has the loop call f, unless the client is closed.

@@ -10,7 +10,8 @@ import (
 // Config says which servers a client asks, and how. Package client/bootstrap makes one of the
 // bootstrap files of gRPC and Envoy, and of a ConfigSource.
 type Config struct {
-	// Node is who the client is.
+	// Node is who the client is. The user agent is "chancery" if it is empty, and the client
+	// features xds.config.resource-in-sotw and xds.config.supports-resource-ttl are added.
 	Node *xds.Node
 
 	// Servers of names that have no authority, the preferred one first. The others are asked
@@ -29,7 +30,9 @@ type Config struct {
 	// taken to be absent. Zero: 15 s, as the document says; negative: for ever.
 	Timeout time.Duration
 
-	// Dir keeps the last good resources on disk, for a start without a server. Empty: none.
+	// Dir keeps the last good resources on disk, for a start without a server: it is a
+	// directory of this client alone, made for this user alone, since there may be secrets in
+	// it. Empty: none.
 	Dir string
 
 	// Log gets what an operator would want to know. Nil: nothing is logged.

@@ -1,6 +1,7 @@
 package client_test
 
 import (
+	"fmt"
 	"io"
 	"testing"
 	"testing/synctest"
@@ -16,7 +17,15 @@ func TestStream(t *testing.T) {
 	both(t, "CLI-4 behaviour 1: the first request has the node, the names, and no version and nonce", func(t *testing.T, v xds.Variant) {
 		c, f := one(t, v)
 		watch(t, c, xds.Cluster, "b", "a")
-		f.stream().want("CDS node=n names=[a b]", "CDS node=n sub=[a b]")
+		s := f.stream()
+		synctest.Wait()
+		r := <-s.requests
+		if got := spell(r); got != "CDS node=n names=[a b]" && got != "CDS node=n sub=[a b]" {
+			t.Error(got)
+		}
+		if got := fmt.Sprint(r.Node.UserAgentName, r.Node.ClientFeatures); got != "chancery[xds.config.resource-in-sotw xds.config.supports-resource-ttl]" {
+			t.Error(got)
+		}
 	})
 
 	both(t, "CLI-4 behaviour 2: the node is in the first request of each stream only", func(t *testing.T, v xds.Variant) {

@@ -1,4 +1,3 @@
-// Package client is the client half of xDS for Go programs: it watches resources of any management server.
 package client
 
 import (

@@ -22,6 +22,10 @@ type ResponseOptions struct {
 	// message says the name. Nil: such resources are malformed.
 	Name func(t *xds.Type, body []byte) string
 
+	// Place says where an entry of the field resources is from, for errors: "clusters.yaml:3:5".
+	// Nil: they say "resources[0]" of what has no name.
+	Place func(at int) string
+
 	// Known returns what the client has under a name, nil if it has nothing. A resource that
 	// says the same is this one and not a copy, which costs nothing. It may be nil.
 	Known func(t *xds.Type, name string) *xds.Resource
@@ -220,11 +224,21 @@ func (d *responseDecoder) resource(at int, b []byte) {
 	}
 	switch {
 	case err == nil:
-	case name != "":
-		d.malformed(name, fmt.Errorf("resource %q: %w", name, err))
-	default:
-		d.malformed("", fmt.Errorf("resources[%d]: %w", at, err))
+		return
+	case len(d.r.Malformed) == maxMalformed: // and no place is looked for
+		d.more++
+		return
 	}
+	place := fmt.Sprintf("resources[%d]", at)
+	switch {
+	case d.o.Place != nil && name != "":
+		place = fmt.Sprintf("%s: resource %q", d.o.Place(at), name)
+	case d.o.Place != nil:
+		place = d.o.Place(at)
+	case name != "":
+		place = fmt.Sprintf("resource %q", name)
+	}
+	d.malformed(name, fmt.Errorf("%s: %w", place, err))
 }
 
 // upsert adds a resource, and returns its name as far as it is known.

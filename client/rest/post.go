@@ -1,0 +1,114 @@
+package rest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// A StatusError is an answer that is no response.
+type StatusError struct {
+	Server string // URI
+	Code   int    // of HTTP
+	Cause  string // what the server says, for people
+}
+
+// Error implements error: "http://127.0.0.1:18000: 404 Not Found: no such path".
+func (e *StatusError) Error() string {
+	return fmt.Sprintf("%s: %d %s: %s", e.Server, e.Code, http.StatusText(e.Code), e.Cause)
+}
+
+var errTimeout = errors.New("the server did not answer in time")
+
+// post asks for the resources of a type, and returns nil if there is nothing new.
+func (t *transport) post(ctx context.Context, r *xds.Request) (*xds.Response, error) {
+	fail := func(err error) error { return fmt.Errorf("%s: %w", t.uri, err) }
+	body, err := encode(r)
+	if err != nil {
+		return nil, fail(err)
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, t.base+r.Type.REST, bytes.NewReader(body))
+	if err != nil {
+		return nil, fail(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", "application/json")
+	req.Header.Set("X-Envoy-Expected-Rq-Timeout-Ms", strconv.FormatInt(t.options.Timeout.Milliseconds(), 10))
+	answer, err := t.http.Do(req)
+	if err != nil {
+		return nil, fail(t.why(ctx, err))
+	}
+	defer answer.Body.Close()
+	switch answer.StatusCode {
+	case http.StatusNotModified:
+		return nil, nil
+	case http.StatusOK:
+	default:
+		said, _ := io.ReadAll(io.LimitReader(answer.Body, 64<<10)) // the code is what matters
+		return nil, &StatusError{Server: t.uri, Code: answer.StatusCode, Cause: cause(answer.StatusCode, said)}
+	}
+	most := t.options.MaxMessage
+	said, err := io.ReadAll(io.LimitReader(answer.Body, int64(most)+1))
+	switch {
+	case err != nil:
+		return nil, fail(fmt.Errorf("the answer ends after %d bytes: %w", len(said), t.why(ctx, err)))
+	case len(said) > most:
+		return nil, fail(fmt.Errorf("an answer of more than %d bytes, which is the limit (MaxMessage)", most))
+	}
+	resp, err := t.decode(r.Type, said)
+	if err != nil {
+		return nil, fail(fmt.Errorf("%s %s: %w", http.MethodPost, r.Type.REST, err))
+	}
+	return resp, nil
+}
+
+// why returns the error of an attempt, without the URL, which the caller says, and which may have
+// a password.
+func (t *transport) why(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); errors.Is(cause, errTimeout) {
+		return fmt.Errorf("%w: %s", errTimeout, t.options.Timeout)
+	}
+	if e, ok := errors.AsType[*url.Error](err); ok {
+		err = e.Err
+	}
+	if strings.Contains(err.Error(), "connection refused") {
+		return fmt.Errorf("nobody listens there: %w", err)
+	}
+	return err
+}
+
+// cause returns what a server says of an error: a google.rpc.Status, or a text.
+func cause(code int, said []byte) string {
+	var status struct {
+		Message string `json:"message"`
+	}
+	text := strings.TrimSpace(string(said))
+	if json.Unmarshal(said, &status) == nil && status.Message != "" {
+		text = status.Message
+	}
+	const most = 500
+	if len(text) > most {
+		cut := most
+		for cut > 0 && !utf8.RuneStart(text[cut]) {
+			cut--
+		}
+		text = text[:cut] + "…"
+	}
+	switch {
+	case text != "":
+		return strings.Trim(strconv.QuoteToGraphic(text), `"`) // no line of a log is two
+	case code == http.StatusNotFound:
+		return "the server has no such path: it may not speak REST"
+	}
+	return "the server does not say why"
+}

@@ -276,3 +276,22 @@ func TestWithoutFiles(t *testing.T) {
 		}
 	}
 }
+
+// The longest of several chains counts by which a group is included, whichever is known last; and of
+// rules that cannot be evaluated a few are told.
+func TestLongestChain(t *testing.T) {
+	for _, short := range []string{"a0", "m", "zz"} { // before, among and behind those of the longer one
+		r := mustLoad(t, "-- b/group.yaml --\nmatch: {}\ninclude: [y]\n-- y/group.yaml --\ninclude: [c]\n-- c/group.yaml --\n-- "+short+"/group.yaml --\nmatch: {}\ninclude: [c]\n")
+		all := r.Decide(&xds.Node{}).Groups
+		if len(all) != 4 || all[3] != "c" {
+			t.Errorf("beside %s: %q", short, all)
+		}
+	}
+	var b strings.Builder
+	for i := range 15 {
+		fmt.Fprintf(&b, "-- g%d/group.yaml --\nmatch: {cel: node.metadata.env == \"x\"}\n", i)
+	}
+	if d := mustLoad(t, b.String()).Decide(&xds.Node{}); len(d.Notes) != 10 {
+		t.Errorf("%d notes: %q", len(d.Notes), d.Notes)
+	}
+}

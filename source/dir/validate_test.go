@@ -76,6 +76,7 @@ func TestCheckAll(t *testing.T) {
 			"y/group.yaml", "match: {cluster: y}\n", "y/y.yaml", tcpListener("why", "80"),
 			"z/group.yaml", "match: {cluster: z}\ninclude: [x]\n", "z/z.yaml", tcpListener("z", "81") + "---\n" + tcpListener("a", "84"), "z/c.yaml", clusterURL + "\nname: c\n",
 			"y/c.yaml", clusterURL + "\nname: c\n",
+			"w/group.yaml", "match: {cluster: w}\ninclude: [x]\n", "w/w.yaml", tcpListener("w", "90"), // of which x has told already
 		},
 			"CDS|LDS|\nXDS0403 x/x.yaml:3:27: group x: address.socket_address: LDS \"x\" listens on TCP 0.0.0.0:80, and so does \"a\" at a.yaml:1:1 (nodes of group \"x\" get both)\n"},
 		{"a reference with a typo", "", one, nil, []string{"a.yaml", tcpListener("a", "80"), "b.yaml", clusterURL + "\nname: cc\n"},

@@ -182,7 +182,7 @@ func TestTimers(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		s.respond(xds.Endpoint, "v0")
 		s.end(io.EOF)
-		s = f.stream()
+		f.stream()
 		time.Sleep(14 * time.Second)
 		a.want()
 		time.Sleep(2 * time.Second)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -29,11 +28,10 @@ type fake struct {
 	perType bool
 	down    atomic.Pointer[error] // of Open
 
-	opened  chan *fakeStream
-	opens   atomic.Int32
-	open    atomic.Int32 // streams open now
-	closed  atomic.Int32
-	dropped bool
+	opened chan *fakeStream
+	opens  atomic.Int32
+	open   atomic.Int32 // streams open now
+	closed atomic.Int32
 }
 
 func newFake(t *testing.T, uri string, v xds.Variant) *fake {
@@ -242,7 +240,6 @@ type taker struct {
 	t      *testing.T
 	cancel context.CancelFunc
 	events chan string
-	stop   chan bool
 }
 
 // watch begins a watch.
@@ -362,5 +359,3 @@ func one(t *testing.T, v xds.Variant) (*client.Client, *fake) {
 	f := newFake(t, "xds://a", v)
 	return begin(t, client.Config{}, f), f
 }
-
-var _ = io.EOF

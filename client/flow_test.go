@@ -115,7 +115,7 @@ func TestFlow(t *testing.T) {
 			case <-time.After(time.Second):
 			}
 		}
-		s = <-f.opened
+		<-f.opened
 		w.take()
 		time.Sleep(31 * time.Second)
 		w.want("a stale=63: xds://a cannot be reached by node \"n\": the server has read nothing for 30s")

@@ -269,6 +269,7 @@ func (t *table) sweep(server string, now time.Time) {
 		}
 		t.change(e, func() { e.drop(); e.state, e.fault = DoesNotExist, nil })
 		t.tell(e, Event{Kind: Removed, Name: name, Server: server}, true)
+		t.disk.changed()
 		t.tidy(e)
 	}
 }

@@ -3,6 +3,7 @@ package client
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -54,14 +55,7 @@ func TestBackoff(t *testing.T) {
 
 func TestFallbackValue(t *testing.T) {
 	down := func(list ...int) func(int) bool {
-		return func(i int) bool {
-			for _, d := range list {
-				if d == i {
-					return true
-				}
-			}
-			return false
-		}
+		return func(i int) bool { return slices.Contains(list, i) }
 	}
 	var f fallback
 	steps := []struct {
@@ -170,7 +164,6 @@ func TestMailboxIsBounded(t *testing.T) {
 	tab.join(w, "*")
 	say := func(kind Kind, name string, i int) {
 		e := tab.entry(name)
-		before := e.last
 		r := xds.NewResource(xds.Cluster, name, fmt.Append(nil, i))
 		tab.change(e, func() {
 			if e.res, e.state, e.fault = r, Acked, nil; kind == Removed {
@@ -181,7 +174,6 @@ func TestMailboxIsBounded(t *testing.T) {
 				e.state, e.fault = Nacked, &fault{kind: Refused, err: errors.New("x")}
 			}
 		})
-		_ = before
 		ev := tab.event(e)
 		ev.Kind = kind
 		tab.tell(e, ev, true)

@@ -133,6 +133,7 @@ func (c *Client) Subscribe(t *xds.Type, names ...string) {
 			n.asked = true
 			w.asks++
 			w.turn(name, n)
+			w.tidy(name, n)
 		}
 	}
 }
@@ -153,7 +154,7 @@ func (c *Client) Unsubscribe(t *xds.Type, names ...string) {
 		n.asked = false
 		w.asks--
 		w.turn(name, n)
-		if !w.opened {
+		if !w.opened || !n.told {
 			c.drop(w, name, n)
 		}
 	}

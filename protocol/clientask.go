@@ -63,8 +63,7 @@ func (w *clientType) open(legacy bool) bool {
 
 // everything reports whether "*" is all that is asked for.
 func (w *clientType) everything() bool {
-	n := w.names[xds.Wildcard]
-	return w.asks == 1 && n != nil && n.asked
+	return w.asks == 1 && w.has(xds.Wildcard, isAsked)
 }
 
 // sotw fills in a DiscoveryRequest. "All subsequent requests from the client
@@ -121,11 +120,16 @@ func (c *Client) incremental(w *clientType, req *xds.Request) {
 	}
 }
 
-// initial are the versions of what the server knows to be held.
+// initial are the versions of what is held. Of what the server does not know to be held it says
+// none: so it is told if that is gone, and what it is now.
 func (w *clientType) initial() (list []xds.Version) {
 	for _, name := range slices.Sorted(maps.Keys(w.names)) {
-		if n := w.names[name]; n.res != nil && !n.foreign {
-			list = append(list, xds.Version{Name: n.res.Name, Version: n.res.Version})
+		if n := w.names[name]; n.res != nil {
+			v := xds.Version{Name: n.res.Name}
+			if !n.foreign {
+				v.Version = n.res.Version
+			}
+			list = append(list, v)
 		}
 	}
 	return list

@@ -23,16 +23,13 @@ func (c *Client) hold(w *clientType, name string, r *xds.Resource, version strin
 	n.round = max(n.round, w.round)
 	w.tidy(name, n)
 	c.expire(w, name, n, r.TTL)
-	if w.delta {
-		c.found(w, name, r)
-	}
-	if same {
+	if good := c.found(w, name, r); same && good {
 		return
 	}
 	n.since = c.now
 	c.tellOf(w, ClientEvent{Kind: Updated, Name: name, Resource: r})
 	if old != nil {
-		c.abandon(w, name, old, r, true)
+		c.abandon(w, name, old, r)
 	}
 }
 
@@ -42,29 +39,41 @@ func alike(a, b *xds.Resource) bool {
 	return a == b || bytes.Equal(a.Body, b.Body) && slices.Equal(a.Aliases, b.Aliases)
 }
 
-// found ends the wait for the other names that find a resource.
-func (c *Client) found(w *clientType, name string, r *xds.Resource) {
+// found ends the wait for the other names that find a resource. It reports whether nothing bad
+// was said of any of them.
+func (c *Client) found(w *clientType, name string, r *xds.Resource) (good bool) {
+	if n := w.names[xds.Wildcard]; n != nil {
+		n.fault = nil // who is told of a resource knows that it is over
+	}
+	if good = true; !w.delta {
+		return good
+	}
 	for s := range w.others(name, r) {
 		if n := w.names[s]; n != nil && n.res == nil {
 			c.stop(n)
+			good = good && n.fault == nil
 			n.gone, n.fault = unheard, nil
+			w.tidy(s, n)
 		}
 	}
+	return good
 }
 
-// abandon finds the names that found the old resource, and find nothing now. If it stays
-// under another state, they are told.
-func (c *Client) abandon(w *clientType, name string, old, r *xds.Resource, tell bool) {
+// abandon looks at the names that found an old resource. Those that do not find its new state,
+// r, are told that it is gone; r is nil if it is gone for all, who are told together.
+func (c *Client) abandon(w *clientType, name string, old, r *xds.Resource) {
 	if !w.delta {
 		return
 	}
 	for s := range w.others(name, old) {
 		n := w.names[s]
-		if n == nil || n.res != nil || w.found[s] > 0 {
+		if n == nil {
 			continue
 		}
-		n.gone = absence
-		if tell {
+		if n.res == nil && w.found[s] == 0 {
+			n.gone = absence
+		}
+		if r != nil && !w.finds(s, name, r) {
 			c.tellOf(w, ClientEvent{Kind: Removed, Name: name, Resource: old, Asked: asker(s, n)})
 		}
 	}
@@ -93,7 +102,7 @@ func (c *Client) let(w *clientType, name string, n *clientName) {
 	w.index(name, old, -1)
 	n.res, n.foreign = nil, false
 	c.stop(n)
-	c.abandon(w, name, old, nil, false)
+	c.abandon(w, name, old, nil)
 }
 
 // remove is what the server says of a name that does not exist. "removed_resources" ends the
@@ -101,7 +110,7 @@ func (c *Client) let(w *clientType, name string, n *clientName) {
 func (c *Client) remove(w *clientType, name string, why error) {
 	n := w.names[name]
 	switch {
-	case n == nil:
+	case n == nil || name == xds.Wildcard: // there may always be something
 	case n.res != nil && c.opts.Retain && !c.opts.DropOnError:
 		n.foreign = true
 		c.blame(w, name, n, ErrGone)
@@ -137,7 +146,7 @@ func (c *Client) absent(w *clientType, name string, n *clientName, why error) {
 func (c *Client) missing(w *clientType, name string) {
 	n := w.names[name]
 	switch {
-	case n == nil:
+	case n == nil || name == xds.Wildcard:
 	case n.res != nil && !c.opts.DropOnError:
 		c.blame(w, name, n, ErrGone)
 	case n.res != nil:
@@ -176,14 +185,9 @@ func (c *Client) blame(w *clientType, name string, n *clientName, err error) {
 
 // refuse notes that a resource cannot be used, for all who find it, and tells them once.
 func (c *Client) refuse(w *clientType, name string, r *xds.Resource, err error) {
-	f := &fault{refused: true, err: err, text: err.Error(), version: r.Version, at: c.now}
 	asked := w.askers(name, r)
-	n, known := w.names[name], false
-	if n == nil && w.strays < maxStrays && w.names[xds.Wildcard] != nil {
-		n = w.name(name)
-		n.stray = true
-		w.strays++
-	}
+	f := &fault{refused: true, of: name, asked: asked, err: err, text: err.Error(), version: r.Version, at: c.now}
+	n, known := w.name(name), false
 	note := func(n *clientName) {
 		known = known || n.fault != nil && n.fault.refused && n.fault.text == f.text
 		n.fault = f
@@ -192,15 +196,13 @@ func (c *Client) refuse(w *clientType, name string, r *xds.Resource, err error) 
 			n.gone = unheard
 		}
 	}
-	var stays *xds.Resource
-	if n != nil {
-		n.round = max(n.round, w.round)
-		if n.res != nil && c.opts.DropOnError {
-			c.let(w, name, n)
-		}
-		stays = n.res
-		note(n)
+	n.round = max(n.round, w.round)
+	if n.res != nil && c.opts.DropOnError {
+		c.let(w, name, n)
 	}
+	stays := n.res
+	note(n)
+	w.tidy(name, n)
 	if w.delta {
 		for s := range w.others(name, r) {
 			if n := w.names[s]; n != nil && n.res == nil && w.found[s] == 0 {
@@ -216,8 +218,8 @@ func (c *Client) refuse(w *clientType, name string, r *xds.Resource, err error) 
 // Adopt lets the client hold what is known of resources that are subscribed to, and of which it
 // holds none: from the disk, or from another server. They are used, and leave as others do. No
 // event tells of them; what the server sends of them is told, also if it is the same. Own says
-// that this server has sent them, so that with delta the client states their versions. In SotW
-// it states none: nobody knows that they are all.
+// that this server has sent them, so that with delta the client states their versions, and not
+// just their names. In SotW it states none: nobody knows that they are all.
 func (c *Client) Adopt(t *xds.Type, own bool, resources ...*xds.Resource) {
 	w := c.find(t)
 	if w == nil {
@@ -237,9 +239,7 @@ func (c *Client) Adopt(t *xds.Type, own bool, resources ...*xds.Resource) {
 		n.res, n.since, n.foreign, n.gone, n.fault = r, c.now, !own, unheard, nil
 		w.tidy(name, n)
 		c.expire(w, name, n, r.TTL)
-		if w.delta {
-			c.found(w, name, r)
-		}
+		c.found(w, name, r)
 		w.exact = false
 	}
 }

@@ -37,7 +37,9 @@ const (
 
 // A fault is why the newest that the server said of a name cannot be used.
 type fault struct {
-	refused bool // by the client; else the server reports it
+	refused bool     // by the client; else the server reports it
+	of      string   // the resource that was refused; a name may find it in another way
+	asked   []string // the names that found it
 	err     error
 	text    string // of err
 	version string // that was refused
@@ -45,7 +47,7 @@ type fault struct {
 }
 
 // maxStrays is of how many resources of a type it is remembered that they were refused though
-// a wildcard alone covers them. A server could invent bad ones without end.
+// nobody asks for them by their own name. A server could invent bad ones without end.
 const maxStrays = 1000
 
 // name returns what is known of a name, and makes room for it.
@@ -60,13 +62,25 @@ func (w *clientType) name(name string) *clientName {
 
 // tidy forgets a name of which there is nothing to know.
 func (w *clientType) tidy(name string, n *clientName) {
-	if n.stray && (n.asked || n.told || n.res != nil || n.fault == nil) {
+	nobodys := !n.asked && !n.told && n.res == nil
+	stray := nobodys && n.fault != nil && n.fault.of == name && slices.ContainsFunc(n.fault.asked, func(s string) bool { return w.has(s, isAsked) })
+	switch {
+	case n.stray && !stray:
 		n.stray = false
 		w.strays--
+	case stray && !n.stray && w.strays < maxStrays:
+		n.stray = true
+		w.strays++
 	}
-	if !n.asked && !n.told && n.res == nil && !n.stray {
+	if nobodys && !n.stray {
 		delete(w.names, name)
 	}
+}
+
+// has reports whether is holds for a name.
+func (w *clientType) has(name string, is func(*clientName) bool) bool {
+	n := w.names[name]
+	return n != nil && is(n)
 }
 
 // What the client wants, and what it may be sent.
@@ -151,17 +165,22 @@ func (w *clientType) finding(name string) (list []string) {
 		return nil
 	}
 	for s, n := range w.names {
-		if n.res == nil {
-			continue
-		}
-		for o := range w.others(s, n.res) {
-			if o == name {
-				list = append(list, s)
-			}
+		if n.res != nil && w.finds(name, s, n.res) {
+			list = append(list, s)
 		}
 	}
 	slices.Sort(list)
 	return list
+}
+
+// finds reports whether a name finds a resource that is called differently.
+func (w *clientType) finds(by, name string, r *xds.Resource) bool {
+	for s := range w.others(name, r) {
+		if s == by {
+			return true
+		}
+	}
+	return false
 }
 
 // tell notes what the server knows of a name from now on.
@@ -184,17 +203,15 @@ func (c *Client) shed(w *clientType, name string) {
 		if n.res == nil && !n.asked {
 			c.stop(n)
 			n.gone = unheard
-			if !n.stray || name == xds.Wildcard {
-				n.fault = nil
-			}
 		}
 		w.tidy(s, n)
 	}
-	if name == xds.Wildcard {
-		for s := range w.names {
+	for s, n := range w.names {
+		if name != xds.Wildcard && w.strays == 0 {
+			break
+		} else if name == xds.Wildcard || n.stray {
 			lets(s)
 		}
-		return
 	}
 	for _, s := range w.finding(name) {
 		lets(s)

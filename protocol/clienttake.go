@@ -25,12 +25,19 @@ func (c *Client) Receive(resp *xds.Response) error {
 		v.status = &xds.Status{Code: 3, Message: err.Error()} // INVALID_ARGUMENT
 		w.exact = false
 	} else {
-		w.version, w.exact = resp.Version, w.steady
+		// A heartbeat is no state: what was refused or never came is missing still.
+		w.exact = w.steady && (!beats(resp) || w.exact && w.version == resp.Version)
+		w.version = resp.Version
 	}
 	// "The version_info indicates the most recent version that the client is using."
 	v.version = w.version
 	w.nonce, w.verdicts = resp.Nonce, append(w.verdicts, v)
 	return err
+}
+
+// beats reports whether a response only keeps alive what is held.
+func beats(r *xds.Response) bool {
+	return r.Changes != nil && len(r.Beats) > 0 && len(r.Upserts) == 0
 }
 
 // An intake is one response on its way in.
@@ -73,7 +80,7 @@ func (c *Client) apply(w *clientType, resp *xds.Response) error {
 	}
 	// A response that only keeps alive has no state. And any name that is missing may be that
 	// of a resource which cannot be read.
-	if c.variant == xds.SotW && w.typ.FullState && len(resp.Malformed) == 0 && (len(changes.Beats) == 0 || len(changes.Upserts) > 0) {
+	if c.variant == xds.SotW && w.typ.FullState && len(resp.Malformed) == 0 && !beats(resp) {
 		in.sweep()
 	}
 	for _, name := range changes.Missing {

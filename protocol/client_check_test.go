@@ -1,0 +1,62 @@
+package protocol
+
+import (
+	"fmt"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// Check checks the client's invariants. The simulation calls it after each step.
+func (c *Client) Check() error {
+	timers := 0
+	for _, w := range c.types {
+		asks, strays, found := 0, 0, map[string]int{}
+		for name, n := range w.names {
+			if n.asked {
+				asks++
+			}
+			if n.stray {
+				strays++
+			}
+			if (n.asked != n.told) != w.changed[name] {
+				return fmt.Errorf("%s %s: asked %v, told %v, changed %v", w.typ, name, n.asked, n.told, w.changed[name])
+			}
+			if !n.asked && !n.told && n.res == nil && !n.stray {
+				return fmt.Errorf("%s %s: nothing is known of it", w.typ, name)
+			}
+			if n.stray && (n.fault == nil || n.asked || n.told || n.res != nil) {
+				return fmt.Errorf("%s %s is not here for its fault alone", w.typ, name)
+			}
+			if n.timer != nil {
+				timers++
+				if t := n.timer; c.timers[t.place] != t || t.name != name || t.typ != w {
+					return fmt.Errorf("%s %s: not its timer", w.typ, name)
+				}
+			}
+			if n.res == nil {
+				continue
+			}
+			if n.gone != unheard {
+				return fmt.Errorf("%s %s is held, and gone", w.typ, name)
+			}
+			if !w.covers(name, n.res, func(n *clientName) bool { return n.asked || n.told }, "") {
+				return fmt.Errorf("%s %s: nobody asks for it", w.typ, name)
+			}
+			if w.delta {
+				for s := range w.others(name, n.res) {
+					found[s]++
+				}
+			}
+		}
+		if asks != w.asks || strays != w.strays || fmt.Sprint(found) != fmt.Sprint(w.found) {
+			return fmt.Errorf("%s: %d asked, %d counted; %d stray, %d counted; found %v, counted %v", w.typ, asks, w.asks, strays, w.strays, found, w.found)
+		}
+		if n := w.names[xds.Wildcard]; n != nil && n.timer != nil {
+			return fmt.Errorf("%s: a wildcard waits", w.typ)
+		}
+	}
+	if timers != len(c.timers) {
+		return fmt.Errorf("%d timers, %d in the heap", timers, len(c.timers))
+	}
+	return nil
+}

@@ -1,0 +1,406 @@
+package protocol_test
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chancery-xds/chancery/protocol"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// at lets the client's time be so many seconds after the beginning.
+func (c talk) at(seconds float64) {
+	c.Advance(time.Unix(1000, 0).Add(time.Duration(seconds * float64(time.Second))))
+}
+
+// told compares what the client told since.
+func (c talk) told(want ...string) {
+	c.Helper()
+	var got []string
+	for e := range c.Events() {
+		s := fmt.Sprintf("%s %s %v", e.Kind, e.Name, e.Asked)
+		if e.Resource != nil {
+			s += " " + string(e.Resource.Body)
+		}
+		if e.Err != nil {
+			s += ": " + e.Err.Error()
+		}
+		got = append(got, s)
+	}
+	if !slices.Equal(got, want) {
+		c.Fatalf("told\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// say lets the client send what is due, whatever that is.
+func (c talk) say() {
+	for range c.Requests() {
+	}
+}
+
+// ask begins: the client asks for names at the time 0.
+func ask(t *testing.T, v xds.Variant, opts protocol.ClientOptions, typ *xds.Type, names ...string) talk {
+	c := newTalk(t, v, opts)
+	c.at(0)
+	c.Subscribe(typ, names...)
+	c.say()
+	return c
+}
+
+func bothVariants(t *testing.T, name string, f func(t *testing.T, v xds.Variant)) {
+	for _, v := range []xds.Variant{xds.SotW, xds.Delta} {
+		t.Run(name+" "+v.String(), func(t *testing.T) { f(t, v) })
+	}
+}
+
+func TestClientVerdicts(t *testing.T) {
+	bothVariants(t, "CLI-2 the NACK names every bad resource, and the good ones are used", func(t *testing.T, v xds.Variant) {
+		c := ask(t, v, protocol.ClientOptions{}, xds.Endpoint, "a", "b", "c")
+		resp := &xds.Response{Type: xds.Endpoint, Nonce: "1", Version: "v", Malformed: []error{errors.New("cannot be read")}, Changes: &xds.Changes{Upserts: []*xds.Resource{
+			xds.NewResource(xds.Endpoint, "a", []byte("bad")), xds.NewResource(xds.Cluster, "b", []byte("1")), nil,
+			xds.NewResource(xds.Endpoint, "", []byte("1")), xds.NewResource(xds.Endpoint, "*", []byte("1")), xds.NewResource(xds.Endpoint, "c", []byte("3")),
+		}}}
+		err := c.Receive(resp)
+		want := "a: it is bad\nb: its type is type.googleapis.com/envoy.config.cluster.v3.Cluster\nresource 2: it has no name\nresource 3: it has no name\nresource 4: no resource is called \"*\"\ncannot be read"
+		if err == nil || err.Error() != want {
+			t.Errorf("error\n%v\nwant\n%s", err, want)
+		}
+		c.holds(xds.Endpoint, "c=3")
+		c.told("refused a [a]: it is bad", "refused b [b]: its type is type.googleapis.com/envoy.config.cluster.v3.Cluster", "updated c [c] 3")
+	})
+
+	bothVariants(t, "CLI-2 a check that panics is an error of that resource", func(t *testing.T, v xds.Variant) {
+		c := ask(t, v, protocol.ClientOptions{Check: func(r *xds.Resource) error { panic("at " + r.Name) }}, xds.Endpoint, "a")
+		if err := c.respond(xds.Endpoint, "1", "v", "a=1"); err == nil || err.Error() != "a: the check panicked: at a" {
+			t.Error(err)
+		}
+	})
+
+	bothVariants(t, "CLI-2 the same is told once, and again after a NACK", func(t *testing.T, v xds.Variant) {
+		c := ask(t, v, protocol.ClientOptions{}, xds.Endpoint, "a")
+		_ = c.respond(xds.Endpoint, "1", "v", "a=1")
+		_ = c.respond(xds.Endpoint, "2", "v", "a=1")
+		c.told("updated a [a] 1")
+		_ = c.respond(xds.Endpoint, "3", "w", "a=bad")
+		_ = c.respond(xds.Endpoint, "4", "w", "a=bad")
+		c.told("refused a [a] 1: it is bad")
+		_ = c.respond(xds.Endpoint, "5", "x", "a=1")
+		c.told("updated a [a] 1")
+	})
+
+	bothVariants(t, "CLI-6 a response of a type that nobody asked for is neither ACKed nor NACKed", func(t *testing.T, v xds.Variant) {
+		c := ask(t, v, protocol.ClientOptions{}, xds.Endpoint, "a")
+		for _, typ := range []*xds.Type{xds.Cluster, xds.TypeOf("x.y/Z"), nil} {
+			if err := c.Receive(&xds.Response{Type: typ, Nonce: "1", Malformed: []error{errors.New("x")}}); err != nil {
+				t.Error(err)
+			}
+		}
+		if c.want(); len(c.Types()) != 1 {
+			t.Error("it remembers the type")
+		}
+	})
+
+	t.Run("CLI-2 CLI-14 a nonce that is repeated or empty is answered", func(t *testing.T) {
+		c := ask(t, xds.Delta, protocol.ClientOptions{}, xds.Endpoint, "a")
+		_ = c.respond(xds.Endpoint, "1", "", "a=1")
+		_ = c.respond(xds.Endpoint, "1", "", "a=2")
+		_ = c.respond(xds.Endpoint, "", "", "a=3")
+		c.want("EDS nonce=1", "EDS nonce=1", "EDS nonce=")
+		c.holds(xds.Endpoint, "a=3")
+	})
+
+	t.Run("CLI-1 a stream for each type: the node goes with the first request of each", func(t *testing.T) {
+		c := talk{t, protocol.NewClient(xds.SotW, protocol.ClientOptions{Node: &xds.Node{ID: "n"}})}
+		c.Subscribe(xds.Cluster, "a")
+		c.Subscribe(xds.Endpoint, "a")
+		c.want()
+		c.Connected(xds.Endpoint)
+		c.want("EDS nonce= names=[a] node=n")
+		c.Connected(xds.Cluster)
+		c.want("CDS nonce= names=[a] node=n")
+		_ = c.respond(xds.Endpoint, "1", "v", "a=1")
+		c.Disconnected(xds.Cluster)
+		c.want("EDS nonce=1 version=v names=[a]")
+		c.Connected(xds.Cluster)
+		c.want("CDS nonce= names=[a] node=n")
+	})
+}
+
+func TestClientAbsence(t *testing.T) {
+	bothVariants(t, "CLI-3 absent after 15 s from the request, once, by name", func(t *testing.T, v xds.Variant) {
+		c := newTalk(t, v, protocol.ClientOptions{})
+		c.at(0)
+		c.Subscribe(xds.Endpoint, "a", "b", "*")
+		if c.at(20); !c.Client.Deadline().IsZero() {
+			t.Error("it waits for what it has not asked for")
+		}
+		c.say()
+		c.at(25)
+		_ = c.respond(xds.Endpoint, "1", "v", "b=1")
+		c.told("updated b [* b] 1")
+		c.at(34.9)
+		c.told()
+		c.at(35)
+		c.told("absent a [a]: the server has sent nothing of it within 15s")
+		c.at(100)
+		c.told()
+		if s := c.State(xds.Endpoint, "a").Status; s != protocol.DoesNotExist {
+			t.Error(s)
+		}
+	})
+
+	t.Run("CLI-3 the wait ends with the stream, and begins anew on the next", func(t *testing.T) {
+		c := ask(t, xds.SotW, protocol.ClientOptions{Timeout: 3 * time.Second}, xds.Endpoint, "a")
+		c.at(2)
+		c.Disconnected(nil)
+		c.at(60)
+		c.told()
+		c.Connected(nil)
+		c.say()
+		c.at(62)
+		c.told()
+		c.at(63)
+		c.told("absent a [a]: the server has sent nothing of it within 3s")
+	})
+
+	t.Run("CLI-3 removed_resources, an alias without a body and resource_errors end it at once", func(t *testing.T) {
+		c := ask(t, xds.Delta, protocol.ClientOptions{}, xds.Endpoint, "a", "b", "c", "d", "e")
+		_ = c.Receive(&xds.Response{Type: xds.Endpoint, Nonce: "1", Changes: &xds.Changes{Removed: []string{"a", "x"}, Absent: []string{"b"}, Missing: []string{"c"}},
+			Errors: []xds.ResourceError{{Name: "d", Status: xds.Status{Code: 7, Message: "no"}}, {Name: "x"}}})
+		c.told("absent a [a]", "absent b [b]", "absent c [c]: the server says that it does not exist", "errored d [d]: the server reports code 7: no")
+		_ = c.respond(xds.Endpoint, "2", "", "-a")
+		c.at(100)
+		c.told("absent e [e]: the server has sent nothing of it within 15s")
+	})
+
+	t.Run("CLI-3 a refused resource ends it, too", func(t *testing.T) {
+		c := ask(t, xds.SotW, protocol.ClientOptions{}, xds.Endpoint, "a")
+		_ = c.respond(xds.Endpoint, "1", "v", "a=bad")
+		c.at(100)
+		c.told("refused a [a]: it is bad")
+	})
+
+	t.Run("CLI-3 with Transient a silent server is slow, for 30 s", func(t *testing.T) {
+		c := ask(t, xds.SotW, protocol.ClientOptions{Transient: true}, xds.Endpoint, "a")
+		c.at(29)
+		c.told()
+		c.at(30)
+		c.told("timed out a [a]: the server has sent nothing of it within 30s")
+	})
+
+	t.Run("CLI-3 of the full state, only what was seen before is gone", func(t *testing.T) {
+		c := ask(t, xds.SotW, protocol.ClientOptions{}, xds.Cluster, "a", "b", "c")
+		_ = c.respond(xds.Cluster, "1", "v", "a=1", "c=bad")
+		_ = c.respond(xds.Cluster, "2", "w")
+		c.told("updated a [a] 1", "refused c [c]: it is bad", "removed a [a] 1", "absent c [c]")
+		c.at(15)
+		c.told("absent b [b]: the server has sent nothing of it within 15s")
+	})
+
+	t.Run("CLI-3 what cannot be read may be what is missing", func(t *testing.T) {
+		c := ask(t, xds.SotW, protocol.ClientOptions{}, xds.Cluster, "a")
+		_ = c.respond(xds.Cluster, "1", "v", "a=1")
+		_ = c.Receive(&xds.Response{Type: xds.Cluster, Nonce: "2", Version: "w", Malformed: []error{errors.New("cannot be read")}})
+		c.holds(xds.Cluster, "a=1")
+	})
+}
+
+func TestClientTTL(t *testing.T) {
+	beat := func(v string) *xds.Response {
+		r := xds.NewResource(nil, "a", nil)
+		r.TTL = 3 * time.Second
+		r.Seal(v)
+		return &xds.Response{Type: xds.Cluster, Nonce: "2", Version: "v", Changes: &xds.Changes{Beats: []*xds.Resource{r}}}
+	}
+	bothVariants(t, "CLI-8 heartbeats refresh, and without one it is removed", func(t *testing.T, v xds.Variant) {
+		c := ask(t, v, protocol.ClientOptions{Retain: true}, xds.Cluster, "a", "b")
+		r := xds.NewResource(nil, "a", []byte("1"))
+		r.TTL = 3 * time.Second
+		r.Seal("1")
+		b := xds.NewResource(nil, "b", []byte("2"))
+		_ = c.Receive(&xds.Response{Type: xds.Cluster, Nonce: "1", Version: "v", Changes: &xds.Changes{Upserts: []*xds.Resource{r, b}}})
+		c.at(2)
+		_ = c.Receive(beat("1"))
+		c.at(4.9)
+		c.holds(xds.Cluster, "a=1 b=2")
+		c.Disconnected(nil) // a TTL runs on
+		c.told("updated a [a] 1", "updated b [b] 2")
+		c.at(5)
+		c.told("removed a [a] 1: its TTL has ended")
+		c.holds(xds.Cluster, "b=2")
+		c.Connected(nil)
+		if v == xds.SotW {
+			c.want("CDS nonce= names=[a b]") // it does not have all of the version
+		} else {
+			c.want("CDS nonce= sub=[a b] initial=[{b " + b.Version + "}]")
+		}
+	})
+
+	t.Run("CLI-8 a heartbeat of another version is none", func(t *testing.T) {
+		c := ask(t, xds.Delta, protocol.ClientOptions{}, xds.Cluster, "a")
+		r := xds.NewResource(nil, "a", []byte("1"))
+		r.TTL = 3 * time.Second
+		r.Seal("1")
+		_ = c.Receive(&xds.Response{Type: xds.Cluster, Nonce: "1", Changes: &xds.Changes{Upserts: []*xds.Resource{r}}})
+		c.at(2)
+		_ = c.Receive(beat("0"))
+		c.at(3)
+		c.told("updated a [a] 1", "removed a [a] 1: its TTL has ended")
+		_ = c.respond(xds.Cluster, "3", "", "a=1") // without a TTL
+		if !c.Client.Deadline().IsZero() {
+			t.Error("a TTL runs that was taken back")
+		}
+	})
+}
+
+func TestClientFinds(t *testing.T) {
+	made := func(name, body string, aliases ...string) *xds.Resource {
+		r := xds.NewResource(nil, name, []byte(body))
+		r.Aliases = aliases
+		r.Seal("")
+		return r
+	}
+	send := func(c talk, typ *xds.Type, rs ...*xds.Resource) {
+		_ = c.Receive(&xds.Response{Type: typ, Nonce: "1", Changes: &xds.Changes{Upserts: rs}})
+	}
+
+	t.Run("CLI-12 an alias reaches who asked by it, and leaves", func(t *testing.T) {
+		c := ask(t, xds.Delta, protocol.ClientOptions{}, xds.VirtualHost, "r/host", "*")
+		send(c, xds.VirtualHost, made("r/v", "1", "r/host"))
+		c.told("updated r/v [* r/host] 1")
+		if r := c.Lookup(xds.VirtualHost, "r/host"); r == nil || r.Name != "r/v" {
+			t.Error(r)
+		}
+		c.at(100)
+		c.told()
+		send(c, xds.VirtualHost, made("r/v", "2"))
+		c.told("updated r/v [*] 2", "removed r/v [r/host] 1")
+		if s := c.State(xds.VirtualHost, "r/host").Status; s != protocol.DoesNotExist {
+			t.Error(s)
+		}
+	})
+
+	t.Run("CLI-12 what an alias found is gone with it", func(t *testing.T) {
+		c := ask(t, xds.Delta, protocol.ClientOptions{}, xds.VirtualHost, "r/host")
+		send(c, xds.VirtualHost, made("r/v", "1", "r/host"))
+		_ = c.respond(xds.VirtualHost, "2", "", "-r/host")
+		c.told("updated r/v [r/host] 1", "removed r/v [r/host] 1")
+	})
+
+	t.Run("CLI-11 a glob collection reaches who asked for it, in any order of its parameters", func(t *testing.T) {
+		c := ask(t, xds.Delta, protocol.ClientOptions{}, xds.LbEndpoint, "xdstp://a/t/x/*?b=2&a=1")
+		send(c, xds.LbEndpoint, made("xdstp://a/t/x/1?b=2&a=1", "1"), made("xdstp://a/t/y/1?a=1&b=2", "2"))
+		c.told("updated xdstp://a/t/x/1?a=1&b=2 [xdstp://a/t/x/*?a=1&b=2] 1")
+		c.Unsubscribe(xds.LbEndpoint, "xdstp://a/t/x/*?a=1&b=2")
+		c.say()
+		c.holds(xds.LbEndpoint, "")
+	})
+}
+
+func TestClientDataErrors(t *testing.T) {
+	reported := func(c talk, code int32) {
+		_ = c.Receive(&xds.Response{Type: xds.Endpoint, Nonce: "2", Version: "w", Errors: []xds.ResourceError{{Name: "a", Status: xds.Status{Code: code, Message: "no"}}}})
+	}
+	missing := func(c talk) {
+		_ = c.Receive(&xds.Response{Type: xds.Endpoint, Nonce: "2", Version: "w", Changes: &xds.Changes{Missing: []string{"a"}}})
+	}
+	refused := func(c talk) { _ = c.respond(xds.Endpoint, "2", "w", "a=bad") }
+	removed := func(c talk) { _ = c.respond(xds.Endpoint, "2", "w", "-a") }
+	const gone = ": the server says that it does not exist"
+	for _, x := range []struct {
+		name  string
+		opts  protocol.ClientOptions
+		does  func(talk)
+		told  string
+		holds string
+	}{
+		{"an error is ambient", protocol.ClientOptions{}, func(c talk) { reported(c, 7) }, "errored a [a] 1: the server reports code 7: no", "a=1"},
+		{"not found is ambient", protocol.ClientOptions{}, missing, "errored a [a] 1" + gone, "a=1"},
+		{"a removal removes", protocol.ClientOptions{}, removed, "removed a [a] 1", ""},
+		{"a removal is kept", protocol.ClientOptions{Retain: true}, removed, "errored a [a] 1" + gone, "a=1"},
+		{"permission denied drops", protocol.ClientOptions{DropOnError: true}, func(c talk) { reported(c, 7) }, "errored a [a]: the server reports code 7: no", ""},
+		{"others do not drop", protocol.ClientOptions{DropOnError: true}, func(c talk) { reported(c, 14) }, "errored a [a] 1: the server reports code 14: no", "a=1"},
+		{"not found drops", protocol.ClientOptions{DropOnError: true}, missing, "removed a [a] 1" + gone, ""},
+		{"a refusal drops", protocol.ClientOptions{DropOnError: true}, refused, "refused a [a]: it is bad", ""},
+		{"a removal drops all the same", protocol.ClientOptions{DropOnError: true, Retain: true}, removed, "removed a [a] 1", ""},
+	} {
+		t.Run("CLI-11 "+x.name, func(t *testing.T) {
+			c := ask(t, xds.Delta, x.opts, xds.Endpoint, "a")
+			_ = c.respond(xds.Endpoint, "1", "v", "a=1")
+			c.told("updated a [a] 1")
+			x.does(c)
+			c.told(x.told)
+			c.holds(xds.Endpoint, x.holds)
+			x.does(c)
+			c.told()
+			_ = c.respond(xds.Endpoint, "3", "x", "a=1")
+			c.told("updated a [a] 1")
+		})
+	}
+}
+
+func TestClientAdopts(t *testing.T) {
+	t.Run("CLI-4 CLI-10 what came from elsewhere is used, and stated without a version", func(t *testing.T) {
+		c := newTalk(t, xds.Delta, protocol.ClientOptions{})
+		c.Subscribe(xds.Endpoint, "a", "b")
+		r, own := xds.NewResource(nil, "a", []byte("1")), xds.NewResource(nil, "b", []byte("2"))
+		c.Adopt(xds.Endpoint, false, r, xds.NewResource(nil, "nobody", []byte("3")))
+		c.Adopt(xds.Endpoint, true, own)
+		c.holds(xds.Endpoint, "a=1 b=2")
+		c.want("EDS nonce= sub=[a b] initial=[{a } {b " + own.Version + "}]")
+		_ = c.respond(xds.Endpoint, "1", "", "a=1")
+		c.told("updated a [a] 1")
+	})
+	t.Run("CLI-4 CLI-10 in SotW it states nothing", func(t *testing.T) {
+		c := newTalk(t, xds.SotW, protocol.ClientOptions{})
+		c.Subscribe(xds.Cluster, "*")
+		c.Adopt(xds.Cluster, true, xds.NewResource(nil, "a", []byte("1")))
+		c.want("CDS nonce= names=[*]")
+		_ = c.respond(xds.Cluster, "1", "v", "b=1")
+		c.told("updated b [*] 1", "removed a [*] 1")
+	})
+}
+
+// CLI-6: a hostile server leaves nothing behind.
+func TestClientMemory(t *testing.T) {
+	heap := func() uint64 {
+		runtime.GC()
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	for _, names := range [][]string{{"a"}, {"a", "*"}} {
+		c := ask(t, xds.Delta, protocol.ClientOptions{}, xds.Endpoint, names...)
+		before := heap()
+		func() {
+			const many = 100_000
+			resp := &xds.Response{Type: xds.Endpoint, Nonce: "1", Changes: &xds.Changes{}}
+			for i := range many {
+				name := fmt.Sprint(i, strings.Repeat("x", 100))
+				resp.Upserts = append(resp.Upserts, &xds.Resource{Stamp: &xds.Stamp{Name: name}, Body: []byte("bad")})
+				resp.Removed = append(resp.Removed, "gone"+name)
+				resp.Missing = append(resp.Missing, "missing"+name)
+				resp.Errors = append(resp.Errors, xds.ResourceError{Name: "error" + name})
+			}
+			resp.Errors = append(resp.Errors, xds.ResourceError{Name: "a", Status: xds.Status{Message: strings.Repeat("y", 10<<20)}})
+			resp.Malformed = append(resp.Malformed, errors.New(strings.Repeat("z", 10<<20)))
+			err := c.Receive(resp)
+			if n := len(err.Error()); n > 70_000 {
+				t.Errorf("%v: a NACK of %d bytes", names, n)
+			}
+		}()
+		for range c.Events() {
+		}
+		c.say()
+		if grown := int64(heap()) - int64(before); !raceEnabled && grown > 1<<20 {
+			t.Errorf("%v: %d bytes are left", names, grown)
+		}
+		runtime.KeepAlive(c.Client)
+	}
+}

@@ -1,0 +1,636 @@
+package protocoltest
+
+import (
+	"errors"
+	"iter"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/chancery-xds/chancery/protocol"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// A clientJudge is an independent account of what a client must hold, say and tell. It sees what
+// goes into the client and what comes out of it, and works everything out anew each time: it has
+// no indexes and shares no code with the client.
+type clientJudge struct {
+	*served
+	opts    protocol.ClientOptions
+	types   map[string]*clientAccount
+	met     map[string]bool // streams that have carried the node
+	timeout time.Duration   // negative: none
+}
+
+// A clientAccount is the account of one type.
+type clientAccount struct {
+	typ   *xds.Type
+	asked map[string]bool
+	told  map[string]bool // as the requests say
+	held  map[string]*xds.Resource
+	ends  map[string]time.Time // of TTLs
+	alien map[string]bool      // held, and the server does not know it
+	bad   map[string]bool      // present in the newest full state, and refused; not held
+
+	seen    map[string]map[string]*xds.Resource // what was told, by who asked and by name
+	spoiled map[string]map[string]string        // what was told to be bad since, the same way
+	nothing map[string]bool                     // told to be absent, or lost
+	waits   map[string]time.Time                // until when names are waited for
+
+	opened   bool
+	nonce    string
+	version  string // last accepted
+	verdicts []judged
+}
+
+// judged is an answer that is due.
+type judged struct {
+	nonce, version string
+	bad            bool
+}
+
+func newClientJudge(w *served, opts protocol.ClientOptions) *clientJudge {
+	j := &clientJudge{served: w, opts: opts, types: map[string]*clientAccount{}, met: map[string]bool{}, timeout: opts.Timeout}
+	if j.timeout == 0 {
+		if j.timeout = 15 * time.Second; opts.Transient {
+			j.timeout = 30 * time.Second
+		}
+	}
+	for _, k := range servedKinds {
+		j.types[k.typ.URL] = &clientAccount{typ: k.typ, asked: map[string]bool{}, told: map[string]bool{}, held: map[string]*xds.Resource{}, ends: map[string]time.Time{},
+			alien: map[string]bool{}, bad: map[string]bool{}, seen: map[string]map[string]*xds.Resource{}, spoiled: map[string]map[string]string{}, nothing: map[string]bool{}, waits: map[string]time.Time{}}
+	}
+	return j
+}
+
+func (j *clientJudge) of(t *xds.Type) *clientAccount { return j.types[t.URL] }
+
+func keys(m map[string]bool) iter.Seq[string] { return maps.Keys(m) }
+
+// finding reports whether one of names finds a resource, other than except.
+func (j *clientJudge) finding(a *clientAccount, names map[string]bool, r *xds.Resource, except string) bool {
+	for s := range finders(j.cfg.Variant, a.typ, r) {
+		if names[s] && s != except {
+			return true
+		}
+	}
+	return false
+}
+
+// finds returns what of the resources held a name finds.
+func (j *clientJudge) finds(a *clientAccount, name string) map[string]*xds.Resource {
+	out := map[string]*xds.Resource{}
+	for n, r := range a.held {
+		if slices.Contains(slices.Collect(finders(j.cfg.Variant, a.typ, r)), name) {
+			out[n] = r
+		}
+	}
+	return out
+}
+
+// asks notes a subscription. What is held already, and what is known to be bad or absent, is
+// not told again.
+func (j *clientJudge) asks(t *xds.Type, name string) {
+	a := j.of(t)
+	if a.asked[name] {
+		return
+	}
+	a.asked[name] = true
+	a.seen[name], a.spoiled[name] = j.finds(a, name), map[string]string{}
+	for s := range j.client.States(t) {
+		if s.Err != nil {
+			a.spoiled[name][s.Name] = "told to others: " + s.Err.Error()
+		}
+	}
+	for n := range a.alien {
+		a.spoiled[name][n] = "adopted"
+	}
+	if delete(a.nothing, name); j.client.State(t, name).Status == protocol.DoesNotExist {
+		a.nothing[name] = true
+	}
+}
+
+func (j *clientJudge) unasked(t *xds.Type, names ...string) {
+	a := j.of(t)
+	for _, name := range names {
+		delete(a.asked, name)
+		delete(a.seen, name)
+		delete(a.spoiled, name)
+		if !a.opened {
+			j.untold(a, name)
+		}
+	}
+	j.prune(a)
+}
+
+func (j *clientJudge) untold(a *clientAccount, name string) {
+	delete(a.told, name)
+	delete(a.waits, name)
+}
+
+// prune lets go of what nobody asks for, as far as the server knows.
+func (j *clientJudge) prune(a *clientAccount) {
+	for n, r := range a.held {
+		if !j.finding(a, a.told, r, "") && !j.finding(a, a.asked, r, "") {
+			j.lose(a, n)
+		}
+	}
+}
+
+func (j *clientJudge) lose(a *clientAccount, name string) {
+	delete(a.held, name)
+	delete(a.ends, name)
+	delete(a.alien, name)
+}
+
+func (j *clientJudge) adopts(t *xds.Type, own bool, r *xds.Resource) {
+	a := j.of(t)
+	if a.held[r.Name] != nil || !j.finding(a, a.asked, r, "") {
+		return
+	}
+	j.hold(a, r)
+	if a.alien[r.Name] = !own; own {
+		delete(a.alien, r.Name)
+	}
+	for s := range finders(j.cfg.Variant, t, r) {
+		if a.asked[s] {
+			a.seen[s][r.Name] = r
+			delete(a.waits, s)
+			delete(a.nothing, s)
+			if delete(a.spoiled[s], r.Name); !own {
+				a.spoiled[s][r.Name] = "adopted"
+			}
+		}
+	}
+}
+
+func (j *clientJudge) hold(a *clientAccount, r *xds.Resource) {
+	a.held[r.Name] = r
+	delete(a.alien, r.Name)
+	delete(a.bad, r.Name)
+	if delete(a.ends, r.Name); r.TTL > 0 {
+		a.ends[r.Name] = j.now.Add(r.TTL)
+	}
+}
+
+func (j *clientJudge) connected(only *xds.Type) { j.disconnected(only) }
+
+func (j *clientJudge) disconnected(only *xds.Type) {
+	for url, a := range j.types {
+		if only != nil && url != only.URL {
+			continue
+		}
+		delete(j.met, url)
+		a.opened, a.nonce, a.verdicts = false, "", nil
+		clear(a.waits)
+		for n := range a.told {
+			if !a.asked[n] {
+				j.untold(a, n)
+			}
+		}
+		j.prune(a)
+	}
+	if only == nil {
+		clear(j.met)
+	}
+}
+
+// said judges a request.
+func (j *clientJudge) said(r xds.Request) {
+	a := j.of(r.Type)
+	stream := ""
+	if j.perType {
+		stream = r.Type.URL
+	}
+	switch {
+	case !j.streams[stream]:
+		j.fail("%s: a request without a stream", r.Type)
+	case (r.Node != nil) == j.met[stream]:
+		j.fail("CLI-4: the node goes with the first request of a stream, and with no other")
+	}
+	j.met[stream] = true
+	first := !a.opened
+	answers := len(a.verdicts) > 0
+	due := judged{nonce: a.nonce, version: a.version}
+	if j.cfg.Variant == xds.Delta {
+		due = judged{}
+	}
+	if answers {
+		due, a.verdicts = a.verdicts[0], a.verdicts[1:]
+	}
+	if r.Nonce != due.nonce || (r.Error != nil) != due.bad {
+		j.fail("CLI-2, CLI-14: %s: nonce %q with NACK %v, want %q with %v", r.Type, r.Nonce, r.Error != nil, due.nonce, due.bad)
+	}
+	if r.Error != nil && (r.Error.Message == "" || r.Error.Code == 0) {
+		j.fail("CLI-2: a NACK that does not say why")
+	}
+	before := maps.Clone(a.told)
+	if j.cfg.Variant == xds.SotW {
+		switch {
+		case !first && r.Version != due.version || first && r.Version != "" && r.Version != a.version:
+			j.fail("CLI-2: %s: version %q, the last accepted is %q", r.Type, r.Version, due.version)
+		case first && len(a.verdicts) > 0:
+			j.fail("an answer opens the stream")
+		}
+		a.version = r.Version
+		if answers {
+			a.version = due.version
+		}
+		if names := setOf(r.Names); len(r.Names) > 0 || !first {
+			if len(r.Names) == 0 && before[xds.Wildcard] && len(a.asked) == 1 && a.asked[xds.Wildcard] {
+				names = before // it has implied "*" all the time
+			}
+			a.told = names
+		} else {
+			a.told = map[string]bool{xds.Wildcard: true}
+		}
+	} else {
+		if first {
+			a.told = map[string]bool{}
+			if len(r.Subscribe) == 0 {
+				a.told[xds.Wildcard] = true
+			}
+			j.states(a, r)
+		} else if len(r.Initial) > 0 {
+			j.fail("CLI-4: initial_resource_versions in a later request")
+		} else if !answers && len(r.Subscribe)+len(r.Unsubscribe) == 0 {
+			j.fail("%s: a request that says nothing", r.Type)
+		}
+		for _, n := range r.Subscribe {
+			if a.told[n] {
+				j.fail("%s: %s is subscribed to twice", r.Type, n)
+			}
+			a.told[n] = true
+		}
+		for _, n := range r.Unsubscribe {
+			delete(a.told, n)
+		}
+	}
+	a.opened = true
+	for n := range a.told {
+		if !first && before[n] || n == xds.Wildcard || j.timeout < 0 || a.nothing[n] || len(j.finds(a, n)) > 0 || j.client.State(r.Type, n).Status != protocol.Requested {
+			continue
+		}
+		a.waits[n] = j.now.Add(j.timeout)
+	}
+	for n := range before {
+		if !a.told[n] {
+			j.untold(a, n)
+		}
+	}
+	j.prune(a)
+}
+
+// states judges what a client says that it has.
+func (j *clientJudge) states(a *clientAccount, r xds.Request) {
+	want := map[string]string{}
+	for n, x := range a.held {
+		if want[n] = x.Version; a.alien[n] {
+			want[n] = ""
+		}
+	}
+	got := map[string]string{}
+	for _, v := range r.Initial {
+		got[v.Name] = v.Version
+	}
+	if !maps.Equal(got, want) {
+		j.fail("CLI-4: %s: it states %v, want %v", r.Type, got, want)
+	}
+}
+
+// silent judges when the client has nothing more to say.
+func (j *clientJudge) silent() {
+	for url, a := range j.types {
+		if len(a.verdicts) > 0 {
+			j.fail("CLI-2: %s: %d responses are not answered", a.typ, len(a.verdicts))
+		}
+		if !j.streams[""] && !j.streams[url] || !a.opened && len(a.asked) == 0 {
+			continue
+		}
+		if !maps.Equal(a.told, a.asked) {
+			j.fail("%s: the server was told %v, asked is %v", a.typ, slices.Sorted(keys(a.told)), slices.Sorted(keys(a.asked)))
+		}
+	}
+}
+
+// hears notes what a response means.
+func (j *clientJudge) hears(r *xds.Response, err error) {
+	var a *clientAccount
+	if r.Type != nil {
+		a = j.types[r.Type.URL]
+	}
+	if a == nil || !a.opened {
+		if err != nil {
+			j.fail("a response of a type that nobody asked for is refused: %v", err)
+		}
+		return
+	}
+	bad := j.apply(a, r)
+	if bad != (err != nil) {
+		j.fail("CLI-2: %s nonce %s: the error is %v, want one: %v", r.Type, r.Nonce, err, bad)
+	}
+	if a.nonce = r.Nonce; !bad {
+		a.version = r.Version
+	}
+	v := judged{nonce: r.Nonce, version: a.version, bad: bad}
+	if n := len(a.verdicts); n > 0 && bad {
+		v.version = a.verdicts[n-1].version
+	}
+	a.verdicts = append(a.verdicts, v)
+}
+
+// apply does what the response says, and reports whether something is wrong with it.
+func (j *clientJudge) apply(a *clientAccount, r *xds.Response) (bad bool) {
+	bad = len(r.Malformed) > 0
+	c := r.Changes
+	if c == nil {
+		c = &xds.Changes{}
+	}
+	count, present, stays := map[string]int{}, map[string]bool{}, map[string]bool{}
+	for _, x := range c.Upserts {
+		if x != nil && x.Stamp != nil {
+			count[x.Name]++
+			present[x.Name] = true
+		}
+	}
+	clash := map[string]bool{}
+	for _, n := range c.Removed {
+		clash[n] = count[n] > 0
+	}
+	for _, x := range c.Upserts {
+		if x == nil || x.Stamp == nil || x.Name == "" || x.Name == xds.Wildcard {
+			bad = true
+			continue
+		}
+		old, told := a.held[x.Name], j.finding(a, a.told, x, "")
+		alike := old != nil && string(old.Body) == string(x.Body) && slices.Equal(old.Aliases, x.Aliases)
+		wrong := !x.Type.Is(a.typ) || count[x.Name] > 1 || clash[x.Name]
+		unfit := len(x.Body) > 0 && (x.Body[0] == '!' || x.Body[0] == '?')
+		switch {
+		case wrong || told && x.Body != nil && unfit && !alike:
+			bad = true
+			if told && j.opts.DropOnError {
+				j.lose(a, x.Name)
+			}
+			if told && a.held[x.Name] == nil {
+				a.bad[x.Name] = true
+			}
+			for s := range finders(j.cfg.Variant, a.typ, x) {
+				if told && (s == x.Name || len(j.finds(a, s)) == 0) {
+					delete(a.waits, s)
+				}
+			}
+		case !told:
+			j.lose(a, x.Name)
+		case x.Body == nil:
+			j.beat(a, x)
+		default:
+			j.hold(a, x)
+			for s := range finders(j.cfg.Variant, a.typ, x) {
+				delete(a.waits, s)
+				delete(a.nothing, s)
+			}
+		}
+	}
+	for _, x := range c.Beats {
+		stays[x.Name] = true
+		j.beat(a, x)
+	}
+	for _, list := range [][]string{c.Removed, c.Absent} {
+		for _, n := range list {
+			if count[n] == 0 {
+				j.remove(a, n)
+			}
+		}
+	}
+	for _, e := range r.Errors {
+		stays[e.Name] = true
+	}
+	if j.cfg.Variant == xds.SotW && a.typ.FullState && len(r.Malformed) == 0 && (len(c.Upserts) > 0 || len(c.Beats) == 0) {
+		for n := range maps.Clone(a.held) {
+			if !present[n] && !stays[n] {
+				j.remove(a, n)
+			}
+		}
+		for _, spoiled := range a.spoiled {
+			maps.DeleteFunc(spoiled, func(n, _ string) bool { return !present[n] && !stays[n] && a.held[n] == nil })
+		}
+	}
+	for _, n := range c.Missing {
+		if j.opts.DropOnError {
+			j.lose(a, n)
+		}
+		delete(a.waits, n)
+	}
+	for _, e := range r.Errors {
+		if e.Status.Code == 7 && j.opts.DropOnError {
+			j.lose(a, e.Name)
+		}
+		delete(a.waits, e.Name)
+	}
+	return bad
+}
+
+func (j *clientJudge) beat(a *clientAccount, x *xds.Resource) {
+	if old := a.held[x.Name]; old != nil && x.TTL > 0 && (j.cfg.Variant == xds.SotW || old.Version == x.Version) {
+		a.ends[x.Name] = j.now.Add(x.TTL)
+	}
+}
+
+func (j *clientJudge) remove(a *clientAccount, name string) {
+	if delete(a.waits, name); name == xds.Wildcard {
+		return // there may always be something
+	}
+	if a.held[name] == nil {
+		for n, r := range j.finds(a, name) {
+			if !j.finding(a, a.told, r, name) {
+				j.remove(a, n)
+			}
+		}
+		return
+	}
+	if j.opts.Retain && !j.opts.DropOnError {
+		a.alien[name] = true
+		return
+	}
+	j.lose(a, name)
+}
+
+// passed judges what time ends.
+func (j *clientJudge) passed() {
+	for _, a := range j.types {
+		for n, at := range a.ends {
+			if !at.After(j.now) {
+				j.lose(a, n)
+			}
+		}
+	}
+}
+
+// look compares what the client holds, and what it tells, with what it must.
+func (j *clientJudge) look() {
+	late := map[string]bool{}
+	for _, a := range j.types {
+		for n, at := range a.waits {
+			if !at.After(j.now) {
+				late[a.typ.URL+n] = true
+				delete(a.waits, n)
+			}
+		}
+	}
+	for e := range j.client.Events() {
+		j.logf("! %s %s %s %v %v", e.Kind, e.Type, e.Name, e.Asked, e.Err)
+		j.event(j.of(e.Type), e, late)
+	}
+	var next time.Time
+	for _, a := range j.types {
+		for n := range late {
+			if name, ok := cutType(n, a.typ); ok && a.asked[name] && j.client.State(a.typ, name).Status == protocol.Requested {
+				j.fail("CLI-3: nothing is told of %s %s, which did not come in time", a.typ, name)
+			}
+		}
+		held := map[string]*xds.Resource{}
+		for r := range j.client.Held(a.typ) {
+			held[r.Name] = r
+		}
+		if !maps.EqualFunc(held, a.held, same) {
+			j.fail("%s: the client holds %v, want %v", a.typ, names(held), names(a.held))
+		}
+		for s := range a.asked {
+			if want := j.finds(a, s); !maps.EqualFunc(a.seen[s], want, alikeFor) {
+				j.fail("%s: who asked for %s was told of %v, held is %v", a.typ, s, names(a.seen[s]), names(want))
+			}
+			if len(a.seen[s]) > 0 && j.client.Lookup(a.typ, s) == nil {
+				j.fail("%s: no look-up finds %s", a.typ, s)
+			}
+		}
+		for _, ends := range []map[string]time.Time{a.ends, a.waits} {
+			for _, at := range ends {
+				if next.IsZero() || at.Before(next) {
+					next = at
+				}
+			}
+		}
+	}
+	if at := j.client.Deadline(); !at.Equal(next) {
+		j.fail("the client's deadline is %v, want %v", at.Sub(epoch), next.Sub(epoch))
+	}
+	if c, ok := any(j.client).(interface{ Check() error }); ok {
+		if err := c.Check(); err != nil {
+			j.fail("invariant: %v", err)
+		}
+	}
+}
+
+func cutType(key string, t *xds.Type) (string, bool) {
+	if len(key) >= len(t.URL) && key[:len(t.URL)] == t.URL {
+		return key[len(t.URL):], true
+	}
+	return "", false
+}
+
+func alikeFor(a, b *xds.Resource) bool {
+	return string(a.Body) == string(b.Body) && slices.Equal(a.Aliases, b.Aliases)
+}
+
+func names(m map[string]*xds.Resource) (out []string) {
+	for _, n := range slices.Sorted(maps.Keys(m)) {
+		out = append(out, show(m[n]))
+	}
+	return out
+}
+
+// event judges that a change is told once.
+func (j *clientJudge) event(a *clientAccount, e protocol.ClientEvent, late map[string]bool) {
+	if len(e.Asked) == 0 {
+		j.fail("nobody asked for what is told: %s %s", e.Kind, e.Name)
+	}
+	fresh := false
+	for _, s := range e.Asked {
+		if !a.asked[s] {
+			j.fail("%s %s is told to %s, which is not asked for", e.Kind, e.Name, s)
+		}
+		seen, spoiled := a.seen[s], a.spoiled[s]
+		text := ""
+		if e.Err != nil {
+			text = e.Err.Error()
+		}
+		switch e.Kind {
+		case protocol.Updated:
+			fresh = fresh || seen[e.Name] == nil || !alikeFor(seen[e.Name], e.Resource) || len(spoiled) > 0
+			seen[e.Name] = e.Resource
+			delete(spoiled, e.Name)
+			if a.held[s] == nil {
+				delete(spoiled, s)
+			}
+			delete(a.nothing, s)
+		case protocol.Removed:
+			fresh = fresh || seen[e.Name] != nil
+			delete(seen, e.Name)
+			delete(spoiled, e.Name)
+			a.nothing[s] = a.nothing[s] || len(seen) == 0
+		case protocol.Absent, protocol.TimedOut:
+			fresh = !a.nothing[s] || spoiled[s] != ""
+			if len(seen) > 0 {
+				j.fail("CLI-3: %s is absent, and finds %v", s, names(seen))
+			}
+			if errors.Is(e.Err, protocol.ErrSilent) != late[a.typ.URL+s] || e.Kind == protocol.TimedOut && !j.opts.Transient {
+				j.fail("CLI-3: %s is absent by time: %v", s, e.Err)
+			}
+			delete(spoiled, s)
+			delete(a.waits, s)
+			a.nothing[s] = e.Kind == protocol.Absent
+		case protocol.Refused, protocol.Errored:
+			fresh = fresh || spoiled[e.Name] != text
+			spoiled[e.Name] = text
+			if e.Resource == nil {
+				delete(seen, e.Name)
+			}
+			delete(a.nothing, s)
+		default:
+			j.fail("an event of no kind: %v", e)
+		}
+	}
+	if !fresh {
+		j.fail("%s %s %s is told twice: %v", e.Kind, a.typ, e.Name, e.Err)
+	}
+}
+
+// rests judges what is held when an honest server has told all that there is: what is good, and
+// nothing else. SotW cannot say that a name of most types is gone.
+func (j *clientJudge) rests() {
+	for _, a := range j.types {
+		for name, r := range j.server.content[a.typ.URL] {
+			if r.Body[0] == '!' || r.Body[0] == '?' || !j.finding(a, a.asked, r, "") {
+				continue
+			}
+			if held := a.held[name]; held == nil && r.TTL == 0 || held != nil && !alikeFor(held, r) {
+				j.fail("%s: at rest the server has %s, the client holds %v", a.typ, show(r), names(a.held))
+			}
+		}
+		for name, r := range a.held {
+			if j.server.content[a.typ.URL][name] == nil && (j.cfg.Variant == xds.Delta || a.typ.FullState) && !j.opts.Retain {
+				j.fail("%s: at rest the client holds %s, which is gone", a.typ, show(r))
+			}
+		}
+	}
+}
+
+// empty judges a client that wants nothing: it keeps nothing, whatever it was sent.
+func (j *clientJudge) empty() {
+	for _, k := range servedKinds {
+		n := 0
+		for range j.client.States(k.typ) {
+			n++
+		}
+		for range j.client.Held(k.typ) {
+			n++
+		}
+		if n > 0 || !j.client.Deadline().IsZero() {
+			j.fail("%s: a client that wants nothing still knows of %d", k.typ, n)
+		}
+	}
+	if len(j.client.Types()) > len(servedKinds) {
+		j.fail("it knows types that it never asked for")
+	}
+}

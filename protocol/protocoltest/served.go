@@ -1,0 +1,299 @@
+package protocoltest
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/chancery-xds/chancery/protocol"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// ClientConfig says which world of a client to simulate.
+type ClientConfig struct {
+	Seed    uint64
+	Variant xds.Variant
+	Server  string // one of Servers
+	Choices []byte // replaces the seed, as in Config
+}
+
+// SimulateClient lets a [protocol.Client] talk with a server of a personality, over streams that
+// break at any moment, and judges it. It returns a [*Failure] if an obligation was not met, and how
+// many responses the client got.
+func SimulateClient(cfg ClientConfig) (responses int, err error) {
+	if responses, err = liveServed(cfg, nil); err != nil {
+		f := &Failure{Config: Config{Seed: cfg.Seed, Variant: cfg.Variant, Choices: cfg.Choices}, Err: err}
+		if _, again := liveServed(cfg, &f.Story); again == nil {
+			f.Err = fmt.Errorf("only once, so it depends on more than the seed: %w", err)
+		}
+		return responses, f
+	}
+	return responses, nil
+}
+
+func liveServed(cfg ClientConfig, story *[]string) (n int, err error) {
+	w := newServed(cfg, story)
+	defer func() {
+		if p, ok := recover().(broken); ok {
+			n, err = w.got, p.error
+		}
+	}()
+	w.run()
+	return w.got, nil
+}
+
+// A served is the world of one client. The application changes its mind, the server has
+// content that changes, and says of it what its personality lets it say.
+type served struct {
+	cfg     ClientConfig
+	dice    dice
+	story   *[]string
+	now     time.Time
+	client  *protocol.Client
+	judge   *clientJudge
+	server  *faker
+	perType bool
+	streams map[string]bool // by type URL; "" is the aggregated one
+	up      []xds.Request
+	down    []*xds.Response
+	got     int
+}
+
+// servedKind is a type with what can be asked for.
+type servedKind struct {
+	typ   *xds.Type
+	names []string // of resources
+	finds []string // other names that can be asked for
+}
+
+var servedKinds = []servedKind{
+	{typ: xds.Cluster, names: []string{"a", "b", "c", "d"}},
+	{typ: xds.Endpoint, names: []string{"a", "b", "c"}},
+	{typ: xds.Secret, names: []string{"s", "xdstp://a/s/x/1?k=v&l=w", "xdstp://a/s/x/2?k=v&l=w", "t"}, finds: []string{"alias", "t", "xdstp://a/s/x/*?k=v&l=w"}},
+	{typ: xds.Listener, names: []string{"l", "m"}},
+}
+
+var errBad = errors.New("it is bad")
+
+func newServed(cfg ClientConfig, story *[]string) *served {
+	w := &served{cfg: cfg, story: story, dice: newDice(cfg.Seed, 10+uint64(cfg.Variant)), now: epoch, streams: map[string]bool{}}
+	if cfg.Choices != nil {
+		w.dice = &bytesDice{slices.Clone(cfg.Choices)}
+	}
+	one := func(n int) bool { return w.dice.IntN(n) == 0 }
+	opts := protocol.ClientOptions{Node: &xds.Node{ID: "n"}, Legacy: one(2), Retain: one(5), DropOnError: one(5), Transient: one(4)}
+	opts.Timeout = []time.Duration{0, 0, 0, 3 * time.Second, -1}[w.dice.IntN(5)]
+	opts.Check = func(r *xds.Resource) error {
+		switch {
+		case len(r.Body) > 0 && r.Body[0] == '!':
+			panic("bad body")
+		case len(r.Body) > 0 && r.Body[0] == '?':
+			return errBad
+		}
+		return nil
+	}
+	w.perType = one(4)
+	w.client = protocol.NewClient(cfg.Variant, opts)
+	w.judge = newClientJudge(w, opts)
+	w.server = newFaker(w)
+	w.client.Advance(w.now)
+	w.logf("a world of %s, %s: per type %v, %+v", cfg.Server, cfg.Variant, w.perType, opts)
+	return w
+}
+
+func (w *served) logf(format string, args ...any) {
+	if w.story != nil {
+		*w.story = append(*w.story, fmt.Sprintf(format, args...))
+	}
+}
+
+func (w *served) fail(format string, args ...any) { panic(broken{fmt.Errorf(format, args...)}) }
+
+// run plays, then lets an honest server tell all that there is, and the application lose
+// interest.
+func (w *served) run() {
+	steps := 60 + w.dice.IntN(100)
+	if b, ok := w.dice.(*bytesDice); ok {
+		steps = len(b.data) / 2
+	}
+	for range steps {
+		w.step()
+	}
+	w.disconnect(nil)
+	w.server.honest = true
+	w.connect()
+	for range 200 {
+		w.say()
+		w.server.push()
+		if !w.hear() && len(w.up) == 0 {
+			break
+		}
+		w.deliverUp()
+	}
+	if len(w.up)+len(w.down) > 0 {
+		w.fail("client and server never rest")
+	}
+	w.judge.rests()
+	for _, k := range servedKinds {
+		w.client.Unsubscribe(k.typ, w.client.Wants(k.typ)...)
+		w.judge.unasked(k.typ, slices.Sorted(keys(w.judge.of(k.typ).asked))...)
+	}
+	w.say()
+	w.judge.empty()
+}
+
+func (w *served) step() {
+	k := servedKinds[w.dice.IntN(len(servedKinds))]
+	switch n := w.dice.IntN(100); {
+	case n < 4:
+		w.disconnect(nil)
+	case n < 6:
+		if w.perType {
+			w.disconnect(k.typ)
+		}
+	case n < 12:
+		w.connect()
+	case n < 26:
+		w.whim(k)
+	case n < 40:
+		w.server.change(k)
+	case n < 48:
+		w.pass([]time.Duration{time.Millisecond, time.Second, 2 * time.Second, 5 * time.Second, 16 * time.Second}[w.dice.IntN(5)])
+	case n < 50:
+		w.adopt(k)
+	case n < 66:
+		w.say()
+	case n < 76:
+		w.deliverUp()
+	case n < 82:
+		w.server.act(k)
+	default:
+		w.hear()
+	}
+}
+
+// whim lets the application ask for a name, or lose interest.
+func (w *served) whim(k servedKind) {
+	names := slices.Clone(k.names)
+	if w.cfg.Variant == xds.Delta {
+		names = append(names, k.finds...)
+	}
+	name := append(names, xds.Wildcard)[w.dice.IntN(len(names)+1)]
+	if w.dice.IntN(3) == 0 {
+		w.logf("unsubscribes %s %s", k.typ, name)
+		w.client.Unsubscribe(k.typ, name)
+		w.judge.unasked(k.typ, name)
+	} else {
+		w.logf("subscribes %s %s", k.typ, name)
+		spelled := name
+		if name == "xdstp://a/s/x/1?k=v&l=w" {
+			spelled = "xdstp://a/s/x/1?l=w&k=v"
+		}
+		w.client.Subscribe(k.typ, spelled)
+		w.judge.asks(k.typ, name)
+	}
+	w.judge.look()
+}
+
+// adopt lets the client hold something that it has from elsewhere.
+func (w *served) adopt(k servedKind) {
+	r := w.server.make(k, k.names[w.dice.IntN(len(k.names))])
+	if r.Body[0] == '!' || r.Body[0] == '?' {
+		return
+	}
+	own := w.dice.IntN(2) == 0
+	w.logf("adopts %s %s, own %v", k.typ, show(r), own)
+	w.client.Adopt(k.typ, own, r)
+	w.judge.adopts(k.typ, own, r)
+	w.judge.look()
+}
+
+func (w *served) connect() {
+	if !w.perType {
+		if !w.streams[""] {
+			w.logf("connects")
+			w.streams[""] = true
+			w.client.Connected(nil)
+			w.judge.connected(nil)
+		}
+		return
+	}
+	for _, k := range servedKinds {
+		if !w.streams[k.typ.URL] {
+			w.logf("connects %s", k.typ)
+			w.streams[k.typ.URL] = true
+			w.client.Connected(k.typ)
+			w.judge.connected(k.typ)
+		}
+	}
+}
+
+func (w *served) disconnect(only *xds.Type) {
+	w.logf("disconnects %s", only)
+	if only == nil {
+		clear(w.streams)
+		w.up, w.down = nil, nil
+	} else {
+		delete(w.streams, only.URL)
+		w.up = slices.DeleteFunc(w.up, func(r xds.Request) bool { return r.Type.Is(only) })
+		w.down = slices.DeleteFunc(w.down, func(r *xds.Response) bool { return r.Type.Is(only) })
+	}
+	w.client.Disconnected(only)
+	w.judge.disconnected(only)
+	w.server.disconnected(only)
+	w.judge.look()
+}
+
+// say lets the client say what it has to say.
+func (w *served) say() {
+	for r := range w.client.Requests() {
+		w.logf("> %s", describeRequest(r))
+		w.judge.said(r)
+		w.up = append(w.up, r)
+	}
+	w.judge.silent()
+	w.judge.look()
+}
+
+func (w *served) deliverUp() {
+	if len(w.up) > 0 {
+		r := w.up[0]
+		w.up = w.up[1:]
+		w.server.receive(r)
+	}
+}
+
+// hear gives the client the next response.
+func (w *served) hear() bool {
+	if len(w.down) == 0 {
+		return false
+	}
+	r := w.down[0]
+	w.down = w.down[1:]
+	w.logf("< %s %v %v", describeResponse(r), r.Errors, r.Malformed)
+	w.got++
+	w.judge.hears(r, w.client.Receive(r))
+	w.judge.look()
+	return true
+}
+
+// pass lets time pass, and wakes the client when it wants to be.
+func (w *served) pass(d time.Duration) {
+	until := w.now.Add(d)
+	for range 1000 {
+		next := until
+		if at := w.client.Deadline(); !at.IsZero() && at.Before(next) {
+			next = at
+		}
+		w.now = next
+		w.logf("it is %v", w.now.Sub(epoch))
+		w.client.Advance(w.now)
+		w.judge.passed()
+		w.judge.look()
+		if !w.now.Before(until) {
+			return
+		}
+	}
+	w.fail("deadlines follow each other for ever")
+}

@@ -1,0 +1,360 @@
+package protocoltest
+
+import (
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// A manner is what a server does that the document does not say, or forbids; each by how many
+// of ten responses.
+type manner struct {
+	silent  bool // it never says anything
+	resends int  // the same again, under another nonce
+	all     int  // named types: also what was not asked for
+	spare   int  // full state: only what was asked for last, and not what was asked for before
+	empty   int  // a response without resources
+	nonce   int  // the nonce of an earlier response, or none
+	stale   int  // what was sent before
+	resets  bool // versions begin anew with each stream, and mean something else
+	alien   int  // types that nobody asked for
+	broken  int  // names twice, wrong types, no names, and what cannot be read
+	errors  int  // resource_errors, names that are gone, heartbeats
+	bad     int  // resources that the client cannot use
+}
+
+// Servers are the personalities of the servers with which the client is simulated.
+var Servers = []string{"honest", "go-control-plane", "istio", "silent", "stale", "reset", "unasked", "sloppy", "wild"}
+
+var manners = map[string]manner{
+	"honest":           {bad: 1, errors: 2},
+	"go-control-plane": {resends: 3, all: 3, spare: 1, bad: 1},
+	"istio":            {resends: 4, all: 10, empty: 3, bad: 1},
+	"silent":           {silent: true},
+	"stale":            {nonce: 5, stale: 5, resends: 2, bad: 1},
+	"reset":            {resets: true, resends: 1, bad: 1},
+	"unasked":          {all: 10, alien: 5, errors: 3},
+	"sloppy":           {broken: 5, bad: 3, errors: 3},
+	"wild":             {resends: 2, all: 4, spare: 2, empty: 1, nonce: 2, stale: 2, alien: 2, broken: 2, errors: 4, bad: 3, resets: true},
+}
+
+// A faker is a server with a manner. Calm, it is a good one, which knows of nothing that it has
+// said before.
+type faker struct {
+	*served
+	manner
+	honest  bool
+	content map[string]map[string]*xds.Resource // by type URL and name
+	subs    map[string]map[string]bool          // by type URL: names subscribed on this stream
+	implied map[string]bool                     // SotW: no name was named on this stream
+	sent    map[string]map[string]string        // delta: versions told on this stream
+	last    map[string]*xds.Response            // by type URL: of this stream or an earlier one
+	current map[string]string                   // SotW: version and names last sent on this stream
+	newest  map[string]string                   // the nonce of the newest response on this stream
+	count   int
+	born    int // when versions began anew
+}
+
+func newFaker(w *served) *faker {
+	f := &faker{served: w, manner: manners[w.cfg.Server], content: map[string]map[string]*xds.Resource{}, last: map[string]*xds.Response{}, implied: map[string]bool{}}
+	for _, k := range servedKinds {
+		f.content[k.typ.URL] = map[string]*xds.Resource{}
+		for range 2 {
+			f.change(k)
+		}
+	}
+	f.disconnected(nil)
+	return f
+}
+
+func (f *faker) disconnected(only *xds.Type) {
+	if only == nil {
+		f.subs, f.sent, f.current, f.newest = map[string]map[string]bool{}, map[string]map[string]string{}, map[string]string{}, map[string]string{}
+	} else {
+		delete(f.subs, only.URL)
+		delete(f.sent, only.URL)
+		delete(f.current, only.URL)
+		delete(f.newest, only.URL)
+	}
+	if f.resets {
+		f.born = f.count
+	}
+}
+
+func (f *faker) odds(of int) bool { return !f.honest && of > 0 && f.dice.IntN(10) < of }
+
+// make makes up a resource.
+func (f *faker) make(k servedKind, name string) *xds.Resource {
+	f.count++
+	body := fmt.Sprint(f.dice.IntN(4))
+	switch {
+	case f.odds(f.bad):
+		body = "?" + body
+	case f.odds(f.bad) && f.dice.IntN(3) == 0:
+		body = "!" + body
+	}
+	r := xds.NewResource(k.typ, name, []byte(body))
+	if f.dice.IntN(6) == 0 {
+		r.TTL = []time.Duration{2 * time.Second, 5 * time.Second}[f.dice.IntN(2)]
+	}
+	for _, a := range k.finds {
+		if a != name && !strings.Contains(a, "*") && f.dice.IntN(3) == 0 {
+			r.Aliases = append(r.Aliases, a)
+		}
+	}
+	version := ""
+	if f.resets {
+		version = fmt.Sprint(f.count - f.born)
+	}
+	r.Seal(version)
+	return r
+}
+
+// change changes the content.
+func (f *faker) change(k servedKind) {
+	name := k.names[f.dice.IntN(len(k.names))]
+	if f.dice.IntN(3) == 0 {
+		delete(f.content[k.typ.URL], name)
+		return
+	}
+	f.content[k.typ.URL][name] = f.make(k, name)
+}
+
+// receive takes what a request subscribes to, and answers what it asks.
+func (f *faker) receive(r xds.Request) {
+	url := r.Type.URL
+	first := f.subs[url] == nil
+	if first {
+		f.subs[url], f.sent[url] = map[string]bool{}, map[string]string{}
+	}
+	if f.cfg.Variant == xds.SotW {
+		if !first && r.Nonce != f.newest[url] {
+			return // "a stale nonce"
+		}
+		if f.implied[url] = len(r.Names) == 0 && (first || f.implied[url]); f.implied[url] {
+			f.subs[url] = map[string]bool{xds.Wildcard: true}
+		} else {
+			f.subs[url] = setOf(r.Names)
+		}
+		if first && r.Version != "" && r.Version == f.version(r.Type) && f.cfg.Server == "honest" {
+			f.current[url] = r.Version + fmt.Sprint(slices.Sorted(keys(f.subs[url])))
+		}
+	} else {
+		for _, n := range r.Subscribe {
+			f.subs[url][n] = true
+			delete(f.sent[url], n)
+		}
+		if first && len(r.Subscribe) == 0 {
+			f.subs[url][xds.Wildcard] = true
+		}
+		for _, n := range r.Unsubscribe {
+			delete(f.subs[url], n)
+		}
+		for _, v := range r.Initial {
+			f.sent[url][xds.CanonicalName(v.Name)] = "stated"
+			if f.cfg.Server == "honest" {
+				f.sent[url][xds.CanonicalName(v.Name)] = v.Version
+			}
+		}
+	}
+	if f.honest || f.dice.IntN(4) > 0 {
+		f.answer(r.Type)
+	}
+}
+
+// push tells all types what is new.
+func (f *faker) push() {
+	for _, k := range servedKinds {
+		f.answer(k.typ)
+	}
+}
+
+// act says something of a type by itself.
+func (f *faker) act(k servedKind) {
+	if f.silent {
+		return
+	}
+	switch last := f.last[k.typ.URL]; {
+	case f.odds(f.stale) && last != nil:
+		again := *last
+		f.send(&again)
+	case f.odds(f.resends) && last != nil && f.cfg.Variant == xds.SotW:
+		f.current[k.typ.URL] = ""
+		f.answer(k.typ)
+	case f.odds(f.empty):
+		f.send(&xds.Response{Type: k.typ, Version: f.version(k.typ), Changes: &xds.Changes{}})
+	case f.odds(f.errors) && last != nil && f.current[k.typ.URL] != "":
+		f.send(&xds.Response{Type: k.typ, Version: last.Version, TTL: true, Changes: f.trouble(k, &xds.Changes{})})
+	case f.odds(f.alien):
+		t := []*xds.Type{nil, xds.Runtime, xds.TypeOf(unknownURL), k.typ}[f.dice.IntN(4)]
+		f.send(&xds.Response{Type: t, Version: "alien", Changes: &xds.Changes{Upserts: []*xds.Resource{f.make(k, "alien"), f.make(k, k.names[0])}, Removed: []string{"nobody"}, Missing: []string{"nobody"}}})
+	default:
+		f.answer(k.typ)
+	}
+}
+
+// version is that of a type: of its content, or one that begins anew.
+func (f *faker) version(t *xds.Type) string {
+	if f.resets && !f.honest {
+		return fmt.Sprint((f.count - f.born) / 4)
+	}
+	version := "h"
+	for _, name := range slices.Sorted(maps.Keys(f.content[t.URL])) {
+		version += " " + f.content[t.URL][name].Sum.String()
+	}
+	return version
+}
+
+// finds reports whether what is subscribed finds a resource.
+func (f *faker) finds(t *xds.Type, r *xds.Resource) bool {
+	subs := f.subs[t.URL]
+	return slices.ContainsFunc(slices.Collect(finders(f.cfg.Variant, t, r)), func(s string) bool { return subs[s] })
+}
+
+// finders are the names that find a resource.
+func finders(v xds.Variant, t *xds.Type, r *xds.Resource) iter.Seq[string] {
+	names := []string{xds.Wildcard, xds.CanonicalName(r.Name)}
+	if v == xds.Delta {
+		names = append(names, r.Aliases...)
+		if c := t.Collection(r.Name); c != "" {
+			names = append(names, c)
+		}
+	}
+	return slices.Values(names)
+}
+
+// answer tells a type, if there is something to tell.
+func (f *faker) answer(t *xds.Type) {
+	url := t.URL
+	if f.silent && !f.honest || f.subs[url] == nil {
+		return
+	}
+	c := &xds.Changes{}
+	all := f.odds(f.all)
+	for _, name := range slices.Sorted(maps.Keys(f.content[url])) {
+		r := f.content[url][name]
+		if !all && !f.finds(t, r) || f.odds(f.spare) {
+			continue
+		}
+		if f.cfg.Variant == xds.SotW || f.sent[url][name] != r.Version || f.odds(f.resends) {
+			c.Upserts = append(c.Upserts, r)
+		}
+	}
+	if f.cfg.Variant == xds.Delta {
+		for name, version := range f.sent[url] {
+			if version == "none" && !f.found(t, name) {
+				continue
+			}
+			if r := f.content[url][name]; r == nil || !f.finds(t, r) {
+				c.Removed = append(c.Removed, name)
+				delete(f.sent[url], name)
+			}
+		}
+		for _, n := range slices.Sorted(keys(f.subs[url])) {
+			if f.dice.IntN(2) == 0 && n != xds.Wildcard && f.sent[url][n] == "" && !f.found(t, n) {
+				c.Removed = append(c.Removed, n)
+				f.sent[url][n] = "none"
+			}
+		}
+		slices.Sort(c.Removed)
+		for _, r := range c.Upserts {
+			f.sent[url][r.Name] = r.Version
+		}
+	}
+	state := f.version(t) + fmt.Sprint(slices.Sorted(keys(f.subs[url])))
+	if f.cfg.Variant == xds.SotW && f.current[url] == state && !all || f.cfg.Variant == xds.Delta && len(c.Upserts)+len(c.Removed) == 0 {
+		return
+	}
+	f.current[url] = state
+	if f.dice.IntN(2) == 0 { // unsorted
+		slices.Reverse(c.Upserts)
+	}
+	resp := &xds.Response{Type: t, Version: f.version(t), TTL: true, Changes: c}
+	i := slices.IndexFunc(servedKinds, func(k servedKind) bool { return k.typ.Is(t) })
+	if f.odds(f.errors) {
+		f.trouble(servedKinds[i], c)
+	}
+	if f.odds(f.broken) {
+		f.spoil(servedKinds[i], resp)
+	}
+	f.send(resp)
+}
+
+func (f *faker) found(t *xds.Type, name string) bool {
+	for _, r := range f.content[t.URL] {
+		if slices.Contains(slices.Collect(finders(f.cfg.Variant, t, r)), name) {
+			return true
+		}
+	}
+	return false
+}
+
+// trouble adds what is said of a name instead of a resource.
+func (f *faker) trouble(k servedKind, c *xds.Changes) *xds.Changes {
+	names := slices.Concat(k.names, k.finds)
+	name := names[f.dice.IntN(len(names))]
+	switch f.dice.IntN(4) {
+	case 0:
+		c.Missing = append(c.Missing, name)
+	case 1:
+		if f.cfg.Variant == xds.Delta {
+			c.Absent = append(c.Absent, name)
+		}
+	case 2:
+		if f.cfg.Variant == xds.Delta {
+			c.Removed = append(c.Removed, name)
+		}
+	default:
+		if r := f.content[k.typ.URL][name]; r != nil && r.TTL > 0 {
+			c.Beats = append(c.Beats, r)
+		}
+	}
+	return c
+}
+
+// spoil breaks a response.
+func (f *faker) spoil(k servedKind, r *xds.Response) {
+	name := k.names[f.dice.IntN(len(k.names))]
+	switch f.dice.IntN(9) {
+	case 0:
+		r.Upserts = append(r.Upserts, f.make(k, name), f.make(k, name))
+	case 1:
+		x := xds.NewResource(xds.Runtime, name, []byte("0"))
+		r.Upserts = append(r.Upserts, x)
+	case 2:
+		r.Malformed = append(r.Malformed, errors.New("it cannot be read"))
+	case 3:
+		r.Upserts = append(r.Upserts, xds.NewResource(k.typ, "", []byte("0")), nil, &xds.Resource{}, xds.NewResource(k.typ, xds.Wildcard, []byte("0")))
+	case 4:
+		r.Removed = append(r.Removed, name, name)
+	case 5:
+		r.Errors = append(r.Errors, xds.ResourceError{Name: name, Status: xds.Status{Code: []int32{5, 7, 14}[f.dice.IntN(3)], Message: "trouble"}})
+	case 6:
+		r.Upserts = append(r.Upserts, xds.NewResource(k.typ, name, nil))
+	case 7:
+		r.Changes = nil
+	case 8:
+		r.Removed = append(r.Removed, xds.Wildcard, "")
+	}
+}
+
+// send gives a response its nonce, and puts it on its way.
+func (f *faker) send(r *xds.Response) {
+	if r.Type == nil && f.perType || r.Type != nil && !f.streams[""] && !f.streams[r.Type.URL] || r.Type == nil && !f.streams[""] {
+		return
+	}
+	f.count++
+	if r.Nonce = fmt.Sprint(f.count); r.Type != nil {
+		if f.odds(f.nonce) {
+			r.Nonce = []string{"", f.newest[r.Type.URL], "1"}[f.dice.IntN(3)]
+		}
+		f.last[r.Type.URL], f.newest[r.Type.URL] = r, r.Nonce
+	}
+	f.down = append(f.down, r)
+}

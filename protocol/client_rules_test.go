@@ -379,7 +379,7 @@ func TestClientMemory(t *testing.T) {
 		c := ask(t, xds.Delta, protocol.ClientOptions{}, xds.Endpoint, names...)
 		before := heap()
 		func() {
-			const many = 100_000
+			const many = 20_000
 			resp := &xds.Response{Type: xds.Endpoint, Nonce: "1", Changes: &xds.Changes{}}
 			for i := range many {
 				name := fmt.Sprint(i, strings.Repeat("x", 100))

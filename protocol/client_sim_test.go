@@ -9,13 +9,12 @@ import (
 )
 
 // The client against servers of all personalities: CLI-2, CLI-3, CLI-4, CLI-6, CLI-7, CLI-8, CLI-12 and
-// CLI-14, whatever the server does. These worlds are short: there are as many of each variant
-// and personality as a tenth of all others.
+// CLI-14, whatever the server does.
 func TestSimulationOfClient(t *testing.T) {
 	t.Parallel()
 	for _, v := range []xds.Variant{xds.SotW, xds.Delta} {
 		for _, server := range protocoltest.Servers {
-			play(t, server+" "+v.String(), worlds()/10, func(t *testing.T, test string, seed uint64) {
+			play(t, server+" "+v.String(), worlds()/100, func(t *testing.T, test string, seed uint64) {
 				_, err := protocoltest.SimulateClient(protocoltest.ClientConfig{Seed: seed, Variant: v, Server: server})
 				tellClient(t, test, err)
 			})

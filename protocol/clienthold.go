@@ -51,8 +51,10 @@ func (c *Client) found(w *clientType, name string, r *xds.Resource) (good bool) 
 	for s := range w.others(name, r) {
 		if n := w.names[s]; n != nil && n.res == nil {
 			c.stop(n)
-			good = good && n.fault == nil
-			n.gone, n.fault = unheard, nil
+			n.gone = unheard
+			if n.fault != nil && n.fault.of != s { // not of a resource that is called so
+				n.fault, good = nil, false
+			}
 			w.tidy(s, n)
 		}
 	}
@@ -187,9 +189,9 @@ func (c *Client) blame(w *clientType, name string, n *clientName, err error) {
 func (c *Client) refuse(w *clientType, name string, r *xds.Resource, err error) {
 	asked := w.askers(name, r)
 	f := &fault{refused: true, of: name, asked: asked, err: err, text: err.Error(), version: r.Version, at: c.now}
-	n, known := w.name(name), false
+	n := w.name(name)
+	known := n.fault != nil && n.fault.refused && n.fault.text == f.text
 	note := func(n *clientName) {
-		known = known || n.fault != nil && n.fault.refused && n.fault.text == f.text
 		n.fault = f
 		if n.res == nil {
 			c.stop(n)
@@ -197,8 +199,9 @@ func (c *Client) refuse(w *clientType, name string, r *xds.Resource, err error) 
 		}
 	}
 	n.round = max(n.round, w.round)
-	if n.res != nil && c.opts.DropOnError {
+	if old := n.res; old != nil && c.opts.DropOnError {
 		c.let(w, name, n)
+		c.abandon(w, name, old, r)
 	}
 	stays := n.res
 	note(n)
@@ -206,6 +209,7 @@ func (c *Client) refuse(w *clientType, name string, r *xds.Resource, err error) 
 	if w.delta {
 		for s := range w.others(name, r) {
 			if n := w.names[s]; n != nil && n.res == nil && w.found[s] == 0 {
+				known = known && n.fault != nil && n.fault.refused // of this resource, or of another that it finds
 				note(n)
 			}
 		}

@@ -140,6 +140,34 @@
 //	                                   beside the rule that it ends; Deadline takes the earliest
 //	what a client has from before      recall (SotW), resume (delta)
 //
+// # The client
+//
+// A [Client] outlives its streams. Inputs are [Client.Subscribe], [Client.Connected],
+// [Client.Receive] and [Client.Advance], which comes first; after each, drain
+// [Client.Events] and [Client.Requests]. All it knows of a name is one row (clientname.go):
+//
+//	asked, told    subscribed to; and the server knows. What differs is due. What is held is
+//	               covered by one of the two
+//	res            held under this very name. "*", with delta an alias or a collection, find it
+//	               too; found counts the resources that such a name finds
+//	fault          the newest that the server said cannot be used: it was refused, or the server
+//	               reports an error. What is held stays, except with DropOnError
+//	gone           it finds nothing: the server said so, or nothing in time
+//	timer          held: of its TTL, stream or no stream. Else of its absence: from when the
+//	               request left until anything is heard or the stream ends
+//
+// Where to change a rule:
+//
+//	what is asked, and what is stated of before  clientask.go
+//	what a response means, and its verdict       clienttake.go
+//	what becomes of a name, and who is told      clienthold.go
+//	which names find a resource, what is let go  clientname.go
+//	what ends by time                            clienttime.go
+//
+// A client states a version_info only if it has all that the version means, for the names that
+// the stream's first request named. A response costs its size, with delta not what is held. What a
+// server says of names that nobody asked for leaves nothing behind.
+//
 // # Invariants
 //
 // Each struct has its own at its fields. Tests check them, and these, after each step of each

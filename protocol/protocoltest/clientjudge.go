@@ -581,7 +581,8 @@ func (j *clientJudge) event(a *clientAccount, e protocol.ClientEvent, late map[s
 			delete(a.waits, s)
 			a.nothing[s] = e.Kind == protocol.Absent
 		case protocol.Refused, protocol.Errored:
-			fresh = fresh || spoiled[e.Name] != text
+			// Of what is found in another way only it is not remembered who was told.
+			fresh = fresh || spoiled[e.Name] != text || !a.asked[e.Name] && !a.asked[xds.Wildcard]
 			spoiled[e.Name] = text
 			if e.Resource == nil {
 				delete(seen, e.Name)

@@ -189,7 +189,7 @@ func (f *faker) act(k servedKind) {
 		f.answer(k.typ)
 	case f.odds(f.empty):
 		f.send(&xds.Response{Type: k.typ, Version: f.version(k.typ), Changes: &xds.Changes{}})
-	case f.odds(f.errors) && last != nil && f.current[k.typ.URL] != "":
+	case f.odds(f.errors) && last != nil && f.current[k.typ.URL] != "" && (f.cfg.Variant == xds.Delta || !k.typ.FullState):
 		f.send(&xds.Response{Type: k.typ, Version: last.Version, TTL: true, Changes: f.trouble(k, &xds.Changes{})})
 	case f.odds(f.alien):
 		t := []*xds.Type{nil, xds.Runtime, xds.TypeOf(unknownURL), k.typ}[f.dice.IntN(4)]
@@ -204,11 +204,12 @@ func (f *faker) version(t *xds.Type) string {
 	if f.resets && !f.honest {
 		return fmt.Sprint((f.count - f.born) / 4)
 	}
-	version := "h"
+	var version strings.Builder
+	version.WriteString("h")
 	for _, name := range slices.Sorted(maps.Keys(f.content[t.URL])) {
-		version += " " + f.content[t.URL][name].Sum.String()
+		version.WriteString(" " + f.content[t.URL][name].Sum.String())
 	}
-	return version
+	return version.String()
 }
 
 // finds reports whether what is subscribed finds a resource.

@@ -86,7 +86,7 @@ func (s *Source) search(w *Watch, a ask, suspects, needs []held) {
 	case found != nil:
 		var put []held
 		for _, h := range suspects {
-			if sum, is := found[h.name]; is && sum == h.refused && !w.isCleared(&h) {
+			if sum, is := found[h.name]; is && sum == h.refused {
 				h.by = Found
 				put = append(put, h)
 			}

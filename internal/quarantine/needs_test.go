@@ -1,0 +1,160 @@
+package quarantine
+
+import (
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chancery-xds/chancery/store"
+	"github.com/chancery-xds/chancery/xds"
+	"github.com/chancery-xds/chancery/xds/xdstest"
+)
+
+// route sets a route that leads to a cluster.
+func (r *rig) route(text, to string, clusters func(tx *store.Tx)) {
+	r.Helper()
+	if _, err := r.st.Update(func(tx *store.Tx) error {
+		res := xds.NewResource(xds.Route, "r", message("r", text))
+		res.Refs = []xds.Ref{{Type: xds.Cluster, Name: to}}
+		tx.Set(res)
+		clusters(tx)
+		return nil
+	}); err != nil {
+		r.Fatal(err)
+	}
+}
+
+func cluster(name, text string) *xds.Resource {
+	return xds.NewResource(xds.Cluster, name, message(name, text))
+}
+
+func (r *rig) routed() *xdstest.Client {
+	r.Helper()
+	c := xdstest.Delta(r, xdstest.Serve(r, r.server), node)
+	r.route("1", "old", func(tx *store.Tx) { tx.Set(cluster("old", "1")) })
+	c.Subscribe(xds.Cluster, "*")
+	c.ACK(c.Next(xds.Cluster))
+	c.Subscribe(xds.Route, "r")
+	c.ACK(c.Next(xds.Route))
+	return c
+}
+
+// The version of a route that is kept leads to a cluster that the same change removes: that stays, too, until the
+// route is mended.
+func TestWhatIsKeptKeeps(t *testing.T) {
+	within(t, func(r *rig) {
+		c := r.routed()
+		r.guilty = []string{"r"}
+		r.route("bad", "new", func(tx *store.Tx) { tx.Delete(xds.Cluster, "old"); tx.Set(cluster("new", "1")) })
+		c.ACK(c.Next(xds.Cluster))
+		c.NACK(c.Next(xds.Route), "r is bad")
+		if again := c.Next(xds.Route); !says(again, "r", "1") {
+			t.Errorf("told %v", again)
+		} else {
+			c.ACK(again)
+		}
+		synctest.Wait()
+		time.Sleep(time.Minute)
+		c.ExpectNothing()
+		if held := c.Held(xds.Cluster); !slices.Contains(held, "old") {
+			t.Errorf("the client has %v, and a route to old", held)
+		}
+		r.route("2", "new", func(*store.Tx) {})
+		c.ACK(c.Next(xds.Route))
+		c.ACK(c.Next(xds.Cluster))
+		if held := c.Held(xds.Cluster); slices.Contains(held, "old") {
+			t.Errorf("the client has %v", held)
+		}
+		r.holds(0)
+	})
+}
+
+// A route to a new cluster that is refused is not told before the cluster is accepted.
+func TestWhatNeedsWaits(t *testing.T) {
+	within(t, func(r *rig) {
+		c := r.routed()
+		r.guilty = []string{"new"}
+		r.route("2", "new", func(tx *store.Tx) { tx.Set(cluster("new", "bad"), cluster("other", "1")) })
+		c.NACK(c.Next(xds.Cluster), "new is bad")
+		c.ACK(c.Next(xds.Cluster))
+		synctest.Wait()
+		time.Sleep(time.Minute) // for which a route waits without quarantine is over
+		synctest.Wait()
+		if _, st := r.watch(); len(st) != 1 || st[0].Name != "r" || st[0].By != Dependent || st[0].Needs.Name != "new" {
+			t.Errorf("kept back: %+v", st)
+		}
+		r.route("3", "new", func(*store.Tx) {}) // nor is one that comes later
+		c.ExpectNothing()
+		r.set("new", "good")
+		c.ACK(c.Next(xds.Cluster))
+		if got := c.Next(xds.Route); !says(got, "r", "3") {
+			t.Errorf("told %v", got)
+		}
+		r.holds(0)
+	})
+}
+
+// watch returns the only stream's, and what of routes it keeps back.
+func (r *rig) watch() (w *Watch, all []Held) {
+	r.source.watches.Range(func(_, v any) bool { w = v.(*Watch); return true })
+	return w, w.held(xds.Route)
+}
+
+// What was kept is remembered for clients that come back, and not without end.
+func TestKept(t *testing.T) {
+	var k kept
+	all := names(3 * maxIdle)
+	for i := range 3 * maxIdle {
+		r := cluster(all[i], "x")
+		k.hold("s", r)
+		k.release("s", r)
+	}
+	if len(k.all) != maxIdle || k.idle.Len() != maxIdle {
+		t.Errorf("%d are kept", len(k.all))
+	}
+	last := all[len(all)-1]
+	if k.find("s", xds.Cluster, last) == nil || k.find("other", xds.Cluster, last) != nil {
+		t.Error("it is not for those that see the same")
+	}
+	big := xds.NewResource(xds.Cluster, "big", make([]byte, maxIdleBytes+1))
+	k.hold("s", big)
+	if k.find("s", xds.Cluster, "big") == nil {
+		t.Error("what is shown is not remembered")
+	}
+	if k.release("s", big); k.bytes > maxIdleBytes {
+		t.Errorf("%d bytes", k.bytes)
+	}
+}
+
+// Verdicts are few, and are forgotten.
+func TestVerdicts(t *testing.T) {
+	var vs verdicts
+	texts := names(3 * maxMemory)
+	now := time.Now()
+	for i := range 3 * maxMemory {
+		vs.add(verdictOf(ask{typ: xds.Cluster, text: texts[i]}), map[string]xds.Sum{"a": {}}, now)
+		if len(vs.all) > maxMemory {
+			t.Fatalf("%d verdicts", len(vs.all))
+		}
+	}
+	k := verdictOf(ask{typ: xds.Cluster, text: "x"})
+	vs.add(k, map[string]xds.Sum{"a": {}}, now)
+	if vs.find(k, now) == nil || vs.find(k, now.Add(memory)) != nil {
+		t.Error("a verdict is not for ten seconds")
+	}
+}
+
+// A stream that has ended is given nothing, and asked nothing.
+func TestClosed(t *testing.T) {
+	within(t, func(r *rig) {
+		c := r.routed()
+		w, _ := r.watch()
+		c.Close()
+		synctest.Wait()
+		w.order(order{typ: xds.Cluster, add: []held{{typ: xds.Cluster, name: "old"}}})
+		if w.moving() || w.ask(ask{typ: xds.Cluster, refused: true}) {
+			t.Error("what has ended is given something")
+		}
+	})
+}

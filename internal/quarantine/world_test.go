@@ -1,0 +1,127 @@
+package quarantine
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/chancery-xds/chancery/xds"
+	"github.com/chancery-xds/chancery/xds/xdstest"
+)
+
+// Random worlds: whatever is committed and refused, and whoever is named for it, at rest a client
+// has all that it does not refuse, in its newest form; of what it refuses it has what it accepted last; and
+// nothing that it has accepted, and that is still there, is taken from it. When all is mended it has all.
+func TestWorlds(t *testing.T) {
+	for seed := range uint64(40) {
+		for name, dial := range map[string]func(r *rig) *xdstest.Client{
+			"delta": func(r *rig) *xdstest.Client { return xdstest.Delta(r, xdstest.Serve(r, r.server), node) },
+			"SotW":  func(r *rig) *xdstest.Client { return xdstest.SotW(r, xdstest.Serve(r, r.server), node) },
+		} {
+			t.Run(fmt.Sprint(name, " ", seed), func(t *testing.T) { within(t, func(r *rig) { world(r, dial(r), name == "delta", seed) }) })
+		}
+	}
+}
+
+func world(r *rig, c *xdstest.Client, delta bool, seed uint64) {
+	dice := rand.New(rand.NewPCG(seed, 1))
+	all := names(12)
+	is, has := map[string]string{}, map[string]string{} // what there is, and what the client has
+	n := 0
+	take := func(got *xdstest.Response) bool {
+		for _, name := range all {
+			if says(got, name, "bad"+is[name]) {
+				return true
+			}
+		}
+		for _, name := range got.Removed {
+			if is[name] != "" && has[name] != "" {
+				r.Errorf("seed %d: %s is taken away", seed, name)
+			}
+			delete(has, name)
+		}
+		if !delta {
+			for name := range has {
+				if is[name] != "" && got.Resource(name) == nil {
+					r.Errorf("seed %d: %s is taken away", seed, name)
+				}
+			}
+			clear(has)
+		}
+		for _, name := range all {
+			if res := got.Resource(name); res != nil {
+				has[name] = string(res.Body)
+			}
+		}
+		if dice.IntN(6) == 0 { // something changes while it answers
+			name, text := all[dice.IntN(len(all))], fmt.Sprint(n)
+			n++
+			is[name] = text
+			r.set(name, text)
+		}
+		return false
+	}
+	c.Subscribe(xds.Cluster, "*")
+	r.set("keep", "1")
+	r.answer(c, "no", take)
+	for range 12 {
+		before := maps.Clone(has)
+		var pairs, wrong []string
+		for range 1 + dice.IntN(6) {
+			name := all[dice.IntN(len(all))]
+			if slices.Contains(wrong, name) || slices.Contains(pairs, name) {
+				continue
+			}
+			n++
+			switch text := fmt.Sprint(n); dice.IntN(6) {
+			case 0:
+				is[name], pairs = "", append(pairs, name, "")
+			case 1, 2:
+				is[name], wrong, pairs = text, append(wrong, name), append(pairs, name, "bad"+text)
+			default:
+				is[name], pairs = text, append(pairs, name, text)
+			}
+		}
+		r.guilty = nil
+		if !delta || dice.IntN(2) == 0 {
+			r.guilty = all // each that is refused and new: of all that nobody can say more, and SotW is not searched
+			if len(wrong) > 0 {
+				r.guilty = wrong
+			}
+		}
+		r.set(pairs...)
+		r.answer(c, "no", take)
+		for _, name := range all {
+			now := r.st.Snapshot().View("default").Table(xds.Cluster).Lookup(name)
+			switch {
+			case now == nil && has[name] != "":
+				r.Errorf("seed %d: %s is there still", seed, name)
+			case now == nil:
+			case string(now.Body) == string(message(name, "bad"+is[name])):
+				if before[name] != "" && has[name] == "" {
+					r.Errorf("seed %d: %s was accepted, and is taken away", seed, name)
+				}
+			case has[name] != string(now.Body):
+				r.Errorf("seed %d: %s is held up", seed, name)
+			}
+		}
+		if r.Failed() {
+			return
+		}
+	}
+	var pairs []string
+	for _, name := range all {
+		is[name] = "mended"
+		pairs = append(pairs, name, "mended")
+	}
+	r.set(pairs...)
+	r.answer(c, "no", take)
+	for _, name := range all {
+		if has[name] != string(message(name, is[name])) {
+			r.Errorf("seed %d: %s is not mended", seed, name)
+		}
+	}
+	r.holds(0)
+}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -78,6 +79,29 @@ func ask[T any](cmd *cobra.Command, a *asking, question func(context.Context, *a
 	defer cancel()
 	answer, err := question(ctx, d)
 	return answer, asked(err)
+}
+
+// identify says which server answers, so that who has two of them sees which one it was. If a
+// directory is given it must be the one that the server serves.
+func (a *asking) identify(cmd *cobra.Command, d *adminapi.Daemon, dir string) (string, error) {
+	ctx, cancel := context.WithTimeoutCause(contextOf(cmd), askTime, fmt.Errorf("no answer for %v", askTime))
+	defer cancel()
+	about, err := d.About(ctx)
+	if err != nil {
+		if refused, is := errors.AsType[*adminapi.Refused](err); is && refused.Code == http.StatusNotFound && dir == "" {
+			return printable.Line(d.Shown()), nil // of another version: it does not say
+		}
+		return "", asked(err)
+	}
+	s := about.Server
+	at := printable.Line(d.Shown())
+	if s.PID != 0 {
+		at = printable.Line(fmt.Sprintf("%s, which serves %s (process %d on %s)", d.Shown(), cmp.Or(s.Path, s.Dir), s.PID, s.Host))
+	}
+	if dir != "" && !serves(s, dir) {
+		return "", outcome{failure{fmt.Errorf("the server at %s does not serve %s", at, dir), "--admin chooses another server"}, failed}
+	}
+	return at, nil
 }
 
 // contextOf is that of a command; of one that completes there is none.

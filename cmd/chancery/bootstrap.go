@@ -73,6 +73,7 @@ func clientBootstrap(name, short, long, example string, write func(bootstrap.Opt
 		},
 	}
 	host, _ := os.Hostname()
+	plainUsage(cmd)
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.StringVar(&o.Node, "node", host, "`ID` of the client's node; default: the host name of this machine")

@@ -177,9 +177,7 @@ func cannedServer(t testing.TB, documented bool) string {
 			fmt.Fprintf(w, "id: %d\nevent: %s\ndata: %s\n\n", e.ID, e.Kind, b)
 		}
 	})
-	if documented { // the other one answers what a server before it had
-		answer("GET /version", adminapi.VersionInfo{APIVersion: "v1", Kind: "Version", Version: "v0.0.1", Server: cannedStatus().Server})
-	}
+	answer("GET /version", adminapi.VersionInfo{APIVersion: "v1", Kind: "Version", Version: "v0.0.1", Server: cannedStatus().Server})
 	answer("POST /api/v1/impact", adminapi.Impact{
 		APIVersion: "v1", Kind: "Impact", Connected: 1204, Clients: 1204, Groups: []adminapi.GroupImpact{{Group: "default", Clients: 1204}},
 		Types: []adminapi.TypeImpact{{Type: "CDS", Pushes: 1204, Bytes: 120_000}, {Type: "LDS", Pushes: 173, Bytes: 60_000}}, Bytes: 180_000,

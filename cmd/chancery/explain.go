@@ -35,7 +35,7 @@ answers, or it lets nobody in; 4 the server knows nothing of that name.`,
 				return fmt.Errorf("explain needs a node, and TYPE/NAME if you like, not %s", count(len(args), "argument"))
 			}
 			if len(args) > 0 && args[0] == "" {
-				return errors.New("NODE is empty: no path of the admin API has an empty id; chancery get clients lists such a client")
+				return errors.New("NODE is empty: a client without an id is called by its stream, such as stream:41; chancery get clients lists it")
 			}
 			return nil
 		},

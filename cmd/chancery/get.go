@@ -23,6 +23,7 @@ type getting struct {
 	node, group string
 	left, watch bool
 	limit       int
+	kinds       []string
 }
 
 // A listing is an answer in the forms in which it may be printed.
@@ -92,6 +93,8 @@ resource.`,
 	groupFlag(cmd, &g.asking, &g.group)
 	f.BoolVar(&g.left, "left", false, "of clients: those that have left lately, too")
 	f.IntVar(&g.limit, "limit", 0, "maximum `number` of lines; 0: the server's maximum")
+	f.StringSliceVar(&g.kinds, "kind", nil, "of events: only of these `KINDS`, with commas between them")
+	offer(cmd, "kind", eventKinds...)
 	f.BoolVarP(&g.watch, "watch", "w", false, "go on, and print what changes")
 	g.output.flags(cmd)
 	g.asking.flags(f)
@@ -110,11 +113,14 @@ func (g *getting) run(cmd *cobra.Command, what string) error {
 	if g.watch && (g.format == "json" || g.format == "yaml") {
 		return fmt.Errorf("--watch prints one thing after the other: -o must be table, wide, jsonl or name, not %s", g.format)
 	}
+	if len(g.kinds) > 0 && what != "events" && what != "event" {
+		return errors.New("only get events takes --kind")
+	}
 	if what == "events" || what == "event" {
 		if g.group != "" || g.left {
 			return errors.New("get events takes neither --group nor --left")
 		}
-		w := watching{asking: g.asking, output: g.output, filter: adminapi.EventFilter{Node: g.node, Stop: !g.watch}}
+		w := watching{asking: g.asking, output: g.output, filter: adminapi.EventFilter{Node: g.node, Kinds: g.kinds, Stop: !g.watch}}
 		return w.run(cmd)
 	}
 	list, err := g.lister(what)
@@ -175,7 +181,7 @@ func (g *getting) clients(ctx context.Context, d *adminapi.Daemon) (*listing, er
 		l.none = "No such clients are connected."
 	}
 	for i, c := range all.Items {
-		l.add(c, c.Node, t.rows[i])
+		l.add(c, cmp.Or(c.Node, c.Path), t.rows[i])
 	}
 	return l, nil
 }

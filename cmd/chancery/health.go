@@ -65,6 +65,7 @@ Exit codes: 0 ready (or alive); 1 not ready, or no answer; 2 wrong usage.`,
 	f.Lookup("metrics-listen").DefValue = "127.0.0.1:9090"
 	f.BoolVar(&alive, "alive", false, "ask whether the process answers, not whether it is ready")
 	f.DurationVar(&timeout, "timeout", 2*time.Second, "maximum `time` to wait for the answer")
+	plainUsage(cmd)
 	return cmd
 }
 

@@ -87,6 +87,16 @@ func titledUsage(cmd *cobra.Command, more string) {
 	})
 }
 
+// plainUsage has a command print its flags in lines that fit a terminal.
+func plainUsage(cmd *cobra.Command) {
+	cmd.SetUsageFunc(func(cmd *cobra.Command) error {
+		w := cmd.OutOrStdout()
+		fmt.Fprintf(w, "Usage:\n  %s\n\nExamples:\n%s\n", cmd.UseLine(), cmd.Example)
+		printTitles(w, titles(cmd.LocalFlags(), ""))
+		return nil
+	})
+}
+
 // limits is the topic of what serve bounds.
 const limits = "limits"
 

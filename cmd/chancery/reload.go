@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -27,9 +28,10 @@ func reloadCommand() *cobra.Command {
 		Long: `Reload asks a server to load its files now, waits for the result, and prints it. Use
 it with --allow-mass-delete to allow, once, a removal that the server has rejected.
 
-Without DIR it asks the server whose admin API is at --admin.
+Without DIR it asks the server whose admin API is at --admin, and says which one that
+is. With DIR and --admin it is an error if that server does not serve DIR.
 
-With DIR it asks the server that serves DIR. This server must run on this machine, as
+With DIR alone it asks the server that serves DIR. This server must run on this machine, as
 the same user and with the same --state-dir; with --state-dir "" reload finds it by a
 folder in $XDG_RUNTIME_DIR or $TMPDIR.
 
@@ -52,8 +54,8 @@ server answers at --admin, or it lets nobody in.`,
 			}
 			var r control.Reload
 			var err error
-			if len(args) == 0 {
-				r, err = reloadByAPI(cmd, &a, timeout, approve)
+			if len(args) == 0 || cmd.Flags().Changed("admin") {
+				r, err = reloadByAPI(cmd, &a, strings.Join(args, ""), timeout, approve)
 			} else {
 				r, err = reloadDir(cmd, root, args[0], timeout, approve)
 			}
@@ -112,11 +114,16 @@ func reloadDir(cmd *cobra.Command, root, dir string, timeout time.Duration, appr
 }
 
 // reloadByAPI asks the server of --admin.
-func reloadByAPI(cmd *cobra.Command, a *asking, timeout time.Duration, approve bool) (control.Reload, error) {
+func reloadByAPI(cmd *cobra.Command, a *asking, dir string, timeout time.Duration, approve bool) (control.Reload, error) {
 	d, err := a.dial()
 	if err != nil {
 		return control.Reload{}, err
 	}
+	at, err := a.identify(cmd, d, dir)
+	if err != nil {
+		return control.Reload{}, err
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "chancery: asking %s\n", at)
 	r, err := patiently(cmd.ErrOrStderr(), timeout, func(ctx context.Context) (control.Reload, error) {
 		r, err := d.Reload(ctx, approve)
 		if err != nil {

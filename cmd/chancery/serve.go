@@ -265,7 +265,7 @@ func (s *serving) run() error {
 	xds := server.New(seen, append(slices.Concat(s.limits.options(), s.manner.options()),
 		server.WithLogger(s.log),
 		server.WithObserver(server.Observers(observers...)),
-		server.WithDrainTime(s.drain),
+		server.WithDrainTime(max(s.drain-handover, s.drain/2)), // from the signal on it is --drain
 		server.WithAge(s.front.age),
 		server.WithIdentifier(func() string { return id }),
 		server.WithPlaces(place),

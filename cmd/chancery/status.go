@@ -57,7 +57,7 @@ such node or group.`,
 				return fmt.Errorf("status takes one node, not %d", len(args))
 			}
 			if len(args) > 0 && args[0] == "" {
-				return errors.New("NODE is empty: no path of the admin API has an empty id; chancery get clients lists such a client")
+				return errors.New("NODE is empty: a client without an id is called by its stream, such as stream:41; chancery get clients lists it")
 			}
 			return nil
 		},
@@ -298,7 +298,7 @@ func clientTable(all []adminapi.Client, wide bool) *table {
 		t.headers = append(t.headers, "PEER", "CLIENT", "IDENTITY", "STREAMS")
 	}
 	for _, c := range all {
-		row := []string{c.Node, strings.Join(c.Groups, ",")}
+		row := []string{cmp.Or(c.Node, c.Path), strings.Join(c.Groups, ",")}
 		for _, name := range types {
 			row = append(row, typeCell(c, name))
 		}

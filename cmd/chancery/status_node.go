@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -29,7 +30,7 @@ func statusOf(cmd *cobra.Command, a *asking, o *output, node string) error {
 		bad = bad || c.Left == nil && (c.State == adminapi.Nacked || c.State == adminapi.Stale)
 	}
 	if !o.people() {
-		err = data(o, w, list, list.Items, func(c adminapi.Client) string { return c.Node })
+		err = data(o, w, list, list.Items, func(c adminapi.Client) string { return cmp.Or(c.Node, c.Path) })
 	} else {
 		for i, c := range list.Items {
 			if i > 0 {
@@ -49,7 +50,7 @@ func card(w io.Writer, o *output, c adminapi.Client) {
 	line := func(title, format string, args ...any) {
 		fmt.Fprintf(w, "%-9s%s\n", title, printable.Line(fmt.Sprintf(format, args...)))
 	}
-	line("NODE", "%s%s", c.Node, after(", cluster ", c.Cluster))
+	line("NODE", "%s%s", cmp.Or(c.Node, c.Path), after(", cluster ", c.Cluster))
 	state := string(c.State)
 	if c.Left != nil {
 		state = fmt.Sprintf("left %s ago: %s%s", since(c.Left.At), c.Left.Code, after(": ", c.Left.Why))

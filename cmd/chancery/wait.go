@@ -24,19 +24,25 @@ func waitCommand() *cobra.Command {
 	var revision uint64
 	var timeout time.Duration
 	cmd := &cobra.Command{
-		Use:   "wait --for=synced",
+		Use:   "wait --for=synced [DIR]",
 		Short: "Wait until all clients have accepted the configuration",
 		Long: `Wait ends when every connected client, or those that --node, --group and --type
 select, has accepted what the server serves now. It ends at once with what is wrong
 if one of them refuses it. Use it after a change, in a script that goes on only when
-the change has arrived.
+the change has arrived. It says which server it asks; with DIR it is an error if that
+server does not serve DIR.
 
 Exit codes: 0 all are synced; 1 a client refuses; 2 wrong usage; 3 no server answers,
 or it lets nobody in; 124 --timeout is over.`,
-		Example: `  chancery reload /etc/chancery && chancery wait --for=synced --timeout 60s
+		Example: `  chancery reload /etc/chancery && chancery wait --for=synced /etc/chancery
   chancery wait --for=synced -g edge --type routes`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return fmt.Errorf("wait takes the one directory that is served, not %d", len(args))
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := o.check(); err != nil {
 				return err
 			}
@@ -55,7 +61,7 @@ or it lets nobody in; 124 --timeout is over.`,
 				}
 				f.Type = inPath(t)
 			}
-			r, err := waitFor(cmd, &a, f, revision, timeout)
+			r, err := waitFor(cmd, &a, strings.Join(args, ""), f, revision, timeout)
 			if err != nil {
 				return err
 			}
@@ -75,13 +81,18 @@ or it lets nobody in; 124 --timeout is over.`,
 	flags.Uint64Var(&revision, "revision", 0, "the `number` of the configuration to wait for, as chancery status shows it; 0: the one that is served now")
 	o.flags(cmd, "text", "json", "yaml")
 	a.flags(flags)
+	cmd.ValidArgsFunction = directories
 	usage(cmd)
 	return cmd
 }
 
 // waitFor asks until there is a result, or the time is over.
-func waitFor(cmd *cobra.Command, a *asking, f adminapi.Filter, revision uint64, timeout time.Duration) (*adminapi.WaitResult, error) {
+func waitFor(cmd *cobra.Command, a *asking, dir string, f adminapi.Filter, revision uint64, timeout time.Duration) (*adminapi.WaitResult, error) {
 	d, err := a.dial()
+	if err != nil {
+		return nil, err
+	}
+	at, err := a.identify(cmd, d, dir)
 	if err != nil {
 		return nil, err
 	}
@@ -94,6 +105,9 @@ func waitFor(cmd *cobra.Command, a *asking, f adminapi.Filter, revision uint64, 
 			return nil, asked(err)
 		}
 		if r.Done || len(r.Refusals) > 0 || time.Until(end) <= 0 {
+			if r.Done {
+				fmt.Fprintf(cmd.ErrOrStderr(), "chancery: asked %s\n", at)
+			}
 			return r, nil
 		}
 	}

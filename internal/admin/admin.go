@@ -44,16 +44,19 @@ type Server struct {
 
 	Log *slog.Logger // nil: slog.Default()
 
-	readers, waiters, heavy, making, asking door // made by Handler
+	readers, waiters, heavy, making, asking doors // made by Handler
 	once                                    sync.Once
+
+	mu   sync.Mutex     // held for memory only
+	held map[string]int // large answers under way, by connection
 }
 
 // How long things may take.
 const (
-	readTime  = 10 * time.Second // to send a request
-	writeTime = 30 * time.Second // to take an answer; each event has as long
-	idleTime  = 2 * time.Minute  // between requests of a connection
-	grace     = 2 * time.Second  // requests under way when the server ends
+	readTime  = 10 * time.Second       // to send a request
+	writeTime = 30 * time.Second       // to take an answer; each event has as long
+	idleTime  = 2 * time.Minute        // between requests of a connection
+	grace     = 500 * time.Millisecond // requests under way when the server ends
 )
 
 const (
@@ -65,7 +68,7 @@ const (
 )
 
 // Serve answers on a listener until the context is done, and then until the requests under way
-// are answered, 2 s at most: those that wait for something end at once. It closes the listener,
+// are answered, half a second at most: those that wait for something end at once. It closes the listener,
 // and returns nil if it ended because of the context.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	h := &http.Server{

@@ -44,6 +44,40 @@ func (s *Server) client(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
+// maxBlamed is of how many resources, or events, it is asked at once what is at fault in them.
+const maxBlamed = 50
+
+// blameResources gives what a client refuses the line at fault, as far as it is found soon.
+func (s *Server) blameResources(ctx context.Context, node string, all []adminapi.ClientResource) {
+	ctx, cancel := context.WithTimeout(ctx, blameTime)
+	defer cancel()
+	left := maxBlamed
+	for i := range all {
+		r := &all[i]
+		if r.State != adminapi.Nacked || left == 0 {
+			continue
+		}
+		left--
+		s.faults(ctx, node, r.Type, r.Error, []*adminapi.Resource{&r.Resource})
+	}
+}
+
+// faults gives resources that a node has refused the line and the reason, of those for which they
+// are known.
+func (s *Server) faults(ctx context.Context, node, typ, text string, all []*adminapi.Resource) {
+	refused := adminapi.Refusal{Type: typ, Error: text, Nodes: []string{node}}
+	for _, r := range all {
+		refused.Resources = append(refused.Resources, *r)
+	}
+	for _, found := range s.blamed(ctx, []adminapi.Refusal{refused})[0].Resources {
+		for _, r := range all {
+			if r.Name == found.Name && found.Reason != "" {
+				r.Place, r.Reason = found.Place, found.Reason
+			}
+		}
+	}
+}
+
 // maxWaits is of how many clients it is asked which of their types wait for others.
 const maxWaits = 100
 
@@ -95,6 +129,7 @@ func (s *Server) clientResources(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return asked(err)
 	}
+	s.blameResources(r.Context(), r.PathValue("node"), list.Items)
 	list.APIVersion, list.Kind, list.Items = adminapi.Version, adminapi.KindClientResources, some(list.Items)
 	answer(w, http.StatusOK, list)
 	return nil

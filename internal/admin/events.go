@@ -54,7 +54,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) error {
 	if q.err != nil {
 		return q.err
 	}
-	leave, err := s.readers.enter("too many read events")
+	leave, err := s.readers.of(r).enter("too many read events")
 	if err != nil {
 		return err
 	}
@@ -76,11 +76,20 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) error {
 		if err != nil && !errors.Is(err, context.DeadlineExceeded) || r.Context().Err() != nil {
 			return nil // who reads has left, or the server ends
 		}
+		left := maxBlamed
 		for _, e := range all {
 			after = e.ID
 			missed += e.Missed
 			if !f.keeps(e) {
 				continue
+			}
+			if e.Kind == "nack" && len(e.Resources) > 0 && left > 0 {
+				left--
+				var of []*adminapi.Resource
+				for i := range e.Resources {
+					of = append(of, &e.Resources[i])
+				}
+				s.faults(r.Context(), e.Node, e.Type, e.Text, of)
 			}
 			e.Missed, missed = missed, 0
 			out.add(e)

@@ -1,7 +1,9 @@
 package admin
 
 import (
+	"context"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"sync/atomic"
@@ -128,5 +130,37 @@ func TestStreamsOfAConnection(t *testing.T) {
 			}
 			return
 		}
+	}
+}
+
+// A connection of HTTP/2 has some of the large answers under way and no more, and unix sockets have
+// turns of their own.
+func TestOneConnection(t *testing.T) {
+	s := newServer(newFleet())
+	s.Handler(loopback)
+	r := &http.Request{ProtoMajor: 2, RemoteAddr: "10.0.0.1:7"}
+	var all []func()
+	for range maxHeld {
+		done, err := s.hold(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, done)
+	}
+	if _, err := s.hold(r); err == nil {
+		t.Error("one more")
+	}
+	if _, err := s.hold(&http.Request{ProtoMajor: 2, RemoteAddr: "10.0.0.1:8"}); err != nil {
+		t.Error("another connection:", err)
+	}
+	for _, done := range all {
+		done()
+	}
+	if _, err := s.hold(r); err != nil || len(s.held) != 2 {
+		t.Error(err, s.held)
+	}
+	over := r.WithContext(context.WithValue(t.Context(), http.LocalAddrContextKey, net.Addr(socket)))
+	if s.heavy.of(over) == s.heavy.of(r) {
+		t.Error("the turns of a unix socket are those of the network")
 	}
 }

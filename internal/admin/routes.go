@@ -52,8 +52,8 @@ func (s *Server) routes() []route {
 // Handler returns what answers on a listener with the address.
 func (s *Server) Handler(at net.Addr) http.Handler {
 	s.once.Do(func() {
-		s.readers, s.waiters, s.heavy = make(door, maxReaders), make(door, maxReaders), make(door, maxHeavy)
-		s.making, s.asking = make(door, maxMade), make(door, maxMade)
+		s.readers, s.waiters, s.heavy = newDoors(maxReaders), newDoors(maxReaders), newDoors(maxHeavy)
+		s.making, s.asking = newDoors(maxMade), newDoors(maxMade)
 	})
 	mux := http.NewServeMux()
 	methods := map[string][]string{} // by path

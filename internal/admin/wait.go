@@ -47,7 +47,7 @@ func (s *Server) wait(w http.ResponseWriter, r *http.Request) error {
 	if q.err != nil {
 		return q.err
 	}
-	leave, err := s.waiters.enter("too many wait")
+	leave, err := s.waiters.of(r).enter("too many wait")
 	if err != nil {
 		return err
 	}

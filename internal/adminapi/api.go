@@ -95,6 +95,7 @@ type ClientList struct {
 // A Client is a node at an address: all its streams.
 type Client struct {
 	Node     string       `json:"node"`
+	Path     string       `json:"path,omitempty"` // of a client without a node id: what paths have in its place, such as "stream:41"
 	Cluster  string       `json:"cluster,omitempty"`
 	Agent    string       `json:"agent,omitempty"` // "envoy 1.40.0"
 	Peer     string       `json:"peer,omitempty"`

@@ -142,6 +142,7 @@ var effects = map[string]string{
 	"internal/unfinished Budget.may clock":   "since when somebody waits",
 	"internal/unfinished Budget.serve clock": "since when it is a connection's turn",
 
+	"internal/status turned mutex":  "who was turned away; held for memory only",
 	"internal/status Tracker mutex": "which clients there are; a step of a stream finds its row without; held for memory only",
 	"internal/status row mutex":     "what a stream was told, for who asks; held for memory only",
 	"internal/status causes mutex":  "why clients refuse, for all who say the same; held for memory only",
@@ -170,6 +171,7 @@ var effects = map[string]string{
 	"protocol/protocoltest live recover":   "the same",
 
 	"internal/admin Server once":             "makes the doors of all addresses",
+	"internal/admin Server mutex":            "how many large answers each connection has; held for memory only",
 	"internal/admin waiting.look goroutine":  "asks streams how they stand, four at a time; ends with that look",
 	"internal/admin waiting.look mutex":      "what they say; held for memory only",
 	"internal/admin waiting.run clock":       "what a look costs",

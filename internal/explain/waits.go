@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/chancery-xds/chancery/internal/adminapi"
@@ -22,7 +23,7 @@ func (e *Explainer) wait(ctx context.Context, c *adminapi.Client) {
 	for _, s := range c.Streams {
 		ids[s.ID] = true
 	}
-	for _, st := range e.d.Tracker.Streams(c.Node) {
+	for _, st := range e.d.Tracker.Streams(cmp.Or(c.Path, c.Node)) {
 		if !ids[st.ID] {
 			continue
 		}

@@ -3,6 +3,7 @@ package status
 import (
 	"cmp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -76,8 +77,19 @@ func (p *presence) selected(t *Tracker, f Filter) []standing {
 
 // Client returns all clients with a node id: those that are connected at each address, and
 // after them those that left lately, the last first.
+//
+// A client without a node id is found by its stream: "stream:41" ([adminapi.Client.Path]).
 func (t *Tracker) Client(node string) []adminapi.Client {
-	all := t.looked(t.present(true, &node), nil).all
+	id := ""
+	stream, unnamed := t.unnamed(node)
+	if !unnamed {
+		id = node
+	}
+	here := t.present(true, &id)
+	if unnamed {
+		here.all = slices.DeleteFunc(here.all, func(s standing) bool { return s.key.stream != stream })
+	}
+	all := t.looked(here, nil).all
 	slices.SortStableFunc(all, func(a, b standing) int {
 		switch {
 		case a.departed == nil && b.departed == nil:
@@ -97,13 +109,36 @@ func (t *Tracker) Client(node string) []adminapi.Client {
 	return clients
 }
 
+// streamPath is how a client without a node id is called: by the number of its stream.
+const streamPath = "stream:"
+
+// unnamed returns the stream that a path means, unless a node is called so.
+func (t *Tracker) unnamed(path string) (stream uint64, ok bool) {
+	number, is := strings.CutPrefix(path, streamPath)
+	if !is {
+		return 0, false
+	}
+	t.mu.RLock()
+	named := t.nodes[path] != nil
+	t.mu.RUnlock()
+	stream, err := strconv.ParseUint(number, 10, 64)
+	return stream, err == nil && stream != 0 && !named
+}
+
 // Streams returns the open streams of a node id, to ask each ([server.Stream]). A stream may
 // have ended by then.
 func (t *Tracker) Streams(node string) (streams []*server.Stream) {
+	stream, unnamed := t.unnamed(node)
+	if unnamed {
+		node = ""
+	}
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	if n := t.nodes[node]; n != nil {
 		for _, c := range n.clients {
+			if unnamed && c.key.stream != stream {
+				continue
+			}
 			for _, r := range c.streams {
 				streams = append(streams, r.stream)
 			}
@@ -147,6 +182,9 @@ func (t *Tracker) client(s *standing, p *places) adminapi.Client {
 	c := adminapi.Client{
 		Node: s.node, Cluster: s.cluster, Agent: s.agent, Peer: s.peer, Identity: g.identity, Groups: g.groups,
 		Since: time.Unix(0, s.since), State: s.state.told(), Streams: make([]adminapi.Stream, 0, len(s.rows)), Types: []adminapi.TypeStatus{}, Troubles: s.troubles,
+	}
+	if s.key.stream != 0 {
+		c.Path = streamPath + strconv.FormatUint(s.key.stream, 10)
 	}
 	if d := s.departed; d != nil {
 		c.Left = &adminapi.Left{At: time.Unix(0, d.at), Code: d.code.String(), Why: d.why}

@@ -275,3 +275,30 @@ func TestGlob(t *testing.T) {
 		}
 	}
 }
+
+// A client without a node id is found by its stream, unless a node is called so.
+func TestUnnamed(t *testing.T) {
+	tr := New(Options{})
+	a, b := &server.Stream{ID: 7, Node: &xds.Node{}}, &server.Stream{ID: 8, Node: &xds.Node{}}
+	tr.Opened(a)
+	tr.Opened(b)
+	if all := tr.Client("stream:8"); len(all) != 1 || all[0].Path != "stream:8" || all[0].Node != "" {
+		t.Errorf("%+v", all)
+	}
+	if all := tr.Streams("stream:7"); len(all) != 1 || all[0] != a {
+		t.Error(all)
+	}
+	tr.Closed(b, nil)
+	if all := tr.Client("stream:8"); len(all) != 1 || all[0].Left == nil {
+		t.Errorf("that has left: %+v", all)
+	}
+	tr.Opened(&server.Stream{ID: 9, Node: &xds.Node{ID: "stream:7"}})
+	if all := tr.Client("stream:7"); len(all) != 1 || all[0].Node != "stream:7" {
+		t.Errorf("a node that is called so: %+v", all)
+	}
+	for _, path := range []string{"stream:", "stream:0", "stream:x", "stream:99", "7"} {
+		if all := tr.Client(path); len(all) != 0 {
+			t.Errorf("%s: %+v", path, all)
+		}
+	}
+}

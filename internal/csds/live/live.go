@@ -26,11 +26,17 @@ type Tracker interface {
 // those with one id the last to come last. What one has is asked of its streams.
 func Clients(t Tracker) func() []csds.Client {
 	return func() []csds.Client {
-		type key struct{ node, host string }
+		type key struct {
+			node, host string
+			stream     uint64 // of a client that does not say which node it is: it is its stream
+		}
 		streams := map[key][]*server.Stream{}
 		var order []key
 		for _, st := range t.Selected(status.Filter{All: true}) {
-			k := key{st.Node.ID, host(st.Peer)}
+			k := key{node: st.Node.ID, host: host(st.Peer)}
+			if k.node == "" {
+				k.stream = st.ID
+			}
 			if streams[k] == nil {
 				order = append(order, k)
 			}

@@ -75,7 +75,10 @@ func Envoy(file string, data []byte, o Options) (_ *EnvoyConfig, err error) {
 	if err := m.static(doc); err != nil {
 		return nil, err
 	}
-	return e, e.dynamic(message{sub(boot, "dynamic_resources"), "dynamic_resources"})
+	if err := e.dynamic(message{sub(boot, "dynamic_resources"), "dynamic_resources"}); err != nil {
+		return nil, err
+	}
+	return e, nil
 }
 
 // SourceText reads a ConfigSource (envoy.config.core.v3.ConfigSource) in YAML or JSON, which

@@ -162,8 +162,10 @@ func TestEnvoyErrors_CLI1_CLI13(t *testing.T) {
 		changed("type: STRICT_DNS", "type: STRICT_DNS\n    transport_socket_matches: [{name: x}]"): "static_resources.clusters[1].transport_socket_matches: is not supported",
 	} {
 		b := &bench{}
-		_, err := Envoy("b.yaml", []byte(text), b.options())
-		b.refused(t, text, err, want)
+		c, err := Envoy("b.yaml", []byte(text), b.options())
+		if b.refused(t, text, err, want); c != nil {
+			t.Errorf("%s: %+v", text, c)
+		}
 	}
 }
 

@@ -98,7 +98,10 @@ func GRPC(file string, data []byte, o Options) (_ *GRPCConfig, err error) {
 	if err := top.text("client_default_listener_resource_name_template", &c.listener); err != nil {
 		return nil, err
 	}
-	return c, top.text("server_listener_resource_name_template", &c.ServerListener)
+	if err := top.text("server_listener_resource_name_template", &c.ServerListener); err != nil {
+		return nil, err
+	}
+	return c, nil
 }
 
 type grpcReader struct {

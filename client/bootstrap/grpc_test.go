@@ -157,8 +157,10 @@ func TestGRPCErrors_CLI1(t *testing.T) {
 				return nil, nil, errors.New("not today")
 			},
 		}
-		_, err := GRPC("b.json", []byte(text), o)
-		b.refused(t, text, err, want)
+		c, err := GRPC("b.json", []byte(text), o)
+		if b.refused(t, text, err, want); c != nil {
+			t.Errorf("%s: %+v", text, c)
+		}
 	}
 }
 

@@ -8,7 +8,10 @@ import (
 	"github.com/chancery-xds/chancery/client"
 )
 
-var errNotYet = errors.New("this program has no such transport")
+var (
+	errREST = errors.New("polls over REST are not supported yet")
+	errFile = errors.New("files are not supported yet")
+)
 
 // real are the transports of package client and of those below it.
 var real = transports{
@@ -22,6 +25,6 @@ var real = transports{
 		}
 		return client.GRPC(r.target, o)
 	},
-	rest: func(poll) (client.Transport, error) { return nil, errNotYet },
-	file: func(disk) (client.Transport, error) { return nil, errNotYet },
+	rest: func(poll) (client.Transport, error) { return nil, errREST },
+	file: func(disk) (client.Transport, error) { return nil, errFile },
 }

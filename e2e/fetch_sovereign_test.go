@@ -119,8 +119,8 @@ func TestFetchFromSovereign(t *testing.T) {
 	s := newSovereign(t, w)
 	url := "xds://" + s.addr + "?rest&cluster=edge&node=edge-1"
 	fetchesAll(t, w, url)
-	out, errs, code := fetches(t, url, "routes", "-o", "name")
-	if out != "RDS/ingress\n" || code != 0 {
+	out, errs, code := fetches(t, url, "lds", "ingress", "--follow", "-o", "name")
+	if out != "CDS/backend\nEDS/backend\nLDS/ingress\nRDS/ingress\n" || code != 0 {
 		t.Errorf("%d %q %q", code, out, errs)
 	}
 	out, errs, code = fetches(t, url, "cds", "other", "-o", "name")

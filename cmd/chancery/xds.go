@@ -194,6 +194,9 @@ func (s *xdsServer) tls() (*tls.Config, error) {
 		return nil, failure{err, ""}
 	}
 	c.ServerName = s.serverName
+	if s.rest {
+		c.NextProtos = nil // net/http has its own
+	}
 	return c, nil
 }
 

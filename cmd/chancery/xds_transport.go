@@ -1,12 +1,17 @@
 package main
 
 import (
+	"crypto/tls"
+	"net/http"
+	"time"
+
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/chancery-xds/chancery/client"
+	"github.com/chancery-xds/chancery/client/rest"
 	"github.com/chancery-xds/chancery/internal/envoyapi"
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -16,6 +21,9 @@ func (s *xdsServer) transport(types *envoyapi.Types) (client.Transport, error) {
 	conf, err := s.tls()
 	if err != nil {
 		return nil, err
+	}
+	if s.rest {
+		return s.polls(conf, types)
 	}
 	o := client.GRPCOptions{Credentials: insecure.NewCredentials(), Delta: s.delta, PerType: s.perType, Name: nameIn(types), Dial: []grpc.DialOption{grpc.WithNoProxy()}}
 	if conf != nil {
@@ -27,6 +35,23 @@ func (s *xdsServer) transport(types *envoyapi.Types) (client.Transport, error) {
 	}
 	return t, nil
 }
+
+// polls returns how the server is polled. Commands use no proxy.
+func (s *xdsServer) polls(conf *tls.Config, types *envoyapi.Types) (client.Transport, error) {
+	scheme := "http://"
+	if conf != nil {
+		scheme = "https://"
+	}
+	web := &http.Transport{TLSClientConfig: conf, ForceAttemptHTTP2: true, IdleConnTimeout: time.Minute}
+	t, err := rest.New(scheme+s.at.String(), rest.Options{Client: &http.Client{Transport: web}, Resolver: types, Refresh: refresh, Name: nameIn(types)})
+	if err != nil {
+		return nil, failure{err, ""}
+	}
+	return t, nil
+}
+
+// refresh is how long watch waits between two polls.
+const refresh = time.Second
 
 // nameIn returns the name in a message of a type that xDS does not know, such as of --proto-set:
 // nearly all that have one call it name.

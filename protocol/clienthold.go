@@ -115,7 +115,7 @@ func (c *Client) remove(w *clientType, name string, why error) {
 	case n == nil || name == xds.Wildcard: // there may always be something
 	case n.res != nil && c.opts.Retain && !c.opts.DropOnError:
 		n.foreign = true
-		c.blame(w, name, n, ErrGone)
+		c.blame(w, name, n, nil, ErrGone)
 	case n.res != nil:
 		c.lose(w, name, n, why)
 	default:
@@ -150,7 +150,7 @@ func (c *Client) missing(w *clientType, name string) {
 	switch {
 	case n == nil || name == xds.Wildcard:
 	case n.res != nil && !c.opts.DropOnError:
-		c.blame(w, name, n, ErrGone)
+		c.blame(w, name, n, nil, ErrGone)
 	case n.res != nil:
 		c.lose(w, name, n, ErrGone)
 	case n.told && w.found[name] == 0:
@@ -166,23 +166,27 @@ func (c *Client) report(w *clientType, e xds.ResourceError) {
 		return
 	}
 	const permissionDenied = 7
+	var asked []string
 	if n.res != nil && c.opts.DropOnError && e.Status.Code == permissionDenied {
+		asked = w.askers(name, n.res)
 		c.let(w, name, n)
 	}
 	if n.res == nil {
 		c.stop(n)
 	}
-	c.blame(w, name, n, &ReportedError{xds.Status{Code: e.Status.Code, Message: cut(e.Status.Message, maxCause)}})
+	c.blame(w, name, n, asked, &ReportedError{xds.Status{Code: e.Status.Code, Message: cut(e.Status.Message, maxCause)}})
+	w.tidy(name, n)
 }
 
-// blame notes an error that the server reports, and tells it once. What is held stays in use.
-func (c *Client) blame(w *clientType, name string, n *clientName, err error) {
+// blame notes an error that the server reports, and tells it once: to those who are asked, if
+// the resource was given up for it, and else to all who find it.
+func (c *Client) blame(w *clientType, name string, n *clientName, asked []string, err error) {
 	text := err.Error()
-	if n.fault != nil && !n.fault.refused && n.fault.text == text {
+	if asked == nil && n.fault != nil && !n.fault.refused && n.fault.text == text {
 		return
 	}
 	n.fault = &fault{err: err, text: text, at: c.now}
-	c.tellOf(w, ClientEvent{Kind: Errored, Name: name, Resource: n.res, Err: err})
+	c.tellOf(w, ClientEvent{Kind: Errored, Name: name, Resource: n.res, Asked: asked, Err: err})
 }
 
 // refuse notes that a resource cannot be used, for all who find it, and tells them once.

@@ -84,8 +84,9 @@ func (w *clientType) has(name string, is func(*clientName) bool) bool {
 }
 
 // What the client wants, and what it may be sent.
-func isAsked(n *clientName) bool { return n.asked }
-func isTold(n *clientName) bool  { return n.told }
+func isAsked(n *clientName) bool  { return n.asked }
+func isTold(n *clientName) bool   { return n.told }
+func isEither(n *clientName) bool { return n.asked || n.told }
 
 // finders yields the names that find a resource called name, of those that are known: "*",
 // its own, and with delta its aliases and its collection.
@@ -196,11 +197,11 @@ func (c *Client) shed(w *clientType, name string) {
 		if n == nil {
 			return
 		}
-		if n.res != nil && !w.covers(s, n.res, isAsked, "") {
+		if n.res != nil && !w.covers(s, n.res, isEither, "") {
 			w.index(s, n.res, -1)
 			n.res = nil
 		}
-		if n.res == nil && !n.asked {
+		if n.res == nil && !isEither(n) {
 			c.stop(n)
 			n.gone = unheard
 		}

@@ -27,7 +27,9 @@ func (c *Client) Receive(resp *xds.Response) error {
 	} else {
 		// A heartbeat is no state: what was refused or never came is missing still.
 		w.exact = w.steady && (!beats(resp) || w.exact && w.version == resp.Version)
-		w.version = resp.Version
+		if w.version = resp.Version; c.opts.DropOnError && (len(resp.Errors) > 0 || resp.Changes != nil && len(resp.Missing) > 0) {
+			w.exact = false // something was given up
+		}
 	}
 	// "The version_info indicates the most recent version that the client is using."
 	v.version = w.version

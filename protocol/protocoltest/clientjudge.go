@@ -153,9 +153,9 @@ func (j *clientJudge) adopts(t *xds.Type, own bool, r *xds.Resource) {
 		delete(a.alien, r.Name)
 	}
 	for s := range finders(j.cfg.Variant, t, r) {
+		delete(a.waits, s)
 		if a.asked[s] {
 			a.seen[s][r.Name] = r
-			delete(a.waits, s)
 			delete(a.nothing, s)
 			if delete(a.spoiled[s], r.Name); !own {
 				a.spoiled[s][r.Name] = "adopted"
@@ -577,12 +577,14 @@ func (j *clientJudge) event(a *clientAccount, e protocol.ClientEvent, late map[s
 			if errors.Is(e.Err, protocol.ErrSilent) != late[a.typ.URL+s] || e.Kind == protocol.TimedOut && !j.opts.Transient {
 				j.fail("CLI-3: %s is absent by time: %v", s, e.Err)
 			}
-			delete(spoiled, s)
+			for _, spoiled := range a.spoiled {
+				delete(spoiled, s)
+			}
 			delete(a.waits, s)
 			a.nothing[s] = e.Kind == protocol.Absent
 		case protocol.Refused, protocol.Errored:
-			// Of what is found in another way only it is not remembered who was told.
-			fresh = fresh || spoiled[e.Name] != text || !a.asked[e.Name] && !a.asked[xds.Wildcard]
+			// A name that finds others, too, remembers one refusal: it may be told again.
+			fresh = fresh || spoiled[e.Name] != text || s != e.Name && s != xds.Wildcard
 			spoiled[e.Name] = text
 			if e.Resource == nil {
 				delete(seen, e.Name)

@@ -177,6 +177,43 @@ func (s *Session) NameStates(t *xds.Type) iter.Seq[NameState] {
 	}
 }
 
+// Refused returns the names that NameStates yields with a RefusedIn, in order. It looks at those that were
+// refused and not at all that the client has.
+func (s *Session) Refused(t *xds.Type) (names []string) {
+	u := s.sub(t)
+	if u == nil || len(u.refusals) == 0 {
+		return nil
+	}
+	o := outlook{s: s, u: u, t: s.table(u.typ)}
+	is := func(name string) bool {
+		n := o.state(name)
+		return n.RefusedIn != "" && !n.idle()
+	}
+	for i := range u.refusals {
+		if u.refusals[i].nonce == 0 {
+			continue
+		}
+		for name := range u.refusals[i].members {
+			r := o.t.Lookup(name)
+			wanted, _ := o.why(u.entry(name), name, r)
+			if r != nil && u.shows(r) && wanted != NotWanted || is(name) {
+				names = append(names, name)
+			}
+		}
+	}
+	if s.tellsWorld(u) { // which also has what is unanswered of those before
+		for i := range u.deliveries {
+			for name := range u.deliveries[i].each {
+				if is(name) {
+					names = append(names, name)
+				}
+			}
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
 // NameState returns how the client stands with one name, wanted or not.
 func (s *Session) NameState(t *xds.Type, name string) NameState {
 	u := s.sub(t)
@@ -233,12 +270,17 @@ func (o *outlook) names() (all []string) {
 			}
 		}
 	}
+	also := u.remembered()
 	for i := range u.deliveries {
 		for name := range u.deliveries[i].each {
+			also = append(also, name)
+		}
+	}
+	for _, name := range also { // of a wildcard most are among those above: to look is less than to sort
+		if !u.wildcard || o.t.Versions().Get(name) == nil {
 			all = append(all, name)
 		}
 	}
-	all = append(all, u.remembered()...)
 	slices.Sort(all)
 	return slices.Compact(all)
 }

@@ -19,21 +19,29 @@ func (c *chain) askAll(ctx context.Context, node string) error {
 	c.client = c.e.find(node)
 	c.decision = c.e.d.Source.Decide(c.node)
 	return c.client.ask(ctx, c.e, func(l *look, s *protocol.Session) {
+		l.refused = map[string][]string{}
 		for _, is := range l.types {
 			if c.t != nil && !is.Type.Is(c.t) {
 				continue
 			}
 			found := 0
+			var refused []string
 			for n := range c.e.states(l.Stream, s, is.Type) {
 				if n.State == protocol.StateSynced || n.State == protocol.StateLingering {
 					continue
 				}
-				if l.names = append(l.names, named{is.Type, n}); n.State != protocol.StateRefused {
-					if found++; found == maxOdd {
-						break
-					}
+				if n.RefusedIn != "" {
+					refused = append(refused, n.Name)
+				}
+				if n.State == protocol.StateRefused {
+					continue
+				}
+				l.names = append(l.names, named{is.Type, n})
+				if found++; found == maxOdd {
+					break
 				}
 			}
+			l.refused[is.Type.URL] = refused
 		}
 	})
 }
@@ -212,12 +220,7 @@ func (c *chain) acceptedAll(ctx context.Context) {
 		if nack := c.nacked(is.Type, l.ID); nack != nil {
 			text, at = nack.Error, " "+c.e.since(nack.Since)
 		}
-		x := trial{c.e, ctx, c.decision.Groups, is.Type, text, nil}
-		for i := range l.names {
-			if n := &l.names[i]; n.t.Is(is.Type) && n.RefusedIn != "" {
-				x.refused = append(x.refused, n.Name)
-			}
-		}
+		x := trial{c.e, ctx, c.decision.Groups, is.Type, text, l.refused[is.Type.URL]}
 		if len(x.refused) == 0 {
 			continue // it has accepted since what it refused
 		}

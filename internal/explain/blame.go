@@ -255,12 +255,7 @@ func (e *Explainer) refusedOf(st *server.Stream, s *protocol.Session, t *xds.Typ
 	if names != nil {
 		return names
 	}
-	for n := range s.NameStates(t) {
-		if n.RefusedIn != "" {
-			names = append(names, n.Name)
-		}
-	}
-	return names
+	return s.Refused(t)
 }
 
 // Blame returns the refusals with the resources that are at fault, each with the line of the
@@ -318,14 +313,7 @@ func blamed(guilty []adminapi.Resource) string {
 // the client has refused. None if that is not known.
 func (e *Explainer) Guilty(ctx context.Context, st *server.Stream, t *xds.Type, text string) (names []string) {
 	var refused []string
-	look := func(s *protocol.Session) {
-		for n := range s.NameStates(t) {
-			if n.RefusedIn != "" {
-				refused = append(refused, n.Name)
-			}
-		}
-	}
-	if st.Inspect(ctx, look) != nil || len(refused) == 0 {
+	if st.Inspect(ctx, func(s *protocol.Session) { refused = s.Refused(t) }) != nil || len(refused) == 0 {
 		return nil
 	}
 	x := trial{e, ctx, e.d.Source.Decide(st.Node).Groups, t, text, refused}

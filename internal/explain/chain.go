@@ -92,7 +92,7 @@ func (c *chain) ask(ctx context.Context, node string) error {
 		if l.state(c.t) != nil {
 			n := c.e.state(l.Stream, s, c.t, c.name)
 			if l.is = &n; n.State == protocol.StateRefused {
-				l.refused = c.e.refusedOf(l.Stream, s, c.t)
+				l.refused = map[string][]string{c.t.URL: c.e.refusedOf(l.Stream, s, c.t)}
 			}
 		}
 		for _, p := range c.parents {
@@ -114,8 +114,8 @@ func (c *chain) ask(ctx context.Context, node string) error {
 		}
 	}
 	c.place()
-	if c.on != nil && c.on.refused != nil {
-		x := trial{c.e, ctx, c.decision.Groups, c.t, "", c.on.refused}
+	if c.on != nil {
+		x := trial{c.e, ctx, c.decision.Groups, c.t, "", c.on.refused[c.t.URL]}
 		if nack := c.nack(); nack != nil {
 			x.text = nack.Error
 		}

@@ -32,8 +32,8 @@ type look struct {
 
 	is      *protocol.NameState // of the resource in question; nil: its type is not open
 	parents []protocol.NameState
-	refused []string // of the type, if the resource is among them
-	names   []named  // of all types in question
+	refused map[string][]string // names, by type URL, of the types in question
+	names   []named             // the same; if refused is there, of what is in another way not in order
 }
 
 // A named is a name of a type.

@@ -65,7 +65,8 @@ type Decoder struct {
 	full   bool                // visited is beyond its limit
 	merges map[*yaml.Node]bool // merge keys that were told
 	meant  map[string]string   // hints at types, by what stands there
-	lines  [][]byte            // of Source, once one was quoted
+
+	above, from int // how many lines stand above the one that was quoted last, and where in Source that begins
 }
 
 // Errors returns the number of errors, those that Problems leaves out included.

@@ -411,7 +411,7 @@ func TestManyMistakesAreCheap(t *testing.T) {
 		return float64(after.TotalAlloc - before.TotalAlloc)
 	}
 	if few, many := total(500), total(4000); many > 16*few {
-		t.Errorf("%v bytes for 500 mistakes, %v for 4000: is the line of each looked for from the beginning?", few, many)
+		t.Errorf("%v bytes for 500 mistakes, %v for 4000", few, many)
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"regexp"
-	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -119,13 +118,7 @@ func (d *Decoder) excerpt(n *yaml.Node) (text string, caret int) {
 	if n.Line < 1 || n.Column < 1 || n.Kind == 0 {
 		return "", 0
 	}
-	if d.lines == nil {
-		d.lines = slices.Collect(bytes.Lines(d.Source))
-	}
-	if n.Line > len(d.lines) {
-		return "", 0
-	}
-	before, after, ok := around(readable(d.lines[n.Line-1]), n.Column-1)
+	before, after, ok := around(readable(d.line(n.Line)), n.Column-1)
 	if !ok {
 		return "", 0
 	}
@@ -146,6 +139,23 @@ func (d *Decoder) excerpt(n *yaml.Node) (text string, caret int) {
 	}
 	before = visible(before)
 	return before + visible(own), utf8.RuneCountInString(before)
+}
+
+// line returns a line of the source, which counts from 1; nil if there is none. It goes there from the one
+// that was quoted last, which mostly is near: a file may have a million lines and one mistake.
+func (d *Decoder) line(n int) []byte {
+	for d.above < n-1 {
+		next := bytes.IndexByte(d.Source[d.from:], '\n')
+		if next < 0 {
+			return nil
+		}
+		d.above, d.from = d.above+1, d.from+next+1
+	}
+	for d.above > n-1 {
+		d.above, d.from = d.above-1, bytes.LastIndexByte(d.Source[:d.from-1], '\n')+1
+	}
+	line, _, _ := bytes.Cut(d.Source[d.from:], []byte("\n"))
+	return line
 }
 
 // around cuts a line before a character.

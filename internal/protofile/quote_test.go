@@ -1,6 +1,7 @@
 package protofile
 
 import (
+	"math/rand/v2"
 	"strings"
 	"testing"
 )
@@ -30,5 +31,22 @@ func TestExcerpts(t *testing.T) {
 				t.Errorf("got\n%s\nwant\n%s", got, tt.want)
 			}
 		})
+	}
+}
+
+// In whichever order lines are asked for, each is found.
+func TestLine(t *testing.T) {
+	for _, src := range []string{"", "\n", "a", "a\n", "a\n\nb\n\n", "a\nb\nc\nd"} {
+		d, lines := &Decoder{Source: []byte(src)}, strings.Split(src, "\n")
+		for range 200 {
+			n := rand.IntN(len(lines)+2) + 1
+			want := ""
+			if n <= len(lines) {
+				want = lines[n-1]
+			}
+			if got := string(d.line(n)); got != want {
+				t.Fatalf("line %d of %q is %q, not %q", n, src, got, want)
+			}
+		}
 	}
 }

@@ -15,6 +15,7 @@ type stater interface {
 	States() []protocol.TypeState
 	NameStates(t *xds.Type) iter.Seq[protocol.NameState]
 	NameState(t *xds.Type, name string) protocol.NameState
+	Refused(t *xds.Type) []string
 }
 
 // everyState is of how many drains one is looked at.
@@ -38,11 +39,17 @@ func (n *lane) states() error {
 		}
 		listed := map[string]protocol.NameState{}
 		last := ""
+		var refused []string
 		for st := range s.NameStates(a.typ) {
 			if len(listed) > 0 && st.Name <= last {
 				return fmt.Errorf("%s: the state of %q behind that of %q", a.typ, st.Name, last)
 			}
-			listed[st.Name], last = st, st.Name
+			if listed[st.Name], last = st, st.Name; st.RefusedIn != "" {
+				refused = append(refused, st.Name)
+			}
+		}
+		if got := s.Refused(a.typ); !slices.Equal(got, refused) {
+			return fmt.Errorf("%s: refused are %q, and by their states %q", a.typ, got, refused)
 		}
 		cache := n.cache(a)
 		for _, name := range n.ledger.known(a) {

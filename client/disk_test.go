@@ -62,10 +62,10 @@ func TestDisk(t *testing.T) {
 		wild := watch(t, c, xds.Cluster, "*")
 		wild.want("a updated=1", "b updated=1", "c updated=1", "* stale: xds…")
 		watch(t, c, xds.Cluster, "a").want("a updated=1", "a stale=1: xds…")
-		// The server comes. Nothing is claimed to it.
+		// The server comes. No version is claimed to it, only names: it says which are gone.
 		f.fail(nil)
 		s := <-f.opened
-		s.want("CDS node=n names=[* a]\nEDS names=[e]", "CDS node=n sub=[* a]\nEDS sub=[e]")
+		s.want("CDS node=n names=[* a]\nEDS names=[e]", "CDS node=n sub=[* a] initial=[{a } {b } {c }]\nEDS sub=[e] initial=[{e }]")
 		s.respond(xds.Endpoint, "v1", "e=1")
 		if ev := <-events; tellEvent(ev, nil) != "e updated=1" || ev.Server != "xds://b" {
 			t.Errorf("%+v", ev)

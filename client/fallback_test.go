@@ -51,7 +51,7 @@ func TestFallback(t *testing.T) {
 		a.want("a stale=1: xds://a…")
 		b := watch(t, c, xds.Cluster, "b") // this one is not there
 		s = f[1].stream()
-		s.want("CDS node=n names=[a b]", "CDS node=n sub=[a b]")
+		s.want("CDS node=n names=[a b]", "CDS node=n sub=[a b] initial=[{a }]")
 		s.respond(xds.Cluster, "w1", "a=1", "b=1")
 		b.want("b updated=1")
 		a.want("a updated=1") // good again
@@ -66,7 +66,7 @@ func TestFallback(t *testing.T) {
 		f[0].fail(errDown)
 		s.end(io.EOF)
 		s = f[1].stream()
-		s.want("EDS node=n names=[a b c]", "EDS node=n sub=[a b c]") // no version of the other server
+		s.want("EDS node=n names=[a b c]", "EDS node=n sub=[a b c] initial=[{a } {b }]") // no version of the other server
 		a.want()
 		s.respond(xds.Endpoint, "w1", "a=2", "c=2")
 		a.want("a updated=2")
@@ -115,7 +115,7 @@ func TestFallback(t *testing.T) {
 		f[0].fail(errDown)
 		s.end(errDown)
 		s = f[1].stream()
-		s.want("CDS node=n names=[c]\nLDS names=[l]", "CDS node=n sub=[c]\nLDS sub=[l]")
+		s.want("CDS node=n names=[c]\nLDS names=[l]", "CDS node=n sub=[c]\nLDS sub=[l] initial=[{l }]")
 		s.respond(xds.Listener, "w1", "l=2")
 		s.respond(xds.Cluster, "w1", "c=2")
 		lds.want("l updated=2")

@@ -12,20 +12,28 @@ import (
 )
 
 // The packages whose effects are listed.
-var watched = []string{"xds", "protocol", "protocol/protocoltest", "store", "wire", "server", "lazy", "rest", "xds/xdstest", "internal/envoyapi", "refs", "internal/refs", "internal/validate", "internal/protofile", "internal/export", "internal/importer", "internal/guard", "internal/repeats", "internal/shares", "internal/pace", "internal/unfinished", "internal/backlog", "groups", "groups/cel", "internal/admin", "access", "internal/settings", "internal/nodemeta", "internal/csds", "internal/status", "internal/fetch", "internal/identity", "client", "client/bootstrap", "client/metrics", "client/csds", "internal/csds/live", "client/tree", "client/rest"}
+var watched = []string{"xds", "protocol", "protocol/protocoltest", "store", "wire", "server", "lazy", "rest", "xds/xdstest", "internal/envoyapi", "refs", "internal/refs", "internal/validate", "internal/protofile", "internal/export", "internal/importer", "internal/guard", "internal/repeats", "internal/shares", "internal/pace", "internal/unfinished", "internal/backlog", "groups", "groups/cel", "internal/admin", "access", "internal/settings", "internal/nodemeta", "internal/csds", "internal/status", "internal/fetch", "internal/identity", "client", "client/bootstrap", "client/metrics", "client/csds", "internal/csds/live", "client/tree", "client/rest", "client/file", "internal/files"}
 
 // Every effect they have, by package, declaration and kind, and why it is there.
 var effects = map[string]string{
-	"client Client goroutine":       "waits for the loop, which owns what a client knows, the two goroutines of each stream, and who writes to the disk; Close ends them",
-	"client Client once":            "Close is called again",
-	"client Client.run clock":       "the time that the loop tells all parts",
-	"client Client.run timer":       "wakes the loop when the next thing is due",
-	"client grpcStream.Send timer":  "nobody waits for ever for a server that reads nothing",
-	"client/rest stream mutex":      "what was sent last, for who polls; held for memory only",
-	"client/rest stream.Recv clock": "when the next poll is due",
-	"client/rest stream.rest clock": "the same",
-	"client/rest stream.rest timer": "the same",
-	"client mailbox mutex":          "what the loop has told and a watch has not taken; held for memory only",
+	"client Client goroutine":             "waits for the loop, which owns what a client knows, the two goroutines of each stream, and who writes to the disk; Close ends them",
+	"client Client once":                  "Close is called again",
+	"client Client.run clock":             "the time that the loop tells all parts",
+	"client Client.run timer":             "wakes the loop when the next thing is due",
+	"client grpcStream.Send timer":        "nobody waits for ever for a server that reads nothing",
+	"client/rest stream mutex":            "what was sent last, for who polls; held for memory only",
+	"client/rest stream.Recv clock":       "when the next poll is due",
+	"client/rest stream.rest clock":       "the same",
+	"client/rest stream.rest timer":       "the same",
+	"client/file stream mutex":            "what was asked for last, for who reads; held for memory only",
+	"client/file stream.Recv clock":       "when to look again",
+	"client/file stream.unsettled clock":  "how long ago a file was written",
+	"client/file stream.look clock":       "since when something is there",
+	"internal/files NewWatcher goroutine": "hears of changes; Close ends it",
+	"internal/files Wait timer":           "when to look at files",
+	"internal/files Wait clock":           "the same",
+	"internal/files Pace.rest clock":      "the same",
+	"client mailbox mutex":                "what the loop has told and a watch has not taken; held for memory only",
 
 	"client/tree grower goroutine": "takes what is told of one member; ends with its watch, and Watch waits for it",
 	"client/tree grower mutex":     "what was told and not taken; held for memory only",

@@ -20,6 +20,7 @@ import (
 
 	"github.com/chancery-xds/chancery/findings"
 	"github.com/chancery-xds/chancery/internal/envoyapi"
+	"github.com/chancery-xds/chancery/internal/files"
 	"github.com/chancery-xds/chancery/internal/secret"
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -186,11 +187,11 @@ func distinct(files []found) (once []found) {
 func (s *scanner) one(path string, info fs.FileInfo) {
 	switch {
 	case !info.Mode().IsRegular():
-		s.fail(path, notRegular(info.Mode()))
+		s.fail(path, files.NotRegular(info.Mode()))
 	case form(path) == nil:
 		s.fail(path, errors.New("unknown file type: the name must end in .yaml, .yml, .json, .txtpb, .textproto, .pb_text or .pb"))
 	default:
-		s.files = append(s.files, found{path, stampOf(info)})
+		s.files = append(s.files, found{path, files.StampOf(info)})
 	}
 }
 
@@ -198,7 +199,7 @@ func (s *scanner) one(path string, info fs.FileInfo) {
 func (s *Source) pipe(stdin io.Reader) *file {
 	data, err := io.ReadAll(io.LimitReader(stdin, s.opts.MaxFile+1))
 	if err == nil && int64(len(data)) > s.opts.MaxFile {
-		err = fmt.Errorf("%w of %d bytes", errTooLarge, s.opts.MaxFile)
+		err = fmt.Errorf("%w of %d bytes", files.ErrTooLarge, s.opts.MaxFile)
 	}
 	f := &file{}
 	if err != nil {
@@ -284,7 +285,7 @@ func (s *Source) text(path string) ([]byte, error) {
 	if path == stdinName {
 		return s.stdin, nil
 	}
-	data, _, err := read(path, s.opts.MaxFile)
+	data, _, err := files.Read(path, s.opts.MaxFile)
 	return data, err
 }
 

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/chancery-xds/chancery/findings"
+	"github.com/chancery-xds/chancery/internal/files"
 )
 
 // findings prints what a check found, a line each, with relative names.
@@ -67,8 +68,8 @@ func TestWarnOnce(t *testing.T) {
 	b := newBench(t, "a.yaml", clusterURL+"\nname: 12\n", "b.yaml", clusters("b"))
 	var log strings.Builder
 	b.src.opts.Log = slog.New(slog.NewTextHandler(&log, nil))
-	w := newWatcher(b.src.opts.Log, b.src.opts.Poll)
-	defer w.close()
+	w := files.NewWatcher(b.src.opts.Log, b.src.opts.Poll)
+	defer w.Close()
 	reload := func(force bool) int {
 		log.Reset()
 		b.src.reload(order{force: force}, w)

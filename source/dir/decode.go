@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"unicode/utf8"
 
 	"go.yaml.in/yaml/v4"
 	"google.golang.org/protobuf/proto"
@@ -140,27 +139,8 @@ func (d *decoder) decode() {
 
 const gaveUp = "the reader gave up"
 
-// isText reports the first byte that no text file has.
-func (d *decoder) isText() bool {
-	line, col := 1, 1
-	for i := 0; i < len(d.Source); {
-		r, w := utf8.DecodeRune(d.Source[i:])
-		switch {
-		case r == utf8.RuneError && w == 1 || r == 0:
-			d.ReportAs(findings.Syntax, &yaml.Node{Line: line, Column: col}, "", protofile.Encoding(d.Source), "this is not text: byte %#02x", d.Source[i])
-			return false
-		case r == '\n':
-			line, col = line+1, 1
-		default:
-			col++
-		}
-		i += w
-	}
-	return true
-}
-
 func (d *decoder) yaml() {
-	if !d.isText() {
+	if !d.IsText() {
 		return
 	}
 	docs, err := protofile.ParseYAML(d.File, d.Source)
@@ -172,7 +152,7 @@ func (d *decoder) yaml() {
 }
 
 func (d *decoder) json() {
-	if !d.isText() {
+	if !d.IsText() {
 		return
 	}
 	n, err := protofile.ParseJSON(d.File, d.Source)

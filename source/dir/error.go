@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/chancery-xds/chancery/findings"
+	"github.com/chancery-xds/chancery/internal/files"
 	"github.com/chancery-xds/chancery/internal/protofile"
 )
 
@@ -81,7 +82,7 @@ func unread(path string, err error) findings.Problem {
 // unread is the problem of a file that cannot be read, with the option that may help.
 func (s *Source) unread(path string, err error) findings.Problem {
 	p := unread(path, err)
-	if errors.Is(err, errTooLarge) {
+	if errors.Is(err, files.ErrTooLarge) {
 		p.Hint = s.opts.called("MaxFile")
 	}
 	return p

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chancery-xds/chancery/internal/files"
 	"github.com/chancery-xds/chancery/internal/lastgood"
 	"github.com/chancery-xds/chancery/internal/watchtest"
 	"github.com/chancery-xds/chancery/xds"
@@ -379,8 +380,8 @@ func TestAlone(t *testing.T) {
 		var log bytes.Buffer
 		b.src.opts.Log = slog.New(slog.NewTextHandler(&log, nil))
 		b.write("edge/x.yaml", bad)
-		w := newWatcher(b.src.opts.Log, b.src.opts.Poll)
-		defer w.close()
+		w := files.NewWatcher(b.src.opts.Log, b.src.opts.Poll)
+		defer w.Close()
 		b.src.reload(order{}, w)
 		if got := log.String(); strings.Count(got, `group rejected, keeping its previous configuration`) != 1 || !strings.Contains(got, "group=edge") || !strings.Contains(got, "edge/x.yaml:1:") {
 			t.Error(got)

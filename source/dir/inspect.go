@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/chancery-xds/chancery/findings"
+	"github.com/chancery-xds/chancery/internal/protofile"
 	"github.com/chancery-xds/chancery/internal/secret"
 )
 
@@ -26,7 +27,7 @@ func (rd *reader) inspect(l *Loaded, m proto.Message) (p findings.Problem) {
 	// No client can use it, and nobody find its secrets.
 	if len(found.Unread) > 0 {
 		u := found.Unread[0]
-		return findings.Problem{Path: u.Path, Message: fmt.Sprintf("the value is not a valid %s: %s", u.Type, unprefixed(u.Err))}
+		return findings.Problem{Path: u.Path, Message: fmt.Sprintf("the value is not a valid %s: %s", u.Type, protofile.Unprefixed(u.Err))}
 	}
 	for _, c := range found.Certificates {
 		if c.Err != nil {

@@ -3,13 +3,9 @@ package dir
 import (
 	"bytes"
 	"fmt"
-	"io"
-	"regexp"
-	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v4"
-	"google.golang.org/protobuf/encoding/prototext"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
@@ -23,7 +19,7 @@ var whole = &yaml.Node{}
 // text reads protobuf's text format. It holds a DiscoveryResponse, unless a
 // comment at its head names another message.
 func (d *decoder) text() {
-	if !d.isText() {
+	if !d.IsText() {
 		return
 	}
 	d.Source = protofile.WithoutMark(d.Source)
@@ -38,8 +34,7 @@ func (d *decoder) text() {
 		return
 	}
 	m := typ.New()
-	if err := (prototext.UnmarshalOptions{RecursionLimit: maxNested, Resolver: d.types}).Unmarshal(d.Source, m.Interface()); err != nil {
-		d.textError(err, hint)
+	if !d.Text(m.Interface(), d.types, hint) {
 		return
 	}
 	if name == responseName {
@@ -66,55 +61,6 @@ func header(src []byte) (name string, line int) {
 	return "", 0
 }
 
-// The reader writes some of its spaces as no-break spaces, at random.
-var textError = regexp.MustCompile(`(?s)^proto:[\s\x{a0}]*(.*?)\(line (\d+):(\d+)\): (.*)$`)
-
-func (d *decoder) textError(err error, hint string) {
-	found := textError.FindStringSubmatch(err.Error())
-	switch {
-	case found == nil && unprefixed(err) == io.ErrUnexpectedEOF.Error():
-		last := 1 + bytes.Count(d.Source, []byte("\n"))
-		d.ReportAs(findings.Syntax, &yaml.Node{Line: last}, "", "", "the file ends in the middle of a value")
-		return
-	case found == nil && strings.Contains(err.Error(), "recursion depth"):
-		d.Report(whole, "", "", "nested more than %d deep", maxNested)
-		return
-	case found == nil:
-		d.ReportAs(findings.Syntax, whole, "", hint, "%s", unprefixed(err))
-		return
-	}
-	line, _ := strconv.Atoi(found[2])
-	col, _ := strconv.Atoi(found[3])
-	d.Syntax(findings.Problem{Pos: findings.Pos{Line: line, Column: col}, Hint: hint, Message: strings.TrimSpace(found[1] + " " + unquoted(found[4]))})
-}
-
-// maxNested is how deep messages may stand in each other in text. Those in an Any are
-// encoded once for each Any around them.
-const maxNested = 200
-
-var (
-	readersQuote = regexp.MustCompile(`(?s)^((?:invalid|unexpected)[^:]*):.*$`)
-	longQuote    = regexp.MustCompile(` "(?:\\.|[^"\\]){2,}"`)
-)
-
-// unquoted returns what the reader of text says without the value it quotes, which may
-// be a secret.
-func unquoted(message string) string {
-	if strings.HasPrefix(message, "unknown field: ") { // in what message, the reader does not say
-		return "unknown field"
-	}
-	message = readersQuote.ReplaceAllString(message, "$1")
-	if strings.HasPrefix(message, "invalid") {
-		message = longQuote.ReplaceAllString(message, "")
-	}
-	return message
-}
-
-// unprefixed returns the text of an error of the protobuf library.
-func unprefixed(err error) string {
-	return strings.TrimLeft(strings.TrimPrefix(err.Error(), "proto:"), " \u00a0")
-}
-
 // binary reads an encoded DiscoveryResponse.
 func (d *decoder) binary() {
 	m := d.types.New(responseName)
@@ -122,7 +68,7 @@ func (d *decoder) binary() {
 	d.Source = nil // nothing to quote
 	switch {
 	case err != nil:
-		d.ReportAs(findings.Syntax, whole, "", "", "not an encoded DiscoveryResponse: %s", unprefixed(err))
+		d.ReportAs(findings.Syntax, whole, "", "", "not an encoded DiscoveryResponse: %s", protofile.Unprefixed(err))
 	case len(m.GetUnknown()) > 0:
 		d.ReportAs(findings.Syntax, whole, "", "", "not an encoded DiscoveryResponse: it has unknown fields")
 	default:
@@ -176,7 +122,7 @@ func (d *decoder) unpack(a protoreflect.Message, path string) protoreflect.Messa
 	}
 	m := typ.New()
 	if err := (proto.UnmarshalOptions{Resolver: d.types}).Unmarshal(get(a, "value").Bytes(), m.Interface()); err != nil {
-		d.Report(whole, path, "", "the value is not a valid %s: %s", m.Descriptor().Name(), unprefixed(err))
+		d.Report(whole, path, "", "the value is not a valid %s: %s", m.Descriptor().Name(), protofile.Unprefixed(err))
 		return nil
 	}
 	return m

@@ -12,11 +12,12 @@ import (
 	"time"
 
 	"github.com/chancery-xds/chancery/findings"
+	"github.com/chancery-xds/chancery/internal/files"
 )
 
 // A file is what was found in a file when it was last read.
 type file struct {
-	stamp
+	files.Stamp
 	settled bool // the stamp alone tells that it has not changed
 	sum     [sha256.Size]byte
 	emptied bool
@@ -74,11 +75,11 @@ func (s *Source) defines(path string) bool {
 // file returns what is in a file, which is old if that has not changed; old is
 // what was in it, or nil.
 func (s *Source) file(f found, old *file, force bool) *file {
-	if old != nil && old.settled && old.stamp == f.stamp && !force {
+	if old != nil && old.settled && old.Stamp == f.Stamp && !force {
 		return old
 	}
 	at := time.Now()
-	data, stamp, err := read(f.path, s.opts.MaxFile)
+	data, stamp, err := files.Read(f.path, s.opts.MaxFile)
 	if err == nil && len(data) == 0 && (had(old) || s.defines(f.path)) {
 		err = errors.New("has become empty, which may be an unfinished write: delete the file, or leave a comment in it")
 	}
@@ -91,13 +92,13 @@ func (s *Source) file(f found, old *file, force bool) *file {
 	}
 	// Clocks of file systems tick slowly: what was written just before it was
 	// read may be written again under the same stamp.
-	settled := at.Sub(stamp.mtime) > 2*time.Second
+	settled := at.Sub(stamp.Modified()) > 2*time.Second
 	sum := sha256.Sum256(data)
 	if old != nil && old.sum == sum {
-		old.stamp, old.settled = stamp, settled
+		old.Stamp, old.settled = stamp, settled
 		return old
 	}
-	now := &file{stamp: stamp, settled: settled, sum: sum}
+	now := &file{Stamp: stamp, settled: settled, sum: sum}
 	s.fill(now, f.path, data)
 	return now
 }

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/chancery-xds/chancery/internal/files"
 	"github.com/chancery-xds/chancery/internal/lastgood"
 	"github.com/chancery-xds/chancery/store"
 	"github.com/chancery-xds/chancery/xds"
@@ -335,8 +336,8 @@ func TestRemovalsAreLookedAtAgain(t *testing.T) {
 	b.src.home.removals.confirm = time.Hour
 	log := make(lines, 100)
 	b.src.opts.Log = slog.New(slog.NewTextHandler(log, nil))
-	w := newWatcher(b.src.opts.Log, time.Hour)
-	defer w.close()
+	w := files.NewWatcher(b.src.opts.Log, time.Hour)
+	defer w.Close()
 	look := func(o order, again bool, told string) {
 		t.Helper()
 		at := b.src.reload(o, w)

@@ -4,27 +4,30 @@ import (
 	"context"
 	"log/slog"
 	"time"
+
+	"github.com/chancery-xds/chancery/internal/files"
 )
 
 // Run reloads the directory whenever it has changed, until ctx is done. It is
 // called after Load, also if that has failed: then it loads as soon as the files are good.
 func (s *Source) Run(ctx context.Context) {
-	w := newWatcher(s.opts.Log, s.opts.Poll)
-	defer w.close()
-	reload := func(o order) time.Time { return s.reload(o, w) }
-	again := reload(order{}) // what changed since Load, and to watch
-	pace{quiet: 100 * time.Millisecond, most: 2 * time.Second, poll: s.opts.Poll}.run(ctx, w.bell, s.force, again, reload)
+	w := files.NewWatcher(s.opts.Log, s.opts.Poll)
+	defer w.Close()
+	pace := files.Pace{Quiet: 100 * time.Millisecond, Most: 2 * time.Second, Poll: s.opts.Poll}
+	for o, ok := (order{}), true; ok; { // at first what changed since Load, and to watch
+		o, ok = files.Wait(ctx, pace, w.Bell(), s.force, s.reload(o, w))
+	}
 }
 
 // reload loads, and returns when to load again though nothing hints at a change;
 // the zero time if it need not be sooner than usual.
-func (s *Source) reload(o order, w *watcher) time.Time {
+func (s *Source) reload(o order, w *files.Watcher) time.Time {
 	was := s.err
 	s.failing.moved = false
-	w.begin()
-	report, err := s.guarded(o, &scanner{enter: w.enter, touch: w.touch})
-	w.end()
-	s.deaf.Store(w.deaf)
+	w.Begin()
+	report, err := s.guarded(o, &scanner{enter: w.Enter, touch: w.Touch})
+	w.End()
+	s.deaf.Store(w.Deaf())
 	s.done(report, err)
 	s.warn()
 	switch {

@@ -3,33 +3,19 @@ package dir
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
-	"time"
 
 	"github.com/chancery-xds/chancery/findings"
+	"github.com/chancery-xds/chancery/internal/files"
 )
-
-// A stamp tells two states of a file apart without reading it.
-type stamp struct {
-	size  int64
-	mode  fs.FileMode // who may read it
-	mtime time.Time
-	id    fileID
-}
-
-func stampOf(info fs.FileInfo) stamp {
-	return stamp{info.Size(), info.Mode(), info.ModTime(), idOf(info)}
-}
 
 // A found file is one whose name says that it holds resources.
 type found struct {
 	path string // under the root as it was given
-	stamp
+	files.Stamp
 }
 
 // A scanner finds the files under a directory. It follows symbolic links, to what is
@@ -47,7 +33,7 @@ type scanner struct {
 
 	files []found
 	errs  []findings.Problem
-	seen  map[fileID]string
+	seen  map[files.ID]string
 	root  string // its path without links
 }
 
@@ -55,7 +41,7 @@ type scanner struct {
 const maxNesting = 64
 
 func (s *scanner) scan(root string) {
-	s.seen = map[fileID]string{}
+	s.seen = map[files.ID]string{}
 	info, err := os.Stat(root)
 	switch {
 	case root == "":
@@ -84,7 +70,7 @@ func (s *scanner) still(root string) bool {
 
 // dir finds the files in a directory whose path without links is real.
 func (s *scanner) dir(path, real string, info fs.FileInfo, nesting int) {
-	if id := idOf(info); id.known() {
+	if id := files.IDOf(info); id.Known() {
 		if first, ok := s.seen[id]; ok {
 			s.fail(path, fmt.Errorf("the same directory as %s, through a symbolic link", first))
 			return
@@ -133,9 +119,9 @@ func (s *scanner) entry(e fs.DirEntry, path, real string, nesting int) {
 	case info.IsDir():
 		s.dir(path, real, info, nesting+1)
 	case wanted && !info.Mode().IsRegular():
-		s.fail(path, notRegular(info.Mode()))
+		s.fail(path, files.NotRegular(info.Mode()))
 	case wanted:
-		s.files = append(s.files, found{path, stampOf(info)})
+		s.files = append(s.files, found{path, files.StampOf(info)})
 	}
 }
 
@@ -149,92 +135,5 @@ func (s *scanner) fail(path string, err error) {
 	s.errs = append(s.errs, unread(path, err))
 }
 
-// follow touches every link on the way to a path and where it ends, and returns
-// that.
-func (s *scanner) follow(path string) string {
-	abs, err := filepath.Abs(path)
-	if err != nil {
-		return path
-	}
-	volume := filepath.VolumeName(abs)
-	root := volume + string(filepath.Separator)
-	at, rest := root, split(abs[len(volume):])
-	for steps := 0; len(rest) > 0 && steps < 1000; steps++ {
-		next := filepath.Join(at, rest[0])
-		rest = rest[1:]
-		target, err := os.Readlink(next)
-		if err != nil { // not a link
-			at = next
-			continue
-		}
-		if s.touch != nil {
-			s.touch(next)
-		}
-		if filepath.IsAbs(target) {
-			at = root
-		}
-		rest = append(split(target), rest...)
-	}
-	if s.touch != nil {
-		s.touch(at)
-	}
-	return at
-}
-
-func split(path string) []string {
-	return strings.FieldsFunc(path, func(r rune) bool { return r < 0x80 && os.IsPathSeparator(uint8(r)) })
-}
-
-func notRegular(m fs.FileMode) error {
-	kind := "special file"
-	switch {
-	case m&fs.ModeNamedPipe != 0:
-		kind = "named pipe"
-	case m&fs.ModeSocket != 0:
-		kind = "socket"
-	case m&fs.ModeDevice != 0:
-		kind = "device"
-	}
-	return fmt.Errorf("a %s, not a regular file", kind)
-}
-
-// errTooLarge is of files that are larger than the options allow.
-var errTooLarge = errors.New("more than the limit")
-
-// read returns the content of a file and its stamp.
-func read(path string, limit int64) ([]byte, stamp, error) {
-	// The file found may have become a pipe, whose opening would wait for a writer.
-	f, err := os.OpenFile(path, os.O_RDONLY|nonblock, 0)
-	if err != nil {
-		return nil, stamp{}, err
-	}
-	defer f.Close()
-	return readOpen(f, limit)
-}
-
-// readOpen returns the content of an open file and its stamp, which must be the
-// same before and after: who writes in place is seen by it.
-func readOpen(f fs.File, limit int64) ([]byte, stamp, error) {
-	before, err := f.Stat()
-	if err != nil {
-		return nil, stamp{}, err
-	}
-	if !before.Mode().IsRegular() {
-		return nil, stamp{}, notRegular(before.Mode())
-	}
-	if before.Size() > limit {
-		return nil, stamp{}, fmt.Errorf("%d bytes, %w of %d", before.Size(), errTooLarge, limit)
-	}
-	data, err := io.ReadAll(io.LimitReader(f, limit+1))
-	if err != nil {
-		return nil, stamp{}, err
-	}
-	after, err := f.Stat()
-	if err != nil {
-		return nil, stamp{}, err
-	}
-	if stampOf(before) != stampOf(after) || int64(len(data)) != after.Size() {
-		return nil, stamp{}, errors.New("is being written")
-	}
-	return data, stampOf(after), nil
-}
+// follow touches every link on the way to a path and where it ends, and returns that.
+func (s *scanner) follow(path string) string { return files.Follow(path, s.touch) }

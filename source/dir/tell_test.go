@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chancery-xds/chancery/internal/files"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -15,8 +16,8 @@ import (
 func (b *bench) reloads(t *testing.T) func(force bool) string {
 	var log strings.Builder
 	b.src.opts.Log = slog.New(slog.NewTextHandler(&log, nil))
-	w := newWatcher(b.src.opts.Log, b.src.opts.Poll)
-	t.Cleanup(w.close)
+	w := files.NewWatcher(b.src.opts.Log, b.src.opts.Poll)
+	t.Cleanup(w.Close)
 	return func(force bool) string {
 		log.Reset()
 		b.src.reload(order{force: force}, w)

@@ -9,8 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fsnotify/fsnotify"
-
+	"github.com/chancery-xds/chancery/internal/files"
 	"github.com/chancery-xds/chancery/internal/watchtest"
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -213,8 +212,8 @@ func TestTold(t *testing.T) {
 	b := newBench(t, "a.yaml", "{")
 	log := make(lines, 100)
 	b.src.opts.Log = slog.New(slog.NewTextHandler(log, nil))
-	w := newWatcher(b.src.opts.Log, time.Hour)
-	defer w.close()
+	w := files.NewWatcher(b.src.opts.Log, time.Hour)
+	defer w.Close()
 	for i, tt := range []struct {
 		write string
 		force bool
@@ -245,48 +244,31 @@ func TestWatchedInPart(t *testing.T) {
 	b := newBench(t)
 	b.src.opts.FollowLinksOutside = true
 	b.link(other.dir+"/a", "a.yaml")
-	w := newWatcher(b.src.opts.Log, time.Hour)
-	defer w.close()
-	w.begin()
-	if _, err := b.src.load(order{}, &scanner{enter: w.enter, touch: w.touch}); err != nil {
+	w := files.NewWatcher(b.src.opts.Log, time.Hour)
+	defer w.Close()
+	w.Begin()
+	if _, err := b.src.load(order{}, &scanner{enter: w.Enter, touch: w.Touch}); err != nil {
 		t.Fatal(err)
 	}
-	w.end()
+	w.End()
 	other.write("b", "")
 	select {
-	case <-w.bell:
+	case <-w.Bell():
 		t.Error("rang for a file that no link leads to")
 	case <-time.After(200 * time.Millisecond):
 	}
 	other.write("a", "")
 	select {
-	case <-w.bell:
+	case <-w.Bell():
 	case <-time.After(10 * time.Second):
 		t.Error("silent when the file changed that a link leads to")
 	}
 }
 
-// Events may be lost: then anything may have changed. What cannot be watched is told once.
 func TestUnheard(t *testing.T) {
-	log := make(lines, 100)
-	w := newWatcher(slog.New(slog.NewTextHandler(log, nil)), time.Hour)
-	defer w.close()
-	w.fs.Errors <- fsnotify.ErrEventOverflow
-	select {
-	case <-w.bell:
-	case <-time.After(10 * time.Second):
-		t.Error("silent when events were lost")
-	}
-	for range 2 {
-		w.begin()
-		w.enter(filepath.Join(t.TempDir(), "none"))
-		w.end()
-	}
-	if len(log) != 1 || !strings.Contains(<-log, "changes of files may be noticed up to 30 s late") {
-		t.Errorf("%d lines more", len(log))
-	}
 	b := newBench(t, "a.yaml", clusters("a"))
-	look := func(want bool, w *watcher) {
+	w := files.NewWatcher(b.src.opts.Log, time.Hour)
+	look := func(want bool, w *files.Watcher) {
 		t.Helper()
 		b.src.reload(order{}, w)
 		if b.src.Deaf() != want {
@@ -294,11 +276,9 @@ func TestUnheard(t *testing.T) {
 		}
 	}
 	look(false, w)
-	look(true, &watcher{log: w.log, bell: w.bell}) // the system has none to give
+	look(true, new(files.Watcher)) // the system has none to give
 	look(false, w)
-	if err := w.fs.Close(); err != nil {
-		t.Fatal(err)
-	}
+	w.Close()
 	look(true, w) // nothing can be added any more
 }
 

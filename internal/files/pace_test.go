@@ -1,4 +1,4 @@
-package dir
+package files
 
 import (
 	"context"
@@ -51,19 +51,27 @@ func TestPace(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
-				hints, force := make(chan struct{}, 1), make(chan order, 1)
+				hints, force := make(chan struct{}, 1), make(chan bool, 1)
 				start := time.Now()
 				var got []string
-				go pace{100 * time.Millisecond, 2 * time.Second, 30 * time.Second}.run(ctx, hints, force, start.Add(tt.again), func(o order) (again time.Time) {
-					s := fmt.Sprint(time.Since(start).Milliseconds())
-					if o.force {
-						s += "!"
+				go func() {
+					p := Pace{100 * time.Millisecond, 2 * time.Second, 30 * time.Second}
+					again := start.Add(tt.again)
+					for {
+						forced, ok := Wait(ctx, p, hints, force, again)
+						if !ok {
+							return
+						}
+						again = time.Time{}
+						s := fmt.Sprint(time.Since(start).Milliseconds())
+						if forced {
+							s += "!"
+						}
+						got = append(got, s)
 					}
-					got = append(got, s)
-					return again
-				})
+				}()
 				hint := func() { hints <- struct{}{}; synctest.Wait() }
-				tt.do(hint, func() { force <- order{force: true}; synctest.Wait() }, func(d time.Duration) { time.Sleep(d); synctest.Wait() })
+				tt.do(hint, func() { force <- true; synctest.Wait() }, func(d time.Duration) { time.Sleep(d); synctest.Wait() })
 				if s := strings.Join(got, " "); s != tt.want {
 					t.Errorf("reloaded at %s, want %s", s, tt.want)
 				}

@@ -1,6 +1,7 @@
-package dir
+package files
 
 import (
+	"errors"
 	"log/slog"
 	"path/filepath"
 	"sync/atomic"
@@ -9,10 +10,12 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// A watcher rings when files may have changed. Its events are hints: they say
+// A Watcher rings when files may have changed. Its events are hints: they say
 // that it is time to look, not what there is to see. It watches directories,
-// since a watch of a file ends when the file is replaced.
-type watcher struct {
+// since a watch of a file ends when the file is replaced. The zero Watcher hears nothing.
+//
+// Begin, Enter, Touch, End and Deaf are of one goroutine; the rest is of any.
+type Watcher struct {
 	bell chan struct{} // one slot
 	log  *slog.Logger
 	poll time.Duration
@@ -31,8 +34,10 @@ type watcher struct {
 	told bool // that there was one
 }
 
-func newWatcher(log *slog.Logger, poll time.Duration) *watcher {
-	w := &watcher{bell: make(chan struct{}, 1), log: log, poll: poll, done: make(chan struct{})}
+// NewWatcher returns one that watches nothing yet. It logs once if it cannot hear of
+// everything, and that polls are what is left.
+func NewWatcher(log *slog.Logger, poll time.Duration) *Watcher {
+	w := &Watcher{bell: make(chan struct{}, 1), log: log, poll: poll, done: make(chan struct{})}
 	fs, err := fsnotify.NewWatcher()
 	if err != nil {
 		w.unheard(err)
@@ -43,7 +48,14 @@ func newWatcher(log *slog.Logger, poll time.Duration) *watcher {
 	return w
 }
 
-func (w *watcher) close() {
+// Bell rings when files may have changed.
+func (w *Watcher) Bell() <-chan struct{} { return w.bell }
+
+// Deaf reports whether something could not be watched since the last Begin.
+func (w *Watcher) Deaf() bool { return w.deaf }
+
+// Close ends the watch, and waits for its goroutine. It may be called again.
+func (w *Watcher) Close() {
 	if w.fs != nil {
 		_ = w.fs.Close()
 		<-w.done
@@ -53,7 +65,7 @@ func (w *watcher) close() {
 // pump turns events into rings. It has a goroutine of its own because fsnotify
 // waits for its readers, at times with its lock held, while a scan may be
 // waiting for that lock.
-func (w *watcher) pump() {
+func (w *Watcher) pump() {
 	defer close(w.done)
 	for {
 		select {
@@ -73,7 +85,7 @@ func (w *watcher) pump() {
 	}
 }
 
-func (w *watcher) ring() {
+func (w *Watcher) ring() {
 	select {
 	case w.bell <- struct{}{}:
 	default:
@@ -81,7 +93,7 @@ func (w *watcher) ring() {
 }
 
 // matters reports whether an event at a path may be a change.
-func (w *watcher) matters(path string) bool {
+func (w *Watcher) matters(path string) bool {
 	if partly := w.partly.Load(); partly != nil && path != "" {
 		if names, ok := (*partly)[filepath.Dir(path)]; ok {
 			return names[filepath.Base(path)]
@@ -90,18 +102,20 @@ func (w *watcher) matters(path string) bool {
 	return true
 }
 
-// begin, enter, touch and end keep what is watched to what a scan comes by.
-func (w *watcher) begin() {
+// Begin, Enter, Touch and End keep what is watched to what a scan comes by.
+func (w *Watcher) Begin() {
 	w.deaf = w.fs == nil
 	w.whole, w.names = map[string]bool{}, map[string]map[string]bool{}
 }
 
-func (w *watcher) enter(dir string) {
+// Enter watches all of a directory.
+func (w *Watcher) Enter(dir string) {
 	w.whole[dir] = true
 	w.add(dir)
 }
 
-func (w *watcher) touch(path string) {
+// Touch watches one name.
+func (w *Watcher) Touch(path string) {
 	dir := filepath.Dir(path)
 	if w.names[dir] == nil {
 		w.names[dir] = map[string]bool{}
@@ -110,7 +124,7 @@ func (w *watcher) touch(path string) {
 	w.names[dir][filepath.Base(path)] = true
 }
 
-func (w *watcher) add(dir string) {
+func (w *Watcher) add(dir string) {
 	if w.fs == nil {
 		return
 	}
@@ -120,7 +134,8 @@ func (w *watcher) add(dir string) {
 	}
 }
 
-func (w *watcher) end() {
+// End forgets what no Enter and no Touch named since Begin.
+func (w *Watcher) End() {
 	for dir := range w.whole {
 		delete(w.names, dir)
 	}
@@ -150,9 +165,9 @@ func (w *watcher) end() {
 	w.ring()
 }
 
-func (w *watcher) unheard(err error) {
+func (w *Watcher) unheard(err error) {
 	w.deaf = true
-	if !w.told {
+	if !w.told && !errors.Is(err, fsnotify.ErrClosed) {
 		w.told = true
 		w.log.Warn("changes of files may be noticed up to 30 s late", "after", w.poll.String(), "error", err)
 	}

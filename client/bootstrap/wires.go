@@ -1,16 +1,16 @@
 package bootstrap
 
 import (
-	"errors"
+	"context"
+	"net"
+	"net/http"
 
 	"google.golang.org/grpc"
 
 	"github.com/chancery-xds/chancery/client"
-)
-
-var (
-	errREST = errors.New("polls over REST are not supported yet")
-	errFile = errors.New("files are not supported yet")
+	"github.com/chancery-xds/chancery/client/file"
+	"github.com/chancery-xds/chancery/client/rest"
+	"github.com/chancery-xds/chancery/internal/envoyapi"
 )
 
 // real are the transports of package client and of those below it.
@@ -25,6 +25,19 @@ var real = transports{
 		}
 		return client.GRPC(r.target, o)
 	},
-	rest: func(poll) (client.Transport, error) { return nil, errREST },
-	file: func(disk) (client.Transport, error) { return nil, errFile },
+	rest: func(p poll) (client.Transport, error) {
+		own := http.DefaultTransport.(*http.Transport).Clone()
+		own.TLSClientConfig, own.IdleConnTimeout = p.tls, 2*p.every
+		own.ForceAttemptHTTP2 = false // the configuration of TLS says what is spoken
+		if p.unix != "" {
+			own.Proxy = nil
+			own.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+				return new(net.Dialer).DialContext(ctx, "unix", p.unix)
+			}
+		}
+		return rest.New(p.url, rest.Options{Client: &http.Client{Transport: own}, Refresh: p.every, Timeout: p.timeout, Resolver: envoyapi.Envoy()})
+	},
+	file: func(d disk) (client.Transport, error) {
+		return file.New(d.path, file.Options{Watched: d.watched})
+	},
 }

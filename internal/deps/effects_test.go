@@ -178,6 +178,9 @@ var effects = map[string]string{
 	"protocol/protocoltest Replay recover": "an implementation that is judged may panic: that is its answer",
 	"protocol/protocoltest live recover":   "the same",
 
+	"protocol intake.check recover":            "a panic of an embedder's check is an error of that resource, which the NACK says",
+	"protocol/protocoltest liveServed recover": "the same of a client that is judged: a panic is its answer",
+
 	"internal/admin Server once":             "makes the doors of all addresses",
 	"internal/admin Server mutex":            "how many large answers each connection has; held for memory only",
 	"internal/admin waiting.look goroutine":  "asks streams how they stand, four at a time; ends with that look",

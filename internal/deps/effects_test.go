@@ -12,7 +12,7 @@ import (
 )
 
 // The packages whose effects are listed.
-var watched = []string{"xds", "protocol", "protocol/protocoltest", "store", "wire", "server", "lazy", "rest", "xds/xdstest", "internal/envoyapi", "refs", "internal/refs", "internal/validate", "internal/protofile", "internal/export", "internal/importer", "internal/guard", "internal/repeats", "internal/shares", "internal/pace", "internal/unfinished", "internal/backlog", "groups", "groups/cel", "internal/admin", "access", "internal/settings", "internal/nodemeta", "internal/csds", "internal/status", "internal/fetch", "internal/identity", "client", "client/bootstrap", "client/metrics", "client/csds", "internal/csds/live", "client/tree", "client/rest", "client/file", "internal/files"}
+var watched = []string{"xds", "protocol", "protocol/protocoltest", "store", "wire", "server", "lazy", "rest", "xds/xdstest", "internal/envoyapi", "refs", "internal/refs", "internal/validate", "internal/protofile", "internal/export", "internal/importer", "internal/guard", "internal/repeats", "internal/shares", "internal/pace", "internal/unfinished", "internal/backlog", "groups", "groups/cel", "internal/admin", "access", "internal/settings", "internal/nodemeta", "internal/csds", "internal/status", "internal/fetch", "internal/identity", "client", "client/bootstrap", "client/metrics", "client/csds", "internal/csds/live", "client/tree", "client/rest", "client/file", "internal/files", "internal/quarantine"}
 
 // Every effect they have, by package, declaration and kind, and why it is there.
 var effects = map[string]string{
@@ -158,6 +158,20 @@ var effects = map[string]string{
 	"internal/status bell mutex":    "who waits until something changes; locked only while somebody does",
 	"internal/status New clock":     "the default clock, which Options.Now replaces",
 
+	"internal/quarantine Source mutex":         "who waits to be looked at, and which stream is whose; held for memory only",
+	"internal/quarantine Source.Run goroutine": "look at what clients refuse, four at a time; Run waits for them",
+	"internal/quarantine Source.Run timer":     "looks for searches that are late",
+	"internal/quarantine Source.judge clock":   "how often a stream is looked at, and how long a verdict holds",
+	"internal/quarantine Source.search clock":  "since when a stream is searched",
+	"internal/quarantine Source.step clock":    "when a search moved",
+	"internal/quarantine Source.proceed clock": "whether it is late",
+	"internal/quarantine Source.giveUp clock":  "until when a stream is not searched again",
+	"internal/quarantine Watch mutex":          "what is ordered and what is in quarantine, for who looks and who asks; held for memory only",
+	"internal/quarantine kept mutex":           "what is shown instead of others, for all streams; held for memory only",
+	"internal/quarantine searches mutex":       "which there are, for all streams; held for memory only",
+	"internal/quarantine tables mutex":         "others than the stream may look at a view; held for memory only",
+	"internal/quarantine verdicts mutex":       "who was at fault, for all streams; held for memory only",
+
 	"access shared mutex":     "the policy, and who has which view, for all streams; held for memory only",
 	"access lenses mutex":     "others than the stream may look at a view; held for memory only",
 	"access limited mutex":    "the same",
@@ -177,6 +191,9 @@ var effects = map[string]string{
 	"internal/guard Do recover":            "a panic ends what it happened in, not the process",
 	"protocol/protocoltest Replay recover": "an implementation that is judged may panic: that is its answer",
 	"protocol/protocoltest live recover":   "the same",
+	"protocol intake.check recover":        "the application's check may panic: then the resource is refused, as by any other error",
+
+	"protocol/protocoltest liveServed recover": "how a world ends that breaks a rule",
 
 	"protocol intake.check recover":            "a panic of an embedder's check is an error of that resource, which the NACK says",
 	"protocol/protocoltest liveServed recover": "the same of a client that is judged: a panic is its answer",

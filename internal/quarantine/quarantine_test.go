@@ -38,11 +38,11 @@ type rig struct {
 	st     *store.Store
 	source *Source
 	server *server.Server
-	told   []Held
 	acks   []protocol.Event
 	guilty []string // who is at fault from now on
 
 	mu       sync.Mutex
+	said     []Held
 	sent     map[string]int // responses, by node
 	answered map[string]int
 	nodes    map[*xdstest.Client]string // that are not called n
@@ -78,6 +78,14 @@ func (r *rig) answer(c *xdstest.Client, why string, refuses func(got *xdstest.Re
 
 func (r *rig) id(c *xdstest.Client) string { return cmp.Or(r.nodes[c], node0.ID) }
 
+// told returns what was told to be in quarantine. A client may have another view before that is told.
+func (r *rig) told() []Held {
+	synctest.Wait()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.said)
+}
+
 // due reports whether a client was told something that it has not read.
 func (r *rig) due(c *xdstest.Client) bool {
 	synctest.Wait()
@@ -105,7 +113,11 @@ func within(t *testing.T, f func(r *rig)) {
 		r := &rig{T: t, st: store.New(), sent: map[string]int{}, answered: map[string]int{}, nodes: map[*xdstest.Client]string{}}
 		r.source = New(watched{r.st}, Options{
 			Guilty: func(context.Context, *server.Stream, *xds.Type, string) []string { return r.guilty },
-			Told:   func(h Held, _ *server.Stream) { r.told = append(r.told, h) },
+			Told: func(h Held, _ *server.Stream) {
+				r.mu.Lock()
+				defer r.mu.Unlock()
+				r.said = append(r.said, h)
+			},
 		})
 		r.server = server.New(r.source, server.WithObserver(server.Observers(r.source, r)), server.WithLogger(slog.New(slog.DiscardHandler)))
 		ctx, cancel := context.WithCancel(t.Context())
@@ -203,8 +215,8 @@ func TestQuarantine(t *testing.T) {
 				if last := r.acks[len(r.acks)-1]; !last.Refuses {
 					t.Error("the client is said to accept what it has refused")
 				}
-				if len(r.told) != 1 || r.told[0].Name != "b" || r.told[0].Instead == "" || r.told[0].Refused == r.told[0].Instead {
-					t.Errorf("told %+v", r.told)
+				if told := r.told(); len(told) != 1 || told[0].Name != "b" || told[0].Instead == "" || told[0].Refused == told[0].Instead {
+					t.Errorf("told %+v", told)
 				}
 
 				r.set("a", "3") // others go on
@@ -305,8 +317,8 @@ func TestQuarantine(t *testing.T) {
 				r.set("b", "bad")
 				c.NACK(c.Expect(xds.Cluster, world([]string{"b"}, "a", "b")...), "no")
 				again := c.Expect(xds.Cluster, world([]string{"b"}, "a", "b")...)
-				if !says(again, "b", "1") || len(r.told) != 1 || r.told[0].Name != "b" || r.told[0].By != Found {
-					t.Errorf("told %v, %+v", again, r.told)
+				if told := r.told(); !says(again, "b", "1") || len(told) != 1 || told[0].Name != "b" || told[0].By != Found {
+					t.Errorf("told %v, %+v", again, told)
 				}
 				r.holds(1)
 			})
@@ -393,8 +405,8 @@ func TestOfAnotherServer(t *testing.T) {
 				c.NACK(c.Next(xds.Cluster), "b")
 				c.ExpectNothing()
 				r.holds(0)
-				if len(r.told) > 0 {
-					t.Errorf("told %+v", r.told)
+				if told := r.told(); len(told) > 0 {
+					t.Errorf("told %+v", told)
 				}
 			})
 		})

@@ -37,7 +37,7 @@ func (r *rig) fill(all []string, text string, except ...string) {
 // found is what was told to be in quarantine.
 func (r *rig) found() string {
 	var all []string
-	for _, h := range r.told {
+	for _, h := range r.told() {
 		all = append(all, h.Name+": "+h.By.String())
 	}
 	slices.Sort(all)

@@ -16,22 +16,7 @@ func TestCommandsAskServer(t *testing.T) {
 	t.Parallel()
 	socket := filepath.Join(t.TempDir(), "admin.sock")
 	d := serve(t, []string{"--admin-listen", "unix://" + socket}, "a.yaml", cluster("a"), "b.yaml", "# the bad one\n"+cluster("b"))
-	asks := func(line string, code int, want ...string) {
-		t.Helper()
-		cmd := exec.CommandContext(d.ctx, binary, append(strings.Fields(line), "--admin", "unix://"+socket)...)
-		cmd.Dir = t.TempDir()
-		var out bytes.Buffer
-		cmd.Stdout, cmd.Stderr = &out, &out
-		_ = cmd.Run() // the code tells
-		if got := cmd.ProcessState.ExitCode(); got != code {
-			t.Errorf("%s: exit code %d, want %d\n%s", line, got, code, &out)
-		}
-		for _, part := range want {
-			if !strings.Contains(strings.Join(strings.Fields(out.String()), " "), part) {
-				t.Errorf("%s: no %q in\n%s", line, part, &out)
-			}
-		}
-	}
+	asks := d.asks("unix://" + socket)
 	asks("status", 0, "CLIENTS none connected", "2 resources in 2 files")
 	asks("explain test cluster/a", 1, "✘ connected")
 	if out, _ := exec.CommandContext(d.ctx, binary, "status", "--admin", "http://"+d.conn.Target()).CombinedOutput(); strings.Count(string(out), "\n") != 2 || !strings.Contains(string(out), "does not speak HTTP/1.1") {
@@ -83,4 +68,24 @@ func TestCommandsAskServer(t *testing.T) {
 	asks("graph cluster/b", 4, `CDS "b"`)
 	asks("bugreport", 0, "no secrets")
 	asks("get groups", 0, "default 2 1 connected: 1 synced")
+}
+
+// asks returns what runs a command that asks the server, and wants an exit code, and some of its output.
+func (d *daemon) asks(admin string) func(line string, code int, want ...string) {
+	return func(line string, code int, want ...string) {
+		d.Helper()
+		cmd := exec.CommandContext(d.ctx, binary, append(strings.Fields(line), "--admin", admin)...)
+		cmd.Dir = d.TempDir()
+		var out bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &out, &out
+		_ = cmd.Run() // the code tells
+		if got := cmd.ProcessState.ExitCode(); got != code {
+			d.Errorf("%s: exit code %d, want %d\n%s", line, got, code, &out)
+		}
+		for _, part := range want {
+			if !strings.Contains(strings.Join(strings.Fields(out.String()), " "), part) {
+				d.Errorf("%s: no %q in\n%s", line, part, &out)
+			}
+		}
+	}
 }

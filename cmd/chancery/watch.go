@@ -183,7 +183,7 @@ func printEvent(w io.Writer, e adminapi.Event) {
 	add("took=", e.Took)
 	add("", e.Text)
 	for _, r := range e.Resources[:min(3, len(e.Resources))] {
-		if e.Kind == "nack" || e.Kind == "reject" {
+		if e.Kind == "nack" || e.Kind == "reject" || e.Kind == "quarantine" {
 			add("", r.Place)
 		}
 	}

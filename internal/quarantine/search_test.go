@@ -44,6 +44,17 @@ func (r *rig) found() string {
 	return strings.Join(all, ", ")
 }
 
+// searches wants so many under way, and so many streams that wait for one.
+func (r *rig) searches(running, wait int) {
+	r.Helper()
+	ss := &r.source.searches
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	if len(ss.running) != running || len(ss.waits) != wait {
+		r.Errorf("%d searches, %d wait, want %d and %d", len(ss.running), len(ss.waits), running, wait)
+	}
+}
+
 // Nobody says who is at fault: it is found by halves, and all others are applied; what was
 // accepted before stays, in its old form or its new one.
 func TestSearch(t *testing.T) {
@@ -145,9 +156,7 @@ func TestSearchOfTheSilent(t *testing.T) {
 				c.NACK(r.next(c), "no")
 				synctest.Wait()
 			}
-			if len(r.source.searches.running) != 1 || len(r.source.searches.waits) != 1 {
-				t.Errorf("%d searches, %d wait", len(r.source.searches.running), len(r.source.searches.waits))
-			}
+			r.searches(1, 1)
 			r.next(silent) // the first half
 			if leaves {
 				silent.Close()
@@ -159,9 +168,7 @@ func TestSearchOfTheSilent(t *testing.T) {
 				t.Error(got)
 			}
 			r.holds(1)
-			if len(r.source.searches.running)+len(r.source.searches.waits) != 0 {
-				t.Errorf("%d searches, %d wait", len(r.source.searches.running), len(r.source.searches.waits))
-			}
+			r.searches(0, 0)
 		})
 	}
 }

@@ -26,7 +26,7 @@ import (
 
 // adminServer returns what answers; all that it asks exists by now.
 func (s *serving) adminServer(id string, st *store.Store, src *dir.Source, held *quarantine.Source) *admin.Server {
-	clients := csds.New(csds.Options{Types: src.Types(), Clients: live.Clients(s.admin.tracker), Log: s.log})
+	clients := csds.New(csds.Options{Types: src.Types(), Clients: live.Clients(s.admin.tracker, keptFrom(held)), Log: s.log})
 	return &admin.Server{
 		About:   about(s, id),
 		Version: adminapi.VersionInfo{Version: version(), Revision: revision(), Go: runtime.Version()},

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/chancery-xds/chancery/internal/adminapi"
+	"github.com/chancery-xds/chancery/internal/csds/live"
 	"github.com/chancery-xds/chancery/internal/explain"
 	"github.com/chancery-xds/chancery/internal/quarantine"
 	"github.com/chancery-xds/chancery/internal/repeats"
@@ -71,6 +72,19 @@ func keptBy(q *quarantine.Source) func(*server.Stream, *xds.Type) []adminapi.Kep
 	return func(st *server.Stream, t *xds.Type) (all []adminapi.Kept) {
 		for _, h := range q.Of(st, t) {
 			all = append(all, adminapi.Kept{Name: h.Name, Refused: h.Refused, Kept: h.Instead, Why: h.By.String()})
+		}
+		return all
+	}
+}
+
+// keptFrom says, for CSDS, what clients refuse while they are shown something else; nil if they never are.
+func keptFrom(q *quarantine.Source) func(*server.Stream, *xds.Type) []live.Held {
+	if q == nil {
+		return nil
+	}
+	return func(st *server.Stream, t *xds.Type) (all []live.Held) {
+		for _, h := range q.Of(st, t) {
+			all = append(all, live.Held{Name: h.Name, Version: h.Refused, Body: h.Body, Waits: h.By == quarantine.Dependent})
 		}
 		return all
 	}

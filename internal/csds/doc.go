@@ -64,7 +64,7 @@ const (
 type Resource struct {
 	Name    string
 	State   State
-	Body    *xds.Resource // what there is now; nil: nothing
+	Body    *xds.Resource // what there is now, or, beside a Failure of other content, what the client keeps; nil: nothing
 	Has     bool          // the client has accepted some version of it
 	Version string        // of what the client has; it counts if there is no body, or a Status
 	Updated time.Time     // when what there is was sent; zero: it is not known
@@ -84,9 +84,28 @@ func (r *Resource) version() string {
 
 // A Failure is how a client refused a resource.
 type Failure struct {
-	At      time.Time // zero: it is not known
-	Version string    // of what it refused
-	Text    string    // without secrets
+	At      time.Time     // zero: it is not known
+	Version string        // of what it refused
+	Body    *xds.Resource // what it refused, if it keeps something else or nothing; nil: what there is now, if State is Refused
+	Text    string        // without secrets
+}
+
+// keeps reports whether the client has refused what there is, and is shown something else meanwhile.
+func (r *Resource) keeps() bool {
+	return r.State == Refused && r.Body != nil && r.Failure != nil && r.Failure.Body != nil
+}
+
+// refused returns what the client refused, as far as it is known.
+func (r *Resource) refused() *xds.Resource {
+	switch {
+	case r.Failure == nil:
+		return nil
+	case r.Failure.Body != nil:
+		return r.Failure.Body
+	case r.State == Refused:
+		return r.Body
+	}
+	return nil
 }
 
 // A Service answers. It is safe for concurrent use.

@@ -174,13 +174,11 @@ func (d *dump) item(c *section, r *Resource) {
 	js := protojson.MarshalOptions{UseProtoNames: true, Resolver: d.s.types}
 	var b []byte
 	var err error
-	var body *content
-	if r.Body != nil {
-		body = d.s.content(r.Body)
-	}
-	for _, body := range []*content{body, nil} {
+	shown := contents{s: d.s}
+	body, refused := shown.of(r.Body), shown.of(r.refused())
+	for _, with := range [][2]*content{{body, refused}, {body, nil}, {nil, nil}} {
 		m := d.s.types.New(c.item)
-		c.fill(m, r, body)
+		c.fill(m, r, with[0], with[1])
 		if b, err = js.Marshal(m.Interface()); err == nil {
 			break
 		}

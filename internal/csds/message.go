@@ -139,17 +139,13 @@ func (s *Service) content(r *xds.Resource) *content {
 	return &content{"type.googleapis.com/" + string(m.ProtoReflect().Descriptor().FullName()), b}
 }
 
-// failure sets an error_state. What was refused is known if it is what there is now.
-func failure(m protoreflect.Message, r *Resource, now *content) {
+// failure sets an error_state; refused is nil if it is not known, or not to be shown.
+func failure(m protoreflect.Message, r *Resource, refused *content) {
 	if r.Failure == nil {
 		return
 	}
-	failed := now
-	if r.State != Refused {
-		failed = nil
-	}
 	is := m.Mutable(m.Descriptor().Fields().ByName("error_state")).Message()
-	set(is, "failed_configuration", failed)
+	set(is, "failed_configuration", refused)
 	set(is, "last_update_attempt", r.Failure.At)
 	set(is, "details", r.Failure.Text)
 	set(is, "version_info", r.Failure.Version)

@@ -57,29 +57,32 @@ var sections = []section{
 
 // in returns the list that has a resource; "" if none can say anything of it.
 func (c *section) in(r *Resource) protoreflect.Name {
-	if !c.named && r.Body == nil { // then nothing would say which it is
+	if !c.named && r.Body == nil && r.refused() == nil { // then nothing would say which it is
 		return ""
 	}
-	if c.warming != "" && r.State != Synced && r.State != Leaving {
+	if c.warming != "" && !r.used() {
 		return c.warming
 	}
 	return c.active
 }
 
-// fill sets an item. The server has no other version than the newest: one that the client has
-// and that is older is not shown.
-func (c *section) fill(m protoreflect.Message, r *Resource, body *content) {
+// used reports whether the client uses what is shown of a resource.
+func (r *Resource) used() bool { return r.State == Synced || r.State == Leaving || r.keeps() }
+
+// fill sets an item. The server has no other version than the newest, and what is kept by a quarantine:
+// one that the client has and that is older is not shown.
+func (c *section) fill(m protoreflect.Message, r *Resource, body, refused *content) {
 	if c.named {
 		set(m, "name", r.Name)
 	}
 	set(m, "client_status", r.clientStatus())
-	failure(m, r, body)
-	if r.State == Refused || r.State == Absent {
+	failure(m, r, refused)
+	if r.State == Refused && !r.keeps() || r.State == Absent {
 		return
 	}
 	if c.state {
 		in := protoreflect.Name("warming_state")
-		if r.State == Synced || r.State == Leaving {
+		if r.used() {
 			in = "active_state"
 		}
 		m = m.Mutable(m.Descriptor().Fields().ByName(in)).Message()

@@ -219,9 +219,9 @@ func (a *answer) resource(t *xds.Type, r *Resource) ([]byte, error) {
 			return b, nil
 		}
 	}
-	var body *content
+	var body, refused *content
 	if !a.without {
-		body = a.of(r.Body)
+		body, refused = a.of(r.Body), a.of(r.refused())
 	}
 	m := a.s.messages().generic.New()
 	set(m, "type_url", t.URL)
@@ -231,7 +231,7 @@ func (a *answer) resource(t *xds.Type, r *Resource) ([]byte, error) {
 	set(m, "last_updated", r.Updated)
 	set(m, "config_status", r.configStatus())
 	set(m, "client_status", r.clientStatus())
-	failure(m, r, body)
+	failure(m, r, refused)
 	b, err := envoyapi.Marshal(m)
 	if usual {
 		a.known[k] = b

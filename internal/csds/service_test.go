@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	adminv3 "github.com/envoyproxy/go-control-plane/envoy/admin/v3"
@@ -178,6 +179,25 @@ func TestClientsThatSayNothing(t *testing.T) {
 			t.Error(err)
 		}
 	}
+}
+
+// Clients whose streams are stuck hold up an answer for a bounded time, however many there are.
+func TestManySayNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked, begin := 0, time.Now()
+		stuck := Client{Config: func(ctx context.Context) ([]TypeConfig, error) {
+			asked++
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}}
+		a := answer{}
+		for range 100 {
+			a.ask(t.Context(), &stuck)
+		}
+		if took := time.Since(begin); asked != int(patient/patience) || took != patient {
+			t.Errorf("%d were asked, in %v", asked, took)
+		}
+	})
 }
 
 // Who leaves in the middle leaves nothing behind.

@@ -147,7 +147,7 @@ func (n *needs) of(w *Watch, by *xds.Type, t *xds.Table, known map[key]held, was
 			n.before[k] = r.Sum
 			continue
 		default:
-			h = held{typ: by, name: r.Name, refused: r.Sum, version: r.Version, by: Dependent, old: n.last(w, by, r), refs: r.Stamp}
+			h = held{typ: by, name: r.Name, refused: r.Sum, version: r.Version, by: Dependent, body: r, old: n.last(w, by, r), refs: r.Stamp}
 			if h.old == nil {
 				n.before[k] = r.Sum
 				continue

@@ -83,8 +83,9 @@ type Watched interface {
 type Held struct {
 	Type    *xds.Type
 	Name    string
-	Refused string // the version
-	Instead string // the version that is shown; "": none
+	Refused string        // the version
+	Body    *xds.Resource // the same
+	Instead string        // the version that is shown; "": none
 	By      Reason
 	Needs   xds.Ref // Dependent: what is in quarantine that it refers to
 }

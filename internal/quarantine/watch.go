@@ -47,6 +47,7 @@ type held struct {
 	by     Reason
 	proven bool // the client has accepted the others since, or has refused it alone
 
+	body *xds.Resource // what was refused
 	old  *xds.Resource // what is shown instead; nil: nothing
 	refs *xds.Stamp    // Dependent: what it refers to
 }
@@ -65,7 +66,7 @@ func (h *held) hadIs(st *xds.Stamp) bool {
 }
 
 func (h *held) told() Held {
-	is := Held{Type: h.typ, Name: h.name, Refused: h.version, By: h.by}
+	is := Held{Type: h.typ, Name: h.name, Refused: h.version, Body: h.body, By: h.by}
 	if h.old != nil {
 		is.Instead = h.old.Version
 	}
@@ -151,9 +152,11 @@ func (w *Watch) take(view xds.View) (moved bool) {
 			case !h.stands(view), h.fault() && faults >= maxHeld && !(also && now.fault()):
 				continue
 			case known:
-				h.old, h.has = before.old, before.has // it may be remembered by nobody else
+				h.body, h.old, h.has = before.body, before.old, before.has // it may be remembered by nobody else
 			case !w.remembers(&h):
 				continue
+			default:
+				h.body = view.Table(h.typ).Lookup(h.name)
 			}
 			if h.fault() && !(also && now.fault()) {
 				faults++

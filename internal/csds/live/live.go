@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net"
 	"slices"
+	"time"
 
 	"github.com/chancery-xds/chancery/internal/adminapi"
 	"github.com/chancery-xds/chancery/internal/csds"
@@ -22,9 +23,18 @@ type Tracker interface {
 	Client(node string) []adminapi.Client
 }
 
+// Held is what a client refuses, or is not told because of that, while its session is shown something else.
+type Held struct {
+	Name    string
+	Version string        // of what is held
+	Body    *xds.Resource // the same; nil: it is not known
+	Waits   bool          // it is not refused, but refers to what is
+}
+
 // Clients returns the clients of a tracker, for [csds.Options]: in the order of their node ids, and of
-// those with one id the last to come last. What one has is asked of its streams.
-func Clients(t Tracker) func() []csds.Client {
+// those with one id the last to come last. What one has is asked of its streams; held says what of a type is
+// held, and is called by the stream's goroutine. Nil: nothing is.
+func Clients(t Tracker, held func(*server.Stream, *xds.Type) []Held) func() []csds.Client {
 	return func() []csds.Client {
 		type key struct {
 			node, host string
@@ -48,7 +58,9 @@ func Clients(t Tracker) func() []csds.Client {
 			slices.SortFunc(of, func(a, b *server.Stream) int { return cmp.Compare(a.ID, b.ID) })
 			all = append(all, csds.Client{
 				Node: of[0].Node, Since: of[len(of)-1].Since,
-				Config: func(ctx context.Context) ([]csds.TypeConfig, error) { return (&live{t: t, streams: of}).config(ctx) },
+				Config: func(ctx context.Context) ([]csds.TypeConfig, error) {
+					return (&live{t: t, held: held, streams: of}).config(ctx)
+				},
 			})
 		}
 		slices.SortStableFunc(all, func(a, b csds.Client) int {
@@ -73,6 +85,7 @@ func host(a net.Addr) string {
 // live asks the streams of one client.
 type live struct {
 	t       Tracker
+	held    func(*server.Stream, *xds.Type) []Held
 	streams []*server.Stream
 	status  []adminapi.Client // of its node; nil: not asked for yet
 }
@@ -85,7 +98,7 @@ func (l *live) config(ctx context.Context) ([]csds.TypeConfig, error) {
 	ok := false
 	for _, st := range l.streams {
 		var some []csds.TypeConfig
-		err := st.Inspect(ctx, func(s *protocol.Session) { some = look(s) })
+		err := st.Inspect(ctx, func(s *protocol.Session) { some = l.look(st, s) })
 		if err != nil && !errors.Is(err, server.ErrNotBegun) {
 			if last = err; ctx.Err() != nil {
 				return all, err
@@ -106,7 +119,7 @@ func (l *live) config(ctx context.Context) ([]csds.TypeConfig, error) {
 }
 
 // look says what a session knows. Its stream waits meanwhile.
-func look(s *protocol.Session) (all []csds.TypeConfig) {
+func (l *live) look(st *server.Stream, s *protocol.Session) (all []csds.TypeConfig) {
 	for _, is := range s.States() {
 		t := csds.TypeConfig{Type: is.Type, Version: is.Version}
 		for n := range s.NameStates(is.Type) {
@@ -114,6 +127,11 @@ func look(s *protocol.Session) (all []csds.TypeConfig) {
 				continue
 			}
 			t.Resources = append(t.Resources, one(s, is.Type, &n))
+		}
+		if l.held != nil {
+			for _, h := range l.held(st, is.Type) {
+				h.into(&t)
+			}
 		}
 		all = append(all, t)
 	}
@@ -143,6 +161,21 @@ func one(s *protocol.Session, t *xds.Type, n *protocol.NameState) csds.Resource 
 		}
 	}
 	return r
+}
+
+// into has it told how a client stands with what is held, which the session does not see.
+func (h *Held) into(t *csds.TypeConfig) {
+	i := slices.IndexFunc(t.Resources, func(r csds.Resource) bool { return r.Name == h.Name })
+	if i < 0 {
+		i = len(t.Resources)
+		t.Resources = append(t.Resources, csds.Resource{Name: h.Name})
+	}
+	r := &t.Resources[i]
+	if r.Updated = (time.Time{}); h.Waits {
+		r.State, r.Body = csds.NotSent, h.Body
+		return
+	}
+	r.State, r.Failure = csds.Refused, &csds.Failure{Version: h.Version, Body: h.Body}
 }
 
 // explain adds what the client said of what it refused.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -138,7 +139,7 @@ func TestLive(t *testing.T) {
 	}
 	update(func(tx *store.Tx) { tx.Set(put("a", "1"), put("b", "1")) })
 	conn := xdstest.Serve(t, server.New(st, server.WithObserver(tr)))
-	clients := Clients(tr)
+	clients := Clients(tr, nil)
 
 	c := xdstest.Delta(t, conn, xdstest.WithNode(xds.Node{ID: "one"}))
 	c.Subscribe(xds.Cluster, "*")
@@ -200,6 +201,40 @@ func TestLive(t *testing.T) {
 	}
 }
 
+// What is held, and the session does not see, is refused, or waits for what is; what the client has instead
+// is shown beside it.
+func TestLiveHeld(t *testing.T) {
+	tr, st := &tracker{}, store.New()
+	kept, is := xds.NewResource(xds.Cluster, "a", []byte("1")), xds.NewResource(xds.Cluster, "a", []byte("2"))
+	if _, err := st.Update(func(tx *store.Tx) error {
+		tx.Set(kept, xds.NewResource(xds.Cluster, "b", []byte("1")))
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	c := xdstest.Delta(t, xdstest.Serve(t, server.New(st, server.WithObserver(tr))), xdstest.WithNode(xds.Node{ID: "one"}))
+	c.Subscribe(xds.Cluster, "*")
+	c.ACK(c.Next(xds.Cluster))
+	next := xds.NewResource(xds.Cluster, "b", []byte("2"))
+	all := Clients(tr, func(*server.Stream, *xds.Type) []Held {
+		return []Held{{Name: "a", Version: is.Version, Body: is}, {Name: "new", Version: is.Version, Body: is}, {Name: "b", Body: next, Waits: true}}
+	})
+	types, err := all()[0].Config(t.Context())
+	if err != nil || len(types) != 1 || len(types[0].Resources) != 3 {
+		t.Fatalf("%+v, %v", types, err)
+	}
+	for i, want := range []csds.Resource{
+		{Name: "a", State: csds.Refused, Body: kept, Failure: &csds.Failure{Version: is.Version, Body: is}},
+		{Name: "b", State: csds.NotSent, Body: next},
+		{Name: "new", State: csds.Refused, Failure: &csds.Failure{Version: is.Version, Body: is}},
+	} {
+		got := types[0].Resources[i]
+		if got.Name != want.Name || got.State != want.State || got.Body != want.Body || !reflect.DeepEqual(got.Failure, want.Failure) {
+			t.Errorf("%+v, want %+v", got, want)
+		}
+	}
+}
+
 // What a client asks for by another name is told once, by its own. Of two streams the newest says
 // why it refuses. What waits to leave was not sent a moment ago.
 func TestLiveOdd(t *testing.T) {
@@ -221,12 +256,12 @@ func TestLiveOdd(t *testing.T) {
 	want := func(node string, want ...string) {
 		t.Helper()
 		for range 2000 {
-			if slices.Equal(ask(t, Clients(tr)(), node), want) {
+			if slices.Equal(ask(t, Clients(tr, nil)(), node), want) {
 				return
 			}
 			time.Sleep(time.Millisecond)
 		}
-		t.Fatalf("%q, want %q", ask(t, Clients(tr)(), node), want)
+		t.Fatalf("%q, want %q", ask(t, Clients(tr, nil)(), node), want)
 	}
 	c := open("one")
 	c.Subscribe(xds.Cluster, "nick")
@@ -271,7 +306,7 @@ func TestLiveService(t *testing.T) {
 	c.Subscribe(xds.Cluster, "*")
 	c.Expect(xds.Cluster, "backend")
 	g := grpc.NewServer()
-	csds.New(csds.Options{Clients: Clients(tr)}).Register(g)
+	csds.New(csds.Options{Clients: Clients(tr, nil)}).Register(g)
 	l := bufconn.Listen(1 << 20)
 	go func() { _ = g.Serve(l) }()
 	t.Cleanup(g.Stop)

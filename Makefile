@@ -47,7 +47,7 @@ memory: ## What takes how much memory; the race detector has a memory of its own
 sim: ## The simulation of both halves of the protocol, WORLDS worlds
 	@export WORLDS=$(WORLDS) GOGC=1600 SIM_SUMMARY=$(RESULTS)/sim.txt; rm -f $$SIM_SUMMARY; $(GOTEST) -timeout 2h -run Simulation ./protocol; cat $$SIM_SUMMARY
 
-fuzz: ## Each fuzz target for FUZZTIME: 10 s, since there are 26 and all of them have five minutes
+fuzz: ## Each fuzz target for FUZZTIME: 10 s, since there are many
 	tools/fuzz $(FUZZTIME)
 
 .cache/envoy: e2e/install.sh

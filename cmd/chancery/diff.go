@@ -352,7 +352,7 @@ func (d *differing) print(cmd *cobra.Command, r *diffResult) error {
 			r.Drained = append(r.Drained, x.Name)
 		}
 	}
-	w := cmd.OutOrStdout()
+	w := d.page(cmd)
 	var err error
 	if d.people() {
 		err = printDiff(w, r)

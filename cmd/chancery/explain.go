@@ -61,7 +61,7 @@ answers, or it lets nobody in; 4 the server knows nothing of that name.`,
 				return err
 			}
 			if o.people() {
-				printChain(cmd.OutOrStdout(), e)
+				printChain(o.page(cmd), e)
 			} else if err := data(&o, cmd.OutOrStdout(), e, e.Links, nil); err != nil {
 				return err
 			}

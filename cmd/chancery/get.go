@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -70,6 +69,10 @@ With --node it lists how one client stands with each resource: which version it 
 sent and has accepted, and what it refuses or waits for. -o json prints the answer of
 the admin API whole; for one resource it has its content, without secrets.
 
+With -w get goes on until it is interrupted, also if the server is away for a while: on a
+terminal it draws the list again in its place; else, and with -o name and jsonl, it
+prints what changes.
+
 Exit codes: 0 printed, also if there is nothing; 1 it could not be done; 2 wrong
 usage; 3 no server answers, or it lets nobody in; 4 there is no such node or
 resource.`,
@@ -127,14 +130,14 @@ func (g *getting) run(cmd *cobra.Command, what string) error {
 	if err != nil {
 		return err
 	}
+	if g.watch {
+		return g.follow(cmd, list)
+	}
 	l, err := ask(cmd, &g.asking, list)
 	if err != nil {
 		return err
 	}
-	if err := g.print(cmd.OutOrStdout(), cmd.ErrOrStderr(), l); err != nil || !g.watch {
-		return err
-	}
-	return g.follow(cmd, list, l)
+	return g.print(g.page(cmd), cmd.ErrOrStderr(), l)
 }
 
 // lister returns how to get what was asked for.
@@ -332,31 +335,34 @@ func (g *getting) print(out, stderr io.Writer, l *listing) error {
 	return data(&g.output, out, l.answer, l.items, func(i item) string { return i.name })
 }
 
-// every is how often what is watched is looked at.
-const every = 2 * time.Second
-
-// follow prints what changes of a listing, until the server is gone.
-func (g *getting) follow(cmd *cobra.Command, list func(context.Context, *adminapi.Daemon) (*listing, error), before *listing) error {
-	for {
-		select {
-		case <-contextOf(cmd).Done():
-			return nil
-		case <-time.After(every):
-		}
+// follow prints what changes of a listing, or the listing again in its place.
+func (g *getting) follow(cmd *cobra.Command, list func(context.Context, *adminapi.Daemon) (*listing, error)) error {
+	var before *listing
+	out := g.page(cmd)
+	return follow(cmd, &g.asking, &g.output, func(on *repaint) error {
 		now, err := ask(cmd, &g.asking, list)
 		if err != nil {
 			return err
 		}
-		if err := g.print(cmd.OutOrStdout(), io.Discard, changed(before, now)); err != nil {
+		if on != nil {
+			return on.draw(func(w io.Writer) { _ = g.print(w, w, now) }) // in memory
+		}
+		if before == nil {
+			before = now
+			return g.print(out, cmd.ErrOrStderr(), now)
+		}
+		g.noHeaders = true
+		if err := g.print(out, io.Discard, changed(before, now)); err != nil {
 			return err
 		}
 		for _, name := range gone(before, now) {
 			if g.people() {
-				fmt.Fprintf(cmd.OutOrStdout(), "(gone: %s)\n", printable.Line(name))
+				fmt.Fprintf(out, "(gone: %s)\n", printable.Line(name))
 			}
 		}
-		before, g.noHeaders = now, true
-	}
+		before = now
+		return nil
+	})
 }
 
 // changed are the items of a listing that were not so before.

@@ -133,9 +133,9 @@ func (t *table) print(w io.Writer, o *output) {
 	if len(t.rows) == 0 {
 		return
 	}
-	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	var all [][]string
 	if !o.noHeaders {
-		fmt.Fprintln(tw, strings.Join(t.headers, "\t"))
+		all = append(all, t.headers)
 	}
 	for _, row := range t.rows {
 		cells := make([]string, len(row))
@@ -144,7 +144,15 @@ func (t *table) print(w io.Writer, o *output) {
 				cells[i] = "-"
 			}
 		}
-		fmt.Fprintln(tw, strings.Join(cells, "\t"))
+		all = append(all, cells)
+	}
+	if p, ok := w.(*page); ok && p.columns > 0 {
+		p.fit(all)
+		return
+	}
+	tw := tabwriter.NewWriter(w, 0, 0, gap, ' ', 0)
+	for _, row := range all {
+		fmt.Fprintln(tw, strings.Join(row, "\t"))
 	}
 	tw.Flush()
 }

@@ -25,6 +25,7 @@ func statusCommand() *cobra.Command {
 	var a asking
 	var o output
 	var f adminapi.Filter
+	var watch bool
 	cmd := &cobra.Command{
 		Use:   "status [NODE]",
 		Short: "Show which clients have what is served, and which do not",
@@ -33,6 +34,10 @@ last load was taken, which resources clients refuse and where these are in the
 files, what looks wrong, and each client that is not well. Clients that are well are
 counted; --all lists them, too. -g counts and shows the clients of one group only. With
 NODE it shows one client, type by type.
+
+With -w status goes on until it is interrupted, also if the server is away for a while: on a
+terminal it draws the answer again in its place, and else prints it again when it
+has changed.
 
 States of a client with a type:
 
@@ -45,7 +50,7 @@ States of a client with a type:
   NOT_SENT  it subscribes, and there is nothing to send
   IDLE      it subscribes to nothing
 
-Exit codes: 0 all is well; 1 a client refuses or is stale, the last load was rejected,
+Exit codes: 0 all is well, or -w was interrupted; 1 a client refuses or is stale, the last load was rejected,
 or the configuration refers to what is not there; 2 wrong usage; 3 no server answers, or it lets nobody in; 4 there is no
 such node or group.`,
 		Example: `  chancery status
@@ -65,11 +70,29 @@ such node or group.`,
 			if err := o.check(); err != nil {
 				return err
 			}
+			if watch && !o.people() {
+				return fmt.Errorf("--watch prints one answer after the other: -o must be table or wide, not %s", o.format)
+			}
 			if len(args) == 1 {
 				if f.All || f.Group != "" {
 					return errors.New("--all and --group are of all clients: leave them out with NODE")
 				}
+				if watch {
+					return followWhole(cmd, &a, &o, func() (any, func(io.Writer), error) {
+						list, err := clientsOf(cmd, &a, args[0])
+						return list, func(w io.Writer) { cards(w, &o, list) }, err
+					})
+				}
 				return statusOf(cmd, &a, &o, args[0])
+			}
+			if f.Limit = mostRows; f.All {
+				f.Limit = 0
+			}
+			if watch {
+				return followWhole(cmd, &a, &o, func() (any, func(io.Writer), error) {
+					seen, err := statusSeen(cmd, &a, &o, f)
+					return [2]any{seen.Status, seen.list}, func(w io.Writer) { seen.print(w, &o, f) }, err
+				})
 			}
 			return showStatus(cmd, &a, &o, f)
 		},
@@ -77,6 +100,7 @@ such node or group.`,
 	cmd.Flags().SortFlags = false
 	cmd.Flags().BoolVar(&f.All, "all", false, "list the clients that are well, too")
 	groupFlag(cmd, &a, &f.Group)
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "go on, and show the answer again when it changes")
 	o.flags(cmd, "table", "wide", "json", "yaml")
 	a.flags(cmd.Flags())
 	cmd.ValidArgsFunction = completeArg(&a, nodes)
@@ -84,17 +108,30 @@ such node or group.`,
 	return cmd
 }
 
-// A overview is what status asks for.
+// An overview is what status asks for.
 type overview struct {
 	*adminapi.Status
 	list *adminapi.ClientList
 }
 
 func showStatus(cmd *cobra.Command, a *asking, o *output, f adminapi.Filter) error {
-	if f.Limit = mostRows; f.All {
-		f.Limit = 0
+	seen, err := statusSeen(cmd, a, o, f)
+	if err != nil {
+		return err
 	}
-	seen, err := ask(cmd, a, func(ctx context.Context, d *adminapi.Daemon) (overview, error) {
+	if !o.people() {
+		err = data[any](o, cmd.OutOrStdout(), seen.Status, nil, nil)
+	} else {
+		seen.print(o.page(cmd), o, f)
+	}
+	if by := seen.Clients.By; err == nil && (by[adminapi.Nacked]+by[adminapi.Stale] > 0 || seen.Config.Rejected != nil || seen.Config.Dangling > 0) {
+		return errNo
+	}
+	return err
+}
+
+func statusSeen(cmd *cobra.Command, a *asking, o *output, f adminapi.Filter) (overview, error) {
+	return ask(cmd, a, func(ctx context.Context, d *adminapi.Daemon) (overview, error) {
 		s, err := d.Status(ctx, f.Group)
 		if err != nil || !o.people() {
 			return overview{s, nil}, err
@@ -102,18 +139,6 @@ func showStatus(cmd *cobra.Command, a *asking, o *output, f adminapi.Filter) err
 		list, err := d.Clients(ctx, f)
 		return overview{s, list}, err
 	})
-	if err != nil {
-		return err
-	}
-	if !o.people() {
-		err = data[any](o, cmd.OutOrStdout(), seen.Status, nil, nil)
-	} else {
-		seen.print(cmd.OutOrStdout(), o, f)
-	}
-	if by := seen.Clients.By; err == nil && (by[adminapi.Nacked]+by[adminapi.Stale] > 0 || seen.Config.Rejected != nil || seen.Config.Dangling > 0) {
-		return errNo
-	}
-	return err
 }
 
 func (s overview) print(w io.Writer, o *output, f adminapi.Filter) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -15,34 +16,41 @@ import (
 
 // statusOf prints the clients of one node id.
 func statusOf(cmd *cobra.Command, a *asking, o *output, node string) error {
-	list, err := ask(cmd, a, func(ctx context.Context, d *adminapi.Daemon) (*adminapi.ClientList, error) {
-		return d.Client(ctx, node)
-	})
+	list, err := clientsOf(cmd, a, node)
 	if err != nil {
 		return err
 	}
-	if len(list.Items) == 0 {
-		return outcome{failure{fmt.Errorf("no client has the node id %q", printable.Line(node)), "chancery get clients lists them"}, notFound}
-	}
-	w := cmd.OutOrStdout()
-	bad := false
-	for _, c := range list.Items {
-		bad = bad || c.Left == nil && (c.State == adminapi.Nacked || c.State == adminapi.Stale)
-	}
 	if !o.people() {
-		err = data(o, w, list, list.Items, func(c adminapi.Client) string { return cmp.Or(c.Node, c.Path) })
+		err = data(o, cmd.OutOrStdout(), list, list.Items, func(c adminapi.Client) string { return cmp.Or(c.Node, c.Path) })
 	} else {
-		for i, c := range list.Items {
-			if i > 0 {
-				fmt.Fprintln(w)
-			}
-			card(w, o, c)
-		}
+		cards(o.page(cmd), o, list)
 	}
-	if err == nil && bad {
+	if err == nil && slices.ContainsFunc(list.Items, func(c adminapi.Client) bool {
+		return c.Left == nil && (c.State == adminapi.Nacked || c.State == adminapi.Stale)
+	}) {
 		return errNo
 	}
 	return err
+}
+
+// clientsOf asks for the clients of one node id.
+func clientsOf(cmd *cobra.Command, a *asking, node string) (*adminapi.ClientList, error) {
+	list, err := ask(cmd, a, func(ctx context.Context, d *adminapi.Daemon) (*adminapi.ClientList, error) {
+		return d.Client(ctx, node)
+	})
+	if err == nil && len(list.Items) == 0 {
+		err = outcome{failure{fmt.Errorf("no client has the node id %q", printable.Line(node)), "chancery get clients lists them"}, notFound}
+	}
+	return list, err
+}
+
+func cards(w io.Writer, o *output, list *adminapi.ClientList) {
+	for i, c := range list.Items {
+		if i > 0 {
+			fmt.Fprintln(w)
+		}
+		card(w, o, c)
+	}
 }
 
 // card prints all that is known of a client.

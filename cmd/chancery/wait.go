@@ -115,7 +115,7 @@ func waitFor(cmd *cobra.Command, a *asking, dir string, f adminapi.Filter, revis
 
 // waited prints what came of it.
 func waited(cmd *cobra.Command, o *output, r *adminapi.WaitResult, timeout time.Duration) error {
-	w := cmd.OutOrStdout()
+	w := o.page(cmd)
 	if !o.people() {
 		if err := data(o, w, r, r.Pending, nil); err != nil {
 			return err

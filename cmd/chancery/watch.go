@@ -111,6 +111,7 @@ func (w *watching) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	out := w.page(cmd)
 	var all []adminapi.Event // of json and yaml, which are one document
 	for e, err := range d.Events(contextOf(cmd), w.filter) {
 		if errors.Is(err, context.Canceled) {
@@ -123,7 +124,7 @@ func (w *watching) run(cmd *cobra.Command) error {
 		case w.format == "json" || w.format == "yaml":
 			all = append(all, e)
 		case w.people():
-			printEvent(cmd.OutOrStdout(), e)
+			printEvent(out, e)
 		case w.format == "name":
 			fmt.Fprintln(cmd.OutOrStdout(), e.ID)
 		default:

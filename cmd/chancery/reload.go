@@ -109,6 +109,8 @@ func reloadDir(cmd *cobra.Command, root, dir string, timeout time.Duration, appr
 		err = failure{fmt.Errorf("no running server serves %s", dir), "DIR, --state-dir and the user must be the same as for chancery serve"}
 	case err != nil:
 		err = failure{err, ""}
+	case r.PID != 0:
+		fmt.Fprintf(cmd.ErrOrStderr(), "chancery: asked process %d, which serves %s\n", r.PID, printable.Line(dir))
 	}
 	return r, err
 }

@@ -35,6 +35,8 @@ type Reload struct {
 	Groups     int      `json:"groups,omitempty"`
 	KeptGroups int      `json:"kept_groups,omitempty"` // that stay as they were
 	Kept       []string `json:"kept,omitempty"`        // why
+
+	PID int `json:"pid,omitempty"` // of the process that has loaded; 0: it does not say. Serve sets it
 }
 
 // A Handler does what is asked for.
@@ -65,7 +67,9 @@ func Serve(ctx context.Context, folder string, h Handler, log *slog.Logger) erro
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(h.Reload(r.Context(), approve)) // who left is told nothing
+		did := h.Reload(r.Context(), approve)
+		did.PID = os.Getpid()
+		_ = json.NewEncoder(w).Encode(did) // who left is told nothing
 	})
 	s := &http.Server{
 		Handler: mux, ReadTimeout: 10 * time.Second, MaxHeaderBytes: 16 << 10,

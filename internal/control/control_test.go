@@ -69,6 +69,7 @@ func TestAsk(t *testing.T) {
 		want := Reload{Files: 1, Resources: 2, Set: 3, Removed: 4, Held: 5, Errors: []string{"a", "b"}}
 		h.answer <- want
 		got, err := Ask(t.Context(), folder, approve)
+		want.PID = os.Getpid()
 		if err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%+v, %v", got, err)
 		}

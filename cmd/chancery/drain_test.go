@@ -141,3 +141,35 @@ func TestSilentPeersDelayNoEnd(t *testing.T) {
 		})
 	}
 }
+
+// Who asks the admin API and takes no answer delays the end no more than the streams do: it comes
+// after --drain, and half a second for requests under way. (SAFE-12)
+func TestAdminReadersDelayNoEnd(t *testing.T) {
+	const drain, spare = time.Second, 3 * time.Second // to spare on a busy machine
+	d := serve(t, []string{"--drain", drain.String(), "--admin-listen", "127.0.0.1:0"}, "a.yaml", cluster("a"))
+	address := adminOf(t, d)
+	for range 100 {
+		d.clusters().gets("a")
+	}
+	for i := range 30 {
+		c, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		path := []string{"/api/v1/events", "/api/v1/wait?node=x&timeout=1h", "/api/v1/clients?all=1"}[i%3]
+		for range 1 + i%3/2*200 { // answers that fill what the connection holds
+			if _, err := fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n", path); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	start := time.Now()
+	d.signal(syscall.SIGTERM)
+	d.exits(0)
+	took := time.Since(start)
+	t.Logf("it ended after %v", took)
+	if took > drain+spare {
+		t.Errorf("it ended after %v", took)
+	}
+}

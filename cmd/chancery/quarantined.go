@@ -91,14 +91,9 @@ func keptFrom(q *quarantine.Source) func(*server.Stream, *xds.Type) []live.Held 
 }
 
 // heldBy says, for explain, what is in quarantine; nil if nothing ever is.
-func heldBy(q *quarantine.Source) func(*server.Stream, *xds.Type) []explain.Held {
+func heldBy(q *quarantine.Source) func(*server.Stream, *xds.Type) []quarantine.Held {
 	if q == nil {
 		return nil
 	}
-	return func(st *server.Stream, t *xds.Type) (all []explain.Held) {
-		for _, h := range q.Of(st, t) {
-			all = append(all, explain.Held{Name: h.Name, Refused: h.Refused, Instead: h.Instead, Why: h.By.String(), Suspect: h.By == quarantine.Searching, Needs: h.Needs})
-		}
-		return all
-	}
+	return q.Of
 }

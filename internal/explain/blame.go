@@ -13,6 +13,7 @@ import (
 
 	"github.com/chancery-xds/chancery/findings"
 	"github.com/chancery-xds/chancery/internal/adminapi"
+	"github.com/chancery-xds/chancery/internal/quarantine"
 	"github.com/chancery-xds/chancery/internal/refs"
 	"github.com/chancery-xds/chancery/protocol"
 	"github.com/chancery-xds/chancery/server"
@@ -248,7 +249,7 @@ func wordsOf(text string) map[string]bool {
 // nothing since; only those in quarantine, if there are any.
 func (e *Explainer) refusedOf(st *server.Stream, s *protocol.Session, t *xds.Type) (names []string) {
 	for _, h := range e.held(st, t) { // these are why
-		if !h.Suspect && h.Needs.Type == nil {
+		if h.By != quarantine.Searching && h.Needs.Type == nil {
 			names = append(names, h.Name)
 		}
 	}

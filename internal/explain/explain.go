@@ -18,6 +18,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/adminapi"
 	"github.com/chancery-xds/chancery/internal/envoyapi"
 	"github.com/chancery-xds/chancery/internal/protofile"
+	"github.com/chancery-xds/chancery/internal/quarantine"
 	"github.com/chancery-xds/chancery/server"
 	"github.com/chancery-xds/chancery/source/dir"
 	"github.com/chancery-xds/chancery/store"
@@ -66,7 +67,7 @@ type Deps struct {
 
 	// Held returns what of a type is in quarantine on a stream: its client has refused it. It is
 	// called by the stream's goroutine. Nil: nothing is.
-	Held func(st *server.Stream, t *xds.Type) []Held
+	Held func(st *server.Stream, t *xds.Type) []quarantine.Held
 
 	Now func() time.Time // nil: time.Now
 }

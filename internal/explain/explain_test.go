@@ -13,6 +13,7 @@ import (
 
 	"github.com/chancery-xds/chancery/access"
 	"github.com/chancery-xds/chancery/internal/adminapi"
+	"github.com/chancery-xds/chancery/internal/quarantine"
 	"github.com/chancery-xds/chancery/server"
 	"github.com/chancery-xds/chancery/source/dir"
 	"github.com/chancery-xds/chancery/xds"
@@ -289,21 +290,23 @@ var failures = []struct {
 	{
 		name: "in quarantine", what: "CDS a", broken: accepted, files: []string{"c.yaml", resources(cluster("a"), cluster("b"))},
 		act: func(r *rig) {
-			r.deps.Held = func(_ *server.Stream, t *xds.Type) []Held {
+			r.deps.Held = func(_ *server.Stream, t *xds.Type) []quarantine.Held {
 				if !t.Is(xds.Cluster) {
 					return nil
 				}
-				return []Held{{Name: "a", Refused: "v2", Instead: "v1"}}
+				return []quarantine.Held{{Name: "a", Refused: "v2", Instead: "v1"}}
 			}
 			r.Explainer = New(r.deps)
 			takes(xdstest.Delta(r, r.conn, r.node("edge-1")), xds.Cluster)
 		},
-		says: []string{"sent: ok: sent, nonce ?, version v2", "accepted: BROKEN: ", "and gets all others (quarantine), until the resource changes"},
+		says: []string{"sent: ok: sent, nonce ?, version v2", "accepted: BROKEN: ", "and gets all others (quarantine: named), until the resource changes"},
 	},
 	{
 		name: "another one is in quarantine", what: "CDS b", files: []string{"c.yaml", resources(cluster("a"), cluster("b"))},
 		act: func(r *rig) {
-			r.deps.Held = func(*server.Stream, *xds.Type) []Held { return []Held{{Name: "a", Refused: "v2"}} }
+			r.deps.Held = func(*server.Stream, *xds.Type) []quarantine.Held {
+				return []quarantine.Held{{Name: "a", Refused: "v2"}}
+			}
 			r.Explainer = New(r.deps)
 			takes(xdstest.Delta(r, r.conn, r.node("edge-1")), xds.Cluster)
 		},

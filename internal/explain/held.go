@@ -3,24 +3,14 @@ package explain
 import (
 	"iter"
 
+	"github.com/chancery-xds/chancery/internal/quarantine"
 	"github.com/chancery-xds/chancery/protocol"
 	"github.com/chancery-xds/chancery/server"
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A Held is a resource in quarantine: a stream's client has refused it, and its session is shown
-// something else instead. The session knows nothing of that.
-type Held struct {
-	Name    string
-	Refused string  // the version
-	Instead string  // the version that is shown; "": none
-	Why     string  // how that was found out, or else why it is kept back
-	Suspect bool    // it may be at fault, and nobody knows yet
-	Needs   xds.Ref // one at fault that it refers to: it is not refused, but kept back; the zero Ref: none
-}
-
 // held returns what of a type is in quarantine on a stream.
-func (e *Explainer) held(st *server.Stream, t *xds.Type) []Held {
+func (e *Explainer) held(st *server.Stream, t *xds.Type) []quarantine.Held {
 	if e.d.Held == nil {
 		return nil
 	}
@@ -31,7 +21,7 @@ func (e *Explainer) held(st *server.Stream, t *xds.Type) []Held {
 func (e *Explainer) state(st *server.Stream, s *protocol.Session, t *xds.Type, name string) protocol.NameState {
 	n := s.NameState(t, name)
 	for _, h := range e.held(st, t) {
-		h.says(&n)
+		says(h, &n)
 	}
 	return n
 }
@@ -43,7 +33,7 @@ func (e *Explainer) states(st *server.Stream, s *protocol.Session, t *xds.Type) 
 		seen := map[string]bool{}
 		for n := range s.NameStates(t) {
 			for _, h := range held {
-				if h.says(&n) {
+				if says(h, &n) {
 					seen[h.Name] = true
 				}
 			}
@@ -56,7 +46,7 @@ func (e *Explainer) states(st *server.Stream, s *protocol.Session, t *xds.Type) 
 				continue
 			}
 			n := s.NameState(t, h.Name)
-			h.says(&n)
+			says(h, &n)
 			if !yield(n) {
 				return
 			}
@@ -67,8 +57,8 @@ func (e *Explainer) states(st *server.Stream, s *protocol.Session, t *xds.Type) 
 // inQuarantine is the nonce of a response of which the session has forgotten that it was refused.
 const inQuarantine = "quarantine"
 
-// says has a state say that its name is refused, if it is this one.
-func (h *Held) says(n *protocol.NameState) bool {
+// says has a state say that its name is refused, if it is the one that is held.
+func says(h quarantine.Held, n *protocol.NameState) bool {
 	if n.Name != h.Name {
 		return false
 	}
@@ -78,7 +68,7 @@ func (h *Held) says(n *protocol.NameState) bool {
 		return true
 	}
 	n.State, n.RefusedIn, n.Nonce = protocol.StateRefused, inQuarantine, ""
-	n.Told, n.View = is, is // what the session has instead, Held says
+	n.Told, n.View = is, is // what the session has instead, n.Held says
 	return true
 }
 
@@ -97,8 +87,8 @@ func (c *chain) kept() string {
 func (c *chain) why() string {
 	if c.on != nil {
 		for _, h := range c.e.held(c.on.Stream, c.t) {
-			if h.Name == c.name && h.Why != "" {
-				return "quarantine: " + h.Why
+			if h.Name == c.name {
+				return "quarantine: " + h.By.String()
 			}
 		}
 	}

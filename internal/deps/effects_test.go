@@ -191,9 +191,6 @@ var effects = map[string]string{
 	"internal/guard Do recover":            "a panic ends what it happened in, not the process",
 	"protocol/protocoltest Replay recover": "an implementation that is judged may panic: that is its answer",
 	"protocol/protocoltest live recover":   "the same",
-	"protocol intake.check recover":        "the application's check may panic: then the resource is refused, as by any other error",
-
-	"protocol/protocoltest liveServed recover": "how a world ends that breaks a rule",
 
 	"protocol intake.check recover":            "a panic of an embedder's check is an error of that resource, which the NACK says",
 	"protocol/protocoltest liveServed recover": "the same of a client that is judged: a panic is its answer",

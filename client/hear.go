@@ -29,12 +29,21 @@ func (t *table) hear(w word) {
 			asked = w.Name
 		}
 		if asked != w.Name {
-			t.apply(t.entry(asked), w, false) // an alias
+			if e := t.entry(asked); e.hears(w) {
+				t.apply(e, w, false)
+			}
 		} else if !own {
 			own = true
 			t.apply(t.entry(asked), w, slices.ContainsFunc(w.Asked, finds))
 		}
 	}
+}
+
+// hears reports whether a word of another name is one of an entry, which asks for it by an alias.
+// It is none if the entry holds the resource that is called so, or if one went that it does not
+// hold.
+func (e *entry) hears(w word) bool {
+	return e.res == nil || e.res.Name != e.name && (w.Kind != protocol.Removed || e.res.Name == w.Name)
 }
 
 // apply applies a word to an entry.

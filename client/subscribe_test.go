@@ -3,6 +3,7 @@ package client_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -282,6 +283,42 @@ func TestFinders(t *testing.T) {
 		w.want("* complete")
 	})
 
+	for _, second := range []struct {
+		name  string
+		do    func(s *fakeStream)
+		alias string // what c, only an alias, is told
+	}{
+		{"is removed", func(s *fakeStream) { s.respond(xds.Cluster, "v2", "-a") }, "c removed"},
+		{"has it no more", func(s *fakeStream) { s.respond(xds.Cluster, "v2", "a=2") }, "c removed"},
+		{"is refused", func(s *fakeStream) {
+			s.send(&xds.Response{Type: xds.Cluster, Nonce: "x", Changes: &xds.Changes{Upserts: []*xds.Resource{aliased("a", "bad", "b", "c")}}})
+		}, "c refused=1: bad"},
+	} {
+		for _, order := range []string{"a b", "b a"} {
+			t.Run("CLI-12 a resource stays in use when another, of which it is an alias, "+second.name+", after "+order, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					c, f := one(t, xds.Delta)
+					b, alias, wild := watch(t, c, xds.Cluster, "b"), watch(t, c, xds.Cluster, "c"), watch(t, c, xds.Cluster, "*")
+					s := f.stream()
+					list := []*xds.Resource{aliased("a", "1", "b", "c"), resource(xds.Cluster, "b", "own")}
+					if order == "b a" {
+						slices.Reverse(list)
+					}
+					s.send(&xds.Response{Type: xds.Cluster, Nonce: "n", Changes: &xds.Changes{Upserts: list}})
+					if got := b.take(); len(got) == 0 || got[len(got)-1] != "b updated=own" {
+						t.Errorf("b: %q", got)
+					}
+					alias.want("c updated=1")
+					wild.take()
+					second.do(s)
+					b.want()
+					alias.want(second.alias)
+					watch(t, c, xds.Cluster, "b").want("b updated=own")
+				})
+			})
+		}
+	}
+
 	t.Run("CLI-12 an alias reaches who asked by it", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			c, f := one(t, xds.Delta)
@@ -312,4 +349,12 @@ func TestFinders(t *testing.T) {
 			w.want(name + " removed")
 		})
 	})
+}
+
+// aliased is a resource with aliases.
+func aliased(name, body string, aliases ...string) *xds.Resource {
+	r := xds.NewResource(xds.Cluster, name, []byte(body))
+	r.Aliases = aliases
+	r.Seal(body)
+	return r
 }

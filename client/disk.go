@@ -22,17 +22,24 @@ const (
 	savePause = time.Second
 	// saveRetry is how long after an error.
 	saveRetry = 30 * time.Second
-	// maxShelf is how many bytes are kept of resources that nobody watches.
+	// maxShelf is how many bytes are kept of resources that nobody watches, or has watched yet
+	// when leftFor has passed since the start.
 	maxShelf = 64 << 20
+	leftFor  = time.Hour
+	// toldPause is how often the log says at most that this is too little.
+	toldPause = 10 * time.Minute
 )
 
 // A disk keeps the last good resources: those in use, and on a shelf those of names that nobody
-// watches now. The loop owns it; a goroutine writes. None of it is ever claimed to a server.
+// watches now. The loop owns it; a goroutine writes. No version of it is claimed to a server; to a
+// delta server its names are stated, so that the server says which are gone.
 type disk struct {
 	c      *Client
 	keeper *lastgood.Keeper
-	shelf  map[string]map[string]*xds.Resource // by type URL, name and alias
-	bytes  int                                 // of the shelf
+	shelf  shelf
+	until  time.Time // the shelf has no limit for what the last run has left; zero: that is over
+	gone   int       // resources that left the shelf since the log said so
+	told   time.Time // the log says nothing of it before
 
 	dirty   bool
 	next    time.Time            // nothing is written before
@@ -46,12 +53,12 @@ func openDisk(c *Client, dir string) (*disk, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &disk{c: c, keeper: k, shelf: map[string]map[string]*xds.Resource{}, write: make(chan lastgood.Config, 1)}
+	d := &disk{c: c, keeper: k, until: time.Now().Add(leftFor), write: make(chan lastgood.Config, 1)}
 	switch kept, err := k.Load(); {
 	case err == nil:
 		for _, t := range kept.Types {
 			for _, r := range t.Resources {
-				d.put(r.Resource)
+				d.shelf.leave(r.Resource)
 			}
 		}
 	case !errors.Is(err, fs.ErrNotExist):
@@ -80,30 +87,18 @@ func (d *disk) run() {
 	}
 }
 
-// put puts a resource on the shelf, as far as there is room.
-func (d *disk) put(r *xds.Resource) {
-	if d.bytes+size(r) > maxShelf {
-		return
-	}
-	of := d.shelf[r.Type.URL]
-	if of == nil {
-		of = map[string]*xds.Resource{}
-		d.shelf[r.Type.URL] = of
-	}
-	if old := of[r.Name]; old != nil {
-		d.drop(old)
-	}
-	d.bytes += size(r)
-	of[r.Name] = r
-	for _, a := range r.Aliases {
-		of[a] = r
-	}
-}
-
 // shelve puts what was in use of a name on the shelf.
 func (d *disk) shelve(t *xds.Type, e *entry) {
 	if d != nil && e.res != nil {
-		d.put(keep(t, e))
+		d.full(d.shelf.put(keep(t, e)))
+	}
+}
+
+// full logs that the shelf was too small for some resources.
+func (d *disk) full(gone int) {
+	if d.gone += gone; d.gone > 0 && !d.c.now.Before(d.told) {
+		d.c.log.Warn("resources that nobody watches have left the disk: there are too many", slog.Int("resources", d.gone))
+		d.gone, d.told = 0, d.c.now.Add(toldPause)
 	}
 }
 
@@ -113,38 +108,13 @@ func keep(t *xds.Type, e *entry) *xds.Resource {
 	return &xds.Resource{Stamp: r.Stamp, Type: t, Body: r.Body, Aliases: r.Aliases, TTL: r.TTL, OnDemand: !e.found}
 }
 
-func size(r *xds.Resource) int { return len(r.Body) + len(r.Name) + 200 }
-
-func (d *disk) drop(r *xds.Resource) {
-	d.bytes -= size(r)
-	of := d.shelf[r.Type.URL]
-	delete(of, r.Name)
-	for _, a := range r.Aliases {
-		delete(of, a)
-	}
-}
-
 // take takes what the shelf has for a name that is watched now: of a wildcard or a collection all
 // that belongs to it. What the client cannot use any more is none.
-func (d *disk) take(t *xds.Type, name string) (list []*xds.Resource) {
+func (d *disk) take(t *xds.Type, name string) []*xds.Resource {
 	if d == nil {
 		return nil
 	}
-	of := d.shelf[t.URL]
-	if r := of[name]; r != nil {
-		list = append(list, r)
-	}
-	if finds(name) {
-		for n, r := range of {
-			if n == r.Name && !r.OnDemand && (name == xds.Wildcard || t.Collection(n) == name) {
-				list = append(list, r)
-			}
-		}
-	}
-	for _, r := range list {
-		d.drop(r)
-	}
-	return slices.DeleteFunc(list, func(r *xds.Resource) bool {
+	return slices.DeleteFunc(d.shelf.take(t, name), func(r *xds.Resource) bool {
 		err := d.c.check(r)
 		if err != nil {
 			d.c.log.Warn("a resource that the last run has left on disk cannot be used", slog.String("type", t.String()), slog.String("name", r.Name), slog.Any("error", err))
@@ -162,15 +132,22 @@ func (d *disk) changed() {
 
 // step hands what has changed to the goroutine, and returns when it must be called next.
 func (d *disk) step(now time.Time) time.Time {
-	switch {
-	case d == nil || !d.dirty || d.writing || !d.keeper.Kept():
+	if d == nil {
 		return time.Time{}
+	}
+	if !d.until.IsZero() && !now.Before(d.until) {
+		d.until, d.dirty = time.Time{}, true
+		d.full(d.shelf.limit())
+	}
+	switch {
+	case !d.dirty || d.writing || !d.keeper.Kept():
+		return d.until
 	case d.next.After(now):
-		return d.next
+		return earlier(d.next, d.until)
 	}
 	d.dirty, d.writing, d.next = false, true, now.Add(savePause)
 	d.write <- d.snapshot(now)
-	return time.Time{}
+	return d.until
 }
 
 // close hands over what has changed since, and lets the goroutine end.
@@ -205,11 +182,9 @@ func (d *disk) snapshot(now time.Time) lastgood.Config {
 			}
 		}
 	}
-	for _, of := range d.shelf {
-		for name, r := range of {
-			if name == r.Name {
-				add(r.Type, r)
-			}
+	for _, of := range d.shelf.types {
+		for _, p := range of.names {
+			add(p.Type, p.Resource)
 		}
 	}
 	cfg := lastgood.Config{At: now}

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -185,6 +186,28 @@ func TestDisk(t *testing.T) {
 			c := begin(t, client.Config{Dir: dir, Check: func(r *xds.Resource) error { return fmt.Errorf("no") }}, f)
 			watch(t, c, xds.Endpoint, "e").want()
 			f.stream()
+		})
+	})
+
+	t.Run("a start has all of the last run, however large it was, and again", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			dir, large := t.TempDir(), strings.Repeat("x", 23<<20)
+			for run := range 3 {
+				f := newFake(t, "xds://a", xds.SotW)
+				if run > 0 {
+					f.fail(errDown)
+				}
+				c := begin(t, client.Config{Dir: dir}, f)
+				watch(t, c, xds.Cluster, "small").cancel()
+				w := watch(t, c, xds.Cluster, "*")
+				if run == 0 {
+					f.stream().respond(xds.Cluster, "v1", "a="+large, "b="+large, "c="+large)
+				}
+				if got := w.take(); len(got) != 4 {
+					t.Errorf("run %d: %d events", run, len(got))
+				}
+				c.Close()
+			}
 		})
 	})
 

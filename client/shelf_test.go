@@ -1,0 +1,127 @@
+package client
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+func shelfNames(s *shelf) (names []string) {
+	for _, of := range s.types {
+		for name := range of.names {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// What is on the shelf of a disk, by name and by alias (CLI-11).
+func TestShelf(t *testing.T) {
+	res := func(name string, bytes int, aliases ...string) *xds.Resource {
+		r := xds.NewResource(xds.Cluster, name, []byte(strings.Repeat("x", bytes)))
+		r.Aliases = aliases
+		return r
+	}
+	want := func(t *testing.T, s *shelf, names ...string) {
+		t.Helper()
+		if got := shelfNames(s); !slices.Equal(got, names) {
+			t.Errorf("shelf has %q, want %q", got, names)
+		}
+		bytes := 0
+		for _, of := range s.types {
+			for _, p := range of.names {
+				if p.at != nil {
+					bytes += size(p.Resource)
+				}
+			}
+		}
+		if s.bytes != bytes {
+			t.Errorf("%d bytes are counted, want %d", s.bytes, bytes)
+		}
+	}
+	const part = maxShelf/4 - 300
+
+	t.Run("an alias hides no resource that is called so, in either order", func(t *testing.T) {
+		for range 2 {
+			a, b := res("a", 1, "b"), res("b", 1)
+			for _, list := range [][]*xds.Resource{{a, b}, {b, a}} {
+				var s shelf
+				for _, r := range list {
+					s.put(r)
+				}
+				want(t, &s, "a", "b")
+				if got := s.take(xds.Cluster, "b"); len(got) != 1 || got[0] != b {
+					t.Errorf("b is %v", got)
+				}
+				want(t, &s, "a")
+				if got := s.take(xds.Cluster, "b"); len(got) != 1 || got[0] != a {
+					t.Errorf("alias b is %v", got)
+				}
+				want(t, &s)
+			}
+		}
+	})
+
+	t.Run("who goes takes its own aliases along, and no others", func(t *testing.T) {
+		var s shelf
+		a, b := res("a", 1, "x", "y"), res("b", 1, "x")
+		s.put(a)
+		s.put(b)
+		s.drop(a)
+		if of := s.of(xds.Cluster); of.aliases["x"] != b || len(of.aliases) != 1 {
+			t.Errorf("%v", of.aliases)
+		}
+		s.put(res("b", 1))
+		if of := s.of(xds.Cluster); len(of.aliases) != 0 {
+			t.Errorf("%v", of.aliases)
+		}
+	})
+
+	t.Run("the oldest leaves a full shelf, and one that is too large leaves by itself", func(t *testing.T) {
+		var s shelf
+		for i := range 4 {
+			if gone := s.put(res(fmt.Sprint(i), part)); gone != 0 {
+				t.Errorf("%d: %d have gone", i, gone)
+			}
+		}
+		if gone := s.put(res("1", part)); gone != 0 {
+			t.Errorf("%d have gone for the same name", gone)
+		}
+		if gone := s.put(res("4", part+part)); gone != 2 {
+			t.Errorf("%d have gone", gone)
+		}
+		want(t, &s, "1", "3", "4")
+		if gone := s.put(res("5", maxShelf)); gone != 1 {
+			t.Errorf("%d have gone", gone)
+		}
+		want(t, &s, "1", "3", "4")
+	})
+
+	t.Run("what the last run has left has no limit, until its time is over", func(t *testing.T) {
+		var s shelf
+		for i := range 9 {
+			s.leave(res(fmt.Sprint("left", i), part))
+		}
+		if gone := s.put(res("new", part)); gone != 0 || len(shelfNames(&s)) != 10 {
+			t.Errorf("%d have gone", gone)
+		}
+		if got := s.take(xds.Cluster, "*"); len(got) != 10 {
+			t.Errorf("%d are there", len(got))
+		}
+		want(t, &s)
+		for i := range 9 {
+			s.leave(res(fmt.Sprint("left", i), part))
+		}
+		s.put(res("new", part))
+		if gone := s.limit(); gone != 6 || len(shelfNames(&s)) != 4 {
+			t.Errorf("%d have gone, %q stay", gone, shelfNames(&s))
+		}
+		if len(s.take(xds.Cluster, "new")) != 1 {
+			t.Error("the newest has gone")
+		}
+	})
+}

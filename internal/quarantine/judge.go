@@ -3,6 +3,7 @@ package quarantine
 import (
 	"context"
 	"crypto/sha256"
+	"slices"
 	"sync"
 	"time"
 
@@ -33,6 +34,9 @@ func (s *Source) look(ctx context.Context, w *Watch, a ask) {
 		s.proceed(ctx, w, x)
 	case a.refused:
 		s.judge(ctx, w, a)
+		if a.nobody { // it has waited for a turn, and may have begun nothing
+			s.askAgain(s.searches.turns())
+		}
 	case a.ended && s.opts.Ended != nil:
 		_ = s.inspect(ctx, a.st, func(session *protocol.Session) {
 			for _, t := range session.States() {
@@ -46,21 +50,23 @@ func (s *Source) look(ctx context.Context, w *Watch, a ask) {
 
 // judge finds out who is at fault for a refusal, and puts that into quarantine.
 func (s *Source) judge(ctx context.Context, w *Watch, a ask) {
-	names, k := map[string]bool{}, verdictOf(a)
+	names := map[string]bool{}
+	var k verdictKey
 	if !a.nobody {
+		var ok bool
+		if k, ok = s.verdictKey(ctx, a); !ok {
+			return
+		}
 		v := s.verdicts.find(k, time.Now())
-		if len(v) == 0 || !s.fits(ctx, a, v) {
+		if len(v) == 0 {
 			if !w.mayLook(time.Now()) {
 				return
 			}
 			look, cancel := context.WithTimeout(ctx, lookTime)
 			defer cancel()
-			v = map[string]xds.Sum{}
-			for _, name := range s.opts.Guilty(look, a.st, a.typ, a.text) {
-				v[name] = xds.Sum{}
-			}
+			v = s.opts.Guilty(look, a.st, a.typ, a.text)
 		}
-		for name := range v {
+		for _, name := range v {
 			names[name] = true
 		}
 	}
@@ -85,9 +91,9 @@ func (s *Source) judge(ctx context.Context, w *Watch, a ask) {
 	}
 	switch {
 	case len(put) > 0:
-		v := map[string]xds.Sum{}
-		for _, h := range put {
-			v[h.name] = h.refused
+		var v []string
+		for i := range put {
+			v = append(v, put[i].name)
 		}
 		s.verdicts.add(k, v, time.Now())
 		w.order(order{typ: a.typ, add: append(put, needs...)})
@@ -95,10 +101,12 @@ func (s *Source) judge(ctx context.Context, w *Watch, a ask) {
 	case len(others) == 1 && !w.unprovenIn(a.typ): // nothing else in what was refused was new
 		others[0].by, others[0].proven = Found, true
 		w.order(order{typ: a.typ, add: append(others, needs...)})
-	case a.st.Variant == xds.Delta:
-		s.search(w, a, append(others, w.clearUnproven(a.typ)...), needs)
-	case len(w.clearUnproven(a.typ)) > 0: // it has refused the others alone, too
-		w.order(order{typ: a.typ, drop: (*held).unproven})
+	default:
+		cleared := w.clearUnproven(a.typ)
+		searched := a.st.Variant == xds.Delta && s.search(w, a, append(others, cleared...))
+		if !searched && len(cleared) > 0 { // it has refused the others alone, too
+			w.order(order{typ: a.typ, drop: (*held).unproven})
+		}
 	}
 }
 
@@ -118,27 +126,15 @@ func suspect(t *xds.Type, n *protocol.NameState) (h held, ok bool) {
 	return h, !h.has || !h.hadIs(n.View)
 }
 
-// fits reports whether a verdict is one of what a stream has refused: the same content.
-func (s *Source) fits(ctx context.Context, a ask, v map[string]xds.Sum) (fits bool) {
-	_ = s.inspect(ctx, a.st, func(session *protocol.Session) {
-		fits = true
-		for name, sum := range v {
-			n := session.NameState(a.typ, name)
-			fits = fits && n.State == protocol.StateRefused && n.View != nil && n.View.Sum == sum
-		}
-	})
-	return fits
-}
-
-// verdicts remember who is at fault for a text, and which content that had: a fleet refuses alike.
-// The zero value remembers nothing.
+// verdicts remember who is at fault for a text and all that was refused with it: a fleet refuses alike. That is all
+// that a verdict comes from, so nobody decides for another. The zero value remembers nothing.
 type verdicts struct {
 	mu  sync.Mutex // held for memory only
 	all map[verdictKey]verdict
 }
 
 type verdict struct {
-	names map[string]xds.Sum
+	names []string
 	until time.Time
 }
 
@@ -149,15 +145,33 @@ const (
 	maxMemory = 1000             // verdicts
 )
 
-// verdictOf is the digest of a type and a text, for clients determine how long that is.
-func verdictOf(a ask) (k verdictKey) {
+// verdictKey is the digest of a type, a text, and the names and content of what was refused: clients determine how long
+// these are.
+func (s *Source) verdictKey(ctx context.Context, a ask) (k verdictKey, ok bool) {
+	var all []string
+	if s.inspect(ctx, a.st, func(session *protocol.Session) {
+		for n := range session.NameStates(a.typ) {
+			if n.State == protocol.StateRefused && n.View != nil {
+				all = append(all, n.Name+"\x00"+n.View.Sum.String()+"\x00")
+			}
+		}
+	}) != nil {
+		return k, false
+	}
+	return verdictOf(a, all), true
+}
+
+func verdictOf(a ask, refused []string) (k verdictKey) {
+	slices.Sort(refused)
 	h := sha256.New()
-	h.Write([]byte(a.typ.URL + "\x00" + a.text))
+	for _, is := range append([]string{a.typ.URL + "\x00", a.text + "\x00"}, refused...) {
+		h.Write([]byte(is))
+	}
 	copy(k[:], h.Sum(nil))
 	return k
 }
 
-func (vs *verdicts) find(k verdictKey, now time.Time) map[string]xds.Sum {
+func (vs *verdicts) find(k verdictKey, now time.Time) []string {
 	vs.mu.Lock()
 	defer vs.mu.Unlock()
 	if v := vs.all[k]; now.Before(v.until) {
@@ -166,7 +180,7 @@ func (vs *verdicts) find(k verdictKey, now time.Time) map[string]xds.Sum {
 	return nil
 }
 
-func (vs *verdicts) add(k verdictKey, names map[string]xds.Sum, now time.Time) {
+func (vs *verdicts) add(k verdictKey, names []string, now time.Time) {
 	vs.mu.Lock()
 	defer vs.mu.Unlock()
 	if vs.all == nil || len(vs.all) >= maxMemory {

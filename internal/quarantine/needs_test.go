@@ -133,13 +133,13 @@ func TestVerdicts(t *testing.T) {
 	texts := names(3 * maxMemory)
 	now := time.Now()
 	for i := range 3 * maxMemory {
-		vs.add(verdictOf(ask{typ: xds.Cluster, text: texts[i]}), map[string]xds.Sum{"a": {}}, now)
+		vs.add(verdictOf(ask{typ: xds.Cluster, text: texts[i]}, nil), []string{"a"}, now)
 		if len(vs.all) > maxMemory {
 			t.Fatalf("%d verdicts", len(vs.all))
 		}
 	}
-	k := verdictOf(ask{typ: xds.Cluster, text: "x"})
-	vs.add(k, map[string]xds.Sum{"a": {}}, now)
+	k := verdictOf(ask{typ: xds.Cluster, text: "x"}, nil)
+	vs.add(k, []string{"a"}, now)
 	if vs.find(k, now) == nil || vs.find(k, now.Add(memory)) != nil {
 		t.Error("a verdict is not for ten seconds")
 	}

@@ -7,7 +7,7 @@
 // halves, until it is known: see search.
 //
 // A quarantine is a stream's: whatever a client says, no other gets anything else for that. What
-// was found out about one stream is tried on another only if that has refused the same content, and
+// was found out about one stream is a hint for another only if that has refused the same content, and
 // is taken back if it was not that. A quarantine ends when the resource changes, or is removed.
 package quarantine
 
@@ -250,6 +250,7 @@ func (s *Source) Run(ctx context.Context) {
 		case <-ctx.Done(): // and so are the others
 		case now := <-tick.C:
 			s.askAgain(s.searches.overdue(now))
+			s.askAgain(s.searches.turns())
 		}
 	}
 	all.Wait()

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/chancery-xds/chancery/internal/shares"
 	"github.com/chancery-xds/chancery/protocol"
 	"github.com/chancery-xds/chancery/server"
 	"github.com/chancery-xds/chancery/xds"
@@ -21,7 +22,7 @@ const (
 	restTime    = 10 * time.Minute // until a stream is searched again, if that led nowhere
 
 	maxSearches = 8                // at a time, of all streams
-	maxWaiting  = 10_000           // streams that wait for the end of a search
+	maxOfPeer   = 2                // of them: nobody holds all by coming back
 	maxResults  = 1000             // that are remembered
 	resultTime  = 10 * time.Minute // for which they are
 )
@@ -29,14 +30,16 @@ const (
 // A search finds out which resources a delta client refuses, though it says no name. What it
 // has refused, new or changed, it is shown by halves: what is not shown stays as it was accepted last, or is
 // not told yet. What it accepts stays shown; of what it refuses again, halves are shown; one that it
-// refuses alone is at fault. What it has accepted before does not move.
+// refuses alone is at fault.
 //
-// One that is refused with nothing else that is new is at fault without a search, in SotW, too; there is no search in
-// SotW, since a client that is told a part of the world takes the rest for removed.
+// There is no search if something that was refused is new to the client: it may have applied that, though it refused
+// the response, and not to show it would remove it. One that is refused with nothing else that is new is at fault without
+// a search, in SotW, too; there is no search in SotW, since a client that is told a part of the world takes the
+// rest for removed.
 //
-// One stream is searched for all that have refused the same and are clients of the same kind. What was
-// found holds for another only until that refuses again, without it: then it is searched itself. So a client that lies
-// harms itself.
+// What was found on one stream is a hint for others that have refused the same and are clients of the same kind: each
+// decides for itself. One that was found is left out, and the client's own answer proves it or takes it back. Of several
+// an answer to all others would prove that one is at fault, not each: these are searched on the client's own stream, after the others.
 type search struct {
 	typ    *xds.Type
 	st     *server.Stream
@@ -44,7 +47,6 @@ type search struct {
 	groups [][]held // that are not shown yet, the next one last
 	trying []held   // is shown
 	bad    []held   // was refused alone
-	needs  []held   // refers to new ones of them, and has not been ordered yet
 	since  uint64   // the newest nonce that was refused before trying was shown
 	rounds int
 	total  int
@@ -74,29 +76,45 @@ func keyOfSearch(a ask, suspects []held, own bool) searchKey {
 	return k
 }
 
-// search begins a search, unless one like it is under way, or was.
-func (s *Source) search(w *Watch, a ask, suspects, needs []held) {
+// search begins a search, unless one like it is under way, or was. It reports whether the client is about to be
+// shown something else.
+func (s *Source) search(w *Watch, a ask, suspects []held) bool {
 	now := time.Now()
-	if len(suspects) == 0 || len(suspects) > maxSuspects || !w.maySearch(a.typ, now) {
-		return
+	if len(suspects) == 0 || len(suspects) > maxSuspects || slices.ContainsFunc(suspects, isNew) || !w.maySearch(a.typ, now) {
+		return false
 	}
-	k := keyOfSearch(a, suspects, w.distrusts(a.typ))
-	x := &search{typ: a.typ, st: a.st, key: k, total: len(suspects), needs: needs, began: now, moved: now}
-	switch found, begins := s.searches.begin(x, w, a); {
-	case found != nil:
-		var put []held
-		for _, h := range suspects {
-			if sum, is := found[h.name]; is && sum == h.refused {
-				h.by = Found
-				put = append(put, h)
-			}
+	x := &search{typ: a.typ, st: a.st, key: keyOfSearch(a, suspects, w.distrusts(a.typ)), total: len(suspects), began: now, moved: now}
+	found, begins := s.searches.begin(x, w, a)
+	var hinted, others []held
+	for _, h := range suspects {
+		if sum, is := found[h.name]; is && sum == h.refused {
+			h.by = Found
+			hinted = append(hinted, h)
+		} else {
+			others = append(others, h)
 		}
-		w.order(order{typ: a.typ, add: append(put, needs...), drop: (*held).unproven})
+	}
+	switch {
+	case begins && len(hinted) > 0 && len(others) > 0:
+		w.setSearch(x)
+		x.groups = [][]held{hinted, others}
+		for i := range suspects {
+			x.since = max(x.since, suspects[i].nonce)
+		}
+		s.step(w, x, nil)
 	case begins:
 		w.setSearch(x)
 		s.step(w, x, suspects)
+	case len(hinted) == 1:
+		w.order(order{typ: a.typ, add: hinted, drop: (*held).unproven})
+	default:
+		return false
 	}
+	return true
 }
+
+// isNew reports whether the client has accepted nothing of that name, and may have applied what it refused.
+func isNew(h held) bool { return !h.has }
 
 // step notes what was refused of what was shown, and shows the next group.
 func (s *Source) step(w *Watch, x *search, refused []held) {
@@ -115,8 +133,6 @@ func (s *Source) step(w *Watch, x *search, refused []held) {
 	}
 	o := order{typ: x.typ, add: slices.Clone(x.bad), drop: func(h *held) bool { return h.by == Searching || h.unproven() }}
 	n := len(x.groups)
-	o.add = append(o.add, x.needs...)
-	x.needs = nil
 	done := n == 0
 	if !done {
 		x.trying, x.groups = x.groups[n-1], x.groups[:n-1]
@@ -163,16 +179,24 @@ func (s *Source) proceed(ctx context.Context, w *Watch, x *search) {
 				refused = append(refused, h)
 			}
 		}
-		x.needs = dependents(session, x.typ, refused)
 	}) != nil || open || len(refused) > maxSuspects {
+		return
+	}
+	if slices.ContainsFunc(refused, isNew) { // it came meanwhile
+		s.stop(w, x)
 		return
 	}
 	s.step(w, x, refused)
 }
 
-// giveUp ends a search that leads nowhere: the client is shown all that it may see, save what was found.
+// giveUp ends a search that leads nowhere, and has the stream rest.
 func (s *Source) giveUp(w *Watch, x *search) {
 	w.rest(x.typ, time.Now())
+	s.stop(w, x)
+}
+
+// stop ends a search without an end: the client is shown all that it may see, save what was found.
+func (s *Source) stop(w *Watch, x *search) {
 	w.order(order{typ: x.typ, drop: func(h *held) bool { return h.by == Searching }})
 	s.end(w, x, false)
 }
@@ -187,7 +211,8 @@ func (s *Source) end(w *Watch, x *search, whole bool) {
 type searches struct {
 	mu      sync.Mutex // held for memory only
 	running map[searchKey]*running
-	waits   []waiting
+	waits   []waiting        // the oldest first, each stream once for a type
+	waiting map[waitKey]bool // what is in waits
 	results map[searchKey]result
 	ended   [3]uint64 // something was found; nothing; it led nowhere
 }
@@ -204,34 +229,61 @@ type waiting struct {
 	key searchKey
 }
 
+type waitKey struct {
+	w   *Watch
+	url string
+}
+
+func (w *waiting) is() waitKey { return waitKey{w.w, w.ask.typ.URL} }
+
 type result struct {
 	bad   map[string]xds.Sum
 	until time.Time
 }
 
-// begin returns what was found by a search like this one, or else reports whether it is to begin. If
-// it is not, the stream waits.
+// begin returns what was found by a search like this one, and reports whether it is to begin: it is not for
+// one resource, which the client's answer proves. Else the stream waits.
 func (ss *searches) begin(x *search, w *Watch, a ask) (found map[string]xds.Sum, begins bool) {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
 	if r := ss.results[x.key]; x.began.Before(r.until) {
-		return r.bad, false
+		if len(r.bad) == 1 {
+			return r.bad, false
+		}
+		found, x.key.own = r.bad, a.st.ID
 	}
-	if ss.running[x.key] == nil && len(ss.running) < maxSearches {
+	if ss.running[x.key] == nil && len(ss.running) < maxSearches && ss.of(peerOf(a.st)) < maxOfPeer {
 		if ss.running == nil {
 			ss.running = map[searchKey]*running{}
 		}
 		ss.running[x.key] = &running{x, w}
-		return nil, true
+		return found, true
 	}
-	if len(ss.waits) < maxWaiting {
-		a.nobody, a.text = true, ""
-		ss.waits = append(ss.waits, waiting{w, a, x.key})
+	a.nobody, a.text = true, ""
+	if o := (waiting{w, a, x.key}); !ss.waiting[o.is()] {
+		if ss.waiting == nil {
+			ss.waiting = map[waitKey]bool{}
+		}
+		ss.waiting[o.is()] = true
+		ss.waits = append(ss.waits, o)
 	}
 	return nil, false
 }
 
-// end forgets a search, and returns who is to be looked at: those that waited for it, and one more.
+// of returns how many searches of a peer's streams are under way.
+func (ss *searches) of(peer string) (n int) {
+	for _, r := range ss.running {
+		if peerOf(r.st) == peer {
+			n++
+		}
+	}
+	return n
+}
+
+// peerOf is whose a stream is.
+func peerOf(st *server.Stream) string { return shares.Owner(st.Peer) }
+
+// end forgets a search, and returns who is to be looked at: those that waited for it, and whose turn it is.
 func (ss *searches) end(x *search, whole bool) (all []waiting) {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
@@ -260,14 +312,48 @@ func (ss *searches) end(x *search, whole bool) (all []waiting) {
 	return ss.wake(x.key)
 }
 
-// wake takes those out that wait for a search that has ended, and one that waits for another.
+// wake takes those out that wait for a search that has ended, and those whose turn it is.
 func (ss *searches) wake(k searchKey) (all []waiting) {
-	one := false
-	ss.waits = slices.DeleteFunc(ss.waits, func(w waiting) bool {
-		if w.key != k && one {
+	all = ss.take(func(w *waiting) bool { return w.key == k })
+	return append(all, ss.next()...)
+}
+
+// turns takes out those that have waited longest, as many as may begin now. Whoever begins no search, since it
+// has left, or nothing is wrong any more, passes its turn on by that.
+func (ss *searches) turns() []waiting {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	return ss.next()
+}
+
+func (ss *searches) next() []waiting {
+	free := maxSearches - len(ss.running)
+	if free <= 0 || len(ss.waits) == 0 {
+		return nil
+	}
+	keys, peers := map[searchKey]bool{}, map[string]int{}
+	for k, r := range ss.running {
+		keys[k] = true
+		peers[peerOf(r.st)]++
+	}
+	return ss.take(func(w *waiting) bool {
+		if free == 0 || keys[w.key] || peers[peerOf(w.ask.st)] >= maxOfPeer {
 			return false
 		}
-		one = one || w.key != k
+		keys[w.key] = true
+		peers[peerOf(w.ask.st)]++
+		free--
+		return true
+	})
+}
+
+// take takes out some that wait.
+func (ss *searches) take(is func(*waiting) bool) (all []waiting) {
+	ss.waits = slices.DeleteFunc(ss.waits, func(w waiting) bool {
+		if !is(&w) {
+			return false
+		}
+		delete(ss.waiting, w.is())
 		all = append(all, w)
 		return true
 	})
@@ -281,7 +367,7 @@ func (ss *searches) leave(w *Watch) (all []waiting) {
 	if len(ss.running)+len(ss.waits) == 0 {
 		return nil
 	}
-	ss.waits = slices.DeleteFunc(ss.waits, func(o waiting) bool { return o.w == w })
+	ss.take(func(o *waiting) bool { return o.w == w })
 	for k, r := range ss.running {
 		if r.w == w {
 			delete(ss.running, k)

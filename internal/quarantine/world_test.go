@@ -58,8 +58,10 @@ func world(r *rig, c *xdstest.Client, delta bool, seed uint64) {
 		if dice.IntN(6) == 0 { // something changes while it answers
 			name, text := all[dice.IntN(len(all))], fmt.Sprint(n)
 			n++
-			is[name] = text
-			r.set(name, text)
+			if has[name] != "" {
+				is[name] = text
+				r.set(name, text)
+			}
 		}
 		return false
 	}
@@ -85,7 +87,8 @@ func world(r *rig, c *xdstest.Client, delta bool, seed uint64) {
 			}
 		}
 		r.guilty = nil
-		if !delta || dice.IntN(2) == 0 {
+		fresh := slices.ContainsFunc(all, func(name string) bool { return is[name] != "" && has[name] == "" })
+		if !delta || fresh || dice.IntN(2) == 0 { // what is new is not searched
 			r.guilty = all // each that is refused and new: of all that nobody can say more, and SotW is not searched
 			if len(wrong) > 0 {
 				r.guilty = wrong

@@ -64,13 +64,13 @@ type clientType struct {
 	typ   *xds.Type
 	delta bool // names find by aliases and collections, too
 
-	names   map[string]*clientName // asked, told, held, or refused: see clientName
-	asks    int                    // how many are asked
-	changed map[string]bool        // names of which asked and told differ
-	found   map[string]int         // delta: how many resources held a name finds besides its own
-	list    []string               // names asked, sorted; nil: to be made anew
-	strays  int                    // how many names are here only because they were refused
-	round   uint64                 // of the last response; see clientName.round
+	names   map[string]*clientName     // asked, told, held, or refused: see clientName
+	asks    int                        // how many are asked
+	changed map[string]bool            // names of which asked and told differ
+	found   map[string]map[string]bool // delta: which resources held a name finds besides its own
+	list    []string                   // names asked, sorted; nil: to be made anew
+	strays  int                        // how many names are here only because they were refused
+	round   uint64                     // of the last response; see clientName.round
 
 	// Of this stream.
 	streams  bool   // it has one of its own
@@ -116,7 +116,7 @@ func (c *Client) of(t *xds.Type) *clientType {
 	if w := c.find(t); w != nil {
 		return w
 	}
-	w := &clientType{typ: t, delta: c.variant == xds.Delta, names: map[string]*clientName{}, changed: map[string]bool{}, found: map[string]int{}}
+	w := &clientType{typ: t, delta: c.variant == xds.Delta, names: map[string]*clientName{}, changed: map[string]bool{}, found: map[string]map[string]bool{}}
 	c.types = append(c.types, w)
 	slices.SortStableFunc(c.types, func(a, b *clientType) int {
 		return cmp.Or(cmp.Compare(a.typ.Rank(), b.typ.Rank()), strings.Compare(a.typ.URL, b.typ.URL))

@@ -10,7 +10,7 @@ import (
 func (c *Client) Check() error {
 	timers := 0
 	for _, w := range c.types {
-		asks, strays, found := 0, 0, map[string]int{}
+		asks, strays, found := 0, 0, map[string]map[string]bool{}
 		for name, n := range w.names {
 			if n.asked {
 				asks++
@@ -44,7 +44,10 @@ func (c *Client) Check() error {
 			}
 			if w.delta {
 				for s := range w.others(name, n.res) {
-					found[s]++
+					if found[s] == nil {
+						found[s] = map[string]bool{}
+					}
+					found[s][name] = true
 				}
 			}
 		}

@@ -404,3 +404,68 @@ func TestClientMemory(t *testing.T) {
 		runtime.KeepAlive(c.Client)
 	}
 }
+
+// What a server sends costs no more than its length, whatever that is: these took minutes.
+func TestClientCosts(t *testing.T) {
+	many := func(n int) (list []string) {
+		for i := range n {
+			list = append(list, fmt.Sprint("alias", i))
+		}
+		return list
+	}
+	quick := func(t *testing.T, f func()) {
+		t.Helper()
+		began := time.Now()
+		if f(); time.Since(began) > 20*time.Second {
+			t.Error("it took", time.Since(began))
+		}
+	}
+	t.Run("CLI-12 a resource of many aliases", func(t *testing.T) {
+		c := ask(t, xds.Delta, protocol.ClientOptions{}, xds.Cluster, "*", "alias7")
+		quick(t, func() {
+			for i, n := range []int{40_000, 20_000} {
+				r := xds.NewResource(xds.Cluster, "a", []byte{byte('1' + i)})
+				r.Aliases = append(many(n), many(10)...)
+				if err := c.Receive(&xds.Response{Type: xds.Cluster, Nonce: "1", Changes: &xds.Changes{Upserts: []*xds.Resource{r}}}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		c.told("updated a [* alias7] 1", "updated a [* alias7] 2")
+	})
+	t.Run("CLI-12 resources that are called like the aliases of another, which loses them", func(t *testing.T) {
+		const n = 20_000
+		c := ask(t, xds.Delta, protocol.ClientOptions{}, xds.Cluster, "*")
+		r := xds.NewResource(xds.Cluster, "a", []byte("1"))
+		r.Aliases = many(n)
+		ups := []*xds.Resource{r}
+		for _, name := range r.Aliases {
+			ups = append(ups, xds.NewResource(xds.Cluster, name, []byte("1")))
+		}
+		quick(t, func() {
+			_ = c.Receive(&xds.Response{Type: xds.Cluster, Nonce: "1", Changes: &xds.Changes{Upserts: ups}})
+			less := xds.NewResource(xds.Cluster, "a", []byte("2"))
+			less.Aliases = many(n / 2)
+			_ = c.Receive(&xds.Response{Type: xds.Cluster, Nonce: "2", Changes: &xds.Changes{Upserts: []*xds.Resource{less}}})
+			_ = c.Receive(&xds.Response{Type: xds.Cluster, Nonce: "3", Changes: &xds.Changes{Removed: append(many(n), "a")}})
+		})
+		c.holds(xds.Cluster, "")
+	})
+	t.Run("CLI-12 a name that is removed many times, and finds many", func(t *testing.T) {
+		const n = 20_000
+		c := ask(t, xds.Delta, protocol.ClientOptions{}, xds.Cluster, "*", "alias")
+		resp := &xds.Response{Type: xds.Cluster, Nonce: "1", Changes: &xds.Changes{}}
+		for i := range n {
+			r := xds.NewResource(xds.Cluster, fmt.Sprint("a", i), []byte("1"))
+			r.Aliases = []string{"alias"}
+			resp.Upserts = append(resp.Upserts, r)
+		}
+		quick(t, func() {
+			_ = c.Receive(resp)
+			_ = c.Receive(&xds.Response{Type: xds.Cluster, Nonce: "2", Changes: &xds.Changes{Removed: slices.Repeat([]string{"alias"}, n)}})
+		})
+		if got := len(slices.Collect(c.Held(xds.Cluster))); got != n { // "*" finds them still
+			t.Error("held are", got)
+		}
+	})
+}

@@ -16,9 +16,9 @@ func (c *Client) hold(w *clientType, name string, r *xds.Resource, version strin
 	old := n.res
 	same := old != nil && n.fault == nil && !n.foreign && alike(old, r)
 	if old != nil {
-		w.index(name, old, -1)
+		w.unindex(name, old)
 	}
-	w.index(name, r, 1)
+	w.index(name, r)
 	n.res, n.version, n.foreign, n.fault, n.gone = r, version, false, nil, unheard
 	n.round = max(n.round, w.round)
 	w.tidy(name, n)
@@ -67,15 +67,22 @@ func (c *Client) abandon(w *clientType, name string, old, r *xds.Resource) {
 	if !w.delta {
 		return
 	}
+	var stays map[string]bool // names that find r
 	for s := range w.others(name, old) {
 		n := w.names[s]
 		if n == nil {
 			continue
 		}
-		if n.res == nil && w.found[s] == 0 {
+		if r != nil && stays == nil {
+			stays = map[string]bool{}
+			for s := range w.others(name, r) {
+				stays[s] = true
+			}
+		}
+		if n.res == nil && len(w.found[s]) == 0 {
 			n.gone = absence
 		}
-		if r != nil && !w.finds(s, name, r) {
+		if r != nil && !stays[s] {
 			c.tellOf(w, ClientEvent{Kind: Removed, Name: name, Resource: old, Asked: asker(s, n)})
 		}
 	}
@@ -101,7 +108,7 @@ func (c *Client) lose(w *clientType, name string, n *clientName, why error) {
 // let lets go of a resource.
 func (c *Client) let(w *clientType, name string, n *clientName) {
 	old := n.res
-	w.index(name, old, -1)
+	w.unindex(name, old)
 	n.res, n.foreign = nil, false
 	c.stop(n)
 	c.abandon(w, name, old, nil)
@@ -125,7 +132,7 @@ func (c *Client) remove(w *clientType, name string, why error) {
 				c.remove(w, s, why)
 			}
 		}
-		if n.told && w.found[name] == 0 {
+		if n.told && len(w.found[name]) == 0 {
 			c.absent(w, name, n, why)
 		}
 	}
@@ -153,7 +160,7 @@ func (c *Client) missing(w *clientType, name string) {
 		c.blame(w, name, n, nil, ErrGone)
 	case n.res != nil:
 		c.lose(w, name, n, ErrGone)
-	case n.told && w.found[name] == 0:
+	case n.told && len(w.found[name]) == 0:
 		c.absent(w, name, n, ErrGone)
 	}
 }
@@ -212,7 +219,7 @@ func (c *Client) refuse(w *clientType, name string, r *xds.Resource, err error) 
 	w.tidy(name, n)
 	if w.delta {
 		for s := range w.others(name, r) {
-			if n := w.names[s]; n != nil && n.res == nil && w.found[s] == 0 {
+			if n := w.names[s]; n != nil && n.res == nil && len(w.found[s]) == 0 {
 				known = known && n.fault != nil && n.fault.refused // of this resource, or of another that it finds
 				note(n)
 			}
@@ -243,7 +250,7 @@ func (c *Client) Adopt(t *xds.Type, own bool, resources ...*xds.Resource) {
 			continue
 		}
 		n = w.name(name)
-		w.index(name, r, 1)
+		w.index(name, r)
 		n.res, n.since, n.foreign, n.gone, n.fault = r, c.now, !own, unheard, nil
 		w.tidy(name, n)
 		c.expire(w, name, n, r.TTL)

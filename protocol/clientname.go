@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -109,8 +110,18 @@ func (w *clientType) finders(name string, r *xds.Resource, yield func(string, *c
 // is as good as the name."
 func (w *clientType) others(name string, r *xds.Resource) func(func(string) bool) {
 	return func(yield func(string) bool) {
+		var met map[string]bool // nil: they are few
+		if len(r.Aliases) > 8 {
+			met = make(map[string]bool, len(r.Aliases))
+		}
 		for i, a := range r.Aliases {
-			if a = xds.CanonicalName(a); a != name && a != xds.Wildcard && !slices.Contains(r.Aliases[:i], a) && !yield(a) {
+			switch a = xds.CanonicalName(a); {
+			case a == name || a == xds.Wildcard || met[a] || met == nil && slices.Contains(r.Aliases[:i], a):
+				continue
+			case met != nil:
+				met[a] = true
+			}
+			if !yield(a) {
 				return
 			}
 		}
@@ -148,40 +159,34 @@ func (w *clientType) askers(name string, r *xds.Resource) (list []string) {
 // everything is shared: nothing is appended in place.
 var everything = []string{xds.Wildcard}[:1:1]
 
-// index counts a resource for the names that find it besides its own.
-func (w *clientType) index(name string, r *xds.Resource, by int) {
+// index notes a resource for the names that find it besides its own.
+func (w *clientType) index(name string, r *xds.Resource) {
 	if !w.delta {
 		return
 	}
 	for s := range w.others(name, r) {
-		if w.found[s] += by; w.found[s] == 0 {
+		if w.found[s] == nil {
+			w.found[s] = map[string]bool{}
+		}
+		w.found[s][name] = true
+	}
+}
+
+// unindex undoes that.
+func (w *clientType) unindex(name string, r *xds.Resource) {
+	if !w.delta {
+		return
+	}
+	for s := range w.others(name, r) {
+		if delete(w.found[s], name); len(w.found[s]) == 0 {
 			delete(w.found, s)
 		}
 	}
 }
 
 // finding lists the names of resources held that a name finds besides the one called so.
-func (w *clientType) finding(name string) (list []string) {
-	if w.found[name] == 0 {
-		return nil
-	}
-	for s, n := range w.names {
-		if n.res != nil && w.finds(name, s, n.res) {
-			list = append(list, s)
-		}
-	}
-	slices.Sort(list)
-	return list
-}
-
-// finds reports whether a name finds a resource that is called differently.
-func (w *clientType) finds(by, name string, r *xds.Resource) bool {
-	for s := range w.others(name, r) {
-		if s == by {
-			return true
-		}
-	}
-	return false
+func (w *clientType) finding(name string) []string {
+	return slices.Sorted(maps.Keys(w.found[name]))
 }
 
 // tell notes what the server knows of a name from now on.
@@ -198,7 +203,7 @@ func (c *Client) shed(w *clientType, name string) {
 			return
 		}
 		if n.res != nil && !w.covers(s, n.res, isEither, "") {
-			w.index(s, n.res, -1)
+			w.unindex(s, n.res)
 			n.res = nil
 		}
 		if n.res == nil && !isEither(n) {

@@ -43,7 +43,7 @@ func (n *clientName) status(w *clientType, name string) ClientStatus {
 		return Rejected
 	case n.fault != nil:
 		return ReceivedError
-	case n.res != nil || w.found[name] > 0:
+	case n.res != nil || len(w.found[name]) > 0:
 		return Accepted
 	case n.gone == absence:
 		return DoesNotExist

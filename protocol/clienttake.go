@@ -68,6 +68,7 @@ func (c *Client) apply(w *clientType, resp *xds.Response) error {
 	for _, names := range [][]string{changes.Removed, changes.Absent} {
 		for _, name := range names {
 			if name = xds.CanonicalName(name); in.seen(name) == seenNever {
+				in.see(name, seenOnce) // it may be there many times
 				c.remove(w, name, nil)
 			}
 		}

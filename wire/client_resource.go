@@ -35,6 +35,9 @@ type wrapper struct {
 	any     *anyMessage // nil: there is no resource
 }
 
+// maxAliases is how many aliases a resource may have. Each costs the client more than the server.
+const maxAliases = 10_000
+
 // An anyMessage is a google.protobuf.Any; its bytes are a part of the message.
 type anyMessage struct{ url, value []byte }
 
@@ -63,7 +66,8 @@ func (w *wrapper) merge(b []byte) error {
 		told           bool
 		seconds, nanos int64
 	}
-	defer func() { // what was read tells whose error it is
+	var met map[string]bool // aliases
+	defer func() {          // what was read tells whose error it is
 		if w.name = own; own == "" {
 			w.name = name
 		}
@@ -88,9 +92,18 @@ func (w *wrapper) merge(b []byte) error {
 			w.version, err = text(f.data)
 		case resourceAliases:
 			var alias string
+			alias, err = text(f.data)
 			// The empty name and the wildcard find no resource, whoever says so.
-			if alias, err = text(f.data); alias != "" && alias != xds.Wildcard {
-				w.aliases = append(w.aliases, xds.CanonicalName(alias))
+			switch alias = xds.CanonicalName(alias); {
+			case err != nil || alias == "" || alias == xds.Wildcard || met[alias]:
+			case len(w.aliases) == maxAliases:
+				err = fmt.Errorf("more than %d aliases", maxAliases)
+			default:
+				if met == nil {
+					met = map[string]bool{}
+				}
+				met[alias] = true
+				w.aliases = append(w.aliases, alias)
 			}
 		case resourceAny:
 			if w.any == nil {

@@ -48,7 +48,8 @@ const removedNames = 8
 // A resource has its version from the protocol's Resource around it, else the hash of its content.
 // A Resource without a body is a beat, if it has a version or a TTL: that version is "" where the
 // server does not repeat it, as go-control-plane over SotW. If it has neither, it tells that the
-// name does not exist. Names are canonical ([xds.CanonicalName]). A response without a type has
+// name does not exist. Names are canonical ([xds.CanonicalName]); an alias is there once, and a
+// resource with more than 10,000 is malformed. A response without a type has
 // Only, and without that a type of URL "", which no client asks for.
 func DecodeResponse(v xds.Variant, b []byte, o ResponseOptions) (*xds.Response, error) {
 	message := "DiscoveryResponse"

@@ -163,8 +163,8 @@ func fromGenerated(m proto.Message) (h heard, ok bool) {
 		}
 		var aliases []string
 		for _, a := range w.Aliases {
-			if a != "" && a != "*" {
-				aliases = append(aliases, xds.CanonicalName(a))
+			if a = xds.CanonicalName(a); a != "" && a != "*" && !slices.Contains(aliases, a) {
+				aliases = append(aliases, a)
 			}
 		}
 		name = xds.CanonicalName(name)
@@ -431,6 +431,23 @@ func TestDecodeResponseForms(t *testing.T) {
 		r := decode(xds.Delta, &discovery.DeltaDiscoveryResponse{TypeUrl: xds.Cluster.URL, Resources: []*discovery.Resource{w}}, ResponseOptions{})
 		if len(r.Upserts) != 1 || !slices.Equal(r.Upserts[0].Aliases, []string{"xdstp://a/t/b?y=2&z=1"}) || r.Upserts[0].Check() != nil {
 			t.Errorf("%+v", r.Upserts)
+		}
+	})
+	t.Run("CLI-12 an alias is there once, and not without end", func(t *testing.T) {
+		m := &discovery.DeltaDiscoveryResponse{TypeUrl: xds.Cluster.URL}
+		for n, name := range map[int]string{maxAliases: "a", maxAliases + 1: "b"} {
+			w := &discovery.Resource{Name: name, Resource: anyOf(xds.Cluster.URL, body)}
+			for i := range 2 * n {
+				w.Aliases = append(w.Aliases, fmt.Sprint(i%n))
+			}
+			m.Resources = append(m.Resources, w)
+		}
+		r := decode(xds.Delta, m, ResponseOptions{})
+		if len(r.Upserts) != 1 || r.Upserts[0].Name != "a" || len(r.Upserts[0].Aliases) != maxAliases {
+			t.Errorf("%d resources", len(r.Upserts))
+		}
+		if len(r.Malformed) != 1 || !strings.Contains(r.Malformed[0].Error(), `resource "b": field 4: more than 10000 aliases`) {
+			t.Error(r.Malformed)
 		}
 	})
 	t.Run("CLI-11 errors that say something else", func(t *testing.T) {

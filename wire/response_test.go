@@ -28,8 +28,8 @@ func resource(rnd *rand.Rand, name string, n int) *xds.Resource {
 		body[i] = byte(rnd.Uint32())
 	}
 	r := &xds.Resource{Stamp: &xds.Stamp{Name: name}, Body: body}
-	for range rnd.IntN(3) {
-		r.Aliases = append(r.Aliases, fmt.Sprint("alias-", rnd.IntN(100)))
+	for i := range rnd.IntN(3) {
+		r.Aliases = append(r.Aliases, fmt.Sprint("alias-", 100*i+rnd.IntN(100)))
 	}
 	if rnd.IntN(3) == 0 {
 		r.TTL = []time.Duration{1, time.Second - 1, time.Second, 90 * time.Second, 100*24*time.Hour + 1500*time.Millisecond}[rnd.IntN(5)]

@@ -220,7 +220,7 @@ func (c *chain) acceptedAll(ctx context.Context) {
 		if nack := c.nacked(is.Type, l.ID); nack != nil {
 			text, at = nack.Error, " "+c.e.since(nack.Since)
 		}
-		x := trial{c.e, ctx, c.decision.Groups, is.Type, text, l.refused[is.Type.URL]}
+		x := c.e.try(ctx, l.Stream, c.decision.Groups, is.Type, text, l.refused[is.Type.URL])
 		if len(x.refused) == 0 {
 			continue // it has accepted since what it refused
 		}

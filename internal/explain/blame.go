@@ -41,6 +41,7 @@ type trial struct {
 	t       *xds.Type
 	text    string // what the client said
 	refused []string
+	sure    bool // each is at fault by itself: it is in quarantine
 }
 
 // guilty returns the resources that are at fault, with the line of the field and the reason, as
@@ -50,6 +51,16 @@ func (x *trial) guilty() (all []adminapi.Resource) {
 		return nil
 	}
 	if all = x.twice(); all != nil {
+		return all
+	}
+	if x.sure {
+		for _, name := range x.refused[:min(len(x.refused), maxGuilty)] {
+			if one := x.faulty([]string{name}); one != nil {
+				all = append(all, one...)
+			} else {
+				all = append(all, x.meant(name))
+			}
+		}
 		return all
 	}
 	words := wordsOf(x.text)
@@ -247,16 +258,30 @@ func wordsOf(text string) map[string]bool {
 
 // refusedOf returns the names of a type that a client refused, and of which it has accepted
 // nothing since; only those in quarantine, if there are any.
-func (e *Explainer) refusedOf(st *server.Stream, s *protocol.Session, t *xds.Type) (names []string) {
-	for _, h := range e.held(st, t) { // these are why
+func (e *Explainer) refusedOf(st *server.Stream, s *protocol.Session, t *xds.Type) []string {
+	if names := e.faults(st, t); names != nil { // these are why
+		return names
+	}
+	return s.Refused(t)
+}
+
+// faults returns the names of a type that are in quarantine on a stream because they are at fault themselves.
+func (e *Explainer) faults(st *server.Stream, t *xds.Type) (names []string) {
+	for _, h := range e.held(st, t) {
 		if h.By != quarantine.Searching && h.Needs.Type == nil {
 			names = append(names, h.Name)
 		}
 	}
-	if names != nil {
-		return names
+	return names
+}
+
+// try makes the trial of what a stream's client has refused.
+func (e *Explainer) try(ctx context.Context, st *server.Stream, groups []string, t *xds.Type, text string, refused []string) *trial {
+	x := &trial{e: e, ctx: ctx, groups: groups, t: t, text: text, refused: refused}
+	if names := e.faults(st, t); names != nil && len(refused) > 0 {
+		x.refused, x.sure = names, true
 	}
-	return s.Refused(t)
+	return x
 }
 
 // Blame returns the refusals with the resources that are at fault, each with the line of the
@@ -294,8 +319,7 @@ func (e *Explainer) blame(ctx context.Context, node string, t *xds.Type, text st
 		if st.Inspect(ctx, func(s *protocol.Session) { refused = e.refusedOf(st, s, t) }) != nil || len(refused) == 0 {
 			continue
 		}
-		x := trial{e, ctx, e.d.Source.Decide(st.Node).Groups, t, text, refused}
-		return x.guilty()
+		return e.try(ctx, st, e.d.Source.Decide(st.Node).Groups, t, text, refused).guilty()
 	}
 	return nil
 }
@@ -317,7 +341,7 @@ func (e *Explainer) Guilty(ctx context.Context, st *server.Stream, t *xds.Type, 
 	if st.Inspect(ctx, func(s *protocol.Session) { refused = s.Refused(t) }) != nil || len(refused) == 0 {
 		return nil
 	}
-	x := trial{e, ctx, e.d.Source.Decide(st.Node).Groups, t, text, refused}
+	x := trial{e: e, ctx: ctx, groups: e.d.Source.Decide(st.Node).Groups, t: t, text: text, refused: refused}
 	for _, r := range x.guilty() {
 		if slices.Contains(refused, r.Name) {
 			names = append(names, r.Name)

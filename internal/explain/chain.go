@@ -115,9 +115,12 @@ func (c *chain) ask(ctx context.Context, node string) error {
 	}
 	c.place()
 	if c.on != nil {
-		x := trial{c.e, ctx, c.decision.Groups, c.t, "", c.on.refused[c.t.URL]}
+		x := c.e.try(ctx, c.on.Stream, c.decision.Groups, c.t, "", c.on.refused[c.t.URL])
 		if nack := c.nack(); nack != nil {
 			x.text = nack.Error
+		}
+		if x.sure && slices.Contains(x.refused, c.name) { // whatever else is
+			x.refused = []string{c.name}
 		}
 		c.guilty = x.guilty()
 	}

@@ -302,6 +302,24 @@ var failures = []struct {
 		says: []string{"sent: ok: sent, nonce ?, version v2", "accepted: BROKEN: ", "and gets all others (quarantine: named), until the resource changes"},
 	},
 	{
+		name: "in quarantine with others", what: "CDS b", broken: accepted, files: []string{"c.yaml", resources(cluster("a"), cluster("b"), cluster("c"))},
+		act: func(r *rig) {
+			r.deps.Held = func(_ *server.Stream, t *xds.Type) []quarantine.Held {
+				if !t.Is(xds.Cluster) {
+					return nil
+				}
+				return []quarantine.Held{{Name: "a", Refused: "v2", By: quarantine.Found}, {Name: "b", Refused: "v2", By: quarantine.Found}, {Name: "c", Refused: "v2", By: quarantine.Searching}}
+			}
+			r.Explainer = New(r.deps)
+			takes(xdstest.Delta(r, r.conn, r.node("edge-1")), xds.Cluster)
+			blamed := r.Blame(context.Background(), []adminapi.Refusal{{Type: "CDS", Error: "no", Nodes: []string{"edge-1"}}})[0].Resources
+			if len(blamed) != 2 || blamed[0].Name != "a" || blamed[1].Name != "b" || !strings.HasSuffix(blamed[1].Place, "c.yaml:5:3") {
+				r.Errorf("to blame are %+v", blamed)
+			}
+		},
+		says: []string{"accepted: BROKEN: the client refused it", "found by bisecting", "[c.yaml:5:3]"},
+	},
+	{
 		name: "another one is in quarantine", what: "CDS b", files: []string{"c.yaml", resources(cluster("a"), cluster("b"))},
 		act: func(r *rig) {
 			r.deps.Held = func(*server.Stream, *xds.Type) []quarantine.Held {

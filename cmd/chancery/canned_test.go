@@ -188,6 +188,8 @@ func cannedServer(t testing.TB, documented bool) string {
 		case "edge":
 			res.Done, res.Refusals = false, cannedStatus().Refusals
 			res.Clients = adminapi.Counts{Connected: 173, By: map[adminapi.State]int{adminapi.Synced: 171, adminapi.Nacked: 2}}
+		case "rejected":
+			res.Done, res.Rejected = false, cannedStatus().Config.Rejected
 		case "slow":
 			d, _ := time.ParseDuration(r.URL.Query().Get("timeout"))
 			time.Sleep(d)

@@ -29,11 +29,12 @@ func waitCommand() *cobra.Command {
 		Long: `Wait ends when every connected client, or those that --node, --group and --type
 select, has accepted what the server serves now. It ends at once with what is wrong
 if one of them refuses it. Use it after a change, in a script that goes on only when
-the change has arrived. It says which server it asks; with DIR it is an error if that
-server does not serve DIR.
+the change has arrived. If the last load of the files was rejected, the change has not
+arrived: that is an error, too, unless --revision says that older content will do. It
+says which server it asks; with DIR it is an error if that server does not serve DIR.
 
-Exit codes: 0 all are synced; 1 a client refuses; 2 wrong usage; 3 no server answers,
-or it lets nobody in; 124 --timeout is over.`,
+Exit codes: 0 all are synced; 1 a client refuses, or the last load was rejected;
+2 wrong usage; 3 no server answers, or it lets nobody in; 124 --timeout is over.`,
 		Example: `  chancery reload /etc/chancery && chancery wait --for=synced /etc/chancery
   chancery wait --for=synced -g edge --type routes`,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -78,7 +79,7 @@ or it lets nobody in; 124 --timeout is over.`,
 	groupFlag(cmd, &a, &f.Group)
 	flags.StringVar(&typ, "type", "", "only for this `TYPE`: cds, clusters, …")
 	offer(cmd, "type", typeWords()...)
-	flags.Uint64Var(&revision, "revision", 0, "the `number` of the configuration to wait for, as chancery status shows it; 0: the one that is served now")
+	flags.Uint64Var(&revision, "revision", 0, "the `number` of the configuration to wait for, as chancery status shows it, or a later one; 0: what the files say now")
 	o.flags(cmd, "text", "json", "yaml")
 	a.flags(flags)
 	cmd.ValidArgsFunction = directories
@@ -104,7 +105,7 @@ func waitFor(cmd *cobra.Command, a *asking, dir string, f adminapi.Filter, revis
 		if err != nil {
 			return nil, asked(err)
 		}
-		if r.Done || len(r.Refusals) > 0 || time.Until(end) <= 0 {
+		if r.Done || r.Rejected != nil || len(r.Refusals) > 0 || time.Until(end) <= 0 {
 			if r.Done {
 				fmt.Fprintf(cmd.ErrOrStderr(), "chancery: asked %s\n", at)
 			}
@@ -128,6 +129,18 @@ func waited(cmd *cobra.Command, o *output, r *adminapi.WaitResult, timeout time.
 			fmt.Fprintf(w, "ok: %s\n", counts(r.Clients))
 		}
 		return nil
+	case r.Rejected != nil:
+		if !o.people() {
+			return errNo
+		}
+		text := "its errors are not known"
+		if all := r.Rejected.Errors; len(all) > 0 {
+			text = printable.Line(all[0])
+			if more := len(all) - 1; more > 0 {
+				text += fmt.Sprintf(" (and %s more)", number(more))
+			}
+		}
+		return outcome{failure{fmt.Errorf("not synced: the load of %s ago was rejected: %s", since(r.Rejected.Since), text), "chancery status says more; --revision waits for what is served meanwhile"}, failed}
 	case len(r.Refusals) > 0:
 		if o.people() {
 			printRefusals(w, o, r.Refusals)

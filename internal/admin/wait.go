@@ -28,6 +28,9 @@ const (
 // wait answers when all clients that the filter selects have accepted what is served, of a
 // revision or a later one; when a client refuses, unless refused=wait; or when its time is over.
 //
+// Who names no revision asks for what the files say: if the last load was rejected, that has
+// not arrived anywhere, and counts as refused.
+//
 // What a stream was last told says nothing of a commit that it has not looked at yet: so each
 // stream is asked itself, until it has once said that it is settled.
 func (s *Server) wait(w http.ResponseWriter, r *http.Request) error {
@@ -72,8 +75,9 @@ type waiting struct {
 	s        *Server
 	asked    status.Filter
 	revision uint64
-	patient  bool // with clients that refuse
+	patient  bool // with what is refused
 
+	rejected *adminapi.Rejected // the last load; nil: it was taken, or does not matter
 	stands map[*server.Stream]Stand // of those that were asked since revision was there
 }
 
@@ -105,20 +109,24 @@ func (a *waiting) run(ctx context.Context) bool {
 
 // look asks all streams that are not settled.
 func (a *waiting) look(ctx context.Context) (done, refused bool) {
-	if a.s.Config().Revision < a.revision {
-		return false, false
+	now := a.s.Config()
+	if a.rejected = nil; a.revision == 0 {
+		a.rejected = now.Rejected
+	}
+	if now.Revision < a.revision || a.rejected != nil {
+		return false, a.rejected != nil
 	}
 	all := a.s.Tracker.Selected(a.asked)
-	now := make(map[*server.Stream]Stand, len(all))
+	stands := make(map[*server.Stream]Stand, len(all))
 	var ask []*server.Stream
 	for _, st := range all {
 		if a.stands[st] == Settled {
-			now[st] = Settled
+			stands[st] = Settled
 			continue
 		}
 		ask = append(ask, st)
 	}
-	var mu sync.Mutex // for now
+	var mu sync.Mutex // for stands
 	var at sync.WaitGroup
 	part := (len(ask) + lookers - 1) / lookers
 	for some := range slices.Chunk(ask, max(part, 1)) {
@@ -129,16 +137,16 @@ func (a *waiting) look(ctx context.Context) (done, refused bool) {
 					p.Log(a.s.log(), "admin API wait")
 				}
 				mu.Lock()
-				now[st] = stand
+				stands[st] = stand
 				mu.Unlock()
 			}
 		})
 	}
 	at.Wait()
-	a.stands = now
+	a.stands = stands
 	// Those that are asked for by name may be about to connect.
 	done = len(all) > 0 || a.asked.Node == "" && a.asked.Group == "" && a.asked.Type == nil
-	for _, stand := range now {
+	for _, stand := range stands {
 		done = done && (stand == Settled || stand == Gone)
 		refused = refused || stand == Refuses
 	}
@@ -146,7 +154,7 @@ func (a *waiting) look(ctx context.Context) (done, refused bool) {
 }
 
 func (a *waiting) result(done bool) adminapi.WaitResult {
-	r := adminapi.WaitResult{APIVersion: adminapi.Version, Kind: adminapi.KindWaitResult, Done: done}
+	r := adminapi.WaitResult{APIVersion: adminapi.Version, Kind: adminapi.KindWaitResult, Done: done, Rejected: a.rejected}
 	r.Clients = counts(r.Clients)
 	// What a client has refused before is no answer while it is sent something else.
 	refusing := map[uint64]bool{}

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http/httptest"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -24,6 +25,8 @@ type town struct {
 	*store.Store
 	open  func(node, cluster string) *xdstest.Client
 	admin *Server
+
+	rejected atomic.Pointer[adminapi.Rejected]
 }
 
 func within(t *testing.T, name string, f func(w *town)) {
@@ -34,7 +37,9 @@ func within(t *testing.T, name string, f func(w *town)) {
 			srv := server.New(st, server.WithObserver(tracker), server.WithLogger(slog.New(slog.DiscardHandler)))
 			w := &town{T: t, Store: st, admin: newServer(nil)}
 			w.admin.Tracker = tracker
-			w.admin.Config = func() adminapi.Config { return adminapi.Config{Revision: st.Snapshot().Seq()} }
+			w.admin.Config = func() adminapi.Config {
+				return adminapi.Config{Revision: st.Snapshot().Seq(), Rejected: w.rejected.Load()}
+			}
 			w.open = func(node, cluster string) *xdstest.Client {
 				return xdstest.Delta(t, xdstest.Serve(t, srv), xdstest.WithNode(xds.Node{ID: node, Cluster: cluster}))
 			}
@@ -224,6 +229,33 @@ func TestWait(t *testing.T) {
 		slow.Close()
 		if r := result(); !r.Done || took() > 1100*time.Millisecond {
 			w.Errorf("%+v after %v", r, took())
+		}
+	})
+	within(t, "the last load was rejected: the change has arrived nowhere", func(w *town) {
+		one := w.open("one", "edge")
+		one.Subscribe(xds.Cluster, "*")
+		one.ACK(one.Next(xds.Cluster))
+		no := &adminapi.Rejected{Since: time.Now(), Errors: []string{"a.yaml:1:1: clutser"}}
+		w.rejected.Store(no)
+		for query, done := range map[string]bool{"": false, "&group=edge": false, fmt.Sprintf("&revision=%d", w.Snapshot().Seq()): true} {
+			result, took := w.wait("timeout=1m" + query)
+			if r := result(); r.Done != done || (r.Rejected != nil) == done || r.Clients.Connected != 1 || took() > time.Second {
+				w.Errorf("%q: %+v after %v", query, r, took())
+			}
+		}
+		patient, took := w.wait("timeout=1m&refused=wait")
+		time.Sleep(3 * time.Second)
+		w.rejected.Store(nil) // mended
+		if r := patient(); !r.Done || r.Rejected != nil || took() < 3*time.Second {
+			w.Errorf("%+v after %v", r, took())
+		}
+		w.put(xds.Cluster, "a", "2")
+		one.Next(xds.Cluster) // and no answer
+		meanwhile, _ := w.wait("timeout=1m")
+		time.Sleep(3 * time.Second)
+		w.rejected.Store(no)
+		if r := meanwhile(); r.Done || r.Rejected == nil {
+			w.Errorf("%+v", r)
 		}
 	})
 	within(t, "a revision that comes later", func(w *town) {

@@ -389,8 +389,9 @@ type Locality struct {
 type WaitResult struct {
 	APIVersion string    `json:"apiVersion"`
 	Kind       string    `json:"kind"` // "WaitResult"
-	Done       bool      `json:"done"` // false: the time was over, or a client refuses
+	Done       bool      `json:"done"` // false: the time was over, a client refuses, or a load was rejected
 	Clients    Counts    `json:"clients"`
+	Rejected   *Rejected `json:"rejected,omitempty"` // the last load, if that ended it: what the files say is not served
 	Refusals   []Refusal `json:"refusals,omitempty"`
 	Pending    []string  `json:"pending,omitempty"` // nodes, at most 10
 }

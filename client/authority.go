@@ -81,6 +81,9 @@ func (c *Client) joinNow(w *watch) error {
 	for i, name := range names {
 		a, err := c.authority(name)
 		if err != nil {
+			for _, a := range of[:i] {
+				c.release(a)
+			}
 			return fmt.Errorf("watch %s %q: %w", w.typ, w.names[name], err)
 		}
 		of[i] = a
@@ -122,9 +125,15 @@ func (c *Client) leave(w *watch) {
 			c.forget(a, t)
 			delete(a.tables, w.typ.URL)
 		}
-		if len(a.tables) == 0 {
-			delete(c.authorities, a.name) // the next watch begins with the preferred server
-		}
+		c.release(a)
+	}
+}
+
+// release forgets an authority of which nothing is watched: the next watch begins with the
+// preferred server.
+func (c *Client) release(a *authority) {
+	if len(a.tables) == 0 {
+		delete(c.authorities, a.name)
 	}
 }
 
@@ -241,6 +250,16 @@ func (c *Client) settled(u *upstream, typ *xds.Type, wild bool) {
 			t.up()
 		}
 	}
+}
+
+// watches reports whether something of a type is watched of an upstream.
+func (c *Client) watches(u *upstream, typ *xds.Type) bool {
+	for _, a := range c.authorities {
+		if a.tables[typeURL(typ)] != nil && slices.Contains(a.servers[:a.charge+1], u.Server) {
+			return true
+		}
+	}
+	return false
 }
 
 // up tells the tables of a type, of all if that is nil, that an upstream is as good as ever.

@@ -61,6 +61,17 @@ func (c *counts) want(t *testing.T, calls []string, gauges map[string]int) {
 }
 
 func TestMetrics(t *testing.T) {
+	both(t, "what nobody has asked for makes no series", func(t *testing.T, v xds.Variant) {
+		f, m := newFake(t, "xds://a", v), &counts{}
+		c := begin(t, client.Config{Metrics: m}, f)
+		watch(t, c, xds.Cluster, "a")
+		s := f.stream()
+		s.respond(xds.TypeOf("type.googleapis.com/evil.T1"), "v1", "a=1")
+		s.respond(xds.Endpoint, "v1", "a=bad")
+		s.respond(xds.Cluster, "v1", "a=1")
+		m.want(t, []string{"xds://a connected true", "xds://a Cluster valid 1 invalid 0"}, map[string]int{"#old acked Cluster": 1})
+	})
+
 	both(t, "behaviour 54: updates, failures, connections, and resources by state (A78)", func(t *testing.T, v xds.Variant) {
 		const xdstp = "xdstp://x/envoy.config.cluster.v3.Cluster/n"
 		f, m := newFake(t, "xds://a", v), &counts{}

@@ -163,6 +163,23 @@ func (l *lines) count(s string) (n int) {
 
 // A server that answers each NACK with the same nonsense gets ever fewer answers, and lines of
 // the log.
+// A server pauses also if it is good in another type.
+func TestStormOfOneType(t *testing.T) {
+	both(t, "two types", func(t *testing.T, v xds.Variant) {
+		c, f := one(t, v)
+		watch(t, c, xds.Cluster, "a")
+		watch(t, c, xds.Listener, "a")
+		s, start := f.stream(), time.Now()
+		for i := range 20 {
+			s.respond(xds.Cluster, fmt.Sprint("v", i), fmt.Sprint("a=", i))
+			s.respond(xds.Listener, fmt.Sprint("v", i), "a=bad")
+		}
+		if d := time.Since(start); d < 5*time.Second {
+			t.Errorf("20 refusals took %v", d)
+		}
+	})
+}
+
 func TestStormOfRefusals(t *testing.T) {
 	both(t, "storm", func(t *testing.T, v xds.Variant) {
 		f := newFake(t, "xds://a", v)

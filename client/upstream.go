@@ -66,12 +66,12 @@ type link struct {
 	again time.Time // when the next one is due
 
 	outage *outage         // why the server cannot be reached; nil: it can, as far as is known
-	bad    int             // responses refused, one after the other
+	bad    map[string]int  // responses refused, one after the other, by type URL
 	wild   map[string]bool // types of which "*" or a collection was asked for on this stream
 }
 
 func (c *Client) newLink(u *upstream, t *xds.Type) *link {
-	l := &link{c: c, up: u}
+	l := &link{c: c, up: u, bad: map[string]int{}}
 	key := ""
 	if !u.Transport.Aggregated() {
 		l.only, key = t, t.URL
@@ -185,7 +185,7 @@ func (l *link) received(s *stream, resp *xds.Response) {
 	l.drain(version)
 	l.judged(resp, err)
 	l.c.settled(l.up, resp.Type, l.wild[typeURL(resp.Type)])
-	s.pause = l.c.now.Add(pauseAfter(l.bad))
+	s.pause = l.c.now.Add(pauseAfter(l.bad[typeURL(resp.Type)]))
 }
 
 func typeURL(t *xds.Type) string {
@@ -195,20 +195,24 @@ func typeURL(t *xds.Type) string {
 	return t.URL
 }
 
-// judged counts and logs what became of a response.
+// judged counts and logs what became of a response of a type that is watched: there are others
+// without end.
 func (l *link) judged(resp *xds.Response, err error) {
+	if !l.c.watches(l.up, resp.Type) {
+		return
+	}
 	n := 0
 	if resp.Changes != nil {
 		n = len(resp.Upserts)
 	}
 	invalid := l.c.refused + len(resp.Malformed)
 	if err == nil {
-		l.bad = 0
+		delete(l.bad, resp.Type.URL)
 	} else {
-		l.bad++
+		l.bad[resp.Type.URL]++
 		l.c.logRefused(l, resp, err)
 	}
-	if l.c.cfg.Metrics != nil && resp.Type != nil {
+	if l.c.cfg.Metrics != nil {
 		l.c.tell(func(m Metrics) { m.ResourceUpdates(l.up.uri, metricType(resp.Type), max(n-l.c.refused, 0), invalid) })
 	}
 }

@@ -18,6 +18,9 @@ const (
 	ahead = 64
 )
 
+// errNothing is that of a Transport which breaks its contract.
+var errNothing = errors.New("the transport gives neither a response nor an error")
+
 // A stream is one stream of a link, with a goroutine that receives and one that sends. Both
 // end with ctx. Its other fields are the loop's.
 type stream struct {
@@ -67,8 +70,11 @@ func (l *link) receive(s *stream) error {
 	l.c.do(func() { l.opened(s) })
 	for {
 		resp, err := st.Recv()
-		if err != nil {
+		switch {
+		case err != nil:
 			return err
+		case resp == nil:
+			return errNothing
 		}
 		l.c.do(func() {
 			l.received(s, resp)

@@ -28,6 +28,14 @@ func TestStream(t *testing.T) {
 		}
 	})
 
+	both(t, "a transport that gives neither a response nor an error ends the stream", func(t *testing.T, v xds.Variant) {
+		c, f := one(t, v)
+		w := watch(t, c, xds.Cluster, "a")
+		s := f.stream()
+		s.send(nil)
+		w.want("a unavailable: xds://a cannot be reached by node \"n\": the transport gives neither a response nor an error")
+	})
+
 	both(t, "CLI-4 behaviour 2: the node is in the first request of each stream only", func(t *testing.T, v xds.Variant) {
 		c, f := one(t, v)
 		watch(t, c, xds.Cluster, "a")

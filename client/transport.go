@@ -8,8 +8,10 @@ import (
 
 // A Transport reaches one management server. Streams of any spelling, polls over REST and
 // files are the same to the client: requests go out, responses come in. It is safe for
-// concurrent use. While it has no stream it holds no connection, or not for long. Servers with
-// the same transport are the same server, so its type must be comparable, as a pointer is.
+// concurrent use. While it has no stream it holds no connection, or not for long. Servers are told
+// apart by their transports among others, so it must be comparable, as a pointer is.
+//
+// A client closes its transports, so two clients must not have the same one.
 type Transport interface {
 	// Open begins a stream. Only is its type; nil: the stream is aggregated (ADS). Open may
 	// return before the server is reached: Recv then says what went wrong. The stream ends
@@ -38,6 +40,7 @@ type Stream interface {
 	Send(*xds.Request) error
 
 	// Recv waits for the next response. What it returns may be kept and must not be changed.
-	// After an error the stream is over. io.EOF: the server ended it in good order.
+	// After an error the stream is over. io.EOF: the server ended it in good order. It never
+	// returns nil and no error.
 	Recv() (*xds.Response, error)
 }

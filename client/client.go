@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"reflect"
 	"slices"
@@ -44,12 +45,16 @@ type Client struct {
 }
 
 // New returns a client, which takes over the transports of its servers: [Client.Close] closes
-// them. It connects to nothing yet.
+// them. After an error they are still the caller's. It connects to nothing yet.
 func New(cfg Config) (*Client, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
 	cfg.Node = introduce(cfg.Node)
+	cfg.Servers, cfg.Authorities = slices.Clone(cfg.Servers), maps.Clone(cfg.Authorities)
+	for name, a := range cfg.Authorities {
+		cfg.Authorities[name] = Authority{Servers: slices.Clone(a.Servers)}
+	}
 	c := &Client{
 		cfg: cfg, log: cfg.Log, random: rand.Float64,
 		calls: make(chan func()), done: make(chan struct{}),
@@ -63,6 +68,7 @@ func New(cfg Config) (*Client, error) {
 	if cfg.Dir != "" {
 		var err error
 		if c.disk, err = openDisk(c, cfg.Dir); err != nil {
+			c.cancel()
 			return nil, err
 		}
 		c.wg.Go(c.disk.run)
@@ -100,7 +106,7 @@ func (c *Config) check() error {
 			if s.Transport == nil {
 				return fmt.Errorf("%s: server %d has no transport", of, i+1)
 			}
-			if !reflect.TypeOf(s.Transport).Comparable() {
+			if !reflect.ValueOf(s.Transport).Comparable() {
 				return fmt.Errorf("%s: server %d: a %T cannot be compared with others", of, i+1, s.Transport)
 			}
 		}

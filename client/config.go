@@ -16,6 +16,9 @@ type Config struct {
 
 	// Servers of names that have no authority, the preferred one first. The others are asked
 	// only while a better one cannot be reached and a watched resource is missing (gRFC A71).
+	//
+	// Servers that are equal are one server and share its streams. A transport may be of several
+	// that differ in the rest: these have streams of their own.
 	Servers []Server
 
 	// Authorities have servers of their own, by the authority of an xdstp name (gRFC A47). One
@@ -23,7 +26,8 @@ type Config struct {
 	Authorities map[string]Authority
 
 	// Check says whether the client can use a resource; nil: any. The NACK says its error.
-	// It is called by one goroutine at a time.
+	// It is called by one goroutine at a time, on which the client waits: it must not call the
+	// client, whose answer would never come.
 	Check func(*xds.Resource) error
 
 	// Timeout is how long a server has to send a resource that it was asked for, before it is
@@ -38,7 +42,8 @@ type Config struct {
 	// Log gets what an operator would want to know. Nil: nothing is logged.
 	Log *slog.Logger
 
-	// Metrics is told what gRFC A78 counts. Nil: nobody is.
+	// Metrics is told what gRFC A78 counts. It must not call the client, as Check must not. Nil:
+	// nobody is told.
 	Metrics Metrics
 }
 
@@ -68,7 +73,7 @@ type Server struct {
 }
 
 // Metrics is told what gRFC A78 counts. Its methods are called by one goroutine at a time and
-// must not block. Types are told as their URL without "type.googleapis.com/".
+// must not block, nor call the client. Types are told as their URL without "type.googleapis.com/".
 type Metrics interface {
 	// ResourceUpdates counts resources of a response: grpc.xds_client.resource_updates_valid
 	// and resource_updates_invalid.

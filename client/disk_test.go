@@ -178,6 +178,27 @@ func TestDisk(t *testing.T) {
 		})
 	})
 
+	t.Run("what cannot be written is tried again after a while", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			dir := t.TempDir()
+			var log lines
+			f := newFake(t, "xds://a", xds.Delta)
+			c := begin(t, client.Config{Dir: dir, Log: slog.New(slog.NewTextHandler(&log, nil))}, f)
+			if err := os.MkdirAll(filepath.Join(dir, "last-good", "x"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			watch(t, c, xds.Endpoint, "e")
+			s := f.stream()
+			for i := range 45 {
+				s.respond(xds.Endpoint, "v", fmt.Sprint("e=", i))
+				time.Sleep(time.Second)
+			}
+			if n := log.count("are not stored"); n != 2 {
+				t.Errorf("it was tried %d times in 45 s", n)
+			}
+		})
+	})
+
 	t.Run("what the client cannot use any more is not used", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			dir := t.TempDir()
@@ -198,8 +219,13 @@ func TestDisk(t *testing.T) {
 					f.fail(errDown)
 				}
 				c := begin(t, client.Config{Dir: dir}, f)
-				watch(t, c, xds.Cluster, "small").cancel()
-				w := watch(t, c, xds.Cluster, "*")
+				w := watch(t, c, xds.Cluster, "small")
+				if run == 0 {
+					f.stream() // ends with its watch
+				}
+				w.cancel()
+				synctest.Wait()
+				w = watch(t, c, xds.Cluster, "*")
 				if run == 0 {
 					f.stream().respond(xds.Cluster, "v1", "a="+large, "b="+large, "c="+large)
 				}

@@ -69,7 +69,7 @@ func (c *Client) dump() (list []Status) {
 					list = append(list, e.status(t.typ, a.charged().Transport.String()))
 				}
 			}
-			list = append(list, c.strays(a, t)...)
+			list = append(list, c.unusable(a, t)...)
 		}
 	}
 	slices.SortFunc(list, func(a, b Status) int {
@@ -78,9 +78,9 @@ func (c *Client) dump() (list []Status) {
 	return list
 }
 
-// strays are the names that a watched wildcard or collection finds, of which there is nothing but
+// unusable are the names that a watched wildcard or collection finds, of which there is nothing but
 // that they cannot be used.
-func (c *Client) strays(a *authority, t *table) (list []Status) {
+func (c *Client) unusable(a *authority, t *table) (list []Status) {
 	u := c.upstreams[a.charged()]
 	if len(t.finders) == 0 || u.link(t.typ) == nil {
 		return nil

@@ -202,6 +202,36 @@ func TestFallback(t *testing.T) {
 		}
 	})
 
+	t.Run("what a wildcard alone has found goes if the other server does not have it, also from the disk, and what is named stays", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			f := []*fake{newFake(t, "xds://a", xds.Delta), newFake(t, "xds://b", xds.Delta)}
+			dir := t.TempDir()
+			c := begin(t, client.Config{Dir: dir}, f...)
+			wild, named := watch(t, c, xds.Cluster, "*"), watch(t, c, xds.Cluster, "a")
+			s := f[0].stream()
+			s.respond(xds.Cluster, "v1", "a=1", "b=1")
+			wild.take()
+			named.want("a updated=1")
+			f[0].fail(errDown)
+			s.end(io.EOF)
+			watch(t, c, xds.Cluster, "x")
+			f[1].stream().respond(xds.Cluster, "w1", "x=1")
+			time.Sleep(10 * time.Second)
+			named.take()
+			wild.take()
+			time.Sleep(10 * time.Second)
+			named.want()
+			wild.want("b removed")
+			time.Sleep(2 * time.Second)
+			if err := c.Close(); err != nil {
+				t.Fatal(err)
+			}
+			f[0] = newFake(t, "xds://a", xds.Delta)
+			f[0].fail(errDown)
+			watch(t, begin(t, client.Config{Dir: dir}, f[0]), xds.Cluster, "*").want("a updated=1", "x updated=1", "* stale: xds…")
+		})
+	})
+
 	both(t, "the last watch ends all, and the next begins with the preferred server", func(t *testing.T, v xds.Variant) {
 		c, f := several(t, v, 2)
 		f[0].fail(errDown)
@@ -304,6 +334,7 @@ func TestAuthorities(t *testing.T) {
 			for _, cfg := range []client.Config{
 				{Servers: []client.Server{{}}}, {Authorities: map[string]client.Authority{"x": {Servers: []client.Server{{}}}}},
 				{Servers: []client.Server{{Transport: incomparable{}}}},
+				{Servers: []client.Server{{Transport: holder{of: []int{1}}}}},
 			} {
 				if _, err := client.New(cfg); err == nil {
 					t.Error("no error")
@@ -311,6 +342,12 @@ func TestAuthorities(t *testing.T) {
 			}
 		})
 	})
+}
+
+// A holder can be compared, unless it holds what cannot.
+type holder struct {
+	client.Transport
+	of any
 }
 
 type incomparable struct {

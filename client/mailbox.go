@@ -11,20 +11,20 @@ type mailbox struct {
 	mu          sync.Mutex // held for memory only
 	slots       map[string]*slot
 	first, last *slot // in the order in which the names came
-	strays      int   // bytes of the names of which there is nothing but that they cannot be used
+	bare        int   // bytes of the names of which there is nothing but that they cannot be used
 }
 
-// maxStrays is how many bytes of names a mailbox holds of resources that cannot be used, and that
+// maxBare is how many bytes of names a mailbox holds of resources that cannot be used, and that
 // only a wildcard or a collection finds: a server could invent them without end. Of more the watch
 // does not hear.
-const maxStrays = 1 << 20
+const maxBare = 1 << 20
 
 // A slot is what is due of one name.
 type slot struct {
 	update Event // before last; Kind 0: none
 	step   Event
 	fresh  bool // the watch knows nothing of the name
-	stray  bool // it counts as one
+	bare   bool // it counts as one
 
 	next, prev *slot
 }
@@ -39,9 +39,9 @@ func (m *mailbox) put(ev Event, fresh, keep bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s := m.slots[ev.Name]
-	stray := fresh && !keep && ev.Err != nil && ev.Resource == nil
+	bare := fresh && !keep && ev.Err != nil && ev.Resource == nil
 	switch {
-	case s == nil && stray && m.strays+len(ev.Name) > maxStrays:
+	case s == nil && bare && m.bare+len(ev.Name) > maxBare:
 		return
 	case s == nil:
 		s = &slot{fresh: fresh}
@@ -73,7 +73,7 @@ func (m *mailbox) put(ev Event, fresh, keep bool) {
 		s.update = Event{}
 	}
 	s.step = ev
-	m.count(s, stray && s.fresh)
+	m.count(s, bare && s.fresh)
 	select {
 	case m.bell <- struct{}{}:
 	default:
@@ -108,13 +108,13 @@ func (m *mailbox) append(s *slot) {
 	m.last, s.next = s, nil
 }
 
-func (m *mailbox) count(s *slot, stray bool) {
-	if s.stray != stray {
-		s.stray = stray
-		if n := len(s.step.Name); stray {
-			m.strays += n
+func (m *mailbox) count(s *slot, bare bool) {
+	if s.bare != bare {
+		s.bare = bare
+		if n := len(s.step.Name); bare {
+			m.bare += n
 		} else {
-			m.strays -= n
+			m.bare -= n
 		}
 	}
 }

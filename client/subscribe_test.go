@@ -319,6 +319,18 @@ func TestFinders(t *testing.T) {
 		}
 	}
 
+	t.Run("CLI-12 other aliases are a change", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			c, f := one(t, xds.Delta)
+			w := watch(t, c, xds.Cluster, "a")
+			s := f.stream()
+			for _, aliases := range [][]string{nil, {"b"}, {"c"}} {
+				s.send(&xds.Response{Type: xds.Cluster, Nonce: "n", Changes: &xds.Changes{Upserts: []*xds.Resource{aliased("a", "1", aliases...)}}})
+				w.want("a updated=1")
+			}
+		})
+	})
+
 	t.Run("CLI-12 an alias reaches who asked by it", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			c, f := one(t, xds.Delta)

@@ -19,7 +19,8 @@ type TypedEvent[M proto.Message] struct {
 }
 
 // Watch is as [Client.Watch] of the type whose resources are messages M, a pointer to a generated
-// message. From the first watch of M on, a resource that is no such message is refused.
+// message. From the first watch of M on, a resource that is no such message is refused,
+// for all watches of the client and for as long as it lives.
 func Watch[M proto.Message](ctx context.Context, c *Client, names ...string) iter.Seq2[TypedEvent[M], error] {
 	return func(yield func(TypedEvent[M], error) bool) {
 		of, err := messageType[M]()

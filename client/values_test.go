@@ -113,7 +113,9 @@ func TestMailbox(t *testing.T) {
 		{"a+1 a- a+2", "a+2"},     //
 		{"a+1 take a-", "a+1 a-"}, // told
 		{"a+1 take a- a+2 a-", "a+1 a-"},
-		{"k+1 k-", "k-"}, // a name of the watch's own
+		{"a+1 a! take a-", "a! a-"},
+		{"a+1 a!1 take a-", "a+1 a-"}, // the update was taken
+		{"k+1 k-", "k-"},              // a name of the watch's own
 		{"k+1 k?", "k?"},
 		{"*. a+1 *.", "a+1 *."},
 		{"a+1 *. b+1 *.", "a+1 b+1 *."},
@@ -191,6 +193,58 @@ func TestMailboxIsBounded(t *testing.T) {
 	}
 	if n := len(tab.entries); n > 2 {
 		t.Errorf("the table holds %d names", n)
+	}
+}
+
+// Nor with names of which there is nothing but that they cannot be used.
+func TestMailboxOfBadNames(t *testing.T) {
+	m := newMailbox()
+	for i := range 200 {
+		m.put(Event{Kind: Refused, Name: fmt.Sprint(i, strings.Repeat("x", 10<<10)), Err: errors.New("x")}, true, false)
+	}
+	if n := len(m.slots); n == 0 || n*10<<10 > maxBare {
+		t.Errorf("the mailbox holds %d names", n)
+	}
+}
+
+func TestNodeIsTheCallers(t *testing.T) {
+	list := make([]string, 0, 9)
+	introduce(&xds.Node{ClientFeatures: list})
+	if s := list[:1][0]; s != "" {
+		t.Errorf("the caller's list has %q", s)
+	}
+}
+
+// An inert transport is never used.
+type inert struct{ Transport }
+
+func (*inert) Close() error { return nil }
+
+func TestConfigIsTheCallers(t *testing.T) {
+	servers := []Server{{Transport: &inert{}}}
+	cfg := Config{Servers: servers, Authorities: map[string]Authority{"x": {Servers: servers}}}
+	c, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	servers[0] = Server{}
+	cfg.Authorities["y"] = Authority{}
+	if c.cfg.Servers[0].Transport == nil || c.cfg.Authorities["x"].Servers[0].Transport == nil || len(c.cfg.Authorities) != 1 {
+		t.Errorf("%+v", c.cfg)
+	}
+	// A watch that fails leaves nothing.
+	w, err := newWatch(xds.Cluster, []string{"a", "xdstp://unknown/envoy.config.cluster.v3.Cluster/b"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.join(t.Context(), w); err == nil {
+		t.Error("no error")
+	}
+	left := make(chan int, 1)
+	c.do(func() { left <- len(c.authorities) })
+	if n := <-left; n != 0 {
+		t.Errorf("%d authorities are left", n)
 	}
 }
 

@@ -69,6 +69,9 @@ func (w *watch) put(ev Event, fresh, keep bool) {
 // body does, with an error if ctx is done ([context.Cause]), the client is closed
 // ([ErrClosed]), or a name cannot be watched: then no other name is, either.
 //
+// Where [Watch] has watched a type as messages, what is no such message is Refused for all watches
+// of it, those of this method, too.
+//
 // A watch that takes its events slowly, or not at all, holds up nobody: see [Event]. Other
 // watches may begin and end in its body.
 func (c *Client) Watch(ctx context.Context, t *xds.Type, names ...string) iter.Seq2[Event, error] {

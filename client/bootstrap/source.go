@@ -28,6 +28,9 @@ func Source(at string, source proto.Message, node *xds.Node, o Options) (*client
 // is from, which is around; a path, and an api_config_source whose cluster is a static one of the
 // bootstrap, are configurations of their own. At is the path of the source, for errors. It may be
 // called by several at a time.
+//
+// What "ads" and "self" lead to has the transports of the configuration that is there already, and
+// [client.New] takes transports over: one client is for all of them.
 func (e *EnvoyConfig) Source(at string, source proto.Message, around *client.Config) (*client.Config, error) {
 	own := *e.m // of this call: what it makes is closed if it ends with an error
 	own.made = nil
@@ -44,6 +47,7 @@ func (e *EnvoyConfig) Source(at string, source proto.Message, around *client.Con
 
 // Source says where a resource comes from that another one names: gRPC takes resources from the
 // servers of its bootstrap alone. "The ConfigSource must be ads or self"; anything else is an error.
+// The transports are those of the bootstrap, which [client.New] takes over: one client is for both.
 func (c *GRPCConfig) Source(at string, source proto.Message) (*client.Config, error) {
 	m, err := (&maker{file: "gRPC"}).sourceOf(at, source)
 	if err != nil {

@@ -157,7 +157,7 @@ func (g *grower) take(r report) {
 		m.Refs = g.Refs(m.Resource)
 		m.Unknown = m.Refs == nil
 	default:
-		m.Resource = was
+		m.Resource = was // they differ in their versions at most, of which watches do not hear either
 	}
 	if was := r.of.is; !r.of.told || was.Resource != m.Resource || text(was.Err) != text(m.Err) {
 		g.changed = true

@@ -189,6 +189,42 @@ func TestTurnsAreNotLost(t *testing.T) {
 	})
 }
 
+// What was found on another stream is not proven by an answer while the client refuses something still, which
+// may be to a response that was under way before; nor before it is shown.
+func TestProofOfAHint(t *testing.T) {
+	w := &Watch{holds: []held{{typ: xds.Cluster, name: "a", by: Found}}, pending: []order{{typ: xds.Cluster}}}
+	w.accepted(xds.Cluster)
+	if !w.Holds(xds.Cluster) || !w.unprovenIn(xds.Cluster) {
+		t.Error("proven before it is shown")
+	}
+	w.pending = nil
+	if w.accepted(xds.Cluster); !w.unprovenIn(xds.Cluster) {
+		t.Error("proven by any answer")
+	}
+	if !w.Holds(xds.Cluster) || w.unprovenIn(xds.Cluster) {
+		t.Error("not proven")
+	}
+}
+
+// A hint that was proven stands when the client refuses something else.
+func TestHintStands(t *testing.T) {
+	within(t, func(r *rig) {
+		conn := xdstest.Serve(r, r.server)
+		r.fill(names(8), "1")
+		first, second := r.open(conn, xds.Node{ID: "first"}), r.open(conn, xds.Node{ID: "second"})
+		r.fill(names(8), "2", "c0003")
+		r.answer(first, "no", bad("c0003"))
+		r.answer(second, "no", bad("c0003"))
+		nacks := r.nacks
+		r.set("c0005", "bad")
+		r.answer(second, "no", bad("c0003", "c0005"))
+		r.holds(3)
+		if r.nacks != nacks+1 {
+			t.Errorf("%d refusals", r.nacks-nacks)
+		}
+	})
+}
+
 // The streams of one peer do not take all turns, and each waits once.
 func TestTurnsOfPeers(t *testing.T) {
 	var ss searches

@@ -298,11 +298,18 @@ func (w *Watch) Next() (xds.View, []xds.Names, error) {
 	return s, names, nil
 }
 
-// Holds implements [server.Holding].
-func (w *Watch) Holds(t *xds.Type) bool {
+// Holds implements [server.Holding]. It is asked when the client has accepted a response and refuses nothing that it is
+// shown: that proves what was found on another stream. An answer to what was under way before does not.
+func (w *Watch) Holds(t *xds.Type) (is bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return slices.ContainsFunc(w.holds, func(h held) bool { return h.typ.Is(t) && h.by != Dependent })
+	for i := range w.holds {
+		if h := &w.holds[i]; h.typ.Is(t) && h.by != Dependent {
+			is = true
+			h.proven = h.proven || h.by == Found && len(w.pending) == 0
+		}
+	}
+	return is
 }
 
 func (w *Watch) held(t *xds.Type) (all []Held) {
@@ -438,7 +445,7 @@ func (w *Watch) accepted(t *xds.Type) bool {
 	defer w.mu.Unlock()
 	if len(w.pending) == 0 {
 		for i := range w.holds {
-			if h := &w.holds[i]; h.typ.Is(t) {
+			if h := &w.holds[i]; h.typ.Is(t) && h.by != Found { // a hint: see Holds
 				h.proven = true
 			}
 		}

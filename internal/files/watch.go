@@ -102,7 +102,7 @@ func (w *Watcher) matters(path string) bool {
 	return true
 }
 
-// Begin, Enter, Touch and End keep what is watched to what a scan comes by.
+// Begin is called before a scan: with Enter, Touch and End it keeps what is watched to what the scan comes by.
 func (w *Watcher) Begin() {
 	w.deaf = w.fs == nil
 	w.whole, w.names = map[string]bool{}, map[string]map[string]bool{}

@@ -149,7 +149,7 @@ func (w *Watch) take(view xds.View) (moved bool) {
 			known = known && before.refused == h.refused
 			now, also := is[k]
 			switch {
-			case !h.stands(view), h.fault() && faults >= maxHeld && !(also && now.fault()):
+			case !h.stands(view), h.fault() && faults >= maxHeld && (!also || !now.fault()):
 				continue
 			case known:
 				h.body, h.old, h.has = before.body, before.old, before.has // it may be remembered by nobody else
@@ -158,10 +158,10 @@ func (w *Watch) take(view xds.View) (moved bool) {
 			default:
 				h.body = view.Table(h.typ).Lookup(h.name)
 			}
-			if h.fault() && !(also && now.fault()) {
+			if h.fault() && (!also || !now.fault()) {
 				faults++
 			}
-			if h.fault() && !(known && before.fault()) {
+			if h.fault() && (!known || !before.fault()) {
 				w.asked.news = append(w.asked.news, h.told())
 			}
 			is[k] = h

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -284,6 +285,12 @@ func (g *getting) of(ctx context.Context, d *adminapi.Daemon, typ, name string) 
 			cells = append([]string{r.Type}, cells...)
 		}
 		l.add(r, r.Type+"/"+r.Name, cells)
+	}
+	if !slices.ContainsFunc(all.Items, func(r adminapi.ClientResource) bool { return whyOf(r) != "" }) {
+		l.headers = l.headers[:len(l.headers)-1] // the last column would say nothing
+		for _, i := range l.items {
+			i.rows[0] = i.rows[0][:len(l.headers)]
+		}
 	}
 	return l, nil
 }

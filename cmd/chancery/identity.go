@@ -207,7 +207,10 @@ func (i *identifying) denied(ctx context.Context, who access.Identity, node *xds
 	if err != nil {
 		host = from
 	}
-	text := fmt.Sprintf("%s: %s", cmp.Or(shown(who.String()), "no identity"), why.Error())
+	text := why.Error()
+	if name := who.String(); name != (access.Identity{}).String() { // why says of whom else
+		text = shown(name) + ": " + text
+	}
 	note := func(times int) { // as often as the log has a line, so that nobody pushes out what others did
 		if i.note != nil {
 			i.note(adminapi.Event{At: time.Now(), Kind: "deny", Node: id, Peer: from, Text: text, Count: times})

@@ -173,6 +173,10 @@ func printEvent(w io.Writer, e adminapi.Event) {
 			text += fmt.Sprintf(" and %s more", number(more))
 		}
 		add("", text)
+	} else if e.Kind == "deny" { // which counts how often
+		if e.Count > 1 {
+			add("", number(e.Count)+" times")
+		}
 	} else if e.Count > 0 {
 		add("", amount(e.Count, "resource"))
 	}

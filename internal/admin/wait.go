@@ -77,8 +77,8 @@ type waiting struct {
 	revision uint64
 	patient  bool // with what is refused
 
-	rejected *adminapi.Rejected // the last load; nil: it was taken, or does not matter
-	stands map[*server.Stream]Stand // of those that were asked since revision was there
+	rejected *adminapi.Rejected       // the last load; nil: it was taken, or does not matter
+	stands   map[*server.Stream]Stand // of those that were asked since revision was there
 }
 
 // run returns whether all are settled: when they are, when one refuses, or when the context ends.

@@ -234,7 +234,7 @@ var failures = []struct {
 			c.Next(xds.Cluster)
 			r.late = 5 * time.Minute
 		},
-		says: []string{"sent: ok: sent 5 m ago", "accepted: BROKEN: not answered for 5 m", "the client does not answer: look at its log"},
+		says: []string{"sent: ok: version ", ", 5 m ago", "accepted: BROKEN: not answered for 5 m", "the client does not answer: look at its log"},
 	},
 	{
 		name: "a client that did not answer before", what: "CDS b", broken: sent, files: []string{"c.yaml", resources(cluster("a"))},
@@ -288,6 +288,11 @@ var failures = []struct {
 		says: []string{`allowed: BROKEN: the node's groups have CDS "a", and the client does not see it`},
 	},
 	{
+		name: "a name in no file, of a client that asks for all", what: "CDS nope", broken: defined, files: []string{"c.yaml", resources(cluster("a"))},
+		act:  func(r *rig) { takes(xdstest.Delta(r, r.conn, r.node("edge-1")), xds.Cluster) },
+		says: []string{`sent: ok: the client was told all CDS that there are for it, and "nope" is not among them`, "accepted: ?: there is nothing to accept"},
+	},
+	{
 		name: "in quarantine", what: "CDS a", broken: accepted, files: []string{"c.yaml", resources(cluster("a"), cluster("b"))},
 		act: func(r *rig) {
 			r.deps.Held = func(_ *server.Stream, t *xds.Type) []quarantine.Held {
@@ -299,7 +304,7 @@ var failures = []struct {
 			r.Explainer = New(r.deps)
 			takes(xdstest.Delta(r, r.conn, r.node("edge-1")), xds.Cluster)
 		},
-		says: []string{"sent: ok: sent, nonce ?, version v2", "accepted: BROKEN: ", "and gets all others (quarantine: named), until the resource changes"},
+		says: []string{"sent: ok: version v2 was sent, and is withheld since", "accepted: BROKEN: ", "and gets all others (quarantine: named), until the resource changes"},
 	},
 	{
 		name: "in quarantine with others", what: "CDS b", broken: accepted, files: []string{"c.yaml", resources(cluster("a"), cluster("b"), cluster("c"))},

@@ -149,7 +149,7 @@ func (c *chain) valid() {
 	case c.at == nil:
 		c.ok(valid, "", "not looked at: the node does not get it")
 	case len(c.wrong) == 0:
-		c.ok(valid, "", "nothing is known that Envoy would refuse, and nothing is missing that it refers to")
+		c.ok(valid, "", "nothing is known to be wrong with it")
 	default:
 		f := c.wrong[0]
 		text := f.text

@@ -68,11 +68,19 @@ func (c *chain) sent() {
 		}
 		c.breaks(sent, "", "it will be sent when its turn comes; ask again", "%s: its turn has not come", c.behind())
 	case protocol.StateSent:
-		c.ok(sent, "", "sent %s (nonce %s, version %s)", c.e.since(n.Since), orElse(n.Nonce, "?"), orElse(stampVersion(n.Told), "none: removed"))
+		c.ok(sent, "", "%s, %s", c.what(), c.e.since(n.Since))
 	case protocol.StateAbsent:
+		if n.Why == protocol.ByWildcard { // which gets what there is, and no word of what there is not
+			c.ok(sent, "", "the client was told all %s that there are for it, and %s is not among them", c.t, quote(c.name))
+			return
+		}
 		c.ok(sent, "", "the client was told that it does not exist")
 	case protocol.StateRefused:
-		c.ok(sent, "", "sent, nonce %s, version %s", orElse(n.Nonce, "?"), orElse(stampVersion(n.Told), "none: removed"))
+		if n.RefusedIn == inQuarantine {
+			c.ok(sent, "", "version %s was sent, and is withheld since", stampVersion(n.Told))
+			return
+		}
+		c.ok(sent, "", "%s", c.what())
 	case protocol.StateLingering:
 		keepers, _ := c.waits(n.WaitsFor)
 		c.ok(sent, "", "it is gone from the files, and kept for now, since %s may refer to it", orElse(keepers, "something of the client's"))
@@ -88,6 +96,15 @@ func (c *chain) sent() {
 		}
 		c.ok(sent, "", "%s", text)
 	}
+}
+
+// what says what the client was told last, and in which response if that is known.
+func (c *chain) what() string {
+	text := "that it is removed"
+	if c.is.Told != nil {
+		text = "version " + c.is.Told.Version
+	}
+	return text + after(", nonce ", c.is.Nonce)
 }
 
 // behind says what the client was told last, if there is something newer.
@@ -146,6 +163,10 @@ func (c *chain) accepted() {
 	case protocol.StateSent:
 		c.breaks(accepted, "", c.stalled(), "not answered for %s%s", c.e.ago(n.Since), c.holds())
 	case protocol.StateAbsent:
+		if n.Why == protocol.ByWildcard {
+			c.unknown(accepted, "there is nothing to accept")
+			return
+		}
 		c.ok(accepted, "", "the client knows that it does not exist")
 	default:
 		c.unknown(accepted, "not sent yet%s", c.holds())

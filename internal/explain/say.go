@@ -36,6 +36,14 @@ func called(t *xds.Type, name string) string {
 	return t.String() + " " + quote(name)
 }
 
+// after is a text that is there with what leads to it, or nothing.
+func after(lead, text string) string {
+	if text == "" {
+		return ""
+	}
+	return lead + text
+}
+
 // list joins a few names, and counts the others.
 func list(names []string, most int) string {
 	more := len(names) - most

@@ -1,0 +1,23 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chancery-xds/chancery/internal/adminapi"
+)
+
+// The count of a denial is how often, and not of resources.
+func TestDenyLine(t *testing.T) {
+	for times, want := range map[int]string{
+		1: ` deny      vm 127.0.0.1:5 a connection that proves no identity may not be node "vm"`,
+		7: ` deny      vm 127.0.0.1:5 7 times a connection that proves no identity may not be node "vm"`,
+	} {
+		var b strings.Builder
+		printEvent(&b, adminapi.Event{At: time.Now(), Kind: "deny", Node: "vm", Peer: "127.0.0.1:5", Count: times, Text: `a connection that proves no identity may not be node "vm"`})
+		if got := strings.TrimSpace(b.String()); !strings.HasSuffix(got, want) {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+}

@@ -469,3 +469,60 @@ func TestClientCosts(t *testing.T) {
 		}
 	})
 }
+
+func TestClientRefusals(t *testing.T) {
+	bothVariants(t, "CLI-2 CLI-3 who waits for a resource that cannot be read is told", func(t *testing.T, v xds.Variant) {
+		c := ask(t, v, protocol.ClientOptions{}, xds.Endpoint, "a", "b")
+		_ = c.respond(xds.Endpoint, "1", "v", "b=1")
+		c.told("updated b [b] 1")
+		bad := func(name string) error {
+			return &xds.MalformedError{Name: name, Err: errors.New(name + " cannot be read")}
+		}
+		_ = c.Receive(&xds.Response{Type: xds.Endpoint, Nonce: "2", Malformed: []error{bad("a"), bad("b"), bad("a"), bad("c"), bad("*"), bad("")}})
+		c.told("refused a [a]: a cannot be read", "refused b [b] 1: b cannot be read")
+		c.at(20)
+		c.told()
+		if s := c.State(xds.Endpoint, "a"); s.Status != protocol.Rejected {
+			t.Error(s)
+		}
+	})
+
+	bothVariants(t, "CLI-2 who finds all is told that what was refused is gone", func(t *testing.T, v xds.Variant) {
+		c := ask(t, v, protocol.ClientOptions{}, xds.Cluster, "*")
+		_ = c.respond(xds.Cluster, "1", "v", "x=bad", "y=1")
+		c.told("refused x [*]: it is bad", "updated y [*] 1")
+		gone := &xds.Response{Type: xds.Cluster, Nonce: "2", Changes: &xds.Changes{Upserts: []*xds.Resource{xds.NewResource(xds.Cluster, "y", []byte("1"))}}}
+		if v == xds.Delta {
+			gone.Removed = []string{"x"}
+		}
+		_ = c.Receive(gone)
+		c.told("absent x [*]")
+		if s := c.State(xds.Cluster, "x"); s.Status != protocol.Requested {
+			t.Error(s)
+		}
+	})
+
+	t.Run("CLI-12 who finds a refused resource by an alias is told that it is gone", func(t *testing.T) {
+		c := ask(t, xds.Delta, protocol.ClientOptions{}, xds.Cluster, "alias")
+		r := xds.NewResource(xds.Cluster, "x", []byte("bad"))
+		r.Aliases = []string{"alias"}
+		_ = c.Receive(&xds.Response{Type: xds.Cluster, Nonce: "1", Changes: &xds.Changes{Upserts: []*xds.Resource{r}}})
+		_ = c.Receive(&xds.Response{Type: xds.Cluster, Nonce: "2", Changes: &xds.Changes{Removed: []string{"x"}}})
+		c.told("refused x [alias]: it is bad", "absent x [alias]")
+		if s := c.State(xds.Cluster, "alias"); s.Status != protocol.DoesNotExist {
+			t.Error(s)
+		}
+	})
+
+	t.Run("CLI-12 the loss of an alias is told of the resource that had it, not of the one called so", func(t *testing.T) {
+		c := ask(t, xds.Delta, protocol.ClientOptions{}, xds.Cluster, "b")
+		a, b := xds.NewResource(xds.Cluster, "a", []byte("1")), xds.NewResource(xds.Cluster, "b", []byte("2"))
+		a.Aliases = []string{"b"}
+		_ = c.Receive(&xds.Response{Type: xds.Cluster, Nonce: "1", Changes: &xds.Changes{Upserts: []*xds.Resource{a, b}}})
+		_ = c.Receive(&xds.Response{Type: xds.Cluster, Nonce: "2", Changes: &xds.Changes{Removed: []string{"a"}}})
+		c.told("updated a [b] 1", "updated b [b] 2", "removed a [b] 1")
+		if s := c.State(xds.Cluster, "b"); s.Status != protocol.Accepted || c.Lookup(xds.Cluster, "b") != b {
+			t.Error(s)
+		}
+	})
+}

@@ -18,7 +18,7 @@ const (
 	// ([ErrExpired]).
 	Removed
 	// Absent: there is nothing of that name, and was not: the server says so, or has sent
-	// nothing in time ([ErrSilent]).
+	// nothing in time ([ErrSilent]). Or what was refused, and not held, is gone.
 	Absent
 	// TimedOut: the server has sent nothing in time ([ErrSilent]), which says nothing about
 	// the resource; with [ClientOptions.Transient] only.
@@ -47,7 +47,8 @@ type ClientEvent struct {
 	Name string
 
 	// Asked are the names subscribed to that find the resource: its own, "*", with delta its
-	// aliases and its collection. It must not be changed.
+	// aliases and its collection. It must not be changed. A name may find several: if one is
+	// removed, others may be left ([Client.Found]).
 	Asked []string
 
 	Resource *xds.Resource // in use after the step; Removed: the one that is gone

@@ -125,6 +125,8 @@ func (c *Client) remove(w *clientType, name string, why error) {
 		c.blame(w, name, n, nil, ErrGone)
 	case n.res != nil:
 		c.lose(w, name, n, why)
+	case n.stray:
+		c.forget(w, name, n, why)
 	default:
 		// It found others, which are gone as far as they were asked for by it.
 		for _, s := range w.finding(name) {
@@ -136,6 +138,27 @@ func (c *Client) remove(w *clientType, name string, why error) {
 			c.absent(w, name, n, why)
 		}
 	}
+}
+
+// forget lets go of what was refused and not held, and tells those who were told so.
+func (c *Client) forget(w *clientType, name string, n *clientName, why error) {
+	f, asked := n.fault, []string{}
+	n.fault = nil
+	for _, s := range f.asked {
+		x := w.names[s]
+		if x == nil || !x.asked {
+			continue
+		}
+		asked = append(asked, s)
+		if x.fault == f {
+			x.fault = nil
+			if x.res == nil && len(w.found[s]) == 0 {
+				x.gone = absence
+			}
+		}
+	}
+	c.tellOf(w, ClientEvent{Kind: Absent, Name: name, Asked: asked, Err: why})
+	w.tidy(name, n)
 }
 
 // absent notes that a name finds nothing, and tells it once.

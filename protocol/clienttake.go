@@ -80,6 +80,7 @@ func (c *Client) apply(w *clientType, resp *xds.Response) error {
 	}
 	for _, err := range resp.Malformed {
 		in.wrong.add("", err)
+		in.unread(err)
 	}
 	// A response that only keeps alive has no state. And any name that is missing may be that
 	// of a resource which cannot be read.
@@ -210,12 +211,21 @@ func (in *intake) check(name string, r *xds.Resource) (err error) {
 			err = fmt.Errorf("the check panicked: %s", cut(fmt.Sprint(p), maxCause))
 		}
 	}()
-	if err = in.opts.Check(r); err != nil {
-		if text := err.Error(); len(text) > maxCause {
-			err = errors.New(cut(text, maxCause)) // it is kept for as long as the resource is refused
-		}
+	return brief(in.opts.Check(r))
+}
+
+// unread refuses a resource that cannot be read, if its name can.
+func (in *intake) unread(err error) {
+	m, is := errors.AsType[*xds.MalformedError](err)
+	if !is || m.Name == "" || m.Name == xds.Wildcard {
+		return
 	}
-	return err
+	name := xds.CanonicalName(m.Name)
+	r := &xds.Resource{Stamp: &xds.Stamp{Name: name}, Type: in.w.typ}
+	if in.seen(name) == seenNever && in.w.covers(name, r, isTold, "") {
+		in.see(name, seenTold)
+		in.refuse(in.w, name, r, brief(err))
+	}
 }
 
 // beat lets the TTL of what is held begin anew: a resource without a body only says that it
@@ -249,11 +259,8 @@ func (in *intake) sweep() {
 	for _, name := range gone {
 		n := in.w.names[name]
 		switch {
-		case n.res != nil:
+		case n.res != nil || n.stray:
 			in.remove(in.w, name, nil)
-		case n.stray:
-			n.fault = nil
-			in.w.tidy(name, n)
 		default:
 			in.absent(in.w, name, n, nil)
 		}

@@ -26,6 +26,14 @@ func cut(s string, most int) string {
 	return strings.ToValidUTF8(s, "\uFFFD") // protobuf allows nothing else
 }
 
+// brief returns an error, or one that is cut: it is kept for as long as a resource is refused.
+func brief(err error) error {
+	if err == nil || len(err.Error()) <= maxCause {
+		return err
+	}
+	return errors.New(cut(err.Error(), maxCause))
+}
+
 // A complaint is what a NACK says: a line for each bad resource.
 type complaint struct {
 	text strings.Builder

@@ -34,6 +34,7 @@ type clientAccount struct {
 
 	seen    map[string]map[string]*xds.Resource // what was told, by who asked and by name
 	spoiled map[string]map[string]string        // what was told to be bad since, the same way
+	swept   map[string]bool                     // what was bad and left with the last response
 	nothing map[string]bool                     // told to be absent, or lost
 	waits   map[string]time.Time                // until when names are waited for
 
@@ -342,6 +343,7 @@ func (j *clientJudge) hears(r *xds.Response, err error) {
 // apply does what the response says, and reports whether something is wrong with it.
 func (j *clientJudge) apply(a *clientAccount, r *xds.Response) (bad bool) {
 	bad = len(r.Malformed) > 0
+	a.swept = map[string]bool{}
 	c := r.Changes
 	if c == nil {
 		c = &xds.Changes{}
@@ -412,8 +414,14 @@ func (j *clientJudge) apply(a *clientAccount, r *xds.Response) (bad bool) {
 				j.remove(a, n)
 			}
 		}
-		for _, spoiled := range a.spoiled {
-			maps.DeleteFunc(spoiled, func(n, _ string) bool { return !present[n] && !stays[n] && a.held[n] == nil })
+		for s, spoiled := range a.spoiled {
+			maps.DeleteFunc(spoiled, func(n, _ string) bool {
+				gone := !present[n] && !stays[n] && a.held[n] == nil
+				if gone {
+					a.swept[s+" "+n] = true
+				}
+				return gone
+			})
 		}
 	}
 	for _, n := range c.Missing {
@@ -570,6 +578,11 @@ func (j *clientJudge) event(a *clientAccount, e protocol.ClientEvent, late map[s
 			delete(spoiled, e.Name)
 			a.nothing[s] = a.nothing[s] || len(seen) == 0
 		case protocol.Absent, protocol.TimedOut:
+			if s != e.Name { // what it found was refused, and is gone
+				fresh = fresh || spoiled[e.Name] != "" || a.swept[s+" "+e.Name]
+				delete(spoiled, e.Name)
+				continue
+			}
 			fresh = !a.nothing[s] || spoiled[s] != ""
 			if len(seen) > 0 {
 				j.fail("CLI-3: %s is absent, and finds %v", s, names(seen))

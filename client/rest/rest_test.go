@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -238,6 +239,17 @@ func TestPolls(t *testing.T) {
 		}
 		k.send(&xds.Request{Type: xds.Cluster, Names: []string{"c"}, Version: "1"})
 		k.next(0)
+	})
+	within(t, "REST-2 names that come during a poll make one poll, and the next one is when it is due", func(t *testing.T) {
+		k := begin(t, Options{})
+		for i := range 20 { // which of two signals is taken first is random
+			k.send(&xds.Request{Type: xds.Cluster, Names: []string{"a"}})
+			k.next(0)
+			k.send(&xds.Request{Type: xds.Cluster, Names: []string{"a", "b"}})
+			k.next(0).say(200, response(fmt.Sprint(i)))
+			k.hears(fmt.Sprint(i))
+			k.next(refresh)
+		}
 	})
 	within(t, "CLI-1 nobody is asked before there is a request", func(t *testing.T) {
 		k := begin(t, Options{})

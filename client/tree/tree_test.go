@@ -256,6 +256,34 @@ func TestWholeChange_CLI9(t *testing.T) {
 	})
 }
 
+// Who waits is told who refers to it now.
+func TestReasonMoves_CLI9(t *testing.T) {
+	world(t, func(s *story) {
+		s.put("LDS l", "1", "RDS r", "CDS x")
+		s.put("RDS r", "1", "CDS a")
+		s.put("CDS x", "1")
+		s.want(`nothing | CDS "a" has not come, to which RDS "r" refers`)
+		s.put("RDS r", "2")
+		s.put("CDS x", "2", "CDS a")
+		s.want(`nothing | CDS "a" has not come, to which CDS "x" refers`)
+	})
+}
+
+// What the watch of a name still says that was dropped, and is watched anew, is not heard.
+func TestDropped_CLI9(t *testing.T) {
+	old, now := &node{Ref: ref("CDS a")}, &node{Ref: ref("CDS a")}
+	g := &grower{Options: Options{Refs: known}, nodes: map[key]*node{keyOf(now.Ref): now}, bell: make(chan struct{}, 1)}
+	for _, of := range []*node{old, now} {
+		g.tell(report{of: of, event: client.Event{Kind: client.Updated, Resource: made("CDS a", "1")}})
+		if err := g.wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if g.changed != (of == now) || of.told != (of == now) {
+			t.Errorf("changed %v, told %v", g.changed, of.told)
+		}
+	}
+}
+
 // An error is part of the tree: of a cluster it does not stop the others, and what can be used stays.
 func TestErrors_CLI9(t *testing.T) {
 	world(t, func(s *story) {

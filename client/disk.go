@@ -37,6 +37,7 @@ type disk struct {
 	c      *Client
 	keeper *lastgood.Keeper
 	shelf  shelf
+	begun  bool
 	until  time.Time // the shelf has no limit for what the last run has left; zero: that is over
 	gone   int       // resources that left the shelf since the log said so
 	told   time.Time // the log says nothing of it before
@@ -53,7 +54,7 @@ func openDisk(c *Client, dir string) (*disk, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &disk{c: c, keeper: k, until: time.Now().Add(leftFor), write: make(chan lastgood.Config, 1)}
+	d := &disk{c: c, keeper: k, write: make(chan lastgood.Config, 1)}
 	switch kept, err := k.Load(); {
 	case err == nil:
 		for _, t := range kept.Types {
@@ -134,6 +135,9 @@ func (d *disk) changed() {
 func (d *disk) step(now time.Time) time.Time {
 	if d == nil {
 		return time.Time{}
+	}
+	if !d.begun {
+		d.begun, d.until = true, now.Add(leftFor)
 	}
 	if !d.until.IsZero() && !now.Before(d.until) {
 		d.until, d.dirty = time.Time{}, true

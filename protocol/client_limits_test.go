@@ -1,0 +1,88 @@
+package protocol_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chancery-xds/chancery/protocol"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// What is kept of a server's words, and what they mean for the next stream.
+func TestClientLimits(t *testing.T) {
+	bothVariants(t, "CLI-2 the error of a check is cut where it is kept", func(t *testing.T, v xds.Variant) {
+		long := errors.New(strings.Repeat("x", 1<<20))
+		c := ask(t, v, protocol.ClientOptions{Check: func(*xds.Resource) error { return long }}, xds.Endpoint, "a")
+		_ = c.respond(xds.Endpoint, "1", "v", "a=1")
+		if s := c.State(xds.Endpoint, "a"); s.Err == nil || len(s.Err.Error()) > 1<<10+3 {
+			t.Error("it is kept whole")
+		}
+	})
+
+	bothVariants(t, "CLI-2 the name of what is refused is cut in the NACK", func(t *testing.T, v xds.Variant) {
+		c := ask(t, v, protocol.ClientOptions{}, xds.Cluster, "*")
+		if err := c.respond(xds.Cluster, "1", "v", strings.Repeat("n", 1<<20)+"=bad"); err == nil || len(err.Error()) >= 64<<10 {
+			t.Error("it is sent back whole")
+		}
+	})
+
+	bothVariants(t, "CLI-2 it is known when what is held changed", func(t *testing.T, v xds.Variant) {
+		c := ask(t, v, protocol.ClientOptions{}, xds.Endpoint, "a")
+		for i, content := range []string{"a=1", "a=1", "a=2"} {
+			c.at(float64(i + 1))
+			_ = c.respond(xds.Endpoint, "1", "v", content)
+			want := []int64{1001, 1001, 1003}[i]
+			if at := c.State(xds.Endpoint, "a").Updated; !at.Equal(time.Unix(want, 0)) {
+				t.Errorf("%s at %v: updated at %v", content, 1001+i, at.Unix())
+			}
+		}
+	})
+
+	t.Run("CLI-3 SotW: an error of a resource is not that it is gone", func(t *testing.T) {
+		c := ask(t, xds.SotW, protocol.ClientOptions{}, xds.Cluster, "*")
+		_ = c.respond(xds.Cluster, "1", "v", "a=1")
+		_ = c.Receive(&xds.Response{Type: xds.Cluster, Nonce: "2", Version: "w", Errors: []xds.ResourceError{{Name: "a", Status: xds.Status{Code: 13, Message: "no"}}},
+			Changes: &xds.Changes{Upserts: []*xds.Resource{xds.NewResource(xds.Cluster, "b", []byte("2"))}}})
+		c.told("updated a [*] 1", "updated b [*] 2", "errored a [*] 1: the server reports code 13: no")
+		c.holds(xds.Cluster, "a=1 b=2")
+	})
+
+	// again lets a new stream begin.
+	again := func(c talk) {
+		c.Disconnected(nil)
+		c.Connected(nil)
+	}
+	t.Run("CLI-4 SotW: after a NACK a heartbeat of the version does not make it whole", func(t *testing.T) {
+		c := ask(t, xds.SotW, protocol.ClientOptions{}, xds.Endpoint, "a", "b")
+		_ = c.respond(xds.Endpoint, "1", "v1", "a=1", "b=1")
+		_ = c.respond(xds.Endpoint, "2", "v2", "a=2", "b=bad")
+		_ = c.Receive(&xds.Response{Type: xds.Endpoint, Nonce: "3", Version: "v2", Changes: &xds.Changes{Beats: []*xds.Resource{{Stamp: &xds.Stamp{Name: "a"}, TTL: time.Minute}}}})
+		c.say()
+		again(c)
+		c.want("EDS nonce= names=[a b]")
+	})
+	t.Run("CLI-4 SotW: who has dropped a name between streams states no version", func(t *testing.T) {
+		c := ask(t, xds.SotW, protocol.ClientOptions{}, xds.Endpoint, "a", "b")
+		_ = c.respond(xds.Endpoint, "1", "v1", "a=1", "b=1")
+		c.say()
+		again(c)
+		c.want("EDS nonce= version=v1 names=[a b]")
+		_ = c.respond(xds.Endpoint, "1", "v1", "a=1", "b=1")
+		c.say()
+		c.Disconnected(nil)
+		c.Unsubscribe(xds.Endpoint, "b")
+		c.Connected(nil)
+		c.want("EDS nonce= names=[a]")
+	})
+	t.Run("CLI-4 SotW: who has adopted a resource between streams states no version", func(t *testing.T) {
+		c := ask(t, xds.SotW, protocol.ClientOptions{}, xds.Endpoint, "a", "b")
+		_ = c.respond(xds.Endpoint, "1", "v1", "a=1")
+		c.say()
+		c.Disconnected(nil)
+		c.Adopt(xds.Endpoint, true, xds.NewResource(xds.Endpoint, "b", []byte("2")))
+		c.Connected(nil)
+		c.want("EDS nonce= names=[a b]")
+	})
+}

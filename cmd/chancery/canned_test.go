@@ -103,16 +103,20 @@ func cannedServer(t testing.TB, documented bool) string {
 	answer("GET /api/v1/clients/{node}/resources/CDS", func() any { return of(cdsOf()...) })
 	mux.HandleFunc("GET /api/v1/clients/{node}/explain", func(w http.ResponseWriter, r *http.Request) {
 		e := adminapi.Explanation{APIVersion: "v1", Kind: "Explanation", Node: r.PathValue("node"), Type: r.URL.Query().Get("type"), Name: r.URL.Query().Get("name"), Links: []adminapi.Link{
-			{Name: "loaded", OK: true, Known: true, Text: "revision 412, 6m ago"},
-			{Name: "defined", OK: true, Known: true, Text: "in group edge", Place: "config/edge/listeners.yaml:1:1"},
-			{Name: "connected", OK: true, Known: true, Text: "since 3d2h, delta ADS"},
-			{Name: "sent", OK: true, Known: true, Text: "version 77b0e911, nonce 41"},
-			{Name: "accepted", OK: false, Known: true, Text: "refused 6m ago: StatPrefix: value length must be at least 1"},
+			{Name: "loaded", OK: true, Known: true, Text: `the files are loaded (revision 412)`},
+			{Name: "defined", OK: true, Known: true, Text: `LDS "ingress-443" is of group "edge"`, Place: "config/edge/listeners.yaml:1:1"},
+			{Name: "valid", Known: true, Text: `filter_chains[0].filters[0].typed_config.stat_prefix: must not be empty`, Place: "config/edge/listeners.yaml:11:20"},
+			{Name: "selected", OK: true, Known: true, Text: `the node gets group edge: id is like "edge-*"`, Place: "config/edge/group.yaml:1:8"},
+			{Name: "allowed", OK: true, Known: true, Text: `no rule of access keeps it from the client`},
+			{Name: "connected", OK: true, Known: true, Text: `envoy 1.40.0, connected 6 m ago from 10.1.2.3:51234`},
+			{Name: "subscribed", OK: true, Known: true, Text: `the client asks for all LDS`},
+			{Name: "sent", OK: true, Known: true, Text: `version 77b0e911aabbccdd, nonce 41`},
+			{Name: "accepted", Known: true, Text: `the client refused it 6 m ago: Error adding/updating listener(s) ingress-443: StatPrefix: value length must be at least 1 characters`, Place: "config/edge/listeners.yaml:11:20"},
 			{Name: "never", Known: false},
-		}, Broken: "accepted", Advice: "mend stat_prefix at config/edge/listeners.yaml:11:9"}
+		}, Broken: "valid", Advice: "mend config/edge/listeners.yaml:11:20"}
 		switch {
 		case e.Node == "pay-5c-01":
-			e.Links, e.Broken, e.Advice = e.Links[:4], "", ""
+			e.Links, e.Broken, e.Advice = e.Links[:2], "", ""
 		case e.Name == "none":
 			no(w, http.StatusNotFound, `no file has RDS "none"`, `did you mean "one"?`)
 			return

@@ -79,8 +79,7 @@ answers, or it lets nobody in; 4 the server knows nothing of that name.`,
 	return cmd
 }
 
-// printChain prints the links of a chain, up to the broken one: nobody can say anything of
-// those after it.
+// printChain prints the links of a chain of which something is known, also after the broken one.
 func printChain(w io.Writer, e *adminapi.Explanation) {
 	for _, l := range e.Links {
 		mark := "✔"

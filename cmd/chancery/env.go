@@ -25,6 +25,14 @@ func variable(flag string) string {
 // other commands has the same name and means something else.
 const ownVariable = "variable"
 
+// byEnvironment is the annotation of a flag whose value came by its variable.
+const byEnvironment = "by environment"
+
+// onCommandLine reports whether a flag was given, and not by its variable.
+func onCommandLine(cmd *cobra.Command, flag string) bool {
+	return cmd.Flags().Changed(flag) && annotation(cmd.Flags().Lookup(flag), byEnvironment) == ""
+}
+
 // envoyAdmin says that a flag --admin is of an Envoy: that of other commands is of the server.
 func envoyAdmin(f *pflag.FlagSet) { annotate(f.Lookup("admin"), ownVariable, prefix+"ENVOY_ADMIN") }
 
@@ -46,6 +54,7 @@ func bind(cmd *cobra.Command, _ []string) error {
 		if err := cmd.Flags().Set(f.Name, value); err != nil {
 			first = fmt.Errorf("environment variable %s: %w", variableOf(f), wrongValue(err))
 		}
+		annotate(f, byEnvironment, variableOf(f))
 	})
 	for _, slip := range slips(cmd, os.Environ()) {
 		fmt.Fprintln(cmd.ErrOrStderr(), "chancery: warning:", slip)

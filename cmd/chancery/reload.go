@@ -29,7 +29,8 @@ func reloadCommand() *cobra.Command {
 it with --allow-mass-delete to allow, once, a removal that the server has rejected.
 
 Without DIR it asks the server whose admin API is at --admin, and says which one that
-is. With DIR and --admin it is an error if that server does not serve DIR.
+is. With DIR and --admin it is an error if that server does not serve DIR; DIR wins over
+CHANCERY_ADMIN.
 
 With DIR alone it asks the server that serves DIR. This server must run on this machine, as
 the same user and with the same --state-dir; with --state-dir "" reload finds it by a
@@ -54,7 +55,7 @@ server answers at --admin, or it lets nobody in.`,
 			}
 			var r control.Reload
 			var err error
-			if len(args) == 0 || cmd.Flags().Changed("admin") {
+			if len(args) == 0 || onCommandLine(cmd, "admin") {
 				r, err = reloadByAPI(cmd, &a, strings.Join(args, ""), timeout, approve)
 			} else {
 				r, err = reloadDir(cmd, root, args[0], timeout, approve)

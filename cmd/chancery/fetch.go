@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -32,6 +33,8 @@ type fetched struct {
 	Server     string            `json:"server"`
 	Items      []fetchedResource `json:"items"`
 	Missing    []fetchedMissing  `json:"missing,omitempty"`
+	Malformed  []fetchedBroken   `json:"malformed,omitempty"`
+	Unfinished bool              `json:"unfinished,omitempty"` // news was still coming when the time was over
 }
 
 type fetchedResource struct {
@@ -50,6 +53,13 @@ type fetchedMissing struct {
 	Name  string `json:"name"`
 	Said  bool   `json:"said"` // the server has said that it does not exist; else it has not answered
 	Error string `json:"error,omitempty"`
+}
+
+// A fetchedBroken is what came and cannot be read.
+type fetchedBroken struct {
+	Type  string `json:"type"`
+	Name  string `json:"name,omitempty"`
+	Error string `json:"error"`
 }
 
 func fetchCommand() *cobra.Command {
@@ -73,15 +83,16 @@ When is the answer whole? A name is answered when it came, or when the server sa
 there is none, for which SotW has no words. Of all names (*), SotW gives all listeners or
 clusters at once; after any other response there may be another part, so fetch waits until
 nothing new has come for --settle. What has not come when nothing was new for --timeout is
-missing. Some servers give routes, endpoints and secrets only to who asks for them by
-name; --follow finds the names.
+missing. If what is new has no end, fetch prints what came within --timeout; all in all it
+takes ten times --timeout at most. Some servers give routes, endpoints and secrets only
+to who asks for them by name; --follow finds the names.
 
 With --nack each response is refused with this message, and for --timeout what client and
 server say to each other is printed: also what the server does with a refusal.
 
 Exit codes: 0 printed; 1 it could not be done, or some of it cannot be used; 2 wrong
 usage; 3 the server cannot be reached, or it lets nobody in; 4 something does not exist,
-or the server gave others and not this; 124 it answers nothing.`,
+or the server gave others and not this; 124 it answers nothing, or without end.`,
 		Example: `  chancery fetch xds://127.0.0.1:18000
   chancery fetch xds://127.0.0.1:18000 clusters -o table --node edge-1
   chancery fetch xds://127.0.0.1:18000 cds pay search eds/pay --delta
@@ -159,8 +170,9 @@ func (x *fetching) run(cmd *cobra.Command, args []string) error {
 
 // print prints what there is.
 func (x *fetching) print(w, stderr io.Writer, s *xdsServer, a *fetch.Answer) error {
-	all := fetched{APIVersion: adminapi.Version, Kind: "FetchedList", Server: s.text, Items: []fetchedResource{}}
-	var docs, unshown []string
+	all := fetched{APIVersion: adminapi.Version, Kind: "FetchedList", Server: s.text, Items: []fetchedResource{}, Unfinished: a.Unfinished}
+	var docs []*bytes.Buffer
+	var unshown []string
 	hidden := 0
 	for _, r := range a.Resources {
 		item := fetchedResource{Type: r.Type.String(), Name: r.Name, Version: r.Version}
@@ -184,8 +196,13 @@ func (x *fetching) print(w, stderr io.Writer, s *xdsServer, a *fetch.Answer) err
 		}
 		item.Body = body
 		all.Items = append(all.Items, item)
-		if body != nil {
-			docs = append(docs, string(wrapped(r.Resource, body)))
+		if body != nil && x.format == "yaml" {
+			var doc bytes.Buffer
+			if err := writeYAML(&doc, json.RawMessage(printable.JSON(wrapped(r.Resource, body)))); err != nil {
+				unshown = append(unshown, fmt.Sprintf("%s/%s: %v", r.Type, r.Name, err))
+				continue
+			}
+			docs = append(docs, &doc)
 		}
 	}
 	for _, m := range a.Missing {
@@ -195,6 +212,9 @@ func (x *fetching) print(w, stderr io.Writer, s *xdsServer, a *fetch.Answer) err
 		}
 		all.Missing = append(all.Missing, missing)
 	}
+	for _, m := range a.Malformed {
+		all.Malformed = append(all.Malformed, fetchedBroken{m.Type.String(), m.Name, printable.Lines(m.Err.Error())})
+	}
 	var err error
 	switch x.format {
 	case "yaml":
@@ -202,7 +222,7 @@ func (x *fetching) print(w, stderr io.Writer, s *xdsServer, a *fetch.Answer) err
 			if i > 0 {
 				fmt.Fprintln(w, "---")
 			}
-			if err = writeYAML(w, json.RawMessage(doc)); err != nil {
+			if _, err = doc.WriteTo(w); err != nil {
 				break
 			}
 		}
@@ -213,7 +233,10 @@ func (x *fetching) print(w, stderr io.Writer, s *xdsServer, a *fetch.Answer) err
 		}
 		t.print(w, &x.output)
 	default:
-		err = data(&x.output, w, all, all.Items, func(r fetchedResource) string { return r.Type + "/" + r.Name })
+		var text bytes.Buffer
+		if err = data(&x.output, &text, all, all.Items, func(r fetchedResource) string { return r.Type + "/" + r.Name }); err == nil {
+			_, err = w.Write(printable.JSON(text.Bytes()))
+		}
 	}
 	if err != nil {
 		return failure{err, ""}
@@ -245,10 +268,19 @@ func (s *xdsServer) verdict(a *fetch.Answer, stderr io.Writer) error {
 	if len(a.Ends) > 0 {
 		return s.ended(a.Ends[0])
 	}
+	for _, m := range a.Malformed {
+		fmt.Fprintf(stderr, "chancery: warning: %s: %s\n", m.Type, printable.Line(m.Err.Error()))
+	}
 	for _, r := range a.Resources {
 		if r.Refused != nil {
 			return failure{fmt.Errorf("%s/%s cannot be used: %s", r.Type, printable.Line(r.Name), printable.Lines(r.Refused.Error())), ""}
 		}
+	}
+	if n := len(a.Malformed); n > 0 {
+		return failure{fmt.Errorf("%s: %s of the answer cannot be used", s.text, amount(n, "resource")), ""}
+	}
+	if a.Unfinished {
+		return outcome{failure{fmt.Errorf("%s: something new kept coming, and what there was until then is not all (--timeout)", s.text), ""}, timedOut}
 	}
 	var said, silent []string
 	for _, m := range a.Missing {

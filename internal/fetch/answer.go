@@ -3,6 +3,7 @@ package fetch
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -15,7 +16,11 @@ import (
 type Answer struct {
 	Resources []Found   // in push order, then by name
 	Missing   []Missing // in the same order
-	Ends      []End     // streams that ended before anything came, which are not tried again
+	Malformed []Malformed
+	Ends      []End // streams that ended before anything came, which are not tried again
+
+	// Unfinished says that news was still coming when the time for all of it was over.
+	Unfinished bool
 }
 
 // A Found is a resource.
@@ -36,6 +41,13 @@ type Missing struct {
 	Asked bool   // by the options, and not only because something refers to it
 }
 
+// A Malformed is a resource of a response that cannot be read.
+type Malformed struct {
+	Type *xds.Type
+	Name string // "" if nobody knows it
+	Err  error
+}
+
 // An End is that of a stream.
 type End struct {
 	Type *xds.Type // nil: of all
@@ -48,7 +60,8 @@ type End struct {
 //   - a wildcard has one when a response came. That of SotW has all listeners or clusters; no other
 //     says whether it is the last: then nothing new must have come for Settle.
 //
-// What has no answer for Timeout is missing. An error is ctx's, or the client's.
+// What has no answer for Timeout is missing. News that never ends is not waited for: see
+// [Answer.Unfinished]. An error is ctx's, or the client's.
 func All(ctx context.Context, o Options) (*Answer, error) {
 	f, err := begin(ctx, o)
 	if err != nil {
@@ -57,8 +70,9 @@ func All(ctx context.Context, o Options) (*Answer, error) {
 	defer f.end()
 	p := newProgress(o, f.asked)
 	p.news = time.Now()
+	p.began = p.news
 	for {
-		until, done := p.until()
+		until, limited, done := p.until()
 		if done {
 			return p.answer(), nil
 		}
@@ -67,7 +81,9 @@ func All(ctx context.Context, o Options) (*Answer, error) {
 			return nil, err
 		}
 		if s.At.IsZero() {
-			return p.answer(), nil
+			a := p.answer()
+			a.Unfinished = limited
+			return a, nil
 		}
 		p.add(s)
 	}
@@ -76,13 +92,16 @@ func All(ctx context.Context, o Options) (*Answer, error) {
 // A progress is how far the answer is. It reads no clock.
 type progress struct {
 	Options
-	variant xds.Variant
-	asked   map[xds.Ref]bool          // also what is asked for later
-	found   map[xds.Ref]*client.Event // the last of each name
-	heard   map[*xds.Type]string      // types of which a response came, with its version
-	ends    []End
-	settle  bool      // a response may not be the last
-	news    time.Time // when something was new
+	variant   xds.Variant
+	asked     map[xds.Ref]bool          // also what is asked for later
+	found     map[xds.Ref]*client.Event // the last of each name
+	heard     map[*xds.Type]string      // types of which a response came, with its version
+	malformed []Malformed
+	ends      []End
+	settle    bool      // a response may not be the last
+	news      time.Time // when something was new
+	began     time.Time
+	whole     time.Time // when each question had its answer for the first time
 }
 
 func newProgress(o Options, asked map[xds.Ref]bool) *progress {
@@ -95,6 +114,9 @@ func (p *progress) add(s Step) {
 		p.event(s)
 	case s.Response != nil:
 		p.heard[s.Type] = s.Response.Version
+		for _, err := range s.Response.Malformed {
+			p.broken(s.Type, err)
+		}
 	case s.End != nil:
 		p.end(s)
 	}
@@ -121,6 +143,17 @@ func (p *progress) event(s Step) {
 	p.found[r] = e
 }
 
+// broken notes what cannot be read, once: a server may send it again after each refusal.
+func (p *progress) broken(t *xds.Type, err error) {
+	m := Malformed{Type: t, Err: err}
+	if named, is := errors.AsType[*xds.MalformedError](err); is {
+		m.Name = named.Name
+	}
+	if !slices.ContainsFunc(p.malformed, func(n Malformed) bool { return n.Type == t && n.Err.Error() == err.Error() }) {
+		p.malformed = append(p.malformed, m)
+	}
+}
+
 // end notes the end of a stream on which nothing has come: another would end as well.
 func (p *progress) end(s Step) {
 	_, heard := p.heard[s.Type]
@@ -138,26 +171,57 @@ func (p *progress) ended(t *xds.Type) bool {
 }
 
 // open reports whether a question has no answer.
-func (p *progress) open(r xds.Ref) bool { return p.found[r] == nil && !p.ended(r.Type) }
+func (p *progress) open(r xds.Ref) bool {
+	return p.found[r] == nil && !p.ended(r.Type) && !p.unreadable(r)
+}
 
-// until returns when waiting ends if nothing comes.
-func (p *progress) until() (time.Time, bool) {
+// unreadable reports whether what came of a name cannot be read.
+func (p *progress) unreadable(r xds.Ref) bool {
+	return slices.ContainsFunc(p.malformed, func(m Malformed) bool { return m.Type == r.Type && m.Name == r.Name })
+}
+
+// most is how many times Timeout the whole of an answer may take.
+const most = 10
+
+// until returns when waiting ends if nothing comes, and whether it ends then although news may be
+// coming: a server may have a new name for ever.
+func (p *progress) until() (at time.Time, limited, done bool) {
+	limit := p.began.Add(most * p.Timeout)
+	at = p.news.Add(p.Timeout)
+	if !p.waits() {
+		if !p.settle {
+			return at, false, true
+		}
+		if p.whole.IsZero() {
+			p.whole = p.news
+		}
+		at = p.news.Add(p.Settle)
+	}
+	if end := p.whole.Add(p.Timeout + p.Settle); !p.whole.IsZero() && end.Before(limit) {
+		limit = end
+	}
+	if limit.Before(at) {
+		return limit, true, false
+	}
+	return at, false, false
+}
+
+// waits reports whether any question has no answer.
+func (p *progress) waits() bool {
 	for r := range p.asked {
 		if p.open(r) {
-			return p.news.Add(p.Timeout), false
+			return true
 		}
 	}
-	if p.settle {
-		return p.news.Add(p.Settle), false
-	}
-	return time.Time{}, true
+	return false
 }
 
 func (p *progress) answer() *Answer {
-	a := &Answer{Ends: p.ends}
+	a := &Answer{Ends: p.ends, Malformed: p.malformed}
 	for r, e := range p.found {
 		switch {
 		case e.Kind == client.Complete:
+		case e.Kind == client.Refused && e.Resource == nil && p.unreadable(r): // Malformed tells of it
 		case e.Kind == client.Updated, e.Kind == client.Refused:
 			found := Found{Resource: e.Resource, Type: r.Type, Name: r.Name, Refused: e.Err, Version: p.heard[r.Type]}
 			if p.variant == xds.Delta && e.Resource != nil {

@@ -28,7 +28,8 @@ type Options struct {
 	Refuse string
 
 	// Timeout is how long All waits for the next answer, and Settle for what is new when each
-	// question has one.
+	// question has one. What is new without end is waited for as long as both, and all in all
+	// [All] takes 10 times Timeout at most.
 	Timeout, Settle time.Duration
 }
 

@@ -97,6 +97,12 @@ func text(a *Answer) string {
 	for _, m := range a.Missing {
 		words = append(words, "-"+m.Type.String()+"/"+m.Name+map[bool]string{true: ":said"}[m.Said])
 	}
+	for _, m := range a.Malformed {
+		words = append(words, "broken "+m.Type.String()+"/"+m.Name)
+	}
+	if a.Unfinished {
+		words = append(words, "unfinished")
+	}
 	for _, e := range a.Ends {
 		words = append(words, e.Err.Error())
 	}
@@ -177,6 +183,96 @@ func TestAll(t *testing.T) {
 			}
 		})
 	})
+}
+
+// What cannot be read is told, and answers the question for its name.
+func TestMalformed(t *testing.T) {
+	broken := func(r *xds.Response, names ...string) *xds.Response {
+		for _, n := range names {
+			r.Malformed = append(r.Malformed, &xds.MalformedError{Name: n, Err: errors.New("it cannot be read: " + n)})
+		}
+		return r
+	}
+	for name, tt := range map[string]struct {
+		asked    Asked
+		response *xds.Response
+		want     string
+	}{
+		"beside what can":   {ask(xds.Cluster, "*"), broken(response(xds.Cluster, "a"), "", "b"), "CDS/a broken CDS/ broken CDS/b"},
+		"alone":             {ask(xds.Cluster, "*"), broken(response(xds.Cluster), "b"), "broken CDS/b"},
+		"asked for by name": {ask(xds.Route, "b"), broken(response(xds.Route), "b"), "broken RDS/b"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				a, err := All(t.Context(), Options{Asked: []Asked{tt.asked}, Timeout: 5 * time.Second,
+					Transport: &fake{answer: func(int, *xds.Request) []*xds.Response { // also to each refusal
+						if time.Since(began) > 0 {
+							return nil
+						}
+						time.Sleep(time.Millisecond)
+						again := *tt.response
+						return []*xds.Response{&again}
+					}}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got := text(a); got != tt.want {
+					t.Errorf("got %s, want %s", got, tt.want)
+				}
+				if took := time.Since(began); took > time.Second {
+					t.Errorf("took %v", took)
+				}
+			})
+		})
+	}
+}
+
+// A server that has a new name for ever is left: also if each is followed to another that comes,
+// or to one that does not.
+func TestEndless(t *testing.T) {
+	const timeout, settle = 5 * time.Second, 500 * time.Millisecond
+	for name, tt := range map[string]struct {
+		refs  bool
+		there bool
+		took  time.Duration
+	}{
+		"names":                     {took: timeout + settle},
+		"that refer to others":      {refs: true, there: true, took: most * timeout}, // or less: when it was whole for a moment
+		"that refer to what is not": {refs: true, took: most * timeout},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := &fake{variant: xds.Delta, answer: func(n int, r *xds.Request) []*xds.Response {
+					switch {
+					case r.Type.Is(xds.Cluster):
+						time.Sleep(100 * time.Millisecond)
+						return []*xds.Response{response(xds.Cluster, strconv.Itoa(n))}
+					case tt.there && len(r.Subscribe) > 0:
+						return []*xds.Response{response(xds.Endpoint, r.Subscribe...)}
+					}
+					return nil
+				}}
+				o := Options{Transport: f, Asked: []Asked{ask(xds.Cluster, "*")}, Timeout: timeout, Settle: settle}
+				if tt.refs {
+					o.Refs = func(r *xds.Resource) []xds.Ref {
+						if r.Type.Is(xds.Cluster) {
+							return []xds.Ref{{Type: xds.Endpoint, Name: r.Name}}
+						}
+						return nil
+					}
+				}
+				began := time.Now()
+				a, err := All(t.Context(), o)
+				if err != nil || !a.Unfinished || len(a.Resources) < 50 {
+					t.Errorf("unfinished: %v, %d resources, %v", a.Unfinished, len(a.Resources), err)
+				}
+				if took := time.Since(began); took < timeout || took > tt.took+time.Second {
+					t.Errorf("took %v, want at most %v", took, tt.took)
+				}
+			})
+		})
+	}
 }
 
 // A type that the table does not list has no row of its own: it is known by its URL.

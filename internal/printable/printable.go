@@ -4,6 +4,7 @@
 package printable
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 	"unicode"
@@ -24,6 +25,25 @@ func Clip(text string, n int) string {
 		return text
 	}
 	return string([]rune(text)[:max(n-1, 0)]) + "…"
+}
+
+// JSON returns JSON of the same value in which each character that is not shown as itself is
+// escaped: a writer of JSON escapes those below 0x20 only. Those above 0xffff, none of which
+// moves anything, stay: YAML, which takes all else of it, has no pairs.
+func JSON(text []byte) []byte {
+	odd := func(r rune) bool { return r >= 0x7f && r <= 0xffff && !unicode.IsGraphic(r) } // JSON itself is ASCII
+	if !bytes.ContainsFunc(text, odd) {
+		return text
+	}
+	var b []byte
+	for _, r := range string(text) {
+		if odd(r) {
+			b = fmt.Appendf(b, `\u%04x`, r)
+		} else {
+			b = utf8.AppendRune(b, r)
+		}
+	}
+	return b
 }
 
 func escape(text, keep string) string {

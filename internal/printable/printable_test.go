@@ -1,6 +1,8 @@
 package printable
 
 import (
+	"bytes"
+	"encoding/json"
 	"strings"
 	"testing"
 	"unicode"
@@ -28,6 +30,23 @@ func TestLine(t *testing.T) {
 	}
 	if got := Clip("abc\ndef", 5); got != `abc\…` {
 		t.Errorf("%q", got)
+	}
+}
+
+func TestJSON(t *testing.T) {
+	text := "a\x7f\u009bb\u202e\u2028 東京 \U0001f600\U000e0041\n"
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	if err := e.Encode(text); err != nil {
+		t.Fatal(err)
+	}
+	got := JSON(b.Bytes())
+	if want := `"a\u007f\u009bb\u202e\u2028 東京 ` + "\U0001f600\U000e0041" + `\n"` + "\n"; string(got) != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	var same string
+	if err := json.Unmarshal(got, &same); err != nil || same != text {
+		t.Errorf("%q, %v", same, err)
 	}
 }
 

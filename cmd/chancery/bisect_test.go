@@ -13,53 +13,77 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A client that refuses one of 50 new clusters, and does not say which: it has the others within seconds,
-// and the server says who is at fault, and where that stands.
+// A client that refuses one of 50 clusters that have changed, and does not say which: it has the others
+// within seconds, and the server says who is at fault, and where that stands.
 func TestBisecting(t *testing.T) {
 	t.Parallel()
 	const n, bad, mended = 50, "c37", "c37m"
 	dir := t.TempDir()
-	for i := range n {
-		write(t, dir, fmt.Sprintf("c%02d.yaml", i), "# a cluster\n"+cluster(fmt.Sprintf("c%02d", i)))
+	files := func(more string) (all []string) {
+		for i := range n {
+			all = append(all, fmt.Sprintf("c%02d.yaml", i), "# a cluster\n"+cluster(fmt.Sprintf("c%02d", i))+more)
+		}
+		return all
 	}
+	write(t, dir, files("")...)
 	socket := filepath.Join(t.TempDir(), "admin.sock")
 	d := serveDir(t, dir, "--admin-listen", "unix://"+socket)
 	stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(d.conn).DeltaAggregatedResources(d.ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
-	begin, accepted, refusals := time.Now(), map[string]bool{}, 0
 	send := func(r *discoveryv3.DeltaDiscoveryRequest) {
-		t.Helper()
 		r.TypeUrl = xds.Cluster.URL
-		if err := stream.Send(r); err != nil {
-			t.Fatal(err)
-		}
+		_ = stream.Send(r) // Recv says why
 	}
-	// answer answers one response, as a client does that applies all of it or nothing.
-	answer := func() {
+	type step struct{ first, moved, refusals int }
+	steps := make(chan step, 1000)
+	// The client answers, as one that applies all of a response or nothing. It refuses what has become of one cluster.
+	go func() {
+		defer close(steps)
+		var at step
+		first, moved := map[string]string{}, map[string]bool{}
+		for {
+			r, err := stream.Recv()
+			if err != nil {
+				return
+			}
+			if slices.ContainsFunc(r.GetResources(), func(r *discoveryv3.Resource) bool {
+				return r.GetName() == bad && first[bad] != "" && r.GetVersion() != first[bad]
+			}) {
+				at.refusals++
+				send(&discoveryv3.DeltaDiscoveryRequest{ResponseNonce: r.GetNonce(), ErrorDetail: &status.Status{Message: "no"}})
+				continue
+			}
+			for _, one := range r.GetResources() {
+				if v, known := first[one.GetName()]; !known {
+					first[one.GetName()] = one.GetVersion()
+				} else if v != one.GetVersion() {
+					moved[one.GetName()] = true
+				}
+			}
+			send(&discoveryv3.DeltaDiscoveryRequest{ResponseNonce: r.GetNonce()})
+			at.first, at.moved = len(first), len(moved)
+			steps <- at
+		}
+	}()
+	until := func(done func(step) bool) (at step) {
 		t.Helper()
-		r, err := stream.Recv()
-		if err != nil {
-			t.Fatalf("%v, after %d refusals; it has %d", err, refusals, len(accepted))
+		for at = range steps {
+			if done(at) {
+				return at
+			}
 		}
-		is := func(r *discoveryv3.Resource) bool { return r.GetName() == bad }
-		if slices.ContainsFunc(r.GetResources(), is) {
-			refusals++
-			send(&discoveryv3.DeltaDiscoveryRequest{ResponseNonce: r.GetNonce(), ErrorDetail: &status.Status{Message: "no"}})
-			return
-		}
-		for _, one := range r.GetResources() {
-			accepted[one.GetName()] = true
-		}
-		send(&discoveryv3.DeltaDiscoveryRequest{ResponseNonce: r.GetNonce()})
+		t.Fatalf("the stream ended at %+v", at)
+		return at
 	}
 	send(&discoveryv3.DeltaDiscoveryRequest{Node: node, ResourceNamesSubscribe: []string{xds.Wildcard}})
-	for len(accepted) < n-1 {
-		answer()
-	}
-	if took := time.Since(begin); took > 10*time.Second || refusals > 2*6 {
-		t.Errorf("DELTA-1 %d refusals and %v until it has the others", refusals, took)
+	until(func(at step) bool { return at.first == n })
+	begin := time.Now()
+	write(t, dir, files("connect_timeout: 2s\n")...)
+	at := until(func(at step) bool { return at.moved == n-1 })
+	if took := time.Since(begin); took > 10*time.Second || at.refusals > 2*6 {
+		t.Errorf("DELTA-1 %d refusals and %v until it has the others", at.refusals, took)
 	}
 	line := d.logged("resource in quarantine: the client refuses it, and gets the others")
 	place := filepath.Join(dir, bad+".yaml:2:1")
@@ -76,8 +100,6 @@ func TestBisecting(t *testing.T) {
 	asks("get nacks", 0, place)
 
 	write(t, dir, bad+".yaml", cluster(mended))
-	for !accepted[mended] {
-		answer()
-	}
+	until(func(at step) bool { return at.first == n+1 })
 	asks("wait --for=synced --timeout 5s", 0, "1 synced")
 }

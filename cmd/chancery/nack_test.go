@@ -13,7 +13,7 @@ import (
 // that it accepts again, and that it goes.
 func TestClientIsSeen(t *testing.T) {
 	t.Parallel()
-	d := serve(t, nil, "a.yaml", cluster("a"), "b.yaml", "# the bad one\n"+cluster("b"))
+	d := serve(t, []string{"--quarantine=false"}, "a.yaml", cluster("a"), "b.yaml", "# the bad one\n"+cluster("b"))
 	s := d.clusters()
 	r, err := s.stream.Recv()
 	if err != nil {

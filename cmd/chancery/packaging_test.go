@@ -126,15 +126,15 @@ func TestPackageScripts(t *testing.T) {
 
 // What the tests of real clients fetch has a hash, so that nobody can change it.
 func TestPinned(t *testing.T) {
-	for _, path := range []string{"e2e/clients/envoy/requirements.txt", "e2e/clients/python/requirements.txt"} {
+	for _, path := range []string{"e2e/clients/envoy/requirements.txt", "e2e/clients/python/requirements.txt", "e2e/clients/sovereign/requirements.txt"} {
 		for requirement := range strings.SplitSeq(strings.ReplaceAll(content(t, path), "\\\n", ""), "\n") {
-			if requirement != "" && requirement[0] != '#' && !regexp.MustCompile(`^[a-z-]+==[0-9.]+ .*--hash=sha256:[0-9a-f]{64}$`).MatchString(requirement) {
+			if requirement != "" && requirement[0] != '#' && !regexp.MustCompile(`^[a-z0-9_-]+==[0-9a-z.]+ .*--hash=sha256:[0-9a-f]{64}$`).MatchString(requirement) {
 				t.Errorf("%s: %s", path, requirement)
 			}
 		}
 	}
 	install := content(t, "e2e/install.sh")
-	if n := strings.Count(install, " -m pip "); n != strings.Count(install, "--require-hashes") || n != 2 {
+	if n := strings.Count(install, " -m pip "); n != strings.Count(install, "--require-hashes") || n != 3 {
 		t.Errorf("pip is used %d times", n)
 	}
 	if lock := content(t, "e2e/clients/node/package-lock.json"); strings.Count(lock, `"integrity"`) < 10 || !strings.Contains(install, "npm ci") {

@@ -48,7 +48,7 @@ func adminClient(t *testing.T, target adminapi.Target) *adminapi.Daemon {
 // The API of a server that runs: a client comes, has something, refuses something and leaves;
 // files with errors; the end.
 func TestAdmin(t *testing.T) {
-	d := serve(t, []string{"--drain", "3s"}, "a.yaml", cluster("a"))
+	d := serve(t, []string{"--drain", "3s", "--quarantine=false"}, "a.yaml", cluster("a"))
 	api := adminClient(t, adminapi.Target{URL: "http://" + adminOf(t, d)})
 	st, err := api.Status(d.ctx, "")
 	if err != nil || st.Server.Version != testVersion || st.Server.Dir != d.dir || st.Config.Files != 1 || st.Config.Resources != 1 || st.Config.Revision == 0 || st.Config.At == nil || st.Clients.Connected != 0 {

@@ -117,8 +117,8 @@ func TestGroupAlone(t *testing.T) {
 	edge, other := d.of("edge"), d.of("other")
 	edge.took(xds.Cluster, "e")
 	other.took(xds.Cluster, "a")
-	write(t, d.dir, "edge/x.yaml", "nonsense", "a.yaml", cluster("a2"))
-	other.took(xds.Cluster, "a2")
+	write(t, d.dir, "edge/x.yaml", "nonsense", "a.yaml", cluster("a2")+"---\n"+cluster("b2"))
+	other.took(xds.Cluster, "a2", "b2")
 	if line := d.logged("configuration error"); line["group"] != "edge" || !strings.Contains(line["error"].(string), "edge/x.yaml:1:1") {
 		t.Error(line)
 	}
@@ -127,11 +127,12 @@ func TestGroupAlone(t *testing.T) {
 	d.tells(port, "/metrics", "xds_server_config_last_load_successful 0\n")
 	d.tells(port, "/readyz?verbose", "not those of 1 group, which keep their last good: edge")
 
+	d.kept(2) // what is served is on disk a little later
 	d.killed()
 	write(t, d.dir, "a.yaml", "nonsense", "edge/group.yaml", "nonsense: 1")
 	d = serveDir(t, d.dir, flags...)
 	d.of("edge").took(xds.Cluster, "e")
-	d.of("other").took(xds.Cluster, "a2")
+	d.of("other").took(xds.Cluster, "a2", "b2")
 
 	write(t, d.dir, "a.yaml", cluster("a3"), "edge/group.yaml", "match: {id: edge}\n", "edge/x.yaml", "# mended\n")
 	if err := os.Remove(filepath.Join(d.dir, "edge", "x.yaml")); err != nil {

@@ -182,7 +182,7 @@ func TestExplainRefusals(t *testing.T) {
 	each(t, "OBS-1 each refusal has the line that is at fault", func(t *testing.T, v variant) {
 		at := "unix://" + filepath.Join(t.TempDir(), "admin.sock")
 		s := siteOf(t, func(w world) *rig {
-			return newRig(t, w, sourcedBy(v, renamed), "--admin-listen", at, "--quarantine=false")
+			return newRig(t, w, sourcedBy(v, renamed), "--admin-listen", at)
 		})
 		s.provoked = `SOTW-14 DELTA-1 resource "good" twice` // by what is in the files of one case
 		s.start(v)

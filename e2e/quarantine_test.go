@@ -19,7 +19,7 @@ func TestQuarantine(t *testing.T) {
 	each(t, "OBS-1 one refused resource holds up no other", func(t *testing.T, v variant) {
 		at := "unix://" + filepath.Join(t.TempDir(), "admin.sock")
 		s := siteOf(t, func(w world) *rig {
-			return newRig(t, w, sourcedBy(v, renamed), "--admin-listen", at)
+			return newRig(t, w, sourcedBy(v, renamed), "--admin-listen", at, "--quarantine")
 		})
 		s.provoked = `SOTW-14 DELTA-1 resource "good" twice` // by what is in the files of one case
 		s.start(v)

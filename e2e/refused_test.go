@@ -124,10 +124,10 @@ func TestRefusedRoutes(t *testing.T) {
 }
 
 // startStrict starts a site where nothing of what is refused is sent before it changes: what the protocol
-// wants without quarantine.
+// wants without quarantine, as all but TestQuarantine.
 func startStrict(t *testing.T, v variant) *site {
 	t.Helper()
-	s := siteOf(t, func(w world) *rig { return newRig(t, w, sourcedBy(v, renamed), "--quarantine=false") })
+	s := siteOf(t, func(w world) *rig { return newRig(t, w, sourcedBy(v, renamed)) })
 	s.start(v)
 	return s
 }

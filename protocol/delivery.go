@@ -72,6 +72,8 @@ type delivery struct {
 	joined uint64 // the newest nonce of what it has become one with, before its own; zero: none
 	own    cargo  // what the delivery carried before that, without items
 
+	untold bool // no message says that a name is gone (SotW, types without full state)
+
 	// A later delivery was answered: nothing waits for this one, and what was
 	// before it is not held.
 	superseded bool
@@ -142,10 +144,18 @@ func (d *delivery) tells(name string, is *xds.Stamp) bool {
 	return slices.ContainsFunc(d.parts, func(p part) bool { return p.within(name, is) })
 }
 
+// says returns what a message said of a name, or nil.
+func (d *delivery) says(name string) *xds.Stamp {
+	if is := d.carries(name); is != absent || !d.untold {
+		return is
+	}
+	return nil
+}
+
 // unlisted yields what only a delivery told that is not listed any more.
 func (d *delivery) unlisted(yield func(string, item) bool) {
 	for name, it := range d.each {
-		if !d.tells(name, it.is) && !yield(name, it) {
+		if d.says(name) != nil && !d.tells(name, it.is) && !yield(name, it) {
 			return
 		}
 	}
@@ -313,7 +323,7 @@ func (u *subscription) join(a, b *delivery) cargo {
 	for _, it := range b.items {
 		switch old := a.carries(it.name); {
 		case old == nil:
-		case it.is == nil:
+		case b.says(it.name) == nil:
 			it.was, it.is, it.older = a.before(it.name), old, true
 		default:
 			it.was = before(it.name, old, it.is)
@@ -323,6 +333,8 @@ func (u *subscription) join(a, b *delivery) cargo {
 	both := func(name string, was, is *xds.Stamp) {
 		switch old := a.carries(name); {
 		case a.find(name) != nil || b.find(name) != nil:
+		case old != nil && b.says(name) == nil: // that it is gone no message says
+			c.items = append(c.items, item{name: name, was: a.before(name), is: old, older: true})
 		case old != nil:
 			c.items = append(c.items, item{name: name, was: before(name, old, is), is: is})
 		case c.dropped && !b.dropped && stands(was): // it came by that later
@@ -339,7 +351,7 @@ func (u *subscription) join(a, b *delivery) cargo {
 		}
 	}
 	for _, it := range a.items {
-		switch is := b.carries(it.name); {
+		switch is := b.says(it.name); {
 		case b.find(it.name) != nil:
 		case is == nil:
 			it.older = true

@@ -88,6 +88,19 @@ func TestJoin(t *testing.T) {
 			t.Errorf("in no order: %v", j.items)
 		}
 	}
+	// Where no message says that a name is gone (SotW), what the older one said of it stands.
+	for _, c := range []struct{ a, b, want string }{
+		{"a:a1>a2", "a:a2>-", "a:a1>a2"},
+		{"", "a:a2>-", "a:a2>-"},
+		{"a:a1>-", "a:->a2", "a:a1>a2"},
+	} {
+		b := said(c.b)
+		b.untold = true
+		j := join(said(c.a), b)
+		if got := cargoText(&j); got != c.want {
+			t.Errorf("%s, %s, untold: %s, not %s", c.a, c.b, got, c.want)
+		}
+	}
 	// What it has answered for it has.
 	old := said("a:a1>a2")
 	old.parts[0].fate = accepted
@@ -145,6 +158,10 @@ func TestJoin(t *testing.T) {
 	j = join(one, three)
 	if got := cargoText(&j); got != "a:a2>-" {
 		t.Error("it came and went:", got)
+	}
+	three.untold = true
+	if j = join(one, three); cargoText(&j) != "a:->a2" {
+		t.Error("it came and went untold:", cargoText(&j))
 	}
 	// What was given up before the later one left it had not; what came by the later one
 	// it had, and what it has answered for. Nothing is listed by name that both told.

@@ -94,6 +94,7 @@ func (n *lane) atRest() error {
 			case st.State == protocol.StateRefused && refused:
 			case st.State == protocol.StateWaiting && refused && len(st.WaitsFor) > 0:
 			case st.State == protocol.StateSent && n.sloppy: // the answer was lost
+			case st.State == protocol.StateUnknown && st.View == nil && n.sloppy && n.ledger.unanswered(is.Type): // the lost one would have said that it has nothing from before
 			case st.State == protocol.StateLingering && len(st.WaitsFor) > 0: // to what has no name for "gone", for example
 			default:
 				return fmt.Errorf("at rest: %s: %s", is.Type, describeState(st))
@@ -101,6 +102,12 @@ func (n *lane) atRest() error {
 		}
 	}
 	return nil
+}
+
+// unanswered reports whether the client owes the answer to a response of a type, or to a part of
+// one: in SotW, too, "each nonce is settled by itself, the flight by all" (DELTA-13).
+func (l *ledger) unanswered(t *xds.Type) bool {
+	return slices.ContainsFunc(l.account(t).flights, func(f *flight) bool { return !f.done })
 }
 
 func (n *lane) has(set map[[2]string]bool, t *xds.Type, name string) bool {

@@ -2,9 +2,12 @@ package e2e
 
 import (
 	"fmt"
+	"os/exec"
 	"slices"
 	"testing"
 	"time"
+
+	"google.golang.org/protobuf/proto"
 
 	"github.com/chancery-xds/chancery/e2e/tap"
 )
@@ -154,6 +157,47 @@ func TestClusterDeletedAndBack(t *testing.T) {
 		s.quiet()
 		l.Unharmed(t)
 		exactly(t, 0, "NACK", s.Since(0).NACKs())
+	})
+}
+
+// Most clusters go in one reload that somebody has approved. All that nothing leads to are told to be gone in one response;
+// the one that the routes led to follows the ACK of the new routes, and waits for no timer.
+func TestMostDeleted(t *testing.T) {
+	t.Parallel()
+	each(t, "SAFE-10 ADS-3 what was in use goes last", func(t *testing.T, v variant) {
+		const spare = 27
+		var many []proto.Message
+		for i := range spare {
+			name := fmt.Sprint("spare-", i)
+			many = append(many, edsCluster(name, time.Second), assignment(name))
+		}
+		s := newSite(t, renamed, func(w world) { w.set(many...) })
+		s.start(v)
+		l := loaded(t, s.side, nil)
+		p := s.commit("28 of 29 clusters deleted, and the routes lead to the last", func(w world) {
+			w.drop(many...)
+			w.drop(edsCluster("backend", 0), assignment("backend"))
+			w.set(routes("ingress", "2", "other"))
+		})
+		if out, err := exec.Command(binary, "reload", s.daemon.dir, "--allow-mass-delete").CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		eventually(t, prompt, "all are gone", s.envoy.hasClusters("other"))
+		s.quiet()
+		l.Unharmed(t)
+		rs := s.Since(p).Responses("CDS", "RDS")
+		var said []string
+		for _, r := range rs {
+			said = append(said, fmt.Sprint(r.Type, " ", len(r.Resources), " -", len(r.Removed)))
+		}
+		want := []string{"RDS 1 -0", "CDS 2 -0", "CDS 1 -0"} // the worlds: other and backend, then other
+		if v.delta() {
+			want = []string{"RDS 1 -0", fmt.Sprint("CDS 0 -", spare), "CDS 0 -1"}
+		}
+		if !slices.Equal(said, want) {
+			t.Errorf("said %q, not %q", said, want)
+		}
+		exactly(t, 0, "NACK", s.Since(p).NACKs())
 	})
 }
 

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -58,13 +60,28 @@ func (d *differing) impact(cmd *cobra.Command, r *diffResult, node string, count
 	if err != nil || !counts(about.Server) {
 		return nil, nil, err
 	}
+	groups, err := daemon.Groups(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	known, left := map[string]bool{"": true}, map[string]bool{}
+	for _, g := range groups.Items {
+		known[g.Name] = true
+	}
 	q := adminapi.ImpactRequest{Node: node}
 	for _, x := range r.Items {
+		if !known[x.Group] { // its rules are not the server's yet: nobody has the group
+			left[x.Group] = true
+			continue
+		}
 		q.Changes = append(q.Changes, adminapi.ImpactChange{Type: x.URL(), Name: x.Name, Group: x.Group, Bytes: x.Bytes})
 	}
 	impact, err := daemon.Impact(ctx, q)
 	if err != nil {
 		return nil, nil, err
+	}
+	if len(left) > 0 {
+		fmt.Fprintf(cmd.ErrOrStderr(), "chancery: the impact is without that of groups which the server does not have: %s\n", printable.Line(strings.Join(slices.Sorted(maps.Keys(left)), ", ")))
 	}
 	return impact, &about.Server, nil
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -92,6 +93,12 @@ func TestDiffImpact(t *testing.T) {
 	want(1, []string{"diff", d.dir, after}, "IMPACT 1 of 3 clients", "PUSHES CDS 1;", "GROUPS edge 1")
 	write(t, after, "a.yaml", cluster("a")+"\nconnect_timeout: 3s\n")
 	want(1, []string{"diff", d.dir, after}, "IMPACT 3 of 3 clients", "PUSHES CDS 3;")
+	write(t, after, "new/group.yaml", "match: {id: new-*}\n")
+	write(t, after, "new/n.yaml", cluster("n"))
+	want(1, []string{"diff", d.dir, after}, "IMPACT 3 of 3 clients", "without that of groups which the server does not have: new ")
+	if err := os.RemoveAll(filepath.Join(after, "new")); err != nil {
+		t.Fatal(err)
+	}
 
 	// What a client was sent, as it sees it: no cluster of it is another.
 	want(0, []string{"diff", "client:edge-1", d.dir}, "no difference")

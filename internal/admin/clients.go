@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"strings"
 	"time"
@@ -182,6 +183,9 @@ func (s *Server) impact(w http.ResponseWriter, r *http.Request) error {
 	if len(in.Changes) > maxChanges {
 		return wrong("changes", fmt.Sprintf("%d of them, and %d may be asked about at once", len(in.Changes), maxChanges), "")
 	}
+	if err := s.checkChanges(in.Changes); err != nil {
+		return err
+	}
 	ctx, cancel := context.WithTimeout(r.Context(), askTime)
 	defer cancel()
 	out, err := s.Explainer.Impact(ctx, in)
@@ -190,6 +194,30 @@ func (s *Server) impact(w http.ResponseWriter, r *http.Request) error {
 	}
 	out.APIVersion, out.Kind, out.Groups, out.Types = adminapi.Version, adminapi.KindImpact, some(out.Groups), some(out.Types)
 	answer(w, http.StatusOK, out)
+	return nil
+}
+
+// checkChanges returns an error that names the field of the first change that is wrong.
+func (s *Server) checkChanges(all []adminapi.ImpactChange) error {
+	known := map[string]bool{"": true}
+	for _, g := range s.Groups() {
+		known[g.Name] = true
+	}
+	for i, c := range all {
+		at := fmt.Sprintf("changes[%d].", i)
+		switch {
+		case c.Type == "":
+			return wrong(at+"type", "a change needs its type", "such as CDS")
+		case typeOf(c.Type) == nil:
+			return missing(at+"type", "unknown type "+quoted(c.Type), typesHint())
+		case c.Bytes < 0 || c.Bytes > math.MaxInt32:
+			return wrong(at+"bytes", fmt.Sprintf("must be a number between 0 and %d", math.MaxInt32), "")
+		case !known[c.Group]:
+			p := s.unknownGroup(c.Group)
+			p.field = at + "group"
+			return p
+		}
+	}
 	return nil
 }
 

@@ -126,7 +126,7 @@ func (q *query) typ(name string) *xds.Type {
 	}
 	t := typeOf(v)
 	if t == nil {
-		q.fail(name, "unknown type "+quoted(v), "types are "+strings.Join(shorts(), ", ")+", and type URLs")
+		q.fail(name, "unknown type "+quoted(v), typesHint())
 	}
 	return t
 }
@@ -196,11 +196,12 @@ func typeOf(s string) *xds.Type {
 	return nil
 }
 
-func shorts() (all []string) {
+func typesHint() string {
+	hint := "types are "
 	for _, t := range xds.Types() {
-		all = append(all, t.Short)
+		hint += t.Short + ", "
 	}
-	return all
+	return hint + "and type URLs"
 }
 
 // quoted is a text of whoever asks, as it is told to them.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/chancery-xds/chancery/internal/adminapi"
@@ -29,21 +30,23 @@ func (s *Server) status(w http.ResponseWriter, r *http.Request) error {
 
 // knownGroup returns an error if there is no group of a name; "" is none in particular.
 func (s *Server) knownGroup(name string) error {
-	if name == "" {
+	if name == "" || slices.ContainsFunc(s.Groups(), func(g adminapi.Group) bool { return g.Name == name }) {
 		return nil
 	}
+	return s.unknownGroup(name)
+}
+
+// unknownGroup says which groups there are.
+func (s *Server) unknownGroup(name string) *problem {
 	var names []string
 	for _, g := range s.Groups() {
-		if g.Name == name {
-			return nil
-		}
 		names = append(names, g.Name)
 	}
 	hint := fmt.Sprintf("the groups are %s", strings.Join(names[:min(len(names), 5)], ", "))
 	if more := len(names) - 5; more > 0 {
 		hint += fmt.Sprintf(" and %d more", more)
 	}
-	return missing("group", fmt.Sprintf("no group has the name %q", name), hint)
+	return &problem{http.StatusNotFound, "group", "no group has the name " + quoted(name), hint}
 }
 
 // counts have a map, which is {} if there is nothing to count.

@@ -198,7 +198,7 @@ func (x *fetching) print(w, stderr io.Writer, s *xdsServer, a *fetch.Answer) err
 		all.Items = append(all.Items, item)
 		if body != nil && x.format == "yaml" {
 			var doc bytes.Buffer
-			if err := writeYAML(&doc, json.RawMessage(printable.JSON(wrapped(r.Resource, body)))); err != nil {
+			if err := writeYAML(&doc, json.RawMessage(wrapped(r.Resource, body))); err != nil {
 				unshown = append(unshown, fmt.Sprintf("%s/%s: %v", r.Type, r.Name, err))
 				continue
 			}
@@ -233,10 +233,7 @@ func (x *fetching) print(w, stderr io.Writer, s *xdsServer, a *fetch.Answer) err
 		}
 		t.print(w, &x.output)
 	default:
-		var text bytes.Buffer
-		if err = data(&x.output, &text, all, all.Items, func(r fetchedResource) string { return r.Type + "/" + r.Name }); err == nil {
-			_, err = w.Write(printable.JSON(text.Bytes()))
-		}
+		err = data(&x.output, w, all, all.Items, func(r fetchedResource) string { return r.Type + "/" + r.Name })
 	}
 	if err != nil {
 		return failure{err, ""}

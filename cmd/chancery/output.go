@@ -63,10 +63,8 @@ func data[T any](o *output, w io.Writer, answer any, items []T, name func(T) str
 	case "yaml":
 		err = writeYAML(w, answer)
 	case "jsonl":
-		e := json.NewEncoder(w)
-		e.SetEscapeHTML(false)
 		for _, item := range items {
-			if err = e.Encode(item); err != nil {
+			if err = writeJSON(w, item, ""); err != nil {
 				break
 			}
 		}
@@ -77,10 +75,7 @@ func data[T any](o *output, w io.Writer, answer any, items []T, name func(T) str
 			}
 		}
 	default:
-		e := json.NewEncoder(w)
-		e.SetEscapeHTML(false)
-		e.SetIndent("", "  ")
-		err = e.Encode(answer)
+		err = writeJSON(w, answer, "  ")
 	}
 	if err != nil {
 		return failure{err, ""}
@@ -88,12 +83,23 @@ func data[T any](o *output, w io.Writer, answer any, items []T, name func(T) str
 	return nil
 }
 
-// writeYAML writes what JSON would say, fields in the same order.
-func writeYAML(w io.Writer, answer any) error {
+// writeJSON writes a value as JSON that a terminal may show: what clients and files say is in it.
+func writeJSON(w io.Writer, v any, indent string) error {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	if err := e.Encode(answer); err != nil {
+	e.SetIndent("", indent)
+	err := e.Encode(v)
+	if err == nil {
+		_, err = w.Write(printable.JSON(b.Bytes()))
+	}
+	return err
+}
+
+// writeYAML writes what JSON would say, fields in the same order.
+func writeYAML(w io.Writer, answer any) error {
+	var b, out bytes.Buffer
+	if err := writeJSON(&b, answer, ""); err != nil {
 		return err
 	}
 	var doc yaml.Node // JSON is YAML
@@ -101,19 +107,24 @@ func writeYAML(w io.Writer, answer any) error {
 		return err
 	}
 	unquoted(&doc)
-	y := yaml.NewEncoder(w)
+	y := yaml.NewEncoder(&out)
 	y.SetIndent(2)
 	if err := y.Encode(&doc); err != nil {
 		return err
 	}
-	return y.Close()
+	if err := y.Close(); err != nil {
+		return err
+	}
+	_, err := w.Write(printable.JSON(out.Bytes())) // what is escaped stands in double quotes
+	return err
 }
 
 // unquoted has a node written as people write YAML, and not as JSON.
 func unquoted(n *yaml.Node) {
 	n.Style = 0
-	if n.Kind == yaml.ScalarNode && n.Tag == "!!str" && (n.Value == "@type" || slices.Contains([]string{"y", "n", "yes", "no", "on", "off"}, strings.ToLower(n.Value))) {
-		n.Style = yaml.DoubleQuotedStyle // as everybody writes it; the others some read as true and false
+	odd := len(printable.JSON([]byte(n.Value))) != len(n.Value) // escapes are longer
+	if n.Kind == yaml.ScalarNode && n.Tag == "!!str" && (odd || n.Value == "@type" || slices.Contains([]string{"y", "n", "yes", "no", "on", "off"}, strings.ToLower(n.Value))) {
+		n.Style = yaml.DoubleQuotedStyle // escapes stand in these only; so everybody writes @type, and the others some read as true and false
 	}
 	for _, c := range n.Content {
 		unquoted(c)

@@ -7,7 +7,10 @@ import (
 	"testing"
 	"time"
 
+	"go.yaml.in/yaml/v3"
+
 	"github.com/chancery-xds/chancery/internal/adminapi"
+	"github.com/chancery-xds/chancery/internal/printable"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -101,6 +104,36 @@ func TestYAML(t *testing.T) {
 	want := "a: \"yes\"\nb: \"1\"\nc: 1\nd: true\ne: \"true\"\nf: null\ng: []\nh: |-\n  x: y\n  #z\ni: 0.5\nj: \"2026-01-01\"\nk: \"on\"\nl: \"~\"\n"
 	if out.String() != want {
 		t.Errorf("got\n%s\nwant\n%s", &out, want)
+	}
+}
+
+// What clients and files say moves no cursor and turns no text, whatever the format, and programs read it as it was.
+func TestDataIsPrintable(t *testing.T) {
+	const said = "a\u009b2Jb\u202ec\x7f\u2028\u0085 d\ne\U0001f600"
+	items := []map[string]string{{said: said}}
+	for _, format := range []string{"json", "jsonl", "yaml", "name"} {
+		var out bytes.Buffer
+		if err := data(&output{format: format}, &out, items, items, func(m map[string]string) string { return m[said] }); err != nil {
+			t.Fatal(err)
+		}
+		if got := printable.Lines(out.String()); got != out.String() {
+			t.Errorf("%s: raw: %s", format, got)
+		}
+		var back []map[string]string
+		var err error
+		switch format {
+		case "json":
+			err = json.Unmarshal(out.Bytes(), &back)
+		case "jsonl":
+			err = json.Unmarshal([]byte("["+out.String()+"]"), &back)
+		case "yaml":
+			err = yaml.Unmarshal(out.Bytes(), &back)
+		default:
+			continue // for people, too
+		}
+		if err != nil || len(back) != 1 || back[0][said] != said {
+			t.Errorf("%s: %q, %v, of\n%s", format, back, err, &out)
+		}
 	}
 }
 

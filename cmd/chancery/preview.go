@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -94,7 +93,7 @@ Exit codes: 0 the node gets groups; 1 it is refused, or DIR cannot be loaded; 2 
 }
 
 func (p *previewing) run(cmd *cobra.Command, root string) error {
-	write := map[string]func(io.Writer, *preview) error{"table": writeTable, "json": writeJSON, "name": writeNames}[p.output]
+	write := map[string]func(io.Writer, *preview) error{"table": writeTable, "json": previewJSON, "name": writeNames}[p.output]
 	switch {
 	case write == nil:
 		return fmt.Errorf("--output: %q: must be table, json or name", p.output)
@@ -215,12 +214,7 @@ func readNode(src []byte, types *envoyapi.Types) (*xds.Node, error) {
 	return req.Node, nil
 }
 
-func writeJSON(w io.Writer, p *preview) error {
-	e := json.NewEncoder(w)
-	e.SetEscapeHTML(false)
-	e.SetIndent("", "  ")
-	return e.Encode(p)
-}
+func previewJSON(w io.Writer, p *preview) error { return writeJSON(w, p, "  ") }
 
 func writeNames(w io.Writer, p *preview) error {
 	for _, r := range p.Resources {

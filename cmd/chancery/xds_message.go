@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -98,11 +97,7 @@ func (m *xdsMessage) event(e *client.Event) {
 // print prints the message: when, what, of what.
 func (m *xdsMessage) print(w io.Writer, jsonl bool) {
 	if jsonl {
-		var line bytes.Buffer
-		e := json.NewEncoder(&line)
-		e.SetEscapeHTML(false)
-		_ = e.Encode(m)                              // a body is JSON, and all else texts
-		_, _ = w.Write(printable.JSON(line.Bytes())) // nobody reads it any more
+		_ = writeJSON(w, m, "") // a body is JSON, and all else texts; or nobody reads it any more
 		return
 	}
 	words := []string{m.At.Local().Format("15:04:05.000"), fmt.Sprintf("%-11s", m.Kind)}

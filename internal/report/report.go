@@ -3,6 +3,7 @@
 package report
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -152,10 +153,15 @@ func JSON(w io.Writer, r Report) error {
 }
 
 func encode(w io.Writer, v any) error {
-	e := json.NewEncoder(w)
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	e.SetIndent("", "  ")
-	return e.Encode(v)
+	err := e.Encode(v)
+	if err == nil {
+		_, err = w.Write(printable.JSON(b.Bytes()))
+	}
+	return err
 }
 
 // In a command of a GitHub workflow some characters stand for themselves only so.

@@ -259,12 +259,11 @@ func TestWholeChange_CLI9(t *testing.T) {
 // Who waits is told who refers to it now.
 func TestReasonMoves_CLI9(t *testing.T) {
 	world(t, func(s *story) {
-		s.put("LDS l", "1", "RDS r", "CDS x")
+		s.put("LDS l", "1", "CDS x", "RDS r")
+		s.put("CDS x", "1", "CDS a")
 		s.put("RDS r", "1", "CDS a")
-		s.put("CDS x", "1")
 		s.want(`nothing | CDS "a" has not come, to which RDS "r" refers`)
 		s.put("RDS r", "2")
-		s.put("CDS x", "2", "CDS a")
 		s.want(`nothing | CDS "a" has not come, to which CDS "x" refers`)
 	})
 }

@@ -65,6 +65,7 @@ func TestPanics(t *testing.T) {
 			p.begin(300*k, 90*k)
 			p.send(10 * k)
 			time.Sleep(maxWait)
+			synctest.Wait() // it is told before there is room again
 			r.Whole(-200 * k)
 		},
 		"who is told that there is too much": func(r *rig, p *peer) {

@@ -213,3 +213,29 @@ func TestSearchOfALiar(t *testing.T) {
 		r.holds(2) // one for each
 	})
 }
+
+// What a client names again is at fault no more once it has refused the others without that: else it would be kept from a
+// change for ever by a text that is wrong.
+func TestClearedStays(t *testing.T) {
+	within(t, func(r *rig) {
+		c := r.open(xdstest.Serve(r, r.server), xds.Node{ID: "a"})
+		r.nodes[c] = "a"
+		r.fill(names(4), "1")
+		for r.due(c) {
+			c.ACK(r.next(c))
+		}
+		r.guilty = []string{"c0001"}
+		r.fill(names(4), "2", "c0002")
+		for range 2 { // all, and all others
+			c.NACK(r.next(c), "c0001 is bad")
+			synctest.Wait()
+		}
+		r.searches(1, 0)
+		r.next(c)
+		time.Sleep(stepTime + 2*time.Second) // the search leads nowhere: all is shown
+		for r.due(c) {
+			c.NACK(r.next(c), "c0001 is bad")
+		}
+		r.holds(0)
+	})
+}

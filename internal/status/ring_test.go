@@ -150,3 +150,35 @@ func TestNoteIsBounded(t *testing.T) {
 		t.Errorf("%d %d %d", len(e.Node), len(e.Text), len(e.Resources))
 	}
 }
+
+// What goes on without an answer counts together as long as nothing else is between, and is of one stream, type and reason.
+func TestWaitsCountTogether(t *testing.T) {
+	r := ring{size: 4}
+	one := func(kind string, stream uint64, typ, by *xds.Type) {
+		r.add(&record{kind: kind, stream: stream, typ: typ, by: by, count: 1})
+	}
+	want := func(want string) {
+		t.Helper()
+		events, _, _ := r.after(0, false)
+		got := ""
+		for _, e := range events {
+			got += fmt.Sprint(e.id, e.kind, e.stream, "x", e.count, " ")
+		}
+		if got != want {
+			t.Errorf("%q, not %q", got, want)
+		}
+	}
+	one("wait", 1, xds.Route, xds.Cluster)
+	one("wait", 1, xds.Route, xds.Cluster)
+	one("wait", 2, xds.Route, xds.Cluster)
+	one("wait", 2, xds.Listener, xds.Cluster)
+	one("wait", 2, xds.Listener, xds.Route)
+	want("1wait1x2 2wait2x1 3wait2x1 4wait2x1 ")
+	one("wait", 2, xds.Listener, xds.Route)
+	one("ack", 2, xds.Listener, nil)
+	one("ack", 2, xds.Listener, nil)
+	one("wait", 2, xds.Listener, xds.Route)
+	want("4wait2x2 5ack2x1 6ack2x1 7wait2x1 ")
+	one("wait", 2, xds.Listener, xds.Route)
+	want("4wait2x2 5ack2x1 6ack2x1 7wait2x2 ")
+}

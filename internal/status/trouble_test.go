@@ -246,3 +246,27 @@ func TestGroups(t *testing.T) {
 		}
 	}
 }
+
+// Streams of a client that have ended keep what they refused for a while, and then let go of it, with its text.
+func TestEndedStreamsLetGoOfCauses(t *testing.T) {
+	now := time.Unix(1000, 0)
+	f := &fleet{Tracker: New(Options{Now: func() time.Time { return now }})}
+	f.open(envoy("a"), "10.0.0.1:1", nil, xds.Cluster) // is there all the time
+	refuses := func(text string) {
+		t.Helper()
+		st := f.open(envoy("a"), "10.0.0.1:1", nil, xds.Cluster)
+		f.Event(st, protocol.Event{Kind: protocol.Nacked, Type: xds.Cluster, Nonce: "1", Refuses: true, Error: &xds.Status{Message: text}})
+		f.Closed(st, nil)
+	}
+	for i := range maxLate + 3 {
+		refuses(fmt.Sprint("reason ", i))
+	}
+	if n := len(f.causes.known); n != maxLate {
+		t.Errorf("%d causes of %d streams that are remembered", n, maxLate)
+	}
+	now = now.Add(lateFor + time.Second)
+	refuses("the last")
+	if n := len(f.causes.known); n != 1 {
+		t.Errorf("%d causes are kept after a while", n)
+	}
+}

@@ -38,3 +38,27 @@ func TestTurnedAway(t *testing.T) {
 		t.Errorf("%d after a while", len(all))
 	}
 }
+
+// Of an address the oldest reason is forgotten for a new one, and what comes again is not old.
+func TestTurnedAwayForgetsTheOldest(t *testing.T) {
+	now := time.Unix(1000, 0)
+	tr := New(Options{Now: func() time.Time { return now }})
+	turn := func(node, from string) {
+		now = now.Add(time.Second)
+		tr.TurnAway(adminapi.TurnedAway{Kind: "denied", Node: node, From: from + ":1", Text: "no"})
+	}
+	turn("other", "10.0.0.2") // older than all, and of somebody else
+	for i := range maxOfHost {
+		turn(fmt.Sprint(i), "10.0.0.1")
+	}
+	turn("0", "10.0.0.1") // again
+	turn("new", "10.0.0.1")
+	for node, want := range map[string]int{"other": 1, "0": 1, "1": 0, "2": 1, "new": 1} {
+		if n := len(tr.TurnedAway(node)); n != want {
+			t.Errorf("node %s: %d, want %d", node, n, want)
+		}
+	}
+	if n := tr.turned.of["10.0.0.1"]; n != maxOfHost {
+		t.Errorf("%d reasons are counted", n)
+	}
+}

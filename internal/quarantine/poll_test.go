@@ -1,0 +1,63 @@
+package quarantine
+
+import (
+	"net"
+	"testing"
+	"time"
+
+	"github.com/chancery-xds/chancery/server"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// A poll that states the old version may be of a client that never got the answer, since it had given the poll up. It is
+// held, so that nothing is told in a loop, but nothing is kept from the client: the same is told again.
+func TestPollsAreNotQuarantined(t *testing.T) {
+	within(t, func(r *rig) {
+		r.guilty = []string{"a"}
+		r.set("a", "1", "b", "1")
+		port := 1000
+		poll := func(version string, refuses *xds.Status) *xds.Response {
+			r.Helper()
+			port++ // it gave the last one up with its connection
+			from := server.Caller{Addr: &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: port}, InTurn: true}
+			p, err := r.server.Poll(r.Context(), xds.Cluster, xds.Request{Node: &xds.Node{ID: "n"}, Version: version, Error: refuses}, from)
+			if err != nil {
+				r.Fatal(err)
+			}
+			got, err := p.Wait(r.Context(), server.MaxHold)
+			p.Close(err)
+			if err != nil {
+				r.Fatal(err)
+			}
+			return got
+		}
+		bad := func(got *xds.Response) bool {
+			if got == nil || len(got.Upserts) != 2 {
+				return false
+			}
+			return string(got.Upserts[0].Body) == string(message("a", "bad"))
+		}
+		old := poll("", nil).Version
+		r.set("a", "bad")
+		if got := poll(old, nil); !bad(got) {
+			r.Errorf("told %v", got)
+		}
+		if got := poll(old, nil); got != nil {
+			r.Errorf("told in a loop: %v", got)
+		}
+		r.holds(0)
+		if got := poll(old, nil); !bad(got) {
+			r.Errorf("told %v", got)
+		}
+		// Nor if it does refuse it: a poll is always about all.
+		if got := poll(old, &xds.Status{Message: "a is bad"}); got != nil {
+			r.Errorf("told in a loop: %v", got)
+		}
+		r.holds(0)
+		time.Sleep(time.Minute)
+		r.set("b", "2")
+		if got := poll(old, nil); !bad(got) {
+			r.Errorf("told %v", got)
+		}
+	})
+}

@@ -129,5 +129,5 @@ type undecided struct {
 // Undecided implements [xds.Undecided]. A name that may not be seen does not exist, and is not
 // looked for.
 func (v *undecided) Undecided(t *xds.Type, name string) bool {
-	return v.lenses.grant.Allows(t, name) && v.of.Undecided(t, name)
+	return (name == xds.Wildcard || v.lenses.grant.Allows(t, name)) && v.of.Undecided(t, name)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"maps"
 	"slices"
@@ -66,7 +67,7 @@ const oldNames = "#old"
 func (c *Client) join(ctx context.Context, w *watch) error {
 	result := make(chan error, 1)
 	select {
-	case c.calls <- func() { result <- c.joinNow(w) }:
+	case c.calls <- func() { result <- c.joinNow(w, slices.Sorted(maps.Keys(w.names))) }:
 		return <-result
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -75,8 +76,8 @@ func (c *Client) join(ctx context.Context, w *watch) error {
 	}
 }
 
-func (c *Client) joinNow(w *watch) error {
-	names := slices.Sorted(maps.Keys(w.names))
+// joinNow adds a watch to names of it, in their canonical form, or to none.
+func (c *Client) joinNow(w *watch, names []string) error {
 	of := make([]*authority, len(names))
 	for i, name := range names {
 		a, err := c.authority(name)
@@ -107,9 +108,9 @@ func (c *Client) joinNow(w *watch) error {
 	return nil
 }
 
-// leave ends a watch.
-func (c *Client) leave(w *watch) {
-	for name := range w.names {
+// leave takes a watch from names of it.
+func (c *Client) leave(w *watch, names iter.Seq[string]) {
+	for name := range names {
 		a, err := c.authority(name)
 		if err != nil {
 			continue

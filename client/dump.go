@@ -61,6 +61,35 @@ func (c *Client) Dump() []Status {
 	}
 }
 
+// A ServerStatus is how a client stands with a server of which something is watched.
+type ServerStatus struct {
+	Server    string    // Transport.String
+	Connected bool      // a stream is open on which the server has answered; of per-type streams any
+	Since     time.Time // when the newest of these began, or the last one ended; zero: there was none
+	Err       error     // why a stream could not be had or has ended last; nil: none ever did
+	ErrAt     time.Time
+}
+
+// Servers returns how the client stands with the servers of which something is watched, by name.
+func (c *Client) Servers() (list []ServerStatus) {
+	c.wait(func() {
+		for _, u := range c.upstreams {
+			s := ServerStatus{Server: u.uri}
+			for _, l := range u.links {
+				if on := l.s != nil && l.s.answered; on && !s.Connected || on == s.Connected && l.turned.After(s.Since) {
+					s.Connected, s.Since = on, l.turned
+				}
+				if l.failedAt.After(s.ErrAt) {
+					s.Err, s.ErrAt = l.failed, l.failedAt
+				}
+			}
+			list = append(list, s)
+		}
+	})
+	slices.SortFunc(list, func(a, b ServerStatus) int { return strings.Compare(a.Server, b.Server) })
+	return list
+}
+
 func (c *Client) dump() (list []Status) {
 	for _, a := range c.authorities {
 		for _, t := range a.tables {

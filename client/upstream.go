@@ -65,6 +65,10 @@ type link struct {
 	retry reconnect
 	again time.Time // when the next one is due
 
+	turned   time.Time // when the server first answered on a stream, or that ended
+	failed   error     // of the stream that ended last
+	failedAt time.Time
+
 	outage *outage         // why the server cannot be reached; nil: it can, as far as is known
 	bad    map[string]int  // responses refused, one after the other, by type URL
 	wild   map[string]bool // types of which "*" or a collection was asked for on this stream
@@ -169,7 +173,9 @@ func (l *link) received(s *stream, resp *xds.Response) {
 		typed.Type = l.only
 		resp = &typed
 	}
-	s.answered = true
+	if !s.answered {
+		s.answered, l.turned = true, l.c.now
+	}
 	s.unanswered++
 	l.retry.answered()
 	l.reached()
@@ -245,6 +251,9 @@ func (l *link) ended(s *stream, err error) {
 	l.s = nil
 	l.core.Disconnected(nil)
 	l.drain("")
+	if l.failed, l.failedAt = err, l.c.now; s.answered {
+		l.turned = l.c.now
+	}
 	l.again = l.retry.ended(l.c.now, s.answered, l.c.random())
 	if s.answered {
 		return

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	"strings"
 
 	"github.com/chancery-xds/chancery/xds"
@@ -84,7 +85,7 @@ func (c *Client) Watch(ctx context.Context, t *xds.Type, names ...string) iter.S
 			yield(Event{}, err)
 			return
 		}
-		defer c.do(func() { c.leave(w) })
+		defer c.do(func() { c.leave(w, maps.Keys(w.names)) })
 		for {
 			ev, err := w.next(ctx, c.ctx)
 			if !yield(ev, err) || err != nil {

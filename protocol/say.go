@@ -260,6 +260,9 @@ const (
 
 // decide decides what becomes of a diff, and notes what of it waits for another type.
 func (s *Session) decide(u *subscription, t *xds.Table, d *diff, last bool) decision {
+	if u.wildcard && s.undecided(u.typ, xds.Wildcard) {
+		return later // "*" is answered with all there is, and that is not known
+	}
 	world := s.tellsWorld(u)
 	// "It is generally safe for servers to do this optimization for LDS and CDS
 	// when the only subscription is a wildcard subscription."

@@ -259,7 +259,7 @@ func (p *Poll) look() error {
 // undecided reports whether the view is still looking for one of the names.
 func (p *Poll) undecided(view xds.View) bool {
 	u, ok := view.(xds.Undecided)
-	return ok && slices.ContainsFunc(p.names, func(n string) bool { return n != xds.Wildcard && u.Undecided(p.info.Type, n) })
+	return ok && slices.ContainsFunc(p.names, func(n string) bool { return u.Undecided(p.info.Type, n) })
 }
 
 func (p *Poll) tell(view xds.View, version string) {

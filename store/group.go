@@ -147,8 +147,8 @@ type partial struct {
 	unknown map[string]bool // by type URL
 }
 
-// Undecided implements [xds.Undecided].
-func (p partial) Undecided(t *xds.Type, _ string) bool { return p.unknown[t.URL] }
+// Undecided implements [xds.Undecided]. What a wildcard covers is what there is.
+func (p partial) Undecided(t *xds.Type, name string) bool { return name != xds.Wildcard && p.unknown[t.URL] }
 
 var none = []xds.Names{}
 

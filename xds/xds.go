@@ -120,7 +120,8 @@ type Undecided interface {
 	View
 
 	// Undecided reports whether it is not known yet if the name exists, which
-	// no table has.
+	// no table has. Of [Wildcard] it reports whether it is not known yet what there is of
+	// the type: a stream that wants all of it is told nothing of the type then.
 	Undecided(t *Type, name string) bool
 }
 

@@ -30,18 +30,26 @@ func (s *serving) adminServer(id string, st *store.Store, src *dir.Source, held 
 	return &admin.Server{
 		About:   about(s, id),
 		Version: adminapi.VersionInfo{Version: version(), Revision: revision(), Go: runtime.Version()},
-		Config:  func() adminapi.Config { return s.admin.config(st, src) },
+		Config: func() adminapi.Config {
+			if s.relay != nil {
+				return s.relay.config(st)
+			}
+			return s.admin.config(st, src)
+		},
 		Groups:  func() []adminapi.Group { return groupsOf(src) },
 		Tracker: s.admin.tracker,
 		Holds:   holds(held),
 		Explainer: explains{explain.New(explain.Deps{
-			Tracker: s.admin.tracker, Source: src, Snapshot: st.Snapshot,
+			Tracker: s.admin.tracker, Source: src, Snapshot: st.Snapshot, Upstream: s.relay.upstreamOf(),
 			Allowed:  s.identity.allowed(func(n *xds.Node) []string { return src.Decide(n).Groups }),
 			Held:     heldBy(held),
 			Denied:   s.admin.denied,
 			Selected: func() []*server.Stream { return s.admin.tracker.Selected(status.Filter{All: true}) },
 		})},
 		Reload: func(ctx context.Context, approve bool) adminapi.Reload {
+			if s.relay != nil {
+				return adminapi.Reload{Errors: []string{"a relay has no files: it serves what its upstream gives"}}
+			}
 			return reloaded(operator{src}.Reload(ctx, approve))
 		},
 		Dump:  clients.ConfigDump(),
@@ -54,7 +62,9 @@ func (s *serving) adminServer(id string, st *store.Store, src *dir.Source, held 
 // about says which process answers.
 func about(s *serving, id string) adminapi.Server {
 	a := adminapi.Server{Version: version(), Replica: id, Since: time.Now(), XDS: s.front.at(), Dir: s.dir, PID: os.Getpid()}
-	a.Path, _ = filepath.Abs(s.dir)
+	if s.relay == nil {
+		a.Path, _ = filepath.Abs(s.dir)
+	}
 	a.Host, _ = os.Hostname()
 	return a
 }

@@ -21,12 +21,22 @@ import (
 	"github.com/chancery-xds/chancery/internal/identity"
 	"github.com/chancery-xds/chancery/internal/repeats"
 	"github.com/chancery-xds/chancery/server"
-	"github.com/chancery-xds/chancery/store"
 	"github.com/chancery-xds/chancery/xds"
 )
 
 // anyNode is the --access of those who do not bind identities to nodes.
 const anyNode = "any"
+
+// watched is what clients see: a store, or something before it.
+type watched func(context.Context, *xds.Node) (server.Recalling, error)
+
+// Watch implements [server.Source].
+func (w watched) Watch(ctx context.Context, n *xds.Node) (server.Recalling, error) { return w(ctx, n) }
+
+// watchedOf is a source as one whose watches are of no type of their own.
+func watchedOf[W server.Recalling](of server.Source[W]) watched {
+	return func(ctx context.Context, n *xds.Node) (server.Recalling, error) { return of.Watch(ctx, n) }
+}
 
 // identifying is who may be which node, and see what. Without any of its flags nobody is asked.
 type identifying struct {
@@ -38,8 +48,8 @@ type identifying struct {
 	bound  bool // nobody is a node because they say so
 	rules  accessFile
 	finder identity.Finder
-	store  *store.Store
-	source *access.Source[*store.Watch] // nil: identities are not bound to nodes
+	of     watched
+	source *access.Source[server.Recalling] // nil: identities are not bound to nodes
 
 	log   *slog.Logger
 	lines repeats.Counter
@@ -74,8 +84,8 @@ func (i *identifying) check(clientCA string) error {
 }
 
 // open reads the rules and the keys, which ends the program if they are of no use.
-func (i *identifying) open(ctx context.Context, log *slog.Logger, st *store.Store, plain string) error {
-	i.log, i.store = log, st
+func (i *identifying) open(ctx context.Context, log *slog.Logger, of watched, plain string) error {
+	i.log, i.of = log, of
 	if i.issuer != "" {
 		keys, err := identity.OpenKeys(ctx, i.jwks, log)
 		if err != nil {
@@ -97,7 +107,7 @@ func (i *identifying) open(ctx context.Context, log *slog.Logger, st *store.Stor
 			return err
 		}
 	}
-	i.source = access.New(st, policy, access.Options{Identity: identityOf, Denied: i.denied})
+	i.source = access.New(of, policy, access.Options{Identity: identityOf, Denied: i.denied})
 	return nil
 }
 
@@ -125,7 +135,7 @@ func (i *identifying) Watch(ctx context.Context, node *xds.Node) (server.Watch, 
 		i.denied(ctx, who, node, d)
 		return nil, audited{d}
 	case i.source == nil, i.access == "" && who.Kind == access.Unix: // the mode of the socket's file says who may connect
-		w, err := i.store.Watch(ctx, node)
+		w, err := i.of.Watch(ctx, node)
 		switch {
 		case err != nil:
 			return nil, err

@@ -5,7 +5,11 @@ import (
 	"fmt"
 	"slices"
 
+	"google.golang.org/protobuf/proto"
+
+	internalsecret "github.com/chancery-xds/chancery/internal/secret"
 	"github.com/chancery-xds/chancery/source/dir"
+	"github.com/chancery-xds/chancery/xds"
 )
 
 // An exposure is a way on which secrets would reach who may not have them. The zero
@@ -32,6 +36,18 @@ func exposed(f *front, r *restFront) exposure {
 		}
 	}
 	return exposure{}
+}
+
+// refuseAny is refuse of a resource that is in no file.
+func (e exposure) refuseAny(secrets *internalsecret.Finder, r *xds.Resource, m proto.Message) error {
+	if e == (exposure{}) {
+		return nil
+	}
+	if found := secrets.Find(m); len(found.Values) > 0 {
+		return fmt.Errorf("the secret in %s of %s %q would be sent %s: give %s, listen on this machine only, or allow it with --insecure-secrets",
+			found.Values[0], r.Type, r.Name, e.way, e.mend)
+	}
+	return nil
 }
 
 // refuse returns an error if a resource that would be exposed has a secret.

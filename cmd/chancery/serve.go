@@ -24,6 +24,8 @@ import (
 	"github.com/chancery-xds/chancery/internal/monitor"
 	"github.com/chancery-xds/chancery/internal/process"
 	"github.com/chancery-xds/chancery/internal/quarantine"
+	"github.com/chancery-xds/chancery/internal/relay"
+	"github.com/chancery-xds/chancery/internal/traces"
 	"github.com/chancery-xds/chancery/server"
 	"github.com/chancery-xds/chancery/source/dir"
 	"github.com/chancery-xds/chancery/store"
@@ -33,6 +35,7 @@ import (
 // A serving is what chancery serve is told by its flags.
 type serving struct {
 	dir             string
+	relay           *relaying // instead of the directory; nil: it is one
 	front           front
 	rest            restFront
 	identity        identifying
@@ -63,8 +66,8 @@ type serving struct {
 func serveCommand() *cobra.Command {
 	var s serving
 	cmd := &cobra.Command{
-		Use:   "serve DIR",
-		Short: "Serve the configuration in a directory",
+		Use:   "serve DIR|xds://UPSTREAM",
+		Short: "Serve the configuration in a directory, or relay another xDS server's",
 		Long: `Serve loads all files of resources in DIR and its subdirectories, and serves the
 resources to xDS clients over gRPC: SotW and delta, aggregated (ADS) and per type;
 with --rest-listen over REST-JSON, too.
@@ -106,6 +109,11 @@ With --client-ca a client may only be the node that its certificate names: by a 
 name, a URI, or the last segment of its SPIFFE ID. Rules (--access FILE) can say
 otherwise; --access any allows any node (docs/identity.md).
 
+In place of DIR there may be another xDS server, of whatever make: xds://HOST:PORT. Serve
+is a relay then: it asks that server once for what any of its clients wants, keeps the
+last good in --state-dir, and serves that while the server is away (docs/relay.md). After
+a ? there may be flags of the fetch command: xds://HOST:PORT?delta&node=ID&tls-ca=FILE
+
 An environment variable can replace each flag: CHANCERY_LISTEN for --listen,
 CHANCERY_MAX_FILE for --max-file. If both are given, the flag is used. A SIZE is a
 number of bytes, or a number with a unit: 67108864, 64MiB, 64MB.
@@ -119,10 +127,11 @@ Exit codes: 0 ended by a signal; 1 the files cannot be loaded, or an address
 cannot be listened on; 2 wrong usage.`,
 		Example: `  chancery serve ./config
   chancery serve /etc/chancery --listen 0.0.0.0:18000 --tls-cert tls.crt --tls-key tls.key --client-ca ca.crt
-  chancery serve /etc/chancery --listen unix:///run/chancery/xds.sock --metrics-listen 127.0.0.1:9090`,
+  chancery serve /etc/chancery --listen unix:///run/chancery/xds.sock --metrics-listen 127.0.0.1:9090
+  chancery serve 'xds://upstream:18000?delta&node=relay-1' --listen 0.0.0.0:18000`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return fmt.Errorf("serve needs one directory, not %d", len(args))
+				return fmt.Errorf("serve needs one directory or xds:// URL, not %d", len(args))
 			}
 			return nil
 		},
@@ -133,6 +142,12 @@ cannot be listened on; 2 wrong usage.`,
 			}
 			var err error
 			s.dir, s.stderr = args[0], cmd.ErrOrStderr()
+			if s.relay, err = relayOf(cmd, s.dir); err != nil {
+				return err
+			}
+			if s.relay != nil {
+				s.dir = s.relay.upstream.text
+			}
 			s.state.chosen = cmd.Flags().Changed("state-dir")
 			if s.log, err = s.logging.open(s.stderr); err != nil {
 				return err
@@ -253,8 +268,21 @@ func (s *serving) run() error {
 		m.Clients(s.admin.standings())
 	}
 	place := func(n *xds.Node, t *xds.Type, name string) string { return src.PlaceFor(n, t, name) }
-	redact := func(_ *xds.Node, t *xds.Type, text string) (string, bool) { return src.Redacted(t, text) }
-	if err := s.identity.open(context.Background(), s.log, st, s.front.plain()); err != nil {
+	redact := func(_ *xds.Node, t *xds.Type, text string) (string, bool) {
+		if s.relay != nil {
+			return s.relay.redacted(s, st, t, text)
+		}
+		return src.Redacted(t, text)
+	}
+	loads := make(chan struct{}, 1) // rings when files were loaded, or could not be, and when an upstream has given something
+	shown := watchedOf[*store.Watch](st)
+	if s.relay != nil {
+		if err := s.relay.open(s, st, m, func() { s.admin.committed(st); ring(loads) }); err != nil {
+			return err
+		}
+		shown = watchedOf[*relay.Watch](s.relay.source)
+	}
+	if err := s.identity.open(context.Background(), s.log, shown, s.front.plain()); err != nil {
 		return err
 	}
 	var seen server.Source[server.Watch] = &s.identity
@@ -280,6 +308,9 @@ func (s *serving) run() error {
 	var running sync.WaitGroup
 	defer func() { cancel(); running.Wait() }()
 	known := func() bool {
+		if s.relay != nil {
+			return s.relay.source.Ready()
+		}
 		s := st.Snapshot()
 		return s.View(store.DefaultGroup) != nil || len(s.Groups()) > 0
 	}
@@ -295,12 +326,17 @@ func (s *serving) run() error {
 			switch why := unready.Load(); {
 			case why != nil:
 				return errors.New(*why)
+			case s.relay != nil:
+				return s.relay.ready()
 			case !known():
 				return errors.New("the configuration is empty: no file has a resource")
 			}
 			return nil
 		})
 		h.Note("configuration", func() string {
+			if s.relay != nil {
+				return s.relay.note()
+			}
 			if !known() {
 				return "none"
 			}
@@ -314,41 +350,10 @@ func (s *serving) run() error {
 		s.log.Info("metrics and health", "http", l.Addr().String(), "profiles", listen.Loopback(l.Addr()))
 	}
 
-	loads := make(chan struct{}, 1) // rings when files were loaded, or could not be
-	r := &review{empty: s.emptyMissing}
-	if !s.insecureSecrets {
-		r.exposed = exposed(&s.front, &s.rest)
-	}
-	if err := s.state.open(s.log, s.dir); err != nil {
+	if s.relay != nil {
+		src = noFiles(s, st)
+	} else if loaded, err := s.load(&src, st, m, traced, loads, signals); !loaded {
 		return err
-	}
-	opts := dir.Options{
-		Log: s.log, MaxFile: s.maxFile, FollowLinksOutside: s.followOutside, V2: s.manner.v2, AllowMassDelete: s.allowMassDelete, HowToAllow: s.state.howToAllow(s.dir), AllowEmpty: s.allowEmpty,
-		Types: s.types, CEL: cel.Compile, Confirm: s.confirm, References: true, Validate: s.validate, Flag: flagOf, Review: r.load, Done: func(at time.Time, err error) {
-			s.state.loaded(err)
-			s.admin.loaded(at, err, st)
-			m.Loaded(at, err)
-			traced.Committed()
-			ring(loads)
-		},
-	}
-	if s.state.keeper != nil {
-		opts.Keep = s.state.keeper.Keep
-	}
-	src = dir.New(s.dir, st, opts)
-	m.Source(src)
-	m.LastGood(func() bool { return s.state.restored.Load() != nil }, s.state.kept())
-	loaded := make(chan error, 1)
-	go func() { loaded <- s.first(src) }()
-	select {
-	case err := <-loaded:
-		if err != nil {
-			s.state.drop()
-			return err
-		}
-	case sig := <-signals: // much to load takes longer than who sent it waits
-		s.log.Info("stopped before the files were loaded", "signal", sig.String())
-		return nil
 	}
 	if err := s.front.open(s.log, s.types, xds, clients, s.limits.transport()); err != nil {
 		return err
@@ -364,13 +369,17 @@ func (s *serving) run() error {
 	if err := s.admin.open(s.log, files.Reserve()/4); err != nil {
 		return err
 	}
-	running.Go(func() { src.Run(ctx) })
-	running.Go(func() { reloads(ctx, hangups, src) })
+	if s.relay != nil {
+		running.Go(func() { s.relay.run(ctx, s.log) })
+	} else {
+		running.Go(func() { src.Run(ctx) })
+		running.Go(func() { reloads(ctx, hangups, src) })
+		s.state.run(ctx, &running, s.log, src)
+	}
 	s.identity.run(ctx, running.Go)
 	if held != nil {
 		running.Go(func() { held.Run(ctx) })
 	}
-	s.state.run(ctx, &running, s.log, src)
 	xds.SetServing(known())
 	served, polled := s.front.serve(), s.rest.serve()
 	s.admin.serve(ctx, &running, s.adminServer(id, st, src, held)) // until the last stream has ended
@@ -395,6 +404,48 @@ func (s *serving) run() error {
 			return s.end(xds, signals)
 		}
 	}
+}
+
+// load makes the source of the directory and loads it for the first time. It reports whether it is
+// loaded: not if a signal came before, which is no error.
+func (s *serving) load(to **dir.Source, st *store.Store, m *process.Metrics, traced *traces.Traces, loads chan struct{}, signals <-chan os.Signal) (bool, error) {
+	r := &review{empty: s.emptyMissing}
+	if !s.insecureSecrets {
+		r.exposed = exposed(&s.front, &s.rest)
+	}
+	if err := s.state.open(s.log, s.dir); err != nil {
+		return false, err
+	}
+	opts := dir.Options{
+		Log: s.log, MaxFile: s.maxFile, FollowLinksOutside: s.followOutside, V2: s.manner.v2, AllowMassDelete: s.allowMassDelete, HowToAllow: s.state.howToAllow(s.dir), AllowEmpty: s.allowEmpty,
+		Types: s.types, CEL: cel.Compile, Confirm: s.confirm, References: true, Validate: s.validate, Flag: flagOf, Review: r.load, Done: func(at time.Time, err error) {
+			s.state.loaded(err)
+			s.admin.loaded(at, err, st)
+			m.Loaded(at, err)
+			traced.Committed()
+			ring(loads)
+		},
+	}
+	if s.state.keeper != nil {
+		opts.Keep = s.state.keeper.Keep
+	}
+	src := dir.New(s.dir, st, opts)
+	*to = src
+	m.Source(src)
+	m.LastGood(func() bool { return s.state.restored.Load() != nil }, s.state.kept())
+	loaded := make(chan error, 1)
+	go func() { loaded <- s.first(src) }()
+	select {
+	case err := <-loaded:
+		if err != nil {
+			s.state.drop()
+			return false, err
+		}
+	case sig := <-signals: // much to load takes longer than who sent it waits
+		s.log.Info("stopped before the files were loaded", "signal", sig.String())
+		return false, nil
+	}
+	return true, nil
 }
 
 // first restores what was kept, and loads the files for the first time. With mistakes in

@@ -141,10 +141,38 @@ func statusSeen(cmd *cobra.Command, a *asking, o *output, f adminapi.Filter) (ov
 	})
 }
 
+// printUpstream says how a relay's upstream is.
+func printUpstream(w io.Writer, u *adminapi.Upstream) {
+	fmt.Fprintf(w, "UPSTREAM %s: ", printable.Line(u.URL))
+	switch {
+	case u.Connected:
+		fmt.Fprint(w, "connected")
+	case u.Since != nil:
+		fmt.Fprint(w, "lost")
+	default:
+		fmt.Fprint(w, "not connected")
+	}
+	if u.Since != nil {
+		fmt.Fprintf(w, " for %s", since(*u.Since))
+	}
+	if u.Refused > 0 {
+		fmt.Fprintf(w, ", %s of it cannot be used", amount(u.Refused, "resource"))
+	}
+	if u.Error != "" && !u.Connected {
+		fmt.Fprintf(w, ": %s", printable.Line(u.Error))
+	}
+	fmt.Fprintln(w)
+}
+
 func (s overview) print(w io.Writer, o *output, f adminapi.Filter) {
 	c := s.Config
 	fmt.Fprintf(w, "SERVER   %s, up %s, xDS on %s\n", printable.Line(cmp.Or(s.Server.Replica, "chancery "+s.Server.Version)), since(s.Server.Since), printable.Line(s.Server.XDS))
-	fmt.Fprintf(w, "CONFIG   %s: %s in %s", printable.Line(s.Server.Dir), amount(c.Resources, "resource"), amount(c.Files, "file"))
+	if c.Upstream != nil {
+		printUpstream(w, c.Upstream)
+		fmt.Fprintf(w, "CONFIG   %s", amount(c.Resources, "resource"))
+	} else {
+		fmt.Fprintf(w, "CONFIG   %s: %s in %s", printable.Line(s.Server.Dir), amount(c.Resources, "resource"), amount(c.Files, "file"))
+	}
 	if c.Groups > 1 {
 		fmt.Fprintf(w, " of %s", amount(c.Groups, "group"))
 	}

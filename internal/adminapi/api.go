@@ -62,6 +62,17 @@ type Config struct {
 	Dangling  int        `json:"dangling"`           // references to what is not there
 	Doubts    int        `json:"doubts"`             // warnings, those of such references included
 	Warnings  []Warning  `json:"warnings,omitempty"` // the first of them
+	Upstream  *Upstream  `json:"upstream,omitempty"` // of a relay, which has no files
+}
+
+// An Upstream is the xDS server that a relay is a client of.
+type Upstream struct {
+	URL       string     `json:"url"`
+	Connected bool       `json:"connected"`       // it has answered on a stream that is open
+	Since     *time.Time `json:"since,omitempty"` // of that stream, or when the last one ended
+	Error     string     `json:"error,omitempty"` // how the last stream ended, or why there was none
+	ErrorAt   *time.Time `json:"errorAt,omitempty"`
+	Refused   int        `json:"refused"` // resources that the relay cannot use: the last good is served
 }
 
 // A Warning is what is doubtful in what is served.

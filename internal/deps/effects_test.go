@@ -12,7 +12,7 @@ import (
 )
 
 // The packages whose effects are listed.
-var watched = []string{"xds", "protocol", "protocol/protocoltest", "store", "wire", "server", "lazy", "rest", "xds/xdstest", "internal/envoyapi", "refs", "internal/refs", "internal/validate", "internal/protofile", "internal/export", "internal/importer", "internal/guard", "internal/repeats", "internal/shares", "internal/pace", "internal/unfinished", "internal/backlog", "groups", "groups/cel", "internal/admin", "access", "internal/settings", "internal/nodemeta", "internal/csds", "internal/status", "internal/fetch", "internal/identity", "client", "client/bootstrap", "client/metrics", "client/csds", "internal/csds/live", "client/tree", "client/rest", "client/file", "internal/files", "internal/quarantine"}
+var watched = []string{"xds", "protocol", "protocol/protocoltest", "store", "wire", "server", "lazy", "rest", "xds/xdstest", "internal/envoyapi", "refs", "internal/refs", "internal/validate", "internal/protofile", "internal/export", "internal/importer", "internal/guard", "internal/repeats", "internal/shares", "internal/pace", "internal/unfinished", "internal/backlog", "groups", "groups/cel", "internal/admin", "access", "internal/settings", "internal/nodemeta", "internal/csds", "internal/status", "internal/fetch", "internal/identity", "client", "client/bootstrap", "client/metrics", "client/csds", "internal/csds/live", "client/tree", "client/rest", "client/file", "internal/files", "internal/quarantine", "internal/relay"}
 
 // Every effect they have, by package, declaration and kind, and why it is there.
 var effects = map[string]string{
@@ -158,7 +158,13 @@ var effects = map[string]string{
 	"internal/status bell mutex":    "who waits until something changes; locked only while somebody does",
 	"internal/status New clock":     "the default clock, which Options.Now replaces",
 
-	"internal/quarantine Source mutex":         "who waits to be looked at, and which stream is whose; held for memory only",
+	"internal/quarantine Source mutex": "who waits to be looked at, and which stream is whose; held for memory only",
+	"internal/relay Source mutex":      "what streams want and what is decided; held for memory only",
+	"internal/relay Source.Run clock":  "how long that is",
+	"internal/relay Source.Run timer":  "wakes Run when the next thing is due",
+	"internal/relay Source.step clock": "the time that Run tells all parts",
+	"internal/relay Source.use clock":  "since when nobody wants a name",
+
 	"internal/quarantine Source.Run goroutine": "look at what clients refuse, four at a time; Run waits for them",
 	"internal/quarantine Source.Run timer":     "looks for searches that are late",
 	"internal/quarantine Source.judge clock":   "how often a stream is looked at, and how long a verdict holds",

@@ -69,6 +69,10 @@ type Deps struct {
 	// called by the stream's goroutine. Nil: nothing is.
 	Held func(st *server.Stream, t *xds.Type) []quarantine.Held
 
+	// Upstream says what a relay's upstream is and how, and whether anything of it is known. Nil: it is
+	// no relay, and files are served.
+	Upstream func() (text string, known bool)
+
 	Now func() time.Time // nil: time.Now
 }
 

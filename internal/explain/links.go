@@ -18,6 +18,14 @@ import (
 
 // loaded says whether what is served is what the files say of the resource.
 func (c *chain) loaded() {
+	if c.e.d.Upstream != nil {
+		if text, ok := c.e.d.Upstream(); ok {
+			c.ok(loaded, "", "the upstream is %s", text)
+		} else {
+			c.breaks(loaded, "", "look at the upstream, and at the relay's log", "the upstream is %s", text)
+		}
+		return
+	}
 	since, err := c.e.d.Source.Unloaded()
 	served := slices.ContainsFunc(c.all, func(s dir.Standing) bool { return s.Served })
 	i := slices.IndexFunc(c.all, func(s dir.Standing) bool { return !s.Served })
@@ -120,6 +128,10 @@ func (c *chain) defined() {
 			return
 		}
 		c.ok(defined, at.Pos.String(), "%s is of group %s", what, quote(at.Group))
+	case c.has(c.before) && c.e.d.Upstream != nil:
+		c.ok(defined, "", "the upstream has given %s", c.here())
+	case c.e.d.Upstream != nil:
+		c.breaks(defined, "", "ask it by chancery fetch, as the node of the relay", "the upstream has not given %s", c.here())
 	case c.has(c.before):
 		c.ok(defined, "", "%s is served, and stands in no file", c.here())
 	case c.broken == loaded:

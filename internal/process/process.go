@@ -44,6 +44,9 @@ func New(o Options) *Metrics {
 	return &Metrics{metrics.New(metrics.Options{Registry: r, Snapshot: o.Snapshot, Newest: o.Newest}), metrics.NewLoads(r), r}
 }
 
+// Registry is where more may be registered.
+func (m *Metrics) Registry() prometheus.Registerer { return m.registry }
+
 // Connections adds how many connections of clients are open, and how many were closed
 // since there were too many.
 func (m *Metrics) Connections(open func() int, closed func() uint64) {

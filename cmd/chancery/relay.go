@@ -1,0 +1,205 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/chancery-xds/chancery/client"
+	"github.com/chancery-xds/chancery/client/metrics"
+	"github.com/chancery-xds/chancery/internal/adminapi"
+	"github.com/chancery-xds/chancery/internal/lastgood"
+	"github.com/chancery-xds/chancery/internal/process"
+	"github.com/chancery-xds/chancery/internal/relay"
+	internalsecret "github.com/chancery-xds/chancery/internal/secret"
+	"github.com/chancery-xds/chancery/source/dir"
+	"github.com/chancery-xds/chancery/store"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// A relaying is the upstream of a server that serves no directory.
+type relaying struct {
+	upstream *xdsServer
+	client   *client.Client
+	source   *relay.Source
+}
+
+// notOfRelay are the flags of serve that are about files.
+var notOfRelay = []string{"validate", "max-file", "follow-links-outside", "empty-assignments", "allow-empty", "confirm-removals", "allow-mass-delete", "state-without-secrets"}
+
+// relayOf returns what is served of a URL; nil: it is a directory. Its errors are of usage.
+func relayOf(cmd *cobra.Command, arg string) (*relaying, error) {
+	if !strings.HasPrefix(arg, ofXDS) {
+		return nil, nil
+	}
+	for _, flag := range notOfRelay {
+		if cmd.Flags().Changed(flag) {
+			return nil, fmt.Errorf("--%s is about files, and %s has none", flag, arg)
+		}
+	}
+	var none xdsFlags
+	s, err := none.server(arg)
+	if err != nil {
+		return nil, err
+	}
+	return &relaying{upstream: s}, nil
+}
+
+// clientConfig is a client of the upstream that keeps what it was told in dir.
+func (r *relaying) clientConfig(s *serving, folder string) (client.Config, error) {
+	node, err := r.upstream.node(nil, s.types)
+	if err != nil {
+		return client.Config{}, err
+	}
+	t, err := r.upstream.transport(s.types)
+	if err != nil {
+		return client.Config{}, err
+	}
+	var way exposure
+	if !s.insecureSecrets {
+		way = exposed(&s.front, &s.rest)
+	}
+	secrets := internalsecret.NewFinder(s.types)
+	return client.Config{
+		Node: node, Servers: []client.Server{{Transport: t}}, Dir: folder, Log: s.log,
+		Check: func(r *xds.Resource) error {
+			if !r.Type.Known() {
+				return nil // it is passed on as it is
+			}
+			m, err := message(s.types, r)
+			if err != nil {
+				return err
+			}
+			return way.refuseAny(secrets, r, m)
+		},
+	}, nil
+}
+
+// open begins to be a client, which asks for nothing yet.
+func (r *relaying) open(s *serving, st *store.Store, m *process.Metrics, committed func()) error {
+	folder := ""
+	if s.state.root == "" {
+		s.log.Warn("what the upstream gives is not stored: a restart without it would serve nothing", "hint", "--state-dir")
+	} else {
+		var err error
+		if folder, err = lastgood.Folder(s.state.root, "/"+r.upstream.text); err != nil {
+			return failure{err, "--state-dir"}
+		}
+	}
+	cfg, err := r.clientConfig(s, folder)
+	if err != nil {
+		return err
+	}
+	cfg.Metrics = metrics.New(metrics.Options{Registry: m.Registry()})
+	r.client, err = client.New(cfg)
+	if err != nil && !s.state.chosen {
+		s.log.Warn("what the upstream gives is not stored: a restart without it would serve nothing", "error", err, "hint", "--state-dir")
+		cfg.Dir = ""
+		r.client, err = client.New(cfg)
+	}
+	if err != nil {
+		return failure{err, "--state-dir chooses another directory; an empty one stores nothing"}
+	}
+	refs := references(s.types)
+	r.source = relay.New(st, r.client, relay.Options{Refs: refs, Committed: committed, Log: s.log})
+	return nil
+}
+
+// ready says why clients cannot be served; nil: they can.
+func (r *relaying) ready() error {
+	if r.source.Ready() {
+		return nil
+	}
+	err := errors.New("the upstream " + r.upstream.text + " has not answered yet, and nothing of it is stored")
+	if s := r.status(); s.Error != "" {
+		err = fmt.Errorf("%w: %s", err, s.Error)
+	}
+	return err
+}
+
+// note says how the upstream is, for who asks about readiness.
+func (r *relaying) note() string {
+	s := r.status()
+	switch {
+	case s.Connected:
+		return s.URL + ", connected since " + s.Since.UTC().Format(time.RFC3339)
+	case s.Since != nil:
+		return "the last good of " + s.URL + ", which is lost since " + s.Since.UTC().Format(time.RFC3339) + ": " + s.Error
+	}
+	return s.URL + ", which has not answered yet"
+}
+
+// upstreamOf says for explain how the upstream is; nil: there is none.
+func (r *relaying) upstreamOf() func() (string, bool) {
+	if r == nil {
+		return nil
+	}
+	return func() (string, bool) { return r.note(), r.source.Ready() }
+}
+
+// status says what the upstream is, and how it is.
+func (r *relaying) status() adminapi.Upstream {
+	u := adminapi.Upstream{URL: r.upstream.text}
+	for _, s := range r.client.Servers() {
+		u.Connected = s.Connected
+		if !s.Since.IsZero() {
+			u.Since = &s.Since
+		}
+		if s.Err != nil {
+			u.Error, u.ErrorAt = clipped([]string{s.Err.Error()}), &s.ErrAt
+		}
+	}
+	for _, s := range r.client.Dump() {
+		if s.State == client.Nacked {
+			u.Refused++
+		}
+	}
+	return u
+}
+
+// config says what is served.
+func (r *relaying) config(st *store.Store) adminapi.Config {
+	u := r.status()
+	c := adminapi.Config{Upstream: &u, Groups: 1}
+	for _, t := range st.Snapshot().View(store.DefaultGroup) {
+		for range t.All() {
+			c.Resources++
+		}
+	}
+	if newest, ok := st.Newest(); ok {
+		c.Revision, c.At = newest.Seq, &newest.Time
+	}
+	return c
+}
+
+// run relays until ctx is done.
+func (r *relaying) run(ctx context.Context, log *slog.Logger) {
+	r.source.Run(ctx)
+	if err := r.client.Close(); err != nil {
+		log.Warn("the client of the upstream does not close", "error", err)
+	}
+}
+
+// noFiles is the directory of a server that has none: it says of each resource that it is in no file.
+func noFiles(s *serving, st *store.Store) *dir.Source {
+	return dir.New("", st, dir.Options{Log: s.log, Types: s.types})
+}
+
+// redacted is what a client says of a type without the secrets in what is served of it. It returns
+// false if not all are known.
+func (r *relaying) redacted(s *serving, st *store.Store, t *xds.Type, text string) (string, bool) {
+	secrets := internalsecret.NewFinder(s.types)
+	var texts []string
+	for of := range st.Snapshot().View(store.DefaultGroup).Table(t).All() {
+		m, err := message(s.types, of)
+		if err != nil || !secrets.Texts(m, func(text string) { texts = append(texts, text) }) {
+			return "", false
+		}
+	}
+	return internalsecret.Hide(text, texts), true
+}

@@ -1,0 +1,342 @@
+package relay
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/chancery-xds/chancery/client"
+	"github.com/chancery-xds/chancery/store"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// A change is what becomes one commit: all that one look at the client has brought.
+type change struct {
+	now   time.Time
+	kinds []*kind
+	names []*name // of which something is to be done
+	heard bool    // of the upstream, or of the disk
+}
+
+func (c *change) add(k *kind) {
+	if k != nil && !slices.Contains(c.kinds, k) {
+		c.kinds = append(c.kinds, k)
+	}
+}
+
+// hear takes in what the client tells of a type.
+func (s *Source) hear(news client.News, c *change) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k := s.types[news.Type.URL]
+	if k == nil {
+		return // it was given up
+	}
+	c.add(k)
+	for _, ev := range news.Events {
+		var down *client.ConnectionError
+		switch ev.Kind {
+		case client.Stale, client.Unavailable:
+			k.lost = k.lost || errors.As(ev.Err, &down)
+			continue
+		case client.Refused:
+			continue // the last good stays
+		}
+		if ev.Server != client.FromDisk {
+			k.lost = false
+		}
+		c.heard = true
+		n := xds.CanonicalName(ev.Name)
+		e := k.names[n]
+		switch {
+		case e == nil && (ev.Resource == nil || k.finders == 0):
+			continue // nobody asks for it any more
+		case e == nil:
+			e = s.name(k.typ, n)
+		case !e.asked && k.finders == 0:
+			continue
+		}
+		e.told = true
+		switch ev.Kind {
+		case client.Updated:
+			k.set(e, s.own(e, ev.Resource))
+			k.complete = k.complete || ev.Server == client.FromDisk && !ev.Resource.OnDemand && k.wild()
+		case client.Removed, client.Absent:
+			k.set(e, nil)
+		case client.Complete:
+			k.complete = k.complete || e.name == xds.Wildcard
+		}
+		c.names = append(c.names, e)
+	}
+}
+
+func (k *kind) wild() bool {
+	e := k.names[xds.Wildcard]
+	return e != nil && e.asked
+}
+
+// set notes what the upstream has of a name.
+func (k *kind) set(e *name, r *xds.Resource) {
+	if e.res != nil {
+		k.live--
+	}
+	if e.res = r; r != nil {
+		k.live++
+	}
+}
+
+// own returns a resource as it is served: its version is of its content, so that all relays of an
+// upstream, and each after a restart, say the same. What only names find is on demand.
+func (s *Source) own(e *name, of *xds.Resource) *xds.Resource {
+	r := &xds.Resource{Type: e.typ, Body: of.Body, Aliases: of.Aliases, TTL: of.TTL, OnDemand: e.finders == 0}
+	r.Stamp = &xds.Stamp{Name: of.Name}
+	if s.opts.Refs != nil {
+		r.Refs = s.opts.Refs(of)
+	}
+	r.Seal("")
+	return r
+}
+
+// widen makes what names have found part of what there is, now that this is asked for: whether the
+// upstream counts it in, it does not say, and to leave out what is wanted would be worse. The source
+// is locked.
+func (s *Source) widen(k *kind, c *change) {
+	c.add(k)
+	for _, e := range k.names {
+		if e.res != nil && e.res.OnDemand {
+			k.set(e, s.own(e, e.res))
+			c.names = append(c.names, e)
+		}
+	}
+}
+
+// forget gives up names that the upstream is not asked for any more, and what only they have found.
+func (s *Source) forget(k *kind, names []string, c *change) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c.add(k)
+	gone := func(e *name) {
+		k.set(e, nil)
+		e.told, e.absent = false, false // whoever asks next waits for the answer
+		c.names = append(c.names, e)
+	}
+	if !k.wild() {
+		k.complete, k.known = false, false
+		s.knows([]*kind{k}) // before anything goes
+	}
+	for _, n := range names {
+		if e := k.names[n]; e.finder || k.finders == 0 {
+			gone(e)
+		}
+		if !finds(n) {
+			continue
+		}
+		for _, e := range k.names {
+			if covered := k.wild() || k.asks(k.typ.Collection(e.name)); !covered && !e.asked && !e.finder {
+				gone(e)
+			} else if !covered && e.res != nil { // it is of its name alone now
+				k.set(e, s.own(e, e.res))
+				c.names = append(c.names, e)
+			}
+		}
+	}
+}
+
+func (k *kind) asks(n string) bool {
+	e := k.names[n]
+	return n != "" && e != nil && e.asked
+}
+
+// decide notes that a name can be none of the upstream's.
+func (s *Source) decide(k *kind, n string, c *change) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := k.names[n]
+	e.told = true
+	c.add(k)
+	c.names = append(c.names, e)
+}
+
+// commit passes on what has changed, in one commit, but for what waits to be confirmed.
+func (s *Source) commit(c *change) {
+	if len(c.kinds) == 0 {
+		return
+	}
+	var woken []*kind // that are known from now on
+	var touched []*name
+	set, drop := map[*name]*xds.Resource{}, map[*name]*xds.Resource{}
+	s.mu.Lock()
+	for _, k := range c.kinds {
+		names := c.names
+		if s.held[k.typ.URL] {
+			names = nil
+			for _, e := range k.names {
+				names = append(names, e)
+			}
+		}
+		held := k.holds(c.now, s.opts.Confirm)
+		delete(s.held, k.typ.URL)
+		for _, e := range names {
+			if e.kind != k || e.res == nil && held && e.told {
+				continue
+			}
+			switch {
+			case e.res != nil:
+				if e.absent = false; e.res != e.shown {
+					set[e] = e.res
+				}
+				if e.shown != nil && e.shown.Name != e.res.Name { // an alias leads elsewhere
+					drop[e] = e.shown
+				}
+			case e.shown != nil:
+				drop[e] = e.shown
+			}
+			if e.res == nil && e.told && !e.absent {
+				e.absent = true
+				touched = append(touched, e)
+			}
+		}
+		if held {
+			s.held[k.typ.URL] = true
+		} else if k.complete && !k.known {
+			woken = append(woken, k)
+		}
+	}
+	s.mu.Unlock()
+
+	commit, err := s.write(set, drop, touched)
+	if err != nil { // one contradicts another, such as by an alias: its last good stays, and the others go on
+		for e, r := range set {
+			if _, err := s.write(map[*name]*xds.Resource{e: r}, nil, nil); err != nil {
+				s.opts.Log.Error("a resource of the upstream cannot be served", "type", e.typ.String(), "name", r.Name, "error", err)
+				delete(set, e)
+				delete(drop, e)
+			}
+		}
+		commit, _ = s.write(nil, drop, touched)
+	}
+	s.mu.Lock()
+	for e, r := range drop {
+		e.show(r, nil)
+	}
+	for e, r := range set {
+		e.show(e.shown, r)
+	}
+	for _, k := range woken {
+		k.known = true
+	}
+	s.tidy(c.names)
+	s.knows(c.kinds)
+	rung := s.waiting(woken)
+	s.mu.Unlock()
+	for _, w := range rung {
+		w.Ring()
+	}
+	first := c.heard && s.ready.CompareAndSwap(false, true)
+	if first {
+		s.probe(-1)
+	}
+	if s.opts.Committed != nil && (first || len(commit.Changes) > 0) {
+		s.opts.Committed()
+	}
+}
+
+// write commits what is new, what is gone, and what is decided to be absent.
+func (s *Source) write(set, drop map[*name]*xds.Resource, touched []*name) (store.Commit, error) {
+	type key struct {
+		of   *kind
+		name string
+	}
+	lost := map[key]int{}
+	for e, r := range drop {
+		lost[key{e.kind, r.Name}]++
+	}
+	return s.store.Update(func(tx *store.Tx) error {
+		tx.Known()
+		for k, n := range lost {
+			if k.of.owners[k.name] == n { // no other name has found it
+				tx.Delete(k.of.typ, k.name)
+			}
+		}
+		for _, r := range set {
+			tx.Set(r)
+		}
+		for _, e := range touched {
+			if !e.finder {
+				tx.Touch(e.typ, e.name)
+			}
+		}
+		return nil
+	})
+}
+
+// knows notes what of the types is known now. The source is locked.
+func (s *Source) knows(kinds []*kind) {
+	was := *s.known.Load()
+	if !slices.ContainsFunc(kinds, func(k *kind) bool { return was[k.typ.URL] != k.known }) {
+		return
+	}
+	now := maps.Clone(was)
+	for _, k := range kinds {
+		if delete(now, k.typ.URL); k.known {
+			now[k.typ.URL] = true
+		}
+	}
+	s.known.Store(&now)
+}
+
+// waiting are the streams that want all of some types. The source is locked.
+func (s *Source) waiting(of []*kind) (all []*Watch) {
+	if len(of) == 0 {
+		return nil
+	}
+	for w := range s.watches {
+		if slices.ContainsFunc(of, func(k *kind) bool { e := k.names[xds.Wildcard]; return e != nil && w.wants[e] }) {
+			all = append(all, w)
+		}
+	}
+	return all
+}
+
+// holds reports whether that there is nothing waits to be confirmed. The source is locked.
+func (k *kind) holds(now time.Time, confirm time.Duration) bool {
+	switch {
+	case k.live > 0:
+		k.empty = time.Time{}
+		return false
+	case k.lost:
+		k.empty = now // nobody can confirm it now
+		return true
+	case k.empty.IsZero():
+		k.empty = now
+	}
+	return now.Before(k.empty.Add(confirm))
+}
+
+// show notes what the store has of a name. The source is locked.
+func (e *name) show(was, is *xds.Resource) {
+	if was != nil {
+		e.kind.shown--
+		if e.owners[was.Name]--; e.owners[was.Name] == 0 {
+			delete(e.owners, was.Name)
+		}
+	}
+	if e.shown = is; is != nil {
+		e.kind.shown++
+		e.owners[is.Name]++
+	}
+}
+
+// tidy forgets names of which nobody needs to know anything. The source is locked.
+func (s *Source) tidy(names []*name) {
+	for _, e := range names {
+		if e.users == 0 && !e.asked && e.res == nil && e.shown == nil {
+			delete(e.names, e.name)
+		}
+		if len(e.names) == 0 {
+			delete(s.types, e.typ.URL)
+			delete(s.held, e.typ.URL)
+		}
+	}
+}

@@ -1,0 +1,182 @@
+// Package relay serves what another xDS server gives: a [client.Client] fills a store, and what
+// the streams of a server are interested in decides what the client asks for. Each name is asked for
+// once, however many streams want it, and given up some time after the last of them.
+//
+// Nothing is told of a wildcard or a name before the upstream has answered, or the client's disk has
+// it: the views are [xds.Undecided]. That a type has nothing, or nothing any more, is passed on when
+// it was so for some seconds on end ([Options.Confirm]): a server that has just restarted
+// may have lost what it knew.
+//
+// # Concurrency
+//
+// A [Source] is safe for concurrent use, a [Watch] belongs to the goroutine of its stream. The
+// goroutine of [Source.Run] alone asks the client and writes to the store; streams leave their
+// interest under a lock that is held for memory only.
+package relay
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/chancery-xds/chancery/client"
+	"github.com/chancery-xds/chancery/internal/guard"
+	"github.com/chancery-xds/chancery/store"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// Options change what [New] makes.
+type Options struct {
+	// Linger is how long a name is asked for after the last stream that wanted it. Zero: a
+	// minute.
+	Linger time.Duration
+
+	// Confirm is how long a type must have nothing before streams are told. Zero: 5 s.
+	Confirm time.Duration
+
+	// Refs returns what a resource refers to, for make before break; nil, or a nil list: it may
+	// be everything.
+	Refs func(*xds.Resource) []xds.Ref
+
+	// Committed is called after each commit, and when the source has become ready, by the
+	// goroutine of Run. Nil: nobody is told.
+	Committed func()
+
+	// Log gets what the operator would want to know. Nil: nothing is logged.
+	Log *slog.Logger
+}
+
+// maxLingering is how many names are asked for that nobody wants: of more, the first go at once.
+const maxLingering = 10_000
+
+// A Source is what an upstream gives. It is made by [New].
+type Source struct {
+	store  *store.Store
+	client *client.Client
+	opts   Options
+	wake   chan struct{} // one slot: Run has something to do
+
+	ready atomic.Bool
+	known atomic.Pointer[map[string]bool] // types, by URL, of which it is known what there is; the map never changes
+
+	mu      sync.Mutex // guards what follows, and the interest and decisions in it; held for memory only
+	types   map[string]*kind
+	watches map[*Watch]bool
+	dirty   []*name // whose users or whose end have changed
+	idle    []left  // names without users, the one that had none for the longest time first, and some that have
+
+	*state // of Run
+}
+
+// A state is what the goroutine of Run alone knows.
+type state struct {
+	follow *client.Follower
+	held   map[string]bool // URLs of types of which something is kept back until it is confirmed
+}
+
+// New returns a source of what the client's servers give, by way of the store, which must have no other writer.
+// The client stays the caller's.
+func New(st *store.Store, c *client.Client, o Options) *Source {
+	if o.Linger == 0 {
+		o.Linger = time.Minute
+	}
+	if o.Confirm == 0 {
+		o.Confirm = 5 * time.Second
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	// It is a view from which streams say what they want; what it lacks is undecided.
+	if _, err := st.Update(func(tx *store.Tx) error { tx.Known(); return nil }); err != nil {
+		panic(err) // there is nothing in it that could be wrong
+	}
+	s := &Source{
+		store: st, client: c, opts: o, wake: make(chan struct{}, 1), types: map[string]*kind{}, watches: map[*Watch]bool{},
+		state: &state{follow: c.Follow(), held: map[string]bool{}},
+	}
+	s.known.Store(&map[string]bool{})
+	return s
+}
+
+// Run asks for what is wanted, and passes on what is told, until ctx is done.
+func (s *Source) Run(ctx context.Context) {
+	defer s.follow.Close()
+	s.probe(1)
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.wake:
+		case <-s.follow.C():
+		case <-timer.C:
+		}
+		if p := guard.Do(s.step); p != nil {
+			p.Log(s.opts.Log, "relay")
+		}
+		next := time.Hour
+		if at := s.next(); !at.IsZero() {
+			next = time.Until(at)
+		}
+		timer.Reset(next)
+	}
+}
+
+// step does what is due.
+func (s *Source) step() {
+	now := time.Now()
+	s.ask(now)
+	c := change{now: now}
+	for _, n := range s.follow.Take() {
+		s.hear(n, &c)
+	}
+	for url := range s.held {
+		c.add(s.kind(url))
+	}
+	s.commit(&c)
+}
+
+// next is when something is due by itself; zero: never.
+func (s *Source) next() (at time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for url := range s.held {
+		if k := s.types[url]; k != nil && !k.lost {
+			at = earlier(at, k.empty.Add(s.opts.Confirm))
+		}
+	}
+	if len(s.idle) > 0 {
+		at = earlier(at, s.idle[0].at.Add(s.opts.Linger))
+	}
+	return at
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || b.Before(a) {
+		return b
+	}
+	return a
+}
+
+func (s *Source) ring() {
+	select {
+	case s.wake <- struct{}{}:
+	default: // it is going to look
+	}
+}
+
+// Ready reports whether clients can be served: the upstream has answered, or the disk has something.
+func (s *Source) Ready() bool { return s.ready.Load() }
+
+// probe asks for all clusters and listeners until the upstream, or the disk, has given something, so that who
+// waits for that before he sends clients does not wait for ever.
+func (s *Source) probe(by int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, t := range []*xds.Type{xds.Cluster, xds.Listener} {
+		s.use(s.name(t, xds.Wildcard), by)
+	}
+}

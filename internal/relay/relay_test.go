@@ -1,0 +1,257 @@
+package relay_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chancery-xds/chancery/client"
+	"github.com/chancery-xds/chancery/xds"
+	"github.com/chancery-xds/chancery/xds/xdstest"
+)
+
+// both runs a test for an upstream of each variant, in a bubble.
+func both(t *testing.T, f func(t *testing.T, delta bool)) {
+	for _, delta := range []bool{false, true} {
+		name := "sotw upstream"
+		if delta {
+			name = "delta upstream"
+		}
+		t.Run(name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { f(t, delta) }) })
+	}
+}
+
+func dumped(c *client.Client, t *xds.Type) (names []string) {
+	for _, s := range c.Dump() {
+		if s.Type.Is(t) {
+			names = append(names, s.Name)
+		}
+	}
+	return names
+}
+
+// Many clients are one subscription upstream, which ends some time after the last of them.
+func TestOneSubscription(t *testing.T) {
+	both(t, func(t *testing.T, delta bool) {
+		up := newUpstream(t)
+		up.set(xds.Cluster, "a", "b")
+		up.set(xds.Endpoint, "e", "f", "g")
+		w := relayOf(t, up, "", delta, nil)
+		time.Sleep(2 * time.Minute) // it has looked whether the upstream is there
+		if n := w.streams(); n != 0 || !w.src.Ready() {
+			t.Fatalf("%d streams upstream before there is a client; ready: %v", n, w.src.Ready())
+		}
+		var clients []*xdstest.Client
+		for i := range 20 {
+			c := xdstest.Delta(t, w.conn)
+			if i%2 == 0 {
+				c = xdstest.SotW(t, w.conn)
+			}
+			c.Subscribe(xds.Cluster, "*")
+			c.Await(xds.Cluster, "a", "b")
+			c.Subscribe(xds.Endpoint, "e")
+			c.Await(xds.Endpoint, "e")
+			clients = append(clients, c)
+		}
+		if n := w.streams(); n != 1 {
+			t.Errorf("%d streams upstream, want 1", n)
+		}
+		if got := dumped(w.cl, xds.Endpoint); !slices.Equal(got, []string{"e"}) {
+			t.Errorf("asked for %v", got)
+		}
+		for _, c := range clients[1:] {
+			c.Close()
+		}
+		time.Sleep(2 * time.Minute)
+		if n := w.streams(); n != 1 {
+			t.Errorf("%d streams upstream with a client, want 1", n)
+		}
+		clients[0].Close()
+		time.Sleep(59 * time.Second)
+		if n := w.streams(); n != 1 {
+			t.Errorf("%d streams upstream within the grace time, want 1", n)
+		}
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if n := w.streams(); n != 0 {
+			t.Errorf("%d streams upstream, and nobody wants anything", n)
+		}
+		c := xdstest.Delta(t, w.conn)
+		c.Subscribe(xds.Cluster, "*")
+		c.Await(xds.Cluster, "a", "b")
+	})
+}
+
+// Changes reach clients, and a name that does not exist is told when it does.
+func TestChanges(t *testing.T) {
+	both(t, func(t *testing.T, delta bool) {
+		up := newUpstream(t)
+		up.set(xds.Cluster, "a", "b")
+		up.set(xds.Endpoint, "e")
+		w := relayOf(t, up, "", delta, nil)
+		c := xdstest.Delta(t, w.conn)
+		c.Subscribe(xds.Cluster, "*")
+		c.Await(xds.Cluster, "a", "b")
+		up.set(xds.Cluster, "b", "c")
+		c.Await(xds.Cluster, "b", "c")
+		c.Subscribe(xds.Endpoint, "e", "f")
+		c.Await(xds.Endpoint, "e")
+		up.set(xds.Endpoint, "e", "f")
+		c.Await(xds.Endpoint, "e", "f")
+		up.content(xds.Endpoint, "new", "e", "f")
+		if r := c.Next(xds.Endpoint); len(r.Resources) != 2 {
+			t.Errorf("%v", r)
+		}
+	})
+}
+
+// SAFE-10: a wildcard is answered when the upstream has answered, and not before.
+func TestNotEarly(t *testing.T) {
+	both(t, func(t *testing.T, delta bool) {
+		up := newUpstream(t)
+		up.stop()
+		w := relayOf(t, up, "", delta, nil)
+		sotw, inc := xdstest.SotW(t, w.conn), xdstest.Delta(t, w.conn)
+		for _, c := range []*xdstest.Client{sotw, inc} {
+			c.Subscribe(xds.Cluster, "*")
+			c.Subscribe(xds.Endpoint, "e")
+			c.ExpectNothing()
+		}
+		time.Sleep(10 * time.Minute)
+		sotw.ExpectNothing()
+		inc.ExpectNothing()
+		up.start()
+		up.set(xds.Cluster, "a")
+		up.set(xds.Endpoint, "e")
+		time.Sleep(3 * time.Minute) // it tries again
+		for _, c := range []*xdstest.Client{sotw, inc} {
+			c.Await(xds.Cluster, "a")
+			c.Await(xds.Endpoint, "e")
+		}
+	})
+}
+
+// SAFE-10: an upstream that goes takes nothing with it, and one that comes back empty is believed
+// when it has been so for some seconds.
+func TestEmptyConfirmed(t *testing.T) {
+	both(t, func(t *testing.T, delta bool) {
+		up := newUpstream(t)
+		up.set(xds.Cluster, "a", "b")
+		up.set(xds.Endpoint, "e")
+		w := relayOf(t, up, "", delta, nil)
+		c := xdstest.Delta(t, w.conn)
+		c.Subscribe(xds.Cluster, "*")
+		c.Await(xds.Cluster, "a", "b")
+		c.Subscribe(xds.Endpoint, "e")
+		c.Await(xds.Endpoint, "e")
+		up.stop()
+		time.Sleep(time.Hour)
+		c.ExpectNothing()
+
+		up.start()
+		up.set(xds.Cluster) // it knows nothing yet
+		for n := 0; w.streams() == 0; n++ {
+			if time.Sleep(time.Second); n > 300 {
+				t.Fatal("the relay does not come back")
+			}
+		}
+		time.Sleep(3 * time.Second)
+		c.ExpectNothing()
+		up.set(xds.Cluster, "a", "b")
+		up.set(xds.Endpoint, "e")
+		time.Sleep(time.Minute)
+		c.ExpectNothing()
+		up.set(xds.Cluster, "b")
+		c.Await(xds.Cluster, "b")
+	})
+}
+
+// An upstream that comes back empty, and has all again a little later, is no change.
+func TestEmptyAWhile(t *testing.T) {
+	both(t, func(t *testing.T, delta bool) {
+		up := newUpstream(t)
+		up.set(xds.Cluster, "a", "b")
+		w := relayOf(t, up, "", delta, nil)
+		c := xdstest.Delta(t, w.conn)
+		c.Subscribe(xds.Cluster, "*")
+		c.Await(xds.Cluster, "a", "b")
+		up.set(xds.Cluster)
+		time.Sleep(4 * time.Second)
+		up.set(xds.Cluster, "a", "b")
+		time.Sleep(time.Minute)
+		c.ExpectNothing()
+		up.set(xds.Cluster)
+		takes(t, 5*time.Second, func() { c.Await(xds.Cluster) })
+	})
+}
+
+// SAFE-10: a restart without the upstream serves what the last run has left.
+func TestRestart(t *testing.T) {
+	both(t, func(t *testing.T, delta bool) {
+		dir := t.TempDir()
+		up := newUpstream(t)
+		up.set(xds.Cluster, "a", "b")
+		up.set(xds.Endpoint, "e")
+		w := relayOf(t, up, dir, delta, nil)
+		c := xdstest.Delta(t, w.conn)
+		c.Subscribe(xds.Cluster, "*")
+		c.Await(xds.Cluster, "a", "b")
+		c.Subscribe(xds.Endpoint, "e")
+		c.Await(xds.Endpoint, "e")
+		time.Sleep(5 * time.Second)
+		up.stop()
+		w.stop()
+		time.Sleep(time.Minute)
+
+		w = relayOf(t, up, dir, delta, nil)
+		time.Sleep(time.Second)
+		next := xdstest.Delta(t, w.conn)
+		next.Resume(xds.Cluster, c)
+		next.ExpectNothing() // it has all: versions are of the content
+		next.Subscribe(xds.Endpoint, "e")
+		next.Await(xds.Endpoint, "e")
+		next.Subscribe(xds.Listener, "*") // of which the disk has nothing
+		time.Sleep(10 * time.Minute)
+		next.ExpectNothing()
+		sotw := xdstest.SotW(t, w.conn)
+		sotw.Subscribe(xds.Cluster, "*")
+		sotw.Await(xds.Cluster, "a", "b")
+		up.start()
+		up.set(xds.Cluster, "b", "c")
+		time.Sleep(3 * time.Minute)
+		sotw.Await(xds.Cluster, "b", "c")
+	})
+}
+
+// What a client refuses is no refusal of the relay, and what the relay cannot use is refused upstream and
+// the last good stays.
+func TestRefusals(t *testing.T) {
+	both(t, func(t *testing.T, delta bool) {
+		up := newUpstream(t)
+		up.set(xds.Cluster, "a")
+		bad := resource(xds.Cluster, "a", "bad")
+		w := relayOf(t, up, "", delta, func(r *xds.Resource) error {
+			if slices.Equal(r.Body, bad.Body) {
+				return errors.New("it is bad")
+			}
+			return nil
+		})
+		c := xdstest.Delta(t, w.conn)
+		c.Subscribe(xds.Cluster, "*")
+		c.NACK(c.Expect(xds.Cluster, "a"), "no")
+		synctest.Wait()
+		if n := up.refused.n.Load(); n != 0 {
+			t.Errorf("%d refusals upstream of what a client has refused", n)
+		}
+		up.content(xds.Cluster, "bad", "a")
+		synctest.Wait()
+		if n := up.refused.n.Load(); n != 1 {
+			t.Errorf("%d refusals upstream of what the relay cannot use, want 1", n)
+		}
+		c.ExpectNothing()
+		up.content(xds.Cluster, "good", "a")
+		c.Await(xds.Cluster, "a")
+	})
+}

@@ -1,0 +1,172 @@
+package relay_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/test/bufconn"
+
+	"github.com/chancery-xds/chancery/client"
+	"github.com/chancery-xds/chancery/internal/relay"
+	"github.com/chancery-xds/chancery/protocol"
+	"github.com/chancery-xds/chancery/server"
+	"github.com/chancery-xds/chancery/store"
+	"github.com/chancery-xds/chancery/xds"
+	"github.com/chancery-xds/chancery/xds/xdstest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// An upstream is a server in memory that can go away and come back as another.
+type upstream struct {
+	t     testing.TB
+	store *store.Store
+	srv   *server.Server
+
+	refused refused
+
+	mu   sync.Mutex
+	lis  *bufconn.Listener // nil: it is down
+	grpc *grpc.Server
+}
+
+// refused counts refusals.
+type refused struct {
+	n atomic.Int32
+}
+
+func (*refused) Opened(*server.Stream)        {}
+func (*refused) Closed(*server.Stream, error) {}
+
+func (r *refused) Event(_ *server.Stream, e protocol.Event) {
+	if e.Kind == protocol.Nacked {
+		r.n.Add(1)
+	}
+}
+
+func newUpstream(t testing.TB) *upstream {
+	u := &upstream{t: t}
+	t.Cleanup(u.stop)
+	u.start()
+	return u
+}
+
+// start begins with nothing known.
+func (u *upstream) start() {
+	u.store = store.New()
+	u.srv = server.New(u.store, server.WithObserver(&u.refused))
+	g := grpc.NewServer(append(server.GRPCOptions(), grpc.WaitForHandlers(true))...)
+	if err := u.srv.Register(g); err != nil {
+		u.t.Fatal(err)
+	}
+	lis := bufconn.Listen(64 << 10)
+	go g.Serve(lis)
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.lis, u.grpc = lis, g
+}
+
+func (u *upstream) stop() {
+	u.mu.Lock()
+	g := u.grpc
+	u.lis, u.grpc = nil, nil
+	u.mu.Unlock()
+	if g != nil {
+		g.Stop()
+	}
+}
+
+func (u *upstream) dial(ctx context.Context, _ string) (net.Conn, error) {
+	u.mu.Lock()
+	lis := u.lis
+	u.mu.Unlock()
+	if lis == nil {
+		return nil, errors.New("it is down")
+	}
+	return lis.DialContext(ctx)
+}
+
+// set makes the resources the only ones of a type.
+func (u *upstream) set(t *xds.Type, names ...string) {
+	u.t.Helper()
+	u.content(t, "", names...)
+}
+
+func (u *upstream) content(t *xds.Type, more string, names ...string) {
+	u.t.Helper()
+	_, err := u.store.Update(func(tx *store.Tx) error {
+		var all []*xds.Resource
+		for _, n := range names {
+			all = append(all, resource(t, n, more))
+		}
+		tx.Known()
+		tx.Replace(t, all...)
+		return nil
+	})
+	if err != nil {
+		u.t.Fatal(err)
+	}
+}
+
+// resource is a message whose first field is its name.
+func resource(t *xds.Type, name, more string) *xds.Resource {
+	body := append([]byte{0x0a, byte(len(name))}, name...)
+	if more != "" {
+		body = append(append(body, 0xf2, 0x3f, byte(len(more))), more...)
+	}
+	return xds.NewResource(t, name, body)
+}
+
+// A world is a relay between an upstream and clients.
+type world struct {
+	t    testing.TB
+	up   *upstream
+	src  *relay.Source
+	cl   *client.Client
+	conn *grpc.ClientConn
+	stop func()
+}
+
+// relayOf begins a relay; dir is the client's disk, "" is none.
+func relayOf(t testing.TB, up *upstream, dir string, delta bool, check func(*xds.Resource) error) *world {
+	t.Helper()
+	tr, err := client.GRPC("passthrough:///up", client.GRPCOptions{
+		Credentials: insecure.NewCredentials(), Delta: delta, Dial: []grpc.DialOption{grpc.WithContextDialer(up.dial)},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := client.New(client.Config{Node: &xds.Node{ID: "relay"}, Servers: []client.Server{{Transport: tr}}, Dir: dir, Check: check})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &world{t: t, up: up, cl: c}
+	w.src = relay.New(store.New(), c, relay.Options{})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); w.src.Run(ctx) }()
+	w.stop = sync.OnceFunc(func() { cancel(); <-done; c.Close() })
+	t.Cleanup(w.stop)
+	w.conn = xdstest.Serve(t, server.New(w.src), grpc.WaitForHandlers(true))
+	return w
+}
+
+// asked is what the upstream is asked for: streams, and subscriptions of a type.
+func (w *world) streams() int { return w.up.srv.Stats().Open }
+
+// takes fails the test unless f takes so long, in a bubble.
+func takes(t *testing.T, d time.Duration, f func()) {
+	t.Helper()
+	start := time.Now()
+	if f(); time.Since(start).Truncate(100*time.Millisecond) != d {
+		t.Errorf("after %v, want %v", time.Since(start), d)
+	}
+}

@@ -129,8 +129,9 @@ func suspect(t *xds.Type, n *protocol.NameState) (h held, ok bool) {
 // verdicts remember who is at fault for a text and all that was refused with it: a fleet refuses alike. That is all
 // that a verdict comes from, so nobody decides for another. The zero value remembers nothing.
 type verdicts struct {
-	mu  sync.Mutex // held for memory only
-	all map[verdictKey]verdict
+	mu    sync.Mutex // held for memory only
+	all   map[verdictKey]verdict
+	added []verdictKey // the oldest first
 }
 
 type verdict struct {
@@ -184,7 +185,20 @@ func (vs *verdicts) add(k verdictKey, names []string, now time.Time) {
 	vs.mu.Lock()
 	defer vs.mu.Unlock()
 	if vs.all == nil || len(vs.all) >= maxMemory {
-		vs.all = map[verdictKey]verdict{}
+		vs.room()
+	}
+	if _, known := vs.all[k]; !known {
+		vs.added = append(vs.added, k)
 	}
 	vs.all[k] = verdict{names, now.Add(memory)}
+}
+
+// room makes room for one, in place of the oldest: a storm of others leaves the newest.
+func (vs *verdicts) room() {
+	if vs.all == nil {
+		vs.all = map[verdictKey]verdict{}
+		return
+	}
+	delete(vs.all, vs.added[0])
+	vs.added = vs.added[1:]
 }

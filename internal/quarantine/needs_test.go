@@ -134,8 +134,12 @@ func TestVerdicts(t *testing.T) {
 	now := time.Now()
 	for i := range 3 * maxMemory {
 		vs.add(verdictOf(ask{typ: xds.Cluster, text: texts[i]}, nil), []string{"a"}, now)
-		if len(vs.all) > maxMemory {
+		if len(vs.all) > maxMemory || len(vs.added) != len(vs.all) {
 			t.Fatalf("%d verdicts", len(vs.all))
+		}
+		// A storm of others takes away the oldest alone.
+		if before := verdictOf(ask{typ: xds.Cluster, text: texts[max(i-maxMemory+1, 0)]}, nil); vs.find(before, now) == nil {
+			t.Fatalf("after %d texts one of the newest %d is forgotten", i+1, maxMemory)
 		}
 	}
 	k := verdictOf(ask{typ: xds.Cluster, text: "x"}, nil)

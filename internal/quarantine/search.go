@@ -214,7 +214,8 @@ type searches struct {
 	waits   []waiting        // the oldest first, each stream once for a type
 	waiting map[waitKey]bool // what is in waits
 	results map[searchKey]result
-	ended   [3]uint64 // something was found; nothing; it led nowhere
+	found   []searchKey // of results, the oldest first
+	ended   [3]uint64   // something was found; nothing; it led nowhere
 }
 
 type running struct {
@@ -300,8 +301,15 @@ func (ss *searches) end(x *search, whole bool) (all []waiting) {
 		ss.ended[0]++
 	}
 	if whole && len(x.bad) > 0 && x.key.own == 0 {
-		if ss.results == nil || len(ss.results) >= maxResults {
+		if ss.results == nil {
 			ss.results = map[searchKey]result{}
+		}
+		if _, known := ss.results[x.key]; !known {
+			if len(ss.found) >= maxResults {
+				delete(ss.results, ss.found[0])
+				ss.found = ss.found[1:]
+			}
+			ss.found = append(ss.found, x.key)
 		}
 		r := result{map[string]xds.Sum{}, x.moved.Add(resultTime)}
 		for _, h := range x.bad {

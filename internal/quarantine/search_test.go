@@ -237,3 +237,22 @@ func TestClearedStays(t *testing.T) {
 		r.holds(0)
 	})
 }
+
+// Of what searches have found the oldest is forgotten for what is new, and not all.
+func TestResultsAreTheNewest(t *testing.T) {
+	var ss searches
+	now := time.Now()
+	for i := range maxResults + 10 {
+		x := &search{typ: xds.Cluster, key: searchKey{agent: fmt.Sprint(i)}, bad: []held{{name: "a"}}, moved: now}
+		ss.running = map[searchKey]*running{x.key: {search: x}}
+		ss.end(x, true)
+	}
+	if n := len(ss.results); n != maxResults || len(ss.found) != n {
+		t.Errorf("%d results, %d in order", n, len(ss.found))
+	}
+	for i, want := range map[int]bool{9: false, 10: true, maxResults + 9: true} {
+		if _, is := ss.results[searchKey{agent: fmt.Sprint(i)}]; is != want {
+			t.Errorf("result %d: remembered %v", i, is)
+		}
+	}
+}

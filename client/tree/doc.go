@@ -3,28 +3,20 @@
 // requirement CLI-9). A change of several resources is so taken as a whole: a route that names a new
 // cluster is not told before the cluster and its endpoints have come.
 //
-// For each member it has a watch, and a goroutine that ends with it. It reads no clock: how long a
-// resource may take before it is absent is the client's business.
+// It has no goroutine and reads no clock: how long a resource may take before it is absent is the
+// client's business. What one response of the server changes is taken at once.
 package tree
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"strings"
 
-	"github.com/chancery-xds/chancery/client"
 	"github.com/chancery-xds/chancery/xds"
 )
 
 // ErrAbsent is the error of a member that does not exist.
 var ErrAbsent = errors.New("does not exist")
-
-// A Watcher watches resources. A *client.Client is one.
-type Watcher interface {
-	Watch(ctx context.Context, t *xds.Type, names ...string) iter.Seq2[client.Event, error]
-}
 
 // Options of [Watch]. The zero value is ready to use.
 type Options struct {
@@ -85,7 +77,7 @@ type Tree struct {
 	// what the root refers to, then what that refers to, and so on.
 	Members []*Member
 
-	index map[key]*Member
+	index map[key]int32 // into Members
 }
 
 // Root is the first member.
@@ -96,7 +88,15 @@ func (t *Tree) Member(of *xds.Type, name string) *Member {
 	if of == nil {
 		return nil
 	}
-	return t.index[key{of.URL, name}]
+	if at, is := t.index[key{of.URL, name}]; is {
+		return t.Members[at]
+	}
+	return nil
+}
+
+func (t *Tree) has(k key) bool {
+	_, is := t.index[k]
+	return is
 }
 
 // A Member is one resource of a tree, or the error in its place. An error of one stops no other:

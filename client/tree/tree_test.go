@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -23,52 +23,81 @@ var short = map[string]*xds.Type{"LDS": xds.Listener, "RDS": xds.Route, "CDS": x
 
 // A fake is a client whose resources the test sets. Names are "CDS a".
 type fake struct {
-	t       *testing.T
-	mu      sync.Mutex
-	last    map[string]client.Event
-	watches map[string][]chan client.Event
+	t    *testing.T
+	done chan struct{}
+
+	mu        sync.Mutex
+	last      map[string]client.Event
+	followers []*fakeFollower
 }
 
 func newFake(t *testing.T) *fake {
-	return &fake{t: t, last: map[string]client.Event{}, watches: map[string][]chan client.Event{}}
+	return &fake{t: t, done: make(chan struct{}), last: map[string]client.Event{}}
 }
 
-func (f *fake) Watch(ctx context.Context, typ *xds.Type, names ...string) iter.Seq2[client.Event, error] {
-	return func(yield func(client.Event, error) bool) {
-		name, events := typ.Short+" "+names[0], make(chan client.Event, 100)
+func (f *fake) follow() follower {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	w := &fakeFollower{fake: f, names: map[string]bool{}, bell: make(chan struct{}, 1)}
+	f.followers = append(f.followers, w)
+	return w
+}
+
+type fakeFollower struct {
+	*fake
+	bell  chan struct{}
+	names map[string]bool
+	news  []client.News
+}
+
+func (w *fakeFollower) C() <-chan struct{}    { return w.bell }
+func (w *fakeFollower) Done() <-chan struct{} { return w.done }
+
+func (w *fakeFollower) Add(typ *xds.Type, names ...string) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, name := range names {
 		if strings.Contains(name, "forbidden") {
-			yield(client.Event{}, errors.New("no such authority"))
-			return
-		}
-		f.mu.Lock()
-		if e, ok := f.last[name]; ok {
-			events <- e
-		}
-		f.watches[name] = append(f.watches[name], events)
-		f.mu.Unlock()
-		defer func() {
-			f.mu.Lock()
-			defer f.mu.Unlock()
-			if f.watches[name] = slices.DeleteFunc(f.watches[name], func(c chan client.Event) bool { return c == events }); len(f.watches[name]) == 0 {
-				delete(f.watches, name)
-			}
-		}()
-		for {
-			select {
-			case <-ctx.Done():
-				yield(client.Event{}, ctx.Err())
-				return
-			case e, ok := <-events:
-				if !ok {
-					yield(client.Event{}, client.ErrClosed)
-					return
-				}
-				if !yield(e, nil) {
-					return
-				}
-			}
+			return errors.New("no such authority")
 		}
 	}
+	for _, name := range names {
+		name = typ.Short + " " + name
+		if e, is := w.last[name]; is && !w.names[name] {
+			w.put(name, e)
+		}
+		w.names[name] = true
+	}
+	return nil
+}
+
+func (w *fakeFollower) Remove(typ *xds.Type, names ...string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, name := range names {
+		delete(w.names, typ.Short+" "+name)
+	}
+}
+
+func (w *fakeFollower) put(name string, e client.Event) {
+	w.news = append(w.news, client.News{Type: ref(name).Type, Events: []client.Event{e}})
+	select {
+	case w.bell <- struct{}{}:
+	default:
+	}
+}
+
+func (w *fakeFollower) Take() (all []client.News) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	all, w.news = w.news, nil
+	return all
+}
+
+func (w *fakeFollower) Close() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.followers = slices.DeleteFunc(w.followers, func(o *fakeFollower) bool { return o == w })
 }
 
 func ref(s string) xds.Ref {
@@ -82,8 +111,10 @@ func (f *fake) say(name string, e client.Event) {
 	defer f.mu.Unlock()
 	e.Name = ref(name).Name
 	f.last[name] = e
-	for _, c := range f.watches[name] {
-		c <- e
+	for _, w := range f.followers {
+		if w.names[name] {
+			w.put(name, e)
+		}
 	}
 }
 
@@ -102,27 +133,15 @@ func made(name, body string, refs ...string) *xds.Resource {
 	return r
 }
 
-func (f *fake) close() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, all := range f.watches {
-		for _, c := range all {
-			close(c)
-		}
-	}
-	f.watches = map[string][]chan client.Event{}
-}
-
 // watched are the names that are watched.
 func (f *fake) watched() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	var names []string
-	for n := range f.watches {
-		names = append(names, n)
+	all := map[string]bool{}
+	for _, w := range f.followers {
+		maps.Copy(all, w.names)
 	}
-	slices.Sort(names)
-	return strings.Join(names, ", ")
+	return strings.Join(slices.Sorted(maps.Keys(all)), ", ")
 }
 
 // A story is a watch whose states are told in words.
@@ -140,7 +159,7 @@ func begin(t *testing.T, f *fake, o Options) *story {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		for state, err := range Watch(ctx, f, "l", o) {
+		for state, err := range watch(ctx, f.follow, "l", o) {
 			s.mu.Lock()
 			if err != nil {
 				s.end = err
@@ -259,7 +278,7 @@ func TestWholeChange_CLI9(t *testing.T) {
 // Who waits is told who refers to it now.
 func TestReasonMoves_CLI9(t *testing.T) {
 	world(t, func(s *story) {
-		s.put("LDS l", "1", "CDS x", "RDS r")
+		s.put("LDS l", "1", "RDS r", "CDS x")
 		s.put("CDS x", "1", "CDS a")
 		s.put("RDS r", "1", "CDS a")
 		s.want(`nothing | CDS "a" has not come, to which RDS "r" refers`)
@@ -268,19 +287,22 @@ func TestReasonMoves_CLI9(t *testing.T) {
 	})
 }
 
-// What the watch of a name still says that was dropped, and is watched anew, is not heard.
+// What is still told of a name that is not watched any more is not heard.
 func TestDropped_CLI9(t *testing.T) {
-	old, now := &node{Ref: ref("CDS a")}, &node{Ref: ref("CDS a")}
-	g := &grower{Options: Options{Refs: known}, nodes: map[key]*node{keyOf(now.Ref): now}, bell: make(chan struct{}, 1)}
-	for _, of := range []*node{old, now} {
-		g.tell(report{of: of, event: client.Event{Kind: client.Updated, Resource: made("CDS a", "1")}})
-		if err := g.wait(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if g.changed != (of == now) || of.told != (of == now) {
-			t.Errorf("changed %v, told %v", g.changed, of.told)
-		}
-	}
+	world(t, func(s *story) {
+		s.put("LDS l", "1", "CDS a")
+		s.put("CDS a", "1")
+		s.want("LDS l=1, CDS a=1")
+		s.put("LDS l", "2")
+		s.want("LDS l=2")
+		s.fake.mu.Lock()
+		s.followers[0].put("CDS a", client.Event{Kind: client.Updated, Name: "a", Resource: made("CDS a", "2")})
+		s.fake.mu.Unlock()
+		s.want("no news")
+		s.put("CDS a", "3")
+		s.put("LDS l", "3", "CDS a")
+		s.want("LDS l=3, CDS a=3")
+	})
 }
 
 // An error is part of the tree: of a cluster it does not stop the others, and what can be used stays.
@@ -369,17 +391,18 @@ func TestEnds_CLI9(t *testing.T) {
 		f.put("LDS l", "1", "CDS a")
 		s := begin(t, f, Options{})
 		synctest.Wait()
-		f.close()
+		close(f.done)
 		synctest.Wait()
 		if !s.ended || !errors.Is(s.end, client.ErrClosed) {
 			t.Error(s.ended, s.end)
 		}
 
+		f.done = make(chan struct{})
 		why := errors.New("enough")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		defer cancel(nil)
 		n := 0
-		for _, err := range Watch(ctx, f, "l", Options{}) {
+		for _, err := range watch(ctx, f.follow, "l", Options{}) {
 			if n++; n == 1 {
 				cancel(why)
 			} else if err != why { //nolint:errorlint // it is this one
@@ -389,13 +412,13 @@ func TestEnds_CLI9(t *testing.T) {
 		if n != 2 || f.watched() != "" {
 			t.Error(n, f.watched())
 		}
-		for range Watch(t.Context(), f, "l", Options{}) {
+		for range watch(t.Context(), f.follow, "l", Options{}) {
 			break
 		}
 		if f.watched() != "" {
 			t.Error(f.watched())
 		}
-		for _, err := range Watch(t.Context(), f, "forbidden", Options{}) {
+		for _, err := range watch(t.Context(), f.follow, "forbidden", Options{}) {
 			if err == nil || err.Error() != "no such authority" {
 				t.Error(err)
 			}
@@ -410,7 +433,7 @@ func TestSlow_CLI9(t *testing.T) {
 		f.put("LDS l", "0", "CDS a")
 		f.put("CDS a", "0")
 		var got []string
-		for state, err := range Watch(t.Context(), f, "l", Options{}) {
+		for state, err := range watch(t.Context(), f.follow, "l", Options{}) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -434,7 +457,7 @@ func TestSlow_CLI9(t *testing.T) {
 
 func TestMember(t *testing.T) {
 	m := &Member{Ref: ref("CDS a")}
-	tree := &Tree{Members: []*Member{m}, index: map[key]*Member{keyOf(m.Ref): m}}
+	tree := &Tree{Members: []*Member{m}, index: map[key]int32{keyOf(m.Ref): 0}}
 	if tree.Member(xds.Cluster, "a") != m || tree.Member(xds.Endpoint, "a") != nil || tree.Member(nil, "a") != nil || tree.Root() != m {
 		t.Error(tree)
 	}

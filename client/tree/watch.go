@@ -2,10 +2,8 @@ package tree
 
 import (
 	"context"
-	"errors"
 	"iter"
 	"slices"
-	"sync"
 
 	"github.com/chancery-xds/chancery/client"
 	"github.com/chancery-xds/chancery/xds"
@@ -18,7 +16,21 @@ import (
 //
 // A member that leaves the tree is watched until the next one is complete: a listener that comes
 // back to it finds it there.
-func Watch(ctx context.Context, w Watcher, listener string, o Options) iter.Seq2[State, error] {
+func Watch(ctx context.Context, c *client.Client, listener string, o Options) iter.Seq2[State, error] {
+	return watch(ctx, func() follower { return c.Follow() }, listener, o)
+}
+
+// A follower watches names that come and go: a [client.Follower].
+type follower interface {
+	Add(t *xds.Type, names ...string) error
+	Remove(t *xds.Type, names ...string)
+	Take() []client.News
+	C() <-chan struct{}
+	Done() <-chan struct{}
+	Close()
+}
+
+func watch(ctx context.Context, follow func() follower, listener string, o Options) iter.Seq2[State, error] {
 	if o.Root == nil {
 		o.Root = xds.Listener
 	}
@@ -26,143 +38,103 @@ func Watch(ctx context.Context, w Watcher, listener string, o Options) iter.Seq2
 		o.Refs = known
 	}
 	return func(yield func(State, error) bool) {
-		of, cancel := context.WithCancel(ctx)
-		g := &grower{Options: o, w: w, ctx: of, root: xds.Ref{Type: o.Root, Name: listener}, nodes: map[key]*node{}, bell: make(chan struct{}, 1)}
-		defer g.watches.Wait()
-		defer cancel()
-		g.watch(g.root, xds.Ref{})
+		g := &grower{Options: o, follower: follow(), root: xds.Ref{Type: o.Root, Name: listener}, nodes: map[key]*node{}, dirty: map[*node]bool{}}
+		defer g.Close()
+		if err := g.Add(g.root.Type, g.root.Name); err != nil {
+			yield(State{}, err)
+			return
+		}
+		g.nodes[keyOf(g.root)] = &node{Ref: g.root}
 		for {
-			if err := g.wait(ctx); err != nil {
-				yield(State{}, err)
+			select {
+			case <-ctx.Done():
+				yield(State{}, context.Cause(ctx))
 				return
+			case <-g.Done():
+				yield(State{}, client.ErrClosed)
+				return
+			case <-g.C():
 			}
-			if s, news := g.grow(); news && !yield(s, nil) {
+			for _, news := range g.Take() {
+				for _, e := range news.Events {
+					g.take(news.Type, e)
+				}
+			}
+			if g.grow() && !yield(g.last, nil) {
 				return
 			}
 		}
 	}
 }
 
-// A grower makes trees. It is owned by the goroutine that ranges over the watch; only news are shared.
+// A grower makes trees. It is owned by the goroutine that ranges over the watch.
 type grower struct {
 	Options
-	w       Watcher
-	ctx     context.Context
-	root    xds.Ref
-	nodes   map[key]*node
-	watches sync.WaitGroup
+	follower
+	root  xds.Ref
+	nodes map[key]*node
 
-	last    State
-	changed bool // a member of a tree may differ from the last one's
-
-	bell chan struct{} // with one slot
-	mu   sync.Mutex
-	news []report // that were not taken, the last of each node
+	last  State
+	dirty map[*node]bool // they differ from the members of the last tree, if it has them
+	moved bool           // what refers to what may have changed
 }
 
 // A node is a name that is watched.
 type node struct {
 	xds.Ref
-	cancel context.CancelFunc
-	from   xds.Ref // who referred to it first
-	told   bool    // it is known how it stands
-	is     Member
-	news   int // index in grower.news, plus 1; 0: there are none. Guarded by grower.mu
-}
-
-// A report is what a node's watch said last.
-type report struct {
-	of    *node
-	event client.Event
-	err   error // the watch has ended
-}
-
-// watch begins to watch a name.
-func (g *grower) watch(r, from xds.Ref) *node {
-	ctx, cancel := context.WithCancel(g.ctx)
-	n := &node{Ref: r, cancel: cancel, from: from, is: Member{Ref: r}}
-	g.nodes[keyOf(r)] = n
-	g.watches.Go(func() {
-		for event, err := range g.w.Watch(ctx, r.Type, r.Name) {
-			if ctx.Err() != nil {
-				return
-			}
-			g.tell(report{n, event, err})
-		}
-	})
-	return n
-}
-
-// tell keeps a report until it is taken.
-func (g *grower) tell(r report) {
-	g.mu.Lock()
-	if r.of.news == 0 {
-		g.news = append(g.news, r)
-		r.of.news = len(g.news)
-	} else {
-		g.news[r.of.news-1] = r
-	}
-	g.mu.Unlock()
-	select {
-	case g.bell <- struct{}{}:
-	default:
-	}
-}
-
-// wait takes reports, and waits until there are some. An error ends the watch.
-func (g *grower) wait(ctx context.Context) error {
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-g.bell:
-	}
-	g.mu.Lock()
-	news := g.news
-	g.news = nil
-	for _, r := range news {
-		r.of.news = 0
-	}
-	g.mu.Unlock()
-	for _, r := range news {
-		if g.nodes[keyOf(r.of.Ref)] != r.of {
-			continue // is not watched any more
-		}
-		if r.err != nil && (r.of.Ref == g.root || errors.Is(r.err, client.ErrClosed)) {
-			return r.err
-		}
-		g.take(r)
-	}
-	return nil
+	from xds.Ref // who refers to it first, when it was looked at last
+	is   *Member // immutable; nil: nothing is known yet
 }
 
 // take notes how a member stands.
-func (g *grower) take(r report) {
-	m := Member{Ref: r.of.Ref, Resource: r.event.Resource, Err: r.event.Err, Refs: r.of.is.Refs, Unknown: r.of.is.Unknown}
-	switch r.event.Kind {
+func (g *grower) take(t *xds.Type, e client.Event) {
+	n := g.nodes[key{t.URL, e.Name}]
+	if n == nil {
+		return // is not watched any more
+	}
+	m := &Member{Ref: n.Ref, Resource: e.Resource, Err: e.Err}
+	switch e.Kind {
 	case client.Removed, client.Absent:
 		m.Resource, m.Err = nil, ErrAbsent
 	case client.Updated, client.Refused, client.Stale, client.Unavailable:
 	default:
-		if r.err == nil {
-			return // is of no single name
-		}
+		return // is of no single name
 	}
-	if r.err != nil {
-		m.Resource, m.Err = nil, r.err
+	g.set(n, m)
+}
+
+func (g *grower) set(n *node, m *Member) {
+	was := n.is
+	if was == nil {
+		was = &Member{}
 	}
-	switch was := r.of.is.Resource; {
+	switch {
 	case m.Resource == nil:
-		m.Refs, m.Unknown = nil, false
-	case was == nil || was.Sum != m.Resource.Sum:
+	case was.Resource == nil || was.Resource.Sum != m.Resource.Sum:
 		m.Refs = g.Refs(m.Resource)
 		m.Unknown = m.Refs == nil
 	default:
-		m.Resource = was // they differ in their versions at most, of which watches do not hear either
+		m.Resource = was.Resource // they differ in their versions at most, of which watches do not hear either
+		m.Refs, m.Unknown = was.Refs, was.Unknown
 	}
-	if was := r.of.is; !r.of.told || was.Resource != m.Resource || text(was.Err) != text(m.Err) {
-		g.changed = true
+	if n.is != nil && was.Resource == m.Resource && text(was.Err) == text(m.Err) {
+		return
 	}
-	r.of.is, r.of.told = m, true
+	g.moved = g.moved || n.is == nil || !sameRefs(was.Refs, m.Refs)
+	n.is = m
+	g.dirty[n] = true
+}
+
+func sameRefs(a, b []xds.Ref) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		if keyOf(a[i]) != keyOf(b[i]) {
+			return false
+		}
+	}
+	return true
 }
 
 func text(err error) string {
@@ -172,48 +144,24 @@ func text(err error) string {
 	return err.Error()
 }
 
-// grow looks for all that the root refers to, and begins to watch what is new. It returns the new
-// state, and whether it is one.
-func (g *grower) grow() (State, bool) {
-	t := &Tree{index: map[key]*Member{}}
-	var waiting []Waiting
-	seen := map[key]bool{keyOf(g.root): true}
-	for queue := []xds.Ref{g.root}; len(queue) > 0; queue = queue[1:] {
-		n := g.nodes[keyOf(queue[0])]
-		if !n.told {
-			waiting = append(waiting, Waiting{n.Ref, n.from})
-			continue
-		}
-		m := n.is
-		t.Members = append(t.Members, &m)
-		t.index[keyOf(m.Ref)] = &m
-		for _, r := range m.Refs {
-			k := keyOf(r)
-			if r.Name == xds.Wildcard || seen[k] || !g.follows(r.Type) {
-				continue
-			}
-			seen[k] = true
-			if child := g.nodes[k]; child == nil {
-				g.watch(r, m.Ref)
-			} else if !child.told {
-				child.from = m.Ref
-			}
-			queue = append(queue, r)
+// grow makes the next state, and reports whether there is one. As long as nothing refers to
+// anything else, that is the last tree with other members.
+func (g *grower) grow() (news bool) {
+	if g.moved {
+		return g.walk()
+	}
+	if len(g.dirty) == 0 || len(g.last.Waiting) > 0 {
+		return false
+	}
+	members := slices.Clone(g.last.Tree.Members)
+	for n := range g.dirty {
+		if at, is := g.last.Tree.index[keyOf(n.Ref)]; is {
+			members[at], news = n.is, true
 		}
 	}
-	news := !slices.Equal(waiting, g.last.Waiting)
-	if g.last.Waiting = waiting; len(waiting) == 0 && (g.changed || g.last.Tree == nil) {
-		g.last.Tree, g.changed, news = t, false, true
+	clear(g.dirty)
+	if news {
+		g.last.Tree = &Tree{members, g.last.Tree.index}
 	}
-	for k, n := range g.nodes {
-		if !seen[k] && (g.last.Tree == nil || g.last.Tree.index[k] == nil) {
-			n.cancel()
-			delete(g.nodes, k)
-		}
-	}
-	return g.last, news
-}
-
-func (g *grower) follows(t *xds.Type) bool {
-	return g.Types == nil || slices.ContainsFunc(g.Types, t.Is)
+	return news
 }

@@ -9,8 +9,8 @@ SHELL := /usr/bin/env bash
 
 STAGES   := build lint race memory sim fuzz e2e bench-smoke examples coverage
 MODULES  := . bench e2e examples/directory examples/embedded examples/from-go-control-plane examples/grpc/greeter tools/descriptors
-WORLDS   ?= 200000
-FUZZTIME ?= 10s
+WORLDS   ?= 60000
+FUZZTIME ?= 4s
 SOAK     ?= 1h
 
 TOOL    := go tool -modfile=$(CURDIR)/tools/go.mod
@@ -47,7 +47,7 @@ memory: ## What takes how much memory; the race detector has a memory of its own
 sim: ## The simulation of both halves of the protocol, WORLDS worlds
 	@export WORLDS=$(WORLDS) GOGC=1600 SIM_SUMMARY=$(RESULTS)/sim.txt; rm -f $$SIM_SUMMARY; $(GOTEST) -timeout 2h -run Simulation ./protocol; cat $$SIM_SUMMARY
 
-fuzz: ## Each fuzz target for FUZZTIME: 10 s, since there are many
+fuzz: ## Each fuzz target for FUZZTIME: 4 s, since there are many
 	tools/fuzz $(FUZZTIME)
 
 .cache/envoy: e2e/install.sh

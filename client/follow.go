@@ -31,6 +31,9 @@ func (c *Client) Follow() *Follower {
 // C rings when Take is worth calling: a channel with one slot.
 func (f *Follower) C() <-chan struct{} { return f.bell }
 
+// Done is closed when the client is.
+func (f *Follower) Done() <-chan struct{} { return f.c.ctx.Done() }
+
 // Add watches names of a type, too. An error is one of [Client.Watch], and none is watched then.
 func (f *Follower) Add(t *xds.Type, names ...string) error {
 	w, err := newWatch(t, names)

@@ -17,7 +17,7 @@ import (
 
 var (
 	seedFlag   = flag.Int64("seed", -1, "simulate the world of this seed alone")
-	worldsFlag = flag.Int("worlds", 0, "how many worlds to simulate, in all tests together; 0: $WORLDS, or 200,000, or 5,000 with -short or -race")
+	worldsFlag = flag.Int("worlds", 0, "how many worlds to simulate, in all tests together; 0: $WORLDS, or 200,000; 5,000 with -short, 500 with -race")
 	fromFlag   = flag.Int("from", 0, "the first seed: worlds that nobody has seen yet")
 	allFlag    = flag.Bool("all", false, "go on after a world that fails, and list all that do")
 )
@@ -39,7 +39,9 @@ func worlds() int {
 		return *worldsFlag
 	case n > 0:
 		return n
-	case testing.Short() || raceEnabled:
+	case raceEnabled:
+		return 500
+	case testing.Short():
 		return 5_000
 	}
 	return 200_000

@@ -366,5 +366,5 @@ func TestPhantomsAreCheap(t *testing.T) {
 		l.settle()
 		return l.timer(xds.Request{Type: xds.Endpoint, Unsubscribe: phantoms})
 	}
-	grows(t, 32, timer(1500), timer(24_000)) // sixteen times as many
+	grows(t, 64, timer(1500), timer(24_000)) // sixteen times as many
 }

@@ -2,46 +2,17 @@ package protocol
 
 import (
 	"fmt"
-	"runtime"
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/chancery-xds/chancery/internal/proportion"
 	"github.com/chancery-xds/chancery/xds"
 )
 
 // SAFE-9: "cheap per request whatever was asked before".
 
-// computing is how long f computes. A busy machine makes it take longer, and that does not
-// count; no allocation shows a walk.
-func computing(f func()) time.Duration {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	now := func() time.Duration {
-		var t unix.Timespec
-		if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t); err != nil {
-			panic(err)
-		}
-		return time.Duration(t.Nano())
-	}
-	start := now()
-	f()
-	return now() - start
-}
-
-// grows fails the test if many compute more than so many times as long as few, each at its
-// best of ten tries: the machine does other things meanwhile, which cost caches, too.
-func grows(t *testing.T, most time.Duration, few, many func() time.Duration) {
-	t.Helper()
-	a, b := time.Hour, time.Hour
-	for range 10 {
-		if a, b = min(a, few()), min(b, many()); b <= most*a {
-			return
-		}
-	}
-	t.Errorf("few take %v, many take %v", a, b)
-}
+// What code costs is compared with what it costs with less.
+var computing, grows = proportion.Computing, proportion.Grows
 
 // What a client has from an earlier stream, and nobody knows what, costs a commit no more
 // than what it tells.

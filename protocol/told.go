@@ -228,7 +228,7 @@ func (u *subscription) underWay() iter.Seq[*delivery] {
 // last, nil if nothing is.
 func (u *subscription) coming(name string) (is *xds.Stamp) {
 	for d := range u.underWay() {
-		switch said := d.carries(name); {
+		switch said := d.says(name); {
 		case said != nil:
 			is = said
 		case d.parts[0].world: // it lacks what was not asked for when it left

@@ -107,7 +107,7 @@ func (i *identifying) open(ctx context.Context, log *slog.Logger, of watched, pl
 			return err
 		}
 	}
-	i.source = access.New(of, policy, access.Options{Identity: identityOf, Denied: i.denied})
+	i.source = access.New(i.of, policy, access.Options{Identity: identityOf, Denied: i.denied})
 	return nil
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/chancery-xds/chancery/client"
 	"github.com/chancery-xds/chancery/client/metrics"
 	"github.com/chancery-xds/chancery/internal/adminapi"
+	"github.com/chancery-xds/chancery/internal/envoyapi"
 	"github.com/chancery-xds/chancery/internal/lastgood"
 	"github.com/chancery-xds/chancery/internal/process"
 	"github.com/chancery-xds/chancery/internal/relay"
@@ -64,20 +65,32 @@ func (r *relaying) clientConfig(s *serving, folder string) (client.Config, error
 	if !s.insecureSecrets {
 		way = exposed(&s.front, &s.rest)
 	}
-	secrets := internalsecret.NewFinder(s.types)
+	readable, secrets := readable(s.types), internalsecret.NewFinder(s.types)
 	return client.Config{
 		Node: node, Servers: []client.Server{{Transport: t}}, Dir: folder, Log: s.log,
 		Check: func(r *xds.Resource) error {
-			if !r.Type.Known() {
-				return nil // it is passed on as it is
+			if err := readable(r); err != nil || way == (exposure{}) {
+				return err
 			}
 			m, err := message(s.types, r)
 			if err != nil {
-				return err
+				return err // nobody could find its secrets
 			}
 			return way.refuseAny(secrets, r, m)
 		},
 	}, nil
+}
+
+// readable returns what says that a resource of a type that xDS knows is no such message. Others are
+// passed on as they are.
+func readable(types *envoyapi.Types) func(*xds.Resource) error {
+	return func(r *xds.Resource) error {
+		if !r.Type.Known() {
+			return nil
+		}
+		_, err := message(types, r)
+		return err
+	}
 }
 
 // open begins to be a client, which asks for nothing yet.

@@ -38,11 +38,8 @@ func exposed(f *front, r *restFront) exposure {
 	return exposure{}
 }
 
-// refuseAny is refuse of a resource that is in no file.
+// refuseAny is refuse of a resource that is in no file and would be exposed.
 func (e exposure) refuseAny(secrets *internalsecret.Finder, r *xds.Resource, m proto.Message) error {
-	if e == (exposure{}) {
-		return nil
-	}
 	if found := secrets.Find(m); len(found.Values) > 0 {
 		return fmt.Errorf("the secret in %s of %s %q would be sent %s: give %s, listen on this machine only, or allow it with --insecure-secrets",
 			found.Values[0], r.Type, r.Name, e.way, e.mend)

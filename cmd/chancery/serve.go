@@ -268,11 +268,9 @@ func (s *serving) run() error {
 		m.Clients(s.admin.standings())
 	}
 	place := func(n *xds.Node, t *xds.Type, name string) string { return src.PlaceFor(n, t, name) }
-	redact := func(_ *xds.Node, t *xds.Type, text string) (string, bool) {
-		if s.relay != nil {
-			return s.relay.redacted(s, st, t, text)
-		}
-		return src.Redacted(t, text)
+	redact := func(_ *xds.Node, t *xds.Type, text string) (string, bool) { return src.Redacted(t, text) }
+	if s.relay != nil {
+		redact = func(_ *xds.Node, t *xds.Type, text string) (string, bool) { return s.relay.redacted(s, st, t, text) }
 	}
 	loads := make(chan struct{}, 1) // rings when files were loaded, or could not be, and when an upstream has given something
 	shown := watchedOf[*store.Watch](st)

@@ -1,0 +1,198 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/chancery-xds/chancery/client"
+	"github.com/chancery-xds/chancery/internal/bootstrap"
+	"github.com/chancery-xds/chancery/internal/export"
+	"github.com/chancery-xds/chancery/internal/relay"
+	"github.com/chancery-xds/chancery/store"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// An agent writes what an xDS server gives as files.
+type agent struct {
+	xdsFlags
+	exporting
+	wants map[xds.Ref]bool // names that are asked for, besides all clusters and listeners
+}
+
+func agentCommand() *cobra.Command {
+	a := agent{wants: map[xds.Ref]bool{}}
+	cmd := &cobra.Command{
+		Use:   "agent xds://HOST:PORT OUT",
+		Short: "Write what an xDS server gives as files, for an Envoy without a server",
+		Long: `Agent is a client of an xDS server, of whatever make, and writes to OUT what it is told,
+as files that Envoy itself reads. Then
+
+  envoy -c OUT/bootstrap.json
+
+runs from them, and follows them when they change. Agent asks for all listeners and
+clusters, and for what they refer to. What OUT contains, and how a change gets there, is
+as with "chancery export --out OUT".
+
+Nothing is written before the server has answered for all of it, so what Envoy finds is
+complete. While the server is away, and after a restart without it, the files stay as they
+are. That there are no clusters or no listeners any more is written when it was so for 5 s.
+
+The URL and its flags are those of "chancery fetch".
+
+Exit codes: 0 ended by a signal; 1 OUT cannot be written; 2 wrong usage.`,
+		Example: `  chancery agent xds://xds.example:18000 /var/lib/envoy --delta --node edge-1`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 2 {
+				return fmt.Errorf("agent needs an xDS server and a directory, not %d arguments", len(args))
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s, err := a.server(args[0])
+			if err != nil {
+				return err
+			}
+			a.out, a.stdout, a.stderr, a.watch = args[1], cmd.OutOrStdout(), cmd.ErrOrStderr(), true
+			if a.options.Settle < 0 {
+				return errors.New("--settle must not be negative")
+			}
+			if a.options.Format, err = export.ParseFormat(a.format); err != nil {
+				return fmt.Errorf("--format: %w", err)
+			}
+			if a.log, err = a.logging.open(a.stderr); err != nil {
+				return err
+			}
+			defer a.logging.close()
+			return a.run(cmd, s)
+		},
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.StringVar(&a.format, "format", "yaml", "`FORMAT` of the files: yaml, json, pb_text or pb")
+	f.DurationVar(&a.options.Settle, "settle", time.Second, "`time` between two steps of a change, in which Envoy loads the files; 0: all in one step")
+	f.StringVar(&a.options.Prefix, "path-prefix", "", "`PATH` at which Envoy sees OUT; default: the absolute path of OUT")
+	f.StringVar(&a.exporting.client.Admin, "admin", bootstrap.DefaultAdmin, "`IP:PORT` or unix:///PATH of Envoy's admin interface")
+	a.nodeFlags.flags(f)
+	f.Lookup("node").Usage = "`ID` of the node that asks, and of Envoy; default: the host name of this machine"
+	a.xdsFlags.flags(f)
+	setFlag(f, &a.exporting.sets)
+	a.logging.flags(f)
+	return cmd
+}
+
+// run writes until a signal ends it.
+func (a *agent) run(cmd *cobra.Command, s *xdsServer) error {
+	ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer cancel()
+	types, err := readSets(a.exporting.sets)
+	if err != nil {
+		return err
+	}
+	node, err := s.node(cmd.InOrStdin(), types)
+	if err != nil {
+		return err
+	}
+	t, err := s.transport(types)
+	if err != nil {
+		return err
+	}
+	a.exporting.client.Node, a.exporting.client.Cluster = node.ID, node.Cluster
+	a.options.Types = types
+	a.options.Bootstrap = func(listeners, clusters, watched string) ([]byte, error) {
+		return bootstrap.EnvoyFiles(a.exporting.client, listeners, clusters, watched)
+	}
+	if a.to, err = export.Open(a.out, a.options); err != nil {
+		return errors.Join(failure{err, ""}, t.Close())
+	}
+	defer a.to.Close()
+	c, err := client.New(client.Config{Node: node, Servers: []client.Server{{Transport: t}}, Log: a.log, Check: readable(types)})
+	if err != nil {
+		return errors.Join(failure{err, ""}, t.Close())
+	}
+	defer c.Close()
+	st := store.New()
+	src := relay.New(st, c, relay.Options{Refs: references(types), Log: a.log})
+	done := make(chan struct{})
+	go func() { defer close(done); src.Run(ctx) }()
+	defer func() { cancel(); <-done }()
+	w, err := src.Watch(ctx, node)
+	if err != nil {
+		return failure{err, ""}
+	}
+	defer w.Close()
+	a.log.Info("agent of an xDS server", "server", s.text, "out", a.out)
+	a.keep(ctx, w, st)
+	a.log.Info("ended")
+	return nil
+}
+
+// keep asks for what there is and what that refers to, and writes it whenever all of it is known.
+func (a *agent) keep(ctx context.Context, w *relay.Watch, st *store.Store) {
+	for _, t := range []*xds.Type{xds.Cluster, xds.Listener} {
+		w.Interested(t, true, nil, nil)
+	}
+	var retry <-chan time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-w.C():
+		case <-retry:
+		}
+		retry = nil
+		view, _, err := w.Next()
+		if err != nil || view == nil {
+			continue
+		}
+		if !a.complete(w, view, st.Snapshot().View(store.DefaultGroup)) {
+			continue
+		}
+		r, err := a.to.Export(ctx, st.Snapshot().View(store.DefaultGroup))
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			a.log.Error("export failed, keeping the previous files", "error", err, "again_in", again.String())
+			retry = time.After(again)
+		case r.Steps > 0:
+			a.log.Info("exported", "out", a.out, "resources", r.Resources, "files", r.Files, "written", r.Written, "removed", r.Removed, "steps", r.Steps)
+		}
+		a.warn(r.Warnings)
+	}
+}
+
+// complete asks for what is referred to, gives up what is not any more, and reports whether all of it is
+// known.
+func (a *agent) complete(w *relay.Watch, view xds.View, all xds.Tables) bool {
+	open, _ := view.(xds.Undecided)
+	known := open == nil || !open.Undecided(xds.Cluster, xds.Wildcard) && !open.Undecided(xds.Listener, xds.Wildcard)
+	refs := map[xds.Ref]bool{}
+	for _, t := range all {
+		for r := range t.All() {
+			for _, to := range r.Refs {
+				if to.Name != xds.Wildcard && to.Name != "" && !to.Type.Is(xds.Cluster) && !to.Type.Is(xds.Listener) {
+					refs[to] = true
+				}
+			}
+		}
+	}
+	for to := range refs {
+		if !a.wants[to] {
+			w.Interested(to.Type, false, []string{to.Name}, nil)
+		}
+		known = known && (open == nil || view.Table(to.Type).Lookup(to.Name) != nil || !open.Undecided(to.Type, to.Name))
+	}
+	for to := range a.wants {
+		if !refs[to] {
+			w.Interested(to.Type, false, nil, []string{to.Name})
+		}
+	}
+	a.wants = refs
+	return known
+}

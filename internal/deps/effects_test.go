@@ -35,7 +35,6 @@ var effects = map[string]string{
 	"internal/files Pace.rest clock":      "the same",
 	"client mailbox mutex":                "what the loop has told and a watch has not taken; held for memory only",
 
-
 	"internal/csds Service once":       "looks messages up when the first request has come",
 	"internal/csds answer.ask clock":   "how long clients that say nothing have held up an answer",
 	"internal/csds writer.Write clock": "until when a client has to take it",

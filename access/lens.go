@@ -129,5 +129,8 @@ type undecided struct {
 // Undecided implements [xds.Undecided]. A name that may not be seen does not exist, and is not
 // looked for.
 func (v *undecided) Undecided(t *xds.Type, name string) bool {
-	return (name == xds.Wildcard || v.lenses.grant.Allows(t, name)) && v.of.Undecided(t, name)
+	if name == xds.Wildcard { // which is no name that may be seen or not
+		return v.of.Undecided(t, name)
+	}
+	return v.lenses.grant.Allows(t, name) && v.of.Undecided(t, name)
 }

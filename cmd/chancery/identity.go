@@ -107,7 +107,8 @@ func (i *identifying) open(ctx context.Context, log *slog.Logger, of watched, pl
 			return err
 		}
 	}
-	i.source = access.New(i.of, policy, access.Options{Identity: identityOf, Denied: i.denied})
+	st := i.of
+	i.source = access.New(st, policy, access.Options{Identity: identityOf, Denied: i.denied})
 	return nil
 }
 

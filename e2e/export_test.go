@@ -310,12 +310,17 @@ func (x *export) once() {
 // watch exports for as long as the test goes on.
 func (x *export) watch() {
 	x.t.Helper()
+	x.run(x.command("--watch"))
+}
+
+// run runs what exports for as long as the test goes on, and waits for what it writes first.
+func (x *export) run(cmd *exec.Cmd) {
+	x.t.Helper()
 	log, err := os.OpenFile(x.log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		x.t.Fatal(err)
 	}
 	defer log.Close()
-	cmd := x.command("--watch")
 	cmd.Stderr = log
 	if err := cmd.Start(); err != nil {
 		x.t.Fatal(err)

@@ -514,6 +514,37 @@ func TestClientRefusals(t *testing.T) {
 		}
 	})
 
+	bothVariants(t, "CLI-2 who finds all is told that what was refused is gone, also if another asks for it by name", func(t *testing.T, v xds.Variant) {
+		c := ask(t, v, protocol.ClientOptions{}, xds.Cluster, "*", "x")
+		_ = c.respond(xds.Cluster, "1", "v", "x=bad")
+		c.told("refused x [* x]: it is bad")
+		gone := &xds.Response{Type: xds.Cluster, Nonce: "2"}
+		if v == xds.Delta {
+			gone.Changes = &xds.Changes{Removed: []string{"x"}}
+		}
+		_ = c.Receive(gone)
+		c.told("absent x [* x]")
+	})
+
+	t.Run("CLI-3 who finds all is told that what was refused is missing, though nobody asks for it by name any more", func(t *testing.T) {
+		c := ask(t, xds.Delta, protocol.ClientOptions{}, xds.Cluster, "*", "x")
+		c.Unsubscribe(xds.Cluster, "x") // the server does not know it yet
+		_ = c.respond(xds.Cluster, "1", "v", "x=bad")
+		c.told("refused x [*]: it is bad")
+		_ = c.Receive(&xds.Response{Type: xds.Cluster, Nonce: "2", Changes: &xds.Changes{Missing: []string{"x"}}})
+		c.told("absent x [*]: the server says that it does not exist")
+	})
+
+	t.Run("CLI-12 a refusal is not told again because another that the name finds is refused, too", func(t *testing.T) {
+		c := ask(t, xds.Delta, protocol.ClientOptions{}, xds.Cluster, "x")
+		y := xds.NewResource(xds.Cluster, "y", []byte("1"))
+		y.Aliases = []string{"x"}
+		for range 2 {
+			_ = c.Receive(&xds.Response{Type: xds.Cluster, Nonce: "1", Changes: &xds.Changes{Upserts: []*xds.Resource{xds.NewResource(xds.Cluster, "x", []byte("bad")), y, y}}})
+		}
+		c.told("refused x [x]: it is bad", "refused y [x]: duplicate resource")
+	})
+
 	t.Run("CLI-12 the loss of an alias is told of the resource that had it, not of the one called so", func(t *testing.T) {
 		c := ask(t, xds.Delta, protocol.ClientOptions{}, xds.Cluster, "b")
 		a, b := xds.NewResource(xds.Cluster, "a", []byte("1")), xds.NewResource(xds.Cluster, "b", []byte("2"))

@@ -157,6 +157,9 @@ func (c *Client) forget(w *clientType, name string, n *clientName, why error) {
 			}
 		}
 	}
+	if n.asked && !slices.Contains(asked, name) {
+		asked = append(asked, name) // it was not, when the refusal was told
+	}
 	c.tellOf(w, ClientEvent{Kind: Absent, Name: name, Asked: asked, Err: why})
 	w.tidy(name, n)
 }
@@ -167,7 +170,11 @@ func (c *Client) absent(w *clientType, name string, n *clientName, why error) {
 		return
 	}
 	c.stop(n)
-	n.gone, n.fault = absence, nil
+	if n.gone = absence; n.fault != nil && n.fault.of == name {
+		c.forget(w, name, n, why) // others that find it may have been told of the refusal
+		return
+	}
+	n.fault = nil
 	c.tellOf(w, ClientEvent{Kind: Absent, Name: name, Err: why})
 	w.tidy(name, n)
 }
@@ -244,7 +251,9 @@ func (c *Client) refuse(w *clientType, name string, r *xds.Resource, err error) 
 		for s := range w.others(name, r) {
 			if n := w.names[s]; n != nil && n.res == nil && len(w.found[s]) == 0 {
 				known = known && n.fault != nil && n.fault.refused // of this resource, or of another that it finds
-				note(n)
+				if n.fault == nil || n.fault.of != s {
+					note(n) // its own refusal stays, or it would be told again
+				}
 			}
 		}
 	}

@@ -30,7 +30,7 @@ type clientAccount struct {
 	held  map[string]*xds.Resource
 	ends  map[string]time.Time // of TTLs
 	alien map[string]bool      // held, and the server does not know it
-	bad   map[string]bool      // present in the newest full state, and refused; not held
+	bad   map[string]bool      // told to be refused, and not held: of the name itself
 
 	seen    map[string]map[string]*xds.Resource // what was told, by who asked and by name
 	spoiled map[string]map[string]string        // what was told to be bad since, the same way
@@ -168,7 +168,6 @@ func (j *clientJudge) adopts(t *xds.Type, own bool, r *xds.Resource) {
 func (j *clientJudge) hold(a *clientAccount, r *xds.Resource) {
 	a.held[r.Name] = r
 	delete(a.alien, r.Name)
-	delete(a.bad, r.Name)
 	if delete(a.ends, r.Name); r.TTL > 0 {
 		a.ends[r.Name] = j.now.Add(r.TTL)
 	}
@@ -374,9 +373,6 @@ func (j *clientJudge) apply(a *clientAccount, r *xds.Response) (bad bool) {
 			if told && j.opts.DropOnError {
 				j.lose(a, x.Name)
 			}
-			if told && a.held[x.Name] == nil {
-				a.bad[x.Name] = true
-			}
 			for s := range finders(j.cfg.Variant, a.typ, x) {
 				if told && (s == x.Name || len(j.finds(a, s)) == 0) {
 					delete(a.waits, s)
@@ -554,6 +550,9 @@ func (j *clientJudge) event(a *clientAccount, e protocol.ClientEvent, late map[s
 		j.fail("nobody asked for what is told: %s %s", e.Kind, e.Name)
 	}
 	fresh := false
+	if delete(a.bad, e.Name); e.Kind == protocol.Refused && e.Resource == nil {
+		a.bad[e.Name] = true
+	}
 	for _, s := range e.Asked {
 		if !a.asked[s] {
 			j.fail("%s %s is told to %s, which is not asked for", e.Kind, e.Name, s)
@@ -565,12 +564,14 @@ func (j *clientJudge) event(a *clientAccount, e protocol.ClientEvent, late map[s
 		}
 		switch e.Kind {
 		case protocol.Updated:
-			fresh = fresh || seen[e.Name] == nil || !alikeFor(seen[e.Name], e.Resource) || len(spoiled) > 0
-			seen[e.Name] = e.Resource
-			delete(spoiled, e.Name)
-			if a.held[s] == nil {
+			others := len(spoiled) // what is called s and was refused stays so, whatever else s finds
+			if delete(spoiled, e.Name); a.held[s] == nil && !a.bad[s] {
 				delete(spoiled, s)
+			} else if a.bad[s] && spoiled[s] != "" {
+				others--
 			}
+			fresh = fresh || seen[e.Name] == nil || !alikeFor(seen[e.Name], e.Resource) || others > 0
+			seen[e.Name] = e.Resource
 			delete(a.nothing, s)
 		case protocol.Removed:
 			fresh = fresh || seen[e.Name] != nil

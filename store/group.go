@@ -148,7 +148,9 @@ type partial struct {
 }
 
 // Undecided implements [xds.Undecided]. What a wildcard covers is what there is.
-func (p partial) Undecided(t *xds.Type, name string) bool { return name != xds.Wildcard && p.unknown[t.URL] }
+func (p partial) Undecided(t *xds.Type, name string) bool {
+	return name != xds.Wildcard && p.unknown[t.URL]
+}
 
 var none = []xds.Names{}
 

@@ -39,7 +39,7 @@ func (g *grower) look() (t *Tree, waiting []Waiting, missing []*node) {
 			waiting = append(waiting, Waiting{n.Ref, n.from})
 			continue
 		}
-		t.index[keyOf(n.Ref)] = int32(len(t.Members)) //nolint:gosec // so many fit into no memory
+		t.index[keyOf(n.Ref)] = int32(len(t.Members))
 		t.Members = append(t.Members, n.is)
 		for _, r := range n.is.Refs {
 			k := keyOf(r)

@@ -115,7 +115,7 @@ func (a *agent) run(cmd *cobra.Command, s *xdsServer) error {
 	if err != nil {
 		return errors.Join(failure{err, ""}, t.Close())
 	}
-	defer c.Close()
+	defer func() { _ = c.Close() }() // nothing of it is kept
 	st := store.New()
 	src := relay.New(st, c, relay.Options{Refs: references(types), Log: a.log})
 	done := make(chan struct{})

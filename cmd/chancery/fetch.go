@@ -198,7 +198,7 @@ func (x *fetching) print(w, stderr io.Writer, s *xdsServer, a *fetch.Answer) err
 		all.Items = append(all.Items, item)
 		if body != nil && x.format == "yaml" {
 			var doc bytes.Buffer
-			if err := writeYAML(&doc, json.RawMessage(wrapped(r.Resource, body))); err != nil {
+			if err := writeYAML(&doc, wrapped(r.Resource, body)); err != nil {
 				unshown = append(unshown, fmt.Sprintf("%s/%s: %v", r.Type, r.Name, err))
 				continue
 			}

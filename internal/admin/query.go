@@ -197,11 +197,12 @@ func typeOf(s string) *xds.Type {
 }
 
 func typesHint() string {
-	hint := "types are "
+	var hint strings.Builder
+	hint.WriteString("types are ")
 	for _, t := range xds.Types() {
-		hint += t.Short + ", "
+		hint.WriteString(t.Short + ", ")
 	}
-	return hint + "and type URLs"
+	return hint.String() + "and type URLs"
 }
 
 // quoted is a text of whoever asks, as it is told to them.

@@ -22,9 +22,7 @@ type grpcStream struct {
 	ctx       context.Context
 	cancel    context.CancelCauseFunc // by whoever ends the call; frees what gRPC holds for it
 
-	// What the last SotW response of a type had, by the type's URL and by name: most of it is in
-	// the next one, too. Recv alone has it.
-	last map[string]map[string]*xds.Resource
+	memory wire.Memory // Recv alone has it
 }
 
 var errOver = errors.New("the stream is over, and Recv says why")
@@ -53,39 +51,13 @@ func (s *grpcStream) Recv() (*xds.Response, error) {
 		return nil, s.end(err)
 	}
 	defer m.Free()
-	r, err := wire.DecodeResponse(s.transport.variant, m.ReadOnlyData(), wire.ResponseOptions{Only: s.only, Name: s.transport.options.Name, Known: s.known})
+	r, err := wire.DecodeResponse(s.transport.variant, m.ReadOnlyData(), wire.ResponseOptions{Only: s.only, Name: s.transport.options.Name, Memory: &s.memory})
 	if err != nil {
 		err = fmt.Errorf("%s: %w", s.transport.uri, err)
 		s.cancel(err)
 		return nil, err
 	}
-	s.remember(r)
 	return r, nil
-}
-
-// known returns what the last response of the type had under a name.
-func (s *grpcStream) known(t *xds.Type, name string) *xds.Resource { return s.last[t.URL][name] }
-
-// remember keeps the resources of a response. One over delta has only what has changed.
-func (s *grpcStream) remember(r *xds.Response) {
-	if s.transport.variant == xds.Delta || !s.asked(r) {
-		return
-	}
-	had := make(map[string]*xds.Resource, len(r.Upserts))
-	for _, u := range r.Upserts {
-		had[u.Name] = u
-	}
-	if s.last == nil {
-		s.last = map[string]map[string]*xds.Resource{}
-	}
-	s.last[r.Type.URL] = had
-}
-
-// asked bounds of how many types resources are remembered, whatever a server makes up.
-func (s *grpcStream) asked(r *xds.Response) bool {
-	const most = 64
-	_, has := s.last[r.Type.URL]
-	return has || len(s.last) < most
 }
 
 // A received is an encoded message whose memory belongs to a pool.

@@ -174,7 +174,7 @@ func (w *grpcWorld) converse(t *testing.T, k talk, typ *xds.Type) {
 	k.say(&xds.Request{Type: typ, Nonce: r.Nonce, Version: r.Version, Names: []string{"a"}, Error: &xds.Status{Code: 3, Message: "no"}})
 }
 
-func TestGRPCKnown(t *testing.T) {
+func TestGRPCMemory(t *testing.T) {
 	t.Run("CLI-6 what was in the last response and is in this one is not made again", func(t *testing.T) {
 		w := newGRPCWorld(t)
 		w.set(xds.Cluster, "a", "")

@@ -33,6 +33,7 @@ type wrapper struct {
 	aliases []string
 	ttl     time.Duration
 	any     *anyMessage // nil: there is no resource
+	bare    bool        // it is the Any alone
 }
 
 // maxAliases is how many aliases a resource may have. Each costs the client more than the server.
@@ -54,7 +55,7 @@ func (d *responseDecoder) unwrap(b []byte) (w wrapper, err error) {
 	if string(a.url) == resourceURL && d.r.Type.URL != resourceURL {
 		err = w.merge(a.value)
 	} else {
-		w.any = &a
+		w.any, w.bare = &a, true
 	}
 	return w, err
 }

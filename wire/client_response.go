@@ -26,9 +26,9 @@ type ResponseOptions struct {
 	// Nil: they say "resources[0]" of what has no name.
 	Place func(at int) string
 
-	// Known returns what the client has under a name, nil if it has nothing. A resource that
-	// says the same is this one and not a copy, which costs nothing. It may be nil.
-	Known func(t *xds.Type, name string) *xds.Resource
+	// Memory is of the stream. A SotW response has mostly the same resources as the one before:
+	// these are given again and not copied, which costs little. Nil: all is made anew.
+	Memory *Memory
 }
 
 // maxMalformed is how many resources of one response are said to be malformed, each by itself. A
@@ -65,7 +65,14 @@ func DecodeResponse(v xds.Variant, b []byte, o ResponseOptions) (*xds.Response, 
 		d.r.Type = o.Only
 		return d.r, nil
 	}
+	remembers := o.Memory != nil && v == xds.SotW
+	if remembers {
+		d.begin(o.Memory, d.r.Type)
+	}
 	d.content(b)
+	if remembers {
+		o.Memory.keep(d.r, d.memos)
+	}
 	if d.more > 0 {
 		d.r.Malformed = append(d.r.Malformed, &xds.MalformedError{Err: fmt.Errorf("and %d more", d.more)})
 	}
@@ -79,6 +86,7 @@ type responseDecoder struct {
 	o    ResponseOptions
 	r    *xds.Response
 	more int // malformed resources that are not listed
+	recall
 }
 
 func (d *responseDecoder) malformed(name string, err error) {
@@ -208,6 +216,10 @@ func (d *responseDecoder) failure(at int, b []byte) {
 
 // resource reads an entry of the field resources.
 func (d *responseDecoder) resource(at int, b []byte) {
+	if r := d.same(b); r != nil {
+		d.r.Upserts = append(d.r.Upserts, r)
+		return
+	}
 	w, err := d.unwrap(b)
 	name := xds.CanonicalName(w.name)
 	switch {
@@ -264,15 +276,15 @@ func (d *responseDecoder) upsert(name string, w *wrapper) (string, error) {
 	case xds.Wildcard:
 		return "", errWildcard
 	}
-	if d.o.Known != nil {
-		if r := d.o.Known(t, name); w.says(r) {
-			d.r.Upserts = append(d.r.Upserts, r)
-			return name, nil
-		}
+	r := d.named(name)
+	if !w.says(r) {
+		r = &xds.Resource{Stamp: &xds.Stamp{Name: name}, Type: t, Body: slices.Clone(w.any.value), Aliases: w.aliases, TTL: w.ttl}
+		r.Seal(w.version)
 	}
-	r := &xds.Resource{Stamp: &xds.Stamp{Name: name}, Type: t, Body: slices.Clone(w.any.value), Aliases: w.aliases, TTL: w.ttl}
-	r.Seal(w.version)
 	d.r.Upserts = append(d.r.Upserts, r)
+	if d.memos != nil {
+		d.memos = append(d.memos, memo{r, w.bare})
+	}
 	return name, nil
 }
 

@@ -482,18 +482,6 @@ func TestDecodeResponseForms(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 	})
-	t.Run("CLI-6 what is known is not made again", func(t *testing.T) {
-		m := &discovery.DiscoveryResponse{TypeUrl: xds.Cluster.URL, Resources: []*anypb.Any{anyOf(xds.Cluster.URL, body), anyOf(xds.Cluster.URL, appendString(nil, 1, "b"))}}
-		first := decode(xds.SotW, m, ResponseOptions{})
-		m.Resources[1].Value = append(m.Resources[1].Value, 5<<3, 1)
-		known := func(_ *xds.Type, name string) *xds.Resource {
-			return first.Upserts[slices.IndexFunc(first.Upserts, func(r *xds.Resource) bool { return r.Name == name })]
-		}
-		second := decode(xds.SotW, m, ResponseOptions{Known: known})
-		if second.Upserts[0] != first.Upserts[0] || second.Upserts[1] == first.Upserts[1] {
-			t.Error("the same was made again, or another was taken for it")
-		}
-	})
 }
 
 // No message makes the decoder allocate much more than it has bytes.
@@ -528,30 +516,6 @@ func TestDecodeResponseMemory(t *testing.T) {
 				t.Errorf("it allocates %d times the message", used)
 			} else {
 				t.Logf("%d times", used)
-			}
-		})
-	}
-}
-
-func BenchmarkDecodeResponse(b *testing.B) {
-	rnd := rand.New(rand.NewPCG(9, 9))
-	c := &xds.Changes{}
-	all := map[string]*xds.Resource{}
-	for i := range 10_000 {
-		name := fmt.Sprint("r", i)
-		r := xds.NewResource(xds.Cluster, name, named(rnd, name, 300))
-		c.Upserts = append(c.Upserts, r)
-		all[name] = r
-	}
-	msg := Encode(xds.SotW, &xds.Response{Type: xds.Cluster, Version: "1", Nonce: "1", Changes: c}, "").Materialize()
-	for name, known := range map[string]func(*xds.Type, string) *xds.Resource{"new": nil, "known": func(_ *xds.Type, name string) *xds.Resource { return all[name] }} {
-		b.Run(name, func(b *testing.B) {
-			b.ReportAllocs()
-			b.SetBytes(int64(len(msg)))
-			for b.Loop() {
-				if _, err := DecodeResponse(xds.SotW, msg, ResponseOptions{Known: known}); err != nil {
-					b.Fatal(err)
-				}
 			}
 		})
 	}

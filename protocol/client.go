@@ -65,12 +65,18 @@ type clientType struct {
 	delta bool // names find by aliases and collections, too
 
 	names   map[string]*clientName     // asked, told, held, or refused: see clientName
+	all     *clientName                // names["*"]; nil: there is none
 	asks    int                        // how many are asked
 	changed map[string]bool            // names of which asked and told differ
 	found   map[string]map[string]bool // delta: which resources held a name finds besides its own
 	list    []string                   // names asked, sorted; nil: to be made anew
 	strays  int                        // how many names are here only because they were refused
 	round   uint64                     // of the last response; see clientName.round
+
+	// SotW: the names of the last response in its order, nil for what is unknown, and behind
+	// them others. The next response has mostly the same at the same place.
+	rows   []*clientName
+	listed bool // rows has all that can be missing in a full state: see clientName.shows
 
 	// Of this stream.
 	streams  bool   // it has one of its own

@@ -33,11 +33,16 @@ func drain(c *protocol.Client) {
 }
 
 // One cluster of 10,000 that are held changes. In SotW the response has all of them, each in
-// memory of its own; with delta it has the one.
+// memory of its own, or as the decoder gives them again; with delta it has the one.
 func BenchmarkClientOneChange(b *testing.B) {
 	const n = 10_000
-	for _, v := range []xds.Variant{xds.SotW, xds.Delta} {
-		b.Run(v.String(), func(b *testing.B) {
+	for _, bb := range []struct {
+		name string
+		v    xds.Variant
+		own  bool
+	}{{"sotw", xds.SotW, true}, {"sotw, remembered", xds.SotW, false}, {"delta", xds.Delta, false}} {
+		b.Run(bb.name, func(b *testing.B) {
+			v := bb.v
 			c, all := holding(v, n)
 			var sets [2][]*xds.Resource
 			for i := range sets {
@@ -45,6 +50,10 @@ func BenchmarkClientOneChange(b *testing.B) {
 				if sets[i] = []*xds.Resource{one}; v == xds.SotW {
 					sets[i] = nil
 					for _, r := range all {
+						if !bb.own {
+							sets[i] = append(sets[i], r)
+							continue
+						}
 						sets[i] = append(sets[i], &xds.Resource{Stamp: r.Stamp, Type: r.Type, Body: append([]byte(nil), r.Body...)})
 					}
 					sets[i][7] = one

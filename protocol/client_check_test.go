@@ -10,6 +10,13 @@ import (
 func (c *Client) Check() error {
 	timers := 0
 	for _, w := range c.types {
+		if w.all != w.names[xds.Wildcard] {
+			return fmt.Errorf("%s: not its wildcard", w.typ)
+		}
+		rows := map[*clientName]bool{}
+		for _, n := range w.rows {
+			rows[n] = true
+		}
 		asks, strays, found := 0, 0, map[string]map[string]bool{}
 		for name, n := range w.names {
 			if n.asked {
@@ -26,6 +33,9 @@ func (c *Client) Check() error {
 			}
 			if n.stray && (n.fault == nil || n.asked || n.told || n.res != nil) {
 				return fmt.Errorf("%s %s is not here for its fault alone", w.typ, name)
+			}
+			if !w.delta && n.shows() && (w.listed && !rows[n] || n.called() != name) {
+				return fmt.Errorf("%s %s shows, and is not listed, or as %s", w.typ, name, n.called())
 			}
 			if n.timer != nil {
 				timers++
@@ -62,4 +72,12 @@ func (c *Client) Check() error {
 		return fmt.Errorf("%d timers, %d in the heap", timers, len(c.timers))
 	}
 	return nil
+}
+
+// Forget makes the client look for each name of the next response, and for all that it lacks:
+// rows are there for speed alone.
+func (c *Client) Forget() {
+	for _, w := range c.types {
+		w.rows, w.listed = nil, false
+	}
 }

@@ -11,8 +11,7 @@ import (
 
 // hold takes a resource in. The newest is kept also if it is the same: it may lie in the memory
 // of its response, which the old one would keep alive.
-func (c *Client) hold(w *clientType, name string, r *xds.Resource, version string) {
-	n := w.name(name)
+func (c *Client) hold(w *clientType, name string, n *clientName, r *xds.Resource, version string) {
 	old := n.res
 	same := old != nil && n.fault == nil && !n.foreign && alike(old, r)
 	if old != nil {
@@ -42,8 +41,8 @@ func alike(a, b *xds.Resource) bool {
 // found ends the wait for the other names that find a resource. It reports whether nothing bad
 // was said of any of them.
 func (c *Client) found(w *clientType, name string, r *xds.Resource) (good bool) {
-	if n := w.names[xds.Wildcard]; n != nil {
-		n.fault = nil // who is told of a resource knows that it is over
+	if w.all != nil {
+		w.all.fault = nil // who is told of a resource knows that it is over
 	}
 	if good = true; !w.delta {
 		return good
@@ -287,6 +286,6 @@ func (c *Client) Adopt(t *xds.Type, own bool, resources ...*xds.Resource) {
 		w.tidy(name, n)
 		c.expire(w, name, n, r.TTL)
 		c.found(w, name, r)
-		w.exact = false
+		w.exact, w.listed = false, false
 	}
 }

@@ -15,16 +15,16 @@ type clientName struct {
 	asked bool // it is subscribed to
 	told  bool // and the server was told so
 
+	foreign bool          // the server does not know that it is held
+	stray   bool          // it is here for its fault alone
+	gone    goneness      // why there is nothing
+	place   int32         // in clientType.rows, if it was in the last response
 	res     *xds.Resource // held under this very name; nil: none
 	version string        // SotW: version_info of the response that it came in
-	since   time.Time     // when it came
-	foreign bool          // the server does not know that it is held
-	gone    goneness      // why there is nothing
 	fault   *fault        // what is wrong with the server's newest word; nil: nothing
-	stray   bool          // it is here for its fault alone
-
-	timer *clientTimer // held: of its TTL; else of its absence; nil: none runs
-	round uint64       // of the last response that had it, and how: see intake.seen
+	timer   *clientTimer  // held: of its TTL; else of its absence; nil: none runs
+	round   uint64        // of the last response that had it, and how: see intake.seen
+	since   time.Time     // when it came
 }
 
 // A goneness says why a name finds nothing.
@@ -56,7 +56,9 @@ func (w *clientType) name(name string) *clientName {
 	n := w.names[name]
 	if n == nil {
 		n = &clientName{}
-		w.names[name] = n
+		if w.names[name] = n; name == xds.Wildcard {
+			w.all = n
+		}
 	}
 	return n
 }
@@ -74,8 +76,29 @@ func (w *clientType) tidy(name string, n *clientName) {
 		w.strays++
 	}
 	if nobodys && !n.stray {
-		delete(w.names, name)
+		if delete(w.names, name); name == xds.Wildcard {
+			w.all = nil
+		}
 	}
+}
+
+// shows reports whether there is something that a full state may lack: what is held, or was refused.
+func (n *clientName) shows() bool { return n.res != nil || n.fault != nil && n.fault.refused }
+
+// lacks reports whether a response that tells the full state lacks it.
+func (n *clientName) lacks(round uint64) bool { return n.round < round && n.shows() }
+
+// called returns the name of one that shows, in SotW.
+func (n *clientName) called() string {
+	if n.res != nil {
+		return xds.CanonicalName(n.res.Name)
+	}
+	return n.fault.of
+}
+
+// holds reports whether a resource that is called like r is held under the name; n may be nil.
+func (n *clientName) holds(r *xds.Resource) bool {
+	return n != nil && n.res != nil && (n.res == r || n.res.Name == r.Name)
 }
 
 // has reports whether is holds for a name.
@@ -96,7 +119,7 @@ func (w *clientType) finders(name string, r *xds.Resource, yield func(string, *c
 		n := w.names[s]
 		return n == nil || yield(s, n)
 	}
-	if !find(xds.Wildcard) || !find(name) || !w.delta {
+	if w.all != nil && !yield(xds.Wildcard, w.all) || !find(name) || !w.delta {
 		return
 	}
 	for s := range w.others(name, r) {
@@ -211,6 +234,9 @@ func (c *Client) shed(w *clientType, name string) {
 			n.gone = unheard
 		}
 		w.tidy(s, n)
+	}
+	if name == xds.Wildcard {
+		w.rows, w.listed = nil, false
 	}
 	for s, n := range w.names {
 		if name != xds.Wildcard && w.strays == 0 {

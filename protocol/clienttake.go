@@ -49,6 +49,8 @@ type intake struct {
 	version string
 	wrong   complaint
 	fresh   map[string]uint64 // how often it has names that were not known before
+	rows    []*clientName     // becomes clientType.rows
+	at      int               // the place in that where the next resource should be
 }
 
 func (c *Client) apply(w *clientType, resp *xds.Response) error {
@@ -84,8 +86,15 @@ func (c *Client) apply(w *clientType, resp *xds.Response) error {
 	}
 	// A response that only keeps alive has no state. And any name that is missing may be that
 	// of a resource which cannot be read.
-	if c.variant == xds.SotW && w.typ.FullState && len(resp.Malformed) == 0 && !beats(resp) {
+	full := c.variant == xds.SotW && w.typ.FullState && len(resp.Malformed) == 0 && !beats(resp)
+	if full {
 		in.sweep()
+	}
+	if c.variant == xds.SotW && !beats(resp) {
+		// What stays though it is said in another way is in no row.
+		w.rows, w.listed = in.rows, full && len(changes.Beats)+len(changes.Removed)+len(changes.Absent)+len(resp.Errors) == 0
+	} else if len(resp.Malformed) > 0 {
+		w.listed = false
 	}
 	for _, name := range changes.Missing {
 		c.missing(w, xds.CanonicalName(name))
@@ -110,10 +119,18 @@ func (in *intake) seen(name string) uint64 {
 	if times, has := in.fresh[name]; has {
 		return times
 	}
-	if n := in.w.names[name]; n != nil && n.round >= in.w.round {
-		return n.round - in.w.round + seenOnce
+	if n := in.w.names[name]; n != nil {
+		return in.times(n)
 	}
 	return seenNever
+}
+
+// times is seen of a name that was known before.
+func (in *intake) times(n *clientName) uint64 {
+	if n.round < in.w.round {
+		return seenNever
+	}
+	return n.round - in.w.round + seenOnce
 }
 
 func (in *intake) see(name string, times uint64) {
@@ -129,13 +146,33 @@ func (in *intake) see(name string, times uint64) {
 	in.fresh[name] = times
 }
 
+// find returns what is known of a resource's name, nil if nothing is. To look at the place where
+// it should be costs less than to look for its name.
+func (in *intake) find(r *xds.Resource) (n *clientName) {
+	if rows := in.w.rows; in.at < len(rows) && rows[in.at].holds(r) {
+		in.at++
+		return rows[in.at-1]
+	}
+	if n = in.w.names[xds.CanonicalName(r.Name)]; n != nil {
+		in.at = int(n.place) + 1 // others went or came before it
+	}
+	return n
+}
+
 // count finds names that come twice, or are present and removed.
 func (in *intake) count(c *xds.Changes) {
-	for _, r := range c.Upserts {
-		if r != nil && r.Stamp != nil {
-			name := xds.CanonicalName(r.Name)
-			in.see(name, min(in.seen(name)+1, seenTwice))
+	in.rows = make([]*clientName, len(c.Upserts))
+	for i, r := range c.Upserts {
+		if r == nil || r.Stamp == nil {
+			continue
 		}
+		if n := in.find(r); n != nil {
+			in.rows[i] = n
+			n.round = in.w.round + min(in.times(n)+1, seenTwice) - seenOnce
+			continue
+		}
+		name := xds.CanonicalName(r.Name)
+		in.see(name, min(in.seen(name)+1, seenTwice))
 	}
 	for _, name := range c.Removed {
 		if name = xds.CanonicalName(name); in.seen(name) != seenNever {
@@ -164,13 +201,13 @@ func (in *intake) take(i int, r *xds.Resource) {
 		return
 	}
 	w, name := in.w, xds.CanonicalName(r.Name)
-	times := in.seen(name)
+	n, times := in.row(i, name)
 	if times == seenTold {
 		return
 	}
 	// "The client will silently ignore any supplied resources that were not explicitly
 	// requested."
-	asked := w.covers(name, r, isTold, "")
+	asked := w.all != nil && w.all.told || n != nil && n.told || w.covers(name, r, isTold, "")
 	var err error
 	switch {
 	case r.Type != nil && !r.Type.Is(w.typ):
@@ -180,7 +217,7 @@ func (in *intake) take(i int, r *xds.Resource) {
 	case times == seenClash:
 		err = errClash
 	case !asked:
-		if n := w.names[name]; n != nil && n.res != nil {
+		if n != nil && n.res != nil {
 			in.lose(w, name, n, nil) // what was asked for does not find it any more
 		}
 		return
@@ -188,22 +225,44 @@ func (in *intake) take(i int, r *xds.Resource) {
 		in.beat(r)
 		return
 	default:
-		err = in.check(name, r)
+		err = in.check(n, r)
 	}
 	if err != nil {
 		in.see(name, seenTold)
 		in.wrong.add(r.Name, err)
 		if asked {
 			in.refuse(w, name, r, err)
+			in.put(i, w.names[name])
 		}
 		return
 	}
-	in.hold(w, name, r, in.version)
+	if n == nil {
+		n = w.name(name)
+		in.put(i, n)
+	}
+	in.hold(w, name, n, r, in.version)
+}
+
+// row returns what is known of the name of resource i, and how often the response has it.
+func (in *intake) row(i int, name string) (*clientName, uint64) {
+	if n := in.rows[i]; n != nil && n.res != nil { // else it may be forgotten, or have just come
+		in.put(i, n)
+		return n, in.times(n)
+	}
+	n := in.w.names[name]
+	in.put(i, n)
+	return n, in.seen(name)
+}
+
+func (in *intake) put(i int, n *clientName) {
+	if in.rows[i] = n; n != nil {
+		n.place = int32(i)
+	}
 }
 
 // check asks whether the client can use a resource. What it uses already it can.
-func (in *intake) check(name string, r *xds.Resource) (err error) {
-	if n := in.w.names[name]; in.opts.Check == nil || n != nil && n.res != nil && alike(n.res, r) {
+func (in *intake) check(n *clientName, r *xds.Resource) (err error) {
+	if in.opts.Check == nil || n != nil && n.res != nil && alike(n.res, r) {
 		return nil
 	}
 	defer func() {
@@ -249,20 +308,30 @@ func (in *intake) beat(r *xds.Resource) {
 // is not present in a new response, that indicates that the resource has been removed". Of what
 // was never seen it says nothing.
 func (in *intake) sweep() {
+	w := in.w
 	var gone []string
-	for name, n := range in.w.names {
-		if n.round < in.w.round && (n.res != nil || n.fault != nil && n.fault.refused) {
-			gone = append(gone, name)
+	if w.listed {
+		for _, n := range w.rows {
+			if n != nil && n.lacks(w.round) && w.names[n.called()] == n { // else it is forgotten
+				gone = append(gone, n.called())
+			}
+		}
+	} else {
+		for name, n := range w.names {
+			if n.lacks(w.round) {
+				gone = append(gone, name)
+			}
 		}
 	}
 	slices.Sort(gone)
-	for _, name := range gone {
-		n := in.w.names[name]
+	for _, name := range slices.Compact(gone) { // a response that had it twice was refused
+		n := w.names[name]
 		switch {
 		case n.res != nil || n.stray:
-			in.remove(in.w, name, nil)
+			in.remove(w, name, nil)
 		default:
-			in.absent(in.w, name, n, nil)
+			in.absent(w, name, n, nil)
 		}
+		in.rows = append(in.rows, n) // it may stay
 	}
 }

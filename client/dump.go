@@ -51,14 +51,9 @@ type Status struct {
 
 // Dump returns how the client stands with all names that are watched, and all that a watched
 // wildcard has, in push order of their types and by name. It is empty when the client is closed.
-func (c *Client) Dump() []Status {
-	result := make(chan []Status, 1)
-	select {
-	case c.calls <- func() { result <- c.dump() }:
-		return <-result
-	case <-c.ctx.Done():
-		return nil
-	}
+func (c *Client) Dump() (list []Status) {
+	c.wait(func() { list = c.dump() })
+	return list
 }
 
 // A ServerStatus is how a client stands with a server of which something is watched.

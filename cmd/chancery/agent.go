@@ -150,10 +150,11 @@ func (a *agent) keep(ctx context.Context, w *relay.Watch, st *store.Store) {
 		if err != nil || view == nil {
 			continue
 		}
-		if !a.complete(w, view, st.Snapshot().View(store.DefaultGroup)) {
+		all := st.Snapshot().View(store.DefaultGroup) // as new as the view, or newer
+		if !a.complete(w, view, all) {
 			continue
 		}
-		r, err := a.to.Export(ctx, st.Snapshot().View(store.DefaultGroup))
+		r, err := a.to.Export(ctx, all)
 		switch {
 		case ctx.Err() != nil:
 			return

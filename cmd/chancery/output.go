@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -64,7 +63,7 @@ func data[T any](o *output, w io.Writer, answer any, items []T, name func(T) str
 		err = writeYAML(w, answer)
 	case "jsonl":
 		for _, item := range items {
-			if err = writeJSON(w, item, ""); err != nil {
+			if err = printable.WriteJSON(w, item, ""); err != nil {
 				break
 			}
 		}
@@ -75,7 +74,7 @@ func data[T any](o *output, w io.Writer, answer any, items []T, name func(T) str
 			}
 		}
 	default:
-		err = writeJSON(w, answer, "  ")
+		err = printable.WriteJSON(w, answer, "  ")
 	}
 	if err != nil {
 		return failure{err, ""}
@@ -83,23 +82,10 @@ func data[T any](o *output, w io.Writer, answer any, items []T, name func(T) str
 	return nil
 }
 
-// writeJSON writes a value as JSON that a terminal may show: what clients and files say is in it.
-func writeJSON(w io.Writer, v any, indent string) error {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	e.SetIndent("", indent)
-	err := e.Encode(v)
-	if err == nil {
-		_, err = w.Write(printable.JSON(b.Bytes()))
-	}
-	return err
-}
-
 // writeYAML writes what JSON would say, fields in the same order.
 func writeYAML(w io.Writer, answer any) error {
 	var b, out bytes.Buffer
-	if err := writeJSON(&b, answer, ""); err != nil {
+	if err := printable.WriteJSON(&b, answer, ""); err != nil {
 		return err
 	}
 	var doc yaml.Node // JSON is YAML

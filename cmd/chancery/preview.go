@@ -214,7 +214,7 @@ func readNode(src []byte, types *envoyapi.Types) (*xds.Node, error) {
 	return req.Node, nil
 }
 
-func previewJSON(w io.Writer, p *preview) error { return writeJSON(w, p, "  ") }
+func previewJSON(w io.Writer, p *preview) error { return printable.WriteJSON(w, p, "  ") }
 
 func writeNames(w io.Writer, p *preview) error {
 	for _, r := range p.Resources {

@@ -97,7 +97,7 @@ func (m *xdsMessage) event(e *client.Event) {
 // print prints the message: when, what, of what.
 func (m *xdsMessage) print(w io.Writer, jsonl bool) {
 	if jsonl {
-		_ = writeJSON(w, m, "") // a body is JSON, and all else texts; or nobody reads it any more
+		_ = printable.WriteJSON(w, m, "") // a body is JSON, and all else texts; or nobody reads it any more
 		return
 	}
 	words := []string{m.At.Local().Format("15:04:05.000"), fmt.Sprintf("%-11s", m.Kind)}

@@ -5,7 +5,9 @@ package printable
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
+	"io"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -44,6 +46,19 @@ func JSON(text []byte) []byte {
 		}
 	}
 	return b
+}
+
+// WriteJSON writes a value as JSON that a terminal may show: what clients and files say is in it.
+func WriteJSON(w io.Writer, v any, indent string) error {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", indent)
+	err := e.Encode(v)
+	if err == nil {
+		_, err = w.Write(JSON(b.Bytes()))
+	}
+	return err
 }
 
 func escape(text, keep string) string {

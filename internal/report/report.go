@@ -3,8 +3,6 @@
 package report
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -152,17 +150,7 @@ func JSON(w io.Writer, r Report) error {
 	return encode(w, out)
 }
 
-func encode(w io.Writer, v any) error {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	e.SetIndent("", "  ")
-	err := e.Encode(v)
-	if err == nil {
-		_, err = w.Write(printable.JSON(b.Bytes()))
-	}
-	return err
-}
+func encode(w io.Writer, v any) error { return printable.WriteJSON(w, v, "  ") }
 
 // In a command of a GitHub workflow some characters stand for themselves only so.
 var (

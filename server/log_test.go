@@ -119,9 +119,9 @@ func TestLog(t *testing.T) {
 			c.send(&discovery.DiscoveryRequest{TypeUrl: typ.URL, ResourceNames: map[*xds.Type][]string{xds.Route: {"r"}}[typ], Node: &corev3.Node{Id: "the-node"}})
 			c.send(ack(c.want(), map[*xds.Type][]string{xds.Route: {"r"}}[typ]...))
 		}
-		w.source.update(xds.Cluster, nil, "x", "y")
 		w.set(xds.Route, res("r", "2"))
-		c.want() // the route, which is not answered
+		c.want() // which is not answered
+		w.source.update(xds.Cluster, nil, "x", "y")
 		time.Sleep(16 * time.Second)
 		synctest.Wait()
 		log := w.log.String()

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/chancery-xds/chancery/internal/printable"
 )
 
 type junitSuites struct {
@@ -36,21 +38,22 @@ type junitFailure struct {
 
 // JUnit writes for build systems that show tests: each finding is a test. An error fails
 // it, and so does a warning if the check fails because of warnings. If there is none, the
-// check as a whole is a test.
+// check as a whole is a test. What is not shown as itself is escaped: some of it XML cannot
+// have at all, and the rest could hide what is wrong.
 func JUnit(w io.Writer, r Report) error {
 	errors, _ := r.count()
 	suite := junitSuite{Name: "chancery check"}
 	for _, p := range r.Findings {
-		name := string(p.Coded())
+		name, file := string(p.Coded()), printable.Line(p.File)
 		switch {
 		case p.Others > 0:
-			name = p.Message
+			name = printable.Line(p.Message)
 		case p.Pos.Line > 0:
 			name += fmt.Sprintf(" at %d:%d", p.Pos.Line, p.Pos.Column)
 		}
-		c := junitCase{Name: name, Class: p.File, File: p.File, Line: p.Pos.Line}
+		c := junitCase{Name: name, Class: file, File: file, Line: p.Pos.Line}
 		if !p.Warning || r.Bad && errors == 0 {
-			c.Failure = &junitFailure{string(p.Coded()), message(p), clean(p.Text())}
+			c.Failure = &junitFailure{string(p.Coded()), printable.Line(message(p)), clean(p.Text())}
 			suite.Failures++
 		} else {
 			c.Out = clean(p.Text())

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/chancery-xds/chancery/findings"
@@ -213,6 +214,39 @@ func TestJUnitIsWellFormed(t *testing.T) {
 			}
 		}
 		r.Bad, r.Findings = false, r.Findings[1:]
+	}
+}
+
+// Nothing of a file is hidden from who reads the XML, or lost: what no reader shows is escaped, in
+// each place that has it.
+func TestJUnitHidesNothing(t *testing.T) {
+	const hostile, shown = "a\x00\x1b[8m\u202e\u2066\u200b\x7f\xff\ufffeb", `a\x00\x1b[8m\u202e\u2066\u200b\x7f\xff\ufffeb`
+	r := Report{Files: 1, Bad: true, Findings: []findings.Problem{
+		{File: hostile, Pos: findings.Pos{Line: 1}, Path: hostile, Group: hostile, Message: hostile, Hint: hostile, Excerpt: hostile},
+		{File: hostile, Message: hostile, Others: 2},
+		{File: hostile, Message: hostile, Warning: true},
+	}}
+	text := written(t, "junit", r)
+	if i := strings.IndexFunc(text, func(r rune) bool { return r != '\n' && !unicode.IsGraphic(r) || r == utf8.RuneError }); i >= 0 {
+		t.Errorf("not shown as itself: %q", text[i:min(i+20, len(text))])
+	}
+	var s junitSuites
+	if err := xml.Unmarshal([]byte(text), &s); err != nil {
+		t.Fatal(err)
+	}
+	for i, c := range s.Suite.Cases {
+		all := []string{c.Class, c.File, c.Out}
+		if c.Failure != nil {
+			all = []string{c.Class, c.File, c.Failure.Message, c.Failure.Text}
+		}
+		if i == 1 {
+			all = append(all, c.Name)
+		}
+		for _, is := range all {
+			if !strings.Contains(is, shown) {
+				t.Errorf("case %d: %q has no %s", i, is, shown)
+			}
+		}
 	}
 }
 

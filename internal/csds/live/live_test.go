@@ -292,6 +292,37 @@ func TestLiveOdd(t *testing.T) {
 	want("one", "CDS a sent has", "CDS nick sent", "EDS e leaving has") // the other name finds nothing any more
 }
 
+// Clients that do not say which node they are have nothing in common but the host: each is told for itself,
+// with what it refuses itself.
+func TestLiveWithoutNodeID(t *testing.T) {
+	tr, st := &tracker{}, store.New()
+	if _, err := st.Update(func(tx *store.Tx) error {
+		tx.Set(xds.NewResource(xds.Cluster, "a", nil), xds.NewResource(xds.Listener, "l", nil))
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	conn := xdstest.Serve(t, server.New(st, server.WithObserver(tr)))
+	one, two := xdstest.Delta(t, conn, xdstest.WithNode(xds.Node{})), xdstest.Delta(t, conn, xdstest.WithNode(xds.Node{}))
+	one.Subscribe(xds.Cluster, "a")
+	one.NACK(one.Next(xds.Cluster), "one's")
+	two.Subscribe(xds.Cluster, "a")
+	two.NACK(two.Next(xds.Cluster), "two's")
+	two.Subscribe(xds.Listener, "l")
+	two.Next(xds.Listener)
+	want := []string{"CDS a refused body one's", "CDS a refused body two's", "LDS l sent body"}
+	var got []string
+	for range 2000 { // what they said last is on its way
+		if got = ask(t, Clients(tr, nil)(), ""); slices.Equal(got, want) {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	if all := Clients(tr, nil)(); len(all) != 2 || !slices.Equal(got, want) {
+		t.Errorf("%d clients: %q, want %q", len(all), got, want)
+	}
+}
+
 // What the service says is what a server has, by all of it together.
 func TestLiveService(t *testing.T) {
 	tr, st := &tracker{}, store.New()

@@ -87,9 +87,9 @@ func TestRelayOfGoControlPlane(t *testing.T) {
 			})
 			s.start(v)
 			l := loaded(t, s.ingress, nil)
-			s.commit("a new cluster", func(w world) { w.set(edsCluster("third", time.Second), assignment("third", s.b.port)) })
-			eventually(t, soon, "it is in force", s.envoy.hasClusters("backend", "other", "third"))
-			s.commit("routes lead to it", func(w world) { w.set(routes("ingress", "2", "third")) })
+			s.commit("routes lead to a new cluster", func(w world) {
+				w.set(edsCluster("third", time.Second), assignment("third", s.b.port), routes("ingress", "2", "third"))
+			})
 			eventually(t, soon, "traffic moves", s.ingress.gets(answer{"b", "2"}))
 			s.commit("backend deleted", func(w world) { w.drop(edsCluster("backend", 0), assignment("backend")) })
 			eventually(t, soon, "the cluster goes", s.envoy.hasClusters("other", "third"))

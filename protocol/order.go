@@ -218,7 +218,8 @@ func (s *Session) doubtful(u, first *subscription, waiter string, c *xds.Resourc
 }
 
 // warmed reports whether the client has acknowledged the assignments of a
-// cluster since it was sent that cluster, and whether these tell anything.
+// cluster since it was sent that cluster, and whether these tell anything. One that the
+// view is looking for may come, and tell.
 func (s *Session) warmed(first *subscription, c *xds.Resource) (warm, told bool) {
 	if first.typ.Warms == nil || s.sub(first.typ.Warms) == nil {
 		return false, false
@@ -226,6 +227,9 @@ func (s *Session) warmed(first *subscription, c *xds.Resource) (warm, told bool)
 	eds, t := s.sub(first.typ.Warms), s.table(first.typ.Warms)
 	for _, ref := range c.Refs {
 		if !ref.Type.Is(eds.typ) || t.Lookup(ref.Name) == nil && eds.lingers(ref.Name) == nil {
+			if ref.Type.Is(eds.typ) && s.undecided(eds.typ, ref.Name) {
+				return false, true
+			}
 			continue
 		}
 		told = true

@@ -219,11 +219,13 @@ func (l *ledger) silent(a *account) bool {
 	return !f.done || len(f.beats) == 0 && slices.ContainsFunc(a.flights, func(o *flight) bool { return o.drain == f.drain && !o.done && len(o.beats) == 0 })
 }
 
-// supplied reports whether a cluster has an assignment to give, by which a client
-// tells that it has the cluster even if it does not answer.
+// supplied reports whether a cluster has an assignment to give, or one that the view is
+// looking for, by which a client tells that it has the cluster even if it does not answer.
 func (l *ledger) supplied(first *account, name string) bool {
-	c := l.shown(first, name)
-	return c != nil && slices.ContainsFunc(c.Refs, func(ref xds.Ref) bool { return ref.Type.Is(first.typ.Warms) && l.given(first.typ.Warms, ref.Name) })
+	c, eds := l.shown(first, name), l.account(first.typ.Warms)
+	return c != nil && slices.ContainsFunc(c.Refs, func(ref xds.Ref) bool {
+		return ref.Type.Is(first.typ.Warms) && (l.given(first.typ.Warms, ref.Name) || eds != nil && l.undecided(eds, ref.Name))
+	})
 }
 
 // tied reports whether a resource rightly waits for clusters on their way. The

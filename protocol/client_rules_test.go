@@ -535,6 +535,37 @@ func TestClientRefusals(t *testing.T) {
 		c.told("absent x [*]: the server says that it does not exist")
 	})
 
+	bothVariants(t, "CLI-2 CLI-12 who finds all hears the error of what was refused, and that it is gone, also when nobody asks for it by name any more", func(t *testing.T, v xds.Variant) {
+		c := ask(t, v, protocol.ClientOptions{}, xds.Cluster, "*", "x")
+		_ = c.respond(xds.Cluster, "1", "v", "x=bad")
+		reports := &xds.Response{Type: xds.Cluster, Nonce: "2", Errors: []xds.ResourceError{{Name: "x", Status: xds.Status{Code: 14, Message: "trouble"}}}}
+		_ = c.Receive(reports)
+		c.told("refused x [* x]: it is bad", "errored x [* x]: the server reports code 14: trouble")
+		_ = c.Receive(reports)
+		c.Unsubscribe(xds.Cluster, "x")
+		c.say()
+		c.told()
+		gone := &xds.Response{Type: xds.Cluster, Nonce: "3"}
+		if v == xds.Delta {
+			gone.Changes = &xds.Changes{Removed: []string{"x"}}
+		}
+		_ = c.Receive(gone)
+		c.told("absent x [*]")
+	})
+
+	t.Run("CLI-12 what was refused, was in error and is gone leaves no refusal of its alias", func(t *testing.T) {
+		c := ask(t, xds.Delta, protocol.ClientOptions{}, xds.Cluster, "s", "x")
+		x := xds.NewResource(xds.Cluster, "x", []byte("bad"))
+		x.Aliases = []string{"s"}
+		_ = c.Receive(&xds.Response{Type: xds.Cluster, Nonce: "1", Changes: &xds.Changes{Upserts: []*xds.Resource{x}}})
+		_ = c.Receive(&xds.Response{Type: xds.Cluster, Nonce: "2", Errors: []xds.ResourceError{{Name: "x", Status: xds.Status{Code: 14, Message: "trouble"}}}})
+		_ = c.Receive(&xds.Response{Type: xds.Cluster, Nonce: "3", Changes: &xds.Changes{Removed: []string{"x"}}})
+		c.told("refused x [x s]: it is bad", "errored x [x s]: the server reports code 14: trouble", "absent x [x s]")
+		if s := c.State(xds.Cluster, "s"); s.Status != protocol.DoesNotExist {
+			t.Error(s.Status)
+		}
+	})
+
 	t.Run("CLI-12 a refusal is not told again because another that the name finds is refused, too", func(t *testing.T) {
 		c := ask(t, xds.Delta, protocol.ClientOptions{}, xds.Cluster, "x")
 		y := xds.NewResource(xds.Cluster, "y", []byte("1"))

@@ -141,26 +141,28 @@ func (c *Client) remove(w *clientType, name string, why error) {
 
 // forget lets go of what was refused and not held, and tells those who were told so.
 func (c *Client) forget(w *clientType, name string, n *clientName, why error) {
-	f, asked := n.fault, []string{}
+	asked := w.hearers(name, n)
 	n.fault = nil
-	for _, s := range f.asked {
-		x := w.names[s]
-		if x == nil || !x.asked {
-			continue
-		}
-		asked = append(asked, s)
-		if x.fault == f {
+	for _, s := range asked {
+		if x := w.names[s]; x.fault != nil && x.fault.of == name {
 			x.fault = nil
 			if x.res == nil && len(w.found[s]) == 0 {
 				x.gone = absence
 			}
 		}
 	}
-	if n.asked && !slices.Contains(asked, name) {
-		asked = append(asked, name) // it was not, when the refusal was told
-	}
 	c.tellOf(w, ClientEvent{Kind: Absent, Name: name, Asked: asked, Err: why})
 	w.tidy(name, n)
+}
+
+// hearers lists who hears what becomes of what was refused and not held: those who were told
+// so, and the name, which was not asked then perhaps.
+func (w *clientType) hearers(name string, n *clientName) []string {
+	asked := slices.DeleteFunc(append([]string{}, n.fault.asked...), func(s string) bool { return !w.has(s, isAsked) })
+	if n.asked && !slices.Contains(asked, name) {
+		asked = append(asked, name)
+	}
+	return asked
 }
 
 // absent notes that a name finds nothing, and tells it once.
@@ -215,13 +217,17 @@ func (c *Client) report(w *clientType, e xds.ResourceError) {
 }
 
 // blame notes an error that the server reports, and tells it once: to those who are asked, if
-// the resource was given up for it, and else to all who find it.
+// the resource was given up for it, and else to all who find it or were told that it was refused.
 func (c *Client) blame(w *clientType, name string, n *clientName, asked []string, err error) {
 	text := err.Error()
 	if asked == nil && n.fault != nil && !n.fault.refused && n.fault.text == text {
 		return
 	}
-	n.fault = &fault{err: err, text: text, at: c.now}
+	f := fault{}
+	if n.res == nil && n.fault != nil && n.fault.of == name {
+		f, asked = *n.fault, w.hearers(name, n) // who was told of the refusal hears of its end, too
+	}
+	n.fault = &fault{of: f.of, asked: f.asked, err: err, text: text, at: c.now}
 	c.tellOf(w, ClientEvent{Kind: Errored, Name: name, Resource: n.res, Asked: asked, Err: err})
 }
 

@@ -39,7 +39,7 @@ const (
 // A fault is why the newest that the server said of a name cannot be used.
 type fault struct {
 	refused bool     // by the client; else the server reports it
-	of      string   // the resource that was refused; a name may find it in another way
+	of      string   // the resource that was refused, then or before; a name may find it in another way
 	asked   []string // the names that found it
 	err     error
 	text    string // of err
@@ -83,7 +83,7 @@ func (w *clientType) tidy(name string, n *clientName) {
 }
 
 // shows reports whether there is something that a full state may lack: what is held, or was refused.
-func (n *clientName) shows() bool { return n.res != nil || n.fault != nil && n.fault.refused }
+func (n *clientName) shows() bool { return n.res != nil || n.fault != nil && n.fault.of != "" }
 
 // lacks reports whether a response that tells the full state lacks it.
 func (n *clientName) lacks(round uint64) bool { return n.round < round && n.shows() }

@@ -358,18 +358,23 @@ func (j *clientJudge) apply(a *clientAccount, r *xds.Response) (bad bool) {
 	for _, n := range c.Removed {
 		clash[n] = count[n] > 0
 	}
+	met := map[string]bool{} // of a name that comes twice, the first says who finds it, and of a removal that does there is one
 	for _, x := range c.Upserts {
 		if x == nil || x.Stamp == nil || x.Name == "" || x.Name == xds.Wildcard {
 			bad = true
 			continue
 		}
+		first := !met[x.Name]
+		met[x.Name] = true
 		old, told := a.held[x.Name], j.finding(a, a.told, x, "")
 		alike := old != nil && string(old.Body) == string(x.Body) && slices.Equal(old.Aliases, x.Aliases)
 		wrong := !x.Type.Is(a.typ) || count[x.Name] > 1 || clash[x.Name]
 		unfit := len(x.Body) > 0 && (x.Body[0] == '!' || x.Body[0] == '?')
 		switch {
 		case wrong || told && x.Body != nil && unfit && !alike:
-			bad = true
+			if bad = true; !first {
+				continue
+			}
 			if told && j.opts.DropOnError {
 				j.lose(a, x.Name)
 			}
@@ -396,7 +401,8 @@ func (j *clientJudge) apply(a *clientAccount, r *xds.Response) (bad bool) {
 	}
 	for _, list := range [][]string{c.Removed, c.Absent} {
 		for _, n := range list {
-			if count[n] == 0 {
+			if !met[n] {
+				met[n] = true
 				j.remove(a, n)
 			}
 		}
@@ -550,8 +556,11 @@ func (j *clientJudge) event(a *clientAccount, e protocol.ClientEvent, late map[s
 		j.fail("nobody asked for what is told: %s %s", e.Kind, e.Name)
 	}
 	fresh := false
-	if delete(a.bad, e.Name); e.Kind == protocol.Refused && e.Resource == nil {
+	switch {
+	case e.Kind == protocol.Refused && e.Resource == nil:
 		a.bad[e.Name] = true
+	case e.Kind != protocol.Errored: // an error says nothing of what was refused
+		delete(a.bad, e.Name)
 	}
 	for _, s := range e.Asked {
 		if !a.asked[s] {

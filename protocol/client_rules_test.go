@@ -535,6 +535,15 @@ func TestClientRefusals(t *testing.T) {
 		c.told("absent x [*]: the server says that it does not exist")
 	})
 
+	t.Run("CLI-7 CLI-12 what is kept alive and removed in one response is gone", func(t *testing.T) {
+		c := ask(t, xds.Delta, protocol.ClientOptions{}, xds.Endpoint, "x")
+		_ = c.respond(xds.Endpoint, "1", "v", "x=1")
+		_ = c.Receive(&xds.Response{Type: xds.Endpoint, Nonce: "2", Changes: &xds.Changes{
+			Beats: []*xds.Resource{{Stamp: &xds.Stamp{Name: "x", Version: "v"}, TTL: time.Second}}, Removed: []string{"x"},
+		}})
+		c.told("updated x [x] 1", "removed x [x] 1")
+	})
+
 	bothVariants(t, "CLI-2 CLI-12 who finds all hears the error of what was refused, and that it is gone, also when nobody asks for it by name any more", func(t *testing.T, v xds.Variant) {
 		c := ask(t, v, protocol.ClientOptions{}, xds.Cluster, "*", "x")
 		_ = c.respond(xds.Cluster, "1", "v", "x=bad")

@@ -298,7 +298,9 @@ func (in *intake) beat(r *xds.Resource) {
 	if n == nil || n.res == nil {
 		return
 	}
-	n.round = max(n.round, in.w.round)
+	if !in.w.delta { // there a removal may follow
+		n.round = max(n.round, in.w.round)
+	}
 	if r.TTL > 0 && (!in.w.delta || r.Version == n.res.Version) {
 		in.expire(in.w, name, n, r.TTL)
 	}

@@ -535,6 +535,18 @@ func TestClientRefusals(t *testing.T) {
 		c.told("absent x [*]: the server says that it does not exist")
 	})
 
+	t.Run("CLI-2 CLI-3 who finds all is told that what was refused is gone, also if it is asked for by name and the server does not know it yet", func(t *testing.T) {
+		c := ask(t, xds.Delta, protocol.ClientOptions{}, xds.Cluster, "*")
+		_ = c.respond(xds.Cluster, "1", "v", "x=bad")
+		c.Subscribe(xds.Cluster, "x")
+		_ = c.Receive(&xds.Response{Type: xds.Cluster, Nonce: "2", Changes: &xds.Changes{Removed: []string{"x"}}})
+		c.told("refused x [*]: it is bad", "absent x [* x]")
+		c.say()
+		_ = c.Receive(&xds.Response{Type: xds.Cluster, Nonce: "3", Changes: &xds.Changes{Removed: []string{"x"}}})
+		c.at(20)
+		c.told() // once
+	})
+
 	t.Run("CLI-7 CLI-12 what is kept alive and removed in one response is gone", func(t *testing.T) {
 		c := ask(t, xds.Delta, protocol.ClientOptions{}, xds.Endpoint, "x")
 		_ = c.respond(xds.Endpoint, "1", "v", "x=1")

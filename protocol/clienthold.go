@@ -135,6 +135,8 @@ func (c *Client) remove(w *clientType, name string, why error) {
 		}
 		if n.told && len(w.found[name]) == 0 {
 			c.absent(w, name, n, why)
+		} else if n.fault != nil && n.fault.of == name && len(w.found[name]) == 0 {
+			c.forget(w, name, n, why) // the server does not know yet that it is asked for
 		}
 	}
 }
@@ -142,7 +144,6 @@ func (c *Client) remove(w *clientType, name string, why error) {
 // forget lets go of what was refused and not held, and tells those who were told so.
 func (c *Client) forget(w *clientType, name string, n *clientName, why error) {
 	asked := w.hearers(name, n)
-	n.fault = nil
 	for _, s := range asked {
 		if x := w.names[s]; x.fault != nil && x.fault.of == name {
 			x.fault = nil
@@ -151,6 +152,7 @@ func (c *Client) forget(w *clientType, name string, n *clientName, why error) {
 			}
 		}
 	}
+	n.fault = nil
 	c.tellOf(w, ClientEvent{Kind: Absent, Name: name, Asked: asked, Err: why})
 	w.tidy(name, n)
 }

@@ -98,7 +98,7 @@ func cannedServer(t testing.TB, documented bool) string {
 			{Resource: adminapi.Resource{Type: "CDS", Name: "legacy"}, State: adminapi.Leaving, Why: "wildcard", Acked: "1122aabb", WaitsFor: []adminapi.Resource{{Type: "RDS", Name: "ingress"}}},
 		}
 	}
-	ldsOf := adminapi.ClientResource{Resource: adminapi.Resource{Type: "LDS", Name: "ingress-443", Place: "config/edge/listeners.yaml:11:9"}, State: adminapi.Nacked, Why: "wildcard", Current: "77b0e911", Sent: "77b0e911", Acked: "51aa0c3d", Error: "StatPrefix: value length must be at least 1"}
+	ldsOf := adminapi.ClientResource{Resource: adminapi.Resource{Type: "LDS", Name: "ingress-443", Place: "config/edge/listeners.yaml:11:20"}, State: adminapi.Nacked, Why: "wildcard", Current: "77b0e911", Sent: "77b0e911", Acked: "51aa0c3d", Error: "StatPrefix: value length must be at least 1"}
 	answer("GET /api/v1/clients/{node}/resources", func() any { return of(append(cdsOf(), ldsOf)...) })
 	answer("GET /api/v1/clients/{node}/resources/CDS", func() any { return of(cdsOf()...) })
 	mux.HandleFunc("GET /api/v1/clients/{node}/explain", func(w http.ResponseWriter, r *http.Request) {
@@ -221,7 +221,7 @@ func cannedStatus() adminapi.Status {
 		Clients: adminapi.Counts{Connected: 1204, By: map[adminapi.State]int{adminapi.Synced: 1201, adminapi.Nacked: 2, adminapi.Stale: 1}},
 		Refusals: []adminapi.Refusal{
 			{Type: "LDS", Error: "Error adding/updating listener(s) ingress-443: StatPrefix: value length must be at least 1", Clients: 2, Nodes: []string{"edge-7d9f-x2", hostile}, Since: at, Partly: true,
-				Resources: []adminapi.Resource{{Type: "LDS", Name: "ingress-443", Place: "config/edge/listeners.yaml:11:9", Reason: "stat_prefix: must be at least 1 character"}}},
+				Resources: []adminapi.Resource{{Type: "LDS", Name: "ingress-443", Place: "config/edge/listeners.yaml:11:20", Reason: "stat_prefix: must be at least 1 character"}}},
 			{Type: "CDS", Error: "Invalid duration: Expected positive duration", Clients: 1, Nodes: []string{"edge-7d9f-x2"}, Since: ago(49 * time.Hour)},
 			{Type: "EDS", Error: "port 99999", Clients: 3, Since: at, Resources: []adminapi.Resource{{Type: "EDS", Name: "a", Place: "e.yaml:1:1"}, {Type: "EDS", Name: "b", Place: "e.yaml:9:1"}}},
 		},

@@ -37,7 +37,8 @@ type Options struct {
 	// and the version of this module if the program knows it.
 	UserAgent, UserAgentVersion string
 
-	// Log is told when certificates that were good cannot be read any more. Nil: nobody is.
+	// Log is told when certificates that were good cannot be read any more, and when changes of
+	// files may be noticed late. Nil: nobody is.
 	Log *slog.Logger
 
 	transports *transports // nil: those of package client
@@ -61,7 +62,10 @@ type poll struct {
 }
 
 // A disk is a file, or all that may come to be one in a directory.
-type disk struct{ path, watched string }
+type disk struct {
+	path, watched string
+	log           *slog.Logger // nil: none
+}
 
 // transports make what reaches a server. Tests replace them.
 type transports struct {

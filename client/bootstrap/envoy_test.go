@@ -1,6 +1,7 @@
 package bootstrap
 
 import (
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -248,8 +249,13 @@ func TestSource_CLI1_CLI13(t *testing.T) {
 		`{api_config_source: {api_type: REST, transport_api_version: V3, cluster_names: [x], refresh_delay: 1s}}`: `error: s.yaml: api_config_source.cluster_names[0]: there is no static cluster "x"`,
 	} {
 		b := &bench{}
-		c, err := SourceText("s.yaml", []byte(text), node, b.options())
+		o := b.options()
+		o.Log = slog.New(slog.DiscardHandler)
+		c, err := SourceText("s.yaml", []byte(text), node, o)
 		got := says(c)
+		if c != nil && c.Servers[0].Transport.(*made).disk.path != "" && c.Servers[0].Transport.(*made).disk.log != o.Log {
+			t.Errorf("%s: a file has no log", text)
+		}
 		if err != nil {
 			got = "error: " + err.Error()
 		}

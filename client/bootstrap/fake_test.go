@@ -20,6 +20,7 @@ type made struct {
 	text   string
 	remote remote
 	poll   poll
+	disk   disk
 	closed *int
 }
 
@@ -64,7 +65,7 @@ func (b *bench) options() Options {
 			return note(&made{text: strings.TrimSuffix(fmt.Sprint("poll ", p.url, " ", p.every, " ", p.timeout, " ", p.unix), " "), poll: p})
 		},
 		file: func(d disk) (client.Transport, error) {
-			return note(&made{text: strings.TrimSuffix("file "+d.path+" in "+d.watched, " in ")})
+			return note(&made{text: strings.TrimSuffix("file "+d.path+" in "+d.watched, " in "), disk: d})
 		},
 	}}
 }

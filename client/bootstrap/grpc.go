@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/url"
 	"os"
 	"slices"
@@ -50,7 +51,7 @@ func FromEnv(o Options) (*GRPCConfig, error) {
 	if name := os.Getenv(envFile); name != "" {
 		data, err := os.ReadFile(name)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("%s: %w", envFile, err)
 		}
 		return GRPC(name, data, o)
 	}

@@ -210,7 +210,7 @@ func TestFromEnv_CLI1(t *testing.T) {
 	if got, err := from("", inline); err != nil || got != "insecure inline" {
 		t.Error(got, err)
 	}
-	for file, want := range map[string]string{"": "neither GRPC_XDS_BOOTSTRAP nor", path + "x": "no such file"} {
+	for file, want := range map[string]string{"": "neither GRPC_XDS_BOOTSTRAP nor", path + "x": "GRPC_XDS_BOOTSTRAP: open " + path + "x: no such file"} {
 		if _, err := from(file, ""); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}

@@ -94,11 +94,11 @@ func (e *EnvoyConfig) source(s message, around *client.Config) (*client.Config, 
 		}
 		c = *around
 	case "path", "path_config_source":
-		d := disk{path: str(s, "path")}
+		d := disk{path: str(s, "path"), log: m.Log}
 		at := s.field(string(is))
 		if is == "path_config_source" {
 			p := sub(s, "path_config_source")
-			d = disk{str(p, "path"), str(sub(p, "watched_directory"), "path")}
+			d.path, d.watched = str(p, "path"), str(sub(p, "watched_directory"), "path")
 			at += ".path"
 		}
 		if d.path == "" {

@@ -38,6 +38,6 @@ var real = transports{
 		return rest.New(p.url, rest.Options{Client: &http.Client{Transport: own}, Refresh: p.every, Timeout: p.timeout, Resolver: envoyapi.Envoy()})
 	},
 	file: func(d disk) (client.Transport, error) {
-		return file.New(d.path, file.Options{Watched: d.watched})
+		return file.New(d.path, file.Options{Watched: d.watched, Log: d.log})
 	},
 }

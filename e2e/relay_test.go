@@ -73,7 +73,7 @@ func TestRelay(t *testing.T) {
 	}
 }
 
-// go-control-plane sends a snapshot type by type, so its users change the world in steps.
+// go-control-plane sends a snapshot type by type, and does not wait: the relay makes before it breaks.
 func TestRelayOfGoControlPlane(t *testing.T) {
 	t.Parallel()
 	for _, up := range []variant{sotw, delta} {
@@ -93,6 +93,12 @@ func TestRelayOfGoControlPlane(t *testing.T) {
 			eventually(t, soon, "traffic moves", s.ingress.gets(answer{"b", "2"}))
 			s.commit("backend deleted", func(w world) { w.drop(edsCluster("backend", 0), assignment("backend")) })
 			eventually(t, soon, "the cluster goes", s.envoy.hasClusters("other", "third"))
+			s.commit("routes leave a cluster that is deleted", func(w world) {
+				w.set(routes("ingress", "3", "other"))
+				w.drop(edsCluster("third", time.Second), assignment("third"))
+			})
+			eventually(t, soon, "traffic moves again", s.ingress.gets(answer{"b", "3"}))
+			eventually(t, soon, "the cluster goes", s.envoy.hasClusters("other"))
 			s.quiet()
 			l.Unharmed(t)
 			exactly(t, 0, "NACK", s.Since(0).NACKs())

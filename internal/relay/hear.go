@@ -2,6 +2,7 @@ package relay
 
 import (
 	"errors"
+	"iter"
 	"maps"
 	"slices"
 	"time"
@@ -169,7 +170,7 @@ func (s *Source) commit(c *change) {
 	s.mu.Lock()
 	for _, k := range c.kinds {
 		names := c.names
-		if s.held[k.typ.URL] {
+		if _, any := s.held[k.typ.URL]; any {
 			names = nil
 			for _, e := range k.names {
 				names = append(names, e)
@@ -178,10 +179,17 @@ func (s *Source) commit(c *change) {
 		held := k.holds(c.now, s.opts.Confirm)
 		delete(s.held, k.typ.URL)
 		for _, e := range names {
-			if e.kind != k || e.res == nil && held && e.told {
+			if e.kind != k {
 				continue
 			}
+			if e.res != nil || !e.told || e.shown == nil {
+				e.gone = time.Time{}
+			} else if e.gone.IsZero() || k.lost {
+				e.gone = c.now
+			}
 			switch {
+			case e.res == nil && held && e.told:
+				continue
 			case e.res != nil:
 				if e.absent = false; e.res != e.shown {
 					set[e] = e.res
@@ -193,16 +201,20 @@ func (s *Source) commit(c *change) {
 				drop[e] = e.shown
 			}
 			if e.res == nil && e.told && !e.absent {
-				e.absent = true
 				touched = append(touched, e)
 			}
 		}
 		if held {
-			s.held[k.typ.URL] = true
+			s.hold(k, k.empty)
 		} else if k.complete && !k.known {
 			woken = append(woken, k)
 		}
 	}
+	s.keep(c.now, set, drop)
+	touched = slices.DeleteFunc(touched, func(e *name) bool {
+		e.absent = e.shown == nil || drop[e] != nil
+		return !e.absent
+	})
 	s.mu.Unlock()
 
 	commit, err := s.write(set, drop, touched)
@@ -226,7 +238,8 @@ func (s *Source) commit(c *change) {
 	for _, k := range woken {
 		k.known = true
 	}
-	s.tidy(c.names)
+	s.tidy(slices.Values(c.names))
+	s.tidy(maps.Keys(drop)) // also of what was held
 	s.knows(c.kinds)
 	rung := s.waiting(woken)
 	s.mu.Unlock()
@@ -314,6 +327,17 @@ func (k *kind) holds(now time.Time, confirm time.Duration) bool {
 	return now.Before(k.empty.Add(confirm))
 }
 
+// hold notes that something of a type is kept back since a time.
+func (s *Source) hold(k *kind, since time.Time) {
+	due := since.Add(s.opts.Confirm)
+	if k.lost {
+		due = time.Time{}
+	}
+	if old, any := s.held[k.typ.URL]; !any || due.Before(old) {
+		s.held[k.typ.URL] = due
+	}
+}
+
 // show notes what the store has of a name. The source is locked.
 func (e *name) show(was, is *xds.Resource) {
 	if was != nil {
@@ -329,8 +353,8 @@ func (e *name) show(was, is *xds.Resource) {
 }
 
 // tidy forgets names of which nobody needs to know anything. The source is locked.
-func (s *Source) tidy(names []*name) {
-	for _, e := range names {
+func (s *Source) tidy(names iter.Seq[*name]) {
+	for e := range names {
 		if e.users == 0 && !e.asked && e.res == nil && e.shown == nil {
 			delete(e.names, e.name)
 		}

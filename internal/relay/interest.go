@@ -42,6 +42,7 @@ type name struct {
 	told  bool          // the upstream has said something of it
 	res   *xds.Resource // as the upstream has it; nil: it has none
 	shown *xds.Resource // in the store; nil: none is
+	gone  time.Time     // since when the upstream has it no more, and it is shown still; zero: not so
 }
 
 // left is a name that the last stream has left.

@@ -33,7 +33,8 @@ type Options struct {
 	// minute.
 	Linger time.Duration
 
-	// Confirm is how long a type must have nothing before streams are told. Zero: 5 s.
+	// Confirm is how long a type must have nothing before streams are told, and how long what
+	// something refers to stays that the upstream has removed. Zero: 5 s.
 	Confirm time.Duration
 
 	// Refs returns what a resource refers to, for make before break; nil, or a nil list: it may
@@ -73,7 +74,7 @@ type Source struct {
 // A state is what the goroutine of Run alone knows.
 type state struct {
 	follow *client.Follower
-	held   map[string]bool // URLs of types of which something is kept back until it is confirmed
+	held   map[string]time.Time // by the URLs of types of which something is kept back: until when; zero: until the upstream is back
 }
 
 // New returns a source of what the client's servers give, by way of the store, which must have no other writer.
@@ -94,7 +95,7 @@ func New(st *store.Store, c *client.Client, o Options) *Source {
 	}
 	s := &Source{
 		store: st, client: c, opts: o, wake: make(chan struct{}, 1), types: map[string]*kind{}, watches: map[*Watch]bool{},
-		state: &state{follow: c.Follow(), held: map[string]bool{}},
+		state: &state{follow: c.Follow(), held: map[string]time.Time{}},
 	}
 	s.known.Store(&map[string]bool{})
 	return s
@@ -143,9 +144,9 @@ func (s *Source) step() {
 func (s *Source) next() (at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for url := range s.held {
-		if k := s.types[url]; k != nil && !k.lost {
-			at = earlier(at, k.empty.Add(s.opts.Confirm))
+	for _, due := range s.held {
+		if !due.IsZero() {
+			at = earlier(at, due)
 		}
 	}
 	if len(s.idle) > 0 {

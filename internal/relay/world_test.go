@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -125,6 +126,19 @@ func resource(t *xds.Type, name, more string) *xds.Resource {
 	return xds.NewResource(t, name, body)
 }
 
+// refs reads to what a resource refers in what it has more: "to:" and a name.
+func refs(r *xds.Resource) []xds.Ref {
+	all := []xds.Ref{}
+	if _, to, ok := strings.Cut(string(r.Body), "to:"); ok {
+		t := xds.Cluster
+		if r.Type.Is(xds.Cluster) {
+			t = xds.Endpoint
+		}
+		all = append(all, xds.Ref{Type: t, Name: to})
+	}
+	return all
+}
+
 // A world is a relay between an upstream and clients.
 type world struct {
 	t    testing.TB
@@ -149,7 +163,7 @@ func relayOf(t testing.TB, up *upstream, dir string, delta bool, check func(*xds
 		t.Fatal(err)
 	}
 	w := &world{t: t, up: up, cl: c}
-	w.src = relay.New(store.New(), c, relay.Options{})
+	w.src = relay.New(store.New(), c, relay.Options{Refs: refs})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { defer close(done); w.src.Run(ctx) }()

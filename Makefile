@@ -12,6 +12,7 @@ MODULES  := . bench e2e examples/directory examples/embedded examples/from-go-co
 WORLDS   ?= 60000
 FUZZTIME ?= 4s
 SOAK     ?= 1h
+PLAIN    := Memory|LineOfSecrets|Canaries|CheckOfManyIsFast
 
 TOOL    := go tool -modfile=$(CURDIR)/tools/go.mod
 RESULTS := $(CURDIR)/.cache/test
@@ -41,8 +42,8 @@ lint: ## golangci-lint, formatting included
 race: .cache/envoy ## Unit tests, under the race detector
 	@$(GOTEST) -race ./...
 
-memory: ## What takes how much memory; the race detector has a memory of its own
-	@packages=$$(tools/memory-packages); $(GOTEST) -p 1 -run Memory $$packages
+memory: ## What takes how much memory, and what is slow and not concurrent: without the race detector, which has a memory of its own
+	@packages=$$(tools/packages-with '$(PLAIN)'); $(GOTEST) -p 1 -run '$(PLAIN)' $$packages
 
 sim: ## The simulation of both halves of the protocol, WORLDS worlds
 	@export WORLDS=$(WORLDS) GOGC=1600 SIM_SUMMARY=$(RESULTS)/sim.txt; rm -f $$SIM_SUMMARY; $(GOTEST) -timeout 2h -run Simulation ./protocol; cat $$SIM_SUMMARY

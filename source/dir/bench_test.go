@@ -135,8 +135,8 @@ func reloads(b *testing.B, root, file string) {
 // A check before each deployment must not be waited for. It takes a second; the limit is for
 // busy machines and the race detector, and still finds what grows with the square of the files.
 func TestCheckOfManyIsFast(t *testing.T) {
-	if testing.Short() {
-		t.Skip("10,000 resources")
+	if raceEnabled || testing.Short() {
+		t.Skip("slow, and nothing here is concurrent: `make memory` runs it")
 	}
 	root := t.TempDir()
 	writeMany(t, root, 10_000)
@@ -158,6 +158,8 @@ func TestCheckOfManyIsFast(t *testing.T) {
 var (
 	manyDir = flag.String("many-dir", "", "where BenchmarkWriteMany leaves its files")
 	many    = flag.Int("many", 10_000, "how many resources BenchmarkWriteMany writes")
+
+	raceEnabled bool // by race_test.go
 )
 
 // BenchmarkWriteMany is how tools/figures has the files of BenchmarkCheck.

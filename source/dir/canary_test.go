@@ -120,6 +120,9 @@ func leaks(text string) bool {
 
 // Whatever mistake is made in a file, what is said of it has nothing of its secrets.
 func TestCanaries(t *testing.T) {
+	if raceEnabled {
+		t.Skip("slow, and nothing here is concurrent: `make memory` runs it")
+	}
 	marks := []string{":", "{", "}", "[", "]", `"`, "'", "*", "&", "!", "|", ">", "%", "@", ",", "#", "-", " ", "  ", "\n", "\t", "\\", ": ", "- ", "x", "5", "<<: ", "null", "\\x", "\\u12", "!!int ", "!!float ", "!!bool ", "!!binary "}
 	for path, src := range spelled(t) {
 		t.Run("SAFE-6 "+path, func(t *testing.T) {

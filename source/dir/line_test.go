@@ -78,6 +78,9 @@ func TestLineNotShown(t *testing.T) {
 
 // Whichever field has a secret, nothing of it is shown of a file that nobody can read.
 func TestLineOfSecrets(t *testing.T) {
+	if raceEnabled {
+		t.Skip("slow, and nothing here is concurrent: `make memory` runs it")
+	}
 	rnd := rand.New(rand.NewPCG(3, 4))
 	base := base64.StdEncoding.EncodeToString([]byte(secrettest.Canary))
 	broken := 0

@@ -1,0 +1,5 @@
+//go:build race
+
+package dir
+
+func init() { raceEnabled = true }

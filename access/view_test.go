@@ -3,7 +3,10 @@ package access_test
 import (
 	"context"
 	"slices"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/chancery-xds/chancery/access"
 	"github.com/chancery-xds/chancery/store"
@@ -73,4 +76,44 @@ func TestLookAfterTheEnd(t *testing.T) {
 	if n := src.Lenses(); n != 0 {
 		t.Errorf("%d lenses and views are left", n)
 	}
+}
+
+// rung counts how often the doorbells of a source's watches are rung.
+type rung struct {
+	*store.Store
+	n *atomic.Int32
+}
+
+type rungWatch struct {
+	*store.Watch
+	n *atomic.Int32
+}
+
+func (w rungWatch) Ring() { w.n.Add(1); w.Watch.Ring() }
+
+func (r rung) Watch(ctx context.Context, n *xds.Node) (rungWatch, error) {
+	w, err := r.Store.Watch(ctx, n)
+	return rungWatch{w, r.n}, err
+}
+
+// A stream that does not look after its end is reminded once a minute, and not without end.
+func TestRemindedSeldom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var n atomic.Int32
+		src := access.New(rung{store.New(), &n}, policy(t, own), access.Options{Identity: identity})
+		v, err := src.Watch(called(access.Identity{Kind: access.MTLS, DNS: []string{"a"}, Expires: time.Now().Add(time.Minute)}), &xds.Node{ID: "a"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 1000 { // a timer that is due at once would stop a longer sleep
+			time.Sleep(time.Second)
+			if n.Load() > 20 {
+				break
+			}
+		}
+		v.Close()
+		if got := n.Load(); got < 10 || got > 20 {
+			t.Errorf("it rang %d times in 1000 s", got)
+		}
+	})
 }

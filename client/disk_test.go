@@ -90,6 +90,26 @@ func TestDisk(t *testing.T) {
 		w.want("e updated=1", "e updated=2")
 	})
 
+	both(t, "CLI-11 what could not be written is written later, though nothing has changed since", func(t *testing.T, v xds.Variant) {
+		dir := filepath.Join(t.TempDir(), "state")
+		f := newFake(t, "xds://a", v)
+		c := begin(t, client.Config{Dir: dir}, f)
+		watch(t, c, xds.Endpoint, "e")
+		if err := os.Rename(dir, dir+".away"); err != nil {
+			t.Fatal(err)
+		}
+		f.stream().respond(xds.Endpoint, "v1", "e=1")
+		time.Sleep(10 * time.Second)
+		if err := os.Rename(dir+".away", dir); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		c.Close()
+		f = newFake(t, "xds://a", v)
+		f.fail(errDown)
+		watch(t, begin(t, client.Config{Dir: dir}, f), xds.Endpoint, "e").want("e updated=1", "e stale=1: xds…")
+	})
+
 	both(t, "what nobody watches now stays on disk", func(t *testing.T, v xds.Variant) {
 		dir := t.TempDir()
 		fill(t, v, dir)

@@ -183,6 +183,34 @@ func TestFallback(t *testing.T) {
 		a.cancel()
 	})
 
+	both(t, "CLI-10 the first is back, and those behind it that were tried in vain are let go, too", func(t *testing.T, v xds.Variant) {
+		c, f := several(t, v, 3)
+		f[0].fail(errDown)
+		f[1].fail(errDown)
+		a := watch(t, c, xds.Cluster, "a")
+		f[2].stream().respond(xds.Cluster, "x1", "a=3")
+		a.want("a updated=3")
+		f[0].fail(nil)
+		(<-f[0].opened).respond(xds.Cluster, "v1", "a=1")
+		a.want("a updated=1")
+		f[1].fail(nil)
+		time.Sleep(time.Hour)
+		f[1].idle()
+		f[2].idle()
+	})
+
+	both(t, "CLI-10 a name is given up at the servers that are tried, too", func(t *testing.T, v xds.Variant) {
+		c, f := several(t, v, 2)
+		f[0].fail(errDown)
+		watch(t, c, xds.Cluster, "a")
+		b := watch(t, c, xds.Cluster, "b")
+		f[1].stream()
+		b.cancel()
+		synctest.Wait()
+		f[0].fail(nil)
+		(<-f[0].opened).want("CDS node=n names=[a]", "CDS node=n sub=[a]")
+	})
+
 	both(t, "a wildcard falls back, too, and loses what the other server does not have", func(t *testing.T, v xds.Variant) {
 		c, f := several(t, v, 2)
 		w := watch(t, c, xds.Cluster, "*")

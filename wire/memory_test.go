@@ -196,3 +196,25 @@ func BenchmarkDecodeResponse(b *testing.B) {
 		})
 	}
 }
+
+// "If the same non-repeated field appears more than once, the last one counts", also where the first is
+// what was there before.
+func TestMemoryOfAnAnyWithTwoValues(t *testing.T) {
+	var m Memory
+	was, is := []byte("\x0a\x01a"), []byte("\x0a\x01b")
+	entry := sotwEntry(xds.Cluster.URL, was)
+	for _, tt := range []struct {
+		entry []byte
+		want  string
+	}{
+		{entry, "a"},
+		{protowire.AppendBytes(protowire.AppendTag(slices.Clone(entry), anyValue, protowire.BytesType), is), "b"},
+	} {
+		msg := appendString(nil, fieldTypeURL, xds.Cluster.URL)
+		msg = protowire.AppendBytes(protowire.AppendTag(msg, fieldResources, protowire.BytesType), tt.entry)
+		r, err := DecodeResponse(xds.SotW, msg, ResponseOptions{Memory: &m})
+		if err != nil || len(r.Upserts) != 1 || r.Upserts[0].Name != tt.want {
+			t.Errorf("%+v, %v, want %q", r, err, tt.want)
+		}
+	}
+}

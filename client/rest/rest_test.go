@@ -251,6 +251,20 @@ func TestPolls(t *testing.T) {
 			k.next(refresh)
 		}
 	})
+	within(t, "REST-2 an error that is told while the one before is on its way is told, too", func(t *testing.T) {
+		k := begin(t, Options{})
+		k.send(&xds.Request{Type: xds.Cluster, Nonce: "1", Error: &xds.Status{Code: 3, Message: "first"}})
+		p := k.next(0)
+		k.send(&xds.Request{Type: xds.Cluster, Nonce: "2", Error: &xds.Status{Code: 3, Message: "second"}})
+		p.say(304, "")
+		for i, want := range []string{"second", ""} {
+			p := k.next(refresh)
+			if got := p.body.GetErrorDetail().GetMessage(); got != want {
+				t.Errorf("poll %d tells %q, want %q", i+1, got, want)
+			}
+			p.say(304, "")
+		}
+	})
 	within(t, "CLI-1 nobody is asked before there is a request", func(t *testing.T) {
 		k := begin(t, Options{})
 		select {

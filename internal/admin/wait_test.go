@@ -212,6 +212,14 @@ func TestWait(t *testing.T) {
 			}
 		}
 	})
+	within(t, "of whom none is there, who is asked for may be about to connect", func(w *town) {
+		for _, query := range []string{"node=one", "group=edge", "type=CDS"} {
+			result, took := w.wait(query + "&timeout=10s")
+			if r := result(); r.Done || took() < 10*time.Second {
+				w.Errorf("%s: %+v after %v", query, r, took())
+			}
+		}
+	})
 	within(t, "a client comes and leaves", func(w *town) {
 		result, _ := w.wait("timeout=1m&node=late")
 		time.Sleep(time.Second)

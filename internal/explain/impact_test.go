@@ -4,6 +4,8 @@ import (
 	"context"
 	"testing"
 
+	"google.golang.org/grpc"
+
 	"github.com/chancery-xds/chancery/internal/adminapi"
 	"github.com/chancery-xds/chancery/server"
 	"github.com/chancery-xds/chancery/xds"
@@ -34,6 +36,32 @@ func TestImpactOfWhoSeesNothing(t *testing.T) {
 			got, err := r.Impact(context.Background(), adminapi.ImpactRequest{Changes: []adminapi.ImpactChange{{Type: tt.change, Name: "a", Bytes: 10}}})
 			if err != nil || got.Connected != tt.want.Connected || got.Clients != tt.want.Clients || got.Unknown != 0 || got.Bytes != tt.want.Bytes {
 				t.Errorf("%+v, %v, want %+v", got, err, tt.want)
+			}
+		})
+	}
+}
+
+// A removal of what SotW asks for by name cannot be told, and costs nothing; delta tells it.
+func TestImpactOfRemovals(t *testing.T) {
+	for name, tt := range map[string]struct {
+		client func(xdstest.T, grpc.ClientConnInterface, ...xdstest.Option) *xdstest.Client
+		want   int // pushes
+	}{
+		"SotW":  {xdstest.SotW, 0},
+		"delta": {xdstest.Delta, 1},
+	} {
+		within(t, name, func(t *testing.T) {
+			r := start(t, "a.yaml", "\"@type\": type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment\ncluster_name: a\n")
+			c := tt.client(t, r.conn, r.node("edge-1"))
+			c.Subscribe(xds.Endpoint, "a")
+			c.ACK(c.Expect(xds.Endpoint, "a"))
+			got, err := r.Impact(context.Background(), adminapi.ImpactRequest{Changes: []adminapi.ImpactChange{{Type: "EDS", Name: "a"}}})
+			pushes := 0
+			for _, of := range got.Types {
+				pushes += of.Pushes
+			}
+			if err != nil || got.Clients != 1 || pushes != tt.want {
+				t.Errorf("%+v, %v, want %d pushes", got, err, tt.want)
 			}
 		})
 	}

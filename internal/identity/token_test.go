@@ -19,7 +19,7 @@ func TestGoodTokens(t *testing.T) {
 		i := &issuer{bytes: set(t, newSigner(t, "k0", jose.ES256).jwk(), s.jwk())}
 		tokens := i.tokens(&book{})
 		end := time.Now().Add(time.Hour).Truncate(time.Second)
-		got, err := tokens.Verify(t.Context(), s.sign(t, good(claims{"aud": []string{"other", "xds"}, "exp": end.Unix(), "nbf": time.Now().Unix(), "iat": time.Now().Unix(), "team": "a"})), time.Now())
+		got, err := tokens.Verify(t.Context(), s.sign(t, good(claims{"aud": []string{"other", "xds"}, "exp": end.Unix(), "nbf": time.Now().Add(20 * time.Second).Unix(), "iat": time.Now().Add(20 * time.Second).Unix(), "team": "a"})), time.Now())
 		if err != nil {
 			t.Errorf("SAFE-13 %s: %v", alg, err)
 			continue
@@ -80,6 +80,7 @@ func TestBadTokens(t *testing.T) {
 		"expires at a text":          {s.sign(t, good(claims{"exp": "tomorrow"})), "its claims are not"},
 		"expires out of range":       {s.sign(t, good(claims{"exp": 1e300})), "its claims are not"},
 		"not yet valid":              {s.sign(t, good(claims{"nbf": now.Add(time.Hour).Unix()})), "is not valid before 20"},
+		"not yet valid by a minute":  {s.sign(t, good(claims{"nbf": now.Add(time.Minute).Unix()})), "is not valid before 20"},
 		"not valid for ages":         {s.sign(t, good(claims{"nbf": 1e17})), "is not valid before a time out of range"},
 		"from the future":            {s.sign(t, good(claims{"iat": now.Add(time.Hour).Unix()})), "from the future"},
 		"another audience":           {s.sign(t, good(claims{"aud": []string{"vault"}})), `for another audience (aud): this server is "chancery, xds"`},

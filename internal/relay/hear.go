@@ -44,8 +44,8 @@ func (s *Source) hear(news client.News, c *change) {
 		case client.Refused:
 			continue // the last good stays
 		}
-		if ev.Server != client.FromDisk {
-			k.lost = false
+		if k.lost && ev.Server != client.FromDisk {
+			k.lost, k.empty = false, time.Time{} // what it says from now on is what is to be confirmed
 		}
 		c.heard = true
 		n := xds.CanonicalName(ev.Name)

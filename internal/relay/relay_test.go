@@ -255,3 +255,120 @@ func TestRefusals(t *testing.T) {
 		c.Await(xds.Cluster, "a")
 	})
 }
+
+// SAFE-10: that there was nothing before the upstream was lost confirms nothing afterwards.
+func TestEmptyBeforeTheLoss(t *testing.T) {
+	both(t, func(t *testing.T, delta bool) {
+		up := newUpstream(t)
+		up.set(xds.Cluster, "a")
+		w := relayOf(t, up, "", delta, nil)
+		c := xdstest.Delta(t, w.conn)
+		c.Subscribe(xds.Cluster, "*")
+		c.Await(xds.Cluster, "a")
+		up.set(xds.Cluster)
+		time.Sleep(2 * time.Second)
+		up.stop()
+		time.Sleep(time.Hour)
+		c.ExpectNothing()
+		up.start()
+		up.set(xds.Cluster)
+		for n := 0; w.streams() == 0; n++ {
+			if time.Sleep(time.Second); n > 300 {
+				t.Fatal("the relay does not come back")
+			}
+		}
+		time.Sleep(3 * time.Second)
+		c.ExpectNothing()
+		up.set(xds.Cluster, "a")
+		time.Sleep(time.Minute)
+		c.ExpectNothing()
+	})
+}
+
+// The grace time of a name begins with the last stream that has left, not with one before it.
+func TestLingerBeginsAnew(t *testing.T) {
+	both(t, func(t *testing.T, delta bool) {
+		up := newUpstream(t)
+		up.set(xds.Endpoint, "e")
+		w := relayOf(t, up, "", delta, nil)
+		for range 2 { // it leaves after 0 s, and after 40 s
+			c := xdstest.Delta(t, w.conn)
+			c.Subscribe(xds.Endpoint, "e")
+			c.Await(xds.Endpoint, "e")
+			c.Close()
+			time.Sleep(40 * time.Second)
+		}
+		synctest.Wait()
+		if got := dumped(w.cl, xds.Endpoint); !slices.Equal(got, []string{"e"}) {
+			t.Errorf("40 s after the last stream %v is asked for", got)
+		}
+		time.Sleep(21 * time.Second)
+		synctest.Wait()
+		if got := dumped(w.cl, xds.Endpoint); len(got) != 0 {
+			t.Errorf("61 s after the last stream %v is asked for", got)
+		}
+	})
+}
+
+// SAFE-10: what the disk has of names does not say what there is of the type.
+func TestNamesOnDiskAreNotAll(t *testing.T) {
+	both(t, func(t *testing.T, delta bool) {
+		dir := t.TempDir()
+		up := newUpstream(t)
+		up.set(xds.Endpoint, "e", "f")
+		w := relayOf(t, up, dir, delta, nil)
+		c := xdstest.Delta(t, w.conn)
+		c.Subscribe(xds.Endpoint, "e")
+		c.Await(xds.Endpoint, "e")
+		time.Sleep(5 * time.Second)
+		up.stop()
+		w.stop()
+
+		w = relayOf(t, up, dir, delta, nil)
+		all, one := xdstest.SotW(t, w.conn), xdstest.Delta(t, w.conn)
+		all.Subscribe(xds.Endpoint, "*")
+		synctest.Wait()
+		one.Subscribe(xds.Endpoint, "e")
+		one.Await(xds.Endpoint, "e")
+		time.Sleep(time.Minute)
+		all.ExpectNothing()
+	})
+}
+
+// SAFE-10: a wildcard that was given up is not answered with what was known when it was.
+func TestWildcardAnew(t *testing.T) {
+	both(t, func(t *testing.T, delta bool) {
+		up := newUpstream(t)
+		up.set(xds.Cluster, "a", "b")
+		w := relayOf(t, up, "", delta, nil)
+		one, all := xdstest.Delta(t, w.conn), xdstest.Delta(t, w.conn)
+		one.Subscribe(xds.Cluster, "a") // so that something of the type stays
+		one.Await(xds.Cluster, "a")
+		all.Subscribe(xds.Cluster, "*")
+		all.Await(xds.Cluster, "a", "b")
+		all.Close()
+		time.Sleep(2 * time.Minute)
+		up.stop()
+		time.Sleep(time.Second)
+		all = xdstest.Delta(t, w.conn)
+		all.Subscribe(xds.Cluster, "*")
+		time.Sleep(time.Minute)
+		all.ExpectNothing()
+		up.start()
+		up.set(xds.Cluster, "a", "b")
+		time.Sleep(3 * time.Minute)
+		all.Await(xds.Cluster, "a", "b")
+	})
+}
+
+// That there is nothing is an answer, too, which a SotW client waits for.
+func TestNothingIsAnswered(t *testing.T) {
+	both(t, func(t *testing.T, delta bool) {
+		up := newUpstream(t)
+		up.set(xds.Cluster, "a")
+		w := relayOf(t, up, "", delta, nil)
+		c := xdstest.SotW(t, w.conn)
+		c.Subscribe(xds.Listener, "*")
+		takes(t, 5*time.Second, func() { c.Expect(xds.Listener) })
+	})
+}

@@ -213,7 +213,7 @@ func (c *chain) acceptedAll(ctx context.Context) {
 	}
 	var texts []string
 	for l, is := range c.each {
-		if len(is.Refused) == 0 {
+		if len(l.refused[is.Type.URL]) == 0 { // the session has forgotten what is in quarantine
 			continue
 		}
 		text, at := "its text is not known any more", ""

@@ -10,10 +10,23 @@ import (
 	"time"
 
 	"github.com/chancery-xds/chancery/internal/adminapi"
+	"github.com/chancery-xds/chancery/internal/quarantine"
 	"github.com/chancery-xds/chancery/server"
 	"github.com/chancery-xds/chancery/xds"
 	"github.com/chancery-xds/chancery/xds/xdstest"
 )
+
+// quarantined has a client accept all but one, which is in quarantine.
+func quarantined(r *rig, c *xdstest.Client) {
+	r.deps.Held = func(_ *server.Stream, t *xds.Type) []quarantine.Held {
+		if !t.Is(xds.Cluster) {
+			return nil
+		}
+		return []quarantine.Held{{Name: "bad", Refused: "v2"}}
+	}
+	r.Explainer = New(r.deps)
+	takes(c, xds.Cluster)
+}
 
 // Without a name a chain is about the client, and names the first that is wrong of each link.
 func TestExplainClient(t *testing.T) {
@@ -36,6 +49,14 @@ func TestExplainClient(t *testing.T) {
 				c.NACK(c.Next(xds.Cluster), "Invalid duration: Expected positive duration: seconds: -1")
 			},
 			says: []string{`the client refused CDS 0 s ago, because of CDS "bad": resources[1].connect_timeout: must be more than 0s, not -1s; it says: Invalid duration`, "[c.yaml:7:20]"},
+		},
+		{
+			name: "keeps to what it had of one in quarantine", broken: accepted, files: []string{"c.yaml", resources(cluster("a"), bad)}, act: quarantined,
+			says: []string{`the client refused CDS, because of CDS "bad": resources[1].connect_timeout: must be more than 0s, not -1s; it says: `, "[c.yaml:7:20]", `mend CDS "bad" (c.yaml:7:20)`},
+		},
+		{
+			name: "the same, of the type", what: "CDS", broken: accepted, files: []string{"c.yaml", resources(cluster("a"), bad)}, act: quarantined,
+			says: []string{`because of CDS "bad"`, "[c.yaml:7:20]"},
 		},
 		{
 			name: "asks for what is not there", broken: defined, files: []string{"c.yaml", resources(cluster("a")), "l.yaml", resources(httpListener("l", "r")), "r.yaml", resources(route("rr", "a"))},

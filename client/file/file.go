@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"google.golang.org/protobuf/reflect/protoregistry"
@@ -88,6 +89,9 @@ type transport struct {
 	ctx     context.Context // ends with Close
 	close   context.CancelCauseFunc
 
+	mu      sync.Mutex     // no stream opens while Close begins
+	streams sync.WaitGroup // those whose watcher is open
+
 	watcher func(*slog.Logger, time.Duration) *files.Watcher // tests replace it
 }
 
@@ -97,12 +101,18 @@ func (t *transport) Variant() xds.Variant { return xds.SotW }
 func (t *transport) Aggregated() bool     { return false }
 func (t *transport) String() string       { return "file:" + t.path }
 
+// Close ends the streams, and waits for their watchers.
 func (t *transport) Close() error {
+	t.mu.Lock()
 	t.close(errClosed)
+	t.mu.Unlock()
+	t.streams.Wait()
 	return nil
 }
 
 func (t *transport) Open(ctx context.Context, only *xds.Type) (client.Stream, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	switch {
 	case only == nil:
 		return nil, fmt.Errorf("%s: a file needs a type", t)
@@ -112,7 +122,9 @@ func (t *transport) Open(ctx context.Context, only *xds.Type) (client.Stream, er
 	ctx, end := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(t.ctx, func() { end(errClosed) })
 	s := &stream{transport: t, only: only, ctx: ctx, asked: make(chan struct{}, 1), watcher: t.watcher(t.options.Log, t.options.Poll)}
+	t.streams.Add(1)
 	context.AfterFunc(ctx, func() {
+		defer t.streams.Done()
 		stop()
 		s.watcher.Close()
 	})

@@ -136,6 +136,26 @@ func (k *talk) idle(while time.Duration) {
 	}
 }
 
+// Who has closed a transport has nothing of it that still runs.
+func TestCloseWaits(t *testing.T) {
+	for range 100 {
+		made, err := New(filepath.Join(t.TempDir(), "x.yaml"), Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := files.NewWatcher(slog.New(slog.DiscardHandler), time.Hour)
+		made.(*transport).watcher = func(*slog.Logger, time.Duration) *files.Watcher { return w }
+		if _, err := made.Open(context.Background(), xds.Cluster); err != nil {
+			t.Fatal(err)
+		}
+		_ = made.Close()
+		w.Begin()
+		if w.Enter(t.TempDir()); !w.Deaf() {
+			t.Fatal("its watcher still hears")
+		}
+	}
+}
+
 // Each way in which files change is noticed. No poll helps.
 func TestChanges_FILE2(t *testing.T) {
 	for name, f := range map[string]func(k *talk){

@@ -41,6 +41,16 @@ func annotate(flag *pflag.Flag, key, value string) {
 // annotation is what is said of a flag, or "".
 func annotation(flag *pflag.Flag, key string) string { return strings.Join(flag.Annotations[key], "") }
 
+// given returns a flag with a title that was given on the command line, or "".
+func given(f *pflag.FlagSet, title string) (name string) {
+	f.Visit(func(flag *pflag.Flag) {
+		if name == "" && annotation(flag, titleOf) == title {
+			name = flag.Name
+		}
+	})
+	return name
+}
+
 // titles returns the flags of a command by their titles, in the order in which they were
 // added: those of a topic, or with "" those of none. Flags without a title come last.
 func titles(f *pflag.FlagSet, topic string) []*pflag.FlagSet {

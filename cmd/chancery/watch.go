@@ -67,8 +67,14 @@ nobody in, or it has ended.`,
 			if w.during < 0 {
 				return errors.New("--for: must be 0 or more")
 			}
+			if err := w.output.check(); err != nil {
+				return err
+			}
 			if len(args) > 0 {
 				return w.server(cmd, args)
+			}
+			if flag := given(cmd.Flags(), xdsTitle); flag != "" {
+				return fmt.Errorf("--%s: is of an xDS server: write watch xds://HOST:PORT", flag)
 			}
 			w.filter.New = true
 			return w.run(cmd)
@@ -112,9 +118,11 @@ func (w *watching) run(cmd *cobra.Command) error {
 		return err
 	}
 	out := w.page(cmd)
+	ctx, cancel := w.ends(contextOf(cmd))
+	defer cancel()
 	var all []adminapi.Event // of json and yaml, which are one document
-	for e, err := range d.Events(contextOf(cmd), w.filter) {
-		if errors.Is(err, context.Canceled) {
+	for e, err := range d.Events(ctx, w.filter) {
+		if err != nil && ctx.Err() != nil {
 			return nil
 		}
 		if err != nil {
@@ -136,6 +144,14 @@ func (w *watching) run(cmd *cobra.Command) error {
 		return data(&w.output, cmd.OutOrStdout(), all, all, nil)
 	}
 	return nil
+}
+
+// ends has a context end when the time is over.
+func (w *watching) ends(ctx context.Context) (context.Context, context.CancelFunc) {
+	if w.during > 0 {
+		return context.WithTimeout(ctx, w.during)
+	}
+	return context.WithCancel(ctx)
 }
 
 // printEvent prints an event as one line: when, who, what.

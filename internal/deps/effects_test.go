@@ -25,6 +25,8 @@ var effects = map[string]string{
 	"client/rest stream.Recv clock":       "when the next poll is due",
 	"client/rest stream.rest clock":       "the same",
 	"client/rest stream.rest timer":       "the same",
+	"client/file transport mutex":         "no stream opens while Close begins, which waits for all that are open; held for no I/O",
+	"client/file transport goroutine":     "a WaitGroup: Close waits for the watchers of files",
 	"client/file stream mutex":            "what was asked for last, for who reads; held for memory only",
 	"client/file stream.Recv clock":       "when to look again",
 	"client/file stream.unsettled clock":  "how long ago a file was written",

@@ -44,7 +44,7 @@ func annotation(flag *pflag.Flag, key string) string { return strings.Join(flag.
 // given returns a flag with a title that was given on the command line, or "".
 func given(f *pflag.FlagSet, title string) (name string) {
 	f.Visit(func(flag *pflag.Flag) {
-		if name == "" && annotation(flag, titleOf) == title {
+		if name == "" && annotation(flag, titleOf) == title && annotation(flag, byEnvironment) == "" {
 			name = flag.Name
 		}
 	})

@@ -1,12 +1,31 @@
 package main
 
 import (
+	"context"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/chancery-xds/chancery/internal/adminapi"
 )
+
+// The time of --for ends a watch of a running server, too, in which nothing happens.
+func TestWatchFor(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	}))
+	defer server.Close()
+	cmd := watchCommand()
+	cmd.SetArgs([]string{"--for", "50ms", "--admin", server.URL})
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if err := cmd.ExecuteContext(ctx); err != nil || ctx.Err() != nil {
+		t.Error(err, ctx.Err())
+	}
+}
 
 // The count of a denial is how often, and not of resources.
 func TestDenyLine(t *testing.T) {

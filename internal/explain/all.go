@@ -93,7 +93,11 @@ func (c *chain) loadedAll() {
 		return
 	}
 	text, place := mistake(err, dir.Standing{Group: first(c.decision.Groups)})
-	c.breaks(loaded, place, "mend "+orElse(place, "what the load was rejected for")+"; a load follows by itself",
+	advice := "mend " + place + "; a load follows by itself"
+	if place == "" { // no file is wrong: some are gone
+		advice = "bring back what is gone; or, if it is to go, chancery reload --allow-mass-delete"
+	}
+	c.breaks(loaded, place, advice,
 		"what is served is older than the files: the load was rejected %s: %s", c.e.since(since), text)
 }
 

@@ -354,6 +354,72 @@ var failures = []struct {
 		says: []string{"loaded: ok: the last load was rejected 0 s ago", "but that changes nothing here"},
 	},
 	{
+		name: "a mistake in its own file", what: "CDS a", broken: loaded, files: []string{"c.yaml", resources(cluster("a"))},
+		act: func(r *rig) {
+			takes(xdstest.SotW(r, r.conn, r.node("edge-1")), xds.Cluster)
+			r.write("b.yaml", resources(cluster("b")+"  typo: 1\n"), "c.yaml", resources(cluster("a")+"  typo: 1\n"))
+			r.load("typo")
+		},
+		says: []string{"loaded: BROKEN: what is served is older than its file: the load was rejected 0 s ago", "[c.yaml:5:3", "advice: mend c.yaml:5:3"},
+	},
+	{
+		name: "its own file is no YAML any more", what: "CDS a", broken: loaded, files: []string{"c.yaml", resources(cluster("a"))},
+		act: func(r *rig) {
+			takes(xdstest.SotW(r, r.conn, r.node("edge-1")), xds.Cluster)
+			r.write("c.yaml", resources("- [\n"))
+			r.load("c.yaml")
+		},
+		says: []string{"loaded: BROKEN: what is served is older than its file", "[c.yaml:"},
+	},
+	{
+		name: "its own file has become empty", what: "CDS a", broken: loaded, files: []string{"c.yaml", resources(cluster("a"))},
+		act: func(r *rig) {
+			takes(xdstest.SotW(r, r.conn, r.node("edge-1")), xds.Cluster)
+			r.write("c.yaml", "")
+			r.load("has become empty")
+		},
+		says: []string{"loaded: BROKEN: what is served is older than its file", "has become empty", "[c.yaml"},
+	},
+	{
+		name: "it is gone from its file, and another has a mistake", what: "CDS a", broken: loaded, files: []string{"c.yaml", resources(cluster("a"), cluster("b"))},
+		act: func(r *rig) {
+			takes(xdstest.SotW(r, r.conn, r.node("edge-1")), xds.Cluster)
+			r.write("c.yaml", resources(cluster("b")), "o.yaml", resources(cluster("other")+"  typo: 1\n"))
+			r.load("typo")
+		},
+		says: []string{"loaded: BROKEN: what is served is older than its file", "[o.yaml:5:3"},
+	},
+	{
+		name: "the file of its group is gone", what: "CDS a", broken: loaded,
+		files: []string{"edge/group.yaml", "match: {id: \"edge-*\"}\n", "edge/c.yaml", resources(cluster("a")), "c.yaml", resources(cluster("b"))},
+		act: func(r *rig) {
+			takes(xdstest.SotW(r, r.conn, r.node("edge-1")), xds.Cluster)
+			r.remove("edge/group.yaml")
+			r.load("edge/group.yaml is gone")
+		},
+		says: []string{"loaded: BROKEN: the load was rejected 0 s ago, and what was before is served: group \"edge\": edge/group.yaml is gone", "advice: bring edge/group.yaml back; or, if its group is to go, chancery reload --allow-mass-delete"},
+	},
+	{
+		name: "the file of a group that is alone is gone, and the node is of another", what: "CDS a", node: "other", broken: loaded,
+		files: []string{"edge/group.yaml", "on_error: alone\nmatch: {id: \"edge-*\"}\n", "edge/c.yaml", resources(cluster("a")), "c.yaml", resources(cluster("b"))},
+		act: func(r *rig) {
+			takes(xdstest.SotW(r, r.conn, r.node("other")), xds.Cluster)
+			r.remove("edge/group.yaml")
+			r.load("")
+		},
+		says: []string{"loaded: BROKEN: the load was rejected 0 s ago", "selected: BROKEN: CDS \"a\" is of group \"edge\", and the node (id \"other\", cluster \"\") gets group default: otherwise\n", "advice: bring edge/group.yaml back; or"},
+	},
+	{
+		name: "a group of others is not loaded", what: "CDS b", node: "other",
+		files: []string{"edge/group.yaml", "on_error: alone\nmatch: {id: \"edge-*\"}\n", "edge/c.yaml", resources(cluster("a")), "c.yaml", resources(cluster("b"))},
+		act: func(r *rig) {
+			takes(xdstest.SotW(r, r.conn, r.node("other")), xds.Cluster)
+			r.remove("edge/group.yaml")
+			r.load("")
+		},
+		says: []string{"loaded: ok: the last load was rejected 0 s ago"},
+	},
+	{
 		name: "a name that is misspelled", what: "CDS pya", broken: defined, files: []string{"c.yaml", resources(cluster("pay"))},
 		act:  func(r *rig) { takes(xdstest.SotW(r, r.conn, r.node("edge-1")), xds.Cluster) },
 		says: []string{`defined: BROKEN: no file has CDS "pya"`, `did you mean "pay"?`},

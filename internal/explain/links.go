@@ -27,21 +27,31 @@ func (c *chain) loaded() {
 		return
 	}
 	since, err := c.e.d.Source.Unloaded()
-	served := slices.ContainsFunc(c.all, func(s dir.Standing) bool { return s.Served })
+	at := c.at
+	if at == nil && len(c.all) > 0 && c.all[0].Served {
+		at = &c.all[0]
+	}
 	i := slices.IndexFunc(c.all, func(s dir.Standing) bool { return !s.Served })
 	switch {
 	case err == nil && c.before.Seq() == 0:
 		c.breaks(loaded, "", "wait for the first load, and look at the server's log", "nothing was loaded yet")
 	case err == nil:
 		c.ok(loaded, "", "the files are loaded (revision %d)", c.before.Seq())
-	case i >= 0:
-		text, place := mistake(err, c.all[i])
+	case at != nil && at.NoRule != "":
+		text, _ := mistake(err, *at)
+		c.breaks(loaded, "", back(at.NoRule), "the load was rejected %s, and what was before is served: %s", c.e.since(since), text)
+	case i >= 0 || at != nil && at.Older:
+		of := at
+		if i >= 0 {
+			of = &c.all[i]
+		}
+		text, place := mistake(err, *of)
 		what := "its file was read, but that load was rejected"
-		if served {
+		if at != nil {
 			what = "what is served is older than its file: the load was rejected"
 		}
 		c.breaks(loaded, place, "mend "+orElse(place, "what the load was rejected for")+"; a load follows by itself", "%s %s: %s", what, c.e.since(since), text)
-	case !served:
+	case at == nil:
 		if all := c.e.d.Source.Suspects(c.name); len(all) > 0 {
 			c.breaks(loaded, placeOf(all[0]), "mend "+placeOf(all[0])+"; a load follows by itself",
 				"a file that may have %s cannot be loaded, since %s: %s", c.here(), c.e.ago(since), wrongText(all[0]))
@@ -52,6 +62,11 @@ func (c *chain) loaded() {
 		text, place := mistake(err, dir.Standing{})
 		c.ok(loaded, place, "the last load was rejected %s (%s), but that changes nothing here", c.e.since(since), text)
 	}
+}
+
+// back says what to do about the file of a group that is gone.
+func back(file string) string {
+	return fmt.Sprintf("bring %s back; or, if its group is to go, chancery reload --allow-mass-delete", file)
 }
 
 func orElse(text, other string) string {
@@ -202,6 +217,9 @@ func (c *chain) selected() {
 		advice := fmt.Sprintf("put the resource into a group of the node's, or include group %s there", quote(in[0]))
 		if rule != "" {
 			advice = fmt.Sprintf("group %s is for nodes of which this holds: %s (%s). Mend the node's id, cluster or metadata, or the rule; or put the resource into a group of the node's", quote(in[0]), rule, place)
+		}
+		if gone := c.all[0].NoRule; gone != "" {
+			place, advice = "", back(gone)
 		}
 		c.breaks(selected, place, advice, "%s is of group %s, and %s gets %s%s", c.here(), list(quoted(in), 5), c.says(), c.reasons(), notes(c.decision))
 	case c.has(c.before):

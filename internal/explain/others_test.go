@@ -101,6 +101,15 @@ func TestExplainClient(t *testing.T) {
 			says: []string{"what is served is older than the files", "[n.yaml:5:3"},
 		},
 		{
+			name: "the file of its group is gone", broken: loaded, files: []string{"c.yaml", resources(cluster("a")), "pay/group.yaml", "on_error: alone\nmatch: {id: edge-1}\n", "pay/c.yaml", resources(cluster("p"))},
+			act: func(r *rig, c *xdstest.Client) {
+				takes(c, xds.Cluster)
+				r.remove("pay/group.yaml")
+				r.load("")
+			},
+			says: []string{`what is served is older than the files: the load was rejected 0 s ago: group "pay": group "pay": pay/group.yaml is gone`, "advice: bring back what is gone; or, if it is to go, chancery reload --allow-mass-delete"},
+		},
+		{
 			name: "only another group is not loaded", files: []string{"c.yaml", resources(cluster("a")), "pay/group.yaml", "on_error: alone\nmatch: {id: pay}\n", "pay/c.yaml", resources(cluster("p"))},
 			act: func(r *rig, c *xdstest.Client) {
 				takes(c, xds.Cluster)

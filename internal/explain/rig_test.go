@@ -71,6 +71,13 @@ func (r *rig) write(files ...string) {
 	}
 }
 
+func (r *rig) remove(file string) {
+	r.Helper()
+	if err := os.Remove(filepath.Join(r.dir, file)); err != nil {
+		r.Fatal(err)
+	}
+}
+
 // load loads the files, and has the error that it must have.
 func (r *rig) load(want string) {
 	r.Helper()

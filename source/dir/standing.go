@@ -2,6 +2,7 @@ package dir
 
 import (
 	"bytes"
+	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -20,15 +21,14 @@ import (
 // A seen is what the files said when they were read last. It is not changed once made.
 type seen struct {
 	files map[string]*file
-	group func(path string) string
+	layout
 	since time.Time // of err
 	err   error     // why it is not what is served; nil: it is
 }
 
 // sees notes what the files say, and what became of that.
 func (s *Source) sees(now time.Time, err error) {
-	layout := s.layout
-	is := &seen{files: s.files, group: layout.group, err: err}
+	is := &seen{files: s.files, layout: s.layout, err: err}
 	switch was := s.seen.Load(); {
 	case err == nil:
 	case was != nil && was.err != nil:
@@ -44,6 +44,8 @@ type Standing struct {
 	Loaded
 	Group  string // of nodes
 	Served bool   // false: it is in the files as they were read last, which are not served
+	Older  bool   // it is served, and in its file, as that was read last, it is not any more, or cannot be read
+	NoRule string // it is served, and this file of its group is gone, which nobody has allowed; "": it is there
 }
 
 // Standings returns all places where a resource stands that is called so, or has the alias:
@@ -53,7 +55,7 @@ func (s *Source) Standings(t *xds.Type, name string) (all []Standing) {
 	if now := s.served.Load(); now != nil {
 		for group, w := range now.worlds {
 			if l, ok := w.find(t, name); ok {
-				all = append(all, Standing{l, group, true})
+				all = append(all, Standing{Loaded: l, Group: group, Served: true})
 			}
 		}
 		slices.SortFunc(all, func(a, b Standing) int { return byGroup(a.Group, b.Group) })
@@ -62,17 +64,35 @@ func (s *Source) Standings(t *xds.Type, name string) (all []Standing) {
 	if is == nil || is.err == nil {
 		return all
 	}
+	for i := range all {
+		is.compare(&all[i])
+	}
 	for _, path := range slices.Sorted(maps.Keys(is.files)) {
 		for _, l := range is.files[path].loaded {
 			if !l.Type.Is(t) || l.Name != name && !slices.Contains(l.Aliases, name) {
 				continue
 			}
 			if !slices.ContainsFunc(all, func(o Standing) bool { return o.Resource == l.Resource }) {
-				all = append(all, Standing{l, is.group(path), false})
+				all = append(all, Standing{Loaded: l, Group: is.group(path)})
 			}
 		}
 	}
 	return all
+}
+
+// compare says how the files are that a rejected load has read, for what is served.
+func (is *seen) compare(s *Standing) {
+	home := is.group(s.File)
+	if kept, ok := errors.AsType[Kept](is.err); ok && !slices.ContainsFunc(kept, func(g KeptGroup) bool { return g.Group == s.Group || g.Group == home }) {
+		return // all of it was loaded
+	}
+	if d := is.named[s.Group]; d != nil && len(d.raw) > 0 && is.files[d.File] == nil {
+		s.NoRule = d.File
+	}
+	f := is.files[s.File]
+	s.Older = f == nil || !slices.ContainsFunc(f.loaded, func(l Loaded) bool {
+		return l.Resource == s.Resource || l.Pos == s.Pos && !l.Type.Is(s.Type) // for which a review has made it up
+	})
 }
 
 // find returns a resource by its name or an alias.
@@ -94,7 +114,7 @@ func (s *Source) Within(group string, t *xds.Type, name string) (Standing, bool)
 		return Standing{}, false
 	}
 	l, ok := now.worlds[group].find(t, name)
-	return Standing{l, group, true}, ok
+	return Standing{Loaded: l, Group: group, Served: true}, ok
 }
 
 // Rule returns what the rule of a group asks for, and its place; "" if no node gets the group by

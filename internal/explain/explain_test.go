@@ -293,6 +293,37 @@ var failures = []struct {
 		says: []string{`sent: ok: the client was told all CDS that there are for it, and "nope" is not among them`, "accepted: ?: there is nothing to accept"},
 	},
 	{
+		name: "a name in no file, of which SotW cannot say so", what: "RDS other", broken: defined, files: []string{"c.yaml", resources(cluster("a"))},
+		act: func(r *rig) {
+			c := xdstest.SotW(r, r.conn, r.node("edge-1"))
+			takes(c, xds.Cluster)
+			c.Subscribe(xds.Route, "other")
+			c.ExpectNothing()
+			r.stands(xds.Route, "other", adminapi.NotSent)
+		},
+		says: []string{"sent: ?: nothing was sent: SotW cannot say that a resource does not exist; the client waits for its own timeout (15 s in Envoy)", "accepted: ?: there is nothing to accept"},
+	},
+	{
+		name: "gone from the files, of which SotW cannot say so", what: "RDS r", broken: defined, files: []string{"c.yaml", resources(cluster("a")), "r.yaml", resources(route("r", "a"), route("s", "a"))},
+		act: func(r *rig) {
+			c := xdstest.SotW(r, r.conn, r.node("edge-1"))
+			takes(c, xds.Route, "r")
+			r.write("r.yaml", resources(route("s", "a")))
+			r.load("")
+			c.ExpectNothing()
+			r.stands(xds.Route, "r", adminapi.NotSent)
+		},
+		says: []string{"sent: ?: nothing was sent: SotW cannot say that a resource does not exist any more; the client keeps version ", "accepted: ?: there is nothing to accept"},
+	},
+	{
+		name: "a name in no file, of which delta can say so", what: "RDS other", broken: defined, files: []string{"c.yaml", resources(cluster("a"))},
+		act: func(r *rig) {
+			takes(xdstest.Delta(r, r.conn, xdstest.WithNode(xds.Node{ID: "edge-1"})), xds.Route, "other")
+			r.stands(xds.Route, "other", adminapi.Absent)
+		},
+		says: []string{"sent: ok: the client was told that it does not exist", "accepted: ok: the client knows that it does not exist"},
+	},
+	{
 		name: "in quarantine", what: "CDS a", broken: accepted, files: []string{"c.yaml", resources(cluster("a"), cluster("b"))},
 		act: func(r *rig) {
 			r.deps.Held = func(_ *server.Stream, t *xds.Type) []quarantine.Held {
@@ -550,6 +581,16 @@ func TestExplain(t *testing.T) {
 			x, text := r.explain(cmp.Or(f.node, "edge-1"), f.what)
 			r.says(x, text, f.broken, f.says...)
 		})
+	}
+}
+
+// stands looks at the state of one resource of edge-1's.
+func (r *rig) stands(t *xds.Type, name string, want adminapi.State) {
+	r.Helper()
+	synctest.Wait()
+	all, err := r.ClientResources(context.Background(), "edge-1", t.String(), name, 0)
+	if err != nil || len(all.Items) != 1 || all.Items[0].State != want {
+		r.Errorf("%v, %+v", err, all.Items)
 	}
 }
 

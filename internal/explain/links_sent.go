@@ -74,6 +74,14 @@ func (c *chain) sent() {
 			c.ok(sent, "", "the client was told all %s that there are for it, and %s is not among them", c.t, quote(c.name))
 			return
 		}
+		if wordless(c.on.Stream, c.t, n) {
+			if n.Held != nil {
+				c.unknown(sent, "nothing was sent: SotW cannot say that a resource does not exist any more; the client keeps version %s", n.Held.Version)
+				return
+			}
+			c.unknown(sent, "nothing was sent: SotW cannot say that a resource does not exist; the client waits for its own timeout (15 s in Envoy)")
+			return
+		}
 		c.ok(sent, "", "the client was told that it does not exist")
 	case protocol.StateRefused:
 		if n.RefusedIn == inQuarantine {
@@ -163,7 +171,7 @@ func (c *chain) accepted() {
 	case protocol.StateSent:
 		c.breaks(accepted, "", c.stalled(), "not answered for %s%s", c.e.ago(n.Since), c.holds())
 	case protocol.StateAbsent:
-		if n.Why == protocol.ByWildcard {
+		if n.Why == protocol.ByWildcard || wordless(c.on.Stream, c.t, n) {
 			c.unknown(accepted, "there is nothing to accept")
 			return
 		}

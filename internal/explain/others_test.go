@@ -272,9 +272,9 @@ func clientResources(t *testing.T) {
 		limit     int
 		want      string
 	}{
-		{"", "", 0, "5: LDS l NACKED wildcard l.yaml:2:3 no, CDS b SENT wildcard c.yaml:7:3, EDS none ABSENT name, CDS a SYNCED wildcard c.yaml:2:3, EDS a SYNCED name e.yaml:2:3"},
+		{"", "", 0, "5: LDS l NACKED wildcard l.yaml:2:3 no, CDS b SENT wildcard c.yaml:7:3, EDS none NOT_SENT name, CDS a SYNCED wildcard c.yaml:2:3, EDS a SYNCED name e.yaml:2:3"},
 		{"", "", 2, "5: LDS l NACKED wildcard l.yaml:2:3 no, CDS b SENT wildcard c.yaml:7:3"},
-		{"eds", "", 0, "2: EDS none ABSENT name, EDS a SYNCED name e.yaml:2:3"},
+		{"eds", "", 0, "2: EDS none NOT_SENT name, EDS a SYNCED name e.yaml:2:3"},
 		{xds.Cluster.URL, "a", 0, "1: CDS a SYNCED wildcard c.yaml:2:3"},
 		{"RDS", "", 0, "0: "},
 	} {

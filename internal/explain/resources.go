@@ -70,10 +70,10 @@ func (l *look) collect(e *Explainer, s *protocol.Session, t *xds.Type, name stri
 	}
 }
 
-// A listed is a name on a stream.
+// A listed is a name, and the stream that says so.
 type listed struct {
 	*named
-	stream uint64
+	on *look
 }
 
 // there reports whether there is anything to tell: a name that does not exist, and that only a
@@ -87,15 +87,17 @@ func (n listed) there() bool {
 // at several addresses that call themselves the same are one here.
 func (c *client) listed() (all []listed) {
 	if len(c.streams) == 1 {
-		for i := range c.streams[0].names {
-			all = append(all, listed{&c.streams[0].names[i], c.streams[0].ID})
+		l := &c.streams[0]
+		for i := range l.names {
+			all = append(all, listed{&l.names[i], l})
 		}
 		return all
 	}
 	at := map[xds.Ref]int{}
 	for i := range c.streams {
-		for j := range c.streams[i].names {
-			n := listed{&c.streams[i].names[j], c.streams[i].ID}
+		l := &c.streams[i]
+		for j := range l.names {
+			n := listed{&l.names[j], l}
 			ref := xds.Ref{Type: n.t, Name: n.Name}
 			switch k, twice := at[ref]; {
 			case !twice:
@@ -115,11 +117,14 @@ func (e *Explainer) item(c *client, groups []string, n listed) adminapi.ClientRe
 		State:    e.stateOf(&n.NameState), Why: n.Why.String(), Nonce: n.Nonce,
 		Current: stampVersion(n.View), Sent: stampVersion(n.Told), Acked: stampVersion(n.Held), Since: moment(n.Since),
 	}
+	if wordless(n.on.Stream, n.t, &n.NameState) {
+		r.State = adminapi.NotSent
+	}
 	for _, ref := range n.WaitsFor[:min(len(n.WaitsFor), 10)] {
 		r.WaitsFor = append(r.WaitsFor, adminapi.Resource{Type: ref.Type.String(), Name: ref.Name, Place: e.placeIn(groups, ref.Type, ref.Name)})
 	}
 	if n.State == protocol.StateRefused {
-		if nack := c.nacked(n.t, n.stream); nack != nil {
+		if nack := c.nacked(n.t, n.on.ID); nack != nil {
 			r.Error, r.Since = clipped(nack.Error), moment(nack.Since)
 		}
 	}

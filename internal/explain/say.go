@@ -8,6 +8,7 @@ import (
 
 	"github.com/chancery-xds/chancery/internal/adminapi"
 	"github.com/chancery-xds/chancery/protocol"
+	"github.com/chancery-xds/chancery/server"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -113,6 +114,11 @@ func (e *Explainer) stateOf(n *protocol.NameState) adminapi.State {
 		return adminapi.Idle
 	}
 	return adminapi.NotSent
+}
+
+// wordless reports whether a name does not exist, and the protocol of the stream has no way to say so.
+func wordless(st *server.Stream, t *xds.Type, n *protocol.NameState) bool {
+	return n.State == protocol.StateAbsent && n.Why == protocol.ByName && st.Variant == xds.SotW && !t.FullState
 }
 
 func stampVersion(s *xds.Stamp) string {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/chancery-xds/chancery/client"
 	"github.com/chancery-xds/chancery/client/metrics"
@@ -81,15 +82,24 @@ func (r *relaying) clientConfig(s *serving, folder string) (client.Config, error
 	}, nil
 }
 
-// readable returns what says that a resource of a type that xDS knows is no such message. Others are
-// passed on as they are.
+// readable returns what says that a resource of a type that xDS knows is no such message, or calls itself
+// otherwise than what is around it: a client that gets it without that would know it by the wrong name,
+// and could get two of one name. Others are passed on as they are.
 func readable(types *envoyapi.Types) func(*xds.Resource) error {
 	return func(r *xds.Resource) error {
 		if !r.Type.Known() {
 			return nil
 		}
-		_, err := message(types, r)
-		return err
+		m, err := message(types, r)
+		if err != nil || r.Type.Name == "" {
+			return err
+		}
+		own := m.ProtoReflect()
+		name := own.Get(own.Descriptor().Fields().ByName(protoreflect.Name(r.Type.Name))).String()
+		if name != "" && xds.CanonicalName(name) != r.Name {
+			return fmt.Errorf("resource %q is called %q in its body", r.Name, name)
+		}
+		return nil
 	}
 }
 

@@ -3,8 +3,8 @@ package main
 import (
 	"testing"
 
-	cluster "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
-	route "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/chancery-xds/chancery/internal/envoyapi"
@@ -20,12 +20,12 @@ func TestRelayOneName(t *testing.T) {
 		m    proto.Message
 		want string
 	}{
-		{xds.Cluster, "a", &cluster.Cluster{Name: "a"}, ""},
-		{xds.Cluster, "a", &cluster.Cluster{Name: "b"}, `resource "a" is called "b" in its body`},
-		{xds.Cluster, "a", &cluster.Cluster{}, ""},
-		{xds.Cluster, "xdstp://a/t/c?x=1&y=2", &cluster.Cluster{Name: "xdstp://a/t/c?y=2&x=1"}, ""},
-		{xds.VirtualHost, "route/host", &route.VirtualHost{Name: "host"}, ""},
-		{xds.TypeOf("type.googleapis.com/x.Y"), "a", &cluster.Cluster{Name: "b"}, ""},
+		{xds.Cluster, "a", &clusterv3.Cluster{Name: "a"}, ""},
+		{xds.Cluster, "a", &clusterv3.Cluster{Name: "b"}, `resource "a" is called "b" in its body`},
+		{xds.Cluster, "a", &clusterv3.Cluster{}, ""},
+		{xds.Cluster, "xdstp://a/t/c?x=1&y=2", &clusterv3.Cluster{Name: "xdstp://a/t/c?y=2&x=1"}, ""},
+		{xds.VirtualHost, "route/host", &routev3.VirtualHost{Name: "host"}, ""},
+		{xds.TypeOf("type.googleapis.com/x.Y"), "a", &clusterv3.Cluster{Name: "b"}, ""},
 	} {
 		body, err := proto.Marshal(tt.m)
 		if err != nil {

@@ -94,11 +94,11 @@ func cannedServer(t testing.TB, documented bool) string {
 	cdsOf := func() []adminapi.ClientResource {
 		at := ago(6 * time.Minute)
 		return []adminapi.ClientResource{
-			{Resource: adminapi.Resource{Type: "CDS", Name: "pay", Place: "config/clusters.yaml:1:1"}, State: adminapi.Synced, Why: "wildcard", Current: "9f3c1ab2", Sent: "9f3c1ab2", Acked: "9f3c1ab2", Nonce: "41", Since: &at},
-			{Resource: adminapi.Resource{Type: "CDS", Name: "legacy"}, State: adminapi.Leaving, Why: "wildcard", Acked: "1122aabb", WaitsFor: []adminapi.Resource{{Type: "RDS", Name: "ingress"}}},
+			{Resource: adminapi.Resource{Type: "CDS", Name: "pay", Place: "config/clusters.yaml:1:1"}, State: adminapi.Synced, Why: "wildcard", Current: "9f3c1ab2d4e5f6a7", Sent: "9f3c1ab2d4e5f6a7", Acked: "9f3c1ab2d4e5f6a7", Nonce: "41", Since: &at},
+			{Resource: adminapi.Resource{Type: "CDS", Name: "legacy"}, State: adminapi.Leaving, Why: "wildcard", Acked: "1122aabb44556677", WaitsFor: []adminapi.Resource{{Type: "RDS", Name: "ingress"}}},
 		}
 	}
-	ldsOf := adminapi.ClientResource{Resource: adminapi.Resource{Type: "LDS", Name: "ingress-443", Place: "config/edge/listeners.yaml:11:20"}, State: adminapi.Nacked, Why: "wildcard", Current: "77b0e911", Sent: "77b0e911", Acked: "51aa0c3d", Error: "StatPrefix: value length must be at least 1"}
+	ldsOf := adminapi.ClientResource{Resource: adminapi.Resource{Type: "LDS", Name: "ingress-443", Place: "config/edge/listeners.yaml:11:20"}, State: adminapi.Nacked, Why: "wildcard", Current: "77b0e911aabbccdd", Sent: "77b0e911aabbccdd", Acked: "51aa0c3d90127fe4", Error: "StatPrefix: value length must be at least 1"}
 	answer("GET /api/v1/clients/{node}/resources", func() any { return of(append(cdsOf(), ldsOf)...) })
 	answer("GET /api/v1/clients/{node}/resources/CDS", func() any { return of(cdsOf()...) })
 	mux.HandleFunc("GET /api/v1/clients/{node}/explain", func(w http.ResponseWriter, r *http.Request) {
@@ -124,7 +124,7 @@ func cannedServer(t testing.TB, documented bool) string {
 		say(w, http.StatusOK, e)
 	})
 	cds := []adminapi.ServedResource{
-		{Resource: adminapi.Resource{Type: "CDS", Name: "pay", Place: "config/clusters.yaml:1:1"}, Group: "default", Version: "9f3c1ab2", Bytes: 1229, Clients: &adminapi.Subscribers{Total: 1204, By: map[adminapi.State]int{adminapi.Synced: 1203}}},
+		{Resource: adminapi.Resource{Type: "CDS", Name: "pay", Place: "config/clusters.yaml:1:1"}, Group: "default", Version: "9f3c1ab2d4e5f6a7", Bytes: 1229, Clients: &adminapi.Subscribers{Total: 1204, By: map[adminapi.State]int{adminapi.Synced: 1203}}},
 		{Resource: adminapi.Resource{Type: "CDS", Name: "search", Place: "config/clusters.yaml:9:1"}, Group: "edge", Version: "77b0e911aabbccdd", Bytes: 300},
 	}
 	served := func(items ...adminapi.ServedResource) adminapi.ResourceList {
@@ -168,7 +168,7 @@ func cannedServer(t testing.TB, documented bool) string {
 	})
 	answer("GET /api/v1/groups", adminapi.GroupList{APIVersion: "v1", Kind: "GroupList", Items: []adminapi.Group{
 		{Name: "default", Resources: 100, Clients: adminapi.Counts{Connected: 1031, By: map[adminapi.State]int{adminapi.Synced: 1030, adminapi.Stale: 1}}},
-		{Name: "edge", Resources: 18, Clients: adminapi.Counts{Connected: 173, By: map[adminapi.State]int{adminapi.Synced: 171, adminapi.Nacked: 2}}, Place: "config/edge/group.yaml:1:1"},
+		{Name: "edge", Resources: 18, Clients: adminapi.Counts{Connected: 173, By: map[adminapi.State]int{adminapi.Synced: 171, adminapi.Nacked: 2}}, Place: "config/edge/group.yaml:1:8"},
 	}})
 	mux.HandleFunc("GET /api/v1/events", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
@@ -261,10 +261,10 @@ func cannedClients() []adminapi.Client {
 func cannedEvents() []adminapi.Event {
 	at := time.Date(2026, 11, 24, 12, 1, 7, 870_000_000, time.UTC)
 	return []adminapi.Event{
-		{ID: 1, At: at, Kind: "connect", Node: "edge-7d9f-x2", Peer: "10.1.2.3:51234", Stream: 41, Text: "ADS delta, envoy 1.40.0, group edge"},
+		{ID: 1, At: at, Kind: "connect", Node: "edge-7d9f-x2", Peer: "10.1.2.3:51234", Stream: 41, Text: "ADS delta envoy 1.40.0"},
 		{ID: 2, At: at, Kind: "commit", Version: "413", Count: 1, Removed: 1},
-		{ID: 3, At: at, Kind: "send", Node: "edge-7d9f-x2", Type: "RDS", Version: "77b0e911", Nonce: "42", Resources: []adminapi.Resource{{Type: "RDS", Name: "ingress-v2"}}, Count: 1},
-		{ID: 4, At: at, Kind: "nack", Node: "edge-7d9f-x2", Type: "RDS", Version: "77b0e911", Nonce: "42", Took: "7ms", Text: "Only a single wildcard domain is permitted\nin route ingress-v2", Resources: []adminapi.Resource{{Type: "RDS", Name: "ingress-v2", Place: "config/routes.yaml:9:1"}}, Count: 1},
+		{ID: 3, At: at, Kind: "send", Node: "edge-7d9f-x2", Type: "RDS", Version: "77b0e911aabbccdd", Nonce: "42", Resources: []adminapi.Resource{{Type: "RDS", Name: "ingress-v2"}}, Count: 1},
+		{ID: 4, At: at, Kind: "nack", Node: "edge-7d9f-x2", Type: "RDS", Version: "77b0e911aabbccdd", Nonce: "42", Took: "7ms", Text: "Only a single wildcard domain is permitted\nin route ingress-v2", Resources: []adminapi.Resource{{Type: "RDS", Name: "ingress-v2", Place: "config/routes.yaml:9:1"}}, Count: 1},
 		{ID: 9, At: at, Kind: "ack", Node: hostile, Type: "EDS", Version: "1", Nonce: "7", Count: 1000, Removed: 2, Missed: 4},
 	}
 }

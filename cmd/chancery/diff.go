@@ -197,7 +197,7 @@ func sourceOf(arg string) (kind, of string, err error) {
 	info, err := os.Stat(arg)
 	switch {
 	case err != nil:
-		return "", "", fmt.Errorf("%q is not dir:DIR, client:NODE, envoy://HOST:PORT, xds://HOST:PORT, dump:FILE or -, nor a directory", arg)
+		return "", "", failure{fmt.Errorf("%q is not dir:DIR, client:NODE, envoy://HOST:PORT, xds://HOST:PORT, dump:FILE or -, nor a directory", arg), "see chancery diff --help"}
 	case !info.IsDir():
 		return "", "", fmt.Errorf("%q is a file: write dump:%s if it is a config_dump", arg, arg)
 	}

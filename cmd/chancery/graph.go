@@ -80,7 +80,7 @@ or it lets nobody in; 4 there is no such resource.`,
 			case "mermaid":
 				printMermaid(w, all)
 			default:
-				err = data(&o, w, all, all, (*graphed).id)
+				err = data(&o, w, answered[*graphed]{adminapi.Version, "Graph", all}, all, (*graphed).id)
 			}
 			for _, g := range all {
 				if g.Missing && err == nil {

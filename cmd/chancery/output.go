@@ -82,6 +82,13 @@ func data[T any](o *output, w io.Writer, answer any, items []T, name func(T) str
 	return nil
 }
 
+// An answered is an answer that is made here, of several of the admin API's.
+type answered[T any] struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Items      []T    `json:"items"`
+}
+
 // writeYAML writes what JSON would say, fields in the same order.
 func writeYAML(w io.Writer, answer any) error {
 	var b, out bytes.Buffer

@@ -120,7 +120,7 @@ func (w *watching) run(cmd *cobra.Command) error {
 	out := w.page(cmd)
 	ctx, cancel := w.ends(contextOf(cmd))
 	defer cancel()
-	var all []adminapi.Event // of json and yaml, which are one document
+	all := []adminapi.Event{} // of json and yaml, which are one document
 	for e, err := range d.Events(ctx, w.filter) {
 		if err != nil && ctx.Err() != nil {
 			return nil
@@ -141,7 +141,7 @@ func (w *watching) run(cmd *cobra.Command) error {
 		}
 	}
 	if w.format == "json" || w.format == "yaml" {
-		return data(&w.output, cmd.OutOrStdout(), all, all, nil)
+		return data(&w.output, cmd.OutOrStdout(), answered[adminapi.Event]{adminapi.Version, "EventList", all}, all, nil)
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"time"
 
@@ -136,7 +137,10 @@ func fromMonitor(ctx context.Context, address, path string) ([]byte, error) {
 	}
 	resp, err := client.Do(req)
 	if err != nil {
-		return nil, err
+		if e, is := errors.AsType[*url.Error](err); is { // its URL names no server
+			err = e.Err
+		}
+		return nil, fmt.Errorf("--metrics-listen %s: %w", at, err)
 	}
 	defer resp.Body.Close()
 	return io.ReadAll(io.LimitReader(resp.Body, 64<<20))
@@ -171,9 +175,9 @@ func (r *reporting) run(cmd *cobra.Command) error {
 			return asked(err)
 		}
 		if err != nil {
-			line := p.name + ": " + printed(err).Error() + "\n"
-			fmt.Fprint(cmd.ErrOrStderr(), line)
-			wrong = append(wrong, line...)
+			line := p.name + ": " + printed(err).Error()
+			fmt.Fprintln(cmd.ErrOrStderr(), "chancery: warning: the archive lacks", line)
+			wrong = append(wrong, line+"\n"...)
 		}
 		if err == nil || len(content) > 0 {
 			add(p.name, content)

@@ -165,7 +165,7 @@ func (s *Source) commit(c *change) {
 		return
 	}
 	var woken []*kind // that are known from now on
-	var touched []*name
+	var touched, seen []*name
 	set, drop := map[*name]*xds.Resource{}, map[*name]*xds.Resource{}
 	s.mu.Lock()
 	for _, k := range c.kinds {
@@ -176,12 +176,14 @@ func (s *Source) commit(c *change) {
 				names = append(names, e)
 			}
 		}
+		names = slices.AppendSeq(slices.Clip(names), maps.Keys(k.refused))
 		held := k.holds(c.now, s.opts.Confirm)
 		delete(s.held, k.typ.URL)
 		for _, e := range names {
 			if e.kind != k {
 				continue
 			}
+			seen = append(seen, e)
 			if e.res != nil || !e.told || e.shown == nil {
 				e.gone = time.Time{}
 			} else if e.gone.IsZero() || k.lost {
@@ -218,15 +220,14 @@ func (s *Source) commit(c *change) {
 	s.mu.Unlock()
 
 	commit, err := s.write(set, drop, touched)
-	if err != nil { // one contradicts another, such as by an alias: its last good stays, and the others go on
-		for e, r := range set {
-			if _, err := s.write(map[*name]*xds.Resource{e: r}, nil, nil); err != nil {
-				s.opts.Log.Error("a resource of the upstream cannot be served", "type", e.typ.String(), "name", r.Name, "error", err)
-				delete(set, e)
-				delete(drop, e)
-			}
-		}
-		commit, _ = s.write(nil, drop, touched)
+	var refused map[*name]error
+	if err != nil {
+		commit, refused = s.singly(set, drop, touched)
+	}
+	s.refuse(c.kinds, set, refused)
+	for e := range refused {
+		delete(set, e)
+		delete(drop, e)
 	}
 	s.mu.Lock()
 	for e, r := range drop {
@@ -238,8 +239,7 @@ func (s *Source) commit(c *change) {
 	for _, k := range woken {
 		k.known = true
 	}
-	s.tidy(slices.Values(c.names))
-	s.tidy(maps.Keys(drop)) // also of what was held
+	s.tidy(slices.Values(seen)) // also of what was held
 	s.knows(c.kinds)
 	rung := s.waiting(woken)
 	s.mu.Unlock()
@@ -358,7 +358,7 @@ func (s *Source) tidy(names iter.Seq[*name]) {
 		if e.users == 0 && !e.asked && e.res == nil && e.shown == nil {
 			delete(e.names, e.name)
 		}
-		if len(e.names) == 0 {
+		if len(e.names) == 0 && s.types[e.typ.URL] == e.kind {
 			delete(s.types, e.typ.URL)
 			delete(s.held, e.typ.URL)
 		}

@@ -24,6 +24,8 @@ type kind struct {
 	owners   map[string]int // names that show a resource, by its own name
 	empty    time.Time      // since when there is nothing, and that is not passed on yet; zero: there is something
 	lost     bool           // the upstream cannot be reached
+
+	refused map[*name]*xds.Resource // what cannot be in the store beside the others: each commit tries it again
 }
 
 // A name is one that was asked for, or that the upstream has told of.

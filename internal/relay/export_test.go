@@ -1,0 +1,13 @@
+package relay
+
+import "github.com/chancery-xds/chancery/xds"
+
+// Names is how many names of a type are known.
+func (s *Source) Names(t *xds.Type) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if k := s.types[t.URL]; k != nil {
+		return len(k.names)
+	}
+	return 0
+}

@@ -1,0 +1,101 @@
+package relay_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chancery-xds/chancery/client"
+	"github.com/chancery-xds/chancery/internal/relay"
+	"github.com/chancery-xds/chancery/server"
+	"github.com/chancery-xds/chancery/store"
+	"github.com/chancery-xds/chancery/xds"
+	"github.com/chancery-xds/chancery/xds/xdstest"
+)
+
+// A told is a server that says what a test lets it say, which no store would hold.
+type told struct {
+	ctx       context.Context
+	responses chan *xds.Response
+	nonce     int
+}
+
+func (*told) Variant() xds.Variant    { return xds.Delta }
+func (*told) Aggregated() bool        { return true }
+func (*told) String() string          { return "told" }
+func (*told) Close() error            { return nil }
+func (*told) Send(*xds.Request) error { return nil }
+
+func (u *told) Open(ctx context.Context, _ *xds.Type) (client.Stream, error) {
+	return &told{ctx: ctx, responses: u.responses}, nil
+}
+
+func (u *told) Recv() (*xds.Response, error) {
+	select {
+	case r := <-u.responses:
+		return r, nil
+	case <-u.ctx.Done():
+		return nil, u.ctx.Err()
+	}
+}
+
+func (u *told) say(of ...*xds.Resource) {
+	u.nonce++
+	u.responses <- &xds.Response{Type: xds.Cluster, Nonce: fmt.Sprint(u.nonce), Changes: &xds.Changes{Upserts: of}}
+	synctest.Wait()
+}
+
+func called(name string, aliases ...string) *xds.Resource {
+	r := resource(xds.Cluster, name, "")
+	r.Aliases = aliases
+	r.Seal("")
+	return r
+}
+
+// What contradicts another is served as soon as it does not any more.
+func TestRefusedForAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		up := &told{responses: make(chan *xds.Response)}
+		c, err := client.New(client.Config{Node: &xds.Node{ID: "relay"}, Servers: []client.Server{{Transport: up}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		src := relay.New(store.New(), c, relay.Options{Refs: refs})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); src.Run(ctx) }()
+		defer func() { cancel(); <-done }()
+		behind := xdstest.Delta(t, xdstest.Serve(t, server.New(src)))
+		behind.Subscribe(xds.Cluster, "*")
+		synctest.Wait()
+		up.say(called("a", "x"), called("b", "x"), called("c"))
+		behind.Await(xds.Cluster, "a", "c")
+		up.say(called("c", "y"))
+		behind.Await(xds.Cluster, "a", "c")
+		up.say(called("a"))
+		behind.Await(xds.Cluster, "a", "b", "c")
+	})
+}
+
+// Names that "*" has found are forgotten when nothing is left of them.
+func TestNamesForgotten(t *testing.T) {
+	both(t, func(t *testing.T, delta bool) {
+		up := newUpstream(t)
+		up.set(xds.Cluster, "a", "b")
+		w := relayOf(t, up, "", delta, nil)
+		c := xdstest.Delta(t, w.conn)
+		c.Subscribe(xds.Cluster, "*")
+		c.Await(xds.Cluster, "a", "b")
+		up.set(xds.Cluster, "c")
+		c.Await(xds.Cluster, "c")
+		up.set(xds.Cluster)
+		takes(t, 5*time.Second, func() { c.Await(xds.Cluster) })
+		synctest.Wait()
+		if n := w.src.Names(xds.Cluster); n != 1 {
+			t.Errorf("%d names are known, want %q alone", n, xds.Wildcard)
+		}
+	})
+}

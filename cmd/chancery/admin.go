@@ -51,7 +51,8 @@ type adminFront struct {
 	certs     *tlsfiles.Source // nil: no TLS
 	tracker   *status.Tracker  // of all clients; told of them if the API is served
 	rejected  atomic.Pointer[adminapi.Rejected]
-	noted     uint64 // the last commit that was; of the goroutine that loads
+	alone     atomic.Pointer[[]adminapi.Rejected] // groups that the last load left as they were
+	noted     uint64                              // the last commit that was; of the goroutine that loads
 }
 
 func (a *adminFront) flags(f *pflag.FlagSet) {
@@ -199,6 +200,7 @@ func (a *adminFront) loaded(at time.Time, err error, st *store.Store) {
 	kept, some := errors.AsType[dir.Kept](err)
 	if err == nil || some {
 		a.rejected.Store(nil)
+		a.alone.Store(a.rejectedGroups(at, kept))
 		a.tracker.Regroup()
 		a.committed(st)
 		if some {
@@ -215,6 +217,22 @@ func (a *adminFront) loaded(at time.Time, err error, st *store.Store) {
 	if before == nil || !slices.Equal(before.Errors, r.Errors) {
 		a.tracker.Note(adminapi.Event{At: at, Kind: "reject", Count: len(r.Errors), Text: clipped(r.Errors)})
 	}
+}
+
+// rejectedGroups returns why groups stay as they were, and since when.
+func (a *adminFront) rejectedGroups(at time.Time, kept dir.Kept) *[]adminapi.Rejected {
+	var before, now []adminapi.Rejected
+	if was := a.alone.Load(); was != nil {
+		before = *was
+	}
+	for _, g := range kept {
+		r := adminapi.Rejected{Group: g.Group, Since: at, Errors: problemsOf(g.Err)}
+		if i := slices.IndexFunc(before, func(b adminapi.Rejected) bool { return b.Group == g.Group }); i >= 0 {
+			r.Since = before[i].Since
+		}
+		now = append(now, r)
+	}
+	return &now
 }
 
 // committed tells of the commits since the last that was told.

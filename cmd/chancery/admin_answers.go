@@ -36,7 +36,7 @@ func (s *serving) adminServer(id string, st *store.Store, src *dir.Source, held 
 			}
 			return s.admin.config(st, src)
 		},
-		Groups:  func() []adminapi.Group { return groupsOf(src) },
+		Groups:  func() []adminapi.Group { return s.admin.groups(src) },
 		Tracker: s.admin.tracker,
 		Holds:   holds(held),
 		Explainer: explains{explain.New(explain.Deps{
@@ -79,12 +79,19 @@ func (a *adminFront) denied(node string) (adminapi.Event, bool) {
 	return adminapi.Event{}, false
 }
 
-// groupsOf are the groups that are served.
-func groupsOf(src *dir.Source) (all []adminapi.Group) {
+// groups are those that are served, and those that never were since they are alone with errors.
+func (a *adminFront) groups(src *dir.Source) (all []adminapi.Group) {
+	rejected := map[string]*adminapi.Rejected{}
 	by := src.Summary().By
+	if alone := a.alone.Load(); alone != nil {
+		for i := range *alone {
+			r := &(*alone)[i]
+			rejected[r.Group], by[r.Group] = r, by[r.Group]
+		}
+	}
 	for _, name := range slices.Sorted(maps.Keys(by)) {
 		_, place := src.Rule(name)
-		all = append(all, adminapi.Group{Name: name, Resources: by[name], Place: place})
+		all = append(all, adminapi.Group{Name: name, Resources: by[name], Place: place, Rejected: rejected[name]})
 	}
 	return all
 }

@@ -166,10 +166,13 @@ func cannedServer(t testing.TB, documented bool) string {
 	answer("GET /api/v1/refusals", func() any {
 		return adminapi.RefusalList{APIVersion: "v1", Kind: "RefusalList", Items: cannedStatus().Refusals}
 	})
-	answer("GET /api/v1/groups", adminapi.GroupList{APIVersion: "v1", Kind: "GroupList", Items: []adminapi.Group{
-		{Name: "default", Resources: 100, Clients: adminapi.Counts{Connected: 1031, By: map[adminapi.State]int{adminapi.Synced: 1030, adminapi.Stale: 1}}},
-		{Name: "edge", Resources: 18, Clients: adminapi.Counts{Connected: 173, By: map[adminapi.State]int{adminapi.Synced: 171, adminapi.Nacked: 2}}, Place: "config/edge/group.yaml:1:8"},
-	}})
+	answer("GET /api/v1/groups", func() any {
+		return adminapi.GroupList{APIVersion: "v1", Kind: "GroupList", Items: []adminapi.Group{
+			{Name: "default", Resources: 100, Clients: adminapi.Counts{Connected: 1031, By: map[adminapi.State]int{adminapi.Synced: 1030, adminapi.Stale: 1}}},
+			{Name: "edge", Resources: 18, Clients: adminapi.Counts{Connected: 173, By: map[adminapi.State]int{adminapi.Synced: 171, adminapi.Nacked: 2}}, Place: "config/edge/group.yaml:1:8"},
+			{Name: "pay", Rejected: &cannedStatus().RejectedGroups[0]},
+		}}
+	})
 	mux.HandleFunc("GET /api/v1/events", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		fmt.Fprint(w, ": hello\n\n")
@@ -194,6 +197,8 @@ func cannedServer(t testing.TB, documented bool) string {
 			res.Clients = adminapi.Counts{Connected: 173, By: map[adminapi.State]int{adminapi.Synced: 171, adminapi.Nacked: 2}}
 		case "rejected":
 			res.Done, res.Rejected = false, cannedStatus().Config.Rejected
+		case "pay":
+			res.Done, res.Rejected = false, &cannedStatus().RejectedGroups[0]
 		case "slow":
 			d, _ := time.ParseDuration(r.URL.Query().Get("timeout"))
 			time.Sleep(d)
@@ -225,7 +230,8 @@ func cannedStatus() adminapi.Status {
 			{Type: "CDS", Error: "Invalid duration: Expected positive duration", Clients: 1, Nodes: []string{"edge-7d9f-x2"}, Since: ago(49 * time.Hour)},
 			{Type: "EDS", Error: "port 99999", Clients: 3, Since: at, Resources: []adminapi.Resource{{Type: "EDS", Name: "a", Place: "e.yaml:1:1"}, {Type: "EDS", Name: "b", Place: "e.yaml:9:1"}}},
 		},
-		Troubles: []adminapi.Trouble{{Code: "no-eds", Node: "pay-5c-01", Type: "EDS", Since: ago(4 * time.Minute), Text: "has clusters of EDS and asks for no endpoints"}},
+		RejectedGroups: []adminapi.Rejected{{Group: "pay", Since: at, Errors: []string{`config/pay/clusters.yaml:5:1: group pay: unknown field "nam" in Cluster`}}},
+		Troubles:       []adminapi.Trouble{{Code: "no-eds", Node: "pay-5c-01", Type: "EDS", Since: ago(4 * time.Minute), Text: "has clusters of EDS and asks for no endpoints"}},
 		TurnedAway: []adminapi.TurnedAway{
 			{Kind: "denied", Node: "edge-9", From: "10.1.2.9", Text: `the identity mtls DNS "web-1" may not be node "edge-9": no rule is for it`, Times: 12, Since: at, At: ago(4 * time.Second)},
 			{Kind: "handshake", From: "10.1.2.7", Text: "expired: tls: failed to verify certificate: x509: certificate has expired or is not yet valid", Times: 3, Since: at, At: ago(time.Minute)},

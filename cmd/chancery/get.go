@@ -222,9 +222,13 @@ func (g *getting) groupList(ctx context.Context, d *adminapi.Daemon) (*listing, 
 	if err != nil {
 		return nil, err
 	}
-	l := &listing{answer: all, headers: []string{"GROUP", "RESOURCES", "CLIENTS", "FILE"}, none: "There are no groups."}
+	l := &listing{answer: all, headers: []string{"GROUP", "RESOURCES", "CLIENTS", "REJECTED", "FILE"}, none: "There are no groups."}
 	for _, x := range all.Items {
-		l.add(x, x.Name, []string{x.Name, number(x.Resources), counts(x.Clients), x.Place})
+		rejected := ""
+		if x.Rejected != nil {
+			rejected = since(x.Rejected.Since)
+		}
+		l.add(x, x.Name, []string{x.Name, number(x.Resources), counts(x.Clients), rejected, x.Place})
 	}
 	return l, nil
 }

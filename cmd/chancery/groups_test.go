@@ -110,8 +110,8 @@ func TestGroupsServed(t *testing.T) {
 // One group that is alone with its errors, while another changes, and a restart on files
 // that cannot be read.
 func TestGroupAlone(t *testing.T) {
-	port := freePort(t)
-	flags := []string{"--metrics-listen", "127.0.0.1:" + port}
+	port, admin := freePort(t), freePort(t)
+	flags := []string{"--metrics-listen", "127.0.0.1:" + port, "--admin-listen", "127.0.0.1:" + admin}
 	d := serve(t, flags, "a.yaml", cluster("a"), "edge/group.yaml", "match: {id: edge}\non_error: alone\n", "edge/e.yaml", cluster("e"))
 	d.kept(1)
 	edge, other := d.of("edge"), d.of("other")
@@ -126,6 +126,12 @@ func TestGroupAlone(t *testing.T) {
 	chancery(t, 1, "reload rejected for 1 group, keeping the previous configuration of it; the others are loaded", "reload", d.dir)
 	d.tells(port, "/metrics", "xds_server_config_last_load_successful 0\n")
 	d.tells(port, "/readyz?verbose", "not those of 1 group, which keep their last good: edge")
+
+	asks := d.asks("http://127.0.0.1:" + admin)
+	asks("status", 1, "The load of group edge ", "edge/x.yaml:1:1")
+	asks("get groups -o json", 0, `"rejected": {`, "edge/x.yaml:1:1")
+	asks("wait --for=synced", 1, "not synced: the load of group edge ", "edge/x.yaml:1:1")
+	asks("wait --for=synced --node other", 0, "ok: 1 connected: 1 synced")
 
 	d.kept(2) // what is served is on disk a little later
 	d.killed()

@@ -124,7 +124,7 @@ func showStatus(cmd *cobra.Command, a *asking, o *output, f adminapi.Filter) err
 	} else {
 		seen.print(o.page(cmd), o, f)
 	}
-	if by := seen.Clients.By; err == nil && (by[adminapi.Nacked]+by[adminapi.Stale] > 0 || seen.Config.Rejected != nil || seen.Config.Dangling > 0) {
+	if by := seen.Clients.By; err == nil && (by[adminapi.Nacked]+by[adminapi.Stale] > 0 || seen.Config.Rejected != nil || len(seen.RejectedGroups) > 0 || seen.Config.Dangling > 0) {
 		return errNo
 	}
 	return err
@@ -188,6 +188,10 @@ func (s overview) print(w io.Writer, o *output, f adminapi.Filter) {
 	if c.Rejected != nil {
 		fmt.Fprintf(w, "\nThe load of %s ago was rejected; the configuration of before is served:\n", since(c.Rejected.Since))
 		few(w, c.Rejected.Errors, 5, "error")
+	}
+	for _, r := range s.RejectedGroups {
+		fmt.Fprintf(w, "\nThe load of group %s %s ago was rejected; it stays as it was:\n", printable.Line(r.Group), since(r.Since))
+		few(w, r.Errors, 5, "error")
 	}
 	if c.Doubts > 0 {
 		fmt.Fprintf(w, "\nThe configuration has %s", amount(c.Doubts, "warning"))

@@ -29,9 +29,10 @@ func waitCommand() *cobra.Command {
 		Long: `Wait ends when every connected client, or those that --node, --group and --type
 select, has accepted what the server serves now. It ends at once with what is wrong
 if one of them refuses it. Use it after a change, in a script that goes on only when
-the change has arrived. If the last load of the files was rejected, the change has not
-arrived: that is an error, too, unless --revision says that older content will do. It
-says which server it asks; with DIR it is an error if that server does not serve DIR.
+the change has arrived. If the last load of the files was rejected, or that of a group
+of these clients, the change has not arrived: that is an error, too, unless --revision
+says that older content will do. It says which server it asks; with DIR it is an
+error if that server does not serve DIR.
 
 Exit codes: 0 all are synced; 1 a client refuses, or the last load was rejected;
 2 wrong usage; 3 no server answers, or it lets nobody in; 124 --timeout is over.`,
@@ -140,7 +141,11 @@ func waited(cmd *cobra.Command, o *output, r *adminapi.WaitResult, timeout time.
 				text += fmt.Sprintf(" (and %s more)", number(more))
 			}
 		}
-		return outcome{failure{fmt.Errorf("not synced: the load of %s ago was rejected: %s", since(r.Rejected.Since), text), "chancery status says more; --revision waits for what is served meanwhile"}, failed}
+		of := ""
+		if r.Rejected.Group != "" {
+			of = "group " + printable.Line(r.Rejected.Group) + " "
+		}
+		return outcome{failure{fmt.Errorf("not synced: the load of %s%s ago was rejected: %s", of, since(r.Rejected.Since), text), "chancery status says more; --revision waits for what is served meanwhile"}, failed}
 	case len(r.Refusals) > 0:
 		if o.people() {
 			printRefusals(w, o, r.Refusals)

@@ -11,6 +11,9 @@ import (
 	"github.com/chancery-xds/chancery/internal/status"
 )
 
+// maxRejected is how many rejected groups are told.
+const maxRejected = 100
+
 func (s *Server) status(w http.ResponseWriter, r *http.Request) error {
 	q := queryOf(r)
 	f := status.Filter{Group: q.text("group")}
@@ -24,6 +27,11 @@ func (s *Server) status(w http.ResponseWriter, r *http.Request) error {
 	st.Clients, st.Refusals, st.Troubles = s.Tracker.SummaryOf(f)
 	st.Clients = counts(st.Clients)
 	st.Refusals, st.Troubles = s.blamed(r.Context(), st.Refusals), some(st.Troubles)
+	for _, g := range s.Groups() {
+		if g.Rejected != nil && (f.Group == "" || f.Group == g.Name) && len(st.RejectedGroups) < maxRejected {
+			st.RejectedGroups = append(st.RejectedGroups, *g.Rejected)
+		}
+	}
 	answer(w, http.StatusOK, st)
 	return nil
 }

@@ -28,8 +28,8 @@ const (
 // wait answers when all clients that the filter selects have accepted what is served, of a
 // revision or a later one; when a client refuses, unless refused=wait; or when its time is over.
 //
-// Who names no revision asks for what the files say: if the last load was rejected, that has
-// not arrived anywhere, and counts as refused.
+// Who names no revision asks for what the files say: if the last load was rejected, or that of a group
+// of theirs, that has not arrived anywhere, and counts as refused.
 //
 // What a stream was last told says nothing of a commit that it has not looked at yet: so each
 // stream is asked itself, until it has once said that it is settled.
@@ -111,7 +111,9 @@ func (a *waiting) run(ctx context.Context) bool {
 func (a *waiting) look(ctx context.Context) (done, refused bool) {
 	now := a.s.Config()
 	if a.rejected = nil; a.revision == 0 {
-		a.rejected = now.Rejected
+		if a.rejected = now.Rejected; a.rejected == nil {
+			a.rejected = a.rejectedGroup()
+		}
 	}
 	if now.Revision < a.revision || a.rejected != nil {
 		return false, a.rejected != nil
@@ -151,6 +153,30 @@ func (a *waiting) look(ctx context.Context) (done, refused bool) {
 		refused = refused || stand == Refuses
 	}
 	return done, refused
+}
+
+// rejectedGroup returns the rejected load of a group that is alone with its errors, if it is asked about or one
+// of the clients has it.
+func (a *waiting) rejectedGroup() *adminapi.Rejected {
+	var all []adminapi.Group
+	for _, g := range a.s.Groups() {
+		if g.Rejected != nil {
+			if g.Name == a.asked.Group {
+				return g.Rejected
+			}
+			all = append(all, g)
+		}
+	}
+	if all == nil {
+		return nil
+	}
+	clients := a.s.Tracker.Clients(a.asked).Items
+	for _, g := range all {
+		if slices.ContainsFunc(clients, func(c adminapi.Client) bool { return slices.Contains(c.Groups, g.Name) }) {
+			return g.Rejected
+		}
+	}
+	return nil
 }
 
 func (a *waiting) result(done bool) adminapi.WaitResult {

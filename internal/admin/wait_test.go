@@ -27,6 +27,7 @@ type town struct {
 	admin *Server
 
 	rejected atomic.Pointer[adminapi.Rejected]
+	mesh     atomic.Pointer[adminapi.Rejected] // of the group
 }
 
 func within(t *testing.T, name string, f func(w *town)) {
@@ -39,6 +40,9 @@ func within(t *testing.T, name string, f func(w *town)) {
 			w.admin.Tracker = tracker
 			w.admin.Config = func() adminapi.Config {
 				return adminapi.Config{Revision: st.Snapshot().Seq(), Rejected: w.rejected.Load()}
+			}
+			w.admin.Groups = func() []adminapi.Group {
+				return []adminapi.Group{{Name: "edge"}, {Name: "mesh", Rejected: w.mesh.Load()}}
 			}
 			w.open = func(node, cluster string) *xdstest.Client {
 				return xdstest.Delta(t, xdstest.Serve(t, srv), xdstest.WithNode(xds.Node{ID: node, Cluster: cluster}))
@@ -264,6 +268,28 @@ func TestWait(t *testing.T) {
 		w.rejected.Store(no)
 		if r := meanwhile(); r.Done || r.Rejected == nil {
 			w.Errorf("%+v", r)
+		}
+	})
+	within(t, "the last load of a group was rejected: that has not arrived at who has it", func(w *town) {
+		one, two := w.open("one", "edge"), w.open("two", "mesh")
+		for _, c := range []*xdstest.Client{one, two} {
+			c.Subscribe(xds.Cluster, "*")
+			c.ACK(c.Next(xds.Cluster))
+		}
+		w.mesh.Store(&adminapi.Rejected{Group: "mesh", Since: time.Now(), Errors: []string{"mesh/a.yaml:1:1: clutser"}})
+		for query, done := range map[string]bool{"": false, "&group=mesh": false, "&node=two": false, "&group=edge": true, "&node=one": true, fmt.Sprintf("&revision=%d", w.Snapshot().Seq()): true} {
+			result, took := w.wait("timeout=1m" + query)
+			if r := result(); r.Done != done || (r.Rejected != nil) == done || took() > time.Second {
+				w.Errorf("%q: %+v after %v", query, r, took())
+			}
+		}
+		two.Close()
+		synctest.Wait()
+		for query, done := range map[string]bool{"": true, "&group=mesh": false} {
+			result, _ := w.wait("timeout=1m" + query)
+			if r := result(); r.Done != done || !done && r.Rejected.Group != "mesh" {
+				w.Errorf("%q: %+v", query, r)
+			}
 		}
 	})
 	within(t, "a revision that comes later", func(w *town) {

@@ -36,7 +36,8 @@ type Status struct {
 	Refusals   []Refusal `json:"refusals"` // grouped, the most clients first; at most 100
 	Troubles   []Trouble `json:"troubles"` // at most 100
 
-	TurnedAway []TurnedAway `json:"turned_away"` // within the last ten minutes, the last first; at most 100
+	RejectedGroups []Rejected   `json:"rejectedGroups,omitempty"` // loads of groups that are alone with their errors; at most 100
+	TurnedAway     []TurnedAway `json:"turned_away"`              // within the last ten minutes, the last first; at most 100
 }
 
 // A Server is the process.
@@ -83,6 +84,7 @@ type Warning struct {
 
 // Rejected is a load that was not taken.
 type Rejected struct {
+	Group  string    `json:"group,omitempty"` // that is alone with its errors; "": it is the whole load
 	Since  time.Time `json:"since"`
 	Errors []string  `json:"errors"`
 }
@@ -217,6 +219,8 @@ type Group struct {
 	Resources int    `json:"resources"`
 	Clients   Counts `json:"clients"`
 	Place     string `json:"place,omitempty"` // of its group.yaml
+
+	Rejected *Rejected `json:"rejected,omitempty"` // nil: it is not alone with errors: it was loaded with all others, or the whole load was rejected
 }
 
 // A Trouble is what looks wrong though no client says so.

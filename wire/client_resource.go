@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -17,7 +18,18 @@ import (
 var (
 	errNoName   = errors.New("has no name")
 	errWildcard = errors.New(`the name "*" is reserved: it subscribes to all resources`)
+
+	errCollection = errors.New("has the name of a collection")
 )
+
+// collection reports whether a name is that of an xdstp collection: no resource's.
+func collection(name string) bool {
+	end := strings.IndexAny(name, "?#")
+	if end < 0 {
+		end = len(name)
+	}
+	return strings.HasPrefix(name, "xdstp:") && strings.HasSuffix(name[:end], "/*")
+}
 
 func orNoName(err error) error {
 	if err == nil {

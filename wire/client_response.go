@@ -270,11 +270,13 @@ func (d *responseDecoder) upsert(name string, w *wrapper) (string, error) {
 	if name == "" {
 		name = xds.CanonicalName(own)
 	}
-	switch name {
-	case "":
+	switch {
+	case name == "":
 		return "", errNoName
-	case xds.Wildcard:
+	case name == xds.Wildcard:
 		return "", errWildcard
+	case collection(name):
+		return name, errCollection
 	}
 	r := d.named(name)
 	if !w.says(r) {

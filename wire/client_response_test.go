@@ -347,6 +347,8 @@ func TestDecodeResponseMalformed(t *testing.T) {
 		{"CLI-2 no name", sotw(anyOf(xds.Cluster.URL, nil)), "resources[0]: has no name", ""},
 		{"CLI-2 no name in delta", delta(&discovery.Resource{Version: "1"}), "resources[0]: has no name", ""},
 		{"CLI-2 the name of all", sotw(anyOf(xds.Cluster.URL, named(rnd, "*", 0))), `resources[0]: the name "*" is reserved: it subscribes to all resources`, ""},
+		{"CLI-2 the name of a collection", sotw(anyOf(xds.Cluster.URL, named(rnd, "xdstp://a/t/*?x=y", 0))), `resource "xdstp://a/t/*?x=y": has the name of a collection`, "xdstp://a/t/*?x=y"},
+		{"CLI-2 the name of a collection in delta", delta(&discovery.Resource{Name: "xdstp://a/t/*", Resource: good}), `resource "xdstp://a/t/*": has the name of a collection`, "xdstp://a/t/*"},
 		{"CLI-2 the name of all, without a body", delta(&discovery.Resource{Name: "*", Version: "1"}), `resource "*": the name "*" is reserved: it subscribes to all resources`, "*"},
 		{"CLI-2 a truncated message", sotw(anyOf(xds.Cluster.URL, truncated)), "resources[0]: malformed " + xds.Cluster.URL + ": unexpected EOF", ""},
 		{"CLI-2 a truncated message in delta", delta(&discovery.Resource{Name: "t", Resource: anyOf(xds.Cluster.URL, truncated)}), `resource "t": malformed ` + xds.Cluster.URL + ": unexpected EOF", "t"},

@@ -262,7 +262,10 @@ func are(n int, what string) string {
 
 // verdict says what an answer lacks.
 func (s *xdsServer) verdict(a *fetch.Answer, stderr io.Writer) error {
-	if len(a.Ends) > 0 {
+	switch {
+	case len(a.Ends) > 0 && len(a.Resources) > 0:
+		return s.lacking(a.Ends)
+	case len(a.Ends) > 0:
 		return s.ended(a.Ends[0])
 	}
 	for _, m := range a.Malformed {

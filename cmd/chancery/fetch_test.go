@@ -96,3 +96,13 @@ func TestFetchControlCharacters(t *testing.T) {
 		}
 	}
 }
+
+// A type that the server does not have hides nothing of the others.
+func TestFetchLacksType(t *testing.T) {
+	gone := fetch.End{Type: xds.Listener, Err: errors.New("http://127.0.0.1:1: 404 Not Found: there is no such path")}
+	r := cds("pay")
+	stdout, stderr, code := fetchedText(t, "name", &fetch.Answer{Resources: []fetch.Found{{Resource: r, Type: r.Type, Name: r.Name}}, Ends: []fetch.End{gone}})
+	if stdout != "CDS/pay\n" || code != notFound || !strings.Contains(stderr, "gives others, and no LDS: http://127.0.0.1:1: 404 Not Found") {
+		t.Errorf("%d %s%s", code, stdout, stderr)
+	}
+}

@@ -29,15 +29,34 @@ func (s *xdsServer) ended(e fetch.End) error {
 	return outcome{failure{fmt.Errorf("%s%s: %s", s.text, of, c.text), c.hint}, c.code}
 }
 
+// lacking is the error of streams that have ended before anything came, while others gave
+// something.
+func (s *xdsServer) lacking(ends []fetch.End) error {
+	var all []string
+	for _, e := range ends {
+		of := "some types"
+		if e.Type != nil {
+			of = e.Type.String()
+		}
+		all = append(all, of+": "+s.why(e.Err).text)
+	}
+	return outcome{failure{fmt.Errorf("%s gives others, and no %s", s.text, someOf(all)), ""}, notFound}
+}
+
 // A symptom is how a mistake in how a server is asked shows: in the text of an error, since
 // nothing else tells.
 type symptom struct {
 	texts      []string // one of them
 	tls        string   // "yes", "no": whether the connection was encrypted; "": either
+	rest       bool     // only of polls over REST
 	says, hint string   // says replaces the text; "": it stays
 }
 
 var symptoms = []symptom{
+	{texts: []string{"HTTP/1.x transport connection broken", "malformed HTTP response"}, rest: true,
+		says: "what answers there does not speak REST", hint: "is it the port of gRPC? leave out --rest, or give that of the server's REST, such as --rest-listen"},
+	{texts: []string{": 404 Not Found: "}, rest: true,
+		hint: "is it the port of the server's REST, such as --rest-listen, and not that of an admin interface?"},
 	{texts: []string{"looked like an HTTP/1.1 header", "HTTP/1.x transport connection broken", "malformed HTTP response", "unexpected HTTP status code received from server"},
 		says: "what answers there does not speak gRPC", hint: "is it the port of an admin interface, or of REST? with --rest fetch polls over REST"},
 	{texts: []string{"first record does not look like a TLS handshake", "server gave HTTP response to HTTPS client"}, tls: "yes",
@@ -70,7 +89,7 @@ func (s *xdsServer) why(err error) cause {
 		on = "yes"
 	}
 	for _, y := range symptoms {
-		if (y.tls == "" || y.tls == on) && containsOne(err.Error(), y.texts) {
+		if (y.tls == "" || y.tls == on) && (s.rest || !y.rest) && containsOne(err.Error(), y.texts) {
 			if y.says != "" {
 				c.text = y.says
 			}
@@ -86,6 +105,9 @@ func (s *xdsServer) why(err error) cause {
 		c.code, c.hint = failed, s.unimplemented()
 	case codes.Unauthenticated, codes.PermissionDenied:
 		c.hint = "the server lets this client have nothing: is --node right, and does it want --tls-cert, --tls-key?"
+		if !s.nodeFlags.given() {
+			c.hint = "the node that asks is named after this machine, for want of --node: which nodes does the server let in, and does it want --tls-cert, --tls-key?"
+		}
 	case codes.ResourceExhausted:
 		c.hint = "the server, or this client, has a limit that was exceeded"
 	case codes.Unavailable, codes.DeadlineExceeded:
@@ -105,7 +127,7 @@ func (s *xdsServer) unimplemented() string {
 	case s.rest:
 		return "the server may have no REST"
 	}
-	return "the server may have no ADS, or delta alone: try --per-type, or --delta"
+	return "the server may have no ADS, or delta alone: try --per-type, or --delta; or is it the port of an admin API?"
 }
 
 func containsOne(text string, of []string) bool {

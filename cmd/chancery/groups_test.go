@@ -131,6 +131,9 @@ func TestGroupAlone(t *testing.T) {
 	asks("status", 1, "The load of group edge ", "edge/x.yaml:1:1")
 	asks("get groups -o json", 0, `"rejected": {`, "edge/x.yaml:1:1")
 	asks("wait --for=synced", 1, "not synced: the load of group edge ", "edge/x.yaml:1:1")
+	asks("wait --for=synced -g zz", 4, `no group has the name "zz"`)
+	asks("wait --for=synced --node zz --revision 1 --timeout 10ms", 124, "not synced after 10ms: no client with node id zz is connected")
+	asks("wait --for=synced --revision 99 --timeout 10ms", 124, "not synced after 10ms: revision 99 is not served yet: ")
 	asks("wait --for=synced --node other", 0, "ok: 1 connected: 1 synced")
 
 	d.kept(2) // what is served is on disk a little later

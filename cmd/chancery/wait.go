@@ -35,7 +35,8 @@ says that older content will do. It says which server it asks; with DIR it is an
 error if that server does not serve DIR.
 
 Exit codes: 0 all are synced; 1 a client refuses, or the last load was rejected;
-2 wrong usage; 3 no server answers, or it lets nobody in; 124 --timeout is over.`,
+2 wrong usage; 3 no server answers, or it lets nobody in; 4 there is no such group;
+124 --timeout is over.`,
 		Example: `  chancery reload /etc/chancery && chancery wait --for=synced /etc/chancery
   chancery wait --for=synced -g edge --type routes`,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -67,7 +68,7 @@ Exit codes: 0 all are synced; 1 a client refuses, or the last load was rejected;
 			if err != nil {
 				return err
 			}
-			return waited(cmd, &o, r, timeout)
+			return waited(cmd, &o, r, f, revision, timeout)
 		},
 	}
 	flags := cmd.Flags()
@@ -116,7 +117,7 @@ func waitFor(cmd *cobra.Command, a *asking, dir string, f adminapi.Filter, revis
 }
 
 // waited prints what came of it.
-func waited(cmd *cobra.Command, o *output, r *adminapi.WaitResult, timeout time.Duration) error {
+func waited(cmd *cobra.Command, o *output, r *adminapi.WaitResult, f adminapi.Filter, revision uint64, timeout time.Duration) error {
 	w := o.page(cmd)
 	if !o.people() {
 		if err := data(o, w, r, r.Pending, nil); err != nil {
@@ -152,6 +153,18 @@ func waited(cmd *cobra.Command, o *output, r *adminapi.WaitResult, timeout time.
 			return outcome{failure{fmt.Errorf("not synced: %s", counts(r.Clients)), "chancery explain NODE says more"}, failed}
 		}
 		return errNo
+	}
+	why := ""
+	switch {
+	case r.Revision > 0 && r.Revision < revision:
+		why = fmt.Sprintf("revision %d is not served yet: %d is", revision, r.Revision)
+	case r.Clients.Connected == 0 && f.Node != "":
+		why = fmt.Sprintf("no client with node id %s is connected", printable.Line(f.Node))
+	case r.Clients.Connected == 0 && f.Group != "":
+		why = fmt.Sprintf("no client of group %s is connected", printable.Line(f.Group))
+	}
+	if why != "" {
+		return outcome{failure{fmt.Errorf("not synced after %v: %s", timeout, why), ""}, timedOut}
 	}
 	var names []string
 	for _, n := range r.Pending {

@@ -50,6 +50,9 @@ func (s *Server) wait(w http.ResponseWriter, r *http.Request) error {
 	if q.err != nil {
 		return q.err
 	}
+	if err := s.knownGroup(a.asked.Group); err != nil {
+		return err
+	}
 	leave, err := s.waiters.of(r).enter("too many wait")
 	if err != nil {
 		return err
@@ -77,6 +80,7 @@ type waiting struct {
 	revision uint64
 	patient  bool // with what is refused
 
+	served   uint64                   // the revision
 	rejected *adminapi.Rejected       // the last load; nil: it was taken, or does not matter
 	stands   map[*server.Stream]Stand // of those that were asked since revision was there
 }
@@ -110,6 +114,7 @@ func (a *waiting) run(ctx context.Context) bool {
 // look asks all streams that are not settled.
 func (a *waiting) look(ctx context.Context) (done, refused bool) {
 	now := a.s.Config()
+	a.served = now.Revision
 	if a.rejected = nil; a.revision == 0 {
 		if a.rejected = now.Rejected; a.rejected == nil {
 			a.rejected = a.rejectedGroup()
@@ -180,7 +185,7 @@ func (a *waiting) rejectedGroup() *adminapi.Rejected {
 }
 
 func (a *waiting) result(done bool) adminapi.WaitResult {
-	r := adminapi.WaitResult{APIVersion: adminapi.Version, Kind: adminapi.KindWaitResult, Done: done, Rejected: a.rejected}
+	r := adminapi.WaitResult{APIVersion: adminapi.Version, Kind: adminapi.KindWaitResult, Done: done, Revision: a.served, Rejected: a.rejected}
 	r.Clients = counts(r.Clients)
 	// What a client has refused before is no answer while it is sent something else.
 	refusing := map[uint64]bool{}

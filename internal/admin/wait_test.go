@@ -292,6 +292,15 @@ func TestWait(t *testing.T) {
 			}
 		}
 	})
+	within(t, "a group that there is not, and a revision that does not come", func(w *town) {
+		if rec := ask(w.admin.Handler(loopback), "GET /api/v1/wait?group=zz", ""); rec.Code != 404 {
+			w.Errorf("%d %s", rec.Code, rec.Body)
+		}
+		result, _ := w.wait("timeout=1s&revision=99")
+		if r := result(); r.Done || r.Revision != w.Snapshot().Seq() {
+			w.Errorf("%+v", r)
+		}
+	})
 	within(t, "a revision that comes later", func(w *town) {
 		one := w.open("one", "edge")
 		one.Subscribe(xds.Cluster, "*")

@@ -403,8 +403,9 @@ type Locality struct {
 // A WaitResult is the answer of /api/v1/wait.
 type WaitResult struct {
 	APIVersion string    `json:"apiVersion"`
-	Kind       string    `json:"kind"` // "WaitResult"
-	Done       bool      `json:"done"` // false: the time was over, a client refuses, or a load was rejected
+	Kind       string    `json:"kind"`     // "WaitResult"
+	Done       bool      `json:"done"`     // false: the time was over, a client refuses, or a load was rejected
+	Revision   uint64    `json:"revision"` // that is served
 	Clients    Counts    `json:"clients"`
 	Rejected   *Rejected `json:"rejected,omitempty"` // the last load, if that ended it: what the files say is not served
 	Refusals   []Refusal `json:"refusals,omitempty"`

@@ -101,7 +101,7 @@ func card(w io.Writer, o *output, c adminapi.Client) {
 			fmt.Fprintf(w, "\n%s waits until the client has accepted %s\n", s.Type, printable.Line(refNames(s.WaitsFor)))
 		}
 		if s.Nacked != nil {
-			nackText(w, s)
+			nackText(w, s, c.Left != nil)
 		}
 	}
 	if len(c.Troubles) > 0 {
@@ -114,10 +114,14 @@ func card(w io.Writer, o *output, c adminapi.Client) {
 	}
 }
 
-// nackText says what a client refuses, and where it is.
-func nackText(w io.Writer, s adminapi.TypeStatus) {
+// nackText says what a client refuses, and where it is. One that has left refuses nothing any more.
+func nackText(w io.Writer, s adminapi.TypeStatus, left bool) {
 	n := s.Nacked
-	fmt.Fprintf(w, "\n%s refused for %s, last %s ago (nonce %s, version %s):\n  %s\n", s.Type, since(n.Since), since(n.At), printable.Line(n.Nonce), short(printable.Line(n.Version)), printable.Line(n.Error))
+	what := "refused for " + since(n.Since)
+	if left {
+		what = "had refused"
+	}
+	fmt.Fprintf(w, "\n%s %s, last %s ago (nonce %s, version %s):\n  %s\n", s.Type, what, since(n.At), printable.Line(n.Nonce), short(printable.Line(n.Version)), printable.Line(n.Error))
 	for _, r := range n.Resources {
 		fmt.Fprintf(w, "  %s %s%s%s\n", printable.Line(r.Type), printable.Line(r.Name), after(" at ", printable.Line(r.Place)), after(": ", printable.Line(r.Reason)))
 	}

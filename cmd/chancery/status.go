@@ -213,7 +213,7 @@ func (s overview) print(w io.Writer, o *output, f adminapi.Filter) {
 		fmt.Fprintln(w)
 		troubles(w, o, s.Troubles)
 	}
-	if len(s.TurnedAway) > 0 {
+	if len(s.TurnedAway) > 0 && f.Group == "" { // nobody knows which group they would have had
 		fmt.Fprintln(w)
 		turnedAway(w, o, s.TurnedAway)
 	}

@@ -48,7 +48,7 @@ func (s *serving) adminServer(id string, st *store.Store, src *dir.Source, held 
 		})},
 		Reload: func(ctx context.Context, approve bool) adminapi.Reload {
 			if s.relay != nil {
-				return adminapi.Reload{Errors: []string{"a relay has no files: it serves what its upstream gives"}}
+				return adminapi.Reload{Errors: []string{relayReload}}
 			}
 			return reloaded(operator{src}.Reload(ctx, approve))
 		},

@@ -153,6 +153,8 @@ func (r *relaying) note() string {
 		return s.URL + ", connected since " + s.Since.UTC().Format(time.RFC3339)
 	case s.Since != nil:
 		return "the last good of " + s.URL + ", which is lost since " + s.Since.UTC().Format(time.RFC3339) + ": " + s.Error
+	case r.source.Ready():
+		return "from disk (last good), the upstream " + s.URL + " is away"
 	}
 	return s.URL + ", which has not answered yet"
 }
@@ -174,7 +176,7 @@ func (r *relaying) status() adminapi.Upstream {
 			u.Since = &s.Since
 		}
 		if s.Err != nil {
-			u.Error, u.ErrorAt = clipped([]string{s.Err.Error()}), &s.ErrAt
+			u.Error, u.ErrorAt = clipped([]string{strings.TrimPrefix(s.Err.Error(), s.Server+": ")}), &s.ErrAt
 		}
 	}
 	for _, s := range r.client.Dump() {

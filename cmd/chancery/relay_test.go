@@ -1,12 +1,14 @@
 package main
 
 import (
+	"strings"
 	"testing"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/chancery-xds/chancery/internal/adminapi"
 	"github.com/chancery-xds/chancery/internal/envoyapi"
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -38,5 +40,16 @@ func TestRelayOneName(t *testing.T) {
 		if got != tt.want {
 			t.Errorf("%s %s: %q, want %q", tt.typ, tt.name, got, tt.want)
 		}
+	}
+}
+
+// SAFE-10: who sees what a relay serves sees that it is of the last run.
+func TestRelayStatusFromDisk(t *testing.T) {
+	o := overview{&adminapi.Status{}, &adminapi.ClientList{}}
+	o.Config.Upstream, o.Config.Resources = &adminapi.Upstream{URL: "xds://up"}, 2
+	var b strings.Builder
+	o.print(&b, &output{}, adminapi.Filter{})
+	if !strings.Contains(b.String(), "revision 0 from disk (last good), the upstream is away\n") {
+		t.Error(b.String())
 	}
 }

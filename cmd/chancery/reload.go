@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -63,6 +64,9 @@ server answers at --admin, or it lets nobody in.`,
 			if err != nil {
 				return err
 			}
+			if slices.Contains(r.Errors, relayReload) {
+				return failure{errors.New(relayReload), ""}
+			}
 			for _, e := range r.Errors {
 				fmt.Fprintln(cmd.ErrOrStderr(), printable.Lines(e))
 			}
@@ -90,6 +94,9 @@ server answers at --admin, or it lets nobody in.`,
 	usage(cmd)
 	return cmd
 }
+
+// relayReload is what a relay says that is asked to reload.
+const relayReload = "a relay has no files: it serves what its upstream gives"
 
 // reloadDir asks the server of this user that serves a directory.
 func reloadDir(cmd *cobra.Command, root, dir string, timeout time.Duration, approve bool) (control.Reload, error) {

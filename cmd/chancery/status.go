@@ -177,7 +177,10 @@ func (s overview) print(w io.Writer, o *output, f adminapi.Filter) {
 		fmt.Fprintf(w, " of %s", amount(c.Groups, "group"))
 	}
 	fmt.Fprintf(w, ", revision %d", c.Revision)
-	if c.At != nil {
+	switch u := c.Upstream; {
+	case u != nil && !u.Connected && u.Since == nil && c.Resources > 0:
+		fmt.Fprint(w, " from disk (last good), the upstream is away")
+	case c.At != nil:
 		fmt.Fprintf(w, " loaded %s ago", since(*c.At))
 	}
 	fmt.Fprintf(w, "\nCLIENTS  %s", counts(s.Clients))

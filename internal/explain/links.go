@@ -20,7 +20,7 @@ import (
 func (c *chain) loaded() {
 	if c.e.d.Upstream != nil {
 		if text, ok := c.e.d.Upstream(); ok {
-			c.ok(loaded, "", "the upstream is %s", text)
+			c.ok(loaded, "", "the relay serves %s", text)
 		} else {
 			c.breaks(loaded, "", "look at the upstream, and at the relay's log", "the upstream is %s", text)
 		}
@@ -144,7 +144,7 @@ func (c *chain) defined() {
 		}
 		c.ok(defined, at.Pos.String(), "%s is of group %s", what, quote(at.Group))
 	case c.has(c.before) && c.e.d.Upstream != nil:
-		c.ok(defined, "", "the upstream has given %s", c.here())
+		c.ok(defined, "", "the relay has %s of its upstream", c.here())
 	case c.e.d.Upstream != nil:
 		c.breaks(defined, "", "ask it by chancery fetch, as the node of the relay", "the upstream has not given %s", c.here())
 	case c.has(c.before):
@@ -203,6 +203,8 @@ func (c *chain) selected() {
 		}
 	}
 	switch {
+	case c.e.d.Upstream != nil:
+		c.ok(selected, "", "a relay has no groups: all nodes get what its upstream gives")
 	case c.decision.Groups == nil:
 		c.breaks(selected, "", `give the node another id or cluster, or say what such nodes get by "otherwise" in the group.yaml of the root`,
 			"no group matches %s, and nodes that match none are refused%s", c.says(), notes(c.decision))

@@ -81,15 +81,18 @@ func (a *adminFront) denied(node string) (adminapi.Event, bool) {
 
 // groups are those that are served, and those that never were since they are alone with errors.
 func (a *adminFront) groups(src *dir.Source) (all []adminapi.Group) {
-	rejected := map[string]*adminapi.Rejected{}
 	by := src.Summary().By
+	names := slices.Collect(maps.Keys(by))
+	rejected := map[string]*adminapi.Rejected{}
 	if alone := a.alone.Load(); alone != nil {
 		for i := range *alone {
 			r := &(*alone)[i]
-			rejected[r.Group], by[r.Group] = r, by[r.Group]
+			rejected[r.Group] = r
+			names = append(names, r.Group)
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(by)) {
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
 		_, place := src.Rule(name)
 		all = append(all, adminapi.Group{Name: name, Resources: by[name], Place: place, Rejected: rejected[name]})
 	}

@@ -53,9 +53,12 @@ func usageWith(cmd *cobra.Command, variables string) {
 	})
 }
 
+// quietHTTP keeps net/http from printing what it makes of a port that speaks HTTP/2 only. An error says so.
+func quietHTTP() { log.SetOutput(io.Discard) }
+
 // dial returns the server.
 func (a *asking) dial() (*adminapi.Daemon, error) {
-	log.SetOutput(io.Discard) // net/http prints what it makes of a port that speaks HTTP/2 only
+	quietHTTP()
 	d, err := adminapi.Dial(a.target)
 	switch {
 	case errors.Is(err, adminapi.ErrTarget):

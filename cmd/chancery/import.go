@@ -239,6 +239,7 @@ func (i *importing) ask(ctx context.Context) (importer.File, error) {
 func configDump(ctx context.Context, a listen.Address, most int64) (importer.File, error) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
+	quietHTTP()
 	transport := &http.Transport{}
 	defer transport.CloseIdleConnections()
 	host := "envoy"
@@ -255,7 +256,7 @@ func configDump(ctx context.Context, a listen.Address, most int64) (importer.Fil
 	}
 	response, err := (&http.Client{Transport: transport}).Do(request)
 	if err != nil {
-		if strings.Contains(err.Error(), "malformed HTTP response") { // with bytes of HTTP/2
+		if text := err.Error(); strings.Contains(text, "malformed HTTP response") || strings.Contains(text, "readLoopPeekFail") { // with bytes of HTTP/2
 			return importer.File{}, failure{fmt.Errorf("ask Envoy at %s: what answers there speaks no HTTP/1.1", a), "is it a port of gRPC, and not that of Envoy's admin interface?"}
 		}
 		return importer.File{}, failure{fmt.Errorf("ask Envoy at %s: %w", a, errors.Unwrap(err)), "is that the address of its admin interface?"}

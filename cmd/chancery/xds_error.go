@@ -53,11 +53,11 @@ type symptom struct {
 }
 
 var symptoms = []symptom{
-	{texts: []string{"HTTP/1.x transport connection broken", "malformed HTTP response"}, rest: true,
+	{texts: []string{"HTTP/1.x transport connection broken", "malformed HTTP response", "readLoopPeekFail"}, rest: true,
 		says: "what answers there does not speak REST", hint: "is it the port of gRPC? leave out --rest, or give that of the server's REST, such as --rest-listen"},
 	{texts: []string{": 404 Not Found: "}, rest: true,
 		hint: "is it the port of the server's REST, such as --rest-listen, and not that of an admin interface?"},
-	{texts: []string{"looked like an HTTP/1.1 header", "HTTP/1.x transport connection broken", "malformed HTTP response", "unexpected HTTP status code received from server"},
+	{texts: []string{"looked like an HTTP/1.1 header", "HTTP/1.x transport connection broken", "malformed HTTP response", "readLoopPeekFail", "unexpected HTTP status code received from server"},
 		says: "what answers there does not speak gRPC", hint: "is it the port of an admin interface, or of REST? with --rest fetch polls over REST"},
 	{texts: []string{"first record does not look like a TLS handshake", "server gave HTTP response to HTTPS client"}, tls: "yes",
 		says: "the server speaks no TLS", hint: "leave out the --tls flags"},

@@ -42,6 +42,7 @@ func (s *xdsServer) polls(conf *tls.Config, types *envoyapi.Types) (client.Trans
 	if conf != nil {
 		scheme = "https://"
 	}
+	quietHTTP()
 	web := &http.Transport{TLSClientConfig: conf, ForceAttemptHTTP2: true, IdleConnTimeout: time.Minute}
 	t, err := rest.New(scheme+s.at.String(), rest.Options{Client: &http.Client{Transport: web}, Resolver: types, Refresh: refresh, Name: nameIn(types)})
 	if err != nil {

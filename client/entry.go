@@ -113,14 +113,7 @@ func alike(a, b *xds.Resource) bool {
 }
 
 // finds reports whether a name of a type is one that finds others.
-func finds(name string) bool {
-	if name == xds.Wildcard {
-		return true
-	}
-	path, _, _ := strings.Cut(name, "?")
-	path, _, _ = strings.Cut(path, "#")
-	return strings.HasPrefix(name, "xdstp:") && strings.HasSuffix(path, "/*")
-}
+func finds(name string) bool { return name == xds.Wildcard || xds.IsCollection(name) }
 
 // authorityOf returns the authority of an xdstp name, and whether the name is one: "a" of
 // "xdstp://a/type/id".

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -21,15 +20,6 @@ var (
 
 	errCollection = errors.New("has the name of a collection")
 )
-
-// collection reports whether a name is that of an xdstp collection: no resource's.
-func collection(name string) bool {
-	end := strings.IndexAny(name, "?#")
-	if end < 0 {
-		end = len(name)
-	}
-	return strings.HasPrefix(name, "xdstp:") && strings.HasSuffix(name[:end], "/*")
-}
 
 func orNoName(err error) error {
 	if err == nil {

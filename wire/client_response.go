@@ -275,7 +275,7 @@ func (d *responseDecoder) upsert(name string, w *wrapper) (string, error) {
 		return "", errNoName
 	case name == xds.Wildcard:
 		return "", errWildcard
-	case collection(name):
+	case xds.IsCollection(name):
 		return name, errCollection
 	}
 	r := d.named(name)

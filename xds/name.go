@@ -49,6 +49,13 @@ func (t *Type) Collection(name string) string {
 	return path[:i] + "/*" + context
 }
 
+// IsCollection reports whether a name is that of an xdstp collection, such as
+// "xdstp://a/t/x/*?k=v": it subscribes to resources, and is none's name.
+func IsCollection(name string) bool {
+	path, _, _ := splitURN(name)
+	return strings.HasPrefix(name, scheme) && strings.HasSuffix(path, "/*")
+}
+
 // splitURN returns the parts of a URN: what is before "?", between it and "#",
 // and from "#" on.
 func splitURN(name string) (path, context, directives string) {

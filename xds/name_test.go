@@ -51,6 +51,19 @@ func TestCollection(t *testing.T) {
 	}
 }
 
+func TestIsCollection(t *testing.T) {
+	for name, want := range map[string]bool{
+		"xdstp://a/t/x/*": true, "xdstp://a/t/*?k=v": true, "xdstp://a/t/*#d": true, "xdstp://a/t/*?k=v#d": true, "xdstp:/*": true,
+		"xdstp://a/t/x": false, "xdstp://a/t/x?k=/*": false, "xdstp://a/t/x#/*": false, "route/*": false, "*": false, "": false,
+	} {
+		t.Run("NAME-2 "+name, func(t *testing.T) {
+			if got := IsCollection(name); got != want {
+				t.Errorf("got %v, want %v", got, want)
+			}
+		})
+	}
+}
+
 // A change of one member is found in the size of the change, and what is on
 // demand belongs to no collection.
 func TestMembers(t *testing.T) {

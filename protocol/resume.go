@@ -371,6 +371,18 @@ func (s *Session) resume(u *subscription, initial []xds.Version, t *xds.Table) {
 	u.addMarked(extra)
 }
 
+// recognize takes over what a delta client stated to have before the view had it, which was
+// still looking for it: that is "to avoid resending" it, too.
+func (s *Session) recognize(u *subscription, e *entry) {
+	if known(e.told) || e.told.Version == "" {
+		return
+	}
+	r := s.table(u.typ).Lookup(e.name)
+	if u.shows(r) && r.Version == e.told.Version && !(s.ttl && r.TTL > 0) {
+		e.told = r.Stamp
+	}
+}
+
 // An index is a set of names that a client states. Each client that comes back needs
 // one: it is a sixth of a map, and costs half the time.
 type index struct {

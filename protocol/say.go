@@ -136,12 +136,13 @@ func (u *subscription) crowded() bool {
 }
 
 // markAll marks what may differ, if that may be anything.
-func (u *subscription) markAll() {
+func (s *Session) markAll(u *subscription) {
 	if !u.all {
 		return
 	}
 	u.all = false
 	for e := range u.entries() {
+		s.recognize(u, e)
 		u.mark(e)
 	}
 }

@@ -290,13 +290,14 @@ func (s *Session) Change(view xds.View, touched []xds.Names) {
 					u.returned(s.table(u.typ), n)
 				}
 				if e := u.entry(n); e != nil {
+					s.recognize(u, e)
 					u.mark(e)
 				}
 			}
 		}
 	}
 	for _, u := range s.subs {
-		u.markAll()
+		s.markAll(u)
 	}
 	for _, u := range s.subs { // when all is marked
 		s.retain(u, touched)
@@ -373,7 +374,7 @@ func (s *Session) Responses() iter.Seq[*xds.Response] {
 func (s *Session) speak(yield func(*xds.Response) bool) {
 	for _, u := range s.subs { // of all, before anything is asked of what they hold
 		s.recallLately(u)
-		u.markAll()
+		s.markAll(u)
 		s.outlived(u)
 		if len(u.leaving) > 0 {
 			u.holdAgain(s.table(u.typ))

@@ -15,7 +15,7 @@ func (l *line) tells(typ *xds.Type) string {
 	l.t.Helper()
 	u, t := l.sub(typ), l.view.Table(typ)
 	l.recallLately(u)
-	u.markAll()
+	l.markAll(u)
 	l.prepare(u)
 	l.withdraw()
 	var d diff

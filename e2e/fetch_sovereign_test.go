@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -90,6 +91,7 @@ func (s *sovereign) serve(w world) {
 	s.cmd.Env = append(os.Environ(), "PYTHONPATH="+abs, "PYTHONDONTWRITEBYTECODE=1", "SOVEREIGN_CONFIG=file://"+filepath.Join(s.dir, "sovereign.yaml"),
 		"SOVEREIGN_HOST=127.0.0.1", "SOVEREIGN_PORT="+port, "SOVEREIGN_WORKERS=1")
 	s.cmd.Stdout, s.cmd.Stderr = log, log
+	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	harness.DieWithParent(s.cmd)
 	if err := s.cmd.Start(); err != nil {
 		s.t.Fatal(err)
@@ -103,12 +105,12 @@ func (s *sovereign) serve(w world) {
 	})
 }
 
-// stop ends it, its worker first.
+// stop ends it and its worker. When asked to, they end after a minute, for a thread of the worker does not.
 func (s *sovereign) stop() {
 	if s.cmd == nil {
 		return
 	}
-	_ = s.cmd.Process.Signal(os.Interrupt)
+	_ = syscall.Kill(-s.cmd.Process.Pid, syscall.SIGKILL)
 	_ = s.cmd.Wait()
 	s.cmd = nil
 }

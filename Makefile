@@ -12,7 +12,9 @@ MODULES  := . bench e2e examples/directory examples/embedded examples/from-go-co
 WORLDS   ?= 60000
 FUZZTIME ?= 4s
 SOAK     ?= 1h
-PLAIN    := Memory|LineOfSecrets|Canaries|CheckOfManyIsFast
+# Slow tests in which nothing is concurrent: the race detector would make them ten times as slow.
+SERIAL   := LineOfSecrets|Canaries|CheckOfManyIsFast|Decode|EncodeRequest|TreeAgreesWithMap|StepsInAnyOrder|MessagesQuick|WaitingNamesAreCheap
+PLAIN    := Memory|$(SERIAL)
 
 TOOL    := go tool -modfile=$(CURDIR)/tools/go.mod
 RESULTS := $(CURDIR)/.cache/test
@@ -40,7 +42,7 @@ lint: ## golangci-lint, formatting included
 	for m in $(MODULES); do (cd $$m && $(TOOL) golangci-lint run ./...); done
 
 race: .cache/envoy ## Unit tests, under the race detector
-	@$(GOTEST) -race ./...
+	@$(GOTEST) -race -skip '$(SERIAL)' ./...
 
 memory: ## What takes how much memory, and what is slow and not concurrent: without the race detector, which has a memory of its own
 	@packages=$$(tools/packages-with '$(PLAIN)'); $(GOTEST) -p 1 -run '$(PLAIN)' $$packages

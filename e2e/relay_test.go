@@ -21,7 +21,7 @@ const comesBack = 30 * time.Second
 func TestRelay(t *testing.T) {
 	t.Parallel()
 	for _, up := range []variant{sotw, delta} {
-		each(t, fmt.Sprintf("SAFE-10 CLI-4 CLI-11 the upstream, asked by %s, is lost, and the relay starts without it; Envoy by", up), func(t *testing.T, v variant) {
+		each(t, fmt.Sprintf("SAFE-10 DELTA-9 CLI-4 CLI-11 the upstream, asked by %s, is lost, and the relay starts without it; Envoy by", up), func(t *testing.T, v variant) {
 			var upstream *daemon
 			state := t.TempDir()
 			s := siteOf(t, func(w world) *rig {
@@ -51,6 +51,9 @@ func TestRelay(t *testing.T) {
 			p := s.restart()
 			s.back(p)
 			s.quiet()
+			if v == delta {
+				exactly(t, 0, "response to who has all", s.Since(p).Responses())
+			}
 			fresh := startEnvoy(t, "fresh", v, s.Addr().Port)
 			eventually(t, prompt, "a fresh Envoy is live", fresh.Live)
 			for _, has := range []func() error{

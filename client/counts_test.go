@@ -89,7 +89,7 @@ func TestMetrics(t *testing.T) {
 		m.want(t, nil, map[string]int{"#old does_not_exist Cluster": 1, "#old acked Cluster": 2, "#old nacked_but_cached Cluster": 1, "x acked Cluster": 1})
 		w.cancel()
 		synctest.Wait()
-		s.end(io.EOF) // after a response: no failure
+		s.end(io.EOF) // behaviour 31: after a response it is no failure
 		m.want(t, nil, map[string]int{"#old does_not_exist Cluster": 1, "#old acked Cluster": 2, "#old nacked_but_cached Cluster": 1})
 		f.stream().end(errDown)
 		m.want(t, []string{"xds://a failed", "xds://a connected false"}, map[string]int{"#old does_not_exist Cluster": 1, "#old acked Cluster": 2, "#old nacked_but_cached Cluster": 1})

@@ -31,7 +31,8 @@ type entry struct {
 
 // A fault is why the newest that a server said cannot be used.
 type fault struct {
-	kind    Kind // Refused, Stale, Unavailable
+	of      string // the resource: the name may be an alias of it
+	kind    Kind   // Refused, Stale, Unavailable
 	err     error
 	version string
 	at      time.Time

@@ -38,6 +38,18 @@ func TestFallback(t *testing.T) {
 		a.want("a updated=1")
 	})
 
+	both(t, "CLI-10 behaviour 44: and then what is in use is out of date, and the rest unavailable", func(t *testing.T, v xds.Variant) {
+		c, f := several(t, v, 2)
+		a := watch(t, c, xds.Cluster, "a", "b")
+		s := f[0].stream()
+		s.respond(xds.Cluster, "v1", "a=1")
+		a.want("a updated=1")
+		f[0].fail(errDown)
+		f[1].fail(errDown)
+		s.end(errDown)
+		a.want("a stale=1: xds://b cannot be…", "b unavailable: xds://b cannot be…")
+	})
+
 	both(t, "CLI-10 behaviour 45: fallback only if something that is not there is watched", func(t *testing.T, v xds.Variant) {
 		c, f := several(t, v, 2)
 		a := watch(t, c, xds.Cluster, "a")

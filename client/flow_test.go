@@ -20,12 +20,12 @@ import (
 // one (behaviours 35 to 37), so that a watch which hangs stops them all. Here it stops nobody: of
 // several steps of a name it gets the last.
 func TestFlow(t *testing.T) {
-	for _, c := range []struct{ behaviour, first, last, want string }{
-		{"35 one resource", "a=1", "a=9", "a updated=9"},
-		{"37 an error", "a=1", "a=bad", "a refused=8: bad"},
-		{"37 a removal", "a=1", "-a", "a removed"},
+	for _, c := range []struct{ name, first, last, want string }{
+		{"behaviour 35: one resource", "a=1", "a=9", "a updated=9"},
+		{"behaviour 37: an error", "a=1", "a=bad", "a refused=8: bad"},
+		{"behaviour 37: a removal", "a=1", "-a", "a removed"},
 	} {
-		both(t, "behaviour "+c.behaviour+": a watch that does nothing gets the last step, and holds up nobody", func(t *testing.T, v xds.Variant) {
+		both(t, c.name+": a watch that does nothing gets the last step, and holds up nobody", func(t *testing.T, v xds.Variant) {
 			cl, f := one(t, v)
 			hold, events := make(chan bool), make(chan string, 100)
 			go func() {

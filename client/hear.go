@@ -40,10 +40,27 @@ func (t *table) hear(w word) {
 }
 
 // hears reports whether a word of another name is one of an entry, which asks for it by an alias.
-// It is none if the entry holds the resource that is called so, or if one went that it does not
-// hold.
+// It is none if the entry holds the resource that is called so, or if one went that it neither
+// holds nor was told to be refused.
 func (e *entry) hears(w word) bool {
-	return e.res == nil || e.res.Name != e.name && (w.Kind != protocol.Removed || e.res.Name == w.Name)
+	gone := w.Kind == protocol.Removed || w.Kind == protocol.Absent
+	switch {
+	case e.holds(e.name):
+		return false
+	case gone && e.fault != nil:
+		return e.holds(w.Name) || e.fault.of == w.Name
+	}
+	return !gone || e.res == nil || e.holds(w.Name)
+}
+
+// holds reports whether the resource in use is the one called so.
+func (e *entry) holds(name string) bool {
+	return e.res != nil && xds.CanonicalName(e.res.Name) == name
+}
+
+// keeps reports whether a resource stays in use though another goes that the name finds, too.
+func (e *entry) keeps(w word) bool {
+	return e.res != nil && !e.holds(w.Name) && (e.name != w.Name || !slices.Contains(w.Asked, w.Name))
 }
 
 // apply applies a word to an entry.
@@ -82,6 +99,10 @@ func (e *entry) take(w word) {
 		}
 		e.state, e.fault, e.res = Acked, nil, w.Resource
 	case protocol.Removed, protocol.Absent:
+		if e.keeps(w) {
+			e.state, e.fault = Acked, nil
+			break
+		}
 		e.state, e.fault = DoesNotExist, nil
 		if errors.Is(w.Err, protocol.ErrSilent) {
 			e.state = TimedOut
@@ -91,12 +112,12 @@ func (e *entry) take(w word) {
 		e.state = TimedOut
 		e.blame(w, Stale)
 	case protocol.Refused:
-		if e.state = Nacked; w.by.FailOnDataErrors {
+		if e.state = Nacked; w.by.FailOnDataErrors && e.holds(w.Name) {
 			e.drop()
 		}
 		e.blame(w, Refused)
 	case protocol.Errored:
-		if e.state = ReceivedError; w.by.FailOnDataErrors && w.Resource == nil {
+		if e.state = ReceivedError; w.by.FailOnDataErrors && w.Resource == nil && e.holds(w.Name) {
 			e.drop()
 		}
 		e.blame(w, Stale)
@@ -110,7 +131,7 @@ func (e *entry) blame(w word, kind Kind) {
 	if kind == Stale && e.res == nil {
 		kind = Unavailable
 	}
-	e.fault = &fault{kind: kind, err: w.Err, version: w.version, at: w.now, server: w.server}
+	e.fault = &fault{of: w.Name, kind: kind, err: w.Err, version: w.version, at: w.now, server: w.server}
 }
 
 // tells reports whether a word makes a difference to watches of an entry as it was before.

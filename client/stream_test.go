@@ -12,7 +12,7 @@ import (
 )
 
 // Requests, ACKs and NACKs. The numbers are those of the behaviours that gRPC checks in its own
-// client (docs/client.md).
+// client (docs/client-behaviours.md).
 func TestStream(t *testing.T) {
 	both(t, "CLI-4 behaviour 1: the first request has the node, the names, and no version and nonce", func(t *testing.T, v xds.Variant) {
 		c, f := one(t, v)

@@ -18,6 +18,7 @@ func (c *Client) hold(w *clientType, name string, n *clientName, r *xds.Resource
 		w.unindex(name, old)
 	}
 	w.index(name, r)
+	was := n.fault
 	n.res, n.version, n.foreign, n.fault, n.gone = r, version, false, nil, unheard
 	n.round = max(n.round, w.round)
 	w.tidy(name, n)
@@ -27,6 +28,7 @@ func (c *Client) hold(w *clientType, name string, n *clientName, r *xds.Resource
 	}
 	n.since = c.now
 	c.tellOf(w, ClientEvent{Kind: Updated, Name: name, Resource: r})
+	c.recant(w, name, was, r, old)
 	if old != nil {
 		c.abandon(w, name, old, r)
 	}
@@ -97,10 +99,11 @@ func asker(name string, n *clientName) []string {
 
 // lose lets go of a resource, and tells why.
 func (c *Client) lose(w *clientType, name string, n *clientName, why error) {
-	old := n.res
+	old, was := n.res, n.fault
 	c.let(w, name, n)
 	n.gone, n.fault = absence, nil
 	c.tellOf(w, ClientEvent{Kind: Removed, Name: name, Resource: old, Err: why})
+	c.recant(w, name, was, old, nil)
 	w.tidy(name, n)
 }
 
@@ -133,17 +136,23 @@ func (c *Client) remove(w *clientType, name string, why error) {
 				c.remove(w, s, why)
 			}
 		}
-		if n.told && len(w.found[name]) == 0 {
-			c.absent(w, name, n, why)
-		} else if n.fault != nil && n.fault.of == name && len(w.found[name]) == 0 {
-			c.forget(w, name, n, why) // the server does not know yet that it is asked for
-		}
+		c.nothing(w, name, n, why)
 	}
 }
 
-// forget lets go of what was refused and not held, and tells those who were told so.
+// nothing is what the server says of a name under which nothing is held.
+func (c *Client) nothing(w *clientType, name string, n *clientName, why error) {
+	if n.told && len(w.found[name]) == 0 {
+		c.absent(w, name, n, why)
+	} else if n.fault != nil && n.fault.of == name {
+		c.forget(w, name, n, why) // it finds others, or the server does not know yet that it is asked for
+	}
+}
+
+// forget lets go of what was refused and not held, and tells those who were told so: the name
+// itself, if it finds others, that these are in use.
 func (c *Client) forget(w *clientType, name string, n *clientName, why error) {
-	asked := w.hearers(name, n)
+	asked, others := w.hearers(name, n), w.finding(name)
 	for _, s := range asked {
 		if x := w.names[s]; x.fault != nil && x.fault.of == name {
 			x.fault = nil
@@ -153,8 +162,43 @@ func (c *Client) forget(w *clientType, name string, n *clientName, why error) {
 		}
 	}
 	n.fault = nil
+	if len(others) > 0 {
+		asked = slices.DeleteFunc(asked, func(s string) bool { return s == name })
+	}
 	c.tellOf(w, ClientEvent{Kind: Absent, Name: name, Asked: asked, Err: why})
+	for _, s := range others {
+		c.tellOf(w, ClientEvent{Kind: Updated, Name: s, Resource: w.names[s].res, Asked: asker(name, n)})
+	}
 	w.tidy(name, n)
+}
+
+// recant ends a refusal for the names that were told of it and find neither what came in its
+// place, nor what was in use: it had an alias that these do not have.
+func (c *Client) recant(w *clientType, name string, was *fault, instead ...*xds.Resource) {
+	if was == nil || was.of != name || !w.delta {
+		return
+	}
+	finds := map[string]bool{name: true, xds.Wildcard: true}
+	for _, r := range instead {
+		if r != nil {
+			for s := range w.others(name, r) {
+				finds[s] = true
+			}
+		}
+	}
+	asked := []string{}
+	for _, s := range was.asked {
+		n := w.names[s]
+		if n == nil || finds[s] {
+			continue
+		}
+		if n.fault != nil && n.fault.of == name {
+			n.fault = nil
+			n.gone = absence
+		}
+		asked = append(asked, asker(s, n)...)
+	}
+	c.tellOf(w, ClientEvent{Kind: Absent, Name: name, Asked: asked})
 }
 
 // hearers lists who hears what becomes of what was refused and not held: those who were told
@@ -193,8 +237,8 @@ func (c *Client) missing(w *clientType, name string) {
 		c.blame(w, name, n, nil, ErrGone)
 	case n.res != nil:
 		c.lose(w, name, n, ErrGone)
-	case n.told && len(w.found[name]) == 0:
-		c.absent(w, name, n, ErrGone)
+	default:
+		c.nothing(w, name, n, ErrGone)
 	}
 }
 
@@ -226,8 +270,10 @@ func (c *Client) blame(w *clientType, name string, n *clientName, asked []string
 		return
 	}
 	f := fault{}
-	if n.res == nil && n.fault != nil && n.fault.of == name {
-		f, asked = *n.fault, w.hearers(name, n) // who was told of the refusal hears of its end, too
+	if n.fault != nil && n.fault.of == name {
+		if f = *n.fault; n.res == nil {
+			asked = w.hearers(name, n) // who was told of the refusal hears of its end, too
+		}
 	}
 	n.fault = &fault{of: f.of, asked: f.asked, err: err, text: text, at: c.now}
 	c.tellOf(w, ClientEvent{Kind: Errored, Name: name, Resource: n.res, Asked: asked, Err: err})
@@ -252,6 +298,7 @@ func (c *Client) refuse(w *clientType, name string, r *xds.Resource, err error) 
 		c.abandon(w, name, old, r)
 	}
 	stays := n.res
+	c.recant(w, name, n.fault, r, stays)
 	note(n)
 	w.tidy(name, n)
 	if w.delta {

@@ -4,8 +4,14 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/chancery-xds/chancery/internal/fetch"
 	"github.com/chancery-xds/chancery/xds"
@@ -104,5 +110,49 @@ func TestFetchLacksType(t *testing.T) {
 	stdout, stderr, code := fetchedText(t, "name", &fetch.Answer{Resources: []fetch.Found{{Resource: r, Type: r.Type, Name: r.Name}}, Ends: []fetch.End{gone}})
 	if stdout != "CDS/pay\n" || code != notFound || !strings.Contains(stderr, "gives others, and no LDS: http://127.0.0.1:1: 404 Not Found") {
 		t.Errorf("%d %s%s", code, stdout, stderr)
+	}
+}
+
+// What a server says that lets the client have nothing, what is advised, and the exit code.
+func TestFetchHints(t *testing.T) {
+	var says atomic.Uint32
+	g := grpc.NewServer(grpc.UnknownServiceHandler(func(any, grpc.ServerStream) error {
+		return status.Error(codes.Code(says.Load()), "says the server")
+	}))
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = g.Serve(l) // until Stop
+	}()
+	t.Cleanup(func() {
+		g.Stop()
+		<-ended
+	})
+	const denied = "the server lets this client have nothing: is --node right, and does it want --tls-cert, --tls-key?\n"
+	for _, x := range []struct {
+		says       codes.Code
+		flag, hint string
+		code       int
+	}{
+		{codes.PermissionDenied, "--node=edge-1", denied, noServer},
+		{codes.PermissionDenied, "--node-json={\"id\": \"edge-1\"}", denied, noServer},
+		{codes.PermissionDenied, "--delta", "the node that asks is named after this machine, for want of --node: which nodes does the server let in, and does it want --tls-cert, --tls-key?\n", noServer},
+		{codes.Unauthenticated, "--node=edge-1", denied, noServer},
+		{codes.ResourceExhausted, "--delta", "the server, or this client, has a limit that was exceeded\n", noServer},
+		{codes.Unimplemented, "--delta", "the server may have no delta: try without --delta\n", failed},
+		{codes.Unimplemented, "--per-type", "the server may have no stream of this type: try without --per-type\n", failed},
+		{codes.Unimplemented, "--ads", "the server may have no ADS, or delta alone: try --per-type, or --delta; or is it the port of an admin API?\n", failed},
+		{codes.Internal, "--delta", "", failed},
+	} {
+		var out, errs bytes.Buffer
+		says.Store(uint32(x.says))
+		code := run([]string{"fetch", ofXDS + l.Addr().String(), "cds", x.flag}, &out, &errs)
+		if hint := "hint: " + x.hint; code != x.code || out.Len() > 0 || strings.Contains(errs.String(), "hint: ") != (x.hint != "") || x.hint != "" && !strings.HasSuffix(errs.String(), hint) {
+			t.Errorf("%s %s: %d %s%s", x.says, x.flag, code, out.String(), errs.String())
+		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/chancery-xds/chancery/client"
+	"github.com/chancery-xds/chancery/internal/adminapi"
 	"github.com/chancery-xds/chancery/internal/fetch"
 	"github.com/chancery-xds/chancery/internal/printable"
 )
@@ -47,17 +48,18 @@ func (s *xdsServer) lacking(ends []fetch.End) error {
 // nothing else tells.
 type symptom struct {
 	texts      []string // one of them
+	noHTTP1    bool     // or what answers does not speak HTTP/1.1
 	tls        string   // "yes", "no": whether the connection was encrypted; "": either
 	rest       bool     // only of polls over REST
 	says, hint string   // says replaces the text; "": it stays
 }
 
 var symptoms = []symptom{
-	{texts: []string{"HTTP/1.x transport connection broken", "malformed HTTP response", "readLoopPeekFail"}, rest: true,
+	{noHTTP1: true, rest: true,
 		says: "what answers there does not speak REST", hint: "is it the port of gRPC? leave out --rest, or give that of the server's REST, such as --rest-listen"},
 	{texts: []string{": 404 Not Found: "}, rest: true,
 		hint: "is it the port of the server's REST, such as --rest-listen, and not that of an admin interface?"},
-	{texts: []string{"looked like an HTTP/1.1 header", "HTTP/1.x transport connection broken", "malformed HTTP response", "readLoopPeekFail", "unexpected HTTP status code received from server"},
+	{texts: []string{"looked like an HTTP/1.1 header", "unexpected HTTP status code received from server"}, noHTTP1: true,
 		says: "what answers there does not speak gRPC", hint: "is it the port of an admin interface, or of REST? with --rest fetch polls over REST"},
 	{texts: []string{"first record does not look like a TLS handshake", "server gave HTTP response to HTTPS client"}, tls: "yes",
 		says: "the server speaks no TLS", hint: "leave out the --tls flags"},
@@ -89,7 +91,7 @@ func (s *xdsServer) why(err error) cause {
 		on = "yes"
 	}
 	for _, y := range symptoms {
-		if (y.tls == "" || y.tls == on) && (s.rest || !y.rest) && containsOne(err.Error(), y.texts) {
+		if (y.tls == "" || y.tls == on) && (s.rest || !y.rest) && (containsOne(err.Error(), y.texts) || y.noHTTP1 && adminapi.NoHTTP1(err)) {
 			if y.says != "" {
 				c.text = y.says
 			}

@@ -192,8 +192,7 @@ func (d *Daemon) open(ctx context.Context, method, path string, query url.Values
 		switch {
 		case ctx.Err() != nil:
 			err = context.Cause(ctx)
-		case strings.Contains(err.Error(), "malformed HTTP response"), // which would be printed whole
-			strings.Contains(err.Error(), "readLoopPeekFail"): // it said so before it was asked
+		case NoHTTP1(err): // whose bytes would be printed
 			err = errors.New("it does not speak HTTP/1.1; is it where xDS is served, or TLS without https?")
 		}
 		return nil, &Unreachable{d.shown, err}
@@ -217,6 +216,21 @@ func (d *Daemon) open(ctx context.Context, method, path string, query url.Values
 		}
 	}
 	return nil, refused
+}
+
+// NoHTTP1 reports whether an error of a client of net/http is that what answers does not speak
+// HTTP/1.1: a port of gRPC, or of TLS. Nothing but its text tells.
+func NoHTTP1(err error) bool {
+	for _, says := range []string{
+		"HTTP/1.x transport connection broken",
+		"malformed HTTP response",
+		"readLoopPeekFail", // it spoke before it was asked
+	} {
+		if strings.Contains(err.Error(), says) {
+			return true
+		}
+	}
+	return false
 }
 
 // ask asks, and reads the answer.

@@ -431,6 +431,9 @@ func (j *clientJudge) apply(a *clientAccount, r *xds.Response) (bad bool) {
 			j.lose(a, n)
 		}
 		delete(a.waits, n)
+		if a.held[n] == nil {
+			delete(a.bad, n)
+		}
 	}
 	for _, e := range r.Errors {
 		if e.Status.Code == 7 && j.opts.DropOnError {
@@ -452,6 +455,7 @@ func (j *clientJudge) remove(a *clientAccount, name string) {
 		return // there may always be something
 	}
 	if a.held[name] == nil {
+		delete(a.bad, name)
 		for n, r := range j.finds(a, name) {
 			if !j.finding(a, a.told, r, name) {
 				j.remove(a, n)
@@ -634,12 +638,27 @@ func (j *clientJudge) rests() {
 				j.fail("%s: at rest the server has %s, the client holds %v", a.typ, show(r), names(a.held))
 			}
 		}
+		for name := range a.asked {
+			if !a.bad[name] && len(j.finds(a, name)) == 0 && j.client.State(a.typ, name).Status == protocol.Rejected && !j.spoils(a, name) {
+				j.fail("CLI-12: %s: at rest %s is said to be refused, and finds nothing that is bad", a.typ, name)
+			}
+		}
 		for name, r := range a.held {
 			if j.server.content[a.typ.URL][name] == nil && (j.cfg.Variant == xds.Delta || a.typ.FullState) && !j.opts.Retain {
 				j.fail("%s: at rest the client holds %s, which is gone", a.typ, show(r))
 			}
 		}
 	}
+}
+
+// spoils reports whether the server has something that is bad, and that a name finds.
+func (j *clientJudge) spoils(a *clientAccount, name string) bool {
+	for _, r := range j.server.content[a.typ.URL] {
+		if (r.Body[0] == '!' || r.Body[0] == '?') && slices.Contains(slices.Collect(finders(j.cfg.Variant, a.typ, r)), name) {
+			return true
+		}
+	}
+	return false
 }
 
 // empty judges a client that wants nothing: it keeps nothing, whatever it was sent.

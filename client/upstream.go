@@ -64,6 +64,7 @@ type link struct {
 	names int // subscribed
 
 	s     *stream // nil: there is none
+	anew  bool    // it is followed by another once it has answered, so that something is sent again
 	retry reconnect
 	again time.Time // when the next one is due
 
@@ -121,6 +122,11 @@ func (l *link) step() time.Time {
 		l.open()
 	}
 	s := l.s
+	if l.anew && s.answered {
+		l.anew = false
+		l.leave(s)
+		return now
+	}
 	if s.stalled(now) {
 		l.ended(s, fmt.Errorf("the server has read nothing for %v", stallTimeout))
 		return earlier(l.again, l.core.Deadline())
@@ -266,6 +272,15 @@ func (l *link) ended(s *stream, err error) {
 		l.c.log.Warn("the xDS server cannot be reached", slog.String("server", l.up.uri), slog.Any("error", err), slog.Duration("retry", l.again.Sub(l.c.now)))
 	}
 	l.c.connected(l.up, false)
+}
+
+// leave ends a stream that has answered, for another.
+func (l *link) leave(s *stream) {
+	s.cancel()
+	l.s = nil
+	l.core.Disconnected(nil)
+	l.drain("")
+	l.turned, l.again = l.c.now, l.retry.ended(l.c.now, true, l.c.random())
 }
 
 // drain passes on what the core tells.

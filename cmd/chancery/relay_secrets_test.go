@@ -92,7 +92,7 @@ func TestRelayExposure(t *testing.T) {
 	}{
 		{"127.0.0.1:0", false, ""},
 		{"0.0.0.0:18000", true, ""},
-		{"0.0.0.0:18000", false, `the secret in transport_socket.typed_config.common_tls_context.tls_certificates[0].private_key.inline_string of CDS "a" would be sent over the network in plain text, from 0.0.0.0:18000: give --tls-cert, --tls-key and --client-ca, listen on this machine only, or allow it with --insecure-secrets`},
+		{"0.0.0.0:18000", false, `the secret in transport_socket.typed_config.common_tls_context.tls_certificates[0].private_key of CDS "a" would be sent over the network in plain text, from 0.0.0.0:18000: give --tls-cert, --tls-key and --client-ca, listen on this machine only, or allow it with --insecure-secrets`},
 	} {
 		s := &serving{types: envoyapi.Envoy(), insecureSecrets: tt.allow}
 		s.front.addresses = []string{tt.listen}

@@ -279,7 +279,7 @@ func (l *link) leave(s *stream) {
 	s.cancel()
 	l.s = nil
 	l.core.Disconnected(nil)
-	l.drain("")
+	l.drain(nil)
 	l.turned, l.again = l.c.now, l.retry.ended(l.c.now, true, l.c.random())
 }
 

@@ -214,8 +214,8 @@ func (s *Source) Watch(ctx context.Context, node *xds.Node) (server.Watch, error
 func (s *Source) leave(w *Watch) {
 	s.watches.CompareAndDelete(w.node, w)
 	s.mu.Lock()
-	s.held -= w.counted
 	moved := w.counted > 0
+	s.held -= w.counted
 	w.counted = 0
 	s.mu.Unlock()
 	if moved {

@@ -84,7 +84,8 @@ func (s *Source) search(w *Watch, a ask, suspects []held) bool {
 	if len(suspects) == 0 || len(suspects) > maxSuspects || slices.ContainsFunc(suspects, isNew) || !w.maySearch(a.typ, now) {
 		return false
 	}
-	x := &search{typ: a.typ, st: a.st, text: a.kept(), key: keyOfSearch(a, suspects, w.distrusts(a.typ)), total: len(suspects), began: now, moved: now}
+	x := &search{typ: a.typ, st: a.st, key: keyOfSearch(a, suspects, w.distrusts(a.typ)), total: len(suspects), began: now, moved: now}
+	x.text = a.kept()
 	found, begins := s.searches.begin(x, w, a)
 	var hinted, others []held
 	for _, h := range suspects {

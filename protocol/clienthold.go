@@ -19,14 +19,14 @@ func (c *Client) hold(w *clientType, name string, n *clientName, r *xds.Resource
 	}
 	w.index(name, r)
 	was := n.fault
-	n.res, n.version, n.foreign, n.fault, n.gone = r, version, false, nil, unheard
+	n.res, n.version, n.foreign, n.doubted, n.fault, n.gone = r, version, false, false, nil, unheard
 	n.round = max(n.round, w.round)
 	w.tidy(name, n)
 	c.expire(w, name, n, r.TTL)
 	if good := c.found(w, name, r); same && good {
 		return
 	}
-	n.since = c.now
+	n.since = momentOf(c.now)
 	c.tellOf(w, ClientEvent{Kind: Updated, Name: name, Resource: r})
 	c.recant(w, name, was, r, old)
 	if old != nil {
@@ -111,7 +111,7 @@ func (c *Client) lose(w *clientType, name string, n *clientName, why error) {
 func (c *Client) let(w *clientType, name string, n *clientName) {
 	old := n.res
 	w.unindex(name, old)
-	n.res, n.foreign = nil, false
+	n.res, n.foreign, n.doubted = nil, false, false
 	c.stop(n)
 	c.abandon(w, name, old, nil)
 }
@@ -337,10 +337,28 @@ func (c *Client) Adopt(t *xds.Type, own bool, resources ...*xds.Resource) {
 		}
 		n = w.name(name)
 		w.index(name, r)
-		n.res, n.since, n.foreign, n.gone, n.fault = r, c.now, !own, unheard, nil
+		n.res, n.since, n.foreign, n.gone, n.fault = r, momentOf(c.now), !own, unheard, nil
 		w.tidy(name, n)
 		c.expire(w, name, n, r.TTL)
 		c.found(w, name, r)
 		w.exact, w.listed = false, false
 	}
+}
+
+// Doubt has the server send once more, on the next stream, what is held under names of resources, and
+// Check asked about it though it is the same: for who learns later whether it can be used. It
+// stays in use meanwhile, and also if it is refused then. Each stream begins so until it is accepted. Any says
+// whether there is any.
+func (c *Client) Doubt(t *xds.Type, names ...string) (any bool) {
+	w := c.find(t)
+	if w == nil {
+		return false
+	}
+	for _, name := range names {
+		if n := w.names[xds.CanonicalName(name)]; n != nil && n.res != nil {
+			n.foreign, n.doubted, any = true, true, true
+			w.exact = false // in SotW all is sent again
+		}
+	}
+	return any
 }

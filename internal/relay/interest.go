@@ -15,7 +15,6 @@ type kind struct {
 	typ   *xds.Type
 	names map[string]*name
 	known bool // it is known what there is of it: "*" may be answered; as in Source.known
-	shown int  // names that have a resource in the store
 
 	// Of Run.
 	complete bool           // the upstream, or the disk, has said what there is

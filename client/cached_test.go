@@ -466,4 +466,17 @@ func TestErrors(t *testing.T) {
 			c.Close()
 		}
 	})
+
+	t.Run("CLI-12 what an alias finds stays in use when another is refused, though the server's errors count", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFake(t, "xds://a", xds.Delta)
+			c := begin(t, client.Config{Servers: []client.Server{{Transport: f, FailOnDataErrors: true}}})
+			a := watch(t, c, xds.Cluster, "s")
+			s := f.stream()
+			for i, r := range []*xds.Resource{aliased("z", "1", "s"), aliased("x", "bad", "s")} {
+				s.send(&xds.Response{Type: xds.Cluster, Nonce: string(rune('1' + i)), Changes: &xds.Changes{Upserts: []*xds.Resource{r}}})
+			}
+			a.want("s updated=1", "s refused=1: bad")
+		})
+	})
 }

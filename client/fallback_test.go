@@ -50,6 +50,24 @@ func TestFallback(t *testing.T) {
 		a.want("a stale=1: xds://b cannot be…", "b unavailable: xds://b cannot be…")
 	})
 
+	both(t, "CLI-10 what two servers say alike is told once", func(t *testing.T, v xds.Variant) {
+		c, f := several(t, v, 2)
+		a := watch(t, c, xds.Endpoint, "a", "b")
+		s := f[0].stream()
+		s.respond(xds.Endpoint, "v1", "a=bad")
+		time.Sleep(16 * time.Second)
+		a.want("a refused: bad", "b absent")
+		watch(t, c, xds.Endpoint, "c")
+		f[0].fail(errDown)
+		s.end(io.EOF)
+		s = f[1].stream()
+		s.respond(xds.Endpoint, "w1", "a=bad", "c=1")
+		time.Sleep(16 * time.Second)
+		a.want()
+		s.respond(xds.Endpoint, "w2", "a=1", "b=1")
+		a.want("a updated=1", "b updated=1")
+	})
+
 	both(t, "CLI-10 behaviour 45: fallback only if something that is not there is watched", func(t *testing.T, v xds.Variant) {
 		c, f := several(t, v, 2)
 		a := watch(t, c, xds.Cluster, "a")

@@ -134,6 +134,26 @@ func TestFallback(t *testing.T) {
 		}
 	})
 
+	both(t, "CLI-10 CLI-8 what a server sent for a time stays in use when the next one has sent it for longer", func(t *testing.T, v xds.Variant) {
+		c, f := several(t, v, 2)
+		a := watch(t, c, xds.Endpoint, "a", "b")
+		s := f[0].stream()
+		send := func(s *fakeStream, ttl time.Duration) {
+			r := resource(xds.Endpoint, "a", "1")
+			r.TTL = ttl
+			s.send(&xds.Response{Type: xds.Endpoint, Version: "v", Nonce: "x", TTL: true, Changes: &xds.Changes{Upserts: []*xds.Resource{r}}})
+		}
+		send(s, 10*time.Second)
+		a.want("a updated=1")
+		f[0].fail(errDown)
+		s.end(io.EOF)
+		send(f[1].stream(), 12*time.Second)
+		time.Sleep(11 * time.Second)
+		a.want()
+		time.Sleep(2 * time.Second)
+		a.want("a removed")
+	})
+
 	both(t, "CLI-10 behaviour 47: a failure in the middle of the start is one, too", func(t *testing.T, v xds.Variant) {
 		c, f := several(t, v, 2)
 		lds := watch(t, c, xds.Listener, "l")

@@ -211,7 +211,7 @@ func TestRestart(t *testing.T) {
 		next.Resume(xds.Cluster, c)
 		next.ExpectNothing() // it has all: versions are of the content
 		next.Resume(xds.Endpoint, c)
-		next.ExpectNothing() // though the relay has to ask for it first (DELTA-9)
+		next.ExpectNothing()              // though the relay has to ask for it first (DELTA-9)
 		next.Subscribe(xds.Listener, "*") // of which the disk has nothing
 		time.Sleep(10 * time.Minute)
 		next.ExpectNothing()

@@ -372,3 +372,20 @@ func TestNothingIsAnswered(t *testing.T) {
 		takes(t, 5*time.Second, func() { c.Expect(xds.Listener) })
 	})
 }
+
+// A SotW client that asks for names of a type whose responses have all, as gRPC does of listeners, gets them when all are known.
+func TestNamesOfSotW(t *testing.T) {
+	both(t, func(t *testing.T, delta bool) {
+		up := newUpstream(t)
+		up.set(xds.Listener, "a", "b")
+		w := relayOf(t, up, "", delta, nil)
+		c := xdstest.SotW(t, w.conn)
+		c.Subscribe(xds.Listener, "a")
+		c.Await(xds.Listener, "a")
+		c.Subscribe(xds.Listener, "b")
+		c.Await(xds.Listener, "a", "b")
+		up.content(xds.Listener, "new", "a", "b")
+		c.ACK(c.Next(xds.Listener))
+		c.ExpectNothing()
+	})
+}

@@ -391,6 +391,18 @@ func TestErrors(t *testing.T) {
 		b.want("b unavailable: xds://a cannot be…")
 	})
 
+	both(t, "behaviour 41: what does not exist is not said to be unavailable", func(t *testing.T, v xds.Variant) {
+		c, f := one(t, v)
+		a := watch(t, c, xds.Endpoint, "a", "x")
+		s := f.stream()
+		s.respond(xds.Endpoint, "v1", "a=1")
+		time.Sleep(16 * time.Second)
+		a.want("a updated=1", "x absent")
+		s.end(io.EOF)
+		f.stream().end(errDown)
+		a.want("a stale=1: xds://a cannot be…")
+	})
+
 	both(t, "behaviour 42: errors name the node, also if there is no channel", func(t *testing.T, v xds.Variant) {
 		c, f := one(t, v)
 		f.fail(errors.New("no such host"))

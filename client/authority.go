@@ -203,7 +203,7 @@ func (c *Client) responded(u *upstream) {
 // watched returns the names that are watched.
 func (t *table) watched() (names []string) {
 	for _, e := range t.entries {
-		if len(e.watches) > 0 {
+		if e.watches != nil {
 			names = append(names, e.name)
 		}
 	}
@@ -230,7 +230,7 @@ func (c *Client) ours(a *authority, w word) word {
 	}
 	mine := make([]string, 0, len(w.Asked))
 	for _, name := range w.Asked {
-		if e := a.tables[w.Type.URL].entries[name]; e != nil && len(e.watches) > 0 {
+		if e := a.tables[w.Type.URL].entries[name]; e != nil && e.watches != nil {
 			mine = append(mine, name)
 		}
 	}
@@ -246,7 +246,7 @@ func (c *Client) settled(u *upstream, typ *xds.Type, wild bool) {
 	for _, a := range c.authorities {
 		if t := a.tables[typ.URL]; t != nil && a.charged() == u.Server {
 			if wild {
-				t.complete(u.uri, c.now)
+				t.complete(&u.said, c.now)
 			}
 			t.up()
 		}

@@ -17,6 +17,8 @@ import (
 // ([Config.Dir]), and that no server of this one has confirmed yet.
 const FromDisk = "disk"
 
+var ofDisk = &said{server: FromDisk}
+
 const (
 	// savePause is how often the disk is written to at most.
 	savePause = time.Second

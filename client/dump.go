@@ -118,9 +118,12 @@ func (c *Client) unusable(a *authority, t *table) (list []Status) {
 }
 
 func (e *entry) status(t *xds.Type, asked string) Status {
-	s := Status{Server: e.server, Type: t, Name: e.name, State: e.state, Resource: e.res, Version: e.version, Updated: e.updated}
-	if s.Server == "" {
-		s.Server = asked
+	s := Status{Server: cmp.Or(e.server(), asked), Type: t, Name: e.name, State: e.state, Resource: e.res}
+	if e.res != nil {
+		s.Version = cmp.Or(e.said.version, e.res.Version)
+	}
+	if e.updated != 0 {
+		s.Updated = time.Unix(0, e.updated)
 	}
 	if e.fault != nil {
 		s.Err, s.ErrVersion, s.ErrAt = e.fault.err, e.fault.version, e.fault.at

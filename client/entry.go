@@ -13,20 +13,64 @@ import (
 // wildcard or collection finds.
 type entry struct {
 	name    string
-	watches []*watch // that name it
-	finder  bool     // it is a wildcard or a collection
+	watches *[]*watch // that name it; shared, so never changed: see join and leave; nil: none
+	finder  bool      // it is a wildcard or a collection
 
 	state    State
-	res      *xds.Resource // in use
-	server   string        // that sent it; else who was asked last
-	version  string        // of res
-	updated  time.Time     // when res came
+	last     Kind          // of the last event; zero: there was none
 	found    bool          // a wildcard or a collection has found res
 	unproven bool          // res is from the last run, and no server has said anything of the name
+	res      *xds.Resource // in use
+	said     *said         // in what it came; else what was heard last
+	updated  int64         // when res came, in ns since 1970; 0: there is none
 
 	fault  *fault  // what is wrong with the server's newest word; nil: nothing
 	outage *outage // that its watches were told of; nil: none
-	last   Kind    // of the last event; zero: there was none
+}
+
+// A said is what all names of a response have in common. It is immutable.
+type said struct {
+	server  string
+	version string // empty: each resource has its own
+}
+
+// watching are the watches that name the entry.
+func (e *entry) watching() []*watch {
+	if e.watches == nil {
+		return nil
+	}
+	return *e.watches
+}
+
+// join adds a watch. Mostly there is one, and then all that it names have the same list.
+func (e *entry) join(w *watch) {
+	if e.watches == nil {
+		e.watches = &w.alone
+		return
+	}
+	list := append(slices.Clip(*e.watches), w)
+	e.watches = &list
+}
+
+// leave takes a watch away.
+func (e *entry) leave(w *watch) {
+	list := slices.DeleteFunc(slices.Clone(e.watching()), func(o *watch) bool { return o == w })
+	switch len(list) {
+	case 0:
+		e.watches = nil
+	case 1:
+		e.watches = &list[0].alone
+	default:
+		e.watches = &list
+	}
+}
+
+// server is who sent what is in use; else who was asked last.
+func (e *entry) server() string {
+	if e.said == nil {
+		return ""
+	}
+	return e.said.server
 }
 
 // A fault is why the newest that a server said cannot be used.
@@ -47,7 +91,7 @@ type outage struct {
 
 // event is how the name stands. Kind 0: nothing is known.
 func (e *entry) event(holds bool) Event {
-	ev := Event{Name: e.name, Resource: e.res, Server: e.server}
+	ev := Event{Name: e.name, Resource: e.res, Server: e.server()}
 	switch {
 	case e.outage != nil:
 		ev.Kind, ev.Err, ev.Server = Unavailable, e.outage.err, e.outage.server
@@ -68,12 +112,12 @@ func (e *entry) event(holds bool) Event {
 
 // missing reports whether a server still owes the first word of a name that is watched.
 func (e *entry) missing() bool {
-	return len(e.watches) > 0 && e.state == Requested && (e.res == nil || e.unproven)
+	return e.watches != nil && e.state == Requested && (e.res == nil || e.unproven)
 }
 
 // idle reports whether nobody needs to know anything of the name.
 func (e *entry) idle(found bool) bool {
-	return len(e.watches) == 0 && (!found || e.res == nil)
+	return e.watches == nil && (!found || e.res == nil)
 }
 
 // A gauge is a cache state of gRFC A78.

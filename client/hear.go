@@ -12,10 +12,9 @@ import (
 // A word is what a server in charge says of a name.
 type word struct {
 	protocol.ClientEvent
-	by      *Server
-	server  string
-	version string // of the response; empty: each resource has its own
-	now     time.Time
+	*said
+	by  *Server
+	now time.Time
 }
 
 // hear applies a word to all names that ask for it, and tells their watches.
@@ -86,16 +85,12 @@ func (t *table) apply(e *entry, w word, found bool) {
 func (e *entry) take(w word) {
 	e.unproven, e.outage = false, nil
 	if w.Kind != protocol.Refused && w.Kind != protocol.Errored {
-		e.server = w.server
+		e.said = w.said
 	}
 	switch w.Kind {
 	case protocol.Updated:
-		e.version = w.version
-		if e.version == "" {
-			e.version = w.Resource.Version
-		}
 		if !alike(e.res, w.Resource) {
-			e.updated = w.now
+			e.updated = w.now.UnixNano()
 		}
 		e.state, e.fault, e.res = Acked, nil, w.Resource
 	case protocol.Removed, protocol.Absent:
@@ -124,7 +119,7 @@ func (e *entry) take(w word) {
 	}
 }
 
-func (e *entry) drop() { e.res, e.version, e.updated = nil, "", time.Time{} }
+func (e *entry) drop() { e.res, e.updated = nil, 0 }
 
 // blame notes what is wrong with the newest word.
 func (e *entry) blame(w word, kind Kind) {
@@ -152,7 +147,7 @@ func (e *entry) tells(before *entry, w word) bool {
 // adopted yields the resources in use that another server than the one asked now has sent.
 func (t *table) adopted(server string) (list []*xds.Resource) {
 	for _, e := range t.entries {
-		if e.res != nil && e.server != server {
+		if e.res != nil && e.server() != server {
 			list = append(list, e.res)
 		}
 	}

@@ -105,12 +105,12 @@ func (t *table) event(e *entry) Event {
 func (t *table) tell(e *entry, ev Event, found bool) {
 	fresh := e.last == 0 || e.last == Removed || e.last == Absent
 	e.last = ev.Kind
-	for _, w := range e.watches {
+	for _, w := range e.watching() {
 		w.put(ev, fresh, true)
 	}
 	if found {
 		t.finding(e.name, func(f *entry) {
-			for _, w := range f.watches {
+			for _, w := range f.watching() {
 				if !w.named(e.name) {
 					w.put(ev, fresh, false)
 				}
@@ -123,10 +123,10 @@ func (t *table) tell(e *entry, ev Event, found bool) {
 // the name before.
 func (t *table) join(w *watch, name string) (first bool) {
 	e := t.entry(name)
-	if first = len(e.watches) == 0; first {
+	if first = e.watches == nil; first {
 		t.recall(name)
 	}
-	t.change(e, func() { e.watches = append(e.watches, w) })
+	t.change(e, func() { e.join(w) })
 	if first && e.finder {
 		t.finders[name] = e
 	}
@@ -156,7 +156,7 @@ func (t *table) recall(name string) {
 func (t *table) restore(name string, r *xds.Resource) {
 	if e := t.entry(name); e.res == nil && e.state == Requested {
 		t.change(e, func() {
-			e.res, e.version, e.server, e.unproven, e.found, e.last = r, r.Version, FromDisk, true, !r.OnDemand, Updated
+			e.res, e.said, e.unproven, e.found, e.last = r, ofDisk, true, !r.OnDemand, Updated
 		})
 	}
 }
@@ -165,9 +165,9 @@ func (t *table) restore(name string, r *xds.Resource) {
 func (t *table) greet(w *watch, e *entry) {
 	ev := t.event(e)
 	if e.res != nil {
-		w.put(Event{Kind: Updated, Name: e.name, Resource: e.res, Server: e.server}, true, true)
+		w.put(Event{Kind: Updated, Name: e.name, Resource: e.res, Server: e.server()}, true, true)
 	}
-	if ev.Kind != 0 && ev.Kind != Updated && (e.outage == nil || len(e.watches) > 0) {
+	if ev.Kind != 0 && ev.Kind != Updated && (e.outage == nil || e.watches != nil) {
 		w.put(ev, true, true)
 	}
 }
@@ -175,8 +175,8 @@ func (t *table) greet(w *watch, e *entry) {
 // leave takes a watch from a name. It reports whether it was the last.
 func (t *table) leave(w *watch, name string) (last bool) {
 	e := t.entries[name]
-	t.change(e, func() { e.watches = slices.DeleteFunc(e.watches, func(o *watch) bool { return o == w }) })
-	if len(e.watches) > 0 {
+	t.change(e, func() { e.leave(w) })
+	if e.watches != nil {
 		return false
 	}
 	if e.outage = nil; e.finder {
@@ -212,7 +212,7 @@ func (t *table) down(o *outage) {
 
 func (t *table) lose(e *entry) {
 	known := e.res == nil && e.fault == nil && (e.state == DoesNotExist || e.state == TimedOut)
-	if len(e.watches) == 0 || known || e.outage == t.outage {
+	if e.watches == nil || known || e.outage == t.outage {
 		return
 	}
 	e.outage, t.lost = t.outage, true
@@ -240,12 +240,12 @@ func (t *table) up() {
 }
 
 // complete tells that a server has answered for the wildcards and collections.
-func (t *table) complete(server string, now time.Time) {
+func (t *table) complete(by *said, now time.Time) {
 	for _, e := range t.finders {
 		if e.state == Acked && e.outage == nil {
 			continue
 		}
-		t.change(e, func() { e.state, e.server, e.updated, e.outage, e.fault = Acked, server, now, nil, nil })
+		t.change(e, func() { e.state, e.said, e.updated, e.outage, e.fault = Acked, by, now.UnixNano(), nil, nil })
 		t.tell(e, t.event(e), false)
 		t.sweepAt = now.Add(sweepAfter)
 	}
@@ -264,7 +264,7 @@ func (t *table) sweep(server string, now time.Time) {
 	t.sweepAt = time.Time{}
 	for _, name := range slices.Sorted(maps.Keys(t.entries)) {
 		e := t.entries[name]
-		if len(e.watches) > 0 || e.res == nil || e.server == server {
+		if e.watches != nil || e.res == nil || e.server() == server {
 			continue
 		}
 		t.change(e, func() { e.drop(); e.state, e.fault = DoesNotExist, nil })

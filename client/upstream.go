@@ -15,6 +15,7 @@ import (
 type upstream struct {
 	Server
 	uri     string
+	said    said             // what has no version in common: in delta, or of no response
 	links   map[string]*link // by type URL; one under "" if the streams are aggregated
 	tried   bool             // a stream was opened
 	healthy bool             // as it was told to Metrics
@@ -24,6 +25,7 @@ func (c *Client) upstream(s Server) *upstream {
 	u := c.upstreams[s]
 	if u == nil {
 		u = &upstream{Server: s, uri: s.Transport.String(), links: map[string]*link{}}
+		u.said.server = u.uri
 		c.upstreams[s] = u
 	}
 	return u
@@ -111,7 +113,7 @@ func (c *Client) unsubscribe(s Server, t *xds.Type, names ...string) {
 func (l *link) step() time.Time {
 	now := l.c.now
 	l.core.Advance(now)
-	l.drain("")
+	l.drain(&l.up.said)
 	if l.s == nil {
 		if l.again.After(now) {
 			return earlier(l.again, l.core.Deadline())
@@ -160,7 +162,7 @@ func (l *link) opened(s *stream) {
 	s.ready = true
 	l.wild = map[string]bool{}
 	l.core.Connected(nil)
-	l.drain("")
+	l.drain(&l.up.said)
 }
 
 // received takes a response in.
@@ -181,14 +183,14 @@ func (l *link) received(s *stream, resp *xds.Response) {
 	l.reached()
 	l.c.responded(l.up)
 	l.core.Advance(l.c.now)
-	l.drain("")
+	l.drain(&l.up.said)
 	l.c.refused = 0
 	err := l.core.Receive(resp)
-	version := ""
+	by := &l.up.said
 	if l.up.Transport.Variant() == xds.SotW {
-		version = resp.Version
+		by = &said{server: l.up.uri, version: resp.Version}
 	}
-	l.drain(version)
+	l.drain(by)
 	l.judged(resp, err)
 	l.c.settled(l.up, resp.Type, l.wild[typeURL(resp.Type)])
 	s.pause = l.c.now.Add(pauseAfter(l.bad[typeURL(resp.Type)]))
@@ -250,7 +252,7 @@ func (l *link) ended(s *stream, err error) {
 	s.cancel()
 	l.s = nil
 	l.core.Disconnected(nil)
-	l.drain("")
+	l.drain(&l.up.said)
 	if l.failed, l.failedAt = err, l.c.now; s.answered {
 		l.turned = l.c.now
 	}
@@ -267,9 +269,9 @@ func (l *link) ended(s *stream, err error) {
 }
 
 // drain passes on what the core tells.
-func (l *link) drain(version string) {
+func (l *link) drain(by *said) {
 	for ev := range l.core.Events() {
-		l.c.hear(l.up, word{ClientEvent: ev, by: &l.up.Server, server: l.up.uri, version: version, now: l.c.now})
+		l.c.hear(l.up, word{ClientEvent: ev, said: by, by: &l.up.Server, now: l.c.now})
 	}
 }
 

@@ -16,6 +16,7 @@ type watch struct {
 	typ   *xds.Type
 	names map[string]string // as they were given, by their canonical form
 	box   *mailbox
+	alone []*watch // itself
 }
 
 func newWatch(t *xds.Type, names []string) (*watch, error) {
@@ -26,6 +27,7 @@ func newWatch(t *xds.Type, names []string) (*watch, error) {
 		return nil, fmt.Errorf("watch %s: no names", t)
 	}
 	w := &watch{typ: t, names: make(map[string]string, len(names)), box: newMailbox()}
+	w.alone = []*watch{w}
 	for _, name := range names {
 		if err := fits(t, name); err != nil {
 			return nil, fmt.Errorf("watch %s %q: %w", t, name, err)

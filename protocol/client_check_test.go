@@ -37,9 +37,9 @@ func (c *Client) Check() error {
 			if !w.delta && n.shows() && (w.listed && !rows[n] || n.called() != name) {
 				return fmt.Errorf("%s %s shows, and is not listed, or as %s", w.typ, name, n.called())
 			}
-			if n.timer != nil {
+			if n.timer > 0 {
 				timers++
-				if t := n.timer; c.timers[t.place] != t || t.name != name || t.typ != w {
+				if t := c.timers[n.timer-1]; t.of != n || t.name != name || t.typ != w {
 					return fmt.Errorf("%s %s: not its timer", w.typ, name)
 				}
 			}
@@ -64,7 +64,7 @@ func (c *Client) Check() error {
 		if asks != w.asks || strays != w.strays || fmt.Sprint(found) != fmt.Sprint(w.found) {
 			return fmt.Errorf("%s: %d asked, %d counted; %d stray, %d counted; found %v, counted %v", w.typ, asks, w.asks, strays, w.strays, found, w.found)
 		}
-		if n := w.names[xds.Wildcard]; n != nil && n.timer != nil {
+		if n := w.names[xds.Wildcard]; n != nil && n.timer > 0 {
 			return fmt.Errorf("%s: a wildcard waits", w.typ)
 		}
 	}

@@ -162,7 +162,11 @@ func (w *clientType) asking() []string {
 // and lets the wait begin: on a new stream for all names, since none ran while there was none.
 func (c *Client) tellAll(w *clientType, first bool) {
 	var dropped []string
-	for _, name := range slices.Sorted(maps.Keys(w.changed)) {
+	names := slices.Sorted(maps.Keys(w.changed))
+	if len(names) > 0 {
+		w.changed = map[string]bool{} // a map does not shrink
+	}
+	for _, name := range names {
 		n := w.names[name]
 		if w.tell(name, n); !n.asked {
 			dropped = append(dropped, name)

@@ -26,7 +26,7 @@ func (c *Client) hold(w *clientType, name string, n *clientName, r *xds.Resource
 	if good := c.found(w, name, r); same && good {
 		return
 	}
-	n.since = c.now
+	n.since = momentOf(c.now)
 	c.tellOf(w, ClientEvent{Kind: Updated, Name: name, Resource: r})
 	c.recant(w, name, was, r, old)
 	if old != nil {
@@ -337,7 +337,7 @@ func (c *Client) Adopt(t *xds.Type, own bool, resources ...*xds.Resource) {
 		}
 		n = w.name(name)
 		w.index(name, r)
-		n.res, n.since, n.foreign, n.gone, n.fault = r, c.now, !own, unheard, nil
+		n.res, n.since, n.foreign, n.gone, n.fault = r, momentOf(c.now), !own, unheard, nil
 		w.tidy(name, n)
 		c.expire(w, name, n, r.TTL)
 		c.found(w, name, r)

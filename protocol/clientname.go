@@ -19,12 +19,29 @@ type clientName struct {
 	stray   bool          // it is here for its fault alone
 	gone    goneness      // why there is nothing
 	place   int32         // in clientType.rows, if it was in the last response
+	timer   int32         // its place in Client.timers, from 1. Held: of its TTL; else of its absence; 0: none runs
+	round   uint64        // of the last response that had it, and how: see intake.seen
 	res     *xds.Resource // held under this very name; nil: none
 	version string        // SotW: version_info of the response that it came in
 	fault   *fault        // what is wrong with the server's newest word; nil: nothing
-	timer   *clientTimer  // held: of its TTL; else of its absence; nil: none runs
-	round   uint64        // of the last response that had it, and how: see intake.seen
-	since   time.Time     // when it came
+	since   moment        // when it came
+}
+
+// A moment is a time in a third of the room, in ns since 1970; 0: none.
+type moment int64
+
+func momentOf(t time.Time) moment {
+	if t.IsZero() {
+		return 0
+	}
+	return moment(t.UnixNano())
+}
+
+func (m moment) time() time.Time {
+	if m == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, int64(m))
 }
 
 // A goneness says why a name finds nothing.

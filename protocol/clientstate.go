@@ -56,7 +56,7 @@ func (n *clientName) status(w *clientType, name string) ClientStatus {
 func (n *clientName) state(w *clientType, name string) ClientState {
 	s := ClientState{Name: name, Status: n.status(w, name), Resource: n.res}
 	if n.res != nil {
-		if s.Version, s.Updated = n.version, n.since; w.delta {
+		if s.Version, s.Updated = n.version, n.since.time(); w.delta {
 			s.Version = n.res.Version
 		}
 	}

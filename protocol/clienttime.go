@@ -12,10 +12,10 @@ import (
 
 // A clientTimer of a name runs until the resource expires, or is taken to be absent.
 type clientTimer struct {
-	at    time.Time
-	typ   *clientType
-	name  string
-	place int // in the heap
+	at   time.Time
+	typ  *clientType
+	name string
+	of   *clientName // whose timer is the place in the heap
 }
 
 // clientTimers is a heap: the next to end comes first, and of several the one that is first
@@ -29,18 +29,19 @@ func (h clientTimers) Less(i, j int) bool {
 }
 func (h clientTimers) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
-	h[i].place, h[j].place = i, j
+	h[i].of.timer, h[j].of.timer = int32(i+1), int32(j+1)
 }
 func (h *clientTimers) Push(x any) {
 	t := x.(*clientTimer)
-	t.place = len(*h)
 	*h = append(*h, t)
+	t.of.timer = int32(len(*h))
 }
 func (h *clientTimers) Pop() any {
 	last := len(*h) - 1
 	t := (*h)[last]
 	(*h)[last] = nil
 	*h = (*h)[:last]
+	t.of.timer = 0
 	return t
 }
 
@@ -51,7 +52,7 @@ func (c *Client) Advance(now time.Time) {
 	c.now = now
 	for len(c.timers) > 0 && !c.timers[0].at.After(now) {
 		t := c.timers[0]
-		n := t.typ.names[t.name]
+		n := t.of
 		c.stop(n)
 		if n.res != nil {
 			t.typ.exact = false // it is no more all that the version means
@@ -89,24 +90,23 @@ func (c *Client) expire(w *clientType, name string, n *clientName, ttl time.Dura
 // await lets the wait for a name begin, when the request for it leaves (gRFC A57). Nobody
 // waits for what was heard of: neither a resource nor its absence comes twice.
 func (c *Client) await(w *clientType, name string, n *clientName) {
-	if n.told && name != xds.Wildcard && c.opts.Timeout > 0 && n.timer == nil && n.status(w, name) == Requested {
+	if n.told && name != xds.Wildcard && c.opts.Timeout > 0 && n.timer == 0 && n.status(w, name) == Requested {
 		c.start(w, name, n, c.opts.Timeout)
 	}
 }
 
 func (c *Client) start(w *clientType, name string, n *clientName, d time.Duration) {
-	if n.timer != nil {
-		n.timer.at = c.now.Add(d)
-		heap.Fix(&c.timers, n.timer.place)
+	at := c.now.Add(d)
+	if n.timer > 0 {
+		c.timers[n.timer-1].at = at
+		heap.Fix(&c.timers, int(n.timer-1))
 		return
 	}
-	n.timer = &clientTimer{at: c.now.Add(d), typ: w, name: name}
-	heap.Push(&c.timers, n.timer)
+	heap.Push(&c.timers, &clientTimer{at: at, typ: w, name: name, of: n})
 }
 
 func (c *Client) stop(n *clientName) {
-	if n.timer != nil {
-		heap.Remove(&c.timers, n.timer.place)
-		n.timer = nil
+	if n.timer > 0 {
+		heap.Remove(&c.timers, int(n.timer-1))
 	}
 }

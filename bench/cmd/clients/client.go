@@ -3,11 +3,14 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"runtime/pprof"
 	"strings"
 	"time"
 
@@ -122,12 +125,23 @@ func serveParent() error {
 			return err
 		}
 		time.Sleep(500 * time.Millisecond) // what was accepted last is told to who watches
-		debug.FreeOSMemory()
+		runtime.GC()                       // what a pool keeps outlives one collection
+		debug.FreeOSMemory()               // which is the second
 		var m runtime.MemStats
 		runtime.ReadMemStats(&m)
 		rss, err := resident()
 		if err != nil {
 			return err
+		}
+		if *profile != "" {
+			f, err := os.Create(filepath.Join(*profile, *as+".heap.pb.gz"))
+			if err != nil {
+				return err
+			}
+			err = pprof.WriteHeapProfile(f)
+			if err := errors.Join(err, f.Close()); err != nil {
+				return err
+			}
 		}
 		fmt.Println(float64(m.HeapAlloc)/1e6, rss)
 	}

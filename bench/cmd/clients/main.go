@@ -30,7 +30,7 @@ var (
 	patient = flag.Duration("patience", 2*time.Minute, "how long a client may take until it has all")
 	as      = flag.String("as", "", "be this client (for the parent's use)")
 	address = flag.String("server", "", "the server's address (for the parent's use)")
-	profile = flag.String("profile", "", "a directory for a CPU profile of each client")
+	profile = flag.String("profile", "", "a directory for profiles of each client: CPU, and memory when it has all")
 )
 
 // A result is what one client took.

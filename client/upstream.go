@@ -192,7 +192,7 @@ func (l *link) received(s *stream, resp *xds.Response) {
 	}
 	l.drain(by)
 	l.judged(resp, err)
-	l.c.settled(l.up, resp.Type, l.wild[typeURL(resp.Type)])
+	l.c.settled(l.up, resp, l.wild[typeURL(resp.Type)])
 	s.pause = l.c.now.Add(pauseAfter(l.bad[typeURL(resp.Type)]))
 }
 

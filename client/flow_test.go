@@ -180,6 +180,39 @@ func TestStormOfOneType(t *testing.T) {
 	})
 }
 
+// A server that answers each ACK with the same at once, or with a type that nobody asks for, gets ever fewer answers; what
+// is new comes at once again.
+func TestStormOfTheSame(t *testing.T) {
+	for _, typ := range []*xds.Type{xds.Cluster, xds.Listener} {
+		both(t, "SAFE-1 the same "+typ.String(), func(t *testing.T, v xds.Variant) {
+			c, f := one(t, v)
+			watch(t, c, xds.Cluster, "*")
+			s := f.stream()
+			n, stop := 0, time.After(10*time.Minute)
+		storm:
+			for {
+				select {
+				case s.responses <- response(typ, "v", fmt.Sprint(n), "a=1"):
+					n++
+					s.skip()
+				case <-stop:
+					break storm
+				}
+			}
+			if n < 400 || n > 800 {
+				t.Errorf("%d responses were taken in ten minutes", n)
+			}
+			s.respond(xds.Cluster, "v", "a=2")
+			s.respond(xds.Cluster, "v", "a=3")
+			before := time.Now()
+			s.respond(xds.Cluster, "v", "a=4")
+			if d := time.Since(before); d > 0 {
+				t.Errorf("what is new waits %v", d)
+			}
+		})
+	}
+}
+
 func TestStormOfRefusals(t *testing.T) {
 	both(t, "storm", func(t *testing.T, v xds.Variant) {
 		f := newFake(t, "xds://a", v)

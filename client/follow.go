@@ -86,6 +86,22 @@ func (f *Follower) Remove(t *xds.Type, names ...string) {
 	})
 }
 
+// Doubt asks for what is in use under names of resources once more, on a new stream, so that
+// Config.Check is asked about it though it is the same: for who learns later whether it can be used.
+// What is refused then stays in use.
+func (f *Follower) Doubt(t *xds.Type, names ...string) {
+	f.c.wait(func() {
+		for _, a := range f.c.authorities {
+			if a.tables[t.URL] == nil {
+				continue
+			}
+			if l := f.c.upstreams[a.charged()].link(t); l != nil && l.core.Doubt(t, names...) {
+				l.anew = true
+			}
+		}
+	})
+}
+
 // Take returns what has become of names since it was last called, in push order of their types. Of
 // a response there is all or nothing.
 func (f *Follower) Take() (all []News) {

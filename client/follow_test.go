@@ -1,9 +1,12 @@
 package client_test
 
 import (
+	"errors"
 	"testing"
 	"testing/synctest"
+	"time"
 
+	"github.com/chancery-xds/chancery/client"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -40,6 +43,41 @@ func TestFollower(t *testing.T) {
 		synctest.Wait()
 		if n := f.open.Load(); n != 0 {
 			t.Errorf("%d streams are open", n)
+		}
+	})
+
+	both(t, "what is in doubt is asked for once more on a new stream, as soon as the server has answered, and the rest is none of an outage", func(t *testing.T, v xds.Variant) {
+		f := newFake(t, "xds://a", v)
+		var bad error
+		c := begin(t, client.Config{Check: func(*xds.Resource) error { return bad }}, f)
+		w := c.Follow()
+		defer w.Close()
+		if err := w.Add(xds.Cluster, "a"); err != nil {
+			t.Fatal(err)
+		}
+		s := f.stream()
+		s.skip()
+		w.Doubt(xds.Cluster, "a") // which nothing is known of yet
+		f.idle()
+		s.respond(xds.Cluster, "v1", "a=1")
+		s.skip()
+		w.Take()
+		f.idle()
+		bad = errors.New("it is bad")
+		w.Doubt(xds.Cluster, "a")
+		time.Sleep(2 * time.Second)
+		s = f.stream()
+		s.want("CDS node=n names=[a]", "CDS node=n sub=[a] initial=[{a }]")
+		s.respond(xds.Cluster, "v1", "a=1")
+		s.want("CDS nonce=n1 names=[a] error=a: it is bad", "CDS nonce=n1 error=a: it is bad")
+		news := w.Take()
+		if len(news) != 1 || len(news[0].Events) != 1 || news[0].Events[0].Kind != client.Refused || news[0].Events[0].Resource == nil {
+			t.Errorf("%v", news)
+		}
+		time.Sleep(time.Minute)
+		f.idle()
+		if s := c.Servers(); len(s) != 1 || !s[0].Connected || s[0].Err != nil {
+			t.Errorf("%v", s)
 		}
 	})
 }

@@ -64,6 +64,7 @@ type link struct {
 	names int // subscribed
 
 	s     *stream // nil: there is none
+	anew  bool    // it is followed by another once it has answered, so that something is sent again
 	retry reconnect
 	again time.Time // when the next one is due
 
@@ -72,12 +73,13 @@ type link struct {
 	failedAt time.Time
 
 	outage *outage         // why the server cannot be reached; nil: it can, as far as is known
+	vain   map[string]int  // responses that told nothing, in the same way; "": of types that are not watched
 	bad    map[string]int  // responses refused, one after the other, by type URL
 	wild   map[string]bool // types of which "*" or a collection was asked for on this stream
 }
 
 func (c *Client) newLink(u *upstream, t *xds.Type) *link {
-	l := &link{c: c, up: u, bad: map[string]int{}}
+	l := &link{c: c, up: u, bad: map[string]int{}, vain: map[string]int{}}
 	key := ""
 	if !u.Transport.Aggregated() {
 		l.only, key = t, t.URL
@@ -121,6 +123,11 @@ func (l *link) step() time.Time {
 		l.open()
 	}
 	s := l.s
+	if l.anew && s.answered {
+		l.anew = false
+		l.leave(s)
+		return now
+	}
 	if s.stalled(now) {
 		l.ended(s, fmt.Errorf("the server has read nothing for %v", stallTimeout))
 		return earlier(l.again, l.core.Deadline())
@@ -190,10 +197,18 @@ func (l *link) received(s *stream, resp *xds.Response) {
 	if l.up.Transport.Variant() == xds.SotW {
 		by = &said{server: l.up.uri, version: resp.Version}
 	}
-	l.drain(by)
+	url := typeURL(resp.Type)
+	if !l.c.watches(l.up, resp.Type) {
+		url = "" // there are others without end
+	}
+	if l.drain(by) {
+		delete(l.vain, url)
+	} else {
+		l.vain[url]++
+	}
 	l.judged(resp, err)
 	l.c.settled(l.up, resp, l.wild[typeURL(resp.Type)])
-	s.pause = l.c.now.Add(pauseAfter(l.bad[typeURL(resp.Type)]))
+	s.pause = l.c.now.Add(max(pauseAfter(l.bad[url]), pauseAfter(l.vain[url]-mostVain)))
 }
 
 func typeURL(t *xds.Type) string {
@@ -224,6 +239,10 @@ func (l *link) judged(resp *xds.Response, err error) {
 		l.c.tell(func(m Metrics) { m.ResourceUpdates(l.up.uri, metricType(resp.Type), max(n-l.c.refused, 0), invalid) })
 	}
 }
+
+// mostVain is how many responses in a row may tell nothing: a server that answers each ACK with the same again makes
+// no hot loop either.
+const mostVain = 30
 
 // pauseAfter is how long the next response waits after some that were refused one after the
 // other: a server that answers each NACK with the same again makes no hot loop.
@@ -268,11 +287,22 @@ func (l *link) ended(s *stream, err error) {
 	l.c.connected(l.up, false)
 }
 
-// drain passes on what the core tells.
-func (l *link) drain(by *said) {
+// leave ends a stream that has answered, for another.
+func (l *link) leave(s *stream) {
+	s.cancel()
+	l.s = nil
+	l.core.Disconnected(nil)
+	l.drain(&l.up.said)
+	l.turned, l.again = l.c.now, l.retry.ended(l.c.now, true, l.c.random())
+}
+
+// drain passes on what the core tells. It reports whether that is anything.
+func (l *link) drain(by *said) (any bool) {
 	for ev := range l.core.Events() {
+		any = true
 		l.c.hear(l.up, word{ClientEvent: ev, said: by, by: &l.up.Server, now: l.c.now})
 	}
+	return any
 }
 
 // close ends a link of which nothing is watched any more.

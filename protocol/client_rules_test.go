@@ -94,6 +94,46 @@ func TestClientVerdicts(t *testing.T) {
 		c.told("updated a [a] 1")
 	})
 
+	bothVariants(t, "CLI-2 what is in doubt is sent and checked once more, on each stream until it is accepted, and stays in use", func(t *testing.T, v xds.Variant) {
+		var bad error
+		c := ask(t, v, protocol.ClientOptions{Check: func(*xds.Resource) error { return bad }}, xds.Endpoint, "a", "b")
+		_ = c.respond(xds.Endpoint, "1", "v", "a=1", "b=1")
+		c.told("updated a [a] 1", "updated b [b] 1")
+		c.say()
+		if !c.Doubt(xds.Endpoint, "a", "nobody") || c.Doubt(xds.Endpoint, "nobody") || c.Doubt(xds.Cluster, "a") {
+			t.Error("it is in doubt what is held")
+		}
+		c.want()
+		bad = errors.New("it is bad after all")
+		for range 2 { // on each stream
+			c.Connected(nil)
+			if v == xds.Delta {
+				c.want("EDS nonce= sub=[a b] initial=[{a } {b 1}]")
+			} else {
+				c.want("EDS nonce= names=[a b]")
+			}
+			if err := c.respond(xds.Endpoint, "1", "v", "a=1", "b=1"); err == nil || err.Error() != "a: it is bad after all" {
+				t.Error(err)
+			}
+			c.holds(xds.Endpoint, "a=1 b=1")
+			c.say()
+		}
+		c.told("refused a [a] 1: it is bad after all")
+		bad = nil
+		c.Connected(nil)
+		c.say()
+		if err := c.respond(xds.Endpoint, "1", "v", "a=1", "b=1"); err != nil {
+			t.Error(err)
+		}
+		c.told("updated a [a] 1")
+		bad = errors.New("nobody asks any more")
+		c.Connected(nil)
+		c.say()
+		if err := c.respond(xds.Endpoint, "1", "v", "a=1"); err != nil {
+			t.Error(err)
+		}
+	})
+
 	bothVariants(t, "CLI-6 a response of a type that nobody asked for is neither ACKed nor NACKed", func(t *testing.T, v xds.Variant) {
 		c := ask(t, v, protocol.ClientOptions{}, xds.Endpoint, "a")
 		for _, typ := range []*xds.Type{xds.Cluster, xds.TypeOf("x.y/Z"), nil} {

@@ -19,7 +19,7 @@ func (c *Client) hold(w *clientType, name string, n *clientName, r *xds.Resource
 	}
 	w.index(name, r)
 	was := n.fault
-	n.res, n.version, n.foreign, n.fault, n.gone = r, version, false, nil, unheard
+	n.res, n.version, n.foreign, n.doubted, n.fault, n.gone = r, version, false, false, nil, unheard
 	n.round = max(n.round, w.round)
 	w.tidy(name, n)
 	c.expire(w, name, n, r.TTL)
@@ -111,7 +111,7 @@ func (c *Client) lose(w *clientType, name string, n *clientName, why error) {
 func (c *Client) let(w *clientType, name string, n *clientName) {
 	old := n.res
 	w.unindex(name, old)
-	n.res, n.foreign = nil, false
+	n.res, n.foreign, n.doubted = nil, false, false
 	c.stop(n)
 	c.abandon(w, name, old, nil)
 }
@@ -343,4 +343,22 @@ func (c *Client) Adopt(t *xds.Type, own bool, resources ...*xds.Resource) {
 		c.found(w, name, r)
 		w.exact, w.listed = false, false
 	}
+}
+
+// Doubt has the server send once more, on the next stream, what is held under names of resources, and
+// Check asked about it though it is the same: for who learns later whether it can be used. It
+// stays in use meanwhile, and also if it is refused then. Each stream begins so until it is accepted. Any says
+// whether there is any.
+func (c *Client) Doubt(t *xds.Type, names ...string) (any bool) {
+	w := c.find(t)
+	if w == nil {
+		return false
+	}
+	for _, name := range names {
+		if n := w.names[xds.CanonicalName(name)]; n != nil && n.res != nil {
+			n.foreign, n.doubted, any = true, true, true
+			w.exact = false // in SotW all is sent again
+		}
+	}
+	return any
 }

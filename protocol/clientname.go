@@ -16,6 +16,7 @@ type clientName struct {
 	told  bool // and the server was told so
 
 	foreign bool          // the server does not know that it is held
+	doubted bool          // the client is not sure any more that it can use what is held: see Client.Doubt
 	stray   bool          // it is here for its fault alone
 	gone    goneness      // why there is nothing
 	place   int32         // in clientType.rows, if it was in the last response

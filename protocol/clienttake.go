@@ -260,9 +260,9 @@ func (in *intake) put(i int, n *clientName) {
 	}
 }
 
-// check asks whether the client can use a resource. What it uses already it can.
+// check asks whether the client can use a resource. What it uses already it can, unless it is in doubt.
 func (in *intake) check(n *clientName, r *xds.Resource) (err error) {
-	if in.opts.Check == nil || n != nil && n.res != nil && alike(n.res, r) {
+	if in.opts.Check == nil || n != nil && n.res != nil && !n.doubted && alike(n.res, r) {
 		return nil
 	}
 	defer func() {

@@ -46,8 +46,9 @@ const (
 )
 
 // Envoy reads Envoy's bootstrap, in YAML or JSON. File is what errors call it. It reads what says
-// where resources come from: node, dynamic_resources, and of static clusters the addresses and
-// TLS of those that are servers. What else there is it does not look into.
+// where resources come from: node, dynamic_resources, config_sources, default_config_source, and of
+// static clusters the addresses and TLS of those that are servers. What else there is it does not
+// look into.
 //
 // An Envoy states its node in each request unless set_node_on_first_message_only is true; this
 // client states it in the first request of each stream, as the protocol wants it.
@@ -75,7 +76,11 @@ func Envoy(file string, data []byte, o Options) (_ *EnvoyConfig, err error) {
 	if err := m.static(doc); err != nil {
 		return nil, err
 	}
-	if err := e.dynamic(message{sub(boot, "dynamic_resources"), "dynamic_resources"}); err != nil {
+	r := message{sub(boot, "dynamic_resources"), "dynamic_resources"}
+	if err := e.dynamic(r); err != nil {
+		return nil, err
+	}
+	if err := e.authorities(d, doc, r); err != nil {
 		return nil, err
 	}
 	return e, nil
@@ -212,11 +217,7 @@ func (m *maker) static(doc *yaml.Node) error {
 	if list == nil {
 		return nil
 	}
-	all := []*yaml.Node{list} // one alone is a list of it to Envoy
-	if list.Kind == yaml.SequenceNode {
-		all = list.Content
-	}
-	for i, n := range all {
+	for i, n := range items(list) {
 		name := child(n, cluster, "name")
 		if name == nil || name.Kind != yaml.ScalarNode {
 			continue // nothing can lead to it
@@ -228,6 +229,17 @@ func (m *maker) static(doc *yaml.Node) error {
 		m.clusters[name.Value] = c
 	}
 	return nil
+}
+
+// items are what a list has: "one alone is a list of it" to Envoy.
+func items(list *yaml.Node) []*yaml.Node {
+	switch {
+	case list == nil:
+		return nil
+	case list.Kind == yaml.SequenceNode:
+		return list.Content
+	}
+	return []*yaml.Node{list}
 }
 
 // ofServer are the fields of a cluster that say how its members are reached.

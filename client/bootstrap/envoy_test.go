@@ -123,6 +123,60 @@ func TestEnvoyByHand_CLI1_CLI10_CLI13(t *testing.T) {
 	}
 }
 
+// Where xdstp names come from: the source beside the name, the first of config_sources that has the
+// authority, and for the locator's what is left.
+func TestEnvoyAuthorities_CLI11_CLI13(t *testing.T) {
+	api := func(target string) string {
+		return "api_config_source: {api_type: AGGREGATED_GRPC, transport_api_version: V3, grpc_services: [{google_grpc: {target_uri: \"" + target + "\", stat_prefix: x}}]}"
+	}
+	const with = `
+config_sources:
+- {authorities: [{name: b}, {name: c}], ads: {}}
+- {authorities: [{name: b}, {name: own}, {name: d}], %s}
+`
+	text := changed("lds_config: {ads: {},", "lds_config: {ads: {}, authorities: [{name: own}],") + strings.Replace(with, "%s", api("dns:///other:1"), 1)
+	boot, err := Envoy("b.yaml", []byte(text), (&bench{}).options())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ads := servers(boot.ADS.Servers)
+	of := func(c *client.Config, name string) string {
+		a, has := c.Authorities[name]
+		switch {
+		case !has:
+			return "unknown"
+		case len(a.Servers) == 0:
+			return "peer"
+		}
+		return servers(a.Servers)
+	}
+	for name, want := range map[string]string{"a": "peer", "own": "peer", "b": ads, "c": ads, "d": "insecure dns:///other:1", "e": "unknown"} {
+		if got := of(boot.Listeners, name); got != want {
+			t.Errorf("%s: %s, not %s", name, got, want)
+		}
+	}
+	if got := of(boot.Clusters, "own"); got != "insecure dns:///other:1" {
+		t.Error(got) // it is own to the listeners alone
+	}
+	if got := of(boot.Clusters, "a"); got != "unknown" {
+		t.Error(got)
+	}
+	text += "default_config_source: {" + api("dns:///default:1") + "}\n"
+	if boot, err = Envoy("b.yaml", []byte(text), (&bench{}).options()); err != nil || of(boot.Listeners, "a") != "insecure dns:///default:1" {
+		t.Errorf("%v", err)
+	}
+	for text, want := range map[string]string{
+		"config_sources: [{self: {}}]\n":                       "b.yaml: config_sources[0].self: ",
+		"config_sources: [{ads: {}}, {authorities: [{}]}]\n":   "b.yaml: config_sources[1]: says no source",
+		"default_config_source: {path: \"\"}\n":                "b.yaml: default_config_source.path: is empty",
+		"config_sources: {ads: {}, authorities: [{nam: x}]}\n": "config_sources[0].authorities[0]: unknown field \"nam\"",
+	} {
+		b := &bench{}
+		_, err := Envoy("b.yaml", []byte(byHand+text), b.options())
+		b.refused(t, text, err, want)
+	}
+}
+
 // A bootstrap with one thing changed.
 func changed(old, new string) string { return strings.Replace(byHand, old, new, 1) }
 

@@ -116,3 +116,51 @@ func TestOf(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// `grpcdebug ADDR xds status` asks by FetchClientStatus with an empty request, in plain text without
+// flags, wants one ClientConfig or more, and prints of their generic_xds_configs scope, name,
+// client_status, version_info, type_url and last_updated. With --scope it takes those of one scope.
+func TestGrpcdebug(t *testing.T) {
+	at := time.Date(2031, 5, 6, 7, 8, 9, 0, time.UTC)
+	one := still{&xds.Node{ID: "edge-1"}, []client.Status{
+		{Type: xds.Cluster, Name: "asked", State: client.Requested},
+		{Type: xds.Endpoint, Name: "good", State: client.Acked, Resource: xds.NewResource(xds.Endpoint, "good", nil), Version: "7", Updated: at},
+	}}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, ended := grpc.NewServer(), make(chan struct{})
+	csds.Register(g, func() []csds.Scoped { return []csds.Scoped{{one, "xds:///a"}, {still{}, "xds:///b"}} })
+	go func() {
+		defer close(ended)
+		_ = g.Serve(l) // until Stop
+	}()
+	t.Cleanup(func() { g.Stop(); <-ended })
+	conn, err := grpc.NewClient(l.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	got, err := statusv3.NewClientStatusDiscoveryServiceClient(conn).FetchClientStatus(t.Context(), &statusv3.ClientStatusRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rows []string
+	for _, c := range got.Config {
+		rows = append(rows, c.ClientScope)
+		for _, r := range c.GenericXdsConfigs {
+			rows = append(rows, strings.Join([]string{r.Name, r.ClientStatus.String(), r.VersionInfo, r.TypeUrl, r.LastUpdated.AsTime().Format(time.RFC3339)}, " "))
+		}
+		if len(c.XdsConfig) > 0 { //nolint:staticcheck // what it prints if there is nothing else
+			t.Error(c)
+		}
+	}
+	want := "xds:///a\n" +
+		"asked REQUESTED  type.googleapis.com/envoy.config.cluster.v3.Cluster 1970-01-01T00:00:00Z\n" +
+		"good ACKED 7 type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment 2031-05-06T07:08:09Z\n" +
+		"xds:///b"
+	if strings.Join(rows, "\n") != want {
+		t.Errorf("%q", rows)
+	}
+}

@@ -2,6 +2,7 @@ package rest
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/structpb"
 
@@ -86,21 +88,38 @@ const (
 	fieldNonce     = 5
 )
 
-// most is how many resources of one response are said to be malformed.
-const most = 100
+const (
+	// most is how many resources of one response are said to be malformed.
+	most = 100
+	// tooMany of them are no response: 20 million that are empty fit in 58 KB of gzip.
+	tooMany = 10_000
+	// depth is how deep a resource may be, as in Envoy (kDefaultRecursionLimit of protobuf in C++).
+	// Each Any inside another one has all that is in it read once more.
+	depth = 100
+)
+
+var errTooMany = fmt.Errorf("more than %d malformed resources", tooMany)
 
 // An entry is a resource of a response, and the byte where it stands.
 type entry struct{ i, at int }
 
 // decode decodes a DiscoveryResponse. What it says is put together as a message, so that it is
-// judged as one over gRPC is. A resource that cannot be read is malformed.
-func (t *transport) decode(only *xds.Type, b []byte) (*xds.Response, error) {
-	in := &reader{body: b, Decoder: json.NewDecoder(bytes.NewReader(b))}
+// judged as one over gRPC is. A resource that cannot be read is malformed. It ends with ctx.
+func (t *transport) decode(ctx context.Context, only *xds.Type, b []byte) (*xds.Response, error) {
+	in := &reader{ctx: ctx, body: b, Decoder: json.NewDecoder(&pieces{ctx, bytes.NewReader(b)})}
 	var m []byte
 	var bad []error
 	more := 0 // that bad leaves out
 	malformed := func(format string, args ...any) {
 		bad = append(bad, &xds.MalformedError{Err: fmt.Errorf(format, args...)})
+	}
+	unusable := 0
+	// count counts what is malformed, and reports whether it is to be said.
+	count := func() bool {
+		if unusable++; unusable > tooMany {
+			in.fail(errTooMany)
+		}
+		return len(bad) < most
 	}
 	var failed []xds.ResourceError
 	var read []entry // the resources in m
@@ -117,10 +136,12 @@ func (t *transport) decode(only *xds.Type, b []byte) (*xds.Response, error) {
 			text(fieldNonce)
 		case "resources":
 			in.list(func(i int, raw []byte, at int) {
-				a, err := t.resource(raw)
+				url, a, err := t.resource(ctx, raw)
 				switch {
+				case err == nil && url != only.URL && url != wrapper:
+					count() // DecodeResponse says it
 				case err == nil:
-				case len(bad) == most:
+				case !count():
 					more++
 					return
 				default:
@@ -135,7 +156,7 @@ func (t *transport) decode(only *xds.Type, b []byte) (*xds.Response, error) {
 				switch e, err := failure(raw); {
 				case err == nil:
 					failed = append(failed, e)
-				case len(bad) == most:
+				case !count():
 					more++
 				default:
 					malformed("resource_errors[%d]: %s: %w", i, in.place(at), err)
@@ -168,13 +189,21 @@ func (t *transport) decode(only *xds.Type, b []byte) (*xds.Response, error) {
 	return r, nil
 }
 
+// wrapper is what a resource may be in.
+const wrapper = "type.googleapis.com/envoy.service.discovery.v3.Resource"
+
 // resource encodes an Any. Of its fields those are left out that this program does not know yet.
-func (t *transport) resource(raw []byte) ([]byte, error) {
+func (t *transport) resource(ctx context.Context, raw []byte) (url string, encoded []byte, err error) {
 	var a anypb.Any
-	if err := (protojson.UnmarshalOptions{Resolver: t.options.Resolver, DiscardUnknown: true}).Unmarshal(raw, &a); err != nil {
-		return nil, err
+	o := protojson.UnmarshalOptions{Resolver: untilDone{t.options.Resolver, ctx}, DiscardUnknown: true, RecursionLimit: depth}
+	if err := o.Unmarshal(raw, &a); err != nil {
+		return "", nil, err
 	}
-	return proto.Marshal(&a)
+	if a.TypeUrl == "" {
+		return "", nil, errors.New("has no type")
+	}
+	encoded, err = proto.Marshal(&a)
+	return a.TypeUrl, encoded, err
 }
 
 // failure reads a ResourceError.
@@ -204,9 +233,36 @@ func failure(raw []byte) (e xds.ResourceError, err error) {
 	return xds.ResourceError{Name: xds.CanonicalName(name.Name), Status: xds.Status(detail)}, nil
 }
 
+// untilDone finds nothing any more when ctx is done: each Any is asked about.
+type untilDone struct {
+	Resolver
+	ctx context.Context
+}
+
+func (u untilDone) FindMessageByURL(url string) (protoreflect.MessageType, error) {
+	if err := u.ctx.Err(); err != nil {
+		return nil, err
+	}
+	return u.Resolver.FindMessageByURL(url)
+}
+
+// pieces reads a little at a time, until ctx is done.
+type pieces struct {
+	ctx context.Context
+	all io.Reader
+}
+
+func (p *pieces) Read(b []byte) (int, error) {
+	if err := p.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return p.all.Read(b[:min(len(b), 1<<16)])
+}
+
 // A reader goes through a message once. After the first error, which it keeps, it reads nothing.
 type reader struct {
 	*json.Decoder
+	ctx  context.Context
 	body []byte
 	err  error
 }
@@ -234,6 +290,7 @@ func (r *reader) list(item func(i int, raw []byte, at int)) {
 		if raw, at := r.value(); r.err == nil {
 			item(i, raw, at)
 		}
+		r.fail(r.ctx.Err())
 	}
 	r.delim(']', "the end of a list")
 }
@@ -288,6 +345,9 @@ func (r *reader) fail(err error) {
 		return
 	}
 	r.err = err
+	if errors.Is(err, errTooMany) || r.ctx.Err() != nil {
+		return // all of it may be long
+	}
 	if e, ok := errors.AsType[*json.SyntaxError](json.Unmarshal(r.body, new(json.RawMessage))); ok {
 		at, what := int(e.Offset)-1, e.Error()
 		if what == "unexpected end of JSON input" {

@@ -55,7 +55,7 @@ func (t *transport) post(ctx context.Context, r *xds.Request) (*xds.Response, er
 	case http.StatusOK:
 	default:
 		said, _ := io.ReadAll(io.LimitReader(answer.Body, 64<<10)) // the code is what matters
-		return nil, &StatusError{Server: t.uri, Code: answer.StatusCode, Cause: cause(answer.StatusCode, said)}
+		return nil, &StatusError{Server: t.uri, Code: answer.StatusCode, Cause: cause(answer, said)}
 	}
 	most := t.options.MaxMessage
 	said, err := io.ReadAll(io.LimitReader(answer.Body, int64(most)+1))
@@ -65,8 +65,11 @@ func (t *transport) post(ctx context.Context, r *xds.Request) (*xds.Response, er
 	case len(said) > most:
 		return nil, fail(fmt.Errorf("an answer of more than %d bytes, which is the limit (MaxMessage)", most))
 	}
-	resp, err := t.decode(r.Type, said)
-	if err != nil {
+	resp, err := t.decode(ctx, r.Type, said)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil, fail(fmt.Errorf("an answer of %d bytes is not read to its end: %w", len(said), t.why(ctx, err)))
+	case err != nil:
 		return nil, fail(fmt.Errorf("%s %s: %w", http.MethodPost, r.Type.REST, err))
 	}
 	return resp, nil
@@ -88,7 +91,11 @@ func (t *transport) why(ctx context.Context, err error) error {
 }
 
 // cause returns what a server says of an error: a google.rpc.Status, or a text.
-func cause(code int, said []byte) string {
+func cause(answer *http.Response, said []byte) string {
+	if to, err := answer.Location(); err == nil && answer.StatusCode/100 == 3 {
+		return fmt.Sprintf("a redirect to %s, which is not followed", quoted(to.Host))
+	}
+	code := answer.StatusCode
 	var status struct {
 		Message string `json:"message"`
 	}
@@ -96,6 +103,17 @@ func cause(code int, said []byte) string {
 	if json.Unmarshal(said, &status) == nil && status.Message != "" {
 		text = status.Message
 	}
+	switch {
+	case text != "":
+		return quoted(text)
+	case code == http.StatusNotFound:
+		return "the server has no such path: it may not speak REST"
+	}
+	return "the server does not say why"
+}
+
+// quoted is what a server says in what a line of a log has room for.
+func quoted(text string) string {
 	const most = 500
 	if len(text) > most {
 		cut := most
@@ -104,11 +122,5 @@ func cause(code int, said []byte) string {
 		}
 		text = text[:cut] + "…"
 	}
-	switch {
-	case text != "":
-		return strings.Trim(strconv.QuoteToGraphic(text), `"`) // no line of a log is two
-	case code == http.StatusNotFound:
-		return "the server has no such path: it may not speak REST"
-	}
-	return "the server does not say why"
+	return strings.Trim(strconv.QuoteToGraphic(text), `"`) // no line of a log is two
 }

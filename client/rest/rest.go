@@ -30,6 +30,8 @@ type Resolver interface {
 type Options struct {
 	// Client sends the requests; TLS, proxies and tokens are its business. It must have no
 	// timeout shorter than Timeout. Nil: one of its own with the defaults of package http.
+	// Redirects are not followed, whatever its CheckRedirect: the node and the names would go to
+	// another server, and what that says would be configuration.
 	Client *http.Client
 
 	// Refresh is how long the next poll waits after an answer, and up to a tenth more, so that
@@ -68,7 +70,7 @@ func New(base string, o Options) (client.Transport, error) {
 	case u.RawQuery != "" || u.Fragment != "":
 		return nil, fmt.Errorf("the server's URL %q must end with a path: those of the types are added to it", u.Redacted())
 	}
-	t := &transport{options: o, base: strings.TrimSuffix(u.String(), "/"), http: o.Client}
+	t := &transport{options: o, base: strings.TrimSuffix(u.String(), "/")}
 	u.User = nil
 	t.uri = strings.TrimSuffix(u.String(), "/")
 	t.options.Refresh = cmp.Or(o.Refresh, 5*time.Second)
@@ -77,11 +79,14 @@ func New(base string, o Options) (client.Transport, error) {
 	if o.Resolver == nil {
 		t.options.Resolver = protoregistry.GlobalTypes
 	}
-	if t.http == nil {
+	if o.Client != nil {
+		t.http = *o.Client
+	} else {
 		own := http.DefaultTransport.(*http.Transport).Clone()
 		own.IdleConnTimeout = 2 * t.options.Refresh
-		t.http = &http.Client{Transport: own}
+		t.http.Transport = own
 	}
+	t.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	t.ctx, t.close = context.WithCancelCause(context.Background())
 	return t, nil
 }
@@ -90,7 +95,7 @@ type transport struct {
 	options Options
 	base    string // with what else the URL has
 	uri     string
-	http    *http.Client
+	http    http.Client
 	ctx     context.Context // ends with Close
 	close   context.CancelCauseFunc
 }

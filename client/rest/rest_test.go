@@ -307,6 +307,15 @@ func TestErrors(t *testing.T) {
 			}
 		})
 	}
+	for _, code := range []int{301, 302, 307, 308} {
+		within(t, fmt.Sprint("REST-5 a redirect is not followed, ", code), func(t *testing.T) {
+			k := begin(t, Options{})
+			k.send(&xds.Request{Type: xds.Cluster})
+			p := k.next(0)
+			p.answer <- &http.Response{StatusCode: code, Request: p.req, Body: http.NoBody, Header: http.Header{"Location": {"http://u:p@elsewhere:80/x"}}}
+			k.fails(at + fmt.Sprintf("%d %s: a redirect to elsewhere:80, which is not followed", code, http.StatusText(code)))
+		})
+	}
 	within(t, "REST-4 no answer in time", func(t *testing.T) {
 		k := begin(t, Options{Timeout: 7 * time.Second})
 		k.send(&xds.Request{Type: xds.Cluster})
@@ -369,7 +378,7 @@ func TestDecode(t *testing.T) {
 	defer tr.Close()
 	decode := func(typ *xds.Type, s string) *xds.Response {
 		t.Helper()
-		r, err := tr.(*transport).decode(typ, []byte(s))
+		r, err := tr.(*transport).decode(t.Context(), typ, []byte(s))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -400,9 +409,37 @@ func TestDecode(t *testing.T) {
 		}
 	})
 	t.Run("REST-5 nothing but what is malformed", func(t *testing.T) {
-		r := decode(xds.Cluster, `{"resources":[`+strings.Repeat("{},[],", 20_000)+`5]}`)
+		r := decode(xds.Cluster, `{"resources":[`+strings.Repeat("[],", 9_999)+`5]}`)
 		if n := len(r.Malformed); n == 0 || n > 202 {
 			t.Errorf("%d are malformed", n)
+		}
+		// 20 million of them fit in 58 KB of gzip.
+		for _, item := range []string{"[]", "{}", `{"@type":"a/envoy.config.cluster.v3.Cluster"}`} {
+			many := `{"resources":[` + strings.Repeat(item+",", 20_000) + item + `]}`
+			if _, err := tr.(*transport).decode(t.Context(), xds.Cluster, []byte(many)); err == nil || err.Error() != "more than 10000 malformed resources" {
+				t.Errorf("20,001 of %s: %v", item, err)
+			}
+		}
+	})
+	t.Run("REST-5 who reads a long answer ends when nobody waits for it", func(t *testing.T) {
+		nested := func(n int) string {
+			return strings.Repeat(`{"value":`, n) + `{"@type":"` + xds.Cluster.URL + `"}` + strings.Repeat(`,"@type":"type.googleapis.com/google.protobuf.Any"}`, n)
+		}
+		for name, body := range map[string]string{
+			"resources":       `{"resources":[` + strings.Repeat(`{"@type":"`+xds.Cluster.URL+`","name":"c"},`, 1000) + `]}`,
+			"an Any in Any":   `{"resources":[` + nested(30) + `]}`,
+			"resource errors": `{"resource_errors":[` + strings.Repeat(`{"resource_name":{"name":"c"}},`, 1000) + `]}`,
+			"something else":  `{"x":"` + strings.Repeat("x", 1<<20) + `"}`,
+		} {
+			// It ends while the answer is read.
+			ctx := &countdown{Context: t.Context(), left: 10}
+			if _, err := tr.(*transport).decode(ctx, xds.Cluster, []byte(body)); !errors.Is(err, context.Canceled) || ctx.left < -10 {
+				t.Errorf("%s: %v, and it was looked at %d times more", name, err, -ctx.left)
+			}
+		}
+		r := decode(xds.Cluster, `{"resources":[`+nested(1500)+`,{"@type":"`+xds.Cluster.URL+`","name":"c"}]}`)
+		if len(r.Upserts) != 1 || len(r.Malformed) != 1 || !strings.Contains(r.Malformed[0].Error(), "exceeded max recursion depth") {
+			t.Errorf("Any in Any, 1,500 deep: %v %v", r.Upserts, r.Malformed)
 		}
 	})
 	t.Run("TTL-4 CLI-8 resources in a wrapper", func(t *testing.T) {
@@ -420,6 +457,19 @@ func TestDecode(t *testing.T) {
 	})
 }
 
+// A countdown is done when it was looked at so often.
+type countdown struct {
+	context.Context
+	left int
+}
+
+func (c *countdown) Err() error {
+	if c.left--; c.left < 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
 func FuzzDecode(f *testing.F) {
 	t, err := New("http://x", Options{})
 	if err != nil {
@@ -429,7 +479,7 @@ func FuzzDecode(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(test *testing.T, b []byte) {
-		r, err := t.(*transport).decode(xds.Cluster, b)
+		r, err := t.(*transport).decode(test.Context(), xds.Cluster, b)
 		// What the library reads, and nobody has to guess at, is read.
 		var m discovery.DiscoveryResponse
 		if protojson.Unmarshal(b, &m) == nil && err != nil {

@@ -77,7 +77,7 @@ type Tree struct {
 	// what the root refers to, then what that refers to, and so on.
 	Members []*Member
 
-	index map[key]int32 // into Members
+	index byRef[int32] // into Members
 }
 
 // Root is the first member.
@@ -88,14 +88,14 @@ func (t *Tree) Member(of *xds.Type, name string) *Member {
 	if of == nil {
 		return nil
 	}
-	if at, is := t.index[key{of.URL, name}]; is {
+	if at, is := t.index.get(xds.Ref{Type: of, Name: name}); is {
 		return t.Members[at]
 	}
 	return nil
 }
 
-func (t *Tree) has(k key) bool {
-	_, is := t.index[k]
+func (t *Tree) has(r xds.Ref) bool {
+	_, is := t.index.get(r)
 	return is
 }
 
@@ -135,7 +135,19 @@ func (t *Tree) Complete() bool {
 	return true
 }
 
-// A key is a type and a name.
-type key struct{ url, name string }
+// A byRef is a map by type and name: first by the type's URL, of which there are few.
+type byRef[V any] map[string]map[string]V
 
-func keyOf(r xds.Ref) key { return key{r.Type.URL, r.Name} }
+func (m byRef[V]) get(r xds.Ref) (v V, is bool) {
+	v, is = m[r.Type.URL][r.Name]
+	return v, is
+}
+
+func (m byRef[V]) set(r xds.Ref, v V) {
+	of := m[r.Type.URL]
+	if of == nil {
+		of = map[string]V{}
+		m[r.Type.URL] = of
+	}
+	of[r.Name] = v
+}

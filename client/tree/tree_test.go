@@ -457,7 +457,7 @@ func TestSlow_CLI9(t *testing.T) {
 
 func TestMember(t *testing.T) {
 	m := &Member{Ref: ref("CDS a")}
-	tree := &Tree{Members: []*Member{m}, index: map[key]int32{keyOf(m.Ref): 0}}
+	tree := &Tree{Members: []*Member{m}, index: byRef[int32]{m.Type.URL: {m.Name: 0}}}
 	if tree.Member(xds.Cluster, "a") != m || tree.Member(xds.Endpoint, "a") != nil || tree.Member(nil, "a") != nil || tree.Root() != m {
 		t.Error(tree)
 	}

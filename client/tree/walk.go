@@ -31,29 +31,29 @@ func (g *grower) walk() bool {
 // look walks from the root, and returns the members of a tree, for whom they wait, and who of these
 // is not watched yet.
 func (g *grower) look() (t *Tree, waiting []Waiting, missing []*node) {
-	t = &Tree{index: map[key]int32{}}
-	seen := map[key]bool{keyOf(g.root): true}
-	for queue := []*node{g.nodes[keyOf(g.root)]}; len(queue) > 0; queue = queue[1:] {
+	t = &Tree{index: byRef[int32]{}}
+	root, _ := g.nodes.get(g.root)
+	seen := map[*node]bool{root: true}
+	for queue := []*node{root}; len(queue) > 0; queue = queue[1:] {
 		n := queue[0]
 		if n.is == nil {
-			waiting = append(waiting, Waiting{n.Ref, n.from})
+			waiting = append(waiting, n.waiting())
 			continue
 		}
-		t.index[keyOf(n.Ref)] = int32(len(t.Members))
+		t.index.set(n.Ref, int32(len(t.Members)))
 		t.Members = append(t.Members, n.is)
 		for _, r := range n.is.Refs {
-			k := keyOf(r)
 			if r.Name == xds.Wildcard || !g.follows(r.Type) {
 				continue
 			}
-			child := g.nodes[k]
+			child, _ := g.nodes.get(r)
 			if child == nil {
 				child = &node{Ref: r}
-				g.nodes[k] = child
+				g.nodes.set(r, child)
 				missing = append(missing, child)
 			}
-			if !seen[k] {
-				seen[k], child.from = true, n.Ref
+			if !seen[child] {
+				seen[child], child.from = true, n
 				queue = append(queue, child)
 			}
 		}
@@ -73,7 +73,7 @@ func (g *grower) watch(all []*node) {
 		}
 		for _, name := range names { // one of them cannot be watched
 			if err := g.Add(typ, name); err != nil && !errors.Is(err, client.ErrClosed) {
-				n := g.nodes[key{typ.URL, name}]
+				n, _ := g.nodes.get(xds.Ref{Type: typ, Name: name})
 				g.set(n, &Member{Ref: n.Ref, Err: err})
 			}
 		}
@@ -82,17 +82,19 @@ func (g *grower) watch(all []*node) {
 
 // prune watches no more what neither the tree nor the next one has.
 func (g *grower) prune(next *Tree, waiting []Waiting) {
-	waits := map[key]bool{}
+	waits := byRef[bool]{}
 	for _, w := range waiting {
-		waits[keyOf(w.Ref)] = true
+		waits.set(w.Ref, true)
 	}
 	gone := map[*xds.Type][]string{}
-	for k, n := range g.nodes {
-		if next.has(k) || waits[k] || g.last.Tree != nil && g.last.Tree.has(k) {
-			continue
+	for _, of := range g.nodes {
+		for name, n := range of {
+			if _, waits := waits.get(n.Ref); waits || next.has(n.Ref) || g.last.Tree != nil && g.last.Tree.has(n.Ref) {
+				continue
+			}
+			gone[n.Type] = append(gone[n.Type], name)
+			delete(of, name)
 		}
-		gone[n.Type] = append(gone[n.Type], n.Name)
-		delete(g.nodes, k)
 	}
 	for typ, names := range gone {
 		g.Remove(typ, names...)

@@ -38,13 +38,13 @@ func watch(ctx context.Context, follow func() follower, listener string, o Optio
 		o.Refs = known
 	}
 	return func(yield func(State, error) bool) {
-		g := &grower{Options: o, follower: follow(), root: xds.Ref{Type: o.Root, Name: listener}, nodes: map[key]*node{}, dirty: map[*node]bool{}}
+		g := &grower{Options: o, follower: follow(), root: xds.Ref{Type: o.Root, Name: listener}, nodes: byRef[*node]{}, dirty: map[*node]bool{}}
 		defer g.Close()
 		if err := g.Add(g.root.Type, g.root.Name); err != nil {
 			yield(State{}, err)
 			return
 		}
-		g.nodes[keyOf(g.root)] = &node{Ref: g.root}
+		g.nodes.set(g.root, &node{Ref: g.root})
 		for {
 			select {
 			case <-ctx.Done():
@@ -72,7 +72,7 @@ type grower struct {
 	Options
 	follower
 	root  xds.Ref
-	nodes map[key]*node
+	nodes byRef[*node]
 
 	last  State
 	dirty map[*node]bool // they differ from the members of the last tree, if it has them
@@ -82,13 +82,20 @@ type grower struct {
 // A node is a name that is watched.
 type node struct {
 	xds.Ref
-	from xds.Ref // who refers to it first, when it was looked at last
+	from *node   // who refers to it first, when it was looked at last; nil: it is the root
 	is   *Member // immutable; nil: nothing is known yet
+}
+
+func (n *node) waiting() Waiting {
+	if n.from == nil {
+		return Waiting{Ref: n.Ref}
+	}
+	return Waiting{n.Ref, n.from.Ref}
 }
 
 // take notes how a member stands.
 func (g *grower) take(t *xds.Type, e client.Event) {
-	n := g.nodes[key{t.URL, e.Name}]
+	n, _ := g.nodes.get(xds.Ref{Type: t, Name: e.Name})
 	if n == nil {
 		return // is not watched any more
 	}
@@ -130,7 +137,7 @@ func sameRefs(a, b []xds.Ref) bool {
 		return false
 	}
 	for i := range a {
-		if keyOf(a[i]) != keyOf(b[i]) {
+		if a[i].Name != b[i].Name || !a[i].Type.Is(b[i].Type) {
 			return false
 		}
 	}
@@ -155,7 +162,7 @@ func (g *grower) grow() (news bool) {
 	}
 	members := slices.Clone(g.last.Tree.Members)
 	for n := range g.dirty {
-		if at, is := g.last.Tree.index[keyOf(n.Ref)]; is {
+		if at, is := g.last.Tree.index.get(n.Ref); is {
 			members[at], news = n.is, true
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/csds/live"
 	"github.com/chancery-xds/chancery/internal/explain"
 	"github.com/chancery-xds/chancery/internal/quarantine"
+	"github.com/chancery-xds/chancery/internal/relay"
 	"github.com/chancery-xds/chancery/internal/repeats"
 	"github.com/chancery-xds/chancery/server"
 	"github.com/chancery-xds/chancery/source/dir"
@@ -42,10 +43,31 @@ func (s *serving) quarantined(st *store.Store, src func() *dir.Source) *quaranti
 		})
 	}
 	scope := func(n *xds.Node) string { return strings.Join(src().Decide(n).Groups, "\x00") }
+	var moved func()
+	if s.passRefusals {
+		moved = func() { s.relay.source.Refused() } // which is there before the first client
+	}
 	return quarantine.New(&s.identity, quarantine.Options{
+		Moved:  moved,
 		Guilty: guilty, Told: told, Scope: scope, Log: s.log,
 		Ended: func(st *server.Stream, t *xds.Type) { s.admin.tracker.Forgive(st, t) }, // which is there before the first client
 	})
+}
+
+// maxPassed is how many resources the upstream of a relay is told to be refused.
+const maxPassed = 100
+
+// passUp has the upstream of a relay told what is refused, if that is wanted.
+func (s *serving) passUp(q *quarantine.Source) {
+	if !s.passRefusals {
+		return
+	}
+	s.relay.refused = func() (all []relay.Refusal) {
+		for _, r := range q.Refused(maxPassed) {
+			all = append(all, relay.Refusal(r))
+		}
+		return all
+	}
 }
 
 // quarantineText says how it was found out that a resource is at fault, and what the client keeps.

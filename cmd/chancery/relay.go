@@ -29,14 +29,19 @@ type relaying struct {
 	upstream *xdsServer
 	client   *client.Client
 	source   *relay.Source
+	secrets  *confidences
+	refused  func() []relay.Refusal // what clients refuse, which the upstream is told; nil: it is not
 }
 
 // notOfRelay are the flags of serve that are about files.
 var notOfRelay = []string{"validate", "max-file", "follow-links-outside", "empty-assignments", "allow-empty", "confirm-removals", "allow-mass-delete", "state-without-secrets"}
 
 // relayOf returns what is served of a URL; nil: it is a directory. Its errors are of usage.
-func relayOf(cmd *cobra.Command, arg string) (*relaying, error) {
+func relayOf(cmd *cobra.Command, arg string, s *serving) (*relaying, error) {
 	if !strings.HasPrefix(arg, ofXDS) {
+		if s.passRefusals {
+			return nil, errors.New("--pass-refusals is of a relay, and " + arg + " is a directory")
+		}
 		return nil, nil
 	}
 	for _, flag := range notOfRelay {
@@ -45,20 +50,26 @@ func relayOf(cmd *cobra.Command, arg string) (*relaying, error) {
 		}
 	}
 	var none xdsFlags
-	s, err := none.server(arg)
-	if err != nil {
+	up, err := none.server(arg)
+	switch {
+	case err != nil:
 		return nil, err
+	case s.passRefusals && !up.delta:
+		// A NACK of SotW refuses all of a type, and a server may take for gone what it keeps back for that.
+		return nil, errors.New("--pass-refusals needs an upstream that is asked by delta: " + arg + " does not say delta")
+	case s.passRefusals && !s.quarantine:
+		return nil, errors.New("--pass-refusals needs --quarantine, which finds out what is refused")
 	}
-	return &relaying{upstream: s}, nil
+	return &relaying{upstream: up}, nil
 }
 
 // clientConfig is a client of the upstream that keeps what it was told in dir.
-func (r *relaying) clientConfig(s *serving, folder string) (client.Config, error) {
-	node, err := r.upstream.node(nil, s.types)
+func (of *relaying) clientConfig(s *serving, folder string) (client.Config, error) {
+	node, err := of.upstream.node(nil, s.types)
 	if err != nil {
 		return client.Config{}, err
 	}
-	t, err := r.upstream.transport(s.types)
+	t, err := of.upstream.transport(s.types)
 	if err != nil {
 		return client.Config{}, err
 	}
@@ -67,17 +78,23 @@ func (r *relaying) clientConfig(s *serving, folder string) (client.Config, error
 		way = exposed(&s.front, &s.rest)
 	}
 	readable, secrets := readable(s.types), internalsecret.NewFinder(s.types)
+	check := func(r *xds.Resource) error {
+		if err := readable(r); err != nil || way == (exposure{}) {
+			return err
+		}
+		m, err := message(s.types, r)
+		if err != nil {
+			return err // nobody could find its secrets
+		}
+		return way.refuseAny(secrets, r, m)
+	}
 	return client.Config{
 		Node: node, Servers: []client.Server{{Transport: t}}, Dir: folder, Log: s.log,
 		Check: func(r *xds.Resource) error {
-			if err := readable(r); err != nil || way == (exposure{}) {
+			if err := check(r); err != nil || of.refused == nil {
 				return err
 			}
-			m, err := message(s.types, r)
-			if err != nil {
-				return err // nobody could find its secrets
-			}
-			return way.refuseAny(secrets, r, m)
+			return of.source.Check(r)
 		},
 	}, nil
 }
@@ -129,7 +146,16 @@ func (r *relaying) open(s *serving, st *store.Store, m *process.Metrics, committ
 		return failure{err, "--state-dir chooses another directory; an empty one stores nothing"}
 	}
 	refs := references(s.types)
-	r.source = relay.New(st, r.client, relay.Options{Refs: refs, Committed: committed, Log: s.log})
+	r.secrets = newConfidences(s.types, func(t *xds.Type, name string) *xds.Resource {
+		return st.Snapshot().View(store.DefaultGroup).Table(t).Lookup(name)
+	})
+	r.source = relay.New(st, r.client, relay.Options{
+		Refs: func(of *xds.Resource) []xds.Ref {
+			r.secrets.note(of, time.Now())
+			return refs(of)
+		},
+		Refused: r.refused, Committed: committed, Log: s.log,
+	})
 	return nil
 }
 
@@ -213,18 +239,4 @@ func (r *relaying) run(ctx context.Context, log *slog.Logger) {
 // noFiles is the directory of a server that has none: it says of each resource that it is in no file.
 func noFiles(s *serving, st *store.Store) *dir.Source {
 	return dir.New("", st, dir.Options{Log: s.log, Types: s.types})
-}
-
-// redacted is what a client says of a type without the secrets in what is served of it. It returns
-// false if not all are known.
-func (r *relaying) redacted(s *serving, st *store.Store, t *xds.Type, text string) (string, bool) {
-	secrets := internalsecret.NewFinder(s.types)
-	var texts []string
-	for of := range st.Snapshot().View(store.DefaultGroup).Table(t).All() {
-		m, err := message(s.types, of)
-		if err != nil || !secrets.Texts(m, func(text string) { texts = append(texts, text) }) {
-			return "", false
-		}
-	}
-	return internalsecret.Hide(text, texts), true
 }

@@ -48,6 +48,7 @@ type serving struct {
 	emptyMissing    bool
 	validate        bool
 	quarantine      bool
+	passRefusals    bool
 	drain           time.Duration
 	drainDelay      time.Duration
 	sets            []string
@@ -142,7 +143,7 @@ cannot be listened on; 2 wrong usage.`,
 			}
 			var err error
 			s.dir, s.stderr = args[0], cmd.ErrOrStderr()
-			if s.relay, err = relayOf(cmd, s.dir); err != nil {
+			if s.relay, err = relayOf(cmd, s.dir, &s); err != nil {
 				return err
 			}
 			if s.relay != nil {
@@ -188,6 +189,7 @@ func (s *serving) loading(f *pflag.FlagSet) {
 
 func (s *serving) draining(f *pflag.FlagSet) {
 	f.BoolVar(&s.quarantine, "quarantine", true, "when a client refuses a response, find out which resource is at fault, and send the others without it: the client keeps what it accepted last of that resource; =false: nothing of the response is sent again before it changes")
+	f.BoolVar(&s.passRefusals, "pass-refusals", false, "tell the upstream of a relay, which is asked by delta, what clients refuse and why: it may keep it from all clients then")
 	f.DurationVar(&s.drain, "drain", 5*time.Second, "`time` over which streams are closed at shutdown")
 	f.DurationVar(&s.drainDelay, "drain-delay", 0, "`time` at shutdown in which the server is not ready but still serves, so that load balancers notice")
 }
@@ -257,6 +259,7 @@ func (s *serving) run() error {
 	var held *quarantine.Source // nil: nothing is
 	if s.quarantine {
 		held = s.quarantined(st, func() *dir.Source { return src })
+		s.passUp(held)
 	}
 	s.admin.track(func() *dir.Source { return src }, st.Snapshot, keptBy(held))
 	if len(s.admin.parsed) > 0 {
@@ -270,7 +273,9 @@ func (s *serving) run() error {
 	place := func(n *xds.Node, t *xds.Type, name string) string { return src.PlaceFor(n, t, name) }
 	redact := func(_ *xds.Node, t *xds.Type, text string) (string, bool) { return src.Redacted(t, text) }
 	if s.relay != nil {
-		redact = func(_ *xds.Node, t *xds.Type, text string) (string, bool) { return s.relay.redacted(s, st, t, text) }
+		redact = func(_ *xds.Node, t *xds.Type, text string) (string, bool) {
+			return s.relay.secrets.redacted(t, text, time.Now())
+		}
 	}
 	loads := make(chan struct{}, 1) // rings when files were loaded, or could not be, and when an upstream has given something
 	shown := watchedOf[*store.Watch](st)

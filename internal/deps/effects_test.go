@@ -159,6 +159,7 @@ var effects = map[string]string{
 
 	"internal/quarantine Source mutex": "who waits to be looked at, and which stream is whose; held for memory only",
 	"internal/relay Source mutex":      "what streams want and what is decided; held for memory only",
+	"internal/relay doubts mutex":      "what clients refuse, for the check of the client; held for memory only",
 	"internal/relay Source.Run clock":  "how long that is",
 	"internal/relay Source.Run timer":  "wakes Run when the next thing is due",
 	"internal/relay Source.step clock": "the time that Run tells all parts",

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -20,6 +21,11 @@ type ask struct {
 	refused bool // it is a NACK
 	nobody  bool // nobody knows who is at fault: it was looked for before
 	ended   bool // nothing of the type is in quarantine any more
+}
+
+// kept is as much of the text as is kept while something is in quarantine for it.
+func (a *ask) kept() string {
+	return strings.ToValidUTF8(strings.Clone(a.text[:min(len(a.text), maxKept)]), "")
 }
 
 // look looks at what a client has answered.
@@ -76,6 +82,7 @@ func (s *Source) judge(ctx context.Context, w *Watch, a ask) {
 			switch h, ok := suspect(a.typ, &n); {
 			case !ok:
 			case names[h.name] && !w.isCleared(&h):
+				h.text = a.kept()
 				put = append(put, h)
 			case len(others) <= maxSuspects:
 				others = append(others, h)
@@ -99,7 +106,7 @@ func (s *Source) judge(ctx context.Context, w *Watch, a ask) {
 		w.order(order{typ: a.typ, add: append(put, needs...)})
 	case w.moving(): // it is about to be shown another view
 	case len(others) == 1 && !w.unprovenIn(a.typ): // nothing else in what was refused was new
-		others[0].by, others[0].proven = Found, true
+		others[0].by, others[0].proven, others[0].text = Found, true, a.kept()
 		w.order(order{typ: a.typ, add: append(others, needs...)})
 	default:
 		cleared := w.clearUnproven(a.typ)

@@ -12,8 +12,12 @@
 package quarantine
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
+	"maps"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -28,6 +32,7 @@ const (
 	lookTime   = 2 * time.Second        // to find out who is at fault
 	patience   = 500 * time.Millisecond // for a stream to be looked at
 	maxText    = 16 << 10               // bytes of what a client says that are looked at
+	maxKept    = 1 << 10                // the same that are kept
 	maxTypes   = 8                      // of one stream that wait to be looked at
 	maxLooks   = 20                     // of one stream within looksTime; others are as without quarantine
 	looksTime  = 10 * time.Second
@@ -49,6 +54,10 @@ type Options struct {
 	// Ended is called when a stream's client refuses nothing of a type any more though it has answered
 	// nothing: what it had refused is gone, and had nothing in its place. It is called by the stream's goroutine.
 	Ended func(*server.Stream, *xds.Type)
+
+	// Moved is called when what [Source.Refused] returns may have changed. It must not block, nor call the
+	// source.
+	Moved func()
 
 	// Scope says who sees the same as a node: what one was shown may be shown to the other. Nil: all.
 	Scope func(*xds.Node) string
@@ -135,6 +144,47 @@ func (s *Source) Of(st *server.Stream, t *xds.Type) []Held {
 	return nil
 }
 
+// Refused is content that clients are known to refuse.
+type Refused struct {
+	Type *xds.Type
+	Name string
+	Sum  xds.Sum
+	Text string // what one of them says
+}
+
+// Refused returns what is known to be at fault on any stream, each content once, by type and name: of more
+// than max nobody says what they are.
+func (s *Source) Refused(max int) []Refused {
+	type content struct {
+		key
+		sum xds.Sum
+	}
+	known := map[content]Refused{}
+	s.watches.Range(func(_, of any) bool {
+		w := of.(*Watch)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		for i := range w.holds {
+			h := &w.holds[i]
+			if k := (content{h.key(), h.refused}); h.fault() && (known[k].Text == "" || h.text != "" && h.text < known[k].Text) {
+				known[k] = Refused{h.typ, h.name, h.refused, h.text}
+			}
+		}
+		return true
+	})
+	all := slices.SortedFunc(maps.Values(known), func(a, b Refused) int {
+		return cmp.Or(strings.Compare(a.Type.URL, b.Type.URL), strings.Compare(a.Name, b.Name), strings.Compare(a.Sum.String(), b.Sum.String()))
+	})
+	return all[:min(len(all), max)]
+}
+
+// moved tells that something has come into quarantine, or has left it.
+func (s *Source) moved() {
+	if s.opts.Moved != nil {
+		s.opts.Moved()
+	}
+}
+
 func (s *Source) watchOf(st *server.Stream) *Watch {
 	if w, ok := s.watches.Load(st.Node); ok {
 		return w.(*Watch)
@@ -164,9 +214,13 @@ func (s *Source) Watch(ctx context.Context, node *xds.Node) (server.Watch, error
 func (s *Source) leave(w *Watch) {
 	s.watches.CompareAndDelete(w.node, w)
 	s.mu.Lock()
+	moved := w.counted > 0
 	s.held -= w.counted
 	w.counted = 0
 	s.mu.Unlock()
+	if moved {
+		s.moved()
+	}
 	s.askAgain(s.searches.leave(w))
 }
 

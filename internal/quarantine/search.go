@@ -43,6 +43,7 @@ const (
 type search struct {
 	typ    *xds.Type
 	st     *server.Stream
+	text   string
 	key    searchKey
 	groups [][]held // that are not shown yet, the next one last
 	trying []held   // is shown
@@ -84,11 +85,12 @@ func (s *Source) search(w *Watch, a ask, suspects []held) bool {
 		return false
 	}
 	x := &search{typ: a.typ, st: a.st, key: keyOfSearch(a, suspects, w.distrusts(a.typ)), total: len(suspects), began: now, moved: now}
+	x.text = a.kept()
 	found, begins := s.searches.begin(x, w, a)
 	var hinted, others []held
 	for _, h := range suspects {
 		if sum, is := found[h.name]; is && sum == h.refused {
-			h.by = Found
+			h.by, h.text = Found, x.text
 			hinted = append(hinted, h)
 		} else {
 			others = append(others, h)
@@ -123,7 +125,7 @@ func (s *Source) step(w *Watch, x *search, refused []held) {
 	}
 	switch n := len(refused); {
 	case n == 1:
-		refused[0].by, refused[0].proven = Found, true
+		refused[0].by, refused[0].proven, refused[0].text = Found, true, x.text
 		x.bad = append(x.bad, refused[0])
 		if all := slices.Concat(x.groups...); len(all) > 0 { // it may have been the only one
 			x.groups = [][]held{all}

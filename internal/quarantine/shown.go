@@ -117,5 +117,7 @@ type undecided struct {
 	of xds.Undecided
 }
 
-// Undecided implements [xds.Undecided].
-func (v *undecided) Undecided(t *xds.Type, name string) bool { return v.of.Undecided(t, name) }
+// Undecided implements [xds.Undecided]. What is found, and not shown, is decided.
+func (v *undecided) Undecided(t *xds.Type, name string) bool {
+	return v.shown.of.Table(t).Lookup(name) == nil && v.of.Undecided(t, name)
+}

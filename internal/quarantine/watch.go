@@ -45,7 +45,8 @@ type held struct {
 	hadVersion string
 
 	by     Reason
-	proven bool // the client has accepted the others since, or has refused it alone
+	text   string // at fault: what the client says, or as much of it as is kept
+	proven bool   // the client has accepted the others since, or has refused it alone
 
 	body *xds.Resource // what was refused
 	old  *xds.Resource // what is shown instead; nil: nothing
@@ -265,9 +266,10 @@ func (w *Watch) count() {
 		}
 	}
 	w.source.mu.Lock()
-	defer w.source.mu.Unlock()
 	w.source.held += n - w.counted
 	w.counted = n
+	w.source.mu.Unlock()
+	w.source.moved()
 }
 
 // Next implements [server.Watch].

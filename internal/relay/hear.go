@@ -341,13 +341,11 @@ func (s *Source) hold(k *kind, since time.Time) {
 // show notes what the store has of a name. The source is locked.
 func (e *name) show(was, is *xds.Resource) {
 	if was != nil {
-		e.kind.shown--
 		if e.owners[was.Name]--; e.owners[was.Name] == 0 {
 			delete(e.owners, was.Name)
 		}
 	}
 	if e.shown = is; is != nil {
-		e.kind.shown++
 		e.owners[is.Name]++
 	}
 }

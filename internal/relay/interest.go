@@ -15,7 +15,6 @@ type kind struct {
 	typ   *xds.Type
 	names map[string]*name
 	known bool // it is known what there is of it: "*" may be answered; as in Source.known
-	shown int  // names that have a resource in the store
 
 	// Of Run.
 	complete bool           // the upstream, or the disk, has said what there is
@@ -256,10 +255,13 @@ type view struct {
 	known  *map[string]bool
 }
 
-// Undecided implements [xds.Undecided]. Of a name that is found a newer view has the resource.
+// Undecided implements [xds.Undecided]. Of a name that was found since a newer view has the resource.
 func (v *view) Undecided(t *xds.Type, n string) bool {
 	if n == xds.Wildcard {
 		return !(*v.known)[t.URL]
+	}
+	if all := v.Table(t); all.Lookup(n) != nil || all.Aliased(n).Len() > 0 {
+		return false
 	}
 	s := v.source
 	s.mu.Lock()

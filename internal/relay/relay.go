@@ -41,6 +41,10 @@ type Options struct {
 	// be everything.
 	Refs func(*xds.Resource) []xds.Ref
 
+	// Refused returns what clients refuse of what is served; then [Source.Check] must be the client's, or part of
+	// it, and [Source.Refused] be called when that changes. Nil: refusals of clients are not passed up.
+	Refused func() []Refusal
+
 	// Committed is called after each commit, and when the source has become ready, by the
 	// goroutine of Run. Nil: nobody is told.
 	Committed func()
@@ -59,8 +63,10 @@ type Source struct {
 	opts   Options
 	wake   chan struct{} // one slot: Run has something to do
 
-	ready atomic.Bool
-	known atomic.Pointer[map[string]bool] // types, by URL, of which it is known what there is; the map never changes
+	ready  atomic.Bool
+	moved  atomic.Bool // Options.Refused may return something else
+	doubts doubts
+	known  atomic.Pointer[map[string]bool] // types, by URL, of which it is known what there is; the map never changes
 
 	mu      sync.Mutex // guards what follows, and the interest and decisions in it; held for memory only
 	types   map[string]*kind
@@ -74,6 +80,8 @@ type Source struct {
 // A state is what the goroutine of Run alone knows.
 type state struct {
 	follow *client.Follower
+	look   time.Time            // when Options.Refused is asked next; zero: when something moves
+	passed time.Time            // when the upstream was last asked once more
 	held   map[string]time.Time // by the URLs of types of which something is kept back: until when; zero: until the upstream is back
 }
 
@@ -138,6 +146,7 @@ func (s *Source) step() {
 		c.add(s.kind(url))
 	}
 	s.commit(&c)
+	s.passUp(now)
 }
 
 // next is when something is due by itself; zero: never.
@@ -148,6 +157,9 @@ func (s *Source) next() (at time.Time) {
 		if !due.IsZero() {
 			at = earlier(at, due)
 		}
+	}
+	if !s.look.IsZero() {
+		at = earlier(at, s.look)
 	}
 	if len(s.idle) > 0 {
 		at = earlier(at, s.idle[0].at.Add(s.opts.Linger))

@@ -211,7 +211,7 @@ func TestRestart(t *testing.T) {
 		next.Resume(xds.Cluster, c)
 		next.ExpectNothing() // it has all: versions are of the content
 		next.Resume(xds.Endpoint, c)
-		next.ExpectNothing() // though the relay has to ask for it first (DELTA-9)
+		next.ExpectNothing()              // though the relay has to ask for it first (DELTA-9)
 		next.Subscribe(xds.Listener, "*") // of which the disk has nothing
 		time.Sleep(10 * time.Minute)
 		next.ExpectNothing()
@@ -370,5 +370,22 @@ func TestNothingIsAnswered(t *testing.T) {
 		c := xdstest.SotW(t, w.conn)
 		c.Subscribe(xds.Listener, "*")
 		takes(t, 5*time.Second, func() { c.Expect(xds.Listener) })
+	})
+}
+
+// A SotW client that asks for names of a type whose responses have all, as gRPC does of listeners, gets them when all are known.
+func TestNamesOfSotW(t *testing.T) {
+	both(t, func(t *testing.T, delta bool) {
+		up := newUpstream(t)
+		up.set(xds.Listener, "a", "b")
+		w := relayOf(t, up, "", delta, nil)
+		c := xdstest.SotW(t, w.conn)
+		c.Subscribe(xds.Listener, "a")
+		c.Await(xds.Listener, "a")
+		c.Subscribe(xds.Listener, "b")
+		c.Await(xds.Listener, "a", "b")
+		up.content(xds.Listener, "new", "a", "b")
+		c.ACK(c.Next(xds.Listener))
+		c.ExpectNothing()
 	})
 }

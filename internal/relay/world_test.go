@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -42,14 +44,40 @@ type upstream struct {
 // refused counts refusals.
 type refused struct {
 	n atomic.Int32
+
+	mu    sync.Mutex
+	texts []string
+	last  protocol.EventKind // Acked or Nacked
+}
+
+// said is what was said with them.
+func (r *refused) said() []string {
+	synctest.Wait()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.texts)
+}
+
+// settled reports whether the last answer accepts.
+func (r *refused) settled() bool {
+	synctest.Wait()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.last == protocol.Acked
 }
 
 func (*refused) Opened(*server.Stream)        {}
 func (*refused) Closed(*server.Stream, error) {}
 
 func (r *refused) Event(_ *server.Stream, e protocol.Event) {
-	if e.Kind == protocol.Nacked {
+	if e.Kind != protocol.Nacked && e.Kind != protocol.Acked {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.last = e.Kind; e.Kind == protocol.Nacked {
 		r.n.Add(1)
+		r.texts = append(r.texts, e.Error.Message)
 	}
 }
 
@@ -152,6 +180,18 @@ type world struct {
 // relayOf begins a relay; dir is the client's disk, "" is none.
 func relayOf(t testing.TB, up *upstream, dir string, delta bool, check func(*xds.Resource) error) *world {
 	t.Helper()
+	w := relayWith(t, up, dir, delta, check, func(*relay.Options) {})
+	w.conn = xdstest.Serve(t, server.New(w.src), grpc.WaitForHandlers(true))
+	return w
+}
+
+// relayWith begins a relay with some options, without a server. Without a check it has its own.
+func relayWith(t testing.TB, up *upstream, dir string, delta bool, check func(*xds.Resource) error, more func(*relay.Options)) *world {
+	t.Helper()
+	w := &world{t: t, up: up}
+	if check == nil {
+		check = func(r *xds.Resource) error { return w.src.Check(r) }
+	}
 	tr, err := client.GRPC("passthrough:///up", client.GRPCOptions{
 		Credentials: insecure.NewCredentials(), Delta: delta, Dial: []grpc.DialOption{grpc.WithContextDialer(up.dial)},
 	})
@@ -162,14 +202,14 @@ func relayOf(t testing.TB, up *upstream, dir string, delta bool, check func(*xds
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{t: t, up: up, cl: c}
-	w.src = relay.New(store.New(), c, relay.Options{Refs: refs})
+	o := relay.Options{Refs: refs}
+	more(&o)
+	w.cl, w.src = c, relay.New(store.New(), c, o)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { defer close(done); w.src.Run(ctx) }()
 	w.stop = sync.OnceFunc(func() { cancel(); <-done; c.Close() })
 	t.Cleanup(w.stop)
-	w.conn = xdstest.Serve(t, server.New(w.src), grpc.WaitForHandlers(true))
 	return w
 }
 

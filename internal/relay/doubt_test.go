@@ -1,0 +1,204 @@
+package relay_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chancery-xds/chancery/internal/quarantine"
+	"github.com/chancery-xds/chancery/internal/relay"
+	"github.com/chancery-xds/chancery/server"
+	"github.com/chancery-xds/chancery/xds"
+	"github.com/chancery-xds/chancery/xds/xdstest"
+)
+
+// seen is a source as quarantine wants it.
+type seen struct{ *relay.Source }
+
+func (s seen) Watch(ctx context.Context, n *xds.Node) (server.Watch, error) {
+	return s.Source.Watch(ctx, n)
+}
+
+// passing is a relay that passes refusals up. A client's text names what is at fault.
+func passing(t *testing.T, up *upstream) *world {
+	t.Helper()
+	var q *quarantine.Source
+	w := relayWith(t, up, "", true, nil, func(o *relay.Options) {
+		o.Refused = func() (all []relay.Refusal) {
+			for _, r := range q.Refused(100) {
+				all = append(all, relay.Refusal(r))
+			}
+			return all
+		}
+	})
+	q = quarantine.New(seen{w.src}, quarantine.Options{
+		Guilty: func(_ context.Context, _ *server.Stream, _ *xds.Type, text string) []string {
+			name, _, _ := strings.Cut(text, ":")
+			return []string{name}
+		},
+		Moved: w.src.Refused,
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); q.Run(ctx) }()
+	t.Cleanup(func() { cancel(); <-done })
+	w.conn = xdstest.Serve(t, server.New(q, server.WithObserver(q)))
+	return w
+}
+
+func await(t *testing.T, w *world, of ...string) *xdstest.Client {
+	t.Helper()
+	c := xdstest.Delta(t, w.conn)
+	c.Subscribe(xds.Cluster, "*")
+	c.Await(xds.Cluster, of...)
+	return c
+}
+
+// What a client refuses the upstream hears of, with the text, without a change; the others have it. When nobody
+// refuses it any more, the upstream hears that, too.
+func TestRefusalIsPassedUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		up := newUpstream(t)
+		up.set(xds.Cluster, "a", "b")
+		w := passing(t, up)
+		picky, other := await(t, w, "a", "b"), await(t, w, "a", "b")
+		time.Sleep(time.Minute)
+		up.content(xds.Cluster, "bad", "a", "b")
+		picky.NACK(picky.Next(xds.Cluster), "a: it is bad")
+		gets(t, other, "a", "bad")
+		if n := len(up.refused.said()); n != 0 {
+			t.Fatalf("%d refusals upstream at once", n)
+		}
+		time.Sleep(2 * time.Second)
+		gets(t, picky, "b", "bad") // the quarantine gives it the rest
+		if got := up.refused.said(); len(got) != 1 || !strings.Contains(got[0], "clients of the relay refuse it: a: it is bad") || strings.Contains(got[0], `"b"`) {
+			t.Fatalf("the upstream hears %q", got)
+		}
+		if n := up.srv.Stats().Open; n != 1 {
+			t.Errorf("%d streams upstream", n)
+		}
+		other.ExpectNothing()
+		time.Sleep(10 * time.Minute)
+		if n, streams := len(up.refused.said()), up.srv.Stats().Streams; n != 1 || streams != 2 {
+			t.Errorf("%d refusals, %d streams while nothing changes", n, streams)
+		}
+
+		picky.Close()
+		time.Sleep(2 * time.Second)
+		if n, streams, acks := len(up.refused.said()), up.srv.Stats().Streams, up.refused.settled(); n != 1 || streams != 3 || !acks {
+			t.Errorf("%d refusals, %d streams; accepted: %v, and nobody refuses it", n, streams, acks)
+		}
+		time.Sleep(time.Minute)
+		up.content(xds.Cluster, "good", "a", "b")
+		gets(t, other, "a", "good")
+		if n := up.srv.Stats().Streams; n != 3 {
+			t.Errorf("%d streams upstream", n)
+		}
+	})
+}
+
+// A client that refuses something new to it gets the rest: what it is not shown is decided.
+func TestRefusedNew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		up := newUpstream(t)
+		up.set(xds.Cluster, "a", "b")
+		w := passing(t, up)
+		c := xdstest.Delta(t, w.conn)
+		c.Subscribe(xds.Cluster, "*")
+		c.NACK(c.Next(xds.Cluster), "b: no")
+		c.Await(xds.Cluster, "a")
+	})
+}
+
+// Content that was refused, went, and comes back is no more refused than any other, and clients decide again.
+func TestRefusalIsForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		up := newUpstream(t)
+		up.set(xds.Cluster, "a", "b")
+		w := passing(t, up)
+		picky, other := await(t, w, "a", "b"), await(t, w, "a", "b")
+		time.Sleep(time.Minute)
+		up.content(xds.Cluster, "bad", "a", "b")
+		picky.NACK(picky.Next(xds.Cluster), "a: it is bad")
+		gets(t, picky, "b", "bad")
+		gets(t, other, "a", "bad")
+		time.Sleep(2 * time.Second)
+		for i, more := range []string{"good", "bad"} {
+			up.content(xds.Cluster, more, "a", "b")
+			gets(t, picky, "a", more) // it has learnt
+			gets(t, other, "a", more)
+			time.Sleep(time.Minute)
+			if n, streams := len(up.refused.said()), up.srv.Stats().Streams; n != 1 || streams != 2 {
+				t.Errorf("%d: %d refusals, %d streams", i, n, streams)
+			}
+		}
+	})
+}
+
+// What goes and comes back before anybody has looked is refused at once, and then asked for again.
+func TestRefusedComesBackAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		up := newUpstream(t)
+		up.set(xds.Cluster, "a")
+		w := passing(t, up)
+		picky, other := await(t, w, "a"), await(t, w, "a")
+		time.Sleep(time.Minute)
+		up.content(xds.Cluster, "bad", "a")
+		picky.NACK(picky.Next(xds.Cluster), "a: it is bad")
+		gets(t, picky, "a", "") // what it had
+		gets(t, other, "a", "bad")
+		time.Sleep(2 * time.Second)
+		up.content(xds.Cluster, "good", "a")
+		gets(t, picky, "a", "good")
+		gets(t, other, "a", "good")
+		up.content(xds.Cluster, "bad", "a")
+		synctest.Wait()
+		if n := len(up.refused.said()); n != 2 {
+			t.Errorf("%d refusals", n)
+		}
+		time.Sleep(time.Minute)
+		gets(t, picky, "a", "bad")
+		gets(t, other, "a", "bad")
+		if !up.refused.settled() {
+			t.Error("the upstream has not heard that it is accepted")
+		}
+	})
+}
+
+// A client that refuses and accepts by turns, and many that refuse, cost a stream in 30 s.
+func TestRefusalsArePaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		up := newUpstream(t)
+		names := []string{"a", "b", "c", "d", "e", "f"}
+		up.set(xds.Cluster, names...)
+		w := passing(t, up)
+		time.Sleep(2 * time.Minute)
+		before := up.srv.Stats().Streams
+		for _, name := range names {
+			c := xdstest.Delta(t, w.conn)
+			c.Subscribe(xds.Cluster, "*")
+			c.NACK(c.Next(xds.Cluster), name+": no")
+			time.Sleep(10 * time.Second)
+			c.Close()
+		}
+		time.Sleep(time.Minute)
+		if n := up.srv.Stats().Streams - before; n < 2 || n > 5 {
+			t.Errorf("%d streams in two minutes", n)
+		}
+	})
+}
+
+// gets has a client accept the next response, in which a name has something.
+func gets(t *testing.T, c *xdstest.Client, name, more string) {
+	t.Helper()
+	r := c.Next(xds.Cluster)
+	c.ACK(r)
+	for _, of := range r.Resources {
+		if of.Name == name && strings.Contains(string(of.Body), more) {
+			return
+		}
+	}
+	t.Errorf("%v, want %s with %q", r, name, more)
+}

@@ -238,13 +238,23 @@ func (c *Client) ours(a *authority, w word) word {
 	return w
 }
 
-// settled tells the tables of a type that a response was applied.
-func (c *Client) settled(u *upstream, typ *xds.Type, wild bool) {
+// settled tells the tables of a type that a response was applied. One of which nothing can be read
+// is no answer to a wildcard: it does not say what there is.
+func (c *Client) settled(u *upstream, resp *xds.Response, wild bool) {
+	typ := resp.Type
 	if typ == nil {
 		return
 	}
+	nameless := slices.ContainsFunc(resp.Malformed, func(err error) bool {
+		m, is := errors.AsType[*xds.MalformedError](err)
+		return !is || m.Name == ""
+	})
+	wild = wild && (!nameless || resp.Changes != nil && len(resp.Upserts) > 0)
 	for _, a := range c.authorities {
 		if t := a.tables[typ.URL]; t != nil && a.charged() == u.Server {
+			if nameless {
+				t.unreadable(u.uri)
+			}
 			if wild {
 				t.complete(&u.said, c.now)
 			}

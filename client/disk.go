@@ -24,6 +24,8 @@ const (
 	savePause = time.Second
 	// saveRetry is how long after an error.
 	saveRetry = 30 * time.Second
+	// lockRetry is how long after another program had the directory it is tried again.
+	lockRetry = 5 * time.Second
 	// maxShelf is how many bytes are kept of resources that nobody watches, or has watched yet
 	// when leftFor has passed since the start.
 	maxShelf = 64 << 20
@@ -45,9 +47,10 @@ type disk struct {
 	told   time.Time // the log says nothing of it before
 
 	dirty   bool
-	next    time.Time            // nothing is written before
-	writing bool                 // the goroutine has something to write
-	write   chan lastgood.Config // one slot, which is empty unless writing
+	next    time.Time             // nothing is written before
+	locks   time.Time             // while another program has the directory: when that is tried again
+	writing bool                  // the goroutine has something to write
+	write   chan *lastgood.Config // one slot, which is empty unless writing; nil: see whether the directory is free
 }
 
 // openDisk reads what the last run has left. What cannot be read is no error: then there is nothing.
@@ -56,7 +59,7 @@ func openDisk(c *Client, dir string) (*disk, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &disk{c: c, keeper: k, write: make(chan lastgood.Config, 1)}
+	d := &disk{c: c, keeper: k, write: make(chan *lastgood.Config, 1)}
 	switch kept, err := k.Load(); {
 	case err == nil:
 		for _, t := range kept.Types {
@@ -68,7 +71,7 @@ func openDisk(c *Client, dir string) (*disk, error) {
 		c.log.Warn("what the last run has left on disk is ignored", slog.Any("error", err))
 	}
 	if !k.Kept() {
-		c.log.Warn("another program keeps its resources in the directory: this one writes none", slog.String("directory", dir))
+		c.log.Warn("another program keeps its resources in the directory: this one writes none until that ends", slog.String("directory", dir))
 	}
 	return d, nil
 }
@@ -77,14 +80,21 @@ func openDisk(c *Client, dir string) (*disk, error) {
 func (d *disk) run() {
 	defer d.keeper.Drop()
 	for cfg := range d.write {
-		err := d.keeper.Save(cfg)
+		had := d.keeper.Kept()
+		err := d.keeper.Lock()
+		if err == nil && !had {
+			d.c.log.Info("the other program has ended: this one keeps its resources in the directory", slog.String("directory", d.keeper.Dir()))
+		}
+		if err == nil && cfg != nil {
+			err = d.keeper.Save(*cfg)
+		}
 		d.c.do(func() {
 			d.writing = false
-			if err != nil {
+			if err != nil && cfg != nil {
 				d.dirty, d.next = true, d.c.now.Add(saveRetry)
 			}
 		})
-		if err != nil {
+		if err != nil && had {
 			d.c.log.Error("the last good resources are not stored", slog.Any("error", err))
 		}
 	}
@@ -139,14 +149,23 @@ func (d *disk) step(now time.Time) time.Time {
 		return time.Time{}
 	}
 	if !d.begun {
-		d.begun, d.until = true, now.Add(leftFor)
+		d.begun, d.until, d.locks = true, now.Add(leftFor), now.Add(lockRetry)
 	}
 	if !d.until.IsZero() && !now.Before(d.until) {
 		d.until, d.dirty = time.Time{}, true
 		d.full(d.shelf.limit())
 	}
 	switch {
-	case !d.dirty || d.writing || !d.keeper.Kept():
+	case d.writing:
+		return d.until
+	case !d.keeper.Kept():
+		if d.locks.After(now) {
+			return earlier(d.locks, d.until)
+		}
+		d.writing, d.locks = true, now.Add(lockRetry)
+		d.write <- nil
+		return d.until
+	case !d.dirty:
 		return d.until
 	case d.next.After(now):
 		return earlier(d.next, d.until)
@@ -161,14 +180,14 @@ func (d *disk) close() {
 	if d == nil {
 		return
 	}
-	if d.dirty && d.keeper.Kept() {
+	if d.dirty {
 		d.write <- d.snapshot(d.c.now)
 	}
 	close(d.write)
 }
 
 // snapshot is what is in use, and the shelf.
-func (d *disk) snapshot(now time.Time) lastgood.Config {
+func (d *disk) snapshot(now time.Time) *lastgood.Config {
 	types := map[string]*lastgood.Type{}
 	add := func(t *xds.Type, r *xds.Resource) {
 		of := types[t.URL]
@@ -193,7 +212,7 @@ func (d *disk) snapshot(now time.Time) lastgood.Config {
 			add(p.Type, p.Resource)
 		}
 	}
-	cfg := lastgood.Config{At: now}
+	cfg := &lastgood.Config{At: now}
 	for _, t := range types {
 		slices.SortFunc(t.Resources, func(a, b lastgood.Resource) int { return strings.Compare(a.Name, b.Name) })
 		cfg.Types = append(cfg.Types, *t)

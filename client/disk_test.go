@@ -95,12 +95,13 @@ func TestDisk(t *testing.T) {
 		f := newFake(t, "xds://a", v)
 		c := begin(t, client.Config{Dir: dir}, f)
 		watch(t, c, xds.Endpoint, "e")
-		if err := os.Rename(dir, dir+".away"); err != nil {
+		in := filepath.Join(dir, "last-good", "x") // in the way
+		if err := os.MkdirAll(in, 0o700); err != nil {
 			t.Fatal(err)
 		}
 		f.stream().respond(xds.Endpoint, "v1", "e=1")
 		time.Sleep(10 * time.Second)
-		if err := os.Rename(dir+".away", dir); err != nil {
+		if err := os.RemoveAll(filepath.Dir(in)); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
@@ -108,6 +109,50 @@ func TestDisk(t *testing.T) {
 		f = newFake(t, "xds://a", v)
 		f.fail(errDown)
 		watch(t, begin(t, client.Config{Dir: dir}, f), xds.Endpoint, "e").want("e updated=1", "e stale=1: xds…")
+	})
+
+	both(t, "CLI-11 a directory that another program has is taken when that has ended, and is made again if it is gone", func(t *testing.T, v xds.Variant) {
+		dir := filepath.Join(t.TempDir(), "state")
+		other := begin(t, client.Config{Dir: dir}, newFake(t, "xds://a", v))
+		var log lines
+		f := newFake(t, "xds://a", v)
+		c := begin(t, client.Config{Dir: dir, Log: slog.New(slog.NewTextHandler(&log, nil))}, f)
+		watch(t, c, xds.Endpoint, "e")
+		s := f.stream()
+		s.respond(xds.Endpoint, "v1", "e=1")
+		file := filepath.Join(dir, "last-good")
+		stored := func(want bool) {
+			t.Helper()
+			if _, err := os.Stat(file); (err == nil) != want {
+				t.Errorf("stored: %v, want %v", err == nil, want)
+			}
+		}
+		time.Sleep(time.Minute)
+		stored(false)
+		if err := other.Close(); err != nil { // it has nothing, and so it removes the directory
+			t.Fatal(err)
+		}
+		time.Sleep(6 * time.Second)
+		stored(true)
+		if log.count("the other program has ended") != 1 || log.count("not stored") != 0 {
+			t.Error("the log does not say so")
+		}
+		if err := os.RemoveAll(dir); err != nil {
+			t.Fatal(err)
+		}
+		s.respond(xds.Endpoint, "v2", "e=2")
+		time.Sleep(5 * time.Second)
+		stored(true)
+		if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 || log.count("not stored") != 0 {
+			t.Error(info.Mode(), err)
+		}
+		f = newFake(t, "xds://a", v)
+		f.fail(errDown)
+		w := watch(t, begin(t, client.Config{Dir: dir, Log: slog.New(slog.NewTextHandler(&log, nil))}, f), xds.Endpoint, "e")
+		w.want("e updated=2", "e stale=2: xds…")
+		if log.count("another program keeps") != 2 {
+			t.Error("the directory that was made again is not locked")
+		}
 	})
 
 	both(t, "what nobody watches now stays on disk", func(t *testing.T, v xds.Variant) {

@@ -102,6 +102,17 @@ func (f *Follower) Doubt(t *xds.Type, names ...string) {
 	})
 }
 
+// Away reports whether a server that is asked for a type cannot be reached. Not all that is known is told anew when
+// it can be again: that there is nothing is not.
+func (f *Follower) Away(t *xds.Type) (away bool) {
+	f.c.wait(func() {
+		for _, a := range f.c.authorities {
+			away = away || a.tables[t.URL] != nil && a.tables[t.URL].outage != nil
+		}
+	})
+	return away
+}
+
 // Take returns what has become of names since it was last called, in push order of their types. Of
 // a response there is all or nothing.
 func (f *Follower) Take() (all []News) {

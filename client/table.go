@@ -21,6 +21,7 @@ type table struct {
 	joined  []*entry          // watched since the last time that the loop looked
 	outage  *outage           // of the server in charge, as it was told
 	lost    bool              // some entry has an outage
+	unread  string            // the server that has sent what cannot be read, of which nobody knows the names
 	sweepAt time.Time
 	counts  [gauges]int
 	disk    *disk // nil: none
@@ -242,14 +243,23 @@ func (t *table) up() {
 // complete tells that a server has answered for the wildcards and collections.
 func (t *table) complete(by *said, now time.Time) {
 	for _, e := range t.finders {
-		if e.state == Acked && e.outage == nil {
+		known := e.state == Acked && e.outage == nil
+		if known && e.server() == by.server {
 			continue
 		}
 		t.change(e, func() { e.state, e.said, e.updated, e.outage, e.fault = Acked, by, now.UnixNano(), nil, nil })
-		t.tell(e, t.event(e), false)
-		t.sweepAt = now.Add(sweepAfter)
+		if !known {
+			t.tell(e, t.event(e), false)
+		}
+		if t.unread != by.server {
+			t.sweepAt = now.Add(sweepAfter)
+		}
 	}
 }
+
+// unreadable notes that a server has sent what cannot be read, and may be of any name. So what is in
+// use stays, though the server says nothing of it.
+func (t *table) unreadable(server string) { t.unread, t.sweepAt = server, time.Time{} }
 
 // sweepAfter is how long after a server has answered for a wildcard it may take to send what
 // belongs to it, as that may be several responses.
@@ -264,8 +274,8 @@ func (t *table) sweep(server string, now time.Time) {
 	t.sweepAt = time.Time{}
 	for _, name := range slices.Sorted(maps.Keys(t.entries)) {
 		e := t.entries[name]
-		if e.watches != nil || e.res == nil || e.server() == server {
-			continue
+		if e.watches != nil || e.res == nil || e.server() == server || e.fault != nil && e.fault.server == server {
+			continue // the server in charge has said something of it, if only what cannot be used
 		}
 		t.change(e, func() { e.drop(); e.state, e.fault = DoesNotExist, nil })
 		t.tell(e, Event{Kind: Removed, Name: name, Server: server}, true)

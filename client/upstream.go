@@ -207,7 +207,7 @@ func (l *link) received(s *stream, resp *xds.Response) {
 		l.vain[url]++
 	}
 	l.judged(resp, err)
-	l.c.settled(l.up, resp.Type, l.wild[typeURL(resp.Type)])
+	l.c.settled(l.up, resp, l.wild[typeURL(resp.Type)])
 	s.pause = l.c.now.Add(max(pauseAfter(l.bad[url]), pauseAfter(l.vain[url]-mostVain)))
 }
 

@@ -181,10 +181,10 @@ func minus(names, others []string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(n string) bool { _, has := slices.BinarySearch(others, n); return has })
 }
 
-// undecided reports whether the view is still looking for a name.
+// undecided reports whether the view is still looking for a name, and has nothing of it.
 func (s *Session) undecided(t *xds.Type, name string) bool {
 	v, ok := s.view.(xds.Undecided)
-	return ok && v.Undecided(t, name)
+	return ok && v.Undecided(t, name) && s.table(t).Lookup(name) == nil
 }
 
 // searching reports whether the view is still looking for a subscribed name.

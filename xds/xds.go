@@ -119,8 +119,8 @@ type View interface {
 type Undecided interface {
 	View
 
-	// Undecided reports whether it is not known yet if the name exists, which
-	// no table has. Of [Wildcard] it reports whether it is not known yet what there is of
+	// Undecided reports whether it is not known yet if the name exists. What a table has
+	// exists, whatever it reports. Of [Wildcard] it reports whether it is not known yet what there is of
 	// the type: a stream that wants all of it is told nothing of the type then.
 	Undecided(t *Type, name string) bool
 }

@@ -49,7 +49,7 @@ type Exporter struct {
 	dir       outDir
 	bootstrap []byte
 	kept      map[*xds.Resource]*piece // of the last export
-	unlock    func()
+	held      *filelock.Held
 
 	grace time.Duration // for which an export stays after it was replaced
 }
@@ -81,16 +81,16 @@ func Open(root string, o Options) (*Exporter, error) {
 	if err != nil {
 		return nil, err
 	}
-	unlock, err := filelock.Lock(root)
+	held, err := filelock.Lock(root)
 	switch {
 	case errors.Is(err, filelock.ErrBusy):
 		return nil, &fs.PathError{Op: "lock", Path: root, Err: ErrBusy}
 	case err != nil:
 		return nil, err
 	}
-	e := &Exporter{Options: o, unlock: unlock, grace: 100 * time.Millisecond, dir: outDir{system: disk{info.Mode()}, root: root}}
+	e := &Exporter{Options: o, held: held, grace: 100 * time.Millisecond, dir: outDir{system: disk{info.Mode()}, root: root}}
 	if err := e.open(); err != nil {
-		unlock()
+		held.Unlock()
 		return nil, err
 	}
 	return e, nil
@@ -206,7 +206,7 @@ func (e *Exporter) Exposed() bool {
 }
 
 // Close lets others write to the directory.
-func (e *Exporter) Close() { e.unlock() }
+func (e *Exporter) Close() { e.held.Unlock() }
 
 // ErrBusy is the error of a directory that another program exports to.
 var ErrBusy = errors.New("another program exports to this directory")

@@ -75,34 +75,45 @@ type Keeper struct {
 	WithoutSecrets bool
 
 	dir    string
-	unlock func()        // owned by Open, then by Run; nil: another program has the lock
-	locked chan struct{} // closed when this one has it
-	next   chan Config   // one slot: the newest that is not written
-	failed atomic.Bool   // the last could not be written
+	held   *filelock.Held // owned by Open, then by Run or Save; nil: another program has the lock
+	locked chan struct{}  // closed when this one has it
+	next   chan Config    // one slot: the newest that is not written
+	failed atomic.Bool    // the last could not be written
 }
 
 // Open returns a keeper for a folder, which it makes, for this user alone. While
 // another program keeps the same folder it reads what that one writes, and writes
 // nothing.
 func Open(dir string) (*Keeper, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, err
-	}
-	if err := own(dir); err != nil {
-		return nil, err
-	}
 	k := &Keeper{Log: slog.Default(), dir: dir, locked: make(chan struct{}), next: make(chan Config, 1)}
-	if err := k.lock(); err != nil && !errors.Is(err, filelock.ErrBusy) {
+	if err := k.Lock(); err != nil && !errors.Is(err, filelock.ErrBusy) {
 		return nil, err
 	}
 	return k, nil
 }
 
-func (k *Keeper) lock() (err error) {
-	if k.unlock, err = filelock.Lock(k.dir); err != nil {
+// Lock locks the folder, which it makes if it is not there, unless it is locked. A lock is of
+// the folder that there was: of one that was removed it keeps nobody away.
+func (k *Keeper) Lock() error {
+	if k.held != nil && k.held.Holds(k.dir) {
+		return nil
+	}
+	if err := os.MkdirAll(k.dir, 0o700); err != nil {
 		return err
 	}
-	close(k.locked)
+	if err := own(k.dir); err != nil {
+		return err
+	}
+	held, err := filelock.Lock(k.dir)
+	if err != nil {
+		return err
+	}
+	if k.held == nil {
+		close(k.locked)
+	} else {
+		k.held.Unlock()
+	}
+	k.held = held
 	return nil
 }
 
@@ -120,13 +131,15 @@ func (k *Keeper) Kept() bool {
 // Locked is closed when no other program keeps the folder.
 func (k *Keeper) Locked() <-chan struct{} { return k.locked }
 
-// Drop gives the folder back before Run was called, and removes it if nothing is kept in it.
+// Drop gives the folder back, of which Run was not called, and removes it if nothing is kept in it.
 func (k *Keeper) Drop() {
-	if k.unlock == nil {
+	if k.held == nil {
 		return // another program's
 	}
-	_ = os.Remove(k.dir) // or something is in it
-	k.unlock()
+	if k.held.Holds(k.dir) {
+		_ = os.Remove(k.dir) // or something is in it
+	}
+	k.held.Unlock()
 }
 
 // Dir returns the folder.
@@ -144,6 +157,8 @@ func (k *Keeper) Load() (Config, error) {
 		return Config{}, err
 	case !info.Mode().IsRegular() || info.Size() > MaxBytes:
 		return Config{}, fmt.Errorf("%s: Chancery did not write this file", path)
+	case !trusted(info):
+		return Config{}, fmt.Errorf("%s belongs to another user, and is not used", path)
 	}
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -178,7 +193,7 @@ const retry = 5 * time.Second
 // tries again: the next change may be days away.
 func (k *Keeper) Run(ctx context.Context) {
 	other := false
-	for k.unlock == nil {
+	for k.held == nil {
 		if !other {
 			other = true
 			k.Log.Warn("another server of the same directory stores the last good configuration: until it ends, this one stores none", "state", k.dir,
@@ -186,12 +201,12 @@ func (k *Keeper) Run(ctx context.Context) {
 		}
 		select {
 		case <-time.After(retry):
-			_ = k.lock()
+			_ = k.Lock()
 		case <-ctx.Done():
 			return
 		}
 	}
-	defer k.unlock()
+	defer func() { k.held.Unlock() }()
 	if other {
 		k.Log.Info("the other server has ended: this one now stores the last good configuration", "state", k.dir)
 	}
@@ -236,11 +251,15 @@ func (k *Keeper) save(c Config, said *string) (refused bool) {
 		k.Log.Error("the last good configuration is not stored: a restart with invalid files would serve an older one, or nothing", "error", err)
 	}
 	_, refused = errors.AsType[syscall.Errno](err)
-	return refused
+	return refused || errors.Is(err, filelock.ErrBusy)
 }
 
-// Save writes a configuration, all of it or nothing.
+// Save writes a configuration, all of it or nothing. Of a folder that another program keeps it
+// is an error, and after that has ended it is not: who does not call Run calls Save again.
 func (k *Keeper) Save(c Config) error {
+	if err := k.Lock(); err != nil {
+		return err
+	}
 	path := filepath.Join(k.dir, name)
 	if k.WithoutSecrets {
 		var err error

@@ -181,7 +181,7 @@ func TestDamaged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer k.unlock()
+	defer k.held.Unlock()
 	if _, err := k.Load(); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("nothing was kept: %v", err)
 	}
@@ -234,7 +234,7 @@ func TestWithoutSecrets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer k.unlock()
+	defer k.held.Unlock()
 	k.WithoutSecrets = true
 	all := some(t, 1)
 	all.Types = append(all.Types, Type{Type: xds.Secret.Legacy(), Resources: all.Types[1].Resources})
@@ -303,7 +303,7 @@ func TestTakeOver(t *testing.T) {
 		if _, err := second.Load(); !errors.Is(err, fs.ErrNotExist) {
 			t.Error("both write:", err)
 		}
-		first.unlock()
+		first.held.Unlock()
 		time.Sleep(2 * retry)
 		if c, err := second.Load(); err != nil || len(c.Types[0].Resources) != 2 {
 			t.Error("nobody writes:", err)
@@ -311,10 +311,10 @@ func TestTakeOver(t *testing.T) {
 		cancel()
 		<-done
 		third, err := Open(dir)
-		if err != nil || third.unlock == nil {
+		if err != nil || third.held == nil {
 			t.Fatal("what has ended keeps the folder:", err)
 		}
-		third.unlock()
+		third.held.Unlock()
 	})
 }
 
@@ -335,10 +335,10 @@ func TestTwoKeepers(t *testing.T) {
 	}
 	first.Keep(some(t, 1))
 	stop()
-	if err := second.lock(); err != nil {
+	if err := second.Lock(); err != nil {
 		t.Fatal(err)
 	}
-	defer second.unlock()
+	defer second.held.Unlock()
 	if c, err := second.Load(); err != nil || len(c.Types[0].Resources) != 1 {
 		t.Errorf("%+v, %v", c, err)
 	}
@@ -366,7 +366,7 @@ func TestDrop(t *testing.T) {
 	first.Drop()
 	there(false)
 	third := begin()
-	if third.unlock == nil {
+	if third.held == nil {
 		t.Fatal("it is locked")
 	}
 	if err := third.Save(some(t, 1)); err != nil {
@@ -374,10 +374,23 @@ func TestDrop(t *testing.T) {
 	}
 	third.Drop()
 	there(true)
-	if last := begin(); last.unlock == nil {
+	if last := begin(); last.held == nil {
 		t.Error("it stays locked")
 	} else {
-		last.unlock()
+		last.held.Unlock()
+	}
+}
+
+// block moves a folder away, and puts a file in its place, until free is called.
+func block(t *testing.T, dir string) (free func()) {
+	t.Helper()
+	if err := errors.Join(os.Rename(dir, dir+"2"), os.WriteFile(dir, nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		if err := errors.Join(os.Remove(dir), os.Rename(dir+"2", dir)); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
@@ -391,9 +404,7 @@ func TestNotWritten(t *testing.T) {
 	if err := (Config{}).write(&counter{&bytes.Buffer{}, 10}); !errors.Is(err, errLarge) {
 		t.Errorf("too large: %v", err)
 	}
-	if err := os.Rename(dir, dir+"2"); err != nil {
-		t.Fatal(err)
-	}
+	free := block(t, dir)
 	k.Keep(some(t, 2))
 	time.Sleep(300 * time.Millisecond)
 	if k.Kept() {
@@ -404,9 +415,7 @@ func TestNotWritten(t *testing.T) {
 	if n := strings.Count(log.String(), "is not stored"); n != 1 {
 		t.Errorf("told %d times: %s", n, log)
 	}
-	if err := os.Rename(dir+"2", dir); err != nil {
-		t.Fatal(err)
-	}
+	free()
 	said := "an error of before"
 	if k.save(some(t, 1), &said); said != "" {
 		t.Errorf("the next time %q is not told", said)
@@ -432,12 +441,6 @@ func TestTriedAgain(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() { defer close(done); k.Run(ctx) }()
-		move := func(from, to string) {
-			t.Helper()
-			if err := os.Rename(from, to); err != nil {
-				t.Fatal(err)
-			}
-		}
 		kept := func(want int) {
 			t.Helper()
 			c, err := k.Load()
@@ -448,20 +451,20 @@ func TestTriedAgain(t *testing.T) {
 				t.Errorf("%d resources, want %d; kept: %v", n, want, k.Kept())
 			}
 		}
-		move(dir, dir+"2")
+		free := block(t, dir)
 		k.Keep(some(t, 2))
 		time.Sleep(retry / 2)
 		if k.Kept() {
 			t.Fatal("what could not be written is kept")
 		}
-		move(dir+"2", dir)
+		free()
 		time.Sleep(retry)
 		kept(2)
 
-		move(dir, dir+"2")
+		free = block(t, dir)
 		k.Keep(some(t, 3))
 		time.Sleep(retry / 2)
-		move(dir+"2", dir)
+		free()
 		cancel() // and once more at the end
 		<-done
 		kept(3)

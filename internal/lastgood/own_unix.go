@@ -26,3 +26,10 @@ func own(dir string) error {
 	}
 	return os.Chmod(dir, 0o700)
 }
+
+// trusted reports whether a file is of this user, or of root: others may have put it there while
+// the folder was not this user's alone.
+func trusted(info os.FileInfo) bool {
+	s, ok := info.Sys().(*syscall.Stat_t)
+	return !ok || s.Uid == 0 || int(s.Uid) == os.Geteuid()
+}

@@ -3,10 +3,13 @@
 package lastgood
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/chancery-xds/chancery/internal/filelock"
 )
 
 // What is kept has secrets, and is served: the folder is this user's alone, whoever has made
@@ -47,4 +50,64 @@ func TestOwn(t *testing.T) {
 		return // who is not root gives nothing away
 	}
 	opens(theirs, "belongs to another user (65534)")
+
+	// Others may have put a file there, while they could.
+	mine := at(0o700)
+	k, err := Open(mine)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer k.Drop()
+	if err := k.Save(Config{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := k.Load(); err != nil {
+		t.Error(err)
+	}
+	if err := os.Chown(filepath.Join(mine, name), 65534, 65534); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := k.Load(); err == nil || !strings.Contains(err.Error(), "belongs to another user") {
+		t.Error(err)
+	}
+}
+
+// Who removes the folder of a keeper that runs, or makes another in its place, does not end what it keeps,
+// nor has two of them write (SAFE-10).
+func TestFolderMadeAgain(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "d")
+	k, err := Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := k.Save(Config{}); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
+		t.Error(info.Mode(), err)
+	}
+	if _, err := k.Load(); err != nil {
+		t.Error(err)
+	}
+	other, err := Open(dir)
+	if err != nil || other.Kept() || !errors.Is(other.Save(Config{}), filelock.ErrBusy) {
+		t.Error("two have the folder:", err)
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := other.Save(Config{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := k.Save(Config{}); !errors.Is(err, filelock.ErrBusy) {
+		t.Error("two write to the folder:", err)
+	}
+	other.Drop()
+	if err := k.Save(Config{}); err != nil {
+		t.Error(err)
+	}
+	k.Drop()
 }

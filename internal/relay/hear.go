@@ -329,10 +329,7 @@ func (k *kind) holds(now time.Time, confirm time.Duration) bool {
 
 // hold notes that something of a type is kept back since a time.
 func (s *Source) hold(k *kind, since time.Time) {
-	due := since.Add(s.opts.Confirm)
-	if k.lost {
-		due = time.Time{}
-	}
+	due := since.Add(s.opts.Confirm) // of what is lost, since is now
 	if old, any := s.held[k.typ.URL]; !any || due.Before(old) {
 		s.held[k.typ.URL] = due
 	}

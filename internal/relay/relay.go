@@ -82,7 +82,7 @@ type state struct {
 	follow *client.Follower
 	look   time.Time            // when Options.Refused is asked next; zero: when something moves
 	passed time.Time            // when the upstream was last asked once more
-	held   map[string]time.Time // by the URLs of types of which something is kept back: until when; zero: until the upstream is back
+	held   map[string]time.Time // by the URLs of types of which something is kept back: when that is looked at next
 }
 
 // New returns a source of what the client's servers give, by way of the store, which must have no other writer.
@@ -143,7 +143,15 @@ func (s *Source) step() {
 		s.hear(n, &c)
 	}
 	for url := range s.held {
-		c.add(s.kind(url))
+		k := s.kind(url)
+		if k == nil {
+			continue
+		}
+		c.add(k)
+		was := k.lost
+		if k.lost = s.follow.Away(k.typ); was && !k.lost { // of what does not exist no event says so
+			k.empty = time.Time{} // what is so from now on is what is to be confirmed
+		}
 	}
 	s.commit(&c)
 	s.passUp(now)
@@ -154,9 +162,7 @@ func (s *Source) next() (at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, due := range s.held {
-		if !due.IsZero() {
-			at = earlier(at, due)
-		}
+		at = earlier(at, due)
 	}
 	if !s.look.IsZero() {
 		at = earlier(at, s.look)

@@ -389,3 +389,24 @@ func TestNamesOfSotW(t *testing.T) {
 		c.ExpectNothing()
 	})
 }
+
+// SAFE-10: that there is nothing is confirmed after a loss, though the upstream says nothing of it then.
+func TestEmptyConfirmedAfterTheLoss(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		up := newUpstream(t)
+		up.set(xds.Endpoint, "e")
+		w := relayOf(t, up, "", true, nil)
+		c := xdstest.Delta(t, w.conn)
+		c.Subscribe(xds.Endpoint, "e")
+		c.Await(xds.Endpoint, "e")
+		up.set(xds.Endpoint)
+		time.Sleep(time.Second)
+		up.stop()
+		time.Sleep(time.Minute)
+		c.ExpectNothing()
+		up.start()
+		up.set(xds.Endpoint)
+		time.Sleep(5 * time.Minute)
+		c.Await(xds.Endpoint)
+	})
+}

@@ -1,0 +1,80 @@
+package client_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/chancery-xds/chancery/client"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// What is in use from elsewhere, from the disk or from another server, stays when the server in charge
+// says of it what cannot be used, or what cannot be read may be that: "the last good stays".
+func TestUnusableKeepsLastGood(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		says []string
+		told []string // to who watches all
+		gone bool     // b, at last
+	}{
+		{"CLI-11 a version that is refused", []string{"a=2", "b=bad"}, []string{"a updated=2", "b refused=1: bad"}, false},
+		{"CLI-11 what cannot be read, and may be b", []string{"a=2", "!unreadable"}, []string{"a updated=2"}, false},
+		{"CLI-11 nothing that can be read: it is no answer", []string{"!unreadable"}, nil, false},
+		{"CLI-4 what the server does not have goes when it may have sent all", []string{"a=2"}, []string{"a updated=2"}, true},
+	} {
+		begun := map[string]func(t *testing.T, v xds.Variant) (*taker, *fakeStream){
+			"from the disk": func(t *testing.T, v xds.Variant) (*taker, *fakeStream) {
+				dir := t.TempDir()
+				f := newFake(t, "xds://a", v)
+				first := begin(t, client.Config{Dir: dir}, f)
+				watch(t, first, xds.Cluster, "*")
+				f.stream().respond(xds.Cluster, "1", "a=1", "b=1")
+				first.Close()
+				f = newFake(t, "xds://a", v)
+				w := watch(t, begin(t, client.Config{Dir: dir}, f), xds.Cluster, "*")
+				return w, f.stream()
+			},
+			"from another server": func(t *testing.T, v xds.Variant) (*taker, *fakeStream) {
+				f, g := newFake(t, "xds://a", v), newFake(t, "xds://b", v)
+				c := begin(t, client.Config{Timeout: -1}, f, g)
+				w := watch(t, c, xds.Cluster, "*")
+				watch(t, c, xds.Endpoint, "unknown")
+				s := f.stream()
+				s.respond(xds.Cluster, "1", "a=1", "b=1")
+				f.fail(errDown)
+				s.end(errDown)
+				time.Sleep(time.Second)
+				return w, g.stream()
+			},
+		}
+		for _, where := range slices.Sorted(maps.Keys(begun)) {
+			both(t, fmt.Sprint(c.name, " ", where), func(t *testing.T, v xds.Variant) {
+				w, s := begun[where](t, v)
+				w.take()
+				s.respond(xds.Cluster, "2", c.says...)
+				got := w.take()
+				time.Sleep(time.Minute)
+				got = append(got, w.take()...)
+				want := c.told
+				if c.gone {
+					want = append(slices.Clone(want), "b removed")
+				}
+				if where == "from the disk" && len(c.told) > 0 { // of the other server it had been told
+					want = append(slices.Clone(want), "* complete")
+				}
+				slices.Sort(got)
+				slices.Sort(want)
+				w.compare(got, want)
+				s.respond(xds.Cluster, "3", "a=3") // by which it may have sent all, if it is not of b
+				time.Sleep(time.Minute)
+				// With delta it says nothing more of b: it has sent that.
+				if goes := slices.Contains(w.take(), "b removed"); !c.gone && goes != (v == xds.SotW) {
+					t.Errorf("b goes: %v", goes)
+				}
+			})
+		}
+	}
+}

@@ -410,3 +410,24 @@ func TestEmptyConfirmedAfterTheLoss(t *testing.T) {
 		c.Await(xds.Endpoint)
 	})
 }
+
+// SAFE-10: what cannot be used is not nothing. Clients keep what they have, until the upstream says that it is gone.
+func TestUnusableIsNotNothing(t *testing.T) {
+	both(t, func(t *testing.T, delta bool) {
+		up := newUpstream(t)
+		up.content(xds.Cluster, "bad", "a")
+		bad := resource(xds.Cluster, "a", "bad")
+		w := relayOf(t, up, "", delta, func(r *xds.Resource) error {
+			if slices.Equal(r.Body, bad.Body) {
+				return errors.New("it is bad")
+			}
+			return nil
+		})
+		c := xdstest.SotW(t, w.conn)
+		c.Subscribe(xds.Cluster, "*")
+		time.Sleep(time.Minute)
+		c.ExpectNothing()
+		up.set(xds.Cluster)
+		takes(t, 5*time.Second, func() { c.Expect(xds.Cluster) })
+	})
+}

@@ -1,0 +1,314 @@
+package revisions
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A ConflictError says that what was to be changed has changed meanwhile.
+type ConflictError struct {
+	Base, Head Number // what the change was made for, and what is the newest
+	Keys       []Key  // both have changed; nil: the change was for no other revision
+}
+
+func (e *ConflictError) Error() string {
+	text := fmt.Sprintf("revision %s is not the newest any more: %s is", e.Base, e.Head)
+	if len(e.Keys) == 0 {
+		return text
+	}
+	var what []string
+	for _, k := range e.Keys[:min(3, len(e.Keys))] {
+		what = append(what, k.String())
+	}
+	if more := len(e.Keys) - len(what); more > 0 {
+		what = append(what, fmt.Sprintf("%d more", more))
+	}
+	return text + ", and has changed " + strings.Join(what, ", ")
+}
+
+// Is makes a ConflictError an [ErrConflict].
+func (e *ConflictError) Is(target error) bool { return target == ErrConflict }
+
+// Commit makes a revision of what an edit makes of a snapshot, and returns it when it is the
+// newest, and outlasts a loss of power. If others have committed since, and changed nothing
+// that the edit changes, it is made of theirs; if they have, the error is a [ConflictError].
+// An edit that changes nothing makes no revision, and returns the newest.
+//
+// After any other error nothing has changed, unless it wraps [ErrUnknown].
+func (r *Repository) Commit(ctx context.Context, base *Snapshot, edit Edit, note Note) (*Snapshot, error) {
+	return r.commit(ctx, base, edit, note, true)
+}
+
+// CommitIf is as Commit, and a conflict if the snapshot is not the newest.
+func (r *Repository) CommitIf(ctx context.Context, base *Snapshot, edit Edit, note Note) (*Snapshot, error) {
+	return r.commit(ctx, base, edit, note, false)
+}
+
+// ErrUnknown says that it is not known whether a change was made: the engine did not say it.
+var ErrUnknown = errors.New("it is not known whether this was committed")
+
+func (r *Repository) commit(ctx context.Context, base *Snapshot, edit Edit, note Note, rebase bool) (*Snapshot, error) {
+	if base.head.raw == nil { // it was not the newest, or there was none
+		newest, err := r.Head(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if base, err = base.onto(newest, edit, rebase); err != nil {
+			return nil, err
+		}
+	}
+	for {
+		next, data, err := r.draft(base, edit, note)
+		if err != nil || next == base {
+			return next, err
+		}
+		err = r.publish(ctx, base.head, next, data)
+		if err == nil || !errors.Is(err, ErrConflict) {
+			return next, err
+		}
+		newest, err := r.Head(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if base, err = base.onto(newest, edit, rebase); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// onto returns the newest snapshot if an edit of s may be one of that.
+func (s *Snapshot) onto(newest *Snapshot, edit Edit, rebase bool) (*Snapshot, error) {
+	if s.Revision.id == newest.Revision.id {
+		return newest, nil
+	}
+	conflict := &ConflictError{Base: s.Revision.Number, Head: newest.Revision.Number}
+	if !rebase {
+		return nil, conflict
+	}
+	ours := make(map[Key]bool, len(edit.Set)+len(edit.Remove))
+	for _, it := range edit.Set {
+		ours[it.Key()] = true
+	}
+	for _, k := range edit.Remove {
+		ours[k] = true
+	}
+	newest.Since(s, func(was, is *Item) bool {
+		if was == nil {
+			was = is
+		}
+		if k := was.Key(); ours[k] {
+			conflict.Keys = append(conflict.Keys, k)
+		}
+		return true
+	})
+	if conflict.Keys != nil {
+		slices.SortFunc(conflict.Keys, Key.Compare)
+		return nil, conflict
+	}
+	return newest, nil
+}
+
+// draft returns what an edit makes of the newest snapshot, and the packs that are to be stored for it. If
+// nothing changes it returns base.
+func (r *Repository) draft(base *Snapshot, edit Edit, note Note) (*Snapshot, []packed, error) {
+	rev := Revision{Note: note, Number: base.Revision.Number + 1, Time: r.opts.Now(), parent: base.Revision.id.hash}
+	var p packer
+	writes, err := p.writes(base, edit, &rev)
+	if err != nil || len(writes) == 0 {
+		return base, nil, err
+	}
+	next := &Snapshot{root: base.root.apply(0, writes)}
+	top, below := p.tree(next.root, base.below)
+	p.settle()
+	rev.root, rev.Items, next.below = *top, next.root.items, below
+	next.Revision = rev
+	return next, p.done, nil
+}
+
+// writes returns what an edit changes, sorted, and counts it.
+func (p *packer) writes(base *Snapshot, edit Edit, rev *Revision) ([]write, error) {
+	all := make(map[Key]write, len(edit.Set)+len(edit.Remove))
+	for _, k := range edit.Remove {
+		if base.Get(k) != nil {
+			all[k] = write{at: k.position(), key: k}
+		}
+	}
+	for _, it := range edit.Set {
+		if err := it.check(); err != nil {
+			return nil, err
+		}
+		k := it.Key()
+		if old := base.Get(k); old != nil && old.same(it) {
+			delete(all, k)
+			continue
+		}
+		ours := *it
+		ours.Since = rev.Number
+		e := &entry{at: k.position(), item: &ours}
+		all[k] = write{e.at, k, e}
+	}
+	writes := make([]write, 0, len(all))
+	for _, w := range all {
+		writes = append(writes, w)
+	}
+	slices.SortFunc(writes, write.compare)
+	bodies := make([][]*place, len(writes))
+	for i, w := range writes {
+		if w.set != nil {
+			bodies[i] = p.body(w.set.item)
+		}
+	}
+	p.settle() // pages that outlive this pack refer to it
+	for i, w := range writes {
+		if w.set == nil {
+			rev.Removed++
+			continue
+		}
+		rev.Set++
+		for _, at := range bodies[i] {
+			w.set.pieces = append(w.set.pieces, *at)
+		}
+		w.set.raw = w.set.item.encode(w.set.pieces)
+		if len(w.set.raw) > packMost/2 {
+			return nil, fmt.Errorf("%s: its names and places: %w", w.key, ErrTooLarge)
+		}
+	}
+	return writes, nil
+}
+
+// body stores the body of an item, if it is too large to be stored with it.
+func (p *packer) body(it *Item) (pieces []*place) {
+	b := it.Definition
+	if it.Resource != nil {
+		b = it.Resource.Body
+	}
+	if len(b) <= inline {
+		return nil
+	}
+	for piece := range slices.Chunk(b, packMost-packHead) {
+		at := &place{}
+		p.put(at, func() []byte { return piece })
+		pieces = append(pieces, at)
+	}
+	return pieces
+}
+
+// publish stores the packs of a revision, the revision, and then swaps the head. Until then nothing
+// refers to them: who dies on the way leaves what a sweep removes.
+func (r *Repository) publish(ctx context.Context, h head, next *Snapshot, data []packed) error {
+	rev, err := next.Revision.encode()
+	if err != nil {
+		return err
+	}
+	id := next.Revision.id
+	if err := each(ctx, len(data)+1, func(ctx context.Context, i int) error {
+		if i < len(data) {
+			return r.engine.PutIfAbsent(ctx, packKey(data[i].hash), data[i].data)
+		}
+		return r.engine.PutIfAbsent(ctx, id.key(), rev)
+	}); err != nil {
+		r.discard(ctx, id, data)
+		return err
+	}
+	from := h.from
+	if from == 0 {
+		from = id.number
+	}
+	nextHead, err := h.next(id, from, h.swept)
+	if err != nil {
+		return err
+	}
+	err = r.engine.CompareAndSwap(ctx, headKey, h.raw, nextHead.raw)
+	switch {
+	case err == nil:
+		next.head = nextHead
+		r.last.Store(next)
+		return nil
+	case errors.Is(err, ErrConflict):
+		r.discard(ctx, id, data)
+		return err
+	}
+	return r.doubt(ctx, err, h, next, nextHead)
+}
+
+// patience is how long a writer looks for what became of its writes.
+const patience = 5 * time.Second
+
+// doubt finds out whether the head was swapped though the engine returned an error.
+func (r *Repository) doubt(ctx context.Context, why error, was head, next *Snapshot, nextHead head) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	defer cancel()
+	now, err := r.head(ctx)
+	if err == nil && now.at.number > next.Revision.Number {
+		var id revisionID
+		if id, err = r.find(ctx, now, next.Revision.Number); err == nil && id == next.Revision.id {
+			now.at = id
+		}
+	}
+	if err == nil && now.at == next.Revision.id {
+		next.head = nextHead
+		r.last.Store(next)
+		return nil
+	}
+	// What is not there yet may come: a request that is under way is not lost.
+	if err == nil && !bytes.Equal(now.raw, was.raw) {
+		return fmt.Errorf("%w: %w", ErrConflict, why)
+	}
+	return fmt.Errorf("%w: %w", ErrUnknown, why)
+}
+
+// discard removes what was stored for a revision that will not be. What stays a sweep removes.
+func (r *Repository) discard(ctx context.Context, id revisionID, data []packed) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	defer cancel()
+	keys := []string{id.key()}
+	for _, p := range data {
+		keys = append(keys, packKey(p.hash))
+	}
+	_ = r.engine.Delete(ctx, keys...)
+}
+
+// Restore makes a revision with the content of an earlier one that is kept, and returns it as Commit does.
+// Nothing of the content is written again. If base is not the newest it is a conflict.
+func (r *Repository) Restore(ctx context.Context, base *Snapshot, n Number, note Note) (*Snapshot, error) {
+	for {
+		newest, err := r.Head(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if newest.Revision.id != base.Revision.id {
+			return nil, &ConflictError{Base: base.Revision.Number, Head: newest.Revision.Number}
+		}
+		id, err := r.find(ctx, newest.head, n)
+		if err != nil {
+			return nil, err
+		}
+		old, err := r.read(ctx, id, r.loader(newest))
+		if err != nil {
+			return nil, err
+		}
+		rev := Revision{Note: note, Number: newest.Revision.Number + 1, Time: r.opts.Now(), parent: newest.Revision.id.hash, root: old.Revision.root, Items: old.Len(), Restores: n}
+		old.Since(newest, func(_, is *Item) bool {
+			if is != nil {
+				rev.Set++
+			} else {
+				rev.Removed++
+			}
+			return true
+		})
+		if rev.Set+rev.Removed == 0 {
+			return newest, nil
+		}
+		next := &Snapshot{Revision: rev, root: old.root, below: old.below}
+		// The head has the oldest revision that may be referred to: were this one removed meanwhile,
+		// the head is another.
+		if err = r.publish(ctx, newest.head, next, nil); err == nil || !errors.Is(err, ErrConflict) {
+			return next, err
+		}
+	}
+}

@@ -1,0 +1,38 @@
+package file
+
+import (
+	"bytes"
+	"io"
+	"os"
+
+	"github.com/chancery-xds/chancery/internal/durable"
+)
+
+// A disk is what the engine asks of the system. Tests have one that loses what was not synced.
+type disk interface {
+	Read(path string) ([]byte, error)
+	List(dir string) ([]os.DirEntry, error)
+	Mkdir(path string) error
+	// Write makes a new file, whose content outlasts a loss of power.
+	Write(path string, data []byte) error
+	Rename(from, to string) error
+	Remove(path string) error
+	// SyncDir returns when the names in a directory outlast a loss of power.
+	SyncDir(dir string) error
+}
+
+type system struct{}
+
+func (system) Read(path string) ([]byte, error)       { return os.ReadFile(path) }
+func (system) List(dir string) ([]os.DirEntry, error) { return os.ReadDir(dir) }
+func (system) Mkdir(path string) error                { return os.Mkdir(path, 0o700) }
+func (system) Rename(from, to string) error           { return os.Rename(from, to) }
+func (system) Remove(path string) error               { return os.Remove(path) }
+func (system) SyncDir(dir string) error               { return durable.SyncDir(dir) }
+
+func (system) Write(path string, data []byte) error {
+	return durable.Write(path, 0o600, func(w io.Writer) error {
+		_, err := io.Copy(w, bytes.NewReader(data))
+		return err
+	})
+}

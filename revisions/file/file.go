@@ -1,0 +1,326 @@
+// Package file is an engine of package revisions in a directory: for one machine, where several
+// programs may use it at once. What it has stored outlasts a loss of power.
+//
+//	engine, err := file.Open("/var/lib/chancery/store", nil)
+//	repo := revisions.Open(engine, revisions.Options{})
+//
+// Each key is a file. The locks are those of flock(2): a directory on a network file system whose
+// machines do not see each other's locks is for one machine only, and where the system has none, for one program.
+package file
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/chancery-xds/chancery/internal/filelock"
+	"github.com/chancery-xds/chancery/internal/files"
+	"github.com/chancery-xds/chancery/revisions"
+)
+
+// An Engine keeps values in a directory. It is made by [Open], needs no closing, and may be used by several
+// goroutines at once.
+type Engine struct {
+	dir  string
+	disk disk
+	log  *slog.Logger
+	poll time.Duration
+	mu   sync.Mutex // one swap at a time of this program, where the system has no locks
+}
+
+// Open returns the engine in a directory, which it makes, for this user alone; its parent must be
+// there. The log is told once if the system cannot say when files change; nil: slog.Default().
+func Open(dir string, log *slog.Logger) (*Engine, error) {
+	if log == nil {
+		log = slog.Default()
+	}
+	e := &Engine{dir: dir, disk: system{}, log: log, poll: 2 * time.Second}
+	return e, e.prepare()
+}
+
+// tmp has what is being written, and the files that are locked.
+const tmp = ".tmp"
+
+func (e *Engine) prepare() error {
+	for _, dir := range []string{e.dir, filepath.Join(e.dir, tmp)} {
+		if err := e.mkdir(dir); err != nil {
+			return e.failed(dir, err)
+		}
+	}
+	return e.clean()
+}
+
+// mkdir makes a directory that outlasts a loss of power, if there is none.
+func (e *Engine) mkdir(dir string) error {
+	if err := e.disk.Mkdir(dir); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return e.disk.SyncDir(filepath.Dir(dir))
+}
+
+// clean removes what programs have left that were killed.
+func (e *Engine) clean() error {
+	all, err := e.disk.List(filepath.Join(e.dir, tmp))
+	if err != nil {
+		return e.failed(tmp, err)
+	}
+	for _, f := range all {
+		info, err := f.Info()
+		if err == nil && strings.HasPrefix(f.Name(), "new-") && time.Since(info.ModTime()) > time.Hour {
+			_ = e.disk.Remove(filepath.Join(e.dir, tmp, f.Name())) // the next tries again
+		}
+	}
+	return nil
+}
+
+var keys = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]*(/[a-z0-9][a-z0-9.-]*)*$`)
+
+func (e *Engine) path(key string) (string, error) {
+	if !keys.MatchString(key) {
+		return "", fmt.Errorf("%q cannot be a key", key)
+	}
+	return filepath.Join(e.dir, filepath.FromSlash(key)), nil
+}
+
+// failed returns an error of the system as one of a key.
+func (e *Engine) failed(key string, err error) error {
+	kind := error(nil)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, fs.ErrNotExist):
+		kind = revisions.ErrNotFound
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
+		kind = revisions.ErrDenied
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		kind = revisions.ErrFull
+	default:
+		return fmt.Errorf("%s: %w", key, err)
+	}
+	return fmt.Errorf("%s: %w (%w)", key, kind, err)
+}
+
+// Get implements [revisions.Engine].
+func (e *Engine) Get(_ context.Context, key string) ([]byte, error) {
+	path, err := e.path(key)
+	if err != nil {
+		return nil, err
+	}
+	b, err := e.disk.Read(path)
+	return b, e.failed(key, err)
+}
+
+// PutIfAbsent implements [revisions.Engine].
+func (e *Engine) PutIfAbsent(_ context.Context, key string, value []byte) error {
+	path, err := e.path(key)
+	if err != nil {
+		return err
+	}
+	if _, err := e.disk.Read(path); err == nil {
+		// Who has put it may not have synced yet that it is there.
+		return e.failed(key, e.disk.SyncDir(filepath.Dir(path)))
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return e.failed(key, err)
+	}
+	return e.failed(key, e.replace(path, value))
+}
+
+// replace puts a file with a value at a path, as a whole or not at all.
+func (e *Engine) replace(path string, value []byte) error {
+	next := filepath.Join(e.dir, tmp, "new-"+rand.Text())
+	err := e.disk.Write(next, value)
+	if err == nil {
+		err = e.disk.Rename(next, path)
+	}
+	if errors.Is(err, fs.ErrNotExist) { // the first of its kind
+		if err = e.mkdirs(filepath.Dir(path)); err == nil {
+			err = e.disk.Rename(next, path)
+		}
+	}
+	if err != nil {
+		_ = e.disk.Remove(next)
+		return err
+	}
+	return e.disk.SyncDir(filepath.Dir(path))
+}
+
+func (e *Engine) mkdirs(dir string) error {
+	if dir == e.dir {
+		return nil
+	}
+	if err := e.mkdirs(filepath.Dir(dir)); err != nil {
+		return err
+	}
+	return e.mkdir(dir)
+}
+
+// CompareAndSwap implements [revisions.Engine].
+func (e *Engine) CompareAndSwap(ctx context.Context, key string, old, value []byte) error {
+	path, err := e.path(key)
+	if err != nil {
+		return err
+	}
+	unlock, err := e.lock(ctx)
+	if err != nil {
+		return e.failed(key, err)
+	}
+	defer unlock()
+	is, err := e.disk.Read(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		is = nil
+	case err != nil:
+		return e.failed(key, err)
+	case is == nil:
+		is = []byte{}
+	}
+	if (is == nil) != (old == nil) || !bytes.Equal(is, old) {
+		return fmt.Errorf("%s: %w", key, revisions.ErrConflict)
+	}
+	return e.failed(key, e.replace(path, value))
+}
+
+// lock waits for the lock of whoever swaps.
+func (e *Engine) lock(ctx context.Context) (unlock func(), err error) {
+	e.mu.Lock()
+	for wait := time.Millisecond; ; wait = min(2*wait, 20*time.Millisecond) {
+		unlock, err := e.lockFile("swap")
+		if err == nil {
+			return func() { unlock(); e.mu.Unlock() }, nil
+		}
+		if !errors.Is(err, filelock.ErrBusy) {
+			e.mu.Unlock()
+			return nil, err
+		}
+		t := time.NewTimer(wait)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			e.mu.Unlock()
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// lockFile locks a file, which stays: who removes it while another waits for it would have two hold it.
+func (e *Engine) lockFile(name string) (unlock func(), err error) {
+	path := filepath.Join(e.dir, tmp, "lock-"+name)
+	f, err := os.OpenFile(path, os.O_RDONLY|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	f.Close()
+	return filelock.Lock(path)
+}
+
+// Delete implements [revisions.Engine].
+func (e *Engine) Delete(_ context.Context, keys ...string) error {
+	for _, key := range keys {
+		path, err := e.path(key)
+		if err != nil {
+			return err
+		}
+		if err := e.disk.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return e.failed(key, err)
+		}
+	}
+	return nil
+}
+
+// List implements [revisions.Engine].
+func (e *Engine) List(_ context.Context, prefix string) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		dir := prefix[:strings.LastIndex(prefix, "/")+1]
+		e.list(strings.TrimSuffix(dir, "/"), prefix, yield)
+	}
+}
+
+func (e *Engine) list(dir, prefix string, yield func(string, error) bool) bool {
+	all, err := e.disk.List(filepath.Join(e.dir, filepath.FromSlash(dir)))
+	if errors.Is(err, fs.ErrNotExist) {
+		return true
+	}
+	if err != nil {
+		yield("", e.failed(dir, err))
+		return false
+	}
+	for _, f := range all {
+		key := f.Name()
+		if dir != "" {
+			key = dir + "/" + key
+		}
+		switch {
+		case dir == "" && f.Name() == tmp:
+		case f.IsDir():
+			if (strings.HasPrefix(key+"/", prefix) || strings.HasPrefix(prefix, key+"/")) && !e.list(key, prefix, yield) {
+				return false
+			}
+		case strings.HasPrefix(key, prefix):
+			if !yield(key, nil) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// Watch implements [revisions.Engine].
+func (e *Engine) Watch(ctx context.Context, key string) <-chan struct{} {
+	bell := make(chan struct{}, 1)
+	go func() {
+		defer close(bell)
+		path, err := e.path(key)
+		if err != nil {
+			return
+		}
+		w := files.NewWatcher(e.log, e.poll)
+		defer w.Close()
+		tick := time.NewTicker(e.poll) // the system does not tell of all file systems
+		defer tick.Stop()
+		for {
+			w.Begin()
+			w.Touch(path)
+			w.End()
+			select {
+			case bell <- struct{}{}:
+			default:
+			}
+			select {
+			case <-w.Bell():
+			case <-tick.C:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return bell
+}
+
+// Lease implements [revisions.Engine]. The system gives it to others when the program dies.
+func (e *Engine) Lease(ctx context.Context, name string) (held context.Context, release func(), err error) {
+	if !keys.MatchString(name) {
+		return nil, nil, fmt.Errorf("%q cannot be the name of a lease", name)
+	}
+	unlock, err := e.lockFile("lease-" + strings.ReplaceAll(name, "/", "_"))
+	if errors.Is(err, filelock.ErrBusy) {
+		return nil, nil, fmt.Errorf("lease %s: %w", name, revisions.ErrBusy)
+	}
+	if err != nil {
+		return nil, nil, e.failed("lease "+name, err)
+	}
+	held, cancel := context.WithCancel(ctx)
+	return held, sync.OnceFunc(func() { cancel(); unlock() }), nil
+}

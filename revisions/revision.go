@@ -1,0 +1,211 @@
+package revisions
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A Number is that of a revision. The first is 1; 0 is nothing, which is before it.
+type Number uint64
+
+// String returns the number as people write it, such as r412.
+func (n Number) String() string { return "r" + strconv.FormatUint(uint64(n), 10) }
+
+// ParseNumber reads what String writes; the r may be missing.
+func ParseNumber(s string) (Number, error) {
+	n, err := strconv.ParseUint(strings.TrimPrefix(s, "r"), 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("%q is no revision: want a number such as r412", s)
+	}
+	return Number(n), nil
+}
+
+// A Note says of a revision what people want to know.
+type Note struct {
+	Author  string // who made it
+	Message string // why
+	Source  string // what it was made of, such as a revision of git
+}
+
+// A Revision is a configuration that was committed. It never changes.
+type Revision struct {
+	Note
+	Number   Number
+	Time     time.Time // by the clock of who committed it
+	Items    int       // that it has
+	Set      int       // items that differ from the revision before, or are new
+	Removed  int       // items that were in the revision before
+	Restores Number    // the revision whose content this is; 0: a new one
+
+	id     revisionID
+	parent hash // zero: none
+	root   place
+}
+
+// A revisionID finds a revision, and no other.
+type revisionID struct {
+	number Number
+	hash   hash
+}
+
+const revisionPrefix = "revision/"
+
+// numberPrefix is how the keys of all revisions with a number begin: one of them was committed.
+func numberPrefix(n Number) string { return fmt.Sprintf("%s%016d-", revisionPrefix, uint64(n)) }
+
+func (id revisionID) key() string { return numberPrefix(id.number) + id.hash.String() }
+
+// parseRevisionKey reads what key wrote.
+func parseRevisionKey(key string) (id revisionID, ok bool) {
+	number, sum, _ := strings.Cut(strings.TrimPrefix(key, revisionPrefix), "-")
+	n, err := strconv.ParseUint(number, 10, 64)
+	id.number = Number(n)
+	id.hash, ok = parseHash(sum)
+	return id, ok && err == nil && id.key() == key
+}
+
+// format is that of heads and revisions. Another number is one that this version cannot read.
+const format = 1
+
+// A revisionText is a revision as it is stored: as text, so that people can read it
+// with the tools of the engine.
+type revisionText struct {
+	Format   int       `json:"format"`
+	Number   Number    `json:"number"`
+	Time     time.Time `json:"time"`
+	Author   string    `json:"author,omitempty"`
+	Message  string    `json:"message,omitempty"`
+	Source   string    `json:"source,omitempty"`
+	Items    int       `json:"items"`
+	Set      int       `json:"set,omitempty"`
+	Removed  int       `json:"removed,omitempty"`
+	Restores Number    `json:"restores,omitempty"`
+	Parent   string    `json:"parent,omitempty"`
+	Root     string    `json:"root"`
+	Random   string    `json:"random"` // as a pack has it
+}
+
+// encode returns a revision as it is stored, and sets its id.
+func (r *Revision) encode() ([]byte, error) {
+	var random [16]byte
+	_, _ = rand.Read(random[:]) // never fails
+	t := revisionText{
+		Format: format, Number: r.Number, Time: r.Time.UTC(), Author: r.Author, Message: r.Message, Source: r.Source, Items: r.Items, Set: r.Set,
+		Removed: r.Removed, Restores: r.Restores, Root: hex.EncodeToString(r.root.encode()), Random: hex.EncodeToString(random[:]),
+	}
+	if r.parent != (hash{}) {
+		t.Parent = r.parent.String()
+	}
+	b, err := json.Marshal(t)
+	if err != nil {
+		return nil, err
+	}
+	if len(b) > packMost {
+		return nil, fmt.Errorf("the note of a revision: %w", ErrTooLarge)
+	}
+	r.id = revisionID{r.Number, sha256.Sum256(b)}
+	return b, nil
+}
+
+// decodeRevision reads what encode wrote.
+func decodeRevision(id revisionID, b []byte) (*Revision, error) {
+	if sha256.Sum256(b) != id.hash {
+		return nil, fmt.Errorf("its content is not that of its name: %w", ErrDamaged)
+	}
+	var t revisionText
+	if err := decodeText(b, &t.Format, &t); err != nil {
+		return nil, err
+	}
+	r := &Revision{
+		Note: Note{t.Author, t.Message, t.Source}, Number: t.Number, Time: t.Time, Items: t.Items, Set: t.Set, Removed: t.Removed, Restores: t.Restores, id: id,
+	}
+	ok := t.Parent == ""
+	if !ok {
+		r.parent, ok = parseHash(t.Parent)
+	}
+	root, err := hex.DecodeString(t.Root)
+	if r.root, ok = decodeRoot(root, ok && err == nil); !ok || r.Number != id.number {
+		return nil, fmt.Errorf("no revision, or another one: %w", ErrDamaged)
+	}
+	return r, nil
+}
+
+func decodeRoot(b []byte, ok bool) (place, bool) {
+	p, is := decodePlace(b)
+	return p, ok && is
+}
+
+// decodeText reads text into v, if it has a format that can be read.
+func decodeText(b []byte, form *int, v any) error {
+	if err := json.Unmarshal(b, v); err != nil {
+		return errors.Join(fmt.Errorf("not what a Chancery writes: %w", ErrDamaged), err)
+	}
+	if *form != format {
+		if *form > format {
+			return ErrNewer
+		}
+		return fmt.Errorf("not what a Chancery writes: %w", ErrDamaged)
+	}
+	return nil
+}
+
+// headKey is the only key whose value changes.
+const headKey = "head"
+
+// A head says which revision is the newest. It is text, too.
+type head struct {
+	raw  []byte                     // as it is stored; nil: it is not
+	all  map[string]json.RawMessage // what later versions add stays
+	at   revisionID                 // the newest
+	from Number                     // the oldest revision that is kept: who commits may refer to none before it
+	swept int                       // how often what is not needed was removed
+}
+
+type headText struct {
+	Format   int    `json:"format"`
+	Number   Number `json:"number"`
+	Revision string `json:"revision"`
+	Oldest   Number `json:"oldest"`
+	Swept    int    `json:"swept"`
+}
+
+func decodeHead(b []byte) (head, error) {
+	h := head{raw: b}
+	var t headText
+	if err := decodeText(b, &t.Format, &t); err != nil {
+		return h, err
+	}
+	if err := json.Unmarshal(b, &h.all); err != nil {
+		return h, err
+	}
+	sum, ok := parseHash(t.Revision)
+	if !ok || t.Number == 0 || t.Oldest == 0 || t.Oldest > t.Number {
+		return h, fmt.Errorf("not what a Chancery writes: %w", ErrDamaged)
+	}
+	h.at, h.from, h.swept = revisionID{t.Number, sum}, t.Oldest, t.Swept
+	return h, nil
+}
+
+// next returns the head with other values, and sets raw.
+func (h head) next(at revisionID, from Number, swept int) (head, error) {
+	b, err := json.Marshal(headText{format, at.number, at.hash.String(), from, swept})
+	if err != nil {
+		return h, err
+	}
+	all := maps.Clone(h.all)
+	if err := json.Unmarshal(b, &all); err != nil { // adds to what is there
+		return h, err
+	}
+	if b, err = json.Marshal(all); err != nil {
+		return h, err
+	}
+	return head{b, all, at, from, swept}, nil
+}

@@ -1,0 +1,188 @@
+package revisions
+
+import (
+	"cmp"
+	"slices"
+)
+
+// An entry is an item as it is stored.
+type entry struct {
+	at     uint64 // its position
+	raw    []byte // as it was written: nobody encodes again what he has not set
+	item   *Item
+	pieces []place // of the body, if that is not in raw
+}
+
+func (e *entry) compare(o *entry) int {
+	return cmp.Or(cmp.Compare(e.at, o.at), e.item.Key().Compare(o.item.Key()))
+}
+
+// size is how much of a page it takes.
+func (e *entry) size() int { return len(e.raw) + 4 }
+
+// A node is a part of all items: those whose positions begin with some bits. It is immutable, but for where a
+// page is stored: who writes it sets that before anybody else sees it. Small parts are pages;
+// others have a kid for each value of the next bit. So what is how depends on the items
+// alone: however they came about, equal ones are equal trees, and one that changes is one page.
+type node struct {
+	size  int       // of all entries
+	items int       // how many
+	pages int       // how many
+	kids  [2]*node  // nil: it is a page
+	page  []*entry  // sorted
+	at    place     // where the page is stored; zero: nowhere yet
+}
+
+// pageMost is how large a page is at most, if it has more than one entry. With the manifests
+// above it this is what a change of one item writes: less than 64 KB.
+const pageMost = 24 << 10
+
+// build returns a node of sorted entries whose positions have the first depth bits in common.
+func build(depth int, entries []*entry) *node {
+	n := &node{items: len(entries), pages: 1}
+	for _, e := range entries {
+		n.size += e.size()
+	}
+	if n.size <= pageMost || len(entries) < 2 || depth == 64 {
+		n.page = entries
+		return n
+	}
+	i := half(depth, len(entries), func(i int) uint64 { return entries[i].at })
+	return join(build(depth+1, entries[:i]), build(depth+1, entries[i:]))
+}
+
+// half returns how many of n sorted positions have no bit at a depth.
+func half(depth, n int, at func(int) uint64) int {
+	i := 0
+	for i < n && !bit(at(i), depth) {
+		i++
+	}
+	return i
+}
+
+func bit(at uint64, depth int) bool { return at<<depth>>63 == 1 }
+
+func join(a, b *node) *node {
+	return &node{size: a.size + b.size, items: a.items + b.items, pages: a.pages + b.pages, kids: [2]*node{a, b}}
+}
+
+func (n *node) isPage() bool { return n.kids[0] == nil }
+
+// entries appends all of a node, sorted.
+func (n *node) entries(all []*entry) []*entry {
+	if n.isPage() {
+		return append(all, n.page...)
+	}
+	return n.kids[1].entries(n.kids[0].entries(all))
+}
+
+// A write is what becomes of a key.
+type write struct {
+	at  uint64
+	key Key
+	set *entry // nil: it goes
+}
+
+func (w write) compare(o write) int { return cmp.Or(cmp.Compare(w.at, o.at), w.key.Compare(o.key)) }
+
+// apply returns a node with sorted writes; what they do not change is shared.
+func (n *node) apply(depth int, writes []write) *node {
+	switch {
+	case len(writes) == 0:
+		return n
+	case n.isPage():
+		return build(depth, merge(n.page, writes))
+	}
+	i := half(depth, len(writes), func(i int) uint64 { return writes[i].at })
+	a, b := n.kids[0].apply(depth+1, writes[:i]), n.kids[1].apply(depth+1, writes[i:])
+	if a.size+b.size <= pageMost || a.items+b.items < 2 {
+		return build(depth, b.entries(a.entries(nil)))
+	}
+	return join(a, b)
+}
+
+// merge returns a page's entries after writes; both are sorted.
+func merge(page []*entry, writes []write) []*entry {
+	all := make([]*entry, 0, len(page)+len(writes))
+	for _, w := range writes {
+		for len(page) > 0 && cmp.Or(cmp.Compare(page[0].at, w.at), page[0].item.Key().Compare(w.key)) < 0 {
+			all, page = append(all, page[0]), page[1:]
+		}
+		if len(page) > 0 && page[0].at == w.at && page[0].item.Key() == w.key {
+			page = page[1:]
+		}
+		if w.set != nil {
+			all = append(all, w.set)
+		}
+	}
+	return append(all, page...)
+}
+
+// get returns the entry of a key, or nil.
+func (n *node) get(k Key) *entry {
+	at := k.position()
+	for depth := 0; !n.isPage(); depth++ {
+		if bit(at, depth) {
+			n = n.kids[1]
+		} else {
+			n = n.kids[0]
+		}
+	}
+	i, found := slices.BinarySearchFunc(n.page, write{at: at, key: k}, func(e *entry, w write) int {
+		return cmp.Or(cmp.Compare(e.at, w.at), e.item.Key().Compare(w.key))
+	})
+	if !found {
+		return nil
+	}
+	return n.page[i]
+}
+
+// walk calls f with each entry, until it returns false.
+func (n *node) walk(f func(*entry) bool) bool {
+	if !n.isPage() {
+		return n.kids[0].walk(f) && n.kids[1].walk(f)
+	}
+	for _, e := range n.page {
+		if !f(e) {
+			return false
+		}
+	}
+	return true
+}
+
+// differ calls f with each key whose entries differ, until it returns false; was or is is nil where
+// there is none. What both nodes share, in memory or where it is stored, costs nothing.
+func differ(was, is *node, f func(was, is *entry) bool) bool {
+	switch {
+	case was == is, was.at != place{} && was.at == is.at:
+		return true
+	case !was.isPage() && !is.isPage():
+		return differ(was.kids[0], is.kids[0], f) && differ(was.kids[1], is.kids[1], f)
+	}
+	a, b := was.entries(nil), is.entries(nil)
+	for len(a) > 0 || len(b) > 0 {
+		c := 0
+		switch {
+		case len(a) == 0:
+			c = 1
+		case len(b) == 0:
+			c = -1
+		default:
+			c = a[0].compare(b[0])
+		}
+		var old, cur *entry
+		if c <= 0 {
+			old, a = a[0], a[1:]
+		}
+		if c >= 0 {
+			cur, b = b[0], b[1:]
+		}
+		if old != nil && cur != nil && (old == cur || old.item.same(cur.item)) {
+			continue
+		}
+		if !f(old, cur) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,90 @@
+package revisions
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"time"
+)
+
+// ErrBackwards says that the newest revision is older than one that was read, or another one of
+// the same number: somebody has put a backup in the place of the repository.
+var ErrBackwards = errors.New("the repository has gone back")
+
+// Watch yields each newer revision than a snapshot (nil: any), until ctx is done; of several that
+// come at once the last. If the newest cannot be read, it yields the error and no
+// snapshot, and tries again: what was yielded last is the last good. It yields an error
+// again only if it is another one.
+func (r *Repository) Watch(ctx context.Context, since *Snapshot) iter.Seq2[*Snapshot, error] {
+	if since == nil {
+		since = empty()
+	}
+	return func(yield func(*Snapshot, error) bool) {
+		ctx, cancel := context.WithCancel(ctx)
+		bell := r.engine.Watch(ctx, headKey)
+		defer func() {
+			cancel()
+			for range bell { // the engine has let go of it when it is closed
+			}
+		}()
+		said, wait := "", r.opts.Retry
+		for {
+			next, err := r.newer(ctx, since)
+			switch {
+			case ctx.Err() != nil:
+				return
+			case err == nil:
+				said, wait = "", r.opts.Retry
+				if next != nil {
+					since = next
+					if !yield(next, nil) {
+						return
+					}
+				}
+				if !rest(ctx, bell, r.opts.Poll) {
+					return
+				}
+			default:
+				if err.Error() != said {
+					if said = err.Error(); !yield(nil, err) {
+						return
+					}
+				}
+				if !rest(ctx, nil, wait) {
+					return
+				}
+				wait = min(2*wait, 16*r.opts.Retry)
+			}
+		}
+	}
+}
+
+// rest waits for a ring, for at most d, and reports whether ctx is not done.
+func rest(ctx context.Context, bell <-chan struct{}, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case _, ok := <-bell:
+		return ok
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// newer returns the newest revision if it is newer than since, or nil.
+func (r *Repository) newer(ctx context.Context, since *Snapshot) (*Snapshot, error) {
+	s, err := r.Head(ctx)
+	if err != nil {
+		return nil, err
+	}
+	switch was, is := since.Revision, s.Revision; {
+	case was.id == is.id:
+		return nil, nil
+	case is.Number <= was.Number:
+		return nil, fmt.Errorf("%w: from %s to another %s, of %s", ErrBackwards, was.Number, is.Number, is.Time.UTC().Format(time.RFC3339))
+	}
+	return s, nil
+}

@@ -64,16 +64,21 @@ func (r *Repository) commit(ctx context.Context, base *Snapshot, edit Edit, note
 	}
 	for {
 		next, data, err := r.draft(base, edit, note)
-		if err != nil || next == base {
-			return next, err
-		}
-		err = r.publish(ctx, base.head, next, data)
-		if err == nil || !errors.Is(err, ErrConflict) {
-			return next, err
-		}
-		newest, err := r.Head(ctx)
 		if err != nil {
 			return nil, err
+		}
+		if next != base {
+			err = r.publish(ctx, base.head, next, data)
+			if err == nil {
+				return next, nil
+			}
+			if !errors.Is(err, ErrConflict) {
+				return nil, err
+			}
+		}
+		newest, err := r.Head(ctx)
+		if err != nil || next == base && newest.Revision.id == base.Revision.id {
+			return newest, err
 		}
 		if base, err = base.onto(newest, edit, rebase); err != nil {
 			return nil, err

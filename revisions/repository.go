@@ -68,7 +68,7 @@ func (r *Repository) Head(ctx context.Context) (*Snapshot, error) {
 		}
 		// A sweep may have removed what was the newest, and is no more.
 		if now, e := r.head(ctx); !errors.Is(err, ErrNotFound) || e != nil || now.at == h.at || i == tries {
-			return nil, fmt.Errorf("revision %s: %w", h.at.number, err)
+			return nil, fmt.Errorf("%s is %s: %w", headKey, h.at.number, err)
 		}
 	}
 }

@@ -162,11 +162,11 @@ const headKey = "head"
 
 // A head says which revision is the newest. It is text, too.
 type head struct {
-	raw  []byte                     // as it is stored; nil: it is not
-	all  map[string]json.RawMessage // what later versions add stays
-	at   revisionID                 // the newest
-	from Number                     // the oldest revision that is kept: who commits may refer to none before it
-	swept int                       // how often what is not needed was removed
+	raw   []byte                     // as it is stored; nil: it is not
+	all   map[string]json.RawMessage // what later versions add stays
+	at    revisionID                 // the newest
+	from  Number                     // the oldest revision that is kept: who commits may refer to none before it
+	swept int                        // how often what is not needed was removed
 }
 
 type headText struct {

@@ -25,12 +25,12 @@ func (e *entry) size() int { return len(e.raw) + 4 }
 // others have a kid for each value of the next bit. So what is how depends on the items
 // alone: however they came about, equal ones are equal trees, and one that changes is one page.
 type node struct {
-	size  int       // of all entries
-	items int       // how many
-	pages int       // how many
-	kids  [2]*node  // nil: it is a page
-	page  []*entry  // sorted
-	at    place     // where the page is stored; zero: nowhere yet
+	size  int      // of all entries
+	items int      // how many
+	pages int      // how many
+	kids  [2]*node // nil: it is a page
+	page  []*entry // sorted
+	at    place    // where the page is stored; zero: nowhere yet
 }
 
 // pageMost is how large a page is at most, if it has more than one entry. With the manifests

@@ -83,6 +83,8 @@ func (r *Repository) newer(ctx context.Context, since *Snapshot) (*Snapshot, err
 	switch was, is := since.Revision, s.Revision; {
 	case was.id == is.id:
 		return nil, nil
+	case is.Number == 0:
+		return nil, fmt.Errorf("%w: there is no %s any more, which was %s", ErrBackwards, headKey, was.Number)
 	case is.Number <= was.Number:
 		return nil, fmt.Errorf("%w: from %s to another %s, of %s", ErrBackwards, was.Number, is.Number, is.Time.UTC().Format(time.RFC3339))
 	}

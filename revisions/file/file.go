@@ -33,11 +33,12 @@ import (
 // An Engine keeps values in a directory. It is made by [Open], needs no closing, and may be used by several
 // goroutines at once.
 type Engine struct {
-	dir  string
-	disk disk
-	log  *slog.Logger
-	poll time.Duration
-	mu   sync.Mutex // one swap at a time of this program, where the system has no locks
+	dir   string
+	locks string // where the locks are
+	disk  disk
+	log   *slog.Logger
+	poll  time.Duration
+	mu    sync.Mutex // one swap at a time of this program, where the system has no locks
 }
 
 // Open returns the engine in a directory, which it makes, for this user alone; its parent must be
@@ -46,7 +47,7 @@ func Open(dir string, log *slog.Logger) (*Engine, error) {
 	if log == nil {
 		log = slog.Default()
 	}
-	e := &Engine{dir: dir, disk: system{}, log: log, poll: 2 * time.Second}
+	e := &Engine{dir: dir, locks: filepath.Join(dir, tmp), disk: system{}, log: log, poll: 2 * time.Second}
 	return e, e.prepare()
 }
 
@@ -217,13 +218,21 @@ func (e *Engine) lock(ctx context.Context) (unlock func(), err error) {
 
 // lockFile locks a file, which stays: who removes it while another waits for it would have two hold it.
 func (e *Engine) lockFile(name string) (unlock func(), err error) {
-	path := filepath.Join(e.dir, tmp, "lock-"+name)
+	path := filepath.Join(e.locks, "lock-"+name)
 	f, err := os.OpenFile(path, os.O_RDONLY|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err
 	}
 	f.Close()
-	return filelock.Lock(path)
+	held, err := filelock.Lock(path)
+	if err != nil {
+		return nil, err
+	}
+	if !held.Holds(path) { // somebody has removed it meanwhile, and others may have made and locked it again
+		held.Unlock()
+		return nil, filelock.ErrBusy
+	}
+	return held.Unlock, nil
 }
 
 // Delete implements [revisions.Engine].

@@ -1,0 +1,57 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/chancery-xds/chancery/revisions"
+)
+
+// failed returns an error of the client as one of a key. ctx is that of the caller.
+func failed(ctx context.Context, key string, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return fmt.Errorf("%s: %w", key, context.Cause(ctx))
+	}
+	if kind := kind(err); kind != nil {
+		return fmt.Errorf("%s: %w: %w", key, kind, err)
+	}
+	return fmt.Errorf("%s: %w", key, err)
+}
+
+// kind returns which error of package revisions an error is; nil: none, or it is one already.
+func kind(err error) error {
+	var e rpctypes.EtcdError
+	code := status.Code(err)
+	text := err.Error()
+	if errors.As(err, &e) {
+		code = e.Code()
+	}
+	is := func(err rpctypes.EtcdError) bool { return strings.HasSuffix(text, err.Error()) }
+	switch {
+	case is(errOf(rpctypes.ErrNoSpace)):
+		return revisions.ErrFull
+	case is(errOf(rpctypes.ErrRequestTooLarge)), code == codes.ResourceExhausted && strings.Contains(text, "larger than max"):
+		return revisions.ErrTooLarge
+	case code == codes.PermissionDenied, code == codes.Unauthenticated, is(errOf(rpctypes.ErrUserEmpty)), is(errOf(rpctypes.ErrAuthFailed)),
+		is(errOf(rpctypes.ErrAuthNotEnabled)), is(errOf(rpctypes.ErrInvalidAuthToken)):
+		return revisions.ErrDenied
+	case code == codes.Unavailable, code == codes.DeadlineExceeded, errors.Is(err, context.DeadlineExceeded):
+		return revisions.ErrUnavailable
+	}
+	return nil
+}
+
+func errOf(err error) rpctypes.EtcdError {
+	var e rpctypes.EtcdError
+	errors.As(err, &e)
+	return e
+}

@@ -1,0 +1,200 @@
+// Package etcd is an engine of package revisions in an etcd (3.4 or later): for several machines.
+//
+//	opts, err := etcd.Parse("etcd://e1:2379,e2:2379,e3:2379/prod")
+//	opts.TLS = ... // and Username, Password, if the etcd asks for them
+//	engine, err := etcd.Open(opts)
+//	repo := revisions.Open(engine, revisions.Options{})
+//
+// All keys are below the prefix; so a role that may read and write these is enough. Reads are
+// linearizable. What revisions need not any more, a sweep removes; that the etcd forgets it is up
+// to its compaction (--auto-compaction-retention) and, of what is on its disks, defragmentation.
+package etcd
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"iter"
+	"net"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+
+	"github.com/chancery-xds/chancery/revisions"
+)
+
+// Options are where an etcd is, and who asks.
+type Options struct {
+	Endpoints []string // host:port of its members
+	Prefix    string   // of all keys, without slashes around it
+
+	TLS      *tls.Config // nil: none
+	Username string      // "": nobody
+	Password string
+
+	// Timeout is how long a request may take. 0: 5 s.
+	Timeout time.Duration
+
+	dial []grpc.DialOption // of tests
+}
+
+// Parse reads etcd://HOST:PORT,HOST:PORT/PREFIX. A port may be missing: 2379. Users and passwords are
+// not taken from there, since others see the arguments of programs.
+func Parse(text string) (Options, error) {
+	rest, ok := strings.CutPrefix(text, "etcd://")
+	if !ok {
+		return Options{}, fmt.Errorf("%q does not begin with etcd://", text)
+	}
+	hosts, prefix, _ := strings.Cut(rest, "/")
+	if strings.Contains(hosts, "@") {
+		return Options{}, errors.New("an etcd URL has no user and no password: others see the arguments of programs")
+	}
+	o := Options{Prefix: strings.Trim(prefix, "/")}
+	if o.Prefix == "" || strings.ContainsAny(o.Prefix, "?#") || slices.Contains(strings.Split(o.Prefix, "/"), "") {
+		return Options{}, fmt.Errorf("%q: want a prefix of the keys, as in etcd://HOST:PORT/PREFIX", text)
+	}
+	for host := range strings.SplitSeq(hosts, ",") {
+		u, err := url.Parse("etcd://" + host)
+		if err != nil || u.Hostname() == "" || u.Host != host {
+			return Options{}, fmt.Errorf("%q: %q is no host with a port", text, host)
+		}
+		o.Endpoints = append(o.Endpoints, net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "2379")))
+	}
+	return o, nil
+}
+
+// String returns the options as a URL that [Parse] reads.
+func (o Options) String() string { return "etcd://" + strings.Join(o.Endpoints, ",") + "/" + o.Prefix }
+
+// An Engine keeps values in an etcd. It is made by [Open], and may be used by several goroutines at once.
+type Engine struct {
+	client  *clientv3.Client
+	prefix  string
+	timeout time.Duration
+}
+
+// Open returns the engine in an etcd. With a user it asks the etcd for a token, and else nothing: what is wrong
+// with the etcd the first request says. Close ends it.
+func Open(o Options) (*Engine, error) {
+	scheme := "http://"
+	if o.TLS != nil {
+		scheme = "https://"
+	}
+	timeout := cmp.Or(o.Timeout, 5*time.Second)
+	config := clientv3.Config{
+		TLS: o.TLS, Username: o.Username, Password: o.Password,
+		DialTimeout: timeout, DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 5 * time.Second, PermitWithoutStream: true,
+		Logger: zap.NewNop(), DialOptions: o.dial,
+	}
+	for _, e := range o.Endpoints {
+		config.Endpoints = append(config.Endpoints, scheme+e)
+	}
+	client, err := clientv3.New(config)
+	if err != nil {
+		return nil, failed(context.Background(), o.String(), err)
+	}
+	return &Engine{client, o.Prefix + "/", timeout}, nil
+}
+
+// Close ends the connections, and all watches and leases.
+func (e *Engine) Close() error { return e.client.Close() }
+
+// do calls f with what there is of time, and says of its error of which key it is.
+func (e *Engine) do(ctx context.Context, key string, f func(ctx context.Context) error) error {
+	limited, cancel := context.WithTimeout(ctx, e.timeout)
+	defer cancel()
+	return failed(ctx, e.prefix+key, f(limited))
+}
+
+// Get implements [revisions.Engine].
+func (e *Engine) Get(ctx context.Context, key string) (value []byte, err error) {
+	return value, e.do(ctx, key, func(ctx context.Context) error {
+		r, err := e.client.Get(ctx, e.prefix+key)
+		if err == nil && len(r.Kvs) == 0 {
+			return revisions.ErrNotFound
+		}
+		if err == nil {
+			value = r.Kvs[0].Value
+		}
+		return err
+	})
+}
+
+// PutIfAbsent implements [revisions.Engine].
+func (e *Engine) PutIfAbsent(ctx context.Context, key string, value []byte) error {
+	if len(value) > revisions.MaxValue {
+		return fmt.Errorf("%s: %d bytes are %w", key, len(value), revisions.ErrTooLarge)
+	}
+	return e.do(ctx, key, func(ctx context.Context) error {
+		_, err := e.client.Txn(ctx).If(absent(e.prefix + key)).Then(clientv3.OpPut(e.prefix+key, string(value))).Commit()
+		return err
+	})
+}
+
+func absent(key string) clientv3.Cmp { return clientv3.Compare(clientv3.CreateRevision(key), "=", 0) }
+
+// CompareAndSwap implements [revisions.Engine].
+func (e *Engine) CompareAndSwap(ctx context.Context, key string, old, value []byte) error {
+	is := absent(e.prefix + key)
+	if old != nil {
+		is = clientv3.Compare(clientv3.Value(e.prefix+key), "=", string(old))
+	}
+	return e.do(ctx, key, func(ctx context.Context) error {
+		r, err := e.client.Txn(ctx).If(is).Then(clientv3.OpPut(e.prefix+key, string(value))).Commit()
+		if err == nil && !r.Succeeded {
+			return revisions.ErrConflict
+		}
+		return err
+	})
+}
+
+// Delete implements [revisions.Engine].
+func (e *Engine) Delete(ctx context.Context, keys ...string) error {
+	for some := range slices.Chunk(keys, 100) { // an etcd takes 128 in a transaction unless it is told otherwise
+		ops := make([]clientv3.Op, 0, len(some))
+		for _, key := range some {
+			ops = append(ops, clientv3.OpDelete(e.prefix+key))
+		}
+		if err := e.do(ctx, some[0], func(ctx context.Context) error {
+			_, err := e.client.Txn(ctx).Then(ops...).Commit()
+			return err
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// List implements [revisions.Engine].
+func (e *Engine) List(ctx context.Context, prefix string) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		end := clientv3.GetPrefixRangeEnd(e.prefix + prefix)
+		for from := e.prefix + prefix; ; {
+			var r *clientv3.GetResponse
+			err := e.do(ctx, prefix, func(ctx context.Context) (err error) {
+				r, err = e.client.Get(ctx, from, clientv3.WithRange(end), clientv3.WithKeysOnly(), clientv3.WithLimit(1000))
+				return err
+			})
+			if err != nil {
+				yield("", err)
+				return
+			}
+			for _, kv := range r.Kvs {
+				if !yield(strings.TrimPrefix(string(kv.Key), e.prefix), nil) {
+					return
+				}
+				from = string(kv.Key) + "\x00"
+			}
+			if !r.More {
+				return
+			}
+		}
+	}
+}

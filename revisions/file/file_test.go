@@ -1,6 +1,7 @@
 package file
 
 import (
+	"fmt"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -22,4 +23,22 @@ func TestEngine(t *testing.T) {
 			return e
 		}
 	})
+}
+
+func TestFloors(t *testing.T) {
+	for _, n := range []int{10_000, 100_000} {
+		if n > 10_000 && testing.Short() {
+			continue
+		}
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			dir := t.TempDir()
+			enginetest.Floors(t, n, func(t *testing.T) revisions.Engine {
+				e, err := Open(dir, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return e
+			})
+		})
+	}
 }

@@ -1,0 +1,82 @@
+// Package etcd tests the engine of revisions that is an etcd with real servers.
+package etcd
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.etcd.io/etcd/server/v3/embed"
+	"go.uber.org/goleak"
+
+	"github.com/chancery-xds/chancery/revisions"
+	"github.com/chancery-xds/chancery/revisions/enginetest"
+	"github.com/chancery-xds/chancery/revisions/etcd"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// start starts an etcd of one member, which ends with the test.
+func start(t testing.TB, configure func(*embed.Config)) (server *embed.Etcd, endpoint string) {
+	t.Helper()
+	c := embed.NewConfig()
+	c.Dir = filepath.Join(t.TempDir(), "etcd")
+	c.LogLevel, c.Logger, c.LogOutputs = "panic", "zap", []string{filepath.Join(t.TempDir(), "log")}
+	any := []url.URL{{Scheme: "http", Host: "127.0.0.1:0"}}
+	c.ListenClientUrls, c.AdvertiseClientUrls, c.ListenPeerUrls, c.AdvertisePeerUrls = any, any, any, any
+	c.InitialCluster = c.InitialClusterFromName(c.Name)
+	if configure != nil {
+		configure(c)
+	}
+	e, err := embed.StartEtcd(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(e.Close)
+	select {
+	case <-e.Server.ReadyNotify():
+	case <-time.After(30 * time.Second):
+		t.Fatal("the etcd is not ready")
+	}
+	return e, e.Clients[0].Addr().String()
+}
+
+func open(t testing.TB, o etcd.Options) *etcd.Engine {
+	t.Helper()
+	e, err := etcd.Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = e.Close() })
+	return e
+}
+
+func TestEngine(t *testing.T) {
+	_, endpoint := start(t, nil)
+	enginetest.Test(t, func(t *testing.T) func(*testing.T) revisions.Engine {
+		return func(inner *testing.T) revisions.Engine {
+			return open(t, etcd.Options{Endpoints: []string{endpoint}, Prefix: "test/" + strings.ToLower(t.Name())})
+		}
+	})
+}
+
+func background(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func TestFloors(t *testing.T) {
+	for _, n := range []int{10_000, 100_000} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			_, endpoint := start(t, nil)
+			enginetest.Floors(t, n, func(t *testing.T) revisions.Engine {
+				return open(t, etcd.Options{Endpoints: []string{endpoint}, Prefix: "floors"})
+			})
+		})
+	}
+}

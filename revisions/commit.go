@@ -260,11 +260,19 @@ func (r *Repository) doubt(ctx context.Context, why error, was head, next *Snaps
 		r.last.Store(next)
 		return nil
 	}
-	// What is not there yet may come: a request that is under way is not lost.
-	if err == nil && !bytes.Equal(now.raw, was.raw) {
+	switch {
+	case err == nil && !bytes.Equal(now.raw, was.raw):
 		return fmt.Errorf("%w: %w", ErrConflict, why)
+	case err == nil && refused(why):
+		return why
 	}
+	// What is not there yet may come: a request may be under way.
 	return fmt.Errorf("%w: %w", ErrUnknown, why)
+}
+
+// refused reports whether an engine says that it did nothing.
+func refused(err error) bool {
+	return errors.Is(err, ErrDenied) || errors.Is(err, ErrFull) || errors.Is(err, ErrTooLarge)
 }
 
 // discard removes what was stored for a revision that will not be. What stays a sweep removes.

@@ -24,8 +24,8 @@ type Engine interface {
 	PutIfAbsent(ctx context.Context, key string, value []byte) error
 
 	// CompareAndSwap stores a value under a key that has the value old; nil: that has none.
-	// [ErrConflict] says that it has another, and then nothing was stored. Any other
-	// error may mean that it is stored or not. When it returns nil, the value outlasts a loss of power.
+	// [ErrConflict] says that it has another, and then nothing was stored; nor was it with ErrDenied, ErrFull and
+	// ErrTooLarge. Any other error may mean that it is stored or not. When it returns nil, the value outlasts a loss of power.
 	CompareAndSwap(ctx context.Context, key string, old, value []byte) error
 
 	// Delete removes keys. One that is not there is no error.

@@ -26,8 +26,9 @@ func start(t testing.TB, configure func(*embed.Config)) (server *embed.Etcd, end
 	c := embed.NewConfig()
 	c.Dir = filepath.Join(t.TempDir(), "etcd")
 	c.LogLevel, c.Logger, c.LogOutputs = "panic", "zap", []string{filepath.Join(t.TempDir(), "log")}
-	any := []url.URL{{Scheme: "http", Host: "127.0.0.1:0"}}
-	c.ListenClientUrls, c.AdvertiseClientUrls, c.ListenPeerUrls, c.AdvertisePeerUrls = any, any, any, any
+	for _, urls := range []*[]url.URL{&c.ListenClientUrls, &c.AdvertiseClientUrls, &c.ListenPeerUrls, &c.AdvertisePeerUrls} {
+		*urls = []url.URL{{Scheme: "http", Host: "127.0.0.1:0"}}
+	}
 	c.InitialCluster = c.InitialClusterFromName(c.Name)
 	if configure != nil {
 		configure(c)

@@ -1,0 +1,346 @@
+package etcd
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.etcd.io/etcd/client/pkg/v3/transport"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/server/v3/embed"
+	"go.uber.org/zap"
+
+	"github.com/chancery-xds/chancery/revisions"
+	"github.com/chancery-xds/chancery/revisions/etcd"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+func item(name string, size int) *revisions.Item {
+	body := make([]byte, size)
+	for i := range body {
+		body[i] = byte(i * 7)
+	}
+	return &revisions.Item{Group: "default", Resource: xds.NewResource(xds.Cluster, name, body)}
+}
+
+func commit(ctx context.Context, e revisions.Engine, items ...*revisions.Item) error {
+	repo := revisions.Open(e, revisions.Options{})
+	s, err := repo.Head(ctx)
+	if err == nil {
+		_, err = repo.Commit(ctx, s, revisions.Edit{Set: items}, revisions.Note{})
+	}
+	return err
+}
+
+func wants(t *testing.T, err, want error, say string) {
+	t.Helper()
+	if !errors.Is(err, want) || !strings.Contains(err.Error(), say) || errors.Is(err, revisions.ErrUnknown) {
+		t.Errorf("%v, want %v with %q", err, want, say)
+	}
+}
+
+func admin(t *testing.T, endpoint string) *clientv3.Client {
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, Logger: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+func TestTLS(t *testing.T) {
+	ctx := background(t)
+	info, err := transport.SelfCert(zap.NewNop(), t.TempDir(), []string{"127.0.0.1"}, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, endpoint := start(t, func(c *embed.Config) {
+		c.ListenClientUrls[0].Scheme = "https"
+		c.ClientTLSInfo = info
+	})
+	pem, err := os.ReadFile(info.CertFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(pem)
+	o := etcd.Options{Endpoints: []string{endpoint}, Prefix: "p", Timeout: 2 * time.Second, TLS: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}}
+	if err := commit(ctx, open(t, o), item("a", 10)); err != nil {
+		t.Error(err)
+	}
+	o.TLS = &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}
+	wants(t, commit(ctx, open(t, o), item("b", 10)), revisions.ErrUnavailable, "p/head")
+	o.TLS = nil
+	wants(t, commit(ctx, open(t, o), item("b", 10)), revisions.ErrUnavailable, "p/head")
+}
+
+func TestPermissions(t *testing.T) {
+	ctx := background(t)
+	_, endpoint := start(t, nil)
+	a := admin(t, endpoint)
+	do := func(_ any, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	do(a.UserAdd(ctx, "root", "root"))
+	do(a.UserGrantRole(ctx, "root", "root"))
+	for name, kind := range map[string]int32{"writer": int32(clientv3.PermReadWrite), "reader": int32(clientv3.PermRead)} {
+		do(a.UserAdd(ctx, name, name))
+		do(a.RoleAdd(ctx, name))
+		do(a.RoleGrantPermission(ctx, name, "prod/", clientv3.GetPrefixRangeEnd("prod/"), clientv3.PermissionType(kind)))
+		do(a.UserGrantRole(ctx, name, name))
+	}
+	do(a.AuthEnable(ctx))
+	as := func(user, prefix string) *etcd.Engine {
+		return open(t, etcd.Options{Endpoints: []string{endpoint}, Prefix: prefix, Username: user, Password: user})
+	}
+	if err := commit(ctx, as("writer", "prod"), item("a", 10)); err != nil {
+		t.Error(err)
+	}
+	wants(t, commit(ctx, as("writer", "test"), item("a", 10)), revisions.ErrDenied, "test/head")
+	reader := as("reader", "prod")
+	if s, err := revisions.Open(reader, revisions.Options{}).Head(ctx); err != nil || s.Len() != 1 {
+		t.Error(err)
+	}
+	wants(t, commit(ctx, reader, item("b", 10)), revisions.ErrDenied, "prod/")
+	_, err := revisions.Open(reader, revisions.Options{}).Sweep(ctx, 1)
+	wants(t, err, revisions.ErrDenied, "prod/lease/sweep")
+	wants(t, commit(ctx, as("", "prod"), item("b", 10)), revisions.ErrDenied, "prod/head")
+	_, err = etcd.Open(etcd.Options{Endpoints: []string{endpoint}, Prefix: "prod", Username: "reader", Password: "wrong"})
+	wants(t, err, revisions.ErrDenied, endpoint)
+
+	// Permissions come and go while somebody watches: what he has stays.
+	do(admin2(ctx, t, endpoint).RoleRevokePermission(ctx, "reader", "prod/", clientv3.GetPrefixRangeEnd("prod/")))
+	_, err = revisions.Open(reader, revisions.Options{}).Head(ctx)
+	wants(t, err, revisions.ErrDenied, "prod/head")
+}
+
+func admin2(_ context.Context, t *testing.T, endpoint string) *clientv3.Client {
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, Logger: zap.NewNop(), Username: "root", Password: "root"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// A full etcd says so, and is read as before.
+func TestQuota(t *testing.T) {
+	ctx := background(t)
+	_, endpoint := start(t, func(c *embed.Config) { c.QuotaBackendBytes = 4 << 20 })
+	e := open(t, etcd.Options{Endpoints: []string{endpoint}, Prefix: "p"})
+	repo := revisions.Open(e, revisions.Options{})
+	last := 0
+	for i := 0; ; i++ {
+		if i == 100 {
+			t.Fatal("it is never full")
+		}
+		err := commit(ctx, e, item(fmt.Sprint(i), 300_000))
+		if err != nil {
+			wants(t, err, revisions.ErrFull, "p/")
+			break
+		}
+		last++
+	}
+	if s, err := repo.Head(ctx); err != nil || s.Len() != last || last == 0 {
+		t.Errorf("%v, %d of %d", err, s.Len(), last)
+	}
+}
+
+func TestTooLarge(t *testing.T) {
+	ctx := background(t)
+	_, endpoint := start(t, func(c *embed.Config) { c.MaxRequestBytes = 100 << 10 })
+	e := open(t, etcd.Options{Endpoints: []string{endpoint}, Prefix: "p"})
+	wants(t, commit(ctx, e, item("a", 300_000)), revisions.ErrTooLarge, "p/pack/")
+	if err := commit(ctx, e, item("a", 50_000)); err != nil {
+		t.Error(err)
+	}
+	wants(t, e.PutIfAbsent(ctx, "x", make([]byte, 3<<20)), revisions.ErrTooLarge, "x")
+}
+
+// A proxy stands before an etcd, and can be cut.
+type proxy struct {
+	net.Listener
+	to    string
+	mu    sync.Mutex
+	cut   bool
+	conns map[net.Conn]bool
+	wait  sync.WaitGroup
+}
+
+func newProxy(t *testing.T, to string) *proxy {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &proxy{Listener: l, to: to, conns: map[net.Conn]bool{}}
+	p.wait.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			p.wait.Go(func() { p.serve(c) })
+		}
+	})
+	t.Cleanup(func() { l.Close(); p.set(true); p.wait.Wait() })
+	return p
+}
+
+func (p *proxy) set(cut bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.cut = cut; cut {
+		for c := range p.conns {
+			c.Close()
+		}
+	}
+}
+
+func (p *proxy) serve(c net.Conn) {
+	defer c.Close()
+	d, err := net.Dial("tcp", p.to)
+	if err != nil {
+		return
+	}
+	defer d.Close()
+	p.mu.Lock()
+	if p.cut {
+		p.mu.Unlock()
+		return
+	}
+	p.conns[c], p.conns[d] = true, true
+	p.mu.Unlock()
+	p.wait.Go(func() { _, _ = io.Copy(d, c); d.Close() })
+	_, _ = io.Copy(c, d)
+}
+
+// A watch survives that its connection is cut, and that the etcd has forgotten what it missed meanwhile.
+func TestWatchAfterCompaction(t *testing.T) {
+	ctx := background(t)
+	_, endpoint := start(t, nil)
+	p := newProxy(t, endpoint)
+	direct := open(t, etcd.Options{Endpoints: []string{endpoint}, Prefix: "p"})
+	through := open(t, etcd.Options{Endpoints: []string{p.Addr().String()}, Prefix: "p", Timeout: time.Second})
+	// Nothing but the watch tells of anything.
+	repo := revisions.Open(through, revisions.Options{Poll: time.Hour, Retry: 10 * time.Millisecond})
+	told := make(chan revisions.Number)
+	troubles := make(chan error, 10)
+	watching, stop := context.WithCancel(ctx)
+	var over sync.WaitGroup
+	over.Go(func() {
+		for s, err := range repo.Watch(watching, nil) {
+			if err != nil {
+				troubles <- err
+				continue
+			}
+			select {
+			case told <- s.Revision.Number:
+			case <-watching.Done():
+			}
+		}
+	})
+	defer over.Wait()
+	defer stop()
+	hears := func(n revisions.Number) {
+		t.Helper()
+		select {
+		case got := <-told:
+			if got != n {
+				t.Fatalf("%s, want %s", got, n)
+			}
+		case <-ctx.Done():
+			t.Fatal("heard nothing")
+		}
+	}
+	a := admin(t, endpoint)
+	put := func(name string) {
+		t.Helper()
+		if err := commit(ctx, direct, item(name, 10)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put("a")
+	hears(1)
+	put("b")
+	hears(2)
+	p.set(true)
+	put("c")
+	put("d")
+	now, err := a.Get(ctx, "p/head")
+	if err == nil {
+		_, err = a.Compact(ctx, now.Header.Revision)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	wants(t, commit(ctx, through, item("x", 10)), revisions.ErrUnavailable, "p/head")
+	p.set(false)
+	hears(4)
+	put("e")
+	hears(5)
+	for len(troubles) > 0 {
+		wants(t, <-troubles, revisions.ErrUnavailable, "p/")
+	}
+}
+
+// What a revision needs to get from who has committed it to who watches.
+func TestHeadToReplicas(t *testing.T) {
+	ctx := background(t)
+	_, endpoint := start(t, nil)
+	const replicas, commits = 3, 200
+	var over sync.WaitGroup
+	heard := make([]map[revisions.Number]time.Time, replicas)
+	watching, stop := context.WithCancel(ctx)
+	for i := range replicas {
+		heard[i] = map[revisions.Number]time.Time{}
+		repo := revisions.Open(open(t, etcd.Options{Endpoints: []string{endpoint}, Prefix: "p"}), revisions.Options{})
+		over.Go(func() {
+			for s, err := range repo.Watch(watching, nil) {
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if heard[i][s.Revision.Number] = time.Now(); s.Revision.Number == commits {
+					return
+				}
+			}
+		})
+	}
+	repo := revisions.Open(open(t, etcd.Options{Endpoints: []string{endpoint}, Prefix: "p"}), revisions.Options{})
+	s, err := repo.Head(ctx)
+	done := map[revisions.Number]time.Time{}
+	for i := 0; i < commits && err == nil; i++ {
+		if s, err = repo.Commit(ctx, s, revisions.Edit{Set: []*revisions.Item{item(fmt.Sprint("n", i%10), 100+i)}}, revisions.Note{}); err == nil {
+			done[s.Revision.Number] = time.Now()
+		}
+	}
+	if err != nil {
+		stop()
+	}
+	over.Wait()
+	stop()
+	var took []time.Duration
+	for _, at := range heard {
+		for n, when := range at {
+			took = append(took, max(0, when.Sub(done[n]))) // it may hear before the writer does
+		}
+	}
+	slices.Sort(took)
+	if err != nil || len(took) < replicas {
+		t.Fatal(err, len(took))
+	}
+	t.Logf("%d commits, %d replicas: heard %d times, p50 %s, p99 %s, at most %s after the commit", commits, replicas, len(took), took[len(took)/2], took[len(took)*99/100], took[len(took)-1])
+}

@@ -60,7 +60,7 @@ func admin(t *testing.T, endpoint string) *clientv3.Client {
 
 func TestTLS(t *testing.T) {
 	ctx := background(t)
-	info, err := transport.SelfCert(zap.NewNop(), t.TempDir(), []string{"127.0.0.1"}, 1)
+	info, err := transport.SelfCert(zap.NewNop(), t.TempDir(), []string{"127.0.0.1:0"}, 1)
 	if err != nil {
 		t.Fatal(err)
 	}

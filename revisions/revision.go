@@ -166,10 +166,14 @@ type head struct {
 	all   map[string]json.RawMessage // what later versions add stays
 	at    revisionID                 // the newest
 	from  Number                     // the oldest revision that is kept: who commits may refer to none before it
+	held  Number                     // the oldest that a group is held at; 0: none is
 	swept int                        // how often what is not needed was removed
 }
 
 type headText struct {
+	Holds map[string]struct {
+		Number Number `json:"number"`
+	} `json:"holds,omitempty"` // groups that another revision is served of
 	Format   int    `json:"format"`
 	Number   Number `json:"number"`
 	Revision string `json:"revision"`
@@ -191,12 +195,17 @@ func decodeHead(b []byte) (head, error) {
 		return h, fmt.Errorf("not what a Chancery writes: %w", ErrDamaged)
 	}
 	h.at, h.from, h.swept = revisionID{t.Number, sum}, t.Oldest, t.Swept
+	for _, hold := range t.Holds {
+		if h.held == 0 || hold.Number < h.held {
+			h.held = hold.Number
+		}
+	}
 	return h, nil
 }
 
 // next returns the head with other values, and sets raw.
 func (h head) next(at revisionID, from Number, swept int) (head, error) {
-	b, err := json.Marshal(headText{format, at.number, at.hash.String(), from, swept})
+	b, err := json.Marshal(headText{Format: format, Number: at.number, Revision: at.hash.String(), Oldest: from, Swept: swept})
 	if err != nil {
 		return h, err
 	}
@@ -207,5 +216,5 @@ func (h head) next(at revisionID, from Number, swept int) (head, error) {
 	if b, err = json.Marshal(all); err != nil {
 		return h, err
 	}
-	return head{b, all, at, from, swept}, nil
+	return head{b, all, at, from, h.held, swept}, nil
 }

@@ -161,7 +161,7 @@ func differ(was, is *node, f func(was, is *entry) bool) bool {
 	}
 	a, b := was.entries(nil), is.entries(nil)
 	for len(a) > 0 || len(b) > 0 {
-		c := 0
+		var c int
 		switch {
 		case len(a) == 0:
 			c = 1

@@ -12,7 +12,7 @@ import (
 )
 
 // The packages whose effects are listed.
-var watched = []string{"xds", "protocol", "protocol/protocoltest", "store", "wire", "server", "lazy", "rest", "xds/xdstest", "internal/envoyapi", "refs", "internal/refs", "internal/validate", "internal/protofile", "internal/export", "internal/importer", "internal/guard", "internal/repeats", "internal/shares", "internal/pace", "internal/unfinished", "internal/backlog", "groups", "groups/cel", "internal/admin", "access", "internal/settings", "internal/nodemeta", "internal/csds", "internal/status", "internal/fetch", "internal/identity", "client", "client/bootstrap", "client/metrics", "client/csds", "internal/csds/live", "client/tree", "client/rest", "client/file", "internal/files", "internal/quarantine", "internal/relay"}
+var watched = []string{"xds", "protocol", "protocol/protocoltest", "store", "wire", "server", "lazy", "rest", "xds/xdstest", "internal/envoyapi", "refs", "internal/refs", "internal/validate", "internal/protofile", "internal/export", "internal/importer", "internal/guard", "internal/repeats", "internal/shares", "internal/pace", "internal/unfinished", "internal/backlog", "groups", "groups/cel", "internal/admin", "access", "internal/settings", "internal/nodemeta", "internal/csds", "internal/status", "internal/fetch", "internal/identity", "client", "client/bootstrap", "client/metrics", "client/csds", "internal/csds/live", "client/tree", "client/rest", "client/file", "internal/files", "internal/quarantine", "internal/relay", "revisions", "revisions/file", "revisions/etcd", "revisions/enginetest"}
 
 // Every effect they have, by package, declaration and kind, and why it is there.
 var effects = map[string]string{
@@ -213,6 +213,28 @@ var effects = map[string]string{
 	"internal/admin door.wait timer":         "who comes while too much is under way waits a while",
 	"internal/admin eventWriter.idle clock":  "when a comment is due",
 	"internal/admin eventWriter.flush clock": "when a write has taken too long",
+
+	"revisions Open clock":                   "the default clock, which Options.Now replaces: when a revision was made",
+	"revisions each goroutine":               "reads and writes eight values at once; whoever calls it waits for them",
+	"revisions loader.read mutex":            "the pages that these have read; held for memory only",
+	"revisions rest timer":                   "looks for a newer revision though nobody rings",
+	"revisions/file Engine mutex":            "one swap at a time, while the file is locked: it is held for the writes of one small file",
+	"revisions/file Engine.lock timer":       "waits for another program's swap",
+	"revisions/file Engine.clean clock":      "whether a file was left by a program that was killed",
+	"revisions/file Engine.Watch goroutine":  "hears of changes; ends with its context",
+	"revisions/file Engine.Watch timer":      "looks though the system says nothing",
+	"revisions/etcd Engine.Watch goroutine":  "hears of changes; ends with its context",
+	"revisions/etcd Engine.Watch timer":      "a watch that ended begins anew a little later",
+	"revisions/etcd Engine.Lease goroutine":  "tells that a lease is lost; ends with it",
+	"revisions/enginetest damage goroutine":  "watches while values are damaged; ends with the test",
+	"revisions/enginetest histories clock":   "a seed",
+	"revisions/enginetest swaps goroutine":   "programs that swap at once; end with the test",
+	"revisions/enginetest writers goroutine": "the same of those that commit",
+	"revisions/enginetest writers mutex":     "what they have made; held for memory only",
+	"revisions/enginetest sweeps goroutine":  "the same, with those that read and sweep",
+	"revisions/enginetest sweeps timer":      "a pause between sweeps",
+	"revisions/enginetest watches timer":     "no test waits for ever",
+	"revisions/enginetest Floors clock":      "what it measures",
 
 	"internal/export wait timer": "the pause that Envoy gets between two steps",
 }

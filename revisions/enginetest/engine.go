@@ -137,7 +137,8 @@ func lists(t *testing.T, open func(*testing.T) revisions.Engine) {
 			t.Errorf("%q: %d keys, want %d: %.200q", prefix, len(got), len(want), got)
 		}
 	}
-	for range e.List(ctx, "") {
+	for _, err := range e.List(ctx, "") {
+		must(t, err)
 		break
 	}
 }

@@ -29,10 +29,8 @@ func failed(ctx context.Context, key string, err error) error {
 
 // kind returns which error of package revisions an error is; nil: none, or it is one already.
 func kind(err error) error {
-	var e rpctypes.EtcdError
-	code := status.Code(err)
-	text := err.Error()
-	if errors.As(err, &e) {
+	code, text := status.Code(err), err.Error()
+	if e, ok := errors.AsType[rpctypes.EtcdError](err); ok {
 		code = e.Code()
 	}
 	is := func(err rpctypes.EtcdError) bool { return strings.HasSuffix(text, err.Error()) }
@@ -51,7 +49,6 @@ func kind(err error) error {
 }
 
 func errOf(err error) rpctypes.EtcdError {
-	var e rpctypes.EtcdError
-	errors.As(err, &e)
+	e, _ := errors.AsType[rpctypes.EtcdError](err)
 	return e
 }

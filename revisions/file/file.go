@@ -97,7 +97,7 @@ func (e *Engine) path(key string) (string, error) {
 
 // failed returns an error of the system as one of a key.
 func (e *Engine) failed(key string, err error) error {
-	kind := error(nil)
+	var kind error
 	switch {
 	case err == nil:
 		return nil

@@ -127,7 +127,7 @@ func (r *Repository) draft(base *Snapshot, edit Edit, note Note) (*Snapshot, []p
 	if err != nil || len(writes) == 0 {
 		return base, nil, err
 	}
-	next := &Snapshot{root: base.root.apply(0, writes)}
+	next := &Snapshot{root: base.tree().apply(0, writes)}
 	top, below := p.tree(next.root, base.below)
 	p.settle()
 	rev.root, rev.Items, next.below = *top, next.root.items, below

@@ -28,7 +28,7 @@ func (r *Repository) loader(known ...*Snapshot) *loader {
 	l := &loader{repo: r, bodies: true, pages: map[place]*node{}, below: map[place]*node{}}
 	for _, s := range known {
 		if s != nil {
-			l.knows(s.root, s.below)
+			l.knows(s.tree(), s.below)
 		}
 	}
 	return l

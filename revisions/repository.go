@@ -48,8 +48,6 @@ func Open(e Engine, opts Options) *Repository {
 	return &Repository{engine: e, opts: opts}
 }
 
-// empty is what is in a repository before its first revision.
-func empty() *Snapshot { return &Snapshot{root: build(0, nil)} }
 
 // tries is how often something is read that was removed while it was read.
 const tries = 5
@@ -92,7 +90,7 @@ func (r *Repository) head(ctx context.Context) (head, error) {
 // load returns the snapshot of a head.
 func (r *Repository) load(ctx context.Context, h head) (*Snapshot, error) {
 	if h.raw == nil {
-		return empty(), nil
+		return &Snapshot{}, nil
 	}
 	last := r.last.Load()
 	if last != nil && last.Revision.id == h.at {
@@ -216,7 +214,7 @@ func (r *Repository) History(ctx context.Context, yield func(Revision) bool) err
 	return nil
 }
 
-// A Snapshot is all of a revision. It is immutable.
+// A Snapshot is all of a revision. It is immutable. The zero value has nothing in it.
 type Snapshot struct {
 	Revision Revision // its number is 0 before the first
 
@@ -226,11 +224,19 @@ type Snapshot struct {
 }
 
 // Len returns how many items there are.
-func (s *Snapshot) Len() int { return s.root.items }
+func (s *Snapshot) Len() int { return s.tree().items }
+
+// tree returns the root.
+func (s *Snapshot) tree() *node {
+	if s.root == nil {
+		return build(0, nil)
+	}
+	return s.root
+}
 
 // Get returns an item, or nil.
 func (s *Snapshot) Get(k Key) *Item {
-	if e := s.root.get(k); e != nil {
+	if e := s.tree().get(k); e != nil {
 		return e.item
 	}
 	return nil
@@ -238,13 +244,13 @@ func (s *Snapshot) Get(k Key) *Item {
 
 // All yields all items, in an order that their keys alone decide, which is not that of the keys.
 func (s *Snapshot) All(yield func(*Item) bool) {
-	s.root.walk(func(e *entry) bool { return yield(e.item) })
+	s.tree().walk(func(e *entry) bool { return yield(e.item) })
 }
 
 // Since calls f with what is not as it was in another snapshot, until it returns false; was
 // or is is nil where there is none. It costs what differs. An item that stood elsewhere, and says the same, does not differ.
 func (s *Snapshot) Since(old *Snapshot, f func(was, is *Item) bool) {
-	differ(old.root, s.root, func(was, is *entry) bool {
+	differ(old.tree(), s.tree(), func(was, is *entry) bool {
 		var a, b *Item
 		if was != nil {
 			a = was.item

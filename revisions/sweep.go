@@ -110,7 +110,7 @@ func (r *Repository) mark(ctx context.Context, h head) (map[string]bool, error) 
 	l := r.loader()
 	l.bodies = false
 	if last := r.last.Load(); last != nil { // what is marked is not returned: it may have bodies
-		l.knows(last.root, last.below)
+		l.knows(last.tree(), last.below)
 	}
 	seen := map[*node]bool{}
 	for id := h.at; id.number >= h.from; {

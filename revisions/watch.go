@@ -18,7 +18,7 @@ var ErrBackwards = errors.New("the repository has gone back")
 // again only if it is another one.
 func (r *Repository) Watch(ctx context.Context, since *Snapshot) iter.Seq2[*Snapshot, error] {
 	if since == nil {
-		since = empty()
+		since = &Snapshot{}
 	}
 	return func(yield func(*Snapshot, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)

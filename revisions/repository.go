@@ -48,7 +48,6 @@ func Open(e Engine, opts Options) *Repository {
 	return &Repository{engine: e, opts: opts}
 }
 
-
 // tries is how often something is read that was removed while it was read.
 const tries = 5
 

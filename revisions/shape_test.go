@@ -34,10 +34,10 @@ func TestShape(t *testing.T) {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	have := map[string]*entry{}
 	root := build(0, nil)
-	for range 300 {
+	for range 60 {
 		byKey := map[string]write{}
-		for range 1 << rng.IntN(10) {
-			name := fmt.Sprint("n", rng.IntN(3000))
+		for range 1 << rng.IntN(9) {
+			name := fmt.Sprint("n", rng.IntN(1000))
 			e := entryOf(name, rng.IntN(4000))
 			w := write{at: e.at, key: e.item.Key(), set: e}
 			if rng.IntN(2) == 0 {
@@ -68,7 +68,7 @@ func TestShape(t *testing.T) {
 
 // What a tree is in packs is what is read of them, with manifests below the root's, too.
 func TestManifests(t *testing.T) {
-	for _, n := range []int{0, 1, 30, 3000, 12_000} {
+	for _, n := range []int{0, 1, 30, 1000, 6000} {
 		all := make([]*entry, n)
 		for i := range all {
 			all[i] = entryOf(fmt.Sprint("n", i), 1000)

@@ -82,7 +82,7 @@ func histories(t *testing.T, open func(*testing.T) revisions.Engine) {
 	repos := []*revisions.Repository{revisions.Open(open(t), revisions.Options{}), revisions.Open(open(t), revisions.Options{})}
 	model := map[revisions.Number]content{0: {}}
 	oldest, newest := revisions.Number(1), revisions.Number(0)
-	for range 80 {
+	for range 50 {
 		repo := repos[rng.IntN(2)]
 		base, err := repo.Head(ctx)
 		must(t, err)

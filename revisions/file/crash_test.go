@@ -271,7 +271,7 @@ func TestCrash(t *testing.T) {
 			m.left = n
 			err := commit(m, c.are)
 			done = m.left > 0
-			for range 20 {
+			for range 10 {
 				after := m.after()
 				e := crashing(t, after)
 				repo := revisions.Open(e, revisions.Options{})

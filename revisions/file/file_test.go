@@ -1,7 +1,6 @@
 package file
 
 import (
-	"fmt"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -26,19 +25,12 @@ func TestEngine(t *testing.T) {
 }
 
 func TestFloors(t *testing.T) {
-	for _, n := range []int{10_000, 100_000} {
-		if n > 10_000 && testing.Short() {
-			continue
+	dir := t.TempDir()
+	enginetest.Floors(t, 10_000, func(t *testing.T) revisions.Engine {
+		e, err := Open(dir, nil)
+		if err != nil {
+			t.Fatal(err)
 		}
-		t.Run(fmt.Sprint(n), func(t *testing.T) {
-			dir := t.TempDir()
-			enginetest.Floors(t, n, func(t *testing.T) revisions.Engine {
-				e, err := Open(dir, nil)
-				if err != nil {
-					t.Fatal(err)
-				}
-				return e
-			})
-		})
-	}
+		return e
+	})
 }

@@ -25,33 +25,24 @@ import (
 )
 
 // adminServer returns what answers; all that it asks exists by now.
-func (s *serving) adminServer(id string, st *store.Store, src *dir.Source, held *quarantine.Source) *admin.Server {
-	clients := csds.New(csds.Options{Types: src.Types(), Clients: live.Clients(s.admin.tracker, keptFrom(held)), Log: s.log})
+func (s *serving) adminServer(id string, st *store.Store, held *quarantine.Source) *admin.Server {
+	src := s.source.files
+	clients := csds.New(csds.Options{Types: s.types, Clients: live.Clients(s.admin.tracker, keptFrom(held)), Log: s.log})
 	return &admin.Server{
 		About:   about(s, id),
 		Version: adminapi.VersionInfo{Version: version(), Revision: revision(), Go: runtime.Version()},
-		Config: func() adminapi.Config {
-			if s.relay != nil {
-				return s.relay.config(st)
-			}
-			return s.admin.config(st, src)
-		},
-		Groups:  func() []adminapi.Group { return s.admin.groups(src) },
+		Config:  s.source.config,
+		Groups:  func() []adminapi.Group { return s.admin.groups(src()) },
 		Tracker: s.admin.tracker,
 		Holds:   holds(held),
 		Explainer: explains{explain.New(explain.Deps{
-			Tracker: s.admin.tracker, Source: src, Snapshot: st.Snapshot, Upstream: s.relay.upstreamOf(),
-			Allowed:  s.identity.allowed(func(n *xds.Node) []string { return src.Decide(n).Groups }),
+			Tracker: s.admin.tracker, Source: src(), Snapshot: st.Snapshot, Upstream: s.source.away(),
+			Allowed:  s.identity.allowed(func(n *xds.Node) []string { return src().Decide(n).Groups }),
 			Held:     heldBy(held),
 			Denied:   s.admin.denied,
 			Selected: func() []*server.Stream { return s.admin.tracker.Selected(status.Filter{All: true}) },
 		})},
-		Reload: func(ctx context.Context, approve bool) adminapi.Reload {
-			if s.relay != nil {
-				return adminapi.Reload{Errors: []string{relayReload}}
-			}
-			return reloaded(operator{src}.Reload(ctx, approve))
-		},
+		Reload: s.source.reload,
 		Dump:  clients.ConfigDump(),
 		GRPC:  clients.GRPC(),
 		Level: &s.logging.now,
@@ -62,7 +53,7 @@ func (s *serving) adminServer(id string, st *store.Store, src *dir.Source, held 
 // about says which process answers.
 func about(s *serving, id string) adminapi.Server {
 	a := adminapi.Server{Version: version(), Replica: id, Since: time.Now(), XDS: s.front.at(), Dir: s.dir, PID: os.Getpid()}
-	if s.relay == nil {
+	if _, ok := s.source.(*directory); ok {
 		a.Path, _ = filepath.Abs(s.dir)
 	}
 	a.Host, _ = os.Hostname()

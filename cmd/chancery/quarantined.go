@@ -44,8 +44,8 @@ func (s *serving) quarantined(st *store.Store, src func() *dir.Source) *quaranti
 	}
 	scope := func(n *xds.Node) string { return strings.Join(src().Decide(n).Groups, "\x00") }
 	var moved func()
-	if s.passRefusals {
-		moved = func() { s.relay.source.Refused() } // which is there before the first client
+	if up, ok := s.source.(*relaying); ok && s.passRefusals {
+		moved = func() { up.source.Refused() } // which is there before the first client
 	}
 	return quarantine.New(&s.identity, quarantine.Options{
 		Moved:  moved,
@@ -59,10 +59,11 @@ const maxPassed = 100
 
 // passUp has the upstream of a relay told what is refused, if that is wanted.
 func (s *serving) passUp(q *quarantine.Source) {
-	if !s.passRefusals {
+	up, ok := s.source.(*relaying)
+	if !ok || !s.passRefusals {
 		return
 	}
-	s.relay.refused = func() (all []relay.Refusal) {
+	up.refused = func() (all []relay.Refusal) {
 		for _, r := range q.Refused(maxPassed) {
 			all = append(all, relay.Refusal(r))
 		}

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -26,6 +28,9 @@ import (
 
 // A relaying is the upstream of a server that serves no directory.
 type relaying struct {
+	log      *slog.Logger
+	store    *store.Store
+	none     *dir.Source // of files
 	upstream *xdsServer
 	client   *client.Client
 	source   *relay.Source
@@ -36,14 +41,8 @@ type relaying struct {
 // notOfRelay are the flags of serve that are about files.
 var notOfRelay = []string{"validate", "max-file", "follow-links-outside", "empty-assignments", "allow-empty", "confirm-removals", "allow-mass-delete", "state-without-secrets"}
 
-// relayOf returns what is served of a URL; nil: it is a directory. Its errors are of usage.
+// relayOf returns what is served of a URL. Its errors are of usage.
 func relayOf(cmd *cobra.Command, arg string, s *serving) (*relaying, error) {
-	if !strings.HasPrefix(arg, ofXDS) {
-		if s.passRefusals {
-			return nil, errors.New("--pass-refusals is of a relay, and " + arg + " is a directory")
-		}
-		return nil, nil
-	}
 	for _, flag := range notOfRelay {
 		if cmd.Flags().Changed(flag) {
 			return nil, fmt.Errorf("--%s is about files, and %s has none", flag, arg)
@@ -120,20 +119,21 @@ func readable(types *envoyapi.Types) func(*xds.Resource) error {
 	}
 }
 
-// open begins to be a client, which asks for nothing yet.
-func (r *relaying) open(s *serving, st *store.Store, m *process.Metrics, committed func()) error {
+// open implements [source]: it begins to be a client, which asks for nothing yet.
+func (r *relaying) open(s *serving, st *store.Store, m *process.Metrics, changed func()) (watched, error) {
+	r.log, r.store, r.none = s.log, st, noFiles(s, st)
 	folder := ""
 	if s.state.root == "" {
 		s.log.Warn("what the upstream gives is not stored: a restart without it would serve nothing", "hint", "--state-dir")
 	} else {
 		var err error
 		if folder, err = lastgood.Folder(s.state.root, "/"+r.upstream.text); err != nil {
-			return failure{err, "--state-dir"}
+			return nil, failure{err, "--state-dir"}
 		}
 	}
 	cfg, err := r.clientConfig(s, folder)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	cfg.Metrics = metrics.New(metrics.Options{Registry: m.Registry()})
 	r.client, err = client.New(cfg)
@@ -143,7 +143,7 @@ func (r *relaying) open(s *serving, st *store.Store, m *process.Metrics, committ
 		r.client, err = client.New(cfg)
 	}
 	if err != nil {
-		return failure{err, "--state-dir chooses another directory; an empty one stores nothing"}
+		return nil, failure{err, "--state-dir chooses another directory; an empty one stores nothing"}
 	}
 	refs := references(s.types)
 	r.secrets = newConfidences(s.types, func(t *xds.Type, name string) *xds.Resource {
@@ -154,9 +154,9 @@ func (r *relaying) open(s *serving, st *store.Store, m *process.Metrics, committ
 			r.secrets.note(of, time.Now())
 			return refs(of)
 		},
-		Refused: r.refused, Committed: committed, Log: s.log,
+		Refused: r.refused, Committed: func() { s.admin.committed(st); changed() }, Log: s.log,
 	})
-	return nil
+	return watchedOf[*relay.Watch](r.source), nil
 }
 
 // ready says why clients cannot be served; nil: they can.
@@ -185,12 +185,24 @@ func (r *relaying) note() string {
 	return s.URL + ", which has not answered yet"
 }
 
-// upstreamOf says for explain how the upstream is; nil: there is none.
-func (r *relaying) upstreamOf() func() (string, bool) {
-	if r == nil {
-		return nil
-	}
+// load implements [source]: what the upstream has comes while it is served.
+func (r *relaying) load(<-chan os.Signal) (bool, error) { return true, nil }
+
+func (r *relaying) files() *dir.Source { return r.none }
+
+func (r *relaying) known() bool { return r.source.Ready() }
+
+func (r *relaying) redacted(t *xds.Type, text string) (string, bool) {
+	return r.secrets.redacted(t, text, time.Now())
+}
+
+// away implements [source].
+func (r *relaying) away() func() (string, bool) {
 	return func() (string, bool) { return r.note(), r.source.Ready() }
+}
+
+func (r *relaying) reload(context.Context, bool) adminapi.Reload {
+	return adminapi.Reload{Errors: []string{relayReload}}
 }
 
 // status says what the upstream is, and how it is.
@@ -214,26 +226,28 @@ func (r *relaying) status() adminapi.Upstream {
 }
 
 // config says what is served.
-func (r *relaying) config(st *store.Store) adminapi.Config {
+func (r *relaying) config() adminapi.Config {
 	u := r.status()
 	c := adminapi.Config{Upstream: &u, Groups: 1}
-	for _, t := range st.Snapshot().View(store.DefaultGroup) {
+	for _, t := range r.store.Snapshot().View(store.DefaultGroup) {
 		for range t.All() {
 			c.Resources++
 		}
 	}
-	if newest, ok := st.Newest(); ok {
+	if newest, ok := r.store.Newest(); ok {
 		c.Revision, c.At = newest.Seq, &newest.Time
 	}
 	return c
 }
 
-// run relays until ctx is done.
-func (r *relaying) run(ctx context.Context, log *slog.Logger) {
-	r.source.Run(ctx)
-	if err := r.client.Close(); err != nil {
-		log.Warn("the client of the upstream does not close", "error", err)
-	}
+// run implements [source].
+func (r *relaying) run(ctx context.Context, running *sync.WaitGroup, _ <-chan os.Signal) {
+	running.Go(func() {
+		r.source.Run(ctx)
+		if err := r.client.Close(); err != nil {
+			r.log.Warn("the client of the upstream does not close", "error", err)
+		}
+	})
 }
 
 // noFiles is the directory of a server that has none: it says of each resource that it is in no file.

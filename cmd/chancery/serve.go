@@ -17,15 +17,12 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/chancery-xds/chancery/groups/cel"
 	"github.com/chancery-xds/chancery/internal/adminapi"
 	"github.com/chancery-xds/chancery/internal/envoyapi"
 	"github.com/chancery-xds/chancery/internal/listen"
 	"github.com/chancery-xds/chancery/internal/monitor"
 	"github.com/chancery-xds/chancery/internal/process"
 	"github.com/chancery-xds/chancery/internal/quarantine"
-	"github.com/chancery-xds/chancery/internal/relay"
-	"github.com/chancery-xds/chancery/internal/traces"
 	"github.com/chancery-xds/chancery/server"
 	"github.com/chancery-xds/chancery/source/dir"
 	"github.com/chancery-xds/chancery/store"
@@ -35,7 +32,7 @@ import (
 // A serving is what chancery serve is told by its flags.
 type serving struct {
 	dir             string
-	relay           *relaying // instead of the directory; nil: it is one
+	source          source
 	front           front
 	rest            restFront
 	identity        identifying
@@ -143,11 +140,8 @@ cannot be listened on; 2 wrong usage.`,
 			}
 			var err error
 			s.dir, s.stderr = args[0], cmd.ErrOrStderr()
-			if s.relay, err = relayOf(cmd, s.dir, &s); err != nil {
+			if s.source, err = sourceOfServe(cmd, &s); err != nil {
 				return err
-			}
-			if s.relay != nil {
-				s.dir = s.relay.upstream.text
 			}
 			s.state.chosen = cmd.Flags().Changed("state-dir")
 			if s.log, err = s.logging.open(s.stderr); err != nil {
@@ -241,7 +235,7 @@ func (s *serving) run() error {
 	}
 	s.limits.within(limitMemory(s.log))
 	s.log.Info("limits derived from memory", "max_held_total", s.limits.HeldInAll, "max_unfinished", s.limits.Unfinished, "max_request", s.limits.request)
-	files := s.raiseFiles()
+	limit := s.raiseFiles()
 	st := store.New()
 	m := process.New(process.Options{Version: version(), Revision: revision(), Snapshot: st.Snapshot, Newest: st.Newest})
 	observers := []server.Observer{m}
@@ -255,13 +249,13 @@ func (s *serving) run() error {
 	}
 	host, _ := os.Hostname()
 	id := identifier(host)
-	var src *dir.Source         // before the first client
+	files := s.source.files
 	var held *quarantine.Source // nil: nothing is
 	if s.quarantine {
-		held = s.quarantined(st, func() *dir.Source { return src })
+		held = s.quarantined(st, files)
 		s.passUp(held)
 	}
-	s.admin.track(func() *dir.Source { return src }, st.Snapshot, keptBy(held))
+	s.admin.track(files, st.Snapshot, keptBy(held))
 	if len(s.admin.parsed) > 0 {
 		observers = append(observers, s.admin.tracker)
 		s.identity.note, s.identity.turned = s.admin.tracker.Note, s.admin.tracker.TurnAway
@@ -270,20 +264,12 @@ func (s *serving) run() error {
 		}
 		m.Clients(s.admin.standings())
 	}
-	place := func(n *xds.Node, t *xds.Type, name string) string { return src.PlaceFor(n, t, name) }
-	redact := func(_ *xds.Node, t *xds.Type, text string) (string, bool) { return src.Redacted(t, text) }
-	if s.relay != nil {
-		redact = func(_ *xds.Node, t *xds.Type, text string) (string, bool) {
-			return s.relay.secrets.redacted(t, text, time.Now())
-		}
-	}
-	loads := make(chan struct{}, 1) // rings when files were loaded, or could not be, and when an upstream has given something
-	shown := watchedOf[*store.Watch](st)
-	if s.relay != nil {
-		if err := s.relay.open(s, st, m, func() { s.admin.committed(st); ring(loads) }); err != nil {
-			return err
-		}
-		shown = watchedOf[*relay.Watch](s.relay.source)
+	place := func(n *xds.Node, t *xds.Type, name string) string { return files().PlaceFor(n, t, name) }
+	redact := func(_ *xds.Node, t *xds.Type, text string) (string, bool) { return s.source.redacted(t, text) }
+	loads := make(chan struct{}, 1) // rings when there may be something else to serve
+	shown, err := s.source.open(s, st, m, func() { traced.Committed(); ring(loads) })
+	if err != nil {
+		return err
 	}
 	if err := s.identity.open(context.Background(), s.log, shown, s.front.plain()); err != nil {
 		return err
@@ -305,18 +291,11 @@ func (s *serving) run() error {
 	m.Log(s.logging.lines.Lost)
 	s.front.handshakes.Log = s.log
 	m.Handshakes(s.front.handshakes.Counts)
-	clients, probes := s.connections(files, m)
+	clients, probes := s.connections(limit, m)
 
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	defer func() { cancel(); running.Wait() }()
-	known := func() bool {
-		if s.relay != nil {
-			return s.relay.source.Ready()
-		}
-		s := st.Snapshot()
-		return s.View(store.DefaultGroup) != nil || len(s.Groups()) > 0
-	}
 	var unready atomic.Pointer[string] // why
 	unready.Store(new("the configuration is not loaded yet"))
 	if s.monitor != "" {
@@ -326,25 +305,12 @@ func (s *serving) run() error {
 		}
 		h := &monitor.Server{Metrics: m.Handler(), Log: s.log}
 		h.Check("serving", func() error {
-			switch why := unready.Load(); {
-			case why != nil:
+			if why := unready.Load(); why != nil {
 				return errors.New(*why)
-			case s.relay != nil:
-				return s.relay.ready()
-			case !known():
-				return errors.New("the configuration is empty: no file has a resource")
 			}
-			return nil
+			return s.source.ready()
 		})
-		h.Note("configuration", func() string {
-			if s.relay != nil {
-				return s.relay.note()
-			}
-			if !known() {
-				return "none"
-			}
-			return s.state.note()
-		})
+		h.Note("configuration", s.source.note)
 		running.Go(func() {
 			if err := h.Serve(ctx, probes.On(l)); err != nil {
 				s.log.Error("the metrics listener failed", "error", err)
@@ -353,9 +319,7 @@ func (s *serving) run() error {
 		s.log.Info("metrics and health", "http", l.Addr().String(), "profiles", listen.Loopback(l.Addr()))
 	}
 
-	if s.relay != nil {
-		src = noFiles(s, st)
-	} else if loaded, err := s.load(&src, st, m, traced, loads, signals); !loaded {
+	if loaded, err := s.source.load(signals); !loaded {
 		return err
 	}
 	if err := s.front.open(s.log, s.types, xds, clients, s.limits.transport()); err != nil {
@@ -369,23 +333,17 @@ func (s *serving) run() error {
 		return err
 	}
 	defer s.rest.close()
-	if err := s.admin.open(s.log, files.Reserve()/4); err != nil {
+	if err := s.admin.open(s.log, limit.Reserve()/4); err != nil {
 		return err
 	}
-	if s.relay != nil {
-		running.Go(func() { s.relay.run(ctx, s.log) })
-	} else {
-		running.Go(func() { src.Run(ctx) })
-		running.Go(func() { reloads(ctx, hangups, src) })
-		s.state.run(ctx, &running, s.log, src)
-	}
+	s.source.run(ctx, &running, hangups)
 	s.identity.run(ctx, running.Go)
 	if held != nil {
 		running.Go(func() { held.Run(ctx) })
 	}
-	xds.SetServing(known())
+	xds.SetServing(s.source.known())
 	served, polled := s.front.serve(), s.rest.serve()
-	s.admin.serve(ctx, &running, s.adminServer(id, st, src, held)) // until the last stream has ended
+	s.admin.serve(ctx, &running, s.adminServer(id, st, held)) // until the last stream has ended
 	unready.Store(nil)
 	s.log.Info("serving", "xds", s.front.at(), "tls", s.front.tls.Configured(), "client_certificates", s.front.tls.ClientCA != "", "bound", s.identity.bound, "dir", s.dir)
 	if s.rest.address != "" {
@@ -395,7 +353,7 @@ func (s *serving) run() error {
 	for {
 		select {
 		case <-loads:
-			xds.SetServing(known())
+			xds.SetServing(s.source.known())
 		case err := <-served:
 			return failure{fmt.Errorf("serve: %w", err), ""}
 		case err := <-polled:
@@ -405,85 +363,6 @@ func (s *serving) run() error {
 			xds.SetServing(false)
 			s.log.Info("shutting down: closing streams", "signal", sig.String(), "streams", xds.Stats().Open, "within", s.drain.String(), "after", s.drainDelay.String())
 			return s.end(xds, signals)
-		}
-	}
-}
-
-// load makes the source of the directory and loads it for the first time. It reports whether it is
-// loaded: not if a signal came before, which is no error.
-func (s *serving) load(to **dir.Source, st *store.Store, m *process.Metrics, traced *traces.Traces, loads chan struct{}, signals <-chan os.Signal) (bool, error) {
-	r := &review{empty: s.emptyMissing}
-	if !s.insecureSecrets {
-		r.exposed = exposed(&s.front, &s.rest)
-	}
-	if err := s.state.open(s.log, s.dir); err != nil {
-		return false, err
-	}
-	opts := dir.Options{
-		Log: s.log, MaxFile: s.maxFile, FollowLinksOutside: s.followOutside, V2: s.manner.v2, AllowMassDelete: s.allowMassDelete, HowToAllow: s.state.howToAllow(s.dir), AllowEmpty: s.allowEmpty,
-		Types: s.types, CEL: cel.Compile, Confirm: s.confirm, References: true, Validate: s.validate, Flag: flagOf, Review: r.load, Done: func(at time.Time, err error) {
-			s.state.loaded(err)
-			s.admin.loaded(at, err, st)
-			m.Loaded(at, err)
-			traced.Committed()
-			ring(loads)
-		},
-	}
-	if s.state.keeper != nil {
-		opts.Keep = s.state.keeper.Keep
-	}
-	src := dir.New(s.dir, st, opts)
-	*to = src
-	m.Source(src)
-	m.LastGood(func() bool { return s.state.restored.Load() != nil }, s.state.kept())
-	loaded := make(chan error, 1)
-	go func() { loaded <- s.first(src) }()
-	select {
-	case err := <-loaded:
-		if err != nil {
-			s.state.drop()
-			return false, err
-		}
-	case sig := <-signals: // much to load takes longer than who sent it waits
-		s.log.Info("stopped before the files were loaded", "signal", sig.String())
-		return false, nil
-	}
-	return true, nil
-}
-
-// first restores what was kept, and loads the files for the first time. With mistakes in
-// them it serves the last good configuration; without one there is nothing to serve.
-func (s *serving) first(src *dir.Source) error {
-	s.state.restore(s.log, src)
-	report, err := src.Load()
-	last := s.state.restored.Load()
-	switch {
-	case err != nil && last == nil:
-		return notLoaded(s.stderr, s.dir, "served", err)
-	case err != nil:
-		src.Tell(err)
-		s.log.Warn("serving the last good configuration, not the files", "of", last.At.UTC().Format(time.RFC3339), "state", s.state.keeper.Dir())
-		return nil
-	}
-	s.log.Info("loaded", report.Attrs()...)
-	if report.Kept != nil {
-		src.Tell(report.Kept)
-	}
-	if len(report.Counts) == 0 {
-		s.log.Warn("the configuration is empty: no file has a resource", "dir", s.dir, "files", report.Files, "clients_wait", !s.allowEmpty)
-	}
-	return nil
-}
-
-// reloads has the files loaded at each signal until ctx is done: also while the server is
-// ending, since until its last stream has ended it serves what the files say.
-func reloads(ctx context.Context, hangups <-chan os.Signal, src *dir.Source) {
-	for {
-		select {
-		case <-hangups:
-			src.Reload()
-		case <-ctx.Done():
-			return
 		}
 	}
 }

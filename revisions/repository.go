@@ -287,3 +287,14 @@ func (s *Snapshot) To(items []*Item) Edit {
 	slices.SortFunc(e.Remove, Key.Compare)
 	return e
 }
+
+// Of returns a snapshot of items that is in no repository, such as of what was served before the program
+// began. Its revision has the number 0.
+func Of(items []*Item) (*Snapshot, error) {
+	base, p := &Snapshot{}, packer{}
+	writes, err := p.writes(base, Edit{Set: items}, &Revision{})
+	if err != nil {
+		return nil, err
+	}
+	return &Snapshot{root: base.tree().apply(0, writes)}, nil
+}

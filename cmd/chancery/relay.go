@@ -41,12 +41,20 @@ type relaying struct {
 // notOfRelay are the flags of serve that are about files.
 var notOfRelay = []string{"validate", "max-file", "follow-links-outside", "empty-assignments", "allow-empty", "confirm-removals", "allow-mass-delete", "state-without-secrets"}
 
-// relayOf returns what is served of a URL. Its errors are of usage.
-func relayOf(cmd *cobra.Command, arg string, s *serving) (*relaying, error) {
+// noFileFlags refuses flags about files for what has none.
+func noFileFlags(cmd *cobra.Command, arg string) error {
 	for _, flag := range notOfRelay {
 		if cmd.Flags().Changed(flag) {
-			return nil, fmt.Errorf("--%s is about files, and %s has none", flag, arg)
+			return fmt.Errorf("--%s is about files, and %s has none", flag, arg)
 		}
+	}
+	return nil
+}
+
+// relayOf returns what is served of a URL. Its errors are of usage.
+func relayOf(cmd *cobra.Command, arg string, s *serving) (*relaying, error) {
+	if err := noFileFlags(cmd, arg); err != nil {
+		return nil, err
 	}
 	var none xdsFlags
 	up, err := none.server(arg)

@@ -64,8 +64,10 @@ server answers at --admin, or it lets nobody in.`,
 			if err != nil {
 				return err
 			}
-			if slices.Contains(r.Errors, relayReload) {
-				return failure{errors.New(relayReload), ""}
+			for _, why := range []string{relayReload, storeReload} {
+				if slices.Contains(r.Errors, why) {
+					return failure{errors.New(why), ""}
+				}
 			}
 			for _, e := range r.Errors {
 				fmt.Fprintln(cmd.ErrOrStderr(), printable.Lines(e))

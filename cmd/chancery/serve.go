@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -33,6 +34,7 @@ import (
 type serving struct {
 	dir             string
 	source          source
+	at              storeFlags
 	front           front
 	rest            restFront
 	identity        identifying
@@ -64,8 +66,8 @@ type serving struct {
 func serveCommand() *cobra.Command {
 	var s serving
 	cmd := &cobra.Command{
-		Use:   "serve DIR|xds://UPSTREAM",
-		Short: "Serve the configuration in a directory, or relay another xDS server's",
+		Use:   "serve DIR|xds://UPSTREAM|--store URL",
+		Short: "Serve the configuration in a directory or a store, or relay another xDS server's",
 		Long: `Serve loads all files of resources in DIR and its subdirectories, and serves the
 resources to xDS clients over gRPC: SotW and delta, aggregated (ADS) and per type;
 with --rest-listen over REST-JSON, too.
@@ -112,6 +114,11 @@ is a relay then: it asks that server once for what any of its clients wants, kee
 last good in --state-dir, and serves that while the server is away (docs/relay.md). After
 a ? there may be flags of the fetch command: xds://HOST:PORT?delta&node=ID&tls-ca=FILE
 
+With --store URL there is no DIR: serve has its configuration from a store, into which
+"chancery apply" commits revisions, and serves each as a whole when it is committed. Any
+number of servers may serve one store. While the store is away, they serve on; after a
+restart, too: the last good is in --state-dir (docs/revisions.md).
+
 An environment variable can replace each flag: CHANCERY_LISTEN for --listen,
 CHANCERY_MAX_FILE for --max-file. If both are given, the flag is used. A SIZE is a
 number of bytes, or a number with a unit: 67108864, 64MiB, 64MB.
@@ -126,9 +133,10 @@ cannot be listened on; 2 wrong usage.`,
 		Example: `  chancery serve ./config
   chancery serve /etc/chancery --listen 0.0.0.0:18000 --tls-cert tls.crt --tls-key tls.key --client-ca ca.crt
   chancery serve /etc/chancery --listen unix:///run/chancery/xds.sock --metrics-listen 127.0.0.1:9090
-  chancery serve 'xds://upstream:18000?delta&node=relay-1' --listen 0.0.0.0:18000`,
+  chancery serve 'xds://upstream:18000?delta&node=relay-1' --listen 0.0.0.0:18000
+  chancery serve --store etcd://e1:2379,e2:2379,e3:2379/prod --store-ca ca.crt`,
 		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 {
+			if len(args) > 1 {
 				return fmt.Errorf("serve needs one directory or xds:// URL, not %d", len(args))
 			}
 			return nil
@@ -139,7 +147,7 @@ cannot be listened on; 2 wrong usage.`,
 				return err
 			}
 			var err error
-			s.dir, s.stderr = args[0], cmd.ErrOrStderr()
+			s.dir, s.stderr = strings.Join(args, ""), cmd.ErrOrStderr()
 			if s.source, err = sourceOfServe(cmd, &s); err != nil {
 				return err
 			}
@@ -157,7 +165,8 @@ cannot be listened on; 2 wrong usage.`,
 	titled(f, "Listening and TLS", func(f *pflag.FlagSet) { s.front.flags(f, &s.rest.address, &s.insecureSecrets, &s.monitor) })
 	titled(f, "Identity", s.identity.flags)
 	titled(f, "Admin API", s.admin.flags)
-	titled(f, "Files", s.files)
+	titled(f, "Store", s.at.flags)
+	titled(f, "Files", s.fileFlags)
 	titled(f, "Loading and removing", s.loading)
 	titled(f, "Clients", func(f *pflag.FlagSet) { s.manner.flags(f); s.front.ageFlags(f); s.draining(f) })
 	s.limits.flags(f)
@@ -166,7 +175,7 @@ cannot be listened on; 2 wrong usage.`,
 	return cmd
 }
 
-func (s *serving) files(f *pflag.FlagSet) {
+func (s *serving) fileFlags(f *pflag.FlagSet) {
 	f.BoolVar(&s.validate, "validate", false, "report what Envoy would refuse as an error, as chancery check does, and keep the previous configuration")
 	setFlag(f, &s.sets)
 	sizeVar(f, &s.maxFile, "max-file", 64<<20, "maximum `SIZE` of a file")

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"sync"
@@ -16,7 +17,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A source is where serve has from what it serves: a directory, or another xDS server.
+// A source is where serve has from what it serves: a directory, another xDS server, or a store of revisions.
 type source interface {
 	// open makes the source, before there is a server, and returns what clients see of it. From then on
 	// changed is called when there may be something else to serve.
@@ -45,6 +46,14 @@ type source interface {
 
 // sourceOfServe returns what the arguments of serve name. Its errors are of usage.
 func sourceOfServe(cmd *cobra.Command, s *serving) (source, error) {
+	switch {
+	case s.at.url != "" && s.dir != "":
+		return nil, fmt.Errorf("serve has %s or --store, not both", s.dir)
+	case s.at.url != "":
+		return storedOf(cmd, s)
+	case s.dir == "":
+		return nil, errors.New("serve needs one directory or xds:// URL, or --store")
+	}
 	if strings.HasPrefix(s.dir, ofXDS) {
 		r, err := relayOf(cmd, s.dir, s)
 		if err != nil {

@@ -164,10 +164,30 @@ func printUpstream(w io.Writer, u *adminapi.Upstream) {
 	fmt.Fprintln(w)
 }
 
+// printStore says what is served of a store.
+func printStore(w io.Writer, s *adminapi.Store) {
+	fmt.Fprintf(w, "STORE    %s: ", printable.Line(s.URL))
+	switch {
+	case s.Revision != "":
+		fmt.Fprintf(w, "%s by %s: %s", s.Revision, printable.Line(s.Author), printable.Line(s.Message))
+	case s.LastGood != nil:
+		fmt.Fprintf(w, "from disk (last good), of %s ago", since(*s.LastGood))
+	default:
+		fmt.Fprint(w, "nothing yet")
+	}
+	fmt.Fprintln(w)
+	if s.Error != "" && s.Since != nil {
+		fmt.Fprintf(w, "         the newest is not served for %s: %s\n", since(*s.Since), printable.Line(s.Error))
+	}
+}
+
 func (s overview) print(w io.Writer, o *output, f adminapi.Filter) {
 	c := s.Config
 	fmt.Fprintf(w, "SERVER   %s, up %s, xDS on %s\n", printable.Line(cmp.Or(s.Server.Replica, "chancery "+s.Server.Version)), since(s.Server.Since), printable.Line(s.Server.XDS))
-	if c.Upstream != nil {
+	if c.Store != nil {
+		printStore(w, c.Store)
+		fmt.Fprintf(w, "CONFIG   %s", amount(c.Resources, "resource"))
+	} else if c.Upstream != nil {
 		printUpstream(w, c.Upstream)
 		fmt.Fprintf(w, "CONFIG   %s", amount(c.Resources, "resource"))
 	} else {
@@ -176,7 +196,9 @@ func (s overview) print(w io.Writer, o *output, f adminapi.Filter) {
 	if c.Groups > 1 {
 		fmt.Fprintf(w, " of %s", amount(c.Groups, "group"))
 	}
-	fmt.Fprintf(w, ", revision %d", c.Revision)
+	if c.Store == nil {
+		fmt.Fprintf(w, ", revision %d", c.Revision)
+	}
 	switch u := c.Upstream; {
 	case u != nil && !u.Connected && u.Since == nil && c.Resources > 0:
 		fmt.Fprint(w, " from disk (last good), the upstream is away")

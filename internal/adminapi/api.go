@@ -64,6 +64,19 @@ type Config struct {
 	Doubts    int        `json:"doubts"`             // warnings, those of such references included
 	Warnings  []Warning  `json:"warnings,omitempty"` // the first of them
 	Upstream  *Upstream  `json:"upstream,omitempty"` // of a relay, which has no files
+	Store     *Store     `json:"store,omitempty"`    // of a server of a store, which has no files
+}
+
+// A Store is where a server has revisions from.
+type Store struct {
+	URL      string     `json:"url"`
+	Revision string     `json:"revision,omitempty"` // that is served, such as r412; "": none, or what was served before the start
+	Author   string     `json:"author,omitempty"`   // of it
+	Message  string     `json:"message,omitempty"`
+	At       *time.Time `json:"at,omitempty"`       // when it was committed, by the clock of who did
+	LastGood *time.Time `json:"lastGood,omitempty"` // of when what is served is, if that is from disk
+	Error    string     `json:"error,omitempty"`    // why the newest cannot be read, or is not served
+	Since    *time.Time `json:"since,omitempty"`    // of the error
 }
 
 // An Upstream is the xDS server that a relay is a client of.

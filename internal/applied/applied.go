@@ -4,7 +4,6 @@ package applied
 import (
 	"cmp"
 	"errors"
-	"path"
 	"path/filepath"
 	"strings"
 
@@ -32,21 +31,18 @@ func Read(root string, opts dir.Options) ([]*revisions.Item, dir.Report, error) 
 	case kept == nil: // nothing was committed
 		return nil, report, nil
 	}
-	items, err := items(root, *kept)
+	items, err := Items(root, *kept)
 	return items, report, err
 }
 
-func items(root string, c dir.LastGood) (all []*revisions.Item, err error) {
+// Items are what a repository keeps of what a directory had.
+func Items(root string, c dir.LastGood) (all []*revisions.Item, err error) {
 	for _, d := range c.Definitions {
 		def, problems := groups.Parse(d.Path, d.Data)
 		if err := wrong(problems); err != nil {
 			return nil, err
 		}
-		name := path.Dir(d.Path)
-		if name == "." {
-			name = groups.Default
-		}
-		all = append(all, &revisions.Item{Group: cmp.Or(def.Name, name), Definition: d.Data, Place: revisions.Place{File: d.Path}})
+		all = append(all, &revisions.Item{Group: cmp.Or(def.Name, groupOf(d.Path)), Definition: d.Data, Place: revisions.Place{File: d.Path}})
 	}
 	part := func(group string, types []lastgood.Type) {
 		for _, t := range types {

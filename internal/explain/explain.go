@@ -73,6 +73,9 @@ type Deps struct {
 	// no relay, and files are served.
 	Upstream func() (text string, known bool)
 
+	// Store says what a store's revision is that is served, and whether one is. Nil: files are served.
+	Store func() (text string, known bool)
+
 	Now func() time.Time // nil: time.Now
 }
 

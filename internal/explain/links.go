@@ -26,6 +26,14 @@ func (c *chain) loaded() {
 		}
 		return
 	}
+	if c.e.d.Store != nil {
+		if text, ok := c.e.d.Store(); ok {
+			c.ok(loaded, "", "the server serves %s", text)
+		} else {
+			c.breaks(loaded, "", "look at the store, and at the server's log", "the server has nothing yet of %s", text)
+		}
+		return
+	}
 	since, err := c.e.d.Source.Unloaded()
 	at := c.at
 	if at == nil && len(c.all) > 0 && c.all[0].Served {
@@ -153,6 +161,9 @@ func (c *chain) defined() {
 		c.unknown(defined, "nobody knows before the file can be loaded")
 	default:
 		advice := "put it into a file of the directory"
+		if c.e.d.Store != nil {
+			advice = "commit it by chancery apply"
+		}
 		if near := c.e.d.Source.Near(c.t, c.name); near != "" {
 			advice = fmt.Sprintf("did you mean %s?", quote(near))
 		}

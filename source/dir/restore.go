@@ -24,6 +24,8 @@ import (
 //
 // What the program has set in the group itself stays, unless the configuration has a resource of
 // the same type and name: that replaces it, as a load does.
+//
+// A source of no files, which is never loaded, may be given one after another.
 func (s *Source) Restore(c LastGood) error {
 	l, rules, unready, err := s.defined(c)
 	if err != nil {
@@ -60,10 +62,19 @@ func (s *Source) Restore(c LastGood) error {
 	}); err != nil {
 		return err
 	}
+	var ended []*part // of another configuration before
+	for name, p := range s.parts {
+		if p != s.home && !slices.ContainsFunc(all, func(o *past) bool { return o.name == name }) {
+			ended = append(ended, p)
+		}
+	}
 	needed := l.needed()
 	if _, err := s.store.Update(func(tx *store.Tx) error {
 		for i, p := range all {
 			p.commit(tx.Group(p.group), was[i], needed[p.name])
+		}
+		for _, p := range ended {
+			p.world.replace(tx.Group(p.group), world{})
 		}
 		for _, name := range unready {
 			tx.Group(s.storeGroup(name)).Known()
@@ -76,6 +87,9 @@ func (s *Source) Restore(c LastGood) error {
 		return err
 	}
 	s.layout, s.rules, s.unready = l, rules, unready
+	for _, p := range ended {
+		delete(s.parts, p.name)
+	}
 	for _, p := range all {
 		p.part.world, p.part.departed, p.part.withheld = p.world, p.before, p.hidden
 		p.removals.restore(time.Now(), p.peaks)
@@ -144,8 +158,8 @@ func (p *past) commit(tx *store.Tx, was world, known bool) {
 
 func (s *Source) past(g lastgood.Group) (*past, error) {
 	p := &past{part: s.newPart(g.Name), world: world{files: 1, types: map[string]*content{}}, before: departed{}, peaks: g.Peaks}
-	if g.Name == groups.Default {
-		p.part = s.home
+	if before := s.parts[g.Name]; before != nil {
+		p.part = before
 	}
 	withheld := func(t lastgood.Type) bool { return t.Withheld || t.V2 && !s.opts.V2 } // clients keep what they have
 	for _, t := range g.Types {

@@ -46,6 +46,9 @@ type Options struct {
 	// Done, if set, is told of each revision that is served, and of what Log is told of errors. The number is
 	// that of what is served now; 0: nothing yet.
 	Done func(served revisions.Number, err error)
+	// Review, if set, is called with what is about to be served, before the store has it. On an error it
+	// is not served, and what was stays.
+	Review func(next *revisions.Snapshot) error
 	// Poll is how often it looks for a newer revision if the engine says nothing; 10 s if zero.
 	Poll time.Duration
 }
@@ -87,6 +90,19 @@ func (s *Source) refer(r *xds.Resource) {
 // ErrEmpty says that there is no revision yet.
 var ErrEmpty = errors.New("the repository has no revision yet")
 
+// A RejectedError says that a revision was read, and is not served.
+type RejectedError struct {
+	Number revisions.Number
+	Err    error // why
+}
+
+func (e *RejectedError) Error() string {
+	return fmt.Sprintf("revision %s is not served: %v", e.Number, e.Err)
+}
+
+// Unwrap returns why.
+func (e *RejectedError) Unwrap() error { return e.Err }
+
 // Served returns the revision that is served. Its number is 0 if none is. It may be called by anyone at any time.
 func (s *Source) Served() revisions.Revision {
 	if at := s.served.Load(); at != nil {
@@ -95,7 +111,8 @@ func (s *Source) Served() revisions.Revision {
 	return revisions.Revision{}
 }
 
-// Load reads the newest revision and has it served. [ErrEmpty] says that there is none.
+// Load reads the newest revision and has it served. [ErrEmpty] says that there is none, a [RejectedError] that
+// what is there is not served.
 func (s *Source) Load(ctx context.Context) (revisions.Revision, error) {
 	next, err := s.repo.Head(ctx)
 	if err == nil && next.Revision.Number == 0 {
@@ -107,13 +124,30 @@ func (s *Source) Load(ctx context.Context) (revisions.Revision, error) {
 	return s.Served(), err
 }
 
+// Restore has items served, before anything else is: those that were served when the program ended, for as
+// long as the repository cannot be read. They are not reviewed, and of no revision.
+func (s *Source) Restore(items []*revisions.Item) error {
+	old, err := revisions.Of(items)
+	if err != nil {
+		return err
+	}
+	for it := range old.All {
+		if it.Resource != nil {
+			s.refer(it.Resource)
+		}
+	}
+	return s.put(old)
+}
+
 // Run has each newer revision served until ctx is done. It may be called if Load has failed.
 func (s *Source) Run(ctx context.Context) {
-	for next, err := range s.repo.Watch(ctx, s.served.Load()) {
+	since := s.served.Load()
+	if since != nil && since.Revision.Number == 0 {
+		since = nil // restored
+	}
+	for next, err := range s.repo.Watch(ctx, since) {
 		if err == nil {
-			if err = s.serve(next); err != nil {
-				err = fmt.Errorf("revision %s is not served: %w", next.Revision.Number, err)
-			}
+			err = s.serve(next)
 		}
 		served := s.Served()
 		if err != nil {
@@ -133,8 +167,21 @@ type part struct {
 	delete []string
 }
 
-// serve puts what differs from what is served into the store, in one commit.
+// serve has a revision served, unless the review is against it.
 func (s *Source) serve(next *revisions.Snapshot) error {
+	if s.opts.Review != nil {
+		if err := s.opts.Review(next); err != nil {
+			return &RejectedError{next.Revision.Number, err}
+		}
+	}
+	if err := s.put(next); err != nil {
+		return &RejectedError{next.Revision.Number, err}
+	}
+	return nil
+}
+
+// put puts what differs from what is served into the store, in one commit.
+func (s *Source) put(next *revisions.Snapshot) error {
 	was := s.served.Load()
 	if was == nil {
 		was = &revisions.Snapshot{}

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/chancery-xds/chancery/internal/listen"
+	"github.com/chancery-xds/chancery/internal/tlsfiles"
+	"github.com/chancery-xds/chancery/revisions"
+	"github.com/chancery-xds/chancery/revisions/etcd"
+	"github.com/chancery-xds/chancery/revisions/file"
+)
+
+// A storeFlags says where revisions are.
+type storeFlags struct {
+	url          string
+	secure       bool
+	files        tlsfiles.ClientFiles
+	user         string
+	passwordFile string
+}
+
+func (s *storeFlags) flags(f *pflag.FlagSet) {
+	f.StringVar(&s.url, "store", "", "`URL` of the store: file:DIR, or etcd://HOST:PORT,HOST:PORT/PREFIX")
+	f.BoolVar(&s.secure, "store-tls", false, "use TLS to the etcd, with the system's CAs unless --store-ca names another")
+	f.StringVar(&s.files.CA, "store-ca", "", "`FILE` with the CA of the etcd's certificates; turns TLS on, as the two below")
+	f.StringVar(&s.files.Cert, "store-cert", "", "`FILE` with a client certificate for the etcd")
+	f.StringVar(&s.files.Key, "store-key", "", "`FILE` with its private key")
+	f.StringVar(&s.user, "store-user", "", "`NAME` of the user in the etcd")
+	f.StringVar(&s.passwordFile, "store-password-file", "", "`FILE` with the password of that user")
+}
+
+func (s *storeFlags) tls() bool { return s.secure || s.files != (tlsfiles.ClientFiles{}) }
+
+// check parses the URL; an error is one of usage. The options are nil for a directory.
+func (s *storeFlags) check() (dir string, of *etcd.Options, err error) {
+	dir, isDir := strings.CutPrefix(s.url, "file:")
+	switch {
+	case s.url == "":
+		return "", nil, errors.New("--store is missing: file:DIR, or etcd://HOST:PORT/PREFIX")
+	case isDir && dir == "":
+		return "", nil, errors.New("--store: file: names no directory")
+	case isDir && (s.tls() || s.user != "" || s.passwordFile != ""):
+		return "", nil, errors.New("--store: a directory needs neither TLS nor a user")
+	case isDir:
+		return dir, nil, nil
+	case (s.files.Cert == "") != (s.files.Key == ""):
+		return "", nil, errors.New("--store-cert and --store-key: give both or none")
+	case (s.user == "") != (s.passwordFile == ""):
+		return "", nil, errors.New("--store-user and --store-password-file: give both or none")
+	}
+	o, err := etcd.Parse(s.url)
+	if err != nil {
+		return "", nil, fmt.Errorf("--store: %w", err)
+	}
+	if s.user != "" && s.plain(&o) {
+		return "", nil, errors.New("--store-user: the password would be sent over the network in plain text: give --store-tls or --store-ca")
+	}
+	return "", &o, nil
+}
+
+// plain reports whether what is stored goes over a network in plain text.
+func (s *storeFlags) plain(of *etcd.Options) bool {
+	if of == nil || s.tls() {
+		return false
+	}
+	for _, e := range of.Endpoints {
+		if host, _, _ := net.SplitHostPort(e); !(listen.Address{Network: "tcp", Host: host}).Loopback() {
+			return true
+		}
+	}
+	return false
+}
+
+// open returns the engine, and what closes it.
+func (s *storeFlags) open(log *slog.Logger) (revisions.Engine, io.Closer, error) {
+	dir, of, err := s.check()
+	if err != nil {
+		return nil, nil, err
+	}
+	if of == nil {
+		e, err := file.Open(dir, log)
+		if err != nil {
+			return nil, nil, failure{fmt.Errorf("%s: %w", s.url, err), ""}
+		}
+		return e, io.NopCloser(nil), nil
+	}
+	if s.tls() {
+		if of.TLS, err = s.files.Config(); err != nil {
+			return nil, nil, failure{err, ""}
+		}
+	}
+	if of.Username = s.user; s.user != "" {
+		b, err := os.ReadFile(s.passwordFile)
+		if err != nil {
+			return nil, nil, failure{fmt.Errorf("--store-password-file: %w", err), ""}
+		}
+		of.Password = strings.TrimRight(string(b), "\r\n")
+	}
+	e, err := etcd.Open(*of)
+	if err != nil {
+		return nil, nil, failure{err, ""}
+	}
+	return e, e, nil
+}

@@ -1,0 +1,244 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/chancery-xds/chancery/groups/cel"
+	"github.com/chancery-xds/chancery/internal/adminapi"
+	"github.com/chancery-xds/chancery/internal/applied"
+	"github.com/chancery-xds/chancery/internal/process"
+	"github.com/chancery-xds/chancery/revisions"
+	"github.com/chancery-xds/chancery/source/dir"
+	"github.com/chancery-xds/chancery/source/repository"
+	"github.com/chancery-xds/chancery/store"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// A stored is the store of a server.
+type stored struct {
+	*serving
+	store   *store.Store
+	metrics *process.Metrics
+	changed func()
+	engine  io.Closer
+	repo    *repository.Source
+	as      *dir.Source // what is served as a directory, which answers for it; its own store is nobody's
+	next    dir.LastGood
+	trouble atomic.Pointer[storeTrouble] // nil: the newest is served
+	disk    atomic.Pointer[time.Time]    // of when what is served is; nil: a revision is, or nothing
+}
+
+// A storeTrouble is why the newest revision is not served.
+type storeTrouble struct {
+	since time.Time
+	err   error
+}
+
+// storedOf returns what is served of a store. Its errors are of usage.
+func storedOf(cmd *cobra.Command, s *serving) (source, error) {
+	if s.passRefusals {
+		return nil, errors.New("--pass-refusals is of a relay, and " + s.at.url + " is a store")
+	}
+	if err := noFileFlags(cmd, s.at.url); err != nil {
+		return nil, err
+	}
+	folder, of, err := s.at.check()
+	if err != nil {
+		return nil, err
+	}
+	if s.dir = s.at.url; of != nil {
+		s.dir = of.String()
+	} else if abs, err := filepath.Abs(folder); err == nil {
+		s.dir = "file:" + abs
+	}
+	return &stored{serving: s}, nil
+}
+
+// open implements [source].
+func (d *stored) open(s *serving, st *store.Store, m *process.Metrics, changed func()) (watched, error) {
+	d.store, d.metrics, d.changed = st, m, changed
+	r := &review{}
+	if !s.insecureSecrets {
+		r.exposed = exposed(&s.front, &s.rest)
+	}
+	d.as = dir.New("", store.New(), dir.Options{Log: s.log, V2: s.manner.v2, Types: s.types, CEL: cel.Compile, References: true, Flag: flagOf, Review: r.load})
+	engine, closer, err := s.at.open(s.log)
+	if err != nil {
+		return nil, err
+	}
+	d.engine = closer
+	d.repo = repository.New(engine, st, repository.Options{
+		Types: s.types, CEL: cel.Compile, Log: s.log,
+		Review: func(next *revisions.Snapshot) error {
+			d.next = applied.Config(next, time.Now())
+			return d.as.Restore(d.next)
+		},
+		Done: func(_ revisions.Number, err error) { d.done(err) },
+	})
+	if err := s.state.openKeeper(s.log, "/"+s.dir); err != nil {
+		return nil, err
+	}
+	m.Source(d.as)
+	m.LastGood(func() bool { return d.disk.Load() != nil }, s.state.kept())
+	return watchedOf[*store.Watch](st), nil
+}
+
+// done notes whether the newest revision is served.
+func (d *stored) done(err error) {
+	now := time.Now()
+	if err == nil {
+		d.trouble.Store(nil)
+		d.disk.Store(nil)
+		if d.state.keeper != nil {
+			d.state.keeper.Keep(d.next)
+		}
+	} else {
+		t := &storeTrouble{now, err}
+		if was := d.trouble.Load(); was != nil {
+			t.since = was.since
+		}
+		d.trouble.Store(t)
+	}
+	if _, rejected := errors.AsType[*repository.RejectedError](err); err == nil || rejected {
+		d.admin.loaded(now, err, d.store)
+	}
+	d.metrics.Loaded(now, err)
+	d.changed()
+}
+
+// load implements [source]. A server without its store serves the last good, or waits for it.
+func (d *stored) load(signals <-chan os.Signal) (bool, error) {
+	loaded := make(chan error, 1)
+	go func() {
+		d.restore()
+		_, err := d.repo.Load(context.Background()) // the engine has its own limits
+		loaded <- err
+	}()
+	select {
+	case err := <-loaded:
+		served := d.repo.Served()
+		switch d.done(err); {
+		case err == nil:
+			d.log.Info("revision is served", "revision", served.Number.String(), "author", served.Author, "message", served.Message, "items", served.Items, "set", served.Set, "removed", served.Removed)
+		case d.disk.Load() != nil:
+			d.log.Warn("serving the last good configuration, not the newest revision", "of", d.disk.Load().UTC().Format(time.RFC3339), "store", d.dir, "error", err)
+		default:
+			d.log.Warn("there is nothing to serve yet: clients wait", "store", d.dir, "error", err)
+		}
+		return true, nil
+	case sig := <-signals:
+		d.log.Info("stopped before the store was read", "signal", sig.String())
+		return false, nil
+	}
+}
+
+// restore has what was kept served, if anything was.
+func (d *stored) restore() {
+	if d.state.keeper == nil {
+		return
+	}
+	c, err := d.state.keeper.Load()
+	var items []*revisions.Item
+	if err == nil {
+		items, err = applied.Items("", c)
+	}
+	if err == nil {
+		err = d.as.Restore(c)
+	}
+	if err == nil {
+		err = d.repo.Restore(items)
+	}
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		d.log.Warn("the stored last good configuration cannot be used", "error", err)
+	default:
+		d.disk.Store(&c.At)
+	}
+}
+
+// run implements [source].
+func (d *stored) run(ctx context.Context, running *sync.WaitGroup, _ <-chan os.Signal) {
+	running.Go(func() {
+		d.repo.Run(ctx)
+		_ = d.engine.Close() // which was only read from
+	})
+	if d.state.keeper != nil {
+		running.Go(func() { d.state.keeper.Run(ctx) })
+	}
+}
+
+func (d *stored) files() *dir.Source { return d.as }
+
+func (d *stored) redacted(t *xds.Type, text string) (string, bool) { return d.as.Redacted(t, text) }
+
+func (d *stored) known() bool { return d.repo.Served().Number > 0 || d.disk.Load() != nil }
+
+func (d *stored) ready() error {
+	if d.known() {
+		return nil
+	}
+	err := errors.New("the store " + d.dir + " has given nothing yet, and nothing of it is stored here")
+	if t := d.trouble.Load(); t != nil {
+		err = fmt.Errorf("%w: %w", err, t.err)
+	}
+	return err
+}
+
+func (d *stored) note() string {
+	text := "nothing of " + d.dir
+	if n := d.repo.Served().Number; n > 0 {
+		text = "revision " + n.String() + " of " + d.dir
+	} else if at := d.disk.Load(); at != nil {
+		text = "from disk (last good), of " + at.UTC().Format(time.RFC3339) + ", what " + d.dir + " gave"
+	}
+	if t := d.trouble.Load(); t != nil {
+		text += "; the newest is not served since " + t.since.UTC().Format(time.RFC3339) + ": " + strings.Join(problemsOf(t.err), "; ")
+	}
+	return text
+}
+
+func (d *stored) config() adminapi.Config {
+	c := d.admin.config(d.store, d.as)
+	s := &adminapi.Store{URL: d.dir}
+	if r := d.repo.Served(); r.Number > 0 {
+		s.Revision, s.Author, s.Message, s.At = r.Number.String(), r.Author, r.Message, &r.Time
+	} else {
+		s.LastGood = d.disk.Load()
+	}
+	if t := d.trouble.Load(); t != nil {
+		s.Error, s.Since = clipped(problemsOf(t.err)), &t.since
+	}
+	c.Store = s
+	return c
+}
+
+// storeReload is what a server of a store says that is asked to reload.
+const storeReload = "a server of a store has no files: it serves each revision when it is committed"
+
+func (d *stored) reload(context.Context, bool) adminapi.Reload {
+	return adminapi.Reload{Errors: []string{storeReload}}
+}
+
+func (d *stored) away() func() (string, bool) { return nil }
+
+// servedOf says for explain which revision is served; nil: there is no store.
+func servedOf(s source) func() (string, bool) {
+	d, ok := s.(*stored)
+	if !ok {
+		return nil
+	}
+	return func() (string, bool) { return d.note(), d.known() }
+}

@@ -15,12 +15,13 @@ import (
 
 // Exit codes.
 const (
-	ok       = 0
-	failed   = 1   // it was asked for rightly and could not be done, or the answer is no
-	misuse   = 2   // unknown flags, missing arguments
-	noServer = 3   // of commands that ask a server: none answers, or it lets nobody in
-	notFound = 4   // the same: what was asked for does not exist
-	timedOut = 124 // what was waited for has not come; as timeout(1) says it
+	ok         = 0
+	failed     = 1   // it was asked for rightly and could not be done, or the answer is no
+	misuse     = 2   // unknown flags, missing arguments
+	noServer   = 3   // of commands that ask a server: none answers, or it lets nobody in
+	notFound   = 4   // the same: what was asked for does not exist
+	conflicted = 5   // of commands that commit: somebody else has changed the same
+	timedOut   = 124 // what was waited for has not come; as timeout(1) says it
 )
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
@@ -47,7 +48,7 @@ both are given, the flag is used.`,
 	}
 	root.SetFlagErrorFunc(wrongFlag)
 	serve := serveCommand()
-	root.AddCommand(serve, statusCommand(), getCommand(), explainCommand(), waitCommand(), watchCommand(), graphCommand(), bugreportCommand(), checkCommand(), previewCommand(), diffCommand(), fetchCommand(), importCommand(), reloadCommand(), exportCommand(), agentCommand(), bootstrapCommand(), healthCommand(), versionCommand(), packagingCommand(), limitsTopic(serve))
+	root.AddCommand(serve, statusCommand(), getCommand(), explainCommand(), waitCommand(), watchCommand(), graphCommand(), bugreportCommand(), checkCommand(), previewCommand(), diffCommand(), fetchCommand(), importCommand(), reloadCommand(), applyCommand(), historyCommand(), rollbackCommand(), exportCommand(), agentCommand(), bootstrapCommand(), healthCommand(), versionCommand(), packagingCommand(), limitsTopic(serve))
 	versionFlag(root)
 	completions(root)
 	strict(root)

@@ -1,0 +1,246 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"os/user"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/chancery-xds/chancery/groups/cel"
+	"github.com/chancery-xds/chancery/internal/applied"
+	"github.com/chancery-xds/chancery/internal/printable"
+	"github.com/chancery-xds/chancery/revisions"
+	"github.com/chancery-xds/chancery/source/dir"
+)
+
+// A committing is what commands are told that make a revision.
+type committing struct {
+	at      storeFlags
+	note    revisions.Note
+	timeout time.Duration
+}
+
+func (c *committing) flags(f *pflag.FlagSet) {
+	titled(f, "Store", c.at.flags)
+	f.StringVarP(&c.note.Message, "message", "m", "", "why, in one line: `TEXT` that history shows")
+	f.StringVar(&c.note.Author, "author", "", "`WHO` makes the revision; default: this user, at this host")
+	f.DurationVar(&c.timeout, "timeout", 30*time.Second, "maximum `time` to wait for the store")
+}
+
+// check looks at the flags; an error is one of usage.
+func (c *committing) check() error {
+	switch {
+	case strings.TrimSpace(c.note.Message) == "":
+		return errors.New("--message (-m) is missing: say why, for who reads the history")
+	case c.timeout <= 0:
+		return errors.New("--timeout: must be more than 0")
+	}
+	if c.note.Author == "" {
+		c.note.Author = "unknown"
+		if u, err := user.Current(); err == nil {
+			c.note.Author = u.Username
+		}
+		if host, err := os.Hostname(); err == nil {
+			c.note.Author += "@" + host
+		}
+	}
+	return nil
+}
+
+// withStore calls f with the repository of a store.
+func withStore(cmd *cobra.Command, at *storeFlags, timeout time.Duration, f func(ctx context.Context, r *revisions.Repository) error) error {
+	if _, _, err := at.check(); err != nil {
+		return err
+	}
+	e, closer, err := at.open(slog.New(slog.DiscardHandler))
+	if err != nil {
+		return err
+	}
+	defer closer.Close()
+	ctx, cancel := context.WithTimeout(contextOf(cmd), timeout)
+	defer cancel()
+	err = f(ctx, revisions.Open(e, revisions.Options{}))
+	_, told := errors.AsType[failure](err)
+	_, coded := errors.AsType[outcome](err)
+	switch {
+	case err == nil || told || coded:
+		return err
+	case errors.Is(err, revisions.ErrUnknown):
+		return failure{err, "chancery history says what is committed"}
+	case errors.Is(err, revisions.ErrConflict):
+		return outcome{failure{err, "look at what has changed (chancery history), and try again"}, conflicted}
+	case errors.Is(err, revisions.ErrNotFound):
+		return outcome{failure{err, "chancery history lists what is kept"}, notFound}
+	}
+	return failure{fmt.Errorf("%s: %w", at.url, err), ""}
+}
+
+// An applying is what chancery apply is told by its flags.
+type applying struct {
+	committing
+	load            dir.Options
+	sets            []string
+	prune, dryRun   bool
+	ifHead          string
+	insecureSecrets bool
+}
+
+func applyCommand() *cobra.Command {
+	var a applying
+	cmd := &cobra.Command{
+		Use:   "apply DIR --store URL -m MESSAGE",
+		Short: "Commit the configuration in a directory to a store",
+		Long: `Apply reads DIR as serve does, and commits what it says to a store as one revision: all of it
+or nothing. Servers of the store (chancery serve --store) serve it as soon as it is committed.
+
+What is in the store and not in DIR stays; with --prune it is removed. So several directories can
+feed one store. If nothing differs, no revision is made.
+
+If somebody else commits at the same time, and changes nothing that this changes, both are
+done. If both change the same, it is a conflict, and nothing is done. With --if-head REV it is one
+as soon as the newest revision is not REV.
+
+Secrets are not sent over a network in plain text, unless --insecure-secrets is given.
+
+Exit codes: 0 committed, or nothing differs; 1 DIR cannot be loaded, or the store cannot be read
+or written; 2 wrong usage; 5 a conflict.`,
+		Example: `  chancery apply ./config --store etcd://e1:2379,e2:2379,e3:2379/prod --store-ca ca.crt -m "raise the timeout of web"
+  chancery apply ./config --store file:/var/lib/chancery/store --prune --dry-run`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return fmt.Errorf("apply needs one directory, not %d", len(args))
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error { return a.run(cmd, args[0]) },
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	a.committing.flags(f)
+	f.BoolVar(&a.prune, "prune", false, "remove what is not in DIR")
+	f.BoolVar(&a.dryRun, "dry-run", false, "print what would change, and commit nothing")
+	f.StringVar(&a.ifHead, "if-head", "", "commit only if the newest revision is `REV`, such as r412; r0: if there is none")
+	f.BoolVar(&a.load.Validate, "validate", false, "report what Envoy would refuse as an error, as chancery check does")
+	f.BoolVar(&a.insecureSecrets, "insecure-secrets", false, "send secrets to the store in plain text, too")
+	setFlag(f, &a.sets)
+	sizeVar(f, &a.load.MaxFile, "max-file", 64<<20, "maximum `SIZE` of a file")
+	followFlag(f, &a.load.FollowLinksOutside)
+	v2Flag(f, &a.load.V2)
+	cmd.ValidArgsFunction = directories
+	plainUsage(cmd)
+	return cmd
+}
+
+func (a *applying) run(cmd *cobra.Command, root string) error {
+	if a.dryRun && a.note.Message == "" {
+		a.note.Message = "dry run"
+	}
+	var want revisions.Number
+	if err := errors.Join(a.check(), checkMaxFile(a.load.MaxFile)); err != nil {
+		return err
+	}
+	var err error
+	if a.ifHead != "" {
+		if want, err = revisions.ParseNumber(a.ifHead); err != nil {
+			return fmt.Errorf("--if-head: %w", err)
+		}
+	}
+	_, of, err := a.at.check()
+	if err != nil {
+		return err
+	}
+	opts := a.load
+	opts.Flag, opts.CEL, opts.References, opts.Log = flagOf, cel.Compile, true, slog.New(slog.DiscardHandler)
+	opts.AllowEmpty, opts.AllowMassDelete = true, true
+	if opts.Types, err = readSets(a.sets); err != nil {
+		return err
+	}
+	if !a.insecureSecrets && a.at.plain(of) {
+		e := exposure{"over the network in plain text, to " + of.String(), "--store-tls or --store-ca"}
+		opts.Review = func(all []dir.Loaded) ([]dir.Loaded, error) { return nil, e.refuse(all) }
+	}
+	items, _, err := applied.Read(root, opts)
+	if err != nil {
+		return notLoaded(cmd.ErrOrStderr(), root, "committed", err)
+	}
+	if len(items) == 0 {
+		return failure{fmt.Errorf("%s has no resource: nothing is committed", root), ""}
+	}
+	a.note.Source = gitRevision(root)
+	return withStore(cmd, &a.at, a.timeout, func(ctx context.Context, r *revisions.Repository) error {
+		base, err := r.Head(ctx)
+		if err != nil {
+			return err
+		}
+		if head := base.Revision.Number; a.ifHead != "" && head != want {
+			return &revisions.ConflictError{Base: want, Head: head}
+		}
+		edit := base.To(items)
+		if !a.prune {
+			edit.Remove = nil
+		}
+		if a.dryRun {
+			return printEdit(cmd.OutOrStdout(), base, edit)
+		}
+		commit := r.Commit
+		if a.ifHead != "" {
+			commit = r.CommitIf
+		}
+		next, err := commit(ctx, base, edit, a.note)
+		if err != nil {
+			return err
+		}
+		return printCommitted(cmd.OutOrStdout(), base, next)
+	})
+}
+
+// printCommitted says what became of a commit.
+func printCommitted(w io.Writer, base, next *revisions.Snapshot) error {
+	rev := next.Revision
+	if rev.Number == base.Revision.Number {
+		fmt.Fprintf(w, "nothing differs from %s\n", rev.Number)
+		return nil
+	}
+	fmt.Fprintf(w, "%s: %d set, %d removed\n", rev.Number, rev.Set, rev.Removed)
+	return nil
+}
+
+// printEdit says what an edit would change.
+func printEdit(w io.Writer, base *revisions.Snapshot, edit revisions.Edit) error {
+	for _, it := range edit.Set {
+		sign := "+"
+		if base.Get(it.Key()) != nil {
+			sign = "~"
+		}
+		line := sign + " " + printable.Line(it.Key().String())
+		if it.Place.File != "" {
+			line += "  " + printable.Line(dir.Pos{File: it.Place.File, Line: it.Place.Line, Col: it.Place.Col}.String())
+		}
+		fmt.Fprintln(w, line)
+	}
+	for _, k := range edit.Remove {
+		fmt.Fprintln(w, "- "+printable.Line(k.String()))
+	}
+	fmt.Fprintf(w, "%s would be committed after %s: %d set, %d removed\n", base.Revision.Number+1, base.Revision.Number, len(edit.Set), len(edit.Remove))
+	return nil
+}
+
+// gitRevision is that of the checkout that a directory is in; "": it is in none, or there is no git.
+func gitRevision(root string) string {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	b, err := exec.CommandContext(ctx, "git", "-C", root, "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*").Output()
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(b))
+}

@@ -38,7 +38,7 @@ var notHere = []struct {
 	{regexp.MustCompile(`^go (test|build|run) |^cd e2e && go test |^cd examples/(embedded|directory) && go run `), "it compiles, as CI does elsewhere"},
 	{regexp.MustCompile(`^(B="|D="|E="|\$B |\./report\.py |bin/bench |e2e/|cd bench )`), "a benchmark"},
 	{regexp.MustCompile(`^(SOAK|GO\w+|RUNS|E2E_\w+|MUTANT\w*)=`), "a stage of CI with other settings"},
-	{regexp.MustCompile(`\./client$|^helm | --tls-cert tls\.crt |^chancery check (a\.yaml|.* --envoy /usr/bin/envoy)`), "the files, or the program, are yours"},
+	{regexp.MustCompile(`\./client$|^helm | --(tls-cert tls\.crt|store-ca) |^chancery check (a\.yaml|.* --envoy /usr/bin/envoy)`), "the files, or the program, are yours"},
 }
 
 // What a command of a page needs to have been typed before.

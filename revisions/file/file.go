@@ -47,6 +47,7 @@ func Open(dir string, log *slog.Logger) (*Engine, error) {
 	if log == nil {
 		log = slog.Default()
 	}
+	dir = filepath.Clean(dir) // as the paths below it are
 	e := &Engine{dir: dir, locks: filepath.Join(dir, tmp), disk: system{}, log: log, poll: 2 * time.Second}
 	return e, e.prepare()
 }

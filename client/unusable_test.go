@@ -109,7 +109,7 @@ func TestTypelessIsLogged(t *testing.T) {
 			s.send(&xds.Response{Version: "1", Nonce: "1", Changes: &xds.Changes{Upserts: []*xds.Resource{resource(xds.Cluster, "a", "1")}}})
 		}
 		w.want()
-		if n := log.count("a response without a type is ignored"); n != 1 {
+		if n := log.count("a response without a type is ignored"); n < 1 || n > 10 { // ever more seldom
 			t.Errorf("%d lines", n)
 		}
 	})

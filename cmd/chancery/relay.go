@@ -177,6 +177,8 @@ func (r *relaying) note() string {
 	switch {
 	case s.Connected:
 		return s.URL + ", connected since " + s.Since.UTC().Format(time.RFC3339)
+	case s.Idle && r.source.Ready():
+		return s.URL + ", which is asked for nothing now, as no client wants anything"
 	case s.Since != nil:
 		return "the last good of " + s.URL + ", which is lost since " + s.Since.UTC().Format(time.RFC3339) + ": " + s.Error
 	case r.source.Ready():
@@ -196,7 +198,9 @@ func (r *relaying) upstreamOf() func() (string, bool) {
 // status says what the upstream is, and how it is.
 func (r *relaying) status() adminapi.Upstream {
 	u := adminapi.Upstream{URL: r.upstream.text}
-	for _, s := range r.client.Servers() {
+	servers := r.client.Servers()
+	u.Idle = len(servers) == 0
+	for _, s := range servers {
 		u.Connected = s.Connected
 		if !s.Since.IsZero() {
 			u.Since = &s.Since

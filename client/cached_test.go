@@ -391,6 +391,18 @@ func TestErrors(t *testing.T) {
 		b.want("b unavailable: xds://a cannot be…")
 	})
 
+	both(t, "behaviour 41: what does not exist is not said to be unavailable", func(t *testing.T, v xds.Variant) {
+		c, f := one(t, v)
+		a := watch(t, c, xds.Endpoint, "a", "x")
+		s := f.stream()
+		s.respond(xds.Endpoint, "v1", "a=1")
+		time.Sleep(16 * time.Second)
+		a.want("a updated=1", "x absent")
+		s.end(io.EOF)
+		f.stream().end(errDown)
+		a.want("a stale=1: xds://a cannot be…")
+	})
+
 	both(t, "behaviour 42: errors name the node, also if there is no channel", func(t *testing.T, v xds.Variant) {
 		c, f := one(t, v)
 		f.fail(errors.New("no such host"))
@@ -465,5 +477,18 @@ func TestErrors(t *testing.T) {
 			a.want("c stale=1: the server reports code 13: broken")
 			c.Close()
 		}
+	})
+
+	t.Run("CLI-12 what an alias finds stays in use when another is refused, though the server's errors count", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFake(t, "xds://a", xds.Delta)
+			c := begin(t, client.Config{Servers: []client.Server{{Transport: f, FailOnDataErrors: true}}})
+			a := watch(t, c, xds.Cluster, "s")
+			s := f.stream()
+			for i, r := range []*xds.Resource{aliased("z", "1", "s"), aliased("x", "bad", "s")} {
+				s.send(&xds.Response{Type: xds.Cluster, Nonce: string(rune('1' + i)), Changes: &xds.Changes{Upserts: []*xds.Resource{r}}})
+			}
+			a.want("s updated=1", "s refused=1: bad")
+		})
 	})
 }

@@ -50,6 +50,24 @@ func TestFallback(t *testing.T) {
 		a.want("a stale=1: xds://b cannot be…", "b unavailable: xds://b cannot be…")
 	})
 
+	both(t, "CLI-10 what two servers say alike is told once", func(t *testing.T, v xds.Variant) {
+		c, f := several(t, v, 2)
+		a := watch(t, c, xds.Endpoint, "a", "b")
+		s := f[0].stream()
+		s.respond(xds.Endpoint, "v1", "a=bad")
+		time.Sleep(16 * time.Second)
+		a.want("a refused: bad", "b absent")
+		watch(t, c, xds.Endpoint, "c")
+		f[0].fail(errDown)
+		s.end(io.EOF)
+		s = f[1].stream()
+		s.respond(xds.Endpoint, "w1", "a=bad", "c=1")
+		time.Sleep(16 * time.Second)
+		a.want()
+		s.respond(xds.Endpoint, "w2", "a=1", "b=1")
+		a.want("a updated=1", "b updated=1")
+	})
+
 	both(t, "CLI-10 behaviour 45: fallback only if something that is not there is watched", func(t *testing.T, v xds.Variant) {
 		c, f := several(t, v, 2)
 		a := watch(t, c, xds.Cluster, "a")
@@ -114,6 +132,26 @@ func TestFallback(t *testing.T) {
 		if len(got) != 2 || got[0]+got[1] != "c updated=1a removed" && got[1]+got[0] != "c updated=1a removed" {
 			t.Errorf("%q", got)
 		}
+	})
+
+	both(t, "CLI-10 CLI-8 what a server sent for a time stays in use when the next one has sent it for longer", func(t *testing.T, v xds.Variant) {
+		c, f := several(t, v, 2)
+		a := watch(t, c, xds.Endpoint, "a", "b")
+		s := f[0].stream()
+		send := func(s *fakeStream, ttl time.Duration) {
+			r := resource(xds.Endpoint, "a", "1")
+			r.TTL = ttl
+			s.send(&xds.Response{Type: xds.Endpoint, Version: "v", Nonce: "x", TTL: true, Changes: &xds.Changes{Upserts: []*xds.Resource{r}}})
+		}
+		send(s, 10*time.Second)
+		a.want("a updated=1")
+		f[0].fail(errDown)
+		s.end(io.EOF)
+		send(f[1].stream(), 12*time.Second)
+		time.Sleep(11 * time.Second)
+		a.want()
+		time.Sleep(2 * time.Second)
+		a.want("a removed")
 	})
 
 	both(t, "CLI-10 behaviour 47: a failure in the middle of the start is one, too", func(t *testing.T, v xds.Variant) {

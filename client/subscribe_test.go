@@ -320,8 +320,8 @@ func TestFinders(t *testing.T) {
 		}
 	}
 
-	// What is refused and had an alias, and then goes, or has it no more.
-	refused := func(name string, watched string, want []string, rs ...*xds.Resource) {
+	// What is refused and had an alias, and then goes.
+	refused := func(name, watched string, is client.State, want []string, rs ...*xds.Resource) {
 		t.Run("CLI-12 "+name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c, f := one(t, xds.Delta)
@@ -338,24 +338,22 @@ func TestFinders(t *testing.T) {
 				}
 				w.want(want...)
 				for _, st := range c.Dump() {
-					if st.Name == watched && st.State == client.Nacked {
-						t.Errorf("%+v", st)
+					if st.Name == watched && st.State != is {
+						t.Errorf("%s: %s, not %s", st.Name, st.State, is)
 					}
 				}
 			})
 		})
 	}
 	gone := &xds.Resource{Stamp: &xds.Stamp{Name: "x"}}
-	refused("who was told of a refusal by an alias is told that the alias is gone", "s", []string{"s refused: bad", "s absent"},
-		aliased("x", "bad", "s"), aliased("x", "1"))
-	refused("who was told of a refusal by an alias is told that what was in use is gone", "s", []string{"s refused: bad", "s absent"},
-		aliased("x", "1"), aliased("x", "bad", "s"), gone)
-	refused("what an alias finds stays in use when another goes that was refused", "s", []string{"s updated=1", "s refused=1: bad", "s updated=1"},
+	refused("what an alias finds stays in use when another goes that was refused", "s", client.Acked, []string{"s updated=1", "s refused=1: bad", "s updated=1"},
 		aliased("z", "1", "s"), aliased("x", "bad", "s"), gone)
-	refused("what a name finds as an alias stays in use when the one called so goes, which was refused", "x", []string{"x updated=1", "x refused=1: bad", "x updated=1"},
+	refused("what a name finds as an alias stays in use when the one called so goes, which was refused", "x", client.Acked, []string{"x updated=1", "x refused=1: bad", "x updated=1"},
 		aliased("z", "1", "x"), aliased("x", "bad"), gone)
-	refused("a refusal that is over is not that of another", "s", []string{"s refused: bad x", "s refused: bad y", "s absent"},
-		aliased("x", "bad x", "s"), aliased("y", "bad y", "s"), gone, aliased("y", "1", "t"))
+	refused("a refusal that is over is not that of another", "s", client.Nacked, []string{"s refused: bad x", "s refused: bad y"},
+		aliased("x", "bad x", "s"), aliased("y", "bad y", "s"), gone)
+	refused("and when that is over, too, nothing is left", "s", client.DoesNotExist, []string{"s refused: bad x", "s refused: bad y", "s absent"},
+		aliased("x", "bad x", "s"), aliased("y", "bad y", "s"), gone, &xds.Resource{Stamp: &xds.Stamp{Name: "y"}})
 
 	t.Run("CLI-12 other aliases are a change", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {

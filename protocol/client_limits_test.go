@@ -63,6 +63,15 @@ func TestClientLimits(t *testing.T) {
 		again(c)
 		c.want("EDS nonce= names=[a b]")
 	})
+	t.Run("CLI-4 SotW: after something was given up an empty response of the version does not make it whole", func(t *testing.T) {
+		c := ask(t, xds.SotW, protocol.ClientOptions{DropOnError: true}, xds.Endpoint, "*")
+		_ = c.respond(xds.Endpoint, "1", "v1", "a=1", "b=1")
+		_ = c.Receive(&xds.Response{Type: xds.Endpoint, Nonce: "2", Version: "v1", Changes: &xds.Changes{Missing: []string{"b"}}})
+		_ = c.respond(xds.Endpoint, "3", "v1")
+		c.say()
+		again(c)
+		c.want("EDS nonce= names=[*]")
+	})
 	t.Run("CLI-4 SotW: who has dropped a name between streams states no version", func(t *testing.T) {
 		c := ask(t, xds.SotW, protocol.ClientOptions{}, xds.Endpoint, "a", "b")
 		_ = c.respond(xds.Endpoint, "1", "v1", "a=1", "b=1")

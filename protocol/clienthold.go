@@ -18,7 +18,6 @@ func (c *Client) hold(w *clientType, name string, n *clientName, r *xds.Resource
 		w.unindex(name, old)
 	}
 	w.index(name, r)
-	was := n.fault
 	n.res, n.version, n.foreign, n.doubted, n.fault, n.gone = r, version, false, false, nil, unheard
 	n.round = max(n.round, w.round)
 	w.tidy(name, n)
@@ -28,7 +27,6 @@ func (c *Client) hold(w *clientType, name string, n *clientName, r *xds.Resource
 	}
 	n.since = momentOf(c.now)
 	c.tellOf(w, ClientEvent{Kind: Updated, Name: name, Resource: r})
-	c.recant(w, name, was, r, old)
 	if old != nil {
 		c.abandon(w, name, old, r)
 	}
@@ -99,11 +97,10 @@ func asker(name string, n *clientName) []string {
 
 // lose lets go of a resource, and tells why.
 func (c *Client) lose(w *clientType, name string, n *clientName, why error) {
-	old, was := n.res, n.fault
+	old := n.res
 	c.let(w, name, n)
 	n.gone, n.fault = absence, nil
 	c.tellOf(w, ClientEvent{Kind: Removed, Name: name, Resource: old, Err: why})
-	c.recant(w, name, was, old, nil)
 	w.tidy(name, n)
 }
 
@@ -150,7 +147,7 @@ func (c *Client) nothing(w *clientType, name string, n *clientName, why error) {
 }
 
 // forget lets go of what was refused and not held, and tells those who were told so: the name
-// itself, if it finds others, that these are in use.
+// itself, if it finds others, that the first of these is in use.
 func (c *Client) forget(w *clientType, name string, n *clientName, why error) {
 	asked, others := w.hearers(name, n), w.finding(name)
 	for _, s := range asked {
@@ -164,41 +161,10 @@ func (c *Client) forget(w *clientType, name string, n *clientName, why error) {
 	n.fault = nil
 	if len(others) > 0 {
 		asked = slices.DeleteFunc(asked, func(s string) bool { return s == name })
+		c.tellOf(w, ClientEvent{Kind: Updated, Name: others[0], Resource: w.names[others[0]].res, Asked: asker(name, n)})
 	}
 	c.tellOf(w, ClientEvent{Kind: Absent, Name: name, Asked: asked, Err: why})
-	for _, s := range others {
-		c.tellOf(w, ClientEvent{Kind: Updated, Name: s, Resource: w.names[s].res, Asked: asker(name, n)})
-	}
 	w.tidy(name, n)
-}
-
-// recant ends a refusal for the names that were told of it and find neither what came in its
-// place, nor what was in use: it had an alias that these do not have.
-func (c *Client) recant(w *clientType, name string, was *fault, instead ...*xds.Resource) {
-	if was == nil || was.of != name || !w.delta {
-		return
-	}
-	finds := map[string]bool{name: true, xds.Wildcard: true}
-	for _, r := range instead {
-		if r != nil {
-			for s := range w.others(name, r) {
-				finds[s] = true
-			}
-		}
-	}
-	asked := []string{}
-	for _, s := range was.asked {
-		n := w.names[s]
-		if n == nil || finds[s] {
-			continue
-		}
-		if n.fault != nil && n.fault.of == name {
-			n.fault = nil
-			n.gone = absence
-		}
-		asked = append(asked, asker(s, n)...)
-	}
-	c.tellOf(w, ClientEvent{Kind: Absent, Name: name, Asked: asked})
 }
 
 // hearers lists who hears what becomes of what was refused and not held: those who were told
@@ -270,16 +236,16 @@ func (c *Client) blame(w *clientType, name string, n *clientName, asked []string
 		return
 	}
 	f := fault{}
-	if n.fault != nil && n.fault.of == name {
-		if f = *n.fault; n.res == nil {
-			asked = w.hearers(name, n) // who was told of the refusal hears of its end, too
-		}
+	if n.res == nil && n.fault != nil && n.fault.of == name {
+		f, asked = *n.fault, w.hearers(name, n) // who was told of the refusal hears of its end, too
 	}
 	n.fault = &fault{of: f.of, asked: f.asked, err: err, text: text, at: c.now}
 	c.tellOf(w, ClientEvent{Kind: Errored, Name: name, Resource: n.res, Asked: asked, Err: err})
 }
 
-// refuse notes that a resource cannot be used, for all who find it, and tells them once.
+// refuse notes that a resource cannot be used, for all who find it, and tells them once. A name
+// remembers one refusal: one by an alias lasts until the name finds something, or what was
+// refused goes. That it has the alias no more, when it comes again, ends nothing.
 func (c *Client) refuse(w *clientType, name string, r *xds.Resource, err error) {
 	asked := w.askers(name, r)
 	f := &fault{refused: true, of: name, asked: asked, err: err, text: err.Error(), version: r.Version, at: c.now}
@@ -298,7 +264,6 @@ func (c *Client) refuse(w *clientType, name string, r *xds.Resource, err error) 
 		c.abandon(w, name, old, r)
 	}
 	stays := n.res
-	c.recant(w, name, n.fault, r, stays)
 	note(n)
 	w.tidy(name, n)
 	if w.delta {

@@ -25,8 +25,10 @@ func (c *Client) Receive(resp *xds.Response) error {
 		v.status = &xds.Status{Code: 3, Message: err.Error()} // INVALID_ARGUMENT
 		w.exact = false
 	} else {
-		// A heartbeat is no state: what was refused or never came is missing still.
-		w.exact = w.steady && (!beats(resp) || w.exact && w.version == resp.Version)
+		// A heartbeat is no state, and what has the version of before may be a part: what was
+		// refused, was given up, or never came is missing still.
+		again := w.version == resp.Version
+		w.exact = w.steady && (again && w.exact || !beats(resp) && (!again || w.typ.FullState))
 		if w.version = resp.Version; c.opts.DropOnError && (len(resp.Errors) > 0 || resp.Changes != nil && len(resp.Missing) > 0) {
 			w.exact = false // something was given up
 		}

@@ -395,6 +395,26 @@ func TestDecodeResponseMalformed(t *testing.T) {
 	})
 }
 
+// SAFE-9: of a response of nothing but mistakes a hundred are told, and how many more there are.
+func TestDecodeResponseOfMistakes(t *testing.T) {
+	bad := &discovery.Resource{Resource: &anypb.Any{TypeUrl: xds.Endpoint.URL}} // no name
+	for _, r := range []*discovery.DeltaDiscoveryResponse{
+		{Resources: slices.Repeat([]*discovery.Resource{bad}, 150)},
+		{RemovedResources: make([]string, 150)},
+		{ResourceErrors: slices.Repeat([]*discovery.ResourceError{{}}, 150)},
+	} {
+		r.TypeUrl = xds.Cluster.URL
+		b, err := proto.Marshal(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := DecodeResponse(xds.Delta, b, ResponseOptions{})
+		if err != nil || len(got.Malformed) != 101 || got.Malformed[100].Error() != "and 50 more" {
+			t.Errorf("%d mistakes, %v", len(got.Malformed), err)
+		}
+	}
+}
+
 func TestDecodeResponseForms(t *testing.T) {
 	decode := func(v xds.Variant, m proto.Message, o ResponseOptions) *xds.Response {
 		t.Helper()

@@ -41,14 +41,18 @@ func (s *Source) hear(news client.News, c *change) {
 		case client.Stale, client.Unavailable:
 			k.lost = k.lost || errors.As(ev.Err, &down)
 			continue
-		case client.Refused:
-			continue // the last good stays
+		case client.Refused: // the last good stays
+			if ev.Resource == nil {
+				k.cannotUse(ev.Name)
+			}
+			continue
 		}
 		if k.lost && ev.Server != client.FromDisk {
 			k.lost, k.empty = false, time.Time{} // what it says from now on is what is to be confirmed
 		}
 		c.heard = true
 		n := xds.CanonicalName(ev.Name)
+		delete(k.unusable, n)
 		e := k.names[n]
 		switch {
 		case e == nil && (ev.Resource == nil || k.finders == 0):
@@ -69,6 +73,20 @@ func (s *Source) hear(news client.News, c *change) {
 			k.complete = k.complete || e.name == xds.Wildcard
 		}
 		c.names = append(c.names, e)
+	}
+}
+
+// maxUnusable is of how many names of a type it is known that the upstream has what cannot be used. One
+// is enough to know that the type is not empty; the others are for when that one goes.
+const maxUnusable = 1000
+
+// cannotUse notes that the upstream has something of a name that cannot be used, and nothing is in use.
+func (k *kind) cannotUse(n string) {
+	if len(k.unusable) < maxUnusable {
+		if k.unusable == nil {
+			k.unusable = map[string]bool{}
+		}
+		k.unusable[xds.CanonicalName(n)] = true
 	}
 }
 
@@ -121,6 +139,12 @@ func (s *Source) forget(k *kind, names []string, c *change) {
 		k.set(e, nil)
 		e.told, e.absent = false, false // whoever asks next waits for the answer
 		c.names = append(c.names, e)
+	}
+	if k.finders == 0 {
+		clear(k.unusable)
+	}
+	for _, n := range names {
+		delete(k.unusable, n)
 	}
 	if !k.wild() {
 		k.complete, k.known = false, false
@@ -318,8 +342,8 @@ func (k *kind) holds(now time.Time, confirm time.Duration) bool {
 	case k.live > 0:
 		k.empty = time.Time{}
 		return false
-	case k.lost:
-		k.empty = now // nobody can confirm it now
+	case k.lost, len(k.unusable) > 0 && k.wild():
+		k.empty = now // nobody can confirm it now, or it is not so: there is what cannot be used
 		return true
 	case k.empty.IsZero():
 		k.empty = now

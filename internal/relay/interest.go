@@ -24,6 +24,8 @@ type kind struct {
 	empty    time.Time      // since when there is nothing, and that is not passed on yet; zero: there is something
 	lost     bool           // the upstream cannot be reached
 
+	unusable map[string]bool // names of which the upstream has what cannot be used, and nothing is in use
+
 	refused map[*name]*xds.Resource // what cannot be in the store beside the others: each commit tries it again
 }
 

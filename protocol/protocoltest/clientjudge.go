@@ -35,6 +35,7 @@ type clientAccount struct {
 	seen    map[string]map[string]*xds.Resource // what was told, by who asked and by name
 	spoiled map[string]map[string]string        // what was told to be bad since, the same way
 	swept   map[string]bool                     // what was bad and left with the last response
+	ended   map[string]bool                     // not held, and said to be gone by the last response
 	nothing map[string]bool                     // told to be absent, or lost
 	waits   map[string]time.Time                // until when names are waited for
 
@@ -106,8 +107,12 @@ func (j *clientJudge) asks(t *xds.Type, name string) {
 	for n := range a.alien {
 		a.spoiled[name][n] = "adopted"
 	}
-	if delete(a.nothing, name); j.client.State(t, name).Status == protocol.DoesNotExist {
+	delete(a.nothing, name)
+	switch s := j.client.State(t, name); {
+	case s.Status == protocol.DoesNotExist:
 		a.nothing[name] = true
+	case s.Err == nil:
+		delete(a.bad, name) // nobody was there to hear what became of it
 	}
 }
 
@@ -342,7 +347,7 @@ func (j *clientJudge) hears(r *xds.Response, err error) {
 // apply does what the response says, and reports whether something is wrong with it.
 func (j *clientJudge) apply(a *clientAccount, r *xds.Response) (bad bool) {
 	bad = len(r.Malformed) > 0
-	a.swept = map[string]bool{}
+	a.swept, a.ended = map[string]bool{}, map[string]bool{}
 	c := r.Changes
 	if c == nil {
 		c = &xds.Changes{}
@@ -431,9 +436,7 @@ func (j *clientJudge) apply(a *clientAccount, r *xds.Response) (bad bool) {
 			j.lose(a, n)
 		}
 		delete(a.waits, n)
-		if a.held[n] == nil {
-			delete(a.bad, n)
-		}
+		a.ended[n] = a.held[n] == nil
 	}
 	for _, e := range r.Errors {
 		if e.Status.Code == 7 && j.opts.DropOnError {
@@ -455,7 +458,7 @@ func (j *clientJudge) remove(a *clientAccount, name string) {
 		return // there may always be something
 	}
 	if a.held[name] == nil {
-		delete(a.bad, name)
+		a.ended[name] = true
 		for n, r := range j.finds(a, name) {
 			if !j.finding(a, a.told, r, name) {
 				j.remove(a, n)
@@ -510,6 +513,12 @@ func (j *clientJudge) look() {
 		if !maps.EqualFunc(held, a.held, same) {
 			j.fail("%s: the client holds %v, want %v", a.typ, names(held), names(a.held))
 		}
+		for n := range a.ended {
+			if a.ended[n] && a.asked[n] && a.bad[n] {
+				j.fail("CLI-12: %s: nothing is told of %s, which was refused, and is gone", a.typ, n)
+			}
+		}
+		a.ended = nil
 		for s := range a.asked {
 			if want := j.finds(a, s); !maps.EqualFunc(a.seen[s], want, alikeFor) {
 				j.fail("%s: who asked for %s was told of %v, held is %v", a.typ, s, names(a.seen[s]), names(want))
@@ -577,9 +586,13 @@ func (j *clientJudge) event(a *clientAccount, e protocol.ClientEvent, late map[s
 		}
 		switch e.Kind {
 		case protocol.Updated:
-			others := len(spoiled) // what is called s and was refused stays so, whatever else s finds
-			if delete(spoiled, e.Name); a.held[s] == nil && !a.bad[s] {
+			// What is called s and was refused stays so, whatever else s finds, until the server says
+			// that it is gone: then what s finds, which it knows already, is told again.
+			others := len(spoiled)
+			over := a.ended[s] && seen[e.Name] != nil && alikeFor(seen[e.Name], e.Resource)
+			if delete(spoiled, e.Name); a.held[s] == nil && (!a.bad[s] || over) {
 				delete(spoiled, s)
+				delete(a.bad, s)
 			} else if a.bad[s] && spoiled[s] != "" {
 				others--
 			}
@@ -638,27 +651,12 @@ func (j *clientJudge) rests() {
 				j.fail("%s: at rest the server has %s, the client holds %v", a.typ, show(r), names(a.held))
 			}
 		}
-		for name := range a.asked {
-			if !a.bad[name] && len(j.finds(a, name)) == 0 && j.client.State(a.typ, name).Status == protocol.Rejected && !j.spoils(a, name) {
-				j.fail("CLI-12: %s: at rest %s is said to be refused, and finds nothing that is bad", a.typ, name)
-			}
-		}
 		for name, r := range a.held {
 			if j.server.content[a.typ.URL][name] == nil && (j.cfg.Variant == xds.Delta || a.typ.FullState) && !j.opts.Retain {
 				j.fail("%s: at rest the client holds %s, which is gone", a.typ, show(r))
 			}
 		}
 	}
-}
-
-// spoils reports whether the server has something that is bad, and that a name finds.
-func (j *clientJudge) spoils(a *clientAccount, name string) bool {
-	for _, r := range j.server.content[a.typ.URL] {
-		if (r.Body[0] == '!' || r.Body[0] == '?') && slices.Contains(slices.Collect(finders(j.cfg.Variant, a.typ, r)), name) {
-			return true
-		}
-	}
-	return false
 }
 
 // empty judges a client that wants nothing: it keeps nothing, whatever it was sent.

@@ -9,6 +9,8 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/chancery-xds/chancery/internal/shorten"
 )
 
 // A StatusError says why a stream of gRPC ended, or could not begin.
@@ -61,11 +63,14 @@ var phrases = []struct{ has, means string }{
 	{"authentication handshake failed", "the connection cannot be protected"},
 }
 
+// mostSaid is how many bytes of what a server says are told: it may be 700 KB, in each line of a log.
+const mostSaid = 500
+
 // explain says in plain English what a status means, and then what it says itself.
 func explain(st *status.Status, method string, most int) string {
-	says := st.Message()
+	says := shorten.Tail(st.Message(), mostSaid)
 	for _, p := range phrases {
-		if strings.Contains(says, p.has) {
+		if strings.Contains(st.Message(), p.has) {
 			return p.means + ": " + says
 		}
 	}

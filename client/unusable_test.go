@@ -78,3 +78,20 @@ func TestUnusableKeepsLastGood(t *testing.T) {
 		}
 	}
 }
+
+// Whoever watches all hears that what was refused, and never in use, is gone.
+func TestRefusedGoes(t *testing.T) {
+	both(t, "CLI-12 a refusal ends for who finds it", func(t *testing.T, v xds.Variant) {
+		c, f := one(t, v)
+		w := watch(t, c, xds.Cluster, "*")
+		s := f.stream()
+		s.respond(xds.Cluster, "1", "a=bad")
+		w.want("a refused: bad", "* complete")
+		if v == xds.Delta {
+			s.respond(xds.Cluster, "2", "-a")
+		} else {
+			s.respond(xds.Cluster, "2")
+		}
+		w.want("a absent")
+	})
+}

@@ -1,6 +1,7 @@
 package relay_test
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -70,13 +71,16 @@ func TestOrderOfParameters(t *testing.T) {
 		const of = "xdstp:///envoy.config.endpoint.v3.ClusterLoadAssignment/e"
 		up := newUpstream(t)
 		up.set(xds.Endpoint, of+"?a=1&b=2")
-		w := relayOf(t, up, "", delta, nil)
-		for _, spelling := range []string{"?b=2&a=1", "?a=1&b=2"} {
-			c := xdstest.Delta(t, w.conn)
-			c.Subscribe(xds.Endpoint, of+spelling)
-			if r := c.Next(xds.Endpoint); len(r.Resources) != 1 {
-				t.Errorf("%s: %v", spelling, r)
-			}
+		w := relayWith(t, up, "", delta, nil, func(*relay.Options) {})
+		watch, err := w.src.Watch(t.Context(), &xds.Node{ID: "n"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer watch.Close()
+		watch.Interested(xds.Endpoint, false, []string{of + "?b=2&a=1", of + "?a=1&b=2"}, nil)
+		synctest.Wait()
+		if v, _, err := watch.Next(); err != nil || v.Table(xds.Endpoint).Lookup(of+"?a=1&b=2") == nil {
+			t.Errorf("%v, %v", v, err)
 		}
 		if got := dumped(w.cl, xds.Endpoint); len(got) != 1 {
 			t.Errorf("%q are asked for", got)
@@ -135,6 +139,25 @@ func TestKnownBesideChanges(t *testing.T) {
 		v, names, err := watch.Next()
 		if names != nil || err != nil || v.(xds.Undecided).Undecided(xds.Listener, "*") || v.Table(xds.Endpoint).Lookup("e") == nil {
 			t.Errorf("it hears of %v, and has %v; %v", names, v, err)
+		}
+	})
+}
+
+// SAFE-1: of what cannot be used so many names are known, and no more.
+func TestUnusableIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		up := newUpstream(t)
+		names := make([]string, 1005)
+		for i := range names {
+			names[i] = fmt.Sprint("e", i)
+		}
+		up.set(xds.Endpoint, names...)
+		w := relayOf(t, up, "", true, func(*xds.Resource) error { return errors.New("it is bad") })
+		c := xdstest.Delta(t, w.conn)
+		c.Subscribe(xds.Endpoint, "*")
+		synctest.Wait()
+		if n := w.src.Unusable(xds.Endpoint); n != 1000 {
+			t.Errorf("%d names are known", n)
 		}
 	})
 }

@@ -112,6 +112,9 @@ func TestFoundByTwoNames(t *testing.T) {
 		alias.Close()
 		time.Sleep(2 * time.Minute)
 		name.ExpectNothing()
+		late := xdstest.Delta(t, conn)
+		late.Subscribe(xds.Cluster, "a")
+		late.Await(xds.Cluster, "a")
 	})
 }
 

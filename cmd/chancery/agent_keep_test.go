@@ -267,17 +267,17 @@ func TestRelayReady(t *testing.T) {
 // Flags about files are errors, each of them, and so is --pass-refusals where nothing could come of it.
 func TestRelayOf(t *testing.T) {
 	for _, tt := range []struct {
-		url  string
-		of   serving
-		want string
+		url        string
+		pass, find bool // --pass-refusals and --quarantine
+		want       string
 	}{
-		{"xds://up?delta", serving{passRefusals: true, quarantine: true}, ""},
-		{"xds://up", serving{}, ""},
-		{"xds://up", serving{passRefusals: true, quarantine: true}, "--pass-refusals needs an upstream that is asked by delta"},
-		{"xds://up?delta", serving{passRefusals: true}, "--pass-refusals needs --quarantine"},
-		{"DIR", serving{passRefusals: true, quarantine: true}, "--pass-refusals is of a relay"},
+		{"xds://up?delta", true, true, ""},
+		{"xds://up", false, true, ""},
+		{"xds://up", true, true, "--pass-refusals needs an upstream that is asked by delta"},
+		{"xds://up?delta", true, false, "--pass-refusals needs --quarantine"},
+		{"DIR", true, true, "--pass-refusals is of a relay"},
 	} {
-		if _, err := relayOf(serveCommand(), tt.url, &tt.of); err == nil != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+		if _, err := relayOf(serveCommand(), tt.url, &serving{passRefusals: tt.pass, quarantine: tt.find}); err == nil != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v, want %q", tt.url, err, tt.want)
 		}
 	}

@@ -2,6 +2,7 @@ package client_test
 
 import (
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"testing"
@@ -93,5 +94,23 @@ func TestRefusedGoes(t *testing.T) {
 			s.respond(xds.Cluster, "2")
 		}
 		w.want("a absent")
+	})
+}
+
+// A response without a type can be refused by no request. It is logged, not once for each.
+func TestTypelessIsLogged(t *testing.T) {
+	both(t, "CLI-6 on an aggregated stream", func(t *testing.T, v xds.Variant) {
+		f := newFake(t, "xds://a", v)
+		var log lines
+		w := watch(t, begin(t, client.Config{Log: slog.New(slog.NewTextHandler(&log, nil))}, f), xds.Cluster, "*")
+		s := f.stream()
+		for range 100 {
+			s.skip()
+			s.send(&xds.Response{Version: "1", Nonce: "1", Changes: &xds.Changes{Upserts: []*xds.Resource{resource(xds.Cluster, "a", "1")}}})
+		}
+		w.want()
+		if n := log.count("a response without a type is ignored"); n < 1 || n > 10 { // ever more seldom
+			t.Errorf("%d lines", n)
+		}
 	})
 }

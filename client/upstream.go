@@ -1,6 +1,7 @@
 package client
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -218,9 +219,15 @@ func typeURL(t *xds.Type) string {
 	return t.URL
 }
 
+// errTypeless is said of a response that no request can answer: it cannot be refused.
+var errTypeless = errors.New("a response without a type is ignored")
+
 // judged counts and logs what became of a response of a type that is watched: there are others
 // without end.
 func (l *link) judged(resp *xds.Response, err error) {
+	if resp.Type == nil {
+		l.c.logRefused(l, resp, errTypeless)
+	}
 	if !l.c.watches(l.up, resp.Type) {
 		return
 	}

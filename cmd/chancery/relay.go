@@ -64,12 +64,12 @@ func relayOf(cmd *cobra.Command, arg string, s *serving) (*relaying, error) {
 }
 
 // clientConfig is a client of the upstream that keeps what it was told in dir.
-func (of *relaying) clientConfig(s *serving, folder string) (client.Config, error) {
-	node, err := of.upstream.node(nil, s.types)
+func (r *relaying) clientConfig(s *serving, folder string) (client.Config, error) {
+	node, err := r.upstream.node(nil, s.types)
 	if err != nil {
 		return client.Config{}, err
 	}
-	t, err := of.upstream.transport(s.types)
+	t, err := r.upstream.transport(s.types)
 	if err != nil {
 		return client.Config{}, err
 	}
@@ -90,11 +90,11 @@ func (of *relaying) clientConfig(s *serving, folder string) (client.Config, erro
 	}
 	return client.Config{
 		Node: node, Servers: []client.Server{{Transport: t}}, Dir: folder, Log: s.log,
-		Check: func(r *xds.Resource) error {
-			if err := check(r); err != nil || of.refused == nil {
+		Check: func(res *xds.Resource) error {
+			if err := check(res); err != nil || r.refused == nil {
 				return err
 			}
-			return of.source.Check(r)
+			return r.source.Check(res)
 		},
 	}, nil
 }

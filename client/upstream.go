@@ -289,7 +289,8 @@ func (l *link) ended(s *stream, err error) {
 	was := l.outage
 	l.outage = &outage{server: l.up.uri, err: l.c.failure(l.up, err)}
 	if was == nil || was.err.Error() != l.outage.err.Error() {
-		l.c.log.Warn("the xDS server cannot be reached", slog.String("server", l.up.uri), slog.Any("error", err), slog.Duration("retry", l.again.Sub(l.c.now)))
+		l.c.log.Warn("the xDS server cannot be reached", slog.String("server", l.up.uri), slog.Any("error", err),
+			slog.String("retry", l.again.Sub(l.c.now).Round(time.Millisecond).String()))
 	}
 	l.c.connected(l.up, false)
 }

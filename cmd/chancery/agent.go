@@ -107,14 +107,17 @@ func (a *agent) run(cmd *cobra.Command, s *xdsServer) error {
 	if err != nil {
 		return err
 	}
-	t, err := s.transport(types)
-	if err != nil {
-		return err
-	}
 	a.exporting.client.Node, a.exporting.client.Cluster = node.ID, node.Cluster
 	a.options.Types = types
 	a.options.Bootstrap = func(listeners, clusters, watched string) ([]byte, error) {
 		return bootstrap.EnvoyFiles(a.exporting.client, listeners, clusters, watched)
+	}
+	if _, err := a.options.Bootstrap("", "", ""); err != nil { // while nothing is made
+		return err
+	}
+	t, err := s.transport(types)
+	if err != nil {
+		return err
 	}
 	if a.to, err = export.Open(a.out, a.options); err != nil {
 		return errors.Join(failure{err, ""}, t.Close())

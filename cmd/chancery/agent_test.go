@@ -53,6 +53,11 @@ func TestAgent(t *testing.T) {
 	if err := os.Chmod(out, 0o755); err != nil {
 		t.Fatal(err)
 	}
+	none := filepath.Join(t.TempDir(), "none")
+	chancery(t, 2, "--admin: ", "agent", url, none, "--admin", "nonsense", "--state-dir", "")
+	if _, err := os.Lstat(none); err == nil {
+		t.Error("OUT is made for a wrong flag")
+	}
 	d := agentOf(t, url, out, state)
 	d.logged("exported")
 	if l := d.logged("export warning"); !strings.Contains(l["problem"].(string), "every user of this machine can read the secrets in "+out) {

@@ -303,8 +303,11 @@ func (s *xdsServer) verdict(a *fetch.Answer, stderr io.Writer) error {
 	case len(said) > 0:
 		return outcome{failure{fmt.Errorf("the server has no %s", someOf(append(said, silent...))), ""}, notFound}
 	case len(silent) > 0 && len(a.Resources) > 0:
-		return outcome{failure{fmt.Errorf("no answer for %s within %v (--timeout)", someOf(silent), s.timeout),
-			"in SotW a server says nothing of what it does not have; in delta it does: --delta"}, notFound}
+		hint := "in SotW a server says nothing of what it does not have; in delta it does: --delta"
+		if s.delta {
+			hint = "this server does not say what it lacks"
+		}
+		return outcome{failure{fmt.Errorf("no answer for %s within %v (--timeout)", someOf(silent), s.timeout), hint}, notFound}
 	case len(silent) > 0:
 		return s.silent(someOf(silent))
 	}

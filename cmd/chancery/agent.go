@@ -14,7 +14,6 @@ import (
 	"github.com/chancery-xds/chancery/client"
 	"github.com/chancery-xds/chancery/internal/bootstrap"
 	"github.com/chancery-xds/chancery/internal/export"
-	"github.com/chancery-xds/chancery/internal/lastgood"
 	"github.com/chancery-xds/chancery/internal/relay"
 	internalsecret "github.com/chancery-xds/chancery/internal/secret"
 	"github.com/chancery-xds/chancery/store"
@@ -125,7 +124,7 @@ func (a *agent) run(cmd *cobra.Command, s *xdsServer) error {
 	defer a.to.Close()
 	c, err := a.open(client.Config{Node: node, Servers: []client.Server{{Transport: t}}, Log: a.log, Check: readable(types)}, s)
 	if err != nil {
-		return errors.Join(failure{err, "--state-dir chooses another directory; an empty one stores nothing"}, t.Close())
+		return errors.Join(failure{err, unkeptHint}, t.Close())
 	}
 	defer func() { _ = c.Close() }()
 	st := store.New()
@@ -147,26 +146,16 @@ func (a *agent) run(cmd *cobra.Command, s *xdsServer) error {
 // open begins to be a client that keeps the last good, if it can.
 func (a *agent) open(cfg client.Config, s *xdsServer) (*client.Client, error) {
 	const unkept = "what the server gives is not stored"
-	if a.state == "" {
-		if !a.given {
-			a.log.Warn(unkept, "error", "there is no place for it", "hint", "--state-dir")
-		}
-		return client.New(cfg)
+	if a.state == "" && !a.given {
+		a.log.Warn(unkept, "error", "there is no place for it", "hint", "--state-dir")
 	}
 	out, err := filepath.Abs(a.out)
-	if err == nil {
-		cfg.Dir, err = lastgood.Folder(a.state, "/"+s.text+"/"+out)
-	}
 	if err != nil {
 		return nil, err
 	}
-	c, err := client.New(cfg)
-	if err != nil && !a.given {
+	return keptClient(cfg, a.state, a.given, "/"+s.text+"/"+out, func(err error) {
 		a.log.Warn(unkept, "error", err, "hint", "--state-dir")
-		cfg.Dir = ""
-		c, err = client.New(cfg)
-	}
-	return c, err
+	})
 }
 
 // secrets reports whether there are any in what is exported.

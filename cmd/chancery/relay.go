@@ -63,8 +63,8 @@ func relayOf(cmd *cobra.Command, arg string, s *serving) (*relaying, error) {
 	return &relaying{upstream: up}, nil
 }
 
-// clientConfig is a client of the upstream that keeps what it was told in dir.
-func (r *relaying) clientConfig(s *serving, folder string) (client.Config, error) {
+// clientConfig is a client of the upstream.
+func (r *relaying) clientConfig(s *serving) (client.Config, error) {
 	node, err := r.upstream.node(nil, s.types)
 	if err != nil {
 		return client.Config{}, err
@@ -89,7 +89,7 @@ func (r *relaying) clientConfig(s *serving, folder string) (client.Config, error
 		return way.refuseAny(secrets, r, m)
 	}
 	return client.Config{
-		Node: node, Servers: []client.Server{{Transport: t}}, Dir: folder, Log: s.log,
+		Node: node, Servers: []client.Server{{Transport: t}}, Log: s.log,
 		Check: func(res *xds.Resource) error {
 			if err := check(res); err != nil || r.refused == nil {
 				return err
@@ -120,30 +120,42 @@ func readable(types *envoyapi.Types) func(*xds.Resource) error {
 	}
 }
 
+const unkeptHint = "--state-dir chooses another directory; an empty one stores nothing"
+
+// keptClient is a client that keeps the last good of what is called so in a folder of root; "": nowhere. If it
+// cannot, and nobody has chosen root, it keeps none, and warns.
+func keptClient(cfg client.Config, root string, chosen bool, of string, warn func(error)) (*client.Client, error) {
+	if root == "" {
+		return client.New(cfg)
+	}
+	var err error
+	if cfg.Dir, err = lastgood.Folder(root, of); err != nil {
+		return nil, err
+	}
+	c, err := client.New(cfg)
+	if err != nil && !chosen {
+		warn(err)
+		cfg.Dir = ""
+		c, err = client.New(cfg)
+	}
+	return c, err
+}
+
 // open begins to be a client, which asks for nothing yet.
 func (r *relaying) open(s *serving, st *store.Store, m *process.Metrics, committed func()) error {
-	folder := ""
+	const unkept = "what the upstream gives is not stored: a restart without it would serve nothing"
 	if s.state.root == "" {
-		s.log.Warn("what the upstream gives is not stored: a restart without it would serve nothing", "hint", "--state-dir")
-	} else {
-		var err error
-		if folder, err = lastgood.Folder(s.state.root, "/"+r.upstream.text); err != nil {
-			return failure{err, "--state-dir"}
-		}
+		s.log.Warn(unkept, "hint", "--state-dir")
 	}
-	cfg, err := r.clientConfig(s, folder)
+	cfg, err := r.clientConfig(s)
 	if err != nil {
 		return err
 	}
 	cfg.Metrics = metrics.New(metrics.Options{Registry: m.Registry()})
-	r.client, err = client.New(cfg)
-	if err != nil && !s.state.chosen {
-		s.log.Warn("what the upstream gives is not stored: a restart without it would serve nothing", "error", err, "hint", "--state-dir")
-		cfg.Dir = ""
-		r.client, err = client.New(cfg)
-	}
-	if err != nil {
-		return failure{err, "--state-dir chooses another directory; an empty one stores nothing"}
+	if r.client, err = keptClient(cfg, s.state.root, s.state.chosen, "/"+r.upstream.text, func(err error) {
+		s.log.Warn(unkept, "error", err, "hint", "--state-dir")
+	}); err != nil {
+		return failure{err, unkeptHint}
 	}
 	refs := references(s.types)
 	r.secrets = newConfidences(s.types, func(t *xds.Type, name string) *xds.Resource {

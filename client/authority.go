@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/chancery-xds/chancery/xds"
@@ -172,13 +173,22 @@ func (c *Client) lacks(a *authority, i int) bool {
 // replaced.
 func (c *Client) turn(a *authority) {
 	s := a.charged()
-	c.log.Warn("fallback to another xDS server", slog.String("server", s.Transport.String()), slog.String("authority", a.name))
+	c.log.Warn("fallback to another xDS server", a.logged(s.Transport.String())...)
 	for _, t := range a.tables {
 		if names := t.watched(); len(names) > 0 {
 			l := c.subscribe(s, t.typ, names...)
 			l.core.Adopt(t.typ, false, t.adopted(l.up.uri)...)
 		}
 	}
+}
+
+// logged says what has turned to a server: an authority, unless it is that of all other names.
+func (a *authority) logged(server string) []any {
+	args := []any{slog.String("server", server)}
+	if a.name != oldNames {
+		args = append(args, slog.String("authority", a.name))
+	}
+	return args
 }
 
 // responded brings an upstream into charge of the authorities that it is preferred by: "when
@@ -189,7 +199,7 @@ func (c *Client) responded(u *upstream) {
 		if i < 0 || !a.responded(i) {
 			continue
 		}
-		c.log.Info("back at the preferred xDS server", slog.String("server", u.uri), slog.String("authority", a.name))
+		c.log.Info("back at the preferred xDS server", a.logged(u.uri)...)
 		for _, s := range a.servers[i+1 : was+1] {
 			for _, t := range a.tables {
 				if names := t.watched(); len(names) > 0 {
@@ -313,7 +323,8 @@ type ConnectionError struct {
 
 // Error implements error.
 func (e *ConnectionError) Error() string {
-	return fmt.Sprintf("%s cannot be reached by node %q: %v", e.Server, e.NodeID, e.Err)
+	said := strings.TrimPrefix(e.Err.Error(), e.Server+": ") // as a transport says, too
+	return fmt.Sprintf("%s cannot be reached by node %q: %s", e.Server, e.NodeID, said)
 }
 
 // Unwrap returns Err.

@@ -1,6 +1,7 @@
 package client_test
 
 import (
+	"errors"
 	"io"
 	"testing"
 	"testing/synctest"
@@ -431,4 +432,12 @@ type holder struct {
 type incomparable struct {
 	client.Transport
 	_ []int
+}
+
+// The server's name, which a transport says, too, is told once.
+func TestConnectionError(t *testing.T) {
+	err := &client.ConnectionError{Server: "xds://a", NodeID: "n", Err: errors.New("xds://a: Unavailable: nobody listens there")}
+	if got, want := err.Error(), `xds://a cannot be reached by node "n": Unavailable: nobody listens there`; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
 }

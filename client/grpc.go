@@ -115,6 +115,8 @@ type grpcTransport struct {
 	uri     string
 	conn    *grpc.ClientConn
 	closed  atomic.Bool
+
+	answered atomic.Bool // once
 }
 
 func (t *grpcTransport) Variant() xds.Variant { return t.variant }

@@ -9,6 +9,8 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/chancery-xds/chancery/internal/shorten"
 )
 
 // A StatusError says why a stream of gRPC ended, or could not begin.
@@ -40,8 +42,11 @@ func (s *grpcStream) end(err error) error {
 		return fmt.Errorf("%s: %w", t.uri, errClosed)
 	}
 	st, _ := status.FromError(err)
-	return &StatusError{Server: t.uri, Code: st.Code(), Cause: explain(st, s.method, t.options.MaxMessage), status: st}
+	return &StatusError{Server: t.uri, Code: st.Code(), Cause: explain(st, s.method, t.options.MaxMessage, t.answered.Load()), status: st}
 }
+
+// unlike is what a server may be that has never answered, and no other.
+const unlike = "; it may want TLS, or not speak gRPC"
 
 // phrases are what gRPC says of connections, and what that means.
 var phrases = []struct{ has, means string }{
@@ -49,7 +54,7 @@ var phrases = []struct{ has, means string }{
 	{"no such host", "there is no such host"},
 	{"produced zero addresses", "the name has no address"},
 	{"first record does not look like a TLS handshake", "the server does not speak TLS"},
-	{"error reading server preface", "the server ended the connection at once; it may want TLS, or not speak gRPC"},
+	{"error reading server preface", "the server ended the connection at once" + unlike},
 	{"broken pipe", "the server ended the connection"},
 	{"connection reset by peer", "the server ended the connection"},
 	{"certificate signed by unknown authority", "the server's certificate is of an authority that the client does not trust"},
@@ -61,12 +66,19 @@ var phrases = []struct{ has, means string }{
 	{"authentication handshake failed", "the connection cannot be protected"},
 }
 
+// mostSaid is how many bytes of what a server says are told: it may be 700 KB, in each line of a log.
+const mostSaid = 500
+
 // explain says in plain English what a status means, and then what it says itself.
-func explain(st *status.Status, method string, most int) string {
-	says := st.Message()
+func explain(st *status.Status, method string, most int, answered bool) string {
+	says := shorten.Tail(st.Message(), mostSaid)
 	for _, p := range phrases {
-		if strings.Contains(says, p.has) {
-			return p.means + ": " + says
+		if strings.Contains(st.Message(), p.has) {
+			means := p.means
+			if answered {
+				means = strings.TrimSuffix(means, unlike)
+			}
+			return means + ": " + says
 		}
 	}
 	switch st.Code() {

@@ -51,6 +51,7 @@ func (s *grpcStream) Recv() (*xds.Response, error) {
 		return nil, s.end(err)
 	}
 	defer m.Free()
+	s.transport.answered.Store(true)
 	r, err := wire.DecodeResponse(s.transport.variant, m.ReadOnlyData(), wire.ResponseOptions{Only: s.only, Name: s.transport.options.Name, Memory: &s.memory})
 	if err != nil {
 		err = fmt.Errorf("%s: %w", s.transport.uri, err)

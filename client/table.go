@@ -105,6 +105,9 @@ func (t *table) event(e *entry) Event {
 // collection.
 func (t *table) tell(e *entry, ev Event, found bool) {
 	fresh := e.last == 0 || e.last == Removed || e.last == Absent
+	if ev.Kind == Absent { // of what was refused there may be no entry: whoever finds it was told of it
+		fresh = false
+	}
 	e.last = ev.Kind
 	for _, w := range e.watching() {
 		w.put(ev, fresh, true)

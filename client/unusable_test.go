@@ -2,6 +2,7 @@ package client_test
 
 import (
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"testing"
@@ -77,4 +78,39 @@ func TestUnusableKeepsLastGood(t *testing.T) {
 			})
 		}
 	}
+}
+
+// Whoever watches all hears that what was refused, and never in use, is gone.
+func TestRefusedGoes(t *testing.T) {
+	both(t, "CLI-12 a refusal ends for who finds it", func(t *testing.T, v xds.Variant) {
+		c, f := one(t, v)
+		w := watch(t, c, xds.Cluster, "*")
+		s := f.stream()
+		s.respond(xds.Cluster, "1", "a=bad")
+		w.want("a refused: bad", "* complete")
+		if v == xds.Delta {
+			s.respond(xds.Cluster, "2", "-a")
+		} else {
+			s.respond(xds.Cluster, "2")
+		}
+		w.want("a absent")
+	})
+}
+
+// A response without a type can be refused by no request. It is logged, not once for each.
+func TestTypelessIsLogged(t *testing.T) {
+	both(t, "CLI-6 on an aggregated stream", func(t *testing.T, v xds.Variant) {
+		f := newFake(t, "xds://a", v)
+		var log lines
+		w := watch(t, begin(t, client.Config{Log: slog.New(slog.NewTextHandler(&log, nil))}, f), xds.Cluster, "*")
+		s := f.stream()
+		for range 100 {
+			s.skip()
+			s.send(&xds.Response{Version: "1", Nonce: "1", Changes: &xds.Changes{Upserts: []*xds.Resource{resource(xds.Cluster, "a", "1")}}})
+		}
+		w.want()
+		if n := log.count("a response without a type is ignored"); n < 1 || n > 10 { // ever more seldom
+			t.Errorf("%d lines", n)
+		}
+	})
 }

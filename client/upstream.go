@@ -1,6 +1,7 @@
 package client
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -218,9 +219,15 @@ func typeURL(t *xds.Type) string {
 	return t.URL
 }
 
+// errTypeless is said of a response that no request can answer: it cannot be refused.
+var errTypeless = errors.New("a response without a type is ignored")
+
 // judged counts and logs what became of a response of a type that is watched: there are others
 // without end.
 func (l *link) judged(resp *xds.Response, err error) {
+	if resp.Type == nil {
+		l.c.logRefused(l, resp, errTypeless)
+	}
 	if !l.c.watches(l.up, resp.Type) {
 		return
 	}
@@ -282,7 +289,8 @@ func (l *link) ended(s *stream, err error) {
 	was := l.outage
 	l.outage = &outage{server: l.up.uri, err: l.c.failure(l.up, err)}
 	if was == nil || was.err.Error() != l.outage.err.Error() {
-		l.c.log.Warn("the xDS server cannot be reached", slog.String("server", l.up.uri), slog.Any("error", err), slog.Duration("retry", l.again.Sub(l.c.now)))
+		l.c.log.Warn("the xDS server cannot be reached", slog.String("server", l.up.uri), slog.Any("error", err),
+			slog.String("retry", l.again.Sub(l.c.now).Round(time.Millisecond).String()))
 	}
 	l.c.connected(l.up, false)
 }

@@ -379,7 +379,7 @@ func (s *Session) recognize(u *subscription, e *entry) {
 	}
 	r := s.table(u.typ).Lookup(e.name)
 	if u.shows(r) && r.Version == e.told.Version && (!s.ttl || r.TTL == 0) {
-		e.told = r.Stamp
+		e.had(r.Stamp)
 	}
 }
 

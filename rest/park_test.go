@@ -115,13 +115,13 @@ func TestPark(t *testing.T) {
 		w := newWorld(t)
 		c := w.client()
 		version := c.poll("").gets(t, 0).VersionInfo
-		time.AfterFunc(time.Second, func() {
-			if err := w.Drain(t.Context()); err != nil {
-				t.Error(err)
-			}
-		})
+		ended := make(chan error, 1)
+		time.AfterFunc(time.Second, func() { ended <- w.Drain(t.Context()) })
 		r := c.poll(version)
 		r.unchanged(t, time.Second)
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
 		if !r.Close {
 			t.Error("the connection stays open")
 		}

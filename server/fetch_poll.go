@@ -256,10 +256,12 @@ func (p *Poll) look() error {
 	return nil
 }
 
-// undecided reports whether the view is still looking for one of the names.
+// undecided reports whether the view is still looking for one of the names, and has nothing of it.
 func (p *Poll) undecided(view xds.View) bool {
 	u, ok := view.(xds.Undecided)
-	return ok && slices.ContainsFunc(p.names, func(n string) bool { return u.Undecided(p.info.Type, n) })
+	return ok && slices.ContainsFunc(p.names, func(n string) bool {
+		return u.Undecided(p.info.Type, n) && view.Table(p.info.Type).Lookup(n) == nil
+	})
 }
 
 func (p *Poll) tell(view xds.View, version string) {

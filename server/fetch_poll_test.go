@@ -241,11 +241,17 @@ func TestPoll(t *testing.T) {
 		v.gets(10*time.Second, "a")
 		v.waits()
 	})
+	within(t, "REST-2 a view that has what it says to be looking for", func(t *testing.T) {
+		w := newPollWorld(t)
+		w.Server = New(&looking{c: make(chan struct{}, 1), found: true})
+		w.visitor(xds.Endpoint, "a").gets(0, "a")
+	})
 }
 
 // looking is a source with one name that it does not know at first.
 type looking struct {
 	decided atomic.Bool
+	found   bool // it has the name all the same
 	c       chan struct{}
 }
 
@@ -259,7 +265,7 @@ func (l *looking) Interested(*xds.Type, bool, []string, []string) {}
 func (l *looking) Undecided(*xds.Type, string) bool               { return !l.decided.Load() }
 func (l *looking) decide()                                        { l.decided.Store(true); l.c <- struct{}{} }
 func (l *looking) Table(t *xds.Type) *xds.Table {
-	if !l.decided.Load() {
+	if !l.decided.Load() && !l.found {
 		return xds.NewTable(t)
 	}
 	return with(xds.NewTable(t), []*xds.Resource{res("a", "1")})

@@ -152,7 +152,7 @@ func TestGrpcdebug(t *testing.T) {
 		for _, r := range c.GenericXdsConfigs {
 			rows = append(rows, strings.Join([]string{r.Name, r.ClientStatus.String(), r.VersionInfo, r.TypeUrl, r.LastUpdated.AsTime().Format(time.RFC3339)}, " "))
 		}
-		if len(c.XdsConfig) > 0 { //nolint:staticcheck // what it prints if there is nothing else
+		if len(c.XdsConfig) > 0 { // what it prints if there is nothing else
 			t.Error(c)
 		}
 	}

@@ -80,7 +80,7 @@ type Tree struct {
 	index byRef[int32] // into Members
 }
 
-// Root is the first member.
+// Root is the first member. If it does not exist, or cannot be had, it has no Resource, and is alone.
 func (t *Tree) Root() *Member { return t.Members[0] }
 
 // Member returns the one of a type and name; nil: the tree has none.
@@ -119,9 +119,12 @@ type Member struct {
 	Unknown bool
 }
 
-// Complete reports whether all members are known whose names are: no member is Unknown or refers to
-// a wildcard. Errors are known.
+// Complete reports whether there is a root, and all members are known whose names are: no member is
+// Unknown or refers to a wildcard. Errors of other members are known.
 func (t *Tree) Complete() bool {
+	if t.Root().Resource == nil {
+		return false
+	}
 	for _, m := range t.Members {
 		if m.Unknown {
 			return false

@@ -360,7 +360,10 @@ func TestUnknownReferences_CLI9(t *testing.T) {
 		s.say("CDS a", client.Event{Kind: client.Updated, Resource: r})
 		s.want("LDS l=1, CDS a=\xff\xff and who knows what")
 	})
-	m := &Member{Ref: ref("CDS a"), Refs: []xds.Ref{}}
+	m := &Member{Ref: ref("CDS a"), Refs: []xds.Ref{}, Resource: made("CDS a", "1")}
+	if tree := (&Tree{Members: []*Member{{Ref: ref("CDS a"), Err: ErrAbsent}}}); tree.Complete() {
+		t.Error("a tree without a root is complete")
+	}
 	for _, tt := range []struct {
 		of   Member
 		want bool

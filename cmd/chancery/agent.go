@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/bootstrap"
 	"github.com/chancery-xds/chancery/internal/export"
 	"github.com/chancery-xds/chancery/internal/relay"
+	internalsecret "github.com/chancery-xds/chancery/internal/secret"
 	"github.com/chancery-xds/chancery/store"
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -22,6 +24,8 @@ import (
 type agent struct {
 	xdsFlags
 	exporting
+	state string           // where the last good is kept, in a folder of its own; "": nowhere
+	given bool             // somebody said where
 	wants map[xds.Ref]bool // names that are asked for, besides all clusters and listeners
 }
 
@@ -41,7 +45,8 @@ as with "chancery export --out OUT".
 
 Nothing is written before the server has answered for all of it, so what Envoy finds is
 complete. While the server is away, and after a restart without it, the files stay as they
-are. That there are no clusters or no listeners any more is written when it was so for 5 s.
+are. Of what the server sends that nobody can use, the last good stays, also after a restart
+(--state-dir). That there are no clusters or no listeners any more is written when it was so for 5 s.
 
 The URL and its flags are those of "chancery fetch".
 
@@ -58,6 +63,7 @@ Exit codes: 0 ended by a signal; 1 OUT cannot be written; 2 wrong usage.`,
 			if err != nil {
 				return err
 			}
+			a.given = cmd.Flags().Changed("state-dir")
 			a.out, a.stdout, a.stderr, a.watch = args[1], cmd.OutOrStdout(), cmd.ErrOrStderr(), true
 			if a.options.Settle < 0 {
 				return errors.New("--settle must not be negative")
@@ -81,6 +87,8 @@ Exit codes: 0 ended by a signal; 1 OUT cannot be written; 2 wrong usage.`,
 	a.nodeFlags.flags(f)
 	f.Lookup("node").Usage = "`ID` of the node that asks, and of Envoy; default: the host name of this machine"
 	a.xdsFlags.flags(f)
+	stateDir(f, &a.state)
+	f.Lookup("state-dir").Usage = "`directory` that stores what the server gave last, in a folder for each server and OUT; empty: store nothing"
 	setFlag(f, &a.exporting.sets)
 	a.logging.flags(f)
 	return cmd
@@ -98,24 +106,27 @@ func (a *agent) run(cmd *cobra.Command, s *xdsServer) error {
 	if err != nil {
 		return err
 	}
-	t, err := s.transport(types)
-	if err != nil {
-		return err
-	}
 	a.exporting.client.Node, a.exporting.client.Cluster = node.ID, node.Cluster
 	a.options.Types = types
 	a.options.Bootstrap = func(listeners, clusters, watched string) ([]byte, error) {
 		return bootstrap.EnvoyFiles(a.exporting.client, listeners, clusters, watched)
 	}
+	if _, err := a.options.Bootstrap("", "", ""); err != nil { // while nothing is made
+		return err
+	}
+	t, err := s.transport(types)
+	if err != nil {
+		return err
+	}
 	if a.to, err = export.Open(a.out, a.options); err != nil {
 		return errors.Join(failure{err, ""}, t.Close())
 	}
 	defer a.to.Close()
-	c, err := client.New(client.Config{Node: node, Servers: []client.Server{{Transport: t}}, Log: a.log, Check: readable(types)})
+	c, err := a.open(client.Config{Node: node, Servers: []client.Server{{Transport: t}}, Log: a.log, Check: readable(types)}, s)
 	if err != nil {
-		return errors.Join(failure{err, ""}, t.Close())
+		return errors.Join(failure{err, unkeptHint}, t.Close())
 	}
-	defer func() { _ = c.Close() }() // nothing of it is kept
+	defer func() { _ = c.Close() }()
 	st := store.New()
 	src := relay.New(st, c, relay.Options{Refs: references(types), Log: a.log})
 	done := make(chan struct{})
@@ -132,12 +143,41 @@ func (a *agent) run(cmd *cobra.Command, s *xdsServer) error {
 	return nil
 }
 
+// open begins to be a client that keeps the last good, if it can.
+func (a *agent) open(cfg client.Config, s *xdsServer) (*client.Client, error) {
+	const unkept = "what the server gives is not stored"
+	if a.state == "" && !a.given {
+		a.log.Warn(unkept, "error", "there is no place for it", "hint", "--state-dir")
+	}
+	out, err := filepath.Abs(a.out)
+	if err != nil {
+		return nil, err
+	}
+	return keptClient(cfg, a.state, a.given, "/"+s.text+"/"+out, func(err error) {
+		a.log.Warn(unkept, "error", err, "hint", "--state-dir")
+	})
+}
+
+// secrets reports whether there are any in what is exported.
+func (a *agent) secrets(all xds.Tables) bool {
+	finder := internalsecret.NewFinder(a.options.Types)
+	for _, t := range all {
+		for r := range t.All() {
+			if m, err := message(a.options.Types, r); err == nil && len(finder.Find(m).Values) > 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // keep asks for what there is and what that refers to, and writes it whenever all of it is known.
 func (a *agent) keep(ctx context.Context, w *relay.Watch, st *store.Store) {
 	for _, t := range []*xds.Type{xds.Cluster, xds.Listener} {
 		w.Interested(t, true, nil, nil)
 	}
 	var retry <-chan time.Time
+	was := "" // the error
 	for {
 		select {
 		case <-ctx.Done():
@@ -159,12 +199,17 @@ func (a *agent) keep(ctx context.Context, w *relay.Watch, st *store.Store) {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
-			a.log.Error("export failed, keeping the previous files", "error", err, "again_in", again.String())
 			retry = time.After(again)
-		case r.Steps > 0:
+			if err.Error() != was {
+				was = err.Error()
+				a.log.Error("export failed, keeping the previous files", "error", err, "again_in", again.String())
+			}
+			continue
+		}
+		if was = ""; r.Steps > 0 {
 			a.log.Info("exported", "out", a.out, "resources", r.Resources, "files", r.Files, "written", r.Written, "removed", r.Removed, "steps", r.Steps)
 		}
-		a.warn(r.Warnings)
+		a.warn(a.cautions(r, func() bool { return a.secrets(all) }))
 	}
 }
 

@@ -19,6 +19,12 @@ func cannedXDS(t testing.TB) string {
 	if _, err := dir.New("testdata/xds", st, dir.Options{}).Load(); err != nil {
 		t.Fatal(err)
 	}
+	return storeXDS(t, st)
+}
+
+// storeXDS returns the URL of an xDS server of a store.
+func storeXDS(t testing.TB, st *store.Store) string {
+	t.Helper()
 	g := grpc.NewServer(server.GRPCOptions()...)
 	if err := server.New(st, server.WithLogger(slog.New(slog.DiscardHandler))).Register(g); err != nil {
 		t.Fatal(err)

@@ -285,14 +285,7 @@ func (e *exporting) export(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	warnings := r.Warnings
-	if e.secrets.Load() && e.to.Exposed() {
-		warnings = append(warnings, fmt.Sprintf("every user of this machine can read the secrets in %s: run chmod o= %[1]s", e.out))
-	}
-	if r.Watches > inotify {
-		warnings = append(warnings, fmt.Sprintf("Envoy needs an inotify instance for each of %d files, and aborts if none is left: raise fs.inotify.max_user_instances, often 128, well above that number where Envoy runs", r.Watches))
-	}
-	e.warn(warnings)
+	e.warn(e.cautions(r, e.secrets.Load))
 	if !e.watch {
 		fmt.Fprintf(e.stdout, "ok: %s in %s of %s, %d written, %d removed\n", count(r.Resources, "resource"), count(r.Files, "file"), e.out, r.Written, r.Removed)
 		if !e.options.KeepSources && e.options.Prefix == "" {
@@ -302,6 +295,18 @@ func (e *exporting) export(ctx context.Context) error {
 		e.log.Info("exported", "out", e.out, "resources", r.Resources, "files", r.Files, "written", r.Written, "removed", r.Removed, "steps", r.Steps)
 	}
 	return nil
+}
+
+// cautions are the warnings of an export, and those about OUT and Envoy.
+func (e *exporting) cautions(r export.Report, secrets func() bool) []string {
+	warnings := r.Warnings
+	if e.to.Exposed() && secrets() {
+		warnings = append(warnings, fmt.Sprintf("every user of this machine can read the secrets in %s: run chmod o= %[1]s", e.out))
+	}
+	if r.Watches > inotify {
+		warnings = append(warnings, fmt.Sprintf("Envoy needs an inotify instance for each of %d files, and aborts if none is left: raise fs.inotify.max_user_instances, often 128, well above that number where Envoy runs", r.Watches))
+	}
+	return warnings
 }
 
 // inotify is how many instances an Envoy may take before it is worth a word:

@@ -74,7 +74,7 @@ proxy gets: all listeners and clusters, and what they refer to.
 
 The server is xds://HOST:PORT, xds://[IPV6]:PORT or xds://unix:/PATH; without a port it
 is 18000. The connection is in plain text unless one of the --tls flags is given. After a
-? there may be flags for this server: xds://HOST:PORT?node=edge-1&delta&tls-ca=ca.pem
+? there may be flags for this server, which win: xds://HOST:PORT?node=edge-1&tls-ca=ca.pem
 
 The YAML is what chancery check and serve read, unless it has secrets: they are shown
 with --show-secrets only.
@@ -303,8 +303,14 @@ func (s *xdsServer) verdict(a *fetch.Answer, stderr io.Writer) error {
 	case len(said) > 0:
 		return outcome{failure{fmt.Errorf("the server has no %s", someOf(append(said, silent...))), ""}, notFound}
 	case len(silent) > 0 && len(a.Resources) > 0:
-		return outcome{failure{fmt.Errorf("no answer for %s within %v (--timeout)", someOf(silent), s.timeout),
-			"in SotW a server says nothing of what it does not have; in delta it does: --delta"}, notFound}
+		hint := "in SotW a server says nothing of what it does not have"
+		switch {
+		case s.delta:
+			hint = "this server does not say what it lacks"
+		case !s.rest:
+			hint += "; in delta it does: --delta"
+		}
+		return outcome{failure{fmt.Errorf("no answer for %s within %v (--timeout)", someOf(silent), s.timeout), hint}, notFound}
 	case len(silent) > 0:
 		return s.silent(someOf(silent))
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"io"
 	"net"
 	"strings"
 	"sync/atomic"
@@ -153,6 +154,21 @@ func TestFetchHints(t *testing.T) {
 		code := run([]string{"fetch", ofXDS + l.Addr().String(), "cds", x.flag}, &out, &errs)
 		if hint := "hint: " + x.hint; code != x.code || out.Len() > 0 || strings.Contains(errs.String(), "hint: ") != (x.hint != "") || x.hint != "" && !strings.HasSuffix(errs.String(), hint) {
 			t.Errorf("%s %s: %d %s%s", x.says, x.flag, code, out.String(), errs.String())
+		}
+	}
+}
+
+// What to do about a name that a server is silent about depends on how it was asked.
+func TestFetchSilent(t *testing.T) {
+	a := &fetch.Answer{Resources: []fetch.Found{{Type: xds.Cluster, Name: "a"}}, Missing: []fetch.Missing{{Type: xds.Cluster, Name: "b", Asked: true}}}
+	for want, x := range map[string]xdsFlags{
+		"in SotW a server says nothing of what it does not have; in delta it does: --delta": {},
+		"in SotW a server says nothing of what it does not have":                            {rest: true},
+		"this server does not say what it lacks":                                            {delta: true},
+	} {
+		said, is := errors.AsType[outcome]((&xdsServer{xdsFlags: x}).verdict(a, io.Discard))
+		if !is || said.code != notFound || said.hint != want {
+			t.Errorf("%+v, want %s", said, want)
 		}
 	}
 }

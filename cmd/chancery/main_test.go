@@ -88,7 +88,7 @@ func TestCommands(t *testing.T) {
 		{"version", 0, []string{"chancery ", "Envoy API v1.", "go1."}},
 		{"--help", 0, []string{"xDS client", "chancery serve ./config", "Serve the configuration in a directory"}},
 		{"serve --help", 0, []string{"chancery serve ./config", "--listen HOST:PORT", "127.0.0.1:18000)", "--allow-mass-delete"}},
-		{"serve", 2, []string{"chancery: error: serve needs one directory or xds:// URL, not 0\n", "chancery: hint: see chancery serve --help\n"}},
+		{"serve", 2, []string{"chancery: error: serve needs one directory or xds:// URL, or --store\n", "chancery: hint: see chancery serve --help\n"}},
 		{"serve a b", 2, []string{"serve needs one directory or xds:// URL, not 2"}},
 		{"serve good --lisen x", 2, []string{"unknown flag: --lisen: did you mean --listen?\n"}},
 		{"serve good --listen x", 2, []string{`--listen: address "x": missing port`}},

@@ -70,13 +70,13 @@ func relayOf(cmd *cobra.Command, arg string, s *serving) (*relaying, error) {
 	return &relaying{upstream: up}, nil
 }
 
-// clientConfig is a client of the upstream that keeps what it was told in dir.
-func (of *relaying) clientConfig(s *serving, folder string) (client.Config, error) {
-	node, err := of.upstream.node(nil, s.types)
+// clientConfig is a client of the upstream.
+func (r *relaying) clientConfig(s *serving) (client.Config, error) {
+	node, err := r.upstream.node(nil, s.types)
 	if err != nil {
 		return client.Config{}, err
 	}
-	t, err := of.upstream.transport(s.types)
+	t, err := r.upstream.transport(s.types)
 	if err != nil {
 		return client.Config{}, err
 	}
@@ -96,12 +96,12 @@ func (of *relaying) clientConfig(s *serving, folder string) (client.Config, erro
 		return way.refuseAny(secrets, r, m)
 	}
 	return client.Config{
-		Node: node, Servers: []client.Server{{Transport: t}}, Dir: folder, Log: s.log,
-		Check: func(r *xds.Resource) error {
-			if err := check(r); err != nil || of.refused == nil {
+		Node: node, Servers: []client.Server{{Transport: t}}, Log: s.log,
+		Check: func(res *xds.Resource) error {
+			if err := check(res); err != nil || r.refused == nil {
 				return err
 			}
-			return of.source.Check(r)
+			return r.source.Check(res)
 		},
 	}, nil
 }
@@ -127,31 +127,43 @@ func readable(types *envoyapi.Types) func(*xds.Resource) error {
 	}
 }
 
+const unkeptHint = "--state-dir chooses another directory; an empty one stores nothing"
+
+// keptClient is a client that keeps the last good of what is called so in a folder of root; "": nowhere. If it
+// cannot, and nobody has chosen root, it keeps none, and warns.
+func keptClient(cfg client.Config, root string, chosen bool, of string, warn func(error)) (*client.Client, error) {
+	if root == "" {
+		return client.New(cfg)
+	}
+	var err error
+	if cfg.Dir, err = lastgood.Folder(root, of); err != nil {
+		return nil, err
+	}
+	c, err := client.New(cfg)
+	if err != nil && !chosen {
+		warn(err)
+		cfg.Dir = ""
+		c, err = client.New(cfg)
+	}
+	return c, err
+}
+
 // open implements [source]: it begins to be a client, which asks for nothing yet.
 func (r *relaying) open(s *serving, st *store.Store, m *process.Metrics, changed func()) (watched, error) {
 	r.log, r.store, r.none = s.log, st, noFiles(s, st)
-	folder := ""
+	const unkept = "what the upstream gives is not stored: a restart without it would serve nothing"
 	if s.state.root == "" {
-		s.log.Warn("what the upstream gives is not stored: a restart without it would serve nothing", "hint", "--state-dir")
-	} else {
-		var err error
-		if folder, err = lastgood.Folder(s.state.root, "/"+r.upstream.text); err != nil {
-			return nil, failure{err, "--state-dir"}
-		}
+		s.log.Warn(unkept, "hint", "--state-dir")
 	}
-	cfg, err := r.clientConfig(s, folder)
+	cfg, err := r.clientConfig(s)
 	if err != nil {
 		return nil, err
 	}
 	cfg.Metrics = metrics.New(metrics.Options{Registry: m.Registry()})
-	r.client, err = client.New(cfg)
-	if err != nil && !s.state.chosen {
-		s.log.Warn("what the upstream gives is not stored: a restart without it would serve nothing", "error", err, "hint", "--state-dir")
-		cfg.Dir = ""
-		r.client, err = client.New(cfg)
-	}
-	if err != nil {
-		return nil, failure{err, "--state-dir chooses another directory; an empty one stores nothing"}
+	if r.client, err = keptClient(cfg, s.state.root, s.state.chosen, "/"+r.upstream.text, func(err error) {
+		s.log.Warn(unkept, "error", err, "hint", "--state-dir")
+	}); err != nil {
+		return nil, failure{err, unkeptHint}
 	}
 	refs := references(s.types)
 	r.secrets = newConfidences(s.types, func(t *xds.Type, name string) *xds.Resource {
@@ -185,6 +197,8 @@ func (r *relaying) note() string {
 	switch {
 	case s.Connected:
 		return s.URL + ", connected since " + s.Since.UTC().Format(time.RFC3339)
+	case s.Idle && r.source.Ready():
+		return s.URL + ", which is asked for nothing now, as no client wants anything"
 	case s.Since != nil:
 		return "the last good of " + s.URL + ", which is lost since " + s.Since.UTC().Format(time.RFC3339) + ": " + s.Error
 	case r.source.Ready():
@@ -216,7 +230,9 @@ func (r *relaying) reload(context.Context, bool) adminapi.Reload {
 // status says what the upstream is, and how it is.
 func (r *relaying) status() adminapi.Upstream {
 	u := adminapi.Upstream{URL: r.upstream.text}
-	for _, s := range r.client.Servers() {
+	servers := r.client.Servers()
+	u.Idle = len(servers) == 0
+	for _, s := range servers {
 		u.Connected = s.Connected
 		if !s.Since.IsZero() {
 			u.Since = &s.Since

@@ -104,7 +104,7 @@ func TestRelayExposure(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		cfg, err := (&relaying{upstream: up}).clientConfig(s, "")
+		cfg, err := (&relaying{upstream: up}).clientConfig(s)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -81,7 +81,7 @@ func TestRelayRefusals(t *testing.T) {
 			if got := fmt.Sprint(line["node"], line["resources"], line["error"]); got != "relay[b]b: clients of the relay refuse it: "+shown {
 				t.Error(got)
 			}
-			chancery(t, 1, "1 resource of it cannot be used", "status", "--admin", socket)
+			chancery(t, 1, "1 resource of it refused", "status", "--admin", socket)
 		})
 	}
 }

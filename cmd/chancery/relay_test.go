@@ -53,3 +53,14 @@ func TestRelayStatusFromDisk(t *testing.T) {
 		t.Error(b.String())
 	}
 }
+
+// An upstream that nobody wants anything of is not one that is lost.
+func TestRelayStatusIdle(t *testing.T) {
+	o := overview{&adminapi.Status{}, &adminapi.ClientList{}}
+	o.Config.Upstream = &adminapi.Upstream{URL: "xds://up", Idle: true}
+	var b strings.Builder
+	o.print(&b, &output{}, adminapi.Filter{})
+	if want := "UPSTREAM xds://up: asked for nothing, as no client wants anything\n"; !strings.Contains(b.String(), want) {
+		t.Error(b.String())
+	}
+}

@@ -147,6 +147,8 @@ func printUpstream(w io.Writer, u *adminapi.Upstream) {
 	switch {
 	case u.Connected:
 		fmt.Fprint(w, "connected")
+	case u.Idle:
+		fmt.Fprint(w, "asked for nothing, as no client wants anything")
 	case u.Since != nil:
 		fmt.Fprint(w, "lost")
 	default:
@@ -156,7 +158,7 @@ func printUpstream(w io.Writer, u *adminapi.Upstream) {
 		fmt.Fprintf(w, " for %s", since(*u.Since))
 	}
 	if u.Refused > 0 {
-		fmt.Fprintf(w, ", %s of it cannot be used", amount(u.Refused, "resource"))
+		fmt.Fprintf(w, ", %s of it refused", amount(u.Refused, "resource"))
 	}
 	if u.Error != "" && !u.Connected {
 		fmt.Fprintf(w, ": %s", printable.Line(u.Error))
@@ -200,7 +202,7 @@ func (s overview) print(w io.Writer, o *output, f adminapi.Filter) {
 		fmt.Fprintf(w, ", revision %d", c.Revision)
 	}
 	switch u := c.Upstream; {
-	case u != nil && !u.Connected && u.Since == nil && c.Resources > 0:
+	case u != nil && !u.Connected && !u.Idle && u.Since == nil && c.Resources > 0:
 		fmt.Fprint(w, " from disk (last good), the upstream is away")
 	case c.At != nil:
 		fmt.Fprintf(w, " loaded %s ago", since(*c.At))

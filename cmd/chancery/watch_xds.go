@@ -61,17 +61,17 @@ func (w *watching) server(cmd *cobra.Command, args []string) error {
 	if x.follow || len(asked) == 0 {
 		o.Refs = references(x.types)
 	}
-	connected, last := false, ""
+	connected, last, broken := false, "", map[string]string{}
 	return s.converse(cmd, o, w.during, func(step fetch.Step) {
 		m := messageOf(step, s)
 		switch {
 		case step.Response != nil && !connected:
 			connected, last = true, ""
 			(&xdsMessage{At: step.At, Kind: "connected", Server: s.text}).print(cmd.OutOrStdout(), !w.people())
-			if x.nack == "" {
+			if x.nack == "" && !m.malformed(step.Response, broken) {
 				return
 			}
-		case (step.Request != nil || step.Response != nil) && x.nack == "":
+		case (step.Request != nil || step.Response != nil) && x.nack == "" && !m.malformed(step.Response, broken):
 			return
 		case m.Error != "" && m.Error == last && w.people():
 			return // said again with each attempt, and of each resource

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -64,6 +65,22 @@ func (m *xdsMessage) response(r *xds.Response) {
 		m.Bytes += len(u.Body)
 	}
 	m.Removed = append(append(append(m.Removed, r.Removed...), r.Absent...), r.Missing...)
+}
+
+// malformed makes the message one of the resources of a response that cannot be read, and reports whether
+// there are any that it did not tell last of the type.
+func (m *xdsMessage) malformed(r *xds.Response, told map[string]string) bool {
+	if r == nil {
+		return false
+	}
+	was := told[m.Type]
+	told[m.Type] = ""
+	if len(r.Malformed) == 0 {
+		return false
+	}
+	*m = xdsMessage{At: m.At, Kind: "malformed", Type: m.Type, Version: m.Version, Error: errors.Join(r.Malformed...).Error()}
+	told[m.Type] = m.Error
+	return m.Error != was
 }
 
 func (m *xdsMessage) request(r *xds.Request) {

@@ -83,10 +83,11 @@ type Store struct {
 type Upstream struct {
 	URL       string     `json:"url"`
 	Connected bool       `json:"connected"`       // it has answered on a stream that is open
+	Idle      bool       `json:"idle,omitempty"`  // there is no connection, for nobody asks for anything
 	Since     *time.Time `json:"since,omitempty"` // of that stream, or when the last one ended
 	Error     string     `json:"error,omitempty"` // how the last stream ended, or why there was none
 	ErrorAt   *time.Time `json:"errorAt,omitempty"`
-	Refused   int        `json:"refused"` // resources that the relay cannot use: the last good is served
+	Refused   int        `json:"refused"` // resources that are refused: the last good is served, or with --pass-refusals what some clients take
 }
 
 // A Warning is what is doubtful in what is served.

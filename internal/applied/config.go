@@ -38,8 +38,9 @@ func Config(s *revisions.Snapshot, at time.Time) dir.LastGood {
 			t.Version = it.Version
 			continue
 		}
-		r := *it.Resource // who restores it sets what it refers to
-		t.Resources = append(t.Resources, lastgood.Resource{Resource: &r, File: it.Place.File, Line: it.Place.Line, Col: it.Place.Col, Path: it.Place.Path, Secret: it.Secret})
+		r := it.Resource // which others read: who restores it sets what it refers to, in a stamp of its own
+		r = &xds.Resource{Stamp: &xds.Stamp{Name: r.Name, Version: r.Version, Sum: r.Sum}, Type: r.Type, Body: r.Body, Aliases: r.Aliases, TTL: r.TTL, OnDemand: r.OnDemand}
+		t.Resources = append(t.Resources, lastgood.Resource{Resource: r, File: it.Place.File, Line: it.Place.Line, Col: it.Place.Col, Path: it.Place.Path, Secret: it.Secret})
 	}
 	slices.SortFunc(c.Definitions, func(a, b lastgood.Definition) int { return cmp.Compare(a.Path, b.Path) })
 	for _, group := range slices.Sorted(maps.Keys(by)) {

@@ -138,7 +138,7 @@ func (e *Exporter) resume() error {
 		}
 		pieces, err := e.Format.read(e.Types, t, f.data)
 		if err != nil {
-			return fmt.Errorf("%s: %w", filepath.Join(e.dir.root, current, path), err)
+			return fmt.Errorf("the last export is damaged: remove %s, and the next one starts anew: %s: %w", filepath.Join(e.dir.root, current), path, err)
 		}
 		f.pieces = pieces
 	}
@@ -155,6 +155,9 @@ func (e *Exporter) at(file string) string { return path.Join(e.Prefix, current, 
 //
 // If nothing has changed, nothing is written.
 func (e *Exporter) Export(ctx context.Context, view xds.Tables) (Report, error) {
+	if err := e.again(); err != nil {
+		return Report{}, err
+	}
 	next, report, err := e.build(view)
 	if err != nil {
 		return report, err
@@ -187,6 +190,21 @@ func (e *Exporter) Export(ctx context.Context, view xds.Tables) (Report, error) 
 		return report, fmt.Errorf("the export is in place, but: %w", err)
 	}
 	return report, nil
+}
+
+// again opens the directory again if it was removed, or another is in its place: another program may
+// export to that one, and there may be another export in it.
+func (e *Exporter) again() error {
+	if e.held.Holds(e.dir.root) {
+		return nil
+	}
+	fresh, err := Open(e.dir.root, e.Options)
+	if err != nil {
+		return fmt.Errorf("%s is not what it was, and cannot be opened again: %w", e.dir.root, err)
+	}
+	e.held.Unlock()
+	*e = *fresh
+	return nil
 }
 
 func wait(ctx context.Context, d time.Duration) bool {

@@ -1,6 +1,7 @@
 package export
 
 import (
+	"errors"
 	"io/fs"
 	"maps"
 	"os"
@@ -326,10 +327,18 @@ func TestOpen(t *testing.T) {
 		make func(t *testing.T, root string)
 		want string
 	}{
-		"a file where the link is to be":   {func(t *testing.T, root string) { write(t, filepath.Join(root, "current"), "") }, "current exists, and is not part of an export"},
-		"a link of somebody else":          {func(t *testing.T, root string) { symlink(t, "elsewhere", filepath.Join(root, "current")) }, "current exists, and is not part of an export"},
-		"a bootstrap of somebody else":     {func(t *testing.T, root string) { write(t, filepath.Join(root, "bootstrap.json"), "{}") }, "bootstrap.json exists, and is not part of an export"},
-		"clusters that cannot be read":     {func(t *testing.T, root string) { swapped(t, root, exported(t, Options{}), "cds.yaml", "{") }, "current/cds.yaml: "},
+		"a file where the link is to be": {func(t *testing.T, root string) { write(t, filepath.Join(root, "current"), "") }, "current exists, and is not part of an export"},
+		"a link of somebody else":        {func(t *testing.T, root string) { symlink(t, "elsewhere", filepath.Join(root, "current")) }, "current exists, and is not part of an export"},
+		"a bootstrap of somebody else":   {func(t *testing.T, root string) { write(t, filepath.Join(root, "bootstrap.json"), "{}") }, "bootstrap.json exists, and is not part of an export"},
+		"clusters that cannot be read":   {func(t *testing.T, root string) { swapped(t, root, exported(t, Options{}), "cds.yaml", "{") }, "the last export is damaged: remove "},
+		"a file that is none": {func(t *testing.T, root string) {
+			swapped(t, root, exported(t, Options{}), "", "")
+			path := filepath.Join(root, ".generations/1/eds/a.yaml")
+			if err := os.Remove(path); err != nil {
+				t.Fatal(err)
+			}
+			symlink(t, "../cds.yaml", path)
+		}, "a.yaml exists, and is not part of an export"},
 		"an export of another format":      {func(t *testing.T, root string) { swapped(t, root, exported(t, Options{Format: formats[3]}), "", "") }, "has an export in another format than yaml"},
 		"a link that leads nowhere is one": {func(t *testing.T, root string) { symlink(t, ".generations/7", filepath.Join(root, "current")) }, ""},
 	} {
@@ -378,6 +387,33 @@ func TestOpen(t *testing.T) {
 		}
 		s.Close()
 		open(t, root, Options{})
+	})
+
+	t.Run("FILE-5 who removes the directory does not have two write to it", func(t *testing.T) {
+		root := filepath.Join(t.TempDir(), "out")
+		first := open(t, root, Options{})
+		first.export(world{eds("a")})
+		gone := func() {
+			t.Helper()
+			if err := os.RemoveAll(root); err != nil {
+				t.Fatal(err)
+			}
+		}
+		gone()
+		second := open(t, root, Options{})
+		second.export(world{eds("b")})
+		was := second.read()
+		if _, err := first.Export(t.Context(), world{eds("c")}.view(t)); !errors.Is(err, ErrBusy) {
+			t.Error(err)
+		}
+		if !maps.Equal(second.read(), was) {
+			t.Error("both write")
+		}
+		second.Close()
+		first.export(world{eds("c")})
+		gone()
+		first.export(world{eds("c")})
+		first.tidy()
 	})
 
 	t.Run("what a killed program left is removed", func(t *testing.T) {

@@ -55,6 +55,9 @@ func (d *outDir) open() error {
 		if err != nil || e.IsDir() {
 			return err
 		}
+		if !e.Type().IsRegular() { // to read one may wait for ever
+			return notOurs(filepath.Join(d.generation(d.seq), path))
+		}
 		data, err := fs.ReadFile(root, path)
 		d.shown[path] = &file{data: data}
 		return err

@@ -84,6 +84,9 @@ func TestWhatNeedsWaits(t *testing.T) {
 		if _, st := r.watch(); len(st) != 1 || st[0].Name != "r" || st[0].By != Dependent || st[0].Needs.Name != "new" {
 			t.Errorf("kept back: %+v", st)
 		}
+		if all := r.source.Refused(100); len(all) != 1 || all[0].Name != "new" {
+			t.Errorf("at fault: %+v", all)
+		}
 		r.route("3", "new", func(*store.Tx) {}) // nor is one that comes later
 		c.ExpectNothing()
 		r.set("new", "good")

@@ -449,6 +449,9 @@ func TestBounds(t *testing.T) {
 		r.set(pairs...)
 		c.NACK(c.Next(xds.Cluster), "no")
 		r.holds(maxHeld)
+		if n := len(r.source.Refused(10)); n != 10 {
+			t.Errorf("%d of 10 are said to be refused", n)
+		}
 	})
 }
 

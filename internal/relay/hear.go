@@ -52,7 +52,10 @@ func (s *Source) hear(news client.News, c *change) {
 		}
 		c.heard = true
 		n := xds.CanonicalName(ev.Name)
-		delete(k.unusable, n)
+		if k.unusable[n] {
+			delete(k.unusable, n)
+			k.empty = time.Time{}
+		}
 		e := k.names[n]
 		switch {
 		case e == nil && (ev.Resource == nil || k.finders == 0):

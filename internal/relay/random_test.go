@@ -315,7 +315,7 @@ func (p *play) equal() {
 				want, got := p.has[typ][name], c.has[typ][name]
 				switch {
 				case want == "bad": // it has the last good
-				case want == "" && typ != xds.Cluster && !(p.delta && c.delta): // by nothing is it told
+				case want == "" && typ != xds.Cluster && (!p.delta || !c.delta): // by nothing is it told
 				case want == "" && got != "":
 					p.Errorf("%s has %s %q = %q, the upstream has none", c.node, typ, name, got)
 				case want != "" && got != string(resource(typ, name, want).Body):

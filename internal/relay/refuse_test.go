@@ -7,6 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"google.golang.org/grpc"
+
 	"github.com/chancery-xds/chancery/client"
 	"github.com/chancery-xds/chancery/internal/relay"
 	"github.com/chancery-xds/chancery/server"
@@ -41,10 +43,28 @@ func (u *told) Recv() (*xds.Response, error) {
 	}
 }
 
-func (u *told) say(of ...*xds.Resource) {
+func (u *told) say(of ...*xds.Resource) { u.changes(xds.Cluster, &xds.Changes{Upserts: of}) }
+
+func (u *told) changes(t *xds.Type, what *xds.Changes) {
 	u.nonce++
-	u.responses <- &xds.Response{Type: xds.Cluster, Nonce: fmt.Sprint(u.nonce), Changes: &xds.Changes{Upserts: of}}
+	u.responses <- &xds.Response{Type: t, Nonce: fmt.Sprint(u.nonce), Changes: what}
 	synctest.Wait()
+}
+
+// relayed is a relay of what is told, with some options.
+func relayed(t *testing.T, o relay.Options) (*told, *grpc.ClientConn) {
+	t.Helper()
+	up := &told{responses: make(chan *xds.Response)}
+	c, err := client.New(client.Config{Node: &xds.Node{ID: "relay"}, Servers: []client.Server{{Transport: up}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	src := relay.New(store.New(), c, o)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); src.Run(ctx) }()
+	t.Cleanup(func() { cancel(); <-done; c.Close() })
+	return up, xdstest.Serve(t, server.New(src), grpc.WaitForHandlers(true))
 }
 
 func called(name string, aliases ...string) *xds.Resource {
@@ -57,18 +77,8 @@ func called(name string, aliases ...string) *xds.Resource {
 // What contradicts another is served as soon as it does not any more.
 func TestRefusedForAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		up := &told{responses: make(chan *xds.Response)}
-		c, err := client.New(client.Config{Node: &xds.Node{ID: "relay"}, Servers: []client.Server{{Transport: up}}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer c.Close()
-		src := relay.New(store.New(), c, relay.Options{Refs: refs})
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() { defer close(done); src.Run(ctx) }()
-		defer func() { cancel(); <-done }()
-		behind := xdstest.Delta(t, xdstest.Serve(t, server.New(src)))
+		up, conn := relayed(t, relay.Options{Refs: refs})
+		behind := xdstest.Delta(t, conn)
 		behind.Subscribe(xds.Cluster, "*")
 		synctest.Wait()
 		up.say(called("a", "x"), called("b", "x"), called("c"))

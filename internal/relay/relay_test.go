@@ -225,19 +225,23 @@ func TestRestart(t *testing.T) {
 	})
 }
 
+// refuses is a check that refuses the content of a resource.
+func refuses(bad *xds.Resource) func(*xds.Resource) error {
+	return func(r *xds.Resource) error {
+		if slices.Equal(r.Body, bad.Body) {
+			return errors.New("it is bad")
+		}
+		return nil
+	}
+}
+
 // What a client refuses is no refusal of the relay, and what the relay cannot use is refused upstream and
 // the last good stays.
 func TestRefusals(t *testing.T) {
 	both(t, func(t *testing.T, delta bool) {
 		up := newUpstream(t)
 		up.set(xds.Cluster, "a")
-		bad := resource(xds.Cluster, "a", "bad")
-		w := relayOf(t, up, "", delta, func(r *xds.Resource) error {
-			if slices.Equal(r.Body, bad.Body) {
-				return errors.New("it is bad")
-			}
-			return nil
-		})
+		w := relayOf(t, up, "", delta, refuses(resource(xds.Cluster, "a", "bad")))
 		c := xdstest.Delta(t, w.conn)
 		c.Subscribe(xds.Cluster, "*")
 		c.NACK(c.Expect(xds.Cluster, "a"), "no")
@@ -416,13 +420,7 @@ func TestUnusableIsNotNothing(t *testing.T) {
 	both(t, func(t *testing.T, delta bool) {
 		up := newUpstream(t)
 		up.content(xds.Cluster, "bad", "a")
-		bad := resource(xds.Cluster, "a", "bad")
-		w := relayOf(t, up, "", delta, func(r *xds.Resource) error {
-			if slices.Equal(r.Body, bad.Body) {
-				return errors.New("it is bad")
-			}
-			return nil
-		})
+		w := relayOf(t, up, "", delta, refuses(resource(xds.Cluster, "a", "bad")))
 		c := xdstest.SotW(t, w.conn)
 		c.Subscribe(xds.Cluster, "*")
 		time.Sleep(time.Minute)

@@ -1,0 +1,152 @@
+package relay_test
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chancery-xds/chancery/internal/relay"
+	"github.com/chancery-xds/chancery/xds"
+	"github.com/chancery-xds/chancery/xds/xdstest"
+)
+
+// Versions are of the content, whatever the upstream calls it.
+func TestVersionsAreOfTheContent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		up, conn := relayed(t, relay.Options{Refs: refs})
+		c := xdstest.Delta(t, conn)
+		c.Subscribe(xds.Cluster, "*")
+		synctest.Wait()
+		r := called("a")
+		want := r.Version
+		r.Seal("7")
+		up.say(r)
+		got := c.Next(xds.Cluster)
+		c.ACK(got)
+		if len(got.Resources) != 1 || got.Resources[0].Version != want {
+			t.Errorf("%v, want version %s", got, want)
+		}
+		r = called("a")
+		r.Seal("8")
+		up.say(r)
+		c.ExpectNothing()
+	})
+}
+
+// ADS-3: what something refers to stays for 5 s, by whatever it is referred to.
+func TestRemovalOfWhatIsReferredTo(t *testing.T) {
+	const collection = "xdstp:///envoy.config.cluster.v3.Cluster/"
+	to := func(name string) func(*xds.Resource) []xds.Ref {
+		return func(r *xds.Resource) []xds.Ref {
+			if r.Type.Is(xds.Route) {
+				return []xds.Ref{{Type: xds.Cluster, Name: name}}
+			}
+			return []xds.Ref{}
+		}
+	}
+	for _, tt := range []struct {
+		by, name string
+		refs     func(*xds.Resource) []xds.Ref
+		stays    time.Duration
+	}{
+		{"nothing", "a", to("b"), 0},
+		{"its name", "a", to("a"), 5 * time.Second},
+		{"an alias", "a", to("x"), 5 * time.Second},
+		{"its collection", collection + "a", to(collection + "*"), 5 * time.Second},
+		{"what refers to all", "a", to("*"), 5 * time.Second},
+		{"what may refer to anything", "a", nil, 5 * time.Second},
+	} {
+		t.Run(tt.by, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				up, conn := relayed(t, relay.Options{Refs: tt.refs})
+				c := xdstest.Delta(t, conn)
+				c.Subscribe(xds.Cluster, "*")
+				c.Subscribe(xds.Route, "r")
+				synctest.Wait()
+				up.say(called(tt.name, "x"), called("b"))
+				c.Await(xds.Cluster, tt.name, "b")
+				up.changes(xds.Route, &xds.Changes{Upserts: []*xds.Resource{resource(xds.Route, "r", "")}})
+				c.Await(xds.Route, "r")
+				up.changes(xds.Cluster, &xds.Changes{Removed: []string{tt.name}})
+				takes(t, tt.stays, func() { c.Await(xds.Cluster, "b") })
+			})
+		})
+	}
+}
+
+// What one resource gives up another may have, in the same response, though others contradict each other in it; that is
+// said once.
+func TestGivenUpToAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		up, conn := relayed(t, relay.Options{Refs: refs, Log: slog.New(slog.NewTextHandler(&log, nil))})
+		c := xdstest.Delta(t, conn)
+		c.Subscribe(xds.Cluster, "*")
+		synctest.Wait()
+		up.say(called("b", "x"))
+		c.Await(xds.Cluster, "b")
+		up.say(called("a", "x"), called("b"), called("c", "y"), called("d", "y"))
+		c.Await(xds.Cluster, "a", "b", "c")
+		up.say(called("e"))
+		c.Await(xds.Cluster, "a", "b", "c", "e")
+		if n := strings.Count(log.String(), "cannot be served"); n != 1 {
+			t.Errorf("it is said %d times: %s", n, log.String())
+		}
+	})
+}
+
+// A resource that two names find stays when one of them is given up.
+func TestFoundByTwoNames(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		up, conn := relayed(t, relay.Options{Refs: refs})
+		alias, name := xdstest.Delta(t, conn), xdstest.Delta(t, conn)
+		alias.Subscribe(xds.Cluster, "x")
+		name.Subscribe(xds.Cluster, "a")
+		synctest.Wait()
+		up.say(called("a", "x"))
+		alias.Await(xds.Cluster, "a")
+		name.Await(xds.Cluster, "a")
+		time.Sleep(2 * time.Minute) // what was asked for at the start is given up
+		alias.Close()
+		time.Sleep(2 * time.Minute)
+		name.ExpectNothing()
+		late := xdstest.Delta(t, conn)
+		late.Subscribe(xds.Cluster, "a")
+		late.Await(xds.Cluster, "a")
+	})
+}
+
+// An alias may lead elsewhere.
+func TestAliasMoves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		up, conn := relayed(t, relay.Options{Refs: refs})
+		c := xdstest.Delta(t, conn)
+		c.Subscribe(xds.Cluster, "x")
+		synctest.Wait()
+		up.say(called("a", "x"))
+		c.Await(xds.Cluster, "a")
+		up.changes(xds.Cluster, &xds.Changes{Upserts: []*xds.Resource{called("b", "x")}, Removed: []string{"a"}})
+		c.Await(xds.Cluster, "b")
+	})
+}
+
+// What was asked for by name is shown to those who want all, though the upstream does not count it in.
+func TestNamesBesideAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		up, conn := relayed(t, relay.Options{Refs: refs})
+		one := xdstest.Delta(t, conn)
+		one.Subscribe(xds.Cluster, "demanded")
+		synctest.Wait()
+		up.say(called("demanded"))
+		one.Await(xds.Cluster, "demanded")
+		time.Sleep(2 * time.Minute) // what was asked for at the start is given up
+		all := xdstest.Delta(t, conn)
+		all.Subscribe(xds.Cluster, "*")
+		synctest.Wait()
+		up.say(called("a"))
+		all.Await(xds.Cluster, "a", "demanded")
+	})
+}

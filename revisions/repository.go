@@ -65,9 +65,17 @@ func (r *Repository) Head(ctx context.Context) (*Snapshot, error) {
 		}
 		// A sweep may have removed what was the newest, and is no more.
 		if now, e := r.head(ctx); !errors.Is(err, ErrNotFound) || e != nil || now.at == h.at || i == tries {
-			return nil, fmt.Errorf("%s is %s: %w", headKey, h.at.number, err)
+			return nil, fmt.Errorf("%s is %s: %w", headKey, h.at.number, missing(err))
 		}
 	}
+}
+
+// missing makes of the error that something is not there one that it should be.
+func missing(err error) error {
+	if errors.Is(err, ErrNotFound) {
+		return fmt.Errorf("%w: %v", ErrDamaged, err) //nolint:errorlint // nobody is to take it for what he has asked for
+	}
+	return err
 }
 
 // head reads the head. One of a repository without any has the number 0.
@@ -203,7 +211,7 @@ func (r *Repository) History(ctx context.Context, yield func(Revision) bool) err
 			if now, e := r.head(ctx); errors.Is(err, ErrNotFound) && e == nil && now.from > id.number {
 				return nil // it was removed meanwhile
 			}
-			return err
+			return missing(err)
 		}
 		if !yield(*rev) {
 			return nil

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"strconv"
@@ -146,7 +145,7 @@ func decodeRoot(b []byte, ok bool) (place, bool) {
 // decodeText reads text into v, if it has a format that can be read.
 func decodeText(b []byte, form *int, v any) error {
 	if err := json.Unmarshal(b, v); err != nil {
-		return errors.Join(fmt.Errorf("not what a Chancery writes: %w", ErrDamaged), err)
+		return fmt.Errorf("not what a Chancery writes: %w: %w", ErrDamaged, err)
 	}
 	if *form != format {
 		if *form > format {

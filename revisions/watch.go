@@ -15,7 +15,7 @@ var ErrBackwards = errors.New("the repository has gone back")
 // Watch yields each newer revision than a snapshot (nil: any), until ctx is done; of several that
 // come at once the last. If the newest cannot be read, it yields the error and no
 // snapshot, and tries again: what was yielded last is the last good. It yields an error
-// again only if it is another one.
+// again only if it is another one, and when all is well again the newest, also if that is the last good.
 func (r *Repository) Watch(ctx context.Context, since *Snapshot) iter.Seq2[*Snapshot, error] {
 	if since == nil {
 		since = &Snapshot{}
@@ -35,6 +35,9 @@ func (r *Repository) Watch(ctx context.Context, since *Snapshot) iter.Seq2[*Snap
 			case ctx.Err() != nil:
 				return
 			case err == nil:
+				if next == nil && said != "" {
+					next = since
+				}
 				said, wait = "", r.opts.Retry
 				if next != nil {
 					since = next

@@ -70,6 +70,17 @@ func TestServeStore(t *testing.T) {
 	apply("r3: 0 set, 1 removed", []string{"--prune"}, "a.yaml", cluster("a"))
 	d.tells(port, "/readyz?verbose", "revision r3 of file:"+at)
 	d.clusters().gets("a")
+	if good, err = os.ReadFile(head); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(head, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d.tells(port, "/readyz?verbose", "revision r3 of file:"+at+"; the newest is not served since ")
+	if err := os.WriteFile(head, good, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d.tells(port, "/readyz?verbose", "revision r3 of file:"+at+"\n")
 }
 
 // A revision with a secret that would be sent in plain text is not served, and what was stays.

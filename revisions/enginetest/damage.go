@@ -92,16 +92,16 @@ func damage(t *testing.T, open func(*testing.T) revisions.Engine) {
 	}{
 		{"a bit of a pack", pack, flip, revisions.ErrDamaged, "is not that of its name"},
 		{"half a pack", pack, func(b []byte) []byte { return b[:len(b)/2] }, revisions.ErrDamaged, pack},
-		{"no pack", pack, func([]byte) []byte { return nil }, revisions.ErrNotFound, pack},
+		{"no pack", pack, func([]byte) []byte { return nil }, revisions.ErrDamaged, pack},
 		{"a bit of a revision", rev, flip, revisions.ErrDamaged, rev},
-		{"no revision", rev, func([]byte) []byte { return nil }, revisions.ErrNotFound, rev},
+		{"no revision", rev, func([]byte) []byte { return nil }, revisions.ErrDamaged, rev},
 		{"a head of others", "head", func([]byte) []byte { return []byte("hello") }, revisions.ErrDamaged, "head"},
 		{"a head of nothing", "head", func([]byte) []byte { return []byte("{}") }, revisions.ErrDamaged, "head"},
 		{"half a head", "head", func(b []byte) []byte { return b[:len(b)/2] }, revisions.ErrDamaged, "head"},
 		{"a newer head", "head", func([]byte) []byte { return []byte(`{"format":2}`) }, revisions.ErrNewer, "head"},
 		{"a head that leads nowhere", "head", func(b []byte) []byte {
 			return []byte(strings.Replace(string(b), rev[len(rev)-64:], strings.Repeat("ab", 32), 1))
-		}, revisions.ErrNotFound, strings.Repeat("ab", 32)},
+		}, revisions.ErrDamaged, strings.Repeat("ab", 32)},
 	} {
 		was, err := e.Get(ctx, c.key)
 		must(t, err)
@@ -122,6 +122,11 @@ func damage(t *testing.T, open func(*testing.T) revisions.Engine) {
 			}
 		}
 		tamper(ctx, t, e, c.key, was)
+		if c.key == "head" { // and that it is well again
+			if n := <-told; n.error != nil || n.Revision.Number != 2 {
+				t.Errorf("%s: the watch told %v when it was mended", c.name, n)
+			}
+		}
 		if s, err := fresh.Head(ctx); err != nil || count(s, "a") != 2 {
 			t.Errorf("%s: not mended: %v", c.name, err)
 		}

@@ -21,11 +21,14 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/chancery-xds/chancery/revisions"
 )
@@ -75,13 +78,16 @@ func (o Options) String() string { return "etcd://" + strings.Join(o.Endpoints, 
 
 // An Engine keeps values in an etcd. It is made by [Open], and may be used by several goroutines at once.
 type Engine struct {
-	client  *clientv3.Client
+	config  clientv3.Config
 	prefix  string
 	timeout time.Duration
+	turn    chan struct{}                   // who has what is in it makes the client
+	client  atomic.Pointer[clientv3.Client] // nil: there was no token for the user yet
+	why     atomic.Pointer[string]          // no connection was made lately; nil: one was
 }
 
-// Open returns the engine in an etcd. With a user it asks the etcd for a token, and else nothing: what is wrong
-// with the etcd the first request says. Close ends it.
+// Open returns the engine in an etcd. It asks the etcd for nothing: what is wrong with that, or with the
+// user, the first request says. Close ends it.
 func Open(o Options) (*Engine, error) {
 	scheme := "http://"
 	if o.TLS != nil {
@@ -96,27 +102,84 @@ func Open(o Options) (*Engine, error) {
 	for _, e := range o.Endpoints {
 		config.Endpoints = append(config.Endpoints, scheme+e)
 	}
-	client, err := clientv3.New(config)
-	if err != nil {
-		return nil, failed(context.Background(), o.String(), err)
+	e := &Engine{config: config, prefix: o.Prefix + "/", timeout: timeout, turn: make(chan struct{}, 1)}
+	e.config.DialOptions = append(slices.Clone(o.dial), grpc.WithChainUnaryInterceptor(e.note))
+	e.turn <- struct{}{}
+	if o.Username != "" {
+		return e, nil // a token is asked for, and the etcd may be away
 	}
-	return &Engine{client, o.Prefix + "/", timeout}, nil
+	_, err := e.connected(context.Background())
+	return e, err
 }
 
-// Close ends the connections, and all watches and leases.
-func (e *Engine) Close() error { return e.client.Close() }
+// connected returns the client, which is made when the etcd has given a token to the user.
+func (e *Engine) connected(ctx context.Context) (*clientv3.Client, error) {
+	if c := e.client.Load(); c != nil {
+		return c, nil
+	}
+	select {
+	case <-e.turn:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	defer func() { e.turn <- struct{}{} }()
+	if c := e.client.Load(); c != nil {
+		return c, nil
+	}
+	config := e.config
+	life, end := context.WithCancel(context.Background())
+	stop := context.AfterFunc(ctx, end)
+	config.Context = life
+	c, err := clientv3.New(config)
+	switch ours := stop(); {
+	case err != nil:
+		end()
+		return nil, err
+	case !ours:
+		_ = c.Close()
+		return nil, ctx.Err()
+	}
+	e.client.Store(c)
+	return c, nil
+}
+
+// note notes why an answer did not come: the client says only that time was over.
+func (e *Engine) note(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	err := invoke(ctx, method, req, reply, conn, opts...)
+	if s := status.Convert(err); s.Code() == codes.Unavailable || s.Code() == codes.DeadlineExceeded {
+		e.why.Store(new(s.Message()))
+	} else {
+		e.why.Store(nil)
+	}
+	return err
+}
+
+// Close ends the connections, and all watches and leases. Nothing may be called after it.
+func (e *Engine) Close() error {
+	if c := e.client.Load(); c != nil {
+		return c.Close()
+	}
+	return nil
+}
 
 // do calls f with what there is of time, and says of its error of which key it is.
-func (e *Engine) do(ctx context.Context, key string, f func(ctx context.Context) error) error {
+func (e *Engine) do(ctx context.Context, key string, f func(ctx context.Context, c *clientv3.Client) error) error {
 	limited, cancel := context.WithTimeout(ctx, e.timeout)
 	defer cancel()
-	return failed(ctx, e.prefix+key, f(limited))
+	c, err := e.connected(limited)
+	if err == nil {
+		err = f(limited, c)
+	}
+	if why := e.why.Load(); errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil && why != nil {
+		err = status.Error(codes.Unavailable, *why)
+	}
+	return failed(ctx, e.prefix+key, err)
 }
 
 // Get implements [revisions.Engine].
 func (e *Engine) Get(ctx context.Context, key string) (value []byte, err error) {
-	return value, e.do(ctx, key, func(ctx context.Context) error {
-		r, err := e.client.Get(ctx, e.prefix+key)
+	return value, e.do(ctx, key, func(ctx context.Context, c *clientv3.Client) error {
+		r, err := c.Get(ctx, e.prefix+key)
 		if err == nil && len(r.Kvs) == 0 {
 			return revisions.ErrNotFound
 		}
@@ -132,8 +195,8 @@ func (e *Engine) PutIfAbsent(ctx context.Context, key string, value []byte) erro
 	if len(value) > revisions.MaxValue {
 		return fmt.Errorf("%s: %d bytes are %w", key, len(value), revisions.ErrTooLarge)
 	}
-	return e.do(ctx, key, func(ctx context.Context) error {
-		_, err := e.client.Txn(ctx).If(absent(e.prefix + key)).Then(clientv3.OpPut(e.prefix+key, string(value))).Commit()
+	return e.do(ctx, key, func(ctx context.Context, c *clientv3.Client) error {
+		_, err := c.Txn(ctx).If(absent(e.prefix + key)).Then(clientv3.OpPut(e.prefix+key, string(value))).Commit()
 		return err
 	})
 }
@@ -146,8 +209,8 @@ func (e *Engine) CompareAndSwap(ctx context.Context, key string, old, value []by
 	if old != nil {
 		is = clientv3.Compare(clientv3.Value(e.prefix+key), "=", string(old))
 	}
-	return e.do(ctx, key, func(ctx context.Context) error {
-		r, err := e.client.Txn(ctx).If(is).Then(clientv3.OpPut(e.prefix+key, string(value))).Commit()
+	return e.do(ctx, key, func(ctx context.Context, c *clientv3.Client) error {
+		r, err := c.Txn(ctx).If(is).Then(clientv3.OpPut(e.prefix+key, string(value))).Commit()
 		if err == nil && !r.Succeeded {
 			return revisions.ErrConflict
 		}
@@ -162,8 +225,8 @@ func (e *Engine) Delete(ctx context.Context, keys ...string) error {
 		for _, key := range some {
 			ops = append(ops, clientv3.OpDelete(e.prefix+key))
 		}
-		if err := e.do(ctx, some[0], func(ctx context.Context) error {
-			_, err := e.client.Txn(ctx).Then(ops...).Commit()
+		if err := e.do(ctx, some[0], func(ctx context.Context, c *clientv3.Client) error {
+			_, err := c.Txn(ctx).Then(ops...).Commit()
 			return err
 		}); err != nil {
 			return err
@@ -178,8 +241,8 @@ func (e *Engine) List(ctx context.Context, prefix string) iter.Seq2[string, erro
 		end := clientv3.GetPrefixRangeEnd(e.prefix + prefix)
 		for from := e.prefix + prefix; ; {
 			var r *clientv3.GetResponse
-			err := e.do(ctx, prefix, func(ctx context.Context) (err error) {
-				r, err = e.client.Get(ctx, from, clientv3.WithRange(end), clientv3.WithKeysOnly(), clientv3.WithLimit(1000))
+			err := e.do(ctx, prefix, func(ctx context.Context, c *clientv3.Client) (err error) {
+				r, err = c.Get(ctx, from, clientv3.WithRange(end), clientv3.WithKeysOnly(), clientv3.WithLimit(1000))
 				return err
 			})
 			if err != nil {

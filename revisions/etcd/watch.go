@@ -43,7 +43,11 @@ const least, most = 100 * time.Millisecond, 5 * time.Second
 func (e *Engine) watch(ctx context.Context, key string, bell chan<- struct{}) (told bool) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	for r := range e.client.Watch(clientv3.WithRequireLeader(ctx), e.prefix+key, clientv3.WithCreatedNotify()) {
+	c, err := e.connected(ctx)
+	if err != nil {
+		return false
+	}
+	for r := range c.Watch(clientv3.WithRequireLeader(ctx), e.prefix+key, clientv3.WithCreatedNotify()) {
 		if r.Err() != nil {
 			return told
 		}
@@ -64,18 +68,18 @@ func (e *Engine) Lease(ctx context.Context, name string) (held context.Context, 
 	key := "lease/" + name
 	held, cancel := context.WithCancel(ctx)
 	var session *concurrency.Session
-	err = e.do(ctx, key, func(limited context.Context) error {
-		granted, err := e.client.Grant(limited, ttl)
+	err = e.do(ctx, key, func(limited context.Context, c *clientv3.Client) error {
+		granted, err := c.Grant(limited, ttl)
 		if err != nil {
 			return err
 		}
 		// The session keeps it until held is done.
-		session, err = concurrency.NewSession(e.client, concurrency.WithLease(granted.ID), concurrency.WithContext(held))
+		session, err = concurrency.NewSession(c, concurrency.WithLease(granted.ID), concurrency.WithContext(held))
 		if err != nil {
 			return err
 		}
 		host, _ := os.Hostname()
-		r, err := e.client.Txn(limited).If(absent(e.prefix + key)).
+		r, err := c.Txn(limited).If(absent(e.prefix + key)).
 			Then(clientv3.OpPut(e.prefix+key, fmt.Sprintf("%s, process %d", host, os.Getpid()), clientv3.WithLease(granted.ID))).Commit()
 		if err == nil && !r.Succeeded {
 			return revisions.ErrBusy
@@ -88,7 +92,7 @@ func (e *Engine) Lease(ctx context.Context, name string) (held context.Context, 
 			return
 		}
 		// It is over for others before it is for the holder, who has ended.
-		_, _ = e.client.Revoke(context.WithoutCancel(ctx), session.Lease())
+		_, _ = session.Client().Revoke(context.WithoutCancel(ctx), session.Lease())
 		cancel()
 		<-session.Done()
 	}

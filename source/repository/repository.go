@@ -146,6 +146,9 @@ func (s *Source) Run(ctx context.Context) {
 		since = nil // restored
 	}
 	for next, err := range s.repo.Watch(ctx, since) {
+		if err == nil && next.Revision.Number == 0 {
+			err = ErrEmpty
+		}
 		if err == nil {
 			err = s.serve(next)
 		}

@@ -57,6 +57,7 @@ func open(t testing.TB, o etcd.Options) *etcd.Engine {
 }
 
 func TestEngine(t *testing.T) {
+	t.Parallel()
 	_, endpoint := start(t, nil)
 	enginetest.Test(t, func(t *testing.T) func(*testing.T) revisions.Engine {
 		return func(inner *testing.T) revisions.Engine {

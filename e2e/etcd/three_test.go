@@ -89,6 +89,7 @@ func TestFloorsOfThree(t *testing.T) {
 // Of three members the leader ends while somebody commits: no commit is lost, none is made twice, and whose
 // answer was lost is known.
 func TestLeaderEnds(t *testing.T) {
+	t.Parallel()
 	ctx := background(t)
 	members, endpoints := startThree(t)
 	repo := revisions.Open(open(t, etcd.Options{Endpoints: endpoints, Prefix: "p"}), revisions.Options{})

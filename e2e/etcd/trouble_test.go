@@ -59,6 +59,7 @@ func admin(t *testing.T, endpoint string) *clientv3.Client {
 }
 
 func TestTLS(t *testing.T) {
+	t.Parallel()
 	ctx := background(t)
 	info, err := transport.SelfCert(zap.NewNop(), t.TempDir(), []string{"127.0.0.1:0"}, 1)
 	if err != nil {
@@ -85,6 +86,7 @@ func TestTLS(t *testing.T) {
 }
 
 func TestPermissions(t *testing.T) {
+	t.Parallel()
 	ctx := background(t)
 	_, endpoint := start(t, nil)
 	a := admin(t, endpoint)
@@ -138,6 +140,7 @@ func admin2(_ context.Context, t *testing.T, endpoint string) *clientv3.Client {
 
 // A full etcd says so, and is read as before.
 func TestQuota(t *testing.T) {
+	t.Parallel()
 	ctx := background(t)
 	_, endpoint := start(t, func(c *embed.Config) { c.QuotaBackendBytes = 4 << 20 })
 	e := open(t, etcd.Options{Endpoints: []string{endpoint}, Prefix: "p"})
@@ -160,6 +163,7 @@ func TestQuota(t *testing.T) {
 }
 
 func TestTooLarge(t *testing.T) {
+	t.Parallel()
 	ctx := background(t)
 	_, endpoint := start(t, func(c *embed.Config) { c.MaxRequestBytes = 100 << 10 })
 	e := open(t, etcd.Options{Endpoints: []string{endpoint}, Prefix: "p"})
@@ -229,6 +233,7 @@ func (p *proxy) serve(c net.Conn) {
 
 // A watch survives that its connection is cut, and that the etcd has forgotten what it missed meanwhile.
 func TestWatchAfterCompaction(t *testing.T) {
+	t.Parallel()
 	ctx := background(t)
 	_, endpoint := start(t, nil)
 	p := newProxy(t, endpoint)

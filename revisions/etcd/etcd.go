@@ -96,7 +96,8 @@ func Open(o Options) (*Engine, error) {
 	timeout := cmp.Or(o.Timeout, 5*time.Second)
 	config := clientv3.Config{
 		TLS: o.TLS, Username: o.Username, Password: o.Password,
-		DialTimeout: timeout, DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 5 * time.Second, PermitWithoutStream: true,
+		DialTimeout: timeout * 9 / 10, // of a token: what is wrong is said before a request's time is over
+		DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 5 * time.Second, PermitWithoutStream: true,
 		Logger: zap.NewNop(), DialOptions: o.dial,
 	}
 	for _, e := range o.Endpoints {
@@ -132,9 +133,11 @@ func (e *Engine) connected(ctx context.Context) (*clientv3.Client, error) {
 	config.Context = life
 	c, err := clientv3.New(config)
 	switch ours := stop(); {
-	case err != nil:
+	case err != nil && ours:
 		end()
 		return nil, err
+	case err != nil:
+		return nil, ctx.Err()
 	case !ours:
 		_ = c.Close()
 		return nil, ctx.Err()
@@ -146,9 +149,10 @@ func (e *Engine) connected(ctx context.Context) (*clientv3.Client, error) {
 // note notes why an answer did not come: the client says only that time was over.
 func (e *Engine) note(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	err := invoke(ctx, method, req, reply, conn, opts...)
-	if s := status.Convert(err); s.Code() == codes.Unavailable || s.Code() == codes.DeadlineExceeded {
+	switch s := status.Convert(err); s.Code() {
+	case codes.Unavailable, codes.DeadlineExceeded:
 		e.why.Store(new(s.Message()))
-	} else {
+	case codes.OK:
 		e.why.Store(nil)
 	}
 	return err

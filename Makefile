@@ -13,7 +13,7 @@ WORLDS   ?= 60000
 FUZZTIME ?= 4s
 SOAK     ?= 1h
 # Slow tests in which nothing is concurrent: the race detector would make them ten times as slow.
-SERIAL   := LineOfSecrets|Canaries|CheckOfManyIsFast|Decode|EncodeRequest|TreeAgreesWithMap|StepsInAnyOrder|MessagesQuick|WaitingNamesAreCheap
+SERIAL   := UnfinishedMemory|LineOfSecrets|Canaries|CheckOfManyIsFast|Decode|EncodeRequest|TreeAgreesWithMap|StepsInAnyOrder|MessagesQuick|WaitingNamesAreCheap
 PLAIN    := Memory|$(SERIAL)
 
 TOOL    := go tool -modfile=$(CURDIR)/tools/go.mod

@@ -156,6 +156,19 @@ func (r *Repository) At(ctx context.Context, n Number) (*Snapshot, error) {
 	return r.read(ctx, id, r.loader(r.last.Load()))
 }
 
+// Revision is as At, but does not read the content.
+func (r *Repository) Revision(ctx context.Context, n Number) (*Revision, error) {
+	h, err := r.head(ctx)
+	if err != nil {
+		return nil, err
+	}
+	id, err := r.find(ctx, h, n)
+	if err != nil {
+		return nil, err
+	}
+	return r.revision(ctx, id)
+}
+
 // find returns the id of the revision with a number in the line of the head.
 func (r *Repository) find(ctx context.Context, h head, n Number) (revisionID, error) {
 	switch {

@@ -33,7 +33,7 @@ func (c *committing) flags(f *pflag.FlagSet) {
 	titled(f, "Store", c.at.flags)
 	f.StringVarP(&c.note.Message, "message", "m", "", "why, in one line: `TEXT` that history shows")
 	f.StringVar(&c.note.Author, "author", "", "`WHO` makes the revision; default: this user, at this host")
-	f.DurationVar(&c.timeout, "timeout", 30*time.Second, "maximum `time` to wait for the store")
+	f.DurationVar(&c.timeout, "timeout", storeTime, "maximum `time` to wait for the store")
 }
 
 // check looks at the flags; an error is one of usage.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/url"
 	"os"
 	"strings"
@@ -32,6 +33,7 @@ type differing struct {
 	output
 	nodeFlags
 	xds   xdsFlags
+	at    storeFlags
 	load  dir.Options
 	sets  []string
 	types *envoyapi.Types
@@ -61,6 +63,7 @@ func diffCommand() *cobra.Command {
 
   dir:DIR            a directory of files, as serve reads it; DIR alone means the same
                      if it exists
+  rev:REV            a revision of the store at --store, such as rev:r412; rev:head is the newest
   client:NODE        what a running server has sent to a client (--admin); of what the
                      client refuses, the refused version
   envoy://HOST:PORT  what a running Envoy has, from its admin interface; envoy://unix:/PATH
@@ -75,11 +78,11 @@ Of an Envoy and of a config_dump, only what came from an xDS server counts, not 
 in the bootstrap. Secrets are never shown; where a side shows none, such as an Envoy,
 they are not compared.
 
-A directory with groups is compared group by group with another directory. To compare it
+A directory or a revision with groups is compared group by group with another. To compare it
 with what one node has, say which node: --node, --cluster or --node-json. For client:NODE
 it is that client, as the server knows it.
 
-If B is a directory, diff says what Envoy would drain, and asks the server for the impact:
+If B is a directory or a revision, diff says what Envoy would drain, and asks the server for the impact:
 how many clients see the changes, and what would be pushed to them. It asks the server of
 --admin if that is given, and else the one at the default address if it serves A or B.
 With client:NODE or --node only the clients of that node count.
@@ -87,6 +90,7 @@ With client:NODE or --node only the clients of that node count.
 Exit codes: 0 no difference; 1 there are differences, or a side cannot be read; 2 wrong usage;
 3 no server answers; 4 there is no such node; 124 an xDS server answers nothing.`,
 		Example: `  chancery diff dir:/etc/chancery dir:./config
+  chancery diff rev:r411 rev:r412 --store etcd://e1:2379,e2:2379,e3:2379/prod
   chancery diff client:edge-1 envoy://127.0.0.1:9901
   chancery diff dir:./config envoy://127.0.0.1:9901 --node edge-1
   chancery diff 'xds://10.1.2.3:18000?node=edge-1' 'xds://10.1.2.4:18000?node=edge-1'
@@ -107,6 +111,7 @@ Exit codes: 0 no difference; 1 there are differences, or a side cannot be read; 
 	sizeVar(f, &d.load.MaxFile, "max-file", 64<<20, "maximum `SIZE` of a file")
 	followFlag(f, &d.load.FollowLinksOutside)
 	v2Flag(f, &d.load.V2)
+	titled(f, "Store", d.at.flags)
 	d.xds.waits(f)
 	d.asking.flags(f)
 	d.xds.flags(f)
@@ -136,6 +141,11 @@ func (d *differing) run(cmd *cobra.Command, args []string) error {
 				return err
 			}
 		}
+		if kinds[i] == "rev" {
+			if _, _, err := d.at.check(); err != nil {
+				return err
+			}
+		}
 	}
 	var client *xds.Node // that the other side is
 	of := d.id
@@ -147,7 +157,8 @@ func (d *differing) run(cmd *cobra.Command, args []string) error {
 			of = args[i]
 		}
 	}
-	byGroup := kinds[0] == "dir" && kinds[1] == "dir" && !d.given()
+	whole := func(kind string) bool { return kind == "dir" || kind == "rev" } // of all groups
+	byGroup := whole(kinds[0]) && whole(kinds[1]) && !d.given()
 	var sides [2]*compare.Side
 	for i := range args {
 		if sides[i], err = d.side(cmd, kinds[i], args[i], client, byGroup); err != nil {
@@ -155,7 +166,7 @@ func (d *differing) run(cmd *cobra.Command, args []string) error {
 		}
 	}
 	r := diffResult{APIVersion: adminapi.Version, Kind: "Diff", Items: compare.Sides(sides[0], sides[1]), Drained: []string{}}
-	if kinds[1] != "dir" { // which clients have, and is not what they would get
+	if !whole(kinds[1]) { // which clients have, and is not what they would get
 		for i := range r.Items {
 			r.Items[i].Drains = nil
 		}
@@ -177,6 +188,9 @@ func sourceOf(arg string) (kind, of string, err error) {
 	}
 	if kind, of, is := strings.Cut(arg, ":"); is {
 		switch kind {
+		case "rev":
+			_, err := parseRevision(arg)
+			return kind, arg, err
 		case "dir", "client", "dump":
 			if of == "" {
 				return "", "", fmt.Errorf("%s: what comes after the colon is missing", arg)
@@ -197,7 +211,7 @@ func sourceOf(arg string) (kind, of string, err error) {
 	info, err := os.Stat(arg)
 	switch {
 	case err != nil:
-		return "", "", failure{fmt.Errorf("%q is not dir:DIR, client:NODE, envoy://HOST:PORT, xds://HOST:PORT, dump:FILE or -, nor a directory", arg), "see chancery diff --help"}
+		return "", "", failure{fmt.Errorf("%q is not dir:DIR, rev:REV, client:NODE, envoy://HOST:PORT, xds://HOST:PORT, dump:FILE or -, nor a directory", arg), "see chancery diff --help"}
 	case !info.IsDir():
 		return "", "", fmt.Errorf("%q is a file: write dump:%s if it is a config_dump", arg, arg)
 	}
@@ -228,6 +242,8 @@ func (d *differing) side(cmd *cobra.Command, kind, of string, client *xds.Node, 
 	switch kind {
 	case "dir":
 		return d.directory(cmd, of, client, byGroup)
+	case "rev":
+		return d.revision(cmd, of, client, byGroup)
 	case "client":
 		b, err := ask(cmd, &d.asking, func(ctx context.Context, daemon *adminapi.Daemon) ([]byte, error) {
 			return daemon.Raw(ctx, "/config_dump?node="+url.QueryEscape(of))
@@ -280,6 +296,24 @@ func (d *differing) directory(cmd *cobra.Command, root string, client *xds.Node,
 	if err != nil {
 		return nil, notLoaded(cmd.ErrOrStderr(), root, "compared", err)
 	}
+	return d.loaded(cmd, root, src, st, report.Groups > 0, client, byGroup)
+}
+
+// revision reads one of a store.
+func (d *differing) revision(cmd *cobra.Command, of string, client *xds.Node, byGroup bool) (*compare.Side, error) {
+	n, err := parseRevision(of)
+	if err != nil {
+		return nil, err
+	}
+	src, st, grouped, err := revisionSource(cmd, &d.at, n, dir.Options{Types: d.types, Flag: flagOf, CEL: cel.Compile, V2: d.load.V2, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		return nil, err
+	}
+	return d.loaded(cmd, of, src, st, grouped, client, byGroup)
+}
+
+// loaded is a side of all groups, or of what a node gets of them.
+func (d *differing) loaded(cmd *cobra.Command, root string, src *dir.Source, st *store.Store, grouped bool, client *xds.Node, byGroup bool) (*compare.Side, error) {
 	side, all := compare.NewSide(d.types, false), st.Snapshot()
 	add := func(group string, view xds.Tables, place func(t *xds.Type, name string) string) {
 		for _, t := range byType(view) {
@@ -289,7 +323,7 @@ func (d *differing) directory(cmd *cobra.Command, root string, client *xds.Node,
 		}
 	}
 	if byGroup {
-		d.grouped = d.grouped || report.Groups > 0
+		d.grouped = d.grouped || grouped
 		for _, g := range all.Groups() {
 			add(g, all.View(g), src.Place)
 		}
@@ -301,7 +335,7 @@ func (d *differing) directory(cmd *cobra.Command, root string, client *xds.Node,
 		return nil, err
 	case !d.given() && client != nil:
 		node = client
-	case !d.given() && report.Groups > 0:
+	case !d.given() && grouped:
 		return nil, fmt.Errorf("%s has groups: say for which node it is compared, by --node, --cluster or --node-json", root)
 	}
 	decision := src.Decide(node)

@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -27,7 +28,9 @@ import (
 
 // An exporting is what chancery export is told by its flags.
 type exporting struct {
+	cmd            *cobra.Command
 	dir, out       string
+	at             storeFlags
 	format         string
 	watch          bool
 	options        export.Options
@@ -78,6 +81,9 @@ disk is logged and leaves OUT as it is; SIGHUP tries again at once.
 
 If DIR has groups, the Envoy gets those that match --node and --cluster.
 
+In the place of DIR there may be a revision of the store at --store, such as rev:r412; rev:head
+is the newest.
+
 OUT must not be inside DIR. If it does not exist it is created, with mode 0750;
 everyone who can read OUT can read the secrets in it. If Envoy sees OUT at another
 path, use --path-prefix, and mount OUT itself, not a directory inside it.
@@ -89,6 +95,7 @@ Exit codes: 0 done, or ended by a signal; 1 DIR cannot be loaded, or OUT cannot
 be written; 2 wrong usage.`,
 		Example: `  chancery export ./config --out /var/lib/envoy && envoy -c /var/lib/envoy/bootstrap.json
   chancery export ./config --out /var/lib/envoy --format json --watch
+  chancery export rev:r412 --store etcd://e1:2379,e2:2379,e3:2379/prod --out ./out
   chancery export ./config --out ./out --path-prefix /etc/envoy   # mount ./out at /etc/envoy`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
@@ -97,7 +104,7 @@ be written; 2 wrong usage.`,
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			e.dir, e.stdout, e.stderr = args[0], cmd.OutOrStdout(), cmd.ErrOrStderr()
+			e.cmd, e.dir, e.stdout, e.stderr = cmd, args[0], cmd.OutOrStdout(), cmd.ErrOrStderr()
 			if err := e.check(); err != nil {
 				return err
 			}
@@ -124,6 +131,7 @@ be written; 2 wrong usage.`,
 	sizeVar(f, &e.load.MaxFile, "max-file", 64<<20, "maximum `SIZE` of a file in DIR")
 	followFlag(f, &e.load.FollowLinksOutside)
 	v2Flag(f, &e.load.V2)
+	titled(f, "Store", e.at.flags)
 	e.logging.flags(f)
 	return cmd
 }
@@ -143,7 +151,7 @@ func (e *exporting) check() error {
 	if e.options.Format, err = export.ParseFormat(e.format); err != nil {
 		return fmt.Errorf("--format: %w", err)
 	}
-	if err := e.apart(); err != nil {
+	if err := e.origin(); err != nil {
 		return err
 	}
 	e.options.Bootstrap = func(listeners, clusters, watched string) ([]byte, error) {
@@ -154,6 +162,40 @@ func (e *exporting) check() error {
 	}
 	e.log, err = e.logging.open(e.stderr)
 	return err
+}
+
+// origin looks at what is exported.
+func (e *exporting) origin() error {
+	switch is := strings.HasPrefix(e.dir, ofRevision); {
+	case !is && e.at.url != "":
+		return errors.New("--store is for rev:REV, and " + e.dir + " is a directory")
+	case !is:
+		return e.apart()
+	case e.watch:
+		return errors.New("--watch follows a directory: a revision never changes")
+	}
+	if _, err := parseRevision(e.dir); err != nil {
+		return err
+	}
+	_, _, err := e.at.check()
+	return err
+}
+
+// read loads what is exported.
+func (e *exporting) read() (report dir.Report, empty bool, err error) {
+	if strings.HasPrefix(e.dir, ofRevision) {
+		n, err := parseRevision(e.dir)
+		if err == nil {
+			e.source, e.store, _, err = revisionSource(e.cmd, &e.at, n, e.load)
+		}
+		return report, false, err
+	}
+	e.store = store.New()
+	e.source = dir.New(e.dir, e.store, e.load)
+	if report, err = e.source.Load(); err != nil {
+		err = notLoaded(e.stderr, e.dir, "exported", err)
+	}
+	return report, len(report.Counts) == 0, err
 }
 
 // apart refuses an OUT from where DIR would be loaded, and a DIR that is part
@@ -188,7 +230,6 @@ func (e *exporting) run() error {
 		return err
 	}
 	e.options.Types = e.load.Types
-	e.store = store.New()
 	e.load.CEL = cel.Compile
 	e.load.Log, e.load.Flag, e.load.Review, e.load.HowToAllow = e.log, flagOf, e.review, "start the export again: a start accepts DIR as it is"
 	e.load.Done = func(_ time.Time, err error) {
@@ -196,12 +237,11 @@ func (e *exporting) run() error {
 			ring(changed)
 		}
 	}
-	e.source = dir.New(e.dir, e.store, e.load)
-	report, err := e.source.Load()
+	report, empty, err := e.read()
 	switch {
 	case err != nil:
-		return notLoaded(e.stderr, e.dir, "exported", err)
-	case len(report.Counts) == 0 && !e.load.AllowMassDelete:
+		return err
+	case empty && !e.load.AllowMassDelete:
 		return failure{fmt.Errorf("there is nothing to export: no file in %s has a resource", e.dir), "--allow-mass-delete exports an empty directory"}
 	}
 	if e.to, err = export.Open(e.out, e.options); err != nil {

@@ -56,7 +56,7 @@ had the resource.`,
 	titled(f, "Store", p.at.flags)
 	p.output.flags(cmd, "table", "wide", "json", "yaml", "jsonl", "name")
 	f.IntVar(&p.limit, "limit", 50, "maximum `number` of revisions; 0: all")
-	f.DurationVar(&p.timeout, "timeout", 30*time.Second, "maximum `time` to wait for the store")
+	f.DurationVar(&p.timeout, "timeout", storeTime, "maximum `time` to wait for the store")
 	plainUsage(cmd)
 	return cmd
 }

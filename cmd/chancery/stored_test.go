@@ -48,6 +48,9 @@ func TestServeStore(t *testing.T) {
 	d.tells(port, "/readyz?verbose", "revision r2 of file:"+at)
 	chancery(t, 0, "STORE    file:"+at+": r2 by ana: why", "status", "--admin", admin)
 	chancery(t, 1, "a server of a store has no files", "reload", "--admin", admin)
+	chancery(t, 0, "ok: ", "wait", "--for=synced", "--revision", "r2", "--admin", admin)
+	chancery(t, 124, "revision r9 is not served yet: r2 is", "wait", "--for=synced", "--revision", "r9", "--timeout", "200ms", "--admin", admin)
+	chancery(t, 2, "want a number, or a revision of a store such as r412", "wait", "--for=synced", "--revision", "rx", "--admin", admin)
 	d.tells(port, "/metrics", "xds_server_config_kept 1\n")
 	d.killed()
 

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -11,6 +13,7 @@ import (
 
 	"github.com/chancery-xds/chancery/internal/adminapi"
 	"github.com/chancery-xds/chancery/internal/printable"
+	"github.com/chancery-xds/chancery/revisions"
 )
 
 // slice is how long one question of wait may take: proxies end what says nothing for longer.
@@ -21,7 +24,7 @@ func waitCommand() *cobra.Command {
 	var o output
 	var f adminapi.Filter
 	var what, typ string
-	var revision uint64
+	var revision string
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   "wait --for=synced [DIR]",
@@ -29,16 +32,18 @@ func waitCommand() *cobra.Command {
 		Long: `Wait ends when every connected client, or those that --node, --group and --type
 select, has accepted what the server serves now. It ends at once with what is wrong
 if one of them refuses it. Use it after a change, in a script that goes on only when
-the change has arrived. If the last load of the files was rejected, or that of a group
-of these clients, the change has not arrived: that is an error, too, unless --revision
-says that older content will do. It says which server it asks; with DIR it is an
-error if that server does not serve DIR.
+the change has arrived. With --revision r412 it first waits until the server serves
+that revision of its store, or a later one. If the last load of the files was rejected,
+or that of a group of these clients, the change has not arrived: that is an error,
+too, unless --revision says that older content will do. It says which server it asks;
+with DIR it is an error if that server does not serve DIR.
 
 Exit codes: 0 all are synced; 1 a client refuses, or the last load was rejected;
 2 wrong usage; 3 no server answers, or it lets nobody in; 4 there is no such group;
 124 --timeout is over.`,
 		Example: `  chancery reload /etc/chancery && chancery wait --for=synced /etc/chancery
-  chancery wait --for=synced -g edge --type routes`,
+  chancery wait --for=synced -g edge --type routes
+  chancery wait --for=synced --revision r412`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 {
 				return fmt.Errorf("wait takes the one directory that is served, not %d", len(args))
@@ -64,11 +69,21 @@ Exit codes: 0 all are synced; 1 a client refuses, or the last load was rejected;
 				}
 				f.Type = inPath(t)
 			}
-			r, err := waitFor(cmd, &a, strings.Join(args, ""), f, revision, timeout)
+			number, stored, err := parseWanted(revision)
 			if err != nil {
 				return err
 			}
-			return waited(cmd, &o, r, f, revision, timeout)
+			end := time.Now().Add(timeout)
+			if stored > 0 {
+				if number, err = waitStored(cmd, &a, stored, end); err != nil {
+					return err
+				}
+			}
+			r, err := waitFor(cmd, &a, strings.Join(args, ""), f, number, end)
+			if err != nil {
+				return err
+			}
+			return waited(cmd, &o, r, f, number, timeout)
 		},
 	}
 	flags := cmd.Flags()
@@ -81,7 +96,7 @@ Exit codes: 0 all are synced; 1 a client refuses, or the last load was rejected;
 	groupFlag(cmd, &a, &f.Group)
 	flags.StringVar(&typ, "type", "", "only for this `TYPE`: cds, clusters, …")
 	offer(cmd, "type", typeWords()...)
-	flags.Uint64Var(&revision, "revision", 0, "the `number` of the configuration to wait for, as chancery status shows it, or a later one; 0: what the files say now")
+	flags.StringVar(&revision, "revision", "", "the `number` of the configuration to wait for, as chancery status shows it, or a later one; r412: a revision of the store; without it: what the files say now")
 	o.flags(cmd, "text", "json", "yaml")
 	a.flags(flags)
 	cmd.ValidArgsFunction = directories
@@ -89,8 +104,49 @@ Exit codes: 0 all are synced; 1 a client refuses, or the last load was rejected;
 	return cmd
 }
 
+// parseWanted reads --revision: a number of a server's own, or of a revision of its store.
+func parseWanted(text string) (own uint64, stored revisions.Number, err error) {
+	switch {
+	case text == "":
+	case strings.HasPrefix(text, "r"):
+		stored, err = revisions.ParseNumber(text)
+	default:
+		own, err = strconv.ParseUint(text, 10, 64)
+	}
+	if err != nil {
+		err = fmt.Errorf("--revision: %q: want a number, or a revision of a store such as r412", text)
+	}
+	return own, stored, err
+}
+
+// waitStored waits until a server serves a revision of its store, or a later one, and returns the number that
+// what it serves then has in the server.
+func waitStored(cmd *cobra.Command, a *asking, want revisions.Number, end time.Time) (uint64, error) {
+	for {
+		s, err := ask(cmd, a, func(ctx context.Context, d *adminapi.Daemon) (*adminapi.Status, error) { return d.Status(ctx, "") })
+		if err != nil {
+			return 0, err
+		}
+		of := s.Config.Store
+		if of == nil {
+			return 0, failure{fmt.Errorf("--revision: the server has no store, and so no %s", want), "without an r it is the number that chancery status shows"}
+		}
+		if n, err := revisions.ParseNumber(of.Revision); err == nil && n >= want {
+			return s.Config.Revision, nil
+		}
+		if time.Until(end) <= 0 {
+			why := fmt.Errorf("revision %s is not served yet: %s is", want, cmp.Or(of.Revision, "none"))
+			if of.Error != "" {
+				why = fmt.Errorf("%w: %s", why, printable.Line(of.Error))
+			}
+			return 0, outcome{failure{why, ""}, timedOut}
+		}
+		time.Sleep(min(100*time.Millisecond, time.Until(end)))
+	}
+}
+
 // waitFor asks until there is a result, or the time is over.
-func waitFor(cmd *cobra.Command, a *asking, dir string, f adminapi.Filter, revision uint64, timeout time.Duration) (*adminapi.WaitResult, error) {
+func waitFor(cmd *cobra.Command, a *asking, dir string, f adminapi.Filter, revision uint64, end time.Time) (*adminapi.WaitResult, error) {
 	d, err := a.dial()
 	if err != nil {
 		return nil, err
@@ -99,7 +155,7 @@ func waitFor(cmd *cobra.Command, a *asking, dir string, f adminapi.Filter, revis
 	if err != nil {
 		return nil, err
 	}
-	for end := time.Now().Add(timeout); ; {
+	for {
 		rest := max(time.Until(end), 0)
 		ctx, cancel := context.WithTimeoutCause(contextOf(cmd), min(rest, slice)+askTime, fmt.Errorf("no answer for %v", askTime))
 		r, err := d.Wait(ctx, f, revision, min(rest, slice))

@@ -96,7 +96,7 @@ func Open(o Options) (*Engine, error) {
 	timeout := cmp.Or(o.Timeout, 5*time.Second)
 	config := clientv3.Config{
 		TLS: o.TLS, Username: o.Username, Password: o.Password,
-		DialTimeout: timeout * 9 / 10, // of a token: what is wrong is said before a request's time is over
+		DialTimeout:       timeout * 9 / 10, // of a token: what is wrong is said before a request's time is over
 		DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 5 * time.Second, PermitWithoutStream: true,
 		Logger: zap.NewNop(), DialOptions: o.dial,
 	}

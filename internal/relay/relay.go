@@ -45,6 +45,13 @@ type Options struct {
 	// it, and [Source.Refused] be called when that changes. Nil: refusals of clients are not passed up.
 	Refused func() []Refusal
 
+	// Limits are those of what is asked of the upstream at a time.
+	Limits Limits
+
+	// Owner says whose a stream is, by its context. Of all owners that want more than there may be the one
+	// who wants most gets less. Nil: all are one's.
+	Owner func(context.Context) string
+
 	// Committed is called after each commit, and when the source has become ready, by the
 	// goroutine of Run. Nil: nobody is told.
 	Committed func()
@@ -73,6 +80,9 @@ type Source struct {
 	watches map[*Watch]bool
 	dirty   []*name // whose users or whose end have changed
 	idle    []left  // names without users, the one that had none for the longest time first, and some that have
+	asks    int     // types of which the upstream is asked for something
+	weight  int     // of all names that it is asked for, in bytes
+	full    bool    // more is wanted than it may be asked for: what nobody wants goes at once
 
 	*state // of Run
 }
@@ -93,6 +103,10 @@ func New(st *store.Store, c *client.Client, o Options) *Source {
 	}
 	if o.Confirm == 0 {
 		o.Confirm = 5 * time.Second
+	}
+	o.Limits = o.Limits.orDefault()
+	if o.Owner == nil {
+		o.Owner = func(context.Context) string { return "" }
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)

@@ -22,8 +22,9 @@ type kind struct {
 	live     int            // names that have a resource upstream
 	finders  int            // "*" and collections that the upstream is asked for
 	owners   map[string]int // names that show a resource, by its own name
-	empty    time.Time      // since when there is nothing, and that is not passed on yet; zero: there is something
-	lost     bool           // the upstream cannot be reached
+	seen     int            // names that show a resource
+	standing standing       // whether that something is gone is passed on
+	due      time.Time      // when what is kept back is looked at next; zero: nothing is
 
 	unusable map[string]bool // names of which the upstream has what cannot be used, and nothing is in use
 

@@ -90,9 +90,8 @@ type Source struct {
 // A state is what the goroutine of Run alone knows.
 type state struct {
 	follow *client.Follower
-	look   time.Time            // when Options.Refused is asked next; zero: when something moves
-	passed time.Time            // when the upstream was last asked once more
-	held   map[string]time.Time // by the URLs of types of which something is kept back: when that is looked at next
+	look   time.Time // when Options.Refused is asked next; zero: when something moves
+	passed time.Time // when the upstream was last asked once more
 }
 
 // New returns a source of what the client's servers give, by way of the store, which must have no other writer.
@@ -117,7 +116,7 @@ func New(st *store.Store, c *client.Client, o Options) *Source {
 	}
 	s := &Source{
 		store: st, client: c, opts: o, wake: make(chan struct{}, 1), types: map[string]*kind{}, watches: map[*Watch]bool{},
-		state: &state{follow: c.Follow(), held: map[string]time.Time{}},
+		state: &state{follow: c.Follow()},
 	}
 	s.known.Store(&map[string]bool{})
 	return s
@@ -156,16 +155,9 @@ func (s *Source) step() {
 	for _, n := range s.follow.Take() {
 		s.hear(n, &c)
 	}
-	for url := range s.held {
-		k := s.kind(url)
-		if k == nil {
-			continue
-		}
+	for _, k := range s.waits() {
 		c.add(k)
-		was := k.lost
-		if k.lost = s.follow.Away(k.typ); was && !k.lost { // of what does not exist no event says so
-			k.empty = time.Time{} // what is so from now on is what is to be confirmed
-		}
+		k.standing.reach(!s.follow.Away(k.typ)) // of what does not exist no event says so
 	}
 	s.commit(&c)
 	s.passUp(now)
@@ -175,8 +167,10 @@ func (s *Source) step() {
 func (s *Source) next() (at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, due := range s.held {
-		at = earlier(at, due)
+	for _, k := range s.types {
+		if !k.due.IsZero() {
+			at = earlier(at, k.due)
+		}
 	}
 	if !s.look.IsZero() {
 		at = earlier(at, s.look)

@@ -36,10 +36,9 @@ func (s *Source) hear(news client.News, c *change) {
 	}
 	c.add(k)
 	for _, ev := range news.Events {
-		var down *client.ConnectionError
 		switch ev.Kind {
 		case client.Stale, client.Unavailable:
-			if errors.As(ev.Err, &down) {
+			if _, down := errors.AsType[*client.ConnectionError](ev.Err); down {
 				k.standing.reach(false)
 			}
 			continue
@@ -54,10 +53,7 @@ func (s *Source) hear(news client.News, c *change) {
 		}
 		c.heard = true
 		n := xds.CanonicalName(ev.Name)
-		if k.unusable[n] {
-			delete(k.unusable, n)
-			k.standing.anew()
-		}
+		delete(k.unusable, n)
 		e := k.names[n]
 		switch {
 		case e == nil && (ev.Resource == nil || k.finders == 0):

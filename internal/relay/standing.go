@@ -27,14 +27,7 @@ func (s *standing) reach(can bool) {
 	case !can:
 		*s = standing{phase: away}
 	case s.phase == away:
-		*s = standing{}
-	}
-}
-
-// anew has it confirmed from now on that there is nothing.
-func (s *standing) anew() {
-	if s.phase != away {
-		*s = standing{}
+		*s = standing{phase: settled}
 	}
 }
 
@@ -51,7 +44,9 @@ func (k *kind) holds(now time.Time, confirm time.Duration) bool {
 	s := &k.standing
 	switch {
 	case k.live > 0 && !k.shrinks():
-		s.anew()
+		if s.phase != away {
+			*s = standing{phase: settled}
+		}
 		return false
 	case s.phase == away:
 		return true
@@ -68,15 +63,15 @@ func (k *kind) holds(now time.Time, confirm time.Duration) bool {
 // be what somebody wants, and little is lost.
 const many = 20
 
-// shrinks reports whether most of what is shown is gone at once, as with a server that begins again and has not read all yet. What
-// nobody asks for any more is not gone. The source is locked.
+// shrinks reports whether most of what is shown is gone at once, as with a server that begins again and has not read all yet.
+// The source is locked.
 func (k *kind) shrinks() bool {
 	if k.seen < many || 2*k.live >= k.seen { // which is so of nearly all changes
 		return false
 	}
 	gone := 0
 	for _, e := range k.names {
-		if e.shown != nil && e.res == nil && e.told {
+		if e.shown != nil && e.res == nil {
 			gone++
 		}
 	}

@@ -59,7 +59,7 @@ func (e *entry) holds(name string) bool {
 
 // keeps reports whether a resource stays in use though another goes that the name finds, too.
 func (e *entry) keeps(w word) bool {
-	return e.res != nil && !e.holds(w.Name) && (e.name != w.Name || !slices.Contains(w.Asked, w.Name))
+	return e.res != nil && !e.holds(w.Name) && (e.name != w.Name || w.Kind == protocol.Absent && w.Resource != nil)
 }
 
 // apply applies a word to an entry.

@@ -69,6 +69,7 @@ type clientType struct {
 	asks    int                        // how many are asked
 	changed map[string]bool            // names of which asked and told differ
 	found   map[string]map[string]bool // delta: which resources held a name finds besides its own
+	spoiled map[string]map[string]bool // delta: which refused ones; the inverse of fault.by
 	list    []string                   // names asked, sorted; nil: to be made anew
 	strays  int                        // how many names are here only because they were refused
 	round   uint64                     // of the last response; see clientName.round
@@ -122,7 +123,7 @@ func (c *Client) of(t *xds.Type) *clientType {
 	if w := c.find(t); w != nil {
 		return w
 	}
-	w := &clientType{typ: t, delta: c.variant == xds.Delta, names: map[string]*clientName{}, changed: map[string]bool{}, found: map[string]map[string]bool{}}
+	w := &clientType{typ: t, delta: c.variant == xds.Delta, names: map[string]*clientName{}, changed: map[string]bool{}, found: map[string]map[string]bool{}, spoiled: map[string]map[string]bool{}}
 	c.types = append(c.types, w)
 	slices.SortStableFunc(c.types, func(a, b *clientType) int {
 		return cmp.Or(cmp.Compare(a.typ.Rank(), b.typ.Rank()), strings.Compare(a.typ.URL, b.typ.URL))
@@ -130,7 +131,8 @@ func (c *Client) of(t *xds.Type) *clientType {
 	return w
 }
 
-// Subscribe adds names, one of which may be [xds.Wildcard].
+// Subscribe adds names, one of which may be [xds.Wildcard]. Who asks for what others know to be
+// refused is told so.
 func (c *Client) Subscribe(t *xds.Type, names ...string) {
 	w := c.of(t)
 	for _, name := range names {
@@ -140,6 +142,14 @@ func (c *Client) Subscribe(t *xds.Type, names ...string) {
 			w.asks++
 			w.turn(name, n)
 			w.tidy(name, n)
+			if f := n.fault; f != nil && f.of != "" && !w.knows(name, f) {
+				f.by = append(f.by, name)
+				kind := Refused
+				if !f.refused {
+					kind = Errored
+				}
+				c.tellOf(w, ClientEvent{Kind: kind, Name: name, Resource: n.res, Err: f.err, Asked: []string{name}})
+			}
 		}
 	}
 }

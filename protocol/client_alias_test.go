@@ -1,6 +1,7 @@
 package protocol_test
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/chancery-xds/chancery/protocol"
@@ -13,7 +14,8 @@ func aliased(name, body string, aliases ...string) *xds.Resource {
 	return r
 }
 
-// What was refused ends for all who were told so, however they find it.
+// "Each name that finds it is told once, and is told what becomes of it, whatever else it finds: Updated, Removed or
+// Absent of the same Name."
 func TestClientRefusalsEnd(t *testing.T) {
 	has := func(rs ...*xds.Resource) *xds.Changes { return &xds.Changes{Upserts: rs} }
 	removed := &xds.Changes{Removed: []string{"x"}}
@@ -26,12 +28,28 @@ func TestClientRefusalsEnd(t *testing.T) {
 		told  []string
 		s     protocol.ClientStatus // of the last name that was asked
 	}{
-		{"CLI-12 a name that finds another hears that this is in use when its own, which was refused, is removed", []string{"*", "x"}, []*xds.Changes{has(aliased("y", "1", "x"), aliased("x", "bad")), removed, removed},
-			[]string{"updated y [* x] 1", "refused x [* x]: it is bad", "updated y [x] 1", "absent x [*]"}, protocol.Accepted},
+		{"CLI-12 a name that finds another hears that its own, which was refused, is removed, and what it finds", []string{"*", "x"}, []*xds.Changes{has(aliased("y", "1", "x"), aliased("x", "bad")), removed, removed},
+			[]string{"updated y [* x] 1", "refused x [* x]: it is bad", "absent x [* x] 1"}, protocol.Accepted},
 		{"CLI-12 and when it is missing", []string{"*", "x"}, []*xds.Changes{has(aliased("y", "1", "x"), aliased("x", "bad")), missing, missing},
-			[]string{"updated y [* x] 1", "refused x [* x]: it is bad", "updated y [x] 1", "absent x [*]" + gone}, protocol.Accepted},
+			[]string{"updated y [* x] 1", "refused x [* x]: it is bad", "absent x [* x] 1" + gone}, protocol.Accepted},
 		{"CLI-12 of several it hears once", []string{"*", "x"}, []*xds.Changes{has(aliased("y", "1", "x"), aliased("z", "1", "x"), aliased("x", "bad")), removed},
-			[]string{"updated y [* x] 1", "updated z [* x] 1", "refused x [* x]: it is bad", "updated y [x] 1", "absent x [*]"}, protocol.Accepted},
+			[]string{"updated y [* x] 1", "updated z [* x] 1", "refused x [* x]: it is bad", "absent x [* x] 1"}, protocol.Accepted},
+		{"CLI-12 what is refused is told also to a name that finds another, and that it is good", []string{"x"}, []*xds.Changes{has(aliased("y", "1", "x")), has(aliased("z", "bad", "x")), has(aliased("z", "bad", "x")), has(aliased("z", "2", "x"))},
+			[]string{"updated y [x] 1", "refused z [x]: it is bad", "updated z [x] 2"}, protocol.Accepted},
+		{"CLI-12 of two that are refused each is told, and each ends by itself", []string{"*", "x"}, []*xds.Changes{has(aliased("y", "bad", "x"), aliased("z", "bad", "x")), {Removed: []string{"y"}}},
+			[]string{"refused y [* x]: it is bad", "refused z [* x]: it is bad", "absent y [* x]"}, protocol.Rejected},
+		{"CLI-12 and then there is nothing", []string{"*", "x"}, []*xds.Changes{has(aliased("y", "bad", "x"), aliased("z", "bad", "x")), {Removed: []string{"y"}}, {Removed: []string{"z"}}, removed},
+			[]string{"refused y [* x]: it is bad", "refused z [* x]: it is bad", "absent y [* x]", "absent z [* x]"}, protocol.DoesNotExist},
+		{"CLI-12 that it has the alias no more, and is refused again, ends nothing", []string{"*", "x"}, []*xds.Changes{has(aliased("y", "bad", "x")), has(aliased("y", "bad")), {Removed: []string{"y"}}},
+			[]string{"refused y [* x]: it is bad", "absent y [* x]"}, protocol.DoesNotExist},
+		{"CLI-12 who finds it by an alias that it has no more hears that it is gone when it is good", []string{"*", "x"}, []*xds.Changes{has(aliased("y", "bad", "x")), has(aliased("y", "1"))},
+			[]string{"refused y [* x]: it is bad", "updated y [*] 1", "absent y [x]"}, protocol.DoesNotExist},
+		{"CLI-12 and when what was held before is removed", []string{"*", "x"}, []*xds.Changes{has(aliased("y", "1")), has(aliased("y", "bad", "x")), {Removed: []string{"y"}}},
+			[]string{"updated y [*] 1", "refused y [* x] 1: it is bad", "removed y [*] 1", "absent y [x]"}, protocol.DoesNotExist},
+		{"CLI-12 a name that does not exist does not find what is refused", []string{"*", "x"}, []*xds.Changes{has(aliased("y", "bad", "x")), removed, removed, has(aliased("y", "bad", "x"))},
+			[]string{"refused y [* x]: it is bad", "absent y [x]", "refused y [x]: it is bad"}, protocol.Rejected},
+		{"CLI-12 an error of a name ends when it finds something, a refusal of what is called so does not", []string{"x"}, []*xds.Changes{has(aliased("x", "bad")), has(aliased("y", "1", "x")), has(aliased("y", "1", "x"))},
+			[]string{"refused x [x]: it is bad", "updated y [x] 1"}, protocol.Rejected},
 		{"CLI-3 what is missing and was refused is told to who finds all", []string{"*"}, []*xds.Changes{has(aliased("x", "bad")), missing, missing},
 			[]string{"refused x [*]: it is bad", "absent x [*]" + gone}, protocol.Requested},
 	} {
@@ -47,11 +65,73 @@ func TestClientRefusalsEnd(t *testing.T) {
 		})
 	}
 
+	t.Run("CLI-12 a refusal is not told to all again when another asks for it by an alias", func(t *testing.T) {
+		c := ask(t, xds.Delta, protocol.ClientOptions{}, xds.Cluster, "*")
+		bad := &xds.Response{Type: xds.Cluster, Nonce: "1", Changes: has(aliased("y", "bad", "x"))}
+		_ = c.Receive(bad)
+		c.Subscribe(xds.Cluster, "x")
+		c.say()
+		_ = c.Receive(bad)
+		c.told("refused y [*]: it is bad", "refused y [x]: it is bad")
+		c.Unsubscribe(xds.Cluster, "x") // the server does not know it yet
+		_ = c.Receive(bad)
+		c.told()
+	})
+
+	t.Run("CLI-12 what is removed and retained stays in error, whatever name the server removes", func(t *testing.T) {
+		c := ask(t, xds.Delta, protocol.ClientOptions{Retain: true}, xds.Cluster, "x")
+		_ = c.Receive(&xds.Response{Type: xds.Cluster, Nonce: "1", Changes: has(aliased("x", "bad"))})
+		_ = c.Receive(&xds.Response{Type: xds.Cluster, Nonce: "2", Changes: &xds.Changes{Upserts: []*xds.Resource{aliased("y", "1", "x")}, Removed: []string{"x"}}})
+		c.told("refused x [x]: it is bad", "updated y [x] 1", "errored y [x] 1"+gone, "absent x [x] 1")
+		_ = c.Receive(&xds.Response{Type: xds.Cluster, Nonce: "3", Changes: has(aliased("y", "1", "x"))})
+		c.told("updated y [x] 1")
+	})
+
+	t.Run("CLI-6 CLI-12 the removal of a name that the server does not know to be asked for says nothing of what it finds", func(t *testing.T) {
+		c := ask(t, xds.Delta, protocol.ClientOptions{}, xds.Cluster, "z")
+		c.Subscribe(xds.Cluster, "x", "y")
+		c.Adopt(xds.Cluster, true, aliased("y", "1", "x"))
+		_ = c.Receive(&xds.Response{Type: xds.Cluster, Nonce: "1", Changes: removed})
+		c.holds(xds.Cluster, "y=1")
+	})
+
+	bothVariants(t, "CLI-2 CLI-5 what comes twice is not used either when nobody asks for it any more, and the server does not know it yet", func(t *testing.T, v xds.Variant) {
+		c := ask(t, v, protocol.ClientOptions{}, xds.Cluster, "*")
+		twice := &xds.Response{Type: xds.Cluster, Nonce: "1", Changes: has(aliased("x", "1"), aliased("x", "2"))}
+		_ = c.Receive(twice)
+		c.Unsubscribe(xds.Cluster, "*")
+		_ = c.Receive(twice)
+		c.holds(xds.Cluster, "")
+		c.told("refused x [*]: duplicate resource")
+	})
+
+	bothVariants(t, "CLI-2 CLI-5 nor when no more can be remembered", func(t *testing.T, v xds.Variant) {
+		c := ask(t, v, protocol.ClientOptions{DropOnError: true}, xds.Endpoint, "*")
+		many := []*xds.Resource{xds.NewResource(xds.Endpoint, "x", []byte("1"))}
+		for i := range 1000 {
+			many = append(many, xds.NewResource(xds.Endpoint, fmt.Sprint(i), []byte("bad")))
+		}
+		_ = c.Receive(&xds.Response{Type: xds.Endpoint, Nonce: "1", Changes: has(many...)})
+		_ = c.Receive(&xds.Response{Type: xds.Endpoint, Nonce: "2", Changes: has(xds.NewResource(xds.Endpoint, "x", []byte("1")), xds.NewResource(xds.Endpoint, "x", []byte("2")))})
+		c.holds(xds.Endpoint, "")
+	})
+
+	bothVariants(t, "CLI-3 who asks by name for what others know to be refused is told so", func(t *testing.T, v xds.Variant) {
+		c := ask(t, v, protocol.ClientOptions{}, xds.Cluster, "*")
+		bad := &xds.Response{Type: xds.Cluster, Nonce: "1", Changes: has(aliased("x", "bad"))}
+		_ = c.Receive(bad)
+		c.Subscribe(xds.Cluster, "x")
+		c.say()
+		_ = c.Receive(bad)
+		c.at(100)
+		c.told("refused x [*]: it is bad", "refused x [x]: it is bad")
+	})
+
 	t.Run("CLI-3 what is missing and was refused is told also if it is asked for by name and the server does not know it yet", func(t *testing.T) {
 		c := ask(t, xds.Delta, protocol.ClientOptions{}, xds.Cluster, "*")
 		_ = c.Receive(&xds.Response{Type: xds.Cluster, Nonce: "1", Changes: has(aliased("x", "bad"))})
 		c.Subscribe(xds.Cluster, "x")
 		_ = c.Receive(&xds.Response{Type: xds.Cluster, Nonce: "2", Changes: missing})
-		c.told("refused x [*]: it is bad", "absent x [* x]"+gone)
+		c.told("refused x [*]: it is bad", "refused x [x]: it is bad", "absent x [* x]"+gone)
 	})
 }

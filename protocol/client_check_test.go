@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -17,7 +18,7 @@ func (c *Client) Check() error {
 		for _, n := range w.rows {
 			rows[n] = true
 		}
-		asks, strays, found := 0, 0, map[string]map[string]bool{}
+		asks, strays, found, spoiled := 0, 0, map[string]map[string]bool{}, map[string]map[string]bool{}
 		for name, n := range w.names {
 			if n.asked {
 				asks++
@@ -43,26 +44,36 @@ func (c *Client) Check() error {
 					return fmt.Errorf("%s %s: not its timer", w.typ, name)
 				}
 			}
+			if n.gone != unheard && (n.res != nil || w.finds(name)) {
+				return fmt.Errorf("%s %s finds something, and is gone", w.typ, name)
+			}
+			if f := n.fault; f != nil && f.of != "" {
+				for i, s := range f.by {
+					if !w.has(s, isEither) || slices.Contains(f.by[:i], s) || f.of != name {
+						return fmt.Errorf("%s %s is refused for %v, who is told twice or does not ask", w.typ, name, f.by)
+					}
+					if s != name && s != xds.Wildcard {
+						put(spoiled, s, name)
+					}
+				}
+				if isEither(n) && !slices.Contains(f.by, name) {
+					return fmt.Errorf("%s %s is refused, and not told", w.typ, name)
+				}
+			}
 			if n.res == nil {
 				continue
-			}
-			if n.gone != unheard {
-				return fmt.Errorf("%s %s is held, and gone", w.typ, name)
 			}
 			if !w.covers(name, n.res, func(n *clientName) bool { return n.asked || n.told }, "") {
 				return fmt.Errorf("%s %s: nobody asks for it", w.typ, name)
 			}
 			if w.delta {
 				for s := range w.others(name, n.res) {
-					if found[s] == nil {
-						found[s] = map[string]bool{}
-					}
-					found[s][name] = true
+					put(found, s, name)
 				}
 			}
 		}
-		if asks != w.asks || strays != w.strays || fmt.Sprint(found) != fmt.Sprint(w.found) {
-			return fmt.Errorf("%s: %d asked, %d counted; %d stray, %d counted; found %v, counted %v", w.typ, asks, w.asks, strays, w.strays, found, w.found)
+		if asks != w.asks || strays != w.strays || fmt.Sprint(found) != fmt.Sprint(w.found) || fmt.Sprint(spoiled) != fmt.Sprint(w.spoiled) {
+			return fmt.Errorf("%s: %d asked, %d counted; %d stray, %d counted; found %v, counted %v; spoiled %v, counted %v", w.typ, asks, w.asks, strays, w.strays, found, w.found, spoiled, w.spoiled)
 		}
 		if n := w.names[xds.Wildcard]; n != nil && n.timer > 0 {
 			return fmt.Errorf("%s: a wildcard waits", w.typ)

@@ -579,7 +579,7 @@ func TestClientRefusals(t *testing.T) {
 		_ = c.respond(xds.Cluster, "1", "v", "x=bad")
 		c.Subscribe(xds.Cluster, "x")
 		_ = c.Receive(&xds.Response{Type: xds.Cluster, Nonce: "2", Changes: &xds.Changes{Removed: []string{"x"}}})
-		c.told("refused x [*]: it is bad", "absent x [* x]")
+		c.told("refused x [*]: it is bad", "refused x [x]: it is bad", "absent x [* x]")
 		c.say()
 		_ = c.Receive(&xds.Response{Type: xds.Cluster, Nonce: "3", Changes: &xds.Changes{Removed: []string{"x"}}})
 		c.at(20)

@@ -18,13 +18,15 @@ const (
 	// ([ErrExpired]).
 	Removed
 	// Absent: there is nothing of that name, and was not: the server says so, or has sent
-	// nothing in time ([ErrSilent]). Or what was refused, and not held, is gone.
+	// nothing in time ([ErrSilent]). Or what was refused is gone, or is not found any more by
+	// who was told so; Resource is the first that the name finds all the same.
 	Absent
 	// TimedOut: the server has sent nothing in time ([ErrSilent]), which says nothing about
 	// the resource; with [ClientOptions.Transient] only.
 	TimedOut
 	// Refused: the client cannot use what the server sent. What was held stays in use,
-	// except with [ClientOptions.DropOnError].
+	// except with [ClientOptions.DropOnError]. Each name that finds it is told once, and is told
+	// what becomes of it, whatever else it finds: Updated, Removed or Absent of the same Name.
 	Refused
 	// Errored: the server reports an error of the resource ([ReportedError]), or that it is
 	// gone though it stays in use ([ErrGone]).

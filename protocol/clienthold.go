@@ -18,7 +18,7 @@ func (c *Client) hold(w *clientType, name string, n *clientName, r *xds.Resource
 		w.unindex(name, old)
 	}
 	w.index(name, r)
-	n.res, n.version, n.foreign, n.doubted, n.fault, n.gone = r, version, false, false, nil, unheard
+	n.res, n.version, n.foreign, n.doubted, n.gone = r, version, false, false, unheard
 	n.round = max(n.round, w.round)
 	w.tidy(name, n)
 	c.expire(w, name, n, r.TTL)
@@ -30,6 +30,7 @@ func (c *Client) hold(w *clientType, name string, n *clientName, r *xds.Resource
 	if old != nil {
 		c.abandon(w, name, old, r)
 	}
+	c.over(w, name, n, nil, r, old)
 }
 
 // alike reports whether whoever watches would see no difference. The version is none: a server
@@ -51,10 +52,9 @@ func (c *Client) found(w *clientType, name string, r *xds.Resource) (good bool) 
 		if n := w.names[s]; n != nil && n.res == nil {
 			c.stop(n)
 			n.gone = unheard
-			if n.fault != nil && n.fault.of != s { // not of a resource that is called so
+			if n.fault != nil && n.fault.of == "" { // what was refused stays so, whatever else is found
 				n.fault, good = nil, false
 			}
-			w.tidy(s, n)
 		}
 	}
 	return good
@@ -78,13 +78,61 @@ func (c *Client) abandon(w *clientType, name string, old, r *xds.Resource) {
 				stays[s] = true
 			}
 		}
-		if n.res == nil && len(w.found[s]) == 0 {
-			n.gone = absence
-		}
+		w.lacking(s, n)
 		if r != nil && !stays[s] {
 			c.tellOf(w, ClientEvent{Kind: Removed, Name: name, Resource: old, Asked: asker(s, n)})
 		}
 	}
+}
+
+// lacking notes that a name does not exist, unless it finds something all the same.
+func (w *clientType) lacking(name string, n *clientName) {
+	if n.res == nil && !w.finds(name) && name != xds.Wildcard {
+		n.gone = absence
+	}
+}
+
+// over ends what is wrong with the newest of a name. Who was told that it was refused, and finds none
+// of those told hears that it is gone.
+func (c *Client) over(w *clientType, name string, n *clientName, why error, told ...*xds.Resource) {
+	f := n.fault
+	if n.fault = nil; f == nil || len(f.by) == 0 {
+		return
+	}
+	hears := map[string]bool{}
+	for _, r := range told {
+		if r == nil {
+			continue
+		}
+		hears[xds.Wildcard], hears[name] = true, true
+		if w.delta {
+			for s := range w.others(name, r) {
+				hears[s] = true
+			}
+		}
+	}
+	var asked []string
+	for _, s := range f.by {
+		w.unspoil(s, name)
+		x := w.names[s]
+		if w.lacking(s, x); x.asked && !hears[s] {
+			asked = append(asked, s)
+		}
+	}
+	c.gone(w, name, asked, why)
+}
+
+// gone tells that what was refused is gone.
+func (c *Client) gone(w *clientType, name string, asked []string, why error) {
+	if len(asked) == 0 {
+		return
+	}
+	e := ClientEvent{Kind: Absent, Name: name, Asked: asked, Err: why}
+	for _, s := range w.finding(name) {
+		e.Resource = w.names[s].res
+		break
+	}
+	c.tellOf(w, e)
 }
 
 // asker lists a name if it is asked.
@@ -99,8 +147,9 @@ func asker(name string, n *clientName) []string {
 func (c *Client) lose(w *clientType, name string, n *clientName, why error) {
 	old := n.res
 	c.let(w, name, n)
-	n.gone, n.fault = absence, nil
+	w.lacking(name, n)
 	c.tellOf(w, ClientEvent{Kind: Removed, Name: name, Resource: old, Err: why})
+	c.over(w, name, n, why, old)
 	w.tidy(name, n)
 }
 
@@ -124,13 +173,13 @@ func (c *Client) remove(w *clientType, name string, why error) {
 		c.blame(w, name, n, nil, ErrGone)
 	case n.res != nil:
 		c.lose(w, name, n, why)
-	case n.stray:
-		c.forget(w, name, n, why)
 	default:
 		// It found others, which are gone as far as they were asked for by it.
-		for _, s := range w.finding(name) {
-			if x := w.names[s]; !w.covers(s, x.res, isTold, name) {
-				c.remove(w, s, why)
+		if n.told {
+			for _, s := range w.finding(name) {
+				if x := w.names[s]; !w.covers(s, x.res, isTold, name) {
+					c.remove(w, s, why)
+				}
 			}
 		}
 		c.nothing(w, name, n, why)
@@ -139,42 +188,20 @@ func (c *Client) remove(w *clientType, name string, why error) {
 
 // nothing is what the server says of a name under which nothing is held.
 func (c *Client) nothing(w *clientType, name string, n *clientName, why error) {
-	if n.told && len(w.found[name]) == 0 {
-		c.absent(w, name, n, why)
-	} else if n.fault != nil && n.fault.of == name {
-		c.forget(w, name, n, why) // it finds others, or the server does not know yet that it is asked for
-	}
-}
-
-// forget lets go of what was refused and not held, and tells those who were told so: the name
-// itself, if it finds others, that the first of these is in use.
-func (c *Client) forget(w *clientType, name string, n *clientName, why error) {
-	asked, others := w.hearers(name, n), w.finding(name)
-	for _, s := range asked {
-		if x := w.names[s]; x.fault != nil && x.fault.of == name {
-			x.fault = nil
-			if x.res == nil && len(w.found[s]) == 0 {
-				x.gone = absence
-			}
+	if n.told {
+		for _, s := range w.spoils(name) {
+			w.part(name, s)
+			w.tidy(s, w.names[s])
+			w.lacking(name, n)
+			c.gone(w, s, asker(name, n), why)
 		}
 	}
-	n.fault = nil
-	if len(others) > 0 {
-		asked = slices.DeleteFunc(asked, func(s string) bool { return s == name })
-		c.tellOf(w, ClientEvent{Kind: Updated, Name: others[0], Resource: w.names[others[0]].res, Asked: asker(name, n)})
+	if n.fault != nil && n.fault.of != "" {
+		c.over(w, name, n, why)
+		w.tidy(name, n)
+	} else if n.told && !w.finds(name) {
+		c.absent(w, name, n, why)
 	}
-	c.tellOf(w, ClientEvent{Kind: Absent, Name: name, Asked: asked, Err: why})
-	w.tidy(name, n)
-}
-
-// hearers lists who hears what becomes of what was refused and not held: those who were told
-// so, and the name, which was not asked then perhaps.
-func (w *clientType) hearers(name string, n *clientName) []string {
-	asked := slices.DeleteFunc(append([]string{}, n.fault.asked...), func(s string) bool { return !w.has(s, isAsked) })
-	if n.asked && !slices.Contains(asked, name) {
-		asked = append(asked, name)
-	}
-	return asked
 }
 
 // absent notes that a name finds nothing, and tells it once.
@@ -183,11 +210,7 @@ func (c *Client) absent(w *clientType, name string, n *clientName, why error) {
 		return
 	}
 	c.stop(n)
-	if n.gone = absence; n.fault != nil && n.fault.of == name {
-		c.forget(w, name, n, why) // others that find it may have been told of the refusal
-		return
-	}
-	n.fault = nil
+	n.gone, n.fault = absence, nil
 	c.tellOf(w, ClientEvent{Kind: Absent, Name: name, Err: why})
 	w.tidy(name, n)
 }
@@ -229,55 +252,60 @@ func (c *Client) report(w *clientType, e xds.ResourceError) {
 }
 
 // blame notes an error that the server reports, and tells it once: to those who are asked, if
-// the resource was given up for it, and else to all who find it or were told that it was refused.
+// the resource was given up for it, and else to all who find it, and to who was told that it was refused.
 func (c *Client) blame(w *clientType, name string, n *clientName, asked []string, err error) {
-	text := err.Error()
-	if asked == nil && n.fault != nil && !n.fault.refused && n.fault.text == text {
-		return
+	f := &fault{err: err, text: err.Error(), at: c.now}
+	if old := n.fault; old != nil {
+		if asked == nil && !old.refused && old.text == f.text {
+			return
+		}
+		f.of, f.by = old.of, old.by
 	}
-	f := fault{}
-	if n.res == nil && n.fault != nil && n.fault.of == name {
-		f, asked = *n.fault, w.hearers(name, n) // who was told of the refusal hears of its end, too
+	n.fault = f
+	switch {
+	case asked != nil:
+	case n.res != nil:
+		asked = w.askers(name, n.res)
+	default:
+		asked = asker(name, n)
 	}
-	n.fault = &fault{of: f.of, asked: f.asked, err: err, text: text, at: c.now}
-	c.tellOf(w, ClientEvent{Kind: Errored, Name: name, Resource: n.res, Asked: asked, Err: err})
+	asked = slices.DeleteFunc(slices.Clone(asked), func(s string) bool { return w.knows(s, f) })
+	c.tellOf(w, ClientEvent{Kind: Errored, Name: name, Resource: n.res, Asked: append(w.told(f), asked...), Err: err})
 }
 
-// refuse notes that a resource cannot be used, for all who find it, and tells them once. A name
-// remembers one refusal: one by an alias lasts until the name finds something, or what was
-// refused goes. That it has the alias no more, when it comes again, ends nothing.
+// refuse notes that a resource cannot be used, and tells it once to each name that finds it, and if the
+// error is another one also to who found what was refused before: that it has an alias no more ends nothing.
 func (c *Client) refuse(w *clientType, name string, r *xds.Resource, err error) {
-	asked := w.askers(name, r)
-	f := &fault{refused: true, of: name, asked: asked, err: err, text: err.Error(), version: r.Version, at: c.now}
 	n := w.name(name)
-	known := n.fault != nil && n.fault.refused && n.fault.text == f.text
-	note := func(n *clientName) {
-		n.fault = f
-		if n.res == nil {
-			c.stop(n)
-			n.gone = unheard
-		}
-	}
 	n.round = max(n.round, w.round)
 	if old := n.res; old != nil && c.opts.DropOnError {
 		c.let(w, name, n)
 		c.abandon(w, name, old, r)
 	}
-	stays := n.res
-	note(n)
-	w.tidy(name, n)
-	if w.delta {
-		for s := range w.others(name, r) {
-			if n := w.names[s]; n != nil && n.res == nil && len(w.found[s]) == 0 {
-				known = known && n.fault != nil && n.fault.refused // of this resource, or of another that it finds
-				if n.fault == nil || n.fault.of != s {
-					note(n) // its own refusal stays, or it would be told again
-				}
-			}
-		}
+	f := &fault{refused: true, of: name, err: err, text: err.Error(), version: r.Version, at: c.now}
+	known := false
+	if old := n.fault; old != nil {
+		f.by, known = old.by, old.refused && old.text == f.text
 	}
+	n.fault = f
+	var asked []string
 	if !known {
-		c.tellOf(w, ClientEvent{Kind: Refused, Name: name, Resource: stays, Err: err, Asked: asked})
+		asked = w.told(f)
+	}
+	w.finders(name, r, func(s string, x *clientName) bool {
+		if isEither(x) && !w.knows(s, f) {
+			f.by = append(f.by, s)
+			w.spoil(s, name)
+			asked = append(asked, asker(s, x)...)
+		}
+		if x.res == nil && len(w.found[s]) == 0 {
+			c.stop(x)
+			x.gone = unheard
+		}
+		return true
+	})
+	if w.tidy(name, n); len(asked) > 0 {
+		c.tellOf(w, ClientEvent{Kind: Refused, Name: name, Resource: n.res, Err: err, Asked: asked})
 	}
 }
 
@@ -302,10 +330,11 @@ func (c *Client) Adopt(t *xds.Type, own bool, resources ...*xds.Resource) {
 		}
 		n = w.name(name)
 		w.index(name, r)
-		n.res, n.since, n.foreign, n.gone, n.fault = r, momentOf(c.now), !own, unheard, nil
+		n.res, n.since, n.foreign, n.gone = r, momentOf(c.now), !own, unheard
 		w.tidy(name, n)
 		c.expire(w, name, n, r.TTL)
 		c.found(w, name, r)
+		c.over(w, name, n, nil, r)
 		w.exact, w.listed = false, false
 	}
 }

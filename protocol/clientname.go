@@ -57,8 +57,8 @@ const (
 // A fault is why the newest that the server said of a name cannot be used.
 type fault struct {
 	refused bool     // by the client; else the server reports it
-	of      string   // the resource that was refused, then or before; a name may find it in another way
-	asked   []string // the names that found it
+	of      string   // the resource that was refused, then or before: the name; "": none was
+	by      []string // the names asked or told that find it, who hear what becomes of it
 	err     error
 	text    string // of err
 	version string // that was refused
@@ -84,7 +84,7 @@ func (w *clientType) name(name string) *clientName {
 // tidy forgets a name of which there is nothing to know.
 func (w *clientType) tidy(name string, n *clientName) {
 	nobodys := !n.asked && !n.told && n.res == nil
-	stray := nobodys && n.fault != nil && n.fault.of == name && slices.ContainsFunc(n.fault.asked, func(s string) bool { return w.has(s, isAsked) })
+	stray := nobodys && n.fault != nil && len(n.fault.by) > 0
 	switch {
 	case n.stray && !stray:
 		n.stray = false
@@ -94,6 +94,11 @@ func (w *clientType) tidy(name string, n *clientName) {
 		w.strays++
 	}
 	if nobodys && !n.stray {
+		if n.fault != nil {
+			for _, s := range n.fault.by {
+				w.unspoil(s, name)
+			}
+		}
 		if delete(w.names, name); name == xds.Wildcard {
 			w.all = nil
 		}
@@ -206,10 +211,20 @@ func (w *clientType) index(name string, r *xds.Resource) {
 		return
 	}
 	for s := range w.others(name, r) {
-		if w.found[s] == nil {
-			w.found[s] = map[string]bool{}
-		}
-		w.found[s][name] = true
+		put(w.found, s, name)
+	}
+}
+
+func put(m map[string]map[string]bool, s, name string) {
+	if m[s] == nil {
+		m[s] = map[string]bool{}
+	}
+	m[s][name] = true
+}
+
+func take(m map[string]map[string]bool, s, name string) {
+	if delete(m[s], name); len(m[s]) == 0 {
+		delete(m, s)
 	}
 }
 
@@ -219,15 +234,53 @@ func (w *clientType) unindex(name string, r *xds.Resource) {
 		return
 	}
 	for s := range w.others(name, r) {
-		if delete(w.found[s], name); len(w.found[s]) == 0 {
-			delete(w.found, s)
-		}
+		take(w.found, s, name)
 	}
 }
+
+// spoil notes that a name finds what was refused, called so.
+func (w *clientType) spoil(s, name string) {
+	if s != name && s != xds.Wildcard {
+		put(w.spoiled, s, name)
+	}
+}
+
+// unspoil undoes that.
+func (w *clientType) unspoil(s, name string) { take(w.spoiled, s, name) }
+
+// knows reports whether a name was told of a fault.
+func (w *clientType) knows(s string, f *fault) bool {
+	if s == f.of || s == xds.Wildcard {
+		return slices.Contains(f.by, s)
+	}
+	return w.spoiled[s][f.of]
+}
+
+// told lists the names asked that were told of a fault.
+func (w *clientType) told(f *fault) []string {
+	return slices.DeleteFunc(slices.Clone(f.by), func(s string) bool { return !w.has(s, isAsked) })
+}
+
+// part lets a name find no more what was refused, called x.
+func (w *clientType) part(s, x string) {
+	n := w.names[x]
+	if n.fault != nil {
+		n.fault.by = slices.DeleteFunc(n.fault.by, func(by string) bool { return by == s })
+		w.unspoil(s, x)
+	}
+}
+
+// finds reports whether a name finds others, be it that they are refused.
+func (w *clientType) finds(name string) bool { return len(w.found[name])+len(w.spoiled[name]) > 0 }
 
 // finding lists the names of resources held that a name finds besides the one called so.
 func (w *clientType) finding(name string) []string {
 	return slices.Sorted(maps.Keys(w.found[name]))
+}
+
+// spoils lists the names of resources refused that it finds, the same way.
+func (w *clientType) spoils(name string) []string {
+	return slices.Sorted(maps.Keys(w.spoiled[name]))
 }
 
 // tell notes what the server knows of a name from now on.
@@ -255,16 +308,20 @@ func (c *Client) shed(w *clientType, name string) {
 	}
 	if name == xds.Wildcard {
 		w.rows, w.listed = nil, false
-	}
-	for s, n := range w.names {
-		if name != xds.Wildcard && w.strays == 0 {
-			break
-		} else if name == xds.Wildcard || n.stray {
+		for s := range w.names {
+			w.part(name, s)
 			lets(s)
 		}
 	}
+	for _, s := range w.spoils(name) {
+		w.part(name, s)
+		lets(s)
+	}
 	for _, s := range w.finding(name) {
 		lets(s)
+	}
+	if w.names[name] != nil {
+		w.part(name, name)
 	}
 	lets(name)
 }

@@ -14,7 +14,7 @@ const (
 	Requested     ClientStatus = iota // nothing was heard of it
 	DoesNotExist                      // the server says so, or sent nothing in time
 	Accepted                          // ACKED: the newest is in use, or what it finds is
-	Rejected                          // NACKED: the newest is refused
+	Rejected                          // NACKED: the newest is refused, or all that it finds is
 	ReceivedError                     // RECEIVED_ERROR: the server reports an error
 	Overdue                           // TIMEOUT: nothing came in time; with ClientOptions.Transient
 )
@@ -37,11 +37,20 @@ type ClientState struct {
 	Failed  time.Time // when
 }
 
+// wrong is the fault of a name, or of what it finds if it finds nothing else; nil: none.
+func (n *clientName) wrong(w *clientType, name string) *fault {
+	if n.fault == nil && n.res == nil && len(w.found[name]) == 0 && len(w.spoiled[name]) > 0 {
+		return w.names[w.spoils(name)[0]].fault
+	}
+	return n.fault
+}
+
 func (n *clientName) status(w *clientType, name string) ClientStatus {
+	f := n.wrong(w, name)
 	switch {
-	case n.fault != nil && n.fault.refused:
+	case f != nil && f.refused:
 		return Rejected
-	case n.fault != nil:
+	case f != nil:
 		return ReceivedError
 	case n.res != nil || len(w.found[name]) > 0:
 		return Accepted
@@ -60,7 +69,7 @@ func (n *clientName) state(w *clientType, name string) ClientState {
 			s.Version = n.res.Version
 		}
 	}
-	if f := n.fault; f != nil {
+	if f := n.wrong(w, name); f != nil {
 		s.Err, s.Refused, s.Failed = f.err, f.version, f.at
 	}
 	return s

@@ -137,8 +137,11 @@ func (in *intake) times(n *clientName) uint64 {
 
 func (in *intake) see(name string, times uint64) {
 	if _, has := in.fresh[name]; !has {
-		if n := in.w.names[name]; n != nil {
+		n := in.w.names[name]
+		if n != nil {
 			n.round = in.w.round + times - seenOnce
+		}
+		if n != nil && times != seenTold { // else it may be forgotten before it comes again
 			return
 		}
 		if in.fresh == nil {
@@ -329,12 +332,7 @@ func (in *intake) sweep() {
 	slices.Sort(gone)
 	for _, name := range slices.Compact(gone) { // a response that had it twice was refused
 		n := w.names[name]
-		switch {
-		case n.res != nil || n.stray:
-			in.remove(w, name, nil)
-		default:
-			in.absent(w, name, n, nil)
-		}
+		in.remove(w, name, nil)
 		in.rows = append(in.rows, n) // it may stay
 	}
 }

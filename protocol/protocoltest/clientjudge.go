@@ -30,19 +30,44 @@ type clientAccount struct {
 	held  map[string]*xds.Resource
 	ends  map[string]time.Time // of TTLs
 	alien map[string]bool      // held, and the server does not know it
-	bad   map[string]bool      // told to be refused, and not held: of the name itself
 
-	seen    map[string]map[string]*xds.Resource // what was told, by who asked and by name
-	spoiled map[string]map[string]string        // what was told to be bad since, the same way
-	swept   map[string]bool                     // what was bad and left with the last response
-	ended   map[string]bool                     // not held, and said to be gone by the last response
-	nothing map[string]bool                     // told to be absent, or lost
-	waits   map[string]time.Time                // until when names are waited for
+	asks    map[string]*askedName
+	owed    map[string]map[string]bool // who finds what of the last response is bad, by who asked and by name
+	ended   map[string]bool            // not held, and said to be gone by the last response
+	nothing map[string]bool            // told to be absent, or lost
+	waits   map[string]time.Time       // until when names are waited for
 
 	opened   bool
 	nonce    string
 	version  string // last accepted
 	verdicts []judged
+}
+
+// An askedName is what who asked for a name was told, by name of resource.
+type askedName struct {
+	seen    map[string]*xds.Resource
+	errors  map[string]string // since then
+	refused map[string]bool   // the same, as far as nothing came of it
+	again   map[string]bool   // what may be told though it is known: it was adopted, or others were told
+}
+
+// forgets lets what is wrong with a resource be over, and says whether anything was.
+func (k *askedName) forgets(name string) bool {
+	was := k.errors[name] != "" || k.again[name]
+	delete(k.errors, name)
+	delete(k.refused, name)
+	delete(k.again, name)
+	return was
+}
+
+// hears notes that the name finds a resource: an error of what is called so, other than a refusal, is over
+// if that is not held.
+func (k *askedName) hears(name, found string) (was bool) {
+	if was = k.forgets(found); !k.refused[name] && k.seen[name] == nil {
+		was = was || k.errors[name] != ""
+		delete(k.errors, name)
+	}
+	return was
 }
 
 // judged is an answer that is due.
@@ -60,7 +85,7 @@ func newClientJudge(w *served, opts protocol.ClientOptions) *clientJudge {
 	}
 	for _, k := range servedKinds {
 		j.types[k.typ.URL] = &clientAccount{typ: k.typ, asked: map[string]bool{}, told: map[string]bool{}, held: map[string]*xds.Resource{}, ends: map[string]time.Time{},
-			alien: map[string]bool{}, bad: map[string]bool{}, seen: map[string]map[string]*xds.Resource{}, spoiled: map[string]map[string]string{}, nothing: map[string]bool{}, waits: map[string]time.Time{}}
+			alien: map[string]bool{}, asks: map[string]*askedName{}, nothing: map[string]bool{}, waits: map[string]time.Time{}}
 	}
 	return j
 }
@@ -98,21 +123,15 @@ func (j *clientJudge) asks(t *xds.Type, name string) {
 		return
 	}
 	a.asked[name] = true
-	a.seen[name], a.spoiled[name] = j.finds(a, name), map[string]string{}
+	k := &askedName{seen: j.finds(a, name), errors: map[string]string{}, refused: map[string]bool{}, again: maps.Clone(a.alien)}
+	a.asks[name] = k
 	for s := range j.client.States(t) {
-		if s.Err != nil {
-			a.spoiled[name][s.Name] = "told to others: " + s.Err.Error()
+		if s.Err != nil && (s.Name == name || a.told[name] || a.held[s.Name] != nil) {
+			k.again[s.Name] = true
 		}
 	}
-	for n := range a.alien {
-		a.spoiled[name][n] = "adopted"
-	}
-	delete(a.nothing, name)
-	switch s := j.client.State(t, name); {
-	case s.Status == protocol.DoesNotExist:
+	if delete(a.nothing, name); j.client.State(t, name).Status == protocol.DoesNotExist {
 		a.nothing[name] = true
-	case s.Err == nil:
-		delete(a.bad, name) // nobody was there to hear what became of it
 	}
 }
 
@@ -120,8 +139,7 @@ func (j *clientJudge) unasked(t *xds.Type, names ...string) {
 	a := j.of(t)
 	for _, name := range names {
 		delete(a.asked, name)
-		delete(a.seen, name)
-		delete(a.spoiled, name)
+		delete(a.asks, name)
 		if !a.opened {
 			j.untold(a, name)
 		}
@@ -160,11 +178,11 @@ func (j *clientJudge) adopts(t *xds.Type, own bool, r *xds.Resource) {
 	}
 	for s := range finders(j.cfg.Variant, t, r) {
 		delete(a.waits, s)
-		if a.asked[s] {
-			a.seen[s][r.Name] = r
+		if k := a.asks[s]; k != nil {
 			delete(a.nothing, s)
-			if delete(a.spoiled[s], r.Name); !own {
-				a.spoiled[s][r.Name] = "adopted"
+			k.hears(s, r.Name)
+			if k.seen[r.Name] = r; !own {
+				k.again[r.Name] = true
 			}
 		}
 	}
@@ -347,7 +365,7 @@ func (j *clientJudge) hears(r *xds.Response, err error) {
 // apply does what the response says, and reports whether something is wrong with it.
 func (j *clientJudge) apply(a *clientAccount, r *xds.Response) (bad bool) {
 	bad = len(r.Malformed) > 0
-	a.swept, a.ended = map[string]bool{}, map[string]bool{}
+	a.owed, a.ended = map[string]map[string]bool{}, map[string]bool{}
 	c := r.Changes
 	if c == nil {
 		c = &xds.Changes{}
@@ -384,9 +402,16 @@ func (j *clientJudge) apply(a *clientAccount, r *xds.Response) (bad bool) {
 				j.lose(a, x.Name)
 			}
 			for s := range finders(j.cfg.Variant, a.typ, x) {
-				if told && (s == x.Name || len(j.finds(a, s)) == 0) {
+				if !told {
+					break
+				}
+				if s == x.Name || len(j.finds(a, s)) == 0 {
 					delete(a.waits, s)
 				}
+				if a.owed[s] == nil {
+					a.owed[s] = map[string]bool{}
+				}
+				a.owed[s][x.Name] = true
 			}
 		case !told:
 			j.lose(a, x.Name)
@@ -421,14 +446,10 @@ func (j *clientJudge) apply(a *clientAccount, r *xds.Response) (bad bool) {
 				j.remove(a, n)
 			}
 		}
-		for s, spoiled := range a.spoiled {
-			maps.DeleteFunc(spoiled, func(n, _ string) bool {
-				gone := !present[n] && !stays[n] && a.held[n] == nil
-				if gone {
-					a.swept[s+" "+n] = true
-				}
-				return gone
-			})
+		for _, k := range a.asks {
+			for n := range k.refused {
+				a.ended[n] = a.ended[n] || !present[n] && !stays[n] && a.held[n] == nil
+			}
 		}
 	}
 	for _, n := range c.Missing {
@@ -460,7 +481,7 @@ func (j *clientJudge) remove(a *clientAccount, name string) {
 	if a.held[name] == nil {
 		a.ended[name] = true
 		for n, r := range j.finds(a, name) {
-			if !j.finding(a, a.told, r, name) {
+			if a.told[name] && !j.finding(a, a.told, r, name) {
 				j.remove(a, n)
 			}
 		}
@@ -513,20 +534,17 @@ func (j *clientJudge) look() {
 		if !maps.EqualFunc(held, a.held, same) {
 			j.fail("%s: the client holds %v, want %v", a.typ, names(held), names(a.held))
 		}
-		for n := range a.ended {
-			if a.ended[n] && a.asked[n] && a.bad[n] {
-				j.fail("CLI-12: %s: nothing is told of %s, which was refused, and is gone", a.typ, n)
+		for s, k := range a.asks {
+			j.answered(a, s, k)
+			j.known(a, s, k)
+			if want := j.finds(a, s); !maps.EqualFunc(k.seen, want, alikeFor) {
+				j.fail("%s: who asked for %s was told of %v, held is %v", a.typ, s, names(k.seen), names(want))
 			}
-		}
-		a.ended = nil
-		for s := range a.asked {
-			if want := j.finds(a, s); !maps.EqualFunc(a.seen[s], want, alikeFor) {
-				j.fail("%s: who asked for %s was told of %v, held is %v", a.typ, s, names(a.seen[s]), names(want))
-			}
-			if len(a.seen[s]) > 0 && j.client.Lookup(a.typ, s) == nil {
+			if len(k.seen) > 0 && j.client.Lookup(a.typ, s) == nil {
 				j.fail("%s: no look-up finds %s", a.typ, s)
 			}
 		}
+		a.ended, a.owed = nil, nil
 		for _, ends := range []map[string]time.Time{a.ends, a.waits} {
 			for _, at := range ends {
 				if next.IsZero() || at.Before(next) {
@@ -542,6 +560,29 @@ func (j *clientJudge) look() {
 		if err := c.Check(); err != nil {
 			j.fail("invariant: %v", err)
 		}
+	}
+}
+
+// known judges that who asked for a name knows what it finds that is refused, and no more when that is over.
+func (j *clientJudge) known(a *clientAccount, name string, k *askedName) {
+	for n := range a.owed[name] {
+		if k.errors[n] == "" && !k.again[n] && !a.ended[n] && !a.ended[name] {
+			j.fail("CLI-12: %s: who asked for %s is not told that %s is refused", a.typ, name, n)
+		}
+	}
+	for n := range k.refused {
+		if a.ended[n] || a.ended[name] && a.told[name] {
+			j.fail("CLI-12: %s: who asked for %s is not told that %s, which was refused, is gone", a.typ, name, n)
+		}
+	}
+}
+
+// answered judges that the client says how a name stands as it has told.
+func (j *clientJudge) answered(a *clientAccount, name string, k *askedName) {
+	is := j.client.State(a.typ, name).Status
+	want := k.errors[name] != "" || len(k.seen) == 0 && len(k.refused) > 0
+	if bad := is == protocol.Rejected || is == protocol.ReceivedError; name != xds.Wildcard && bad != want && len(k.again) == 0 {
+		j.fail("CLI-12: %s: %s is %s, told was %v", a.typ, name, is, k.errors)
 	}
 }
 
@@ -569,74 +610,65 @@ func (j *clientJudge) event(a *clientAccount, e protocol.ClientEvent, late map[s
 		j.fail("nobody asked for what is told: %s %s", e.Kind, e.Name)
 	}
 	fresh := false
-	switch {
-	case e.Kind == protocol.Refused && e.Resource == nil:
-		a.bad[e.Name] = true
-	case e.Kind != protocol.Errored: // an error says nothing of what was refused
-		delete(a.bad, e.Name)
-	}
 	for _, s := range e.Asked {
-		if !a.asked[s] {
+		k := a.asks[s]
+		if k == nil {
 			j.fail("%s %s is told to %s, which is not asked for", e.Kind, e.Name, s)
-		}
-		seen, spoiled := a.seen[s], a.spoiled[s]
-		text := ""
-		if e.Err != nil {
-			text = e.Err.Error()
 		}
 		switch e.Kind {
 		case protocol.Updated:
-			// What is called s and was refused stays so, whatever else s finds, until the server says
-			// that it is gone: then what s finds, which it knows already, is told again.
-			others := len(spoiled)
-			over := a.ended[s] && seen[e.Name] != nil && alikeFor(seen[e.Name], e.Resource)
-			if delete(spoiled, e.Name); a.held[s] == nil && (!a.bad[s] || over) {
-				delete(spoiled, s)
-				delete(a.bad, s)
-			} else if a.bad[s] && spoiled[s] != "" {
-				others--
-			}
-			fresh = fresh || seen[e.Name] == nil || !alikeFor(seen[e.Name], e.Resource) || others > 0
-			seen[e.Name] = e.Resource
-			delete(a.nothing, s)
+			was := k.hears(s, e.Name)
+			fresh = fresh || was || k.seen[e.Name] == nil || !alikeFor(k.seen[e.Name], e.Resource)
+			k.seen[e.Name] = e.Resource
 		case protocol.Removed:
-			fresh = fresh || seen[e.Name] != nil
-			delete(seen, e.Name)
-			delete(spoiled, e.Name)
-			a.nothing[s] = a.nothing[s] || len(seen) == 0
+			fresh = fresh || k.seen[e.Name] != nil
+			delete(k.seen, e.Name)
+			k.forgets(e.Name)
 		case protocol.Absent, protocol.TimedOut:
-			if s != e.Name { // what it found was refused, and is gone
-				fresh = fresh || spoiled[e.Name] != "" || a.swept[s+" "+e.Name]
-				delete(spoiled, e.Name)
-				continue
+			refused := k.refused[e.Name] || k.again[e.Name]
+			if fresh = k.forgets(e.Name) || s == e.Name && !a.nothing[s]; !fresh {
+				break
 			}
-			fresh = !a.nothing[s] || spoiled[s] != ""
-			if len(seen) > 0 {
-				j.fail("CLI-3: %s is absent, and finds %v", s, names(seen))
+			if s == e.Name {
+				j.absent(a, e, k, refused, late)
 			}
-			if errors.Is(e.Err, protocol.ErrSilent) != late[a.typ.URL+s] || e.Kind == protocol.TimedOut && !j.opts.Transient {
-				j.fail("CLI-3: %s is absent by time: %v", s, e.Err)
-			}
-			for _, spoiled := range a.spoiled {
-				delete(spoiled, s)
-			}
-			delete(a.waits, s)
-			a.nothing[s] = e.Kind == protocol.Absent
 		case protocol.Refused, protocol.Errored:
-			// A name that finds others, too, remembers one refusal: it may be told again.
-			fresh = fresh || spoiled[e.Name] != text || s != e.Name && s != xds.Wildcard
-			spoiled[e.Name] = text
-			if e.Resource == nil {
-				delete(seen, e.Name)
+			// "Told once" to each name, and not to all again because another finds it now.
+			fresh = k.errors[e.Name] != e.Err.Error() || k.again[e.Name]
+			if k.errors[e.Name] = e.Err.Error(); e.Kind == protocol.Refused {
+				k.refused[e.Name] = true // an error says nothing of what was refused
 			}
-			delete(a.nothing, s)
+			if delete(k.again, e.Name); e.Resource == nil {
+				delete(k.seen, e.Name)
+			}
 		default:
 			j.fail("an event of no kind: %v", e)
+		}
+		if !fresh && e.Kind != protocol.Updated && e.Kind != protocol.Removed {
+			break
+		}
+		empty := len(k.seen)+len(k.refused) == 0
+		switch e.Kind {
+		case protocol.Removed, protocol.Absent:
+			a.nothing[s] = a.nothing[s] || empty
+		default:
+			delete(a.nothing, s)
 		}
 	}
 	if !fresh {
 		j.fail("%s %s %s is told twice: %v", e.Kind, a.typ, e.Name, e.Err)
 	}
+}
+
+// absent judges that a name is told to be absent. One that was refused may be found in another way.
+func (j *clientJudge) absent(a *clientAccount, e protocol.ClientEvent, k *askedName, refused bool, late map[string]bool) {
+	switch is := k.seen; {
+	case !refused && len(is)+len(k.refused) > 0, len(is) > 0 != (e.Resource != nil), e.Resource != nil && !same(is[e.Resource.Name], e.Resource):
+		j.fail("CLI-3: %s is absent, and finds %v and %v", e.Name, names(is), k.refused)
+	case errors.Is(e.Err, protocol.ErrSilent) != late[a.typ.URL+e.Name] || e.Kind == protocol.TimedOut && !j.opts.Transient:
+		j.fail("CLI-3: %s is absent by time: %v", e.Name, e.Err)
+	}
+	delete(a.waits, e.Name)
 }
 
 // rests judges what is held when an honest server has told all that there is: what is good, and

@@ -8,31 +8,139 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// The judge of the client knows what is told twice.
+// The judge of the client knows what is told twice, and what is not told.
 func TestJudgeOfClient(t *testing.T) {
-	t.Run("CLI-3 CLI-12 what was refused may be told to be gone, though its name found another meanwhile", func(t *testing.T) {
-		w := newServed(ClientConfig{Variant: xds.Delta, Server: "honest"}, nil)
-		a, other := w.judge.of(xds.Secret), &xds.Resource{Stamp: &xds.Stamp{Name: "s"}, Aliases: []string{"t"}, Body: []byte("1")}
-		w.judge.asks(xds.Secret, "t")
-		try := func(e protocol.ClientEvent) (failed bool) {
-			defer func() { failed = recover() != nil }()
-			e.Type, e.Asked = xds.Secret, []string{"t"}
-			w.judge.event(a, e, nil)
-			return false
+	failed := func(f func()) (failed bool) {
+		defer func() { failed = recover() != nil }()
+		f()
+		return false
+	}
+	begin := func(asked ...string) (*clientJudge, *clientAccount) {
+		j := newServed(ClientConfig{Variant: xds.Delta, Server: "honest"}, nil).judge
+		for _, s := range asked {
+			j.asks(xds.Secret, s)
+			j.of(xds.Secret).told[s] = true
 		}
-		for _, e := range []struct {
-			protocol.ClientEvent
-			twice bool
-		}{
-			{ClientEvent: protocol.ClientEvent{Kind: protocol.Refused, Name: "t", Err: errors.New("it is bad")}},
-			{ClientEvent: protocol.ClientEvent{Kind: protocol.Updated, Name: "s", Resource: other}},
-			{ClientEvent: protocol.ClientEvent{Kind: protocol.Updated, Name: "s", Resource: other}, twice: true},
-			{ClientEvent: protocol.ClientEvent{Kind: protocol.Removed, Name: "s", Resource: other}},
-			{ClientEvent: protocol.ClientEvent{Kind: protocol.Absent, Name: "t"}},
-			{ClientEvent: protocol.ClientEvent{Kind: protocol.Absent, Name: "t"}, twice: true},
-		} {
-			if try(e.ClientEvent) != e.twice {
-				t.Errorf("%s %s: want that it is told twice: %v", e.Kind, e.Name, e.twice)
+		return j, j.of(xds.Secret)
+	}
+	other, wrong := &xds.Resource{Stamp: &xds.Stamp{Name: "s"}, Aliases: []string{"t"}, Body: []byte("1")}, errors.New("it is bad")
+
+	type told struct {
+		protocol.ClientEvent
+		wrong bool
+	}
+	to := func(asked []string, e protocol.ClientEvent, wrong bool) told {
+		e.Type, e.Asked = xds.Secret, asked
+		return told{e, wrong}
+	}
+	t1, all := []string{"t"}, []string{"*", "t"}
+	for name, events := range map[string][]told{
+		"CLI-12 what is called so and was refused stays so though the name finds another, until it is gone": {
+			to(t1, protocol.ClientEvent{Kind: protocol.Refused, Name: "t", Err: wrong}, false),
+			to(t1, protocol.ClientEvent{Kind: protocol.Updated, Name: "s", Resource: other}, false),
+			to(t1, protocol.ClientEvent{Kind: protocol.Updated, Name: "s", Resource: other}, true),
+			to(t1, protocol.ClientEvent{Kind: protocol.Absent, Name: "t", Resource: other}, false),
+			to(t1, protocol.ClientEvent{Kind: protocol.Absent, Name: "t", Resource: other}, true),
+			to(t1, protocol.ClientEvent{Kind: protocol.Removed, Name: "s", Resource: other}, false),
+			to(t1, protocol.ClientEvent{Kind: protocol.Absent, Name: "t"}, true),
+		},
+		"CLI-12 what is absent is told with what the name finds": {
+			to(t1, protocol.ClientEvent{Kind: protocol.Refused, Name: "t", Err: wrong}, false),
+			to(t1, protocol.ClientEvent{Kind: protocol.Updated, Name: "s", Resource: other}, false),
+			to(t1, protocol.ClientEvent{Kind: protocol.Absent, Name: "t"}, true),
+		},
+		"CLI-12 a refusal is told once to each name": {
+			to(t1, protocol.ClientEvent{Kind: protocol.Refused, Name: "s", Err: wrong}, false),
+			to(t1, protocol.ClientEvent{Kind: protocol.Refused, Name: "s", Err: wrong}, true),
+			to([]string{"*"}, protocol.ClientEvent{Kind: protocol.Refused, Name: "s", Err: wrong}, false),
+			to(all, protocol.ClientEvent{Kind: protocol.Refused, Name: "s", Err: wrong}, true),
+			to(all, protocol.ClientEvent{Kind: protocol.Refused, Name: "s", Err: errors.New("it is worse")}, false),
+			to(all, protocol.ClientEvent{Kind: protocol.Absent, Name: "s"}, false),
+			to(t1, protocol.ClientEvent{Kind: protocol.Absent, Name: "s"}, true),
+			to(t1, protocol.ClientEvent{Kind: protocol.Absent, Name: "t"}, true),
+		},
+		"CLI-12 a name is not absent while it finds what is refused": {
+			to(t1, protocol.ClientEvent{Kind: protocol.Refused, Name: "s", Err: wrong}, false),
+			to(t1, protocol.ClientEvent{Kind: protocol.Absent, Name: "t"}, true),
+		},
+		"CLI-12 an error of a name is over when it finds something": {
+			to(t1, protocol.ClientEvent{Kind: protocol.Errored, Name: "t", Err: wrong}, false),
+			to(t1, protocol.ClientEvent{Kind: protocol.Updated, Name: "s", Resource: other}, false),
+			to(t1, protocol.ClientEvent{Kind: protocol.Errored, Name: "t", Err: wrong}, false),
+			to(t1, protocol.ClientEvent{Kind: protocol.Errored, Name: "t", Err: wrong}, true),
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			j, a := begin("t", "*")
+			for i, e := range events {
+				if is := failed(func() { j.event(a, e.ClientEvent, nil) }); is != e.wrong {
+					t.Errorf("%d, %s %s: it fails: %v, want %v", i, e.Kind, e.Name, is, e.wrong)
+				}
+			}
+		})
+	}
+
+	t.Run("CLI-10 CLI-12 what was adopted is told though the name finds another first", func(t *testing.T) {
+		j, a := begin("t")
+		own := &xds.Resource{Stamp: &xds.Stamp{Name: "t"}, Body: []byte("1")}
+		j.adopts(xds.Secret, false, own)
+		for _, r := range []*xds.Resource{other, own} {
+			j.event(a, protocol.ClientEvent{Kind: protocol.Updated, Type: xds.Secret, Name: r.Name, Resource: r, Asked: t1}, nil)
+		}
+		if !failed(func() {
+			j.event(a, protocol.ClientEvent{Kind: protocol.Updated, Type: xds.Secret, Name: "t", Resource: own, Asked: t1}, nil)
+		}) {
+			t.Error("it may be told twice")
+		}
+	})
+
+	bad := &xds.Resource{Stamp: &xds.Stamp{Name: "s"}, Type: xds.Secret, Aliases: []string{"t"}, Body: []byte("?")}
+	refused := protocol.ClientEvent{Kind: protocol.Refused, Type: xds.Secret, Name: "s", Err: wrong, Asked: t1}
+	gone := protocol.ClientEvent{Kind: protocol.Absent, Type: xds.Secret, Name: "s", Asked: t1}
+	for _, c := range []struct {
+		name  string
+		told  []protocol.ClientEvent
+		then  *xds.Changes
+		again []protocol.ClientEvent
+		wrong bool
+	}{
+		{name: "CLI-12 who asks by an alias is not told that it is refused", wrong: true},
+		{name: "CLI-12 who asks by an alias is told that it is refused", told: []protocol.ClientEvent{refused}},
+		{name: "CLI-12 and not that this is gone", told: []protocol.ClientEvent{refused}, then: &xds.Changes{Removed: []string{"s"}}, wrong: true},
+		{name: "CLI-12 and that this is gone", told: []protocol.ClientEvent{refused}, then: &xds.Changes{Removed: []string{"s"}}, again: []protocol.ClientEvent{gone}},
+		{name: "CLI-12 and not that there is nothing of the alias", told: []protocol.ClientEvent{refused}, then: &xds.Changes{Removed: []string{"t"}}, wrong: true},
+		{name: "CLI-12 and that there is nothing of the alias", told: []protocol.ClientEvent{refused}, then: &xds.Changes{Removed: []string{"t"}}, again: []protocol.ClientEvent{gone}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			j, a := begin("t")
+			is := failed(func() {
+				hear := func(c *xds.Changes, events []protocol.ClientEvent) {
+					j.apply(a, &xds.Response{Type: xds.Secret, Changes: c})
+					for _, e := range events {
+						j.event(a, e, nil)
+					}
+					j.known(a, "t", a.asks["t"])
+				}
+				hear(&xds.Changes{Upserts: []*xds.Resource{bad}}, c.told)
+				if c.then != nil {
+					hear(c.then, c.again)
+				}
+			})
+			if is != c.wrong {
+				t.Errorf("it fails: %v, want %v", is, c.wrong)
+			}
+		})
+	}
+
+	t.Run("CLI-6 CLI-12 the removal of a name that the server does not know to be asked for takes nothing away", func(t *testing.T) {
+		for _, told := range []bool{false, true} {
+			j, a := begin("t")
+			a.ended = map[string]bool{}
+			if j.hold(a, other); !told {
+				delete(a.told, "t")
+			}
+			if j.remove(a, "t"); (a.held["s"] == nil) != told {
+				t.Errorf("told %v: held is %v", told, names(a.held))
 			}
 		}
 	})

@@ -76,7 +76,9 @@ type Denied struct {
 	told bool
 }
 
-// A Watch is [server.Watch].
+// A Watch is [server.Watch]. If it has a method Limit(func(*xds.Type, string) bool), that is told which names, and of which
+// wildcards and collections something, the stream may see from then on; nil: all. So who asks others for what a stream
+// asks for does so only for who may see it. It is called before the first Interested, and by the same goroutine.
 type Watch interface {
 	C() <-chan struct{}
 	Next() (xds.View, []xds.Names, error)

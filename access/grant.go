@@ -43,6 +43,15 @@ func (g Grant) In(groups []string) (Grant, error) {
 // Allows reports whether a resource is seen, by its own name: not by an alias.
 func (g Grant) Allows(t *xds.Type, name string) bool { return g.filter(t).allows(name) }
 
+// some reports whether a resource of a name may be seen, or something of what a wildcard or a collection finds.
+func (g Grant) some(t *xds.Type, name string) bool {
+	if name == xds.Wildcard || xds.IsCollection(name) {
+		f := g.filter(t)
+		return f != nil && f.shown.some()
+	}
+	return g.Allows(t, name)
+}
+
 // All reports whether all resources of a type are seen.
 func (g Grant) All(t *xds.Type) bool { return g.filter(t).all() }
 

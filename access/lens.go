@@ -130,7 +130,7 @@ type undecided struct {
 // looked for.
 func (v *undecided) Undecided(t *xds.Type, name string) bool {
 	if name == xds.Wildcard { // which is no name that may be seen or not
-		return v.of.Undecided(t, name)
+		return v.lenses.grant.some(t, name) && v.of.Undecided(t, name)
 	}
 	return v.lenses.grant.Allows(t, name) && v.of.Undecided(t, name)
 }

@@ -133,6 +133,7 @@ func (v *View) enter() error {
 	if v.policy.Policy == nil {
 		v.lenses.close()
 		v.lenses = nil
+		v.limit(nil)
 		return nil
 	}
 	v.seen = v.Groups()
@@ -142,7 +143,17 @@ func (v *View) enter() error {
 	}
 	v.lenses.close()
 	v.grant, v.lenses = g, &lenses{shared: v.shared, groups: derived.Key(v.seen), grant: g}
+	v.limit(g.some)
 	return nil
+}
+
+// limit tells a watch that asks others for what a stream asks for what that sees; nil: all.
+func (v *View) limit(sees func(t *xds.Type, name string) bool) {
+	if l, ok := v.of.(interface {
+		Limit(sees func(t *xds.Type, name string) bool)
+	}); ok {
+		l.Limit(sees)
+	}
 }
 
 // moved reports whether the watch sees other groups than before.
@@ -190,7 +201,7 @@ func (v *View) Groups() []string {
 func (v *View) C() <-chan struct{} { return v.of.C() }
 
 // Interested implements [server.Watch]. A name that is not seen may be an alias of one that is, so
-// it is passed on, too.
+// it is passed on, too; a watch with a method Limit is told what is seen.
 func (v *View) Interested(t *xds.Type, wildcard bool, added, removed []string) {
 	v.of.Interested(t, wildcard, added, removed)
 }

@@ -255,10 +255,7 @@ func (c *Client) settled(u *upstream, resp *xds.Response, wild bool) {
 	if typ == nil {
 		return
 	}
-	nameless := slices.ContainsFunc(resp.Malformed, func(err error) bool {
-		m, is := errors.AsType[*xds.MalformedError](err)
-		return !is || m.Name == ""
-	})
+	nameless := slices.ContainsFunc(resp.Malformed, func(err error) bool { return xds.MalformedName(err) == "" })
 	wild = wild && (!nameless || resp.Changes != nil && len(resp.Upserts) > 0)
 	for _, a := range c.authorities {
 		if t := a.tables[typ.URL]; t != nil && a.charged() == u.Server {

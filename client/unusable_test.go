@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -111,6 +112,18 @@ func TestTypelessIsLogged(t *testing.T) {
 		w.want()
 		if n := log.count("a response without a type is ignored"); n < 1 || n > 10 { // ever more seldom
 			t.Errorf("%d lines", n)
+		}
+	})
+}
+
+// SAFE-1: what a server says of a name in resource_errors is cut before anybody keeps it.
+func TestLongResourceError(t *testing.T) {
+	both(t, "of ten megabytes", func(t *testing.T, v xds.Variant) {
+		f := newFake(t, "xds://a", v)
+		w := watch(t, begin(t, client.Config{}, f), xds.Cluster, "a")
+		f.stream().respond(xds.Cluster, "1", "~a="+strings.Repeat("y", 10<<20))
+		if got := w.take(); len(got) != 1 || len(got[0]) > 1200 || !strings.HasPrefix(got[0], "a unavailable: ") {
+			t.Errorf("%d events: %.100q", len(got), got)
 		}
 	})
 }

@@ -280,11 +280,10 @@ func (in *intake) check(n *clientName, r *xds.Resource) (err error) {
 
 // unread refuses a resource that cannot be read, if its name can.
 func (in *intake) unread(err error) {
-	m, is := errors.AsType[*xds.MalformedError](err)
-	if !is || m.Name == "" || m.Name == xds.Wildcard {
+	name := xds.CanonicalName(xds.MalformedName(err))
+	if name == "" {
 		return
 	}
-	name := xds.CanonicalName(m.Name)
 	r := &xds.Resource{Stamp: &xds.Stamp{Name: name}, Type: in.w.typ}
 	if in.seen(name) == seenNever && in.w.covers(name, r, isTold, "") {
 		in.see(name, seenTold)

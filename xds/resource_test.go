@@ -1,6 +1,8 @@
 package xds
 
 import (
+	"errors"
+	"fmt"
 	"testing"
 	"unsafe"
 )
@@ -10,5 +12,16 @@ import (
 func TestResourceSize(t *testing.T) {
 	if n := unsafe.Sizeof(Resource{}); unsafe.Sizeof(uintptr(0)) == 8 && n > 96 {
 		t.Errorf("a resource takes %d bytes, more than the 96 of its size class", n)
+	}
+}
+
+func TestMalformedName(t *testing.T) {
+	for want, err := range map[string]error{"a": fmt.Errorf("x: %w", &MalformedError{Name: "a"}), "": &MalformedError{Name: "*"}} {
+		if got := MalformedName(err); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	if got := MalformedName(errors.New("b")); got != "" {
+		t.Error(got)
 	}
 }

@@ -7,7 +7,10 @@
 // type, a nil *Versions and *Members are empty; of other pointers methods need one that is not nil.
 package xds
 
-import "iter"
+import (
+	"errors"
+	"iter"
+)
 
 // Variant is the first dimension of the transport protocol ("Four Variants").
 type Variant uint8
@@ -99,6 +102,15 @@ func (e *MalformedError) Error() string { return e.Err.Error() }
 
 // Unwrap returns Err.
 func (e *MalformedError) Unwrap() error { return e.Err }
+
+// MalformedName returns the name of a resource that cannot be read; "" if nobody knows it, as it is not even known what it is called,
+// or the name is [Wildcard], which is no resource's.
+func MalformedName(err error) string {
+	if m, is := errors.AsType[*MalformedError](err); is && m.Name != Wildcard {
+		return m.Name
+	}
+	return ""
+}
 
 // A ResourceError is what a server says of a name instead of sending the resource.
 type ResourceError struct {

@@ -176,6 +176,8 @@ func (a *agent) keep(ctx context.Context, w *relay.Watch, st *store.Store) {
 	for _, t := range []*xds.Type{xds.Cluster, xds.Listener} {
 		w.Interested(t, true, nil, nil)
 	}
+	look := time.NewTicker(again)
+	defer look.Stop()
 	var retry <-chan time.Time
 	was := "" // the error
 	for {
@@ -184,6 +186,11 @@ func (a *agent) keep(ctx context.Context, w *relay.Watch, st *store.Store) {
 			return
 		case <-w.C():
 		case <-retry:
+		case <-look.C:
+			if retry != nil || a.to.Intact() {
+				continue
+			}
+			a.log.Warn(damaged, "out", a.out)
 		}
 		retry = nil
 		view, _, err := w.Next()

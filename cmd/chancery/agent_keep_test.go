@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -216,6 +217,23 @@ func TestAgentKeeps(t *testing.T) {
 		}
 		time.Sleep(again)
 		writes(true, "third")
+
+		for what, harm := range map[string]func() error{
+			"OUT":                func() error { return os.RemoveAll(out) },
+			"the link":           func() error { return os.Remove(filepath.Join(out, "current")) },
+			"what it leads to":   func() error { return os.RemoveAll(filepath.Join(out, ".generations")) },
+			"a file":             func() error { return os.Remove(filepath.Join(out, "current", "cds.yaml")) },
+			"the text of a file": func() error { return os.Truncate(filepath.Join(out, "current", "cds.yaml"), 3) },
+		} {
+			before := tree(t, filepath.Join(out, "current"))
+			if err := harm(); err != nil {
+				t.Fatal(what, err)
+			}
+			time.Sleep(again + time.Second)
+			if now := tree(t, filepath.Join(out, "current")); !maps.Equal(before, now) {
+				t.Errorf("%s is away: %v, want %v", what, now, before)
+			}
+		}
 	})
 }
 

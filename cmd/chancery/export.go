@@ -282,11 +282,15 @@ func ring(bell chan<- struct{}) {
 	}
 }
 
-// again is when an export is tried again that could not be written.
+// again is when an export is tried again that could not be written, and how often it is looked whether the last one is still there.
 const again = 10 * time.Second
+
+const damaged = "the export is not as it was made: it is made again"
 
 // follow exports what changes until ctx is done.
 func (e *exporting) follow(ctx context.Context, changed <-chan struct{}, hangups <-chan os.Signal, reload func()) {
+	look := time.NewTicker(again)
+	defer look.Stop()
 	var retry <-chan time.Time
 	was := ""
 	for {
@@ -297,6 +301,11 @@ func (e *exporting) follow(ctx context.Context, changed <-chan struct{}, hangups
 			reload()
 		case <-changed:
 		case <-retry:
+		case <-look.C:
+			if retry != nil || e.to.Intact() {
+				continue
+			}
+			e.log.Warn(damaged, "out", e.out)
 		}
 		retry = nil
 		err := e.export(ctx)

@@ -11,8 +11,10 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/chancery-xds/chancery/access"
 	"github.com/chancery-xds/chancery/client"
 	"github.com/chancery-xds/chancery/client/metrics"
 	"github.com/chancery-xds/chancery/internal/adminapi"
@@ -21,6 +23,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/process"
 	"github.com/chancery-xds/chancery/internal/relay"
 	internalsecret "github.com/chancery-xds/chancery/internal/secret"
+	"github.com/chancery-xds/chancery/internal/shares"
 	"github.com/chancery-xds/chancery/source/dir"
 	"github.com/chancery-xds/chancery/store"
 	"github.com/chancery-xds/chancery/xds"
@@ -174,9 +177,22 @@ func (r *relaying) open(s *serving, st *store.Store, m *process.Metrics, changed
 			r.secrets.note(of, time.Now())
 			return refs(of)
 		},
-		Refused: r.refused, Committed: func() { s.admin.committed(st); changed() }, Log: s.log,
+		Refused: r.refused, Committed: func() { s.admin.committed(st); changed() }, Log: s.log, Owner: ownerOf,
+		// The relay's node counts, too, and may be as large as any.
+		Limits: relay.Limits{Types: s.limits.Types, Names: s.limits.Names, Held: s.limits.Held - min(s.limits.Node, s.limits.Held/2)},
 	})
 	return watchedOf[*relay.Watch](r.source), nil
+}
+
+// ownerOf says whose a stream is: an identity's, or else an address's.
+func ownerOf(ctx context.Context) string {
+	if who, _ := identityOf(ctx); who.Kind != access.None {
+		return who.String()
+	}
+	if p, ok := peer.FromContext(ctx); ok {
+		return shares.Owner(p.Addr)
+	}
+	return ""
 }
 
 // ready says why clients cannot be served; nil: they can.

@@ -64,3 +64,21 @@ func TestRelayStatusIdle(t *testing.T) {
 		t.Error(b.String())
 	}
 }
+
+// For status an upstream that is away is as a load that was rejected, and one that nobody wants anything of is well.
+func TestRelayStatusCode(t *testing.T) {
+	for _, tt := range []struct {
+		of   *adminapi.Upstream
+		want bool
+	}{
+		{nil, false},
+		{&adminapi.Upstream{Connected: true}, false},
+		{&adminapi.Upstream{Idle: true}, false},
+		{&adminapi.Upstream{}, true},
+		{&adminapi.Upstream{Connected: true, Refused: 1}, true},
+	} {
+		if got := ails(tt.of); got != tt.want {
+			t.Errorf("%+v: %v", tt.of, got)
+		}
+	}
+}

@@ -51,7 +51,7 @@ States of a client with a type:
   IDLE      it subscribes to nothing
 
 Exit codes: 0 all is well, or -w was interrupted; 1 a client refuses or is stale, the last load was rejected,
-or the configuration refers to what is not there; 2 wrong usage; 3 no server answers, or it lets nobody in; 4 there is no
+the configuration refers to what is not there, or the upstream of a relay is away or gives what cannot be used; 2 wrong usage; 3 no server answers, or it lets nobody in; 4 there is no
 such node or group.`,
 		Example: `  chancery status
   chancery status edge-7d9f-x2
@@ -124,10 +124,16 @@ func showStatus(cmd *cobra.Command, a *asking, o *output, f adminapi.Filter) err
 	} else {
 		seen.print(o.page(cmd), o, f)
 	}
-	if by := seen.Clients.By; err == nil && (by[adminapi.Nacked]+by[adminapi.Stale] > 0 || seen.Config.Rejected != nil || len(seen.RejectedGroups) > 0 || seen.Config.Dangling > 0) {
+	if by := seen.Clients.By; err == nil && (by[adminapi.Nacked]+by[adminapi.Stale] > 0 || seen.Config.Rejected != nil || len(seen.RejectedGroups) > 0 || seen.Config.Dangling > 0 || ails(seen.Config.Upstream)) {
 		return errNo
 	}
 	return err
+}
+
+// ails reports whether an upstream is away though something is wanted of it, or gives what cannot be used: what is served is older
+// then than what there is, as after a load that was rejected.
+func ails(u *adminapi.Upstream) bool {
+	return u != nil && (!u.Connected && !u.Idle || u.Refused > 0)
 }
 
 func statusSeen(cmd *cobra.Command, a *asking, o *output, f adminapi.Filter) (overview, error) {

@@ -158,6 +158,9 @@ func (e *Exporter) Export(ctx context.Context, view xds.Tables) (Report, error) 
 	if err := e.again(); err != nil {
 		return Report{}, err
 	}
+	if !e.dir.intact() {
+		e.dir.shown = nil // all is written anew
+	}
 	next, report, err := e.build(view)
 	if err != nil {
 		return report, err
@@ -190,6 +193,16 @@ func (e *Exporter) Export(ctx context.Context, view xds.Tables) (Report, error) 
 		return report, fmt.Errorf("the export is in place, but: %w", err)
 	}
 	return report, nil
+}
+
+// Intact reports whether the last export is still there as it was made, as far as can be seen without reading it: its links,
+// and its files by their sizes. If it is not, the next Export makes it again, though it is of the same.
+func (e *Exporter) Intact() bool {
+	if !e.held.Holds(e.dir.root) || !e.dir.intact() {
+		return false
+	}
+	_, err := os.Lstat(filepath.Join(e.dir.root, bootstrapLink))
+	return err == nil || e.bootstrap == nil || e.dir.shown == nil
 }
 
 // again opens the directory again if it was removed, or another is in its place: another program may

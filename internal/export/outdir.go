@@ -91,6 +91,24 @@ func (d *outDir) own() error {
 
 func notOurs(path string) error { return fmt.Errorf("%s exists, and is not part of an export", path) }
 
+// intact reports whether the link and the files are there still; true if there never were any.
+func (d *outDir) intact() bool {
+	if d.shown == nil {
+		return true
+	}
+	to, err := os.Readlink(filepath.Join(d.root, current))
+	if err != nil || to != filepath.Join(generations, strconv.Itoa(d.seq)) {
+		return false
+	}
+	for path, f := range d.shown {
+		info, err := os.Lstat(filepath.Join(d.generation(d.seq), path))
+		if err != nil || !info.Mode().IsRegular() || info.Size() != int64(len(f.data)) {
+			return false
+		}
+	}
+	return true
+}
+
 func (d *outDir) generation(n int) string {
 	return filepath.Join(d.root, generations, strconv.Itoa(n))
 }

@@ -21,7 +21,10 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/grpc/peer"
+
 	"github.com/chancery-xds/chancery/internal/guard"
+	"github.com/chancery-xds/chancery/internal/shares"
 	"github.com/chancery-xds/chancery/protocol"
 	"github.com/chancery-xds/chancery/server"
 	"github.com/chancery-xds/chancery/xds"
@@ -153,29 +156,64 @@ type Refused struct {
 }
 
 // Refused returns what is known to be at fault on any stream, each content once, by type and name: of more
-// than max nobody says what they are.
+// than max those that owners of streams, by identity or else address, have one after the other, so that nobody who refuses
+// much keeps others from being heard.
 func (s *Source) Refused(max int) []Refused {
-	type content struct {
-		key
-		sum xds.Sum
-	}
-	known := map[content]Refused{}
+	known, by := map[content]Refused{}, map[string][]content{}
 	s.watches.Range(func(_, of any) bool {
 		w := of.(*Watch)
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		for i := range w.holds {
 			h := &w.holds[i]
-			if k := (content{h.key(), h.refused}); h.fault() && (known[k].Text == "" || h.text != "" && h.text < known[k].Text) {
+			if !h.fault() {
+				continue
+			}
+			k := content{h.key(), h.refused}
+			by[w.owner] = append(by[w.owner], k)
+			if known[k].Text == "" || h.text != "" && h.text < known[k].Text {
 				known[k] = Refused{h.typ, h.name, h.refused, h.text}
 			}
 		}
 		return true
 	})
-	all := slices.SortedFunc(maps.Values(known), func(a, b Refused) int {
+	var all []Refused
+	for _, k := range inTurn(by, min(len(known), max)) {
+		all = append(all, known[k])
+	}
+	slices.SortFunc(all, func(a, b Refused) int {
 		return cmp.Or(strings.Compare(a.Type.URL, b.Type.URL), strings.Compare(a.Name, b.Name), strings.Compare(a.Sum.String(), b.Sum.String()))
 	})
-	return all[:min(len(all), max)]
+	return all
+}
+
+// A content is one of a name.
+type content struct {
+	key
+	sum xds.Sum
+}
+
+func (c content) compare(o content) int {
+	return cmp.Or(strings.Compare(c.url, o.url), strings.Compare(c.name, o.name), strings.Compare(c.sum.String(), o.sum.String()))
+}
+
+// inTurn takes n different ones of as many or more: one of each owner, and then another of each.
+func inTurn(by map[string][]content, n int) (all []content) {
+	owners, taken := slices.Sorted(maps.Keys(by)), map[content]bool{}
+	for _, o := range owners {
+		slices.SortFunc(by[o], content.compare)
+	}
+	for len(all) < n {
+		for _, o := range owners {
+			mine := slices.DeleteFunc(by[o], func(k content) bool { return taken[k] })
+			if len(mine) > 0 && len(all) < n {
+				taken[mine[0]] = true
+				all, mine = append(all, mine[0]), mine[1:]
+			}
+			by[o] = mine
+		}
+	}
+	return all
 }
 
 // moved tells that something has come into quarantine, or has left it.
@@ -199,12 +237,16 @@ func (s *Source) Watch(ctx context.Context, node *xds.Node) (server.Watch, error
 		return nil, err
 	}
 	w := &Watch{of: of, source: s, node: node}
+	if p, ok := peer.FromContext(ctx); ok {
+		w.owner = shares.Owner(p.Addr)
+	}
 	if node != nil { // else nobody knows which stream it is
 		if s.opts.Scope != nil {
 			w.scope = s.opts.Scope(node)
 		}
 		if id := w.Identity(); id != nil {
 			w.scope += "\x00" + id.String()
+			w.owner = id.String()
 		}
 		s.watches.Store(node, w)
 	}

@@ -455,6 +455,33 @@ func TestBounds(t *testing.T) {
 	})
 }
 
+// SAFE-1: who refuses much, on however many streams, keeps nobody else's refusal from being said.
+func TestRefusedInTurn(t *testing.T) {
+	s := New(nil, Options{})
+	stream := func(owner string, names ...string) {
+		w := &Watch{owner: owner}
+		for _, n := range names {
+			w.holds = append(w.holds, held{typ: xds.Cluster, name: n, by: Named, text: n})
+		}
+		s.watches.Store(new(xds.Node), w)
+	}
+	for range 3 {
+		stream("liar", names(100)...)
+	}
+	stream("honest", "z1", "z2", "c0001")
+	stream("other", "c0000")
+	var got []string
+	for _, r := range s.Refused(8) {
+		got = append(got, r.Name)
+	}
+	if want := []string{"c0000", "c0001", "c0002", "c0003", "c0004", "c0005", "z1", "z2"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if n := len(s.Refused(1000)); n != 102 {
+		t.Errorf("%d are refused", n)
+	}
+}
+
 // A source that refuses a node is no other for that.
 func TestRefused(t *testing.T) {
 	want := errors.New("no")

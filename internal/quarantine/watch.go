@@ -18,6 +18,7 @@ type Watch struct {
 	source *Source
 	node   *xds.Node
 	scope  string
+	owner  string // whose stream it is: an identity, or else an address
 
 	counted int // of the source's count; guarded by source.mu
 

@@ -36,10 +36,11 @@ func (s *Source) hear(news client.News, c *change) {
 	}
 	c.add(k)
 	for _, ev := range news.Events {
-		var down *client.ConnectionError
 		switch ev.Kind {
 		case client.Stale, client.Unavailable:
-			k.lost = k.lost || errors.As(ev.Err, &down)
+			if _, down := errors.AsType[*client.ConnectionError](ev.Err); down {
+				k.standing.reach(false)
+			}
 			continue
 		case client.Refused: // the last good stays
 			if ev.Resource == nil {
@@ -47,15 +48,12 @@ func (s *Source) hear(news client.News, c *change) {
 			}
 			continue
 		}
-		if k.lost && ev.Server != client.FromDisk {
-			k.lost, k.empty = false, time.Time{} // what it says from now on is what is to be confirmed
+		if ev.Server != client.FromDisk {
+			k.standing.reach(true)
 		}
 		c.heard = true
 		n := xds.CanonicalName(ev.Name)
-		if k.unusable[n] {
-			delete(k.unusable, n)
-			k.empty = time.Time{}
-		}
+		delete(k.unusable, n)
 		e := k.names[n]
 		switch {
 		case e == nil && (ev.Resource == nil || k.finders == 0):
@@ -197,7 +195,7 @@ func (s *Source) commit(c *change) {
 	s.mu.Lock()
 	for _, k := range c.kinds {
 		names := c.names
-		if _, any := s.held[k.typ.URL]; any {
+		if !k.due.IsZero() {
 			names = nil
 			for _, e := range k.names {
 				names = append(names, e)
@@ -205,7 +203,7 @@ func (s *Source) commit(c *change) {
 		}
 		names = slices.AppendSeq(slices.Clip(names), maps.Keys(k.refused))
 		held := k.holds(c.now, s.opts.Confirm)
-		delete(s.held, k.typ.URL)
+		k.due = time.Time{}
 		for _, e := range names {
 			if e.kind != k {
 				continue
@@ -213,7 +211,7 @@ func (s *Source) commit(c *change) {
 			seen = append(seen, e)
 			if e.res != nil || !e.told || e.shown == nil {
 				e.gone = time.Time{}
-			} else if e.gone.IsZero() || k.lost {
+			} else if e.gone.IsZero() || k.standing.phase == away {
 				e.gone = c.now
 			}
 			switch {
@@ -234,7 +232,7 @@ func (s *Source) commit(c *change) {
 			}
 		}
 		if held {
-			s.hold(k, k.empty)
+			k.hold(k.standing.until(c.now, s.opts.Confirm))
 		} else if k.complete && !k.known {
 			woken = append(woken, k)
 		}
@@ -339,37 +337,16 @@ func (s *Source) waiting(of []*kind) (all []*Watch) {
 	return all
 }
 
-// holds reports whether that there is nothing waits to be confirmed. The source is locked.
-func (k *kind) holds(now time.Time, confirm time.Duration) bool {
-	switch {
-	case k.live > 0:
-		k.empty = time.Time{}
-		return false
-	case k.lost, len(k.unusable) > 0 && k.wild():
-		k.empty = now // nobody can confirm it now, or it is not so: there is what cannot be used
-		return true
-	case k.empty.IsZero():
-		k.empty = now
-	}
-	return now.Before(k.empty.Add(confirm))
-}
-
-// hold notes that something of a type is kept back since a time.
-func (s *Source) hold(k *kind, since time.Time) {
-	due := since.Add(s.opts.Confirm) // of what is lost, since is now
-	if old, any := s.held[k.typ.URL]; !any || due.Before(old) {
-		s.held[k.typ.URL] = due
-	}
-}
-
 // show notes what the store has of a name. The source is locked.
 func (e *name) show(was, is *xds.Resource) {
 	if was != nil {
+		e.seen--
 		if e.owners[was.Name]--; e.owners[was.Name] == 0 {
 			delete(e.owners, was.Name)
 		}
 	}
 	if e.shown = is; is != nil {
+		e.seen++
 		e.owners[is.Name]++
 	}
 }
@@ -382,7 +359,6 @@ func (s *Source) tidy(names iter.Seq[*name]) {
 		}
 		if len(e.names) == 0 && s.types[e.typ.URL] == e.kind {
 			delete(s.types, e.typ.URL)
-			delete(s.held, e.typ.URL)
 		}
 	}
 }

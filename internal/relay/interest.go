@@ -17,12 +17,14 @@ type kind struct {
 	known bool // it is known what there is of it: "*" may be answered; as in Source.known
 
 	// Of Run.
+	demands  int            // names that the upstream is asked for
 	complete bool           // the upstream, or the disk, has said what there is
 	live     int            // names that have a resource upstream
 	finders  int            // "*" and collections that the upstream is asked for
 	owners   map[string]int // names that show a resource, by its own name
-	empty    time.Time      // since when there is nothing, and that is not passed on yet; zero: there is something
-	lost     bool           // the upstream cannot be reached
+	seen     int            // names that show a resource
+	standing standing       // whether that something is gone is passed on
+	due      time.Time      // when what is kept back is looked at next; zero: nothing is
 
 	unusable map[string]bool // names of which the upstream has what cannot be used, and nothing is in use
 
@@ -104,27 +106,16 @@ func (s *Source) use(e *name, by int) {
 func (s *Source) ask(now time.Time) {
 	add, drop, c := map[string][]string{}, map[string][]string{}, change{now: now}
 	s.mu.Lock()
-	for _, e := range s.dirty {
-		if e.listed = false; e.users > 0 && !e.asked {
-			e.asked = true
-			if e.finder {
-				e.finders++
-				s.widen(e.kind, &c)
-			}
-			add[e.typ.URL] = append(add[e.typ.URL], e.name)
-		}
-	}
-	s.dirty = nil
 	n := 0
 	for ; n < len(s.idle); n++ {
 		e := s.idle[n]
-		if now.Before(e.at.Add(s.opts.Linger)) && len(s.idle)-n <= maxLingering {
+		if now.Before(e.at.Add(s.opts.Linger)) && len(s.idle)-n <= maxLingering && !s.full {
 			break
 		}
 		switch {
 		case e.users > 0 || e.since != e.at: // it is wanted again, or was
 		case e.asked:
-			if e.asked = false; e.finder {
+			if s.count(e.name, -1); e.finder {
 				e.finders--
 			}
 			drop[e.typ.URL] = append(drop[e.typ.URL], e.name.name)
@@ -134,6 +125,29 @@ func (s *Source) ask(now time.Time) {
 		}
 	}
 	s.idle = slices.Delete(s.idle, 0, n)
+	var wait []*name
+	s.full = false
+	for _, e := range s.dirty {
+		if e.users == 0 || e.asked {
+			e.listed = false
+			continue
+		}
+		if over := s.over(e); over != nil {
+			if !s.full {
+				s.relieve(over)
+			}
+			s.full = true
+			wait = append(wait, e)
+			continue
+		}
+		e.listed = false
+		if s.count(e, 1); e.finder {
+			e.finders++
+			s.widen(e.kind, &c)
+		}
+		add[e.typ.URL] = append(add[e.typ.URL], e.name)
+	}
+	s.dirty = wait
 	s.mu.Unlock()
 
 	for url, names := range drop {
@@ -162,10 +176,23 @@ func (s *Source) ask(now time.Time) {
 type Watch struct {
 	*store.Watch
 	source *Source
+	owner  string // whose it is, for shares of what the upstream is asked for
 	wants  map[*name]bool
+	greedy error            // it has to give way; nil: not so
 	known  *map[string]bool // as of the last view
 	closed bool
+
+	sees   func(t *xds.Type, name string) bool // nil: all
+	hidden map[content]*xds.Type               // that it asks for, and does not see; none has a sum
 }
+
+// An asking is a name that a stream asks for, in its canonical form.
+type asking struct {
+	typ  *xds.Type
+	name string
+}
+
+func (a asking) key() content { return content{url: a.typ.URL, name: a.name} }
 
 // Watch implements [server.Source].
 func (s *Source) Watch(ctx context.Context, node *xds.Node) (*Watch, error) {
@@ -173,53 +200,88 @@ func (s *Source) Watch(ctx context.Context, node *xds.Node) (*Watch, error) {
 	if err != nil {
 		return nil, err
 	}
-	own := &Watch{Watch: w, source: s, wants: map[*name]bool{}}
+	own := &Watch{Watch: w, source: s, owner: s.opts.Owner(ctx), wants: map[*name]bool{}, hidden: map[content]*xds.Type{}}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.watches[own] = true
 	return own, nil
 }
 
-// Interested is [store.Watch.Interested], and asks the upstream.
+// Interested is [store.Watch.Interested], and asks the upstream, but for what the client does not see.
 func (w *Watch) Interested(t *xds.Type, wildcard bool, added, removed []string) {
 	w.Watch.Interested(t, wildcard, added, removed)
 	if t == nil || w.closed {
 		return
 	}
+	if wildcard {
+		added = append(slices.Clip(added), xds.Wildcard)
+	} else {
+		removed = append(slices.Clip(removed), xds.Wildcard)
+	}
+	var drop, add []asking
+	for _, n := range removed {
+		a := asking{t, xds.CanonicalName(n)}
+		delete(w.hidden, a.key())
+		drop = append(drop, a)
+	}
+	for _, n := range added {
+		if n == "" {
+			continue // of no resource
+		}
+		if a := (asking{t, xds.CanonicalName(n)}); w.sees == nil || w.sees(t, a.name) {
+			add = append(add, a)
+		} else {
+			a.name = strings.Clone(a.name) // requests share their memory
+			w.hidden[a.key()] = t
+		}
+	}
+	w.change(add, drop)
+}
+
+// Limit says what the stream's client sees, from now on: a name, or something of what "*" or a collection finds. Nothing else
+// is asked of the upstream for it. Nil: it sees all. It is for the stream's goroutine, as Interested is.
+func (w *Watch) Limit(sees func(t *xds.Type, name string) bool) {
+	if w.closed {
+		return
+	}
+	w.sees = sees
+	var drop, add []asking
+	for k, typ := range w.hidden {
+		if a := (asking{typ, k.name}); sees == nil || sees(typ, k.name) {
+			delete(w.hidden, k)
+			add = append(add, a)
+		}
+	}
+	for e := range w.wants { // which this goroutine alone changes
+		if a := (asking{e.typ, e.name}); sees != nil && !sees(a.typ, a.name) {
+			w.hidden[a.key()] = a.typ
+			drop = append(drop, a)
+		}
+	}
+	w.change(add, drop)
+}
+
+// change asks for other names than before.
+func (w *Watch) change(add, drop []asking) {
 	s := w.source
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, n := range removed {
-		w.release(t, n)
+	for _, a := range drop {
+		if k := s.types[a.typ.URL]; k != nil {
+			if e := k.names[a.name]; e != nil && w.wants[e] {
+				delete(w.wants, e)
+				s.use(e, -1)
+			}
+		}
 	}
-	for _, n := range added {
-		w.want(t, n)
+	for _, a := range add {
+		if e := s.name(a.typ, a.name); !w.wants[e] {
+			w.wants[e] = true
+			s.use(e, 1)
+		}
 	}
-	if wildcard {
-		w.want(t, xds.Wildcard)
-	} else {
-		w.release(t, xds.Wildcard)
-	}
-}
-
-func (w *Watch) want(t *xds.Type, n string) {
-	if n == "" {
-		return // of no resource
-	}
-	if e := w.source.name(t, xds.CanonicalName(n)); !w.wants[e] {
-		w.wants[e] = true
-		w.source.use(e, 1)
-	}
-}
-
-func (w *Watch) release(t *xds.Type, n string) {
-	k := w.source.types[t.URL]
-	if k == nil {
-		return
-	}
-	if e := k.names[xds.CanonicalName(n)]; e != nil && w.wants[e] {
-		delete(w.wants, e)
-		w.source.use(e, -1)
+	if len(add) > 0 && s.known.Load() != w.known {
+		w.Ring() // what has become known since Next rings who has asked for it, and nobody else
 	}
 }
 
@@ -239,6 +301,9 @@ func (w *Watch) Close() {
 
 // Next is [store.Watch.Next]. The view is [xds.Undecided] of what the upstream has not answered.
 func (w *Watch) Next() (xds.View, []xds.Names, error) {
+	if err := w.source.gives(w); err != nil {
+		return nil, nil, err
+	}
 	known := w.source.known.Load() // before the view is taken, which then has all that made it so
 	v, names, err := w.Watch.Next()
 	if err != nil || v == nil {

@@ -31,7 +31,7 @@ func (s *Source) keep(now time.Time, set, drop map[*name]*xds.Resource) {
 			if refs[e.kind].has(e.typ, drop[e]) {
 				delete(may, e)
 				delete(drop, e)
-				s.hold(e.kind, e.gone)
+				e.hold(e.gone.Add(s.opts.Confirm))
 				more = true
 			}
 		}

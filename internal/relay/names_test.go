@@ -161,3 +161,31 @@ func TestUnusableIsBounded(t *testing.T) {
 		}
 	})
 }
+
+// What has become known between a stream's look at it and its asking for it rings: nobody else will.
+func TestKnownBeforeAskedFor(t *testing.T) {
+	both(t, func(t *testing.T, delta bool) {
+		up := newUpstream(t)
+		up.set(xds.Cluster, "a")
+		w := relayWith(t, up, "", delta, nil, func(*relay.Options) {})
+		watch := watchOf(t, w)
+		time.Sleep(time.Second)
+		if _, _, err := watch.Next(); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-watch.C():
+		default:
+		}
+		time.Sleep(10 * time.Second) // that there are no listeners is confirmed, which is no commit
+		watch.Interested(xds.Listener, true, nil, nil)
+		select {
+		case <-watch.C():
+		default:
+			t.Fatal("it does not ring")
+		}
+		if v, _, _ := watch.Next(); v.(xds.Undecided).Undecided(xds.Listener, xds.Wildcard) {
+			t.Error("it is not known that there are no listeners")
+		}
+	})
+}

@@ -45,6 +45,13 @@ type Options struct {
 	// it, and [Source.Refused] be called when that changes. Nil: refusals of clients are not passed up.
 	Refused func() []Refusal
 
+	// Limits are those of what is asked of the upstream at a time.
+	Limits Limits
+
+	// Owner says whose a stream is, by its context. Of all owners that want more than there may be the one
+	// who wants most gets less. Nil: all are one's.
+	Owner func(context.Context) string
+
 	// Committed is called after each commit, and when the source has become ready, by the
 	// goroutine of Run. Nil: nobody is told.
 	Committed func()
@@ -73,6 +80,9 @@ type Source struct {
 	watches map[*Watch]bool
 	dirty   []*name // whose users or whose end have changed
 	idle    []left  // names without users, the one that had none for the longest time first, and some that have
+	asks    int     // types of which the upstream is asked for something
+	weight  int     // of all names that it is asked for, in bytes
+	full    bool    // more is wanted than it may be asked for: what nobody wants goes at once
 
 	*state // of Run
 }
@@ -80,9 +90,8 @@ type Source struct {
 // A state is what the goroutine of Run alone knows.
 type state struct {
 	follow *client.Follower
-	look   time.Time            // when Options.Refused is asked next; zero: when something moves
-	passed time.Time            // when the upstream was last asked once more
-	held   map[string]time.Time // by the URLs of types of which something is kept back: when that is looked at next
+	look   time.Time // when Options.Refused is asked next; zero: when something moves
+	passed time.Time // when the upstream was last asked once more
 }
 
 // New returns a source of what the client's servers give, by way of the store, which must have no other writer.
@@ -94,6 +103,10 @@ func New(st *store.Store, c *client.Client, o Options) *Source {
 	if o.Confirm == 0 {
 		o.Confirm = 5 * time.Second
 	}
+	o.Limits = o.Limits.orDefault()
+	if o.Owner == nil {
+		o.Owner = func(context.Context) string { return "" }
+	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
@@ -103,7 +116,7 @@ func New(st *store.Store, c *client.Client, o Options) *Source {
 	}
 	s := &Source{
 		store: st, client: c, opts: o, wake: make(chan struct{}, 1), types: map[string]*kind{}, watches: map[*Watch]bool{},
-		state: &state{follow: c.Follow(), held: map[string]time.Time{}},
+		state: &state{follow: c.Follow()},
 	}
 	s.known.Store(&map[string]bool{})
 	return s
@@ -142,16 +155,9 @@ func (s *Source) step() {
 	for _, n := range s.follow.Take() {
 		s.hear(n, &c)
 	}
-	for url := range s.held {
-		k := s.kind(url)
-		if k == nil {
-			continue
-		}
+	for _, k := range s.waits() {
 		c.add(k)
-		was := k.lost
-		if k.lost = s.follow.Away(k.typ); was && !k.lost { // of what does not exist no event says so
-			k.empty = time.Time{} // what is so from now on is what is to be confirmed
-		}
+		k.standing.reach(!s.follow.Away(k.typ)) // of what does not exist no event says so
 	}
 	s.commit(&c)
 	s.passUp(now)
@@ -161,8 +167,10 @@ func (s *Source) step() {
 func (s *Source) next() (at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, due := range s.held {
-		at = earlier(at, due)
+	for _, k := range s.types {
+		if !k.due.IsZero() {
+			at = earlier(at, k.due)
+		}
 	}
 	if !s.look.IsZero() {
 		at = earlier(at, s.look)

@@ -34,6 +34,8 @@ type upstream struct {
 	store *store.Store
 	srv   *server.Server
 
+	limits server.Limits // zero: the defaults
+
 	refused refused
 
 	mu   sync.Mutex
@@ -91,7 +93,7 @@ func newUpstream(t testing.TB) *upstream {
 // start begins with nothing known.
 func (u *upstream) start() {
 	u.store = store.New()
-	u.srv = server.New(u.store, server.WithObserver(&u.refused))
+	u.srv = server.New(u.store, server.WithObserver(&u.refused), server.WithLimits(u.limits))
 	g := grpc.NewServer(append(server.GRPCOptions(), grpc.WaitForHandlers(true))...)
 	if err := u.srv.Register(g); err != nil {
 		u.t.Fatal(err)
@@ -223,4 +225,15 @@ func takes(t *testing.T, d time.Duration, f func()) {
 	if f(); time.Since(start).Truncate(100*time.Millisecond) != d {
 		t.Errorf("after %v, want %v", time.Since(start), d)
 	}
+}
+
+// watchOf is a stream's watch without a stream.
+func watchOf(t *testing.T, w *world) *relay.Watch {
+	t.Helper()
+	watch, err := w.src.Watch(t.Context(), &xds.Node{ID: "n"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(watch.Close)
+	return watch
 }

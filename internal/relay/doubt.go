@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
+	"unicode"
 
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -50,7 +52,12 @@ func (d *doubts) set(of []Refusal) (again map[string][]string) {
 	all, by, names := map[content]string{}, map[content]bool{}, map[content]bool{}
 	for _, r := range of {
 		c := content{r.Type.URL, xds.CanonicalName(r.Name), r.Sum}
-		all[c] = r.Text
+		all[c] = strings.Map(func(r rune) rune {
+			if unicode.IsControl(r) {
+				return ' ' // a line more would accuse another resource
+			}
+			return r
+		}, r.Text)
 		by[c.anyOf()] = d.by[c.anyOf()]
 		if _, was := d.all[c]; !was {
 			names[c.anyOf()] = true

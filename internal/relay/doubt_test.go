@@ -100,6 +100,24 @@ func TestRefusalIsPassedUp(t *testing.T) {
 	})
 }
 
+// SAFE-1: what a client says is one line of what the relay says upstream, so that it accuses nothing else, and moves no terminal.
+func TestRefusalIsOneLine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		up := newUpstream(t)
+		up.set(xds.Cluster, "a", "b")
+		w := passing(t, up)
+		liar := await(t, w, "a", "b")
+		time.Sleep(time.Minute)
+		up.content(xds.Cluster, "bad", "a", "b")
+		liar.NACK(liar.Next(xds.Cluster), "a: no\nb: it is bad\r\x1b[2J"+strings.Repeat("y", 100_000))
+		time.Sleep(2 * time.Second)
+		got := up.refused.said()
+		if len(got) != 1 || len(got[0]) > 1200 || strings.ContainsAny(got[0], "\n\r\x1b") || !strings.HasPrefix(got[0], "a: clients of the relay refuse it: a: no b: it is bad [2Jyyy") {
+			t.Errorf("%.100q", got)
+		}
+	})
+}
+
 // A client that refuses something new to it gets the rest: what it is not shown is decided.
 func TestRefusedNew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

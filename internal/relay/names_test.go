@@ -43,10 +43,7 @@ func TestEmptyConfirmedAfterTheLossAnew(t *testing.T) {
 func TestLingeringIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := relayWith(t, newUpstream(t), "", true, nil, func(*relay.Options) {})
-		watch, err := w.src.Watch(t.Context(), &xds.Node{ID: "n"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		watch := watchOf(t, w)
 		names := make([]string, 10_005)
 		for i := range names {
 			names[i] = fmt.Sprint("e", i)
@@ -72,11 +69,7 @@ func TestOrderOfParameters(t *testing.T) {
 		up := newUpstream(t)
 		up.set(xds.Endpoint, of+"?a=1&b=2")
 		w := relayWith(t, up, "", delta, nil, func(*relay.Options) {})
-		watch, err := w.src.Watch(t.Context(), &xds.Node{ID: "n"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer watch.Close()
+		watch := watchOf(t, w)
 		watch.Interested(xds.Endpoint, false, []string{of + "?b=2&a=1"}, nil)
 		synctest.Wait()
 		if v, _, err := watch.Next(); err != nil || v.Table(xds.Endpoint).Lookup(of+"?a=1&b=2") == nil {
@@ -124,11 +117,7 @@ func TestKnownBesideChanges(t *testing.T) {
 	both(t, func(t *testing.T, delta bool) {
 		up := newUpstream(t)
 		w := relayWith(t, up, "", delta, nil, func(*relay.Options) {})
-		watch, err := w.src.Watch(t.Context(), &xds.Node{ID: "n"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer watch.Close()
+		watch := watchOf(t, w)
 		watch.Interested(xds.Listener, true, nil, nil)
 		watch.Interested(xds.Endpoint, false, []string{"e"}, nil)
 		if v, _, _ := watch.Next(); !v.(xds.Undecided).Undecided(xds.Listener, "*") {

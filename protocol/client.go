@@ -142,14 +142,7 @@ func (c *Client) Subscribe(t *xds.Type, names ...string) {
 			w.asks++
 			w.turn(name, n)
 			w.tidy(name, n)
-			if f := n.fault; f != nil && f.of != "" && !w.knows(name, f) {
-				f.by = append(f.by, name)
-				kind := Refused
-				if !f.refused {
-					kind = Errored
-				}
-				c.tellOf(w, ClientEvent{Kind: kind, Name: name, Resource: n.res, Err: f.err, Asked: []string{name}})
-			}
+			c.inform(w, name, n)
 		}
 	}
 }

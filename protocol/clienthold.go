@@ -127,12 +127,25 @@ func (c *Client) gone(w *clientType, name string, asked []string, why error) {
 	if len(asked) == 0 {
 		return
 	}
-	e := ClientEvent{Kind: Absent, Name: name, Asked: asked, Err: why}
-	for _, s := range w.finding(name) {
-		e.Resource = w.names[s].res
-		break
+	var stays *xds.Resource // that the name finds all the same
+	if others := w.finding(name); len(others) > 0 {
+		stays = w.names[others[0]].res
 	}
-	c.tellOf(w, e)
+	c.tellOf(w, ClientEvent{Kind: Absent, Name: name, Resource: stays, Asked: asked, Err: why})
+}
+
+// inform tells who asks for what others know to be refused that it is.
+func (c *Client) inform(w *clientType, name string, n *clientName) {
+	f := n.fault
+	if f == nil || f.of == "" || w.knows(name, f) {
+		return
+	}
+	f.by = append(f.by, name)
+	kind := Refused
+	if !f.refused {
+		kind = Errored
+	}
+	c.tellOf(w, ClientEvent{Kind: kind, Name: name, Resource: n.res, Err: f.err, Asked: []string{name}})
 }
 
 // asker lists a name if it is asked.
@@ -143,14 +156,20 @@ func asker(name string, n *clientName) []string {
 	return []string{name}
 }
 
-// lose lets go of a resource, and tells why.
+// lose lets go of a resource, and of what was refused in its place, and tells why.
 func (c *Client) lose(w *clientType, name string, n *clientName, why error) {
+	old := n.res
+	c.release(w, name, n, why)
+	c.over(w, name, n, why, old)
+	w.tidy(name, n)
+}
+
+// release lets go of a resource, and tells why. What was refused in its place is no less there.
+func (c *Client) release(w *clientType, name string, n *clientName, why error) {
 	old := n.res
 	c.let(w, name, n)
 	w.lacking(name, n)
 	c.tellOf(w, ClientEvent{Kind: Removed, Name: name, Resource: old, Err: why})
-	c.over(w, name, n, why, old)
-	w.tidy(name, n)
 }
 
 // let lets go of a resource.
@@ -168,22 +187,41 @@ func (c *Client) remove(w *clientType, name string, why error) {
 	n := w.names[name]
 	switch {
 	case n == nil || name == xds.Wildcard: // there may always be something
-	case n.res != nil && c.opts.Retain && !c.opts.DropOnError:
-		n.foreign = true
-		c.blame(w, name, n, nil, ErrGone)
+	case n.res != nil && c.retains():
+		c.retain(w, name, n)
 	case n.res != nil:
 		c.lose(w, name, n, why)
 	default:
-		// It found others, which are gone as far as they were asked for by it.
 		if n.told {
-			for _, s := range w.finding(name) {
-				if x := w.names[s]; !w.covers(s, x.res, isTold, name) {
-					c.remove(w, s, why)
-				}
-			}
+			c.unfind(w, name, why)
 		}
 		c.nothing(w, name, n, why)
 	}
+}
+
+// unfind lets go of what a name that does not exist has found, as far as it was asked for by it alone.
+// The server said nothing of these names: what it has sent of them, and was refused, is no less there.
+func (c *Client) unfind(w *clientType, name string, why error) {
+	for _, s := range w.finding(name) {
+		n := w.names[s]
+		switch {
+		case w.covers(s, n.res, isTold, name):
+		case c.retains():
+			c.retain(w, s, n)
+		default:
+			c.release(w, s, n, why)
+			w.tidy(s, n)
+		}
+	}
+}
+
+// retains reports whether what the server removes stays in use.
+func (c *Client) retains() bool { return c.opts.Retain && !c.opts.DropOnError }
+
+// retain notes that what is held stays though the server has removed it.
+func (c *Client) retain(w *clientType, name string, n *clientName) {
+	n.foreign = true
+	c.blame(w, name, n, nil, ErrGone)
 }
 
 // nothing is what the server says of a name under which nothing is held.

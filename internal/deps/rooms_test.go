@@ -54,6 +54,7 @@ var rooms = map[string]string{
 	"Client":     "clientask.go clientevent.go clienttime.go",
 	"clientType": "clientask.go clientname.go clienthold.go clienttake.go clienttime.go",
 	"clientName": "client.go clienthold.go clienttake.go clienttime.go",
+	"fault":      "clienthold.go",
 	"verdict":    "clienttake.go",
 
 	"Event":    "settle.go",

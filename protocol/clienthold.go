@@ -187,7 +187,7 @@ func (c *Client) remove(w *clientType, name string, why error) {
 	n := w.names[name]
 	switch {
 	case n == nil || name == xds.Wildcard: // there may always be something
-	case n.res != nil && c.retains():
+	case n.res != nil && c.opts.Retain && !c.opts.DropOnError:
 		c.retain(w, name, n)
 	case n.res != nil:
 		c.lose(w, name, n, why)
@@ -206,7 +206,7 @@ func (c *Client) unfind(w *clientType, name string, why error) {
 		n := w.names[s]
 		switch {
 		case w.covers(s, n.res, isTold, name):
-		case c.retains():
+		case c.opts.Retain && !c.opts.DropOnError:
 			c.retain(w, s, n)
 		default:
 			c.release(w, s, n, why)
@@ -214,9 +214,6 @@ func (c *Client) unfind(w *clientType, name string, why error) {
 		}
 	}
 }
-
-// retains reports whether what the server removes stays in use.
-func (c *Client) retains() bool { return c.opts.Retain && !c.opts.DropOnError }
 
 // retain notes that what is held stays though the server has removed it.
 func (c *Client) retain(w *clientType, name string, n *clientName) {

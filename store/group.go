@@ -31,7 +31,7 @@ func (st *Store) group(name string) *group {
 	if g == nil {
 		g = &group{name: name}
 		h := &head{}
-		if st.emptyGroups {
+		if st.emptyGroups || st.overs && IsOver(name) {
 			h.view = xds.Tables{}
 		}
 		g.head.Store(h)

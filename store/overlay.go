@@ -16,6 +16,7 @@ import (
 
 // see returns what the nodes see that see these groups, and counts one watch more of it.
 func (st *Store) see(names []string) *group {
+	names = st.layered(names)
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	if len(names) == 1 {

@@ -20,6 +20,7 @@ type Store struct {
 	keep int              // commits in a log; 0: defaultLog
 
 	emptyGroups bool // what was never written is empty
+	overs       bool // each group has another one laid over it
 
 	writing sync.Mutex // held by the transaction whose turn it is
 
@@ -133,7 +134,7 @@ func (s *Snapshot) Seq() uint64 { return s.seq }
 // Groups returns the names of the groups that have content, in order.
 func (s *Snapshot) Groups() []string {
 	names := slices.Sorted(maps.Keys(s.views))
-	return slices.DeleteFunc(names, func(name string) bool { return bare(s.views[name]) })
+	return slices.DeleteFunc(names, func(name string) bool { return IsOver(name) || bare(s.views[name]) })
 }
 
 // View returns what nodes see that see these groups, laid over each other in this order. It is nil
@@ -147,4 +148,16 @@ func (s *Snapshot) View(groups ...string) xds.Tables {
 		return heads[0].view
 	}
 	return laid(heads).view
+}
+
+// Seen is View with what is laid over each of the groups ([WithOvers]).
+func (s *Snapshot) Seen(groups ...string) xds.Tables {
+	all := make([]string, 0, 2*len(groups))
+	for _, name := range groups {
+		if over := Over(name); s.views[over] != nil {
+			all = append(all, over)
+		}
+		all = append(all, name)
+	}
+	return s.View(all...)
 }

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"slices"
+	"strings"
 	"sync/atomic"
 
 	"github.com/chancery-xds/chancery/xds"
@@ -45,7 +46,7 @@ func (w *Watch) Group() string {
 	if g.layers != nil {
 		g = g.layers[0]
 	}
-	return g.name
+	return strings.TrimPrefix(g.name, over)
 }
 
 // Groups returns the names of the groups that the watch sees; of a name that several have, the
@@ -54,9 +55,11 @@ func (w *Watch) Groups() []string {
 	if w.group.layers == nil {
 		return []string{w.group.name}
 	}
-	names := make([]string, len(w.group.layers))
-	for i, l := range w.group.layers {
-		names[i] = l.name
+	names := make([]string, 0, len(w.group.layers))
+	for _, l := range w.group.layers {
+		if !IsOver(l.name) {
+			names = append(names, l.name)
+		}
 	}
 	return names
 }

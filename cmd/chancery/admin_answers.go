@@ -37,16 +37,18 @@ func (s *serving) adminServer(id string, st *store.Store, held *quarantine.Sourc
 		Holds:   holds(held),
 		Explainer: explains{explain.New(explain.Deps{
 			Tracker: s.admin.tracker, Source: src(), Snapshot: st.Snapshot, Upstream: s.source.away(), Store: servedOf(s.source),
-			Allowed:  s.identity.allowed(func(n *xds.Node) []string { return src().Decide(n).Groups }),
-			Held:     heldBy(held),
-			Denied:   s.admin.denied,
-			Selected: func() []*server.Stream { return s.admin.tracker.Selected(status.Filter{All: true}) },
+			Allowed:    s.identity.allowed(func(n *xds.Node) []string { return src().Decide(n).Groups }),
+			Held:       heldBy(held),
+			Denied:     s.admin.denied,
+			Registered: s.endpoints.registered(),
+			Selected:   func() []*server.Stream { return s.admin.tracker.Selected(status.Filter{All: true}) },
 		})},
-		Reload: s.source.reload,
-		Dump:   clients.ConfigDump(),
-		GRPC:   clients.GRPC(),
-		Level:  &s.logging.now,
-		Log:    s.log,
+		Reload:    s.source.reload,
+		Endpoints: s.endpoints.registry,
+		Dump:      clients.ConfigDump(),
+		GRPC:      clients.GRPC(),
+		Level:     &s.logging.now,
+		Log:       s.log,
 	}
 }
 

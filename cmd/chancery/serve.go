@@ -39,6 +39,7 @@ type serving struct {
 	rest            restFront
 	identity        identifying
 	admin           adminFront
+	endpoints       registering
 	limits          bounding
 	manner          manner
 	monitor         string
@@ -114,6 +115,9 @@ is a relay then: it asks that server once for what any of its clients wants, kee
 last good in --state-dir, and serves that while the server is away (docs/relay.md). After
 a ? there may be flags of the fetch command: xds://HOST:PORT?delta&node=ID&tls-ca=FILE
 
+With --endpoints, programs register endpoints of clusters by the admin API while serve
+runs, with a lease or without ("chancery endpoints", docs/endpoints.md).
+
 With --store URL there is no DIR: serve has its configuration from a store, into which
 "chancery apply" commits revisions, and serves each as a whole when it is committed. Any
 number of servers may serve one store. While the store is away, they serve on; after a
@@ -151,6 +155,9 @@ cannot be listened on; 2 wrong usage.`,
 			if s.source, err = sourceOfServe(cmd, &s); err != nil {
 				return err
 			}
+			if err := s.endpoints.check(&s); err != nil {
+				return err
+			}
 			s.state.chosen = cmd.Flags().Changed("state-dir")
 			if s.log, err = s.logging.open(s.stderr); err != nil {
 				return err
@@ -164,7 +171,7 @@ cannot be listened on; 2 wrong usage.`,
 	f.SortFlags = false
 	titled(f, "Listening and TLS", func(f *pflag.FlagSet) { s.front.flags(f, &s.rest.address, &s.insecureSecrets, &s.monitor) })
 	titled(f, "Identity", s.identity.flags)
-	titled(f, "Admin API", s.admin.flags)
+	titled(f, "Admin API", func(f *pflag.FlagSet) { s.admin.flags(f); s.endpoints.flags(f) })
 	titled(f, "Store", s.at.flags)
 	titled(f, "Files", s.fileFlags)
 	titled(f, "Loading and removing", s.loading)
@@ -245,7 +252,7 @@ func (s *serving) run() error {
 	s.limits.within(limitMemory(s.log))
 	s.log.Info("limits derived from memory", "max_held_total", s.limits.HeldInAll, "max_unfinished", s.limits.Unfinished, "max_request", s.limits.request)
 	limit := s.raiseFiles()
-	st := store.New()
+	st := store.New(s.endpoints.store()...)
 	m := process.New(process.Options{Version: version(), Revision: revision(), Snapshot: st.Snapshot, Newest: st.Newest})
 	observers := []server.Observer{m}
 	traced, err := openTraces(s.log, st)
@@ -329,6 +336,9 @@ func (s *serving) run() error {
 	}
 
 	if loaded, err := s.source.load(signals); !loaded {
+		return err
+	}
+	if err := s.endpoints.open(ctx, s, st, &running); err != nil {
 		return err
 	}
 	if err := s.front.open(s.log, s.types, xds, clients, s.limits.transport()); err != nil {

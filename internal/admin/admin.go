@@ -16,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/chancery-xds/chancery/endpoints"
 	"github.com/chancery-xds/chancery/internal/adminapi"
 )
 
@@ -44,8 +45,10 @@ type Server struct {
 
 	Log *slog.Logger // nil: slog.Default()
 
-	readers, waiters, heavy, making, asking doors // made by Handler
-	once                                    sync.Once
+	Endpoints *endpoints.Registry // nil: none can be registered
+
+	readers, waiters, heavy, making, asking, writing, streams doors // made by Handler
+	once                                                      sync.Once
 
 	mu   sync.Mutex     // held for memory only
 	held map[string]int // large answers under way, by connection

@@ -31,7 +31,7 @@ func (s *Server) gate(at net.Addr, inner http.Handler) http.Handler {
 			w.Header().Set("WWW-Authenticate", `Bearer realm="chancery"`)
 			deny(w, r, &problem{http.StatusUnauthorized, "Authorization", "a valid bearer token is needed", "--admin-token-file names the file with the token"})
 		case changes(r) && !sendsJSON(r) && !isGRPC(r):
-			refuse(w, &problem{http.StatusUnsupportedMediaType, "Content-Type", "must be application/json", ""})
+			refuse(w, &problem{http.StatusUnsupportedMediaType, "Content-Type", "must be application/json, or application/x-ndjson for lines of it", ""})
 		default:
 			inner.ServeHTTP(w, r)
 		}
@@ -73,5 +73,5 @@ func changes(r *http.Request) bool { return r.Method != http.MethodGet && r.Meth
 
 func sendsJSON(r *http.Request) bool {
 	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
-	return err == nil && kind == "application/json"
+	return err == nil && (kind == "application/json" || kind == linesOfJSON)
 }

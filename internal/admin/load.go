@@ -18,6 +18,9 @@ const (
 
 	// maxMade is how many others are made at once: each looks at all clients, or asks one.
 	maxMade = 8
+
+	// maxWriters is how many change endpoints at once: they wait for the disk together.
+	maxWriters = 64
 )
 
 // doors are those of one purpose: unix sockets have their own, so that nobody who asks over the

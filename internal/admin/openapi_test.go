@@ -111,7 +111,11 @@ func (d *document) write(t *testing.T) []byte {
 		d.parameters(rt)
 		if rt.in != nil {
 			d.line(3, "requestBody:")
-			d.line(4, "content: {application/json: {schema: %s}}", d.schema(reflect.TypeOf(rt.in)))
+			in := "application/json"
+			if _, lines := rt.in.(adminapi.EndpointLine); lines {
+				in = linesOfJSON
+			}
+			d.line(4, "content: {%s: {schema: %s}}", in, d.schema(reflect.TypeOf(rt.in)))
 		}
 		d.line(3, "responses:")
 		content, schema := "application/json", "{}"
@@ -120,6 +124,8 @@ func (d *document) write(t *testing.T) []byte {
 			content = out
 		case adminapi.Event:
 			content, schema = "text/event-stream", d.schema(reflect.TypeOf(out))
+		case adminapi.EndpointLines:
+			content, schema = linesOfJSON, d.schema(reflect.TypeOf(out))
 		default:
 			schema = d.schema(reflect.TypeOf(out))
 		}

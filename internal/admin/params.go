@@ -9,10 +9,11 @@ type param struct {
 }
 
 var (
-	paramNode  = param{"node", "string", "a glob of node ids: * is any text, ? any character"}
-	paramGroup = param{"group", "string", "a group of resources"}
-	paramType  = param{"type", "string", "a type of resources: a short name such as CDS, or a type URL"}
-	paramLimit = param{"limit", "integer", "the most items, up to 100000"}
+	paramNode    = param{"node", "string", "a glob of node ids: * is any text, ? any character"}
+	paramGroup   = param{"group", "string", "a group of resources"}
+	paramType    = param{"type", "string", "a type of resources: a short name such as CDS, or a type URL"}
+	paramGroupOf = param{"group", "string", "the group of resources whose nodes get the endpoints; default if it is not given"}
+	paramLimit   = param{"limit", "integer", "the most items, up to 100000"}
 )
 
 // paramsOf are those that the routes take, by their patterns. All others are errors: a filter
@@ -42,7 +43,15 @@ var paramsOf = map[string][]param{
 		{"timeout", "string", "a duration such as 30s, up to 1h; 30s if it is not given"},
 		{"revision", "integer", "the number of a configuration that must be served before"},
 		{"refused", "string", "fail: a client that refuses ends it (this is the default); wait: none does"}},
-	"GET /config_dump": {{"node", "string", "the node id of a client"}},
+	"GET /api/v1/endpoints":                   {paramGroup},
+	"POST /api/v1/endpoints":                  {{"ttl", "string", "of the lease of all that the stream puts, such as 30s; they have none if it is not given"}},
+	"GET /api/v1/endpoints/{cluster}":         {paramGroup},
+	"PUT /api/v1/endpoints/{cluster}":         {paramGroupOf},
+	"DELETE /api/v1/endpoints/{cluster}":      {paramGroupOf, {"release", "boolean", "what is said elsewhere of the cluster's endpoints counts again"}},
+	"GET /api/v1/endpoints/{cluster}/{id}":    {paramGroupOf},
+	"PUT /api/v1/endpoints/{cluster}/{id}":    {paramGroupOf},
+	"DELETE /api/v1/endpoints/{cluster}/{id}": {paramGroupOf},
+	"GET /config_dump":                        {{"node", "string", "the node id of a client"}},
 }
 
 var listParams = []param{paramGroup,

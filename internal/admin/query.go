@@ -167,6 +167,11 @@ func body(w http.ResponseWriter, r *http.Request, most int64, v any) error {
 	if err == nil {
 		return nil
 	}
+	return unread(err, most)
+}
+
+// unread is why JSON of most bytes cannot be read.
+func unread(err error, most int64) error {
 	if tooLarge(err) {
 		return wrong("body", fmt.Sprintf("more than %d bytes", most), "")
 	}

@@ -40,6 +40,14 @@ func (s *Server) routes() []route {
 		{"GET", "/api/v1/log", "the level of the log", adminapi.LogLevel{}, nil, s.level},
 		{"PUT", "/api/v1/log", "another level, until the server ends", adminapi.LogLevel{}, adminapi.LogLevel{}, s.setLevel},
 		{"POST", "/api/v1/reload", "loads the files now", adminapi.Reload{}, adminapi.ReloadRequest{}, s.reload},
+		{"GET", "/api/v1/endpoints", "clusters with registered endpoints", adminapi.EndpointList{}, nil, s.big(s.listEndpoints)},
+		{"POST", "/api/v1/endpoints", "registers endpoints, one a line, for as long as lines come (NDJSON)", adminapi.EndpointLines{}, adminapi.EndpointLine{}, s.streamEndpoints},
+		{"GET", "/api/v1/endpoints/{cluster}", "the registered endpoints of a cluster", adminapi.EndpointList{}, nil, s.big(s.listEndpoints)},
+		{"PUT", "/api/v1/endpoints/{cluster}", "registers all endpoints of a cluster: others are removed", adminapi.EndpointsResult{}, adminapi.EndpointsRequest{}, s.brief(&s.writing, s.putEndpoints)},
+		{"DELETE", "/api/v1/endpoints/{cluster}", "removes all endpoints of a cluster", adminapi.EndpointsResult{}, nil, s.brief(&s.writing, s.removeEndpoints)},
+		{"GET", "/api/v1/endpoints/{cluster}/{id}", "one registered endpoint", adminapi.EndpointList{}, nil, s.big(s.listEndpoints)},
+		{"PUT", "/api/v1/endpoints/{cluster}/{id}", "registers an endpoint, or renews its lease", adminapi.EndpointsResult{}, adminapi.Endpoint{}, s.brief(&s.writing, s.putEndpoint)},
+		{"DELETE", "/api/v1/endpoints/{cluster}/{id}", "removes an endpoint", adminapi.EndpointsResult{}, nil, s.brief(&s.writing, s.removeEndpoints)},
 		{"GET", "/api/v1/openapi.yaml", "this API, for programs", "application/yaml", nil, openAPI},
 		{"GET", "/version", "the version of the program", adminapi.VersionInfo{}, nil, s.version},
 	}
@@ -54,6 +62,7 @@ func (s *Server) Handler(at net.Addr) http.Handler {
 	s.once.Do(func() {
 		s.readers, s.waiters, s.heavy = newDoors(maxReaders), newDoors(maxReaders), newDoors(maxHeavy)
 		s.making, s.asking = newDoors(maxMade), newDoors(maxMade)
+		s.writing, s.streams = newDoors(maxWriters), newDoors(maxReaders)
 	})
 	mux := http.NewServeMux()
 	methods := map[string][]string{} // by path

@@ -407,7 +407,7 @@ type Node struct {
 	ClientFeatures   []string        `json:"client_features,omitempty"`
 }
 
-// A Locality is where a node is.
+// A Locality is where a node or an endpoint is.
 type Locality struct {
 	Region  string `json:"region,omitempty"`
 	Zone    string `json:"zone,omitempty"`
@@ -451,6 +451,76 @@ type LogLevel struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`  // "LogLevel"
 	Level      string `json:"level"` // "debug", "info", "warn", "error"
+}
+
+// An EndpointList is the answer of GET /api/v1/endpoints, with or without a cluster.
+type EndpointList struct {
+	APIVersion string              `json:"apiVersion"`
+	Kind       string              `json:"kind"` // "EndpointList"
+	Items      []RegisteredCluster `json:"items"`
+}
+
+// A RegisteredCluster is a cluster with registered endpoints: those are served, and what is said elsewhere of
+// its endpoints is not.
+type RegisteredCluster struct {
+	Cluster   string     `json:"cluster"`
+	Group     string     `json:"group"`
+	Total     int        `json:"total"`               // endpoints
+	Endpoints []Endpoint `json:"endpoints,omitempty"` // if one cluster was asked for
+}
+
+// An Endpoint is one that is registered.
+type Endpoint struct {
+	ID       string    `json:"id,omitempty"` // in a PUT of one it is that of the path; "": ADDRESS:PORT
+	Address  string    `json:"address"`      // an IP address
+	Port     int       `json:"port"`
+	Hostname string    `json:"hostname,omitempty"`
+	Locality *Locality `json:"locality,omitempty"`
+	Weight   int       `json:"weight,omitempty"`   // 1 to 100000, among those of the cluster; 0: 1
+	Priority int       `json:"priority,omitempty"` // 0 is the first choice, up to 127; gaps are closed when served
+	Health   string    `json:"health,omitempty"`   // HEALTHY, UNHEALTHY, DRAINING, TIMEOUT or DEGRADED; "": not known
+
+	Metadata map[string]map[string]json.RawMessage `json:"metadata,omitempty"` // by its name, such as envoy.lb
+
+	TTL string `json:"ttl,omitempty"` // of its lease, such as 30s; "": it has none
+}
+
+// An EndpointsRequest is the body of a PUT of all endpoints of a cluster.
+type EndpointsRequest struct {
+	TTL       string     `json:"ttl,omitempty"` // of the lease of all; "": they have none
+	Endpoints []Endpoint `json:"endpoints"`     // their own ttl must be empty
+}
+
+// An EndpointsResult is the answer to a change of endpoints.
+type EndpointsResult struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"` // "EndpointsResult"
+	Set        int    `json:"set"`
+	Unchanged  int    `json:"unchanged"` // their lease is renewed
+	Removed    int    `json:"removed"`
+}
+
+// An EndpointLine is a line of the stream that POST /api/v1/endpoints reads: one endpoint is put, or removed.
+// An empty line keeps the lease, as any other does.
+type EndpointLine struct {
+	Cluster string    `json:"cluster"`
+	Group   string    `json:"group,omitempty"`
+	Put     *Endpoint `json:"put,omitempty"`
+	Remove  string    `json:"remove,omitempty"` // an id
+}
+
+// An EndpointLines is a line of its answer: all lines up to one are done.
+type EndpointLines struct {
+	Line   int         `json:"line"`             // counted from 1
+	Lost   bool        `json:"lost,omitempty"`   // the lease had ended: what was put before this answer is gone, put it again
+	Errors []LineError `json:"errors,omitempty"` // of lines since the last answer that were not taken
+}
+
+// A LineError says why a line was not taken.
+type LineError struct {
+	Line    int    `json:"line"`
+	Field   string `json:"field,omitempty"`
+	Message string `json:"message"`
 }
 
 // A VersionInfo is the answer of /version.

@@ -405,6 +405,44 @@ func (d *Daemon) Node(ctx context.Context, node string) (*NodeInfo, error) {
 	return ask[NodeInfo](ctx, d, http.MethodGet, root+"/clients/"+segment(node)+"/node", nil, nil)
 }
 
+// Endpoints asks GET /api/v1/endpoints[/{cluster}]: which are registered, in a group unless that is "".
+func (d *Daemon) Endpoints(ctx context.Context, group, cluster string) (*EndpointList, error) {
+	q := url.Values{}
+	set(q, "group", group)
+	path := root + "/endpoints"
+	if cluster != "" {
+		path += "/" + segment(cluster)
+	}
+	return ask[EndpointList](ctx, d, http.MethodGet, path, q, nil)
+}
+
+// PutEndpoint asks PUT /api/v1/endpoints/{cluster}/{id}.
+func (d *Daemon) PutEndpoint(ctx context.Context, group, cluster, id string, e Endpoint) (*EndpointsResult, error) {
+	q := url.Values{}
+	set(q, "group", group)
+	return ask[EndpointsResult](ctx, d, http.MethodPut, root+"/endpoints/"+segment(cluster)+"/"+segment(id), q, e)
+}
+
+// PutEndpoints asks PUT /api/v1/endpoints/{cluster}: these are all endpoints of the cluster then.
+func (d *Daemon) PutEndpoints(ctx context.Context, group, cluster string, all EndpointsRequest) (*EndpointsResult, error) {
+	q := url.Values{}
+	set(q, "group", group)
+	return ask[EndpointsResult](ctx, d, http.MethodPut, root+"/endpoints/"+segment(cluster), q, all)
+}
+
+// RemoveEndpoints asks DELETE /api/v1/endpoints/{cluster}[/{id}]. If release is true, what is said elsewhere of the
+// cluster's endpoints counts again.
+func (d *Daemon) RemoveEndpoints(ctx context.Context, group, cluster, id string, release bool) (*EndpointsResult, error) {
+	q := url.Values{}
+	set(q, "group", group)
+	setBool(q, "release", release)
+	path := root + "/endpoints/" + segment(cluster)
+	if id != "" {
+		path += "/" + segment(id)
+	}
+	return ask[EndpointsResult](ctx, d, http.MethodDelete, path, q, nil)
+}
+
 // About asks GET /version: which program answers, and what it serves.
 func (d *Daemon) About(ctx context.Context) (*VersionInfo, error) {
 	return ask[VersionInfo](ctx, d, http.MethodGet, "/version", nil, nil)

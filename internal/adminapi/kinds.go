@@ -13,6 +13,8 @@ const (
 	KindReload          = "Reload"
 	KindImpact          = "Impact"
 	KindNodeInfo        = "NodeInfo"
+	KindEndpointList    = "EndpointList"
+	KindEndpointsResult = "EndpointsResult"
 	KindLogLevel        = "LogLevel"
 	KindVersion         = "Version"
 	KindError           = "Error"

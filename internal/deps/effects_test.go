@@ -12,7 +12,7 @@ import (
 )
 
 // The packages whose effects are listed.
-var watched = []string{"xds", "protocol", "protocol/protocoltest", "store", "wire", "server", "lazy", "rest", "xds/xdstest", "internal/envoyapi", "refs", "internal/refs", "internal/validate", "internal/protofile", "internal/export", "internal/importer", "internal/guard", "internal/repeats", "internal/shares", "internal/pace", "internal/unfinished", "internal/backlog", "groups", "groups/cel", "internal/admin", "access", "internal/settings", "internal/nodemeta", "internal/csds", "internal/status", "internal/fetch", "internal/identity", "client", "client/bootstrap", "client/metrics", "client/csds", "internal/csds/live", "client/tree", "client/rest", "client/file", "internal/files", "internal/quarantine", "internal/relay", "revisions", "revisions/file", "revisions/etcd", "revisions/enginetest", "source/repository"}
+var watched = []string{"xds", "protocol", "protocol/protocoltest", "store", "wire", "server", "lazy", "rest", "xds/xdstest", "internal/envoyapi", "refs", "internal/refs", "internal/validate", "internal/protofile", "internal/export", "internal/importer", "internal/guard", "internal/repeats", "internal/shares", "internal/pace", "internal/unfinished", "internal/backlog", "groups", "groups/cel", "internal/admin", "access", "internal/settings", "internal/nodemeta", "internal/csds", "internal/status", "internal/fetch", "internal/identity", "client", "client/bootstrap", "client/metrics", "client/csds", "internal/csds/live", "client/tree", "client/rest", "client/file", "internal/files", "internal/quarantine", "internal/relay", "revisions", "revisions/file", "revisions/etcd", "revisions/enginetest", "source/repository", "endpoints", "endpoints/etcd"}
 
 // Every effect they have, by package, declaration and kind, and why it is there.
 var effects = map[string]string{
@@ -213,6 +213,27 @@ var effects = map[string]string{
 	"internal/admin door.wait timer":         "who comes while too much is under way waits a while",
 	"internal/admin eventWriter.idle clock":  "when a comment is due",
 	"internal/admin eventWriter.flush clock": "when a write has taken too long",
+
+	"internal/admin lines.run goroutine": "reads lines while those before are written; ends before its request",
+	"internal/admin lines.read clock":    "until when the next line must come",
+	"internal/admin lines.do clock":      "until when its answer must be taken",
+
+	"endpoints Local mutex":            "what is registered, and who waits for the disk; one of them is held while that writes, by who commits for all",
+	"endpoints Open clock":             "leases begin anew at a start",
+	"endpoints Local.Grant clock":      "when a lease ends",
+	"endpoints Local.Renew clock":      "the same",
+	"endpoints Local.Watch clock":      "the same",
+	"endpoints Local.Watch timer":      "wakes Watch when the next lease ends",
+	"endpoints Local.end clock":        "which leases have ended",
+	"endpoints Registry mutex":         "what is registered, for who asks; held for memory only, and while what has changed is put into the store",
+	"endpoints Registry.Run goroutine": "puts what has changed into the store; ends with Run",
+	"endpoints Registry.serve timer":   "what changes meanwhile is served together; and how often the log is told",
+	"endpoints Session.Beat clock":     "when a lease is due",
+	"endpoints Session.Apply clock":    "the same",
+
+	"endpoints/etcd Engine mutex":       "what was told, for who has written; held for memory only",
+	"endpoints/etcd Engine.await timer": "nobody waits for ever until a watch has told of a write",
+	"endpoints/etcd Engine.Watch timer": "a watch that ended begins anew a little later",
 
 	"revisions Open clock":                   "the default clock, which Options.Now replaces: when a revision was made",
 	"revisions each goroutine":               "reads and writes eight values at once; whoever calls it waits for them",

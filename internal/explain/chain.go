@@ -42,6 +42,7 @@ type chain struct {
 	before   *store.Snapshot // from before the client was asked
 	all      []dir.Standing
 	at       *dir.Standing // where what the node gets stands; nil: it gets none
+	live     *live         // the endpoints that the node gets are registered; nil: they are not
 	wrong    []fault
 	guilty   []adminapi.Resource // of a refusal
 
@@ -132,6 +133,9 @@ func (c *chain) decide() {
 	c.decision = c.e.d.Source.Decide(c.node)
 	c.all = c.e.d.Source.Standings(c.t, c.name)
 	for _, group := range c.decision.Groups {
+		if text, ok := c.e.registered(group, c.t, c.name); ok && c.at == nil && c.live == nil {
+			c.live = &live{group, text}
+		}
 		i := slices.IndexFunc(c.all, func(s dir.Standing) bool { return s.Served && s.Group == group })
 		if i >= 0 && c.at == nil {
 			c.at = &c.all[i]
@@ -152,19 +156,39 @@ func badness(n *protocol.NameState) int {
 
 // explain makes the links of one resource.
 func (c *chain) explain() {
-	if c.at != nil {
-		c.wrong = c.examine(c.at.Loaded)
+	if c.live != nil {
+		c.registered()
+	} else {
+		if c.at != nil {
+			c.wrong = c.examine(c.at.Loaded)
+		}
+		c.loaded()
+		c.defined()
+		c.valid()
+		c.selected()
 	}
-	c.loaded()
-	c.defined()
-	c.valid()
-	c.selected()
 	c.allowed()
 	c.connectedLink()
 	c.referenced()
 	c.subscribed()
 	c.sent()
 	c.accepted()
+}
+
+// A live is that endpoints are registered, of a group of the node.
+type live struct{ group, text string }
+
+// registered says that endpoints are registered, and what that hides.
+func (c *chain) registered() {
+	hides := ""
+	if c.at != nil {
+		hides = fmt.Sprintf("; what %s says of them is not served", c.at.Pos)
+	}
+	c.ok(loaded, "", "what is registered needs no load")
+	c.ok(defined, "", "endpoints of %s are %s, in group %s%s", quote(c.name), c.live.text, quote(c.live.group), hides)
+	c.ok(valid, "", "an endpoint is checked when it is registered")
+	text, place := c.reason(c.live.group)
+	c.ok(selected, place, "%s", text)
 }
 
 // ok adds a link that holds.
@@ -191,7 +215,7 @@ func (c *chain) here() string { return called(c.t, c.name) }
 
 // has reports whether the groups of the node have it, by whatever name, in a snapshot.
 func (c *chain) has(s *store.Snapshot) bool {
-	return slices.ContainsFunc(c.decision.Groups, func(g string) bool { return hasName(s.View(g), c.t, c.name) })
+	return slices.ContainsFunc(c.decision.Groups, func(g string) bool { return hasName(s.Seen(g), c.t, c.name) })
 }
 
 // hasName reports whether a name finds something in a view.

@@ -76,6 +76,10 @@ type Deps struct {
 	// Store says what a store's revision is that is served, and whether one is. Nil: files are served.
 	Store func() (text string, known bool)
 
+	// Registered says of a group which endpoints of a name are registered, if they are: these are served, and not
+	// what the group has itself. Nil: none are.
+	Registered func(group, name string) (text string, ok bool)
+
 	Now func() time.Time // nil: time.Now
 }
 

@@ -141,9 +141,20 @@ func moment(at time.Time) *time.Time {
 // placeIn returns where a resource stands that the first of some groups has; "" if none has it.
 func (e *Explainer) placeIn(groups []string, t *xds.Type, name string) string {
 	for _, group := range groups {
+		if text, ok := e.registered(group, t, name); ok {
+			return text
+		}
 		if s, ok := e.d.Source.Within(group, t, name); ok {
 			return s.Pos.String()
 		}
 	}
 	return ""
+}
+
+// registered says which endpoints of a group are registered, if it is about endpoints and some are.
+func (e *Explainer) registered(group string, t *xds.Type, name string) (string, bool) {
+	if e.d.Registered == nil || !t.Is(xds.Endpoint) {
+		return "", false
+	}
+	return e.d.Registered(group, name)
 }

@@ -158,6 +158,13 @@ func (e *Engine) note(ctx context.Context, method string, req, reply any, conn *
 	return err
 }
 
+// Client returns the client of the etcd, for what else is kept below the prefix. Close ends it. It waits for
+// a token if there is a user, and returns an error if there is none yet.
+func (e *Engine) Client(ctx context.Context) (*clientv3.Client, error) { return e.connected(ctx) }
+
+// Prefix returns the prefix of all keys, without slashes around it.
+func (e *Engine) Prefix() string { return strings.TrimSuffix(e.prefix, "/") }
+
 // Close ends the connections, and all watches and leases. Nothing may be called after it.
 func (e *Engine) Close() error {
 	if c := e.client.Load(); c != nil {

@@ -1,0 +1,185 @@
+package etcd
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/chancery-xds/chancery/endpoints"
+	endpointsetcd "github.com/chancery-xds/chancery/endpoints/etcd"
+	"github.com/chancery-xds/chancery/revisions/etcd"
+	"github.com/chancery-xds/chancery/store"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// A buffer is a log that several goroutines write.
+type buffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) { b.mu.Lock(); defer b.mu.Unlock(); return b.b.Write(p) }
+func (b *buffer) String() string              { b.mu.Lock(); defer b.mu.Unlock(); return b.b.String() }
+
+// A replica is a server's registry.
+type replica struct {
+	*endpoints.Registry
+	st  *store.Store
+	log buffer
+}
+
+// replicas starts some of an etcd.
+func replicas(t *testing.T, n int, members ...string) (all []*replica, client *clientv3.Client) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	for range n {
+		e := open(t, etcd.Options{Endpoints: members, Prefix: "p"})
+		r := &replica{st: store.New(store.WithOvers())}
+		log := slog.New(slog.NewTextHandler(&r.log, nil))
+		r.Registry = endpoints.New(endpointsetcd.New(e.Client, e.Prefix(), log), r.st, endpoints.Options{Log: log})
+		running.Go(func() { r.Run(ctx) })
+		all = append(all, r)
+		var err error
+		if client, err = e.Client(ctx); err != nil {
+			t.Fatal(err)
+		}
+		<-r.Loaded()
+	}
+	t.Cleanup(func() { cancel(); running.Wait() })
+	return all, client
+}
+
+func (r *replica) sees(name string) (n int, version string) {
+	r.Flush()
+	a := r.st.Snapshot().View(store.Over("default")).Table(xds.Endpoint).Lookup(name)
+	if a == nil {
+		return -1, ""
+	}
+	return bytes.Count(a.Body, []byte("10.0.")), a.Version
+}
+
+// agree waits until all see as many endpoints, at one version.
+func agree(t *testing.T, all []*replica, name string, want int) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		same := true
+		_, first := all[0].sees(name)
+		for _, r := range all {
+			n, version := r.sees(name)
+			same = same && n == want && version == first
+		}
+		if same {
+			return
+		}
+		if time.Now().After(end) {
+			for i, r := range all {
+				n, version := r.sees(name)
+				t.Errorf("%d sees %d at %s, want %d", i, n, version, want)
+			}
+			t.FailNow()
+		}
+	}
+}
+
+func one(n int) endpoints.Registered {
+	return endpoints.Registered{Endpoint: endpoints.Endpoint{Address: fmt.Sprintf("10.0.%d.%d", n/250, n%250+1), Port: 80}}
+}
+
+// What is registered at one server all serve, at equal versions; leases end for all; who starts later has it, too. Foreign keys and
+// bad values are told, and change nothing; a compaction under a watch loses nothing.
+func TestRegisteredEndpoints(t *testing.T) {
+	ctx := background(t)
+	_, endpoint := start(t, nil)
+	all, client := replicas(t, 3, endpoint)
+	c := endpoints.Cluster{Name: "a/b|c"}
+	for i := range 9 {
+		if _, err := all[i%3].Put(ctx, c, []endpoints.Registered{one(i)}, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	agree(t, all, c.Name, 9)
+	if res, err := all[1].Put(ctx, c, []endpoints.Registered{one(9), one(10)}, 2*time.Second); err != nil || res.Set != 2 {
+		t.Fatal(res, err)
+	}
+	agree(t, all, c.Name, 11)
+	for range 3 { // another server renews it
+		time.Sleep(time.Second)
+		if res, err := all[2].Put(ctx, c, []endpoints.Registered{one(9), one(10)}, 2*time.Second); err != nil || res.Unchanged != 2 {
+			t.Fatal(res, err)
+		}
+	}
+	agree(t, all, c.Name, 11)
+	agree(t, all, c.Name, 9)
+
+	// What nobody of ours has written.
+	for key, value := range map[string]string{"p/endpoints/x": "1", "p/endpoints/default/a%2Fb%7Cc/10.0.0.1:80": "{", "p/endpoints/default/%zz": "1", "p/endpoints/default/n/i": `{"address":"nowhere","port":1}`} {
+		if _, err := client.Put(ctx, key, value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := all[0].Put(ctx, c, []endpoints.Registered{one(20)}, 0); err != nil {
+		t.Fatal(err)
+	}
+	agree(t, all, c.Name, 10)
+	if n, _ := all[0].sees("n"); n > 0 {
+		t.Error("what cannot be read is served")
+	}
+	if said := all[0].log.String(); !strings.Contains(said, "is none: it is left alone") {
+		t.Error(said)
+	}
+
+	if res, err := all[1].Put(ctx, c, []endpoints.Registered{one(0)}, 0); err != nil || res.Set != 1 { // who puts it again mends it
+		t.Fatal(res, err)
+	}
+
+	// Much happens, and is forgotten at once.
+	for i := range 50 {
+		if _, err := all[i%3].Put(ctx, c, []endpoints.Registered{one(100 + i)}, 0); err != nil {
+			t.Fatal(err)
+		}
+		if i%10 == 0 {
+			r, err := client.Get(ctx, "p")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := client.Compact(ctx, r.Header.Revision); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	agree(t, all, c.Name, 60)
+	late, _ := replicas(t, 1, endpoint)
+	agree(t, append(late, all...), c.Name, 60)
+	if res, err := all[0].Replace(ctx, c, []endpoints.Registered{one(0)}, 0); err != nil || res.Removed != 59 {
+		t.Fatal(res, err)
+	}
+	agree(t, append(late, all...), c.Name, 1)
+	if _, err := all[0].Release(ctx, c); err != nil {
+		t.Fatal(err)
+	}
+	agree(t, append(late, all...), c.Name, -1)
+}
+
+// An etcd that ends takes nothing with it: what was served stays, and who registers is told that it is away.
+func TestEndpointsWithoutEtcd(t *testing.T) {
+	ctx := background(t)
+	e, endpoint := start(t, nil)
+	all, _ := replicas(t, 1, endpoint)
+	if _, err := all[0].Put(ctx, endpoints.Cluster{Name: "x"}, []endpoints.Registered{one(1)}, 0); err != nil {
+		t.Fatal(err)
+	}
+	agree(t, all, "x", 1)
+	e.Server.Stop()
+	if _, err := all[0].Put(ctx, endpoints.Cluster{Name: "x"}, []endpoints.Registered{one(2)}, 0); err == nil {
+		t.Error("it is registered")
+	}
+	agree(t, all, "x", 1)
+}

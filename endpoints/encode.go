@@ -1,0 +1,145 @@
+package endpoints
+
+import (
+	"cmp"
+	"maps"
+	"math"
+	"net/netip"
+	"slices"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// Messages are encoded by hand: the bytes are what makes versions, and the library of protobuf does
+// not promise that those of two of its releases are the same.
+
+// appendMessage appends a field that is a message.
+func appendMessage(b []byte, field protowire.Number, m []byte) []byte {
+	return protowire.AppendBytes(protowire.AppendTag(b, field, protowire.BytesType), m)
+}
+
+// appendText appends a field that is a string, unless it is empty.
+func appendText(b []byte, field protowire.Number, s string) []byte {
+	if s == "" {
+		return b
+	}
+	return protowire.AppendString(protowire.AppendTag(b, field, protowire.BytesType), s)
+}
+
+// appendNumber appends a field that is a number, unless it is 0.
+func appendNumber(b []byte, field protowire.Number, n uint64) []byte {
+	if n == 0 {
+		return b
+	}
+	return protowire.AppendVarint(protowire.AppendTag(b, field, protowire.VarintType), n)
+}
+
+// endpoint encodes an envoy.config.endpoint.v3.LbEndpoint.
+func (e *Endpoint) encode() []byte {
+	socket := appendNumber(appendText(nil, 2, e.Address), 3, uint64(e.Port))
+	b := appendMessage(nil, 1, appendText(appendMessage(nil, 1, appendMessage(nil, 1, socket)), 3, e.Hostname))
+	b = appendNumber(b, 2, uint64(max(slices.Index(health, e.Health), 0)))
+	if len(e.Metadata) > 0 {
+		var m []byte
+		for _, name := range slices.Sorted(maps.Keys(e.Metadata)) {
+			m = appendMessage(m, 1, appendMessage(appendText(nil, 1, name), 2, structure(e.Metadata[name])))
+		}
+		b = appendMessage(b, 3, m)
+	}
+	if e.Weight > 0 {
+		b = appendMessage(b, 4, appendNumber(nil, 1, uint64(e.Weight)))
+	}
+	return b
+}
+
+// structure encodes a google.protobuf.Struct.
+func structure(fields map[string]any) (b []byte) {
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		b = appendMessage(b, 1, appendMessage(appendText(nil, 1, name), 2, value(fields[name])))
+	}
+	return b
+}
+
+// value encodes a google.protobuf.Value of what JSON can say.
+func value(v any) (b []byte) {
+	switch v := v.(type) {
+	case float64:
+		return protowire.AppendFixed64(protowire.AppendTag(nil, 2, protowire.Fixed64Type), math.Float64bits(v))
+	case string:
+		return appendMessage(nil, 3, []byte(v))
+	case bool:
+		return protowire.AppendVarint(protowire.AppendTag(nil, 4, protowire.VarintType), protowire.EncodeBool(v))
+	case map[string]any:
+		return appendMessage(nil, 5, structure(v))
+	case []any:
+		for _, one := range v {
+			b = appendMessage(b, 1, value(one))
+		}
+		return appendMessage(nil, 6, b)
+	}
+	return protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType), 0) // null
+}
+
+// A place is what the endpoints of one LocalityLbEndpoints have in common.
+type place struct {
+	priority int
+	Locality
+}
+
+func (p place) compare(o place) int {
+	return cmp.Or(cmp.Compare(p.priority, o.priority), cmp.Compare(p.Region, o.Region), cmp.Compare(p.Zone, o.Zone), cmp.Compare(p.SubZone, o.SubZone))
+}
+
+// assignment encodes the ClusterLoadAssignment of a cluster.
+//
+// Of two with the same address the first is there: gRPC refuses an assignment that has one twice.
+// Priorities are numbered without gaps, which gRPC and Envoy want, so that the second choice is there when the last
+// of the first choice goes. A locality has the weight of its endpoints, since gRPC
+// leaves out one without; Envoy reads it only where a cluster asks for it.
+func assignment(name string, c *cluster) []byte {
+	type part struct {
+		place
+		weight uint64
+		lbs    []*entry
+	}
+	seen := map[netip.AddrPort]bool{}
+	at := map[place]*part{}
+	var parts []*part
+	size := 0
+	for _, e := range c.entries {
+		if c.twice > 0 {
+			if seen[e.addr] {
+				continue
+			}
+			seen[e.addr] = true
+		}
+		in := place{e.Priority, e.Locality}
+		p := at[in]
+		if p == nil {
+			p = &part{place: in}
+			at[in], parts = p, append(parts, p)
+		}
+		p.weight += uint64(max(e.Weight, 1))
+		p.lbs = append(p.lbs, e)
+		size += len(e.lb)
+	}
+	slices.SortFunc(parts, func(a, b *part) int { return a.compare(b.place) })
+	b := appendText(make([]byte, 0, size+len(name)+32+64*len(parts)), 1, name)
+	m := make([]byte, 0, size+64)
+	rank := uint64(0)
+	for i, p := range parts {
+		if i > 0 && p.priority != parts[i-1].priority {
+			rank++
+		}
+		m = m[:0]
+		if l := p.Locality; l != (Locality{}) {
+			m = appendMessage(m, 1, appendText(appendText(appendText(nil, 1, l.Region), 2, l.Zone), 3, l.SubZone))
+		}
+		for _, e := range p.lbs {
+			m = append(m, e.lb...)
+		}
+		m = appendNumber(appendMessage(m, 3, appendNumber(nil, 1, p.weight)), 5, rank)
+		b = appendMessage(b, 2, m)
+	}
+	return b
+}

@@ -1,0 +1,177 @@
+package endpoints
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// Limits of a registration. What is over one of them is a [FieldError].
+const (
+	MaxWeight   = 100_000 // of an endpoint; what all of a cluster have fits into 32 bits
+	MaxPriority = 127     // "priorities … should range from 0 (highest) to N (lowest)": Envoy takes up to 128
+	MaxName     = 512     // bytes of a cluster's name, an ID, a host name, and each part of a locality
+	MaxMetadata = 4 << 10 // bytes of the metadata of an endpoint, as JSON
+	MinTTL      = time.Second
+	MaxTTL      = 24 * time.Hour
+)
+
+// A Cluster names an assignment: what clusters with EDS ask for, by their service_name or, without
+// one, by their own name.
+type Cluster struct {
+	Group string // of resources, whose nodes get it; "": default
+	Name  string
+}
+
+// A Key names a registration. One without an ID is that of the cluster itself: as long as it is there, the
+// assignment is served, be it without endpoints.
+type Key struct {
+	Cluster
+	ID string
+}
+
+// String is what errors and logs call it.
+func (k Key) String() string {
+	s := k.Name
+	if k.ID != "" {
+		s += "/" + k.ID
+	}
+	if k.Group != "" && k.Group != defaultGroup {
+		s += " of group " + k.Group
+	}
+	return s
+}
+
+// A Locality says where an endpoint runs.
+type Locality struct {
+	Region  string `json:"region,omitempty"`
+	Zone    string `json:"zone,omitempty"`
+	SubZone string `json:"sub_zone,omitempty"`
+}
+
+// An Endpoint is an instance of a cluster. Address and Port are needed; the zero value of all else means
+// that nothing is said.
+type Endpoint struct {
+	Address  string   `json:"address"`            // of IP
+	Port     int      `json:"port"`               // of TCP, 1 to 65535
+	Hostname string   `json:"hostname,omitempty"` // for health checks and rewrites of the host, as Envoy uses it
+	Locality Locality `json:"locality,omitzero"`
+	Weight   int      `json:"weight,omitempty"`   // 1 to MaxWeight, among those of the cluster; 0: 1
+	Priority int      `json:"priority,omitempty"` // 0 is the first choice, up to MaxPriority; gaps are closed when served
+	Health   string   `json:"health,omitempty"`   // HEALTHY, UNHEALTHY, DRAINING, TIMEOUT or DEGRADED; "": not known, which counts as healthy
+
+	// Metadata is passed on to clients by its names, such as "envoy.lb".
+	Metadata map[string]map[string]any `json:"metadata,omitempty"`
+}
+
+// A Registered is an endpoint of a cluster with the name that it is registered by.
+type Registered struct {
+	ID string // "": its address and port
+	Endpoint
+}
+
+// A FieldError says what is wrong with which field.
+type FieldError struct{ Field, Message string }
+
+func (e *FieldError) Error() string { return e.Field + ": " + e.Message }
+
+func wrong(field, format string, args ...any) error {
+	return &FieldError{field, fmt.Sprintf(format, args...)}
+}
+
+// health are the states of health by their numbers in Envoy's API.
+var health = []string{"UNKNOWN", "HEALTHY", "UNHEALTHY", "DRAINING", "TIMEOUT", "DEGRADED"}
+
+// normal returns an endpoint in the one way to write it, or what is wrong with it.
+func (e Endpoint) normal() (Endpoint, error) {
+	addr, err := netip.ParseAddr(e.Address)
+	switch {
+	case e.Address == "":
+		return e, wrong("address", "is missing")
+	case err != nil || addr.Zone() != "":
+		return e, wrong("address", "%q is no IP address", cut(e.Address))
+	case e.Port < 1 || e.Port > math.MaxUint16:
+		return e, wrong("port", "must be 1 to %d", math.MaxUint16)
+	case e.Weight < 0 || e.Weight > MaxWeight:
+		return e, wrong("weight", "must be 1 to %d", MaxWeight)
+	case e.Priority < 0 || e.Priority > MaxPriority:
+		return e, wrong("priority", "must be 0 to %d", MaxPriority)
+	}
+	e.Address = addr.String()
+	if e.Weight == 1 {
+		e.Weight = 0
+	}
+	if e.Health == health[0] {
+		e.Health = ""
+	}
+	if e.Health != "" && !slices.Contains(health, e.Health) {
+		return e, wrong("health", "%q is none of %s", cut(e.Health), strings.Join(health, ", "))
+	}
+	for _, f := range []struct{ field, text string }{{"hostname", e.Hostname}, {"locality.region", e.Locality.Region}, {"locality.zone", e.Locality.Zone}, {"locality.sub_zone", e.Locality.SubZone}} {
+		if err := word(f.field, f.text, true); err != nil {
+			return e, err
+		}
+	}
+	if len(e.Metadata) == 0 {
+		e.Metadata = nil
+		return e, nil
+	}
+	b, err := json.Marshal(e.Metadata)
+	if err != nil {
+		return e, wrong("metadata", "%v", err)
+	}
+	if len(b) > MaxMetadata {
+		return e, wrong("metadata", "%d bytes of JSON, and %d may be", len(b), MaxMetadata)
+	}
+	for name := range e.Metadata {
+		if name == "" {
+			return e, wrong("metadata", "a name is empty")
+		}
+	}
+	return e, nil
+}
+
+// word checks a text.
+func word(field, text string, mayBeEmpty bool) error {
+	switch {
+	case text == "" && !mayBeEmpty:
+		return wrong(field, "is missing")
+	case len(text) > MaxName:
+		return wrong(field, "%d bytes, and %d may be", len(text), MaxName)
+	case !utf8.ValidString(text), strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f }):
+		return wrong(field, "must be UTF-8 without control characters")
+	}
+	return nil
+}
+
+// normal returns a cluster in the one way to write it, or what is wrong with it.
+func (c Cluster) normal() (Cluster, error) {
+	if c.Group == "" {
+		c.Group = defaultGroup
+	}
+	if err := word("group", c.Group, false); err != nil {
+		return c, err
+	}
+	if err := word("cluster", c.Name, false); err != nil {
+		return c, err
+	}
+	if c.Name == xds.Wildcard {
+		return c, wrong("cluster", "%q is no name", c.Name)
+	}
+	c.Name = xds.CanonicalName(c.Name)
+	return c, nil
+}
+
+func cut(s string) string {
+	if len(s) > 100 {
+		return strings.ToValidUTF8(s[:100], "") + "…"
+	}
+	return s
+}

@@ -1,0 +1,358 @@
+package endpoints
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/chancery-xds/chancery/store"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func at(n int) Registered {
+	return Registered{Endpoint: Endpoint{Address: fmt.Sprintf("10.0.%d.%d", n/250, n%250+1), Port: 80}}
+}
+
+// A rig is a registry with its store.
+type rig struct {
+	*Registry
+	engine *Local
+	st     *store.Store
+	log    bytes.Buffer
+	stop   func()
+}
+
+func start(t *testing.T, dir string, o Options) *rig {
+	t.Helper()
+	r := &rig{st: store.New(store.WithOvers())}
+	o.Log = slog.New(slog.NewTextHandler(&r.log, nil))
+	var err error
+	if r.engine, err = Open(dir, o.Log); err != nil {
+		t.Fatal(err)
+	}
+	r.Registry = New(r.engine, r.st, o)
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { r.Run(ctx) })
+	r.stop = sync.OnceFunc(func() {
+		cancel()
+		running.Wait()
+		if err := r.engine.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(r.stop)
+	<-r.Loaded()
+	return r
+}
+
+// sees returns how many endpoints the assignment of a cluster has; -1: there is none.
+func (r *rig) sees(name string) int {
+	r.Flush()
+	a := r.st.Snapshot().View(store.Over(defaultGroup)).Table(xds.Endpoint).Lookup(name)
+	if a == nil {
+		return -1
+	}
+	return bytes.Count(a.Body, []byte("10.0."))
+}
+
+// A lease that is not renewed takes its endpoints with it, and the cluster stays, without any; one that is renewed by
+// the same Put does not, and that writes nothing.
+func TestLeases(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, "", Options{})
+		ctx := t.Context()
+		c := Cluster{Name: "x"}
+		must := func(res Result, err error) Result {
+			t.Helper()
+			if err != nil {
+				t.Fatal(err)
+			}
+			return res
+		}
+		if res := must(r.Put(ctx, c, []Registered{at(0)}, 10*time.Second)); res.Set != 1 {
+			t.Error(res)
+		}
+		must(r.Put(ctx, c, []Registered{at(1)}, 0))
+		must(r.Put(ctx, c, []Registered{at(2), at(3)}, 15*time.Second))
+		if n := r.sees("x"); n != 4 {
+			t.Errorf("sees %d", n)
+		}
+		for range 5 {
+			time.Sleep(8 * time.Second)
+			if res := must(r.Put(ctx, c, []Registered{at(0)}, 10*time.Second)); res.Unchanged != 1 {
+				t.Error(res)
+			}
+		}
+		if n := r.sees("x"); n != 2 {
+			t.Errorf("sees %d", n)
+		}
+		time.Sleep(9 * time.Second)
+		synctest.Wait()
+		if n := r.sees("x"); n != 2 {
+			t.Errorf("sees %d before the end", n)
+		}
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if n := r.sees("x"); n != 1 {
+			t.Errorf("sees %d after the end", n)
+		}
+		// It has no lease now, or another one.
+		must(r.Put(ctx, c, []Registered{at(1)}, 5*time.Second))
+		must(r.Put(ctx, c, []Registered{at(4)}, 5*time.Second))
+		must(r.Put(ctx, c, []Registered{at(4)}, 0))
+		time.Sleep(6 * time.Second)
+		synctest.Wait()
+		if n := r.sees("x"); n != 1 {
+			t.Errorf("sees %d", n)
+		}
+		must(r.Remove(ctx, c, "10.0.0.5:80"))
+		if n := r.sees("x"); n != 0 {
+			t.Errorf("sees %d", n)
+		}
+		if _, err := r.Remove(ctx, c, "10.0.0.5:80"); !errors.Is(err, ErrNone) {
+			t.Error(err)
+		}
+		must(r.Release(ctx, c))
+		if n := r.sees("x"); n != -1 {
+			t.Errorf("sees %d", n)
+		}
+		if len(r.engine.leases.by) != 0 || len(r.engine.values) != 0 {
+			t.Error("something is left")
+		}
+	})
+}
+
+// Who puts by a session keeps its lease by beats, and is told when it was lost.
+func TestSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, "", Options{PerCluster: 3})
+		ctx := t.Context()
+		s, err := r.Session(4 * time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		op := func(n int) Op { e := at(n).Endpoint; return Op{Cluster: Cluster{Name: "x"}, Endpoint: &e} }
+		bad := op(9)
+		bad.Endpoint.Port = 0
+		errs, err := s.Apply(ctx, []Op{op(0), bad, op(1), {Cluster: Cluster{Name: "x"}, ID: "10.0.0.1:80"}, {Cluster: Cluster{Name: "x"}}})
+		if err != nil || len(errs) != 2 || errs[1].Error() != "port: must be 1 to 65535" || errs[4].Error() != "id: is missing" {
+			t.Fatal(errs, err)
+		}
+		if n := r.sees("x"); n != 1 {
+			t.Errorf("sees %d", n)
+		}
+		for range 5 {
+			time.Sleep(2 * time.Second)
+			if err := s.Beat(ctx); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := r.sees("x"); n != 1 {
+			t.Errorf("sees %d", n)
+		}
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		if err := s.Beat(ctx); !errors.Is(err, ErrNoLease) {
+			t.Error(err)
+		}
+		if n := r.sees("x"); n != 0 {
+			t.Errorf("sees %d", n)
+		}
+		if errs, err = s.Apply(ctx, []Op{op(0), op(1), op(2)}); err != nil || len(errs) != 0 {
+			t.Fatal(errs, err)
+		}
+		if errs, err = s.Apply(ctx, []Op{op(3)}); err != nil || errs[0] == nil {
+			t.Fatal(errs, err)
+		}
+	})
+}
+
+// A restart loses nothing; a lease begins anew then.
+func TestRestart(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, dir, Options{})
+		for i := range 3 {
+			if _, err := r.Put(t.Context(), Cluster{Name: "x"}, []Registered{at(i)}, time.Duration(i)*10*time.Second); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := r.Remove(t.Context(), Cluster{Name: "x"}, "10.0.0.1:80"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Open(dir, nil); err == nil {
+			t.Error("two have the directory")
+		}
+		time.Sleep(9 * time.Second)
+		r.stop()
+		r = start(t, dir, Options{})
+		if n := r.sees("x"); n != 2 {
+			t.Errorf("sees %d", n)
+		}
+		time.Sleep(9 * time.Second)
+		if n := r.sees("x"); n != 2 {
+			t.Errorf("sees %d", n)
+		}
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if n := r.sees("x"); n != 1 {
+			t.Errorf("sees %d", n)
+		}
+		r.stop()
+		r = start(t, dir, Options{})
+		if n := r.sees("x"); n != 1 {
+			t.Errorf("sees %d: what has ended is there again", n)
+		}
+		r.stop()
+	})
+}
+
+// A line that is cut off, wherever, is lost; one that is damaged is told; all else stays.
+func TestDamage(t *testing.T) {
+	dir := t.TempDir()
+	r := start(t, dir, Options{})
+	for i := range 3 {
+		if _, err := r.Put(t.Context(), Cluster{Name: fmt.Sprint("c", i)}, []Registered{at(i)}, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.stop()
+	whole, err := os.ReadFile(file(dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := bytes.SplitAfter(whole, []byte("\n"))
+	last := len(whole) - len(lines[6])
+	for cut := last; cut < len(whole); cut++ {
+		if err := os.WriteFile(file(dir), whole[:cut], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		r := start(t, dir, Options{})
+		if a, b, c := r.sees("c0"), r.sees("c1"), r.sees("c2"); a != 1 || b != 1 || c != 0 {
+			t.Fatalf("cut at %d: %d %d %d", cut, a, b, c)
+		}
+		if _, err := r.Put(t.Context(), Cluster{Name: "c2"}, []Registered{at(2)}, 0); err != nil {
+			t.Fatal(err)
+		}
+		r.stop()
+		if strings.Contains(r.log.String(), "damaged") {
+			t.Error(r.log.String())
+		}
+	}
+	damaged := bytes.Replace(whole, []byte(`"10.0.0.2"`), []byte(`"10.0.0.3"`), 1)
+	if err := os.WriteFile(file(dir), damaged, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r = start(t, dir, Options{})
+	if a, b, c := r.sees("c0"), r.sees("c1"), r.sees("c2"); a != 1 || b != 0 || c != 1 {
+		t.Errorf("%d %d %d", a, b, c)
+	}
+	r.stop()
+	if !strings.Contains(r.log.String(), "damaged") {
+		t.Error(r.log.String())
+	}
+	if err := os.WriteFile(file(dir), []byte("chancery endpoints 2\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(dir, nil); err == nil || !strings.Contains(err.Error(), "newer version") {
+		t.Error(err)
+	}
+}
+
+// The journal is bounded, and many who write at once all find what they wrote.
+func TestJournalIsBounded(t *testing.T) {
+	dir := t.TempDir()
+	r := start(t, dir, Options{})
+	var writers sync.WaitGroup
+	for w := range 8 {
+		writers.Go(func() {
+			for i := range 400 {
+				one := at(w)
+				one.Hostname = strings.Repeat("h", 400) + fmt.Sprint(i)
+				all := make([]Registered, 10)
+				for j := range all {
+					all[j] = one
+					all[j].ID = fmt.Sprint(w, "-", j)
+				}
+				if _, err := r.Put(t.Context(), Cluster{Name: "x"}, all, 0); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	writers.Wait()
+	if info, err := os.Stat(file(dir)); err != nil || info.Size() > 6<<20 {
+		t.Errorf("%d bytes, %v", info.Size(), err)
+	}
+	r.stop()
+	r = start(t, dir, Options{})
+	all := r.List("default", "x")
+	if len(all) != 1 || len(all[0].Endpoints) != 80 || all[0].Endpoints[79].Hostname != strings.Repeat("h", 400)+"399" {
+		t.Errorf("%d", len(all[0].Endpoints))
+	}
+}
+
+// Replace leaves nothing else; limits and unknown groups are errors; nothing is written then.
+func TestReplaceAndLimits(t *testing.T) {
+	r := start(t, "", Options{PerCluster: 3, MaxEndpoints: 4, MaxClusters: 2, Known: func(g string) bool { return g == "default" }})
+	ctx := t.Context()
+	if res, err := r.Replace(ctx, Cluster{Name: "x"}, []Registered{at(0), at(1), at(2)}, 0); err != nil || res.Set != 3 {
+		t.Fatal(res, err)
+	}
+	if res, err := r.Replace(ctx, Cluster{Name: "x"}, []Registered{at(2), at(3)}, 0); err != nil || res != (Result{1, 1, 2}) || r.sees("x") != 2 {
+		t.Fatal(res, err)
+	}
+	if res, err := r.Replace(ctx, Cluster{Name: "y"}, nil, 0); err != nil || res != (Result{}) || r.sees("y") != 0 {
+		t.Fatal(res, err)
+	}
+	for name, f := range map[string]func() error{
+		"there is no such group": func() error { _, err := r.Put(ctx, Cluster{"g", "x"}, nil, 0); return err },
+		"2 clusters":             func() error { _, err := r.Put(ctx, Cluster{Name: "z"}, nil, 0); return err },
+		"3 endpoints of a cluster": func() error {
+			_, err := r.Put(ctx, Cluster{Name: "x"}, []Registered{at(4), at(5)}, 0)
+			return err
+		},
+		"4 endpoints": func() error {
+			_, err := r.Put(ctx, Cluster{Name: "y"}, []Registered{at(4), at(5), at(6)}, 0)
+			return err
+		},
+		"endpoints[1].id: ": func() error { _, err := r.Put(ctx, Cluster{Name: "x"}, []Registered{at(4), at(4)}, 0); return err },
+		"endpoints[1].port": func() error {
+			_, err := r.Put(ctx, Cluster{Name: "x"}, []Registered{at(4), {Endpoint: Endpoint{Address: "10.0.0.1"}}}, 0)
+			return err
+		},
+		"ttl: must be":     func() error { _, err := r.Put(ctx, Cluster{Name: "x"}, nil, time.Millisecond); return err },
+		"cluster: is miss": func() error { _, err := r.Put(ctx, Cluster{}, nil, 0); return err },
+	} {
+		if err := f(); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%v, want %q", err, name)
+		}
+	}
+	if n := r.sees("x"); n != 2 {
+		t.Errorf("sees %d", n)
+	}
+	// What another server has written is bounded as well, and told.
+	var many []Change
+	for i := range 3 {
+		many = append(many, Change{Key: Key{Cluster: Cluster{"default", fmt.Sprint("z", i)}}, Value: []byte("{}")})
+	}
+	r.hear(many, false)
+	r.hear([]Change{{Key: Key{Cluster{"default", "x"}, "bad"}, Value: []byte(`{`)}}, false)
+	r.stop()
+	if !strings.Contains(r.log.String(), "cannot be used") || !strings.Contains(r.log.String(), "count=2") {
+		t.Error(r.log.String())
+	}
+}

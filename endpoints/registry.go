@@ -1,0 +1,467 @@
+package endpoints
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/chancery-xds/chancery/store"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// Options of a registry. The zero value is ready to use.
+type Options struct {
+	// Every is how often assignments are served at most; 5 ms if zero. What changes meanwhile is
+	// served together.
+	Every time.Duration
+
+	MaxEndpoints int // in all; 200,000 if zero
+	MaxClusters  int // in all; 20,000 if zero
+	PerCluster   int // endpoints of one; 10,000 if zero
+
+	// Known reports whether there is a group. Nil: each may be.
+	Known func(group string) bool
+	// Log is told, every ten seconds at most, of what was registered, and of what cannot be read; slog.Default() if nil.
+	Log *slog.Logger
+}
+
+// A Registry has registrations kept by an engine and served by a store with [store.WithOvers]. It is
+// made by [New], and may be used by several goroutines at once.
+type Registry struct {
+	engine Engine
+	store  *store.Store
+	opts   Options
+	loaded chan struct{} // closed when the engine has told what there is
+	bell   chan struct{}
+
+	flushing sync.Mutex // what is taken first is served first
+
+	mu    sync.Mutex // guards what follows; held for memory only
+	set   Set
+	begun bool
+	told  tally
+}
+
+// New returns a registry. Nothing else may write to the groups that are laid over others in the store.
+func New(e Engine, st *store.Store, o Options) *Registry {
+	o.Every, o.Log = cmp.Or(o.Every, 5*time.Millisecond), cmp.Or(o.Log, slog.Default())
+	o.MaxEndpoints, o.MaxClusters, o.PerCluster = cmp.Or(o.MaxEndpoints, 200_000), cmp.Or(o.MaxClusters, 20_000), cmp.Or(o.PerCluster, 10_000)
+	return &Registry{engine: e, store: st, opts: o, loaded: make(chan struct{}), bell: make(chan struct{}, 1)}
+}
+
+// Loaded is closed when what there is has been read and is served. What asks for endpoints is not to be
+// answered before.
+func (r *Registry) Loaded() <-chan struct{} { return r.loaded }
+
+// Run has what is registered served until ctx is done.
+func (r *Registry) Run(ctx context.Context) {
+	var serving sync.WaitGroup
+	defer serving.Wait()
+	serving.Go(func() { r.serve(ctx) })
+	r.engine.Watch(ctx, r.hear)
+}
+
+// hear takes what the engine tells.
+func (r *Registry) hear(changes []Change, reset bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if reset {
+		gone := map[Key]bool{}
+		for _, k := range r.set.Keys() {
+			gone[k] = true
+		}
+		for _, c := range changes {
+			delete(gone, c.Key)
+		}
+		for k := range gone {
+			r.apply(Change{Key: k})
+		}
+	}
+	for _, c := range changes {
+		r.apply(c)
+	}
+	if !r.begun {
+		r.begun = true
+		r.told = tally{} // nobody has registered that now
+	}
+	select {
+	case r.bell <- struct{}{}:
+	default:
+	}
+}
+
+// apply makes a change, or says why not.
+func (r *Registry) apply(c Change) {
+	err := r.room(c)
+	changed := false
+	if err == nil {
+		changed, err = r.set.Apply(c)
+	}
+	if err != nil {
+		r.told.wrong(c.Key, err)
+	} else if changed && c.ID != "" {
+		r.told.change(c)
+	}
+}
+
+// room returns an error if there is none for a change: what several servers write at once, or is replaced, may be
+// more for a while than one of them takes, but not more than twice that.
+func (r *Registry) room(c Change) error {
+	if c.Value == nil {
+		return nil
+	}
+	at := r.set.clusters[c.Cluster]
+	if at == nil && len(r.set.clusters) >= 2*r.opts.MaxClusters {
+		return &LimitError{"clusters", 2 * r.opts.MaxClusters}
+	}
+	if _, has := at.find(c.ID); c.ID == "" || has {
+		return nil
+	}
+	if at != nil && len(at.entries) >= 2*r.opts.PerCluster {
+		return &LimitError{"endpoints of a cluster", 2 * r.opts.PerCluster}
+	}
+	if r.set.len >= 2*r.opts.MaxEndpoints {
+		return &LimitError{"endpoints", 2 * r.opts.MaxEndpoints}
+	}
+	return nil
+}
+
+// serve puts what has changed into the store.
+func (r *Registry) serve(ctx context.Context) {
+	say := time.NewTicker(10 * time.Second)
+	defer say.Stop()
+	defer r.say()
+	for first := true; ; first = false {
+		select {
+		case <-r.bell:
+		case <-say.C:
+			r.say()
+			continue
+		case <-ctx.Done():
+			return
+		}
+		r.Flush()
+		if first {
+			r.say()
+			close(r.loaded)
+		}
+		t := time.NewTimer(r.opts.Every)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+		}
+		t.Stop()
+	}
+}
+
+// Flush puts what has changed into the store at once.
+func (r *Registry) Flush() {
+	r.flushing.Lock()
+	defer r.flushing.Unlock()
+	r.mu.Lock()
+	all := r.set.Take()
+	r.mu.Unlock()
+	if len(all) == 0 {
+		return
+	}
+	_, err := r.store.Update(func(tx *store.Tx) error {
+		for _, a := range all {
+			over := tx.Group(store.Over(a.Group))
+			if a.Resource != nil {
+				over.Set(a.Resource)
+			} else {
+				over.Delete(xds.Endpoint, a.Name)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		r.opts.Log.Error("registered endpoints are not served", "error", err)
+	}
+}
+
+// say tells the log what happened since it was called last.
+func (r *Registry) say() {
+	r.mu.Lock()
+	t := r.told
+	r.told = tally{}
+	r.mu.Unlock()
+	t.say(r.opts.Log)
+}
+
+// A LimitError says that there is no room.
+type LimitError struct {
+	What string
+	Most int
+}
+
+func (e *LimitError) Error() string { return fmt.Sprintf("there may be %d %s at most", e.Most, e.What) }
+
+// ErrNoGroup says that there is no such group.
+var ErrNoGroup = errors.New("there is no such group")
+
+// ErrNone says that something is not registered.
+var ErrNone = errors.New("not registered")
+
+// Result says what became of a registration.
+type Result struct{ Set, Unchanged, Removed int }
+
+// checked returns what to register in the one way to write it, without those that are said twice.
+func (r *Registry) checked(c Cluster, all []Registered, ttl time.Duration) (Cluster, []Registered, error) {
+	c, err := c.normal()
+	if err != nil {
+		return c, nil, err
+	}
+	if r.opts.Known != nil && !r.opts.Known(c.Group) {
+		return c, nil, fmt.Errorf("group %q: %w", c.Group, ErrNoGroup)
+	}
+	if ttl != 0 && (ttl < MinTTL || ttl > MaxTTL) {
+		return c, nil, wrong("ttl", "must be %v to %v", MinTTL, MaxTTL)
+	}
+	if len(all) > r.opts.PerCluster {
+		return c, nil, &LimitError{"endpoints of a cluster", r.opts.PerCluster}
+	}
+	seen := make(map[string]int, len(all))
+	out := make([]Registered, len(all))
+	for i, one := range all {
+		at := func(err error) error {
+			if e, ok := errors.AsType[*FieldError](err); ok {
+				return &FieldError{fmt.Sprintf("endpoints[%d].%s", i, e.Field), e.Message}
+			}
+			return err
+		}
+		if one.Endpoint, err = one.Endpoint.normal(); err != nil {
+			return c, nil, at(err)
+		}
+		if one.ID == "" {
+			one.ID = one.Endpoint.at()
+		}
+		if err = word("id", one.ID, false); err != nil {
+			return c, nil, at(err)
+		}
+		if first, twice := seen[one.ID]; twice {
+			return c, nil, wrong(fmt.Sprintf("endpoints[%d].id", i), "%q is that of endpoints[%d]", cut(one.ID), first)
+		}
+		seen[one.ID], out[i] = i, one
+	}
+	return c, out, nil
+}
+
+// Put registers endpoints of a cluster, in place of those with the same IDs. With a ttl they have a lease: they go
+// when that time is over, unless Put is called with the same again, which renews the lease and writes nothing. A
+// cluster without endpoints that is put is served without any. Errors are a [FieldError], a [LimitError],
+// [ErrNoGroup], or of the engine.
+func (r *Registry) Put(ctx context.Context, c Cluster, all []Registered, ttl time.Duration) (Result, error) {
+	return r.put(ctx, c, all, ttl, false)
+}
+
+// Replace is Put of all endpoints of a cluster: others are removed, after those are there.
+func (r *Registry) Replace(ctx context.Context, c Cluster, all []Registered, ttl time.Duration) (Result, error) {
+	return r.put(ctx, c, all, ttl, true)
+}
+
+func (r *Registry) put(ctx context.Context, c Cluster, all []Registered, ttl time.Duration, whole bool) (Result, error) {
+	c, all, err := r.checked(c, all, ttl)
+	if err != nil {
+		return Result{}, err
+	}
+	if ttl == 0 {
+		return r.write(ctx, c, all, 0, 0, whole)
+	}
+	if id := r.leaseOf(c, all, ttl); id != 0 {
+		if err := r.engine.Renew(ctx, id); err == nil {
+			return r.write(ctx, c, all, ttl, id, whole)
+		} else if !errors.Is(err, ErrNoLease) {
+			return Result{}, err
+		}
+	}
+	id, err := r.engine.Grant(ctx, ttl)
+	if err != nil {
+		return Result{}, err
+	}
+	return r.write(ctx, c, all, ttl, id, whole)
+}
+
+// leaseOf returns the lease that these endpoints have together, and nothing else has; 0: there is none.
+func (r *Registry) leaseOf(c Cluster, all []Registered, ttl time.Duration) (id LeaseID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i, one := range all {
+		e := r.set.get(Key{c, one.ID})
+		if e == nil || e.lease == 0 || e.ttl != ttl || i > 0 && e.lease != id {
+			return 0
+		}
+		id = e.lease
+	}
+	if id == 0 || r.set.leases[id] != len(all) {
+		return 0
+	}
+	return id
+}
+
+// write writes what differs from what is there.
+func (r *Registry) write(ctx context.Context, c Cluster, all []Registered, ttl time.Duration, id LeaseID, whole bool) (res Result, err error) {
+	changes, res, err := r.differ(c, all, ttl, id, whole)
+	if err != nil || len(changes) == 0 {
+		return res, err
+	}
+	return res, r.engine.Write(ctx, changes)
+}
+
+// differ returns what is to be written.
+func (r *Registry) differ(c Cluster, all []Registered, ttl time.Duration, id LeaseID, whole bool) (changes []Change, res Result, err error) {
+	values := make([][]byte, len(all))
+	for i, one := range all {
+		if values[i], err = encode(one.Endpoint, ttl); err != nil {
+			return nil, res, err
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	at := r.set.clusters[c]
+	if at == nil || !at.claimed {
+		changes = append(changes, Change{Key: Key{Cluster: c}, Value: []byte("{}")})
+	}
+	stays := make(map[string]bool, len(all))
+	more := 0
+	for i, one := range all {
+		stays[one.ID] = true
+		e := r.set.get(Key{c, one.ID})
+		if e != nil && e.lease == id && string(e.value) == string(values[i]) {
+			res.Unchanged++
+			continue
+		}
+		if e == nil {
+			more++
+		}
+		res.Set++
+		changes = append(changes, Change{Key{c, one.ID}, values[i], id})
+	}
+	if whole && at != nil {
+		for _, e := range at.entries {
+			if !stays[e.id] {
+				res.Removed++
+				changes = append(changes, Change{Key: Key{c, e.id}})
+			}
+		}
+	}
+	return changes, res, r.fits(at, more, res.Removed)
+}
+
+// fits returns an error if there is no room for more endpoints of a cluster. The registry is locked.
+func (r *Registry) fits(at *cluster, more, fewer int) error {
+	switch {
+	case at == nil && len(r.set.clusters) >= r.opts.MaxClusters:
+		return &LimitError{"clusters", r.opts.MaxClusters}
+	case more > 0 && at != nil && len(at.entries)+more-fewer > r.opts.PerCluster:
+		return &LimitError{"endpoints of a cluster", r.opts.PerCluster}
+	case more > 0 && r.set.len+more-fewer > r.opts.MaxEndpoints:
+		return &LimitError{"endpoints", r.opts.MaxEndpoints}
+	}
+	return nil
+}
+
+// Remove removes endpoints of a cluster by their IDs; all if there are none. The cluster is still
+// served, without them. [ErrNone] says that none of them is registered.
+func (r *Registry) Remove(ctx context.Context, c Cluster, ids ...string) (Result, error) {
+	return r.remove(ctx, c, false, ids)
+}
+
+// Release removes all of a cluster, and what is said elsewhere of its endpoints, in a file or a revision, counts again. If
+// nothing is, clients keep the endpoints that they have: the protocol has no way to take an assignment back.
+func (r *Registry) Release(ctx context.Context, c Cluster) (Result, error) {
+	return r.remove(ctx, c, true, nil)
+}
+
+func (r *Registry) remove(ctx context.Context, c Cluster, release bool, ids []string) (Result, error) {
+	c, err := c.normal()
+	if err != nil {
+		return Result{}, err
+	}
+	var changes []Change
+	r.mu.Lock()
+	at := r.set.clusters[c]
+	if at != nil && len(ids) == 0 {
+		for _, e := range at.entries {
+			changes = append(changes, Change{Key: Key{c, e.id}})
+		}
+	}
+	for _, id := range ids {
+		if r.set.get(Key{c, id}) != nil {
+			changes = append(changes, Change{Key: Key{c, id}})
+		}
+	}
+	res := Result{Removed: len(changes)}
+	if release && at != nil && at.claimed {
+		changes = append(changes, Change{Key: Key{Cluster: c}})
+	} else if at != nil && !at.claimed && len(changes) > 0 {
+		changes = append([]Change{{Key: Key{Cluster: c}, Value: []byte("{}")}}, changes...)
+	}
+	r.mu.Unlock()
+	if at == nil || len(ids) > 0 && res.Removed == 0 {
+		return res, ErrNone
+	}
+	if len(changes) == 0 {
+		return res, nil
+	}
+	return res, r.engine.Write(ctx, changes)
+}
+
+// A Listed is a cluster as it is registered.
+type Listed struct {
+	Cluster
+	Endpoints []ListedEndpoint // in the order of their IDs
+}
+
+// A ListedEndpoint is an endpoint as it is registered.
+type ListedEndpoint struct {
+	Registered
+	TTL time.Duration // of its lease; 0: it has none
+}
+
+// List returns what is registered, in order: of a group, and of a cluster, unless that is "". Without a
+// cluster endpoints are counted only: their list is as long, and empty of content.
+func (r *Registry) List(group, name string) []Listed {
+	if name != "" {
+		name = xds.CanonicalName(name)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var all []Listed
+	for c, at := range r.set.clusters {
+		if group != "" && c.Group != group || name != "" && c.Name != name {
+			continue
+		}
+		l := Listed{c, make([]ListedEndpoint, len(at.entries))}
+		if name != "" {
+			for i, e := range at.entries {
+				l.Endpoints[i] = ListedEndpoint{Registered{e.id, e.Endpoint}, e.ttl}
+			}
+		}
+		all = append(all, l)
+	}
+	slices.SortFunc(all, func(a, b Listed) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Group, b.Group)) })
+	return all
+}
+
+// Counts returns how many endpoints of a cluster are registered, and how many of them have a lease; false: it is
+// not registered.
+func (r *Registry) Counts(c Cluster) (all, leased int, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	at := r.set.clusters[c]
+	if at == nil {
+		return 0, 0, false
+	}
+	for _, e := range at.entries {
+		if e.lease != 0 {
+			leased++
+		}
+	}
+	return len(at.entries), leased, true
+}

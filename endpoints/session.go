@@ -1,0 +1,146 @@
+package endpoints
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net"
+	"strconv"
+	"time"
+)
+
+// at is the address and the port of an endpoint.
+func (e *Endpoint) at() string { return net.JoinHostPort(e.Address, strconv.Itoa(e.Port)) }
+
+// encode returns what is stored.
+func encode(e Endpoint, ttl time.Duration) ([]byte, error) {
+	return json.Marshal(Value{e, Duration(ttl)})
+}
+
+// A Session registers many endpoints of many clusters under one lease. It is made by [Registry.Session], and of
+// one goroutine.
+type Session struct {
+	r       *Registry
+	ttl     time.Duration
+	lease   LeaseID
+	renewed time.Time
+}
+
+// Session returns a session. If ttl is 0 it has no lease.
+func (r *Registry) Session(ttl time.Duration) (*Session, error) {
+	if ttl != 0 && (ttl < MinTTL || ttl > MaxTTL) {
+		return nil, wrong("ttl", "must be %v to %v", MinTTL, MaxTTL)
+	}
+	return &Session{r: r, ttl: ttl}, nil
+}
+
+// An Op is a step of a session: an endpoint is put, or removed if Endpoint is nil.
+type Op struct {
+	Cluster
+	ID       string // "": the address and port of the endpoint
+	Endpoint *Endpoint
+}
+
+// Beat renews the lease, if it is time for that. [ErrNoLease] says that it has ended, and all that was put under it has gone:
+// put it again.
+func (s *Session) Beat(ctx context.Context) error {
+	if s.lease == 0 || time.Since(s.renewed) < s.ttl/4 {
+		return nil
+	}
+	err := s.r.engine.Renew(ctx, s.lease)
+	if err == nil {
+		s.renewed = time.Now()
+	} else if errors.Is(err, ErrNoLease) {
+		s.lease = 0
+	}
+	return err
+}
+
+// Apply takes steps in their order, those together that it can. errs has an error for each that was not taken; err is
+// that of the engine, which may have made some of them.
+func (s *Session) Apply(ctx context.Context, ops []Op) (errs map[int]error, err error) {
+	if s.ttl > 0 && s.lease == 0 {
+		if s.lease, err = s.r.engine.Grant(ctx, s.ttl); err != nil {
+			return nil, err
+		}
+		s.renewed = time.Now()
+	}
+	errs = map[int]error{}
+	changes := make([]Change, 0, len(ops))
+	claims := map[Cluster]bool{}
+	for i, op := range ops {
+		c, one, err := s.check(op)
+		if err != nil {
+			errs[i] = err
+			continue
+		}
+		s.r.mu.Lock()
+		at := s.r.set.clusters[c]
+		has := s.r.set.get(Key{c, one.ID})
+		fits := error(nil)
+		if has == nil && op.Endpoint != nil {
+			fits = s.r.fits(at, 1, 0)
+		}
+		claimed := at != nil && at.claimed
+		s.r.mu.Unlock()
+		switch {
+		case fits != nil:
+			errs[i] = fits
+			continue
+		case op.Endpoint == nil:
+			changes = append(changes, Change{Key: Key{c, one.ID}})
+			continue
+		case !claimed && !claims[c]:
+			claims[c] = true
+			changes = append(changes, Change{Key: Key{Cluster: c}, Value: []byte("{}")})
+		}
+		v, err := encode(one.Endpoint, s.ttl)
+		if err != nil {
+			errs[i] = err
+			continue
+		}
+		if has != nil && has.lease == s.lease && string(has.value) == string(v) && !touched(changes, Key{c, one.ID}) {
+			continue
+		}
+		changes = append(changes, Change{Key{c, one.ID}, v, s.lease})
+	}
+	if len(changes) == 0 {
+		return errs, nil
+	}
+	if err = s.r.engine.Write(ctx, changes); errors.Is(err, ErrNoLease) {
+		s.lease = 0
+	}
+	return errs, err
+}
+
+// touched reports whether one of the changes is of a key.
+func touched(changes []Change, k Key) bool {
+	for i := range changes {
+		if changes[i].Key == k {
+			return true
+		}
+	}
+	return false
+}
+
+// check returns what a step is about in the one way to write it.
+func (s *Session) check(op Op) (Cluster, Registered, error) {
+	if op.Endpoint != nil {
+		c, all, err := s.r.checked(op.Cluster, []Registered{{op.ID, *op.Endpoint}}, 0)
+		if e, ok := errors.AsType[*FieldError](err); ok {
+			const first = "endpoints[0]."
+			if len(e.Field) > len(first) && e.Field[:len(first)] == first {
+				err = &FieldError{e.Field[len(first):], e.Message}
+			}
+		}
+		if err != nil {
+			return c, Registered{}, err
+		}
+		return c, all[0], nil
+	}
+	c, err := op.Cluster.normal()
+	if err == nil {
+		err = word("id", op.ID, false)
+	}
+	return c, Registered{ID: op.ID}, err
+}

@@ -1,0 +1,43 @@
+package endpoints
+
+import (
+	"log/slog"
+	"slices"
+)
+
+// A tally is what the log is told at once.
+type tally struct {
+	set, removed int
+	clusters     []string
+	bad          int
+	badKey       Key
+	badErr       error
+}
+
+const named = 3 // clusters in a line
+
+func (t *tally) change(c Change) {
+	if c.Value == nil {
+		t.removed++
+	} else {
+		t.set++
+	}
+	if name := (Key{Cluster: c.Cluster}).String(); len(t.clusters) < named && !slices.Contains(t.clusters, name) {
+		t.clusters = append(t.clusters, name)
+	}
+}
+
+func (t *tally) wrong(k Key, err error) {
+	if t.bad++; t.bad == 1 {
+		t.badKey, t.badErr = k, err
+	}
+}
+
+func (t *tally) say(log *slog.Logger) {
+	if t.bad > 0 {
+		log.Error("registered endpoints cannot be used: what was there before stays", "count", t.bad, "first", t.badKey.String(), "error", t.badErr)
+	}
+	if t.set+t.removed > 0 {
+		log.Info("endpoints have changed by registrations", "set", t.set, "removed", t.removed, "clusters", t.clusters)
+	}
+}

@@ -1,0 +1,249 @@
+package admin
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/chancery-xds/chancery/endpoints"
+	"github.com/chancery-xds/chancery/internal/adminapi"
+)
+
+// Whoever registers endpoints says where requests go. So it is for those who show who they are, and a port
+// that is open on this machine is not enough.
+func (s *Server) mayRegister(r *http.Request) error {
+	if s.Endpoints == nil {
+		return &problem{http.StatusNotFound, "", "this server takes no endpoints", "chancery serve --endpoints"}
+	}
+	if !s.proven(r) {
+		return &problem{http.StatusForbidden, "", "endpoints are registered by those who show who they are: by a unix socket, a token or a client certificate",
+			"--admin-listen unix:///PATH, --admin-token-file or --admin-client-ca"}
+	}
+	return nil
+}
+
+// clusterOf is the cluster of a request.
+func clusterOf(r *http.Request, q *query) endpoints.Cluster {
+	return endpoints.Cluster{Group: q.text("group"), Name: r.PathValue("cluster")}
+}
+
+func (s *Server) putEndpoint(w http.ResponseWriter, r *http.Request) error {
+	q := queryOf(r)
+	if q.err != nil {
+		return q.err
+	}
+	if err := s.mayRegister(r); err != nil {
+		return err
+	}
+	var in adminapi.Endpoint
+	if err := body(w, r, maxBody, &in); err != nil {
+		return err
+	}
+	id := r.PathValue("id")
+	if in.ID != "" && in.ID != id {
+		return wrong("id", "is not that of the path", "")
+	}
+	ttl, err := ttlOf("ttl", in.TTL)
+	if err != nil {
+		return err
+	}
+	e, err := registered(in)
+	if err != nil {
+		return s.registering(err, "")
+	}
+	e.ID = id
+	res, err := s.Endpoints.Put(r.Context(), clusterOf(r, q), []endpoints.Registered{e}, ttl)
+	return s.registers(w, r, res, err, "endpoints[0].")
+}
+
+func (s *Server) putEndpoints(w http.ResponseWriter, r *http.Request) error {
+	q := queryOf(r)
+	if q.err != nil {
+		return q.err
+	}
+	if err := s.mayRegister(r); err != nil {
+		return err
+	}
+	var in adminapi.EndpointsRequest
+	if err := body(w, r, maxAsked, &in); err != nil {
+		return err
+	}
+	if in.Endpoints == nil { // a body that was forgotten is not to remove all
+		return wrong("endpoints", "is missing", `[] says that there are none`)
+	}
+	ttl, err := ttlOf("ttl", in.TTL)
+	if err != nil {
+		return err
+	}
+	all := make([]endpoints.Registered, len(in.Endpoints))
+	for i, one := range in.Endpoints {
+		field := fmt.Sprintf("endpoints[%d].", i)
+		if one.TTL != "" {
+			return wrong(field+"ttl", "must be that of all", `{"ttl": "30s", "endpoints": […]}`)
+		}
+		if all[i], err = registered(one); err != nil {
+			return s.registering(err, field)
+		}
+	}
+	res, err := s.Endpoints.Replace(r.Context(), clusterOf(r, q), all, ttl)
+	return s.registers(w, r, res, err, "")
+}
+
+func (s *Server) removeEndpoints(w http.ResponseWriter, r *http.Request) error {
+	q := queryOf(r)
+	id, release := r.PathValue("id"), false
+	if id == "" {
+		release = q.flag("release")
+	}
+	if q.err != nil {
+		return q.err
+	}
+	if err := s.mayRegister(r); err != nil {
+		return err
+	}
+	var res endpoints.Result
+	var err error
+	switch c := clusterOf(r, q); {
+	case id != "":
+		res, err = s.Endpoints.Remove(r.Context(), c, id)
+	case release:
+		res, err = s.Endpoints.Release(r.Context(), c)
+	default:
+		res, err = s.Endpoints.Remove(r.Context(), c)
+	}
+	return s.registers(w, r, res, err, "")
+}
+
+func (s *Server) listEndpoints(w http.ResponseWriter, r *http.Request) error {
+	q := queryOf(r)
+	if q.err != nil {
+		return q.err
+	}
+	if s.Endpoints == nil {
+		return s.mayRegister(r)
+	}
+	name, id, group := r.PathValue("cluster"), r.PathValue("id"), q.text("group")
+	if id != "" && group == "" {
+		group = "default"
+	}
+	list := adminapi.EndpointList{APIVersion: adminapi.Version, Kind: adminapi.KindEndpointList, Items: []adminapi.RegisteredCluster{}}
+	found := 0
+	for _, l := range s.Endpoints.List(group, name) {
+		item := adminapi.RegisteredCluster{Cluster: l.Name, Group: l.Group, Total: len(l.Endpoints)}
+		for _, e := range l.Endpoints {
+			if name != "" && (id == "" || id == e.ID) {
+				item.Endpoints = append(item.Endpoints, shown(e))
+			}
+		}
+		found += len(item.Endpoints)
+		list.Items = append(list.Items, item)
+	}
+	if name != "" && (len(list.Items) == 0 || id != "" && found == 0) {
+		return s.registering(endpoints.ErrNone, "")
+	}
+	answer(w, http.StatusOK, list)
+	return nil
+}
+
+// registers answers what became of a change of endpoints, and notes who made it.
+func (s *Server) registers(w http.ResponseWriter, r *http.Request, res endpoints.Result, err error, prefix string) error {
+	if err != nil {
+		return s.registering(err, prefix)
+	}
+	if res.Set+res.Removed > 0 { // a renewal is none
+		s.log().Debug("endpoints registered by the admin API", "cluster", r.PathValue("cluster"), "id", r.PathValue("id"), "set", res.Set, "removed", res.Removed, "peer", peer(r))
+	}
+	answer(w, http.StatusOK, adminapi.EndpointsResult{APIVersion: adminapi.Version, Kind: adminapi.KindEndpointsResult, Set: res.Set, Unchanged: res.Unchanged, Removed: res.Removed})
+	return nil
+}
+
+// registering is an error of the registry as an answer. A prefix of its field is left out, or put before it if
+// that has none.
+func (s *Server) registering(err error, prefix string) error {
+	if p, ok := errors.AsType[*problem](err); ok {
+		return p
+	}
+	if e, ok := errors.AsType[*endpoints.FieldError](err); ok {
+		return wrong(inner(e.Field, prefix), e.Message, "")
+	}
+	if e, ok := errors.AsType[*endpoints.LimitError](err); ok {
+		return &problem{http.StatusConflict, "", e.Error(), "remove some, or release clusters that are not needed"}
+	}
+	switch {
+	case errors.Is(err, endpoints.ErrNone):
+		return missing("", "no such endpoint or cluster is registered", "chancery endpoints ls lists what is")
+	case errors.Is(err, endpoints.ErrNoGroup):
+		return &problem{http.StatusNotFound, "group", err.Error(), "/api/v1/groups lists the groups"}
+	}
+	return &problem{http.StatusServiceUnavailable, "", err.Error(), "try again"} // the engine's
+}
+
+// inner is the name of a field without what is before it.
+func inner(field, prefix string) string {
+	if len(field) > len(prefix) && field[:len(prefix)] == prefix {
+		return field[len(prefix):]
+	}
+	return field
+}
+
+func ttlOf(field, text string) (time.Duration, error) {
+	if text == "" {
+		return 0, nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d < endpoints.MinTTL || d > endpoints.MaxTTL {
+		return 0, wrong(field, fmt.Sprintf("must be a duration from %v to %v, such as 30s", endpoints.MinTTL, endpoints.MaxTTL), "")
+	}
+	return d, nil
+}
+
+// registered is an endpoint of the API as one of the registry.
+func registered(in adminapi.Endpoint) (endpoints.Registered, error) {
+	e := endpoints.Registered{ID: in.ID, Endpoint: endpoints.Endpoint{
+		Address: in.Address, Port: in.Port, Hostname: in.Hostname, Weight: in.Weight, Priority: in.Priority, Health: in.Health,
+	}}
+	if l := in.Locality; l != nil {
+		e.Locality = endpoints.Locality(*l)
+	}
+	for name, fields := range in.Metadata {
+		if e.Metadata == nil {
+			e.Metadata = map[string]map[string]any{}
+		}
+		of := map[string]any{}
+		e.Metadata[name] = of
+		for key, raw := range fields {
+			var v any
+			if err := json.Unmarshal(raw, &v); err != nil {
+				return e, &endpoints.FieldError{Field: "metadata", Message: err.Error()}
+			}
+			of[key] = v
+		}
+	}
+	return e, nil
+}
+
+// shown is an endpoint of the registry as one of the API.
+func shown(e endpoints.ListedEndpoint) adminapi.Endpoint {
+	out := adminapi.Endpoint{
+		ID: e.ID, Address: e.Address, Port: e.Port, Hostname: e.Hostname, Weight: e.Weight, Priority: e.Priority, Health: e.Health,
+	}
+	if e.Locality != (endpoints.Locality{}) {
+		out.Locality = new(adminapi.Locality(e.Locality))
+	}
+	if e.TTL > 0 {
+		out.TTL = e.TTL.String()
+	}
+	for name, fields := range e.Metadata {
+		if out.Metadata == nil {
+			out.Metadata = map[string]map[string]json.RawMessage{}
+		}
+		of := map[string]json.RawMessage{}
+		out.Metadata[name] = of
+		for key, v := range fields {
+			of[key], _ = json.Marshal(v) // it was JSON
+		}
+	}
+	return out
+}

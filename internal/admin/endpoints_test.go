@@ -1,0 +1,190 @@
+package admin
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chancery-xds/chancery/endpoints"
+	"github.com/chancery-xds/chancery/internal/adminapi"
+	"github.com/chancery-xds/chancery/store"
+)
+
+// registering returns a server that takes endpoints of groups default and edge.
+func registering(t *testing.T) *Server {
+	t.Helper()
+	s := newServer(newFleet())
+	engine, err := endpoints.Open("", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Endpoints = endpoints.New(engine, store.New(store.WithOvers()), endpoints.Options{Log: s.Log, PerCluster: 3, Known: func(g string) bool { return g == "default" || g == "edge" }})
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { s.Endpoints.Run(ctx) })
+	t.Cleanup(func() { cancel(); running.Wait() })
+	<-s.Endpoints.Loaded()
+	return s
+}
+
+// Endpoints are registered, renewed, listed and removed; what is wrong is told with its field.
+func TestEndpoints(t *testing.T) {
+	s := registering(t)
+	s.Token = func() (string, error) { return "secret", nil }
+	h := s.Handler(loopback)
+	for _, q := range []question{
+		{"GET /api/v1/endpoints", "", 200, `"items":[]`},
+		{"PUT /api/v1/endpoints/a%2Fb/i", `{"address":"10.0.0.1","port":80,"ttl":"30s","metadata":{"envoy.lb":{"x":[1]}},"locality":{"zone":"z"}}`, 200, `"set":1,"unchanged":0`},
+		{"PUT /api/v1/endpoints/a%2Fb/i", `{"address":"10.0.0.1","port":80,"ttl":"30s","metadata":{"envoy.lb":{"x":[1]}},"locality":{"zone":"z"}}`, 200, `"set":0,"unchanged":1`},
+		{"PUT /api/v1/endpoints/a%2Fb/10.0.0.2:80?group=edge", `{"address":"10.0.0.2","port":80}`, 200, `"set":1`},
+		{"GET /api/v1/endpoints", "", 200, `"items":[{"cluster":"a/b","group":"default","total":1},{"cluster":"a/b","group":"edge","total":1}]`},
+		{"GET /api/v1/endpoints/a%2Fb?group=default", "", 200, `"endpoints":[{"id":"i","address":"10.0.0.1","port":80,"locality":{"zone":"z"},"metadata":{"envoy.lb":{"x":[1]}},"ttl":"30s"}]`},
+		{"GET /api/v1/endpoints/a%2Fb/i", "", 200, `"id":"i"`},
+		{"GET /api/v1/endpoints/a%2Fb/j", "", 404, "no such endpoint"},
+		{"GET /api/v1/endpoints/x", "", 404, "no such endpoint"},
+		{"PUT /api/v1/endpoints/a%2Fb", `{"endpoints":[{"address":"10.0.0.3","port":1},{"address":"10.0.0.4","port":1}],"ttl":"1m"}`, 200, `"set":2,"unchanged":0,"removed":1`},
+		{"PUT /api/v1/endpoints/a%2Fb", `{}`, 400, `"field":"endpoints","message":"is missing"`},
+		{"PUT /api/v1/endpoints/a%2Fb", ``, 400, `"field":"endpoints"`},
+		{"PUT /api/v1/endpoints/a%2Fb", `{"endpoints":[{"address":"10.0.0.3","port":1},{"address":"x","port":1}]}`, 400, `"field":"endpoints[1].address","message":"\"x\" is no IP address"`},
+		{"PUT /api/v1/endpoints/a%2Fb", `{"endpoints":[{"address":"10.0.0.3","port":1,"ttl":"3s"}]}`, 400, `"field":"endpoints[0].ttl"`},
+		{"PUT /api/v1/endpoints/a%2Fb", `{"endpoints":[{},{},{},{}]}`, 409, `3 endpoints of a cluster at most`},
+		{"PUT /api/v1/endpoints/a%2Fb/i", `{"address":"10.0.0.1"}`, 400, `"field":"port"`},
+		{"PUT /api/v1/endpoints/a%2Fb/i", `{"host":"10.0.0.1"}`, 400, `unknown field`},
+		{"PUT /api/v1/endpoints/a%2Fb/i", `{"address":"10.0.0.1","port":"80"}`, 400, `"field":"port"`},
+		{"PUT /api/v1/endpoints/a%2Fb/i", `{"address":"10.0.0.1","port":80,"ttl":"1ms"}`, 400, `"field":"ttl"`},
+		{"PUT /api/v1/endpoints/a%2Fb/i", `{"id":"j","address":"10.0.0.1","port":80}`, 400, `"field":"id"`},
+		{"PUT /api/v1/endpoints/a%2Fb/i?group=nobody", `{"address":"10.0.0.1","port":80}`, 404, `"field":"group"`},
+		{"PUT /api/v1/endpoints/a%2Fb/i?grupo=x", `{}`, 400, "unknown parameter"},
+		{"DELETE /api/v1/endpoints/a%2Fb/i", "", 404, "no such endpoint"},
+		{"DELETE /api/v1/endpoints/a%2Fb/10.0.0.3:1", "", 200, `"removed":1`},
+		{"DELETE /api/v1/endpoints/a%2Fb", "", 200, `"removed":1`},
+		{"GET /api/v1/endpoints/a%2Fb?group=default", "", 200, `"total":0`},
+		{"DELETE /api/v1/endpoints/a%2Fb?release=1", "", 200, `"removed":0`},
+		{"GET /api/v1/endpoints/a%2Fb?group=default", "", 404, ""},
+		{"POST /api/v1/endpoints?ttl=5", "", 400, `"field":"ttl"`},
+	} {
+		w := ask(h, q.what, q.body, "Authorization", "Bearer secret")
+		if w.Code != q.code || !strings.Contains(w.Body.String(), q.answer) {
+			t.Errorf("%s %s: %d %s, want %d %s", q.what, q.body, w.Code, w.Body, q.code, q.answer)
+		}
+	}
+}
+
+// Who only reaches the port of this machine may not say where requests go; nor may a server be asked that takes none.
+func TestEndpointsAreForThoseWhoShowWhoTheyAre(t *testing.T) {
+	s := registering(t)
+	for _, what := range []string{"PUT /api/v1/endpoints/a/i", "PUT /api/v1/endpoints/a", "DELETE /api/v1/endpoints/a", "DELETE /api/v1/endpoints/a/i", "POST /api/v1/endpoints"} {
+		if w := ask(s.Handler(loopback), what, ""); w.Code != http.StatusForbidden || !strings.Contains(w.Body.String(), "show who they are") {
+			t.Errorf("%s: %d %s", what, w.Code, w.Body)
+		}
+		if w := ask(newServer(newFleet()).Handler(loopback), what, ""); w.Code != http.StatusNotFound || !strings.Contains(w.Body.String(), "serve --endpoints") {
+			t.Errorf("%s: %d %s", what, w.Code, w.Body)
+		}
+	}
+	if w := ask(s.Handler(loopback), "GET /api/v1/endpoints", ""); w.Code != http.StatusOK {
+		t.Error(w.Code)
+	}
+}
+
+// A stream registers while it is read, and is answered meanwhile, over HTTP/1.1 as over HTTP/2; a bad line says which it
+// is and harms no other; when lines stop, what the stream has put goes.
+func TestEndpointLines(t *testing.T) {
+	for _, h2 := range []bool{false, true} {
+		t.Run(fmt.Sprint("h2=", h2), func(t *testing.T) {
+			s := registering(t)
+			l, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan error, 1)
+			go func() { done <- s.Serve(ctx, l) }()
+			defer func() {
+				cancel()
+				if err := <-done; err != nil {
+					t.Error(err)
+				}
+			}()
+			p := &http.Protocols{}
+			p.SetHTTP1(!h2)
+			p.SetUnencryptedHTTP2(h2)
+			tr := &http.Transport{Protocols: p, DialContext: func(context.Context, string, string) (net.Conn, error) { return net.Dial("unix", l.Addr().String()) }}
+			defer tr.CloseIdleConnections()
+			body, out := io.Pipe()
+			r, err := http.NewRequest(http.MethodPost, "http://localhost/api/v1/endpoints?ttl=1s", body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Header.Set("Content-Type", linesOfJSON)
+			resp, err := (&http.Client{Transport: tr}).Do(r)
+			if err != nil || resp.StatusCode != http.StatusOK {
+				t.Fatal(resp, err)
+			}
+			defer resp.Body.Close()
+			in := bufio.NewReader(resp.Body)
+			says := func(send string, want string) {
+				t.Helper()
+				if _, err := io.WriteString(out, send); err != nil {
+					t.Fatal(err)
+				}
+				var all []adminapi.LineError
+				var a adminapi.EndpointLines
+				for last := strings.Count(send, "\n"); a.Line < last; {
+					line, err := in.ReadBytes('\n')
+					a = adminapi.EndpointLines{}
+					if err != nil || json.Unmarshal(line, &a) != nil {
+						t.Fatalf("%s %v", line, err)
+					}
+					all = append(all, a.Errors...)
+					if want == "" && len(a.Errors) == 0 {
+						return
+					}
+				}
+				if got := fmt.Sprint(all); !strings.Contains(got, want) {
+					t.Errorf("%s, want %s", got, want)
+				}
+			}
+			counts := func(want int) bool {
+				n, _, _ := s.Endpoints.Counts(endpoints.Cluster{Group: "default", Name: "x"})
+				return n == want
+			}
+			says(`{"cluster":"x","put":{"address":"10.0.0.1","port":80}}
+{"cluster":"x","put":{"address":"10.0.0.2","port":0}}
+nonsense
+{"cluster":"x"}
+{"cluster":"x","put":{"id":"b","address":"10.0.0.2","port":80}}
+{"cluster":"x","remove":"10.0.0.1:80"}
+`, "[{2 port must be 1 to 65535} {3 body ")
+			if !counts(1) {
+				t.Error("not one")
+			}
+			for range 4 { // longer than the lease
+				time.Sleep(400 * time.Millisecond)
+				says("\n", "")
+			}
+			if !counts(1) {
+				t.Error("the lease has ended")
+			}
+			until := time.Now().Add(20 * time.Second)
+			for !counts(0) && time.Now().Before(until) {
+				time.Sleep(20 * time.Millisecond)
+			}
+			if !counts(0) {
+				t.Error("the lease has not ended")
+			}
+			if _, err := io.ReadAll(in); err != nil && !h2 {
+				t.Log(err) // the stream was ended
+			}
+			_ = out.Close()
+		})
+	}
+}

@@ -1,0 +1,66 @@
+package store_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	"github.com/chancery-xds/chancery/store"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// What is laid over a group is seen in its place, and the group again when that goes; of two groups, what is
+// over the first, then the first, then the same of the second.
+func TestOver(t *testing.T) {
+	st := store.New(store.WithOvers(), store.WithGroups(func(context.Context, *xds.Node) ([]string, error) { return []string{"a", "b"}, nil }))
+	w, err := st.Watch(t.Context(), &xds.Node{ID: "n"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	w.Interested(xds.Endpoint, false, []string{"x"}, nil)
+	if v, _, _ := w.Next(); v != nil {
+		t.Fatal("something is known before the groups are")
+	}
+	update := func(f func(tx *store.Tx)) {
+		t.Helper()
+		if _, err := st.Update(func(tx *store.Tx) error { f(tx); return nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	body := func(text string) *xds.Resource { return xds.NewResource(xds.Endpoint, "x", []byte(text)) }
+	sees := func(want string) {
+		t.Helper()
+		v, _, err := w.Next()
+		if err != nil || v == nil {
+			t.Fatal(v, err)
+		}
+		for _, got := range []*xds.Resource{v.Table(xds.Endpoint).Lookup("x"), st.Snapshot().Seen("a", "b").Table(xds.Endpoint).Lookup("x")} {
+			if (got == nil) != (want == "") || got != nil && string(got.Body) != want {
+				t.Errorf("sees %v, want %q", got, want)
+			}
+		}
+	}
+	update(func(tx *store.Tx) { tx.Group(store.Over("b")).Set(body("over b")) })
+	if v, _, _ := w.Next(); v != nil {
+		t.Fatal("something is known before the groups are")
+	}
+	update(func(tx *store.Tx) { tx.Group("a").Known(); tx.Group("b").Set(body("b")) })
+	sees("over b")
+	update(func(tx *store.Tx) { tx.Group("a").Set(body("a")) })
+	sees("a")
+	update(func(tx *store.Tx) { tx.Group(store.Over("a")).Set(body("over a")) })
+	sees("over a")
+	if !slices.Equal(w.Groups(), []string{"a", "b"}) || !slices.Equal(st.Snapshot().Groups(), []string{"a", "b"}) {
+		t.Error(w.Groups(), st.Snapshot().Groups())
+	}
+	if got := st.Snapshot().View("a").Table(xds.Endpoint).Lookup("x"); string(got.Body) != "a" {
+		t.Errorf("%s", got.Body)
+	}
+	update(func(tx *store.Tx) { tx.Group(store.Over("a")).Delete(xds.Endpoint, "x") })
+	sees("a")
+	update(func(tx *store.Tx) { tx.Group("a").Delete(xds.Endpoint, "x") })
+	sees("over b")
+	update(func(tx *store.Tx) { tx.Group(store.Over("b")).Delete(xds.Endpoint, "x") })
+	sees("b")
+}

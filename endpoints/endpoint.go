@@ -134,8 +134,33 @@ func (e Endpoint) normal() (Endpoint, error) {
 		if name == "" {
 			return e, wrong("metadata", "a name is empty")
 		}
+		if deeper(e.Metadata[name], maxDepth) {
+			return e, wrong("metadata", "more than %d objects and lists in each other", maxDepth)
+		}
 	}
 	return e, nil
+}
+
+// maxDepth is how many objects and lists of metadata are in each other at most. Each is up to three messages, and a client
+// in C++ takes 100: it would refuse all of the cluster for one endpoint.
+const maxDepth = 16
+
+func deeper(v any, most int) bool {
+	switch v := v.(type) {
+	case map[string]any:
+		for _, one := range v {
+			if most == 0 || deeper(one, most-1) {
+				return true
+			}
+		}
+	case []any:
+		for _, one := range v {
+			if most == 0 || deeper(one, most-1) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // word checks a text.

@@ -190,9 +190,6 @@ func (j *journal) adopt(size int64, since []Change) error {
 	if err == nil {
 		err = os.Rename(j.next(), j.path)
 	}
-	if err == nil {
-		err = durable.SyncDir(filepath.Dir(j.path))
-	}
 	if err != nil {
 		_ = f.Close()
 		return err
@@ -200,8 +197,8 @@ func (j *journal) adopt(size int64, since []Change) error {
 	if j.f != nil {
 		_ = j.f.Close()
 	}
-	*j = *n
-	return nil
+	*j = *n // whatever comes now: the other one has no name any more
+	return durable.SyncDir(filepath.Dir(j.path))
 }
 
 func (j *journal) next() string { return j.path + ".next" }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -292,7 +293,7 @@ func (l *Local) end() {
 	for _, k := range keys {
 		w.changes = append(w.changes, Change{Key: k, Lease: l.values[k].Lease})
 	}
-	l.queue = append(l.queue, w)
+	l.queue = slices.Insert(l.queue, 0, w) // who waits to put such a key again comes after that, and it is there
 	l.mu.Unlock()
 	l.commit.Lock()
 	defer l.commit.Unlock()

@@ -87,7 +87,7 @@ func (r *Registry) hear(changes []Change, reset bool) {
 	}
 	if !r.begun {
 		r.begun = true
-		r.told = tally{} // nobody has registered that now
+		r.told.set, r.told.removed, r.told.clusters = 0, 0, nil // nobody has registered that now
 	}
 	select {
 	case r.bell <- struct{}{}:
@@ -136,7 +136,7 @@ func (r *Registry) serve(ctx context.Context) {
 	say := time.NewTicker(10 * time.Second)
 	defer say.Stop()
 	defer r.say()
-	for first := true; ; first = false {
+	for first := true; ; {
 		select {
 		case <-r.bell:
 		case <-say.C:
@@ -149,6 +149,7 @@ func (r *Registry) serve(ctx context.Context) {
 		if first {
 			r.say()
 			close(r.loaded)
+			first = false
 		}
 		t := time.NewTimer(r.opts.Every)
 		select {

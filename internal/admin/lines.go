@@ -122,8 +122,12 @@ func (l *lines) read(ctx context.Context, to chan<- line, done <-chan struct{}) 
 	for n := 1; ; n++ {
 		if l.in.Buffered() == 0 {
 			_ = l.control.SetReadDeadline(time.Now().Add(wait))
-			if ctx.Err() != nil { // which may have set another one
+			select { // who ends it sets one that is over, perhaps just before this one
+			case <-ctx.Done():
 				return ctx.Err()
+			case <-done:
+				return nil
+			default:
 			}
 		}
 		text, err := l.in.ReadSlice('\n')

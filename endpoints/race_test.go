@@ -1,0 +1,78 @@
+package endpoints
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chancery-xds/chancery/store"
+)
+
+// Who puts an endpoint again just when its lease ends, and is told that it is done, has it served.
+func TestPutWhenTheLeaseEnds(t *testing.T) {
+	ctx := t.Context()
+	l, err := Open("", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := Key{Cluster{"default", "x"}, "a"}
+	old, _ := l.Grant(ctx, 0)
+	if err := l.Write(ctx, []Change{{k, []byte("1"), old}}); err != nil {
+		t.Fatal(err)
+	}
+	next, _ := l.Grant(ctx, time.Hour)
+	l.queue = []*write{{changes: []Change{{k, []byte("2"), next}}}} // it waits for the disk
+	l.end()
+	if got := l.values[k]; string(got.Value) != "2" || got.Lease != next || !l.leases.by[next].keys[k] {
+		t.Errorf("%s, lease %d", got.Value, got.Lease)
+	}
+}
+
+// late is an engine that needs a while to read what there is.
+type late struct {
+	*Local
+	after time.Duration
+	all   []Change
+}
+
+func (l late) Watch(ctx context.Context, tell func([]Change, bool)) {
+	time.Sleep(l.after)
+	tell(l.all, true)
+	<-ctx.Done()
+}
+
+// However long it takes to read what there is, then it is served, and the log says what of it cannot be.
+func TestLoadedLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		local, err := Open("", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := New(late{local, 25 * time.Second, []Change{
+			put(t, Key{Cluster{Name: "x"}, "a"}, `{"address":"10.0.0.1","port":1}`),
+			put(t, Key{Cluster{Name: "x"}, "b"}, `{}`),
+		}}, store.New(store.WithOvers()), Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { r.Run(ctx) })
+		select {
+		case <-r.Loaded():
+		case <-time.After(time.Minute):
+			t.Error("it is never loaded")
+		}
+		cancel()
+		running.Wait()
+		if n, _, _ := r.Counts(Cluster{"default", "x"}); n != 1 {
+			t.Errorf("%d endpoints", n)
+		}
+		if text := log.String(); !strings.Contains(text, "count=1 first=x/b") || strings.Contains(text, "have changed") {
+			t.Error(text)
+		}
+	})
+}

@@ -12,6 +12,8 @@ MODULES  := . bench e2e examples/directory examples/embedded examples/from-go-co
 WORLDS   ?= 60000
 FUZZTIME ?= 3s
 SOAK     ?= 1h
+CHAOS    ?= 30m # of chaos-store
+SEED     ?= 0   # of chaos-store; 0: any
 # Slow tests in which nothing is concurrent: the race detector would make them ten times as slow.
 SERIAL   := UnfinishedMemory|LineOfSecrets|Canaries|CheckOfManyIsFast|Decode|EncodeRequest|TreeAgreesWithMap|StepsInAnyOrder|MessagesQuick|WaitingNamesAreCheap
 PLAIN    := Memory|$(SERIAL)
@@ -23,7 +25,7 @@ RESULTS := $(CURDIR)/.cache/test
 # comes from Go's cache, which does not see the programs that tests build and run.
 GOTEST  = mkdir -p $(RESULTS) && $(TOOL) gotestsum --format pkgname --jsonfile $(RESULTS)/$@.json -- -count=1
 
-.PHONY: help test $(STAGES) soak chaos mutants bench clean
+.PHONY: help test $(STAGES) soak chaos chaos-store mutants bench clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | column -t -s '|'
@@ -67,6 +69,9 @@ soak: ## Random clients and commits, judged when they rest, for SOAK; `make e2e`
 chaos: ## The failure matrix, all rows at full length, eight minutes: docs/reliability.md
 	cd e2e && ./install.sh envoy
 	cd e2e && $(TOOL) gotestsum --format standard-verbose -- ./chaos -count=1 -timeout 30m -whole
+
+chaos-store: ## Replicas of an etcd under random faults, for CHAOS (30m), by SEED: docs/revisions.md
+	cd e2e && $(TOOL) gotestsum --format standard-verbose -- ./etcd -count=1 -timeout 0 -run 'TestReplicas$$' -store-for $(CHAOS) -store-seed $(SEED) -store-clients 1000
 
 coverage: ## Requirements that no passed test names
 	tools/spec-coverage $(RESULTS)/*.json

@@ -100,6 +100,30 @@ func (w *World) lacks(name string) bool {
 	return ok
 }
 
+// Brings reports whether a request states what its client has of an earlier stream, and whether the view
+// has or lately had all of that, or it was told so here. It must be asked before Receive.
+func (s *Session) Brings(req xds.Request) (brings, has bool) {
+	typ := req.Type
+	if typ == nil {
+		typ = s.only
+	}
+	if typ == nil || s.sub(typ) != nil || req.Version == "" && len(req.Initial) == 0 {
+		return false, true
+	}
+	t := s.table(typ)
+	lately := slices.Concat([]*xds.Table{t}, s.recent(typ))
+	if s.variant == xds.SotW {
+		return true, slices.ContainsFunc(lately, func(was *xds.Table) bool { return was.Version() == req.Version }) ||
+			typ.FullState && proven(lately, req.Version) != nil || s.opts.Told != nil && s.opts.Told(typ, req.Version, nil) != nil
+	}
+	for _, v := range req.Initial {
+		if r := t.Lookup(v.Name); (r == nil || r.Version != v.Version) && !known(stated(lately, v)) {
+			return true, false
+		}
+	}
+	return true, true
+}
+
 // begin completes the first request of the type on the stream.
 func (u *subscription) begin(s *Session, req xds.Request, t *xds.Table) {
 	// "(legacy behavior) the request must have no resources in both
@@ -203,12 +227,7 @@ func (s *Session) world(typ *xds.Type, version string, t *xds.Table) *World {
 	}
 	var known *World
 	if typ.FullState { // of others a response has a part, and the rest need not be of that version
-		for _, was := range slices.Concat([]*xds.Table{t}, s.recent(typ)) {
-			if was.Hashed() && was.Version() == version {
-				known = &World{Versions: was.Versions()}
-				break
-			}
-		}
+		known = proven(slices.Concat([]*xds.Table{t}, s.recent(typ)), version)
 	}
 	if s.opts.Told != nil {
 		known = s.opts.Told(typ, version, known)
@@ -218,6 +237,41 @@ func (s *Session) world(typ *xds.Type, version string, t *xds.Table) *World {
 	}
 	return known
 }
+
+// proven returns what a version proves that is the hash of one of some tables, the newest first, or of one
+// together with some that those before it had: what lingered when another server told it.
+func proven(lately []*xds.Table, version string) *World {
+	for _, was := range lately {
+		if was.Hashed() && was.Version() == version {
+			return &World{Versions: was.Versions()}
+		}
+	}
+	for i, was := range lately {
+		if !was.Hashed() {
+			continue
+		}
+		var gone []*xds.Stamp // the latest first
+		next := was.Versions()
+		for _, before := range lately[i+1:] {
+			for old, is := range next.Since(before.Versions()) {
+				if is == nil && was.Lookup(old.Name) == nil && !slices.ContainsFunc(gone, func(st *xds.Stamp) bool { return st.Name == old.Name }) {
+					gone = append(gone, old)
+				}
+			}
+			if next = before.Versions(); len(gone) >= mostGone {
+				break
+			}
+		}
+		if which, ok := was.Versions().Beside(version, gone[:min(len(gone), mostGone)]); ok {
+			slices.SortFunc(which, stampByName)
+			return &World{Versions: was.Versions(), Others: which}
+		}
+	}
+	return nil
+}
+
+// mostGone is how many deletions are looked at, of each table, that a version may have besides.
+const mostGone = 16
 
 // recallLately takes over what a client may have that states a version of which nothing is
 // known here. It was told so elsewhere, by "another replica" or this server before a restart,

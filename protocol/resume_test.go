@@ -566,3 +566,69 @@ func TestRecallsNothingToCome(t *testing.T) {
 	answer()
 	l.want("RDS r@1")
 }
+
+// What lingered beside a table when another server told it, the version proves.
+func TestWorldOfAnotherServer(t *testing.T) {
+	before := with(xds.NewTable(xds.Cluster), append(resources(0, "a", "b", "c"), resources(1, "d")...))
+	table := with(before, nil, "b", "d")
+	s := NewSession(xds.SotW, nil, xds.Tables{}, Options{Recent: func(*xds.Type) []*xds.Table { return []*xds.Table{before} }})
+	b, d := before.Lookup("b").Stamp, before.Lookup("d").Stamp
+	for _, c := range []struct {
+		name  string
+		extra []*xds.Stamp
+	}{
+		{"ADS-3 one that was removed", []*xds.Stamp{b}},
+		{"ADS-3 another one", []*xds.Stamp{d}},
+		{"ADS-3 nothing", nil},
+	} {
+		version := table.VersionWith(slices.Values(c.extra))
+		if w := s.world(xds.Cluster, version, table); w == nil || w.Versions != table.Versions() || !slices.Equal(w.Others, c.extra) {
+			t.Errorf("%s: %+v", c.name, w)
+		}
+	}
+	if w := s.world(xds.Cluster, table.VersionWith(slices.Values([]*xds.Stamp{b, d})), table); w == nil || w.Versions != before.Versions() {
+		t.Errorf("both are the table before: %+v", w)
+	}
+	foreign := resources(7, "x")[0].Stamp
+	if w := s.world(xds.Cluster, table.VersionWith(slices.Values([]*xds.Stamp{foreign})), table); w != nil {
+		t.Errorf("nobody knows what it is: %+v", w)
+	}
+}
+
+// A request that states what its client has from before says whether the view has or had that.
+func TestBrings(t *testing.T) {
+	before := with(xds.NewTable(xds.Cluster), resources(0, "a", "b"))
+	table := with(before, resources(1, "a"))
+	opts := Options{Recent: func(*xds.Type) []*xds.Table { return []*xds.Table{before} }}
+	version := func(table *xds.Table, name string) xds.Version {
+		return xds.Version{Name: name, Version: table.Lookup(name).Version}
+	}
+	for _, c := range []struct {
+		name       string
+		variant    xds.Variant
+		req        xds.Request
+		brings, is bool
+	}{
+		{"SOTW-12 nothing", xds.SotW, xds.Request{}, false, true},
+		{"SOTW-12 the present version", xds.SotW, xds.Request{Version: table.Version()}, true, true},
+		{"SOTW-12 the version before", xds.SotW, xds.Request{Version: before.Version()}, true, true},
+		{"SOTW-12 one that nobody knows", xds.SotW, xds.Request{Version: "?"}, true, false},
+		{"DELTA-5 nothing", xds.Delta, xds.Request{}, false, true},
+		{"DELTA-5 what is there", xds.Delta, xds.Request{Initial: []xds.Version{version(table, "a"), version(table, "b")}}, true, true},
+		{"DELTA-5 what was there", xds.Delta, xds.Request{Initial: []xds.Version{version(before, "a")}}, true, true},
+		{"DELTA-5 another one", xds.Delta, xds.Request{Initial: []xds.Version{version(table, "b"), {Name: "a", Version: "?"}}}, true, false},
+		{"DELTA-5 another name", xds.Delta, xds.Request{Initial: []xds.Version{{Name: "c", Version: "1"}}}, true, false},
+	} {
+		s := NewSession(c.variant, nil, xds.Tables{xds.Cluster.URL: table}, opts)
+		c.req.Type = xds.Cluster
+		if brings, is := s.Brings(c.req); brings != c.brings || is != c.is {
+			t.Errorf("%s: %t %t", c.name, brings, is)
+		}
+		if err := s.Receive(c.req); err != nil {
+			t.Fatal(err)
+		}
+		if brings, _ := s.Brings(c.req); brings {
+			t.Errorf("%s: it brings that on the same stream again", c.name)
+		}
+	}
+}

@@ -19,6 +19,7 @@ type Repository struct {
 	engine Engine
 	opts   Options
 	last   atomic.Pointer[Snapshot] // of what others share pages
+	look   chan struct{}            // with one slot
 }
 
 // Options are how a repository is used. The zero value is good.
@@ -45,7 +46,7 @@ func Open(e Engine, opts Options) *Repository {
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
-	return &Repository{engine: e, opts: opts}
+	return &Repository{engine: e, opts: opts, look: make(chan struct{}, 1)}
 }
 
 // tries is how often something is read that was removed while it was read.
@@ -67,6 +68,21 @@ func (r *Repository) Head(ctx context.Context) (*Snapshot, error) {
 		if now, e := r.head(ctx); !errors.Is(err, ErrNotFound) || e != nil || now.at == h.at || i == tries {
 			return nil, fmt.Errorf("%s is %s: %w", headKey, h.at.number, missing(err))
 		}
+	}
+}
+
+// Newest returns the number of the newest revision, 0 if there is none: one that was the newest after
+// Newest was called. It reads nothing else of it.
+func (r *Repository) Newest(ctx context.Context) (Number, error) {
+	h, err := r.head(ctx)
+	return h.at.number, err
+}
+
+// Look has Watch look at once for a newer revision, whoever of several that watch.
+func (r *Repository) Look() {
+	select {
+	case r.look <- struct{}{}:
+	default:
 	}
 }
 

@@ -45,7 +45,7 @@ func (r *Repository) Watch(ctx context.Context, since *Snapshot) iter.Seq2[*Snap
 						return
 					}
 				}
-				if !rest(ctx, bell, r.opts.Poll) {
+				if !r.rest(ctx, bell, r.opts.Poll) {
 					return
 				}
 			default:
@@ -54,7 +54,7 @@ func (r *Repository) Watch(ctx context.Context, since *Snapshot) iter.Seq2[*Snap
 						return
 					}
 				}
-				if !rest(ctx, nil, wait) {
+				if !r.rest(ctx, nil, wait) {
 					return
 				}
 				wait = min(2*wait, 16*r.opts.Retry)
@@ -63,13 +63,15 @@ func (r *Repository) Watch(ctx context.Context, since *Snapshot) iter.Seq2[*Snap
 	}
 }
 
-// rest waits for a ring, for at most d, and reports whether ctx is not done.
-func rest(ctx context.Context, bell <-chan struct{}, d time.Duration) bool {
+// rest waits for a ring, or for who wants it to look, for at most d, and reports whether ctx is not done.
+func (r *Repository) rest(ctx context.Context, bell <-chan struct{}, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
 	case _, ok := <-bell:
 		return ok
+	case <-r.look:
+		return true
 	case <-t.C:
 		return true
 	case <-ctx.Done():

@@ -19,6 +19,9 @@ import (
 // wait any more, as they have begun.
 var errNotKnown = status.Error(codes.Unavailable, "nothing is configured for this node yet: try again later")
 
+// errBehind ends streams of clients that have what this server does not know while nobody says whether that is newer.
+var errBehind = status.Error(codes.Unavailable, "what this server has may be older than what the client has: try another, or again later")
+
 var errDraining = status.Error(codes.Unavailable, "the server is shutting down")
 
 // A fault is what is wrong with what clients do.

@@ -89,6 +89,9 @@ func (s *Server) event(st *Stream, e protocol.Event) {
 	case protocol.Nacked:
 		again := s.refused.has(st.Node.ID, e.Type.URL)
 		s.refused.add(st.Node.ID, e.Type.URL, time.Now())
+		if s.shared != nil {
+			s.shared.Refused(st.Node.ID, e.Type.URL)
+		}
 		var why string
 		shown := func() string { return "" }
 		if e.Error != nil {
@@ -100,6 +103,9 @@ func (s *Server) event(st *Stream, e protocol.Event) {
 		if e.Settled && !e.Refuses {
 			if since, ok := s.refused.remove(refusal{st.Node.ID, e.Type.URL}); ok {
 				s.logRecovered(st, e, since)
+			}
+			if s.shared != nil {
+				s.shared.Accepted(st.Node.ID, e.Type.URL)
 			}
 		}
 		s.logAck(st, e)

@@ -2,6 +2,7 @@ package server
 
 import (
 	"cmp"
+	"context"
 	"log/slog"
 	"time"
 
@@ -21,6 +22,8 @@ type options struct {
 	place        func(*xds.Node, *xds.Type, string) string
 	redactor     func(*xds.Node, *xds.Type, string) (string, bool)
 	observer     Observer
+	newest       func(ctx context.Context, known bool) error
+	shared       Refusals
 	writeTimeout time.Duration
 	firstTimeout time.Duration
 	readTimeout  time.Duration
@@ -89,6 +92,30 @@ func WithRedactor(f func(node *xds.Node, t *xds.Type, text string) (shown string
 // WithObserver sets who is told what happens on the streams. By default nobody
 // is.
 func WithObserver(obs Observer) Option { return func(o *options) { o.observer = obs } }
+
+// WithNewest sets what is asked before a client is told anything that comes back to a stream and states what it has, which
+// another server may have told it: f returns when the source is no older than what any server of the same configuration
+// had when f was called. So nobody is told older content than it has. known says that the source has what the client states, or lately
+// had it: then the answer matters little. An error ends the stream with UNAVAILABLE: its client keeps what it has, and tries again. f is called by many
+// goroutines at once, each of a stream that waits for it, with the stream's context. By default nothing is asked.
+func WithNewest(f func(ctx context.Context, known bool) error) Option {
+	return func(o *options) { o.newest = f }
+}
+
+// Refusals remember which nodes have refused something of a type, and accepted nothing of it since. Their methods
+// are called by many goroutines at once, and must not block.
+type Refusals interface {
+	Has(node, typeURL string) bool
+	Refused(node, typeURL string)
+	Accepted(node, typeURL string)
+}
+
+// WithRefusals shares with other servers what nodes have refused. A client that has refused a response states the version before
+// when it comes back, and may have applied a part of what it refused: so equal versions prove nothing of it, on whichever server. By default a
+// server remembers what it was told itself, which it does in any case.
+func WithRefusals(r Refusals) Option {
+	return func(o *options) { o.shared = r }
+}
 
 // WithWriteTimeout sets how long a client may read nothing of what it is sent: no 16
 // KiB. Its stream then ends with DEADLINE_EXCEEDED. A client that reads slowly gets all.

@@ -27,3 +27,8 @@ func (r refusals) has(node, url string) bool {
 	_, ok := r.get(refusal{node, url})
 	return ok
 }
+
+// refusedBefore reports whether a node has refused a type, here or at another server.
+func (s *Server) refusedBefore(node, url string) bool {
+	return s.refused.has(node, url) || s.shared != nil && s.shared.Has(node, url)
+}

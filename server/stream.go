@@ -176,7 +176,7 @@ func (s *stream) begin() error {
 	}
 	node, limits := s.info.Node, s.server.limits
 	limits.Bodyless = wire.Metadata(node.Metadata, absentKey) == "resource"
-	limits.Refused = func(t *xds.Type) bool { return s.server.refused.has(s.info.Node.ID, t.URL) }
+	limits.Refused = func(t *xds.Type) bool { return s.server.refusedBefore(s.info.Node.ID, t.URL) }
 	if w, ok := s.watch.(Recalling); ok {
 		limits.Recent = w.Recent
 	}

@@ -116,6 +116,9 @@ func (s *stream) hurry() {
 
 // hand hands a request to a session that is up to date.
 func (s *stream) hand(req xds.Request) error {
+	if err := s.catchUp(req); err != nil {
+		return err
+	}
 	if err := s.session.Receive(req); err != nil {
 		return rejected(err)
 	}
@@ -127,4 +130,22 @@ func (s *stream) hand(req xds.Request) error {
 		}
 	}
 	return nil
+}
+
+// catchUp returns when the source is as new as what a client states to have may be.
+func (s *stream) catchUp(req xds.Request) error {
+	if s.server.newest == nil {
+		return nil
+	}
+	brings, known := s.session.Brings(req)
+	if !brings {
+		return nil
+	}
+	if err := s.server.newest(s.rpc.Context(), known); err != nil {
+		if s.rpc.Context().Err() != nil {
+			return status.FromContextError(s.rpc.Context().Err()).Err()
+		}
+		return errBehind
+	}
+	return s.refresh()
 }

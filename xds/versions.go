@@ -1,6 +1,9 @@
 package xds
 
-import "iter"
+import (
+	"iter"
+	"strconv"
+)
 
 // Versions is an immutable set of stamps: a table without its bodies. It is
 // what a client may hold, so keeping one does not keep old bodies alive. The
@@ -35,6 +38,31 @@ func (v *Versions) Sum() Sum {
 		return Sum{}
 	}
 	return v.sum
+}
+
+// Beside returns which of some stamps a version has besides: with these the sum of the content is what it
+// says. It tries at most three of them at a time, of at most 16; ok is false if it is none of that.
+func (v *Versions) Beside(version string, some []*Stamp) (which []*Stamp, ok bool) {
+	want, err := strconv.ParseUint(version, 16, 64)
+	if err != nil || len(version) != len(Sum{}.String()) {
+		return nil, false
+	}
+	some = some[:min(len(some), 16)]
+	var try func(sum Sum, from, left int) bool
+	try = func(sum Sum, from, left int) bool {
+		if sum.hi == want {
+			return true
+		}
+		for i := from; left > 0 && i < len(some); i++ {
+			if try(sum.plus(some[i].Sum), i+1, left-1) {
+				which = append(which, some[i])
+				return true
+			}
+		}
+		return false
+	}
+	ok = try(v.Sum(), 0, 3)
+	return which, ok
 }
 
 // All yields the stamps in no particular order.

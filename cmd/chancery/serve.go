@@ -295,7 +295,7 @@ func (s *serving) run() error {
 		seen, observers = held, append(observers, held)
 		m.Quarantined(held.Held, held.Searches)
 	}
-	xds := server.New(seen, append(slices.Concat(s.limits.options(), s.manner.options()),
+	xds := server.New(seen, append(slices.Concat(s.limits.options(), s.manner.options(), s.fresh()),
 		server.WithLogger(s.log),
 		server.WithObserver(server.Observers(observers...)),
 		server.WithDrainTime(max(s.drain-handover, s.drain/2)), // from the signal on it is --drain

@@ -19,6 +19,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/adminapi"
 	"github.com/chancery-xds/chancery/internal/applied"
 	"github.com/chancery-xds/chancery/internal/process"
+	"github.com/chancery-xds/chancery/internal/repeats"
 	"github.com/chancery-xds/chancery/revisions"
 	"github.com/chancery-xds/chancery/source/dir"
 	"github.com/chancery-xds/chancery/source/repository"
@@ -29,15 +30,17 @@ import (
 // A stored is the store of a server.
 type stored struct {
 	*serving
-	store   *store.Store
-	metrics *process.Metrics
-	changed func()
-	engine  io.Closer
-	repo    *repository.Source
-	as      *dir.Source // what is served as a directory, which answers for it; its own store is nobody's
-	next    dir.LastGood
-	trouble atomic.Pointer[storeTrouble] // nil: the newest is served
-	disk    atomic.Pointer[time.Time]    // of when what is served is; nil: a revision is, or nothing
+	store    *store.Store
+	metrics  *process.Metrics
+	changed  func()
+	engine   io.Closer
+	repo     *repository.Source
+	as       *dir.Source // what is served as a directory, which answers for it; its own store is nobody's
+	next     dir.LastGood
+	trouble  atomic.Pointer[storeTrouble] // nil: the newest is served
+	refusals *repository.Refusals         // what clients have refused, here or elsewhere
+	turned   repeats.Counter              // clients that were turned away
+	disk     atomic.Pointer[time.Time]    // of when what is served is; nil: a revision is, or nothing
 }
 
 // A storeTrouble is why the newest revision is not served.
@@ -79,6 +82,7 @@ func (d *stored) open(s *serving, st *store.Store, m *process.Metrics, changed f
 		return nil, err
 	}
 	d.engine = closer
+	d.refusals = repository.NewRefusals(engine, s.log)
 	d.repo = repository.New(engine, st, repository.Options{
 		Types: s.types, CEL: cel.Compile, Log: s.log,
 		Review: func(next *revisions.Snapshot) error {
@@ -172,8 +176,11 @@ func (d *stored) restore() {
 // run implements [source].
 func (d *stored) run(ctx context.Context, running *sync.WaitGroup, _ <-chan os.Signal) {
 	running.Go(func() {
+		var refusals sync.WaitGroup
+		refusals.Go(func() { d.refusals.Run(ctx) })
 		d.repo.Run(ctx)
-		_ = d.engine.Close() // which was only read from
+		refusals.Wait()
+		_ = d.engine.Close() // what could not be written is of no use any more
 	})
 	if d.state.keeper != nil {
 		running.Go(func() { d.state.keeper.Run(ctx) })

@@ -3,8 +3,10 @@ package etcd
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"net/url"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -18,7 +20,13 @@ import (
 	"github.com/chancery-xds/chancery/revisions/etcd"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if config := os.Getenv(memberEnv); config != "" {
+		beMember(config)
+	}
+	flag.Parse()
+	goleak.VerifyTestMain(m)
+}
 
 // start starts an etcd of one member, which ends with the test.
 func start(t testing.TB, configure func(*embed.Config)) (server *embed.Etcd, endpoint string) {

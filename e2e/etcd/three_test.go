@@ -19,7 +19,7 @@ import (
 )
 
 // free returns an address that nobody listens on: members must know each other's before they start.
-func free(t *testing.T) string {
+func free(t testing.TB) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -6,8 +6,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"os"
 	"slices"
 	"strings"
@@ -172,63 +170,6 @@ func TestTooLarge(t *testing.T) {
 		t.Error(err)
 	}
 	wants(t, e.PutIfAbsent(ctx, "x", make([]byte, 3<<20)), revisions.ErrTooLarge, "x")
-}
-
-// A proxy stands before an etcd, and can be cut.
-type proxy struct {
-	net.Listener
-	to    string
-	mu    sync.Mutex
-	cut   bool
-	conns map[net.Conn]bool
-	wait  sync.WaitGroup
-}
-
-func newProxy(t *testing.T, to string) *proxy {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &proxy{Listener: l, to: to, conns: map[net.Conn]bool{}}
-	p.wait.Go(func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			p.wait.Go(func() { p.serve(c) })
-		}
-	})
-	t.Cleanup(func() { l.Close(); p.set(true); p.wait.Wait() })
-	return p
-}
-
-func (p *proxy) set(cut bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.cut = cut; cut {
-		for c := range p.conns {
-			c.Close()
-		}
-	}
-}
-
-func (p *proxy) serve(c net.Conn) {
-	defer c.Close()
-	d, err := net.Dial("tcp", p.to)
-	if err != nil {
-		return
-	}
-	defer d.Close()
-	p.mu.Lock()
-	if p.cut {
-		p.mu.Unlock()
-		return
-	}
-	p.conns[c], p.conns[d] = true, true
-	p.mu.Unlock()
-	p.wait.Go(func() { _, _ = io.Copy(d, c); d.Close() })
-	_, _ = io.Copy(c, d)
 }
 
 // A watch survives that its connection is cut, and that the etcd has forgotten what it missed meanwhile.

@@ -63,6 +63,7 @@ type Source struct {
 	store  *store.Store
 	served atomic.Pointer[revisions.Snapshot]
 	groups []string // of that, sorted
+	asks   asks
 }
 
 // New returns a source that puts what is in an engine into the store. Nothing else may fill groups of the
@@ -152,6 +153,7 @@ func (s *Source) Run(ctx context.Context) {
 		if err == nil {
 			err = s.serve(next)
 		}
+		s.asks.turn(err)
 		served := s.Served()
 		if err != nil {
 			s.opts.Log.Error("the newest revision is not served", "served", served.Number.String(), "error", err)

@@ -1,0 +1,126 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// Who comes back with what another server may have told it is answered when the source is as new as that.
+func TestNewest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		type question struct {
+			known  bool
+			answer chan error
+		}
+		asked := make(chan question, 10)
+		w := serve(t, WithNewest(func(ctx context.Context, known bool) error {
+			q := question{known, make(chan error)}
+			asked <- q
+			select {
+			case err := <-q.answer:
+				return err
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}))
+		w.set(xds.Cluster, res("a", "1"))
+		fresh := w.sotw(t, w.dial(t))
+		fresh.send(&discovery.DiscoveryRequest{TypeUrl: xds.Cluster.URL})
+		version := fresh.want().VersionInfo // nobody was asked
+
+		back := func(version string, known bool) (*sotwClient, question) {
+			t.Helper()
+			c := w.sotw(t, w.dial(t))
+			c.send(&discovery.DiscoveryRequest{TypeUrl: xds.Cluster.URL, VersionInfo: version})
+			q := <-asked
+			if q.known != known {
+				t.Errorf("%q is known: %t", version, q.known)
+			}
+			return c, q
+		}
+		c, q := back("of another server", false)
+		w.set(xds.Cluster, res("a", "2")) // which it is told first
+		q.answer <- nil
+		if got := c.want(); string(got.Resources[0].Value) != "2" {
+			t.Errorf("%s", got)
+		}
+		c, q = back("of another server", false)
+		q.answer <- errors.New("nobody knows")
+		if err := c.end(); status.Code(err) != codes.Unavailable {
+			t.Error(err)
+		}
+		c, q = back(version, true)
+		q.answer <- nil
+		if got := c.want(); string(got.Resources[0].Value) != "2" {
+			t.Errorf("%s", got)
+		}
+		if len(asked) > 0 {
+			t.Error("it was asked more than once")
+		}
+	})
+}
+
+// A board is what servers share.
+type board struct{ sync.Map }
+
+func (b *board) Has(node, url string) bool {
+	_, ok := b.Load(node + " " + url)
+	return ok
+}
+func (b *board) Refused(node, url string)  { b.Store(node+" "+url, true) }
+func (b *board) Accepted(node, url string) { b.Delete(node + " " + url) }
+
+// A client that has refused something at one server is told all at another, though it states the version that this has.
+func TestRefusalsShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var b board
+		one, two := serve(t, WithRefusals(&b)), serve(t, WithRefusals(&b))
+		for _, w := range []*world{one, two} {
+			w.set(xds.Cluster, res("a", "1"))
+		}
+		ask := func(c *sotwClient, version string) {
+			c.send(&discovery.DiscoveryRequest{Node: &corev3.Node{Id: "n"}, TypeUrl: xds.Cluster.URL, VersionInfo: version})
+		}
+		c := one.sotw(t, one.dial(t))
+		ask(c, "")
+		good := c.want()
+		c.send(&discovery.DiscoveryRequest{TypeUrl: xds.Cluster.URL, VersionInfo: good.VersionInfo, ResponseNonce: good.Nonce})
+		one.set(xds.Cluster, res("a", "2"))
+		bad := c.want()
+
+		elsewhere := two.sotw(t, two.dial(t))
+		ask(elsewhere, good.VersionInfo) // which it has
+		synctest.Wait()
+		if err := elsewhere.s.CloseSend(); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := elsewhere.s.Recv(); err == nil {
+			t.Errorf("it is told what it has: %v", got)
+		}
+
+		c.send(&discovery.DiscoveryRequest{TypeUrl: xds.Cluster.URL, VersionInfo: good.VersionInfo, ResponseNonce: bad.Nonce, ErrorDetail: &rpcstatus.Status{Code: 3, Message: "no"}})
+		synctest.Wait()
+		elsewhere = two.sotw(t, two.dial(t))
+		ask(elsewhere, good.VersionInfo) // of which it may have a part
+		again := elsewhere.want()
+		if again.VersionInfo != good.VersionInfo {
+			t.Error(again.VersionInfo)
+		}
+		elsewhere.send(&discovery.DiscoveryRequest{TypeUrl: xds.Cluster.URL, VersionInfo: again.VersionInfo, ResponseNonce: again.Nonce})
+		synctest.Wait()
+		if b.Has("n", xds.Cluster.URL) {
+			t.Error("it has accepted it")
+		}
+	})
+}

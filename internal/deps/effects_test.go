@@ -246,6 +246,7 @@ var effects = map[string]string{
 	"revisions/file Engine.Watch timer":      "looks though the system says nothing",
 	"source/repository Refusals mutex":       "what clients refuse; held for memory only",
 	"source/repository Refusals.move clock":  "when a client has refused something",
+	"source/repository Refusals.same clock":  "what is too old to be remembered",
 	"source/repository Refusals.sync clock":  "what is too old to be remembered",
 	"source/repository wait timer":           "a write a second, and a look though nobody rings",
 	"source/repository asks mutex":           "what is asked of the repository; held for memory only",

@@ -1,6 +1,7 @@
 package repository
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -35,6 +36,8 @@ type Refusals struct {
 	all   map[string]time.Time // by digest; what is stored, with what is not yet
 	moved map[string]bool      // what is not stored yet: refused, or not any more
 	bell  chan struct{}        // with one slot: there is something to store
+
+	read []byte // what was stored, of which all is; only sync uses it
 }
 
 // refusalsText is how they are stored.
@@ -144,6 +147,9 @@ func (r *Refusals) sync(ctx context.Context) error {
 	if err != nil && !errors.Is(err, revisions.ErrNotFound) {
 		return err
 	}
+	if r.same(old) {
+		return nil
+	}
 	is := refusalsText{Format: 1}
 	if err == nil {
 		if err := json.Unmarshal(old, &is); err != nil || is.Format != 1 {
@@ -189,7 +195,22 @@ func (r *Refusals) sync(ctx context.Context) error {
 		}
 	}
 	r.all = is.Refused
+	if r.read = old; len(moved) > 0 {
+		r.read = nil // it is another now
+	}
 	return nil
+}
+
+// same reports whether nothing was stored since the last sync, and nothing is to be: as nearly always.
+func (r *Refusals) same(stored []byte) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.moved) > 0 || r.read == nil || !bytes.Equal(stored, r.read) {
+		return false
+	}
+	all := refusalsText{Refused: r.all}
+	all.bound(time.Now())
+	return true
 }
 
 // bound forgets what is too old, or too much: the oldest.

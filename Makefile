@@ -25,7 +25,7 @@ RESULTS := $(CURDIR)/.cache/test
 # comes from Go's cache, which does not see the programs that tests build and run.
 GOTEST  = mkdir -p $(RESULTS) && $(TOOL) gotestsum --format pkgname --jsonfile $(RESULTS)/$@.json -- -count=1
 
-.PHONY: help test $(STAGES) soak chaos chaos-store mutants bench clean
+.PHONY: help test $(STAGES) soak chaos chaos-store floors-store mutants bench clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | column -t -s '|'
@@ -72,6 +72,9 @@ chaos: ## The failure matrix, all rows at full length, eight minutes: docs/relia
 
 chaos-store: ## Replicas of an etcd under random faults, for CHAOS (30m), by SEED: docs/revisions.md
 	cd e2e && $(TOOL) gotestsum --format standard-verbose -- ./etcd -count=1 -timeout 0 -run 'TestReplicas$$' -store-for $(CHAOS) -store-seed $(SEED) -store-clients 1000
+
+floors-store: ## How long commits to an etcd take, and until replicas hear of them: docs/revisions.md
+	cd e2e && $(TOOL) gotestsum --format standard-verbose -- ./etcd -count=1 -run 'Floors|HeadToReplicas' -store-floors
 
 coverage: ## Requirements that no passed test names
 	tools/spec-coverage $(RESULTS)/*.json

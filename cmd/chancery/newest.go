@@ -38,7 +38,7 @@ func (d *stored) newest(ctx context.Context, known bool) error {
 		what = "clients that have what this server does not know are told what is served, which may be older: the store has not answered for long"
 	}
 	tell := func(more ...any) {
-		d.log.Warn(what, append([]any{"store", d.dir, "served", d.repo.Served().Number.String(), "since", behind.Since.UTC().Format(time.RFC3339), "error", behind.Err}, more...)...)
+		d.log.Warn(what, append([]any{"store", d.dir, "served", d.repo.Served().Number.String(), "since", behind.Since.UTC().Format(time.RFC3339), "error", behind.Err}, more...)...) //nolint:sloglint // a literal
 	}
 	if d.turned.Say("", what, 1, func(n int, _ []string) { tell("repeated", n) }) {
 		tell()

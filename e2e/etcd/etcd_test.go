@@ -80,8 +80,14 @@ func background(t testing.TB) context.Context {
 	return ctx
 }
 
+var floors = flag.Bool("store-floors", false, "also measure what takes long: make floors-store")
+
 func TestFloors(t *testing.T) {
-	for _, n := range []int{10_000, 100_000} {
+	sizes := []int{10_000}
+	if *floors {
+		sizes = append(sizes, 100_000)
+	}
+	for _, n := range sizes {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			_, endpoint := start(t, nil)
 			enginetest.Floors(t, n, func(t *testing.T) revisions.Engine {

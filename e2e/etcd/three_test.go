@@ -80,6 +80,9 @@ func startThree(t *testing.T) (members []*member, endpoints []string) {
 }
 
 func TestFloorsOfThree(t *testing.T) {
+	if !*floors {
+		t.Skip("make floors-store measures it")
+	}
 	_, endpoints := startThree(t)
 	enginetest.Floors(t, 10_000, func(t *testing.T) revisions.Engine {
 		return open(t, etcd.Options{Endpoints: endpoints, Prefix: "floors"})

@@ -244,6 +244,9 @@ func TestWatchAfterCompaction(t *testing.T) {
 
 // What a revision needs to get from who has committed it to who watches.
 func TestHeadToReplicas(t *testing.T) {
+	if !*floors {
+		t.Skip("make floors-store measures it")
+	}
 	ctx := background(t)
 	_, endpoint := start(t, nil)
 	const replicas, commits = 3, 200

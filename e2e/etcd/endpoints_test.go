@@ -28,21 +28,21 @@ type buffer struct {
 func (b *buffer) Write(p []byte) (int, error) { b.mu.Lock(); defer b.mu.Unlock(); return b.b.Write(p) }
 func (b *buffer) String() string              { b.mu.Lock(); defer b.mu.Unlock(); return b.b.String() }
 
-// A replica is a server's registry.
-type replica struct {
+// A registry is that of a server.
+type registry struct {
 	*endpoints.Registry
 	st  *store.Store
 	log buffer
 }
 
-// replicas starts some of an etcd.
-func replicas(t *testing.T, n int, members ...string) (all []*replica, client *clientv3.Client) {
+// registries starts some of an etcd.
+func registries(t *testing.T, n int, members ...string) (all []*registry, client *clientv3.Client) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	for range n {
 		e := open(t, etcd.Options{Endpoints: members, Prefix: "p"})
-		r := &replica{st: store.New(store.WithOvers())}
+		r := &registry{st: store.New(store.WithOvers())}
 		log := slog.New(slog.NewTextHandler(&r.log, nil))
 		r.Registry = endpoints.New(endpointsetcd.New(e.Client, e.Prefix(), log), r.st, endpoints.Options{Log: log})
 		running.Go(func() { r.Run(ctx) })
@@ -57,7 +57,7 @@ func replicas(t *testing.T, n int, members ...string) (all []*replica, client *c
 	return all, client
 }
 
-func (r *replica) sees(name string) (n int, version string) {
+func (r *registry) sees(name string) (n int, version string) {
 	r.Flush()
 	a := r.st.Snapshot().View(store.Over("default")).Table(xds.Endpoint).Lookup(name)
 	if a == nil {
@@ -67,7 +67,7 @@ func (r *replica) sees(name string) (n int, version string) {
 }
 
 // agree waits until all see as many endpoints, at one version.
-func agree(t *testing.T, all []*replica, name string, want int) {
+func agree(t *testing.T, all []*registry, name string, want int) {
 	t.Helper()
 	for end := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
 		same := true
@@ -98,7 +98,7 @@ func one(n int) endpoints.Registered {
 func TestRegisteredEndpoints(t *testing.T) {
 	ctx := background(t)
 	_, endpoint := start(t, nil)
-	all, client := replicas(t, 3, endpoint)
+	all, client := registries(t, 3, endpoint)
 	c := endpoints.Cluster{Name: "a/b|c"}
 	for i := range 9 {
 		if _, err := all[i%3].Put(ctx, c, []endpoints.Registered{one(i)}, 0); err != nil {
@@ -156,7 +156,7 @@ func TestRegisteredEndpoints(t *testing.T) {
 		}
 	}
 	agree(t, all, c.Name, 60)
-	late, _ := replicas(t, 1, endpoint)
+	late, _ := registries(t, 1, endpoint)
 	agree(t, append(late, all...), c.Name, 60)
 	if res, err := all[0].Replace(ctx, c, []endpoints.Registered{one(0)}, 0); err != nil || res.Removed != 59 {
 		t.Fatal(res, err)
@@ -172,7 +172,7 @@ func TestRegisteredEndpoints(t *testing.T) {
 func TestEndpointsWithoutEtcd(t *testing.T) {
 	ctx := background(t)
 	e, endpoint := start(t, nil)
-	all, _ := replicas(t, 1, endpoint)
+	all, _ := registries(t, 1, endpoint)
 	if _, err := all[0].Put(ctx, endpoints.Cluster{Name: "x"}, []endpoints.Registered{one(1)}, 0); err != nil {
 		t.Fatal(err)
 	}

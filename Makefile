@@ -7,16 +7,18 @@ SHELL := /usr/bin/env bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := build
 
-STAGES   := build lint race memory sim fuzz e2e bench-smoke examples coverage
+STAGES   := build lint race pure memory sim fuzz e2e bench-smoke examples coverage
 MODULES  := . bench e2e examples/directory examples/embedded examples/from-go-control-plane examples/grpc/greeter tools/descriptors
 WORLDS   ?= 60000
-FUZZTIME ?= 3s
+FUZZTIME ?= 2s
 SOAK     ?= 1h
 CHAOS    ?= 30m # of chaos-store
 SEED     ?= 0   # of chaos-store; 0: any
 # Slow tests in which nothing is concurrent: the race detector would make them ten times as slow.
 SERIAL   := UnfinishedMemory|LineOfSecrets|Canaries|CheckOfManyIsFast|Decode|EncodeRequest|TreeAgreesWithMap|StepsInAnyOrder|MessagesQuick|WaitingNamesAreCheap
 PLAIN    := Memory|$(SERIAL)
+# Packages without a goroutine, as internal/deps proves of the protocol.
+PURE     := ./protocol/... ./internal/deps ./internal/mutants
 
 TOOL    := go tool -modfile=$(CURDIR)/tools/go.mod
 RESULTS := $(CURDIR)/.cache/test
@@ -43,7 +45,10 @@ lint: ## golangci-lint, which vets, too; formatting included
 	for m in $(MODULES); do (cd $$m && $(TOOL) golangci-lint run ./...); done
 
 race: .cache/envoy ## Unit tests, under the race detector
-	@$(GOTEST) -race -skip '$(SERIAL)' ./...
+	@packages=$$(go list ./... | grep -vxFf <(go list $(PURE))); $(GOTEST) -race -skip '$(SERIAL)' $$packages
+
+pure: ## Unit tests of packages in which nothing is concurrent: ten times as slow under the race detector, which has nothing to detect there
+	@$(GOTEST) -skip Simulation $(PURE)
 
 memory: ## What takes how much memory, and what is slow and not concurrent: without the race detector, which has a memory of its own
 	@packages=$$(tools/packages-with '$(PLAIN)'); $(GOTEST) -p 1 -run '$(PLAIN)' $$packages
@@ -51,7 +56,7 @@ memory: ## What takes how much memory, and what is slow and not concurrent: with
 sim: ## The simulation of both halves of the protocol, WORLDS worlds
 	@export WORLDS=$(WORLDS) GOGC=1600 SIM_SUMMARY=$(RESULTS)/sim.txt; rm -f $$SIM_SUMMARY; $(GOTEST) -timeout 2h -run Simulation ./protocol; cat $$SIM_SUMMARY
 
-fuzz: ## Each fuzz target for FUZZTIME: 3 s, since there are many
+fuzz: ## Each fuzz target for FUZZTIME: 2 s, since there are many
 	tools/fuzz $(FUZZTIME)
 
 .cache/envoy: e2e/install.sh

@@ -41,7 +41,7 @@ func (w *world) ofNode(t *testing.T, id string) (*sotwClient, *discovery.Discove
 func TestNackLine(t *testing.T) {
 	many := 20_000 // made-up nodes
 	if raceEnabled {
-		many = 3000 // ten times as slow
+		many = 1500 // ten times as slow
 	}
 	within(t, "OBS-1 a NACK line names resources and their places", func(t *testing.T) {
 		places := WithPlaces(func(n *xds.Node, typ *xds.Type, name string) string {

@@ -48,6 +48,8 @@ func TestClientRefusalsEnd(t *testing.T) {
 			[]string{"updated y [*] 1", "refused y [* x] 1: it is bad", "removed y [*] 1", "absent y [x]"}, protocol.DoesNotExist},
 		{"CLI-12 that one name does not exist ends no refusal that another finds", []string{"x", "z"}, []*xds.Changes{has(aliased("y", "1", "x")), has(aliased("y", "bad", "z")), removed},
 			[]string{"updated y [x] 1", "refused y [z] 1: it is bad", "removed y [x] 1"}, protocol.Rejected},
+		{"CLI-12 a name that does not exist hears once that what it found is gone, which was also refused", []string{"x"}, []*xds.Changes{has(aliased("y", "1", "x")), has(aliased("y", "bad", "x")), removed},
+			[]string{"updated y [x] 1", "refused y [x] 1: it is bad", "removed y [x] 1"}, protocol.DoesNotExist},
 		{"CLI-12 a name that does not exist does not find what is refused", []string{"*", "x"}, []*xds.Changes{has(aliased("y", "bad", "x")), removed, removed, has(aliased("y", "bad", "x"))},
 			[]string{"refused y [* x]: it is bad", "absent y [x]", "refused y [x]: it is bad"}, protocol.Rejected},
 		{"CLI-12 an error of a name ends when it finds something, a refusal of what is called so does not", []string{"x"}, []*xds.Changes{has(aliased("x", "bad")), has(aliased("y", "1", "x")), has(aliased("y", "1", "x"))},

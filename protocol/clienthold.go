@@ -209,6 +209,7 @@ func (c *Client) unfind(w *clientType, name string, why error) {
 		case c.opts.Retain && !c.opts.DropOnError:
 			c.retain(w, s, n)
 		default:
+			w.part(name, s) // it hears that once
 			c.release(w, s, n, why)
 			w.tidy(s, n)
 		}

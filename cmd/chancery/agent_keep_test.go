@@ -225,11 +225,13 @@ func TestAgentKeeps(t *testing.T) {
 			"a file":             func() error { return os.Remove(filepath.Join(out, "current", "cds.yaml")) },
 			"the text of a file": func() error { return os.Truncate(filepath.Join(out, "current", "cds.yaml"), 3) },
 		} {
+			synctest.Wait() // the agent is not looking just now
 			before := tree(t, filepath.Join(out, "current"))
 			if err := harm(); err != nil {
 				t.Fatal(what, err)
 			}
 			time.Sleep(again + time.Second)
+			synctest.Wait()
 			if now := tree(t, filepath.Join(out, "current")); !maps.Equal(before, now) {
 				t.Errorf("%s is away: %v, want %v", what, now, before)
 			}
